@@ -4,14 +4,14 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // docs/fencing.md quotes the statements.
 func TestDocumentQuotesTheStatements(t *testing.T) {
 	text, err := os.ReadFile("../docs/fencing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for name, statement := range map[string]string{
 		"Schema": Schema, "SchemaMySQL": SchemaMySQL, "stampRow": stampRow, "raiseMySQL": raiseMySQL, "readMySQL": readMySQL,
 	} {

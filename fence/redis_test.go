@@ -14,6 +14,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
 )
 
@@ -38,9 +39,7 @@ func start(t *testing.T) (*miniredis.Miniredis, redis.Conn) {
 	t.Helper()
 	server := miniredis.RunT(t)
 	conn, err := redis.Dial("tcp", server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return server, conn
 }
@@ -77,9 +76,7 @@ func TestStampKeyInterrupted(t *testing.T) {
 func TestStampKeyOfEqualTokens(t *testing.T) {
 	server, conn := start(t)
 	other, err := redis.Dial("tcp", server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer other.Close()
 	if _, err := fence.StampKey(t.Context(), conn, "token", 42); err != nil {
 		t.Fatal(err)
@@ -108,9 +105,7 @@ func TestStampKeyLeavesNoWatch(t *testing.T) {
 		}
 		_ = server.Set("token", "100")
 		for _, command := range []fence.Command{{Name: "MULTI"}, set("value", 1)} {
-			if err := conn.Send(command.Name, command.Args...); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, conn.Send(command.Name, command.Args...))
 		}
 		if reply, err := conn.Do("EXEC"); reply == nil || err != nil {
 			t.Errorf("after %q a later step ended with %v, %v", value, reply, err)

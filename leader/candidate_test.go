@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/quorum"
 )
@@ -60,7 +61,7 @@ func TestTerm(t *testing.T) {
 		if a.ID() != first.ID() || b.ID() != "" || first.ID() == "" {
 			c.Errorf("the term's ID is %q, that of its candidate %q, of the other one %q", first.ID(), a.ID(), b.ID())
 		}
-		c.must(a.IsLeader(c.Context()))
+		testkit.Must(c, a.IsLeader(c.Context()))
 		c.wantErr(b.IsLeader(c.Context()), leader.ErrNotLeader)
 
 		brief, cancel := context.WithTimeout(c.Context(), 4*lease)
@@ -72,7 +73,7 @@ func TestTerm(t *testing.T) {
 		}
 
 		c.resign(first)
-		c.must(first.Resign(c.Context())) // again: the same result
+		testkit.Must(c, first.Resign(c.Context())) // again: the same result
 		c.wantErr(context.Cause(first.Context()), quorum.ErrReleased)
 		c.wantErr(a.IsLeader(c.Context()), leader.ErrNotLeader)
 		if first.Valid() || a.ID() != "" {
@@ -116,7 +117,7 @@ func TestTermOutlivesItsParent(t *testing.T) {
 		a, b := c.candidate(c.process().Locker), c.candidate(c.process().Locker)
 		ctx, cancel := context.WithCancelCause(c.Context())
 		term, err := a.Campaign(ctx)
-		c.must(err)
+		testkit.Must(c, err)
 		stop := errors.New("stop")
 		cancel(stop)
 		c.wantErr(context.Cause(term.Context()), stop)
@@ -158,11 +159,11 @@ func TestCampaignInsideATerm(t *testing.T) {
 			c.Errorf("level %d, %v: a refused campaign has left the lock entered", state.Level, err)
 		}
 		another, err := leader.New(p.Locker, "another election")
-		c.must(err)
+		testkit.Must(c, err)
 		elsewhere := c.candidate(newCluster(c.T).process().Locker) // the same name on other masters
 		for _, by := range []*leader.Candidate{another, elsewhere} {
 			inner, err := by.Campaign(within)
-			c.must(err)
+			testkit.Must(c, err)
 			c.resign(inner)
 		}
 		c.resign(term)
@@ -209,25 +210,6 @@ func TestConcurrentCampaigns(t *testing.T) {
 	})
 }
 
-func TestCampaignEndsWithTheLocker(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		p := c.process()
-		a, b := c.candidate(c.process().Locker), c.candidate(p.Locker)
-		term := c.campaign(a)
-		campaigned := make(chan error, 1)
-		go func() {
-			_, err := b.Campaign(c.Context())
-			campaigned <- err
-		}()
-		synctest.Wait()
-		p.Close()
-		c.wantErr(<-campaigned, quorum.ErrClosed)
-		_, err := b.Campaign(c.Context())
-		c.wantErr(err, quorum.ErrClosed)
-		c.resign(term)
-	})
-}
-
 // Close leaves the term to its lease: the work may be running. Resign ends it before.
 func TestTermEndsWithTheLocker(t *testing.T) {
 	for _, resigns := range []bool{false, true} {
@@ -242,7 +224,7 @@ func TestTermEndsWithTheLocker(t *testing.T) {
 				c.Error("the term is valid after Close")
 			}
 			if resigns {
-				c.must(term.Resign(c.Context()))
+				testkit.Must(c, term.Resign(c.Context()))
 			}
 			began := time.Now()
 			c.resign(c.campaign(b))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -81,7 +82,7 @@ func (c *cluster) labelled(label string, opts ...node.Option) *process {
 		append(opts, node.WithTimeout(500*time.Millisecond))...)
 	l, err := quorum.New(nodes, quorum.Majority, quorumtest.WithClock(bubble.Clock(c)),
 		quorumtest.WithRand(rand.NewPCG(1, 2)), quorum.WithLease(lease), quorum.WithLabel(label))
-	c.must(err)
+	testkit.Must(c, err)
 	c.Cleanup(func() { l.Close() })
 	p.Locker = l
 	synctest.Wait()
@@ -91,7 +92,7 @@ func (c *cluster) labelled(label string, opts ...node.Option) *process {
 func (c *cluster) candidate(l *quorum.Locker, opts ...leader.Option) *leader.Candidate {
 	c.Helper()
 	made, err := leader.New(l, election, opts...)
-	c.must(err)
+	testkit.Must(c, err)
 	return made
 }
 
@@ -113,7 +114,7 @@ func (c *cluster) campaign(by *leader.Candidate) *leader.Term {
 // resign resigns, and lets the release reach all masters.
 func (c *cluster) resign(t *leader.Term) {
 	c.Helper()
-	c.must(t.Resign(context.Background()))
+	testkit.Must(c, t.Resign(context.Background()))
 	synctest.Wait()
 }
 
@@ -135,12 +136,5 @@ func (c *cluster) wantErr(err error, targets ...error) {
 		if !errors.Is(err, target) {
 			c.Errorf("error %v: does not wrap %q", err, target)
 		}
-	}
-}
-
-func (c *cluster) must(err error) {
-	c.Helper()
-	if err != nil {
-		c.Fatal(err)
 	}
 }

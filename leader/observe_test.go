@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -86,7 +87,7 @@ func TestIdentityOfTheLeader(t *testing.T) {
 		key := "quorumlock:locker:" + leads.ID()
 		for _, by := range []*leader.Candidate{a, c.candidate(c.process().Locker)} {
 			now, err := by.Leader(c.Context())
-			c.must(err)
+			testkit.Must(c, err)
 			if now.Identity != leads.Identity() || now.Identity.Label != "10.0.0.7:8080" || now.Identity.PID != os.Getpid() {
 				c.Errorf("%+v leads, want %+v", now, leads.Identity())
 			}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/quorum"
 )
@@ -132,7 +133,7 @@ func TestRunCampaignsAgain(t *testing.T) {
 			c.resign(term)
 		},
 		"taken away by an operator": func(c *cluster, p *process, other *leader.Candidate) {
-			c.must(p.ForceUnlock(c.Context(), election))
+			testkit.Must(c, p.ForceUnlock(c.Context(), election))
 			time.Sleep(lease)
 		},
 		"no master answers": func(c *cluster, p *process, other *leader.Candidate) {
@@ -171,7 +172,7 @@ func TestRunCampaignsAgain(t *testing.T) {
 			if second.Token() <= first.Token() || !second.Valid() {
 				c.Errorf("%s: token %d after %d, valid %v", what, second.Token(), first.Token(), second.Valid())
 			}
-			c.must(a.IsLeader(c.Context()))
+			testkit.Must(c, a.IsLeader(c.Context()))
 			cancel()
 			c.wantErr(<-ran, failed) // this term was not lost
 			if len(leads) != 0 {
@@ -223,6 +224,8 @@ func TestRunEndsWhileItCampaigns(t *testing.T) {
 		synctest.Wait()
 		p.Close()
 		c.wantErr(<-ran, quorum.ErrClosed)
+		_, err := b.Campaign(c.Context())
+		c.wantErr(err, quorum.ErrClosed)
 		c.resign(term)
 	})
 }

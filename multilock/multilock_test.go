@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/poll"
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -27,23 +26,15 @@ func TestOpenRefusesNone(t *testing.T) {
 }
 
 func TestHoldsByAllAndLeavesNothing(t *testing.T) {
-	fleet, err := redistest.StartEmbedded(2) // an even number is as good as any
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer fleet.Stop()
+	fleet := testkit.Embedded(t, 2) // an even number is as good as any
 	locker, err := multilock.Open(fleet.URLs(), quorum.WithNodeOptions(node.WithTimeout(10*time.Second), node.WithoutQuarantine()),
 		quorum.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer locker.Close()
 	ctx := context.Background()
 
 	lock, err := locker.TryLock(ctx, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if err := lock.Unlock(ctx); err != nil {
 		t.Error(err)
 	}
@@ -51,7 +42,5 @@ func TestHoldsByAllAndLeavesNothing(t *testing.T) {
 	if _, err := locker.TryLock(ctx, "a"); !errors.Is(err, quorum.ErrNotAcquired) || !errors.Is(err, quorum.ErrUnavailable) {
 		t.Errorf("with one of two: %v; want ErrNotAcquired and ErrUnavailable", err)
 	}
-	if !poll.Until(10*time.Second, func() bool { left, err := fleet.Masters[0].Do("EXISTS", "a"); return err == nil && left == int64(0) }) {
-		t.Error("after a failed attempt the key is left on the living master")
-	}
+	testkit.Eventually(t, "a failed attempt's key gone from the living master", func() bool { return testkit.Do(t, fleet.Masters[0], "EXISTS", "a") == int64(0) })
 }

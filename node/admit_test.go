@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -14,10 +15,10 @@ import (
 // writeMarker gives the master the marker of its own process, changed as the test wants it.
 func writeMarker(t *testing.T, m *redistest.Master, change func(*scripts.Marker)) {
 	t.Helper()
-	marker := scripts.Marker{Process: scripts.Process{Run: stat(t, m, "server", "run_id"), MaxLease: time.Hour, Member: nodeName},
+	marker := scripts.Marker{Process: scripts.Process{Run: testkit.Info(t, m, "server", "run_id"), MaxLease: time.Hour, Member: nodeName},
 		Generation: 7, Members: members, Next: scripts.NewList()}
 	change(&marker)
-	mustDo(t, m, "SET", scripts.MarkerKey, marker.String())
+	testkit.Do(t, m, "SET", scripts.MarkerKey, marker.String())
 }
 
 // The list must have the master. It is not contacted otherwise.
@@ -88,6 +89,6 @@ func TestCheckOfTheMarker(t *testing.T) {
 		}
 		warns(t, got, c.hazards...)
 	}
-	mustDo(t, m, "SET", scripts.MarkerKey, "no marker")
+	testkit.Do(t, m, "SET", scripts.MarkerKey, "no marker")
 	warns(t, check(t, n), blank)
 }

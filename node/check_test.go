@@ -16,13 +16,14 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
 func check(t *testing.T, n *node.Node) node.Report {
 	t.Helper()
 	report, err := n.Check(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 	return report
 }
 
@@ -43,18 +44,18 @@ func warns(t *testing.T, report node.Report, parts ...string) {
 func version(t *testing.T, m *redistest.Master) string {
 	t.Helper()
 	info, err := redis.String(m.Do("INFO", "server"))
-	must(t, err)
+	testkit.Must(t, err)
 	if strings.Contains(info, "valkey_version:") {
-		return "valkey " + stat(t, m, "server", "valkey_version")
+		return "valkey " + testkit.Info(t, m, "server", "valkey_version")
 	}
-	return stat(t, m, "server", "redis_version")
+	return testkit.Info(t, m, "server", "redis_version")
 }
 
 func TestCheck(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openQuarantined(t, m.URL(), time.Hour)
 		before, err := redis.Strings(m.Do("KEYS", "*"))
-		must(t, err)
+		testkit.Must(t, err)
 		persistence := "none"
 		if _, err := m.Do("CONFIG", "GET", "save"); err != nil { // miniredis
 			persistence = "unknown"
@@ -66,7 +67,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("Check wrote %q (%v)", after, err)
 		}
 		if report.Name != n.Name() || report.Role != "master" || report.Version != version(t, m) ||
-			report.RunID != stat(t, m, "server", "run_id") || report.Uptime > time.Minute || report.EvictionPolicy != "noeviction" ||
+			report.RunID != testkit.Info(t, m, "server", "run_id") || report.Uptime > time.Minute || report.EvictionPolicy != "noeviction" ||
 			report.MaxMemory != 0 || report.Persistence != persistence || report.Quarantine != time.Hour || report.MaxLease != 0 || report.Refused != nil ||
 			report.Member != "" || len(report.Members) != 0 || report.Generation != 0 || len(report.Next) != 0 ||
 			report.RoundTrip <= 0 || report.RoundTrip > took {
@@ -87,7 +88,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("marked, it is the member %q of %q in generation %d, next %q", report.Member, report.Members, report.Generation, report.Next)
 		}
 
-		must(t, n.Admit(t.Context()))
+		testkit.Must(t, n.Admit(t.Context()))
 		if report = check(t, n); report.Quarantine != 0 {
 			t.Errorf("admitted, quarantine of %v is left", report.Quarantine)
 		}
@@ -105,20 +106,20 @@ func TestCheck(t *testing.T) {
 func TestCheckOfAServerWithHazards(t *testing.T) {
 	m, master := startReal(t, "--appendonly", "yes"), startReal(t)
 	n := openQuarantined(t, m.URL(), time.Hour)
-	must(t, n.Admit(t.Context()))
+	testkit.Must(t, n.Admit(t.Context()))
 	mark(t, n)
 	if report := check(t, n); report.Persistence != "aof" {
 		t.Errorf("persistence %q", report.Persistence)
 	}
-	mustDo(t, m, "CONFIG", "SET", "save", "60 1000")
-	mustDo(t, m, "CONFIG", "SET", "maxmemory", "100mb")
+	testkit.Do(t, m, "CONFIG", "SET", "save", "60 1000")
+	testkit.Do(t, m, "CONFIG", "SET", "maxmemory", "100mb")
 	report := check(t, n)
 	if report.Persistence != "rdb+aof" || report.MaxMemory != 100<<20 {
 		t.Errorf("persistence %q, maxmemory %d", report.Persistence, report.MaxMemory)
 	}
 	warns(t, report, "maxmemory is set")
-	mustDo(t, m, "CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
-	mustDo(t, m, "CONFIG", "SET", "appendonly", "no")
+	testkit.Do(t, m, "CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
+	testkit.Do(t, m, "CONFIG", "SET", "appendonly", "no")
 	report = check(t, n)
 	if report.EvictionPolicy != "volatile-ttl" || report.Persistence != "rdb" {
 		t.Errorf("persistence %q, policy %q", report.Persistence, report.EvictionPolicy)
@@ -127,16 +128,16 @@ func TestCheckOfAServerWithHazards(t *testing.T) {
 	if !errors.Is(report.Refused, node.ErrEvicts) {
 		t.Errorf("refused %v, want ErrEvicts", report.Refused)
 	}
-	mustDo(t, m, "CONFIG", "SET", "maxmemory", "0")
+	testkit.Do(t, m, "CONFIG", "SET", "maxmemory", "0")
 	warns(t, check(t, n))
 
-	mustDo(t, master, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
+	testkit.Do(t, master, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
 	of := openQuarantined(t, master.URL(), time.Hour)
-	must(t, of.Admit(t.Context()))
+	testkit.Must(t, of.Admit(t.Context()))
 	mark(t, of)
 	host, port := hostPort(t, master)
-	mustDo(t, m, "REPLICAOF", host, port)
-	eventually(t, "the replica in step", func() bool { return stat(t, m, "replication", "master_link_status") == "up" })
+	testkit.Do(t, m, "REPLICAOF", host, port)
+	testkit.Eventually(t, "the replica in step", func() bool { return testkit.Info(t, m, "replication", "master_link_status") == "up" })
 	warns(t, check(t, of), "replicas are attached")
 	report = check(t, n)
 	if report.Role != "slave" || !errors.Is(report.Refused, node.ErrReplica) || !strings.Contains(strings.Join(report.Hazards, "\n"), "is a replica") {
@@ -146,12 +147,12 @@ func TestCheckOfAServerWithHazards(t *testing.T) {
 
 func TestCheckByAUserWithFewPermissions(t *testing.T) {
 	m := startReal(t)
-	mustDo(t, m, redistest.SetUser("app", "on", ">secret", "~*", "&*", "+@all", "-config")...)
+	testkit.Do(t, m, redistest.SetUser("app", "on", ">secret", "~*", "&*", "+@all", "-config")...)
 	report := check(t, open(t, "redis://app:secret@"+m.Addr()))
 	if report.Role != "master" || report.Persistence != "unknown" {
 		t.Errorf("%+v", report)
 	}
-	mustDo(t, m, "CONFIG", "SET", "appendonly", "yes")
+	testkit.Do(t, m, "CONFIG", "SET", "appendonly", "yes")
 	if report = check(t, open(t, "redis://app:secret@"+m.Addr())); report.Persistence != "aof" {
 		t.Errorf("%+v", report)
 	}
@@ -162,8 +163,8 @@ func TestCheckIsBounded(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL(), node.WithTimeout(timeout))
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
-	must(t, m.Freeze())
-	defer func() { must(t, m.Thaw()) }()
+	testkit.Must(t, m.Freeze())
+	defer func() { testkit.Must(t, m.Thaw()) }()
 
 	began := stopwatch(t)
 	_, err := n.Check(t.Context())
@@ -207,7 +208,7 @@ func TestOptions(t *testing.T) {
 		t.Error("a name of 255 bytes is changed")
 	}
 	defaults, err := node.Open("redis://h")
-	must(t, err)
+	testkit.Must(t, err)
 	if defaults.Timeout() != node.DefaultTimeout || defaults.MaxLease() != node.DefaultMaxLease {
 		t.Errorf("by default %v, %v", defaults.Timeout(), defaults.MaxLease())
 	}
@@ -243,8 +244,8 @@ func TestCheckReportsTheCallersDeadline(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())
 	check(t, n)
-	must(t, m.Freeze())
-	defer func() { must(t, m.Thaw()) }()
+	testkit.Must(t, m.Freeze())
+	defer func() { testkit.Must(t, m.Thaw()) }()
 	for range 50 {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		_, err := n.Check(ctx)

@@ -3,7 +3,6 @@ package node_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -21,10 +21,10 @@ import (
 func closes(t *testing.T, n *node.Node, atMost time.Duration) {
 	t.Helper()
 	began := stopwatch(t)
-	must(t, n.Close())
+	testkit.Must(t, n.Close())
 	took(t, "Close", began, 0, atMost)
 	began = stopwatch(t)
-	must(t, n.Close())
+	testkit.Must(t, n.Close())
 	took(t, "Close, once more", began, 0, 0)
 	footprint := new(pipeline.Footprint)
 	mustFail(t, n, await(t, start(n, "key", acquire("k", "o:1"), footprint)).Err, node.ErrClosed)
@@ -46,7 +46,7 @@ func TestCloseOfAnIdleNode(t *testing.T) {
 		mustGrant(t, await(t, start(used, key, acquire(key, "o:1"), nil)))
 	}
 	closes(t, used, 0)
-	eventually(t, "the connections closed", func() bool { return clients(t, m) == 0 })
+	testkit.Eventually(t, "the connections closed", func() bool { return clients(t, m) == 0 })
 }
 
 // Calls that were accepted before Close are carried out.
@@ -87,7 +87,7 @@ func TestCloseDuringNewCalls(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "locks", func() bool { return len(keys(t, m)) > 100 })
+	testkit.Eventually(t, "locks", func() bool { return len(keys(t, m)) > 100 })
 	closes(t, n, timeout)
 	running.Wait()
 }
@@ -97,8 +97,8 @@ func TestCloseWhileFrozen(t *testing.T) {
 	m := startReal(t)
 	n, fresh := open(t, m.URL(), node.WithTimeout(timeout)), open(t, m.URL(), node.WithConns(8), node.WithTimeout(timeout))
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
-	must(t, m.Freeze())
-	defer func() { must(t, m.Thaw()) }()
+	testkit.Must(t, m.Freeze())
+	defer func() { testkit.Must(t, m.Thaw()) }()
 	asked := start(n, "key", acquire("l", "o:2"), nil)
 	var many []answer
 	for i := range 64 {
@@ -119,25 +119,11 @@ func TestCloseWhileFrozen(t *testing.T) {
 func TestCloseWhileDown(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL(), node.WithConns(3))
-	must(t, m.Kill())
+	testkit.Must(t, m.Kill())
 	for i := range 10 {
 		mustFail(t, n, await(t, start(n, fmt.Sprint(i), acquire("k", "o:1"), nil)).Err, node.ErrDown)
 	}
 	closes(t, n, timeout/2)
-}
-
-// A listener that accepts no connection never answers.
-func TestCloseWhileConnecting(t *testing.T) {
-	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer listener.Close()
-	n := open(t, "redis://"+listener.Addr().String(), node.WithTimeout(timeout))
-	asked := start(n, "key", acquire("k", "o:1"), nil)
-	closes(t, n, 2*timeout)
-	if r := await(t, asked); r.Err == nil {
-		t.Errorf("answered by no server: %v", r.Reply)
-	}
 }
 
 // Close ends an attempt to connect at once when no call waits for it.
@@ -150,7 +136,7 @@ func TestCloseWhileProbing(t *testing.T) {
 		return nil, ctx.Err()
 	}}, node.WithTimeout(time.Second))
 	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrTimeout)
-	eventually(t, "another attempt", func() bool { return dials.Load() >= 2 })
+	testkit.Eventually(t, "another attempt", func() bool { return dials.Load() >= 2 })
 	closes(t, n, 0)
 }
 
@@ -186,16 +172,16 @@ func TestAContextEndsOnlyTheWaiting(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())
 	mustGrant(t, do(t, n, acquire("first", "o:1")))
-	must(t, m.Freeze())
+	testkit.Must(t, m.Freeze())
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	began := stopwatch(t)
 	r := inside.Of(n).Pipe("key").Do(ctx, acquire("k", "o:1"))
 	took(t, "Do", began, 0, timeout/2)
-	must(t, m.Thaw())
+	testkit.Must(t, m.Thaw())
 	mustFail(t, n, r.Err, context.DeadlineExceeded)
 	if !r.Sent {
 		t.Error("not sent, says the answer: it may be carried out")
 	}
-	eventually(t, "the call carried out", func() bool { return exists(t, m, "k") })
+	testkit.Eventually(t, "the call carried out", func() bool { return exists(t, m, "k") })
 }

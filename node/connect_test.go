@@ -9,7 +9,6 @@ import (
 	"net"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/trial"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -78,10 +78,10 @@ func slowed(delay time.Duration) node.Option {
 func TestASlowWayToTheMaster(t *testing.T) {
 	t.Parallel()
 	s := startTLS(t, "localhost")
-	mustDo(t, s.Master, redistest.SetUser("app", "on", ">secret", "~*", "&*", "+@all")...)
+	testkit.Do(t, s.Master, redistest.SetUser("app", "on", ">secret", "~*", "&*", "+@all")...)
 	n := open(t, "rediss://app:secret@localhost:"+s.port+"/3", slowed(300*time.Millisecond), node.WithTimeout(2*time.Second),
 		node.WithTLS(&tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS12}))
-	eventually(t, "granted", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
+	testkit.Eventually(t, "granted", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 	check(t, n)
 }
 
@@ -89,7 +89,7 @@ func TestASlowWayToTheMaster(t *testing.T) {
 func TestATrialOnASlowWay(t *testing.T) {
 	t.Parallel()
 	n := open(t, startReal(t).URL(), slowed(150*time.Millisecond), node.WithTimeout(500*time.Millisecond))
-	must(t, n.AdmitMembers(t.Context(), []string{n.Name()}))
+	testkit.Must(t, n.AdmitMembers(t.Context(), []string{n.Name()}))
 	reply, err := trial.LockAndHear(t.Context(), n, scripts.NewList(n.Name()), scripts.TrialName("way"))
 	if err != nil || reply.Outcome != scripts.Granted {
 		t.Errorf("%+v (%v), want granted", reply, err)
@@ -116,7 +116,7 @@ func TestTheServersReasonForHangingUp(t *testing.T) {
 	t.Parallel()
 	m := startReal(t, "--maxclients", "1")
 	other, err := redis.Dial("tcp", m.Addr())
-	must(t, err)
+	testkit.Must(t, err)
 	defer other.Close()
 	n := open(t, m.URL())
 	r := await(t, start(n, "key", acquire("k", "o:1"), nil))
@@ -126,7 +126,7 @@ func TestTheServersReasonForHangingUp(t *testing.T) {
 	}
 
 	protected, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testkit.Must(t, err)
 	defer protected.Close()
 	go func() {
 		for {
@@ -149,17 +149,9 @@ func TestTheServersReasonForHangingUp(t *testing.T) {
 
 func TestAServerThatRequiresACertificateSaysSo(t *testing.T) {
 	t.Parallel()
-	redistest.Need(t, redistest.TLS)
-	dir := t.TempDir()
-	authority, err := redistest.NewAuthority()
-	must(t, err)
-	must(t, authority.Issue(dir, "localhost"))
-	must(t, redistest.WriteRoots(dir, authority))
-	fleet, port, err := redistest.StartTLS(dir)
-	must(t, err)
-	defer fleet.Stop()
-	n := open(t, "rediss://localhost:"+port, node.WithTLS(&tls.Config{RootCAs: redistest.Roots(authority), MinVersion: tls.VersionTLS13}))
-	err = await(t, start(n, "key", acquire("k", "o:1"), nil)).Err
+	s := startTLS(t, "localhost", "--tls-auth-clients", "yes")
+	n := open(t, "rediss://localhost:"+s.port, node.WithTLS(&tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS13}))
+	err := await(t, start(n, "key", acquire("k", "o:1"), nil)).Err
 	mustFail(t, n, err, node.ErrDown)
 	if !strings.Contains(err.Error(), "certificate required") {
 		t.Error(err)
@@ -172,7 +164,7 @@ func TestAnIdleConnectionThatTheNetworkForgot(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
 	f, err := forward.New(m.Addr())
-	must(t, err)
+	testkit.Must(t, err)
 	defer f.Close()
 	var lost atomic.Bool
 	n := open(t, "redis://"+f.Addr(), node.WithTimeout(timeout), node.WithDialer(
@@ -184,11 +176,11 @@ func TestAnIdleConnectionThatTheNetworkForgot(t *testing.T) {
 		}))
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	idle := time.Now()
-	eventually(t, "idle", func() bool { return time.Since(idle) > timeout*3/2 })
+	testkit.Eventually(t, "idle", func() bool { return time.Since(idle) > timeout*3/2 })
 	f.Lose()
 	lost.Store(true)
 	r := do(t, n, release("k", "o:1"))
-	must(t, r.Err)
+	testkit.Must(t, r.Err)
 	if !r.Resent || r.Reply.Release.Found != 1 {
 		t.Errorf("%+v", r)
 	}
@@ -197,37 +189,27 @@ func TestAnIdleConnectionThatTheNetworkForgot(t *testing.T) {
 // A master that flaps fills no log.
 func TestAFlappingMasterIsLoggedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var dead atomic.Bool
-		x := &pipeServer{serve: fakeredis.New(time.Now, 1).Serve}
-		pool := &redis.Pool{MaxIdle: 1, DialContext: func(ctx context.Context) (redis.Conn, error) {
-			if dead.Load() {
-				return nil, syscall.ECONNREFUSED
-			}
-			return x.dial(ctx)
-		}}
+		srv := testkit.NewServer(t, timeout, fakeredis.New(time.Now, 1).Serve)
 		log := &lines{}
-		n := openPool(t, pool, node.WithTimeout(timeout), node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+		n := openPool(t, srv.Pool, node.WithTimeout(timeout), node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 		mark(t, n)
 		before := len(log.all)
 		for i := range 50 { // half a minute
-			dead.Store(i%2 == 0)
-			x.kill()
+			srv.SetDead(i%2 == 0)
+			srv.Kill()
 			a := start(n, "key", acquire("k", "o:1"), nil)
-			pass(600 * time.Millisecond)
+			testkit.Pass(600 * time.Millisecond)
 			await(t, a)
 		}
 		if got := len(log.all) - before; got < 4 || got > 8 {
 			t.Errorf("%d lines: %q", got, log.all)
 		}
-		dead.Store(true)
-		x.kill()
+		srv.SetDead(true)
+		srv.Kill()
 		start(n, "key", acquire("k", "o:1"), nil)
-		pass(20 * time.Second)
+		testkit.Pass(20 * time.Second)
 		if all := log.all; !strings.Contains(all[len(all)-1], "node down") {
 			t.Errorf("the last line is not that it is down: %q", all)
 		}
-		must(t, n.Close())
-		x.serving.Wait()
-		must(t, pool.Close())
 	})
 }

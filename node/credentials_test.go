@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -45,14 +46,14 @@ func (v *vault) times() int {
 // rotate makes that the only password of user "app".
 func rotate(t *testing.T, m *redistest.Master, password string) {
 	t.Helper()
-	mustDo(t, m, redistest.SetUser("app", "on", "resetpass", ">"+password, "~*", "&*", "+@all")...)
+	testkit.Do(t, m, redistest.SetUser("app", "on", "resetpass", ">"+password, "~*", "&*", "+@all")...)
 }
 
 // appConns returns the ids of the connections of user "app", by type: of calls, or of messages.
 func appConns(t *testing.T, m *redistest.Master, kind string) (ids string) {
 	t.Helper()
 	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", kind))
-	must(t, err)
+	testkit.Must(t, err)
 	for line := range strings.Lines(list) {
 		if strings.Contains(line, "user=app") {
 			id, _, _ := strings.Cut(line, " ")
@@ -62,7 +63,6 @@ func appConns(t *testing.T, m *redistest.Master, kind string) (ids string) {
 	return ids
 }
 
-// subscriber takes messages, and ignores them.
 // subscriber takes messages. It closes confirmed, if that is not nil, with its first subscription.
 type subscriber struct{ confirmed chan struct{} }
 
@@ -84,7 +84,7 @@ func TestAPasswordThatRotates(t *testing.T) {
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	cancel := inside.Of(n).Subscriptions.Subscribe("redisson_lock__channel:{k}", subscriber{})
 	defer cancel()
-	eventually(t, "subscribed", func() bool { return appConns(t, m, "PUBSUB") != "" })
+	testkit.Eventually(t, "subscribed", func() bool { return appConns(t, m, "PUBSUB") != "" })
 	calls, messages := appConns(t, m, "NORMAL"), appConns(t, m, "PUBSUB")
 	if v.times() != 2 {
 		t.Errorf("asked %d times for two connections", v.times())
@@ -100,9 +100,9 @@ func TestAPasswordThatRotates(t *testing.T) {
 		t.Errorf("Check: %+v, asked %d times", report, v.times())
 	}
 
-	mustDo(t, m, "CLIENT", "KILL", "USER", "app")
-	eventually(t, "granted over a new connection", func() bool { return isGranted(do(t, n, acquire("m", "o:1"))) })
-	eventually(t, "subscribed anew", func() bool {
+	testkit.Do(t, m, "CLIENT", "KILL", "USER", "app")
+	testkit.Eventually(t, "granted over a new connection", func() bool { return isGranted(do(t, n, acquire("m", "o:1"))) })
+	testkit.Eventually(t, "subscribed anew", func() bool {
 		now := appConns(t, m, "PUBSUB")
 		return now != "" && now != messages
 	})
@@ -130,22 +130,22 @@ func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
 					t.Errorf("the error is %v", err)
 				}
 			}
-			eventually(t, "logged", func() bool { return log.logged("node down", first.reason) == 1 })
+			testkit.Eventually(t, "logged", func() bool { return log.logged("node down", first.reason) == 1 })
 			v.rotate("second")
-			eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
+			testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 			if log.logged("will not pass") != 0 || log.logged("s3cret") != 0 {
 				t.Errorf("logged %q", log.all)
 			}
 		})
 	}
 	// A permission does not come with another password.
-	mustDo(t, m, "ACL", "SETUSER", "app", "-evalsha")
+	testkit.Do(t, m, "ACL", "SETUSER", "app", "-evalsha")
 	v := &vault{password: "second"}
 	isPermanent(t, do(t, open(t, m.URL(), node.WithCredentials(v.ask)), acquire("k", "o:1")).Err)
 	// Neither a user name nor a password: the default user is without one here.
 	none := func(context.Context) (user, password string, err error) { return "", "", nil }
 	mustGrant(t, do(t, open(t, m.URL(), node.WithCredentials(none)), acquire("k", "o:1")))
-	mustDo(t, m, "CONFIG", "SET", "requirepass", "secret")
+	testkit.Do(t, m, "CONFIG", "SET", "requirepass", "secret")
 	var typed *node.Error
 	if err := do(t, open(t, m.URL(), node.WithCredentials(none)), acquire("k", "o:1")).Err; !errors.As(err, &typed) ||
 		typed.Permanent() || !strings.Contains(err.Error(), "NOAUTH") {
@@ -173,15 +173,7 @@ func TestCredentialsThatCannotBeHad(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			n := open(t, m.URL(), node.WithCredentials(c.ask), node.WithTimeout(timeout))
-			began := stopwatch(t)
-			err := do(t, n, acquire("k", "o:1")).Err
-			took(t, "the call", began, c.takes, c.takes)
-			mustFail(t, n, err, node.ErrDown)
-			mustFail(t, n, err, c.target)
-			var typed *node.Error
-			if !strings.Contains(err.Error(), c.reason) || strings.Contains(err.Error(), "s3cret") || errors.As(err, &typed) && typed.Permanent() {
-				t.Errorf("the error is %v", err)
-			}
+			cannotConnect(t, n, c.reason, c.target, c.takes)
 		})
 	}
 	if n := statNumber(t, m, "stats", "total_connections_received", ""); n > 20 {

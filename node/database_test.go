@@ -11,6 +11,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -19,25 +20,25 @@ import (
 func markerRun(t *testing.T, m *redistest.Master, number int) string {
 	t.Helper()
 	c, err := redis.Dial("tcp", m.Addr(), redis.DialDatabase(number))
-	must(t, err)
+	testkit.Must(t, err)
 	defer c.Close()
 	text, err := redis.String(c.Do("GET", scripts.MarkerKey))
-	must(t, err)
+	testkit.Must(t, err)
 	marker, err := scripts.ParseMarker(text)
-	must(t, err)
+	testkit.Must(t, err)
 	return marker.Run
 }
 
 func TestTheMarkerNamesItsDatabase(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
-		run := stat(t, m, "server", "run_id")
+		run := testkit.Info(t, m, "server", "run_id")
 		for number, want := range map[int]string{0: run, 2: run + "/2", 7: run + "/7"} {
 			url := m.URL()
 			if number > 0 {
 				url += "/" + want[len(run)+1:]
 			}
 			n := openQuarantined(t, url, time.Hour)
-			must(t, n.Admit(t.Context()))
+			testkit.Must(t, n.Admit(t.Context()))
 			if got := markerRun(t, m, number); got != want {
 				t.Errorf("Admit: the marker of database %d says %q, want %q", number, got, want)
 			}
@@ -56,11 +57,11 @@ func TestCheckAfterSWAPDB(t *testing.T) {
 	var both []*node.Node
 	for _, url := range []string{m.URL() + "/1", m.URL() + "/2"} {
 		n := openQuarantined(t, url, time.Hour)
-		must(t, n.AdmitMembers(t.Context(), []string{n.Name()}))
+		testkit.Must(t, n.AdmitMembers(t.Context(), []string{n.Name()}))
 		warns(t, check(t, n))
 		both = append(both, n)
 	}
-	mustDo(t, m, "SWAPDB", 1, 2)
+	testkit.Do(t, m, "SWAPDB", 1, 2)
 	for _, n := range both {
 		report := check(t, n)
 		warns(t, report, "another database's (SWAPDB)")
@@ -95,7 +96,7 @@ func TestDatabaseOfAServerThatDoesNotNameIt(t *testing.T) {
 				return admittedMaster(func([]string) string { return ":7\r\n" })(args)
 			})
 			n := open(t, f.url()+c.path)
-			must(t, n.Admit(t.Context()))
+			testkit.Must(t, n.Admit(t.Context()))
 			mustGrant(t, do(t, n, acquire("k", "o:1")))
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -123,7 +124,7 @@ func inDatabase(t *testing.T, address string, numbers ...int) *redis.Pool {
 		number := numbers[min(int(dials.Add(1)), len(numbers))-1]
 		return redis.Dial("tcp", address, redis.DialDatabase(number))
 	}}
-	t.Cleanup(func() { must(t, pool.Close()) })
+	t.Cleanup(func() { testkit.Must(t, pool.Close()) })
 	return pool
 }
 
@@ -153,15 +154,15 @@ func TestAConnectionToAnotherDatabase(t *testing.T) {
 	}
 	t.Run("its own", func(t *testing.T) {
 		n := openPool(t, inDatabase(t, m.Addr(), 1), node.WithName("a/1"))
-		must(t, do(t, n, scripts.Look()).Err)
-		must(t, n.Admit(t.Context()))
+		testkit.Must(t, do(t, n, scripts.Look()).Err)
+		testkit.Must(t, n.Admit(t.Context()))
 		if n.Name() != "a/1" {
 			t.Errorf("named %s", n.Name())
 		}
 	})
 	t.Run("a pool without a name that changes it", func(t *testing.T) {
 		n := openPool(t, inDatabase(t, m.Addr(), 1, 0), node.WithName(""))
-		must(t, do(t, n, scripts.Look()).Err)
+		testkit.Must(t, do(t, n, scripts.Look()).Err)
 		if want := m.Addr() + "/1"; n.Name() != want {
 			t.Errorf("named %s, want %s", n.Name(), want)
 		}
@@ -196,7 +197,7 @@ func TestAPoolsDatabaseIsSelected(t *testing.T) {
 				t.Errorf("%s is not selected: %q", c.selected, f.received)
 			}
 			if strings.HasPrefix(c.reply, "+") {
-				must(t, err)
+				testkit.Must(t, err)
 				return
 			}
 			var failed *node.Error

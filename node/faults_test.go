@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -24,7 +25,7 @@ func TestCutConnectionsFailNoCall(t *testing.T) {
 	for i := range 16 { // connects both
 		mustGrant(t, await(t, start(n, fmt.Sprint(i), acquire("first", "o:0"), nil)))
 	}
-	must(t, do(t, n, release("first", "o:0")).Err)
+	testkit.Must(t, do(t, n, release("first", "o:0")).Err)
 	for round := range 10 {
 		var acquired, released []answer
 		for i := range calls {
@@ -44,7 +45,7 @@ func TestCutConnectionsFailNoCall(t *testing.T) {
 			if i > 0 {
 				mustGrant(t, await(t, acquired[i]))
 			}
-			must(t, await(t, released[i]).Err)
+			testkit.Must(t, await(t, released[i]).Err)
 		}
 		if left := keys(t, m); len(left) != 0 {
 			t.Fatalf("round %d leaves %d keys behind: %.20q", round, len(left), left[:min(10, len(left))])
@@ -70,7 +71,7 @@ func TestADeadMasterFailsAtOnceAndIsFoundAgain(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL(), node.WithTimeout(timeout))
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
-	must(t, m.Kill())
+	testkit.Must(t, m.Kill())
 	mustFail(t, n, do(t, n, acquire("l", "o:2")).Err, node.ErrDown)
 
 	// Calls continue during the outage and the recovery.
@@ -98,9 +99,9 @@ func TestADeadMasterFailsAtOnceAndIsFoundAgain(t *testing.T) {
 			}
 		})
 	}
-	must(t, m.Start())
+	testkit.Must(t, m.Start())
 	began := stopwatch(t)
-	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:3"))) })
+	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:3"))) })
 	took(t, "finding it again", began, 0, timeout)
 	close(stop)
 	running.Wait()
@@ -111,7 +112,7 @@ func TestADeadMasterFailsAtOnceAndIsFoundAgain(t *testing.T) {
 
 func TestAMasterThatNeverAnswered(t *testing.T) {
 	m := startReal(t)
-	must(t, m.Kill())
+	testkit.Must(t, m.Kill())
 	n := open(t, m.URL())
 	began := stopwatch(t)
 	r := do(t, n, acquire("k", "o:1"))
@@ -129,11 +130,11 @@ func TestAFrozenMaster(t *testing.T) {
 	mark(t, n)
 	var mine, late, never pipeline.Footprint
 	mustGrant(t, await(t, start(n, "key", acquire("mine", "o:1"), &mine)))
-	must(t, m.Freeze())
+	testkit.Must(t, m.Freeze())
 	thawed := false
 	defer func() {
 		if !thawed {
-			must(t, m.Thaw())
+			testkit.Must(t, m.Thaw())
 		}
 	}()
 
@@ -161,12 +162,12 @@ func TestAFrozenMaster(t *testing.T) {
 		mustFail(t, n, await(t, start(n, "key", release(name, owner), footprint)).Err, node.ErrDown)
 	}
 
-	must(t, m.Thaw())
+	testkit.Must(t, m.Thaw())
 	thawed = true
-	eventually(t, "the releases delivered", func() bool {
+	testkit.Eventually(t, "the releases delivered", func() bool {
 		return exists(t, m, "quorumlock:released:o:2") && len(keys(t, m)) == 0
 	})
-	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("next", "o:4"))) })
+	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("next", "o:4"))) })
 	if left := keys(t, m); len(left) != 1 {
 		t.Errorf("left behind: %q", left)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -60,7 +61,7 @@ func FuzzReplies(f *testing.F) {
 			for _, sent := range []string{
 				"", ":1\r\n", ":9007199254740991\r\n", ":9007199254740992\r\n", ":0\r\n", ":-1\r\n", ":\r\n", ":1", ":1\n", ":1 \r\n", "1\r\n",
 				"+1\r\n", "$1\r\n1\r\n", "*1\r\n:1\r\n", "*-1\r\n", "$-1\r\n", "*0\r\n", "#t\r\n", "_\r\n",
-				":9223372036854775807\r\n", "*3\r\n$4\r\nheld\r\n:1500\r\n:8\r\n", "*2\r\n$8\r\nreleased\r\n:0\r\n:5\r\n",
+				":9223372036854775807\r\n", ":99999999999999999999999\r\n", ":4503599627370496\r\n", "*2\r\n-ERR a\r\n-ERR b\r\n", "*3\r\n$4\r\nheld\r\n:1500\r\n:8\r\n", "*2\r\n$8\r\nreleased\r\n:0\r\n:5\r\n",
 				"-NOSCRIPT no\r\n:5\r\n", "-NOSCRIPT no\r\n-NOSCRIPT no\r\n:5\r\n", "-ERR no\r\n:5\r\n", "-\r\n",
 				refused, strings.Replace(refused, "*3", "*4", 1) + "$4\r\nNNNN\r\n", fuzzLooked, strings.Replace(fuzzLooked, "$0\r\n\r\n", fuzzBulk(marker), 1),
 				"*3\r\n:1\r\n" + fuzzBulk(marker) + ":5\r\n", "*3\r\n:0\r\n$0\r\n\r\n:5\r\n",
@@ -187,9 +188,7 @@ func (h *hostile) run(t *testing.T, call string) {
 	pool := &redis.Pool{MaxIdle: 2, DialContext: h.dial}
 	defer pool.Close()
 	n, err := New(pool, WithTimeout(fuzzTimeout))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	bound := redisconn.ConnectTimeout(fuzzTimeout) + 5*fuzzTimeout
 	if h.mode&dribbles != 0 {
 		bound *= 3 // each reply to one call may take a timeout
@@ -264,9 +263,7 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	}
 	var footprint pipeline.Footprint
 	received := make(results, 4)
-	if err := inside.Of(n).Pipe("k").Start(call, &footprint, received); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, inside.Of(n).Pipe("k").Start(call, &footprint, received))
 	r := <-received
 	h.failsWell(t, n, op, r.Err)
 	if r.Err == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -68,11 +69,11 @@ func TestStateChanged(t *testing.T) {
 		var s seen
 		n, err := node.Open(m.URL(), node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(short),
 			node.WithHooks(s.hooks()))
-		must(t, err)
+		testkit.Must(t, err)
 		defer n.Close()
 		becomes := func(want string) node.StateEvent {
 			t.Helper()
-			eventually(t, fmt.Sprint("the hook is told of ", want), func() bool {
+			testkit.Eventually(t, fmt.Sprint("the hook is told of ", want), func() bool {
 				do(t, n, acquireFor(short, "k", "o:1"))
 				return s.lastState().State == want
 			})
@@ -87,17 +88,17 @@ func TestStateChanged(t *testing.T) {
 		if e := becomes(inside.Quarantined); e.Quarantine <= 0 || e.Quarantine > short || n.State() != inside.Quarantined {
 			t.Errorf("the quarantine of %v has %v left, and the state is %v", short, e.Quarantine, n.State())
 		}
-		eventually(t, "up by the clock", func() bool { return n.State() == inside.Up })
+		testkit.Eventually(t, "up by the clock", func() bool { return n.State() == inside.Up })
 
-		must(t, m.Kill())
+		testkit.Must(t, m.Kill())
 		if e := becomes(inside.Down); e.Err == nil || n.State() != inside.Down {
 			t.Errorf("down with the error %v, and the state is %v", e.Err, n.State())
 		}
 		if e := n.LastError(); e == nil || e.Kind() != "connection" {
 			t.Errorf("the last error of a killed master is %v", e)
 		}
-		must(t, m.Start())
-		eventually(t, "up again", func() bool { return n.State() != inside.Down })
+		testkit.Must(t, m.Start())
+		testkit.Eventually(t, "up again", func() bool { return n.State() != inside.Down })
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !slices.ContainsFunc(s.states, func(e node.StateEvent) bool { return e.State == inside.Up }) {
@@ -109,11 +110,11 @@ func TestStateChanged(t *testing.T) {
 // A node that a password keeps out is refused, not down.
 func TestStateRefused(t *testing.T) {
 	m := startReal(t)
-	mustDo(t, m, "CONFIG", "SET", "requirepass", "x")
+	testkit.Do(t, m, "CONFIG", "SET", "requirepass", "x")
 	var s seen
 	n := open(t, m.URL(), node.WithHooks(s.hooks()))
 	do(t, n, acquire("k", "o:1"))
-	eventually(t, "refused", func() bool { return s.lastState().State == inside.Refused })
+	testkit.Eventually(t, "refused", func() bool { return s.lastState().State == inside.Refused })
 	if n.State() != inside.Refused || n.LastError().Kind() != "NOAUTH" {
 		t.Errorf("the state is %v, the last error %v (%s)", n.State(), n.LastError(), n.LastError().Kind())
 	}
@@ -130,7 +131,7 @@ func TestScriptEnded(t *testing.T) {
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	told := func(script string, runs int, kind string) {
 		t.Helper()
-		eventually(t, fmt.Sprint(script, " told ", runs, " times"), func() bool { _, n := s.lastRun(script); return n == runs })
+		testkit.Eventually(t, fmt.Sprint(script, " told ", runs, " times"), func() bool { _, n := s.lastRun(script); return n == runs })
 		e, _ := s.lastRun(script)
 		got := ""
 		if failed := (*node.Error)(nil); errors.As(e.Err, &failed) {
@@ -141,12 +142,12 @@ func TestScriptEnded(t *testing.T) {
 		}
 	}
 	told("acquire", 1, "")
-	mustDo(t, m, "SET", "text", "x")
+	testkit.Do(t, m, "SET", "text", "x")
 	do(t, n, acquire("text", "o:1"))
 	told("acquire", 2, "WRONGTYPE")
-	must(t, m.Freeze())
+	testkit.Must(t, m.Freeze())
 	do(t, n, release("k", "o:1"))
-	must(t, m.Thaw())
+	testkit.Must(t, m.Thaw())
 	told("release", 1, "timeout")
 	if e, _ := s.lastRun("release"); e.Duration < timeout {
 		t.Errorf("a call that timed out after %v took %v", timeout, e.Duration)
@@ -173,7 +174,7 @@ func TestHookThatBlocks(t *testing.T) {
 	go func() { r <- inside.Of(n).Pipe("k").Do(t.Context(), release("k", "o:1")) }()
 	select {
 	case got := <-r:
-		must(t, got.Err)
+		testkit.Must(t, got.Err)
 	case <-time.After(bound):
 		t.Error("a call waits for a hook")
 	}
@@ -192,7 +193,7 @@ func TestHookThatEndsItsGoroutine(t *testing.T) {
 	for range 3 {
 		mustGrant(t, do(t, n, acquire("k", "o:1")))
 	}
-	eventually(t, "told of all", func() bool { _, runs := s.lastRun("acquire"); return runs == 3 })
+	testkit.Eventually(t, "told of all", func() bool { _, runs := s.lastRun("acquire"); return runs == 3 })
 }
 
 func TestJoinHooksCallsAll(t *testing.T) {
@@ -247,12 +248,12 @@ func TestLastErrorWithoutContexts(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())
 	mark(t, n)
-	must(t, m.Freeze())
+	testkit.Must(t, m.Freeze())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	r := inside.Of(n).Pipe("k").Do(ctx, acquire("k", "o:1"))
 	if err := n.LastError(); !errors.Is(r.Err, context.DeadlineExceeded) || err != nil {
 		t.Errorf("the call's error is %v, the node's last one %v", r.Err, err)
 	}
-	must(t, m.Thaw())
+	testkit.Must(t, m.Thaw())
 }

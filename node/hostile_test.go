@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -61,7 +62,7 @@ func TestHostileTexts(t *testing.T) {
 			} else {
 				wantPlain("a list of the report", fmt.Sprint(scripts.NewList(report.Members...)))
 			}
-			eventually(t, "logged", func() bool { return log.logged() > 0 })
+			testkit.Eventually(t, "logged", func() bool { return log.logged() > 0 })
 			log.mu.Lock()
 			defer log.mu.Unlock()
 			for _, line := range log.all {

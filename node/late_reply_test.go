@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -51,15 +52,15 @@ type twoConns struct {
 func openTwoConns(t *testing.T, maxLease time.Duration) *twoConns {
 	t.Helper()
 	two := &twoConns{first: "key"} // that of mark
-	x := &pipeServer{serve: fakeredis.New(time.Now, 1).Serve}
+	m := fakeredis.New(time.Now, 1)
 	n, err := node.New(&redis.Pool{DialContext: func(context.Context) (redis.Conn, error) {
 		ours, theirs := net.Pipe()
-		x.serving.Go(func() { x.serve(theirs) })
+		go m.Serve(theirs)
 		return redis.NewConn(&lateConn{Conn: ours, by: &two.late}, timeout, timeout), nil
 	}}, node.WithTimeout(timeout), node.WithName(nodeName), node.WithConns(2), node.WithMaxLease(maxLease),
 		node.WithHooks(two.seen.hooks()), node.WithLogger(slog.New(slog.NewTextHandler(&two.log, nil))))
-	must(t, err)
-	t.Cleanup(func() { must(t, n.Close()) })
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, n.Close()) })
 	two.node = n
 	for two.last = "a"; inside.Of(two.node).Pipe(two.last) == inside.Of(two.node).Pipe(two.first); two.last += "a" {
 	}
@@ -78,21 +79,21 @@ func TestALateReplyBeginsNoQuarantine(t *testing.T) {
 				t.Fatalf("%+v: want a quarantine", r)
 			}
 		}
-		pass(maxLease / 2)
+		testkit.Pass(maxLease / 2)
 		two.late.Store(int64(maxLease))
 		late := start(n, two.last, acquireFor(maxLease, "k", "o:1"), nil)
-		pass(maxLease/2 + time.Second)
+		testkit.Pass(maxLease/2 + time.Second)
 		if got := n.State(); got != inside.Up {
 			t.Errorf("when the quarantine is over the state is %v", got)
 		}
 		if r := await(t, late); !isQuarantined(r) {
 			t.Fatalf("the late reply: %+v", r)
 		}
-		pass(time.Millisecond)
+		testkit.Pass(time.Millisecond)
 		if got := n.State(); got != inside.Up {
 			t.Errorf("after a late reply the state is %v", got)
 		}
-		pass(2 * maxLease)
+		testkit.Pass(2 * maxLease)
 		if two.log.logged("in quarantine") != 1 || two.log.logged("its quarantine is over") != 1 || two.log.logged() != 2 {
 			t.Errorf("logged %q", two.log.all)
 		}
@@ -111,7 +112,7 @@ func TestAnOlderReadingIsDropped(t *testing.T) {
 		n := two.node
 		two.late.Store(int64(timeout * 3 / 4))
 		late := start(n, two.last, acquireFor(maxLease, "k", "o:1"), nil) // its handshake finds a blank master
-		pass(timeout / 4)
+		testkit.Pass(timeout / 4)
 		mark(t, n)
 		if r := doAt(t, n, two.first, acquireFor(maxLease, "k", "o:1")); !isQuarantined(r) {
 			t.Fatalf("%+v: want a quarantine", r)
@@ -119,7 +120,7 @@ func TestAnOlderReadingIsDropped(t *testing.T) {
 		if r := await(t, late); !isQuarantined(r) {
 			t.Fatalf("the call on the late connection: %+v", r)
 		}
-		pass(maxLease / 2)
+		testkit.Pass(maxLease / 2)
 		if got := n.State(); got != inside.Quarantined {
 			t.Errorf("within the quarantine the state is %v", got)
 		}

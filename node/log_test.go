@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -56,34 +56,16 @@ func (l *lines) logged(words ...string) (n int) {
 }
 
 // A change of state is logged once, however many connections a node has and however many calls find
-// it.
-func TestLogOfANode(t *testing.T) {
-	t.Parallel()
-	m := startReal(t)
-	logsItsStates(t, "refused", func() { must(t, m.Kill()) }, func() { must(t, m.Start()) },
-		func(opts ...node.Option) (*node.Node, error) { return node.Open(m.URL(), opts...) })
-}
+// it: through a quarantine, an outage, and a second quarantine. No call waits here, so that all
+// connections find each state.
+func TestLogOfANode(t *testing.T) { synctest.Test(t, logsItsStates) }
 
-// No call waits here, so that all connections find each state.
-func TestLogOfANodeOnTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := bubble.Masters(t, 1)[0]
-		logsItsStates(t, "closed pipe", func() { m.Crash(fakeredis.Everything) }, m.Start,
-			func(opts ...node.Option) (*node.Node, error) {
-				return bubble.Nodes(t, []*fakeredis.Master{m}, nil, opts...)[0], nil
-			})
-	})
-}
-
-// logsItsStates takes a node through a quarantine, an outage with that reason, and a second
-// quarantine.
-func logsItsStates(t *testing.T, reason string, kill, start func(), open func(...node.Option) (*node.Node, error)) {
+func logsItsStates(t *testing.T) {
 	const maxLease = 5 * time.Second // all connections find a quarantine within it
 	log := &lines{}
-	n, err := open(node.WithTimeout(bound), node.WithName(nodeName), node.WithMaxLease(maxLease), node.WithConns(4),
-		node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
-	must(t, err)
-	defer n.Close()
+	m := bubble.Masters(t, 1)
+	n := bubble.Nodes(t, m, nil, node.WithTimeout(bound), node.WithName(nodeName), node.WithMaxLease(maxLease), node.WithConns(4),
+		node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))[0]
 	log.node = n
 	name := "node=" + n.Name()
 	found := map[string]bool{} // by each key, since the last change
@@ -101,22 +83,22 @@ func logsItsStates(t *testing.T, reason string, kill, start func(), open func(..
 	}
 	logged := func(n int, words ...string) {
 		t.Helper()
-		eventually(t, fmt.Sprintf("%q logged %d times", words, n), func() bool { return log.logged(words...) == n })
+		testkit.Eventually(t, fmt.Sprintf("%q logged %d times", words, n), func() bool { return log.logged(words...) == n })
 	}
 
-	eventually(t, "quarantined", onAllConns(isQuarantined))
+	testkit.Eventually(t, "quarantined", onAllConns(isQuarantined))
 	logged(1, "level=WARN", "in quarantine", name, "left=")
-	eventually(t, "granted", onAllConns(isGranted))
+	testkit.Eventually(t, "granted", onAllConns(isGranted))
 	logged(1, "level=INFO", "its quarantine is over", name)
 
-	kill()
-	eventually(t, "down", onAllConns(func(r pipeline.Result) bool { return r.Err != nil }))
-	logged(1, "level=WARN", "node down", name, reason)
-	start()
-	eventually(t, "quarantined again", onAllConns(isQuarantined))
+	m[0].Crash(fakeredis.Everything)
+	testkit.Eventually(t, "down", onAllConns(func(r pipeline.Result) bool { return r.Err != nil }))
+	logged(1, "level=WARN", "node down", name, "closed pipe")
+	m[0].Start()
+	testkit.Eventually(t, "quarantined again", onAllConns(isQuarantined))
 	logged(1, "level=INFO", "answers again", name)
 	logged(2, "in quarantine", name)
-	eventually(t, "granted again", onAllConns(isGranted))
+	testkit.Eventually(t, "granted again", onAllConns(isGranted))
 	logged(2, "its quarantine is over", name)
 	if got := log.logged(); got != 6 || !strings.Contains(log.all[3], "answers again") {
 		t.Errorf("%d lines: %q", got, log.all)
@@ -136,35 +118,35 @@ func TestLogOfQuarantines(t *testing.T) {
 	for i := range nodes {
 		n, err := node.Open(m.URL(), node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(maxLease),
 			node.WithLogger(slog.New(slog.NewTextHandler(&all[i], nil))))
-		must(t, err)
+		testkit.Must(t, err)
 		defer n.Close()
 		nodes[i], all[i].node = n, n
 	}
 	quarantines := func(times int) {
 		t.Helper()
 		for i, n := range nodes {
-			eventually(t, "quarantined", func() bool { return isQuarantined(do(t, n, acquireFor(maxLease, "k", "o:1"))) })
-			eventually(t, fmt.Sprintf("logged by node %d %d times", i, times), func() bool {
+			testkit.Eventually(t, "quarantined", func() bool { return isQuarantined(do(t, n, acquireFor(maxLease, "k", "o:1"))) })
+			testkit.Eventually(t, fmt.Sprintf("logged by node %d %d times", i, times), func() bool {
 				do(t, n, acquireFor(maxLease, "k", "o:1")) // nothing is logged while one of the connections is down
 				return all[i].logged("in quarantine") == times
 			})
 		}
 	}
 	quarantines(1)
-	must(t, nodes[0].Admit(t.Context()))
-	mustDo(t, m, "FLUSHALL")
+	testkit.Must(t, nodes[0].Admit(t.Context()))
+	testkit.Do(t, m, "FLUSHALL")
 	pass := 2 * sameEnd
 	time.Sleep(pass)
 	quarantines(2)
-	must(t, m.Kill())
-	must(t, m.Start())
+	testkit.Must(t, m.Kill())
+	testkit.Must(t, m.Start())
 	time.Sleep(pass)
 	quarantines(3)
-	mustDo(t, m, "CLIENT", "KILL", "TYPE", "normal")
+	testkit.Do(t, m, "CLIENT", "KILL", "TYPE", "normal")
 	quarantines(3)
 	time.Sleep(maxLease) // nothing is asked of the node meanwhile
 	for i := range nodes {
-		eventually(t, "the end logged", func() bool { return all[i].logged("level=INFO", "its quarantine is over") > 0 })
+		testkit.Eventually(t, "the end logged", func() bool { return all[i].logged("level=INFO", "its quarantine is over") > 0 })
 	}
 }
 
@@ -186,20 +168,18 @@ func TestLogOfReasons(t *testing.T) {
 		}}
 		n := openPool(t, pool, node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 		log.node = n
-		if err := inside.Of(n).Pipe("key").Start(acquire("k", "o:1"), nil, make(answer, 1)); err != nil {
-			t.Fatal(err)
-		}
-		pass(time.Minute)
+		testkit.Must(t, inside.Of(n).Pipe("key").Start(acquire("k", "o:1"), nil, make(answer, 1)))
+		testkit.Pass(time.Minute)
 		if log.logged("node refused", "unknown command", "AUTH") != 1 || log.logged("secret") != 0 || log.logged() != 1 {
 			t.Errorf("logged %q", log.all)
 		}
 		changed.Store(1)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if got := log.logged("node down", "it has no room"); got < 5 || got > 7 {
 			t.Errorf("%d lines in a minute: %q", got, log.all)
 		}
 		changed.Store(2)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if log.logged("node refused, which will not pass by itself", "WRONGPASS") != 1 {
 			t.Errorf("logged %q", log.all)
 		}
@@ -223,7 +203,7 @@ func TestTheDefaultLogger(t *testing.T) {
 		for _, one := range []*node.Node{n, quiet} {
 			inside.Of(one).Identify(t.Context())
 		}
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		told := log.logged("level=WARN", "node down", "node=stand-in", "section (server)")
 		if told != 1 || log.logged("node=quiet") != 0 {
 			t.Errorf("logged %q", log.all)
@@ -234,28 +214,22 @@ func TestTheDefaultLogger(t *testing.T) {
 // A slow logger delays no call, logs the current state, and is not called after Close.
 func TestASlowLogDelaysNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var dead atomic.Bool
-		x := &pipeServer{serve: fakeredis.New(time.Now, 1).Serve}
-		pool := &redis.Pool{MaxIdle: 1, DialContext: func(ctx context.Context) (redis.Conn, error) {
-			if dead.Load() {
-				return nil, syscall.ECONNREFUSED
-			}
-			return x.dial(ctx)
-		}}
+		srv := testkit.NewServer(t, timeout, fakeredis.New(time.Now, 1).Serve)
 		free := make(chan struct{})
 		var logged atomic.Int32
-		n := openPool(t, pool, node.WithLogger(slog.New(enabling{slog.DiscardHandler, func() {
+		n := openPool(t, srv.Pool, node.WithLogger(slog.New(enabling{slog.DiscardHandler, func() {
 			logged.Add(1)
 			<-free
 		}})), node.WithTimeout(timeout))
 		mark(t, n)
 		for i := range 20 {
-			dead.Store(i%2 == 0)
-			x.kill()
-			pass(5 * time.Second)
+			isDead := i%2 == 0
+			srv.SetDead(isDead)
+			srv.Kill()
+			testkit.Pass(5 * time.Second)
 			a := start(n, "key", acquire("k", "o:1"), nil)
-			pass(5 * time.Second)
-			if r := await(t, a); isGranted(r) == dead.Load() {
+			testkit.Pass(5 * time.Second)
+			if r := await(t, a); isGranted(r) == isDead {
 				t.Errorf("flap %d: %v", i, r.Err)
 			}
 		}
@@ -263,18 +237,15 @@ func TestASlowLogDelaysNoCall(t *testing.T) {
 			t.Errorf("%d lines at one time", got)
 		}
 		began := time.Now()
-		must(t, n.Close())
+		testkit.Must(t, n.Close())
 		if d := time.Since(began); d > 2*timeout {
 			t.Errorf("Close took %v", d)
 		}
 		close(free)
-		pass(time.Minute)
+		testkit.Pass(time.Minute)
 		if got := logged.Load(); got != 1 {
 			t.Errorf("%d lines after Close", got-1)
 		}
-		x.kill()
-		x.serving.Wait()
-		must(t, pool.Close())
 	})
 }
 

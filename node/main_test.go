@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -41,23 +42,12 @@ var members = scripts.NewList(nodeName)
 // startReal starts one redis-server, or skips the test.
 func startReal(t *testing.T, args ...string) *redistest.Master {
 	t.Helper()
-	fleet, err := redistest.StartReal(1, args...)
-	if errors.Is(err, redistest.ErrNoServer) {
-		t.Skipf("needs a real server: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { must(t, fleet.Stop()) })
-	return fleet.Masters[0]
+	return testkit.Real(t, 1, args...).Masters[0]
 }
 
 func startEmbedded(t *testing.T) *redistest.Master {
 	t.Helper()
-	fleet, err := redistest.StartEmbedded(1)
-	must(t, err)
-	t.Cleanup(func() { must(t, fleet.Stop()) })
-	return fleet.Masters[0]
+	return testkit.Embedded(t, 1).Masters[0]
 }
 
 // onBoth runs a test on a real and on an embedded master.
@@ -71,8 +61,8 @@ func onBoth(t *testing.T, test func(*testing.T, *redistest.Master)) {
 func open(t *testing.T, url string, opts ...node.Option) *node.Node {
 	t.Helper()
 	n, err := node.Open(url, append([]node.Option{node.WithTimeout(bound), node.WithName(nodeName), node.WithoutQuarantine()}, opts...)...)
-	must(t, err)
-	t.Cleanup(func() { must(t, n.Close()) })
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, n.Close()) })
 	return n
 }
 
@@ -80,8 +70,8 @@ func open(t *testing.T, url string, opts ...node.Option) *node.Node {
 func openPool(t *testing.T, pool *redis.Pool, opts ...node.Option) *node.Node {
 	t.Helper()
 	n, err := node.New(pool, append([]node.Option{node.WithTimeout(bound), node.WithName(nodeName), node.WithoutQuarantine()}, opts...)...)
-	must(t, err)
-	t.Cleanup(func() { must(t, n.Close()) })
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, n.Close()) })
 	return n
 }
 
@@ -89,28 +79,20 @@ func openPool(t *testing.T, pool *redis.Pool, opts ...node.Option) *node.Node {
 func openQuarantined(t *testing.T, url string, maxLease time.Duration) *node.Node {
 	t.Helper()
 	n, err := node.Open(url, node.WithTimeout(bound), node.WithName(nodeName), node.WithMaxLease(maxLease))
-	must(t, err)
-	t.Cleanup(func() { must(t, n.Close()) })
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, n.Close()) })
 	return n
 }
 
-func names(texts ...string) []scripts.Name {
-	list := make([]scripts.Name, len(texts))
-	for i, text := range texts {
-		list[i] = scripts.NewName(text)
-	}
-	return list
-}
-
 func acquireFor(maxLease time.Duration, name, owner string) scripts.Call {
-	return scripts.Acquire(scripts.AcquireArgs{Names: names(name), Owner: scripts.OwnerOf(owner), Level: 1,
+	return scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names(name), Owner: scripts.OwnerOf(owner), Level: 1,
 		Lease: scripts.ToMillis(min(lease, maxLease)), List: members, Seed: 1})
 }
 
 func acquire(name, owner string) scripts.Call { return acquireFor(node.DefaultMaxLease, name, owner) }
 
 func release(name, owner string) scripts.Call {
-	return scripts.Release(names(name), scripts.OwnerOf(owner), 0)
+	return scripts.Release(testkit.Names(name), scripts.OwnerOf(owner), 0)
 }
 
 // answer receives the result of one call.
@@ -162,7 +144,7 @@ func doAt(t *testing.T, n *node.Node, key string, call scripts.Call) pipeline.Re
 // mark marks a blank node as a locker does that a majority accepts.
 func mark(t *testing.T, n *node.Node) {
 	t.Helper()
-	must(t, settle(t, n).Err)
+	testkit.Must(t, settle(t, n).Err)
 }
 
 // settle is mark, and returns the first result that is an error. That a node refuses the members is
@@ -215,28 +197,11 @@ func mustFail(t *testing.T, n *node.Node, err error, target error) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// mustDo runs a command on the master beside the node.
-func mustDo(t *testing.T, m *redistest.Master, args ...any) any {
-	t.Helper()
-	reply, err := m.Do(args...)
-	if err != nil {
-		t.Fatalf("%v: %v", args, err)
-	}
-	return reply
-}
-
 // keys returns the keys of locks, without the library's own.
 func keys(t *testing.T, m *redistest.Master) (locks []string) {
 	t.Helper()
 	all, err := redis.Strings(m.Do("KEYS", "*"))
-	must(t, err)
+	testkit.Must(t, err)
 	for _, key := range all {
 		if !strings.HasPrefix(key, scripts.Prefix) {
 			locks = append(locks, key)
@@ -247,29 +212,7 @@ func keys(t *testing.T, m *redistest.Master) (locks []string) {
 
 func exists(t *testing.T, m *redistest.Master, key string) bool {
 	t.Helper()
-	return fmt.Sprint(mustDo(t, m, "EXISTS", key)) == "1"
-}
-
-// stat returns a field of INFO.
-func stat(t *testing.T, m *redistest.Master, section, field string) string {
-	t.Helper()
-	text, err := redis.String(m.Do("INFO", section))
-	must(t, err)
-	for line := range strings.SplitSeq(text, "\r\n") {
-		if value, found := strings.CutPrefix(line, field+":"); found {
-			return value
-		}
-	}
-	t.Fatalf("no %s in INFO %s", field, section)
-	return ""
-}
-
-// eventually polls until the condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	if !poll.Until(bound, holds) {
-		t.Fatalf("not within %v: %s", bound, what)
-	}
+	return fmt.Sprint(testkit.Do(t, m, "EXISTS", key)) == "1"
 }
 
 // stopwatch starts a stopwatch for took.

@@ -8,6 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/canned"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -29,34 +30,6 @@ var garbage = map[string]string{
 	"nothing":            canned.Silent,
 	"the end":            canned.HangUp,
 	"a bulk without end": "$2\r\nabcd\r\n",
-}
-
-// oddReplies are well-formed, but no replies to acquire.
-var oddReplies = map[string]string{
-	"OK":               "+OK\r\n",
-	"null":             "$-1\r\n",
-	"no array":         "*-1\r\n",
-	"an empty array":   "*0\r\n",
-	"zero":             ":0\r\n",
-	"a negative token": ":-1\r\n",
-	"a token too high": ":4503599627370496\r\n",
-	"a huge number":    ":99999999999999999999999\r\n",
-	"a token as text":  "$1\r\n5\r\n",
-	"granted":          "*2\r\n$7\r\ngranted\r\n:5\r\n",
-	"a nested array":   "*1\r\n*1\r\n:5\r\n",
-	"errors in arrays": "*2\r\n-ERR a\r\n-ERR b\r\n",
-	"an error":         "-ERR something\r\n",
-}
-
-func TestOddRepliesAreErrors(t *testing.T) {
-	for what, reply := range oddReplies {
-		t.Run(what, func(t *testing.T) {
-			f := startFake(t, admittedMaster(func([]string) string { return reply }))
-			if r := do(t, open(t, f.url()), acquire("k", "o:1")); outcome(r).Outcome != 0 {
-				t.Errorf("%v passes for %+v", r.Reply, outcome(r))
-			}
-		})
-	}
 }
 
 func TestGarbageInsteadOfAHandshake(t *testing.T) {
@@ -165,12 +138,12 @@ func TestAHugeFieldEndsNoConnection(t *testing.T) {
 	n := open(t, m.URL())
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	huge := strings.Repeat("x", 2<<20)
-	mustDo(t, m, "HSET", "field", huge, "1")
-	mustDo(t, m, "HSET", "level", "o:1", huge)
-	mustDo(t, m, "SET", scripts.NewName("counter").Counter(), huge)
+	testkit.Do(t, m, "HSET", "field", huge, "1")
+	testkit.Do(t, m, "HSET", "level", "o:1", huge)
+	testkit.Do(t, m, "SET", scripts.NewName("counter").Counter(), huge)
 	id := func() string {
 		list, err := redis.String(m.Do("CLIENT", "LIST"))
-		must(t, err)
+		testkit.Must(t, err)
 		first, _, _ := strings.Cut(list, " ")
 		return first
 	}

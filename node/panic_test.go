@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -34,15 +34,13 @@ func TestLogThatEndsItsGoroutine(t *testing.T) {
 	const timeout = 10 * time.Second
 	log := quitter{slog.NewTextHandler(io.Discard, nil), make(chan string, 10)}
 	synctest.Test(t, func(t *testing.T) {
-		x := &pipeServer{serve: func(c net.Conn) { c.Close() }}
-		x.pool = &redis.Pool{MaxIdle: 1, DialContext: x.dial}
-		defer x.pool.Close()
-		n := openPool(t, x.pool, node.WithTimeout(timeout), node.WithLogger(slog.New(log)))
+		srv := testkit.NewServer(t, timeout, func(c net.Conn) { c.Close() })
+		n := openPool(t, srv.Pool, node.WithTimeout(timeout), node.WithLogger(slog.New(log)))
 		inside.Of(n).Identify(t.Context())
 		<-log.messages
 		synctest.Wait()
 		began := time.Now()
-		must(t, n.Close())
+		testkit.Must(t, n.Close())
 		if took := time.Since(began); took >= timeout {
 			t.Errorf("Close waited %v for a log that is gone", took)
 		}

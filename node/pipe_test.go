@@ -9,9 +9,11 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -20,7 +22,7 @@ import (
 func clients(t *testing.T, m *redistest.Master) int {
 	t.Helper()
 	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
-	must(t, err)
+	testkit.Must(t, err)
 	return strings.Count(list, "\n") - 1
 }
 
@@ -55,7 +57,7 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())
 	mustGrant(t, do(t, n, acquire("first", "o:0")))
-	must(t, inside.Of(n).Pipe("key").Do(t.Context(), release("first", "o:0")).Err)
+	testkit.Must(t, inside.Of(n).Pipe("key").Do(t.Context(), release("first", "o:0")).Err)
 	const locks = 3000
 	flushed := make(chan struct{})
 	var running sync.WaitGroup
@@ -103,35 +105,36 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 }
 
 // The release of an abandoned acquire is in the pipeline before the server replies that it does not
-// know the script: a resent acquire would follow it.
+// know the script, or hangs up: a resent acquire would follow it.
 func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
 	for what, refusal := range map[string]string{
 		"script not known": "-NOSCRIPT No matching script\r\n",
 		"not accepted":     notAccepted,
+		"cut":              canned.HangUp,
 	} {
 		t.Run(what, func(t *testing.T) {
 			released := make(chan struct{})
 			f := startFake(t, admittedMaster(func(args []string) string {
-				if isRelease(args) {
+				if <-released; isRelease(args) {
 					return ":0\r\n"
 				}
-				<-released
 				return refusal
 			}))
 			n := open(t, f.url())
 			var footprint pipeline.Footprint
 			asked := start(n, "key", acquire("k", "o:1"), &footprint)
-			eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
+			testkit.Eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
 			footprint.Abandon()
 			given := start(n, "key", release("k", "o:1"), &footprint)
 			close(released)
-			if r := await(t, asked); isGranted(r) {
-				t.Errorf("granted: %v", r.Reply)
+			isCut := refusal == canned.HangUp
+			if r := await(t, asked); isGranted(r) || isCut && (r.Err == nil || !r.Sent) {
+				t.Errorf("the acquire: %v %v, sent %v", r.Reply, r.Err, r.Sent)
 			}
-			must(t, await(t, given).Err)
-			must(t, n.Close())
-			if received := f.commands(); len(received) != 2 || !isRelease(received[1]) {
-				t.Errorf("the server received %q, want the acquire and then the release", received)
+			testkit.Must(t, await(t, given).Err)
+			testkit.Must(t, n.Close())
+			if received := f.commands(); len(received) != 2 || !isRelease(received[1]) || isCut && tombstoneOf(received[1]) != withTombstone {
+				t.Errorf("the server received %q, want the acquire and then the release, after a cut with a tombstone", received)
 			}
 		})
 	}
@@ -147,7 +150,7 @@ func TestARefusalByTheMarkerIsReported(t *testing.T) {
 	if reply.Outcome != scripts.NotAccepted || reply.Refusal == nil || *reply.Refusal != (scripts.Refusal{Process: fakeProcess}) || !r.Sent || r.Resent {
 		t.Errorf("answered %+v, %v, sent %v, resent %v: want NotAccepted", reply, r.Err, r.Sent, r.Resent)
 	}
-	must(t, n.Close())
+	testkit.Must(t, n.Close())
 	if received := f.commands(); len(received) != 1 {
 		t.Errorf("sent %d times, want once", len(received))
 	}

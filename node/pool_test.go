@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -40,7 +41,7 @@ func TestACallersPool(t *testing.T) {
 	if n.Name() != inside.Unnamed || inside.Of(n).Named {
 		t.Errorf("named %q before it was reached", n.Name())
 	}
-	must(t, do(t, n, scripts.Look()).Err)
+	testkit.Must(t, do(t, n, scripts.Look()).Err)
 	name := m.Addr()
 	if !redistest.Has(redistest.ClientInfo) {
 		name = inside.Unnamed // such a server does not tell its address
@@ -63,8 +64,8 @@ func TestAPoolWithoutTimeouts(t *testing.T) {
 	defer pool.Close()
 	n := openPool(t, pool, node.WithTimeout(timeout))
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
-	must(t, m.Freeze())
-	defer func() { must(t, m.Thaw()) }()
+	testkit.Must(t, m.Freeze())
+	defer func() { testkit.Must(t, m.Thaw()) }()
 	began := stopwatch(t)
 	mustFail(t, n, do(t, n, acquire("l", "o:1")).Err, node.ErrTimeout)
 	took(t, "a call to a frozen master", began, timeout, timeout)
@@ -79,8 +80,8 @@ func TestAFullSocket(t *testing.T) {
 	defer pool.Close()
 	n := openPool(t, pool, node.WithTimeout(timeout))
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
-	must(t, m.Freeze())
-	defer func() { must(t, m.Thaw()) }()
+	testkit.Must(t, m.Freeze())
+	defer func() { testkit.Must(t, m.Thaw()) }()
 	long := strings.Repeat("x", 1<<20)
 	var answers []answer
 	for range 16 {
@@ -127,16 +128,7 @@ func TestADialThatHangsAndThenSucceeds(t *testing.T) {
 	n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return redis.Dial("tcp", m.Addr()) }}, node.WithTimeout(timeout))
 	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
 	close(free)
-	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
-}
-
-func TestADialThatFails(t *testing.T) {
-	n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { return nil, errors.New("no route") }})
-	r := do(t, n, acquire("k", "o:1"))
-	mustFail(t, n, r.Err, node.ErrDown)
-	if !strings.Contains(r.Err.Error(), "no route") || r.Sent {
-		t.Errorf("the error is %v, sent %v", r.Err, r.Sent)
-	}
+	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 }
 
 // An exhausted pool costs the node's timeout, and no more.
@@ -173,5 +165,5 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 	began := stopwatch(t)
 	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
 	took(t, "the call", began, timeout, timeout)
-	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
+	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -31,12 +32,12 @@ func TestAdmitEndsQuarantine(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openQuarantined(t, m.URL(), time.Hour)
 		quarantined(t, n, time.Hour, "k", "o:1")
-		must(t, n.Admit(t.Context()))
+		testkit.Must(t, n.Admit(t.Context()))
 		mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:1")))
 
 		fresh := startEmbedded(t)
 		unused := openQuarantined(t, fresh.URL(), time.Hour)
-		must(t, unused.Admit(t.Context()))
+		testkit.Must(t, unused.Admit(t.Context()))
 		mustGrant(t, do(t, unused, acquireFor(time.Hour, "k", "o:1")))
 	})
 }
@@ -46,7 +47,7 @@ func TestIdentify(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openQuarantined(t, m.URL(), time.Hour)
 		id, err := inside.Of(n).Identify(t.Context())
-		if want := stat(t, m, "server", "run_id"); err != nil || id != want {
+		if want := testkit.Info(t, m, "server", "run_id"); err != nil || id != want {
 			t.Errorf("identified as %q, %v; want %q", id, err, want)
 		}
 		if r := do(t, n, scripts.Inspect(scripts.NewName("k"))); r.RunID != id {
@@ -56,7 +57,7 @@ func TestIdentify(t *testing.T) {
 			t.Errorf("a blank master answers %+v, %v", r.Reply, r.Err)
 		}
 		if exists(t, m, scripts.MarkerKey) || len(keys(t, m)) > 0 {
-			t.Errorf("written: %q", mustDo(t, m, "KEYS", "*"))
+			t.Errorf("written: %q", testkit.Do(t, m, "KEYS", "*"))
 		}
 	})
 }
@@ -69,26 +70,26 @@ func TestARestartOutOfMemory(t *testing.T) {
 	// With everysec a write waits for the fsync before it, and is lost with the process.
 	m := startReal(t, "--appendonly", "yes", "--appendfsync", "no", "--maxmemory", "6mb")
 	n := openQuarantined(t, m.URL(), short)
-	eventually(t, "admitted", func() bool { return isGranted(do(t, n, acquireFor(short, "k", "o:1"))) })
+	testkit.Eventually(t, "admitted", func() bool { return isGranted(do(t, n, acquireFor(short, "k", "o:1"))) })
 	mustGrant(t, do(t, n, acquireFor(short, "kept", "o:1")))
 	for _, key := range []string{"k", "kept"} {
-		mustDo(t, m, "PERSIST", key) // the key outlives any restart
+		testkit.Do(t, m, "PERSIST", key) // the key outlives any restart
 	}
-	mustDo(t, m, "CONFIG", "SET", "maxmemory", "0")
-	mustDo(t, m, "SET", "ballast", strings.Repeat("x", 8<<20))
-	must(t, m.Kill())
-	must(t, m.Start())
+	testkit.Do(t, m, "CONFIG", "SET", "maxmemory", "0")
+	testkit.Do(t, m, "SET", "ballast", strings.Repeat("x", 8<<20))
+	testkit.Must(t, m.Kill())
+	testkit.Must(t, m.Start())
 
 	renewal := scripts.Renew(members, []scripts.Renewal{
-		{Names: names("kept"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)},
-		{Names: names("gone"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)},
+		{Names: testkit.Names("kept"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)},
+		{Names: testkit.Names("gone"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)},
 	})
 	var r pipeline.Result
-	eventually(t, "found again", func() bool { r = do(t, n, renewal); return r.Err == nil })
+	testkit.Eventually(t, "found again", func() bool { r = do(t, n, renewal); return r.Err == nil })
 	if !slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.Kept, scripts.Gone}) || r.Reply.NotAccepted == nil {
 		t.Errorf("before the marker is written, renewed %v, refused %v", r.Reply.Renew, r.Reply.NotAccepted)
 	}
-	repair := scripts.AcquireArgs{Names: names("l"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7,
+	repair := scripts.AcquireArgs{Names: testkit.Names("l"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7,
 		Lease: scripts.ToMillis(short), List: members}
 	for what, call := range map[string]scripts.Call{"a fresh one": acquireFor(short, "l", "o:2"), "a repair": scripts.Acquire(repair)} {
 		r := do(t, n, call)
@@ -101,19 +102,19 @@ func TestARestartOutOfMemory(t *testing.T) {
 	}
 
 	began := stopwatch(t)
-	mustDo(t, m, "DEL", "ballast")
-	eventually(t, "memory is free", func() bool { return do(t, n, acquireFor(short, "l", "o:2")).Err == nil })
+	testkit.Do(t, m, "DEL", "ballast")
+	testkit.Eventually(t, "memory is free", func() bool { return do(t, n, acquireFor(short, "l", "o:2")).Err == nil })
 	if r = do(t, n, renewal); r.Err != nil || !slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.Kept, scripts.Gone}) {
 		t.Errorf("once it is marked, renewed %v, %v", r.Reply.Renew, r.Err)
 	}
-	eventually(t, "granted", func() bool { return isGranted(do(t, n, acquireFor(short, "l", "o:2"))) })
+	testkit.Eventually(t, "granted", func() bool { return isGranted(do(t, n, acquireFor(short, "l", "o:2"))) })
 	took(t, "quarantine", began, short, short)
 }
 
 // A server without memory, too, refuses a client with another max lease.
 func TestAnotherMaxLeaseIsRefusedOutOfMemory(t *testing.T) {
 	m := startReal(t)
-	must(t, openQuarantined(t, m.URL(), time.Minute).Admit(t.Context()))
-	mustDo(t, m, "CONFIG", "SET", "maxmemory", "1")
+	testkit.Must(t, openQuarantined(t, m.URL(), time.Minute).Admit(t.Context()))
+	testkit.Do(t, m, "CONFIG", "SET", "maxmemory", "1")
 	refuses(t, openQuarantined(t, m.URL(), time.Hour), node.ErrMaxLease)
 }

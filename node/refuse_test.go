@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -45,12 +46,12 @@ func hostPort(t *testing.T, m *redistest.Master) (string, string) {
 func TestAReplicaIsRefused(t *testing.T) {
 	master, m := startReal(t), startReal(t)
 	host, port := hostPort(t, master)
-	mustDo(t, m, "REPLICAOF", host, port)
+	testkit.Do(t, m, "REPLICAOF", host, port)
 	n := open(t, m.URL())
 	refuses(t, n, node.ErrReplica)
 	mustFail(t, n, n.Admit(t.Context()), node.ErrReplica)
-	mustDo(t, m, "REPLICAOF", "NO", "ONE")
-	eventually(t, "a master is found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
+	testkit.Do(t, m, "REPLICAOF", "NO", "ONE")
+	testkit.Eventually(t, "a master is found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 }
 
 // A master that is demoted under a live connection grants nothing any more.
@@ -59,7 +60,7 @@ func TestAMasterThatBecomesAReplica(t *testing.T) {
 	n := open(t, m.URL())
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	host, port := hostPort(t, master)
-	mustDo(t, m, "REPLICAOF", host, port)
+	testkit.Do(t, m, "REPLICAOF", host, port)
 	r := do(t, n, acquire("l", "o:1"))
 	if isGranted(r) {
 		t.Fatal("granted by a replica")
@@ -69,13 +70,13 @@ func TestAMasterThatBecomesAReplica(t *testing.T) {
 
 func TestAServerThatEvictsIsRefused(t *testing.T) {
 	m := startReal(t)
-	mustDo(t, m, "CONFIG", "SET", "maxmemory", "100mb")
-	mustDo(t, m, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	testkit.Do(t, m, "CONFIG", "SET", "maxmemory", "100mb")
+	testkit.Do(t, m, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 	n := open(t, m.URL())
 	refuses(t, n, node.ErrEvicts)
 	mustFail(t, n, n.Admit(t.Context()), node.ErrEvicts)
-	mustDo(t, m, "CONFIG", "SET", "maxmemory-policy", "noeviction")
-	eventually(t, "it is found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
+	testkit.Do(t, m, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+	testkit.Eventually(t, "it is found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 }
 
 func TestAnotherMaxLeaseIsRefused(t *testing.T) {
@@ -89,8 +90,8 @@ func TestAnotherMaxLeaseIsRefused(t *testing.T) {
 			t.Errorf("the error does not name both: %v", err)
 		}
 
-		must(t, second.Admit(t.Context())) // the operator changes the deployment's max lease
-		eventually(t, "the second works", func() bool { return isGranted(do(t, second, acquire("l", "o:2"))) })
+		testkit.Must(t, second.Admit(t.Context())) // the operator changes the deployment's max lease
+		testkit.Eventually(t, "the second works", func() bool { return isGranted(do(t, second, acquire("l", "o:2"))) })
 		r := do(t, first, acquireFor(time.Minute, "m", "o:1")) // over the live connection
 		mustFail(t, first, r.Err, node.ErrMaxLease)
 		isPermanent(t, r.Err)
@@ -102,17 +103,17 @@ func TestAnotherMaxLeaseIsRefused(t *testing.T) {
 func withUser(t *testing.T, m *redistest.Master, rules ...string) {
 	t.Helper()
 	rules = append([]string{"on", ">se/cr@et %", "~*", "&*", "+@all"}, rules...)
-	mustDo(t, m, redistest.SetUser("app", rules...)...)
+	testkit.Do(t, m, redistest.SetUser("app", rules...)...)
 }
 
 func TestAUserWithPasswordAndDatabase(t *testing.T) {
 	m := startReal(t)
 	withUser(t, m)
-	mustDo(t, m, "ACL", "SETUSER", "default", "resetpass", ">other")
+	testkit.Do(t, m, "ACL", "SETUSER", "default", "resetpass", ">other")
 	n := open(t, "redis://app:se%2Fcr%40et%20%25@"+m.Addr()+"/3", node.WithTLS(nil))
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	c, err := redis.Dial("tcp", m.Addr(), redis.DialUsername("default"), redis.DialPassword("other"), redis.DialDatabase(3))
-	must(t, err)
+	testkit.Must(t, err)
 	defer c.Close()
 	if there, err := redis.Bool(c.Do("EXISTS", "k")); !there || err != nil {
 		t.Errorf("the key is not in database 3: %v", err)
@@ -121,7 +122,7 @@ func TestAUserWithPasswordAndDatabase(t *testing.T) {
 
 func TestAPasswordAlone(t *testing.T) {
 	m := startReal(t)
-	mustDo(t, m, "CONFIG", "SET", "requirepass", "secret")
+	testkit.Do(t, m, "CONFIG", "SET", "requirepass", "secret")
 	mustGrant(t, do(t, open(t, "redis://:secret@"+m.Addr()), acquire("k", "o:1")))
 }
 
@@ -151,7 +152,7 @@ func TestBadCredentials(t *testing.T) {
 		}
 	}
 
-	mustDo(t, m, "CONFIG", "SET", "requirepass", "secret")
+	testkit.Do(t, m, "CONFIG", "SET", "requirepass", "secret")
 	n := open(t, m.URL())
 	err := do(t, n, acquire("k", "o:1")).Err
 	if !strings.Contains(errorText(err), "NOAUTH") {
@@ -174,7 +175,7 @@ func TestAMissingDatabase(t *testing.T) {
 
 func TestAKeyOfAnotherTypeIsPermanent(t *testing.T) {
 	m := startReal(t)
-	mustDo(t, m, "SET", "k", "text")
+	testkit.Do(t, m, "SET", "k", "text")
 	n := open(t, m.URL())
 	isPermanent(t, do(t, n, acquire("k", "o:1")).Err)
 	mustGrant(t, do(t, n, acquire("l", "o:1"))) // the error concerned that key only
@@ -210,7 +211,7 @@ func TestTransientErrorsAreNotPermanent(t *testing.T) {
 // A server that answers INFO without a run id will not have one later: a call must not wait for that.
 func TestAServerWithoutARunIDIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := &pipeServer{serve: func(c net.Conn) {
+		srv := testkit.NewServer(t, timeout, func(c net.Conn) {
 			in, replies := bufio.NewReader(c), ""
 			for {
 				args, err := fakeredis.ReadCommand(in)
@@ -226,13 +227,7 @@ func TestAServerWithoutARunIDIsRefused(t *testing.T) {
 					replies = ""
 				}
 			}
-		}}
-		pool := &redis.Pool{DialContext: x.dial}
-		defer pool.Close()
-		n := openPool(t, pool)
-		refuses(t, n, node.ErrInvalid)
-		must(t, n.Close())
-		x.kill()
-		x.serving.Wait()
+		})
+		refuses(t, openPool(t, srv.Pool), node.ErrInvalid)
 	})
 }

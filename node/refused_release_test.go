@@ -13,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -21,7 +22,7 @@ import (
 // it marks.
 func asApp(t *testing.T, m *redistest.Master, opts ...node.Option) *node.Node {
 	t.Helper()
-	mustDo(t, m, redistest.SetUser("app", "on", ">right", "~quorumlock:*", "~app:*", "&*", "+@all")...)
+	testkit.Do(t, m, redistest.SetUser("app", "on", ">right", "~quorumlock:*", "~app:*", "&*", "+@all")...)
 	n := open(t, "redis://app:right@"+m.Addr(), opts...)
 	mark(t, n)
 	return n
@@ -39,7 +40,7 @@ func mustSay(t *testing.T, r pipeline.Result, words string) {
 func statNumber(t *testing.T, m *redistest.Master, section, line, field string) (n int) {
 	t.Helper()
 	text, err := redis.String(m.Do("INFO", section))
-	must(t, err)
+	testkit.Must(t, err)
 	_, text, _ = strings.Cut(text, line+":")
 	text, _, _ = strings.Cut(text, "\r\n")
 	_, text, _ = strings.Cut(text, field)
@@ -62,15 +63,15 @@ func TestARefusedReleaseIsCarriedOutOnceAllowed(t *testing.T) {
 			n := asApp(t, m)
 			var footprint pipeline.Footprint
 			mustGrant(t, await(t, start(n, "key", acquire("app:k", "o:1"), &footprint)))
-			mustDo(t, m, refuse.begin...)
+			testkit.Do(t, m, refuse.begin...)
 			footprint.Abandon()
 			mustSay(t, await(t, start(n, "key", release("app:k", "o:1"), &footprint)), refuse.code)
-			must(t, do(t, n, inspectMarker).Err)
+			testkit.Must(t, do(t, n, inspectMarker).Err)
 			if !exists(t, m, "app:k") {
 				t.Fatal("released")
 			}
-			mustDo(t, m, refuse.end...)
-			eventually(t, "the key gone", func() bool { return len(keys(t, m)) == 0 })
+			testkit.Do(t, m, refuse.end...)
+			testkit.Eventually(t, "the key gone", func() bool { return len(keys(t, m)) == 0 })
 			mustGrant(t, do(t, n, acquire("app:k", "o:2")))
 		})
 	}
@@ -86,17 +87,17 @@ func TestARefusedOwedReleaseDelaysNoOtherCall(t *testing.T) {
 	for i := range footprints {
 		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &footprints[i])))
 	}
-	mustDo(t, m, "ACL", "SETUSER", "app", "resetpass", ">other", "resetkeys", "~quorumlock:*", "~app:new")
-	mustDo(t, m, "CLIENT", "KILL", "TYPE", "normal")
-	eventually(t, "down", func() bool { return do(t, n, inspectMarker).Err != nil })
+	testkit.Do(t, m, "ACL", "SETUSER", "app", "resetpass", ">other", "resetkeys", "~quorumlock:*", "~app:new")
+	testkit.Do(t, m, "CLIENT", "KILL", "TYPE", "normal")
+	testkit.Eventually(t, "down", func() bool { return do(t, n, inspectMarker).Err != nil })
 	for i := range footprints {
 		footprints[i].Abandon()
 		mustFail(t, n, await(t, start(n, "key", release(fmt.Sprint("app:k", i), "o:1"), &footprints[i])).Err, node.ErrDown)
 	}
-	mustDo(t, m, "ACL", "SETUSER", "app", ">right")
-	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("app:new", "o:2"))) })
-	mustDo(t, m, "ACL", "SETUSER", "app", "~app:*")
-	eventually(t, "the releases carried out", func() bool { return len(keys(t, m)) == 1 })
+	testkit.Do(t, m, "ACL", "SETUSER", "app", ">right")
+	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("app:new", "o:2"))) })
+	testkit.Do(t, m, "ACL", "SETUSER", "app", "~app:*")
+	testkit.Eventually(t, "the releases carried out", func() bool { return len(keys(t, m)) == 1 })
 }
 
 // Attempts that fail, beyond the bound of what is owed, push out no release of a lock: its key is deleted as soon as the server
@@ -109,7 +110,7 @@ func TestAttemptsThatFailPushOutNoReleaseOfALock(t *testing.T) {
 	for i := range footprints {
 		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &footprints[i])))
 	}
-	mustDo(t, m, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:*")
+	testkit.Do(t, m, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:*")
 	for i := range footprints {
 		footprints[i].Abandon()
 		mustSay(t, await(t, start(n, "key", release(fmt.Sprint("app:k", i), "o:1"), &footprints[i])), "NOPERM")
@@ -124,8 +125,8 @@ func TestAttemptsThatFailPushOutNoReleaseOfALock(t *testing.T) {
 	for _, a := range answers {
 		mustSay(t, await(t, a), "NOPERM")
 	}
-	mustDo(t, m, "ACL", "SETUSER", "app", "~app:*")
-	eventually(t, "the keys gone", func() bool { return len(keys(t, m)) == 0 })
+	testkit.Do(t, m, "ACL", "SETUSER", "app", "~app:*")
+	testkit.Eventually(t, "the keys gone", func() bool { return len(keys(t, m)) == 0 })
 }
 
 // A later release of the same owner replaces the one that was refused.
@@ -134,10 +135,10 @@ func TestALaterReleaseReplacesARefusedOne(t *testing.T) {
 	n := asApp(t, m)
 	var footprint pipeline.Footprint
 	mustGrant(t, await(t, start(n, "key", acquire("app:k", "o:1"), &footprint)))
-	mustDo(t, m, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:*")
+	testkit.Do(t, m, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:*")
 	mustSay(t, await(t, start(n, "key", release("app:k", "o:1"), &footprint)), "NOPERM")
-	mustDo(t, m, "ACL", "SETUSER", "app", "~app:*")
-	must(t, await(t, start(n, "key", release("app:k", "o:1"), &footprint)).Err)
+	testkit.Do(t, m, "ACL", "SETUSER", "app", "~app:*")
+	testkit.Must(t, await(t, start(n, "key", release("app:k", "o:1"), &footprint)).Err)
 	calls := func() int { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "calls=") }
 	before := calls()
 	// Only time shows that the refused release is not resent.
@@ -153,17 +154,17 @@ func TestARefusedReleaseIsLoggedOnce(t *testing.T) {
 	redistest.Need(t, redistest.RejectedCalls)
 	m := startReal(t)
 	log := &lines{}
-	mustDo(t, m, redistest.SetUser("app", "on", ">right", "~quorumlock:*", "~app:*", "&*", "+@all")...)
+	testkit.Do(t, m, redistest.SetUser("app", "on", ">right", "~quorumlock:*", "~app:*", "&*", "+@all")...)
 	n, err := node.Open("redis://app:right@"+m.Addr(), node.WithTimeout(bound), node.WithoutQuarantine(),
 		node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
-	must(t, err)
+	testkit.Must(t, err)
 	defer n.Close()
 	log.node = n
 	for i := range 20 {
 		mustSay(t, await(t, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(pipeline.Footprint))), "NOPERM")
 	}
-	eventually(t, "resent twice", func() bool { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "rejected_calls=") >= 60 })
-	eventually(t, "the refusal logged", func() bool { return log.logged() > 0 })
+	testkit.Eventually(t, "resent twice", func() bool { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "rejected_calls=") >= 60 })
+	testkit.Eventually(t, "the refusal logged", func() bool { return log.logged() > 0 })
 	if log.logged("level=WARN", "release refused, tried again slowly", "other:bad", "owner=o:0", "NOPERM") != 1 || log.logged() != 1 {
 		t.Errorf("logged %q", log.all)
 	}
@@ -175,9 +176,9 @@ func TestRefusalsThatProveNothingDone(t *testing.T) {
 	m := startReal(t)
 	n := asApp(t, m)
 	mustGrant(t, do(t, n, acquire("app:other", "o:2")))
-	mustDo(t, m, "SET", "app:text", "x")
-	mustDo(t, m, "SET", scripts.NewName("app:count").Counter(), "x")
-	mustDo(t, m, "HSET", scripts.NewName("app:hash").Counter(), "x", "1")
+	testkit.Do(t, m, "SET", "app:text", "x")
+	testkit.Do(t, m, "SET", scripts.NewName("app:count").Counter(), "x")
+	testkit.Do(t, m, "HSET", scripts.NewName("app:hash").Counter(), "x", "1")
 	none := []any{"PING"}
 	plain := redistest.Has(redistest.PlainScriptErrors) // else an error within a script proves nothing
 	for what, c := range map[string]struct {
@@ -195,9 +196,9 @@ func TestRefusalsThatProveNothingDone(t *testing.T) {
 		"no memory":             {[]any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"}, "app:k", plain},
 		"too few replicas":      {[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}, "app:k", plain},
 	} {
-		mustDo(t, m, c.begin...)
+		testkit.Do(t, m, c.begin...)
 		r := do(t, n, acquire(c.name, "o:1"))
-		mustDo(t, m, c.end...)
+		testkit.Do(t, m, c.end...)
 		if r.Err == nil || r.NothingDone != c.void {
 			t.Errorf("%s: %v, void %v", what, r.Err, r.NothingDone)
 		}
@@ -205,11 +206,11 @@ func TestRefusalsThatProveNothingDone(t *testing.T) {
 			isPermanent(t, r.Err)
 		}
 		there, err := redis.Bool(m.Do("EXISTS", "app:k"))
-		must(t, err)
+		testkit.Must(t, err)
 		if there && c.void {
 			t.Errorf("%s: void, and something was carried out", what)
 		}
-		mustDo(t, m, "DEL", "app:k")
+		testkit.Do(t, m, "DEL", "app:k")
 	}
 }
 

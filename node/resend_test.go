@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -19,11 +20,11 @@ func tombstoneOf(args []string) string { return args[len(args)-1] }
 var withTombstone = fmt.Sprint(node.DefaultMaxLease.Milliseconds())
 
 func TestAReleaseOfAnUncutAcquireLeavesNoTombstone(t *testing.T) {
-	f := startFake(t, admittedMaster(func([]string) string { return ":1\r\n" }))
+	f := startFake(t, admittedMaster(granting))
 	n := open(t, f.url())
 	footprint := new(pipeline.Footprint)
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), footprint)))
-	must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
+	testkit.Must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
 	if received := f.commands(); tombstoneOf(received[1]) != "0" {
 		t.Errorf("the release is %q", received[1])
 	}
@@ -41,39 +42,12 @@ func TestAReleaseAfterACutAcquireLeavesATombstone(t *testing.T) {
 	n := open(t, f.url())
 	footprint := new(pipeline.Footprint)
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), footprint)))
-	lowered := scripts.Release(names("k"), scripts.OwnerOf("o:1"), 1)
-	must(t, await(t, start(n, "key", lowered, footprint)).Err)
-	must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
+	lowered := scripts.Release(testkit.Names("k"), scripts.OwnerOf("o:1"), 1)
+	testkit.Must(t, await(t, start(n, "key", lowered, footprint)).Err)
+	testkit.Must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
 	received := f.commands()
 	if len(received) != 4 || tombstoneOf(received[2]) != "0" || tombstoneOf(received[3]) != withTombstone {
 		t.Errorf("received %q: want the acquire twice, a release without a tombstone, because the owner goes on, and one with a tombstone", received)
-	}
-}
-
-// The connection dies with an abandoned acquire and its release. Only the release is resent.
-func TestAnAbandonedAcquireIsNotResentButItsReleaseIs(t *testing.T) {
-	released := make(chan struct{})
-	var cut atomic.Bool
-	f := startFake(t, admittedMaster(func(args []string) string {
-		if !cut.Swap(true) {
-			<-released
-			return canned.HangUp
-		}
-		return ":0\r\n"
-	}))
-	n := open(t, f.url())
-	footprint := new(pipeline.Footprint)
-	asked := start(n, "key", acquire("k", "o:1"), footprint)
-	eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
-	footprint.Abandon()
-	given := start(n, "key", release("k", "o:1"), footprint)
-	close(released)
-	if r := await(t, asked); r.Err == nil || !r.Sent {
-		t.Errorf("the acquire: %v %v, sent %v; want an error, sent", r.Reply, r.Err, r.Sent)
-	}
-	must(t, await(t, given).Err)
-	if received := f.commands(); len(received) != 2 || !isRelease(received[1]) || tombstoneOf(received[1]) != withTombstone {
-		t.Errorf("received %q: want the acquire and then a release with a tombstone", received)
 	}
 }
 
@@ -98,24 +72,18 @@ func TestAnUnknownScriptIsResentForAReleaseOfAnAbandonedFootprint(t *testing.T) 
 // An owed release reaches a server that does not know the scripts by their hashes.
 func TestAnOwedReleaseReachesAServerWithoutScripts(t *testing.T) {
 	var up atomic.Bool
-	f := startFake(t, func(args []string) string {
-		if !up.Load() {
-			return canned.HangUp
-		}
-		if reply, ok := greeting(args); ok {
-			return reply
-		}
+	f := startFake(t, onceUp(&up, func(args []string) string {
 		if args[0] == "EVALSHA" {
 			return "-NOSCRIPT No matching script\r\n"
 		}
 		return ":1\r\n"
-	})
+	}))
 	n := open(t, f.url())
 	if r := do(t, n, release("k", "o:1")); r.Err == nil {
 		t.Fatalf("a server that hangs up answers %v", r.Reply)
 	}
 	up.Store(true)
-	eventually(t, "the release carried out", func() bool {
+	testkit.Eventually(t, "the release carried out", func() bool {
 		for _, args := range f.commands() {
 			if args[0] == "EVAL" && isRelease(args) {
 				return true
@@ -139,7 +107,7 @@ func TestResentRequestsKeepTheirOrder(t *testing.T) {
 	}))
 	n := open(t, f.url(), node.WithTimeout(bound))
 	answers := []answer{start(n, "key", acquire("0", "o:1"), nil)}
-	eventually(t, "the first sent", func() bool { return len(f.commands()) == 1 })
+	testkit.Eventually(t, "the first sent", func() bool { return len(f.commands()) == 1 })
 	for i := range 32 { // more than the sockets buffer: some are written, some wait
 		owner := fmt.Sprint("o:", i, strings.Repeat("x", 1<<19))
 		answers = append(answers, start(n, "key", acquire(fmt.Sprint(i+1), owner), nil))
@@ -155,8 +123,8 @@ func TestResentRequestsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// grantsOnceUp hangs up on every command until up is set, and then grants each.
-func grantsOnceUp(up *atomic.Bool) func(args []string) string {
+// onceUp hangs up on every command until up is set.
+func onceUp(up *atomic.Bool, handle func(args []string) string) func(args []string) string {
 	return func(args []string) string {
 		if !up.Load() {
 			return canned.HangUp
@@ -164,25 +132,27 @@ func grantsOnceUp(up *atomic.Bool) func(args []string) string {
 		if reply, ok := greeting(args); ok {
 			return reply
 		}
-		return ":1\r\n"
+		return handle(args)
 	}
 }
+
+func granting([]string) string { return ":1\r\n" }
 
 // While a node is down, only each owner's last release is owed.
 func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 	var up atomic.Bool
-	f := startFake(t, grantsOnceUp(&up))
+	f := startFake(t, onceUp(&up, granting))
 	n := open(t, f.url())
 	first, second := new(pipeline.Footprint), new(pipeline.Footprint)
 	for level := 3; level >= 0; level-- {
-		call := scripts.Release(names("k"), scripts.OwnerOf("o:1"), level)
+		call := scripts.Release(testkit.Names("k"), scripts.OwnerOf("o:1"), level)
 		mustFail(t, n, await(t, start(n, "key", call, first)).Err, node.ErrDown)
 	}
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:2"), second)).Err, node.ErrDown)
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:3"), nil)).Err, node.ErrDown)
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:4"), nil)).Err, node.ErrDown)
 	up.Store(true)
-	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:5"))) })
+	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:5"))) })
 	received := map[string]string{}
 	for _, args := range f.commands() {
 		if isRelease(args) {
@@ -198,7 +168,7 @@ func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 // Owed releases are delivered in the order of their starts, over all chunks.
 func TestOwedReleasesKeepTheirOrder(t *testing.T) {
 	var up atomic.Bool
-	f := startFake(t, grantsOnceUp(&up))
+	f := startFake(t, onceUp(&up, granting))
 	n := open(t, f.url())
 	const many = 300
 	for i := range many {
@@ -206,7 +176,7 @@ func TestOwedReleasesKeepTheirOrder(t *testing.T) {
 		mustFail(t, n, r.Err, node.ErrDown)
 	}
 	up.Store(true)
-	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:last"))) })
+	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:last"))) })
 	received := f.commands()
 	if len(received) != many+1 {
 		t.Fatalf("received %d commands, want %d releases and the acquire", len(received), many)
@@ -223,29 +193,23 @@ func TestOwedReleasesKeepTheirOrder(t *testing.T) {
 func TestReleasesOwedDuringDeliveryAreDeliveredFirst(t *testing.T) {
 	var up atomic.Bool
 	paying, more := make(chan struct{}), make(chan struct{})
-	f := startFake(t, func(args []string) string {
-		if !up.Load() {
-			return canned.HangUp
-		}
-		if reply, ok := greeting(args); ok {
-			return reply
-		}
+	f := startFake(t, onceUp(&up, func(args []string) string {
 		if isRelease(args) && args[6] == "1" {
 			close(paying)
 			<-more
 		}
 		return ":1\r\n"
-	})
+	}))
 	n := open(t, f.url(), node.WithTimeout(bound))
 	first, second := new(pipeline.Footprint), new(pipeline.Footprint)
-	lowered := scripts.Release(names("k"), scripts.OwnerOf("o:1"), 1)
+	lowered := scripts.Release(testkit.Names("k"), scripts.OwnerOf("o:1"), 1)
 	mustFail(t, n, await(t, start(n, "key", lowered, first)).Err, node.ErrDown)
 	up.Store(true)
 	<-paying
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:1"), first)).Err, node.ErrDown)
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:2"), second)).Err, node.ErrDown)
 	close(more)
-	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:3"))) })
+	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:3"))) })
 	received := f.commands()
 	if len(received) != 4 || received[1][5]+received[1][6] != "o:10" || received[2][5]+received[2][6] != "o:20" {
 		t.Errorf("received %q: want the release that was owed, those that became owed, and then the acquire", received)
@@ -301,45 +265,29 @@ func TestARefusalReportsThatItsRequestWasResent(t *testing.T) {
 	}
 }
 
-// A busy server refuses a release. It is resent before any other call.
+// A busy server refuses a release, also one that is owed. It is sent again before any other call.
 func TestAReleaseRefusedByABusyServerIsResentFirst(t *testing.T) {
-	var refused atomic.Bool
-	f := startFake(t, admittedMaster(func(args []string) string {
-		if isRelease(args) && !refused.Swap(true) {
-			return "-BUSY Redis is busy running a script\r\n"
-		}
-		return ":1\r\n"
-	}))
-	n := open(t, f.url())
-	if r := do(t, n, release("k", "o:1")); r.Err != nil {
-		t.Error(r.Err)
-	}
-	mustGrant(t, do(t, n, acquire("k", "o:2")))
-	if received := f.commands(); len(received) != 3 || !isRelease(received[1]) {
-		t.Errorf("received %q: want the release twice and then the acquire", received)
-	}
-}
-
-// A busy server refuses an owed release. It stays owed.
-func TestAnOwedReleaseRefusedByABusyServerStaysOwed(t *testing.T) {
-	var up, refused atomic.Bool
-	f := startFake(t, func(args []string) string {
-		if !up.Load() {
-			return canned.HangUp
-		}
-		if reply, ok := greeting(args); ok {
-			return reply
-		}
-		if isRelease(args) && !refused.Swap(true) {
-			return "-BUSY Redis is busy running a script\r\n"
-		}
-		return ":1\r\n"
-	})
-	n := open(t, f.url())
-	mustFail(t, n, do(t, n, release("k", "o:1")).Err, node.ErrDown)
-	up.Store(true)
-	eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:2"))) })
-	if received := f.commands(); len(received) != 3 || !isRelease(received[1]) {
-		t.Errorf("received %q: want the release twice and then the acquire", received)
+	for what, isOwed := range map[string]bool{"sent": false, "owed": true} {
+		t.Run(what, func(t *testing.T) {
+			var up, refused atomic.Bool
+			up.Store(!isOwed)
+			f := startFake(t, onceUp(&up, func(args []string) string {
+				if isRelease(args) && !refused.Swap(true) {
+					return "-BUSY Redis is busy running a script\r\n"
+				}
+				return ":1\r\n"
+			}))
+			n := open(t, f.url())
+			if err := do(t, n, release("k", "o:1")).Err; isOwed {
+				mustFail(t, n, err, node.ErrDown)
+			} else {
+				testkit.Must(t, err)
+			}
+			up.Store(true)
+			testkit.Eventually(t, "granted", func() bool { return isGranted(do(t, n, acquire("k", "o:2"))) })
+			if received := f.commands(); len(received) != 3 || !isRelease(received[1]) {
+				t.Errorf("received %q: want the release twice and then the acquire", received)
+			}
+		})
 	}
 }

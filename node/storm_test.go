@@ -8,6 +8,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -18,9 +19,9 @@ func slowDown(t *testing.T, m *redistest.Master) (stop func()) {
 	go func() {
 		defer close(done)
 		for {
-			must(t, m.Freeze())
+			testkit.Must(t, m.Freeze())
 			<-time.After(95 * time.Millisecond)
-			must(t, m.Thaw())
+			testkit.Must(t, m.Thaw())
 			select {
 			case <-over:
 				return
@@ -80,7 +81,7 @@ func TestAllClientsReturnToASlowMaster(t *testing.T) {
 	})
 	stop()
 
-	must(t, m.Freeze())
+	testkit.Must(t, m.Freeze())
 	frozen := time.Now()
 	for time.Since(frozen) < 4*time.Second {
 		each(func(i int) { call(i) })

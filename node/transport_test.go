@@ -11,12 +11,13 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
 func TestAUnixSocket(t *testing.T) {
 	dir, err := os.MkdirTemp("", "socket") // the path of t.TempDir is too long for a socket
-	must(t, err)
+	testkit.Must(t, err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "redis.sock")
 	m := startReal(t, "--unixsocket", path)
@@ -39,19 +40,12 @@ type tlsServer struct {
 	roots *x509.CertPool
 }
 
-// startTLS starts a server with a certificate for that host, or skips the test. Clients need none.
-func startTLS(t *testing.T, host string) tlsServer {
+// startTLS starts a server with a certificate for that host, or skips the test. Clients need none,
+// unless args ask for one.
+func startTLS(t *testing.T, host string, args ...string) tlsServer {
 	t.Helper()
-	redistest.Need(t, redistest.TLS)
-	dir := t.TempDir()
-	authority, err := redistest.NewAuthority()
-	must(t, err)
-	must(t, authority.Issue(dir, host))
-	must(t, redistest.WriteRoots(dir, authority))
-	fleet, port, err := redistest.StartTLS(dir, "--tls-auth-clients", "no")
-	must(t, err)
-	t.Cleanup(func() { must(t, fleet.Stop()) })
-	return tlsServer{fleet.Masters[0], port, redistest.Roots(authority)}
+	m, _, port, roots := testkit.TLS(t, host, append([]string{"--tls-auth-clients", "no"}, args...)...)
+	return tlsServer{m, port, roots}
 }
 
 func TestTLS(t *testing.T) {
@@ -87,7 +81,7 @@ func TestTLS(t *testing.T) {
 
 	// The handshake with a silent server ends at the timeout.
 	dumb, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testkit.Must(t, err)
 	defer dumb.Close()
 	n := open(t, "rediss://"+dumb.Addr().String(), node.WithTimeout(timeout))
 	began := stopwatch(t)

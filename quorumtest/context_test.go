@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
@@ -99,9 +100,7 @@ func TestContextWithTokenThatIsHandedOver(t *testing.T) {
 func TestContextWithTokenIsNoLockOfALocker(t *testing.T) {
 	locker, err := redlock.Open([]string{"redis://127.0.0.1:1"}, // nobody listens there
 		quorum.WithNodeOptions(node.WithTimeout(100*time.Millisecond)), quorum.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer locker.Close()
 	outer := quorumtest.ContextWithToken(t.Context(), 7, "a")
 	ctx := quorumtest.ContextWithToken(outer, 8, "b")

@@ -16,6 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -25,19 +26,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func mustLock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), defaultPatience)
 	t.Cleanup(cancel)
 	lock, err := l.Lock(ctx, names...)
-	must(t, err)
+	testkit.Must(t, err)
 	return lock
 }
 
@@ -49,7 +43,7 @@ func wantTry(t *testing.T, l *quorum.Locker, want error, names ...string) {
 		t.Errorf("TryLock of %q: %v, want %v", names, err, want)
 	}
 	if err == nil {
-		must(t, lock.Unlock(t.Context()))
+		testkit.Must(t, lock.Unlock(t.Context()))
 	}
 }
 
@@ -124,7 +118,7 @@ func (m *Masters) in(tb testing.TB) *Masters {
 func TestGrantsAtOnceToALockerOfURLs(t *testing.T) {
 	m := Start(t, 3)
 	locker, err := redlock.Open(m.URLs(), quorum.WithNodeOptions(node.WithTimeout(nodeTimeout)))
-	must(t, err)
+	testkit.Must(t, err)
 	defer locker.Close()
 	wantTry(t, locker, nil, "a")
 }
@@ -142,7 +136,7 @@ func TestOptions(t *testing.T) {
 			mu.Unlock()
 			return new(net.Dialer).DialContext(ctx, network, address)
 		})))...)
-	must(t, err)
+	testkit.Must(t, err)
 	defer locker.Close()
 	lock := mustLock(t, locker, "a")
 	mu.Lock()
@@ -159,7 +153,7 @@ func TestOptions(t *testing.T) {
 func TestDeploymentOfAnotherMaxLease(t *testing.T) {
 	m := Start(t, 3, node.WithMaxLease(time.Minute))
 	service, err := redlock.Open(m.URLs(), append(m.Options(), quorum.WithLease(time.Minute))...)
-	must(t, err)
+	testkit.Must(t, err)
 	defer service.Close()
 	lock := mustLock(t, service, "a")
 	wantTry(t, m.Locker(quorum.WithLease(time.Minute)), quorum.ErrHeld, "a")
@@ -171,11 +165,11 @@ func TestDeploymentOfAnotherMaxLease(t *testing.T) {
 func TestEvenNumberOfMasters(t *testing.T) {
 	m := Start(t, 2)
 	locker, err := multilock.Open(m.URLs(), m.Options()...)
-	must(t, err)
+	testkit.Must(t, err)
 	defer locker.Close()
 	held := m.HoldElsewhere("a")
 	wantTry(t, locker, quorum.ErrHeld, "a")
-	must(t, held.Unlock(t.Context()))
+	testkit.Must(t, held.Unlock(t.Context()))
 	wantTry(t, locker, nil, "a")
 	wantFatal(t, func(tb testing.TB) { m.in(tb).Locker() }, "odd number")
 }
@@ -204,7 +198,7 @@ func TestHoldElsewhere(t *testing.T) {
 		}
 		acquired <- lock
 	}()
-	must(t, held.Unlock(t.Context()))
+	testkit.Must(t, held.Unlock(t.Context()))
 	lock, ok := <-acquired
 	if !ok {
 		return
@@ -228,10 +222,10 @@ func TestHandOverElsewhere(t *testing.T) {
 	service := m.Locker()
 	held := m.HoldElsewhere("a")
 	ticket, err := held.HandOver(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 	wantTry(t, service, quorum.ErrHeld, "a")
 	lock, err := service.TakeOver(t.Context(), ticket)
-	must(t, err)
+	testkit.Must(t, err)
 	if lock.Token() <= held.Token() || held.Valid() {
 		t.Errorf("token %d after %d; the first is valid: %v", lock.Token(), held.Token(), held.Valid())
 	}
@@ -241,7 +235,7 @@ func TestHandOverElsewhere(t *testing.T) {
 	m.Lose(lock)
 
 	ticket, err = m.HoldElsewhere("a").HandOver(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 	m.FastForward(quorum.DefaultLease)
 	if _, err := service.TakeOver(t.Context(), ticket); !errors.Is(err, quorum.ErrLost) {
 		t.Errorf("after the lease: %v", err)
@@ -261,7 +255,7 @@ func TestLose(t *testing.T) {
 			}))...)
 			lock, other := mustLock(t, service, "a", "b"), mustLock(t, service, "c")
 			inner, err := service.Lock(lock.Context(), "b")
-			must(t, err)
+			testkit.Must(t, err)
 
 			m.Lose(inner)
 			isLost(t, lock)
@@ -316,10 +310,10 @@ func TestLoseWakesWaiters(t *testing.T) {
 	var heard []redis.PubSubConn
 	for _, url := range m.URLs() {
 		conn, err := redis.DialURL(url)
-		must(t, err)
+		testkit.Must(t, err)
 		defer conn.Close()
 		c := redis.PubSubConn{Conn: conn}
-		must(t, c.Subscribe(scripts.Channel("b")))
+		testkit.Must(t, c.Subscribe(scripts.Channel("b")))
 		if _, ok := c.ReceiveWithTimeout(defaultPatience).(redis.Subscription); !ok {
 			t.Fatal("not subscribed")
 		}
@@ -339,7 +333,7 @@ func TestLoseWithMastersStopped(t *testing.T) {
 	lock, other := mustLock(t, service, "a"), mustLock(t, service, "b")
 	// A reply comes after those to earlier requests: now all masters have granted.
 	_, err := service.Inspect(t.Context(), "b")
-	must(t, err)
+	testkit.Must(t, err)
 	m.Stop(1)
 	m.Stop(3)
 	m.Lose(lock)
@@ -353,7 +347,7 @@ func TestLoseFails(t *testing.T) {
 	m := Start(t, 1)
 	lock := mustLock(t, m.Locker(), "a")
 	wantFatal(t, func(tb testing.TB) { Start(t, 1).in(tb).Lose(lock) }, "no running master has it")
-	must(t, lock.Unlock(t.Context()))
+	testkit.Must(t, lock.Unlock(t.Context()))
 	wantFatal(t, func(tb testing.TB) { m.in(tb).Lose(lock) }, "not held: released")
 	wantFatal(t, func(tb testing.TB) {
 		other, _ := quorum.FromContext(lock.Context(), "b")
@@ -410,7 +404,7 @@ func TestFastForwardEndsTheLeaseOfACrashedHolder(t *testing.T) {
 	m := Start(t, 3)
 	crashed, next := m.Locker(), m.Locker()
 	mustLock(t, crashed, "a")
-	must(t, crashed.Close())
+	testkit.Must(t, crashed.Close())
 	wantTry(t, next, quorum.ErrHeld, "a")
 
 	acquired := make(chan error)
@@ -422,7 +416,7 @@ func TestFastForwardEndsTheLeaseOfACrashedHolder(t *testing.T) {
 		acquired <- err
 	}()
 	m.FastForward(quorum.DefaultLease)
-	must(t, <-acquired)
+	testkit.Must(t, <-acquired)
 }
 
 // While time leaps, renewals are on their way. None of them may count for longer than the masters
@@ -489,9 +483,9 @@ func TestStopAndStart(t *testing.T) {
 		m.Start(i)
 		m.Start(i)
 	}
-	must(t, mustLock(t, service, "b").Unlock(t.Context())) // waits until the masters are found
-	wantTry(t, m.Locker(), quorum.ErrHeld, "a")            // they have forgotten nothing
-	must(t, lock.Extend(t.Context(), time.Second))
+	testkit.Must(t, mustLock(t, service, "b").Unlock(t.Context())) // waits until the masters are found
+	wantTry(t, m.Locker(), quorum.ErrHeld, "a")                    // they have forgotten nothing
+	testkit.Must(t, lock.Extend(t.Context(), time.Second))
 
 	wantFatal(t, func(tb testing.TB) { m.in(tb).Stop(3) }, "stop master 3: there are 3, counted from 0")
 	wantFatal(t, func(tb testing.TB) { m.in(tb).Start(-1) }, "start master -1")
@@ -517,7 +511,7 @@ func TestProgramsThatLockDoNotBuildTheMasters(t *testing.T) {
 	const module = "github.com/quorumlock/quorumlock/"
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"redlock", module+"multilock")
 	out, err := list.Output()
-	must(t, err)
+	testkit.Must(t, err)
 	deps := strings.Fields(string(out))
 	if len(deps) == 0 {
 		t.Fatal("nothing is listed")
@@ -541,9 +535,7 @@ func TestSlots(t *testing.T) {
 	semaphore := masters.Locker().Semaphore("s", 3)
 	elsewhere := masters.HoldSlotsElsewhere("s", 2, 3)
 	mine, err := semaphore.TryAcquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if lock, err := semaphore.TryAcquire(t.Context()); !errors.Is(err, quorum.ErrHeld) {
 		t.Errorf("beside all slots: %v, %v", lock, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
 )
@@ -16,21 +17,15 @@ func TestReadersElsewhere(t *testing.T) {
 		t.Errorf("a writer beside a reader: %v", err)
 	}
 	reader, err := rw.TryRLock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m.Lose(reader)
 	if !errors.Is(reader.Err(), quorum.ErrLost) || !elsewhere.Valid() {
 		t.Errorf("the reader: %v; the other: %v", reader.Err(), elsewhere.Err())
 	}
 	m.Lose(elsewhere)
 	writer, err := rw.TryLock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := writer.Downgrade(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, writer.Downgrade(t.Context()))
 	m.Lose(writer)
 	if !errors.Is(writer.Err(), quorum.ErrLost) {
 		t.Errorf("the downgraded writer: %v", writer.Err())

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -29,16 +29,10 @@ func TestOpenRefusesNumbersWithoutMajority(t *testing.T) {
 }
 
 func TestHoldsByMajority(t *testing.T) {
-	fleet, err := redistest.StartEmbedded(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer fleet.Stop()
+	fleet := testkit.Embedded(t, 3)
 	locker, err := redlock.Open(fleet.URLs(), quorum.WithNodeOptions(node.WithTimeout(10*time.Second), node.WithoutQuarantine()),
 		quorum.WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer locker.Close()
 	ctx := context.Background()
 

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -19,7 +20,7 @@ func TestSendingDoesNotChangeACall(t *testing.T) {
 		t.Errorf("EVAL is sent %q, EVALSHA %q", source, sha)
 	}
 
-	release := scripts.Release(names("k"), scripts.OwnerOf(me), 0)
+	release := scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0)
 	_, barred := release.Command(nil, false, scripts.ConnArgs{Tombstone: int64(5)})
 	_, plain := release.Command(nil, false, scripts.ConnArgs{Tombstone: scripts.NoTombstone})
 	if barred[len(barred)-1] != int64(5) || plain[len(plain)-1] != "0" {
@@ -36,8 +37,8 @@ func TestKindsOfCalls(t *testing.T) {
 		"acquire": acquire(),
 		"read":    asReader(),
 		"renew":   scripts.Renew(ours, threeLocks),
-		"release": scripts.Release(names("k"), scripts.OwnerOf(me), 0),
-		"raise":   scripts.Raise(names("k"), scripts.OwnerOf(me), 1),
+		"release": scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0),
+		"raise":   scripts.Raise(testkit.Names("k"), scripts.OwnerOf(me), 1),
 		"inspect": scripts.Inspect(scripts.NewName("k")),
 		"force":   scripts.Force(scripts.NewName("k"), nil, 0, time.Second),
 		"look":    scripts.Look(),
@@ -49,17 +50,8 @@ func TestKindsOfCalls(t *testing.T) {
 			t.Errorf("%s: Op %q, IsAcquire %v, Frees %v", want, call.Op(), call.IsAcquire(), call.Frees())
 		}
 	}
-	if scripts.Release(names("k"), scripts.OwnerOf(me), 2).Frees() {
+	if scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 2).Frees() {
 		t.Error("a release that leaves a level frees the lock")
-	}
-}
-
-func TestOwners(t *testing.T) {
-	if owner := scripts.NewOwner("locker", 1<<63); owner.String() != "locker:9223372036854775808" {
-		t.Errorf("the owner is %q", owner)
-	}
-	if made, read := scripts.NewOwner("locker", 1), scripts.OwnerOf("locker:1"); made != read {
-		t.Errorf("%+v read back is %+v", made, read)
 	}
 }
 
@@ -83,7 +75,7 @@ func TestAReleaseAllocatesItsArgumentsOnce(t *testing.T) {
 		room  []any
 		names []scripts.Name
 		want  float64
-	}{{room, names("k"), 0}, {nil, names("k"), 1}, {room, names("k", "l"), 1}, {nil, names("k", "l", "m"), 1}} {
+	}{{room, testkit.Names("k"), 0}, {nil, testkit.Names("k"), 1}, {room, testkit.Names("k", "l"), 1}, {nil, testkit.Names("k", "l", "m"), 1}} {
 		owner := scripts.OwnerOf(me)
 		if n := testing.AllocsPerRun(100, func() { scripts.ReleaseIn(c.room, c.names, owner, 0) }); n != c.want {
 			t.Errorf("a release of %d names with room for %d arguments: %v allocations, want %v", len(c.names),

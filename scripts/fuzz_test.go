@@ -15,6 +15,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -217,7 +218,7 @@ func FuzzNames(f *testing.F) {
 			t.Errorf("the owner %q is %+v", want, made)
 		}
 
-		owner, both := scripts.OwnerOf(id), names(first, second)
+		owner, both := scripts.OwnerOf(id), testkit.Names(first, second)
 		ms, token := scripts.ToMillis(1500*time.Microsecond), number%(1<<53)
 		digits, tomb := strconv.FormatUint(token, 10), "quorumlock:released:"+id
 		for _, test := range []struct {
@@ -226,12 +227,12 @@ func FuzzNames(f *testing.F) {
 		}{
 			{scripts.Acquire(scripts.AcquireArgs{Names: both, Owner: owner, Level: 3, Lease: ms, List: ours, Token: token, Seed: token}),
 				[]string{"6", marker, tomb, counter(first), counter(second), first, second, id, "3", "2", digits, digits, channel(first), first}},
-			{scripts.Acquire(scripts.AcquireArgs{Names: names(first), Owner: owner, Level: 1, Lease: ms, List: ours, Reservation: ms}),
+			{scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names(first), Owner: owner, Level: 1, Lease: ms, List: ours, Reservation: ms}),
 				[]string{"4", marker, tomb, counter(first), first, id, "1", "2", "0", "0", channel(first), "2", first}},
-			{scripts.Read(scripts.AcquireArgs{Names: names(first), Owner: owner.AsReader(), Level: 3, Lease: ms, List: ours, Token: token, Seed: token}),
+			{scripts.Read(scripts.AcquireArgs{Names: testkit.Names(first), Owner: owner.AsReader(), Level: 3, Lease: ms, List: ours, Token: token, Seed: token}),
 				[]string{"6", marker, tomb, counter(first), "quorumlock:writer:" + first, "quorumlock:forced:" + first, first,
 					"quorumlock:reader:" + id, "3", "2", digits, digits, channel(first), first}},
-			{scripts.Renew(ours, []scripts.Renewal{{Names: both, Owner: owner, Token: token, Lease: ms}, {Names: names(second), Owner: owner, Lease: ms}}),
+			{scripts.Renew(ours, []scripts.Renewal{{Names: both, Owner: owner, Token: token, Lease: ms}, {Names: testkit.Names(second), Owner: owner, Lease: ms}}),
 				[]string{"7", marker, counter(first), counter(second), counter(second), first, second, second,
 					id, digits, "2", id, digits, "2", id, "0", "2", first}},
 			{scripts.Release(both, owner, 0), []string{"3", tomb, first, second, id, "0", channel(first), channel(second), second}},
@@ -272,9 +273,7 @@ func overTheWire(t *testing.T, name string, args []any) (command []string) {
 	t.Helper()
 	var wire written
 	c := redis.NewConn(&wire, 0, 0)
-	if err := errors.Join(c.Send(name, args...), c.Flush()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(c.Send(name, args...), c.Flush()))
 	number := func(kind byte) int {
 		line, err := wire.ReadString('\n')
 		n, bad := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(line, string(kind)), "\r\n"))

@@ -5,16 +5,6 @@ import (
 	"testing"
 )
 
-func TestNameIsSentAsItsKeysAndChannel(t *testing.T) {
-	for _, name := range []string{"a", "{a}", "a{b", "}", "ä:\x00", ""} {
-		n := NewName(name)
-		counter := fmt.Sprint("quorumlock:counter:", counterNumber(name))
-		if n.key != name || n.counter != counter || n.channel != Channel(name) || n.String() != name {
-			t.Errorf("%q: key %q, counter %q, channel %q", name, n.key, n.counter, n.channel)
-		}
-	}
-}
-
 // A slot's key has the number and no count of slots, and all slots of a semaphore have one channel.
 func TestSlotNames(t *testing.T) {
 	for _, semaphore := range []string{"a", "{a}", "a{b", "7:a", ":", ""} {
@@ -38,17 +28,6 @@ func TestSlotNames(t *testing.T) {
 		}
 		if want := "redisson_lock__channel:{" + name + "}"; Channel(name) != want {
 			t.Errorf("the channel of %q is %q", name, Channel(name))
-		}
-	}
-}
-
-// All clients must agree on a name's counter: a change of these values would let tokens repeat.
-func TestCounterSlots(t *testing.T) {
-	for name, want := range map[string]int{
-		"": 7385, "a": 52512, "foobar": 18164, "orders:42": 39459, "\x00\xff": 5591,
-	} {
-		if got := counterNumber(name); got != want {
-			t.Errorf("the slot of %q is %d, want %d", name, got, want)
 		}
 	}
 }

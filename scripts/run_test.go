@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -23,7 +24,7 @@ func TestRunsEqualSingleCalls(t *testing.T) {
 		"fake": func(t *testing.T) server {
 			master := fakeredis.New(time.Now, 1)
 			t.Cleanup(master.Stop)
-			return piped{master, pipeTo(t, master)}
+			return newPiped(t, master)
 		},
 	} {
 		t.Run(kind, func(t *testing.T) {
@@ -48,7 +49,7 @@ func TestRunsEqualSingleCalls(t *testing.T) {
 // An acquire and a release of one name share runs. That fails if [scripts.Acquire] or
 // [scripts.Release] gets an argument more, and the places in calls.go stay what they were.
 func TestCallsOfOneNameShareRuns(t *testing.T) {
-	for _, call := range []scripts.Call{acquire(named("k")), scripts.Release(names("k"), scripts.OwnerOf(me), 0)} {
+	for _, call := range []scripts.Call{acquire(named("k")), scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0)} {
 		if !call.CanShare() {
 			t.Errorf("%s shares no run", call.Op())
 		}
@@ -63,9 +64,9 @@ func compareRun(t *testing.T, s server, seed uint64, seen map[string]int) {
 		before[i] = resolve(t, s, before[i])
 	}
 	prepare := func() {
-		mustDo(t, s, "FLUSHALL")
+		testkit.Do(t, s, "FLUSHALL")
 		for _, command := range before {
-			mustDo(t, s, command...)
+			testkit.Do(t, s, command...)
 		}
 	}
 	run := func(name string, args []any) any {
@@ -84,9 +85,7 @@ func compareRun(t *testing.T, s server, seed uint64, seen map[string]int) {
 			return err.Error()
 		}
 		typed, err := call.Parse(reply)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return typed
 	}
 
@@ -98,9 +97,7 @@ func compareRun(t *testing.T, s server, seed uint64, seen map[string]int) {
 		seen["short"]++
 	}
 	reply, err := calls[0].ParseRun(raw, len(calls))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for i, call := range calls {
 		r, isAlone, err := reply.Of(i, call)
 		switch {
@@ -215,13 +212,13 @@ func randomRun(rng *rand.Rand) (before [][]any, calls []scripts.Call) {
 		}
 		switch {
 		case !releases:
-			calls = append(calls, scripts.Acquire(scripts.AcquireArgs{Names: names(name), Owner: owner, Level: 1,
+			calls = append(calls, scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names(name), Owner: owner, Level: 1,
 				Lease: scripts.ToMillis(2 * time.Hour), List: ours, Seed: 100 + rng.Uint64N(100)}))
 		case usual:
 			before = append(before, holds(name, owner.String(), "1"), expire(name, time.Hour))
 			fallthrough
 		default:
-			calls = append(calls, scripts.Release(names(name), owner, 0))
+			calls = append(calls, scripts.Release(testkit.Names(name), owner, 0))
 		}
 	}
 	return before, calls
@@ -231,18 +228,16 @@ func randomRun(rng *rand.Rand) (before [][]any, calls []scripts.Call) {
 func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 	s := startReal(t)
 	acquires := []scripts.Call{acquire(named("k")), acquire(named("l"), by(rival))}
-	releases := []scripts.Call{scripts.Release(names("k"), scripts.OwnerOf(me), 0), scripts.Release(names("l"), scripts.OwnerOf(rival), 0)}
+	releases := []scripts.Call{scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0), scripts.Release(testkit.Names("l"), scripts.OwnerOf(rival), 0)}
 	run := func(do func(string, ...any) (any, error), calls []scripts.Call) (any, error) {
 		name, args := scripts.RunCommand(nil, calls, true, connArgs(calls[0]))
 		return do(name, args...)
 	}
 	as := func(rule string, calls []scripts.Call) (any, error) {
 		t.Helper()
-		mustDo(t, s, "ACL", "SETUSER", "app", "reset", "on", ">word", "~*", "&*", "+@all", rule)
+		testkit.Do(t, s, "ACL", "SETUSER", "app", "reset", "on", ">word", "~*", "&*", "+@all", rule)
 		c, err := redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer c.Close()
 		return run(c.Do, calls)
 	}
@@ -267,9 +262,7 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 			t.Errorf("%s: %v %v, want %v: acquire tells why", what, reply, err, want)
 		}
 	}
-	for _, command := range state(ready) {
-		mustDo(t, s, resolve(t, s, command)...)
-	}
+	prepare(t, s, state(ready))
 
 	for _, rule := range []string{"-hset", "-pexpire"} {
 		reply, err := as(rule, acquires)
@@ -280,19 +273,17 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 	undone("without MSET", reply, err)
 	absent("k", "l")(t, s)
 
-	mustDo(t, s, "CONFIG", "SET", "maxmemory", "1")
+	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "1")
 	start := snapshot(t, s)
 	plainly := func(name string, args ...any) (any, error) { return s.Do(append([]any{name}, args...)...) }
 	reply, err = run(plainly, acquires)
 	undone("without memory", reply, err)
 	sameSnapshot(t, start, snapshot(t, s), 0)
-	mustDo(t, s, "CONFIG", "SET", "maxmemory", "0")
+	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "0")
 
 	// What is held is told all the same.
-	for _, command := range state(holds("l", "locker:3", "1"), expire("l", lease)) {
-		mustDo(t, s, resolve(t, s, command)...)
-	}
-	mustDo(t, s, "CONFIG", "SET", "maxmemory", "1")
+	prepare(t, s, state(holds("l", "locker:3", "1"), expire("l", lease)))
+	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "1")
 	start = snapshot(t, s)
 	reply, err = run(plainly, acquires)
 	if replies, parseErr := acquires[0].ParseRun(reply, 2); err != nil || parseErr != nil {
@@ -305,12 +296,10 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 		}
 	}
 	sameSnapshot(t, start, snapshot(t, s), time.Minute)
-	mustDo(t, s, "CONFIG", "SET", "maxmemory", "0")
-	mustDo(t, s, "DEL", "l")
+	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "0")
+	testkit.Do(t, s, "DEL", "l")
 
-	for _, command := range state(holds("k", me, "1"), holds("l", rival, "1")) {
-		mustDo(t, s, resolve(t, s, command)...)
-	}
+	prepare(t, s, state(holds("k", me, "1"), holds("l", rival, "1")))
 	reply, err = as("-hdel", releases)
 	refused("-hdel", reply, err, releases)
 	hash("k", me, "1")(t, s)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -19,31 +20,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestVectorsOnRedis(t *testing.T) { runVectors(t, startReal(t)) }
 
 func TestVectorsOnMiniredis(t *testing.T) {
-	fleet, err := redistest.StartEmbedded(1)
-	runVectors(t, serverOf(t, fleet, err))
+	runVectors(t, listener{testkit.Embedded(t, 1).Masters[0]})
 }
 
 // startReal starts a redis-server, or skips the test.
 func startReal(t *testing.T) listener {
 	t.Helper()
-	fleet, err := redistest.StartReal(1)
-	if errors.Is(err, redistest.ErrNoServer) {
-		t.Skipf("needs a real server: %v", err)
-	}
-	return serverOf(t, fleet, err)
-}
-
-func serverOf(t *testing.T, fleet *redistest.Fleet, err error) listener {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := fleet.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return listener{fleet.Masters[0]}
+	return listener{testkit.Real(t, 1).Masters[0]}
 }
 
 // listener is a master that implements server for the vectors.
@@ -140,32 +123,12 @@ func waits(want time.Duration) check {
 func readMarker(t *testing.T, s server) scripts.Marker {
 	t.Helper()
 	text, err := redis.String(s.Do("GET", marker))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	m, err := scripts.ParseMarker(text)
 	if err != nil {
 		t.Fatalf("%q: %v", text, err)
 	}
 	return m
-}
-
-func TestHashesMatchTheSources(t *testing.T) {
-	s := startReal(t)
-	loaded := map[string]bool{}
-	for _, script := range slices.Concat(scripts.All(), scripts.OfOperators()) {
-		sha, err := redis.String(s.Do("SCRIPT", "LOAD", script.Source()))
-		if err != nil {
-			t.Fatalf("%s: %v", script.Name(), err)
-		}
-		loaded[sha] = true
-	}
-	for _, v := range vectors() {
-		name, args := v.command(false, connArgs(v.call))
-		if name != "EVALSHA" || !loaded[args[0].(string)] {
-			t.Fatalf("%s is sent as %s %v", v.script(), name, args[0])
-		}
-	}
 }
 
 // barring returns connArgs with a tombstone.
@@ -182,11 +145,9 @@ func TestOutOfMemory(t *testing.T) {
 		name, args := call.Command(nil, true, barring(call))
 		return s.Do(append([]any{name}, args...)...)
 	}
-	for _, command := range state(ready, holds("k", me, "3"), expire("k", time.Minute), counted("k", "7"),
-		holds("l", me, "1"), expire("l", lease), counted("l", "7"), holds("d", me, "1"), expire("d", time.Second)) {
-		mustDo(t, s, resolve(t, s, command)...)
-	}
-	mustDo(t, s, "CONFIG", "SET", "maxmemory", "1")
+	prepare(t, s, state(ready, holds("k", me, "3"), expire("k", time.Minute), counted("k", "7"),
+		holds("l", me, "1"), expire("l", lease), counted("l", "7"), holds("d", me, "1"), expire("d", time.Second)))
+	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "1")
 
 	start := snapshot(t, s)
 	for what, call := range map[string]scripts.Call{"a fresh grant": acquire(named("m")), "a repair": acquire(named("m"), carrying(9)),
@@ -199,9 +160,7 @@ func TestOutOfMemory(t *testing.T) {
 
 	batch := []scripts.Renewal{renewal(9, "k"), renewal(7, "l"), renewal(7, "m")} // only the first needs to write its counter
 	reply, err := run(scripts.Renew(ours, batch))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	renewed, _, err := scripts.ParseRenew(reply, batch)
 	if err != nil || renewed[0] != scripts.Kept || renewed[1] != scripts.Kept || renewed[2] != scripts.Gone {
 		t.Errorf("renewed %c (%v), want R, R, G", renewed, err)
@@ -220,7 +179,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 
 	// So is its renewal, also where its key has no time to live.
-	reader := scripts.Renewal{Names: names("d"), Owner: scripts.OwnerOf(me).AsReader(), Token: 7}
+	reader := scripts.Renewal{Names: testkit.Names("d"), Owner: scripts.OwnerOf(me).AsReader(), Token: 7}
 	for i, left := range []time.Duration{2 * lease, -1} {
 		reader.Lease = scripts.ToMillis(time.Duration(2+i) * lease)
 		reply, err = run(scripts.Renew(ours, []scripts.Renewal{reader}))
@@ -229,17 +188,17 @@ func TestOutOfMemory(t *testing.T) {
 			t.Errorf("a reader, to %v: renewed %c (%v, %v), want R", left, renewed, err, parseErr)
 		}
 		ttl("d", left)(t, s)
-		mustDo(t, s, "PERSIST", "d")
+		testkit.Do(t, s, "PERSIST", "d")
 	}
 
-	if found, err := redis.Int(run(scripts.Release(names("k"), scripts.OwnerOf(me), 2))); found != 1 || err != nil {
+	if found, err := redis.Int(run(scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 2))); found != 1 || err != nil {
 		t.Errorf("lowering the level: found %d (%v), want 1", found, err)
 	}
-	if found, err := redis.Int(run(scripts.Release(names("g"), scripts.OwnerOf(me), 0))); found != 0 || err != nil {
+	if found, err := redis.Int(run(scripts.Release(testkit.Names("g"), scripts.OwnerOf(me), 0))); found != 0 || err != nil {
 		t.Errorf("release of nothing, with a tombstone: found %d (%v), want 0", found, err)
 	}
 	messages, listenErr := s.Listen(func() {
-		reply, err := run(scripts.Release(names("k", "l"), scripts.OwnerOf(me), 0))
+		reply, err := run(scripts.Release(testkit.Names("k", "l"), scripts.OwnerOf(me), 0))
 		if err != nil {
 			t.Errorf("release: %v", err)
 			return
@@ -254,7 +213,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 	absent("k", "l")(t, s)
 
-	mustDo(t, s, "CONFIG", "SET", "maxmemory", "0")
+	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "0")
 	if reply, err := run(acquire(named("m"))); err != nil {
 		t.Errorf("with memory again: %v %v", reply, err)
 	}
@@ -263,11 +222,9 @@ func TestOutOfMemory(t *testing.T) {
 // userWithout returns a connection of a user that may do all but what the rule forbids.
 func userWithout(t *testing.T, s listener, rule string) redis.Conn {
 	t.Helper()
-	mustDo(t, s, redistest.SetUser("app", "reset", "on", ">word", "~*", "&*", "+@all", rule)...)
+	testkit.Do(t, s, redistest.SetUser("app", "reset", "on", ">word", "~*", "&*", "+@all", rule)...)
 	c, err := redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -281,19 +238,15 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 		name, args := call.Command(nil, true, barring(call))
 		return userWithout(t, s, rule).Do(name, args...)
 	}
-	for _, command := range state(ready, holds("k", rival, "1"), expire("k", lease), holds("l", me, "1"), expire("l", lease),
-		holds("m", me, "1"), expire("m", lease)) {
-		mustDo(t, s, resolve(t, s, command)...)
-	}
+	prepare(t, s, state(ready, holds("k", rival, "1"), expire("k", lease), holds("l", me, "1"), expire("l", lease),
+		holds("m", me, "1"), expire("m", lease)))
 
 	reply, err := as("-pubsub", acquire(named("k")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if got, err := scripts.ParseAcquire(reply); err != nil || got.Outcome != scripts.HeldByAnother || got.Waiting != 0 {
 		t.Errorf("without PUBSUB: %+v (%v), want held", got, err)
 	}
-	both := scripts.Release(names("l", "m"), scripts.OwnerOf(me), 0)
+	both := scripts.Release(testkit.Names("l", "m"), scripts.OwnerOf(me), 0)
 	if reply, err := as("-hdel", both); !errors.As(err, new(redis.Error)) {
 		t.Errorf("without HDEL: %v (%v), want an error", reply, err)
 	}
@@ -304,11 +257,11 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 	absent("l", "m")(t, s)
 	text(tomb, "1")(t, s)
 
-	mustDo(t, s, "HSET", "k", rival, "1")
+	testkit.Do(t, s, "HSET", "k", rival, "1")
 	if reply, err := as("-publish", scripts.Force(scripts.NewName("k"), nil, 0, maxLease)); err != nil || reply != int64(1) {
 		t.Errorf("force without PUBLISH: %v (%v)", reply, err)
 	}
-	mustDo(t, s, resolve(t, s, state(holds("k", me, "1"), expire("k", lease))[0])...)
+	prepare(t, s, state(holds("k", me, "1")))
 	if reply, err := as("-publish", asReader()); err != nil || reply == nil {
 		t.Errorf("a downgrade without PUBLISH: %v (%v)", reply, err)
 	}
@@ -330,12 +283,10 @@ func TestAReadersLevelThatMayNotBeSeen(t *testing.T) {
 		"another writer":              {state(holds("k", rival, "1"), expire("k", lease)), 0},
 		"nobody":                      {nil, 0},
 	} {
-		mustDo(t, s, "FLUSHALL")
-		for _, command := range v.before {
-			mustDo(t, s, resolve(t, s, command)...)
-		}
+		testkit.Do(t, s, "FLUSHALL")
+		prepare(t, s, v.before)
 		start := snapshot(t, s)
-		call := scripts.Release(names("k"), scripts.OwnerOf(me).AsReader(), 1)
+		call := scripts.Release(testkit.Names("k"), scripts.OwnerOf(me).AsReader(), 1)
 		name, args := call.Command(nil, true, connArgs(call))
 		found, err := redis.Int(c.Do(name, args...))
 		sameSnapshot(t, start, snapshot(t, s), 0)
@@ -363,10 +314,8 @@ func TestAcquireWithoutARightToSortedSets(t *testing.T) {
 		"a string": {[]any{"SET", "k", "text"}, true},
 		"a list":   {[]any{"RPUSH", "k", "x"}, true},
 	} {
-		mustDo(t, s, "FLUSHALL")
-		for _, command := range state(ready, v.at) {
-			mustDo(t, s, resolve(t, s, command)...)
-		}
+		testkit.Do(t, s, "FLUSHALL")
+		prepare(t, s, state(ready, v.at))
 		name, args := acquire().Command(nil, true, connArgs(acquire()))
 		reply, err := c.Do(name, args...)
 		if !errors.As(err, new(redis.Error)) || strings.Contains(err.Error(), "WRONGTYPE") != v.isWrongType {
@@ -387,12 +336,10 @@ func TestAReaderThatMayNotBeWritten(t *testing.T) {
 		"the holder":                      {holds("k", me, "2"), hash("k", me, "2")},
 		"the holder, with a time to live": {holds("k", me, "2"), ttl("k", lease)},
 	} {
-		mustDo(t, s, "FLUSHALL")
-		for _, command := range state(ready, v.at) {
-			mustDo(t, s, resolve(t, s, command)...)
-		}
+		testkit.Do(t, s, "FLUSHALL")
+		prepare(t, s, state(ready, v.at))
 		if strings.Contains(what, "with") {
-			mustDo(t, s, "PEXPIRE", "k", lease.Milliseconds())
+			testkit.Do(t, s, "PEXPIRE", "k", lease.Milliseconds())
 		}
 		name, args := asReader().Command(nil, true, connArgs(asReader()))
 		if reply, err := c.Do(name, args...); !errors.As(err, new(redis.Error)) {
@@ -405,10 +352,8 @@ func TestAReaderThatMayNotBeWritten(t *testing.T) {
 // After the first grant that follows a quarantine, grants do not read the clock.
 func TestGrantsDoNotReadTheClock(t *testing.T) {
 	s := startReal(t)
-	for _, command := range state(markerOf(admitted(-time.Hour, false))) {
-		mustDo(t, s, resolve(t, s, command)...)
-	}
-	mustDo(t, s, "CONFIG", "RESETSTAT")
+	prepare(t, s, state(markerOf(admitted(-time.Hour, false))))
+	testkit.Do(t, s, "CONFIG", "RESETSTAT")
 	for _, name := range []string{"k", "l", "m"} {
 		command, args := acquire(named(name)).Command(nil, true, connArgs(acquire()))
 		if reply, err := redis.Int64(s.Do(append([]any{command}, args...)...)); err != nil || reply == 0 {
@@ -416,9 +361,7 @@ func TestGrantsDoNotReadTheClock(t *testing.T) {
 		}
 	}
 	stats, err := redis.String(s.Do("INFO", "commandstats"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if !strings.Contains(stats, "cmdstat_time:calls=1,") || !strings.Contains(stats, "cmdstat_set:calls=4,") {
 		t.Errorf("want TIME once, and SET for three counters and the marker:\n%s", stats)
 	}
@@ -431,7 +374,7 @@ func TestNoLockWithoutALease(t *testing.T) {
 	if _, err := c.Do("SET", "free", "1"); err != nil {
 		t.Fatal(err)
 	}
-	mustDo(t, s, redistest.SetUser("app", "-pexpireat")...)
+	testkit.Do(t, s, redistest.SetUser("app", "-pexpireat")...)
 	for what, v := range map[string]struct {
 		before [][]any
 		call   scripts.Call
@@ -444,10 +387,8 @@ func TestNoLockWithoutALease(t *testing.T) {
 		"one that reads again": {state(reads(me, lease), expire("k", lease)), asReader(),
 			readers(map[string]time.Duration{me: lease})},
 	} {
-		mustDo(t, s, "FLUSHALL")
-		for _, command := range slices.Concat(state(ready), v.before) {
-			mustDo(t, s, resolve(t, s, command)...)
-		}
+		testkit.Do(t, s, "FLUSHALL")
+		prepare(t, s, slices.Concat(state(ready), v.before))
 		name, args := v.call.Command(nil, true, connArgs(v.call))
 		if reply, err := c.Do(name, args...); !errors.As(err, new(redis.Error)) {
 			t.Errorf("%s: %v (%v), want an error", what, reply, err)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -68,18 +69,10 @@ const near, neighbour = "stock:45", "stock:339"
 
 func state(commands ...[]any) [][]any { return commands }
 
-func names(texts ...string) []scripts.Name {
-	list := make([]scripts.Name, len(texts))
-	for i, text := range texts {
-		list[i] = scripts.NewName(text)
-	}
-	return list
-}
-
 // acquire requests a fresh grant of "k", as altered by the changes.
 func acquire(changes ...func(*scripts.AcquireArgs)) scripts.Call {
 	args := scripts.AcquireArgs{
-		Names: names("k"), Owner: scripts.OwnerOf(me), Level: 1,
+		Names: testkit.Names("k"), Owner: scripts.OwnerOf(me), Level: 1,
 		Lease: scripts.ToMillis(lease), List: ours, Seed: seed,
 	}
 	for _, change := range changes {
@@ -89,7 +82,7 @@ func acquire(changes ...func(*scripts.AcquireArgs)) scripts.Call {
 }
 
 func named(texts ...string) func(*scripts.AcquireArgs) {
-	return func(a *scripts.AcquireArgs) { a.Names = names(texts...) }
+	return func(a *scripts.AcquireArgs) { a.Names = testkit.Names(texts...) }
 }
 
 func carrying(token uint64) func(*scripts.AcquireArgs) {

@@ -5,12 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // renewal renews one lock of the test's owner.
 func renewal(token uint64, texts ...string) scripts.Renewal {
-	return scripts.Renewal{Names: names(texts...), Owner: scripts.OwnerOf(me), Token: token, Lease: scripts.ToMillis(lease)}
+	return scripts.Renewal{Names: testkit.Names(texts...), Owner: scripts.OwnerOf(me), Token: token, Lease: scripts.ToMillis(lease)}
 }
 
 func renew(v vector, batch ...scripts.Renewal) vector {
@@ -32,7 +33,7 @@ func renewVectors() []vector {
 	const kept, gone, taken = scripts.Kept, scripts.Gone, scripts.Taken
 	outcomes := func(list ...scripts.Renewed) []scripts.Renewed { return list }
 	mine := func(name string, d time.Duration) [][]any { return state(holds(name, me, "2"), expire(name, d)) }
-	other := scripts.Renewal{Names: names("r"), Owner: scripts.OwnerOf(rival), Token: 9, Lease: scripts.ToMillis(20 * time.Second)}
+	other := scripts.Renewal{Names: testkit.Names("r"), Owner: scripts.OwnerOf(rival), Token: 9, Lease: scripts.ToMillis(20 * time.Second)}
 	return []vector{
 		renew(vector{name: "raises", before: append(mine("k", time.Second), counted("k", "7")), want: outcomes(kept), twice: true,
 			after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7")}}, renewal(7, "k")),
@@ -100,7 +101,7 @@ func renewVectors() []vector {
 func releaseVectors() []vector {
 	found := func(names int) scripts.ReleaseReply { return scripts.ReleaseReply{Found: names} }
 	release := func(v vector, level int, texts ...string) vector {
-		v.call = scripts.Release(names(texts...), scripts.OwnerOf(me), level)
+		v.call = scripts.Release(testkit.Names(texts...), scripts.OwnerOf(me), level)
 		v.parse = func(reply any) (any, error) { return scripts.ParseRelease(reply, len(texts)) }
 		if len(v.published) > 0 { // to the test's own connection
 			v.want = scripts.ReleaseReply{Found: v.want.(scripts.ReleaseReply).Found, Heard: 1}
@@ -156,7 +157,7 @@ func releaseVectors() []vector {
 
 func raiseVectors() []vector {
 	raise := func(v vector, token uint64, texts ...string) vector {
-		v.call = scripts.Raise(names(texts...), scripts.OwnerOf(me), token)
+		v.call = scripts.Raise(testkit.Names(texts...), scripts.OwnerOf(me), token)
 		v.parse = parsed(scripts.ParseRaise)
 		return v
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -56,7 +57,7 @@ func byReaders(last string, wait time.Duration, count int) scripts.AcquireReply 
 }
 
 func asReader(changes ...func(*scripts.AcquireArgs)) scripts.Call {
-	args := scripts.AcquireArgs{Names: names("k"), Owner: scripts.OwnerOf(me).AsReader(), Level: 1, Lease: scripts.ToMillis(lease), List: ours, Seed: seed}
+	args := scripts.AcquireArgs{Names: testkit.Names("k"), Owner: scripts.OwnerOf(me).AsReader(), Level: 1, Lease: scripts.ToMillis(lease), List: ours, Seed: seed}
 	for _, change := range changes {
 		change(&args)
 	}
@@ -208,19 +209,19 @@ func besideReadersVectors() []vector {
 
 func ownedByReadersVectors() []vector {
 	const s = time.Second
-	lock := scripts.Renewal{Names: names("k"), Owner: scripts.OwnerOf(me).AsReader(), Token: 7, Lease: scripts.ToMillis(lease)}
+	lock := scripts.Renewal{Names: testkit.Names("k"), Owner: scripts.OwnerOf(me).AsReader(), Token: 7, Lease: scripts.ToMillis(lease)}
 	renews := func(v vector, want ...scripts.Renewed) vector {
 		v.want = want
 		return renew(v, lock)
 	}
 	release := func(v vector, level int, found int) vector {
-		v.call = scripts.Release(names("k"), scripts.OwnerOf(me).AsReader(), level)
+		v.call = scripts.Release(testkit.Names("k"), scripts.OwnerOf(me).AsReader(), level)
 		v.want = scripts.ReleaseReply{Found: found, Heard: len(v.published)}
 		v.parse = func(reply any) (any, error) { return scripts.ParseRelease(reply, 1) }
 		return v
 	}
 	raise := func(v vector) vector {
-		v.call, v.parse = scripts.Raise(names("k"), scripts.OwnerOf(me).AsReader(), 9), parsed(scripts.ParseRaise)
+		v.call, v.parse = scripts.Raise(testkit.Names("k"), scripts.OwnerOf(me).AsReader(), 9), parsed(scripts.ParseRaise)
 		return v
 	}
 	force := func(v vector, readers uint64) vector {
@@ -237,7 +238,7 @@ func ownedByReadersVectors() []vector {
 	freed := []message{{"redisson_lock__channel:{k}", "0"}}
 	const kept, gone, taken = scripts.Kept, scripts.Gone, scripts.Taken
 	withdraws := func(v vector, texts ...string) vector {
-		v.call = scripts.Withdraw(names(texts...), scripts.OwnerOf(me))
+		v.call = scripts.Withdraw(testkit.Names(texts...), scripts.OwnerOf(me))
 		v.want, v.parse = scripts.ReleaseReply{}, func(reply any) (any, error) { return scripts.ParseRelease(reply, 1) }
 		return v
 	}
@@ -304,8 +305,8 @@ func ownedByReadersVectors() []vector {
 // other work on the machine delays least.
 func TestManyReaders(t *testing.T) {
 	s := startReal(t)
-	mustDo(t, s, "FLUSHALL")
-	mustDo(t, s, resolve(t, s, ready)...)
+	testkit.Do(t, s, "FLUSHALL")
+	testkit.Do(t, s, resolve(t, s, ready)...)
 	const many = 10_000
 	ask := func(number uint64) scripts.Call {
 		return asReader(func(a *scripts.AcquireArgs) {
@@ -316,7 +317,7 @@ func TestManyReaders(t *testing.T) {
 		call := ask(number)
 		name, args := call.Command(nil, true, connArgs(call))
 		began := time.Now()
-		mustDo(t, s, append([]any{name}, args...)...)
+		testkit.Do(t, s, append([]any{name}, args...)...)
 		return time.Since(began)
 	}
 	var first, last []time.Duration
@@ -340,7 +341,7 @@ func TestManyReaders(t *testing.T) {
 	}
 	call := acquire()
 	name, args := call.Command(nil, true, connArgs(call))
-	reply, err := scripts.ParseAcquire(mustDo(t, s, append([]any{name}, args...)...))
+	reply, err := scripts.ParseAcquire(testkit.Do(t, s, append([]any{name}, args...)...))
 	if err != nil || reply.Readers != many {
 		t.Errorf("a writer is refused with %+v (%v)", reply, err)
 	}
@@ -360,9 +361,7 @@ func members(key string, want ...string) check {
 func sortedSet(t *testing.T, s server, key string) (members, scores []string) {
 	t.Helper()
 	all, err := redis.StringMap(s.Do("ZRANGE", key, 0, -1, "WITHSCORES"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	members = slices.Sorted(maps.Keys(all))
 	for _, member := range members {
 		scores = append(scores, all[member])

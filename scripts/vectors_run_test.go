@@ -3,6 +3,7 @@ package scripts_test
 import (
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -118,7 +119,9 @@ func acquiresVectors() []vector {
 
 func releasesVectors() []vector {
 	const other, third = "locker:3", "locker:4"
-	release := func(name, owner string) scripts.Call { return scripts.Release(names(name), scripts.OwnerOf(owner), 0) }
+	release := func(name, owner string) scripts.Call {
+		return scripts.Release(testkit.Names(name), scripts.OwnerOf(owner), 0)
+	}
 	k, l, m := release("k", me), release("l", other), release("m", third)
 	heard := scripts.ReleaseReply{Found: 1, Heard: 1} // by the test
 	freed := func(list ...string) (messages []message) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -93,18 +94,16 @@ func (v vector) script() string {
 }
 
 // command is the command that is sent.
-func (v vector) command(source bool, by scripts.ConnArgs) (string, []any) {
+func (v vector) command(by scripts.ConnArgs) (string, []any) {
 	if v.shared != nil {
-		return scripts.RunCommand(nil, v.shared, source, by)
+		return scripts.RunCommand(nil, v.shared, true, by)
 	}
-	return v.call.Command(nil, source, by)
+	return v.call.Command(nil, true, by)
 }
 
 func (v vector) run(t *testing.T, s server) {
-	mustDo(t, s, "FLUSHALL")
-	for _, command := range v.before {
-		mustDo(t, s, resolve(t, s, command)...)
-	}
+	testkit.Do(t, s, "FLUSHALL")
+	prepare(t, s, v.before)
 	start := snapshot(t, s)
 	v.runOnce(t, s, v.published)
 	if v.untouched {
@@ -126,7 +125,7 @@ func (v vector) runOnce(t *testing.T, s server, published []message) {
 	if v.tombstone != 0 {
 		by.Tombstone = v.tombstone.Milliseconds()
 	}
-	name, args := v.command(true, by)
+	name, args := v.command(by)
 	var reply any
 	var err error
 	got, listenErr := s.Listen(func() { reply, err = s.Do(append([]any{name}, args...)...) })
@@ -143,13 +142,9 @@ func (v vector) runOnce(t *testing.T, s server, published []message) {
 		}
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	typed, err := v.parse(reply)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if !sameReply(typed, v.want) {
 		t.Errorf("replied %+v, want %+v", typed, v.want)
 	}
@@ -181,6 +176,14 @@ func within(got, want time.Duration) bool {
 		return got == want
 	}
 	return got <= want && got > want-slack
+}
+
+// prepare makes a state of the server's.
+func prepare(t *testing.T, s server, commands [][]any) {
+	t.Helper()
+	for _, command := range commands {
+		testkit.Do(t, s, resolve(t, s, command)...)
+	}
 }
 
 func resolve(t *testing.T, s server, command []any) []any {
@@ -217,15 +220,11 @@ type entry struct {
 func snapshot(t *testing.T, s server) map[string]entry {
 	t.Helper()
 	keys, err := redis.Strings(s.Do("KEYS", "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	entries := map[string]entry{}
 	for _, key := range keys {
 		kind, err := redis.String(s.Do("TYPE", key))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var content any
 		var scores []string
 		switch kind {
@@ -240,9 +239,7 @@ func snapshot(t *testing.T, s server) map[string]entry {
 		default:
 			t.Fatalf("%q is a %s", key, kind)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		entries[key] = entry{fmt.Sprintf("%s %q", kind, content), ttlOf(t, s, key), fmt.Sprint(scores)}
 	}
 	return entries
@@ -327,22 +324,11 @@ func absent(keys ...string) check {
 func ttlOf(t *testing.T, s server, key string) time.Duration {
 	t.Helper()
 	ms, err := redis.Int64(s.Do("PTTL", key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if ms < 0 {
 		return time.Duration(ms)
 	}
 	return time.Duration(ms) * time.Millisecond
-}
-
-func mustDo(t *testing.T, s server, args ...any) any {
-	t.Helper()
-	reply, err := s.Do(args...)
-	if err != nil {
-		t.Fatalf("%q: %v", args, err)
-	}
-	return reply
 }
 
 // parsed adapts a script's parser to a vector.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	testchild "github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // The loop in operations.md restarts all masters under a job that keeps its lock. With -wait in place of -wait-all the
@@ -20,9 +21,7 @@ import (
 func TestRestartsAsOnThePage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	loop := regexp.MustCompile("(?s)\n## Restarts\n.*?\n```sh\n(.*?)```\n").FindSubmatch(page)
 	if loop == nil {
 		t.Fatal("no loop below Restarts")
@@ -48,9 +47,7 @@ func TestRestartsAsOnThePage(t *testing.T) {
 				filepath.Join(dir, "ssh"): fmt.Sprintf("#!/bin/sh\n[ \"$2 $3 $4\" = 'systemctl restart redis-server' ] || exit 1\n"+
 					"echo $1 >'%s/asked.new' && mv '%[1]s/asked.new' '%[1]s/asked'\nwhile [ -e '%[1]s/asked' ]; do sleep 0.05; done\n", dir),
 			} {
-				if err := testchild.WriteProgram(path, text); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, testchild.WriteProgram(path, text))
 			}
 			job := d.start(t, "job", "--", "sh", "-c", "echo ready; exec sleep 600")
 			script := exec.Command("sh", "-c", strings.ReplaceAll(test.loop, "/etc/quorumlock/urls", urls))
@@ -58,9 +55,7 @@ func TestRestartsAsOnThePage(t *testing.T) {
 			var out output
 			script.Stdout, script.Stderr = &out, &out
 			script.WaitDelay = time.Second
-			if err := script.Start(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, script.Start())
 			ended := make(chan error, 1)
 			go func() { ended <- script.Wait() }()
 			restarted := ""
@@ -78,15 +73,9 @@ func TestRestartsAsOnThePage(t *testing.T) {
 					master := strings.TrimSpace(string(asked))
 					restarted += master
 					m := d.Masters[master[0]-'a']
-					if err := m.Kill(); err != nil {
-						t.Fatal(err)
-					}
-					if err := m.Start(); err != nil {
-						t.Fatal(err)
-					}
-					if err := os.Remove(dir + "/asked"); err != nil {
-						t.Fatal(err)
-					}
+					testkit.Must(t, m.Kill())
+					testkit.Must(t, m.Start())
+					testkit.Must(t, os.Remove(dir+"/asked"))
 				}
 			}
 			if !test.survives {

@@ -1,25 +1,14 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
-
-func do(t *testing.T, m *redistest.Master, args ...any) any {
-	t.Helper()
-	reply, err := m.Do(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply
-}
 
 // lineOf returns the table's line for a master.
 func lineOf(t *testing.T, printed string, addr string) string {
@@ -35,7 +24,7 @@ func lineOf(t *testing.T, printed string, addr string) string {
 
 func TestCheckAndAdmit(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 3)
+	fleet := testkit.Real(t, 3)
 	urls := fleet.URLs()
 	addr := fleet.Masters[0].Addr()
 
@@ -43,7 +32,7 @@ func TestCheckAndAdmit(t *testing.T) {
 	contains(t, lineOf(t, printed, addr), "quarantine master", "none no bound 30.0s")
 	contains(t, printed, "no client has used this server", "3 of 3 masters are fit for locks, 3 of these in quarantine")
 	for _, m := range fleet.Masters {
-		if keys := do(t, m, "DBSIZE"); keys != int64(0) {
+		if keys := testkit.Do(t, m, "DBSIZE"); keys != int64(0) {
 			t.Errorf("check wrote %v keys", keys)
 		}
 	}
@@ -60,15 +49,15 @@ func TestCheckAndAdmit(t *testing.T) {
 // An empty master in a dead one's place holds no lock, but the dead master's leases may be alive.
 func TestAdmitPrintsTheOperatorsWord(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 1)
+	fleet := testkit.Real(t, 1)
 	const belief = `no lease is alive that one of these masters granted, or a master whose place it takes in the
 clients' lists. That holds once no client has held or requested a lock there for one max lease.`
 
 	printed, explained := command(t, exitUsage, "admit", fleet.URLs()[0])
 	contains(t, explained, "quorumlock: with admit you assert that "+belief+"\n", "two holders", "An empty spare",
 		"To assert it: the same command with -yes", "wait one max lease")
-	if printed != "" || do(t, fleet.Masters[0], "DBSIZE") != int64(0) {
-		t.Errorf("admit without -yes: printed %q, %v keys", printed, do(t, fleet.Masters[0], "DBSIZE"))
+	if printed != "" || testkit.Do(t, fleet.Masters[0], "DBSIZE") != int64(0) {
+		t.Errorf("admit without -yes: printed %q, %v keys", printed, testkit.Do(t, fleet.Masters[0], "DBSIZE"))
 	}
 	_, explained = command(t, exitUsage, "admit", "-members", fleet.URLs()[0])
 	contains(t, explained, "only clients with {"+fleet.Masters[0].Addr()+"}", "To assert it: the same command with -yes.\n")
@@ -84,18 +73,14 @@ clients' lists. That holds once no client has held or requested a lock there for
 
 func TestCheckFindsUnfitMasters(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 6)
+	fleet := testkit.Real(t, 6)
 	evicts, replica, twin, gone, frozen, well := fleet.Masters[0], fleet.Masters[1], fleet.Masters[2], fleet.Masters[3], fleet.Masters[4], fleet.Masters[5]
-	do(t, evicts, "CONFIG", "SET", "maxmemory", "64mb")
-	do(t, evicts, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+	testkit.Do(t, evicts, "CONFIG", "SET", "maxmemory", "64mb")
+	testkit.Do(t, evicts, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 	host, port, _ := strings.Cut(well.Addr(), ":")
-	do(t, replica, "REPLICAOF", host, port)
-	if err := gone.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := frozen.Freeze(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Do(t, replica, "REPLICAOF", host, port)
+	testkit.Must(t, gone.Kill())
+	testkit.Must(t, frozen.Freeze())
 	other := strings.Replace(twin.Addr(), "127.0.0.1", "localhost", 1)
 
 	urls := append(fleet.URLs(), "redis://"+other)
@@ -119,7 +104,7 @@ func TestCheckFindsUnfitMasters(t *testing.T) {
 
 func TestMembersShowSaysNothingOfMastersThatDoNotAnswer(t *testing.T) {
 	t.Parallel()
-	master := startReal(t, 1).Masters[0]
+	master := testkit.Real(t, 1).Masters[0]
 	const dead = "redis://127.0.0.1:1"
 	printed, _ := command(t, exitFailed, "members", "show", dead)
 	if contains(t, printed, "does not answer"); strings.Contains(printed, "No change") {
@@ -136,9 +121,9 @@ func TestMembersShowSaysNothingOfMastersThatDoNotAnswer(t *testing.T) {
 
 func TestPasswordsAreNotPrinted(t *testing.T) {
 	t.Parallel()
-	master := startReal(t, 1).Masters[0]
+	master := testkit.Real(t, 1).Masters[0]
 	const right, wrong = "right-pw-never-shown", "wrong-pw-never-shown"
-	do(t, master, "CONFIG", "SET", "requirepass", right)
+	testkit.Do(t, master, "CONFIG", "SET", "requirepass", right)
 	for _, test := range []struct {
 		password string
 		code     int
@@ -174,23 +159,10 @@ func TestCheckCountsMasters(t *testing.T) {
 	}
 }
 
-func TestInterruptedCheck(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	for _, args := range [][]string{{"check", "redis://127.0.0.1:1"}, {"admit", "-yes", "redis://127.0.0.1:1"}} {
-		if code := run(ctx, args, &output{}, &output{}); code != exitInterrupted {
-			t.Errorf("%s: exit code %d", args[0], code)
-		}
-	}
-}
-
 func TestCheckJSON(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 3)
-	if err := fleet.Masters[2].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	fleet := testkit.Real(t, 3)
+	testkit.Must(t, fleet.Masters[2].Kill())
 	command(t, exitFailed, append([]string{"admit", "-yes"}, fleet.URLs()...)...)
 	printed, _ := command(t, exitFailed, append([]string{"check", "-json"}, fleet.URLs()...)...)
 	var report checkJSON
@@ -205,10 +177,8 @@ func TestCheckJSON(t *testing.T) {
 
 func TestCheckWaits(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 3)
-	if err := fleet.Masters[2].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	fleet := testkit.Real(t, 3)
+	testkit.Must(t, fleet.Masters[2].Kill())
 	urls := fleet.URLs()
 	printed, _ := command(t, exitFailed, append([]string{"check", "-wait", "10ms"}, urls...)...)
 	contains(t, printed, "0 of 3 masters grant: a majority is 2.")
@@ -239,21 +209,8 @@ func TestCheckWaits(t *testing.T) {
 // its files, its port with TLS, and that without.
 func startTLS(t *testing.T) (dir, port, plain string) {
 	t.Helper()
-	redistest.Need(t, redistest.TLS)
-	dir = t.TempDir()
-	authority, err := redistest.NewAuthority()
-	if err == nil {
-		err = errors.Join(authority.Issue(dir, "localhost"), redistest.WriteRoots(dir, authority))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	fleet, port, err := redistest.StartTLS(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = fleet.Stop() })
-	return dir, port, strings.TrimPrefix(fleet.Masters[0].URL(), "redis://")
+	m, dir, port, _ := testkit.TLS(t, "localhost")
+	return dir, port, m.Addr()
 }
 
 // A URL with the wrong scheme gets a hint. No credentials are sent to find that out.

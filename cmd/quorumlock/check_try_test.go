@@ -11,12 +11,13 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // listed starts masters that grant at once to clients with the list of all of them.
 func listed(t *testing.T, masters int, args ...string) *redistest.Fleet {
 	t.Helper()
-	fleet := startReal(t, masters, args...)
+	fleet := testkit.Real(t, masters, args...)
 	command(t, exitOK, slices.Concat([]string{"admit", "-yes", "-members"}, fleet.URLs())...)
 	return fleet
 }
@@ -27,13 +28,13 @@ func TestCheckTriesALock(t *testing.T) {
 	all := (*redistest.Fleet).URLs
 	as := func(user ...string) func(*testing.T, *redistest.Fleet) []string {
 		return func(t *testing.T, f *redistest.Fleet) []string {
-			do(t, f.Masters[0], redistest.SetUser("app", append([]string{"on", ">pw"}, user...)...)...)
+			testkit.Do(t, f.Masters[0], redistest.SetUser("app", append([]string{"on", ">pw"}, user...)...)...)
 			return []string{strings.Replace(f.Masters[0].URL(), "://", "://app:pw@", 1)}
 		}
 	}
 	config := func(words ...any) func(*testing.T, *redistest.Fleet) []string {
 		return func(t *testing.T, f *redistest.Fleet) []string {
-			do(t, f.Masters[0], append([]any{"CONFIG", "SET"}, words...)...)
+			testkit.Do(t, f.Masters[0], append([]any{"CONFIG", "SET"}, words...)...)
 			return all(f)
 		}
 	}
@@ -53,7 +54,7 @@ func TestCheckTriesALock(t *testing.T) {
 			}},
 		"a blank master": {masters: 3, says: "it has no list of masters, and others here have",
 			args: func(t *testing.T, f *redistest.Fleet) []string {
-				do(t, f.Masters[1], "FLUSHALL")
+				testkit.Do(t, f.Masters[1], "FLUSHALL")
 				return all(f)
 			}},
 		"no channels": {masters: 1, says: "(the user needs the channels redisson_lock__channel*)", needs: []redistest.Feature{redistest.ACLChannels},
@@ -66,12 +67,10 @@ func TestCheckTriesALock(t *testing.T) {
 		"a disk that is full": {masters: 1, says: "MISCONF", servers: []string{"--save", "3600 1", "--dir", gone},
 			needs: []redistest.Feature{redistest.PlainScriptErrors},
 			args: func(t *testing.T, f *redistest.Fleet) []string {
-				if err := os.RemoveAll(gone); err != nil {
-					t.Fatal(err)
-				}
-				do(t, f.Masters[0], "BGSAVE")
+				testkit.Must(t, os.RemoveAll(gone))
+				testkit.Do(t, f.Masters[0], "BGSAVE")
 				if !poll.Until(20*time.Second, func() bool {
-					return strings.Contains(fmt.Sprintf("%s", do(t, f.Masters[0], "INFO", "persistence")), "rdb_last_bgsave_status:err")
+					return strings.Contains(fmt.Sprintf("%s", testkit.Do(t, f.Masters[0], "INFO", "persistence")), "rdb_last_bgsave_status:err")
 				}) {
 					t.Fatal("BGSAVE does not fail")
 				}
@@ -86,21 +85,19 @@ func TestCheckTriesALock(t *testing.T) {
 			}},
 		"a name that is held": {masters: 1, says: `"held" is held by "o:1"`,
 			args: func(t *testing.T, f *redistest.Fleet) []string {
-				do(t, f.Masters[0], "HSET", "held", "o:1", "1")
-				do(t, f.Masters[0], "PEXPIRE", "held", "100000")
+				testkit.Do(t, f.Masters[0], "HSET", "held", "o:1", "1")
+				testkit.Do(t, f.Masters[0], "PEXPIRE", "held", "100000")
 				return append([]string{"-name", "held"}, all(f)...)
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			redistest.Need(t, test.needs...)
-			if err := os.MkdirAll(gone, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.MkdirAll(gone, 0o700))
 			fleet := listed(t, test.masters, test.servers...)
 			printed, _ := command(t, exitFailed, append([]string{"check"}, test.args(t, fleet)...)...)
 			contains(t, printed, test.says)
-			if keys := do(t, fleet.Masters[0], "KEYS", "quorumlock:trial:*"); len(keys.([]any)) > 0 {
+			if keys := testkit.Do(t, fleet.Masters[0], "KEYS", "quorumlock:trial:*"); len(keys.([]any)) > 0 {
 				t.Errorf("left behind: %s", keys)
 			}
 		})
@@ -111,11 +108,11 @@ func TestCheckTriesALock(t *testing.T) {
 func TestCheckLeavesNothing(t *testing.T) {
 	t.Parallel()
 	fleet := listed(t, 3)
-	before := do(t, fleet.Masters[0], "DBSIZE").(int64)
+	before := testkit.Do(t, fleet.Masters[0], "DBSIZE").(int64)
 	for range 3 {
 		printed, _ := command(t, exitOK, append([]string{"check"}, fleet.URLs()...)...)
 		contains(t, printed, "3 of 3 masters are fit for locks.\nA lock was acquired, renewed and released on 3 of these, each time alone")
-		if keys := do(t, fleet.Masters[0], "DBSIZE").(int64); keys > before+1 {
+		if keys := testkit.Do(t, fleet.Masters[0], "DBSIZE").(int64); keys > before+1 {
 			t.Errorf("%d keys, before it %d", keys, before)
 		}
 	}
@@ -124,7 +121,7 @@ func TestCheckLeavesNothing(t *testing.T) {
 	if err := json.Unmarshal([]byte(printed), &report); err != nil || !report.Masters[2].Tried || report.Granting != 3 {
 		t.Errorf("%v: %+v", err, report)
 	}
-	do(t, fleet.Masters[0], "CONFIG", "SET", "min-replicas-to-write", "1")
+	testkit.Do(t, fleet.Masters[0], "CONFIG", "SET", "min-replicas-to-write", "1")
 	printed, _ = command(t, exitFailed, append([]string{"check", "-json"}, fleet.URLs()...)...)
 	contains(t, printed, `"error": "acquire: `, `"tried": false`, "NOREPLICAS")
 	// -wait is content with the others, -wait-all is not.

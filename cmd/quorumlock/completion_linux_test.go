@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	testchild "github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,20 +37,14 @@ func shellOnTerminal(t *testing.T, shell string) (c *console, dir string) {
 	}
 	bin, dir, home := t.TempDir(), t.TempDir(), t.TempDir()
 	wrapper := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>'%s/.calls'\nexec '%s' \"$@\"\n", dir, os.Args[0])
-	if err := testchild.WriteProgram(filepath.Join(bin, "quorumlock"), wrapper); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/bin/true", filepath.Join(bin, "nothing-at-all")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, testchild.WriteProgram(filepath.Join(bin, "quorumlock"), wrapper))
+	testkit.Must(t, os.Symlink("/bin/true", filepath.Join(bin, "nothing-at-all")))
 	p := &process{Cmd: exec.Command(path, interactive[shell].args...), exited: make(chan struct{})}
 	p.Dir = dir
 	p.Env = append(os.Environ(), commandVariable+"=1", "GORACE=atexit_sleep_ms=0", "PATH="+bin+":"+os.Getenv("PATH"),
 		"HOME="+home, "TERM=dumb", "PS1=$ ", urlsVariable+"=redis://127.0.0.1:1", "INPUTRC=/dev/null", "HISTFILE=", "TMPDIR="+home, "XDG_RUNTIME_DIR="+home)
 	c = p.onTerminal(t)
-	if err := unix.IoctlSetWinsize(c.fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 250}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, unix.IoctlSetWinsize(c.fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 250}))
 	c.says(t, interactive[shell].setUp)
 	return c, dir
 }
@@ -72,9 +67,7 @@ func TestCompletionInARealShell(t *testing.T) {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
 			c, dir := shellOnTerminal(t, shell)
-			if err := os.WriteFile(filepath.Join(dir, "kept"), []byte("content"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, "kept"), []byte("content"), 0o600))
 			for _, line := range []string{
 				"quorumlock run x -- echo hi > kept ",
 				"quorumlock run x -- echo hi >kept -",
@@ -106,13 +99,9 @@ func TestCompletionInARealShell(t *testing.T) {
 			}
 
 			// And it does complete, nothing twice: commands, flags, after -- the name of a command, and then of a file.
-			if err := os.WriteFile(filepath.Join(dir, "an-odd-file"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(filepath.Join(dir, "an-odd-file"), nil, 0o600))
 			if shell == "zsh" { // it lists on a terminal only
-				if err := os.Symlink("/bin/true", filepath.Join(dir, "nothing-at-all")); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.Symlink("/bin/true", filepath.Join(dir, "nothing-at-all")))
 				before := len(c.out.String())
 				c.press(t, "quorumlock run x -- nothing-at\x04")
 				c.says(t, ctrlU)

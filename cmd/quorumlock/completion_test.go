@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // completeInBash defines the completion, and completes the words.
@@ -26,9 +28,7 @@ func TestCompletion(t *testing.T) {
 		t.Skip("there is no bash: ", err)
 	}
 	bin, touched := t.TempDir(), filepath.Join(t.TempDir(), "touched")
-	if err := os.Symlink(os.Args[0], filepath.Join(bin, "quorumlock")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Symlink(os.Args[0], filepath.Join(bin, "quorumlock")))
 	for want, line := range map[string][]string{
 		"status":                       {"st"},
 		"check completion":             {"c"},
@@ -85,13 +85,9 @@ func TestNoCompletionComesTwice(t *testing.T) {
 				t.Skipf("there is no %s: %v", shell, err)
 			}
 			bin, dirs := t.TempDir(), []string{t.TempDir(), t.TempDir(), t.TempDir()}
-			if err := os.Symlink(os.Args[0], filepath.Join(bin, "quorumlock")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Symlink(os.Args[0], filepath.Join(bin, "quorumlock")))
 			for _, dir := range dirs {
-				if err := os.Symlink("/bin/true", filepath.Join(dir, "in-three-places")); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, os.Symlink("/bin/true", filepath.Join(dir, "in-three-places")))
 			}
 			for line, want := range map[string]string{
 				"": "status", "run -": "--lease", "members ": "show", "completion ": "zsh", "run x -- in-three": "in-three-places",

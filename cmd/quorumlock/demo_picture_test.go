@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 )
 
@@ -31,9 +32,7 @@ func TestDemoDrawsTwoHolders(t *testing.T) {
 func TestDemoWritesThePicture(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "demo.svg")
-	if err := os.WriteFile(path, []byte(strings.Repeat("previous ", 20_000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, []byte(strings.Repeat("previous ", 20_000)), 0o600))
 	for path, works := range map[string]bool{path: true, filepath.Join(path, "none", "demo.svg"): false} {
 		var out output
 		d := &demo{narrator: newNarrator(&out, func(err error) { t.Error(err) }), chart: newChart(time.Now())}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 type startFunc func(n int, args ...string) (*redistest.Fleet, error)
@@ -70,9 +71,7 @@ func TestDemo(t *testing.T) {
 				t.Error("there are colours, and no terminal")
 			}
 			svg, err := os.ReadFile(r.svg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			contains(t, string(svg), "<svg ", "Never two holders of the lock", ">worker B</text>", "> #7 </text>", "</svg>\n")
 		})
 	}
@@ -85,9 +84,7 @@ func TestDemoInterrupted(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			svg := filepath.Join(t.TempDir(), "demo.svg")
-			if err := os.WriteFile(svg, []byte("an older picture"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(svg, []byte("an older picture"), 0o600))
 			type played struct {
 				out, errs *output
 				code      int

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/quorumlock/quorumlock/internal/canned"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -52,9 +53,7 @@ func TestHostileMasters(t *testing.T) {
 			t.Parallel()
 			urls := forge.start(t)
 			file := filepath.Join(t.TempDir(), "urls")
-			if err := os.WriteFile(file, []byte(urls), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.WriteFile(file, []byte(urls), 0o600))
 			// Masters that stand still show nothing.
 			seen := whileStalled(t, time.Second, func() (string, bool) {
 				seen := showAll(t, file)
@@ -189,9 +188,9 @@ func (h hostileMaster) script(args []string, runID string) string {
 	owner := evil + ":1"
 	switch name {
 	case "look":
-		return canned.Array(m.String(), now, p.String(), "", "", "")
+		return canned.Array(m.String(), now, p.String())
 	case "inspect":
-		return canned.Array(owner, "1", 5000, "1700000000000000", m.String(), now)
+		return canned.Array(owner, "1", 5000, "1700000000000000", m.String(), now, 0, 0)
 	case "who":
 		identity, _ := json.Marshal(scripts.Identity{Host: evil, PID: 7, Program: evil, Label: evil})
 		return canned.Array([]any{string(identity)}...)

@@ -17,8 +17,6 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 // commandVariable makes the test binary run as the command.
@@ -176,27 +174,9 @@ func contains(t *testing.T, in string, texts ...string) {
 	}
 }
 
-// startReal starts n redis-server processes that end with the test, or skips it.
-func startReal(t *testing.T, n int, args ...string) *redistest.Fleet {
-	t.Helper()
-	fleet, err := redistest.StartReal(n, args...)
-	if errors.Is(err, redistest.ErrNoServer) {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := fleet.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return fleet
-}
-
+// A message says what is wrong with which word, but repeats no value.
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	const secret = "pw-never-shown"
 	for _, test := range []struct {
 		says string
 		args []string
@@ -204,6 +184,16 @@ func TestUsage(t *testing.T) {
 		{`there is no such command: "lock" (`, []string{"lock"}},
 		{`there is no such command: "statsu"; did you mean status? (`, []string{"statsu"}},
 		{`check: unknown flag: "-timout"; did you mean -timeout? (`, []string{"check", "-timout", "1s", "redis://127.0.0.1"}},
+		{`check: unknown flag: "-tiemout"; did you mean -timeout? (`, []string{"check", "-tiemout", "1s", "redis://127.0.0.1"}},
+		{`check: unknown flag: "-timeuot"; did you mean -timeout? (`, []string{"check", "--timeuot=" + secret}},
+		{"check: unknown flag (", []string{"check", "---" + secret}},
+		{"check: unknown flag (", []string{"check", "-=" + secret}},
+		{"check: unknown flag (", []string{"check", "-" + secret + "@127.0.0.1"}},
+		{"admit: unknown flag (", []string{"admit", "-yes", "-redis://:" + secret + "@127.0.0.1"}},
+		{"check: -timeout needs a duration", []string{"check", "-timeout", secret}},
+		{"admit: -max-lease needs a duration", []string{"admit", "-max-lease=" + secret, "redis://127.0.0.1"}},
+		{"check: flag needs an argument: -timeout (", []string{"check", "-timeout"}},
+		{"admit: -yes is given alone", []string{"admit", "-yes=" + secret, "redis://127.0.0.1"}},
 		{"there is no such command (", []string{"redis://:" + secret + "@127.0.0.1"}},
 		{"there is no such command (", []string{":" + secret + "@127.0.0.1"}},
 		{"demo takes no arguments", []string{"demo", "now"}},
@@ -286,47 +276,17 @@ func TestHelp(t *testing.T) {
 	contains(t, stderr, "quorumlock: there is no help for that (see quorumlock help)\n")
 }
 
-// The message says what is wrong with which flag, but repeats no value.
-func TestUsageOfFlags(t *testing.T) {
-	t.Parallel()
-	const secret = "pw-never-shown"
-	for _, test := range []struct {
-		says string
-		args []string
-	}{
-		{`check: unknown flag: "-tiemout"; did you mean -timeout? (`, []string{"check", "-tiemout", "1s", "redis://127.0.0.1"}},
-		{`check: unknown flag: "-timeuot"; did you mean -timeout? (`, []string{"check", "--timeuot=" + secret}},
-		{"check: unknown flag (", []string{"check", "---" + secret}},
-		{"check: unknown flag (", []string{"check", "-=" + secret}},
-		{`check: unknown flag: "-yes" (`, []string{"check", "-yes", "redis://127.0.0.1"}},
-		{"check: unknown flag (", []string{"check", "-" + secret + "@127.0.0.1"}},
-		{"admit: unknown flag (", []string{"admit", "-yes", "-redis://:" + secret + "@127.0.0.1"}},
-		{"check: -timeout needs a duration", []string{"check", "-timeout", secret}},
-		{"check: -timeout needs a duration", []string{"check", "-timeout", "redis://:" + secret + "@127.0.0.1"}},
-		{"admit: -max-lease needs a duration", []string{"admit", "-max-lease=" + secret, "redis://127.0.0.1"}},
-		{"check: flag needs an argument: -timeout (", []string{"check", "-timeout"}},
-		{"admit: -yes is given alone", []string{"admit", "-yes=" + secret, "redis://127.0.0.1"}},
-		{"URL 2: flags come before the URLs", []string{"check", "redis://127.0.0.1", "-" + secret}},
-	} {
-		stdout, stderr := command(t, exitUsage, test.args...)
-		contains(t, stderr, test.says)
-		if stdout != "" || strings.Contains(stderr, secret) {
-			t.Errorf("%q: stdout %q, stderr %q", test.args, stdout, stderr)
-		}
-	}
-}
-
 func TestUnusableURLs(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{"check", "redis://127.0.0.1", "127.0.0.1:6379"},
-		{"check", "redis://127.0.0.1", "-timeout", "1s"},
+		{"check", "redis://127.0.0.1", "-" + secret},
 		{"admit", "-yes", "redis://127.0.0.1", "http://127.0.0.1"},
 	} {
 		stdout, stderr := command(t, exitUsage, args...)
 		contains(t, stderr, "URL 2: ")
-		if stdout != "" {
-			t.Errorf("%q: printed %q", args, stdout)
+		if stdout != "" || strings.Contains(stderr, secret) || strings.Contains(stderr, "flags come before") != strings.Contains(args[2], secret) {
+			t.Errorf("%q: printed %q, %q", args, stdout, stderr)
 		}
 	}
 	_, stderr := command(t, exitUsage, "check", "-max-lease", "1ns", "redis://127.0.0.1")

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -16,13 +17,13 @@ import (
 // says so.
 func TestMembersThatAreRetired(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 4)
+	fleet := testkit.Real(t, 4)
 	urls := fleet.URLs()
 	var names []string
 	for i, m := range fleet.Masters {
 		urls[i] += "?name=" + string(rune('a'+i))
 		names = append(names, string(rune('a'+i)))
-		do(t, m, "FLUSHALL")
+		testkit.Do(t, m, "FLUSHALL")
 	}
 	const lease = "-max-lease=6s"
 	members := func(code int, verb string, args ...string) (out, errs string) {
@@ -54,11 +55,11 @@ func TestMembersThatAreRetired(t *testing.T) {
 	members(exitOK, "show", urls[:3]...)
 
 	claim := scripts.Marker{Claimed: true, Generation: 1, Members: scripts.NewList(names...), Next: scripts.NewList()}
-	info := fmt.Sprintf("%s", do(t, fleet.Masters[0], "INFO", "server"))
+	info := fmt.Sprintf("%s", testkit.Do(t, fleet.Masters[0], "INFO", "server"))
 	_, run, _ := strings.Cut(info, "run_id:")
 	claim.Run, _, _ = strings.Cut(run, "\r\n")
 	claim.MaxLease, claim.Member = 6*time.Second, "a"
-	do(t, fleet.Masters[0], "SET", scripts.MarkerKey, claim.String())
+	testkit.Do(t, fleet.Masters[0], "SET", scripts.MarkerKey, claim.String())
 	printed, _ = members(exitOK, "show", urls[:3]...)
 	contains(t, lineOf(t, printed, "a"), "being marked for {a, b, c, d} none none -")
 }
@@ -66,13 +67,11 @@ func TestMembersThatAreRetired(t *testing.T) {
 // A commit without a master that does not answer is not all done.
 func TestMembersCommitWithoutOne(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 4)
+	fleet := testkit.Real(t, 4)
 	urls := fleet.URLs()
 	command(t, exitOK, append([]string{"admit", "-yes", "-members", "-max-lease=6s"}, urls[:3]...)...)
 	command(t, exitOK, append([]string{"members", "add", "-wait", "-max-lease=6s", urls[3]}, urls[:3]...)...)
-	if err := fleet.Masters[2].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, fleet.Masters[2].Kill())
 	for range 2 {
 		_, errs := command(t, exitFailed, append([]string{"members", "commit", "-max-lease=6s"}, urls...)...)
 		contains(t, errs, "not done on "+fleet.Masters[2].Addr()+": no reply. Repeat the command when it runs")
@@ -82,7 +81,7 @@ func TestMembersCommitWithoutOne(t *testing.T) {
 // A node of a process that is a master already brings no vote of its own, and 64 masters are the most.
 func TestMembersOfOneProcess(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 3)
+	fleet := testkit.Real(t, 3)
 	urls := fleet.URLs()
 	twin := urls[0] + "/1?name=twin"
 	addr := fleet.Masters[0].Addr()
@@ -108,19 +107,19 @@ func TestMembersOfOneProcess(t *testing.T) {
 // If no master may be asked for the lockers, commit needs the operator's word.
 func TestMembersCommitWithoutAnyCensus(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 3)
+	fleet := testkit.Real(t, 3)
 	urls := fleet.URLs()
 	const lease = "-max-lease=6s"
 	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
 	command(t, exitOK, append([]string{"members", "remove", "-wait", lease, fleet.Masters[2].Addr()}, urls...)...)
 	for _, m := range fleet.Masters {
-		do(t, m, "ACL", "SETUSER", "default", "-scan")
+		testkit.Do(t, m, "ACL", "SETUSER", "default", "-scan")
 	}
 	_, errs := command(t, exitFailed, append([]string{"members", "commit", lease}, urls...)...)
 	contains(t, errs, "no master said which lockers there are", "commit with -yes")
 	printed, _ := command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
 	contains(t, printed, "is under way")
-	do(t, fleet.Masters[0], "ACL", "SETUSER", "default", "+scan")
+	testkit.Do(t, fleet.Masters[0], "ACL", "SETUSER", "default", "+scan")
 	printed, _ = command(t, exitOK, append([]string{"members", "commit", lease}, urls...)...)
 	contains(t, printed, "did not say which lockers there are", "The members are")
 }
@@ -128,7 +127,7 @@ func TestMembersCommitWithoutAnyCensus(t *testing.T) {
 // A master that was removed without its URL keeps its list. show names the commit that retires it.
 func TestMembersShowNamesWhatRetires(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 3)
+	fleet := testkit.Real(t, 3)
 	urls := fleet.URLs()
 	for i := range urls {
 		urls[i] += "?name=" + string(rune('a'+i))
@@ -151,26 +150,26 @@ func TestMembersShowNamesWhatRetires(t *testing.T) {
 // An add was begun, and then the members changed: show names the list to which the master can be added.
 func TestMembersShowOfAStaleClaim(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 3)
+	fleet := testkit.Real(t, 3)
 	urls := fleet.URLs()
 	for i := range urls {
 		urls[i] += "?name=" + string(rune('a'+i))
 	}
 	const lease = "-max-lease=6s"
 	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls[:2]...)...)
-	info := fmt.Sprintf("%s", do(t, fleet.Masters[2], "INFO", "server"))
+	info := fmt.Sprintf("%s", testkit.Do(t, fleet.Masters[2], "INFO", "server"))
 	_, run, _ := strings.Cut(info, "run_id:")
 	claim := scripts.Marker{Claimed: true, Generation: 1, Members: scripts.NewList("a", "b", "d"), Next: scripts.NewList()}
 	claim.Run, _, _ = strings.Cut(run, "\r\n")
 	claim.MaxLease, claim.Member = 6*time.Second, "c"
-	do(t, fleet.Masters[2], "SET", scripts.MarkerKey, claim.String())
+	testkit.Do(t, fleet.Masters[2], "SET", scripts.MarkerKey, claim.String())
 	printed, _ := command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
 	contains(t, printed, "A change that adds c to {a, b, d} was begun and is not announced: the members are {a, b} now, "+
 		"and members add takes c with the URLs of that list.")
 	command(t, exitOK, append([]string{"members", "add", "-wait", lease, urls[2]}, urls[:2]...)...)
 
 	claim.Members = scripts.NewList("a", "b")
-	do(t, fleet.Masters[2], "SET", scripts.MarkerKey, claim.String())
+	testkit.Do(t, fleet.Masters[2], "SET", scripts.MarkerKey, claim.String())
 	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls[:2]...)...)
 	printed, _ = command(t, exitOK, append([]string{"members", "show", lease}, urls...)...)
 	contains(t, printed, "adds c to {a, b} was begun and is not announced: the same members add goes on.")
@@ -179,7 +178,7 @@ func TestMembersShowOfAStaleClaim(t *testing.T) {
 // Masters of two max leases answer to neither as one deployment: the error says how they get one.
 func TestMembersOfTwoMaxLeases(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 3)
+	fleet := testkit.Real(t, 3)
 	urls := fleet.URLs()
 	for i, lease := range []string{"2s", "2s", "3s"} {
 		command(t, exitOK, "admit", "-yes", "-max-lease", lease, urls[i])
@@ -193,36 +192,32 @@ func TestMembersOfTwoMaxLeases(t *testing.T) {
 			}
 		}
 	}
-	do(t, fleet.Masters[2], "DEL", scripts.MarkerKey)
+	testkit.Do(t, fleet.Masters[2], "DEL", scripts.MarkerKey)
 	command(t, exitOK, append([]string{"members", "show", "-max-lease=2s"}, urls...)...)
 }
 
 // An interrupt ends a command at once, whatever its masters' timeout.
-func TestMembersAreInterruptedAtOnce(t *testing.T) {
+func TestCommandsAreInterruptedAtOnce(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer silent.Close()
-	for _, verb := range []string{"show", "commit", "abort"} {
+	for _, line := range []string{"members show", "members commit", "members abort", "check", "admit -yes"} {
 		ctx, interrupt := context.WithCancel(t.Context())
 		ended := make(chan int, 1)
 		go func() {
-			ended <- run(ctx, []string{"members", verb, "-timeout=1m", "redis://" + silent.Addr().String()}, &output{}, &output{})
+			ended <- run(ctx, append(strings.Fields(line), "-timeout=1m", "redis://"+silent.Addr().String()), &output{}, &output{})
 		}()
 		conn, err := silent.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		interrupt()
 		select {
 		case code := <-ended:
 			if code != exitInterrupted {
-				t.Errorf("%s ends with %d", verb, code)
+				t.Errorf("%s ends with %d", line, code)
 			}
 		case <-time.After(20 * time.Second):
-			t.Errorf("%s goes on", verb)
+			t.Errorf("%s goes on", line)
 		}
 		conn.Close()
 	}
@@ -231,16 +226,14 @@ func TestMembersAreInterruptedAtOnce(t *testing.T) {
 // A member's clock was set back by an hour after a change: the next change waits for one max lease.
 func TestMembersOfAClockThatWasSetBack(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 3)
+	fleet := testkit.Real(t, 3)
 	urls := fleet.URLs()
 	const lease = "-max-lease=6s"
 	command(t, exitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
-	marker, err := scripts.ParseMarker(fmt.Sprintf("%s", do(t, fleet.Masters[1], "GET", scripts.MarkerKey)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	marker, err := scripts.ParseMarker(fmt.Sprintf("%s", testkit.Do(t, fleet.Masters[1], "GET", scripts.MarkerKey)))
+	testkit.Must(t, err)
 	marker.Change += time.Hour
-	do(t, fleet.Masters[1], "SET", scripts.MarkerKey, marker.String())
+	testkit.Do(t, fleet.Masters[1], "SET", scripts.MarkerKey, marker.String())
 	remove := append([]string{"members", "remove", "-wait", lease, fleet.Masters[2].Addr()}, urls...)
 	_, errs := command(t, exitFailed, slices.DeleteFunc(slices.Clone(remove), func(arg string) bool { return arg == "-wait" })...)
 	contains(t, errs, "waits for another", "-wait")
@@ -255,14 +248,14 @@ func TestMembersOfAClockThatWasSetBack(t *testing.T) {
 // Masters that restarted with their data in the midst of a change: show has the lists that they had.
 func TestMembersShowOfMastersThatRestarted(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 2)
+	fleet := testkit.Real(t, 2)
 	urls := fleet.URLs()
 	present, next := scripts.NewList("a", "b", "c"), scripts.NewList("a", "b")
 	for i, m := range fleet.Masters {
 		name := string(rune('a' + i))
 		urls[i] += "?name=" + name
 		before := scripts.Marker{Process: scripts.Process{Run: "before", MaxLease: 2 * time.Second, Member: name}, Generation: 3, Members: present, Next: next}
-		do(t, m, "SET", scripts.MarkerKey, before.String())
+		testkit.Do(t, m, "SET", scripts.MarkerKey, before.String())
 	}
 	printed, _ := command(t, exitOK, append([]string{"members", "show", "-max-lease=2s"}, urls...)...)
 	contains(t, lineOf(t, printed, "a"), "- blank: had {a, b, c} {a, b} - -")
@@ -274,10 +267,10 @@ func TestMembersShowOfMastersThatRestarted(t *testing.T) {
 // refusals that depend on the markers.
 func TestMembersThatCannotBe(t *testing.T) {
 	t.Parallel()
-	fleet := startReal(t, 3)
+	fleet := testkit.Real(t, 3)
 	a, b, c := fleet.URLs()[0]+"?name=a", fleet.URLs()[1]+"?name=b", fleet.URLs()[2]+"?name=c"
 	command(t, exitOK, "admit", "-yes", "-members", "-max-lease=6s", a, b, c)
-	marker := func() string { return fmt.Sprintf("%s", do(t, fleet.Masters[0], "GET", scripts.MarkerKey)) }
+	marker := func() string { return fmt.Sprintf("%s", testkit.Do(t, fleet.Masters[0], "GET", scripts.MarkerKey)) }
 	before := marker()
 	for says, args := range map[string][]string{
 		"{a} would be left: a change to fewer than two masters": {"remove", "-max-lease=6s", "b", a, b},

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -24,15 +25,11 @@ func TestReadersAreShown(t *testing.T) {
 	d := deploy(t, 3, 30*time.Second)
 	flags := d.flagsOf(t)
 	locker, err := redlock.Open(d.URLs(), quorum.WithNodeOptions(node.WithTimeout(10*time.Second)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer locker.Close()
 	for range 2 {
 		reader, err := locker.RWLock("a").RLock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer reader.Unlock(context.WithoutCancel(t.Context()))
 	}
 	row := func(holders string) *regexp.Regexp {

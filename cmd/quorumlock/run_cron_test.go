@@ -12,15 +12,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // recipeLines returns the lines of a document that run the nightly report, from "quorumlock" on.
 func recipeLines(t *testing.T, document string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", document))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	lines := regexp.MustCompile(`(?m)^    .*\b(quorumlock run .* nightly-report -- .*)$`).FindAllStringSubmatch(string(text), -1)
 	var found []string
 	for _, line := range lines {
@@ -51,9 +51,7 @@ func TestTheCronRecipeRunsTheJobOncePerTick(t *testing.T) {
 	d := deploy(t, 3, 30*time.Second)
 	dir := t.TempDir()
 	urls := filepath.Join(dir, "urls")
-	if err := os.WriteFile(urls, []byte(strings.Join(d.URLs(), "\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(urls, []byte(strings.Join(d.URLs(), "\n")), 0o600))
 	start := func(tick int) *process {
 		ran := fmt.Sprintf("sh -c 'echo ran >>%s/tick-%d'", dir, tick)
 		line := strings.NewReplacer("quorumlock run", "exec '"+os.Args[0]+"' run -timeout 10s", "/etc/quorumlock/urls", urls,

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	testchild "github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 const secret = "pw-never-shown"
@@ -83,13 +84,9 @@ func TestRunExitCodeOfTheCommand(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
 	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, []byte("no program\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(plain, []byte("no program\n"), 0o600))
 	garbage := filepath.Join(t.TempDir(), "garbage")
-	if err := testchild.WriteProgram(garbage, "no program\n"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, testchild.WriteProgram(garbage, "no program\n"))
 	for _, test := range []struct {
 		code    int
 		says    string // on stderr
@@ -130,7 +127,7 @@ func TestRunWhenHeld(t *testing.T) {
 
 func TestRunWithTooFewMasters(t *testing.T) {
 	t.Parallel()
-	d := &deployment{startReal(t, 3), 30 * time.Second}
+	d := &deployment{testkit.Real(t, 3), 30 * time.Second}
 	_, stderr := d.run(t, exitUnavailable, "-n", "x", "--", "true")
 	contains(t, stderr, "in quarantine")
 	p := d.prepare("-w", "5s", "x", "--", "true").begin(t)
@@ -140,9 +137,7 @@ func TestRunWithTooFewMasters(t *testing.T) {
 
 	command(t, exitOK, append([]string{"admit", "-yes"}, d.URLs()...)...)
 	for _, m := range d.Masters[:2] {
-		if err := m.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, m.Kill())
 	}
 	_, stderr = d.run(t, exitUnavailable, "-n", "-E", "1", "x", "--", "true")
 	contains(t, stderr, "nodes unavailable", d.Masters[0].Addr())
@@ -151,7 +146,7 @@ func TestRunWithTooFewMasters(t *testing.T) {
 func TestRunWithUnusableMasters(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
-	stranger := startReal(t, 1).Masters[0]
+	stranger := testkit.Real(t, 1).Masters[0]
 	urls, none := d.URLs(), filepath.Join(t.TempDir(), "none")
 	for _, test := range []struct {
 		urls string
@@ -183,9 +178,7 @@ func TestRunWithUnusableMasters(t *testing.T) {
 	contains(t, oneErrorLine(t, p.errs.String()), "max lease")
 
 	// A list that the masters refuse is a configuration error also while a host of it is down.
-	if err := d.Masters[2].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Masters[2].Kill())
 	for range 5 {
 		for _, wait := range []string{"-n", "-w=20s"} {
 			env := urlsVariable + "=" + urls[0] + " " + urls[1] + " " + urls[2] + "?name=another"
@@ -207,7 +200,7 @@ func TestRunWithWrongCredentials(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
 	for _, m := range d.Masters[:2] {
-		do(t, m, "CONFIG", "SET", "requirepass", "another")
+		testkit.Do(t, m, "CONFIG", "SET", "requirepass", "another")
 	}
 	_, stderr := d.run(t, exitCredentials, "x", "--", "true") // without waiting
 	contains(t, stderr, "NOAUTH", d.Masters[0].Addr())
@@ -223,7 +216,7 @@ func TestRunWithWrongCredentials(t *testing.T) {
 // run does not wait for masters that run no scripts, and check names what is wrong.
 func TestMastersThatRunNoScripts(t *testing.T) {
 	t.Parallel()
-	d := &deployment{startReal(t, 3, "--rename-command", "EVALSHA", ""), 30 * time.Second}
+	d := &deployment{testkit.Real(t, 3, "--rename-command", "EVALSHA", ""), 30 * time.Second}
 	_, stderr := d.run(t, exitConfiguration, "x", "--", "true")
 	contains(t, stderr, "runs no Lua scripts")
 	stdout, _ := command(t, exitFailed, append([]string{"check"}, d.URLs()...)...)

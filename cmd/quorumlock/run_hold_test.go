@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // A command that ends before -min-hold is followed by a wait with the lock. A signal ends the wait, and leaves the lock
@@ -28,22 +30,16 @@ func TestRunHoldsTheLockForMinHold(t *testing.T) {
 
 	p = d.start(t, "-min-hold", "1h", "x", "--", "sh", "-c", "echo $$; echo ready")
 	child, err := strconv.Atoi(strings.Fields(p.out.String())[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	eventually(t, "the command has ended", func() bool { return syscall.Kill(child, 0) == syscall.ESRCH })
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.Process.Signal(syscall.SIGTERM))
 	p.await(t, exitOK)
 	d.run(t, exitHeld, "-n", "x", "--", "true")
 	d.run(t, exitOK, "-w", "1m", "x", "--", "true")
 
 	// A job that a signal has ended is not done: another may do it at once.
 	p = d.start(t, "-min-hold", "1h", "x", "--", "sh", "-c", "echo ready; exec sleep 100")
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.Process.Signal(syscall.SIGTERM))
 	p.await(t, exitSignalled+int(syscall.SIGTERM))
 	d.run(t, exitOK, "-n", "x", "--", "true")
 }

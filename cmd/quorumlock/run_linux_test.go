@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func TestTheCommandDiesWithRun(t *testing.T) {
@@ -124,9 +126,7 @@ func TestRunAsProcessOneReapsOrphans(t *testing.T) {
 	left := func(want int) func() bool { return func() bool { return len(childrenOf(p.Process.Pid)) == want } }
 	p.eventually(t, "only the command and one orphan", left(2))
 	create := func(name string) {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	create("end")
 	p.eventually(t, "only the orphan", left(1))
@@ -139,8 +139,6 @@ func TestRunAsProcessOneReapsOrphans(t *testing.T) {
 func threadsOf(t *testing.T) int {
 	t.Helper()
 	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return len(tasks)
 }

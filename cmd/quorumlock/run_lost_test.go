@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // stubborn is a shell script that ignores SIGTERM, as its child does; the shell prints when it
@@ -18,9 +19,7 @@ const stubborn = `exec 2>/dev/null; trap '' TERM; sleep 600 >/dev/null 2>&1 & ec
 func (d *deployment) kill(t *testing.T, masters ...int) {
 	t.Helper()
 	for _, i := range masters {
-		if err := d.Masters[i].Kill(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, d.Masters[i].Kill())
 	}
 }
 
@@ -80,16 +79,12 @@ func TestTheGraceIsNotLengthened(t *testing.T) {
 	d := deploy(t, 3, lease)
 	p := d.start(t, "-k", "4s", "x", "--", "sh", "-c", stubborn)
 	for _, m := range d.Masters[:2] {
-		if err := m.Freeze(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, m.Freeze())
 	}
 	p.awaitOutput(t, "TERM\n")
 	since := poll.Start()
 	for _, m := range d.Masters[:2] {
-		if err := m.Thaw(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, m.Thaw())
 	}
 	p.await(t, exitEnded)
 	endedWithin(t, 4*time.Second, since)
@@ -101,35 +96,22 @@ func TestTheGraceIsNotLengthened(t *testing.T) {
 func TestWhatTheCommandLeavesBehindIsKilledAtTheDeadline(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
-	p := d.start(t, "-max-hold", "6s", "-k", "4s", "x", "--", "sh", "-c",
+	began := time.Now()
+	p := d.start(t, "-max-hold", "6s", "-k", "3s", "x", "--", "sh", "-c",
 		`exec 2>/dev/null; trap '' TERM; (echo grandchild=$(exec sh -c 'echo $PPID'); echo ready
 		while :; do sleep 0.02; done) &
 		trap 'echo TERM; exit 0' TERM; while :; do sleep 0.02; done`)
 	p.awaitOutput(t, "TERM\n")
+	if took := time.Since(began); took < 3*time.Second {
+		t.Errorf("SIGTERM after %v", took)
+	}
 	grandchild := p.number(t, "grandchild")
 	if !alive(grandchild) {
 		t.Error("it was killed before its time")
 	}
 	p.await(t, exitEnded)
-	if alive(grandchild) {
-		t.Error("it is alive")
-	}
-	contains(t, oneErrorLine(t, p.errs.String()), "-max-hold 6s: the command was killed")
-	d.run(t, exitOK, "-n", "x", "--", "true")
-}
-
-func TestMaxHold(t *testing.T) {
-	t.Parallel()
-	d := deploy(t, 3, 30*time.Second)
-	began := time.Now()
-	p := d.start(t, "-max-hold", "6s", "-k", "3s", "x", "--", "sh", "-c", stubborn)
-	p.awaitOutput(t, "TERM\n")
-	if took := time.Since(began); took < 3*time.Second {
-		t.Errorf("SIGTERM after %v", took)
-	}
-	p.await(t, exitEnded)
-	if took := time.Since(began); took < 6*time.Second {
-		t.Errorf("killed after %v", took)
+	if took := time.Since(began); took < 6*time.Second || alive(grandchild) {
+		t.Errorf("ended after %v; it is alive: %v", took, alive(grandchild))
 	}
 	contains(t, oneErrorLine(t, p.errs.String()), "-max-hold 6s: the command was killed")
 	d.run(t, exitOK, "-n", "-max-hold", "10s", "x", "--", "true")
@@ -199,7 +181,7 @@ func TestTheCommandIsKilledWhenItsLockIsTakenAway(t *testing.T) {
 	d := deploy(t, 3, 3*time.Second)
 	p := d.start(t, "x", "--", "sh", "-c", stubborn)
 	for _, m := range d.Masters {
-		do(t, m, "DEL", "x")
+		testkit.Do(t, m, "DEL", "x")
 	}
 	d.run(t, exitOK, "-n", "x", "--", "true")
 	p.await(t, exitEnded)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // untilGone is a shell loop that runs until a file is gone, or the shell is ended.
@@ -21,9 +23,7 @@ func untilGone(file string) string { return `while [ -e "` + file + `" ]; do sle
 func aFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(path, nil, 0o600))
 	return path
 }
 
@@ -43,9 +43,7 @@ func TestRunForwardsSignals(t *testing.T) {
 			began := time.Now()
 			eventually(t, "a lease over", func() bool { return time.Since(began) > d.maxLease })
 			d.run(t, exitHeld, "-n", name, "--", "true")
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, os.Remove(file))
 			p.await(t, 3)
 		})
 	}
@@ -90,7 +88,7 @@ func TestSignalsEndTheWaiting(t *testing.T) {
 	for _, s := range forwarded {
 		p := d.prepare("x", "--", "echo", "ran").begin(t)
 		eventually(t, "a waiter", func() bool {
-			reply := do(t, d.Masters[0], "PUBSUB", "NUMSUB", "redisson_lock__channel:{x}").([]any)
+			reply := testkit.Do(t, d.Masters[0], "PUBSUB", "NUMSUB", "redisson_lock__channel:{x}").([]any)
 			return reply[1].(int64) > 0
 		})
 		p.send(t, s.(syscall.Signal))
@@ -100,7 +98,7 @@ func TestSignalsEndTheWaiting(t *testing.T) {
 			t.Errorf("%v: the command ran: %q", s, &p.out)
 		}
 		eventually(t, "the waiter gone", func() bool {
-			reply := do(t, d.Masters[0], "PUBSUB", "NUMSUB", "redisson_lock__channel:{x}").([]any)
+			reply := testkit.Do(t, d.Masters[0], "PUBSUB", "NUMSUB", "redisson_lock__channel:{x}").([]any)
 			return reply[1].(int64) == 0
 		})
 	}
@@ -120,7 +118,7 @@ func TestAnInterruptAtAnyMomentLeavesNoLock(t *testing.T) {
 		eventually(t, "no lock", func() bool {
 			held := false
 			for _, m := range d.Masters {
-				held = held || do(t, m, "EXISTS", "x").(int64) > 0
+				held = held || testkit.Do(t, m, "EXISTS", "x").(int64) > 0
 			}
 			return !held
 		})
@@ -132,17 +130,13 @@ func ignoredSignals(t *testing.T, c *exec.Cmd) uint64 {
 	t.Helper()
 	var out bytes.Buffer
 	c.Stdout = &out
-	if err := c.Run(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Run())
 	_, mask, found := strings.Cut(out.String(), "SigIgn:")
 	if !found {
 		t.Skip("no signals in /proc/self/status here")
 	}
 	bits, err := strconv.ParseUint(strings.TrimSpace(strings.SplitN(mask, "\n", 2)[0]), 16, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return bits & (1<<31 - 1) // not the real-time signals, which the process that runs the tests may ignore
 }
 
@@ -171,9 +165,7 @@ func TestRunWithoutStderr(t *testing.T) {
 	d := deploy(t, 3, 30*time.Second)
 	d.start(t, "x", "--", "sh", "-c", "echo ready; exec sleep 600")
 	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	read.Close()
 	defer write.Close()
 	p := d.prepare("-n", "x", "--", "true")

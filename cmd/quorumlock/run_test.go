@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // bound is how long a test waits for anything: far longer than a busy machine needs.
@@ -36,7 +37,7 @@ type deployment struct {
 
 func deploy(t *testing.T, masters int, maxLease time.Duration) *deployment {
 	t.Helper()
-	d := &deployment{startReal(t, masters), maxLease}
+	d := &deployment{testkit.Real(t, masters), maxLease}
 	admit := []string{"admit", "-yes", "-timeout", "10s", "-max-lease", maxLease.String()}
 	command(t, exitOK, append(admit, d.URLs()...)...)
 	d.run(t, exitOK, "first", "--", "true") // after a quarantine if the word was too old
@@ -66,9 +67,7 @@ func (d *deployment) prepare(args ...string) *process {
 // begin starts the process, which ends with the test.
 func (p *process) begin(t *testing.T) *process {
 	t.Helper()
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.Start())
 	p.follow(t)
 	return p
 }
@@ -135,9 +134,7 @@ func (p *process) await(t *testing.T, wantCode int) {
 
 func (p *process) send(t *testing.T, s syscall.Signal) {
 	t.Helper()
-	if err := p.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.Process.Signal(s))
 }
 
 // whileStalled repeats what fails beside stalls of the machine of at least that long, and returns the
@@ -246,9 +243,7 @@ func TestRunFindsTheMastersInAFile(t *testing.T) {
 	urls := d.URLs()
 	file := filepath.Join(t.TempDir(), "urls")
 	text := fmt.Sprintf("# of the site, not redis://127.0.0.1:1\n%s, %s\n\n  %s\n", urls[0], urls[1], urls[2])
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 	p := d.prepare("-urls-file", file, "x", "--", "true")
 	p.Env = append(p.Env, urlsVariable+"=redis://127.0.0.1:1") // the file counts
 	p.begin(t).await(t, exitOK)
@@ -258,21 +253,7 @@ func TestRunWithAllMasters(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
 	d.run(t, exitOK, "-n", "-all", "x", "--", "true")
-	if err := d.Masters[0].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Masters[0].Kill())
 	d.run(t, exitOK, "-n", "x", "--", "true")
 	d.run(t, exitUnavailable, "-n", "-all", "x", "--", "true")
-}
-
-func TestRunRenews(t *testing.T) {
-	t.Parallel()
-	d := deploy(t, 3, 6*time.Second)
-	p := d.start(t, "x", "--", "sh", "-c", "echo ready; exec sleep 600")
-	began := time.Now()
-	eventually(t, "two leases over", func() bool { return time.Since(began) > 2*d.maxLease || p.hasExited() })
-	d.run(t, exitHeld, "-n", "x", "--", "true")
-	p.send(t, syscall.SIGTERM)
-	p.await(t, exitSignalled+int(syscall.SIGTERM))
-	d.run(t, exitOK, "-n", "x", "--", "true")
 }

@@ -14,15 +14,14 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // flagsOf returns the flags that lead to the masters.
 func (d *deployment) flagsOf(t *testing.T) []string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "urls")
-	if err := os.WriteFile(file, []byte(strings.Join(d.URLs(), "\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte(strings.Join(d.URLs(), "\n")), 0o600))
 	return []string{"-timeout", "2s", "-max-lease", d.maxLease.String(), "-urls-file", file}
 }
 
@@ -67,20 +66,16 @@ func TestStatus(t *testing.T) {
 
 	p.send(t, syscall.SIGSTOP) // or a renewal repairs what the test deletes
 	defer p.send(t, syscall.SIGCONT)
-	do(t, d.Masters[0], "DEL", "a")
+	testkit.Do(t, d.Masters[0], "DEL", "a")
 	ask(t, exitOK, "status", flags, "a")
 	ask(t, exitFailed, "status", flags, "-all", "a")
 	// The master that is gone may make the difference, and so may one that has forgotten.
-	if err := d.Masters[1].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Masters[1].Kill())
 	unknown, _ := ask(t, exitUnavailable, "status", flags, "a")
 	contains(t, unknown, `"a": unknown`, d.Masters[1].Addr()+"  NO VOTE: ")
 	ask(t, exitFailed, "status", flags, "c")
 	ask(t, exitUnavailable, "status", flags, "c", "a")
-	if err := d.Masters[2].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Masters[2].Kill())
 	if quiet, errs := ask(t, exitUnavailable, "status", flags, "-q", "c"); quiet+errs != "" {
 		t.Errorf("-q printed %q, %q", quiet, errs)
 	}
@@ -100,11 +95,11 @@ func (d *deployment) awaitIdentity(t *testing.T, flags []string, name string) (h
 // Masters that may have forgotten a lock do not say that it is free, and status does not mark them.
 func TestStatusOfNewMasters(t *testing.T) {
 	t.Parallel()
-	d := &deployment{startReal(t, 3), 30 * time.Second}
+	d := &deployment{testkit.Real(t, 3), 30 * time.Second}
 	printed, _ := ask(t, exitUnavailable, "status", d.flagsOf(t), "a")
 	contains(t, printed, `"a": unknown`, "in quarantine for 30.0s from its first client on")
 	for _, m := range d.Masters {
-		if keys := do(t, m, "DBSIZE"); keys != int64(0) {
+		if keys := testkit.Do(t, m, "DBSIZE"); keys != int64(0) {
 			t.Errorf("status wrote %v keys", keys)
 		}
 	}
@@ -113,7 +108,7 @@ func TestStatusOfNewMasters(t *testing.T) {
 // The quarantine of new masters counts from their first client on, in all that is printed of it.
 func TestCheckAfterTheFirstClient(t *testing.T) {
 	t.Parallel()
-	d := &deployment{startReal(t, 3), time.Hour}
+	d := &deployment{testkit.Real(t, 3), time.Hour}
 	line := func(name string, args ...string) []string {
 		return append(append([]string{name, "-max-lease", "1h"}, args...), d.URLs()...)
 	}
@@ -171,12 +166,12 @@ func TestStatusSaysWhyItDoesNotKnow(t *testing.T) {
 	d := deploy(t, 3, 30*time.Second)
 	flags := d.flagsOf(t)
 	for _, m := range d.Masters {
-		do(t, m, "SET", "text", "of an application")
+		testkit.Do(t, m, "SET", "text", "of an application")
 	}
 	printed, _ := ask(t, exitConfiguration, "status", flags, "text")
 	contains(t, printed, `"text": unknown, 3 of 3 masters refused`, "WRONGTYPE")
 	for _, m := range d.Masters {
-		do(t, m, "CONFIG", "SET", "requirepass", "another")
+		testkit.Do(t, m, "CONFIG", "SET", "requirepass", "another")
 	}
 	printed, _ = ask(t, exitCredentials, "status", flags, "a")
 	contains(t, printed, `"a": unknown, 3 of 3 masters refused`, "NOAUTH")
@@ -184,9 +179,7 @@ func TestStatusSaysWhyItDoesNotKnow(t *testing.T) {
 		t.Errorf("what all masters say stands there %d times:\n%s", n, printed)
 	}
 	for _, m := range d.Masters[:2] {
-		if err := m.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, m.Kill())
 	}
 	printed, _ = ask(t, exitUnavailable, "status", flags, "a")
 	contains(t, printed, `"a": unknown, 2 of 3 masters did not answer, 1 refused`)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // console is a shell script on a terminal of its own. It runs run as "$0".
@@ -41,13 +43,9 @@ func (p *process) onTerminal(t *testing.T) *console {
 	if err == nil {
 		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	screen, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer screen.Close()
 
 	p.Stdin, p.Stdout, p.Stderr = screen, screen, screen
@@ -149,9 +147,7 @@ func TestCtrlZStopsACommandThatDoesNotRead(t *testing.T) {
 	})
 	c.press(t, ctrlZ)
 	eventually(t, "the command stopped", func() bool { return stateOf(child) == "T" })
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.Remove(file))
 	c.press(t, "continue\n")
 	c.awaitOutput(t, "code=5\n")
 	c.await(t, exitOK)

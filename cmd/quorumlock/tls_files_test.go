@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // The commands present a certificate to masters that ask for one: by flags, or by the file of URLs.
@@ -22,9 +24,7 @@ func TestClientCertificates(t *testing.T) {
 	command(t, exitOK, append(append([]string{"admit", "-yes"}, flags...), url)...)
 
 	file := filepath.Join(t.TempDir(), "urls")
-	if err := os.WriteFile(file, []byte("cacert="+ca+"\ncert="+cert+" key="+key+"\n"+url+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(file, []byte("cacert="+ca+"\ncert="+cert+" key="+key+"\n"+url+"\n"), 0o600))
 	command(t, exitOK, "check", "-urls-file", file)
 	job := exec.Command(os.Args[0], "run", "-timeout", "10s", "-urls-file", file, "x", "--", "true") // run changes its process's signals
 	job.Env = append(os.Environ(), commandVariable+"=1", "GORACE=atexit_sleep_ms=0")
@@ -52,9 +52,7 @@ func TestRunHintsAtTLS(t *testing.T) {
 		"rediss://" + plain:         "the port speaks without TLS: the URL should begin with redis://",
 	} {
 		file := filepath.Join(t.TempDir(), "urls")
-		if err := os.WriteFile(file, []byte(url), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.WriteFile(file, []byte(url), 0o600))
 		for _, wait := range []string{"-n", "-w=3s"} {
 			_, stderr := command(t, exitUnavailable, "run", "-timeout", "10s", wait, "-urls-file", file, "x", "--", "true")
 			contains(t, stderr, hint)

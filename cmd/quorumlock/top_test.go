@@ -13,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -24,9 +25,7 @@ func TestTop(t *testing.T) {
 	holder := d.start(t, "a,{b}", "--", "sh", "-c", "echo ready; exec sleep 600")
 	d.prepare("a", "--", "true").begin(t)
 	listener, err := redis.DialURL(d.URLs()[0]) // as a holder that may be asked to let go
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer listener.Close()
 	if _, err := listener.Do("SUBSCRIBE", scripts.AskChannel("a"), scripts.AskChannel("c{")); err != nil {
 		t.Fatal(err)
@@ -55,15 +54,11 @@ func TestTopWithoutMasters(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, 3, 30*time.Second)
 	flags := d.flagsOf(t)
-	if err := d.Masters[0].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, d.Masters[0].Kill())
 	printed, _ := ask(t, exitOK, "top", flags)
 	contains(t, printed, stateFailed)
 	for _, m := range d.Masters[1:] {
-		if err := m.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, m.Kill())
 	}
 	_, stderr := ask(t, exitUnavailable, "top", flags)
 	if stderr != "quorumlock: top: no master answers\n" {

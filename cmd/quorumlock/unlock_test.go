@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
@@ -34,18 +35,16 @@ func TestUnlock(t *testing.T) {
 	p.await(t, exitEnded) // its renewal, at a third of the lease, finds out
 
 	// A minority is no obstacle; a majority that refuses, or does not answer, is.
-	do(t, d.Masters[0], "SET", "a", "text")
+	testkit.Do(t, d.Masters[0], "SET", "a", "text")
 	ask(t, exitOK, "unlock", flags, "-yes", "a")
-	do(t, d.Masters[1], "SET", "a", "text")
+	testkit.Do(t, d.Masters[1], "SET", "a", "text")
 	printed, _ = ask(t, exitFailed, "unlock", flags, "-yes", "a")
 	contains(t, printed, `NOT UNLOCKED: "a"`, d.Masters[1].Addr())
 	for _, m := range d.Masters[:2] {
-		if text := fmt.Sprintf("%s", do(t, m, "GET", "a")); text != "text" {
+		if text := fmt.Sprintf("%s", testkit.Do(t, m, "GET", "a")); text != "text" {
 			t.Error("unlock deleted a key that is no lock")
 		}
-		if err := m.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, m.Kill())
 	}
 	printed, _ = ask(t, exitUnavailable, "unlock", flags, "-yes", "a")
 	contains(t, printed, `NOT UNLOCKED: "a"`, d.Masters[1].Addr())
@@ -77,9 +76,7 @@ func TestUnlockDeletesNoSuccessor(t *testing.T) {
 	dead.eventually(t, "run gone", dead.hasExited)
 	_, shown := ask(t, exitRunUsage, "unlock", flags, "a")
 	nodes, _, err := openMasters(flags[5], tlsFiles{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer closeAll(nodes)
 	old := inspect(t.Context(), nodes, false, []string{"a"})[0]
 
@@ -90,9 +87,7 @@ func TestUnlockDeletesNoSuccessor(t *testing.T) {
 
 	contains(t, paste(shown, "\n  "), `has nothing left here; before: "a" is held `)
 	locker, err := redlock.New(nodes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer locker.Close()
 	if code := forceOne(t.Context(), locker, old, "", 2, io.Discard); code != exitOK {
 		t.Error("exit code", code)
@@ -108,7 +103,7 @@ func TestUnlockWithAnotherList(t *testing.T) {
 	other := &deployment{&redistest.Fleet{Masters: d.Masters[:1]}, d.maxLease}
 	printed, _ := ask(t, exitFailed, "unlock", other.flagsOf(t), "-yes", "a")
 	contains(t, printed, "NOT UNLOCKED", "it accepts clients with {")
-	if strings.Contains(printed, "unlocked:") || do(t, d.Masters[0], "EXISTS", "a") != int64(1) {
+	if strings.Contains(printed, "unlocked:") || testkit.Do(t, d.Masters[0], "EXISTS", "a") != int64(1) {
 		t.Errorf("it unlocked on one master: %s", printed)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -69,16 +70,14 @@ func Run(t *testing.T, open Opener) {
 }
 
 func testEmbedded(t *testing.T, open Opener) {
-	fleet, err := redistest.StartEmbedded(1)
-	must(t, err)
-	t.Cleanup(func() { must(t, fleet.Stop()) })
+	fleet := testkit.Embedded(t, 1)
 	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: fleet.Masters[0].Addr()})), "k")
 }
 
 // The client's dialer makes all connections, and they have the client's name: one for calls, one while a
 // caller waits, and one for Check, which stays for the next use.
 func testConnections(t *testing.T, open Opener) {
-	m := startReal(t)
+	m := testkit.Real(t, 1).Masters[0]
 	var dialled atomic.Int32
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if network+" "+addr != "tcp lock-a.internal:7000" {
@@ -117,13 +116,13 @@ func testConnections(t *testing.T, open Opener) {
 	}()
 	wants("while a caller waits", 2, 1)
 	_, err := n.Check(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 	wants("after Check", 3, 1)
-	must(t, held.Unlock(t.Context()))
-	must(t, <-acquired)
+	testkit.Must(t, held.Unlock(t.Context()))
+	testkit.Must(t, <-acquired)
 	wants("after the wait", 2, 0)
 	_, err = n.Check(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 	wants("after another Check", 2, 0)
 	if made := dialled.Load() - before; before == 0 || made != 2 {
 		t.Errorf("dialled %d connections, and then %d, want 2", before, made)
@@ -131,7 +130,7 @@ func testConnections(t *testing.T, open Opener) {
 }
 
 func testDatabase(t *testing.T, open Opener) {
-	m := startReal(t)
+	m := testkit.Real(t, 1).Masters[0]
 	n := mustOpen(t, open, Settings{Addr: m.Addr(), DB: 3})
 	if n.Name() != "m/3" {
 		t.Errorf("the node is named %s", n.Name())
@@ -144,7 +143,7 @@ func testDatabase(t *testing.T, open Opener) {
 
 // Credentials that do not change are permanent when they are refused.
 func testUser(t *testing.T, open Opener) {
-	m := startReal(t)
+	m := testkit.Real(t, 1).Masters[0]
 	const password = "p@ss/w?rd#:%41 ü"
 	setPassword(t, m, password)
 	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: m.Addr(), User: "app", Password: password})), "k")
@@ -155,15 +154,15 @@ func testUser(t *testing.T, open Opener) {
 		t.Errorf("with a wrong password: %v", err)
 	}
 	_, err = m.Do("CONFIG", "SET", "requirepass", "all")
-	must(t, err)
+	testkit.Must(t, err)
 	own := mustOpen(t, open, Settings{Addr: m.Addr(), Password: "all"})
 	_, err = own.Check(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 }
 
 // A new connection uses the new password, and the old one lives on.
 func testRotation(t *testing.T, open Opener) {
-	m := startReal(t)
+	m := testkit.Real(t, 1).Masters[0]
 	var mu sync.Mutex
 	password := "first"
 	rotate := func(to string) {
@@ -193,27 +192,19 @@ func testRotation(t *testing.T, open Opener) {
 	}
 	rotate("second")
 	_, err = n.Check(t.Context())
-	must(t, err)
+	testkit.Must(t, err)
 	_, err = m.Do("CLIENT", "KILL", "USER", "app")
-	must(t, err)
+	testkit.Must(t, err)
 	mustLock(t, locker, "m")
 }
 
 // The client shows a certificate, without which the server refuses it.
 func testTLS(t *testing.T, open Opener) {
-	redistest.Need(t, redistest.TLS)
-	dir := t.TempDir()
-	authority, err := redistest.NewAuthority()
-	must(t, err)
-	must(t, authority.Issue(dir, "localhost"))
-	must(t, redistest.WriteRoots(dir, authority))
-	fleet, port, err := redistest.StartTLS(dir)
-	must(t, err)
-	t.Cleanup(func() { must(t, fleet.Stop()) })
+	_, dir, port, roots := testkit.TLS(t, "localhost")
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
-	must(t, err)
+	testkit.Must(t, err)
 
-	config := &tls.Config{RootCAs: redistest.Roots(authority), MinVersion: tls.VersionTLS12}
+	config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	bare := mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: config.Clone()})
 	if _, err := bare.Check(t.Context()); err == nil {
 		t.Error("the server took a client without a certificate")
@@ -230,10 +221,10 @@ func testTLS(t *testing.T, open Opener) {
 
 func testUnixSocket(t *testing.T, open Opener) {
 	dir, err := os.MkdirTemp("", "socket") // the path of t.TempDir is too long for a socket
-	must(t, err)
-	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, os.RemoveAll(dir)) })
 	path := filepath.Join(dir, "a%b@c.sock")
-	m := startReal(t, "--unixsocket", path)
+	m := testkit.Real(t, 1, "--unixsocket", path).Masters[0]
 	n := mustOpen(t, open, Settings{Addr: path, DB: 2})
 	mustLock(t, newLocker(t, n), "k")
 	c := onlyClient(t, m, "name=quorumlock")
@@ -244,14 +235,14 @@ func testUnixSocket(t *testing.T, open Opener) {
 
 // A call on a frozen master ends at the client's timeout, or at the node's.
 func testFrozenMaster(t *testing.T, open Opener) {
-	m := startReal(t)
+	m := testkit.Real(t, 1).Masters[0]
 	usual, err := open(Settings{Addr: m.Addr()}, node.WithName("m"))
-	must(t, err)
+	testkit.Must(t, err)
 	own, err := open(Settings{Addr: m.Addr(), Timeout: bound}, node.WithName("m"), node.WithTimeout(frozen))
-	must(t, err)
+	testkit.Must(t, err)
 	theirs, err := open(Settings{Addr: m.Addr(), Timeout: frozen}, node.WithName("m"))
-	must(t, err)
-	must(t, m.Freeze())
+	testkit.Must(t, err)
+	testkit.Must(t, m.Freeze())
 	var waiting sync.WaitGroup
 	for n, want := range map[*node.Node]time.Duration{usual: node.DefaultTimeout, own: frozen, theirs: frozen} {
 		waiting.Go(func() {
@@ -269,15 +260,15 @@ func testFrozenMaster(t *testing.T, open Opener) {
 		})
 	}
 	waiting.Wait()
-	must(t, m.Thaw())
+	testkit.Must(t, m.Thaw())
 }
 
 // mustOpen opens a node without quarantine, and with a timeout that no busy machine exceeds.
 func mustOpen(t *testing.T, open Opener, s Settings) *node.Node {
 	t.Helper()
 	n, err := open(s, node.WithoutQuarantine(), node.WithTimeout(bound), node.WithName("m"))
-	must(t, err)
-	t.Cleanup(func() { must(t, n.Close()) })
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, n.Close()) })
 	return n
 }
 
@@ -290,35 +281,23 @@ func mustOpenURL(t *testing.T, m *redistest.Master) *node.Node {
 func newLocker(t *testing.T, n *node.Node) *quorum.Locker {
 	t.Helper()
 	l, err := multilock.New([]*node.Node{n}, quorum.WithWait(3*bound))
-	must(t, err)
-	t.Cleanup(func() { must(t, l.Close()) })
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, l.Close()) })
 	return l
 }
 
 func mustLock(t *testing.T, l *quorum.Locker, name string) *quorum.Lock {
 	t.Helper()
 	lock, err := l.Lock(t.Context(), name)
-	must(t, err)
+	testkit.Must(t, err)
 	return lock
-}
-
-// startReal starts one redis-server, or skips the test.
-func startReal(t *testing.T, args ...string) *redistest.Master {
-	t.Helper()
-	fleet, err := redistest.StartReal(1, args...)
-	if errors.Is(err, redistest.ErrNoServer) {
-		t.Skipf("needs a real server: %v", err)
-	}
-	must(t, err)
-	t.Cleanup(func() { must(t, fleet.Stop()) })
-	return fleet.Masters[0]
 }
 
 // setPassword makes that the only password of user "app".
 func setPassword(t *testing.T, m *redistest.Master, password string) {
 	t.Helper()
 	_, err := m.Do(redistest.SetUser("app", "on", "resetpass", ">"+password, "~*", "&*", "+@all")...)
-	must(t, err)
+	testkit.Must(t, err)
 }
 
 // clients returns the lines of CLIENT LIST with that field.
@@ -346,13 +325,6 @@ func id(client string) string {
 func text(t *testing.T, m *redistest.Master, args ...any) string {
 	t.Helper()
 	reply, err := redis.String(m.Do(args...))
-	must(t, err)
+	testkit.Must(t, err)
 	return reply
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

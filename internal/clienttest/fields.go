@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -32,7 +33,7 @@ var fieldName = regexp.MustCompile("`([A-Z]\\w*)`")
 func ReadDecisions(t *testing.T, heading string) Decisions {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/clients.md")
-	must(t, err)
+	testkit.Must(t, err)
 	_, section, _ := strings.Cut(string(page), "\n## "+heading+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	all := Decisions{}
@@ -82,7 +83,7 @@ func Check[O any](
 			t.Errorf("docs/clients.md does not say what becomes of %s", field.Name)
 		}
 		if n != nil {
-			must(t, n.Close())
+			testkit.Must(t, n.Close())
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -72,20 +73,10 @@ var listened = []string{scripts.Channel(theNames[0]), scripts.Channel(theNames[2
 const endOfMessages = "the end"
 
 func startWorld(t *testing.T) *world {
-	fleet, err := redistest.StartReal(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := fleet.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	fleet := testkit.Real(t, 1)
 	dial := func() redis.Conn {
 		c, err := redis.Dial("tcp", fleet.Masters[0].Addr(), redis.DialReadTimeout(time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
@@ -101,9 +92,7 @@ func startWorld(t *testing.T) *world {
 		}
 	}
 	subscriber := redis.PubSubConn{Conn: w.listener}
-	if err := errors.Join(subscriber.PSubscribe("*"), subscriber.Subscribe(redis.Args{}.AddFlat(listened)...)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, errors.Join(subscriber.PSubscribe("*"), subscriber.Subscribe(redis.Args{}.AddFlat(listened)...)))
 	for range 1 + len(listened) {
 		if err, failed := subscriber.Receive().(error); failed {
 			t.Fatal(err)
@@ -159,13 +148,9 @@ func (w *world) shrink(t *testing.T, steps []step) []step {
 func (w *world) send(t *testing.T, commands ...[]any) []any {
 	t.Helper()
 	for _, c := range commands {
-		if err := w.conn.Send(c[0].(string), c[1:]...); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.conn.Send(c[0].(string), c[1:]...))
 	}
-	if err := w.conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, w.conn.Flush())
 	replies := make([]any, len(commands))
 	for i := range commands {
 		reply, err := w.conn.Receive()
@@ -196,9 +181,7 @@ return {now[1] * 1000 + math.floor(now[2] / 1000), out}`
 func readDump(t *testing.T, reply any) *Keyspace {
 	t.Helper()
 	both, err := redis.Values(reply, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	k := &Keyspace{values: map[string]*value{}, now: both[0].(int64)}
 	for _, row := range both[1].([]any) {
 		row := row.([]any)
@@ -342,9 +325,7 @@ func (w *world) messages(t *testing.T) (heard []string) {
 func instantOf(t *testing.T, reply any) int64 {
 	t.Helper()
 	parts, err := redis.Int64s(reply, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return parts[0]*1000 + parts[1]/1000
 }
 

@@ -1,7 +1,6 @@
 package fakeredis_test
 
 import (
-	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -27,9 +27,7 @@ func bubbled(t *testing.T, rate float64, test func(t *testing.T, m *fakeredis.Ma
 }
 
 func dial(t *testing.T, m *fakeredis.Master) redis.Conn {
-	client, server := net.Pipe()
-	go m.Serve(server)
-	c := redis.NewConn(client, time.Second, time.Second)
+	c := testkit.Pipe(m.Serve)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,9 +23,7 @@ const (
 func echo(t *testing.T, name string) (addr string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -45,9 +45,7 @@ func echo(t *testing.T, name string) (addr string) {
 func forwarder(t *testing.T, target string) *Forward {
 	t.Helper()
 	f, err := New(target)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(f.Close)
 	return f
 }
@@ -55,9 +53,7 @@ func forwarder(t *testing.T, target string) *Forward {
 func connect(t *testing.T, f *Forward) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", f.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -120,9 +116,7 @@ func TestLose(t *testing.T) {
 // A connection to a server that is not there ends at once.
 func TestNoServer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	listener.Close()
 	mustBeCut(t, connect(t, forwarder(t, listener.Addr().String())))
 }

@@ -1,7 +1,6 @@
 package membership_test
 
 import (
-	"net"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -47,9 +47,7 @@ func newCluster(t *testing.T, names ...string) *cluster {
 	c := &cluster{t: t, masters: map[string]*master{}}
 	for i, name := range names {
 		fake := fakeredis.New(func() time.Time { return time.Unix(0, int64(start)+c.passed.Load()) }, uint64(i))
-		ours, theirs := net.Pipe()
-		go fake.Serve(theirs)
-		m := &master{scripts.Process{Run: "run-" + name, MaxLease: maxLease, Member: name}, redis.NewConn(ours, time.Minute, time.Minute)}
+		m := &master{scripts.Process{Run: "run-" + name, MaxLease: maxLease, Member: name}, testkit.Pipe(fake.Serve)}
 		t.Cleanup(func() { m.conn.Close(); fake.Stop() })
 		c.masters[name] = m
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -320,9 +321,7 @@ func TestAdmit(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			world := newClusterOf(t, c.before)
 			call, err := world.look("a").Admit(c.list)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if !world.run("a", call).Mark.Written {
 				t.Fatal("not written")
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -53,9 +54,7 @@ func (c *cluster) carryOut(p *change.Procedure, before func(step change.Step)) (
 func changeOf(t *testing.T, from, to *scripts.List) change.Change {
 	t.Helper()
 	c, err := change.New(from, to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return c
 }
 
@@ -345,9 +344,7 @@ func TestAForgedGeneration(t *testing.T) {
 		world.settle(clientOf(abc), world.views(abc))
 		world.has("marked again", "c", abc, none, 7)
 		call, err := world.look("a").Admit(abc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		world.run("a", call)
 		world.has("admitted", "a", abc, none, 1)
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func edits(mutants []mutant) (all []string) {
@@ -35,9 +37,7 @@ func (l *lock) end(at int) bool {
 	return l.a && l.b || l.c
 }
 `, 7)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	want := []string{"never: if l.ended", "always: if l.ended", "without case read", "without l.at = at", "without l.a && l.b in l.a && l.b || l.c",
 		"without l.c in l.a && l.b || l.c", "without l.a in l.a && l.b", "without l.b in l.a && l.b"}
 	if got := edits(mutants); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
@@ -89,10 +89,10 @@ func TestVerdicts(t *testing.T) {
 
 // Each entry of harmless.txt still is a mutant, and says why nobody need notice it.
 func TestHarmlessMutants(t *testing.T) {
-	must(t, os.Chdir("../.."))
+	testkit.Must(t, os.Chdir("../.."))
 	*list = true
 	defer func() { *list = false }()
-	must(t, flag.Set("only", "^$"))
+	testkit.Must(t, flag.Set("only", "^$"))
 	if err := run(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -111,11 +111,4 @@ func isIn(file string) bool {
 	return slices.ContainsFunc(groups, func(g group) bool {
 		return slices.ContainsFunc(g.files, func(p string) bool { ok, _ := filepath.Match(p, file); return ok })
 	})
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

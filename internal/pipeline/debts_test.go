@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -153,17 +154,13 @@ func TestARefusedReleaseOfNothingIsNotKept(t *testing.T) {
 				for range len(test.replies) - 1 {
 					if _, isToken := test.replies[0].(int64); isToken { // a repair
 						results = append(results, make(resultChan, 1))
-						if err := r.pipe.Start(threeAcquires()[0], footprints[0], results[1]); err != nil {
-							t.Fatal(err)
-						}
+						testkit.Must(t, r.pipe.Start(threeAcquires()[0], footprints[0], results[1]))
 					}
 				}
 				close(r.gate)
 				synctest.Wait()
 				footprints[0].Abandon()
-				if err := r.pipe.Start(threeReleases()[0], footprints[0], nil); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, r.pipe.Start(threeReleases()[0], footprints[0], nil))
 				synctest.Wait()
 				if asked != len(test.replies) || !released {
 					t.Fatalf("%d requests, released %v: the test shows nothing", asked, released)

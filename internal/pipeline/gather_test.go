@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -67,9 +68,7 @@ func TestCallersShareAWrite(t *testing.T) {
 		Error: func(op string, err error) error { return err },
 	})
 	call := scripts.Raise(nil, scripts.OwnerOf("o:1"), 1)
-	if err := p.Start(call, nil, nil); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, p.Start(call, nil, nil))
 	<-c.flushed
 	waitForReader(p)
 

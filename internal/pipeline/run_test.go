@@ -17,6 +17,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -366,9 +367,7 @@ func TestARunIsResent(t *testing.T) {
 		}
 		// So each release wants a tombstone, which a run does not write.
 		for i, call := range threeReleases() {
-			if err := r.pipe.Start(call, footprints[i], nil); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, r.pipe.Start(call, footprints[i], nil))
 		}
 		synctest.Wait()
 		wantList(t, "sent", r.commands(), "release k1", "release k2", "release k3")
@@ -392,9 +391,7 @@ func TestARunIsResentInParts(t *testing.T) {
 				footprints = append(footprints, new(Footprint))
 			}
 			results = append(results, make(resultChan, 1))
-			if err := r.pipe.Start(call, footprints[i], results[i+1]); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, r.pipe.Start(call, footprints[i], results[i+1]))
 		}
 		close(r.gate)
 		wantList(t, "the outcomes", outcomes(t, results), "granted 1, resent", "found 1, heard 0, resent", "found 1, heard 0, resent",

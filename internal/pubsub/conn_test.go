@@ -1,7 +1,6 @@
 package pubsub_test
 
 import (
-	"context"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // maxDials bounds the connections that a backoff of up to 250 ms, on average, allows in a period.
@@ -22,9 +22,9 @@ func maxDials(d time.Duration) int { return 10 + int(d/(125*time.Millisecond)) }
 // the backoff.
 func wantFewDials(t *testing.T, srv *server, d time.Duration) {
 	t.Helper()
-	before := srv.dialled()
-	pass(d)
-	if got := srv.dialled() - before; got < 2 || got > maxDials(d) {
+	before := srv.Dialled()
+	testkit.Pass(d)
+	if got := srv.Dialled() - before; got < 2 || got > maxDials(d) {
 		t.Errorf("%d connections in %v, want 2 to %d", got, d, maxDials(d))
 	}
 }
@@ -35,10 +35,10 @@ func TestAKilledConnectionIsMadeAgain(t *testing.T) {
 		defer s.Subscribe("c", &r)()
 		defer s.Subscribe("d", &other)()
 		synctest.Wait()
-		srv.kill()
+		srv.Kill()
 		synctest.Wait()
 		r.wants(t, "the subscriber", "subscribed", "unsubscribed")
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		r.wants(t, "the subscriber", "subscribed", "unsubscribed", "subscribed")
 		other.wants(t, "the other", "subscribed", "unsubscribed", "subscribed")
 		srv.do(t, "PUBLISH", "c", "0")
@@ -49,7 +49,7 @@ func TestAKilledConnectionIsMadeAgain(t *testing.T) {
 
 func TestADeadServer(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
-		srv.setDead(true)
+		srv.SetDead(true)
 		var r recorder
 		cancel := s.Subscribe("c", &r)
 		wantFewDials(t, srv, 20*time.Second)
@@ -60,22 +60,10 @@ func TestADeadServer(t *testing.T) {
 
 		cancel = s.Subscribe("c", &r)
 		synctest.Wait()
-		srv.setDead(false)
-		pass(time.Second)
+		srv.SetDead(false)
+		testkit.Pass(time.Second)
 		r.wants(t, "the subscriber to a server that is back", "subscribed")
 		cancel()
-	})
-}
-
-func TestAFrozenServer(t *testing.T) {
-	inBubble(t, frozen, func(t *testing.T, s *subscriptions, srv *server) {
-		var r recorder
-		cancel := s.Subscribe("c", &r)
-		wantFewDials(t, srv, 20*time.Second)
-		r.wants(t, "the subscriber")
-		cancel()
-		pass(3 * timeout)
-		wantNoneRunning(t)
 	})
 }
 
@@ -90,45 +78,24 @@ func freezing() (serve func(net.Conn), freeze func()) {
 	}), func() { now.Store(true) }
 }
 
-// The server freezes during a subscription: the pings detect it.
-func TestAFrozenServerIsDetectedByPings(t *testing.T) {
-	serve, freeze := freezing()
-	inBubble(t, serve, func(t *testing.T, s *subscriptions, srv *server) {
-		var r recorder
-		cancel := s.Subscribe("c", &r)
-		pass(10 * time.Second)
-		r.wants(t, "the subscriber", "subscribed")
-		freeze()
-		pass(3 * timeout)
-		r.wants(t, "the subscriber", "subscribed", "unsubscribed")
-		cancel()
-		pass(3 * timeout)
-		wantNoneRunning(t)
-	})
-}
-
-// The subscriptions' timeout bounds silence, whatever timeouts the pool's connections have.
+// The server freezes during a subscription: the pings detect it. The subscriptions' timeout bounds
+// silence, whatever timeouts the pool's connections have.
 func TestTheTimeoutsOfThePool(t *testing.T) {
-	for what, ofPool := range map[string]time.Duration{"none": 0, "shorter ones": timeout / 4, "longer ones": time.Hour} {
+	for what, ofPool := range map[string]time.Duration{"none": 0, "the same": timeout, "shorter ones": timeout / 4, "longer ones": time.Hour} {
 		t.Run(what, func(t *testing.T) {
 			serve, freeze := freezing()
 			inBubble(t, serve, func(t *testing.T, s *subscriptions, srv *server) {
-				srv.pool.DialContext = func(context.Context) (redis.Conn, error) {
-					srv.mu.Lock()
-					defer srv.mu.Unlock()
-					srv.dials++
-					return redis.NewConn(srv.connectLocked(), ofPool, ofPool), nil
-				}
+				srv.Timeout = ofPool
 				var r recorder
 				cancel := s.Subscribe("c", &r)
-				pass(10 * time.Second)
+				testkit.Pass(10 * time.Second)
 				r.wants(t, "the subscriber", "subscribed")
 				srv.wantDials(t, 1)
 				freeze()
-				pass(3 * timeout)
+				testkit.Pass(3 * timeout)
 				r.wants(t, "the subscriber to a frozen server", "subscribed", "unsubscribed")
 				cancel()
-				pass(3 * timeout)
+				testkit.Pass(3 * timeout)
 				wantNoneRunning(t)
 			})
 		})
@@ -149,15 +116,15 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 		s := newSubscriptions(t, pool, timeout)
 		var r recorder
 		cancel := s.Subscribe("c", &r)
-		pass(10 * timeout)
+		testkit.Pass(10 * timeout)
 		r.wants(t, "the subscriber")
 		if n := dials.Load(); n < 3 {
 			t.Errorf("%d connections, want a new one for each that is silent", n)
 		}
 		cancel()
-		pass(3 * timeout)
+		testkit.Pass(3 * timeout)
 		wantNoneRunning(t)
-		must(t, pool.Close())
+		testkit.Must(t, pool.Close())
 		for range dials.Load() {
 			(<-unread).Close()
 		}
@@ -169,13 +136,13 @@ func TestSubscribersOfAFrozenServerComeAndGo(t *testing.T) {
 	inBubble(t, frozen, func(t *testing.T, s *subscriptions, srv *server) {
 		for range 100 {
 			cancel := s.Subscribe("c", &recorder{})
-			pass(timeout / 40)
+			testkit.Pass(timeout / 40)
 			cancel()
 		}
-		if got, most := srv.dialled(), maxDials(100*timeout/40); got > most {
+		if got, most := srv.Dialled(), maxDials(100*timeout/40); got > most {
 			t.Errorf("%d connections, want at most %d", got, most)
 		}
-		pass(3 * timeout)
+		testkit.Pass(3 * timeout)
 		wantNoneRunning(t)
 	})
 }
@@ -192,14 +159,14 @@ func TestARefusedSubscriptionIsRetried(t *testing.T) {
 		var r, refused recorder
 		defer s.Subscribe("c", &r)()
 		cancel := s.Subscribe("secret", &refused)
-		pass(20 * time.Second)
+		testkit.Pass(20 * time.Second)
 		cancel()
 		synctest.Wait()
 		cancel = s.Subscribe("secret", &refused)
-		pass(20 * time.Second)
+		testkit.Pass(20 * time.Second)
 		refused.wants(t, "the one that is refused")
 		allowed.Store(true)
-		pass(2 * timeout)
+		testkit.Pass(2 * timeout)
 		refused.wants(t, "the one that is allowed now", "subscribed")
 		cancel()
 		r.wants(t, "the other", "subscribed")
@@ -215,7 +182,7 @@ func TestAReplyToNoCommandEndsTheConnection(t *testing.T) {
 		cancel := s.Subscribe("c", &recorder{})
 		wantFewDials(t, srv, 20*time.Second)
 		cancel()
-		pass(3 * timeout)
+		testkit.Pass(3 * timeout)
 		wantNoneRunning(t)
 	})
 }
@@ -231,7 +198,7 @@ func TestAServerThatHangsUpIsRetriedWithABackoff(t *testing.T) {
 		cancel := s.Subscribe("c", &recorder{})
 		wantFewDials(t, srv, 20*time.Second)
 		cancel()
-		pass(pubsub.Linger)
+		testkit.Pass(pubsub.Linger)
 		wantNoneRunning(t)
 	})
 }
@@ -241,24 +208,24 @@ func TestAServerThatHangsUpIsRetriedWithABackoff(t *testing.T) {
 func TestAPoolWithoutASpareConnection(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
-			srv.pool.MaxActive, srv.pool.Wait = 1, wait
-			taken := srv.pool.Get()
+			srv.Pool.MaxActive, srv.Pool.Wait = 1, wait
+			taken := srv.Pool.Get()
 			_, err := taken.Do("SET", "k", "1")
-			must(t, err)
+			testkit.Must(t, err)
 			var r recorder
 			cancel := s.Subscribe("c", &r)
-			pass(20 * time.Second)
+			testkit.Pass(20 * time.Second)
 			r.wants(t, "the subscriber")
 			_, err = taken.Do("DEL", "k")
-			must(t, err)
+			testkit.Must(t, err)
 			cancel()
-			pass(2 * timeout)
+			testkit.Pass(2 * timeout)
 			wantNoneRunning(t)
 
 			defer s.Subscribe("c", &r)()
-			pass(time.Second)
-			must(t, taken.Close())
-			pass(time.Second)
+			testkit.Pass(time.Second)
+			testkit.Must(t, taken.Close())
+			testkit.Pass(time.Second)
 			r.wants(t, "the subscriber, with a connection to spare", "subscribed")
 		})
 	}

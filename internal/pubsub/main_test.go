@@ -1,8 +1,6 @@
 package pubsub_test
 
 import (
-	"context"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -53,17 +52,8 @@ func (r *recorder) wants(t *testing.T, name string, calls ...string) {
 	}
 }
 
-// server is a server in a bubble, with a pool of connections to it.
-type server struct {
-	pool    *redis.Pool
-	serving sync.WaitGroup
-
-	mu    sync.Mutex
-	serve func(net.Conn)
-	dead  bool
-	dials int
-	conns []net.Conn // the server's ends
-}
+// server is a server in a bubble.
+type server struct{ *testkit.Server }
 
 // inBubble runs a test of subscriptions to a server. Its connections are served by serve, or by
 // default like those of a correct master.
@@ -71,7 +61,7 @@ func inBubble(t *testing.T, serve func(net.Conn), test func(*testing.T, *subscri
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		srv := newServer(t, serve)
-		test(t, newSubscriptions(t, srv.pool, timeout), srv)
+		test(t, newSubscriptions(t, srv.Pool, timeout), srv)
 	})
 }
 
@@ -80,14 +70,7 @@ func newServer(t testing.TB, serve func(net.Conn)) *server {
 	if serve == nil {
 		serve = fakeredis.New(time.Now, 1).Serve
 	}
-	srv := &server{serve: serve}
-	srv.pool = &redis.Pool{MaxIdle: 1, DialContext: srv.dial}
-	t.Cleanup(func() {
-		srv.kill()
-		srv.serving.Wait()
-		must(t, srv.pool.Close())
-	})
-	return srv
+	return &server{testkit.NewServer(t, timeout, serve)}
 }
 
 // subscriptions are Subscriptions with the group of their goroutines.
@@ -109,69 +92,20 @@ func (s *subscriptions) closeAndWait() {
 	s.group.Wait()
 }
 
-func (srv *server) dial(context.Context) (redis.Conn, error) {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	srv.dials++
-	if srv.dead {
-		return nil, errors.New("no server")
-	}
-	return redis.NewConn(srv.connectLocked(), timeout, timeout), nil
-}
-
-func (srv *server) connectLocked() net.Conn {
-	ours, theirs := net.Pipe()
-	srv.conns = append(srv.conns, theirs)
-	serve := srv.serve
-	srv.serving.Go(func() { serve(theirs) })
-	return ours
-}
-
 // do runs a command over a connection of its own.
 func (srv *server) do(t *testing.T, command string, args ...any) any {
 	t.Helper()
-	srv.mu.Lock()
-	c := redis.NewConn(srv.connectLocked(), timeout, timeout)
-	srv.mu.Unlock()
+	c := srv.Connect()
 	defer c.Close()
 	reply, err := c.Do(command, args...)
-	must(t, err)
+	testkit.Must(t, err)
 	synctest.Wait()
 	return reply
 }
 
-// kill closes the open connections.
-func (srv *server) kill() {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	for _, c := range srv.conns {
-		c.Close()
-	}
-	srv.conns = nil
-}
-
-func (srv *server) setDead(dead bool) {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	srv.dead = dead
-}
-
-func (srv *server) setServe(serve func(net.Conn)) {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	srv.serve = serve
-}
-
-// dialled returns how many connections were tried.
-func (srv *server) dialled() int {
-	srv.mu.Lock()
-	defer srv.mu.Unlock()
-	return srv.dials
-}
-
 func (srv *server) wantDials(t *testing.T, want int) {
 	t.Helper()
-	if got := srv.dialled(); got != want {
+	if got := srv.Dialled(); got != want {
 		t.Errorf("%d connections, want %d", got, want)
 	}
 }
@@ -200,12 +134,6 @@ func messageOf(channel string) string {
 	return "*3\r\n" + canned.Bulk("message") + canned.Bulk(channel) + canned.Bulk("0")
 }
 
-// pass lets the bubble's time pass, and waits until all that is due is done.
-func pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
 // running counts the goroutines of subscriptions.
 func running() int {
 	stacks := make([]byte, 1<<20)
@@ -217,12 +145,5 @@ func wantNoneRunning(t *testing.T) {
 	t.Helper()
 	if n := running(); n != 0 {
 		t.Errorf("%d goroutines go on", n)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // hostileReplies are no replies to a subscriber. None announces a size that could be allocated:
@@ -62,14 +63,14 @@ func TestHostileReplies(t *testing.T) {
 			inBubble(t, answering(func([]string) string { return reply }), func(t *testing.T, s *subscriptions, srv *server) {
 				var r recorder
 				cancel := s.Subscribe("c", &r)
-				before := srv.dialled()
-				pass(20 * time.Second)
-				if got := srv.dialled() - before; got > maxDials(20*time.Second) {
+				before := srv.Dialled()
+				testkit.Pass(20 * time.Second)
+				if got := srv.Dialled() - before; got > maxDials(20*time.Second) {
 					t.Errorf("%d connections in 20s", got)
 				}
 				r.wants(t, "the subscriber")
 				cancel()
-				pass(3*timeout + pubsub.Linger)
+				testkit.Pass(3*timeout + pubsub.Linger)
 				wantNoneRunning(t)
 			})
 		})
@@ -113,7 +114,7 @@ func FuzzMessages(f *testing.F) {
 			s := newSubscriptions(t, pool, fuzzTimeout)
 			r := &observed{}
 			cancel := s.Subscribe("c", r)
-			pass(20 * fuzzTimeout)
+			testkit.Pass(20 * fuzzTimeout)
 			cancel()
 			if r.subscribed && !bytes.Contains(sent, []byte("subscribe")) || r.message && !bytes.Contains(sent, []byte("message")) {
 				t.Errorf("%q: the subscriber was called: %+v", sent, *r)
@@ -122,7 +123,7 @@ func FuzzMessages(f *testing.F) {
 			if mode&dribbles != 0 {
 				atMost += 2 * fuzzTimeout * time.Duration(len(sent)) // each byte may be a reply
 			}
-			pass(atMost)
+			testkit.Pass(atMost)
 			if running() != 0 {
 				t.Errorf("%q, mode %b: it runs on without a subscriber", sent, mode)
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func TestSubscribersShareAConnection(t *testing.T) {
@@ -36,7 +37,7 @@ func TestSubscribersShareAConnection(t *testing.T) {
 				all[c][i].wants(t, fmt.Sprintf("subscriber %d of channel %d", i, c), want...)
 			}
 		}
-		pass(time.Minute) // the pings keep the connection
+		testkit.Pass(time.Minute) // the pings keep the connection
 		srv.wantDials(t, 1)
 	})
 }
@@ -76,7 +77,7 @@ func TestTheLastSubscriptionCounts(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
 			permits := make(chan struct{})
 			t.Cleanup(func() { close(permits) })
-			srv.setServe(answering(func(args []string) string {
+			srv.SetServe(answering(func(args []string) string {
 				if args[0] != "PING" {
 					<-permits
 				}
@@ -112,20 +113,20 @@ func TestTheConnectionLingers(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
 		var r recorder
 		cancel := s.Subscribe("c", &r)
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		cancel()
-		pass(pubsub.Linger * 3 / 4)
+		testkit.Pass(pubsub.Linger * 3 / 4)
 		if running() == 0 {
 			t.Fatal("the connection is closed when the last subscriber has just left")
 		}
 		cancel = s.Subscribe("d", &r) // before Linger ends: the same connection is used, and stays
-		pass(10 * pubsub.Linger)
+		testkit.Pass(10 * pubsub.Linger)
 		r.wants(t, "the subscriber", "subscribed", "subscribed")
 		srv.wantDials(t, 1)
 		cancel()
-		pass(pubsub.Linger * 3 / 2)
+		testkit.Pass(pubsub.Linger * 3 / 2)
 		wantNoneRunning(t)
-		if got := srv.pool.ActiveCount() - srv.pool.IdleCount(); got != 0 {
+		if got := srv.Pool.ActiveCount() - srv.Pool.IdleCount(); got != 0 {
 			t.Errorf("%d connections in use", got)
 		}
 		cancel = s.Subscribe("e", &r)
@@ -141,14 +142,14 @@ func TestTheConnectionLingers(t *testing.T) {
 func TestALingeringConnectionIsPinged(t *testing.T) {
 	const short = pubsub.Linger / 4
 	inBubble(t, nil, func(t *testing.T, _ *subscriptions, srv *server) {
-		s := newSubscriptions(t, srv.pool, short)
+		s := newSubscriptions(t, srv.Pool, short)
 		var first, second recorder
 		cancel := s.Subscribe("c", &first)
-		pass(short / 2)
+		testkit.Pass(short / 2)
 		cancel()
-		pass(short / 4)
+		testkit.Pass(short / 4)
 		defer s.Subscribe("c", &second)()
-		pass(10 * short)
+		testkit.Pass(10 * short)
 		second.wants(t, "the one that comes back", "subscribed")
 	})
 }
@@ -201,14 +202,14 @@ func TestCloseWithSubscribers(t *testing.T) {
 				case "a frozen one":
 					atMost = 2 * timeout
 				case "a dead one":
-					srv.setDead(true)
+					srv.SetDead(true)
 				}
 				var r recorder
 				cancel := s.Subscribe("c", &r)
-				pass(time.Second)
+				testkit.Pass(time.Second)
 				closesWithin(t, s, atMost)
 				late := s.Subscribe("d", &r) // without effect
-				pass(time.Second)
+				testkit.Pass(time.Second)
 				wantNoneRunning(t)
 				late()
 				cancel()
@@ -259,7 +260,7 @@ func TestCloseWhileMessagesCome(t *testing.T) {
 	}
 	inBubble(t, talkative, func(t *testing.T, s *subscriptions, srv *server) {
 		defer s.Subscribe("c", &recorder{})()
-		pass(timeout / 4)
+		testkit.Pass(timeout / 4)
 		closesWithin(t, s, timeout)
 	})
 }
@@ -287,7 +288,7 @@ func TestADialThatHangs(t *testing.T) {
 		free := make(chan struct{})
 		s := newSubscriptions(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, net.ErrClosed }}, timeout)
 		cancel := s.Subscribe("c", &recorder{})
-		pass(time.Second)
+		testkit.Pass(time.Second)
 		began := time.Now()
 		cancel()
 		s.Close()
@@ -299,7 +300,7 @@ func TestADialThatHangs(t *testing.T) {
 			s.group.Wait()
 			close(ended)
 		}()
-		pass(2 * timeout)
+		testkit.Pass(2 * timeout)
 		select {
 		case <-ended:
 			t.Error("Close reports the end during the dial")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // counter is a Subscriber that counts the subscriptions that stand.
@@ -92,8 +93,9 @@ func subscribeToMany(t *testing.T, many, first int) time.Duration {
 			commands[command]++
 		})
 		srv := newServer(t, func(c net.Conn) { <-served; serve(c) })
-		srv.pool.DialContext = func(ctx context.Context) (redis.Conn, error) { <-connected; return srv.dial(ctx) }
-		s := newSubscriptions(t, srv.pool, timeout)
+		dial := srv.Pool.DialContext
+		srv.Pool.DialContext = func(ctx context.Context) (redis.Conn, error) { <-connected; return dial(ctx) }
+		s := newSubscriptions(t, srv.Pool, timeout)
 		var standing atomic.Int64
 		cancels := subscribeRange(s, 0, first, &standing)
 		close(connected)
@@ -109,7 +111,7 @@ func subscribeToMany(t *testing.T, many, first int) time.Duration {
 		for _, cancel := range cancels {
 			cancel()
 		}
-		pass(2 * pubsub.Linger)
+		testkit.Pass(2 * pubsub.Linger)
 		wantNoneRunning(t)
 		srv.wantDials(t, 1)
 		mu.Lock()
@@ -130,7 +132,7 @@ func TestAPingDoesNotListTheChannels(t *testing.T) {
 		const pings = 100
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		pass(pings * timeout)
+		testkit.Pass(pings * timeout)
 		runtime.ReadMemStats(&after)
 		each := (after.TotalAlloc - before.TotalAlloc) / pings
 		t.Logf("%d bytes for each ping", each)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // redigo panics ("send on closed channel") when the context ends while it waits at a pool that was
@@ -23,9 +25,7 @@ func TestGetOutlivesAClosedPool(t *testing.T) {
 	if c, err := Get(t.Context(), pool); err == nil {
 		t.Fatalf("a connection of a pool that cannot dial: %v", c)
 	}
-	if err := pool.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, pool.Close())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	panicked := 0
@@ -74,9 +74,7 @@ func inBubble(
 		pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.NewConn(wrap(ours), 0, writeTimeout), nil }}
 		defer pool.Close()
 		c, err := Get(t.Context(), pool)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		test(t, c, server)
 		Kill(c)
 		c.Close()
@@ -230,9 +228,7 @@ func TestSend(t *testing.T) {
 			io.ReadFull(server, text)
 			received <- string(text)
 		}()
-		if err := Send(c, timeout, func() error { return c.Send("PING") }); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, Send(c, timeout, func() error { return c.Send("PING") }))
 		if got := <-received; got != ping {
 			t.Errorf("the server received %q", got)
 		}
@@ -254,9 +250,7 @@ func TestKill(t *testing.T) {
 			withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
 				go io.WriteString(server, ":0\r\n"+sent)
 				go io.Copy(io.Discard, server)
-				if err := Send(c, timeout, func() error { return errors.Join(c.Send("PING"), c.Send("PING")) }); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, Send(c, timeout, func() error { return errors.Join(c.Send("PING"), c.Send("PING")) }))
 				if _, err := Receive(c, timeout); err != nil { // buffers the rest
 					t.Fatal(err)
 				}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // deadlineCount counts the deadlines that reach a connection.
@@ -21,13 +23,9 @@ func TestBufferedCommandsAndRepliesSetNoDeadline(t *testing.T) {
 	socket := &deadlineCount{stream: stream{data: ":1\r\n:2\r\n:3\r\n", chunk: 100}}
 	c := redis.NewConn(DeferDeadlines(socket), timeout, timeout)
 	for range 3 {
-		if err := c.Send("PING"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, c.Send("PING"))
 	}
-	if err := c.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.Flush())
 	for range 3 {
 		if _, err := c.Receive(); err != nil {
 			t.Fatal(err)
@@ -57,9 +55,7 @@ func TestADeferredDeadlineIsForBoth(t *testing.T) {
 	defer server.Close()
 	defer ours.Close()
 	c := DeferDeadlines(ours)
-	if err := c.SetDeadline(time.Unix(1, 0)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, c.SetDeadline(time.Unix(1, 0)))
 	if _, err := c.Read(make([]byte, 1)); !isTimeout(err) {
 		t.Errorf("the read ends with %v", err)
 	}

@@ -9,13 +9,14 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // pretend makes a program the server: it answers --version with that text.
 func pretend(t *testing.T, version string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "server")
-	must(t, child.WriteProgram(path, fmt.Sprintf("#!/bin/sh\necho '%s'\n", version)))
+	testkit.Must(t, child.WriteProgram(path, fmt.Sprintf("#!/bin/sh\necho '%s'\n", version)))
 	t.Setenv(redistest.BinaryVariable, path)
 	return path
 }
@@ -56,7 +57,7 @@ func TestTLSIsWhatTheServerWasBuiltWith(t *testing.T) {
 		"# Failed to configure TLS. Check logs for more info.":                 true,
 	} {
 		path := pretend(t, "")
-		must(t, child.WriteProgram(path, fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --version ] && echo 'Redis server v=7.0.15 sha=0' && exit\ncat <<'end'\n%s\nend\nexit 1\n", says)))
+		testkit.Must(t, child.WriteProgram(path, fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --version ] && echo 'Redis server v=7.0.15 sha=0' && exit\ncat <<'end'\n%s\nend\nexit 1\n", says)))
 		reason, err := redistest.Lacks(redistest.TLS)
 		if err != nil || (reason != "") != lacks || lacks && !strings.Contains(reason, "built without TLS") {
 			t.Errorf("%s: %q, %v", says, reason, err)

@@ -12,19 +12,21 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func TestServersDieWithAKilledParent(t *testing.T) {
-	startReal(t, 1) // skips without redis-server
+	testkit.Real(t, 1) // skips without redis-server
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), orphanVariable+"=1", "TMPDIR="+t.TempDir())
 	// The parent ends with its input: should the kill below fail, nothing stays behind.
 	input, err := parent.StdinPipe()
-	must(t, err)
+	testkit.Must(t, err)
 	defer input.Close()
 	output, err := parent.StdoutPipe()
-	must(t, err)
-	must(t, parent.Start())
+	testkit.Must(t, err)
+	testkit.Must(t, parent.Start())
 	line, readErr := bufio.NewReader(output).ReadString('\n')
 	url := strings.TrimSpace(line)
 
@@ -38,17 +40,17 @@ func TestServersDieWithAKilledParent(t *testing.T) {
 		return err == nil
 	}
 	answered := readErr == nil && answers()
-	must(t, parent.Process.Kill())
+	testkit.Must(t, parent.Process.Kill())
 	_ = parent.Wait() // "signal: killed"
 	if !answered {
 		t.Fatalf("no server at %q while its parent lived (%v)", url, readErr)
 	}
-	eventually(t, "the orphaned server gone", func() bool { return !answers() })
+	testkit.Eventually(t, "the orphaned server gone", func() bool { return !answers() })
 }
 
 // The death signal fires when the thread that forked ends, not the process.
 func TestServersOutliveTheThreadsOfTheirParent(t *testing.T) {
-	fleet := startReal(t, 8)
+	fleet := testkit.Real(t, 8)
 	const threads = 64
 	var meet, gone sync.WaitGroup
 	meet.Add(threads)
@@ -60,9 +62,9 @@ func TestServersOutliveTheThreadsOfTheirParent(t *testing.T) {
 		})
 	}
 	gone.Wait()
-	eventually(t, "the threads ended", func() bool {
+	testkit.Eventually(t, "the threads ended", func() bool {
 		tasks, err := os.ReadDir("/proc/self/task")
-		must(t, err)
+		testkit.Must(t, err)
 		return len(tasks) < threads
 	})
 	for _, m := range fleet.Masters {
@@ -74,12 +76,12 @@ func TestServersOutliveTheThreadsOfTheirParent(t *testing.T) {
 
 // A Ctrl-C signals the terminal's foreground process group.
 func TestServersAreInAProcessGroupOfTheirOwn(t *testing.T) {
-	m := startReal(t, 1).Masters[0]
+	m := testkit.Real(t, 1).Masters[0]
 	var pid int
-	_, err := fmt.Sscan(infoField(t, m, "server", "process_id"), &pid)
-	must(t, err)
+	_, err := fmt.Sscan(testkit.Info(t, m, "server", "process_id"), &pid)
+	testkit.Must(t, err)
 	group, err := syscall.Getpgid(pid)
-	must(t, err)
+	testkit.Must(t, err)
 	if group == syscall.Getpgrp() {
 		t.Error("the server is in the test's process group")
 	}

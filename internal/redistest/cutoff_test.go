@@ -5,17 +5,19 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func TestCutOffMasterKeepsWhatItHas(t *testing.T) {
-	m := startEmbedded(t, 1).Masters[0]
-	runID := infoField(t, m, "server", "run_id")
+	m := testkit.Embedded(t, 1).Masters[0]
+	runID := testkit.Info(t, m, "server", "run_id")
 	mustDo(t, m, "SET", "k", "v")
 	conn, err := redis.Dial("tcp", m.Addr())
-	must(t, err)
+	testkit.Must(t, err)
 	defer conn.Close()
 
-	must(t, m.CutOff())
+	testkit.Must(t, m.CutOff())
 	if _, err := conn.Do("PING"); err == nil {
 		t.Error("a connection survived")
 	}
@@ -26,11 +28,11 @@ func TestCutOffMasterKeepsWhatItHas(t *testing.T) {
 		t.Error("cut off twice, or started while it runs")
 	}
 
-	must(t, m.Reconnect())
+	testkit.Must(t, m.Reconnect())
 	if v := mustDo(t, m, "GET", "k"); v != "v" {
 		t.Errorf("the key is %q", v)
 	}
-	if now := infoField(t, m, "server", "run_id"); now != runID {
+	if now := testkit.Info(t, m, "server", "run_id"); now != runID {
 		t.Errorf("run id %s, before %s", now, runID)
 	}
 	if m.Reconnect() == nil {
@@ -39,16 +41,16 @@ func TestCutOffMasterKeepsWhatItHas(t *testing.T) {
 }
 
 func TestCutOffMasterCanBeKilled(t *testing.T) {
-	fleet := startEmbedded(t, 2) // the second is stopped while it is cut off
+	fleet := testkit.Embedded(t, 2) // the second is stopped while it is cut off
 	m := fleet.Masters[0]
 	mustDo(t, m, "SET", "k", "v")
-	must(t, m.CutOff())
-	must(t, fleet.Masters[1].CutOff())
-	must(t, m.Kill())
+	testkit.Must(t, m.CutOff())
+	testkit.Must(t, fleet.Masters[1].CutOff())
+	testkit.Must(t, m.Kill())
 	if m.CutOff() == nil || m.Reconnect() == nil {
 		t.Error("a killed master was cut off, or reconnected")
 	}
-	must(t, m.Start())
+	testkit.Must(t, m.Start())
 	if v := mustDo(t, m, "GET", "k"); v != "" {
 		t.Errorf("the key survived: %q", v)
 	}
@@ -56,16 +58,16 @@ func TestCutOffMasterCanBeKilled(t *testing.T) {
 
 func TestFastForward(t *testing.T) {
 	const lease = 10 * time.Second
-	fleet := startEmbedded(t, 3)
+	fleet := testkit.Embedded(t, 3)
 	for _, m := range fleet.Masters {
 		mustDo(t, m, "SET", "ends", "v", "PX", lease.Milliseconds())
 		mustDo(t, m, "SET", "stays", "v", "PX", 3*lease.Milliseconds())
 	}
-	must(t, fleet.Masters[1].CutOff())
-	must(t, fleet.Masters[2].Kill())
-	must(t, fleet.FastForward(lease, func() {}))
-	must(t, fleet.Masters[1].Reconnect())
-	must(t, fleet.Masters[2].Start())
+	testkit.Must(t, fleet.Masters[1].CutOff())
+	testkit.Must(t, fleet.Masters[2].Kill())
+	testkit.Must(t, fleet.FastForward(lease, func() {}))
+	testkit.Must(t, fleet.Masters[1].Reconnect())
+	testkit.Must(t, fleet.Masters[2].Start())
 
 	for _, m := range fleet.Masters[:2] {
 		if ends, stays := mustDo(t, m, "GET", "ends"), mustDo(t, m, "GET", "stays"); ends != "" || stays != "v" {
@@ -88,10 +90,10 @@ func TestFastForward(t *testing.T) {
 // has.
 func TestFastForwardLetsNoScriptInBetweenTheClocks(t *testing.T) {
 	const lease = 10 * time.Second
-	fleet := startEmbedded(t, 1)
+	fleet := testkit.Embedded(t, 1)
 	m := fleet.Masters[0]
 	set := make(chan error, 1)
-	must(t, fleet.FastForward(lease, func() {
+	testkit.Must(t, fleet.FastForward(lease, func() {
 		go func() {
 			_, err := m.Do("EVAL", "return redis.call('SET', KEYS[1], 'v', 'PX', ARGV[1])", 1, "k", lease.Milliseconds())
 			set <- err
@@ -105,14 +107,14 @@ func TestFastForwardLetsNoScriptInBetweenTheClocks(t *testing.T) {
 		case <-ran.C:
 		}
 	}))
-	must(t, <-set)
+	testkit.Must(t, <-set)
 	if v := mustDo(t, m, "GET", "k"); v != "v" {
 		t.Errorf("the key is %q: its lease was cut short", v)
 	}
 }
 
 func TestProcessesCannotBeCutOff(t *testing.T) {
-	fleet := startReal(t, 1)
+	fleet := testkit.Real(t, 1)
 	m := fleet.Masters[0]
 	if m.CutOff() == nil || m.Reconnect() == nil {
 		t.Error("a process was cut off, or reconnected")

@@ -9,56 +9,19 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-func TestKilledEmbeddedComesBackEmptyAtItsAddress(t *testing.T) {
-	m := startEmbedded(t, 1).Masters[0]
-	addr := m.Addr()
-	before := mustDo(t, m, "INFO")
-	mustDo(t, m, "SET", "k", "v")
-	conn, err := redis.Dial("tcp", addr)
-	must(t, err)
-	defer conn.Close()
-
-	must(t, m.Kill())
-	if _, err := conn.Do("PING"); err == nil {
-		t.Error("a connection survived the kill")
-	}
-	if _, err := m.Do("PING"); err == nil {
-		t.Fatal("a killed master answers")
-	}
-	if err := m.Kill(); err == nil {
-		t.Error("killed twice")
-	}
-	must(t, m.Start())
-	if err := m.Start(); err == nil {
-		t.Error("started while it runs")
-	}
-	if m.Addr() != addr {
-		t.Errorf("address %s, before %s", m.Addr(), addr)
-	}
-	if v := mustDo(t, m, "GET", "k"); v != "" {
-		t.Errorf("the key survived: %q", v)
-	}
-	after := mustDo(t, m, "INFO")
-	for _, field := range []string{"run_id", "master_replid"} {
-		was, is := fieldOf(t, before, field), fieldOf(t, after, field)
-		if !isRunID(was) || !isRunID(is) || was == is {
-			t.Errorf("%s %q, before %q: want two different ids", field, is, was)
-		}
-	}
-}
-
 func TestEmbeddedInfo(t *testing.T) {
-	m := startEmbedded(t, 1).Masters[0]
+	m := testkit.Embedded(t, 1).Masters[0]
 	for field, section := range map[string]string{
 		"uptime_in_seconds": "SERVER", // in any case
 		"maxmemory_policy":  "memory",
 		"aof_enabled":       "persistence",
 		"role":              "replication",
 	} {
-		got := infoField(t, m, section, field)
-		if whole := fieldOf(t, mustDo(t, m, "INFO"), field); got != whole || got == "" {
+		got := testkit.Info(t, m, section, field)
+		if whole := testkit.Field(t, mustDo(t, m, "INFO"), field); got != whole || got == "" {
 			t.Errorf("%s: %q in INFO %s, %q in INFO", field, got, section, whole)
 		}
 	}
@@ -66,21 +29,21 @@ func TestEmbeddedInfo(t *testing.T) {
 		t.Errorf("an unknown section: %q", text)
 	}
 	fromLua := mustDo(t, m, "EVAL", "return redis.call('INFO', 'server')", 0)
-	if got, want := fieldOf(t, fromLua, "run_id"), infoField(t, m, "server", "run_id"); got != want {
+	if got, want := testkit.Field(t, fromLua, "run_id"), testkit.Info(t, m, "server", "run_id"); got != want {
 		t.Errorf("run id in a script %q, outside %q", got, want)
 	}
 }
 
 func TestEmbeddedKeyExpiresInRealTime(t *testing.T) {
 	const lease = 50 * time.Millisecond
-	m := startEmbedded(t, 1).Masters[0]
+	m := testkit.Embedded(t, 1).Masters[0]
 	set := func(t *testing.T, args ...any) {
 		began := time.Now()
 		mustDo(t, m, args...)
 		if v := mustDo(t, m, "GET", "k"); v != "v" && time.Since(began) < lease {
 			t.Fatalf("right after it was set: %q", v)
 		}
-		eventually(t, "the key gone", func() bool { return mustDo(t, m, "GET", "k") == "" })
+		testkit.Eventually(t, "the key gone", func() bool { return mustDo(t, m, "GET", "k") == "" })
 		if lived := time.Since(began); lived < lease {
 			t.Errorf("gone after %v, before its %v were over", lived, lease)
 		}
@@ -95,7 +58,7 @@ func TestEmbeddedKeyExpiresInRealTime(t *testing.T) {
 // script had to wait for other scripts while the clock stood still.
 func TestEmbeddedLeaseIsNotCutShortByWaiting(t *testing.T) {
 	const lease = 10 * time.Second
-	m := startEmbedded(t, 1).Masters[0]
+	m := testkit.Embedded(t, 1).Masters[0]
 	runAll(t, 4, func() error {
 		_, err := m.Do("EVAL", "for i = 1, 30000 do end", 0)
 		return err
@@ -104,7 +67,7 @@ func TestEmbeddedLeaseIsNotCutShortByWaiting(t *testing.T) {
 		asked := time.Now()
 		mustDo(t, m, "EVAL", "return redis.call('SET', KEYS[1], 'v', 'PX', ARGV[1])", 1, "k", lease.Milliseconds())
 		left, err := redis.Int64(m.Do("EVAL", "return redis.call('PTTL', KEYS[1])", 1, "k"))
-		must(t, err)
+		testkit.Must(t, err)
 		counted := lease - time.Since(asked)
 		if left := time.Duration(left+1) * time.Millisecond; left < counted { // +1: PTTL rounds down
 			t.Fatalf("the key lives %v more, the client counts on %v", left, counted)
@@ -138,7 +101,7 @@ func runAll(t *testing.T, n int, f func() error) {
 
 // As in Redis, a script that has seen a key can rely on it to its end.
 func TestEmbeddedKeyDoesNotExpireWithinAScript(t *testing.T) {
-	m := startEmbedded(t, 1).Masters[0]
+	m := testkit.Embedded(t, 1).Masters[0]
 	const script = `
 		redis.call('SET', KEYS[1], 'v', 'PX', 1)
 		local spun = 0
@@ -146,24 +109,24 @@ func TestEmbeddedKeyDoesNotExpireWithinAScript(t *testing.T) {
 		return redis.call('EXISTS', KEYS[1])`
 	began := time.Now()
 	exists, err := redis.Int(m.Do("EVAL", script, 1, "k"))
-	must(t, err)
+	testkit.Must(t, err)
 	if took := time.Since(began); took < 2*time.Millisecond {
 		t.Fatalf("the script took %v, too short to show anything", took)
 	}
 	if exists != 1 {
 		t.Error("the key expired within the script that set it")
 	}
-	eventually(t, "the key gone", func() bool { return mustDo(t, m, "GET", "k") == "" })
+	testkit.Eventually(t, "the key gone", func() bool { return mustDo(t, m, "GET", "k") == "" })
 }
 
 // A client of a master that crashes loses its connection. It never gets an error reply: that would
 // mean that the server looked at the command and refused it.
 func TestEmbeddedKillAndStartGiveClientsNoErrorReplies(t *testing.T) {
-	m := startEmbedded(t, 1).Masters[0]
+	m := testkit.Embedded(t, 1).Masters[0]
 	runAll(t, 32, func() error { return firstErrorReply(m) })
 	for range 50 {
-		must(t, m.Kill())
-		must(t, m.Start())
+		testkit.Must(t, m.Kill())
+		testkit.Must(t, m.Start())
 		mustDo(t, m, "PING")
 	}
 }
@@ -190,7 +153,7 @@ func firstErrorReply(m *redistest.Master) error {
 }
 
 func TestEmbeddedCannotFreeze(t *testing.T) {
-	m := startEmbedded(t, 1).Masters[0]
+	m := testkit.Embedded(t, 1).Masters[0]
 	if err := m.Freeze(); !errors.Is(err, redistest.ErrEmbedded) {
 		t.Errorf("Freeze: %v", err)
 	}

@@ -6,16 +6,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
+// kinds start fleets of each kind.
+var kinds = map[string]func(*testing.T, int) *redistest.Fleet{
+	"real":     func(t *testing.T, n int) *redistest.Fleet { return testkit.Real(t, n) },
+	"embedded": func(t *testing.T, n int) *redistest.Fleet { return testkit.Embedded(t, n) },
+}
+
 func TestMastersOfAFleetAreIndependent(t *testing.T) {
-	for name, start := range map[string]func(*testing.T) *redistest.Fleet{
-		"real":     func(t *testing.T) *redistest.Fleet { return startReal(t, 3) },
-		"embedded": func(t *testing.T) *redistest.Fleet { return startEmbedded(t, 3) },
-	} {
+	for name, start := range kinds {
 		t.Run(name, func(t *testing.T) {
-			fleet := start(t)
+			fleet := start(t, 3)
 			if len(fleet.Masters) != 3 || len(fleet.URLs()) != 3 {
 				t.Fatalf("%d masters, URLs %v: want 3", len(fleet.Masters), fleet.URLs())
 			}
@@ -24,10 +30,10 @@ func TestMastersOfAFleetAreIndependent(t *testing.T) {
 				if pong := mustDo(t, m, "PING"); pong != "PONG" {
 					t.Errorf("PING: %q", pong)
 				}
-				if role := infoField(t, m, "replication", "role"); role != "master" {
+				if role := testkit.Info(t, m, "replication", "role"); role != "master" {
 					t.Errorf("role %q", role)
 				}
-				runID := infoField(t, m, "server", "run_id")
+				runID := testkit.Info(t, m, "server", "run_id")
 				if !isRunID(runID) {
 					t.Errorf("run id %q", runID)
 				}
@@ -49,12 +55,13 @@ func TestMastersOfAFleetAreIndependent(t *testing.T) {
 }
 
 func TestStartPrefersRealServers(t *testing.T) {
-	startReal(t, 1) // skips without redis-server
+	testkit.Real(t, 1) // skips without redis-server
 	fleet, err := redistest.Start(1)
-	stopLater(t, fleet, err)
-	name, version := "redis-server", infoField(t, fleet.Masters[0], "server", "redis_version")
+	testkit.Must(t, err)
+	defer fleet.Stop()
+	name, version := "redis-server", testkit.Info(t, fleet.Masters[0], "server", "redis_version")
 	if info := mustDo(t, fleet.Masters[0], "INFO", "server"); strings.Contains(info, "valkey_version:") {
-		name, version = "valkey-server", fieldOf(t, info, "valkey_version")
+		name, version = "valkey-server", testkit.Field(t, info, "valkey_version")
 	}
 	if want := name + " " + version + " processes"; fleet.Kind != want {
 		t.Errorf("kind %q, want %q", fleet.Kind, want)
@@ -71,14 +78,15 @@ func TestStartWithoutRedisServer(t *testing.T) {
 		t.Errorf("StartReal: %v, want ErrNoServer", err)
 	}
 	fleet, err := redistest.Start(2, "--appendonly", "yes")
-	stopLater(t, fleet, err)
+	testkit.Must(t, err)
+	defer fleet.Stop()
 	if fleet.Kind != "embedded miniredis" || !fleet.Masters[0].Embedded() {
 		t.Errorf("kind %q, embedded %v", fleet.Kind, fleet.Masters[0].Embedded())
 	}
 }
 
 func TestStartThatFailsTellsWhyAndLeavesNothing(t *testing.T) {
-	startReal(t, 1) // skips without redis-server
+	testkit.Real(t, 1) // skips without redis-server
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	_, err := redistest.StartReal(2, "--no-such-directive", "1")
@@ -94,20 +102,17 @@ func TestStartThatFailsTellsWhyAndLeavesNothing(t *testing.T) {
 }
 
 func TestFleetStop(t *testing.T) {
-	for name, start := range map[string]func(*testing.T) *redistest.Fleet{
-		"real":     func(t *testing.T) *redistest.Fleet { return startReal(t, 3) },
-		"embedded": func(t *testing.T) *redistest.Fleet { return startEmbedded(t, 3) },
-	} {
+	for name, start := range kinds {
 		t.Run(name, func(t *testing.T) {
 			temp := t.TempDir()
 			t.Setenv("TMPDIR", temp)
-			fleet := start(t)
-			must(t, fleet.Masters[0].Kill())
+			fleet := start(t, 3)
+			testkit.Must(t, fleet.Masters[0].Kill())
 			if err := fleet.Masters[1].Freeze(); err != nil && !errors.Is(err, redistest.ErrEmbedded) {
 				t.Fatal(err)
 			}
-			must(t, fleet.Stop())
-			must(t, fleet.Stop())
+			testkit.Must(t, fleet.Stop())
+			testkit.Must(t, fleet.Stop())
 			for _, m := range fleet.Masters {
 				if _, err := m.Do("PING"); err == nil {
 					t.Errorf("%s answers after Stop", m.Addr())
@@ -118,6 +123,54 @@ func TestFleetStop(t *testing.T) {
 			}
 			if left, err := os.ReadDir(temp); err != nil || len(left) != 0 {
 				t.Errorf("left behind: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+func TestAKilledMasterComesBackEmptyAtItsAddress(t *testing.T) {
+	for name, start := range kinds {
+		t.Run(name, func(t *testing.T) {
+			fleet := start(t, 2)
+			m, other := fleet.Masters[0], fleet.Masters[1]
+			addr := m.Addr()
+			ids := func() (ids [2]string) {
+				for i, field := range []string{"run_id", "master_replid"} {
+					ids[i] = testkit.Field(t, mustDo(t, m, "INFO"), field)
+				}
+				return ids
+			}
+			before := ids()
+			mustDo(t, m, "SET", "k", "v")
+			mustDo(t, other, "SET", "k", "v")
+			conn, err := redis.Dial("tcp", addr)
+			testkit.Must(t, err)
+			defer conn.Close()
+
+			testkit.Must(t, m.Kill())
+			if _, err := conn.Do("PING"); err == nil {
+				t.Error("a connection survived the kill")
+			}
+			if _, err := m.Do("PING"); err == nil {
+				t.Fatal("a killed master answers")
+			}
+			if err := m.Kill(); err == nil {
+				t.Error("killed twice")
+			}
+			testkit.Must(t, m.Start())
+			if err := m.Start(); err == nil {
+				t.Error("started while it runs")
+			}
+			if m.Addr() != addr {
+				t.Errorf("address %s, before %s", m.Addr(), addr)
+			}
+			if mine, others := mustDo(t, m, "GET", "k"), mustDo(t, other, "GET", "k"); mine != "" || others != "v" {
+				t.Errorf("its key is %q, another master's %q", mine, others)
+			}
+			for i, is := range ids() {
+				if !isRunID(is) || is == before[i] {
+					t.Errorf("the id is %q, and was %q", is, before[i])
+				}
 			}
 		})
 	}

@@ -5,17 +5,19 @@ import (
 	"net"
 	"syscall"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // Otherwise a client that redials could take the port of a killed master, which then could not come
 // back.
 func TestNoConnectionTakesThePortOfAKilledMaster(t *testing.T) {
-	fleet := startEmbedded(t, 2)
+	fleet := testkit.Embedded(t, 2)
 	killed, other := fleet.Masters[0], fleet.Masters[1]
-	must(t, killed.Kill())
+	testkit.Must(t, killed.Kill())
 
 	from, err := net.ResolveTCPAddr("tcp4", killed.Addr())
-	must(t, err)
+	testkit.Must(t, err)
 	dialer := net.Dialer{LocalAddr: from}
 	conn, err := dialer.Dial("tcp4", other.Addr())
 	if !errors.Is(err, syscall.EADDRINUSE) {
@@ -24,6 +26,6 @@ func TestNoConnectionTakesThePortOfAKilledMaster(t *testing.T) {
 		}
 		t.Errorf("a connection from %s: %v, want EADDRINUSE", from, err)
 	}
-	must(t, killed.Start())
+	testkit.Must(t, killed.Start())
 	mustDo(t, killed, "PING")
 }

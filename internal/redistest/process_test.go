@@ -11,58 +11,27 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-func TestKilledProcessComesBackEmptyAtItsAddress(t *testing.T) {
-	fleet := startReal(t, 3)
-	m, other := fleet.Masters[0], fleet.Masters[1]
-	addr, runID := m.Addr(), infoField(t, m, "server", "run_id")
-	mustDo(t, m, "SET", "k", "v")
-	mustDo(t, other, "SET", "k", "v")
-
-	must(t, m.Kill())
-	if _, err := m.Do("PING"); err == nil {
-		t.Fatal("a killed master answers")
-	}
-	if err := m.Kill(); err == nil {
-		t.Error("killed twice")
-	}
-	must(t, m.Start())
-	if v := mustDo(t, m, "GET", "k"); v != "" {
-		t.Errorf("the key survived: %q", v)
-	}
-	if now := infoField(t, m, "server", "run_id"); now == runID || !isRunID(now) {
-		t.Errorf("run id %q, before %q", now, runID)
-	}
-	if m.Addr() != addr {
-		t.Errorf("address %s, before %s", m.Addr(), addr)
-	}
-	if err := m.Start(); err == nil {
-		t.Error("started while it runs")
-	}
-	if v := mustDo(t, other, "GET", "k"); v != "v" {
-		t.Errorf("another master lost its key: %q", v)
-	}
-}
-
 func TestProcessWithPersistenceKeepsItsKeys(t *testing.T) {
-	m := startReal(t, 1, "--appendonly", "yes", "--appendfsync", "always").Masters[0]
-	runID := infoField(t, m, "server", "run_id")
+	m := testkit.Real(t, 1, "--appendonly", "yes", "--appendfsync", "always").Masters[0]
+	runID := testkit.Info(t, m, "server", "run_id")
 	mustDo(t, m, "SET", "k", "v")
-	must(t, m.Kill())
-	must(t, m.Start())
+	testkit.Must(t, m.Kill())
+	testkit.Must(t, m.Start())
 	if v := mustDo(t, m, "GET", "k"); v != "v" {
 		t.Errorf("after a restart: %q", v)
 	}
-	if now := infoField(t, m, "server", "run_id"); now == runID {
+	if now := testkit.Info(t, m, "server", "run_id"); now == runID {
 		t.Error("the run id survived")
 	}
 }
 
 func TestFrozenProcessAnswersOnlyOnceThawed(t *testing.T) {
-	m := startReal(t, 1).Masters[0]
-	runID := infoField(t, m, "server", "run_id")
-	must(t, m.Freeze())
+	m := testkit.Real(t, 1).Masters[0]
+	runID := testkit.Info(t, m, "server", "run_id")
+	testkit.Must(t, m.Freeze())
 
 	const bound = 200 * time.Millisecond
 	began := time.Now()
@@ -75,33 +44,33 @@ func TestFrozenProcessAnswersOnlyOnceThawed(t *testing.T) {
 		t.Errorf("it gave up after %v, want %v and less than what Master.Do waits", took, bound)
 	}
 
-	must(t, m.Thaw())
-	if now := infoField(t, m, "server", "run_id"); now != runID {
+	testkit.Must(t, m.Thaw())
+	if now := testkit.Info(t, m, "server", "run_id"); now != runID {
 		t.Error("thawed as another server")
 	}
 }
 
 func TestStopEndsAFrozenProcess(t *testing.T) {
-	m := startReal(t, 1).Masters[0]
-	pid, err := strconv.Atoi(infoField(t, m, "server", "process_id"))
-	must(t, err)
-	must(t, syscall.Kill(pid, 0)) // signal 0 finds a running process
-	must(t, m.Freeze())
-	must(t, m.Stop())
+	m := testkit.Real(t, 1).Masters[0]
+	pid, err := strconv.Atoi(testkit.Info(t, m, "server", "process_id"))
+	testkit.Must(t, err)
+	testkit.Must(t, syscall.Kill(pid, 0)) // signal 0 finds a running process
+	testkit.Must(t, m.Freeze())
+	testkit.Must(t, m.Stop())
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 		t.Errorf("process %d after Stop: %v, want none", pid, err)
 	}
-	must(t, m.Stop())
+	testkit.Must(t, m.Stop())
 }
 
 func TestProcessThatEndedByItselfCanBeStarted(t *testing.T) {
-	m := startReal(t, 1).Masters[0]
-	runID := infoField(t, m, "server", "run_id")
+	m := testkit.Real(t, 1).Masters[0]
+	runID := testkit.Info(t, m, "server", "run_id")
 	if _, err := m.Do("SHUTDOWN", "NOSAVE"); err == nil {
 		t.Fatal("SHUTDOWN got a reply")
 	}
-	eventually(t, "a start after SHUTDOWN", func() bool { return m.Start() == nil })
-	if now := infoField(t, m, "server", "run_id"); now == runID {
+	testkit.Eventually(t, "a start after SHUTDOWN", func() bool { return m.Start() == nil })
+	if now := testkit.Info(t, m, "server", "run_id"); now == runID {
 		t.Error("the run id survived")
 	}
 }

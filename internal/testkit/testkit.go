@@ -1,0 +1,125 @@
+// Package testkit has the few steps that tests of many packages share. What a test asserts stays in
+// the test.
+package testkit
+
+import (
+	"crypto/x509"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Bound is for events that should be immediate. No busy machine exceeds it.
+const Bound = 10 * time.Second
+
+// Must ends the test on an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Eventually waits until the condition holds, and ends the test if it does not within Bound.
+func Eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	if !poll.Until(Bound, holds) {
+		t.Fatalf("not within %v: %s", Bound, what)
+	}
+}
+
+// Real starts n server processes that end with the test. It skips the test without a server.
+func Real(t testing.TB, n int, args ...string) *redistest.Fleet {
+	t.Helper()
+	fleet, err := redistest.StartReal(n, args...)
+	if errors.Is(err, redistest.ErrNoServer) {
+		t.Skipf("needs real servers: %v", err)
+	}
+	Must(t, err)
+	t.Cleanup(func() { Must(t, fleet.Stop()) })
+	return fleet
+}
+
+// Embedded starts n masters in this process that end with the test.
+func Embedded(t testing.TB, n int) *redistest.Fleet {
+	t.Helper()
+	fleet, err := redistest.StartEmbedded(n)
+	Must(t, err)
+	t.Cleanup(func() { Must(t, fleet.Stop()) })
+	return fleet
+}
+
+// TLS starts a server with a certificate for that host, or skips the test. It asks its clients for one,
+// unless args say otherwise. dir has the files of package redistest.
+func TLS(t testing.TB, host string, args ...string) (m *redistest.Master, dir, port string, roots *x509.CertPool) {
+	t.Helper()
+	redistest.Need(t, redistest.TLS)
+	dir = t.TempDir()
+	authority, err := redistest.NewAuthority()
+	Must(t, err)
+	Must(t, authority.Issue(dir, host))
+	Must(t, redistest.WriteRoots(dir, authority))
+	fleet, port, err := redistest.StartTLS(dir, args...)
+	Must(t, err)
+	t.Cleanup(func() { Must(t, fleet.Stop()) })
+	return fleet.Masters[0], dir, port, redistest.Roots(authority)
+}
+
+// Doer runs commands: a *[redistest.Master] is one.
+type Doer interface {
+	Do(args ...any) (any, error)
+}
+
+// Do returns the reply to a command.
+func Do(t testing.TB, on Doer, args ...any) any {
+	t.Helper()
+	reply, err := on.Do(args...)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return reply
+}
+
+// Info returns a field of a section of INFO.
+func Info(t testing.TB, on Doer, section, field string) string {
+	t.Helper()
+	text, err := redis.String(on.Do("INFO", section))
+	Must(t, err)
+	return Field(t, text, field)
+}
+
+// Field returns a field of what INFO replied.
+func Field(t testing.TB, info, field string) string {
+	t.Helper()
+	for line := range strings.SplitSeq(info, "\r\n") {
+		if value, found := strings.CutPrefix(line, field+":"); found {
+			return value
+		}
+	}
+	t.Fatalf("no %s in INFO:\n%s", field, info)
+	return ""
+}
+
+// Pipe returns a connection in memory to what serve serves.
+func Pipe(serve func(net.Conn)) redis.Conn {
+	ours, theirs := net.Pipe()
+	go serve(theirs)
+	return redis.NewConn(ours, Bound, Bound)
+}
+
+// Names makes names of texts.
+func Names(texts ...string) []scripts.Name {
+	list := make([]scripts.Name, len(texts))
+	for i, text := range texts {
+		list[i] = scripts.NewName(text)
+	}
+	return list
+}
