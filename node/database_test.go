@@ -213,19 +213,19 @@ func TestAPoolsDatabaseIsSelected(t *testing.T) {
 func TestASelectedConnectionDoesNotGoBackToThePool(t *testing.T) {
 	redistest.Need(t, redistest.ClientInfo)
 	m := startReal(t)
-	mustDo(t, m, redistest.SetUser("app", "on", ">right", "~*", "&*", "+@all", "-client|info")...)
+	testkit.Do(t, m, redistest.SetUser("app", "on", ">right", "~*", "&*", "+@all", "-client|info")...)
 	pool := &redis.Pool{MaxIdle: 3, Dial: func() (redis.Conn, error) {
 		return redis.Dial("tcp", m.Addr(), redis.DialUsername("app"), redis.DialPassword("right"))
 	}}
-	t.Cleanup(func() { must(t, pool.Close()) })
+	t.Cleanup(func() { testkit.Must(t, pool.Close()) })
 	n := openPool(t, pool, node.WithName("a/1"))
-	must(t, do(t, n, scripts.Look()).Err)
-	must(t, n.Close())
+	testkit.Must(t, do(t, n, scripts.Look()).Err)
+	testkit.Must(t, n.Close())
 	c := pool.Get()
 	defer c.Close()
 	_, err := c.Do("SET", "k", "v")
-	must(t, err)
-	if mustDo(t, m, "EXISTS", "k") != int64(1) {
+	testkit.Must(t, err)
+	if testkit.Do(t, m, "EXISTS", "k") != int64(1) {
 		t.Error("the pool's next connection uses another database")
 	}
 }
