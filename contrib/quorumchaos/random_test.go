@@ -24,7 +24,7 @@ func TestRandomFaults(t *testing.T) {
 			}
 		})
 	}
-	cluster.Random(20*time.Second, 0)
+	cluster.Random(10*time.Second, 0)
 	stop()
 	clients.Wait()
 	if sum := done[0] + done[1] + done[2]; sum == 0 || service.table.balance < 10*sum {

@@ -56,7 +56,7 @@ func (r *run) judge() {
 			r.expect(false, "history: %v", v)
 		}
 	}
-	if drawing() {
+	if r.drawn() {
 		r.endWatch()
 		res.Picture = r.draw(events)
 	}

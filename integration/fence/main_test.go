@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	runtime.LockOSThread()
 	postgres, mariadb = sqlserver.StartPostgres("postgres"), sqlserver.StartMariaDB("mysql")
 	code := m.Run()
-	if err := errors.Join(postgres.Stop(), mariadb.Stop(), os.RemoveAll(commandDir)); err != nil {
+	if err := errors.Join(postgres.Stop(), mariadb.Stop()); err != nil {
 		fmt.Fprintln(os.Stderr, "stopping the servers:", err)
 		code = 1
 	}

@@ -77,23 +77,3 @@ func judge(acknowledged []write, balance int, log []write) error {
 	}
 	return nil
 }
-
-func TestJudge(t *testing.T) {
-	for name, c := range map[string]struct {
-		acknowledged []write
-		balance      int
-		log          []write
-		bad          bool
-	}{
-		"nothing":              {nil, 100, nil, false},
-		"in order":             {[]write{{1, 100, 101}}, 103, []write{{1, 100, 101}, {2, 101, 103}}, false},
-		"token back":           {nil, 103, []write{{2, 100, 101}, {1, 101, 103}}, true},
-		"lost update":          {nil, 102, []write{{1, 100, 101}, {2, 100, 102}}, true},
-		"balance of no write":  {nil, 101, []write{{1, 100, 101}, {2, 101, 103}}, true},
-		"acknowledged, absent": {[]write{{2, 101, 103}}, 101, []write{{1, 100, 101}}, true},
-	} {
-		if err := judge(c.acknowledged, c.balance, c.log); (err != nil) != c.bad {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}

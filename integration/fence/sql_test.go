@@ -26,7 +26,6 @@ type database struct {
 // guards are the databases, each made afresh for each test.
 var guards = map[string]func(*testing.T) *database{
 	"PostgreSQL, lib/pq":          onPostgres("postgres", "read committed"),
-	"PostgreSQL, pgx":             onPostgres("pgx", "read committed"),
 	"PostgreSQL, repeatable read": onPostgres("postgres", "repeatable read"),
 	"PostgreSQL, serializable":    onPostgres("pgx", "serializable"),
 	"SQLite, write-ahead log":     onSQLite("wal"),
@@ -37,9 +36,8 @@ var guards = map[string]func(*testing.T) *database{
 	"MariaDB, snapshot isolation": onMariaDB(snapshotIsolation),
 	"MariaDB, serializable":       onMariaDB(serializable),
 
-	"PostgreSQL, a column":                  onColumn(onPostgres("pgx", "read committed")),
-	"PostgreSQL, a column, repeatable read": onColumn(onPostgres("postgres", "repeatable read")),
-	"SQLite, a column":                      onColumn(onSQLite("wal")),
+	"PostgreSQL, a column": onColumn(onPostgres("pgx", "read committed")),
+	"SQLite, a column":     onColumn(onSQLite("wal")),
 }
 
 var schemas atomic.Int64

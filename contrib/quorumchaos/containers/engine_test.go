@@ -58,32 +58,6 @@ func TestMasterKeepsItsAddressAndItsDisk(t *testing.T) {
 	must(t, err)
 }
 
-// Whatever became of a master, another one with an empty disk takes its place.
-func TestReplace(t *testing.T) {
-	e := open(t)
-	m, err := e.Start("--appendonly", "yes", "--appendfsync", "always")
-	must(t, err)
-	url := m.URL()
-	for what, before := range map[string]func() error{
-		"running": func() error { return nil }, "killed": m.Kill, "frozen": m.Freeze, "off the network": m.Disconnect,
-	} {
-		_, err := m.Do("SET", "k", "v")
-		must(t, err)
-		must(t, before())
-		must(t, m.Replace())
-		if v, err := redis.String(m.Do("GET", "k")); !errors.Is(err, redis.ErrNil) || m.URL() != url {
-			t.Errorf("%s: the next one at %s has %q, %v", what, m.URL(), v, err)
-		}
-	}
-	must(t, m.Stop())
-	if err := m.Replace(); !errors.Is(err, errStopped) {
-		t.Errorf("after Stop: %v", err)
-	}
-	if left, err := e.Left(); err != nil || len(left) > 2 { // the network and the image
-		t.Errorf("left behind: %q, %v", left, err)
-	}
-}
-
 // The reaper removes everything when the process that made it ends without Close.
 func TestReaper(t *testing.T) {
 	e := open(t)
