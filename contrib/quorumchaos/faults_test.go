@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/contrib/quorumchaos/containers"
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/internal/masters"
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -64,7 +63,9 @@ func TestFaults(t *testing.T) {
 			set()
 			c.Kill(1)
 			silent("Kill")
-			c.Restart(1)
+			c.Kill(0)
+			c.Restart(1) // in the other order: with an address of the engine's choice each would now have the other's
+			c.Restart(0)
 			has("Restart", "v")
 			c.Kill(1)
 			c.RestartEmpty(1)
@@ -127,26 +128,10 @@ func TestMastersAreAdmitted(t *testing.T) {
 	}
 }
 
-// Nothing is left of a test's masters: neither containers nor processes nor files.
+// Nothing is left of a test's masters, neither processes nor files. TestReaper and integration/chaos ask for
+// containers.
 func TestNothingIsLeft(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	var run string
-	t.Run("containers", func(t *testing.T) {
-		start(t, func() (masters.Source, error) {
-			engine, err := containers.Open()
-			if err != nil {
-				return masters.Source{}, fmt.Errorf("%w: %w", masters.ErrNone, err) // the test is skipped
-			}
-			run = engine.Run()
-			one := func() (masters.Master, error) { return engine.Start() }
-			return masters.Source{Kind: engine.Kind(), Start: one, Close: engine.Close}, nil
-		}, 2, nil).Freeze(0)
-	})
-	if run != "" {
-		if left, err := containers.Left(run); err != nil || len(left) > 0 {
-			t.Errorf("left behind: %q, %v", left, err)
-		}
-	}
 	var urls []string
 	t.Run("processes", func(t *testing.T) {
 		c := start(t, openProcesses, 2, nil)

@@ -10,6 +10,7 @@ import (
 
 // Clients send requests while masters fail at random.
 func TestRandomFaults(t *testing.T) {
+	t.Parallel()
 	cluster, service := masters(t, false)
 	service.bank = func(context.Context) { time.Sleep(10 * time.Millisecond) }
 	ctx, stop := context.WithCancel(t.Context())
