@@ -365,20 +365,3 @@ func TestArguments(t *testing.T) {
 		t.Errorf("a closed locker: %v", err)
 	}
 }
-
-// bare is a storage without a String.
-type bare struct{ certmagic.Storage }
-
-func TestString(t *testing.T) {
-	locker := quorumtest.Start(t, 1).Locker()
-	for want, storage := range map[string]certmagic.Storage{
-		`FileStorage:/certificates, locks "certs:"`:     &certmagic.FileStorage{Path: "/certificates"},
-		`certmagicquorumlock_test.bare, locks "certs:"`: bare{},
-	} {
-		s, err := certmagicquorumlock.New(storage, locker, "certs:")
-		must(t, err)
-		if s.String() != want {
-			t.Errorf("%s, want %s", s, want)
-		}
-	}
-}

@@ -42,7 +42,7 @@ func (r *run) judge() {
 
 	events, err := r.events()
 	r.must2(err)
-	for _, v := range history.Check(events, history.Options{HonestClocks: true, ViewDir: r.dir}) {
+	for _, v := range history.Check(events, history.Options{HonestClocks: true}) {
 		if v.Rule == "overlap" {
 			res.DoubleHolds++
 		} else {

@@ -31,21 +31,20 @@ func (d *database) stamper(t *testing.T) func(token uint64) error {
 		s, tx, err := d.stamped(t, token)
 		defer s.close()
 		if err != nil {
-			_ = tx.rollback(t.Context())
+			_ = tx.Rollback()
 			return err
 		}
-		return tx.commit(t.Context())
+		return tx.Commit()
 	}
 }
 
 // stamped returns a transaction that is open behind its stamp, of a session of its own, and what the
 // stamp returned.
-func (d *database) stamped(t *testing.T, token uint64) (session, tx, error) {
-	s, err := openSQL(d.connect(), func(string) {})
+func (d *database) stamped(t *testing.T, token uint64) (*sqlSession, *sql.Tx, error) {
+	s := d.open(t, func(string) {})
+	tx, err := s.db.BeginTx(t.Context(), nil)
 	must(t, err)
-	tx, err := s.begin(t.Context())
-	must(t, err)
-	return s, tx, tx.stamp(t.Context(), account, token)
+	return s, tx, s.stamp(t.Context(), tx, account, token)
 }
 
 func (s *store) stamper(t *testing.T) func(token uint64) error {
@@ -114,7 +113,7 @@ func TestStampHoldsItsResource(t *testing.T) {
 				} else if !poll.Until(soon, func() bool { return d.waiting(t) == 1 }) {
 					t.Errorf("no stamp waits for the transaction with token %d", first)
 				}
-				must(t, tx.rollback(t.Context()))
+				must(t, tx.Rollback())
 				s.close()
 				if err := <-got; err != nil && !again(err) {
 					t.Errorf("after the transaction with token %d: %v", first, err)

@@ -36,14 +36,9 @@ type write struct {
 type resource interface {
 	// session returns a client of its own, which calls step before each statement.
 	session(t *testing.T, step func(next string)) session
-	// connect says how another process opens the resource.
-	connect() target
 	// state returns the balance of an account, and the log of its writes in the order of the commits.
 	state(t *testing.T, account int) (balance int, log []write)
 }
-
-// target is a resource, for another process.
-type target struct{ Kind, Address string }
 
 // session is a holder's connection to a resource.
 type session interface {

@@ -11,13 +11,12 @@ type Held struct {
 	Name   string
 	Owner  string
 	Token  uint64
-	From   int64  // Lock returned
-	To     int64  // the end: Unlock called, the deadline, or the context's end; math.MaxInt64 if none is known
-	How    string // it ended: "released", "lost", "deadline" or "never"
+	From   int64 // Lock returned
+	To     int64 // the end: Unlock called, the deadline, or the context's end; math.MaxInt64 if none is known
 }
 
 func (of *hold) held() Held {
-	return Held{of.Client, of.Name, of.Owner, of.Token, of.Return, of.end, of.how}
+	return Held{of.Client, of.Name, of.Owner, of.Token, of.Return, of.end}
 }
 
 // Holds returns the holds of a history, by name and then in the order of the calls. A Lock that
