@@ -48,7 +48,6 @@ var lab struct {
 
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // masters die all the time
-	cleanIfAsked()
 	flag.Parse()
 	stretchTimes()
 	os.Exit(runAll(m))
@@ -78,7 +77,7 @@ func runAll(m *testing.M) (code int) {
 		return 1
 	}
 	fmt.Printf("chaos: masters are %s; seed %d\n", lab.backend.kind(), *seed)
-	// Should this process die first, the reaper and the janitor clean up.
+	// Should this process die first, the reaper removes the containers, and other processes see the end of their input.
 	defer func() {
 		if err := lab.backend.close(); err != nil {
 			fmt.Fprintln(os.Stderr, "chaos:", err)
