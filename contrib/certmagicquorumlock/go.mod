@@ -6,8 +6,6 @@ replace github.com/quorumlock/quorumlock => ../..
 
 require (
 	github.com/caddyserver/certmagic v0.25.6
-	github.com/letsencrypt/pebble/v2 v2.10.1
-	github.com/mholt/acmez/v3 v3.1.7
 	github.com/quorumlock/quorumlock v0.0.0
 	go.uber.org/goleak v1.3.0
 	go.uber.org/zap v1.28.0
@@ -16,13 +14,12 @@ require (
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
 	github.com/caddyserver/zerossl v0.1.6 // indirect
-	github.com/go-jose/go-jose/v4 v4.1.4 // indirect
 	github.com/gomodule/redigo v1.9.3 // indirect
 	github.com/hashicorp/errwrap v1.0.0 // indirect
 	github.com/hashicorp/go-multierror v1.1.1 // indirect
 	github.com/klauspost/cpuid/v2 v2.4.0 // indirect
-	github.com/letsencrypt/challtestsrv v1.4.2 // indirect
 	github.com/libdns/libdns v1.1.1 // indirect
+	github.com/mholt/acmez/v3 v3.1.7 // indirect
 	github.com/miekg/dns v1.1.73 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
 	github.com/zeebo/blake3 v0.2.4 // indirect

@@ -7,10 +7,8 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"log/slog"
 	"math/big"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,13 +25,6 @@ const patience = time.Minute
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	certmagic.Default.Logger, certmagic.DefaultACME.Logger = zap.NewNop(), zap.NewNop()
-	if role := os.Getenv(roleVariable); role != "" {
-		if err := roles[role](); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -238,6 +238,73 @@ func TestUnlockBesideRenewLockLease(t *testing.T) {
 	}
 }
 
+// unlocked is a storage whose locks do nothing.
+type unlocked struct{ certmagic.Storage }
+
+func (unlocked) Lock(context.Context, string) error   { return nil }
+func (unlocked) Unlock(context.Context, string) error { return nil }
+
+// Three servers need a certificate at once. The order of one is held up until the others have met the lock; without
+// locks, the control, each of them orders.
+func TestThreeServersOrderOnce(t *testing.T) {
+	for title, locked := range map[string]bool{"locked": true, "without the lock": false} {
+		t.Run(title, func(t *testing.T) {
+			masters, dir, ca := quorumtest.Start(t, 3), t.TempDir(), newStandIn()
+			ordered, goOn, waits := make(chan bool, 3), make(chan bool), make(chan bool, 3)
+			ca.issue = func() { ordered <- true; <-goOn }
+			results := make(chan error, 3)
+			for range 3 {
+				locker, _, refused := watched(masters)
+				config, stop, err := server(locker, dir, ca)
+				must(t, err)
+				defer stop()
+				if !locked {
+					config.Storage = unlocked{config.Storage}
+				}
+				go func() { results <- config.ObtainCertAsync(t.Context(), "www.example.com") }()
+				go func() {
+					select {
+					case <-refused:
+						waits <- true
+					case <-t.Context().Done():
+					}
+				}()
+			}
+			want := int64(3)
+			if locked {
+				want = 1
+				receive(t, waits)
+				receive(t, waits)
+			}
+			for range want {
+				receive(t, ordered)
+			}
+			close(goOn)
+			for range 3 {
+				must(t, receive(t, results))
+			}
+			if n := ca.orders.Load(); n != want {
+				t.Errorf("%d orders, want %d", n, want)
+			}
+		})
+	}
+}
+
+// A process is killed while its order is under way. The next one goes on when the lease ends.
+func TestAKilledProcessIsFollowed(t *testing.T) {
+	masters, ca := quorumtest.Start(t, 3), newStandIn()
+	masters.HoldElsewhere("certs:" + name) // and never unlocks
+	locker, _, refused := watched(masters)
+	config, stop, err := server(locker, t.TempDir(), ca)
+	must(t, err)
+	defer stop()
+	result := make(chan error, 1)
+	go func() { result <- config.ObtainCertAsync(t.Context(), "www.example.com") }()
+	receive(t, refused) // so it waits
+	masters.FastForward(time.Hour)
+	must(t, receive(t, result))
+}
+
 // What docs/certmagic.md says of a lock that is lost while the CA is at work: both orders are carried out, and
 // the one that is stored last stays. What is stored then is a pair.
 func TestALostLockMakesTwoOrders(t *testing.T) {
@@ -296,22 +363,5 @@ func TestArguments(t *testing.T) {
 	}
 	if _, err := storage.TryLock(t.Context(), name); !errors.Is(err, quorum.ErrClosed) {
 		t.Errorf("a closed locker: %v", err)
-	}
-}
-
-// bare is a storage without a String.
-type bare struct{ certmagic.Storage }
-
-func TestString(t *testing.T) {
-	locker := quorumtest.Start(t, 1).Locker()
-	for want, storage := range map[string]certmagic.Storage{
-		`FileStorage:/certificates, locks "certs:"`:     &certmagic.FileStorage{Path: "/certificates"},
-		`certmagicquorumlock_test.bare, locks "certs:"`: bare{},
-	} {
-		s, err := certmagicquorumlock.New(storage, locker, "certs:")
-		must(t, err)
-		if s.String() != want {
-			t.Errorf("%s, want %s", s, want)
-		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // Every job runs once per tick, whatever it takes, while masters die.
 func TestOncePerTick(t *testing.T) {
 	const period, skew, jitter = 300 * time.Millisecond, 50 * time.Millisecond, 10 * time.Millisecond
-	ticks := *ticksFlag
+	const ticks = 120
 	jobs := []job{{"brief", 0}, {"usual", 20 * time.Millisecond}, {"longer than the min hold", period / 2}}
 	inBubble(t, period, func(c *cluster) {
 		random := rand.New(rand.NewPCG(1, 1))

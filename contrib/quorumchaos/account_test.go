@@ -42,12 +42,14 @@ func pause(cluster *quorumchaos.Cluster, service *account) (paused, other int) {
 }
 
 func TestPausedRequest(t *testing.T) {
+	t.Parallel()
 	if paused, other := pause(masters(t, false)); paused != http.StatusConflict || other != http.StatusOK {
 		t.Errorf("the paused request: %d, the other: %d", paused, other)
 	} // the end of the test asks the judge
 }
 
 func TestPausedRequestWithoutTheTokenCheck(t *testing.T) {
+	t.Parallel()
 	cluster, service := masters(t, true)
 	pause(cluster, service)
 	err := cluster.Judge().Check()

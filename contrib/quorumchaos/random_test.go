@@ -10,6 +10,7 @@ import (
 
 // Clients send requests while masters fail at random.
 func TestRandomFaults(t *testing.T) {
+	t.Parallel()
 	cluster, service := masters(t, false)
 	service.bank = func(context.Context) { time.Sleep(10 * time.Millisecond) }
 	ctx, stop := context.WithCancel(t.Context())
@@ -24,7 +25,7 @@ func TestRandomFaults(t *testing.T) {
 			}
 		})
 	}
-	cluster.Random(20*time.Second, 0)
+	cluster.Random(10*time.Second, 0)
 	stop()
 	clients.Wait()
 	if sum := done[0] + done[1] + done[2]; sum == 0 || service.table.balance < 10*sum {

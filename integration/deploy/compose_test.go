@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/containers"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/redlock"
 	"go.uber.org/goleak"
 )
@@ -55,17 +56,12 @@ func newRecipe(t *testing.T, e *containers.Engine) recipe {
 // compose runs one command of docker-compose.
 func (r recipe) compose(t *testing.T, args ...string) {
 	t.Helper()
-	r.run(t, "docker-compose", append(r.files, args...)...)
-}
-
-func (r recipe) run(t *testing.T, name string, args ...string) {
-	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), composeBound)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
+	cmd := exec.CommandContext(ctx, "docker-compose", append(r.files, args...)...)
 	cmd.Env = r.env
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+		t.Fatalf("%v: %v\n%s", args, err, out)
 	}
 }
 
@@ -81,22 +77,17 @@ func TestTheComposeFile(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, e.Close()) })
 	r := newRecipe(t, e)
-	command := filepath.Join(t.TempDir(), "quorumlock")
-	r.run(t, "go", "build", "-C", "../..", "-o", command, "./cmd/quorumlock") // its module is the root's
-
-	t.Cleanup(func() { r.compose(t, "down", "--volumes") })
+	t.Cleanup(func() { r.compose(t, "down", "--volumes", "--timeout", "1") })
 	r.compose(t, "up", "-d")
-	admit := append([]string{"admit", "-yes", "-timeout", "5s"}, r.urls...)
-	awaitAdmitted(t, r, command, admit)
+	ctx, cancel := context.WithTimeout(t.Context(), composeBound)
+	defer cancel()
+	r.admit(ctx, t)
 
 	locker, err := redlock.Open(r.urls)
 	must(t, err)
 	defer locker.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), composeBound)
-	defer cancel()
 	lock, err := locker.Lock(ctx, "invoice:42")
 	must(t, err)
-	r.run(t, command, append([]string{"check", "-wait", "30s", "-timeout", "5s"}, r.urls...)...)
 
 	r.compose(t, "kill", "master-b")
 	other, err := locker.Lock(ctx, "invoice:43")
@@ -106,18 +97,25 @@ func TestTheComposeFile(t *testing.T) {
 	}
 	must(t, other.Unlock(ctx))
 	must(t, lock.Unlock(ctx))
-	r.run(t, command, append([]string{"check", "-wait", "30s", "-timeout", "5s"}, r.urls...)...)
 }
 
-// awaitAdmitted repeats the command until the masters have started, and then for the last time.
-func awaitAdmitted(t *testing.T, r recipe, command string, admit []string) {
+// admit does what quorumlock admit does, when the masters have started.
+func (r recipe) admit(ctx context.Context, t *testing.T) {
 	t.Helper()
-	var out []byte
-	var err error
-	for end := time.Now().Add(composeBound); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if out, err = exec.Command(command, admit...).CombinedOutput(); err == nil {
-			return
+	var nodes []*node.Node
+	var names []string
+	for _, url := range r.urls {
+		n, err := node.Open(url, node.WithTimeout(5*time.Second))
+		must(t, err)
+		defer n.Close()
+		nodes, names = append(nodes, n), append(names, n.Name())
+	}
+	for _, n := range nodes {
+		for err := n.AdmitMembers(ctx, names); err != nil; err = n.AdmitMembers(ctx, names) {
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(100 * time.Millisecond)
 		}
 	}
-	t.Fatalf("admit: %v\n%s", err, out)
 }

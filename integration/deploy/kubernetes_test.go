@@ -1,20 +1,16 @@
-// Package deploy_test checks the recipes of docs/deploy: the manifests against the types of the
-// Kubernetes API and the rules of docs/operations.md, and the compose file in containers. The user with
-// few rights is checked in the tests of ACLs.
+// Package deploy_test checks the recipes of docs/deploy: the manifests against the rules of docs/operations.md, and
+// the compose file in containers. The user with few rights is checked in the tests of ACLs.
 package deploy_test
 
 import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	apps "k8s.io/api/apps/v1"
-	core "k8s.io/api/core/v1"
-	policy "k8s.io/api/policy/v1"
-	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/quorumlock/quorumlock/node"
@@ -22,212 +18,128 @@ import (
 
 const docs = "../../docs/deploy/"
 
-// manifests are the objects of kubernetes.yaml, each decoded strictly into its type.
-type manifests struct {
-	set      apps.StatefulSet
-	budget   policy.PodDisruptionBudget
-	service  core.Service
-	config   core.ConfigMap
-	users    core.Secret
-	client   core.Secret
-	decoded  int
-	pod      *core.PodSpec   // of set
-	redis    *core.Container // its only one
-	podLabel map[string]string
+// at returns what an object has at a path, as in "spec.replicas" and "containers.0.name"; nil for nothing.
+func at(object any, path string) any {
+	for step := range strings.SplitSeq(path, ".") {
+		switch of := object.(type) {
+		case map[string]any:
+			object = of[step]
+		case []any:
+			if i, err := strconv.Atoi(step); err == nil && i < len(of) {
+				object = of[i]
+				continue
+			}
+			return nil
+		default:
+			return nil
+		}
+	}
+	return object
 }
 
-func decode(t *testing.T) *manifests {
+// objects are those of a file of manifests, by kind and name.
+func objects(t *testing.T, name string) map[string]any {
 	t.Helper()
-	m := &manifests{}
-	for document := range strings.SplitSeq(read(t, "kubernetes.yaml"), "\n---\n") {
-		document += "\n"
-		var head struct {
-			meta.TypeMeta   `json:",inline"`
-			meta.ObjectMeta `json:"metadata"`
-		}
-		must(t, yaml.Unmarshal([]byte(document), &head))
-		key := head.APIVersion + " " + head.Kind + " " + head.Name
-		into, known := map[string]any{
-			"apps/v1 StatefulSet quorumlock":           &m.set,
-			"policy/v1 PodDisruptionBudget quorumlock": &m.budget,
-			"v1 Service quorumlock":                    &m.service,
-			"v1 ConfigMap quorumlock":                  &m.config,
-			"v1 Secret quorumlock-users":               &m.users,
-			"v1 Secret quorumlock-client":              &m.client,
-		}[key]
-		if !known {
-			t.Fatalf("an object that no test knows: %s", key)
-		}
-		if err := yaml.UnmarshalStrict([]byte(document), into); err != nil {
-			t.Fatalf("%s: %v", key, err)
-		}
-		m.decoded++
-	}
-	if m.decoded != 6 || len(m.set.Spec.Template.Spec.Containers) != 1 {
-		t.Fatalf("%d objects, %d containers", m.decoded, len(m.set.Spec.Template.Spec.Containers))
-	}
-	m.pod, m.podLabel = &m.set.Spec.Template.Spec, m.set.Spec.Template.Labels
-	m.redis = &m.pod.Containers[0]
-	return m
-}
-
-// A field that the API does not have, or of another type, is no error to kubectl apply without
-// validation.
-func TestStrictDecodingFindsAWrongField(t *testing.T) {
-	for _, wrong := range []string{"minReadySecond: 35", "minReadySeconds: soon"} {
-		text := "apiVersion: apps/v1\nkind: StatefulSet\nspec:\n  " + wrong + "\n"
-		if err := yaml.UnmarshalStrict([]byte(text), &apps.StatefulSet{}); err == nil {
-			t.Errorf("%q passes", wrong)
-		}
-	}
-}
-
-func TestOneMasterAtATime(t *testing.T) {
-	m := decode(t)
-	const maxLease = node.DefaultMaxLease
-	if wait := time.Duration(m.set.Spec.MinReadySeconds) * time.Second; wait <= maxLease {
-		t.Errorf("a rolling update waits for %v, want more than a quarantine of %v", wait, maxLease)
-	}
-	if s := m.set.Spec.UpdateStrategy; s.Type != apps.RollingUpdateStatefulSetStrategyType || s.RollingUpdate != nil {
-		t.Errorf("updates: %+v", s)
-	}
-	// The disruption budget does not know minReadySeconds.
-	probe := m.redis.ReadinessProbe
-	if wait := time.Duration(probe.InitialDelaySeconds) * time.Second; wait <= maxLease {
-		t.Errorf("a drain goes on after %v, want more than a quarantine of %v", wait, maxLease)
-	}
-	if !m.service.Spec.PublishNotReadyAddresses {
-		t.Error("clients cannot reach a master in quarantine, which begins with their use")
-	}
-	if most := m.budget.Spec.MaxUnavailable; most == nil || most.IntValue() != 1 || m.budget.Spec.MinAvailable != nil {
-		t.Errorf("the budget: %+v", m.budget.Spec)
-	}
-	if m.set.Spec.PodManagementPolicy != apps.ParallelPodManagement {
-		t.Error("the first client needs all masters at once")
-	}
-	selects(t, "the stateful set", m.set.Spec.Selector, m.podLabel)
-	selects(t, "the budget", m.budget.Spec.Selector, m.podLabel)
-	selects(t, "the service", &meta.LabelSelector{MatchLabels: m.service.Spec.Selector}, m.podLabel)
-	if grace := m.pod.TerminationGracePeriodSeconds; grace == nil || *grace < 1 || *grace > 30 {
-		t.Error("a master needs a few seconds to end, and no more: nothing is saved")
-	}
-	if p := m.redis.LivenessProbe; time.Duration(p.PeriodSeconds*p.FailureThreshold)*time.Second < maxLease {
-		t.Error("a restart for a short pause costs a quarantine")
-	}
-}
-
-func TestMastersAreIndependent(t *testing.T) {
-	m := decode(t)
-	if n := *m.set.Spec.Replicas; n < 3 || n%2 == 0 {
-		t.Errorf("%d masters", n)
-	}
-	required := m.pod.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-	if len(required) != 1 || required[0].TopologyKey != core.LabelHostname {
-		t.Fatalf("anti-affinity: %+v", required)
-	}
-	selects(t, "the anti-affinity", required[0].LabelSelector, m.podLabel)
-	preferred := m.pod.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
-	if len(preferred) != 1 || preferred[0].PodAffinityTerm.TopologyKey != core.LabelTopologyZone {
-		t.Errorf("zones: %+v", preferred)
-	}
-	selects(t, "the zones", preferred[0].PodAffinityTerm.LabelSelector, m.podLabel)
-}
-
-// Each master is reached by the name of its pod, never by a balanced address, and clients use all of
-// them.
-func TestEachMasterHasItsName(t *testing.T) {
-	m := decode(t)
-	if m.service.Spec.ClusterIP != core.ClusterIPNone || m.set.Spec.ServiceName != m.service.Name {
-		t.Errorf("the service %q has the address %q; the pods' is %q", m.service.Name, m.service.Spec.ClusterIP, m.set.Spec.ServiceName)
-	}
-	urls := strings.Fields(m.client.StringData["QUORUMLOCK_URLS"])
-	if len(urls) != int(*m.set.Spec.Replicas) {
-		t.Fatalf("%d URLs, %d pods", len(urls), *m.set.Spec.Replicas)
-	}
-	for i, raw := range urls {
-		u, err := url.Parse(raw)
-		must(t, err)
-		want := fmt.Sprintf("%s-%d.%s", m.set.Name, i, m.service.Name)
-		if u.Hostname() != want || u.Port() != fmt.Sprint(m.service.Spec.Ports[0].Port) {
-			t.Errorf("URL %d leads to %s, want %s", i+1, u.Host, want)
-		}
-		n, err := node.Open(raw)
-		must(t, err)
-		must(t, n.Close())
-		password, _ := u.User.Password()
-		if !strings.Contains(m.users.StringData["users.acl"], "user "+u.User.Username()+" on >"+password+" ") {
-			t.Errorf("URL %d: there is no such user", i+1)
-		}
-	}
-}
-
-// The files are those that are tested elsewhere.
-func TestTheFilesAreTheRecipes(t *testing.T) {
-	m := decode(t)
-	for name, text := range map[string]string{
-		"redis.conf": m.config.Data["redis.conf"],
-		"users.acl":  m.users.StringData["users.acl"],
-	} {
-		if text != read(t, name) {
-			t.Errorf("%s differs from docs/deploy/%s", name, name)
-		}
-	}
-	settings := settings(t)
-	if settings["maxmemory-policy"] != "noeviction" || settings["aclfile"] != "/etc/quorumlock/users.acl" {
-		t.Errorf("settings: %v", settings)
-	}
-	at := map[string]string{}
-	for _, mount := range m.redis.VolumeMounts {
-		at[mount.MountPath] = mount.Name
-	}
-	if at["/etc/quorumlock"] == "" || at[settings["dir"]] == "" {
-		t.Errorf("mounts: %v", at)
-	}
-	if got := strings.Join(m.redis.Command, " "); got != "redis-server /etc/quorumlock/redis.conf" {
-		t.Errorf("command %q", got)
-	}
-	var projected []string
-	for _, source := range m.pod.Volumes[0].Projected.Sources {
-		if source.ConfigMap != nil {
-			projected = append(projected, source.ConfigMap.Name)
-		}
-		if source.Secret != nil {
-			projected = append(projected, source.Secret.Name)
-		}
-	}
-	if got := fmt.Sprint(projected); got != fmt.Sprint([]string{m.config.Name, m.users.Name}) {
-		t.Errorf("the files come from %s", got)
-	}
-	// The kernel must not end a master that is within its own limit.
-	if limit := m.redis.Resources.Limits.Memory(); limit.Value() < 384<<20 || settings["maxmemory"] != "256mb" ||
-		!limit.Equal(*m.redis.Resources.Requests.Memory()) {
-		t.Errorf("memory: %v, maxmemory %s", limit, settings["maxmemory"])
-	}
-}
-
-// settings are the directives of redis.conf.
-func settings(t *testing.T) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for line := range strings.Lines(read(t, "redis.conf")) {
-		if name, value, found := strings.Cut(strings.TrimSpace(line), " "); found && name != "#" {
-			all[name] = value
-		}
+	all := map[string]any{}
+	for document := range strings.SplitSeq(read(t, name), "\n---\n") {
+		var o any
+		must(t, yaml.UnmarshalStrict([]byte(document+"\n"), &o))
+		all[fmt.Sprint(at(o, "kind"), " ", at(o, "metadata.name"))] = o
 	}
 	return all
 }
 
-func selects(t *testing.T, what string, selector *meta.LabelSelector, labels map[string]string) {
-	t.Helper()
-	s, err := meta.LabelSelectorAsMap(selector)
-	must(t, err)
-	for key, value := range s {
-		if labels[key] != value {
-			t.Errorf("%s selects %s=%s, the pods have %v", what, key, value, labels)
+// The pods follow the rules of docs/operations.md: independent machines, one restart at a time, late enough, and
+// each master at the name of its pod.
+func TestKubernetesKeepsTheRules(t *testing.T) {
+	all := objects(t, "kubernetes.yaml")
+	set, service, budget := all["StatefulSet quorumlock"], all["Service quorumlock"], all["PodDisruptionBudget quorumlock"]
+	pod := at(set, "spec.template.spec")
+	redis, quarantine := at(pod, "containers.0"), node.DefaultMaxLease.Seconds()
+	number := func(of any, path string) float64 {
+		n, ok := at(of, path).(float64)
+		if !ok {
+			t.Errorf("no number at %s", path)
+		}
+		return n
+	}
+	if number(set, "spec.minReadySeconds") <= quarantine || number(redis, "readinessProbe.initialDelaySeconds") <= quarantine {
+		t.Error("a rolling update, or a drain, does not wait for a quarantine")
+	}
+	if number(redis, "livenessProbe.periodSeconds")*number(redis, "livenessProbe.failureThreshold") < quarantine {
+		t.Error("a restart for a short pause costs a quarantine")
+	}
+	if n := int(number(set, "spec.replicas")); n < 3 || n%2 == 0 {
+		t.Errorf("%d masters", n)
+	}
+	required := at(pod, "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.0")
+	preferred := at(pod, "affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution.0.podAffinityTerm")
+	labels := map[string]any{"app": "quorumlock"}
+	for _, c := range []struct {
+		of   any
+		path string
+		want any
+	}{
+		{set, "spec.updateStrategy", map[string]any{"type": "RollingUpdate"}},
+		{set, "spec.podManagementPolicy", "Parallel"}, // the first client needs all masters at once
+		{budget, "spec", map[string]any{"maxUnavailable": 1.0, "selector": map[string]any{"matchLabels": labels}}},
+		{service, "spec.publishNotReadyAddresses", true}, // clients' use begins a quarantine
+		{service, "spec.clusterIP", "None"},
+		{service, "spec.selector", labels},
+		{set, "spec.serviceName", at(service, "metadata.name")},
+		{set, "spec.selector.matchLabels", labels},
+		{set, "spec.template.metadata.labels", labels},
+		{required, "topologyKey", "kubernetes.io/hostname"},
+		{required, "labelSelector.matchLabels", labels},
+		{preferred, "topologyKey", "topology.kubernetes.io/zone"},
+		{preferred, "labelSelector.matchLabels", labels},
+		{redis, "command", []any{"redis-server", "/etc/quorumlock/redis.conf"}},
+		{redis, "resources.limits.memory", at(redis, "resources.requests.memory")}, // above maxmemory
+		{redis, "resources.limits.memory", "384Mi"},
+		{redis, "volumeMounts.0.mountPath", "/etc/quorumlock"},
+		{redis, "volumeMounts.1.mountPath", "/tmp"}, // the dir of redis.conf
+		{pod, "volumes.0.projected.sources.0.configMap.name", "quorumlock"},
+		{pod, "volumes.0.projected.sources.1.secret.name", "quorumlock-users"},
+		// The files are those that are tested elsewhere.
+		{all["ConfigMap quorumlock"], "data", map[string]any{"redis.conf": read(t, "redis.conf")}},
+		{all["Secret quorumlock-users"], "stringData", map[string]any{"users.acl": read(t, "users.acl")}},
+	} {
+		if got := at(c.of, c.path); fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%s is %v, want %v", c.path, got, c.want)
 		}
 	}
-	if len(s) == 0 {
-		t.Errorf("%s selects everything", what)
+	for _, setting := range []string{"maxmemory 256mb", "maxmemory-policy noeviction", "aclfile /etc/quorumlock/users.acl", "dir /tmp"} {
+		if !strings.Contains(read(t, "redis.conf"), "\n"+setting+"\n") {
+			t.Errorf("redis.conf lacks %q", setting)
+		}
+	}
+	urls := strings.Fields(fmt.Sprint(at(all["Secret quorumlock-client"], "stringData.QUORUMLOCK_URLS")))
+	if len(urls) != int(number(set, "spec.replicas")) {
+		t.Errorf("%d URLs", len(urls))
+	}
+	for i, raw := range urls {
+		u, err := url.Parse(raw)
+		must(t, err)
+		password, _ := u.User.Password()
+		if u.Host != fmt.Sprintf("quorumlock-%d.quorumlock:6379", i) || at(service, "spec.ports.0.port") != 6379.0 ||
+			!strings.Contains(read(t, "users.acl"), "user "+u.User.Username()+" on >"+password+" ") {
+			t.Errorf("URL %d is %s", i+1, raw)
+		}
+		n, err := node.Open(raw)
+		must(t, err)
+		must(t, n.Close())
+	}
+}
+
+// The job runs once a tick, on the masters of the client's Secret.
+func TestCronJob(t *testing.T) {
+	job := at(objects(t, "cronjob.yaml")["CronJob nightly-report"], "spec")
+	spec := at(job, "jobTemplate.spec")
+	report, command := at(spec, "template.spec.containers.0"), fmt.Sprint(at(spec, "template.spec.containers.0.command"))
+	if got := []any{at(job, "concurrencyPolicy"), at(spec, "backoffLimit"), at(spec, "template.spec.restartPolicy"),
+		at(report, "envFrom.0.secretRef.name")}; !slices.Equal(got, []any{"Forbid", 0.0, "Never", "quorumlock-client"}) ||
+		!strings.HasPrefix(command, "[quorumlock run ") || !strings.Contains(command, " -min-hold ") {
+		t.Errorf("%v, %s", got, command)
 	}
 }
 

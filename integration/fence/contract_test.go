@@ -5,12 +5,9 @@ package fence_test
 import (
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/internal/poll"
 )
@@ -34,21 +31,20 @@ func (d *database) stamper(t *testing.T) func(token uint64) error {
 		s, tx, err := d.stamped(t, token)
 		defer s.close()
 		if err != nil {
-			_ = tx.rollback(t.Context())
+			_ = tx.Rollback()
 			return err
 		}
-		return tx.commit(t.Context())
+		return tx.Commit()
 	}
 }
 
 // stamped returns a transaction that is open behind its stamp, of a session of its own, and what the
 // stamp returned.
-func (d *database) stamped(t *testing.T, token uint64) (session, tx, error) {
-	s, err := openSQL(d.connect(), func(string) {})
+func (d *database) stamped(t *testing.T, token uint64) (*sqlSession, *sql.Tx, error) {
+	s := d.open(t, func(string) {})
+	tx, err := s.db.BeginTx(t.Context(), nil)
 	must(t, err)
-	tx, err := s.begin(t.Context())
-	must(t, err)
-	return s, tx, tx.stamp(t.Context(), account, token)
+	return s, tx, s.stamp(t.Context(), tx, account, token)
 }
 
 func (s *store) stamper(t *testing.T) func(token uint64) error {
@@ -117,7 +113,7 @@ func TestStampHoldsItsResource(t *testing.T) {
 				} else if !poll.Until(soon, func() bool { return d.waiting(t) == 1 }) {
 					t.Errorf("no stamp waits for the transaction with token %d", first)
 				}
-				must(t, tx.rollback(t.Context()))
+				must(t, tx.Rollback())
 				s.close()
 				if err := <-got; err != nil && !again(err) {
 					t.Errorf("after the transaction with token %d: %v", first, err)
@@ -139,26 +135,6 @@ func (d *database) waiting(t *testing.T) (n int) {
 		AND pid IN (SELECT pid FROM pg_locks JOIN pg_class ON relation = pg_class.oid
 			WHERE relnamespace = current_schema()::regnamespace)`).Scan(&n))
 	return n
-}
-
-// PostgreSQL can end the transaction of a paused process: then the next holder goes on.
-func TestServerEndsAnIdleTransaction(t *testing.T) {
-	t.Parallel()
-	d := guards["PostgreSQL, pgx"](t)
-	d.account(t, account)
-	stamp := d.stamper(t)
-	tx, err := d.db.BeginTx(t.Context(), nil)
-	must(t, err)
-	defer tx.Rollback()
-	_, err = tx.ExecContext(t.Context(), "SET LOCAL idle_in_transaction_session_timeout = '300ms'")
-	must(t, err)
-	must(t, fence.Stamp(t.Context(), tx, "account:42", 41))
-	began := time.Now()
-	must(t, stamp(42))
-	t.Logf("the next holder waited %v", time.Since(began).Round(time.Millisecond))
-	if err := tx.Commit(); err == nil {
-		t.Error("the transaction that the server ended was committed")
-	}
 }
 
 // Stamps on other resources do not wait.
@@ -213,30 +189,5 @@ func TestColumn(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// The commands of a refused step are not carried out, those of another are, in order.
-func TestStampKeyOnAServer(t *testing.T) {
-	t.Parallel()
-	s := onRedis(t)
-	set := func(token uint64, value string) ([]any, error) {
-		return fence.StampKey(t.Context(), s.conn, "token", token,
-			fence.Command{Name: "SET", Args: []any{"value", value}}, fence.Command{Name: "GET", Args: []any{"value"}})
-	}
-	for _, token := range []uint64{41, 42, 42} {
-		replies, err := set(token, fmt.Sprint(token))
-		must(t, err)
-		if got, err := redis.String(replies[1], nil); len(replies) != 2 || err != nil || got != fmt.Sprint(token) {
-			t.Errorf("token %d: replies %v", token, replies)
-		}
-	}
-	if _, err := set(41, "late"); !errors.Is(err, fence.ErrFenced) {
-		t.Errorf("token 41: %v, want ErrFenced", err)
-	}
-	value, err := redis.String(s.conn.Do("GET", "value"))
-	must(t, err)
-	if value != "42" {
-		t.Errorf("the value is %q", value)
 	}
 }

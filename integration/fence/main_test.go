@@ -6,7 +6,8 @@
 //
 // The files in the order in which each uses only those before it: main_test.go, postgres_test.go and
 // mariadb_test.go (the servers), resource_test.go (what the guards protect, and the judge of its
-// writes), sql_test.go, transaction_test.go and redis_test.go (the two kinds of resource), then the tests: contract_test.go, interleave_test.go, paused_test.go, psql_test.go.
+// writes), sql_test.go, transaction_test.go and redis_test.go (the two kinds of resource), then the tests:
+// contract_test.go, interleave_test.go, paused_test.go, psql_test.go.
 package fence_test
 
 import (
@@ -24,21 +25,12 @@ import (
 // soon bounds what should happen at once, even on a busy machine.
 const soon = 10 * time.Second
 
-// patience is how long a test waits for a child's word.
-const patience = time.Minute
-
-// childRole, in the environment, makes a copy of the test binary a holder instead of a test.
-const childRole = "QUORUMLOCK_TEST_CHILD"
-
 func TestMain(m *testing.M) {
-	if os.Getenv(childRole) != "" {
-		os.Exit(holderProcess())
-	}
 	// A server's death signal fires when the thread that started it ends.
 	runtime.LockOSThread()
 	postgres, mariadb = sqlserver.StartPostgres("postgres"), sqlserver.StartMariaDB("mysql")
 	code := m.Run()
-	if err := errors.Join(postgres.Stop(), mariadb.Stop(), os.RemoveAll(commandDir)); err != nil {
+	if err := errors.Join(postgres.Stop(), mariadb.Stop()); err != nil {
 		fmt.Fprintln(os.Stderr, "stopping the servers:", err)
 		code = 1
 	}

@@ -45,13 +45,11 @@ func fleet(t *testing.T, n int) *redistest.Fleet {
 	return f
 }
 
-func (s *store) connect() target { return target{"redis", s.url} }
-
 func (s *store) session(t *testing.T, step func(string)) session {
 	t.Helper()
-	r, err := openRedis(s.connect(), step)
+	conn, err := redis.DialURL(s.url)
 	must(t, err)
-	return r
+	return &redisSession{&steppedConn{Conn: conn, step: step}, step}
 }
 
 func (s *store) state(t *testing.T, account int) (int, []write) {
@@ -99,14 +97,6 @@ func (c *steppedConn) DoContext(ctx context.Context, command string, args ...any
 
 func (c *steppedConn) ReceiveContext(ctx context.Context) (any, error) {
 	return redis.ReceiveContext(c.Conn, ctx)
-}
-
-func openRedis(to target, step func(string)) (*redisSession, error) {
-	conn, err := redis.DialURL(to.Address)
-	if err != nil {
-		return nil, err
-	}
-	return &redisSession{&steppedConn{Conn: conn, step: step}, step}, nil
 }
 
 func (s *redisSession) close() { s.conn.Close() }

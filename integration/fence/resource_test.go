@@ -36,14 +36,9 @@ type write struct {
 type resource interface {
 	// session returns a client of its own, which calls step before each statement.
 	session(t *testing.T, step func(next string)) session
-	// connect says how another process opens the resource.
-	connect() target
 	// state returns the balance of an account, and the log of its writes in the order of the commits.
 	state(t *testing.T, account int) (balance int, log []write)
 }
-
-// target is a resource, for another process.
-type target struct{ Kind, Address string }
 
 // session is a holder's connection to a resource.
 type session interface {
@@ -76,24 +71,4 @@ func judge(acknowledged []write, balance int, log []write) error {
 		}
 	}
 	return nil
-}
-
-func TestJudge(t *testing.T) {
-	for name, c := range map[string]struct {
-		acknowledged []write
-		balance      int
-		log          []write
-		bad          bool
-	}{
-		"nothing":              {nil, 100, nil, false},
-		"in order":             {[]write{{1, 100, 101}}, 103, []write{{1, 100, 101}, {2, 101, 103}}, false},
-		"token back":           {nil, 103, []write{{2, 100, 101}, {1, 101, 103}}, true},
-		"lost update":          {nil, 102, []write{{1, 100, 101}, {2, 100, 102}}, true},
-		"balance of no write":  {nil, 101, []write{{1, 100, 101}, {2, 101, 103}}, true},
-		"acknowledged, absent": {[]write{{2, 101, 103}}, 101, []write{{1, 100, 101}}, true},
-	} {
-		if err := judge(c.acknowledged, c.balance, c.log); (err != nil) != c.bad {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }

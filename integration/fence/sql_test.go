@@ -19,27 +19,23 @@ import (
 type database struct {
 	driver, dsn string
 	column      bool // the guard is a column of the table, and not the table of fence.Schema
-	native      bool // holders use pgx.Tx, and not database/sql
 	db          *sql.DB
 }
 
 // guards are the databases, each made afresh for each test.
 var guards = map[string]func(*testing.T) *database{
 	"PostgreSQL, lib/pq":          onPostgres("postgres", "read committed"),
-	"PostgreSQL, pgx":             onPostgres("pgx", "read committed"),
 	"PostgreSQL, repeatable read": onPostgres("postgres", "repeatable read"),
 	"PostgreSQL, serializable":    onPostgres("pgx", "serializable"),
 	"SQLite, write-ahead log":     onSQLite("wal"),
 	"SQLite, rollback journal":    onSQLite("delete"),
-	"PostgreSQL, pgx.Tx":          natively(onPostgres("pgx", "read committed")),
 	"MariaDB, read committed":     onMariaDB(readCommitted),
 	"MariaDB, repeatable read":    onMariaDB(repeatableRead),
 	"MariaDB, snapshot isolation": onMariaDB(snapshotIsolation),
 	"MariaDB, serializable":       onMariaDB(serializable),
 
-	"PostgreSQL, a column":                  onColumn(onPostgres("pgx", "read committed")),
-	"PostgreSQL, a column, repeatable read": onColumn(onPostgres("postgres", "repeatable read")),
-	"SQLite, a column":                      onColumn(onSQLite("wal")),
+	"PostgreSQL, a column": onColumn(onPostgres("pgx", "read committed")),
+	"SQLite, a column":     onColumn(onSQLite("wal")),
 }
 
 var schemas atomic.Int64
@@ -59,15 +55,6 @@ func onColumn(fresh func(*testing.T) *database) func(*testing.T) *database {
 		t.Helper()
 		d := fresh(t)
 		d.column = true
-		return d
-	}
-}
-
-func natively(fresh func(*testing.T) *database) func(*testing.T) *database {
-	return func(t *testing.T) *database {
-		t.Helper()
-		d := fresh(t)
-		d.native = true
 		return d
 	}
 }
@@ -104,21 +91,14 @@ func (d *database) account(t *testing.T, account int) {
 	}
 }
 
-func (d *database) connect() target {
-	switch {
-	case d.column:
-		return target{d.driver + " column", d.dsn}
-	case d.native:
-		return target{"pgx.Tx", d.dsn}
-	}
-	return target{d.driver, d.dsn}
-}
+func (d *database) session(t *testing.T, step func(string)) session { return d.open(t, step) }
 
-func (d *database) session(t *testing.T, step func(string)) session {
+func (d *database) open(t *testing.T, step func(string)) *sqlSession {
 	t.Helper()
-	s, err := openSQL(d.connect(), step)
+	db, err := sql.Open(d.driver, d.dsn)
 	must(t, err)
-	return s
+	db.SetMaxOpenConns(1)
+	return &sqlSession{db, d.driver, d.column, step}
 }
 
 func (d *database) state(t *testing.T, account int) (balance int, log []write) {

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/ory/dockertest/v3"
 	dc "github.com/ory/dockertest/v3/docker"
 	"go.uber.org/goleak"
@@ -23,65 +22,6 @@ func open(t *testing.T) *Engine {
 	must(t, err)
 	t.Cleanup(func() { must(t, e.Close()) })
 	return e
-}
-
-func TestMasterKeepsItsAddressAndItsDisk(t *testing.T) {
-	e := open(t)
-	t.Log(e.Kind())
-	forgets, err := e.Start()
-	must(t, err)
-	keeps, err := e.Start("--appendonly", "yes", "--appendfsync", "always")
-	must(t, err)
-	for _, m := range []*Master{forgets, keeps} {
-		_, err := m.Do("SET", "k", "v")
-		must(t, err)
-		must(t, m.Kill())
-	}
-	// In the other order: with an address of the engine's choice each would now have the other's.
-	must(t, keeps.Start())
-	must(t, forgets.Start())
-	if v, err := redis.String(keeps.Do("GET", "k")); v != "v" {
-		t.Errorf("the one with an append-only file: %q, %v", v, err)
-	}
-	if v, err := redis.String(forgets.Do("GET", "k")); !errors.Is(err, redis.ErrNil) {
-		t.Errorf("the one without: %q, %v", v, err)
-	}
-	must(t, forgets.Freeze())
-	must(t, forgets.Kill())
-	must(t, forgets.Start())
-	must(t, forgets.Disconnect())
-	if _, err := forgets.Do("PING"); err == nil {
-		t.Error("it answers without a network")
-	}
-	must(t, forgets.Reconnect())
-	_, err = forgets.Do("PING")
-	must(t, err)
-}
-
-// Whatever became of a master, another one with an empty disk takes its place.
-func TestReplace(t *testing.T) {
-	e := open(t)
-	m, err := e.Start("--appendonly", "yes", "--appendfsync", "always")
-	must(t, err)
-	url := m.URL()
-	for what, before := range map[string]func() error{
-		"running": func() error { return nil }, "killed": m.Kill, "frozen": m.Freeze, "off the network": m.Disconnect,
-	} {
-		_, err := m.Do("SET", "k", "v")
-		must(t, err)
-		must(t, before())
-		must(t, m.Replace())
-		if v, err := redis.String(m.Do("GET", "k")); !errors.Is(err, redis.ErrNil) || m.URL() != url {
-			t.Errorf("%s: the next one at %s has %q, %v", what, m.URL(), v, err)
-		}
-	}
-	must(t, m.Stop())
-	if err := m.Replace(); !errors.Is(err, errStopped) {
-		t.Errorf("after Stop: %v", err)
-	}
-	if left, err := e.Left(); err != nil || len(left) > 2 { // the network and the image
-		t.Errorf("left behind: %q, %v", left, err)
-	}
 }
 
 // The reaper removes everything when the process that made it ends without Close.

@@ -1,8 +1,6 @@
 package history
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -187,65 +185,6 @@ func TestCheck(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestViolationsAreReadable(t *testing.T) {
-	events := []Event{
-		acquired(1, 1_000_000_000, 1_000_000_010, owner("first:7"), token(71)),
-		released(1, 1_000_000_021, 1_000_000_025, owner("first:7")),
-		acquired(2, 1_000_000_005, 1_000_000_020, owner("second:8"), token(72), deadline(1_000_000_050)),
-	}
-	got := Check(events, Options{HonestClocks: true})[0].String()
-	for _, want := range []string{`overlap: "k": for 1ns`, "first:7", "second:8", "client 1", "client 2", "token 71",
-		"token 72",
-		"+10ns", "+21ns, by released", "+20ns", "+50ns, by deadline"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q does not contain %q", got, want)
-		}
-	}
-}
-
-func TestViews(t *testing.T) {
-	good := []Event{acquired(1, 0, 10, deadline(20)), acquired(2, 30, 40)}
-	late := []Event{acquired(2, 0, 10, name("../a/\x00b c")), released(2, 20, 25, name("../a/\x00b c")),
-		acquired(1, 9, 40, name("../a/\x00b c"))}
-	for title, test := range map[string]struct {
-		events []Event
-		honest bool
-	}{
-		"all is well":                             {good, true},
-		"porcupine disagrees":                     {slices.Concat(good, late), true},
-		"clocks are not honest":                   {slices.Concat(good, late), false},
-		"a token is wrong, clocks are not honest": {[]Event{acquired(1, 0, 10), acquired(2, 20, 30, token(1))}, false},
-	} {
-		t.Run(title, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "made", "if need be")
-			got := Check(test.events, Options{HonestClocks: test.honest, ViewDir: dir})
-			files, _ := filepath.Glob(filepath.Join(dir, "*"))
-			if (len(got) > 0) != (len(files) == 1) || len(files) > 1 {
-				t.Fatalf("%d violations, views %q", len(got), files)
-			}
-			for _, file := range files {
-				text, err := os.ReadFile(file)
-				if err != nil || !strings.Contains(string(text), "enters, level 1") ||
-					!strings.HasSuffix(file, ".html") {
-					t.Errorf("%s is not a view (%v)", file, err)
-				}
-				if !strings.Contains(got[len(got)-1].Detail, file) {
-					t.Errorf("%v does not name %s", got, file)
-				}
-			}
-		})
-	}
-
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got := Check(late, Options{HonestClocks: true, ViewDir: file}); len(got) != 1 ||
-		!strings.Contains(got[0].Detail, "no view") {
-		t.Errorf("with a directory that cannot be made: %v", got)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -53,31 +52,5 @@ func TestJSONOfNoEvent(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "line 2") || len(got) != 1 {
 			t.Errorf("%q: %d events and %v, want 1 and an error that names line 2", bad, len(got), err)
 		}
-	}
-}
-
-func TestLogIsSafeForConcurrentUse(t *testing.T) {
-	var log Log
-	var clients sync.WaitGroup
-	for client := range 8 {
-		clients.Go(func() {
-			for i := range 100 {
-				log.Add(Event{Client: client, Call: int64(i)})
-				log.Events()
-			}
-		})
-	}
-	clients.Wait()
-	seen := make([]int64, 8)
-	for _, e := range log.Events() {
-		if e.Call != seen[e.Client] {
-			t.Fatalf("client %d: event %d comes in place of %d", e.Client, e.Call, seen[e.Client])
-		}
-		seen[e.Client]++
-	}
-	events := log.Events()
-	events[0].Name = "changed"
-	if len(events) != 800 || log.Events()[0].Name != "" {
-		t.Errorf("%d events, and a reader can change the log", len(events))
 	}
 }

@@ -21,6 +21,6 @@
 // are and what they want, process_test.go what a process does; phase_test.go has the load and the cuts,
 // samples_test.go what is measured, report_test.go what is written.
 //
-// A new region goes into world_test.go: its constant, roundTrip and masterRegions. The tables follow; the
-// sentences about A, B and C in report_test.go and docs/scale.md do not.
+// A new region goes into world_test.go: its constant, roundTrip and masterRegions. The rows and columns of
+// regions follow; the sentences about A, B and C in report_test.go and docs/scale.md do not.
 package fleet

@@ -47,7 +47,7 @@ processors and the network take time.
 - Times are those of the calls of `+"`Lock`"+` that returned during a measurement, in ms. All settings are the defaults.
 
 `, r.began.UTC().Format("2006-01-02"), *revision, runtime.Version(), r.processes, r.goroutines,
-		r.virtual.Round(time.Second), r.elapsed.Round(time.Second), inside, near, far, micros(r.takes), holds, list(contenderCounts),
+		r.virtual.Round(time.Second), r.elapsed.Round(time.Second), inside, near, far, micros(r.takes), holds, "2, 8 and 32",
 		contenderPause, r.namesOfEach)
 	b.WriteString("## More and more load\n\n" + r.loadTable() + "\n" + r.bend() + "\n")
 	b.WriteString(fmt.Sprintf("## A region is cut off\n\nThe mean pause is %v.\n\n", whileCut) +
@@ -69,20 +69,6 @@ func micros(d time.Duration) string {
 
 func millis(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/float64(time.Millisecond)) }
 
-// commas is what a slice has, as in "2, 8, 32".
-func commas[T any](all []T) string {
-	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(all)), ", "), "[]")
-}
-
-// list is numbers, as in "2, 8 and 32".
-func list(numbers []int) string {
-	text := commas(numbers)
-	if last := strings.LastIndex(text, ", "); last >= 0 {
-		return text[:last] + " and " + text[last+2:]
-	}
-	return text
-}
-
 func p50p99(took []time.Duration) string {
 	if len(took) == 0 {
 		return "–"
@@ -100,8 +86,7 @@ func tableHead(first string) string {
 		}
 		head += " | "
 	}
-	head += "commands/s of the masters in " + commas(masterRegions)
-	head += " | busiest core |\n"
+	head += "commands/s of the masters in A, A, B, B, C | busiest core |\n"
 	return head + strings.Repeat("|---", strings.Count(head, "|")-1) + "|\n"
 }
 
@@ -117,57 +102,32 @@ func (x *result) line(name string) string {
 	return text + fmt.Sprintf("%s | %.0f %% |\n", strings.Join(commands, ", "), 100*x.busiest())
 }
 
-func (r *report) loadTable() string {
-	text := tableHead("mean pause")
+func (r *report) loadTable() string { return tableHead("mean pause") + r.lines(true) }
+func (r *report) cutTable() string  { return tableHead("") + r.lines(false) }
+
+func (r *report) lines(loads bool) (text string) {
 	for _, x := range r.results {
-		if x.isLoad {
-			text += x.line(x.pause.String())
+		if x.isLoad == loads {
+			text += x.line(strings.TrimPrefix(x.name, "mean pause "))
 		}
 	}
 	return text
 }
-
-func (r *report) cutTable() string {
-	text := tableHead("")
-	for _, x := range r.results {
-		if !x.isLoad {
-			text += x.line(x.name)
-		}
-	}
-	return text
-}
-
-// full is how busy a core is that does nothing else.
-const full = 0.95
 
 // bend says where more load brings no more locks, and why.
 func (r *report) bend() string {
-	first := &r.results[0]
+	first, last := &r.results[0], &r.results[len(loads)-1]
 	text := fmt.Sprintf("**Below the bend the network decides.** A lock in A or B takes %s ms: a majority needs a "+
 		"master of the other region. In C it takes %s ms. Masters nearby save nothing.\n\n",
 		millis(quantile(first.alone(regionA), 0.5)), millis(quantile(first.alone(regionC), 0.5)))
-	for _, x := range r.results {
-		if x.isLoad && x.busiest() >= full {
-			last := r.lastLoad()
-			return text + fmt.Sprintf("**It bends at %.0f locks/s, at the masters' cores.** A process with one caller asks "+
-				"all five masters, so each lock is about two commands at every master: %s × 2 allow about %.0f locks/s, and "+
-				"more masters allow no more. Beyond that, calls wait for the masters: with a mean pause of %v the p50 in A is %s ms.\n",
-				x.perSecond(len(x.all())), micros(r.takes), float64(time.Second)/float64(2*r.takes), last.pause,
-				millis(quantile(last.alone(regionA), 0.5)))
-		}
+	if last.busiest() < 0.95 {
+		return text + fmt.Sprintf("It does not bend: %d processes keep no master's core busy.\n", r.processes)
 	}
-	return text + fmt.Sprintf("It does not bend: %d processes keep no master's core busy for %.0f %% of the time.\n",
-		r.processes, 100*full)
-}
-
-// lastLoad is the result of the heaviest load.
-func (r *report) lastLoad() (last *result) {
-	for i := range r.results {
-		if r.results[i].isLoad {
-			last = &r.results[i]
-		}
-	}
-	return last
+	return text + fmt.Sprintf("**It bends at %.0f locks/s, at the masters' cores.** A process with one caller asks "+
+		"all five masters, so each lock is about two commands at every master: %s × 2 allow about %.0f locks/s, and "+
+		"more masters allow no more. Beyond that, calls wait for the masters: with a mean pause of %v the p50 in A is %s ms.\n",
+		last.perSecond(len(last.all())), micros(r.takes), float64(time.Second)/float64(2*r.takes), last.pause,
+		millis(quantile(last.alone(regionA), 0.5)))
 }
 
 func (r *report) contendedTable() string {
