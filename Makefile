@@ -123,12 +123,12 @@ test-chaos-masters:
 	$(SESSION) sh -c "cd integration && $(CHAOS) -chaos.backend=processes -run 'TestChaos/(majority|rolling|a_live_master)'"
 
 test-chaos-paths:
-	$(SESSION) sh -c "cd integration && $(CHAOS) -chaos.backend=processes -run 'TestChaos/(partition_of_the_holder|frozen|client_paused)'"
+	$(SESSION) sh -c "cd integration && $(CHAOS) -chaos.backend=processes -run 'TestPictures|TestChaos/(partition_of_the_holder|frozen|client_paused)'"
 
 # Masters are containers where there is a container engine, else processes. The report says which.
-chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos* (25 minutes)
+chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos*, and a page with a picture of each to chaos/ (25 minutes)
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -chaos.report=$(CURDIR)/docs/reports/chaos.md \
-		-chaos.pair=$(CURDIR)/docs/reports -chaos.revision="$$(git describe --always --dirty)"
+		-chaos.pair=$(CURDIR)/docs/reports -chaos.html=$(CURDIR)/chaos/index.html -chaos.revision="$$(git describe --always --dirty)"
 
 # 10,000 processes take 6 GB. It measures virtual time, so other work on the machine changes no figure.
 fleet: ## a simulated fleet of 10,000 processes in three regions; writes docs/reports/fleet.md and the fleet of scale.md (7 minutes)

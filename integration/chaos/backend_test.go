@@ -32,6 +32,7 @@ type pluggable interface {
 // backend starts servers.
 type backend interface {
 	kind() string
+	run() string // its name at the container engine
 	start(args ...string) (server, error)
 	left() ([]string, error) // what must be gone when no server runs
 	close() error
@@ -67,9 +68,13 @@ func openBackend(wanted string) (backend, error) {
 	return b, fleet.Stop()
 }
 
+// noRun is the name of a run without an engine.
+const noRun = "-"
+
 type engines struct{ *containers.Engine }
 
 func (e *engines) kind() string { return e.Kind() }
+func (e *engines) run() string  { return e.Run() }
 func (e *engines) close() error { return e.Close() }
 
 func (e *engines) start(args ...string) (server, error) {
@@ -109,6 +114,7 @@ type lone struct {
 }
 
 func (p *processes) kind() string { return p.says }
+func (p *processes) run() string  { return noRun }
 func (p *processes) close() error { return nil }
 
 func (p *processes) start(args ...string) (server, error) {

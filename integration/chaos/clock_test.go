@@ -18,6 +18,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/integration/contender"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/timeline"
 )
 
 //go:embed testdata/step.c
@@ -106,8 +107,10 @@ func (s *steppable) shows(ahead time.Duration) error {
 
 // step sets a master's clock.
 func (c *cluster) step(i int, ahead time.Duration) error {
-	c.happened("clock stepped", "to %v, master %d", ahead, i+1)
+	c.happened(ofMaster(i), "clock stepped", "to %v, master %d", ahead, i+1)
+	c.tracks.End(ofMaster(i), "another time")
 	if ahead != 0 {
+		c.begins(ofMaster(i), timeline.Hindered, "another time")
 	}
 	return c.servers[i].(*steppable).Step(ahead)
 }

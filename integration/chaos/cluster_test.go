@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +33,7 @@ type cluster struct {
 	extra   []server // the other servers that were started
 	paths   []*paths
 
-	tracks timeline.Recorder // what the harness did to masters, for the picture
+	tracks timeline.Recorder // what the harness did to masters and clients, for the picture
 
 	mu     sync.Mutex // of the rest, and of servers where a watcher reads them
 	faults []string   // the kinds that happened, in the order of their first
@@ -118,20 +119,32 @@ func (c *cluster) apart(group string) (*paths, error) {
 	return p, err
 }
 
-// happened notes a fault for the log and the report.
-func (c *cluster) happened(kind, format string, args ...any) {
+// happened notes a fault for the log, the report and the picture.
+func (c *cluster) happened(whose string, kind, format string, args ...any) {
+	c.tracks.Mark(whose, kind)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.counts[kind] == 0 {
 		c.faults = append(c.faults, kind)
 	}
 	c.counts[kind]++
+	if os.Getenv(panicAt) == kind {
+		defer func() { go panic("asked for") }() // in a goroutine of its own, where no recover stops it
+	}
 	c.log("+%v %s %s", time.Since(c.began).Round(time.Millisecond), kind, fmt.Sprintf(format, args...))
+}
+
+// begins notes that a fault begins now.
+func (c *cluster) begins(whose string, state timeline.State, text string) {
+	c.tracks.Add(whose, timeline.Span{State: state, Text: text})
 }
 
 // The parties, as rows of the picture: what goes on on a path between clients and a master is in a row below the master's.
 func ofMaster(i int) string      { return fmt.Sprintf("master %d", i+1) }
+func ofClient(w *worker) string  { return fmt.Sprintf("client %d", w.plan.Client) }
 func (p *paths) to(i int) string { return ofMaster(i) + " ↔ " + p.group }
+
+const nobody = ""
 
 // told lists the faults that happened, with their counts.
 func (c *cluster) told() string {

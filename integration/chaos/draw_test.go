@@ -3,11 +3,14 @@
 package chaos
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
+	"html/template"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
@@ -27,22 +30,23 @@ func now() time.Duration { return time.Duration(contender.Now()) }
 // pairFile returns the name of the file of one of the pair.
 func pairFile(kind string) string { return "chaos-" + shownKind(kind) + ".svg" }
 
-// drawn reports whether somebody wants a picture of the run.
-func (r *run) drawn() bool {
-	return *pairTo != "" && r.result.Scenario == pairScenario && r.n == pairMasters && (r.ours() || r.kind == redsync)
-}
+// drawing reports whether somebody wants pictures.
+func drawing() bool { return *pageTo != "" || *pairTo != "" }
+
+// marked reports whether contenders of the kind mark their masters, and get fencing tokens.
+func marked(kind string) bool { return kind != redsync && kind != "counting" }
 
 // shownKind is the name of a kind of contender in titles and files.
 func shownKind(kind string) string {
-	if kind == library {
-		return "quorumlock"
+	if marked(kind) {
+		return strings.TrimSuffix("quorumlock-"+kind, "-"+library)
 	}
 	return kind
 }
 
-// draw returns the picture of what was done to masters, and of the events that were judged.
+// draw returns the picture of what was done to masters and clients, and of the events that were judged.
 func (r *run) draw(events []history.Event) *timeline.Picture {
-	p := &timeline.Picture{Title: fmt.Sprintf("%s: %s, %d masters", shownKind(r.kind), r.result.Scenario, r.n)}
+	p := &timeline.Picture{Title: fmt.Sprintf("%s: %s, %d masters", shownKind(r.kind), r.result.Scenario, r.n), Slots: r.slots}
 	for i := range r.servers {
 		rows := r.tracks.Rows(ofMaster(i))
 		rows[0].Spans = append(rows[0].Spans, timeline.Span{From: time.Duration(contender.At(r.playing)), To: timeline.Open,
@@ -50,27 +54,28 @@ func (r *run) draw(events []history.Event) *timeline.Picture {
 		p.Rows = append(p.Rows, rows...)
 	}
 	for _, w := range r.workers {
-		row := timeline.Row{Label: fmt.Sprintf("client %d", w.plan.Client)}
-		waited(&row, w)
-		row.Spans = append(row.Spans, held(events, w.plan)...)
+		rows := r.tracks.Rows(ofClient(w))
+		waited(&rows[0], w)
+		rows[0].Spans = append(rows[0].Spans, held(events, r.slots, w.plan)...)
 		for _, p := range r.paths {
 			if slices.Contains(p.urls(), w.plan.URLs[0]) {
-				row.Label += " (" + p.group + ")"
+				rows[0].Label += " (" + p.group + ")"
 			}
 		}
-		p.Rows = append(p.Rows, row)
+		p.Rows = append(p.Rows, rows...)
 	}
 	return p
 }
 
 // held returns a client's holds, and the times in which it held beside another one, as package history judges them.
-func held(events []history.Event, by contender.Plan) (all []timeline.Span) {
+func held(events []history.Event, slots int, by contender.Plan) (all []timeline.Span) {
 	span := func(of history.Held, from, to int64, state timeline.State) {
 		if of.Client != by.Client {
 			return
 		}
-		s := timeline.Span{From: time.Duration(from), To: time.Duration(to), State: state}
-		if by.Kind == library { // else the clock stands in for a token
+		s := timeline.Span{From: time.Duration(from), To: time.Duration(to), State: state,
+			Text: strings.TrimSpace(strings.TrimPrefix(of.Name, name))}
+		if marked(by.Kind) { // else the clock stands in for a token
 			s.Token = of.Token
 		}
 		all = append(all, s)
@@ -78,7 +83,11 @@ func held(events []history.Event, by contender.Plan) (all []timeline.Span) {
 	for _, of := range history.Holds(events) {
 		span(of, of.From, of.To, timeline.Holds)
 	}
-	for _, o := range history.Overlaps(events) {
+	overlaps := history.Overlaps(events)
+	if slots > 0 {
+		overlaps = append(overlaps, history.Crowds(events, slots)...)
+	}
+	for _, o := range overlaps {
 		for _, of := range o.Holds {
 			span(of, o.From, o.To, timeline.Clash)
 		}
@@ -97,7 +106,7 @@ func waited(row *timeline.Row, w *worker) {
 			row.Marks = append(row.Marks, timeline.Mark{At: at, Text: "lost"})
 		case contender.Stale:
 			text := "stale token refused"
-			if w.plan.Kind == redsync {
+			if !marked(w.plan.Kind) {
 				text = "late write"
 			}
 			row.Marks = append(row.Marks, timeline.Mark{At: at, Text: text})
@@ -105,11 +114,21 @@ func waited(row *timeline.Row, w *worker) {
 	}
 }
 
-// writePictures writes the README's pictures, if both are there.
+//go:embed page.html.tmpl
+var pageText string
+
+// writePictures writes the pictures that are wanted.
 func (r *report) writePictures() error {
+	r.mu.Lock()
+	drawn := slices.DeleteFunc(slices.Clone(r.results), func(one *result) bool { return one.Picture == nil })
+	r.mu.Unlock()
 	var errs []error
+	if *pageTo != "" {
+		errs = append(errs, os.MkdirAll(filepath.Dir(*pageTo), 0o755), writePage(*pageTo, drawn))
+	}
 	for _, one := range r.pair() {
-		errs = append(errs, os.WriteFile(filepath.Join(*pairTo, pairFile(one.Kind)), []byte(one.Picture.SVG()), 0o644))
+		errs = append(errs, os.MkdirAll(*pairTo, 0o755),
+			os.WriteFile(filepath.Join(*pairTo, pairFile(one.Kind)), []byte(one.Picture.SVG()), 0o644))
 	}
 	return errors.Join(errs...)
 }
@@ -117,11 +136,15 @@ func (r *report) writePictures() error {
 // pair returns the README's results: that of redsync, which must have done harm, and the library's, which
 // must not. It returns none if they were not both played so.
 func (r *report) pair() []*result {
+	if *pairTo == "" {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	last := func(kind string, harm bool) int {
 		for i, one := range slices.Backward(r.results) {
-			if one.Picture != nil && one.Kind == kind && doubleHold(one) == harm {
+			if one.Picture != nil && one.Scenario == pairScenario && one.Masters == pairMasters &&
+				one.Kind == kind && doubleHold(one) == harm {
 				return i
 			}
 		}
@@ -132,4 +155,27 @@ func (r *report) pair() []*result {
 		return nil
 	}
 	return []*result{r.results[theirs], r.results[own]}
+}
+
+// writePage writes a page with the pictures.
+func writePage(path string, drawn []*result) error {
+	page, err := template.New("page").Parse(pageText)
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(page.Execute(f, map[string]any{"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"),
+		"Revision": *revision, "Machine": machine(), "Masters": lab.backend.kind(), "Seed": *seed, "Every": watchEvery,
+		"Results": drawn}), f.Close())
+}
+
+// SVG and Shows are for the page.
+func (r *result) SVG() template.HTML { return template.HTML(r.Picture.SVG()) } // it escapes texts
+
+func (r *result) Shows() string {
+	all := scenarios()
+	return all[slices.IndexFunc(all, func(s scenario) bool { return s.name == r.Scenario })].shows
 }

@@ -20,16 +20,14 @@ import (
 const replicaBound = 15 * time.Second
 
 func (c *cluster) kill(i int) error {
-	c.happened("kill", "master %d", i+1)
-	c.tracks.Mark(ofMaster(i), "kill")
-	c.tracks.Add(ofMaster(i), timeline.Span{State: timeline.Down, Text: "dead"})
+	c.happened(ofMaster(i), "kill", "master %d", i+1)
+	c.begins(ofMaster(i), timeline.Down, "dead")
 	return c.servers[i].Kill()
 }
 
 // restart starts a killed master. Its arguments decide what it kept on disk.
 func (c *cluster) restart(i int) error {
-	c.happened("restart", "master %d", i+1)
-	c.tracks.Mark(ofMaster(i), "restart")
+	c.happened(ofMaster(i), "restart", "master %d", i+1)
 	err := c.servers[i].Start()
 	c.tracks.End(ofMaster(i), "dead")
 	return err
@@ -47,29 +45,35 @@ func (c *cluster) crash(i int) error {
 // since, as a machine's crash loses the last second of everysec. (A crash of the process alone
 // loses nothing that the kernel has received.)
 func (c *cluster) loseTail(i int) error {
-	c.happened("lose the tail of the append-only file", "master %d", i+1)
+	c.happened(ofMaster(i), "lose the tail of the append-only file", "master %d", i+1)
 	return c.do(i, "CONFIG", "SET", "appendonly", "no")
 }
 
 func (c *cluster) pause(i int) error {
-	c.happened("pause", "master %d", i+1)
+	c.happened(ofMaster(i), "pause", "master %d", i+1)
+	c.begins(ofMaster(i), timeline.Down, "frozen")
 	return c.servers[i].Freeze()
 }
 
 func (c *cluster) unpause(i int) error {
 	c.log("+%v unpause master %d", time.Since(c.began).Round(time.Millisecond), i+1)
-	return c.servers[i].Thaw()
+	err := c.servers[i].Thaw()
+	c.tracks.End(ofMaster(i), "frozen")
+	return err
 }
 
 // disconnect takes a master off its network, if the back end can (see canDisconnect).
 func (c *cluster) disconnect(i int) error {
-	c.happened("disconnect", "master %d", i+1)
+	c.happened(ofMaster(i), "disconnect", "master %d", i+1)
+	c.begins(ofMaster(i), timeline.Down, "off the network")
 	return c.servers[i].(pluggable).Disconnect()
 }
 
 func (c *cluster) reconnect(i int) error {
 	c.log("+%v reconnect master %d", time.Since(c.began).Round(time.Millisecond), i+1)
-	return c.servers[i].(pluggable).Reconnect()
+	err := c.servers[i].(pluggable).Reconnect()
+	c.tracks.End(ofMaster(i), "off the network")
+	return err
 }
 
 func (c *cluster) canDisconnect() bool {
@@ -80,24 +84,26 @@ func (c *cluster) canDisconnect() bool {
 // cut loses everything between a group and a master, both ways; loseReplies only the replies,
 // loseRequests only the requests.
 func (c *cluster) cut(p *paths, i int) error {
-	c.happened("partition", "%s from master %d", p.group, i+1)
-	c.tracks.Mark(ofMaster(i), "partition")
-	c.tracks.Add(p.to(i), timeline.Span{State: timeline.Down, Text: "cut off"})
+	c.happened(ofMaster(i), "partition", "%s from master %d", p.group, i+1)
+	c.begins(p.to(i), timeline.Down, "cut off")
 	return errors.Join(p.lose(i, requests), p.lose(i, replies))
 }
 
 func (c *cluster) loseReplies(p *paths, i int) error {
-	c.happened("lose replies", "of master %d to %s", i+1, p.group)
+	c.happened(ofMaster(i), "lose replies", "of master %d to %s", i+1, p.group)
+	c.begins(p.to(i), timeline.Hindered, "replies lost")
 	return p.lose(i, replies)
 }
 
 func (c *cluster) loseRequests(p *paths, i int) error {
-	c.happened("lose requests", "of %s to master %d", p.group, i+1)
+	c.happened(ofMaster(i), "lose requests", "of %s to master %d", p.group, i+1)
+	c.begins(p.to(i), timeline.Hindered, "requests lost")
 	return p.lose(i, requests)
 }
 
 func (c *cluster) slow(p *paths, i int, latency, jitter time.Duration) error {
-	c.happened("latency", "%v ± %v from %s to master %d", latency, jitter, p.group, i+1)
+	c.happened(ofMaster(i), "latency", "%v ± %v from %s to master %d", latency, jitter, p.group, i+1)
+	c.begins(p.to(i), timeline.Hindered, "slow")
 	return p.delay(i, requests, latency, jitter)
 }
 
@@ -108,43 +114,48 @@ func (c *cluster) heal(p *paths, i int) {
 }
 
 func (c *cluster) clientPause(i int, d time.Duration) error {
-	c.happened("CLIENT PAUSE", "%v, master %d", d, i+1)
+	c.happened(ofMaster(i), "CLIENT PAUSE", "%v, master %d", d, i+1)
+	c.tracks.Add(ofMaster(i), timeline.Span{To: now() + d, State: timeline.Hindered, Text: "CLIENT PAUSE"})
 	return c.do(i, "CLIENT", "PAUSE", d.Milliseconds(), "ALL")
 }
 
 func (c *cluster) clientKill(i int) error {
-	c.happened("CLIENT KILL", "master %d", i+1)
+	c.happened(ofMaster(i), "CLIENT KILL", "master %d", i+1)
 	return c.do(i, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 }
 
 func (c *cluster) scriptFlush(i int) error {
-	c.happened("SCRIPT FLUSH", "master %d", i+1)
+	c.happened(ofMaster(i), "SCRIPT FLUSH", "master %d", i+1)
 	return c.do(i, "SCRIPT", "FLUSH")
 }
 
 func (c *cluster) flushAll(i int) error {
-	c.happened("FLUSHALL", "master %d", i+1)
+	c.happened(ofMaster(i), "FLUSHALL", "master %d", i+1)
 	return c.do(i, "FLUSHALL")
 }
 
 // fill leaves a master no free memory, and it evicts nothing. drain ends that.
 func (c *cluster) fill(i int) error {
-	c.happened("maxmemory", "master %d", i+1)
+	c.happened(ofMaster(i), "maxmemory", "master %d", i+1)
+	c.begins(ofMaster(i), timeline.Hindered, "full")
 	return c.do(i, "CONFIG", "SET", "maxmemory", "1")
 }
 
 func (c *cluster) drain(i int) error {
+	defer c.tracks.End(ofMaster(i), "full")
 	return c.do(i, "CONFIG", "SET", "maxmemory", "0")
 }
 
 // replicaOf makes a master the replica of another, which replaces its data; independent makes it a
 // master again.
 func (c *cluster) replicaOf(i, of int) error {
-	c.happened("REPLICAOF", "master %d of master %d", i+1, of+1)
+	c.happened(ofMaster(i), "REPLICAOF", "master %d of master %d", i+1, of+1)
+	c.begins(ofMaster(i), timeline.Hindered, "replica")
 	return follow(c.servers[i], c.servers[of])
 }
 
 func (c *cluster) independent(i int) error {
+	defer c.tracks.End(ofMaster(i), "replica")
 	return c.do(i, "REPLICAOF", "NO", "ONE")
 }
 
@@ -172,14 +183,14 @@ func (c *cluster) replica(of int) (server, error) {
 
 // cutOff stops a replica's replication; it keeps its data. No server listens on port 1.
 func (c *cluster) cutOff(replica server) error {
-	c.happened("replica cut off", "%s", replica.Addr())
+	c.happened(nobody, "replica cut off", "%s", replica.Addr())
 	_, err := replica.Do("REPLICAOF", "127.0.0.1", "1")
 	return err
 }
 
 // promote kills a master and puts a replica in its place, behind the same addresses of all groups.
 func (c *cluster) promote(replica server, i int) error {
-	c.happened("replica promoted", "in the place of master %d", i+1)
+	c.happened(ofMaster(i), "replica promoted", "in the place of master %d", i+1)
 	if err := c.servers[i].Kill(); err != nil {
 		return err
 	}

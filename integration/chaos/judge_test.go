@@ -42,7 +42,7 @@ func (r *run) judge() {
 
 	events, err := r.events()
 	r.must2(err)
-	for _, v := range history.Check(events, history.Options{HonestClocks: true}) {
+	for _, v := range history.Check(events, history.Options{HonestClocks: true, ViewDir: r.dir}) {
 		if v.Rule == "overlap" {
 			res.DoubleHolds++
 		} else {
@@ -56,7 +56,7 @@ func (r *run) judge() {
 			r.expect(false, "history: %v", v)
 		}
 	}
-	if r.drawn() {
+	if drawing() {
 		r.endWatch()
 		res.Picture = r.draw(events)
 	}

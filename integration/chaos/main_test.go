@@ -8,9 +8,9 @@
 // a report.
 //
 // A new scenario goes into the list in chaos_test.go, and its control into controls_test.go; what it does to
-// masters and paths into faults_test.go, with its log line. run_test.go and cluster_test.go set a run up,
-// judge_test.go decides, and report_test.go writes. draw_test.go draws the README's two pictures, for which
-// watcher_test.go asks the masters what they are in.
+// masters and paths into faults_test.go, with its log line, its mark and its state in the picture. run_test.go and cluster_test.go set a run up, judge_test.go decides, and report_test.go
+// writes. For the pictures, watcher_test.go asks the masters what they are in, and draw_test.go puts all of it
+// together.
 package chaos
 
 import (
@@ -35,9 +35,14 @@ var (
 	race     = flag.Bool("chaos.race", raceDetector, "build the clients with the race detector; with it they need twice the processor time or more")
 	wanted   = flag.String("chaos.backend", "auto", "the kind of the masters: containers, processes, or auto for containers where there is an engine")
 	reportTo = flag.String("chaos.report", "", "the file that the report is written to")
+	pageTo   = flag.String("chaos.html", "", "the file that a page with all pictures is written to")
 	pairTo   = flag.String("chaos.pair", "", "the directory that the README's pictures are written to, if both were played")
 	revision = flag.String("chaos.revision", "unknown", "the library's revision, for the report")
 )
+
+// startLine tells a run's directory and its name at the container engine, for a search of its
+// leftovers.
+const startLine = "chaos: directory %s run %s"
 
 // lab is the state that all scenarios share.
 var lab struct {
@@ -48,6 +53,7 @@ var lab struct {
 
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // masters die all the time
+	cleanIfAsked()
 	flag.Parse()
 	stretchTimes()
 	os.Exit(runAll(m))
@@ -76,8 +82,9 @@ func runAll(m *testing.M) (code int) {
 		fmt.Fprintln(os.Stderr, "chaos:", err)
 		return 1
 	}
+	fmt.Printf(startLine+"\n", lab.scratch.dir, lab.backend.run())
 	fmt.Printf("chaos: masters are %s; seed %d\n", lab.backend.kind(), *seed)
-	// Should this process die first, the reaper removes the containers, and other processes see the end of their input.
+	// Should this process die first, the reaper and the janitor clean up.
 	defer func() {
 		if err := lab.backend.close(); err != nil {
 			fmt.Fprintln(os.Stderr, "chaos:", err)

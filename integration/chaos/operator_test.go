@@ -116,7 +116,7 @@ func (o *operator) kills(cmd *exec.Cmd, verb string) (said string, err error) {
 	if o.marker(0) == first {
 		return printed.String(), nil
 	}
-	o.happened("quorumlock members killed", "at %s", verb)
+	o.happened(nobody, "quorumlock members killed", "at %s", verb)
 	o.killed++
 	if o.marker(1) == second {
 		o.halfway++

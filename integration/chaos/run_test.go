@@ -139,7 +139,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 			t.Fatal(err)
 		}
 	}
-	if r.drawn() && r.ours() {
+	if drawing() && marked(kind) {
 		r.endWatch = r.watch()
 	}
 	r.playing = time.Now()

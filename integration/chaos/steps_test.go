@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/internal/timeline"
 )
 
 // The steps of schedules, besides faults of masters and paths.
@@ -180,17 +181,20 @@ func (r *run) let(d time.Duration) { time.Sleep(d) }
 
 // stopClient and continueClient are SIGSTOP and SIGCONT.
 func (r *run) stopClient(w *worker) {
-	r.happened("SIGSTOP", "client %d", w.plan.Client)
+	r.happened(ofClient(w), "SIGSTOP", "client %d", w.plan.Client)
+	r.begins(ofClient(w)+" process", timeline.Down, "stopped")
 	r.must(w.signal(syscall.SIGSTOP))
 }
 
 func (r *run) continueClient(w *worker) {
 	r.log("+%v SIGCONT client %d", time.Since(r.began).Round(time.Millisecond), w.plan.Client)
 	r.must(w.signal(syscall.SIGCONT))
+	r.tracks.End(ofClient(w)+" process", "")
 }
 
 // killClient ends a contender as a crash would.
 func (r *run) killClient(w *worker) {
-	r.happened("SIGKILL", "client %d", w.plan.Client)
+	r.happened(ofClient(w), "SIGKILL", "client %d", w.plan.Client)
+	r.begins(ofClient(w)+" process", timeline.Down, "dead")
 	r.must(w.kill())
 }

@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/timeline"
@@ -13,7 +14,7 @@ import (
 // watchEvery is how often a master is asked.
 const watchEvery = 100 * time.Millisecond
 
-// watch asks each master, by connections of its own, whether it is in quarantine, until
+// watch asks each master, by connections of its own, whether it is in quarantine, and which list it has, until
 // the returned function is called. It writes nothing. While a master does not answer, what it said last stands:
 // the faults cover that.
 func (r *run) watch() (end func()) {
@@ -62,8 +63,20 @@ func (r *run) ask(ctx context.Context, i int) (timeline.Span, error) {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	told, err := n.Check(ctx)
+	return stateOf(told), err
+}
+
+// stateOf returns the state of a master that reports this. Its first list needs no number.
+func stateOf(told node.Report) timeline.Span {
+	s := timeline.Span{State: timeline.Up, Text: "up"}
 	if told.Quarantine > 0 {
-		return timeline.Span{State: timeline.Quarantine, Text: "quarantine"}, err
+		s = timeline.Span{State: timeline.Quarantine, Text: "quarantine"}
 	}
-	return timeline.Span{State: timeline.Up, Text: "up"}, err
+	if told.Generation > 1 {
+		s.Text += fmt.Sprintf(", list %d", told.Generation)
+	}
+	if len(told.Next) > 0 {
+		s.Text += fmt.Sprintf(" → %d", told.Generation+1)
+	}
+	return s
 }

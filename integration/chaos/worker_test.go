@@ -20,7 +20,7 @@ import (
 
 // worker is a contender's process. When this process dies, the workers see the end of their input
 // and end. Stopped ones get SIGHUP from the kernel, because each is a process group of its own
-// without a parent.
+// without a parent, or the janitor ends them.
 type worker struct {
 	plan    contender.Plan
 	cmd     *exec.Cmd

@@ -18,10 +18,10 @@ type flow struct {
 	register *registerConn
 }
 
-// run plays rounds until the context ends.
+// run plays rounds until the context ends or the plan's rounds are over.
 func (f *flow) run(ctx context.Context) error {
 	defer f.register.close()
-	for ctx.Err() == nil {
+	for round := 0; ctx.Err() == nil && (f.plan.Rounds == 0 || round < f.plan.Rounds); round++ {
 		if err := f.round(ctx); err != nil {
 			return err
 		}

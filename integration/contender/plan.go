@@ -23,6 +23,7 @@ type Plan struct {
 	Lease, MaxLease, Timeout time.Duration // of the lock and its nodes
 
 	Flows    int           // the number of goroutines that contend; 0 for 1
+	Rounds   int           // the number of rounds of each flow; 0 for no limit
 	Patience time.Duration // the timeout of one call of Lock
 	Hold     time.Duration // the longest time from Lock to the write
 	Rest     time.Duration // the longest time from Unlock to the next round

@@ -16,6 +16,7 @@ var looks = [...]struct {
 }{
 	0:          {"", " ", "", ""},
 	Up:         {"up", "━", "32", "up"},
+	Hindered:   {"hindered", "-", "36", "hi"},
 	Quarantine: {"in quarantine", "~", "33", "qu"},
 	Down:       {"down", "x", "90", "do"},
 	Waits:      {"waits", "·", "90", "wa"},

@@ -17,13 +17,14 @@ func TestText(t *testing.T) {
 Never two holders of the lock
                      ▾kill  ▾restart
 m1    ━ up ━━━━━━━━━━x dead x━━━━━━━━━━━━━━━
-m1 A     x cut xxxxxxxxxx~~~~~~~~~~~~
+m1 A     x cut xxxxxxxxxx------------
 m2    ~~~~~~~~~~~~~~~~~~~
 A     ·······▒ #1 ██████████████▒
 B     ···························▒ #2 ██████
       0s     0.2s    0.4s   0.6s    0.8s
-      ━━ up   ~~ in quarantine   xx down
-      ·· waits   ▒▒ part of the time
+      ━━ up   -- hindered   ~~ in quarantine
+      xx down   ·· waits
+      ▒▒ part of the time
       ██ holds the lock
       #1, #2, …: fencing tokens in order
 `

@@ -22,6 +22,7 @@ type State int
 // The states of a server, and then those of a client.
 const (
 	Up         State = iota + 1
+	Hindered         // slow, full, or not reached by all
 	Quarantine       // up, and grants nothing
 	Down             // dead, frozen, or reached by none
 	Waits
@@ -57,10 +58,11 @@ type Row struct {
 // Picture is rows over the same time.
 type Picture struct {
 	Title string
+	Slots int // how many may hold at once, of a semaphore; 0 for a lock
 	Rows  []Row
 }
 
-// Verdict tells for how long there were two holders.
+// Verdict tells for how long there were more holders than may be.
 func (p *Picture) Verdict() string {
 	var clashes []Span
 	for _, row := range p.Rows {
@@ -73,10 +75,14 @@ func (p *Picture) Verdict() string {
 		total += max(min(s.To, end)-max(s.From, until), 0)
 		until = max(until, s.To)
 	}
-	if clashes == nil {
-		return "Never two holders of the lock"
+	most := "two holders of the lock"
+	if p.Slots > 0 {
+		most = fmt.Sprintf("more than %d holders", p.Slots)
 	}
-	return fmt.Sprintf("Two holders of the lock, for %v", total.Round(time.Millisecond))
+	if clashes == nil {
+		return "Never " + most
+	}
+	return fmt.Sprintf("%s%s, for %v", strings.ToUpper(most[:1]), most[1:], total.Round(time.Millisecond))
 }
 
 // extent returns the first and the last instant that is known.

@@ -170,6 +170,16 @@ func (e *Engine) Image() string { return e.image.repository + ":" + e.image.tag 
 // Left lists the existing containers, networks and images of this run.
 func (e *Engine) Left() ([]string, error) { return list(e.pool.Client, e.run) }
 
+// Left lists those of a run whose process may have ended.
+func Left(run string) ([]string, error) {
+	client, err := dc.NewClientFromEnv()
+	if err != nil {
+		return nil, err
+	}
+	defer client.HTTPClient.CloseIdleConnections()
+	return list(client, run)
+}
+
 // leave closes the reaper's pipe, as the end of this process does. Tests use it in place of a
 // crash.
 func (e *Engine) leave() error { return e.reaper.close() }

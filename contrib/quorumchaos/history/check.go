@@ -25,6 +25,9 @@ type Options struct {
 	// HonestClocks states that no clock strayed beyond the drift that leases allow for. Without it
 	// two clients may hold at once, and only the tokens are judged.
 	HonestClocks bool
+	// ViewDir is the directory for porcupine's view of each name with a violation, an HTML
+	// file; "" for no views. Check makes the directory if it is missing.
+	ViewDir string
 	// Timeout bounds porcupine's search for each name; 0 is [DefaultTimeout]. In a testing/synctest
 	// bubble the timeout never comes: Check keeps the bubble's clock from moving. A search that is
 	// cut off is a violation of "porcupine".
@@ -57,8 +60,8 @@ func Check(events []Event, opts Options) []Violation {
 		h.checkTokens()
 		if opts.HonestClocks {
 			h.checkOverlap()
-			h.checkModel(opts)
 		}
+		h.checkModel(opts)
 		all = append(all, h.violations...)
 	}
 	return all

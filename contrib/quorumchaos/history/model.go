@@ -1,6 +1,9 @@
 package history
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -27,6 +30,10 @@ import (
 // by itself, and tokens may skip values, so a history that it explains is also explained without
 // it. An acquire with a known token may take effect at any time after its call, and end at any time
 // after that.
+//
+// With dishonest clocks two clients may hold at once, and only the order of the tokens remains of
+// the model: enter of level 1. checkTokens decides that completely, so the search then only draws
+// the view.
 
 type opKind int
 
@@ -44,6 +51,7 @@ type op struct {
 	owner string
 	level int
 	token uint64
+	how   string // how the hold ended
 }
 
 // state is a name's. The zero value is a name that was never held.
@@ -70,14 +78,16 @@ func (s state) without(owner string) state {
 	return s
 }
 
-func (s state) step(o op) (bool, state) {
+func (s state) step(o op, exclusive bool) (bool, state) {
 	switch {
 	case o.kind == enter && o.level == 1:
-		return s.level == 0 && s.readers == "" && o.token > s.last, state{owner: o.owner, level: 1, last: o.token}
+		free := s.level == 0 && s.readers == "" || !exclusive
+		return free && o.token > s.last, state{owner: o.owner, level: 1, last: o.token}
 	case o.kind == read:
+		free := s.level == 0 || !exclusive
 		rises := o.token > s.last || o.token == s.last && s.shared
 		next := state{last: o.token, readers: s.readers, shared: true}
-		return s.level == 0 && rises, next.add(o.owner)
+		return free && rises, next.add(o.owner)
 	case o.kind == lower:
 		mine := s.level > 0 && s.owner == o.owner
 		if !mine { // it was over
@@ -98,12 +108,41 @@ func (s state) step(o op) (bool, state) {
 	}
 }
 
-var model = porcupine.Model{
-	Init: func() any { return state{} },
-	Step: func(s, o, _ any) (bool, any) { return s.(state).step(o.(op)) },
+func (o op) String() string {
+	switch o.kind {
+	case enter:
+		return fmt.Sprintf("%s enters, level %d, token %d", o.owner, o.level, o.token)
+	case read:
+		return fmt.Sprintf("%s reads, token %d", o.owner, o.token)
+	case lower:
+		return o.owner + " is downgraded"
+	case leave:
+		return fmt.Sprintf("%s leaves level %d", o.owner, o.level)
+	default:
+		return fmt.Sprintf("%s ends: %s", o.owner, o.how)
+	}
 }
 
-func (h *history) operations() []porcupine.Operation {
+func (s state) String() string {
+	if s.readers != "" {
+		return fmt.Sprintf("read by %s, last token %d", strings.TrimPrefix(s.readers, ","), s.last)
+	}
+	if s.level == 0 {
+		return fmt.Sprintf("free, last token %d", s.last)
+	}
+	return fmt.Sprintf("%s holds, level %d, token %d", s.owner, s.level, s.last)
+}
+
+func model(exclusive bool) porcupine.Model {
+	return porcupine.Model{
+		Init:              func() any { return state{} },
+		Step:              func(s, o, _ any) (bool, any) { return s.(state).step(o.(op), exclusive) },
+		DescribeOperation: func(o, _ any) string { return o.(op).String() },
+		DescribeState:     func(s any) string { return s.(state).String() },
+	}
+}
+
+func (h *history) operations(exclusive bool) []porcupine.Operation {
 	var all []porcupine.Operation
 	add := func(client int, call, ret int64, o op) {
 		all = append(all, porcupine.Operation{ClientId: client, Input: o, Call: call, Return: max(call, ret)})
@@ -116,6 +155,9 @@ func (h *history) operations() []porcupine.Operation {
 			add(of.Client, of.Call, of.Return, op{kind: read, owner: of.Owner, token: of.Token})
 		} else {
 			add(of.Client, of.Call, of.Return, op{kind: enter, owner: of.Owner, level: 1, token: of.Token})
+		}
+		if !exclusive {
+			continue
 		}
 		if of.lower != nil {
 			add(of.Client, of.lower.Call, of.lower.Return, op{kind: lower, owner: of.Owner})
@@ -131,21 +173,57 @@ func (h *history) operations() []porcupine.Operation {
 		}
 		switch {
 		case of.Return == Unknown:
-			add(of.Client, of.Call, Unknown, op{kind: end, owner: of.Owner})
+			add(of.Client, of.Call, Unknown, op{kind: end, owner: of.Owner, how: "unseen"})
 		case of.end != never:
-			add(of.Client, max(of.end, of.Call), of.over, op{kind: end, owner: of.Owner})
+			add(of.Client, max(of.end, of.Call), of.over, op{kind: end, owner: of.Owner, how: of.how})
 		}
 	}
 	return all
 }
 
-// checkModel lets porcupine look for an order that explains the history.
+// checkModel lets porcupine look for an order that explains the history, and writes its view of a
+// violation.
 func (h *history) checkModel(opts Options) {
-	operations := h.operations()
-	switch porcupine.CheckOperationsTimeout(model, operations, opts.timeout()) {
-	case porcupine.Illegal:
-		h.report(Unknown, "porcupine", "no order of its %d operations explains the history", len(operations))
-	case porcupine.Unknown:
-		h.report(Unknown, "porcupine", "undecided after %v, with %d operations", opts.timeout(), len(operations))
+	model, operations := model(opts.HonestClocks), h.operations(opts.HonestClocks)
+	if opts.HonestClocks {
+		switch porcupine.CheckOperationsTimeout(model, operations, opts.timeout()) {
+		case porcupine.Illegal:
+			h.report(Unknown, "porcupine", "no order of its %d operations explains the history", len(operations))
+		case porcupine.Unknown:
+			h.report(Unknown, "porcupine", "undecided after %v, with %d operations", opts.timeout(), len(operations))
+		}
 	}
+	if opts.ViewDir == "" || len(h.violations) == 0 {
+		return
+	}
+	_, info := porcupine.CheckOperationsVerbose(model, operations, opts.timeout())
+	path, err := writeView(opts.ViewDir, h.name, func(f *os.File) error { return porcupine.Visualize(model, info, f) })
+	last := &h.violations[len(h.violations)-1]
+	if err != nil {
+		last.Detail += fmt.Sprintf(" (no view: %v)", err)
+		return
+	}
+	last.Detail += fmt.Sprintf(" (view: %s)", path)
+}
+
+// writeView makes a file of its own for a name's view: one directory may collect those of many runs.
+func writeView(dir, name string, write func(*os.File) error) (path string, err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	safe := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '_'
+	}, name)
+	f, err := os.CreateTemp(dir, "history-"+safe[:min(len(safe), 40)]+"-*.html")
+	if err != nil {
+		return "", err
+	}
+	if err := write(f); err != nil {
+		f.Close()
+		return "", err
+	}
+	return filepath.Clean(f.Name()), f.Close()
 }

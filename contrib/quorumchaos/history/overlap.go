@@ -11,12 +11,13 @@ type Held struct {
 	Name   string
 	Owner  string
 	Token  uint64
-	From   int64 // Lock returned
-	To     int64 // the end: Unlock called, the deadline, or the context's end; math.MaxInt64 if none is known
+	From   int64  // Lock returned
+	To     int64  // the end: Unlock called, the deadline, or the context's end; math.MaxInt64 if none is known
+	How    string // it ended: "released", "lost", "deadline" or "never"
 }
 
 func (of *hold) held() Held {
-	return Held{of.Client, of.Name, of.Owner, of.Token, of.Return, of.end}
+	return Held{of.Client, of.Name, of.Owner, of.Token, of.Return, of.end, of.how}
 }
 
 // Holds returns the holds of a history, by name and then in the order of the calls. A Lock that
@@ -83,6 +84,40 @@ func (h *history) overlaps() (all []overlap) {
 		if !of.shared && (writer == nil || of.to > writer.to) {
 			writer = of
 		}
+	}
+	return all
+}
+
+// Crowds returns the times in which more than most held, of any name: one for each violation that
+// [CheckCrowd] reports, in the same order. Each has all holds of that instant, first the one that
+// began then, and lasts until so many of them have ended that no more than most are left.
+func Crowds(events []Event, most int) (all []Overlap) {
+	var holds, open []*hold
+	for _, h := range gather(events, 0) {
+		for _, of := range h.holds {
+			if of.began() {
+				holds = append(holds, of)
+			}
+		}
+	}
+	slices.SortFunc(holds, func(a, b *hold) int {
+		return cmp.Or(cmp.Compare(a.Return, b.Return), cmp.Compare(a.end, b.end))
+	})
+	for _, of := range holds {
+		open = slices.DeleteFunc(open, func(other *hold) bool { return other.end <= of.Return })
+		crowded := len(open) >= most && of.end > of.Return
+		open = append(open, of)
+		if !crowded {
+			continue
+		}
+		slices.SortFunc(open, func(a, b *hold) int { return cmp.Compare(a.end, b.end) })
+		crowd := Overlap{From: of.Return, To: open[len(open)-most-1].end, Holds: []Held{of.held()}}
+		for _, other := range open {
+			if other != of {
+				crowd.Holds = append(crowd.Holds, other.held())
+			}
+		}
+		all = append(all, crowd)
 	}
 	return all
 }

@@ -1,0 +1,121 @@
+package history
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+)
+
+// someHolds returns random holds of a few names in [0, 40), an acquire and a release each. With readers
+// some are shared.
+func someHolds(rng *rand.Rand, readers bool) (events []Event) {
+	for i := range 1 + rng.IntN(7) {
+		from := rng.Int64N(30)
+		to := from + rng.Int64N(10)
+		e := Event{Client: i, Name: []string{"k", "l"}[rng.IntN(2)], Owner: fmt.Sprint(i), Kind: Acquired,
+			Token:  uint64(i + 1),
+			Shared: readers && rng.IntN(3) == 0, Call: from - 1, Return: from, Deadline: 100}
+		events = append(events, e)
+		e.Kind, e.Call, e.Return = Released, to, to+1
+		events = append(events, e)
+	}
+	return events
+}
+
+// At every instant the owners in the overlaps are those that hold beside one whom they exclude, found by
+// asking each pair. Of several readers beside a writer, one at least is in an overlap.
+func TestOverlapsAreWhatCheckReports(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 0))
+	found := 0
+	for round := range 1500 {
+		readers := round%2 == 1
+		events := someHolds(rng, readers)
+		overlaps, violations := Overlaps(events), 0
+		for _, v := range Check(events, Options{HonestClocks: true}) {
+			if v.Rule == "overlap" {
+				violations++
+			}
+		}
+		if violations != len(overlaps) {
+			t.Fatalf("%d violations, %d overlaps of %v", violations, len(overlaps), events)
+		}
+		found += violations
+		for at := range int64(40) {
+			wrong, told := map[string]bool{}, map[string]bool{}
+			for i := 0; i < len(events); i += 2 {
+				for k := 0; k < len(events); k += 2 {
+					a, b := events[i], events[k]
+					both := a.Return <= at && at < events[i+1].Call && b.Return <= at && at < events[k+1].Call
+					if i != k && both && a.Name == b.Name && !(a.Shared && b.Shared) {
+						wrong[a.Owner] = true
+					}
+				}
+			}
+			for _, o := range overlaps {
+				for _, of := range o.Holds {
+					if o.From <= at && at < o.To {
+						told[of.Owner] = true
+					}
+				}
+			}
+			same := maps.Equal(wrong, told)
+			if readers {
+				same = (len(wrong) > 0) == (len(told) > 0)
+			}
+			for owner := range told {
+				same = same && wrong[owner]
+			}
+			if !same {
+				t.Fatalf("at %d %v hold beside others, the overlaps have %v: %v", at, wrong, told, events)
+			}
+		}
+	}
+	if found < 300 {
+		t.Errorf("only %d overlaps in all", found)
+	}
+}
+
+func TestCrowdsLastUntilFewEnoughAreLeft(t *testing.T) {
+	rng := rand.New(rand.NewPCG(8, 0))
+	found := 0
+	for range 2000 {
+		events := someHolds(rng, false)
+		for i := range events {
+			events[i].Name, events[i].Shared = fmt.Sprint(i/2), false // each a slot of its own
+		}
+		crowds := Crowds(events, 2)
+		if reported := CheckCrowd(events, 2); len(reported) != len(crowds) {
+			t.Fatalf("%d violations, %d crowds of %v", len(reported), len(crowds), events)
+		}
+		found += len(crowds)
+		for at := range int64(40) {
+			holders, told := 0, false
+			for i := 0; i < len(events); i += 2 {
+				if events[i].Return <= at && at < events[i+1].Call {
+					holders++
+				}
+			}
+			for _, o := range crowds {
+				told = told || o.From <= at && at < o.To
+			}
+			if told != (holders > 2) {
+				t.Fatalf("at %d there are %d holders, a crowd: %v: %v", at, holders, told, events)
+			}
+		}
+	}
+	if found < 400 {
+		t.Errorf("only %d crowds in all", found)
+	}
+}
+
+func TestHoldsAreThoseThatCheckJudges(t *testing.T) {
+	holds := Holds([]Event{acquired(1, 0, 10), released(1, 20, 25), acquired(2, 30, 40, deadline(55)), acquired(3,
+		60, 70, deadline(65)),
+		acquired(4, 70, 80, deadline(200)), wasLost(4, 90, 95), acquired(5, 100, Unknown)})
+	want := []Held{{1, "k", "a:1", 1, 10, 20, "released"}, {2, "k", "b:1", 2, 40, 55, "deadline"}, {4, "k", "d:1",
+		4, 80, 90, "lost"}}
+	if fmt.Sprint(holds) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", holds, want)
+	}
+}
