@@ -50,7 +50,7 @@ func TestRelease(t *testing.T) {
 			imports += "import \"github.com/redis/go-redis/v9\"\n"
 		}
 		must(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\n"+imports+"func main() { "+program+" }\n"), 0o600))
-		if got := sh(dir, "go mod init example.com/user 2>&1 && go get "+what+"@v0.1.0 2>&1 && go run ."); !strings.HasSuffix(got, "true") {
+		if got := sh(dir, "go mod init example.com/user 2>&1 && go get "+what+"@v0.1.0 2>&1 && go build -o user . && ./user 2>/dev/null"); !strings.HasSuffix(got, "true") {
 			t.Errorf("a program with %s: %s", what, got)
 		}
 	}
