@@ -65,11 +65,12 @@ func TestACallThatIsCancelledAnywhereLeavesNothing(t *testing.T) {
 					call, after := scene(c, l)
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()
-					healed, left, began := make(chan struct{}), atomic.Int64{}, time.Time{}
+					healed, left, began := make(chan struct{}), atomic.Int64{}, atomic.Pointer[time.Time]{}
 					left.Store(int64(n))
 					end := func() {
 						c.jammed.Store(&healed)
-						began = time.Now()
+						now := time.Now()
+						began.Store(&now)
 						cancel()
 					}
 					each := func(string) {
@@ -87,8 +88,9 @@ func TestACallThatIsCancelledAnywhereLeavesNothing(t *testing.T) {
 						end()
 					}
 					err := call(ctx)
-					if cancelled = !began.IsZero(); cancelled {
-						if took := time.Since(began); took > 0 {
+					at := began.Load()
+					if cancelled = at != nil; cancelled {
+						if took := time.Since(*at); took > 0 {
 							t.Errorf("cancelled after %d scripts, it went on for %v: %v", n, took, err)
 						}
 						if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrHeld) {
