@@ -11,7 +11,7 @@ import (
 //
 // The writer is an ordinary lock: [Locker.Lock] of the name waits for the readers, too. A writer that
 // waits keeps new readers back, so no writer starves. If it dies, readers get the name again within two
-// seconds. Clients of earlier versions, and Redisson's, get an error at a name that readers hold.
+// seconds. Redisson's clients get an error at a name that readers hold.
 //
 // Within the flow of a lock's context, a reader may read again, and a writer may read and write again.
 // Nobody is upgraded: a reader that asks to write gets [ErrInvalid], since two that did would wait for

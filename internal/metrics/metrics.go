@@ -95,6 +95,3 @@ func All() []*Metric {
 	return []*Metric{Wait, Attempt, Votes, WriteBacks, Releases, Losses, Validity, Renewals, Repairs, Changes, Scripts,
 		Held, Waiting, Nodes, Quorum, Voters, NodeState, Unannounced, Dropped}
 }
-
-// ByHooks reports whether hooks feed the metric.
-func (m *Metric) ByHooks() bool { return m.Kind == Counter || m.Kind == Histogram }

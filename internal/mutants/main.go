@@ -67,7 +67,7 @@ var simulation = test{module: "integration", pkg: "sim",
 var groups = []group{
 	{files: []string{"scripts/*.lua"}, tests: []test{
 		{pkg: "scripts", args: []string{"-test.run=TestVectorsOnRedis"}},
-		{pkg: "scripts", args: []string{"-test.skip=TestVectorsOnRedis|OnMiniredis|^Fuzz"}},
+		{pkg: "scripts", args: []string{"-test.skip=TestVectorsOnRedis|OnMiniredis|TestDigests|^Fuzz"}},
 	}},
 	{files: []string{"quorum/reply.go", "quorum/hold.go", "quorum/renew.go", "quorum/release.go"}, tests: []test{
 		{pkg: "quorum"}, simulation,

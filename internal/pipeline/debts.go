@@ -14,7 +14,7 @@ const (
 
 // debts holds each owner's last release that the server has not carried out: because it did not answer,
 // which makes the debt due before the next connection is used, or because it refused, which makes it due
-// later, while the pipe is up.
+// later, while the pipe is up. One that was refused stays due later if its retry gets no answer.
 type debts struct {
 	of       map[*Footprint]*request
 	incurred uint64
@@ -63,7 +63,7 @@ func (d *debts) settle(paid *request) bool {
 	return true
 }
 
-// oweLocked keeps a release until the server answers again. Other requests it ignores.
+// oweLocked keeps a release that got no answer. Other requests it ignores.
 func (p *Pipe) oweLocked(r request) {
 	if r.call.IsRelease() {
 		p.debts.add(r, r.retry)

@@ -26,11 +26,12 @@
 // Every script may be carried out twice, so a request may be resent. A release must reach the
 // server:
 //
-//   - What is owed because the server did not answer is sent on the next connection, before any new call.
+//   - What is owed because the server did not answer, and never refused, is sent on the next connection,
+//     before any new call.
 //   - What is owed because the server refused it is resent after a growing pause, and delays no other call.
 //
 // Acquires that are written together share a run of a script, and so do releases: see arranger.
 //
-// The files, each of which uses only those above it: request.go, share.go, conn.go, debts.go,
-// state.go, serve.go, connect.go, pipe.go.
+// The files, each of which uses only those above it: request.go, share.go, conn.go, debts.go with state.go,
+// serve.go, connect.go, pipe.go.
 package pipeline

@@ -1,6 +1,6 @@
 // Package change changes the list of masters, by one member at a time. It is the operator's half of
 // package membership: the command quorumlock uses it, and no client. A [Change] decides, and a [Procedure]
-// is what a command does, step by step. It is pure, as package membership is.
+// is what a command does, step by step. It is pure, as package membership is, whose tests are its tests, too.
 package change
 
 import (
