@@ -74,6 +74,7 @@ var (
 
 	// Readers, and a member that is none: below them, above them, and among those that are over.
 	foreignFirst  = append(slices.Clip(foreigns), reads(rival, 5*time.Second))
+	foreignLive   = state(ready, []any{"ZADD", "k", serverTime(time.Second), "alice:1"}, reads(rival, 5*time.Second), expire("k", lease))
 	foreignLast   = state(ready, reads(rival, 5*time.Second), []any{"ZADD", "k", serverTime(time.Hour), "alice:1"}, expire("k", lease))
 	foreignAmong  = state(ready, reads(rival, -time.Second), []any{"ZADD", "k", serverTime(-2 * time.Second), "alice:1"}, reads(another, -3*time.Second), expire("k", lease))
 	foreignBefore = append(slices.Clip(foreignAmong), reads("locker:4", lease))
@@ -159,6 +160,7 @@ func readVectors() []vector {
 
 		{name: "an application's sorted set", before: foreigns, call: asReader(), err: noLock, untouched: true},
 		{name: "a foreign member first", before: foreignFirst, call: asReader(), err: noLock, untouched: true},
+		{name: "a foreign member first, not over yet", before: foreignLive, call: asReader(), err: noLock, untouched: true},
 		{name: "a foreign member last", before: foreignLast, call: asReader(), err: noLock, untouched: true},
 		{name: "a foreign member among those that are over", before: foreignBefore, call: asReader(), err: noLock, untouched: true},
 		{name: "text at the bar of a forced release", before: state(ready, []any{"SET", forcedKey, "text"}), call: asReader(carrying(7)), want: granted(7)},
