@@ -67,9 +67,6 @@ const (
 // run carries out a command line and returns the exit code. At the end of ctx it cleans up and
 // returns exitInterrupted.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[len(args)-1] == completionRequest {
-		stdout = withoutBackquotes{stdout}
-	}
 	p := &program{stdout: stdout, stderr: stderr}
 	var job []string // what run runs: from its -- on, which is not for the library
 	switch {
@@ -82,6 +79,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		if dashes >= 0 && !slices.Equal(args[dashes+1:], []string{completionRequest}) { // else the shell completes --
 			args, job = args[:dashes], args[dashes:]
 		}
+	}
+	if job == nil && args[len(args)-1] == completionRequest {
+		p.stdout = withoutBackquotes{stdout}
 	}
 	if err := p.app(job).Run(ctx, append([]string{"quorumlock"}, args...)); err != nil {
 		if args[0] == "completion" {

@@ -92,7 +92,8 @@ func (p *Pipe) refusedLocked(r request, refusal error) {
 	} else {
 		next.pause, next.end = min(2*r.retry.pause, maxRetryPause), r.retry.end
 	}
-	if p.closing || !now.Before(next.end) || len(p.debts.of) >= maxRefused {
+	isFull := r.retry == nil && len(p.debts.of) >= maxRefused // what was kept stays
+	if p.closing || !now.Before(next.end) || isFull {
 		return
 	}
 	next.due = now.Add(next.pause/2 + time.Duration(p.rng.Int64N(int64(next.pause))))

@@ -97,6 +97,34 @@ func TestRefusedReleasesDelayNoConnection(t *testing.T) {
 	})
 }
 
+// While a release is sent again, others that are refused do not take its place.
+func TestARefusedReleaseKeepsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := unconnected()
+		p.state = up
+		first := releaseOf(0)
+		p.refused(first, errRefused)
+		time.Sleep(2 * minRetryPause)
+		synctest.Wait()
+		p.mu.Lock()
+		retried := p.queue
+		p.queue = nil
+		p.mu.Unlock()
+		if len(retried) != 1 {
+			t.Fatalf("%d are sent again", len(retried))
+		}
+		for i := range maxRefused + 1 {
+			p.refused(releaseOf(i+1), errRefused)
+		}
+		p.refused(retried[0], errRefused)
+		if kept := len(p.debts.of); p.debts.of[first.footprint] == nil || kept != maxRefused+1 {
+			t.Errorf("%d are kept, and the first is %v", kept, p.debts.of[first.footprint])
+		}
+		p.state = idle // for Close
+		closeAndWait(p)
+	})
+}
+
 // A release whose key must have expired is not kept.
 func TestAReleaseWhoseEndHasComeIsNotKept(t *testing.T) {
 	p := unconnected()
