@@ -279,8 +279,8 @@ func (a *attempt) countLateLocked(err *Error) {
 	}
 }
 
-// startUndo sends the releases. granted counts their replies from the nodes that had granted, open those
-// from the nodes that had not replied.
+// startUndo sends the releases. granted counts their replies from the nodes that had granted. open counts
+// what the nodes that had not replied say to the request, and to its release if they get one.
 func (a *attempt) startUndo(ctx context.Context) (err *Error, granted, open *tally) {
 	h, ended := a.hold, contextError(ctx) // before the mutex is locked: ctx is the caller's code
 	h.mu.Lock()
@@ -297,7 +297,13 @@ func (a *attempt) startUndo(ctx context.Context) (err *Error, granted, open *tal
 			toOthers = append(toOthers, c)
 		}
 	}
-	granted, open = newTally(len(toGranted), len(toGranted)), newTallyOfAll(len(toOpen))
+	granted = newTally(len(toGranted), len(toGranted))
+	open = newTallyOfAll(h.lease.Count()[lease.Unanswered] + len(toOpen))
+	for i := range a.requests {
+		if h.lease.AnswerOf(i) == lease.Unanswered {
+			a.requests[i].tally = open // nothing reads it before the reply is taken, under mu
+		}
+	}
 	h.carryOutLocked(toGranted, granted)
 	h.carryOutLocked(toOpen, open)
 	h.carryOutLocked(toOthers, nil)
