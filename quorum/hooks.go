@@ -58,8 +58,8 @@ type AttemptEvent struct {
 	Outcome string
 	Err     error // why it failed, or nil
 
-	// The nodes' answers when the outcome was certain, as in [Error]. Nodes that the attempt had
-	// not asked by then count as Unknown, even if it has become a lock.
+	// The nodes' answers when the outcome was certain, as in [Error]. Nodes that had not replied by then
+	// count as Unknown, even if the attempt has become a lock.
 	Granted, Refused, Quarantined, Unknown int
 
 	// WriteBacks is how many nodes the token was written back to.

@@ -220,9 +220,6 @@ func (l *Locker) Nodes() []string {
 // also the parent of the lock's context, so it should span the work, not only the waiting: when ctx
 // ends the lock's context ends, but the lock is held, and renewed, until Unlock.
 //
-// A Locker with several calls under way asks as many nodes as the quorum size first, and the others
-// up to 40 ms later, if the lock is held by then.
-//
 // With the context of a held lock, Lock enters that lock again if all the names are its names. It
 // locks other names afresh, and returns [ErrInvalid] for a mix. Do not give the lock's context to a
 // goroutine that should wait for the lock: it would enter at once. Re-entry does not change the lock:
