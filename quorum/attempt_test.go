@@ -2,16 +2,12 @@ package quorum
 
 import (
 	"errors"
-	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -20,8 +16,8 @@ func (c *cluster) rivalHas(l *Locker, masters ...int) {
 	c.t.Helper()
 	for _, i := range masters {
 		call := scripts.Acquire(scripts.AcquireArgs{Names: []scripts.Name{scripts.NewName("a")}, Owner: scripts.OwnerOf("rival:1"), Level: 1,
-			Lease: l.set.leaseMillis, List: l.core.roster.List(), Seed: 1})
-		if r := inside.Of(l.core.nodes[i]).Pipe("a").Do(c.t.Context(), call); r.Err != nil {
+			Lease: l.set.terms.Millis, List: l.core.Roster.List(), Seed: 1})
+		if r := inside.Of(l.core.Nodes[i]).Pipe("a").Do(c.t.Context(), call); r.Err != nil {
 			c.t.Fatal(r.Err)
 		}
 	}
@@ -73,38 +69,4 @@ func TestHopelessAttemptAsksNobody(t *testing.T) {
 			t.Errorf("%d calls", asked)
 		}
 	})
-}
-
-// countingClock is a clock by which a second passes with every look at it.
-type countingClock struct {
-	clock.Clock
-	mu  sync.Mutex
-	now clock.Instant
-}
-
-func (c *countingClock) Now() clock.Instant {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(time.Second)
-	return c.now
-}
-
-// A grant counts from a look at the clock before anything was sent, however late that was.
-func TestTheClockIsReadBeforeAnythingIsSent(t *testing.T) {
-	for _, approach := range []waiting.Approach{waiting.AskAll, waiting.ProbeFirst} {
-		t.Run(fmt.Sprint("approach ", approach), func(t *testing.T) {
-			a, _ := heldHold(t, time.Hour)
-			c := a.hold.core
-			counting := &countingClock{Clock: c.clock, now: c.clock.Now()}
-			c.clock = counting
-			first := counting.now.Add(time.Second)
-			a = newAttempt(c, a.hold.set, []string{"b"}, nil)
-			a.ask(approach)
-			a.hold.mu.Lock()
-			defer a.hold.mu.Unlock()
-			if a.hold.lease.BegunAt() != first {
-				t.Errorf("grants count from %v after the first look at the clock", a.hold.lease.BegunAt().Sub(first))
-			}
-		})
-	}
 }

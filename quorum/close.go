@@ -13,14 +13,7 @@ import (
 func (l *Locker) Close() error {
 	c := l.core
 	c.closeOnce.Do(func() {
-		close(c.closed)
-		held := c.schedule.Close()
-		for _, h := range held {
-			h.orphan()
-		}
-		if len(held) == 0 {
-			c.introduction.Leave()
-		}
+		c.Engine.Close()
 		c.endNodes()
 	})
 	return nil
@@ -28,10 +21,10 @@ func (l *Locker) Close() error {
 
 // endNodes waits for the requests that are on their way, and closes the nodes that Open made.
 func (c *core) endNodes() {
-	bound := time.NewTimer(2 * c.nodes[0].Timeout())
+	bound := time.NewTimer(2 * c.Nodes[0].Timeout())
 	defer bound.Stop()
 	select {
-	case <-c.background.idle():
+	case <-c.Idle():
 		select {
 		case <-c.events.Idle():
 		case <-bound.C:
@@ -40,7 +33,7 @@ func (c *core) endNodes() {
 	}
 	if c.owned {
 		var group errgroup.Group
-		for _, n := range c.nodes {
+		for _, n := range c.Nodes {
 			group.Go(n.Close)
 		}
 		group.Wait()

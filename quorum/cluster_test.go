@@ -19,6 +19,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -229,12 +231,18 @@ const shortly = 100 * time.Millisecond
 // wantNoQueues fails the test if a queue of waiters is left.
 func (c *cluster) wantNoQueues(l *Locker) {
 	c.t.Helper()
-	all := l.waitlist
-	all.mu.Lock()
-	defer all.mu.Unlock()
-	if len(all.queues) != 0 {
-		c.t.Errorf("%d queues are left", len(all.queues))
+	if n := l.waitlist.Queues(); n != 0 {
+		c.t.Errorf("%d queues are left", n)
 	}
+}
+
+// joins puts a waiter for the name "a" into its queue.
+func (l *Locker) joins() *queue.Waiter { return l.join(wanted{names: []string{"a"}}, l.core.Moment()) }
+
+// refuses ends an attempt of the waiter that was refused.
+func refuses(w *queue.Waiter) {
+	w.Refused(waiting.Result{Held: true, Wait: -1}, waiting.AskAll, ErrHeld)
+	w.Subscribe([]string{"a"})
 }
 
 // subscriptions counts the subscriptions to a name's channel, on all masters.
@@ -271,4 +279,12 @@ func withClock(c clock.Clock) Option {
 
 func withRand(source rand.Source) Option {
 	return inside.Option[Option](func(s *inside.Settings) { s.Random = source })
+}
+
+// wantNothingScheduled wants the schedule to be empty.
+func (c *cluster) wantNothingScheduled(l *Locker) {
+	c.t.Helper()
+	if n := l.core.Held(); n > 0 {
+		c.t.Errorf("%d holds are left in the schedule", n)
+	}
 }

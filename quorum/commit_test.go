@@ -7,9 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
 // hookedContext is a context of a caller's that runs code whenever it is asked for Done.
@@ -21,73 +18,6 @@ type hookedContext struct {
 func (c hookedContext) Done() <-chan struct{} {
 	c.onDone()
 	return c.Context.Done()
-}
-
-// won is an attempt that all masters have granted, before it is committed.
-func (c *cluster) won(l *Locker) *attempt {
-	c.t.Helper()
-	a := newAttempt(l.core, l.set, []string{"a"}, nil)
-	a.ask(waiting.AskAll)
-	<-a.decided
-	synctest.Wait()
-	if !a.isSettled() {
-		c.t.Fatal("the attempt is not won")
-	}
-	return a
-}
-
-// The clock is read last: whatever takes longer than the lease in a commit, the attempt is no lock then, and is undone.
-func TestCommitReadsTheClockLast(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		ticking := clock.NewFake()
-		l := c.process(withClock(ticking))
-		a := c.won(l)
-		ctx := hookedContext{t.Context(), func() { ticking.Advance(l.set.lease) }}
-		if a.commit(ctx) {
-			t.Error("it is a held lock, and its lease is over")
-		}
-		if err := a.undo(t.Context()); !errors.Is(err, ErrNotAcquired) {
-			t.Error(err)
-		}
-		if l.core.schedule.Len() > 0 {
-			t.Error("it is in the schedule")
-		}
-		synctest.Wait()
-		c.wantNoOwners(l)
-	})
-}
-
-// A context that has ended makes no lock, although enough nodes have granted it.
-func TestNoCommitForAContextThatHasEnded(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		a := c.won(l)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if a.commit(ctx) {
-			t.Error("it is a held lock")
-		}
-		a.undo(t.Context())
-		synctest.Wait()
-		c.wantNoOwners(l)
-	})
-}
-
-// An attempt that is won while the locker closes is undone, and not left to a schedule that renews nothing any more.
-func TestNoCommitAfterClose(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l, other := c.process(), c.process()
-		a := c.won(l)
-		l.Close()
-		if a.commit(t.Context()) {
-			t.Error("it is a held lock of a locker that is closed")
-		}
-		if err := a.undo(t.Context()); !errors.Is(err, ErrClosed) {
-			t.Error(err)
-		}
-		synctest.Wait()
-		c.wantNoOwners(other)
-	})
 }
 
 // A lock that is renewed well ends at its max hold, and not before; nothing of it stays in the schedule.
@@ -114,18 +44,19 @@ func TestMaxHoldBoundsTheDeadline(t *testing.T) {
 func TestCommitRunsNoCodeOfTheCallersUnderTheSchedulesMutex(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		a := c.won(l)
 		asked := 0
 		ctx := hookedContext{t.Context(), func() {
 			asked++
-			if !returns(func() { l.core.schedule.Len() }) {
+			if !returns(func() { l.core.Held() }) {
 				t.Error("the schedule of all locks is locked while the caller's context is asked")
 			}
 		}}
-		if !a.commit(ctx) || asked == 0 {
-			t.Fatalf("no lock, or the context was not asked: the test shows nothing (%d)", asked)
+		lock, err := l.TryLock(ctx, "a")
+		c.must(err)
+		if asked == 0 {
+			t.Error("the context was not asked: the test shows nothing")
 		}
-		c.unlock(&a.hold.first)
+		c.unlock(lock)
 	})
 }
 

@@ -80,12 +80,12 @@ func (p *statusPage) draw(locks []*Lock) {
 	}
 	for _, l := range p.lockers {
 		l.Stats()
-		l.core.schedule.Len()
+		l.core.Held()
 		l.core.random(2)
-		l.core.background.idle()
-		l.core.roster.List()
-		l.waitlist.len()
-		for _, n := range l.core.nodes {
+		l.core.Idle()
+		l.core.Roster.List()
+		l.waitlist.Len()
+		for _, n := range l.core.Nodes {
 			n.State()
 		}
 	}
@@ -136,7 +136,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			time.Sleep(2 * time.Second)
 		}},
 		"deadline found": {options: []Option{WithFixedLease(time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
-			l.core.schedule.Remove(&lock.hold.entry)
+			lock.handle.Hold().Unschedule()
 			time.Sleep(2 * time.Second)
 			lock.Unlock(ctx)
 		}},
@@ -265,7 +265,7 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 				ended.Store(true)
 				go end.do(l, blocked)
 				time.Sleep(end.after)
-				if !returns(func() { <-asked; blocked.Valid(); l.core.schedule.Len() }) {
+				if !returns(func() { <-asked; blocked.Valid(); l.core.Held() }) {
 					t.Fatal("the context was not asked, or a mutex is locked meanwhile")
 				}
 				time.Sleep(1100 * time.Millisecond) // the third of the lease, and the holds

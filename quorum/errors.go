@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 )
 
 var (
@@ -21,7 +22,7 @@ var (
 	ErrHeld = errors.New("held by another")
 	// ErrQuarantined: because of nodes in quarantine. They may have forgotten locks, and grant nothing
 	// new.
-	ErrQuarantined = errors.New("nodes in quarantine")
+	ErrQuarantined = engine.ErrQuarantined
 	// ErrUnavailable: because nodes did not reply, or replied with an error.
 	ErrUnavailable = errors.New("nodes unavailable")
 	// ErrMembership: because masters accept clients with another list of masters, not this client's.
@@ -250,17 +251,11 @@ func (e *Error) nodesRefuse() bool {
 	}
 	nodes := e.nodes()
 	for _, err := range e.Nodes.Errors {
-		if isPermanent(err) {
+		if engine.IsPermanent(err) {
 			nodes--
 		}
 	}
 	return nodes < e.Need
-}
-
-// isPermanent reports whether a node's error does not pass by itself.
-func isPermanent(err error) bool {
-	var failed *node.Error
-	return errors.As(err, &failed) && failed.Permanent()
 }
 
 func invalidf(op string, names []string, format string, args ...any) *Error {

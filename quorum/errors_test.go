@@ -13,6 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
@@ -146,14 +147,11 @@ func TestRemainingByTheAnswers(t *testing.T) {
 		{[]lease.Answer{lease.Refused, lease.Refused, lease.Refused}, []time.Duration{-1, 5 * s, 3 * s}, 5 * s},
 		{[]lease.Answer{lease.Quarantined, lease.Failed, lease.Unanswered}, []time.Duration{5 * s, 0, 0}, 0},
 	} {
-		a, fake := asking(t, s)
+		o := engine.Outcome{Need: 2}
 		for i, is := range c.answers {
-			a.requests[i].wait = c.waits[i]
-			if is != lease.Unanswered {
-				a.hold.lease.TakeReply(fake.Now(), a.requests[i].command, lease.Reply{Is: is}, nil)
-			}
+			o.Nodes = append(o.Nodes, engine.Said{Is: is, Wait: c.waits[i]})
 		}
-		if got := a.remaining(); got != c.want {
+		if got := o.Remaining(); got != c.want {
 			t.Errorf("%v, %v: %v, want %v", c.answers, c.waits, got, c.want)
 		}
 	}
@@ -235,7 +233,7 @@ func TestNilOptions(t *testing.T) {
 	l := lockerWithout(t, errors.New("none"))
 	for what, open := range map[string]func() error{
 		"Open":              func() error { _, err := Open([]string{"redis://127.0.0.1:1"}, Majority, nil); return err },
-		"New":               func() error { _, err := New(l.core.nodes, Majority, nil); return err },
+		"New":               func() error { _, err := New(l.core.Nodes, Majority, nil); return err },
 		"With, Lock":        func() error { _, err := l.With(nil).Lock(t.Context(), "a"); return err },
 		"With, TryLock":     func() error { _, err := l.With(nil).TryLock(t.Context(), "a"); return err },
 		"With, Do":          func() error { return l.With(nil).Do(t.Context(), nil, "a") },
@@ -249,8 +247,8 @@ func TestNilOptions(t *testing.T) {
 		"node.Open":            func() error { _, err := node.Open("redis://127.0.0.1:1", nil); return err },
 		"node.New":             func() error { _, err := node.New(&redis.Pool{}, nil); return err },
 		"a node":               func() error { _, err := New([]*node.Node{nil}, Majority); return err },
-		"a rule":               func() error { _, err := New(l.core.nodes, nil); return err },
-		"a logger":             func() error { _, err := New(l.core.nodes, Majority, WithLogger(nil)); return err },
+		"a rule":               func() error { _, err := New(l.core.Nodes, nil); return err },
+		"a logger":             func() error { _, err := New(l.core.Nodes, Majority, WithLogger(nil)); return err },
 		"a logger of the node": func() error { _, err := node.New(&redis.Pool{}, node.WithLogger(nil)); return err },
 	} {
 		if err := open(); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "nil") {

@@ -22,9 +22,9 @@ func (c *cluster) removesLast() {
 // mark changes the markers of all masters; two is the list of the first two.
 func (c *cluster) mark(change func(m *scripts.Marker, two *scripts.List)) {
 	l := c.process()
-	two := scripts.NewList(l.core.nodes[0].Name(), l.core.nodes[1].Name())
+	two := scripts.NewList(l.core.Nodes[0].Name(), l.core.Nodes[1].Name())
 	for i, m := range c.masters {
-		r := inside.Of(l.core.nodes[i]).Pipe("").Do(c.t.Context(), scripts.Look())
+		r := inside.Of(l.core.Nodes[i]).Pipe("").Do(c.t.Context(), scripts.Look())
 		if r.Err != nil {
 			c.t.Fatal(r.Err)
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 
-	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -29,57 +28,27 @@ const (
 // [ErrLost], [ErrNotHeld] or [ErrClosed] if the lock is not held, [ErrInvalid] for the handle of a
 // re-entry and for a reader's lock, or the context's error. The hook Released runs.
 func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
-	h := l.hold
-	if l.level > 1 {
+	if l.handle.Level() > 1 {
 		return "", invalidf(opHandOver, l.names,
 			"the handle entered the lock again: only the one that acquired it hands it over")
 	}
 	if ended := contextError(ctx); ended != nil {
 		return "", &Error{Op: opHandOver, Names: l.names, causes: ended}
 	}
-	if !h.set.fixed {
-		if err := l.extend(ctx, opHandOver, h.set.lease); err != nil {
+	if !l.set.terms.Fixed {
+		if err := l.extend(ctx, opHandOver, l.set.terms.Lease); err != nil {
 			return "", err
 		}
 	}
-	if err := l.endHandedOver(); err != nil {
-		return "", err
+	if handed, before := l.handle.HandOver(); !handed {
+		if err := l.unusable(opHandOver, before); err != nil {
+			return "", err
+		}
+		return "", invalidf(opHandOver, l.names, "it is held as a reader: only a writer's lock is handed over")
 	}
-	h.core.holders.NoteHandedOver(l.Owner())
+	l.core.holders.NoteHandedOver(l.Owner())
 	l.runReleasedHook()
 	return ticketOf(l).String(), nil
-}
-
-// endHandedOver ends the lock and its contexts. No request for a grant is sent, or sent again, after
-// it.
-func (l *Lock) endHandedOver() error {
-	h, handed := l.hold, false
-	defer func() { // with mu unlocked, because the schedule's mutex comes first
-		if handed {
-			h.core.schedule.Remove(&h.entry)
-			h.endContexts()
-		}
-	}()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := h.core.clock.Now()
-	if err := l.usableAtLocked(opHandOver, now); err != nil {
-		return err
-	}
-	if h.lease.Mode() == lease.Read {
-		return invalidf(opHandOver, l.names, "it is held as a reader: only a writer's lock is handed over")
-	}
-	var room [1]lease.Command
-	var commands []lease.Command
-	if handed, commands = h.lease.HandOver(now, room[:0]); !handed {
-		return h.overdueErrorLocked(opHandOver)
-	}
-	l.unlocked.Store(true)
-	for i := range h.members {
-		h.members[i].footprint.Abandon()
-	}
-	h.carryOutLocked(commands, nil)
-	return nil
 }
 
 // TakeOver acquires the lock of a ticket ([Lock.HandOver]) in place of the one that handed it over, in
@@ -112,7 +81,7 @@ func (l *Locker) TakeOver(ctx context.Context, ticket string) (*Lock, error) {
 	}
 	o.attempted(lock, r)
 	if lock.Token() <= t.token { // an operator has deleted the counters, say
-		lock.hold.releaseInterrupted()
+		lock.handle.Hold().Interrupt()
 		return l.report(o, nil, &Error{Op: opTakeOver, Names: t.names, causes: []error{ErrNotAcquired, ErrLost,
 			detail("the nodes' token counters are below the ticket's token")}})
 	}
@@ -121,27 +90,6 @@ func (l *Locker) TakeOver(ctx context.Context, ticket string) (*Lock, error) {
 
 // passedOn is why a ticket is worthless.
 const passedOn detail = "the lock has passed on since it was handed over"
-
-// hasPassedOn reports whether the ticket of a failed take-over cannot succeed any more: too few nodes
-// can have the predecessor. Those that refused do not have it, and those that granted have replaced it.
-func (a *attempt) hasPassedOn() bool {
-	of := a.hold.lease.Count()
-	return a.hold.predecessor != nil && len(a.requests)-of[lease.Refused]-of[lease.Granted] < a.hold.core.need
-}
-
-// takeOverReason returns the reason that the error e of a failed attempt gives. A take-over that was
-// refused gives ErrHeld only if e names the holder, and nil if nobody has the lock.
-func (a *attempt) takeOverReason(reason error, e *Error) error {
-	switch {
-	case a.hold.predecessor == nil || reason != ErrHeld:
-		return reason
-	case !a.hasPassedOn():
-		return ErrUnavailable
-	case e.Holder == "":
-		return nil
-	}
-	return ErrHeld
-}
 
 // ticket is a lock that was handed over.
 type ticket struct {
@@ -164,7 +112,7 @@ type ticketText struct {
 }
 
 func ticketOf(l *Lock) ticket {
-	return ticket{owner: l.hold.owner, token: l.Token(), names: l.names, slots: l.slots}
+	return ticket{owner: l.handle.Hold().Owner(), token: l.Token(), names: l.names, slots: l.slots}
 }
 
 func (t ticket) String() string {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -40,7 +41,7 @@ func TestLabelIsPrintable(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		for _, label := range []string{"a\nb", "\x1b[2J", "\xff", strings.Repeat("x", scripts.MaxLabel+1)} {
-			if _, err := New(l.core.nodes, Majority, WithLabel(label)); !errors.Is(err, ErrInvalid) {
+			if _, err := New(l.core.Nodes, Majority, WithLabel(label)); !errors.Is(err, ErrInvalid) {
 				t.Errorf("%q: %v", label, err)
 			}
 		}
@@ -74,9 +75,9 @@ func TestIntroduction(t *testing.T) {
 				t.Errorf("no %s in %q", key, m.Keys())
 			}
 		}
-		for _, n := range l.core.nodes {
+		for _, n := range l.core.Nodes {
 			found := inside.Of(n).Pipe("").Do(t.Context(), scripts.Lockers("0")).Reply.Lockers
-			if found == nil || len(found.Found) != 1 || !found.Found[0].HasList(l.core.roster.List()) {
+			if found == nil || len(found.Found) != 1 || !found.Found[0].HasList(l.core.Roster.List()) {
 				t.Errorf("the locker does not say its list: %+v", found)
 			}
 		}
@@ -157,7 +158,7 @@ func (c *cluster) lockKnown(l *Locker, names ...string) *Lock {
 func wantHolder(t *testing.T, err error, held *Lock) {
 	t.Helper()
 	var failed *Error
-	is := held.hold.core.identity
+	is := held.core.identity
 	says := fmt.Sprintf("not acquired: held by %v, ", is)
 	if !errors.As(err, &failed) || failed.HolderIdentity != is || !errors.Is(err, ErrHeld) ||
 		!strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "another") {
@@ -221,7 +222,7 @@ func TestQuestionDoesNotDelay(t *testing.T) {
 		}
 		began := time.Now()
 		_, err := l.TryLock(t.Context(), "a")
-		if took := time.Since(began); took > grace+20*time.Millisecond || !strings.Contains(err.Error(), "held by another (") {
+		if took := time.Since(began); took > engine.Grace+20*time.Millisecond || !strings.Contains(err.Error(), "held by another (") {
 			t.Errorf("after %v: %v", took, err)
 		}
 		for i := range c.masters {
@@ -232,7 +233,7 @@ func TestQuestionDoesNotDelay(t *testing.T) {
 		began = time.Now()
 		_, err = other.TryLock(t.Context(), "a")
 		wantHolder(t, err, held)
-		if took := time.Since(began); took > grace+20*time.Millisecond {
+		if took := time.Since(began); took > engine.Grace+20*time.Millisecond {
 			t.Errorf("with a dead node it took %v", took)
 		}
 		c.masters[0].Start()
@@ -271,7 +272,7 @@ func TestHolderWithoutIdentity(t *testing.T) {
 func TestInspectTellsTheProcess(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, held := c.process(), c.lockKnown(c.process(WithLabel("nightly")), "a")
-		is := held.hold.core.identity
+		is := held.core.identity
 		for range 2 {
 			state, err := l.Inspect(t.Context(), "a")
 			if err != nil || state.Identity != is || slices.ContainsFunc(state.Nodes, func(n NodeState) bool {
@@ -299,7 +300,7 @@ func TestExtendKeepsTheIdentity(t *testing.T) {
 			c.must(held.Extend(t.Context(), 20*time.Second))
 		}
 		state, err := c.process().Inspect(t.Context(), "a")
-		if err != nil || state.Identity != held.hold.core.identity {
+		if err != nil || state.Identity != held.core.identity {
 			t.Errorf("%+v, %v", state, err)
 		}
 		c.unlock(held)

@@ -109,17 +109,17 @@ func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 
 // inspect returns the states of the names, and the first error.
 func (c *core) inspect(ctx context.Context, names []string) (states []State, err error) {
-	read := lockstate.Read(ctx, c.nodes, names...)
+	read := lockstate.Read(ctx, c.Nodes, names...)
 	errs := make([][]error, len(names))
 	for k, masters := range read {
-		errs[k] = make([]error, len(c.nodes))
+		errs[k] = make([]error, len(c.Nodes))
 		for i, m := range masters {
-			if failed := c.nodeError(i, "inspect", cmp.Or(m.Err, c.roster.OtherList(m.Marker))); failed != nil {
+			if failed := c.NodeError(i, "inspect", cmp.Or(m.Err, c.Roster.OtherList(m.Marker))); failed != nil {
 				errs[k][i], masters[i] = failed, lockstate.Master{Node: m.Node, Err: failed}
 			}
 		}
 	}
-	lockstate.Identify(ctx, c.nodes, read, c.holders.Identities)
+	lockstate.Identify(ctx, c.Nodes, read, c.holders.Identities)
 	for k, name := range names {
 		states = append(states, c.stateOf(name, read[k]))
 		err = cmp.Or(err, c.unavailable(ctx, "inspect", name, errs[k]))
@@ -129,7 +129,7 @@ func (c *core) inspect(ctx context.Context, names []string) (states []State, err
 
 // stateOf returns what the nodes together have of a name.
 func (c *core) stateOf(name string, masters []lockstate.Master) State {
-	lock := lockstate.Judge(name, masters, c.need)
+	lock := lockstate.Judge(name, masters, c.Need)
 	slot := -1
 	if semaphore, number, isSlot := scripts.ParseSlot(name); isSlot {
 		name, slot = semaphore, number
@@ -149,10 +149,10 @@ func (c *core) unavailable(ctx context.Context, op, name string, errs []error) e
 	var failed *multierror.Error
 	for i, err := range errs {
 		if err != nil {
-			failed = multierror.Append(failed, c.nodeError(i, op, err))
+			failed = multierror.Append(failed, c.NodeError(i, op, err))
 		}
 	}
-	if failed == nil || len(errs)-failed.Len() >= c.need {
+	if failed == nil || len(errs)-failed.Len() >= c.Need {
 		return nil
 	}
 	e := &Error{Op: op, Names: []string{name}, Nodes: failed,
@@ -198,11 +198,11 @@ func (c *core) forceOwner(ctx context.Context, owner string, names []string) err
 func (c *core) forceAll(ctx context.Context, names []string, by func(scripts.Name, []lockstate.Master) scripts.Call) error {
 	var failed error
 	for _, text := range names {
-		name, errs := scripts.NewName(text), make([]error, len(c.nodes))
-		masters := lockstate.Read(ctx, c.nodes, text)[0]
+		name, errs := scripts.NewName(text), make([]error, len(c.Nodes))
+		masters := lockstate.Read(ctx, c.Nodes, text)[0]
 		call := by(name, masters)
 		var forcing sync.WaitGroup
-		for i, n := range c.nodes {
+		for i, n := range c.Nodes {
 			if redisconn.HasCode(masters[i].Err, "QUORUMLOCK") { // no lock: a release of an owner would delete its field
 				errs[i] = masters[i].Err
 				continue

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 )
 
 // Many waiters may leave at once, in any order: the time for one does not grow with the length of
@@ -21,13 +22,13 @@ func TestQueueIsLeftByManyAtOnce(t *testing.T) {
 		held := c.lock(c.process(), "a")
 		leaving := func(n int) (took time.Duration) {
 			for range 5 { // the shortest time: a core slows down, too
-				all := make([]*waiter, n)
+				all := make([]*queue.Waiter, n)
 				for i := range all {
-					all[i] = l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
+					all[i] = l.joins()
 				}
 				began := processorTime(t)
 				for _, w := range slices.Backward(all) {
-					w.leave()
+					w.Leave()
 				}
 				if once := processorTime(t) - began; took == 0 || once < took {
 					took = once

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -33,7 +32,7 @@ func TestALateRefusalNeedsNoRelease(t *testing.T) {
 func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 	for what, later := range map[string]func(c *cluster, l *Locker, held *Lock){
 		"repaired": func(c *cluster, l *Locker, held *Lock) {
-			l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
+			held.handle.Hold().RenewNow()
 			synctest.Wait()
 		},
 		"entered again": func(c *cluster, l *Locker, held *Lock) {
@@ -47,12 +46,12 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 				l, rival := c.process(), scripts.OwnerOf("rival:1")
 				name := []scripts.Name{scripts.NewName("a")}
 				third := func(call scripts.Call) {
-					if r := inside.Of(l.core.nodes[2]).Pipe("a").Do(t.Context(), call); r.Err != nil {
+					if r := inside.Of(l.core.Nodes[2]).Pipe("a").Do(t.Context(), call); r.Err != nil {
 						t.Fatal(r.Err)
 					}
 				}
-				third(scripts.Acquire(scripts.AcquireArgs{Names: name, Owner: rival, Level: 1, Lease: l.set.leaseMillis,
-					List: l.core.roster.List(), Seed: 1}))
+				third(scripts.Acquire(scripts.AcquireArgs{Names: name, Owner: rival, Level: 1, Lease: l.set.terms.Millis,
+					List: l.core.Roster.List(), Seed: 1}))
 				held := c.lock(l, "a")
 				synctest.Wait()
 				third(scripts.Release(name, rival, 0))
@@ -188,7 +187,7 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 		if err := inner.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
 			t.Errorf("unlocked: %v", err)
 		}
-		l.core.renewDue(l.core.clock.Now(), []*schedule.Entry[*hold]{&held.hold.entry})()
+		held.handle.Hold().HandleDue(l.core.Clock.Now())()
 		synctest.Wait()
 		if sent := c.calls.Load() - calls; sent != 0 {
 			t.Errorf("%d calls after the release", sent)

@@ -5,31 +5,60 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/testlock"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
-	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // Lock is a handle on a lock that was acquired. It is safe for concurrent use. Entering the lock
 // again through its context makes another handle, of a higher level.
 type Lock struct {
-	hold     *hold
-	names    []string
-	one      [1]string // room for the usual number of names
-	slots    []int     // of the semaphore names[0]; nil for a lock that is no slot
-	level    int       // 1 for the handle that acquired the lock, more for a re-entry
-	outer    *Lock     // the innermost handle in the context given to Lock
-	scope    lockContext
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	unlocked atomic.Bool
+	handle *engine.Handle
+	core   *core
+	set    *settings // with which the lock was acquired
+	first  *Lock     // the handle that acquired the lock
+	names  []string
+	one    [1]string // room for the usual number of names
+	slots  []int     // of the semaphore names[0]; nil for a lock that is no slot
+	outer  *Lock     // the innermost handle in the context given to Lock
+	scope  lockContext
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// newLock returns the lock that an attempt is to acquire. ctx is the one given to Lock.
+func (c *core) newLock(ctx context.Context, set *settings, what target) *Lock {
+	var l *Lock
+	var hold *engine.Hold
+	var room *engine.Room
+	if len(c.Nodes) == engine.UsualNodes { // one allocation for all
+		all := new(struct {
+			Lock
+			hold engine.Hold
+			room engine.Room
+		})
+		l, hold, room = &all.Lock, &all.hold, &all.room
+	} else {
+		all := new(struct {
+			Lock
+			hold engine.Hold
+		})
+		l, hold = &all.Lock, &all.hold
+	}
+	hold.Init(c.Engine, &set.terms, what.keys(), what.predecessor, (*user)(l), room)
+	l.handle, l.core, l.set, l.first = hold.First(), c, set, l
+	l.setNames(what.names)
+	if what.slots != nil {
+		l.slots = slices.Clone(what.slots)
+	}
+	l.setContext(ctx)
+	return l
 }
 
 // setNames copies the names, which are the caller's.
@@ -37,14 +66,31 @@ func (l *Lock) setNames(names []string) {
 	l.names = append(l.one[:0], names...)
 }
 
-// makeContext makes the lock's context, from the context given to Lock.
-func (l *Lock) makeContext(parent context.Context) {
+// setContext sets the parent of the lock's context: the one given to Lock.
+func (l *Lock) setContext(parent context.Context) {
+	l.outer = innermost(parent)
 	if waiting, ok := parent.(*waitContext); ok {
 		parent = waiting.given
 	}
 	l.scope = lockContext{parent, l}
-	l.ctx, l.cancel = context.WithCancelCause(&l.scope)
 }
+
+// user is a Lock as the user of its handle.
+type user Lock
+
+var _ engine.User = (*user)(nil)
+
+func (u *user) MakeContext() { u.ctx, u.cancel = context.WithCancelCause(&u.scope) }
+
+func (u *user) EndContext(why error) {
+	if why == nil {
+		why = ErrNotAcquired
+	}
+	u.cancel(why)
+}
+
+// lockOf returns the lock that an attempt has acquired, or is to acquire.
+func lockOf(h *engine.Hold) *Lock { return (*Lock)(h.User().(*user)) }
 
 // lockContext is the parent of a lock's context: the context given to Lock, and the lock as a
 // value. It is part of the Lock, because context.WithValue would allocate.
@@ -84,15 +130,14 @@ func innermost(ctx context.Context) *Lock {
 // none must confirm anything.
 func newTestLock(t *testlock.Lock) *Lock {
 	set := defaults()
-	c := &core{clock: set.Clock, maxLease: node.DefaultMaxLease, schedule: &schedule.Schedule[*hold]{},
-		holders: &holders.Holders{}, closed: make(chan struct{})}
-	h := &hold{core: c, set: &set, owner: scripts.NewOwner("test", 1)}
-	h.lease.InitHeld(&set.terms, t.Token, c.clock.Now().Add(maxMaxHold))
-	h.setNames(t.Names)
-	h.entry.Owner = h
-	h.first = Lock{hold: h, names: t.Names, level: 1, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
-	h.first.scope = lockContext{t.Parent, &h.first}
-	return &h.first
+	c := &core{maxLease: node.DefaultMaxLease, holders: &holders.Holders{}}
+	set.terms.Events = &observer{c, &set}
+	l := &Lock{core: c, set: &set, names: t.Names, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
+	h := new(engine.Hold)
+	h.InitHeld(set.Clock, &set.terms, t.Names, t.Token, (*user)(l))
+	c.Engine, l.handle, l.first = h.Engine(), h.First(), l
+	l.scope = lockContext{t.Parent, l}
+	return l
 }
 
 // FromContext returns the innermost lock over the name among those whose context ctx is, or is
@@ -100,7 +145,7 @@ func newTestLock(t *testlock.Lock) *Lock {
 // slots of a semaphore.
 func FromContext(ctx context.Context, name string) (*Lock, bool) {
 	for l := innermost(ctx); l != nil; l = l.outer {
-		if l.slots == nil && slices.Contains(l.names, name) && !l.unlocked.Load() {
+		if l.slots == nil && slices.Contains(l.names, name) && !l.handle.IsUnlocked() {
 			return l, true
 		}
 	}
@@ -111,24 +156,21 @@ func FromContext(ctx context.Context, name string) (*Lock, bool) {
 func (l *Lock) Names() []string { return slices.Clone(l.names) }
 
 // Owner returns the owner's id, "<locker uuid>:<number>", as it stands on the nodes.
-func (l *Lock) Owner() string { return l.hold.owner.String() }
+func (l *Lock) Owner() string { return l.handle.Hold().Owner().String() }
 
 // Token returns the fencing token: strictly greater for each successive holder of a name, below
 // 2^52, the same for every level. Hand it to the resource that the lock protects, which must refuse
 // lower tokens than it has seen.
-func (l *Lock) Token() uint64 { return l.hold.lease.Token() }
+func (l *Lock) Token() uint64 { return l.handle.Hold().Token() }
 
 // Level returns how many times the holder has entered the lock, 0 when it is not held any more.
 // [Lock.Unlock] of the handle that acquired the lock releases it at any level; Unlock of the other
 // handles then returns [ErrNotHeld].
 func (l *Lock) Level() int {
-	h := l.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.validLocked() {
-		return 0
+	if s := l.handle.Standing(); s.Valid {
+		return s.Level
 	}
-	return h.lease.Level()
+	return 0
 }
 
 // Context returns a context that ends when the lock can no longer be trusted, by the local clock
@@ -140,87 +182,97 @@ func (l *Lock) Context() context.Context { return l.ctx }
 // Deadline returns the instant until which the holder may believe that it holds. Renewal moves it.
 // It is the zero time when too few nodes keep the lock, or the Locker was closed.
 func (l *Lock) Deadline() time.Time {
-	h := l.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	deadline := h.lease.Deadline()
+	deadline, now := l.handle.Hold().Deadline()
 	if deadline == clock.Never {
 		return time.Time{}
 	}
-	return time.Now().Add(deadline.Sub(h.core.clock.Now()))
+	return time.Now().Add(deadline.Sub(now))
 }
 
 // Valid reports whether the lock is held. It reads the clock, so it is right also after the process
 // was paused.
-func (l *Lock) Valid() bool {
-	l.hold.mu.Lock()
-	defer l.hold.mu.Unlock()
-	return l.hold.validLocked() && !l.unlocked.Load()
-}
+func (l *Lock) Valid() bool { return l.handle.Valid() }
 
 // Err returns nil while the lock is held, and else why it is not: an error that wraps [ErrLost], or
 // [ErrReleased], [ErrHandedOver] or [ErrClosed].
 func (l *Lock) Err() error {
-	h := l.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch phase := h.lease.Phase(); {
-	case phase == lease.Expired:
-		return h.ended
-	case h.lease.Cause() == lease.HandedOver:
+	switch s := l.handle.Standing(); {
+	case s.Phase == lease.Expired:
+		return s.Ended
+	case s.Cause == lease.HandedOver:
 		return ErrHandedOver
-	case l.unlocked.Load() || phase == lease.Released || phase == lease.Lingering:
+	case s.Unlocked || s.Phase == lease.Released || s.Phase == lease.Lingering:
 		return ErrReleased
-	case phase == lease.Orphaned:
+	case s.Phase == lease.Orphaned:
 		return ErrClosed
-	case !h.validLocked():
-		return h.overdueErrorLocked("hold")
+	case !s.Valid:
+		return l.overdue("hold", s)
 	}
 	return nil
 }
 
-// usableLocked returns why the handle does not hold the lock, or nil.
-func (l *Lock) usableLocked(op string) error { return l.usableAtLocked(op, l.hold.core.clock.Now()) }
-
-func (l *Lock) usableAtLocked(op string, now clock.Instant) error {
-	h := l.hold
-	switch phase := h.lease.Phase(); {
-	case h.lease.Cause() == lease.HandedOver:
+// unusable returns why the handle does not hold the lock, or nil.
+func (l *Lock) unusable(op string, s engine.Standing) error {
+	switch {
+	case s.Cause == lease.HandedOver:
 		return &Error{Op: op, Names: l.names, causes: []error{ErrNotHeld, ErrHandedOver}}
-	case l.unlocked.Load() || phase == lease.Released || phase == lease.Lingering:
+	case s.Unlocked || s.Phase == lease.Released || s.Phase == lease.Lingering:
 		return &Error{Op: op, Names: l.names, causes: []error{ErrNotHeld}}
-	case phase == lease.Expired:
-		return &Error{Op: op, Names: l.names, causes: []error{h.ended}}
-	case phase == lease.Orphaned:
+	case s.Phase == lease.Expired:
+		return &Error{Op: op, Names: l.names, causes: []error{s.Ended}}
+	case s.Phase == lease.Orphaned:
 		return &Error{Op: op, Names: l.names, causes: []error{ErrClosed}}
-	case !h.lease.Valid(now):
-		return h.overdueErrorLocked(op)
+	case !s.Valid:
+		return l.overdue(op, s)
 	}
 	return nil
 }
 
-// overdueErrorLocked returns the error of a lock whose deadline has passed before the schedule has
-// noticed it.
-func (h *hold) overdueErrorLocked(op string) *Error {
-	return h.keepersErrorLocked(op, ErrLost, detail("the deadline has passed"))
+// overdue returns the error of a lock whose deadline has passed before the schedule has noticed it.
+func (l *Lock) overdue(op string, s engine.Standing) *Error {
+	return l.first.keptError(op, s.Keepers, ErrLost, detail("the deadline has passed"))
 }
+
+// keptError returns the error of an operation on a lock that was acquired. It counts the nodes that still keep it.
+func (l *Lock) keptError(op string, k engine.Keepers, causes ...error) *Error {
+	e := &Error{Op: op, Names: l.names, slots: l.slots, reads: k.Reader, Need: l.core.Need, Granted: k.Kept,
+		Unknown: k.Unknown, causes: causes, kept: true}
+	for _, err := range k.Errs {
+		e.Nodes = multierror.Append(e.Nodes, err)
+	}
+	return e
+}
+
+// Requested returns a channel that is closed once a waiter asks the holder to let go ([WithRequest]). It is
+// a hint: nothing happens if the holder ignores it, and whoever may publish on the masters can send it. The
+// channel is the same for all calls and all handles of a lock. The end of the lock does not close it, so
+// wait for the end of [Lock.Context], too.
+//
+// The first call subscribes on all nodes, in the background, until the lock ends. A waiter that asked
+// before asks again at its next attempt, a second later at most by the default of [WithRetry]. A request
+// arrives if one node has both the waiter's message and the holder's subscription.
+//
+// All readers of a name are asked by a writer that waits for them, and all holders of a semaphore's slots by
+// a waiter for slots. Unlock before the end of a min hold ends nothing on the nodes: waiters wait on.
+func (l *Lock) Requested() <-chan struct{} { return l.handle.Hold().Requested() }
 
 // await waits until t is decided or ctx ends. It returns nil if enough replies count.
-func (l *Lock) await(ctx context.Context, op string, t *tally) error {
+func (l *Lock) await(ctx context.Context, op string, t *engine.Tally) error {
 	ended := awaitDecided(ctx, t)
-	enough, nodes := t.result()
+	enough, failed := t.Result()
 	if enough {
 		return nil
 	}
-	h := l.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	e := &Error{Op: op, Names: l.names, Nodes: nodes, causes: ended}
-	switch {
-	case h.lease.Phase() == lease.Expired:
-		e.causes, e.Nodes = append(e.causes, h.ended), nil // the reason has the nodes' errors
+	e := &Error{Op: op, Names: l.names, causes: ended}
+	switch s := l.handle.Standing(); {
+	case s.Phase == lease.Expired:
+		e.causes = append(e.causes, s.Ended) // it has the nodes' errors
+		return e
 	case ended == nil:
 		e.causes = append(e.causes, ErrUnavailable)
+	}
+	for _, err := range failed {
+		e.Nodes = multierror.Append(e.Nodes, err)
 	}
 	return e
 }
@@ -228,9 +280,9 @@ func (l *Lock) await(ctx context.Context, op string, t *tally) error {
 // awaitDecided waits until t is decided or ctx ends, and returns the errors of the context that
 // ended the waiting; nil for none. A context that ended because its lock did does not end the
 // waiting: then the context given to Lock bounds it, and the deadline of ctx.
-func awaitDecided(ctx context.Context, t *tally) []error {
+func awaitDecided(ctx context.Context, t *engine.Tally) []error {
 	select {
-	case <-t.decided:
+	case <-t.Decided:
 		return nil
 	case <-ctx.Done():
 	}
@@ -258,7 +310,7 @@ func (l *Lock) endedBy(cause error) bool {
 // panics and returns no lock that a caller could unlock.
 func (l *Lock) releaseUnless(returned *bool) {
 	if l != nil && !*returned {
-		l.hold.releaseInterrupted()
+		l.handle.Hold().Interrupt()
 	}
 }
 

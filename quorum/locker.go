@@ -11,10 +11,11 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
-	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
@@ -23,7 +24,7 @@ import (
 // Locker locks names on its nodes. It is safe for concurrent use.
 type Locker struct {
 	core     *core
-	waitlist *waitlist
+	waitlist *queue.List
 	set      *settings
 	reads    *settings // the same, of readers
 	bad      error     // why With refused its options; every call returns it
@@ -94,8 +95,8 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	switch {
 	case need == 0:
 		return nil, fmt.Errorf("quorumlock: %w", unfounded)
-	case len(nodes) > maxNodes:
-		return nil, fmt.Errorf("quorumlock: %w: %d nodes are more than %d", ErrInvalid, len(nodes), maxNodes)
+	case len(nodes) > engine.MaxNodes:
+		return nil, fmt.Errorf("quorumlock: %w: %d nodes are more than %d", ErrInvalid, len(nodes), engine.MaxNodes)
 	case need < 1 || need > len(nodes) || 2*need <= len(nodes):
 		return nil, fmt.Errorf("quorumlock: %w: the rule makes a lock of %d of %d nodes: two could be held at once",
 			ErrInvalid, need, len(nodes))
@@ -115,25 +116,21 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	if err := distinct(nodes); err != nil {
 		return nil, err
 	}
-	c := &core{
-		nodes: nodes, need: need, clock: set.Clock, maxLease: nodes[0].MaxLease(), log: set.log,
-		uuid: newUUID(), closed: make(chan struct{}), rng: rand.New(set.Random), rtt: waiting.NewRTT(len(nodes)),
-	}
-	c.schedule, c.makeRand = schedule.New(c.clock, c.renewDue), c.newRand
-	c.roster = c.newRoster(unfounded == nil, set.exists)
-	c.identity = thisProcess(set.label)
-	c.holders = holders.New(nodes, c.uuid, scripts.Identity(c.identity), c.clock)
-	c.introduction = holders.NewIntroduction(nodes, c.uuid, scripts.Identity(c.identity), c.roster.List, c.maxLease)
-	survey := <-c.roster.Survey()
+	c := &core{maxLease: nodes[0].MaxLease(), log: set.log, identity: thisProcess(set.label), rng: rand.New(set.Random)}
+	c.Engine = engine.New(engine.Config{Nodes: nodes, Need: need, Clock: set.Clock, UUID: newUUID(),
+		Identity: scripts.Identity(c.identity), Founds: unfounded == nil, Exists: set.exists})
+	c.holders = holders.New(nodes, c.UUID, scripts.Identity(c.identity), c.Clock)
+	survey := <-c.Roster.Survey()
 	if unfounded != nil && !survey.HasList() {
 		return nil, notFounded(survey, unfounded)
 	}
-	return newLocker(c, &waitlist{core: c, queues: map[nameSet]*queue{}}, set, nil), nil
+	return newLocker(c, c.newWaitlist(), set, nil), nil
 }
 
-func newLocker(c *core, list *waitlist, set *settings, bad error) *Locker {
+func newLocker(c *core, list *queue.List, set *settings, bad error) *Locker {
 	reads := *set
 	reads.terms.Mode = lease.Read
+	set.terms.Events, reads.terms.Events = &observer{c, set}, &observer{c, &reads}
 	return &Locker{core: c, waitlist: list, set: set, reads: &reads, bad: bad}
 }
 
@@ -192,7 +189,7 @@ func (l *Locker) With(opts ...Option) *Locker {
 			"and whether the deployment exists can be set only for a new Locker", ErrInvalid)
 	}
 	set.Settings, set.nodeOpts, set.label = l.set.Settings, l.set.nodeOpts, l.set.label
-	if err := set.check(l.core.maxLease, l.core.need); err != nil {
+	if err := set.check(l.core.maxLease, l.core.Need); err != nil {
 		bad = err
 	}
 	return newLocker(l.core, l.waitlist, &set, bad)
@@ -200,7 +197,7 @@ func (l *Locker) With(opts ...Option) *Locker {
 
 // ID returns the Locker's UUID, the first part of its owners' ids (see [Lock.Owner]). Lockers that
 // [Locker.With] makes of it have the same one.
-func (l *Locker) ID() string { return l.core.uuid }
+func (l *Locker) ID() string { return l.core.UUID }
 
 // Identity returns which process the Locker belongs to, as it writes to the masters while it holds
 // locks.
@@ -208,8 +205,8 @@ func (l *Locker) Identity() Identity { return l.core.identity }
 
 // Nodes returns the names of the nodes, in the Locker's order (see [node.Node.Name]).
 func (l *Locker) Nodes() []string {
-	names := make([]string, len(l.core.nodes))
-	for i, n := range l.core.nodes {
+	names := make([]string, len(l.core.Nodes))
+	for i, n := range l.core.Nodes {
 		names[i] = n.Name()
 	}
 	return names
@@ -261,7 +258,7 @@ func (l *Locker) wait(ctx context.Context, what wanted) (lock *Lock, err error) 
 		stopped = true
 	}()
 	o := l.core.observe(ctx, l.set, what.names)
-	held, err := l.waitlist.lock(until, l.set, what, o)
+	held, err := l.await(until, what, o)
 	return l.report(o, held, err)
 }
 
@@ -345,8 +342,8 @@ func oneLine(first, second error) error {
 
 // String names the masters, for people. The form may change.
 func (l *Locker) String() string {
-	names := make([]string, len(l.core.nodes))
-	for i, n := range l.core.nodes {
+	names := make([]string, len(l.core.Nodes))
+	for i, n := range l.core.Nodes {
 		names[i] = n.Name()
 	}
 	return "locker over " + strings.Join(names, ", ")
@@ -396,7 +393,7 @@ func (l *Locker) unusable(op string, names []string) error {
 	if l.bad != nil {
 		return &Error{Op: op, Names: slices.Clone(names), causes: []error{l.bad}}
 	}
-	if l.core.isClosed() {
+	if l.core.IsClosed() {
 		e := &Error{Op: op, Names: slices.Clone(names), causes: []error{ErrClosed}}
 		if op == "lock" || op == opTakeOver {
 			e.causes = slices.Insert(e.causes, 0, ErrNotAcquired)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 )
 
 // logLines counts the lines that are logged.
@@ -133,7 +134,7 @@ func TestTheLogOfWaitingIsShort(t *testing.T) {
 			t.Errorf("logged %d times in 5 s", n-2)
 		}
 		// A refusal by a holder is no want of nodes, and no reason to log.
-		time.Sleep(quietFor)
+		time.Sleep(queue.QuietFor)
 		before := log.count("waiting for nodes")
 		held := c.lock(l, "a")
 		if _, err := l.Lock(t.Context(), "a"); !errors.Is(err, ErrHeld) {

@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -146,7 +147,7 @@ func TestAllInQuarantineAreCounted(t *testing.T) {
 		for range 2 { // to be marked, and accepted
 			l.TryLock(t.Context(), "a")
 		}
-		c.before(2, func() { time.Sleep(grace / 4) })
+		c.before(2, func() { time.Sleep(engine.Grace / 4) })
 		_, err := l.TryLock(t.Context(), "a")
 		var refusal *Error
 		if !errors.As(err, &refusal) || refusal.Quarantined != 3 || refusal.Unknown != 0 {
@@ -188,12 +189,8 @@ func TestAMarkerThatChangesEachTime(t *testing.T) {
 		if acquires != 2 {
 			t.Errorf("%d requests for a grant", acquires)
 		}
-		h := lock.hold
-		h.mu.Lock()
-		err := h.members[2].err
-		h.mu.Unlock()
-		if !errors.Is(err, errMarker) {
-			t.Errorf("the third master: %v, want %v", err, errMarker)
+		if err := lock.handle.Hold().NodeErrors()[2]; !errors.Is(err, engine.ErrMarker) {
+			t.Errorf("the third master: %v, want %v", err, engine.ErrMarker)
 		}
 		flushing = false
 		c.unlock(lock)
@@ -206,8 +203,8 @@ func TestAnotherMaxLeaseUnderALiveConnection(t *testing.T) {
 		l := c.process()
 		c.unlock(c.lock(l, "a"))
 		for i, m := range c.masters {
-			marker := scripts.Marker{Generation: 1, Members: l.core.roster.List(), Next: scripts.NewList()}
-			marker.Run, marker.Member = identify(t, l, i), l.core.nodes[i].Name()
+			marker := scripts.Marker{Generation: 1, Members: l.core.Roster.List(), Next: scripts.NewList()}
+			marker.Run, marker.Member = identify(t, l, i), l.core.Nodes[i].Name()
 			marker.MaxLease = time.Hour
 			m.Set(scripts.MarkerKey, marker.String())
 		}
@@ -221,7 +218,7 @@ func TestAnotherMaxLeaseUnderALiveConnection(t *testing.T) {
 
 func identify(t *testing.T, l *Locker, i int) string {
 	t.Helper()
-	id, err := inside.Of(l.core.nodes[i]).Identify(t.Context())
+	id, err := inside.Of(l.core.Nodes[i]).Identify(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

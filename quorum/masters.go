@@ -10,44 +10,6 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 )
 
-// newRoster returns the roster of a locker. The rule founds a deployment unless it refuses the
-// number of nodes; exists is that of WithExistingDeployment.
-func (c *core) newRoster(founds, exists bool) *roster.Roster {
-	return roster.New(c.nodes, c.clock, roster.Options{
-		Founds: founds, Exists: exists, Go: c.background.start, Closed: c.closed,
-	})
-}
-
-// awaitList waits until the list of masters is known. While a name is not, it asks all nodes. The
-// error says why the list is not known, with the error of each node.
-func (c *core) awaitList(ctx context.Context) *Error {
-	switch {
-	case c.isClosed(): // Close may not wait for an attempt that begins now
-		return c.unattempted(ErrClosed)
-	case c.roster.List() != nil:
-		return nil
-	}
-	select {
-	case s := <-c.roster.Survey():
-		if c.roster.List() != nil {
-			return nil
-		}
-		err := c.unattempted(ErrUnavailable)
-		for i := range c.nodes {
-			err.Nodes = multierror.Append(err.Nodes, c.nodeError(i, "acquire", s.Refusal(i)))
-		}
-		return err
-	case <-ctx.Done():
-		ended := contextError(ctx)
-		if isOverdue(ended) {
-			ended = append([]error{ErrUnavailable}, ended...)
-		}
-		return c.unattempted(ended...)
-	case <-c.closed:
-		return c.unattempted(ErrClosed)
-	}
-}
-
 // notFounded returns why a number of nodes that the rule refuses makes no Locker: no master has
 // that list, or perhaps one does that does not answer.
 func notFounded(s *roster.Survey, rule error) error {
@@ -82,28 +44,28 @@ func (l *Locker) Ready(ctx context.Context) error {
 	if ended := contextError(ctx); ended != nil {
 		return &Error{Op: opReady, causes: ended}
 	}
-	ready, tried := c.roster.Ready(ctx, c.need)
+	ready, tried := c.Roster.Ready(ctx, c.Need)
 	if ready {
 		return nil
 	}
 	select {
-	case s := <-c.roster.Survey(): // it shows why, and marks new masters
+	case s := <-c.Roster.Survey(): // it shows why, and marks new masters
 		if err := c.notReady(s, tried); err != nil {
 			return err
 		}
 		return nil
 	case <-ctx.Done():
 		return &Error{Op: opReady, causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
-	case <-c.closed:
+	case <-c.Closed:
 		return &Error{Op: opReady, causes: []error{ErrClosed}}
 	}
 }
 
 // notReady returns why the nodes make no lock, as a survey and trials have found; nil if they can.
 func (c *core) notReady(s *roster.Survey, tried []error) *Error {
-	e := &Error{Op: opReady, Need: c.need}
+	e := &Error{Op: opReady, Need: c.Need}
 	var waits []time.Duration // of the nodes that are ready, or will be
-	for i := range c.nodes {
+	for i := range c.Nodes {
 		wait, err := s.Wait(i)
 		if err == nil && wait == 0 {
 			err = tried[i]
@@ -111,7 +73,7 @@ func (c *core) notReady(s *roster.Survey, tried []error) *Error {
 		switch {
 		case err != nil:
 			e.Unknown++
-			e.Nodes = multierror.Append(e.Nodes, c.nodeError(i, "look", err))
+			e.Nodes = multierror.Append(e.Nodes, c.NodeError(i, "look", err))
 			continue
 		case wait > 0:
 			e.Quarantined++

@@ -1,8 +1,6 @@
 package quorum
 
 import (
-	"fmt"
-	"hash/fnv"
 	"slices"
 	"strings"
 
@@ -36,39 +34,4 @@ func checkNames(op string, names []string) error {
 		}
 	}
 	return nil
-}
-
-// nameSet is a set of names, in any order, as the key of a map.
-type nameSet struct {
-	count   int
-	text    string
-	readers bool // the queue of readers
-}
-
-func newNameSet(names []string) nameSet {
-	if len(names) == 1 {
-		return nameSet{count: 1, text: names[0]}
-	}
-	var b strings.Builder
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		fmt.Fprintf(&b, "%d:%s", len(name), name)
-	}
-	return nameSet{count: len(names), text: b.String()}
-}
-
-// queueOf returns the queue of calls with these settings. Readers wait in a queue of their own.
-func (s *settings) queueOf(names []string) nameSet {
-	key := newNameSet(names)
-	key.readers = s.isReader()
-	return key
-}
-
-// hash returns the hash of the names.
-func (s nameSet) hash() uint32 { return hash(s.text) }
-
-// hash is the hash FNV-1a of 32 bits, the same in every process.
-func hash(text string) uint32 {
-	h := fnv.New32a()
-	h.Write([]byte(text))
-	return h.Sum32()
 }

@@ -2,12 +2,13 @@ package quorum
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // observation is what one call of Lock reports to its hooks. It is nil for a call without such
@@ -28,7 +29,7 @@ func (c *core) observe(ctx context.Context, set *settings, names []string) *obse
 	if h.LockStart == nil && h.Attempt == nil && h.LockEnd == nil {
 		return nil
 	}
-	o := &observation{core: c, hooks: h, ctx: ctx, names: slices.Clone(names), began: c.clock.Now()}
+	o := &observation{core: c, hooks: h, ctx: ctx, names: slices.Clone(names), began: c.Clock.Now()}
 	if h.LockStart != nil {
 		o.ctx = h.LockStart(ctx, o.names)
 	}
@@ -39,7 +40,7 @@ func (c *core) observe(ctx context.Context, set *settings, names []string) *obse
 func (o *observation) attempting() {
 	if o != nil {
 		o.attempts++
-		o.asking = o.core.clock.Now()
+		o.asking = o.core.Clock.Now()
 	}
 }
 
@@ -53,7 +54,7 @@ func (o *observation) attempted(lock *Lock, r *attemptResult) {
 		Names: o.names, Outcome: outcomeAcquired.String(), WriteBacks: r.writeBacks, Probed: r.approach.Probes(),
 		Granted: r.of[lease.Granted], Refused: r.of[lease.Refused], Quarantined: r.of[lease.Quarantined],
 		Unknown:  r.of[lease.Failed] + r.of[lease.Unanswered] + r.of[lease.Unasked],
-		Duration: o.core.clock.Now().Sub(o.asking),
+		Duration: o.core.Clock.Now().Sub(o.asking),
 	}
 	if r.err != nil {
 		e.Outcome, e.Err, e.Slots = outcomeOf(r.err).String(), r.err, r.err.slots
@@ -73,7 +74,7 @@ func (o *observation) ended(lock *Lock, err error) {
 	}
 	e := LockEvent{
 		Names: o.names, Outcome: outcomeAcquired.String(), Lock: lock, Err: err, Attempts: o.attempts,
-		Duration: o.core.clock.Now().Sub(o.began),
+		Duration: o.core.Clock.Now().Sub(o.began),
 	}
 	if failed, ok := err.(*Error); ok {
 		e.Outcome = outcomeOf(failed).String()
@@ -81,73 +82,82 @@ func (o *observation) ended(lock *Lock, err error) {
 	o.hooks.LockEnd(o.ctx, e)
 }
 
-// noteRenewingLocked calls the hook for a lock whose renewals go out.
-func (h *hold) noteRenewingLocked(sent clock.Instant) {
-	if hook := h.set.hooks.Renewing; hook != nil {
-		l, left, lease := &h.first, h.lease.Deadline().Sub(sent), h.set.lease
-		h.core.events.Post(func() { hook(l, left, lease) })
+// observer makes hooks, logs and counters of what happens to the holds of a Locker.
+type observer struct {
+	core *core
+	set  *settings
+}
+
+var _ engine.Events = (*observer)(nil)
+
+func (o *observer) Ending(h *engine.Hold, why engine.Ending) error {
+	switch why.Cause {
+	case lease.Unlocked:
+		return ErrReleased
+	case lease.HandedOver:
+		return ErrHandedOver
+	case lease.Closed:
+		return ErrClosed
+	}
+	o.core.counters.lost.Add(1)
+	return lockOf(h).keptError("hold", why.Keepers, ErrLost, o.whyLost(why.Cause))
+}
+
+// whyLost explains why a lock was lost.
+func (o *observer) whyLost(why lease.Cause) detail {
+	switch why {
+	case lease.MaxHoldOver:
+		return detail(fmt.Sprintf("its max hold of %v is over", o.set.terms.MaxHold))
+	case lease.NotKept:
+		return "too few nodes keep it"
+	case lease.LeaseOver:
+		return "its lease is over"
+	case lease.NotConfirmed:
+		return "too few nodes confirmed a renewal in time"
+	default:
+		return "the deadline has passed"
 	}
 }
 
-// noteReply counts the node's reply to the batch, and calls the hooks of the Lockers whose locks
-// are in it.
-func (b *renewalBatch) noteReply(r pipeline.Result) {
-	told := make([]renewalOf, 0, 1)
-	all := RenewalEvent{}
-	for i, v := range b.members {
-		all.add(r, i)
-		if v.hold.set.hooks.Renewed == nil {
-			continue
-		}
-		at := slices.IndexFunc(told, func(t renewalOf) bool { return t.set == v.hold.set })
-		if at < 0 {
-			at = len(told)
-			told = append(told, renewalOf{v.hold.set, RenewalEvent{Node: b.core.nodes[v.node].Name(), Err: r.Err}})
-		}
-		told[at].event.add(r, i)
+func (o *observer) Lost(h *engine.Hold, why error) {
+	l := lockOf(h)
+	o.set.log().Warn("quorumlock: lock lost", "names", l.names, "owner", l.Owner(), "token", l.Token(), "error", why)
+	if hook := o.set.hooks.Lost; hook != nil {
+		hook(l, why)
 	}
-	n := &b.core.counters.nodes[b.members[0].node]
-	n.renewals.Add(uint64(all.Renewed))
-	if failed := all.Forgotten + all.Taken + all.Failed; failed > 0 {
+}
+
+func (o *observer) Renewing(h *engine.Hold, left time.Duration) {
+	if hook := o.set.hooks.Renewing; hook != nil {
+		o.core.events.Post(func() { hook(lockOf(h), left, o.set.terms.Lease) })
+	}
+}
+
+func (o *observer) Renewed(node int, r engine.Renewals) {
+	n := &o.core.counters.nodes[node]
+	n.renewals.Add(uint64(r.Renewed))
+	if failed := r.Forgotten + r.Taken + r.Failed; failed > 0 {
 		n.renewalsFailed.Add(uint64(failed))
 	}
-	for _, t := range told {
-		b.core.events.Post(func() { t.set.hooks.Renewed(t.event) })
+	if hook := o.set.hooks.Renewed; hook != nil {
+		e := RenewalEvent{Node: o.core.Nodes[node].Name(), Renewed: r.Renewed, Forgotten: r.Forgotten, Taken: r.Taken,
+			Failed: r.Failed, Err: r.Err}
+		o.core.events.Post(func() { hook(e) })
 	}
 }
 
-// renewalOf is what a batch reports to the hooks of one Locker.
-type renewalOf struct {
-	set   *settings
-	event RenewalEvent
-}
-
-// add counts the answer for the i-th lock of a batch.
-func (e *RenewalEvent) add(r pipeline.Result, i int) {
-	switch {
-	case r.Err != nil:
-		e.Failed++
-	case r.Reply.Renew[i] == scripts.Kept:
-		e.Renewed++
-	case r.Reply.Renew[i] == scripts.Gone:
-		e.Forgotten++
-	case r.Reply.Renew[i] == scripts.Taken:
-		e.Taken++
-	default:
-		e.Failed++
-	}
-}
-
-// noteRepair counts a node's reply to a repair, and calls the hook.
-func (h *hold) noteRepair(node int, err error) {
-	n := &h.core.counters.nodes[node]
+func (o *observer) Repaired(h *engine.Hold, node int, err error) {
+	n := &o.core.counters.nodes[node]
 	if err == nil {
 		n.repairs.Add(1)
 	} else {
 		n.repairsFailed.Add(1)
 	}
-	if hook := h.set.hooks.Repaired; hook != nil {
-		e := RepairEvent{Node: h.core.nodes[node].Name(), Lock: &h.first, Err: err}
-		h.core.events.Post(func() { hook(e) })
+	if hook := o.set.hooks.Repaired; hook != nil {
+		e := RepairEvent{Node: o.core.Nodes[node].Name(), Lock: lockOf(h), Err: err}
+		o.core.events.Post(func() { hook(e) })
 	}
 }
+
+func (o *observer) WroteBack(nodes int) { o.core.counters.writeBacks.Add(uint64(nodes)) }
+func (o *observer) Unannounced()        { o.core.counters.unannounced.Add(1) }

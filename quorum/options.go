@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -29,12 +30,8 @@ const (
 type settings struct {
 	inside.Settings // of tests
 
-	lease    time.Duration
-	fixed    bool // never renewed
-	maxHold  time.Duration
-	minHold  time.Duration // 0 for none, if not minHoldSet
+	terms    engine.Terms  // MinHold is 0 for none, if not minHoldSet
 	wait     time.Duration // for how long Lock waits; noBound for no bound
-	drift    float64
 	retry    waiting.Retry
 	logger   *slog.Logger // nil for the default one
 	hooks    Hooks
@@ -47,11 +44,9 @@ type settings struct {
 
 	label string
 
-	loggerSet   bool
-	minHoldSet  bool
-	leaseSet    bool
-	leaseMillis scripts.Millis // the same as lease
-	terms       lease.Terms    // the same as lease, drift, fixed, maxHold and minHold
+	loggerSet  bool
+	minHoldSet bool
+	leaseSet   bool
 }
 
 // Option configures a [Locker].
@@ -60,18 +55,18 @@ type Option func(*settings)
 // WithLease sets how long one grant lasts, at least 10ms and at most the nodes' max lease (default
 // [DefaultLease]). The lock is renewed every third of it.
 func WithLease(d time.Duration) Option {
-	return func(s *settings) { s.lease, s.fixed, s.leaseSet = d, false, true }
+	return func(s *settings) { s.terms.Lease, s.terms.Fixed, s.leaseSet = d, false, true }
 }
 
 // WithFixedLease sets how long a lock lasts, and switches renewal off: the lock ends by itself.
 // Re-entry does not prolong it; [Lock.Extend] does.
 func WithFixedLease(d time.Duration) Option {
-	return func(s *settings) { s.lease, s.fixed, s.leaseSet = d, true, true }
+	return func(s *settings) { s.terms.Lease, s.terms.Fixed, s.leaseSet = d, true, true }
 }
 
 // WithMaxHold bounds how long a lock may be held, at most a year. At the bound the lock is
 // released, and its context ends with [ErrLost] (default 0: no bound).
-func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold = d } }
+func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.terms.MaxHold = d } }
 
 // WithMinHold keeps a lock on the nodes for at least d, counted like the max hold from the request
 // that acquired it. Processes whose clocks and timers differ by less than d then do a job once
@@ -88,7 +83,7 @@ func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.maxHold 
 // be lost, or if [Locker.ForceUnlock] takes it. An Acquired hook that panics releases the lock at
 // once.
 func WithMinHold(d time.Duration) Option {
-	return func(s *settings) { s.minHold, s.minHoldSet = d, true }
+	return func(s *settings) { s.terms.MinHold, s.minHoldSet = d, true }
 }
 
 // WithWait bounds how long [Locker.Lock] and [Locker.Do] wait (default: no bound, and [math.MaxInt64]
@@ -109,7 +104,7 @@ func WithRequest() Option { return func(s *settings) { s.request = true } }
 
 // WithDrift sets the part of a lease by which two clocks may differ over its length, from 0 to
 // below 1 (default [clock.DefaultDriftFactor]).
-func WithDrift(factor float64) Option { return func(s *settings) { s.drift = factor } }
+func WithDrift(factor float64) Option { return func(s *settings) { s.terms.Drift = factor } }
 
 // WithRetry sets the pause between the attempts of [Locker.Lock] while no release can be heard, because
 // too few nodes answer. It is random: about min at first, twice as long after each failure, about max in
@@ -151,7 +146,7 @@ func WithNodeOptions(opts ...node.Option) Option {
 
 func defaults() settings {
 	return settings{
-		lease: DefaultLease, drift: clock.DefaultDriftFactor, wait: noBound,
+		terms: engine.Terms{Terms: lease.Terms{Lease: DefaultLease, Drift: clock.DefaultDriftFactor}}, wait: noBound,
 		retry:    waiting.Retry{Min: 10 * time.Millisecond, Max: 200 * time.Millisecond},
 		Settings: inside.Settings{Clock: clock.System(), Random: rand.NewPCG(rand.Uint64(), rand.Uint64())},
 	}
@@ -179,30 +174,30 @@ func (s *settings) apply(opts []Option) error {
 // check returns what is wrong with the settings, or nil. It shortens the default lease to the
 // nodes' max lease.
 func (s *settings) check(maxLease time.Duration, need int) error {
+	t := &s.terms
 	if !s.leaseSet {
-		s.lease = min(s.lease, maxLease)
+		t.Lease = min(t.Lease, maxLease)
 	}
-	s.leaseMillis = scripts.ToMillis(s.lease)
-	s.terms = lease.Terms{Need: need, Lease: s.lease, Drift: s.drift, Fixed: s.fixed, MaxHold: s.maxHold, MinHold: s.minHold}
-	drift := clock.Drift(s.lease, s.drift)
+	t.Need, t.Millis = need, scripts.ToMillis(t.Lease)
+	drift := clock.Drift(t.Lease, t.Drift)
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("quorumlock: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case s.lease < minLease || s.lease > maxLease:
-		return bad("lease %v is not from %v to %v, the nodes' max lease", s.lease, minLease, maxLease)
-	case !(s.drift >= 0 && s.drift < 1):
-		return bad("drift factor %v is not from 0 to below 1", s.drift)
-	case drift >= s.lease:
-		return bad("drift factor %v leaves nothing of a lease of %v", s.drift, s.lease)
-	case s.maxHold != 0 && (s.maxHold < minLease || s.maxHold > maxMaxHold):
-		return bad("max hold %v is not from %v to %v", s.maxHold, minLease, maxMaxHold)
-	case s.minHoldSet && s.minHold <= 0 || s.minHold > maxMaxHold:
-		return bad("min hold %v is not above 0 and at most %v", s.minHold, maxMaxHold)
-	case s.maxHold != 0 && s.minHold > s.maxHold:
-		return bad("min hold %v is above the max hold %v", s.minHold, s.maxHold)
-	case s.fixed && s.minHold > s.lease-drift:
-		return bad("min hold %v is above %v: the fixed lease %v less the drift of clocks", s.minHold, s.lease-drift, s.lease)
+	case t.Lease < minLease || t.Lease > maxLease:
+		return bad("lease %v is not from %v to %v, the nodes' max lease", t.Lease, minLease, maxLease)
+	case !(t.Drift >= 0 && t.Drift < 1):
+		return bad("drift factor %v is not from 0 to below 1", t.Drift)
+	case drift >= t.Lease:
+		return bad("drift factor %v leaves nothing of a lease of %v", t.Drift, t.Lease)
+	case t.MaxHold != 0 && (t.MaxHold < minLease || t.MaxHold > maxMaxHold):
+		return bad("max hold %v is not from %v to %v", t.MaxHold, minLease, maxMaxHold)
+	case s.minHoldSet && t.MinHold <= 0 || t.MinHold > maxMaxHold:
+		return bad("min hold %v is not above 0 and at most %v", t.MinHold, maxMaxHold)
+	case t.MaxHold != 0 && t.MinHold > t.MaxHold:
+		return bad("min hold %v is above the max hold %v", t.MinHold, t.MaxHold)
+	case t.Fixed && t.MinHold > t.Lease-drift:
+		return bad("min hold %v is above %v: the fixed lease %v less the drift of clocks", t.MinHold, t.Lease-drift, t.Lease)
 	case s.wait < 0:
 		return bad("wait %v is negative", s.wait)
 	case s.retry.Min <= 0 || s.retry.Max < s.retry.Min || s.retry.Max > maxRetry:
@@ -226,20 +221,21 @@ func (s *settings) differences(other *settings) string {
 		return ""
 	}
 	var all []string
-	if s.lease != other.lease {
-		all = append(all, fmt.Sprintf("its lease is %v, not %v", s.lease, other.lease))
+	mine, theirs := &s.terms, &other.terms
+	if mine.Lease != theirs.Lease {
+		all = append(all, fmt.Sprintf("its lease is %v, not %v", mine.Lease, theirs.Lease))
 	}
-	if kinds := map[bool]string{false: "renewed", true: "fixed"}; s.fixed != other.fixed {
-		all = append(all, fmt.Sprintf("its lease is %s, not %s", kinds[s.fixed], kinds[other.fixed]))
+	if kinds := map[bool]string{false: "renewed", true: "fixed"}; mine.Fixed != theirs.Fixed {
+		all = append(all, fmt.Sprintf("its lease is %s, not %s", kinds[mine.Fixed], kinds[theirs.Fixed]))
 	}
-	if s.maxHold != other.maxHold {
-		all = append(all, fmt.Sprintf("its max hold is %s, not %s", boundText(s.maxHold, "unbounded"), boundText(other.maxHold, "unbounded")))
+	if mine.MaxHold != theirs.MaxHold {
+		all = append(all, fmt.Sprintf("its max hold is %s, not %s", boundText(mine.MaxHold, "unbounded"), boundText(theirs.MaxHold, "unbounded")))
 	}
-	if s.minHold != other.minHold {
-		all = append(all, fmt.Sprintf("its min hold is %s, not %s", boundText(s.minHold, "none"), boundText(other.minHold, "none")))
+	if mine.MinHold != theirs.MinHold {
+		all = append(all, fmt.Sprintf("its min hold is %s, not %s", boundText(mine.MinHold, "none"), boundText(theirs.MinHold, "none")))
 	}
-	if s.drift != other.drift {
-		all = append(all, fmt.Sprintf("its drift factor is %v, not %v", s.drift, other.drift))
+	if mine.Drift != theirs.Drift {
+		all = append(all, fmt.Sprintf("its drift factor is %v, not %v", mine.Drift, theirs.Drift))
 	}
 	return strings.Join(all, "; ")
 }

@@ -142,7 +142,7 @@ func TestUnlockAfterTheEndWithTheLocksOwnContext(t *testing.T) {
 		lost := c.lock(l, "a")
 		synctest.Wait()
 		flush(c.masters[0], c.masters[1])
-		l.core.schedule.Hasten(&lost.hold.entry, l.core.clock.Now())
+		lost.handle.Hold().RenewNow()
 		<-lost.Context().Done()
 		err := lost.Unlock(lost.Context())
 		if !errors.Is(err, ErrLost) || errors.Is(err, context.Canceled) {

@@ -81,21 +81,23 @@ func (c *cluster) wantNothingLeft(l *Locker) {
 	c.t.Helper()
 	synctest.Wait()
 	for what, mu := range map[string]*sync.Mutex{
-		"waitlist": &l.waitlist.mu, "rng": &l.core.rngMu,
+		"rng": &l.core.rngMu,
 	} {
 		if !mu.TryLock() {
 			c.t.Fatalf("the mutex of the %s stays locked", what)
 		}
 		mu.Unlock()
 	}
-	if !returns(func() { l.core.schedule.Len() }) {
-		c.t.Fatal("the mutex of the schedule stays locked")
+	if !returns(func() { l.core.Held(); l.waitlist.Len() }) {
+		c.t.Fatal("the mutex of the schedule or of the queues stays locked")
 	}
 	c.wantNoQueues(l)
-	if n := l.core.background.count; n != 0 {
-		c.t.Errorf("the background tracker counts %d", n)
+	select {
+	case <-l.core.Idle():
+	default:
+		c.t.Error("something is under way in the background")
 	}
-	if n := l.core.schedule.Len(); n != 0 {
+	if n := l.core.Held(); n != 0 {
 		c.t.Errorf("%d locks are renewed", n)
 	}
 	if n := c.subscriptions("a"); n != 0 {

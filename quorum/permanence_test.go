@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 )
 
 // slowConn is a client's end of a connection. What it writes arrives late.
@@ -62,7 +63,7 @@ func (c *cluster) overDead(masters ...any) *Locker {
 func nameAt(l *Locker, first int) string {
 	for i := 0; ; i++ {
 		name := fmt.Sprint("name ", i)
-		if l.core.firstNode([]string{name}) == first {
+		if firstNode(l, name) == first {
 			return name
 		}
 	}
@@ -95,7 +96,7 @@ func TestAPermanentErrorIsFoundWhileAHostIsDown(t *testing.T) {
 						if _, err := lock(ctx, name); !errors.Is(err, ErrPermanent) || !errors.Is(err, ErrMembership) {
 							t.Errorf("%s, beginning with node %d: %v", method, first, err)
 						}
-						if took := time.Since(began); took >= grace { // it ends with the last answer
+						if took := time.Since(began); took >= engine.Grace { // it ends with the last answer
 							t.Errorf("%s took %v", method, took)
 						}
 					}
@@ -113,7 +114,7 @@ func TestNoAttemptWaitsForADeadNodeToLearnWhetherItsErrorIsPermanent(t *testing.
 		l := c.overDead(0, 1, errors.New("no route"))
 		began := time.Now()
 		_, err := l.TryLock(t.Context(), "a")
-		if took := time.Since(began); took > grace || !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPermanent) {
+		if took := time.Since(began); took > engine.Grace || !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPermanent) {
 			t.Errorf("after %v: %v", took, err)
 		}
 	})

@@ -11,13 +11,14 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // inOrder returns the nodes in the order in which an attempt at the name "a" asks them.
 func inOrder(l *Locker) [3]int {
-	first := l.core.firstNode([]string{"a"})
+	first := firstNode(l, "a")
 	return [3]int{first, (first + 1) % 3, (first + 2) % 3}
 }
 
@@ -73,14 +74,14 @@ func TestWhichAnswersTheRTTTakes(t *testing.T) {
 		sampled := false
 		takes := func(what string, approach waiting.Approach, first, second, last time.Duration) {
 			t.Helper()
-			l.core.rtt = waiting.NewRTT(3)
+			l.core.RTT = waiting.NewRTT(3)
 			if sampled {
-				l.core.rtt.Samples(l.core.clock.Now().Add(time.Hour))
+				l.core.RTT.Samples(l.core.Clock.Now().Add(time.Hour))
 			}
 			lock, _ := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, approach)
 			time.Sleep(2 * waiting.MaxStep)
 			for k, want := range []time.Duration{first, second, last} {
-				if got := l.core.rtt.Mean(order[k]); got != want {
+				if got := l.core.RTT.Mean(order[k]); got != want {
 					t.Errorf("%s: node %d of the order: %v, want %v", what, k, got, want)
 				}
 			}
@@ -106,7 +107,7 @@ func TestWhichAnswersTheRTTTakes(t *testing.T) {
 func TestWithWhichNodeAttemptsBegin(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, count := c.process(), [3]int{}
-		first := func(names ...string) int { return l.core.firstNode(names) }
+		first := func(names ...string) int { return firstNode(l, names...) }
 		for i := range 300 {
 			one, other := fmt.Sprint("one ", i), fmt.Sprint("other ", i)
 			if first(one, other) != first(other, one) {
@@ -173,7 +174,7 @@ func TestOthersThatFailAtOnce(t *testing.T) {
 		time.AfterFunc(waiting.MinStep, func() {
 			for _, i := range []int{order[1], order[2]} {
 				c.masters[i].Crash(fakeredis.Everything)
-				inside.Of(l.core.nodes[i]).Pipe("a").Do(context.Background(), scripts.Look())
+				inside.Of(l.core.Nodes[i]).Pipe("a").Do(context.Background(), scripts.Look())
 			}
 		})
 		began := time.Now()
@@ -181,10 +182,19 @@ func TestOthersThatFailAtOnce(t *testing.T) {
 		if r == nil || !errors.Is(r.err, ErrUnavailable) {
 			t.Fatalf("%+v", r)
 		}
-		if took := time.Since(began); took > 2*waiting.MinStep+grace {
+		if took := time.Since(began); took > 2*waiting.MinStep+engine.Grace {
 			t.Errorf("it took %v", took)
 		}
 		close(frozen)
 		synctest.Wait()
 	})
+}
+
+// firstNode returns the node that attempts at the names ask first.
+func firstNode(l *Locker, names ...string) int {
+	var all []scripts.Name
+	for _, name := range names {
+		all = append(all, scripts.NewName(name))
+	}
+	return l.core.FirstNode(all)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 )
 
 // endedContext says that it has ended, and ends nothing.
@@ -72,9 +73,9 @@ func TestPermanentErrorsOfReentry(t *testing.T) {
 }
 
 // So it can while a host is down: a re-entry, too, hears the masters that are left before it is
-// judged. It waits for a dead one for grace at most.
+// judged. It waits for a dead one for engine.Grace at most.
 func TestAPermanentErrorOfReentryIsFoundWhileAHostIsDown(t *testing.T) {
-	for what, delay := range map[string]time.Duration{"slow": grace / 4, "dead": time.Second} {
+	for what, delay := range map[string]time.Duration{"slow": engine.Grace / 4, "dead": time.Second} {
 		t.Run(what, func(t *testing.T) {
 			inCluster(t, func(t *testing.T, c *cluster) {
 				c.process() // gives the masters their list
@@ -91,10 +92,10 @@ func TestAPermanentErrorOfReentryIsFoundWhileAHostIsDown(t *testing.T) {
 				c.masters[2].Crash(fakeredis.Nothing)
 				began := time.Now()
 				_, err := l.Lock(held.Context(), "a")
-				if took := time.Since(began); took > grace {
+				if took := time.Since(began); took > engine.Grace {
 					t.Errorf("it took %v", took)
 				}
-				if isFound := errors.Is(err, ErrPermanent); err == nil || isFound != (delay < grace) {
+				if isFound := errors.Is(err, ErrPermanent); err == nil || isFound != (delay < engine.Grace) {
 					t.Errorf("after %v: %v", time.Since(began), err)
 				}
 			})

@@ -162,7 +162,7 @@ func TestAHolderListensUntilItsLockEnds(t *testing.T) {
 				c.t.Error(err)
 			}
 		},
-		"interrupted": func(_ *cluster, _ *Locker, lock *Lock) { lock.hold.releaseInterrupted() },
+		"interrupted": func(_ *cluster, _ *Locker, lock *Lock) { lock.handle.Hold().Interrupt() },
 	} {
 		t.Run(how, func(t *testing.T) {
 			inCluster(t, func(t *testing.T, c *cluster) {
@@ -263,7 +263,7 @@ func TestAllWhoHoldAreAsked(t *testing.T) {
 				synctest.Wait()
 				// A master that stood still hands on now what the waiter asked before it held.
 				for _, m := range c.masters {
-					m.Publish(scripts.AskChannel(got.lock.keys()[0]), "*"+c.beforeOwner(got.lock))
+					m.Publish(scripts.AskChannel(got.lock.handle.Hold().Key()), "*"+c.beforeOwner(got.lock))
 				}
 				wantNotAsked(t, got.lock, aPoll)
 				c.unlock(got.lock)
@@ -274,8 +274,7 @@ func TestAllWhoHoldAreAsked(t *testing.T) {
 
 // beforeOwner returns the id of the owner that the lock's locker made before the lock's.
 func (c *cluster) beforeOwner(lock *Lock) string {
-	h := lock.hold
-	return scripts.NewOwner(h.core.uuid, h.core.lastOwner.Load()-1).String()
+	return fmt.Sprintf("%s:%d", lock.core.UUID, lastOwner(&Locker{core: lock.core})-1)
 }
 
 // A request for one owner that arrives late does not ask the next.

@@ -61,21 +61,7 @@ func (s *settings) isReader() bool { return s.terms.Mode == lease.Read }
 
 // Shared reports whether other readers may hold the name as well: the lock is a reader's, or was
 // downgraded.
-func (l *Lock) Shared() bool {
-	l.hold.mu.Lock()
-	defer l.hold.mu.Unlock()
-	return l.hold.lease.Mode() == lease.Read
-}
-
-// refuseUpgradeLocked returns why a call with these settings cannot enter the lock, or nil: a writer's call
-// cannot if the holder is a reader.
-func (h *hold) refuseUpgradeLocked(set *settings, names []string) error {
-	if set.isReader() || h.lease.Mode() == lease.Write {
-		return nil
-	}
-	return invalidf("lock", names, "this flow holds it as a reader, and nobody is upgraded: it would wait for itself, "+
-		"and two such readers for each other. Unlock it first")
-}
+func (l *Lock) Shared() bool { return l.handle.Hold().Mode() == lease.Read }
 
 // Downgrade makes a reader of the lock's holder, without a gap: no other writer comes between. The holder
 // must have finished its writes: once Downgrade is called it counts as a reader, whatever Downgrade
@@ -93,28 +79,14 @@ func (h *hold) refuseUpgradeLocked(set *settings, names []string) error {
 //
 // ctx may be the lock's own context: see [Lock.Unlock].
 func (l *Lock) Downgrade(ctx context.Context) error {
-	t, err := l.startDowngrade()
-	if err != nil {
+	t, before := l.handle.Downgrade()
+	switch err := l.unusable("downgrade", before); {
+	case t != nil:
+		return l.confirm(ctx, "downgrade", t)
+	case err != nil:
 		return err
+	case len(l.first.names) > 1 || len(l.slots) > 1:
+		return invalidf("downgrade", l.names, "a lock over %d names is not downgraded", max(len(l.first.names), len(l.slots)))
 	}
-	return l.confirm(ctx, "downgrade", t)
-}
-
-func (l *Lock) startDowngrade() (*tally, error) {
-	h := l.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := l.usableLocked("downgrade"); err != nil {
-		return nil, err
-	}
-	switch {
-	case len(h.names) > 1:
-		return nil, invalidf("downgrade", l.names, "a lock over %d names is not downgraded", len(h.names))
-	case h.lease.Level() > 1 && h.lease.Mode() == lease.Write:
-		return nil, invalidf("downgrade", l.names,
-			"the lock was entered again, and its inner handles may write: unlock them first")
-	}
-	t := newTally(len(h.members), h.core.need)
-	h.carryOutLocked(h.lease.Downgrade(h.core.clock.Now(), nil), t)
-	return t, nil
+	return invalidf("downgrade", l.names, "the lock was entered again, and its inner handles may write: unlock them first")
 }

@@ -458,16 +458,16 @@ func TestATryLockKeepsNoReadersBack(t *testing.T) {
 func TestAReaderIsFreedBeforeItWaits(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		what, at := wanted{names: []string{"a"}}, l.core.moment()
-		first := l.waitlist.join(l.reads, what, at)
-		first.begin(at)
-		second := l.waitlist.join(l.reads, what, at)
-		first.acquired(DefaultLease)
-		if _, due := second.begin(at); due {
+		at, reader := l.core.Moment(), l.RWLock("a").reader
+		first := reader.joins()
+		first.Begin(at)
+		second := reader.joins()
+		first.Acquired(DefaultLease, false)
+		if _, due := second.Begin(at); due {
 			t.Error("an attempt is due in a queue that it has left")
 		}
 		select {
-		case <-second.wake:
+		case <-second.Wake():
 		default:
 			t.Error("nobody wakes it")
 		}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -64,7 +66,7 @@ func (s *Semaphore) TryAcquireN(ctx context.Context, k int) (*Lock, error) {
 		return nil, err
 	}
 	// Of so many nodes, at least one knows that a slot is free after a quorum has released it.
-	agree := len(s.locker.core.nodes) - s.locker.core.need + 1
+	agree := len(s.locker.core.Nodes) - s.locker.core.Need + 1
 	return s.locker.try(ctx, s.wanted(k, agree))
 }
 
@@ -125,7 +127,7 @@ func (s *Semaphore) force(slots []int, do func(names []string) error) error {
 }
 
 // hash returns the hash of what the semaphore's callers wait for.
-func (s *Semaphore) hash() uint32 { return hash(scripts.SlotsName(s.name)) }
+func (s *Semaphore) hash() uint32 { return waiting.Hash(scripts.SlotsName(s.name)) }
 
 // check returns why a call for k slots is refused, or nil.
 func (s *Semaphore) check(ctx context.Context, k int) error {
@@ -136,11 +138,6 @@ func (s *Semaphore) check(ctx context.Context, k int) error {
 		return invalidf("lock", []string{s.name}, "%d slots are not between 1 and %d", k, min(s.size, maxNames))
 	}
 	return endedError(ctx, "lock", []string{s.name})
-}
-
-// setSlots says which slots of a semaphore the lock is.
-func (l *Lock) setSlots(semaphore string, numbers []int) {
-	l.names, l.slots = []string{semaphore}, slices.Clone(numbers)
 }
 
 // usable returns why the semaphore cannot be used, or nil.
@@ -168,13 +165,10 @@ func (l *Lock) Slot() int {
 // Slots returns the numbers of the lock's slots in ascending order, nil for a lock that is no slot.
 func (l *Lock) Slots() []int { return slices.Clone(l.slots) }
 
-// keys returns the lock's names on the nodes, which for slots are reserved ones.
-func (l *Lock) keys() []string { return target{names: l.names, slots: l.slots}.keys() }
-
 // queueName returns what callers of the lock wait for.
-func (l *Lock) queueName() nameSet {
+func (l *Lock) queueName() queue.Key {
 	if l.slots == nil {
-		return newNameSet(l.names)
+		return queue.NewKey(l.names, false)
 	}
-	return newNameSet([]string{scripts.SlotsName(l.names[0])})
+	return queue.NewKey([]string{scripts.SlotsName(l.names[0])}, false)
 }

@@ -22,7 +22,7 @@ type slotsCall struct {
 }
 
 func (s *Semaphore) wanted(k, agree int) wanted {
-	call := &slotsCall{sem: s, want: k, agree: agree, asks: s.locker.core.random(len(s.locker.core.nodes))}
+	call := &slotsCall{sem: s, want: k, agree: agree, asks: s.locker.core.random(len(s.locker.core.Nodes))}
 	return wanted{names: []string{s.name}, slots: call}
 }
 
@@ -48,7 +48,7 @@ func (s *slotsCall) attempt(
 		case slots.Try:
 			// Not the node of the hint: if that one is alone in having the slot free, because it
 			// missed the grant, the attempt would get its vote, give it back, and so wake others.
-			probe := (s.asked + 1) % len(c.nodes)
+			probe := (s.asked + 1) % len(c.Nodes)
 			lock, r := c.attempt(ctx, set, target{names: names, slots: chosen, probe: probe}, how)
 			if lock != nil {
 				s.more = turn.MayHaveFree()
@@ -104,10 +104,10 @@ func (s *slotsCall) ask(ctx context.Context) (hint scripts.SlotsReply, answered 
 		return hint, false
 	}
 	s.sem.readOnce.Do(func() { s.sem.read = scripts.Slots(s.sem.name, s.sem.size) })
-	next, left := s.asks, len(c.nodes)
-	s.asks = (s.asks + 1) % len(c.nodes)
+	next, left := s.asks, len(c.Nodes)
+	s.asks = (s.asks + 1) % len(c.Nodes)
 	answers, late := make(chan hintAnswer, left), make(chan struct{}, 1)
-	timer := c.clock.AfterFunc(time.Hour, func() {
+	timer := c.Clock.AfterFunc(time.Hour, func() {
 		select {
 		case late <- struct{}{}:
 		default: // the timer was set again before its first signal was read
@@ -119,9 +119,9 @@ func (s *slotsCall) ask(ctx context.Context) (hint scripts.SlotsReply, answered 
 		for asked := false; left > 0 && !asked; left-- {
 			if asked = s.askNode(next, answers); asked {
 				open++
-				timer.Reset(2 * c.rtt.Step(c.need))
+				timer.Reset(2 * c.RTT.Step(c.Need))
 			}
-			next = (next + 1) % len(c.nodes)
+			next = (next + 1) % len(c.Nodes)
 		}
 		if open == 0 {
 			return hint, false
@@ -135,7 +135,7 @@ func (s *slotsCall) ask(ctx context.Context) (hint scripts.SlotsReply, answered 
 		case <-late:
 		case <-ctx.Done():
 			return hint, false
-		case <-c.closed:
+		case <-c.Closed:
 			return hint, false
 		}
 	}
@@ -144,17 +144,17 @@ func (s *slotsCall) ask(ctx context.Context) (hint scripts.SlotsReply, answered 
 // tooFewUp reports whether so many nodes are down that no attempt can succeed, whatever a hint says.
 func (s *slotsCall) tooFewUp() bool {
 	c, up := s.sem.locker.core, 0
-	for _, n := range c.nodes {
+	for _, n := range c.Nodes {
 		if inside.Of(n).Pipe(s.sem.name).Down() == nil {
 			up++
 		}
 	}
-	return up < c.need
+	return up < c.Need
 }
 
 // askNode asks a node, if it takes the request.
 func (s *slotsCall) askNode(node int, answers chan<- hintAnswer) (asked bool) {
-	pipe := inside.Of(s.sem.locker.core.nodes[node]).Pipe(s.sem.name)
+	pipe := inside.Of(s.sem.locker.core.Nodes[node]).Pipe(s.sem.name)
 	return pipe.Down() == nil && pipe.Start(s.sem.read, nil, hintOf{node, answers}) == nil
 }
 

@@ -45,14 +45,14 @@ func (l *Locker) Stats() Stats {
 	c := l.core
 	n := &c.counters
 	s := Stats{
-		Held: c.schedule.Len(), Waiting: l.waitlist.len(), Attempts: make(map[string]uint64, outcomes),
+		Held: c.Held(), Waiting: l.waitlist.Len(), Attempts: make(map[string]uint64, outcomes),
 		Released: n.released.Load(), Lost: n.lost.Load(), WriteBacks: n.writeBacks.Load(), Unannounced: n.unannounced.Load(),
-		Quorum: c.need, Nodes: make([]NodeStats, len(c.nodes)), EventsDropped: c.events.Dropped(),
+		Quorum: c.Need, Nodes: make([]NodeStats, len(c.Nodes)), EventsDropped: c.events.Dropped(),
 	}
 	for o := range outcome(outcomes) {
 		s.Attempts[o.String()] = n.attempts[o].Load()
 	}
-	for i, nd := range c.nodes {
+	for i, nd := range c.Nodes {
 		of := &n.nodes[i]
 		s.Nodes[i] = NodeStats{
 			Name: nd.Name(), State: c.nodeState(i), LastError: nd.LastError(),
@@ -70,8 +70,8 @@ func (l *Locker) Stats() Stats {
 // nodeState returns the node's state: [inside.NotAccepted] for one that answers, but did not accept this locker
 // when it was last asked.
 func (c *core) nodeState(i int) string {
-	state := c.nodes[i].State()
-	if answers := state == inside.Up || state == inside.Quarantined; answers && !c.roster.Accepts(i) {
+	state := c.Nodes[i].State()
+	if answers := state == inside.Up || state == inside.Quarantined; answers && !c.Roster.Accepts(i) {
 		return inside.NotAccepted
 	}
 	return state

@@ -86,7 +86,7 @@ func TestTurnsOfNamesThatShareAPlace(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, other := c.process(), ""
 		for i := 0; other == ""; i++ {
-			if name := fmt.Sprint(i); hash(name)%256 == hash("a")%256 {
+			if name := fmt.Sprint(i); waiting.Hash(name)%256 == waiting.Hash("a")%256 {
 				other = name
 			}
 		}
@@ -118,25 +118,4 @@ func TestTurnsErrorOfACallThatGivesUp(t *testing.T) {
 		}
 		c.wantNoQueues(l)
 	})
-}
-
-// A release was heard by as many as heard it on every node that had the lock.
-func TestTallyCountsTheFewestThatHeard(t *testing.T) {
-	for _, c := range []struct {
-		replies []nodeReply
-		want    int
-	}{
-		{nil, 0},
-		{[]nodeReply{{counts: true, found: true, heard: 3}, {counts: true, found: true, heard: 2}}, 2},
-		{[]nodeReply{{counts: true, found: true, heard: 3}, {counts: true, found: true}}, 0},
-		{[]nodeReply{{counts: true}, {err: ErrUnavailable}, {counts: true, found: true, heard: 3}}, 3},
-	} {
-		tally := newTally(5, 3)
-		for i, r := range c.replies {
-			tally.add(i, r)
-		}
-		if got := tally.heardBy(); got != c.want {
-			t.Errorf("%+v: heard by %d, want %d", c.replies, got, c.want)
-		}
-	}
 }

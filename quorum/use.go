@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
@@ -27,7 +29,7 @@ func (c *core) heldBy(ctx context.Context, op string, names []string) (*Lock, er
 			}
 			return nil, invalidf(op, names,
 				"this flow holds some of the names already, but not %.64q: it would wait for itself", missing)
-		case found != nil && within != nil && found.hold != within.hold:
+		case found != nil && within != nil && found.first != within.first:
 			return nil, invalidf(op, names, "this flow holds the names through several locks: enter each by itself")
 		}
 		within = found
@@ -37,95 +39,65 @@ func (c *core) heldBy(ctx context.Context, op string, names []string) (*Lock, er
 
 // covers reports whether the handle's lock is one of c over the name, and valid.
 func (l *Lock) covers(c *core, name string) bool {
-	return l.hold.core == c && l.slots == nil && slices.Contains(l.hold.first.names, name) && l.Valid()
+	return l.core == c && l.slots == nil && slices.Contains(l.first.names, name) && l.Valid()
 }
 
 // enter enters a lock again: its level rises by one, and as many nodes as the quorum size must
 // confirm that they keep the lock.
 func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*Lock, error) {
-	h := within.hold
-	if other := h.set.differences(set); other != "" {
+	if other := within.set.differences(set); other != "" {
 		return nil, invalidf("lock", names,
 			"this flow holds it with other settings, which entering it again does not change: %s", other)
 	}
-	inner := &Lock{hold: h, outer: innermost(ctx)}
+	all := new(struct {
+		Lock
+		handle engine.Handle
+	})
+	inner := &all.Lock
+	inner.handle, inner.core, inner.set, inner.first = &all.handle, within.core, within.set, within.first
 	inner.setNames(names)
-	inner.makeContext(ctx)
+	inner.setContext(ctx)
+	(*user)(inner).MakeContext()
 	entered := false
 	defer func() {
 		if !entered { // also when the caller's context panics
-			inner.backOut()
+			inner.handle.BackOut()
 		}
 	}()
-	t, err := inner.startEnter(within, set)
-	if err != nil {
-		return nil, err
+	t, is := within.handle.Enter(inner.handle, (*user)(inner), set.terms.Mode)
+	switch is {
+	case engine.NotHeld:
+		return nil, &Error{Op: "lock", Names: inner.names, causes: []error{ErrNotAcquired, ErrLost}}
+	case engine.Upgrades:
+		return nil, invalidf("lock", names, "this flow holds it as a reader, and nobody is upgraded: it would wait for itself, "+
+			"and two such readers for each other. Unlock it first")
 	}
-	err = inner.await(ctx, "lock", t)
+	err := inner.await(ctx, "lock", t)
 	if err == nil && inner.Valid() && ctx.Err() == nil {
 		entered = true
 		return inner, nil
 	}
-	inner.backOut().awaitFor(ctx, grace) // what nodes reply meanwhile may make the error permanent
+	inner.handle.BackOut().AwaitFor(ctx, engine.Grace) // what nodes reply meanwhile may make the error permanent
+	return nil, inner.notEntered(ctx, err, t)
+}
+
+// notEntered is the error of a re-entry that failed with err, or without an error because the lock or ctx has ended.
+func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Error {
 	failure, _ := err.(*Error)
 	if failure == nil {
-		failure = &Error{Op: "lock", Names: slices.Clone(names), causes: contextError(ctx)}
+		failure = &Error{Op: "lock", Names: slices.Clone(l.names), causes: contextError(ctx)}
 		if failure.causes == nil {
 			failure.causes = []error{ErrLost}
 		}
 	}
-	if failure.Nodes != nil { // else the nodes do not matter
-		_, failure.Nodes = t.result()
-		failure.Need, failure.Granted = h.core.need, t.counted()
-		failure.Unknown = len(h.members) - failure.Granted
+	if failure.Nodes != nil { // otherwise the nodes do not matter
+		_, failed := t.Result()
+		failure.Nodes = multierror.Append(nil, failed...)
+		failure.Need, failure.Granted = l.core.Need, t.Counted()
+		failure.Unknown = len(l.core.Nodes) - failure.Granted
 	}
 	failure.causes = slices.Insert(failure.causes, 0, error(ErrNotAcquired))
-	return nil, failure
-}
-
-// startEnter raises the level of the hold, here and on the nodes, and gives it to the handle. A downgrade
-// comes before it, and is seen, or after it, and is refused for the level.
-func (l *Lock) startEnter(within *Lock, set *settings) (*tally, error) {
-	h := l.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.validLocked() || within.unlocked.Load() {
-		return nil, &Error{Op: "lock", Names: l.names, causes: []error{ErrNotAcquired, ErrLost}}
-	}
-	if err := h.refuseUpgradeLocked(set, l.names); err != nil {
-		return nil, err
-	}
-	t := newTally(len(h.members), h.core.need)
-	commands := h.lease.Enter(h.core.clock.Now(), nil)
-	l.level = h.lease.Level()
-	h.inner = append(h.inner, l)
-	h.carryOutLocked(commands, t)
-	return t, nil
-}
-
-// backOut undoes startEnter on every node, once, even if the request has not arrived there. The tally is
-// decided once all have replied.
-func (l *Lock) backOut() *tally {
-	h, t := l.hold, newTallyOfAll(0)
-	if l.unlocked.Swap(true) {
-		return t
-	}
-	defer l.cancel(ErrNotAcquired)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if l.level > 0 && h.lease.Phase() == lease.Held {
-		commands := h.leaveLocked(l)
-		t = newTallyOfAll(len(commands))
-		h.carryOutLocked(commands, t)
-	}
-	return t
-}
-
-// leaveLocked ends an inner handle: it lowers the level by one, and returns the commands that do so on the
-// nodes.
-func (h *hold) leaveLocked(l *Lock) []lease.Command {
-	h.inner = slices.DeleteFunc(h.inner, func(other *Lock) bool { return other == l })
-	return h.lease.Leave(nil)
+	return failure
 }
 
 // Extend raises the lease on the nodes to at least lease from now; lease is at most the nodes' max
@@ -137,46 +109,34 @@ func (h *hold) leaveLocked(l *Lock) []lease.Command {
 //
 // ctx may be the lock's own context: see [Lock.Unlock].
 func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
-	if lease < minLease || lease > l.hold.core.maxLease {
+	if lease < minLease || lease > l.core.maxLease {
 		return invalidf("extend", l.names, "lease %v is not between %v and the nodes' max lease %v",
-			lease, minLease, l.hold.core.maxLease)
+			lease, minLease, l.core.maxLease)
 	}
 	return l.extend(ctx, "extend", lease)
 }
 
+// extend asks all nodes, unless the call's context has ended.
 func (l *Lock) extend(ctx context.Context, op string, lasts time.Duration) error {
-	t, err := l.startExtend(contextError(ctx), op, lasts)
-	if err != nil {
-		return err
+	if ended := contextError(ctx); ended != nil {
+		if err := l.unusable(op, l.handle.Standing()); err != nil {
+			return err
+		}
+		return &Error{Op: op, Names: l.names, causes: ended}
+	}
+	t, before := l.handle.Extend(lasts)
+	if t == nil {
+		return l.unusable(op, before)
 	}
 	return l.confirm(ctx, op, t)
 }
 
 // confirm waits until enough nodes have confirmed a change to a lock that stays held.
-func (l *Lock) confirm(ctx context.Context, op string, t *tally) error {
+func (l *Lock) confirm(ctx context.Context, op string, t *engine.Tally) error {
 	if err := l.await(ctx, op, t); err != nil {
 		return err
 	}
-	l.hold.mu.Lock()
-	defer l.hold.mu.Unlock()
-	return l.usableLocked(op) // enough nodes have confirmed, but perhaps after the lock was lost
-}
-
-// startExtend asks all nodes, unless the call's context has ended with these errors.
-func (l *Lock) startExtend(ended []error, op string, lasts time.Duration) (*tally, error) {
-	h := l.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := l.usableLocked(op); err != nil {
-		return nil, err
-	}
-	if ended != nil {
-		return nil, &Error{Op: op, Names: l.names, causes: ended}
-	}
-	t := newTally(len(h.members), h.core.need)
-	commands := h.lease.Extend(h.core.clock.Now(), lasts, nil)
-	h.carryOutLocked(commands, t)
-	return t, nil
+	return l.unusable(op, l.handle.Standing()) // enough nodes have confirmed, but perhaps after the lock was lost
 }
 
 // Unlock lowers the level, or releases the lock when this is the handle that acquired it. It sends
@@ -198,29 +158,24 @@ func (l *Lock) startExtend(ended []error, op string, lasts time.Duration) (*tall
 // ctx may be the lock's own context, or derived from it. Unlock ends that context, which does not
 // end the waiting: then the context given to [Locker.Lock] bounds it, and the deadline of ctx.
 func (l *Lock) Unlock(ctx context.Context) error {
-	if l.level > 1 {
+	if l.handle.Level() > 1 {
 		return l.unlockInner(ctx)
 	}
-	h := l.hold
-	if lingers, err := l.startLinger(); lingers {
+	if lingers, before := l.handle.Linger(); lingers {
+		err := l.unusable("unlock", before)
 		if !errors.Is(err, ErrNotHeld) {
 			l.runReleasedHook()
 		}
 		return err
 	}
-	h.core.schedule.Remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
-	t, wasOrphaned, err := l.startRelease()
-	if err != nil {
-		return err
+	t, before := l.handle.Release()
+	if t == nil {
+		return l.unusable("unlock", before)
 	}
 	l.runReleasedHook()
-	err = l.await(ctx, "unlock", t)
-	if heard := t.heardBy(); heard > 0 {
-		h.core.history.Released(l.queueName().hash(), heard, h.core.clock.Now())
-	}
-	if l.slots != nil {
-		h.core.history.ReleasedSlot(l.queueName().hash(), l.slots[0])
-	}
+	err := l.await(ctx, "unlock", t)
+	l.noteReleased(t)
+	wasOrphaned := before.Phase == lease.Orphaned
 	if failed, _ := err.(*Error); failed != nil {
 		if !errors.Is(failed, ErrUnavailable) { // then it is the end of ctx
 			failed.causes = slices.Insert(failed.causes, 0, error(detail("released; the masters' confirmation was not awaited")))
@@ -229,118 +184,43 @@ func (l *Lock) Unlock(ctx context.Context) error {
 			failed.causes = slices.Insert(failed.causes, 0, ErrClosed)
 		}
 	}
-	if err == nil && !wasOrphaned && t.wasLost(h.core.need) {
+	if err == nil && !wasOrphaned && t.WasLost(l.core.Need) {
 		causes := []error{ErrLost, detail("nodes had forgotten it, or given it to another")}
 		return &Error{Op: "unlock", Names: l.names, causes: causes}
 	}
 	return err
 }
 
+// noteReleased notes for the next calls of this process who waits, and which slot is free.
+func (l *Lock) noteReleased(t *engine.Tally) {
+	if heard := t.HeardBy(); heard > 0 {
+		l.core.history.Released(l.queueName().Hash(), heard, l.core.Clock.Now())
+	}
+	if l.slots != nil {
+		l.core.history.ReleasedSlot(l.queueName().Hash(), l.slots[0])
+	}
+}
+
 // runReleasedHook counts the release, and calls the Released hook.
 func (l *Lock) runReleasedHook() {
-	l.hold.core.counters.released.Add(1)
-	if hook := l.hold.set.hooks.Released; hook != nil {
+	l.core.counters.released.Add(1)
+	if hook := l.set.hooks.Released; hook != nil {
 		hook(l)
 	}
 }
 
-// startLinger ends the lock and its contexts before its min hold is over, and leaves the release to
-// the schedule. It reports whether the lock stays on the nodes. The error says that the lock lingers
-// already, or that the Locker is closed, which leaves the lock to its lease.
-func (l *Lock) startLinger() (lingers bool, err error) {
-	h := l.hold
-	if h.set.minHold == 0 {
-		return false, nil
-	}
-	defer func() { // with mu unlocked
-		if !lingers {
-			return
-		}
-		if err == nil {
-			defer h.core.schedule.Hasten(&h.entry, h.lease.MinHoldEnd()) // also if a context of the caller's panics
-		}
-		h.endContexts()
-	}()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	err = l.usableLocked("unlock")
-	if h.lease.Phase() == lease.Lingering {
-		return true, err
-	}
-	if l.unlocked.Load() {
-		return false, nil
-	}
-	var room [1]lease.Command
-	lingers, commands := h.lease.Linger(h.core.clock.Now(), room[:0])
-	if !lingers {
-		return false, nil
-	}
-	l.unlocked.Store(true)
-	h.carryOutLocked(commands, nil)
-	return true, err
-}
-
-// startRelease ends the lock and its contexts, and sends the release. t counts the replies. The
-// error says why there is nothing to release.
-func (l *Lock) startRelease() (t *tally, wasOrphaned bool, err error) {
-	h := l.hold
-	var room [8]lease.Command
-	releases, keepers, wasOrphaned, err := l.endLease(room[:0])
-	defer func() { // also if a context of the caller's panics
-		if err == nil {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			t = h.releaseLocked(releases, keepers)
-		}
-	}()
-	h.endContexts()
-	return nil, wasOrphaned, err
-}
-
-// endLease ends the lease. It appends the releases, which are due when the contexts have ended.
-func (l *Lock) endLease(room []lease.Command) (releases []lease.Command, keepers uint64, wasOrphaned bool, err error) {
-	h := l.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	wasOrphaned = h.lease.Phase() == lease.Orphaned
-	now := h.core.clock.Now()
-	if !wasOrphaned {
-		err = l.usableAtLocked("unlock", now)
-	}
-	l.unlocked.Store(true)
-	keepers = h.lease.KeepersAt(now)
-	return h.carryOutLocked(h.lease.Unlock(now, room), nil), keepers, wasOrphaned, err
-}
-
 // unlockInner is Unlock of the handle of a re-entry.
 func (l *Lock) unlockInner(ctx context.Context) error {
-	t, err := l.startLower()
+	t, before := l.handle.Lower()
 	l.cancel(l.Err()) // why the lock has ended, if it has
-	if err != nil {
-		return err
+	if t == nil {
+		return l.unusable("unlock", before)
 	}
 	// The hold's own level decides, not the replies. The wait is for operators, so that Inspect finds
 	// the new level on the nodes.
 	awaitDecided(ctx, t)
-	h := l.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.lease.Phase() == lease.Expired {
-		return &Error{Op: "unlock", Names: l.names, causes: []error{h.ended}}
+	if s := l.handle.Standing(); s.Phase == lease.Expired {
+		return &Error{Op: "unlock", Names: l.names, causes: []error{s.Ended}}
 	}
 	return nil
-}
-
-// startLower ends the handle, and lowers the level here and on the nodes. The error says why there
-// is no level to lower.
-func (l *Lock) startLower() (*tally, error) {
-	h := l.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	err := l.usableLocked("unlock")
-	l.unlocked.Store(true)
-	if err != nil {
-		return nil, err
-	}
-	return h.releaseLocked(h.leaveLocked(l), 0), nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
@@ -119,46 +120,46 @@ func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held := c.lock(c.process(), "a")
-		first, second := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment()), l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
-		first.mustBegin(t)
+		first, second := l.joins(), l.joins()
+		mustBegin(t, l, first)
 		synctest.Wait()
-		if _, due := second.begin(l.core.moment()); due {
+		if _, due := second.Begin(l.core.Moment()); due {
 			t.Fatal("two attempts are due")
 		}
 		c.unlock(held)
 		synctest.Wait()
-		first.leave()
+		first.Leave()
 		synctest.Wait()
-		if len(second.wake) == 0 {
+		if len(second.Wake()) == 0 {
 			t.Error("nothing wakes the next waiter")
 		}
-		second.mustBegin(t)
-		second.refused(wanted{names: []string{"a"}}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
-		if _, due := second.begin(l.core.moment()); due {
+		mustBegin(t, l, second)
+		refuses(second)
+		if _, due := second.Begin(l.core.Moment()); due {
 			t.Error("another attempt is due without an event")
 		}
-		third, fourth := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment()), l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
-		for len(second.wake) > 0 {
-			<-second.wake
+		third, fourth := l.joins(), l.joins()
+		for len(second.Wake()) > 0 {
+			<-second.Wake()
 		}
-		fourth.leave()
+		fourth.Leave()
 		synctest.Wait()
-		if _, due := second.begin(l.core.moment()); due || len(second.wake) > 0 {
+		if _, due := second.Begin(l.core.Moment()); due || len(second.Wake()) > 0 {
 			t.Error("a waiter that leaves from behind wakes the head")
 		}
-		second.leave()
-		if _, due := third.begin(l.core.moment()); due {
+		second.Leave()
+		if _, due := third.Begin(l.core.Moment()); due {
 			t.Error("an attempt is due without an event")
 		}
-		third.leave()
+		third.Leave()
 		c.wantNoQueues(l)
 	})
 }
 
 // mustBegin begins an attempt of the waiter.
-func (w *waiter) mustBegin(t *testing.T) {
+func mustBegin(t *testing.T, l *Locker, w *queue.Waiter) {
 	t.Helper()
-	if _, due := w.begin(w.queue.list.core.moment()); !due {
+	if _, due := w.Begin(l.core.Moment()); !due {
 		t.Fatal("no attempt is due")
 	}
 }
@@ -182,7 +183,7 @@ func TestQueueLeavesNothing(t *testing.T) {
 		if got := c.subscriptions("a"); got != 3 {
 			t.Errorf("%d connections subscribe for 20 waiters, want one for each master", got)
 		}
-		if n := len(l.waitlist.queues); n != 3 {
+		if n := l.waitlist.Queues(); n != 3 {
 			t.Errorf("%d queues for three sets of names", n)
 		}
 		cancel()
@@ -282,25 +283,25 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 
 		// An attempt is under way without an answer.
 		crash(c.masters, fakeredis.Everything)
-		asking := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
-		asking.mustBegin(t)
+		asking := l.joins()
+		mustBegin(t, l, asking)
 		if err := wait(); errors.Is(err, ErrHeld) || !errors.Is(err, ErrUnavailable) {
 			t.Errorf("no node has answered: %v", err)
 		}
-		asking.leave()
+		asking.Leave()
 		startAll(c)
 
 		// The nodes failed, and then another waiter of this process acquired the lock.
-		first, behind := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment()), l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
-		first.mustBegin(t)
+		first, behind := l.joins(), l.joins()
+		mustBegin(t, l, first)
 		unavailable := &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}
-		first.refused(wanted{names: []string{"a"}}, &attemptResult{err: unavailable, Result: waiting.Result{Wait: -1}})
+		first.Refused(waiting.Result{Wait: -1}, waiting.AskAll, unavailable)
 		lock, _ := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.AskAll)
-		first.acquired(DefaultLease)
-		if err := l.waitlist.gaveUpError(behind, l.set, []string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
+		first.Acquired(DefaultLease, false)
+		if err := l.gaveUp(behind, []string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("another waiter has acquired the lock: %v", err)
 		}
-		behind.leave()
+		behind.Leave()
 		c.unlock(lock)
 		c.wantNoQueues(l)
 	})
@@ -341,27 +342,27 @@ func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(c.process(), "a")
-		w := l.waitlist.join(l.set, wanted{names: []string{"a"}}, l.core.moment())
-		w.mustBegin(t)
-		w.refused(wanted{names: []string{"a"}}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
+		w := l.joins()
+		mustBegin(t, l, w)
+		refuses(w)
 		synctest.Wait() // the subscriptions stand, and it asks once more
-		w.mustBegin(t)
-		w.refused(wanted{names: []string{"a"}}, &attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
+		mustBegin(t, l, w)
+		refuses(w)
 		for range 2 {
-			if _, due := w.begin(l.core.moment()); due {
+			if _, due := w.Begin(l.core.Moment()); due {
 				t.Fatal("an attempt is due at once")
 			}
-			w.alarm.Stop() // as if it had fired
+			w.StopAlarm() // as if it had fired
 		}
-		if _, due := w.begin(l.core.moment()); due {
+		if _, due := w.Begin(l.core.Moment()); due {
 			t.Fatal("an attempt is due at once")
 		}
 		select {
-		case <-w.wake:
+		case <-w.Wake():
 		case <-time.After(time.Minute):
 			t.Error("nothing wakes the waiter any more")
 		}
-		w.leave()
+		w.Leave()
 		c.unlock(held)
 		c.wantNoQueues(l)
 	})
@@ -382,50 +383,6 @@ func TestQueueWakesForEachOfItsNames(t *testing.T) {
 			c.unlock(c.next(results, shortly).lock)
 		}
 		c.wantNoQueues(l)
-	})
-}
-
-// A node counts as subscribed by the channel of the first name alone: the others' confirmations and
-// losses change nothing.
-func TestQueueCountsTheSubscriptionsOfTheFirstName(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithRetry(time.Minute, time.Minute))
-		w := l.waitlist.join(l.set, wanted{names: []string{"a", "b"}}, l.core.moment())
-		defer w.leave()
-		attempt := func() {
-			t.Helper()
-			w.mustBegin(t)
-			w.queue.noteRefused(&attemptResult{Result: waiting.Result{Held: true, Wait: -1}})
-		}
-		attempt()
-		due := func() clock.Instant {
-			l.waitlist.mu.Lock()
-			defer l.waitlist.mu.Unlock()
-			_, at, _ := w.queue.Next()
-			return at
-		}
-		onAll := func(firstName bool, event func(*subscriber)) (moved bool) {
-			before := due()
-			for i := range c.masters {
-				event(&subscriber{queue: w.queue, node: i, firstName: firstName})
-			}
-			return due() != before
-		}
-		if onAll(false, (*subscriber).OnSubscribed) {
-			t.Error("another name's subscriptions count as the nodes'")
-		}
-		if !onAll(true, (*subscriber).OnSubscribed) {
-			t.Error("the first name's subscriptions do not count as the nodes'")
-		}
-		attempt()               // asks the probe node
-		time.Sleep(time.Second) // some steps
-		attempt()               // asks all nodes, and then comes a poll
-		if onAll(false, (*subscriber).OnUnsubscribed) {
-			t.Error("the loss of another name's subscriptions counts as the nodes'")
-		}
-		if !onAll(true, (*subscriber).OnUnsubscribed) {
-			t.Error("the loss of the first name's subscriptions does not count as the nodes'")
-		}
 	})
 }
 
@@ -524,17 +481,16 @@ func TestQueueWithSubscribersIsNotUsedAgain(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		c.unlock(c.lock(l, "a"))
-		if len(l.waitlist.free) != 1 {
+		if l.waitlist.Kept() != 1 {
 			t.Error("a queue that nobody waited in is thrown away")
 		}
 		held := c.lock(c.process(), "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		left := make(chan lockResult, 1)
 		startWaiter(ctx, l, 0, left, "a")
-		used := l.waitlist.queues[newNameSet([]string{"a"})]
 		cancel()
 		<-left
-		if slices.Contains(l.waitlist.free, used) {
+		if l.waitlist.Kept() != 0 {
 			t.Error("a queue that has subscribers is to be used again")
 		}
 		c.unlock(held)
@@ -546,9 +502,8 @@ func TestQueueWithSubscribersIsNotUsedAgain(t *testing.T) {
 // have failed since.
 func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		l, names := c.process(), []string{"a"}
-		w := l.waitlist.join(l.set, wanted{names: names}, l.core.moment())
-		defer w.leave()
+		w := c.process().joins()
+		defer w.Leave()
 		var want *Error
 		for _, attempt := range []struct {
 			approach waiting.Approach
@@ -561,12 +516,12 @@ func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 			{waiting.ProbeFirst, false, true},
 			{waiting.AskAll, true, true},
 		} {
-			r := &attemptResult{Result: waiting.Result{Held: attempt.held, Wait: -1}, err: &Error{}, approach: attempt.approach}
+			said := &Error{}
 			if attempt.told {
-				want = r.err
+				want = said
 			}
-			w.refused(wanted{names: names}, r)
-			if w.lastError() != want {
+			w.Refused(waiting.Result{Held: attempt.held, Wait: -1}, attempt.approach, said)
+			if lastError(w) != want {
 				t.Errorf("after %+v another error is told", attempt)
 			}
 		}
@@ -604,7 +559,7 @@ func TestQueueGoesOnWithoutMessages(t *testing.T) {
 func TestQueueGoesOnWithoutAClosedNode(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, held, results := c.process(), c.lock(c.process(), "a"), make(chan lockResult, 1)
-		l.core.nodes[0].Close()
+		l.core.Nodes[0].Close()
 		startWaiter(t.Context(), l, 0, results, "a")
 		time.Sleep(time.Second)
 		c.wantNone(results, "beside the holder")

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -16,11 +17,19 @@ type wanted struct {
 
 // key returns the key of the queue in which the call waits. Calls for slots of one semaphore and size
 // are in one queue, however many slots they want.
-func (w wanted) key(set *settings) nameSet {
+func (w wanted) key(set *settings) queue.Key {
 	if w.slots == nil {
-		return set.queueOf(w.names)
+		return queue.NewKey(w.names, set.isReader())
 	}
-	return nameSet{count: w.slots.sem.size, text: scripts.SlotsName(w.names[0])}
+	return queue.NewSlotsKey(scripts.SlotsName(w.names[0]), w.slots.sem.size)
+}
+
+// count returns how many slots the call wants, 0 for names.
+func (w wanted) count() int {
+	if w.slots == nil {
+		return 0
+	}
+	return w.slots.want
 }
 
 // channels returns the names whose channels the call waits for.

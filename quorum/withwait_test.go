@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 )
 
 // gaveUp fails the test unless err is that of a call that gave up after the bound, and wraps the
@@ -126,7 +128,7 @@ func TestWaitForTheList(t *testing.T) {
 	const short = 300 * time.Millisecond // below a node's timeout
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithWait(short))
-		l.core.roster = l.core.newRoster(true, false) // whose list is not known yet
+		l.core.Roster = roster.New(l.core.Nodes, l.core.Clock, roster.Options{Founds: true, Go: func(f func()) { go f() }, Closed: l.core.Closed}) // whose list is not known yet
 		stalled := make(chan struct{})
 		c.stalled.Store(&stalled)
 		_, err := l.Lock(t.Context(), "a")
@@ -201,7 +203,7 @@ func TestWaitAndTheCallersContext(t *testing.T) {
 func TestWaitMustNotBeNegative(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		_, err := New(l.core.nodes, Majority, WithWait(-1))
+		_, err := New(l.core.Nodes, Majority, WithWait(-1))
 		_, lockErr := l.With(WithWait(-1)).Lock(t.Context(), "a")
 		for _, err := range []error{err, lockErr} {
 			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "wait -1ns is negative") {

@@ -21,12 +21,12 @@ func (c *cluster) raiseCounters(l *Locker, masters ...int) {
 	for _, i := range masters {
 		for _, call := range []scripts.Call{
 			scripts.Acquire(scripts.AcquireArgs{
-				Names: name, Owner: before, Level: 1, Lease: l.set.leaseMillis, List: l.core.roster.List(),
+				Names: name, Owner: before, Level: 1, Lease: l.set.terms.Millis, List: l.core.Roster.List(),
 				Seed: high,
 			}),
 			scripts.Release(name, before, 0),
 		} {
-			if r := inside.Of(l.core.nodes[i]).Pipe("a").Do(c.t.Context(), call); r.Err != nil {
+			if r := inside.Of(l.core.Nodes[i]).Pipe("a").Do(c.t.Context(), call); r.Err != nil {
 				c.t.Fatal(r.Err)
 			}
 		}
@@ -68,10 +68,10 @@ func (c *cluster) between(l *Locker, again bool) *Lock {
 func TestTokenIsWrittenBackBesideANeighbours(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		made := l.core.lastOwner.Load()
+		made := lastOwner(l)
 		lock := c.between(l, false)
-		if lock.Token() != high+1 || l.core.lastOwner.Load() != made+1 {
-			t.Errorf("the token is %d after %d attempts, want %d after one", lock.Token(), l.core.lastOwner.Load()-made, high+1)
+		if lock.Token() != high+1 || lastOwner(l) != made+1 {
+			t.Errorf("the token is %d after %d attempts, want %d after one", lock.Token(), lastOwner(l)-made, high+1)
 		}
 		c.unlock(lock)
 	})
@@ -82,10 +82,10 @@ func TestTokenIsWrittenBackBesideANeighbours(t *testing.T) {
 func TestTokenIsNotWrittenBackToAnotherGrant(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		made := l.core.lastOwner.Load()
+		made := lastOwner(l)
 		lock := c.between(l, true)
-		if lock.Token() != high+10 || l.core.lastOwner.Load() != made+2 {
-			t.Errorf("the token is %d after %d attempts, want %d after two", lock.Token(), l.core.lastOwner.Load()-made, high+10)
+		if lock.Token() != high+10 || lastOwner(l) != made+2 {
+			t.Errorf("the token is %d after %d attempts, want %d after two", lock.Token(), lastOwner(l)-made, high+10)
 		}
 		c.unlock(lock)
 	})
@@ -100,9 +100,9 @@ func TestRepairCarriesTheToken(t *testing.T) {
 		held := c.lock(l, "a")
 		synctest.Wait()
 		c.masters[0].Flush()
-		l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
+		held.handle.Hold().RenewNow()
 		synctest.Wait() // the renewal finds that the lock is gone
-		l.core.schedule.Hasten(&held.hold.entry, l.core.clock.Now())
+		held.handle.Hold().RenewNow()
 		synctest.Wait()
 		state, err := l.Inspect(t.Context(), "a")
 		if err != nil {
@@ -143,7 +143,7 @@ func TestACounterThatNoLockReachesDoesNotSpread(t *testing.T) {
 		}
 		held := c.lock(l, "a")
 		synctest.Wait()
-		if err := held.Extend(t.Context(), l.set.lease); err != nil {
+		if err := held.Extend(t.Context(), l.set.terms.Lease); err != nil {
 			t.Error(err)
 		}
 		c.unlock(held)
@@ -179,4 +179,11 @@ func TestCountersThatNoLockReachesOnAMajority(t *testing.T) {
 			t.Errorf("the third master: %+v", state.Nodes[2])
 		}
 	})
+}
+
+// lastOwner returns the number of the last owner that the Locker has made.
+func lastOwner(l *Locker) int {
+	_, number, _ := strings.Cut(l.core.LastOwner().String(), ":")
+	n, _ := strconv.Atoi(number)
+	return n
 }

@@ -3,7 +3,7 @@
 // Command mutants leaves out each branch of the code that decides, one at a time, and prints what no test notices:
 //
 //	go run ./internal/mutants -for 2h
-//	go run ./internal/mutants -only 'quorum/reply.go' -list
+//	go run ./internal/mutants -only 'engine/reply.go' -list
 //
 // In Go it makes each condition of an if always true and never true, and leaves out each operand of && and ||, each
 // value of a case, and each assignment and call. In Lua it does the same, line by line. All mutants of a group are
@@ -69,8 +69,8 @@ var groups = []group{
 		{pkg: "scripts", args: []string{"-test.run=TestVectorsOnRedis"}},
 		{pkg: "scripts", args: []string{"-test.skip=TestVectorsOnRedis|OnMiniredis|TestDigests|^Fuzz"}},
 	}},
-	{files: []string{"quorum/reply.go", "quorum/hold.go", "quorum/renew.go", "quorum/release.go"}, tests: []test{
-		{pkg: "quorum"}, simulation,
+	{files: []string{"quorum/internal/engine/*.go"}, tests: []test{
+		{pkg: "quorum/internal/engine"}, {pkg: "quorum"}, simulation,
 	}},
 	{files: []string{"quorum/internal/lease/attempt.go", "quorum/internal/lease/keep.go", "quorum/internal/lease/lease.go",
 		"quorum/internal/lease/use.go"}, tests: []test{

@@ -1,4 +1,4 @@
-package quorum
+package queue
 
 import (
 	"github.com/quorumlock/quorumlock/internal/inside"
@@ -7,9 +7,10 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// subscribe subscribes to the channels of the names on all nodes, once for a queue. A waiter of the
+// Subscribe subscribes to the channels of the names on all nodes, once for a queue. A waiter of the
 // queue calls it, so the queue does not end meanwhile, unless the waiter is a reader and was freed.
-func (q *queue) subscribe(names []string) {
+func (w *Waiter) Subscribe(names []string) {
+	q := w.queue
 	list := q.list
 	list.mu.Lock()
 	again := q.subscribed || q.ended
@@ -18,8 +19,8 @@ func (q *queue) subscribe(names []string) {
 	if again {
 		return
 	}
-	cancels := make([]func(), 0, len(q.list.core.nodes)*len(names))
-	for i, n := range q.list.core.nodes {
+	cancels := make([]func(), 0, len(list.Engine.Nodes)*len(names))
+	for i, n := range list.Engine.Nodes {
 		for k, name := range names {
 			s := &subscriber{queue: q, node: i, firstName: k == 0}
 			cancels = append(cancels, inside.Of(n).Subscriptions.Subscribe(scripts.Channel(name), s))

@@ -1,6 +1,7 @@
-package quorum
+package engine
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -11,7 +12,7 @@ import (
 // one has its arguments elsewhere. Releases that nobody counts have no room.
 func TestATallysRoomIsForOneRelease(t *testing.T) {
 	counts := newTally(3, 2)
-	release := func(t *tally, name, owner string) scripts.Call {
+	release := func(t *Tally, name, owner string) scripts.Call {
 		return scripts.ReleaseIn(t.takeRoom(), []scripts.Name{scripts.NewName(name)}, scripts.OwnerOf(owner), 0)
 	}
 	type call struct {
@@ -31,9 +32,30 @@ func TestATallysRoomIsForOneRelease(t *testing.T) {
 
 // The room has the size of a release of one name.
 func TestATallysRoomIsEnough(t *testing.T) {
-	all, names, owner := make([]tally, 101), []scripts.Name{scripts.NewName("a")}, scripts.OwnerOf("x:1")
+	all, names, owner := make([]Tally, 101), []scripts.Name{scripts.NewName("a")}, scripts.OwnerOf("x:1")
 	i := 0
 	if n := testing.AllocsPerRun(100, func() { scripts.ReleaseIn(all[i].takeRoom(), names, owner, 0); i++ }); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// A release was heard by as many as heard it on every node that had the lock.
+func TestTallyCountsTheFewestThatHeard(t *testing.T) {
+	for _, c := range []struct {
+		replies []nodeReply
+		want    int
+	}{
+		{nil, 0},
+		{[]nodeReply{{counts: true, found: true, heard: 3}, {counts: true, found: true, heard: 2}}, 2},
+		{[]nodeReply{{counts: true, found: true, heard: 3}, {counts: true, found: true}}, 0},
+		{[]nodeReply{{counts: true}, {err: errors.New("down")}, {counts: true, found: true, heard: 3}}, 3},
+	} {
+		tally := newTally(5, 3)
+		for i, r := range c.replies {
+			tally.add(i, r)
+		}
+		if got := tally.HeardBy(); got != c.want {
+			t.Errorf("%+v: heard by %d, want %d", c.replies, got, c.want)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package quorum
+package engine
 
 import (
 	"errors"
@@ -7,16 +7,17 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // request is a command on its way to a node, and the receiver of the reply ([pipeline.Receiver]). It is
 // for all commands but renewals and releases, which have receivers of their own.
 type request struct {
-	hold    *hold
+	hold    *Hold
 	command lease.Command
 	attempt *attempt // of Ask
-	tally   *tally   // of the call that waits for the reply, or nil
+	tally   *Tally   // of the call that waits for the reply, or nil
 }
 
 // call returns the call that carries the command, to any node.
@@ -27,8 +28,8 @@ func (r *request) call() scripts.Call {
 		return scripts.Raise(h.names, h.ownerAs(h.lease.Mode()), h.lease.Token())
 	case c.Do == lease.Extend:
 		return scripts.Renew(h.list, []scripts.Renewal{h.renewal(scripts.ToMillis(c.Lease))})
-	case c.Do == lease.Ask && c.Level == 1 && c.Mode == h.set.terms.Mode:
-		// Else it goes out again, and the lock was entered again or downgraded meanwhile.
+	case c.Do == lease.Ask && c.Level == 1 && c.Mode == h.terms.Mode:
+		// Otherwise it goes out again, and the lock was entered again or downgraded meanwhile.
 		return r.attempt.call
 	}
 	return h.grantCall(c.Mode, scripts.AcquireArgs{Level: c.Level, Lease: scripts.ToMillis(c.Lease), Token: h.lease.Token()})
@@ -57,7 +58,7 @@ func (r *request) noteUnsentLocked(err error, commands []lease.Command) []lease.
 // finish reports the end of the request to the caller who waits for it, or to the hook of repairs.
 func (r *request) finish(counts bool, err error) {
 	if r.command.Do == lease.Repair {
-		r.hold.noteRepair(r.command.Master, err)
+		r.hold.terms.Events.Repaired(r.hold, r.command.Master, err)
 		return
 	}
 	r.tally.add(r.command.Master, nodeReply{counts: counts, err: err})
@@ -86,8 +87,8 @@ func (r *request) takeReply(reply lease.Reply, err error, said scripts.AcquireRe
 // submit has the roster submit this locker's list to the node, and sends the request again if the
 // node accepts it.
 func (r *request) submit(resent bool) {
-	core, master := r.hold.core, r.command.Master
-	core.roster.Recheck(master, func(wait time.Duration, err error) {
+	engine, master := r.hold.engine, r.command.Master
+	engine.Roster.Recheck(master, func(wait time.Duration, err error) {
 		reply := lease.Reply{Is: lease.Failed, Resent: resent, NothingDone: !resent}
 		said := scripts.AcquireReply{}
 		switch {
@@ -98,7 +99,7 @@ func (r *request) submit(resent bool) {
 			if r.sendAgain() {
 				return
 			}
-			err = core.nodeError(master, "acquire", errMarker)
+			err = engine.NodeError(master, "acquire", ErrMarker)
 		}
 		r.takeReply(reply, err, said)
 	})
@@ -124,11 +125,11 @@ func (r *request) sendAgain() bool {
 // takeReply tells the lease of a node's reply, and carries out what follows. submits reports that this
 // locker's list must be submitted to the node first: the request is not over then. Else why is the
 // node's error, or nil.
-func (h *hold) takeReply(c lease.Command, reply lease.Reply, err error) (e lease.Effect, submits bool, why error) {
+func (h *Hold) takeReply(c lease.Command, reply lease.Reply, err error) (e lease.Effect, submits bool, why error) {
 	sooner := clock.Never
 	defer func() { // with mu unlocked, because the schedule's mutex comes first
 		if sooner != clock.Never {
-			h.core.schedule.Hasten(&h.entry, sooner)
+			h.engine.schedule.Hasten(&h.entry, sooner)
 		}
 	}()
 	h.mu.Lock()
@@ -137,7 +138,7 @@ func (h *hold) takeReply(c lease.Command, reply lease.Reply, err error) (e lease
 	wasKept := h.lease.Kept()
 	now := clock.Never
 	if wasKept { // the replies to an attempt need no reading of the clock
-		now = h.core.clock.Now()
+		now = h.engine.Clock.Now()
 	}
 	var room [4]lease.Command
 	e, commands := h.lease.TakeReply(now, c, reply, room[:0])
@@ -154,13 +155,19 @@ func (h *hold) takeReply(c lease.Command, reply lease.Reply, err error) (e lease
 }
 
 var (
+	// ErrQuarantined is package quorum's.
+	ErrQuarantined = errors.New("nodes in quarantine")
+	// ErrMarker: a node that was marked for this request has lost or changed its marker since.
+	ErrMarker = errors.New("the node's marker changes under us")
+)
+
+var (
 	// A node cannot tell these apart for a renewal.
 	errForgotten = errors.New("the node had forgotten the lock: ForceUnlock or another client deleted it, " +
 		"or the node lost its data")
 	errForced = errors.New("ForceUnlock took the lock away")
 	errTaken  = errors.New("the node had given the lock to another")
 	errReader = errors.New("the node refuses to renew a reader: its user needs a right to sorted sets")
-	errMarker = errors.New("the node's marker changes under us")
 
 	errNotRaised = errors.New("the grant that was read was gone before the token was written back")
 	// errMovedOn: a neighbour has raised the counter, or a late copy of the request was granted
@@ -170,7 +177,7 @@ var (
 
 // replyOf returns what the lease must know of a node's reply to a command; of a renewal, to its i-th
 // lock. The error is a *node.Error; it is nil for a reply without one.
-func (h *hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, error) {
+func (h *Hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, error) {
 	reply := lease.Reply{Process: r.RunID, Resent: r.Resent}
 	if r.Err != nil {
 		reply.Is, reply.NothingDone = lease.Failed, !r.Sent || r.NothingDone
@@ -191,16 +198,16 @@ func (h *hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, 
 			reply.Is = lease.Taken
 		case scripts.NotRenewed:
 			reply.Is = lease.NotRenewed
-			return reply, h.core.roster.RenewalRefused(c.Master, r.Reply.NotAccepted)
+			return reply, h.engine.Roster.RenewalRefused(c.Master, r.Reply.NotAccepted)
 		case scripts.NotRaised:
 			reply.Is = lease.NotRenewed
-			return reply, h.core.nodeError(c.Master, "renew", errReader)
+			return reply, h.engine.NodeError(c.Master, "renew", errReader)
 		}
 		return reply, nil
 	}
 	said := &r.Reply.Acquire
 	if said.Refusal != nil {
-		if err := h.core.roster.Refusal(c.Master, said.Refusal); err != nil {
+		if err := h.engine.Roster.Refusal(c.Master, said.Refusal); err != nil {
 			reply.Is, reply.NothingDone = lease.Failed, !r.Resent
 			return reply, err
 		}
@@ -221,17 +228,17 @@ func (h *hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, 
 			return reply, nil
 		}
 	default:
-		err := h.core.nodeError(c.Master, "acquire", errors.New("the node's answer is not known"))
+		err := h.engine.NodeError(c.Master, "acquire", errors.New("the node's answer is not known"))
 		reply.Is = lease.Failed
 		return reply, err
 	}
-	h.core.roster.NoteAccepted(c.Master, h.lease.BegunAt())
+	h.engine.Roster.NoteAccepted(c.Master, h.lease.BegunAt())
 	return reply, nil
 }
 
 // replyError returns the error of a node's reply to a command, a *node.Error, or nil. err is the one
 // that came with it.
-func (h *hold) replyError(c lease.Command, r lease.Reply, e lease.Effect, err error, wasKept bool) error {
+func (h *Hold) replyError(c lease.Command, r lease.Reply, e lease.Effect, err error, wasKept bool) error {
 	op := "acquire"
 	switch c.Do {
 	case lease.Renew, lease.Extend:
@@ -243,7 +250,7 @@ func (h *hold) replyError(c lease.Command, r lease.Reply, e lease.Effect, err er
 	case err != nil:
 		return err
 	case e.Twin >= 0:
-		return h.core.oneProcess(c.Master, e.Twin)
+		return roster.OneProcess(h.engine.Nodes[c.Master], h.engine.Nodes[e.Twin])
 	case e.Cause == lease.NotRaised:
 		err = errNotRaised
 	case e.Cause == lease.MovedOn:
@@ -251,7 +258,7 @@ func (h *hold) replyError(c lease.Command, r lease.Reply, e lease.Effect, err er
 	case c.Do == lease.Raise:
 		return nil
 	case r.Is == lease.NotAccepted:
-		err = errMarker
+		err = ErrMarker
 	case c.Do == lease.Ask:
 		return nil
 	case r.Is == lease.Gone:
@@ -263,5 +270,5 @@ func (h *hold) replyError(c lease.Command, r lease.Reply, e lease.Effect, err er
 	case r.Is == lease.Quarantined:
 		err = ErrQuarantined
 	}
-	return h.core.nodeError(c.Master, op, err)
+	return h.engine.NodeError(c.Master, op, err)
 }

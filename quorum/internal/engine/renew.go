@@ -1,4 +1,4 @@
-package quorum
+package engine
 
 import (
 	"slices"
@@ -26,8 +26,8 @@ const (
 
 // postponeLocked reports whether too many renewals are due at now. Then the schedule handles the hold
 // later, but long before its deadline. A hold is postponed at most once per renewal.
-func (h *hold) postponeLocked(now clock.Instant) bool {
-	c := h.core
+func (h *Hold) postponeLocked(now clock.Instant) bool {
+	c := h.engine
 	if h.postponed || !h.lease.MayWait(now) {
 		h.postponed = false
 		return false
@@ -43,16 +43,16 @@ func (h *hold) postponeLocked(now clock.Instant) bool {
 
 // renewDue handles the holds that are due (schedule.Due): it ends those whose deadline has passed,
 // releases those that were unlocked and whose min hold is over, and renews the others.
-func (c *core) renewDue(now clock.Instant, due []*schedule.Entry[*hold]) (after func()) {
+func (e *Engine) renewDue(now clock.Instant, due []*schedule.Entry[*Hold]) (after func()) {
 	// All contexts that must end begin to end before anything is sent: after their deadline another
 	// owner may be granted the lock.
-	var kept []*hold
-	for _, e := range due {
-		if h := e.Owner; h.due(now) {
+	var kept []*Hold
+	for _, entry := range due {
+		if h := entry.Owner; h.due(now) {
 			kept = append(kept, h)
 		}
 	}
-	batches := &renewalBatches{core: c, sent: now, open: map[*pipeline.Pipe]*renewalBatch{}}
+	batches := &renewalBatches{engine: e, sent: now, open: map[*pipeline.Pipe]*renewalBatch{}}
 	for _, h := range kept {
 		h.renew(now, batches)
 	}
@@ -60,7 +60,7 @@ func (c *core) renewDue(now clock.Instant, due []*schedule.Entry[*hold]) (after 
 		b.err = b.start()
 	}
 	if len(kept) > 0 {
-		c.introduction.Keep(now)
+		e.introduction.Keep(now)
 	}
 	return func() {
 		for _, b := range batches.all {
@@ -72,7 +72,7 @@ func (c *core) renewDue(now clock.Instant, due []*schedule.Entry[*hold]) (after 
 }
 
 // due handles a hold that is due. It reports whether the hold is to be renewed now.
-func (h *hold) due(now clock.Instant) (goesOn bool) {
+func (h *Hold) due(now clock.Instant) (goesOn bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.postponeLocked(now) {
@@ -85,7 +85,7 @@ func (h *hold) due(now clock.Instant) (goesOn bool) {
 	h.entry.At, h.entry.Early = h.lease.Next()
 	if h.lease.Phase() == lease.Released && len(commands) > 0 { // it lingered, and Unlock may be ending its contexts yet
 		releases := slices.Clone(commands)
-		h.core.background.start(func() {
+		h.engine.background.start(func() {
 			h.endContexts()
 			h.carryOut(releases)
 		})
@@ -96,13 +96,13 @@ func (h *hold) due(now clock.Instant) (goesOn bool) {
 }
 
 // renew adds the hold's renewals to batches, and sends its repairs at once.
-func (h *hold) renew(now clock.Instant, to *renewalBatches) {
+func (h *Hold) renew(now clock.Instant, to *renewalBatches) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.lease.Kept() || h.set.fixed {
+	if !h.lease.Kept() || h.terms.Fixed {
 		return
 	}
-	h.noteRenewingLocked(now)
+	h.terms.Events.Renewing(h, h.lease.Deadline().Sub(now))
 	var room [8]lease.Command
 	commands := h.lease.Renew(now, room[:0])
 	for i, c := range commands {
@@ -118,15 +118,15 @@ func (h *hold) renew(now clock.Instant, to *renewalBatches) {
 // renewalBatches gathers the renewals that are due together into as few calls per connection as the
 // bounds allow.
 type renewalBatches struct {
-	core *core
-	sent clock.Instant                    // read before anything is sent
-	open map[*pipeline.Pipe]*renewalBatch // the batch to add to, by connection
-	all  []*renewalBatch                  // in the order in which they are sent
+	engine *Engine
+	sent   clock.Instant                    // read before anything is sent
+	open   map[*pipeline.Pipe]*renewalBatch // the batch to add to, by connection
+	all    []*renewalBatch                  // in the order in which they are sent
 }
 
 // renewalBatch is the locks that one call renews on one node. It receives the reply.
 type renewalBatch struct {
-	core     *core
+	engine   *Engine
 	pipe     *pipeline.Pipe
 	sent     clock.Instant
 	members  []*member
@@ -137,7 +137,7 @@ type renewalBatch struct {
 }
 
 // add adds a renewal of the hold, whose mutex is locked.
-func (bs *renewalBatches) add(h *hold, c lease.Command) {
+func (bs *renewalBatches) add(h *Hold, c lease.Command) {
 	bytes := 0
 	for _, name := range h.names {
 		bytes += len(name.String()) + perName
@@ -145,7 +145,7 @@ func (bs *renewalBatches) add(h *hold, c lease.Command) {
 	m := &h.members[c.Master]
 	b := bs.batchFor(m, bytes)
 	b.members, b.commands, b.bytes = append(b.members, m), append(b.commands, c), b.bytes+bytes
-	b.locks = append(b.locks, h.renewal(h.set.leaseMillis))
+	b.locks = append(b.locks, h.renewal(h.terms.Millis))
 }
 
 // batchFor returns the batch for a renewal whose names have that many bytes.
@@ -154,7 +154,7 @@ func (bs *renewalBatches) batchFor(m *member, bytes int) *renewalBatch {
 	if b := bs.open[pipe]; b != nil && len(b.members) < batchSize && b.bytes+bytes <= batchBytes && !m.alone {
 		return b
 	}
-	b := &renewalBatch{core: bs.core, pipe: pipe, sent: bs.sent}
+	b := &renewalBatch{engine: bs.engine, pipe: pipe, sent: bs.sent}
 	bs.all = append(bs.all, b)
 	if !m.alone {
 		bs.open[pipe] = b
@@ -178,9 +178,9 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 	node := b.members[0].node
 	switch refusal := r.Reply.NotAccepted; {
 	case refusal != nil: // even if the node has none of the locks any more
-		b.core.roster.RenewalRefused(node, refusal)
+		b.engine.Roster.RenewalRefused(node, refusal)
 	case r.Err == nil:
-		b.core.roster.NoteAccepted(node, b.sent)
+		b.engine.Roster.NoteAccepted(node, b.sent)
 	}
 	for i, m := range b.members {
 		if r.Err == nil {
@@ -188,6 +188,42 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 		}
 		reply, err := m.hold.replyOf(b.commands[i], r, i)
 		m.hold.takeReply(b.commands[i], reply, err)
+	}
+}
+
+// noteReply reports the node's reply, to each Events once.
+func (b *renewalBatch) noteReply(r pipeline.Result) {
+	type told struct {
+		events Events
+		of     Renewals
+	}
+	all := make([]told, 0, 1)
+	for i, m := range b.members {
+		at := slices.IndexFunc(all, func(t told) bool { return t.events == m.hold.terms.Events })
+		if at < 0 {
+			at = len(all)
+			all = append(all, told{m.hold.terms.Events, Renewals{Err: r.Err}})
+		}
+		all[at].of.add(r, i)
+	}
+	for _, t := range all {
+		t.events.Renewed(b.members[0].node, t.of)
+	}
+}
+
+// add counts the answer for the i-th lock of a batch.
+func (n *Renewals) add(r pipeline.Result, i int) {
+	switch {
+	case r.Err != nil:
+		n.Failed++
+	case r.Reply.Renew[i] == scripts.Kept:
+		n.Renewed++
+	case r.Reply.Renew[i] == scripts.Gone:
+		n.Forgotten++
+	case r.Reply.Renew[i] == scripts.Taken:
+		n.Taken++
+	default:
+		n.Failed++
 	}
 }
 
@@ -200,7 +236,7 @@ func (m *member) setAlone(alone bool) {
 // renewAlone renews one lock of a batch that the server refused: perhaps only for another lock's key.
 func (b *renewalBatch) renewAlone(i int) {
 	one := &renewalBatch{
-		core: b.core, pipe: b.pipe, members: b.members[i : i+1 : i+1], commands: b.commands[i : i+1 : i+1],
+		engine: b.engine, pipe: b.pipe, members: b.members[i : i+1 : i+1], commands: b.commands[i : i+1 : i+1],
 		locks: b.locks[i : i+1 : i+1],
 	}
 	if err := one.startAlone(); err != nil {
@@ -212,7 +248,7 @@ func (b *renewalBatch) startAlone() error {
 	m := b.members[0]
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
-	b.sent = b.core.clock.Now()
+	b.sent = b.engine.Clock.Now()
 	c, goesOn := m.hold.lease.RenewAgain(b.sent, b.commands[0])
 	if !goesOn {
 		return nil

@@ -1,4 +1,4 @@
-package quorum
+package engine
 
 import (
 	"errors"
@@ -15,30 +15,36 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
+// Package quorum refuses more.
+const (
+	longest   = 4096
+	mostNames = 64
+)
+
 // A call renews at most batchSize locks and batchBytes of names, so that it keeps the server busy
 // only for a moment. A single lock may have more.
 func TestRenewalsAreBoundedByBytes(t *testing.T) {
-	long := strings.Repeat("x", maxNameLen-8)
+	long := strings.Repeat("x", longest-8)
 	for what, c := range map[string]struct {
 		locks, names int
 		name         string
 		most         int // locks in a call
 	}{
 		"short names": {300, 1, "", batchSize},
-		"long names":  {300, 1, long, batchBytes / maxNameLen},
-		"many names":  {40, maxNames, "", batchBytes / (maxNames * perName)},
-		"both":        {5, maxNames, long, 1},
+		"long names":  {300, 1, long, batchBytes / longest},
+		"many names":  {40, mostNames, "", batchBytes / (mostNames * perName)},
+		"both":        {5, mostNames, long, 1},
 	} {
 		t.Run(what, func(t *testing.T) {
 			a, fake := heldHold(t, time.Second)
 			one := a.hold
-			r, total := &renewalBatches{core: one.core, sent: fake.Now(), open: map[*pipeline.Pipe]*renewalBatch{}}, 0
+			r, total := &renewalBatches{engine: one.engine, sent: fake.Now(), open: map[*pipeline.Pipe]*renewalBatch{}}, 0
 			for i := range c.locks {
 				var names []string
 				for k := range c.names {
 					names = append(names, fmt.Sprint(c.name, i, " ", k))
 				}
-				h := newHold(one.core, one.set, names)
+				h := one.engine.newHold(one.terms, names...)
 				for i := range h.members {
 					r.add(h, lease.Command{Do: lease.Renew, Master: i})
 				}
@@ -65,7 +71,7 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 	m := &h.members[0]
 	m.alone = true
 	alone := func(reply pipeline.Result) bool {
-		b := &renewalBatch{core: h.core, sent: fake.Now(), members: []*member{m}, commands: []lease.Command{{Do: lease.Renew}}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
+		b := &renewalBatch{engine: h.engine, sent: fake.Now(), members: []*member{m}, commands: []lease.Command{{Do: lease.Renew}}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
 		b.Done(reply)
 		return m.alone
 	}
@@ -83,15 +89,14 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
 	one := a.hold
 	now := fake.Now()
-	one.core.introduction = holders.NewIntroduction(nil, "", scripts.Identity{}, one.core.roster.List, time.Second)
-	fixed, kept := *one.set, *one.set
-	fixed.fixed, kept.minHold = true, time.Second
-	holds := func(n int, set *settings, lasts time.Duration) (all []*hold) {
-		of := *set
-		of.lease = lasts
-		of.terms = lease.Terms{Need: 2, Lease: lasts, Fixed: of.fixed, MinHold: of.minHold}
+	one.engine.introduction = holders.NewIntroduction(nil, "", scripts.Identity{}, one.engine.Roster.List, time.Second)
+	fixed, kept := *one.terms, *one.terms
+	fixed.Fixed, kept.MinHold = true, time.Second
+	holds := func(n int, terms *Terms, lasts time.Duration) (all []*Hold) {
+		of := *terms
+		of.Lease = lasts
 		for range n {
-			h := newHold(one.core, &of, one.first.names)
+			h := one.engine.newHold(&of, "a")
 			asks := h.lease.Begin(now, lease.Plan{}, nil)
 			for i, process := range []string{"one", "two", "three"} {
 				h.lease.TakeReply(now, asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
@@ -104,15 +109,15 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 		}
 		return all
 	}
-	handle := func(at clock.Instant, all ...*hold) {
-		var due []*schedule.Entry[*hold]
+	handle := func(at clock.Instant, all ...*Hold) {
+		var due []*schedule.Entry[*Hold]
 		for _, h := range all {
 			due = append(due, &h.entry)
 		}
-		one.core.renewDue(at, due)
+		one.engine.renewDue(at, due)
 	}
 
-	all := holds(10*batchSize, one.set, time.Second)
+	all := holds(10*batchSize, one.terms, time.Second)
 	handle(now, all...)
 	inBurst := map[int]int{}
 	for _, h := range all {
@@ -129,21 +134,21 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 	}
 	last := all[len(all)-1]
 	at := last.entry.At
-	one.core.lastRenewal = at.Add(time.Second)
+	one.engine.lastRenewal = at.Add(time.Second)
 	handle(at, last)
-	if last.entry.At != at.Add(last.set.lease/3) || last.postponed {
+	if last.entry.At != at.Add(last.terms.Lease/3) || last.postponed {
 		t.Error("a renewal is put off twice")
 	}
 
-	one.core.lastRenewal = now.Add(time.Second)
-	urgent := holds(1, one.set, 4*time.Millisecond)[0]
+	one.engine.lastRenewal = now.Add(time.Second)
+	urgent := holds(1, one.terms, 4*time.Millisecond)[0]
 	handle(now, urgent)
 	if most := now.Add(time.Millisecond); urgent.postponed && most.Before(urgent.entry.At) {
 		t.Errorf("a lock whose deadline is near is renewed after %v", urgent.entry.At.Sub(now))
 	}
 	lingers := holds(1, &kept, time.Second)[0]
 	lingers.lease.Linger(now, nil)
-	for what, h := range map[string]*hold{"a fixed lease": holds(1, &fixed, time.Second)[0], "a lingering one": lingers} {
+	for what, h := range map[string]*Hold{"a fixed lease": holds(1, &fixed, time.Second)[0], "a lingering one": lingers} {
 		handle(now, h)
 		if h.postponed {
 			t.Errorf("%s is put off", what)

@@ -1,0 +1,285 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Grace is how long a failed attempt waits for nodes that had not replied when its outcome was
+// certain. Most of them reply within a round trip, so nothing is left on them when the call
+// returns. A slow node delays the call by no more than this.
+const Grace = 20 * time.Millisecond
+
+var reservationMillis = scripts.ToMillis(waiting.ReservationLife)
+
+// attempt is one request for the lock to the nodes, until it has become a held lock or is undone.
+type attempt struct {
+	hold     *Hold
+	call     scripts.Call // the request for a grant
+	room     [13]any      // for the arguments of call, with one name: as many as scripts.Acquire makes
+	requests []grantRequest
+	few      [5]grantRequest // room for the usual number of nodes
+	probe    int             // the node that is asked first by ProbeFirst; −1 for that of the names
+	decided  chan struct{}   // closed when the outcome is certain
+
+	// Under hold.mu.
+	asked bool // the first nodes: all, or the probe node
+	timed bool // the times until its replies count for the RTT
+}
+
+// grantRequest is an attempt's request to one node, with what the node has replied if it granted
+// nothing. The hold's mutex guards it.
+type grantRequest struct {
+	request
+	said    Said         // but for Is and Err
+	refusal lease.Answer // Refused, Barred or Quarantined; Unasked for none
+}
+
+// Attempt makes one attempt: the hold becomes a lock, or the attempt is undone. It is called once. probe is the node that
+// an attempt by ProbeFirst asks first, −1 for that of the names. The outcome is nil for a lock, unless the caller wants it.
+func (h *Hold) Attempt(ctx context.Context, probe int, approach waiting.Approach, wantOutcome bool) (acquired bool, o *Outcome) {
+	e := h.engine
+	e.background.add() // so that Close does not close the nodes before the attempt is undone
+	defer e.background.done()
+	if refusals, known := e.awaitList(ctx); !known {
+		o = &Outcome{Approach: approach, Need: e.Need, Unlisted: true, Refusals: refusals, Closed: e.IsClosed()}
+		o.Ended = !o.Closed && ctx.Err() != nil
+		return false, o
+	}
+	h.list = e.Roster.List()
+	a := newAttempt(h, probe)
+	ended := false
+	defer func() {
+		if !ended { // the caller's context has panicked
+			h.Interrupt()
+		}
+	}()
+	a.askAndWait(ctx, approach)
+	if acquired = a.commit(ctx); acquired {
+		if wantOutcome {
+			o = a.outcome(approach)
+		}
+	} else {
+		o = a.undo(ctx, approach)
+	}
+	ended = true
+	return acquired, o
+}
+
+func newAttempt(h *Hold, probe int) *attempt {
+	a := &attempt{hold: h, probe: probe, decided: make(chan struct{})}
+	a.requests = a.few[:0]
+	for range h.members {
+		a.requests = append(a.requests, grantRequest{request: request{hold: h, attempt: a}})
+	}
+	h.attempt = a
+	return a
+}
+
+// askAndWait asks the nodes, and waits until the outcome is certain, or the call or the Engine ends.
+func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
+	e := a.hold.engine
+	a.ask(approach)
+	if approach.Probes() {
+		late := e.Clock.AfterFunc(2*e.RTT.Step(e.Need), a.askOthers)
+		defer late.Stop()
+	}
+	select {
+	case <-a.decided:
+	case <-ctx.Done():
+	case <-e.Closed:
+	}
+	a.hold.mu.Lock()
+	defer a.hold.mu.Unlock()
+	if n := a.hold.lease.WriteBacks(); n > 0 {
+		a.hold.terms.Events.WroteBack(n)
+	}
+}
+
+// ask reads the clock before any request is sent.
+func (a *attempt) ask(approach waiting.Approach) {
+	h := a.hold
+	e := h.engine
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := e.Clock.Now()
+	args := scripts.AcquireArgs{Level: 1, Lease: h.terms.Millis, Seed: tokenSeed(), Room: a.room[:0]}
+	if approach.Reserves() && h.terms.Mode == lease.Write {
+		args.Reservation = reservationMillis
+	}
+	a.call = h.grantCall(h.lease.Mode(), args)
+	plan := lease.Plan{First: a.probe, Probe: approach.Probes()}
+	if !plan.Probe || plan.First < 0 {
+		plan.First = e.FirstNode(h.names)
+	}
+	a.timed = plan.Probe || e.RTT.Samples(now)
+	for i := range h.members {
+		err := h.pipe(i).Down()
+		if err == nil {
+			continue
+		}
+		h.members[i].err = err
+		plan.Down |= 1 << i
+		plan.Permanent = plan.Permanent || IsPermanent(err)
+	}
+	var room [8]lease.Command
+	h.carryOutLocked(h.lease.Begin(now, plan, room[:0]), nil)
+	a.asked = true
+}
+
+// FirstNode returns the node that attempts at the names ask first: the same for all processes, in
+// whatever order the names are given. Each node gets its share of the names.
+func (e *Engine) FirstNode(names []scripts.Name) int {
+	least := names[0].String()
+	for _, name := range names[1:] {
+		least = min(least, name.String())
+	}
+	return int(waiting.Hash(least) % uint32(len(e.Nodes)))
+}
+
+// tokenSeed returns where a token counter that was lost starts again: above every token that this
+// clock has seeded before.
+func tokenSeed() uint64 {
+	micros := time.Now().UnixMicro()
+	if micros < 0 || micros >= 1<<52 {
+		return 0 // a clock that is centuries off must not use up the counters
+	}
+	return uint64(micros)
+}
+
+// noteReply notes how long a node's reply took, and what a refusal says of the holder.
+func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireReply) {
+	h := a.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if a.timed && reply.Is != lease.Failed && reply.Is != lease.NotAccepted {
+		h.engine.RTT.Observe(node, h.engine.Clock.Now().Sub(h.lease.BegunAt()))
+	}
+	if r := &a.requests[node]; reply.Is == lease.Refused || reply.Is == lease.Barred || reply.Is == lease.Quarantined {
+		r.said = Said{Wait: said.Wait, Holder: said.Holder, Listeners: said.Waiting, Readers: said.Readers, Reserved: said.Reserved}
+		r.refusal = reply.Is
+	}
+}
+
+// askOthers asks the nodes that were not asked, because the probe node does not answer.
+func (a *attempt) askOthers() {
+	h := a.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var room [8]lease.Command
+	h.carryOutLocked(h.lease.AskOthers(room[:0]), nil)
+}
+
+// commit makes the attempt a held lock and schedules its renewal, if the quorum is reached, the
+// Engine is open and the deadline has not passed.
+func (a *attempt) commit(ctx context.Context) bool {
+	h := a.hold
+	if ctx.Err() != nil || !a.isSettled() {
+		return false
+	}
+	h.first.user.MakeContext() // before any mutex is locked: its context is the caller's code
+	if h.engine.schedule.Add(&h.entry, h.holdUnlessLate) {
+		h.engine.introduction.Keep(h.lease.BegunAt())
+		return true
+	}
+	h.first.user.EndContext(nil)
+	return false
+}
+
+func (a *attempt) isSettled() bool {
+	a.hold.mu.Lock()
+	defer a.hold.mu.Unlock()
+	return a.hold.lease.IsSettled()
+}
+
+// holdUnlessLate makes the hold a lock, unless its deadline has passed. The clock is read last.
+func (h *Hold) holdUnlessLate() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.lease.Hold(h.engine.Clock.Now()) {
+		return false
+	}
+	h.entry.At, h.entry.Early = h.lease.Next()
+	h.attempt = nil // a lock may live for long
+	return true
+}
+
+// outcome returns what the nodes have said so far.
+func (a *attempt) outcome(approach waiting.Approach) *Outcome {
+	a.hold.mu.Lock()
+	defer a.hold.mu.Unlock()
+	return a.outcomeLocked(approach)
+}
+
+func (a *attempt) outcomeLocked(approach waiting.Approach) *Outcome {
+	h := a.hold
+	o := &Outcome{Approach: approach, Verdict: h.lease.Verdict(), Cause: h.lease.Cause(), Need: h.engine.Need,
+		WriteBacks: h.lease.WriteBacks(), ByMaxHold: h.lease.EndedByMaxHold(), TakesOver: h.predecessor != nil,
+		Nodes: make([]Said, len(a.requests))}
+	if approach.Reserves() && h.terms.Mode == lease.Write {
+		o.Reserved = h
+	}
+	for i := range a.requests {
+		o.Nodes[i] = a.requests[i].said
+		o.Nodes[i].Is = h.lease.AnswerOf(i)
+	}
+	return o
+}
+
+// undo ends a failed attempt: a release goes to every node that may have granted. undo waits for the
+// nodes that granted, and for Grace at most for those that have not replied, but not after ctx ends.
+// What they reply meanwhile may be an error that does not pass by itself.
+func (a *attempt) undo(ctx context.Context, approach waiting.Approach) *Outcome {
+	o, granted, open := a.startUndo(ctx.Err() != nil, approach) // before the mutex is locked: ctx is the caller's code
+	open.AwaitFor(ctx, Grace)
+	select {
+	case <-granted.Decided:
+	case <-ctx.Done():
+	}
+	a.hold.mu.Lock()
+	defer a.hold.mu.Unlock()
+	for i := range o.Nodes {
+		n := &o.Nodes[i]
+		n.Err = a.hold.members[i].err
+		if r := a.requests[i].refusal; a.hold.lease.AnswerOf(i) == lease.Unanswered && (r == lease.Refused || r == lease.Quarantined) {
+			n.Late = r
+		}
+	}
+	return o
+}
+
+// startUndo sends the releases. granted counts their replies from the nodes that had granted. open counts
+// what the nodes that had not replied say to the request, and to its release if they get one.
+func (a *attempt) startUndo(ended bool, approach waiting.Approach) (o *Outcome, granted, open *Tally) {
+	h := a.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	o = a.outcomeLocked(approach)
+	o.Ended, o.Closed = ended, h.engine.IsClosed()
+	var toGranted, toOpen, toOthers []lease.Command
+	for _, c := range h.lease.GiveUp(nil) {
+		switch h.lease.AnswerOf(c.Master) {
+		case lease.Granted:
+			toGranted = append(toGranted, c)
+		case lease.Unanswered:
+			toOpen = append(toOpen, c)
+		default:
+			toOthers = append(toOthers, c)
+		}
+	}
+	granted = newTally(len(toGranted), len(toGranted))
+	open = newTallyOfAll(h.lease.Count()[lease.Unanswered] + len(toOpen))
+	for i := range a.requests {
+		if h.lease.AnswerOf(i) == lease.Unanswered {
+			a.requests[i].tally = open // nothing reads it before the reply is taken, under mu
+		}
+	}
+	h.carryOutLocked(toGranted, granted)
+	h.carryOutLocked(toOpen, open)
+	h.carryOutLocked(toOthers, nil)
+	return o, granted, open
+}

@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/holders"
+	"github.com/quorumlock/quorumlock/quorum/internal/roster"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// MaxNodes bounds the nodes of an Engine: sets of nodes have a bit for each.
+const MaxNodes = 64
+
+// Config is what an Engine is made of. All fields are required.
+type Config struct {
+	Nodes    []*node.Node
+	Need     int // the quorum size
+	Clock    clock.Clock
+	UUID     string           // the first part of every owner
+	Identity scripts.Identity // of this process
+	Founds   bool             // see roster.Options
+	Exists   bool             // see roster.Options
+}
+
+// Engine is what the holds of a Locker have in common. It is safe for concurrent use.
+type Engine struct {
+	Config
+	Roster *roster.Roster
+	RTT    *waiting.RTT
+	Closed chan struct{} // closed by Close
+
+	introduction *holders.Introduction
+	lastOwner    atomic.Uint64
+	schedule     *schedule.Schedule[*Hold] // of renewals, and of the ends of holds
+	// lastRenewal is the send time of the latest due renewal: one goes out per renewalGap. The schedule's mutex
+	// guards it.
+	lastRenewal clock.Instant
+	background  tracker
+}
+
+// New returns an engine. It asks the nodes nothing. Close ends it.
+func New(cfg Config) *Engine {
+	e := &Engine{Config: cfg, RTT: waiting.NewRTT(len(cfg.Nodes)), Closed: make(chan struct{})}
+	e.schedule = schedule.New(e.Clock, e.renewDue)
+	e.Roster = roster.New(e.Nodes, e.Clock, roster.Options{
+		Founds: cfg.Founds, Exists: cfg.Exists, Go: e.background.start, Closed: e.Closed,
+	})
+	e.introduction = holders.NewIntroduction(e.Nodes, e.UUID, cfg.Identity, e.Roster.List, e.Nodes[0].MaxLease())
+	return e
+}
+
+// Close ends the contexts of all holds, and leaves their keys to their leases. It is called once.
+func (e *Engine) Close() {
+	close(e.Closed)
+	held := e.schedule.Close()
+	for _, h := range held {
+		h.orphan()
+	}
+	if len(held) == 0 {
+		e.introduction.Leave()
+	}
+}
+
+func (e *Engine) IsClosed() bool {
+	select {
+	case <-e.Closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Held returns how many holds the nodes are to keep.
+func (e *Engine) Held() int { return e.schedule.Len() }
+
+// Idle returns a channel that is closed once no request and no goroutine is under way.
+func (e *Engine) Idle() <-chan struct{} { return e.background.idle() }
+
+// Track tells [Engine.Idle] that something else is under way, and Untrack that it has ended.
+func (e *Engine) Track()   { e.background.add() }
+func (e *Engine) Untrack() { e.background.done() }
+
+// LastOwner returns the owner of the last attempt.
+func (e *Engine) LastOwner() scripts.Owner { return scripts.NewOwner(e.UUID, e.lastOwner.Load()) }
+
+// Moment returns the present, for package waiting.
+func (e *Engine) Moment() waiting.Moment {
+	return waiting.Moment{Now: e.Clock.Now(), Step: e.RTT.Step(e.Need)}
+}
+
+// pipe returns the pipeline to a node for calls with that key.
+func (e *Engine) pipe(node int, key string) *pipeline.Pipe { return inside.Of(e.Nodes[node]).Pipe(key) }
+
+// NodeError makes err a *node.Error that names the node, unless it is one. It returns nil for nil.
+func (e *Engine) NodeError(node int, op string, err error) error {
+	return roster.NodeError(e.Nodes[node], op, err)
+}
+
+// IsPermanent reports whether a node's error does not pass by itself.
+func IsPermanent(err error) bool {
+	var failed *node.Error
+	return errors.As(err, &failed) && failed.Permanent()
+}
+
+// awaitList waits until the list of masters is known. While a node's name is not, it asks all nodes. Unless the list is
+// known then, refusals says why, with the error of each node; it is nil if ctx or the engine has ended.
+func (e *Engine) awaitList(ctx context.Context) (refusals []error, known bool) {
+	switch {
+	case e.IsClosed(): // Close may not wait for an attempt that begins now
+		return nil, false
+	case e.Roster.List() != nil:
+		return nil, true
+	}
+	select {
+	case s := <-e.Roster.Survey():
+		if e.Roster.List() != nil {
+			return nil, true
+		}
+		for i := range e.Nodes {
+			refusals = append(refusals, e.NodeError(i, "acquire", s.Refusal(i)))
+		}
+		return refusals, false
+	case <-ctx.Done():
+	case <-e.Closed:
+	}
+	return nil, false
+}
+
+// tracker counts the goroutines and requests that are under way in the background. Close waits for
+// them.
+type tracker struct {
+	mu    sync.Mutex
+	count int
+	empty chan struct{} // closed when count falls to 0; nil until idle is called
+}
+
+func (t *tracker) add() {
+	t.mu.Lock()
+	t.count++
+	t.mu.Unlock()
+}
+
+func (t *tracker) done() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count--; t.count == 0 && t.empty != nil {
+		close(t.empty)
+		t.empty = nil
+	}
+}
+
+// start runs f in a goroutine.
+func (t *tracker) start(f func()) {
+	t.add()
+	go func() {
+		defer t.done()
+		f()
+	}()
+}
+
+// idle returns a channel that is closed once nothing is under way.
+func (t *tracker) idle() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count == 0 {
+		none := make(chan struct{})
+		close(none)
+		return none
+	}
+	if t.empty == nil {
+		t.empty = make(chan struct{})
+	}
+	return t.empty
+}

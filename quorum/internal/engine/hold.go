@@ -1,0 +1,309 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Terms are what the holds of one Locker have in common. They do not change.
+type Terms struct {
+	lease.Terms
+	Millis scripts.Millis // the same as Lease
+	Events Events
+}
+
+// Events is what happens to holds. Its methods must not call the package, and must not block, but for Lost.
+type Events interface {
+	// Ending returns the error with which the contexts of a hold end. The hold's mutex is locked.
+	Ending(h *Hold, why Ending) error
+	// Lost runs in a goroutine of its own, when the contexts of a hold that was lost have ended.
+	Lost(h *Hold, why error)
+	// Renewing: the renewals of a hold go out, which is valid for left if no node confirms.
+	Renewing(h *Hold, left time.Duration)
+	// Renewed: a node has replied to the renewals of holds with these Events.
+	Renewed(node int, r Renewals)
+	// Repaired: a node has replied to a repair, or could not be asked.
+	Repaired(h *Hold, node int, err error)
+	// WroteBack: an attempt has asked that many nodes to raise their counter to the token.
+	WroteBack(nodes int)
+	// Unannounced: a node has carried out a release, and could not publish it.
+	Unannounced()
+}
+
+// Hold is one owner's lease with its requests and replies: it tells the lease what happens, and carries
+// out the lease's commands. Every attempt has a fresh owner, so a late rollback never deletes a vote that
+// another attempt has counted.
+type Hold struct {
+	engine *Engine
+	terms  *Terms
+	owner  scripts.Owner
+	names  []scripts.Name
+	one    [1]scripts.Name // room for the usual number of names
+	list   *scripts.List   // of masters; nil while it is not known
+	// predecessor is the owner that this one takes over from; nil for none.
+	predecessor *scripts.Owner
+	first       Handle                // of level 1
+	entry       schedule.Entry[*Hold] // in the schedule, while it is held
+
+	// mu orders the owner's requests: the lease's commands are carried out with mu held.
+	mu        sync.Mutex
+	lease     lease.Lease
+	members   []member
+	inner     []*Handle // of levels above 1
+	ended     error     // of Events.Ending, or nil
+	listener  *listener // of requests to let go; nil before the first call of Requested
+	postponed bool      // its renewal is due at entry.At, and is not put off again
+	attempt   *attempt  // nil once it has become a lock
+}
+
+// Handle is one entry into a hold: the first acquired the lock, the others entered it again.
+type Handle struct {
+	hold     *Hold
+	user     User
+	level    int
+	unlocked atomic.Bool
+}
+
+// User is what a handle belongs to. Its methods run code of the caller's, so they are called with no mutex locked.
+type User interface {
+	// MakeContext makes the context of a lock that is about to be held.
+	MakeContext()
+	// EndContext ends it. It is called for a lock that is held; or with nil, if it was not held after all.
+	EndContext(why error)
+}
+
+// member is one node's part in a hold.
+type member struct {
+	hold      *Hold
+	node      int
+	err       error              // of the node's last reply, or nil
+	footprint pipeline.Footprint // what the owner's requests may have left on the node
+	alone     bool               // the node refused a batch with it: it is renewed alone until a renewal succeeds
+}
+
+// UsualNodes is the number of nodes for which a Room is.
+const UsualNodes = 3
+
+// Room is for what a hold needs by node.
+type Room struct {
+	votes   [UsualNodes]lease.Vote
+	members [UsualNodes]member
+}
+
+// Init makes a hold that has asked for nothing yet, for the names. predecessor is the owner from which it takes over;
+// nil for none. room is nil for another number of nodes than the usual one.
+func (h *Hold) Init(e *Engine, terms *Terms, names []string, predecessor *scripts.Owner, user User, room *Room) {
+	var votes []lease.Vote
+	if room != nil {
+		h.members, votes = room.members[:], room.votes[:]
+	} else {
+		h.members, votes = make([]member, len(e.Nodes)), make([]lease.Vote, len(e.Nodes))
+	}
+	h.engine, h.terms, h.predecessor = e, terms, predecessor
+	h.owner = scripts.NewOwner(e.UUID, e.lastOwner.Add(1))
+	h.lease.Init(&terms.Terms, votes)
+	h.setNames(names)
+	h.entry.Owner = h
+	h.first.hold, h.first.user, h.first.level = h, user, 1
+	for i := range h.members {
+		h.members[i] = member{hold: h, node: i}
+	}
+}
+
+// InitHeld makes a hold that is held for long, on no nodes: for tests of code that is given a lock.
+func (h *Hold) InitHeld(c clock.Clock, terms *Terms, names []string, token uint64, user User) {
+	h.engine = &Engine{Config: Config{Clock: c}, Closed: make(chan struct{}), schedule: &schedule.Schedule[*Hold]{}}
+	h.terms, h.owner = terms, scripts.NewOwner("test", 1)
+	h.lease.InitHeld(&terms.Terms, token, c.Now().Add(100*365*24*time.Hour))
+	h.setNames(names)
+	h.entry.Owner = h
+	h.first.hold, h.first.user, h.first.level = h, user, 1
+}
+
+func (h *Hold) setNames(names []string) {
+	h.names = h.one[:0]
+	for _, name := range names {
+		h.names = append(h.names, scripts.NewName(name))
+	}
+}
+
+// Engine returns the hold's.
+func (h *Hold) Engine() *Engine { return h.engine }
+
+// First returns the handle that acquired the lock.
+func (h *Hold) First() *Handle { return &h.first }
+
+// User returns what the first handle belongs to.
+func (h *Hold) User() User { return h.first.user }
+
+// Owner returns the owner, as it stands on the nodes.
+func (h *Hold) Owner() scripts.Owner { return h.owner }
+
+// Token returns the fencing token. It does not change once the hold is held.
+func (h *Hold) Token() uint64 { return h.lease.Token() }
+
+// Key returns the first of the names.
+func (h *Hold) Key() string { return h.names[0].String() }
+
+// pipe returns the pipeline to a node that carries all the hold's calls, in order.
+func (h *Hold) pipe(node int) *pipeline.Pipe { return h.engine.pipe(node, h.Key()) }
+
+// carryOutLocked carries out commands in their order, and those that follow if one cannot be sent. t
+// counts the replies for a caller who waits for them; nil for none. Behind End it stops: the caller
+// unlocks mu, calls endContexts, and carries out the rest then. It does not carry out Renew, which
+// renewalBatches take, nor Submit, which needs no mutex.
+func (h *Hold) carryOutLocked(commands []lease.Command, t *Tally) (rest []lease.Command) {
+	var call scripts.Call // the same for all nodes
+	for i := 0; i < len(commands); i++ {
+		c := commands[i]
+		isNew := i == 0 || c.Do != commands[i-1].Do
+		switch c.Do {
+		case lease.Decided:
+			close(h.attempt.decided)
+		case lease.End:
+			h.noteEndLocked(c.Cause)
+			return commands[i+1:]
+		case lease.Release:
+			if isNew {
+				call = scripts.ReleaseIn(t.takeRoom(), h.names, h.ownerAs(c.Mode), c.Level)
+			}
+			h.sendRelease(c, call, t)
+		default:
+			r := h.requestLocked(c, t)
+			if isNew {
+				call = r.call()
+			}
+			if err := r.startLocked(call); err != nil {
+				commands = r.noteUnsentLocked(err, commands)
+			}
+		}
+	}
+	return nil
+}
+
+func (h *Hold) carryOut(commands []lease.Command) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.carryOutLocked(commands, nil)
+}
+
+// requestLocked returns the request that carries a command to its node.
+func (h *Hold) requestLocked(c lease.Command, t *Tally) *request {
+	if c.Do != lease.Ask {
+		return &request{hold: h, command: c, tally: t}
+	}
+	r := &h.attempt.requests[c.Master].request
+	r.command = c
+	return r
+}
+
+// renewal returns the lock as one of those that a call renews.
+func (h *Hold) renewal(lasts scripts.Millis) scripts.Renewal {
+	return scripts.Renewal{Names: h.names, Owner: h.ownerAs(h.lease.Mode()), Token: h.lease.Token(), Lease: lasts}
+}
+
+// ownerAs returns the owner as the nodes know it that holds in that mode.
+func (h *Hold) ownerAs(mode lease.Mode) scripts.Owner {
+	if mode == lease.Read {
+		return h.owner.AsReader()
+	}
+	return h.owner
+}
+
+// grantCall returns a request for a grant in that mode.
+func (h *Hold) grantCall(mode lease.Mode, args scripts.AcquireArgs) scripts.Call {
+	args.Names, args.Owner, args.List = h.names, h.ownerAs(mode), h.list
+	if mode == lease.Read {
+		return scripts.Read(args)
+	}
+	args.Predecessor = h.predecessor
+	return scripts.Acquire(args)
+}
+
+// noteEndLocked notes that the lease has ended. To end a context runs the caller's code, which may
+// block, or call this package: so it is done with no mutex locked, and no lock waits for another's
+// contexts. The goroutine that unlocks a lock or hands it over ends them. If the lock is lost, or the
+// Locker closed, a new one does.
+func (h *Hold) noteEndLocked(why lease.Cause) {
+	h.unlistenLocked()
+	if h.ended != nil { // it was closed or unlocked before, and endContexts may be reading
+		return
+	}
+	e := Ending{Cause: why}
+	switch why {
+	case lease.Unlocked, lease.HandedOver, lease.Closed:
+	default:
+		e.Keepers = h.keepersLocked()
+	}
+	h.ended = h.terms.Events.Ending(h, e)
+	switch why {
+	case lease.Unlocked, lease.HandedOver:
+	case lease.Closed:
+		h.engine.background.start(h.endContexts)
+	default:
+		h.engine.background.start(h.finishLost)
+	}
+}
+
+// endContexts ends the contexts of all handles, after the lease has ended: no handle is added then. If
+// another goroutine is about to end them, too, they have ended when the first of them returns.
+func (h *Hold) endContexts() {
+	for _, inner := range h.inner {
+		defer inner.user.EndContext(h.ended) // also if a context of the caller's panics
+	}
+	h.first.user.EndContext(h.ended)
+}
+
+// finishLost ends the contexts of a lost lock, and only then releases what nodes still keep of it:
+// another owner may be granted it at once. It runs in a goroutine of its own, because a context, a log
+// or a hook may block, or call this package.
+func (h *Hold) finishLost() {
+	h.endContexts()
+	h.engine.schedule.Remove(&h.entry) // no renewal is on its way to a pipeline then
+	h.drop()
+	h.terms.Events.Lost(h, h.ended)
+}
+
+// drop releases what nodes still keep of a lost lock.
+func (h *Hold) drop() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var room [8]lease.Command
+	h.carryOutLocked(h.lease.Drop(room[:0]), nil)
+}
+
+// Interrupt releases a hold after the caller's code (a hook, a context) has panicked or ended
+// its goroutine. It waits for no reply, and does nothing if the hold has ended.
+func (h *Hold) Interrupt() {
+	h.engine.schedule.Remove(&h.entry)
+	if releases := h.interrupt(); releases != nil {
+		defer h.carryOut(releases) // also if a context of the caller's panics again
+		h.endContexts()
+	}
+}
+
+// interrupt ends the lease. It returns what is left to carry out when the contexts have ended.
+func (h *Hold) interrupt() []lease.Command {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lease.IsDone() {
+		return nil
+	}
+	h.first.unlocked.Store(true)
+	return h.carryOutLocked(h.lease.Interrupt(nil), nil)
+}
+
+// orphan ends a hold because its Locker was closed. A hold that lingers has ended already.
+func (h *Hold) orphan() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var room [1]lease.Command
+	h.carryOutLocked(h.lease.Orphan(room[:0]), nil)
+}

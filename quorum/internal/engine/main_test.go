@@ -1,0 +1,179 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/bubble"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// holder is the user of a hold.
+type holder struct {
+	onBegin func() // runs in MakeContext
+	ended   chan struct{}
+	why     error // why it has ended
+}
+
+func newHolder() *holder { return &holder{onBegin: func() {}, ended: make(chan struct{})} }
+
+func (u *holder) MakeContext() { u.onBegin() }
+
+func (u *holder) EndContext(why error) {
+	select {
+	case <-u.ended:
+	default:
+		u.why = why
+		close(u.ended)
+	}
+}
+
+func (u *holder) hasEnded() bool {
+	select {
+	case <-u.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// silent are Events that nobody hears of.
+type silent struct{}
+
+func (silent) Ending(*Hold, Ending) error    { return errEnded }
+func (silent) Lost(*Hold, error)             {}
+func (silent) Renewing(*Hold, time.Duration) {}
+func (silent) Renewed(int, Renewals)         {}
+func (silent) Repaired(*Hold, int, error)    {}
+func (silent) WroteBack(int)                 {}
+func (silent) Unannounced()                  {}
+
+var errEnded = errors.New("ended")
+
+// terms are those of a lock over two of three nodes.
+func terms(lasts time.Duration) *Terms {
+	return &Terms{Terms: lease.Terms{Need: 2, Lease: lasts}, Millis: scripts.ToMillis(lasts), Events: silent{}}
+}
+
+func (e *Engine) newHold(t *Terms, names ...string) *Hold {
+	h := new(Hold)
+	h.Init(e, t, names, nil, newHolder(), new(Room))
+	h.list = e.Roster.List()
+	return h
+}
+
+func (h *Hold) holder() *holder { return h.User().(*holder) }
+
+// cluster is three masters in memory, and an engine on them.
+type cluster struct {
+	*Engine
+	masters []*fakeredis.Master
+	calls   atomic.Int64 // of scripts, on all masters
+}
+
+// inCluster runs a test in a bubble. The engine has that clock, or the bubble's for nil.
+func inCluster(t *testing.T, ticking clock.Clock, test func(t *testing.T, c *cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		if ticking == nil {
+			ticking = bubble.Clock(t)
+		}
+		c := &cluster{masters: bubble.Masters(t, 3)}
+		nodes := bubble.Nodes(t, c.masters, nil, node.WithoutQuarantine())
+		c.Engine = New(Config{Nodes: nodes, Need: 2, Clock: ticking, UUID: "test", Founds: true})
+		<-c.Roster.Survey()
+		synctest.Wait()
+		for _, m := range c.masters {
+			m.Trace = func(string, string, []string, any, error) { c.calls.Add(1) }
+		}
+		t.Cleanup(func() {
+			if !c.IsClosed() {
+				c.Close()
+			}
+			<-c.Idle()
+		})
+		test(t, c)
+	})
+}
+
+// won is an attempt that all masters have granted, before it is committed.
+func (c *cluster) won(t *testing.T) *attempt {
+	t.Helper()
+	a := newAttempt(c.newHold(terms(10*time.Second), "a"), -1)
+	a.ask(waiting.AskAll)
+	<-a.decided
+	synctest.Wait()
+	if !a.isSettled() {
+		t.Fatal("the attempt is not won")
+	}
+	return a
+}
+
+func (c *cluster) lock(t *testing.T) *Hold {
+	t.Helper()
+	h := c.newHold(terms(10*time.Second), "a")
+	if acquired, o := h.Attempt(t.Context(), -1, waiting.AskAll, false); !acquired {
+		t.Fatalf("not acquired: %+v", o)
+	}
+	synctest.Wait()
+	return h
+}
+
+// wantNoOwners wants no master to have a lock.
+func (c *cluster) wantNoOwners(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	for i, m := range c.masters {
+		if slices.Contains(m.Keys(), "a") {
+			t.Errorf("master %d has an owner", i)
+		}
+	}
+}
+
+// heldHold returns an attempt that two of three nodes have granted and the third has not answered,
+// and that has become a lock, and the clock, which stands still.
+func heldHold(t *testing.T, lasts time.Duration) (*attempt, *clock.Fake) {
+	t.Helper()
+	a, fake := asking(t, lasts)
+	a.requests[0].Done(granting("one", 7))
+	a.requests[1].Done(granting("two", 7))
+	if !a.hold.holdUnlessLate() {
+		t.Fatal("it is not held")
+	}
+	return a, fake
+}
+
+// asking returns an attempt that has asked three nodes, which have not answered.
+func asking(t *testing.T, lasts time.Duration) (*attempt, *clock.Fake) {
+	t.Helper()
+	fake := clock.NewFake()
+	fake.Advance(time.Hour)
+	nodes := make([]*node.Node, 3)
+	for i := range nodes {
+		n, err := node.Open("redis://127.0.0.1:1", node.WithName(string(rune('a'+i)))) // never used
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { n.Close() })
+		nodes[i] = n
+	}
+	e := New(Config{Nodes: nodes, Need: 2, Clock: fake, UUID: "test", Founds: true})
+	e.Roster.Resolve()
+	a := newAttempt(e.newHold(terms(lasts), "a"), -1)
+	for _, ask := range a.hold.lease.Begin(fake.Now(), lease.Plan{}, nil) {
+		a.requests[ask.Master].command = ask
+	}
+	return a, fake
+}

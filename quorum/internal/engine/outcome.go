@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+)
+
+// Outcome is what an attempt has found out.
+type Outcome struct {
+	Approach   waiting.Approach
+	Verdict    lease.Verdict
+	Cause      lease.Cause
+	Need       int
+	Nodes      []Said // nil if the list of masters is not known
+	WriteBacks int    // how many nodes were to raise their counter to the token
+
+	Unlisted  bool // the list of masters is not known, because of Refusals, or because ctx or the Engine has ended
+	Refusals  []error
+	Ended     bool  // the context had ended when the attempt was given up
+	Closed    bool  // so had the Engine
+	ByMaxHold bool  // with lease.TooLate: the max hold was over
+	TakesOver bool  // the target has a predecessor
+	Reserved  *Hold // whose reservations keep readers back; nil for none
+}
+
+// Said is what one node said of an attempt.
+type Said struct {
+	Is        lease.Answer  // when the outcome was certain
+	Late      lease.Answer  // Refused or Quarantined, if it was Unanswered then, and the node has said so since; else Unasked
+	Err       error         // a *node.Error, or nil
+	Wait      time.Duration // of a refusal or quarantine: until the node can grant; −1 for a key that never expires
+	Holder    string        // of a refusal: the owner that is there
+	Listeners int           // of a refusal: connections that subscribe to the channel
+	Readers   int           // of a refusal by readers alone: how many
+	Reserved  bool          // it refuses a reader, because a writer waits
+}
+
+// Count returns how many nodes gave each answer, when the outcome was certain.
+func (o *Outcome) Count() (of lease.Counts) {
+	for i := range o.Nodes {
+		of[o.Nodes[i].Is]++
+	}
+	return of
+}
+
+// IsCut reports whether the attempt ended before its outcome was certain.
+func (o *Outcome) IsCut() bool { return o.Verdict == lease.Open }
+
+// Reason is what keeps a quorum from being reached.
+type Reason uint8
+
+const (
+	NoReason Reason = iota // another one, or none is known
+	Held                   // by another owner
+	Quarantined
+	Unavailable
+)
+
+// Blocking returns the first of held, quarantined and unavailable that, if it changed, would let the attempt succeed. It
+// counts nodes that were not asked, or have not replied, as granting.
+func (o *Outcome) Blocking() Reason {
+	if o.Cause != lease.NoCause || o.Verdict == lease.Won || o.Verdict == lease.Open {
+		return NoReason
+	}
+	of := o.Count()
+	willing := of[lease.Granted] + of[lease.Unanswered] + of[lease.Unasked]
+	switch {
+	case willing+of[lease.Refused] >= o.Need:
+		return Held
+	case willing+of[lease.Refused]+of[lease.Quarantined] >= o.Need:
+		return Quarantined
+	default:
+		return Unavailable
+	}
+}
+
+// Reason returns what Blocking does, but of a take-over that was refused: Held only if a node names the holder, and
+// NoReason if nobody has the lock.
+func (o *Outcome) Reason() Reason {
+	reason := o.Blocking()
+	switch holder, _ := o.Holder(); {
+	case reason != Held || !o.TakesOver:
+		return reason
+	case !o.HasPassedOn():
+		return Unavailable
+	case holder == "":
+		return NoReason
+	}
+	return Held
+}
+
+// HasPassedOn reports whether a take-over can no longer succeed: too few nodes can have the predecessor. Those that
+// refused do not have it, and those that granted have replaced it.
+func (o *Outcome) HasPassedOn() bool {
+	of := o.Count()
+	return o.TakesOver && len(o.Nodes)-of[lease.Refused]-of[lease.Granted] < o.Need
+}
+
+// Remaining returns for how long the nodes that refused keep the lock by their replies, until a quorum can grant; −1
+// for ever. It goes by the nodes that have replied: of a probe that may be one.
+func (o *Outcome) Remaining() time.Duration {
+	const forever = time.Duration(math.MaxInt64)
+	waits := make([]time.Duration, 0, len(o.Nodes))
+	for i := range o.Nodes {
+		switch n := &o.Nodes[i]; {
+		case n.Is == lease.Granted:
+			waits = append(waits, 0)
+		case n.Is != lease.Refused:
+		case n.Wait < 0:
+			waits = append(waits, forever)
+		default:
+			waits = append(waits, n.Wait)
+		}
+	}
+	if len(waits) == 0 {
+		return 0
+	}
+	slices.Sort(waits)
+	if left := waits[min(o.Need, len(waits))-1]; left != forever {
+		return left
+	}
+	return -1
+}
+
+// Holder returns the owner that the most nodes named in their refusals, and one of these nodes.
+func (o *Outcome) Holder() (holder string, namedBy int) {
+	count, most := map[string]int{}, 0
+	for i := range o.Nodes {
+		if n := &o.Nodes[i]; n.Is == lease.Refused && n.Holder != "" {
+			if count[n.Holder]++; count[n.Holder] > most {
+				holder, namedBy, most = n.Holder, i, count[n.Holder]
+			}
+		}
+	}
+	return holder, namedBy
+}
+
+// ReadersWith returns how many readers hold a name with the holder that nodes named, itself included: the most that one
+// of them says. It returns 0 for a holder that is no reader.
+func (o *Outcome) ReadersWith(holder string) (count int) {
+	for i := range o.Nodes {
+		if n := &o.Nodes[i]; n.Is == lease.Refused && n.Holder == holder {
+			count = max(count, n.Readers)
+		}
+	}
+	return count
+}
+
+// IsReserved reports whether a node refused because a writer waits.
+func (o *Outcome) IsReserved() bool {
+	return slices.ContainsFunc(o.Nodes, func(n Said) bool { return n.Is == lease.Refused && n.Reserved })
+}
+
+// Result returns what package waiting must know.
+func (o *Outcome) Result() waiting.Result {
+	r := waiting.Result{Held: o.Reason() == Held, Wait: -1}
+	waits := make([]time.Duration, 0, len(o.Nodes))
+	byReaders, byOthers := 0, 0
+	for i := range o.Nodes {
+		n := &o.Nodes[i]
+		r.Listeners = max(r.Listeners, n.Listeners)
+		switch n.Is {
+		case lease.Granted:
+			r.Votes++
+			waits = append(waits, 0)
+		case lease.Unasked:
+			waits = append(waits, 0)
+		case lease.Refused, lease.Quarantined:
+			if n.Readers > 0 {
+				byReaders++
+			} else {
+				byOthers++
+			}
+			if n.Wait >= 0 {
+				waits = append(waits, n.Wait)
+			}
+		}
+	}
+	r.Readers = byReaders > 0 && byOthers == 0
+	if len(waits) >= o.Need && o.Verdict != lease.Won { // a won attempt failed for another reason
+		slices.Sort(waits)
+		r.Wait = waits[o.Need-1]
+	}
+	return r
+}
+
+// Ending is why a hold has ended.
+type Ending struct {
+	Cause   lease.Cause
+	Keepers Keepers // of a hold that was lost
+}
+
+// Keepers is which nodes keep a lock that was acquired.
+type Keepers struct {
+	Kept, Unknown int     // how many keep it, and how many may not
+	Errs          []error // a *node.Error for each node whose last reply was one
+	Reader        bool
+}
+
+func (h *Hold) keepersLocked() (k Keepers) {
+	k.Reader = h.lease.Mode() == lease.Read
+	now := h.engine.Clock.Now()
+	for i := range h.members {
+		if now.Before(h.lease.Until(i)) {
+			k.Kept++
+		} else {
+			k.Unknown++
+		}
+		if err := h.members[i].err; err != nil {
+			k.Errs = append(k.Errs, err)
+		}
+	}
+	return k
+}
+
+// Renewals is one node's reply to the renewals of some locks: how many had which result.
+type Renewals struct {
+	Renewed   int
+	Forgotten int   // the key was gone
+	Taken     int   // the key was another owner's
+	Failed    int   // an error, or no reply
+	Err       error // a *node.Error if the call failed
+}

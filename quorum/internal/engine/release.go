@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// releaseLocked carries out the commands with which a lock, or a level of it, is released. The tally
+// counts a node that gets no release as one that has confirmed. keepers are the nodes that should have
+// the owner, bit by node.
+func (h *Hold) releaseLocked(commands []lease.Command, keepers uint64) *Tally {
+	sent := 0
+	for _, c := range commands {
+		if c.Do == lease.Release {
+			sent++
+		}
+	}
+	t := newTally(sent, h.engine.Need-(len(h.members)-sent))
+	t.believed = keepers
+	h.carryOutLocked(commands, t)
+	return t
+}
+
+// sendRelease sends a release to a node. Before that of the whole lock, requests for a grant are
+// abandoned, so that none of them is resent behind it.
+func (h *Hold) sendRelease(c lease.Command, call scripts.Call, t *Tally) {
+	footprint, r := &h.members[c.Master].footprint, t.receiver(c.Master)
+	*r = releaseReply{tally: t, hold: h, node: c.Master}
+	if c.Level == 0 {
+		footprint.Abandon()
+	}
+	if footprint.NothingThere() {
+		t.add(c.Master, nodeReply{counts: true})
+		return
+	}
+	h.engine.background.add()
+	if err := h.pipe(c.Master).Start(call, footprint, r); err != nil {
+		r.Done(pipeline.Result{Err: err})
+	}
+}
+
+// Withdraw ends the reservations of an attempt that failed, since nobody waits any more. A node that is down is not
+// asked: it lets them end.
+func (h *Hold) Withdraw() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	call := scripts.Withdraw(h.names, h.owner)
+	for i := range h.members {
+		if h.pipe(i).Down() != nil {
+			continue
+		}
+		h.engine.background.add()
+		if err := h.pipe(i).Start(call, &h.members[i].footprint, &releaseReply{hold: h, node: i}); err != nil {
+			h.engine.background.done()
+		}
+	}
+}
+
+// releaseReply receives a node's reply to a release. "Not found" counts too: the node has nothing of
+// the owner's. After a resend it doesn't mean that the lock was lost: the first copy may have deleted
+// the key.
+type releaseReply struct {
+	tally *Tally
+	hold  *Hold
+	node  int
+}
+
+func (r *releaseReply) Done(result pipeline.Result) {
+	defer r.hold.engine.background.done()
+	said := result.Reply.Release
+	if said.Heard < 0 {
+		r.hold.terms.Events.Unannounced()
+	}
+	found := result.Resent || said.Found == len(r.hold.names)
+	r.tally.add(r.node, nodeReply{counts: result.Err == nil, found: found, heard: said.Heard, err: result.Err})
+}

@@ -1,0 +1,271 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+)
+
+// Standing is whether a handle holds its lock, and what else is known of the lock.
+type Standing struct {
+	Phase    lease.Phase
+	Cause    lease.Cause
+	Mode     lease.Mode
+	Level    int     // of the hold
+	Valid    bool    // by the clock
+	Unlocked bool    // the handle was
+	Ended    error   // of Events.Ending, or nil
+	Keepers  Keepers // of a lock whose deadline has passed before the schedule has noticed it
+}
+
+// Holds reports whether the handle holds the lock.
+func (s Standing) Holds() bool { return s.Valid && !s.Unlocked }
+
+// Standing returns the handle's.
+func (l *Handle) Standing() Standing {
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
+	return l.standingLocked(l.hold.engine.Clock.Now())
+}
+
+func (l *Handle) standingLocked(now clock.Instant) Standing {
+	h := l.hold
+	s := Standing{Phase: h.lease.Phase(), Cause: h.lease.Cause(), Mode: h.lease.Mode(), Level: h.lease.Level(),
+		Valid: h.lease.Valid(now), Unlocked: l.unlocked.Load(), Ended: h.ended}
+	if s.Phase == lease.Held && !s.Valid {
+		s.Keepers = h.keepersLocked()
+	}
+	return s
+}
+
+// Hold returns the hold that the handle is an entry into.
+func (l *Handle) Hold() *Hold { return l.hold }
+
+// Level returns the level to which the handle entered, 1 for the first.
+func (l *Handle) Level() int { return l.level }
+
+// IsUnlocked reports whether the handle was unlocked, or handed over.
+func (l *Handle) IsUnlocked() bool { return l.unlocked.Load() }
+
+// Valid reports whether the handle holds the lock, by the clock.
+func (l *Handle) Valid() bool {
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
+	return l.hold.lease.Valid(l.hold.engine.Clock.Now()) && !l.unlocked.Load()
+}
+
+// Deadline returns until when the lock is held if no renewal is confirmed, and the present; clock.Never for a lock that
+// too few nodes keep, or whose Engine was closed.
+func (h *Hold) Deadline() (deadline, now clock.Instant) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lease.Deadline(), h.engine.Clock.Now()
+}
+
+// Mode returns what the lock is held for.
+func (h *Hold) Mode() lease.Mode {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.lease.Mode()
+}
+
+// Entry is the result of [Handle.Enter].
+type Entry uint8
+
+const (
+	Entered  Entry = iota
+	NotHeld        // the lock is not held
+	Upgrades       // a reader would become a writer
+)
+
+// Enter raises the level of the hold by one, here and on the nodes, and gives it to the inner handle. As many nodes
+// as the quorum size must confirm that they keep the lock: t counts them. A downgrade comes before it, and is seen, or
+// after it, and is refused for the level.
+func (within *Handle) Enter(inner *Handle, user User, mode lease.Mode) (t *Tally, is Entry) {
+	h := within.hold
+	inner.hold, inner.user = h, user
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.engine.Clock.Now()
+	switch {
+	case !h.lease.Valid(now) || within.unlocked.Load():
+		return nil, NotHeld
+	case mode == lease.Write && h.lease.Mode() == lease.Read:
+		return nil, Upgrades
+	}
+	t = newTally(len(h.members), h.engine.Need)
+	commands := h.lease.Enter(now, nil)
+	inner.level = h.lease.Level()
+	h.inner = append(h.inner, inner)
+	h.carryOutLocked(commands, t)
+	return t, Entered
+}
+
+// BackOut undoes Enter on every node, once, even if the request has not arrived there, or if it was refused. The tally is
+// decided once all have replied.
+func (l *Handle) BackOut() *Tally {
+	h, t := l.hold, newTallyOfAll(0)
+	if h == nil || l.unlocked.Swap(true) {
+		return t
+	}
+	defer l.user.EndContext(nil)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.level > 0 && h.lease.Phase() == lease.Held {
+		commands := h.leaveLocked(l)
+		t = newTallyOfAll(len(commands))
+		h.carryOutLocked(commands, t)
+	}
+	return t
+}
+
+// leaveLocked ends an inner handle: it lowers the level by one, and returns the commands that do so on the
+// nodes.
+func (h *Hold) leaveLocked(l *Handle) []lease.Command {
+	h.inner = slices.DeleteFunc(h.inner, func(other *Handle) bool { return other == l })
+	return h.lease.Leave(nil)
+}
+
+// Extend asks all nodes for a lease of that length, if the handle holds the lock; t is nil if it doesn't.
+func (l *Handle) Extend(lasts time.Duration) (t *Tally, before Standing) {
+	return l.change(func(now clock.Instant, _ Standing) (commands []lease.Command, ok bool) {
+		return l.hold.lease.Extend(now, lasts, nil), true
+	})
+}
+
+// Downgrade makes a reader of the lock's holder, and asks all nodes to confirm it. t is nil if the handle doesn't hold
+// the lock, if the lock has several names, or if a writer has entered it again.
+func (l *Handle) Downgrade() (t *Tally, before Standing) {
+	return l.change(func(now clock.Instant, before Standing) (commands []lease.Command, ok bool) {
+		if len(l.hold.names) > 1 || before.Level > 1 && before.Mode == lease.Write {
+			return nil, false
+		}
+		return l.hold.lease.Downgrade(now, nil), true
+	})
+}
+
+// change has all nodes confirm a change to a lock that stays held.
+func (l *Handle) change(by func(now clock.Instant, before Standing) ([]lease.Command, bool)) (t *Tally, before Standing) {
+	h := l.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.engine.Clock.Now()
+	before = l.standingLocked(now)
+	if !before.Holds() {
+		return nil, before
+	}
+	commands, ok := by(now, before)
+	if !ok {
+		return nil, before
+	}
+	t = newTally(len(h.members), h.engine.Need)
+	h.carryOutLocked(commands, t)
+	return t, before
+}
+
+// Linger ends the lock and its contexts before its min hold is over, and leaves the release to the schedule. It reports
+// whether the lock stays on the nodes: it lingers already if before says so, and if the Engine was closed, for its lease.
+func (l *Handle) Linger() (lingers bool, before Standing) {
+	h := l.hold
+	if h.terms.MinHold == 0 {
+		return false, before
+	}
+	defer func() { // with mu unlocked
+		if !lingers {
+			return
+		}
+		if before.Holds() {
+			defer h.engine.schedule.Hasten(&h.entry, h.lease.MinHoldEnd()) // also if a context of the caller's panics
+		}
+		h.endContexts()
+	}()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.engine.Clock.Now()
+	before = l.standingLocked(now)
+	switch {
+	case before.Phase == lease.Lingering:
+		return true, before
+	case before.Unlocked:
+		return false, before
+	}
+	var room [1]lease.Command
+	lingers, commands := h.lease.Linger(now, room[:0])
+	if lingers {
+		l.unlocked.Store(true)
+		h.carryOutLocked(commands, nil)
+	}
+	return lingers, before
+}
+
+// Release ends the lock and its contexts, and sends the release. t counts the replies; it is nil if there is nothing to
+// release. An orphan is released, too.
+func (l *Handle) Release() (t *Tally, before Standing) {
+	h := l.hold
+	h.engine.schedule.Remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
+	var room [8]lease.Command
+	releases, keepers, before := l.endLease(room[:0])
+	defer func() { // also if a context of the caller's panics
+		if before.Holds() || before.Phase == lease.Orphaned {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			t = h.releaseLocked(releases, keepers)
+		}
+	}()
+	h.endContexts()
+	return nil, before
+}
+
+// endLease ends the lease. It appends the releases, which are due when the contexts have ended.
+func (l *Handle) endLease(room []lease.Command) (releases []lease.Command, keepers uint64, before Standing) {
+	h := l.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.engine.Clock.Now()
+	before = l.standingLocked(now)
+	l.unlocked.Store(true)
+	keepers = h.lease.KeepersAt(now)
+	return h.carryOutLocked(h.lease.Unlock(now, room), nil), keepers, before
+}
+
+// Lower ends an inner handle, and lowers the level here and on the nodes. t is nil if the handle doesn't hold the lock.
+func (l *Handle) Lower() (t *Tally, before Standing) {
+	h := l.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before = l.standingLocked(h.engine.Clock.Now())
+	l.unlocked.Store(true)
+	if !before.Holds() {
+		return nil, before
+	}
+	return h.releaseLocked(h.leaveLocked(l), 0), before
+}
+
+// HandOver ends the lock and its contexts, and leaves its keys on the nodes. No request for a grant is sent, or sent
+// again, after it. It does nothing if the handle doesn't hold the lock, or if a reader holds it.
+func (l *Handle) HandOver() (handed bool, before Standing) {
+	h := l.hold
+	defer func() { // with mu unlocked, because the schedule's mutex comes first
+		if handed {
+			h.engine.schedule.Remove(&h.entry)
+			h.endContexts()
+		}
+	}()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.engine.Clock.Now()
+	before = l.standingLocked(now)
+	if !before.Holds() || before.Mode == lease.Read {
+		return false, before
+	}
+	var room [1]lease.Command
+	handed, commands := h.lease.HandOver(now, room[:0])
+	l.unlocked.Store(true)
+	for i := range h.members {
+		h.members[i].footprint.Abandon()
+	}
+	h.carryOutLocked(commands, nil)
+	return handed, before
+}

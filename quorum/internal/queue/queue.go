@@ -1,0 +1,411 @@
+// Package queue holds the calls of this process that wait for locks. Each [Waiter] is one call: it sleeps here until an
+// attempt is due, and tells how the attempt went. Package waiting decides which waiter attempts, and when.
+//
+//	w := list.Join(call, list.Moment())
+//	for {
+//		approach, due := w.Begin(at)
+//		if !due { <-w.Wake(); continue }
+//		// attempt, then one of
+//		w.Acquired(lease, more)
+//		w.Refused(result, approach, err)
+//		w.Leave() // the call gives up
+//	}
+package queue
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+)
+
+// Key is a set of names, in any order, or a semaphore of a size.
+type Key struct {
+	count   int
+	text    string
+	readers bool // the queue of readers
+}
+
+// NewKey returns the key of the names. Readers wait in a queue of their own.
+func NewKey(names []string, readers bool) Key {
+	if len(names) == 1 {
+		return Key{count: 1, text: names[0], readers: readers}
+	}
+	var b strings.Builder
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		fmt.Fprintf(&b, "%d:%s", len(name), name)
+	}
+	return Key{count: len(names), text: b.String(), readers: readers}
+}
+
+// NewSlotsKey returns the key of a semaphore's slots. Calls that say another size are in another queue.
+func NewSlotsKey(slots string, size int) Key { return Key{count: size, text: slots} }
+
+// Hash returns the hash of the names, the same for readers and for each size.
+func (k Key) Hash() uint32 { return waiting.Hash(k.text) }
+
+// NewList returns a list without waiters.
+func NewList(cfg Config) *List { return &List{Config: cfg, queues: map[Key]*queue{}} }
+
+// Config is what a List needs. All fields are required.
+type Config struct {
+	Engine  *engine.Engine
+	History *waiting.History
+	NewRand func() *rand.Rand // makes the source of jitter for one queue
+	Held    func() error      // the error of waiters while this process has the lock, or lets others go first
+}
+
+// List holds the queues of a Locker and of the Lockers that With makes of it: one for each set
+// of names that calls wait for, another for the readers of a name, and one for each semaphore and its
+// size. It is safe for concurrent use.
+type List struct {
+	Config
+	mu      sync.Mutex
+	queues  map[Key]*queue
+	waiters int // in all queues
+	// free has some to use again, so that names without contention cost no allocation.
+	free []*queue
+
+	// saidShort: the last attempt by a call of Lock failed because nodes were missing, and the log has
+	// said so.
+	saidShort  bool
+	quietUntil clock.Instant // about calls that wait for nodes
+}
+
+// maxFree bounds how many queues are kept to be used again.
+const maxFree = 256
+
+// QuietFor is the least time between two lines of the log that calls wait for nodes: attempts may
+// fail and succeed by turns.
+const QuietFor = 10 * time.Second
+
+// queue holds this process's waiters for one set of names or one semaphore, in FIFO order, and the
+// subscriptions that wake them.
+type queue struct {
+	list  *List
+	key   Key
+	first Waiter // the waiter for which the queue was made
+
+	// Under list.mu.
+	waiting.Queue
+	subscribed bool           // one of the waiters has subscribed, for all of them
+	ended      bool           // it has no waiters
+	cancels    []func()       // of the subscriptions
+	lastError  error          // of the last attempt; nil before one has ended
+	asking     int            // how many of the waiters want the holder to be asked to let go
+	published  int            // a node that published the last release since an attempt began; −1 for none
+	reserved   []*engine.Hold // of the last attempt that reserved the names on all nodes, and of the probes since; nil once they are acquired
+}
+
+// Waiter is one call that waits.
+type Waiter struct {
+	queue   *queue
+	slots   int // how many slots of a semaphore the call wants; 0 for names
+	waiting waiting.Waiter
+
+	// Under queue.list.mu. wake and alarm are nil for a call that has not had to wait.
+	asks  bool          // it wants the holder to be asked to let go
+	freed bool          // a reader that has left the queue to ask at once, because another acquired the name
+	wake  chan struct{} // receives a value when the waiter should call Begin
+	alarm clock.Timer   // sends to wake
+}
+
+// Call is what a call waits for.
+type Call struct {
+	Key      Key
+	Slots    int // how many slots of a semaphore it wants; 0 for names
+	Retry    waiting.Retry
+	Requests bool // it wants the holder to be asked to let go
+}
+
+// Join puts a call at the end of its queue. subscribe reports that it is to call [Waiter.Subscribe] before its first
+// attempt, because others come first.
+func (list *List) Join(call Call, at waiting.Moment) (w *Waiter, subscribe bool) {
+	list.mu.Lock()
+	defer list.mu.Unlock()
+	q := list.queues[call.Key]
+	if q == nil {
+		if q = list.newQueueLocked(call.Key, at.Now); call.Slots > 0 {
+			q.Share()
+		}
+		w = &q.first
+	} else {
+		w, subscribe = new(Waiter), true
+	}
+	w.queue, w.waiting.Owner, w.slots = q, w, call.Slots
+	list.waiters++
+	if w.asks = call.Requests; w.asks {
+		q.asking++
+	}
+	at.Queues = len(list.queues)
+	q.Join(&w.waiting, call.Retry, at)
+	if others, released := list.History.JustReleased(call.Key.Hash(), at); others > 0 && !subscribe {
+		q.Yield(others, released)
+		q.lastError, subscribe = list.Held(), true
+	}
+	q.armLocked(w)
+	return w, subscribe
+}
+
+func (list *List) newQueueLocked(key Key, now clock.Instant) *queue {
+	e := list.Engine
+	var q *queue
+	if last := len(list.free) - 1; last < 0 {
+		q = new(queue)
+	} else {
+		q, list.free = list.free[last], list.free[:last]
+	}
+	*q = queue{list: list, key: key, published: -1}
+	q.Init(len(e.Nodes), e.Need, list.History.FirstApproach(key.Hash(), now), list.NewRand)
+	list.queues[key] = q
+	return q
+}
+
+// momentLocked returns the present, with the number of queues.
+func (list *List) momentLocked() waiting.Moment {
+	at := list.Engine.Moment()
+	at.Queues = len(list.queues)
+	return at
+}
+
+// Len returns how many calls wait.
+func (list *List) Len() int {
+	list.mu.Lock()
+	defer list.mu.Unlock()
+	return list.waiters
+}
+
+// Begin reports whether an attempt of the waiter is due, and its approach. If none is, [Waiter.Wake]
+// receives when Begin should be called again.
+func (w *Waiter) Begin(at waiting.Moment) (approach waiting.Approach, due bool) {
+	q := w.queue
+	q.list.mu.Lock()
+	defer q.list.mu.Unlock()
+	if approach, due = q.Begin(&w.waiting, at); due {
+		return approach, true
+	}
+	if w.wake == nil {
+		w.wake = make(chan struct{}, 1)
+	}
+	q.armLocked(nil)
+	return approach, false
+}
+
+// armLocked sets the head's timer to its next attempt, also when that is now. awake is a waiter
+// that needs no timer because it is about to call begin; nil for none.
+func (q *queue) armLocked(awake *Waiter) {
+	head, at, ok := q.Next()
+	if !ok || head.Owner == awake {
+		return
+	}
+	w := head.Owner.(*Waiter)
+	in := max(at.Sub(q.list.Engine.Clock.Now()), 0)
+	if w.alarm != nil {
+		w.alarm.Reset(in)
+		return
+	}
+	if w.wake == nil {
+		w.wake = make(chan struct{}, 1)
+	}
+	w.alarm = q.list.Engine.Clock.AfterFunc(in, w.signal)
+}
+
+// TakePublished returns a node that has published a release since it was called last; −1 for none.
+func (w *Waiter) TakePublished() (node int) {
+	q := w.queue
+	q.list.mu.Lock()
+	defer q.list.mu.Unlock()
+	node, q.published = q.published, -1
+	return node
+}
+
+// Refused ends a failed attempt of the waiter, which goes on waiting.
+func (w *Waiter) Refused(r waiting.Result, approach waiting.Approach, err error) {
+	q := w.queue
+	q.list.mu.Lock()
+	defer q.list.mu.Unlock()
+	if q.lastError == nil || !approach.Probes() || !r.Held {
+		q.lastError = err // which has the answers of a quorum, at least
+	}
+	q.Refused(r, q.list.momentLocked())
+}
+
+// LastError returns the error of the queue's last attempt, nil for none.
+func (w *Waiter) LastError() error {
+	w.queue.list.mu.Lock()
+	defer w.queue.list.mu.Unlock()
+	return w.queue.lastError
+}
+
+// Requests reports whether a waiter of the queue wants the holder to be asked to let go.
+func (w *Waiter) Requests() bool {
+	w.queue.list.mu.Lock()
+	defer w.queue.list.mu.Unlock()
+	return w.queue.asking > 0
+}
+
+// Wake returns the channel that receives when [Waiter.Begin] should be called again.
+func (w *Waiter) Wake() <-chan struct{} { return w.wake }
+
+// Acquired removes the waiter because its attempt acquired the lock. If more slots may be free, the
+// next one attempts at once. asked reports that a waiter behind it wants the new holder to let go.
+func (w *Waiter) Acquired(lease time.Duration, more bool) (asked bool) {
+	w.queue.remove(w, func(q *queue) {
+		var at waiting.Moment // it counts for the next waiter only
+		if !q.Alone() {
+			at = q.list.momentLocked()
+		}
+		q.Acquired(lease, at)
+		if w.slots > 0 && (more || q.Woken()) {
+			q.Hasten(at)
+		}
+		q.list.saidShort = false
+		if q.reserved != nil { // the grant has deleted what it reserved
+			q.reserved = nil
+			q.list.Engine.Untrack()
+		}
+		if q.key.readers {
+			q.freeLocked()
+		}
+		if !q.Empty() {
+			q.lastError = q.list.Held()
+		}
+		asked = q.asking > 0
+	})
+	return asked
+}
+
+// freeLocked lets all waiters go: readers do not stand in each other's way.
+func (q *queue) freeLocked() {
+	at := q.list.Engine.Moment()
+	for head, _, waits := q.Next(); waits; head, _, waits = q.Next() {
+		w := head.Owner.(*Waiter)
+		q.Leave(head, at)
+		q.list.waiters--
+		if w.asks {
+			q.asking--
+		}
+		w.freed = true
+		if w.alarm != nil {
+			w.alarm.Stop()
+		}
+		if w.wake == nil { // its first Begin comes after this
+			w.wake = make(chan struct{}, 1)
+		}
+		w.signal()
+	}
+}
+
+// IsFreed reports whether the waiter has left its queue to ask at once.
+func (w *Waiter) IsFreed() bool {
+	w.queue.list.mu.Lock()
+	defer w.queue.list.mu.Unlock()
+	return w.freed
+}
+
+func (w *Waiter) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// IsAwaited reports whether calls wait in that queue of readers.
+func (list *List) IsAwaited(key Key) bool {
+	list.mu.Lock()
+	defer list.mu.Unlock()
+	return list.queues[key] != nil
+}
+
+// Leave removes the waiter because its call gives up. If it was the first and wanted several slots, the
+// next one attempts at once: there may be enough for that one. If nobody is left, the reservations end.
+func (w *Waiter) Leave() {
+	var reserved []*engine.Hold
+	w.queue.remove(w, func(q *queue) {
+		head, _, _ := q.Next()
+		at := q.list.momentLocked()
+		q.Leave(&w.waiting, at)
+		if head == &w.waiting && w.slots > 1 {
+			q.Hasten(at)
+		}
+		if q.Empty() {
+			reserved, q.reserved = q.reserved, nil
+		}
+	})
+	for _, h := range reserved {
+		h.Withdraw()
+	}
+	if reserved != nil {
+		w.queue.list.Engine.Untrack()
+	}
+}
+
+// remove removes a waiter by an event of package waiting. The last one ends the queue.
+func (q *queue) remove(w *Waiter, out func(q *queue)) {
+	for _, cancel := range q.takeOut(w, out) {
+		cancel()
+	}
+}
+
+// takeOut returns how to cancel the subscriptions of a queue that has ended.
+func (q *queue) takeOut(w *Waiter, out func(q *queue)) (cancels []func()) {
+	list := q.list
+	list.mu.Lock()
+	defer list.mu.Unlock()
+	if w.freed { // it has left, and perhaps the queue has ended
+		return nil
+	}
+	if w.asks {
+		q.asking--
+	}
+	out(q)
+	list.waiters--
+	if w.alarm != nil {
+		w.alarm.Stop()
+	}
+	if !q.Empty() {
+		q.armLocked(nil)
+		return nil
+	}
+	delete(list.queues, q.key)
+	q.ended = true
+	if q.subscribed {
+		list.History.Unsubscribed(q.key.Hash(), q.Others(), list.Engine.Clock.Now())
+	} else if len(list.free) < maxFree && !q.key.readers { // waiters that were freed may refer to it
+		list.free = append(list.free, q) // no subscriber refers to it, and its one waiter has left
+	}
+	return q.cancels
+}
+
+// NoteReserved notes an attempt, by the hold, that may have reserved the names. Close waits until the waiters have left.
+func (w *Waiter) NoteReserved(by *engine.Hold, probed bool) {
+	q := w.queue
+	q.list.mu.Lock()
+	defer q.list.mu.Unlock()
+	if q.reserved == nil {
+		q.list.Engine.Track()
+	}
+	if !probed {
+		q.reserved = q.reserved[:0] // it replaces them
+	}
+	q.reserved = append(q.reserved, by)
+}
+
+// NoteShort notes whether an attempt failed because nodes were missing. It reports whether the log
+// should say so: once while that lasts, however many calls wait.
+func (list *List) NoteShort(short bool) (say bool) {
+	list.mu.Lock()
+	defer list.mu.Unlock()
+	now := list.Engine.Clock.Now()
+	if say = short && !list.saidShort && !now.Before(list.quietUntil); say {
+		list.quietUntil = now.Add(QuietFor)
+	}
+	list.saidShort = short && (say || list.saidShort)
+	return say
+}
