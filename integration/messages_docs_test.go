@@ -173,7 +173,7 @@ func compare(t *testing.T, what string, code map[string]string, documented []str
 
 // Each line of the log, each error and each code of the servers' that the library tells apart is in
 // docs/messages.md, with what to do.
-func TestMessagesHasEveryLineAndError(t *testing.T) {
+func TestMessagesHaveEveryLineAndError(t *testing.T) {
 	text, err := os.ReadFile("../docs/messages.md")
 	must(t, err)
 	code := whatTheCodeSays(t)
