@@ -133,7 +133,7 @@ chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the
 		-chaos.pair=$(CURDIR)/docs/reports -chaos.html=$(CURDIR)/chaos/index.html -chaos.revision="$$(git describe --always --dirty)"
 
 # 10,000 processes take 6 GB. It measures virtual time, so other work on the machine changes no figure.
-fleet: ## a simulated fleet of 10,000 processes in three regions; writes docs/reports/fleet.md and the fleet of scale.md (7 minutes)
+fleet: ## a simulated fleet of 10,000 processes in three regions; writes docs/reports/fleet.md (7 minutes)
 	cd integration && GOGC=200 $(GO) test -timeout 120m -v -run 'TestFleet|TestManyNamesWait' ./sim/fleet -fleet.processes=10000 -fleet.names=50000 \
 		-fleet.docs=$(CURDIR)/docs -fleet.revision="$$(git describe --always --dirty)"
 

@@ -45,12 +45,11 @@ func TestMembersDocumentedCommands(t *testing.T) {
 			}
 		}},
 		"Replace a live master": {},
-		"Replace a dead master": {dead: "c:6379"},
-		"Grow or shrink":        {},
+		"Under another name":    {dead: "c:6379"},
+		"More masters":          {},
 		"Go back": {first: []string{"a:6379", "b:6379", "c:6379"}, before: func(t *testing.T, r *roster, o operator) {
 			o.does(t, "members add", r.of("d:6379", "a:6379", "b:6379", "c:6379")...)
 		}},
-		"In Kubernetes": {},
 		"Other names on purpose": {before: func(t *testing.T, r *roster, _ operator) {
 			for name := range r.masters { // the clients are stopped, and had other names
 				m := "old-" + name
@@ -58,7 +57,7 @@ func TestMembersDocumentedCommands(t *testing.T) {
 			}
 		}},
 	}
-	found := consoleBlocks(t, "../docs/operations.md", "The list of masters")
+	found := consoleBlocks(t, "../docs/operations.md")
 	for title := range found {
 		if _, known := sections[title]; !known {
 			t.Errorf("the section %q has commands that no test runs", title)
@@ -163,23 +162,20 @@ func (c documentedCommand) lists(removed string) [][]string {
 
 func sorted(names []string) []string { return slices.Sorted(slices.Values(names)) }
 
-// consoleBlocks returns the commands in the console blocks of a document below a heading of level
-// 2, by the nearest heading.
-func consoleBlocks(t *testing.T, path, below string) map[string][]documentedCommand {
+// consoleBlocks returns the commands in the console blocks of a document, by the nearest heading.
+func consoleBlocks(t *testing.T, path string) map[string][]documentedCommand {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	must(t, err)
 	found := map[string][]documentedCommand{}
-	heading, inside, block := "", false, false
+	heading, block := "", false
 	for line := range strings.SplitSeq(string(text), "\n") {
-		switch title, isTop := strings.CutPrefix(line, "## "); {
-		case isTop:
-			heading, inside = title, title == below
-		case strings.HasPrefix(line, "### "):
-			heading = line[4:]
+		switch {
+		case strings.HasPrefix(line, "## "), strings.HasPrefix(line, "### "):
+			_, heading, _ = strings.Cut(line, " ")
 		case strings.HasPrefix(line, "```"):
 			block = line == "```console"
-		case inside && block:
+		case block:
 			command, is := strings.CutPrefix(line, "$ quorumlock ")
 			if !is {
 				t.Fatalf("%s: no command: %q", path, line)

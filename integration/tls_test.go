@@ -3,7 +3,9 @@ package integration_test
 import (
 	"crypto/tls"
 	"fmt"
+	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 	"time"
 
@@ -99,4 +101,35 @@ func TestCertificatesThatRotate(t *testing.T) {
 	// What has not changed is refused: the masters use the new certificates, and ask for them.
 	_, err = open(t, s.urls, redlock.Open, quorum.WithNodeOptions(keeps)).TryLock(t.Context(), "bridge")
 	want(t, err, quorum.ErrUnavailable, "certificate")
+}
+
+// Clients move to TLS by the URLs of docs/operations.md while others hold locks: the masters' names stay, so the list does.
+func TestFromPlainToTLS(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/operations.md")
+	must(t, err)
+	moved := regexp.MustCompile(`(?m)^    rediss://a:6380(.*)a:6379 `).FindSubmatch(page)
+	if moved == nil {
+		t.Fatal("the page has no URL with TLS")
+	}
+	authority, err := redistest.NewAuthority()
+	must(t, err)
+	s, mine := secure(t, 3, authority), t.TempDir()
+	must(t, authority.Issue(mine, "client"))
+	pair, err := tls.LoadX509KeyPair(filepath.Join(mine, "cert.pem"), filepath.Join(mine, "key.pem"))
+	must(t, err)
+	files := quorum.WithNodeOptions(node.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: redistest.Roots(authority),
+		Certificates: []tls.Certificate{pair}}))
+	held := lock(t, open(t, s.Fleet, redlock.Open), "name")
+	var urls addresses
+	for i, m := range s.Masters {
+		urls = append(urls, s.urls[i]+string(moved[1])+m.Addr())
+	}
+	l := open(t, urls, redlock.Open, files)
+	_, err = l.TryLock(t.Context(), "name")
+	want(t, err, quorum.ErrHeld, "")
+	unlock(t, held)
+	unlock(t, lock(t, l, "name"))
+	_, err = open(t, s.urls, redlock.Open, files).TryLock(t.Context(), "name") // without the names
+	want(t, err, quorum.ErrMembership, "")
 }

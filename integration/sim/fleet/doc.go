@@ -22,5 +22,5 @@
 // samples_test.go what is measured, report_test.go what is written.
 //
 // A new region goes into world_test.go: its constant, roundTrip and masterRegions. The rows and columns of
-// regions follow; the sentences about A, B and C in report_test.go and docs/scale.md do not.
+// regions follow; the sentences about A, B and C in report_test.go do not.
 package fleet

@@ -21,7 +21,7 @@ import (
 
 var (
 	processes = flag.Int("fleet.processes", 60, "how many processes TestFleet has")
-	docs      = flag.String("fleet.docs", "", "write reports/fleet.md, and the fleet of scale.md, into this directory")
+	docs      = flag.String("fleet.docs", "", "write reports/fleet.md into this directory")
 	revision  = flag.String("fleet.revision", "", "the library's revision, for the report")
 )
 
@@ -80,9 +80,6 @@ func TestFleet(t *testing.T) {
 		return
 	}
 	if err := os.WriteFile(filepath.Join(*docs, "reports", "fleet.md"), []byte(r.text()), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.saveScale(filepath.Join(*docs, "scale.md")); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"strings"
 	"time"
@@ -162,24 +161,4 @@ func (r *report) handoff() string {
 		"process, whose attempt reaches a majority. More masters do not help. A waiter attempts a step after the one "+
 		"before it, and a step is 20 ms at most: less than the round trip between these regions. So attempts meet, and "+
 		"some split the vote.\n", contenders, millis(turn), holds)
-}
-
-// The lines of scale.md between which the fleet is written.
-const (
-	fleetBegin = "<!-- fleet: written by make fleet, never by hand -->\n"
-	fleetEnd   = "<!-- end of the fleet -->\n"
-)
-
-// saveScale writes the table of loads into a file that has a place for it.
-func (r *report) saveScale(path string) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	above, rest, found := strings.Cut(string(text), fleetBegin)
-	_, below, ended := strings.Cut(rest, fleetEnd)
-	if !found || !ended {
-		return fmt.Errorf("%s has no place for the fleet", path)
-	}
-	return os.WriteFile(path, []byte(above+fleetBegin+"\n"+r.loadTable()+"\n"+r.bend()+"\n"+fleetEnd+below), 0o644)
 }

@@ -14,7 +14,7 @@
 //   - explore_test.go has what package visited searches: which states are alike.
 //   - search_test.go has the setups in which the promises must hold.
 //   - mutants_test.go leaves out one rule of the shipped code at a time: the search must find a trace.
-//     table_test.go has them in docs/safety.md.
+//     table_test.go has them in docs/reports/mutants.md.
 //
 // # What is promised
 //

@@ -19,7 +19,7 @@ func (m *mutant) row(found string) string {
 	return mutate.Row(m.rule, m.edits, found)
 }
 
-// The table in docs/safety.md has the mutants, as they are.
+// The table in docs/reports/mutants.md has the mutants, as they are.
 func TestTable(t *testing.T) {
 	var rows []string
 	for _, m := range mutants {

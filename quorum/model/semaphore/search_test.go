@@ -148,7 +148,7 @@ var table = mutate.Table{
 	End:  "<!-- the end of the semaphores' table -->",
 }
 
-// The table in docs/safety.md has the mutants, as they are.
+// The table in docs/reports/mutants.md has the mutants, as they are.
 func TestTable(t *testing.T) {
 	var rows []string
 	for _, m := range mutants {

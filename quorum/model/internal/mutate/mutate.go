@@ -3,8 +3,8 @@
 // changes stands an edited copy, and the function calls the copy of the mutant that the process runs.
 //
 // To add a mutant, add it to the package's list. TestMutants must find a trace with it, and the package's other
-// searches none without it. Then TestMutants with -model.table writes it into docs/safety.md, if that has a table
-// of the package.
+// searches none without it. Then TestMutants with -model.table writes it into docs/reports/mutants.md, if that has a
+// table of the package.
 package mutate
 
 import (

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-var writesTable = flag.Bool("model.table", false, "write this package's table of mutants into docs/safety.md")
+var writesTable = flag.Bool("model.table", false, "write this package's table of mutants into docs/reports/mutants.md")
 
-const safetyFile = "../../../docs/safety.md"
+const tablesFile = "../../../docs/reports/mutants.md"
 
-// Table is a package's table of mutants in docs/safety.md.
+// Table is a package's table of mutants in docs/reports/mutants.md.
 type Table struct {
 	Head string // its first two lines
 	End  string // the line after it, which no other table has
@@ -48,7 +48,7 @@ func (table Table) Write(t *testing.T, rows []string, mutants int) {
 		return
 	}
 	before, _, after := table.find(t)
-	must(t, os.WriteFile(safetyFile, []byte(before+strings.Join(rows, "")+after), 0o644))
+	must(t, os.WriteFile(tablesFile, []byte(before+strings.Join(rows, "")+after), 0o644))
 }
 
 // Check wants a row for each mutant, as it is. What the search found last is not compared.
@@ -69,15 +69,15 @@ func (table Table) Check(t *testing.T, want []string) {
 // find returns the table's rows, and the text before and after them.
 func (table Table) find(t *testing.T) (before, rows, after string) {
 	t.Helper()
-	text, err := os.ReadFile(safetyFile)
+	text, err := os.ReadFile(tablesFile)
 	must(t, err)
 	end := strings.Index(string(text), table.End)
 	if end < 0 {
-		t.Fatalf("%s has no line %q", safetyFile, table.End)
+		t.Fatalf("%s has no line %q", tablesFile, table.End)
 	}
 	head := strings.LastIndex(string(text[:end]), table.Head)
 	if head < 0 {
-		t.Fatalf("%s has no table before %q", safetyFile, table.End)
+		t.Fatalf("%s has no table before %q", tablesFile, table.End)
 	}
 	begin := head + len(table.Head)
 	return string(text[:begin]), string(text[begin:end]), string(text[end:])

@@ -161,20 +161,20 @@ func compare(t *testing.T, what string, code map[string]string, documented []str
 	}
 	for _, text := range slices.Sorted(maps.Keys(code)) {
 		if !slices.Contains(documented, text) {
-			t.Errorf("%s of %s is not in docs/operations.md: %q", what, code[text], text)
+			t.Errorf("%s of %s is not in docs/messages.md: %q", what, code[text], text)
 		}
 	}
 	for _, text := range documented {
 		if code[text] == "" {
-			t.Errorf("%s in docs/operations.md that no code has: %q", what, text)
+			t.Errorf("%s in docs/messages.md that no code has: %q", what, text)
 		}
 	}
 }
 
 // Each line of the log, each error and each code of the servers' that the library tells apart is in
-// docs/operations.md, with what to do.
-func TestOperationsHasEveryLineAndError(t *testing.T) {
-	text, err := os.ReadFile("../docs/operations.md")
+// docs/messages.md, with what to do.
+func TestMessagesHaveEveryLineAndError(t *testing.T) {
+	text, err := os.ReadFile("../docs/messages.md")
 	must(t, err)
 	code := whatTheCodeSays(t)
 	compare(t, "a log line", code.lines, firstCells(t, string(text), "## Logs"))
