@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -59,7 +60,7 @@ func undecided(s quorum.State) error {
 			causes = append(causes, fmt.Errorf("%w: %s", quorum.ErrQuarantined, n.Node))
 		}
 	}
-	if lockstate.Judge(s.Name, masters, len(masters)/2+1).State == lockstate.Free {
+	if lockstate.Judge(s.Name, masters, quorate.Majority(len(masters))).State == lockstate.Free {
 		return nil
 	}
 	return errors.Join(causes...) // nil when all nodes have told

@@ -3,7 +3,11 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -84,4 +88,131 @@ func (c *core) attemptOnce(
 func resultOf(o *engine.Outcome) *attemptResult {
 	return &attemptResult{Result: o.Result(), approach: o.Approach, cut: o.IsCut(), movedOn: o.Cause == lease.MovedOn,
 		of: o.Count(), writeBacks: o.WriteBacks, reserved: o.Reserved}
+}
+
+// failure returns why the attempt failed.
+func (l *Lock) failure(ctx context.Context, o *engine.Outcome) *Error {
+	if o.Unlisted {
+		return l.unlisted(ctx, o)
+	}
+	e := l.counts(o)
+	var ended []error
+	switch {
+	case o.Ended:
+		ended = contextError(ctx)
+		e.causes = append(e.causes, ended...)
+	case o.Closed:
+		e.causes = append(e.causes, ErrClosed)
+	}
+	switch {
+	case o.Verdict == lease.Won && o.Ended: // the quorum was reached too late for the caller
+	case o.Cause == lease.TooLate:
+		e.causes = append(e.causes, l.whyLate(o))
+	case o.Cause != lease.NoCause: // the token could not be written back
+		e.causes = append(e.causes, ErrUnavailable)
+	case o.Verdict == lease.Won: // the quorum was reached, but the Locker was closed
+	case o.Verdict != lease.Open:
+		l.addReason(e, o)
+	case isOverdue(ended):
+		e.causes = append(e.causes, ErrUnavailable)
+	}
+	if o.HasPassedOn() {
+		e.causes = append(e.causes, ErrLost, passedOn)
+	}
+	for i := range o.Nodes {
+		e.Nodes = appendError(e.Nodes, o.Nodes[i].Err)
+		switch o.Nodes[i].Late {
+		case lease.Refused:
+			e.Refused, e.Unknown = e.Refused+1, e.Unknown-1
+		case lease.Quarantined:
+			e.Quarantined, e.Unknown = e.Quarantined+1, e.Unknown-1
+		}
+	}
+	e.noteEnd(ctx)
+	return e
+}
+
+// unlisted is the failure of an attempt while the list of masters is not known.
+func (l *Lock) unlisted(ctx context.Context, o *engine.Outcome) *Error {
+	var e *Error
+	switch ended := contextError(ctx); {
+	case o.Refusals != nil:
+		e = l.core.unattempted(ErrUnavailable)
+		e.Nodes = multierror.Append(nil, o.Refusals...)
+	case !o.Ended:
+		e = l.core.unattempted(ErrClosed)
+	case isOverdue(ended):
+		e = l.core.unattempted(append([]error{ErrUnavailable}, ended...)...)
+	default:
+		e = l.core.unattempted(ended...)
+	}
+	e.Names = slices.Clone(l.names)
+	return e
+}
+
+// whyLate is why a won attempt has no time left to be held.
+func (l *Lock) whyLate(o *engine.Outcome) error {
+	what := "the lease"
+	if o.ByMaxHold {
+		what = fmt.Sprintf("its max hold of %v", l.set.terms.MaxHold)
+	}
+	return detail(what + " was over before enough nodes had granted it")
+}
+
+// counts returns an error with how many nodes gave each answer.
+func (l *Lock) counts(o *engine.Outcome) *Error {
+	of := o.Count()
+	return &Error{
+		Op: "lock", Names: l.names, slots: l.slots, key: l.handle.Hold().Key(), Need: o.Need,
+		reads: l.set.isReader(), causes: []error{ErrNotAcquired},
+		Granted: of[lease.Granted], Refused: of[lease.Refused], Quarantined: of[lease.Quarantined],
+		Unknown: of[lease.Failed] + of[lease.Unanswered] + of[lease.Unasked], unasked: of[lease.Unasked],
+	}
+}
+
+// addReason adds what keeps the quorum from being reached, and for held what is known of the holder.
+func (l *Lock) addReason(e *Error, o *engine.Outcome) {
+	if o.Blocking() == engine.Held {
+		e.Remaining = o.Remaining()
+		e.Holder, e.namedBy = o.Holder()
+		e.ours = strings.HasPrefix(e.Holder, l.core.UUID+":")
+		e.readers, e.reserved = o.ReadersWith(e.Holder), e.Holder == "" && o.IsReserved()
+	}
+	switch o.Reason() {
+	case engine.Held:
+		e.causes = append(e.causes, ErrHeld)
+	case engine.Quarantined:
+		e.causes = append(e.causes, ErrQuarantined)
+	case engine.Unavailable:
+		e.causes = append(e.causes, ErrUnavailable)
+	}
+}
+
+// appendError appends a node's error, unless it is nil.
+func appendError(all *multierror.Error, err error) *multierror.Error {
+	if err == nil {
+		return all
+	}
+	return multierror.Append(all, err)
+}
+
+// outcomeOf returns the outcome of a call or an attempt that failed. It doesn't allocate, as errors.Is
+// would.
+func outcomeOf(e *Error) outcome {
+	for _, cause := range e.causes {
+		switch cause {
+		case ErrHeld:
+			return outcomeHeld
+		case ErrQuarantined:
+			return outcomeQuarantined
+		case ErrUnavailable:
+			return outcomeUnavailable
+		}
+	}
+	for _, cause := range e.causes {
+		if cause == context.Canceled || cause == context.DeadlineExceeded {
+			return outcomeCanceled
+		}
+	}
+	return outcomeFailed
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-multierror"
-	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 )
@@ -263,22 +262,6 @@ func invalidf(op string, names []string, format string, args ...any) *Error {
 	return &Error{Op: op, Names: slices.Clone(names), causes: []error{cause}}
 }
 
-// quoted lists up to eight names, each up to 64 characters.
-func quoted(names []string) string {
-	var b strings.Builder
-	for i, name := range names {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		if i == 8 {
-			fmt.Fprintf(&b, "and %d more", len(names)-i)
-			break
-		}
-		fmt.Fprintf(&b, "%.64q", name)
-	}
-	return b.String()
-}
-
 // forWaiter returns the error of a queue's last attempt as that of one waiter, which ends for
 // further causes.
 func (e *Error) forWaiter(names []string, causes []error) *Error {
@@ -330,32 +313,4 @@ func isOverdue(causes []error) bool {
 		}
 	}
 	return false
-}
-
-// grouped joins the errors of nodes, and says what several nodes have in common once: "nodes a, b:
-// acquire: ...; node c: ...".
-func grouped(errs []error) string {
-	var groups plain.Grouped
-	for _, err := range errs {
-		reason, name := err.Error(), ""
-		var failed *node.Error
-		if errors.As(err, &failed) {
-			if rest, found := strings.CutPrefix(reason, fmt.Sprintf("node %s: ", failed.Node)); found {
-				reason, name = rest, failed.Node
-			}
-		}
-		groups.Add(name, reason)
-	}
-	texts := make([]string, len(groups))
-	for i, g := range groups {
-		switch len(g.Nodes) {
-		case 0:
-			texts[i] = g.Reason
-		case 1:
-			texts[i] = fmt.Sprintf("node %s: %s", g, g.Reason)
-		default:
-			texts[i] = fmt.Sprintf("nodes %s: %s", g, g.Reason)
-		}
-	}
-	return strings.Join(texts, "; ")
 }

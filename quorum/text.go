@@ -3,8 +3,13 @@ package quorum
 // The parts of texts for people, of errors, locks and states.
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/plain"
+	"github.com/quorumlock/quorumlock/node"
 )
 
 // leftText says for how long a lock is held, −1 for ever.
@@ -58,4 +63,48 @@ func ownerText(owner string, is Identity) string {
 		return fmt.Sprintf("%.64q", owner)
 	}
 	return fmt.Sprintf("%v as %.64q", is, owner)
+}
+
+// quoted lists up to eight names, each up to 64 characters.
+func quoted(names []string) string {
+	var b strings.Builder
+	for i, name := range names {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		if i == 8 {
+			fmt.Fprintf(&b, "and %d more", len(names)-i)
+			break
+		}
+		fmt.Fprintf(&b, "%.64q", name)
+	}
+	return b.String()
+}
+
+// grouped joins the errors of nodes, and says what several nodes have in common once: "nodes a, b:
+// acquire: ...; node c: ...".
+func grouped(errs []error) string {
+	var groups plain.Grouped
+	for _, err := range errs {
+		reason, name := err.Error(), ""
+		var failed *node.Error
+		if errors.As(err, &failed) {
+			if rest, found := strings.CutPrefix(reason, fmt.Sprintf("node %s: ", failed.Node)); found {
+				reason, name = rest, failed.Node
+			}
+		}
+		groups.Add(name, reason)
+	}
+	texts := make([]string, len(groups))
+	for i, g := range groups {
+		switch len(g.Nodes) {
+		case 0:
+			texts[i] = g.Reason
+		case 1:
+			texts[i] = fmt.Sprintf("node %s: %s", g, g.Reason)
+		default:
+			texts[i] = fmt.Sprintf("nodes %s: %s", g, g.Reason)
+		}
+	}
+	return strings.Join(texts, "; ")
 }

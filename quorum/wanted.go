@@ -2,6 +2,8 @@ package quorum
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -52,4 +54,33 @@ func (w wanted) attempt(
 		w.slots.asks = published
 	}
 	return w.slots.attempt(ctx, set, approach, published >= 0)
+}
+
+const (
+	maxNameLen = 4096
+	maxNames   = 64
+)
+
+// checkNames returns why the names cannot be locked, or nil.
+func checkNames(op string, names []string) error {
+	switch {
+	case len(names) == 0:
+		return invalidf(op, names, "no names")
+	case len(names) > maxNames:
+		return invalidf(op, names, "%d names are more than %d", len(names), maxNames)
+	}
+	for i, name := range names {
+		switch {
+		case name == "":
+			return invalidf(op, names, "name %d is empty", i+1)
+		case len(name) > maxNameLen:
+			return invalidf(op, names, "name %d has %d bytes, more than %d", i+1, len(name), maxNameLen)
+		case strings.HasPrefix(name, scripts.Prefix):
+			return invalidf(op, names, "name %d begins with %q, which is for the library's own keys",
+				i+1, scripts.Prefix)
+		case slices.Contains(names[:i], name):
+			return invalidf(op, names, "name %d is given twice", i+1)
+		}
+	}
+	return nil
 }

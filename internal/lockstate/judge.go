@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -94,6 +95,5 @@ func keptFor(grants []Master, need int) time.Duration {
 	if endless >= need {
 		return Forever
 	}
-	slices.Sort(ttls)
-	return ttls[len(ttls)-(need-endless)]
+	return quorate.Largest(need-endless, ttls)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -239,4 +240,4 @@ const sameNames = ". If these are the same masters by other addresses, give ever
 	"?name=... in the URL, or node.WithName"
 
 // Majority returns how many members of a list make a majority.
-func Majority(list *scripts.List) int { return list.Len()/2 + 1 }
+func Majority(list *scripts.List) int { return quorate.Majority(list.Len()) }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
@@ -119,8 +120,7 @@ func (o *Outcome) Remaining() time.Duration {
 	if len(waits) == 0 {
 		return 0
 	}
-	slices.Sort(waits)
-	if left := waits[min(o.Need, len(waits))-1]; left != forever {
+	if left := quorate.Smallest(min(o.Need, len(waits)), waits); left != forever {
 		return left
 	}
 	return -1
@@ -182,8 +182,7 @@ func (o *Outcome) Result() waiting.Result {
 	}
 	r.Readers = byReaders > 0 && byOthers == 0
 	if len(waits) >= o.Need && o.Verdict != lease.Won { // a won attempt failed for another reason
-		slices.Sort(waits)
-		r.Wait = waits[o.Need-1]
+		r.Wait = quorate.Smallest(o.Need, waits)
 	}
 	return r
 }

@@ -4,16 +4,17 @@ import (
 	"math/bits"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 )
 
 // Verdict is what the replies to an attempt's requests mean.
 type Verdict uint8
 
 const (
-	Open       Verdict = iota
-	Won                // a quorum has granted
-	OutOfReach         // too few masters are left that can grant
-	Beaten             // the probe master has refused: no others were asked
+	Open       = Verdict(quorate.Open)
+	Won        = Verdict(quorate.Won)  // a quorum has granted
+	OutOfReach = Verdict(quorate.Lost) // too few masters are left that can grant
+	Beaten     = OutOfReach + 1        // the probe master has refused: no others were asked
 )
 
 // Plan is how an attempt begins.
@@ -33,7 +34,7 @@ type Plan struct {
 func (l *Lease) Begin(now clock.Instant, p Plan, out []Command) []Command {
 	l.begunAt, l.renewedAt = now, now
 	l.first = uint8(p.First)
-	switch tooFew := judge(len(l.votes), l.terms.Need, 0, bits.OnesCount64(p.Down)) == OutOfReach; {
+	switch tooFew := quorate.Judge(len(l.votes), l.terms.Need, 0, bits.OnesCount64(p.Down)) == quorate.Lost; {
 	case tooFew && !p.Permanent:
 		for i := range l.votes {
 			if p.Down&(1<<i) != 0 {
@@ -97,7 +98,7 @@ func (l *Lease) judge(out []Command) []Command {
 	for l.phase == Asking && l.verdict == Open {
 		of := l.Count()
 		denied := len(l.votes) - of[Unasked] - of[Unanswered] - of[Granted]
-		l.verdict = judge(len(l.votes), l.terms.Need, of[Granted], denied)
+		l.verdict = Verdict(quorate.Judge(len(l.votes), l.terms.Need, of[Granted], denied))
 		switch {
 		case l.verdict == Won:
 			return l.settle(out)
@@ -117,19 +118,6 @@ func (l *Lease) judge(out []Command) []Command {
 		}
 	}
 	return out
-}
-
-// judge returns the verdict on an attempt: granted and denied count the masters that granted, and
-// those that refused or failed.
-func judge(masters, need, granted, denied int) Verdict {
-	switch {
-	case granted >= need:
-		return Won
-	case masters-denied < need:
-		return OutOfReach
-	default:
-		return Open
-	}
 }
 
 // settle chooses the token: the largest counter among the grants that were read when the quorum was

@@ -1,10 +1,10 @@
 package lease
 
 import (
-	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 )
 
 // Terms are the settings of a lease. They do not change.
@@ -185,8 +185,7 @@ func (l *Lease) reckon() clock.Instant {
 	for i := range l.votes {
 		all = append(all, l.votes[i].until)
 	}
-	slices.Sort(all)
-	at := all[len(all)-l.terms.Need]
+	at := quorate.Largest(l.terms.Need, all)
 	if l.maxHoldEnd != clock.Never {
 		at = min(at, l.maxHoldEnd)
 	}

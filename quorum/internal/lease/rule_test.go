@@ -46,53 +46,6 @@ func eachOutcome(n, base int, f func(outcome []int)) {
 	}
 }
 
-// oracleVerdict tries every combination of answers by the nodes that have not answered.
-func oracleVerdict(votes []int, need int) Verdict {
-	const open, yes = 0, 1
-	outcomes := map[bool]bool{}
-	eachOutcome(len(votes), 2, func(late []int) {
-		count := 0
-		for i, vote := range votes {
-			if vote == yes || vote == open && late[i] == yes {
-				count++
-			}
-		}
-		outcomes[count >= need] = true
-	})
-	switch {
-	case outcomes[true] && outcomes[false]:
-		return Open
-	case outcomes[true]:
-		return Won
-	default:
-		return OutOfReach
-	}
-}
-
-func TestJudgeAgainstOracle(t *testing.T) {
-	compared := 0
-	for n := 1; n <= 5; n++ {
-		for need := 1; need <= n; need++ {
-			eachOutcome(n, 3, func(votes []int) { // open, yes, no
-				yes, no := 0, 0
-				for _, vote := range votes {
-					switch vote {
-					case 1:
-						yes++
-					case 2:
-						no++
-					}
-				}
-				if got, want := judge(n, need, yes, no), oracleVerdict(votes, need); got != want {
-					t.Fatalf("judge(%d nodes, need %d, votes %v) = %v, want %v", n, need, votes, got, want)
-				}
-				compared++
-			})
-		}
-	}
-	t.Logf("%d outcomes compared", compared)
-}
-
 // oracleDeadline returns the last of the instants at which as many nodes as need keep their grants.
 func oracleDeadline(until []clock.Instant, need int) clock.Instant {
 	best := clock.Never

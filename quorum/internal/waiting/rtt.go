@@ -1,11 +1,11 @@
 package waiting
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 )
 
 const (
@@ -57,6 +57,5 @@ func (r *RTT) Step(need int) time.Duration {
 	for i := range r.nanos {
 		all = append(all, r.Mean(i))
 	}
-	slices.Sort(all)
-	return min(max(3*all[need-1], MinStep), MaxStep)
+	return min(max(3*quorate.Smallest(need, all), MinStep), MaxStep)
 }

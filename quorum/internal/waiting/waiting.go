@@ -3,10 +3,10 @@ package waiting
 import (
 	"math/bits"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 )
 
 // Moment is the time of an event.
@@ -329,7 +329,5 @@ func (q *Queue) messageCounts() []uint64 {
 
 // quorumLargest returns the number of messages that at least quorum nodes have published.
 func quorumLargest(messages []uint64, quorum int) uint64 {
-	sorted := append(make([]uint64, 0, 8), messages...)
-	slices.Sort(sorted)
-	return sorted[len(sorted)-quorum]
+	return quorate.Largest(quorum, append(make([]uint64, 0, 8), messages...))
 }

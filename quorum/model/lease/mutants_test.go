@@ -103,7 +103,7 @@ var mutants = []mutant{
 	{rule: "every master that was read confirms the token", edits: in(attemptFile, "	case r.Token < l.token:\n", "	case false:\n"), setup: tokens},
 	{rule: "a lost lock is released", edits: in(keepFile, "Drop(out []Command) []Command { return l.release(0, out) }", "Drop(out []Command) []Command { return out }"),
 		setup: base.with(longer).with(aForgets)},
-	{rule: "the deadline is that of a quorum", edits: in(leaseFile, "all[len(all)-l.terms.Need]", "all[len(all)-l.terms.Need+1]"), setup: base.with(longer)},
+	{rule: "the deadline is that of a quorum", edits: in(leaseFile, "quorate.Largest(l.terms.Need, all)", "quorate.Largest(l.terms.Need-1, all)"), setup: base.with(longer)},
 	{rule: "one process is one vote", edits: in(leaseFile, "other.process == process {", "false {"), setup: base.with(isTwinned)},
 	{rule: "a grant of a master that is asked after the probe counts from the first request", edits: slices.Concat(
 		in(attemptFile, "Until: l.until(l.begunAt)", "Until: l.until(l.renewedAt)"),

@@ -1,0 +1,273 @@
+package quorum
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/quorate"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
+	"github.com/quorumlock/quorumlock/quorum/internal/holders"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
+	"github.com/quorumlock/quorumlock/quorum/internal/roster"
+	"github.com/quorumlock/quorumlock/scripts"
+	"golang.org/x/sync/errgroup"
+)
+
+// Open opens a node for each URL, and returns a Locker that owns the nodes: [Locker.Close] closes
+// them. It identifies the nodes as [New] does. For the URLs see [node.Open].
+func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
+	set := defaults()
+	if err := set.apply(opts); err != nil {
+		return nil, err
+	}
+	nodeOpts := set.nodeOpts
+	if set.logger != nil { // else it is the nodes' default, too; assemble refuses a nil one
+		nodeOpts = append([]node.Option{node.WithLogger(set.logger)}, nodeOpts...)
+	}
+	var nodes []*node.Node
+	var l *Locker
+	defer func() {
+		if l == nil { // also after a rule or a clock that panicked
+			for _, n := range nodes {
+				n.Close()
+			}
+		}
+	}()
+	for i, url := range urls {
+		n, err := node.Open(url, nodeOpts...)
+		if err != nil {
+			return nil, fmt.Errorf("quorumlock: node %d: %w", i+1, err)
+		}
+		nodes = append(nodes, n)
+	}
+	made, err := assemble(nodes, rule, &set)
+	if err != nil {
+		return nil, err
+	}
+	l = made
+	l.core.owned = true
+	return l, nil
+}
+
+// New returns a Locker over nodes that the caller owns and closes. It identifies their servers, and
+// marks those that are new with this list of masters, for at most a few of a node's timeouts; a
+// node that does not answer is identified when it grants. Masters that accept clients with another
+// list refuse the Locker's calls with [ErrMembership]. An even number of nodes by the rule Majority
+// is for a change of members, and needs a master that has that list. The error wraps [ErrInvalid]: no
+// nodes, a number that the rule refuses, a nil node, one node twice, two nodes of one name or of
+// one process, nodes of different max lease, or an option that is not valid, [WithNodeOptions]
+// among them.
+func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
+	set := defaults()
+	if err := set.apply(opts); err != nil {
+		return nil, err
+	}
+	if set.nodeOptsSet {
+		return nil, fmt.Errorf("quorumlock: %w: WithNodeOptions is for Open; nodes that exist have "+
+			"theirs from node.Open or node.New", ErrInvalid)
+	}
+	return assemble(nodes, rule, &set)
+}
+
+// assemble makes a Locker over nodes that exist.
+func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
+	if rule == nil {
+		return nil, fmt.Errorf("quorumlock: %w: the rule is nil", ErrInvalid)
+	}
+	need, unfounded := quorumSize(rule, len(nodes))
+	switch {
+	case need == 0:
+		return nil, fmt.Errorf("quorumlock: %w", unfounded)
+	case len(nodes) > engine.MaxNodes:
+		return nil, fmt.Errorf("quorumlock: %w: %d nodes are more than %d", ErrInvalid, len(nodes), engine.MaxNodes)
+	case need < 1 || need > len(nodes) || 2*need <= len(nodes):
+		return nil, fmt.Errorf("quorumlock: %w: the rule makes a lock of %d of %d nodes: two could be held at once",
+			ErrInvalid, need, len(nodes))
+	}
+	for i, n := range nodes {
+		switch {
+		case n == nil:
+			return nil, fmt.Errorf("quorumlock: %w: node %d is nil", ErrInvalid, i+1)
+		case n.MaxLease() != nodes[0].MaxLease():
+			return nil, fmt.Errorf("quorumlock: %w: the max lease of node %s is %v, that of node %s %v", ErrInvalid,
+				n.Name(), n.MaxLease(), nodes[0].Name(), nodes[0].MaxLease())
+		}
+	}
+	if err := set.check(nodes[0].MaxLease(), need); err != nil {
+		return nil, err
+	}
+	if err := distinct(nodes); err != nil {
+		return nil, err
+	}
+	c := &core{maxLease: nodes[0].MaxLease(), log: set.log, identity: thisProcess(set.label), rng: rand.New(set.Random)}
+	c.Engine = engine.New(engine.Config{Nodes: nodes, Need: need, Clock: set.Clock, UUID: newUUID(),
+		Identity: scripts.Identity(c.identity), Founds: unfounded == nil, Exists: set.exists})
+	c.holders = holders.New(nodes, c.UUID, scripts.Identity(c.identity), c.Clock)
+	survey := <-c.Roster.Survey()
+	if unfounded != nil && !survey.HasList() {
+		return nil, notFounded(survey, unfounded)
+	}
+	return newLocker(c, c.newWaitlist(), set, nil), nil
+}
+
+// notFounded returns why a number of nodes that the rule refuses makes no Locker: no master has
+// that list, or perhaps one does that does not answer.
+func notFounded(s *roster.Survey, rule error) error {
+	unanswered := s.Unanswered()
+	if len(unanswered) == 0 {
+		return fmt.Errorf("quorumlock: %w; no master has this list", rule)
+	}
+	return &Error{Op: "open", Nodes: multierror.Append(nil, unanswered...), causes: []error{rule,
+		detail("none of the masters that answer has this list"), ErrUnavailable}}
+}
+
+func newLocker(c *core, list *queue.List, set *settings, bad error) *Locker {
+	reads := *set
+	reads.terms.Mode = lease.Read
+	set.terms.Events, reads.terms.Events = &observer{c, set}, &observer{c, &reads}
+	return &Locker{core: c, waitlist: list, set: set, reads: &reads, bad: bad}
+}
+
+// distinct refuses two nodes of one server, by the address and by the run id if the server
+// answers, two nodes of one name, and addresses that make no list.
+func distinct(nodes []*node.Node) error {
+	for j, n := range nodes {
+		for i, m := range nodes[:j] {
+			switch {
+			case m == n || n.Address() != "" && m.Address() == n.Address():
+				return fmt.Errorf("quorumlock: %w: node %s is given twice: one process is one vote",
+					ErrInvalid, cmp.Or(n.Address(), n.Name()))
+			case m.Name() == n.Name() && (inside.Of(m).Named || inside.Of(n).Named):
+				return fmt.Errorf("quorumlock: %w: nodes %d and %d are both named %q: errors could not "+
+					"distinguish them (WithName in WithNodeOptions gives all nodes one name)", ErrInvalid, i+1, j+1, n.Name())
+			}
+		}
+	}
+	if err := roster.MixedHosts(nodes); err != nil {
+		return fmt.Errorf("quorumlock: %w", err)
+	}
+	runIDs := make([]string, len(nodes))
+	var group errgroup.Group
+	for i, n := range nodes {
+		group.Go(func() error {
+			ctx, cancel := context.WithTimeout(context.Background(), n.Timeout())
+			defer cancel()
+			runIDs[i], _ = inside.Of(n).Identify(ctx) // a node that does not answer is checked when it grants
+			return nil
+		})
+	}
+	group.Wait()
+	for i := range nodes {
+		for j := range i {
+			if runIDs[i] != "" && runIDs[i] == runIDs[j] {
+				return fmt.Errorf("quorumlock: %w: nodes %s and %s are one process",
+					ErrInvalid, nodes[j].Name(), nodes[i].Name())
+			}
+		}
+	}
+	return nil
+}
+
+// With returns a Locker over the same nodes with other settings. The two share everything else:
+// closing one closes both. An option that is not valid makes every call of the new Locker fail with
+// [ErrInvalid], as do [WithLabel], [WithNodeOptions] and [WithExistingDeployment]. A lock of one can
+// be entered again through the other only if both make the same lock: see [Locker.Lock].
+func (l *Locker) With(opts ...Option) *Locker {
+	set := *l.set
+	set.newOnly, set.Given = false, false
+	bad := l.bad
+	if err := set.apply(opts); err != nil {
+		bad = err
+	} else if set.newOnly || set.Given {
+		bad = fmt.Errorf("quorumlock: %w: the clock, the source of randomness, the label, the nodes' options "+
+			"and whether the deployment exists can be set only for a new Locker", ErrInvalid)
+	}
+	set.Settings, set.nodeOpts, set.label = l.set.Settings, l.set.nodeOpts, l.set.label
+	if err := set.check(l.core.maxLease, l.core.Need); err != nil {
+		bad = err
+	}
+	return newLocker(l.core, l.waitlist, &set, bad)
+}
+
+// Close ends the Locker. The contexts of locks that are still held end with [ErrClosed], and their
+// renewal stops; their keys are left to their leases, since the work may be running. Calls that
+// wait return ErrClosed. Close waits for releases that are on their way, for at most two timeouts
+// of a node; then it closes the nodes, if [Open] made them. It is idempotent and returns nil.
+func (l *Locker) Close() error {
+	c := l.core
+	c.closeOnce.Do(func() {
+		c.Engine.Close()
+		c.endNodes()
+	})
+	return nil
+}
+
+// endNodes waits for the requests that are on their way, and closes the nodes that Open made.
+func (c *core) endNodes() {
+	bound := time.NewTimer(2 * c.Nodes[0].Timeout())
+	defer bound.Stop()
+	select {
+	case <-c.Idle():
+		select {
+		case <-c.events.Idle():
+		case <-bound.C:
+		}
+	case <-bound.C:
+	}
+	if c.owned {
+		var group errgroup.Group
+		for _, n := range c.Nodes {
+			group.Go(n.Close)
+		}
+		group.Wait()
+	}
+}
+
+// Rule returns the quorum size for a number of nodes: how many of them make a lock. Any two sets of
+// that size must share a node. The error says why that number of nodes makes no lock.
+type Rule func(nodes int) (need int, err error)
+
+// All is the rule of package multilock: every node.
+func All(nodes int) (int, error) {
+	if nodes < 1 {
+		return 0, fmt.Errorf("%w: a lock needs at least one node", ErrInvalid)
+	}
+	return nodes, nil
+}
+
+// Majority is the rule of package redlock: more than half of an odd number. It refuses an even number:
+// that needs as many nodes as the next odd number does, and survives the loss of one node less.
+func Majority(nodes int) (int, error) {
+	if nodes < 1 {
+		return 0, fmt.Errorf("%w: a lock needs at least one node", ErrInvalid)
+	}
+	if nodes%2 == 0 {
+		return 0, fmt.Errorf("%w: a majority needs an odd number of nodes, not %d", ErrInvalid, nodes)
+	}
+	return quorate.Majority(nodes), nil
+}
+
+// quorumSize returns the quorum size by the rule. If the rule refuses an even number, need is that of
+// the next odd number, and unfounded is the rule's error: a change of members passes through such a
+// number. It may be used if masters carry that list, and makes no new deployment. need is 0 for a
+// number that is never used.
+func quorumSize(rule Rule, nodes int) (need int, unfounded error) {
+	need, unfounded = rule(nodes)
+	switch {
+	case unfounded == nil:
+		return need, nil
+	case nodes < 2 || nodes%2 != 0:
+		return 0, unfounded
+	}
+	if need, err := rule(nodes + 1); err == nil && need <= nodes {
+		return need, unfounded
+	}
+	return 0, unfounded
+}
