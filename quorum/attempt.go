@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,14 +39,9 @@ func (t target) firstNode() int {
 
 // attemptResult is what an attempt found out. Of one that became a lock it is for a hook only.
 type attemptResult struct {
+	*engine.Outcome
 	waiting.Result
-	err        *Error
-	approach   waiting.Approach
-	cut        bool // the attempt ended before its outcome was certain
-	movedOn    bool // the token counter has moved on since the grant
-	of         lease.Counts
-	writeBacks int
-	reserved   *engine.Hold // whose reservations keep readers back; nil for none
+	err *Error
 }
 
 // attempt makes one attempt, and a second one if only another name's token stood in the way of the
@@ -57,7 +51,7 @@ func (c *core) attempt(
 	ctx context.Context, set *settings, what target, approach waiting.Approach,
 ) (*Lock, *attemptResult) {
 	lock, r := c.attemptOnce(ctx, set, what, approach)
-	if r != nil && r.movedOn && ctx.Err() == nil {
+	if r != nil && r.Cause == lease.MovedOn && ctx.Err() == nil {
 		return c.attemptOnce(ctx, set, what, approach)
 	}
 	return lock, r
@@ -73,21 +67,11 @@ func (c *core) attemptOnce(
 		if o == nil {
 			return l, nil
 		}
-		return l, resultOf(o)
+		return l, &attemptResult{Outcome: o}
 	}
-	r := resultOf(o)
-	r.err = l.failure(ctx, o)
-	r.Held = errors.Is(r.err, ErrHeld)
-	if o.Unlisted {
-		r.of[lease.Unanswered] = len(c.Nodes)
-	}
+	r := &attemptResult{Outcome: o, Result: o.Result(), err: l.failure(ctx, o)}
 	c.counters.attempts[outcomeOf(r.err)].Add(1)
 	return nil, r
-}
-
-func resultOf(o *engine.Outcome) *attemptResult {
-	return &attemptResult{Result: o.Result(), approach: o.Approach, cut: o.IsCut(), movedOn: o.Cause == lease.MovedOn,
-		of: o.Count(), writeBacks: o.WriteBacks, reserved: o.Reserved}
 }
 
 // failure returns why the attempt failed.

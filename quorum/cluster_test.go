@@ -237,7 +237,7 @@ func (c *cluster) wantNoQueues(l *Locker) {
 }
 
 // joins puts a waiter for the name "a" into its queue.
-func (l *Locker) joins() *queue.Waiter { return l.join(wanted{names: []string{"a"}}, l.core.Moment()) }
+func (l *Locker) joins() *queue.Waiter { return l.join(l.wants([]string{"a"}), l.core.Moment()) }
 
 // refuses ends an attempt of the waiter that was refused.
 func refuses(w *queue.Waiter) {

@@ -71,7 +71,7 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 		defer stop()
 		return within.enter(until, l.set, names)
 	}
-	return l.wait(ctx, wanted{names: names})
+	return l.wait(ctx, l.wants(names))
 }
 
 // wait waits until it has what is wanted.

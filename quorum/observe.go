@@ -52,10 +52,11 @@ func (o *observation) attempted(lock *Lock, r *attemptResult) {
 	if o == nil || o.hooks.Attempt == nil {
 		return
 	}
+	of := r.Count()
 	e := AttemptEvent{
-		Names: o.names, Outcome: outcomeAcquired.String(), WriteBacks: r.writeBacks, Probed: r.approach.Probes(),
-		Granted: r.of[lease.Granted], Refused: r.of[lease.Refused], Quarantined: r.of[lease.Quarantined],
-		Unknown:  r.of[lease.Failed] + r.of[lease.Unanswered] + r.of[lease.Unasked],
+		Names: o.names, Outcome: outcomeAcquired.String(), WriteBacks: r.WriteBacks, Probed: r.Approach.Probes(),
+		Granted: of[lease.Granted], Refused: of[lease.Refused], Quarantined: of[lease.Quarantined],
+		Unknown:  of[lease.Failed] + of[lease.Unanswered] + of[lease.Unasked],
 		Duration: o.core.Clock.Now().Sub(o.asking),
 	}
 	if r.err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -19,8 +20,8 @@ type Semaphore struct {
 	name   string
 	size   int
 
-	readOnce sync.Once
-	read     scripts.Call // which slots are free
+	askOnce sync.Once
+	ask     engine.SlotsQuestion
 }
 
 // Semaphore returns the semaphore of that name with n slots, from 1 to 1,024. It asks no node. If n or
@@ -128,6 +129,12 @@ func (s *Semaphore) force(slots []int, do func(names []string) error) error {
 
 // hash returns the hash of what the semaphore's callers wait for.
 func (s *Semaphore) hash() uint32 { return waiting.Hash(scripts.SlotsName(s.name)) }
+
+// question returns which slots are free, as a question.
+func (s *Semaphore) question() engine.SlotsQuestion {
+	s.askOnce.Do(func() { s.ask = engine.SlotsQuestion{Name: s.name, Call: scripts.Slots(s.name, s.size)} })
+	return s.ask
+}
 
 // check returns why a call for k slots is refused, or nil.
 func (s *Semaphore) check(ctx context.Context, k int) error {

@@ -3,10 +3,10 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"time"
 
-	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/slots"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -23,7 +23,7 @@ type slotsCall struct {
 
 func (s *Semaphore) wanted(k, agree int) wanted {
 	call := &slotsCall{sem: s, want: k, agree: agree, asks: s.locker.core.random(len(s.locker.core.Nodes))}
-	return wanted{names: []string{s.name}, slots: call}
+	return wanted{names: []string{s.name}, slots: call, key: queue.NewSlotsKey(scripts.SlotsName(s.name), s.size)}
 }
 
 // attempt makes a turn of attempts (package slots). It returns a lock, or the result of the last
@@ -54,16 +54,17 @@ func (s *slotsCall) attempt(
 				s.more = turn.MayHaveFree()
 				return lock, r
 			}
-			if !r.Held || r.cut {
+			if !r.Held || r.IsCut() {
 				return nil, r
 			}
 			last = r
 			turn.Refused()
 		case slots.Ask:
-			found, answered := s.ask(ctx)
+			found, node, answered := c.AskSlots(ctx, s.sem.question(), s.asks)
+			s.asks = (s.asks + 1) % len(c.Nodes)
 			switch {
 			case answered:
-				hint = found
+				hint, s.asked = found, node
 				turn.Hinted(hint.Free)
 			case last != nil:
 				return nil, last
@@ -91,82 +92,7 @@ func (s *slotsCall) full(hint scripts.SlotsReply, approach waiting.Approach) *at
 		causes: []error{ErrNotAcquired, ErrHeld, detail(why)}}
 	s.sem.locker.core.counters.attempts[outcomeHeld].Add(1)
 	return &attemptResult{
-		Result: waiting.Result{Held: true, Wait: hint.Wait, Listeners: hint.Waiting}, err: err, approach: approach,
+		Outcome: &engine.Outcome{Approach: approach, Verdict: lease.OutOfReach}, err: err,
+		Result: waiting.Result{Held: true, Wait: hint.Wait, Listeners: hint.Waiting},
 	}
 }
-
-// ask asks a node which slots are free, and the next node if the first has not answered in two steps,
-// or cannot. It begins with another node each time. answered is false if no node has answered or too few
-// are up, or the call or the Locker has ended.
-func (s *slotsCall) ask(ctx context.Context) (hint scripts.SlotsReply, answered bool) {
-	c := s.sem.locker.core
-	if s.tooFewUp() {
-		return hint, false
-	}
-	s.sem.readOnce.Do(func() { s.sem.read = scripts.Slots(s.sem.name, s.sem.size) })
-	next, left := s.asks, len(c.Nodes)
-	s.asks = (s.asks + 1) % len(c.Nodes)
-	answers, late := make(chan hintAnswer, left), make(chan struct{}, 1)
-	timer := c.Clock.AfterFunc(time.Hour, func() {
-		select {
-		case late <- struct{}{}:
-		default: // the timer was set again before its first signal was read
-		}
-	})
-	defer timer.Stop()
-	open := 0
-	for {
-		for asked := false; left > 0 && !asked; left-- {
-			if asked = s.askNode(next, answers); asked {
-				open++
-				timer.Reset(2 * c.RTT.Step(c.Need))
-			}
-			next = (next + 1) % len(c.Nodes)
-		}
-		if open == 0 {
-			return hint, false
-		}
-		select {
-		case r := <-answers:
-			if open--; r.Err == nil {
-				s.asked = r.node
-				return *r.Reply.Slots, true
-			}
-		case <-late:
-		case <-ctx.Done():
-			return hint, false
-		case <-c.Closed:
-			return hint, false
-		}
-	}
-}
-
-// tooFewUp reports whether so many nodes are down that no attempt can succeed, whatever a hint says.
-func (s *slotsCall) tooFewUp() bool {
-	c, up := s.sem.locker.core, 0
-	for _, n := range c.Nodes {
-		if inside.Of(n).Pipe(s.sem.name).Down() == nil {
-			up++
-		}
-	}
-	return up < c.Need
-}
-
-// askNode asks a node, if it takes the request.
-func (s *slotsCall) askNode(node int, answers chan<- hintAnswer) (asked bool) {
-	pipe := inside.Of(s.sem.locker.core.Nodes[node]).Pipe(s.sem.name)
-	return pipe.Down() == nil && pipe.Start(s.sem.read, nil, hintOf{node, answers}) == nil
-}
-
-// hintOf receives the reply of a node that was asked.
-type hintOf struct {
-	node    int
-	answers chan<- hintAnswer
-}
-
-type hintAnswer struct {
-	pipeline.Result
-	node int
-}
-
-func (h hintOf) Done(r pipeline.Result) { h.answers <- hintAnswer{r, h.node} }

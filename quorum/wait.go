@@ -15,7 +15,7 @@ import (
 func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *Lock, err error) {
 	c, list, set, at := l.core, l.waitlist, l.set, l.core.Moment()
 	var w *queue.Waiter
-	if !set.isReader() || list.IsAwaited(what.key(set)) { // otherwise it asks beside others, until one is refused
+	if !set.isReader() || list.IsAwaited(what.key) { // otherwise it asks beside others, until one is refused
 		w = l.join(what, at)
 	}
 	defer func() { // also when code of the caller's panics: a log, a context
@@ -54,15 +54,15 @@ func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *
 		}
 		o.attempting()
 		held, r := what.attempt(ctx, c, set, approach, published)
-		if w != nil && held == nil && r.reserved != nil {
-			w.NoteReserved(r.reserved, approach.Probes())
+		if w != nil && held == nil && r.Reserved != nil {
+			w.NoteReserved(r.Reserved, r.Approach.Probes())
 		}
 		o.attempted(held, r)
 		if held != nil {
 			return held, nil
 		}
 		if ctx.Err() != nil || r.err.permanent() {
-			if last := lastError(w); r.cut && last != nil { // the attempt before found out more
+			if last := lastError(w); r.IsCut() && last != nil { // the attempt before found out more
 				return nil, l.errorOf(last, what.names, c.endOfWaiting(ctx))
 			}
 			r.err.noteEnd(ctx) // it may have ended since the attempt was undone
@@ -77,7 +77,7 @@ func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *
 				continue // the first of the queue attempts for all
 			}
 		}
-		w.Refused(r.Result, approach, r.err)
+		w.Refused(r.Result, r.Approach, r.err)
 		w.Subscribe(what.channels())
 		if r.Held && w.Requests() {
 			c.askToLetGo(what, r)
@@ -91,7 +91,7 @@ func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *
 
 // join puts a call at the end of the queue for what it wants.
 func (l *Locker) join(what wanted, at waiting.Moment) *queue.Waiter {
-	w, subscribe := l.waitlist.Join(queue.Call{Key: what.key(l.set), Slots: what.count(), Retry: l.set.retry, Requests: l.set.request}, at)
+	w, subscribe := l.waitlist.Join(queue.Call{Key: what.key, Slots: what.count(), Retry: l.set.retry, Requests: l.set.request}, at)
 	if subscribe {
 		w.Subscribe(what.channels())
 	}

@@ -10,20 +10,16 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// wanted is what a call wants: all of the names, or some slots of a semaphore. An attempt is for a
-// [target], which has the slots that it asks for.
+// wanted is what a call wants: all of the names, or some slots of a semaphore. It is made once, where the call comes in. An
+// attempt is for a [target], which has the slots that it asks for.
 type wanted struct {
 	names []string   // of the call: of a semaphore its name
 	slots *slotsCall // nil for names
+	key   queue.Key  // of the queue in which the call waits
 }
 
-// key returns the key of the queue in which the call waits. Calls for slots of one semaphore and size
-// are in one queue, however many slots they want.
-func (w wanted) key(set *settings) queue.Key {
-	if w.slots == nil {
-		return queue.NewKey(w.names, set.isReader())
-	}
-	return queue.NewSlotsKey(scripts.SlotsName(w.names[0]), w.slots.sem.size)
+func (l *Locker) wants(names []string) wanted {
+	return wanted{names: names, key: queue.NewKey(names, l.set.isReader())}
 }
 
 // count returns how many slots the call wants, 0 for names.

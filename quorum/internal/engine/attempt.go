@@ -46,9 +46,7 @@ func (h *Hold) Attempt(ctx context.Context, probe int, approach waiting.Approach
 	e.background.add() // so that Close does not close the nodes before the attempt is undone
 	defer e.background.done()
 	if refusals, known := e.awaitList(ctx); !known {
-		o = &Outcome{Approach: approach, Need: e.Need, Unlisted: true, Refusals: refusals, Closed: e.IsClosed()}
-		o.Ended = !o.Closed && ctx.Err() != nil
-		return false, o
+		return false, e.unlisted(refusals, ctx.Err() != nil, approach)
 	}
 	h.list = e.Roster.List()
 	a := newAttempt(h, probe)
@@ -68,6 +66,19 @@ func (h *Hold) Attempt(ctx context.Context, probe int, approach waiting.Approach
 	}
 	ended = true
 	return acquired, o
+}
+
+// unlisted is the outcome of an attempt that asked no node, because the list of masters is not known.
+func (e *Engine) unlisted(refusals []error, ended bool, approach waiting.Approach) *Outcome {
+	o := &Outcome{Approach: approach, Need: e.Need, Unlisted: true, Refusals: refusals, Closed: e.IsClosed()}
+	o.Ended = ended && !o.Closed
+	if refusals != nil {
+		o.Verdict = lease.OutOfReach
+	}
+	for range e.Nodes {
+		o.Nodes = append(o.Nodes, Said{Is: lease.Unanswered})
+	}
+	return o
 }
 
 func newAttempt(h *Hold, probe int) *attempt {

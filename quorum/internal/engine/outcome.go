@@ -16,8 +16,8 @@ type Outcome struct {
 	Verdict    lease.Verdict
 	Cause      lease.Cause
 	Need       int
-	Nodes      []Said // nil if the list of masters is not known
-	WriteBacks int    // how many nodes were to raise their counter to the token
+	Nodes      []Said
+	WriteBacks int // how many nodes were to raise their counter to the token
 
 	Unlisted  bool // the list of masters is not known, because of Refusals, or because ctx or the Engine has ended
 	Refusals  []error
@@ -64,7 +64,7 @@ const (
 // Blocking returns the first of held, quarantined and unavailable that, if it changed, would let the attempt succeed. It
 // counts nodes that were not asked, or have not replied, as granting.
 func (o *Outcome) Blocking() Reason {
-	if o.Cause != lease.NoCause || o.Verdict == lease.Won || o.Verdict == lease.Open {
+	if o.Unlisted || o.Cause != lease.NoCause || o.Verdict == lease.Won || o.Verdict == lease.Open {
 		return NoReason
 	}
 	of := o.Count()
