@@ -36,7 +36,8 @@ QUICK := . ./clock ./fence ./internal/events ./internal/fakeredis ./internal/mem
 	./leader ./multilock ./quorum ./quorum/internal/... ./redlock ./scripts
 # What make flakes runs unless FLAKES names others: most packages whose tests start processes, or wait in real time.
 # Each has FLAKES_RUNS runs, 6 at a time, or as many as end within FLAKES_FOR.
-FLAKES ?= node quorum leader quorumtest internal/pubsub internal/pipeline cmd/quorumlock contrib/gocronquorumlock integration
+FLAKES ?= node quorum leader quorumtest internal/pubsub internal/pipeline cmd/quorumlock cmd/quorumlock/internal/masters cmd/quorumlock/internal/locks \
+	cmd/quorumlock/internal/run cmd/quorumlock/internal/members cmd/quorumlock/internal/demo contrib/gocronquorumlock integration
 FLAKES_FOR ?= 7m
 FLAKES_RUNS ?= 30
 FLAKES_TESTS ?= .

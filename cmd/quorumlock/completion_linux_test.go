@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	testchild "github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"golang.org/x/sys/unix"
@@ -29,7 +31,7 @@ var interactive = map[string]struct {
 }
 
 // shellOnTerminal starts a shell in an empty directory, with quorumlock on its path.
-func shellOnTerminal(t *testing.T, shell string) (c *console, dir string) {
+func shellOnTerminal(t *testing.T, shell string) (c *typist, dir string) {
 	t.Helper()
 	path, err := exec.LookPath(shell)
 	if err != nil {
@@ -39,24 +41,30 @@ func shellOnTerminal(t *testing.T, shell string) (c *console, dir string) {
 	wrapper := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>'%s/.calls'\nexec '%s' \"$@\"\n", dir, os.Args[0])
 	testkit.Must(t, testchild.WriteProgram(filepath.Join(bin, "quorumlock"), wrapper))
 	testkit.Must(t, os.Symlink("/bin/true", filepath.Join(bin, "nothing-at-all")))
-	p := &process{Cmd: exec.Command(path, interactive[shell].args...), exited: make(chan struct{})}
+	p := clitest.NewProcess(path, interactive[shell].args...)
 	p.Dir = dir
-	p.Env = append(os.Environ(), commandVariable+"=1", "GORACE=atexit_sleep_ms=0", "PATH="+bin+":"+os.Getenv("PATH"),
-		"HOME="+home, "TERM=dumb", "PS1=$ ", urlsVariable+"=redis://127.0.0.1:1", "INPUTRC=/dev/null", "HISTFILE=", "TMPDIR="+home, "XDG_RUNTIME_DIR="+home)
-	c = p.onTerminal(t)
-	testkit.Must(t, unix.IoctlSetWinsize(c.fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 250}))
+	p.Env = append(p.Env, "PATH="+bin+":"+os.Getenv("PATH"), "HOME="+home, "TERM=dumb", "PS1=$ ",
+		masters.URLsVariable+"=redis://127.0.0.1:1", "INPUTRC=/dev/null", "HISTFILE=", "TMPDIR="+home, "XDG_RUNTIME_DIR="+home)
+	c = &typist{Console: p.OnTerminal(t)}
+	testkit.Must(t, unix.IoctlSetWinsize(c.Terminal, unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 250}))
 	c.says(t, interactive[shell].setUp)
 	return c, dir
 }
 
+// typist is a shell on a terminal.
+type typist struct {
+	*clitest.Console
+	asked int // how many lines it was asked to carry out
+}
+
 // says has the shell carry out a line, and waits until it has.
-func (c *console) says(t *testing.T, line string) {
+func (c *typist) says(t *testing.T, line string) {
 	t.Helper()
 	c.asked++
-	c.press(t, fmt.Sprintf("%s\nprintf 'done %%s.\\n' %d\n", line, c.asked)) // the screen also shows what is typed
-	c.awaitOutput(t, fmt.Sprintf("done %d.\n", c.asked))
-	eventually(t, "the shell reads keys, not lines", func() bool {
-		mode, err := unix.IoctlGetTermios(c.fd, unix.TCGETS)
+	c.Press(t, fmt.Sprintf("%s\nprintf 'done %%s.\\n' %d\n", line, c.asked)) // the screen also shows what is typed
+	c.AwaitOutput(t, fmt.Sprintf("done %d.\n", c.asked))
+	clitest.Eventually(t, "the shell reads keys, not lines", func() bool {
+		mode, err := unix.IoctlGetTermios(c.Terminal, unix.TCGETS)
 		return err == nil && mode.Lflag&unix.ICANON == 0
 	})
 }
@@ -88,25 +96,25 @@ func TestCompletionInARealShell(t *testing.T) {
 				if shell == "fish" && strings.Contains(line, "`") {
 					line = strings.NewReplacer("$(", "(", "`touch pwned`", "(touch pwned)").Replace(line)
 				}
-				c.press(t, line+"\t")
+				c.Press(t, line+"\t")
 				c.says(t, ctrlU)
 			}
 			if content, err := os.ReadFile(filepath.Join(dir, "kept")); err != nil || string(content) != "content" {
 				t.Errorf("a file was written: %q %v", content, err)
 			}
 			if _, err := os.Stat(filepath.Join(dir, "pwned")); err == nil {
-				t.Errorf("a command was run: %q", &c.out)
+				t.Errorf("a command was run: %q", &c.Out)
 			}
 
 			// And it does complete, nothing twice: commands, flags, after -- the name of a command, and then of a file.
 			testkit.Must(t, os.WriteFile(filepath.Join(dir, "an-odd-file"), nil, 0o600))
 			if shell == "zsh" { // it lists on a terminal only
 				testkit.Must(t, os.Symlink("/bin/true", filepath.Join(dir, "nothing-at-all")))
-				before := len(c.out.String())
-				c.press(t, "quorumlock run x -- nothing-at\x04")
+				before := len(c.Out.String())
+				c.Press(t, "quorumlock run x -- nothing-at\x04")
 				c.says(t, ctrlU)
-				if n := strings.Count(c.out.String()[before:], "nothing-at-all"); n != 1 {
-					t.Errorf("it lists a command of the path and of the directory %d times: %q", n, &c.out)
+				if n := strings.Count(c.Out.String()[before:], "nothing-at-all"); n != 1 {
+					t.Errorf("it lists a command of the path and of the directory %d times: %q", n, &c.Out)
 				}
 			}
 			for line, want := range map[string]string{
@@ -117,7 +125,7 @@ func TestCompletionInARealShell(t *testing.T) {
 			} {
 				c.says(t, line)
 				if calls, err := os.ReadFile(filepath.Join(dir, ".calls")); err != nil || !strings.Contains(string(calls), want+"\n") {
-					t.Errorf("%q was not completed to %q: %v, calls:\n%s\nscreen: %q", line, want, err, calls, &c.out)
+					t.Errorf("%q was not completed to %q: %v, calls:\n%s\nscreen: %q", line, want, err, calls, &c.Out)
 				}
 			}
 		})

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -54,17 +57,17 @@ func TestCompletion(t *testing.T) {
 	if _, err := os.Stat(touched); err == nil {
 		t.Error("the job was run")
 	}
-	if said, _ := command(t, exitOK, "run", "-", completionRequest); strings.Contains(said, "`") || !strings.Contains(said, "FILE") {
+	if said, _ := clitest.Command(t, cli.ExitOK, "run", "-", "--generate-shell-completion"); strings.Contains(said, "`") || !strings.Contains(said, "FILE") {
 		t.Errorf("what shells show beside the flags: %q", said)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
-		script, _ := command(t, exitOK, "completion", shell)
-		contains(t, script, "quorumlock", "--generate-shell-completion")
+		script, _ := clitest.Command(t, cli.ExitOK, "completion", shell)
+		clitest.Contains(t, script, "quorumlock", "--generate-shell-completion")
 		if regexp.MustCompile(`(?i)\b(eval|invoke-expression|iex)\b`).MatchString(script) {
 			t.Errorf("the script for %s evaluates what it completes:\n%s", shell, script)
 		}
 	}
-	_, stderr := command(t, exitUsage, "completion", "tcsh")
+	_, stderr := clitest.Command(t, cli.ExitUsage, "completion", "tcsh")
 	if strings.Count(stderr, "\n") != 1 {
 		t.Errorf("%q", stderr)
 	}
@@ -99,7 +102,7 @@ func TestNoCompletionComesTwice(t *testing.T) {
 				}
 				cmd := exec.Command(path, args...)
 				cmd.Dir = dirs[2]
-				cmd.Env = append(os.Environ(), commandVariable+"=1", "GORACE=atexit_sleep_ms=0", "HOME="+bin,
+				cmd.Env = append(os.Environ(), clitest.Variable+"=1", "GORACE=atexit_sleep_ms=0", "HOME="+bin,
 					"PATH="+strings.Join([]string{bin, dirs[0], dirs[1], os.Getenv("PATH")}, ":"))
 				said, err := cmd.Output()
 				offers := strings.Fields(string(said))
@@ -120,8 +123,8 @@ func TestNoCompletionComesTwice(t *testing.T) {
 func completed(t *testing.T, bash, bin string, line ...string) []string {
 	t.Helper()
 	cmd := exec.Command(bash, append([]string{"--norc", "-c", completeInBash, "bash"}, line...)...)
-	cmd.Env = append(os.Environ(), commandVariable+"=1", "GORACE=atexit_sleep_ms=0", "PATH="+bin+":"+os.Getenv("PATH"),
-		urlsVariable+"=redis://127.0.0.1:1")
+	cmd.Env = append(os.Environ(), clitest.Variable+"=1", "GORACE=atexit_sleep_ms=0", "PATH="+bin+":"+os.Getenv("PATH"),
+		masters.URLsVariable+"=redis://127.0.0.1:1")
 	said, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%q: %v", line, err)

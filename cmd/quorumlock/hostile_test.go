@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -55,7 +56,7 @@ func TestHostileMasters(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "urls")
 			testkit.Must(t, os.WriteFile(file, []byte(urls), 0o600))
 			// Masters that stand still show nothing.
-			seen := whileStalled(t, time.Second, func() (string, bool) {
+			seen := clitest.WhileStalled(t, time.Second, func() (string, bool) {
 				seen := showAll(t, file)
 				return seen, strings.Contains(seen, "evil")
 			})
@@ -87,10 +88,10 @@ func showAll(t *testing.T, file string) (seen string) {
 				args = append(args, word)
 			}
 		}
-		var out, errs output
+		var out, errs clitest.Output
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for a command that hangs
 		began := time.Now()
-		run(ctx, args, &out, &errs)
+		clitest.Run(ctx, args, &out, &errs)
 		if d := time.Since(began); d > time.Second {
 			t.Log(line, d)
 		}

@@ -1,21 +1,32 @@
 package main
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 )
 
 // stamp is the version that make dist gives with -ldflags -X. Without it the module's counts.
 var stamp string
 
-// printVersion prints the version of the module, the revision and the toolchain, as far as the
-// binary has them.
-func printVersion(stdout io.Writer) int {
-	version, revision := version()
-	fmt.Fprintf(stdout, "quorumlock %s%s, %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return exitOK
+// versionCommand prints the version of the module, the revision and the toolchain, as far as the binary has
+// them.
+var versionCommand = cli.Command{
+	Name: "version", Usage: "print the version of this command",
+	Help: `Example:
+  quorumlock version
+
+Exit codes: 0.`,
+	Define: func(*cli.Flags) cli.Action {
+		return func(_ context.Context, p *cli.Program, _ []string) int {
+			version, revision := version()
+			fmt.Fprintf(p.Stdout, "quorumlock %s%s, %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return cli.ExitOK
+		}
+	},
 }
 
 func version() (version, revision string) {

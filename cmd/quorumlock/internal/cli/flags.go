@@ -1,0 +1,149 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/quorumlock/quorumlock/internal/plain"
+	urfave "github.com/urfave/cli/v3"
+)
+
+// Flags are the flags of a command. Their errors repeat no value, which may hold a password.
+type Flags struct {
+	all   []urfave.Flag
+	wrong string   // what a known flag with a wrong value needs
+	given []string // the flags that were given, as they may be pasted
+}
+
+// Value adds a flag with a value, which set reads.
+func (f *Flags) Value(name, usage, needs string, set func(text string) error) {
+	f.add(name, usage, flagValue{set: func(text string) error {
+		err := set(text)
+		if err != nil {
+			f.wrong = "-" + name + " needs " + needs
+		}
+		return err
+	}})
+}
+
+// Duration adds a flag for a duration of at least least.
+func (f *Flags) Duration(name, usage string, least time.Duration, d *time.Duration) {
+	f.Value(name, usage, fmt.Sprintf("a duration such as 30s, at least %v", least), func(text string) (err error) {
+		if *d, err = time.ParseDuration(text); err == nil && *d < least {
+			err = errors.New("too short")
+		}
+		return err
+	})
+}
+
+// Boolean adds a flag without a value.
+func (f *Flags) Boolean(name, usage string, b *bool) {
+	f.add(name, usage, flagValue{isBool: true, set: func(text string) (err error) {
+		if *b, err = strconv.ParseBool(text); err != nil {
+			f.wrong = "-" + name + " is given alone"
+		}
+		return err
+	}})
+	f.all[len(f.all)-1] = switchFlag{f.all[len(f.all)-1].(*urfave.GenericFlag)}
+}
+
+// switchFlag is a flag without a value in the help.
+type switchFlag struct{ *urfave.GenericFlag }
+
+func (s switchFlag) TakesValue() bool { return false }
+func (s switchFlag) String() string   { return urfave.FlagStringer(s) }
+
+func (f *Flags) add(name, usage string, v flagValue) {
+	set := v.set
+	v.set = func(text string) error {
+		if v.isBool {
+			f.given = append(f.given, "-"+name)
+		} else {
+			f.given = append(f.given, "-"+name+" "+shellWord(text))
+		}
+		return set(text)
+	}
+	f.all = append(f.all, &urfave.GenericFlag{Name: name, Usage: usage, Value: &v, HideDefault: true})
+}
+
+// UnlockLine is the command line that deletes an owner's locks, with those of the given flags that choose masters
+// and slots.
+func (f *Flags) UnlockLine(owner string, names ...string) string {
+	line := "quorumlock unlock -yes"
+	for _, flag := range f.given {
+		switch name, _, _ := strings.Cut(flag, " "); name {
+		case "-all", "-slot", "-urls-file", "-cacert", "-cert", "-key", "-max-lease", "-timeout":
+			line += " " + flag
+		}
+	}
+	line += " -owner " + shellWord(owner)
+	for _, name := range names {
+		line += " " + shellWord(name)
+	}
+	return line
+}
+
+// shellWord quotes a word for a POSIX shell, if it needs that. Control characters cannot be pasted.
+func shellWord(word string) string {
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./:,@%+=", r)
+	}) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(plain.Text(word), "'", `'\''`) + "'"
+}
+
+// explain returns what is wrong with the flags, by the library's error, which has their values.
+func (f *Flags) explain(err error) error {
+	name, isFlag := strings.CutPrefix(err.Error(), "flag provided but not defined: ")
+	switch {
+	case strings.HasPrefix(err.Error(), "flag needs an argument: "):
+		return err // it names a known flag only
+	case f.wrong != "":
+		return errors.New(f.wrong)
+	case !isFlag || !looksLikeFlag(name):
+		name = ""
+	}
+	said := named(name)
+	if said != "" {
+		said += didYouMean("-"+strings.TrimLeft(name, "-"), f.names())
+	}
+	return errors.New("unknown flag" + said)
+}
+
+// names returns the flags' names, with one dash.
+func (f *Flags) names() (all []string) {
+	for _, flag := range f.all {
+		all = append(all, "-"+flag.Names()[0])
+	}
+	return all
+}
+
+// looksLikeFlag reports whether an argument is a dash and then a letter.
+func looksLikeFlag(arg string) bool {
+	return len(arg) > 1 && arg[0] == '-' && unicode.IsLetter(rune(arg[1]))
+}
+
+// flagValue is a flag's value as the library takes it ([urfave.Value]).
+type flagValue struct {
+	set    func(text string) error
+	isBool bool
+}
+
+func (v *flagValue) Set(text string) error { return v.set(text) }
+func (v *flagValue) Get() any              { return nil }
+func (v *flagValue) String() string        { return "" }
+func (v *flagValue) IsBoolFlag() bool      { return v.isBool }
+
+// named returns an argument as an error may repeat it, after a colon. It returns nothing for what
+// may be a URL, or the rest of one, with a password.
+func named(arg string) string {
+	if arg == "" || strings.Contains(arg, "://") || strings.Contains(arg, "@") {
+		return ""
+	}
+	return fmt.Sprintf(": %.64q", arg)
+}

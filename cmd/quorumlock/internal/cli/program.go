@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	urfave "github.com/urfave/cli/v3"
+)
+
+// App is a program: its table of commands.
+type App struct {
+	Description string // in the help and the manual
+	Version     string // in the manual
+	Commands    []Command
+}
+
+// Program is one run of an App. Commands print on its streams.
+type Program struct {
+	Stdout, Stderr io.Writer
+	Command        string   // the full name of the command that is carried out; empty before
+	Job            []string // for a command with Job: what follows its arguments, from -- on; nil without --
+
+	app  App
+	code int
+
+	misuse int // its exit code for a command line that cannot be used
+}
+
+// completionRequest ends a command line that a shell wants completed. The library carries out
+// nothing then. In a job it is an argument: our scripts ask for nothing behind --.
+const completionRequest = "--generate-shell-completion"
+
+// Main runs the command line of this process, and exits with its code. The first signal that ends programs
+// ends the command's context, except for a command with Job: it forwards signals, and its job would inherit
+// an ignored one.
+func (a App) Main() {
+	args := os.Args[1:]
+	if a.hasJob(args) {
+		os.Exit(a.Run(context.Background(), args, os.Stdout, os.Stderr))
+	}
+	// A write to a closed pipe (quorumlock demo | head) must fail, not end the process before its
+	// cleanup.
+	signal.Ignore(syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	code := a.Run(ctx, args, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+func (a App) hasJob(args []string) bool {
+	return len(args) > 0 && slices.ContainsFunc(a.Commands, func(c Command) bool { return c.Job && c.Name == args[0] })
+}
+
+// Run carries out a command line and returns the exit code. At the end of ctx the command cleans up, and
+// returns ExitInterrupted.
+func (a App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	p := &Program{app: a, Stdout: stdout, Stderr: stderr}
+	switch {
+	case len(args) == 0:
+		p.Stdout, args, p.code = stderr, []string{"help"}, ExitUsage
+	case args[0] == "-version" || args[0] == "--version":
+		args = append([]string{"version"}, args[1:]...)
+	case a.hasJob(args): // the job is not for the library
+		dashes := slices.Index(args, "--")
+		if dashes >= 0 && !slices.Equal(args[dashes+1:], []string{completionRequest}) { // otherwise the shell completes --
+			args, p.Job = args[:dashes], args[dashes:]
+		}
+	}
+	if p.Job == nil && args[len(args)-1] == completionRequest {
+		p.Stdout = withoutBackquotes{stdout}
+	}
+	if err := p.root().Run(ctx, append([]string{"quorumlock"}, args...)); err != nil {
+		if args[0] == "completion" {
+			p.Misused("completion needs one of bash, zsh, fish, pwsh")
+		} else {
+			p.Misused("there is no help for that") // the errors of commands do not come here
+		}
+	}
+	return p.code
+}
+
+// root returns the commands as the library takes them.
+func (p *Program) root() *urfave.Command {
+	root := &urfave.Command{
+		Name: "quorumlock", Usage: "one lock over several independent Redis masters", Description: p.app.Description,
+		Writer: p.Stdout, ErrWriter: p.Stderr, ExitErrHandler: func(context.Context, *urfave.Command, error) {},
+		EnableShellCompletion:           true,
+		ConfigureShellCompletionCommand: p.completionCommand,
+		OnUsageError: func(_ context.Context, _ *urfave.Command, err error, _ bool) error {
+			p.Misused((&Flags{}).explain(err).Error())
+			return nil
+		},
+		Action: func(_ context.Context, cmd *urfave.Command) error {
+			said, names := named(cmd.Args().First()), []string(nil)
+			for _, known := range cmd.Commands {
+				names = append(names, known.Name)
+			}
+			if said != "" {
+				said += didYouMean(cmd.Args().First(), names)
+			}
+			p.Misused("there is no such command" + said)
+			return nil
+		},
+	}
+	for _, c := range p.app.Commands {
+		root.Commands = append(root.Commands, p.build("", c))
+	}
+	root.Commands = append(root.Commands, p.manCommand())
+	return root
+}
+
+// build returns a command as the library takes it; within is the name of its group, and a space.
+func (p *Program) build(within string, c Command) *urfave.Command {
+	if c.Below != nil {
+		return p.group(c)
+	}
+	name, arguments, one, flags := within+c.Name, c.Arguments, 1, &Flags{}
+	do := c.Define(flags)
+	if arguments == "" {
+		arguments = " " // or the library makes some up
+	}
+	begin := func() { p.Command, p.misuse = name, c.Misuse }
+	return &urfave.Command{
+		Name: c.Name, Usage: c.Usage, Description: c.Help, ArgsUsage: arguments, Flags: flags.all,
+		StopOnNthArg: &one, HideHelpCommand: true, // help may be the name of a lock
+		OnUsageError: func(_ context.Context, _ *urfave.Command, err error, _ bool) error {
+			begin()
+			p.Misused(fmt.Sprintf("%s: %v", name, flags.explain(err)))
+			return nil
+		},
+		Action: func(ctx context.Context, cmd *urfave.Command) error {
+			begin()
+			args := cmd.Args().Slice()
+			switch {
+			case len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "-" && !looksLikeFlag(args[0]):
+				p.Misused(fmt.Sprintf("%s: %v", name, errors.New("unknown flag")))
+			case len(args) > 0 && c.Arguments == "":
+				p.Misused(name + " takes no arguments")
+			default:
+				p.code = do(ctx, p, args)
+			}
+			return nil
+		},
+	}
+}
+
+// group returns a command that has others below it.
+func (p *Program) group(c Command) *urfave.Command {
+	var names []string
+	for _, below := range c.Below {
+		names = append(names, below.Name)
+	}
+	wrong := func(given string) {
+		said := c.Name + " needs one of " + strings.Join(names, ", ")
+		if text := named(given); text != "" {
+			said += ", not" + text[1:]
+		}
+		p.Misused(said)
+	}
+	group := &urfave.Command{
+		Name: c.Name, Usage: c.Usage, HideHelpCommand: true,
+		OnUsageError: func(context.Context, *urfave.Command, error, bool) error {
+			wrong("")
+			return nil
+		},
+		Action: func(_ context.Context, cmd *urfave.Command) error {
+			wrong(cmd.Args().First())
+			return nil
+		},
+	}
+	for _, below := range c.Below {
+		group.Commands = append(group.Commands, p.build(c.Name+" ", below))
+	}
+	return group
+}
+
+// Misused prints in one line what is wrong with the command line, and returns the exit code for it.
+func (p *Program) Misused(wrong string) int {
+	help := "help"
+	if p.Command != "" {
+		help = p.Command + " -h"
+	}
+	fmt.Fprintf(p.Stderr, "quorumlock: %s (see quorumlock %s)\n", wrong, help)
+	p.code = ExitUsage
+	if p.misuse != 0 {
+		p.code = p.misuse
+	}
+	return p.code
+}

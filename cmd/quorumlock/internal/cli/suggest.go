@@ -1,0 +1,36 @@
+package cli
+
+// didYouMean proposes the word that is nearest to one that does not exist, or nothing.
+func didYouMean(word string, words []string) string {
+	best, least := "", min(3, (len(word)+1)/2) // below that many letters of difference
+	for _, candidate := range words {
+		if d := distance(word, candidate); d < least {
+			best, least = candidate, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// distance returns how many letters must be put in, taken out or replaced to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1) // for the letters of a so far, and each beginning of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,21 @@
+//go:build unix
+
+package cli
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// TerminalSize returns the size of the terminal, 0 and 0 if the file is none.
+func TerminalSize(file *os.File) (width, height int) {
+	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0, 0
+	}
+	if size.Col == 0 || size.Row == 0 { // a terminal that does not know
+		return 80, 24
+	}
+	return int(size.Col), int(size.Row)
+}

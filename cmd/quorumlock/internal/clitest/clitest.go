@@ -1,0 +1,231 @@
+// Package clitest runs command lines in tests: in this process, in processes of their own, and on terminals. A
+// package that tests a subcommand has [Main] in its TestMain, with the rows that its tests use.
+package clitest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/internal/poll"
+	"go.uber.org/goleak"
+)
+
+// Variable makes the test binary run as the command.
+const Variable = "QUORUMLOCK_TEST_COMMAND"
+
+// Secret is a password that no output may have.
+const Secret = "pw-never-shown"
+
+// Bound is how long a test waits for anything: far longer than a busy machine needs.
+const Bound = 40 * time.Second
+
+var app cli.App // that of the tests
+
+// Main runs the tests, or the command. After all tests it checks that no goroutine, process or file of theirs
+// is left.
+func Main(m *testing.M, tested cli.App) {
+	app = tested
+	if os.Getenv(Variable) != "" {
+		app.Main()
+		return
+	}
+	// If the tests run under nohup, the commands that they start must not inherit an ignored SIGHUP:
+	// a signal that is caught is reset for a child.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	// Likewise in the background of a script, which makes a job ignore these two.
+	for _, ignored := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT} {
+		if signal.Ignored(ignored) {
+			signal.Notify(make(chan os.Signal, 1), ignored)
+		}
+	}
+	dir, err := os.MkdirTemp("", "quorumlock-command-")
+	if err == nil {
+		err = os.Setenv("TMPDIR", dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := errors.Join(goleak.Find(), noChildren(), Empty(dir), os.RemoveAll(dir)); err != nil {
+		fmt.Fprintln(os.Stderr, "left behind:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// noChildren returns an error for child processes that still run, if there is a /proc.
+func noChildren() error {
+	if children := Children(os.Getpid()); len(children) > 0 {
+		return fmt.Errorf("processes: %.60q", children)
+	}
+	return nil
+}
+
+// Children returns what /proc says of a process's children, with those that were not waited for.
+func Children(pid int) (children []string) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		stat, _ := os.ReadFile(path)                  // nothing of one that has ended
+		_, rest, _ := strings.Cut(string(stat), ") ") // "pid (name) state parent ..."
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == fmt.Sprint(pid) {
+			children = append(children, string(stat))
+		}
+	}
+	return children
+}
+
+// Empty returns an error if a directory has files.
+func Empty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if len(entries) > 0 {
+		return fmt.Errorf("files: %v", entries)
+	}
+	return err
+}
+
+// Output collects what a command prints. Sees, if set, is called with each piece first.
+type Output struct {
+	Sees func(text string) error
+
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *Output) Write(p []byte) (int, error) {
+	if o.Sees != nil {
+		if err := o.Sees(string(p)); err != nil {
+			return 0, err
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// OnceSeen calls do when the text is printed for the first time.
+func OnceSeen(text string, do func() error) func(string) error {
+	var seen bool
+	var mu sync.Mutex
+	return func(printed string) error {
+		mu.Lock()
+		first := !seen && strings.Contains(printed, text)
+		seen = seen || first
+		mu.Unlock()
+		if first {
+			return do()
+		}
+		return nil
+	}
+}
+
+// Run carries out a command line in this process.
+func Run(ctx context.Context, args []string, stdout, stderr *Output) int {
+	return app.Run(ctx, args, stdout, stderr)
+}
+
+// Command runs a command line and checks its exit code.
+func Command(t *testing.T, wantCode int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	run := Patiently
+	if wantCode == cli.ExitUsage {
+		run = onTime
+	}
+	out, errs, code := run(args)
+	if code != wantCode {
+		t.Errorf("exit code %d, want %d\nstdout:\n%s\nstderr:\n%s", code, wantCode, out, errs)
+	}
+	return out.String(), errs.String()
+}
+
+// onTime repeats a command whose marks came too late, as its error asks for, because the machine
+// stood still.
+func onTime(args []string) (out, errs *Output, code int) {
+	for range 20 {
+		out, errs = new(Output), new(Output)
+		code = Run(context.Background(), args, out, errs)
+		if !strings.Contains(errs.String(), "the marks come too late") {
+			break
+		}
+	}
+	return out, errs, code
+}
+
+// Patiently runs a command with a timeout that a busy machine does not exceed, if it asks masters and has no
+// other one.
+func Patiently(args []string) (out, errs *Output, code int) {
+	at := 1
+	switch {
+	case slices.Contains(args, "-timeout") || !slices.ContainsFunc(args, func(arg string) bool { return arg == "-urls-file" || strings.Contains(arg, "://") }):
+		return onTime(args)
+	case args[0] == "members":
+		at = 2
+	case args[0] != "check" && args[0] != "admit":
+		return onTime(args)
+	}
+	return onTime(slices.Insert(slices.Clone(args), at, "-timeout", "10s"))
+}
+
+// Contains checks that the text contains all the parts.
+func Contains(t *testing.T, in string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(in, text) {
+			t.Errorf("no %q in:\n%s", text, in)
+		}
+	}
+}
+
+// LineOf returns the table's line for a master.
+func LineOf(t *testing.T, printed string, addr string) string {
+	t.Helper()
+	for line := range strings.Lines(printed) {
+		if strings.HasPrefix(line, addr+" ") {
+			return strings.Join(strings.Fields(line), " ")
+		}
+	}
+	t.Fatalf("nothing about %s in:\n%s", addr, printed)
+	return ""
+}
+
+// Eventually waits for a condition.
+func Eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	if !poll.Until(Bound, holds) {
+		t.Fatalf("waited %v: %s", Bound, what)
+	}
+}
+
+// WhileStalled repeats what fails next to stalls of the machine of at least that long, and returns the
+// last result.
+func WhileStalled[R any](t *testing.T, atLeast time.Duration, try func() (R, bool)) R {
+	t.Helper()
+	for tries := 1; ; tries++ {
+		since := poll.Start()
+		result, ok := try()
+		took, stalled := since.Read()
+		since.Stop()
+		if ok || stalled < atLeast || tries == 10 {
+			return result
+		}
+		t.Logf("the machine stood still for %v of %v: once more", stalled, took)
+	}
+}

@@ -1,0 +1,234 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+)
+
+func TestMain(m *testing.M) { clitest.Main(m, cli.App{Commands: []cli.Command{Command}}) }
+
+type startFunc func(n int, args ...string) (*redistest.Fleet, error)
+
+func startEmbedded(n int, _ ...string) (*redistest.Fleet, error) { return redistest.StartEmbedded(n) }
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	kinds := []struct {
+		name  string
+		start startFunc
+	}{{"processes", redistest.StartReal}, {"embedded miniredis", startEmbedded}}
+	for _, kind := range kinds {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			type result struct {
+				code      int
+				out, errs clitest.Output
+				svg       string
+				took      time.Duration
+			}
+			r := clitest.WhileStalled(t, timeout/4, func() (*result, bool) { // masters that stand still look dead
+				var r result
+				began := time.Now()
+				r.svg = filepath.Join(t.TempDir(), "demo.svg")
+				r.code = demonstrate(context.Background(), kind.start, r.svg, &r.out, &r.errs)
+				r.took = time.Since(began)
+				return &r, r.code == cli.ExitOK && r.took <= 40*time.Second
+			})
+			if strings.Contains(r.errs.String(), redistest.ErrNoServer.Error()) {
+				t.Skip(r.errs.String())
+			}
+			if r.code != cli.ExitOK || r.errs.String() != "" || strings.Contains(r.out.String(), "FALSE") {
+				t.Errorf("exit code %d:\n%s\n%s", r.code, &r.out, &r.errs)
+			}
+			if r.took > 40*time.Second {
+				t.Errorf("it took %v", r.took)
+			}
+			clitest.Contains(t, r.out.String(), kind.name,
+				"ok     worker A asks for the lock on invoice:42 and is refused: quorumlock: lock \"invoice:42\": not acquired: nodes in quarantine",
+				"Node.Admit",
+				"ok     6 turns",
+				"ok     every token is higher than the one before",
+				"ok     3s later, more than a lease, worker A still holds",
+				"4 masters of 5 go on renewing",
+				"3 masters of 5 go on renewing",
+				"the context of the lock has ended",
+				"ok     that was in time",
+				"m3  connect: down",
+				"ok     the reason names the masters that failed, and no other",
+				"quarantine left: m1 ",
+				"ok     worker B holds invoice:42",
+				"is higher than worker A's",
+				"One lock over five masters\nNever two holders of the lock\n",
+				"x dead xxx", "~~ in quarantine", "▾restart", "▾lost", " #7 ███", "worker B", "▒▒ part of the time",
+				"All 14 claims held")
+			if strings.Contains(r.out.String(), "\x1b") {
+				t.Error("there are colours, and no terminal")
+			}
+			svg, err := os.ReadFile(r.svg)
+			testkit.Must(t, err)
+			clitest.Contains(t, string(svg), "<svg ", "Never two holders of the lock", ">worker B</text>", "> #7 </text>", "</svg>\n")
+		})
+	}
+}
+
+// TestDemoInterrupted ends the context at several points of the story.
+func TestDemoInterrupted(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"One lock", "m5 is", "Node.Admit", "holds it, token", "worker B asks", "m2 is killed"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			svg := filepath.Join(t.TempDir(), "demo.svg")
+			testkit.Must(t, os.WriteFile(svg, []byte("an older picture"), 0o600))
+			type played struct {
+				out, errs *clitest.Output
+				code      int
+				cleanup   time.Duration
+			}
+			p := clitest.WhileStalled(t, timeout/4, func() (played, bool) { // the demo gives up on masters that stand still
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				var cancelled time.Time
+				p := played{errs: new(clitest.Output), out: &clitest.Output{Sees: clitest.OnceSeen(at, func() error {
+					cancelled = time.Now()
+					cancel()
+					return nil
+				})}}
+				p.code = clitest.Run(ctx, []string{"demo", "-svg", svg}, p.out, p.errs)
+				p.cleanup = time.Since(cancelled)
+				return p, p.code == cli.ExitInterrupted && p.cleanup <= 5*time.Second
+			})
+			if p.code != cli.ExitInterrupted {
+				t.Errorf("exit code %d, want %d:\n%s\n%s", p.code, cli.ExitInterrupted, p.out, p.errs)
+			}
+			if p.cleanup > 5*time.Second {
+				t.Errorf("it took %v to clean up", p.cleanup)
+			}
+			if strings.Contains(p.out.String(), "FALSE") {
+				t.Errorf("it claims what it could not see:\n%s", p.out)
+			}
+			clitest.Contains(t, p.errs.String(), "interrupted")
+			if text, err := os.ReadFile(svg); string(text) != "an older picture" {
+				t.Errorf("the older picture is %q, %v", text, err)
+			}
+		})
+	}
+}
+
+// TestDemoFindsFalseClaims kills a master without the story knowing.
+func TestDemoFindsFalseClaims(t *testing.T) {
+	t.Parallel()
+	const claim = "  - 3s later, more than a lease, worker A still holds"
+	summary := clitest.WhileStalled(t, timeout/4, func() (string, bool) { // masters that stand still look dead
+		var fleet *redistest.Fleet
+		start := func(n int, args ...string) (_ *redistest.Fleet, err error) {
+			fleet, err = startEmbedded(n, args...)
+			return fleet, err
+		}
+		out := &clitest.Output{Sees: clitest.OnceSeen("m1 is killed", func() error { return fleet.Masters[3].Kill() })}
+		var errs clitest.Output
+		if code := demonstrate(context.Background(), start, "", out, &errs); code != cli.ExitFailed {
+			t.Errorf("exit code %d:\n%s\n%s", code, out, &errs)
+		}
+		_, summary, found := strings.Cut(out.String(), "claims did not hold:\n")
+		if !found {
+			t.Fatalf("no summary of what did not hold:\n%s\n%s", out, &errs)
+		}
+		return summary, strings.Contains(summary, claim)
+	})
+	clitest.Contains(t, summary, claim)
+}
+
+func TestDemoWithoutOutput(t *testing.T) {
+	t.Parallel()
+	const closed = "the pipe is closed"
+	errs := clitest.WhileStalled(t, timeout/4, func() (string, bool) { // the demo gives up on masters that stand still
+		out := &clitest.Output{Sees: clitest.OnceSeen("worker B asks", func() error { return errors.New(closed) })}
+		var errs clitest.Output
+		if code := clitest.Run(context.Background(), []string{"demo"}, out, &errs); code != cli.ExitFailed {
+			t.Errorf("exit code %d:\n%s\n%s", code, out, &errs)
+		}
+		return errs.String(), strings.Contains(errs.String(), closed)
+	})
+	clitest.Contains(t, errs, closed)
+}
+
+func TestDemoWithoutMasters(t *testing.T) {
+	t.Parallel()
+	start := func(int, ...string) (*redistest.Fleet, error) { return nil, errors.New("no room") }
+	var out, errs clitest.Output
+	if code := demonstrate(context.Background(), start, "", &out, &errs); code != cli.ExitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	clitest.Contains(t, errs.String(), "no room")
+}
+
+// TestMain finds any process or file that the panic leaves behind.
+func TestDemoPanics(t *testing.T) {
+	t.Parallel()
+	t.Run("in the story", func(t *testing.T) {
+		t.Parallel()
+		panicked := clitest.WhileStalled(t, timeout/4, func() (value any, ok bool) { // the demo gives up on masters that stand still
+			defer func() {
+				value = recover()
+				ok = value != nil
+			}()
+			out := &clitest.Output{Sees: clitest.OnceSeen("m1 is killed", func() error { panic("on purpose") })}
+			clitest.Run(context.Background(), []string{"demo"}, out, &clitest.Output{})
+			return nil, false
+		})
+		if panicked != "on purpose" {
+			t.Errorf("the panic did not come through: %v", panicked)
+		}
+	})
+	t.Run("in a worker", func(t *testing.T) {
+		t.Parallel()
+		errs := clitest.WhileStalled(t, timeout/4, func() (string, bool) {
+			out := &clitest.Output{Sees: clitest.OnceSeen("holds it, token", func() error { panic("on purpose") })}
+			var errs clitest.Output
+			if code := clitest.Run(context.Background(), []string{"demo"}, out, &errs); code != cli.ExitFailed {
+				t.Errorf("exit code %d:\n%s\n%s", code, out, &errs)
+			}
+			return errs.String(), strings.Contains(errs.String(), "on purpose")
+		})
+		clitest.Contains(t, errs, "panic: on purpose", "contend.go")
+	})
+}
+
+// TestSignals sends signals to the command in a process of its own.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			out := clitest.WhileStalled(t, timeout/4, func() (*clitest.Output, bool) { // the demo gives up on masters that stand still
+				cmd := exec.Command(os.Args[0], "demo")
+				cmd.Env = append(os.Environ(), clitest.Variable+"=1", "TMPDIR="+dir)
+				signalled := false
+				out := &clitest.Output{Sees: clitest.OnceSeen("m1 is killed", func() error { signalled = true; return cmd.Process.Signal(signal) })}
+				cmd.Stdout, cmd.Stderr = out, out
+				var ended *exec.ExitError
+				if err := cmd.Run(); signalled && (!errors.As(err, &ended) || ended.ExitCode() != cli.ExitInterrupted) {
+					t.Errorf("ended with %v, want exit status %d:\n%s", err, cli.ExitInterrupted, out)
+				}
+				return out, signalled
+			})
+			clitest.Contains(t, out.String(), "m1 is killed", "interrupted")
+			if err := clitest.Empty(dir); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,76 @@
+package demo
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// narrator prints the demo's story and counts its claims. It is safe for concurrent use.
+type narrator struct {
+	mu     sync.Mutex
+	out    io.Writer
+	begun  time.Time
+	failed func(error) // called when the output cannot be written
+	held   int         // claims that held
+	broken []string    // claims that did not
+}
+
+func newNarrator(out io.Writer, failed func(error)) *narrator {
+	return &narrator{out: out, begun: time.Now(), failed: failed}
+}
+
+// chapter prints a heading.
+func (n *narrator) chapter(format string, args ...any) {
+	n.print("\n" + fmt.Sprintf(format, args...) + "\n")
+}
+
+// say prints an event with its time.
+func (n *narrator) say(format string, args ...any) { n.line("", format, args...) }
+
+// claim prints what the demo is there to show, and whether it held.
+func (n *narrator) claim(holds bool, format string, args ...any) {
+	claim := fmt.Sprintf(format, args...)
+	n.mu.Lock()
+	if holds {
+		n.held++
+	} else {
+		n.broken = append(n.broken, claim)
+	}
+	n.mu.Unlock()
+	if holds {
+		n.line("ok     ", "%s", claim)
+	} else {
+		n.line("FALSE  ", "%s", claim)
+	}
+}
+
+// verdict sums up the claims. It returns false when one of them did not hold.
+func (n *narrator) verdict() bool {
+	n.mu.Lock()
+	held, broken := n.held, n.broken
+	n.mu.Unlock()
+	took := time.Since(n.begun).Seconds()
+	if len(broken) == 0 {
+		n.print(fmt.Sprintf("\nAll %d claims held, in %.1f seconds.\n", held, took))
+		return true
+	}
+	n.print(fmt.Sprintf("\n%d of %d claims did not hold:\n", len(broken), held+len(broken)))
+	for _, claim := range broken {
+		n.print("  - " + claim + "\n")
+	}
+	return false
+}
+
+func (n *narrator) line(mark, format string, args ...any) {
+	n.print(fmt.Sprintf("%6.2fs  %s%s\n", time.Since(n.begun).Seconds(), mark, fmt.Sprintf(format, args...)))
+}
+
+func (n *narrator) print(text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, err := io.WriteString(n.out, text); err != nil {
+		n.failed(fmt.Errorf("the output cannot be written: %w", err))
+	}
+}

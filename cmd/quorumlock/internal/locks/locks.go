@@ -1,0 +1,109 @@
+// Package locks is the commands over locks: status and top show who holds them, and write nothing; unlock
+// deletes them.
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Commands show who holds locks, and delete them.
+var Commands = []cli.Command{status, top, unlock}
+
+// line is the command line of a command over locks.
+type line struct {
+	names  []string // of locks on the masters
+	slots  int      // of status: the names are semaphores with so many slots; 0 for locks
+	slot   int      // of unlock: of the semaphores that the names are; −1 for locks
+	all    bool
+	flags  *cli.Flags
+	access masters.Access
+	check  func() error // whether the flags go together; nil if all do
+}
+
+// over returns a row for a command over locks that are named, on the masters of the environment. define adds
+// flags, and returns what carries the command out.
+func over(row cli.Command, define func(*cli.Flags, *line) action) cli.Command {
+	row.Arguments, row.Misuse = "NAME...", cli.ExitLockUsage
+	row.Define = func(flags *cli.Flags) cli.Action {
+		l := &line{slot: -1, flags: flags}
+		do := define(flags, l)
+		l.masterFlags(flags)
+		return func(ctx context.Context, p *cli.Program, names []string) int {
+			err := l.takeNames(names)
+			if err == nil && l.check != nil {
+				err = l.check()
+			}
+			if err != nil {
+				return p.Misused(fmt.Sprintf("%s: %v", p.Command, err))
+			}
+			return l.withMasters(ctx, p, do)
+		}
+	}
+	return row
+}
+
+// action carries out a command on masters. The exit code is that of the error, if that has one.
+type action func(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error)
+
+func (l *line) masterFlags(flags *cli.Flags) {
+	flags.Boolean("all", "all masters must grant a lock, not a majority", &l.all)
+	l.access.Flags(flags)
+}
+
+func (l *line) takeNames(names []string) error {
+	if len(names) == 0 {
+		return errors.New("the name of a lock is missing")
+	}
+	for i, name := range names {
+		if err := masters.CheckLockName(name); err != nil {
+			return err
+		}
+		if i > 0 && strings.HasPrefix(name, "-") {
+			return errors.New("flags come before the names")
+		}
+	}
+	l.names = l.withSlots(names)
+	return nil
+}
+
+// withSlots returns the names of the locks: of semaphores those of their slots.
+func (l *line) withSlots(names []string) (locks []string) {
+	for _, name := range names {
+		switch {
+		case l.slots > 0:
+			for slot := range l.slots {
+				locks = append(locks, scripts.SlotName(name, slot))
+			}
+		case l.slot >= 0:
+			locks = append(locks, scripts.SlotName(name, l.slot))
+		default:
+			locks = append(locks, name)
+		}
+	}
+	return locks
+}
+
+// withMasters does a command with the masters. It reports an error in one line.
+func (l *line) withMasters(ctx context.Context, p *cli.Program, do action) int {
+	nodes, _, err := l.access.Open()
+	code := cli.ExitOK
+	if err == nil {
+		defer masters.CloseAll(nodes)
+		code, err = do(ctx, p, nodes)
+	}
+	switch code = cli.CodeOf(err, code); {
+	case ctx.Err() != nil:
+		return cli.ExitInterrupted
+	case err != nil:
+		fmt.Fprintf(p.Stderr, "quorumlock: %s: %s\n", p.Command, cli.OneLine(err))
+	}
+	return code
+}

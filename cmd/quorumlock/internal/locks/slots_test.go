@@ -1,0 +1,87 @@
+//go:build unix
+
+package locks
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
+)
+
+// Two commands run at a time, each with a slot of its own, and the other commands show the slots.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 6*time.Second)
+	flags := d.Flags(t)
+	const job = "echo slot=$QUORUMLOCK_SLOT, $QUORUMLOCK_NAMES ready; exec sleep 600"
+	one := d.Start(t, "-slots", "2", "a", "--", "sh", "-c", job)
+	other := d.Start(t, "-slots", "2", "-n", "a", "--", "sh", "-c", job)
+	first, second := "slot=0, a ready\n", "slot=1, a ready\n"
+	if out := one.Out.String() + other.Out.String(); out != first+second && out != second+first {
+		t.Errorf("the commands printed %q", out)
+	}
+	d.Run(t, cli.ExitHeld, "-slots", "2", "-n", "a", "--", "true")
+	d.Run(t, cli.ExitOK, "-n", "a", "--", "true") // the lock of that name is another
+	waiting := d.Prepare("-slots", "2", "a", "--", "sh", "-c", job).Begin(t)
+
+	clitest.Eventually(t, "both identities and the waiter", func() bool {
+		held, _ := clitest.Ask(t, cli.ExitOK, "status", flags, "-slots", "2", "a")
+		drawn, _ := clitest.Ask(t, cli.ExitOK, "top", flags)
+		return strings.Contains(held, `"a" slot 0 is held by sh on `) && strings.Contains(held, `"a" slot 1 is held by sh on `) &&
+			strings.Contains(strings.Join(strings.Fields(drawn), " "), `"a" slot 0 1 `) &&
+			strings.Contains(strings.Join(strings.Fields(drawn), " "), `"a" slot 1 0 `)
+	})
+	hinted, _ := clitest.Ask(t, cli.ExitFailed, "status", flags, "a", "b")
+	clitest.Contains(t, hinted, `"a" is free`, "\"a\" is also a semaphore, 2 of its slots taken: -slots N shows them\n")
+	if strings.Contains(hinted, `"b" is also`) {
+		t.Errorf("a semaphore without slots that are taken: %s", hinted)
+	}
+	three, _ := clitest.Ask(t, cli.ExitFailed, "status", flags, "-slots", "3", "-json", "a")
+	var slots []lockJSON
+	if err := json.Unmarshal([]byte(three), &slots); err != nil || len(slots) != 3 {
+		t.Fatal(err, three)
+	}
+	for k, s := range slots {
+		if want := map[bool]string{true: lockstate.Held, false: lockstate.Free}[k < 2]; s.Name != "a" || s.Slot == nil || *s.Slot != k || s.State != want {
+			t.Errorf("slot %d: %+v", k, s)
+		}
+	}
+	if drawn, _ := clitest.Ask(t, cli.ExitOK, "top", flags); strings.Contains(drawn, "quorumlock:slots") {
+		t.Errorf("top shows a channel as a lock: %s", drawn)
+	}
+
+	free := strings.TrimSuffix(strings.TrimPrefix(one.Out.String(), "slot="), ", a ready\n")
+	printed, _ := clitest.Ask(t, cli.ExitOK, "unlock", flags, "-yes", "-slot", free, "a")
+	clitest.Contains(t, printed, fmt.Sprintf(`unlocked: "a" slot %s was held by sh on `, free))
+	waiting.AwaitOutput(t, "slot="+free)
+	one.Await(t, cli.ExitEnded) // its renewal finds out
+}
+
+// A command that runs under a lock has no slot, even if it runs in a command that has one.
+func TestNoSlotOfAnOuterCommand(t *testing.T) {
+	t.Setenv("QUORUMLOCK_SLOT", "3")
+	d := clitest.Deploy(t, 1, 6*time.Second)
+	for want, args := range map[string][]string{"none": {"a"}, "0": {"-slots", "1", "a"}} {
+		out, _ := d.Run(t, cli.ExitOK, append(args, "--", "sh", "-c", "echo slot=${QUORUMLOCK_SLOT-none}")...)
+		clitest.Contains(t, out, "slot="+want+"\n")
+	}
+}
+
+func TestSlotsLines(t *testing.T) {
+	t.Parallel()
+	for says, args := range map[string][]string{
+		"run: -slots needs a number from 1 to 1024":   {"run", "-slots", "0", "a", "--", "true"},
+		"run: -slots takes one name":                  {"run", "-slots", "2", "a,b", "--", "true"},
+		"status: -slots needs a number from 1 to":     {"status", "-slots", "1025", "a"},
+		"unlock: -slot needs a number from 0 to 1023": {"unlock", "-slot", "-1", "a"},
+	} {
+		_, stderr := clitest.Command(t, cli.ExitLockUsage, args...)
+		clitest.Contains(t, stderr, "quorumlock: "+says)
+	}
+}

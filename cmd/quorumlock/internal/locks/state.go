@@ -1,0 +1,93 @@
+package locks
+
+import (
+	"context"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// lockState is what the masters have of one name.
+type lockState struct {
+	lockstate.Lock
+	since  time.Time // or earlier, by the counter; zero if that is not known
+	unused []bool    // masters whose quarantine has not begun: a client must come
+}
+
+// inspect reads the states of the names on all masters. It writes nothing: a quorum.Locker would
+// mark masters that are new.
+func inspect(ctx context.Context, nodes []*node.Node, all bool, names []string) []lockState {
+	locks, _ := inspectMasters(ctx, nodes, all, names)
+	return locks
+}
+
+// inspectMasters also returns what the masters say of themselves.
+func inspectMasters(ctx context.Context, nodes []*node.Node, all bool, names []string) ([]lockState, []masters.Finding) {
+	read := lockstate.Read(ctx, nodes, names...)
+	lockstate.Identify(ctx, nodes, read, func(lockers []string, ask lockstate.Ask) map[string]scripts.Identity {
+		return ask(lockers)
+	})
+	// A master that restarts between the two calls has forgotten by the second, so that one counts.
+	found := masters.Find(ctx, nodes)
+	list := masters.List(nodes)
+	locks := make([]lockState, len(names))
+	for i, name := range names {
+		unused := make([]bool, len(nodes))
+		for j := range nodes {
+			m := &read[i][j]
+			if err := found[j].NoVote(list); err != nil && m.Err == nil {
+				*m = lockstate.Master{Node: m.Node, Err: err}
+			}
+			if m.Err == nil {
+				m.Quarantine = found[j].Report.Quarantine
+				unused[j] = masters.IsUnused(found[j].Report, nodes[j].MaxLease())
+			}
+		}
+		lock := lockstate.Judge(name, read[i], masters.QuorumSize(len(nodes), all))
+		locks[i] = lockState{lock, takenAt(lock, time.Now()), unused}
+	}
+	return locks, found
+}
+
+// errs returns why masters have no vote.
+func (l lockState) errs() (errs []error) {
+	for _, m := range l.Masters {
+		if m.Err != nil {
+			errs = append(errs, m.Err)
+		}
+	}
+	return errs
+}
+
+// code returns the exit code for a lock, of which so many masters are needed.
+func (l lockState) code(need int) int {
+	switch l.State {
+	case lockstate.Held:
+		return cli.ExitOK
+	case lockstate.Free:
+		return cli.ExitFailed
+	}
+	return masters.ExitCode(l.errs(), len(l.Masters), need)
+}
+
+// takenAt returns when a lock was taken at the latest. A token is the clock of the client that took
+// the lock, in µs, or one more than the counter before, if that client's clock was behind. Names
+// that share the counter may have raised it since. Clients of other libraries, which have no
+// identity, count no tokens.
+func takenAt(l lockstate.Lock, now time.Time) time.Time {
+	token := uint64(0)
+	for _, m := range l.Masters {
+		if m.Owner == l.Owner {
+			token = max(token, m.Token)
+		}
+	}
+	at := time.UnixMicro(int64(token))
+	if l.Identity == (scripts.Identity{}) || at.After(now) || now.Sub(at) > 10*365*24*time.Hour {
+		return time.Time{}
+	}
+	return at
+}

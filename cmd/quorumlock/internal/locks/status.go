@@ -1,0 +1,103 @@
+package locks
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// status prints which processes hold locks. The exit code is that of the worst lock: unknown, then free,
+// then held.
+var status = over(cli.Command{
+	Name:  "status",
+	Usage: "show which processes hold the named locks, on which masters, and for how long at most; writes nothing",
+	Help: `Example:
+  QUORUMLOCK_URLS="redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3" quorumlock status nightly-report
+
+Exit codes: 0 if all locks are held, 1 if one is free, 69 if one is unknown. 64 if the command line is invalid, 77 if
+the masters refuse the credentials, 78 if the URLs or the masters cannot be used.`,
+}, func(flags *cli.Flags, l *line) action {
+	masters.SlotsFlag(flags, "show the `N` slots of each semaphore NAME", &l.slots)
+	s := &statusLine{line: l}
+	flags.Boolean("json", "print JSON", &s.json)
+	flags.Boolean("q", "print nothing", &s.quiet)
+	flags.Boolean("watch", "draw it again every second, on a terminal", &s.watch)
+	l.check = s.exclude
+	return s.run
+})
+
+// statusLine is the command line of status.
+type statusLine struct {
+	*line
+	json, quiet, watch bool
+}
+
+// exclude returns which of the flags exclude each other, or nil.
+func (s *statusLine) exclude() error {
+	switch {
+	case s.json && s.quiet:
+		return errors.New("-json and -q exclude each other")
+	case s.watch && (s.json || s.quiet):
+		return errors.New("-watch cannot be used with -json or -q")
+	}
+	return nil
+}
+
+func (s *statusLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
+	code := cli.ExitOK
+	show := func(ctx context.Context) ([]byte, error) {
+		locks, text := inspect(ctx, nodes, s.all, s.names), bytes.Buffer{}
+		code = cli.ExitOK
+		for _, lock := range locks {
+			code = max(code, lock.code(masters.QuorumSize(len(nodes), s.all)))
+		}
+		var err error
+		switch {
+		case s.json:
+			err = printLocksJSON(&text, locks)
+		case !s.quiet:
+			printLocks(&text, locks)
+			if s.slots == 0 {
+				hintAtSlots(ctx, &text, nodes, locks)
+			}
+		}
+		return text.Bytes(), err
+	}
+	if s.watch {
+		return code, watch(ctx, p.Stdout, watchInterval, true, show)
+	}
+	text, err := show(ctx)
+	if err == nil && ctx.Err() == nil {
+		_, err = p.Stdout.Write(text)
+	}
+	return code, err
+}
+
+// hintAtSlots says which names of free locks are those of semaphores with slots that are taken.
+func hintAtSlots(ctx context.Context, out io.Writer, nodes []*node.Node, locks []lockState) {
+	for _, lock := range locks {
+		if lock.State != lockstate.Free {
+			continue
+		}
+		free := masters.Each(ctx, nodes, func(ctx context.Context, n *node.Node) int {
+			result := inside.Of(n).Pipe("").Do(ctx, scripts.Slots(lock.Name, scripts.MaxSlots))
+			if result.Err != nil {
+				return scripts.MaxSlots
+			}
+			return len(result.Reply.Slots.Free)
+		})
+		if taken := scripts.MaxSlots - slices.Min(free); taken > 0 {
+			fmt.Fprintf(out, "%q is also a semaphore, %d of its slots taken: -slots N shows them\n", lock.Name, taken)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+//go:build unix
+
+package locks
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/run"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+)
+
+func TestMain(m *testing.M) {
+	clitest.Main(m, cli.App{Commands: append(Commands, masters.Check, masters.Admit, run.Command)})
+}
+
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, time.Minute)
+	flags := d.Flags(t)
+	p := d.Start(t, "a,b", "--", "sh", "-c", "echo owner=$QUORUMLOCK_OWNER token=$QUORUMLOCK_TOKEN ready; exec sleep 600")
+	printed := p.Out.String()
+	_, owner, _ := strings.Cut(strings.Fields(printed)[0], "=")
+	_, token, _ := strings.Cut(strings.Fields(printed)[1], "=")
+
+	held := awaitIdentity(t, flags, "a")
+	host, _ := os.Hostname()
+	clitest.Contains(t, held, fmt.Sprintf(`"a" is held by sh on %s (pid %d), for `, host, p.Process.Pid),
+		"s at most unless renewed, taken at least ", " ago, level 1, token at most "+token+`, owner "`+owner+`"`, d.Masters[0].Addr(), d.Masters[2].Addr())
+	clitest.Ask(t, cli.ExitOK, "status", flags, "a", "b")
+	both, _ := clitest.Ask(t, cli.ExitFailed, "status", flags, "a", "c")
+	clitest.Contains(t, both, `"a" is held`, `"c" is free`)
+	if quiet, errs := clitest.Ask(t, cli.ExitFailed, "status", flags, "-q", "c"); quiet+errs != "" {
+		t.Errorf("-q printed %q, %q", quiet, errs)
+	}
+	var locks []lockJSON
+	text, _ := clitest.Ask(t, cli.ExitOK, "status", flags, "-json", "b")
+	if err := json.Unmarshal([]byte(text), &locks); err != nil {
+		t.Fatal(err, text)
+	}
+	l := locks[0]
+	if h := l.Holder; h == nil || *h != (holderJSON{host, p.Process.Pid, filepath.Base(os.Args[0]), "sh"}) ||
+		l.Since == nil || time.Since(*l.Since) > time.Minute || time.Since(*l.Since) < 0 {
+		t.Errorf("json: held by %+v since %v", h, l.Since)
+	}
+	if l.Name != "b" || l.State != lockstate.Held || l.Owner != owner || l.TTL <= 0 || l.TTL > 60_000 || len(l.Masters) != 3 {
+		t.Errorf("json: %+v", l)
+	}
+
+	p.Send(t, syscall.SIGSTOP) // or a renewal repairs what the test deletes
+	defer p.Send(t, syscall.SIGCONT)
+	testkit.Do(t, d.Masters[0], "DEL", "a")
+	clitest.Ask(t, cli.ExitOK, "status", flags, "a")
+	clitest.Ask(t, cli.ExitFailed, "status", flags, "-all", "a")
+	// The master that is gone may make the difference, and so may one that has forgotten.
+	testkit.Must(t, d.Masters[1].Kill())
+	unknown, _ := clitest.Ask(t, cli.ExitUnavailable, "status", flags, "a")
+	clitest.Contains(t, unknown, `"a": unknown`, d.Masters[1].Addr()+"  NO VOTE: ")
+	clitest.Ask(t, cli.ExitFailed, "status", flags, "c")
+	clitest.Ask(t, cli.ExitUnavailable, "status", flags, "c", "a")
+	testkit.Must(t, d.Masters[2].Kill())
+	if quiet, errs := clitest.Ask(t, cli.ExitUnavailable, "status", flags, "-q", "c"); quiet+errs != "" {
+		t.Errorf("-q printed %q, %q", quiet, errs)
+	}
+}
+
+// awaitIdentity returns what status says once it knows which process holds the lock: a process that has
+// just taken its first lock may not have told the masters yet.
+func awaitIdentity(t *testing.T, flags []string, name string) (held string) {
+	t.Helper()
+	clitest.Eventually(t, "the identity of the holder of "+name, func() bool {
+		held, _ = clitest.Ask(t, cli.ExitOK, "status", flags, name)
+		return strings.Contains(held, "(pid ")
+	})
+	return held
+}
+
+// Masters that may have forgotten a lock do not say that it is free, and status does not mark them.
+func TestStatusOfNewMasters(t *testing.T) {
+	t.Parallel()
+	d := &clitest.Deployment{Fleet: testkit.Real(t, 3), MaxLease: 30 * time.Second}
+	printed, _ := clitest.Ask(t, cli.ExitUnavailable, "status", d.Flags(t), "a")
+	clitest.Contains(t, printed, `"a": unknown`, "in quarantine for 30.0s from its first client on")
+	for _, m := range d.Masters {
+		if keys := testkit.Do(t, m, "DBSIZE"); keys != int64(0) {
+			t.Errorf("status wrote %v keys", keys)
+		}
+	}
+}
+
+// The quarantine of new masters counts from their first client on, in all that is printed of it.
+func TestCheckAfterTheFirstClient(t *testing.T) {
+	t.Parallel()
+	d := &clitest.Deployment{Fleet: testkit.Real(t, 3), MaxLease: time.Hour}
+	line := func(name string, args ...string) []string {
+		return append(append([]string{name, "-max-lease", "1h"}, args...), d.URLs()...)
+	}
+	d.Run(t, cli.ExitUnavailable, "-n", "x", "--", "true")
+	stdout, _ := clitest.Command(t, cli.ExitOK, line("check")...)
+	clitest.Contains(t, stdout, "has begun to mark", "in quarantine for another 59m")
+	if strings.Contains(stdout, "no client has used this server") {
+		t.Errorf("a client has: %s", stdout)
+	}
+	stdout, _ = clitest.Ask(t, cli.ExitUnavailable, "status", d.Flags(t), "x")
+	clitest.Contains(t, stdout, "in quarantine for another ")
+	stdout, _ = clitest.Command(t, cli.ExitOK, line("admit", "-yes")...)
+	clitest.Contains(t, stdout, "quarantine ended, ")
+}
+
+// Masters of other clients do not say that a lock of these is free.
+func TestStatusOfAnotherList(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	other := &clitest.Deployment{Fleet: &redistest.Fleet{Masters: d.Masters[:1]}, MaxLease: d.MaxLease}
+	printed, _ := clitest.Ask(t, cli.ExitConfiguration, "status", other.Flags(t), "a")
+	clitest.Contains(t, printed, "it accepts clients with {")
+}
+
+func TestUsageOfStatus(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		says string
+		code int
+		args []string
+	}{
+		{"the name of a lock is missing", cli.ExitLockUsage, nil},
+		{"a name is empty", cli.ExitLockUsage, []string{""}},
+		{"begins with quorumlock:", cli.ExitLockUsage, []string{"quorumlock:x"}},
+		{"URLs do not belong on the command line", cli.ExitLockUsage, []string{"redis://:" + clitest.Secret + "@h"}},
+		{"flags come before the names", cli.ExitLockUsage, []string{"a", "-json"}},
+		{"-json and -q exclude each other", cli.ExitLockUsage, []string{"-json", "-q", "a"}},
+		{"-watch cannot be used with -json or -q", cli.ExitLockUsage, []string{"-watch", "-json", "a"}},
+		{"-timeout needs a duration", cli.ExitLockUsage, []string{"-timeout", clitest.Secret, "a"}},
+		{"no such file", cli.ExitConfiguration, []string{"-urls-file", "/none/here", "a"}},
+		{"no masters in /dev/null", cli.ExitConfiguration, []string{"-urls-file", "/dev/null", "a"}},
+	} {
+		stdout, stderr := clitest.Command(t, test.code, append([]string{"status"}, test.args...)...)
+		clitest.Contains(t, stderr, "quorumlock: status: ", test.says)
+		if stdout != "" || strings.Contains(stderr, clitest.Secret) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%q: stdout %q, stderr %q", test.args, stdout, stderr)
+		}
+	}
+	clitest.Contains(t, func() string { help, _ := clitest.Command(t, cli.ExitOK, "status", "-h"); return help }(), "quorumlock status")
+}
+
+// status says why masters do not tell, and exits as run does for the same reason.
+func TestStatusSaysWhyItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	flags := d.Flags(t)
+	for _, m := range d.Masters {
+		testkit.Do(t, m, "SET", "text", "of an application")
+	}
+	printed, _ := clitest.Ask(t, cli.ExitConfiguration, "status", flags, "text")
+	clitest.Contains(t, printed, `"text": unknown, 3 of 3 masters refused`, "WRONGTYPE")
+	for _, m := range d.Masters {
+		testkit.Do(t, m, "CONFIG", "SET", "requirepass", "another")
+	}
+	printed, _ = clitest.Ask(t, cli.ExitCredentials, "status", flags, "a")
+	clitest.Contains(t, printed, `"a": unknown, 3 of 3 masters refused`, "NOAUTH")
+	if n := strings.Count(printed, "NOAUTH"); n != 1 {
+		t.Errorf("what all masters say stands there %d times:\n%s", n, printed)
+	}
+	for _, m := range d.Masters[:2] {
+		testkit.Must(t, m.Kill())
+	}
+	printed, _ = clitest.Ask(t, cli.ExitUnavailable, "status", flags, "a")
+	clitest.Contains(t, printed, `"a": unknown, 2 of 3 masters did not answer, 1 refused`)
+}

@@ -1,0 +1,139 @@
+package locks
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+const (
+	// firstSurveys is how many calls look for names at first, on each master; later it is one for
+	// each drawing. A call looks at 1000 keys.
+	firstSurveys = 10
+	// topNames is how many names are inspected at most for one drawing.
+	topNames = 200
+)
+
+// busy is what top knows of one name.
+type busy struct {
+	name    string
+	waiting int // how many connections wait for it, on the master where they are the most
+	changes int // in how many drawings another owner was seen than in the one before
+	lock    lockState
+}
+
+// survey finds locks, and watches them.
+type survey struct {
+	all     bool
+	cursors []string // of SCAN, by master
+	known   map[string]*busy
+	found   []masters.Finding
+}
+
+func newSurvey(masters int, all bool) *survey {
+	return &survey{all: all, cursors: slices.Repeat([]string{"0"}, masters), known: map[string]*busy{}}
+}
+
+// look asks all masters: for names, for the states of those that were found, and for what the
+// masters say of themselves.
+func (s *survey) look(ctx context.Context, nodes []*node.Node) {
+	rounds := 1
+	if s.found == nil {
+		rounds = firstSurveys
+	}
+	for _, b := range s.known {
+		b.waiting = 0
+	}
+	for range rounds {
+		s.find(ctx, nodes)
+	}
+	names := s.ranked()
+	names = names[:min(len(names), topNames)]
+	locks, found := inspectMasters(ctx, nodes, s.all, names)
+	s.found = found
+	for _, lock := range locks {
+		b := s.known[lock.Name]
+		if b.lock.Owner != "" && lock.Owner != "" && b.lock.Owner != lock.Owner {
+			b.changes++
+		}
+		b.lock = lock
+	}
+	maps.DeleteFunc(s.known, func(_ string, b *busy) bool { // the next survey of its key finds it again
+		return b.waiting == 0 && b.changes == 0 && (b.lock.State == lockstate.Free || b.lock.Name == "")
+	})
+}
+
+// find asks each master for more names.
+func (s *survey) find(ctx context.Context, nodes []*node.Node) {
+	replies := masters.Each(ctx, nodes, func(ctx context.Context, n *node.Node) *scripts.SurveyReply {
+		return inside.Of(n).Pipe("").Do(ctx, scripts.Survey(s.cursors[slices.Index(nodes, n)])).Reply.Survey
+	})
+	for i, r := range replies {
+		if r == nil {
+			continue
+		}
+		s.cursors[i] = r.Cursor
+		for _, name := range r.Names {
+			s.nameKnown(name)
+		}
+		for name, waiting := range r.Waiting {
+			if semaphore, ok := scripts.ParseSlotsName(name); ok {
+				s.noteWaiting(semaphore, waiting)
+				continue
+			}
+			b := s.nameKnown(name)
+			b.waiting = max(b.waiting, waiting)
+		}
+	}
+}
+
+// noteWaiting notes how many connections wait for a semaphore, at the lowest slot that is known: they take
+// whichever comes free.
+func (s *survey) noteWaiting(semaphore string, waiting int) {
+	var first *busy
+	lowest := scripts.MaxSlots
+	for _, b := range s.known {
+		if of, slot, ok := scripts.ParseSlot(b.name); ok && of == semaphore && slot < lowest {
+			first, lowest = b, slot
+		}
+	}
+	if first != nil {
+		first.waiting = max(first.waiting, waiting)
+	}
+}
+
+func (s *survey) nameKnown(name string) *busy {
+	b := s.known[name]
+	if b == nil {
+		b = &busy{name: name}
+		s.known[name] = b
+	}
+	return b
+}
+
+// ranked returns the names, the busiest first.
+func (s *survey) ranked() []string {
+	all := slices.SortedFunc(maps.Values(s.known), func(a, b *busy) int {
+		return cmp.Or(cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.changes, a.changes),
+			cmp.Compare(b.heldRank(), a.heldRank()), cmp.Compare(a.name, b.name))
+	})
+	names := make([]string, len(all))
+	for i, b := range all {
+		names[i] = b.name
+	}
+	return names
+}
+
+func (b *busy) heldRank() int {
+	if b.lock.State == lockstate.Held {
+		return 1
+	}
+	return 0
+}

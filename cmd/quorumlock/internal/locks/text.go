@@ -1,0 +1,244 @@
+package locks
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/plain"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+func printLocks(out io.Writer, locks []lockState) {
+	for i, lock := range locks {
+		if i > 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintln(out, lock)
+		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		for i, m := range lock.Masters {
+			if m.Err == nil {
+				fmt.Fprintf(table, "  %s\t%s\n", m.Node, says(m, lock.unused[i]))
+			}
+		}
+		table.Flush()
+		for _, g := range groupErrors(lock.errs()) {
+			fmt.Fprintf(table, "  %s\tNO VOTE: %s\n", g, g.Reason)
+		}
+		table.Flush()
+	}
+}
+
+// groupErrors groups nodes by their errors, which name them.
+func groupErrors(errs []error) (groups plain.Grouped) {
+	for _, err := range errs {
+		name, failed := "", (*node.Error)(nil)
+		if errors.As(err, &failed) {
+			name = plain.Text(failed.Node)
+		}
+		groups.Add(name, masters.Reason(err))
+	}
+	return groups
+}
+
+// String returns one line: what holds the lock.
+func (l lockState) String() string { return l.sentence("is") }
+
+// shownName quotes by a verb the name of a lock, or that of a semaphore, with the slot.
+func shownName(verb, name string) string {
+	if semaphore, slot, ok := scripts.ParseSlot(name); ok {
+		return fmt.Sprintf(verb+" slot %d", semaphore, slot)
+	}
+	return fmt.Sprintf(verb, name)
+}
+
+// sentence is String with that verb: a lock that was deleted "was".
+func (l lockState) sentence(verb string) string {
+	switch name := shownName("%q", l.Name); {
+	case l.State == lockstate.Held && l.Readers > 0:
+		return fmt.Sprintf("%s %s held by %s %s, token at most %d%s", name, verb, readers(l.Readers), lasts(l.TTL), l.Token,
+			l.waits())
+	case l.State == lockstate.Held:
+		return fmt.Sprintf("%s %s held %s%s%s, level %d, token at most %d, owner %q", name, verb, l.holder(), lasts(l.TTL),
+			l.taken(time.Now()), l.Level, l.Token, l.Owner)
+	case l.State == lockstate.Free:
+		return fmt.Sprintf("%s %s free, last token at most %d", name, verb, l.Token)
+	}
+	return fmt.Sprintf("%s: unknown, %s", shownName("%q", l.Name), l.whyUnknown())
+}
+
+// readers counts readers.
+func readers(n int) string {
+	if n == 1 {
+		return "1 reader"
+	}
+	return fmt.Sprintf("%d readers", n)
+}
+
+// waits says whether a writer keeps new readers back.
+func (l lockState) waits() string {
+	if l.WriterWaits {
+		return ", a writer waits"
+	}
+	return ""
+}
+
+// whyUnknown says why the masters do not show the state: how many there are of each kind.
+func (l lockState) whyUnknown() string {
+	silent, refusing, waiting := 0, 0, 0
+	for _, m := range l.Masters {
+		var failed *node.Error
+		switch {
+		case errors.As(m.Err, &failed) && (redisconn.IsServerError(failed.Err) || failed.Permanent()):
+			refusing++
+		case m.Err != nil:
+			silent++
+		case m.Quarantine > 0:
+			waiting++
+		}
+	}
+	var parts []string
+	for _, part := range []struct {
+		n    int
+		what string
+	}{{silent, "did not answer"}, {refusing, "refused"}, {waiting, "in quarantine"}} {
+		switch {
+		case part.n == 0:
+		case parts == nil:
+			parts = append(parts, fmt.Sprintf("%d of %d masters %s", part.n, len(l.Masters), part.what))
+		default:
+			parts = append(parts, fmt.Sprintf("%d %s", part.n, part.what))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// holder names the process, if it is known. The owner's id is long, and comes last.
+func (l lockState) holder() string {
+	if l.Identity == (scripts.Identity{}) {
+		return ""
+	}
+	return fmt.Sprintf("by %v, ", quorum.Identity(l.Identity))
+}
+
+// taken says when the lock was taken; nothing if that is not known.
+func (l lockState) taken(now time.Time) string {
+	if l.since.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(", taken at least %v ago", now.Sub(l.since).Round(100*time.Millisecond))
+}
+
+// says is for a master without an error; unused if its quarantine has not begun.
+func says(m lockstate.Master, unused bool) string {
+	text := "free"
+	if m.Owner != "" {
+		text = fmt.Sprintf("held %s, level %d", lasts(m.TTL), m.Level)
+	}
+	if m.Readers > 0 {
+		text = "held by " + readers(m.Readers) + " " + lasts(m.TTL)
+	}
+	text += fmt.Sprintf(", token counter %d", m.Token)
+	if m.Reservation > 0 {
+		text += fmt.Sprintf(", a writer keeps new readers back for %.1fs", m.Reservation.Seconds())
+	}
+	switch {
+	case unused:
+		text += fmt.Sprintf(", in quarantine for %s from its first client on", masters.Left(m.Quarantine))
+	case m.Quarantine > 0:
+		text += fmt.Sprintf(", in quarantine for another %s", masters.Left(m.Quarantine))
+	}
+	if m.Owner != "" {
+		text += fmt.Sprintf(", owner %q", m.Owner)
+	}
+	return text
+}
+
+func lasts(ttl time.Duration) string {
+	if ttl == lockstate.Forever {
+		return "without an end"
+	}
+	return fmt.Sprintf("for %.1fs at most unless renewed", ttl.Seconds())
+}
+
+// lockJSON is a lock as status -json prints it. Times are in milliseconds; −1 is for ever.
+type lockJSON struct {
+	Name   string      `json:"name"`
+	Slot   *int        `json:"slot,omitempty"` // of the semaphore of that name
+	State  string      `json:"state"`
+	Owner  string      `json:"owner,omitempty"`
+	Level  int         `json:"level,omitempty"`
+	Token  uint64      `json:"token"`
+	TTL    int64       `json:"ttl_ms"`
+	Holder *holderJSON `json:"holder,omitempty"` // the process, if it is known
+	Since  *time.Time  `json:"since,omitempty"`  // or earlier
+	// Readers hold it in place of an owner. WriterWaits: new ones are kept back.
+	Readers     int          `json:"readers,omitempty"`
+	WriterWaits bool         `json:"writer_waits,omitempty"`
+	Masters     []masterJSON `json:"masters"`
+}
+
+type holderJSON struct {
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Program string `json:"program,omitempty"`
+	Label   string `json:"label,omitempty"`
+}
+
+func holderOf(who scripts.Identity) *holderJSON {
+	if who == (scripts.Identity{}) {
+		return nil
+	}
+	return &holderJSON{who.Host, who.PID, who.Program, who.Label}
+}
+
+type masterJSON struct {
+	Name        string `json:"name"`
+	Error       string `json:"error,omitempty"`
+	Owner       string `json:"owner,omitempty"`
+	Level       int    `json:"level,omitempty"`
+	Token       uint64 `json:"token"`
+	TTL         int64  `json:"ttl_ms"`
+	Quarantine  int64  `json:"quarantine_ms"`
+	Readers     int    `json:"readers,omitempty"`
+	Reservation int64  `json:"reservation_ms,omitempty"` // of a writer that waits
+}
+
+func printLocksJSON(out io.Writer, locks []lockState) error {
+	all := make([]lockJSON, len(locks))
+	for i, l := range locks {
+		all[i] = lockJSON{l.Name, nil, l.State, l.Owner, l.Level, l.Token, milliseconds(l.TTL), holderOf(l.Identity), nil,
+			l.Readers, l.WriterWaits, []masterJSON{}}
+		if semaphore, slot, ok := scripts.ParseSlot(l.Name); ok {
+			all[i].Name, all[i].Slot = semaphore, &slot
+		}
+		if !l.since.IsZero() {
+			all[i].Since = &l.since
+		}
+		for _, m := range l.Masters {
+			why := ""
+			if m.Err != nil {
+				why = masters.Reason(m.Err)
+			}
+			all[i].Masters = append(all[i].Masters, masterJSON{m.Node, why, m.Owner, m.Level, m.Token,
+				milliseconds(m.TTL), milliseconds(m.Quarantine), m.Readers, milliseconds(m.Reservation)})
+		}
+	}
+	return cli.PrintJSON(out, all)
+}
+
+func milliseconds(d time.Duration) int64 {
+	if d == lockstate.Forever {
+		return -1
+	}
+	return d.Milliseconds()
+}

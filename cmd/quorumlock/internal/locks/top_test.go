@@ -1,0 +1,130 @@
+//go:build unix
+
+package locks
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// top finds locks by their waiters, and by their counters, and tells which processes hold them.
+func TestTop(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	d.Run(t, cli.ExitOK, "was:held", "--", "true")
+	holder := d.Start(t, "a,{b}", "--", "sh", "-c", "echo ready; exec sleep 600")
+	d.Prepare("a", "--", "true").Begin(t)
+	listener, err := redis.DialURL(d.URLs()[0]) // as a holder that may be asked to let go
+	testkit.Must(t, err)
+	defer listener.Close()
+	if _, err := listener.Do("SUBSCRIBE", scripts.AskChannel("a"), scripts.AskChannel("c{")); err != nil {
+		t.Fatal(err)
+	}
+	host, _ := os.Hostname()
+	row := regexp.MustCompile(fmt.Sprintf(`"a" +1 +0 +\d+\.\ds +sh on %s \(pid %d\) +\S+s ago +\d{16}\n`,
+		regexp.QuoteMeta(host), holder.Process.Pid))
+	printed := ""
+	clitest.Eventually(t, "a waiter in top's table", func() bool {
+		printed, _ = clitest.Ask(t, cli.ExitOK, "top", d.Flags(t))
+		return row.MatchString(printed)
+	})
+	clitest.Contains(t, printed, "MASTER ", d.Masters[0].Addr(), d.Masters[2].Addr(), " ok ", `"{b}"`)
+	if strings.Contains(printed, "was:held") || strings.Contains(printed, "\x1b") {
+		t.Errorf("not only what is held or waited for, as plain text: %q", printed)
+	}
+	if strings.Contains(printed, "request:") {
+		t.Errorf("top shows a channel as a lock: %s", printed)
+	}
+	if strings.Index(printed, `"a"`) > strings.Index(printed, `"{b}"`) {
+		t.Errorf("the busiest lock is not first: %s", printed)
+	}
+}
+
+func TestTopWithoutMasters(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	flags := d.Flags(t)
+	testkit.Must(t, d.Masters[0].Kill())
+	printed, _ := clitest.Ask(t, cli.ExitOK, "top", flags)
+	clitest.Contains(t, printed, "FAILED")
+	for _, m := range d.Masters[1:] {
+		testkit.Must(t, m.Kill())
+	}
+	_, stderr := clitest.Ask(t, cli.ExitUnavailable, "top", flags)
+	if stderr != "quorumlock: top: no master answers\n" {
+		t.Errorf("%q", stderr)
+	}
+	for says, args := range map[string][]string{
+		"top takes no arguments": {"x"}, "top: -every needs a duration": {"-every", clitest.Secret}, `top: unknown flag: "-q"`: {"-q"},
+	} {
+		_, stderr := clitest.Command(t, cli.ExitLockUsage, append([]string{"top"}, args...)...)
+		clitest.Contains(t, stderr, "quorumlock: "+says)
+	}
+}
+
+// A time is told only of a lock that a client of this library took, whose token is its clock.
+func TestTakenAt(t *testing.T) {
+	t.Parallel()
+	now, us := time.Now(), scripts.Identity{Host: "h", PID: 1}
+	token := func(at time.Time) uint64 { return uint64(at.UnixMicro()) }
+	for i, test := range []struct {
+		who  scripts.Identity
+		by   uint64        // its token
+		want time.Duration // ago; −1 for not known
+	}{
+		{us, token(now.Add(-time.Minute)), time.Minute},
+		{scripts.Identity{}, token(now.Add(-time.Minute)), -1},
+		{us, token(now.Add(time.Minute)), -1},
+		{us, 42, -1},
+	} {
+		masters := []lockstate.Master{{Owner: "a"}, {Owner: "a", Token: test.by}, {Token: token(now)}}
+		at := takenAt(lockstate.Lock{Owner: "a", Identity: test.who, Masters: masters}, now)
+		if got := now.Sub(at).Round(time.Millisecond); at.IsZero() != (test.want < 0) || !at.IsZero() && got != test.want {
+			t.Errorf("%d: %v ago, want %v", i, got, test.want)
+		}
+	}
+}
+
+func TestDrawing(t *testing.T) {
+	t.Parallel()
+	text := []byte("first line\nüüüüüü\nthird\nfourth\n")
+	got := drawing(text, 5, 4, true)
+	want := "\x1b[2J\x1b[Hfirst\x1b[K\r\nüüüüü\x1b[K\r\nthird\x1b[K\r\n\x1b[J"
+	if string(got) != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if again := drawing(text, 5, 4, false); bytes.Contains(again, []byte("\x1b[2J")) {
+		t.Errorf("the second drawing clears the terminal: %q", again)
+	}
+}
+
+// status -watch loses nothing on a narrow terminal.
+func TestWrapped(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"exactly 10\n":                   "exactly 10\n",
+		"one two three four five\nsix\n": "one two\n    three\n    four\n    five\nsix\n",
+		"onetwothreefour\n":              "onetwothre\n    efour\n",
+		"  a b c d e f\n":                "  a b c d\n    e f\n",
+		"üüüüü üüüüü\n":                  "üüüüü\n    üüüüü\n",
+	} {
+		if got := string(wrapped([]byte(text), 10)); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+	if got := string(wrapped([]byte("too narrow\n"), 8)); got != "too narrow\n" {
+		t.Errorf("%q", got)
+	}
+}

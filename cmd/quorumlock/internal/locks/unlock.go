@@ -1,0 +1,181 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+const unlockMeaning = `It deletes what it shows: a holder that comes later keeps its lock. Readers are deleted together,
+and so is who comes while that is done: name one with -owner.
+A holder notices at its next renewal, or when its fixed lease ends.
+Until then two holders are possible. End the holder first, or let the resource check the token.
+`
+
+// unlock deletes locks, no matter which process holds them.
+var unlock = over(cli.Command{
+	Name: "unlock", Usage: "delete locks, no matter which process holds them; without -yes only show them",
+	Help: `Example, once the holder has been ended:
+  quorumlock unlock -yes -urls-file /etc/quorumlock/urls nightly-report
+
+Exit codes: 0 if no lock is left, 1 if masters refuse, 69 if too few answered; 64 without -yes; 78 as for status.`,
+}, func(flags *cli.Flags, l *line) action {
+	u := &unlockLine{line: l}
+	flags.Boolean("yes", "delete them", &u.yes)
+	flags.Value("owner", "delete only the locks of the owner `ID`: any other holder keeps them", "an owner's id",
+		func(text string) error {
+			if u.owner = text; !scripts.ValidOwner(text) {
+				return errors.New("no owner")
+			}
+			return nil
+		})
+	flags.Value("slot", "slot `K` of each semaphore NAME", "a number from 0 to 1023", func(text string) error {
+		k, err := strconv.Atoi(text)
+		if l.slot = k; err == nil && (k < 0 || k >= scripts.MaxSlots) {
+			err = strconv.ErrRange
+		}
+		return err
+	})
+	return u.run
+})
+
+// unlockLine is the command line of unlock.
+type unlockLine struct {
+	*line
+	yes   bool
+	owner string // whose locks are deleted; empty for those that are shown
+}
+
+func (u *unlockLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
+	locks := inspect(ctx, nodes, u.all, u.names)
+	if !u.yes {
+		u.explain(locks, p.Stderr)
+		return cli.ExitLockUsage, nil
+	}
+	constructor := redlock.New
+	if u.all {
+		constructor = multilock.New
+	}
+	locker, err := constructor(nodes, quorum.WithLogger(masters.Silent),
+		quorum.WithLease(min(quorum.DefaultLease, u.access.MaxLease)))
+	if err != nil {
+		return 0, cli.ExitWith(cli.ExitConfiguration, err)
+	}
+	defer locker.Close()
+	code := cli.ExitOK
+	for _, lock := range locks {
+		code = max(code, forceOne(ctx, locker, lock, u.owner, masters.QuorumSize(len(nodes), u.all), p.Stdout))
+	}
+	return code, nil
+}
+
+// explain prints what unlock would delete, and how to have it do so.
+func (u *unlockLine) explain(locks []lockState, out io.Writer) {
+	fmt.Fprintln(out, "quorumlock: unlock deletes these locks on all masters, no matter which process holds them.")
+	fmt.Fprint(out, unlockMeaning+"\n")
+	printLocks(out, locks)
+	var lines []string
+	for _, lock := range locks {
+		name := lock.Name
+		if semaphore, _, isSlot := scripts.ParseSlot(name); isSlot {
+			name = semaphore
+		}
+		for _, owner := range lock.owners(u.owner) {
+			lines = append(lines, "  "+u.flags.UnlockLine(owner, name))
+		}
+	}
+	fmt.Fprint(out, "\nTo do it: the same command with -yes.")
+	if lines != nil {
+		fmt.Fprint(out, " To delete no other holder's:\n", strings.Join(lines, "\n"))
+	}
+	fmt.Fprintln(out)
+}
+
+// owners returns whose locks are to be deleted: the one that was asked for, or those that the masters show.
+func (l lockState) owners(asked string) (owners []string) {
+	if asked != "" {
+		return []string{asked}
+	}
+	for _, m := range l.Masters {
+		if m.Owner != "" && !slices.Contains(owners, m.Owner) {
+			owners = append(owners, m.Owner)
+		}
+	}
+	return owners
+}
+
+// force deletes the locks of the owners that a lock, or a slot of a semaphore, was seen with. Readers have no
+// owners: all are deleted.
+func force(ctx context.Context, locker *quorum.Locker, lock lockState, asked string) (err error) {
+	owners := lock.owners(asked)
+	if asked == "" && slices.ContainsFunc(lock.Masters, func(m lockstate.Master) bool { return m.Readers > 0 }) {
+		owners = []string{""}
+	}
+	for _, owner := range owners {
+		semaphore, slot, isSlot := scripts.ParseSlot(lock.Name)
+		slots := locker.Semaphore(semaphore, scripts.MaxSlots)
+		switch {
+		case owner == "" && isSlot:
+			err = slots.ForceUnlock(ctx, slot)
+		case owner == "":
+			err = locker.ForceUnlock(ctx, lock.Name)
+		case isSlot:
+			err = slots.ForceUnlockOwner(ctx, owner, slot)
+		default:
+			err = locker.ForceUnlockOwner(ctx, owner, lock.Name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forceOne deletes one lock, and prints what it was.
+func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, owner string, need int, out io.Writer) int {
+	errs := lock.errs()
+	// Masters that accept other clients would carry it out, and say nothing of the others' lock.
+	if len(lock.Masters)-len(errs) >= need {
+		errs = nil
+		var failed *quorum.Error
+		switch err := force(ctx, locker, lock, owner); {
+		case errors.As(err, &failed) && failed.Nodes != nil:
+			errs = failed.Nodes.Errors
+		case err != nil:
+			errs = []error{err}
+		case owner != "" && lock.Owner != owner:
+			fmt.Fprintf(out, "%q has nothing left here; before: %s\n", owner, lock)
+			return cli.ExitOK
+		default:
+			fmt.Fprintf(out, "unlocked: %s\n", lock.sentence("was"))
+			return cli.ExitOK
+		}
+	}
+	fmt.Fprintf(out, "NOT UNLOCKED: %s\n", lock)
+	usable, code := len(lock.Masters), cli.ExitUnavailable
+	for _, g := range groupErrors(errs) {
+		fmt.Fprintf(out, "  %s: %s\n", g, g.Reason)
+	}
+	for _, err := range errs {
+		if failed := (*node.Error)(nil); errors.As(err, &failed) && failed.Permanent() {
+			usable--
+		}
+	}
+	if usable < need {
+		code = cli.ExitFailed // these masters refuse, and will again
+	}
+	return code
+}

@@ -1,0 +1,37 @@
+package locks
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+)
+
+// status -watch and top draw again and again, until Ctrl-C or q, and leave the terminal as it was: they
+// change no mode of it.
+func TestWatchOnATerminal(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	c := d.Open(t, "-c", `trap : INT; "$0" status -watch -timeout 2s a; echo "code $?"; "$0" top -every 200ms -timeout 2s
+		echo "code $?"; "$0" top -every 200ms -timeout 2s; echo "code $?"; read -r line; echo "line: $line"`)
+	c.AwaitOutput(t, `"a" is free`)
+	d.Start(t, "a", "--", "sh", "-c", "echo ready; exec sleep 600")
+	c.AwaitOutput(t, `"a" is held by sh on `)
+	c.Press(t, clitest.CtrlC)
+	c.AwaitOutput(t, "code 130\n")
+	c.Eventually(t, "the lock in top's table", func() bool {
+		_, table, _ := strings.Cut(c.Out.String(), "WAITING")
+		return strings.Contains(table, `"a" `)
+	})
+	c.Press(t, clitest.CtrlC)
+	clitest.Eventually(t, "the second end", func() bool { return strings.Count(c.Out.String(), "code 130\n") == 2 })
+	c.Press(t, "no\nq\n")
+	c.AwaitOutput(t, "code 0\n")
+	c.Press(t, "typed\n")
+	c.AwaitOutput(t, "line: typed\n")
+	c.Await(t, 0)
+	if said := c.Out.String(); strings.Contains(said, "\x1b[?") || strings.Count(said, "\x1b[2J") != 3 {
+		t.Errorf("it changed a mode of the terminal, or did not clear it three times: %q", said)
+	}
+}

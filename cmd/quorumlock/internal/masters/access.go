@@ -1,0 +1,89 @@
+// Package masters gives commands their masters: by URLs from arguments, a file or the environment, with TLS, and
+// one call to all of them at once. It also is the commands about masters alone: check finds what makes them unfit
+// for locks, admit ends their quarantine.
+package masters
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// Silent is the logger of the command, which itself prints what there is to say.
+var Silent = slog.New(slog.DiscardHandler)
+
+// Shortest is the least lease, and the least max hold, that package quorum takes.
+const Shortest = 10 * time.Millisecond
+
+// Access is how a command reaches the masters, by its flags.
+type Access struct {
+	MaxLease, Timeout time.Duration
+
+	file     string // that has the URLs; empty for none
+	tls      tlsFiles
+	argument bool // the URLs may be arguments
+}
+
+// Flags adds the flags of a command that takes the URLs from a file or the environment.
+func (a *Access) Flags(flags *cli.Flags) {
+	a.flags(flags, "read the masters' URLs from `FILE`, not from the variable "+URLsVariable, Shortest, time.Millisecond)
+}
+
+func (a *Access) flags(flags *cli.Flags, fileUsage string, leastLease, leastTimeout time.Duration) {
+	a.MaxLease, a.Timeout = node.DefaultMaxLease, node.DefaultTimeout
+	flags.Value("urls-file", fileUsage, "the path of a file, not a URL", func(text string) error {
+		a.file = text
+		if text == "" || strings.Contains(text, "://") {
+			return errors.New("no path")
+		}
+		return nil
+	})
+	a.tls.flags(flags)
+	flags.Duration("max-lease", "the max lease of all the deployment's clients is `D` (30s)", leastLease, &a.MaxLease)
+	flags.Duration("timeout", "wait for a reply for `D` at most (500ms), and for a connection for 5s at least", leastTimeout, &a.Timeout)
+}
+
+// Open opens the masters of the file, or else of the environment, and returns their URLs, too. The caller
+// closes them. The error has its exit code.
+func (a *Access) Open() (nodes []*node.Node, urls []string, err error) {
+	if urls, err = readURLs(a.file); err == nil {
+		nodes, urls, err = a.open(urls)
+	}
+	if err != nil {
+		return nil, nil, cli.ExitWith(cli.ExitConfiguration, err)
+	}
+	return nodes, urls, nil
+}
+
+// open opens a node for each URL of a list that may also have the paths of TLS files. The error repeats no
+// URL, which may hold a password.
+func (a *Access) open(list []string) (nodes []*node.Node, urls []string, err error) {
+	urls = a.tls.take(list)
+	secure, err := a.tls.options()
+	if err != nil {
+		return nil, nil, err
+	}
+	options := append(a.Options(), secure...)
+	for i, url := range urls {
+		n, err := (*node.Node)(nil), errors.New("flags come before the URLs")
+		if !a.argument || !strings.HasPrefix(url, "-") {
+			n, err = node.Open(url, options...)
+		}
+		if err != nil {
+			CloseAll(nodes)
+			return nil, nil, fmt.Errorf("URL %d: %w", i+1, err)
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes, urls, nil
+}
+
+// Options are the options of the nodes, but for TLS.
+func (a *Access) Options() []node.Option {
+	return []node.Option{node.WithMaxLease(a.MaxLease), node.WithTimeout(a.Timeout), node.WithLogger(Silent)}
+}

@@ -1,0 +1,193 @@
+package masters
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// admitBelief is what the operator asserts, and admit cannot check.
+const admitBelief = `no lease is alive that one of these masters granted, or a master whose place it takes in the
+clients' lists. That holds once no client has held or requested a lock there for one max lease.`
+
+// membersBelief is what the operator says with -members.
+const membersBelief = `You also assert that these are all masters of every client's list, and that no client with
+another list locks any more, or can hold a lock that one of them granted.`
+
+const admitMeaning = `The masters then grant new locks at once. If you are wrong, two holders are possible.
+An empty spare in a dead master's place holds no lock, but the dead master's locks may still be held.
+`
+
+// admission is the result for one node.
+type admission struct {
+	name   string
+	before node.Report
+	err    error
+}
+
+// Admit ends the quarantine of masters.
+var Admit = Command{
+	Name: "admit", Usage: "end the quarantine of masters, if no lock can still be held that they " +
+		"granted, or masters whose place they take", Arguments: "URL...",
+	Help: `Example, for a deployment of new masters only:
+  quorumlock admit -yes redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3
+
+Exit codes: 0 if all masters were admitted, 1 if one was not, 2 without -yes or if the command line is invalid.`,
+	Define: func(flags *cli.Flags) func(context.Context, *cli.Program, Line) int {
+		a := &admit{}
+		flags.Boolean("yes", "assert that no such lock is held, and admit them", &a.yes)
+		flags.Boolean("members", "the URLs are all masters of the clients' list: accept clients with that list only",
+			&a.members)
+		return a.run
+	},
+}.Row()
+
+// admit is what admit does, by its flags.
+type admit struct{ yes, members bool }
+
+// run ends the quarantine of masters, as the operator asserts that it may.
+func (a *admit) run(ctx context.Context, p *cli.Program, line Line) int {
+	list := List(line.Nodes)
+	if !a.yes {
+		a.askAssertion(ctx, line.Nodes, list, p.Stderr)
+		return cli.ExitUsage
+	}
+	found := Find(ctx, line.Nodes)
+	if a.members {
+		if err := areProcesses(line.Nodes, found); err != nil {
+			fmt.Fprintf(p.Stderr, "quorumlock: admit: %v\n", err)
+			return cli.ExitFailed
+		}
+	}
+	before := map[*node.Node]Finding{}
+	for i, n := range line.Nodes {
+		before[n] = found[i]
+	}
+	done := Each(ctx, line.Nodes, func(ctx context.Context, n *node.Node) admission {
+		done := admission{name: n.Name(), before: before[n].Report, err: before[n].Err}
+		switch {
+		case done.err != nil:
+		case a.members:
+			done.err = n.AdmitMembers(ctx, list.Names())
+		default:
+			done.err = n.Admit(ctx) // it refuses what Lock refuses, except another max lease, which it replaces
+		}
+		return done
+	})
+	allAdmitted := a.printAdmissions(done, line.Nodes[0].MaxLease(), list, p.Stdout)
+	switch {
+	case ctx.Err() != nil:
+		return cli.ExitInterrupted
+	case !allAdmitted:
+		return cli.ExitFailed
+	}
+	return cli.ExitOK
+}
+
+// areProcesses returns why nodes may not be one list: two are one process.
+func areProcesses(nodes []*node.Node, found []Finding) error {
+	seen := map[string]*node.Node{}
+	for i, f := range found {
+		if f.Err != nil || f.Report.RunID == "" {
+			continue
+		}
+		if other := seen[f.Report.RunID]; other != nil {
+			return TwinError(other, nodes[i])
+		}
+		seen[f.Report.RunID] = nodes[i]
+	}
+	return nil
+}
+
+// TwinError says that two nodes are one process.
+func TwinError(a, b *node.Node) error {
+	return fmt.Errorf("%s (%s) and %s (%s) are one process, and one process is one vote: give each master a process of its own",
+		a.Name(), a.Address(), b.Name(), b.Address())
+}
+
+// belief returns what the operator asserts.
+func (a *admit) belief() string {
+	if a.members {
+		return admitBelief + "\n" + membersBelief
+	}
+	return admitBelief
+}
+
+// askAssertion prints what admit needs the operator to assert, and what each master says now.
+func (a *admit) askAssertion(ctx context.Context, nodes []*node.Node, list *scripts.List, out io.Writer) {
+	fmt.Fprintf(out, "quorumlock: with admit you assert that %s\n", a.belief())
+	if a.members {
+		fmt.Fprintf(out, "The masters would accept only clients with %s.\n", list)
+	}
+	fmt.Fprintln(out)
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, f := range Find(ctx, nodes) {
+		fmt.Fprintf(table, "%s\t%s\n", f.Name, nowIs(f))
+	}
+	table.Flush()
+	fmt.Fprint(out, "\n"+admitMeaning+"To assert it: the same command with -yes.")
+	if !a.members {
+		fmt.Fprint(out, "   Or start all masters, and wait one max lease.")
+	}
+	fmt.Fprintln(out)
+}
+
+// printAdmissions prints the result for each master, and what was asserted. It returns false
+// when one was not admitted.
+func (a *admit) printAdmissions(done []admission, maxLease time.Duration, list *scripts.List, out io.Writer) bool {
+	admitted, unlisted := 0, false
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, one := range done {
+		if one.err != nil {
+			fmt.Fprintf(table, "%s\tNOT ADMITTED\t%s\n", one.name, Reason(one.err))
+			continue
+		}
+		admitted++
+		what := "was not in quarantine"
+		switch {
+		case IsUnused(one.before, maxLease):
+			what = "its quarantine had not begun"
+		case one.before.Quarantine > 0:
+			what = fmt.Sprintf("quarantine ended, %s before its time", Left(one.before.Quarantine))
+		}
+		whom := "accepts clients with " + scripts.NewList(one.before.Members...).String()
+		switch {
+		case a.members:
+			whom = "accepts clients with " + list.String()
+		case len(one.before.Members) == 0:
+			whom, unlisted = "has no list of masters yet", true
+		}
+		fmt.Fprintf(table, "%s\tadmitted\t%s; max lease %v; %s\n", one.name, what, maxLease, whom)
+	}
+	table.Flush()
+	if unlisted {
+		fmt.Fprintf(out, "\nA master without a list gets it from its first client, "+
+			"and waits in quarantine unless that comes within %v.\n", maxLease)
+	}
+	if admitted > 0 {
+		fmt.Fprintf(out, "\nYou asserted that %s\n", a.belief())
+	}
+	return admitted == len(done)
+}
+
+// nowIs says what a master is before it is admitted.
+func nowIs(f Finding) string {
+	r := f.Report
+	switch {
+	case f.Err != nil:
+		return "does not answer: " + Reason(f.Err)
+	case len(r.Members) == 0:
+		return "has no list of masters: it is new, or has forgotten"
+	case r.Quarantine > 0:
+		return fmt.Sprintf("accepts clients with %s; in quarantine for another %s",
+			scripts.NewList(r.Members...), Left(r.Quarantine))
+	default:
+		return fmt.Sprintf("accepts clients with %s; not in quarantine", scripts.NewList(r.Members...))
+	}
+}

@@ -1,0 +1,64 @@
+package masters
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/plain"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// Each calls ask for all nodes at once, and returns the results in the nodes' order.
+func Each[T any](ctx context.Context, nodes []*node.Node, ask func(context.Context, *node.Node) T) []T {
+	answers := make([]T, len(nodes))
+	var asking sync.WaitGroup
+	for i, n := range nodes {
+		asking.Go(func() { answers[i] = ask(ctx, n) })
+	}
+	asking.Wait()
+	return answers
+}
+
+// Sleep waits. It returns false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// CloseAll closes nodes, all at once.
+func CloseAll(nodes []*node.Node) {
+	Each(context.Background(), nodes, func(_ context.Context, n *node.Node) error { return n.Close() })
+}
+
+// closeBy closes the nodes. It does not wait beyond the end of ctx for masters that do not answer: the
+// process ends.
+func closeBy(ctx context.Context, nodes []*node.Node) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		CloseAll(nodes)
+	}()
+	select {
+	case <-closed:
+	case <-ctx.Done():
+	}
+}
+
+// Reason formats an error without the node's name, which the caller prints.
+func Reason(err error) string {
+	var failed *node.Error
+	if errors.As(err, &failed) {
+		return plain.Text(strings.TrimPrefix(failed.Error(), plain.Text(fmt.Sprintf("node %s: ", failed.Node))))
+	}
+	return plain.Text(err.Error())
+}

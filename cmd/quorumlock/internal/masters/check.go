@@ -1,0 +1,223 @@
+package masters
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Check tries a lock on each master alone, and shows what makes masters unfit for locks.
+var Check = Command{
+	Name: "check", Usage: "try a lock on each master alone, and show what makes masters unfit for locks", Arguments: "URL...",
+	Help: `Example, for monitoring:
+  quorumlock check -json redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3
+
+Exit codes: 0 if all masters are fit (with -wait: if a majority grants, with -wait-all: if all do), else 1. 2 if the
+command line is invalid.`,
+	Reads: true,
+	Define: func(flags *cli.Flags) func(context.Context, *cli.Program, Line) int {
+		c := &check{}
+		flags.Boolean("json", "print JSON", &c.json)
+		flags.Value("name", "try the lock `NAME`, which nobody may hold, in place of a reserved one: the user may be restricted to some keys",
+			"a lock's name", func(text string) error {
+				c.tryName = text
+				return CheckLockName(text)
+			})
+		flags.Duration("wait", "wait for `D` at most until a majority grants, out of quarantine: then the exit code is 0, "+
+			"whatever state the others are in", time.Millisecond, &c.wait)
+		flags.Duration("wait-all", "wait for `D` at most until all masters grant: then the next one may be restarted",
+			time.Millisecond, &c.waitAll)
+		return c.run
+	},
+}.Row()
+
+// check is what check does, by its flags.
+type check struct {
+	json    bool
+	wait    time.Duration // for a majority that grants; 0 for not at all
+	waitAll time.Duration // for all masters; likewise
+	tryName string        // the lock to try; empty for a reserved one
+}
+
+// run checks masters and prints a report. It fails when one of them is not fit for locks.
+func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
+	need := QuorumSize(len(line.Nodes), c.waitAll > 0)
+	wait := max(c.wait, c.waitAll)
+	found := c.all(ctx, line.Nodes, need, wait)
+	addHints(ctx, found, line.Nodes, line.urls)
+	if ctx.Err() != nil {
+		return cli.ExitInterrupted
+	}
+	failed := mixed(found) || slices.ContainsFunc(found, func(f Finding) bool { return !f.isFit() })
+	if wait > 0 {
+		failed = granting(found) < need
+	}
+	if c.json {
+		if err := printCheckJSON(p.Stdout, found); err != nil {
+			fmt.Fprintf(p.Stderr, "quorumlock: check: %v\n", err)
+			failed = true
+		}
+	} else {
+		printCheck(p.Stdout, found)
+		if wait > 0 {
+			fmt.Fprintf(p.Stdout, "%d of %d masters grant: a majority is %d.\n",
+				granting(found), len(found), QuorumSize(len(found), false))
+		}
+	}
+	if failed {
+		return cli.ExitFailed
+	}
+	return cli.ExitOK
+}
+
+// pollInterval is how often check -wait looks at the masters.
+const pollInterval = 500 * time.Millisecond
+
+// all checks the nodes: again for that long at most, until as many as needed grant.
+func (c *check) all(ctx context.Context, nodes []*node.Node, need int, wait time.Duration) []Finding {
+	began := time.Now()
+	for {
+		found := Find(ctx, nodes)
+		tryAll(ctx, nodes, found, c.tryName)
+		rest := wait - time.Since(began)
+		if rest <= 0 || granting(found) >= need || !Sleep(ctx, min(rest, pollInterval)) {
+			return found
+		}
+	}
+}
+
+// printCheck prints the report on all masters.
+func printCheck(out io.Writer, found []Finding) {
+	printFindings(out, found)
+	printMembers(out, found)
+	fit, waiting, tried := 0, 0, 0
+	for _, f := range found {
+		if f.isFit() {
+			fit++
+		}
+		if f.State() == stateQuarantine {
+			waiting++
+		}
+		if f.tried {
+			tried++
+		}
+	}
+	inQuarantine := ""
+	if waiting > 0 {
+		inQuarantine = fmt.Sprintf(", %d of these in quarantine", waiting)
+	}
+	fmt.Fprintf(out, "\n%d of %d masters are fit for locks%s.\n", fit, len(found), inQuarantine)
+	if tried > 0 {
+		fmt.Fprintf(out, "A lock was acquired, renewed and released on %d of these, each time alone, and its message was heard.\n", tried)
+	}
+	if waiting > 0 {
+		fmt.Fprintln(out, "A master in quarantine grants nothing until its quarantine is over.")
+	}
+	if tried < fit {
+		fmt.Fprintln(out, "No lock was tried on a master that is in quarantine, or that no client has used yet: check again when it grants.")
+	}
+	if len(found) < 3 || len(found)%2 == 0 {
+		fmt.Fprintln(out, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
+	}
+}
+
+// printFindings prints a table, and below it the hazards and errors of each master.
+func printFindings(out io.Writer, found []Finding) {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "MASTER\tSTATE\tROLE\tVERSION\tUP\tROUND TRIP\tPERSISTENCE\tMAXMEMORY\tQUARANTINE")
+	for _, f := range found {
+		r := f.Report
+		if f.Err != nil {
+			fmt.Fprintf(table, "%s\t%s%s\n", f.Name, f.State(), strings.Repeat("\t-", 7))
+			continue
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%v\t%v\t%s\t%s\t%s\n", f.Name, f.State(), r.Role, r.Version, r.Uptime,
+			r.RoundTrip.Round(10*time.Microsecond), r.Persistence, memory(r), Left(r.Quarantine))
+	}
+	table.Flush()
+
+	for _, f := range found {
+		notes := f.Report.Hazards
+		if f.Err != nil {
+			notes = append(notes, Reason(f.Err))
+		}
+		if f.unfit != nil {
+			notes = append(notes, "a lock was tried: "+Reason(f.unfit))
+		}
+		if f.hint != "" {
+			notes = append(notes, f.hint)
+		}
+		if f.twin != "" {
+			notes = append(notes, "it is one process with "+f.twin+": together they are one vote")
+		}
+		if len(notes) > 0 {
+			fmt.Fprintf(out, "\n%s\n", f.Name)
+		}
+		for _, note := range notes {
+			fmt.Fprintf(out, "  - %s\n", note)
+		}
+	}
+}
+
+// acceptedLists returns the masters by the lists that they accept, and whether a change is under way.
+func acceptedLists(found []Finding) (by map[string][]string, under bool) {
+	by = map[string][]string{}
+	for _, f := range found {
+		r := f.Report
+		if f.Err != nil || len(r.Members) == 0 || len(r.Next) == 0 && !slices.Contains(r.Members, r.Member) {
+			continue // a retired one accepts nobody
+		}
+		list := fmt.Sprintf("clients with %s (generation %d)", scripts.NewList(r.Members...), r.Generation)
+		if len(r.Next) > 0 {
+			list += fmt.Sprintf(", and with %s: a change is under way", scripts.NewList(r.Next...))
+			under = true
+		}
+		by[list] = append(by[list], f.Name)
+	}
+	return by, under
+}
+
+// mixed reports whether the masters accept different clients, by more than a change that is under
+// way.
+func mixed(found []Finding) bool {
+	by, under := acceptedLists(found)
+	return len(by) > 1 && !under
+}
+
+// printMembers prints whose clients the masters accept.
+func printMembers(out io.Writer, found []Finding) {
+	by, _ := acceptedLists(found)
+	for i, list := range slices.Sorted(maps.Keys(by)) {
+		if i == 0 {
+			fmt.Fprintln(out)
+		}
+		fmt.Fprintf(out, "%s: accept %s\n", strings.Join(by[list], ", "), list)
+	}
+	if len(by) > 1 {
+		fmt.Fprintln(out, "The masters do not accept the same clients: see quorumlock members show.")
+	}
+}
+
+func memory(r node.Report) string {
+	if r.MaxMemory == 0 {
+		return "no bound"
+	}
+	return fmt.Sprintf("%d MB, %s", r.MaxMemory>>20, r.EvictionPolicy)
+}
+
+// Left formats what is left of a quarantine.
+func Left(quarantine time.Duration) string {
+	if quarantine == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%.1fs", quarantine.Seconds())
+}

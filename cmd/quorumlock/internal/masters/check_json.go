@@ -1,0 +1,58 @@
+package masters
+
+import (
+	"cmp"
+	"io"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+)
+
+// checkJSON is what check -json prints. Times are in milliseconds.
+type checkJSON struct {
+	Fit      int           `json:"fit"`
+	Granting int           `json:"granting"` // fit, not in quarantine, and with the list that the URLs are
+	Masters  []findingJSON `json:"masters"`
+}
+
+type findingJSON struct {
+	Name        string   `json:"name"`
+	State       string   `json:"state"` // ok, quarantine, REFUSED or FAILED
+	Error       string   `json:"error,omitempty"`
+	Tried       bool     `json:"tried"` // a lock was acquired, renewed and released there, and its message heard
+	Role        string   `json:"role,omitempty"`
+	Version     string   `json:"version,omitempty"`
+	Uptime      int64    `json:"uptime_ms"`
+	RoundTrip   float64  `json:"round_trip_ms"`
+	Persistence string   `json:"persistence,omitempty"`
+	MaxMemory   uint64   `json:"maxmemory_bytes"` // 0 for no bound
+	MaxLease    int64    `json:"max_lease_ms"`    // 0 while no client has marked it
+	Quarantine  int64    `json:"quarantine_ms"`
+	Members     []string `json:"members,omitempty"`
+	Next        []string `json:"next,omitempty"`
+	Generation  uint64   `json:"generation"`
+	Notes       []string `json:"notes,omitempty"`
+}
+
+func printCheckJSON(out io.Writer, found []Finding) error {
+	all := checkJSON{Granting: granting(found)}
+	for _, f := range found {
+		r := f.Report
+		if f.isFit() {
+			all.Fit++
+		}
+		one := findingJSON{f.Name, f.State(), "", f.tried, r.Role, r.Version, r.Uptime.Milliseconds(), r.RoundTrip.Seconds() * 1000,
+			r.Persistence, r.MaxMemory, r.MaxLease.Milliseconds(), r.Quarantine.Milliseconds(),
+			r.Members, r.Next, r.Generation, r.Hazards}
+		if err := cmp.Or(f.Err, f.unfit); err != nil {
+			one.Error = Reason(err)
+		}
+		if f.hint != "" {
+			one.Notes = append(one.Notes, f.hint)
+		}
+		if f.twin != "" {
+			one.Notes = append(one.Notes, "it is one process with "+f.twin)
+		}
+		all.Masters = append(all.Masters, one)
+	}
+	return cli.PrintJSON(out, all)
+}

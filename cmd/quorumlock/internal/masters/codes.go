@@ -1,0 +1,33 @@
+package masters
+
+import (
+	"errors"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// ExitCode returns the exit code if too few masters answered as they should, by their errors.
+// For errors that pass by themselves it is cli.ExitUnavailable.
+func ExitCode(errs []error, masters, need int) int {
+	code, usable := cli.ExitUnavailable, masters
+	for _, err := range errs {
+		var n *node.Error
+		if !errors.As(err, &n) || !n.Permanent() {
+			continue
+		}
+		usable--
+		switch {
+		case redisconn.HasCode(n.Err, "WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password",
+			"ERR Client sent AUTH"):
+			code = cli.ExitCredentials
+		case code != cli.ExitCredentials:
+			code = cli.ExitConfiguration
+		}
+	}
+	if usable >= need { // without those errors, too few masters would be left all the same
+		return cli.ExitUnavailable
+	}
+	return code
+}

@@ -1,0 +1,70 @@
+package masters
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// URLsVariable is the variable that has the masters' URLs.
+const URLsVariable = "QUORUMLOCK_URLS"
+
+// readURLs returns the masters' URLs, from the file or else the environment.
+func readURLs(file string) ([]string, error) {
+	text, from := os.Getenv(URLsVariable), URLsVariable
+	if file != "" {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		text, from = withoutComments(strings.TrimPrefix(string(content), "\ufeff")), file
+	}
+	urls := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || strings.ContainsRune(" \t\r\n", r) })
+	if len(urls) == 0 {
+		return nil, fmt.Errorf("no masters in %s: set the variable %s, or use -urls-file",
+			from, URLsVariable)
+	}
+	return urls, nil
+}
+
+// withoutComments drops the lines that begin with #.
+func withoutComments(text string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+// CheckLockName returns why an argument is no lock's name, or nil.
+func CheckLockName(name string) error {
+	scheme, _, isURL := strings.Cut(name, "://")
+	switch {
+	case name == "":
+		return errors.New("a name is empty")
+	case isURL && strings.Contains(" redis rediss valkey valkeys unix ", " "+scheme+" "):
+		return errors.New("the masters' URLs do not belong on the command line, which shows passwords: see " +
+			URLsVariable + " and -urls-file")
+	case strings.HasPrefix(name, scripts.Prefix):
+		return fmt.Errorf("the name %.64q begins with %s, which is for the library's own keys", name, scripts.Prefix)
+	}
+	return nil
+}
+
+// SlotsFlag defines -slots: into is the number of slots.
+func SlotsFlag(flags *cli.Flags, usage string, into *int) {
+	flags.Value("slots", usage, "a number from 1 to 1024", func(text string) error {
+		n, err := strconv.Atoi(text)
+		if *into = n; err == nil && (n < 1 || n > scripts.MaxSlots) {
+			err = strconv.ErrRange
+		}
+		return err
+	})
+}

@@ -1,0 +1,317 @@
+package members
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+func TestMain(m *testing.M) {
+	clitest.Main(m, cli.App{Commands: []cli.Command{Command, masters.Check, masters.Admit}})
+}
+
+// Masters that a change has removed are said to be retired, and are not fit; what has nothing to do
+// says so.
+func TestMembersThatAreRetired(t *testing.T) {
+	t.Parallel()
+	fleet := testkit.Real(t, 4)
+	urls := fleet.URLs()
+	var names []string
+	for i, m := range fleet.Masters {
+		urls[i] += "?name=" + string(rune('a'+i))
+		names = append(names, string(rune('a'+i)))
+		testkit.Do(t, m, "FLUSHALL")
+	}
+	const lease = "-max-lease=6s"
+	members := func(code int, verb string, args ...string) (out, errs string) {
+		return clitest.Command(t, code, append([]string{"members", verb, lease}, args...)...)
+	}
+	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	printed, _ := members(cli.ExitOK, "commit", urls...)
+	clitest.Contains(t, printed, "Nothing to commit: the members are {a, b, c, d} already.")
+	printed, _ = members(cli.ExitOK, "abort", urls...)
+	clitest.Contains(t, printed, "Nothing to abort: no change is under way")
+
+	printed, _ = members(cli.ExitOK, "remove", append([]string{"-wait", "d"}, urls...)...)
+	clitest.Contains(t, printed, "members commit with the URLs of {a, b, c}.", "members abort with the URLs of {a, b, c, d}.")
+	printed, _ = members(cli.ExitOK, "show", urls...)
+	for _, name := range names {
+		if clitest.Contains(t, clitest.LineOf(t, printed, name), "{a, b, c, d}"); name != "d" {
+			clitest.Contains(t, clitest.LineOf(t, printed, name), "{a, b, c}", "after this one")
+		}
+	}
+	members(cli.ExitOK, "commit", urls...)
+	printed, errs := members(cli.ExitFailed, "show", urls...)
+	clitest.Contains(t, clitest.LineOf(t, printed, "d"), "retired: {a, b, c}")
+	clitest.Contains(t, printed, "No change is under way.")
+	clitest.Contains(t, errs, "d is retired: it is no member of {a, b, c}, and accepts nobody")
+	printed, _ = clitest.Command(t, cli.ExitFailed, append([]string{"check", lease}, urls...)...)
+	clitest.Contains(t, clitest.LineOf(t, printed, "d"), "REFUSED master")
+	clitest.Contains(t, printed, "retired: it is no member of {a, b, c} (generation 2), and accepts nobody", "0 of 4 masters are fit", "a, b, c: accept clients with")
+	clitest.Command(t, cli.ExitOK, append([]string{"check", lease}, urls[:3]...)...)
+	members(cli.ExitOK, "show", urls[:3]...)
+
+	claim := scripts.Marker{Claimed: true, Generation: 1, Members: scripts.NewList(names...), Next: scripts.NewList()}
+	info := fmt.Sprintf("%s", testkit.Do(t, fleet.Masters[0], "INFO", "server"))
+	_, run, _ := strings.Cut(info, "run_id:")
+	claim.Run, _, _ = strings.Cut(run, "\r\n")
+	claim.MaxLease, claim.Member = 6*time.Second, "a"
+	testkit.Do(t, fleet.Masters[0], "SET", scripts.MarkerKey, claim.String())
+	printed, _ = members(cli.ExitOK, "show", urls[:3]...)
+	clitest.Contains(t, clitest.LineOf(t, printed, "a"), "being marked for {a, b, c, d} none none -")
+}
+
+// A commit without a master that does not answer is not all done.
+func TestMembersCommitWithoutOne(t *testing.T) {
+	t.Parallel()
+	fleet := testkit.Real(t, 4)
+	urls := fleet.URLs()
+	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", "-max-lease=6s"}, urls[:3]...)...)
+	clitest.Command(t, cli.ExitOK, append([]string{"members", "add", "-wait", "-max-lease=6s", urls[3]}, urls[:3]...)...)
+	testkit.Must(t, fleet.Masters[2].Kill())
+	for range 2 {
+		_, errs := clitest.Command(t, cli.ExitFailed, append([]string{"members", "commit", "-max-lease=6s"}, urls...)...)
+		clitest.Contains(t, errs, "not done on "+fleet.Masters[2].Addr()+": no reply. Repeat the command when it runs")
+	}
+}
+
+// A node of a process that is a master already brings no vote of its own, and 64 masters are the most.
+func TestMembersOfOneProcess(t *testing.T) {
+	t.Parallel()
+	fleet := testkit.Real(t, 3)
+	urls := fleet.URLs()
+	twin := urls[0] + "/1?name=twin"
+	addr := fleet.Masters[0].Addr()
+	const lease = "-max-lease=6s"
+	_, errs := clitest.Command(t, cli.ExitFailed, append([]string{"admit", "-yes", "-members", lease, twin}, urls...)...)
+	clitest.Contains(t, errs, "twin/1 ("+addr+") and "+addr+" ("+addr+") are one process, and one process is one vote")
+	printed, _ := clitest.Command(t, cli.ExitOK, append([]string{"members", "show", lease}, urls...)...)
+	clitest.Contains(t, printed, "No master that answers has a list.")
+
+	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	_, errs = clitest.Command(t, cli.ExitFailed, append([]string{"members", "add", "-wait", lease, twin}, urls...)...)
+	clitest.Contains(t, errs, "twin/1 ("+addr+") and "+addr+" ("+addr+") are one process, and one process is one vote")
+	printed, _ = clitest.Command(t, cli.ExitOK, append([]string{"members", "show", lease}, urls...)...)
+	clitest.Contains(t, printed, "No change is under way.")
+
+	for i := range 62 {
+		urls = append(urls, fmt.Sprintf("redis://127.0.0.1:1?name=dead%d", i))
+	}
+	_, errs = clitest.Command(t, cli.ExitFailed, append([]string{"members", "add", lease}, urls...)...)
+	clitest.Contains(t, errs, "a list has at most 64 masters, and this one would have 65")
+}
+
+// If no master may be asked for the lockers, commit needs the operator's word.
+func TestMembersCommitWithoutAnyCensus(t *testing.T) {
+	t.Parallel()
+	fleet := testkit.Real(t, 3)
+	urls := fleet.URLs()
+	const lease = "-max-lease=6s"
+	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	clitest.Command(t, cli.ExitOK, append([]string{"members", "remove", "-wait", lease, fleet.Masters[2].Addr()}, urls...)...)
+	for _, m := range fleet.Masters {
+		testkit.Do(t, m, "ACL", "SETUSER", "default", "-scan")
+	}
+	_, errs := clitest.Command(t, cli.ExitFailed, append([]string{"members", "commit", lease}, urls...)...)
+	clitest.Contains(t, errs, "no master said which lockers there are", "commit with -yes")
+	printed, _ := clitest.Command(t, cli.ExitOK, append([]string{"members", "show", lease}, urls...)...)
+	clitest.Contains(t, printed, "is under way")
+	testkit.Do(t, fleet.Masters[0], "ACL", "SETUSER", "default", "+scan")
+	printed, _ = clitest.Command(t, cli.ExitOK, append([]string{"members", "commit", lease}, urls...)...)
+	clitest.Contains(t, printed, "did not say which lockers there are", "The members are")
+}
+
+// A master that was removed without its URL keeps its list. show names the commit that retires it.
+func TestMembersShowNamesWhatRetires(t *testing.T) {
+	t.Parallel()
+	fleet := testkit.Real(t, 3)
+	urls := fleet.URLs()
+	for i := range urls {
+		urls[i] += "?name=" + string(rune('a'+i))
+	}
+	const lease = "-max-lease=6s"
+	members := func(code int, verb string, args ...string) (out, errs string) {
+		return clitest.Command(t, code, append([]string{"members", verb, lease}, args...)...)
+	}
+	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	members(cli.ExitOK, "remove", append([]string{"-wait", "a"}, urls...)...)
+	printed, _ := members(cli.ExitOK, "commit", urls[1:]...)
+	clitest.Contains(t, printed, "a was not retired", "repeat the command with its URL too")
+	printed, _ = members(cli.ExitOK, "show", urls...)
+	clitest.Contains(t, printed, "members commit with the URLs of {a, b, c} gives all of them the list {b, c}, and retires a.")
+	members(cli.ExitOK, "commit", urls...)
+	printed, _ = members(cli.ExitFailed, "show", urls...)
+	clitest.Contains(t, clitest.LineOf(t, printed, "a"), "retired: {b, c}")
+}
+
+// An add was begun, and then the members changed: show names the list to which the master can be added.
+func TestMembersShowOfAStaleClaim(t *testing.T) {
+	t.Parallel()
+	fleet := testkit.Real(t, 3)
+	urls := fleet.URLs()
+	for i := range urls {
+		urls[i] += "?name=" + string(rune('a'+i))
+	}
+	const lease = "-max-lease=6s"
+	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls[:2]...)...)
+	info := fmt.Sprintf("%s", testkit.Do(t, fleet.Masters[2], "INFO", "server"))
+	_, run, _ := strings.Cut(info, "run_id:")
+	claim := scripts.Marker{Claimed: true, Generation: 1, Members: scripts.NewList("a", "b", "d"), Next: scripts.NewList()}
+	claim.Run, _, _ = strings.Cut(run, "\r\n")
+	claim.MaxLease, claim.Member = 6*time.Second, "c"
+	testkit.Do(t, fleet.Masters[2], "SET", scripts.MarkerKey, claim.String())
+	printed, _ := clitest.Command(t, cli.ExitOK, append([]string{"members", "show", lease}, urls...)...)
+	clitest.Contains(t, printed, "A change that adds c to {a, b, d} was begun and is not announced: the members are {a, b} now, "+
+		"and members add takes c with the URLs of that list.")
+	clitest.Command(t, cli.ExitOK, append([]string{"members", "add", "-wait", lease, urls[2]}, urls[:2]...)...)
+
+	claim.Members = scripts.NewList("a", "b")
+	testkit.Do(t, fleet.Masters[2], "SET", scripts.MarkerKey, claim.String())
+	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls[:2]...)...)
+	printed, _ = clitest.Command(t, cli.ExitOK, append([]string{"members", "show", lease}, urls...)...)
+	clitest.Contains(t, printed, "adds c to {a, b} was begun and is not announced: the same members add goes on.")
+}
+
+// Masters of two max leases answer to neither as one deployment: the error says how they get one.
+func TestMembersOfTwoMaxLeases(t *testing.T) {
+	t.Parallel()
+	fleet := testkit.Real(t, 3)
+	urls := fleet.URLs()
+	for i, lease := range []string{"2s", "2s", "3s"} {
+		clitest.Command(t, cli.ExitOK, "admit", "-yes", "-max-lease", lease, urls[i])
+	}
+	for _, lease := range []string{"2s", "3s"} {
+		for _, verb := range []string{"show", "commit", "abort"} {
+			_, errs := clitest.Command(t, cli.ExitFailed, append([]string{"members", verb, "-max-lease", lease}, urls...)...)
+			clitest.Contains(t, errs, "max lease differs", "other masters of this list have this client's", "(DEL "+scripts.MarkerKey+")")
+			if strings.Contains(errs, "give the deployment's") {
+				t.Errorf("%s -max-lease %s: %s", verb, lease, errs)
+			}
+		}
+	}
+	testkit.Do(t, fleet.Masters[2], "DEL", scripts.MarkerKey)
+	clitest.Command(t, cli.ExitOK, append([]string{"members", "show", "-max-lease=2s"}, urls...)...)
+}
+
+// An interrupt ends a command at once, whatever its masters' timeout.
+func TestCommandsAreInterruptedAtOnce(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	defer silent.Close()
+	for _, line := range []string{"members show", "members commit", "members abort", "check", "admit -yes"} {
+		ctx, interrupt := context.WithCancel(t.Context())
+		ended := make(chan int, 1)
+		go func() {
+			ended <- clitest.Run(ctx, append(strings.Fields(line), "-timeout=1m", "redis://"+silent.Addr().String()), &clitest.Output{}, &clitest.Output{})
+		}()
+		conn, err := silent.Accept()
+		testkit.Must(t, err)
+		interrupt()
+		select {
+		case code := <-ended:
+			if code != cli.ExitInterrupted {
+				t.Errorf("%s ends with %d", line, code)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s goes on", line)
+		}
+		conn.Close()
+	}
+}
+
+// A member's clock was set back by an hour after a change: the next change waits for one max lease.
+func TestMembersOfAClockThatWasSetBack(t *testing.T) {
+	t.Parallel()
+	fleet := testkit.Real(t, 3)
+	urls := fleet.URLs()
+	const lease = "-max-lease=6s"
+	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	marker, err := scripts.ParseMarker(fmt.Sprintf("%s", testkit.Do(t, fleet.Masters[1], "GET", scripts.MarkerKey)))
+	testkit.Must(t, err)
+	marker.Change += time.Hour
+	testkit.Do(t, fleet.Masters[1], "SET", scripts.MarkerKey, marker.String())
+	remove := append([]string{"members", "remove", "-wait", lease, fleet.Masters[2].Addr()}, urls...)
+	_, errs := clitest.Command(t, cli.ExitFailed, slices.DeleteFunc(slices.Clone(remove), func(arg string) bool { return arg == "-wait" })...)
+	clitest.Contains(t, errs, "waits for another", "-wait")
+	began := time.Now()
+	printed, _ := clitest.Command(t, cli.ExitOK, remove...)
+	clitest.Contains(t, printed, "The last change was less than one max lease ago: waiting for another", "Announced: clients with")
+	if took := time.Since(began); took < 4*time.Second { // the wait began with the command that was refused
+		t.Errorf("it waited for %v", took)
+	}
+}
+
+// Masters that restarted with their data in the midst of a change: show has the lists that they had.
+func TestMembersShowOfMastersThatRestarted(t *testing.T) {
+	t.Parallel()
+	fleet := testkit.Real(t, 2)
+	urls := fleet.URLs()
+	present, next := scripts.NewList("a", "b", "c"), scripts.NewList("a", "b")
+	for i, m := range fleet.Masters {
+		name := string(rune('a' + i))
+		urls[i] += "?name=" + name
+		before := scripts.Marker{Process: scripts.Process{Run: "before", MaxLease: 2 * time.Second, Member: name}, Generation: 3, Members: present, Next: next}
+		testkit.Do(t, m, "SET", scripts.MarkerKey, before.String())
+	}
+	printed, _ := clitest.Command(t, cli.ExitOK, append([]string{"members", "show", "-max-lease=2s"}, urls...)...)
+	clitest.Contains(t, clitest.LineOf(t, printed, "a"), "- blank: had {a, b, c} {a, b} - -")
+	_, errs := clitest.Command(t, cli.ExitFailed, append([]string{"members", "commit", "-max-lease=2s"}, urls...)...)
+	clitest.Contains(t, errs, "a is blank: a client with {a, b, c} must mark it")
+}
+
+// What no list can be is refused in a sentence that says why, and nothing is written. package membership tests the
+// refusals that depend on the markers.
+func TestMembersThatCannotBe(t *testing.T) {
+	t.Parallel()
+	fleet := testkit.Real(t, 3)
+	a, b, c := fleet.URLs()[0]+"?name=a", fleet.URLs()[1]+"?name=b", fleet.URLs()[2]+"?name=c"
+	clitest.Command(t, cli.ExitOK, "admit", "-yes", "-members", "-max-lease=6s", a, b, c)
+	marker := func() string { return fmt.Sprintf("%s", testkit.Do(t, fleet.Masters[0], "GET", scripts.MarkerKey)) }
+	before := marker()
+	for says, args := range map[string][]string{
+		"{a} would be left: a change to fewer than two masters": {"remove", "-max-lease=6s", "b", a, b},
+		"fewer than two masters":                                {"add", "-max-lease=6s", a},
+		"two URLs have the name b":                              {"add", "-max-lease=6s", a, b, b},
+		"x is no member of {a, b, c}":                           {"remove", "-max-lease=6s", "x", a, b, c},
+		"the deployment's is 6s, this client's 1s: give the deployment's with -max-lease": {"remove", "-max-lease=1s", "c", a, b, c},
+	} {
+		_, errs := clitest.Command(t, cli.ExitFailed, append([]string{"members"}, args...)...)
+		clitest.Contains(t, errs, says)
+	}
+	if after := marker(); after != before {
+		t.Errorf("the marker was %s, and is %s", before, after)
+	}
+	for _, args := range [][]string{{"add"}, {"commit"}, {"abort"}, {"remove"}, {"remove", "b"}, {"remove", a, b}, {"add", "-yes", a}} {
+		says := map[bool]string{true: " needs the ", false: ": unknown flag"}[len(args) < 2 || args[0] == "remove"]
+		_, errs := clitest.Command(t, cli.ExitUsage, append([]string{"members"}, args...)...)
+		clitest.Contains(t, errs, "members "+args[0]+says, "(see quorumlock members "+args[0]+" -h)")
+	}
+}
+
+func TestMembersShowSaysNothingOfMastersThatDoNotAnswer(t *testing.T) {
+	t.Parallel()
+	master := testkit.Real(t, 1).Masters[0]
+	const dead = "redis://127.0.0.1:1"
+	printed, _ := clitest.Command(t, cli.ExitFailed, "members", "show", dead)
+	if clitest.Contains(t, printed, "does not answer"); strings.Contains(printed, "No change") {
+		t.Errorf("of a dead master: %q", printed)
+	}
+	printed, _ = clitest.Command(t, cli.ExitFailed, "members", "show", dead, master.URL())
+	clitest.Contains(t, printed, "No master that answers has a list.")
+	clitest.Command(t, cli.ExitOK, "admit", "-yes", "-members", master.URL())
+	printed, _ = clitest.Command(t, cli.ExitFailed, "members", "show", dead, master.URL())
+	clitest.Contains(t, printed, "No change is under way on the masters that answered.")
+	printed, _ = clitest.Command(t, cli.ExitOK, "members", "show", master.URL())
+	clitest.Contains(t, printed, "No change is under way.\n")
+}

@@ -1,0 +1,216 @@
+//go:build unix
+
+package run
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+const (
+	// maxSleep bounds the sleep between two looks at the clock. Timers do not count the time in
+	// which the machine is suspended, and a deadline may move ahead.
+	maxSleep = time.Second
+	// groupPoll is the pause between two looks at a process group that is ending.
+	groupPoll = 10 * time.Millisecond
+	// groupBound is how long the last processes of a group may take to die of SIGKILL.
+	groupBound = time.Second
+)
+
+// job is a command that runs under a lock.
+type job struct {
+	line    *line
+	lock    *quorum.Lock
+	signals *caught
+	clock   clock.Clock
+	child   *child
+	tty     terminal
+
+	maxHoldEnd clock.Instant // the end of time for none
+	end        clock.Instant // of the grace; the end of time before it has begun
+	ended      error         // why the command was told to end; nil for not
+	killed     bool
+	told       bool // a signal that ends programs was forwarded
+}
+
+const endOfTime clock.Instant = math.MaxInt64
+
+func newJob(line *line, lock *quorum.Lock, signals *caught) *job {
+	j := &job{line: line, lock: lock, signals: signals, clock: clock.System(), maxHoldEnd: endOfTime, end: endOfTime}
+	if line.maxHold > 0 {
+		j.maxHoldEnd = j.clock.Now().Add(line.maxHold)
+	}
+	return j
+}
+
+// run starts the command and waits for its end. ended says why run ended it, if it did. err has its
+// exit code: the command was not started.
+func (j *job) run(path string) (status syscall.WaitStatus, ended, err error) {
+	select {
+	case s := <-j.signals.forward: // as the lock was acquired
+		signal := s.(syscall.Signal)
+		return status, nil, cli.ExitWith(cli.ExitSignalled+int(signal), interrupted{signal})
+	default:
+	}
+	if j.child, err = startChild(path, j.line.command, j.environment()); err != nil {
+		return status, nil, err
+	}
+	j.tty = terminal{j.child, j.signals.continued}
+	j.tty.give()
+	close(j.child.watch)
+	status = j.follow()
+	j.tty.takeBack()
+	j.endGroup()
+	return status, j.ended, nil
+}
+
+// left returns how long the command may go on. Renewal moves it, until the grace has begun. It is
+// not positive for a lock that is lost.
+func (j *job) left() time.Duration {
+	now := j.clock.Now()
+	return min(time.Until(j.lock.Deadline()), j.maxHoldEnd.Sub(now), j.end.Sub(now))
+}
+
+// environment returns the command's: that of this process, and what the lock is.
+func (j *job) environment() []string {
+	set := []string{
+		"QUORUMLOCK_NAMES=" + strings.Join(j.line.names, ","),
+		fmt.Sprintf("QUORUMLOCK_TOKEN=%d", j.lock.Token()),
+		"QUORUMLOCK_OWNER=" + j.lock.Owner(),
+		fmt.Sprintf("QUORUMLOCK_DEADLINE=%d", time.Now().Add(j.left()).Unix()),
+	}
+	if slot := j.lock.Slot(); slot >= 0 {
+		set = append(set, fmt.Sprintf("QUORUMLOCK_SLOT=%d", slot))
+	}
+	var all []string
+	for _, variable := range os.Environ() {
+		// By one of set, or left out: the command may run in a command of quorumlock run.
+		replaced := strings.HasPrefix(variable, "QUORUMLOCK_SLOT=")
+		for _, s := range set {
+			name, _, _ := strings.Cut(s, "=")
+			replaced = replaced || strings.HasPrefix(variable, name+"=")
+		}
+		if !replaced {
+			all = append(all, variable)
+		}
+	}
+	return append(all, set...)
+}
+
+// follow acts on what happens until the command has ended.
+func (j *job) follow() syscall.WaitStatus {
+	lost := j.lock.Context().Done()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	resume := false
+	for {
+		// First: this process may have been halted, and the lock be another's.
+		wait := j.enforce()
+		if resume {
+			j.tty.resume()
+			resume = false
+		}
+		timer.Reset(wait)
+		select {
+		case status := <-j.child.changes:
+			if !status.Stopped() {
+				return status
+			}
+			resume = j.tty.stopped(status.StopSignal())
+		case s := <-j.signals.forward:
+			j.forward(s.(syscall.Signal))
+		case <-lost:
+			lost = nil
+		case <-timer.C:
+		}
+	}
+}
+
+// forward passes a signal on: to all of the group what ends programs, as a terminal does. A signal
+// that means something to the one program only would end its helpers.
+func (j *job) forward(s syscall.Signal) {
+	if s == syscall.SIGUSR1 || s == syscall.SIGUSR2 {
+		j.child.signal(s)
+	} else {
+		j.told = true
+		j.child.signalGroup(s)
+	}
+}
+
+// enforce ends the command when its time is over: it gets SIGTERM when the grace is left, and
+// SIGKILL when nothing is. It returns when to look again.
+func (j *job) enforce() time.Duration {
+	left := j.left()
+	switch {
+	case j.killed:
+		return maxSleep
+	case left <= 0:
+		j.kill()
+		return maxSleep
+	case j.ended != nil:
+		return min(left, maxSleep)
+	case left <= j.line.grace:
+		j.ended, j.end = fmt.Errorf("%w: the command got SIGTERM", j.why()), j.clock.Now().Add(left)
+		j.child.end(syscall.SIGTERM)
+		j.child.signalGroup(syscall.SIGCONT) // a stopped process does not end
+		return left
+	default:
+		return min(left-j.line.grace, maxSleep)
+	}
+}
+
+func (j *job) kill() {
+	j.child.end(syscall.SIGKILL)
+	j.killed = true
+	j.ended = fmt.Errorf("%w: the command was killed", j.why())
+}
+
+// why returns why the command must end.
+func (j *job) why() error {
+	lost := j.lock.Err()
+	switch {
+	case lost != nil:
+		return fmt.Errorf("the lock is lost: %w", lost)
+	case j.maxHoldEnd.Sub(j.clock.Now()) <= j.line.grace:
+		return fmt.Errorf("the lock was held for -max-hold %v", j.line.maxHold)
+	}
+	return errNotRenewed
+}
+
+var errNotRenewed = errors.New("the lock was about to be lost: too few masters renewed it")
+
+// endGroup ends what is left of the group after the command, if run has ended the command, or its
+// time is over. Else what the command has left behind is its own affair.
+func (j *job) endGroup() {
+	if !j.killed && j.left() <= 0 {
+		j.kill()
+	}
+	if j.ended == nil {
+		return
+	}
+	poll := time.NewTicker(groupPoll)
+	defer poll.Stop()
+	bound := j.clock.Now().Add(groupBound)
+	for j.child.isGroup() {
+		if !j.killed {
+			j.enforce()
+			bound = j.clock.Now().Add(groupBound)
+		} else if bound.Before(j.clock.Now()) {
+			return
+		}
+		select {
+		case <-poll.C:
+		case s := <-j.signals.forward:
+			j.forward(s.(syscall.Signal))
+		}
+	}
+}

@@ -1,0 +1,196 @@
+//go:build unix
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// open opens the masters, and a locker over them. The caller closes the locker, then the masters.
+func (l *line) open(report func(error)) (*quorum.Locker, []*node.Node, error) {
+	nodes, urls, err := l.access.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	constructor := redlock.New
+	if l.all {
+		constructor = multilock.New
+	}
+	l.urls = urls
+	logger := slog.New(&waitingLog{report: func(err error) { report(l.hinted(err, nodes)) }, waits: !l.noWait})
+	options := []quorum.Option{quorum.WithLease(l.lease), quorum.WithLogger(logger), quorum.WithLabel(l.label)}
+	if l.existing {
+		options = append(options, quorum.WithExistingDeployment())
+	}
+	if l.wait > 0 {
+		options = append(options, quorum.WithWait(l.wait))
+	}
+	locker, err := constructor(nodes, options...)
+	if err != nil {
+		masters.CloseAll(nodes)
+		return nil, nil, cli.ExitWith(cli.ExitConfiguration, err)
+	}
+	return locker, nodes, nil
+}
+
+// waitingLog is a slog.Handler that reports why Lock waits for masters, since it may wait for ever.
+type waitingLog struct {
+	report func(error)
+	waits  bool // not with -n, whose error says it all
+}
+
+func (w *waitingLog) Enabled(context.Context, slog.Level) bool { return true }
+func (w *waitingLog) WithAttrs([]slog.Attr) slog.Handler       { return w }
+func (w *waitingLog) WithGroup(string) slog.Handler            { return w }
+
+func (w *waitingLog) Handle(_ context.Context, r slog.Record) error {
+	if r.Message != "quorumlock: waiting for nodes" || !w.waits { // a lost lock is reported with what is done about it
+		return nil
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok {
+			w.report(fmt.Errorf("waiting for masters: %w", err))
+		}
+		return true
+	})
+	return nil
+}
+
+// hinted adds to an error why a master may not have answered, as far as its URL shows.
+func (l *line) hinted(err error, nodes []*node.Node) error {
+	for i, n := range nodes {
+		last := n.LastError()
+		if last == nil {
+			continue
+		}
+		if hint := masters.TLSHint(context.Background(), n, l.urls[i], last); hint != "" {
+			return fmt.Errorf("%w; %s: %s", err, n.Name(), hint)
+		}
+	}
+	return err
+}
+
+// interrupted is the cause with which a signal ends the waiting.
+type interrupted struct{ signal syscall.Signal }
+
+func (i interrupted) Error() string { return "ended by " + nameOf(i.signal) }
+
+// acquire takes the lock, and waits for it as the command line says. A signal ends the waiting.
+func (l *line) acquire(locker *quorum.Locker, signals <-chan os.Signal) (*quorum.Lock, error) {
+	// The lock's context ends with this one, so it is not cancelled once the lock is held.
+	ctx, cancel := context.WithCancelCause(context.Background())
+	over, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case s := <-signals:
+			cancel(interrupted{s.(syscall.Signal)})
+		case <-over:
+		}
+	}()
+	lock, err := l.lock(ctx, locker)
+	close(over)
+	<-watched
+	if err == nil && ctx.Err() != nil { // the waiting ended as the lock was acquired
+		l.unlock(lock)
+		err = fmt.Errorf("%w: %w: %w", quorum.ErrNotAcquired, quorum.ErrHeld, context.Cause(ctx))
+	}
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	return lock, nil
+}
+
+// stay waits until the lock has been held for -min-hold, or is lost. It returns false when a signal
+// ends the waiting.
+func (l *line) stay(lock *quorum.Lock, began clock.Instant, signals <-chan os.Signal) bool {
+	left := began.Add(l.minHold).Sub(clock.System().Now())
+	if left <= 0 {
+		return true
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return true
+		case <-lock.Context().Done():
+			return true
+		case s := <-signals:
+			if s != syscall.SIGUSR1 && s != syscall.SIGUSR2 { // these are the command's
+				return false
+			}
+		}
+	}
+}
+
+// unlock releases the lock. What takes longer than two timeouts is left to Close, and then to the
+// lease.
+func (l *line) unlock(lock *quorum.Lock) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*l.access.Timeout)
+	defer cancel()
+	return lock.Unlock(ctx)
+}
+
+func (l *line) lock(ctx context.Context, locker *quorum.Locker) (*quorum.Lock, error) {
+	semaphore := locker.Semaphore(l.names[0], l.slots)
+	switch {
+	case l.slots > 0 && l.noWait:
+		return semaphore.TryAcquire(ctx)
+	case l.slots > 0:
+		return semaphore.Acquire(ctx)
+	case l.noWait:
+		return locker.TryLock(ctx, l.names...)
+	}
+	return locker.Lock(ctx, l.names...)
+}
+
+// diedHere adds to the error of a lock that is held how to free it, if the holder was a process of this host that is
+// gone. Containers may share a host's name, and not its processes: the operator decides.
+func (l *line) diedHere(err error) error {
+	var held *quorum.Error
+	host, _ := os.Hostname()
+	if l.slots > 0 || !errors.As(err, &held) || held.HolderIdentity.Host != host || held.HolderIdentity.PID <= 0 ||
+		syscall.Kill(held.HolderIdentity.PID, 0) != syscall.ESRCH {
+		return err
+	}
+	return fmt.Errorf("%w; this host has no process %d: if the holder did not run in a container, it is dead, and this frees its lock: %s",
+		err, held.HolderIdentity.PID, l.flags.UnlockLine(held.Holder, l.names...))
+}
+
+// refusal adds to the error of a lock that was not acquired the exit code for it.
+func (l *line) refusal(err error, nodes []*node.Node) error {
+	var signal interrupted
+	var failed *quorum.Error
+	switch {
+	case errors.As(err, &signal):
+		return cli.ExitWith(cli.ExitSignalled+int(signal.signal), err)
+	case errors.Is(err, quorum.ErrHeld):
+		return cli.ExitWith(l.heldCode, l.diedHere(err))
+	case !errors.As(err, &failed) || failed.Need == 0 && errors.Is(err, quorum.ErrInvalid):
+		return cli.ExitWith(cli.ExitLockUsage, err) // a name that cannot be locked
+	}
+	var errs []error
+	if failed.Nodes != nil {
+		errs = failed.Nodes.Errors
+	}
+	if errors.Is(err, quorum.ErrUnavailable) {
+		err = l.hinted(err, nodes)
+	}
+	return cli.ExitWith(masters.ExitCode(errs, len(nodes), failed.Need), err)
+}

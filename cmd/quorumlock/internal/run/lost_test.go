@@ -1,0 +1,191 @@
+//go:build unix
+
+package run
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+)
+
+// stubborn is a shell script that ignores SIGTERM, as its child does; the shell prints when it
+// gets one.
+const stubborn = `exec 2>/dev/null; trap '' TERM; sleep 600 >/dev/null 2>&1 & echo grandchild=$!; trap 'echo TERM' TERM
+	echo child=$$; echo ready; while :; do sleep 0.02; done`
+
+func kill(t *testing.T, d *clitest.Deployment, masters ...int) {
+	t.Helper()
+	for _, i := range masters {
+		testkit.Must(t, d.Masters[i].Kill())
+	}
+}
+
+// endedWithin fails the test if a command that has just ended took a second longer than due, by a stopwatch
+// that it stops. The machine's stalls lengthen the bound.
+func endedWithin(t *testing.T, due time.Duration, since *poll.Stopwatch) {
+	t.Helper()
+	took, stalled := since.Read()
+	since.Stop()
+	if took > poll.AtMost(due+time.Second, stalled) {
+		t.Errorf("it ended after %v, due after %v; the machine stood still for %v", took, due, stalled)
+	}
+}
+
+func TestTheCommandEndsBeforeItsLock(t *testing.T) {
+	t.Parallel()
+	const lease = 12 * time.Second
+	d := clitest.Deploy(t, 3, lease)
+	p := d.Start(t, "-k", "3s", "x", "--", "sh", "-c",
+		`exec 2>/dev/null; trap 'echo TERM; exit 0' TERM; echo ready; while :; do sleep 0.02; done`)
+	kill(t, d, 0)
+	began := time.Now()
+	clitest.Eventually(t, "a lease over", func() bool { return time.Since(began) > lease || p.HasExited() })
+	if p.HasExited() {
+		t.Fatalf("it ended while two masters of three renewed its lock: %v, errors %q", p.ProcessState, &p.Errs)
+	}
+	kill(t, d, 1)
+	since := poll.Start()
+	p.Await(t, cli.ExitEnded)
+	endedWithin(t, lease-3*time.Second, since)
+	clitest.Contains(t, p.Out.String(), "TERM\n")
+	clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "too few masters renewed it: the command got SIGTERM")
+}
+
+func TestTheWholeGroupIsKilledAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	const lease = 4 * time.Second
+	d := clitest.Deploy(t, 3, lease)
+	p := d.Start(t, "-k", "1s", "x", "--", "sh", "-c", stubborn)
+	kill(t, d, 0, 1)
+	since := poll.Start()
+	p.AwaitOutput(t, "TERM\n")
+	p.Await(t, cli.ExitEnded)
+	endedWithin(t, lease, since)
+	for _, word := range []string{"child", "grandchild"} {
+		if alive(p.Number(t, word)) {
+			t.Errorf("the %s is alive", word)
+		}
+	}
+	clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "the lock is lost", "connect", "the command was killed")
+}
+
+// Masters that answer again after SIGTERM do not lengthen the grace.
+func TestTheGraceIsNotLengthened(t *testing.T) {
+	t.Parallel()
+	const lease = 8 * time.Second
+	d := clitest.Deploy(t, 3, lease)
+	p := d.Start(t, "-k", "4s", "x", "--", "sh", "-c", stubborn)
+	for _, m := range d.Masters[:2] {
+		testkit.Must(t, m.Freeze())
+	}
+	p.AwaitOutput(t, "TERM\n")
+	since := poll.Start()
+	for _, m := range d.Masters[:2] {
+		testkit.Must(t, m.Thaw())
+	}
+	p.Await(t, cli.ExitEnded)
+	endedWithin(t, 4*time.Second, since)
+	clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "the command was killed")
+	d.Run(t, cli.ExitOK, "-n", "x", "--", "true") // it was renewed, and is released
+}
+
+// The command ends at SIGTERM and leaves behind a process that does not.
+func TestWhatTheCommandLeavesBehindIsKilledAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	began := time.Now()
+	p := d.Start(t, "-max-hold", "6s", "-k", "3s", "x", "--", "sh", "-c",
+		`exec 2>/dev/null; trap '' TERM; (echo grandchild=$(exec sh -c 'echo $PPID'); echo ready
+		while :; do sleep 0.02; done) &
+		trap 'echo TERM; exit 0' TERM; while :; do sleep 0.02; done`)
+	p.AwaitOutput(t, "TERM\n")
+	if took := time.Since(began); took < 3*time.Second {
+		t.Errorf("SIGTERM after %v", took)
+	}
+	grandchild := p.Number(t, "grandchild")
+	if !alive(grandchild) {
+		t.Error("it was killed before its time")
+	}
+	p.Await(t, cli.ExitEnded)
+	if took := time.Since(began); took < 6*time.Second || alive(grandchild) {
+		t.Errorf("ended after %v; it is alive: %v", took, alive(grandchild))
+	}
+	clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "-max-hold 6s: the command was killed")
+	d.Run(t, cli.ExitOK, "-n", "-max-hold", "10s", "x", "--", "true")
+}
+
+// A stopped command does not see SIGTERM before it continues.
+func TestAStoppedCommandIsEnded(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	p := d.Start(t, "-max-hold", "8s", "-k", "4s", "x", "--", "sh", "-c",
+		`trap 'echo TERM; exit 0' TERM; echo ready; kill -STOP $$; while :; do sleep 0.02; done`)
+	p.AwaitOutput(t, "TERM\n")
+	p.Await(t, cli.ExitEnded)
+	clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "-max-hold 8s: the command got SIGTERM")
+}
+
+// Nothing can end the command while run is halted. When run continues, another may hold the lock.
+func TestTheCommandIsKilledWhenRunContinuesTooLate(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 6*time.Second)
+	p := d.Start(t, "x", "--", "sh", "-c", stubborn)
+	p.Send(t, syscall.SIGSTOP)
+	d.Run(t, cli.ExitOK, "x", "--", "true") // waits for the end of the lease
+	if !alive(p.Number(t, "child")) {
+		t.Fatal("the command is gone while run is halted")
+	}
+	since := poll.Start()
+	p.Send(t, syscall.SIGCONT)
+	p.Await(t, cli.ExitEnded)
+	endedWithin(t, 0, since)
+	if alive(p.Number(t, "grandchild")) {
+		t.Error("the grandchild is alive")
+	}
+	clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "the lock is lost", "the command was killed")
+}
+
+// A command that is done while run is halted has worked without the lock, for all that run knows.
+func TestTheCommandIsDoneWhileRunIsHalted(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 6*time.Second)
+	file := aFile(t)
+	p := d.Start(t, "x", "--", "sh", "-c", `echo child=$$; echo ready; `+untilGone(file))
+	p.Send(t, syscall.SIGSTOP)
+	d.Run(t, cli.ExitOK, "x", "--", "rm", file)
+	clitest.Eventually(t, "the command's end", func() bool { return !alive(p.Number(t, "child")) })
+	p.Send(t, syscall.SIGCONT)
+	p.Await(t, cli.ExitEnded)
+	clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "the lock is lost")
+}
+
+func TestRunGoesOnAfterAShortHalt(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	file := aFile(t)
+	p := d.Start(t, "x", "--", "sh", "-c", `echo ready; `+untilGone(file))
+	p.Send(t, syscall.SIGSTOP)
+	d.Run(t, cli.ExitHeld, "-n", "x", "--", "true")
+	p.Send(t, syscall.SIGCONT)
+	d.Run(t, cli.ExitHeld, "-n", "x", "--", "rm", file)
+	d.Run(t, cli.ExitOK, "other", "--", "rm", file)
+	p.Await(t, cli.ExitOK)
+}
+
+// A lock that masters say to be another's is lost at once.
+func TestTheCommandIsKilledWhenItsLockIsTakenAway(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 3*time.Second)
+	p := d.Start(t, "x", "--", "sh", "-c", stubborn)
+	for _, m := range d.Masters {
+		testkit.Do(t, m, "DEL", "x")
+	}
+	d.Run(t, cli.ExitOK, "-n", "x", "--", "true")
+	p.Await(t, cli.ExitEnded)
+	clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "the lock is lost", "the command was killed")
+}

@@ -1,0 +1,95 @@
+//go:build unix
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+// Command runs a job, -- and what follows, under a lock. Its exit code is the job's, or else one of package
+// cli.
+var Command = cli.Command{
+	Name: "run", Usage: "run a command while it holds the lock", Arguments: "NAME[,NAME...] -- COMMAND [ARGUMENT...]",
+	Help:   help,
+	Misuse: cli.ExitLockUsage, Job: true,
+	Define: func(flags *cli.Flags) cli.Action {
+		l := newLine(flags)
+		return func(_ context.Context, p *cli.Program, args []string) int {
+			if err := l.take(args, p.Job); err != nil {
+				return p.Misused("run: " + cli.OneLine(err))
+			}
+			return l.carryOut(p.Stderr)
+		}
+	},
+}
+
+// carryOut runs the job, reports errors, and returns the exit code.
+func (l *line) carryOut(stderr io.Writer) int {
+	report := func(err error) { fmt.Fprintf(stderr, "quorumlock: run: %s\n", cli.OneLine(err)) }
+	signals := catchSignals()
+	defer signals.stop() // after the report, to a stderr that may be closed
+	code, err := l.run(signals, report)
+	if err == nil {
+		return code
+	}
+	code = cli.CodeOf(err, cli.ExitFailed)
+	if code != cli.ExitOK { // with -E 0 a lock that is held is as well, and cron mails what is printed
+		report(err)
+	}
+	return code
+}
+
+// run takes the lock, runs the command, and returns the command's exit code. The error has its
+// exit code. What is no reason to fail is reported.
+func (l *line) run(signals *caught, report func(error)) (code int, err error) {
+	path, err := findCommand(l.command[0]) // before others wait for the lock
+	if err != nil {
+		return 0, err
+	}
+	locker, nodes, err := l.open(report)
+	if err != nil {
+		return 0, err
+	}
+	defer masters.CloseAll(nodes)
+	defer locker.Close()
+
+	lock, err := l.acquire(locker, signals.forward)
+	if err != nil {
+		return 0, l.refusal(err, nodes)
+	}
+	began := clock.System().Now()
+	job := newJob(l, lock, signals)
+	status, ended, err := job.run(path)
+	if err == nil && ended == nil && !job.told && !l.stay(lock, began, signals.forward) {
+		return exitCodeOf(status), nil // Close leaves the lock to its lease
+	}
+	unlockErr := l.unlock(lock)
+	switch {
+	case err != nil:
+		return 0, err
+	case ended != nil:
+		return 0, cli.ExitWith(cli.ExitEnded, ended)
+	case errors.Is(unlockErr, quorum.ErrLost):
+		return 0, cli.ExitWith(cli.ExitEnded, fmt.Errorf("the command has ended, but its lock was lost before that: %w", unlockErr))
+	case unlockErr != nil:
+		report(fmt.Errorf("the command has ended, but too few masters confirmed the release: %w", unlockErr))
+	}
+	return exitCodeOf(status), nil
+}
+
+// exitCodeOf returns the exit code of a process as a shell does.
+func exitCodeOf(status syscall.WaitStatus) int {
+	if status.Signaled() {
+		return cli.ExitSignalled + int(status.Signal())
+	}
+	return status.ExitStatus()
+}

@@ -1,0 +1,146 @@
+package run
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+)
+
+func TestTheCommandDiesWithRun(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	p := d.Start(t, "x", "--", "sh", "-c", `echo child=$$; echo ready; trap '' TERM HUP; while :; do sleep 0.02; done`)
+	p.Send(t, syscall.SIGKILL)
+	<-p.Exited
+	clitest.Eventually(t, "the command dead", func() bool { return !alive(p.Number(t, "child")) })
+}
+
+// The death signal fires when the thread that forked ends, not the process.
+func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
+	children := make([]*child, 8)
+	var starting sync.WaitGroup
+	for i := range children { // at once, so that not all are started by the main thread, which never ends
+		starting.Go(func() {
+			var err error
+			if children[i], err = startChild("/bin/sleep", []string{"sleep", "600"}, os.Environ()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	starting.Wait()
+	if t.Failed() {
+		return
+	}
+	before := threadsOf(t)
+	const threads = 64
+	var meet, gone sync.WaitGroup
+	meet.Add(threads)
+	for range threads {
+		gone.Go(func() {
+			runtime.LockOSThread() // never unlocked: its thread ends with the goroutine
+			meet.Done()
+			meet.Wait() // so each has a thread of its own, and old threads are used up
+		})
+	}
+	gone.Wait()
+	clitest.Eventually(t, "the threads ended", func() bool { return threadsOf(t) <= before+len(children) })
+	for _, c := range children {
+		if !alive(c.pid) {
+			t.Error("it died with a thread")
+		}
+		c.signalGroup(syscall.SIGKILL)
+		close(c.watch)
+		if status := <-c.changes; status.Signal() != syscall.SIGKILL {
+			t.Errorf("it ended with %v", status)
+		}
+	}
+}
+
+const lateInitVariable = "QUORUMLOCK_TEST_LATE_INIT"
+
+// With lateInitVariable, the process runs the command as an init that waits for no orphan, and prints those that it got.
+func init() {
+	if os.Getenv(lateInitVariable) == "" {
+		return
+	}
+	os.Unsetenv(lateInitVariable)
+	adoptOrphans()
+	cmd := exec.Command(os.Args[0], os.Args[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	_ = cmd.Run() // the exit code says it
+	for {
+		orphan, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		if orphan <= 0 || err != nil {
+			os.Exit(cmd.ProcessState.ExitCode())
+		}
+		fmt.Println("orphan", orphan)
+	}
+}
+
+// A dead process stays in the command's group until it is waited for. Where init does not, run does, and so ends at once.
+func TestRunReapsWhatItKills(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	p := d.Prepare("-max-hold", "4s", "-k", "2s", "x", "--", "sh", "-c", stubborn)
+	p.Env = append(p.Env, lateInitVariable+"=1")
+	p.Begin(t)
+	p.Await(t, cli.ExitEnded)
+	if printed := p.Out.String(); !strings.Contains(printed, "grandchild=") || strings.Contains(printed, "orphan") {
+		t.Errorf("run left a dead process of the group to init: %q", printed)
+	}
+}
+
+// In a container that has no init, run is process 1, and orphans are its to wait for: also those that outlive the command.
+func TestRunAsProcessOneReapsOrphans(t *testing.T) {
+	t.Parallel()
+	d, dir := clitest.Deploy(t, 3, 30*time.Second), t.TempDir()
+	p := d.Prepare("-min-hold", "10m", "x", "--", "sh", "-c", `
+		cd "$1"
+		until_there() { until [ -e "$1" ]; do sleep 0.02; done; }
+		(until_there late &)
+		for i in 1 2 3 4 5 6 7 8 9 10; do (true &); done
+		echo ready
+		until_there end
+		exit 7`, "sh", dir)
+	p.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	if os.Getuid() != 0 {
+		p.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+	}
+	if err := p.Cmd.Start(); errors.Is(err, syscall.EPERM) {
+		t.Skipf("SKIPPED, needs namespaces of processes: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	p.Follow(t)
+	p.AwaitOutput(t, "ready\n")
+	left := func(want int) func() bool { return func() bool { return len(clitest.Children(p.Process.Pid)) == want } }
+	p.Eventually(t, "only the command and one orphan", left(2))
+	create := func(name string) {
+		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+	}
+	create("end")
+	p.Eventually(t, "only the orphan", left(1))
+	create("late")
+	p.Eventually(t, "no process", left(0))
+	p.Send(t, syscall.SIGTERM) // ends the min hold
+	p.Await(t, 7)
+}
+
+func threadsOf(t *testing.T) int {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	testkit.Must(t, err)
+	return len(tasks)
+}

@@ -1,0 +1,105 @@
+//go:build unix
+
+package run
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+)
+
+func TestMain(m *testing.M) {
+	clitest.Main(m, cli.App{Commands: []cli.Command{Command, masters.Check, masters.Admit}})
+}
+
+// alive reports whether a process runs: one that has ended and was not waited for does not.
+func alive(pid int) bool {
+	return syscall.Kill(pid, 0) == nil && !strings.Contains("Z X", cmp.Or(stateOf(pid), "unknown"))
+}
+
+// stateOf returns the letter of a process's state, if there is a /proc: T is stopped, Z a zombie.
+func stateOf(pid int) string {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ") // "pid (name) state parent ..."
+	state, _, _ := strings.Cut(rest, " ")
+	return state
+}
+
+func TestRunGivesTheCommandWhatTheLockIs(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	token := func() (token uint64) {
+		began := time.Now()
+		p := d.Prepare("b,a", "--", "env")
+		p.Env = append(p.Env, "QUORUMLOCK_TOKEN=outer", "QUORUMLOCK_OTHER=stays")
+		p.Begin(t).Await(t, cli.ExitOK)
+		clitest.Contains(t, p.Out.String(), "QUORUMLOCK_NAMES=b,a\n", "QUORUMLOCK_OTHER=stays\n", "QUORUMLOCK_OWNER=")
+		if strings.Contains(p.Out.String(), "outer") {
+			t.Error("the outer lock's token is still there")
+		}
+		deadline := time.Unix(int64(p.Number(t, "\nQUORUMLOCK_DEADLINE")), 0)
+		if deadline.Before(began.Add(25*time.Second)) || deadline.After(time.Now().Add(30*time.Second)) {
+			t.Errorf("deadline %v", deadline)
+		}
+		return uint64(p.Number(t, "\nQUORUMLOCK_TOKEN"))
+	}
+	if first, second := token(), token(); first == 0 || second <= first {
+		t.Errorf("tokens %d and %d", first, second)
+	}
+}
+
+// completionRequest ends a line that a shell wants completed.
+const completionRequest = "--generate-shell-completion"
+
+// What follows -- is the command's own: also what a shell adds to a line that it wants completed. Only
+// -- itself is completed, to a flag.
+func TestTheCommandHasItsArguments(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	for _, last := range []string{completionRequest, "-h", "--help", "-version", "--"} {
+		if stdout, _ := d.Run(t, cli.ExitOK, "x", "--", "printf", `%s\n`, last); stdout != last+"\n" {
+			t.Errorf("%s: it printed %q", last, stdout)
+		}
+	}
+	stdout, _ := d.Run(t, cli.ExitOK, "--", completionRequest)
+	clitest.Contains(t, stdout, "--min-hold:")
+}
+
+func TestTheCommandHasStdin(t *testing.T) {
+	t.Parallel()
+	p := clitest.Deploy(t, 3, 30*time.Second).Prepare("x", "--", "cat")
+	p.Stdin = strings.NewReader("from stdin\n")
+	p.Begin(t).Await(t, cli.ExitOK)
+	clitest.Contains(t, p.Out.String(), "from stdin\n")
+}
+
+func TestRunFindsTheMastersInAFile(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	urls := d.URLs()
+	file := filepath.Join(t.TempDir(), "urls")
+	text := fmt.Sprintf("# of the site, not redis://127.0.0.1:1\n%s, %s\n\n  %s\n", urls[0], urls[1], urls[2])
+	testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
+	p := d.Prepare("-urls-file", file, "x", "--", "true")
+	p.Env = append(p.Env, masters.URLsVariable+"=redis://127.0.0.1:1") // the file counts
+	p.Begin(t).Await(t, cli.ExitOK)
+}
+
+func TestRunWithAllMasters(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	d.Run(t, cli.ExitOK, "-n", "-all", "x", "--", "true")
+	testkit.Must(t, d.Masters[0].Kill())
+	d.Run(t, cli.ExitOK, "-n", "x", "--", "true")
+	d.Run(t, cli.ExitUnavailable, "-n", "-all", "x", "--", "true")
+}

@@ -1,0 +1,176 @@
+//go:build unix
+
+package run
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+)
+
+// untilGone is a shell loop that runs until a file is gone, or the shell is ended.
+func untilGone(file string) string { return `while [ -e "` + file + `" ]; do sleep 0.02; done; ` }
+
+// aFile returns the path of a file that exists.
+func aFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	testkit.Must(t, os.WriteFile(path, nil, 0o600))
+	return path
+}
+
+// The command decides what a signal does to it. The lock is held, and renewed, until it ends.
+func TestRunForwardsSignals(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 6*time.Second)
+	for _, s := range forwarded {
+		name := strings.TrimPrefix(nameOf(s.(syscall.Signal)), "SIG")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := aFile(t)
+			p := d.Start(t, name, "--", "sh", "-c",
+				`trap 'echo signalled' `+name+`; echo ready; `+untilGone(file)+`exit 3`)
+			p.Send(t, s.(syscall.Signal))
+			p.AwaitOutput(t, "signalled\n")
+			began := time.Now()
+			clitest.Eventually(t, "a lease over", func() bool { return time.Since(began) > d.MaxLease })
+			d.Run(t, cli.ExitHeld, "-n", name, "--", "true")
+			testkit.Must(t, os.Remove(file))
+			p.Await(t, 3)
+		})
+	}
+}
+
+// A signal that ends programs reaches the command's children, as Ctrl-C does; SIGUSR1 means
+// something to the command only.
+func TestRunForwardsToTheGroup(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	p := d.Start(t, "x", "--", "sh", "-c", `trap 'echo one' USR1; trap 'echo two' TERM; sleep 600 & echo helper=$!
+		echo ready; until wait $!; [ $? = 143 ]; do :; done; exit 4`)
+	helper := p.Number(t, "helper")
+	p.Send(t, syscall.SIGUSR1)
+	p.AwaitOutput(t, "one\n")
+	if !alive(helper) {
+		t.Error("SIGUSR1 has ended the command's child")
+	}
+	p.Send(t, syscall.SIGTERM)
+	clitest.Eventually(t, "the command's child ended", func() bool { return !alive(helper) })
+	p.Await(t, 4)
+	clitest.Contains(t, p.Out.String(), "two\n")
+}
+
+func TestRunEndsByTheForwardedSignal(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	for _, s := range forwarded {
+		p := d.Start(t, "x", "--", "sh", "-c", "echo ready; exec sleep 600")
+		p.Send(t, s.(syscall.Signal))
+		p.Await(t, cli.ExitSignalled+int(s.(syscall.Signal)))
+		if p.Errs.String() != "" {
+			t.Errorf("%v: %s", s, &p.Errs)
+		}
+	}
+}
+
+func TestSignalsEndTheWaiting(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	d.Start(t, "x", "--", "sh", "-c", "echo ready; exec sleep 600")
+	for _, s := range forwarded {
+		p := d.Prepare("x", "--", "echo", "ran").Begin(t)
+		clitest.Eventually(t, "a waiter", func() bool {
+			reply := testkit.Do(t, d.Masters[0], "PUBSUB", "NUMSUB", "redisson_lock__channel:{x}").([]any)
+			return reply[1].(int64) > 0
+		})
+		p.Send(t, s.(syscall.Signal))
+		p.Await(t, cli.ExitSignalled+int(s.(syscall.Signal)))
+		clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "ended by "+nameOf(s.(syscall.Signal)), "held by ")
+		if p.Out.String() != "" {
+			t.Errorf("%v: the command ran: %q", s, &p.Out)
+		}
+		clitest.Eventually(t, "the waiter gone", func() bool {
+			reply := testkit.Do(t, d.Masters[0], "PUBSUB", "NUMSUB", "redisson_lock__channel:{x}").([]any)
+			return reply[1].(int64) == 0
+		})
+	}
+}
+
+// Ctrl-C leaves no lock behind, whenever it comes: while run starts, connects, locks or starts the
+// command, and while that runs.
+func TestAnInterruptAtAnyMomentLeavesNoLock(t *testing.T) {
+	t.Parallel()
+	const lease = 2 * clitest.Bound // a lock that is gone within bound was released
+	d := clitest.Deploy(t, 3, lease)
+	for delay := time.Duration(0); delay < 80*time.Millisecond; delay += 4 * time.Millisecond {
+		p := d.Prepare("-lease", lease.String(), "x", "--", "sleep", "600").Begin(t)
+		<-time.After(delay) // the moment is what varies
+		p.Send(t, syscall.SIGINT)
+		p.Eventually(t, "the end of run", p.HasExited)
+		clitest.Eventually(t, "no lock", func() bool {
+			held := false
+			for _, m := range d.Masters {
+				held = held || testkit.Do(t, m, "EXISTS", "x").(int64) > 0
+			}
+			return !held
+		})
+	}
+}
+
+// ignoredSignals returns the signals that a process started with the command ignores.
+func ignoredSignals(t *testing.T, c *exec.Cmd) uint64 {
+	t.Helper()
+	var out bytes.Buffer
+	c.Stdout = &out
+	testkit.Must(t, c.Run())
+	_, mask, found := strings.Cut(out.String(), "SigIgn:")
+	if !found {
+		t.Skip("no signals in /proc/self/status here")
+	}
+	bits, err := strconv.ParseUint(strings.TrimSpace(strings.SplitN(mask, "\n", 2)[0]), 16, 64)
+	testkit.Must(t, err)
+	return bits & (1<<31 - 1) // not the real-time signals, which the process that runs the tests may ignore
+}
+
+// A command that ignores SIGPIPE does not end with its reader. What nohup ignores stays so.
+func TestTheCommandIgnoresWhatRunWasToldToIgnore(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	status := []string{"x", "--", "cat", "/proc/self/status"}
+	p := d.Prepare(status...)
+	p.Stdout = nil
+	if got := ignoredSignals(t, p.Cmd); got != 0 {
+		t.Errorf("the command ignores the signals %b", got)
+	}
+	p = d.Prepare(status...)
+	p.Stdout = nil
+	p.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`}, p.Args...)
+	p.Path, p.Err = "/bin/sh", nil
+	if got := ignoredSignals(t, p.Cmd); got != 1<<(syscall.SIGHUP-1) {
+		t.Errorf("under nohup the command ignores the signals %b", got)
+	}
+}
+
+// The exit code reports what the closed stderr cannot.
+func TestRunWithoutStderr(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	d.Start(t, "x", "--", "sh", "-c", "echo ready; exec sleep 600")
+	read, write, err := os.Pipe()
+	testkit.Must(t, err)
+	read.Close()
+	defer write.Close()
+	p := d.Prepare("-n", "x", "--", "true")
+	p.Stderr = write
+	p.Begin(t).Await(t, cli.ExitHeld)
+}
