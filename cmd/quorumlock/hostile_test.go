@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -34,6 +35,13 @@ var evilReply = strings.NewReplacer("\r", "", "\n", "").Replace(evil)
 // text in lines of its own.
 func TestHostileMasters(t *testing.T) {
 	t.Parallel()
+	for name := range rows() {
+		help, _ := clitest.Command(t, cli.ExitOK, append(strings.Fields(name), "-h")...)
+		has := func(line []string) bool { return line[0] == name }
+		if strings.Contains(help, "--urls-file") && !slices.ContainsFunc(onMasters, has) {
+			t.Errorf("%s asks masters, and is missing in onMasters", name)
+		}
+	}
 	for how, forge := range map[string]hostileMaster{
 		"other members":          {members: []string{evil, "a, b"}},
 		"next members":           {next: []string{"m", evil}},
@@ -67,16 +75,19 @@ func TestHostileMasters(t *testing.T) {
 	}
 }
 
+// onMasters are lines with every command that asks masters; the empty word stands for the flags that lead to them.
+var onMasters = [][]string{
+	{"status", "", "a"}, {"status", "-json", "", "a"}, {"top", ""}, {"unlock", "", "a"}, {"unlock", "-yes", "", "a"},
+	{"check", ""}, {"check", "-json", ""}, {"admit", ""}, {"admit", "-members", ""}, {"admit", "-yes", ""},
+	{"admit", "-yes", "-members", ""},
+	{"members show", ""}, {"members commit", ""}, {"members abort", ""}, {"members remove", "", "m"},
+	{"members add", ""}, {"run", "-n", "", "a", "--", "true"}, {"run", "-w", "30ms", "", "a", "--", "true"},
+}
+
 // showAll runs every command on masters, and returns what they print.
 func showAll(t *testing.T, file string) (seen string) {
 	t.Helper()
-	for _, line := range [][]string{
-		{"status", "", "a"}, {"status", "-json", "", "a"}, {"top", ""}, {"unlock", "", "a"}, {"unlock", "-yes", "", "a"},
-		{"check", ""}, {"check", "-json", ""}, {"admit", ""}, {"admit", "-members", ""}, {"admit", "-yes", ""},
-		{"admit", "-yes", "-members", ""},
-		{"members show", ""}, {"members commit", ""}, {"members abort", ""}, {"members remove", "", "m"},
-		{"members add", ""}, {"run", "-n", "", "a", "--", "true"}, {"run", "-w", "30ms", "", "a", "--", "true"},
-	} {
+	for _, line := range onMasters {
 		var args []string
 		for i, word := range line {
 			switch {

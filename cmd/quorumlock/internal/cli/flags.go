@@ -70,7 +70,7 @@ func (f *Flags) add(name, usage string, v flagValue) {
 	f.all = append(f.all, &urfave.GenericFlag{Name: name, Usage: usage, Value: &v, HideDefault: true})
 }
 
-// UnlockLine is the command line that deletes an owner's locks, with those of the given flags that choose masters
+// UnlockLine is the command line that deletes an owner's locks. It repeats the given flags that choose masters
 // and slots.
 func (f *Flags) UnlockLine(owner string, names ...string) string {
 	line := "quorumlock unlock -yes"

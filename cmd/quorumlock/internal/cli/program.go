@@ -24,13 +24,12 @@ type App struct {
 // Program is one run of an App. Commands print on its streams.
 type Program struct {
 	Stdout, Stderr io.Writer
-	Command        string   // the full name of the command that is carried out; empty before
-	Job            []string // for a command with Job: what follows its arguments, from -- on; nil without --
+	Command        string   // the full name of the command, once it is known
+	Job            []string // of a command with Job: -- and the line of its program; nil without --
 
-	app  App
-	code int
-
-	misuse int // its exit code for a command line that cannot be used
+	app    App
+	code   int
+	misuse int // the command's exit code for a command line that cannot be used
 }
 
 // completionRequest ends a command line that a shell wants completed. The library carries out

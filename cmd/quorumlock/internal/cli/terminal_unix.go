@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TerminalSize returns the size of the terminal, 0 and 0 if the file is none.
+// TerminalSize returns the size of the terminal, 0 and 0 if the file is not one.
 func TerminalSize(file *os.File) (width, height int) {
 	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
 	if err != nil {

@@ -31,7 +31,7 @@ const Secret = "pw-never-shown"
 // Bound is how long a test waits for anything: far longer than a busy machine needs.
 const Bound = 40 * time.Second
 
-var app cli.App // that of the tests
+var app cli.App // set by Main
 
 // Main runs the tests, or the command. After all tests it checks that no goroutine, process or file of theirs
 // is left.

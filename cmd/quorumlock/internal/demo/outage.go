@@ -223,7 +223,7 @@ func (d *demo) countDown(ctx context.Context) (acquisition, error) {
 			return got, ctx.Err()
 		case <-often.C:
 			var parts []string
-			for i, f := range masters.Find(ctx, d.b.nodes[:3]) {
+			for i, f := range masters.CheckAll(ctx, d.b.nodes[:3]) {
 				d.quarantined(i, f.Report.Quarantine)
 				left := masters.Left(f.Report.Quarantine)
 				if f.Err != nil {

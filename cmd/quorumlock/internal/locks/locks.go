@@ -20,7 +20,7 @@ var Commands = []cli.Command{status, top, unlock}
 // line is the command line of a command over locks.
 type line struct {
 	names  []string // of locks on the masters
-	slots  int      // of status: the names are semaphores with so many slots; 0 for locks
+	slots  int      // of status: how many each of the semaphores has that are named; 0 for locks
 	slot   int      // of unlock: of the semaphores that the names are; −1 for locks
 	all    bool
 	flags  *cli.Flags
@@ -50,7 +50,7 @@ func over(row cli.Command, define func(*cli.Flags, *line) action) cli.Command {
 	return row
 }
 
-// action carries out a command on masters. The exit code is that of the error, if that has one.
+// action carries out a command on masters. If the error has an exit code, that one counts.
 type action func(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error)
 
 func (l *line) masterFlags(flags *cli.Flags) {
@@ -74,7 +74,7 @@ func (l *line) takeNames(names []string) error {
 	return nil
 }
 
-// withSlots returns the names of the locks: of semaphores those of their slots.
+// withSlots returns the names of the locks. A semaphore has one lock for each slot.
 func (l *line) withSlots(names []string) (locks []string) {
 	for _, name := range names {
 		switch {
@@ -91,7 +91,7 @@ func (l *line) withSlots(names []string) (locks []string) {
 	return locks
 }
 
-// withMasters does a command with the masters. It reports an error in one line.
+// withMasters opens the masters, carries out an action on them, and reports an error in one line.
 func (l *line) withMasters(ctx context.Context, p *cli.Program, do action) int {
 	nodes, _, err := l.access.Open()
 	code := cli.ExitOK

@@ -32,7 +32,7 @@ func inspectMasters(ctx context.Context, nodes []*node.Node, all bool, names []s
 		return ask(lockers)
 	})
 	// A master that restarts between the two calls has forgotten by the second, so that one counts.
-	found := masters.Find(ctx, nodes)
+	found := masters.CheckAll(ctx, nodes)
 	list := masters.List(nodes)
 	locks := make([]lockState, len(names))
 	for i, name := range names {
@@ -63,7 +63,7 @@ func (l lockState) errs() (errs []error) {
 	return errs
 }
 
-// code returns the exit code for a lock, of which so many masters are needed.
+// code returns the exit code for a lock, which needs that many masters.
 func (l lockState) code(need int) int {
 	switch l.State {
 	case lockstate.Held:

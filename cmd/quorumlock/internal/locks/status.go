@@ -16,7 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// status prints which processes hold locks. The exit code is that of the worst lock: unknown, then free,
+// status prints which processes hold locks. The worst lock decides on the exit code: unknown, then free,
 // then held.
 var status = over(cli.Command{
 	Name:  "status",
@@ -83,7 +83,7 @@ func (s *statusLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node
 	return code, err
 }
 
-// hintAtSlots says which names of free locks are those of semaphores with slots that are taken.
+// hintAtSlots says which free locks have the name of a semaphore with slots that are taken.
 func hintAtSlots(ctx context.Context, out io.Writer, nodes []*node.Node, locks []lockState) {
 	for _, lock := range locks {
 		if lock.State != lockstate.Free {

@@ -53,7 +53,7 @@ func groupErrors(errs []error) (groups plain.Grouped) {
 // String returns one line: what holds the lock.
 func (l lockState) String() string { return l.sentence("is") }
 
-// shownName quotes by a verb the name of a lock, or that of a semaphore, with the slot.
+// shownName quotes by a verb the name of a lock, or of a semaphore, with the slot.
 func shownName(verb, name string) string {
 	if semaphore, slot, ok := scripts.ParseSlot(name); ok {
 		return fmt.Sprintf(verb+" slot %d", semaphore, slot)

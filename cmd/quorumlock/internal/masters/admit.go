@@ -58,7 +58,7 @@ func (a *admit) run(ctx context.Context, p *cli.Program, line Line) int {
 		a.askAssertion(ctx, line.Nodes, list, p.Stderr)
 		return cli.ExitUsage
 	}
-	found := Find(ctx, line.Nodes)
+	found := CheckAll(ctx, line.Nodes)
 	if a.members {
 		if err := areProcesses(line.Nodes, found); err != nil {
 			fmt.Fprintf(p.Stderr, "quorumlock: admit: %v\n", err)
@@ -127,7 +127,7 @@ func (a *admit) askAssertion(ctx context.Context, nodes []*node.Node, list *scri
 	}
 	fmt.Fprintln(out)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, f := range Find(ctx, nodes) {
+	for _, f := range CheckAll(ctx, nodes) {
 		fmt.Fprintf(table, "%s\t%s\n", f.Name, nowIs(f))
 	}
 	table.Flush()

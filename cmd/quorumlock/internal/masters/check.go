@@ -86,7 +86,7 @@ const pollInterval = 500 * time.Millisecond
 func (c *check) all(ctx context.Context, nodes []*node.Node, need int, wait time.Duration) []Finding {
 	began := time.Now()
 	for {
-		found := Find(ctx, nodes)
+		found := CheckAll(ctx, nodes)
 		tryAll(ctx, nodes, found, c.tryName)
 		rest := wait - time.Since(began)
 		if rest <= 0 || granting(found) >= need || !Sleep(ctx, min(rest, pollInterval)) {

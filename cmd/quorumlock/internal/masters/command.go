@@ -56,8 +56,8 @@ func (c Command) Row() cli.Command {
 		}}
 }
 
-// take reads the arguments and returns the list of URLs, or what is wrong with the command line. An error is
-// that of a file.
+// take reads the arguments and returns the list of URLs, or what is wrong with the command line. The error
+// is about a file.
 func (c Command) take(access *Access, name string, args []string) (line Line, list []string, wrong string, err error) {
 	list = args
 	if c.NamesMember {

@@ -17,11 +17,11 @@ const (
 	stateFailed     = "FAILED"
 )
 
-// Finding is the result of checking one node.
+// Finding is the result of checking one master.
 type Finding struct {
-	Report node.Report
-	Err    error
 	Name   string
+	Report node.Report
+	Err    error  // why there is no report
 	twin   string // another node of the same process, or empty
 	hint   string // why the master may not have answered, or empty
 	tried  bool   // of check: a lock was acquired, renewed and released there, and its message was heard
@@ -33,8 +33,8 @@ func checkOne(ctx context.Context, n *node.Node) Finding {
 	return Finding{Report: report, Err: err, Name: n.Name()}
 }
 
-// Find checks the nodes, all at once.
-func Find(ctx context.Context, nodes []*node.Node) []Finding {
+// CheckAll checks the nodes, all at once.
+func CheckAll(ctx context.Context, nodes []*node.Node) []Finding {
 	found := Each(ctx, nodes, checkOne)
 	findTwins(found)
 	return found
@@ -51,6 +51,7 @@ func findTwins(found []Finding) {
 	}
 }
 
+// State returns a word for the table: ok, quarantine, REFUSED or FAILED.
 func (f Finding) State() string {
 	switch {
 	case f.Err != nil:

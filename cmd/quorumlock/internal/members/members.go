@@ -156,7 +156,7 @@ func newDeployment(nodes []*node.Node) (deployment, error) {
 // list returns the list of masters that was given.
 func (d deployment) list() *scripts.List { return scripts.NewList(d.names...) }
 
-// announce accepts clients with the list to beside those with the list from. With wait it waits
+// announce accepts clients with the list to as well as clients with the list from. With wait it waits
 // until the masters take the next change, instead of refusing.
 func (d deployment) announce(ctx context.Context, from, to *scripts.List, wait bool, out io.Writer) error {
 	by, err := change.New(from, to)

@@ -90,7 +90,7 @@ func (d deployment) look(ctx context.Context) (views map[string]*membership.View
 	return views, errs
 }
 
-// errTwoMaxLeases: no max lease is that of all masters, so no -max-lease makes all of them answer.
+// errTwoMaxLeases: the masters have different max leases, so no -max-lease makes all of them answer.
 var errTwoMaxLeases = fmt.Errorf("other masters of this list have this client's. Wipe those that have the wrong one (DEL %s) "+
 	"when its clients have stopped for that long, and clients with the right one mark them again", scripts.MarkerKey)
 

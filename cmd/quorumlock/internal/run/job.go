@@ -80,7 +80,7 @@ func (j *job) left() time.Duration {
 	return min(time.Until(j.lock.Deadline()), j.maxHoldEnd.Sub(now), j.end.Sub(now))
 }
 
-// environment returns the command's: that of this process, and what the lock is.
+// environment returns the job's environment: this process's, and what the lock is.
 func (j *job) environment() []string {
 	set := []string{
 		"QUORUMLOCK_NAMES=" + strings.Join(j.line.names, ","),
@@ -189,7 +189,7 @@ func (j *job) why() error {
 var errNotRenewed = errors.New("the lock was about to be lost: too few masters renewed it")
 
 // endGroup ends what is left of the group after the command, if run has ended the command, or its
-// time is over. Else what the command has left behind is its own affair.
+// time is over. Otherwise what the command has left behind is its own affair.
 func (j *job) endGroup() {
 	if !j.killed && j.left() <= 0 {
 		j.kill()

@@ -25,7 +25,7 @@ type line struct {
 	names   []string
 	command []string
 
-	slots    int // the name is a semaphore with so many slots; 0 for locks
+	slots    int // of the semaphore that is named; 0 for locks
 	noWait   bool
 	wait     time.Duration // at most; 0 for no bound; while flags are read −1 for none
 	heldCode int
