@@ -39,7 +39,7 @@ var Admit = Command{
   quorumlock admit -yes redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3
 
 Exit codes: 0 if all masters were admitted, 1 if one was not, 2 without -yes or if the command line is invalid.`,
-	Define: func(flags *cli.Flags) func(context.Context, *cli.Program, Line) int {
+	Define: func(flags *cli.Flags) Action {
 		a := &admit{}
 		flags.Boolean("yes", "assert that no such lock is held, and admit them", &a.yes)
 		flags.Boolean("members", "the URLs are all masters of the clients' list: accept clients with that list only",

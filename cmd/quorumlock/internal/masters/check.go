@@ -24,7 +24,7 @@ var Check = Command{
 Exit codes: 0 if all masters are fit (with -wait: if a majority grants, with -wait-all: if all do), else 1. 2 if the
 command line is invalid.`,
 	Reads: true,
-	Define: func(flags *cli.Flags) func(context.Context, *cli.Program, Line) int {
+	Define: func(flags *cli.Flags) Action {
 		c := &check{}
 		flags.Boolean("json", "print JSON", &c.json)
 		flags.Value("name", "try the lock `NAME`, which nobody may hold, in place of a reserved one: the user may be restricted to some keys",

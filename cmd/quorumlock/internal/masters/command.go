@@ -17,8 +17,11 @@ type Command struct {
 	Reads bool
 	// NamesMember: the first argument is the name of a member.
 	NamesMember bool
-	Define      func(*cli.Flags) func(context.Context, *cli.Program, Line) int
+	Define      func(*cli.Flags) Action
 }
+
+// Action is a [cli.Action] on masters.
+type Action func(ctx context.Context, p *cli.Program, line Line) int
 
 // Line is the command line of a [Command], with an open node for each URL.
 type Line struct {

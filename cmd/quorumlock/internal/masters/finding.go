@@ -28,20 +28,13 @@ type Finding struct {
 	unfit  error  // of check: why that failed, or nil
 }
 
-func checkOne(ctx context.Context, n *node.Node) Finding {
-	report, err := n.Check(ctx)
-	return Finding{Report: report, Err: err, Name: n.Name()}
-}
-
-// CheckAll checks the nodes, all at once.
+// CheckAll checks the nodes, all at once. It marks those that are one process under two addresses: their
+// votes count as one.
 func CheckAll(ctx context.Context, nodes []*node.Node) []Finding {
-	found := Each(ctx, nodes, checkOne)
-	findTwins(found)
-	return found
-}
-
-// findTwins marks nodes that are one process under two addresses: their votes count as one.
-func findTwins(found []Finding) {
+	found := Each(ctx, nodes, func(ctx context.Context, n *node.Node) Finding {
+		report, err := n.Check(ctx)
+		return Finding{Name: n.Name(), Report: report, Err: err}
+	})
 	for i := range found {
 		for j := range found {
 			if i != j && found[i].Report.RunID != "" && found[i].Report.RunID == found[j].Report.RunID {
@@ -49,6 +42,7 @@ func findTwins(found []Finding) {
 			}
 		}
 	}
+	return found
 }
 
 // State returns a word for the table: ok, quarantine, REFUSED or FAILED.

@@ -18,8 +18,9 @@ import (
 
 // deployment is the masters that a command was given.
 type deployment struct {
-	nodes map[string]*node.Node // by name
-	names []string              // in the order of the command line
+	nodes  map[string]*node.Node // by name
+	names  []string              // in the order of the command line
+	member string                // to remove
 }
 
 // Command shows and changes the list of masters.
@@ -36,10 +37,8 @@ var show = masters.Command{
   quorumlock members show redis://a redis://b redis://c
 
 ` + exitCodes,
-	Reads: true,
-	Define: func(*cli.Flags) action {
-		return over(func(ctx context.Context, d deployment, _ masters.Line, out io.Writer) error { return d.show(ctx, out) })
-	},
+	Reads:  true,
+	Define: func(*cli.Flags) masters.Action { return over(deployment.show) },
 }
 
 var add = masters.Command{
@@ -49,9 +48,9 @@ var add = masters.Command{
   quorumlock members add redis://d redis://a redis://b redis://c
 
 ` + exitCodes,
-	Define: func(flags *cli.Flags) action {
+	Define: func(flags *cli.Flags) masters.Action {
 		wait := waitFlag(flags)
-		return over(func(ctx context.Context, d deployment, _ masters.Line, out io.Writer) error {
+		return over(func(d deployment, ctx context.Context, out io.Writer) error {
 			added, given := d.names[0], d.list()
 			if err := d.addsVote(ctx, added, given); err != nil {
 				return err
@@ -69,14 +68,14 @@ var remove = masters.Command{
 
 ` + exitCodes,
 	NamesMember: true,
-	Define: func(flags *cli.Flags) action {
+	Define: func(flags *cli.Flags) masters.Action {
 		wait := waitFlag(flags)
-		return over(func(ctx context.Context, d deployment, line masters.Line, out io.Writer) error {
+		return over(func(d deployment, ctx context.Context, out io.Writer) error {
 			given := d.list()
-			if !given.Has(line.Member) {
-				return fmt.Errorf("%s is no member of %s: give the present list", line.Member, given)
+			if !given.Has(d.member) {
+				return fmt.Errorf("%s is no member of %s: give the present list", d.member, given)
 			}
-			return d.announce(ctx, given, given.Without(line.Member), *wait, out)
+			return d.announce(ctx, given, given.Without(d.member), *wait, out)
 		})
 	},
 }
@@ -90,12 +89,12 @@ var commit = masters.Command{
 It refuses if a locker with another list has locked lately, and names it. It does not know of lockers that have not.
 
 ` + exitCodes,
-	Define: func(flags *cli.Flags) action {
+	Define: func(flags *cli.Flags) masters.Action {
 		yes := false
 		flags.Boolean("yes", "commit even if lockers use, or may use, another list: without it, such a locker prevents the commit for "+
 			"one max lease and 15 s after it locked", &yes)
-		return over(func(ctx context.Context, d deployment, _ masters.Line, out io.Writer) error {
-			return d.commit(ctx, d.list(), yes, out)
+		return over(func(d deployment, ctx context.Context, out io.Writer) error {
+			return d.commit(ctx, yes, out)
 		})
 	},
 }
@@ -106,11 +105,7 @@ var abort = masters.Command{
   quorumlock members abort redis://a redis://b redis://c redis://d
 
 ` + exitCodes,
-	Define: func(*cli.Flags) action {
-		return over(func(ctx context.Context, d deployment, _ masters.Line, out io.Writer) error {
-			return d.abort(ctx, d.list(), out)
-		})
-	},
+	Define: func(*cli.Flags) masters.Action { return over(deployment.abort) },
 }
 
 func waitFlag(flags *cli.Flags) *bool {
@@ -119,14 +114,12 @@ func waitFlag(flags *cli.Flags) *bool {
 	return &wait
 }
 
-type action = func(context.Context, *cli.Program, masters.Line) int
-
 // over returns what carries out a step on the masters that were given.
-func over(step func(context.Context, deployment, masters.Line, io.Writer) error) action {
+func over(step func(deployment, context.Context, io.Writer) error) masters.Action {
 	return func(ctx context.Context, p *cli.Program, line masters.Line) int {
-		given, err := newDeployment(line.Nodes)
+		given, err := newDeployment(line)
 		if err == nil {
-			err = step(ctx, given, line, p.Stdout)
+			err = step(given, ctx, p.Stdout)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -141,9 +134,9 @@ func over(step func(context.Context, deployment, masters.Line, io.Writer) error)
 }
 
 // newDeployment returns the masters by name. Two with one name are an error.
-func newDeployment(nodes []*node.Node) (deployment, error) {
-	d := deployment{nodes: map[string]*node.Node{}}
-	for _, n := range nodes {
+func newDeployment(line masters.Line) (deployment, error) {
+	d := deployment{nodes: map[string]*node.Node{}, member: line.Member}
+	for _, n := range line.Nodes {
 		if d.nodes[n.Name()] != nil {
 			return d, fmt.Errorf("two URLs have the name %s", n.Name())
 		}
@@ -179,7 +172,8 @@ func (d deployment) announce(ctx context.Context, from, to *scripts.List, wait b
 
 // commit makes the announced members the members. With yes it does not ask whether all lockers have
 // the list.
-func (d deployment) commit(ctx context.Context, given *scripts.List, yes bool, out io.Writer) error {
+func (d deployment) commit(ctx context.Context, yes bool, out io.Writer) error {
+	given := d.list()
 	if !yes {
 		views, _ := d.look(ctx)
 		if to := change.Pending(given, views); to != nil {
@@ -229,8 +223,8 @@ func plural(names []string, one, many string) string {
 }
 
 // abort takes back an announced change.
-func (d deployment) abort(ctx context.Context, given *scripts.List, out io.Writer) error {
-	report, errs, err := d.carryOut(ctx, change.Abort(given), out)
+func (d deployment) abort(ctx context.Context, out io.Writer) error {
+	report, errs, err := d.carryOut(ctx, change.Abort(d.list()), out)
 	if err != nil {
 		return err
 	}
