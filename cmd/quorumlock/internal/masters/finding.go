@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -99,7 +100,7 @@ func QuorumSize(masters int, all bool) int {
 	if all {
 		return masters
 	}
-	return masters/2 + 1
+	return quorate.Majority(masters)
 }
 
 // granting counts the masters that grant locks to clients whose list was checked. A master that was
