@@ -64,13 +64,18 @@ type Binary struct {
 }
 
 // Build compiles the caller's package with the mutants. more has texts that are appended to files, by their
-// paths: declarations that edits need.
-func Build(t *testing.T, mutants []Mutant, more map[string]string) *Binary {
+// paths: declarations that edits need. The mutexes of the stepped files are those of package steps.
+func Build(t *testing.T, mutants []Mutant, more map[string]string, stepped ...string) *Binary {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
 	must(t, err)
-	files, err := edit(root, mutants, more)
-	must(t, err)
+	files := map[string]*file{}
+	for _, name := range stepped {
+		files[name], err = read(filepath.Join(root, name), more[name])
+		must(t, err)
+		must(t, files[name].step())
+	}
+	must(t, edit(files, root, mutants, more))
 	b := &Binary{path: filepath.Join(t.TempDir(), "mutants.test")}
 	for _, m := range mutants {
 		b.rules = append(b.rules, m.Rule)
@@ -84,12 +89,12 @@ func Build(t *testing.T, mutants []Mutant, more map[string]string) *Binary {
 	return b
 }
 
-// edit returns the files that the mutants edit, with the copies of all mutants.
-func edit(root string, mutants []Mutant, more map[string]string) (map[string]*file, error) {
-	files, seen := map[string]*file{}, map[string]bool{}
+// edit adds the files that the mutants edit, with the copies of all mutants.
+func edit(files map[string]*file, root string, mutants []Mutant, more map[string]string) error {
+	seen := map[string]bool{}
 	for i, m := range mutants {
 		if seen[m.Rule] {
-			return nil, fmt.Errorf("two mutants leave out the rule %q", m.Rule)
+			return fmt.Errorf("two mutants leave out the rule %q", m.Rule)
 		}
 		seen[m.Rule] = true
 		edited := map[string]string{}
@@ -97,7 +102,7 @@ func edit(root string, mutants []Mutant, more map[string]string) (map[string]*fi
 			if files[e.File] == nil {
 				f, err := read(filepath.Join(root, e.File), more[e.File])
 				if err != nil {
-					return nil, err
+					return err
 				}
 				files[e.File] = f
 			}
@@ -106,20 +111,20 @@ func edit(root string, mutants []Mutant, more map[string]string) (map[string]*fi
 				text = files[e.File].text
 			}
 			if !strings.Contains(text, e.Text) {
-				return nil, fmt.Errorf("%s: the mutant without the rule %q: the file has no %q", e.File, m.Rule, e.Text)
+				return fmt.Errorf("%s: the mutant without the rule %q: the file has no %q", e.File, m.Rule, e.Text)
 			}
 			edited[e.File] = strings.ReplaceAll(text, e.Text, e.Now)
 			if slices.Equal(words(text), words(edited[e.File])) {
-				return nil, fmt.Errorf("%s: the mutant without the rule %q: the same code with %q", e.File, m.Rule, e.Now)
+				return fmt.Errorf("%s: the mutant without the rule %q: the same code with %q", e.File, m.Rule, e.Now)
 			}
 		}
 		for name, text := range edited {
 			if err := files[name].add(i+1, m.Rule, text); err != nil {
-				return nil, fmt.Errorf("%s: the mutant without the rule %q: %w", name, m.Rule, err)
+				return fmt.Errorf("%s: the mutant without the rule %q: %w", name, m.Rule, err)
 			}
 		}
 	}
-	return files, nil
+	return nil
 }
 
 // Search runs TestMutants of the binary as the mutant without that rule, and returns what it prints.
@@ -131,6 +136,17 @@ func (b *Binary) Search(t *testing.T, rule string) string {
 	cmd := exec.CommandContext(t.Context(), b.path, "-test.v", "-test.timeout=10m", "-test.run", "TestMutants", "-model.mutant", rule)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", numberEnv, number))
 	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// Run runs a test of the binary with nothing left out, and returns what it prints.
+func (b *Binary) Run(t *testing.T, test string, args ...string) string {
+	t.Helper()
+	args = append([]string{"-test.v", "-test.timeout=60m", "-test.run", test}, args...)
+	out, err := exec.CommandContext(t.Context(), b.path, args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -180,6 +196,17 @@ func read(path, more string) (*file, error) {
 	f := &file{path: path, text: string(source) + more, calls: map[int]string{}}
 	f.parsed, err = parse(f.text)
 	return f, err
+}
+
+// step makes steps of the sections of the file's mutexes.
+func (f *file) step() (err error) {
+	const sync, steps = `"sync"`, `"github.com/quorumlock/quorumlock/internal/steps"`
+	if !strings.Contains(f.text, sync) || !strings.Contains(f.text, "sync.Mutex") {
+		return fmt.Errorf("%s has no sync.Mutex", f.path)
+	}
+	f.text = strings.Replace(strings.ReplaceAll(f.text, "sync.Mutex", "steps.Mutex"), sync, sync+"; "+steps, 1) + "\nvar _ sync.Once\n"
+	f.parsed, err = parse(f.text)
+	return err
 }
 
 // parse parses a file. A position in it is an offset in the text, plus 1.

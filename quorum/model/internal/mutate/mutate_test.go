@@ -57,7 +57,7 @@ func TestErrorsSayWhatAnEditMayNot(t *testing.T) {
 		"one rule twice": {[]Mutant{mutant("a rule", "2 * n", "n"), mutant("a rule", "2 * n", "0*n")},
 			[]string{"two mutants", "a rule"}},
 	} {
-		_, err := edit(root(t), c.mutants, nil)
+		err := edit(map[string]*file{}, root(t), c.mutants, nil)
 		for _, part := range c.want {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("%s: %v, without %q", name, err, part)
@@ -70,7 +70,8 @@ func TestErrorsSayWhatAnEditMayNot(t *testing.T) {
 func TestCopiesNameTheirMutants(t *testing.T) {
 	dir := root(t)
 	two := Mutant{"three times", []Edit{{shippedFile, "2 * n", "\n\t\t5 * n"}, {shippedFile, "5 * n", "3 * n + more"}}}
-	files, err := edit(dir, []Mutant{mutant("once", "2 * n", "n"), two}, map[string]string{shippedFile: "\nvar more int\n"})
+	files := map[string]*file{}
+	err := edit(files, dir, []Mutant{mutant("once", "2 * n", "n"), two}, map[string]string{shippedFile: "\nvar more int\n"})
 	must(t, err)
 	set := token.NewFileSet()
 	parsed, err := parser.ParseFile(set, "mutated.go", files[shippedFile].mutated(), 0)

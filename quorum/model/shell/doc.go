@@ -1,0 +1,8 @@
+// Package shell searches the shell around the pure packages: packages quorum, engine, queue and schedule, as they ship, with
+// pipelines and masters in memory. A search compiles them with mutexes that make a step of each section ([steps.Mutex]), and
+// plays a scenario in one order of steps after the other: sections, replies, what callers do, and time. Whatever the order,
+// no two locks are valid at once, tokens rise, no context is asked or ended with a mutex locked, every call returns, and no
+// key is left. A mutant leaves out one rule of the shell, and must be found.
+//
+// An order differs from the usual one, in which a goroutine goes on as long as it can, in as many places as the bound allows.
+package shell

@@ -1,0 +1,214 @@
+package shell
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/steps"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
+)
+
+var (
+	deep    = flag.Bool("model.deep", false, "search as far as it takes hours")
+	stepped = flag.Bool("shell.stepped", false, "the binary's mutexes are steps")
+)
+
+// try locks once, works for a step, and unlocks.
+func try(l int) func(*world) {
+	return func(w *world) {
+		if lock, err := w.lockers[l].TryLock(w.ctx(), "a"); err == nil {
+			w.acquired(lock)
+			steps.Step("works")
+			lock.Unlock(w.ctx())
+		}
+	}
+}
+
+// wait waits for the lock, and unlocks.
+func wait(l int) func(*world) {
+	return func(w *world) {
+		lock, err := w.lockers[l].Lock(w.ctx(), "a")
+		if err != nil {
+			w.fail("a call that waits: %v", err)
+			return
+		}
+		w.acquired(lock)
+		steps.Step("works")
+		lock.Unlock(w.ctx())
+	}
+}
+
+// givesUp waits for the lock until its context is cancelled by another step.
+func givesUp(l int) func(*world) {
+	return func(w *world) {
+		ctx, cancel := context.WithCancel(w.ctx())
+		go func() {
+			steps.Step("the caller gives up")
+			cancel()
+		}()
+		if lock, err := w.lockers[l].Lock(ctx, "a"); err == nil {
+			w.acquired(lock)
+			lock.Unlock(w.ctx())
+		}
+	}
+}
+
+func closes(l int) func(*world) { return func(w *world) { w.lockers[l].Close() } }
+
+// holds acquires the lock before the steps.
+func holds(w *world) {
+	lock, err := w.lockers[0].TryLock(w.ctx(), "a")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.acquired(lock)
+}
+
+// with does something with the lock that is held.
+func with(do func(w *world, lock *quorum.Lock)) func(*world) { return func(w *world) { do(w, w.locks[0]) } }
+
+func unlock(w *world, lock *quorum.Lock)    { lock.Unlock(w.ctx()) }
+func extend(w *world, lock *quorum.Lock)    { lock.Extend(w.ctx(), lasts) }
+func downgrade(w *world, lock *quorum.Lock) { lock.Downgrade(w.ctx()) }
+func requested(w *world, lock *quorum.Lock) { lock.Requested() }
+
+func reenter(w *world, lock *quorum.Lock) {
+	if inner, err := w.lockers[0].TryLock(lock.Context(), "a"); err == nil {
+		inner.Unlock(w.ctx())
+	}
+}
+
+func handOver(w *world, lock *quorum.Lock) {
+	ticket, err := lock.HandOver(w.ctx())
+	if err != nil {
+		return
+	}
+	if next, err := w.lockers[1].TakeOver(w.ctx(), ticket); err == nil {
+		w.acquired(next)
+		next.Unlock(w.ctx())
+	}
+}
+
+// forget makes a master forget everything.
+func forget(master int) func(*world) { return func(w *world) { w.masters[master].Flush() } }
+
+const renewal = lasts/3 + time.Millisecond
+
+var scenarios = []scenario{
+	{name: "two lockers", lockers: 2, tasks: []func(*world){try(0), try(1)}},
+	{name: "a waiter behind a holder", lockers: 2, prepare: holds, tasks: []func(*world){with(unlock), wait(1)}},
+	{name: "two waiters of a process, one gives up", lockers: 2, prepare: holds, tasks: []func(*world){with(unlock), wait(1), givesUp(1)}},
+	{name: "an attempt and Close", tasks: []func(*world){try(0), closes(0)}, keeps: true},
+	{name: "a caller gives up", lockers: 2, tasks: []func(*world){givesUp(0), try(1)}},
+	{name: "Unlock and a renewal", prepare: holds, tasks: []func(*world){with(unlock)}, jumps: []time.Duration{renewal}},
+	{name: "Unlock, Extend and a renewal", prepare: holds, tasks: []func(*world){with(unlock), with(extend)}, jumps: []time.Duration{renewal}},
+	{name: "Unlock and a repair", prepare: holds, tasks: []func(*world){forget(0), with(unlock)}, jumps: []time.Duration{renewal}},
+	{name: "a loss and Unlock", lockers: 2, prepare: holds, tasks: []func(*world){forget(0), forget(1), with(unlock), wait(1)}, jumps: []time.Duration{renewal}},
+	{name: "a hand-over and a renewal", lockers: 2, prepare: holds, tasks: []func(*world){with(handOver)}, jumps: []time.Duration{renewal}},
+	{name: "Unlock and Close", prepare: holds, tasks: []func(*world){with(unlock), closes(0)}, keeps: true},
+	{name: "Requested, re-entry and Unlock", prepare: holds, tasks: []func(*world){with(requested), with(reenter), with(unlock)}},
+	{name: "a downgrade and Unlock", prepare: holds, tasks: []func(*world){with(downgrade), with(unlock)}},
+	{name: "the end of a lease", lockers: 2, opts: []quorum.Option{quorum.WithFixedLease(lasts)}, prepare: holds,
+		tasks: []func(*world){with(unlock), wait(1)}, jumps: []time.Duration{lasts}},
+	{name: "the end of a min hold", lockers: 2, opts: []quorum.Option{quorum.WithMinHold(time.Second)}, prepare: holds,
+		tasks: []func(*world){with(unlock), wait(1)}, jumps: []time.Duration{time.Second}},
+}
+
+// report is what a search has found.
+type report struct {
+	runs, longest int
+	whole         bool // it has played every order within the bound
+	trace         []choice
+	wrong         []string
+}
+
+func (r report) String() string {
+	text := fmt.Sprintf("%d orders of up to %d steps", r.runs, r.longest)
+	if !r.whole {
+		text += ", then it was stopped"
+	}
+	if len(r.wrong) > 0 {
+		text += ": " + strings.Join(r.wrong, "; ")
+		for _, c := range r.trace {
+			text += fmt.Sprintf("\n  %d of %d: %s", c.picked, c.of, c.label)
+		}
+	}
+	return text
+}
+
+// search plays the scenario in every order that picks others than the usual steps bound times at most, most runs at most.
+func (s scenario) search(t *testing.T, bound, most int) (r report) {
+	var picked []int
+	for r.runs < most {
+		all, wrong := s.run(t, picked)
+		r.runs++
+		r.longest = max(r.longest, len(all))
+		if len(wrong) > 0 {
+			r.trace, r.wrong = all, wrong
+			return r
+		}
+		if picked = next(all, bound); picked == nil {
+			r.whole = true
+			return r
+		}
+	}
+	return r
+}
+
+// next returns the first steps of the next order, nil for none.
+func next(all []choice, bound int) []int {
+	spent := 0
+	for _, c := range all {
+		spent += c.picked
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		spent -= all[i].picked
+		if c := all[i]; c.picked+1 < c.of && spent+c.picked+1 <= bound {
+			var picked []int
+			for _, before := range all[:i] {
+				picked = append(picked, before.picked)
+			}
+			return append(picked, c.picked+1)
+		}
+	}
+	return nil
+}
+
+// TestSearch plays the scenarios on the shipped code.
+func TestSearch(t *testing.T) {
+	if !*stepped {
+		args := []string{"-shell.stepped"}
+		if *deep {
+			args = append(args, "-model.deep")
+		}
+		t.Log(build(t).Run(t, "TestSearch", args...))
+		return
+	}
+	bound, most := 2, 1500
+	if *deep {
+		bound, most = 4, 1<<30
+	}
+	for _, s := range scenarios {
+		t.Run(s.name, func(t *testing.T) {
+			r := s.search(t, bound, most)
+			t.Log(r)
+			if len(r.wrong) > 0 {
+				t.Fail()
+			}
+		})
+	}
+}
+
+func build(t *testing.T) *mutate.Binary {
+	var all []mutate.Mutant
+	for _, m := range mutants {
+		all = append(all, mutate.Mutant{Rule: m.rule, Edits: m.edits})
+	}
+	return mutate.Build(t, all, nil, "quorum/internal/engine/hold.go", "quorum/internal/engine/tally.go",
+		"quorum/internal/engine/engine.go", "quorum/internal/schedule/schedule.go", "quorum/internal/queue/queue.go")
+}

@@ -1,0 +1,221 @@
+package shell
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/bubble"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/steps"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+const lasts = 10 * time.Second // every lease
+
+// world is one run of a scenario.
+type world struct {
+	t       *testing.T
+	masters []*fakeredis.Master
+	lockers []*quorum.Locker
+
+	mu     sync.Mutex
+	locks  []*quorum.Lock // in the order in which they were acquired
+	wrong  []string
+	open   int // tasks
+	jumped bool
+}
+
+// scenario is what callers do at the same time.
+type scenario struct {
+	name    string
+	lockers int
+	opts    []quorum.Option
+	prepare func(w *world) // before the steps
+	tasks   []func(w *world)
+	jumps   []time.Duration // by which time passes, in this order
+	keeps   bool            // a key may be left to its lease
+}
+
+// reading is a client's end of a connection. What it reads is a step.
+type reading struct {
+	net.Conn
+	label string
+}
+
+func (c reading) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	steps.Step(c.label)
+	return n, err
+}
+
+// watched is a context of a caller's, which must not be asked with a mutex locked.
+type watched struct {
+	context.Context
+	w *world
+}
+
+func (c watched) Done() <-chan struct{} { c.w.asked("Done"); return c.Context.Done() }
+func (c watched) Err() error            { c.w.asked("Err"); return c.Context.Err() }
+func (c watched) Value(key any) any     { c.w.asked("Value"); return c.Context.Value(key) }
+
+func (w *world) asked(what string) {
+	if steps.HoldsMutex() {
+		w.fail("a caller's context is asked for %s with a mutex locked", what)
+	}
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.wrong = append(w.wrong, fmt.Sprintf(format, args...))
+}
+
+func (w *world) ctx() context.Context { return watched{w.t.Context(), w} }
+
+// acquired notes a lock, which must have a higher token than those before.
+func (w *world) acquired(lock *quorum.Lock) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n := len(w.locks); n > 0 && lock.Token() <= w.locks[n-1].Token() {
+		w.wrong = append(w.wrong, fmt.Sprintf("token %d comes after %d", lock.Token(), w.locks[n-1].Token()))
+	}
+	w.locks = append(w.locks, lock)
+}
+
+// check looks at all locks, when no goroutine is within a section.
+func (w *world) check() {
+	valid := 0
+	for i, lock := range w.locks {
+		if lock.Valid() {
+			valid++
+			for _, before := range w.locks[:i] {
+				if !w.jumped && before.Context().Err() == nil {
+					w.fail("a lock is valid, and the context of the one before has not ended")
+				}
+			}
+		}
+	}
+	if valid > 1 {
+		w.fail("%d locks are valid at once", valid)
+	}
+}
+
+// choice is one step of a run.
+type choice struct {
+	of, picked int
+	label      string
+}
+
+// run plays the scenario: its first steps as picked, and then the usual ones.
+func (s scenario) run(t *testing.T, picked []int) (all []choice, wrong []string) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t, masters: bubble.Masters(t, 3)}
+		ticking := bubble.Clock(t)
+		for l := range max(s.lockers, 1) {
+			nodes := bubble.Nodes(t, w.masters, func(master int, c net.Conn) net.Conn {
+				return reading{c, fmt.Sprintf("reply of master %d to locker %d", master, l)}
+			}, node.WithoutQuarantine(), node.WithMaxLease(lasts))
+			opts := append([]quorum.Option{quorum.WithLease(lasts),
+				inside.Option[quorum.Option](func(s *inside.Settings) { s.Clock = clock.Clock(ticking) })}, s.opts...)
+			locker, err := quorum.New(nodes, quorum.Majority, opts...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.lockers = append(w.lockers, locker)
+		}
+		if s.prepare != nil {
+			s.prepare(w)
+		}
+		synctest.Wait()
+		all = w.play(s, picked)
+		wrong = w.end(s)
+	})
+	return all, wrong
+}
+
+func (w *world) play(s scenario, picked []int) (all []choice) {
+	schedule := steps.Begin()
+	defer schedule.End()
+	w.open = len(s.tasks)
+	for i, task := range s.tasks {
+		go func() {
+			steps.Step(fmt.Sprint("call ", i))
+			task(w)
+			w.mu.Lock()
+			w.open--
+			w.mu.Unlock()
+		}()
+	}
+	jumps, waited := s.jumps, time.Duration(0)
+	for len(all) < 2000 && len(w.wrong) == 0 {
+		enabled := schedule.Enabled()
+		if schedule.IsQuiet() {
+			w.check()
+		}
+		if len(jumps) > 0 { // time is the first alternative to the usual step
+			enabled = slices.Insert(enabled, min(1, len(enabled)), "time passes")
+		}
+		if len(enabled) == 0 {
+			if blocked := schedule.Blocked(); blocked != "" {
+				w.fail("a deadlock: %s", blocked)
+			}
+			if w.open == 0 {
+				return all
+			}
+			if waited += time.Second; waited > time.Minute {
+				w.fail("%d calls have not returned", w.open)
+				return all
+			}
+			time.Sleep(time.Second)
+			continue
+		}
+		pick := 0
+		if len(all) < len(picked) {
+			pick = min(picked[len(all)], len(enabled)-1)
+		}
+		all = append(all, choice{len(enabled), pick, enabled[pick]})
+		at := min(1, len(enabled)-1)
+		switch {
+		case len(jumps) == 0:
+			schedule.Go(pick)
+		case pick == at:
+			w.jumped = true
+			time.Sleep(jumps[0])
+			jumps = jumps[1:]
+		case pick > at:
+			schedule.Go(pick - 1)
+		default:
+			schedule.Go(pick)
+		}
+	}
+	return all
+}
+
+// end closes the lockers, and returns what was wrong.
+func (w *world) end(s scenario) []string {
+	synctest.Wait()
+	if len(w.wrong) == 0 {
+		time.Sleep(time.Second)
+		synctest.Wait()
+		w.check()
+		for i, m := range w.masters {
+			if keys := m.Keys(); !s.keeps && slices.Contains(keys, "a") {
+				w.fail("master %d has a key left: %s", i, strings.Join(keys, " "))
+			}
+		}
+	}
+	for _, l := range w.lockers {
+		l.Close()
+	}
+	return w.wrong
+}
