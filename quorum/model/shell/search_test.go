@@ -108,7 +108,8 @@ var scenarios = []scenario{
 	{name: "Unlock and a renewal", prepare: holds, tasks: []func(*world){with(unlock)}, jumps: []time.Duration{renewal}},
 	{name: "Unlock, Extend and a renewal", prepare: holds, tasks: []func(*world){with(unlock), with(extend)}, jumps: []time.Duration{renewal}},
 	{name: "Unlock and a repair", prepare: holds, tasks: []func(*world){forget(0), with(unlock)}, jumps: []time.Duration{renewal}},
-	{name: "a loss and Unlock", lockers: 2, prepare: holds, tasks: []func(*world){forget(0), forget(1), with(unlock), wait(1)}, jumps: []time.Duration{renewal}},
+	{name: "a loss and Unlock", lockers: 2, opts: []quorum.Option{quorum.WithMaxHold(time.Second)}, prepare: holds,
+		tasks: []func(*world){with(unlock), wait(1)}, jumps: []time.Duration{time.Second}},
 	{name: "a hand-over and a renewal", lockers: 2, prepare: holds, tasks: []func(*world){with(handOver)}, jumps: []time.Duration{renewal}},
 	{name: "Unlock and Close", prepare: holds, tasks: []func(*world){with(unlock), closes(0)}, keeps: true},
 	{name: "Requested, re-entry and Unlock", prepare: holds, tasks: []func(*world){with(requested), with(reenter), with(unlock)}},
@@ -210,5 +211,6 @@ func build(t *testing.T) *mutate.Binary {
 		all = append(all, mutate.Mutant{Rule: m.rule, Edits: m.edits})
 	}
 	return mutate.Build(t, all, nil, "quorum/internal/engine/hold.go", "quorum/internal/engine/tally.go",
-		"quorum/internal/engine/engine.go", "quorum/internal/schedule/schedule.go", "quorum/internal/queue/queue.go")
+		"quorum/internal/engine/engine.go", "quorum/internal/schedule/schedule.go", "quorum/internal/queue/queue.go",
+		"internal/pubsub/state.go")
 }

@@ -127,6 +127,8 @@ func edit(files map[string]*file, root string, mutants []Mutant, more map[string
 	return nil
 }
 
+func (b *Binary) Path() string { return b.path }
+
 // Search runs TestMutants of the binary as the mutant without that rule, and returns what it prints.
 func (b *Binary) Search(t *testing.T, rule string) string {
 	t.Helper()
