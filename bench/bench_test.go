@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 var (
@@ -172,9 +173,4 @@ func look(b *testing.B, masters []*redistest.Master) (u usage) {
 	return u
 }
 
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must

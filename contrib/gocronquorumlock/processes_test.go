@@ -19,6 +19,7 @@ import (
 	"github.com/jonboulle/clockwork"
 	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -222,12 +223,7 @@ func TestJudge(t *testing.T) {
 // Two processes, whose clocks differ, run each of three jobs once per tick, while one master after the other
 // is killed and restarts empty. What happens without the min hold TestAgainstTryLock shows.
 func TestTwoProcesses(t *testing.T) {
-	fleet, err := redistest.StartReal(4)
-	if errors.Is(err, redistest.ErrNoServer) {
-		t.Skipf("SKIPPED, needs real servers: %v", err)
-	}
-	must(t, err)
-	t.Cleanup(func() { must(t, fleet.Stop()) })
+	fleet := testkit.Real(t, 4)
 	register, start := fleet.Masters[3], time.Now().Add(2*time.Second)
 	stop, killed := make(chan struct{}), make(chan int)
 	go func() { killed <- killInTurn(t, fleet.Masters[:3], start, stop) }()
@@ -318,9 +314,4 @@ func killInTurn(t *testing.T, masters []*redistest.Master, start time.Time, stop
 	return deaths
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 var (
@@ -132,22 +132,7 @@ func installed(t *testing.T, root, zsh string) {
 // no other.
 func TestImage(t *testing.T) {
 	need(t, "docker")
-	fleet, err := redistest.StartReal(3)
-	if errors.Is(err, redistest.ErrNoServer) {
-		t.Skipf("SKIPPED, needs real servers: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := fleet.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	var urls []string
-	for _, m := range fleet.Masters {
-		urls = append(urls, m.URL())
-	}
+	urls := testkit.Real(t, 3).URLs()
 	image := func(args ...string) string {
 		return run(t, "docker", append([]string{"run", "--rm", "--network=host", "--read-only", "--cap-drop=ALL",
 			"--env=QUORUMLOCK_URLS=" + strings.Join(urls, " "), *image}, args...)...)

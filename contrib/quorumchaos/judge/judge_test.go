@@ -10,7 +10,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/internal/examples"
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
 	"go.uber.org/goleak"
@@ -156,11 +156,7 @@ func TestHolds(t *testing.T) {
 
 // A control: on masters without quarantine that forgot, two lockers hold one name, and are found.
 func TestTwoHoldersOfTheLibrary(t *testing.T) {
-	masters, err := redistest.StartEmbedded(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer masters.Stop()
+	masters := testkit.Embedded(t, 3)
 	j := New(&recorder{TB: t})
 	for range 2 {
 		locker := examples.Open(masters, quorum.WithFixedLease(30*time.Second))
