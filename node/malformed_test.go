@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -13,30 +14,10 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// garbage holds bytes that no Redis server sends.
-var garbage = map[string]string{
-	"a huge bulk":        "$999999999999\r\n",
-	"a bulk too long":    "$2000000\r\n",
-	"a negative bulk":    "$-2\r\n",
-	"a huge array":       "*999999999\r\n",
-	"arrays for ever":    strings.Repeat("*1\r\n", 100_000),
-	"a line for ever":    "+" + strings.Repeat("x", 1<<20),
-	"another protocol":   "HTTP/1.1 400 Bad Request\r\n\r\n",
-	"RESP3":              "%1\r\n+a\r\n+b\r\n",
-	"zero bytes":         strings.Repeat("\x00", 5000),
-	"half a bulk":        "$100\r\nabc",
-	"an end of line":     "\n",
-	"empty lines":        "\r\n\r\n\r\n",
-	"nothing":            canned.Silent,
-	"the end":            canned.HangUp,
-	"a bulk without end": "$2\r\nabcd\r\n",
-}
-
 func TestGarbageInsteadOfAHandshake(t *testing.T) {
-	all := map[string]string{"a number": ":1\r\n", "an empty INFO": "$0\r\n\r\n", "an error": "-ERR no\r\n", "null": "$-1\r\n"}
-	for what, reply := range garbage {
-		all[what] = reply
-	}
+	all := map[string]string{"a number": ":1\r\n", "an empty INFO": "$0\r\n\r\n", "an error": "-ERR no\r\n", "null": "$-1\r\n",
+		"a huge bulk": "$999999999999\r\n", "a huge array": "*999999999\r\n"}
+	maps.Copy(all, canned.Garbage())
 	for what, reply := range all {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -94,9 +75,7 @@ func TestGarbageInsteadOfALook(t *testing.T) {
 // marker, too.
 func TestAdmitOfAMasterThatIsNotMarked(t *testing.T) {
 	replies := map[string]string{"the marker changes each time": array(0, "another marker", 1)}
-	for what, reply := range noReplies {
-		replies[what] = reply
-	}
+	maps.Copy(replies, noReplies)
 	for what, reply := range replies {
 		t.Run(what, func(t *testing.T) {
 			marks := 0

@@ -3,9 +3,7 @@ package node_test
 import (
 	"errors"
 	"fmt"
-	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,24 +54,8 @@ func TestACallersPool(t *testing.T) {
 	mustGrant(t, do(t, named, acquire("k", "o:1")))
 }
 
-// A caller's pool may have no timeouts: the node's own hold.
-func TestAPoolWithoutTimeouts(t *testing.T) {
-	t.Parallel()
-	m := startReal(t)
-	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
-	defer pool.Close()
-	n := openPool(t, pool, node.WithTimeout(timeout))
-	mustGrant(t, do(t, n, acquire("k", "o:1")))
-	testkit.Must(t, m.Freeze())
-	defer func() { testkit.Must(t, m.Thaw()) }()
-	began := stopwatch(t)
-	mustFail(t, n, do(t, n, acquire("l", "o:1")).Err, node.ErrTimeout)
-	took(t, "a call to a frozen master", began, timeout, timeout)
-	mustFail(t, n, do(t, n, acquire("l", "o:1")).Err, node.ErrDown)
-	closes(t, n, 2*timeout)
-}
-
-// The calls exceed the buffer of the frozen server's socket: the writer must not hang in it.
+// A caller's pool may have no timeouts: the node's own hold. The calls exceed the buffer of the frozen server's
+// socket: the writer must not hang in it.
 func TestAFullSocket(t *testing.T) {
 	m := startReal(t)
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
@@ -83,6 +65,7 @@ func TestAFullSocket(t *testing.T) {
 	testkit.Must(t, m.Freeze())
 	defer func() { testkit.Must(t, m.Thaw()) }()
 	long := strings.Repeat("x", 1<<20)
+	began := stopwatch(t)
 	var answers []answer
 	for range 16 {
 		answers = append(answers, start(n, "key", acquire(long, "o:1"), nil))
@@ -92,6 +75,8 @@ func TestAFullSocket(t *testing.T) {
 			t.Errorf("answered %v", r.Err)
 		}
 	}
+	took(t, "the calls", began, timeout, timeout)
+	mustFail(t, n, do(t, n, acquire("l", "o:1")).Err, node.ErrDown)
 	closes(t, n, 2*timeout)
 }
 
@@ -144,26 +129,4 @@ func TestAnExhaustedPool(t *testing.T) {
 	began := stopwatch(t)
 	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
 	took(t, "a call", began, timeout, timeout)
-}
-
-// Behind a pool without a write timeout, a server that reads nothing delays the node no longer than
-// one that does not answer: the next connection is tried.
-func TestAServerThatDoesNotRead(t *testing.T) {
-	t.Parallel()
-	m := startReal(t)
-	ours, theirs := net.Pipe() // it has no buffer: the first byte blocks
-	defer theirs.Close()
-	var again atomic.Bool
-	pool := &redis.Pool{Dial: func() (redis.Conn, error) {
-		if !again.Swap(true) {
-			return redis.NewConn(ours, 0, 0), nil
-		}
-		return redis.Dial("tcp", m.Addr())
-	}}
-	defer pool.Close()
-	n := openPool(t, pool, node.WithTimeout(timeout))
-	began := stopwatch(t)
-	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
-	took(t, "the call", began, timeout, timeout)
-	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 }
