@@ -3,14 +3,12 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -55,17 +53,12 @@ func TestCallersShareAWrite(t *testing.T) {
 	c := &silentConn{flushed: make(chan struct{}, callers+1), ended: make(chan struct{})}
 	lifetime, end := context.WithCancel(t.Context())
 	connected := false
-	p := New(Config{
-		Timeout: time.Minute, MaxLease: maxLease, Source: rand.NewPCG(1, 2), Lifetime: lifetime, Log: discardLog{},
-		Group: new(errgroup.Group),
-		Connect: func(context.Context) (*Conn, error) {
-			if connected {
-				return nil, errors.New("once")
-			}
-			connected = true
-			return NewConn(c, "run", scripts.Process{}, maxLease), nil
-		},
-		Error: func(op string, err error) error { return err },
+	p := newPipe(lifetime, time.Minute, func(context.Context) (redis.ConnWithTimeout, error) {
+		if connected {
+			return nil, errors.New("once")
+		}
+		connected = true
+		return c, nil
 	})
 	call := scripts.Raise(nil, scripts.OwnerOf("o:1"), 1)
 	testkit.Must(t, p.Start(call, nil, nil))
