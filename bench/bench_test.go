@@ -47,9 +47,7 @@ type running struct {
 // BenchmarkLock opens the sides over 3 and over 5 masters. The masters forget everything in between: they carry the list of
 // masters of their clients, and accept no client with another one.
 func BenchmarkLock(b *testing.B) {
-	fleet, err := redistest.StartReal(5)
-	must(b, err)
-	b.Cleanup(func() { must(b, fleet.Stop()) })
+	fleet := testkit.Real(b, 5)
 	fmt.Printf("servers: %s on loopback, without persistence, on the same CPUs as the callers\n", fleet.Kind)
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
 		fmt.Println("load average before:", strings.Join(strings.Fields(string(load))[:3], ", "))
@@ -72,6 +70,7 @@ func BenchmarkLock(b *testing.B) {
 				if *checking && !s.checked || r.urls == nil {
 					continue
 				}
+				var err error
 				if !poll.Until(startBound, func() bool { r.opened, err = s.open(r.urls, false); return err == nil }) { // etcd elects a leader first
 					b.Fatal(err)
 				}
