@@ -46,7 +46,7 @@ func fuzzBulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text
 var fuzzCalls = []string{"acquire", "renew", "release", "raise", "inspect", "force", "look", "mark", "Check", "Admit", "Identify"}
 
 // FuzzReplies makes a server send arbitrary bytes to every call, over connections as Open makes
-// them. Nothing panics. Only a well-formed reply that grants is a grant. The call ends and the node
+// them. Nothing panics. Nothing is sent to a server that makes no handshake. Only a well-formed reply that grants is a grant. The call ends and the node
 // closes in time. No goroutine is left, or the bubble would not end.
 func FuzzReplies(f *testing.F) {
 	info := "$26\r\nrun_id:abc\r\nrole:master\r\n\r\n"
@@ -69,12 +69,15 @@ func FuzzReplies(f *testing.F) {
 				f.Add([]byte(sent), byte(call), byte(mode))
 			}
 			for _, sent := range []string{ // which begin with the first byte
-				"", "-ERR no\r\n", greeting, greeting + ":5\r\n",
+				"", "-ERR no\r\n", ":1\r\n", "$0\r\n\r\n", "$-1\r\n", "$999999999999\r\n", "*999999999\r\n", greeting, greeting + ":5\r\n",
 				strings.Repeat(info, 4) + "+PONG\r\n*2\r\n$4\r\nsave\r\n$0\r\n\r\n" + inspected, info + info + info + fuzzLooked, info + info + info + fuzzLooked + "*3\r\n:1\r\n" + fuzzBulk(marker) + ":5\r\n",
 				strings.Replace(greeting, "role:master", "role:slave\r", 1),
 			} {
 				f.Add([]byte(sent), byte(call), byte(mode|rude))
 			}
+		}
+		for _, sent := range canned.Garbage() {
+			f.Add([]byte(sent), byte(call), byte(rude))
 		}
 		f.Add([]byte(":5\r\n"), byte(call), byte(dribbles))
 		f.Add([]byte(greeting+":5\r\n"), byte(call), byte(dribbles|rude))
@@ -248,6 +251,9 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	}
 	if r.Err == nil && (!r.Sent || r.RunID == "") {
 		t.Errorf("%q, mode %b: %s: a reply that no server sent, %+v", h.Sent, h.mode, op, r)
+	}
+	if h.mode&rude != 0 && !bytes.Contains(h.Sent, []byte("run_id")) && (r.Sent || !errors.Is(r.Err, ErrDown)) {
+		t.Errorf("%q, mode %b: %s of a server without a handshake: sent %v, %v", h.Sent, h.mode, op, r.Sent, r.Err)
 	}
 	h.passesOn(t, op, call, r)
 

@@ -8,35 +8,10 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
-
-func TestGarbageInsteadOfAHandshake(t *testing.T) {
-	all := map[string]string{"a number": ":1\r\n", "an empty INFO": "$0\r\n\r\n", "an error": "-ERR no\r\n", "null": "$-1\r\n",
-		"a huge bulk": "$999999999999\r\n", "a huge array": "*999999999\r\n"}
-	maps.Copy(all, canned.Garbage())
-	for what, reply := range all {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			f := startFake(t, func([]string) string { return reply })
-			n := open(t, f.url(), node.WithTimeout(timeout))
-			r := do(t, n, acquire("k", "o:1"))
-			mustFail(t, n, r.Err, node.ErrDown)
-			if r.Sent {
-				t.Error("sent, to such a server")
-			}
-			_, err := n.Check(t.Context())
-			var typed *node.Error
-			if !errors.As(err, &typed) {
-				t.Errorf("Check: %v", err)
-			}
-			closes(t, n, 2*timeout)
-		})
-	}
-}
 
 // noReplies are replies that neither look nor mark can have sent.
 var noReplies = map[string]string{

@@ -19,7 +19,7 @@ func Garbage() map[string]string {
 	return map[string]string{
 		"a bulk too long":    "$2000000\r\n",
 		"a negative bulk":    "$-2\r\n",
-		"arrays for ever":    strings.Repeat("*1\r\n", 100_000),
+		"arrays for ever":    strings.Repeat("*1\r\n", 4000),
 		"a line for ever":    "+" + strings.Repeat("x", 1<<20),
 		"another protocol":   "HTTP/1.1 400 Bad Request\r\n\r\n",
 		"RESP3":              "%1\r\n+a\r\n+b\r\n",
