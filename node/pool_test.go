@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -81,28 +82,29 @@ func TestAFullSocket(t *testing.T) {
 }
 
 func TestADialThatHangs(t *testing.T) {
-	t.Parallel()
-	free := make(chan struct{})
-	defer close(free)
-	n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, errors.New("hung") }}, node.WithTimeout(timeout))
-	began := stopwatch(t)
-	var answers []answer
-	for i := range 10 {
-		answers = append(answers, start(n, "key", acquire(fmt.Sprint(i), "o:1"), nil))
-	}
-	for _, a := range answers {
-		r := await(t, a)
-		mustFail(t, n, r.Err, node.ErrDown)
-		mustFail(t, n, r.Err, node.ErrTimeout)
-	}
-	took(t, "the calls", began, timeout, timeout)
-	began = stopwatch(t)
-	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
-	took(t, "a later call", began, 0, timeout/2)
-	began = stopwatch(t)
-	_, err := n.Check(t.Context())
-	mustFail(t, n, err, node.ErrTimeout)
-	took(t, "Check", began, redisconn.ConnectTimeout(timeout), redisconn.ConnectTimeout(timeout))
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		defer close(free)
+		n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, errors.New("hung") }}, node.WithTimeout(timeout))
+		began := stopwatch(t)
+		var answers []answer
+		for i := range 10 {
+			answers = append(answers, start(n, "key", acquire(fmt.Sprint(i), "o:1"), nil))
+		}
+		for _, a := range answers {
+			r := await(t, a)
+			mustFail(t, n, r.Err, node.ErrDown)
+			mustFail(t, n, r.Err, node.ErrTimeout)
+		}
+		took(t, "the calls", began, timeout, timeout)
+		began = stopwatch(t)
+		mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
+		took(t, "a later call", began, 0, timeout/2)
+		began = stopwatch(t)
+		_, err := n.Check(t.Context())
+		mustFail(t, n, err, node.ErrTimeout)
+		took(t, "Check", began, redisconn.ConnectTimeout(timeout), redisconn.ConnectTimeout(timeout))
+	})
 }
 
 // The node is up again when the dial that hung succeeds.

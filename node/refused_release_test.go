@@ -105,7 +105,7 @@ func TestARefusedOwedReleaseDelaysNoOtherCall(t *testing.T) {
 func TestAttemptsThatFailPushOutNoReleaseOfALock(t *testing.T) {
 	m := startReal(t)
 	n := asApp(t, m)
-	const locks, attempts = 20, 6000 // many more than are kept
+	const locks, attempts = 20, 2500 // many more than are kept
 	var footprints [locks]pipeline.Footprint
 	for i := range footprints {
 		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &footprints[i])))
