@@ -3,10 +3,8 @@ package quorumtest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,18 +52,6 @@ func isLost(t *testing.T, lock *quorum.Lock) {
 	}
 }
 
-// failing is a test that fails.
-type failing struct {
-	testing.TB
-	said string
-}
-
-func (f *failing) Helper() {}
-func (f *failing) Fatalf(format string, args ...any) {
-	f.said = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
-
 // wantFatal expects do to fail the test that it is given, with a text that has all those parts.
 func wantFatal(t *testing.T, do func(tb testing.TB), parts ...string) {
 	t.Helper()
@@ -79,14 +65,10 @@ func wantFatal(t *testing.T, do func(tb testing.TB), parts ...string) {
 
 // fatalOf returns with what text do fails the test that it is given.
 func fatalOf(t *testing.T, do func(tb testing.TB)) string {
-	f := &failing{TB: t}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		do(f)
-	}()
-	<-done
-	return f.said
+	f := &testkit.Recorder{TB: t}
+	t.Cleanup(f.End)
+	f.Run(func() { do(f) })
+	return f.Died
 }
 
 // wantHeldElsewhere expects that a name which is held cannot be held elsewhere too. It waits for as
