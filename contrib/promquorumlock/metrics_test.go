@@ -69,10 +69,10 @@ func TestEachMetricIsCollected(t *testing.T) {
 		}
 		return names
 	}
-	await(t, "renewed and lost", func() bool { return len(missing()) <= 1 && value(t, registry, metrics.Losses) == 1 })
+	testkit.Eventually(t, "renewed and lost", func() bool { return len(missing()) <= 1 && value(t, registry, metrics.Losses) == 1 })
 	must(t, fleet.Masters[0].Kill())
 	must(t, fleet.Masters[0].Start())
-	await(t, "repaired", func() bool { return len(missing()) == 0 })
+	testkit.Eventually(t, "repaired", func() bool { return len(missing()) == 0 })
 	must(t, lock.Unlock(ctx))
 	if n := value(t, registry, metrics.Releases); n != 1 {
 		t.Errorf("%v locks were released", n)
@@ -107,13 +107,4 @@ func value(t *testing.T, from prometheus.Gatherer, d *metrics.Metric) float64 {
 		}
 	}
 	return 0
-}
-
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for late := time.Now().Add(30 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("not within 30s: %s", what)
-		}
-	}
 }
