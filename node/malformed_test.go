@@ -77,8 +77,7 @@ func TestAdmitOfAMasterThatIsNotMarked(t *testing.T) {
 
 // A server that sends replies to no command does not delay Close.
 func TestAServerThatSendsUnaskedDoesNotDelayClose(t *testing.T) {
-	f := startFake(t, admittedMaster(func([]string) string { return strings.Repeat(":7\r\n", 100_000) }))
-	n := open(t, f.url())
+	_, n := replying(t, strings.Repeat(":7\r\n", 100_000))
 	if r := do(t, n, acquire("k", "o:1")); r.Err != nil {
 		t.Errorf("answered %v", r.Err)
 	}
