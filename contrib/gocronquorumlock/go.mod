@@ -6,7 +6,6 @@ replace github.com/quorumlock/quorumlock => ../..
 
 require (
 	github.com/go-co-op/gocron/v2 v2.21.2
-	github.com/gomodule/redigo v1.9.3
 	github.com/google/uuid v1.6.0
 	github.com/jonboulle/clockwork v0.5.0
 	github.com/quorumlock/quorumlock v0.0.0
@@ -15,6 +14,7 @@ require (
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0 // indirect
+	github.com/gomodule/redigo v1.9.3 // indirect
 	github.com/hashicorp/errwrap v1.0.0 // indirect
 	github.com/hashicorp/go-multierror v1.1.1 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
