@@ -3,7 +3,6 @@ package otelquorumlock
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/internal/metrics"
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -25,10 +23,7 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 var must = testkit.Must
 

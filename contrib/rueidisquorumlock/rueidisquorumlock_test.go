@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"log/slog"
 	"net"
 	"reflect"
 	"strings"
@@ -13,18 +12,14 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/contrib/rueidisquorumlock"
 	"github.com/quorumlock/quorumlock/internal/clienttest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// TestMain silences the default logger, to which the nodes log what the tests do to their masters.
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 func option(s clienttest.Settings) rueidis.ClientOption {
 	o := rueidis.ClientOption{
