@@ -381,26 +381,6 @@ func awaitRenewal(t *testing.T, lock *quorum.Lock, left time.Duration) {
 	}
 }
 
-// A process that crashed leaves its keys to their leases. Close does the same.
-func TestFastForwardEndsTheLeaseOfACrashedHolder(t *testing.T) {
-	m := Start(t, 3)
-	crashed, next := m.Locker(), m.Locker()
-	mustLock(t, crashed, "a")
-	testkit.Must(t, crashed.Close())
-	wantTry(t, next, quorum.ErrHeld, "a")
-
-	acquired := make(chan error)
-	go func() {
-		lock, err := next.Lock(t.Context(), "a")
-		if err == nil {
-			err = lock.Unlock(t.Context())
-		}
-		acquired <- err
-	}()
-	m.FastForward(quorum.DefaultLease)
-	testkit.Must(t, <-acquired)
-}
-
 // While time leaps, renewals are on their way. None of them may count for longer than the masters
 // keep the lock, nor may a name be free before its holder knows.
 func TestFastForwardKeepsHoldersApart(t *testing.T) {
