@@ -91,7 +91,7 @@ func (c *cluster) process(far int) *quorum.Locker {
 	}, opts...)
 	l, err := quorum.New(nodes, quorum.Majority, quorumtest.WithClock(bubble.Clock(c)),
 		quorumtest.WithRand(rand.NewPCG(1, uint64(far))))
-	c.must(err)
+	testkit.Must(c, err)
 	c.Cleanup(func() { l.Close() })
 	synctest.Wait()
 	return l
@@ -108,8 +108,8 @@ func (c *cluster) scheduler(by gocron.Locker, clock offsetClock, jobs ...job) go
 	c.Helper()
 	clock.Clock = clockwork.NewRealClock() // the bubble's
 	s, err := gocron.NewScheduler(gocron.WithClock(clock), gocron.WithDistributedLocker(by))
-	c.must(err)
-	c.Cleanup(func() { c.must(s.Shutdown()) })
+	testkit.Must(c, err)
+	c.Cleanup(func() { testkit.Must(c, s.Shutdown()) })
 	for _, j := range jobs {
 		_, err := s.NewJob(gocron.DurationJob(c.period), gocron.NewTask(func() {
 			c.ran(j.name, c.tick(clock.Now()))
@@ -118,7 +118,7 @@ func (c *cluster) scheduler(by gocron.Locker, clock offsetClock, jobs ...job) go
 			}
 			time.Sleep(j.takes) // of the bubble's time
 		}), gocron.WithName(j.name), gocron.WithStartAt(gocron.WithStartDateTime(c.start.Add(firstTick*c.period))))
-		c.must(err)
+		testkit.Must(c, err)
 	}
 	s.Start()
 	if c.masters != nil {
@@ -220,7 +220,7 @@ func (c *cluster) dying(random *rand.Rand, job string) (stop func() (deaths int)
 func (c *cluster) locker(by *quorum.Locker, skew time.Duration, opts ...Option) *Locker {
 	c.Helper()
 	l, err := New(by, c.period, skew, opts...)
-	c.must(err)
+	testkit.Must(c, err)
 	return l
 }
 
@@ -229,11 +229,4 @@ type bare struct{ locker *quorum.Locker }
 
 func (b bare) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	return b.locker.TryLock(ctx, job)
-}
-
-func (c *cluster) must(err error) {
-	c.Helper()
-	if err != nil {
-		c.Fatal(err)
-	}
 }

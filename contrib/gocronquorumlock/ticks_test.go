@@ -51,17 +51,17 @@ func TestTwoProcesses(t *testing.T) {
 	fleet, c := testkit.Real(t, 3), newCluster(t, period)
 	for i := range 2 {
 		l, err := redlock.Open(fleet.URLs(), quorum.WithNodeOptions(node.WithTimeout(maxLease), node.WithMaxLease(maxLease)))
-		c.must(err)
-		t.Cleanup(func() { c.must(l.Close()) })
+		testkit.Must(c, err)
+		t.Cleanup(func() { testkit.Must(c, l.Close()) })
 		c.scheduler(c.locker(l, skew), offsetClock{ahead: time.Duration(i) * period / 10}, jobs...)
 	}
 	watch := poll.Start()
 	defer watch.Stop()
 	for i, m := range fleet.Masters {
 		c.until(firstTick+2*i, period/2)
-		c.must(m.Kill())
+		testkit.Must(c, m.Kill())
 		c.until(firstTick+2*i+1, period/2)
-		c.must(m.Start())
+		testkit.Must(c, m.Start())
 	}
 	c.until(firstTick+8, -period/2)
 	c.mu.Lock()

@@ -135,9 +135,7 @@ func TestTimeouts(t *testing.T) {
 		client := redis.NewClient(o)
 		for _, o := range []*redis.Options{o, client.Options()} {
 			n, err := goredisquorumlock.Open(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if n.Timeout() != c.want {
 				t.Errorf("%+v make %v", c, n.Timeout())
 			}

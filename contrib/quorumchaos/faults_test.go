@@ -117,9 +117,7 @@ func TestMastersAreAdmitted(t *testing.T) {
 		t.Errorf("logged %q, want the names %s", last, names)
 	}
 	n, err := node.Open(c.URLs()[2], node.WithMaxLease(time.Hour), node.WithTimeout(patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer n.Close()
 	report, err := n.Check(t.Context())
 	if err != nil || report.Quarantine != 0 || len(report.Members) != 3 || report.MaxLease != time.Hour {
@@ -253,9 +251,7 @@ func ask(url string, bound time.Duration, command string, args ...any) (string, 
 func dial(t *testing.T, url string) redis.Conn {
 	t.Helper()
 	conn, err := redis.DialURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	if _, err := conn.Do("PING"); err != nil {
 		t.Fatal(err)

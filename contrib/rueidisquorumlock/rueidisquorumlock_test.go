@@ -98,9 +98,7 @@ func TestTheDialerAndTheAddress(t *testing.T) {
 				got = c.Address
 				return rueidis.AuthCredentials{}, failed
 			}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_, err = n.Check(t.Context())
 		if !errors.Is(err, failed) || got.String() != addr || want != nil && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %#v, %v", addr, got, err)
@@ -113,9 +111,7 @@ func TestTheDialerAndTheAddress(t *testing.T) {
 		return errors.Join(failed, errors.New(network+" "+addr))
 	}
 	n, err := rueidisquorumlock.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer n.Close()
 	if _, err := n.Check(t.Context()); !errors.Is(err, failed) || !strings.Contains(err.Error(), "tcp4 10.0.0.1:7000") {
 		t.Errorf("not dialled by the dialer: %v", err)
@@ -130,9 +126,7 @@ func TestTimeouts(t *testing.T) {
 		n, err := rueidisquorumlock.Open(rueidis.ClientOption{
 			InitAddress: []string{":6379"}, Dialer: net.Dialer{Timeout: c.dial}, ConnWriteTimeout: c.write,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if n.Timeout() != c.want || n.Address() != "localhost:6379" {
 			t.Errorf("%+v make %v, at %s", c, n.Timeout(), n.Address())
 		}

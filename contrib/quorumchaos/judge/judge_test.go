@@ -109,9 +109,7 @@ func TestHolds(t *testing.T) {
 	j := New(t)
 	lock := func(err error, l *quorum.Lock) *quorum.Lock {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return l
 	}
 	for range 3 {
@@ -163,14 +161,10 @@ func TestTwoHoldersOfTheLibrary(t *testing.T) {
 		locker := examples.Open(masters, quorum.WithFixedLease(30*time.Second))
 		defer locker.Close()
 		l, err := locker.Lock(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		j.Holds(l) // without its end
 		for _, m := range masters.Masters {
-			if err := errors.Join(m.Kill(), m.Start()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errors.Join(m.Kill(), m.Start()))
 		}
 	}
 	if err := j.Check(); err == nil || !strings.Contains(err.Error(), "overlap") {
