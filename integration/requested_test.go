@@ -10,31 +10,6 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// letsGoWhenAsked starts a waiter, which asks, and unlocks when the request comes. The waiter then has
-// the lock, long before a lease is over.
-func letsGoWhenAsked(t *testing.T, held *quorum.Lock, waiter *quorum.Locker, name string) {
-	t.Helper()
-	result := make(chan waited, 1)
-	go func() {
-		lock, err := waiter.Lock(t.Context(), name)
-		result <- waited{lock, err, time.Now()}
-	}()
-	select {
-	case <-held.Requested():
-	case <-time.After(patience):
-		t.Fatal("the holder was not asked to let go")
-	}
-	must(t, held.Err())
-	unlock(t, held)
-	select {
-	case got := <-result:
-		must(t, got.err)
-		unlock(t, got.lock)
-	case <-time.After(patience):
-		t.Fatal("the waiter did not get the lock")
-	}
-}
-
 // The rights of a user that locks are enough to ask and to listen.
 func TestAUserOfTheRecipeMayAsk(t *testing.T) {
 	redistest.Need(t, redistest.ACLChannels)
@@ -46,7 +21,16 @@ func TestAUserOfTheRecipeMayAsk(t *testing.T) {
 	held := lock(t, holder, "app:1")
 	held.Requested()
 	eventually(t, patience, func() bool { return subscriptions(t, f.Masters, scripts.AskChannel("app:1")) == 3 }, "the holder listens")
-	letsGoWhenAsked(t, held, waiter, "app:1") // the waiter's first request arrives: it makes no poll
+	w := wait(t, t.Context(), waiter, f.Masters, "app:1")
+	select {
+	case <-held.Requested(): // the waiter's first request arrives: it makes no poll
+	case <-time.After(patience):
+		t.Fatal("the holder was not asked to let go")
+	}
+	must(t, held.Err())
+	since := stopwatch(t)
+	unlock(t, held)
+	woken(t, w, since, soon)
 	eventually(t, patience, func() bool { return subscriptions(t, f.Masters, scripts.AskChannel("app:1")) == 0 }, "nobody listens any more")
 	noLocks(t, f.Masters)
 }
