@@ -24,14 +24,6 @@ func poolOf(address string) *redis.Pool {
 	}}
 }
 
-func mustFailLater(t *testing.T, err error) {
-	t.Helper()
-	var typed *node.Error
-	if !errors.Is(err, node.ErrClosed) || !errors.As(err, &typed) {
-		t.Errorf("the error is %v, want one that wraps ErrClosed", err)
-	}
-}
-
 func TestACallersPool(t *testing.T) {
 	m := startReal(t)
 	pool := poolOf(m.Addr())

@@ -361,23 +361,7 @@ func TestFastForwardByLessThanHalfALease(t *testing.T) {
 		}
 		wantTry(t, m.Locker(), quorum.ErrHeld, "a")
 		// The renewal that came due is on its way. By it the lock has nearly a lease left again.
-		awaitRenewal(t, lock, quorum.DefaultLease*2/3)
-	}
-}
-
-// awaitRenewal waits until the lock has that much of its lease left.
-func awaitRenewal(t *testing.T, lock *quorum.Lock, left time.Duration) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), defaultPatience)
-	defer cancel()
-	again := time.NewTicker(time.Millisecond)
-	defer again.Stop()
-	for time.Until(lock.Deadline()) < left {
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			t.Fatalf("not renewed: %v left", time.Until(lock.Deadline()))
-		}
+		testkit.Eventually(t, "renewed", func() bool { return time.Until(lock.Deadline()) >= quorum.DefaultLease*2/3 })
 	}
 }
 

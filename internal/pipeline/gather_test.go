@@ -63,7 +63,11 @@ func TestCallersShareAWrite(t *testing.T) {
 	call := scripts.Raise(nil, scripts.OwnerOf("o:1"), 1)
 	testkit.Must(t, p.Start(call, nil, nil))
 	<-c.flushed
-	waitForReader(p)
+	testkit.Eventually(t, "the reader waits for a reply", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.isReading
+	})
 
 	var done sync.WaitGroup
 	for range callers {
@@ -79,17 +83,4 @@ func TestCallersShareAWrite(t *testing.T) {
 	close(c.ended)
 	end()
 	closeAndWait(p)
-}
-
-// waitForReader returns when the pipe's reader waits for a reply.
-func waitForReader(p *Pipe) {
-	for {
-		p.mu.Lock()
-		is := p.isReading
-		p.mu.Unlock()
-		if is {
-			return
-		}
-		runtime.Gosched()
-	}
 }
