@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // Every block of Go code in the documents stands, line by line, in a test or an example, which compiles and
@@ -14,15 +16,11 @@ import (
 func TestDocumentsQuoteCodeThatRuns(t *testing.T) {
 	tests := testCode(t)
 	documents, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	blocks := 0
 	for _, document := range append(documents, "README.md") {
 		text, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		for _, block := range goBlocks.FindAllStringSubmatch(string(text), -1) {
 			blocks++
 			if quoted := plain(block[1]); !strings.Contains(tests, quoted) {
@@ -49,9 +47,7 @@ func testCode(t *testing.T) (tests string) {
 		tests += plain(string(text))
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return tests
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -197,9 +198,7 @@ func TestUsage(t *testing.T) {
 		t.Errorf("do and lock ran it %d times, want 4", ran)
 	}
 	lock, err := waitFor(ctx, locker)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	inner, err := enterAgain(locker, lock)
 	if err != nil || inner.Level() != 2 {
 		t.Errorf("level %d, %v", inner.Level(), err)
@@ -211,9 +210,7 @@ func TestUsage(t *testing.T) {
 
 func TestUsageOverPools(t *testing.T) {
 	masters, err := redistest.StartEmbedded(3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { masters.Stop() })
 	pools := map[string]*redis.Pool{}
 	for i, name := range []string{"a", "b", "c"} {
@@ -316,9 +313,7 @@ func watch(ctx context.Context, candidate *leader.Candidate) {
 func TestLeaderOfTheDocuments(t *testing.T) {
 	masters := quorumtest.Start(t, 3)
 	candidate, err := leader.New(masters.Locker(), "billing/scheduler")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	var tokens []uint64
 	leads := func(ctx context.Context, token uint64) error {
 		tokens = append(tokens, token)

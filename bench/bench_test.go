@@ -18,6 +18,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 var (
@@ -46,9 +47,7 @@ type running struct {
 // BenchmarkLock opens the sides over 3 and over 5 masters. The masters forget everything in between: they carry the list of
 // masters of their clients, and accept no client with another one.
 func BenchmarkLock(b *testing.B) {
-	fleet, err := redistest.StartReal(5)
-	must(b, err)
-	b.Cleanup(func() { must(b, fleet.Stop()) })
+	fleet := testkit.Real(b, 5)
 	fmt.Printf("servers: %s on loopback, without persistence, on the same CPUs as the callers\n", fleet.Kind)
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
 		fmt.Println("load average before:", strings.Join(strings.Fields(string(load))[:3], ", "))
@@ -71,6 +70,7 @@ func BenchmarkLock(b *testing.B) {
 				if *checking && !s.checked || r.urls == nil {
 					continue
 				}
+				var err error
 				if !poll.Until(startBound, func() bool { r.opened, err = s.open(r.urls, false); return err == nil }) { // etcd elects a leader first
 					b.Fatal(err)
 				}
@@ -172,9 +172,4 @@ func look(b *testing.B, masters []*redistest.Master) (u usage) {
 	return u
 }
 
-func must(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
+var must = testkit.Must

@@ -13,6 +13,7 @@ import (
 	"github.com/go-redsync/redsync/v4"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -81,31 +82,18 @@ func Example_fromRedsync() {
 // At one name redsync waits for quorumlock, but quorumlock gives up at once. The stand-ins word the
 // error of a key of another type in their own way, so this needs real masters.
 func TestOneNameForBoth(t *testing.T) {
-	masters, err := redistest.StartReal(3)
-	if errors.Is(err, redistest.ErrNoServer) {
-		t.Skipf("needs real servers: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	locker, sync, stop := openBoth(masters)
+	locker, sync, stop := openBoth(testkit.Real(t, 3))
 	defer stop()
 
 	lock, err := locker.Lock(t.Context(), "invoice:42")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := sync.NewMutex("invoice:42").TryLock(); err == nil || !lock.Valid() {
 		t.Errorf("redsync locks what quorumlock holds: %v, valid %v", err, lock.Valid())
 	}
-	if err := lock.Unlock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lock.Unlock(t.Context()))
 
 	mutex := sync.NewMutex("invoice:42")
-	if err := mutex.Lock(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, mutex.Lock())
 	_, err = locker.Lock(t.Context(), "invoice:42")
 	if !errors.Is(err, quorum.ErrPermanent) || !strings.Contains(err.Error(), "WRONGTYPE") {
 		t.Errorf("quorumlock at redsync's name: %v, want ErrPermanent and WRONGTYPE", err)

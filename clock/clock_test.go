@@ -17,7 +17,7 @@ const (
 )
 
 func TestInstantAdd(t *testing.T) {
-	tests := []struct {
+	for _, test := range []struct {
 		name string
 		i    Instant
 		d    time.Duration
@@ -34,18 +34,15 @@ func TestInstantAdd(t *testing.T) {
 		{"never, later", Never, time.Hour, Never},
 		{"never, earlier", Never, -time.Hour, Never},
 		{"never, as late as can be", Never, longest, Never},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if got := test.i.Add(test.d); got != test.want {
-				t.Errorf("Instant(%d).Add(%d) = %d, want %d", test.i, test.d, got, test.want)
-			}
-		})
+	} {
+		if got := test.i.Add(test.d); got != test.want {
+			t.Errorf("%s: Instant(%d).Add(%d) = %d, want %d", test.name, test.i, test.d, got, test.want)
+		}
 	}
 }
 
 func TestInstantSub(t *testing.T) {
-	tests := []struct {
+	for _, test := range []struct {
 		name string
 		i, j Instant
 		want time.Duration
@@ -64,13 +61,10 @@ func TestInstantSub(t *testing.T) {
 		{"since never", 5, Never, longest},
 		{"since never, before the origin", -5, Never, longest},
 		{"never from never", Never, Never, 0},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if got := test.i.Sub(test.j); got != test.want {
-				t.Errorf("Instant(%d).Sub(%d) = %d, want %d", test.i, test.j, got, test.want)
-			}
-		})
+	} {
+		if got := test.i.Sub(test.j); got != test.want {
+			t.Errorf("%s: Instant(%d).Sub(%d) = %d, want %d", test.name, test.i, test.j, got, test.want)
+		}
 	}
 }
 

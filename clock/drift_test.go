@@ -8,7 +8,7 @@ import (
 
 func TestDrift(t *testing.T) {
 	const ms = time.Millisecond
-	tests := []struct {
+	for _, test := range []struct {
 		name   string
 		lease  time.Duration
 		factor float64
@@ -27,13 +27,10 @@ func TestDrift(t *testing.T) {
 		{"infinite factor of nothing", 0, math.Inf(1), longest},
 		{"negative factor", time.Second, -DefaultDriftFactor, longest},
 		{"factor not a number", time.Second, math.NaN(), longest},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if got := Drift(test.lease, test.factor); got != test.want {
-				t.Errorf("Drift(%v, %v) = %v, want %v", test.lease, test.factor, got, test.want)
-			}
-		})
+	} {
+		if got := Drift(test.lease, test.factor); got != test.want {
+			t.Errorf("%s: Drift(%v, %v) = %v, want %v", test.name, test.lease, test.factor, got, test.want)
+		}
 	}
 }
 
@@ -47,7 +44,7 @@ func TestDriftOfWholeLeasesIsExact(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	const sent = Instant(time.Hour)
-	tests := []struct {
+	for _, test := range []struct {
 		name   string
 		sent   Instant
 		lease  time.Duration
@@ -60,13 +57,10 @@ func TestDeadline(t *testing.T) {
 		{"end of time", endOfTime, time.Hour, 0, endOfTime.Add(-2 * time.Millisecond)},
 		{"before time", Never + 1, shortest, 0, Never},
 		{"negative lease and factor above 1", sent, -time.Second, 2, sent.Add(-1002 * time.Millisecond)},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			if got := Deadline(test.sent, test.lease, test.factor); got != test.want {
-				t.Errorf("Deadline(%d, %v, %v) = %d, want %d", test.sent, test.lease, test.factor, got, test.want)
-			}
-		})
+	} {
+		if got := Deadline(test.sent, test.lease, test.factor); got != test.want {
+			t.Errorf("%s: Deadline(%d, %v, %v) = %d, want %d", test.name, test.sent, test.lease, test.factor, got, test.want)
+		}
 	}
 }
 

@@ -59,18 +59,6 @@ func asApp(f *redistest.Fleet) addresses {
 	return urls
 }
 
-// forbidden fails the test unless an attempt at the name ends at once with the servers' refusal.
-func forbidden(t *testing.T, l *quorum.Locker, name string) {
-	t.Helper()
-	took(t, "Lock", soon/2, func() {
-		_, err := l.Lock(short(t), name)
-		var failed *node.Error
-		if !errors.As(err, &failed) || !failed.Permanent() || !strings.Contains(err.Error(), "NOPERM") {
-			t.Errorf("Lock(%q): %v: want NOPERM, and permanent", name, err)
-		}
-	})
-}
-
 // connections lists the ids of the connections of user "app" that carry calls.
 func connections(t *testing.T, m *redistest.Master) (ids []string) {
 	t.Helper()
@@ -103,7 +91,13 @@ func TestAForbiddenNameTakesNoNodeDown(t *testing.T) {
 		for i := range 10 {
 			s.held = append(s.held, lock(t, s.locker, fmt.Sprintf("app:held %d", i)))
 		}
-		forbidden(t, s.locker, "other:bad")
+		took(t, "Lock", soon/2, func() {
+			_, err := s.locker.Lock(short(t), "other:bad")
+			var failed *node.Error
+			if !errors.As(err, &failed) || !failed.Permanent() || !strings.Contains(err.Error(), "NOPERM") {
+				t.Errorf("%s: Lock: %v: want NOPERM, at once and permanent", kind, err)
+			}
+		})
 		s.connections = fmt.Sprint(connections(t, s.Masters[0]))
 		sides[kind] = s
 	}

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -19,13 +22,13 @@ import (
 // faults cut one client off from its masters.
 var faults = []struct {
 	name string
-	cut  func(*proxy)
+	cut  func(*forward.Forward)
 }{
-	{"refused", (*proxy).refuse},
-	{"black hole", func(p *proxy) { p.lose(requests, replies) }},
+	{"refused", (*forward.Forward).Close},
+	{"black hole", (*forward.Forward).Lose},
 	// The renewals arrive and keep the locks on the masters, but their replies do not. The holder's
 	// release then lets the next holder in.
-	{"replies lost", func(p *proxy) { p.lose(replies) }},
+	{"replies lost", (*forward.Forward).LoseReplies},
 }
 
 // A holder that is cut off stops by its own clock before another contender can start. Not parallel:
@@ -37,7 +40,7 @@ func TestHolderThatIsCutOffStopsBeforeTheNextStarts(t *testing.T) {
 				// A machine that stands still until the deadline has sent no renewal that could fail, and
 				// ends a context late. Then the scene is played again.
 				for tries := 1; ; tries++ {
-					net, held, late, stalled := cutOffAll(t, n, fault.cut)
+					f, held, late, stalled := cutOffAll(t, n, fault.cut)
 					if slices.ContainsFunc(held, lacksReasons) && stalled > cutOffLease/4 && tries < 5 {
 						t.Logf("a lock was lost without a reason, and the machine stood still for %v: again", stalled)
 						continue
@@ -50,7 +53,7 @@ func TestHolderThatIsCutOffStopsBeforeTheNextStarts(t *testing.T) {
 						t.Error(late)
 					}
 					for _, first := range held {
-						wantReasons(t, first, net)
+						wantReasons(t, first, f)
 					}
 					return
 				}
@@ -61,14 +64,31 @@ func TestHolderThatIsCutOffStopsBeforeTheNextStarts(t *testing.T) {
 
 const cutOffLease = 2 * time.Second
 
+// forwarded puts a forwarder in front of each master, until the test ends. Its URL has the name that the master
+// has for clients without it.
+func forwarded(t *testing.T, f *redistest.Fleet) (forwards []*forward.Forward, urls addresses) {
+	t.Helper()
+	for _, m := range f.Masters {
+		port, held, err := redistest.ClaimPort() // no other test's server answers where a forwarder has closed
+		must(t, err)
+		t.Cleanup(func() { held.Close() })
+		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		must(t, err)
+		fw := forward.From(listener, m.Addr())
+		t.Cleanup(fw.Close)
+		forwards, urls = append(forwards, fw), append(urls, "redis://"+fw.Addr()+"?name="+m.Addr())
+	}
+	return forwards, urls
+}
+
 // cutOffAll cuts off a holder of three locks, for each of which another one contends. It returns the locks once
 // they have passed to the others, a context that ended late while threads waited for a processor, and for how
 // long the machine stood still.
-func cutOffAll(t *testing.T, n int, cut func(*proxy)) (*network, []*quorum.Lock, string, time.Duration) {
+func cutOffAll(t *testing.T, n int, cut func(*forward.Forward)) (*redistest.Fleet, []*quorum.Lock, string, time.Duration) {
 	t.Helper()
 	f := fleet(t, n)
-	net := proxied(t, f)
-	cutOff := open(t, net, redlock.Open, quorum.WithLease(cutOffLease),
+	forwards, urls := forwarded(t, f)
+	cutOff := open(t, urls, redlock.Open, quorum.WithLease(cutOffLease),
 		quorum.WithNodeOptions(node.WithTimeout(cutOffLease/8))) // an idle connection that says nothing takes two of them
 	other := open(t, f, redlock.Open)
 	w := stopwatch(t)
@@ -79,7 +99,7 @@ func cutOffAll(t *testing.T, n int, cut func(*proxy)) (*network, []*quorum.Lock,
 	for i := range held {
 		held[i] = lock(t, cutOff, fmt.Sprintf("bridge %d", i))
 	}
-	for _, p := range net.proxies {
+	for _, p := range forwards {
 		cut(p)
 	}
 	late := make([]string, len(held))
@@ -88,7 +108,7 @@ func cutOffAll(t *testing.T, n int, cut func(*proxy)) (*network, []*quorum.Lock,
 	}
 	race.Wait()
 	_, stalled := w.Read()
-	return net, held, strings.Join(late, ""), stalled
+	return f, held, strings.Join(late, ""), stalled
 }
 
 // onTime is by how much a timer of an idle machine may be late.
@@ -166,19 +186,19 @@ func lacksReasons(lost *quorum.Lock) bool {
 }
 
 // wantReasons fails the test unless a lock was lost because no node answered.
-func wantReasons(t *testing.T, lost *quorum.Lock, net *network) {
+func wantReasons(t *testing.T, lost *quorum.Lock, f *redistest.Fleet) {
 	t.Helper()
 	cause := context.Cause(lost.Context())
 	wantErr(t, cause, quorum.ErrLost)
 	wantErr(t, lost.Err(), quorum.ErrLost)
 	wantErr(t, lost.Unlock(t.Context()), quorum.ErrLost)
 	var why *quorum.Error
-	if !errors.As(cause, &why) || why.Nodes == nil || len(why.Nodes.Errors) != len(net.proxies) {
+	if !errors.As(cause, &why) || why.Nodes == nil || len(why.Nodes.Errors) != len(f.Masters) {
 		t.Fatalf("%v: no reason for each node", cause)
 	}
-	for i, p := range net.proxies {
+	for i, m := range f.Masters {
 		var failed *node.Error
-		if err := why.Nodes.Errors[i]; !errors.As(err, &failed) || failed.Node != p.upstream ||
+		if err := why.Nodes.Errors[i]; !errors.As(err, &failed) || failed.Node != m.Addr() ||
 			!errors.Is(err, node.ErrDown) && !errors.Is(err, node.ErrTimeout) {
 			t.Errorf("reason of node %d: %v", i+1, err)
 		}

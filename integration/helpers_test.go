@@ -14,6 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -31,6 +32,11 @@ const (
 	patience = 20 * time.Second
 )
 
+var (
+	must = testkit.Must
+	do   = testkit.Do
+)
+
 // TestMain silences the default logger: masters die all the time.
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
@@ -44,16 +50,7 @@ func TestMain(m *testing.M) {
 // test is skipped.
 func fleet(t *testing.T, n int, args ...string) *redistest.Fleet {
 	t.Helper()
-	f, err := redistest.StartReal(n, args...)
-	if errors.Is(err, redistest.ErrNoServer) {
-		t.Skipf("SKIPPED, needs real servers: %v", err)
-	}
-	must(t, err)
-	t.Cleanup(func() {
-		if err := f.Stop(); err != nil {
-			t.Errorf("stopping the masters: %v", err)
-		}
-	})
+	f := testkit.Real(t, n, args...)
 	for _, m := range f.Masters { // as masters that are in use
 		for _, s := range slices.Concat(scripts.All(), scripts.OfOperators()) {
 			m.Do("SCRIPT", "LOAD", s.Source()) // a test's server may refuse
@@ -62,8 +59,12 @@ func fleet(t *testing.T, n int, args ...string) *redistest.Fleet {
 	return f
 }
 
-// addressed is a set of nodes to open: a *redistest.Fleet, or a network of proxies in front of one.
+// addressed is a set of nodes to open: a *redistest.Fleet, or addresses.
 type addressed interface{ URLs() []string }
+
+type addresses []string
+
+func (a addresses) URLs() []string { return a }
 
 // opener is redlock.Open or multilock.Open.
 type opener func(urls []string, opts ...quorum.Option) (*quorum.Locker, error)
@@ -219,14 +220,6 @@ func onAll(t *testing.T, f *redistest.Fleet, args ...any) {
 	}
 }
 
-// do sends one command to a master.
-func do(t *testing.T, m *redistest.Master, args ...any) any {
-	t.Helper()
-	reply, err := m.Do(args...)
-	must(t, err)
-	return reply
-}
-
 // wantErr fails the test unless err wraps all the targets.
 func wantErr(t *testing.T, err error, targets ...error) {
 	t.Helper()
@@ -234,12 +227,5 @@ func wantErr(t *testing.T, err error, targets ...error) {
 		if !errors.Is(err, target) {
 			t.Errorf("error %v: does not wrap %q", err, target)
 		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
@@ -298,14 +299,15 @@ func (c sameAddress) ReceiveWithTimeout(timeout time.Duration) (any, error) {
 func TestSameMasterTwiceComesOut(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 2)
-	net := proxied(t, f)
-	second := net.proxies[0] // also leads to the first master
-	address := second.listener.Addr().String()
+	second, err := forward.New(f.Masters[0].Addr())
+	must(t, err)
+	t.Cleanup(second.Close)
+	address := second.Addr()
 	urls := []string{f.Masters[0].URL(), "redis://" + address, f.Masters[1].URL()}
-	second.lose(requests)
+	second.Lose()
 	all := open(t, addresses(urls[:2]), multilock.Open)
 	most := open(t, addresses(urls), redlock.Open)
-	second.heal()
+	second.Heal()
 
 	isRefused := func(l *quorum.Locker) {
 		t.Helper()
@@ -317,7 +319,7 @@ func TestSameMasterTwiceComesOut(t *testing.T) {
 		want(t, err, quorum.ErrInvalid, "one process", f.Masters[0].Addr(), address)
 	}
 	isRefused(all)
-	_, err := all.Lock(short(t), "bridge")
+	_, err = all.Lock(short(t), "bridge")
 	want(t, err, quorum.ErrNotAcquired, "one process")
 	if errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Lock waited for what waiting does not change: %v", err)
@@ -341,10 +343,6 @@ func TestSameMasterTwiceComesOut(t *testing.T) {
 	}
 	noLocks(t, f.Masters[:1])
 }
-
-type addresses []string
-
-func (a addresses) URLs() []string { return a }
 
 func TestSettingsThatCannotBe(t *testing.T) {
 	f := fleet(t, 1)

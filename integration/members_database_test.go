@@ -32,7 +32,7 @@ func TestMembersOfOtherDatabasesNeverBothHold(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
 			f := fleet(t, 3)
-			urls := func(databases [3]int, away int) (urls urlList) {
+			urls := func(databases [3]int, away int) (urls addresses) {
 				for i, m := range f.Masters {
 					address := m.Addr()
 					if i == away {
@@ -42,7 +42,7 @@ func TestMembersOfOtherDatabasesNeverBothHold(t *testing.T) {
 				}
 				return urls
 			}
-			open := func(urls urlList, exists bool) *quorum.Locker {
+			open := func(urls addresses, exists bool) *quorum.Locker {
 				opts := []quorum.Option{quorum.WithNodeOptions(node.WithTimeout(memberTimeout), node.WithMaxLease(maxLease), node.WithoutQuarantine())}
 				if exists {
 					opts = append(opts, quorum.WithExistingDeployment())

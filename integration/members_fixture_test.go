@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -32,7 +34,7 @@ var (
 // roster has masters under the names that clients give them.
 type roster struct {
 	masters map[string]*redistest.Master
-	gates   map[string]*gate // in front of the masters, if the test wants them
+	gates   map[string]*forward.Forward // in front of the masters, if the test wants them
 }
 
 // rosterOf starts a master for each name.
@@ -45,58 +47,50 @@ func rosterOf(t *testing.T, names ...string) *roster {
 	return r
 }
 
+// withGates puts a gate in front of every master of a roster.
+func (r *roster) withGates(t *testing.T) *roster {
+	t.Helper()
+	r.gates = map[string]*forward.Forward{}
+	for name, m := range r.masters {
+		g, err := forward.New(m.Addr())
+		must(t, err)
+		t.Cleanup(g.Close)
+		r.gates[name] = g
+	}
+	return r
+}
+
 // url is where clients reach the master of that name.
 func (r *roster) url(name string) string {
 	address := r.masters[name].Addr()
 	if g := r.gates[name]; g != nil {
-		address = g.listener.Addr().String()
+		address = g.Addr()
 	}
 	return "redis://" + address + "?name=" + name
 }
 
-// urlList is what a client is configured with.
-type urlList []string
-
-func (l urlList) URLs() []string { return l }
-
 // of returns the URLs of the masters of these names.
-func (r *roster) of(names ...string) urlList {
-	var l urlList
+func (r *roster) of(names ...string) addresses {
+	var l addresses
 	for _, name := range names {
 		l = append(l, r.url(name))
 	}
 	return l
 }
 
-// run returns the run id of a master's process.
-func (r *roster) run(t *testing.T, name string) string {
-	t.Helper()
-	text, err := redis.String(r.masters[name].Do("INFO", "server"))
-	must(t, err)
-	_, after, found := strings.Cut(text, "run_id:")
-	if !found {
-		t.Fatalf("no run id in %q", text)
-	}
-	id, _, _ := strings.Cut(after, "\r\n")
-	return id
-}
-
 // give writes a master's marker, as if it had been admitted long ago.
 func (r *roster) give(t *testing.T, name string, maxLease time.Duration, members, next []string) {
 	t.Helper()
-	m := scripts.Marker{
-		Process:    scripts.Process{Run: r.run(t, name), MaxLease: maxLease, Member: name},
-		Generation: 1, Members: scripts.NewList(members...), Next: scripts.NewList(next...),
-	}
-	do(t, r.masters[name], "SET", scripts.MarkerKey, m.String())
+	r.giveAs(t, name, name, maxLease, members, next...)
 }
 
 // giveAs writes the marker of a master that clients knew by another name.
-func (r *roster) giveAs(t *testing.T, name, member string, maxLease time.Duration, members []string) {
+func (r *roster) giveAs(t *testing.T, name, member string, maxLease time.Duration, members []string, next ...string) {
 	t.Helper()
+	run := testkit.Info(t, r.masters[name], "server", "run_id")
 	m := scripts.Marker{
-		Process:    scripts.Process{Run: r.run(t, name), MaxLease: maxLease, Member: member},
-		Generation: 1, Members: scripts.NewList(members...), Next: scripts.NewList(),
+		Process:    scripts.Process{Run: run, MaxLease: maxLease, Member: member},
+		Generation: 1, Members: scripts.NewList(members...), Next: scripts.NewList(next...),
 	}
 	do(t, r.masters[name], "SET", scripts.MarkerKey, m.String())
 }
@@ -124,7 +118,7 @@ func (r *roster) marker(t *testing.T, name string) (m scripts.Marker, found bool
 
 // listOpen opens a Locker with a list of masters, as a deployment does; the test's end closes it.
 func listOpen(
-	t *testing.T, by opener, maxLease time.Duration, urls urlList, opts ...quorum.Option,
+	t *testing.T, by opener, maxLease time.Duration, urls addresses, opts ...quorum.Option,
 ) (*quorum.Locker, error) {
 	t.Helper()
 	usual := quorum.WithNodeOptions(node.WithTimeout(memberTimeout), node.WithMaxLease(maxLease))
@@ -136,7 +130,7 @@ func listOpen(
 }
 
 // tryOnce makes one attempt with a new client of that list, which it closes before it returns.
-func tryOnce(t *testing.T, by opener, maxLease time.Duration, urls urlList, name string) error {
+func tryOnce(t *testing.T, by opener, maxLease time.Duration, urls addresses, name string) error {
 	t.Helper()
 	l, err := by(urls, quorum.WithNodeOptions(node.WithTimeout(memberTimeout), node.WithMaxLease(maxLease)))
 	if err != nil {
@@ -154,7 +148,7 @@ func tryOnce(t *testing.T, by opener, maxLease time.Duration, urls urlList, name
 }
 
 // isAccepted fails the test unless clients with that list lock.
-func isAccepted(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
+func isAccepted(t *testing.T, by opener, maxLease time.Duration, urls addresses) {
 	t.Helper()
 	var err error
 	poll.Until(patience, func() bool { // a busy machine outlasts a short lease
@@ -168,7 +162,7 @@ func isAccepted(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
 
 // isRefused fails the test unless clients with that list are refused for it. If their number is
 // even, Open refuses them already.
-func isRefused(t *testing.T, by opener, maxLease time.Duration, urls urlList) {
+func isRefused(t *testing.T, by opener, maxLease time.Duration, urls addresses) {
 	t.Helper()
 	err := tryOnce(t, by, maxLease, urls, "refused")
 	switch {

@@ -24,14 +24,14 @@ func TestMembersNameThatMovesWhileTheOldProcessLives(t *testing.T) {
 			r := rosterOf(t, "a", "b", "c", "new")
 			r.giveAll(t, forgetLease, abc...)
 			cutOff := "redis://127.0.0.1:1?name=c" // the network between this client and c is down
-			stale, err := listOpen(t, redlock.Open, forgetLease, urlList{r.url("a"), r.url("b"), cutOff}, quorum.WithLease(forgetLease))
+			stale, err := listOpen(t, redlock.Open, forgetLease, addresses{r.url("a"), r.url("b"), cutOff}, quorum.WithLease(forgetLease))
 			must(t, err)
 			first := lock(t, stale, "held")
 
 			if c.stopped {
 				must(t, r.masters["b"].Kill())
 			}
-			moved := urlList{r.url("a"), r.masters["new"].URL() + "?name=b", r.url("c")}
+			moved := addresses{r.url("a"), r.masters["new"].URL() + "?name=b", r.url("c")}
 			other, err := listOpen(t, redlock.Open, forgetLease, moved, quorum.WithLease(forgetLease))
 			must(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), forgetLease+patience)

@@ -87,7 +87,7 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 			must(t, r.masters["c"].Freeze())
 			held := lock(t, l, "held")
 			moved := time.Now()
-			r.gates["b"].turn(r.masters["spare"].Addr())
+			r.gates["b"].Turn(r.masters["spare"].Addr())
 
 			// A second holder would get a and the spare.
 			other, err := listOpen(t, redlock.Open, maxLease, r.of(abc...), aMasterFreezes)

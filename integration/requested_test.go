@@ -4,50 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 )
-
-// listening counts the subscriptions of a name's holders, over the masters.
-func listening(t *testing.T, ms []*redistest.Master, name string) (sum int) {
-	t.Helper()
-	for _, m := range ms {
-		reply, err := redis.Values(m.Do("PUBSUB", "NUMSUB", scripts.AskChannel(name)))
-		must(t, err)
-		n, err := redis.Int(reply[1], nil)
-		must(t, err)
-		sum += n
-	}
-	return sum
-}
-
-// letsGoWhenAsked starts a waiter, which asks, and unlocks when the request comes. The waiter then has
-// the lock, long before a lease is over.
-func letsGoWhenAsked(t *testing.T, held *quorum.Lock, waiter *quorum.Locker, name string) {
-	t.Helper()
-	result := make(chan waited, 1)
-	go func() {
-		lock, err := waiter.Lock(t.Context(), name)
-		result <- waited{lock, err, time.Now()}
-	}()
-	select {
-	case <-held.Requested():
-	case <-time.After(patience):
-		t.Fatal("the holder was not asked to let go")
-	}
-	must(t, held.Err())
-	unlock(t, held)
-	select {
-	case got := <-result:
-		must(t, got.err)
-		unlock(t, got.lock)
-	case <-time.After(patience):
-		t.Fatal("the waiter did not get the lock")
-	}
-}
 
 // The rights of a user that locks are enough to ask and to listen.
 func TestAUserOfTheRecipeMayAsk(t *testing.T) {
@@ -59,8 +20,17 @@ func TestAUserOfTheRecipeMayAsk(t *testing.T) {
 	waiter := open(t, asApp(f), redlock.Open, quorum.WithRequest(), patient)
 	held := lock(t, holder, "app:1")
 	held.Requested()
-	eventually(t, patience, func() bool { return listening(t, f.Masters, "app:1") == 3 }, "the holder listens")
-	letsGoWhenAsked(t, held, waiter, "app:1") // the waiter's first request arrives: it makes no poll
-	eventually(t, patience, func() bool { return listening(t, f.Masters, "app:1") == 0 }, "nobody listens any more")
+	eventually(t, patience, func() bool { return subscriptions(t, f.Masters, scripts.AskChannel("app:1")) == 3 }, "the holder listens")
+	w := wait(t, t.Context(), waiter, f.Masters, "app:1")
+	select {
+	case <-held.Requested(): // the waiter's first request arrives: it makes no poll
+	case <-time.After(patience):
+		t.Fatal("the holder was not asked to let go")
+	}
+	must(t, held.Err())
+	since := stopwatch(t)
+	unlock(t, held)
+	woken(t, w, since, soon)
+	eventually(t, patience, func() bool { return subscriptions(t, f.Masters, scripts.AskChannel("app:1")) == 0 }, "nobody listens any more")
 	noLocks(t, f.Masters)
 }

@@ -31,24 +31,24 @@ type waited struct {
 // attempt that follows.
 func wait(t *testing.T, ctx context.Context, l *quorum.Locker, ms []*redistest.Master, name string) <-chan waited {
 	t.Helper()
-	before := subscriptions(t, ms, name)
+	before := subscriptions(t, ms, scripts.Channel(name))
 	result := make(chan waited, 1)
 	go func() {
 		lock, err := l.Lock(ctx, name)
 		result <- waited{lock, err, time.Now()}
 	}()
-	eventually(t, patience, func() bool { return subscriptions(t, ms, name) >= before+len(ms) },
+	eventually(t, patience, func() bool { return subscriptions(t, ms, scripts.Channel(name)) >= before+len(ms) },
 		"the waiter has subscribed on each of these masters")
 	pass(t, 60*time.Millisecond)
 	return result
 }
 
-// subscriptions counts the subscriptions to a name's channel, over the masters.
-func subscriptions(t *testing.T, ms []*redistest.Master, name string) int {
+// subscriptions counts the subscriptions to a channel, over the masters.
+func subscriptions(t *testing.T, ms []*redistest.Master, channel string) int {
 	t.Helper()
 	sum := 0
 	for _, m := range ms {
-		reply, err := redis.Values(m.Do("PUBSUB", "NUMSUB", scripts.Channel(name)))
+		reply, err := redis.Values(m.Do("PUBSUB", "NUMSUB", channel))
 		must(t, err)
 		n, err := redis.Int(reply[1], nil)
 		must(t, err)

@@ -3,17 +3,21 @@ package node_test
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
+	"net"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -159,20 +163,20 @@ func TestCheckByAUserWithFewPermissions(t *testing.T) {
 }
 
 func TestCheckIsBounded(t *testing.T) {
-	t.Parallel()
-	m := startReal(t)
-	n := open(t, m.URL(), node.WithTimeout(timeout))
-	mustGrant(t, do(t, n, acquire("k", "o:1")))
-	testkit.Must(t, m.Freeze())
-	defer func() { testkit.Must(t, m.Thaw()) }()
-
-	began := stopwatch(t)
-	_, err := n.Check(t.Context())
-	mustFail(t, n, err, node.ErrTimeout)
-	took(t, "Check", began, redisconn.ConnectTimeout(timeout), redisconn.ConnectTimeout(timeout))
-	began = stopwatch(t)
-	mustFail(t, n, n.Admit(t.Context()), node.ErrTimeout)
-	took(t, "Admit", began, redisconn.ConnectTimeout(timeout), redisconn.ConnectTimeout(timeout))
+	synctest.Test(t, func(t *testing.T) {
+		srv := testkit.NewServer(t, timeout, fakeredis.New(time.Now, 1).Serve)
+		n := openPool(t, srv.Pool, node.WithTimeout(timeout))
+		mustGrant(t, do(t, n, acquire("k", "o:1")))
+		srv.SetServe(func(c net.Conn) { io.Copy(io.Discard, c) })
+		for what, call := range map[string]func() error{
+			"Check": func() error { _, err := n.Check(t.Context()); return err },
+			"Admit": func() error { return n.Admit(t.Context()) },
+		} {
+			began := stopwatch(t)
+			mustFail(t, n, call(), node.ErrTimeout)
+			took(t, what, began, redisconn.ConnectTimeout(timeout), redisconn.ConnectTimeout(timeout))
+		}
+	})
 }
 
 func TestOptions(t *testing.T) {

@@ -7,8 +7,10 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -55,9 +57,6 @@ func TestADialerUnderTLS(t *testing.T) {
 }
 
 func TestADialerThatFails(t *testing.T) {
-	t.Parallel()
-	hangs := make(chan struct{})
-	defer close(hangs)
 	for what, c := range map[string]struct {
 		dial   func(context.Context, string, string) (net.Conn, error)
 		reason string
@@ -69,12 +68,15 @@ func TestADialerThatFails(t *testing.T) {
 		"a panic":  {func(context.Context, string, string) (net.Conn, error) { panic("collapsed") }, "panic: collapsed", node.ErrDown, 0},
 		"too late": {func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }, "timed out",
 			node.ErrTimeout, timeout},
-		"never": {func(context.Context, string, string) (net.Conn, error) { <-hangs; return nil, errNoRoute }, "timed out",
+		"never": {func(context.Context, string, string) (net.Conn, error) { time.Sleep(time.Hour); return nil, errNoRoute }, "timed out",
 			node.ErrTimeout, timeout},
 	} {
 		t.Run(what, func(t *testing.T) {
-			n := open(t, "redis://lock-a.internal", node.WithDialer(c.dial), node.WithTimeout(timeout))
-			cannotConnect(t, n, c.reason, c.target, c.takes)
+			synctest.Test(t, func(t *testing.T) {
+				t.Cleanup(func() { testkit.Pass(time.Hour) }) // until the dial that hangs ends
+				n := open(t, "redis://lock-a.internal", node.WithDialer(c.dial), node.WithTimeout(timeout))
+				cannotConnect(t, n, c.reason, c.target, c.takes)
+			})
 		})
 	}
 }

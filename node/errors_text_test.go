@@ -2,7 +2,9 @@ package node_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
@@ -28,6 +30,32 @@ func TestErrorsAreShort(t *testing.T) {
 		if e := (&node.Error{Node: "a", Op: test.op, Err: test.err}); e.Error() != test.want {
 			t.Errorf("%q, want %q", e, test.want)
 		}
+	}
+}
+
+// The words are those of the servers' versions.
+func TestWhichErrorsArePermanent(t *testing.T) {
+	permanent := []error{
+		redis.Error("ERR unknown command 'EVALSHA', with args beginning with: "),
+		redis.Error("ERR unknown command `EVALSHA`, with args beginning with: "),
+		redis.Error("ERR Could not find scripting engine 'lua'"),
+		redis.Error("ERR Unknown Redis command called from script script: 1234, on @user_script:3."),
+		redis.Error("ERR Unknown command called from script script: 1234, on @user_script:3."),
+		redis.Error("ERR Error running script (call to f_1234): @user_script:3: @user_script: 3: Unknown Redis command called from Lua script "),
+		redis.Error("ERR The user executing the script can't run this command or subcommand script: f, on @user_script:85."),
+		redis.Error("ERR ACL failure in script: User app has no permissions to run the 'hset' command script: f, on @user_script:85."),
+		redis.Error("ERR Error running script (call to f_1): @user_script:85: @user_script: 85: The user executing the script can't run this command or subcommand"),
+		redis.Error("ERR Error running script (call to f_1): @user_script:85: @user_script: 85: -READONLY You can't write against a read only replica."),
+		errors.Join(node.ErrScripts),
+	}
+	transient := []error{node.ErrTimeout, redis.Error("LOADING Redis is loading"), redis.Error("BUSY a script runs"), redis.Error("OOM command not allowed")}
+	for i, err := range slices.Concat(permanent, transient) {
+		if e := (&node.Error{Node: "a", Op: "acquire", Err: err}); e.Permanent() != (i < len(permanent)) {
+			t.Errorf("%v: permanent: %v", e, e.Permanent())
+		}
+	}
+	if e := (&node.Error{Node: "a", Op: "connect", Err: errors.Join(node.ErrScripts)}); e.Kind() != "scripts" {
+		t.Errorf("%v: kind %q", e, e.Kind())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/canned"
@@ -77,6 +78,15 @@ func admittedMaster(handle func(args []string) string) func([]string) string {
 		}
 		return handle(args)
 	}
+}
+
+// replying opens a node of an admitted master that replies so to the commands of locks: with one reply after the
+// other, and then with the last one.
+func replying(t *testing.T, replies ...string) (*fakeServer, *node.Node) {
+	t.Helper()
+	var asked atomic.Int64
+	f := startFake(t, admittedMaster(func([]string) string { return replies[min(int(asked.Add(1)), len(replies))-1] }))
+	return f, open(t, f.url())
 }
 
 func isLook(args []string) bool { return runs(args, "1") && len(args) == 5 }

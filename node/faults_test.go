@@ -56,8 +56,7 @@ func TestCutConnectionsFailNoCall(t *testing.T) {
 // A call is sent at most four times. A server that cuts the connection at each call would keep it
 // for ever.
 func TestACallCutEachTimeFailsInTheEnd(t *testing.T) {
-	f := startFake(t, admittedMaster(func([]string) string { return canned.HangUp }))
-	n := open(t, f.url())
+	f, n := replying(t, canned.HangUp)
 	r := do(t, n, acquire("k", "o:1"))
 	if r.Err == nil || !r.Sent {
 		t.Errorf("answered %v, %v, sent %v: want an error, sent", r.Reply, r.Err, r.Sent)

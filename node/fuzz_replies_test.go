@@ -2,21 +2,19 @@ package node
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"net"
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
@@ -48,7 +46,7 @@ func fuzzBulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text
 var fuzzCalls = []string{"acquire", "renew", "release", "raise", "inspect", "force", "look", "mark", "Check", "Admit", "Identify"}
 
 // FuzzReplies makes a server send arbitrary bytes to every call, over connections as Open makes
-// them. Nothing panics. Only a well-formed reply that grants is a grant. The call ends and the node
+// them. Nothing panics. Nothing is sent to a server that makes no handshake. Only a well-formed reply that grants is a grant. The call ends and the node
 // closes in time. No goroutine is left, or the bubble would not end.
 func FuzzReplies(f *testing.F) {
 	info := "$26\r\nrun_id:abc\r\nrole:master\r\n\r\n"
@@ -71,12 +69,15 @@ func FuzzReplies(f *testing.F) {
 				f.Add([]byte(sent), byte(call), byte(mode))
 			}
 			for _, sent := range []string{ // which begin with the first byte
-				"", "-ERR no\r\n", greeting, greeting + ":5\r\n",
+				"", "-ERR no\r\n", ":1\r\n", "$0\r\n\r\n", "$-1\r\n", "$999999999999\r\n", "*999999999\r\n", greeting, greeting + ":5\r\n",
 				strings.Repeat(info, 4) + "+PONG\r\n*2\r\n$4\r\nsave\r\n$0\r\n\r\n" + inspected, info + info + info + fuzzLooked, info + info + info + fuzzLooked + "*3\r\n:1\r\n" + fuzzBulk(marker) + ":5\r\n",
 				strings.Replace(greeting, "role:master", "role:slave\r", 1),
 			} {
 				f.Add([]byte(sent), byte(call), byte(mode|rude))
 			}
+		}
+		for _, sent := range canned.Garbage() {
+			f.Add([]byte(sent), byte(call), byte(rude))
 		}
 		f.Add([]byte(":5\r\n"), byte(call), byte(dribbles))
 		f.Add([]byte(greeting+":5\r\n"), byte(call), byte(dribbles|rude))
@@ -86,31 +87,19 @@ func FuzzReplies(f *testing.F) {
 			return
 		}
 		synctest.Test(t, func(t *testing.T) {
-			h := &hostile{sent: sent, mode: int(mode)}
+			h := &hostile{canned.Hostile{Sent: sent, Timeout: fuzzTimeout, Dribbles: mode&dribbles != 0}, int(mode)}
+			h.Serve = h.serve
 			h.run(t, fuzzCalls[int(call)%len(fuzzCalls)])
 		})
 	})
 }
 
 type hostile struct {
-	sent    []byte
-	mode    int
-	dials   atomic.Int32
-	serving sync.WaitGroup
-}
-
-// dial connects twice, so that a call that was cut is resent once, and then fails.
-func (h *hostile) dial(context.Context) (redis.Conn, error) {
-	if h.dials.Add(1) > 2 {
-		return nil, errors.New("no more connections")
-	}
-	ours, theirs := net.Pipe()
-	h.serving.Go(func() { h.serve(theirs) })
-	return redis.NewConn(redisconn.LimitReplies(ours), fuzzTimeout, fuzzTimeout), nil
+	canned.Hostile
+	mode int
 }
 
 func (h *hostile) serve(c net.Conn) {
-	defer c.Close()
 	received := make(chan string, 1024) // the commands' first words; buffered: a net.Pipe has no buffer, and reading must not wait for writing
 	go readCommands(c, received)
 	if h.mode&rude == 0 {
@@ -134,18 +123,7 @@ func (h *hostile) serve(c net.Conn) {
 			return
 		}
 	}
-	for rest := h.sent; len(rest) > 0; {
-		n := len(rest)
-		if h.mode&dribbles != 0 {
-			n = 1
-			time.Sleep(fuzzTimeout / 4)
-		}
-		if _, err := c.Write(rest[:n]); err != nil {
-			return
-		}
-		rest = rest[n:]
-	}
-	if h.mode&hangsUp != 0 {
+	if !h.Send(c) || h.mode&hangsUp != 0 {
 		return
 	}
 	for range received {
@@ -180,12 +158,12 @@ func readCommands(c net.Conn, received chan<- string) {
 
 // run makes one call to the hostile server.
 func (h *hostile) run(t *testing.T, call string) {
-	h.serving.Add(1)
+	h.Serving.Add(1)
 	defer func() { // the server ends with its last connection
-		h.serving.Done()
-		h.serving.Wait()
+		h.Serving.Done()
+		h.Serving.Wait()
 	}()
-	pool := &redis.Pool{MaxIdle: 2, DialContext: h.dial}
+	pool := &redis.Pool{MaxIdle: 2, DialContext: h.Dial}
 	defer pool.Close()
 	n, err := New(pool, WithTimeout(fuzzTimeout))
 	testkit.Must(t, err)
@@ -199,7 +177,7 @@ func (h *hostile) run(t *testing.T, call string) {
 		report, err := n.Check(t.Context())
 		h.failsWell(t, n, call, err)
 		if err == nil && (report.RunID == "" && h.mode&rude == 0 || report.Quarantine < 0 || report.Uptime < 0) {
-			t.Errorf("%q: the report is %+v", h.sent, report)
+			t.Errorf("%q: the report is %+v", h.Sent, report)
 		}
 	case "Admit":
 		h.failsWell(t, n, call, n.Admit(t.Context()))
@@ -207,18 +185,18 @@ func (h *hostile) run(t *testing.T, call string) {
 		id, err := inside.Of(n).Identify(t.Context())
 		h.failsWell(t, n, call, err)
 		if err == nil && id == "" {
-			t.Errorf("%q: a run id that no server sent", h.sent)
+			t.Errorf("%q: a run id that no server sent", h.Sent)
 		}
 	default:
 		h.ask(t, n, call)
 	}
 	if d := time.Since(began); d > bound {
-		t.Errorf("%q, mode %b: %s took %v", h.sent, h.mode, call, d)
+		t.Errorf("%q, mode %b: %s took %v", h.Sent, h.mode, call, d)
 	}
 	began = time.Now()
 	n.Close()
 	if d := time.Since(began); d > 2*fuzzTimeout {
-		t.Errorf("%q, mode %b: closing took %v after %s", h.sent, h.mode, d, call)
+		t.Errorf("%q, mode %b: closing took %v after %s", h.Sent, h.mode, d, call)
 	}
 }
 
@@ -226,7 +204,7 @@ func (h *hostile) failsWell(t *testing.T, n *Node, call string, err error) {
 	t.Helper()
 	var typed *Error
 	if err != nil && (!errors.As(err, &typed) || typed.Node == "") {
-		t.Errorf("%q, mode %b: %s failed with %#v, want an *Error that names its node", h.sent, h.mode, call, err)
+		t.Errorf("%q, mode %b: %s failed with %#v, want an *Error that names its node", h.Sent, h.mode, call, err)
 	}
 }
 
@@ -268,11 +246,14 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	h.failsWell(t, n, op, r.Err)
 	if r.Err == nil {
 		if granted := r.Reply.Acquire; granted.Outcome == scripts.Granted && !h.mayGrant(int64(granted.Token)) {
-			t.Errorf("%q, mode %b: the node granted token %d", h.sent, h.mode, granted.Token)
+			t.Errorf("%q, mode %b: the node granted token %d", h.Sent, h.mode, granted.Token)
 		}
 	}
 	if r.Err == nil && (!r.Sent || r.RunID == "") {
-		t.Errorf("%q, mode %b: %s: a reply that no server sent, %+v", h.sent, h.mode, op, r)
+		t.Errorf("%q, mode %b: %s: a reply that no server sent, %+v", h.Sent, h.mode, op, r)
+	}
+	if h.mode&rude != 0 && !bytes.Contains(h.Sent, []byte("run_id")) && (r.Sent || !errors.Is(r.Err, ErrDown)) {
+		t.Errorf("%q, mode %b: %s of a server without a handshake: sent %v, %v", h.Sent, h.mode, op, r.Sent, r.Err)
 	}
 	h.passesOn(t, op, call, r)
 
@@ -284,13 +265,13 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	}
 	synctest.Wait()
 	if len(received) > 0 {
-		t.Errorf("%q, mode %b: %s was answered twice: %+v", h.sent, h.mode, op, <-received)
+		t.Errorf("%q, mode %b: %s was answered twice: %+v", h.Sent, h.mode, op, <-received)
 	}
 }
 
 // mayGrant reports whether the server's bytes can grant that token to an acquire.
 func (h *hostile) mayGrant(token int64) bool {
-	replies := strictReplies(h.sent)
+	replies := strictReplies(h.Sent)
 	if h.mode&rude != 0 { // the bytes include the handshake
 		return slices.ContainsFunc(replies, func(v any) bool { return v == token })
 	}
@@ -304,16 +285,16 @@ func (h *hostile) mayGrant(token int64) bool {
 
 // passesOn wants the one reply of a well-behaved server to reach the caller unchanged.
 func (h *hostile) passesOn(t *testing.T, op string, call scripts.Call, r pipeline.Result) {
-	value, rest, ok := strictReply(h.sent)
-	if !ok || len(rest) > 0 || h.mode&(rude|dribbles) != 0 || bytes.Contains(h.sent, []byte("NOSCRIPT")) ||
-		bytes.Count(h.sent, []byte("*")) > 8 || len(h.sent) > 1<<12 {
+	value, rest, ok := strictReply(h.Sent)
+	if !ok || len(rest) > 0 || h.mode&(rude|dribbles) != 0 || bytes.Contains(h.Sent, []byte("NOSCRIPT")) ||
+		bytes.Count(h.Sent, []byte("*")) > 8 || len(h.Sent) > 1<<12 {
 		return
 	}
 	if reason, bad := value.(redis.Error); bad {
 		if !errors.Is(r.Err, reason) && op != "release" { // a refused release is resent, and fails again
-			t.Errorf("%q, mode %b: %s failed with %v", h.sent, h.mode, op, r.Err)
+			t.Errorf("%q, mode %b: %s failed with %v", h.Sent, h.mode, op, r.Err)
 		}
 	} else if want, bad := call.Parse(value); (bad == nil) != (r.Err == nil) || bad == nil && !reflect.DeepEqual(r.Reply, want) {
-		t.Errorf("%q, mode %b: %s is answered %#v (%v)", h.sent, h.mode, op, r.Reply, r.Err)
+		t.Errorf("%q, mode %b: %s is answered %#v (%v)", h.Sent, h.mode, op, r.Reply, r.Err)
 	}
 }

@@ -3,13 +3,11 @@ package node_test
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
@@ -22,10 +20,7 @@ import (
 )
 
 // TestMain silences the default logger: the log of a test that wants one is set by it.
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 const (
 	timeout = time.Second            // of a node whose timeout is the subject: longer than a busy machine stands still

@@ -2,60 +2,16 @@ package node_test
 
 import (
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
-
-// garbage holds bytes that no Redis server sends.
-var garbage = map[string]string{
-	"a huge bulk":        "$999999999999\r\n",
-	"a bulk too long":    "$2000000\r\n",
-	"a negative bulk":    "$-2\r\n",
-	"a huge array":       "*999999999\r\n",
-	"arrays for ever":    strings.Repeat("*1\r\n", 100_000),
-	"a line for ever":    "+" + strings.Repeat("x", 1<<20),
-	"another protocol":   "HTTP/1.1 400 Bad Request\r\n\r\n",
-	"RESP3":              "%1\r\n+a\r\n+b\r\n",
-	"zero bytes":         strings.Repeat("\x00", 5000),
-	"half a bulk":        "$100\r\nabc",
-	"an end of line":     "\n",
-	"empty lines":        "\r\n\r\n\r\n",
-	"nothing":            canned.Silent,
-	"the end":            canned.HangUp,
-	"a bulk without end": "$2\r\nabcd\r\n",
-}
-
-func TestGarbageInsteadOfAHandshake(t *testing.T) {
-	all := map[string]string{"a number": ":1\r\n", "an empty INFO": "$0\r\n\r\n", "an error": "-ERR no\r\n", "null": "$-1\r\n"}
-	for what, reply := range garbage {
-		all[what] = reply
-	}
-	for what, reply := range all {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			f := startFake(t, func([]string) string { return reply })
-			n := open(t, f.url(), node.WithTimeout(timeout))
-			r := do(t, n, acquire("k", "o:1"))
-			mustFail(t, n, r.Err, node.ErrDown)
-			if r.Sent {
-				t.Error("sent, to such a server")
-			}
-			_, err := n.Check(t.Context())
-			var typed *node.Error
-			if !errors.As(err, &typed) {
-				t.Errorf("Check: %v", err)
-			}
-			closes(t, n, 2*timeout)
-		})
-	}
-}
 
 // noReplies are replies that neither look nor mark can have sent.
 var noReplies = map[string]string{
@@ -94,9 +50,7 @@ func TestGarbageInsteadOfALook(t *testing.T) {
 // marker, too.
 func TestAdmitOfAMasterThatIsNotMarked(t *testing.T) {
 	replies := map[string]string{"the marker changes each time": array(0, "another marker", 1)}
-	for what, reply := range noReplies {
-		replies[what] = reply
-	}
+	maps.Copy(replies, noReplies)
 	for what, reply := range replies {
 		t.Run(what, func(t *testing.T) {
 			marks := 0
@@ -123,8 +77,7 @@ func TestAdmitOfAMasterThatIsNotMarked(t *testing.T) {
 
 // A server that sends replies to no command does not delay Close.
 func TestAServerThatSendsUnaskedDoesNotDelayClose(t *testing.T) {
-	f := startFake(t, admittedMaster(func([]string) string { return strings.Repeat(":7\r\n", 100_000) }))
-	n := open(t, f.url())
+	_, n := replying(t, strings.Repeat(":7\r\n", 100_000))
 	if r := do(t, n, acquire("k", "o:1")); r.Err != nil {
 		t.Errorf("answered %v", r.Err)
 	}

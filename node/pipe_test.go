@@ -143,8 +143,7 @@ func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
 // A request for a grant that the marker does not accept is the caller's to send again: the node
 // marks nothing, and reports what it knows of itself.
 func TestARefusalByTheMarkerIsReported(t *testing.T) {
-	f := startFake(t, admittedMaster(func([]string) string { return notAccepted }))
-	n := open(t, f.url())
+	f, n := replying(t, notAccepted)
 	r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Footprint)))
 	reply := outcome(r)
 	if reply.Outcome != scripts.NotAccepted || reply.Refusal == nil || *reply.Refusal != (scripts.Refusal{Process: fakeProcess}) || !r.Sent || r.Resent {

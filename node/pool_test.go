@@ -3,10 +3,9 @@ package node_test
 import (
 	"errors"
 	"fmt"
-	"net"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -23,14 +22,6 @@ func poolOf(address string) *redis.Pool {
 	return &redis.Pool{Dial: func() (redis.Conn, error) {
 		return redis.Dial("tcp", address, redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(time.Second), redis.DialWriteTimeout(time.Second))
 	}}
-}
-
-func mustFailLater(t *testing.T, err error) {
-	t.Helper()
-	var typed *node.Error
-	if !errors.Is(err, node.ErrClosed) || !errors.As(err, &typed) {
-		t.Errorf("the error is %v, want one that wraps ErrClosed", err)
-	}
 }
 
 func TestACallersPool(t *testing.T) {
@@ -56,24 +47,8 @@ func TestACallersPool(t *testing.T) {
 	mustGrant(t, do(t, named, acquire("k", "o:1")))
 }
 
-// A caller's pool may have no timeouts: the node's own hold.
-func TestAPoolWithoutTimeouts(t *testing.T) {
-	t.Parallel()
-	m := startReal(t)
-	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
-	defer pool.Close()
-	n := openPool(t, pool, node.WithTimeout(timeout))
-	mustGrant(t, do(t, n, acquire("k", "o:1")))
-	testkit.Must(t, m.Freeze())
-	defer func() { testkit.Must(t, m.Thaw()) }()
-	began := stopwatch(t)
-	mustFail(t, n, do(t, n, acquire("l", "o:1")).Err, node.ErrTimeout)
-	took(t, "a call to a frozen master", began, timeout, timeout)
-	mustFail(t, n, do(t, n, acquire("l", "o:1")).Err, node.ErrDown)
-	closes(t, n, 2*timeout)
-}
-
-// The calls exceed the buffer of the frozen server's socket: the writer must not hang in it.
+// A caller's pool may have no timeouts: the node's own hold. The calls exceed the buffer of the frozen server's
+// socket: the writer must not hang in it.
 func TestAFullSocket(t *testing.T) {
 	m := startReal(t)
 	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
@@ -83,6 +58,7 @@ func TestAFullSocket(t *testing.T) {
 	testkit.Must(t, m.Freeze())
 	defer func() { testkit.Must(t, m.Thaw()) }()
 	long := strings.Repeat("x", 1<<20)
+	began := stopwatch(t)
 	var answers []answer
 	for range 16 {
 		answers = append(answers, start(n, "key", acquire(long, "o:1"), nil))
@@ -92,32 +68,35 @@ func TestAFullSocket(t *testing.T) {
 			t.Errorf("answered %v", r.Err)
 		}
 	}
+	took(t, "the calls", began, timeout, timeout)
+	mustFail(t, n, do(t, n, acquire("l", "o:1")).Err, node.ErrDown)
 	closes(t, n, 2*timeout)
 }
 
 func TestADialThatHangs(t *testing.T) {
-	t.Parallel()
-	free := make(chan struct{})
-	defer close(free)
-	n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, errors.New("hung") }}, node.WithTimeout(timeout))
-	began := stopwatch(t)
-	var answers []answer
-	for i := range 10 {
-		answers = append(answers, start(n, "key", acquire(fmt.Sprint(i), "o:1"), nil))
-	}
-	for _, a := range answers {
-		r := await(t, a)
-		mustFail(t, n, r.Err, node.ErrDown)
-		mustFail(t, n, r.Err, node.ErrTimeout)
-	}
-	took(t, "the calls", began, timeout, timeout)
-	began = stopwatch(t)
-	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
-	took(t, "a later call", began, 0, timeout/2)
-	began = stopwatch(t)
-	_, err := n.Check(t.Context())
-	mustFail(t, n, err, node.ErrTimeout)
-	took(t, "Check", began, redisconn.ConnectTimeout(timeout), redisconn.ConnectTimeout(timeout))
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		defer close(free)
+		n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, errors.New("hung") }}, node.WithTimeout(timeout))
+		began := stopwatch(t)
+		var answers []answer
+		for i := range 10 {
+			answers = append(answers, start(n, "key", acquire(fmt.Sprint(i), "o:1"), nil))
+		}
+		for _, a := range answers {
+			r := await(t, a)
+			mustFail(t, n, r.Err, node.ErrDown)
+			mustFail(t, n, r.Err, node.ErrTimeout)
+		}
+		took(t, "the calls", began, timeout, timeout)
+		began = stopwatch(t)
+		mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
+		took(t, "a later call", began, 0, timeout/2)
+		began = stopwatch(t)
+		_, err := n.Check(t.Context())
+		mustFail(t, n, err, node.ErrTimeout)
+		took(t, "Check", began, redisconn.ConnectTimeout(timeout), redisconn.ConnectTimeout(timeout))
+	})
 }
 
 // The node is up again when the dial that hung succeeds.
@@ -144,26 +123,4 @@ func TestAnExhaustedPool(t *testing.T) {
 	began := stopwatch(t)
 	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
 	took(t, "a call", began, timeout, timeout)
-}
-
-// Behind a pool without a write timeout, a server that reads nothing delays the node no longer than
-// one that does not answer: the next connection is tried.
-func TestAServerThatDoesNotRead(t *testing.T) {
-	t.Parallel()
-	m := startReal(t)
-	ours, theirs := net.Pipe() // it has no buffer: the first byte blocks
-	defer theirs.Close()
-	var again atomic.Bool
-	pool := &redis.Pool{Dial: func() (redis.Conn, error) {
-		if !again.Swap(true) {
-			return redis.NewConn(ours, 0, 0), nil
-		}
-		return redis.Dial("tcp", m.Addr())
-	}}
-	defer pool.Close()
-	n := openPool(t, pool, node.WithTimeout(timeout))
-	began := stopwatch(t)
-	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
-	took(t, "the call", began, timeout, timeout)
-	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 }

@@ -181,33 +181,6 @@ func TestAKeyOfAnotherTypeIsPermanent(t *testing.T) {
 	mustGrant(t, do(t, n, acquire("l", "o:1"))) // the error concerned that key only
 }
 
-// Each version of Redis words an error inside a script differently.
-func TestAForbiddenCommandWithinAScriptIsPermanent(t *testing.T) {
-	for _, reply := range []string{
-		"-ERR The user executing the script can't run this command or subcommand script: f, on @user_script:85.\r\n",
-		"-ERR ACL failure in script: User app has no permissions to run the 'hset' command script: f, on @user_script:85.\r\n",
-		"-ERR Error running script (call to f_1): @user_script:85: @user_script: 85: The user executing the script can't run this command or subcommand\r\n",
-		"-ERR Error running script (call to f_1): @user_script:85: @user_script: 85: -READONLY You can't write against a read only replica.\r\n",
-	} {
-		f := startFake(t, admittedMaster(func([]string) string { return reply }))
-		isPermanent(t, do(t, open(t, f.url()), acquire("k", "o:1")).Err)
-	}
-}
-
-func TestTransientErrorsAreNotPermanent(t *testing.T) {
-	for _, reply := range []string{"-LOADING Redis is loading\r\n", "-BUSY a script runs\r\n", "-OOM command not allowed\r\n"} {
-		f := startFake(t, admittedMaster(func([]string) string { return reply }))
-		var typed *node.Error
-		if err := do(t, open(t, f.url()), acquire("k", "o:1")).Err; !errors.As(err, &typed) || typed.Permanent() {
-			t.Errorf("%q: permanent: %v", reply, err)
-		}
-	}
-	down := &node.Error{Node: "n", Op: "acquire", Err: node.ErrTimeout}
-	if down.Permanent() {
-		t.Error("a timeout is permanent")
-	}
-}
-
 // A server that answers INFO without a run id will not have one later: a call must not wait for that.
 func TestAServerWithoutARunIDIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

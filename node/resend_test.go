@@ -20,8 +20,7 @@ func tombstoneOf(args []string) string { return args[len(args)-1] }
 var withTombstone = fmt.Sprint(node.DefaultMaxLease.Milliseconds())
 
 func TestAReleaseOfAnUncutAcquireLeavesNoTombstone(t *testing.T) {
-	f := startFake(t, admittedMaster(granting))
-	n := open(t, f.url())
+	f, n := replying(t, ":1\r\n")
 	footprint := new(pipeline.Footprint)
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), footprint)))
 	testkit.Must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
@@ -32,14 +31,7 @@ func TestAReleaseOfAnUncutAcquireLeavesNoTombstone(t *testing.T) {
 
 // The old connection may still carry out the acquire that was cut off. The release must bar it.
 func TestAReleaseAfterACutAcquireLeavesATombstone(t *testing.T) {
-	var again atomic.Bool
-	f := startFake(t, admittedMaster(func([]string) string {
-		if !again.Swap(true) {
-			return canned.HangUp
-		}
-		return ":1\r\n"
-	}))
-	n := open(t, f.url())
+	f, n := replying(t, canned.HangUp, ":1\r\n")
 	footprint := new(pipeline.Footprint)
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), footprint)))
 	lowered := scripts.Release(testkit.Names("k"), scripts.OwnerOf("o:1"), 1)
@@ -239,7 +231,7 @@ func TestACutAcquireCountsAsSentWhenTheMasterGoesDown(t *testing.T) {
 }
 
 // The first copy of a resent request may still be granted, so a refusal reports that the request
-// was resent.
+// was resent, and proves nothing.
 func TestARefusalReportsThatItsRequestWasResent(t *testing.T) {
 	const held = "*4\r\n$4\r\nheld\r\n:1000\r\n:0\r\n$3\r\nr:1\r\n"
 	for what, c := range map[string]struct {
@@ -251,12 +243,12 @@ func TestARefusalReportsThatItsRequestWasResent(t *testing.T) {
 		"cut":                             {[]string{canned.HangUp, held}, scripts.HeldByAnother, true},
 		"not accepted":                    {[]string{notAccepted}, scripts.NotAccepted, false},
 		"cut, and not accepted":           {[]string{canned.HangUp, notAccepted}, scripts.NotAccepted, true},
+		"cut, and forbidden":              {[]string{canned.HangUp, "-NOPERM No permissions to access a key\r\n"}, 0, true},
+		"cut, and in quarantine":          {[]string{canned.HangUp, array("quarantined", 500)}, scripts.Quarantined, true},
 		"not known by its hash, then cut": {[]string{"-NOSCRIPT No matching script\r\n", canned.HangUp, held}, scripts.HeldByAnother, true},
 	} {
 		t.Run(what, func(t *testing.T) {
-			var next atomic.Int64
-			f := startFake(t, admittedMaster(func([]string) string { return c.replies[next.Add(1)-1] }))
-			n := open(t, f.url())
+			_, n := replying(t, c.replies...)
 			r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Footprint)))
 			if reply := outcome(r); reply.Outcome != c.want || r.Resent != c.resent || r.NothingDone {
 				t.Errorf("the answer is %v, %v, resent %v; want %v, resent %v", r.Reply, r.Err, r.Resent, c.want, c.resent)

@@ -1,11 +1,8 @@
 package node_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -40,25 +37,5 @@ func TestAServerWithoutACommandIsRefused(t *testing.T) {
 	isPermanent(t, err)
 	if !strings.Contains(err.Error(), "(HSET)") {
 		t.Errorf("it does not name the command: %v", err)
-	}
-}
-
-// The words are those of the servers' versions.
-func TestErrorsOfServersWithoutScriptsArePermanent(t *testing.T) {
-	for _, reply := range []redis.Error{
-		"ERR unknown command 'EVALSHA', with args beginning with: ",
-		"ERR unknown command `EVALSHA`, with args beginning with: ",
-		"ERR Could not find scripting engine 'lua'",
-		"ERR Unknown Redis command called from script script: 1234, on @user_script:3.",
-		"ERR Unknown command called from script script: 1234, on @user_script:3.",
-		"ERR Error running script (call to f_1234): @user_script:3: @user_script: 3: Unknown Redis command called from Lua script ",
-	} {
-		if e := (&node.Error{Node: "a", Op: "acquire", Err: reply}); !e.Permanent() {
-			t.Errorf("%v", e)
-		}
-	}
-	e := &node.Error{Node: "a", Op: "connect", Err: errors.Join(node.ErrScripts)}
-	if !e.Permanent() || e.Kind() != "scripts" {
-		t.Errorf("%v: kind %q", e, e.Kind())
 	}
 }

@@ -3,10 +3,8 @@ package quorumtest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -54,18 +52,6 @@ func isLost(t *testing.T, lock *quorum.Lock) {
 	}
 }
 
-// failing is a test that fails.
-type failing struct {
-	testing.TB
-	said string
-}
-
-func (f *failing) Helper() {}
-func (f *failing) Fatalf(format string, args ...any) {
-	f.said = fmt.Sprintf(format, args...)
-	runtime.Goexit()
-}
-
 // wantFatal expects do to fail the test that it is given, with a text that has all those parts.
 func wantFatal(t *testing.T, do func(tb testing.TB), parts ...string) {
 	t.Helper()
@@ -79,14 +65,10 @@ func wantFatal(t *testing.T, do func(tb testing.TB), parts ...string) {
 
 // fatalOf returns with what text do fails the test that it is given.
 func fatalOf(t *testing.T, do func(tb testing.TB)) string {
-	f := &failing{TB: t}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		do(f)
-	}()
-	<-done
-	return f.said
+	f := &testkit.Recorder{TB: t}
+	t.Cleanup(f.End)
+	f.Run(func() { do(f) })
+	return f.Died
 }
 
 // wantHeldElsewhere expects that a name which is held cannot be held elsewhere too. It waits for as
@@ -379,44 +361,8 @@ func TestFastForwardByLessThanHalfALease(t *testing.T) {
 		}
 		wantTry(t, m.Locker(), quorum.ErrHeld, "a")
 		// The renewal that came due is on its way. By it the lock has nearly a lease left again.
-		awaitRenewal(t, lock, quorum.DefaultLease*2/3)
+		testkit.Eventually(t, "renewed", func() bool { return time.Until(lock.Deadline()) >= quorum.DefaultLease*2/3 })
 	}
-}
-
-// awaitRenewal waits until the lock has that much of its lease left.
-func awaitRenewal(t *testing.T, lock *quorum.Lock, left time.Duration) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), defaultPatience)
-	defer cancel()
-	again := time.NewTicker(time.Millisecond)
-	defer again.Stop()
-	for time.Until(lock.Deadline()) < left {
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			t.Fatalf("not renewed: %v left", time.Until(lock.Deadline()))
-		}
-	}
-}
-
-// A process that crashed leaves its keys to their leases. Close does the same.
-func TestFastForwardEndsTheLeaseOfACrashedHolder(t *testing.T) {
-	m := Start(t, 3)
-	crashed, next := m.Locker(), m.Locker()
-	mustLock(t, crashed, "a")
-	testkit.Must(t, crashed.Close())
-	wantTry(t, next, quorum.ErrHeld, "a")
-
-	acquired := make(chan error)
-	go func() {
-		lock, err := next.Lock(t.Context(), "a")
-		if err == nil {
-			err = lock.Unlock(t.Context())
-		}
-		acquired <- err
-	}()
-	m.FastForward(quorum.DefaultLease)
-	testkit.Must(t, <-acquired)
 }
 
 // While time leaps, renewals are on their way. None of them may count for longer than the masters

@@ -235,11 +235,7 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 	}
 	as := func(rule string, calls []scripts.Call) (any, error) {
 		t.Helper()
-		testkit.Do(t, s, "ACL", "SETUSER", "app", "reset", "on", ">word", "~*", "&*", "+@all", rule)
-		c, err := redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word"))
-		testkit.Must(t, err)
-		defer c.Close()
-		return run(c.Do, calls)
+		return run(userWithout(t, s, rule).Do, calls)
 	}
 	refused := func(what string, reply any, err error, calls []scripts.Call) {
 		t.Helper()

@@ -2,6 +2,7 @@ package scripts_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -226,6 +227,8 @@ func userWithout(t *testing.T, s listener, rule string) redis.Conn {
 	c, err := redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word"))
 	testkit.Must(t, err)
 	t.Cleanup(func() { c.Close() })
+	_, err = c.Do("EXISTS", "k") // what it may
+	testkit.Must(t, err)
 	return c
 }
 
@@ -268,84 +271,63 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 	absent("l")(t, s)
 }
 
-// A server that forbids the look whether a reader is there has not said that it is gone. Where a node missed the
-// downgrade, and where nobody is, the look at the hash is enough.
-func TestAReadersLevelThatMayNotBeSeen(t *testing.T) {
+// What a user may not do the server refuses, and nothing is done by halves: no key stays without a time to live, no
+// reader is granted who is not written, and one whom nobody may look for has not gone. Where the forbidden command is
+// not needed, it makes no difference. A key of another type is told as to others.
+func TestWhatAUserMayNotDo(t *testing.T) {
+	const refused, wrongType = "refused", "WRONGTYPE"
+	lowered := scripts.Release(testkit.Names("k"), scripts.OwnerOf(me).AsReader(), 1)
+	iRead, heReads := state(reads(me, lease), expire("k", lease)), state(reads(rival, lease), expire("k", lease))
 	s := startReal(t)
-	c := userWithout(t, s, "-zscore")
-	for what, v := range map[string]struct {
-		before [][]any
-		found  int // or -1 for an error
+	for _, v := range []struct {
+		rule, what string
+		before     [][]any
+		call       scripts.Call
+		want       string // refused, wrongType or the reply
+		after      check  // nil if nothing was written
 	}{
-		"the reader":                  {state(reads(me, lease), expire("k", lease)), -1},
-		"another reader":              {state(reads(rival, lease), expire("k", lease)), -1},
-		"a downgrade that was missed": {state(holds("k", me, "2"), expire("k", lease)), 1},
-		"another writer":              {state(holds("k", rival, "1"), expire("k", lease)), 0},
-		"nobody":                      {nil, 0},
+		{"-zscore", "the reader", iRead, lowered, refused, nil},
+		{"-zscore", "another reader", heReads, lowered, refused, nil},
+		{"-zscore", "a downgrade that was missed", state(holds("k", me, "2"), expire("k", lease)), lowered, "1", nil},
+		{"-zscore", "another writer", state(holds("k", rival, "1"), expire("k", lease)), lowered, "0", nil},
+		{"-zscore", "nobody", nil, lowered, "0", nil},
+		{"-@sortedset", "readers", state(ready, reads(rival, lease)), acquire(), refused, nil},
+		{"-@sortedset", "a string", state(ready, []any{"SET", "k", "text"}), acquire(), wrongType, nil},
+		{"-@sortedset", "a list", state(ready, []any{"RPUSH", "k", "x"}), acquire(), wrongType, nil},
+		{"-zadd", "nobody", state(ready), asReader(), refused, absent("k")},
+		{"-zadd", "the holder", state(ready, holds("k", me, "2")), asReader(), refused, hash("k", me, "2")},
+		{"-zadd", "the holder, with a time to live", state(ready, holds("k", me, "2"), expire("k", lease)), asReader(), refused, ttl("k", lease)},
+		{"-pexpire", "a writer", state(ready), acquire(named("k", "l")), refused, absent("k", "l")},
+		{"-pexpire", "a reader", state(ready), asReader(), refused, absent("k")},
+		{"-pexpire", "one beside another", slices.Concat(state(ready), heReads), asReader(), refused, readers(map[string]time.Duration{rival: lease})},
+		{"-pexpire", "one that reads again", slices.Concat(state(ready), iRead), asReader(), refused, readers(map[string]time.Duration{me: lease})},
 	} {
-		testkit.Do(t, s, "FLUSHALL")
-		prepare(t, s, v.before)
-		start := snapshot(t, s)
-		call := scripts.Release(testkit.Names("k"), scripts.OwnerOf(me).AsReader(), 1)
-		name, args := call.Command(nil, true, connArgs(call))
-		found, err := redis.Int(c.Do(name, args...))
-		sameSnapshot(t, start, snapshot(t, s), 0)
-		switch {
-		case v.found < 0:
-			if !errors.As(err, new(redis.Error)) || strings.Contains(err.Error(), "WRONGTYPE") {
-				t.Errorf("%s: found %d (%v), want the server's refusal", what, found, err)
+		t.Run(v.rule+", "+v.what, func(t *testing.T) {
+			testkit.Do(t, s, "FLUSHALL")
+			c := userWithout(t, s, v.rule)
+			if v.rule == "-pexpire" {
+				testkit.Do(t, s, redistest.SetUser("app", "-pexpireat")...)
 			}
-		case found != v.found || err != nil:
-			t.Errorf("%s: found %d (%v), want %d", what, found, err, v.found)
-		}
-	}
-}
-
-// A user without a right to sorted sets takes plain locks. Where readers are, the error is that the user may not look
-// at them; a key of another type is told as to others.
-func TestAcquireWithoutARightToSortedSets(t *testing.T) {
-	s := startReal(t)
-	c := userWithout(t, s, "-@sortedset")
-	for what, v := range map[string]struct {
-		at          []any
-		isWrongType bool
-	}{
-		"readers":  {reads(rival, lease), false},
-		"a string": {[]any{"SET", "k", "text"}, true},
-		"a list":   {[]any{"RPUSH", "k", "x"}, true},
-	} {
-		testkit.Do(t, s, "FLUSHALL")
-		prepare(t, s, state(ready, v.at))
-		name, args := acquire().Command(nil, true, connArgs(acquire()))
-		reply, err := c.Do(name, args...)
-		if !errors.As(err, new(redis.Error)) || strings.Contains(err.Error(), "WRONGTYPE") != v.isWrongType {
-			t.Errorf("%s: %v (%v), want WRONGTYPE: %t", what, reply, err, v.isWrongType)
-		}
-	}
-}
-
-// A reader that the server refuses to write is not granted, and a holder that it refuses to downgrade stays.
-func TestAReaderThatMayNotBeWritten(t *testing.T) {
-	s := startReal(t)
-	c := userWithout(t, s, "-zadd")
-	for what, v := range map[string]struct {
-		at   []any
-		stay check
-	}{
-		"nobody":                          {[]any{"DEL", "k"}, absent("k")},
-		"the holder":                      {holds("k", me, "2"), hash("k", me, "2")},
-		"the holder, with a time to live": {holds("k", me, "2"), ttl("k", lease)},
-	} {
-		testkit.Do(t, s, "FLUSHALL")
-		prepare(t, s, state(ready, v.at))
-		if strings.Contains(what, "with") {
-			testkit.Do(t, s, "PEXPIRE", "k", lease.Milliseconds())
-		}
-		name, args := asReader().Command(nil, true, connArgs(asReader()))
-		if reply, err := c.Do(name, args...); !errors.As(err, new(redis.Error)) {
-			t.Errorf("%s: %v (%v), want an error", what, reply, err)
-		}
-		v.stay(t, s)
+			prepare(t, s, v.before)
+			start := snapshot(t, s)
+			name, args := v.call.Command(nil, true, connArgs(v.call))
+			reply, err := c.Do(name, args...)
+			got := fmt.Sprint(reply)
+			switch {
+			case errors.As(err, new(redis.Error)) && strings.Contains(err.Error(), wrongType):
+				got = wrongType
+			case errors.As(err, new(redis.Error)):
+				got = refused
+			}
+			if got != v.want {
+				t.Errorf("%v (%v), want %s", reply, err, v.want)
+			}
+			if v.after == nil {
+				sameSnapshot(t, start, snapshot(t, s), 0)
+			} else {
+				v.after(t, s)
+			}
+		})
 	}
 }
 
@@ -364,35 +346,5 @@ func TestGrantsDoNotReadTheClock(t *testing.T) {
 	testkit.Must(t, err)
 	if !strings.Contains(stats, "cmdstat_time:calls=1,") || !strings.Contains(stats, "cmdstat_set:calls=4,") {
 		t.Errorf("want TIME once, and SET for three counters and the marker:\n%s", stats)
-	}
-}
-
-// A user that may not set a time to live gets an error, and leaves no key without one.
-func TestNoLockWithoutALease(t *testing.T) {
-	s := startReal(t)
-	c := userWithout(t, s, "-pexpire")
-	if _, err := c.Do("SET", "free", "1"); err != nil {
-		t.Fatal(err)
-	}
-	testkit.Do(t, s, redistest.SetUser("app", "-pexpireat")...)
-	for what, v := range map[string]struct {
-		before [][]any
-		call   scripts.Call
-		check  check
-	}{
-		"a writer": {nil, acquire(named("k", "l")), absent("k", "l")},
-		"a reader": {nil, asReader(), absent("k")},
-		"one beside another": {state(reads(rival, lease), expire("k", lease)), asReader(),
-			readers(map[string]time.Duration{rival: lease})},
-		"one that reads again": {state(reads(me, lease), expire("k", lease)), asReader(),
-			readers(map[string]time.Duration{me: lease})},
-	} {
-		testkit.Do(t, s, "FLUSHALL")
-		prepare(t, s, slices.Concat(state(ready), v.before))
-		name, args := v.call.Command(nil, true, connArgs(v.call))
-		if reply, err := c.Do(name, args...); !errors.As(err, new(redis.Error)) {
-			t.Errorf("%s: %v (%v), want an error", what, reply, err)
-		}
-		v.check(t, s)
 	}
 }

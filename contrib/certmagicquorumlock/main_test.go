@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/certmagic"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
@@ -28,12 +29,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // server configures what one server has: a locker of its own, the directory that all share, and a CA.
 func server(locker *quorum.Locker, dir string, ca certmagic.Issuer) (config *certmagic.Config, stop func(), err error) {

@@ -2,10 +2,9 @@ package gocronquorumlock
 
 import (
 	"context"
-	"log/slog"
+	"fmt"
 	"math/rand/v2"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -16,19 +15,13 @@ import (
 	"github.com/jonboulle/clockwork"
 	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // masters die all the time
-	if plan := os.Getenv(planVariable); plan != "" {
-		os.Exit(schedulerProcess(plan))
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // offsetClock is a scheduler's clock: ahead of the true time, with timers that fire late.
 type offsetClock struct {
@@ -49,25 +42,32 @@ func (c offsetClock) AfterFunc(d time.Duration, f func()) clockwork.Timer {
 // firstTick comes after the first quarantine of new masters.
 const firstTick = 4
 
-// cluster is three masters and the schedulers of a service, in a synctest bubble.
+// cluster is three masters and the schedulers of a service, in a synctest bubble or on real servers.
 type cluster struct {
 	*testing.T
 	period  time.Duration
-	masters []*fakeredis.Master
+	masters []*fakeredis.Master // of a bubble
 	start   time.Time
 
 	mu     sync.Mutex
 	runs   map[string]map[int]int // how often a job ran at a tick
 	tokens map[string]uint64      // the last one of each job
+	stale  []string               // runs without a lock, or with a token that does not rise
+}
+
+func newCluster(t *testing.T, period time.Duration) *cluster {
+	return &cluster{T: t, period: period, start: time.Now(), runs: map[string]map[int]int{}, tokens: map[string]uint64{}}
 }
 
 func inBubble(t *testing.T, period time.Duration, test func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		test(&cluster{
-			T: t, period: period, masters: bubble.Masters(t, 3), start: time.Now(),
-			runs: map[string]map[int]int{}, tokens: map[string]uint64{},
-		})
+		c := newCluster(t, period)
+		c.masters = bubble.Masters(t, 3)
+		test(c)
+		if len(c.stale) > 0 {
+			t.Error(c.stale)
+		}
 	})
 }
 
@@ -91,7 +91,7 @@ func (c *cluster) process(far int) *quorum.Locker {
 	}, opts...)
 	l, err := quorum.New(nodes, quorum.Majority, quorumtest.WithClock(bubble.Clock(c)),
 		quorumtest.WithRand(rand.NewPCG(1, uint64(far))))
-	c.must(err)
+	testkit.Must(c, err)
 	c.Cleanup(func() { l.Close() })
 	synctest.Wait()
 	return l
@@ -108,8 +108,8 @@ func (c *cluster) scheduler(by gocron.Locker, clock offsetClock, jobs ...job) go
 	c.Helper()
 	clock.Clock = clockwork.NewRealClock() // the bubble's
 	s, err := gocron.NewScheduler(gocron.WithClock(clock), gocron.WithDistributedLocker(by))
-	c.must(err)
-	c.Cleanup(func() { c.must(s.Shutdown()) })
+	testkit.Must(c, err)
+	c.Cleanup(func() { testkit.Must(c, s.Shutdown()) })
 	for _, j := range jobs {
 		_, err := s.NewJob(gocron.DurationJob(c.period), gocron.NewTask(func() {
 			c.ran(j.name, c.tick(clock.Now()))
@@ -118,10 +118,12 @@ func (c *cluster) scheduler(by gocron.Locker, clock offsetClock, jobs ...job) go
 			}
 			time.Sleep(j.takes) // of the bubble's time
 		}), gocron.WithName(j.name), gocron.WithStartAt(gocron.WithStartDateTime(c.start.Add(firstTick*c.period))))
-		c.must(err)
+		testkit.Must(c, err)
 	}
 	s.Start()
-	synctest.Wait()
+	if c.masters != nil {
+		synctest.Wait()
+	}
 	return s
 }
 
@@ -143,7 +145,7 @@ func (c *cluster) stamp(job string, l *Locker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !ok || !lock.Valid() || lock.Token() <= c.tokens[job] {
-		c.Errorf("%s runs under the lock %v with token %d after %d", job, ok, lock.Token(), c.tokens[job])
+		c.stale = append(c.stale, fmt.Sprintf("%s runs under the lock %v with token %d after %d", job, ok, lock.Token(), c.tokens[job]))
 		return
 	}
 	c.tokens[job] = lock.Token()
@@ -218,7 +220,7 @@ func (c *cluster) dying(random *rand.Rand, job string) (stop func() (deaths int)
 func (c *cluster) locker(by *quorum.Locker, skew time.Duration, opts ...Option) *Locker {
 	c.Helper()
 	l, err := New(by, c.period, skew, opts...)
-	c.must(err)
+	testkit.Must(c, err)
 	return l
 }
 
@@ -227,11 +229,4 @@ type bare struct{ locker *quorum.Locker }
 
 func (b bare) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	return b.locker.TryLock(ctx, job)
-}
-
-func (c *cluster) must(err error) {
-	c.Helper()
-	if err != nil {
-		c.Fatal(err)
-	}
 }

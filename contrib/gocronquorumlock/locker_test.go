@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -61,7 +62,7 @@ func TestHeld(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(c.Context())
 		first, err := l.Lock(ctx, "job")
-		c.must(err)
+		testkit.Must(c, err)
 		lock, ok := l.Held("job")
 		if _, other := l.Held("other"); !ok || other || !lock.Valid() || lock.Token() == 0 {
 			c.Fatalf("held: %v, another: %v", ok, other)
@@ -71,7 +72,7 @@ func TestHeld(t *testing.T) {
 		if lock.Context().Err() == nil {
 			c.Error("the lock's context goes on after the job's")
 		}
-		c.must(first.Unlock(ctx)) // as gocron does
+		testkit.Must(c, first.Unlock(ctx)) // as gocron does
 		if _, ok := l.Held("job"); ok {
 			c.Error("held after its run")
 		}
@@ -88,15 +89,15 @@ func TestHeldByTheNextRun(t *testing.T) {
 		l := c.locker(p, 50*time.Millisecond)
 		time.Sleep(firstTick * c.period) // of the bubble's time
 		first, err := l.Lock(c.Context(), "job")
-		c.must(err)
-		c.must(p.ForceUnlock(c.Context(), "job"))
+		testkit.Must(c, err)
+		testkit.Must(c, p.ForceUnlock(c.Context(), "job"))
 		next, err := l.Lock(c.Context(), "job")
-		c.must(err)
-		c.must(first.Unlock(c.Context()))
+		testkit.Must(c, err)
+		testkit.Must(c, first.Unlock(c.Context()))
 		if lock, ok := l.Held("job"); !ok || lock != next.(*jobLock).lock {
 			c.Error("the next run has no lock any more")
 		}
-		c.must(next.Unlock(c.Context()))
+		testkit.Must(c, next.Unlock(c.Context()))
 	})
 }
 
@@ -111,8 +112,8 @@ func TestRunNowWithinTheMinHold(t *testing.T) {
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
 		defer slog.SetDefault(before)
 		run, err := l.Lock(c.Context(), "job")
-		c.must(err)
-		c.must(run.Unlock(c.Context()))
+		testkit.Must(c, err)
+		testkit.Must(c, run.Unlock(c.Context()))
 		if _, err := other.Lock(c.Context(), "job"); !errors.Is(err, quorum.ErrHeld) || log.Len() > 0 { // as at each tick
 			c.Errorf("another process: %v; logged: %s", err, &log)
 		}

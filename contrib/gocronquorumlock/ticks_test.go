@@ -2,12 +2,17 @@ package gocronquorumlock
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
+	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
 )
 
 // Every job runs once per tick, whatever it takes, while masters die.
@@ -36,6 +41,43 @@ func TestOncePerTick(t *testing.T) {
 			c.wantOnce(j.name, firstTick, firstTick+ticks-1)
 		}
 	})
+}
+
+// The same on real servers and by the machine's clock, for fewer ticks: two schedulers, whose clocks differ, each with
+// a locker of its own as another process has. One master after the other is killed, and restarts empty.
+func TestTwoProcesses(t *testing.T) {
+	const period, skew, maxLease = time.Second, 200 * time.Millisecond, 350 * time.Millisecond // the min hold and some
+	jobs := []job{{"brief", 0}, {"usual", 20 * time.Millisecond}, {"longer than the min hold", period / 2}}
+	fleet, c := testkit.Real(t, 3), newCluster(t, period)
+	for i := range 2 {
+		l, err := redlock.Open(fleet.URLs(), quorum.WithNodeOptions(node.WithTimeout(maxLease), node.WithMaxLease(maxLease)))
+		testkit.Must(c, err)
+		t.Cleanup(func() { testkit.Must(c, l.Close()) })
+		c.scheduler(c.locker(l, skew), offsetClock{ahead: time.Duration(i) * period / 10}, jobs...)
+	}
+	watch := poll.Start()
+	defer watch.Stop()
+	for i, m := range fleet.Masters {
+		c.until(firstTick+2*i, period/2)
+		testkit.Must(c, m.Kill())
+		c.until(firstTick+2*i+1, period/2)
+		testkit.Must(c, m.Start())
+	}
+	c.until(firstTick+8, -period/2)
+	c.mu.Lock()
+	wrong := c.stale
+	c.mu.Unlock()
+	for _, j := range jobs {
+		if twice, missed := c.wrong(j.name, firstTick, firstTick+7); twice+missed > 0 {
+			wrong = append(wrong, fmt.Sprintf("%s: %d runs too many and %d ticks without", j.name, twice, missed))
+		}
+	}
+	if _, stalled := watch.Read(); len(wrong) > 0 && stalled > skew/4 {
+		t.Skipf("SKIPPED, this machine is too busy: it stood still for %v: %q", stalled, wrong)
+	}
+	if len(wrong) > 0 {
+		t.Error(wrong)
+	}
 }
 
 // What the Locker adds: with TryLock a job whose schedulers' clocks differ runs twice, and one that they ask

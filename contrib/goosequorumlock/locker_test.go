@@ -16,18 +16,12 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/quorumlock/quorumlock/contrib/goosequorumlock"
 	"github.com/quorumlock/quorumlock/internal/sqlserver"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
 var schemas atomic.Int64
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // database returns an empty schema of the server.
 func database(t *testing.T) (db *sql.DB, dsn string) {
@@ -36,16 +30,16 @@ func database(t *testing.T) (db *sql.DB, dsn string) {
 	schema := fmt.Sprintf("test%d", schemas.Add(1))
 	dsn = sqlserver.PostgresDSN(postgres.Dir, "search_path="+schema)
 	db, err := sql.Open("postgres", dsn)
-	must(t, err)
+	testkit.Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	_, err = db.ExecContext(t.Context(), "CREATE SCHEMA "+schema)
-	must(t, err)
+	testkit.Must(t, err)
 	return db, dsn
 }
 
 func versions(t *testing.T, db *sql.DB) (count int) {
 	t.Helper()
-	must(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM goose_db_version WHERE version_id > 0").Scan(&count))
+	testkit.Must(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM goose_db_version WHERE version_id > 0").Scan(&count))
 	return count
 }
 
@@ -112,7 +106,7 @@ func TestALostLockStopsTheMigrations(t *testing.T) {
 	acquired := make(chan *quorum.Lock, 1)
 	locker := masters.Locker(quorum.WithHooks(quorum.Hooks{Acquired: func(l *quorum.Lock) { acquired <- l }}))
 	by, err := goosequorumlock.New(locker, name)
-	must(t, err)
+	testkit.Must(t, err)
 	const many = 500
 	files := fstest.MapFS{}
 	for i := range many {
@@ -125,7 +119,7 @@ func TestALostLockStopsTheMigrations(t *testing.T) {
 		return nil
 	}}, nil)
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithSessionLocker(by), goose.WithGoMigrations(first))
-	must(t, err)
+	testkit.Must(t, err)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := provider.Up(t.Context())
@@ -161,7 +155,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	if _, err := migrateUp(ctx, db, locker, migrations()); !errors.Is(err, quorum.ErrHeld) || !errors.Is(err, hurry) {
 		t.Errorf("while another process migrates: %v", err)
 	}
-	must(t, elsewhere.Unlock(t.Context()))
+	testkit.Must(t, elsewhere.Unlock(t.Context()))
 	if ran, err := migrateUp(t.Context(), db, masters.Locker(), migrations()); ran != 10 || err != nil {
 		t.Errorf("afterwards: %d, %v", ran, err)
 	}
@@ -177,11 +171,11 @@ func TestArguments(t *testing.T) {
 		t.Errorf("no name: %v", err)
 	}
 	by, err := goosequorumlock.New(locker, name)
-	must(t, err)
+	testkit.Must(t, err)
 	if err := by.SessionUnlock(t.Context(), nil); !errors.Is(err, quorum.ErrNotHeld) {
 		t.Errorf("unlocked without a lock: %v", err)
 	}
-	must(t, locker.Close())
+	testkit.Must(t, locker.Close())
 	if _, err := goosequorumlock.New(locker, name); !errors.Is(err, quorum.ErrClosed) {
 		t.Errorf("a closed locker: %v", err)
 	}

@@ -3,7 +3,6 @@ package goredisquorumlock_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -11,18 +10,14 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/auth"
 	"github.com/redis/go-redis/v9/push"
-	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/contrib/goredisquorumlock"
 	"github.com/quorumlock/quorumlock/internal/clienttest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// TestMain silences the default logger, to which the nodes log what the tests do to their masters.
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 func simple(s clienttest.Settings) *redis.Options {
 	o := &redis.Options{
@@ -140,9 +135,7 @@ func TestTimeouts(t *testing.T) {
 		client := redis.NewClient(o)
 		for _, o := range []*redis.Options{o, client.Options()} {
 			n, err := goredisquorumlock.Open(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			if n.Timeout() != c.want {
 				t.Errorf("%+v make %v", c, n.Timeout())
 			}

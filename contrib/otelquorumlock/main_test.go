@@ -3,7 +3,6 @@ package otelquorumlock
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -15,26 +14,18 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
-	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/internal/metrics"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must
 
 // fixture is a Locker on three masters, and what it has told.
 type fixture struct {
@@ -48,9 +39,7 @@ type fixture struct {
 
 func start(t *testing.T) *fixture {
 	t.Helper()
-	fleet, err := redistest.StartEmbedded(3)
-	must(t, err)
-	t.Cleanup(func() { must(t, fleet.Stop()) })
+	fleet := testkit.Embedded(t, 3)
 	f := &fixture{masters: fleet.Masters, reader: metric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
 	tel, err := New(
 		WithMeterProvider(metric.NewMeterProvider(metric.WithReader(f.reader))),
@@ -60,9 +49,7 @@ func start(t *testing.T) *fixture {
 	t.Cleanup(func() { must(t, tel.Close()) })
 	f.opts = []quorum.Option{quorum.WithLease(3 * time.Second), quorum.WithHooks(tel.Hooks()),
 		quorum.WithNodeOptions(node.WithHooks(tel.NodeHooks()), node.WithoutQuarantine(), node.WithTimeout(5*time.Second))}
-	for _, m := range fleet.Masters {
-		f.urls = append(f.urls, m.URL())
-	}
+	f.urls = fleet.URLs()
 	f.locker = f.open(t)
 	tel.Observe("it", f.locker)
 	return f
@@ -121,18 +108,6 @@ func (f *fixture) sum(t *testing.T, name string, attributes ...attribute.KeyValu
 	return sum
 }
 
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	late := time.After(20 * time.Second)
-	for !holds() {
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-late:
-			t.Fatalf("not within 20s: %s", what)
-		}
-	}
-}
-
 // Each metric of the table is told, with its unit and its attributes, and none has the name of a lock.
 func TestMetrics(t *testing.T) {
 	f := start(t)
@@ -144,7 +119,7 @@ func TestMetrics(t *testing.T) {
 	}
 	str := attribute.String
 	group := str("quorumlock.group", "invoice")
-	eventually(t, "renewed", func() bool { return f.sum(t, "quorumlock.lock.validity", group) >= 2 })
+	testkit.Eventually(t, "renewed", func() bool { return f.sum(t, "quorumlock.lock.validity", group) >= 2 })
 	for _, want := range []struct {
 		name       string
 		atLeast    int64
@@ -165,14 +140,14 @@ func TestMetrics(t *testing.T) {
 		{"quorumlock.nodes", 3, nil}, {"quorumlock.quorum", 2, nil}, {"quorumlock.voters", 3, nil},
 		{"quorumlock.node.state", 3, []attribute.KeyValue{str("quorumlock.state", "up")}},
 	} {
-		eventually(t, want.name+" is told", func() bool { return f.sum(t, want.name, want.attributes...) >= want.atLeast })
+		testkit.Eventually(t, want.name+" is told", func() bool { return f.sum(t, want.name, want.attributes...) >= want.atLeast })
 	}
 	must(t, f.masters[0].Kill())
-	eventually(t, "an error is told", func() bool {
+	testkit.Eventually(t, "an error is told", func() bool {
 		return f.sum(t, "db.client.operation.duration", str("error.type", "connection")) >= 1
 	})
 	must(t, f.masters[0].Start())
-	eventually(t, "repaired", func() bool {
+	testkit.Eventually(t, "repaired", func() bool {
 		return f.sum(t, "quorumlock.lock.repairs", str("quorumlock.outcome", "granted")) >= 1
 	})
 	must(t, lock.Unlock(ctx))
@@ -182,7 +157,7 @@ func TestMetrics(t *testing.T) {
 	short, err := f.locker.With(quorum.WithFixedLease(50*time.Millisecond)).Lock(ctx, "invoice:43")
 	must(t, err)
 	<-short.Context().Done()
-	eventually(t, "lost", func() bool { return f.sum(t, "quorumlock.lock.losses", group) == 1 })
+	testkit.Eventually(t, "lost", func() bool { return f.sum(t, "quorumlock.lock.losses", group) == 1 })
 
 	told := f.read(t)
 	for _, m := range metrics.All() {

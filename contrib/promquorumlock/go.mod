@@ -7,7 +7,6 @@ replace github.com/quorumlock/quorumlock => ../..
 require (
 	github.com/prometheus/client_golang v1.25.0
 	github.com/quorumlock/quorumlock v0.0.0
-	go.uber.org/goleak v1.3.0
 )
 
 require (
@@ -23,6 +22,7 @@ require (
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect

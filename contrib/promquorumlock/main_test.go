@@ -2,22 +2,13 @@ package promquorumlock_test
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 var ctx = context.Background()
 
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

@@ -13,7 +13,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/promquorumlock"
 	"github.com/quorumlock/quorumlock/internal/metrics"
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -46,17 +46,11 @@ func TestDocumentsNameEachMetric(t *testing.T) {
 // Each metric is collected from a Locker that has locked, renewed and lost, under names that promlint
 // accepts, and none has the name of a lock.
 func TestEachMetricIsCollected(t *testing.T) {
-	fleet, err := redistest.StartEmbedded(3)
-	must(t, err)
-	t.Cleanup(func() { must(t, fleet.Stop()) })
+	fleet := testkit.Embedded(t, 3)
 	m := promquorumlock.New()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m)
-	var urls []string
-	for _, one := range fleet.Masters {
-		urls = append(urls, one.URL())
-	}
-	l, err := redlock.Open(urls, quorum.WithHooks(m.Hooks()), quorum.WithLease(3*time.Second),
+	l, err := redlock.Open(fleet.URLs(), quorum.WithHooks(m.Hooks()), quorum.WithLease(3*time.Second),
 		quorum.WithNodeOptions(node.WithHooks(m.NodeHooks()), node.WithoutQuarantine(), node.WithTimeout(5*time.Second)))
 	must(t, err)
 	t.Cleanup(func() { must(t, l.Close()) })
@@ -75,10 +69,10 @@ func TestEachMetricIsCollected(t *testing.T) {
 		}
 		return names
 	}
-	await(t, "renewed and lost", func() bool { return len(missing()) <= 1 && value(t, registry, metrics.Losses) == 1 })
+	testkit.Eventually(t, "renewed and lost", func() bool { return len(missing()) <= 1 && value(t, registry, metrics.Losses) == 1 })
 	must(t, fleet.Masters[0].Kill())
 	must(t, fleet.Masters[0].Start())
-	await(t, "repaired", func() bool { return len(missing()) == 0 })
+	testkit.Eventually(t, "repaired", func() bool { return len(missing()) == 0 })
 	must(t, lock.Unlock(ctx))
 	if n := value(t, registry, metrics.Releases); n != 1 {
 		t.Errorf("%v locks were released", n)
@@ -113,13 +107,4 @@ func value(t *testing.T, from prometheus.Gatherer, d *metrics.Metric) float64 {
 		}
 	}
 	return 0
-}
-
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for late := time.Now().Add(30 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("not within 30s: %s", what)
-		}
-	}
 }

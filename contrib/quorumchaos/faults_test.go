@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -103,24 +102,22 @@ func TestFaults(t *testing.T) {
 // New masters are no strangers: an operator has admitted them, with the options' max lease.
 func TestMastersAreAdmitted(t *testing.T) {
 	t.Parallel()
-	tb := &recorder{TB: t}
-	t.Cleanup(tb.end)
+	tb := &testkit.Recorder{TB: t}
+	t.Cleanup(tb.End)
 	var c *Cluster
-	tb.run(func() { c = start(tb, openProcesses, 3, []node.Option{node.WithMaxLease(time.Hour)}) })
-	if tb.skipped != "" {
-		t.Skip(tb.skipped)
+	tb.Run(func() { c = start(tb, openProcesses, 3, []node.Option{node.WithMaxLease(time.Hour)}) })
+	if tb.Left != "" {
+		t.Skip(tb.Left)
 	}
-	if tb.fatal != "" {
-		t.Fatal(tb.fatal)
+	if tb.Died != "" {
+		t.Fatal(tb.Died)
 	}
 	names := strings.ReplaceAll(strings.Join(c.URLs(), ", "), "redis://", "")
-	if last := tb.logs[len(tb.logs)-1]; !strings.HasSuffix(last, ": "+names) {
+	if last := tb.Logged[len(tb.Logged)-1]; !strings.HasSuffix(last, ": "+names) {
 		t.Errorf("logged %q, want the names %s", last, names)
 	}
 	n, err := node.Open(c.URLs()[2], node.WithMaxLease(time.Hour), node.WithTimeout(patience))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer n.Close()
 	report, err := n.Check(t.Context())
 	if err != nil || report.Quarantine != 0 || len(report.Members) != 3 || report.MaxLease != time.Hour {
@@ -164,10 +161,10 @@ func TestBadInput(t *testing.T) {
 			c.Freeze(0)
 		},
 	} {
-		tb := &recorder{TB: t}
-		tb.run(func() { call(tb) })
-		if tb.end(); !strings.Contains(tb.fatal, want) || !strings.HasPrefix(tb.fatal, "quorumchaos: ") {
-			t.Errorf("the test failed with %q, want %q", tb.fatal, want)
+		tb := &testkit.Recorder{TB: t}
+		tb.Run(func() { call(tb) })
+		if tb.End(); !strings.Contains(tb.Died, want) || !strings.HasPrefix(tb.Died, "quorumchaos: ") {
+			t.Errorf("the test failed with %q, want %q", tb.Died, want)
 		}
 	}
 }
@@ -197,7 +194,7 @@ func TestRandomIsItsSeeds(t *testing.T) {
 func TestRandomKeepsToTheGuarantees(t *testing.T) {
 	for n := 1; n <= 7; n++ {
 		synctest.Test(t, func(t *testing.T) {
-			tb := &recorder{TB: t}
+			tb := &testkit.Recorder{TB: t}
 			c := fakes(tb, n)
 			c.maxLease = time.Minute
 			forgot, halted, most := make([]time.Time, n), 0, 0
@@ -254,9 +251,7 @@ func ask(url string, bound time.Duration, command string, args ...any) (string, 
 func dial(t *testing.T, url string) redis.Conn {
 	t.Helper()
 	conn, err := redis.DialURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	if _, err := conn.Do("PING"); err != nil {
 		t.Fatal(err)
@@ -299,42 +294,3 @@ func (f *fake) Thaw() error            { return f.do("Thaw") }
 func (f *fake) Disconnect() error      { return f.do("Disconnect") }
 func (f *fake) Reconnect() error       { return f.do("Reconnect") }
 func (f *fake) Do(...any) (any, error) { return nil, f.do("Do") }
-
-// recorder is a test that notes how it fails.
-type recorder struct {
-	testing.TB
-	fatal, skipped string
-	errors, logs   []string
-	cleanups       []func()
-}
-
-func (r *recorder) Helper()                    {}
-func (r *recorder) Cleanup(f func())           { r.cleanups = append(r.cleanups, f) }
-func (r *recorder) Failed() bool               { return r.fatal != "" || len(r.errors) > 0 }
-func (r *recorder) Error(args ...any)          { r.errors = append(r.errors, fmt.Sprint(args...)) }
-func (r *recorder) Logf(f string, args ...any) { r.logs = append(r.logs, fmt.Sprintf(f, args...)) }
-func (r *recorder) Fatalf(f string, args ...any) {
-	r.fatal = fmt.Sprintf(f, args...)
-	runtime.Goexit()
-}
-func (r *recorder) Skipf(f string, args ...any) {
-	r.skipped = fmt.Sprintf(f, args...)
-	runtime.Goexit()
-}
-
-// run runs a part of the test, which may end in Fatalf.
-func (r *recorder) run(part func()) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		part()
-	}()
-	<-done
-}
-
-// end is the end of the test.
-func (r *recorder) end() {
-	for _, f := range slices.Backward(r.cleanups) {
-		f()
-	}
-}

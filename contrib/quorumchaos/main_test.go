@@ -1,13 +1,9 @@
 package quorumchaos_test
 
 import (
-	"log/slog"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler)) // masters die all the time
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { testkit.Main(m) }

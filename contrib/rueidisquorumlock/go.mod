@@ -7,7 +7,6 @@ replace github.com/quorumlock/quorumlock => ../..
 require (
 	github.com/quorumlock/quorumlock v0.0.0
 	github.com/redis/rueidis v1.0.79
-	go.uber.org/goleak v1.3.0
 )
 
 require (
@@ -16,6 +15,7 @@ require (
 	github.com/hashicorp/errwrap v1.0.0 // indirect
 	github.com/hashicorp/go-multierror v1.1.1 // indirect
 	github.com/yuin/gopher-lua v1.1.1 // indirect
+	go.uber.org/goleak v1.3.0 // indirect
 	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 )

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"log/slog"
 	"net"
 	"reflect"
 	"strings"
@@ -13,18 +12,14 @@ import (
 	"time"
 
 	"github.com/redis/rueidis"
-	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/contrib/rueidisquorumlock"
 	"github.com/quorumlock/quorumlock/internal/clienttest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// TestMain silences the default logger, to which the nodes log what the tests do to their masters.
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 func option(s clienttest.Settings) rueidis.ClientOption {
 	o := rueidis.ClientOption{
@@ -103,9 +98,7 @@ func TestTheDialerAndTheAddress(t *testing.T) {
 				got = c.Address
 				return rueidis.AuthCredentials{}, failed
 			}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		_, err = n.Check(t.Context())
 		if !errors.Is(err, failed) || got.String() != addr || want != nil && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %#v, %v", addr, got, err)
@@ -118,9 +111,7 @@ func TestTheDialerAndTheAddress(t *testing.T) {
 		return errors.Join(failed, errors.New(network+" "+addr))
 	}
 	n, err := rueidisquorumlock.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer n.Close()
 	if _, err := n.Check(t.Context()); !errors.Is(err, failed) || !strings.Contains(err.Error(), "tcp4 10.0.0.1:7000") {
 		t.Errorf("not dialled by the dialer: %v", err)
@@ -135,9 +126,7 @@ func TestTimeouts(t *testing.T) {
 		n, err := rueidisquorumlock.Open(rueidis.ClientOption{
 			InitAddress: []string{":6379"}, Dialer: net.Dialer{Timeout: c.dial}, ConnWriteTimeout: c.write,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		if n.Timeout() != c.want || n.Address() != "localhost:6379" {
 			t.Errorf("%+v make %v, at %s", c, n.Timeout(), n.Address())
 		}

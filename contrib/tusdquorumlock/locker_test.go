@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/tusdquorumlock"
 	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
 	"github.com/tus/tusd/v2/pkg/handler"
@@ -16,13 +17,6 @@ import (
 
 // soon is within what an interrupted upload resumes.
 const soon = time.Second
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // twoServers starts two servers, each with a locker of its own.
 func twoServers(t *testing.T, masters *quorumtest.Masters, opts ...quorum.Option) (first, second *server) {
@@ -122,9 +116,9 @@ func TestALostLockStopsTheUpload(t *testing.T) {
 func newLock(t *testing.T, locker *quorum.Locker, id string) handler.Lock {
 	t.Helper()
 	uploads, err := tusdquorumlock.New(locker)
-	must(t, err)
+	testkit.Must(t, err)
 	lock, err := uploads.NewLock(id)
-	must(t, err)
+	testkit.Must(t, err)
 	return lock
 }
 
@@ -138,7 +132,7 @@ func TestLock(t *testing.T) {
 		t.Errorf("Unlock without a Lock: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	must(t, lock.Lock(ctx, ask))
+	testkit.Must(t, lock.Lock(ctx, ask))
 	cancel() // as tusd does: the lock stays
 
 	waits, giveUp := context.WithCancel(t.Context())
@@ -155,13 +149,13 @@ func TestLock(t *testing.T) {
 	if err := <-result; !errors.Is(err, handler.ErrLockTimeout) {
 		t.Errorf("Lock until its context ended: %v, want ErrLockTimeout", err)
 	}
-	must(t, lock.Unlock())
+	testkit.Must(t, lock.Unlock())
 	if err := lock.Unlock(); !errors.Is(err, quorum.ErrNotHeld) {
 		t.Errorf("the second Unlock: %v", err)
 	}
 	again := newLock(t, masters.Locker(), "a")
-	must(t, again.Lock(t.Context(), ask))
-	must(t, again.Unlock())
+	testkit.Must(t, again.Lock(t.Context(), ask))
+	testkit.Must(t, again.Unlock())
 	if len(asked) != 0 {
 		t.Error("asked after Unlock, or twice")
 	}
@@ -179,13 +173,13 @@ func TestRefused(t *testing.T) {
 		t.Errorf("a bad option: %v", err)
 	}
 	uploads, err := tusdquorumlock.New(locker)
-	must(t, err)
+	testkit.Must(t, err)
 	if _, err := uploads.NewLock(strings.Repeat("x", 5000)); !errors.Is(err, quorum.ErrInvalid) {
 		t.Errorf("a long id: %v", err)
 	}
 	lock, err := uploads.NewLock("a")
-	must(t, err)
-	must(t, locker.Close())
+	testkit.Must(t, err)
+	testkit.Must(t, locker.Close())
 	if err := lock.Lock(t.Context(), func() {}); !errors.Is(err, quorum.ErrClosed) {
 		t.Errorf("a closed locker: %v", err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/containers"
 	"github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // panicAt names, in the environment, the kind of fault at which a run panics.
@@ -56,12 +57,8 @@ func crash(t *testing.T, backend, scenario, fault string, panics bool) {
 	printed := &child.Output{}
 	cmd.Stderr = printed
 	said, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, cmd.Start())
 	late := time.AfterFunc(crashBound, func() { cmd.Process.Kill() })
 	defer late.Stop()
 	var dir, run string

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -118,13 +119,9 @@ func TestPicturesOnOnePage(t *testing.T) {
 	defer func(pair, page string) { *pairTo, *pageTo = pair, page }(*pairTo, *pageTo)
 	*pairTo, *pageTo = "", filepath.Join(t.TempDir(), "page", "all.html")
 	r := &report{results: []*result{made(library, 0), made(redsync, 5), {Scenario: "without a picture"}}}
-	if err := r.writePictures(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.writePictures())
 	page, err := os.ReadFile(*pageTo)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	for _, want := range []string{"must not acquire before A releases", "seen &lt;b&gt;", "-chaos.seed=",
 		"TestControls/restart amnesia between two holders/redsync", `href="#run-1"`, `id="run-1"`} {
 		if !strings.Contains(string(page), want) {

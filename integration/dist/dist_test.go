@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 var (
@@ -35,9 +35,7 @@ func TestMain(m *testing.M) {
 func TestBinariesAreStatic(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		binary, err := elf.Open(filepath.Join(*dir, "quorumlock-linux-"+arch))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		defer binary.Close()
 		for _, p := range binary.Progs {
 			if p.Type == elf.PT_INTERP {
@@ -55,9 +53,7 @@ func TestChecksums(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	files, err := os.ReadDir(*dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	if listed := strings.Count(string(out), "\n"); listed != len(files)-1 {
 		t.Errorf("%d files, %d of them in SHA256SUMS", len(files), listed)
 	}
@@ -70,9 +66,7 @@ func TestSBOM(t *testing.T) {
 		Metadata   struct{ Component struct{ Version string } }
 		Components []struct{ PURL string }
 	}
-	if err := json.Unmarshal([]byte(text), &bom); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(text), &bom))
 	if bom.BOMFormat != "CycloneDX" || bom.Metadata.Component.Version != *version {
 		t.Errorf("%+v", bom)
 	}
@@ -87,13 +81,9 @@ func TestDebInstalls(t *testing.T) {
 	need(t, "dpkg")
 	root := t.TempDir()
 	for _, d := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates"} {
-		if err := os.MkdirAll(filepath.Join(root, d), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, os.MkdirAll(filepath.Join(root, d), 0o755))
 	}
-	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o600))
 	run(t, "dpkg", "--root="+root, "--force-not-root", "--install", one(t, "*_"+runtime.GOARCH+".deb"))
 	installed(t, root, "vendor-completions")
 	run(t, "dpkg", "--root="+root, "--force-not-root", "--purge", "quorumlock")
@@ -132,22 +122,7 @@ func installed(t *testing.T, root, zsh string) {
 // no other.
 func TestImage(t *testing.T) {
 	need(t, "docker")
-	fleet, err := redistest.StartReal(3)
-	if errors.Is(err, redistest.ErrNoServer) {
-		t.Skipf("SKIPPED, needs real servers: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := fleet.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	var urls []string
-	for _, m := range fleet.Masters {
-		urls = append(urls, m.URL())
-	}
+	urls := testkit.Real(t, 3).URLs()
 	image := func(args ...string) string {
 		return run(t, "docker", append([]string{"run", "--rm", "--network=host", "--read-only", "--cap-drop=ALL",
 			"--env=QUORUMLOCK_URLS=" + strings.Join(urls, " "), *image}, args...)...)
@@ -185,9 +160,7 @@ func need(t *testing.T, program string) {
 func read(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(text)
 }
 

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/sqlserver"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
 )
 
@@ -41,9 +42,4 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = testkit.Must

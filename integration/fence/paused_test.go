@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -97,7 +98,7 @@ func TestPausedHolder(t *testing.T) {
 		{"between the next holder's read and its write", "begin", 2, stampFirst, false},
 		{"after the next holder's write", "", 0, stampOnlyRead, true},
 	}
-	masters := fleet(t, 3)
+	masters := testkit.Real(t, 3)
 	// TestInterleavings and TestWrongOrdersLoseUpdates have the other guards and orders.
 	for _, name := range []string{
 		"Redis", "PostgreSQL, lib/pq", "SQLite, write-ahead log", "MariaDB, repeatable read",
@@ -149,7 +150,7 @@ func TestPausedHolder(t *testing.T) {
 // count. A step of Redis is never open: there the late one is refused.
 func TestPausedInATransaction(t *testing.T) {
 	t.Parallel()
-	masters := fleet(t, 3)
+	masters := testkit.Real(t, 3)
 	for _, c := range []struct {
 		name, step string
 		nth        int

@@ -10,7 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/fence"
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // store is a resource on a redis-server, which no lock is on.
@@ -21,28 +21,11 @@ type store struct {
 
 func onRedis(t *testing.T) *store {
 	t.Helper()
-	url := fleet(t, 1).URLs()[0]
+	url := testkit.Real(t, 1).URLs()[0]
 	conn, err := redis.DialURL(url)
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return &store{url, conn}
-}
-
-// fleet starts n redis-server processes and stops them when the test ends. Without redis-server the
-// test is skipped.
-func fleet(t *testing.T, n int) *redistest.Fleet {
-	t.Helper()
-	f, err := redistest.StartReal(n)
-	if errors.Is(err, redistest.ErrNoServer) {
-		t.Skipf("SKIPPED, needs real servers: %v", err)
-	}
-	must(t, err)
-	t.Cleanup(func() {
-		if err := f.Stop(); err != nil {
-			t.Errorf("stopping the masters: %v", err)
-		}
-	})
-	return f
 }
 
 func (s *store) session(t *testing.T, step func(string)) session {

@@ -15,16 +15,8 @@ var handOverSeeds = flag.Int("sim.handovers", 50, "how many seeds TestHandOvers 
 // The same must hold if locks are handed over, under every fault. A ticket, which several flows get,
 // works once.
 func TestHandOvers(t *testing.T) {
-	sum := judgeSeeds(t, *handOverSeeds, newHandOverPlan)
-	if *oneSeed != 0 || *handOverSeeds < 50 {
-		return
-	}
-	for what, least := range map[string]int{"handed over": 3 * sum.runs, "taken over": 2 * sum.runs, "passed on": sum.runs,
-		"not handed over": sum.runs / 5, "not taken over yet": sum.runs / 10, "first holder fenced off": sum.runs / 2} {
-		if sum.counts[what] < least {
-			t.Errorf("%q happened %d times in %d runs, want at least %d", what, sum.counts[what], sum.runs, least)
-		}
-	}
+	judgeSeeds(t, *handOverSeeds, newHandOverPlan).want(t, 50, map[string]float64{"handed over": 3, "taken over": 2,
+		"passed on": 1, "not handed over": 0.2, "not taken over yet": 0.1, "first holder fenced off": 0.5})
 }
 
 // newHandOverPlan makes a plan in which locks are handed over.

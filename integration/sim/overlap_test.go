@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
@@ -69,7 +68,6 @@ func countOverlaps(t *testing.T, seeds uint64, change func(*plan), tokens bool) 
 		p := newPlan(played)
 		change(p)
 		w := play(t, p)
-		overlaps := func(v history.Violation) bool { return v.Rule == "overlap" }
 		if all := w.violations(true); slices.ContainsFunc(all, overlaps) {
 			if found++; found == 1 {
 				t.Logf("for example: %v\n%v", p, all[slices.IndexFunc(all, overlaps)])

@@ -18,14 +18,6 @@ func newReaderPlan(seed uint64) *plan {
 
 // No seed may show a writer beside another holder, or a token of a writer's that is not above those before.
 func TestReaders(t *testing.T) {
-	sum := judgeSeeds(t, *readerSeeds, newReaderPlan)
-	if *oneSeed != 0 || *readerSeeds < 50 {
-		return
-	}
-	for what, least := range map[string]int{"acquired": 10 * sum.runs, "acquired by readers": 5 * sum.runs, "downgraded": sum.runs / 2,
-		"entered again": sum.runs, "lost": sum.runs / 10, "held": sum.runs} {
-		if sum.counts[what] < least {
-			t.Errorf("%q happened %d times in %d runs, want at least %d", what, sum.counts[what], sum.runs, least)
-		}
-	}
+	judgeSeeds(t, *readerSeeds, newReaderPlan).want(t, 50, map[string]float64{"acquired": 10, "acquired by readers": 5,
+		"downgraded": 0.5, "entered again": 1, "lost": 0.1, "held": 1})
 }

@@ -17,16 +17,8 @@ const semaphore = "s"
 // The same must hold for each slot of a semaphore. A slot's number is below the number of slots that its
 // holder said, so there are never more holders than slots.
 func TestSemaphores(t *testing.T) {
-	sum := judgeSeeds(t, *semaphoreSeeds, newSemaphorePlan)
-	if *oneSeed != 0 || *semaphoreSeeds < 40 {
-		return
-	}
-	for what, least := range map[string]int{"acquired": 10 * sum.runs, "several slots": sum.runs, "fewer slots said": sum.runs / 2,
-		"held": sum.runs / 2, "lost": sum.runs / 10, string(crash): sum.runs / 2, string(kill): sum.runs / 5} {
-		if sum.counts[what] < least {
-			t.Errorf("%q happened %d times in %d runs, want at least %d", what, sum.counts[what], sum.runs, least)
-		}
-	}
+	judgeSeeds(t, *semaphoreSeeds, newSemaphorePlan).want(t, 40, map[string]float64{"acquired": 10, "several slots": 1,
+		"fewer slots said": 0.5, "held": 0.5, "lost": 0.1, string(crash): 0.5, string(kill): 0.2})
 }
 
 // takesSlots returns a call for one or two slots of the plan's semaphore, with or without waiting. Some

@@ -16,11 +16,11 @@ type Forward struct {
 	listener net.Listener
 	running  sync.WaitGroup
 
-	mu     sync.Mutex
-	target string
-	loses  bool // everything
-	closed bool
-	conns  map[net.Conn]bool
+	mu                          sync.Mutex
+	target                      string
+	losesRequests, losesReplies bool
+	closed                      bool
+	conns                       map[net.Conn]bool
 }
 
 // New forwards from a free port of 127.0.0.1.
@@ -29,9 +29,14 @@ func New(target string) (*Forward, error) {
 	if err != nil {
 		return nil, err
 	}
+	return From(listener, target), nil
+}
+
+// From forwards from a listener, which it closes.
+func From(listener net.Listener, target string) *Forward {
 	f := &Forward{listener: listener, target: target, conns: map[net.Conn]bool{}}
 	f.running.Go(f.accept)
-	return f, nil
+	return f
 }
 
 // Addr returns the host:port for clients.
@@ -50,14 +55,21 @@ func (f *Forward) Turn(target string) {
 func (f *Forward) Lose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.loses = true
+	f.losesRequests, f.losesReplies = true, true
 }
 
-// Heal ends [Forward.Lose]. What was lost stays lost, so Heal cuts the connections.
+// LoseReplies loses what the server says.
+func (f *Forward) LoseReplies() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.losesReplies = true
+}
+
+// Heal ends [Forward.Lose] and [Forward.LoseReplies]. What was lost stays lost, so Heal cuts the connections.
 func (f *Forward) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.loses = false
+	f.losesRequests, f.losesReplies = false, false
 	f.cutLocked()
 }
 
@@ -111,23 +123,24 @@ func (f *Forward) carry(client net.Conn) {
 	defer f.forget(server)
 	var requests sync.WaitGroup
 	requests.Go(func() {
-		_, _ = io.Copy(lossy{f, server}, client)
+		_, _ = io.Copy(lossy{f, server, &f.losesRequests}, client)
 		_ = server.(*net.TCPConn).CloseWrite() // the server answers the received requests, then closes its end
 	})
-	_, _ = io.Copy(lossy{f, client}, server)
+	_, _ = io.Copy(lossy{f, client, &f.losesReplies}, server)
 	client.Close()
 	requests.Wait()
 }
 
 // lossy writes to a connection what is not lost.
 type lossy struct {
-	f  *Forward
-	to net.Conn
+	f     *Forward
+	to    net.Conn
+	loses *bool
 }
 
 func (l lossy) Write(data []byte) (int, error) {
 	l.f.mu.Lock()
-	loses := l.f.loses
+	loses := *l.loses
 	l.f.mu.Unlock()
 	if loses {
 		return len(data), nil
@@ -144,7 +157,7 @@ func (f *Forward) keep(end net.Conn) (target string, loses, ok bool) {
 		return "", false, false
 	}
 	f.conns[end] = true
-	return f.target, f.loses, true
+	return f.target, f.losesRequests, true
 }
 
 func (f *Forward) forget(end net.Conn) {

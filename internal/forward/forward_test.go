@@ -113,6 +113,28 @@ func TestLose(t *testing.T) {
 	mustSay(t, connect(t, f), "3", "server 3")
 }
 
+// The server gets the requests whose replies are lost.
+func TestLoseReplies(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	defer listener.Close()
+	f := forwarder(t, listener.Addr().String())
+	f.LoseReplies()
+	client := connect(t, f)
+	server, err := listener.Accept()
+	testkit.Must(t, err)
+	defer server.Close()
+	lost := make(chan error, 1)
+	go func() {
+		_, err := say(client, silence, "request")
+		lost <- err
+	}()
+	mustSay(t, server, "reply", "request") // what the client says arrives
+	if err := <-lost; err == nil {
+		t.Fatal("the reply arrives")
+	}
+}
+
 // A connection to a server that is not there ends at once.
 func TestNoServer(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -124,52 +124,6 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// In no state of a founding does a master accept a client before all are claimed: a client that stops
-// has made no quorum.
-func TestNobodyIsAcceptedBeforeAllAreClaimed(t *testing.T) {
-	c, client := newCluster(t, "a", "b", "c"), clientOf(abc)
-	views := c.views(abc)
-	for range 3 {
-		c.write(abc, client.Plan(views), views)
-		if in := c.accepts(abc); len(in) > 0 {
-			t.Fatalf("%q accepted it", in)
-		}
-	}
-	c.pass(maxLease - time.Millisecond)
-	views = c.views(abc)
-	if marks := client.Plan(views); len(marks) > 0 {
-		t.Error("claims are confirmed before their quarantine is over")
-	}
-	c.pass(time.Millisecond)
-	c.found(client, c.views(abc))
-	if in := c.accepts(abc); len(in) != 3 {
-		t.Errorf("in the end %q accepted it", in)
-	}
-}
-
-// Two clients whose lists share a master found their deployments, each from a look before the other's
-// marks: never do both get a quorum.
-func TestTwoFoundersOfListsThatShareAMaster(t *testing.T) {
-	for what, theirs := range map[string]*scripts.List{"its last": scripts.NewList("c", "d", "e"), "its first": scripts.NewList("a", "d", "e"),
-		"two": scripts.NewList("b", "c", "d"), "all": scripts.NewList("a", "b", "c", "d", "e")} {
-		for steps := range 5 {
-			t.Run(fmt.Sprint(what, " after ", steps), func(t *testing.T) {
-				c := newCluster(t, "a", "b", "c", "d", "e")
-				first, second := clientOf(abc), clientOf(theirs)
-				seen, seenToo := c.views(abc), c.views(theirs)
-				for range steps {
-					c.write(abc, first.Plan(seen), seen)
-				}
-				c.found(second, seenToo)
-				c.found(first, seen)
-				if in, too := len(c.accepts(abc)), len(c.accepts(theirs)); in >= membership.Majority(abc) && too >= membership.Majority(theirs) {
-					t.Errorf("%d accepted the first, %d the second", in, too)
-				}
-			})
-		}
-	}
-}
-
 // A mark is written only over the marker that was seen: of two clients with one list that mark at
 // once, the second finds what the first has written, and goes on from there.
 func TestTwoClientsWithOneList(t *testing.T) {

@@ -3,14 +3,12 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -55,22 +53,21 @@ func TestCallersShareAWrite(t *testing.T) {
 	c := &silentConn{flushed: make(chan struct{}, callers+1), ended: make(chan struct{})}
 	lifetime, end := context.WithCancel(t.Context())
 	connected := false
-	p := New(Config{
-		Timeout: time.Minute, MaxLease: maxLease, Source: rand.NewPCG(1, 2), Lifetime: lifetime, Log: discardLog{},
-		Group: new(errgroup.Group),
-		Connect: func(context.Context) (*Conn, error) {
-			if connected {
-				return nil, errors.New("once")
-			}
-			connected = true
-			return NewConn(c, "run", scripts.Process{}, maxLease), nil
-		},
-		Error: func(op string, err error) error { return err },
+	p := newPipe(lifetime, time.Minute, func(context.Context) (redis.ConnWithTimeout, error) {
+		if connected {
+			return nil, errors.New("once")
+		}
+		connected = true
+		return c, nil
 	})
 	call := scripts.Raise(nil, scripts.OwnerOf("o:1"), 1)
 	testkit.Must(t, p.Start(call, nil, nil))
 	<-c.flushed
-	waitForReader(p)
+	testkit.Eventually(t, "the reader waits for a reply", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.isReading
+	})
 
 	var done sync.WaitGroup
 	for range callers {
@@ -86,17 +83,4 @@ func TestCallersShareAWrite(t *testing.T) {
 	close(c.ended)
 	end()
 	closeAndWait(p)
-}
-
-// waitForReader returns when the pipe's reader waits for a reply.
-func waitForReader(p *Pipe) {
-	for {
-		p.mu.Lock()
-		is := p.isReading
-		p.mu.Unlock()
-		if is {
-			return
-		}
-		runtime.Gosched()
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/sha1"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -96,18 +94,13 @@ func withRuns(t *testing.T, reply func(command string) any, test func(t *testing
 	synctest.Test(t, func(t *testing.T) {
 		r := &runs{t: t, gate: make(chan struct{}), reply: reply}
 		lifetime, end := context.WithCancel(t.Context())
-		r.pipe = New(Config{
-			Timeout: time.Second, MaxLease: maxLease, Source: rand.NewPCG(1, 2), Lifetime: lifetime, Log: discardLog{},
-			Group: new(errgroup.Group),
-			Connect: func(ctx context.Context) (*Conn, error) {
-				select {
-				case <-r.gate:
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				}
-				return NewConn(&scriptedConn{r: r, replies: make(chan any, 1000)}, "run", scripts.Process{}, maxLease), nil
-			},
-			Error: func(op string, err error) error { return fmt.Errorf("%s: %w", op, err) },
+		r.pipe = newPipe(lifetime, time.Second, func(ctx context.Context) (redis.ConnWithTimeout, error) {
+			select {
+			case <-r.gate:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			return &scriptedConn{r: r, replies: make(chan any, 1000)}, nil
 		})
 		test(t, r)
 		end()
@@ -214,7 +207,7 @@ func wantList(t *testing.T, what string, got []string, want ...string) {
 // threeAcquires have the seeds 101 to 103.
 func threeAcquires() (calls []scripts.Call) {
 	for i := range 3 {
-		calls = append(calls, scripts.Acquire(scripts.AcquireArgs{Names: namesOf(fmt.Sprint("k", i+1)), Owner: scripts.OwnerOf(fmt.Sprint("o:", i+1)),
+		calls = append(calls, scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names(fmt.Sprint("k", i+1)), Owner: scripts.OwnerOf(fmt.Sprint("o:", i+1)),
 			Level: 1, Lease: scripts.ToMillis(maxLease), List: ours, Seed: uint64(101 + i)}))
 	}
 	return calls
@@ -222,7 +215,7 @@ func threeAcquires() (calls []scripts.Call) {
 
 func threeReleases() (calls []scripts.Call) {
 	for i := range 3 {
-		calls = append(calls, scripts.Release(namesOf(fmt.Sprint("k", i+1)), scripts.OwnerOf(fmt.Sprint("o:", i+1)), 0))
+		calls = append(calls, scripts.Release(testkit.Names(fmt.Sprint("k", i+1)), scripts.OwnerOf(fmt.Sprint("o:", i+1)), 0))
 	}
 	return calls
 }
@@ -441,7 +434,7 @@ func TestAnUnknownScriptIsSentOnceForAllRequests(t *testing.T) {
 			known = false
 			var calls []scripts.Call
 			for i := range 64 {
-				calls = append(calls, scripts.Release(namesOf(fmt.Sprint("k", i)), scripts.OwnerOf(fmt.Sprint("o:", i)), 1))
+				calls = append(calls, scripts.Release(testkit.Names(fmt.Sprint("k", i)), scripts.OwnerOf(fmt.Sprint("o:", i)), 1))
 			}
 			_, results := r.start(calls...)
 			for i, text := range outcomes(t, results) {

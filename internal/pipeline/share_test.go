@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -16,15 +17,8 @@ var (
 	theirs = scripts.NewList("a", "b", "d")
 )
 
-func namesOf(texts ...string) (names []scripts.Name) {
-	for _, text := range texts {
-		names = append(names, scripts.NewName(text))
-	}
-	return names
-}
-
 func acquireOf(owner string, names ...string) scripts.Call {
-	return scripts.Acquire(scripts.AcquireArgs{Names: namesOf(names...), Owner: scripts.OwnerOf(owner), Level: 1,
+	return scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names(names...), Owner: scripts.OwnerOf(owner), Level: 1,
 		Lease: scripts.ToMillis(maxLease), List: ours, Seed: 1})
 }
 
@@ -43,7 +37,7 @@ func queueOf(text string) (queue []request) {
 			names = append(names, "l"+owner)
 		}
 		r := request{footprint: footprints[owner], alone: strings.HasSuffix(word, "?"), to: named(word)}
-		args := scripts.AcquireArgs{Names: namesOf(names...), Owner: scripts.OwnerOf("o:" + owner), Level: 1,
+		args := scripts.AcquireArgs{Names: testkit.Names(names...), Owner: scripts.OwnerOf("o:" + owner), Level: 1,
 			Lease: scripts.ToMillis(maxLease), List: ours, Seed: 1}
 		switch word[0] {
 		case 'A':
@@ -183,7 +177,7 @@ func TestArrangeKeepsWhatMatters(t *testing.T) {
 }
 
 func TestCallsOfOtherListsShareNoRun(t *testing.T) {
-	other := scripts.Acquire(scripts.AcquireArgs{Names: namesOf("k2"), Owner: scripts.OwnerOf("o:2"), Level: 1,
+	other := scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names("k2"), Owner: scripts.OwnerOf("o:2"), Level: 1,
 		Lease: scripts.ToMillis(maxLease), List: theirs, Seed: 1})
 	var a arranger
 	out := a.arrange([]request{{call: acquireOf("o:1", "k1"), footprint: new(Footprint)}, {call: other, footprint: new(Footprint)}})
@@ -191,8 +185,8 @@ func TestCallsOfOtherListsShareNoRun(t *testing.T) {
 		t.Errorf("clients of two lists share a run")
 	}
 	for what, args := range map[string]scripts.AcquireArgs{
-		"a repair":   {Names: namesOf("k"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7},
-		"a re-entry": {Names: namesOf("k"), Owner: scripts.OwnerOf("o:1"), Level: 2},
+		"a repair":   {Names: testkit.Names("k"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7},
+		"a re-entry": {Names: testkit.Names("k"), Owner: scripts.OwnerOf("o:1"), Level: 2},
 	} {
 		if scripts.Acquire(args).CanShare() {
 			t.Errorf("%s shares runs", what)

@@ -3,11 +3,13 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
@@ -18,14 +20,26 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const maxLease = 30 * time.Second
 
+// newPipe returns a pipe that connects so.
+func newPipe(lifetime context.Context, timeout time.Duration, connect func(context.Context) (redis.ConnWithTimeout, error)) *Pipe {
+	return New(Config{
+		Timeout: timeout, MaxLease: maxLease, Source: rand.NewPCG(1, 2), Lifetime: lifetime, Log: discardLog{},
+		Group: new(errgroup.Group),
+		Connect: func(ctx context.Context) (*Conn, error) {
+			c, err := connect(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return NewConn(c, "run", scripts.Process{}, maxLease), nil
+		},
+		Error: func(op string, err error) error { return fmt.Errorf("%s: %w", op, err) },
+	})
+}
+
 // unconnected returns a pipe that cannot connect.
 func unconnected() *Pipe {
-	return New(Config{
-		Timeout: time.Second, MaxLease: maxLease, Source: rand.NewPCG(1, 2), Lifetime: context.Background(), Log: discardLog{},
-		Group:   new(errgroup.Group),
-		Connect: func(context.Context) (*Conn, error) { return nil, errors.New("no server") },
-		Error:   func(op string, err error) error { return err },
-	})
+	return newPipe(context.Background(), time.Second,
+		func(context.Context) (redis.ConnWithTimeout, error) { return nil, errors.New("no server") })
 }
 
 // closeAndWait closes a pipe, and waits for its goroutines.

@@ -3,13 +3,11 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -53,22 +51,15 @@ func (c *strayConn) Err() error {
 	return c.err
 }
 
-func (c *strayConn) Do(string, ...any) (any, error)                           { return nil, c.Err() }
-func (c *strayConn) DoWithTimeout(time.Duration, string, ...any) (any, error) { return nil, c.Err() }
-func (c *strayConn) Receive() (any, error)                                    { return c.ReceiveWithTimeout(0) }
-func (c *strayConn) Close() error                                             { return nil }
+func (c *strayConn) Do(string, ...any) (any, error) { return nil, c.Err() }
+func (c *strayConn) Close() error                   { return nil }
 
 // A reply that no request had asked for leaves the reader without a request when the write fails:
 // nobody would notice that the connection is dead, and every later call would wait for ever.
 func TestAStrayReplyBeforeAHangUp(t *testing.T) {
 	lifetime, end := context.WithCancel(t.Context())
-	p := New(Config{
-		Timeout: time.Second, MaxLease: maxLease, Source: rand.NewPCG(1, 2), Lifetime: lifetime, Log: discardLog{},
-		Group: new(errgroup.Group),
-		Connect: func(context.Context) (*Conn, error) {
-			return NewConn(&strayConn{stray: []any{int64(1)}}, "run", scripts.Process{}, maxLease), nil
-		},
-		Error: func(op string, err error) error { return err },
+	p := newPipe(lifetime, time.Second, func(context.Context) (redis.ConnWithTimeout, error) {
+		return &strayConn{stray: []any{int64(1)}}, nil
 	})
 	for range 3 {
 		answered := make(resultChan, 1)

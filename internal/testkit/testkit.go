@@ -5,12 +5,14 @@ package testkit
 import (
 	"crypto/x509"
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -19,6 +21,13 @@ import (
 
 // Bound is for events that should be immediate. No busy machine exceeds it.
 const Bound = 10 * time.Second
+
+// Main runs a package's tests without the default logger, to which nodes log what tests do to their masters, and
+// fails them for goroutines that they leave.
+func Main(m *testing.M) {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
+}
 
 // Must ends the test on an error.
 func Must(t testing.TB, err error) {

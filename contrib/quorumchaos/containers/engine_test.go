@@ -8,6 +8,7 @@ import (
 
 	"github.com/ory/dockertest/v3"
 	dc "github.com/ory/dockertest/v3/docker"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
 )
 
@@ -19,8 +20,8 @@ func open(t *testing.T) *Engine {
 	if errors.Is(err, ErrNoEngine) {
 		t.Skipf("SKIPPED, needs a container engine: %v", err)
 	}
-	must(t, err)
-	t.Cleanup(func() { must(t, e.Close()) })
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, e.Close()) })
 	return e
 }
 
@@ -29,12 +30,12 @@ func TestReaper(t *testing.T) {
 	e := open(t)
 	for range 2 {
 		_, err := e.Start()
-		must(t, err)
+		testkit.Must(t, err)
 	}
 	if left, err := e.Left(); err != nil || len(left) < 3 {
 		t.Fatalf("two containers and a network: %q, %v", left, err)
 	}
-	must(t, e.leave())
+	testkit.Must(t, e.leave())
 	if left, err := e.Left(); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %q, %v", left, err)
 	}
@@ -52,19 +53,12 @@ func TestFreezeAgain(t *testing.T) {
 			asked++
 		}))
 		client, err := dc.NewClient(engine.URL)
-		must(t, err)
+		testkit.Must(t, err)
 		m := &Master{engine: &Engine{pool: &dockertest.Pool{Client: client}}, id: "one"}
 		if err := m.Freeze(); (err != nil) != c.fails || asked != len(c.answers) {
 			t.Errorf("answers %d: asked %d times, %v", c.answers, asked, err)
 		}
 		client.HTTPClient.CloseIdleConnections()
 		engine.Close()
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 var samples = []Event{
@@ -18,9 +20,7 @@ var samples = []Event{
 func TestEventsSurviveJSON(t *testing.T) {
 	valid := samples[:3]
 	var file bytes.Buffer
-	if err := WriteJSON(&file, valid...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, WriteJSON(&file, valid...))
 	if got := strings.Count(file.String(), "\n"); got != len(valid) {
 		t.Errorf("%d events make %d lines:\n%s", len(valid), got, &file)
 	}
@@ -44,9 +44,7 @@ func TestJSONOfNoEvent(t *testing.T) {
 		t.Error("an event without a kind was written")
 	}
 	var first bytes.Buffer
-	if err := WriteJSON(&first, samples[0]); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, WriteJSON(&first, samples[0]))
 	for _, bad := range []string{"\n", "{}{}\n", `{"Kind":"gained"}` + "\n", `{"Token":-1}` + "\n", "[]\n"} {
 		got, err := ReadJSON(strings.NewReader(first.String() + bad + first.String()))
 		if err == nil || !strings.Contains(err.Error(), "line 2") || len(got) != 1 {

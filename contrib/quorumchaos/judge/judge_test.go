@@ -10,7 +10,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/internal/examples"
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
 	"go.uber.org/goleak"
@@ -68,16 +68,17 @@ func TestJudge(t *testing.T) {
 		}, want: []string{"log", "before it was called"}},
 	} {
 		t.Run(title, func(t *testing.T) {
-			tb := &recorder{TB: t}
+			tb := &testkit.Recorder{TB: t}
 			j := New(tb)
 			test.report(j)
-			tb.cleanup()
-			if err := j.Check(); (err == nil) != (test.want == nil) || err != nil && fmt.Sprint(err) != tb.failed {
-				t.Errorf("the test failed with %q, Check returns %v", tb.failed, err)
+			tb.End()
+			failed := strings.Join(tb.Said, "")
+			if err := j.Check(); (err == nil) != (test.want == nil) || err != nil && fmt.Sprint(err) != failed {
+				t.Errorf("the test failed with %q, Check returns %v", failed, err)
 			}
 			for _, part := range test.want {
-				if !strings.Contains(tb.failed, part) {
-					t.Errorf("%q is not in %s", part, tb.failed)
+				if !strings.Contains(failed, part) {
+					t.Errorf("%q is not in %s", part, failed)
 				}
 			}
 		})
@@ -86,17 +87,17 @@ func TestJudge(t *testing.T) {
 
 // A test that has called Check decides by itself, until there is more to check.
 func TestCheck(t *testing.T) {
-	tb := &recorder{TB: t}
+	tb := &testkit.Recorder{TB: t}
 	j := New(tb)
 	j.Add(held("a", 1, -9, -5), held("a", 2, -6, -4))
 	if j.Check() == nil {
 		t.Error("nothing was found")
 	}
-	if tb.cleanup(); tb.failed != "" {
-		t.Errorf("the test failed all the same: %s", tb.failed)
+	if tb.End(); tb.Failed() {
+		t.Errorf("the test failed all the same: %s", tb.Said)
 	}
 	j.Read("r", 1, "")
-	if tb.cleanup(); tb.failed == "" {
+	if tb.End(); !tb.Failed() {
 		t.Error("what came after Check went unchecked")
 	}
 }
@@ -108,9 +109,7 @@ func TestHolds(t *testing.T) {
 	j := New(t)
 	lock := func(err error, l *quorum.Lock) *quorum.Lock {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		return l
 	}
 	for range 3 {
@@ -156,24 +155,16 @@ func TestHolds(t *testing.T) {
 
 // A control: on masters without quarantine that forgot, two lockers hold one name, and are found.
 func TestTwoHoldersOfTheLibrary(t *testing.T) {
-	masters, err := redistest.StartEmbedded(3)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer masters.Stop()
-	j := New(&recorder{TB: t})
+	masters := testkit.Embedded(t, 3)
+	j := New(&testkit.Recorder{TB: t})
 	for range 2 {
 		locker := examples.Open(masters, quorum.WithFixedLease(30*time.Second))
 		defer locker.Close()
 		l, err := locker.Lock(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		j.Holds(l) // without its end
 		for _, m := range masters.Masters {
-			if err := errors.Join(m.Kill(), m.Start()); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, errors.Join(m.Kill(), m.Start()))
 		}
 	}
 	if err := j.Check(); err == nil || !strings.Contains(err.Error(), "overlap") {
@@ -200,14 +191,3 @@ func TestJudgeIsSafeForConcurrentUse(t *testing.T) {
 	}
 	reporting.Wait()
 }
-
-// recorder is a test that notes how it fails.
-type recorder struct {
-	testing.TB
-	failed  string
-	cleanup func()
-}
-
-func (r *recorder) Failed() bool      { return r.failed != "" }
-func (r *recorder) Cleanup(f func())  { r.cleanup = f }
-func (r *recorder) Error(args ...any) { r.failed = fmt.Sprint(args...) }

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -13,9 +14,7 @@ func TestASlotCostsALock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]region{regionA, regionA, regionA}, commandTakes(t))
 		defer w.end()
-		if err := w.found(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.found())
 		locker := mustOpen(t, w, "one")
 		defer locker.Close()
 		semaphore := locker.Semaphore("s", 4)
@@ -23,12 +22,8 @@ func TestASlotCostsALock(t *testing.T) {
 			began := time.Now()
 			for range 100 {
 				held, err := take()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := held.Unlock(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Must(t, err)
+				testkit.Must(t, held.Unlock(t.Context()))
 			}
 			return time.Since(began)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -25,9 +26,7 @@ func TestManyNamesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]region{regionA, regionA, regionA, regionA, regionA}, commandTakes(t))
 		defer w.end()
-		if err := w.found(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, w.found())
 		var often []quorum.Option
 		if *manyNames < 4000 { // Without a bound, 1,000 names would poll 5,000 times per second like this, else 1,300 times.
 			often = append(often, quorum.WithRetry(10*time.Millisecond, 50*time.Millisecond))
@@ -96,9 +95,7 @@ per second.
 func appendReport(t *testing.T, text string) {
 	t.Helper()
 	file, err := os.OpenFile(filepath.Join(*docs, "reports", "fleet.md"), os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer file.Close()
 	if _, err := file.WriteString(text); err != nil {
 		t.Fatal(err)
@@ -108,9 +105,7 @@ func appendReport(t *testing.T, text string) {
 func mustOpen(t *testing.T, w *world, process string, opts ...quorum.Option) *quorum.Locker {
 	t.Helper()
 	l, err := w.open(regionA, process+":1", opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return l
 }
 

@@ -1,16 +1,11 @@
 package lease
 
 import (
-	"flag"
 	"testing"
 
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
 )
-
-var deep = flag.Bool("model.deep", false, "search with wider bounds, for many minutes, in some GB")
-
-// limit is the most states that a search may visit.
-const limit = 40_000_000
 
 var (
 	two      = [maxClients]uint8{1, 1}
@@ -175,22 +170,15 @@ func TestProtocol(t *testing.T) {
 			setup{clock: lying, tokens: true, attempts: three, lease: 1, maxLease: 1, bumps: 1, fixed: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.deep && !*deep {
-				t.Skip("only with -model.deep")
-			}
-			w := newWorld(c.setup)
-			bound := c.states
-			if bound == 0 {
-				bound = limit
-			}
-			found := w.explore(bound)
-			report(t, w, found)
-			if found.broken != kept {
-				t.Error("the protocol breaks a promise")
-			}
-			if c.states == 0 && !found.Complete {
-				t.Error("the search was not complete")
-			}
+			visited.Bounded(t, c.states, c.deep, func(limit int) (complete bool) {
+				w := newWorld(c.setup)
+				found := w.explore(limit)
+				report(t, w, found)
+				if found.broken != kept {
+					t.Error("the protocol breaks a promise")
+				}
+				return found.Complete
+			})
 		})
 	}
 }

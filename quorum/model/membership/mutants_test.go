@@ -1,11 +1,10 @@
 package membership
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
+	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
 )
 
 // mutant is a small edit of a shipped file that leaves out one rule. The programs of internal/fakeredis
@@ -95,53 +94,28 @@ func late() setup {
 		atOnce: 2, forgets: 1, maxLease: 2, window: 3}
 }
 
-// TestMutants compiles each mutant, and searches its setup: it must find a trace. Without the edit
-// TestSetupsOfMutants finds none there.
+func asMutants() (all []mutate.Mutant[setup]) {
+	for _, m := range mutants {
+		all = append(all, mutate.Mutant[setup]{Rule: m.rule, Edits: []mutate.Edit{{File: m.file, Text: m.text, Now: m.now}}, Setup: m.setup})
+	}
+	return all
+}
+
 func TestMutants(t *testing.T) {
-	if rule := mutate.Rule(); rule != "" {
-		for _, m := range mutants {
-			if m.rule == rule {
-				w := newWorld(m.setup)
-				report(t, w, w.explore(limit))
-			}
-		}
-		return
-	}
-	var all []mutate.Mutant
-	for _, m := range mutants {
-		all = append(all, mutate.Mutant{Rule: m.rule, Edits: []mutate.Edit{{File: m.file, Text: m.text, Now: m.now}}})
-	}
-	binary := mutate.Build(t, all, nil)
-	for _, m := range mutants {
-		t.Run(m.rule, func(t *testing.T) {
-			out := binary.Search(t, m.rule)
-			if !strings.Contains(out, "violated after") {
-				t.Errorf("no trace\n%s", out)
-			} else if testing.Verbose() {
-				t.Logf("%s", out)
-			}
-		})
-	}
+	mutate.Run(t, asMutants(), nil, nil, func(s setup) {
+		w := newWorld(s)
+		report(t, w, w.explore(visited.Limit))
+	})
 }
 
 // Without an edit the setups of the mutants have no trace: it is the edit that the search finds.
 func TestSetupsOfMutants(t *testing.T) {
-	searched := map[string]bool{} // mutants share setups
-	for _, m := range mutants {
-		s := m.setup
+	mutate.Setups(t, asMutants(), func(t *testing.T, s setup) {
 		s.window = 0 // the rules bound it
-		text := fmt.Sprintf("%+v", s)
-		if searched[text] {
-			continue
+		w := newWorld(s)
+		if found := w.explore(60_000); found.trace != nil {
+			report(t, w, found)
+			t.Error("the setup violates the rules without the edit")
 		}
-		searched[text] = true
-		t.Run(m.rule, func(t *testing.T) {
-			w := newWorld(s)
-			found := w.explore(60_000)
-			if found.trace != nil {
-				report(t, w, found)
-				t.Error("the setup violates the rules without the edit")
-			}
-		})
-	}
+	})
 }

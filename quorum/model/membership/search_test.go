@@ -1,14 +1,10 @@
 package membership
 
 import (
-	"flag"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
 )
-
-var deep = flag.Bool("model.deep", false, "search with wider bounds, for many minutes, in some GB")
-
-// limit is the most states that a search may visit.
-const limit = 40_000_000
 
 var (
 	all3 = []string{"abc", "abc", "abc"}
@@ -152,22 +148,15 @@ func TestSearch(t *testing.T) {
 		{"tokens, three to five, all", countsUp(), 20_000_000, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.deep && !*deep {
-				t.Skip("only with -model.deep")
-			}
-			w := newWorld(c.setup)
-			bound := limit
-			if c.states > 0 {
-				bound = c.states
-			}
-			found := w.explore(bound)
-			report(t, w, found)
-			if found.trace != nil {
-				t.Error("the rules are violated")
-			}
-			if c.states == 0 && !found.Complete {
-				t.Error("the search was not complete")
-			}
+			visited.Bounded(t, c.states, c.deep, func(limit int) (complete bool) {
+				w := newWorld(c.setup)
+				found := w.explore(limit)
+				report(t, w, found)
+				if found.trace != nil {
+					t.Error("the rules are violated")
+				}
+				return found.Complete
+			})
 		})
 	}
 }
@@ -181,7 +170,7 @@ func TestNotCovered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(s)
-			found := w.explore(limit)
+			found := w.explore(visited.Limit)
 			report(t, w, found)
 			if found.trace == nil {
 				t.Error("no trace: docs/safety.md may promise more")

@@ -1,7 +1,6 @@
 package semaphore
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 
@@ -92,67 +91,28 @@ const (
 
 // mutants are small edits of shipped files. Each leaves out one rule, and the search must find what
 // follows.
-var mutants = []struct {
-	rule  string
-	edits []mutate.Edit
-	setup setup
-}{
-	{"slots end at n-1", []mutate.Edit{{File: slotsFile, Text: "all := make([]int, t.size)", Now: "all := make([]int, t.size+1)"}}, one},
-	{"each slot has a key of its own", []mutate.Edit{{File: namesFile, Text: "strconv.Itoa(slot) + \":\" + semaphore", Now: "strconv.Itoa(slot-slot) + \":\" + semaphore"}}, two},
-	{"the key does not depend on the client", []mutate.Edit{{File: namesFile, Text: "return slotPrefix + strconv.Itoa(slot)", Now: "mutant++\n\treturn slotPrefix + strconv.Itoa(mutant) + strconv.Itoa(slot)"}}, one},
-	{"several slots differ", []mutate.Edit{{File: slotsFile, Text: "from[i], from[j] = from[j], from[i]\n\t\t}", Now: "from[i] = from[j]\n\t\t}"}}, pairs},
-	{"an attempt is at as many slots as are wanted", []mutate.Edit{{File: slotsFile, Text: "t.tried = from[:t.want]", Now: "t.tried = from[:1]"}}, pairs},
-	{"a hint shows what is free", []mutate.Edit{{File: replyFile, Text: "digits[i] = '1'", Now: "digits[i], digits[0] = '1', '1'"}}, hinted},
-	{"a lost race goes to another slot", []mutate.Edit{{File: slotsFile, Text: "t.refused = append(t.refused, t.tried[0])", Now: "t.refused = append(t.refused, 0, 1)"}}, two},
+var mutants = []mutate.Mutant[setup]{
+	{Rule: "slots end at n-1", Edits: []mutate.Edit{{File: slotsFile, Text: "all := make([]int, t.size)", Now: "all := make([]int, t.size+1)"}}, Setup: one},
+	{Rule: "each slot has a key of its own", Edits: []mutate.Edit{{File: namesFile, Text: "strconv.Itoa(slot) + \":\" + semaphore", Now: "strconv.Itoa(slot-slot) + \":\" + semaphore"}}, Setup: two},
+	{Rule: "the key does not depend on the client", Edits: []mutate.Edit{{File: namesFile, Text: "return slotPrefix + strconv.Itoa(slot)", Now: "mutant++\n\treturn slotPrefix + strconv.Itoa(mutant) + strconv.Itoa(slot)"}}, Setup: one},
+	{Rule: "several slots differ", Edits: []mutate.Edit{{File: slotsFile, Text: "from[i], from[j] = from[j], from[i]\n\t\t}", Now: "from[i] = from[j]\n\t\t}"}}, Setup: pairs},
+	{Rule: "an attempt is at as many slots as are wanted", Edits: []mutate.Edit{{File: slotsFile, Text: "t.tried = from[:t.want]", Now: "t.tried = from[:1]"}}, Setup: pairs},
+	{Rule: "a hint shows what is free", Edits: []mutate.Edit{{File: replyFile, Text: "digits[i] = '1'", Now: "digits[i], digits[0] = '1', '1'"}}, Setup: hinted},
+	{Rule: "a lost race goes to another slot", Edits: []mutate.Edit{{File: slotsFile, Text: "t.refused = append(t.refused, t.tried[0])", Now: "t.refused = append(t.refused, 0, 1)"}}, Setup: two},
 }
 
 // mutant is the declaration that an edit needs.
 const mutant = "\nvar mutant int\n"
 
-// TestMutants compiles each mutant, and searches its setup: it must find a trace. Without the edit
-// TestSearch finds none there.
 func TestMutants(t *testing.T) {
-	if rule := mutate.Rule(); rule != "" {
-		for _, m := range mutants {
-			if m.rule == rule {
-				search(m.setup).report(t)
-			}
-		}
-		return
-	}
-	var all []mutate.Mutant
-	for _, m := range mutants {
-		all = append(all, mutate.Mutant{Rule: m.rule, Edits: m.edits})
-	}
-	binary := mutate.Build(t, all, map[string]string{namesFile: mutant})
-	var rows []string
-	for _, m := range mutants {
-		t.Run(m.rule, func(t *testing.T) {
-			out := binary.Search(t, m.rule)
-			found := violated.FindStringSubmatch(out)
-			if found == nil {
-				t.Fatalf("no trace\n%s", out)
-			}
-			t.Logf("%s", out)
-			rows = append(rows, mutate.Row(m.rule, m.edits, found[1]+": "+found[2]))
-		})
-	}
-	table.Write(t, rows, len(mutants))
+	mutate.Run(t, mutants, map[string]string{namesFile: mutant}, table, func(s setup) { search(s).report(t) })
 }
 
-var violated = regexp.MustCompile(`violated after (\d+) steps: ([^\n]*)`)
-
 // The search goes in depth first, so its traces are not the shortest.
-var table = mutate.Table{
+var table = &mutate.Table{
 	Head: "| rule left out | in | edit | trace |\n|---|---|---|---|\n",
 	End:  "<!-- the end of the semaphores' table -->",
 }
 
 // The table in docs/reports/mutants.md has the mutants, as they are.
-func TestTable(t *testing.T) {
-	var rows []string
-	for _, m := range mutants {
-		rows = append(rows, mutate.Row(m.rule, m.edits, ""))
-	}
-	table.Check(t, rows)
-}
+func TestTable(t *testing.T) { mutate.Check(t, table, mutants) }

@@ -134,7 +134,7 @@ func (r report) String() string {
 		text += ", then it was stopped"
 	}
 	if len(r.wrong) > 0 {
-		text += ": " + strings.Join(r.wrong, "; ")
+		text += fmt.Sprintf(", violated after %d steps: %s", len(r.trace), strings.Join(r.wrong, "; "))
 		for _, c := range r.trace {
 			text += fmt.Sprintf("\n  %d of %d: %s", c.picked, c.of, c.label)
 		}
@@ -187,7 +187,7 @@ func TestSearch(t *testing.T) {
 		if *deep {
 			args = append(args, "-model.deep")
 		}
-		t.Log(build(t).Run(t, "TestSearch", args...))
+		t.Log(mutate.RunStepped(t, steppedFiles, "TestSearch", args...))
 		return
 	}
 	bound, most := 2, 1500
@@ -205,12 +205,6 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-func build(t *testing.T) *mutate.Binary {
-	var all []mutate.Mutant
-	for _, m := range mutants {
-		all = append(all, mutate.Mutant{Rule: m.rule, Edits: m.edits})
-	}
-	return mutate.Build(t, all, nil, "quorum/internal/engine/hold.go", "quorum/internal/engine/tally.go",
-		"quorum/internal/engine/engine.go", "quorum/internal/schedule/schedule.go", "quorum/internal/queue/queue.go",
-		"internal/pubsub/state.go")
-}
+// steppedFiles have the mutexes whose sections are steps.
+var steppedFiles = []string{"quorum/internal/engine/hold.go", "quorum/internal/engine/tally.go", "quorum/internal/engine/engine.go",
+	"quorum/internal/schedule/schedule.go", "quorum/internal/queue/queue.go", "internal/pubsub/state.go"}

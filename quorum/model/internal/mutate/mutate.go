@@ -20,15 +20,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 )
 
 // Mutant leaves out one rule. No other mutant of its package leaves out the same.
-type Mutant struct {
-	Rule  string
-	Edits []Edit // each edits what those before it left
+type Mutant[S any] struct {
+	Rule     string
+	Edits    []Edit // each edits what those before it left
+	Setup    S      // in which the search finds a trace
+	Harmless string // why the rule stays although it finds none
 }
 
 // Edit replaces a text by another, wherever a file has it. It changes nothing but bodies of functions.
@@ -40,8 +43,54 @@ type Edit struct {
 
 var rule = flag.String("model.mutant", "", "search the setup of this mutant; TestMutants calls itself so")
 
-// Rule returns the rule that the mutant leaves out, if this process runs one.
-func Rule() string { return *rule }
+// violated is what a search prints that has found a trace.
+var violated = regexp.MustCompile(`violated after (\d+) steps(?:: ([^(\n]*[^( \n]))?`)
+
+// Run is TestMutants: it compiles the mutants, and each searches its setup, where it must find a trace. Without the
+// edit [Setups] finds none there. more is declarations that edits need, by the paths of the files that they are
+// appended to. The table, if there is one, gets what was found. The mutexes of the stepped files are those of package steps.
+func Run[S any](t *testing.T, mutants []Mutant[S], more map[string]string, table *Table, search func(S), stepped ...string) {
+	if *rule != "" {
+		for _, m := range mutants {
+			if m.Rule == *rule {
+				search(m.Setup)
+			}
+		}
+		return
+	}
+	b := build(t, mutants, more, stepped)
+	var rows []string
+	for _, m := range mutants {
+		t.Run(m.Rule, func(t *testing.T) {
+			out, trace := b.search(t, m.Rule), ""
+			found := violated.FindStringSubmatch(out)
+			switch {
+			case m.Harmless == "" && found == nil:
+				t.Errorf("no trace\n%s", out)
+			case m.Harmless != "" && found != nil:
+				t.Errorf("it is not harmless\n%s", out)
+			case found != nil:
+				t.Logf("%s", out)
+				trace = found[1] + ": " + found[2]
+			}
+			rows = append(rows, m.row(trace))
+		})
+	}
+	if table != nil {
+		table.write(t, rows, len(mutants))
+	}
+}
+
+// Setups runs a test in the setups of the mutants, without an edit. Mutants share setups.
+func Setups[S any](t *testing.T, mutants []Mutant[S], test func(*testing.T, S)) {
+	run := map[string]bool{}
+	for _, m := range mutants {
+		if text := fmt.Sprintf("%+v", m.Setup); !run[text] {
+			run[text] = true
+			t.Run(m.Rule, func(t *testing.T) { test(t, m.Setup) })
+		}
+	}
+}
 
 // numberEnv has the number of the mutant that a process runs, from 1.
 const numberEnv = "QUORUMLOCK_MUTANT"
@@ -57,15 +106,27 @@ import (
 var mutantNumber, _ = strconv.Atoi(os.Getenv("` + numberEnv + `"))
 `
 
-// Binary is the caller's test binary with the mutants.
-type Binary struct {
+// binary is the caller's test binary with the mutants.
+type binary struct {
 	path  string
 	rules []string
 }
 
-// Build compiles the caller's package with the mutants. more has texts that are appended to files, by their
-// paths: declarations that edits need. The mutexes of the stepped files are those of package steps.
-func Build(t *testing.T, mutants []Mutant, more map[string]string, stepped ...string) *Binary {
+// RunStepped runs a test of the caller's package, with nothing left out, in a process in which the mutexes of the stepped
+// files are those of package steps. It returns what the test prints.
+func RunStepped(t *testing.T, stepped []string, test string, args ...string) string {
+	t.Helper()
+	b := build[struct{}](t, nil, nil, stepped)
+	args = append([]string{"-test.v", "-test.timeout=60m", "-test.run", test}, args...)
+	out, err := exec.CommandContext(t.Context(), b.path, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// build compiles the caller's package with the mutants.
+func build[S any](t *testing.T, mutants []Mutant[S], more map[string]string, stepped []string) *binary {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
 	must(t, err)
@@ -76,7 +137,7 @@ func Build(t *testing.T, mutants []Mutant, more map[string]string, stepped ...st
 		must(t, files[name].step())
 	}
 	must(t, edit(files, root, mutants, more))
-	b := &Binary{path: filepath.Join(t.TempDir(), "mutants.test")}
+	b := &binary{path: filepath.Join(t.TempDir(), "mutants.test")}
 	for _, m := range mutants {
 		b.rules = append(b.rules, m.Rule)
 	}
@@ -90,7 +151,7 @@ func Build(t *testing.T, mutants []Mutant, more map[string]string, stepped ...st
 }
 
 // edit adds the files that the mutants edit, with the copies of all mutants.
-func edit(files map[string]*file, root string, mutants []Mutant, more map[string]string) error {
+func edit[S any](files map[string]*file, root string, mutants []Mutant[S], more map[string]string) error {
 	seen := map[string]bool{}
 	for i, m := range mutants {
 		if seen[m.Rule] {
@@ -127,10 +188,8 @@ func edit(files map[string]*file, root string, mutants []Mutant, more map[string
 	return nil
 }
 
-func (b *Binary) Path() string { return b.path }
-
-// Search runs TestMutants of the binary as the mutant without that rule, and returns what it prints.
-func (b *Binary) Search(t *testing.T, rule string) string {
+// search runs TestMutants of the binary as the mutant without that rule, and returns what it prints.
+func (b *binary) search(t *testing.T, rule string) string {
 	t.Helper()
 	number, err := b.number(rule)
 	must(t, err)
@@ -144,19 +203,8 @@ func (b *Binary) Search(t *testing.T, rule string) string {
 	return string(out)
 }
 
-// Run runs a test of the binary with nothing left out, and returns what it prints.
-func (b *Binary) Run(t *testing.T, test string, args ...string) string {
-	t.Helper()
-	args = append([]string{"-test.v", "-test.timeout=60m", "-test.run", test}, args...)
-	out, err := exec.CommandContext(t.Context(), b.path, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return string(out)
-}
-
 // number returns the number of a mutant. Without one the binary would run the shipped code.
-func (b *Binary) number(rule string) (int, error) {
+func (b *binary) number(rule string) (int, error) {
 	i := slices.Index(b.rules, rule)
 	if i < 0 {
 		return 0, fmt.Errorf("no mutant leaves out the rule %q", rule)

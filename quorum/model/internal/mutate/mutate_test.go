@@ -36,25 +36,25 @@ func root(t *testing.T) string {
 	return dir
 }
 
-func mutant(rule, text, now string) Mutant {
-	return Mutant{Rule: rule, Edits: []Edit{{File: shippedFile, Text: text, Now: now}}}
+func mutant(rule, text, now string) Mutant[int] {
+	return Mutant[int]{Rule: rule, Edits: []Edit{{File: shippedFile, Text: text, Now: now}}}
 }
 
 func TestErrorsSayWhatAnEditMayNot(t *testing.T) {
 	for name, c := range map[string]struct {
-		mutants []Mutant
+		mutants []Mutant[int]
 		want    []string
 	}{
-		"no such text": {[]Mutant{mutant("a rule", "3 * n", "n")}, []string{shippedFile, "a rule", "has no", "3 * n"}},
-		"no such file": {[]Mutant{{"a rule", []Edit{{File: "other.go", Text: "n"}}}}, []string{"other.go"}},
-		"no Go":        {[]Mutant{mutant("a rule", "2 * n", "2 *")}, []string{shippedFile, "a rule", "14:"}},
-		"a constant":   {[]Mutant{mutant("a rule", "limit = 3", "limit = 4")}, []string{shippedFile, "a rule", "bodies"}},
-		"a comment":    {[]Mutant{mutant("a rule", "double", "treble")}, []string{shippedFile, "a rule", "bodies"}},
-		"nothing":      {[]Mutant{mutant("a rule", "2 * n", "2 *n // n")}, []string{shippedFile, "a rule", "the same code"}},
-		"a parameter":  {[]Mutant{mutant("a rule", "double(n int)", "double()")}, []string{shippedFile, "a rule", "bodies"}},
-		"no receiver":  {[]Mutant{mutant("a rule", "return 0", "return 1")}, []string{"a rule", "receiver of zero", "no name"}},
-		"a blank one":  {[]Mutant{mutant("a rule", "return a", "return 1")}, []string{"a rule", "parameter of first", "no name"}},
-		"one rule twice": {[]Mutant{mutant("a rule", "2 * n", "n"), mutant("a rule", "2 * n", "0*n")},
+		"no such text": {[]Mutant[int]{mutant("a rule", "3 * n", "n")}, []string{shippedFile, "a rule", "has no", "3 * n"}},
+		"no such file": {[]Mutant[int]{{Rule: "a rule", Edits: []Edit{{File: "other.go", Text: "n"}}}}, []string{"other.go"}},
+		"no Go":        {[]Mutant[int]{mutant("a rule", "2 * n", "2 *")}, []string{shippedFile, "a rule", "14:"}},
+		"a constant":   {[]Mutant[int]{mutant("a rule", "limit = 3", "limit = 4")}, []string{shippedFile, "a rule", "bodies"}},
+		"a comment":    {[]Mutant[int]{mutant("a rule", "double", "treble")}, []string{shippedFile, "a rule", "bodies"}},
+		"nothing":      {[]Mutant[int]{mutant("a rule", "2 * n", "2 *n // n")}, []string{shippedFile, "a rule", "the same code"}},
+		"a parameter":  {[]Mutant[int]{mutant("a rule", "double(n int)", "double()")}, []string{shippedFile, "a rule", "bodies"}},
+		"no receiver":  {[]Mutant[int]{mutant("a rule", "return 0", "return 1")}, []string{"a rule", "receiver of zero", "no name"}},
+		"a blank one":  {[]Mutant[int]{mutant("a rule", "return a", "return 1")}, []string{"a rule", "parameter of first", "no name"}},
+		"one rule twice": {[]Mutant[int]{mutant("a rule", "2 * n", "n"), mutant("a rule", "2 * n", "0*n")},
 			[]string{"two mutants", "a rule"}},
 	} {
 		err := edit(map[string]*file{}, root(t), c.mutants, nil)
@@ -69,9 +69,9 @@ func TestErrorsSayWhatAnEditMayNot(t *testing.T) {
 // The compiler's errors have the lines of the shipped file, and name the mutant in whose copy they are.
 func TestCopiesNameTheirMutants(t *testing.T) {
 	dir := root(t)
-	two := Mutant{"three times", []Edit{{shippedFile, "2 * n", "\n\t\t5 * n"}, {shippedFile, "5 * n", "3 * n + more"}}}
+	two := Mutant[int]{Rule: "three times", Edits: []Edit{{shippedFile, "2 * n", "\n\t\t5 * n"}, {shippedFile, "5 * n", "3 * n + more"}}}
 	files := map[string]*file{}
-	err := edit(files, dir, []Mutant{mutant("once", "2 * n", "n"), two}, map[string]string{shippedFile: "\nvar more int\n"})
+	err := edit(files, dir, []Mutant[int]{mutant("once", "2 * n", "n"), two}, map[string]string{shippedFile: "\nvar more int\n"})
 	must(t, err)
 	set := token.NewFileSet()
 	parsed, err := parser.ParseFile(set, "mutated.go", files[shippedFile].mutated(), 0)
@@ -98,7 +98,7 @@ func TestCopiesNameTheirMutants(t *testing.T) {
 
 // The number 0 is the shipped code, which no search of a mutant may run.
 func TestNumbersOfMutants(t *testing.T) {
-	b := &Binary{rules: []string{"one", "two"}}
+	b := &binary{rules: []string{"one", "two"}}
 	for rule, want := range map[string]int{"one": 1, "two": 2, "three": 0} {
 		if got, err := b.number(rule); got != want || (err == nil) != (want > 0) {
 			t.Errorf("%s: %d, %v", rule, got, err)

@@ -1,8 +1,10 @@
 package visited
 
 import (
+	"flag"
 	"fmt"
 	"slices"
+	"testing"
 	"time"
 )
 
@@ -31,6 +33,26 @@ func (f Found[E]) String() string {
 		how = "bounded"
 	}
 	return fmt.Sprintf("%d states, %d transitions, depth %d, %v: %s", f.States, f.Transitions, f.Depth, f.Took.Round(time.Millisecond), how)
+}
+
+// Limit is the most states that a search may visit.
+const Limit = 40_000_000
+
+var deep = flag.Bool("model.deep", false, "search with wider bounds, for many minutes, in some GB")
+
+// Bounded runs a search up to that many states, or one that must be complete up to Limit if there are 0. A deep one
+// runs only with -model.deep.
+func Bounded(t *testing.T, states int, isDeep bool, search func(limit int) (complete bool)) {
+	if isDeep && !*deep {
+		t.Skip("only with -model.deep")
+	}
+	limit := states
+	if limit == 0 {
+		limit = Limit
+	}
+	if complete := search(limit); states == 0 && !complete {
+		t.Error("the search was not complete")
+	}
 }
 
 // Search goes breadth first, so a trace that it finds is a shortest one, up to limit states.
