@@ -67,6 +67,7 @@ type Schedule struct {
 	parked []*parked
 	held   map[string][]*Mutex // by goroutine
 	ran    string              // the goroutine that has gone on last
+	passed map[string]bool     // goroutines that were passed over, and have not gone on since
 }
 
 type parked struct {
@@ -78,7 +79,7 @@ type parked struct {
 
 // Begin makes steps of what goroutines do from now on. The caller ends it by End.
 func Begin() *Schedule {
-	current = &Schedule{driver: goroutine(), held: map[string][]*Mutex{}}
+	current = &Schedule{driver: goroutine(), held: map[string][]*Mutex{}, passed: map[string]bool{}}
 	return current
 }
 
@@ -99,20 +100,21 @@ func (s *Schedule) End() {
 }
 
 // Enabled waits until every goroutine waits, and returns the labels of those that can go on: first the one that has gone on
-// last, then the others in the order in which they came to wait.
+// last, then the others in the order in which they came to wait, and at the end those that were passed over.
 func (s *Schedule) Enabled() (labels []string) {
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	slices.SortStableFunc(s.parked, func(a, b *parked) int {
+	rank := func(p *parked) int {
 		switch {
-		case a.goroutine == s.ran && b.goroutine != s.ran:
-			return -1
-		case a.goroutine != s.ran && b.goroutine == s.ran:
-			return 1
+		case s.passed[p.goroutine]:
+			return 2
+		case p.goroutine == s.ran:
+			return 0
 		}
-		return 0
-	})
+		return 1
+	}
+	slices.SortStableFunc(s.parked, func(a, b *parked) int { return rank(a) - rank(b) })
 	for _, p := range s.enabledLocked() {
 		labels = append(labels, p.label)
 	}
@@ -153,11 +155,16 @@ func (s *Schedule) IsQuiet() bool {
 	return true
 }
 
-// Go lets the i-th of the enabled goroutines go on.
+// Go lets the i-th of the enabled goroutines go on. Those before it are passed over: they go on when no other can.
 func (s *Schedule) Go(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.enabledLocked()[i]
+	enabled := s.enabledLocked()
+	p := enabled[i]
+	for _, over := range enabled[:i] {
+		s.passed[over.goroutine] = true
+	}
+	delete(s.passed, p.goroutine)
 	s.parked = slices.DeleteFunc(s.parked, func(other *parked) bool { return other == p })
 	s.ran = p.goroutine
 	if p.mutex != nil {

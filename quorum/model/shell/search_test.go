@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,15 @@ func try(l int) func(*world) {
 			w.acquired(lock)
 			steps.Step("works")
 			lock.Unlock(w.ctx())
+		}
+	}
+}
+
+// take locks once, for good.
+func take(l int) func(*world) {
+	return func(w *world) {
+		if lock, err := w.lockers[l].TryLock(w.ctx(), "a"); err == nil {
+			w.acquired(lock)
 		}
 	}
 }
@@ -70,7 +80,9 @@ func holds(w *world) {
 }
 
 // with does something with the lock that is held.
-func with(do func(w *world, lock *quorum.Lock)) func(*world) { return func(w *world) { do(w, w.locks[0]) } }
+func with(do func(w *world, lock *quorum.Lock)) func(*world) {
+	return func(w *world) { do(w, w.locks[0]) }
+}
 
 func unlock(w *world, lock *quorum.Lock)    { lock.Unlock(w.ctx()) }
 func extend(w *world, lock *quorum.Lock)    { lock.Extend(w.ctx(), lasts) }
@@ -103,7 +115,7 @@ var scenarios = []scenario{
 	{name: "two lockers", lockers: 2, tasks: []func(*world){try(0), try(1)}},
 	{name: "a waiter behind a holder", lockers: 2, prepare: holds, tasks: []func(*world){with(unlock), wait(1)}},
 	{name: "two waiters of a process, one gives up", lockers: 2, prepare: holds, tasks: []func(*world){with(unlock), wait(1), givesUp(1)}},
-	{name: "an attempt and Close", tasks: []func(*world){try(0), closes(0)}, keeps: true},
+	{name: "an attempt and Close", tasks: []func(*world){take(0), closes(0)}, keeps: true},
 	{name: "a caller gives up", lockers: 2, tasks: []func(*world){givesUp(0), try(1)}},
 	{name: "Unlock and a renewal", prepare: holds, tasks: []func(*world){with(unlock)}, jumps: []time.Duration{renewal}},
 	{name: "Unlock, Extend and a renewal", prepare: holds, tasks: []func(*world){with(unlock), with(extend)}, jumps: []time.Duration{renewal}},
@@ -142,23 +154,39 @@ func (r report) String() string {
 	return text
 }
 
-// search plays the scenario in every order that picks others than the usual steps bound times at most, most runs at most.
+// search plays the scenario in every order that differs from the usual one in bound places at most, most orders at most.
 func (s scenario) search(t *testing.T, bound, most int) (r report) {
-	var picked []int
-	for r.runs < most {
-		all, wrong := s.run(t, picked)
-		r.runs++
-		r.longest = max(r.longest, len(all))
-		if len(wrong) > 0 {
-			r.trace, r.wrong = all, wrong
-			return r
-		}
-		if picked = next(all, bound); picked == nil {
-			r.whole = true
-			return r
-		}
+	for picked := []int{}; picked != nil && r.runs < most && r.wrong == nil; {
+		picked = next(r.play(t, s, picked), bound)
+		r.whole = picked == nil
 	}
 	return r
+}
+
+// sample plays more orders, which differ from the usual one in bound places, drawn by chance.
+func (r *report) sample(t *testing.T, s scenario, bound, orders int) {
+	random := rand.New(rand.NewPCG(1, uint64(len(s.name))))
+	for range orders {
+		if r.wrong != nil {
+			return
+		}
+		picked := make([]int, max(r.longest, 1))
+		for range bound {
+			picked[random.IntN(len(picked))] += 1 + random.IntN(3)
+		}
+		r.play(t, s, picked)
+	}
+}
+
+// play plays one order.
+func (r *report) play(t *testing.T, s scenario, picked []int) []choice {
+	all, wrong := s.run(t, picked)
+	r.runs++
+	r.longest = max(r.longest, len(all))
+	if len(wrong) > 0 {
+		r.trace, r.wrong = all, wrong
+	}
+	return all
 }
 
 // next returns the first steps of the next order, nil for none.
@@ -190,13 +218,14 @@ func TestSearch(t *testing.T) {
 		t.Log(mutate.RunStepped(t, steppedFiles, "TestSearch", args...))
 		return
 	}
-	bound, most := 2, 1500
+	bound, orders := 1, 150
 	if *deep {
-		bound, most = 4, 1<<30
+		bound, orders = 3, 50_000
 	}
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
-			r := s.search(t, bound, most)
+			r := s.search(t, bound, 1<<30)
+			r.sample(t, s, 4, orders)
 			t.Log(r)
 			if len(r.wrong) > 0 {
 				t.Fail()

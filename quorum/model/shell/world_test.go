@@ -214,8 +214,17 @@ func (w *world) end(s scenario) []string {
 			}
 		}
 	}
-	for _, l := range w.lockers {
+	for i, l := range w.lockers {
+		if s := l.Stats(); len(w.wrong) == 0 && (s.Held > 0 || s.Waiting > 0) {
+			w.fail("locker %d counts %d locks and %d calls that wait", i, s.Held, s.Waiting)
+		}
 		l.Close()
+	}
+	synctest.Wait()
+	for _, lock := range w.locks {
+		if lock.Context().Err() == nil {
+			w.fail("a context goes on after Close")
+		}
 	}
 	return w.wrong
 }
