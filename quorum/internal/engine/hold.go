@@ -56,11 +56,11 @@ type Hold struct {
 	mu        sync.Mutex
 	lease     lease.Lease
 	members   []member
-	inner     []*Handle // of levels above 1
-	ended     error     // of Events.Ending, or nil
-	listener  *listener // of requests to let go; nil before the first call of Requested
+	inner     []*Handle // of levels above 1. Invariant: one for each, while it is held
+	ended     error     // of Events.Ending, or nil. Invariant: not nil once the lock has ended
+	listener  *listener // of requests to let go; nil before the first call of Requested. Invariant: it has no subscription then
 	postponed bool      // its renewal is due at entry.At, and is not put off again
-	attempt   *attempt  // nil once it has become a lock
+	attempt   *attempt  // Invariant: nil once it has become a lock
 }
 
 // Handle is one entry into a hold: the first acquired the lock, the others entered it again.

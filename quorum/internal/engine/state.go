@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"errors"
+
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -20,6 +23,25 @@ func (h *Hold) Unschedule() { h.engine.schedule.Remove(&h.entry) }
 // HandleDue handles the hold as if it were due at now. after is left to do, as with schedule.Due.
 func (h *Hold) HandleDue(now clock.Instant) (after func()) {
 	return h.engine.renewDue(now, []*schedule.Entry[*Hold]{&h.entry})
+}
+
+// Check returns which invariant of the hold does not hold, or nil.
+func (h *Hold) Check() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	err := h.lease.Check()
+	phase := h.lease.Phase()
+	for what, holds := range map[string]bool{
+		"an attempt has not ended, or is no lock":  h.attempt == nil || !h.lease.Kept(),
+		"a lock that has ended says why":           h.ended != nil || phase <= lease.Held || phase == lease.Undone,
+		"a handle for each level":                  phase != lease.Held || len(h.inner) == h.lease.Level()-1,
+		"nobody listens for a lock that has ended": h.listener == nil || len(h.listener.cancels) == 0 || !h.lease.HasEnded(),
+	} {
+		if !holds {
+			err = errors.Join(err, errors.New(what))
+		}
+	}
+	return err
 }
 
 // NodeErrors returns the errors of the nodes' last replies, nil for none.

@@ -51,16 +51,16 @@ type Lease struct {
 	mode       Mode
 	verdict    Verdict
 	cause      Cause
-	first      uint8 // the master that is asked first
-	asked      uint8 // how many masters were asked. Invariant: all of them once a quorum has granted
-	toRaise    uint8 // how many counters are yet to be raised
-	writeBacks uint8 // how many were to be raised in all
+	first      uint8 // the master that is asked first. Invariant: first < len(votes)
+	asked      uint8 // how many masters were asked. Invariant: len(votes) once a quorum has granted
+	toRaise    uint8 // how many counters are yet to be raised. Invariant: as many votes are behind; 0 once it is held
+	writeBacks uint8 // how many were to be raised in all. Invariant: toRaise <= writeBacks
 	token      uint64
-	level      int
+	level      int // Invariant: level >= 1 while it is kept
 
 	begunAt    clock.Instant // read before the requests for a grant were sent
 	renewedAt  clock.Instant // read before the last renewals, or else those requests, were sent
-	deadline   clock.Instant // once it has passed, no reply revives the lease
+	deadline   clock.Instant // once it has passed, no reply revives the lease. Invariant: deadline <= maxHoldEnd, if there is one
 	maxHoldEnd clock.Instant // Never for none
 	next       clock.Instant // when Due is to be called
 	early      time.Duration // how much earlier than next it may be called
@@ -68,8 +68,8 @@ type Lease struct {
 
 // Vote is one master's part in a lease.
 type Vote struct {
-	until   clock.Instant // d_i of design.md §4.3: how long the master keeps the grant, by the local clock
-	process string        // that confirmed the grant last
+	until   clock.Instant // d_i of design.md §4.3: how long the master keeps the grant, by the local clock. Invariant: mayHold is set
+	process string        // that confirmed the grant last. Invariant: of votes that keep the grant, no two have one process
 	token   uint64        // the counter that came with the grant
 	answer  Answer        // to the request for a grant
 	flags   flags
@@ -83,8 +83,8 @@ const (
 	forgot                      // the master does not keep the grant, and a repair should go out soon
 	submitted                   // the client's list was submitted, and the request goes out again
 	counted                     // the grant was read when the quorum was reached: its counter decides on the token
-	behind                      // the same, and its counter is yet to be raised
-	exclusive                   // it has not confirmed the downgrade, and may keep readers out
+	behind                      // the same, and its counter is yet to be raised. Invariant: counted is set, too
+	exclusive                   // it has not confirmed the downgrade, and may keep readers out. Invariant: the mode is Read
 )
 
 func (v *Vote) has(f flags) bool { return v.flags&f != 0 }

@@ -2,7 +2,9 @@ package lease
 
 import (
 	"encoding/binary"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -12,6 +14,51 @@ import (
 
 // HasUnasked reports whether masters are left that were not asked for a grant.
 func (l *Lease) HasUnasked() bool { return l.hasUnasked() }
+
+// Check returns which of the fields' invariants does not hold, or nil.
+func (l *Lease) Check() error {
+	raising, keeping, processes := 0, 0, map[string]bool{}
+	var wrong []string
+	for i := range l.votes {
+		v := &l.votes[i]
+		if v.has(behind) && !v.has(counted) {
+			wrong = append(wrong, "a vote is behind, and was not counted")
+		}
+		if v.has(exclusive) && l.mode != Read {
+			wrong = append(wrong, "a vote of a writer is exclusive")
+		}
+		if v.has(behind) {
+			raising++
+		}
+		if v.until != clock.Never {
+			keeping++
+			processes[v.process] = true
+			if !l.HasEnded() && !v.has(mayHold) {
+				wrong = append(wrong, "a master that keeps the grant needs no release")
+			}
+		}
+	}
+	n := len(l.votes)
+	for what, holds := range map[string]bool{
+		"first < len(votes)":                    n == 0 || int(l.first) < n,
+		"asked is all of a won attempt":         int(l.asked) == n || int(l.asked) < n && l.verdict != Won,
+		"as many votes are behind as toRaise":   l.phase != Settling || l.cause != NoCause || int(l.toRaise) == raising,
+		"toRaise <= writeBacks":                 l.toRaise <= l.writeBacks,
+		"a lock that is kept has raised all":    !l.Kept() || l.toRaise == 0,
+		"a lock that is kept was won":           !l.Kept() || l.verdict == Won,
+		"level >= 1":                            !l.Kept() || l.level >= 1,
+		"deadline <= maxHoldEnd":                !l.Kept() || l.maxHoldEnd == clock.Never || l.deadline <= l.maxHoldEnd,
+		"no two votes that count are a process": keeping == len(processes),
+	} {
+		if !holds {
+			wrong = append(wrong, what)
+		}
+	}
+	if wrong == nil {
+		return nil
+	}
+	return fmt.Errorf("invariants of %+v: %s", *l, strings.Join(wrong, "; "))
+}
 
 // Clone returns a copy that shares nothing but the terms.
 func (l *Lease) Clone() *Lease {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
 )
 
 // leases is the states of a lease that were found, and what it does with events: the shipped machine runs
@@ -138,6 +139,9 @@ func (l *leases) intern(is *lease.Lease) leaseID {
 	l.byKey[string(key)] = id
 	st := leaseState{is: is, rest: 1 + numberOf(l.rests, string(rest)), phase: is.Phase(), begun: true, over: is.IsDone(), valid: is.Valid(now),
 		reads: is.Mode() == lease.Read, level: is.Level(), token: is.Token()}
+	if err := is.Check(); err != nil && !mutate.IsMutant() { // a mutant may break one, and is found by what it promises
+		panic(err)
+	}
 	st.keeps = is.Kept() && now.Before(is.Deadline())
 	st.asksOn = is.HasUnasked() && !st.over
 	for i := range nodes {

@@ -40,7 +40,7 @@ var mutants = []mutate.Mutant[string]{
 }
 
 func TestMutants(t *testing.T) {
-	mutate.Run(t, mutants, nil, nil, func(name string) {
+	mutate.Run(t, mutants, more, nil, func(name string) {
 		for _, s := range scenarios {
 			if s.name == name {
 				r := s.search(t, 1, 500)

@@ -96,6 +96,11 @@ func (w *world) acquired(lock *quorum.Lock) {
 func (w *world) check() {
 	valid := 0
 	for i, lock := range w.locks {
+		if l, ok := any(lock).(interface{ Check() error }); !ok {
+			w.fail("the lock has no invariants: the search is not of the binary that it was compiled for")
+		} else if err := l.Check(); err != nil {
+			w.fail("%v", err)
+		}
 		if lock.Valid() {
 			valid++
 			for _, before := range w.locks[:i] {

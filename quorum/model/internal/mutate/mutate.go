@@ -43,6 +43,9 @@ type Edit struct {
 
 var rule = flag.String("model.mutant", "", "search the setup of this mutant; TestMutants calls itself so")
 
+// IsMutant reports whether this process runs a mutant.
+func IsMutant() bool { return *rule != "" }
+
 // violated is what a search prints that has found a trace.
 var violated = regexp.MustCompile(`violated after (\d+) steps(?:: ([^(\n]*[^( \n]))?`)
 
@@ -113,10 +116,10 @@ type binary struct {
 }
 
 // RunStepped runs a test of the caller's package, with nothing left out, in a process in which the mutexes of the stepped
-// files are those of package steps. It returns what the test prints.
-func RunStepped(t *testing.T, stepped []string, test string, args ...string) string {
+// files are those of package steps, and with more declarations. It returns what the test prints.
+func RunStepped(t *testing.T, stepped []string, more map[string]string, test string, args ...string) string {
 	t.Helper()
-	b := build[struct{}](t, nil, nil, stepped)
+	b := build[struct{}](t, nil, more, stepped)
 	args = append([]string{"-test.v", "-test.timeout=60m", "-test.run", test}, args...)
 	out, err := exec.CommandContext(t.Context(), b.path, args...).CombinedOutput()
 	if err != nil {
@@ -135,6 +138,12 @@ func build[S any](t *testing.T, mutants []Mutant[S], more map[string]string, ste
 		files[name], err = read(filepath.Join(root, name), more[name])
 		must(t, err)
 		must(t, files[name].step())
+	}
+	for name, text := range more {
+		if files[name] == nil {
+			files[name], err = read(filepath.Join(root, name), text)
+			must(t, err)
+		}
 	}
 	must(t, edit(files, root, mutants, more))
 	b := &binary{path: filepath.Join(t.TempDir(), "mutants.test")}
