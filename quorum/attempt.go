@@ -29,7 +29,7 @@ func (t target) keys() []string {
 	return scripts.SlotNames(t.names[0], t.slots)
 }
 
-// firstNode returns the node that an attempt by ProbeFirst asks first; −1 for that of the names.
+// firstNode returns the node that an attempt by ProbeFirst asks first; −1 for the node of the names.
 func (t target) firstNode() int {
 	if t.slots == nil {
 		return -1

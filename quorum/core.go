@@ -31,7 +31,7 @@ type core struct {
 	closeOnce sync.Once
 
 	rngMu sync.Mutex
-	rng   *rand.Rand // seeds others; its source is that of the settings
+	rng   *rand.Rand // seeds others; its source is the settings'
 }
 
 // counters are what a Locker counts for [Stats].

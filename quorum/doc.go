@@ -16,7 +16,7 @@
 //
 // One process at a time holds a name. Its [Lock.Context] ends before another may hold it, as long as the clocks of
 // the processes and the masters run about equally fast ([WithDrift]) and the code heeds the context. Its
-// [Lock.Token] is greater than those of all holders before it: let what the lock protects refuse lower ones.
+// [Lock.Token] is greater than the tokens of all holders before it: let what the lock protects refuse lower ones.
 //
 // A name is held by [Locker.Lock], [Locker.TryLock] or [Locker.Do]; by many readers or one writer through
 // [Locker.RWLock]; or in slots through [Locker.Semaphore]. Errors are [*Error]s, for errors.Is and errors.As.

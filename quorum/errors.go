@@ -68,7 +68,7 @@ type Error struct {
 	// ends. It is empty if no node named one, and if only a writer that waits is in a reader's way.
 	Holder string
 	// Remaining is, with [ErrHeld], for how long the nodes that refused keep the lock if its holder
-	// does not renew it: until as many as the quorum size no longer keep it, if so many have replied.
+	// does not renew it: until a quorum no longer keeps it, if a quorum has replied.
 	// It counts from their replies; −1 for a key that never expires, 0 if no node said. If only a writer
 	// that waits is in the way, it is for how long it keeps readers back.
 	Remaining time.Duration
@@ -262,7 +262,7 @@ func invalidf(op string, names []string, format string, args ...any) *Error {
 	return &Error{Op: op, Names: slices.Clone(names), causes: []error{cause}}
 }
 
-// forWaiter returns the error of a queue's last attempt as that of one waiter, which ends for
+// forWaiter returns the error of a queue's last attempt as one waiter's, which ends for
 // further causes.
 func (e *Error) forWaiter(names []string, causes []error) *Error {
 	copied := *e

@@ -16,7 +16,7 @@ const (
 
 // HandOver ends the lock here, so that another process can go on with it: it returns a ticket, a text
 // for [Locker.TakeOver]. As many nodes as the quorum size confirm a full lease first, unless the lease
-// is fixed. Then the lock's contexts, and those of all handles that entered it again, end with
+// is fixed. Then the contexts of all handles of the lock end with
 // [ErrHandedOver], and this process neither renews nor releases it. Its keys stay on the nodes: nobody
 // else acquires the lock until they expire, a lease later. Of a fixed lease, the rest is left.
 //
@@ -155,7 +155,7 @@ func parseTicket(text string) (t ticket, err error) {
 		return ticket{}, err
 	}
 	if read.Slots != nil && (len(t.names) != 1 || !areSlots(read.Slots)) {
-		return bad("its slots are not those of one semaphore")
+		return bad("its slots are not of one semaphore")
 	}
 	t.owner, t.token, t.slots = scripts.OwnerOf(read.Owner), read.Token, read.Slots
 	return t, nil

@@ -163,7 +163,7 @@ func (l *Lock) Owner() string { return l.handle.Hold().Owner().String() }
 // lower tokens than it has seen.
 func (l *Lock) Token() uint64 { return l.handle.Hold().Token() }
 
-// Level returns how many times the holder has entered the lock, 0 when it is not held any more.
+// Level returns how many times the holder has entered the lock, 0 when it is no longer held.
 // [Lock.Unlock] of the handle that acquired the lock releases it at any level; Unlock of the other
 // handles then returns [ErrNotHeld].
 func (l *Lock) Level() int {

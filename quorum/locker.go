@@ -90,7 +90,7 @@ func (l *Locker) wait(ctx context.Context, what wanted) (lock *Lock, err error) 
 
 // TryLock is [Locker.Lock] in one attempt, without waiting for a release. It takes a round trip or
 // two; up to 40 ms more if other processes want the names and the node that it asked first does not
-// answer; and about a node's timeout if too many nodes do not answer. The errors are those of Lock.
+// answer; and about a node's timeout if too many nodes do not answer. The errors are Lock's.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	within, err := l.checkCall(ctx, "lock", names)
 	if err != nil {
@@ -133,7 +133,7 @@ func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
 
 // Do runs fn with the lock and its context while it holds the names. The context ends when the lock
 // can no longer be trusted. The functions that fn calls find the lock by [FromContext]. Do returns the
-// error of Lock, or those of fn and Unlock joined: an error that wraps [ErrLost] says that the lock was
+// error of Lock, or the errors of fn and Unlock joined: an error that wraps [ErrLost] says that the lock was
 // lost before fn returned. If fn has handed the lock over ([Lock.HandOver]), Do returns fn's error.
 func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error, names ...string) error {
 	lock, err := l.Lock(ctx, names...)

@@ -254,7 +254,7 @@ func Majority(nodes int) (int, error) {
 	return quorate.Majority(nodes), nil
 }
 
-// quorumSize returns the quorum size by the rule. If the rule refuses an even number, need is that of
+// quorumSize returns the quorum size by the rule. If the rule refuses an even number, need is the need of
 // the next odd number, and unfounded is the rule's error: a change of members passes through such a
 // number. It may be used if masters carry that list, and makes no new deployment. need is 0 for a
 // number that is never used.

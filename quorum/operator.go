@@ -29,7 +29,7 @@ type State struct {
 	Token    uint64        // the highest token counter on any node; other names share it: the last token is no higher
 	TTL      time.Duration // for how long as many nodes keep that owner, by their clocks; −1 for ever
 	// Readers is how many readers as many nodes as the quorum size have, at least. They have no Owner; their
-	// TTL is that of the last.
+	// TTL is the last one's.
 	Readers int
 	// WriterWaits reports that a writer that waits keeps new readers back.
 	WriterWaits bool
@@ -168,7 +168,7 @@ func (c *core) unavailable(ctx context.Context, op, name string, errs []error) e
 // ForceUnlock deletes the locks at the names, on an operator's word. The holder believes that it
 // holds until its next renewal finds out, or until its fixed lease ends: two holders are possible
 // until then. ForceUnlock returns nil when as many nodes as the quorum size have no lock at any of
-// the names any more. Else it returns an [*Error] for each name that failed, joined; each wraps
+// the names. Otherwise it returns an [*Error] for each name that failed, joined; each wraps
 // [ErrUnavailable]. A key that is no lock by the rules of [Locker.Inspect] stays, and is an error
 // of its node.
 func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
@@ -235,7 +235,7 @@ func (c *core) forceAnyone(name scripts.Name, masters []lockstate.Master) script
 	return scripts.Force(name, owners, token, c.maxLease)
 }
 
-// Ready returns nil if so many nodes as a lock needs answer, let this Locker in and are out of
+// Ready returns nil if a quorum of nodes answer, let this Locker in and are out of
 // quarantine. It is for a readiness probe, and for a program that should fail at its start rather
 // than wait in its first call of Lock. It marks new masters, as [Open] does. On each node alone it acquires, renews and
 // releases a lock under a reserved name, quorumlock:trial:ID, of which nothing is left but a token counter. It does not

@@ -131,7 +131,7 @@ func WithLabel(label string) Option { return func(s *settings) { s.label, s.newO
 
 // WithExistingDeployment makes a new Locker assume that its masters are a deployment already: it never
 // founds one (default: a Locker founds one if all masters are blank). Give it to all clients once the
-// first has locked. Without it, a client with an old list may found a second deployment beside the
+// first has locked. Without it, a client with an old list may found a second deployment next to the
 // present one, on masters that were removed, wiped and left running: they look new. With it, masters
 // that have all forgotten need quorumlock admit -members.
 func WithExistingDeployment() Option {

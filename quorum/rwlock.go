@@ -17,7 +17,7 @@ import (
 // Nobody is upgraded: a reader that asks to write gets [ErrInvalid], since two that did would wait for
 // each other. A writer becomes a reader by [Lock.Downgrade].
 //
-// A writer's token is greater than those of all readers before it, and a reader's is greater than those of
+// A writer's token is greater than the tokens of all readers before it, and a reader's is greater than the tokens of
 // all writers before it. Readers at the same time may have the same token.
 type RWLock struct {
 	name           string
@@ -37,8 +37,8 @@ func (rw *RWLock) Lock(ctx context.Context) (*Lock, error) { return rw.writer.Lo
 // TryLock is Lock in one attempt: see [Locker.TryLock]. It keeps no readers back.
 func (rw *RWLock) TryLock(ctx context.Context) (*Lock, error) { return rw.writer.TryLock(ctx, rw.name) }
 
-// RLock waits until it holds the name beside other readers. The lock's context, its renewal and the
-// errors are those of [Locker.Lock].
+// RLock waits until it holds the name together with other readers. The lock's context, its renewal and the
+// errors are as for [Locker.Lock].
 func (rw *RWLock) RLock(ctx context.Context) (*Lock, error) { return rw.reader.Lock(ctx, rw.name) }
 
 // TryRLock is RLock in one attempt: see [Locker.TryLock].
@@ -51,12 +51,12 @@ func (rw *RWLock) Do(ctx context.Context, fn func(ctx context.Context, lock *Loc
 	return rw.writer.Do(ctx, fn, rw.name)
 }
 
-// RDo runs fn while it holds the name beside other readers, as Do does.
+// RDo runs fn while it holds the name together with other readers, as Do does.
 func (rw *RWLock) RDo(ctx context.Context, fn func(ctx context.Context, lock *Lock) error) error {
 	return rw.reader.Do(ctx, fn, rw.name)
 }
 
-// isReader reports whether the settings are those of a reader.
+// isReader reports whether the settings are a reader's.
 func (s *settings) isReader() bool { return s.terms.Mode == lease.Read }
 
 // Shared reports whether other readers may hold the name as well: the lock is a reader's, or was

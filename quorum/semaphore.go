@@ -37,10 +37,10 @@ func (l *Locker) Semaphore(name string, n int) *Semaphore {
 
 // Acquire waits until it holds a slot, or ctx ends, or the bound of [WithWait] is reached. It is
 // [Locker.Lock] with the slot as the lock: ctx is the parent of the lock's context, and the errors are
-// those of Lock. [Lock.Slot] is the slot: while the lock is held, nobody else has this number.
+// Lock's. [Lock.Slot] is the slot: while the lock is held, nobody else has this number.
 //
 // A call with the context of a held slot takes another slot: there is no re-entry. Calls of one
-// process take slots in their order, those of [Semaphore.AcquireN] among them. Between processes the
+// process take slots in their order, calls of [Semaphore.AcquireN] among them. Between processes the
 // order is about that in which they began to wait.
 func (s *Semaphore) Acquire(ctx context.Context) (*Lock, error) { return s.AcquireN(ctx, 1) }
 
@@ -66,7 +66,7 @@ func (s *Semaphore) TryAcquireN(ctx context.Context, k int) (*Lock, error) {
 	if err := s.check(ctx, k); err != nil {
 		return nil, err
 	}
-	// Of so many nodes, at least one knows that a slot is free after a quorum has released it.
+	// Of that many nodes, at least one knows that a slot is free after a quorum has released it.
 	agree := len(s.locker.core.Nodes) - s.locker.core.Need + 1
 	return s.locker.try(ctx, s.wanted(k, agree))
 }

@@ -18,7 +18,7 @@ type slotsCall struct {
 	want, agree int  // see slots.NewTurn
 	asks        int  // the node that is asked next which slots are free
 	asked       int  // the node whose hint is the last one
-	more        bool // another slot may be free beside those that the call has acquired
+	more        bool // another slot may be free, apart from those the call has acquired
 }
 
 func (s *Semaphore) wanted(k, agree int) wanted {

@@ -15,7 +15,7 @@ import (
 func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *Lock, err error) {
 	c, list, set, at := l.core, l.waitlist, l.set, l.core.Moment()
 	var w *queue.Waiter
-	if !set.isReader() || list.IsAwaited(what.key) { // otherwise it asks beside others, until one is refused
+	if !set.isReader() || list.IsAwaited(what.key) { // otherwise it asks alongside others, until one is refused
 		w = l.join(what, at)
 	}
 	defer func() { // also when code of the caller's panics: a log, a context
@@ -138,7 +138,7 @@ func (c *core) endOfWaiting(ctx context.Context) []error {
 	return causes
 }
 
-// gaveUp returns the error of a call that gives up: that of the queue's last attempt, no matter
+// gaveUp returns the error of a call that gives up: the error of the queue's last attempt, no matter
 // which waiter made it. w is nil for a call that is in no queue.
 func (l *Locker) gaveUp(w *queue.Waiter, names []string, causes []error) *Error {
 	last := lastError(w)
@@ -152,7 +152,7 @@ func (l *Locker) gaveUp(w *queue.Waiter, names []string, causes []error) *Error 
 	return l.errorOf(last, names, causes)
 }
 
-// errorOf returns the error of an attempt as that of one waiter, with what is known of the holder.
+// errorOf returns the error of an attempt as one waiter's, with what is known of the holder.
 func (l *Locker) errorOf(attempt *Error, names []string, causes []error) *Error {
 	c, e := l.core, attempt.forWaiter(names, causes)
 	e.reads = l.set.isReader()

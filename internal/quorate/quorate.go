@@ -18,7 +18,7 @@ const (
 	Lost         // whatever the open votes will be
 )
 
-// Judge returns the verdict on a vote that needs so many of the nodes: granted and denied count the votes that are known.
+// Judge returns the verdict on a vote in which need of the nodes must grant: granted and denied count the votes that are known.
 func Judge(nodes, need, granted, denied int) Verdict {
 	switch {
 	case granted >= need:

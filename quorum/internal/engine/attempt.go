@@ -23,7 +23,7 @@ type attempt struct {
 	room     [13]any      // for the arguments of call, with one name: as many as scripts.Acquire makes
 	requests []grantRequest
 	few      [5]grantRequest // room for the usual number of nodes
-	probe    int             // the node that is asked first by ProbeFirst; −1 for that of the names
+	probe    int             // the node that is asked first by ProbeFirst; −1 for the node of the names
 	decided  chan struct{}   // closed when the outcome is certain
 
 	// Under hold.mu.
@@ -40,7 +40,7 @@ type grantRequest struct {
 }
 
 // Attempt makes one attempt: the hold becomes a lock, or the attempt is undone. It is called once. probe is the node that
-// an attempt by ProbeFirst asks first, −1 for that of the names. The outcome is nil for a lock, unless the caller wants it.
+// an attempt by ProbeFirst asks first, −1 for the node of the names. The outcome is nil for a lock, unless the caller wants it.
 func (h *Hold) Attempt(ctx context.Context, probe int, approach waiting.Approach, wantOutcome bool) (acquired bool, o *Outcome) {
 	e := h.engine
 	e.background.add() // so that Close does not close the nodes before the attempt is undone

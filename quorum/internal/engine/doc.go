@@ -6,6 +6,6 @@
 // [Standing] for a lock, a [Tally] for the replies to a call. What happens meanwhile goes to [Events]. Package quorum
 // makes errors, hooks, logs and counters of them.
 //
-// Lock order: the schedule's mutex, then Hold.mu, then those of the nodes. No context is ended, and no other code of a
+// Lock order: the schedule's mutex, then Hold.mu, then the nodes'. No context is ended, and no other code of a
 // caller runs, with a mutex locked.
 package engine

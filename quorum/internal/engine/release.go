@@ -22,7 +22,7 @@ func (h *Hold) releaseLocked(commands []lease.Command, keepers uint64) *Tally {
 	return t
 }
 
-// sendRelease sends a release to a node. Before that of the whole lock, requests for a grant are
+// sendRelease sends a release to a node. Before the release of the whole lock, requests for a grant are
 // abandoned, so that none of them is resent behind it.
 func (h *Hold) sendRelease(c lease.Command, call scripts.Call, t *Tally) {
 	footprint, r := &h.members[c.Master].footprint, t.receiver(c.Master)
@@ -40,7 +40,7 @@ func (h *Hold) sendRelease(c lease.Command, call scripts.Call, t *Tally) {
 	}
 }
 
-// Withdraw ends the reservations of an attempt that failed, since nobody waits any more. A node that is down is not
+// Withdraw ends the reservations of an attempt that failed, since nobody waits. A node that is down is not
 // asked: it lets them end.
 func (h *Hold) Withdraw() {
 	h.mu.Lock()

@@ -177,7 +177,7 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 	b.noteReply(r)
 	node := b.members[0].node
 	switch refusal := r.Reply.NotAccepted; {
-	case refusal != nil: // even if the node has none of the locks any more
+	case refusal != nil: // even if the node no longer has any of the locks
 		b.engine.Roster.RenewalRefused(node, refusal)
 	case r.Err == nil:
 		b.engine.Roster.NoteAccepted(node, b.sent)

@@ -56,7 +56,7 @@ func (e *Engine) AskSlots(ctx context.Context, q SlotsQuestion, first int) (hint
 	}
 }
 
-// tooFewUp reports whether so many nodes are down that no attempt can succeed, whatever a hint says.
+// tooFewUp reports whether too many nodes are down for any attempt to succeed.
 func (e *Engine) tooFewUp(name string) bool {
 	up := 0
 	for i := range e.Nodes {

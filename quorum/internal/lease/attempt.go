@@ -122,7 +122,7 @@ func (l *Lease) judge(out []Command) []Command {
 
 // settle chooses the token: the largest counter among the grants that were read when the quorum was
 // reached. It raises those that stand lower. All of them must confirm, since the grants that count are
-// exactly as many as the quorum size. A later grant counts for the deadline only.
+// exactly a quorum. A later grant counts for the deadline only.
 func (l *Lease) settle(out []Command) []Command {
 	l.become(Settling)
 	for i := range l.votes {

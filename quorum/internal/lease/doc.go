@@ -3,7 +3,7 @@
 // reads no clock, starts no timer and locks nothing. Package quorum owns these: it calls an event's
 // method with the instant at which the event happened, and carries out the commands in their order,
 // before the next event. Behind End it ends the contexts first, which takes a while: the events that come
-// meanwhile change nothing, but for those of a lease that lingers, or whose Locker was closed. Of these, it
+// meanwhile change nothing, unless the lease lingers, or its Locker was closed. Of these, it
 // holds back the releases.
 //
 //	phase      event             becomes    commands

@@ -172,7 +172,7 @@ func (l *Lease) takeRepairReply(now clock.Instant, c Command, r Reply, out []Com
 }
 
 // isPresent reports whether a command is of the present mode. A writer's request may be carried out after
-// the downgrade, if it was resent or its script had to be loaded: the master has no such writer any more then,
+// the downgrade, if it was resent or its script had to be loaded: the master no longer has such a writer then,
 // and the reply to the downgrade tells whether it has the reader.
 func (l *Lease) isPresent(c Command) bool { return c.Mode == l.mode }
 

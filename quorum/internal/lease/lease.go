@@ -23,7 +23,7 @@ type Mode uint8
 
 const (
 	Write Mode = iota // alone
-	Read              // beside other readers
+	Read              // together with other readers
 )
 
 // Phase is a lease's place in its life. No phase comes back.
@@ -129,7 +129,7 @@ func (l *Lease) Valid(now clock.Instant) bool { return l.phase == Held && now.Be
 // Kept reports whether the masters are to keep the lock: it is renewed and repaired.
 func (l *Lease) Kept() bool { return l.phase == Held || l.phase == Lingering }
 
-// HasEnded reports whether the lease has ended: replies change nothing any more.
+// HasEnded reports whether the lease has ended: replies no longer change anything.
 func (l *Lease) HasEnded() bool { return l.phase != Asking && l.phase != Settling && !l.Kept() }
 
 // IsDone reports whether the lease has ended and no caller can release it: of those that have ended,

@@ -48,7 +48,7 @@ func (q *queue) keep(cancels []func()) bool {
 type subscriber struct {
 	queue     *queue
 	node      int
-	firstName bool // its channel is that of the first name, which stands for the node
+	firstName bool // it subscribes to the first name, which stands for the node
 }
 
 var _ pubsub.Subscriber = (*subscriber)(nil)
