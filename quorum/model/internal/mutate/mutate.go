@@ -116,16 +116,14 @@ type binary struct {
 }
 
 // RunStepped runs a test of the caller's package, with nothing left out, in a process in which the mutexes of the stepped
-// files are those of package steps, and with more declarations. It returns what the test prints.
-func RunStepped(t *testing.T, stepped []string, more map[string]string, test string, args ...string) string {
+// files are those of package steps, and with more declarations.
+func RunStepped(t *testing.T, stepped []string, more map[string]string, test string, args ...string) {
 	t.Helper()
 	b := build[struct{}](t, nil, more, stepped)
 	args = append([]string{"-test.v", "-test.timeout=60m", "-test.run", test}, args...)
-	out, err := exec.CommandContext(t.Context(), b.path, args...).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return string(out)
+	cmd := exec.CommandContext(t.Context(), b.path, args...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	must(t, cmd.Run())
 }
 
 // build compiles the caller's package with the mutants.
