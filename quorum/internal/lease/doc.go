@@ -1,6 +1,6 @@
 // Package lease is the life of one owner's lock, from the first request for a grant until it is
 // released or lost, as a pure state machine: events go in, and commands come out. It sends nothing,
-// reads no clock, starts no timer and locks nothing. Package quorum owns these: it calls an event's
+// reads no clock, starts no timer and locks nothing. Package engine owns these: it calls an event's
 // method with the instant at which the event happened, and carries out the commands in their order,
 // before the next event. Behind End it ends the contexts first, which takes a while: the events that come
 // meanwhile change nothing, unless the lease lingers, or its Locker was closed. Of these, it
