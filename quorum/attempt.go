@@ -150,20 +150,20 @@ func (l *Lock) counts(o *engine.Outcome) *Error {
 		Op: "lock", Names: l.names, slots: l.slots, key: l.handle.Hold().Key(), Need: o.Need,
 		reads: l.set.isReader(), causes: []error{ErrNotAcquired},
 		Granted: of[lease.Granted], Refused: of[lease.Refused], Quarantined: of[lease.Quarantined],
-		Unknown: of[lease.Failed] + of[lease.Unanswered] + of[lease.Unasked], unasked: of[lease.Unasked],
+		Unknown: o.Unknown(), unasked: of[lease.Unasked],
 	}
 }
 
 // addReason adds what keeps the quorum from being reached, and for held what is known of the holder.
 func (l *Lock) addReason(e *Error, o *engine.Outcome) {
-	if o.Blocking() == engine.Held {
+	if o.Blocking() == engine.HeldByAnother {
 		e.Remaining = o.Remaining()
 		e.Holder, e.namedBy = o.Holder()
 		e.ours = strings.HasPrefix(e.Holder, l.core.UUID+":")
 		e.readers, e.reserved = o.ReadersWith(e.Holder), e.Holder == "" && o.IsReserved()
 	}
 	switch o.Reason() {
-	case engine.Held:
+	case engine.HeldByAnother:
 		e.causes = append(e.causes, ErrHeld)
 	case engine.Quarantined:
 		e.causes = append(e.causes, ErrQuarantined)

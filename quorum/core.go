@@ -30,6 +30,9 @@ type core struct {
 	events    events.Queue // hooks that are to run
 	closeOnce sync.Once
 
+	saidShort  atomic.Bool  // the last attempt of a call that waits failed because nodes were missing, and the log has said so
+	quietUntil atomic.Int64 // until this clock.Instant the log says nothing about calls that wait for nodes
+
 	rngMu sync.Mutex
 	rng   *rand.Rand // seeds others; its source is the settings'
 }
@@ -59,7 +62,7 @@ func (c *core) newRand() *rand.Rand {
 // newWaitlist returns a list for the calls that wait.
 func (c *core) newWaitlist() *queue.List {
 	return queue.NewList(queue.Config{Engine: c.Engine, History: &c.history, NewRand: c.newRand,
-		Held: func() error { return c.unattempted(ErrHeld) }})
+		HeldError: func() error { return c.unattempted(ErrHeld) }})
 }
 
 // random returns a number from 0 to below−1.

@@ -47,7 +47,7 @@ func (l *Locker) Nodes() []string {
 // locks other names afresh, and returns [ErrInvalid] for a mix. Do not give the lock's context to a
 // goroutine that should wait for the lock: it would enter at once. Re-entry does not change the lock:
 // a fixed lease is not prolonged, and a Locker that [Locker.With] made with another lease (its
-// length, or fixed or not), max hold or drift gets ErrInvalid.
+// length, or fixed or not), max hold, min hold or drift gets ErrInvalid.
 //
 // After a process has unlocked the names, its next call lets waiters of other processes go first, for
 // a bounded time, usually some milliseconds.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
-	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 )
 
 // logLines counts the lines that are logged.
@@ -134,7 +133,7 @@ func TestTheLogOfWaitingIsShort(t *testing.T) {
 			t.Errorf("logged %d times in 5 s", n-2)
 		}
 		// A refusal by a holder is no want of nodes, and no reason to log.
-		time.Sleep(queue.QuietFor)
+		time.Sleep(quietFor)
 		before := log.count("waiting for nodes")
 		held := c.lock(l, "a")
 		if _, err := l.Lock(t.Context(), "a"); !errors.Is(err, ErrHeld) {

@@ -56,7 +56,7 @@ func (o *observation) attempted(lock *Lock, r *attemptResult) {
 	e := AttemptEvent{
 		Names: o.names, Outcome: outcomeAcquired.String(), WriteBacks: r.WriteBacks, Probed: r.Approach.Probes(),
 		Granted: of[lease.Granted], Refused: of[lease.Refused], Quarantined: of[lease.Quarantined],
-		Unknown:  of[lease.Failed] + of[lease.Unanswered] + of[lease.Unasked],
+		Unknown:  r.Unknown(),
 		Duration: o.core.Clock.Now().Sub(o.asking),
 	}
 	if r.err != nil {
@@ -117,9 +117,10 @@ func (o *observer) whyLost(why lease.Cause) detail {
 		return "its lease is over"
 	case lease.NotConfirmed:
 		return "too few nodes confirmed a renewal in time"
-	default:
+	case lease.DeadlineFound:
 		return "the deadline has passed"
 	}
+	return "it ended"
 }
 
 func (o *observer) Lost(h *engine.Hold, why error) {

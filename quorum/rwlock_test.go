@@ -455,7 +455,7 @@ func TestATryLockKeepsNoReadersBack(t *testing.T) {
 
 // A reader joins the queue just as another is granted the name: it is freed before its first look at the
 // queue, which must not strand it.
-func TestAReaderIsFreedBeforeItWaits(t *testing.T) {
+func TestAReaderIsGoneBeforeItWaits(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		at, reader := l.core.Moment(), l.RWLock("a").reader

@@ -66,11 +66,12 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	}()
 	t, is := within.handle.Enter(inner.handle, (*user)(inner), set.terms.Mode)
 	switch is {
-	case engine.NotHeld:
-		return nil, &Error{Op: "lock", Names: inner.names, causes: []error{ErrNotAcquired, ErrLost}}
+	case engine.Entered:
 	case engine.Upgrades:
 		return nil, invalidf("lock", names, "this flow holds it as a reader, and nobody is upgraded: it would wait for itself, "+
 			"and two such readers for each other. Unlock it first")
+	default:
+		return nil, &Error{Op: "lock", Names: inner.names, causes: []error{ErrNotAcquired, ErrLost}}
 	}
 	err := inner.await(ctx, "lock", t)
 	if err == nil && inner.Valid() && ctx.Err() == nil {

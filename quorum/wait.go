@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -22,6 +24,7 @@ func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *
 		switch {
 		case w == nil:
 		case lock != nil:
+			c.noteShort(false)
 			if w.Acquired(lock.set.terms.Lease, what.slots != nil && what.slots.more) {
 				lock.handle.Hold().NoteAsked()
 			}
@@ -33,7 +36,7 @@ func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *
 		if causes := c.endOfWaiting(ctx); causes != nil {
 			return nil, l.gaveUp(w, what.names, causes)
 		}
-		if w != nil && w.IsFreed() {
+		if w != nil && w.IsGone() {
 			w = nil
 		}
 		approach, due, published := waiting.Alone, true, -1
@@ -83,10 +86,28 @@ func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *
 			c.askToLetGo(what, r)
 		}
 		at = c.Moment()
-		if list.NoteShort(!r.Held) {
+		if c.noteShort(!r.Held) {
 			set.log().Warn("quorumlock: waiting for nodes", "names", r.err.Names, "error", r.err)
 		}
 	}
+}
+
+// quietFor is the least time between two lines of the log that calls wait for nodes: attempts may
+// fail and succeed by turns.
+const quietFor = 10 * time.Second
+
+// noteShort notes whether an attempt of a call that waits failed because nodes were missing. It reports whether the log
+// should say so: once while that lasts, however many calls wait.
+func (c *core) noteShort(short bool) (say bool) {
+	if !short {
+		if c.saidShort.Load() {
+			c.saidShort.Store(false)
+		}
+		return false
+	}
+	now, until := c.Clock.Now(), c.quietUntil.Load()
+	return now >= clock.Instant(until) && c.saidShort.CompareAndSwap(false, true) &&
+		c.quietUntil.CompareAndSwap(until, int64(now.Add(quietFor)))
 }
 
 // join puts a call at the end of the queue for what it wants.

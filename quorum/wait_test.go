@@ -481,7 +481,7 @@ func TestQueueWithSubscribersIsNotUsedAgain(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		c.unlock(c.lock(l, "a"))
-		if l.waitlist.Kept() != 1 {
+		if l.waitlist.Spare() != 1 {
 			t.Error("a queue that nobody waited in is thrown away")
 		}
 		held := c.lock(c.process(), "a")
@@ -490,7 +490,7 @@ func TestQueueWithSubscribersIsNotUsedAgain(t *testing.T) {
 		startWaiter(ctx, l, 0, left, "a")
 		cancel()
 		<-left
-		if l.waitlist.Kept() != 0 {
+		if l.waitlist.Spare() != 0 {
 			t.Error("a queue that has subscribers is to be used again")
 		}
 		c.unlock(held)

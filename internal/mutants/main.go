@@ -69,8 +69,8 @@ var groups = []group{
 		{pkg: "scripts", args: []string{"-test.run=TestVectorsOnRedis"}},
 		{pkg: "scripts", args: []string{"-test.skip=TestVectorsOnRedis|OnMiniredis|TestDigests|^Fuzz"}},
 	}},
-	{files: []string{"quorum/internal/engine/*.go"}, tests: []test{
-		{pkg: "quorum/internal/engine"}, {pkg: "quorum"}, simulation,
+	{files: []string{"quorum/internal/engine/*.go", "quorum/internal/queue/*.go", "quorum/internal/schedule/*.go"}, tests: []test{
+		{pkg: "quorum/internal/engine"}, {pkg: "quorum/internal/queue"}, {pkg: "quorum/internal/schedule"}, {pkg: "quorum"}, simulation,
 	}},
 	{files: []string{"quorum/internal/lease/attempt.go", "quorum/internal/lease/keep.go", "quorum/internal/lease/lease.go",
 		"quorum/internal/lease/use.go"}, tests: []test{

@@ -85,6 +85,7 @@ func Begin() *Schedule {
 
 // End lets all goroutines run as they like.
 func (s *Schedule) End() {
+	synctest.Wait() // what has gone on last may come to wait
 	s.mu.Lock()
 	all := s.parked
 	s.parked = nil

@@ -43,16 +43,16 @@ type grantRequest struct {
 // an attempt by ProbeFirst asks first, −1 for the node of the names. The outcome is nil for a lock, unless the caller wants it.
 func (h *Hold) Attempt(ctx context.Context, probe int, approach waiting.Approach, wantOutcome bool) (acquired bool, o *Outcome) {
 	e := h.engine
-	e.background.add() // so that Close does not close the nodes before the attempt is undone
+	e.background.add() // so that Locker.Close does not close the nodes before the attempt is undone
 	defer e.background.done()
 	if refusals, known := e.awaitList(ctx); !known {
 		return false, e.unlisted(refusals, ctx.Err() != nil, approach)
 	}
 	h.list = e.Roster.List()
 	a := newAttempt(h, probe)
-	ended := false
+	returned := false
 	defer func() {
-		if !ended { // the caller's context has panicked
+		if !returned { // the caller's context has panicked
 			h.Interrupt()
 		}
 	}()
@@ -64,8 +64,32 @@ func (h *Hold) Attempt(ctx context.Context, probe int, approach waiting.Approach
 	} else {
 		o = a.undo(ctx, approach)
 	}
-	ended = true
+	returned = true
 	return acquired, o
+}
+
+// awaitList waits until the list of masters is known. While a node's name is not, it asks all nodes. Unless the list is
+// known then, refusals says why, with the error of each node; it is nil if ctx or the engine has ended.
+func (e *Engine) awaitList(ctx context.Context) (refusals []error, known bool) {
+	switch {
+	case e.IsClosed(): // Locker.Close may not wait for an attempt that begins now
+		return nil, false
+	case e.Roster.List() != nil:
+		return nil, true
+	}
+	select {
+	case s := <-e.Roster.Survey():
+		if e.Roster.List() != nil {
+			return nil, true
+		}
+		for i := range e.Nodes {
+			refusals = append(refusals, e.NodeError(i, "acquire", s.Refusal(i)))
+		}
+		return refusals, false
+	case <-ctx.Done():
+	case <-e.Closed:
+	}
+	return nil, false
 }
 
 // unlisted is the outcome of an attempt that asked no node, because the list of masters is not known.

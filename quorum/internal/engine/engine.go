@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -111,32 +110,8 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &failed) && failed.Permanent()
 }
 
-// awaitList waits until the list of masters is known. While a node's name is not, it asks all nodes. Unless the list is
-// known then, refusals says why, with the error of each node; it is nil if ctx or the engine has ended.
-func (e *Engine) awaitList(ctx context.Context) (refusals []error, known bool) {
-	switch {
-	case e.IsClosed(): // Close may not wait for an attempt that begins now
-		return nil, false
-	case e.Roster.List() != nil:
-		return nil, true
-	}
-	select {
-	case s := <-e.Roster.Survey():
-		if e.Roster.List() != nil {
-			return nil, true
-		}
-		for i := range e.Nodes {
-			refusals = append(refusals, e.NodeError(i, "acquire", s.Refusal(i)))
-		}
-		return refusals, false
-	case <-ctx.Done():
-	case <-e.Closed:
-	}
-	return nil, false
-}
-
-// tracker counts the goroutines and requests that are under way in the background. Close waits for
-// them.
+// tracker counts the goroutines and requests that are under way in the background, for
+// [Engine.Idle].
 type tracker struct {
 	mu    sync.Mutex
 	count int

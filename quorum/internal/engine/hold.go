@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,9 +20,10 @@ type Terms struct {
 	Events Events
 }
 
-// Events is what happens to holds. Its methods must not call the package, and must not block, but for Lost.
+// Events is what happens to holds. Its methods must lock no hold, and not block, but for Lost. They may be called with the
+// mutex of the hold locked.
 type Events interface {
-	// Ending returns the error with which the contexts of a hold end. The hold's mutex is locked.
+	// Ending returns the error with which the contexts of a hold end.
 	Ending(h *Hold, why Ending) error
 	// Lost runs in a goroutine of its own, when the contexts of a hold that was lost have ended.
 	Lost(h *Hold, why error)
@@ -58,7 +60,7 @@ type Hold struct {
 	members   []member
 	inner     []*Handle // of levels above 1. Invariant: one for each, while it is held
 	ended     error     // of Events.Ending, or nil. Invariant: not nil once the lock has ended
-	listener  *listener // of requests to let go; nil before the first call of Requested. Invariant: it has no subscription then
+	listener  *listener // of requests to let go; nil before Requested or NoteAsked. Invariant: no subscription once the lock has ended
 	postponed bool      // its renewal is due at entry.At, and is not put off again
 	attempt   *attempt  // Invariant: nil once it has become a lock
 }
@@ -77,6 +79,35 @@ type User interface {
 	MakeContext()
 	// EndContext ends it. It is called for a lock that is held; or with nil, if it was not held after all.
 	EndContext(why error)
+}
+
+// Ending is why a hold has ended.
+type Ending struct {
+	Cause   lease.Cause
+	Keepers Keepers // of a hold that was lost
+}
+
+// Keepers is which nodes keep a lock that was acquired.
+type Keepers struct {
+	Kept, Unknown int     // how many keep it, and how many may not
+	Errs          []error // a *node.Error for each node whose last reply was one
+	Reader        bool
+}
+
+func (h *Hold) keepersLocked() (k Keepers) {
+	k.Reader = h.lease.Mode() == lease.Read
+	now := h.engine.Clock.Now()
+	for i := range h.members {
+		if now.Before(h.lease.Until(i)) {
+			k.Kept++
+		} else {
+			k.Unknown++
+		}
+		if err := h.members[i].err; err != nil {
+			k.Errs = append(k.Errs, err)
+		}
+	}
+	return k
 }
 
 // member is one node's part in a hold.
@@ -175,7 +206,7 @@ func (h *Hold) carryOutLocked(commands []lease.Command, t *Tally) (rest []lease.
 				call = scripts.ReleaseIn(t.takeRoom(), h.names, h.ownerAs(c.Mode), c.Level)
 			}
 			h.sendRelease(c, call, t)
-		default:
+		case lease.Ask, lease.Enter, lease.Repair, lease.Raise, lease.Extend:
 			r := h.requestLocked(c, t)
 			if isNew {
 				call = r.call()
@@ -183,6 +214,8 @@ func (h *Hold) carryOutLocked(commands []lease.Command, t *Tally) (rest []lease.
 			if err := r.startLocked(call); err != nil {
 				commands = r.noteUnsentLocked(err, commands)
 			}
+		default:
+			panic(fmt.Sprintf("quorumlock: nothing carries out the lease's command %d", c.Do)) // a new one
 		}
 	}
 	return nil

@@ -31,7 +31,7 @@ type Outcome struct {
 // Said is what one node said of an attempt.
 type Said struct {
 	Is        lease.Answer  // when the outcome was certain
-	Late      lease.Answer  // Refused or Quarantined, if it was Unanswered then, and the node has said so since; else Unasked
+	Late      lease.Answer  // what it said after that, while the attempt was undone: Refused or Quarantined; Unasked for nothing
 	Err       error         // a *node.Error, or nil
 	Wait      time.Duration // of a refusal or quarantine: until the node can grant; −1 for a key that never expires
 	Holder    string        // of a refusal: the owner that is there
@@ -48,6 +48,12 @@ func (o *Outcome) Count() (of lease.Counts) {
 	return of
 }
 
+// Unknown returns how many nodes have neither granted nor refused, and are not in quarantine.
+func (o *Outcome) Unknown() int {
+	of := o.Count()
+	return len(o.Nodes) - of[lease.Granted] - of[lease.Refused] - of[lease.Quarantined]
+}
+
 // IsCut reports whether the attempt ended before its outcome was certain.
 func (o *Outcome) IsCut() bool { return o.Verdict == lease.Open }
 
@@ -55,13 +61,13 @@ func (o *Outcome) IsCut() bool { return o.Verdict == lease.Open }
 type Reason uint8
 
 const (
-	NoReason Reason = iota // another one, or none is known
-	Held                   // by another owner
+	NoReason      Reason = iota // another one, or none is known
+	HeldByAnother               // owner
 	Quarantined
 	Unavailable
 )
 
-// Blocking returns the first of held, quarantined and unavailable that, if it changed, would let the attempt succeed. It
+// Blocking returns the first of held by another, quarantined and unavailable that, if it changed, would let the attempt succeed. It
 // counts nodes that were not asked, or have not replied, as granting.
 func (o *Outcome) Blocking() Reason {
 	if o.Unlisted || o.Cause != lease.NoCause || o.Verdict == lease.Won || o.Verdict == lease.Open {
@@ -71,7 +77,7 @@ func (o *Outcome) Blocking() Reason {
 	willing := of[lease.Granted] + of[lease.Unanswered] + of[lease.Unasked]
 	switch {
 	case willing+of[lease.Refused] >= o.Need:
-		return Held
+		return HeldByAnother
 	case willing+of[lease.Refused]+of[lease.Quarantined] >= o.Need:
 		return Quarantined
 	default:
@@ -79,19 +85,19 @@ func (o *Outcome) Blocking() Reason {
 	}
 }
 
-// Reason returns what Blocking does, but of a take-over that was refused: Held only if a node names the holder, and
+// Reason returns what Blocking does, but of a take-over that was refused: HeldByAnother only if a node names the holder, and
 // NoReason if nobody has the lock.
 func (o *Outcome) Reason() Reason {
 	reason := o.Blocking()
 	switch holder, _ := o.Holder(); {
-	case reason != Held || !o.TakesOver:
+	case reason != HeldByAnother || !o.TakesOver:
 		return reason
 	case !o.HasPassedOn():
 		return Unavailable
 	case holder == "":
 		return NoReason
 	}
-	return Held
+	return HeldByAnother
 }
 
 // HasPassedOn reports whether a take-over can no longer succeed: too few nodes can have the predecessor. Those that
@@ -157,7 +163,7 @@ func (o *Outcome) IsReserved() bool {
 
 // Result returns what package waiting must know.
 func (o *Outcome) Result() waiting.Result {
-	r := waiting.Result{Held: o.Reason() == Held, Wait: -1}
+	r := waiting.Result{Held: o.Reason() == HeldByAnother, Wait: -1}
 	waits := make([]time.Duration, 0, len(o.Nodes))
 	byReaders, byOthers := 0, 0
 	for i := range o.Nodes {
@@ -185,42 +191,4 @@ func (o *Outcome) Result() waiting.Result {
 		r.Wait = quorate.Smallest(o.Need, waits)
 	}
 	return r
-}
-
-// Ending is why a hold has ended.
-type Ending struct {
-	Cause   lease.Cause
-	Keepers Keepers // of a hold that was lost
-}
-
-// Keepers is which nodes keep a lock that was acquired.
-type Keepers struct {
-	Kept, Unknown int     // how many keep it, and how many may not
-	Errs          []error // a *node.Error for each node whose last reply was one
-	Reader        bool
-}
-
-func (h *Hold) keepersLocked() (k Keepers) {
-	k.Reader = h.lease.Mode() == lease.Read
-	now := h.engine.Clock.Now()
-	for i := range h.members {
-		if now.Before(h.lease.Until(i)) {
-			k.Kept++
-		} else {
-			k.Unknown++
-		}
-		if err := h.members[i].err; err != nil {
-			k.Errs = append(k.Errs, err)
-		}
-	}
-	return k
-}
-
-// Renewals is one node's reply to the renewals of some locks: how many had which result.
-type Renewals struct {
-	Renewed   int
-	Forgotten int   // the key was gone
-	Taken     int   // the key was another owner's
-	Failed    int   // an error, or no reply
-	Err       error // a *node.Error if the call failed
 }

@@ -6,6 +6,49 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
+// Release ends the lock and its contexts, and sends the release. t counts the replies; it is nil if there is nothing to
+// release. An orphan is released, too.
+func (l *Handle) Release() (t *Tally, before Standing) {
+	h := l.hold
+	h.engine.schedule.Remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
+	var room [8]lease.Command
+	releases, keepers, before := l.endLease(room[:0])
+	defer func() { // also if a context of the caller's panics
+		if before.Holds() || before.Phase == lease.Orphaned {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			t = h.releaseLocked(releases, keepers)
+		}
+	}()
+	h.endContexts()
+	return nil, before
+}
+
+// endLease ends the lease. It appends the releases, which are due when the contexts have ended.
+func (l *Handle) endLease(room []lease.Command) (releases []lease.Command, keepers uint64, before Standing) {
+	h := l.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.engine.Clock.Now()
+	before = l.standingLocked(now)
+	l.unlocked.Store(true)
+	keepers = h.lease.KeepersAt(now)
+	return h.carryOutLocked(h.lease.Unlock(now, room), nil), keepers, before
+}
+
+// Lower ends an inner handle, and lowers the level here and on the nodes. t is nil if the handle doesn't hold the lock.
+func (l *Handle) Lower() (t *Tally, before Standing) {
+	h := l.hold
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	before = l.standingLocked(h.engine.Clock.Now())
+	l.unlocked.Store(true)
+	if !before.Holds() {
+		return nil, before
+	}
+	return h.releaseLocked(h.leaveLocked(l), 0), before
+}
+
 // releaseLocked carries out the commands with which a lock, or a level of it, is released. The tally
 // counts a node that gets no release as one that has confirmed. keepers are the nodes that should have
 // the owner, bit by node.

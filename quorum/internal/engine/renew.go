@@ -27,16 +27,16 @@ const (
 // postponeLocked reports whether too many renewals are due at now. Then the schedule handles the hold
 // later, but long before its deadline. A hold is postponed at most once per renewal.
 func (h *Hold) postponeLocked(now clock.Instant) bool {
-	c := h.engine
+	e := h.engine
 	if h.postponed || !h.lease.MayWait(now) {
 		h.postponed = false
 		return false
 	}
-	c.lastRenewal = max(c.lastRenewal, now).Add(renewalGap)
-	if c.lastRenewal.Sub(now) <= renewalBurst {
+	e.lastRenewal = max(e.lastRenewal, now).Add(renewalGap)
+	if e.lastRenewal.Sub(now) <= renewalBurst {
 		return false
 	}
-	h.lease.Postpone(min(c.lastRenewal, now.Add(h.lease.Deadline().Sub(now)/4)), renewalBurst)
+	h.lease.Postpone(min(e.lastRenewal, now.Add(h.lease.Deadline().Sub(now)/4)), renewalBurst)
 	h.postponed = true
 	return true
 }
@@ -189,6 +189,15 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 		reply, err := m.hold.replyOf(b.commands[i], r, i)
 		m.hold.takeReply(b.commands[i], reply, err)
 	}
+}
+
+// Renewals is one node's reply to the renewals of some locks: how many had which result.
+type Renewals struct {
+	Renewed   int
+	Forgotten int   // the key was gone
+	Taken     int   // the key was another owner's
+	Failed    int   // an error, or no reply
+	Err       error // a *node.Error if the call failed
 }
 
 // noteReply reports the node's reply, to each Events once.

@@ -165,9 +165,10 @@ var (
 	// A node cannot tell these apart for a renewal.
 	errForgotten = errors.New("the node had forgotten the lock: ForceUnlock or another client deleted it, " +
 		"or the node lost its data")
-	errForced = errors.New("ForceUnlock took the lock away")
-	errTaken  = errors.New("the node had given the lock to another")
-	errReader = errors.New("the node refuses to renew a reader: its user needs a right to sorted sets")
+	errForced  = errors.New("ForceUnlock took the lock away")
+	errTaken   = errors.New("the node had given the lock to another")
+	errUnknown = errors.New("the node's answer is not known")
+	errReader  = errors.New("the node refuses to renew a reader: its user needs a right to sorted sets")
 
 	errNotRaised = errors.New("the grant that was read was gone before the token was written back")
 	// errMovedOn: a neighbour has raised the counter, or a late copy of the request was granted
@@ -202,6 +203,9 @@ func (h *Hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, 
 		case scripts.NotRaised:
 			reply.Is = lease.NotRenewed
 			return reply, h.engine.NodeError(c.Master, "renew", errReader)
+		default:
+			reply.Is = lease.Failed
+			return reply, h.engine.NodeError(c.Master, "renew", errUnknown)
 		}
 		return reply, nil
 	}
@@ -228,9 +232,8 @@ func (h *Hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, 
 			return reply, nil
 		}
 	default:
-		err := h.engine.NodeError(c.Master, "acquire", errors.New("the node's answer is not known"))
 		reply.Is = lease.Failed
-		return reply, err
+		return reply, h.engine.NodeError(c.Master, "acquire", errUnknown)
 	}
 	h.engine.Roster.NoteAccepted(c.Master, h.lease.BegunAt())
 	return reply, nil

@@ -12,7 +12,7 @@ import (
 // caller waits for a slow node after that. A nil Tally ignores its replies.
 type Tally struct {
 	nodes   int
-	need    int
+	need    int           // of these nodes: for a release, less than the quorum size by the nodes that get none
 	all     bool          // every reply counts
 	Decided chan struct{} // closed when need replies count, or no longer can
 	// believed has the nodes that should have the owner, bit by node. If one of them replies that it
@@ -111,11 +111,11 @@ func (t *Tally) HeardBy() int {
 }
 
 // WasLost reports whether the lock that was released had been lost: without the nodes that should
-// have had it and did not, fewer than need had it.
-func (t *Tally) WasLost(need int) bool {
+// have had it and did not, fewer than the quorum size had it.
+func (t *Tally) WasLost(quorumSize int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return bits.OnesCount64(t.believed&^t.denied) < need
+	return bits.OnesCount64(t.believed&^t.denied) < quorumSize
 }
 
 // Counted returns how many replies count so far.

@@ -83,14 +83,14 @@ const (
 // Enter raises the level of the hold by one, here and on the nodes, and gives it to the inner handle. As many nodes
 // as the quorum size must confirm that they keep the lock: t counts them. A downgrade comes before it, and is seen, or
 // after it, and is refused for the level.
-func (within *Handle) Enter(inner *Handle, user User, mode lease.Mode) (t *Tally, is Entry) {
-	h := within.hold
+func (l *Handle) Enter(inner *Handle, user User, mode lease.Mode) (t *Tally, is Entry) {
+	h := l.hold
 	inner.hold, inner.user = h, user
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.engine.Clock.Now()
 	switch {
-	case !h.lease.Valid(now) || within.unlocked.Load():
+	case !h.lease.Valid(now) || l.unlocked.Load():
 		return nil, NotHeld
 	case mode == lease.Write && h.lease.Mode() == lease.Read:
 		return nil, Upgrades
@@ -198,49 +198,6 @@ func (l *Handle) Linger() (lingers bool, before Standing) {
 		h.carryOutLocked(commands, nil)
 	}
 	return lingers, before
-}
-
-// Release ends the lock and its contexts, and sends the release. t counts the replies; it is nil if there is nothing to
-// release. An orphan is released, too.
-func (l *Handle) Release() (t *Tally, before Standing) {
-	h := l.hold
-	h.engine.schedule.Remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
-	var room [8]lease.Command
-	releases, keepers, before := l.endLease(room[:0])
-	defer func() { // also if a context of the caller's panics
-		if before.Holds() || before.Phase == lease.Orphaned {
-			h.mu.Lock()
-			defer h.mu.Unlock()
-			t = h.releaseLocked(releases, keepers)
-		}
-	}()
-	h.endContexts()
-	return nil, before
-}
-
-// endLease ends the lease. It appends the releases, which are due when the contexts have ended.
-func (l *Handle) endLease(room []lease.Command) (releases []lease.Command, keepers uint64, before Standing) {
-	h := l.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := h.engine.Clock.Now()
-	before = l.standingLocked(now)
-	l.unlocked.Store(true)
-	keepers = h.lease.KeepersAt(now)
-	return h.carryOutLocked(h.lease.Unlock(now, room), nil), keepers, before
-}
-
-// Lower ends an inner handle, and lowers the level here and on the nodes. t is nil if the handle doesn't hold the lock.
-func (l *Handle) Lower() (t *Tally, before Standing) {
-	h := l.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	before = l.standingLocked(h.engine.Clock.Now())
-	l.unlocked.Store(true)
-	if !before.Holds() {
-		return nil, before
-	}
-	return h.releaseLocked(h.leaveLocked(l), 0), before
 }
 
 // HandOver ends the lock and its contexts, and leaves its keys on the nodes. No request for a grant is sent, or sent

@@ -1,15 +1,8 @@
 // Package queue holds the calls of this process that wait for locks. Each [Waiter] is one call: it sleeps here until an
 // attempt is due, and tells how the attempt went. Package waiting decides which waiter attempts, and when.
 //
-//	w := list.Join(call, list.Moment())
-//	for {
-//		approach, due := w.Begin(at)
-//		if !due { <-w.Wake(); continue }
-//		// attempt, then one of
-//		w.Acquired(lease, more)
-//		w.Refused(result, approach, err)
-//		w.Leave() // the call gives up
-//	}
+// A call that waits does as [quorum.Locker.Lock] does: Join, and Subscribe if that says so; then Begin, and Wake until
+// an attempt is due; then Acquired, or Refused and Subscribe, and Begin again. A call that gives up calls Leave.
 package queue
 
 import (
@@ -55,10 +48,10 @@ func NewList(cfg Config) *List { return &List{Config: cfg, queues: map[Key]*queu
 
 // Config is what a List needs. All fields are required.
 type Config struct {
-	Engine  *engine.Engine
-	History *waiting.History
-	NewRand func() *rand.Rand // makes the source of jitter for one queue
-	Held    func() error      // the error of waiters while this process has the lock, or lets others go first
+	Engine    *engine.Engine
+	History   *waiting.History
+	NewRand   func() *rand.Rand // makes the source of jitter for one queue
+	HeldError func() error      // the error of waiters while this process has the lock, or lets others go first
 }
 
 // List holds the queues of a Locker and of the Lockers that With makes of it: one for each set
@@ -69,21 +62,12 @@ type List struct {
 	mu      sync.Mutex
 	queues  map[Key]*queue
 	waiters int // in all queues
-	// free has some to use again, so that names without contention cost no allocation.
-	free []*queue
-
-	// saidShort: the last attempt by a call of Lock failed because nodes were missing, and the log has
-	// said so.
-	saidShort  bool
-	quietUntil clock.Instant // about calls that wait for nodes
+	// spare has some to use again, so that names without contention cost no allocation.
+	spare []*queue
 }
 
 // maxFree bounds how many queues are kept to be used again.
 const maxFree = 256
-
-// QuietFor is the least time between two lines of the log that calls wait for nodes: attempts may
-// fail and succeed by turns.
-const QuietFor = 10 * time.Second
 
 // queue holds this process's waiters for one set of names or one semaphore, in FIFO order, and the
 // subscriptions that wake them.
@@ -111,7 +95,7 @@ type Waiter struct {
 
 	// Under queue.list.mu. wake and alarm are nil for a call that has not had to wait.
 	asks  bool          // it wants the holder to be asked to let go
-	freed bool          // a reader that has left the queue to ask at once, because another acquired the name
+	gone  bool          // a reader that has left the queue to ask at once, because another acquired the name
 	wake  chan struct{} // receives a value when the waiter should call Begin
 	alarm clock.Timer   // sends to wake
 }
@@ -147,7 +131,7 @@ func (list *List) Join(call Call, at waiting.Moment) (w *Waiter, subscribe bool)
 	q.Join(&w.waiting, call.Retry, at)
 	if others, released := list.History.JustReleased(call.Key.Hash(), at); others > 0 && !subscribe {
 		q.Yield(others, released)
-		q.lastError, subscribe = list.Held(), true
+		q.lastError, subscribe = list.HeldError(), true
 	}
 	q.armLocked(w)
 	return w, subscribe
@@ -156,10 +140,10 @@ func (list *List) Join(call Call, at waiting.Moment) (w *Waiter, subscribe bool)
 func (list *List) newQueueLocked(key Key, now clock.Instant) *queue {
 	e := list.Engine
 	var q *queue
-	if last := len(list.free) - 1; last < 0 {
+	if last := len(list.spare) - 1; last < 0 {
 		q = new(queue)
 	} else {
-		q, list.free = list.free[last], list.free[:last]
+		q, list.spare = list.spare[last], list.spare[:last]
 	}
 	*q = queue{list: list, key: key, published: -1}
 	q.Init(len(e.Nodes), e.Need, list.History.FirstApproach(key.Hash(), now), list.NewRand)
@@ -265,24 +249,23 @@ func (w *Waiter) Acquired(lease time.Duration, more bool) (asked bool) {
 		if w.slots > 0 && (more || q.Woken()) {
 			q.Hasten(at)
 		}
-		q.list.saidShort = false
 		if q.reserved != nil { // the grant has deleted what it reserved
 			q.reserved = nil
 			q.list.Engine.Untrack()
 		}
 		if q.key.readers {
-			q.freeLocked()
+			q.letGoLocked()
 		}
 		if !q.Empty() {
-			q.lastError = q.list.Held()
+			q.lastError = q.list.HeldError()
 		}
 		asked = q.asking > 0
 	})
 	return asked
 }
 
-// freeLocked lets all waiters go: readers do not stand in each other's way.
-func (q *queue) freeLocked() {
+// letGoLocked lets all waiters go: readers do not stand in each other's way.
+func (q *queue) letGoLocked() {
 	at := q.list.Engine.Moment()
 	for head, _, waits := q.Next(); waits; head, _, waits = q.Next() {
 		w := head.Owner.(*Waiter)
@@ -291,7 +274,7 @@ func (q *queue) freeLocked() {
 		if w.asks {
 			q.asking--
 		}
-		w.freed = true
+		w.gone = true
 		if w.alarm != nil {
 			w.alarm.Stop()
 		}
@@ -302,11 +285,11 @@ func (q *queue) freeLocked() {
 	}
 }
 
-// IsFreed reports whether the waiter has left its queue to ask at once.
-func (w *Waiter) IsFreed() bool {
+// IsGone reports whether the waiter has left its queue to ask at once.
+func (w *Waiter) IsGone() bool {
 	w.queue.list.mu.Lock()
 	defer w.queue.list.mu.Unlock()
-	return w.freed
+	return w.gone
 }
 
 func (w *Waiter) signal() {
@@ -358,7 +341,7 @@ func (q *queue) takeOut(w *Waiter, out func(q *queue)) (cancels []func()) {
 	list := q.list
 	list.mu.Lock()
 	defer list.mu.Unlock()
-	if w.freed { // it has left, and perhaps the queue has ended
+	if w.gone { // it has left, and perhaps the queue has ended
 		return nil
 	}
 	if w.asks {
@@ -377,8 +360,8 @@ func (q *queue) takeOut(w *Waiter, out func(q *queue)) (cancels []func()) {
 	q.ended = true
 	if q.subscribed {
 		list.History.Unsubscribed(q.key.Hash(), q.Others(), list.Engine.Clock.Now())
-	} else if len(list.free) < maxFree && !q.key.readers { // waiters that were freed may refer to it
-		list.free = append(list.free, q) // no subscriber refers to it, and its one waiter has left
+	} else if len(list.spare) < maxFree && !q.key.readers { // waiters that were let go may refer to it
+		list.spare = append(list.spare, q) // no subscriber refers to it, and its one waiter has left
 	}
 	return q.cancels
 }
@@ -395,17 +378,4 @@ func (w *Waiter) NoteReserved(by *engine.Hold, probed bool) {
 		q.reserved = q.reserved[:0] // it replaces them
 	}
 	q.reserved = append(q.reserved, by)
-}
-
-// NoteShort notes whether an attempt failed because nodes were missing. It reports whether the log
-// should say so: once while that lasts, however many calls wait.
-func (list *List) NoteShort(short bool) (say bool) {
-	list.mu.Lock()
-	defer list.mu.Unlock()
-	now := list.Engine.Clock.Now()
-	if say = short && !list.saidShort && !now.Before(list.quietUntil); say {
-		list.quietUntil = now.Add(QuietFor)
-	}
-	list.saidShort = short && (say || list.saidShort)
-	return say
 }

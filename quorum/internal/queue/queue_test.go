@@ -22,7 +22,7 @@ func TestQueueCountsTheSubscriptionsOfTheFirstName(t *testing.T) {
 		e := engine.New(engine.Config{Nodes: nodes, Need: 2, Clock: bubble.Clock(t), UUID: "test", Founds: true})
 		t.Cleanup(func() { e.Close(); <-e.Idle() })
 		held := errors.New("held")
-		list := NewList(Config{Engine: e, History: new(waiting.History), Held: func() error { return held },
+		list := NewList(Config{Engine: e, History: new(waiting.History), HeldError: func() error { return held },
 			NewRand: func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }})
 		w, _ := list.Join(Call{Key: NewKey([]string{"a", "b"}, false), Retry: waiting.Retry{Min: time.Minute, Max: time.Minute}}, e.Moment())
 		defer w.Leave()

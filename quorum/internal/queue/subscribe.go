@@ -8,7 +8,7 @@ import (
 )
 
 // Subscribe subscribes to the channels of the names on all nodes, once for a queue. A waiter of the
-// queue calls it, so the queue does not end meanwhile, unless the waiter is a reader and was freed.
+// queue calls it, so the queue does not end meanwhile, unless the waiter is a reader and was let go.
 func (w *Waiter) Subscribe(names []string) {
 	q := w.queue
 	list := q.list

@@ -8,13 +8,12 @@
 //   - world_test.go is the state, and the bounds of a search. Read this file first.
 //   - masters_test.go and leases_test.go run the shipped code, and remember what it did. Every state of a
 //     master, and of a lease, has a number; times in it count from now.
-//   - steps_test.go is what may happen, and what stands for the shell of package quorum and for its
-//     pipelines.
+//   - steps_test.go is what may happen, and what stands for package engine and for the pipelines.
 //   - promises_test.go is what must hold.
 //   - explore_test.go has what package visited searches: which states are alike.
 //   - search_test.go has the setups in which the promises must hold.
 //   - mutants_test.go leaves out one rule of the shipped code at a time: the search must find a trace.
-//     table_test.go has them in docs/reports/mutants.md.
+//     docs/reports/mutants.md has them as a table.
 //
 // # What is promised
 //

@@ -18,11 +18,11 @@ var mutants = []mutate.Mutant[string]{
 		Edits: in("engine/attempt.go", "	h.first.user.MakeContext() // before any mutex is locked: its context is the caller's code\n	if h.engine.schedule.Add(&h.entry, h.holdUnlessLate) {",
 			"	if h.engine.schedule.Add(&h.entry, func() bool { h.first.user.MakeContext(); return h.holdUnlessLate() }) {")},
 	{Rule: "contexts end before the release is sent", Setup: "a waiter behind a holder",
-		Edits: in("engine/use.go", "	h.endContexts()\n	return nil, before\n", "	go func() { h.mu.Lock(); h.mu.Unlock(); h.endContexts() }()\n	return nil, before\n")},
+		Edits: in("engine/release.go", "	h.endContexts()\n	return nil, before\n", "	go func() { h.mu.Lock(); h.mu.Unlock(); h.endContexts() }()\n	return nil, before\n")},
 	{Rule: "contexts end before another takes over", Setup: "a hand-over and a renewal",
 		Edits: in("engine/use.go", "			h.engine.schedule.Remove(&h.entry)\n			h.endContexts()\n", "			h.engine.schedule.Remove(&h.entry)\n")},
 	{Rule: "a lock that is released leaves the schedule", Setup: "Unlock and a renewal",
-		Edits: in("engine/use.go", "	h.engine.schedule.Remove(&h.entry) // a renewal is in the pipeline by now, or is never sent\n", "")},
+		Edits: in("engine/release.go", "	h.engine.schedule.Remove(&h.entry) // a renewal is in the pipeline by now, or is never sent\n", "")},
 	{Rule: "a lock that is handed over leaves the schedule", Setup: "a hand-over and a renewal",
 		Edits: in("engine/use.go", "			h.engine.schedule.Remove(&h.entry)\n			h.endContexts()\n", "			h.endContexts()\n")},
 	{Rule: "an attempt is undone on nodes that have not replied", Setup: "a caller gives up",
@@ -39,14 +39,27 @@ var mutants = []mutate.Mutant[string]{
 		Edits: in("engine/renew.go", "			h.carryOut(releases)\n", "			h.carryOut(releases[:0])\n")},
 }
 
-func TestMutants(t *testing.T) {
-	mutate.Run(t, mutants, more, nil, func(name string) {
-		for _, s := range scenarios {
-			if s.name == name {
-				r := s.search(t, 1, 500)
-				r.sample(t, s, 4, 2_000)
-				t.Log(r)
-			}
-		}
-	}, steppedFiles...)
+// table is the package's part of docs/reports/mutants.md.
+var table = &mutate.Table{
+	Head: "| rule left out | in | edit | trace |\n|---|---|---|---|\n",
+	End:  "<!-- the end of the shell's table -->",
 }
+
+func TestMutants(t *testing.T) {
+	mutate.Run(t, mutants, more, table, func(name string) { t.Log(seek(t, name)) }, steppedFiles...)
+}
+
+// seek plays as many orders of a scenario as find each mutant.
+func seek(t *testing.T, name string) report {
+	for _, s := range scenarios {
+		if s.name == name {
+			r := s.search(t, 1, 200)
+			r.sample(t, s, 4, 200)
+			return r
+		}
+	}
+	t.Fatalf("no scenario is called %q", name)
+	return report{}
+}
+
+func TestTable(t *testing.T) { mutate.Check(t, table, mutants) }

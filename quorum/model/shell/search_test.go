@@ -5,6 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +20,7 @@ import (
 var (
 	deep    = flag.Bool("model.deep", false, "search as far as it takes hours")
 	stepped = flag.Bool("shell.stepped", false, "the binary's mutexes are steps")
+	setups  = flag.Bool("shell.setups", false, "play what finds the mutants, without them")
 )
 
 // try locks once, works for a step, and unlocks.
@@ -218,6 +222,14 @@ func TestSearch(t *testing.T) {
 		mutate.RunStepped(t, steppedFiles, more, "TestSearch", args...)
 		return
 	}
+	if *setups {
+		mutate.Setups(t, mutants, func(t *testing.T, name string) {
+			if r := seek(t, name); len(r.wrong) > 0 {
+				t.Error(r)
+			}
+		})
+		return
+	}
 	bound, orders := 1, 150
 	if *deep {
 		bound, orders = 3, 50_000
@@ -231,6 +243,31 @@ func TestSearch(t *testing.T) {
 				t.Fail()
 			}
 		})
+	}
+}
+
+// TestSetupsOfMutants plays on the shipped code what finds the mutants.
+func TestSetupsOfMutants(t *testing.T) {
+	mutate.RunStepped(t, steppedFiles, more, "TestSearch", "-shell.stepped", "-shell.setups")
+}
+
+// Every mutex of these packages is a step. Those of the others are held for a moment, in which nothing waits.
+func TestEveryMutexOfTheShellIsAStep(t *testing.T) {
+	for _, dir := range []string{"quorum/internal/engine", "quorum/internal/queue", "quorum/internal/schedule"} {
+		files, err := filepath.Glob("../../../" + dir + "/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v", dir, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := dir + "/" + filepath.Base(file)
+			if strings.Contains(string(text), "sync.Mutex") && !strings.HasSuffix(name, "_test.go") && !slices.Contains(steppedFiles, name) {
+				t.Errorf("%s has a mutex, and is not among steppedFiles", name)
+			}
+		}
 	}
 }
 

@@ -20,7 +20,10 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-const lasts = 10 * time.Second // every lease
+const (
+	lasts     = 10 * time.Second // every lease
+	mostSteps = 2000
+)
 
 // world is one run of a scenario.
 type world struct {
@@ -162,8 +165,15 @@ func (w *world) play(s scenario, picked []int) (all []choice) {
 		}()
 	}
 	jumps, waited := s.jumps, time.Duration(0)
-	for len(all) < 2000 && len(w.wrong) == 0 {
+	for {
 		enabled := schedule.Enabled()
+		if len(w.wrong) > 0 {
+			return all
+		}
+		if len(all) == mostSteps {
+			w.fail("it does not end")
+			return all
+		}
 		if schedule.IsQuiet() {
 			w.check()
 		}
@@ -203,7 +213,6 @@ func (w *world) play(s scenario, picked []int) (all []choice) {
 			schedule.Go(pick)
 		}
 	}
-	return all
 }
 
 // end closes the lockers, and returns what was wrong.

@@ -9,11 +9,11 @@ func (list *List) Queues() int {
 	return len(list.queues)
 }
 
-// Kept returns how many queues are kept to be used again.
-func (list *List) Kept() int {
+// Spare returns how many queues are kept to be used again.
+func (list *List) Spare() int {
 	list.mu.Lock()
 	defer list.mu.Unlock()
-	return len(list.free)
+	return len(list.spare)
 }
 
 // StopAlarm stops the waiter's timer as if it had fired, too early to matter.
