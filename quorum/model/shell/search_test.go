@@ -20,7 +20,6 @@ import (
 var (
 	deep    = flag.Bool("model.deep", false, "search as far as it takes hours")
 	stepped = flag.Bool("shell.stepped", false, "the binary's mutexes are steps")
-	setups  = flag.Bool("shell.setups", false, "play what finds the mutants, without them")
 )
 
 // try locks once, works for a step, and unlocks.
@@ -212,7 +211,7 @@ func next(all []choice, bound int) []int {
 	return nil
 }
 
-// TestSearch plays the scenarios on the shipped code.
+// TestSearch plays the scenarios on the shipped code, in the orders that find each mutant, and with -model.deep in many more.
 func TestSearch(t *testing.T) {
 	if !*stepped {
 		args := []string{"-shell.stepped"}
@@ -222,33 +221,19 @@ func TestSearch(t *testing.T) {
 		mutate.RunStepped(t, steppedFiles, more, "TestSearch", args...)
 		return
 	}
-	if *setups {
-		mutate.Setups(t, mutants, func(t *testing.T, name string) {
-			if r := seek(t, name); len(r.wrong) > 0 {
-				t.Error(r)
-			}
-		})
-		return
-	}
-	bound, orders := 1, 150
-	if *deep {
-		bound, orders = 3, 50_000
-	}
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
-			r := s.search(t, bound, 1<<30)
-			r.sample(t, s, 4, orders)
+			r := seek(t, s.name)
+			if *deep {
+				r = s.search(t, 3, 1<<30)
+				r.sample(t, s, 6, 50_000)
+			}
 			t.Log(r)
 			if len(r.wrong) > 0 {
 				t.Fail()
 			}
 		})
 	}
-}
-
-// TestSetupsOfMutants plays on the shipped code what finds the mutants.
-func TestSetupsOfMutants(t *testing.T) {
-	mutate.RunStepped(t, steppedFiles, more, "TestSearch", "-shell.stepped", "-shell.setups")
 }
 
 // Every mutex of these packages is a step. Those of the others are held for a moment, in which nothing waits.
