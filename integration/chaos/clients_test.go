@@ -95,7 +95,7 @@ func restartingClients(r *run) {
 func cancelled(r *run) {
 	way := r.apartFor("clients")
 	for i := range r.n {
-		r.must(r.slow(way, i, 20*time.Millisecond, 20*time.Millisecond))
+		r.slow(way, i, 20*time.Millisecond, 20*time.Millisecond)
 	}
 	r.crowd(3, contender.Plan{URLs: way.urls(), Patience: 45 * time.Millisecond, Rest: 5 * time.Millisecond, Hold: 10 * time.Millisecond})
 	patient := r.start(contender.Plan{URLs: way.urls(), Patience: soon, Hold: 10 * time.Millisecond, Rest: 20 * time.Millisecond})

@@ -3,7 +3,6 @@
 package chaos
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -83,28 +82,28 @@ func (c *cluster) canDisconnect() bool {
 
 // cut loses everything between a group and a master, both ways; loseReplies only the replies,
 // loseRequests only the requests.
-func (c *cluster) cut(p *paths, i int) error {
+func (c *cluster) cut(p *paths, i int) {
 	c.happened(ofMaster(i), "partition", "%s from master %d", p.group, i+1)
 	c.begins(p.to(i), timeline.Down, "cut off")
-	return errors.Join(p.lose(i, requests), p.lose(i, replies))
+	p.forwards[i].Lose()
 }
 
-func (c *cluster) loseReplies(p *paths, i int) error {
+func (c *cluster) loseReplies(p *paths, i int) {
 	c.happened(ofMaster(i), "lose replies", "of master %d to %s", i+1, p.group)
 	c.begins(p.to(i), timeline.Hindered, "replies lost")
-	return p.lose(i, replies)
+	p.forwards[i].LoseReplies()
 }
 
-func (c *cluster) loseRequests(p *paths, i int) error {
+func (c *cluster) loseRequests(p *paths, i int) {
 	c.happened(ofMaster(i), "lose requests", "of %s to master %d", p.group, i+1)
 	c.begins(p.to(i), timeline.Hindered, "requests lost")
-	return p.lose(i, requests)
+	p.forwards[i].LoseRequests()
 }
 
-func (c *cluster) slow(p *paths, i int, latency, jitter time.Duration) error {
+func (c *cluster) slow(p *paths, i int, latency, jitter time.Duration) {
 	c.happened(ofMaster(i), "latency", "%v ± %v from %s to master %d", latency, jitter, p.group, i+1)
 	c.begins(p.to(i), timeline.Hindered, "slow")
-	return p.delay(i, requests, latency, jitter)
+	p.forwards[i].DelayRequests(latency, jitter)
 }
 
 func (c *cluster) heal(p *paths, i int) {

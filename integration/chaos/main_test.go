@@ -109,13 +109,10 @@ func runAll(m *testing.M) (code int) {
 	return code
 }
 
-// notOurs are goroutines that a scenario may leave: idle connections to the engine, and data that a
-// proxy was about to forward when its connection broke, which waits for ever (toxiproxy 2.5).
+// notOurs are goroutines that a scenario may leave: idle connections to the engine.
 func notOurs() []goleak.Option {
 	return []goleak.Option{
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"),
-		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
 	}
 }

@@ -146,7 +146,7 @@ func (r *run) writes(holder *worker) {
 func forgetWhileHeld(r *run, forget func()) {
 	out := r.apartFor("A")
 	for i := r.n/2 + 1; i < r.n; i++ {
-		r.must(r.cut(out, i))
+		r.cut(out, i)
 	}
 	all := r.apartFor("B")
 	a := r.gated(contender.Plan{URLs: out.urls()})
@@ -156,7 +156,7 @@ func forgetWhileHeld(r *run, forget func()) {
 	// B's calls are short.
 	b := r.start(contender.Plan{URLs: all.urls(), Hold: 200 * time.Millisecond, Rest: 20 * time.Millisecond, Patience: 60 * time.Millisecond})
 	r.until(held, r.lease/3+r.lease/30) // just after A's first renewal
-	r.must(r.cut(out, 0))
+	r.cut(out, 0)
 	forget()
 	r.let(r.lease / 2)
 	r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)

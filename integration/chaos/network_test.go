@@ -18,7 +18,7 @@ func partitionOfHolder(r *run) {
 	others := r.crowd(2, contender.Plan{})
 	r.let(r.lease / 2)
 	for i := range r.n {
-		r.must(r.cut(out, i))
+		r.cut(out, i)
 	}
 	r.available(time.Now(), r.lease+slack, "the partition", others...)
 	did := r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
@@ -44,9 +44,9 @@ func partitionOfClients(r *run) {
 	split := func(few, many *paths, without, with []*worker) {
 		for i := range r.n {
 			if i < half {
-				r.must(r.cut(many, i))
+				r.cut(many, i)
 			} else {
-				r.must(r.cut(few, i))
+				r.cut(few, i)
 			}
 		}
 		began := time.Now()
@@ -65,8 +65,8 @@ func partitionOfClients(r *run) {
 	split(left, right, ls, rs)
 	split(right, left, rs, ls)
 	for i := range half + 1 {
-		r.must(r.loseReplies(left, i))
-		r.must(r.loseRequests(right, r.n-1-i))
+		r.loseReplies(left, i)
+		r.loseRequests(right, r.n-1-i)
 	}
 	r.let(r.lease)
 	for i := range r.n {
@@ -89,11 +89,11 @@ func slowMaster(r *run) {
 	way := r.apartFor("clients")
 	r.crowd(3, contender.Plan{URLs: way.urls()})
 	r.acquires(time.Now(), soon)
-	r.must(r.slow(way, 0, 100*time.Millisecond, 50*time.Millisecond))
+	r.slow(way, 0, 100*time.Millisecond, 50*time.Millisecond)
 	r.available(time.Now(), slack, "one master became slow")
 	r.let(2 * time.Second)
 	for i := 1; i <= r.n/2; i++ {
-		r.must(r.slow(way, i, 100*time.Millisecond, 50*time.Millisecond))
+		r.slow(way, i, 100*time.Millisecond, 50*time.Millisecond)
 	}
 	r.available(time.Now(), 2*slack, "a majority became slow")
 	r.let(2 * time.Second)

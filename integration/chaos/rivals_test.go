@@ -280,11 +280,11 @@ func againstEachOther(r *run) {
 	o := r.rivalsWith(make([]bool, r.n+1))
 	defer o.end()
 	for i := range o.two {
-		r.must(o.two[i].way.delay(1, requests, markDelay, 0)) // so that most are killed half-way
+		o.two[i].way.forwards[1].DelayRequests(markDelay, 0) // so that most are killed half-way
 	}
 	ways := []*paths{r.apartFor("clients without the last but one"), r.apartFor("clients without the last")}
 	for i := range r.n - 1 {
-		r.must(r.cut(ways[i/(r.n/2)], i))
+		r.cut(ways[i/(r.n/2)], i)
 	}
 	plan := contender.Plan{Hold: 300 * time.Millisecond, Rest: 100 * time.Millisecond, Patience: r.lease / 2}
 	var crowds [3][]*worker
@@ -317,13 +317,13 @@ func againstEachOther(r *run) {
 		accepts()
 		way := o.two[r.rng.IntN(2)].way
 		if k%2 == 0 {
-			r.must(r.cut(way, missed))
+			r.cut(way, missed)
 		}
 		o.work(2*r.lease + o.below(r.lease))
 		if k%2 == 0 {
 			r.heal(way, missed)
 			if missed == 1 {
-				r.must(way.delay(1, requests, markDelay, 0))
+				way.forwards[1].DelayRequests(markDelay, 0)
 			}
 		}
 	}

@@ -76,7 +76,7 @@ func (r *run) rollOut(o rollout) {
 	// The stale clients miss a minority: what they hold they hold on a bare majority.
 	old := r.apartFor("stale clients")
 	for i := 1; i < r.n-1 && !o.dead; i += 2 {
-		r.must(r.cut(old, i))
+		r.cut(old, i)
 	}
 	o.stale = r.gated(contender.Plan{URLs: old.urls(first...), Names: []string{staleName}})
 	r.pass(o.stale, contender.Acquired)
@@ -213,7 +213,7 @@ func (o *rollout) during(act func(), lists ...[]int) {
 		o.must(o.unpause(victim))
 		o.let(o.lease / 2)
 	default:
-		o.must(o.cut(o.theirs, victim))
+		o.cut(o.theirs, victim)
 		act()
 		o.let(o.lease)
 		o.heal(o.theirs, victim)

@@ -221,14 +221,17 @@ func (w *walker) repliesLost(i int)  { w.onPath(i, w.loseReplies) }
 func (w *walker) requestsLost(i int) { w.onPath(i, w.loseRequests) }
 
 func (w *walker) slowed(i int) {
-	w.onPath(i, func(p *paths, i int) error { return w.slow(p, i, 100*time.Millisecond, 80*time.Millisecond) })
+	w.onPath(i, func(p *paths, i int) { w.slow(p, i, 100*time.Millisecond, 80*time.Millisecond) })
 }
 
 // onPath puts a fault on one group's path. The master is busy for the other group, too, so faults
 // do not pile up.
-func (w *walker) onPath(i int, begin func(*paths, int) error) {
+func (w *walker) onPath(i int, begin func(*paths, int)) {
 	p := w.groups[w.rng.IntN(len(w.groups))]
-	w.during(i, func(i int) error { return begin(p, i) }, func(i int) error {
+	w.during(i, func(i int) error {
+		begin(p, i)
+		return nil
+	}, func(i int) error {
 		w.run.heal(p, i)
 		return nil
 	})

@@ -4,6 +4,7 @@ package forward
 
 import (
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -18,9 +19,15 @@ type Forward struct {
 
 	mu                          sync.Mutex
 	target                      string
-	losesRequests, losesReplies bool
-	closed                      bool
-	conns                       map[net.Conn]bool
+	requests, replies way
+	closed            bool
+	conns             map[net.Conn]bool
+}
+
+// way is one direction.
+type way struct {
+	loses           bool
+	latency, jitter time.Duration
 }
 
 // New forwards from a free port of 127.0.0.1.
@@ -55,22 +62,39 @@ func (f *Forward) Turn(target string) {
 func (f *Forward) Lose() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.losesRequests, f.losesReplies = true, true
+	f.requests.loses, f.replies.loses = true, true
+}
+
+// LoseRequests loses what clients say.
+func (f *Forward) LoseRequests() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests.loses = true
 }
 
 // LoseReplies loses what the server says.
 func (f *Forward) LoseReplies() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.losesReplies = true
+	f.replies.loses = true
 }
 
-// Heal ends [Forward.Lose] and [Forward.LoseReplies]. What was lost stays lost, so Heal cuts the connections.
+// DelayRequests delays what clients say by latency, give or take jitter. What comes meanwhile waits as long again.
+func (f *Forward) DelayRequests(latency, jitter time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests.latency, f.requests.jitter = latency, jitter
+}
+
+// Heal ends all faults. What was lost stays lost, so Heal cuts the connections if anything may have been.
 func (f *Forward) Heal() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.losesRequests, f.losesReplies = false, false
-	f.cutLocked()
+	lost := f.requests.loses || f.replies.loses
+	f.requests, f.replies = way{}, way{}
+	if lost {
+		f.cutLocked()
+	}
 }
 
 // Close cuts all connections, and returns when no goroutine is left.
@@ -123,29 +147,35 @@ func (f *Forward) carry(client net.Conn) {
 	defer f.forget(server)
 	var requests sync.WaitGroup
 	requests.Go(func() {
-		_, _ = io.Copy(lossy{f, server, &f.losesRequests}, client)
+		_, _ = io.Copy(hindered{f, server, &f.requests}, client)
 		_ = server.(*net.TCPConn).CloseWrite() // the server answers the received requests, then closes its end
 	})
-	_, _ = io.Copy(lossy{f, client, &f.losesReplies}, server)
+	_, _ = io.Copy(hindered{f, client, &f.replies}, server)
 	client.Close()
 	requests.Wait()
 }
 
-// lossy writes to a connection what is not lost.
-type lossy struct {
-	f     *Forward
-	to    net.Conn
-	loses *bool
+// hindered writes to a connection what is not lost, after its delay.
+type hindered struct {
+	f   *Forward
+	to  net.Conn
+	way *way
 }
 
-func (l lossy) Write(data []byte) (int, error) {
-	l.f.mu.Lock()
-	loses := *l.loses
-	l.f.mu.Unlock()
-	if loses {
+func (h hindered) Write(data []byte) (int, error) {
+	if now := h.now(); now.latency > 0 {
+		time.Sleep(now.latency + time.Duration((2*rand.Float64()-1)*float64(now.jitter)))
+	}
+	if h.now().loses {
 		return len(data), nil
 	}
-	return l.to.Write(data)
+	return h.to.Write(data)
+}
+
+func (h hindered) now() way {
+	h.f.mu.Lock()
+	defer h.f.mu.Unlock()
+	return *h.way
 }
 
 // keep registers an end of a connection for a later cut. It returns false when the end must be closed at
@@ -157,7 +187,7 @@ func (f *Forward) keep(end net.Conn) (target string, loses, ok bool) {
 		return "", false, false
 	}
 	f.conns[end] = true
-	return f.target, f.losesRequests, true
+	return f.target, f.requests.loses, true
 }
 
 func (f *Forward) forget(end net.Conn) {

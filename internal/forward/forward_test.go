@@ -154,3 +154,18 @@ func TestClose(t *testing.T) {
 	mustBeCut(t, open)
 	mustBeCut(t, lost)
 }
+
+// A delay ends without a cut: nothing was lost.
+func TestDelayRequests(t *testing.T) {
+	f := forwarder(t, echo(t, "server"))
+	conn := connect(t, f)
+	mustSay(t, conn, "1", "server 1")
+	f.DelayRequests(silence, 0)
+	began := time.Now()
+	mustSay(t, conn, "2", "server 2")
+	if took := time.Since(began); took < silence {
+		t.Errorf("answered after %v, want %v", took, silence)
+	}
+	f.Heal()
+	mustSay(t, conn, "3", "server 3")
+}
