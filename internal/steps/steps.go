@@ -75,6 +75,7 @@ type parked struct {
 	goroutine string
 	mutex     *Mutex
 	goOn      chan struct{}
+	seen      bool // by Enabled
 }
 
 // Begin makes steps of what goroutines do from now on. The caller ends it by End.
@@ -114,6 +115,13 @@ func (s *Schedule) Enabled() (labels []string) {
 			return 0
 		}
 		return 1
+	}
+	// Those that have come since came in an order that the search has not chosen.
+	if fresh := slices.IndexFunc(s.parked, func(p *parked) bool { return !p.seen }); fresh >= 0 {
+		slices.SortStableFunc(s.parked[fresh:], func(a, b *parked) int { return strings.Compare(a.label, b.label) })
+	}
+	for _, p := range s.parked {
+		p.seen = true
 	}
 	slices.SortStableFunc(s.parked, func(a, b *parked) int { return rank(a) - rank(b) })
 	for _, p := range s.enabledLocked() {

@@ -148,11 +148,11 @@ func (h *Hold) Init(e *Engine, terms *Terms, names []string, predecessor *script
 	}
 }
 
-// InitHeld makes a hold that is held for long, on no nodes: for tests of code that is given a lock.
+// InitHeld makes a hold that is held for a year, on no nodes: for tests of code that is given a lock.
 func (h *Hold) InitHeld(c clock.Clock, terms *Terms, names []string, token uint64, user User) {
 	h.engine = &Engine{Config: Config{Clock: c}, Closed: make(chan struct{}), schedule: &schedule.Schedule[*Hold]{}}
 	h.terms, h.owner = terms, scripts.NewOwner("test", 1)
-	h.lease.InitHeld(&terms.Terms, token, c.Now().Add(100*365*24*time.Hour))
+	h.lease.InitHeld(&terms.Terms, token, c.Now().Add(365*24*time.Hour))
 	h.setNames(names)
 	h.entry.Owner = h
 	h.first.hold, h.first.user, h.first.level = h, user, 1

@@ -55,7 +55,7 @@ func (o *Outcome) Unknown() int {
 }
 
 // IsCut reports whether the attempt ended before its outcome was certain.
-func (o *Outcome) IsCut() bool { return o.Verdict == lease.Open }
+func (o *Outcome) IsCut() bool { return o.Verdict == lease.Open && !(o.Unlisted && o.Closed) }
 
 // Reason is what keeps a quorum from being reached.
 type Reason uint8

@@ -249,7 +249,7 @@ func (w *Waiter) Acquired(lease time.Duration, more bool) (asked bool) {
 		if w.slots > 0 && (more || q.Woken()) {
 			q.Hasten(at)
 		}
-		if q.reserved != nil { // the grant has deleted what it reserved
+		if q.reserved != nil { // a grant deletes what it reserved; where it was refused, that ends by itself
 			q.reserved = nil
 			q.list.Engine.Untrack()
 		}

@@ -5,4 +5,7 @@
 // key is left. A mutant leaves out one rule of the shell, and must be found.
 //
 // An order differs from the usual one, in which a goroutine goes on as long as it can, in as many places as the bound allows.
+//
+// What it does not play: a step goes from one mutex to the next, so what stands between them without one is not divided.
+// Time passes in jumps, or when nobody can go on. No connection dies; the simulation and chaos have that.
 package shell
