@@ -40,6 +40,9 @@ func NewList(names ...string) *List {
 // Names returns the members' names, sorted. The caller must not change them.
 func (l *List) Names() []string { return l.names }
 
+// Digest returns what stands for the list in a request.
+func (l *List) Digest() string { return l.digest }
+
 // Len returns the number of members.
 func (l *List) Len() int { return len(l.names) }
 
