@@ -14,14 +14,10 @@ type Name struct {
 
 // NewName returns a lock's name, taken byte for byte.
 func NewName(name string) Name {
-	channel, opened, closed := channelName(name), "{", "}"
-	if strings.Contains(channel, "{") {
-		opened, closed = "", ""
-	}
 	b := make([]byte, 0, 128)
 	b = strconv.AppendInt(append(b, CounterPrefix...), int64(counterNumber(name)), 10)
 	end := len(b)
-	b = append(append(append(append(b, ChannelPrefix...), opened...), channel...), closed...)
+	b = appendChannel(b, name)
 	both := string(b) // one allocation for both keys
 	return Name{text: name, key: name, counter: both[:end], channel: both[end:]}
 }
@@ -55,12 +51,14 @@ func (n Name) String() string { return n.text }
 
 // Channel returns the channel on which a release of the lock is published. As in Redisson, a name
 // without a "{" gets braces. The slots of a semaphore have one channel.
-func Channel(name string) string {
-	name = channelName(name)
+func Channel(name string) string { return string(appendChannel(make([]byte, 0, 96), name)) }
+
+func appendChannel(b []byte, name string) []byte {
+	b, name = append(b, ChannelPrefix...), channelName(name)
 	if strings.Contains(name, "{") {
-		return ChannelPrefix + name
+		return append(b, name...)
 	}
-	return ChannelPrefix + "{" + name + "}"
+	return append(append(append(b, '{'), name...), '}')
 }
 
 // Owner identifies one attempt to lock: "<locker uuid>:<number>", with the key of its tombstone.

@@ -15,17 +15,11 @@ import (
 
 // Master is what one master has of a name. With an error the fields below it are zero.
 type Master struct {
-	Node        string
-	Err         error  // why it has no vote, or nil
-	Owner       string // empty for none
-	Identity    scripts.Identity
-	Level       int
-	TTL         time.Duration // or Forever
-	Token       uint64        // the counter, which other names share
-	Quarantine  time.Duration // left
-	Marker      string        // its text
-	Readers     int           // that hold the name
-	Reservation time.Duration // for how long a writer that waits keeps new readers back
+	Node string
+	Err  error // why it has no vote, or nil
+	scripts.InspectReply
+	Identity   scripts.Identity
+	Quarantine time.Duration // left
 }
 
 // Read returns what each node has of each name: [i][j] is node j's of names[i]. The identities of
@@ -40,10 +34,7 @@ func Read(ctx context.Context, nodes []*node.Node, names ...string) [][]Master {
 			m := &read[i][j]
 			r := inside.Of(n).Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
 			if m.Node, m.Err = n.Name(), r.Err; r.Err == nil {
-				is := r.Reply.Inspect
-				m.Owner, m.Level, m.TTL, m.Token = is.Owner, is.Level, is.TTL, is.Token
-				m.Quarantine, m.Marker = is.Quarantine(), is.Marker
-				m.Readers, m.Reservation = is.Readers, is.Reservation
+				m.InspectReply, m.Quarantine = *r.Reply.Inspect, r.Reply.Inspect.Quarantine()
 			}
 		}
 	})

@@ -187,7 +187,7 @@ func TestAbort(t *testing.T) {
 			}
 			for _, name := range trail {
 				world.has("taken back", name, abc, none, 7)
-				if wait := world.look(name).ChangeWaits(); wait != maxLease {
+				if wait := change.Waits(world.look(name)); wait != maxLease {
 					t.Errorf("the next change waits %v on %s", wait, name)
 				}
 			}

@@ -17,18 +17,7 @@ import (
 // name's token counter. The reply says whether the master grants. The error is a *node.Error.
 func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Name) (scripts.AcquireReply, error) {
 	pipe, footprint := inside.Of(n).Pipe(name.String()), new(pipeline.Footprint)
-	do := func(call scripts.Call) pipeline.Result {
-		done := make(receiver, 1)
-		if err := pipe.Start(call, footprint, done); err != nil {
-			return pipeline.Result{Err: err, NothingDone: true}
-		}
-		select {
-		case r := <-done:
-			return r
-		case <-ctx.Done():
-			return pipeline.Result{Err: &node.Error{Node: n.Name(), Op: call.Op(), Err: ctx.Err()}}
-		}
-	}
+	do := func(call scripts.Call) pipeline.Result { return pipe.DoAs(ctx, call, footprint) }
 	names, owner := []scripts.Name{name}, scripts.NewOwner(rand.Text(), 1)
 	lease := scripts.ToMillis(min(4*n.Timeout(), n.MaxLease())) // after a crash, the lock is soon gone
 	acquired := do(scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Level: 1, Lease: lease, List: list, Seed: 1}))
@@ -52,7 +41,3 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 	}
 	return reply, released.Err
 }
-
-type receiver chan pipeline.Result
-
-func (c receiver) Done(r pipeline.Result) { c <- r }
