@@ -93,7 +93,10 @@ func (r *Roster) ask(q question) {
 
 func (r *Roster) run() {
 	for {
-		asked := r.take()
+		r.mu.Lock()
+		asked := r.asked
+		r.asked, r.running = nil, len(asked) > 0
+		r.mu.Unlock()
 		if len(asked) == 0 {
 			return
 		}
@@ -103,14 +106,6 @@ func (r *Roster) run() {
 			q.done(s)
 		}
 	}
-}
-
-func (r *Roster) take() (asked []question) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	asked, r.asked = r.asked, nil
-	r.running = len(asked) > 0
-	return asked
 }
 
 // noteRefusals records which nodes do not accept this locker, and has the nodes log those whose
