@@ -71,12 +71,10 @@ func (r *Roster) OtherList(marker string) error {
 	if list == nil || err != nil || m.Claimed {
 		return nil
 	}
-	process := scripts.Process{Run: m.Run, MaxLease: m.MaxLease, Member: m.Member}
-	view := membership.ReadRefusal(scripts.Refusal{Marker: marker, Process: process})
-	if view.Standing(list) != membership.Refuses {
-		return nil
+	if view := membership.ReadRefusal(scripts.Refusal{Marker: marker, Process: m.Process}); view.Standing(list) == membership.Refuses {
+		return view.Refusal(list)
 	}
-	return view.Refusal(list)
+	return nil
 }
 
 // ask has a survey answer the question, in a goroutine. Questions that come while one runs share the
