@@ -29,7 +29,7 @@ func Read(ctx context.Context, nodes []*node.Node, names ...string) [][]Master {
 	for i := range names {
 		read[i] = make([]Master, len(nodes))
 	}
-	each(nodes, func(j int, n *node.Node) {
+	inside.Each(nodes, func(j int, n *node.Node) {
 		for i, name := range names {
 			m := &read[i][j]
 			r := inside.Of(n).Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
@@ -74,7 +74,7 @@ func Identify(ctx context.Context, nodes []*node.Node, read [][]Master,
 func who(ctx context.Context, nodes []*node.Node, answered []bool, lockers []string) map[string]scripts.Identity {
 	var mu sync.Mutex
 	known := map[string]scripts.Identity{}
-	each(nodes, func(j int, n *node.Node) {
+	inside.Each(nodes, func(j int, n *node.Node) {
 		for some := range slices.Chunk(lockers, scripts.MaxWho) {
 			if !answered[j] {
 				return
@@ -90,13 +90,4 @@ func who(ctx context.Context, nodes []*node.Node, answered []bool, lockers []str
 		}
 	})
 	return known
-}
-
-// each calls ask for all nodes at once, and waits for all of them.
-func each(nodes []*node.Node, ask func(j int, n *node.Node)) {
-	var asking sync.WaitGroup
-	for j, n := range nodes {
-		asking.Go(func() { ask(j, n) })
-	}
-	asking.Wait()
 }
