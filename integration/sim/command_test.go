@@ -197,7 +197,7 @@ func (o *operator) abort(ctx context.Context, s *state) {
 	all := s.members
 	for _, name := range s.next.Names() {
 		if !all.Has(name) {
-			all = all.With(name)
+			all = change.With(all, name)
 		}
 	}
 	if done, _ := o.carryOut(ctx, "aborted", change.Abort(all)); !done {

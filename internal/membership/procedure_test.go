@@ -246,7 +246,7 @@ func TestMastersWithoutOneListAreToldTheWayOut(t *testing.T) {
 				}
 			}
 			world.pass(maxLease)
-			to := c.commit.Without("c")
+			to := change.Without(c.commit, "c")
 			if _, last := world.carryOut(changeOf(t, c.commit, to).Announce(), nil); last.Do != change.Done {
 				t.Errorf("the next change: %v", last.Err)
 			}
