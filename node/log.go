@@ -29,7 +29,7 @@ type stateLog struct {
 	logger  *slog.Logger // nil for slog.Default, as it is then
 	name    func() string
 	changed func(StateEvent) // posts the hook's call; nil for none
-	lines   events.Queue
+	lines   events.Queue     // of a logger that blocks, so many wait, and no more
 
 	mu         sync.Mutex
 	down       int         // how many of its connections are down
