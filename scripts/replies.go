@@ -140,7 +140,7 @@ func parseAcquire(v any) (r AcquireReply, ok bool) {
 		return AcquireReply{Outcome: Granted, Token: uint64(token)}, token >= 1 && token <= MaxToken
 	}
 	f := FieldsOf(v)
-	word, _ := f.next().([]byte)
+	word, _ := f.Next().([]byte)
 	switch string(word) {
 	case "held":
 		r = AcquireReply{Outcome: HeldByAnother, Wait: f.TTL(), Waiting: f.Number(0, 1<<31), Holder: f.Text()}
@@ -187,11 +187,11 @@ const severity = "RNFGT"
 // client.
 func parseRenew(v any, batch []Renewal) (out []Renewed, refusal *Refusal, ok bool) {
 	if f := FieldsOf(v); len(f.left) == 4 {
-		word, _ := f.next().([]byte)
+		word, _ := f.Next().([]byte)
 		if refusal = f.refusal(); refusal == nil || string(word) != "marker" {
 			return nil, nil, false
 		}
-		v = f.next()
+		v = f.Next()
 	}
 	letters, ok := v.([]byte)
 	out = make([]Renewed, len(batch))
@@ -248,7 +248,8 @@ func (f *Fields) End() bool { return !f.bad && !f.More() }
 // More reports whether there is another field.
 func (f *Fields) More() bool { return len(f.left) > 0 }
 
-func (f *Fields) next() (v any) {
+// Next reads a field of any kind.
+func (f *Fields) Next() (v any) {
 	if !f.More() {
 		f.bad = true
 		return nil
@@ -259,21 +260,14 @@ func (f *Fields) next() (v any) {
 
 // Text reads a text.
 func (f *Fields) Text() string {
-	b, ok := f.next().([]byte)
+	b, ok := f.Next().([]byte)
 	f.bad = f.bad || !ok
 	return string(b)
 }
 
-// Fields reads an array.
-func (f *Fields) Fields() Fields {
-	inner := FieldsOf(f.next())
-	f.bad = f.bad || inner.bad
-	return inner
-}
-
 // Number reads a number within bounds.
 func (f *Fields) Number(least, most int64) int {
-	n, ok := number(f.next(), least, most)
+	n, ok := number(f.Next(), least, most)
 	f.bad = f.bad || !ok
 	return int(n)
 }

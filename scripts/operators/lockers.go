@@ -49,7 +49,7 @@ func Lockers(cursor string) scripts.Call {
 func parseLockers(v any) (any, bool) {
 	f := scripts.FieldsOf(v)
 	reply := &LockersReply{Cursor: f.Text()}
-	rows, isNamed := f.Fields(), true
+	rows, isNamed := scripts.FieldsOf(f.Next()), true
 	for rows.More() {
 		key, said, ms := rows.Text(), rows.Text(), rows.Number(math.MinInt64, math.MaxInt64)
 		locker, found := strings.CutPrefix(key, scripts.LockerPrefix)

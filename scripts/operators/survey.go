@@ -28,7 +28,7 @@ func Survey(cursor string) scripts.Call {
 func parseSurvey(v any) (any, bool) {
 	f := scripts.FieldsOf(v)
 	reply := &SurveyReply{Cursor: f.Text(), Waiting: map[string]int{}}
-	names, channels, areOurs := f.Fields(), f.Fields(), true
+	names, channels, areOurs := scripts.FieldsOf(f.Next()), scripts.FieldsOf(f.Next()), true
 	for names.More() {
 		reply.Names = append(reply.Names, names.Text())
 	}

@@ -10,9 +10,6 @@ import (
 
 // The functions of this file are for searches of this package.
 
-// HasUnasked reports whether masters are left that were not asked for a grant.
-func (l *Lease) HasUnasked() bool { return l.hasUnasked() }
-
 // Clone returns a copy that shares nothing but the terms.
 func (l *Lease) Clone() *Lease {
 	copied := *l
