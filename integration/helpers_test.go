@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 	"go.uber.org/goleak"
 )
 
@@ -52,7 +53,7 @@ func fleet(t *testing.T, n int, args ...string) *redistest.Fleet {
 	t.Helper()
 	f := testkit.Real(t, n, args...)
 	for _, m := range f.Masters { // as masters that are in use
-		for _, s := range slices.Concat(scripts.All(), scripts.OfOperators()) {
+		for _, s := range slices.Concat(scripts.All(), operators.All()) {
 			m.Do("SCRIPT", "LOAD", s.Source()) // a test's server may refuse
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // Leader is what the masters say of who leads.
@@ -52,7 +53,7 @@ func undecided(s quorum.State) error {
 	masters := make([]lockstate.Master, len(s.Nodes))
 	var causes []error
 	for i, n := range s.Nodes {
-		masters[i] = lockstate.Master{Err: n.Err, Owner: n.Owner, Quarantine: n.Quarantine}
+		masters[i] = lockstate.Master{Err: n.Err, InspectReply: scripts.InspectReply{Owner: n.Owner}, Quarantine: n.Quarantine}
 		switch {
 		case n.Err != nil:
 			causes = append(causes, fmt.Errorf("%w: %w", quorum.ErrUnavailable, n.Err))

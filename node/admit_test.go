@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -42,7 +43,7 @@ func TestCheckOfTheMarker(t *testing.T) {
 		return time.Duration(time.Now().Add(-ago).UnixNano()).Truncate(time.Millisecond)
 	}
 	three := scripts.NewList("a", nodeName, "z")
-	four := three.With("n")
+	four := change.With(three, "n")
 	const blank = "no client has used this server"
 	claimed := "has begun to mark " + three.String() + ", and has not finished"
 	for what, c := range map[string]struct {

@@ -14,30 +14,30 @@ import (
 // ([WithTimeout]). It writes nothing. It also reports on a server that Lock refuses: see [Report]. The error is a
 // [*Error].
 func (n *Node) Check(ctx context.Context) (Report, error) {
-	return onOwnConn(ctx, n, "check", func(ctx context.Context, c redis.Conn) (Report, error) {
-		var report Report
-		found, err := n.readInfo(ctx, c)
+	var report Report
+	err := n.onOwnConn(ctx, "check", func(ctx context.Context, c redis.Conn) error {
+		found, conn, err := n.server.ask(ctx, c, func(*info) error { return nil })
 		if err != nil {
-			return report, err
+			return err
 		}
 		began := time.Now()
 		if _, err := n.command(ctx, c, "PING"); err != nil {
-			return report, err
+			return err
 		}
 		report.RoundTrip = time.Since(began)
 		save := n.savePoints(ctx, c)
-		database, err := n.askDatabase(ctx, c)
+		reply, err := conn.Call(ctx, scripts.Look(), n.Timeout())
 		if err != nil {
-			return report, err
-		}
-		reply, err := n.server.newConn(c, found.runID, database).Call(ctx, scripts.Look(), n.Timeout())
-		if err != nil {
-			return report, scriptError(err)
+			return scriptError(err)
 		}
 		report.Name = n.Name()
 		report.fill(found, save, membership.Read(*reply.Look, 0), n.server.opts)
-		return report, nil
+		return nil
 	})
+	if err != nil {
+		return Report{}, err
+	}
+	return report, nil
 }
 
 // maxMembers is the most nodes that a Locker takes.
@@ -75,37 +75,27 @@ func (n *Node) AdmitMembers(ctx context.Context, members []string) error {
 
 // admit gives the node that list; nil keeps the list that it has.
 func (n *Node) admit(ctx context.Context, list *scripts.List) error {
-	_, err := onOwnConn(ctx, n, "admit", func(ctx context.Context, c redis.Conn) (none struct{}, err error) {
-		found, err := n.readInfo(ctx, c)
+	return n.onOwnConn(ctx, "admit", func(ctx context.Context, c redis.Conn) error {
+		_, conn, err := n.server.ask(ctx, c, (*info).refuse)
 		if err != nil {
-			return none, err
+			return err
 		}
-		if err := found.refuse(); err != nil {
-			return none, err
-		}
-		database, err := n.askDatabase(ctx, c)
-		if err != nil {
-			return none, err
-		}
-		conn := n.server.newConn(c, found.runID, database)
 		for range maxTries {
 			reply, err := conn.Call(ctx, scripts.Look(), n.Timeout())
 			if err != nil {
-				return none, scriptError(err)
+				return scriptError(err)
 			}
-			view := membership.Read(*reply.Look, 0)
-			call, err := view.Admit(list)
+			call, err := membership.Read(*reply.Look, 0).Admit(list)
 			if err != nil {
-				return none, err
+				return err
 			}
 			reply, err = conn.Call(ctx, call, n.Timeout())
 			if err != nil || reply.Mark.Written {
-				return none, err
+				return err
 			}
 		}
-		return none, errors.New("others keep changing the marker")
+		return errors.New("others keep changing the marker")
 	})
-	return err
 }
 
 // savePoints returns the server's save points, or nothing if the user may not use CONFIG.

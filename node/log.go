@@ -1,16 +1,17 @@
 package node
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/scripts"
-	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -22,43 +23,31 @@ const (
 	sameEnd = 100 * time.Millisecond
 )
 
-// stateLog logs a node's changes of state. The user's logger runs in a goroutine, which lives while
-// there is something to log: a logger may block, or call back.
+// stateLog logs a node's changes of state. The user's logger runs in a goroutine of the lines': it may block, or call
+// back.
 type stateLog struct {
 	logger  *slog.Logger // nil for slog.Default, as it is then
 	name    func() string
-	group   *errgroup.Group  // of the node
 	changed func(StateEvent) // posts the hook's call; nil for none
+	lines   events.Queue     // of a logger that blocks, so many wait, and no more
 
-	mu           sync.Mutex
-	current      nodeState
-	logged       nodeState
-	told         string // the state that changed was last called with
-	downLoggedAt time.Time
-	refusedAt    time.Time   // of the last refused release that was to be logged
-	listsAt      time.Time   // of the last refused list that was to be logged
-	ends         *time.Timer // of the current quarantine; nil before the first one
-	running      bool
-	closed       bool
-}
+	mu         sync.Mutex
+	down       int         // how many of its connections are down
+	err        error       // the latest reason
+	permanent  bool        // that reason does not pass by itself
+	connected  bool        // at least once
+	quarantine time.Time   // its end, at the latest
+	asked      time.Time   // when the node was asked for it
+	ends       *time.Timer // of the quarantine; nil before the first one
+	told       string      // the state that changed was last called with
+	closed     bool
 
-// nodeState is what the log may say of a node.
-type nodeState struct {
-	down       int             // how many of its connections are down
-	why        string          // the latest reason
-	err        error           // why, as an error
-	permanent  bool            // that reason does not pass by itself
-	connected  bool            // at least once
-	quarantine time.Time       // its end, at the latest
-	asked      time.Time       // when the node was asked for it
-	refused    *refusedRelease // not logged yet
-	lists      error           // the node refuses this client's list of masters; not logged yet
-}
-
-// refusedRelease is a release that the server itself refused.
-type refusedRelease struct {
-	call scripts.Call
-	err  error
+	downLogged       bool // and not yet that it answers again
+	whyLogged        string
+	quarantineLogged time.Time // and not yet that it is over
+	downAt           time.Time // of the last line about a node that is down
+	refusedAt        time.Time // of that about a refused release
+	listsAt          time.Time // of that about a refused list
 }
 
 // Down, StillDown and Up take the changes of one connection, in order: see [pipeline.Log].
@@ -69,38 +58,36 @@ func (l *stateLog) Up()                 { l.change(-1, nil) }
 func (l *stateLog) change(down int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.current.down += down
+	l.down += down
 	if err != nil {
-		l.current.why, l.current.err, l.current.permanent = plain.Text(err.Error()), plain.Wrap(err), (&Error{Err: err}).Permanent()
+		l.err, l.permanent = plain.Wrap(err), (&Error{Err: err}).Permanent()
 	}
-	l.tellLocked()
-	l.startLocked()
+	l.noteLocked()
 }
 
 // Quarantined is called for each new connection, and repeatedly during one quarantine.
 func (l *stateLog) Quarantined(q pipeline.Quarantine) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.current.connected = true
+	l.connected = true
 	l.readQuarantineLocked(q)
-	l.tellLocked()
-	l.startLocked()
+	l.noteLocked()
 }
 
 // readQuarantineLocked takes a reading. The quarantine that it found ends between q.Asked+q.Left and
 // q.Came+q.Left. Another one has begun only if all of that is later than the end known so far: a
 // goroutine that was late makes no second quarantine out of the first.
 func (l *stateLog) readQuarantineLocked(q pipeline.Quarantine) {
-	if q.Asked.Before(l.current.asked) { // another connection has found something newer
+	if q.Asked.Before(l.asked) { // another connection has found something newer
 		return
 	}
-	l.current.asked = q.Asked
+	l.asked = q.Asked
 	end := q.Came.Add(q.Left)
-	isSame := !q.Asked.Add(q.Left).After(l.current.quarantine.Add(sameEnd))
-	if isSame && !end.Before(l.current.quarantine) {
+	isSame := !q.Asked.Add(q.Left).After(l.quarantine.Add(sameEnd))
+	if isSame && !end.Before(l.quarantine) {
 		return
 	}
-	l.current.quarantine = end
+	l.quarantine = end
 	left := time.Until(end)
 	switch {
 	case left <= 0:
@@ -111,10 +98,10 @@ func (l *stateLog) readQuarantineLocked(q pipeline.Quarantine) {
 	}
 }
 
-func (l *stateLog) quarantineOver() {
+func (l *stateLog) quarantineOver() { // which is no event
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.startLocked()
+	l.logChangesLocked(time.Now())
 }
 
 // state returns the node's state.
@@ -125,61 +112,86 @@ func (l *stateLog) state() string {
 }
 
 func (l *stateLog) stateLocked(now time.Time) string {
-	switch s := &l.current; {
-	case s.down > 0 && s.permanent:
+	switch {
+	case l.down > 0 && l.permanent:
 		return inside.Refused
-	case s.down > 0:
+	case l.down > 0:
 		return inside.Down
-	case s.quarantine.After(now):
+	case l.quarantine.After(now):
 		return inside.Quarantined
-	case s.connected:
+	case l.connected:
 		return inside.Up
 	default:
 		return inside.Unknown
 	}
 }
 
-// tellLocked passes a change of the state to the hook.
-func (l *stateLog) tellLocked() {
+// noteLocked passes a change of the state to the hook, and logs it.
+func (l *stateLog) noteLocked() {
 	now := time.Now()
-	state := l.stateLocked(now)
-	if l.changed == nil || state == l.told {
-		return
+	if state := l.stateLocked(now); l.changed != nil && state != l.told {
+		l.told = state
+		e := StateEvent{Node: l.name(), State: state}
+		switch state {
+		case inside.Quarantined:
+			e.Quarantine = l.quarantine.Sub(now)
+		case inside.Down, inside.Refused:
+			e.Err = l.err
+		}
+		l.changed(e)
 	}
-	l.told = state
-	e := StateEvent{Node: l.name(), State: state}
-	switch state {
-	case inside.Quarantined:
-		e.Quarantine = l.current.quarantine.Sub(now)
-	case inside.Down, inside.Refused:
-		e.Err = l.current.err
-	}
-	l.changed(e)
+	l.logChangesLocked(now)
 }
 
-// ReleaseRefused is called once for each release that the server refused. It logs at most one for each
-// reasonPause.
+func (l *stateLog) logChangesLocked(now time.Time) {
+	if l.closed || l.currentLogger().Handler() == slog.DiscardHandler {
+		return
+	}
+	isDown, isQuarantined := l.down > 0, l.quarantine.After(now)
+	if isDown && (!l.downLogged || l.err.Error() != l.whyLogged) && now.Sub(l.downAt) >= reasonPause {
+		l.downLogged, l.whyLogged, l.downAt = true, l.err.Error(), now
+		message := "quorumlock: node down"
+		if l.permanent {
+			message = "quorumlock: node refused, which will not pass by itself"
+		}
+		l.logLocked(slog.LevelWarn, message, "error", l.whyLogged)
+	}
+	if l.downLogged && !isDown {
+		l.downLogged = false
+		l.logLocked(slog.LevelInfo, "quorumlock: node answers again")
+	}
+	switch {
+	case isDown:
+	case isQuarantined && l.quarantine.Sub(l.quarantineLogged) > sameEnd:
+		l.quarantineLogged = l.quarantine
+		left := l.quarantine.Sub(now).Round(time.Millisecond)
+		l.logLocked(slog.LevelWarn, "quorumlock: node in quarantine, it grants nothing new", "left", left.String())
+	case !isQuarantined && !l.quarantineLogged.IsZero():
+		l.quarantineLogged = time.Time{}
+		l.logLocked(slog.LevelInfo, "quorumlock: node grants again, its quarantine is over")
+	}
+}
+
+// ReleaseRefused is called once for each release that the server refused.
 func (l *stateLog) ReleaseRefused(call scripts.Call, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now := time.Now(); l.refusedAt.IsZero() || now.Sub(l.refusedAt) >= reasonPause {
-		l.refusedAt, l.current.refused = now, &refusedRelease{call, err}
-		l.startLocked()
+	owner, names := call.Released()
+	l.logSometimes(&l.refusedAt, "quorumlock: release refused, tried again slowly", "names", names, "owner", owner, "error", plain.Text(err.Error()))
+}
+
+// NotAccepted logs a node that refuses this client's list of masters. A blank node is about to be marked.
+func (l *stateLog) NotAccepted(list *scripts.List, marker scripts.Refusal) {
+	if view := membership.ReadRefusal(marker); view.Standing(list) == membership.Refuses {
+		l.logSometimes(&l.listsAt, "quorumlock: node does not accept this client", "error", plain.Text(view.Refusal(list).Error()))
 	}
 }
 
-// NotAccepted logs a node that refuses this client's list of masters, at most once for each
-// reasonPause. A blank node is about to be marked.
-func (l *stateLog) NotAccepted(list *scripts.List, marker scripts.Refusal) {
-	view := membership.ReadRefusal(marker)
-	if view.Standing(list) != membership.Refuses {
-		return
-	}
+// logSometimes logs a warning at most once for each reasonPause.
+func (l *stateLog) logSometimes(last *time.Time, message string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := time.Now(); l.listsAt.IsZero() || now.Sub(l.listsAt) >= reasonPause {
-		l.listsAt, l.current.lists = now, view.Refusal(list)
-		l.startLocked()
+	if now := time.Now(); now.Sub(*last) >= reasonPause {
+		*last = now
+		l.logLocked(slog.LevelWarn, message, args...)
 	}
 }
 
@@ -192,78 +204,21 @@ func (l *stateLog) currentLogger() *slog.Logger {
 	return slog.Default()
 }
 
-func (l *stateLog) startLocked() {
-	if l.running || l.closed || l.currentLogger().Handler() == slog.DiscardHandler {
+func (l *stateLog) logLocked(level slog.Level, message string, args ...any) {
+	if l.closed {
 		return
 	}
-	if line := l.nextLineLocked(); line != nil {
-		l.running = true
-		l.group.Go(func() error {
-			l.run(line)
-			return nil
-		})
-	}
-}
-
-func (l *stateLog) run(line func(*slog.Logger)) {
-	defer func() { // deferred, for a logger that ends the goroutine
+	l.lines.Post(func() {
 		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.running = false
-		l.startLocked()
-	}()
-	for line != nil {
-		line(l.currentLogger().With("node", l.name()))
-		l.mu.Lock()
-		line = l.nextLineLocked()
+		closed := l.closed
 		l.mu.Unlock()
-	}
+		if !closed {
+			l.currentLogger().With("node", l.name()).Log(context.Background(), level, message, args...)
+		}
+	})
 }
 
-// nextLineLocked returns the next line to log, and counts it as logged; nil when there is none.
-func (l *stateLog) nextLineLocked() (line func(*slog.Logger)) {
-	if l.closed {
-		return nil
-	}
-	now, current, logged := time.Now(), l.current, &l.logged
-	isDown, wasDown := current.down > 0, logged.down > 0
-	switch {
-	case isDown && (!wasDown || current.why != logged.why) && now.Sub(l.downLoggedAt) >= reasonPause:
-		logged.down, logged.why, l.downLoggedAt = current.down, current.why, now
-		message := "quorumlock: node down"
-		if current.permanent {
-			message = "quorumlock: node refused, which will not pass by itself"
-		}
-		return func(logger *slog.Logger) { logger.Warn(message, "error", current.why) }
-	case wasDown && !isDown:
-		logged.down = 0
-		return func(logger *slog.Logger) { logger.Info("quorumlock: node answers again") }
-	case !isDown && current.quarantine.After(now) && current.quarantine.Sub(logged.quarantine) > sameEnd:
-		logged.quarantine = current.quarantine
-		left := current.quarantine.Sub(now).Round(time.Millisecond)
-		return func(logger *slog.Logger) {
-			logger.Warn("quorumlock: node in quarantine, it grants nothing new", "left", left.String())
-		}
-	case !isDown && !logged.quarantine.IsZero() && !current.quarantine.After(now):
-		logged.quarantine = time.Time{}
-		return func(logger *slog.Logger) { logger.Info("quorumlock: node grants again, its quarantine is over") }
-	case current.lists != nil:
-		l.current.lists = nil
-		return func(logger *slog.Logger) {
-			logger.Warn("quorumlock: node does not accept this client", "error", plain.Text(current.lists.Error()))
-		}
-	case current.refused != nil:
-		l.current.refused = nil
-		owner, names := current.refused.call.Released()
-		return func(logger *slog.Logger) {
-			logger.Warn("quorumlock: release refused, tried again slowly",
-				"names", names, "owner", owner, "error", plain.Text(current.refused.err.Error()))
-		}
-	}
-	return nil
-}
-
-// close ends the log. The group gets no goroutine any more.
+// close ends the log: no line follows.
 func (l *stateLog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

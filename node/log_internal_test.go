@@ -8,14 +8,13 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
-	"golang.org/x/sync/errgroup"
 )
 
 // A goroutine that hands on a reply late does not lengthen the quarantine that it reports.
 func TestAQuarantineCountsFromItsReply(t *testing.T) {
 	const left, late = 10 * time.Second, 4 * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		l := &stateLog{logger: slog.New(slog.DiscardHandler), name: func() string { return "a" }, group: &errgroup.Group{}}
+		l := &stateLog{logger: slog.New(slog.DiscardHandler), name: func() string { return "a" }}
 		defer l.close()
 		came := time.Now()
 		time.Sleep(late)

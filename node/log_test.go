@@ -211,7 +211,7 @@ func TestTheDefaultLogger(t *testing.T) {
 	})
 }
 
-// A slow logger delays no call, logs the current state, and is not called after Close.
+// A slow logger delays no call, and is not called after Close.
 func TestASlowLogDelaysNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.NewServer(t, timeout, fakeredis.New(time.Now, 1).Serve)

@@ -129,7 +129,7 @@ func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 func newNode(pool *redis.Pool, o options) *Node {
 	n := &Node{server: server{opts: o, pool: pool}}
 	n.lifetime, n.end = context.WithCancel(context.Background())
-	n.log = &stateLog{logger: o.logger, name: n.Name, group: &n.group, told: inside.Unknown}
+	n.log = &stateLog{logger: o.logger, name: n.Name, told: inside.Unknown}
 	if hook := o.hooks.StateChanged; hook != nil {
 		n.log.changed = func(e StateEvent) { n.events.Post(func() { hook(e) }) }
 	}
@@ -198,6 +198,7 @@ func (n *Node) Close() error {
 		go func() {
 			n.group.Wait()
 			<-n.events.Idle() // after the calls, whose ends are events
+			<-n.log.lines.Idle()
 			cancel()
 		}()
 		<-ended.Done()

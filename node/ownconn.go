@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -10,57 +9,50 @@ import (
 )
 
 // onOwnConn runs fn with a connection that no pipe uses, for at most the time for connecting. It does so
-// in a goroutine: a Dial of the user's pool may ignore the context.
-func onOwnConn[T any](ctx context.Context, n *Node, op string,
-	fn func(context.Context, redis.Conn) (T, error)) (T, error) {
-	var none T
+// in a goroutine: a Dial of the user's pool may ignore the context. With an error, fn may still run.
+func (n *Node) onOwnConn(ctx context.Context, op string, fn func(context.Context, redis.Conn) error) error {
 	if n.lifetime.Err() != nil {
-		return none, &Error{n.Name(), op, ErrClosed}
-	}
-	type outcome struct {
-		value T
-		err   error
+		return &Error{n.Name(), op, ErrClosed}
 	}
 	bound := redisconn.ConnectTimeout(n.Timeout())
 	bounded, cancel := context.WithTimeout(ctx, bound)
 	interruptible, stop := redisconn.Interruptible(bounded)
-	done := make(chan outcome, 1)
+	done := make(chan error, 1)
 	go func() {
 		defer cancel()
-		var o outcome
 		c, err := n.server.takeConn(interruptible)
 		if err == nil {
-			o.value, err = fn(bounded, c)
+			err = fn(bounded, c)
 			stop() // the next user of the connection has another context
 			if bounded.Err() != nil || n.server.selected.Load() {
 				redisconn.Kill(c)
 			}
 			c.Close()
 		}
-		o.err = err
-		done <- o
+		done <- err
 	}()
-	var o outcome
+	var err error
 	select {
-	case o = <-done:
+	case err = <-done:
 	case <-bounded.Done():
 		select {
-		case o = <-done: // fn has ended, and that ended the context
+		case err = <-done: // fn has ended, and that ended the context
 		default:
-			o.err = bounded.Err()
+			err = bounded.Err()
 		}
 	}
 	deadline, limited := ctx.Deadline()
 	switch {
-	case o.err == nil:
-		return o.value, nil
+	case err == nil:
+		return nil
 	case ctx.Err() != nil:
-		return none, &Error{n.Name(), op, ctx.Err()}
+		err = ctx.Err()
 	case limited && !time.Now().Before(deadline): // the connection has the same deadline, and timed out first
-		return none, &Error{n.Name(), op, context.DeadlineExceeded}
+		err = context.DeadlineExceeded
 	default:
-		return none, &Error{n.Name(), op, redisconn.TimedOut(o.err, bound)}
+		err = redisconn.TimedOut(err, bound)
 	}
+	return &Error{n.Name(), op, err}
 }
 
 func (n *Node) command(ctx context.Context, c redis.Conn, name string, args ...any) (any, error) {
@@ -69,21 +61,4 @@ func (n *Node) command(ctx context.Context, c redis.Conn, name string, args ...a
 		return nil, err
 	}
 	return redisconn.ReceiveBy(ctx, c, bound)
-}
-
-func (n *Node) readInfo(ctx context.Context, c redis.Conn) (found info, err error) {
-	reply, err := n.command(ctx, c, "INFO")
-	if err != nil {
-		return found, fmt.Errorf("reading INFO: %w", err)
-	}
-	found.read(reply)
-	return found, nil
-}
-
-func (n *Node) askDatabase(ctx context.Context, c redis.Conn) (int, error) {
-	clientInfo, err := n.command(ctx, c, "CLIENT", "INFO")
-	if err != nil && c.Err() != nil {
-		return 0, fmt.Errorf("reading CLIENT INFO: %w", err)
-	}
-	return n.server.identify(ctx, c, clientInfo)
 }

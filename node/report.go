@@ -35,12 +35,11 @@ type Report struct {
 
 // fill sets the fields that follow from INFO, the save points and the marker, and the hazards.
 func (r *Report) fill(f info, save savePoints, view *membership.View, o options) {
-	m, quarantine := view.Marker(), time.Duration(0)
+	m := view.Marker()
 	isClaimed := view.IsMarked() && m.Claimed
 	accepts := !view.IsBlank() && !m.Claimed
 	r.MaxLease = view.MaxLease()
 	if accepts {
-		quarantine, _ = view.Quarantine()
 		r.Member, r.Members, r.Generation, r.Next = m.Member, m.Members.Names(), m.Generation, m.Next.Names()
 	}
 	r.Role, r.Version, r.RunID, r.Uptime = f.role, f.version, f.runID, f.uptime
@@ -50,15 +49,14 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 		r.Hazards = append(r.Hazards, plain.Text(fmt.Sprintf(format, args...)))
 	}
 
-	r.Refused = f.refuse()
-	if r.Refused == nil && r.MaxLease != 0 && r.MaxLease != o.maxLease {
+	switch r.Refused = f.refuse(); {
+	case r.Refused != nil:
+	case r.MaxLease != 0 && r.MaxLease != o.maxLease:
 		r.Refused = membership.DifferentMaxLease(r.MaxLease, o.maxLease)
-	}
-	if r.Refused == nil && view.IsMarked() && m.Member != view.Process.Member {
+	case view.IsMarked() && m.Member != view.Process.Member:
 		r.Refused = fmt.Errorf("%w: this master is the member %s of %s, and is named %s here: give it that name "+
 			"(?name=... in the URL, or node.WithName)", ErrMembership, m.Member, m.Members, view.Process.Member)
-	}
-	if r.Refused == nil && view.IsRetired() {
+	case view.IsRetired():
 		r.Refused = fmt.Errorf("%w: retired: it is no member of %s (generation %d), and accepts nobody. Leave it out, or take it "+
 			"back with quorumlock members add", ErrMembership, m.Members, m.Generation)
 	}
@@ -87,17 +85,16 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 	case isAdmitted:
 		hazard("an operator admitted it, and no client has marked it since: unless one uses this server within %v, "+
 			"it will wait in quarantine for %v", word, o.maxLease)
-	case isClaimed:
-		left, _ := view.Quarantine()
-		r.Quarantine = min(max(left, unfinished), o.maxLease)
-		hazard("in quarantine for another %v", r.Quarantine)
-	case !accepts:
+	case !accepts && !isClaimed:
 		r.Quarantine = o.maxLease
 		hazard("no client has used this server since it started, lost its data or got another database's (SWAPDB): "+
 			"it will wait in quarantine for %v from the first use", o.maxLease)
 	default:
-		r.Quarantine = min(quarantine, o.maxLease)
-		if r.Quarantine > 0 {
+		left, _ := view.Quarantine()
+		if isClaimed {
+			left = max(left, unfinished)
+		}
+		if r.Quarantine = min(left, o.maxLease); r.Quarantine > 0 {
 			hazard("in quarantine for another %v", r.Quarantine)
 		}
 	}

@@ -88,59 +88,19 @@ func (s *server) askedAgain(err error) error {
 	return err
 }
 
-func (s *server) newConn(c redis.Conn, runID string, database int) *pipeline.Conn {
-	process := scripts.Process{Run: scripts.MarkerRun(runID, database), MaxLease: s.opts.maxLease, Member: s.name()}
-	return pipeline.NewConn(c, runID, process, s.opts.maxLease)
-}
-
 // handshake identifies the server and refuses one that must not be a node: a replica, a server that
 // evicts, one of another deployment. It writes nothing.
 func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, error) {
-	bound := redisconn.ConnectTimeout(s.opts.timeout)
-	exists := []any{"EXISTS"}
-	for _, script := range scripts.All() {
-		exists = append(exists, script.SHA())
-	}
-	err := redisconn.Send(c, s.opts.timeout, func() error {
-		return errors.Join(c.Send("INFO"), c.Send("CLIENT", "INFO"), c.Send("SCRIPT", exists...))
-	})
+	_, conn, err := s.ask(ctx, c, (*info).refuse)
 	if err != nil {
 		return nil, err
 	}
-	text, err := redisconn.ReceiveBy(ctx, c, bound)
-	if err != nil {
-		return nil, fmt.Errorf("reading INFO: %w", err)
-	}
-	clientInfo, err := redisconn.ReceiveBy(ctx, c, bound)
-	if err != nil && c.Err() != nil {
-		return nil, err
-	}
-	known, err := redis.Ints(redisconn.ReceiveBy(ctx, c, bound)) // a server that cannot say has none
-	if err != nil && c.Err() != nil {
-		return nil, err
-	}
-	var found info
-	found.read(text)
-	if err := found.refuse(); err != nil {
-		return nil, err
-	}
-	database, err := s.identify(ctx, c, clientInfo)
-	if err != nil {
-		return nil, err
-	}
-
-	conn := s.newConn(c, found.runID, database)
-	conn.Selected = s.selected.Load()
 	asked := time.Now()
-	reply, err := conn.Call(ctx, scripts.Look(), bound)
+	reply, err := conn.Call(ctx, scripts.Look(), redisconn.ConnectTimeout(s.opts.timeout))
 	if err != nil {
 		return nil, fmt.Errorf("reading the marker: %w", scriptError(err))
 	}
 	came := time.Now()
-	conn.Missing = map[string]bool{}
-	for i, script := range scripts.All() {
-		conn.Missing[script.Name()] = i >= len(known) || known[i] == 0
-	}
 	view := membership.Read(*reply.Look, 0)
 	if deployment := view.MaxLease(); deployment != 0 && deployment != s.opts.maxLease {
 		return nil, membership.DifferentMaxLease(deployment, s.opts.maxLease)
@@ -148,6 +108,48 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	left, _ := view.Quarantine()
 	conn.Quarantine = pipeline.Quarantine{Left: left, Asked: asked, Came: came}
 	return conn, nil
+}
+
+// ask asks the server who it is, unless refuse refuses what it says.
+func (s *server) ask(ctx context.Context, c redis.Conn, refuse func(*info) error) (found info, conn *pipeline.Conn, err error) {
+	bound := redisconn.ConnectTimeout(s.opts.timeout)
+	exists := []any{"EXISTS"}
+	for _, script := range scripts.All() {
+		exists = append(exists, script.SHA())
+	}
+	err = redisconn.Send(c, s.opts.timeout, func() error {
+		return errors.Join(c.Send("INFO"), c.Send("CLIENT", "INFO"), c.Send("SCRIPT", exists...))
+	})
+	if err != nil {
+		return found, nil, err
+	}
+	text, err := redisconn.ReceiveBy(ctx, c, bound)
+	if err != nil {
+		return found, nil, fmt.Errorf("reading INFO: %w", err)
+	}
+	clientInfo, err := redisconn.ReceiveBy(ctx, c, bound)
+	if err != nil && c.Err() != nil {
+		return found, nil, fmt.Errorf("reading CLIENT INFO: %w", err)
+	}
+	known, err := redis.Ints(redisconn.ReceiveBy(ctx, c, bound)) // a server that cannot say has none
+	if err != nil && c.Err() != nil {
+		return found, nil, err
+	}
+	found.read(text)
+	if err := refuse(&found); err != nil {
+		return found, nil, err
+	}
+	database, err := s.identify(ctx, c, clientInfo)
+	if err != nil {
+		return found, nil, err
+	}
+	process := scripts.Process{Run: scripts.MarkerRun(found.runID, database), MaxLease: s.opts.maxLease, Member: s.name()}
+	conn = pipeline.NewConn(c, found.runID, process, s.opts.maxLease)
+	conn.Selected = s.selected.Load()
+	for i, script := range scripts.All() { // a look that is not sent as text shows whether the server runs scripts
+		conn.Missing[script.Name()] = (i >= len(known) || known[i] == 0) && script.Name() != "look"
+	}
+	return found, conn, nil
 }
 
 // identify returns the database of a connection, by the reply to CLIENT INFO. It must be the node's: else

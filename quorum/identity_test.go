@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 func TestIdentity(t *testing.T) {
@@ -76,7 +77,7 @@ func TestIntroduction(t *testing.T) {
 			}
 		}
 		for _, n := range l.core.Nodes {
-			found := inside.Of(n).Pipe("").Do(t.Context(), scripts.Lockers("0")).Reply.Lockers
+			found, _ := inside.Of(n).Pipe("").Do(t.Context(), operators.Lockers("0")).Reply.Other.(*operators.LockersReply)
 			if found == nil || len(found.Found) != 1 || !found.Found[0].HasList(l.core.Roster.List()) {
 				t.Errorf("the locker does not say its list: %+v", found)
 			}

@@ -48,11 +48,3 @@ func cutOwner(id string) (locker string, number uint64, ok bool) {
 	number, err := strconv.ParseUint(id[end+1:], 10, 64)
 	return id[:end], number, err == nil
 }
-
-// ParseAsk reads the reply to Ask; errors wrap ErrReply.
-func ParseAsk(v any) error {
-	if sent, err := boolean(askScript, v); err != nil || !sent {
-		return malformed(askScript, v)
-	}
-	return nil
-}

@@ -9,7 +9,6 @@ import (
 func askVectors() []vector {
 	sent := func(v vector, call scripts.Call, text string, channels ...string) vector {
 		v.call, v.want, v.untouched, v.before = call, true, true, state(holds("k", me, "1"))
-		v.parse = func(reply any) (any, error) { return true, scripts.ParseAsk(reply) }
 		for _, channel := range channels {
 			v.published = append(v.published, message{"redisson_lock__channel:" + channel, text})
 		}

@@ -16,6 +16,9 @@ type Call struct {
 	list   *List     // of acquire and renew: the client's list of masters
 }
 
+// Call runs a script of another package's: with how many arguments are keys, and the arguments.
+func (s *Script) Call(args ...any) Call { return Call{script: s, args: append([]any{s.sha}, args...)} }
+
 // Op returns the script's name, for errors.
 func (c Call) Op() string { return c.script.name }
 

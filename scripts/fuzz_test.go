@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // FuzzParse feeds every parser every value that redigo can make of a reply. Nothing panics. A reply
@@ -109,8 +110,10 @@ func possible(script string, value, got any) bool {
 		}
 		both := []any{int64(got.Found), int64(got.Heard)}
 		return got.Found >= 1 && got.Found <= 3 && got.Heard >= -1 && reflect.DeepEqual(value, both)
+	case int64: // of lift
+		return value == got && got >= 0
 	case bool:
-		return value == int64(1) && got || value == int64(0) && !got
+		return script == "introduce" || script == "ask" || value == int64(1) && got || value == int64(0) && !got
 	case uint64:
 		return value == int64(got) && got < 1<<52
 	case scripts.InspectReply:
@@ -121,8 +124,12 @@ func possible(script string, value, got any) bool {
 		return got.Now >= 0 && got.Process.MaxLease >= 0
 	case scripts.MarkReply:
 		return got.Now >= 0
-	case scripts.SurveyReply:
+	case *operators.SurveyReply:
 		return got.Waiting != nil
+	case *operators.LockersReply:
+		return !slices.ContainsFunc(got.Found, func(l operators.Introduced) bool { return l.Left < 0 || l.Identity.PID <= 0 })
+	case []operators.Counter:
+		return !slices.ContainsFunc(got, func(c operators.Counter) bool { return c.Place < 1 })
 	case scripts.SlotsReply:
 		return wait(got.Wait) && got.Waiting >= 0 && len(got.Free) <= 2 && slices.IsSorted(got.Free)
 	case []scripts.Identity:

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// lockerPrefix starts the key at which a locker's identity is.
-const lockerPrefix = Prefix + "locker:"
+// LockerPrefix starts the key at which a locker's identity is.
+const LockerPrefix = Prefix + "locker:"
 
 // MaxLabel bounds each text of an identity, in bytes.
 const MaxLabel = 255
@@ -51,24 +51,24 @@ func Introduce(locker string, is Identity, list *List, maxLease time.Duration) C
 	}
 	text, _ := json.Marshal(said) // of strings and a number
 	return Call{script: introduceScript,
-		args: []any{introduceScript.sha, 1, lockerPrefix + locker, text, ToMillis(introducedFor(maxLease)).boxed}}
+		args: []any{introduceScript.sha, 1, LockerPrefix + locker, text, ToMillis(IntroducedFor(maxLease)).boxed}}
 }
 
 // Leave deletes the identity of a locker that holds nothing and is closed.
 func Leave(locker string) Call {
-	return Call{script: introduceScript, args: []any{introduceScript.sha, 1, lockerPrefix + locker, "", ToMillis(time.Millisecond).boxed}}
+	return Call{script: introduceScript, args: []any{introduceScript.sha, 1, LockerPrefix + locker, "", ToMillis(time.Millisecond).boxed}}
 }
 
-// introducedFor is the time to live of an identity. A lock is renewed every third of a lease, at which
+// IntroducedFor is the time to live of an identity. A lock is renewed every third of a lease, at which
 // the key is written anew, too.
-func introducedFor(maxLease time.Duration) time.Duration { return maxLease + 3*IntroduceEvery }
+func IntroducedFor(maxLease time.Duration) time.Duration { return maxLease + 3*IntroduceEvery }
 
 // Who reads the identities of lockers, at most [MaxWho].
 func Who(lockers []string) Call {
 	args := make([]any, 0, 2+len(lockers))
 	args = append(args, whoScript.sha, len(lockers))
 	for _, locker := range lockers {
-		args = append(args, lockerPrefix+locker)
+		args = append(args, LockerPrefix+locker)
 	}
 	return Call{script: whoScript, args: args}
 }
@@ -76,33 +76,22 @@ func Who(lockers []string) Call {
 // MaxWho is how many lockers one call of [Who] takes: a reply has a bound.
 const MaxWho = 128
 
-// ParseIntroduce reads the reply to Introduce; errors wrap ErrReply.
-func ParseIntroduce(v any) error {
-	if written, err := boolean(introduceScript, v); err != nil || !written {
-		return malformed(introduceScript, v)
+// parseWho reads the identities of that many lockers. One that is missing, or is none, is zero.
+func parseWho(v any, lockers int) ([]Identity, bool) {
+	f, all := FieldsOf(v), make([]Identity, lockers)
+	for i := range all {
+		all[i], _, _ = ParseIdentity(f.Text())
 	}
-	return nil
+	return all, f.End()
 }
 
-// ParseWho reads the reply to Who of that many lockers; errors wrap ErrReply. An identity that is
-// missing, or is none, is zero.
-func ParseWho(v any, lockers int) ([]Identity, error) {
-	fields, ok := v.([]any)
-	if !ok || len(fields) != lockers {
-		return nil, malformed(whoScript, v)
+// ParseIdentity reads what a locker's key has: its identity, and the digest of its list. ok is false for anything else.
+func ParseIdentity(said string) (is Identity, list string, ok bool) {
+	var found introduced
+	if json.Unmarshal([]byte(said), &found) != nil || found.PID <= 0 {
+		return is, "", false
 	}
-	all := make([]Identity, lockers)
-	for i, field := range fields {
-		said, ok := text(field)
-		if !ok {
-			return nil, malformed(whoScript, v)
-		}
-		var is Identity
-		if json.Unmarshal([]byte(said), &is) == nil && is.PID > 0 {
-			all[i] = is.bounded()
-		}
-	}
-	return all, nil
+	return found.bounded(), found.List, true
 }
 
 // bounded returns the identity as it may stand in a message: in one line, and not too long.

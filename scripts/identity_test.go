@@ -19,7 +19,6 @@ const listedText = `{"host":"h","pid":1,"list":"205830ca5b23bbe3"}`
 func introduceVectors() []vector {
 	introduce := func(v vector, is scripts.Identity, list *scripts.List) vector {
 		v.call, v.want = scripts.Introduce("L", is, list, 15*time.Second), true
-		v.parse = func(reply any) (any, error) { return true, scripts.ParseIntroduce(reply) }
 		v.after, v.twice = append(v.after, ttl(lockerKey+"L", time.Minute)), v.err == ""
 		return v
 	}
@@ -38,7 +37,6 @@ func introduceVectors() []vector {
 func whoVectors() []vector {
 	who := func(v vector, lockers ...string) vector {
 		v.call, v.untouched = scripts.Who(lockers), true
-		v.parse = func(reply any) (any, error) { return scripts.ParseWho(reply, len(lockers)) }
 		return v
 	}
 	type replies = []scripts.Identity

@@ -25,32 +25,9 @@ func (r InspectReply) Quarantine() time.Duration {
 	return m.Quarantine(r.Now)
 }
 
-// ParseInspect reads the reply to Inspect; errors wrap ErrReply.
-func ParseInspect(v any) (InspectReply, error) {
-	fields, ok := v.([]any)
-	if !ok || len(fields) != 8 {
-		return InspectReply{}, malformed(inspectScript, v)
-	}
-	owner, ok1 := text(fields[0])
-	level, ok2 := count(fields[1])
-	ttl, ok3 := fields[2].(int64)
-	token, ok4 := count(fields[3])
-	marker, ok5 := text(fields[4])
-	now, ok6 := since1970(fields[5])
-	readers, ok7 := fields[6].(int64)
-	reservation, ok8 := fields[7].(int64)
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7 && ok8) || readers < 0 || readers > 1<<31 {
-		return InspectReply{}, malformed(inspectScript, v)
-	}
-	reply := InspectReply{Owner: owner, Level: int(level), Token: token, Marker: marker, Now: now, Readers: int(readers)}
-	if reply.Reservation, ok1 = duration(reservation); !ok1 {
-		return InspectReply{}, malformed(inspectScript, v)
-	}
-	if reply.TTL, ok1 = duration(ttl); ttl == -1 {
-		reply.TTL, ok1 = -1, true
-	}
-	if !ok1 {
-		return InspectReply{}, malformed(inspectScript, v)
-	}
-	return reply, nil
+func parseInspect(v any) (*InspectReply, bool) {
+	f := FieldsOf(v)
+	r := InspectReply{Owner: f.Text(), Level: int(f.count()), TTL: f.TTL(), Token: f.count(), Marker: f.Text(),
+		Now: f.Duration(), Readers: f.Number(0, 1<<31), Reservation: f.Duration()}
+	return &r, f.End()
 }

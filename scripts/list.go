@@ -40,6 +40,9 @@ func NewList(names ...string) *List {
 // Names returns the members' names, sorted. The caller must not change them.
 func (l *List) Names() []string { return l.names }
 
+// Digest returns what stands for the list in a request.
+func (l *List) Digest() string { return l.digest }
+
 // Len returns the number of members.
 func (l *List) Len() int { return len(l.names) }
 
@@ -49,25 +52,8 @@ func (l *List) Has(name string) bool {
 	return found
 }
 
-// HasAll reports whether every member of another list is a member.
-func (l *List) HasAll(other *List) bool {
-	return !slices.ContainsFunc(other.names, func(name string) bool { return !l.Has(name) })
-}
-
 // Equal reports whether two lists have the same members.
 func (l *List) Equal(other *List) bool { return l.text == other.text }
-
-// With returns the list with one more member.
-func (l *List) With(name string) *List { return NewList(append(slices.Clone(l.names), name)...) }
-
-// Without returns the list without that member.
-func (l *List) Without(name string) *List {
-	left := slices.Clone(l.names)
-	if i, found := slices.BinarySearch(left, name); found {
-		left = slices.Delete(left, i, i+1)
-	}
-	return NewList(left...)
-}
 
 // String returns the names in braces, for people. A name that could be taken for several is quoted.
 func (l *List) String() string {

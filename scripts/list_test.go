@@ -27,29 +27,6 @@ func TestAListHasItsNamesInOrder(t *testing.T) {
 	}
 }
 
-// With and Without make new lists: a client's list may be in use elsewhere.
-func TestWithAndWithout(t *testing.T) {
-	l := scripts.NewList("a", "c")
-	for want, got := range map[string]*scripts.List{
-		"{a, b, c}": l.With("b"),
-		"{a, c, d}": l.With("d"),
-		"{a}":       l.Without("c"),
-		"{c}":       l.Without("a"),
-		"{a, c}":    l.Without("b"),
-		"{}":        l.Without("a").Without("c"),
-	} {
-		if got.String() != want {
-			t.Errorf("%v, want %s", got, want)
-		}
-	}
-	more := l.With("d")
-	more.With("e")
-	more.Without("a")
-	if l.String() != "{a, c}" || more.String() != "{a, c, d}" || !more.Without("d").Equal(l) || !l.With("d").Equal(more) {
-		t.Errorf("the lists are %v and %v", l, more)
-	}
-}
-
 // Two lists are equal when they have the same names. No names look like two.
 func TestEqualLists(t *testing.T) {
 	same := [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "a"}}
@@ -59,7 +36,7 @@ func TestEqualLists(t *testing.T) {
 		l := scripts.NewList(a...)
 		for _, b := range same {
 			m := scripts.NewList(b...)
-			if !l.Equal(m) || !l.HasAll(m) || process.Expected(l) != process.Expected(m) {
+			if !l.Equal(m) || process.Expected(l) != process.Expected(m) {
 				t.Errorf("%q and %q differ", a, b)
 			}
 		}
@@ -75,23 +52,5 @@ func TestEqualLists(t *testing.T) {
 				t.Errorf("%q and %q are equal: %v", a, b, l.Equal(m))
 			}
 		}
-	}
-}
-
-func TestHasAll(t *testing.T) {
-	three := scripts.NewList("a", "b", "c")
-	for _, c := range []struct {
-		of   *scripts.List
-		want bool
-	}{
-		{scripts.NewList(), true}, {scripts.NewList("b"), true}, {scripts.NewList("a", "c"), true}, {three, true},
-		{scripts.NewList("a", "b", "c", "d"), false}, {scripts.NewList("d"), false}, {scripts.NewList("a", "d"), false},
-	} {
-		if three.HasAll(c.of) != c.want {
-			t.Errorf("%v has all of %v: %v", three, c.of, !c.want)
-		}
-	}
-	if scripts.NewList().HasAll(three) {
-		t.Error("an empty list has all of them")
 	}
 }

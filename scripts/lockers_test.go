@@ -9,17 +9,22 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 func lockersVectors() []vector {
 	lockers := func(v vector) vector {
-		v.call, v.untouched = scripts.Lockers("0"), true
+		v.call, v.untouched = operators.Lockers("0"), true
 		v.parse = func(reply any) (any, error) {
-			found, err := scripts.ParseLockers(reply)
-			if err == nil && found.Cursor != "0" {
+			parsed, err := typed(v.call, reply)
+			if err != nil {
+				return nil, err
+			}
+			found := parsed.(*operators.LockersReply)
+			if found.Cursor != "0" {
 				err = fmt.Errorf("the cursor is %q after the last key", found.Cursor)
 			}
-			slices.SortFunc(found.Found, func(a, b scripts.Introduced) int { return cmp.Compare(a.Locker, b.Locker) })
+			slices.SortFunc(found.Found, func(a, b operators.Introduced) int { return cmp.Compare(a.Locker, b.Locker) })
 			all := []string{}
 			for _, l := range found.Found {
 				ofABC := l.HasList(scripts.NewList("c", "b", "a"))
@@ -47,11 +52,11 @@ func lockersVectors() []vector {
 func TestWhichLockersMayHold(t *testing.T) {
 	const maxLease = 30 * time.Second
 	for left, want := range map[time.Duration]bool{75 * time.Second: true, 30 * time.Second: true, 29 * time.Second: false} {
-		if got := (scripts.Introduced{Left: left}).MayHold(maxLease); got != want {
+		if got := (operators.Introduced{Left: left}).MayHold(maxLease); got != want {
 			t.Errorf("%v left: %v", left, got)
 		}
 	}
-	if age := (scripts.Introduced{Left: 70 * time.Second}).Age(maxLease); age != 5*time.Second {
+	if age := (operators.Introduced{Left: 70 * time.Second}).Age(maxLease); age != 5*time.Second {
 		t.Errorf("it is %v old", age)
 	}
 }

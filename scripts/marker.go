@@ -35,15 +35,6 @@ func (p Process) Expected(list *List) string {
 	return "0 " + p.String() + " " + list.digest + "\n"
 }
 
-// parseExpected reads the process from an expected line.
-func parseExpected(line string) (Process, error) {
-	fields := strings.Fields(line)
-	if len(fields) != 5 {
-		return Process{}, errMarker
-	}
-	return parseProcess(fields[1:4])
-}
-
 // ParseProcess reads what String returns.
 func ParseProcess(text string) (Process, error) { return parseProcess(strings.Fields(text)) }
 
@@ -51,13 +42,8 @@ func parseProcess(fields []string) (p Process, err error) {
 	if len(fields) != 3 {
 		return p, errMarker
 	}
-	ms, err := strconv.ParseInt(fields[1], 10, 64)
-	if err != nil {
-		return p, errMarker
-	}
-	var ok bool
-	if p.MaxLease, ok = duration(ms); !ok {
-		return p, errMarker
+	if p.MaxLease, err = instant(fields[1]); err != nil {
+		return p, err
 	}
 	p.Run = fields[0]
 	if p.Member, err = url.PathUnescape(fields[2]); err != nil {
@@ -133,15 +119,11 @@ func ParseMarker(text string) (m Marker, err error) {
 	return m, nil
 }
 
-// instant reads a time in ms since 1970.
+// instant reads milliseconds, of an instant those since 1970.
 func instant(text string) (time.Duration, error) {
 	ms, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
+	if err != nil || ms < 0 || ms > maxMillis {
 		return 0, errMarker
 	}
-	d, ok := duration(ms)
-	if !ok {
-		return 0, errMarker
-	}
-	return d, nil
+	return time.Duration(ms) * time.Millisecond, nil
 }

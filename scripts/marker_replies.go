@@ -1,6 +1,9 @@
 package scripts
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Refusal is the marker of a node that does not accept a client.
 type Refusal struct {
@@ -8,21 +11,15 @@ type Refusal struct {
 	Process Process // at the connection's other end
 }
 
-// parseRefusal reads {'marker', marker, expected line}; nil for anything else.
-func parseRefusal(fields []any) *Refusal {
-	if len(fields) != 3 {
+// refusal reads what follows the word marker: {marker, expected line}.
+func (f *Fields) refusal() *Refusal {
+	marker, expected := f.Text(), strings.Fields(f.Text())
+	if len(expected) != 5 {
+		f.bad = true
 		return nil
 	}
-	word, _ := text(fields[0])
-	marker, ok := text(fields[1])
-	expected, ok1 := text(fields[2])
-	if word != "marker" || !ok || !ok1 {
-		return nil
-	}
-	process, err := parseExpected(expected)
-	if err != nil {
-		return nil
-	}
+	process, err := parseProcess(expected[1:4])
+	f.bad = f.bad || err != nil
 	return &Refusal{marker, process}
 }
 
@@ -33,24 +30,12 @@ type LookReply struct {
 	Process Process       // at the connection's other end
 }
 
-// ParseLook reads the reply to Look; errors wrap ErrReply.
-func ParseLook(v any) (LookReply, error) {
-	fields, ok := v.([]any)
-	if !ok || len(fields) != 3 {
-		return LookReply{}, malformed(lookScript, v)
-	}
-	marker, ok1 := text(fields[0])
-	now, ok2 := since1970(fields[1])
-	process, ok3 := text(fields[2])
-	if !(ok1 && ok2 && ok3) {
-		return LookReply{}, malformed(lookScript, v)
-	}
-	reply := LookReply{Marker: marker, Now: now}
+func parseLook(v any) (*LookReply, bool) {
+	f := FieldsOf(v)
+	r := LookReply{Marker: f.Text(), Now: f.Duration()}
 	var err error
-	if reply.Process, err = ParseProcess(process); err != nil {
-		return LookReply{}, malformed(lookScript, v)
-	}
-	return reply, nil
+	r.Process, err = ParseProcess(f.Text())
+	return &r, err == nil && f.End()
 }
 
 // MarkReply is the reply to Mark.
@@ -60,17 +45,8 @@ type MarkReply struct {
 	Now     time.Duration // the node's clock, since 1970
 }
 
-// ParseMark reads the reply to Mark; errors wrap ErrReply.
-func ParseMark(v any) (MarkReply, error) {
-	fields, ok := v.([]any)
-	if !ok || len(fields) != 3 {
-		return MarkReply{}, malformed(markScript, v)
-	}
-	written, ok1 := fields[0].(int64)
-	marker, ok2 := text(fields[1])
-	now, ok3 := since1970(fields[2])
-	if !(ok1 && ok2 && ok3) || written < 0 || written > 1 {
-		return MarkReply{}, malformed(markScript, v)
-	}
-	return MarkReply{written == 1, marker, now}, nil
+func parseMark(v any) (*MarkReply, bool) {
+	f := FieldsOf(v)
+	r := MarkReply{f.Number(0, 1) == 1, f.Text(), f.Duration()}
+	return &r, f.End()
 }

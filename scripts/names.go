@@ -14,14 +14,10 @@ type Name struct {
 
 // NewName returns a lock's name, taken byte for byte.
 func NewName(name string) Name {
-	channel, opened, closed := channelName(name), "{", "}"
-	if strings.Contains(channel, "{") {
-		opened, closed = "", ""
-	}
 	b := make([]byte, 0, 128)
-	b = strconv.AppendInt(append(b, counterPrefix...), int64(counterNumber(name)), 10)
+	b = strconv.AppendInt(append(b, CounterPrefix...), int64(counterNumber(name)), 10)
 	end := len(b)
-	b = append(append(append(append(b, channelPrefix...), opened...), channel...), closed...)
+	b = appendChannel(b, name)
 	both := string(b) // one allocation for both keys
 	return Name{text: name, key: name, counter: both[:end], channel: both[end:]}
 }
@@ -34,9 +30,9 @@ func TrialName(id string) Name {
 	return n
 }
 
-// tokenCounters is the number of token counters on a node, which all names share. All clients of a
+// TokenCounters is the number of token counters on a node, which all names share. All clients of a
 // node must agree on it, and on the hash.
-const tokenCounters = 1 << 16
+const TokenCounters = 1 << 16
 
 // counterNumber returns the number of a name's token counter: the hash FNV-1a of 32 bits, its upper
 // half XORed with its lower one.
@@ -44,7 +40,7 @@ func counterNumber(name string) int {
 	h := fnv.New32a()
 	h.Write([]byte(name))
 	sum := h.Sum32()
-	return int((sum>>16 ^ sum) % tokenCounters)
+	return int((sum>>16 ^ sum) % TokenCounters)
 }
 
 // Counter returns the key of the token counter, which other names share.
@@ -55,12 +51,14 @@ func (n Name) String() string { return n.text }
 
 // Channel returns the channel on which a release of the lock is published. As in Redisson, a name
 // without a "{" gets braces. The slots of a semaphore have one channel.
-func Channel(name string) string {
-	name = channelName(name)
+func Channel(name string) string { return string(appendChannel(make([]byte, 0, 96), name)) }
+
+func appendChannel(b []byte, name string) []byte {
+	b, name = append(b, ChannelPrefix...), channelName(name)
 	if strings.Contains(name, "{") {
-		return channelPrefix + name
+		return append(b, name...)
 	}
-	return channelPrefix + "{" + name + "}"
+	return append(append(append(b, '{'), name...), '}')
 }
 
 // Owner identifies one attempt to lock: "<locker uuid>:<number>", with the key of its tombstone.

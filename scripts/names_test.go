@@ -36,7 +36,7 @@ func TestSlotNames(t *testing.T) {
 // average, and the fullest 37 or so.
 func TestNamesSpreadOverTheCounters(t *testing.T) {
 	for _, pattern := range []string{"order:%d", "%d", "user:%08d:mail", "{tenant-%d}/job"} {
-		var names [tokenCounters]int
+		var names [TokenCounters]int
 		for i := range 1_000_000 {
 			names[counterNumber(fmt.Sprintf(pattern, i))]++
 		}
@@ -47,9 +47,9 @@ func TestNamesSpreadOverTheCounters(t *testing.T) {
 				used++
 			}
 		}
-		t.Logf("%s: %d of %d counters, at most %d names on one", pattern, used, tokenCounters, most)
-		if used < tokenCounters*95/100 || most > 80 {
-			t.Errorf("%s: %d of %d counters are used, with %d names on one", pattern, used, tokenCounters, most)
+		t.Logf("%s: %d of %d counters, at most %d names on one", pattern, used, TokenCounters, most)
+		if used < TokenCounters*95/100 || most > 80 {
+			t.Errorf("%s: %d of %d counters are used, with %d names on one", pattern, used, TokenCounters, most)
 		}
 	}
 }

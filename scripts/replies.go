@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -11,10 +12,10 @@ import (
 // never counts as a grant.
 var ErrReply = errors.New("scripts: malformed reply")
 
-// maxToken bounds tokens. They begin from a clock in microseconds, which reaches 2^52 in the year
+// MaxToken bounds tokens. They begin from a clock in microseconds, which reaches 2^52 in the year
 // 2112: a higher number is another program's, or a hostile server's, and would be written back to
 // the other nodes. Lua counts exactly up to 2^53.
-const maxToken = 1<<52 - 1
+const MaxToken = 1<<52 - 1
 
 // Outcome is what a node answers to a request for a grant.
 type Outcome int
@@ -46,10 +47,7 @@ type Reply struct {
 	Mark    *MarkReply
 	Who     []Identity // in the order of the call's lockers
 	Slots   *SlotsReply
-	Survey  *SurveyReply
-	Lockers *LockersReply
-	// Counters are the token counters that are there, of a call of ReadCounters.
-	Counters []Counter
+	Other   any // of a script of another package's
 	// NotAccepted is set when a renewal was refused because the node's marker does not let the client
 	// in.
 	NotAccepted *Refusal
@@ -84,59 +82,41 @@ func (r Reply) Refusal() *Refusal {
 
 // Parse reads the reply to the call; errors wrap ErrReply.
 func (c Call) Parse(v any) (reply Reply, err error) {
+	ok := false
 	switch c.script {
 	case acquireScript, readScript:
-		reply.Acquire, err = ParseAcquire(v)
+		reply.Acquire, ok = parseAcquire(v)
 	case renewScript:
-		reply.Renew, reply.NotAccepted, err = ParseRenew(v, c.batch)
+		reply.Renew, reply.NotAccepted, ok = parseRenew(v, c.batch)
 	case releaseScript:
-		reply.Release, err = ParseRelease(v, c.args[1].(int)-1)
+		reply.Release, ok = parseRelease(v, c.args[1].(int)-1)
 	case raiseScript:
-		reply.Raise, err = ParseRaise(v)
+		var highest int64
+		highest, ok = number(v, 0, MaxToken)
+		reply.Raise = uint64(highest)
 	case forceScript:
-		reply.Force, err = ParseForce(v)
+		var deleted int64
+		deleted, ok = number(v, 0, 1)
+		reply.Force = deleted == 1
 	case inspectScript:
-		var state InspectReply
-		if state, err = ParseInspect(v); err == nil {
-			reply.Inspect = &state
-		}
+		reply.Inspect, ok = parseInspect(v)
 	case lookScript:
-		var found LookReply
-		if found, err = ParseLook(v); err == nil {
-			reply.Look = &found
-		}
-	case introduceScript:
-		err = ParseIntroduce(v)
-	case askScript:
-		err = ParseAsk(v)
-	case whoScript:
-		reply.Who, err = ParseWho(v, c.args[1].(int))
-	case slotsScript:
-		var found SlotsReply
-		if found, err = ParseSlots(v, c.args[1].(int)); err == nil {
-			reply.Slots = &found
-		}
-	case surveyScript:
-		var found SurveyReply
-		if found, err = ParseSurvey(v); err == nil {
-			reply.Survey = &found
-		}
-	case lockersScript:
-		var found LockersReply
-		if found, err = ParseLockers(v); err == nil {
-			reply.Lockers = &found
-		}
-	case countersScript:
-		reply.Counters, err = ParseCounters(v)
-	case liftScript:
-		err = ParseLift(v)
+		reply.Look, ok = parseLook(v)
 	case markScript:
-		var wrote MarkReply
-		if wrote, err = ParseMark(v); err == nil {
-			reply.Mark = &wrote
-		}
+		reply.Mark, ok = parseMark(v)
+	case introduceScript, askScript:
+		_, ok = number(v, 1, 1)
+	case whoScript:
+		reply.Who, ok = parseWho(v, c.args[1].(int))
+	case slotsScript:
+		reply.Slots, ok = parseSlots(v, c.args[1].(int))
+	default:
+		reply.Other, ok = c.script.parse(v)
 	}
-	return reply, err
+	if !ok {
+		return Reply{}, malformed(c.script, v)
+	}
+	return reply, nil
 }
 
 // AcquireReply is the reply to Acquire.
@@ -155,77 +135,32 @@ type AcquireReply struct {
 	Refusal  *Refusal // of NotAccepted
 }
 
-// ParseAcquire reads the reply to Acquire; errors wrap ErrReply.
-func ParseAcquire(v any) (AcquireReply, error) {
-	if token, ok := v.(int64); ok {
-		if token < 1 || token > maxToken {
-			return AcquireReply{}, malformed(acquireScript, v)
+func parseAcquire(v any) (r AcquireReply, ok bool) {
+	if token, granted := v.(int64); granted {
+		return AcquireReply{Outcome: Granted, Token: uint64(token)}, token >= 1 && token <= MaxToken
+	}
+	f := FieldsOf(v)
+	word, _ := f.Next().([]byte)
+	switch string(word) {
+	case "held":
+		r = AcquireReply{Outcome: HeldByAnother, Wait: f.TTL(), Waiting: f.Number(0, 1<<31), Holder: f.Text()}
+		if f.More() {
+			r.Readers = f.Number(1, 1<<31)
 		}
-		return AcquireReply{Outcome: Granted, Token: uint64(token)}, nil
-	}
-	if fields, ok := v.([]any); ok && (len(fields) == 4 || len(fields) == 5) {
-		return parseHeld(fields, v)
-	} else if refusal := parseRefusal(fields); refusal != nil {
-		return AcquireReply{Outcome: NotAccepted, Refusal: refusal}, nil
-	} else if len(fields) == 3 {
-		return parseReserved(fields, v)
-	}
-	word, number, ok := pair(v)
-	if !ok {
-		return AcquireReply{}, malformed(acquireScript, v)
-	}
-	wait, ok := duration(number)
-	reply := AcquireReply{Wait: wait}
-	switch {
-	case !ok:
-		return AcquireReply{}, malformed(acquireScript, v)
-	case word == "quarantined":
-		reply.Outcome = Quarantined
-	case word == "released":
-		reply.Outcome = Barred
-	case word == "passed":
-		reply.Outcome = Passed
+	case "reserved": // a writer keeps the reader back
+		r = AcquireReply{Outcome: HeldByAnother, Wait: f.TTL(), Waiting: f.Number(0, 1<<31), Reserved: true}
+	case "marker":
+		r = AcquireReply{Outcome: NotAccepted, Refusal: f.refusal()}
+	case "quarantined":
+		r = AcquireReply{Outcome: Quarantined, Wait: f.Duration()}
+	case "released":
+		r = AcquireReply{Outcome: Barred, Wait: f.Duration()}
+	case "passed":
+		r = AcquireReply{Outcome: Passed, Wait: f.Duration()}
 	default:
-		return AcquireReply{}, malformed(acquireScript, v)
+		return r, false
 	}
-	return reply, nil
-}
-
-// parseReserved reads the reply to a reader that a writer keeps back.
-func parseReserved(fields []any, v any) (AcquireReply, error) {
-	word, _ := text(fields[0])
-	ttl, ok := fields[1].(int64)
-	waiting, ok1 := fields[2].(int64)
-	wait, ok2 := duration(ttl)
-	if ttl == -1 {
-		wait, ok2 = -1, true
-	}
-	if word != "reserved" || !(ok && ok1 && ok2) || waiting < 0 || waiting > 1<<31 {
-		return AcquireReply{}, malformed(acquireScript, v)
-	}
-	return AcquireReply{Outcome: HeldByAnother, Wait: wait, Waiting: int(waiting), Reserved: true}, nil
-}
-
-func parseHeld(fields []any, v any) (AcquireReply, error) {
-	word, ok := text(fields[0])
-	ttl, ok1 := fields[1].(int64)
-	waiting, ok2 := fields[2].(int64)
-	wait, ok3 := duration(ttl)
-	if ttl == -1 {
-		wait, ok3 = -1, true
-	}
-	holder, ok4 := text(fields[3])
-	readers := int64(0)
-	if len(fields) == 5 {
-		var isNumber bool
-		readers, isNumber = fields[4].(int64)
-		ok = ok && isNumber && readers > 0 && readers <= 1<<31
-	}
-	if !(ok && ok1 && ok2 && ok3 && ok4) || word != "held" || waiting < 0 || waiting > 1<<31 || len(holder) > 1024 {
-		return AcquireReply{}, malformed(acquireScript, v)
-	}
-	return AcquireReply{Outcome: HeldByAnother, Wait: wait, Waiting: int(waiting), Holder: holder,
-		Readers: int(readers)}, nil
+	return r, f.End() && len(r.Holder) <= 1024
 }
 
 // Renewed is a node's answer for one lock in a batch.
@@ -244,54 +179,37 @@ const (
 	NotRaised Renewed = 'F'
 )
 
-// ParseRenew reads the reply to Renew for the same batch: one outcome for each lock, and the
-// refusal if the node's marker does not accept the client; errors wrap ErrReply. A lock over
-// several names is Kept when all of them were, and else Taken, or else Gone, when one of them was. A
-// reader's lock has one name.
-func ParseRenew(v any, batch []Renewal) ([]Renewed, *Refusal, error) {
-	var refusal *Refusal
-	if fields, ok := v.([]any); ok && len(fields) == 4 {
-		if refusal = parseRefusal(fields[:3]); refusal == nil {
-			return nil, nil, malformed(renewScript, v)
+// severity has the outcomes of one name of a lock, the mildest first: Kept, NotRenewed, NotRaised, Gone, Taken. The
+// lock's is the worst: a node keeps it only if it keeps every name.
+const severity = "RNFGT"
+
+// parseRenew returns one outcome for each lock of the batch, and the refusal if the node's marker does not accept the
+// client.
+func parseRenew(v any, batch []Renewal) (out []Renewed, refusal *Refusal, ok bool) {
+	if f := FieldsOf(v); len(f.left) == 4 {
+		word, _ := f.Next().([]byte)
+		if refusal = f.refusal(); refusal == nil || string(word) != "marker" {
+			return nil, nil, false
 		}
-		v = fields[3]
+		v = f.Next()
 	}
 	letters, ok := v.([]byte)
-	names := 0
-	for _, r := range batch {
-		names += len(r.Names)
-	}
-	if !ok || len(letters) != names {
-		return nil, nil, malformed(renewScript, v)
-	}
-	out := make([]Renewed, len(batch))
+	out = make([]Renewed, len(batch))
 	for i, r := range batch {
-		out[i] = Kept
-		for _, letter := range letters[:len(r.Names)] {
-			switch l := Renewed(letter); l {
-			case Kept:
-			case NotRenewed:
-				if refusal == nil {
-					return nil, nil, malformed(renewScript, v)
-				}
-				if out[i] == Kept {
-					out[i] = l
-				}
-			case NotRaised:
-				if out[i] == Kept {
-					out[i] = l
-				}
-			case Gone, Taken:
-				if out[i] != Taken {
-					out[i] = l
-				}
-			default:
-				return nil, nil, malformed(renewScript, v)
-			}
+		if len(letters) < len(r.Names) {
+			return nil, nil, false
 		}
-		letters = letters[len(r.Names):]
+		worst := 0
+		for _, letter := range letters[:len(r.Names)] {
+			rank := strings.IndexByte(severity, letter)
+			if rank < 0 || Renewed(letter) == NotRenewed && refusal == nil {
+				return nil, nil, false
+			}
+			worst = max(worst, rank)
+		}
+		out[i], letters = Renewed(severity[worst]), letters[len(r.Names):]
 	}
-	return out, refusal, nil
+	return out, refusal, ok && len(letters) == 0
 }
 
 // ReleaseReply is the reply to Release.
@@ -302,76 +220,91 @@ type ReleaseReply struct {
 	Heard int
 }
 
-// ParseRelease reads the reply to Release of that many names; errors wrap ErrReply.
-func ParseRelease(v any, names int) (ReleaseReply, error) {
-	found, ok := v.(int64)
-	heard := int64(0)
-	if fields, both := v.([]any); both && len(fields) == 2 {
-		found, ok = fields[0].(int64)
-		heard, both = fields[1].(int64)
-		ok = ok && both && heard >= -1 && heard != 0 && heard <= 1<<31 && found > 0
+func parseRelease(v any, names int) (r ReleaseReply, ok bool) {
+	if found, ok := number(v, 0, int64(names)); ok {
+		return ReleaseReply{Found: int(found)}, true
 	}
-	if !ok || found < 0 || found > int64(names) {
-		return ReleaseReply{}, malformed(releaseScript, v)
-	}
-	return ReleaseReply{Found: int(found), Heard: int(heard)}, nil
+	f := FieldsOf(v)
+	r = ReleaseReply{Found: f.Number(1, int64(names)), Heard: f.Number(-1, 1<<31)}
+	return r, f.End() && r.Heard != 0
 }
 
-// ParseRaise reads the reply to Raise: the highest of the counters, none of which is below the
-// token any more, or 0 if the owner does not hold every name. Errors wrap ErrReply.
-func ParseRaise(v any) (uint64, error) {
-	if n, ok := v.(int64); ok && n >= 0 && n <= maxToken {
-		return uint64(n), nil
-	}
-	return 0, malformed(raiseScript, v)
+// Fields reads the fields of a reply, one after the other. What it returns counts only if all are of their kinds and
+// within their bounds, and no others are there: see End.
+type Fields struct {
+	left []any
+	bad  bool
 }
 
-// ParseForce reads the reply to Force: whether a lock was deleted. Errors wrap ErrReply.
-func ParseForce(v any) (bool, error) { return boolean(forceScript, v) }
-
-func boolean(s *Script, v any) (bool, error) {
-	if n, ok := v.(int64); ok && (n == 0 || n == 1) {
-		return n == 1, nil
-	}
-	return false, malformed(s, v)
+// FieldsOf returns the fields of a reply.
+func FieldsOf(v any) Fields {
+	left, ok := v.([]any)
+	return Fields{left, !ok}
 }
 
-// pair reads {word, number}.
-func pair(v any) (word string, number int64, ok bool) {
-	fields, ok := v.([]any)
-	if !ok || len(fields) != 2 {
-		return "", 0, false
+// End reports whether the reply was as read.
+func (f *Fields) End() bool { return !f.bad && !f.More() }
+
+// More reports whether there is another field.
+func (f *Fields) More() bool { return len(f.left) > 0 }
+
+// Next reads a field of any kind.
+func (f *Fields) Next() (v any) {
+	if !f.More() {
+		f.bad = true
+		return nil
 	}
-	word, ok1 := text(fields[0])
-	number, ok2 := fields[1].(int64)
-	return word, number, ok1 && ok2
+	v, f.left = f.left[0], f.left[1:]
+	return v
 }
 
-func text(v any) (string, bool) {
-	b, ok := v.([]byte)
-	return string(b), ok
+// Text reads a text.
+func (f *Fields) Text() string {
+	b, ok := f.Next().([]byte)
+	f.bad = f.bad || !ok
+	return string(b)
+}
+
+// Number reads a number within bounds.
+func (f *Fields) Number(least, most int64) int {
+	n, ok := number(f.Next(), least, most)
+	f.bad = f.bad || !ok
+	return int(n)
+}
+
+// Duration reads milliseconds. It refuses what a time.Duration cannot hold.
+func (f *Fields) Duration() time.Duration {
+	return time.Duration(f.Number(0, maxMillis)) * time.Millisecond
+}
+
+// TTL reads a time to live: −1 for a key without one.
+func (f *Fields) TTL() time.Duration {
+	if f.More() && f.left[0] == any(int64(-1)) {
+		return time.Duration(f.Number(-1, -1))
+	}
+	return f.Duration()
 }
 
 // count reads a number that is stored as text. An empty text is 0.
-func count(v any) (uint64, bool) {
-	s, ok := text(v)
-	if !ok || s == "" {
-		return 0, ok
+func (f *Fields) count() uint64 {
+	n, ok := count(f.Text())
+	f.bad = f.bad || !ok
+	return n
+}
+
+const maxMillis = int64(1<<63-1)/int64(time.Millisecond) - 1
+
+func number(v any, least, most int64) (int64, bool) {
+	n, ok := v.(int64)
+	return n, ok && n >= least && n <= most
+}
+
+func count(text string) (uint64, bool) {
+	if text == "" {
+		return 0, true
 	}
-	n, err := strconv.ParseUint(s, 10, 53)
+	n, err := strconv.ParseUint(text, 10, 53)
 	return n, err == nil
-}
-
-// duration reads milliseconds. It refuses what a time.Duration cannot hold.
-func duration(ms int64) (time.Duration, bool) {
-	return time.Duration(ms) * time.Millisecond, ms >= 0 && ms < int64(1<<63-1)/int64(time.Millisecond)
-}
-
-// since1970 reads an instant of the node's clock, in ms.
-func since1970(v any) (time.Duration, bool) {
-	ms, ok := v.(int64)
-	d, fits := duration(ms)
-	return d, ok && fits
 }
 
 func malformed(s *Script, v any) error {

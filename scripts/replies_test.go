@@ -12,31 +12,31 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 var threeLocks = []scripts.Renewal{renewal(1, "a"), renewal(2, "b", "c"), renewal(3, "d")}
 
 // parsers are all parsers. For a reply that no script of ours sends, they return an error that
 // wraps ErrReply.
-var parsers = map[string]func(any) (any, error){
-	"acquire": parsed(scripts.ParseAcquire),
-	"renew":   parseRenewed,
-	"release": func(v any) (any, error) { return scripts.ParseRelease(v, 3) },
-	"raise":   parsed(scripts.ParseRaise),
-	"force":   parsed(scripts.ParseForce),
-	"inspect": parsed(scripts.ParseInspect),
-	"look":    parsed(scripts.ParseLook),
-	"mark":    parsed(scripts.ParseMark),
-
-	"acquires":  parseRun(acquire(), acquire(), acquire(), acquire()),
-	"releases":  parseRun(fourReleases...),
-	"survey":    parsed(scripts.ParseSurvey),
-	"lockers":   parsed(scripts.ParseLockers),
-	"introduce": func(v any) (any, error) { return true, scripts.ParseIntroduce(v) },
-	"ask":       func(v any) (any, error) { return true, scripts.ParseAsk(v) },
-	"slots":     func(v any) (any, error) { return scripts.ParseSlots(v, 2) },
-	"who":       func(v any) (any, error) { return scripts.ParseWho(v, 2) },
-}
+var parsers = func() map[string]func(any) (any, error) {
+	all := map[string]func(any) (any, error){
+		"acquires": parseRun(acquire(), acquire(), acquire(), acquire()),
+		"releases": parseRun(fourReleases...),
+		"renew":    parseRenewed,
+	}
+	k, owner := scripts.NewName("k"), scripts.OwnerOf(me)
+	for _, call := range []scripts.Call{
+		acquire(), scripts.Release(testkit.Names("a", "b", "c"), owner, 0), scripts.Raise(testkit.Names("k"), owner, 1),
+		scripts.Force(k, nil, 0, maxLease), scripts.Inspect(k), scripts.Look(), operators.Survey("0"), operators.Lockers("0"),
+		scripts.Mark(scripts.Seen{}, scripts.Marker{Members: ours, Next: none}, scripts.At(0), scripts.At(0), 0),
+		scripts.Leave("L"), scripts.Ask([]string{"k"}, me), scripts.Slots("k", 2), scripts.Who([]string{"K", "L"}),
+		operators.ReadCounters()[0], (&operators.Counters{1}).Above(new(operators.Counters))[0],
+	} {
+		all[call.Op()] = func(v any) (any, error) { return typed(call, v) }
+	}
+	return all
+}()
 
 var fourReleases = slices.Repeat([]scripts.Call{scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0)}, 4)
 
@@ -53,11 +53,11 @@ type refusedRenewal struct {
 
 // parseRenewed returns the outcomes of the three locks, or the refusal.
 func parseRenewed(v any) (any, error) {
-	renewed, refusal, err := scripts.ParseRenew(v, threeLocks)
-	if refusal != nil {
-		return refusedRenewal{renewed, *refusal}, err
+	r, err := scripts.Renew(ours, threeLocks).Parse(v)
+	if r.NotAccepted != nil {
+		return refusedRenewal{r.Renew, *r.NotAccepted}, err
 	}
-	return renewed, err
+	return r.Renew, err
 }
 
 func bulk(s string) []byte { return []byte(s) }
@@ -129,6 +129,9 @@ func TestMalformedReplies(t *testing.T) {
 	}
 	for script, parse := range parsers {
 		for _, v := range append(more[script], anywhere...) {
+			if script == "counters" && reflect.DeepEqual(v, []any{}) { // there are none
+				continue
+			}
 			got, err := parse(v)
 			if !errors.Is(err, scripts.ErrReply) {
 				t.Errorf("%s: %T %.60q is %+v (%v), want ErrReply", script, v, fmt.Sprint(v), got, err)

@@ -112,7 +112,7 @@ func (r RunReply) Of(i int, c Call) (reply Reply, alone bool, err error) {
 			return reply, false, malformed(acquiresScript, v)
 		}
 	case []byte:
-		token, ok := count(v)
+		token, ok := count(string(v))
 		if !ok || token == 0 || !c.IsAcquire() {
 			return reply, false, malformed(c.runScript(), v)
 		}

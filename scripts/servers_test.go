@@ -160,9 +160,11 @@ func TestOutOfMemory(t *testing.T) {
 	sameSnapshot(t, start, snapshot(t, s), 0)
 
 	batch := []scripts.Renewal{renewal(9, "k"), renewal(7, "l"), renewal(7, "m")} // only the first needs to write its counter
-	reply, err := run(scripts.Renew(ours, batch))
+	call := scripts.Renew(ours, batch)
+	reply, err := run(call)
 	testkit.Must(t, err)
-	renewed, _, err := scripts.ParseRenew(reply, batch)
+	parsed, err := call.Parse(reply)
+	renewed := parsed.Renew
 	if err != nil || renewed[0] != scripts.Kept || renewed[1] != scripts.Kept || renewed[2] != scripts.Gone {
 		t.Errorf("renewed %c (%v), want R, R, G", renewed, err)
 	}
@@ -183,10 +185,11 @@ func TestOutOfMemory(t *testing.T) {
 	reader := scripts.Renewal{Names: testkit.Names("d"), Owner: scripts.OwnerOf(me).AsReader(), Token: 7}
 	for i, left := range []time.Duration{2 * lease, -1} {
 		reader.Lease = scripts.ToMillis(time.Duration(2+i) * lease)
-		reply, err = run(scripts.Renew(ours, []scripts.Renewal{reader}))
-		renewed, _, parseErr := scripts.ParseRenew(reply, []scripts.Renewal{reader})
-		if err != nil || parseErr != nil || renewed[0] != scripts.Kept {
-			t.Errorf("a reader, to %v: renewed %c (%v, %v), want R", left, renewed, err, parseErr)
+		call := scripts.Renew(ours, []scripts.Renewal{reader})
+		reply, err = run(call)
+		parsed, parseErr := call.Parse(reply)
+		if err != nil || parseErr != nil || parsed.Renew[0] != scripts.Kept {
+			t.Errorf("a reader, to %v: renewed %c (%v, %v), want R", left, parsed.Renew, err, parseErr)
 		}
 		ttl("d", left)(t, s)
 		testkit.Do(t, s, "PERSIST", "d")
@@ -199,13 +202,14 @@ func TestOutOfMemory(t *testing.T) {
 		t.Errorf("release of nothing, with a tombstone: found %d (%v), want 0", found, err)
 	}
 	messages, listenErr := s.Listen(func() {
-		reply, err := run(scripts.Release(testkit.Names("k", "l"), scripts.OwnerOf(me), 0))
+		call := scripts.Release(testkit.Names("k", "l"), scripts.OwnerOf(me), 0)
+		reply, err := run(call)
 		if err != nil {
 			t.Errorf("release: %v", err)
 			return
 		}
-		got, err := scripts.ParseRelease(reply, 2)
-		if want := (scripts.ReleaseReply{Found: 2, Heard: 1}); got != want || err != nil {
+		got, err := call.Parse(reply)
+		if want := (scripts.ReleaseReply{Found: 2, Heard: 1}); got.Release != want || err != nil {
 			t.Errorf("release: %+v (%v), want %+v", got, err, want)
 		}
 	})
@@ -246,7 +250,7 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 
 	reply, err := as("-pubsub", acquire(named("k")))
 	testkit.Must(t, err)
-	if got, err := scripts.ParseAcquire(reply); err != nil || got.Outcome != scripts.HeldByAnother || got.Waiting != 0 {
+	if got, err := acquire(named("k")).Parse(reply); err != nil || got.Acquire.Outcome != scripts.HeldByAnother || got.Acquire.Waiting != 0 {
 		t.Errorf("without PUBSUB: %+v (%v), want held", got, err)
 	}
 	both := scripts.Release(testkit.Names("l", "m"), scripts.OwnerOf(me), 0)
@@ -254,7 +258,7 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 		t.Errorf("without HDEL: %v (%v), want an error", reply, err)
 	}
 	reply, err = as("-publish", both)
-	if got, parsed := scripts.ParseRelease(reply, 2); err != nil || parsed != nil || got != (scripts.ReleaseReply{Found: 2, Heard: -1}) {
+	if got, parsed := both.Parse(reply); err != nil || parsed != nil || got.Release != (scripts.ReleaseReply{Found: 2, Heard: -1}) {
 		t.Errorf("without PUBLISH: %v (%v), want both found, and that nobody was told", reply, err)
 	}
 	absent("l", "m")(t, s)

@@ -34,11 +34,6 @@ func SlotNames(semaphore string, slots []int) []string {
 // SlotsName returns the name that stands for all slots of a semaphore. Its channel is theirs.
 func SlotsName(semaphore string) string { return slotsPrefix + semaphore }
 
-// ParseSlotsName returns the semaphore that a name of [SlotsName] stands for. ok is false for any other name.
-func ParseSlotsName(name string) (semaphore string, ok bool) {
-	return strings.CutPrefix(name, slotsPrefix)
-}
-
 // ParseSlot returns the semaphore and the slot that a lock's name stands for. ok is false for a lock
 // that is no slot.
 func ParseSlot(name string) (semaphore string, slot int, ok bool) {
@@ -79,31 +74,14 @@ type SlotsReply struct {
 	Waiting int           // how many connections subscribe to the channel; 0 if the user may not ask
 }
 
-// ParseSlots reads the reply to Slots of that many slots; errors wrap ErrReply.
-func ParseSlots(v any, n int) (SlotsReply, error) {
-	fields, ok := v.([]any)
-	if !ok || len(fields) != 3 {
-		return SlotsReply{}, malformed(slotsScript, v)
-	}
-	digits, ok := text(fields[0])
-	ttl, ok1 := fields[1].(int64)
-	waiting, ok2 := fields[2].(int64)
-	wait, ok3 := duration(ttl)
-	if ttl == -1 {
-		wait, ok3 = -1, true
-	}
-	if !(ok && ok1 && ok2 && ok3) || len(digits) != n || waiting < 0 || waiting > 1<<31 {
-		return SlotsReply{}, malformed(slotsScript, v)
-	}
-	reply := SlotsReply{Wait: wait, Waiting: int(waiting)}
+func parseSlots(v any, n int) (*SlotsReply, bool) {
+	f := FieldsOf(v)
+	digits := f.Text()
+	r := SlotsReply{Wait: f.TTL(), Waiting: f.Number(0, 1<<31)}
 	for slot, digit := range digits {
-		switch digit {
-		case '0':
-			reply.Free = append(reply.Free, slot)
-		case '1':
-		default:
-			return SlotsReply{}, malformed(slotsScript, v)
+		if digit == '0' {
+			r.Free = append(r.Free, slot)
 		}
 	}
-	return reply, nil
+	return &r, f.End() && len(digits) == n && strings.Trim(digits, "01") == ""
 }

@@ -118,7 +118,8 @@ const some = "some marker"
 func forAcquire(list []vector) []vector {
 	for i := range list {
 		list[i].parse = func(v any) (any, error) {
-			reply, err := scripts.ParseAcquire(v)
+			parsed, err := typed(acquire(), v)
+			reply, _ := parsed.(scripts.AcquireReply)
 			if reply.Refusal != nil && reply.Refusal.Marker != "" {
 				reply.Refusal.Marker = some
 			}

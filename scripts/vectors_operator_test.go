@@ -35,7 +35,8 @@ var foreign = []struct {
 
 func inspectVectors() []vector {
 	inspect := func(v vector, name string) vector {
-		v.call, v.parse, v.untouched = scripts.Inspect(scripts.NewName(name)), parseInspect, true
+		v.call, v.untouched = scripts.Inspect(scripts.NewName(name)), true
+		v.parse = parseInspect
 		return v
 	}
 	type reply = scripts.InspectReply
@@ -76,7 +77,6 @@ func inspectVectors() []vector {
 func slotsVectors() []vector {
 	read := func(v vector, semaphore string, n int) vector {
 		v.call, v.untouched = scripts.Slots(semaphore, n), true
-		v.parse = func(reply any) (any, error) { return scripts.ParseSlots(reply, n) }
 		return v
 	}
 	slot := func(k int, d time.Duration) [][]any {
@@ -101,7 +101,8 @@ func slotsVectors() []vector {
 
 // parseInspect leaves out the server's time, which is checked to be one.
 func parseInspect(v any) (any, error) {
-	reply, err := scripts.ParseInspect(v)
+	parsed, err := typed(scripts.Inspect(scripts.NewName("k")), v)
+	reply, _ := parsed.(scripts.InspectReply)
 	if year := 365 * 24 * time.Hour; err == nil && (reply.Now < 50*year || reply.Now > 200*year) {
 		return nil, fmt.Errorf("the server's time is %v", reply.Now)
 	}
@@ -115,7 +116,7 @@ func forceVectors() []vector {
 		for _, owner := range owners {
 			barred = append(barred, scripts.OwnerOf(owner))
 		}
-		v.call, v.parse = scripts.Force(scripts.NewName("k"), barred, 0, maxLease), parsed(scripts.ParseForce)
+		v.call = scripts.Force(scripts.NewName("k"), barred, 0, maxLease)
 		return v
 	}
 	freed := []message{{"redisson_lock__channel:{k}", "0"}}
@@ -137,7 +138,6 @@ func forceVectors() []vector {
 	ofMe := func(v vector) vector {
 		v.call = scripts.ForceOwner(scripts.NewName("k"), scripts.OwnerOf(me), maxLease)
 		v.want = scripts.ReleaseReply{Found: len(v.published), Heard: len(v.published)}
-		v.parse = func(reply any) (any, error) { return scripts.ParseRelease(reply, 1) }
 		v.after = append(v.after, ttl(tomb, maxLease))
 		v.twice = len(v.published) == 0
 		return v
@@ -162,7 +162,8 @@ func lookVectors() []vector {
 	look := func(v vector) vector {
 		v.call, v.untouched = scripts.Look(), true
 		v.parse = func(reply any) (any, error) {
-			found, err := scripts.ParseLook(reply)
+			parsed, err := typed(v.call, reply)
+			found, _ := parsed.(scripts.LookReply)
 			found.Now = 0
 			return found, err
 		}
@@ -186,7 +187,8 @@ func markVectors() []vector {
 		}
 		v.call = scripts.Mark(seen, written, grants, change, cmp.Or(v.last, farAhead))
 		v.parse = func(reply any) (any, error) {
-			wrote, err := scripts.ParseMark(reply)
+			parsed, err := typed(v.call, reply)
+			wrote, _ := parsed.(scripts.MarkReply)
 			return wrote.Written, err
 		}
 		return v

@@ -17,7 +17,8 @@ func renewal(token uint64, texts ...string) scripts.Renewal {
 func renew(v vector, batch ...scripts.Renewal) vector {
 	v.call = scripts.Renew(ours, batch)
 	v.parse = func(reply any) (any, error) {
-		renewed, refusal, err := scripts.ParseRenew(reply, batch)
+		parsed, err := v.call.Parse(reply)
+		renewed, refusal := parsed.Renew, parsed.NotAccepted
 		if (refusal == nil) == (v.earlier || slices.Contains(renewed, scripts.NotRenewed)) || refusal != nil && refusal.Process != process {
 			return nil, fmt.Errorf("the refusal is %+v", refusal)
 		}
@@ -102,7 +103,6 @@ func releaseVectors() []vector {
 	found := func(names int) scripts.ReleaseReply { return scripts.ReleaseReply{Found: names} }
 	release := func(v vector, level int, texts ...string) vector {
 		v.call = scripts.Release(testkit.Names(texts...), scripts.OwnerOf(me), level)
-		v.parse = func(reply any) (any, error) { return scripts.ParseRelease(reply, len(texts)) }
 		if len(v.published) > 0 { // to the test's own connection
 			v.want = scripts.ReleaseReply{Found: v.want.(scripts.ReleaseReply).Found, Heard: 1}
 		}
@@ -158,7 +158,6 @@ func releaseVectors() []vector {
 func raiseVectors() []vector {
 	raise := func(v vector, token uint64, texts ...string) vector {
 		v.call = scripts.Raise(testkit.Names(texts...), scripts.OwnerOf(me), token)
-		v.parse = parsed(scripts.ParseRaise)
 		return v
 	}
 	mine := state(holds("k", me, "1"), expire("k", lease), counted("k", "7"))

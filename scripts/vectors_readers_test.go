@@ -219,15 +219,14 @@ func ownedByReadersVectors() []vector {
 	release := func(v vector, level int, found int) vector {
 		v.call = scripts.Release(testkit.Names("k"), scripts.OwnerOf(me).AsReader(), level)
 		v.want = scripts.ReleaseReply{Found: found, Heard: len(v.published)}
-		v.parse = func(reply any) (any, error) { return scripts.ParseRelease(reply, 1) }
 		return v
 	}
 	raise := func(v vector) vector {
-		v.call, v.parse = scripts.Raise(testkit.Names("k"), scripts.OwnerOf(me).AsReader(), 9), parsed(scripts.ParseRaise)
+		v.call = scripts.Raise(testkit.Names("k"), scripts.OwnerOf(me).AsReader(), 9)
 		return v
 	}
 	force := func(v vector, readers uint64) vector {
-		v.call, v.parse = scripts.Force(scripts.NewName("k"), nil, readers, maxLease), parsed(scripts.ParseForce)
+		v.call = scripts.Force(scripts.NewName("k"), nil, readers, maxLease)
 		return v
 	}
 	inspect := func(v vector, want scripts.InspectReply) vector {
@@ -241,7 +240,7 @@ func ownedByReadersVectors() []vector {
 	const kept, gone, taken = scripts.Kept, scripts.Gone, scripts.Taken
 	withdraws := func(v vector, texts ...string) vector {
 		v.call = scripts.Withdraw(testkit.Names(texts...), scripts.OwnerOf(me))
-		v.want, v.parse = scripts.ReleaseReply{}, func(reply any) (any, error) { return scripts.ParseRelease(reply, 1) }
+		v.want = scripts.ReleaseReply{}
 		return v
 	}
 	return []vector{
@@ -343,8 +342,8 @@ func TestManyReaders(t *testing.T) {
 	}
 	call := acquire()
 	name, args := call.Command(nil, true, connArgs(call))
-	reply, err := scripts.ParseAcquire(testkit.Do(t, s, append([]any{name}, args...)...))
-	if err != nil || reply.Readers != many {
+	reply, err := call.Parse(testkit.Do(t, s, append([]any{name}, args...)...))
+	if err != nil || reply.Acquire.Readers != many {
 		t.Errorf("a writer is refused with %+v (%v)", reply, err)
 	}
 }

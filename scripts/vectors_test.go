@@ -31,12 +31,12 @@ type vector struct {
 	name      string
 	before    [][]any // commands that make the state; an argument of type serverTime is sent in milliseconds, and a function's result at the server's now
 	call      scripts.Call
-	shared    []scripts.Call // calls that share a run with call, the first of them
-	last      time.Duration  // of mark: when it is late, since 1970; 0 for far ahead
-	earlier   bool           // of renew: the marker is that of an earlier process
-	bare      bool           // of renew: the state has no marker but that of before
-	tombstone time.Duration  // ConnArgs.Tombstone, 0 for NoTombstone
-	parse     func(any) (any, error)
+	shared    []scripts.Call         // calls that share a run with call, the first of them
+	last      time.Duration          // of mark: when it is late, since 1970; 0 for far ahead
+	earlier   bool                   // of renew: the marker is that of an earlier process
+	bare      bool                   // of renew: the state has no marker but that of before
+	tombstone time.Duration          // ConnArgs.Tombstone, 0 for NoTombstone
+	parse     func(any) (any, error) // nil for typed
 
 	want      any       // the typed reply; a duration may be lower by up to the slack
 	err       string    // in place of want: part of the error reply
@@ -128,12 +128,12 @@ func (v vector) runOnce(t *testing.T, s server, published []message) {
 	name, args := v.command(by)
 	var reply any
 	var err error
-	got, listenErr := s.Listen(func() { reply, err = s.Do(append([]any{name}, args...)...) })
+	heard, listenErr := s.Listen(func() { reply, err = s.Do(append([]any{name}, args...)...) })
 	if listenErr != nil {
 		t.Fatal(listenErr)
 	}
-	if !slices.Equal(got, published) {
-		t.Errorf("published %q, want %q", got, published)
+	if !slices.Equal(heard, published) {
+		t.Errorf("published %q, want %q", heard, published)
 	}
 	if v.err != "" {
 		var refused redis.Error
@@ -143,10 +143,13 @@ func (v vector) runOnce(t *testing.T, s server, published []message) {
 		return
 	}
 	testkit.Must(t, err)
-	typed, err := v.parse(reply)
+	if v.parse == nil {
+		v.parse = func(reply any) (any, error) { return typed(v.call, reply) }
+	}
+	got, err := v.parse(reply)
 	testkit.Must(t, err)
-	if !sameReply(typed, v.want) {
-		t.Errorf("replied %+v, want %+v", typed, v.want)
+	if !sameReply(got, v.want) {
+		t.Errorf("replied %+v, want %+v", got, v.want)
 	}
 }
 
@@ -331,7 +334,35 @@ func ttlOf(t *testing.T, s server, key string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// parsed adapts a script's parser to a vector.
-func parsed[T any](parse func(any) (T, error)) func(any) (any, error) {
-	return func(v any) (any, error) { return parse(v) }
+// typed returns the field that a reply to the call sets; true if there is none.
+func typed(call scripts.Call, v any) (any, error) {
+	r, err := call.Parse(v)
+	if err != nil {
+		return nil, err
+	}
+	switch call.Op() {
+	case "acquire", "read":
+		return r.Acquire, nil
+	case "renew":
+		return r.Renew, nil
+	case "release":
+		return r.Release, nil
+	case "raise":
+		return r.Raise, nil
+	case "force":
+		return r.Force, nil
+	case "inspect":
+		return *r.Inspect, nil
+	case "look":
+		return *r.Look, nil
+	case "mark":
+		return *r.Mark, nil
+	case "slots":
+		return *r.Slots, nil
+	case "who":
+		return r.Who, nil
+	case "introduce", "ask":
+		return true, nil
+	}
+	return r.Other, nil
 }

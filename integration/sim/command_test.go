@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // This file has what the operator's commands do: cmd/quorumlock has the same in other words.
@@ -82,7 +83,7 @@ func (o *operator) call(ctx context.Context, calls map[string][]scripts.Call) ma
 // failed, or the command was interrupted.
 func (o *operator) carryOut(ctx context.Context, what string, p *change.Procedure) (done bool, err error) {
 	w := o.world
-	var counters map[string]*scripts.Counters
+	var counters map[string]*operators.Counters
 	for ctx.Err() == nil {
 		switch step := p.Next(); step.Do {
 		case change.Look:
@@ -130,16 +131,16 @@ func (o *operator) carryOut(ctx context.Context, what string, p *change.Procedur
 	return false, nil
 }
 
-func (o *operator) readCounters(ctx context.Context, names []string) map[string]*scripts.Counters {
+func (o *operator) readCounters(ctx context.Context, names []string) map[string]*operators.Counters {
 	calls := map[string][]scripts.Call{}
 	for _, name := range names {
-		calls[name] = scripts.ReadCounters()
+		calls[name] = operators.ReadCounters()
 	}
-	read := map[string]*scripts.Counters{}
+	read := map[string]*operators.Counters{}
 	for name, replies := range o.call(ctx, calls) {
-		read[name] = new(scripts.Counters)
+		read[name] = new(operators.Counters)
 		for i, a := range replies {
-			if err := read[name].Add(i, a.reply.Counters); err != nil {
+			if err := read[name].Add(i, a.reply.Other.([]operators.Counter)); err != nil {
 				delete(read, name)
 				break
 			}
@@ -148,8 +149,8 @@ func (o *operator) readCounters(ctx context.Context, names []string) map[string]
 	return read
 }
 
-func (o *operator) raiseCounters(ctx context.Context, read map[string]*scripts.Counters) []string {
-	var highest scripts.Counters
+func (o *operator) raiseCounters(ctx context.Context, read map[string]*operators.Counters) []string {
+	var highest operators.Counters
 	for _, counters := range read {
 		highest.Raise(counters)
 	}
@@ -196,7 +197,7 @@ func (o *operator) abort(ctx context.Context, s *state) {
 	all := s.members
 	for _, name := range s.next.Names() {
 		if !all.Has(name) {
-			all = all.With(name)
+			all = change.With(all, name)
 		}
 	}
 	if done, _ := o.carryOut(ctx, "aborted", change.Abort(all)); !done {

@@ -166,14 +166,14 @@ func (o *operator) aim(members *scripts.List) {
 	}
 	others := listOf(w.plan.listOf(o.machine.id))
 	for _, name := range members.Names() {
-		others = others.Without(name)
+		others = change.Without(others, name)
 	}
 	if o.growing {
-		o.to = members.With(pick(o.rng, others.Names()...))
+		o.to = change.With(members, pick(o.rng, others.Names()...))
 		return
 	}
 	leaving := pick(o.rng, members.Names()...)
-	o.to = members.Without(leaving)
+	o.to = change.Without(members, leaving)
 	if !o.isSafe(o.to) {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // program is a script in Go. Its keys and arguments count from 0, in Lua from 1.
@@ -43,7 +44,7 @@ var programs = map[string]program{
 // bySHA returns the program of each script that the library sends.
 var bySHA = sync.OnceValue(func() map[string]known {
 	all := map[string]known{}
-	for _, s := range slices.Concat(scripts.All(), scripts.OfOperators()) {
+	for _, s := range slices.Concat(scripts.All(), operators.All()) {
 		if run, written := programs[s.Name()]; written {
 			all[shaOf(s.Source())] = known{s.Name(), run}
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // step is a run of a script, or a change by another hand: an application's, an operator's, or time's.
@@ -370,7 +371,7 @@ func (d dice) script() step {
 	case 5:
 		return d.sends(scripts.Ask(theNames[:2], theOwners[0]))
 	case 6:
-		return d.sends(scripts.Lockers("0"))
+		return d.sends(operators.Lockers("0"))
 	case 7, 8:
 		return d.rest("counters", nil)
 	default:
@@ -380,7 +381,7 @@ func (d dice) script() step {
 
 // rest is a run of a script at two counters.
 func (d dice) rest(name string, args []any) step {
-	all := slices.Concat(scripts.All(), scripts.OfOperators())
+	all := slices.Concat(scripts.All(), operators.All())
 	source := all[slices.IndexFunc(all, func(s *scripts.Script) bool { return s.Name() == name })].Source()
 	command := []any{"EVALSHA", shaOf(source), 2, scripts.NewName(d.key()).Counter(), scripts.NewName(theNames[2]).Counter()}
 	return step{name: name, command: append(command, args...)}

@@ -6,6 +6,7 @@ package inside
 import (
 	"context"
 	"hash/fnv"
+	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/pipeline"
@@ -53,6 +54,15 @@ func (n *Node) Pipe(key string) *pipeline.Pipe {
 	hash := fnv.New32a()
 	hash.Write([]byte(key))
 	return n.Pipes[hash.Sum32()%uint32(len(n.Pipes))]
+}
+
+// Each calls f for all nodes, or whatever is given, at once, and waits for all of them.
+func Each[N any](nodes []N, f func(i int, n N)) {
+	var group sync.WaitGroup
+	for i, n := range nodes {
+		group.Go(func() { f(i, n) })
+	}
+	group.Wait()
 }
 
 // Identify returns the run id of the server's process, and connects first if it must. The error is

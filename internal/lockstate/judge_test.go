@@ -4,13 +4,19 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 func TestJudge(t *testing.T) {
 	const s = time.Second
 	free, gone, forgot := Master{}, Master{Err: errors.New("gone")}, Master{Quarantine: s}
-	by := func(owner string, ttl time.Duration) Master { return Master{Owner: owner, TTL: ttl} }
-	read := func(readers int, ttl time.Duration) Master { return Master{Readers: readers, TTL: ttl} }
+	by := func(owner string, ttl time.Duration) Master {
+		return Master{InspectReply: scripts.InspectReply{Owner: owner, TTL: ttl}}
+	}
+	read := func(readers int, ttl time.Duration) Master {
+		return Master{InspectReply: scripts.InspectReply{Readers: readers, TTL: ttl}}
+	}
 	for _, test := range []struct {
 		state   string
 		ttl     time.Duration

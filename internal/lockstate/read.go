@@ -15,17 +15,11 @@ import (
 
 // Master is what one master has of a name. With an error the fields below it are zero.
 type Master struct {
-	Node        string
-	Err         error  // why it has no vote, or nil
-	Owner       string // empty for none
-	Identity    scripts.Identity
-	Level       int
-	TTL         time.Duration // or Forever
-	Token       uint64        // the counter, which other names share
-	Quarantine  time.Duration // left
-	Marker      string        // its text
-	Readers     int           // that hold the name
-	Reservation time.Duration // for how long a writer that waits keeps new readers back
+	Node string
+	Err  error // why it has no vote, or nil
+	scripts.InspectReply
+	Identity   scripts.Identity
+	Quarantine time.Duration // left
 }
 
 // Read returns what each node has of each name: [i][j] is node j's of names[i]. The identities of
@@ -35,15 +29,12 @@ func Read(ctx context.Context, nodes []*node.Node, names ...string) [][]Master {
 	for i := range names {
 		read[i] = make([]Master, len(nodes))
 	}
-	each(nodes, func(j int, n *node.Node) {
+	inside.Each(nodes, func(j int, n *node.Node) {
 		for i, name := range names {
 			m := &read[i][j]
 			r := inside.Of(n).Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
 			if m.Node, m.Err = n.Name(), r.Err; r.Err == nil {
-				is := r.Reply.Inspect
-				m.Owner, m.Level, m.TTL, m.Token = is.Owner, is.Level, is.TTL, is.Token
-				m.Quarantine, m.Marker = is.Quarantine(), is.Marker
-				m.Readers, m.Reservation = is.Readers, is.Reservation
+				m.InspectReply, m.Quarantine = *r.Reply.Inspect, r.Reply.Inspect.Quarantine()
 			}
 		}
 	})
@@ -83,7 +74,7 @@ func Identify(ctx context.Context, nodes []*node.Node, read [][]Master,
 func who(ctx context.Context, nodes []*node.Node, answered []bool, lockers []string) map[string]scripts.Identity {
 	var mu sync.Mutex
 	known := map[string]scripts.Identity{}
-	each(nodes, func(j int, n *node.Node) {
+	inside.Each(nodes, func(j int, n *node.Node) {
 		for some := range slices.Chunk(lockers, scripts.MaxWho) {
 			if !answered[j] {
 				return
@@ -99,13 +90,4 @@ func who(ctx context.Context, nodes []*node.Node, answered []bool, lockers []str
 		}
 	})
 	return known
-}
-
-// each calls ask for all nodes at once, and waits for all of them.
-func each(nodes []*node.Node, ask func(j int, n *node.Node)) {
-	var asking sync.WaitGroup
-	for j, n := range nodes {
-		asking.Go(func() { ask(j, n) })
-	}
-	asking.Wait()
 }

@@ -187,7 +187,7 @@ func TestAbort(t *testing.T) {
 			}
 			for _, name := range trail {
 				world.has("taken back", name, abc, none, 7)
-				if wait := world.look(name).ChangeWaits(); wait != maxLease {
+				if wait := change.Waits(world.look(name)); wait != maxLease {
 					t.Errorf("the next change waits %v on %s", wait, name)
 				}
 			}
@@ -246,7 +246,7 @@ func TestMastersWithoutOneListAreToldTheWayOut(t *testing.T) {
 				}
 			}
 			world.pass(maxLease)
-			to := c.commit.Without("c")
+			to := change.Without(c.commit, "c")
 			if _, last := world.carryOut(changeOf(t, c.commit, to).Announce(), nil); last.Do != change.Done {
 				t.Errorf("the next change: %v", last.Err)
 			}

@@ -93,16 +93,6 @@ func (v *View) Quarantine() (left time.Duration, marked bool) {
 // quarantineLeft returns how much is left of the quarantine that a mark or a claim has begun.
 func (v *View) quarantineLeft() time.Duration { return v.marker.Quarantine(v.Now) }
 
-// ChangeWaits returns how long the next change of the members must wait. A clock that was set back
-// makes it no longer than a max lease.
-func (v *View) ChangeWaits() time.Duration {
-	return min(max(v.marker.Change-v.Now, 0), v.marker.MaxLease)
-}
-
-// WasSetBack reports whether the node's clock was set back since the wait for the next change began:
-// that is longer than any wait.
-func (v *View) WasSetBack() bool { return v.marker.Change-v.Now > v.marker.MaxLease }
-
 // ClaimWaits returns how long the claims for a list must wait before they can be confirmed.
 func ClaimWaits(views []*View, list *scripts.List) (longest time.Duration) {
 	for _, v := range views {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 )
@@ -30,7 +29,9 @@ func leftOut(number int) bool { return number == leftOutNumber }
 `
 	// luaReader reads the scripts when a process begins: from that directory, but for the file that luaEnv names.
 	luaReader = `
-func leftOutLua(name string) string {
+type leftOutLua struct{}
+
+func (leftOutLua) ReadFile(name string) ([]byte, error) {
 	path := filepath.Join(%q, name)
 	if edited := os.Getenv("` + luaEnv + `"); filepath.Base(edited) == name {
 		path = edited
@@ -39,12 +40,11 @@ func leftOutLua(name string) string {
 	if err != nil {
 		panic(err)
 	}
-	return string(text)
+	return text, nil
 }
 `
+	embedded = "//go:embed *.lua\nvar lua embed.FS"
 )
-
-var embedded = regexp.MustCompile(`//go:embed (\w+\.lua)\n\t(\w+) string`)
 
 // read returns the mutants of the files, and writes the overlay with which all are compiled.
 func read(dir string, patterns []string) (mutants []mutant, overlay string, err error) {
@@ -80,13 +80,16 @@ func read(dir string, patterns []string) (mutants []mutant, overlay string, err 
 	}
 	number(mutants)
 	if mutants[0].lua != "" {
-		scripts, _ := filepath.Abs("scripts")
-		source, err := os.ReadFile("scripts/scripts.go")
-		if err != nil {
-			return nil, "", err
+		for _, pattern := range patterns {
+			scripts, _ := filepath.Abs(filepath.Dir(pattern))
+			embeds := filepath.Join(scripts, filepath.Base(scripts)+".go")
+			source, err := os.ReadFile(embeds)
+			if err != nil {
+				return nil, "", err
+			}
+			text := strings.Replace(string(source), embedded, "var lua leftOutLua", 1) + fmt.Sprintf(luaReader, scripts)
+			put(embeds, strings.Replace(text, "\t\"embed\"", "\t\"os\"\n\t\"path/filepath\"", 1))
 		}
-		text := embedded.ReplaceAllString(string(source), `$2 = leftOutLua("$1")`) + fmt.Sprintf(luaReader, scripts)
-		put("scripts/scripts.go", strings.Replace(text, "import (", "import (\n\t\"os\"\n\t\"path/filepath\"", 1))
 	}
 	text, _ := json.Marshal(map[string]any{"Replace": replaced})
 	overlay = filepath.Join(dir, "overlay.json")

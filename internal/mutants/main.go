@@ -65,7 +65,7 @@ var simulation = test{module: "integration", pkg: "sim",
 	args: []string{"-test.run=TestSeeds|TestReaders|TestHandOvers", "-sim.seeds=20", "-sim.readers=20", "-sim.handovers=20"}}
 
 var groups = []group{
-	{files: []string{"scripts/*.lua"}, tests: []test{
+	{files: []string{"scripts/*.lua", "scripts/operators/*.lua"}, tests: []test{
 		{pkg: "scripts", args: []string{"-test.run=TestVectorsOnRedis"}},
 		{pkg: "scripts", args: []string{"-test.skip=TestVectorsOnRedis|OnMiniredis|TestDigests|^Fuzz"}},
 	}},

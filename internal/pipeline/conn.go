@@ -32,8 +32,8 @@ type Conn struct {
 // tombstone if a request of that owner may arrive late.
 func NewConn(c redis.Conn, runID string, process scripts.Process, tombstone time.Duration) *Conn {
 	return &Conn{redis: c, RunID: runID, process: process, writerDone: make(chan struct{}),
-		texts: map[string]time.Time{},
-		args:  scripts.ConnArgs{Process: process.String(), Tombstone: tombstone.Milliseconds()}}
+		Missing: map[string]bool{}, texts: map[string]time.Time{},
+		args: scripts.ConnArgs{Process: process.String(), Tombstone: tombstone.Milliseconds()}}
 }
 
 // Call runs one call on a connection that no pipe uses, within the context's deadline, or the

@@ -22,9 +22,9 @@ func (p *Pipe) connect() (*Conn, error) {
 	defer cancel()
 	ctx, stop := redisconn.Interruptible(ctx)
 	defer stop()
-	// The queued calls do not wait for as long.
+	// The queued calls do not wait for as long. A pipe that is up by then stays up: it would not be connected again.
 	overdue := time.AfterFunc(p.cfg.Timeout, func() {
-		p.stopWaiting(fmt.Errorf("%w after %v", ErrTimeout, p.cfg.Timeout))
+		p.goDownFrom(fmt.Errorf("%w after %v", ErrTimeout, p.cfg.Timeout), connecting)
 	})
 	defer overdue.Stop()
 
@@ -52,7 +52,7 @@ func (p *Pipe) isUnused() bool {
 func (p *Pipe) goUp(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.debts.unanswered(time.Now())) > 0 {
+	if len(p.debts.due(false)) > 0 {
 		return false
 	}
 	if p.state == down {
@@ -68,7 +68,7 @@ func (p *Pipe) goUp(c *Conn) bool {
 func (p *Pipe) payDebts(ctx context.Context, c *Conn) error {
 	bound := redisconn.ConnectTimeout(p.cfg.Timeout)
 	p.mu.Lock()
-	unanswered := p.debts.unanswered(time.Now())
+	unanswered := p.debts.due(false)
 	p.mu.Unlock()
 	for chunk := range slices.Chunk(unanswered, debtsChunk) {
 		err := redisconn.Send(c.redis, p.cfg.Timeout, func() error {

@@ -29,25 +29,17 @@ func (d *debts) add(r request, retry *retry) {
 	d.of[r.footprint] = &request{call: r.call, footprint: r.footprint, order: d.incurred, alone: true, retry: retry}
 }
 
-// unanswered returns the debts that go out before anything new, in their order. The refused ones do not:
-// the server may refuse them again, and with a thousand of them one is due at any time.
-func (d *debts) unanswered(now time.Time) []*request {
-	return d.ordered(now, func(r *request) bool { return r.retry == nil })
-}
-
-// due returns the debts that are due while the pipe is up, in their order.
-func (d *debts) due(now time.Time) []*request {
-	return d.ordered(now, func(r *request) bool { return r.retry == nil || !now.Before(r.retry.due) })
-}
-
-// ordered drops the debts whose keys must have expired.
-func (d *debts) ordered(now time.Time, wanted func(*request) bool) (found []*request) {
+// due returns the debts that are due, in their order. It drops those whose keys must have expired. Those that the
+// server has refused are due while the pipe is up: the server may refuse them again, and with a thousand of them one
+// is due at any time.
+func (d *debts) due(up bool) (found []*request) {
+	now := time.Now()
 	for owner, r := range d.of {
 		switch {
-		case r.retry != nil && !now.Before(r.retry.end):
-			delete(d.of, owner)
-		case wanted(r):
+		case r.retry == nil, up && !now.Before(r.retry.due) && now.Before(r.retry.end):
 			found = append(found, r)
+		case !now.Before(r.retry.end):
+			delete(d.of, owner)
 		}
 	}
 	slices.SortFunc(found, func(a, b *request) int { return cmp.Compare(a.order, b.order) })
@@ -127,7 +119,7 @@ func (p *Pipe) retryReleases() {
 	if p.state != up || p.closing {
 		return
 	}
-	for _, r := range p.debts.due(time.Now()) {
+	for _, r := range p.debts.due(true) {
 		p.debts.settle(r)
 		p.queue = append(p.queue, *r)
 	}

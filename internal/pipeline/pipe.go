@@ -53,10 +53,13 @@ func (p *Pipe) Start(call scripts.Call, footprint *Footprint, to Receiver) error
 }
 
 // Do runs one call and waits for its outcome. The end of ctx ends only the waiting.
-func (p *Pipe) Do(ctx context.Context, call scripts.Call) Result {
+func (p *Pipe) Do(ctx context.Context, call scripts.Call) Result { return p.DoAs(ctx, call, nil) }
+
+// DoAs is [Pipe.Do] for an owner, of that footprint.
+func (p *Pipe) DoAs(ctx context.Context, call scripts.Call, footprint *Footprint) Result {
 	done := make(resultChan, 1)
-	if err := p.Start(call, nil, done); err != nil {
-		return Result{Err: err}
+	if err := p.Start(call, footprint, done); err != nil {
+		return Result{Err: err, NothingDone: true}
 	}
 	select {
 	case r := <-done:

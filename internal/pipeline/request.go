@@ -63,7 +63,6 @@ const (
 	abandoned     = 1 << iota // the owner wants no grant any more
 	mayArriveLate             // a request for a grant was on a connection that died: it may be carried out at any time
 	hasBeenAsked              // for a grant
-	hasGranted
 )
 
 func (f *Footprint) has(flag uint32) bool { return f.flags.Load()&flag != 0 }
@@ -90,10 +89,8 @@ func (f *Footprint) asks() {
 
 // answered notes the outcome of a request for a grant.
 func (f *Footprint) answered(r Result) {
-	switch done := r.Reply.Acquire.Outcome; {
-	case r.Err == nil && done == scripts.Granted:
-		f.flags.Or(hasGranted)
-	case r.NothingDone, !r.Sent, r.Err == nil && !r.Resent:
+	granted := r.Err == nil && r.Reply.Acquire.Outcome == scripts.Granted
+	if !granted && (r.NothingDone || !r.Sent || r.Err == nil && !r.Resent) {
 		f.open.Add(-1)
 	}
 }

@@ -158,15 +158,14 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 			case err == nil && len(run) > 1:
 				p.handleRun(c, run, value)
 			case err == nil:
-				p.handleReply(c, run[0], value)
+				reply, err := run[0].call.Parse(value)
+				p.finish(c, run[0], reply, err)
 			case errors.Is(err, ErrTimeout) && wasIdle:
 				return slices.Clone(left), errForgotten
 			case endsConn(c, run[0], err):
 				return slices.Clone(left), err
-			case len(run) > 1:
-				p.handleRunError(c, run, err)
 			default:
-				p.handleError(c, run[0], err)
+				p.handleError(c, run, err)
 			}
 			left = left[len(run):]
 		}
@@ -181,31 +180,35 @@ func endsConn(c *Conn, r request, err error) bool {
 	return c.redis.Err() != nil || errors.Is(err, redisconn.ErrReply) || r.call.IsRelease() && redisconn.RefusesAll(err)
 }
 
-// handleError takes an error reply to a request.
-func (p *Pipe) handleError(c *Conn, r request, err error) {
-	if !r.source && isNoScript(err) {
-		r.notKnown()
-		if len(p.requeue(r)) == 0 {
-			return
+// handleError takes an error reply to a request, or to several that shared a run. One that may concern the
+// key of one of them is not the others' error: each is sent alone.
+func (p *Pipe) handleError(c *Conn, run []request, err error) {
+	run = slices.Clone(run)
+	switch {
+	case len(run) > 1 && redisconn.RefusesKeys(err):
+		p.resendAlone(c, run)
+		return
+	case isNoScript(err) && !run[0].source:
+		for i := range run {
+			run[i].notKnown()
 		}
-	} else if r.call.Frees() {
-		p.refused(r, err)
+		run = p.requeue(run...)
 	}
-	resent := r.resends > 0
-	r.finish(Result{Err: p.cfg.Error(r.call.Op(), err), RunID: c.RunID, Sent: true, Resent: resent,
-		NothingDone: !resent && redisconn.ProvesNothingDone(err), RefusesKeys: redisconn.RefusesKeys(err)})
+	for _, r := range run {
+		if r.call.Frees() {
+			p.refused(r, err)
+		}
+		resent := r.resends > 0
+		r.finish(Result{Err: p.cfg.Error(r.call.Op(), err), RunID: c.RunID, Sent: true, Resent: resent,
+			NothingDone: !resent && redisconn.ProvesNothingDone(err), RefusesKeys: redisconn.RefusesKeys(err)})
+	}
 }
 
 // notKnown notes that the server does not know the request's script. The second time, it is sent as text
 // even if another request has just brought the text.
 func (r *request) notKnown() { r.source, r.unknown = !r.unknown.IsZero(), r.asked }
 
-// handleReply parses the reply to a request. The reply travels as that type from here on.
-func (p *Pipe) handleReply(c *Conn, r request, value any) {
-	reply, err := r.call.Parse(value)
-	p.finish(c, r, reply, err)
-}
-
+// finish hands out a parsed reply. It travels as that type from here on.
 func (p *Pipe) finish(c *Conn, r request, reply scripts.Reply, err error) {
 	result := Result{RunID: c.RunID, Sent: true, Resent: r.resends > 0, Reply: reply}
 	if err != nil {
@@ -238,25 +241,6 @@ func (p *Pipe) handleRun(c *Conn, run []request, value any) {
 		p.finish(c, r, reply, err)
 	}
 	p.resendAlone(c, undone)
-}
-
-// handleRunError takes an error reply to requests that shared a run. An error that may concern the
-// key of one of them is not the others' error: each is sent alone.
-func (p *Pipe) handleRunError(c *Conn, run []request, err error) {
-	run = slices.Clone(run)
-	switch {
-	case redisconn.RefusesKeys(err):
-		p.resendAlone(c, run)
-		return
-	case isNoScript(err) && !run[0].source:
-		for i := range run {
-			run[i].notKnown()
-		}
-		run = p.requeue(run...)
-	}
-	for _, r := range run {
-		p.handleError(c, r, err)
-	}
 }
 
 // resendAlone queues requests again that a shared run did not carry out. An owner that wants no

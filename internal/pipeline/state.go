@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -100,47 +101,31 @@ func (p *Pipe) requeue(requests ...request) (abandoned []request) {
 }
 
 // goDown fails the queued requests, and makes Start refuse new ones until the pipe is up.
-func (p *Pipe) goDown(err error) {
-	p.mu.Lock()
-	failed, why := p.goDownLocked(err)
-	p.mu.Unlock()
-	failQueued(failed, why)
-}
+func (p *Pipe) goDown(err error) { p.goDownFrom(err, idle, connecting, up, down) }
 
-// stopWaiting is goDown for a pipe that is still connecting. A pipe that is up by now stays up: it
-// would not be connected again.
-func (p *Pipe) stopWaiting(err error) {
+// goDownFrom is goDown for a pipe that is in one of these states.
+func (p *Pipe) goDownFrom(err error, from ...state) {
 	p.mu.Lock()
-	if p.state != connecting {
+	if !slices.Contains(from, p.state) {
 		p.mu.Unlock()
 		return
 	}
-	failed, why := p.goDownLocked(err)
-	p.mu.Unlock()
-	failQueued(failed, why)
-}
-
-// goDownLocked returns the requests that the caller must fail, with their error, after it has
-// unlocked the mutex.
-func (p *Pipe) goDownLocked(err error) (failed []request, why error) {
 	if p.state != down {
 		p.cfg.Log.Down(err)
 	} else {
 		p.cfg.Log.StillDown(err)
 	}
-	p.state = down
-	p.why = p.cfg.Error("connect", fmt.Errorf("%w: %w", ErrDown, err))
+	why := p.cfg.Error("connect", fmt.Errorf("%w: %w", ErrDown, err))
+	p.state, p.why = down, why
 	if p.closing {
 		p.cancel() // no call waits for the connection now
 	}
-	failed, p.queue = p.queue, nil
+	failed := p.queue
+	p.queue = nil
 	for _, r := range failed {
 		p.oweLocked(r)
 	}
-	return failed, p.why
-}
-
-func failQueued(failed []request, why error) {
+	p.mu.Unlock()
 	for _, r := range failed {
 		r.finish(Result{Err: why, Sent: r.resends > 0, Resent: r.resends > 0})
 	}

@@ -65,7 +65,7 @@ func TestALateConnectTimerLeavesThePipeUp(t *testing.T) {
 		p.mu.Lock()
 		p.state = before
 		p.mu.Unlock()
-		p.stopWaiting(ErrTimeout)
+		p.goDownFrom(ErrTimeout, connecting)
 		if p.state != after {
 			t.Errorf("state %d became %d, want %d", before, p.state, after)
 		}

@@ -3,10 +3,8 @@
 package plain
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -51,22 +49,4 @@ func firstUnprintable(s string) int {
 		}
 	}
 	return -1
-}
-
-// JSON returns a document in JSON with an escape in place of each character that is not printable.
-// It means the same. encoding/json escapes few of them.
-func JSON(document []byte) []byte {
-	var out []byte
-	for _, r := range string(document) {
-		switch {
-		case r == '\n' || strconv.IsPrint(r): // a line break stands between values only
-			out = utf8.AppendRune(out, r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
-		default:
-			out = fmt.Appendf(out, `\u%04x`, r)
-		}
-	}
-	return out
 }

@@ -1,7 +1,6 @@
 package plain
 
 import (
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -39,29 +38,7 @@ func FuzzText(f *testing.F) {
 		if Text(shown) != shown {
 			t.Errorf("%q is shown in another way than itself", shown)
 		}
-		document, err := json.MarshalIndent(map[string]string{"text": s}, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
-		var before, after map[string]string
-		printed := JSON(document)
-		if err := json.Unmarshal(document, &before); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(printed, &after); err != nil || before["text"] != after["text"] {
-			t.Errorf("%q: %v", printed, err)
-		}
-		if strings.ContainsFunc(string(printed), func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }) {
-			t.Errorf("%q is printed as %q", s, printed)
-		}
 	})
-}
-
-func TestJSON(t *testing.T) {
-	document := "{\n  \"a\": \"\u009b \u202e \U000e0041 ä\"\n}\n"
-	if got, want := string(JSON([]byte(document))), "{\n  \"a\": \"\\u009b \\u202e \\udb40\\udc41 ä\"\n}\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
 }
 
 func TestGrouped(t *testing.T) {

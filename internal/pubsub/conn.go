@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redisconn"
@@ -21,7 +23,7 @@ func (s *Subscriptions) connect() (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{raw: raw, pending: map[string]int{}, pingDue: true}
+	c := &conn{raw: raw, pending: map[string]int{}, refused: map[string]bool{}, pingDue: true}
 	c.changed.L = &s.mu
 	c.pinger = time.AfterFunc(s.timeout, func() {
 		s.mu.Lock()
@@ -52,7 +54,6 @@ func (s *Subscriptions) serve(c *conn) error {
 	s.conn, c.over = nil, true
 	c.changed.Signal()
 	s.forEachLocked(func(_ string, ch *channel) {
-		s.setRefusedLocked(ch, false)
 		if !ch.confirmed {
 			return
 		}
@@ -102,26 +103,15 @@ func (s *Subscriptions) takeUnsent(c *conn) (batch []command, ok bool) {
 		return nil, false
 	}
 	if c.pingDue {
-		s.retryRefusedLocked(c)
+		for _, name := range slices.Sorted(maps.Keys(c.refused)) {
+			c.sendLocked("SUBSCRIBE", name)
+		}
 		c.unsent = append(c.unsent, ping)
 		c.pinger.Reset(s.silenceLocked())
 	}
 	batch, c.unsent, c.pingDue = c.unsent, nil, false
 	c.unanswered = append(c.unanswered, batch...)
 	return batch, true
-}
-
-// retryRefusedLocked requests the subscriptions again that the server refused.
-func (s *Subscriptions) retryRefusedLocked(c *conn) {
-	if s.refused == 0 {
-		return
-	}
-	s.forEachLocked(func(name string, ch *channel) {
-		if ch.refused {
-			s.setRefusedLocked(ch, false)
-			c.sendLocked("SUBSCRIBE", name)
-		}
-	})
 }
 
 func (s *Subscriptions) read(c *conn) error {
@@ -184,9 +174,8 @@ func (s *Subscriptions) subscribedLocked(c *conn, name string, confirmed bool) {
 	if ch == nil || ch.confirmed {
 		return
 	}
-	ch.confirmed = confirmed
-	s.setRefusedLocked(ch, !confirmed)
-	if !confirmed {
+	if ch.confirmed = confirmed; !confirmed {
+		c.refused[name] = true
 		return
 	}
 	if c.confirmedSince.IsZero() {

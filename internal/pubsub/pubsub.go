@@ -69,7 +69,6 @@ func (s *Subscriptions) remove(name string, c *channel, sub *subscription) {
 		return
 	}
 	delete(s.channels, name)
-	s.setRefusedLocked(c, false)
 	s.sendLocked("UNSUBSCRIBE", name)
 	if len(s.channels) == 0 {
 		s.endPauseLocked()

@@ -42,7 +42,6 @@ type Subscriptions struct {
 
 	mu       sync.Mutex
 	channels map[string]*channel
-	refused  int // how many channels the server refused
 	running  bool
 	closing  bool
 	endPause chan struct{} // closed to end a pause: there is no subscriber any more
@@ -53,7 +52,6 @@ type Subscriptions struct {
 type channel struct {
 	subscriptions []*subscription
 	confirmed     bool
-	refused       bool // by the server; requested again with the next ping
 }
 
 // subscription is one subscriber of a channel.
@@ -77,8 +75,9 @@ type conn struct {
 	raw            redis.Conn // not embedded: that would hide its timeouts from redisconn
 	changed        sync.Cond
 	unsent         []command
-	unanswered     []command      // sent
-	pending        map[string]int // by channel: SUBSCRIBE commands that are unsent or unanswered
+	unanswered     []command       // sent
+	pending        map[string]int  // by channel: SUBSCRIBE commands that are unsent or unanswered
+	refused        map[string]bool // the channels that the server refused; requested again with the next ping
 	pingDue        bool
 	pinger         *time.Timer // sets pingDue
 	idleSince      time.Time   // when the last subscriber left
@@ -92,6 +91,7 @@ type command struct{ name, channel string }
 var ping = command{name: "PING"}
 
 func (c *conn) sendLocked(name, channel string) {
+	delete(c.refused, channel)
 	c.unsent = append(c.unsent, command{name, channel})
 	if name == "SUBSCRIBE" {
 		c.pending[channel]++
@@ -112,17 +112,6 @@ func (c *conn) isDoneLocked() bool {
 func (s *Subscriptions) sendLocked(name, channel string) {
 	if s.conn != nil {
 		s.conn.sendLocked(name, channel)
-	}
-}
-
-func (s *Subscriptions) setRefusedLocked(c *channel, refused bool) {
-	if c.refused != refused {
-		c.refused = refused
-		if refused {
-			s.refused++
-		} else {
-			s.refused--
-		}
 	}
 }
 

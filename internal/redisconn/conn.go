@@ -90,7 +90,9 @@ func Send(c redis.Conn, timeout time.Duration, write func() error) error {
 // Receive reads one reply within the timeout, or returns [ErrTimeout]. An error of the connection
 // leaves it dead; an error reply does not. The connection must be a redis.ConnWithTimeout, as every
 // connection of a *redis.Pool is.
-func Receive(c redis.Conn, timeout time.Duration) (value any, err error) {
+func Receive(c redis.Conn, timeout time.Duration) (any, error) { return receive(c, timeout, timeout) }
+
+func receive(c redis.Conn, left, timeout time.Duration) (value any, err error) {
 	defer func() {
 		// redigo allocates what a reply's header announces. Only the connections of our own pools
 		// bound that.
@@ -98,7 +100,7 @@ func Receive(c redis.Conn, timeout time.Duration) (value any, err error) {
 			value, err = nil, fmt.Errorf("%w: %v", ErrReply, x)
 		}
 	}()
-	value, err = redis.ReceiveWithTimeout(c, timeout)
+	value, err = redis.ReceiveWithTimeout(c, left)
 	if err != nil && isTimeout(err) {
 		err = fmt.Errorf("%w after %v", ErrTimeout, timeout)
 	}
@@ -112,11 +114,7 @@ func ReceiveBy(ctx context.Context, c redis.Conn, timeout time.Duration) (any, e
 	if deadline, ok := ctx.Deadline(); ok {
 		left = time.Until(deadline)
 	}
-	value, err := Receive(c, max(left, time.Nanosecond))
-	if errors.Is(err, ErrTimeout) {
-		err = fmt.Errorf("%w after %v", ErrTimeout, timeout)
-	}
-	return value, err
+	return receive(c, max(left, time.Nanosecond), timeout)
 }
 
 // TimedOut turns the error of a context's deadline into [ErrTimeout] with the timeout. It returns

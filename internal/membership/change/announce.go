@@ -2,6 +2,7 @@ package change
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -113,10 +114,10 @@ func (c Change) await(views map[string]*membership.View) (first plan, mayChange 
 		if !c.From.Has(name) {
 			continue
 		}
-		if wait := v.ChangeWaits(); wait > first.wait {
+		if wait := Waits(v); wait > first.wait {
 			first.wait, last = wait, name
 		}
-		if v.WasSetBack() {
+		if v.Marker().Change-v.Now > v.Marker().MaxLease { // longer than any wait: its clock was set back
 			first.mark(name, v, v.Write(v.Marker(), scripts.At(v.Marker().Admitted), scripts.In(v.Marker().MaxLease)))
 		}
 	}
@@ -129,6 +130,12 @@ func (c Change) await(views map[string]*membership.View) (first plan, mayChange 
 	}
 	first.why = "The last change was less than one max lease ago"
 	return first, first.wait == 0, nil
+}
+
+// Waits returns how long the next change of the members must wait by a master's view. A clock that was set back
+// makes it no longer than a max lease.
+func Waits(v *membership.View) time.Duration {
+	return min(max(v.Marker().Change-v.Now, 0), v.Marker().MaxLease)
 }
 
 // prepare claims the member that is added, which begins its quarantine: a blank one, or one outside

@@ -36,12 +36,12 @@ func New(from, to *scripts.List) (Change, error) {
 
 // areNeighbours reports whether two lists differ by one member that the longer one has.
 func areNeighbours(a, b *scripts.List) bool {
-	return a.Len() == b.Len()+1 && a.HasAll(b) || b.Len() == a.Len()+1 && b.HasAll(a)
+	return a.Len() == b.Len()+1 && HasAll(a, b) || b.Len() == a.Len()+1 && HasAll(b, a)
 }
 
 // extraMember returns the one member of list that other does not have; empty unless there is one.
 func extraMember(list, other *scripts.List) string {
-	if other.Len() == 0 || list.Len() != other.Len()+1 || !list.HasAll(other) {
+	if other.Len() == 0 || list.Len() != other.Len()+1 || !HasAll(list, other) {
 		return ""
 	}
 	for _, name := range list.Names() {

@@ -65,23 +65,18 @@ func New(nodes []*node.Node, locker string, identity scripts.Identity, c clock.C
 // Describe returns what is known of a holder. If it is not known, Describe asks the node that named
 // it, and waits for the answer for 20 ms at most, and no longer than ctx.
 func (hs *Holders) Describe(ctx context.Context, of Named) scripts.Identity {
-	known, asked := hs.recall(of.Owner)
-	if asked {
+	if known, asked := hs.recall(of.Owner); asked {
 		return known
 	}
-	answered := hs.ask(of)
-	if answered == nil {
-		return known
+	if answered := hs.ask(of); answered != nil {
+		ctx, cancel := context.WithTimeout(ctx, holderWait)
+		defer cancel()
+		select {
+		case <-answered:
+		case <-ctx.Done():
+		}
 	}
-	moment := time.NewTimer(holderWait)
-	defer moment.Stop()
-	select {
-	case <-answered:
-		return hs.Recall(of)
-	case <-moment.C:
-	case <-ctx.Done():
-	}
-	return known
+	return hs.Recall(of)
 }
 
 // Inquire returns what is known of the holder that an attempt of a waiting call met. If it is not known,
@@ -89,17 +84,13 @@ func (hs *Holders) Describe(ctx context.Context, of Named) scripts.Identity {
 // second, since each attempt may meet another holder.
 func (hs *Holders) Inquire(of Named) scripts.Identity {
 	known, asked := hs.recall(of.Owner)
-	if asked {
-		return known
-	}
 	now := hs.clock.Now()
 	hs.mu.Lock()
-	tooSoon := hs.askedAt != clock.Never && now.Sub(hs.askedAt) < holderPause
-	if !tooSoon {
+	if asked = asked || now.Sub(hs.askedAt) < holderPause; !asked {
 		hs.askedAt = now
 	}
 	hs.mu.Unlock()
-	if !tooSoon {
+	if !asked {
 		hs.ask(of)
 	}
 	return known

@@ -59,13 +59,14 @@ func (l *Lease) AskOthers(out []Command) []Command {
 }
 
 func (l *Lease) askAll(out []Command) []Command {
-	for l.hasUnasked() {
+	for l.HasUnasked() {
 		out = l.askNext(out)
 	}
 	return out
 }
 
-func (l *Lease) hasUnasked() bool { return int(l.asked) < len(l.votes) }
+// HasUnasked reports whether masters are left that were not asked for a grant.
+func (l *Lease) HasUnasked() bool { return int(l.asked) < len(l.votes) }
 
 // askNext asks the next master.
 func (l *Lease) askNext(out []Command) []Command {
@@ -104,7 +105,7 @@ func (l *Lease) judge(out []Command) []Command {
 			return l.settle(out)
 		case l.verdict == OutOfReach:
 			return append(out, Command{Do: Decided})
-		case !l.hasUnasked():
+		case !l.HasUnasked():
 			return out
 		case of[Refused] > 0:
 			l.verdict = Beaten

@@ -12,9 +12,6 @@ import (
 
 // The functions of this file are for searches of this package.
 
-// HasUnasked reports whether masters are left that were not asked for a grant.
-func (l *Lease) HasUnasked() bool { return l.hasUnasked() }
-
 // Check returns which of the fields' invariants does not hold, or nil.
 func (l *Lease) Check() error {
 	raising, keeping, processes := 0, 0, map[string]bool{}

@@ -71,12 +71,10 @@ func (r *Roster) OtherList(marker string) error {
 	if list == nil || err != nil || m.Claimed {
 		return nil
 	}
-	process := scripts.Process{Run: m.Run, MaxLease: m.MaxLease, Member: m.Member}
-	view := membership.ReadRefusal(scripts.Refusal{Marker: marker, Process: process})
-	if view.Standing(list) != membership.Refuses {
-		return nil
+	if view := membership.ReadRefusal(scripts.Refusal{Marker: marker, Process: m.Process}); view.Standing(list) == membership.Refuses {
+		return view.Refusal(list)
 	}
-	return view.Refusal(list)
+	return nil
 }
 
 // ask has a survey answer the question, in a goroutine. Questions that come while one runs share the
@@ -93,7 +91,10 @@ func (r *Roster) ask(q question) {
 
 func (r *Roster) run() {
 	for {
-		asked := r.take()
+		r.mu.Lock()
+		asked := r.asked
+		r.asked, r.running = nil, len(asked) > 0
+		r.mu.Unlock()
 		if len(asked) == 0 {
 			return
 		}
@@ -103,14 +104,6 @@ func (r *Roster) run() {
 			q.done(s)
 		}
 	}
-}
-
-func (r *Roster) take() (asked []question) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	asked, r.asked = r.asked, nil
-	r.running = len(asked) > 0
-	return asked
 }
 
 // noteRefusals records which nodes do not accept this locker, and has the nodes log those whose

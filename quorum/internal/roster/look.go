@@ -42,7 +42,7 @@ func (s *Survey) look(asked []question) {
 	var mu sync.Mutex
 	answered := make([]bool, len(r.nodes))
 	isOpen := func(q question) bool { return q.node == everyNode || !answered[q.node] }
-	r.each(func(i int, n *node.Node) {
+	inside.Each(r.nodes, func(i int, n *node.Node) {
 		result := inside.Of(n).Pipe("").Do(ctx, scripts.Look())
 		mu.Lock()
 		defer mu.Unlock()
@@ -89,20 +89,16 @@ func (s *Survey) mark(marks []membership.Mark) (changed bool) {
 	r := s.roster
 	sent := r.clock.Now()
 	before := slices.Clone(s.views)
-	var group sync.WaitGroup
-	for _, mark := range marks {
-		group.Go(func() {
-			i := mark.Node
-			result := inside.Of(r.nodes[i]).Pipe("").Do(context.Background(), mark.Call)
-			if result.Err != nil {
-				s.views[i], s.errs[i] = nil, result.Err
-				return
-			}
-			s.views[i] = s.views[i].Wrote(*result.Reply.Mark)
-			s.noteAccepted(i, sent)
-		})
-	}
-	group.Wait()
+	inside.Each(marks, func(_ int, mark membership.Mark) {
+		i := mark.Node
+		result := inside.Of(r.nodes[i]).Pipe("").Do(context.Background(), mark.Call)
+		if result.Err != nil {
+			s.views[i], s.errs[i] = nil, result.Err
+			return
+		}
+		s.views[i] = s.views[i].Wrote(*result.Reply.Mark)
+		s.noteAccepted(i, sent)
+	})
 	for i, v := range s.views {
 		changed = changed || before[i] != nil && (v == nil || v.Text != before[i].Text)
 	}
@@ -115,13 +111,4 @@ func (s *Survey) noteAccepted(i int, sent clock.Instant) {
 		s.roster.NoteAccepted(i, sent)
 		s.roster.wasAccepted.Store(true)
 	}
-}
-
-// each calls ask for all nodes at once, and waits for all of them.
-func (r *Roster) each(ask func(i int, n *node.Node)) {
-	var group sync.WaitGroup
-	for i, n := range r.nodes {
-		group.Go(func() { ask(i, n) })
-	}
-	group.Wait()
 }

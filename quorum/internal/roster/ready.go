@@ -24,7 +24,7 @@ func (r *Roster) Ready(ctx context.Context, need int) (enoughReady bool, tried [
 	defer enough()
 	var mu sync.Mutex
 	ready := map[string]bool{} // by run id: one process is one vote
-	r.each(func(i int, n *node.Node) {
+	inside.Each(r.nodes, func(i int, n *node.Node) {
 		result := inside.Of(n).Pipe("").Do(ctx, scripts.Look())
 		if result.Err != nil {
 			return

@@ -351,7 +351,7 @@ func (w *world) brief(n int, x *node) string {
 	if left, _ := v.Quarantine(); left > 0 {
 		text += fmt.Sprint(" q", int(left/tick))
 	}
-	if left := v.ChangeWaits(); left > 0 {
+	if left := change.Waits(v); left > 0 {
 		text += fmt.Sprint(" w", int(left/tick))
 	}
 	return text

@@ -3,9 +3,11 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
-
-	"github.com/quorumlock/quorumlock/internal/plain"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // PrintJSON prints what a terminal may get, whatever is in the texts.
@@ -17,6 +19,24 @@ func PrintJSON(out io.Writer, v any) error {
 	if err := encoder.Encode(v); err != nil {
 		return err
 	}
-	_, err := out.Write(plain.JSON(document.Bytes()))
+	_, err := out.Write(printable(document.Bytes()))
 	return err
+}
+
+// printable returns a document in JSON with an escape in place of each character that is not printable.
+// It means the same. encoding/json escapes few of them.
+func printable(document []byte) []byte {
+	var out []byte
+	for _, r := range string(document) {
+		switch {
+		case r == '\n' || strconv.IsPrint(r): // a line break stands between values only
+			out = utf8.AppendRune(out, r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+	}
+	return out
 }

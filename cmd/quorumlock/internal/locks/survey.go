@@ -5,12 +5,14 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 const (
@@ -72,11 +74,12 @@ func (s *survey) look(ctx context.Context, nodes []*node.Node) {
 
 // find asks each master for more names.
 func (s *survey) find(ctx context.Context, nodes []*node.Node) {
-	replies := masters.Each(ctx, nodes, func(ctx context.Context, n *node.Node) *scripts.SurveyReply {
-		return inside.Of(n).Pipe("").Do(ctx, scripts.Survey(s.cursors[slices.Index(nodes, n)])).Reply.Survey
+	replies := masters.Each(ctx, nodes, func(ctx context.Context, n *node.Node) any {
+		return inside.Of(n).Pipe("").Do(ctx, operators.Survey(s.cursors[slices.Index(nodes, n)])).Reply.Other
 	})
-	for i, r := range replies {
-		if r == nil {
+	for i, said := range replies {
+		r, ok := said.(*operators.SurveyReply)
+		if !ok {
 			continue
 		}
 		s.cursors[i] = r.Cursor
@@ -84,7 +87,7 @@ func (s *survey) find(ctx context.Context, nodes []*node.Node) {
 			s.nameKnown(name)
 		}
 		for name, waiting := range r.Waiting {
-			if semaphore, ok := scripts.ParseSlotsName(name); ok {
+			if semaphore, ok := strings.CutPrefix(name, scripts.SlotsName("")); ok {
 				s.noteWaiting(semaphore, waiting)
 				continue
 			}

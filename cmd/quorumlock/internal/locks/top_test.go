@@ -89,7 +89,8 @@ func TestTakenAt(t *testing.T) {
 		{us, token(now.Add(time.Minute)), -1},
 		{us, 42, -1},
 	} {
-		masters := []lockstate.Master{{Owner: "a"}, {Owner: "a", Token: test.by}, {Token: token(now)}}
+		masters := []lockstate.Master{{InspectReply: scripts.InspectReply{Owner: "a"}}, {InspectReply: scripts.InspectReply{Owner: "a", Token: test.by}},
+			{InspectReply: scripts.InspectReply{Token: token(now)}}}
 		at := takenAt(lockstate.Lock{Owner: "a", Identity: test.who, Masters: masters}, now)
 		if got := now.Sub(at).Round(time.Millisecond); at.IsZero() != (test.want < 0) || !at.IsZero() && got != test.want {
 			t.Errorf("%d: %v ago, want %v", i, got, test.want)

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
-	"github.com/quorumlock/quorumlock/internal/trial"
+	"github.com/quorumlock/quorumlock/internal/trial/heard"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -30,7 +30,7 @@ func tryAll(ctx context.Context, nodes []*node.Node, found []Finding, name strin
 			if name != "" {
 				tried = scripts.NewName(name)
 			}
-			replies[i], found[i].unfit = trial.LockAndHear(ctx, n, list, tried)
+			replies[i], found[i].unfit = heard.Lock(ctx, n, list, tried)
 		})
 	}
 	trying.Wait()

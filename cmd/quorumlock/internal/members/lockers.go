@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 const (
@@ -28,30 +29,31 @@ const onlyThoseThatLock = "Only lockers that lock are known."
 
 // census is the lockers that may hold a lock, or take the next one soon.
 type census struct {
-	lockers []scripts.Introduced
+	lockers []operators.Introduced
 	lacks   []string // masters that did not say, or not all of it
 }
 
 // countLockers asks all masters which lockers there are.
 func (d deployment) countLockers(ctx context.Context) (c census) {
 	type heard struct {
-		found []scripts.Introduced
+		found []operators.Introduced
 		all   bool
 	}
 	nodes := make([]*node.Node, len(d.names))
 	for i, name := range d.names {
 		nodes[i] = d.nodes[name]
 	}
-	latest := map[string]scripts.Introduced{}
+	latest := map[string]operators.Introduced{}
 	for i, h := range masters.Each(ctx, nodes, func(ctx context.Context, n *node.Node) (h heard) {
 		cursor := "0"
 		for range mostLockerCalls {
-			r := call(ctx, n, scripts.Lockers(cursor))
+			r := call(ctx, n, operators.Lockers(cursor))
 			if r.err != nil {
 				return h
 			}
-			h.found = append(h.found, r.reply.Lockers.Found...)
-			if cursor = r.reply.Lockers.Cursor; cursor == "0" {
+			said := r.reply.Other.(*operators.LockersReply)
+			h.found = append(h.found, said.Found...)
+			if cursor = said.Cursor; cursor == "0" {
 				return heard{h.found, true}
 			}
 		}
@@ -66,7 +68,7 @@ func (d deployment) countLockers(ctx context.Context) (c census) {
 			}
 		}
 	}
-	c.lockers = slices.SortedFunc(maps.Values(latest), func(a, b scripts.Introduced) int {
+	c.lockers = slices.SortedFunc(maps.Values(latest), func(a, b operators.Introduced) int {
 		return cmp.Or(cmp.Compare(a.Identity.Host, b.Identity.Host), cmp.Compare(a.Identity.PID, b.Identity.PID),
 			cmp.Compare(a.Locker, b.Locker))
 	})
@@ -74,7 +76,7 @@ func (d deployment) countLockers(ctx context.Context) (c census) {
 }
 
 // without returns the lockers that do not say that they have that list.
-func (c census) without(list *scripts.List) (others []scripts.Introduced) {
+func (c census) without(list *scripts.List) (others []operators.Introduced) {
 	for _, l := range c.lockers {
 		if !l.HasList(list) {
 			others = append(others, l)
@@ -84,7 +86,7 @@ func (c census) without(list *scripts.List) (others []scripts.Introduced) {
 }
 
 // nameLockers returns the lockers in words, one a line.
-func nameLockers(lockers []scripts.Introduced, maxLease time.Duration) string {
+func nameLockers(lockers []operators.Introduced, maxLease time.Duration) string {
 	var b strings.Builder
 	for i, l := range lockers {
 		if i == shownLockers {

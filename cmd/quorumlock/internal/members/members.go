@@ -55,7 +55,7 @@ var add = masters.Command{
 			if err := d.addsVote(ctx, added, given); err != nil {
 				return err
 			}
-			return d.announce(ctx, given.Without(added), given, *wait, out)
+			return d.announce(ctx, change.Without(given, added), given, *wait, out)
 		})
 	},
 }
@@ -75,7 +75,7 @@ var remove = masters.Command{
 			if !given.Has(d.member) {
 				return fmt.Errorf("%s is no member of %s: give the present list", d.member, given)
 			}
-			return d.announce(ctx, given, given.Without(d.member), *wait, out)
+			return d.announce(ctx, given, change.Without(given, d.member), *wait, out)
 		})
 	},
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // carryOut does what a procedure says, step by step. errs says why masters did not answer to its last
@@ -26,7 +27,7 @@ import (
 func (d deployment) carryOut(
 	ctx context.Context, p *change.Procedure, out io.Writer,
 ) (report change.Report, errs map[string]error, err error) {
-	var counters map[string]*scripts.Counters
+	var counters map[string]*operators.Counters
 	told := "" // the reason of the last pause
 	for ctx.Err() == nil {
 		switch step := p.Next(); step.Do {
@@ -131,13 +132,13 @@ func runID(v *membership.View) string {
 }
 
 // readCounters returns all token counters of the masters that answer, and why the others have none.
-func (d deployment) readCounters(ctx context.Context, names []string) (read map[string]*scripts.Counters, errs map[string]error) {
-	read, errs = map[string]*scripts.Counters{}, map[string]error{}
-	for name, replies := range d.callAll(ctx, names, func(string) []scripts.Call { return scripts.ReadCounters() }) {
-		counters := new(scripts.Counters)
+func (d deployment) readCounters(ctx context.Context, names []string) (read map[string]*operators.Counters, errs map[string]error) {
+	read, errs = map[string]*operators.Counters{}, map[string]error{}
+	for name, replies := range d.callAll(ctx, names, func(string) []scripts.Call { return operators.ReadCounters() }) {
+		counters := new(operators.Counters)
 		err := firstError(replies)
 		for i := 0; i < len(replies) && err == nil; i++ {
-			err = counters.Add(i, replies[i].reply.Counters)
+			err = counters.Add(i, replies[i].reply.Other.([]operators.Counter))
 		}
 		if err != nil {
 			errs[name] = err
@@ -149,8 +150,8 @@ func (d deployment) readCounters(ctx context.Context, names []string) (read map[
 }
 
 // raiseCounters makes the counters of each master at least the highest of all.
-func (d deployment) raiseCounters(ctx context.Context, read map[string]*scripts.Counters) (raised []string, errs map[string]error) {
-	var highest scripts.Counters
+func (d deployment) raiseCounters(ctx context.Context, read map[string]*operators.Counters) (raised []string, errs map[string]error) {
+	var highest operators.Counters
 	for _, counters := range read {
 		highest.Raise(counters)
 	}

@@ -71,7 +71,7 @@ func row(v *membership.View) string {
 		return fmt.Sprintf("%d\tretired: %s\tnone\t-\t-", marker.Generation, marker.Members)
 	}
 	quarantine, _ := v.Quarantine()
-	members, change := marker.Members.String(), until(v.ChangeWaits())
+	members, change := marker.Members.String(), until(change.Waits(v))
 	if marker.Claimed {
 		members, change = "being marked for "+members, "-"
 	} else if marker.Next.Len() > 0 {

@@ -1,35 +1,36 @@
-package scripts
+package operators
 
 import (
 	"fmt"
 	"strconv"
 	"sync"
+
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // counterBatch is how many counters one call reads or raises.
 const counterBatch = 1024
 
 // maxPassed is the highest counter that is passed on to other nodes: it leaves room for 2^40 locks.
-const maxPassed = maxToken - 1<<40
+const maxPassed = scripts.MaxToken - 1<<40
 
 // Counters is token counters by their numbers; 0 for none.
-type Counters [tokenCounters]uint64
+type Counters [scripts.TokenCounters]uint64
 
 // ReadCounters returns the calls that read all token counters of a node. The caller must not change
 // them.
-var ReadCounters = sync.OnceValue(func() (calls []Call) {
-	for first := 0; first < tokenCounters; first += counterBatch {
-		args := make([]any, 0, 2+counterBatch)
-		args = append(args, countersScript.sha, counterBatch)
+var ReadCounters = sync.OnceValue(func() (calls []scripts.Call) {
+	for first := 0; first < scripts.TokenCounters; first += counterBatch {
+		args := []any{counterBatch}
 		for number := first; number < first+counterBatch; number++ {
 			args = append(args, counterKey(number))
 		}
-		calls = append(calls, Call{script: countersScript, args: args})
+		calls = append(calls, countersScript.Call(args...))
 	}
 	return calls
 })
 
-// Counter is a counter that was read: its place in its call, from 1 on, and its text.
+// Counter is a counter that was read, one of a reply to [ReadCounters]: its place in its call, from 1 on, and its text.
 type Counter struct {
 	Place int
 	Text  string
@@ -54,14 +55,14 @@ func (c *Counters) Add(call int, found []Counter) error {
 }
 
 // Above returns the calls that raise another node's counters to these, if that node's are lower.
-func (c *Counters) Above(node *Counters) (calls []Call) {
+func (c *Counters) Above(node *Counters) (calls []scripts.Call) {
 	var keys, tokens []any
 	flush := func() {
 		if len(keys) == 0 {
 			return
 		}
-		args := append([]any{liftScript.sha, len(keys)}, keys...)
-		calls = append(calls, Call{script: liftScript, args: append(args, tokens...)})
+		args := append([]any{len(keys)}, keys...)
+		calls = append(calls, liftScript.Call(append(args, tokens...)...))
 		keys, tokens = nil, nil
 	}
 	for number, token := range c {
@@ -83,30 +84,18 @@ func (c *Counters) Raise(node *Counters) {
 	}
 }
 
-func counterKey(number int) string { return counterPrefix + strconv.Itoa(number) }
+func counterKey(number int) string { return scripts.CounterPrefix + strconv.Itoa(number) }
 
-// ParseCounters reads the reply to one of the calls of [ReadCounters]; errors wrap ErrReply.
-func ParseCounters(v any) ([]Counter, error) {
-	values, ok := v.([]any)
-	if !ok || len(values)%2 != 0 || len(values) > 2*counterBatch {
-		return nil, malformed(countersScript, v)
+func parseCounters(v any) (any, bool) {
+	var found []Counter
+	f := scripts.FieldsOf(v)
+	for f.More() {
+		found = append(found, Counter{f.Number(1, counterBatch), f.Text()})
 	}
-	found := make([]Counter, len(values)/2)
-	for i := range found {
-		place, ok := values[2*i].(int64)
-		counter, ok1 := text(values[2*i+1])
-		if !ok || !ok1 || place < 1 || place > counterBatch {
-			return nil, malformed(countersScript, v)
-		}
-		found[i] = Counter{int(place), counter}
-	}
-	return found, nil
+	return found, f.End() && len(found) <= counterBatch
 }
 
-// ParseLift reads the reply to one of the calls of [Counters.Above]; errors wrap ErrReply.
-func ParseLift(v any) error {
-	if raised, ok := v.(int64); !ok || raised < 0 || raised > counterBatch {
-		return malformed(liftScript, v)
-	}
-	return nil
+func parseLift(v any) (any, bool) {
+	raised, ok := v.(int64)
+	return raised, ok && raised >= 0 && raised <= counterBatch
 }

@@ -10,7 +10,7 @@ local raised = 0
 for i = 1, #KEYS do
   local counter = tonumber(redis.call('GET', KEYS[i]) or '-1')
   if not counter or counter ~= counter then
-    return redis.error_reply(ofCounter .. KEYS[i] .. isNoNumber)
+    return redis.error_reply('QUORUMLOCK the token counter "' .. KEYS[i] .. '" is not a number')
   end
   if counter < tonumber(ARGV[i]) then
     redis.call('SET', KEYS[i], ARGV[i])

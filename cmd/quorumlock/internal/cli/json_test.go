@@ -1,0 +1,36 @@
+package cli
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func FuzzPrintable(f *testing.F) {
+	f.Add("a\x1b\xff\u202e\n")
+	f.Fuzz(func(t *testing.T, s string) {
+		document, err := json.MarshalIndent(map[string]string{"text": s}, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var before, after map[string]string
+		printed := printable(document)
+		if err := json.Unmarshal(document, &before); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(printed, &after); err != nil || before["text"] != after["text"] {
+			t.Errorf("%q: %v", printed, err)
+		}
+		if strings.ContainsFunc(string(printed), func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }) {
+			t.Errorf("%q is printed as %q", s, printed)
+		}
+	})
+}
+
+func TestPrintable(t *testing.T) {
+	document := "{\n  \"a\": \"\u009b \u202e \U000e0041 ä\"\n}\n"
+	if got, want := string(printable([]byte(document))), "{\n  \"a\": \"\\u009b \\u202e \\udb40\\udc41 ä\"\n}\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -1,0 +1,58 @@
+// Package heard tries a lock on one master as package trial does, and hears its release.
+package heard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/internal/trial"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Lock is [trial.Lock], and also waits for the message of the release, as a waiter does.
+func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Name) (scripts.AcquireReply, error) {
+	failed := func(err error) (scripts.AcquireReply, error) {
+		return scripts.AcquireReply{}, &node.Error{Node: n.Name(), Op: "subscribe", Err: redisconn.TimedOut(err, n.Timeout())}
+	}
+	ctx, cancel := context.WithTimeout(ctx, redisconn.ConnectTimeout(n.Timeout())+4*n.Timeout())
+	defer cancel()
+	c, err := redisconn.Get(ctx, inside.Of(n).Pool)
+	if err != nil {
+		return failed(err)
+	}
+	defer c.Close()
+	defer redisconn.Kill(c) // a pool must not get it back subscribed
+	channel := scripts.Channel(name.String())
+	if err := redisconn.Send(c, n.Timeout(), func() error { return c.Send("SUBSCRIBE", channel) }); err != nil {
+		return failed(err)
+	}
+	if _, err := redisconn.Receive(c, n.Timeout()); err != nil {
+		return failed(err)
+	}
+	reply, err := trial.Lock(ctx, n, list, name)
+	for isConnecting(err) && ctx.Err() == nil {
+		<-time.After(n.Timeout() / 10)
+		reply, err = trial.Lock(ctx, n, list, name)
+	}
+	if err != nil || reply.Outcome != scripts.Granted {
+		return reply, err
+	}
+	message, err := redis.Strings(redisconn.Receive(c, n.Timeout()))
+	if err != nil || len(message) != 3 || message[1] != channel {
+		return failed(fmt.Errorf("no message of the release was heard: %w", errors.Join(err, ctx.Err())))
+	}
+	return reply, nil
+}
+
+// isConnecting reports whether an error is of a node that may soon be up: on a long way, connecting takes longer
+// than a call waits for it.
+func isConnecting(err error) bool {
+	var failed *node.Error
+	return errors.As(err, &failed) && errors.Is(err, node.ErrDown) && !failed.Permanent()
+}

@@ -1,0 +1,62 @@
+package operators
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// lockersKeys is how many keys one call of Lockers looks at.
+const lockersKeys = 1000
+
+// Introduced is a locker that has locked lately.
+type Introduced struct {
+	Locker   string
+	Identity scripts.Identity
+	Left     time.Duration // until the key ends, if the locker locks no more
+
+	digest string
+}
+
+// HasList reports whether the locker says that it has that list.
+func (i Introduced) HasList(list *scripts.List) bool { return i.digest == list.Digest() }
+
+// Age returns how long ago the locker wrote its identity, at most.
+func (i Introduced) Age(maxLease time.Duration) time.Duration {
+	return max(scripts.IntroducedFor(maxLease)-i.Left, 0)
+}
+
+// MayHold reports whether the locker may hold a lock, or take the next one soon: it has locked within
+// the last max lease, and the time between two writings of its identity.
+func (i Introduced) MayHold(maxLease time.Duration) bool {
+	return i.Age(maxLease) <= maxLease+scripts.IntroduceEvery
+}
+
+// LockersReply is the reply to Lockers.
+type LockersReply struct {
+	Cursor string // of the next call; "0" after the last key
+	Found  []Introduced
+}
+
+// Lockers finds the lockers that have locked lately, among the next 1000 keys from the cursor on, "0"
+// for the first. A key that has no identity is left out.
+func Lockers(cursor string) scripts.Call {
+	return lockersScript.Call(0, scripts.LockerPrefix+"*", cursor, lockersKeys)
+}
+
+func parseLockers(v any) (any, bool) {
+	f := scripts.FieldsOf(v)
+	reply := &LockersReply{Cursor: f.Text()}
+	rows, isNamed := scripts.FieldsOf(f.Next()), true
+	for rows.More() {
+		key, said, ms := rows.Text(), rows.Text(), rows.Number(math.MinInt64, math.MaxInt64)
+		locker, found := strings.CutPrefix(key, scripts.LockerPrefix)
+		isNamed = isNamed && found
+		if is, list, ok := scripts.ParseIdentity(said); ok && ms >= 0 && ms < 1<<40 {
+			reply.Found = append(reply.Found, Introduced{locker, is, time.Duration(ms) * time.Millisecond, list})
+		}
+	}
+	return reply, f.End() && rows.End() && isNamed
+}

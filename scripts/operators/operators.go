@@ -1,0 +1,31 @@
+// Package operators has the scripts that the command sends, and a client that locks does not.
+package operators
+
+import (
+	"embed"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+//go:embed *.lua
+var lua embed.FS
+
+func newScript(name, sha, before string, parse func(v any) (any, bool)) *scripts.Script {
+	text, _ := lua.ReadFile(name + ".lua")
+	return scripts.New(name, sha, before+string(text), parse)
+}
+
+// askLine precedes a script that leaves out the channels on which holders are asked to let go.
+const askLine = "local askPattern = '^" + scripts.ChannelPrefix + "{?" + scripts.Prefix + "request:'\n"
+
+var (
+	surveyScript   = newScript("survey", "dab858152a860bf59d4849c7282d9e8aa0918d1b", askLine+scripts.Shape, parseSurvey)
+	lockersScript  = newScript("lockers", "64248587a1654e08ad407535b459f07c15e77e2a", "", parseLockers)
+	countersScript = newScript("counters", "29a674043dcab97286628dca13ae30257f4e179f", "", parseCounters)
+	liftScript     = newScript("lift", "efc4380a8e5934fc656f300bc89b4d62fa4262a6", "", parseLift)
+)
+
+// All returns every script of this package.
+func All() []*scripts.Script {
+	return []*scripts.Script{surveyScript, lockersScript, countersScript, liftScript}
+}
