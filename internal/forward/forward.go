@@ -17,8 +17,8 @@ type Forward struct {
 	listener net.Listener
 	running  sync.WaitGroup
 
-	mu                          sync.Mutex
-	target                      string
+	mu                sync.Mutex
+	target            string
 	requests, replies way
 	closed            bool
 	conns             map[net.Conn]bool
