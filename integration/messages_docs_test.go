@@ -91,9 +91,13 @@ func (s says) read(t *testing.T, path string, file *ast.File) {
 					s.codes[code] = path
 				}
 			}
-		case "Debug", "Info", "Warn", "Error":
-			texts := literals(call.Args[0])
-			if variable, ok := call.Args[0].(*ast.Ident); ok {
+		case "Debug", "Info", "Warn", "Error", "logLocked", "logSometimes":
+			message := call.Args[0]
+			if strings.HasPrefix(name, "log") { // a node's log
+				message = call.Args[1]
+			}
+			texts := literals(message)
+			if variable, ok := message.(*ast.Ident); ok {
 				texts = assigned[variable.Name]
 			}
 			if len(texts) == 0 {
