@@ -146,7 +146,7 @@ func TestARefusalByTheMarkerIsReported(t *testing.T) {
 	f, n := replying(t, notAccepted)
 	r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Footprint)))
 	reply := outcome(r)
-	if reply.Outcome != scripts.NotAccepted || reply.Refusal == nil || *reply.Refusal != (scripts.Refusal{Process: fakeProcess}) || !r.Sent || r.Resent {
+	if reply.Outcome != scripts.NotAccepted || reply.NotAccepted == nil || *reply.NotAccepted != (scripts.Refusal{Process: fakeProcess}) || !r.Sent || r.Resent {
 		t.Errorf("answered %+v, %v, sent %v, resent %v: want NotAccepted", reply, r.Err, r.Sent, r.Resent)
 	}
 	testkit.Must(t, n.Close())

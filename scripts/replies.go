@@ -77,7 +77,7 @@ func (r Reply) Refusal() *Refusal {
 	if r.NotAccepted != nil {
 		return r.NotAccepted
 	}
-	return r.Acquire.Refusal
+	return r.Acquire.NotAccepted
 }
 
 // Parse reads the reply to the call; errors wrap ErrReply.
@@ -128,11 +128,11 @@ type AcquireReply struct {
 	Wait time.Duration
 	// Waiting is, of HeldByAnother, how many connections subscribe to the first name's channel; 0 if the
 	// user may not ask.
-	Waiting  int
-	Holder   string   // of HeldByAnother: the owner at the first of the names that is held; empty if Reserved
-	Readers  int      // of HeldByAnother, if only readers are there: the number at the name that has the most
-	Reserved bool     // of HeldByAnother: nobody is in the reader's way but a writer that waits
-	Refusal  *Refusal // of NotAccepted
+	Waiting     int
+	Holder      string   // of HeldByAnother: the owner at the first of the names that is held; empty if Reserved
+	Readers     int      // of HeldByAnother, if only readers are there: the number at the name that has the most
+	Reserved    bool     // of HeldByAnother: nobody is in the reader's way but a writer that waits
+	NotAccepted *Refusal // why, of that outcome
 }
 
 func parseAcquire(v any) (r AcquireReply, ok bool) {
@@ -150,7 +150,7 @@ func parseAcquire(v any) (r AcquireReply, ok bool) {
 	case "reserved": // a writer keeps the reader back
 		r = AcquireReply{Outcome: HeldByAnother, Wait: f.TTL(), Waiting: f.Number(0, 1<<31), Reserved: true}
 	case "marker":
-		r = AcquireReply{Outcome: NotAccepted, Refusal: f.refusal()}
+		r = AcquireReply{Outcome: NotAccepted, NotAccepted: f.refusal()}
 	case "quarantined":
 		r = AcquireReply{Outcome: Quarantined, Wait: f.Duration()}
 	case "released":

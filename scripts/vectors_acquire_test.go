@@ -109,7 +109,7 @@ func heldBy(owner string, wait time.Duration) scripts.AcquireReply {
 
 // notAccepted is the reply of a node whose marker does not accept the client: some marker, or none.
 func notAccepted(marker string) scripts.AcquireReply {
-	return scripts.AcquireReply{Outcome: scripts.NotAccepted, Refusal: &scripts.Refusal{Marker: marker, Process: process}}
+	return scripts.AcquireReply{Outcome: scripts.NotAccepted, NotAccepted: &scripts.Refusal{Marker: marker, Process: process}}
 }
 
 // some stands for a marker in notAccepted.
@@ -120,8 +120,8 @@ func forAcquire(list []vector) []vector {
 		list[i].parse = func(v any) (any, error) {
 			parsed, err := typed(acquire(), v)
 			reply, _ := parsed.(scripts.AcquireReply)
-			if reply.Refusal != nil && reply.Refusal.Marker != "" {
-				reply.Refusal.Marker = some
+			if reply.NotAccepted != nil && reply.NotAccepted.Marker != "" {
+				reply.NotAccepted.Marker = some
 			}
 			return reply, err
 		}

@@ -38,13 +38,13 @@ func tryAll(ctx context.Context, nodes []*node.Node, found []Finding, name strin
 	for i, reply := range replies {
 		f := &found[i]
 		f.tried = f.unfit == nil && reply.Outcome == scripts.Granted
-		isKnown = isKnown || reply.Outcome != 0 && reply.Refusal == nil
+		isKnown = isKnown || reply.Outcome != 0 && reply.NotAccepted == nil
 		switch {
 		case reply.Outcome == scripts.HeldByAnother:
 			f.unfit = fmt.Errorf("%q is held by %q: give -name a name that nobody locks", name, reply.Holder)
-		case reply.Refusal == nil:
+		case reply.NotAccepted == nil:
 		default:
-			switch view := membership.ReadRefusal(*reply.Refusal); {
+			switch view := membership.ReadRefusal(*reply.NotAccepted); {
 			case view.Standing(list) == membership.Refuses:
 				f.unfit = view.Refusal(list)
 			case view.HadAnother(list):
