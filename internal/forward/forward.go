@@ -79,7 +79,7 @@ func (f *Forward) LoseReplies() {
 	f.replies.loses = true
 }
 
-// DelayRequests delays what clients say by latency, give or take jitter. What comes meanwhile waits as long again.
+// DelayRequests delays what clients say by latency, give or take jitter.
 func (f *Forward) DelayRequests(latency, jitter time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,35 +147,57 @@ func (f *Forward) carry(client net.Conn) {
 	defer f.forget(server)
 	var requests sync.WaitGroup
 	requests.Go(func() {
-		_, _ = io.Copy(hindered{f, server, &f.requests}, client)
+		f.copy(server, client, &f.requests)
 		_ = server.(*net.TCPConn).CloseWrite() // the server answers the received requests, then closes its end
 	})
-	_, _ = io.Copy(hindered{f, client, &f.replies}, server)
+	f.copy(client, server, &f.replies)
 	client.Close()
 	requests.Wait()
 }
 
-// hindered writes to a connection what is not lost, after its delay.
-type hindered struct {
-	f   *Forward
-	to  net.Conn
-	way *way
-}
-
-func (h hindered) Write(data []byte) (int, error) {
-	if now := h.now(); now.latency > 0 {
-		time.Sleep(now.latency + time.Duration((2*rand.Float64()-1)*float64(now.jitter)))
+// copy copies what is not lost, after its delay, until one end is closed.
+func (f *Forward) copy(to, from net.Conn, by *way) {
+	type chunk struct {
+		data []byte
+		came time.Time
 	}
-	if h.now().loses {
-		return len(data), nil
+	chunks, broken := make(chan chunk, 1024), make(chan struct{})
+	f.running.Go(func() {
+		defer close(chunks)
+		for {
+			data := make([]byte, 32<<10)
+			n, err := from.Read(data)
+			if n > 0 {
+				select {
+				case chunks <- chunk{data[:n], time.Now()}:
+				case <-broken:
+					return
+				}
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	for c := range chunks {
+		f.mu.Lock()
+		now := *by
+		f.mu.Unlock()
+		if now.latency > 0 {
+			time.Sleep(time.Until(c.came.Add(now.latency + time.Duration((2*rand.Float64()-1)*float64(now.jitter)))))
+		}
+		f.mu.Lock()
+		loses := by.loses
+		f.mu.Unlock()
+		if loses {
+			continue
+		}
+		if _, err := to.Write(c.data); err != nil {
+			from.Close()
+			close(broken)
+			return
+		}
 	}
-	return h.to.Write(data)
-}
-
-func (h hindered) now() way {
-	h.f.mu.Lock()
-	defer h.f.mu.Unlock()
-	return *h.way
 }
 
 // keep registers an end of a connection for a later cut. It returns false when the end must be closed at
