@@ -138,7 +138,7 @@ func enterAgain(locker *quorum.Locker, lock *quorum.Lock) (*quorum.Lock, error) 
 
 func readBesideOthers(ctx context.Context, locker *quorum.Locker) (*quorum.Lock, error) {
 	catalogue := locker.RWLock("catalogue")
-	reader, err := catalogue.RLock(ctx) // beside other readers; Lock is for a writer, who is alone
+	reader, err := catalogue.RLock(ctx) // alongside other readers; Lock is for a writer, who is alone
 	return reader, err
 }
 

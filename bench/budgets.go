@@ -10,7 +10,7 @@ const (
 	etcds     = "etcd"
 	noOp      = "no-op"   // two round trips of a script that does nothing
 	bare      = "scripts" // two round trips of our scripts, without a lock
-	onePair   = "pair"    // of one caller, beside handoffs
+	onePair   = "pair"    // of one caller, alongside handoffs
 )
 
 // budget bounds a ratio of two figures of the same rounds, or ours by itself. Of each figure, less is better.
@@ -18,7 +18,7 @@ type budget struct {
 	what   string
 	of     string // the benchmark
 	unit   string // of our figure
-	lock   string // beside ours; empty if there is none
+	lock   string // alongside ours; empty if there is none
 	beside string // the unit of its figure
 	most   map[int]float64
 }
@@ -37,7 +37,7 @@ var budgets = []budget{
 	{"1 caller", "callers=1", "ns/op", redsyncs, "ns/op", both(1.5)},
 	{"1 caller", "callers=1", "ns/op", bare, "ns/op", both(1.2)},
 	{"1 caller, allocations", "callers=1", "allocs/op", "", "", map[int]float64{3: 20}},
-	// The processors bound it: a release wakes all processes that wait, and the pair beside it is of one.
+	// The processors bound it: a release wakes all processes that wait, and the pair alongside it is of one.
 	{"handoff, p50", "crowd", "p50-ns", onePair, "ns/op", both(3.5)},
 	{"handoff, p99", "crowd", "p99-ns", onePair, "ns/op", both(30)},
 	{"handoff to a waiter, p50", "waiter", "p50-ns", onePair, "ns/op", both(3)},

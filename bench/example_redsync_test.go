@@ -42,7 +42,7 @@ func asRedsync(ctx context.Context, locker *quorum.Locker, work func(context.Con
 	return once.Do(ctx, func(ctx context.Context, _ *quorum.Lock) error { return work(ctx) }, "invoice:42")
 }
 
-// between is the work of the release that runs beside the old one: the lock that the old release
+// between is the work of the release that runs alongside the old one: the lock that the old release
 // knows is taken last.
 func between(ctx context.Context, locker *quorum.Locker, mutex *redsync.Mutex, work func(context.Context) error) error {
 	return locker.Do(ctx, func(ctx context.Context, _ *quorum.Lock) error {

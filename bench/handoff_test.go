@@ -38,7 +38,7 @@ var plans = []plan{
 	{"waiter", 16, 64, 260 * time.Millisecond, 260 * time.Millisecond},
 }
 
-// handoffs measures for how long a lock lies idle between two holders of different processes, beside our uncontended pair.
+// handoffs measures for how long a lock lies idle between two holders of different processes, compared with our uncontended pair.
 func handoffs(b *testing.B, masters []*redistest.Master, all []*running) {
 	pair := &running{opened: all[0].opened, side: side{name: onePair}, names: all[0].names}
 	all = append([]*running{pair}, all...)

@@ -25,7 +25,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// side is what takes a turn. The table of them is the one place that a new rival needs, beside the columns of report.go.
+// side is what takes a turn. The table of them is the one place that a new rival needs, alongside the columns of report.go.
 type side struct {
 	name     string
 	contends bool // it waits for locks, too

@@ -229,7 +229,7 @@ func TestFakeAdvanceWhileRunning(t *testing.T) {
 			record()
 			time.Sleep(3 * time.Second) // Go's clock does not stop for a slow call
 		})
-		c.AfterFunc(6*time.Second, record) // not called beside the slow call, but after it
+		c.AfterFunc(6*time.Second, record) // not called alongside the slow call, but after it
 		later := make(chan Instant)
 		c.AfterFunc(20*time.Second, func() { later <- c.Now() })
 

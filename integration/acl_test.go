@@ -40,7 +40,7 @@ func recipeRules(t *testing.T, password string) (rules []string) {
 	return nil
 }
 
-// may gives the user "app" the rights of the recipe, with these keys beside the library's own.
+// may gives the user "app" the rights of the recipe, with these keys alongside the library's own.
 func may(t *testing.T, f *redistest.Fleet, patterns ...string) {
 	t.Helper()
 	rules := append(recipeRules(t, "right"), "~quorumlock:*")

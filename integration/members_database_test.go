@@ -14,7 +14,7 @@ import (
 )
 
 // Two clients name the same masters, but one uses another database on some of them: these are other members. Each
-// client reaches only the masters with which it would hold beside the other.
+// client reaches only the masters with which it would hold alongside the other.
 func TestMembersOfOtherDatabasesNeverBothHold(t *testing.T) {
 	t.Parallel()
 	const maxLease, all = 10 * time.Second, -1

@@ -159,7 +159,7 @@ func TestOurReleaseWakesARedissonWaiter(t *testing.T) {
 }
 
 // docs/from-redisson.md warns of Redisson's read-write locks: they look for the field mode alone, and
-// enter beside our holder, who does not notice. We do not enter beside theirs, and do not wait for it.
+// enter alongside our holder, who does not notice. We do not enter alongside theirs, and do not wait for it.
 func TestARedissonReadWriteLockAtOurName(t *testing.T) {
 	f := fleet(t, 3)
 	l := open(t, f, redlock.Open)

@@ -25,7 +25,7 @@ type Leader struct {
 
 // Leader asks the masters who leads. A Leader without an ID says that nobody does. The answer is
 // what the masters had during the call. It is for people, logs and routing: a process that must
-// not act beside the leader campaigns. A leader whose process died, or was cut off, is shown until
+// not act alongside the leader campaigns. A leader whose process died, or was cut off, is shown until
 // its lease is over. Masters that restarted without their data, and that no client has asked for a
 // grant since, say that nobody leads while a leader that they forgot may yet be valid, for at most
 // one lease.

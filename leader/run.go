@@ -20,7 +20,7 @@ import (
 // again: lead is called anew, with another term, after the last call has returned. What lead
 // returned for a lost term is dropped: lead reports such errors itself, if they matter.
 //
-// Else Run returns when lead has returned: the error of lead joined with that of [Term.Resign], and
+// Otherwise Run returns when lead has returned: the error of lead joined with that of [Term.Resign], and
 // with [quorum.ErrClosed] when the locker was closed meanwhile; nil if there is none. So a lead
 // that returns by itself ends Run, with nil too; one that leads for as long as it can waits for its
 // context to end. When ctx ends while the candidate campaigns, and when the locker is closed or
@@ -28,7 +28,7 @@ import (
 // does not bound Run.
 //
 // Calls of Run on one candidate, or on several, in one process or in many, never call lead for two
-// valid terms at one time. A lead that goes on after its term was lost does so beside the next
+// valid terms at one time. A lead that goes on after its term was lost does so alongside the next
 // leader's: its context has ended, and resources refuse its token.
 func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, t *Term) error) error {
 	// A candidate that gave up would leave the election without a successor.

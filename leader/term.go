@@ -41,7 +41,7 @@ func (t *Term) Valid() bool { return t.lock.Valid() }
 // the release to all masters also if ctx has ended, which ends only the waiting; ctx may be the
 // term's own.
 //
-// Resign returns nil when a quorum of masters has confirmed. Else the error wraps [quorum.ErrLost]
+// Resign returns nil when a quorum of masters has confirmed. Otherwise the error wraps [quorum.ErrLost]
 // when the term had been lost, [quorum.ErrUnavailable] when too few masters confirmed (the others
 // get the release when they answer again, or the lease ends), [quorum.ErrClosed] when the masters'
 // connections were closed before, or the context's error. In each case the term is over. A further

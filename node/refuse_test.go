@@ -99,7 +99,7 @@ func TestAnotherMaxLeaseIsRefused(t *testing.T) {
 }
 
 // withUser gives the server a user for database 3 and the given rules, and disables the default one
-// beside the test's.
+// alongside the test's.
 func withUser(t *testing.T, m *redistest.Master, rules ...string) {
 	t.Helper()
 	rules = append([]string{"on", ">se/cr@et %", "~*", "&*", "+@all"}, rules...)

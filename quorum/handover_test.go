@@ -386,7 +386,7 @@ func TestHandOverOfAReader(t *testing.T) {
 	})
 }
 
-// Readers came after the lock that was handed over was forced away: nobody takes over beside them.
+// Readers came after the lock that was handed over was forced away: nobody takes over alongside them.
 func TestTakeOverBesideReaders(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		ticket := c.handOver(c.lock(c.process(), "a"))

@@ -103,7 +103,7 @@ func TestAPermanentErrorOfReentryIsFoundWhileAHostIsDown(t *testing.T) {
 	}
 }
 
-// A flow that holds some of the names, and not all, is refused. Names that it does not hold make another lock beside the first.
+// A flow that holds some of the names, and not all, is refused. Names that it does not hold make another lock alongside the first.
 func TestAFlowThatHoldsSomeOfTheNames(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

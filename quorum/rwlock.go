@@ -67,7 +67,7 @@ func (l *Lock) Shared() bool { return l.handle.Hold().Mode() == lease.Read }
 // must have finished its writes: once Downgrade is called it counts as a reader, whatever Downgrade
 // returns. The lock keeps its token, its context and its renewal.
 //
-// Downgrade returns nil when as many nodes as the quorum size have confirmed. Else the error is an
+// Downgrade returns nil when as many nodes as the quorum size have confirmed. Otherwise the error is an
 // [*Error]. It wraps [ErrUnavailable] if too few nodes confirmed: the lock is held for reading then, and
 // the nodes that did not confirm keep other readers out until a renewal reaches them. It wraps [ErrLost],
 // [ErrNotHeld] or [ErrClosed] if the lock is not held, or the context's error. Nothing changes if it wraps

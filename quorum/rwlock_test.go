@@ -501,7 +501,7 @@ func TestReadersThatWaitedAreGrantedTogether(t *testing.T) {
 	})
 }
 
-// Readers that nobody refuses ask beside each other, and none of them subscribes.
+// Readers that nobody refuses ask alongside each other, and none of them subscribes.
 func TestReadersDoNotQueue(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

@@ -145,7 +145,7 @@ func (l *Lock) confirm(ctx context.Context, op string, t *engine.Tally) error {
 // the waiting.
 //
 // Unlock returns nil when as many nodes have confirmed as the quorum size; the others get the
-// release when they answer again. Else the error is an [*Error]. It wraps [ErrLost] when the lock
+// release when they answer again. Otherwise the error is an [*Error]. It wraps [ErrLost] when the lock
 // had been lost, [ErrNotHeld] when this handle or the one that acquired the lock was unlocked
 // before, [ErrUnavailable] when too few nodes confirmed, [ErrClosed] when the nodes were closed
 // before, and the context's error if it ended the waiting: then the release is sent, but not

@@ -96,7 +96,7 @@ func TestContextWithTokenThatIsHandedOver(t *testing.T) {
 	}
 }
 
-// A Locker does not enter such a lock, and its own locks are found beside it.
+// A Locker does not enter such a lock, and its own locks are found alongside it.
 func TestContextWithTokenIsNoLockOfALocker(t *testing.T) {
 	locker, err := redlock.Open([]string{"redis://127.0.0.1:1"}, // nobody listens there
 		quorum.WithNodeOptions(node.WithTimeout(100*time.Millisecond)), quorum.WithLogger(slog.New(slog.DiscardHandler)))

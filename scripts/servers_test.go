@@ -172,7 +172,7 @@ func TestOutOfMemory(t *testing.T) {
 		holds(t, s)
 	}
 
-	// Else a lock that was downgraded would be lost, which as a writer's is renewed.
+	// Otherwise a lock that was downgraded would be lost, which as a writer's is renewed.
 	if token, err := redis.Int(run(asReader(named("d"), carrying(7)))); token != 7 || err != nil {
 		t.Errorf("a downgrade: %d (%v), want 7", token, err)
 	}

@@ -101,7 +101,7 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 }
 
 // Unlock releases the lock, even if ctx has ended. The error is that of [quorum.Lock.Unlock]: it wraps
-// [quorum.ErrLost] if the lock had been lost, so another process may have worked beside this one; and
+// [quorum.ErrLost] if the lock had been lost, so another process may have worked alongside this one; and
 // [quorum.ErrNotHeld] without a Lock before.
 func (s *Storage) Unlock(ctx context.Context, name string) error {
 	s.mu.Lock()

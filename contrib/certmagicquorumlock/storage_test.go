@@ -215,7 +215,7 @@ func TestRenewLockLease(t *testing.T) {
 	}
 }
 
-// certmagic.CleanUpOwnLocks unlocks beside a job.
+// certmagic.CleanUpOwnLocks unlocks alongside a job.
 func TestUnlockBesideRenewLockLease(t *testing.T) {
 	masters := quorumtest.Start(t, 3)
 	locker, acquired, refused := watched(masters)

@@ -82,7 +82,7 @@ func TestHeld(t *testing.T) {
 	})
 }
 
-// A run that goes on after its lock was lost, and ends beside the next one, does not take the lock from that.
+// A run that goes on after its lock was lost, and ends alongside the next one, does not take the lock from that.
 func TestHeldByTheNextRun(t *testing.T) {
 	inBubble(t, 300*time.Millisecond, func(c *cluster) {
 		p := c.process(0)

@@ -66,7 +66,7 @@ func (l *Locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 }
 
 // SessionUnlock releases the lock. The error is that of [quorum.Lock.Unlock]: it wraps [quorum.ErrLost] if
-// the lock was lost meanwhile, so another process may have migrated beside this one; and [quorum.ErrNotHeld]
+// the lock was lost meanwhile, so another process may have migrated alongside this one; and [quorum.ErrNotHeld]
 // for a connection without a lock.
 func (l *Locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	l.mu.Lock()

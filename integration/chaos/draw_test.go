@@ -67,7 +67,7 @@ func (r *run) draw(events []history.Event) *timeline.Picture {
 	return p
 }
 
-// held returns a client's holds, and the times in which it held beside another one, as package history judges them.
+// held returns a client's holds, and the times in which it held alongside another one, as package history judges them.
 func held(events []history.Event, slots int, by contender.Plan) (all []timeline.Span) {
 	span := func(of history.Held, from, to int64, state timeline.State) {
 		if of.Client != by.Client {

@@ -11,7 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// The locks beside the one that all contend for.
+// The locks alongside the one that all contend for.
 const (
 	heldName  = "held"  // held all the time, by one client after another
 	staleName = "stale" // held by a client that never gets another list
@@ -85,7 +85,7 @@ func (r *run) rollOut(o rollout) {
 	var intruders []*worker
 	for _, list := range o.wrong {
 		if r.kind == "redsync" {
-			break // it would hold: this control is about the first list beside the last
+			break // it would hold: this control is about the first list alongside the last
 		}
 		intruders = append(intruders, r.start(contender.Plan{URLs: r.urls(list...), Patience: r.lease / 2,
 			Names: []string{name, heldName, staleName, freeName}, Rest: 100 * time.Millisecond}))

@@ -24,7 +24,7 @@ var (
 	defaultLease    = 1500 * time.Millisecond // and max lease
 	nodeTimeout     = 250 * time.Millisecond
 	operatorTimeout = time.Second      // of the command
-	slack           = time.Second      // beside a lease, until a lock that is free must be acquired
+	slack           = time.Second      // alongside a lease, until a lock that is free must be acquired
 	soon            = 10 * time.Second // bounds a step that should be immediate, on a busy machine
 	orphanBound     = 2 * time.Second  // from the last release until no key may be left
 )
@@ -49,7 +49,7 @@ type scenario struct {
 	play  func(*run)
 
 	slots   int  // of the semaphore that clients contend for; 0 for a lock
-	spares  int  // masters beside those that clients begin with, in the last places
+	spares  int  // masters alongside those that clients begin with, in the last places
 	founded bool // by its clients: no operator admits the masters
 }
 

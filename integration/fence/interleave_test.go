@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// holders work beside each other, as if each took its lock for held: that is more than a paused
+	// holders work alongside each other, as if each took its lock for held: that is more than a paused
 	// process can do.
 	holders = 3
 	// quick is when a statement first counts as one that waits for another transaction. A statement that
-	// is merely slow then runs beside the next one. Where most are slow, all holders go in step, which
+	// is merely slow then runs alongside the next one. Where most are slow, all holders go in step, which
 	// makes some orders rare: then more is waited.
 	quick = 3 * time.Millisecond
 )

@@ -140,7 +140,7 @@ func (s *sqlSession) transact(x *transaction, undo bool, statements func() error
 	}
 }
 
-// again reports whether a transaction failed only because of others that ran beside it.
+// again reports whether a transaction failed only because of others that ran alongside it.
 func again(err error) bool {
 	var postgres interface{ SQLState() string }
 	if errors.As(err, &postgres) {

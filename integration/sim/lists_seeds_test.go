@@ -13,7 +13,7 @@ var listSeeds = flag.Int("sim.lists", 30, "how many seeds TestListsThatChange ru
 // anywhere: with clients that have the next list, the last one, one from long ago, and a wrong one.
 func TestListsThatChange(t *testing.T) { judgeSeeds(t, *listSeeds, newListPlan) }
 
-// Without the comparison of lists, a client that has only three of the five masters holds beside
+// Without the comparison of lists, a client that has only three of the five masters holds alongside
 // the others. With it the same runs show no two holders.
 func TestListsUncheckedFindTwo(t *testing.T) {
 	find := func(anyList bool) (found []uint64) {
@@ -44,7 +44,7 @@ func TestListsUncheckedFindTwo(t *testing.T) {
 }
 
 // A claim accepts nobody, nor those with the next list: a claimed master that copied a change under way granted to
-// them at once, beside a holder from before the power failed. Found by TestListsThatChange as two
+// them at once, alongside a holder from before the power failed. Found by TestListsThatChange as two
 // holders.
 func TestListsWhenThePowerFails(t *testing.T) {
 	for _, seed := range []uint64{46, 64, 110} {

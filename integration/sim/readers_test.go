@@ -16,7 +16,7 @@ func newReaderPlan(seed uint64) *plan {
 	return p
 }
 
-// No seed may show a writer beside another holder, or a token of a writer's that is not above those before.
+// No seed may show a writer alongside another holder, or a token of a writer's that is not above those before.
 func TestReaders(t *testing.T) {
 	judgeSeeds(t, *readerSeeds, newReaderPlan).want(t, 50, map[string]float64{"acquired": 10, "acquired by readers": 5,
 		"downgraded": 0.5, "entered again": 1, "lost": 0.1, "held": 1})

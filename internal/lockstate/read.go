@@ -1,5 +1,5 @@
 // Package lockstate reads what masters have of locks, and judges whether a name is held. It writes
-// nothing. It is for people: a process that must not act beside the holder locks the name.
+// nothing. It is for people: a process that must not act alongside the holder locks the name.
 package lockstate
 
 import (

@@ -101,7 +101,7 @@ func (c Client) claim(views []*View) (marks []Mark) {
 		case standing == Blank && v.HadAnother(c.List), standing == Refuses:
 			return nil
 		case standing == Blank && c.Exists && !v.had(c.List):
-			return nil // the node may have another list's clients, beside a removed one that kept this list
+			return nil // the node may have another list's clients, alongside a removed one that kept this list
 		case standing == Blank:
 			blank = append(blank, i)
 		case standing == Claimed:

@@ -17,7 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// hostileReplies are no replies to a subscriber, beside [canned.Garbage]. None announces a size that could be
+// hostileReplies are no replies to a subscriber, alongside [canned.Garbage]. None announces a size that could be
 // allocated: only the connections of FuzzMessages bound that.
 var hostileReplies = map[string]string{
 	"NOPERM":                         "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n",

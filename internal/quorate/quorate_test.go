@@ -1,30 +1,16 @@
 package quorate
 
-import "testing"
+import (
+	"testing"
 
-// eachOutcome calls f with every combination of n answers, which are numbers below base.
-func eachOutcome(n, base int, f func(outcome []int)) {
-	outcome := make([]int, n)
-	for {
-		f(outcome)
-		i := 0
-		for ; i < n; i++ {
-			if outcome[i]++; outcome[i] < base {
-				break
-			}
-			outcome[i] = 0
-		}
-		if i == n {
-			return
-		}
-	}
-}
+	"github.com/quorumlock/quorumlock/internal/testkit"
+)
 
 // oracleVerdict tries every combination of answers by the nodes that have not answered.
 func oracleVerdict(votes []int, need int) Verdict {
 	const open, yes = 0, 1
 	outcomes := map[bool]bool{}
-	eachOutcome(len(votes), 2, func(late []int) {
+	testkit.EachOutcome(len(votes), 2, func(late []int) {
 		count := 0
 		for i, vote := range votes {
 			if vote == yes || vote == open && late[i] == yes {
@@ -47,7 +33,7 @@ func TestJudgeAgainstOracle(t *testing.T) {
 	compared := 0
 	for n := 1; n <= 5; n++ {
 		for need := 1; need <= n; need++ {
-			eachOutcome(n, 3, func(votes []int) { // open, yes, no
+			testkit.EachOutcome(n, 3, func(votes []int) { // open, yes, no
 				yes, no := 0, 0
 				for _, vote := range votes {
 					switch vote {
@@ -71,7 +57,7 @@ func TestJudgeAgainstOracle(t *testing.T) {
 func TestBoundsAgainstOracle(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		for need := 1; need <= n; need++ {
-			eachOutcome(n, 4, func(values []int) {
+			testkit.EachOutcome(n, 4, func(values []int) {
 				smallest, largest := 4, -1
 				for bound := range 4 {
 					below, above := 0, 0

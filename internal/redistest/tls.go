@@ -112,7 +112,7 @@ func writePEM(dir, name string, blocks ...*pem.Block) error {
 }
 
 // StartTLS starts one process that serves TLS at the returned port of 127.0.0.1, with the
-// files that [Authority.Issue] and [WriteRoots] wrote into the directory, beside the master's own
+// files that [Authority.Issue] and [WriteRoots] wrote into the directory, alongside the master's own
 // port without TLS. Clients of TLS need a certificate by one of the roots. A test that calls it needs
 // [TLS].
 func StartTLS(dir string, args ...string) (fleet *Fleet, port string, err error) {

@@ -132,3 +132,21 @@ func Names(texts ...string) []scripts.Name {
 	}
 	return list
 }
+
+// EachOutcome calls f with every combination of n answers, which are numbers below base.
+func EachOutcome(n, base int, f func(outcome []int)) {
+	outcome := make([]int, n)
+	for {
+		f(outcome)
+		i := 0
+		for ; i < n; i++ {
+			if outcome[i]++; outcome[i] < base {
+				break
+			}
+			outcome[i] = 0
+		}
+		if i == n {
+			return
+		}
+	}
+}

@@ -148,7 +148,7 @@ func (c *canvas) within(spans []Span, cells []State, tokens []uint64) (all []tex
 	return all
 }
 
-// marks returns a triangle for each mark, and the texts: beside it, after the text before if that is in the way,
+// marks returns a triangle for each mark, and the texts: alongside it, after the text before if that is in the way,
 // or left out if there is no room.
 func (c *canvas) marks(marks []Mark) (all []text) {
 	marks = slices.SortedStableFunc(slices.Values(marks), func(a, b Mark) int { return cmp.Compare(a.At, b.At) })

@@ -23,8 +23,8 @@ func someHolds(rng *rand.Rand, readers bool) (events []Event) {
 	return events
 }
 
-// At every instant the owners in the overlaps are those that hold beside one whom they exclude, found by
-// asking each pair. Of several readers beside a writer, one at least is in an overlap.
+// At every instant the owners in the overlaps are those that hold alongside one whom they exclude, found by
+// asking each pair. Of several readers alongside a writer, one at least is in an overlap.
 func TestOverlapsAreWhatCheckReports(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 0))
 	found := 0

@@ -2,7 +2,7 @@ package history
 
 import "testing"
 
-// Readers may hold at once, with any tokens. A writer beside one, a token that a writer shares, and a
+// Readers may hold at once, with any tokens. A writer alongside one, a token that a writer shares, and a
 // reader's token that does not rise after a writer's are violations.
 func TestReaders(t *testing.T) {
 	hold := func(owner string, shared bool, token uint64, from, to int64) []Event {

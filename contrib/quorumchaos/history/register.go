@@ -60,7 +60,7 @@ func (r *Register) ReadShared(token uint64) error {
 	return nil
 }
 
-// Write replaces the value. It acknowledges the write by returning nil. Else the error wraps
+// Write replaces the value. It acknowledges the write by returning nil. Otherwise the error wraps
 // [ErrStale], and the register is unchanged.
 func (r *Register) Write(token uint64, value string) error {
 	r.mu.Lock()

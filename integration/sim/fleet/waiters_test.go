@@ -21,7 +21,7 @@ var manyNames = flag.Int("fleet.names", 1000, "how many names TestManyNamesWait 
 const mostPolls = 3000
 
 // One process waits for thousands of names that another one holds. Its other locks, and those that become
-// free, must come as fast as beside no waiters, and its polls must not keep the masters busy.
+// free, must come as fast as alongside no waiters, and its polls must not keep the masters busy.
 func TestManyNamesWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]region{regionA, regionA, regionA, regionA, regionA}, commandTakes(t))

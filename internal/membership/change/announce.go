@@ -8,7 +8,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Announce returns the command that accepts clients with To beside those with From.
+// Announce returns the command that accepts clients with To alongside those with From.
 //
 // All members of To must answer. Before the first mark that announces it raises the token counters: a
 // token stands on a majority of the list that issued it, and majorities of a list and of the next but

@@ -14,7 +14,7 @@ import (
 // Change is a change of the members by one: From to To. Majorities of the two meet, so clients of
 // both may lock while it is under way.
 //
-// Announce accepts clients with To beside those with From, Commit then refuses those with From, and
+// Announce accepts clients with To alongside those with From, Commit then refuses those with From, and
 // Abort goes back from Announce. After Commit and Abort, the next change waits for one max lease: the
 // lists that they refuse may hold for so long. Each may be interrupted anywhere, and repeated.
 type Change struct {

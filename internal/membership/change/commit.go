@@ -147,7 +147,7 @@ func target(given *scripts.List, views map[string]*membership.View) *scripts.Lis
 }
 
 // isTheRemoved reports whether a master is the one that the change removes: it has the list from still,
-// or is retired from it. One that a change has added has its list, too, beside a member that the commit
+// or is retired from it. One that a change has added has its list, too, alongside a member that the commit
 // left behind: target tells these apart, by a majority that has committed in a later generation.
 func isTheRemoved(v *membership.View, from, to *scripts.List) bool {
 	return v != nil && !v.IsBlank() && !v.Marker().Claimed && v.Marker().Next.Len() == 0 &&

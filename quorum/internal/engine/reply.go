@@ -123,7 +123,7 @@ func (r *request) sendAgain() bool {
 }
 
 // takeReply tells the lease of a node's reply, and carries out what follows. submits reports that this
-// locker's list must be submitted to the node first: the request is not over then. Else why is the
+// locker's list must be submitted to the node first: the request is not over then. Otherwise why is the
 // node's error, or nil.
 func (h *Hold) takeReply(c lease.Command, reply lease.Reply, err error) (e lease.Effect, submits bool, why error) {
 	sooner := clock.Never

@@ -57,7 +57,7 @@ func (l *Lease) plan(now clock.Instant) {
 }
 
 // Due ends a lease whose time is over: a held one is lost at its deadline, and a lingering one is
-// released at the end of its min hold, or when the masters keep it no longer. Else it plans the next
+// released at the end of its min hold, or when the masters keep it no longer. Otherwise it plans the next
 // renewal and returns true, and the shell calls Renew. To renew later, it calls Postpone instead of
 // Due.
 func (l *Lease) Due(now clock.Instant, out []Command) (goesOn bool, _ []Command) {

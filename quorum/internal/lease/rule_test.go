@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // reckonOf returns the deadline of a lease whose masters keep their grants until then.
@@ -26,24 +27,6 @@ func settled(votes []Vote) (token uint64, behind int) {
 		}
 	}
 	return l.token, behind
-}
-
-// eachOutcome calls f with every combination of n answers, which are numbers below base.
-func eachOutcome(n, base int, f func(outcome []int)) {
-	outcome := make([]int, n)
-	for {
-		f(outcome)
-		i := 0
-		for ; i < n; i++ {
-			if outcome[i]++; outcome[i] < base {
-				break
-			}
-			outcome[i] = 0
-		}
-		if i == n {
-			return
-		}
-	}
 }
 
 // oracleDeadline returns the last of the instants at which as many nodes as need keep their grants.
@@ -73,7 +56,7 @@ func TestDeadlineAgainstOracle(t *testing.T) {
 	}
 	for n := 1; n <= 5; n++ {
 		for need := 1; need <= n; need++ {
-			eachOutcome(n, 4, func(outcome []int) {
+			testkit.EachOutcome(n, 4, func(outcome []int) {
 				until := make([]clock.Instant, n)
 				for i, o := range outcome {
 					if until[i] = clock.Instant(o); o == 0 {
@@ -95,7 +78,7 @@ func TestDeadlineAgainstOracle(t *testing.T) {
 
 func TestTokenAgainstOracle(t *testing.T) {
 	for n := 1; n <= 5; n++ {
-		eachOutcome(n, 5, func(outcome []int) { // 0: a late grant, with the highest counter
+		testkit.EachOutcome(n, 5, func(outcome []int) { // 0: a late grant, with the highest counter
 			votes := make([]Vote, n)
 			var highest uint64
 			standing := map[uint64]int{}

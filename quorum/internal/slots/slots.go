@@ -128,5 +128,5 @@ func (t *Turn) Hinted(free []int) {
 	}
 }
 
-// MayHaveFree reports whether a slot may be free beside those that the turn has acquired.
+// MayHaveFree reports whether a slot may be free alongside those that the turn has acquired.
 func (t *Turn) MayHaveFree() bool { return !t.hinted || len(t.free) > 0 }

@@ -50,7 +50,7 @@
 //
 // [Alone] is the approach of first attempts only: all others know that they may not be alone.
 //
-// Beside the queues, an [RTT] has the round-trip times, from which a step follows, and a [History]
+// Alongside the queues, an [RTT] has the round-trip times, from which a step follows, and a [History]
 // what has just happened to names: it chooses the approach of first attempts, and who must yield.
 //
 // Many queues of one process poll less often each: see Queue.sharedPoll. First attempts, releases and other

@@ -5,7 +5,7 @@ import "time"
 const (
 	// maxPosition bounds the steps that a waiter leaves to others.
 	maxPosition = 32
-	// maxBackoff bounds the backoff. Beside a holder of a bare quorum the disagreements go on:
+	// maxBackoff bounds the backoff. Alongside a holder of a bare quorum the disagreements go on:
 	// waiters get the votes that it lacks, give them back, and so wake each other.
 	maxBackoff = time.Second
 	// pollGap is what each of many queues adds to the longest time between two polls of one of them.

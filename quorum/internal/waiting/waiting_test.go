@@ -445,7 +445,7 @@ func TestBackoffDoubles(t *testing.T) {
 	}
 }
 
-// Beside a holder of a bare quorum waiters get the vote that it lacks, give it back, and so wake
+// Alongside a holder of a bare quorum waiters get the vote that it lacks, give it back, and so wake
 // each other. The backoff must slow that down.
 func TestBareQuorum(t *testing.T) {
 	s := newScenario(t, 3, 2)

@@ -14,7 +14,7 @@ var (
 	three    = [maxClients]uint8{1, 1, 1}
 	one      = [maxClients]uint8{1}
 
-	// The first client hands over: to one of the others, or to the second beside a third.
+	// The first client hands over: to one of the others, or to the second alongside a third.
 	toEither   = [maxClients]bool{false, true, true}
 	toSecond   = [maxClients]bool{false, true}
 	aReader    = [maxClients]bool{false, true}

@@ -1,5 +1,5 @@
 // Package mutate runs a package's TestMutants on mutants: the shipped code with an edit that leaves out
-// one rule. All mutants of a package are compiled into one test binary. Beside each function that an edit
+// one rule. All mutants of a package are compiled into one test binary. Alongside each function that an edit
 // changes stands an edited copy, and the function calls the copy of the mutant that the process runs.
 //
 // To add a mutant, add it to the package's list. TestMutants must find a trace with it, and the package's other
