@@ -9,9 +9,52 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
+
+// wanted is what a call wants: all of the names, or some slots of a semaphore. It is made once, where the call comes in. An
+// attempt is for a [target], which has the slots that it asks for.
+type wanted struct {
+	names []string   // of the call: of a semaphore its name
+	slots *slotsCall // nil for names
+	key   queue.Key  // of the queue in which the call waits
+}
+
+func (l *Locker) wants(names []string) wanted {
+	return wanted{names: names, key: queue.NewKey(names, l.set.isReader())}
+}
+
+// count returns how many slots the call wants, 0 for names.
+func (w wanted) count() int {
+	if w.slots == nil {
+		return 0
+	}
+	return w.slots.want
+}
+
+// channels returns the names whose channels the call waits for.
+func (w wanted) channels() []string {
+	if w.slots == nil {
+		return w.names
+	}
+	return []string{scripts.SlotsName(w.names[0])}
+}
+
+// attempt makes one attempt, or for slots a turn of attempts. published is the node that published the
+// last release that was heard since the attempt before; −1 for none.
+func (w wanted) attempt(
+	ctx context.Context, c *core, set *settings, approach waiting.Approach, published int,
+) (*Lock, *attemptResult) {
+	if w.slots == nil {
+		return c.attempt(ctx, set, target{names: w.names}, approach)
+	}
+	if published >= 0 {
+		w.slots.asks = published
+	}
+	return w.slots.attempt(ctx, set, approach, published >= 0)
+}
 
 // target is what an attempt is for: all of the names, or slots of the semaphore names[0].
 type target struct {
@@ -171,6 +214,9 @@ func (l *Lock) addReason(e *Error, o *engine.Outcome) {
 		e.causes = append(e.causes, ErrUnavailable)
 	}
 }
+
+// passedOn is why a ticket is worthless.
+const passedOn detail = "the lock has passed on since it was handed over"
 
 // appendError appends a node's error, unless it is nil.
 func appendError(all *multierror.Error, err error) *multierror.Error {

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
+	"github.com/quorumlock/quorumlock/quorum/internal/words"
 )
 
 var (
@@ -105,7 +106,7 @@ func (e *Error) Error() string {
 	}
 	b.WriteString(e.Op)
 	if len(e.Names) > 0 {
-		b.WriteString(" " + quoted(e.Names) + slotsText(e.slots) + readingText(e.reads))
+		b.WriteString(" " + words.Quoted(e.Names) + words.Slots(e.slots) + words.Reading(e.reads))
 	}
 	for _, cause := range e.causes {
 		said := strings.TrimPrefix(cause.Error(), "quorumlock: ")
@@ -145,7 +146,7 @@ func (e *Error) Error() string {
 		b.WriteByte(')')
 	}
 	if e.Nodes != nil {
-		b.WriteString(": " + grouped(e.Nodes.Errors))
+		b.WriteString(": " + words.Grouped(e.Nodes.Errors))
 	}
 	return b.String()
 }
@@ -181,7 +182,7 @@ func (e *Error) holder() string {
 	}
 	said = e.amongReaders(said)
 	if e.Remaining != 0 {
-		said += ", " + leftText(e.Remaining)
+		said += ", " + words.Left(e.Remaining)
 	}
 	return said
 }
@@ -192,7 +193,7 @@ func (e *Error) amongReaders(holder string) string {
 	case e.readers == 1:
 		return "1 reader, " + holder
 	case e.readers > 1:
-		return fmt.Sprintf("%s, among them %s", readersText(e.readers), holder)
+		return fmt.Sprintf("%s, among them %s", words.Readers(e.readers), holder)
 	}
 	return holder
 }

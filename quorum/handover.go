@@ -2,11 +2,9 @@ package quorum
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 
+	"github.com/quorumlock/quorumlock/quorum/internal/tickets"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 const (
@@ -48,7 +46,7 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 	}
 	l.core.holders.NoteHandedOver(l.Owner())
 	l.runReleasedHook()
-	return ticketOf(l).String(), nil
+	return tickets.Ticket{Owner: l.handle.Hold().Owner(), Token: l.Token(), Names: l.names, Slots: l.slots}.String(), nil
 }
 
 // TakeOver acquires the lock of a ticket ([Lock.HandOver]) in place of the one that handed it over, in
@@ -63,16 +61,16 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 // call releases what it has taken from the first holder. [ErrInvalid] is for a text that is no ticket,
 // and as for Lock; [ErrClosed] for a Locker that was closed.
 func (l *Locker) TakeOver(ctx context.Context, ticket string) (*Lock, error) {
-	t, err := parseTicket(ticket)
+	t, err := tickets.Parse(ticket)
 	if err != nil {
+		return nil, invalidf(opTakeOver, nil, "the text is no ticket of HandOver: %v", err)
+	}
+	if err := l.checkStart(ctx, opTakeOver, t.Names); err != nil {
 		return nil, err
 	}
-	if err := l.checkStart(ctx, opTakeOver, t.names); err != nil {
-		return nil, err
-	}
-	o := l.core.observe(ctx, l.set, t.names)
+	o := l.core.observe(ctx, l.set, t.Names)
 	o.attempting()
-	lock, r := l.core.attemptOnce(ctx, l.set, target{names: t.names, slots: t.slots, predecessor: &t.owner}, waiting.AskAll)
+	lock, r := l.core.attemptOnce(ctx, l.set, target{names: t.Names, slots: t.Slots, predecessor: &t.Owner}, waiting.AskAll)
 	if lock == nil {
 		r.err.Op = opTakeOver
 		o.attempted(nil, r)
@@ -80,93 +78,10 @@ func (l *Locker) TakeOver(ctx context.Context, ticket string) (*Lock, error) {
 		return l.report(o, nil, r.err)
 	}
 	o.attempted(lock, r)
-	if lock.Token() <= t.token { // an operator has deleted the counters, say
+	if lock.Token() <= t.Token { // an operator has deleted the counters, say
 		lock.handle.Hold().Interrupt()
-		return l.report(o, nil, &Error{Op: opTakeOver, Names: t.names, causes: []error{ErrNotAcquired, ErrLost,
+		return l.report(o, nil, &Error{Op: opTakeOver, Names: t.Names, causes: []error{ErrNotAcquired, ErrLost,
 			detail("the nodes' token counters are below the ticket's token")}})
 	}
 	return l.report(o, lock, nil)
-}
-
-// passedOn is why a ticket is worthless.
-const passedOn detail = "the lock has passed on since it was handed over"
-
-// ticket is a lock that was handed over.
-type ticket struct {
-	owner scripts.Owner
-	token uint64
-	names []string
-	slots []int // of the semaphore names[0]; nil for a lock that is no slot
-}
-
-// ticketVersion is the form of tickets: 1 is the base64url of a JSON object.
-const ticketVersion = 1
-
-// ticketText is a ticket on its way. Names are bytes, which need not be UTF-8.
-type ticketText struct {
-	Version int      `json:"v"`
-	Owner   string   `json:"owner"`
-	Token   uint64   `json:"token"`
-	Names   [][]byte `json:"names"`
-	Slots   []int    `json:"slots,omitempty"`
-}
-
-func ticketOf(l *Lock) ticket {
-	return ticket{owner: l.handle.Hold().Owner(), token: l.Token(), names: l.names, slots: l.slots}
-}
-
-func (t ticket) String() string {
-	text := ticketText{Version: ticketVersion, Owner: t.owner.String(), Token: t.token, Slots: t.slots}
-	for _, name := range t.names {
-		text.Names = append(text.Names, []byte(name))
-	}
-	all, err := json.Marshal(text)
-	if err != nil {
-		panic(err) // numbers, bytes and the library's own texts
-	}
-	return base64.RawURLEncoding.EncodeToString(all)
-}
-
-// maxOwner bounds an owner's id, as acquire.lua does.
-const maxOwner = 1024
-
-func parseTicket(text string) (t ticket, err error) {
-	bad := func(why string) (ticket, error) {
-		return ticket{}, invalidf(opTakeOver, nil, "the text is no ticket of HandOver: %s", why)
-	}
-	all, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		return bad("it is not base64url")
-	}
-	var read ticketText
-	if json.Unmarshal(all, &read) != nil || read.Version == 0 {
-		return bad("it is cut off, or something else")
-	}
-	switch {
-	case read.Version != ticketVersion:
-		return bad("it is of another version of this library")
-	case read.Owner == "" || len(read.Owner) > maxOwner || read.Token == 0:
-		return bad("it names no owner or no token")
-	}
-	for _, name := range read.Names {
-		t.names = append(t.names, string(name))
-	}
-	if err := checkNames(opTakeOver, t.names); err != nil {
-		return ticket{}, err
-	}
-	if read.Slots != nil && (len(t.names) != 1 || !areSlots(read.Slots)) {
-		return bad("its slots are not of one semaphore")
-	}
-	t.owner, t.token, t.slots = scripts.OwnerOf(read.Owner), read.Token, read.Slots
-	return t, nil
-}
-
-// areSlots reports whether a lock may have these slots.
-func areSlots(numbers []int) bool {
-	for i, slot := range numbers {
-		if slot < 0 || slot >= scripts.MaxSlots || i > 0 && slot <= numbers[i-1] {
-			return false
-		}
-	}
-	return len(numbers) > 0 && len(numbers) <= maxNames
 }

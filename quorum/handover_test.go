@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/quorum/internal/tickets"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -337,34 +338,24 @@ func TestDoThatHandsOver(t *testing.T) {
 	})
 }
 
-func TestTickets(t *testing.T) {
-	for _, names := range [][]string{{"a"}, {"a\xff\x00b", "ü", strings.Repeat("x", maxNameLen)}} {
-		want := ticket{owner: scripts.OwnerOf("locker:1"), token: 1<<52 - 1, names: names}
-		got, err := parseTicket(want.String())
-		if err != nil || got.owner != want.owner || got.token != want.token || strings.Join(got.names, "|") != strings.Join(names, "|") {
-			t.Errorf("%+v is read as %+v, %v", want, got, err)
+func TestTicketsThatAreNoTickets(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, good := c.process(), tickets.Ticket{Owner: scripts.OwnerOf("locker:1"), Token: 7, Names: []string{"a"}}
+		for what, names := range map[string][]string{
+			"no names": nil, "our keys": {scripts.MarkerKey}, "two alike": {"a", "a"},
+		} {
+			bad := good
+			bad.Names = names
+			if lock, err := l.TakeOver(t.Context(), bad.String()); !errors.Is(err, ErrInvalid) || len(err.Error()) > 300 {
+				t.Errorf("%s: %v, %v", what, lock, err)
+			}
 		}
-	}
-	good := ticket{owner: scripts.OwnerOf("locker:1"), token: 7, names: []string{"a"}}
-	text := good.String()
-	for what, bad := range map[string]string{
-		"empty": "", "cut off": text[:len(text)-4], "no JSON": "aGVsbG8", "other JSON": "e30",
-		"no names":   ticket{owner: good.owner, token: 7}.String(),
-		"no token":   ticket{owner: good.owner, names: good.names}.String(),
-		"no owner":   ticket{owner: scripts.OwnerOf(""), token: 7, names: good.names}.String(),
-		"our keys":   ticket{owner: good.owner, token: 7, names: []string{scripts.MarkerKey}}.String(),
-		"two alike":  ticket{owner: good.owner, token: 7, names: []string{"a", "a"}}.String(),
-		"slot -1":    ticket{owner: good.owner, token: 7, names: good.names, slots: []int{-1}}.String(),
-		"slot 1024":  ticket{owner: good.owner, token: 7, names: good.names, slots: []int{scripts.MaxSlots}}.String(),
-		"slots back": ticket{owner: good.owner, token: 7, names: good.names, slots: []int{2, 1}}.String(),
-		"slot twice": ticket{owner: good.owner, token: 7, names: good.names, slots: []int{1, 1}}.String(),
-		"two names":  ticket{owner: good.owner, token: 7, names: []string{"a", "b"}, slots: []int{1}}.String(),
-		"long owner": ticket{owner: scripts.OwnerOf(strings.Repeat("x", maxOwner+1)), token: 7, names: good.names}.String(),
-	} {
-		if got, err := parseTicket(bad); !errors.Is(err, ErrInvalid) || len(err.Error()) > 300 {
-			t.Errorf("%s: %+v, %v", what, got, err)
+		text := good.String()
+		lock, err := l.TakeOver(t.Context(), text[:len(text)-4])
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "the text is no ticket of HandOver: it is cut off") {
+			t.Errorf("cut off: %v, %v", lock, err)
 		}
-	}
+	})
 }
 
 // A ticket names an owner that a writer's hash has: a reader is not handed over, and goes on.

@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/words"
 )
 
 // Lock is a handle on a lock that was acquired. It is safe for concurrent use. Entering the lock
@@ -34,24 +35,12 @@ type Lock struct {
 
 // newLock returns the lock that an attempt is to acquire. ctx is the one given to Lock.
 func (c *core) newLock(ctx context.Context, set *settings, what target) *Lock {
-	var l *Lock
-	var hold *engine.Hold
-	var room *engine.Room
-	if len(c.Nodes) == engine.UsualNodes { // one allocation for all
-		all := new(struct {
-			Lock
-			hold engine.Hold
-			room engine.Room
-		})
-		l, hold, room = &all.Lock, &all.hold, &all.room
-	} else {
-		all := new(struct {
-			Lock
-			hold engine.Hold
-		})
-		l, hold = &all.Lock, &all.hold
-	}
-	hold.Init(c.Engine, &set.terms, what.keys(), what.predecessor, (*user)(l), room)
+	all := new(struct { // one allocation for all
+		Lock
+		hold engine.Hold
+	})
+	l, hold := &all.Lock, &all.hold
+	hold.Init(c.Engine, &set.terms, what.keys(), what.predecessor, (*user)(l))
 	l.handle, l.core, l.set, l.first = hold.First(), c, set, l
 	l.setNames(what.names)
 	if what.slots != nil {
@@ -317,7 +306,7 @@ func (l *Lock) releaseUnless(returned *bool) {
 // String returns the names, the slots if there are any, whether the lock is a reader's, the token and the
 // owner's id. It doesn't say whether the lock is still held: see [Lock.Err].
 func (l *Lock) String() string {
-	what := quoted(l.names) + slotsText(l.slots) + readingText(l.Shared())
+	what := words.Quoted(l.names) + words.Slots(l.slots) + words.Reading(l.Shared())
 	return fmt.Sprintf("lock %s, token %d, owner %s", what, l.Token(), l.Owner())
 }
 

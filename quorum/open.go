@@ -1,8 +1,6 @@
 package quorum
 
 import (
-	"cmp"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -17,7 +15,6 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 	"github.com/quorumlock/quorumlock/scripts"
-	"golang.org/x/sync/errgroup"
 )
 
 // Open opens a node for each URL, and returns a Locker that owns the nodes: [Locker.Close] closes
@@ -103,8 +100,8 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	if err := set.check(nodes[0].MaxLease(), need); err != nil {
 		return nil, err
 	}
-	if err := distinct(nodes); err != nil {
-		return nil, err
+	if err := roster.Distinct(nodes); err != nil {
+		return nil, fmt.Errorf("quorumlock: %w", err)
 	}
 	c := &core{maxLease: nodes[0].MaxLease(), log: set.log, identity: thisProcess(set.label), rng: rand.New(set.Random)}
 	c.Engine = engine.New(engine.Config{Nodes: nodes, Need: need, Clock: set.Clock, UUID: newUUID(),
@@ -133,46 +130,6 @@ func newLocker(c *core, list *queue.List, set *settings, bad error) *Locker {
 	reads.terms.Mode = lease.Read
 	set.terms.Events, reads.terms.Events = &observer{c, set}, &observer{c, &reads}
 	return &Locker{core: c, waitlist: list, set: set, reads: &reads, bad: bad}
-}
-
-// distinct refuses two nodes of one server, by the address and by the run id if the server
-// answers, two nodes of one name, and addresses that make no list.
-func distinct(nodes []*node.Node) error {
-	for j, n := range nodes {
-		for i, m := range nodes[:j] {
-			switch {
-			case m == n || n.Address() != "" && m.Address() == n.Address():
-				return fmt.Errorf("quorumlock: %w: node %s is given twice: one process is one vote",
-					ErrInvalid, cmp.Or(n.Address(), n.Name()))
-			case m.Name() == n.Name() && (inside.Of(m).Named || inside.Of(n).Named):
-				return fmt.Errorf("quorumlock: %w: nodes %d and %d are both named %q: errors could not "+
-					"distinguish them (WithName in WithNodeOptions gives all nodes one name)", ErrInvalid, i+1, j+1, n.Name())
-			}
-		}
-	}
-	if err := roster.MixedHosts(nodes); err != nil {
-		return fmt.Errorf("quorumlock: %w", err)
-	}
-	runIDs := make([]string, len(nodes))
-	var group errgroup.Group
-	for i, n := range nodes {
-		group.Go(func() error {
-			ctx, cancel := context.WithTimeout(context.Background(), n.Timeout())
-			defer cancel()
-			runIDs[i], _ = inside.Of(n).Identify(ctx) // a node that does not answer is checked when it grants
-			return nil
-		})
-	}
-	group.Wait()
-	for i := range nodes {
-		for j := range i {
-			if runIDs[i] != "" && runIDs[i] == runIDs[j] {
-				return fmt.Errorf("quorumlock: %w: nodes %s and %s are one process",
-					ErrInvalid, nodes[j].Name(), nodes[i].Name())
-			}
-		}
-	}
-	return nil
 }
 
 // With returns a Locker over the same nodes with other settings. The two share everything else:
@@ -222,11 +179,7 @@ func (c *core) endNodes() {
 	case <-bound.C:
 	}
 	if c.owned {
-		var group errgroup.Group
-		for _, n := range c.Nodes {
-			group.Go(n.Close)
-		}
-		group.Wait()
+		inside.Each(c.Nodes, func(_ int, n *node.Node) { n.Close() })
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-multierror"
@@ -14,7 +13,9 @@ import (
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
+	"github.com/quorumlock/quorumlock/quorum/internal/words"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -50,18 +51,26 @@ type NodeState struct {
 	Reservation time.Duration // for how long a writer that waits keeps new readers back; 0 for none
 }
 
+// ownerText names an owner, with its process if that is known.
+func ownerText(owner string, is Identity) string {
+	if is == (Identity{}) {
+		return fmt.Sprintf("%.64q", owner)
+	}
+	return fmt.Sprintf("%v as %.64q", is, owner)
+}
+
 // String says who holds the name, and then what each node replied, for people. The form may change.
 func (s State) String() string {
 	var b strings.Builder
-	b.WriteString(quoted([]string{s.Name}))
+	b.WriteString(words.Quoted([]string{s.Name}))
 	if s.Slot >= 0 {
-		b.WriteString(slotsText([]int{s.Slot}))
+		b.WriteString(words.Slots([]int{s.Slot}))
 	}
 	switch {
 	case s.Readers > 0:
-		fmt.Fprintf(&b, " is held by %s, %s", readersText(s.Readers), leftText(s.TTL))
+		fmt.Fprintf(&b, " is held by %s, %s", words.Readers(s.Readers), words.Left(s.TTL))
 	case s.Owner != "":
-		fmt.Fprintf(&b, " is held by %s, %s", ownerText(s.Owner, s.Identity), leftText(s.TTL))
+		fmt.Fprintf(&b, " is held by %s, %s", ownerText(s.Owner, s.Identity), words.Left(s.TTL))
 	default:
 		b.WriteString(" has no holder on enough nodes")
 	}
@@ -83,9 +92,9 @@ func (n NodeState) String() string {
 	text := fmt.Sprintf("node %s: free", n.Node)
 	switch {
 	case n.Readers > 0:
-		text = fmt.Sprintf("node %s: %s, %s", n.Node, readersText(n.Readers), leftText(n.TTL))
+		text = fmt.Sprintf("node %s: %s, %s", n.Node, words.Readers(n.Readers), words.Left(n.TTL))
 	case n.Owner != "":
-		text = fmt.Sprintf("node %s: %s, level %d, %s", n.Node, ownerText(n.Owner, n.Identity), n.Level, leftText(n.TTL))
+		text = fmt.Sprintf("node %s: %s, level %d, %s", n.Node, ownerText(n.Owner, n.Identity), n.Level, words.Left(n.TTL))
 	}
 	if n.Reservation > 0 {
 		text += fmt.Sprintf(", a writer keeps new readers back for %v", n.Reservation)
@@ -203,15 +212,11 @@ func (c *core) forceAll(ctx context.Context, names []string, by func(scripts.Nam
 		name, errs := scripts.NewName(text), make([]error, len(c.Nodes))
 		masters := lockstate.Read(ctx, c.Nodes, text)[0]
 		call := by(name, masters)
-		var forcing sync.WaitGroup
-		for i, n := range c.Nodes {
-			if redisconn.HasCode(masters[i].Err, "QUORUMLOCK") { // no lock: a release of an owner would delete its field
-				errs[i] = masters[i].Err
-				continue
+		inside.Each(c.Nodes, func(i int, n *node.Node) {
+			if errs[i] = masters[i].Err; !redisconn.HasCode(errs[i], "QUORUMLOCK") { // no lock: a release of an owner would delete its field
+				errs[i] = inside.Of(n).Pipe(text).Do(ctx, call).Err
 			}
-			forcing.Go(func() { errs[i] = inside.Of(n).Pipe(text).Do(ctx, call).Err })
-		}
-		forcing.Wait()
+		})
 		failed = oneLine(failed, c.unavailable(ctx, "force", text, errs))
 	}
 	return failed

@@ -14,8 +14,10 @@ const (
 	slotsPrefix = Prefix + "slots:"
 )
 
-// MaxSlots bounds the slots of a semaphore.
-const MaxSlots = 1024
+const (
+	MaxSlots = 1024 // of a semaphore
+	MaxNames = 64   // of a lock, or slots
+)
 
 // SlotName returns the name of the lock that is a slot of a semaphore.
 func SlotName(semaphore string, slot int) string {

@@ -63,6 +63,10 @@ type Hold struct {
 	listener  *listener // of requests to let go; nil before Requested or NoteAsked. Invariant: no subscription once the lock has ended
 	postponed bool      // its renewal is due at entry.At, and is not put off again
 	attempt   *attempt  // Invariant: nil once it has become a lock
+
+	// Room for the usual number of nodes.
+	fewVotes   [3]lease.Vote
+	fewMembers [3]member
 }
 
 // Handle is one entry into a hold: the first acquired the lock, the others entered it again.
@@ -119,23 +123,14 @@ type member struct {
 	alone     bool               // the node refused a batch with it: it is renewed alone until a renewal succeeds
 }
 
-// UsualNodes is the number of nodes for which a Room is.
-const UsualNodes = 3
-
-// Room is for what a hold needs by node.
-type Room struct {
-	votes   [UsualNodes]lease.Vote
-	members [UsualNodes]member
-}
-
 // Init makes a hold that has asked for nothing yet, for the names. predecessor is the owner from which it takes over;
-// nil for none. room is nil for another number of nodes than the usual one.
-func (h *Hold) Init(e *Engine, terms *Terms, names []string, predecessor *scripts.Owner, user User, room *Room) {
+// nil for none.
+func (h *Hold) Init(e *Engine, terms *Terms, names []string, predecessor *scripts.Owner, user User) {
 	var votes []lease.Vote
-	if room != nil {
-		h.members, votes = room.members[:], room.votes[:]
+	if n := len(e.Nodes); n <= len(h.fewVotes) {
+		votes, h.members = h.fewVotes[:n], h.fewMembers[:n]
 	} else {
-		h.members, votes = make([]member, len(e.Nodes)), make([]lease.Vote, len(e.Nodes))
+		votes, h.members = make([]lease.Vote, n), make([]member, n)
 	}
 	h.engine, h.terms, h.predecessor = e, terms, predecessor
 	h.owner = scripts.NewOwner(e.UUID, e.lastOwner.Add(1))

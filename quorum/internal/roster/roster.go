@@ -17,7 +17,7 @@
 // package quorum gets.
 //
 // The files, each of which uses only those above it (but roster.go names questions): errors.go,
-// roster.go, survey.go, look.go, ask.go, ready.go.
+// distinct.go, roster.go, survey.go, look.go, ask.go, ready.go.
 package roster
 
 import (

@@ -1,6 +1,5 @@
-package quorum
-
-// The parts of texts for people, of errors, locks and states.
+// Package words has the parts of texts for people, of errors, locks and states.
+package words
 
 import (
 	"errors"
@@ -12,8 +11,8 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// leftText says for how long a lock is held, −1 for ever.
-func leftText(left time.Duration) string {
+// Left says for how long a lock is held, −1 for ever.
+func Left(left time.Duration) string {
 	switch {
 	case left < 0:
 		return "without an end"
@@ -23,8 +22,8 @@ func leftText(left time.Duration) string {
 	return fmt.Sprintf("%v left", left)
 }
 
-// slotsText names slots after the name of their semaphore; empty for none.
-func slotsText(slots []int) string {
+// Slots names slots after the name of their semaphore; empty for none.
+func Slots(slots []int) string {
 	if slots == nil {
 		return ""
 	}
@@ -41,32 +40,24 @@ func slotsText(slots []int) string {
 	return word
 }
 
-// readingText tells a reader's lock from others, after the name.
-func readingText(reads bool) string {
+// Reading tells a reader's lock from others, after the name.
+func Reading(reads bool) string {
 	if reads {
 		return " for reading"
 	}
 	return ""
 }
 
-// readersText counts readers.
-func readersText(n int) string {
+// Readers counts readers.
+func Readers(n int) string {
 	if n == 1 {
 		return "1 reader"
 	}
 	return fmt.Sprintf("%d readers", n)
 }
 
-// ownerText names an owner, with its process if that is known.
-func ownerText(owner string, is Identity) string {
-	if is == (Identity{}) {
-		return fmt.Sprintf("%.64q", owner)
-	}
-	return fmt.Sprintf("%v as %.64q", is, owner)
-}
-
-// quoted lists up to eight names, each up to 64 characters.
-func quoted(names []string) string {
+// Quoted lists up to eight names, each up to 64 characters.
+func Quoted(names []string) string {
 	var b strings.Builder
 	for i, name := range names {
 		if i > 0 {
@@ -81,9 +72,9 @@ func quoted(names []string) string {
 	return b.String()
 }
 
-// grouped joins the errors of nodes, and says what several nodes have in common once: "nodes a, b:
+// Grouped joins the errors of nodes, and says what several nodes have in common once: "nodes a, b:
 // acquire: ...; node c: ...".
-func grouped(errs []error) string {
+func Grouped(errs []error) string {
 	var groups plain.Grouped
 	for _, err := range errs {
 		reason, name := err.Error(), ""

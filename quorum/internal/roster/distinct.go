@@ -1,0 +1,45 @@
+package roster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// Distinct refuses two nodes of one server, by the address and by the run id if the server
+// answers, two nodes of one name, and addresses that make no list.
+func Distinct(nodes []*node.Node) error {
+	for j, n := range nodes {
+		for i, m := range nodes[:j] {
+			switch {
+			case m == n || n.Address() != "" && m.Address() == n.Address():
+				return fmt.Errorf("%w: node %s is given twice: one process is one vote",
+					node.ErrInvalid, cmp.Or(n.Address(), n.Name()))
+			case m.Name() == n.Name() && (inside.Of(m).Named || inside.Of(n).Named):
+				return fmt.Errorf("%w: nodes %d and %d are both named %q: errors could not "+
+					"distinguish them (WithName in WithNodeOptions gives all nodes one name)", node.ErrInvalid, i+1, j+1, n.Name())
+			}
+		}
+	}
+	if err := MixedHosts(nodes); err != nil {
+		return err
+	}
+	runIDs := make([]string, len(nodes))
+	inside.Each(nodes, func(i int, n *node.Node) {
+		ctx, cancel := context.WithTimeout(context.Background(), n.Timeout())
+		defer cancel()
+		runIDs[i], _ = inside.Of(n).Identify(ctx) // a node that does not answer is checked when it grants
+	})
+	for i := range nodes {
+		for j := range i {
+			if runIDs[i] != "" && runIDs[i] == runIDs[j] {
+				return fmt.Errorf("%w: nodes %s and %s are one process",
+					node.ErrInvalid, nodes[j].Name(), nodes[i].Name())
+			}
+		}
+	}
+	return nil
+}
