@@ -42,18 +42,12 @@ func (w wanted) channels() []string {
 	return []string{scripts.SlotsName(w.names[0])}
 }
 
-// attempt makes one attempt, or for slots a turn of attempts. published is the node that published the
-// last release that was heard since the attempt before; −1 for none.
-func (w wanted) attempt(
-	ctx context.Context, c *core, set *settings, approach waiting.Approach, published int,
-) (*Lock, *attemptResult) {
+// attempt makes one attempt, or for slots a turn of attempts.
+func (w wanted) attempt(ctx context.Context, c *core, set *settings, turn queue.Turn) (*Lock, *attemptResult) {
 	if w.slots == nil {
-		return c.attempt(ctx, set, target{names: w.names}, approach)
+		return c.attempt(ctx, set, target{names: w.names}, turn.Approach)
 	}
-	if published >= 0 {
-		w.slots.asks = published
-	}
-	return w.slots.attempt(ctx, set, approach, published >= 0)
+	return w.slots.attempt(ctx, set, turn)
 }
 
 // target is what an attempt is for: all of the names, or slots of the semaphore names[0].

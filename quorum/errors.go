@@ -263,14 +263,6 @@ func invalidf(op string, names []string, format string, args ...any) *Error {
 	return &Error{Op: op, Names: slices.Clone(names), causes: []error{cause}}
 }
 
-// forWaiter returns the error of a queue's last attempt as one waiter's, which ends for
-// further causes.
-func (e *Error) forWaiter(names []string, causes []error) *Error {
-	copied := *e
-	copied.Names, copied.causes = slices.Clone(names), append(slices.Clone(e.causes), causes...)
-	return &copied
-}
-
 // detail is an explanation in an error, which no caller can match with errors.Is.
 type detail string
 

@@ -22,7 +22,7 @@ func TestQueueIsLeftByManyAtOnce(t *testing.T) {
 		held := c.lock(c.process(), "a")
 		leaving := func(n int) (took time.Duration) {
 			for range 5 { // the shortest time: a core slows down, too
-				all := make([]*queue.Waiter, n)
+				all := make([]*queue.Place, n)
 				for i := range all {
 					all[i] = l.joins()
 				}

@@ -107,7 +107,7 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 func (l *Locker) try(ctx context.Context, what wanted) (*Lock, error) {
 	o := l.core.observe(ctx, l.set, what.names)
 	o.attempting()
-	lock, r := what.attempt(ctx, l.core, l.set, waiting.Alone, -1)
+	lock, r := what.attempt(ctx, l.core, l.set, queue.Turn{Approach: waiting.Alone, Published: -1})
 	o.attempted(lock, r)
 	if lock == nil {
 		l.core.describeHolder(ctx, r.err)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
@@ -48,7 +49,7 @@ func TestASlotsProbeAvoidsTheNodeOfTheHint(t *testing.T) {
 				}
 				c.on[i].Store(&each)
 			}
-			lock, _ := l.Semaphore("a", 100).wanted(1, 1).slots.attempt(t.Context(), l.set, waiting.ProbeFirst, true)
+			lock, _ := l.Semaphore("a", 100).wanted(1, 1).slots.attempt(t.Context(), l.set, queue.Turn{Approach: waiting.ProbeFirst, Published: -1})
 			synctest.Wait()
 			if len(asked) < 2 || asked[0] == asked[1] || slices.Index(asked[1:], asked[0]) < 1 {
 				t.Errorf("masters were asked in the order %v", asked)

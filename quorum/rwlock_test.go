@@ -453,28 +453,6 @@ func TestATryLockKeepsNoReadersBack(t *testing.T) {
 	})
 }
 
-// A reader joins the queue just as another is granted the name: it is freed before its first look at the
-// queue, which must not strand it.
-func TestAReaderIsGoneBeforeItWaits(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		at, reader := l.core.Moment(), l.RWLock("a").reader
-		first := reader.joins()
-		first.Begin(at)
-		second := reader.joins()
-		first.Acquired(DefaultLease, false)
-		if _, due := second.Begin(at); due {
-			t.Error("an attempt is due in a queue that it has left")
-		}
-		select {
-		case <-second.Wake():
-		default:
-			t.Error("nobody wakes it")
-		}
-		c.wantNoQueues(l)
-	})
-}
-
 // All readers of a process that waited for a writer hold the name as soon as it is free: none waits for
 // the others.
 func TestReadersThatWaitedAreGrantedTogether(t *testing.T) {

@@ -178,16 +178,16 @@ func (s *Semaphore) wanted(k, agree int) wanted {
 // attempt makes a turn of attempts (package slots). It returns a lock, or the result of the last
 // attempt, or a result of its own if too few slots are free. The attempts of a waiter that has heard no
 // release probe: the hint may be wrong.
-func (s *slotsCall) attempt(
-	ctx context.Context, set *settings, approach waiting.Approach, released bool,
-) (*Lock, *attemptResult) {
-	c, names := s.sem.locker.core, []string{s.sem.name}
+func (s *slotsCall) attempt(ctx context.Context, set *settings, due queue.Turn) (*Lock, *attemptResult) {
+	c, names, approach := s.sem.locker.core, []string{s.sem.name}, due.Approach
 	turn := slots.NewTurn(s.sem.size, s.want, s.agree, c.random)
 	if approach == waiting.Alone {
 		turn.Guess(c.history.TakeSlot(s.sem.hash()))
 	}
 	how := approach
-	if !released && approach == waiting.AskAll {
+	if due.Published >= 0 {
+		s.asks = due.Published
+	} else if approach == waiting.AskAll {
 		how = waiting.ProbeFirst
 	}
 	var last *attemptResult

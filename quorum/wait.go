@@ -9,63 +9,39 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
-	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// await waits in the queue for what is wanted until an attempt acquires it.
+// await waits for what is wanted until an attempt acquires it.
 func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *Lock, err error) {
-	c, list, set, at := l.core, l.waitlist, l.set, l.core.Moment()
-	var w *queue.Waiter
-	if !set.isReader() || list.IsAwaited(what.key) { // otherwise it asks alongside others, until one is refused
-		w = l.join(what, at)
-	}
+	c, set := l.core, l.set
+	place := l.enter(what)
 	defer func() { // also when code of the caller's panics: a log, a context
-		switch {
-		case w == nil:
-		case lock != nil:
-			c.noteShort(false)
-			if w.Acquired(lock.set.terms.Lease, what.slots != nil && what.slots.more) {
-				lock.handle.Hold().NoteAsked()
-			}
-		default:
-			w.Leave()
+		if lock == nil {
+			place.Leave()
+			return
+		}
+		c.noteShort(false)
+		if place.Acquired(lock.set.terms.Lease, what.slots != nil && what.slots.more) {
+			lock.handle.Hold().NoteAsked()
 		}
 	}()
 	for {
-		if causes := c.endOfWaiting(ctx); causes != nil {
-			return nil, l.gaveUp(w, what.names, causes)
-		}
-		if w != nil && w.IsGone() {
-			w = nil
-		}
-		approach, due, published := waiting.Alone, true, -1
-		if w != nil {
-			approach, due = w.Begin(at)
-		}
+		turn, due := place.Next(ctx)
 		if !due {
-			select {
-			case <-w.Wake():
-			case <-ctx.Done():
-			case <-c.Closed:
-			}
-			at = c.Moment()
-			continue
-		}
-		if w != nil {
-			published = w.TakePublished()
+			return nil, l.gaveUp(place.LastError(), what.names, c.endOfWaiting(ctx))
 		}
 		o.attempting()
-		held, r := what.attempt(ctx, c, set, approach, published)
-		if w != nil && held == nil && r.Reserved != nil {
-			w.NoteReserved(r.Reserved, r.Approach.Probes())
+		held, r := what.attempt(ctx, c, set, turn)
+		if held == nil {
+			place.NoteReserved(r.Reserved, r.Approach.Probes())
 		}
 		o.attempted(held, r)
 		if held != nil {
 			return held, nil
 		}
 		if ctx.Err() != nil || r.err.permanent() {
-			if last := lastError(w); r.IsCut() && last != nil { // the attempt before found out more
+			if last, _ := place.LastError().(*Error); r.IsCut() && last != nil { // the attempt before found out more
 				return nil, l.errorOf(last, what.names, c.endOfWaiting(ctx))
 			}
 			r.err.noteEnd(ctx) // it may have ended since the attempt was undone
@@ -73,23 +49,22 @@ func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *
 		}
 		c.nameHolder(r.err, c.holders.Inquire)
 		what.names = slices.Clone(what.names) // the caller's slice may change while the call waits
-		at = c.Moment()
-		if w == nil {
-			w = l.join(what, at)
-			if _, isFirst := w.Begin(at); !isFirst {
-				continue // the first of the queue attempts for all
-			}
+		if !place.Refused(r.Result, r.Approach, r.err, what.channels()) {
+			continue
 		}
-		w.Refused(r.Result, r.Approach, r.err)
-		w.Subscribe(what.channels())
-		if r.Held && w.Requests() {
+		if r.Held && place.Requests() {
 			c.askToLetGo(what, r)
 		}
-		at = c.Moment()
 		if c.noteShort(!r.Held) {
 			set.log().Warn("quorumlock: waiting for nodes", "names", r.err.Names, "error", r.err)
 		}
 	}
+}
+
+// enter gives a call its place among those that wait for what it wants.
+func (l *Locker) enter(what wanted) queue.Place {
+	return l.waitlist.Enter(queue.Call{Key: what.key, Slots: what.count(), Retry: l.set.retry, Requests: l.set.request},
+		what.channels())
 }
 
 // quietFor is the least time between two lines of the log that calls wait for nodes: attempts may
@@ -108,15 +83,6 @@ func (c *core) noteShort(short bool) (say bool) {
 	now, until := c.Clock.Now(), c.quietUntil.Load()
 	return now >= clock.Instant(until) && c.saidShort.CompareAndSwap(false, true) &&
 		c.quietUntil.CompareAndSwap(until, int64(now.Add(quietFor)))
-}
-
-// join puts a call at the end of the queue for what it wants.
-func (l *Locker) join(what wanted, at waiting.Moment) *queue.Waiter {
-	w, subscribe := l.waitlist.Join(queue.Call{Key: what.key, Slots: what.count(), Retry: l.set.retry, Requests: l.set.request}, at)
-	if subscribe {
-		w.Subscribe(what.channels())
-	}
-	return w
 }
 
 // askToLetGo asks the holder that refused an attempt to let go. A node that is down is left out: the next attempt asks
@@ -159,10 +125,9 @@ func (c *core) endOfWaiting(ctx context.Context) []error {
 	return causes
 }
 
-// gaveUp returns the error of a call that gives up: the error of the queue's last attempt, no matter
-// which waiter made it. w is nil for a call that is in no queue.
-func (l *Locker) gaveUp(w *queue.Waiter, names []string, causes []error) *Error {
-	last := lastError(w)
+// gaveUp returns the error of a call that gives up. attempt is the error of the queue's last attempt, nil for none.
+func (l *Locker) gaveUp(attempt error, names []string, causes []error) *Error {
+	last, _ := attempt.(*Error)
 	switch {
 	case last != nil:
 	case isOverdue(causes): // the first attempt is under way without an answer
@@ -173,19 +138,11 @@ func (l *Locker) gaveUp(w *queue.Waiter, names []string, causes []error) *Error 
 	return l.errorOf(last, names, causes)
 }
 
-// errorOf returns the error of an attempt as one waiter's, with what is known of the holder.
+// errorOf returns the error of an attempt as one waiter's, which ends for further causes, with what is known of the holder.
 func (l *Locker) errorOf(attempt *Error, names []string, causes []error) *Error {
-	c, e := l.core, attempt.forWaiter(names, causes)
+	e := *attempt
+	e.Names, e.causes = slices.Clone(names), append(slices.Clone(e.causes), causes...)
 	e.reads = l.set.isReader()
-	c.nameHolder(e, c.holders.Recall)
-	return e
-}
-
-// lastError returns the error of the queue's last attempt, nil for none.
-func lastError(w *queue.Waiter) *Error {
-	if w == nil {
-		return nil
-	}
-	last, _ := w.LastError().(*Error)
-	return last
+	l.core.nameHolder(&e, l.core.holders.Recall)
+	return &e
 }

@@ -115,51 +115,10 @@ func TestQueueIsLeftFromTheMiddle(t *testing.T) {
 	})
 }
 
-// A head that leaves during its attempt loses no event: the next waiter attempts at once.
-func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithRetry(time.Minute, time.Minute))
-		held := c.lock(c.process(), "a")
-		first, second := l.joins(), l.joins()
-		mustBegin(t, l, first)
-		synctest.Wait()
-		if _, due := second.Begin(l.core.Moment()); due {
-			t.Fatal("two attempts are due")
-		}
-		c.unlock(held)
-		synctest.Wait()
-		first.Leave()
-		synctest.Wait()
-		if len(second.Wake()) == 0 {
-			t.Error("nothing wakes the next waiter")
-		}
-		mustBegin(t, l, second)
-		refuses(second)
-		if _, due := second.Begin(l.core.Moment()); due {
-			t.Error("another attempt is due without an event")
-		}
-		third, fourth := l.joins(), l.joins()
-		for len(second.Wake()) > 0 {
-			<-second.Wake()
-		}
-		fourth.Leave()
-		synctest.Wait()
-		if _, due := second.Begin(l.core.Moment()); due || len(second.Wake()) > 0 {
-			t.Error("a waiter that leaves from behind wakes the head")
-		}
-		second.Leave()
-		if _, due := third.Begin(l.core.Moment()); due {
-			t.Error("an attempt is due without an event")
-		}
-		third.Leave()
-		c.wantNoQueues(l)
-	})
-}
-
-// mustBegin begins an attempt of the waiter.
-func mustBegin(t *testing.T, l *Locker, w *queue.Waiter) {
+// mustBegin begins an attempt of the call.
+func mustBegin(t *testing.T, p *queue.Place) {
 	t.Helper()
-	if _, due := w.Begin(l.core.Moment()); !due {
+	if _, due := p.Next(t.Context()); !due {
 		t.Fatal("no attempt is due")
 	}
 }
@@ -183,7 +142,7 @@ func TestQueueLeavesNothing(t *testing.T) {
 		if got := c.subscriptions("a"); got != 3 {
 			t.Errorf("%d connections subscribe for 20 waiters, want one for each master", got)
 		}
-		if n := l.waitlist.Queues(); n != 3 {
+		if n := ofList(l, "queues"); n != 3 {
 			t.Errorf("%d queues for three sets of names", n)
 		}
 		cancel()
@@ -284,7 +243,7 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 		// An attempt is under way without an answer.
 		crash(c.masters, fakeredis.Everything)
 		asking := l.joins()
-		mustBegin(t, l, asking)
+		mustBegin(t, asking)
 		if err := wait(); errors.Is(err, ErrHeld) || !errors.Is(err, ErrUnavailable) {
 			t.Errorf("no node has answered: %v", err)
 		}
@@ -293,12 +252,12 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 
 		// The nodes failed, and then another waiter of this process acquired the lock.
 		first, behind := l.joins(), l.joins()
-		mustBegin(t, l, first)
+		mustBegin(t, first)
 		unavailable := &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}
-		first.Refused(waiting.Result{Wait: -1}, waiting.AskAll, unavailable)
+		first.Refused(waiting.Result{Wait: -1}, waiting.AskAll, unavailable, nil)
 		lock, _ := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.AskAll)
 		first.Acquired(DefaultLease, false)
-		if err := l.gaveUp(behind, []string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
+		if err := l.gaveUp(behind.LastError(), []string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
 			t.Errorf("another waiter has acquired the lock: %v", err)
 		}
 		behind.Leave()
@@ -334,37 +293,6 @@ func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
 			c.unlock(held)
 			ctx = t.Context()
 		}
-	})
-}
-
-// A timer may fire early by the Locker's clock: a waiter that wakes too early is woken again.
-func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		held := c.lock(c.process(), "a")
-		w := l.joins()
-		mustBegin(t, l, w)
-		refuses(w)
-		synctest.Wait() // the subscriptions stand, and it asks once more
-		mustBegin(t, l, w)
-		refuses(w)
-		for range 2 {
-			if _, due := w.Begin(l.core.Moment()); due {
-				t.Fatal("an attempt is due at once")
-			}
-			w.StopAlarm() // as if it had fired
-		}
-		if _, due := w.Begin(l.core.Moment()); due {
-			t.Fatal("an attempt is due at once")
-		}
-		select {
-		case <-w.Wake():
-		case <-time.After(time.Minute):
-			t.Error("nothing wakes the waiter any more")
-		}
-		w.Leave()
-		c.unlock(held)
-		c.wantNoQueues(l)
 	})
 }
 
@@ -481,7 +409,7 @@ func TestQueueWithSubscribersIsNotUsedAgain(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		c.unlock(c.lock(l, "a"))
-		if l.waitlist.Spare() != 1 {
+		if ofList(l, "spare") != 1 {
 			t.Error("a queue that nobody waited in is thrown away")
 		}
 		held := c.lock(c.process(), "a")
@@ -490,7 +418,7 @@ func TestQueueWithSubscribersIsNotUsedAgain(t *testing.T) {
 		startWaiter(ctx, l, 0, left, "a")
 		cancel()
 		<-left
-		if l.waitlist.Spare() != 0 {
+		if ofList(l, "spare") != 0 {
 			t.Error("a queue that has subscribers is to be used again")
 		}
 		c.unlock(held)
@@ -520,8 +448,8 @@ func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 			if attempt.told {
 				want = said
 			}
-			w.Refused(waiting.Result{Held: attempt.held, Wait: -1}, attempt.approach, said)
-			if lastError(w) != want {
+			w.Refused(waiting.Result{Held: attempt.held, Wait: -1}, attempt.approach, said, nil)
+			if w.LastError() != want {
 				t.Errorf("after %+v another error is told", attempt)
 			}
 		}

@@ -1,8 +1,5 @@
-// Package queue holds the calls of this process that wait for locks. Each [Waiter] is one call: it sleeps here until an
-// attempt is due, and tells how the attempt went. Package waiting decides which waiter attempts, and when.
-//
-// A call that waits does as [quorum.Locker.Lock] does: Join, and Subscribe if that says so; then Begin, and Wake until
-// an attempt is due; then Acquired, or Refused and Subscribe, and Begin again. A call that gives up calls Leave.
+// Package queue holds the calls of this process that wait for locks. Each has a [Place]: it sleeps there until an
+// attempt is due, and tells how the attempt went. Package waiting decides which of them attempts, and when.
 package queue
 
 import (
@@ -74,7 +71,7 @@ const maxFree = 256
 type queue struct {
 	list  *List
 	key   Key
-	first Waiter // the waiter for which the queue was made
+	first waiter // the waiter for which the queue was made
 
 	// Under list.mu.
 	waiting.Queue
@@ -87,8 +84,8 @@ type queue struct {
 	reserved   []*engine.Hold // of the last attempt that reserved the names on all nodes, and of the probes since; nil once they are acquired
 }
 
-// Waiter is one call that waits.
-type Waiter struct {
+// waiter is one call that waits.
+type waiter struct {
 	queue   *queue
 	slots   int // how many slots of a semaphore the call wants; 0 for names
 	waiting waiting.Waiter
@@ -96,7 +93,7 @@ type Waiter struct {
 	// Under queue.list.mu. wake and alarm are nil for a call that has not had to wait.
 	asks  bool          // it wants the holder to be asked to let go
 	gone  bool          // a reader that has left the queue to ask at once, because another acquired the name
-	wake  chan struct{} // receives a value when the waiter should call Begin
+	wake  chan struct{} // receives a value when the waiter should call begin
 	alarm clock.Timer   // sends to wake
 }
 
@@ -108,9 +105,9 @@ type Call struct {
 	Requests bool // it wants the holder to be asked to let go
 }
 
-// Join puts a call at the end of its queue. subscribe reports that it is to call [Waiter.Subscribe] before its first
-// attempt, because others come first.
-func (list *List) Join(call Call, at waiting.Moment) (w *Waiter, subscribe bool) {
+// join puts a call at the end of its queue. subscribe reports that it is to subscribe before its first attempt, because
+// others come first.
+func (list *List) join(call Call, at waiting.Moment) (w *waiter, subscribe bool) {
 	list.mu.Lock()
 	defer list.mu.Unlock()
 	q := list.queues[call.Key]
@@ -120,7 +117,7 @@ func (list *List) Join(call Call, at waiting.Moment) (w *Waiter, subscribe bool)
 		}
 		w = &q.first
 	} else {
-		w, subscribe = new(Waiter), true
+		w, subscribe = new(waiter), true
 	}
 	w.queue, w.waiting.Owner, w.slots = q, w, call.Slots
 	list.waiters++
@@ -165,30 +162,30 @@ func (list *List) Len() int {
 	return list.waiters
 }
 
-// Begin reports whether an attempt of the waiter is due, and its approach. If none is, [Waiter.Wake]
-// receives when Begin should be called again.
-func (w *Waiter) Begin(at waiting.Moment) (approach waiting.Approach, due bool) {
+// begin reports whether an attempt of the waiter is due. If none is, wake receives when begin should be called again.
+func (w *waiter) begin(at waiting.Moment) (t Turn, due bool) {
 	q := w.queue
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
-	if approach, due = q.Begin(&w.waiting, at); due {
-		return approach, true
+	if t.Approach, due = q.Begin(&w.waiting, at); due {
+		t.Published, q.published = q.published, -1
+		return t, true
 	}
 	if w.wake == nil {
 		w.wake = make(chan struct{}, 1)
 	}
 	q.armLocked(nil)
-	return approach, false
+	return t, false
 }
 
 // armLocked sets the head's timer to its next attempt, also when that is now. awake is a waiter
 // that needs no timer because it is about to call begin; nil for none.
-func (q *queue) armLocked(awake *Waiter) {
+func (q *queue) armLocked(awake *waiter) {
 	head, at, ok := q.Next()
 	if !ok || head.Owner == awake {
 		return
 	}
-	w := head.Owner.(*Waiter)
+	w := head.Owner.(*waiter)
 	in := max(at.Sub(q.list.Engine.Clock.Now()), 0)
 	if w.alarm != nil {
 		w.alarm.Reset(in)
@@ -200,17 +197,8 @@ func (q *queue) armLocked(awake *Waiter) {
 	w.alarm = q.list.Engine.Clock.AfterFunc(in, w.signal)
 }
 
-// TakePublished returns a node that has published a release since it was called last; −1 for none.
-func (w *Waiter) TakePublished() (node int) {
-	q := w.queue
-	q.list.mu.Lock()
-	defer q.list.mu.Unlock()
-	node, q.published = q.published, -1
-	return node
-}
-
-// Refused ends a failed attempt of the waiter, which goes on waiting.
-func (w *Waiter) Refused(r waiting.Result, approach waiting.Approach, err error) {
+// refused ends a failed attempt of the waiter, which goes on waiting.
+func (w *waiter) refused(r waiting.Result, approach waiting.Approach, err error) {
 	q := w.queue
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
@@ -220,26 +208,9 @@ func (w *Waiter) Refused(r waiting.Result, approach waiting.Approach, err error)
 	q.Refused(r, q.list.momentLocked())
 }
 
-// LastError returns the error of the queue's last attempt, nil for none.
-func (w *Waiter) LastError() error {
-	w.queue.list.mu.Lock()
-	defer w.queue.list.mu.Unlock()
-	return w.queue.lastError
-}
-
-// Requests reports whether a waiter of the queue wants the holder to be asked to let go.
-func (w *Waiter) Requests() bool {
-	w.queue.list.mu.Lock()
-	defer w.queue.list.mu.Unlock()
-	return w.queue.asking > 0
-}
-
-// Wake returns the channel that receives when [Waiter.Begin] should be called again.
-func (w *Waiter) Wake() <-chan struct{} { return w.wake }
-
-// Acquired removes the waiter because its attempt acquired the lock. If more slots may be free, the
+// acquired removes the waiter because its attempt acquired the lock. If more slots may be free, the
 // next one attempts at once. asked reports that a waiter behind it wants the new holder to let go.
-func (w *Waiter) Acquired(lease time.Duration, more bool) (asked bool) {
+func (w *waiter) acquired(lease time.Duration, more bool) (asked bool) {
 	w.queue.remove(w, func(q *queue) {
 		var at waiting.Moment // it counts for the next waiter only
 		if !q.Alone() {
@@ -268,7 +239,7 @@ func (w *Waiter) Acquired(lease time.Duration, more bool) (asked bool) {
 func (q *queue) letGoLocked() {
 	at := q.list.Engine.Moment()
 	for head, _, waits := q.Next(); waits; head, _, waits = q.Next() {
-		w := head.Owner.(*Waiter)
+		w := head.Owner.(*waiter)
 		q.Leave(head, at)
 		q.list.waiters--
 		if w.asks {
@@ -278,37 +249,37 @@ func (q *queue) letGoLocked() {
 		if w.alarm != nil {
 			w.alarm.Stop()
 		}
-		if w.wake == nil { // its first Begin comes after this
+		if w.wake == nil { // its first begin comes after this
 			w.wake = make(chan struct{}, 1)
 		}
 		w.signal()
 	}
 }
 
-// IsGone reports whether the waiter has left its queue to ask at once.
-func (w *Waiter) IsGone() bool {
+// isGone reports whether the waiter has left its queue to ask at once.
+func (w *waiter) isGone() bool {
 	w.queue.list.mu.Lock()
 	defer w.queue.list.mu.Unlock()
 	return w.gone
 }
 
-func (w *Waiter) signal() {
+func (w *waiter) signal() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// IsAwaited reports whether calls wait in that queue of readers.
-func (list *List) IsAwaited(key Key) bool {
+// isAwaited reports whether calls wait in that queue of readers.
+func (list *List) isAwaited(key Key) bool {
 	list.mu.Lock()
 	defer list.mu.Unlock()
 	return list.queues[key] != nil
 }
 
-// Leave removes the waiter because its call gives up. If it was the first and wanted several slots, the
+// leave removes the waiter because its call gives up. If it was the first and wanted several slots, the
 // next one attempts at once: there may be enough for that one. If nobody is left, the reservations end.
-func (w *Waiter) Leave() {
+func (w *waiter) leave() {
 	var reserved []*engine.Hold
 	w.queue.remove(w, func(q *queue) {
 		head, _, _ := q.Next()
@@ -330,14 +301,14 @@ func (w *Waiter) Leave() {
 }
 
 // remove removes a waiter by an event of package waiting. The last one ends the queue.
-func (q *queue) remove(w *Waiter, out func(q *queue)) {
+func (q *queue) remove(w *waiter, out func(q *queue)) {
 	for _, cancel := range q.takeOut(w, out) {
 		cancel()
 	}
 }
 
 // takeOut returns how to cancel the subscriptions of a queue that has ended.
-func (q *queue) takeOut(w *Waiter, out func(q *queue)) (cancels []func()) {
+func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	list := q.list
 	list.mu.Lock()
 	defer list.mu.Unlock()
@@ -366,8 +337,8 @@ func (q *queue) takeOut(w *Waiter, out func(q *queue)) (cancels []func()) {
 	return q.cancels
 }
 
-// NoteReserved notes an attempt, by the hold, that may have reserved the names. Close waits until the waiters have left.
-func (w *Waiter) NoteReserved(by *engine.Hold, probed bool) {
+// noteReserved notes an attempt, by the hold, that may have reserved the names. Close waits until the waiters have left.
+func (w *waiter) noteReserved(by *engine.Hold, probed bool) {
 	q := w.queue
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()

@@ -14,35 +14,83 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
-// A node counts as subscribed by the channel of the first name alone: the others' confirmations and
-// losses change nothing.
-func TestQueueCountsTheSubscriptionsOfTheFirstName(t *testing.T) {
+// inList runs a test in a bubble, with a list of an engine on three masters.
+func inList(t *testing.T, test func(t *testing.T, l *list)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		nodes := bubble.Nodes(t, bubble.Masters(t, 3), nil, node.WithoutQuarantine())
 		e := engine.New(engine.Config{Nodes: nodes, Need: 2, Clock: bubble.Clock(t), UUID: "test", Founds: true})
 		t.Cleanup(func() { e.Close(); <-e.Idle() })
-		held := errors.New("held")
-		list := NewList(Config{Engine: e, History: new(waiting.History), HeldError: func() error { return held },
-			NewRand: func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }})
-		w, _ := list.Join(Call{Key: NewKey([]string{"a", "b"}, false), Retry: waiting.Retry{Min: time.Minute, Max: time.Minute}}, e.Moment())
-		defer w.Leave()
+		l := &list{t, NewList(Config{Engine: e, History: new(waiting.History), HeldError: func() error { return errHeld },
+			NewRand: func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }})}
+		test(t, l)
+		synctest.Wait()
+		if n := len(l.queues); n > 0 {
+			t.Errorf("%d queues are left", n)
+		}
+	})
+}
+
+var errHeld = errors.New("held")
+
+type list struct {
+	t *testing.T
+	*List
+}
+
+// joins puts a waiter for the names into its queue.
+func (l *list) joins(readers bool, names ...string) *waiter {
+	w, subscribe := l.join(Call{Key: NewKey(names, readers), Retry: waiting.Retry{Min: time.Minute, Max: time.Minute}}, l.Engine.Moment())
+	if subscribe {
+		w.subscribe(names)
+	}
+	return w
+}
+
+// begins wants an attempt of the waiter to be due or not, and begins it.
+func (l *list) begins(w *waiter, want bool) {
+	l.t.Helper()
+	if _, due := w.begin(l.Engine.Moment()); due != want {
+		l.t.Fatalf("an attempt is due: %v", due)
+	}
+}
+
+// refuses ends an attempt of the waiter that was refused.
+func refuses(w *waiter, names ...string) {
+	w.refused(waiting.Result{Held: true, Wait: -1}, waiting.AskAll, errHeld)
+	w.subscribe(names)
+}
+
+// wants wants the waiter to have been woken, or not.
+func (l *list) wants(w *waiter, woken bool) {
+	l.t.Helper()
+	synctest.Wait()
+	if (len(w.wake) > 0) != woken {
+		l.t.Errorf("the waiter was woken: %v", !woken)
+	}
+}
+
+// A node counts as subscribed by the channel of the first name alone: the others' confirmations and
+// losses change nothing.
+func TestQueueCountsTheSubscriptionsOfTheFirstName(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		w := l.joins(false, "a", "b")
+		defer w.leave()
 		attempt := func() {
 			t.Helper()
-			if _, due := w.Begin(e.Moment()); !due {
-				t.Fatal("no attempt is due")
-			}
-			w.Refused(waiting.Result{Held: true, Wait: -1}, waiting.AskAll, held)
+			l.begins(w, true)
+			w.refused(waiting.Result{Held: true, Wait: -1}, waiting.AskAll, errHeld)
 		}
 		attempt()
 		due := func() clock.Instant {
-			list.mu.Lock()
-			defer list.mu.Unlock()
+			l.mu.Lock()
+			defer l.mu.Unlock()
 			_, at, _ := w.queue.Next()
 			return at
 		}
 		onAll := func(firstName bool, event func(*subscriber)) (moved bool) {
 			before := due()
-			for i := range nodes {
+			for i := range l.Engine.Nodes {
 				event(&subscriber{queue: w.queue, node: i, firstName: firstName})
 			}
 			return due() != before
@@ -62,5 +110,69 @@ func TestQueueCountsTheSubscriptionsOfTheFirstName(t *testing.T) {
 		if !onAll(true, (*subscriber).OnUnsubscribed) {
 			t.Error("the loss of the first name's subscriptions does not count as the nodes'")
 		}
+	})
+}
+
+// A head that leaves during its attempt loses no event: the next waiter attempts at once.
+func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		first, second := l.joins(false, "a"), l.joins(false, "a")
+		l.begins(first, true)
+		synctest.Wait()
+		l.begins(second, false)
+		for i := range l.Engine.Nodes { // the holder's release
+			(&subscriber{queue: first.queue, node: i, firstName: true}).OnMessage("0")
+		}
+		first.leave()
+		l.wants(second, true)
+		l.begins(second, true)
+		refuses(second, "a")
+		l.begins(second, false) // without an event
+		third, fourth := l.joins(false, "a"), l.joins(false, "a")
+		for len(second.wake) > 0 {
+			<-second.wake
+		}
+		fourth.leave()
+		l.wants(second, false)
+		l.begins(second, false) // one that leaves from behind is no event
+		second.leave()
+		l.begins(third, false)
+		third.leave()
+	})
+}
+
+// A timer may fire early by the Locker's clock: a waiter that wakes too early is woken again.
+func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		w := l.joins(false, "a")
+		for range 2 { // the second time, the subscriptions stand
+			l.begins(w, true)
+			refuses(w, "a")
+			synctest.Wait()
+		}
+		for range 2 {
+			l.begins(w, false)
+			w.alarm.Stop() // as if it had fired
+		}
+		l.begins(w, false)
+		select {
+		case <-w.wake:
+		case <-time.After(time.Hour):
+			t.Error("nothing wakes the waiter any more")
+		}
+		w.leave()
+	})
+}
+
+// A reader joins the queue just as another is granted the name: it is freed before its first look at the
+// queue, which must not strand it.
+func TestAReaderIsGoneBeforeItWaits(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		first := l.joins(true, "a")
+		l.begins(first, true)
+		second := l.joins(true, "a")
+		first.acquired(time.Second, false)
+		l.begins(second, false) // in a queue that it has left
+		l.wants(second, true)
 	})
 }

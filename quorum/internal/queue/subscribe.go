@@ -7,9 +7,9 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Subscribe subscribes to the channels of the names on all nodes, once for a queue. A waiter of the
+// subscribe subscribes to the channels of the names on all nodes, once for a queue. A waiter of the
 // queue calls it, so the queue does not end meanwhile, unless the waiter is a reader and was let go.
-func (w *Waiter) Subscribe(names []string) {
+func (w *waiter) subscribe(names []string) {
 	q := w.queue
 	list := q.list
 	list.mu.Lock()

@@ -1,0 +1,115 @@
+package queue
+
+import (
+	"context"
+	"time"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+)
+
+// Place is where a call waits: in a queue, or in none as long as it is a reader that was not refused. It ends with Acquired
+// or Leave. It is not safe for concurrent use.
+type Place struct {
+	list   *List
+	call   Call
+	waiter *waiter // nil for a reader that is in no queue
+	at     waiting.Moment
+}
+
+// Turn is an attempt that is due.
+type Turn struct {
+	Approach  waiting.Approach
+	Published int // a node that published the last release since the attempt before; −1 for none
+}
+
+// Enter gives a call its place. A reader asks alongside others, until one is refused: then they wait in a queue.
+func (list *List) Enter(call Call, channels []string) Place {
+	p := Place{list: list, call: call, at: list.Engine.Moment()}
+	if !call.Key.readers || list.isAwaited(call.Key) {
+		p.join(channels)
+	}
+	return p
+}
+
+func (p *Place) join(channels []string) {
+	var others bool
+	if p.waiter, others = p.list.join(p.call, p.at); others {
+		p.waiter.subscribe(channels)
+	}
+}
+
+// Next waits until an attempt is due. It returns false if ctx or the Engine has ended.
+func (p *Place) Next(ctx context.Context) (t Turn, due bool) {
+	for ctx.Err() == nil && !p.list.Engine.IsClosed() {
+		if p.waiter != nil && p.waiter.isGone() {
+			p.waiter = nil
+		}
+		if p.waiter == nil {
+			return Turn{Approach: waiting.Alone, Published: -1}, true
+		}
+		if t, due = p.waiter.begin(p.at); due {
+			return t, true
+		}
+		select {
+		case <-p.waiter.wake:
+		case <-ctx.Done():
+		case <-p.list.Engine.Closed:
+		}
+		p.at = p.list.Engine.Moment()
+	}
+	return t, false
+}
+
+// NoteReserved notes that the failed attempt may have reserved the names, by that hold; nil for none.
+func (p *Place) NoteReserved(by *engine.Hold, probed bool) {
+	if p.waiter != nil && by != nil {
+		p.waiter.noteReserved(by, probed)
+	}
+}
+
+// Refused ends a failed attempt, and waits on for messages on the channels. It reports whether the attempt was the
+// queue's: otherwise the call is a reader that has queued behind others, and the first of them attempts for all.
+func (p *Place) Refused(r waiting.Result, approach waiting.Approach, err error, channels []string) bool {
+	if p.waiter == nil {
+		p.at = p.list.Engine.Moment()
+		p.join(channels)
+		if _, isFirst := p.waiter.begin(p.at); !isFirst {
+			return false
+		}
+	}
+	p.waiter.refused(r, approach, err)
+	p.waiter.subscribe(channels)
+	p.at = p.list.Engine.Moment()
+	return true
+}
+
+// LastError returns the error of the queue's last attempt, no matter which call made it; nil for none.
+func (p *Place) LastError() error {
+	if p.waiter == nil {
+		return nil
+	}
+	p.list.mu.Lock()
+	defer p.list.mu.Unlock()
+	return p.waiter.queue.lastError
+}
+
+// Requests reports whether a call of the queue wants the holder to be asked to let go.
+func (p *Place) Requests() bool {
+	p.list.mu.Lock()
+	defer p.list.mu.Unlock()
+	return p.waiter.queue.asking > 0
+}
+
+// Acquired ends the place because its attempt acquired the lock. If more slots may be free, the next call attempts at once.
+// asked reports that a call behind it wants the new holder to let go.
+func (p *Place) Acquired(lease time.Duration, more bool) (asked bool) {
+	return p.waiter != nil && p.waiter.acquired(lease, more)
+}
+
+// Leave ends the place because the call gives up.
+func (p *Place) Leave() {
+	if p.waiter != nil {
+		p.waiter.leave()
+	}
+}
