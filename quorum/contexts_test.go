@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
@@ -91,9 +92,18 @@ func (p *statusPage) draw(locks []*Lock) {
 	}
 }
 
+// lateClock goes on before its timers do.
+type lateClock struct {
+	clock.Clock
+	by atomic.Int64
+}
+
+func (c *lateClock) Now() clock.Instant { return c.Clock.Now().Add(time.Duration(c.by.Load())) }
+
 // No method of a caller's context is called, none is ended, and nothing is logged, with a mutex of this package locked, in
 // whatever way a lock or a call that waits ends.
 func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
+	late := &lateClock{Clock: clock.Monotonic()}
 	for what, s := range map[string]struct {
 		options []Option
 		held    func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) // by a lock at "a"
@@ -135,9 +145,8 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 		"fixed lease": {options: []Option{WithFixedLease(time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			time.Sleep(2 * time.Second)
 		}},
-		"deadline found": {options: []Option{WithFixedLease(time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
-			lock.handle.Hold().Unschedule()
-			time.Sleep(2 * time.Second)
+		"deadline found": {options: []Option{WithFixedLease(time.Second), withClock(late)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+			late.by.Store(int64(2 * time.Second))
 			lock.Unlock(ctx)
 		}},
 		"min hold": {options: []Option{WithMinHold(time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {

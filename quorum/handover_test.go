@@ -207,7 +207,7 @@ func TestTakeOverWhereOneMasterHasLostIt(t *testing.T) {
 				l := c.process()
 				held := c.lock(l, "a")
 				ticket := c.handOver(held)
-				r := inside.Of(l.core.Nodes[0]).Pipe("a").Do(t.Context(), scripts.Release(held.handle.Hold().Names(), held.handle.Hold().Owner(), 0))
+				r := inside.Of(l.core.Nodes[0]).Pipe("a").Do(t.Context(), scripts.Release([]scripts.Name{scripts.NewName("a")}, held.handle.Hold().Owner(), 0))
 				if r.Err != nil {
 					t.Fatal(r.Err)
 				}

@@ -32,7 +32,7 @@ func TestALateRefusalNeedsNoRelease(t *testing.T) {
 func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 	for what, later := range map[string]func(c *cluster, l *Locker, held *Lock){
 		"repaired": func(c *cluster, l *Locker, held *Lock) {
-			held.handle.Hold().RenewNow()
+			time.Sleep(DefaultLease / 2)
 			synctest.Wait()
 		},
 		"entered again": func(c *cluster, l *Locker, held *Lock) {
@@ -187,7 +187,7 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 		if err := inner.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
 			t.Errorf("unlocked: %v", err)
 		}
-		held.handle.Hold().HandleDue(l.core.Clock.Now())()
+		time.Sleep(DefaultLease)
 		synctest.Wait()
 		if sent := c.calls.Load() - calls; sent != 0 {
 			t.Errorf("%d calls after the release", sent)

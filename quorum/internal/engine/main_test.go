@@ -13,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 	"go.uber.org/goleak"
@@ -72,6 +73,11 @@ func (e *Engine) newHold(t *Terms, names ...string) *Hold {
 	h.Init(e, t, names, nil, newHolder())
 	h.list = e.Roster.List()
 	return h
+}
+
+// handleDue handles the hold as if it were due. after is left to do, as with schedule.Due.
+func (h *Hold) handleDue() (after func()) {
+	return h.engine.renewDue(h.engine.Clock.Now(), []*schedule.Entry[*Hold]{&h.entry})
 }
 
 func (h *Hold) holder() *holder { return h.User().(*holder) }

@@ -17,12 +17,28 @@ func TestRenewalsAreSentUnderTheSchedulesMutex(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		held := c.lock(t)
 		calls := c.calls.Load()
-		after := held.HandleDue(c.Clock.Now())
+		after := held.handleDue()
 		synctest.Wait()
 		if sent := c.calls.Load() - calls; sent != 3 {
 			t.Errorf("%d renewals were sent under the mutex, want 3", sent)
 		}
 		after()
+	})
+}
+
+// Nothing is sent for a hold that the schedule has found due before it was released.
+func TestAHoldThatIsDueAfterItsRelease(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		held := c.lock(t)
+		held.First().Release()
+		synctest.Wait()
+		calls := c.calls.Load()
+		held.handleDue()()
+		synctest.Wait()
+		if sent := c.calls.Load() - calls; sent != 0 {
+			t.Errorf("%d calls after the release", sent)
+		}
+		c.wantNoOwners(t)
 	})
 }
 

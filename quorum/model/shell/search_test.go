@@ -2,6 +2,7 @@ package shell
 
 import (
 	"context"
+	_ "embed"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -269,7 +270,13 @@ func TestEveryMutexOfTheShellIsAStep(t *testing.T) {
 }
 
 // more is what the search needs of a lock, and users don't.
-var more = map[string]string{"quorum/lock.go": "\nfunc (l *Lock) Check() error { return l.handle.Hold().Check() }\n"}
+var more = map[string]string{
+	"quorum/lock.go":                 "\nfunc (l *Lock) Check() error { return l.handle.Hold().Check() }\n",
+	"quorum/internal/engine/hold.go": holdCheck,
+}
+
+//go:embed testdata/hold.txt
+var holdCheck string
 
 // steppedFiles have the mutexes whose sections are steps.
 var steppedFiles = []string{"quorum/internal/engine/hold.go", "quorum/internal/engine/tally.go", "quorum/internal/engine/engine.go",
