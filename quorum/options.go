@@ -222,20 +222,17 @@ func (s *settings) differences(other *settings) string {
 	}
 	var all []string
 	mine, theirs := &s.terms, &other.terms
-	if mine.Lease != theirs.Lease {
-		all = append(all, fmt.Sprintf("its lease is %v, not %v", mine.Lease, theirs.Lease))
-	}
-	if kinds := map[bool]string{false: "renewed", true: "fixed"}; mine.Fixed != theirs.Fixed {
-		all = append(all, fmt.Sprintf("its lease is %s, not %s", kinds[mine.Fixed], kinds[theirs.Fixed]))
-	}
-	if mine.MaxHold != theirs.MaxHold {
-		all = append(all, fmt.Sprintf("its max hold is %s, not %s", boundText(mine.MaxHold, "unbounded"), boundText(theirs.MaxHold, "unbounded")))
-	}
-	if mine.MinHold != theirs.MinHold {
-		all = append(all, fmt.Sprintf("its min hold is %s, not %s", boundText(mine.MinHold, "none"), boundText(theirs.MinHold, "none")))
-	}
-	if mine.Drift != theirs.Drift {
-		all = append(all, fmt.Sprintf("its drift factor is %v, not %v", mine.Drift, theirs.Drift))
+	kinds := map[bool]string{false: "renewed", true: "fixed"}
+	for _, of := range []struct{ what, mine, theirs string }{
+		{"lease", mine.Lease.String(), theirs.Lease.String()},
+		{"lease", kinds[mine.Fixed], kinds[theirs.Fixed]},
+		{"max hold", boundText(mine.MaxHold, "unbounded"), boundText(theirs.MaxHold, "unbounded")},
+		{"min hold", boundText(mine.MinHold, "none"), boundText(theirs.MinHold, "none")},
+		{"drift factor", fmt.Sprint(mine.Drift), fmt.Sprint(theirs.Drift)},
+	} {
+		if of.mine != of.theirs {
+			all = append(all, fmt.Sprintf("its %s is %s, not %s", of.what, of.mine, of.theirs))
+		}
 	}
 	return strings.Join(all, "; ")
 }

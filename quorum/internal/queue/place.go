@@ -61,11 +61,22 @@ func (p *Place) Next(ctx context.Context) (t Turn, due bool) {
 	return t, false
 }
 
-// NoteReserved notes that the failed attempt may have reserved the names, by that hold; nil for none.
+// NoteReserved notes that a failed attempt, by that hold, may have reserved the names; nil for none. Close waits until the
+// calls of the queue have left.
 func (p *Place) NoteReserved(by *engine.Hold, probed bool) {
-	if p.waiter != nil && by != nil {
-		p.waiter.noteReserved(by, probed)
+	if p.waiter == nil || by == nil {
+		return
 	}
+	q := p.waiter.queue
+	p.list.mu.Lock()
+	defer p.list.mu.Unlock()
+	if q.reserved == nil {
+		p.list.Engine.Track()
+	}
+	if !probed {
+		q.reserved = q.reserved[:0] // it replaces them
+	}
+	q.reserved = append(q.reserved, by)
 }
 
 // Refused ends a failed attempt, and waits on for messages on the channels. It reports whether the attempt was the
@@ -78,7 +89,13 @@ func (p *Place) Refused(r waiting.Result, approach waiting.Approach, err error, 
 			return false
 		}
 	}
-	p.waiter.refused(r, approach, err)
+	q := p.waiter.queue
+	p.list.mu.Lock()
+	if q.lastError == nil || !approach.Probes() || !r.Held {
+		q.lastError = err // which has the answers of a quorum, at least
+	}
+	q.Refused(r, p.list.momentLocked())
+	p.list.mu.Unlock()
 	p.waiter.subscribe(channels)
 	p.at = p.list.Engine.Moment()
 	return true
@@ -104,12 +121,57 @@ func (p *Place) Requests() bool {
 // Acquired ends the place because its attempt acquired the lock. If more slots may be free, the next call attempts at once.
 // asked reports that a call behind it wants the new holder to let go.
 func (p *Place) Acquired(lease time.Duration, more bool) (asked bool) {
-	return p.waiter != nil && p.waiter.acquired(lease, more)
+	w := p.waiter
+	if w == nil {
+		return false
+	}
+	w.queue.remove(w, func(q *queue) {
+		var at waiting.Moment // it counts for the next waiter only
+		if !q.Alone() {
+			at = p.list.momentLocked()
+		}
+		q.Acquired(lease, at)
+		if w.slots > 0 && (more || q.Woken()) {
+			q.Hasten(at)
+		}
+		if q.reserved != nil { // a grant deletes what it reserved; where it was refused, that ends by itself
+			q.reserved = nil
+			p.list.Engine.Untrack()
+		}
+		if q.key.readers {
+			q.letGoLocked()
+		}
+		if !q.Empty() {
+			q.lastError = p.list.HeldError()
+		}
+		asked = q.asking > 0
+	})
+	return asked
 }
 
-// Leave ends the place because the call gives up.
+// Leave ends the place because the call gives up. If it was the first and wanted several slots, the next one attempts at
+// once: there may be enough for that one. If nobody is left, the reservations end.
 func (p *Place) Leave() {
-	if p.waiter != nil {
-		p.waiter.leave()
+	w := p.waiter
+	if w == nil {
+		return
+	}
+	var reserved []*engine.Hold
+	w.queue.remove(w, func(q *queue) {
+		head, _, _ := q.Next()
+		at := p.list.momentLocked()
+		q.Leave(&w.waiting, at)
+		if head == &w.waiting && w.slots > 1 {
+			q.Hasten(at)
+		}
+		if q.Empty() {
+			reserved, q.reserved = q.reserved, nil
+		}
+	})
+	for _, h := range reserved {
+		h.Withdraw()
+	}
+	if reserved != nil {
+		p.list.Engine.Untrack()
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
@@ -197,44 +196,6 @@ func (q *queue) armLocked(awake *waiter) {
 	w.alarm = q.list.Engine.Clock.AfterFunc(in, w.signal)
 }
 
-// refused ends a failed attempt of the waiter, which goes on waiting.
-func (w *waiter) refused(r waiting.Result, approach waiting.Approach, err error) {
-	q := w.queue
-	q.list.mu.Lock()
-	defer q.list.mu.Unlock()
-	if q.lastError == nil || !approach.Probes() || !r.Held {
-		q.lastError = err // which has the answers of a quorum, at least
-	}
-	q.Refused(r, q.list.momentLocked())
-}
-
-// acquired removes the waiter because its attempt acquired the lock. If more slots may be free, the
-// next one attempts at once. asked reports that a waiter behind it wants the new holder to let go.
-func (w *waiter) acquired(lease time.Duration, more bool) (asked bool) {
-	w.queue.remove(w, func(q *queue) {
-		var at waiting.Moment // it counts for the next waiter only
-		if !q.Alone() {
-			at = q.list.momentLocked()
-		}
-		q.Acquired(lease, at)
-		if w.slots > 0 && (more || q.Woken()) {
-			q.Hasten(at)
-		}
-		if q.reserved != nil { // a grant deletes what it reserved; where it was refused, that ends by itself
-			q.reserved = nil
-			q.list.Engine.Untrack()
-		}
-		if q.key.readers {
-			q.letGoLocked()
-		}
-		if !q.Empty() {
-			q.lastError = q.list.HeldError()
-		}
-		asked = q.asking > 0
-	})
-	return asked
-}
-
 // letGoLocked lets all waiters go: readers do not stand in each other's way.
 func (q *queue) letGoLocked() {
 	at := q.list.Engine.Moment()
@@ -277,29 +238,6 @@ func (list *List) isAwaited(key Key) bool {
 	return list.queues[key] != nil
 }
 
-// leave removes the waiter because its call gives up. If it was the first and wanted several slots, the
-// next one attempts at once: there may be enough for that one. If nobody is left, the reservations end.
-func (w *waiter) leave() {
-	var reserved []*engine.Hold
-	w.queue.remove(w, func(q *queue) {
-		head, _, _ := q.Next()
-		at := q.list.momentLocked()
-		q.Leave(&w.waiting, at)
-		if head == &w.waiting && w.slots > 1 {
-			q.Hasten(at)
-		}
-		if q.Empty() {
-			reserved, q.reserved = q.reserved, nil
-		}
-	})
-	for _, h := range reserved {
-		h.Withdraw()
-	}
-	if reserved != nil {
-		w.queue.list.Engine.Untrack()
-	}
-}
-
 // remove removes a waiter by an event of package waiting. The last one ends the queue.
 func (q *queue) remove(w *waiter, out func(q *queue)) {
 	for _, cancel := range q.takeOut(w, out) {
@@ -335,18 +273,4 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 		list.spare = append(list.spare, q) // no subscriber refers to it, and its one waiter has left
 	}
 	return q.cancels
-}
-
-// noteReserved notes an attempt, by the hold, that may have reserved the names. Close waits until the waiters have left.
-func (w *waiter) noteReserved(by *engine.Hold, probed bool) {
-	q := w.queue
-	q.list.mu.Lock()
-	defer q.list.mu.Unlock()
-	if q.reserved == nil {
-		q.list.Engine.Track()
-	}
-	if !probed {
-		q.reserved = q.reserved[:0] // it replaces them
-	}
-	q.reserved = append(q.reserved, by)
 }

@@ -38,34 +38,32 @@ type list struct {
 	*List
 }
 
-// joins puts a waiter for the names into its queue.
-func (l *list) joins(readers bool, names ...string) *waiter {
-	w, subscribe := l.join(Call{Key: NewKey(names, readers), Retry: waiting.Retry{Min: time.Minute, Max: time.Minute}}, l.Engine.Moment())
-	if subscribe {
-		w.subscribe(names)
-	}
-	return w
+// joins puts a call for the names into its queue.
+func (l *list) joins(readers bool, names ...string) *Place {
+	p := &Place{list: l.List, at: l.Engine.Moment(),
+		call: Call{Key: NewKey(names, readers), Retry: waiting.Retry{Min: time.Minute, Max: time.Minute}}}
+	p.join(names)
+	return p
 }
 
-// begins wants an attempt of the waiter to be due or not, and begins it.
-func (l *list) begins(w *waiter, want bool) {
+// begins wants an attempt of the call to be due or not, and begins it.
+func (l *list) begins(p *Place, want bool) {
 	l.t.Helper()
-	if _, due := w.begin(l.Engine.Moment()); due != want {
+	if _, due := p.waiter.begin(l.Engine.Moment()); due != want {
 		l.t.Fatalf("an attempt is due: %v", due)
 	}
 }
 
-// refuses ends an attempt of the waiter that was refused.
-func refuses(w *waiter, names ...string) {
-	w.refused(waiting.Result{Held: true, Wait: -1}, waiting.AskAll, errHeld)
-	w.subscribe(names)
+// refuses ends an attempt of the call that was refused.
+func refuses(p *Place, channels ...string) {
+	p.Refused(waiting.Result{Held: true, Wait: -1}, waiting.AskAll, errHeld, channels)
 }
 
-// wants wants the waiter to have been woken, or not.
-func (l *list) wants(w *waiter, woken bool) {
+// wants wants the call to have been woken, or not.
+func (l *list) wants(p *Place, woken bool) {
 	l.t.Helper()
 	synctest.Wait()
-	if (len(w.wake) > 0) != woken {
+	if (len(p.waiter.wake) > 0) != woken {
 		l.t.Errorf("the waiter was woken: %v", !woken)
 	}
 }
@@ -74,24 +72,25 @@ func (l *list) wants(w *waiter, woken bool) {
 // losses change nothing.
 func TestQueueCountsTheSubscriptionsOfTheFirstName(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
-		w := l.joins(false, "a", "b")
-		defer w.leave()
+		p := l.joins(false, "a", "b")
+		defer p.Leave()
+		p.waiter.queue.subscribed = true // the test says of what
 		attempt := func() {
 			t.Helper()
-			l.begins(w, true)
-			w.refused(waiting.Result{Held: true, Wait: -1}, waiting.AskAll, errHeld)
+			l.begins(p, true)
+			refuses(p)
 		}
 		attempt()
 		due := func() clock.Instant {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			_, at, _ := w.queue.Next()
+			_, at, _ := p.waiter.queue.Next()
 			return at
 		}
 		onAll := func(firstName bool, event func(*subscriber)) (moved bool) {
 			before := due()
 			for i := range l.Engine.Nodes {
-				event(&subscriber{queue: w.queue, node: i, firstName: firstName})
+				event(&subscriber{queue: p.waiter.queue, node: i, firstName: firstName})
 			}
 			return due() != before
 		}
@@ -121,46 +120,46 @@ func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 		synctest.Wait()
 		l.begins(second, false)
 		for i := range l.Engine.Nodes { // the holder's release
-			(&subscriber{queue: first.queue, node: i, firstName: true}).OnMessage("0")
+			(&subscriber{queue: first.waiter.queue, node: i, firstName: true}).OnMessage("0")
 		}
-		first.leave()
+		first.Leave()
 		l.wants(second, true)
 		l.begins(second, true)
 		refuses(second, "a")
 		l.begins(second, false) // without an event
 		third, fourth := l.joins(false, "a"), l.joins(false, "a")
-		for len(second.wake) > 0 {
-			<-second.wake
+		for len(second.waiter.wake) > 0 {
+			<-second.waiter.wake
 		}
-		fourth.leave()
+		fourth.Leave()
 		l.wants(second, false)
 		l.begins(second, false) // one that leaves from behind is no event
-		second.leave()
+		second.Leave()
 		l.begins(third, false)
-		third.leave()
+		third.Leave()
 	})
 }
 
 // A timer may fire early by the Locker's clock: a waiter that wakes too early is woken again.
 func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
-		w := l.joins(false, "a")
+		p := l.joins(false, "a")
 		for range 2 { // the second time, the subscriptions stand
-			l.begins(w, true)
-			refuses(w, "a")
+			l.begins(p, true)
+			refuses(p, "a")
 			synctest.Wait()
 		}
 		for range 2 {
-			l.begins(w, false)
-			w.alarm.Stop() // as if it had fired
+			l.begins(p, false)
+			p.waiter.alarm.Stop() // as if it had fired
 		}
-		l.begins(w, false)
+		l.begins(p, false)
 		select {
-		case <-w.wake:
+		case <-p.waiter.wake:
 		case <-time.After(time.Hour):
 			t.Error("nothing wakes the waiter any more")
 		}
-		w.leave()
+		p.Leave()
 	})
 }
 
@@ -171,7 +170,7 @@ func TestAReaderIsGoneBeforeItWaits(t *testing.T) {
 		first := l.joins(true, "a")
 		l.begins(first, true)
 		second := l.joins(true, "a")
-		first.acquired(time.Second, false)
+		first.Acquired(time.Second, false)
 		l.begins(second, false) // in a queue that it has left
 		l.wants(second, true)
 	})

@@ -32,7 +32,7 @@ var mutants = []mutate.Mutant[string]{
 	{Rule: "what nodes keep of a lost lock is released", Setup: "a loss and Unlock",
 		Edits: in("engine/hold.go", "	h.drop()\n", "")},
 	{Rule: "the reservations of a writer that gives up end", Setup: "a writer that reserves gives up",
-		Edits: in("queue/queue.go", "range reserved {", "range reserved[:0] {")},
+		Edits: in("queue/place.go", "range reserved {", "range reserved[:0] {")},
 	{Rule: "no lock is held by an engine that was closed", Setup: "an attempt and Close",
 		Edits: in("schedule/schedule.go", "	if s.timer == nil || !ready() {", "	if !ready() {")},
 	{Rule: "the next waiter is woken when the first leaves", Setup: "two waiters of a process, one gives up",

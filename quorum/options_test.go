@@ -1,0 +1,53 @@
+package quorum
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+)
+
+// notOfALock has the terms that do not make another lock.
+var notOfALock = []string{"Need", "Mode", "Millis", "Events"} // nodes', a reader's, the lease again, hooks'
+
+// A lock that was acquired with other terms is another lock: differences names each of them.
+func TestEachTermMakesAnotherLock(t *testing.T) {
+	base := defaults()
+	for _, terms := range []reflect.Type{reflect.TypeFor[lease.Terms](), reflect.TypeFor[engine.Terms]()} {
+		for i := range terms.NumField() {
+			field := terms.Field(i)
+			if field.Anonymous || slices.Contains(notOfALock, field.Name) {
+				continue
+			}
+			other := base
+			switch v := reflect.ValueOf(&other.terms).Elem().FieldByName(field.Name); v.Kind() {
+			case reflect.Bool:
+				v.SetBool(!v.Bool())
+			case reflect.Int64:
+				v.SetInt(v.Int() + int64(time.Second))
+			case reflect.Float64:
+				v.SetFloat(v.Float() / 2)
+			}
+			if base.differences(&other) == "" {
+				t.Errorf("settings that differ in %v.%s make one lock: see differences in options.go, check there, and notOfALock here",
+					terms, field.Name)
+			}
+		}
+	}
+}
+
+// A setting that nobody has thought of is kept by With, and accepted whatever it is.
+func TestEachSettingIsKnown(t *testing.T) {
+	known := []string{"Settings", "terms", "wait", "retry", "logger", "hooks", "nodeOpts", "nodeOptsSet", "request", "exists", "newOnly",
+		"label", "loggerSet", "minHoldSet", "leaseSet"}
+	settings := reflect.TypeFor[settings]()
+	for i := range settings.NumField() {
+		if name := settings.Field(i).Name; !slices.Contains(known, name) {
+			t.Errorf("the setting %s is new: see defaults and check in options.go, newOnly and With in open.go if it is of a new Locker "+
+				"alone, TestInvalid in integration/input_test.go; then name it here", name)
+		}
+	}
+}
