@@ -89,13 +89,7 @@ func (p *Place) Refused(r waiting.Result, approach waiting.Approach, err error, 
 			return false
 		}
 	}
-	q := p.waiter.queue
-	p.list.mu.Lock()
-	if q.lastError == nil || !approach.Probes() || !r.Held {
-		q.lastError = err // which has the answers of a quorum, at least
-	}
-	q.Refused(r, p.list.momentLocked())
-	p.list.mu.Unlock()
+	p.waiter.queue.refused(r, approach, err)
 	p.waiter.subscribe(channels)
 	p.at = p.list.Engine.Moment()
 	return true

@@ -196,6 +196,16 @@ func (q *queue) armLocked(awake *waiter) {
 	w.alarm = q.list.Engine.Clock.AfterFunc(in, w.signal)
 }
 
+// refused ends a failed attempt of the head, which goes on waiting.
+func (q *queue) refused(r waiting.Result, approach waiting.Approach, err error) {
+	q.list.mu.Lock()
+	defer q.list.mu.Unlock() // also if the caller's source of randomness panics
+	if q.lastError == nil || !approach.Probes() || !r.Held {
+		q.lastError = err // which has the answers of a quorum, at least
+	}
+	q.Refused(r, q.list.momentLocked())
+}
+
 // letGoLocked lets all waiters go: readers do not stand in each other's way.
 func (q *queue) letGoLocked() {
 	at := q.list.Engine.Moment()
