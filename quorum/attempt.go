@@ -43,7 +43,7 @@ func (w wanted) channels() []string {
 }
 
 // attempt makes one attempt, or for slots a turn of attempts.
-func (w wanted) attempt(ctx context.Context, c *core, set *settings, turn queue.Turn) (*Lock, *attemptResult) {
+func (w wanted) attempt(ctx context.Context, c *core, set *settings, turn queue.Turn) (*Lock, attemptResult) {
 	if w.slots == nil {
 		return c.attempt(ctx, set, target{names: w.names}, turn.Approach)
 	}
@@ -74,21 +74,20 @@ func (t target) firstNode() int {
 	return t.probe
 }
 
-// attemptResult is what an attempt found out. Of one that became a lock it is for a hook only.
+// attemptResult is what an attempt found out.
 type attemptResult struct {
-	*engine.Outcome
+	*engine.Outcome // nil for a lock, unless a hook needs it
 	waiting.Result
-	err *Error
+	err *Error // nil for a lock
 }
 
 // attempt makes one attempt, and a second one if only another name's token stood in the way of the
-// first. It returns the lock, or else the result of the attempt. With a lock, the result is nil unless a hook
-// needs it.
+// first. It returns the lock, or nil and why there is none.
 func (c *core) attempt(
 	ctx context.Context, set *settings, what target, approach waiting.Approach,
-) (*Lock, *attemptResult) {
+) (*Lock, attemptResult) {
 	lock, r := c.attemptOnce(ctx, set, what, approach)
-	if r != nil && r.Cause == lease.MovedOn && ctx.Err() == nil {
+	if lock == nil && r.Cause == lease.MovedOn && ctx.Err() == nil {
 		return c.attemptOnce(ctx, set, what, approach)
 	}
 	return lock, r
@@ -96,17 +95,14 @@ func (c *core) attempt(
 
 func (c *core) attemptOnce(
 	ctx context.Context, set *settings, what target, approach waiting.Approach,
-) (*Lock, *attemptResult) {
+) (*Lock, attemptResult) {
 	l := c.newLock(ctx, set, what)
 	acquired, o := l.handle.Hold().Attempt(ctx, what.firstNode(), approach, set.hooks.Attempt != nil)
 	if acquired {
 		c.counters.attempts[outcomeAcquired].Add(1)
-		if o == nil {
-			return l, nil
-		}
-		return l, &attemptResult{Outcome: o}
+		return l, attemptResult{Outcome: o}
 	}
-	r := &attemptResult{Outcome: o, Result: o.Result(), err: l.failure(ctx, o)}
+	r := attemptResult{Outcome: o, Result: o.Result(), err: l.failure(ctx, o)}
 	c.counters.attempts[outcomeOf(r.err)].Add(1)
 	return nil, r
 }
@@ -218,25 +214,4 @@ func appendError(all *multierror.Error, err error) *multierror.Error {
 		return all
 	}
 	return multierror.Append(all, err)
-}
-
-// outcomeOf returns the outcome of a call or an attempt that failed. It doesn't allocate, as errors.Is
-// would.
-func outcomeOf(e *Error) outcome {
-	for _, cause := range e.causes {
-		switch cause {
-		case ErrHeld:
-			return outcomeHeld
-		case ErrQuarantined:
-			return outcomeQuarantined
-		case ErrUnavailable:
-			return outcomeUnavailable
-		}
-	}
-	for _, cause := range e.causes {
-		if cause == context.Canceled || cause == context.DeadlineExceeded {
-			return outcomeCanceled
-		}
-	}
-	return outcomeFailed
 }

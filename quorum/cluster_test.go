@@ -238,7 +238,7 @@ func (c *cluster) wantNoQueues(l *Locker) {
 
 // ofList returns how many queues the Locker has: those with waiters, or spare ones.
 func ofList(l *Locker, field string) int {
-	return reflect.ValueOf(l.waitlist).Elem().FieldByName(field).Len()
+	return reflect.ValueOf(l.core.waitlist).Elem().FieldByName(field).Len()
 }
 
 // joins puts a call for the name "a" into its queue.

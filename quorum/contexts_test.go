@@ -85,7 +85,7 @@ func (p *statusPage) draw(locks []*Lock) {
 		l.core.random(2)
 		l.core.Idle()
 		l.core.Roster.List()
-		l.waitlist.Len()
+		l.core.waitlist.Len()
 		for _, n := range l.core.Nodes {
 			n.State()
 		}

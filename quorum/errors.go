@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -93,12 +94,16 @@ type Error struct {
 	kept       bool   // Granted counts the nodes that keep a lock that was lost
 }
 
-// opReady is the operation of the errors of [Locker.Ready].
-const opReady = "ready"
+// Operations that have texts, or causes, of their own.
+const (
+	opReady    = "ready"
+	opHandOver = "hand over"
+	opTakeOver = "take over"
+)
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	counted, differ := "granted", e.differing()
+	counted, differ, holder := "granted", e.differing(), e.holder()
 	b.WriteString("quorumlock: ")
 	if e.Op == opReady {
 		b.WriteString("not ")
@@ -110,12 +115,12 @@ func (e *Error) Error() string {
 	}
 	for _, cause := range e.causes {
 		said := strings.TrimPrefix(cause.Error(), "quorumlock: ")
-		if holder := e.holder(); cause == ErrHeld && holder != "" {
-			said = "held by " + holder
-		} else if cause == ErrHeld && e.reserved {
+		switch {
+		case cause == ErrHeld && holder.Process != "":
+			said = "held by " + holder.Known()
+		case cause == ErrHeld && e.reserved:
 			said = "a writer waits"
-		}
-		if cause == ErrUnavailable && e.differing() > e.nodes()-e.Need {
+		case cause == ErrUnavailable && differ > e.nodes()-e.Need:
 			said = "masters do not accept this client's list"
 		}
 		b.WriteString(": " + said)
@@ -125,7 +130,7 @@ func (e *Error) Error() string {
 	}
 	switch {
 	case e.Need == 0 && e.Remaining != 0: // a node says that a semaphore's slots are taken
-		b.WriteString(" (" + strings.TrimPrefix(e.owner(), "; ") + ")")
+		b.WriteString(" (" + strings.TrimPrefix(holder.Unknown(), "; ") + ")")
 	case e.Need == 0 || e.kept && e.Nodes == nil: // it ended by the clock: the nodes do not matter
 	case e.kept:
 		fmt.Fprintf(&b, " (kept by %d of %d needed)", e.Granted, e.Need)
@@ -142,7 +147,7 @@ func (e *Error) Error() string {
 				fmt.Fprintf(&b, ", %d %s", part.n, part.what)
 			}
 		}
-		b.WriteString(e.owner())
+		b.WriteString(holder.Unknown())
 		b.WriteByte(')')
 	}
 	if e.Nodes != nil {
@@ -167,57 +172,18 @@ func (e *Error) differing() (count int) {
 	return min(count, e.Unknown-e.unasked)
 }
 
-// holder describes the process that holds the lock; empty if unknown.
-func (e *Error) holder() string {
-	said := ""
+// holder returns what is known of the holder.
+func (e *Error) holder() words.Holder {
+	h := words.Holder{ID: e.Holder, Readers: e.readers, Reserved: e.reserved, Left: e.Remaining}
 	switch {
 	case e.handedOver:
-		said = "a ticket of this process (HandOver)"
+		h.Process = "a ticket of this process (HandOver)"
 	case e.ours:
-		said = "this process"
+		h.Process = "this process"
 	case e.HolderIdentity != (Identity{}):
-		said = e.HolderIdentity.String()
-	default:
-		return ""
+		h.Process = e.HolderIdentity.String()
 	}
-	said = e.amongReaders(said)
-	if e.Remaining != 0 {
-		said += ", " + words.Left(e.Remaining)
-	}
-	return said
-}
-
-// amongReaders describes a holder that is one of several readers.
-func (e *Error) amongReaders(holder string) string {
-	switch {
-	case e.readers == 1:
-		return "1 reader, " + holder
-	case e.readers > 1:
-		return fmt.Sprintf("%s, among them %s", words.Readers(e.readers), holder)
-	}
-	return holder
-}
-
-// owner describes a holder whose process is not known: its id, and for how long it holds; or a reservation.
-func (e *Error) owner() string {
-	what := "; held"
-	switch {
-	case e.holder() != "":
-		return ""
-	case e.reserved:
-		what = "; reserved"
-	case e.Holder != "":
-		what += " by " + e.amongReaders(fmt.Sprintf("%.64q", e.Holder))
-	}
-	switch {
-	case e.Remaining < 0:
-		return what + " without an end"
-	case e.Remaining > 0:
-		return fmt.Sprintf("%s for %v more unless renewed", what, e.Remaining)
-	case e.Holder != "":
-		return what
-	}
-	return ""
+	return h
 }
 
 // Unwrap returns all that the error wraps.
@@ -306,4 +272,51 @@ func isOverdue(causes []error) bool {
 		}
 	}
 	return false
+}
+
+// outcome is how an attempt, or a call of Lock, has ended.
+type outcome int
+
+const (
+	outcomeAcquired outcome = iota
+	outcomeHeld
+	outcomeQuarantined
+	outcomeUnavailable
+	outcomeCanceled
+	outcomeFailed
+
+	outcomes = iota
+)
+
+var outcomeNames = [outcomes]string{"acquired", "held", "quarantined", "unavailable", "canceled", "failed"}
+
+func (o outcome) String() string { return outcomeNames[o] }
+
+// outcomeOf returns the outcome of a call or an attempt that failed. It doesn't allocate, as errors.Is
+// would.
+func outcomeOf(e *Error) outcome {
+	for _, cause := range e.causes {
+		switch cause {
+		case ErrHeld:
+			return outcomeHeld
+		case ErrQuarantined:
+			return outcomeQuarantined
+		case ErrUnavailable:
+			return outcomeUnavailable
+		}
+	}
+	for _, cause := range e.causes {
+		if cause == context.Canceled || cause == context.DeadlineExceeded {
+			return outcomeCanceled
+		}
+	}
+	return outcomeFailed
+}
+
+// oneLine joins two errors, either of which may be nil. errors.Join would put a line break between them.
+func oneLine(first, second error) error {
+	if first == nil || second == nil {
+		return cmp.Or(first, second)
+	}
+	return fmt.Errorf("%w; %w", first, second)
 }

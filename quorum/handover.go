@@ -7,11 +7,6 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
-const (
-	opHandOver = "hand over"
-	opTakeOver = "take over"
-)
-
 // HandOver ends the lock here, so that another process can go on with it: it returns a ticket, a text
 // for [Locker.TakeOver]. As many nodes as the quorum size confirm a full lease first, unless the lease
 // is fixed. Then the contexts of all handles of the lock end with
@@ -73,11 +68,11 @@ func (l *Locker) TakeOver(ctx context.Context, ticket string) (*Lock, error) {
 	lock, r := l.core.attemptOnce(ctx, l.set, target{names: t.Names, slots: t.Slots, predecessor: &t.Owner}, waiting.AskAll)
 	if lock == nil {
 		r.err.Op = opTakeOver
-		o.attempted(nil, r)
+		o.attempted(nil, r.Outcome, r.err)
 		l.core.describeHolder(ctx, r.err)
 		return l.report(o, nil, r.err)
 	}
-	o.attempted(lock, r)
+	o.attempted(lock, r.Outcome, nil)
 	if lock.Token() <= t.Token { // an operator has deleted the counters, say
 		lock.handle.Hold().Interrupt()
 		return l.report(o, nil, &Error{Op: opTakeOver, Names: t.Names, causes: []error{ErrNotAcquired, ErrLost,

@@ -434,7 +434,7 @@ func TestNoHooksCostNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		o := c.observe(ctx, &set, names)
 		o.attempting()
-		o.attempted(nil, nil)
+		o.attempted(nil, nil, nil)
 		o.ended(nil, nil)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

@@ -162,6 +162,23 @@ func (l *Lock) Level() int {
 	return 0
 }
 
+// Shared reports whether other readers may hold the name as well: the lock is a reader's, or was
+// downgraded.
+func (l *Lock) Shared() bool { return l.handle.Hold().Mode() == lease.Read }
+
+// Slot returns the number of the lock's slot, from 0 to n−1, or −1 for a lock that is no slot of a
+// semaphore. Nobody else has the number while the lock is held: it can be a worker's number. Of
+// several slots it is the lowest.
+func (l *Lock) Slot() int {
+	if l.slots == nil {
+		return -1
+	}
+	return l.slots[0]
+}
+
+// Slots returns the numbers of the lock's slots in ascending order, nil for a lock that is no slot.
+func (l *Lock) Slots() []int { return slices.Clone(l.slots) }
+
 // Context returns a context that ends when the lock can no longer be trusted, by the local clock
 // and without needing a packet, or when it is unlocked. It is derived from the context given to
 // [Locker.Lock], and ends with that too. Its [context.Cause] is an error that wraps [ErrLost], or

@@ -1,13 +1,21 @@
 package quorum
 
 import (
-	"cmp"
 	"context"
-	"errors"
+	crand "crypto/rand"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
 
+	"github.com/quorumlock/quorumlock/internal/events"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
+	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -15,11 +23,45 @@ import (
 
 // Locker locks names on its nodes. It is safe for concurrent use.
 type Locker struct {
-	core     *core
-	waitlist *queue.List
-	set      *settings
-	reads    *settings // the same, of readers
-	bad      error     // why With refused its options; every call returns it
+	core  *core
+	set   *settings
+	reads *settings // the same, of readers
+	bad   error     // why With refused its options; every call returns it
+}
+
+// core is what a [Locker] shares with the Lockers that [Locker.With] makes of it.
+type core struct {
+	*engine.Engine
+	owned    bool // Open made the nodes, and Close closes them
+	maxLease time.Duration
+
+	identity  Identity // of this process
+	waitlist  *queue.List
+	holders   *holders.Holders
+	history   waiting.History
+	counters  counters
+	events    events.Queue // hooks that are to run
+	closeOnce sync.Once
+
+	saidShort  atomic.Bool  // the last attempt of a call that waits failed because nodes were missing, and the log has said so
+	quietUntil atomic.Int64 // until this clock.Instant the log says nothing about calls that wait for nodes
+
+	rngMu sync.Mutex
+	rng   *rand.Rand // seeds others; its source is the settings'
+}
+
+// counters are what a Locker counts for [Stats].
+type counters struct {
+	attempts                   [outcomes]atomic.Uint64
+	released, lost, writeBacks atomic.Uint64
+	unannounced                atomic.Uint64
+	nodes                      [engine.MaxNodes]nodeCounters
+}
+
+// nodeCounters counts for one node.
+type nodeCounters struct {
+	renewals, renewalsFailed atomic.Uint64
+	repairs, repairsFailed   atomic.Uint64
 }
 
 // ID returns the Locker's UUID, the first part of its owners' ids (see [Lock.Owner]). Lockers that
@@ -39,156 +81,15 @@ func (l *Locker) Nodes() []string {
 	return names
 }
 
-// Lock waits until it holds all the names, or ctx ends, or the bound of [WithWait] is reached. The
-// lock is held until [Lock.Unlock], and renewed in the background unless the lease is fixed. ctx is
-// also the parent of the lock's context, so it should span the work, not only the waiting: when ctx
-// ends the lock's context ends, but the lock is held, and renewed, until Unlock.
-//
-// With the context of a held lock, Lock enters that lock again if all the names are its names. It
-// locks other names afresh, and returns [ErrInvalid] for a mix. Do not give the lock's context to a
-// goroutine that should wait for the lock: it would enter at once. Re-entry does not change the lock:
-// a fixed lease is not prolonged, and a Locker that [Locker.With] made with another lease (its
-// length, or fixed or not), max hold, min hold or drift gets ErrInvalid.
-//
-// After a process has unlocked the names, its next call lets waiters of other processes go first, for
-// a bounded time, usually some milliseconds.
-//
-// The error is an [*Error]. When ctx ends it wraps [ErrNotAcquired], the reason of the last
-// attempt, if there was one ([ErrHeld], [ErrQuarantined] or [ErrUnavailable]), and the context's
-// error. Lock does not wait if the names cannot be locked (ErrInvalid), if the Locker is closed
-// ([ErrClosed]), or if too many nodes have an error that does not pass by itself, such as a wrong
-// password, or a key of another type at the name (the [*node.Error] of each). These three wrap
-// [ErrPermanent]: do not try them again in a loop.
-func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
-	if l.set.wait == 0 {
-		return l.TryLock(ctx, names...)
-	}
-	within, err := l.checkCall(ctx, "lock", names)
-	if err != nil {
-		return nil, err
-	}
-	if within != nil {
-		until, stop := l.core.bounded(ctx, l.set)
-		defer stop()
-		return within.enter(until, l.set, names)
-	}
-	return l.wait(ctx, l.wants(names))
-}
-
-// wait waits until it has what is wanted.
-func (l *Locker) wait(ctx context.Context, what wanted) (lock *Lock, err error) {
-	until, stop := l.core.bounded(ctx, l.set)
-	defer func() {
-		stopped := false
-		defer func() { lock.releaseUnless(&stopped) }()
-		stop() // runs the caller's code: to end a context asks its parent
-		stopped = true
-	}()
-	o := l.core.observe(ctx, l.set, what.names)
-	held, err := l.await(until, what, o)
-	return l.report(o, held, err)
-}
-
-// TryLock is [Locker.Lock] in one attempt, without waiting for a release. It takes a round trip or
-// two; up to 40 ms more if other processes want the names and the node that it asked first does not
-// answer; and about a node's timeout if too many nodes do not answer. The errors are Lock's.
-func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
-	within, err := l.checkCall(ctx, "lock", names)
-	if err != nil {
-		return nil, err
-	}
-	if within != nil {
-		return within.enter(ctx, l.set, names)
-	}
-	return l.try(ctx, wanted{names: names})
-}
-
-// try makes one attempt at what is wanted.
-func (l *Locker) try(ctx context.Context, what wanted) (*Lock, error) {
-	o := l.core.observe(ctx, l.set, what.names)
-	o.attempting()
-	lock, r := what.attempt(ctx, l.core, l.set, queue.Turn{Approach: waiting.Alone, Published: -1})
-	o.attempted(lock, r)
-	if lock == nil {
-		l.core.describeHolder(ctx, r.err)
-		return l.report(o, nil, r.err)
-	}
-	return l.report(o, lock, nil)
-}
-
-// report calls the hooks at the end of a call, and returns its results.
-func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
-	hook := l.set.hooks.Acquired
-	if o == nil && hook == nil {
-		return lock, err
-	}
-	returned := false
-	defer lock.releaseUnless(&returned)
-	o.ended(lock, err)
-	if hook != nil && lock != nil {
-		hook(lock)
-	}
-	returned = true
-	return lock, err
-}
-
-// Do runs fn with the lock and its context while it holds the names. The context ends when the lock
-// can no longer be trusted. The functions that fn calls find the lock by [FromContext]. Do returns the
-// error of Lock, or the errors of fn and Unlock joined: an error that wraps [ErrLost] says that the lock was
-// lost before fn returned. If fn has handed the lock over ([Lock.HandOver]), Do returns fn's error.
-func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error, names ...string) error {
-	lock, err := l.Lock(ctx, names...)
-	if err != nil {
-		return err
-	}
-	return lock.do(ctx, fn)
-}
-
-// do runs fn, and unlocks.
-func (l *Lock) do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error) (err error) {
-	defer func() {
-		if l.Err() == ErrHandedOver {
-			return
-		}
-		unlockErr := l.Unlock(context.WithoutCancel(ctx))
-		if loss := l.Err(); loss != nil && errors.Is(err, loss) && errors.Is(unlockErr, loss) {
-			return // fn has returned the cause of its context
-		}
-		err = oneLine(err, unlockErr)
-	}()
-	return fn(l.Context(), l)
-}
-
-// oneLine joins two errors, either of which may be nil. errors.Join would put a line break between them.
-func oneLine(first, second error) error {
-	if first == nil || second == nil {
-		return cmp.Or(first, second)
-	}
-	return fmt.Errorf("%w; %w", first, second)
-}
-
 // String names the masters, for people. The form may change.
 func (l *Locker) String() string {
-	names := make([]string, len(l.core.Nodes))
-	for i, n := range l.core.Nodes {
-		names[i] = n.Name()
-	}
-	return "locker over " + strings.Join(names, ", ")
+	return "locker over " + strings.Join(l.Nodes(), ", ")
 }
 
 // Validate returns the error with which [Locker.Lock] would refuse the names at once, whatever the
 // nodes say, or nil. It asks no node. The error wraps [ErrInvalid] for names that cannot be locked and
 // for options that [Locker.With] refused, and [ErrClosed] for a Locker that was closed.
 func (l *Locker) Validate(names ...string) error { return l.refuse("lock", names) }
-
-// checkCall checks the call, and returns the lock over the names that the flow of ctx holds; nil for
-// none.
-func (l *Locker) checkCall(ctx context.Context, op string, names []string) (*Lock, error) {
-	if err := l.checkStart(ctx, op, names); err != nil {
-		return nil, err
-	}
-	return l.core.heldBy(ctx, op, names)
-}
 
 // checkStart returns why a call for the names is refused before any node is asked, or nil.
 func (l *Locker) checkStart(ctx context.Context, op string, names []string) error {
@@ -254,4 +155,83 @@ func checkNames(op string, names []string) error {
 		}
 	}
 	return nil
+}
+
+// newRand returns the source of jitter for one queue.
+func (c *core) newRand() *rand.Rand {
+	c.rngMu.Lock()
+	defer c.rngMu.Unlock()
+	seed := c.rng.Uint64N(1 << 62)
+	return rand.New(rand.NewPCG(seed, seed))
+}
+
+// random returns a number from 0 to below−1.
+func (c *core) random(below int) int {
+	c.rngMu.Lock()
+	defer c.rngMu.Unlock()
+	return c.rng.IntN(below)
+}
+
+// unattempted returns the error of a call of Lock that ends before its first attempt.
+func (c *core) unattempted(reason ...error) *Error {
+	return &Error{Op: "lock", Need: c.Need, Unknown: len(c.Nodes), causes: append([]error{ErrNotAcquired}, reason...)}
+}
+
+// newUUID returns a random UUID, version 4 (RFC 9562).
+func newUUID() string {
+	var b [16]byte
+	crand.Read(b[:])
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// Identity is which process a [Locker] belongs to, self-reported. It is for people, in errors, in
+// [State] and in quorumlock status: nothing is decided by it. The zero Identity is an unknown one.
+type Identity struct {
+	Host    string // os.Hostname
+	PID     int
+	Program string // the base name of os.Args[0]
+	Label   string // of [WithLabel]; empty for none
+}
+
+// String returns "HOST (pid N)", after "LABEL on " if there is a label, and "unknown" for an
+// unknown identity.
+func (i Identity) String() string {
+	if i == (Identity{}) {
+		return "unknown"
+	}
+	text := fmt.Sprintf("%.64s (pid %d)", i.Host, i.PID)
+	if i.Label != "" {
+		text = fmt.Sprintf("%.64s on %s", i.Label, text)
+	}
+	return text
+}
+
+// thisProcess returns the identity of a Locker of this process.
+func thisProcess(label string) Identity {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	program := ""
+	if len(os.Args) > 0 {
+		program = filepath.Base(os.Args[0])
+	}
+	return Identity{Host: host, PID: os.Getpid(), Program: program, Label: label}
+}
+
+// describeHolder is nameHolder for a call that makes one attempt: it may ask a node.
+func (c *core) describeHolder(ctx context.Context, e *Error) {
+	c.nameHolder(e, func(of holders.Named) scripts.Identity { return c.holders.Describe(ctx, of) })
+}
+
+// nameHolder adds to an error which process the holder is, as far as find knows: Describe, Inquire or
+// Recall of package holders.
+func (c *core) nameHolder(e *Error, find func(holders.Named) scripts.Identity) {
+	switch {
+	case e.ours:
+		e.HolderIdentity, e.handedOver = c.identity, c.holders.WasHandedOver(e.Holder)
+	case e.Holder != "":
+		e.HolderIdentity = Identity(find(holders.Named{Owner: e.Holder, Name: e.key, Node: e.namedBy}))
+	}
 }

@@ -1,89 +1,14 @@
 package quorum
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
-
-// observation is what one call of Lock reports to its hooks. It is nil for a call without such
-// hooks, which reads no clock for them.
-type observation struct {
-	core     *core
-	hooks    *Hooks
-	ctx      context.Context // that LockStart has returned
-	names    []string
-	began    clock.Instant // the call
-	asking   clock.Instant // the attempt
-	attempts int
-}
-
-// observe begins a call of Lock.
-func (c *core) observe(ctx context.Context, set *settings, names []string) *observation {
-	h := &set.hooks
-	if h.LockStart == nil && h.Attempt == nil && h.LockEnd == nil {
-		return nil
-	}
-	o := &observation{core: c, hooks: h, ctx: ctx, names: slices.Clone(names), began: c.Clock.Now()}
-	if h.LockStart != nil {
-		o.ctx = h.LockStart(ctx, o.names)
-	}
-	return o
-}
-
-// attempting notes that an attempt begins.
-func (o *observation) attempting() {
-	if o != nil {
-		o.attempts++
-		o.asking = o.core.Clock.Now()
-	}
-}
-
-// attempted calls the hook for an attempt. If it panics, the lock is released: the call
-// does not return it.
-func (o *observation) attempted(lock *Lock, r *attemptResult) {
-	if o == nil || o.hooks.Attempt == nil {
-		return
-	}
-	of := r.Count()
-	e := AttemptEvent{
-		Names: o.names, Outcome: outcomeAcquired.String(), WriteBacks: r.WriteBacks, Probed: r.Approach.Probes(),
-		Granted: of[lease.Granted], Refused: of[lease.Refused], Quarantined: of[lease.Quarantined],
-		Unknown:  r.Unknown(),
-		Duration: o.core.Clock.Now().Sub(o.asking),
-	}
-	if r.err != nil {
-		e.Outcome, e.Err, e.Slots = outcomeOf(r.err).String(), r.err, r.err.slots
-	} else {
-		e.Slots = lock.slots
-	}
-	returned := false
-	defer lock.releaseUnless(&returned)
-	o.hooks.Attempt(o.ctx, e)
-	returned = true
-}
-
-// ended calls the hook for the end of a call.
-func (o *observation) ended(lock *Lock, err error) {
-	if o == nil || o.hooks.LockEnd == nil {
-		return
-	}
-	e := LockEvent{
-		Names: o.names, Outcome: outcomeAcquired.String(), Lock: lock, Err: err, Attempts: o.attempts,
-		Duration: o.core.Clock.Now().Sub(o.began),
-	}
-	if failed, ok := err.(*Error); ok {
-		e.Outcome = outcomeOf(failed).String()
-	}
-	o.hooks.LockEnd(o.ctx, e)
-}
 
 // observer makes hooks, logs and counters of what happens to the holds of a Locker.
 type observer struct {
@@ -206,7 +131,7 @@ func (l *Locker) Stats() Stats {
 	c := l.core
 	n := &c.counters
 	s := Stats{
-		Held: c.Held(), Waiting: l.waitlist.Len(), Attempts: make(map[string]uint64, outcomes),
+		Held: c.Held(), Waiting: l.core.waitlist.Len(), Attempts: make(map[string]uint64, outcomes),
 		Released: n.released.Load(), Lost: n.lost.Load(), WriteBacks: n.writeBacks.Load(), Unannounced: n.unannounced.Load(),
 		Quorum: c.Need, Nodes: make([]NodeStats, len(c.Nodes)), EventsDropped: c.events.Dropped(),
 	}

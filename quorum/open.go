@@ -103,15 +103,17 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	if err := roster.Distinct(nodes); err != nil {
 		return nil, fmt.Errorf("quorumlock: %w", err)
 	}
-	c := &core{maxLease: nodes[0].MaxLease(), log: set.log, identity: thisProcess(set.label), rng: rand.New(set.Random)}
+	c := &core{maxLease: nodes[0].MaxLease(), identity: thisProcess(set.label), rng: rand.New(set.Random)}
 	c.Engine = engine.New(engine.Config{Nodes: nodes, Need: need, Clock: set.Clock, UUID: newUUID(),
 		Identity: scripts.Identity(c.identity), Founds: unfounded == nil, Exists: set.exists})
 	c.holders = holders.New(nodes, c.UUID, scripts.Identity(c.identity), c.Clock)
+	c.waitlist = queue.NewList(queue.Config{Engine: c.Engine, History: &c.history, NewRand: c.newRand,
+		HeldError: func() error { return c.unattempted(ErrHeld) }})
 	survey := <-c.Roster.Survey()
 	if unfounded != nil && !survey.HasList() {
 		return nil, notFounded(survey, unfounded)
 	}
-	return newLocker(c, c.newWaitlist(), set, nil), nil
+	return newLocker(c, set, nil), nil
 }
 
 // notFounded returns why a number of nodes that the rule refuses makes no Locker: no master has
@@ -125,11 +127,11 @@ func notFounded(s *roster.Survey, rule error) error {
 		detail("none of the masters that answer has this list"), ErrUnavailable}}
 }
 
-func newLocker(c *core, list *queue.List, set *settings, bad error) *Locker {
+func newLocker(c *core, set *settings, bad error) *Locker {
 	reads := *set
 	reads.terms.Mode = lease.Read
 	set.terms.Events, reads.terms.Events = &observer{c, set}, &observer{c, &reads}
-	return &Locker{core: c, waitlist: list, set: set, reads: &reads, bad: bad}
+	return &Locker{core: c, set: set, reads: &reads, bad: bad}
 }
 
 // With returns a Locker over the same nodes with other settings. The two share everything else:
@@ -150,7 +152,7 @@ func (l *Locker) With(opts ...Option) *Locker {
 	if err := set.check(l.core.maxLease, l.core.Need); err != nil {
 		bad = err
 	}
-	return newLocker(l.core, l.waitlist, &set, bad)
+	return newLocker(l.core, &set, bad)
 }
 
 // Close ends the Locker. The contexts of locks that are still held end with [ErrClosed], and their

@@ -160,6 +160,9 @@ func (s *settings) log() *slog.Logger {
 	return slog.Default()
 }
 
+// isReader reports whether the settings are a reader's.
+func (s *settings) isReader() bool { return s.terms.Mode == lease.Read }
+
 // apply applies options. It refuses a nil one.
 func (s *settings) apply(opts []Option) error {
 	for i, opt := range opts {

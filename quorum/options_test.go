@@ -47,7 +47,7 @@ func TestEachSettingIsKnown(t *testing.T) {
 	for i := range settings.NumField() {
 		if name := settings.Field(i).Name; !slices.Contains(known, name) {
 			t.Errorf("the setting %s is new: see defaults and check in options.go, newOnly and With in open.go if it is of a new Locker "+
-				"alone, TestInvalid in integration/input_test.go; then name it here", name)
+				"alone, TestSettingsThatCannotBe in integration/input_test.go; then name it here", name)
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (c *cluster) wantNothingLeft(l *Locker) {
 		}
 		mu.Unlock()
 	}
-	if !returns(func() { l.core.Held(); l.waitlist.Len() }) {
+	if !returns(func() { l.core.Held(); l.core.waitlist.Len() }) {
 		c.t.Fatal("the mutex of the schedule or of the queues stays locked")
 	}
 	c.wantNoQueues(l)

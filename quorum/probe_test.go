@@ -32,7 +32,7 @@ func TestARefusalByTheProbeNodeAsksNoOtherNode(t *testing.T) {
 		c.notAsked(order[2])
 		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
 		time.Sleep(2 * waiting.MaxStep)
-		if r == nil || !r.Held || r.err.Refused != 1 || r.err.Unknown != 2 || !strings.Contains(r.err.Error(), "1 refused, 2 not asked") {
+		if r.err == nil || !r.Held || r.err.Refused != 1 || r.err.Unknown != 2 || !strings.Contains(r.err.Error(), "1 refused, 2 not asked") {
 			t.Errorf("%+v", r)
 		}
 		c.before(order[1], func() {})
@@ -179,7 +179,7 @@ func TestOthersThatFailAtOnce(t *testing.T) {
 		})
 		began := time.Now()
 		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
-		if r == nil || !errors.Is(r.err, ErrUnavailable) {
+		if r.err == nil || !errors.Is(r.err, ErrUnavailable) {
 			t.Fatalf("%+v", r)
 		}
 		if took := time.Since(began); took > 2*waiting.MinStep+engine.Grace {

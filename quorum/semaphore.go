@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -129,9 +128,6 @@ func (s *Semaphore) force(slots []int, do func(names []string) error) error {
 	return do(scripts.SlotNames(s.name, slots))
 }
 
-// hash returns the hash of what the semaphore's callers wait for.
-func (s *Semaphore) hash() uint32 { return waiting.Hash(scripts.SlotsName(s.name)) }
-
 // question returns which slots are free, as a question.
 func (s *Semaphore) question() engine.SlotsQuestion {
 	s.askOnce.Do(func() { s.ask = engine.SlotsQuestion{Name: s.name, Call: scripts.Slots(s.name, s.size)} })
@@ -178,11 +174,11 @@ func (s *Semaphore) wanted(k, agree int) wanted {
 // attempt makes a turn of attempts (package slots). It returns a lock, or the result of the last
 // attempt, or a result of its own if too few slots are free. The attempts of a waiter that has heard no
 // release probe: the hint may be wrong.
-func (s *slotsCall) attempt(ctx context.Context, set *settings, due queue.Turn) (*Lock, *attemptResult) {
+func (s *slotsCall) attempt(ctx context.Context, set *settings, due queue.Turn) (*Lock, attemptResult) {
 	c, names, approach := s.sem.locker.core, []string{s.sem.name}, due.Approach
 	turn := slots.NewTurn(s.sem.size, s.want, s.agree, c.random)
 	if approach == waiting.Alone {
-		turn.Guess(c.history.TakeSlot(s.sem.hash()))
+		turn.Guess(c.history.TakeSlot(slotsHash(s.sem.name)))
 	}
 	how := approach
 	if due.Published >= 0 {
@@ -190,7 +186,7 @@ func (s *slotsCall) attempt(ctx context.Context, set *settings, due queue.Turn) 
 	} else if approach == waiting.AskAll {
 		how = waiting.ProbeFirst
 	}
-	var last *attemptResult
+	var last attemptResult
 	var hint scripts.SlotsReply
 	for {
 		switch step, chosen := turn.Next(); step {
@@ -215,7 +211,7 @@ func (s *slotsCall) attempt(ctx context.Context, set *settings, due queue.Turn) 
 			case answered:
 				hint, s.asked = found, node
 				turn.Hinted(hint.Free)
-			case last != nil:
+			case last.err != nil:
 				return nil, last
 			default: // an attempt finds out why no node answers
 				turn.Guess(-1)
@@ -232,7 +228,7 @@ func (s *slotsCall) attempt(ctx context.Context, set *settings, due queue.Turn) 
 }
 
 // full is the result of a turn that finds too few free slots.
-func (s *slotsCall) full(hint scripts.SlotsReply, approach waiting.Approach) *attemptResult {
+func (s *slotsCall) full(hint scripts.SlotsReply, approach waiting.Approach) attemptResult {
 	why := fmt.Sprintf("all %d slots are taken", s.sem.size)
 	if s.want > 1 {
 		why = fmt.Sprintf("%d of %d slots are free, and %d are wanted", len(hint.Free), s.sem.size, s.want)
@@ -240,29 +236,8 @@ func (s *slotsCall) full(hint scripts.SlotsReply, approach waiting.Approach) *at
 	err := &Error{Op: "lock", Names: []string{s.sem.name}, Remaining: hint.Wait,
 		causes: []error{ErrNotAcquired, ErrHeld, detail(why)}}
 	s.sem.locker.core.counters.attempts[outcomeHeld].Add(1)
-	return &attemptResult{
+	return attemptResult{
 		Outcome: &engine.Outcome{Approach: approach, Verdict: lease.OutOfReach}, err: err,
 		Result: waiting.Result{Held: true, Wait: hint.Wait, Listeners: hint.Waiting},
 	}
-}
-
-// Slot returns the number of the lock's slot, from 0 to n−1, or −1 for a lock that is no slot of a
-// semaphore. Nobody else has the number while the lock is held: it can be a worker's number. Of
-// several slots it is the lowest.
-func (l *Lock) Slot() int {
-	if l.slots == nil {
-		return -1
-	}
-	return l.slots[0]
-}
-
-// Slots returns the numbers of the lock's slots in ascending order, nil for a lock that is no slot.
-func (l *Lock) Slots() []int { return slices.Clone(l.slots) }
-
-// queueName returns what callers of the lock wait for.
-func (l *Lock) queueName() queue.Key {
-	if l.slots == nil {
-		return queue.NewKey(l.names, false)
-	}
-	return queue.NewKey([]string{scripts.SlotsName(l.names[0])}, false)
 }

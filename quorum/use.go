@@ -9,6 +9,9 @@ import (
 	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // heldBy returns the lock over the names that the flow of ctx holds, nil for none. A flow is the
@@ -194,11 +197,13 @@ func (l *Lock) Unlock(ctx context.Context) error {
 
 // noteReleased notes for the next calls of this process who waits, and which slot is free.
 func (l *Lock) noteReleased(t *engine.Tally) {
-	if heard := t.HeardBy(); heard > 0 {
-		l.core.history.Released(l.queueName().Hash(), heard, l.core.Clock.Now())
-	}
+	hash := queue.NewKey(l.names, false).Hash()
 	if l.slots != nil {
-		l.core.history.ReleasedSlot(l.queueName().Hash(), l.slots[0])
+		hash = slotsHash(l.names[0])
+		l.core.history.ReleasedSlot(hash, l.slots[0])
+	}
+	if heard := t.HeardBy(); heard > 0 {
+		l.core.history.Released(hash, heard, l.core.Clock.Now())
 	}
 }
 
@@ -225,3 +230,34 @@ func (l *Lock) unlockInner(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Downgrade makes a reader of the lock's holder, without a gap: no other writer comes between. The holder
+// must have finished its writes: once Downgrade is called it counts as a reader, whatever Downgrade
+// returns. The lock keeps its token, its context and its renewal.
+//
+// Downgrade returns nil when as many nodes as the quorum size have confirmed. Otherwise the error is an
+// [*Error]. It wraps [ErrUnavailable] if too few nodes confirmed: the lock is held for reading then, and
+// the nodes that did not confirm keep other readers out until a renewal reaches them. It wraps [ErrLost],
+// [ErrNotHeld] or [ErrClosed] if the lock is not held, or the context's error. Nothing changes if it wraps
+// [ErrInvalid]: for a lock over several names, or a writer's that was entered again and not left. A reader
+// stays one. Nodes that did not confirm the downgrade of a fixed lease keep readers out until its end.
+//
+// The masters' user needs a right to sorted sets: a lock whose downgrade is refused for good is lost with
+// its lease.
+//
+// ctx may be the lock's own context: see [Lock.Unlock].
+func (l *Lock) Downgrade(ctx context.Context) error {
+	t, before := l.handle.Downgrade()
+	switch err := l.unusable("downgrade", before); {
+	case t != nil:
+		return l.confirm(ctx, "downgrade", t)
+	case err != nil:
+		return err
+	case len(l.first.names) > 1 || len(l.slots) > 1:
+		return invalidf("downgrade", l.names, "a lock over %d names is not downgraded", max(len(l.first.names), len(l.slots)))
+	}
+	return invalidf("downgrade", l.names, "the lock was entered again, and its inner handles may write: unlock them first")
+}
+
+// slotsHash returns the hash of what the callers of a semaphore wait for.
+func slotsHash(semaphore string) uint32 { return waiting.Hash(scripts.SlotsName(semaphore)) }

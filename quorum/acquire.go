@@ -1,0 +1,279 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Lock waits until it holds all the names, or ctx ends, or the bound of [WithWait] is reached. The
+// lock is held until [Lock.Unlock], and renewed in the background unless the lease is fixed. ctx is
+// also the parent of the lock's context, so it should span the work, not only the waiting: when ctx
+// ends the lock's context ends, but the lock is held, and renewed, until Unlock.
+//
+// With the context of a held lock, Lock enters that lock again if all the names are its names. It
+// locks other names afresh, and returns [ErrInvalid] for a mix. Do not give the lock's context to a
+// goroutine that should wait for the lock: it would enter at once. Re-entry does not change the lock:
+// a fixed lease is not prolonged, and a Locker that [Locker.With] made with another lease (its
+// length, or fixed or not), max hold, min hold or drift gets ErrInvalid.
+//
+// After a process has unlocked the names, its next call lets waiters of other processes go first, for
+// a bounded time, usually some milliseconds.
+//
+// The error is an [*Error]. When ctx ends it wraps [ErrNotAcquired], the reason of the last
+// attempt, if there was one ([ErrHeld], [ErrQuarantined] or [ErrUnavailable]), and the context's
+// error. Lock does not wait if the names cannot be locked (ErrInvalid), if the Locker is closed
+// ([ErrClosed]), or if too many nodes have an error that does not pass by itself, such as a wrong
+// password, or a key of another type at the name (the [*node.Error] of each). These three wrap
+// [ErrPermanent]: do not try them again in a loop.
+func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
+	if l.set.wait == 0 {
+		return l.TryLock(ctx, names...)
+	}
+	within, err := l.checkCall(ctx, "lock", names)
+	if err != nil {
+		return nil, err
+	}
+	if within != nil {
+		until, stop := l.core.bounded(ctx, l.set)
+		defer stop()
+		return within.enter(until, l.set, names)
+	}
+	return l.wait(ctx, l.wants(names))
+}
+
+// wait waits until it has what is wanted.
+func (l *Locker) wait(ctx context.Context, what wanted) (lock *Lock, err error) {
+	until, stop := l.core.bounded(ctx, l.set)
+	defer func() {
+		stopped := false
+		defer func() { lock.releaseUnless(&stopped) }()
+		stop() // runs the caller's code: to end a context asks its parent
+		stopped = true
+	}()
+	o := l.core.observe(ctx, l.set, what.names)
+	held, err := l.await(until, what, o)
+	return l.report(o, held, err)
+}
+
+// TryLock is [Locker.Lock] in one attempt, without waiting for a release. It takes a round trip or
+// two; up to 40 ms more if other processes want the names and the node that it asked first does not
+// answer; and about a node's timeout if too many nodes do not answer. The errors are Lock's.
+func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
+	within, err := l.checkCall(ctx, "lock", names)
+	if err != nil {
+		return nil, err
+	}
+	if within != nil {
+		return within.enter(ctx, l.set, names)
+	}
+	return l.try(ctx, wanted{names: names})
+}
+
+// try makes one attempt at what is wanted.
+func (l *Locker) try(ctx context.Context, what wanted) (*Lock, error) {
+	o := l.core.observe(ctx, l.set, what.names)
+	o.attempting()
+	lock, r := what.attempt(ctx, l.core, l.set, queue.Turn{Approach: waiting.Alone, Published: -1})
+	o.attempted(lock, r.Outcome, r.err)
+	if lock == nil {
+		l.core.describeHolder(ctx, r.err)
+		return l.report(o, nil, r.err)
+	}
+	return l.report(o, lock, nil)
+}
+
+// report calls the hooks at the end of a call, and returns its results.
+func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
+	hook := l.set.hooks.Acquired
+	if o == nil && hook == nil {
+		return lock, err
+	}
+	returned := false
+	defer lock.releaseUnless(&returned)
+	o.ended(lock, err)
+	if hook != nil && lock != nil {
+		hook(lock)
+	}
+	returned = true
+	return lock, err
+}
+
+// Do runs fn with the lock and its context while it holds the names. The context ends when the lock
+// can no longer be trusted. The functions that fn calls find the lock by [FromContext]. Do returns the
+// error of Lock, or the errors of fn and Unlock joined: an error that wraps [ErrLost] says that the lock was
+// lost before fn returned. If fn has handed the lock over ([Lock.HandOver]), Do returns fn's error.
+func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error, names ...string) error {
+	lock, err := l.Lock(ctx, names...)
+	if err != nil {
+		return err
+	}
+	return lock.do(ctx, fn)
+}
+
+// do runs fn, and unlocks.
+func (l *Lock) do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error) (err error) {
+	defer func() {
+		if l.Err() == ErrHandedOver {
+			return
+		}
+		unlockErr := l.Unlock(context.WithoutCancel(ctx))
+		if loss := l.Err(); loss != nil && errors.Is(err, loss) && errors.Is(unlockErr, loss) {
+			return // fn has returned the cause of its context
+		}
+		err = oneLine(err, unlockErr)
+	}()
+	return fn(l.Context(), l)
+}
+
+// checkCall checks the call, and returns the lock over the names that the flow of ctx holds; nil for
+// none.
+func (l *Locker) checkCall(ctx context.Context, op string, names []string) (*Lock, error) {
+	if err := l.checkStart(ctx, op, names); err != nil {
+		return nil, err
+	}
+	return l.core.heldBy(ctx, op, names)
+}
+
+// await waits for what is wanted until an attempt acquires it.
+func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *Lock, err error) {
+	c, set := l.core, l.set
+	place := l.enter(what)
+	defer func() { // also when code of the caller's panics: a log, a context
+		if lock == nil {
+			place.Leave()
+			return
+		}
+		c.noteShort(false)
+		if place.Acquired(lock.set.terms.Lease, what.slots != nil && what.slots.more) {
+			lock.handle.Hold().NoteAsked()
+		}
+	}()
+	for {
+		turn, due := place.Next(ctx)
+		if !due {
+			return nil, l.gaveUp(place.LastError(), what.names, c.endOfWaiting(ctx))
+		}
+		o.attempting()
+		held, r := what.attempt(ctx, c, set, turn)
+		if held == nil {
+			place.NoteReserved(r.Reserved, r.Approach.Probes())
+		}
+		o.attempted(held, r.Outcome, r.err)
+		if held != nil {
+			return held, nil
+		}
+		if ctx.Err() != nil || r.err.permanent() {
+			if last, _ := place.LastError().(*Error); r.IsCut() && last != nil { // the attempt before found out more
+				return nil, l.errorOf(last, what.names, c.endOfWaiting(ctx))
+			}
+			r.err.noteEnd(ctx) // it may have ended since the attempt was undone
+			return nil, r.err
+		}
+		c.nameHolder(r.err, c.holders.Inquire)
+		what.names = slices.Clone(what.names) // the caller's slice may change while the call waits
+		if !place.Refused(r.Result, r.Approach, r.err, what.channels()) {
+			continue
+		}
+		if r.Held && place.Requests() {
+			c.askToLetGo(what, r)
+		}
+		if c.noteShort(!r.Held) {
+			set.log().Warn("quorumlock: waiting for nodes", "names", r.err.Names, "error", r.err)
+		}
+	}
+}
+
+// enter gives a call its place among those that wait for what it wants.
+func (l *Locker) enter(what wanted) queue.Place {
+	return l.core.waitlist.Enter(queue.Call{Key: what.key, Slots: what.count(), Retry: l.set.retry, Requests: l.set.request},
+		what.channels())
+}
+
+// quietFor is the least time between two lines of the log that calls wait for nodes: attempts may
+// fail and succeed by turns.
+const quietFor = 10 * time.Second
+
+// noteShort notes whether an attempt of a call that waits failed because nodes were missing. It reports whether the log
+// should say so: once while that lasts, however many calls wait.
+func (c *core) noteShort(short bool) (say bool) {
+	if !short {
+		if c.saidShort.Load() {
+			c.saidShort.Store(false)
+		}
+		return false
+	}
+	now, until := c.Clock.Now(), c.quietUntil.Load()
+	return now >= clock.Instant(until) && c.saidShort.CompareAndSwap(false, true) &&
+		c.quietUntil.CompareAndSwap(until, int64(now.Add(quietFor)))
+}
+
+// askToLetGo asks the holder that refused an attempt to let go. A node that is down is left out: the next attempt asks
+// again.
+func (c *core) askToLetGo(what wanted, r attemptResult) {
+	var call scripts.Call
+	switch {
+	case what.slots != nil, r.Readers: // an attempt doesn't learn who all of them are
+		call = scripts.AskAll(what.channels(), c.LastOwner())
+	case r.err.Holder != "":
+		call = scripts.Ask(what.channels(), r.err.Holder)
+	default:
+		return
+	}
+	for _, n := range c.Nodes {
+		inside.Of(n).Pipe(what.names[0]).Start(call, nil, nil)
+	}
+}
+
+// bounded returns a context that ends with the caller's, or earlier by WithWait. The caller calls stop
+// when the waiting is over.
+func (c *core) bounded(ctx context.Context, set *settings) (until context.Context, stop func()) {
+	if set.wait == noBound {
+		return ctx, func() {}
+	}
+	inner, cancel := context.WithCancelCause(ctx)
+	timer := c.Clock.AfterFunc(set.wait, func() { cancel(waitOver(set.wait)) })
+	return &waitContext{inner, ctx}, func() {
+		timer.Stop()
+		cancel(nil)
+	}
+}
+
+// endOfWaiting returns what has ended the waiting, nil for nothing.
+func (c *core) endOfWaiting(ctx context.Context) []error {
+	causes := contextError(ctx)
+	if c.IsClosed() {
+		causes = append(causes, fmt.Errorf("quorumlock: %w", ErrClosed))
+	}
+	return causes
+}
+
+// gaveUp returns the error of a call that gives up. attempt is the error of the queue's last attempt, nil for none.
+func (l *Locker) gaveUp(attempt error, names []string, causes []error) *Error {
+	last, _ := attempt.(*Error)
+	switch {
+	case last != nil:
+	case isOverdue(causes): // the first attempt is under way without an answer
+		last = l.core.unattempted(ErrUnavailable)
+	default:
+		last = l.core.unattempted()
+	}
+	return l.errorOf(last, names, causes)
+}
+
+// errorOf returns the error of an attempt as one waiter's, which ends for further causes, with what is known of the holder.
+func (l *Locker) errorOf(attempt *Error, names []string, causes []error) *Error {
+	e := *attempt
+	e.Names, e.causes = slices.Clone(names), append(slices.Clone(e.causes), causes...)
+	e.reads = l.set.isReader()
+	l.core.nameHolder(&e, l.core.holders.Recall)
+	return &e
+}
