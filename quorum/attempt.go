@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
@@ -137,7 +136,7 @@ func (l *Lock) failure(ctx context.Context, o *engine.Outcome) *Error {
 		e.causes = append(e.causes, ErrLost, passedOn)
 	}
 	for i := range o.Nodes {
-		e.Nodes = appendError(e.Nodes, o.Nodes[i].Err)
+		e.addNodes(o.Nodes[i].Err)
 		switch o.Nodes[i].Late {
 		case lease.Refused:
 			e.Refused, e.Unknown = e.Refused+1, e.Unknown-1
@@ -151,19 +150,18 @@ func (l *Lock) failure(ctx context.Context, o *engine.Outcome) *Error {
 
 // unlisted is the failure of an attempt while the list of masters is not known.
 func (l *Lock) unlisted(ctx context.Context, o *engine.Outcome) *Error {
-	var e *Error
-	switch ended := contextError(ctx); {
+	causes := contextError(ctx)
+	switch {
 	case o.Refusals != nil:
-		e = l.core.unattempted(ErrUnavailable)
-		e.Nodes = multierror.Append(nil, o.Refusals...)
+		causes = []error{ErrUnavailable}
 	case !o.Ended:
-		e = l.core.unattempted(ErrClosed)
-	case isOverdue(ended):
-		e = l.core.unattempted(append([]error{ErrUnavailable}, ended...)...)
-	default:
-		e = l.core.unattempted(ended...)
+		causes = []error{ErrClosed}
+	case isOverdue(causes):
+		causes = append([]error{ErrUnavailable}, causes...)
 	}
+	e := l.core.unattempted(causes...)
 	e.Names = slices.Clone(l.names)
+	e.addNodes(o.Refusals...)
 	return e
 }
 
@@ -195,23 +193,15 @@ func (l *Lock) addReason(e *Error, o *engine.Outcome) {
 		e.ours = strings.HasPrefix(e.Holder, l.core.UUID+":")
 		e.readers, e.reserved = o.ReadersWith(e.Holder), e.Holder == "" && o.IsReserved()
 	}
-	switch o.Reason() {
-	case engine.HeldByAnother:
-		e.causes = append(e.causes, ErrHeld)
-	case engine.Quarantined:
-		e.causes = append(e.causes, ErrQuarantined)
-	case engine.Unavailable:
-		e.causes = append(e.causes, ErrUnavailable)
+	if reason := reasons[o.Reason()]; reason != nil {
+		e.causes = append(e.causes, reason)
 	}
+}
+
+// reasons has the errors of what keeps a quorum from being reached.
+var reasons = [...]error{
+	engine.NoReason: nil, engine.HeldByAnother: ErrHeld, engine.Quarantined: ErrQuarantined, engine.Unavailable: ErrUnavailable,
 }
 
 // passedOn is why a ticket is worthless.
 const passedOn detail = "the lock has passed on since it was handed over"
-
-// appendError appends a node's error, unless it is nil.
-func appendError(all *multierror.Error, err error) *multierror.Error {
-	if err == nil {
-		return all
-	}
-	return multierror.Append(all, err)
-}

@@ -224,6 +224,15 @@ func (e *Error) nodesRefuse() bool {
 	return nodes < e.Need
 }
 
+// addNodes adds the errors of nodes, but for nil ones.
+func (e *Error) addNodes(errs ...error) {
+	for _, err := range errs {
+		if err != nil {
+			e.Nodes = multierror.Append(e.Nodes, err)
+		}
+	}
+}
+
 func invalidf(op string, names []string, format string, args ...any) *Error {
 	cause := fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 	return &Error{Op: op, Names: slices.Clone(names), causes: []error{cause}}

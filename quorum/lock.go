@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/testlock"
 	"github.com/quorumlock/quorumlock/node"
@@ -243,9 +242,7 @@ func (l *Lock) overdue(op string, s engine.Standing) *Error {
 func (l *Lock) keptError(op string, k engine.Keepers, causes ...error) *Error {
 	e := &Error{Op: op, Names: l.names, slots: l.slots, reads: k.Reader, Need: l.core.Need, Granted: k.Kept,
 		Unknown: k.Unknown, causes: causes, kept: true}
-	for _, err := range k.Errs {
-		e.Nodes = multierror.Append(e.Nodes, err)
-	}
+	e.addNodes(k.Errs...)
 	return e
 }
 
@@ -277,9 +274,7 @@ func (l *Lock) await(ctx context.Context, op string, t *engine.Tally) error {
 	case ended == nil:
 		e.causes = append(e.causes, ErrUnavailable)
 	}
-	for _, err := range failed {
-		e.Nodes = multierror.Append(e.Nodes, err)
-	}
+	e.addNodes(failed...)
 	return e
 }
 

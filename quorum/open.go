@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
@@ -123,8 +122,9 @@ func notFounded(s *roster.Survey, rule error) error {
 	if len(unanswered) == 0 {
 		return fmt.Errorf("quorumlock: %w; no master has this list", rule)
 	}
-	return &Error{Op: "open", Nodes: multierror.Append(nil, unanswered...), causes: []error{rule,
-		detail("none of the masters that answer has this list"), ErrUnavailable}}
+	e := &Error{Op: "open", causes: []error{rule, detail("none of the masters that answer has this list"), ErrUnavailable}}
+	e.addNodes(unanswered...)
+	return e
 }
 
 func newLocker(c *core, set *settings, bad error) *Locker {

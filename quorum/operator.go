@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/quorate"
@@ -157,17 +156,14 @@ func (c *core) stateOf(name string, masters []lockstate.Master) State {
 
 // unavailable returns the error of a call that failed on too many nodes, or nil.
 func (c *core) unavailable(ctx context.Context, op, name string, errs []error) error {
-	var failed *multierror.Error
+	e := &Error{Op: op, Names: []string{name}}
 	for i, err := range errs {
-		if err != nil {
-			failed = multierror.Append(failed, c.NodeError(i, op, err))
-		}
+		e.addNodes(c.NodeError(i, op, err))
 	}
-	if failed == nil || len(errs)-failed.Len() >= c.Need {
+	if e.Nodes == nil || len(errs)-e.Nodes.Len() >= c.Need {
 		return nil
 	}
-	e := &Error{Op: op, Names: []string{name}, Nodes: failed,
-		causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
+	e.causes = append([]error{ErrUnavailable}, contextError(ctx)...)
 	if semaphore, slot, isSlot := scripts.ParseSlot(name); isSlot {
 		e.Names, e.slots = []string{semaphore}, []int{slot}
 	}
@@ -269,10 +265,7 @@ func (l *Locker) Ready(ctx context.Context) error {
 	}
 	select {
 	case s := <-c.Roster.Survey(): // it shows why, and marks new masters
-		if err := c.notReady(s, tried); err != nil {
-			return err
-		}
-		return nil
+		return c.notReady(s, tried)
 	case <-ctx.Done():
 		return &Error{Op: opReady, causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
 	case <-c.Closed:
@@ -281,7 +274,7 @@ func (l *Locker) Ready(ctx context.Context) error {
 }
 
 // notReady returns why the nodes make no lock, as a survey and trials have found; nil if they can.
-func (c *core) notReady(s *roster.Survey, tried []error) *Error {
+func (c *core) notReady(s *roster.Survey, tried []error) error {
 	e := &Error{Op: opReady, Need: c.Need}
 	var waits []time.Duration // of the nodes that are ready, or will be
 	for i := range c.Nodes {
@@ -292,7 +285,7 @@ func (c *core) notReady(s *roster.Survey, tried []error) *Error {
 		switch {
 		case err != nil:
 			e.Unknown++
-			e.Nodes = multierror.Append(e.Nodes, c.NodeError(i, "look", err))
+			e.addNodes(c.NodeError(i, "look", err))
 			continue
 		case wait > 0:
 			e.Quarantined++

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
@@ -96,7 +95,8 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 	}
 	if failure.Nodes != nil { // otherwise the nodes do not matter
 		_, failed := t.Result()
-		failure.Nodes = multierror.Append(nil, failed...)
+		failure.Nodes = nil
+		failure.addNodes(failed...)
 		failure.Need, failure.Granted = l.core.Need, t.Counted()
 		failure.Unknown = len(l.core.Nodes) - failure.Granted
 	}

@@ -35,8 +35,7 @@ type attempt struct {
 // nothing. The hold's mutex guards it.
 type grantRequest struct {
 	request
-	said    Said         // but for Is and Err
-	refusal lease.Answer // Refused, Barred or Quarantined; Unasked for none
+	said Said // but for Is and Err
 }
 
 // Attempt makes one attempt: the hold becomes a lock, or the attempt is undone. It is called once. probe is the node that
@@ -195,8 +194,7 @@ func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireRep
 		h.engine.RTT.Observe(node, h.engine.Clock.Now().Sub(h.lease.BegunAt()))
 	}
 	if r := &a.requests[node]; reply.Is == lease.Refused || reply.Is == lease.Barred || reply.Is == lease.Quarantined {
-		r.said = Said{Wait: said.Wait, Holder: said.Holder, Listeners: said.Waiting, Readers: said.Readers, Reserved: said.Reserved}
-		r.refusal = reply.Is
+		r.said = Said{Late: reply.Is, Wait: said.Wait, Holder: said.Holder, Listeners: said.Waiting, Readers: said.Readers, Reserved: said.Reserved}
 	}
 }
 
@@ -260,7 +258,7 @@ func (a *attempt) outcomeLocked(approach waiting.Approach) *Outcome {
 	}
 	for i := range a.requests {
 		o.Nodes[i] = a.requests[i].said
-		o.Nodes[i].Is = h.lease.AnswerOf(i)
+		o.Nodes[i].Is, o.Nodes[i].Late = h.lease.AnswerOf(i), lease.Unasked
 	}
 	return o
 }
@@ -280,8 +278,8 @@ func (a *attempt) undo(ctx context.Context, approach waiting.Approach) *Outcome 
 	for i := range o.Nodes {
 		n := &o.Nodes[i]
 		n.Err = a.hold.members[i].err
-		if r := a.requests[i].refusal; a.hold.lease.AnswerOf(i) == lease.Unanswered && (r == lease.Refused || r == lease.Quarantined) {
-			n.Late = r
+		if a.hold.lease.AnswerOf(i) == lease.Unanswered {
+			n.Late = a.requests[i].said.Late
 		}
 	}
 	return o

@@ -135,7 +135,10 @@ func (h *Hold) Init(e *Engine, terms *Terms, names []string, predecessor *script
 	h.engine, h.terms, h.predecessor = e, terms, predecessor
 	h.owner = scripts.NewOwner(e.UUID, e.lastOwner.Add(1))
 	h.lease.Init(&terms.Terms, votes)
-	h.setNames(names)
+	h.names = h.one[:0]
+	for _, name := range names {
+		h.names = append(h.names, scripts.NewName(name))
+	}
 	h.entry.Owner = h
 	h.first.hold, h.first.user, h.first.level = h, user, 1
 	for i := range h.members {
@@ -145,19 +148,9 @@ func (h *Hold) Init(e *Engine, terms *Terms, names []string, predecessor *script
 
 // InitHeld makes a hold that is held for a year, on no nodes: for tests of code that is given a lock.
 func (h *Hold) InitHeld(c clock.Clock, terms *Terms, names []string, token uint64, user User) {
-	h.engine = &Engine{Config: Config{Clock: c}, Closed: make(chan struct{}), schedule: &schedule.Schedule[*Hold]{}}
-	h.terms, h.owner = terms, scripts.NewOwner("test", 1)
+	e := &Engine{Config: Config{Clock: c, UUID: "test"}, Closed: make(chan struct{}), schedule: &schedule.Schedule[*Hold]{}}
+	h.Init(e, terms, names, nil, user)
 	h.lease.InitHeld(&terms.Terms, token, c.Now().Add(365*24*time.Hour))
-	h.setNames(names)
-	h.entry.Owner = h
-	h.first.hold, h.first.user, h.first.level = h, user, 1
-}
-
-func (h *Hold) setNames(names []string) {
-	h.names = h.one[:0]
-	for _, name := range names {
-		h.names = append(h.names, scripts.NewName(name))
-	}
 }
 
 // Engine returns the hold's.
