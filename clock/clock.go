@@ -1,6 +1,6 @@
 // Package clock measures time for leases. Its clocks never go back, and count the time during which
-// the machine was suspended. It also holds the arithmetic of validity and drift, and a fake clock
-// for tests.
+// the machine was suspended. It also holds the arithmetic of validity and drift. Package
+// fakeclock is for tests.
 package clock
 
 import (
@@ -82,7 +82,7 @@ type Timer interface {
 // late. A wall clock that is set back during a suspend hides as much of the suspend.
 //
 // No clock counts a pause that a hypervisor hides from its virtual machine. In a testing/synctest
-// bubble use [Monotonic] or [Fake]: this clock does not follow the bubble's time.
+// bubble use [Monotonic] or a fakeclock.Clock: this clock does not follow the bubble's time.
 func System() Clock { return system() }
 
 var system = sync.OnceValue(newSystem)

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 type deployment struct {
 	t       *testing.T
 	masters []*fakeredis.Master
-	clock   *clock.Fake
+	clock   *fakeclock.Clock
 }
 
 // locker is what one locker has: its nodes and its roster.
