@@ -35,6 +35,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -108,7 +109,7 @@ func admit(url string, members []string, opts []node.Option) error {
 	defer n.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), defaultPatience)
 	defer cancel()
-	return n.AdmitMembers(ctx, members)
+	return operator.AdmitMembers(ctx, n, members)
 }
 
 // URLs returns the masters' URLs, in the order in which [Masters.Stop] counts them. Every locker of

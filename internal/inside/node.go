@@ -26,6 +26,8 @@ type Node struct {
 	Named         bool          // by an option or the URL
 	Quarantine    time.Duration // how long one lasts, by the node's options; 0 for none
 	Log           Log
+	Server        Server
+	Lifetime      context.Context // ends with the node's Close
 }
 
 // Log is a node's log.

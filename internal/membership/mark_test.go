@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -274,7 +275,7 @@ func TestAdmit(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			world := newClusterOf(t, c.before)
-			call, err := world.look("a").Admit(c.list)
+			call, err := change.Admit(world.look("a"), c.list)
 			testkit.Must(t, err)
 			if !world.run("a", call).Mark.Written {
 				t.Fatal("not written")
@@ -294,7 +295,7 @@ func TestAdmit(t *testing.T) {
 func TestAdmitByAWrongName(t *testing.T) {
 	c := newClusterOf(t, func(m *scripts.Marker) { m.Member = "b" })
 	const want = "the lists of masters differ: this master is the member b of {a, b, c}: admit it by that name (?name=... in the URL)"
-	if _, err := c.look("a").Admit(nil); err == nil || err.Error() != want {
+	if _, err := change.Admit(c.look("a"), nil); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }

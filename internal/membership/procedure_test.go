@@ -343,7 +343,7 @@ func TestAForgedGeneration(t *testing.T) {
 		world := newClusterOf(t, of(generation, none), marked, nil)
 		world.settle(clientOf(abc), world.views(abc))
 		world.has("marked again", "c", abc, none, 7)
-		call, err := world.look("a").Admit(abc)
+		call, err := change.Admit(world.look("a"), abc)
 		testkit.Must(t, err)
 		world.run("a", call)
 		world.has("admitted", "a", abc, none, 1)

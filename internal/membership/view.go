@@ -109,14 +109,6 @@ func (v *View) Write(m scripts.Marker, admitted, change scripts.When) scripts.Ca
 	return scripts.Mark(scripts.Seen{Process: v.Process, Marker: v.Text}, m, admitted, change, v.last)
 }
 
-// AdmissionLeft returns how long an operator's admission of a blank node still counts: a client that
-// marks the node later begins its quarantine. It returns false if there is no admission, or none that
-// still counts.
-func (v *View) AdmissionLeft() (left time.Duration, given bool) {
-	left = v.marker.Admitted + v.marker.MaxLease - v.Now
-	return left, v.IsMarked() && v.marker.Members.Len() == 0 && left >= 0
-}
-
 // Rewrite returns the call that writes another marker, and keeps the node's own instants.
 func (v *View) Rewrite(m scripts.Marker) scripts.Call {
 	return v.Write(m, scripts.At(m.Admitted), scripts.At(m.Change))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -123,7 +124,7 @@ func TestWhatAViewSays(t *testing.T) {
 		if got.quarantine, marked = c.view.Quarantine(); marked != got.isMarked {
 			t.Errorf("%s: a quarantine of %v is known: %v", what, got.quarantine, marked)
 		}
-		if word, given := c.view.AdmissionLeft(); given {
+		if word, given := change.AdmissionLeft(c.view); given {
 			got.given, got.word = true, word
 		}
 		if got != c.want {

@@ -1,37 +1,42 @@
-package node
+// Package operator is for those who run the masters of a lock. [Check] reports what they should know of a master,
+// and [Admit] ends its quarantine if they say so:
+//
+//	n, err := node.Open("redis://10.0.0.1")
+//	...
+//	report, err := operator.Check(ctx, n)
+//
+// A program that locks needs neither. The command quorumlock has both: check and admit.
+package operator
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // Check reports on the server over a connection of its own, within ctx and the time for connecting
-// ([WithTimeout]). It writes nothing. It also reports on a server that Lock refuses: see [Report]. The error is a
-// [*Error].
-func (n *Node) Check(ctx context.Context) (Report, error) {
+// ([node.WithTimeout]). It writes nothing. It also reports on a server that Lock refuses: see [Report]. The error is a
+// [*node.Error].
+func Check(ctx context.Context, n *node.Node) (Report, error) {
 	var report Report
-	err := n.onOwnConn(ctx, "check", func(ctx context.Context, c redis.Conn) error {
-		found, conn, err := n.server.ask(ctx, c, func(*info) error { return nil })
-		if err != nil {
-			return err
-		}
+	err := onVisit(ctx, n, "check", false, func(ctx context.Context, v visit) error {
 		began := time.Now()
-		if _, err := n.command(ctx, c, "PING"); err != nil {
+		if _, err := v.command(ctx, "PING"); err != nil {
 			return err
 		}
 		report.RoundTrip = time.Since(began)
-		save := n.savePoints(ctx, c)
-		reply, err := conn.Call(ctx, scripts.Look(), n.Timeout())
+		save := v.savePoints(ctx)
+		look, err := v.look(ctx)
 		if err != nil {
-			return scriptError(err)
+			return err
 		}
-		report.Name = n.Name()
-		report.fill(found, save, membership.Read(*reply.Look, 0), n.server.opts)
+		report.fill(v, save, membership.Read(*look, 0))
 		return nil
 	})
 	if err != nil {
@@ -52,57 +57,48 @@ const maxTries = 8
 // it takes in the clients' lists. That holds once no client has held or requested a lock there for
 // one max lease. An empty master proves nothing. If you are wrong, two holders are possible. Admit
 // refuses a server that must not be a node, and one that clients know by another name. The error is
-// a [*Error].
+// a [*node.Error].
 //
 // Admit changes no list of masters. A blank master has none until a client marks it. If that happens
 // within one max lease, it skips the quarantine.
-func (n *Node) Admit(ctx context.Context) error { return n.admit(ctx, nil) }
+func Admit(ctx context.Context, n *node.Node) error { return admit(ctx, n, nil) }
 
 // AdmitMembers is Admit, and makes the master accept clients with that list of masters, whatever it
 // accepted before. You also assert that clients with another list are stopped, and that none can hold
-// a lock by this master's grant. The list contains the names of all members ([Node.Name]), including
+// a lock by this master's grant. The list contains the names of all members ([node.Node.Name]), including
 // this one's.
-func (n *Node) AdmitMembers(ctx context.Context, members []string) error {
+func AdmitMembers(ctx context.Context, n *node.Node, members []string) error {
 	if len(members) > maxMembers {
-		return &Error{n.Name(), "admit", invalidf("%d members are more than %d", len(members), maxMembers)}
+		return invalid(n, "%d members are more than %d", len(members), maxMembers)
 	}
 	list := scripts.NewList(members...)
 	if !list.Has(n.Name()) {
-		return &Error{n.Name(), "admit", invalidf("the list %s does not contain this master", list)}
+		return invalid(n, "the list %s does not contain this master", list)
 	}
-	return n.admit(ctx, list)
+	return admit(ctx, n, list)
+}
+
+func invalid(n *node.Node, format string, args ...any) error {
+	return &node.Error{Node: n.Name(), Op: "admit", Err: fmt.Errorf("node: %w: %s", node.ErrInvalid, fmt.Sprintf(format, args...))}
 }
 
 // admit gives the node that list; nil keeps the list that it has.
-func (n *Node) admit(ctx context.Context, list *scripts.List) error {
-	return n.onOwnConn(ctx, "admit", func(ctx context.Context, c redis.Conn) error {
-		_, conn, err := n.server.ask(ctx, c, (*info).refuse)
-		if err != nil {
-			return err
-		}
+func admit(ctx context.Context, n *node.Node, list *scripts.List) error {
+	return onVisit(ctx, n, "admit", true, func(ctx context.Context, v visit) error {
 		for range maxTries {
-			reply, err := conn.Call(ctx, scripts.Look(), n.Timeout())
-			if err != nil {
-				return scriptError(err)
-			}
-			call, err := membership.Read(*reply.Look, 0).Admit(list)
+			look, err := v.look(ctx)
 			if err != nil {
 				return err
 			}
-			reply, err = conn.Call(ctx, call, n.Timeout())
+			call, err := change.Admit(membership.Read(*look, 0), list)
+			if err != nil {
+				return err
+			}
+			reply, err := v.conn.Call(ctx, call, n.Timeout())
 			if err != nil || reply.Mark.Written {
 				return err
 			}
 		}
 		return errors.New("others keep changing the marker")
 	})
-}
-
-// savePoints returns the server's save points, or nothing if the user may not use CONFIG.
-func (n *Node) savePoints(ctx context.Context, c redis.Conn) (save savePoints) {
-	values, err := redis.Strings(n.command(ctx, c, "CONFIG", "GET", "save"))
-	if save.known = err == nil && len(values) == 2; save.known {
-		save.any = values[1] != ""
-	}
-	return save
 }
