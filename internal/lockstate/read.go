@@ -41,14 +41,8 @@ func Read(ctx context.Context, nodes []*node.Node, names ...string) [][]Master {
 	return read
 }
 
-// Ask returns the identities of lockers, by their ids, as far as they are known.
-type Ask func(lockers []string) map[string]scripts.Identity
-
-// Identify sets which processes the owners in what [Read] returned are, as far as that is known.
-// look finds it: by ask, which asks the nodes that have answered, or from memory.
-func Identify(ctx context.Context, nodes []*node.Node, read [][]Master,
-	look func(lockers []string, ask Ask) map[string]scripts.Identity,
-) {
+// Identify sets which processes the owners in what [Read] returned are, as far as the nodes know that have answered.
+func Identify(ctx context.Context, nodes []*node.Node, read [][]Master) {
 	var lockers []string
 	answered := make([]bool, len(nodes))
 	for _, masters := range read {
@@ -59,9 +53,7 @@ func Identify(ctx context.Context, nodes []*node.Node, read [][]Master,
 			}
 		}
 	}
-	known := look(lockers, func(lockers []string) map[string]scripts.Identity {
-		return who(ctx, nodes, answered, lockers)
-	})
+	known := who(ctx, nodes, answered, lockers)
 	for _, masters := range read {
 		for j, m := range masters {
 			if m.Owner != "" {
