@@ -105,8 +105,7 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	if deployment := view.MaxLease(); deployment != 0 && deployment != s.opts.maxLease {
 		return nil, membership.DifferentMaxLease(deployment, s.opts.maxLease)
 	}
-	left, _ := view.Quarantine()
-	conn.Quarantine = pipeline.Quarantine{Left: left, Asked: asked, Came: came}
+	conn.Quarantine = pipeline.Quarantine{Left: view.Quarantine(), Asked: asked, Came: came}
 	return conn, nil
 }
 

@@ -121,7 +121,7 @@ func (c Client) claim(views []*View) (marks []Mark) {
 		return []Mark{c.mark(first, views[first], top)}
 	}
 	for _, i := range claimed {
-		if views[i].quarantineLeft() > 0 {
+		if views[i].Quarantine() > 0 {
 			return nil
 		}
 		marks = append(marks, confirm(i, views[i], top.Generation))
@@ -136,7 +136,7 @@ func (c Client) correct(views []*View) (marks []Mark) {
 		if v == nil || v.Standing(c.List) != Accepts && v.Standing(c.List) != Claimed {
 			continue
 		}
-		if left, _ := v.Quarantine(); left > c.Quarantine(i) {
+		if v.Quarantine() > c.Quarantine(i) {
 			call := v.Write(v.marker, scripts.In(c.Quarantine(i)), scripts.At(v.marker.Change))
 			marks = append(marks, Mark{Node: i, Call: call})
 		}

@@ -219,8 +219,8 @@ func TestAdmission(t *testing.T) {
 			client.Quarantine = func(int) time.Duration { return c.quarantine }
 			c.before(world)
 			world.settle(client, world.views(client.List))
-			if left, marked := world.look("a").Quarantine(); left != c.want || !marked {
-				t.Errorf("in quarantine for %v, want %v; marked %v", left, c.want, marked)
+			if a := world.look("a"); a.Quarantine() != c.want || !a.IsMarked() {
+				t.Errorf("in quarantine for %v, want %v; marked %v", a.Quarantine(), c.want, a.IsMarked())
 			}
 		})
 	}
@@ -235,7 +235,7 @@ func TestAdmissionOfOneOfMany(t *testing.T) {
 		t.Errorf("marked %q", got)
 	}
 	for i, name := range abc.Names() {
-		if left, _ := c.look(name).Quarantine(); left != time.Duration(i)*time.Second {
+		if left := c.look(name).Quarantine(); left != time.Duration(i)*time.Second {
 			t.Errorf("%s is in quarantine for %v", name, left)
 		}
 	}
@@ -306,7 +306,7 @@ func TestAViewAfterAMark(t *testing.T) {
 	views := c.views(client.List)
 	c.pass(5 * time.Second)
 	c.settle(client, views)
-	if left, marked := views[0].Quarantine(); left != maxLease || !marked || views[0].Now != start+5*time.Second {
+	if left, marked := views[0].Quarantine(), views[0].IsMarked(); left != maxLease || !marked || views[0].Now != start+5*time.Second {
 		t.Errorf("in quarantine for %v (%v) at %v", left, marked, views[0].Now-start)
 	}
 }

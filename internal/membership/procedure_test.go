@@ -96,8 +96,8 @@ func TestReplaceAMaster(t *testing.T) {
 	for _, name := range abcd.Names() {
 		c.has("removed", name, abd, none, 9)
 	}
-	if v := c.look("c"); !v.IsRetired() || v.Standing(abc) != membership.Refuses {
-		t.Errorf("c is retired: %v, and stands as %d", v.IsRetired(), v.Standing(abc))
+	if v := c.look("c"); !change.IsRetired(v) || v.Standing(abc) != membership.Refuses {
+		t.Errorf("c is retired: %v, and stands as %d", change.IsRetired(v), v.Standing(abc))
 	}
 	c.pass(maxLease)
 	if trail, _ := c.carryOut(changeOf(t, abd, abcd).Announce(), nil); strings.Join(trail, " ") != "c pause read raise a b c d" {

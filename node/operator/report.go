@@ -65,7 +65,7 @@ func (r *Report) fill(v visit, save savePoints, view *membership.View) {
 	case view.IsMarked() && m.Member != view.Process.Member:
 		r.Refused = fmt.Errorf("%w: this master is the member %s of %s, and is named %s here: give it that name "+
 			"(?name=... in the URL, or node.WithName)", node.ErrMembership, m.Member, m.Members, view.Process.Member)
-	case view.IsRetired():
+	case change.IsRetired(view):
 		r.Refused = fmt.Errorf("%w: retired: it is no member of %s (generation %d), and accepts nobody. Leave it out, or take it "+
 			"back with quorumlock members add", node.ErrMembership, m.Members, m.Generation)
 	}
@@ -99,7 +99,7 @@ func (r *Report) fill(v visit, save savePoints, view *membership.View) {
 		hazard("no client has used this server since it started, lost its data or got another database's (SWAPDB): "+
 			"it will wait in quarantine for %v from the first use", maxLease)
 	default:
-		left, _ := view.Quarantine()
+		left := view.Quarantine()
 		if isClaimed {
 			left = max(left, unfinished)
 		}
