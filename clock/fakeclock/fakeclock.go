@@ -1,4 +1,4 @@
-// Package fakeclock has a clock for tests, which moves as the test says.
+// Package fakeclock has clocks for tests: one that moves as the test says, and [Monotonic].
 package fakeclock
 
 import (
@@ -187,3 +187,14 @@ func duration(nanoseconds float64) time.Duration {
 	}
 	return math.MaxInt64
 }
+
+// Monotonic returns a clock over [time.Now] and [time.AfterFunc]. Inside a testing/synctest bubble,
+// if it must be called, these follow the bubble's time. It does not count the time during which
+// the machine was suspended.
+func Monotonic() clock.Clock { return &monotonic{time.Now()} }
+
+type monotonic struct{ origin time.Time }
+
+func (c *monotonic) Now() clock.Instant { return clock.Instant(time.Since(c.origin)) }
+
+func (*monotonic) AfterFunc(d time.Duration, f func()) clock.Timer { return time.AfterFunc(d, f) }
