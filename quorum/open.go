@@ -109,7 +109,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	c := &core{maxLease: nodes[0].MaxLease(), log: set.log, identity: thisProcess(set.label), rng: rand.New(set.Random)}
 	c.Engine = engine.New(engine.Config{Nodes: nodes, Need: need, Clock: set.Clock, UUID: newUUID(),
 		Identity: scripts.Identity(c.identity), Founds: unfounded == nil, Exists: set.exists})
-	c.holders = holders.New(nodes, c.UUID, scripts.Identity(c.identity), c.Clock)
+	c.holders = holders.New(nodes, c.Clock)
 	survey := <-c.Roster.Survey()
 	if unfounded != nil && !survey.HasList() {
 		return nil, notFounded(survey, unfounded)

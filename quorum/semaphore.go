@@ -9,7 +9,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
-	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -128,7 +127,7 @@ func (s *Semaphore) force(slots []int, do func(names []string) error) error {
 }
 
 // hash returns the hash of what the semaphore's callers wait for.
-func (s *Semaphore) hash() uint32 { return waiting.Hash(scripts.SlotsName(s.name)) }
+func (s *Semaphore) hash() uint32 { return scripts.Hash(scripts.SlotsName(s.name)) }
 
 // question returns which slots are free, as a question.
 func (s *Semaphore) question() engine.SlotsQuestion {
