@@ -34,10 +34,10 @@ PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 # Tests of these packages wait for no real time, or little, and need no container.
 QUICK := . ./clock ./fence ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
 	./leader ./multilock ./quorum ./quorum/internal/... ./redlock ./scripts
-# What make flakes runs unless FLAKES names others: most packages whose tests start processes, or wait in real time.
+# What make flakes runs unless FLAKES names others: the packages whose tests start processes, or wait in real time.
 # Each has FLAKES_RUNS runs, 6 at a time, or as many as end within FLAKES_FOR.
-FLAKES ?= node quorum leader quorumtest internal/pubsub internal/pipeline cmd/quorumlock cmd/quorumlock/internal/masters cmd/quorumlock/internal/locks \
-	cmd/quorumlock/internal/run cmd/quorumlock/internal/members cmd/quorumlock/internal/demo contrib/gocronquorumlock integration
+FLAKES ?= $(filter-out . bench integration/chaos integration/sim%,$(sort $(patsubst %/,%,$(dir $(shell \
+	git grep -lE 'testkit\.Real|redistest\.|clitest\.|time\.Sleep|testkit\.Eventually' -- '*_test.go')))))
 FLAKES_FOR ?= 7m
 FLAKES_RUNS ?= 30
 FLAKES_TESTS ?= .

@@ -1,6 +1,6 @@
 // Package clock measures time for leases. Its clocks never go back, and count the time during which
-// the machine was suspended. It also holds the arithmetic of validity and drift, and a fake clock
-// for tests.
+// the machine was suspended. It also holds the arithmetic of validity and drift. Package
+// fakeclock is for tests.
 package clock
 
 import (
@@ -82,22 +82,10 @@ type Timer interface {
 // late. A wall clock that is set back during a suspend hides as much of the suspend.
 //
 // No clock counts a pause that a hypervisor hides from its virtual machine. In a testing/synctest
-// bubble use [Monotonic] or [Fake]: this clock does not follow the bubble's time.
+// bubble use package fakeclock: this clock does not follow the bubble's time.
 func System() Clock { return system() }
 
 var system = sync.OnceValue(newSystem)
-
-// Monotonic returns a clock over [time.Now] and [time.AfterFunc]. Inside a testing/synctest bubble,
-// if it must be called, these follow the bubble's time. It does not count the time during which
-// the machine was suspended: use it in tests only.
-func Monotonic() Clock { return &monotonic{origin: time.Now()} }
-
-type monotonic struct {
-	goTimers
-	origin time.Time
-}
-
-func (c *monotonic) Now() Instant { return Instant(time.Since(c.origin)) }
 
 // goTimers times calls by Go's monotonic clock. No clock in this package runs slower, so no call is
 // early.

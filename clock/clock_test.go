@@ -3,7 +3,6 @@ package clock
 import (
 	"math"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -77,24 +76,4 @@ func TestInstantBefore(t *testing.T) {
 			t.Errorf("%d is before Never or itself", i)
 		}
 	}
-}
-
-func TestMonotonicFollowsTheBubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := Monotonic()
-		start := c.Now()
-		fired := make(chan Instant, 1)
-		timer := c.AfterFunc(time.Minute, func() { fired <- c.Now() })
-
-		time.Sleep(time.Minute - 1)
-		if !timer.Reset(time.Hour) {
-			t.Error("Reset of a pending timer returned false")
-		}
-		if got, want := (<-fired).Sub(start), time.Minute-1+time.Hour; got != want {
-			t.Errorf("fired after %v, want %v", got, want)
-		}
-		if timer.Stop() {
-			t.Error("Stop of a fired timer returned true")
-		}
-	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
+	operators "github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -328,7 +329,7 @@ func TestSameMasterTwiceComesOut(t *testing.T) {
 	// No client begins a deployment of such a list. An operator's word does.
 	isRefused(most)
 	for _, n := range nodes(t, f.URLs()...) {
-		must(t, n.AdmitMembers(t.Context(), []string{f.Masters[0].Addr(), address, f.Masters[1].Addr()}))
+		must(t, operators.AdmitMembers(t.Context(), n, []string{f.Masters[0].Addr(), address, f.Masters[1].Addr()}))
 	}
 	held := lock(t, most, "bridge") // two processes: a majority
 	// The first master gets the release over both addresses. The later one finds nothing, which

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/node"
+	operators "github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
@@ -50,7 +51,7 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 		t.Helper()
 		n, err := node.Open(r.masters["spare"].URL()+"?name="+name, node.WithMaxLease(maxLease), node.WithTimeout(memberTimeout))
 		must(t, err)
-		must(t, n.Admit(t.Context()))
+		must(t, operators.Admit(t.Context(), n))
 		must(t, n.Close())
 	}
 	const longerLease = 10 * forgetLease // an admission is one of just now for that long

@@ -10,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
+	operators "github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
@@ -31,7 +32,7 @@ func admit(t *testing.T, maxLease time.Duration, ms ...*redistest.Master) {
 	for _, m := range ms {
 		n, err := node.Open(m.URL(), node.WithMaxLease(maxLease), node.WithTimeout(soon))
 		must(t, err)
-		must(t, n.Admit(t.Context()))
+		must(t, operators.Admit(t.Context(), n))
 		must(t, n.Close())
 	}
 }

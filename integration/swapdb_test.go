@@ -9,6 +9,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
+	operators "github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
@@ -73,7 +74,7 @@ func TestSwappedDatabasesDoNotVoteTwice(t *testing.T) {
 				for _, url := range database(f, number) {
 					n, err := node.Open(url, node.WithMaxLease(maxLease), node.WithTimeout(soon))
 					must(t, err)
-					must(t, n.Admit(t.Context()))
+					must(t, operators.Admit(t.Context(), n))
 					must(t, n.Close())
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -26,11 +27,11 @@ func writeMarker(t *testing.T, m *redistest.Master, change func(*scripts.Marker)
 func TestAdmitMembersWithoutTheMaster(t *testing.T) {
 	n := open(t, "redis://127.0.0.1:1")
 	for _, list := range [][]string{nil, {}, {"other"}, {nodeName + "x", "a", "b"}} {
-		err := n.AdmitMembers(t.Context(), list)
+		err := operator.AdmitMembers(t.Context(), n, list)
 		mustFail(t, n, err, node.ErrInvalid)
 		isPermanent(t, err)
 	}
-	if err := n.AdmitMembers(t.Context(), []string{"a", nodeName, "b"}); err == nil || errors.Is(err, node.ErrInvalid) {
+	if err := operator.AdmitMembers(t.Context(), n, []string{"a", nodeName, "b"}); err == nil || errors.Is(err, node.ErrInvalid) {
 		t.Errorf("a list that has the master: %v, want that it does not answer", err)
 	}
 }
@@ -48,35 +49,35 @@ func TestCheckOfTheMarker(t *testing.T) {
 	claimed := "has begun to mark " + three.String() + ", and has not finished"
 	for what, c := range map[string]struct {
 		change     func(*scripts.Marker)
-		want       node.Report // of the marker
+		want       operator.Report // of the marker
 		quarantine time.Duration
 		hazards    []string
 	}{
 		"marked": {func(w *scripts.Marker) { w.Members = three },
-			node.Report{Member: nodeName, Members: three.Names(), Generation: 7}, 0, nil},
+			operator.Report{Member: nodeName, Members: three.Names(), Generation: 7}, 0, nil},
 		"in a change": {func(w *scripts.Marker) { w.Members, w.Next = three, four },
-			node.Report{Member: nodeName, Members: three.Names(), Generation: 7, Next: four.Names()}, 0, nil},
+			operator.Report{Member: nodeName, Members: three.Names(), Generation: 7, Next: four.Names()}, 0, nil},
 		"in quarantine": {func(w *scripts.Marker) { w.Admitted = since(-30 * time.Minute) },
-			node.Report{Member: nodeName, Members: members.Names(), Generation: 7}, 30 * time.Minute, []string{"in quarantine for another "}},
+			operator.Report{Member: nodeName, Members: members.Names(), Generation: 7}, 30 * time.Minute, []string{"in quarantine for another "}},
 		"its clock was set back": {func(w *scripts.Marker) { w.Admitted = since(-30 * time.Hour) },
-			node.Report{Member: nodeName, Members: members.Names(), Generation: 7}, time.Hour, []string{"in quarantine for another 1h0m0s"}},
-		"of another process": {func(w *scripts.Marker) { w.Run = "another" }, node.Report{}, time.Hour, []string{blank}},
+			operator.Report{Member: nodeName, Members: members.Names(), Generation: 7}, time.Hour, []string{"in quarantine for another 1h0m0s"}},
+		"of another process": {func(w *scripts.Marker) { w.Run = "another" }, operator.Report{}, time.Hour, []string{blank}},
 		"claimed": {func(w *scripts.Marker) { w.Members, w.Claimed, w.Admitted = three, true, since(-30*time.Minute) },
-			node.Report{}, 30 * time.Minute, []string{claimed, "in quarantine for another "}},
+			operator.Report{}, 30 * time.Minute, []string{claimed, "in quarantine for another "}},
 		"claimed, its quarantine over, not finished": {func(w *scripts.Marker) {
 			w.Members, w.Claimed = three, true
 		},
-			node.Report{}, time.Minute + time.Millisecond, []string{claimed, "in quarantine for another 1ms"}},
+			operator.Report{}, time.Minute + time.Millisecond, []string{claimed, "in quarantine for another 1ms"}},
 		"admitted": {func(w *scripts.Marker) {
 			w.Members, w.Generation, w.Admitted = scripts.NewList(), 0, since(time.Minute)
 		},
-			node.Report{}, 0, []string{"an operator admitted it, and no client has marked it since: unless one uses this server within 5"}},
+			operator.Report{}, 0, []string{"an operator admitted it, and no client has marked it since: unless one uses this server within 5"}},
 		"admitted for too long": {func(w *scripts.Marker) {
 			w.Members, w.Generation, w.Admitted = scripts.NewList(), 0, since(61*time.Minute)
 		},
-			node.Report{}, time.Hour, []string{blank}},
+			operator.Report{}, time.Hour, []string{blank}},
 		"another member": {func(w *scripts.Marker) { w.Member, w.Members = "z", three },
-			node.Report{Member: "z", Members: three.Names(), Generation: 7, Refused: node.ErrMembership}, 0,
+			operator.Report{Member: "z", Members: three.Names(), Generation: 7, Refused: node.ErrMembership}, 0,
 			[]string{"refused as a node: the lists of masters differ: this master is the member z of " + three.String() + ", and is named " + nodeName}},
 	} {
 		writeMarker(t, m, c.change)

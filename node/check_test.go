@@ -22,17 +22,18 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 )
 
-func check(t *testing.T, n *node.Node) node.Report {
+func check(t *testing.T, n *node.Node) operator.Report {
 	t.Helper()
-	report, err := n.Check(t.Context())
+	report, err := operator.Check(t.Context(), n)
 	testkit.Must(t, err)
 	return report
 }
 
 // warns wants exactly these hazards, each given by a part of its sentence.
-func warns(t *testing.T, report node.Report, parts ...string) {
+func warns(t *testing.T, report operator.Report, parts ...string) {
 	t.Helper()
 	if len(report.Hazards) != len(parts) {
 		t.Errorf("hazards %q, want %d: %q", report.Hazards, len(parts), parts)
@@ -92,7 +93,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("marked, it is the member %q of %q in generation %d, next %q", report.Member, report.Members, report.Generation, report.Next)
 		}
 
-		testkit.Must(t, n.Admit(t.Context()))
+		testkit.Must(t, operator.Admit(t.Context(), n))
 		if report = check(t, n); report.Quarantine != 0 {
 			t.Errorf("admitted, quarantine of %v is left", report.Quarantine)
 		}
@@ -110,7 +111,7 @@ func TestCheck(t *testing.T) {
 func TestCheckOfAServerWithHazards(t *testing.T) {
 	m, master := startReal(t, "--appendonly", "yes"), startReal(t)
 	n := openQuarantined(t, m.URL(), time.Hour)
-	testkit.Must(t, n.Admit(t.Context()))
+	testkit.Must(t, operator.Admit(t.Context(), n))
 	mark(t, n)
 	if report := check(t, n); report.Persistence != "aof" {
 		t.Errorf("persistence %q", report.Persistence)
@@ -137,7 +138,7 @@ func TestCheckOfAServerWithHazards(t *testing.T) {
 
 	testkit.Do(t, master, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
 	of := openQuarantined(t, master.URL(), time.Hour)
-	testkit.Must(t, of.Admit(t.Context()))
+	testkit.Must(t, operator.Admit(t.Context(), of))
 	mark(t, of)
 	host, port := hostPort(t, master)
 	testkit.Do(t, m, "REPLICAOF", host, port)
@@ -169,8 +170,8 @@ func TestCheckIsBounded(t *testing.T) {
 		mustGrant(t, do(t, n, acquire("k", "o:1")))
 		srv.SetServe(func(c net.Conn) { io.Copy(io.Discard, c) })
 		for what, call := range map[string]func() error{
-			"Check": func() error { _, err := n.Check(t.Context()); return err },
-			"Admit": func() error { return n.Admit(t.Context()) },
+			"Check": func() error { _, err := operator.Check(t.Context(), n); return err },
+			"Admit": func() error { return operator.Admit(t.Context(), n) },
 		} {
 			began := stopwatch(t)
 			mustFail(t, n, call(), node.ErrTimeout)
@@ -229,7 +230,7 @@ func TestCheckReportsItsOwnFailure(t *testing.T) {
 	for range 64 {
 		running.Go(func() {
 			for range 500 {
-				if _, err := n.Check(t.Context()); !errors.Is(err, reason) {
+				if _, err := operator.Check(t.Context(), n); !errors.Is(err, reason) {
 					wrong.Add(1)
 				}
 			}
@@ -252,7 +253,7 @@ func TestCheckReportsTheCallersDeadline(t *testing.T) {
 	defer func() { testkit.Must(t, m.Thaw()) }()
 	for range 50 {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-		_, err := n.Check(ctx)
+		_, err := operator.Check(ctx, n)
 		cancel()
 		mustFail(t, n, err, context.DeadlineExceeded)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 )
 
 // CLIENT LIST shows whose the connections are. Those of a pool of the user's keep their name.
@@ -26,7 +27,7 @@ func TestConnectionsHaveAName(t *testing.T) {
 	defer pool.Close()
 	own, err := node.New(pool, node.WithName("the-node"))
 	testkit.Must(t, err)
-	_, err = own.Check(t.Context())
+	_, err = operator.Check(t.Context(), own)
 	testkit.Must(t, err)
 	do(t, own, acquire("k", "o:1"))
 	if got := named(); got != 0 {
@@ -51,9 +52,9 @@ func wantName(t *testing.T, name string, opts ...node.Option) {
 	t.Helper()
 	m := startReal(t)
 	n := open(t, m.URL(), opts...)
-	_, err := n.Check(t.Context())
+	_, err := operator.Check(t.Context(), n)
 	testkit.Must(t, err)
-	testkit.Must(t, n.Admit(t.Context()))
+	testkit.Must(t, operator.Admit(t.Context(), n))
 	mark(t, n)
 	subscribed := make(chan struct{})
 	defer inside.Of(n).Subscriptions.Subscribe("redisson_lock__channel:{k}", subscriber{confirmed: subscribed})()

@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 )
 
 // closes closes the node twice. It wants Close to return in time, and calls to be refused
@@ -31,9 +32,9 @@ func closes(t *testing.T, n *node.Node, atMost time.Duration) {
 	footprint := new(pipeline.Footprint)
 	mustFail(t, n, await(t, start(n, "key", acquire("k", "o:1"), footprint)).Err, node.ErrClosed)
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:1"), footprint)).Err, node.ErrClosed)
-	_, err := n.Check(t.Context())
+	_, err := operator.Check(t.Context(), n)
 	mustFail(t, n, err, node.ErrClosed)
-	mustFail(t, n, n.Admit(t.Context()), node.ErrClosed)
+	mustFail(t, n, operator.Admit(t.Context(), n), node.ErrClosed)
 	_, err = inside.Of(n).Identify(t.Context())
 	mustFail(t, n, err, node.ErrClosed)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/trial/heard"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -89,7 +90,7 @@ func TestASlowWayToTheMaster(t *testing.T) {
 func TestATrialOnASlowWay(t *testing.T) {
 	t.Parallel()
 	n := open(t, startReal(t).URL(), slowed(150*time.Millisecond), node.WithTimeout(500*time.Millisecond))
-	testkit.Must(t, n.AdmitMembers(t.Context(), []string{n.Name()}))
+	testkit.Must(t, operator.AdmitMembers(t.Context(), n, []string{n.Name()}))
 	reply, err := heard.Lock(t.Context(), n, scripts.NewList(n.Name()), scripts.TrialName("way"))
 	if err != nil || reply.Outcome != scripts.Granted {
 		t.Errorf("%+v (%v), want granted", reply, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 )
 
 // vault returns the password of user "app", and counts how often.
@@ -126,7 +127,7 @@ func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
 			n := open(t, m.URL(), node.WithCredentials(v.ask), node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 			err := do(t, n, acquire("k", "o:1")).Err
 			mustFail(t, n, err, node.ErrDown)
-			_, checkErr := n.Check(t.Context())
+			_, checkErr := operator.Check(t.Context(), n)
 			for _, err := range []error{err, checkErr} {
 				var typed *node.Error
 				if !errors.As(err, &typed) || typed.Permanent() || !strings.Contains(err.Error(), first.reason) ||

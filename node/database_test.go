@@ -13,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -38,7 +39,7 @@ func TestTheMarkerNamesItsDatabase(t *testing.T) {
 				url += "/" + want[len(run)+1:]
 			}
 			n := openQuarantined(t, url, time.Hour)
-			testkit.Must(t, n.Admit(t.Context()))
+			testkit.Must(t, operator.Admit(t.Context(), n))
 			if got := markerRun(t, m, number); got != want {
 				t.Errorf("Admit: the marker of database %d says %q, want %q", number, got, want)
 			}
@@ -57,7 +58,7 @@ func TestCheckAfterSWAPDB(t *testing.T) {
 	var both []*node.Node
 	for _, url := range []string{m.URL() + "/1", m.URL() + "/2"} {
 		n := openQuarantined(t, url, time.Hour)
-		testkit.Must(t, n.AdmitMembers(t.Context(), []string{n.Name()}))
+		testkit.Must(t, operator.AdmitMembers(t.Context(), n, []string{n.Name()}))
 		warns(t, check(t, n))
 		both = append(both, n)
 	}
@@ -96,7 +97,7 @@ func TestDatabaseOfAServerThatDoesNotNameIt(t *testing.T) {
 				return admittedMaster(func([]string) string { return ":7\r\n" })(args)
 			})
 			n := open(t, f.url()+c.path)
-			testkit.Must(t, n.Admit(t.Context()))
+			testkit.Must(t, operator.Admit(t.Context(), n))
 			mustGrant(t, do(t, n, acquire("k", "o:1")))
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -147,15 +148,15 @@ func TestAConnectionToAnotherDatabase(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			n := openPool(t, inDatabase(t, m.Addr(), c.database), node.WithName(c.name))
 			refused(t, n, do(t, n, scripts.Look()).Err)
-			_, err := n.Check(t.Context())
+			_, err := operator.Check(t.Context(), n)
 			refused(t, n, err)
-			refused(t, n, n.Admit(t.Context()))
+			refused(t, n, operator.Admit(t.Context(), n))
 		})
 	}
 	t.Run("its own", func(t *testing.T) {
 		n := openPool(t, inDatabase(t, m.Addr(), 1), node.WithName("a/1"))
 		testkit.Must(t, do(t, n, scripts.Look()).Err)
-		testkit.Must(t, n.Admit(t.Context()))
+		testkit.Must(t, operator.Admit(t.Context(), n))
 		if n.Name() != "a/1" {
 			t.Errorf("named %s", n.Name())
 		}
@@ -166,7 +167,7 @@ func TestAConnectionToAnotherDatabase(t *testing.T) {
 		if want := m.Addr() + "/1"; n.Name() != want {
 			t.Errorf("named %s, want %s", n.Name(), want)
 		}
-		_, err := n.Check(t.Context())
+		_, err := operator.Check(t.Context(), n)
 		refused(t, n, err)
 	})
 }
@@ -190,7 +191,7 @@ func TestAPoolsDatabaseIsSelected(t *testing.T) {
 				return admittedMaster(func([]string) string { return ":7\r\n" })(args)
 			})
 			n := openPool(t, poolOf(strings.TrimPrefix(f.url(), "redis://")), node.WithName(c.name))
-			_, err := n.Check(t.Context())
+			_, err := operator.Check(t.Context(), n)
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			if !slices.ContainsFunc(f.received, func(args []string) bool { return slices.Equal(args, []string{"SELECT", c.selected}) }) {

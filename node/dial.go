@@ -100,11 +100,7 @@ func ask(ctx context.Context, c redis.Conn, timeout time.Duration, commands ...[
 
 // ask returns the credentials of one connection.
 func (f credentialsFunc) ask(ctx context.Context) (user, password string, err error) {
-	defer func() {
-		if x := recover(); x != nil {
-			err = fmt.Errorf("asking for the credentials: panic: %v", x)
-		}
-	}()
+	defer recovered("asking for the credentials", &err)
 	user, password, err = f(ctx)
 	switch {
 	case err != nil:
@@ -142,16 +138,19 @@ func dial(ctx context.Context, e endpoint, dialer dialFunc, config *tls.Config) 
 }
 
 func (f dialFunc) dial(ctx context.Context, e endpoint) (raw net.Conn, err error) {
-	defer func() {
-		if x := recover(); x != nil {
-			raw, err = nil, fmt.Errorf("dialing: panic: %v", x)
-		}
-	}()
+	defer recovered("dialing", &err)
 	raw, err = f(ctx, e.network, e.address)
 	if err == nil && raw == nil {
 		err = errors.New("dialing: got neither a connection nor an error")
 	}
 	return raw, err
+}
+
+// recovered, deferred, makes an error of a panic of the user's function.
+func recovered(doing string, err *error) {
+	if x := recover(); x != nil {
+		*err = fmt.Errorf("%s: panic: %v", doing, x)
+	}
 }
 
 // forRedigo makes a connection safe from large replies, and its deadlines cheap.

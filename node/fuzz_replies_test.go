@@ -1,4 +1,4 @@
-package node
+package node_test
 
 import (
 	"bytes"
@@ -17,9 +17,12 @@ import (
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -34,7 +37,7 @@ const fuzzTimeout = 100 * time.Millisecond
 
 var (
 	fuzzMembers = scripts.NewList("10.0.0.1:1")
-	fuzzProcess = scripts.Process{Run: "abc", MaxLease: DefaultMaxLease, Member: "10.0.0.1:1"}
+	fuzzProcess = scripts.Process{Run: "abc", MaxLease: node.DefaultMaxLease, Member: "10.0.0.1:1"}
 	fuzzAddress = fuzzBulk("laddr=10.0.0.1:1 db=0") // in the reply to CLIENT INFO
 	// fuzzLooked is the reply to look of a server without a marker.
 	fuzzLooked = "*3\r\n$0\r\n\r\n:1\r\n" + fuzzBulk(fuzzProcess.String())
@@ -165,7 +168,7 @@ func (h *hostile) run(t *testing.T, call string) {
 	}()
 	pool := &redis.Pool{MaxIdle: 2, DialContext: h.Dial}
 	defer pool.Close()
-	n, err := New(pool, WithTimeout(fuzzTimeout))
+	n, err := node.New(pool, node.WithTimeout(fuzzTimeout))
 	testkit.Must(t, err)
 	bound := redisconn.ConnectTimeout(fuzzTimeout) + 5*fuzzTimeout
 	if h.mode&dribbles != 0 {
@@ -174,13 +177,13 @@ func (h *hostile) run(t *testing.T, call string) {
 	began := time.Now()
 	switch call {
 	case "Check":
-		report, err := n.Check(t.Context())
+		report, err := operator.Check(t.Context(), n)
 		h.failsWell(t, n, call, err)
 		if err == nil && (report.RunID == "" && h.mode&rude == 0 || report.Quarantine < 0 || report.Uptime < 0) {
 			t.Errorf("%q: the report is %+v", h.Sent, report)
 		}
 	case "Admit":
-		h.failsWell(t, n, call, n.Admit(t.Context()))
+		h.failsWell(t, n, call, operator.Admit(t.Context(), n))
 	case "Identify":
 		id, err := inside.Of(n).Identify(t.Context())
 		h.failsWell(t, n, call, err)
@@ -200,9 +203,9 @@ func (h *hostile) run(t *testing.T, call string) {
 	}
 }
 
-func (h *hostile) failsWell(t *testing.T, n *Node, call string, err error) {
+func (h *hostile) failsWell(t *testing.T, n *node.Node, call string, err error) {
 	t.Helper()
-	var typed *Error
+	var typed *node.Error
 	if err != nil && (!errors.As(err, &typed) || typed.Node == "") {
 		t.Errorf("%q, mode %b: %s failed with %#v, want an *Error that names its node", h.Sent, h.mode, call, err)
 	}
@@ -214,7 +217,7 @@ type results chan pipeline.Result
 func (r results) Done(result pipeline.Result) { r <- result }
 
 // ask makes one script's call, and checks its result.
-func (h *hostile) ask(t *testing.T, n *Node, op string) {
+func (h *hostile) ask(t *testing.T, n *node.Node, op string) {
 	k, owner, ms := []scripts.Name{scripts.NewName("k"), scripts.NewName("l")}, scripts.NewOwner("locker", 1), scripts.ToMillis(time.Second)
 	batch := []scripts.Renewal{{Names: k, Owner: owner, Token: 5, Lease: ms}, {Names: k, Owner: owner, Token: 5, Lease: ms}}
 	var call scripts.Call
@@ -235,7 +238,7 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 		call = scripts.Look()
 	case "mark":
 		var err error
-		if call, err = membership.Read(scripts.LookReply{Process: fuzzProcess}, 0).Admit(fuzzMembers); err != nil {
+		if call, err = change.Admit(membership.Read(scripts.LookReply{Process: fuzzProcess}, 0), fuzzMembers); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -252,7 +255,7 @@ func (h *hostile) ask(t *testing.T, n *Node, op string) {
 	if r.Err == nil && (!r.Sent || r.RunID == "") {
 		t.Errorf("%q, mode %b: %s: a reply that no server sent, %+v", h.Sent, h.mode, op, r)
 	}
-	if h.mode&rude != 0 && !bytes.Contains(h.Sent, []byte("run_id")) && (r.Sent || !errors.Is(r.Err, ErrDown)) {
+	if h.mode&rude != 0 && !bytes.Contains(h.Sent, []byte("run_id")) && (r.Sent || !errors.Is(r.Err, node.ErrDown)) {
 		t.Errorf("%q, mode %b: %s of a server without a handshake: sent %v, %v", h.Sent, h.mode, op, r.Sent, r.Err)
 	}
 	h.passesOn(t, op, call, r)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -54,7 +55,7 @@ func TestHostileTexts(t *testing.T) {
 					t.Errorf("%v does not report that it is permanent", err)
 				}
 			}
-			report, err := n.Check(t.Context())
+			report, err := operator.Check(t.Context(), n)
 			if err != nil {
 				wantPlain("the error of Check", err.Error())
 			} else if test.want == nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -133,7 +134,7 @@ func TestLogOfQuarantines(t *testing.T) {
 		}
 	}
 	quarantines(1)
-	testkit.Must(t, nodes[0].Admit(t.Context()))
+	testkit.Must(t, operator.Admit(t.Context(), nodes[0]))
 	testkit.Do(t, m, "FLUSHALL")
 	pass := 2 * sameEnd
 	time.Sleep(pass)

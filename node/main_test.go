@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -158,7 +159,7 @@ func settle(t *testing.T, n *node.Node) pipeline.Result {
 		return pipeline.Result{}
 	}
 	admitted := scripts.In(inside.Of(n).Quarantine)
-	if _, given := view.AdmissionLeft(); given {
+	if _, given := change.AdmissionLeft(view); given {
 		admitted = scripts.At(view.Marker().Admitted)
 	}
 	seen := scripts.Seen{Process: view.Process, Marker: view.Text}

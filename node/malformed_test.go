@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -36,10 +37,10 @@ func TestGarbageInsteadOfALook(t *testing.T) {
 			n := open(t, f.url())
 			mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
 			var typed *node.Error
-			if err := n.Admit(t.Context()); !errors.As(err, &typed) {
+			if err := operator.Admit(t.Context(), n); !errors.As(err, &typed) {
 				t.Errorf("Admit: %v", err)
 			}
-			if _, err := n.Check(t.Context()); !errors.As(err, &typed) {
+			if _, err := operator.Check(t.Context(), n); !errors.As(err, &typed) {
 				t.Errorf("Check: %v", err)
 			}
 		})
@@ -64,7 +65,7 @@ func TestAdmitOfAMasterThatIsNotMarked(t *testing.T) {
 			})
 			var typed *node.Error
 			n := open(t, f.url())
-			if err := n.Admit(t.Context()); !errors.As(err, &typed) || typed.Node != n.Name() || typed.Op != "admit" {
+			if err := operator.Admit(t.Context(), n); !errors.As(err, &typed) || typed.Node != n.Name() || typed.Op != "admit" {
 				t.Errorf("Admit: %v", err)
 			}
 			f.stop()

@@ -4,10 +4,9 @@
 //
 //	n, err := node.Open("rediss://:secret@10.0.0.1", node.WithName("north"))
 //
-// [New] does the same over a pool of the program's own. [Node.Check] reports what an operator
-// should know of the master, [Node.Admit] ends its quarantine if the operator says so, and
-// [Node.Close] closes its connections. [WithLogger] logs that a node is down, in quarantine, or
-// answers again. The error of a call is a [*Error], which names the node.
+// [New] does the same over a pool of the program's own. [Node.Close] closes its connections.
+// [WithLogger] logs that a node is down, in quarantine, or answers again. The error of a call is a
+// [*Error], which names the node. Package operator is for those who run the masters.
 //
 // A node keeps one connection for its calls (see [WithConns]), and one more for messages while a
 // lock is waited for, or its holder listens for requests to let go. A master that does not answer
@@ -16,7 +15,7 @@
 // grants nothing new for one max lease (see [WithMaxLease]).
 //
 // The files, each of which uses only those above it: errors.go, values.go, options.go, url.go,
-// dial.go, info.go, hooks.go, log.go, server.go, report.go, node.go, ownconn.go, check.go. (Only options.go
+// dial.go, info.go, hooks.go, log.go, server.go, node.go. (Only options.go
 // names types of dial.go and hooks.go, and hooks.go the Node.)
 package node
 
@@ -92,8 +91,8 @@ func Open(url string, opts ...Option) (*Node, error) {
 // wraps [ErrInvalid].
 //
 // The node keeps one connection of the pool for its lifetime (see [WithConns]). It needs one more
-// for messages, and one for Check and Admit: MaxActive should be 0 or at
-// least WithConns + 2. With a lower one, waiters poll, and Check and Admit fail.
+// for messages, and one for package operator: MaxActive should be 0 or at
+// least WithConns + 2. With a lower one, waiters poll, and operator.Check fails.
 //
 // The pool should bound its dials. The node bounds its own waits by its timeout, whatever the
 // pool's. It does not bound the size of replies, as it does with Open.
@@ -133,7 +132,7 @@ func newNode(pool *redis.Pool, o options) *Node {
 	if hook := o.hooks.StateChanged; hook != nil {
 		n.log.changed = func(e StateEvent) { n.events.Post(func() { hook(e) }) }
 	}
-	in := &inside.Node{Pool: pool, Named: o.name != "", Quarantine: o.maxLease, Log: n.log}
+	in := &inside.Node{Pool: pool, Named: o.name != "", Quarantine: o.maxLease, Log: n.log, Server: &n.server, Lifetime: n.lifetime}
 	if o.noQuarantine {
 		in.Quarantine = 0
 	}

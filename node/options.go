@@ -52,8 +52,8 @@ type Option func(*options)
 
 // WithTimeout bounds a call's wait for a connection, and for the node's next reply (default
 // [DefaultTimeout], 1ms to 24h). A node that exceeds it is down until a probe in the background
-// finds that it answers. Connecting, by a probe, by [Node.Check] and [Node.Admit], may take as long,
-// and at least 5 s.
+// finds that it answers. Connecting, by a probe or by package operator, may take as long, and
+// at least 5 s.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
 // WithMaxLease sets the longest lease of the deployment (default [DefaultMaxLease], 10ms to a year,

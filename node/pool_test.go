@@ -15,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -93,7 +94,7 @@ func TestADialThatHangs(t *testing.T) {
 		mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
 		took(t, "a later call", began, 0, timeout/2)
 		began = stopwatch(t)
-		_, err := n.Check(t.Context())
+		_, err := operator.Check(t.Context(), n)
 		mustFail(t, n, err, node.ErrTimeout)
 		took(t, "Check", began, redisconn.ConnectTimeout(timeout), redisconn.ConnectTimeout(timeout))
 	})

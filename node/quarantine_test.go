@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -32,12 +33,12 @@ func TestAdmitEndsQuarantine(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openQuarantined(t, m.URL(), time.Hour)
 		quarantined(t, n, time.Hour, "k", "o:1")
-		testkit.Must(t, n.Admit(t.Context()))
+		testkit.Must(t, operator.Admit(t.Context(), n))
 		mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:1")))
 
 		fresh := startEmbedded(t)
 		unused := openQuarantined(t, fresh.URL(), time.Hour)
-		testkit.Must(t, unused.Admit(t.Context()))
+		testkit.Must(t, operator.Admit(t.Context(), unused))
 		mustGrant(t, do(t, unused, acquireFor(time.Hour, "k", "o:1")))
 	})
 }
@@ -114,7 +115,7 @@ func TestARestartOutOfMemory(t *testing.T) {
 // A server without memory, too, refuses a client with another max lease.
 func TestAnotherMaxLeaseIsRefusedOutOfMemory(t *testing.T) {
 	m := startReal(t)
-	testkit.Must(t, openQuarantined(t, m.URL(), time.Minute).Admit(t.Context()))
+	testkit.Must(t, operator.Admit(t.Context(), openQuarantined(t, m.URL(), time.Minute)))
 	testkit.Do(t, m, "CONFIG", "SET", "maxmemory", "1")
 	refuses(t, openQuarantined(t, m.URL(), time.Hour), node.ErrMaxLease)
 }

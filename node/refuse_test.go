@@ -15,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 )
 
 // refuses wants a call to fail permanently with that error.
@@ -49,7 +50,7 @@ func TestAReplicaIsRefused(t *testing.T) {
 	testkit.Do(t, m, "REPLICAOF", host, port)
 	n := open(t, m.URL())
 	refuses(t, n, node.ErrReplica)
-	mustFail(t, n, n.Admit(t.Context()), node.ErrReplica)
+	mustFail(t, n, operator.Admit(t.Context(), n), node.ErrReplica)
 	testkit.Do(t, m, "REPLICAOF", "NO", "ONE")
 	testkit.Eventually(t, "a master is found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 }
@@ -74,7 +75,7 @@ func TestAServerThatEvictsIsRefused(t *testing.T) {
 	testkit.Do(t, m, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
 	n := open(t, m.URL())
 	refuses(t, n, node.ErrEvicts)
-	mustFail(t, n, n.Admit(t.Context()), node.ErrEvicts)
+	mustFail(t, n, operator.Admit(t.Context(), n), node.ErrEvicts)
 	testkit.Do(t, m, "CONFIG", "SET", "maxmemory-policy", "noeviction")
 	testkit.Eventually(t, "it is found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 }
@@ -90,7 +91,7 @@ func TestAnotherMaxLeaseIsRefused(t *testing.T) {
 			t.Errorf("the error does not name both: %v", err)
 		}
 
-		testkit.Must(t, second.Admit(t.Context())) // the operator changes the deployment's max lease
+		testkit.Must(t, operator.Admit(t.Context(), second)) // the operator changes the deployment's max lease
 		testkit.Eventually(t, "the second works", func() bool { return isGranted(do(t, second, acquire("l", "o:2"))) })
 		r := do(t, first, acquireFor(time.Minute, "m", "o:1")) // over the live connection
 		mustFail(t, first, r.Err, node.ErrMaxLease)
@@ -142,7 +143,7 @@ func TestBadCredentials(t *testing.T) {
 		if !strings.Contains(err.Error(), test.reason) {
 			t.Errorf("%s: %v, want it to say %s", what, err, test.reason)
 		}
-		_, checkErr := n.Check(t.Context())
+		_, checkErr := operator.Check(t.Context(), n)
 		for _, text := range []string{err.Error(), n.Name(), errorText(checkErr)} {
 			for _, secret := range []string{"wrong/pass", "wrong%2Fpass", "se/cr@et", "se%2Fcr"} {
 				if strings.Contains(text, secret) {

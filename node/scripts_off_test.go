@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 )
 
 // A server that runs no scripts is refused for good, and Check and Admit say why.
@@ -14,10 +15,10 @@ func TestAServerWithoutScriptsIsRefused(t *testing.T) {
 			t.Parallel()
 			n := open(t, startReal(t, "--rename-command", off, "").URL())
 			refuses(t, n, node.ErrScripts)
-			_, err := n.Check(t.Context())
+			_, err := operator.Check(t.Context(), n)
 			mustFail(t, n, err, node.ErrScripts)
 			isPermanent(t, err)
-			mustFail(t, n, n.Admit(t.Context()), node.ErrScripts)
+			mustFail(t, n, operator.Admit(t.Context(), n), node.ErrScripts)
 		})
 	}
 }

@@ -58,7 +58,7 @@ func (s *server) host() string {
 
 // connect takes a connection from the pool and checks the server at its other end.
 func (s *server) connect(ctx context.Context) (*pipeline.Conn, error) {
-	c, err := s.takeConn(ctx)
+	c, err := s.TakeConn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +71,8 @@ func (s *server) connect(ctx context.Context) (*pipeline.Conn, error) {
 	return conn, nil
 }
 
-// takeConn takes a connection from the pool.
-func (s *server) takeConn(ctx context.Context) (redis.Conn, error) {
+// TakeConn takes a connection from the pool.
+func (s *server) TakeConn(ctx context.Context) (redis.Conn, error) {
 	c, err := redisconn.Get(ctx, s.pool)
 	if errors.Is(err, redisconn.ErrPool) {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
@@ -91,66 +91,74 @@ func (s *server) askedAgain(err error) error {
 // handshake identifies the server and refuses one that must not be a node: a replica, a server that
 // evicts, one of another deployment. It writes nothing.
 func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, error) {
-	_, conn, err := s.ask(ctx, c, (*info).refuse)
+	_, conn, err := s.Ask(ctx, c, true)
 	if err != nil {
 		return nil, err
 	}
 	asked := time.Now()
-	reply, err := conn.Call(ctx, scripts.Look(), redisconn.ConnectTimeout(s.opts.timeout))
+	look, err := s.Look(ctx, conn, redisconn.ConnectTimeout(s.opts.timeout))
 	if err != nil {
-		return nil, fmt.Errorf("reading the marker: %w", scriptError(err))
+		return nil, fmt.Errorf("reading the marker: %w", err)
 	}
 	came := time.Now()
-	view := membership.Read(*reply.Look, 0)
+	view := membership.Read(*look, 0)
 	if deployment := view.MaxLease(); deployment != 0 && deployment != s.opts.maxLease {
 		return nil, membership.DifferentMaxLease(deployment, s.opts.maxLease)
 	}
-	left, _ := view.Quarantine()
-	conn.Quarantine = pipeline.Quarantine{Left: left, Asked: asked, Came: came}
+	conn.Quarantine = pipeline.Quarantine{Left: view.Quarantine(), Asked: asked, Came: came}
 	return conn, nil
 }
 
-// ask asks the server who it is, unless refuse refuses what it says.
-func (s *server) ask(ctx context.Context, c redis.Conn, refuse func(*info) error) (found info, conn *pipeline.Conn, err error) {
+// Look reads the marker. It also finds servers that run no scripts.
+func (s *server) Look(ctx context.Context, c *pipeline.Conn, timeout time.Duration) (*scripts.LookReply, error) {
+	reply, err := c.Call(ctx, scripts.Look(), timeout)
+	return reply.Look, scriptError(err)
+}
+
+// Ask asks the server who it is. With refuses, it stops at a server that must not be a node.
+func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (inside.Info, *pipeline.Conn, error) {
 	bound := redisconn.ConnectTimeout(s.opts.timeout)
 	exists := []any{"EXISTS"}
 	for _, script := range scripts.All() {
 		exists = append(exists, script.SHA())
 	}
-	err = redisconn.Send(c, s.opts.timeout, func() error {
+	err := redisconn.Send(c, s.opts.timeout, func() error {
 		return errors.Join(c.Send("INFO"), c.Send("CLIENT", "INFO"), c.Send("SCRIPT", exists...))
 	})
 	if err != nil {
-		return found, nil, err
+		return nil, nil, err
 	}
 	text, err := redisconn.ReceiveBy(ctx, c, bound)
 	if err != nil {
-		return found, nil, fmt.Errorf("reading INFO: %w", err)
+		return nil, nil, fmt.Errorf("reading INFO: %w", err)
 	}
 	clientInfo, err := redisconn.ReceiveBy(ctx, c, bound)
 	if err != nil && c.Err() != nil {
-		return found, nil, fmt.Errorf("reading CLIENT INFO: %w", err)
+		return nil, nil, fmt.Errorf("reading CLIENT INFO: %w", err)
 	}
 	known, err := redis.Ints(redisconn.ReceiveBy(ctx, c, bound)) // a server that cannot say has none
 	if err != nil && c.Err() != nil {
-		return found, nil, err
+		return nil, nil, err
 	}
-	found.read(text)
-	if err := refuse(&found); err != nil {
-		return found, nil, err
+	found := readInfo(text)
+	if err := refuse(found); refuses && err != nil {
+		return nil, nil, err
 	}
 	database, err := s.identify(ctx, c, clientInfo)
 	if err != nil {
-		return found, nil, err
+		return nil, nil, err
 	}
-	process := scripts.Process{Run: scripts.MarkerRun(found.runID, database), MaxLease: s.opts.maxLease, Member: s.name()}
-	conn = pipeline.NewConn(c, found.runID, process, s.opts.maxLease)
+	process := scripts.Process{Run: scripts.MarkerRun(found["run_id"], database), MaxLease: s.opts.maxLease, Member: s.name()}
+	conn := pipeline.NewConn(c, found["run_id"], process, s.opts.maxLease)
 	conn.Selected = s.selected.Load()
 	for i, script := range scripts.All() { // a look that is not sent as text shows whether the server runs scripts
 		conn.Missing[script.Name()] = (i >= len(known) || known[i] == 0) && script.Name() != "look"
 	}
 	return found, conn, nil
 }
+
+// Refuse returns why a server must not be a node, or nil.
+func (s *server) Refuse(info inside.Info) error { return refuse(info) }
 
 // identify returns the database of a connection, by the reply to CLIENT INFO. It must be the node's: else
 // the client would take another database's data for the member's. A pool without a name has the address
@@ -180,12 +188,7 @@ func (s *server) identify(ctx context.Context, c redis.Conn, clientInfo any) (in
 		return want, nil
 	}
 	s.selected.Store(true)
-	bound := redisconn.ConnectTimeout(s.opts.timeout)
-	err = redisconn.Send(c, bound, func() error { return c.Send("SELECT", want) })
-	if err == nil {
-		_, err = redisconn.ReceiveBy(ctx, c, bound)
-	}
-	if err != nil {
+	if _, err = ask(ctx, c, s.opts.timeout, []any{"SELECT", want}); err != nil {
 		return 0, fmt.Errorf("the server does not tell which database the connection uses (CLIENT INFO), so database %d is selected: %w", want, err)
 	}
 	return want, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 )
 
 func TestAUnixSocket(t *testing.T) {
@@ -59,7 +60,7 @@ func TestTLS(t *testing.T) {
 	for _, scheme := range []string{"rediss", "valkeys"} {
 		n := open(t, scheme+"://localhost:"+port, trusting(roots, ""))
 		mustGrant(t, do(t, n, acquire(scheme, "o:1")))
-		if report, err := n.Check(t.Context()); err != nil || report.Role != "master" {
+		if report, err := operator.Check(t.Context(), n); err != nil || report.Role != "master" {
 			t.Errorf("Check: %+v, %v", report, err)
 		}
 	}

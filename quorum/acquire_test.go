@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -354,7 +355,7 @@ func (t *countedTimer) Reset(d time.Duration) bool {
 // queue for hours.
 func TestQueueStopsTheTimerOfAWaiterThatLeaves(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		count := &timerCount{Clock: clock.Monotonic()}
+		count := &timerCount{Clock: fakeclock.Monotonic()}
 		l := c.process(WithRetry(time.Hour, time.Hour), withClock(count))
 		held := c.lock(c.process(WithMaxHold(24*time.Hour)), "a")
 		before := count.pending.Load()

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 )
 
 // readClock counts how often it is read.
@@ -23,7 +24,7 @@ func (c *readClock) Now() clock.Instant {
 // sent, at the commit and at the release. Each reading is a system call.
 func TestClockReadsOfAPair(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		counted := &readClock{Clock: clock.Monotonic()}
+		counted := &readClock{Clock: fakeclock.Monotonic()}
 		l := c.process(withClock(counted))
 		c.unlock(c.lock(l, "a")) // timers are set, and the rtt has its sample
 		synctest.Wait()

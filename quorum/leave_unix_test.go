@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 )
 
@@ -18,7 +18,7 @@ import (
 func TestQueueIsLeftByManyAtOnce(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // its time is not that of leaving
 	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithRetry(time.Minute, time.Minute), withClock(clock.Monotonic()))
+		l := c.process(WithRetry(time.Minute, time.Minute), withClock(fakeclock.Monotonic()))
 		held := c.lock(c.process(), "a")
 		leaving := func(n int) (took time.Duration) {
 			for range 5 { // the shortest time: a core slows down, too

@@ -105,7 +105,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	c := &core{maxLease: nodes[0].MaxLease(), identity: thisProcess(set.label), rng: rand.New(set.Random)}
 	c.Engine = engine.New(engine.Config{Nodes: nodes, Need: need, Clock: set.Clock, UUID: newUUID(),
 		Identity: scripts.Identity(c.identity), Founds: unfounded == nil, Exists: set.exists})
-	c.holders = holders.New(nodes, c.UUID, scripts.Identity(c.identity), c.Clock)
+	c.holders = holders.New(nodes, c.Clock)
 	c.waitlist = queue.NewList(queue.Config{Engine: c.Engine, History: &c.history, NewRand: c.newRand,
 		HeldError: func() error { return c.unattempted(ErrHeld) }})
 	survey := <-c.Roster.Survey()

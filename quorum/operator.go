@@ -129,7 +129,7 @@ func (c *core) inspect(ctx context.Context, names []string) (states []State, err
 			}
 		}
 	}
-	lockstate.Identify(ctx, c.Nodes, read, c.holders.Identities)
+	lockstate.Identify(ctx, c.Nodes, read)
 	for k, name := range names {
 		states = append(states, c.stateOf(name, read[k]))
 		err = cmp.Or(err, c.unavailable(ctx, "inspect", name, errs[k]))

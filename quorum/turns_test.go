@@ -86,7 +86,7 @@ func TestTurnsOfNamesThatShareAPlace(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, other := c.process(), ""
 		for i := 0; other == ""; i++ {
-			if name := fmt.Sprint(i); waiting.Hash(name)%256 == waiting.Hash("a")%256 {
+			if name := fmt.Sprint(i); scripts.Hash(name)%256 == scripts.Hash("a")%256 {
 				other = name
 			}
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
-	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -260,4 +259,4 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 }
 
 // slotsHash returns the hash of what the callers of a semaphore wait for.
-func slotsHash(semaphore string) uint32 { return waiting.Hash(scripts.SlotsName(semaphore)) }
+func slotsHash(semaphore string) uint32 { return scripts.Hash(scripts.SlotsName(semaphore)) }

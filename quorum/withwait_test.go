@@ -128,7 +128,7 @@ func TestWaitForTheList(t *testing.T) {
 	const short = 300 * time.Millisecond // below a node's timeout
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithWait(short))
-		l.core.Roster = roster.New(l.core.Nodes, l.core.Clock, roster.Options{Founds: true, Go: func(f func()) { go f() }, Closed: l.core.Closed}) // whose list is not known yet
+		l.core.Roster = roster.New(l.core.Nodes, l.core.Clock, roster.Options{Founds: true, Go: func(f func()) { go f() }, IsClosed: l.core.IsClosed}) // whose list is not known yet
 		stalled := make(chan struct{})
 		c.stalled.Store(&stalled)
 		_, err := l.Lock(t.Context(), "a")

@@ -32,8 +32,10 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -51,7 +53,7 @@ type Masters struct {
 	tb       testing.TB
 	fleet    *redistest.Fleet
 	nodeOpts []node.Option
-	clock    *clock.Fake
+	clock    *fakeclock.Clock
 	logger   *slog.Logger
 
 	patience time.Duration
@@ -93,7 +95,7 @@ func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 		}
 	}
 	m := &Masters{
-		tb: tb, fleet: fleet, nodeOpts: opts, clock: clock.NewFake(), logger: logger, patience: defaultPatience, stopped: map[int]bool{},
+		tb: tb, fleet: fleet, nodeOpts: opts, clock: fakeclock.New(), logger: logger, patience: defaultPatience, stopped: map[int]bool{},
 	}
 	m.clock.SetRate(1)
 	return m
@@ -107,7 +109,7 @@ func admit(url string, members []string, opts []node.Option) error {
 	defer n.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), defaultPatience)
 	defer cancel()
-	return n.AdmitMembers(ctx, members)
+	return operator.AdmitMembers(ctx, n, members)
 }
 
 // URLs returns the masters' URLs, in the order in which [Masters.Stop] counts them. Every locker of

@@ -162,22 +162,13 @@ type Renewal struct {
 // clients with that list. The connection adds the marker's first line that they expect
 // ([ConnArgs]).
 func Renew(list *List, batch []Renewal) Call {
-	names := 0
+	names := make([]Name, 0, len(batch))
 	for _, r := range batch {
-		names += len(r.Names)
+		names = append(names, r.Names...)
 	}
-	args := make([]any, 0, 4+5*names)
-	args = append(args, renewScript.sha, 1+2*names, any(MarkerKey))
-	for _, r := range batch {
-		for _, n := range r.Names {
-			args = append(args, n.counter)
-		}
-	}
-	for _, r := range batch {
-		for _, n := range r.Names {
-			args = append(args, n.key)
-		}
-	}
+	args := make([]any, 0, 4+5*len(names))
+	args = append(args, renewScript.sha, 1+2*len(names), any(MarkerKey))
+	args = appendKeys(args, names)
 	for _, r := range batch {
 		token := any(int64(r.Token))
 		for range r.Names {

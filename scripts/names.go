@@ -37,10 +37,15 @@ const TokenCounters = 1 << 16
 // counterNumber returns the number of a name's token counter: the hash FNV-1a of 32 bits, its upper
 // half XORed with its lower one.
 func counterNumber(name string) int {
-	h := fnv.New32a()
-	h.Write([]byte(name))
-	sum := h.Sum32()
+	sum := Hash(name)
 	return int((sum>>16 ^ sum) % TokenCounters)
+}
+
+// Hash is the hash FNV-1a of 32 bits, the same in every process.
+func Hash(text string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(text))
+	return h.Sum32()
 }
 
 // Counter returns the key of the token counter, which other names share.

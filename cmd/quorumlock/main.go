@@ -19,13 +19,13 @@ import (
 
 const description = `A URL is redis://[[user]:password@]host[:port][/database][?name=NAME], or with rediss, valkey,
 valkeys or unix. With TLS, ?server-name=HOST is the name in the certificate.
-run, status, top and unlock take the masters' URLs, separated by spaces or commas, from the variable QUORUMLOCK_URLS or
-from the file of --urls-file, because a command line shows passwords. check and members show do the same if they get no
-URLs as arguments. All clients must know a master by the same name: the one in its URL, or host:port. Flags take one
-dash or two, and come before the arguments.
+The masters' URLs, separated by spaces or commas, come from the variable QUORUMLOCK_URLS or from the file of --urls-file,
+because a command line shows passwords. Where a help shows URL they are arguments; without any, the variable counts if
+the command changes nothing. All clients must know a master by the same name: the one in its URL, or host:port. Flags
+take one dash or two, and come before the arguments.
 
-Exit codes: 0 if all is well, 1 if not, 2 if the command line is invalid, 130 if interrupted.
-run, status, top and unlock use others: see their help (quorumlock run -h).`
+Exit codes, unless the command's help (quorumlock run -h) has others: 0 if all is well, 1 if not, 2 if the command line
+is invalid, 130 if interrupted.`
 
 func main() { app().Main() }
 

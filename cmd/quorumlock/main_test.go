@@ -63,7 +63,7 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	_, stderr := clitest.Command(t, cli.ExitUsage)
-	clitest.Contains(t, stderr, "COMMANDS:", "   demo ", "   check ", "   admit ", "Exit codes: ")
+	clitest.Contains(t, stderr, "COMMANDS:", "   demo ", "   check ", "   admit ", "Exit codes, ")
 }
 
 func TestVersion(t *testing.T) {

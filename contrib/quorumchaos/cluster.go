@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/internal/masters"
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/judge"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 )
 
 // Cluster is the masters of one test. Its methods, but URLs and Judge, may fail the test: call them in the
@@ -61,7 +62,7 @@ func start(tb testing.TB, open func() (masters.Source, error), n int, opts []nod
 	}
 	tb.Logf("quorumchaos: the masters, from 0: %s", strings.Join(names, ", "))
 	for _, opened := range nodes { // they are new: no lease is alive
-		c.must(opened.AdmitMembers(tb.Context(), names))
+		c.must(operator.AdmitMembers(tb.Context(), opened, names))
 		c.maxLease = opened.MaxLease()
 	}
 	return c

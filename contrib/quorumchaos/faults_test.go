@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/internal/masters"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 )
 
 // patience bounds what must come, on a busy machine.
@@ -119,7 +120,7 @@ func TestMastersAreAdmitted(t *testing.T) {
 	n, err := node.Open(c.URLs()[2], node.WithMaxLease(time.Hour), node.WithTimeout(patience))
 	testkit.Must(t, err)
 	defer n.Close()
-	report, err := n.Check(t.Context())
+	report, err := operator.Check(t.Context(), n)
 	if err != nil || report.Quarantine != 0 || len(report.Members) != 3 || report.MaxLease != time.Hour {
 		t.Errorf("%+v, %v", report, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/clienttest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -99,7 +100,7 @@ func TestTheDialerAndTheAddress(t *testing.T) {
 				return rueidis.AuthCredentials{}, failed
 			}})
 		testkit.Must(t, err)
-		_, err = n.Check(t.Context())
+		_, err = operator.Check(t.Context(), n)
 		if !errors.Is(err, failed) || got.String() != addr || want != nil && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %#v, %v", addr, got, err)
 		}
@@ -113,7 +114,7 @@ func TestTheDialerAndTheAddress(t *testing.T) {
 	n, err := rueidisquorumlock.Open(o)
 	testkit.Must(t, err)
 	defer n.Close()
-	if _, err := n.Check(t.Context()); !errors.Is(err, failed) || !strings.Contains(err.Error(), "tcp4 10.0.0.1:7000") {
+	if _, err := operator.Check(t.Context(), n); !errors.Is(err, failed) || !strings.Contains(err.Error(), "tcp4 10.0.0.1:7000") {
 		t.Errorf("not dialled by the dialer: %v", err)
 	}
 }

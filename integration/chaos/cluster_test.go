@@ -15,6 +15,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/node"
+	operators "github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -77,7 +78,7 @@ func (c *cluster) admit(maxLease time.Duration) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(n.AdmitMembers(context.Background(), members), n.Close()); err != nil {
+		if err := errors.Join(operators.AdmitMembers(context.Background(), n, members), n.Close()); err != nil {
 			return err
 		}
 	}

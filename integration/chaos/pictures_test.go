@@ -14,7 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/integration/contender"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/timeline"
-	"github.com/quorumlock/quorumlock/node"
+	operators "github.com/quorumlock/quorumlock/node/operator"
 )
 
 // hold is a client's hold of a name, in milliseconds.
@@ -70,7 +70,7 @@ func TestPicturesOfHolds(t *testing.T) {
 }
 
 func TestPicturesOfMasters(t *testing.T) {
-	for want, told := range map[string]node.Report{
+	for want, told := range map[string]operators.Report{
 		"up":                     {Generation: 1},
 		"up, list 3":             {Generation: 3},
 		"up, list 3 → 4":         {Generation: 3, Next: []string{"a"}},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/node"
+	operators "github.com/quorumlock/quorumlock/node/operator"
 )
 
 // watchEvery is how often a master is asked.
@@ -62,12 +63,12 @@ func (r *run) ask(ctx context.Context, i int) (timeline.Span, error) {
 	defer n.Close()
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	told, err := n.Check(ctx)
+	told, err := operators.Check(ctx, n)
 	return stateOf(told), err
 }
 
 // stateOf returns the state of a master that reports this. Its first list needs no number.
-func stateOf(told node.Report) timeline.Span {
+func stateOf(told operators.Report) timeline.Span {
 	s := timeline.Span{State: timeline.Up, Text: "up"}
 	if told.Quarantine > 0 {
 		s = timeline.Span{State: timeline.Quarantine, Text: "quarantine"}

@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/containers"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/redlock"
 	"go.uber.org/goleak"
 )
@@ -111,7 +112,7 @@ func (r recipe) admit(ctx context.Context, t *testing.T) {
 		nodes, names = append(nodes, n), append(names, n.Name())
 	}
 	for _, n := range nodes {
-		for err := n.AdmitMembers(ctx, names); err != nil; err = n.AdmitMembers(ctx, names) {
+		for err := operator.AdmitMembers(ctx, n, names); err != nil; err = operator.AdmitMembers(ctx, n, names) {
 			if ctx.Err() != nil {
 				t.Fatal(err)
 			}

@@ -8,25 +8,26 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 )
 
 // gatedClock is a client's clock. Time goes on while the process is paused, but its timers fire
 // when it wakes, each in a slot of its own.
 type gatedClock struct {
-	*clock.Fake
+	*fakeclock.Clock
 	gate    *gate
 	callers *callers
 }
 
 func newGatedClock(rate float64, g *gate, c *callers) gatedClock {
-	gated := gatedClock{clock.NewFake(), g, c}
+	gated := gatedClock{fakeclock.New(), g, c}
 	gated.SetRate(rate)
 	return gated
 }
 
 func (c gatedClock) AfterFunc(d time.Duration, f func()) clock.Timer {
 	s := c.callers.current().timerSlot()
-	return c.Fake.AfterFunc(d, func() {
+	return c.Clock.AfterFunc(d, func() {
 		s.wait()
 		c.gate.pass(s)
 		f()

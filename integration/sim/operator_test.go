@@ -98,7 +98,7 @@ func majorityState(views map[string]*membership.View) *state {
 		s.whole = s.whole && carries(v, s.members)
 		s.behind = s.behind || carries(v, s.members) && v.Marker().Next.Equal(s.members)
 		if v != nil {
-			left, _ := v.Quarantine()
+			left := v.Quarantine()
 			s.waiting = s.waiting || left > 0
 		}
 	}

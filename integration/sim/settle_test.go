@@ -83,7 +83,7 @@ func (o *operator) admit(ctx context.Context, list *scripts.List) {
 		if !list.Has(name) {
 			w.masters[masterOf(name)].Flush()
 		} else {
-			if call, err := v.Admit(list); err != nil {
+			if call, err := change.Admit(v, list); err != nil {
 				w.fail("operator: %s: %v", name, err)
 			} else {
 				calls[name] = []scripts.Call{call}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -57,8 +57,8 @@ func Nodes(t testing.TB, masters []*fakeredis.Master, wrap func(master int, c ne
 
 // Clock returns a clock that keeps the bubble's time until the test ends. Make it before the
 // locker, whose timers it then outlives.
-func Clock(t testing.TB) *clock.Fake {
-	ticking := clock.NewFake()
+func Clock(t testing.TB) *fakeclock.Clock {
+	ticking := fakeclock.New()
 	ticking.SetRate(1)
 	t.Cleanup(func() { ticking.SetRate(0) })
 	return ticking

@@ -24,6 +24,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -115,13 +116,13 @@ func testConnections(t *testing.T, open Opener) {
 		acquired <- err
 	}()
 	wants("while a caller waits", 2, 1)
-	_, err := n.Check(t.Context())
+	_, err := operator.Check(t.Context(), n)
 	testkit.Must(t, err)
 	wants("after Check", 3, 1)
 	testkit.Must(t, held.Unlock(t.Context()))
 	testkit.Must(t, <-acquired)
 	wants("after the wait", 2, 0)
-	_, err = n.Check(t.Context())
+	_, err = operator.Check(t.Context(), n)
 	testkit.Must(t, err)
 	wants("after another Check", 2, 0)
 	if made := dialled.Load() - before; before == 0 || made != 2 {
@@ -148,7 +149,7 @@ func testUser(t *testing.T, open Opener) {
 	setPassword(t, m, password)
 	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: m.Addr(), User: "app", Password: password})), "k")
 	onlyClient(t, m, "user=app")
-	_, err := mustOpen(t, open, Settings{Addr: m.Addr(), User: "app", Password: "s3cret"}).Check(t.Context())
+	_, err := operator.Check(t.Context(), mustOpen(t, open, Settings{Addr: m.Addr(), User: "app", Password: "s3cret"}))
 	var refused *node.Error
 	if !errors.As(err, &refused) || !refused.Permanent() || strings.Contains(err.Error(), "s3cret") {
 		t.Errorf("with a wrong password: %v", err)
@@ -156,7 +157,7 @@ func testUser(t *testing.T, open Opener) {
 	_, err = m.Do("CONFIG", "SET", "requirepass", "all")
 	testkit.Must(t, err)
 	own := mustOpen(t, open, Settings{Addr: m.Addr(), Password: "all"})
-	_, err = own.Check(t.Context())
+	_, err = operator.Check(t.Context(), own)
 	testkit.Must(t, err)
 }
 
@@ -185,13 +186,13 @@ func testRotation(t *testing.T, open Opener) {
 		t.Errorf("the connection did not live on: %s, before %s", now, before)
 	}
 
-	_, err := n.Check(t.Context()) // over a new connection
+	_, err := operator.Check(t.Context(), n) // over a new connection
 	var refused *node.Error
 	if !errors.As(err, &refused) || refused.Permanent() {
 		t.Errorf("with the old password: %v", err)
 	}
 	rotate("second")
-	_, err = n.Check(t.Context())
+	_, err = operator.Check(t.Context(), n)
 	testkit.Must(t, err)
 	_, err = m.Do("CLIENT", "KILL", "USER", "app")
 	testkit.Must(t, err)
@@ -206,14 +207,14 @@ func testTLS(t *testing.T, open Opener) {
 
 	config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	bare := mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: config.Clone()})
-	if _, err := bare.Check(t.Context()); err == nil {
+	if _, err := operator.Check(t.Context(), bare); err == nil {
 		t.Error("the server took a client without a certificate")
 	}
 	config.Certificates = []tls.Certificate{pair}
 	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: config})), "k")
 	stranger := config.Clone()
 	stranger.RootCAs = nil
-	_, err = mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: stranger}).Check(t.Context())
+	_, err = operator.Check(t.Context(), mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: stranger}))
 	if !errors.As(err, new(*tls.CertificateVerificationError)) {
 		t.Errorf("with the system's authorities: %v", err)
 	}

@@ -5,7 +5,6 @@ package inside
 
 import (
 	"context"
-	"hash/fnv"
 	"sync"
 	"time"
 
@@ -26,6 +25,8 @@ type Node struct {
 	Named         bool          // by an option or the URL
 	Quarantine    time.Duration // how long one lasts, by the node's options; 0 for none
 	Log           Log
+	Server        Server
+	Lifetime      context.Context // ends with the node's Close
 }
 
 // Log is a node's log.
@@ -51,9 +52,7 @@ func (n *Node) Pipe(key string) *pipeline.Pipe {
 	if len(n.Pipes) == 1 {
 		return n.Pipes[0]
 	}
-	hash := fnv.New32a()
-	hash.Write([]byte(key))
-	return n.Pipes[hash.Sum32()%uint32(len(n.Pipes))]
+	return n.Pipes[scripts.Hash(key)%uint32(len(n.Pipes))]
 }
 
 // Each calls f for all nodes, or whatever is given, at once, and waits for all of them.

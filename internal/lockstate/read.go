@@ -41,27 +41,18 @@ func Read(ctx context.Context, nodes []*node.Node, names ...string) [][]Master {
 	return read
 }
 
-// Ask returns the identities of lockers, by their ids, as far as they are known.
-type Ask func(lockers []string) map[string]scripts.Identity
-
-// Identify sets which processes the owners in what [Read] returned are, as far as that is known.
-// look finds it: by ask, which asks the nodes that have answered, or from memory.
-func Identify(ctx context.Context, nodes []*node.Node, read [][]Master,
-	look func(lockers []string, ask Ask) map[string]scripts.Identity,
-) {
+// Identify sets which processes the owners in what [Read] returned are, as far as the nodes know.
+// One that has not answered Read is down, and fails at once.
+func Identify(ctx context.Context, nodes []*node.Node, read [][]Master) {
 	var lockers []string
-	answered := make([]bool, len(nodes))
 	for _, masters := range read {
-		for j, m := range masters {
-			answered[j] = answered[j] || m.Err == nil
+		for _, m := range masters {
 			if locker := scripts.LockerOf(m.Owner); m.Owner != "" && !slices.Contains(lockers, locker) {
 				lockers = append(lockers, locker)
 			}
 		}
 	}
-	known := look(lockers, func(lockers []string) map[string]scripts.Identity {
-		return who(ctx, nodes, answered, lockers)
-	})
+	known := who(ctx, nodes, lockers)
 	for _, masters := range read {
 		for j, m := range masters {
 			if m.Owner != "" {
@@ -71,14 +62,11 @@ func Identify(ctx context.Context, nodes []*node.Node, read [][]Master,
 	}
 }
 
-func who(ctx context.Context, nodes []*node.Node, answered []bool, lockers []string) map[string]scripts.Identity {
+func who(ctx context.Context, nodes []*node.Node, lockers []string) map[string]scripts.Identity {
 	var mu sync.Mutex
 	known := map[string]scripts.Identity{}
-	inside.Each(nodes, func(j int, n *node.Node) {
+	inside.Each(nodes, func(_ int, n *node.Node) {
 		for some := range slices.Chunk(lockers, scripts.MaxWho) {
-			if !answered[j] {
-				return
-			}
 			found := inside.Of(n).Pipe("").Do(ctx, scripts.Who(some)).Reply.Who // none if the user may not read them
 			mu.Lock()
 			for i, is := range found {

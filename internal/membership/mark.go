@@ -2,7 +2,6 @@ package membership
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -122,7 +121,7 @@ func (c Client) claim(views []*View) (marks []Mark) {
 		return []Mark{c.mark(first, views[first], top)}
 	}
 	for _, i := range claimed {
-		if views[i].quarantineLeft() > 0 {
+		if views[i].Quarantine() > 0 {
 			return nil
 		}
 		marks = append(marks, confirm(i, views[i], top.Generation))
@@ -137,7 +136,7 @@ func (c Client) correct(views []*View) (marks []Mark) {
 		if v == nil || v.Standing(c.List) != Accepts && v.Standing(c.List) != Claimed {
 			continue
 		}
-		if left, _ := v.Quarantine(); left > c.Quarantine(i) {
+		if v.Quarantine() > c.Quarantine(i) {
 			call := v.Write(v.marker, scripts.In(c.Quarantine(i)), scripts.At(v.marker.Change))
 			marks = append(marks, Mark{Node: i, Call: call})
 		}
@@ -177,26 +176,3 @@ const mostChanges = 1 << 52
 
 // IsCounted reports whether a generation counts changes.
 func IsCounted(generation uint64) bool { return generation < mostChanges }
-
-// Admit returns the mark with which an operator ends the node's quarantine. list is the list of
-// masters that the node gets; nil keeps the one that it has. The error says why the node may not be
-// admitted so.
-func (v *View) Admit(list *scripts.List) (scripts.Call, error) {
-	m := scripts.Marker{Members: scripts.NewList(), Next: scripts.NewList()}
-	change := scripts.At(0)
-	if !v.IsBlank() {
-		if list == nil && v.marker.Member != v.Process.Member {
-			return scripts.Call{}, fmt.Errorf("%w: this master is the member %s of %s: admit it by that name "+
-				"(?name=... in the URL)", ErrDiffers, v.marker.Member, v.marker.Members)
-		}
-		m, change = v.marker, scripts.At(v.marker.Change)
-	}
-	if list != nil && !IsCounted(m.Generation) {
-		m.Generation, m.Claimed = 0, true // all begins anew
-	}
-	if list != nil && (m.Claimed || !m.Members.Equal(list) || m.Next.Len() > 0) {
-		m.Members, m.Next, m.Claimed, m.Generation = list, scripts.NewList(), false, m.Generation+1
-		change = scripts.In(v.Process.MaxLease)
-	}
-	return v.Write(m, scripts.In(0), change), nil
-}

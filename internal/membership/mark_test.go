@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -218,8 +219,8 @@ func TestAdmission(t *testing.T) {
 			client.Quarantine = func(int) time.Duration { return c.quarantine }
 			c.before(world)
 			world.settle(client, world.views(client.List))
-			if left, marked := world.look("a").Quarantine(); left != c.want || !marked {
-				t.Errorf("in quarantine for %v, want %v; marked %v", left, c.want, marked)
+			if a := world.look("a"); a.Quarantine() != c.want || !a.IsMarked() {
+				t.Errorf("in quarantine for %v, want %v; marked %v", a.Quarantine(), c.want, a.IsMarked())
 			}
 		})
 	}
@@ -234,7 +235,7 @@ func TestAdmissionOfOneOfMany(t *testing.T) {
 		t.Errorf("marked %q", got)
 	}
 	for i, name := range abc.Names() {
-		if left, _ := c.look(name).Quarantine(); left != time.Duration(i)*time.Second {
+		if left := c.look(name).Quarantine(); left != time.Duration(i)*time.Second {
 			t.Errorf("%s is in quarantine for %v", name, left)
 		}
 	}
@@ -274,7 +275,7 @@ func TestAdmit(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			world := newClusterOf(t, c.before)
-			call, err := world.look("a").Admit(c.list)
+			call, err := change.Admit(world.look("a"), c.list)
 			testkit.Must(t, err)
 			if !world.run("a", call).Mark.Written {
 				t.Fatal("not written")
@@ -294,7 +295,7 @@ func TestAdmit(t *testing.T) {
 func TestAdmitByAWrongName(t *testing.T) {
 	c := newClusterOf(t, func(m *scripts.Marker) { m.Member = "b" })
 	const want = "the lists of masters differ: this master is the member b of {a, b, c}: admit it by that name (?name=... in the URL)"
-	if _, err := c.look("a").Admit(nil); err == nil || err.Error() != want {
+	if _, err := change.Admit(c.look("a"), nil); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
@@ -305,7 +306,7 @@ func TestAViewAfterAMark(t *testing.T) {
 	views := c.views(client.List)
 	c.pass(5 * time.Second)
 	c.settle(client, views)
-	if left, marked := views[0].Quarantine(); left != maxLease || !marked || views[0].Now != start+5*time.Second {
+	if left, marked := views[0].Quarantine(), views[0].IsMarked(); left != maxLease || !marked || views[0].Now != start+5*time.Second {
 		t.Errorf("in quarantine for %v (%v) at %v", left, marked, views[0].Now-start)
 	}
 }

@@ -96,8 +96,8 @@ func TestReplaceAMaster(t *testing.T) {
 	for _, name := range abcd.Names() {
 		c.has("removed", name, abd, none, 9)
 	}
-	if v := c.look("c"); !v.IsRetired() || v.Standing(abc) != membership.Refuses {
-		t.Errorf("c is retired: %v, and stands as %d", v.IsRetired(), v.Standing(abc))
+	if v := c.look("c"); !change.IsRetired(v) || v.Standing(abc) != membership.Refuses {
+		t.Errorf("c is retired: %v, and stands as %d", change.IsRetired(v), v.Standing(abc))
 	}
 	c.pass(maxLease)
 	if trail, _ := c.carryOut(changeOf(t, abd, abcd).Announce(), nil); strings.Join(trail, " ") != "c pause read raise a b c d" {
@@ -343,7 +343,7 @@ func TestAForgedGeneration(t *testing.T) {
 		world := newClusterOf(t, of(generation, none), marked, nil)
 		world.settle(clientOf(abc), world.views(abc))
 		world.has("marked again", "c", abc, none, 7)
-		call, err := world.look("a").Admit(abc)
+		call, err := change.Admit(world.look("a"), abc)
 		testkit.Must(t, err)
 		world.run("a", call)
 		world.has("admitted", "a", abc, none, 1)

@@ -81,23 +81,20 @@ func (v *View) MaxLease() time.Duration { return v.marker.MaxLease }
 // Marker returns the marker; its lists are empty if there is none.
 func (v *View) Marker() scripts.Marker { return v.marker }
 
-// Quarantine returns how long the node grants nothing new. It returns false when the node is not
-// marked: its quarantine begins when it is marked or claimed.
-func (v *View) Quarantine() (left time.Duration, marked bool) {
+// Quarantine returns how long the node grants nothing new; 0 if it is not marked: its quarantine begins when it is
+// marked or claimed.
+func (v *View) Quarantine() time.Duration {
 	if !v.IsMarked() {
-		return 0, false
+		return 0
 	}
-	return v.quarantineLeft(), true
+	return v.marker.Quarantine(v.Now)
 }
-
-// quarantineLeft returns how much is left of the quarantine that a mark or a claim has begun.
-func (v *View) quarantineLeft() time.Duration { return v.marker.Quarantine(v.Now) }
 
 // ClaimWaits returns how long the claims for a list must wait before they can be confirmed.
 func ClaimWaits(views []*View, list *scripts.List) (longest time.Duration) {
 	for _, v := range views {
 		if v != nil && v.Standing(list) == Claimed {
-			longest = max(longest, v.quarantineLeft())
+			longest = max(longest, v.Quarantine())
 		}
 	}
 	return longest
@@ -107,14 +104,6 @@ func ClaimWaits(views []*View, list *scripts.List) (longest time.Duration) {
 // was seen.
 func (v *View) Write(m scripts.Marker, admitted, change scripts.When) scripts.Call {
 	return scripts.Mark(scripts.Seen{Process: v.Process, Marker: v.Text}, m, admitted, change, v.last)
-}
-
-// AdmissionLeft returns how long an operator's admission of a blank node still counts: a client that
-// marks the node later begins its quarantine. It returns false if there is no admission, or none that
-// still counts.
-func (v *View) AdmissionLeft() (left time.Duration, given bool) {
-	left = v.marker.Admitted + v.marker.MaxLease - v.Now
-	return left, v.IsMarked() && v.marker.Members.Len() == 0 && left >= 0
 }
 
 // Rewrite returns the call that writes another marker, and keeps the node's own instants.
@@ -144,16 +133,6 @@ func (v *View) Announced(list *scripts.List) (before *scripts.List, found bool) 
 func (v *View) HadAnother(list *scripts.List) bool {
 	return v.marker.Members.Len() > 0 && !v.marker.Claimed && !v.had(list)
 }
-
-// IsOutside reports whether the node is none of the members in its own marker: a change has removed
-// it, or has announced it and is not committed there.
-func (v *View) IsOutside() bool {
-	return !v.IsBlank() && !v.marker.Claimed && !v.marker.Members.Has(v.marker.Member)
-}
-
-// IsRetired reports whether the node is outside and is not announced either, so it accepts nobody: a
-// change has removed it, or was taken back that added it, or it was added and has forgotten that.
-func (v *View) IsRetired() bool { return v.IsOutside() && v.marker.Next.Len() == 0 }
 
 // Standing is how a node stands to a client with a list of masters.
 type Standing int

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
@@ -115,7 +115,7 @@ func (w *world) open(at region, process string, opts ...quorum.Option) (*quorum.
 		}
 		return nil, fmt.Errorf("fleet: no master at %s", address)
 	}
-	return quorum.Open(urls, quorum.Majority, append(opts, quorumtest.WithClock(clock.Monotonic()),
+	return quorum.Open(urls, quorum.Majority, append(opts, quorumtest.WithClock(fakeclock.Monotonic()),
 		quorum.WithLogger(silent), quorum.WithNodeOptions(node.WithDialer(dialer), node.WithLogger(silent)))...)
 }
 

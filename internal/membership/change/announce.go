@@ -158,7 +158,7 @@ func (c Change) prepare(name string, v *membership.View, generation uint64) (fir
 		first.again = true // the master's clock was set back: its quarantine begins anew
 		first.mark(name, v, v.Write(m, scripts.In(m.MaxLease), scripts.At(m.Change)))
 		return first, false, nil
-	case v.IsBlank() || v.IsOutside() || m.Claimed && !m.Members.Has(name):
+	case v.IsBlank() || isOutside(v) || m.Claimed && !m.Members.Has(name):
 		first.again = true
 		claim := scripts.Marker{Claimed: true, Generation: generation, Members: c.From, Next: scripts.NewList()}
 		first.mark(name, v, v.Write(claim, c.newcomer(v), scripts.In(v.Process.MaxLease)))

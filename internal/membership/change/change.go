@@ -155,7 +155,7 @@ func finishing(views map[string]*membership.View) (given, to *scripts.List) {
 // mostHave returns the list that a majority of its members have, and those that have another.
 func mostHave(views map[string]*membership.View) (list *scripts.List, apart []string) {
 	for _, v := range views {
-		if v == nil || v.IsBlank() || v.Marker().Claimed || v.IsOutside() {
+		if v == nil || v.IsBlank() || v.Marker().Claimed || isOutside(v) {
 			continue
 		}
 		list, apart = v.Marker().Members, nil
@@ -180,7 +180,7 @@ func mostHave(views map[string]*membership.View) (list *scripts.List, apart []st
 func areSplit(views map[string]*membership.View) bool {
 	lists := map[string]*scripts.List{}
 	for _, v := range views {
-		if v != nil && !v.IsBlank() && !v.Marker().Claimed && !v.IsOutside() {
+		if v != nil && !v.IsBlank() && !v.Marker().Claimed && !isOutside(v) {
 			lists[v.Marker().Members.String()] = v.Marker().Members
 		}
 	}
@@ -196,3 +196,14 @@ func areSplit(views map[string]*membership.View) bool {
 func round(d time.Duration) time.Duration {
 	return d.Truncate(100*time.Millisecond) + 100*time.Millisecond
 }
+
+// isOutside reports whether the node is none of the members in its own marker: a change has removed
+// it, or has announced it and is not committed there.
+func isOutside(v *membership.View) bool {
+	m := v.Marker()
+	return !v.IsBlank() && !m.Claimed && !m.Members.Has(m.Member)
+}
+
+// IsRetired reports whether the node is outside and is not announced either, so it accepts nobody: a
+// change has removed it, or was taken back that added it, or it was added and has forgotten that.
+func IsRetired(v *membership.View) bool { return isOutside(v) && v.Marker().Next.Len() == 0 }

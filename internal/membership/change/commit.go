@@ -109,7 +109,7 @@ func Pending(given *scripts.List, views map[string]*membership.View) *scripts.Li
 // earlier change: the masters came back to it.
 func hasCommitted(v *membership.View, to *scripts.List, announced uint64) bool {
 	return !v.IsBlank() && !v.Marker().Claimed && v.Marker().Members.Equal(to) &&
-		!(v.IsRetired() && v.Marker().Generation <= announced)
+		!(IsRetired(v) && v.Marker().Generation <= announced)
 }
 
 // target returns the list to commit: the one that was given, or that list without the master that the
@@ -151,7 +151,7 @@ func target(given *scripts.List, views map[string]*membership.View) *scripts.Lis
 // left behind: target tells these apart, by a majority that has committed in a later generation.
 func isTheRemoved(v *membership.View, from, to *scripts.List) bool {
 	return v != nil && !v.IsBlank() && !v.Marker().Claimed && v.Marker().Next.Len() == 0 &&
-		(v.Marker().Members.Equal(from) || v.IsRetired() && v.Marker().Members.Equal(to))
+		(v.Marker().Members.Equal(from) || IsRetired(v) && v.Marker().Members.Equal(to))
 }
 
 // origin returns the list from which the members change to the list to: the one that masters with the

@@ -172,7 +172,7 @@ func (e *Engine) FirstNode(names []scripts.Name) int {
 	for _, name := range names[1:] {
 		least = min(least, name.String())
 	}
-	return int(waiting.Hash(least) % uint32(len(e.Nodes)))
+	return int(scripts.Hash(least) % uint32(len(e.Nodes)))
 }
 
 // tokenSeed returns where a token counter that was lost starts again: above every token that this

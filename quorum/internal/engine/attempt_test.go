@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
 // The clock is read last: whatever takes longer than the lease in a commit, the attempt is no lock then, and is undone.
 func TestCommitReadsTheClockLast(t *testing.T) {
-	ticking := clock.NewFake()
+	ticking := fakeclock.New()
 	inCluster(t, ticking, func(t *testing.T, c *cluster) {
 		a := c.won(t)
 		a.hold.holder().onBegin = func() { ticking.Advance(a.hold.terms.Lease) }

@@ -51,7 +51,7 @@ func New(cfg Config) *Engine {
 	e := &Engine{Config: cfg, RTT: waiting.NewRTT(len(cfg.Nodes)), Closed: make(chan struct{})}
 	e.schedule = schedule.New(e.Clock, e.renewDue)
 	e.Roster = roster.New(e.Nodes, e.Clock, roster.Options{
-		Founds: cfg.Founds, Exists: cfg.Exists, Go: e.background.start, Closed: e.Closed,
+		Founds: cfg.Founds, Exists: cfg.Exists, Go: e.background.start, IsClosed: e.IsClosed,
 	})
 	e.introduction = holders.NewIntroduction(e.Nodes, e.UUID, cfg.Identity, e.Roster.List, e.Nodes[0].MaxLease())
 	return e

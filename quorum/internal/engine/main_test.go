@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/node"
@@ -150,7 +151,7 @@ func (c *cluster) wantNoOwners(t *testing.T) {
 
 // heldHold returns an attempt that two of three nodes have granted and the third has not answered,
 // and that has become a lock, and the clock, which stands still.
-func heldHold(t *testing.T, lasts time.Duration) (*attempt, *clock.Fake) {
+func heldHold(t *testing.T, lasts time.Duration) (*attempt, *fakeclock.Clock) {
 	t.Helper()
 	a, fake := asking(t, lasts)
 	a.requests[0].Done(granting("one", 7))
@@ -162,9 +163,9 @@ func heldHold(t *testing.T, lasts time.Duration) (*attempt, *clock.Fake) {
 }
 
 // asking returns an attempt that has asked three nodes, which have not answered.
-func asking(t *testing.T, lasts time.Duration) (*attempt, *clock.Fake) {
+func asking(t *testing.T, lasts time.Duration) (*attempt, *fakeclock.Clock) {
 	t.Helper()
-	fake := clock.NewFake()
+	fake := fakeclock.New()
 	fake.Advance(time.Hour)
 	nodes := make([]*node.Node, 3)
 	for i := range nodes {

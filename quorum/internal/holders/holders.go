@@ -11,7 +11,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -32,10 +31,8 @@ const (
 // asks only after one has failed, if a node has named a holder that is not known. It is safe for
 // concurrent use.
 type Holders struct {
-	nodes    []*node.Node
-	locker   string // the Locker's own id
-	identity scripts.Identity
-	clock    clock.Clock
+	nodes []*node.Node
+	clock clock.Clock
 
 	mu      sync.Mutex
 	lockers map[string]knownLocker
@@ -56,9 +53,9 @@ type Named struct {
 	Node  int
 }
 
-// New returns the memory of a locker with that id and identity.
-func New(nodes []*node.Node, locker string, identity scripts.Identity, c clock.Clock) *Holders {
-	return &Holders{nodes: nodes, locker: locker, identity: identity, clock: c,
+// New returns the memory of a locker.
+func New(nodes []*node.Node, c clock.Clock) *Holders {
+	return &Holders{nodes: nodes, clock: c,
 		lockers: map[string]knownLocker{}, askedAt: clock.Never}
 }
 
@@ -163,29 +160,4 @@ func (hs *Holders) remember(locker string, is scripts.Identity) {
 		clear(hs.lockers)
 	}
 	hs.lockers[locker] = knownLocker{is, now.Add(holderPause)}
-}
-
-// Identities returns the identities of lockers, by their ids, as far as they are known. ask asks the
-// nodes for those that are not remembered.
-func (hs *Holders) Identities(lockers []string, ask lockstate.Ask) map[string]scripts.Identity {
-	all := map[string]scripts.Identity{}
-	var missing []string
-	hs.mu.Lock()
-	for _, locker := range lockers {
-		if known := hs.lockers[locker]; locker == hs.locker {
-			all[locker] = hs.identity
-		} else if known.identity != (scripts.Identity{}) {
-			all[locker] = known.identity
-		} else {
-			missing = append(missing, locker)
-		}
-	}
-	hs.mu.Unlock()
-	if len(missing) > 0 {
-		for locker, is := range ask(missing) {
-			hs.remember(locker, is)
-			all[locker] = is
-		}
-	}
-	return all
 }

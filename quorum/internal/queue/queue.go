@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // Key is a set of names, in any order, or a semaphore of a size.
@@ -37,7 +38,7 @@ func NewKey(names []string, readers bool) Key {
 func NewSlotsKey(slots string, size int) Key { return Key{count: size, text: slots} }
 
 // Hash returns the hash of the names, the same for readers and for each size.
-func (k Key) Hash() uint32 { return waiting.Hash(k.text) }
+func (k Key) Hash() uint32 { return scripts.Hash(k.text) }
 
 // NewList returns a list without waiters.
 func NewList(cfg Config) *List { return &List{Config: cfg, queues: map[Key]*queue{}} }

@@ -17,7 +17,7 @@ func (r *Roster) survey(asked []question) *Survey {
 	s := newSurvey(r)
 	s.look(asked)
 	for range 4 * len(r.nodes) { // a bound for nodes whose markers change under us
-		if s.list == nil || r.isClosed() {
+		if s.list == nil || r.opts.IsClosed() {
 			return s
 		}
 		marks := r.client(s.list).Plan(s.views)

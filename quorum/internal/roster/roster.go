@@ -56,8 +56,8 @@ type Options struct {
 	Founds bool // it may found a deployment: see membership.Client
 	Exists bool // it was told that the deployment exists, and founds none
 
-	Go     func(f func()) // runs f in a goroutine of the locker's
-	Closed <-chan struct{}
+	Go       func(f func()) // runs f in a goroutine of the locker's
+	IsClosed func() bool
 }
 
 // New returns the roster of a locker over the nodes. It asks them nothing.
@@ -114,14 +114,5 @@ func (r *Roster) client(list *scripts.List) membership.Client {
 	return membership.Client{
 		List: list, Found: r.opts.Founds || r.wasAccepted.Load(), Exists: r.opts.Exists,
 		Quarantine: func(i int) time.Duration { return inside.Of(r.nodes[i]).Quarantine },
-	}
-}
-
-func (r *Roster) isClosed() bool {
-	select {
-	case <-r.opts.Closed:
-		return true
-	default:
-		return false
 	}
 }

@@ -5,11 +5,12 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
@@ -26,14 +27,14 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 type deployment struct {
 	t       *testing.T
 	masters []*fakeredis.Master
-	clock   *clock.Fake
+	clock   *fakeclock.Clock
 }
 
 // locker is what one locker has: its nodes and its roster.
 type locker struct {
 	*roster.Roster
 	nodes  []*node.Node
-	closed chan struct{}
+	closed *atomic.Bool
 }
 
 func inDeployment(t *testing.T, test func(t *testing.T, d *deployment)) {
@@ -49,9 +50,9 @@ var quick = []node.Option{node.WithoutQuarantine()}
 
 // over returns a locker over the masters, which may found a deployment.
 func (d *deployment) over(masters []*fakeredis.Master, opts []node.Option, exists bool) locker {
-	l := locker{nodes: bubble.Nodes(d.t, masters, nil, opts...), closed: make(chan struct{})}
+	l := locker{nodes: bubble.Nodes(d.t, masters, nil, opts...), closed: new(atomic.Bool)}
 	l.Roster = roster.New(l.nodes, d.clock, roster.Options{
-		Founds: true, Exists: exists, Go: func(f func()) { go f() }, Closed: l.closed,
+		Founds: true, Exists: exists, Go: func(f func()) { go f() }, IsClosed: l.closed.Load,
 	})
 	return l
 }
@@ -87,7 +88,7 @@ func (l locker) refusal(t *testing.T, i int) *scripts.Refusal {
 func TestAClosedLockerMarksNothing(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
 		l := d.over(d.masters, quick, false)
-		close(l.closed)
+		l.closed.Store(true)
 		l.wants(t, false, false, false)
 	})
 }

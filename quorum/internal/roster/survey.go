@@ -120,6 +120,5 @@ func (s *Survey) hasOtherList() bool {
 
 // quarantine returns how long a node grants nothing new.
 func (r *Roster) quarantine(i int, view *membership.View) time.Duration {
-	left, _ := view.Quarantine()
-	return min(left, inside.Of(r.nodes[i]).Quarantine)
+	return min(view.Quarantine(), inside.Of(r.nodes[i]).Quarantine)
 }

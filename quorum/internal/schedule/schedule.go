@@ -133,18 +133,15 @@ func (s *Schedule[T]) run() {
 	s.mu.Lock()
 	s.wake = clock.Never
 	s.mu.Unlock()
-	for s.runSome() {
+	for more := true; more; {
+		var after func()
+		more, after = s.handleDue()
+		after()
 	}
 }
 
-// runSome handles up to maxDue entries that are due. It returns true when more may be.
-func (s *Schedule[T]) runSome() (more bool) {
-	due, after := s.handleDue()
-	after()
-	return due == maxDue
-}
-
-func (s *Schedule[T]) handleDue() (handled int, after func()) {
+// handleDue handles up to maxDue entries that are due. It returns true when more may be.
+func (s *Schedule[T]) handleDue() (more bool, after func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.clock.Now()
@@ -159,7 +156,7 @@ func (s *Schedule[T]) handleDue() (handled int, after func()) {
 		}
 	}
 	s.armLocked()
-	return len(due), after
+	return len(due) == maxDue, after
 }
 
 func (e *Entry[T]) isDue(now clock.Instant) bool {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 )
 
@@ -16,13 +17,13 @@ const ms = time.Millisecond
 // calls records what a schedule handles.
 type calls struct {
 	schedule *schedule.Schedule[string]
-	clock    *clock.Fake
+	clock    *fakeclock.Clock
 	handled  []string // owners with the time; "-" after each call of Due that had entries
 	again    map[string]clock.Instant
 }
 
 func newCalls(t *testing.T) *calls {
-	c := &calls{clock: clock.NewFake(), again: map[string]clock.Instant{}}
+	c := &calls{clock: fakeclock.New(), again: map[string]clock.Instant{}}
 	c.schedule = schedule.New(c.clock, c.due)
 	t.Cleanup(func() { c.schedule.Close() })
 	return c
@@ -164,15 +165,15 @@ func TestClose(t *testing.T) {
 // stoppedTimers is a clock whose timers count time that the machine was not suspended for: now may
 // be ahead of them.
 type stoppedTimers struct {
-	*clock.Fake
+	*fakeclock.Clock
 	suspended time.Duration
 }
 
-func (c *stoppedTimers) Now() clock.Instant { return c.Fake.Now().Add(c.suspended) }
+func (c *stoppedTimers) Now() clock.Instant { return c.Clock.Now().Add(c.suspended) }
 
 // After a suspend, which timers do not count, what is due is handled within a second.
 func TestASuspendIsNoticedWithinASecond(t *testing.T) {
-	suspends := &stoppedTimers{Fake: clock.NewFake()}
+	suspends := &stoppedTimers{Clock: fakeclock.New()}
 	handled := 0
 	s := schedule.New(suspends, func(_ clock.Instant, entries []*schedule.Entry[int]) func() {
 		for _, e := range entries {

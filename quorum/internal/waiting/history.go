@@ -1,7 +1,6 @@
 package waiting
 
 import (
-	"hash/fnv"
 	"sync"
 	"time"
 
@@ -125,11 +124,4 @@ func (h *History) place(names uint32) uint32 { return names % uint32(len(h.recen
 
 func newRecord(names uint32) record {
 	return record{known: true, names: names, slot: -1, released: clock.Never, unsubscribed: clock.Never}
-}
-
-// Hash is the hash FNV-1a of 32 bits, the same in every process.
-func Hash(text string) uint32 {
-	h := fnv.New32a()
-	h.Write([]byte(text))
-	return h.Sum32()
 }

@@ -44,7 +44,7 @@ var mutants = []mutant{
 		shrinks().with(oneForgets)},
 	{"without a majority, all answer", markFile, "		if v == nil {\n			return nil\n		}\n", "		if v == nil {\n			continue\n		}\n", stale},
 	{"claims come before marks", markFile, "top.Claimed = true", "top.Claimed = false", founds("abcde", "abc", "cde")},
-	{"claims wait for each other", markFile, "if views[i].quarantineLeft() > 0 {", "if false {", founds("abcd", "abc", "bcd").with(twoForget)},
+	{"claims wait for each other", markFile, "if views[i].Quarantine() > 0 {", "if false {", founds("abcd", "abc", "bcd").with(twoForget)},
 	{"a master that came back with another list is not claimed", markFile, "standing == Blank && v.HadAnother(c.List), ", "",
 		setup{names: "abcde", start: []string{"old:abc", "old:abc", "old:cde", "cde", "cde"}, lists: []string{"abc", "cde"}, maxLease: 2}},
 	{"an existing deployment is not founded", markFile, "case standing == Blank && c.Exists && !v.had(c.List):", "case false:",

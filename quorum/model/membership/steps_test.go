@@ -348,7 +348,7 @@ func (w *world) brief(n int, x *node) string {
 		text = "old:" + text
 	}
 	text += fmt.Sprint("#", m.Generation)
-	if left, _ := v.Quarantine(); left > 0 {
+	if left := v.Quarantine(); left > 0 {
 		text += fmt.Sprint(" q", int(left/tick))
 	}
 	if left := change.Waits(v); left > 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
@@ -201,13 +202,13 @@ func (d *demo) deploy(ctx context.Context) error {
 	}
 	d.chart.Mark(workerA, "refused")
 	for i, n := range d.a.nodes {
-		if err := n.Admit(ctx); err != nil {
+		if err := operator.Admit(ctx, n); err != nil {
 			return err
 		}
 		d.chart.End(masterName(i), "")
 		d.chart.Add(masterName(i), timeline.Span{State: timeline.Up})
 	}
-	d.say("this demo started the masters, so it knows that no lock is held, and admits them (Node.Admit): they grant at once")
+	d.say("this demo started the masters, so it knows that no lock is held, and admits them (operator.Admit): they grant at once")
 	return nil
 }
 

@@ -57,7 +57,7 @@ func TestDemo(t *testing.T) {
 			}
 			clitest.Contains(t, r.out.String(), kind.name,
 				"ok     worker A asks for the lock on invoice:42 and is refused: quorumlock: lock \"invoice:42\": not acquired: nodes in quarantine",
-				"Node.Admit",
+				"operator.Admit",
 				"ok     6 turns",
 				"ok     every token is higher than the one before",
 				"ok     3s later, more than a lease, worker A still holds",
@@ -86,7 +86,7 @@ func TestDemo(t *testing.T) {
 // TestDemoInterrupted ends the context at several points of the story.
 func TestDemoInterrupted(t *testing.T) {
 	t.Parallel()
-	for _, at := range []string{"One lock", "m5 is", "Node.Admit", "holds it, token", "worker B asks", "m2 is killed"} {
+	for _, at := range []string{"One lock", "m5 is", "operator.Admit", "holds it, token", "worker B asks", "m2 is killed"} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
 			svg := filepath.Join(t.TempDir(), "demo.svg")

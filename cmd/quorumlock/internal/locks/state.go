@@ -28,9 +28,7 @@ func inspect(ctx context.Context, nodes []*node.Node, all bool, names []string) 
 // inspectMasters also returns what the masters say of themselves.
 func inspectMasters(ctx context.Context, nodes []*node.Node, all bool, names []string) ([]lockState, []masters.Finding) {
 	read := lockstate.Read(ctx, nodes, names...)
-	lockstate.Identify(ctx, nodes, read, func(lockers []string, ask lockstate.Ask) map[string]scripts.Identity {
-		return ask(lockers)
-	})
+	lockstate.Identify(ctx, nodes, read)
 	// A master that restarts between the two calls has forgotten by the second, so that one counts.
 	found := masters.CheckAll(ctx, nodes)
 	list := masters.List(nodes)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -27,7 +28,7 @@ An empty spare in a dead master's place holds no lock, but the dead master's loc
 // admission is the result for one node.
 type admission struct {
 	name   string
-	before node.Report
+	before operator.Report
 	err    error
 }
 
@@ -74,9 +75,9 @@ func (a *admit) run(ctx context.Context, p *cli.Program, line Line) int {
 		switch {
 		case done.err != nil:
 		case a.members:
-			done.err = n.AdmitMembers(ctx, list.Names())
+			done.err = operator.AdmitMembers(ctx, n, list.Names())
 		default:
-			done.err = n.Admit(ctx) // it refuses what Lock refuses, except another max lease, which it replaces
+			done.err = operator.Admit(ctx, n) // it refuses what Lock refuses, except another max lease, which it replaces
 		}
 		return done
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -207,7 +208,7 @@ func printMembers(out io.Writer, found []Finding) {
 	}
 }
 
-func memory(r node.Report) string {
+func memory(r operator.Report) string {
 	if r.MaxMemory == 0 {
 		return "no bound"
 	}

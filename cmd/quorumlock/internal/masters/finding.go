@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -21,7 +22,7 @@ const (
 // Finding is the result of checking one master.
 type Finding struct {
 	Name   string
-	Report node.Report
+	Report operator.Report
 	Err    error  // why there is no report
 	twin   string // another node of the same process, or empty
 	hint   string // why the master may not have answered, or empty
@@ -33,7 +34,7 @@ type Finding struct {
 // votes count as one.
 func CheckAll(ctx context.Context, nodes []*node.Node) []Finding {
 	found := Each(ctx, nodes, func(ctx context.Context, n *node.Node) Finding {
-		report, err := n.Check(ctx)
+		report, err := operator.Check(ctx, n)
 		return Finding{Name: n.Name(), Report: report, Err: err}
 	})
 	for i := range found {
@@ -64,7 +65,7 @@ func (f Finding) State() string {
 func (f Finding) isFit() bool { return f.State() == stateOK || f.State() == stateQuarantine }
 
 // IsUnused reports whether the quarantine of a master has not begun, because it is no client's yet.
-func IsUnused(r node.Report, maxLease time.Duration) bool {
+func IsUnused(r operator.Report, maxLease time.Duration) bool {
 	return len(r.Members) == 0 && r.Quarantine >= maxLease
 }
 

@@ -36,7 +36,7 @@ func (d deployment) show(ctx context.Context, out io.Writer) error {
 	listed := map[string]bool{} // members of any list
 	for _, name := range d.names {
 		v := views[name]
-		if v.IsRetired() {
+		if change.IsRetired(v) {
 			return fmt.Errorf("%s is retired: it is no member of %s, and accepts nobody. Leave out its URL, or take it back "+
 				"with members add", name, v.Marker().Members)
 		}
@@ -67,10 +67,10 @@ func row(v *membership.View) string {
 		return fmt.Sprintf("-\tblank: had %s\t%s\t-\t-", marker.Members, next(marker.Next))
 	case v.IsBlank():
 		return "-\tblank\t-\t-\t-"
-	case v.IsRetired():
+	case change.IsRetired(v):
 		return fmt.Sprintf("%d\tretired: %s\tnone\t-\t-", marker.Generation, marker.Members)
 	}
-	quarantine, _ := v.Quarantine()
+	quarantine := v.Quarantine()
 	members, change := marker.Members.String(), until(change.Waits(v))
 	if marker.Claimed {
 		members, change = "being marked for "+members, "-"
@@ -96,7 +96,7 @@ func (d deployment) summarize(views map[string]*membership.View, out io.Writer) 
 			}
 			continue
 		}
-		if !v.IsRetired() {
+		if !change.IsRetired(v) {
 			lists[fmt.Sprint(marker.Generation, marker.Members, marker.Next)] = marker.Members
 		}
 		if marker.Next.Len() > 0 {

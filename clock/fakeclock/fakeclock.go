@@ -1,4 +1,5 @@
-package clock
+// Package fakeclock has clocks for tests: one that moves as the test says, and [Monotonic].
+package fakeclock
 
 import (
 	"cmp"
@@ -6,17 +7,19 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
 )
 
-// Fake is a clock for tests. [Fake.Advance] moves its time, and [Fake.SetRate] lets its time pass
+// Clock is a clock for tests. [Clock.Advance] moves its time, and [Clock.SetRate] lets its time pass
 // with Go's clock. All methods are safe for concurrent use.
 //
 // Advance calls the timers that fall due on its way. A timer that falls due otherwise, by the rate
-// or because it was set to 0, is called in its own goroutine, as by any [Clock].
-type Fake struct {
+// or because it was set to 0, is called in its own goroutine, as by any [clock.Clock].
+type Clock struct {
 	mu        sync.Mutex
-	base      Instant   // the time at the instant since of Go's clock
-	since     time.Time // not read while rate is 0: a clock that stands still depends on no other
+	base      clock.Instant // the time at the instant since of Go's clock
+	since     time.Time     // not read while rate is 0: a clock that stands still depends on no other
 	rate      float64
 	timers    []*fakeTimer // in order of due time, then of setting
 	settings  uint64       // how often any timer was set
@@ -24,21 +27,21 @@ type Fake struct {
 	wake      *time.Timer  // for the earliest timer
 }
 
-var _ Clock = (*Fake)(nil)
+var _ clock.Clock = (*Clock)(nil)
 
-// NewFake returns a clock at instant 0 that stands still.
-func NewFake() *Fake { return &Fake{} }
+// New returns a clock at instant 0 that stands still.
+func New() *Clock { return &Clock{} }
 
 // Now returns the fake time.
-func (c *Fake) Now() Instant {
+func (c *Clock) Now() clock.Instant {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.nowLocked()
 }
 
-// AfterFunc calls f once d has passed on this clock; see [Fake] for the goroutine. A d below 0
+// AfterFunc calls f once d has passed on this clock; see [Clock] for the goroutine. A d below 0
 // counts as 0.
-func (c *Fake) AfterFunc(d time.Duration, f func()) Timer {
+func (c *Clock) AfterFunc(d time.Duration, f func()) clock.Timer {
 	t := &fakeTimer{clock: c, f: f}
 	t.Reset(d)
 	return t
@@ -48,7 +51,7 @@ func (c *Fake) AfterFunc(d time.Duration, f func()) Timer {
 // one after another in the caller's goroutine. At rate 0, Now returns the timer's due time during
 // its call. The calls may set, reset and stop timers, but must not wait for one. A timer that
 // resets itself to 0 each time keeps Advance from returning. A d below 0 counts as 0.
-func (c *Fake) Advance(d time.Duration) {
+func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	c.advancing++ // from here on, step calls the timers, and fire does not
 	c.mu.Unlock()
@@ -68,7 +71,7 @@ func (c *Fake) Advance(d time.Duration) {
 
 // step moves the time to the next timer that is due within left, and lowers left by as much. It
 // returns the timer's call, or nil when all of left has passed.
-func (c *Fake) step(left *time.Duration) func() {
+func (c *Clock) step(left *time.Duration) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -88,7 +91,7 @@ func (c *Fake) step(left *time.Duration) func() {
 // SetRate lets the time pass from now on, at rate fake seconds per second of Go's clock. At rate 0
 // the clock stands still; a negative rate or NaN counts as 0. Inside a testing/synctest bubble,
 // Go's clock is the bubble's.
-func (c *Fake) SetRate(rate float64) {
+func (c *Clock) SetRate(rate float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.base, c.since = c.nowLocked(), time.Now()
@@ -99,15 +102,15 @@ func (c *Fake) SetRate(rate float64) {
 	c.armLocked()
 }
 
-func (c *Fake) nowLocked() Instant {
+func (c *Clock) nowLocked() clock.Instant {
 	if c.rate == 0 {
 		return c.base
 	}
-	return c.base.Add(saturate(math.Round(float64(time.Since(c.since)) * c.rate)))
+	return c.base.Add(duration(math.Round(float64(time.Since(c.since)) * c.rate)))
 }
 
 // armLocked sets wake for the earliest timer, if that can fall due without Advance.
-func (c *Fake) armLocked() {
+func (c *Clock) armLocked() {
 	if c.wake != nil {
 		c.wake.Stop() // a wake that has fired already finds no timer due, and arms again
 	}
@@ -119,11 +122,11 @@ func (c *Fake) armLocked() {
 	case left <= 0:
 		c.wake = time.AfterFunc(0, c.fire)
 	case c.rate > 0:
-		c.wake = time.AfterFunc(saturate(math.Ceil(float64(left)/c.rate)), c.fire)
+		c.wake = time.AfterFunc(duration(math.Ceil(float64(left)/c.rate)), c.fire)
 	}
 }
 
-func (c *Fake) fire() {
+func (c *Clock) fire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.advancing > 0 {
@@ -138,9 +141,9 @@ func (c *Fake) fire() {
 }
 
 type fakeTimer struct {
-	clock   *Fake
+	clock   *Clock
 	f       func()
-	due     Instant
+	due     clock.Instant
 	setting uint64 // unique among the clock's settings: the search for a timer that has fired finds none
 }
 
@@ -176,3 +179,22 @@ func (t *fakeTimer) removeLocked() bool {
 func byDue(a, b *fakeTimer) int {
 	return cmp.Or(cmp.Compare(a.due, b.due), cmp.Compare(a.setting, b.setting))
 }
+
+// duration converts nanoseconds. What overflows becomes the longest duration.
+func duration(nanoseconds float64) time.Duration {
+	if nanoseconds < math.MaxInt64 {
+		return time.Duration(nanoseconds)
+	}
+	return math.MaxInt64
+}
+
+// Monotonic returns a clock over [time.Now] and [time.AfterFunc]. Inside a testing/synctest bubble,
+// if it must be called, these follow the bubble's time. It does not count the time during which
+// the machine was suspended.
+func Monotonic() clock.Clock { return &monotonic{time.Now()} }
+
+type monotonic struct{ origin time.Time }
+
+func (c *monotonic) Now() clock.Instant { return clock.Instant(time.Since(c.origin)) }
+
+func (*monotonic) AfterFunc(d time.Duration, f func()) clock.Timer { return time.AfterFunc(d, f) }

@@ -1,4 +1,4 @@
-package clock
+package fakeclock
 
 import (
 	"fmt"
@@ -10,11 +10,16 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+	"go.uber.org/goleak"
 )
 
-func TestFakeStandsStill(t *testing.T) {
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestStandsStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewFake()
+		c := New()
 		c.AfterFunc(1, func() { t.Error("a timer fired though no time had passed") })
 		time.Sleep(time.Hour)
 		if now := c.Now(); now != 0 {
@@ -27,8 +32,8 @@ func TestFakeStandsStill(t *testing.T) {
 	})
 }
 
-func TestFakeAdvanceCallsInOrder(t *testing.T) {
-	c := NewFake()
+func TestAdvanceCallsInOrder(t *testing.T) {
+	c := New()
 	var log []string
 	call := func(name string) func() {
 		return func() { log = append(log, fmt.Sprint(name, "@", c.Now())) } // no mutex: the call must be in this goroutine
@@ -59,10 +64,10 @@ func TestFakeAdvanceCallsInOrder(t *testing.T) {
 	}
 }
 
-func TestFakeTickerWithinOneAdvance(t *testing.T) {
-	c := NewFake()
-	var ticks []Instant
-	var timer Timer
+func TestTickerWithinOneAdvance(t *testing.T) {
+	c := New()
+	var ticks []clock.Instant
+	var timer clock.Timer
 	timer = c.AfterFunc(10, func() {
 		ticks = append(ticks, c.Now())
 		if timer.Reset(10) {
@@ -70,13 +75,13 @@ func TestFakeTickerWithinOneAdvance(t *testing.T) {
 		}
 	})
 	c.Advance(35)
-	if want := []Instant{10, 20, 30}; !slices.Equal(ticks, want) {
+	if want := []clock.Instant{10, 20, 30}; !slices.Equal(ticks, want) {
 		t.Errorf("ticks at %v, want %v", ticks, want)
 	}
 }
 
-func TestFakeTimerResults(t *testing.T) {
-	c := NewFake()
+func TestTimerResults(t *testing.T) {
+	c := New()
 	calls := 0
 	timer := c.AfterFunc(10, func() { calls++ })
 	check := func(what string, got, want bool) {
@@ -100,11 +105,11 @@ func TestFakeTimerResults(t *testing.T) {
 	}
 }
 
-func TestFakeTimerOfNoTimeFiresByItself(t *testing.T) {
+func TestTimerOfNoTimeFiresByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewFake()
+		c := New()
 		for _, d := range []time.Duration{0, -time.Hour} {
-			fired := make(chan Instant)
+			fired := make(chan clock.Instant)
 			c.AfterFunc(d, func() { fired <- c.Now() })
 			if now := <-fired; now != 0 {
 				t.Errorf("AfterFunc(%v) fired at %d", d, now)
@@ -114,14 +119,14 @@ func TestFakeTimerOfNoTimeFiresByItself(t *testing.T) {
 }
 
 // elapsed runs f when d has passed on the clock, and returns how much of Go's time that took.
-func elapsed(c *Fake, d time.Duration) time.Duration {
+func elapsed(c *Clock, d time.Duration) time.Duration {
 	start := time.Now()
 	fired := make(chan time.Duration)
 	c.AfterFunc(d, func() { fired <- time.Since(start) })
 	return <-fired
 }
 
-func TestFakeRate(t *testing.T) {
+func TestRate(t *testing.T) {
 	tests := []struct {
 		rate   float64
 		d      time.Duration
@@ -138,12 +143,12 @@ func TestFakeRate(t *testing.T) {
 	for _, test := range tests {
 		t.Run(fmt.Sprint(test.d, " at ", test.rate), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := NewFake()
+				c := New()
 				c.SetRate(test.rate)
 				if took := elapsed(c, test.d); took != test.goTime {
 					t.Errorf("took %v, want %v", took, test.goTime)
 				}
-				if now := c.Now(); now < Instant(test.d) {
+				if now := c.Now(); now < clock.Instant(test.d) {
 					t.Errorf("fired at %d, before it was due", now)
 				}
 			})
@@ -151,9 +156,9 @@ func TestFakeRate(t *testing.T) {
 	}
 }
 
-func TestFakeTimeIsRounded(t *testing.T) {
+func TestTimeIsRounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewFake()
+		c := New()
 		c.SetRate(0.29)
 		time.Sleep(100 * time.Nanosecond)
 		if now := c.Now(); now != 29 { // 100 × 0.29 is 28.999999999999996
@@ -162,24 +167,24 @@ func TestFakeTimeIsRounded(t *testing.T) {
 	})
 }
 
-func TestFakeRateBelowZeroStandsStill(t *testing.T) {
+func TestRateBelowZeroStandsStill(t *testing.T) {
 	for _, rate := range []float64{-1, math.Inf(-1), math.NaN()} {
 		synctest.Test(t, func(t *testing.T) {
-			c := NewFake()
+			c := New()
 			c.SetRate(1)
 			time.Sleep(time.Second)
 			c.SetRate(rate)
 			time.Sleep(time.Hour)
-			if now := c.Now(); now != Instant(time.Second) {
+			if now := c.Now(); now != clock.Instant(time.Second) {
 				t.Errorf("rate %v: it is %d", rate, now)
 			}
 		})
 	}
 }
 
-func TestFakeSetRateMovesTimers(t *testing.T) {
+func TestSetRateMovesTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewFake()
+		c := New()
 		start := time.Now()
 		fired := make(chan time.Duration, 1)
 		c.AfterFunc(10*time.Second, func() { fired <- time.Since(start) })
@@ -188,7 +193,7 @@ func TestFakeSetRateMovesTimers(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		c.SetRate(0) // 1 h, nothing
 		time.Sleep(time.Hour)
-		if now := c.Now(); now != Instant(4*time.Second) {
+		if now := c.Now(); now != clock.Instant(4*time.Second) {
 			t.Errorf("it is %d, want 4s", now)
 		}
 		c.SetRate(0.25) // 8 s, 2 s pass
@@ -200,9 +205,9 @@ func TestFakeSetRateMovesTimers(t *testing.T) {
 	})
 }
 
-func TestFakeEarlierTimerIsNotHeldUp(t *testing.T) {
+func TestEarlierTimerIsNotHeldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewFake()
+		c := New()
 		c.SetRate(2)
 		block := make(chan struct{})
 		late := c.AfterFunc(time.Hour, func() { t.Error("a stopped timer fired") })
@@ -216,13 +221,13 @@ func TestFakeEarlierTimerIsNotHeldUp(t *testing.T) {
 	})
 }
 
-func TestFakeAdvanceWhileRunning(t *testing.T) {
+func TestAdvanceWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewFake()
+		c := New()
 		c.SetRate(1)
-		var log []Instant
+		var log []clock.Instant
 		record := func() { log = append(log, c.Now()) }
-		s := Instant(time.Second)
+		s := clock.Instant(time.Second)
 
 		c.AfterFunc(2*time.Second, record)
 		c.AfterFunc(5*time.Second, func() {
@@ -230,12 +235,12 @@ func TestFakeAdvanceWhileRunning(t *testing.T) {
 			time.Sleep(3 * time.Second) // Go's clock does not stop for a slow call
 		})
 		c.AfterFunc(6*time.Second, record) // not called alongside the slow call, but after it
-		later := make(chan Instant)
+		later := make(chan clock.Instant)
 		c.AfterFunc(20*time.Second, func() { later <- c.Now() })
 
 		time.Sleep(time.Second)
 		c.Advance(5 * time.Second)
-		if want := []Instant{2 * s, 5 * s, 8 * s}; !slices.Equal(log, want) {
+		if want := []clock.Instant{2 * s, 5 * s, 8 * s}; !slices.Equal(log, want) {
 			t.Errorf("called at %v, want %v", log, want)
 		}
 		if c.Now() != 9*s {
@@ -247,9 +252,9 @@ func TestFakeAdvanceWhileRunning(t *testing.T) {
 	})
 }
 
-func TestFakeSurvivesACallThatPanics(t *testing.T) {
+func TestSurvivesACallThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewFake()
+		c := New()
 		c.SetRate(1)
 		c.AfterFunc(time.Second, func() { panic("leaving Advance, as t.FailNow does") })
 		func() {
@@ -262,8 +267,8 @@ func TestFakeSurvivesACallThatPanics(t *testing.T) {
 	})
 }
 
-func TestFakeConcurrently(t *testing.T) {
-	c := NewFake()
+func TestConcurrently(t *testing.T) {
+	c := New()
 	var fired, expected atomic.Int64
 	var users sync.WaitGroup
 	for range 8 {
@@ -294,4 +299,24 @@ func TestFakeConcurrently(t *testing.T) {
 	if fired.Load() != expected.Load() {
 		t.Errorf("%d timers fired, want %d", fired.Load(), expected.Load())
 	}
+}
+
+func TestMonotonicFollowsTheBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := Monotonic()
+		start := c.Now()
+		fired := make(chan clock.Instant, 1)
+		timer := c.AfterFunc(time.Minute, func() { fired <- c.Now() })
+
+		time.Sleep(time.Minute - 1)
+		if !timer.Reset(time.Hour) {
+			t.Error("Reset of a pending timer returned false")
+		}
+		if got, want := (<-fired).Sub(start), time.Minute-1+time.Hour; got != want {
+			t.Errorf("fired after %v, want %v", got, want)
+		}
+		if timer.Stop() {
+			t.Error("Stop of a fired timer returned true")
+		}
+	})
 }

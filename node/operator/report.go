@@ -1,18 +1,21 @@
-package node
+package operator
 
 import (
 	"fmt"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/plain"
+	"github.com/quorumlock/quorumlock/node"
 )
 
 // unfinished is what a report says at least of the quarantine of a master that a client has begun to
 // mark: it grants nothing before a client finishes that, however soon.
 const unfinished = time.Millisecond
 
-// Report is the result of [Node.Check].
+// Report is the result of [Check].
 type Report struct {
 	Name           string
 	Role           string // "master"; "slave" for a replica, as Redis says
@@ -29,12 +32,13 @@ type Report struct {
 	Generation     uint64        // counts the changes of the members
 	Next           []string      // the members after the change that is under way; empty for none
 	RoundTrip      time.Duration // of one command
-	Refused        error         // why Lock refuses the node (ErrReplica, ErrEvicts, ErrMaxLease, ...), or nil
+	Refused        error         // why Lock refuses the node (node.ErrReplica, node.ErrEvicts, node.ErrMaxLease, ...), or nil
 	Hazards        []string      // what an operator should know, one sentence each; empty when all is well
 }
 
 // fill sets the fields that follow from INFO, the save points and the marker, and the hazards.
-func (r *Report) fill(f info, save savePoints, view *membership.View, o options) {
+func (r *Report) fill(v visit, save savePoints, view *membership.View) {
+	in, maxLease := inside.Of(v.node), v.node.MaxLease()
 	m := view.Marker()
 	isClaimed := view.IsMarked() && m.Claimed
 	accepts := !view.IsBlank() && !m.Claimed
@@ -42,73 +46,74 @@ func (r *Report) fill(f info, save savePoints, view *membership.View, o options)
 	if accepts {
 		r.Member, r.Members, r.Generation, r.Next = m.Member, m.Members.Names(), m.Generation, m.Next.Names()
 	}
-	r.Role, r.Version, r.RunID, r.Uptime = f.role, f.version, f.runID, f.uptime
-	r.EvictionPolicy, r.MaxMemory = f.policy, f.maxMemory
-	r.Persistence = persistence(f, save)
+	r.Name, r.RunID, r.Role = v.node.Name(), v.info["run_id"], plain.Text(v.info["role"])
+	r.Version = plain.Text(v.info["redis_version"])
+	if version := v.info["valkey_version"]; version != "" {
+		r.Version = "valkey " + plain.Text(version)
+	}
+	r.Uptime = time.Duration(v.info.Number("uptime_in_seconds")) * time.Second
+	r.EvictionPolicy, r.MaxMemory = plain.Text(v.info["maxmemory_policy"]), v.info.Number("maxmemory")
+	r.Persistence = persistence(v.info["aof_enabled"] == "1", save)
 	hazard := func(format string, args ...any) {
 		r.Hazards = append(r.Hazards, plain.Text(fmt.Sprintf(format, args...)))
 	}
 
-	switch r.Refused = f.refuse(); {
+	switch r.Refused = in.Server.Refuse(v.info); {
 	case r.Refused != nil:
-	case r.MaxLease != 0 && r.MaxLease != o.maxLease:
-		r.Refused = membership.DifferentMaxLease(r.MaxLease, o.maxLease)
+	case r.MaxLease != 0 && r.MaxLease != maxLease:
+		r.Refused = membership.DifferentMaxLease(r.MaxLease, maxLease)
 	case view.IsMarked() && m.Member != view.Process.Member:
 		r.Refused = fmt.Errorf("%w: this master is the member %s of %s, and is named %s here: give it that name "+
-			"(?name=... in the URL, or node.WithName)", ErrMembership, m.Member, m.Members, view.Process.Member)
-	case view.IsRetired():
+			"(?name=... in the URL, or node.WithName)", node.ErrMembership, m.Member, m.Members, view.Process.Member)
+	case change.IsRetired(view):
 		r.Refused = fmt.Errorf("%w: retired: it is no member of %s (generation %d), and accepts nobody. Leave it out, or take it "+
-			"back with quorumlock members add", ErrMembership, m.Members, m.Generation)
+			"back with quorumlock members add", node.ErrMembership, m.Members, m.Generation)
 	}
 	if r.Refused != nil {
 		hazard("refused as a node: %v", r.Refused)
 	}
-	if f.role == "" {
+	if r.Role == "" {
 		hazard("the server does not say whether it is a master")
 	}
-	if f.maxMemory > 0 && !f.evicts() {
+	if r.MaxMemory > 0 && !v.info.Evicts() {
 		hazard("maxmemory is set: at that limit no lock is granted until memory is free")
 	}
-	if f.replicas > 0 {
+	if replicas := v.info.Number("connected_slaves"); replicas > 0 {
 		hazard("replicas are attached (%d): a replica promoted in this master's place waits in quarantine, but "+
 			"a resync of this master from its own replica goes unnoticed and loses the grants that the replica lacks",
-			f.replicas)
+			replicas)
 	}
 	if isClaimed {
 		hazard("a client has begun to mark %s, and has not finished: this master accepts nobody until its quarantine "+
 			"is over, and a client with that list finds all of them", m.Members)
 	}
-	word, isAdmitted := view.AdmissionLeft()
+	word, isAdmitted := change.AdmissionLeft(view)
 	switch {
-	case o.noQuarantine:
+	case in.Quarantine == 0:
 		hazard("quarantine is switched off in this client: after a restart of the master two holders are possible")
 	case isAdmitted:
 		hazard("an operator admitted it, and no client has marked it since: unless one uses this server within %v, "+
-			"it will wait in quarantine for %v", word, o.maxLease)
+			"it will wait in quarantine for %v", word, maxLease)
 	case !accepts && !isClaimed:
-		r.Quarantine = o.maxLease
+		r.Quarantine = maxLease
 		hazard("no client has used this server since it started, lost its data or got another database's (SWAPDB): "+
-			"it will wait in quarantine for %v from the first use", o.maxLease)
+			"it will wait in quarantine for %v from the first use", maxLease)
 	default:
-		left, _ := view.Quarantine()
+		left := view.Quarantine()
 		if isClaimed {
 			left = max(left, unfinished)
 		}
-		if r.Quarantine = min(left, o.maxLease); r.Quarantine > 0 {
+		if r.Quarantine = min(left, maxLease); r.Quarantine > 0 {
 			hazard("in quarantine for another %v", r.Quarantine)
 		}
 	}
 }
 
-// savePoints is what the server says of its RDB files. A user that may not use CONFIG does not
-// know.
-type savePoints struct{ known, any bool }
-
-func persistence(f info, save savePoints) string {
+func persistence(aof bool, save savePoints) string {
 	switch {
-	case save.any && f.aof:
+	case save.any && aof:
 		return "rdb+aof"
-	case f.aof:
+	case aof:
 		return "aof"
 	case save.any:
 		return "rdb"

@@ -1,0 +1,38 @@
+package inside
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Server is the server of a node, for package operator.
+type Server interface {
+	// TakeConn takes a connection that no pipe uses.
+	TakeConn(ctx context.Context) (redis.Conn, error)
+	// Ask asks the server who it is. With refuses, it stops at a server that must not be a node.
+	Ask(ctx context.Context, c redis.Conn, refuses bool) (Info, *pipeline.Conn, error)
+	// Refuse returns why a server that says so must not be a node, or nil.
+	Refuse(Info) error
+	// Look reads the marker.
+	Look(ctx context.Context, c *pipeline.Conn, timeout time.Duration) (*scripts.LookReply, error)
+}
+
+// Info has the fields of INFO.
+type Info map[string]string
+
+// Number returns a field that is a number; 0 if it is none.
+func (i Info) Number(key string) uint64 {
+	number, _ := strconv.ParseUint(i[key], 10, 63)
+	return number
+}
+
+// Evicts reports whether the server may evict keys.
+func (i Info) Evicts() bool {
+	policy := i["maxmemory_policy"]
+	return i.Number("maxmemory") > 0 && policy != "" && policy != "noeviction"
+}

@@ -1,0 +1,104 @@
+// Package operator is for those who run the masters of a lock. [Check] reports what they should know of a master,
+// and [Admit] ends its quarantine if they say so:
+//
+//	n, err := node.Open("redis://10.0.0.1")
+//	...
+//	report, err := operator.Check(ctx, n)
+//
+// A program that locks needs neither. The command quorumlock has both: check and admit.
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Check reports on the server over a connection of its own, within ctx and the time for connecting
+// ([node.WithTimeout]). It writes nothing. It also reports on a server that Lock refuses: see [Report]. The error is a
+// [*node.Error].
+func Check(ctx context.Context, n *node.Node) (Report, error) {
+	var report Report
+	err := onVisit(ctx, n, "check", false, func(ctx context.Context, v visit) error {
+		began := time.Now()
+		if _, err := v.command(ctx, "PING"); err != nil {
+			return err
+		}
+		report.RoundTrip = time.Since(began)
+		save := v.savePoints(ctx)
+		look, err := v.look(ctx)
+		if err != nil {
+			return err
+		}
+		report.fill(v, save, membership.Read(*look, 0))
+		return nil
+	})
+	if err != nil {
+		return Report{}, err
+	}
+	return report, nil
+}
+
+// maxMembers is the most nodes that a Locker takes.
+const maxMembers = 64
+
+// maxTries bounds how often Admit reads a marker that changes under it.
+const maxTries = 8
+
+// Admit ends the master's quarantine, and makes this client's max lease the deployment's.
+//
+// By calling it you assert that no lease is alive that this master granted, or a master whose place
+// it takes in the clients' lists. That holds once no client has held or requested a lock there for
+// one max lease. An empty master proves nothing. If you are wrong, two holders are possible. Admit
+// refuses a server that must not be a node, and one that clients know by another name. The error is
+// a [*node.Error].
+//
+// Admit changes no list of masters. A blank master has none until a client marks it. If that happens
+// within one max lease, it skips the quarantine.
+func Admit(ctx context.Context, n *node.Node) error { return admit(ctx, n, nil) }
+
+// AdmitMembers is Admit, and makes the master accept clients with that list of masters, whatever it
+// accepted before. You also assert that clients with another list are stopped, and that none can hold
+// a lock by this master's grant. The list contains the names of all members ([node.Node.Name]), including
+// this one's.
+func AdmitMembers(ctx context.Context, n *node.Node, members []string) error {
+	if len(members) > maxMembers {
+		return invalid(n, "%d members are more than %d", len(members), maxMembers)
+	}
+	list := scripts.NewList(members...)
+	if !list.Has(n.Name()) {
+		return invalid(n, "the list %s does not contain this master", list)
+	}
+	return admit(ctx, n, list)
+}
+
+func invalid(n *node.Node, format string, args ...any) error {
+	return &node.Error{Node: n.Name(), Op: "admit", Err: fmt.Errorf("node: %w: %s", node.ErrInvalid, fmt.Sprintf(format, args...))}
+}
+
+// admit gives the node that list; nil keeps the list that it has.
+func admit(ctx context.Context, n *node.Node, list *scripts.List) error {
+	return onVisit(ctx, n, "admit", true, func(ctx context.Context, v visit) error {
+		for range maxTries {
+			look, err := v.look(ctx)
+			if err != nil {
+				return err
+			}
+			call, err := change.Admit(membership.Read(*look, 0), list)
+			if err != nil {
+				return err
+			}
+			reply, err := v.conn.Call(ctx, call, n.Timeout())
+			if err != nil || reply.Mark.Written {
+				return err
+			}
+		}
+		return errors.New("others keep changing the marker")
+	})
+}

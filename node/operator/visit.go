@@ -1,0 +1,98 @@
+package operator
+
+import (
+	"context"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// visit is a connection that no pipe uses.
+type visit struct {
+	node *node.Node
+	raw  redis.Conn
+	conn *pipeline.Conn // over raw
+	info inside.Info
+}
+
+// onVisit runs fn with a connection of its own, for at most the time for connecting. It does so in a
+// goroutine: a Dial of the user's pool may ignore the context. With an error, fn may still run. With refuses,
+// it does not run at a server that must not be a node.
+func onVisit(ctx context.Context, n *node.Node, op string, refuses bool, fn func(context.Context, visit) error) error {
+	in := inside.Of(n)
+	if in.Lifetime.Err() != nil {
+		return &node.Error{Node: n.Name(), Op: op, Err: node.ErrClosed}
+	}
+	bound := redisconn.ConnectTimeout(n.Timeout())
+	bounded, cancel := context.WithTimeout(ctx, bound)
+	interruptible, stop := redisconn.Interruptible(bounded)
+	done := make(chan error, 1)
+	go func() {
+		defer cancel()
+		v := visit{node: n}
+		var err error
+		if v.raw, err = in.Server.TakeConn(interruptible); err == nil {
+			if v.info, v.conn, err = in.Server.Ask(bounded, v.raw, refuses); err == nil {
+				err = fn(bounded, v)
+			}
+			stop() // the next user of the connection has another context
+			if bounded.Err() != nil || v.conn == nil || v.conn.Selected {
+				redisconn.Kill(v.raw)
+			}
+			v.raw.Close()
+		}
+		done <- err
+	}()
+	var err error
+	select {
+	case err = <-done:
+	case <-bounded.Done():
+		select {
+		case err = <-done: // fn has ended, and that ended the context
+		default:
+			err = bounded.Err()
+		}
+	}
+	deadline, limited := ctx.Deadline()
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case limited && !time.Now().Before(deadline): // the connection has the same deadline, and timed out first
+		err = context.DeadlineExceeded
+	default:
+		err = redisconn.TimedOut(err, bound)
+	}
+	return &node.Error{Node: n.Name(), Op: op, Err: err}
+}
+
+func (v visit) command(ctx context.Context, name string, args ...any) (any, error) {
+	bound := redisconn.ConnectTimeout(v.node.Timeout())
+	if err := redisconn.Send(v.raw, v.node.Timeout(), func() error { return v.raw.Send(name, args...) }); err != nil {
+		return nil, err
+	}
+	return redisconn.ReceiveBy(ctx, v.raw, bound)
+}
+
+func (v visit) look(ctx context.Context) (*scripts.LookReply, error) {
+	return inside.Of(v.node).Server.Look(ctx, v.conn, v.node.Timeout())
+}
+
+// savePoints is what the server says of its RDB files. A user that may not use CONFIG does not
+// know.
+type savePoints struct{ known, any bool }
+
+// savePoints returns the server's save points, or nothing if the user may not use CONFIG.
+func (v visit) savePoints(ctx context.Context) (save savePoints) {
+	values, err := redis.Strings(v.command(ctx, "CONFIG", "GET", "save"))
+	if save.known = err == nil && len(values) == 2; save.known {
+		save.any = values[1] != ""
+	}
+	return save
+}
