@@ -16,6 +16,7 @@ const (
 	errSyntax    replyError = "ERR syntax error"
 	errNumber    replyError = "ERR value is not an integer or out of range"
 	errForbidden replyError = "ERR The user executing the script can't run this command or subcommand"
+	errNoKey     replyError = "NOPERM No permissions to access a key"
 	errReadOnly  replyError = "NOREPLICAS Not enough good replicas to write."
 	errFull      replyError = "OOM command not allowed when used memory > 'maxmemory'."
 )

@@ -100,11 +100,21 @@ func (k *Keyspace) TTL(key string) time.Duration {
 	return time.Duration(k.pttl(key)) * time.Millisecond
 }
 
+// Persist takes a key's time to live away.
+func (k *Keyspace) Persist(key string) {
+	if v := k.find(key); v != nil {
+		v.expires = 0
+	}
+}
+
+// Refuses reports whether the server refuses anything.
+func (k *Keyspace) Refuses() bool { return k.refusals != nil }
+
 // Delete deletes a key.
 func (k *Keyspace) Delete(key string) { k.delete(key) }
 
-// AppendKey appends the data, with times to live in place of instants. Each key and field is renamed
-// first.
+// AppendKey appends the data, with times to live in place of instants, and what the server refuses. Each key and field
+// is renamed first.
 func (k *Keyspace) AppendKey(b []byte, rename func(string) string) []byte {
 	text := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }
 	names := map[string]string{}
@@ -137,6 +147,9 @@ func (k *Keyspace) AppendKey(b []byte, rename func(string) string) []byte {
 			b = binary.AppendVarint(b, readers[reader])
 		}
 		text("")
+	}
+	if k.refusals != nil {
+		b = fmt.Append(b, *k.refusals)
 	}
 	return b
 }

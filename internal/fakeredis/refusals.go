@@ -1,12 +1,16 @@
 package fakeredis
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // Refusals say which commands of scripts a server refuses. The zero value refuses none.
 type Refusals struct {
 	Full      bool   // out of memory: nothing that may need more, unless the script has written
 	ReadOnly  bool   // too few replicas are attached: no write
 	Forbidden string // the command that the user may not run, in upper case
+	Key       string // that the user may not touch
 }
 
 // The kinds of a command, as Redis flags it.
@@ -83,6 +87,9 @@ type ending struct{ err error }
 // run carries out a program.
 func (k *Keyspace) run(p program, keys, args []string) (reply any, err error) {
 	k.wrote = false
+	if k.refusals != nil && k.refusals.Key != "" && slices.Contains(keys, k.refusals.Key) {
+		return nil, errNoKey
+	}
 	defer func() {
 		switch e := recover().(type) {
 		case nil:

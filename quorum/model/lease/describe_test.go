@@ -10,6 +10,9 @@ import (
 var words = [...]string{lease.Ask: "request", lease.Raise: "write-back", lease.Renew: "renewal", lease.Repair: "repair", lease.Enter: "re-entry",
 	lease.Extend: "extension", lease.Release: "release"}
 
+var faultWords = map[change]string{itRefuses: "refuses what it does not have the memory or the right for", itPersists: "gets a PERSIST of each lock",
+	itIsSwapped: "gets another database's data"}
+
 // describe tells a step in words.
 func (w *world) describe(by step, s *state) string {
 	who, at := fmt.Sprintf("%c%d", 'A'+by.client, by.number+1), by.node+1
@@ -79,6 +82,10 @@ func (w *world) describe(by step, s *state) string {
 		return fmt.Sprintf("a client notices that %d is another process, or forgot", at)
 	case bumped:
 		return fmt.Sprintf("a neighbour locks and unlocks on %d", at)
+	case strikes:
+		return fmt.Sprintf("%d %s", at, faultWords[change(by.place)])
+	case relents:
+		return fmt.Sprintf("%d refuses nothing any longer", at)
 	case expires:
 		return fmt.Sprintf("the leases end on %d", at)
 	}

@@ -73,12 +73,12 @@ func (w *world) key(seed maphash.Seed, s *state) uint64 {
 			written                                                   [maxNames]uint8
 			orphaned, broken, ticks, deaths, restarts, forgets, bumps uint8
 			handed                                                    bool
-			taken, left, reverts                                      uint8
+			taken, left, reverts, faults                              uint8
 		}
 		all.acquired, all.highest = s.acquired, s.highest
 		all.writes, all.written = s.writes, s.written
 		all.broken, all.ticks, all.deaths, all.restarts, all.forgets, all.bumps = s.broken, s.ticks, s.deaths, s.restarts, s.forgets, s.bumps
-		all.handed, all.taken, all.left, all.reverts = s.handed, s.taken, s.left, s.reverts
+		all.handed, all.taken, all.left, all.reverts, all.faults = s.handed, s.taken, s.left, s.reverts, s.faults
 		var parts [nodes]struct {
 			links         [maxClients]link
 			votes         [owners]uint32

@@ -39,6 +39,7 @@ type leaseState struct {
 	asksOn  bool // masters are left that it has not asked
 	settled bool // Hold makes it a lock, or says why not
 	reads   bool
+	repairs uint8 // bit by master: the next renewal asks it for a grant
 	level   int
 	token   uint64
 }
@@ -150,6 +151,13 @@ func (l *leases) intern(is *lease.Lease) leaseID {
 	if st.phase == lease.Settling {
 		trial := is.Clone()
 		st.settled = trial.Hold(now) || trial.Cause() != is.Cause()
+	}
+	if st.reads && is.Kept() && l.faults > 0 {
+		for _, c := range is.Clone().Renew(now, nil) {
+			if c.Do == lease.Repair {
+				st.repairs |= 1 << c.Master
+			}
+		}
 	}
 	l.states = append(l.states, st)
 	return id

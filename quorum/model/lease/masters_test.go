@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -47,6 +49,7 @@ type masterState struct {
 	renamed [len(orders3)]uint32
 	unaware bool // its marker is not that of its process
 	free    bool // no lock is there
+	refuses bool
 }
 
 type askedOf struct {
@@ -75,6 +78,10 @@ const (
 	itIsBumped
 	itsLeasesEnd
 	itAges
+	itRelents
+	itRefuses // of the faults
+	itPersists
+	itIsSwapped
 )
 
 var (
@@ -165,7 +172,7 @@ func (m *masters) intern(data *fakeredis.Keyspace) masterID {
 	}
 	id := masterID(len(m.states))
 	m.byKey[key] = id
-	st := masterState{data: data, free: true}
+	st := masterState{data: data, free: true, refuses: data.Refuses()}
 	st.unaware = !strings.Contains(data.Get(scripts.MarkerKey), m.process.String())
 	for c := range m.clients() {
 		for number := range int(m.attempts[c]) {
@@ -225,8 +232,9 @@ func (m *masters) carryOut(id masterID, client int, r *request) replied {
 	}
 	before := m.counters(data)
 	reply, err := m.runMarked(data, m.call(client, owner, r), tombstone)
-	if err != nil {
-		return replied{master: id, is: lease.Reply{Is: lease.Failed}}
+	if err != nil { // what it has written stays
+		nothing := !r.resent && redisconn.ProvesNothingDone(redis.Error(err.Error()))
+		return replied{master: m.intern(data), is: lease.Reply{Is: lease.Failed, Resent: r.resent, NothingDone: nothing}}
 	}
 	found := replied{lower: m.lower(before, m.counters(data)), is: lease.Reply{Resent: r.resent}}
 	switch r.cmd.Do {
@@ -312,6 +320,20 @@ func (m *masters) changed(id masterID, what change) masterID {
 					data.Delete(name.String())
 				}
 			}
+		case itRefuses:
+			data.Refuse(m.refuses)
+		case itRelents:
+			data.Refuse(fakeredis.Refusals{})
+		case itPersists:
+			for c := range m.clients() {
+				for _, name := range m.names[c] {
+					data.Persist(name.String())
+				}
+			}
+		case itIsSwapped: // with one that a client has marked before
+			data = fakeredis.NewKeyspace(nodeTime)
+			m.mark(data, scripts.At(0))
+			data.Set(scripts.MarkerKey, strings.Replace(data.Get(scripts.MarkerKey), " process ", " former ", 1))
 		case itAges:
 			data.Age(tick)
 			m.ageMarker(data)

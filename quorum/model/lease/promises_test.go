@@ -124,7 +124,7 @@ func (w *world) checkMasters(s *state, c, number int) promise {
 		case st.over && w.sharesOwner(s, c): // by a mutant
 		case st.over && w.clock != lying && s.orphaned>>o&1 == 0:
 			return leftBehind
-		case !st.over && st.reads && s.deaths == 0 && s.forgets == 0 && at.levels[o] != anyLevel:
+		case !st.over && st.reads && s.deaths == 0 && s.forgets == 0 && at.levels[o] != anyLevel && st.repairs>>i&1 == 0:
 			return keepsOut
 		case !st.over && s.deaths == 0 && at.levels[o] != anyLevel && int(at.levels[o]) != st.level && !st.reads:
 			return wrongLevel

@@ -3,6 +3,7 @@ package lease
 import (
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
 )
@@ -22,6 +23,8 @@ var (
 
 	pair  = [maxClients]string{"ab", "b"}
 	apart = [maxClients]string{"a", "a", "n"}
+
+	noSets = fakeredis.Refusals{Forbidden: "ZADD"}
 )
 
 // TestProtocol searches the protocol as it is shipped, and must find nothing.
@@ -128,6 +131,17 @@ func TestProtocol(t *testing.T) {
 		{"lying, two readers", 100_000, false, setup{clock: lying, tokens: true, attempts: three, lease: 1, maxLease: 1, reads: twoReaders, fixed: true}},
 		{"lying, downgrades, a reader", 0, false,
 			setup{clock: lying, tokens: true, attempts: two, lease: 1, maxLease: 1, reads: aReader, lowers: true, fixed: true}},
+
+		{"honest, a master is out of memory", 0, false,
+			setup{attempts: two, lease: 1, maxLease: 1, faults: 1, kinds: 1 << itRefuses, refuses: fakeredis.Refusals{Full: true}}},
+		{"honest, downgrades, a reader, a master forbids sorted sets", 100_000, false,
+			setup{attempts: two, lease: 2, maxLease: 2, reads: aReader, lowers: true, faults: 1, kinds: 1 << itRefuses, refuses: noSets}},
+		{"still, downgrades, re-entry, a master forbids sorted sets", 0, false,
+			setup{clock: still, attempts: one, lease: 1, maxLease: 1, lowers: true, levels: 2, faults: 1, kinds: 1 << itRefuses, refuses: noSets}},
+		{"honest, extensions, a PERSIST", 100_000, false,
+			setup{attempts: two, lease: 1, maxLease: 2, extends: true, faults: 1, kinds: 1 << itPersists}},
+		{"honest, a reader, a database is swapped", 100_000, false,
+			setup{attempts: two, lease: 1, maxLease: 1, reads: aReader, faults: 1, kinds: 1 << itIsSwapped}},
 
 		{"honest, probes, a second attempt, all", 10_000_000, true, setup{attempts: oneTwice, lease: 1, maxLease: 1, probes: true}},
 		{"honest, probes, a master forgets, all", 10_000_000, true,

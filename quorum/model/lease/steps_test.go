@@ -75,6 +75,8 @@ const (
 	expires
 	passes
 	reverts
+	strikes
+	relents
 )
 
 // ---- What the shell and its pipelines do.
@@ -704,6 +706,17 @@ func (w *world) masterSteps(s *state, i int, try func(step, func(*state))) {
 	}
 	if s.bumps < w.bumps {
 		becomes(bumped, itIsBumped, func(s *state) { s.bumps++ })
+	}
+	for what := itRefuses; what <= itIsSwapped; what++ {
+		if w.kinds.has(what) && s.faults < w.faults {
+			try(step{does: strikes, node: uint8(i), place: uint8(what)}, func(s *state) {
+				s.faults++
+				s.masters[i] = w.ms.changed(s.masters[i], what)
+			})
+		}
+	}
+	if at.refuses {
+		becomes(relents, itRelents, nothing)
 	}
 	if w.clock == lying && !at.free {
 		becomes(expires, itsLeasesEnd, nothing)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
@@ -64,7 +65,15 @@ type setup struct {
 	// others lock as usual.
 	takes   [maxClients]bool
 	reverts uint8 // how many masters restart with the data that they had at the handing over
+	faults  uint8 // how often one of these happens to a master
+	kinds   faults
+	refuses fakeredis.Refusals // what a master refuses after itRefuses, until it relents
 }
+
+// faults is a set of what may happen to a master.
+type faults uint16
+
+func (f faults) has(what change) bool { return f>>what&1 == 1 }
 
 // kinds is a set of kinds of requests.
 type kinds uint16
@@ -138,6 +147,7 @@ type state struct {
 	restarts uint8
 	forgets  uint8
 	bumps    uint8
+	faults   uint8
 
 	handed  bool            // the first client has handed over
 	left    uint8           // for so many ticks from now the lease that was handed over lasts

@@ -39,6 +39,21 @@ var mutants = []mutate.Mutant[string]{
 		Edits: in("queue/queue.go", "	if !q.Empty() {\n		q.armLocked(nil)\n", "	if !q.Empty() {\n")},
 	{Rule: "an unlocked lock is released at the end of its min hold", Setup: "the end of a min hold",
 		Edits: in("engine/renew.go", "			h.carryOut(releases)\n", "			h.carryOut(releases[:0])\n")},
+	{Rule: "a server that refuses to raise a reader has not renewed it", Setup: "a reader that its masters don't renew",
+		Edits: in("engine/reply.go", "			reply.Is = lease.NotRenewed\n			return reply, h.engine.NodeError(c.Master, \"renew\", errReader)\n",
+			"			reply.Is = lease.Kept\n")},
+	{Rule: "a writer that does not wait keeps no reader back", Setup: "a reader, and a writer that tries",
+		Edits: in("engine/attempt.go", "	if approach.Reserves() && h.terms.Mode == lease.Write {\n		args.", "	if h.terms.Mode == lease.Write {\n		args.")},
+	{Rule: "the lease learns that a request was resent", Setup: "a master restarts out of memory",
+		Edits: in("engine/reply.go", "Process: r.RunID, Resent: r.Resent}", "Process: r.RunID}")},
+	{Rule: "a renewal that goes out again has the present mode", Setup: "a downgrade, masters that forget, and renewals one by one",
+		Edits: in("lease/keep.go", "	c.Mode, c.Until = l.mode, l.until(now)\n", "	c.Until = l.until(now)\n")},
+	{Rule: "an extension of a lock that has ended meanwhile is an error", Setup: "Unlock, Extend and a renewal",
+		Edits: []mutate.Edit{{File: "quorum/use.go", Text: "	return l.unusable(op, l.handle.Standing()) // enough", Now: "	return nil // enough"}}},
+	{Rule: "the slots of a semaphore have one channel for requests to let go", Setup: "a holder of a slot is asked to let go",
+		Edits: []mutate.Edit{{File: "scripts/ask.go", Text: "Channel(askPrefix + channelName(name))", Now: "Channel(askPrefix + name)"}}},
+	{Rule: "a lock of a closed Locker has no deadline", Setup: "an attempt and Close",
+		Edits: in("lease/use.go", "	l.become(Orphaned)\n	l.deadline = clock.Never\n", "	l.become(Orphaned)\n")},
 }
 
 // table is the package's part of docs/reports/mutants.md.

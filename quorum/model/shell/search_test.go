@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/steps"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
@@ -98,9 +99,28 @@ func with(do func(w *world, lock *quorum.Lock)) func(*world) {
 }
 
 func unlock(w *world, lock *quorum.Lock)    { lock.Unlock(w.ctx()) }
-func extend(w *world, lock *quorum.Lock)    { lock.Extend(w.ctx(), lasts) }
-func downgrade(w *world, lock *quorum.Lock) { lock.Downgrade(w.ctx()) }
 func requested(w *world, lock *quorum.Lock) { lock.Requested() }
+
+func extend(w *world, lock *quorum.Lock) {
+	if lock.Extend(w.ctx(), lasts) == nil {
+		w.confirmed("Extend", lock)
+	}
+}
+
+func downgrade(w *world, lock *quorum.Lock) {
+	if lock.Downgrade(w.ctx()) == nil {
+		w.confirmed("Downgrade", lock)
+	}
+}
+
+// letsGo unlocks once a waiter asks for it.
+func letsGo(w *world, lock *quorum.Lock) {
+	select {
+	case <-lock.Requested():
+	case <-lock.Context().Done():
+	}
+	lock.Unlock(w.ctx())
+}
 
 func reenter(w *world, lock *quorum.Lock) {
 	if inner, err := w.lockers[0].TryLock(lock.Context(), "a"); err == nil {
@@ -119,8 +139,86 @@ func handOver(w *world, lock *quorum.Lock) {
 	}
 }
 
-// forget makes a master forget everything.
-func forget(master int) func(*world) { return func(w *world) { w.masters[master].Flush() } }
+// forget makes masters forget everything.
+func forget(masters ...int) func(*world) {
+	return func(w *world) {
+		for _, i := range masters {
+			w.masters[i].Flush()
+		}
+	}
+}
+
+// restarts makes a new process of a master, with all its data. From then on it refuses so much.
+func restarts(master int, refuses fakeredis.Refusals) func(*world) {
+	return func(w *world) {
+		m := w.masters[master]
+		w.deaths[master].Add(1)
+		m.Crash(fakeredis.Everything)
+		m.Start()
+		m.Refuse(refuses)
+	}
+}
+
+// refuse has all masters refuse so much, after what comes before.
+func refuse(r fakeredis.Refusals, before ...func(*world)) func(*world) {
+	return func(w *world) {
+		for _, do := range before {
+			do(w)
+		}
+		for _, m := range w.masters {
+			m.Refuse(r)
+		}
+	}
+}
+
+// later does something when time has passed, after what else is done then.
+func later(d time.Duration, do func(*world)) func(*world) {
+	return func(w *world) {
+		time.Sleep(d)
+		steps.Step("then a call")
+		do(w)
+	}
+}
+
+// neighbour acquires another lock before the steps, whose renewals go out together with those of the first.
+func neighbour(w *world) {
+	lock, err := w.lockers[0].TryLock(w.ctx(), "b")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.others = append(w.others, lock)
+}
+
+// connects connects the first locker before the steps.
+func connects(w *world) {
+	lock, err := w.lockers[0].TryLock(w.ctx(), "b")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	lock.Unlock(w.ctx())
+}
+
+// holdsSlot acquires the only slot of a semaphore before the steps.
+func holdsSlot(w *world) {
+	lock, err := w.lockers[0].Semaphore("s", 1).TryAcquire(w.ctx())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.acquired(lock)
+}
+
+// waitSlot waits for that slot, and unlocks.
+func waitSlot(l int) func(*world) {
+	return func(w *world) {
+		lock, err := w.lockers[l].Semaphore("s", 1).Acquire(w.ctx())
+		if err != nil {
+			w.fail("a call that waits: %v", err)
+			return
+		}
+		w.acquired(lock)
+		lock.Unlock(w.ctx())
+	}
+}
 
 const renewal = lasts/3 + time.Millisecond
 
@@ -146,6 +244,14 @@ var scenarios = []scenario{
 		tasks: []func(*world){with(unlock), wait(1)}, jumps: []time.Duration{lasts}},
 	{name: "the end of a min hold", lockers: 2, opts: []quorum.Option{quorum.WithMinHold(time.Second)}, prepare: holds,
 		tasks: []func(*world){with(unlock), wait(1)}, jumps: []time.Duration{time.Second}},
+	{name: "a reader that its masters don't renew", lockers: 2, prepare: refuse(fakeredis.Refusals{Forbidden: "ZADD"}, reads),
+		tasks: []func(*world){later(lasts, try(1))}},
+	{name: "a reader, and a writer that tries", lockers: 2, prepare: reads, tasks: []func(*world){try(1), with(unlock)}},
+	{name: "a master restarts out of memory", prepare: connects, tasks: []func(*world){try(0), restarts(0, fakeredis.Refusals{Full: true})}},
+	{name: "a downgrade, masters that forget, and renewals one by one", prepare: refuse(fakeredis.Refusals{Key: "b"}, holds, neighbour),
+		tasks: []func(*world){later(renewal, with(downgrade)), later(renewal, forget(0, 1, 2))}, keeps: true},
+	{name: "a holder of a slot is asked to let go", lockers: 2, opts: []quorum.Option{quorum.WithRequest()}, prepare: holdsSlot,
+		tasks: []func(*world){with(letsGo), waitSlot(1)}},
 }
 
 // report is what a search has found.

@@ -2,11 +2,15 @@ package shell
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,9 +22,12 @@ import (
 	"github.com/quorumlock/quorumlock/internal/steps"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 const (
+	masters   = 3
+	need      = 2
 	lasts     = 10 * time.Second // every lease
 	mostSteps = 2000
 )
@@ -33,9 +40,13 @@ type world struct {
 
 	mu     sync.Mutex
 	locks  []*quorum.Lock // in the order in which they were acquired
+	others []*quorum.Lock // of other names
 	wrong  []string
 	open   int           // tasks
 	passed time.Duration // by jumps
+
+	deaths [masters]atomic.Int32    // how often the master's connections have died
+	gone   [masters]map[string]bool // by owner: the master's last reply was that it does not have the owner
 }
 
 // scenario is what callers do at the same time.
@@ -49,15 +60,20 @@ type scenario struct {
 	keeps   bool            // a key may be left to its lease
 }
 
-// reading is a client's end of a connection. What it reads is a step.
+// reading is a client's end of a connection. What it reads is a step. A connection that dies before that loses it.
 type reading struct {
 	net.Conn
-	label string
+	label  string
+	deaths *atomic.Int32 // of connections to the master
+	before int32         // that connection
 }
 
 func (c reading) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	steps.Step(c.label)
+	if c.deaths.Load() > c.before {
+		return 0, net.ErrClosed
+	}
 	return n, err
 }
 
@@ -95,6 +111,48 @@ func (w *world) acquired(lock *quorum.Lock) {
 	w.locks = append(w.locks, lock)
 }
 
+// hears returns what a master calls when it has run a script. It notes which owners the master does not have.
+func (w *world) hears(master int) func(client, script string, args []string, reply any, err error) {
+	return func(_, script string, args []string, reply any, _ error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		switch script {
+		case "acquire", "acquires", "read": // it may have granted
+			clear(w.gone[master])
+		case "renew":
+			said, _ := reply.(string)
+			if refusal, ok := reply.([]any); ok {
+				said = refusal[3].(string)
+			}
+			owners := args[1+2*(len(args)-2)/5:] // behind the marker, and two keys for each lock
+			for i, is := range said {
+				w.gone[master][owners[3*i]] = is == 'G'
+			}
+		}
+	}
+}
+
+// isGone reports whether too few masters keep a lock, by the last replies to its renewals.
+func (w *world) isGone(lock *quorum.Lock) bool {
+	owner, gone := lock.Owner(), 0
+	if lock.Shared() {
+		owner = scripts.Prefix + "reader:" + owner
+	}
+	for _, of := range w.gone {
+		if of[owner] {
+			gone++
+		}
+	}
+	return gone > masters-need
+}
+
+// confirmed notes that a call has had a lock confirmed, which must be held then.
+func (w *world) confirmed(what string, lock *quorum.Lock) {
+	if lock.Context().Err() != nil {
+		w.fail("%s returns nil, and the lock has ended", what)
+	}
+}
+
 // check looks at all locks, when no goroutine is within a section.
 func (w *world) check() {
 	valid := 0
@@ -127,14 +185,20 @@ type choice struct {
 // run plays the scenario: its first steps as picked, and then the usual ones.
 func (s scenario) run(t *testing.T, picked []int) (all []choice, wrong []string) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, masters: bubble.Masters(t, 3)}
+		w := &world{t: t, masters: bubble.Masters(t, masters)}
+		for i := range w.masters {
+			w.gone[i] = map[string]bool{}
+			w.masters[i].Trace = w.hears(i)
+		}
 		ticking := bubble.Clock(t)
 		for l := range max(s.lockers, 1) {
 			nodes := bubble.Nodes(t, w.masters, func(master int, c net.Conn) net.Conn {
-				return reading{c, fmt.Sprintf("reply of master %d to locker %d", master, l)}
+				deaths := &w.deaths[master]
+				return reading{c, fmt.Sprintf("reply of master %d to locker %d", master, l), deaths, deaths.Load()}
 			}, node.WithoutQuarantine(), node.WithMaxLease(lasts))
-			opts := append([]quorum.Option{quorum.WithLease(lasts),
-				inside.Option[quorum.Option](func(s *inside.Settings) { s.Clock = clock.Clock(ticking) })}, s.opts...)
+			opts := append([]quorum.Option{quorum.WithLease(lasts), quorum.WithLogger(slog.New(slog.DiscardHandler)), inside.Option[quorum.Option](func(s *inside.Settings) {
+				s.Clock, s.Random = clock.Clock(ticking), rand.NewPCG(1, uint64(l))
+			})}, s.opts...)
 			locker, err := quorum.New(nodes, quorum.Majority, opts...)
 			if err != nil {
 				t.Fatal(err)
@@ -233,6 +297,11 @@ func (w *world) end(s scenario) []string {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		w.check()
+		for _, lock := range w.locks {
+			if lock.Valid() && w.isGone(lock) {
+				w.fail("a lock is valid, and too few masters keep it by what they have replied")
+			}
+		}
 		for i, m := range w.masters {
 			if keys := m.Keys(); !(s.keeps && len(w.locks) > 0) && slices.ContainsFunc(keys, w.isLeft) {
 				w.fail("master %d has a key left: %s", i, strings.Join(keys, " "))
@@ -240,8 +309,14 @@ func (w *world) end(s scenario) []string {
 		}
 	}
 	for i, l := range w.lockers {
-		if s := l.Stats(); len(w.wrong) == 0 && (s.Held > 0 || s.Waiting > 0) {
-			w.fail("locker %d counts %d locks and %d calls that wait", i, s.Held, s.Waiting)
+		valid := 0
+		for _, lock := range slices.Concat(w.locks, w.others) {
+			if lock.Valid() && strings.HasPrefix(lock.Owner(), l.ID()) {
+				valid++
+			}
+		}
+		if s := l.Stats(); len(w.wrong) == 0 && (s.Held != valid || s.Waiting > 0) {
+			w.fail("locker %d counts %d locks, of which %d are valid, and %d calls that wait", i, s.Held, valid, s.Waiting)
 		}
 		l.Close()
 	}
@@ -249,6 +324,9 @@ func (w *world) end(s scenario) []string {
 	for _, lock := range w.locks {
 		if lock.Context().Err() == nil {
 			w.fail("a context goes on after Close")
+		}
+		if errors.Is(lock.Err(), quorum.ErrClosed) && !lock.Deadline().IsZero() {
+			w.fail("a lock has a deadline after Close")
 		}
 	}
 	return w.wrong
