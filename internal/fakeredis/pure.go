@@ -89,6 +89,14 @@ func (k *Keyspace) Fields(key string) map[string]string {
 	return nil
 }
 
+// Scores returns the sorted set at a key, nil if there is none.
+func (k *Keyspace) Scores(key string) map[string]int64 {
+	if v := k.find(key); v != nil {
+		return v.scores
+	}
+	return nil
+}
+
 // Reads reports whether an owner is a reader at a key, and its lease is not over.
 func (k *Keyspace) Reads(key, owner string) bool {
 	v := k.find(key)

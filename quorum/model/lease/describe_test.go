@@ -11,7 +11,7 @@ var words = [...]string{lease.Ask: "request", lease.Raise: "write-back", lease.R
 	lease.Extend: "extension", lease.Release: "release"}
 
 var faultWords = map[change]string{itRefuses: "refuses what it does not have the memory or the right for", itPersists: "gets a PERSIST of each lock",
-	itIsSwapped: "gets another database's data"}
+	itIsMixed: "gets a foreign member among its readers", itIsSwapped: "gets another database's data"}
 
 // describe tells a step in words.
 func (w *world) describe(by step, s *state) string {

@@ -42,6 +42,9 @@ type masters struct {
 // anyLevel is the level of readers, which masters do not keep.
 const anyLevel = 255
 
+// foreign is another program's member of a sorted set.
+const foreign = "a"
+
 type masterState struct {
 	data    *fakeredis.Keyspace
 	owners  uint8         // bit by owner: who has a key
@@ -62,6 +65,7 @@ type replied struct {
 	master masterID
 	is     lease.Reply
 	lower  bool // a counter fell
+	spoils bool // what is no lock's is gone
 }
 
 type changeOf struct {
@@ -81,6 +85,7 @@ const (
 	itRelents
 	itRefuses // of the faults
 	itPersists
+	itIsMixed
 	itIsSwapped
 )
 
@@ -230,13 +235,13 @@ func (m *masters) carryOut(id masterID, client int, r *request) replied {
 	if r.marked {
 		tombstone = ticks(m.maxLease).Milliseconds()
 	}
-	before := m.counters(data)
+	before, strangers := m.counters(data), m.strangers(data)
 	reply, err := m.runMarked(data, m.call(client, owner, r), tombstone)
 	if err != nil { // what it has written stays
 		nothing := !r.resent && redisconn.ProvesNothingDone(redis.Error(err.Error()))
 		return replied{master: m.intern(data), is: lease.Reply{Is: lease.Failed, Resent: r.resent, NothingDone: nothing}}
 	}
-	found := replied{lower: m.lower(before, m.counters(data)), is: lease.Reply{Resent: r.resent}}
+	found := replied{lower: m.lower(before, m.counters(data)), spoils: m.strangers(data) < strangers, is: lease.Reply{Resent: r.resent}}
 	switch r.cmd.Do {
 	case lease.Ask, lease.Repair, lease.Enter:
 		found.is.Is = [...]lease.Answer{scripts.Granted: lease.Granted, scripts.HeldByAnother: lease.Refused, scripts.Quarantined: lease.Quarantined,
@@ -290,6 +295,16 @@ func (m *masters) counters(data *fakeredis.Keyspace) (all [maxNames]int) {
 	return all
 }
 
+// strangers counts the members of sorted sets that are not the library's.
+func (m *masters) strangers(data *fakeredis.Keyspace) (n int) {
+	for _, letter := range "abn" {
+		if _, there := data.Scores(nameOf(letter).String())[foreign]; there {
+			n++
+		}
+	}
+	return n
+}
+
 func (m *masters) lower(before, after [maxNames]int) bool {
 	for i := range before {
 		if after[i] < before[i] {
@@ -328,6 +343,12 @@ func (m *masters) changed(id masterID, what change) masterID {
 			for c := range m.clients() {
 				for _, name := range m.names[c] {
 					data.Persist(name.String())
+				}
+			}
+		case itIsMixed: // a reader that has died, and another program's member, come before the readers
+			for c := range m.clients() {
+				if set := data.Scores(m.names[c][0].String()); set != nil {
+					set[scripts.NewOwner("dead", 1).AsReader().String()], set[foreign] = nodeTime.UnixMilli()-2, nodeTime.UnixMilli()-1
 				}
 			}
 		case itIsSwapped: // with one that a client has marked before

@@ -36,35 +36,40 @@ func (s setup) with(change func(*setup)) setup {
 	return s
 }
 
-func aDeath(s *setup)              { s.deaths = 1 }
-func twoDeaths(s *setup)           { s.deaths = 2 }
-func aForgets(s *setup)            { s.forgets = 1 }
-func longer(s *setup)              { s.lease, s.maxLease = 2, 2 }
-func isExtended(s *setup)          { s.maxLease, s.extends = 2, true }
-func isFixed(s *setup)             { s.fixed = true }
-func readsLate(s *setup)           { s.late = allKinds }
-func isEntered(s *setup)           { s.levels = 2 }
-func probesToo(s *setup)           { s.probes = true }
-func againFirst(s *setup)          { s.attempts = oneTwice }
-func isSlow(s *setup)              { s.slow = true }
-func isDozing(s *setup)            { s.dozes = true }
-func inTwoTicks(s *setup)          { s.clock, s.ticks = honest, 2 }
-func alone(s *setup)               { s.attempts = one }
-func isTwinned(s *setup)           { s.twins = true }
-func lingersTwo(s *setup)          { s.minHold = 2 }
-func isTimed(s *setup)             { s.timers = true }
-func boundedBy1(s *setup)          { s.maxHold = 1 }
-func takesOver(s *setup)           { s.attempts, s.takes = two, toSecond }
-func besideOne(s *setup)           { s.attempts, s.takes = three, toSecond }
-func takesTwice(s *setup)          { s.attempts, s.takes = three, toEither }
-func aReverts(s *setup)            { s.reverts = 1 }
-func isRead(s *setup)              { s.reads = aReader }
-func isLowered(s *setup)           { s.lowers = true }
-func reloadsIt(s *setup)           { s.reloads = true }
-func aFault(s *setup, what change) { s.faults, s.kinds = 1, 1<<what }
-func isForbidden(s *setup)         { aFault(s, itRefuses); s.refuses = noSets }
-func isPersisted(s *setup)         { aFault(s, itPersists) }
-func isSwapped(s *setup)           { aFault(s, itIsSwapped) }
+func aDeath(s *setup)     { s.deaths = 1 }
+func twoDeaths(s *setup)  { s.deaths = 2 }
+func aForgets(s *setup)   { s.forgets = 1 }
+func longer(s *setup)     { s.lease, s.maxLease = 2, 2 }
+func isExtended(s *setup) { s.maxLease, s.extends = 2, true }
+func isFixed(s *setup)    { s.fixed = true }
+func readsLate(s *setup)  { s.late = allKinds }
+func isEntered(s *setup)  { s.levels = 2 }
+func probesToo(s *setup)  { s.probes = true }
+func againFirst(s *setup) { s.attempts = oneTwice }
+func isSlow(s *setup)     { s.slow = true }
+func isDozing(s *setup)   { s.dozes = true }
+func inTwoTicks(s *setup) { s.clock, s.ticks = honest, 2 }
+func alone(s *setup)      { s.attempts = one }
+func isTwinned(s *setup)  { s.twins = true }
+func lingersTwo(s *setup) { s.minHold = 2 }
+func isTimed(s *setup)    { s.timers = true }
+func boundedBy1(s *setup) { s.maxHold = 1 }
+func takesOver(s *setup)  { s.attempts, s.takes = two, toSecond }
+func besideOne(s *setup)  { s.attempts, s.takes = three, toSecond }
+func takesTwice(s *setup) { s.attempts, s.takes = three, toEither }
+func aReverts(s *setup)   { s.reverts = 1 }
+func isRead(s *setup)     { s.reads = aReader }
+func isLowered(s *setup)  { s.lowers = true }
+func reloadsIt(s *setup)  { s.reloads = true }
+
+// aFault is what happens to a master once.
+func aFault(what change) func(*setup) {
+	return func(s *setup) { s.faults, s.kinds = 1, 1<<what }
+}
+
+func isFull(s *setup)      { s.refuses.Full = true; aFault(itRefuses)(s) }
+func isForbidden(s *setup) { s.refuses = noSets; aFault(itRefuses)(s) }
+func aReadsTwice(s *setup) { s.reads[0], s.levels = true, 2 }
 
 // mutants are small edits of shipped files. Each leaves out one rule. The programs of internal/fakeredis stand for the
 // Lua, to which vectors hold them.
@@ -161,11 +166,16 @@ var mutants = []mutate.Mutant[setup]{
 	{Rule: "a request that could not be sent proves nothing of one before", Edits: in(keepFile, "if c.fresh {", "if true {"), Setup: stands.with(aDeath).with(isEntered)},
 	// The rules for what happens to a master.
 	{Rule: "only a reader's grant ends the downgrade", Edits: in(keepFile, "e.Twin < 0; c.Mode == Read {", "e.Twin < 0; l.mode == Read {"),
-		Setup: stands.with(isLowered).with(isEntered).with(readsLate).with(isForbidden)},
+		Setup: stands.with(isLowered).with(isForbidden)},
 	{Rule: "a key without a time to live gets none", Edits: in(spaceFile, "left != -1 && left < ttl", "left < ttl"),
-		Setup: base.with(isExtended).with(isPersisted)},
+		Setup: base.with(isExtended).with(aFault(itPersists))},
 	{Rule: "a marker is of one process and one database", Edits: in(acquireFile, "return has[0], has[1] == want[1], ", "return has[0], true, "),
-		Setup: base.with(isSwapped)},
+		Setup: base.with(aFault(itIsSwapped))},
+	{Rule: "who reads again leaves foreign members alone", Edits: in(readersFile, "k.lockOf(key, isStale)", "k.lockOf(key, false)"),
+		Setup: stands.with(aReadsTwice).with(aFault(itIsMixed))},
+	{Rule: "the last reader's release leaves foreign members alone", Edits: in(readersFile, "		for member := range v.scores {\n			if strings.HasPrefix(member, readerPrefix) {",
+		"		for member := range v.scores {\n			if true {"), Setup: stands.with(aReadsTwice).with(aFault(itIsMixed))},
+	{Rule: "a release needs no memory", Edits: in(heldFile, "	names := len(args) - 3\n", "	names := len(args) - 3\n	k.call(\"SET\")\n"), Setup: stands.with(isFull)},
 }
 
 // countAll is what a mutant calls.

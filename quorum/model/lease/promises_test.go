@@ -23,6 +23,7 @@ const (
 	twiceTaken
 	gotIn
 	lostInVain
+	spoiled
 )
 
 var promises = [...]string{
@@ -42,6 +43,7 @@ var promises = [...]string{
 	twiceTaken:       "a ticket works twice",
 	gotIn:            "another gets in between handing over and taking over",
 	lostInVain:       "a lock is lost that the masters keep",
+	spoiled:          "a script deletes what is no lock",
 }
 
 // check names the promise that a state breaks.

@@ -136,12 +136,6 @@ func TestProtocol(t *testing.T) {
 			setup{attempts: two, lease: 1, maxLease: 1, faults: 1, kinds: 1 << itRefuses, refuses: fakeredis.Refusals{Full: true}}},
 		{"honest, downgrades, a reader, a master forbids sorted sets", 100_000, false,
 			setup{attempts: two, lease: 2, maxLease: 2, reads: aReader, lowers: true, faults: 1, kinds: 1 << itRefuses, refuses: noSets}},
-		{"still, downgrades, re-entry, a master forbids sorted sets", 0, false,
-			setup{clock: still, attempts: one, lease: 1, maxLease: 1, lowers: true, levels: 2, faults: 1, kinds: 1 << itRefuses, refuses: noSets}},
-		{"honest, extensions, a PERSIST", 100_000, false,
-			setup{attempts: two, lease: 1, maxLease: 2, extends: true, faults: 1, kinds: 1 << itPersists}},
-		{"honest, a reader, a database is swapped", 100_000, false,
-			setup{attempts: two, lease: 1, maxLease: 1, reads: aReader, faults: 1, kinds: 1 << itIsSwapped}},
 
 		{"honest, probes, a second attempt, all", 10_000_000, true, setup{attempts: oneTwice, lease: 1, maxLease: 1, probes: true}},
 		{"honest, probes, a master forgets, all", 10_000_000, true,

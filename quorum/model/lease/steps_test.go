@@ -288,8 +288,11 @@ func (w *world) carryOut(s *state, c, i int, id requestID) lease.Reply {
 	at := &s.masters[w.processOf(i)]
 	found := w.ms.ask(*at, c, id, &w.ls.requests[id])
 	*at = found.master
-	if found.lower {
+	switch {
+	case found.lower:
 		s.broken = uint8(counterFell)
+	case found.spoils:
+		s.broken = uint8(spoiled)
 	}
 	return found.is
 }

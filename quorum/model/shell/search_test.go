@@ -250,7 +250,7 @@ var scenarios = []scenario{
 	{name: "a master restarts out of memory", prepare: connects, tasks: []func(*world){try(0), restarts(0, fakeredis.Refusals{Full: true})}},
 	{name: "a downgrade, masters that forget, and renewals one by one", prepare: refuse(fakeredis.Refusals{Key: "b"}, holds, neighbour),
 		tasks: []func(*world){later(renewal, with(downgrade)), later(renewal, forget(0, 1, 2))}, keeps: true},
-	{name: "a holder of a slot is asked to let go", lockers: 2, opts: []quorum.Option{quorum.WithRequest()}, prepare: holdsSlot,
+	{name: "a holder of a slot is asked to let go", lockers: 2, opts: []quorum.Option{quorum.WithRequest(), quorum.WithRetry(lasts, lasts)}, prepare: holdsSlot,
 		tasks: []func(*world){with(letsGo), waitSlot(1)}},
 }
 
@@ -384,6 +384,7 @@ var more = map[string]string{
 //go:embed testdata/hold.txt
 var holdCheck string
 
-// steppedFiles have the mutexes whose sections are steps.
+// steppedFiles have the mutexes whose sections are steps. That of the roster is locked while a goroutine is started.
 var steppedFiles = []string{"quorum/internal/engine/hold.go", "quorum/internal/engine/tally.go", "quorum/internal/engine/engine.go",
-	"quorum/internal/schedule/schedule.go", "quorum/internal/queue/queue.go", "internal/pubsub/state.go"}
+	"quorum/internal/schedule/schedule.go", "quorum/internal/queue/queue.go",
+	"quorum/internal/roster/roster.go", "internal/pubsub/state.go"}
