@@ -10,7 +10,7 @@ import (
 var words = [...]string{lease.Ask: "request", lease.Raise: "write-back", lease.Renew: "renewal", lease.Repair: "repair", lease.Enter: "re-entry",
 	lease.Extend: "extension", lease.Release: "release"}
 
-var faultWords = map[change]string{itRefuses: "refuses what it does not have the memory or the right for", itPersists: "gets a PERSIST of each lock",
+var faultWords = map[change]string{itRefuses: "begins to refuse commands", itPersists: "gets a PERSIST of each lock",
 	itIsMixed: "gets a foreign member among its readers", itIsSwapped: "gets another database's data"}
 
 // describe tells a step in words.
@@ -85,7 +85,7 @@ func (w *world) describe(by step, s *state) string {
 	case strikes:
 		return fmt.Sprintf("%d %s", at, faultWords[change(by.place)])
 	case relents:
-		return fmt.Sprintf("%d refuses nothing any longer", at)
+		return fmt.Sprintf("%d refuses no command any longer", at)
 	case expires:
 		return fmt.Sprintf("the leases end on %d", at)
 	}

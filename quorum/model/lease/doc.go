@@ -48,6 +48,10 @@
 // to submit its list does so at once, or fails, unless the setup is slow. A reply is read when it is
 // given, unless the setup reads it late.
 //
+// What else may happen to a master is a fault: it refuses commands for a while, because memory or a permission is missing; an
+// operator's PERSIST; another program's member in a set of readers; another database's data. A master whose name leads to
+// another process is one that forgets.
+//
 // All requests of a pipeline that dies were written, or, if the client cannot connect, none was. The
 // requests that dead connections may still deliver are a set. A holder enters, leaves and extends again
 // once its last such requests have reached the masters. A lease whose requests are proven to have done

@@ -83,10 +83,10 @@ const (
 	itsLeasesEnd
 	itAges
 	itRelents
-	itRefuses // of the faults
+	itRefuses // the first of the faults
 	itPersists
 	itIsMixed
-	itIsSwapped
+	itIsSwapped // the last of them
 )
 
 var (

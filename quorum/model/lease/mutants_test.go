@@ -69,6 +69,8 @@ func aFault(what change) func(*setup) {
 
 func isFull(s *setup)      { s.refuses.Full = true; aFault(itRefuses)(s) }
 func isForbidden(s *setup) { s.refuses = noSets; aFault(itRefuses)(s) }
+func isHalf(s *setup)      { s.refuses.Forbidden = "SET"; aFault(itRefuses)(s) }
+func ofPair(s *setup)      { s.names = pair }
 func aReadsTwice(s *setup) { s.reads[0], s.levels = true, 2 }
 
 // mutants are small edits of shipped files. Each leaves out one rule. The programs of internal/fakeredis stand for the
@@ -175,6 +177,14 @@ var mutants = []mutate.Mutant[setup]{
 		Setup: stands.with(aReadsTwice).with(aFault(itIsMixed))},
 	{Rule: "the last reader's release leaves foreign members alone", Edits: in(readersFile, "		for member := range v.scores {\n			if strings.HasPrefix(member, readerPrefix) {",
 		"		for member := range v.scores {\n			if true {"), Setup: stands.with(aReadsTwice).with(aFault(itIsMixed))},
+	{Rule: "an error proves nothing if the script may have written", Edits: in("internal/redisconn/replies.go", "\"script\")\n		}\n	}\n	return false\n", "\"script\")\n		}\n	}\n	return true\n"),
+		Setup: stands.with(isHalf)},
+	{Rule: "a request sets the level", Edits: in(acquireFile, "		k.call(\"HSET\")\n		if need", "		if old, there, _ := k.hget(key, owner); there {\n			level = whole(or(old, 0) + or(level, 0))\n		}\n		k.call(\"HSET\")\n		if need"),
+		Setup: stands.with(isEntered)},
+	{Rule: "several names are granted all or none", Edits: in(acquireFile, "	if held {\n		if holder", "	if held && locks == names {\n		if holder"),
+		Setup: base.with(isFixed).with(ofPair)},
+	{Rule: "the token is raised on all names", Edits: in(acquireFile, "		k.call(\"SET\")\n		k.set(counters[i], whole(token), 0)\n	}\n	return integer", "		if i == 0 {\n			k.set(counters[i], whole(token), 0)\n		}\n	}\n	return integer"),
+		Setup: tokens.with(ofPair)},
 	{Rule: "a release needs no memory", Edits: in(heldFile, "	names := len(args) - 3\n", "	names := len(args) - 3\n	k.call(\"SET\")\n"), Setup: stands.with(isFull)},
 }
 

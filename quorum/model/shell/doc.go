@@ -7,5 +7,6 @@
 // An order differs from the usual one, in which a goroutine goes on as long as it can, in as many places as the bound allows.
 //
 // What it does not play: a step goes from one mutex to the next, so what stands between them without one is not divided.
-// Time passes in jumps, or when nobody can go on. No connection dies; the simulation and chaos have that.
+// Time passes in jumps, or when nobody can go on. Connections die only with their master's process, and lose the replies that
+// are not read yet; the simulation and chaos have the rest.
 package shell

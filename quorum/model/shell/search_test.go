@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -17,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/steps"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 var (
@@ -139,6 +141,31 @@ func handOver(w *world, lock *quorum.Lock) {
 	}
 }
 
+// unlockKept unlocks a lock that no master loses.
+func unlockKept(w *world, lock *quorum.Lock) {
+	if err := lock.Unlock(w.ctx()); errors.Is(err, quorum.ErrLost) {
+		w.fail("Unlock says that the lock was lost: %v", err)
+	}
+}
+
+// handOverUncounted hands over, and deletes the token counters before it takes over.
+func handOverUncounted(w *world, lock *quorum.Lock) {
+	ticket, err := lock.HandOver(w.ctx())
+	if err != nil {
+		return
+	}
+	for _, m := range w.masters {
+		for _, key := range m.Keys() {
+			if strings.HasPrefix(key, scripts.Prefix+"counter:") {
+				m.Set(key, "0")
+			}
+		}
+	}
+	if next, err := w.lockers[1].TakeOver(w.ctx(), ticket); err == nil {
+		w.acquired(next)
+	}
+}
+
 // forget makes masters forget everything.
 func forget(masters ...int) func(*world) {
 	return func(w *world) {
@@ -248,9 +275,12 @@ var scenarios = []scenario{
 		tasks: []func(*world){later(lasts, try(1))}},
 	{name: "a reader, and a writer that tries", lockers: 2, prepare: reads, tasks: []func(*world){try(1), with(unlock)}},
 	{name: "a master restarts out of memory", prepare: connects, tasks: []func(*world){try(0), restarts(0, fakeredis.Refusals{Full: true})}},
+	{name: "masters restart while a lock is released", prepare: holds,
+		tasks: []func(*world){with(unlockKept), restarts(0, fakeredis.Refusals{}), restarts(1, fakeredis.Refusals{})}},
+	{name: "a hand-over whose counters are deleted", lockers: 2, prepare: holds, tasks: []func(*world){with(handOverUncounted)}},
 	{name: "a downgrade, masters that forget, and renewals one by one", prepare: refuse(fakeredis.Refusals{Key: "b"}, holds, neighbour),
 		tasks: []func(*world){later(renewal, with(downgrade)), later(renewal, forget(0, 1, 2))}, keeps: true},
-	{name: "a holder of a slot is asked to let go", lockers: 2, opts: []quorum.Option{quorum.WithRequest(), quorum.WithRetry(lasts, lasts)}, prepare: holdsSlot,
+	{name: "a holder of a slot is asked to let go", lockers: 2, opts: []quorum.Option{quorum.WithRequest(), quorum.WithWait(5 * time.Second)}, prepare: holdsSlot,
 		tasks: []func(*world){with(letsGo), waitSlot(1)}},
 }
 
