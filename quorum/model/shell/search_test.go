@@ -272,7 +272,7 @@ var scenarios = []scenario{
 	{name: "the end of a min hold", lockers: 2, opts: []quorum.Option{quorum.WithMinHold(time.Second)}, prepare: holds,
 		tasks: []func(*world){with(unlock), wait(1)}, jumps: []time.Duration{time.Second}},
 	{name: "a reader that its masters don't renew", lockers: 2, prepare: refuse(fakeredis.Refusals{Forbidden: "ZADD"}, reads),
-		tasks: []func(*world){later(lasts, try(1))}},
+		tasks: []func(*world){later(lasts+time.Second, try(1))}},
 	{name: "a reader, and a writer that tries", lockers: 2, prepare: reads, tasks: []func(*world){try(1), with(unlock)}},
 	{name: "a master restarts out of memory", prepare: connects, tasks: []func(*world){try(0), restarts(0, fakeredis.Refusals{Full: true})}},
 	{name: "masters restart while a lock is released", prepare: holds,
