@@ -175,7 +175,7 @@ func forget(masters ...int) func(*world) {
 	}
 }
 
-// restarts makes a new process of a master, with all its data. From then on it refuses so much.
+// restarts makes a new process of a master, with all its data, which refuses those commands.
 func restarts(master int, refuses fakeredis.Refusals) func(*world) {
 	return func(w *world) {
 		m := w.masters[master]
@@ -186,7 +186,7 @@ func restarts(master int, refuses fakeredis.Refusals) func(*world) {
 	}
 }
 
-// refuse has all masters refuse so much, after what comes before.
+// refuse has all masters refuse commands, after what comes before.
 func refuse(r fakeredis.Refusals, before ...func(*world)) func(*world) {
 	return func(w *world) {
 		for _, do := range before {

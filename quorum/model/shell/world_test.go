@@ -65,7 +65,7 @@ type reading struct {
 	net.Conn
 	label  string
 	deaths *atomic.Int32 // of connections to the master
-	before int32         // that connection
+	before int32         // deaths, when this connection was made
 }
 
 func (c reading) Read(b []byte) (int, error) {
@@ -196,9 +196,10 @@ func (s scenario) run(t *testing.T, picked []int) (all []choice, wrong []string)
 				deaths := &w.deaths[master]
 				return reading{c, fmt.Sprintf("reply of master %d to locker %d", master, l), deaths, deaths.Load()}
 			}, node.WithoutQuarantine(), node.WithMaxLease(lasts))
-			opts := append([]quorum.Option{quorum.WithLease(lasts), quorum.WithLogger(slog.New(slog.DiscardHandler)), inside.Option[quorum.Option](func(s *inside.Settings) {
-				s.Clock, s.Random = clock.Clock(ticking), rand.NewPCG(1, uint64(l))
-			})}, s.opts...)
+			opts := append([]quorum.Option{quorum.WithLease(lasts), quorum.WithLogger(slog.New(slog.DiscardHandler)),
+				inside.Option[quorum.Option](func(s *inside.Settings) {
+					s.Clock, s.Random = clock.Clock(ticking), rand.NewPCG(1, uint64(l))
+				})}, s.opts...)
 			locker, err := quorum.New(nodes, quorum.Majority, opts...)
 			if err != nil {
 				t.Fatal(err)
