@@ -22,6 +22,7 @@ type line struct {
 	names  []string // of locks on the masters
 	slots  int      // of status: how many each of the semaphores has that are named; 0 for locks
 	slot   int      // of unlock: of the semaphores that the names are; −1 for locks
+	file   string   // of unlock: of the owner, with its names; empty for none
 	all    bool
 	flags  *cli.Flags
 	access masters.Access
@@ -59,7 +60,10 @@ func (l *line) masterFlags(flags *cli.Flags) {
 }
 
 func (l *line) takeNames(names []string) error {
-	if len(names) == 0 {
+	switch {
+	case l.file != "" && len(names) > 0:
+		return errors.New("-owner-file has the names: give none")
+	case l.file == "" && len(names) == 0:
 		return errors.New("the name of a lock is missing")
 	}
 	for i, name := range names {

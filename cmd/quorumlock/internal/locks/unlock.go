@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/ownerfile"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
@@ -31,7 +33,8 @@ var unlock = over(cli.Command{
 	Help: `Example, once the holder has been ended:
   quorumlock unlock -yes -urls-file /etc/quorumlock/urls nightly-report
 
-Exit codes: 0 if no lock is left, 1 if masters refuse, 69 if too few answered; 64 without -yes; 78 as for status.`,
+Exit codes: 0 if no lock is left, 1 if masters refuse, 69 if too few answered; 64 without -yes; 75 if the owner of
+-owner-file is alive; 78 as for status, or for that file.`,
 }, func(flags *cli.Flags, l *line) action {
 	u := &unlockLine{line: l}
 	flags.Boolean("yes", "delete them", &u.yes)
@@ -49,6 +52,19 @@ Exit codes: 0 if no lock is left, 1 if masters refuse, 69 if too few answered; 6
 		}
 		return err
 	})
+	flags.Value("owner-file", "delete the lock that run -owner-file has left in `FILE`, if the run and its job are dead, and the file",
+		"the path of a file", func(text string) error {
+			if l.file = text; text == "" {
+				return errors.New("no path")
+			}
+			return nil
+		})
+	l.check = func() error {
+		if l.file != "" && (u.owner != "" || l.slot >= 0) {
+			return errors.New("-owner-file has the owner and the slot: give neither")
+		}
+		return nil
+	}
 	return u.run
 })
 
@@ -59,7 +75,39 @@ type unlockLine struct {
 	owner string // whose locks are deleted; empty for those that are shown
 }
 
+// run unlocks what the line names, or the owner file that it names.
 func (u *unlockLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
+	if u.file == "" {
+		return u.unlock(ctx, p, nodes)
+	}
+	file, err := ownerfile.Open(u.file, false)
+	switch {
+	case errors.Is(err, ownerfile.ErrInUse):
+		return 0, cli.ExitWith(cli.ExitHeld, err)
+	case errors.Is(err, fs.ErrNotExist):
+		fmt.Fprintf(p.Stdout, "nothing to unlock: there is no file %q\n", u.file)
+		return cli.ExitOK, nil
+	case err != nil:
+		return 0, cli.ExitWith(cli.ExitConfiguration, err)
+	}
+	defer file.Close()
+	dead := file.Record()
+	if dead == nil {
+		fmt.Fprintf(p.Stdout, "nothing to unlock: no owner in %q\n", u.file)
+		return cli.ExitOK, nil
+	}
+	if err := dead.Foreign(nodes); err != nil {
+		return 0, cli.ExitWith(cli.ExitConfiguration, fmt.Errorf("the owner file %q: %w", u.file, err))
+	}
+	u.owner, u.names = dead.Owner, dead.Locks()
+	code, err := u.unlock(ctx, p, nodes)
+	if code == cli.ExitOK && err == nil {
+		file.Remove()
+	}
+	return code, err
+}
+
+func (u *unlockLine) unlock(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
 	locks := inspect(ctx, nodes, u.all, u.names)
 	if !u.yes {
 		u.explain(locks, p.Stderr)
@@ -98,7 +146,7 @@ func (u *unlockLine) explain(locks []lockState, out io.Writer) {
 		}
 	}
 	fmt.Fprint(out, "\nTo do it: the same command with -yes.")
-	if lines != nil {
+	if lines != nil && u.file == "" { // which has the owner
 		fmt.Fprint(out, " To delete no other holder's:\n", strings.Join(lines, "\n"))
 	}
 	fmt.Fprintln(out)

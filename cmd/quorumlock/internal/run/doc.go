@@ -10,9 +10,9 @@ const help = `Example, for a crontab on every machine:
 Exit codes: the command's own, or 128 plus the number of the signal that ended it, or
   64   the command line is invalid
   69   too few masters answered, or they are in quarantine
-  75   another holds the lock (-E sets another code)
+  75   another holds the lock, or has the owner file in use (-E sets another code)
   77   the masters refuse the credentials
-  78   the URLs or the masters cannot be used
+  78   the URLs, the masters or the owner file cannot be used
   124  the lock was lost, or -max-hold was over, before the command ended
   126  the command cannot be executed
   127  the command is not found`

@@ -61,7 +61,7 @@ func (j *job) run(path string) (status syscall.WaitStatus, ended, err error) {
 		return status, nil, cli.ExitWith(cli.ExitSignalled+int(signal), interrupted{signal})
 	default:
 	}
-	if j.child, err = startChild(path, j.line.command, j.environment()); err != nil {
+	if j.child, err = startChild(path, j.line.command, j.environment(), j.line.owner.Descriptors()...); err != nil {
 		return status, nil, err
 	}
 	j.tty = terminal{j.child, j.signals.continued}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/ownerfile"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -36,8 +37,10 @@ type line struct {
 	all      bool
 	existing bool // the masters are a deployment already
 	access   masters.Access
-	urls     []string // of the masters, once they are open
-	label    string   // of the locker's identity
+	urls     []string        // of the masters, once they are open
+	label    string          // of the locker's identity
+	file     string          // of the owner; empty for none
+	owner    *ownerfile.File // once it is open; nil for none
 	flags    *cli.Flags
 }
 
@@ -67,6 +70,13 @@ func newLine(flags *cli.Flags) *line {
 			}
 			return nil
 		})
+	flags.Value("owner-file", "write to `FILE` who holds the lock while the command runs; if a run that died has left it behind, "+
+		"release that one's lock first", "the path of a file", func(text string) error {
+		if l.file = text; text == "" {
+			return errors.New("no path")
+		}
+		return nil
+	})
 	flags.Boolean("all", "all masters must grant the lock, not a majority", &l.all)
 	flags.Boolean("existing", "never found a deployment on masters that are all new: use it once the first client has locked", &l.existing)
 	l.access.Flags(flags)
@@ -103,6 +113,9 @@ func (l *line) takeArguments(args, job []string) error {
 		if err := masters.CheckLockName(name); err != nil {
 			return err
 		}
+	}
+	if err := ownerfile.CheckNames(l.names); l.file != "" && err != nil {
+		return err
 	}
 	if l.slots > 0 && len(l.names) > 1 {
 		return errors.New("-slots takes one name")

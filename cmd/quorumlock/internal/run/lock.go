@@ -89,8 +89,8 @@ type interrupted struct{ signal syscall.Signal }
 
 func (i interrupted) Error() string { return "ended by " + nameOf(i.signal) }
 
-// acquire takes the lock, and waits for it as the command line says. A signal ends the waiting.
-func (l *line) acquire(locker *quorum.Locker, signals <-chan os.Signal) (*quorum.Lock, error) {
+// acquire takes the lock after first, and waits for it as the command line says. A signal ends the waiting.
+func (l *line) acquire(locker *quorum.Locker, first func(context.Context), signals <-chan os.Signal) (*quorum.Lock, error) {
 	// The lock's context ends with this one, so it is not cancelled once the lock is held.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	over, watched := make(chan struct{}), make(chan struct{})
@@ -102,6 +102,7 @@ func (l *line) acquire(locker *quorum.Locker, signals <-chan os.Signal) (*quorum
 		case <-over:
 		}
 	}()
+	first(ctx)
 	lock, err := l.lock(ctx, locker)
 	close(over)
 	<-watched

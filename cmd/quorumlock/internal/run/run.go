@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/ownerfile"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -55,6 +56,10 @@ func (l *line) run(signals *caught, report func(error)) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := l.openOwner(); err != nil {
+		return 0, err
+	}
+	defer l.owner.Close()
 	locker, nodes, err := l.open(report)
 	if err != nil {
 		return 0, err
@@ -62,17 +67,29 @@ func (l *line) run(signals *caught, report func(error)) (code int, err error) {
 	defer masters.CloseAll(nodes)
 	defer locker.Close()
 
-	lock, err := l.acquire(locker, signals.forward)
+	lock, err := l.acquire(locker, func(ctx context.Context) { l.releaseDead(ctx, locker, nodes, report) }, signals.forward)
 	if err != nil {
 		return 0, l.refusal(err, nodes)
 	}
 	began := clock.System().Now()
+	if err := l.owner.Write(ownerfile.New(lock.Owner(), l.names, lock.Slot(), nodes)); err != nil {
+		l.unlock(lock)
+		return 0, cli.ExitWith(cli.ExitConfiguration, fmt.Errorf("the command was not started: the owner file: %w", err))
+	}
 	job := newJob(l, lock, signals)
 	status, ended, err := job.run(path)
-	if err == nil && ended == nil && !job.told && !l.stay(lock, began, signals.forward) {
-		return exitCodeOf(status), nil // Close leaves the lock to its lease
+	if err == nil && ended == nil && !job.told {
+		if l.minHold > 0 {
+			l.owner.Remove() // the rest of the period is not to be given up
+		}
+		if !l.stay(lock, began, signals.forward) {
+			return exitCodeOf(status), nil // Close leaves the lock to its lease
+		}
 	}
 	unlockErr := l.unlock(lock)
+	if unlockErr == nil {
+		l.owner.Remove()
+	}
 	switch {
 	case err != nil:
 		return 0, err

@@ -14,12 +14,13 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/locks"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
-	clitest.Main(m, cli.App{Commands: []cli.Command{Command, masters.Check, masters.Admit}})
+	clitest.Main(m, cli.App{Commands: append([]cli.Command{Command, masters.Check, masters.Admit}, locks.Commands...)})
 }
 
 // alive reports whether a process runs: one that has ended and was not waited for does not.

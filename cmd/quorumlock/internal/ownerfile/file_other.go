@@ -1,0 +1,22 @@
+//go:build !unix
+
+package ownerfile
+
+import "errors"
+
+// File is an owner file. There is none here, as there is no quorumlock run.
+type File struct{}
+
+// Open returns an error.
+func Open(string, bool) (*File, error) {
+	return nil, errors.New("there are no owner files on this system")
+}
+
+// Record returns nil.
+func (*File) Record() *Record { return nil }
+
+// Remove does nothing.
+func (*File) Remove() {}
+
+// Close does nothing.
+func (*File) Close() {}

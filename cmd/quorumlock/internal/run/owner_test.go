@@ -1,0 +1,305 @@
+//go:build unix
+
+package run
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/ownerfile"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+const sleeps = "echo child=$$; echo ready; exec sleep 600"
+
+// killed starts run with a job, kills run alone, and waits until the job is dead, too.
+func killed(t *testing.T, d *clitest.Deployment, args ...string) {
+	t.Helper()
+	p := d.Start(t, append(args, "--", "sh", "-c", sleeps)...)
+	p.Send(t, syscall.SIGKILL)
+	<-p.Exited
+	child := p.Number(t, "child")
+	_ = syscall.Kill(-child, syscall.SIGKILL) // as a unit or a container does, and Linux for the one process
+	clitest.Eventually(t, "the job dead", func() bool { return !alive(child) })
+}
+
+// recordOf returns what an owner file says.
+func recordOf(t *testing.T, file string) (r ownerfile.Record) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	testkit.Must(t, err)
+	testkit.Must(t, json.Unmarshal(text, &r))
+	return r
+}
+
+func write(t *testing.T, file string, r ownerfile.Record) {
+	t.Helper()
+	text, err := json.Marshal(r)
+	testkit.Must(t, err)
+	testkit.Must(t, os.WriteFile(file, text, 0o600))
+}
+
+func isGone(t *testing.T, path string) {
+	t.Helper()
+	if left, _ := filepath.Glob(path + "*"); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// run that is started with the file of a run that was killed has the lock at once. After unlock with that file nothing of
+// the dead owner's is left on any master.
+func TestOwnerFileFreesTheLockOfADeadRun(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 10*time.Minute)
+	flags := d.Flags(t)
+	for what, test := range map[string]struct {
+		lock []string
+		keys []string
+	}{
+		"names":   {[]string{"a,b"}, []string{"a", "b"}},
+		"a slot":  {[]string{"-slots", "1", "s"}, []string{scripts.SlotName("s", 0)}},
+		"-all":    {[]string{"-all", "c"}, []string{"c"}},
+		"no wait": {[]string{"-w", "0", "e"}, []string{"e"}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join(t.TempDir(), "owner")
+			withFile := append([]string{"-owner-file", file, "-lease", "10m"}, test.lock...) // longer than a test waits
+			killed(t, d, withFile...)
+			dead := recordOf(t, file)
+			if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+				t.Errorf("%v, %v", info.Mode(), err)
+			}
+			without := append([]string{"-n"}, test.lock...)
+			if test.lock[0] == "-w" {
+				without = append([]string{"-n"}, test.lock[2:]...)
+			}
+			d.Run(t, cli.ExitHeld, append(without, "--", "true")...)
+
+			job := fmt.Sprintf(`cat %s; for key in "$@"; do echo "$key"; done`, file)
+			out, errs := d.Run(t, cli.ExitOK, append(withFile, "--", "sh", "-c", job)...)
+			if strings.Contains(out, dead.Owner) || !strings.Contains(out, `"owner":"`) || errs != "" {
+				t.Errorf("while the second ran, the file said %q; errors %q", out, errs)
+			}
+			isGone(t, file)
+
+			killed(t, d, withFile...)
+			shown, asked := clitest.Ask(t, cli.ExitLockUsage, "unlock", flags, "-owner-file", file)
+			clitest.Contains(t, asked, " is held ", "To do it: the same command with -yes.\n")
+			out, _ = clitest.Ask(t, cli.ExitOK, "unlock", flags, "-yes", "-owner-file", file)
+			if n := strings.Count(out, "unlocked: "); n != len(test.keys) || shown != "" {
+				t.Errorf("unlock printed %q, %q", shown, out)
+			}
+			for _, m := range d.Masters {
+				for _, key := range test.keys {
+					if testkit.Do(t, m, "EXISTS", key) != int64(0) {
+						t.Errorf("%s is still there on %s", key, m.Addr())
+					}
+				}
+			}
+			isGone(t, file)
+			d.Run(t, cli.ExitOK, append(without, "--", "true")...)
+			out, _ = clitest.Ask(t, cli.ExitOK, "unlock", flags, "-yes", "-owner-file", file)
+			clitest.Contains(t, out, "nothing to unlock: there is no file")
+		})
+	}
+}
+
+// The file of a run that is alive is refused, also while that one waits; and so is the file of one that is dead, if its job
+// is alive. Nothing is released.
+func TestOwnerFileThatIsInUse(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	flags, dir := d.Flags(t), t.TempDir()
+	file, waiting := filepath.Join(dir, "owner"), filepath.Join(dir, "waiting")
+	p := d.Start(t, "-owner-file", file, "a", "--", "sh", "-c", `sh -c 'trap "" TERM; exec sleep 600' & echo grandchild=$!; `+sleeps)
+	w := d.Prepare("-owner-file", waiting, "a", "--", "true").Begin(t)
+	clitest.Eventually(t, "the waiting one's file", func() bool { _, err := os.Stat(waiting); return err == nil })
+	refused := func() {
+		t.Helper()
+		for _, file := range []string{file, waiting} {
+			for _, wait := range []string{"-n", "-w=1h"} {
+				_, errs := d.Run(t, cli.ExitHeld, wait, "-owner-file", file, "other", "--", "echo", "ran")
+				clitest.Contains(t, errs, file, "it is in use: the run that wrote it, or its job, is alive")
+			}
+			if out, errs := d.Run(t, cli.ExitOK, "-n", "-E", "0", "-owner-file", file, "other", "--", "echo", "ran"); out+errs != "" {
+				t.Errorf("with -E 0 it printed %q, %q", out, errs)
+			}
+			_, errs := clitest.Ask(t, cli.ExitHeld, "unlock", flags, "-yes", "-owner-file", file)
+			clitest.Contains(t, errs, file, "it is in use")
+		}
+		d.Run(t, cli.ExitHeld, "-n", "a", "--", "true")
+	}
+	refused()
+	p.Send(t, syscall.SIGKILL)
+	<-p.Exited
+	refused() // the grandchild is alive
+	testkit.Must(t, syscall.Kill(p.Number(t, "grandchild"), syscall.SIGKILL))
+	_ = syscall.Kill(p.Number(t, "child"), syscall.SIGKILL) // unless the system has done so
+	clitest.Eventually(t, "the lock released by the file", func() bool {
+		out, _, code := clitest.Patiently(append(append([]string{"unlock"}, flags...), "-yes", "-owner-file", file))
+		return code == cli.ExitOK && strings.Contains(out.String(), `unlocked: "a" was held`)
+	})
+	w.Await(t, cli.ExitOK)
+	isGone(t, waiting)
+}
+
+// A file that isn't run's stays as it is, and nothing is run. The file of an owner who may be alive elsewhere, or holds a
+// lock elsewhere, releases nothing: run goes on without it.
+func TestOwnerFileThatReleasesNothing(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 10*time.Minute)
+	flags, file := d.Flags(t), filepath.Join(t.TempDir(), "owner")
+	killed(t, d, "-owner-file", file, "a")
+	right := recordOf(t, file)
+	for _, text := range []string{"root:x:0:0\n", "{}", `{"owner":"visits","names":["a"],"slot":-1,"masters":["x"]}`,
+		`{"owner":"x:1","names":["a","b"],"slot":0,"masters":["x"]}`, `{"owner":"x:1","names":["quorumlock:marker"],"slot":-1,"masters":["x"]}`} {
+		testkit.Must(t, os.WriteFile(file, []byte(text), 0o600))
+		_, errs := d.Run(t, cli.ExitConfiguration, "-n", "-owner-file", file, "other", "--", "echo", "ran")
+		clitest.Contains(t, errs, file, "it is no owner file of quorumlock run")
+		_, errs = clitest.Ask(t, cli.ExitConfiguration, "unlock", flags, "-yes", "-owner-file", file)
+		clitest.Contains(t, errs, file, "it is no owner file of quorumlock run")
+		if now, err := os.ReadFile(file); string(now) != text {
+			t.Errorf("%q became %q: %v", text, now, err)
+		}
+	}
+	_, errs := d.Run(t, cli.ExitLockUsage, "-owner-file", file, "\xff", "--", "true")
+	clitest.Contains(t, errs, "which is not UTF-8")
+	for _, args := range [][]string{{"-owner-file", file, "a"}, {"-owner-file", file, "-slot", "1"}, {"-owner-file", file, "-owner", "x:1"}} {
+		_, errs := clitest.Ask(t, cli.ExitLockUsage, "unlock", flags, append([]string{"-yes"}, args...)...)
+		clitest.Contains(t, errs, "-owner-file has the ")
+	}
+	for _, path := range []string{"/dev/null", filepath.Dir(file), file + "/none"} {
+		_, errs := d.Run(t, cli.ExitConfiguration, "-n", "-owner-file", path, "other", "--", "echo", "ran")
+		clitest.Contains(t, errs, "the owner file", path)
+	}
+	for says, forge := range map[string]func(*ownerfile.Record){
+		"it was written on another machine, or before this one was restarted": func(r *ownerfile.Record) { r.Machine = "another" },
+		`its lock is on other masters: ["elsewhere:6379"]`:                    func(r *ownerfile.Record) { r.Masters = []string{"elsewhere:6379"} },
+	} {
+		foreign := right
+		forge(&foreign)
+		write(t, file, foreign)
+		_, errs := clitest.Ask(t, cli.ExitConfiguration, "unlock", flags, "-yes", "-owner-file", file)
+		clitest.Contains(t, errs, file, says)
+		_, errs = d.Run(t, cli.ExitOK, "-n", "-owner-file", file, "other", "--", "true")
+		clitest.Contains(t, errs, "the lock of the owner in", file, "is not released: "+says)
+		isGone(t, file)
+	}
+	d.Run(t, cli.ExitHeld, "-n", "a", "--", "true")
+	write(t, file, right) // the control
+	d.Run(t, cli.ExitOK, "-n", "-owner-file", file, "a", "--", "true")
+}
+
+// A minority of masters that are down does no harm. With too few masters the file stays for the next run.
+func TestOwnerFileWhileMastersAreDown(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 10*time.Minute)
+	file := filepath.Join(t.TempDir(), "owner")
+	killed(t, d, "-owner-file", file, "a")
+	testkit.Must(t, d.Masters[0].Kill())
+	testkit.Must(t, d.Masters[1].Freeze())
+	dead := recordOf(t, file)
+	p := d.Prepare("-n", "-owner-file", file, "a", "--", "true").Begin(t)
+	p.Await(t, cli.ExitUnavailable)
+	clitest.Contains(t, p.Errs.String(), "the lock of the owner in", file, "is not released: ")
+	if left := recordOf(t, file); left.Owner != dead.Owner {
+		t.Errorf("the file says %+v, not %+v", left, dead)
+	}
+	testkit.Must(t, d.Masters[1].Thaw())
+	d.Run(t, cli.ExitOK, "-n", "-owner-file", file, "a", "--", "true")
+	isGone(t, file)
+}
+
+// The file is there from before the command starts until the lock is released. It doesn't free the rest of a min hold.
+func TestOwnerFileOfAMinHold(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	file := filepath.Join(t.TempDir(), "owner")
+	p := d.Start(t, "-owner-file", file, "-min-hold", "1h", "a", "--", "sh", "-c", "cat "+file+" && echo ready")
+	p.Eventually(t, "no file", func() bool { _, err := os.Stat(file); return err != nil })
+	p.Send(t, syscall.SIGKILL)
+	<-p.Exited
+	d.Run(t, cli.ExitHeld, "-n", "-owner-file", file, "a", "--", "true")
+	isGone(t, file)
+}
+
+// What masters keep of a lock that was lost is released by the file.
+func TestOwnerFileOfALostLock(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 3*time.Second)
+	file := filepath.Join(t.TempDir(), "owner")
+	p := d.Start(t, "-owner-file", file, "a", "--", "sh", "-c", sleeps)
+	for _, m := range d.Masters {
+		testkit.Do(t, m, "DEL", "a")
+	}
+	d.Run(t, cli.ExitOK, "-n", "a", "--", "true")
+	p.Await(t, cli.ExitEnded)
+	clitest.Ask(t, cli.ExitOK, "unlock", d.Flags(t), "-yes", "-owner-file", file)
+	isGone(t, file)
+}
+
+// A file that cannot be written is an error, and the command isn't started.
+func TestOwnerFileThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	file := filepath.Join(t.TempDir(), "owner")
+	testkit.Must(t, os.MkdirAll(file+".new/in", 0o700))
+	out, errs := d.Run(t, cli.ExitConfiguration, "-n", "-owner-file", file, "a", "--", "echo", "ran")
+	clitest.Contains(t, errs, "the command was not started: ", file)
+	if out != "" {
+		t.Errorf("it printed %q", out)
+	}
+	d.Run(t, cli.ExitOK, "-n", "a", "--", "true")
+}
+
+// The lines of the documents do what is said: ExecStopPost frees the lock of a run that was killed, and does nothing after
+// one that ended.
+func TestTheLinesOfTheUnitFreeTheLock(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "operations.md"))
+	testkit.Must(t, err)
+	d := clitest.Deploy(t, 3, 10*time.Minute)
+	dir := t.TempDir()
+	line := func(setting, job string) string {
+		found := regexp.MustCompile(`(?m)^    `+setting+`=-?(/usr/bin/quorumlock .*-owner-file .*)$`).FindAllStringSubmatch(string(page), -1)
+		if len(found) != 1 {
+			t.Fatalf("%s: %q", setting, found)
+		}
+		return strings.NewReplacer("/usr/bin/quorumlock run", "exec '"+os.Args[0]+"' run -timeout 2s -max-lease 10m",
+			"/usr/bin/quorumlock unlock", "exec '"+os.Args[0]+"' unlock -timeout 2s -max-lease 10m",
+			"/run/worker", dir, "/usr/bin/worker", job).Replace(found[0][1])
+	}
+	start := func(line string) *clitest.Process {
+		p := clitest.NewProcess("/bin/sh", "-c", line)
+		p.Env = append(p.Env, masters.URLsVariable+"="+strings.Join(d.URLs(), ","))
+		return p.Begin(t)
+	}
+	begin, stopped := line("ExecStart", "sh -c '"+sleeps+"'"), line("ExecStopPost", "")
+	p := start(begin)
+	p.AwaitOutput(t, "ready\n")
+	start(stopped).Await(t, cli.ExitHeld) // it is alive: a hook that comes too early frees nothing
+	p.Send(t, syscall.SIGKILL)
+	<-p.Exited
+	_ = syscall.Kill(-p.Number(t, "child"), syscall.SIGKILL)
+	clitest.Eventually(t, "the job dead", func() bool { return !alive(p.Number(t, "child")) })
+	d.Run(t, cli.ExitHeld, "-n", "worker", "--", "true")
+	post := start(stopped)
+	post.Await(t, cli.ExitOK)
+	clitest.Contains(t, post.Out.String(), `unlocked: "worker" was held`)
+	d.Run(t, cli.ExitOK, "-n", "worker", "--", "true")
+
+	start(line("ExecStart", "true")).Await(t, cli.ExitOK)
+	start(stopped).Await(t, cli.ExitOK)
+}
