@@ -24,7 +24,8 @@
 // middle of a write.
 //
 // The Locker's settings apply: a shorter lease ([quorum.WithLease]) brings a new leader sooner after a
-// crash, and [quorum.WithMaxHold] bounds a term.
+// crash, [quorum.WithMaxHold] bounds a term, and with [quorum.WithStopBefore] the term's context ends
+// before the term does.
 //
 // Each file uses only those before it: term, candidate, run, observe.
 package leader

@@ -16,8 +16,8 @@ import (
 // ended. lead must return when its context ends; the term stays valid ([Term.Valid]), and is
 // renewed, until then, unless it was lost.
 //
-// When the term was lost before lead returned, or the resignation finds that it was, Run campaigns
-// again: lead is called anew, with another term, after the last call has returned. What lead
+// When the term was lost before lead returned, or was about to be ([quorum.WithStopBefore]), or the resignation
+// finds that it was, Run campaigns again: lead is called anew, with another term, after the last call has returned. What lead
 // returned for a lost term is dropped: lead reports such errors itself, if they matter.
 //
 // Otherwise Run returns when lead has returned: the error of lead joined with that of [Term.Resign], and
@@ -53,8 +53,12 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, t *T
 func (t *Term) during(ctx context.Context, lead func(ctx context.Context, t *Term) error) (worked, ended error) {
 	defer func() {
 		closed := errors.Is(t.lock.Err(), quorum.ErrClosed) // the release may succeed all the same
+		stopped := errors.Is(context.Cause(t.Context()), quorum.ErrLost) && ctx.Err() == nil
 		ended = t.Resign(context.WithoutCancel(ctx))
-		if closed && ended == nil {
+		switch {
+		case stopped:
+			ended = quorum.ErrLost // for the work, whatever the masters say
+		case closed && ended == nil:
 			ended = quorum.ErrClosed
 		}
 	}()

@@ -184,6 +184,33 @@ func TestRunCampaignsAgain(t *testing.T) {
 	}
 }
 
+// A term whose context ends before its deadline is valid until lead has put its work away, and Run campaigns again.
+func TestRunCampaignsAgainAfterAStop(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		a := c.candidate(c.process().With(quorum.WithMaxHold(2*lease), quorum.WithStopBefore(lease/3)))
+		b := c.candidate(c.process().Locker)
+		ctx, cancel := context.WithCancel(c.Context())
+		defer cancel()
+		began, calls, failed := time.Now(), 0, errors.New("failed")
+		err := a.Run(ctx, func(ctx context.Context, t *leader.Term) error {
+			if calls++; calls == 2 {
+				return failed
+			}
+			<-ctx.Done()
+			c.wantErr(context.Cause(ctx), quorum.ErrLost)
+			if stopped := time.Since(began); stopped > 2*lease-lease/3 || !t.Valid() {
+				c.Errorf("it stopped after %v, valid %v", stopped, t.Valid())
+			}
+			time.Sleep(lease / 4)
+			c.wantLeader(b, t.ID())
+			return failed // of the term that was stopped: dropped
+		})
+		if calls != 2 || !errors.Is(err, failed) || errors.Is(err, quorum.ErrLost) {
+			c.Errorf("%d calls, %v", calls, err)
+		}
+	})
+}
+
 // A term that is lost after Run's context has ended ends Run all the same.
 func TestRunDoesNotCampaignAfterItsContext(t *testing.T) {
 	inCluster(t, func(c *cluster) {

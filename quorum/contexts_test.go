@@ -143,6 +143,11 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			lock.Requested()
 			time.Sleep(2 * time.Second)
 		}},
+		"stopped": {options: []Option{WithStopBefore(time.Second), WithFixedLease(2 * time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+			l.Lock(lock.Context(), "a")
+			time.Sleep(1900 * time.Millisecond)
+			lock.Unlock(ctx)
+		}},
 		"fixed lease": {options: []Option{WithFixedLease(time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			time.Sleep(2 * time.Second)
 		}},
@@ -243,6 +248,7 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 		do      func(l *Locker, lock *Lock)
 	}{
 		"max hold": {options: []Option{WithMaxHold(time.Second)}, after: time.Second, do: func(*Locker, *Lock) {}},
+		"stopped":  {options: []Option{WithMaxHold(3 * time.Second), WithStopBefore(time.Second)}, free: true, after: 2 * time.Second, do: func(*Locker, *Lock) {}},
 		"lost by a reply": {free: true, do: func(l *Locker, lock *Lock) {
 			l.ForceUnlock(context.Background(), "blocked")
 			lock.Extend(context.Background(), time.Second)
@@ -291,7 +297,7 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 				if err != nil || (state.Owner == "") != end.free {
 					t.Errorf("it was released before its contexts have ended: %+v, %v", state, err)
 				}
-				if what == "lingers" && inner.Context().Err() == nil {
+				if (what == "lingers" || what == "stopped") && inner.Context().Err() == nil {
 					t.Error("it was released before the context of an inner handle has ended")
 				}
 				for _, n := range l.Stats().Nodes {

@@ -179,7 +179,7 @@ func (l *Lock) Slot() int {
 func (l *Lock) Slots() []int { return slices.Clone(l.slots) }
 
 // Context returns a context that ends when the lock can no longer be trusted, by the local clock
-// and without needing a packet, or when it is unlocked. It is derived from the context given to
+// and without needing a packet (earlier with [WithStopBefore]), or when it is unlocked. It is derived from the context given to
 // [Locker.Lock], and ends with that too. Its [context.Cause] is an error that wraps [ErrLost], or
 // [ErrReleased], [ErrHandedOver], [ErrClosed] or the parent's cause.
 func (l *Lock) Context() context.Context { return l.ctx }

@@ -26,6 +26,9 @@ func (o *observer) Ending(h *engine.Hold, why engine.Ending) error {
 		return ErrHandedOver
 	case lease.Closed:
 		return ErrClosed
+	case lease.Stopping:
+		return lockOf(h).keptError("hold", why.Keepers, ErrLost,
+			detail(fmt.Sprintf("its contexts end %v before the deadline", o.set.terms.StopBefore)))
 	}
 	o.core.counters.lost.Add(1)
 	return lockOf(h).keptError("hold", why.Keepers, ErrLost, o.whyLost(why.Cause))

@@ -86,6 +86,18 @@ func WithMinHold(d time.Duration) Option {
 	return func(s *settings) { s.terms.MinHold, s.minHoldSet = d, true }
 }
 
+// WithStopBefore ends the contexts of a lock d before its deadline, so that the work can be put away while
+// the lock is held: it is held, and renewed, until Unlock or the deadline ([Lock.Valid], [Lock.Deadline]). A
+// renewal that is confirmed after the contexts have ended doesn't bring them back (default 0: they end at
+// the deadline). d is at most half of the lease, so that a late renewal ends no work, and below the max hold. It
+// bounds nothing if masters say that they no longer have the lock: then it is lost at once.
+//
+// An attempt that leaves less than d is late: it acquires no lock. The contexts' cause wraps [ErrLost]. A
+// lock whose contexts have ended is not entered again.
+func WithStopBefore(d time.Duration) Option {
+	return func(s *settings) { s.terms.StopBefore = d }
+}
+
 // WithWait bounds how long [Locker.Lock] and [Locker.Do] wait (default: no bound, and [math.MaxInt64]
 // means the same). The bound ends only the waiting. A deadline of the context that they are given also
 // ends the work, because that context is the parent of the lock's context. With 0 they attempt once, as
@@ -201,6 +213,10 @@ func (s *settings) check(maxLease time.Duration, need int) error {
 		return bad("min hold %v is above the max hold %v", t.MinHold, t.MaxHold)
 	case t.Fixed && t.MinHold > t.Lease-drift:
 		return bad("min hold %v is above %v: the fixed lease %v less the drift of clocks", t.MinHold, t.Lease-drift, t.Lease)
+	case t.StopBefore < 0 || t.StopBefore > t.Lease/2 || t.StopBefore >= t.Lease-drift:
+		return bad("stop before %v is not from 0 to %v, half of the lease", t.StopBefore, t.Lease/2)
+	case t.MaxHold != 0 && t.StopBefore >= t.MaxHold:
+		return bad("stop before %v is not below the max hold %v", t.StopBefore, t.MaxHold)
 	case s.wait < 0:
 		return bad("wait %v is negative", s.wait)
 	case s.retry.Min <= 0 || s.retry.Max < s.retry.Min || s.retry.Max > maxRetry:
@@ -218,7 +234,7 @@ func (s *settings) check(maxLease time.Duration, need int) error {
 }
 
 // differences describes how other settings would make another lock: another lease, max hold,
-// min hold or drift. It is empty when they make the same.
+// min hold, stop or drift. It is empty when they make the same.
 func (s *settings) differences(other *settings) string {
 	if s == other {
 		return ""
@@ -231,6 +247,7 @@ func (s *settings) differences(other *settings) string {
 		{"lease", kinds[mine.Fixed], kinds[theirs.Fixed]},
 		{"max hold", boundText(mine.MaxHold, "unbounded"), boundText(theirs.MaxHold, "unbounded")},
 		{"min hold", boundText(mine.MinHold, "none"), boundText(theirs.MinHold, "none")},
+		{"stop before", boundText(mine.StopBefore, "none"), boundText(theirs.StopBefore, "none")},
 		{"drift factor", fmt.Sprint(mine.Drift), fmt.Sprint(theirs.Drift)},
 	} {
 		if of.mine != of.theirs {

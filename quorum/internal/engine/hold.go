@@ -85,10 +85,10 @@ type User interface {
 	EndContext(why error)
 }
 
-// Ending is why a hold has ended.
+// Ending is why a hold has ended, or its contexts before it.
 type Ending struct {
 	Cause   lease.Cause
-	Keepers Keepers // of a hold that was lost
+	Keepers Keepers // of a hold that was lost, or is Stopping
 }
 
 // Keepers is which nodes keep a lock that was acquired.
@@ -186,6 +186,8 @@ func (h *Hold) carryOutLocked(commands []lease.Command, t *Tally) (rest []lease.
 		switch c.Do {
 		case lease.Decided:
 			close(h.attempt.decided)
+		case lease.Stop:
+			h.stopLocked()
 		case lease.End:
 			h.noteEndLocked(c.Cause)
 			return commands[i+1:]
@@ -271,6 +273,17 @@ func (h *Hold) noteEndLocked(why lease.Cause) {
 	default:
 		h.engine.background.start(h.finishLost)
 	}
+}
+
+// stopLocked ends the contexts of the handles that there are, while the lock is held. No other is added: see Enter.
+func (h *Hold) stopLocked() {
+	why := h.terms.Events.Ending(h, Ending{Cause: lease.Stopping, Keepers: h.keepersLocked()})
+	handles := append([]*Handle{&h.first}, h.inner...)
+	h.engine.background.start(func() {
+		for _, l := range handles {
+			defer l.user.EndContext(why) // also if a context of the caller's panics
+		}
+	})
 }
 
 // endContexts ends the contexts of all handles, after the lease has ended: no handle is added then. If

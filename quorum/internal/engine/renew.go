@@ -36,7 +36,7 @@ func (h *Hold) postponeLocked(now clock.Instant) bool {
 	if e.lastRenewal.Sub(now) <= renewalBurst {
 		return false
 	}
-	h.lease.Postpone(min(e.lastRenewal, now.Add(h.lease.Deadline().Sub(now)/4)), renewalBurst)
+	h.lease.Postpone(min(e.lastRenewal, now.Add(h.lease.ContextsEnd().Sub(now)/4)), renewalBurst)
 	h.postponed = true
 	return true
 }

@@ -76,7 +76,7 @@ type Entry uint8
 
 const (
 	Entered  Entry = iota
-	NotHeld        // the lock is not held
+	NotHeld        // the lock is not held, or its contexts have ended
 	Upgrades       // a reader would become a writer
 )
 
@@ -90,7 +90,7 @@ func (l *Handle) Enter(inner *Handle, user User, mode lease.Mode) (t *Tally, is 
 	defer h.mu.Unlock()
 	now := h.engine.Clock.Now()
 	switch {
-	case !h.lease.Valid(now) || l.unlocked.Load():
+	case !h.lease.Valid(now) || h.lease.Stopped() || l.unlocked.Load():
 		return nil, NotHeld
 	case mode == lease.Write && h.lease.Mode() == lease.Read:
 		return nil, Upgrades

@@ -242,7 +242,7 @@ func (l *Lease) takeRaiseReply(c Command, r Reply, out []Command) (Effect, []Com
 // IsSettled reports whether the token stands on the masters that were read, so that Hold may follow.
 func (l *Lease) IsSettled() bool { return l.phase == Settling && l.toRaise == 0 && l.cause == NoCause }
 
-// Hold makes a lease that is settled a held lock, unless its deadline has passed: reading the clock
+// Hold makes a lease that is settled a held lock, unless its contexts would end at once: reading the clock
 // is the last step of an attempt. If it returns false, Cause says why.
 func (l *Lease) Hold(now clock.Instant) bool {
 	if !l.IsSettled() {
@@ -252,7 +252,7 @@ func (l *Lease) Hold(now clock.Instant) bool {
 		l.maxHoldEnd = l.begunAt.Add(l.terms.MaxHold)
 	}
 	l.deadline = l.reckon()
-	if !now.Before(l.deadline) {
+	if !now.Before(l.deadline.Add(-l.terms.StopBefore)) {
 		l.cause = TooLate
 		return false
 	}

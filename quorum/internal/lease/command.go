@@ -19,6 +19,7 @@ const (
 	Release           // all of the owner's if Level is 0, else set its level
 	Submit            // the client's list to the master, and then call [Lease.Submitted] for the request
 	Decided           // the outcome of the attempt is certain
+	Stop              // the contexts: the lock is held for another StopBefore, or for longer if a renewal comes
 	End               // the contexts, with Cause; a lost lease is dropped then: see [Lease.Drop]
 )
 
@@ -83,6 +84,7 @@ const (
 	Unlocked
 	HandedOver
 	Closed
+	Stopping // of the contexts alone
 	MaxHoldOver
 	LeaseOver
 	NotKept       // too few masters keep it

@@ -44,11 +44,11 @@ func (l *Lease) TakeReply(now clock.Instant, c Command, r Reply, out []Command) 
 	}
 }
 
-// plan sets when Due is called next: a third of the lease after now for the next renewal, or at the
-// deadline if that comes first or the lease is fixed.
+// plan sets when Due is called next: a third of the lease after now for the next renewal, or when the contexts
+// end if that comes first or the lease is fixed.
 func (l *Lease) plan(now clock.Instant) {
-	l.next, l.early = l.deadline, 0
-	if next := now.Add(l.terms.Lease / 3); !l.terms.Fixed && next.Before(l.deadline) {
+	l.next, l.early = l.ContextsEnd(), 0
+	if next := now.Add(l.terms.Lease / 3); !l.terms.Fixed && next.Before(l.next) {
 		l.next, l.early = next, min(coalesce, l.terms.Lease/30)
 	}
 	if end := l.MinHoldEnd(); l.phase == Lingering && end.Before(l.next) {
@@ -57,7 +57,8 @@ func (l *Lease) plan(now clock.Instant) {
 }
 
 // Due ends a lease whose time is over: a held one is lost at its deadline, and a lingering one is
-// released at the end of its min hold, or when the masters keep it no longer. Otherwise it plans the next
+// released at the end of its min hold, or when the masters keep it no longer. Otherwise it ends the
+// contexts if it is time, and plans the next
 // renewal and returns true, and the shell calls Renew. To renew later, it calls Postpone instead of
 // Due.
 func (l *Lease) Due(now clock.Instant, out []Command) (goesOn bool, _ []Command) {
@@ -69,6 +70,9 @@ func (l *Lease) Due(now clock.Instant, out []Command) (goesOn bool, _ []Command)
 		return false, l.release(0, out)
 	case l.phase == Held && !now.Before(l.deadline):
 		return false, l.lose(l.whyOver(now), out)
+	case l.phase == Held && !l.stopped && !now.Before(l.ContextsEnd()):
+		l.stopped = true
+		out = append(out, Command{Do: Stop, Cause: Stopping})
 	}
 	l.plan(now)
 	return true, out
@@ -76,7 +80,7 @@ func (l *Lease) Due(now clock.Instant, out []Command) (goesOn bool, _ []Command)
 
 // MayWait reports whether the renewal that is due at now may be postponed.
 func (l *Lease) MayWait(now clock.Instant) bool {
-	return l.phase == Held && !l.terms.Fixed && now.Before(l.deadline)
+	return l.phase == Held && !l.terms.Fixed && now.Before(l.ContextsEnd())
 }
 
 // Postpone has Due called later.
@@ -184,7 +188,7 @@ func (l *Lease) review(now clock.Instant, r Reply, out []Command) []Command {
 	if l.phase == Held && !now.Before(l.deadline) {
 		return l.lose(l.whyOver(now), out)
 	}
-	l.hasten(max(l.deadline, now)) // a lease that lingers may have none
+	l.hasten(max(l.ContextsEnd(), now)) // a lease that lingers may have no deadline
 	if !l.terms.Fixed && l.fellShort() {
 		l.hasten(now.Add(min(max(l.terms.Lease/12, minRenewPause), maxRenewPause)))
 	}

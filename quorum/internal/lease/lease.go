@@ -9,13 +9,14 @@ import (
 
 // Terms are the settings of a lease. They do not change.
 type Terms struct {
-	Need    int           // the quorum size
-	Lease   time.Duration // of a grant, and of a renewal
-	Drift   float64       // how much two clocks may differ over a lease, as a part of it
-	Fixed   bool          // the lease is never renewed
-	MaxHold time.Duration // 0 for none
-	MinHold time.Duration // 0 for none
-	Mode    Mode          // with which a lease begins
+	Need       int           // the quorum size
+	Lease      time.Duration // of a grant, and of a renewal
+	Drift      float64       // how much two clocks may differ over a lease, as a part of it
+	Fixed      bool          // the lease is never renewed
+	MaxHold    time.Duration // 0 for none
+	MinHold    time.Duration // 0 for none
+	StopBefore time.Duration // the contexts end so long before the deadline
+	Mode       Mode          // with which a lease begins
 }
 
 // Mode is what a lease holds its names for.
@@ -64,6 +65,7 @@ type Lease struct {
 	maxHoldEnd clock.Instant // Never for none
 	next       clock.Instant // when Due is to be called
 	early      time.Duration // how much earlier than next it may be called
+	stopped    bool          // the contexts have ended before the deadline. Invariant: no renewal takes it back
 }
 
 // Vote is one master's part in a lease.
@@ -125,6 +127,17 @@ func (l *Lease) WriteBacks() int { return int(l.writeBacks) }
 
 // Valid reports whether the lock is held at now.
 func (l *Lease) Valid(now clock.Instant) bool { return l.phase == Held && now.Before(l.deadline) }
+
+// Stopped reports whether the contexts have ended, though the lock may still be held.
+func (l *Lease) Stopped() bool { return l.stopped }
+
+// ContextsEnd returns when the contexts are to end, if no reply moves the deadline; the deadline if they have ended.
+func (l *Lease) ContextsEnd() clock.Instant {
+	if l.stopped || l.phase != Held {
+		return l.deadline
+	}
+	return l.deadline.Add(-l.terms.StopBefore)
+}
 
 // Kept reports whether the masters are to keep the lock: it is renewed and repaired.
 func (l *Lease) Kept() bool { return l.phase == Held || l.phase == Lingering }

@@ -83,7 +83,7 @@ func (b *bench) want(commands string) {
 }
 
 var names = map[Do]string{Ask: "Ask", Raise: "Raise", Renew: "Renew", Repair: "Repair", Enter: "Enter", Extend: "Extend",
-	Submit: "Submit", Decided: "Decided"}
+	Submit: "Submit", Decided: "Decided", Stop: "Stop"}
 
 // A master that does not keep the grant counts no longer, however long it had confirmed it before.
 func TestADeniedGrantCountsNoLonger(t *testing.T) {
@@ -189,6 +189,9 @@ func TestEnds(t *testing.T) {
 		"the deadline":           {Terms{}, time.Second, due, fmt.Sprint("End ", NotConfirmed), Expired},
 		"a fixed lease is over":  {Terms{Fixed: true}, time.Second, due, fmt.Sprint("End ", LeaseOver), Expired},
 		"the max hold":           {Terms{MaxHold: 500 * time.Millisecond}, 500 * time.Millisecond, due, fmt.Sprint("End ", MaxHoldOver), Expired},
+		"the contexts":           {Terms{StopBefore: 300 * time.Millisecond}, 700 * time.Millisecond, due, "Stop 0", Held},
+		"the contexts, fixed":    {Terms{StopBefore: 300 * time.Millisecond, Fixed: true}, 700 * time.Millisecond, due, "Stop 0", Held},
+		"a deadline past both":   {Terms{StopBefore: 300 * time.Millisecond}, time.Second, due, fmt.Sprint("End ", NotConfirmed), Expired},
 		"unlocked":               {Terms{}, 0, func(b *bench) { b.sent = b.Unlock(b.now, nil) }, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
 		"unlocked too late":      {Terms{}, time.Second, func(b *bench) { b.sent = b.Unlock(b.now, nil) }, fmt.Sprint("End ", DeadlineFound), Expired},
 		"closed":                 {Terms{}, 0, func(b *bench) { b.sent = b.Orphan(nil) }, fmt.Sprint("End ", Closed), Orphaned},
@@ -212,6 +215,44 @@ func TestEnds(t *testing.T) {
 }
 
 func linger(b *bench) { _, b.sent = b.Linger(b.now, nil) }
+
+// A renewal that is confirmed after the contexts have ended moves the deadline, and brings no context back.
+func TestALateRenewalBringsNoContextBack(t *testing.T) {
+	b := held(t, Terms{StopBefore: 300 * time.Millisecond})
+	if at, _ := b.Next(); at != start.Add(time.Second/3) {
+		t.Errorf("it is due %v after it was acquired", at.Sub(start))
+	}
+	renewals := b.Renew(b.now, nil)
+	b.now = start.Add(700 * time.Millisecond)
+	for range 2 {
+		goesOn, _ := b.Due(b.now, nil)
+		if end := b.Lease.Deadline(); !goesOn || !b.Stopped() || !b.Valid(b.now) || b.ContextsEnd() != end {
+			t.Errorf("goes on %v, stopped %v, the contexts end at %v of %v", goesOn, b.Stopped(), b.ContextsEnd(), end)
+		}
+		for i := range 2 {
+			b.answer(renewals[i], Reply{Is: Kept, Process: processes[i]})
+			b.want("")
+		}
+		renewals = b.Renew(b.now, nil)
+		b.now = b.now.Add(200 * time.Millisecond)
+	}
+	if end := b.Lease.Deadline().Sub(start); end < 1600*time.Millisecond {
+		t.Errorf("the deadline is %v after the start", end)
+	}
+}
+
+// An attempt that leaves no time for the work is late.
+func TestAnAttemptThatLeavesTooLittleIsLate(t *testing.T) {
+	for after, want := range map[time.Duration]bool{600 * time.Millisecond: true, 700 * time.Millisecond: false} {
+		b := asking(t, Terms{StopBefore: 300 * time.Millisecond})
+		ask := slices.Clone(b.sent)
+		b.answer(ask[0], Reply{Is: Granted, Process: "one", Token: 7})
+		b.answer(ask[1], Reply{Is: Granted, Process: "two", Token: 7})
+		if b.now = start.Add(after); b.Hold(b.now) != want || (b.Cause() == TooLate) == want {
+			t.Errorf("after %v it is not %v: cause %d", after, want, b.Cause())
+		}
+	}
+}
 
 // A lock that lingers and that no quorum keeps is due at once: what is left of it is released.
 func TestALingeringLockThatIsNotKeptIsDueAtOnce(t *testing.T) {

@@ -102,6 +102,9 @@ func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, ti
 	}
 	instant(l.deadline, 0)
 	instant(l.maxHoldEnd, 0)
+	if l.stopped {
+		b = append(b, 's')
+	}
 	if timers {
 		instant(l.renewedAt, horizon)
 		instant(l.next, 0)

@@ -77,7 +77,7 @@ func TestSearchesKnowEachField(t *testing.T) {
 
 // The terms are no part of the key, but they decide from when on it makes no difference when the lease began.
 func TestSearchesKnowEachTerm(t *testing.T) {
-	known := []string{"Need", "Lease", "Drift", "Fixed", "MaxHold", "MinHold", "Mode"}
+	known := []string{"Need", "Lease", "Drift", "Fixed", "MaxHold", "MinHold", "StopBefore", "Mode"}
 	terms := reflect.TypeFor[Terms]()
 	for i := range terms.NumField() {
 		if name := terms.Field(i).Name; !slices.Contains(known, name) {

@@ -107,6 +107,7 @@ func newLeases(s *setup) *leases {
 		if s.maxHold > 0 {
 			terms.MaxHold = ticks(s.maxHold)
 		}
+		terms.StopBefore = time.Duration(s.stop) * tick
 		if s.reads[c] {
 			terms.Mode = lease.Read
 		}
@@ -322,7 +323,7 @@ func (l *leases) take(id leaseID, e event) (res result) {
 		r := request{number: e.number, cmd: c}
 		r.cmd.Master, r.cmd.Cause = 0, 0
 		switch c.Do {
-		case lease.Decided, lease.End:
+		case lease.Decided, lease.Stop, lease.End:
 			continue
 		case lease.Submit:
 			d.submits = true
@@ -360,6 +361,11 @@ func (l *leases) take(id leaseID, e event) (res result) {
 	}
 	if next, _ := m.Next(); l.timers && m.Phase() == lease.Held && m.Deadline().Before(next) {
 		fail(forgotten)
+	}
+	if stop := m.Deadline().Add(-l.terms[0].StopBefore); m.Valid(now) && !m.Stopped() && l.stop > 0 {
+		if next, _ := m.Next(); l.timers && max(stop, now).Before(next) || e.what == isDue && !now.Before(stop) || res.held && !now.Before(stop) {
+			fail(goesOn)
+		}
 	}
 	res.lease = l.intern(m)
 	return res

@@ -54,6 +54,7 @@ func isTwinned(s *setup)  { s.twins = true }
 func lingersTwo(s *setup) { s.minHold = 2 }
 func isTimed(s *setup)    { s.timers = true }
 func boundedBy1(s *setup) { s.maxHold = 1 }
+func stopsEarly(s *setup) { s.lease, s.maxLease, s.stop = 3, 3, 1 }
 func takesOver(s *setup)  { s.attempts, s.takes = two, toSecond }
 func besideOne(s *setup)  { s.attempts, s.takes = three, toSecond }
 func takesTwice(s *setup) { s.attempts, s.takes = three, toEither }
@@ -85,7 +86,7 @@ var mutants = []mutate.Mutant[setup]{
 	{Rule: "a time to live is never shortened", Edits: in(spaceFile, "left != -1 && left < ttl", "left != -1"), Setup: base.with(isExtended)},
 	{Rule: "a dead handle is never revived", Edits: in(leaseFile, "if l.Kept() && now.Before(l.deadline) {", "if l.Kept() {"),
 		Setup: base.with(longer).with(isDozing)},
-	{Rule: "the clock is read last", Edits: in(attemptFile, "	if !now.Before(l.deadline) {\n		l.cause = TooLate\n		return false\n	}\n", ""), Setup: base},
+	{Rule: "the clock is read last", Edits: in(attemptFile, "	if !now.Before(l.deadline.Add(-l.terms.StopBefore)) {\n		l.cause = TooLate\n		return false\n	}\n", ""), Setup: base},
 	{Rule: "a grant counts from its own request", Edits: in(attemptFile, "l.confirm(now, c.Master, r.Process, c.Until)",
 		"l.confirm(now, c.Master, r.Process, l.until(now))"), Setup: base.with(readsLate)},
 	{Rule: "a token is written back only where owned", Edits: in(heldFile, "!there || err != nil {", "err != nil || false && there {"), Setup: tokens},
@@ -126,8 +127,14 @@ var mutants = []mutate.Mutant[setup]{
 	{Rule: "a lock is kept until its min hold is over", Edits: in(keepFile, "!(now.Before(l.MinHoldEnd()) && now.Before(l.deadline))", "true"),
 		Setup: base.with(lingersTwo)},
 	{Rule: "a max hold bounds the deadline", Edits: in(leaseFile, "		at = min(at, l.maxHoldEnd)\n", ""), Setup: base.with(boundedBy1).with(alone).with(longer)},
-	{Rule: "the machine wants to be called no later than at its deadline", Edits: in(keepFile, "!l.terms.Fixed && next.Before(l.deadline) {", "!l.terms.Fixed {"),
+	{Rule: "the machine wants to be called no later than at its deadline", Edits: in(keepFile, "!l.terms.Fixed && next.Before(l.next) {", "!l.terms.Fixed {"),
 		Setup: base.with(alone).with(isTimed).with(func(s *setup) { s.lease, s.maxLease = 3, 3 })},
+	{Rule: "the machine wants to be called when the contexts end", Edits: in(keepFile, "l.next, l.early = l.ContextsEnd(), 0", "l.next, l.early = l.deadline, 0"),
+		Setup: base.with(alone).with(isTimed).with(stopsEarly)},
+	{Rule: "contexts end before a deadline that has come nearer", Edits: in(keepFile, "l.hasten(max(l.ContextsEnd(), now))", "l.hasten(max(l.deadline, now))"),
+		Setup: base.with(alone).with(isTimed).with(aForgets).with(stopsEarly)},
+	{Rule: "contexts end before the deadline", Edits: in(keepFile, "!l.stopped && !now.Before(l.ContextsEnd()):", "false:"),
+		Setup: base.with(alone).with(stopsEarly)},
 	{Rule: "no request follows the release", Edits: in(attemptFile, "if l.HasEnded() {", "if false {"),
 		Setup: base.with(alone).with(aForgets).with(isSlow)},
 	{Rule: "a repair has the level", Edits: in(keepFile, "Do: Renew, Master: i, Level: l.level,", "Do: Renew, Master: i, Level: 1,"),

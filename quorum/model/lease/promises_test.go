@@ -24,6 +24,7 @@ const (
 	gotIn
 	lostInVain
 	spoiled
+	goesOn
 )
 
 var promises = [...]string{
@@ -44,6 +45,7 @@ var promises = [...]string{
 	gotIn:            "another gets in between handing over and taking over",
 	lostInVain:       "a lock is lost that the masters keep",
 	spoiled:          "a script deletes what is no lock",
+	goesOn:           "the contexts do not end before the deadline",
 }
 
 // check names the promise that a state breaks.

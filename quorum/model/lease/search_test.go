@@ -80,6 +80,10 @@ func TestProtocol(t *testing.T) {
 			setup{clock: lying, tokens: true, names: apart, attempts: three, lease: 1, maxLease: 1, fixed: true}},
 		{"lying, one of two names", 0, false, setup{clock: lying, tokens: true, names: pair, attempts: two, lease: 1, maxLease: 1, fixed: true}},
 
+		{"honest, contexts end before the deadline, a master forgets", 100_000, false,
+			setup{attempts: one, lease: 3, maxLease: 3, stop: 1, timers: true, forgets: 1}},
+		{"honest, contexts end before the deadline, two clients", 100_000, false,
+			setup{attempts: two, lease: 2, maxLease: 2, stop: 1, timers: true, dozes: true}},
 		{"honest, a lock is handed over, three clients", 0, false, setup{attempts: three, lease: 1, maxLease: 1, takes: toSecond, fixed: true}},
 		{"honest, a lock is handed over, a ticket is given to two", 0, false, setup{attempts: three, lease: 1, maxLease: 1, takes: toEither, fixed: true}},
 		{"honest, a lock is handed over, renewals", 0, false, setup{attempts: two, lease: 1, maxLease: 1, takes: toSecond}},

@@ -44,6 +44,7 @@ type setup struct {
 	fixed    bool // leases are never renewed
 	minHold  int  // in ticks
 	maxHold  int  // in ticks
+	stop     int  // in ticks before the deadline, when contexts end
 	deaths   uint8
 	restarts uint8
 	forgets  uint8

@@ -1,0 +1,130 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// endsAfter waits for the end of a lock's context, and returns how long that took.
+func endsAfter(l *Lock) time.Duration {
+	began := time.Now()
+	<-l.Context().Done()
+	return time.Since(began)
+}
+
+// The contexts end that long before the deadline, however the lock ends. It is held until then, and work can be put away and
+// the lock be unlocked in good order.
+func TestStopBefore(t *testing.T) {
+	const stop = 5 * time.Second
+	for what, s := range map[string]struct {
+		options []Option
+		silent  bool // no master answers
+	}{
+		"a renewed lease": {nil, true},
+		"a fixed lease":   {[]Option{WithFixedLease(20 * time.Second)}, false},
+		"a max hold":      {[]Option{WithMaxHold(time.Minute)}, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, func(t *testing.T, c *cluster) {
+				l := c.process(append(s.options, WithStopBefore(stop))...)
+				outer := c.lock(l, "a")
+				inner := c.got(l.Lock(outer.Context(), "a"))
+				if s.silent {
+					silence := make(chan struct{})
+					c.jammed.Store(&silence)
+					defer close(silence)
+				}
+				endsAfter(outer)
+				synctest.Wait()
+				left := time.Until(outer.Deadline())
+				if left < stop-time.Millisecond || left > stop+time.Millisecond || !outer.Valid() || outer.Err() != nil || inner.Context().Err() == nil {
+					t.Errorf("%v left, valid %v, %v, the inner context: %v", left, outer.Valid(), outer.Err(), inner.Context().Err())
+				}
+				cause := context.Cause(inner.Context())
+				if !errors.Is(cause, ErrLost) || !strings.Contains(cause.Error(), "its contexts end 5s before the deadline") {
+					t.Errorf("the cause is %v", cause)
+				}
+				if _, err := l.Lock(context.WithoutCancel(outer.Context()), "a"); !errors.Is(err, ErrLost) {
+					t.Errorf("entered again: %v", err)
+				}
+				if !s.silent {
+					c.unlock(inner)
+					c.unlock(outer)
+					c.unlock(c.lock(c.process(), "a"))
+					return
+				}
+				time.Sleep(left + time.Millisecond)
+				if outer.Valid() || !errors.Is(outer.Err(), ErrLost) || outer.Err() == cause {
+					t.Errorf("after the deadline: valid %v, %v", outer.Valid(), outer.Err())
+				}
+			})
+		})
+	}
+}
+
+// Masters that answer again after the contexts have ended keep the lock, and bring no context back.
+func TestStopBeforeAndALateRenewal(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithStopBefore(10 * time.Second))
+		lock := c.lock(l, "a")
+		silence := make(chan struct{})
+		c.jammed.Store(&silence)
+		endsAfter(lock)
+		c.jammed.Store(nil)
+		close(silence)
+		time.Sleep(3 * DefaultLease)
+		if !lock.Valid() || lock.Err() != nil || lock.Context().Err() == nil {
+			t.Errorf("valid %v, %v, the context: %v", lock.Valid(), lock.Err(), lock.Context().Err())
+		}
+		c.must(lock.Extend(t.Context(), DefaultLease))
+		if stats := l.Stats(); stats.Lost != 0 {
+			t.Errorf("%+v", stats)
+		}
+		c.unlock(lock)
+	})
+}
+
+// A lock that is renewed in time ends no context: not with the longest stop, nor if its renewals are spread.
+func TestStopBeforeEndsNoLockThatIsRenewed(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process(WithStopBefore(DefaultLease / 2))
+		var locks []*Lock
+		for range 300 {
+			locks = append(locks, c.lock(l, strings.Repeat("a", len(locks)+1)))
+		}
+		time.Sleep(10 * DefaultLease)
+		for i, lock := range locks {
+			if lock.Context().Err() != nil {
+				t.Fatalf("lock %d: %v", i, context.Cause(lock.Context()))
+			}
+		}
+		for _, lock := range locks {
+			c.unlock(lock)
+		}
+	})
+}
+
+func TestStopBeforeBounds(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		for says, options := range map[string][]Option{
+			"stop before -1ns is not from 0 to 15s, half of the lease": {WithStopBefore(-1)},
+			"stop before 15.000000001s is not from 0 to 15s":           {WithStopBefore(15*time.Second + 1)},
+			"stop before 6s is not from 0 to 5s":                       {WithStopBefore(6 * time.Second), WithFixedLease(10 * time.Second)},
+			"stop before 3s is not below the max hold 3s":              {WithStopBefore(3 * time.Second), WithMaxHold(3 * time.Second)},
+		} {
+			if _, err := l.With(options...).TryLock(t.Context(), "a"); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v, want %q", err, says)
+			}
+		}
+		held := c.lock(l.With(WithStopBefore(DefaultLease/2)), "a")
+		if _, err := l.Lock(held.Context(), "a"); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "its stop before is 15s, not none") {
+			t.Errorf("entered with another stop: %v", err)
+		}
+		c.unlock(held)
+	})
+}
