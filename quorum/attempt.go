@@ -167,9 +167,12 @@ func (l *Lock) unlisted(ctx context.Context, o *engine.Outcome) *Error {
 
 // whyLate is why a won attempt has no time left to be held.
 func (l *Lock) whyLate(o *engine.Outcome) error {
-	what := "the lease"
+	what, stop := "the lease", l.set.terms.StopBefore
 	if o.ByMaxHold {
 		what = fmt.Sprintf("its max hold of %v", l.set.terms.MaxHold)
+	}
+	if stop > 0 {
+		what = fmt.Sprintf("%s, less %v to stop in,", what, stop)
 	}
 	return detail(what + " was over before enough nodes had granted it")
 }
