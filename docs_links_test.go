@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 var (
@@ -36,9 +38,7 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 }
 
 // brokenLink returns what is wrong with a link in a document; empty for nothing, or a link to elsewhere.

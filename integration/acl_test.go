@@ -1,20 +1,27 @@
 package integration_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // recipeRules returns the rules of the user "app" in the recipe, with that password instead of the
@@ -141,4 +148,124 @@ func TestAReleaseThatMayNotBePublished(t *testing.T) {
 	held = lock(t, l, "app:1") // the keys are gone
 	must(t, held.Downgrade(short(t)))
 	must(t, l.ForceUnlock(short(t), "app:1"))
+}
+
+// The rights of a user that locks are enough to ask and to listen.
+func TestAUserOfTheRecipeMayAsk(t *testing.T) {
+	redistest.Need(t, redistest.ACLChannels)
+	t.Parallel()
+	f := fleet(t, 3)
+	may(t, f, "app:*")
+	holder := open(t, asApp(f), redlock.Open, quorum.WithLease(30*time.Second))
+	waiter := open(t, asApp(f), redlock.Open, quorum.WithRequest(), patient)
+	held := lock(t, holder, "app:1")
+	held.Requested()
+	eventually(t, patience, func() bool { return subscriptions(t, f.Masters, scripts.AskChannel("app:1")) == 3 }, "the holder listens")
+	w := wait(t, t.Context(), waiter, f.Masters, "app:1")
+	select {
+	case <-held.Requested(): // the waiter's first request arrives: it makes no poll
+	case <-time.After(patience):
+		t.Fatal("the holder was not asked to let go")
+	}
+	must(t, held.Err())
+	since := stopwatch(t)
+	unlock(t, held)
+	woken(t, w, since, soon)
+	eventually(t, patience, func() bool { return subscriptions(t, f.Masters, scripts.AskChannel("app:1")) == 0 }, "nobody listens any more")
+	noLocks(t, f.Masters)
+}
+
+// Ready fails where nothing would be granted, with what the masters say. None of the errors advises what they would
+// refuse, too.
+func TestReadyWhereMastersRefuseWrites(t *testing.T) {
+	f := fleet(t, 3)
+	refuse := func(replicas string) {
+		for _, m := range f.Masters {
+			_, err := m.Do("CONFIG", "SET", "min-replicas-to-write", replicas)
+			must(t, err)
+		}
+	}
+	refuse("1")
+	locker := open(t, f, redlock.Open)
+	err := locker.Ready(t.Context())
+	wantErr(t, err, quorum.ErrUnavailable)
+	if !strings.Contains(err.Error(), "NOREPLICAS") || strings.Contains(err.Error(), "admit") {
+		t.Errorf("new masters: %v", err)
+	}
+	refuse("0")
+	unlock(t, lock(t, locker, "a"))
+	refuse("1")
+	err = locker.Ready(t.Context())
+	wantErr(t, err, quorum.ErrUnavailable)
+	if strings.Count(err.Error(), "NOREPLICAS") == 0 {
+		t.Errorf("masters that were used: %v", err)
+	}
+	refuse("0")
+	must(t, locker.Ready(t.Context()))
+}
+
+// safeBuffer may be written and read at once.
+type safeBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// A user that may neither write nor read identities locks as ever. Its locks have none, and the log
+// says nothing.
+func TestUserWithoutIdentities(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	may(t, f)
+	onAll(t, f, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:marker", "~quorumlock:counter:*",
+		"~quorumlock:released:*", "~quorumlock:writer:*", "~quorumlock:forced:*", "~app:*")
+	var log safeBuffer
+	logger := quorum.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
+	anonymous, known := open(t, asApp(f), redlock.Open, logger), open(t, f, redlock.Open, logger, quorum.WithLabel("nightly"))
+
+	held := lock(t, anonymous, "app:a")
+	grantedByAll(t, f.Masters, "app:a")
+	for _, l := range []*quorum.Locker{known, open(t, asApp(f), redlock.Open, logger)} {
+		took(t, "TryLock", soon/2, func() {
+			_, err := l.TryLock(t.Context(), "app:a")
+			want(t, err, quorum.ErrHeld, "held by another (", held.Owner())
+		})
+	}
+	state, err := known.Inspect(t.Context(), "app:a")
+	if err != nil || state.Owner != held.Owner() || state.Identity != (quorum.Identity{}) {
+		t.Errorf("%+v, %v", state, err)
+	}
+	unlock(t, held)
+
+	held = lock(t, known, "app:a")
+	eventually(t, patience, func() bool {
+		return !slices.ContainsFunc(f.Masters, func(m *redistest.Master) bool { return len(do(t, m, "KEYS", "quorumlock:locker:*").([]any)) != 1 })
+	}, "an identity on each master")
+	_, err = anonymous.TryLock(t.Context(), "app:a")
+	want(t, err, quorum.ErrHeld, "held by another (", held.Owner())
+	if state, err = anonymous.Inspect(t.Context(), "app:a"); err != nil || state.Owner != held.Owner() ||
+		state.Identity != (quorum.Identity{}) {
+		t.Errorf("%+v, %v", state, err)
+	}
+	another := open(t, f, redlock.Open, logger)
+	poll.Until(patience, func() bool { // a TryLock waits only briefly for who the holder is
+		_, err = another.TryLock(t.Context(), "app:a")
+		return err == nil || strings.Contains(err.Error(), "held by nightly on ")
+	})
+	want(t, err, quorum.ErrHeld, "held by nightly on ", known.Identity().String())
+	unlock(t, held)
+	if said := log.String(); said != "" {
+		t.Errorf("the log says: %s", said)
+	}
 }

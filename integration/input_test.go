@@ -378,10 +378,10 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		{"retry endless",
 			quorum.WithRetry(10*time.Millisecond, 100*365*24*time.Hour), []string{"retry", "876000h0m0s", "24h0m0s"}},
 		{"retry both endless", quorum.WithRetry(math.MaxInt64, math.MaxInt64), []string{"retry", "24h0m0s"}},
+		{"wait negative", quorum.WithWait(-1), []string{"wait -1ns is negative"}},
 		{"max hold endless", quorum.WithMaxHold(math.MaxInt64), []string{"max hold", "8760h0m0s"}},
 		{"max hold negative", quorum.WithMaxHold(-1), []string{"max hold", "-1ns"}},
 		{"max hold that no attempt meets", quorum.WithMaxHold(30), []string{"max hold"}}, // seconds were meant
-		{"no logger", quorum.WithLogger(nil), []string{"logger"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			_, err := redlock.Open(f.URLs(), quorum.WithNodeOptions(node.WithMaxLease(maxLease)), c.opt)
@@ -403,22 +403,15 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		})
 	}
 	for what, opt := range map[string]quorum.Option{
-		"clock":   quorumtest.WithClock(nil),
-		"source":  quorumtest.WithRand(nil),
-		"lease":   quorum.WithLease(31 * time.Second),
-		"timeout": quorum.WithNodeOptions(node.WithTimeout(0)),
-		"endless": quorum.WithNodeOptions(node.WithTimeout(math.MaxInt64)),
-		"max":     quorum.WithNodeOptions(node.WithMaxLease(0)),
-		"whole":   quorum.WithNodeOptions(node.WithMaxLease(1500 * time.Microsecond * 9)),
-		"65":      quorum.WithNodeOptions(node.WithConns(65)),
-		"0 conn":  quorum.WithNodeOptions(node.WithConns(0)),
+		"clock":  quorumtest.WithClock(nil),
+		"source": quorumtest.WithRand(nil),
+		"lease":  quorum.WithLease(31 * time.Second),
+		"a node": quorum.WithNodeOptions(node.WithTimeout(0)), // TestOptions of package node has the others
 	} {
 		_, err := redlock.Open(f.URLs(), opt)
 		want(t, err, quorum.ErrInvalid)
 		t.Logf("%s: %v", what, err)
 	}
-	_, err = node.New(nil)
-	want(t, err, quorum.ErrInvalid, "pool")
 	_, err = redlock.New([]*node.Node{ms[0], maxed, ms[0]})
 	want(t, err, quorum.ErrInvalid, "max lease", "30s", "10s")
 	_, err = good.With(quorum.WithNodeOptions(node.WithConns(2))).TryLock(short(t), "bridge")

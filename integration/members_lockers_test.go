@@ -1,12 +1,18 @@
 package integration_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
@@ -90,4 +96,100 @@ func lacks(t *testing.T, text string, parts ...string) {
 			t.Errorf("it has %q: %s", part, text)
 		}
 	}
+}
+
+// Two clients name the same masters, but one uses another database on some of them: these are other members. Each
+// client reaches only the masters with which it would hold alongside the other.
+func TestMembersOfOtherDatabasesNeverBothHold(t *testing.T) {
+	t.Parallel()
+	const maxLease, all = 10 * time.Second, -1
+	for _, c := range []struct {
+		what       string
+		one, two   [3]int // the databases
+		exists     bool   // both clients were told so
+		away, gone int    // the master that the first client cannot reach, and the second
+	}{
+		{"one wrong", [3]int{0, 0, 0}, [3]int{0, 0, 1}, true, 0, 1},
+		{"one wrong, and none is 0", [3]int{1, 1, 1}, [3]int{1, 1, 2}, true, 0, 1},
+		{"two wrong", [3]int{0, 0, 0}, [3]int{0, 1, 1}, false, all, all},
+		{"two wrong, and the masters know no list of the other's", [3]int{0, 1, 1}, [3]int{0, 0, 0}, false, all, all},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			f := fleet(t, 3)
+			urls := func(databases [3]int, away int) (urls addresses) {
+				for i, m := range f.Masters {
+					address := m.Addr()
+					if i == away {
+						address = "127.0.0.1:1"
+					}
+					urls = append(urls, fmt.Sprintf("redis://%s/%d?name=%c", address, databases[i], 'a'+i))
+				}
+				return urls
+			}
+			open := func(urls addresses, exists bool) *quorum.Locker {
+				opts := []quorum.Option{quorum.WithNodeOptions(node.WithTimeout(memberTimeout), node.WithMaxLease(maxLease), node.WithoutQuarantine())}
+				if exists {
+					opts = append(opts, quorum.WithExistingDeployment())
+				}
+				l, err := listOpen(t, redlock.Open, maxLease, urls, opts...)
+				must(t, err)
+				return l
+			}
+			unlock(t, lock(t, open(urls(c.one, all), false), "job")) // founds the deployment
+			held := lock(t, open(urls(c.one, c.away), c.exists), "job")
+			_, _ = open(urls(c.two, all), c.exists).TryLock(t.Context(), "another job") // it may mark its masters
+			other, err := open(urls(c.two, c.gone), c.exists).TryLock(t.Context(), "job")
+			if err == nil {
+				t.Fatalf("two hold: %v and %v", held.Valid(), other.Valid())
+			}
+			wantErr(t, err, quorum.ErrMembership)
+			code, out := newOperator(t, maxLease).says(t, "members show", urls(c.two, all)...)
+			if code == 0 {
+				t.Errorf("members show likes the other list:\n%s", out)
+			}
+		})
+	}
+}
+
+// An address that leads to another process on each host makes no list with others: two hosts would have one list, and
+// not its masters.
+func TestMembersOfSeveralHosts(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 3)
+	const shared = "redis://192.0.2.1" // nobody answers there
+	for list, refused := range map[[2]string]bool{
+		{"redis://localhost:1", shared}:                       true,
+		{"redis://localhost.localdomain:1", shared}:           true,
+		{"redis://127.0.0.2:1/3", shared + "?name=b"}:         true,
+		{"redis://[::1]:1", shared}:                           true,
+		{"unix:///run/a.sock", shared}:                        true,
+		{"redis://localhost:1?name=a", shared}:                false,
+		{"redis://localhost:1", "unix:///run/b"}:              false,
+		{"redis://localhost:1", "redis://127.0.0.1:2?name=b"}: false,
+	} {
+		l, err := multilock.Open(list[:], quorum.WithNodeOptions(node.WithTimeout(10*time.Millisecond)))
+		if err == nil {
+			must(t, l.Close())
+		}
+		if refused != errors.Is(err, quorum.ErrInvalid) {
+			t.Errorf("%q: %v", list, err)
+		}
+	}
+	if !redistest.Has(redistest.ClientInfo) {
+		return // without it such a node needs a name
+	}
+	var mixed []*node.Node
+	for i, m := range f.Masters {
+		wrap := sameAddressOf
+		if i > 0 {
+			wrap = nil
+		}
+		mixed = append(mixed, overPool(t, m, wrap))
+	}
+	l, err := redlock.New(mixed)
+	must(t, err)
+	defer l.Close()
+	_, err = l.Lock(t.Context(), "bridge")
+	wantErr(t, err, quorum.ErrInvalid)
 }

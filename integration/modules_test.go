@@ -69,3 +69,54 @@ replace github.com/quorumlock/quorumlock => "` + filepath.ToSlash(root) + `"
 		}
 	}
 }
+
+// What make release tags is what users get: the root, one module of contrib/ and the command, each alone. The go command
+// takes them from the repository's tags, and all else from the module cache.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	const adapter = "github.com/quorumlock/quorumlock/contrib/goredisquorumlock"
+	if out, err := exec.CommandContext(t.Context(), "go", "-C", "../contrib/goredisquorumlock", "mod", "download").CombinedOutput(); err != nil {
+		t.Skipf("SKIPPED, needs go-redis in the module cache, or a network: %v\n%s", err, out)
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
+	must(t, err)
+	cache := strings.TrimSpace(string(out))
+	repository, cacheOfUser, bin := t.TempDir(), t.TempDir(), t.TempDir()
+	env := append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw -trimpath", "GOMODCACHE="+cacheOfUser, "GOBIN="+bin, "GOSUMDB=off",
+		"GONOPROXY=github.com/quorumlock", "GOPROXY=file://"+cache+"/cache/download",
+		"GIT_CONFIG_COUNT=3", "GIT_CONFIG_KEY_0=url.file://"+repository+".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/quorumlock/quorumlock",
+		"GIT_CONFIG_KEY_1=user.name", "GIT_CONFIG_VALUE_1=test", "GIT_CONFIG_KEY_2=user.email", "GIT_CONFIG_VALUE_2=test@example.com")
+	sh := func(dir, script string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
+		cmd.Dir, cmd.Env = dir, env
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", script, err, out)
+		}
+		return string(out)
+	}
+	sh("..", "git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "+repository)
+	sh(repository, "git init -q && git add -A && git commit -qm all && sh packaging/release.sh v0.1.0")
+	if changed := sh(repository, "git show v0.1.0 -- CHANGELOG.md"); !strings.Contains(changed, "\n+## 0.1.0, 20") {
+		t.Errorf("CHANGELOG.md: %s", changed)
+	}
+	sh(repository, "for module in contrib/goredisquorumlock integration; do GOMODCACHE="+cache+" go -C $module list -mod=readonly -deps ./... >/dev/null; done")
+
+	for what, program := range map[string]string{
+		"github.com/quorumlock/quorumlock/redlock": `_, err := used.Open([]string{"redis://a"}); fmt.Print(err == nil)`,
+		adapter: `_, err := used.Open(&redis.Options{Addr: "a:6379"}); fmt.Print(err == nil)`,
+	} {
+		dir, imports := t.TempDir(), "import used \""+what+"\"\nimport \"fmt\"\n"
+		if what == adapter {
+			imports += "import \"github.com/redis/go-redis/v9\"\n"
+		}
+		must(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\n"+imports+"func main() { "+program+" }\n"), 0o600))
+		if got := sh(dir, "go mod init example.com/user 2>&1 && go get "+what+"@v0.1.0 2>&1 && go build -o user . && ./user 2>/dev/null"); !strings.HasSuffix(got, "true") {
+			t.Errorf("a program with %s: %s", what, got)
+		}
+	}
+	if got := sh(bin, "go install github.com/quorumlock/quorumlock/cmd/quorumlock@v0.1.0 && ./quorumlock version"); !strings.Contains(got, "v0.1.0") {
+		t.Errorf("the command is %s", got)
+	}
+}

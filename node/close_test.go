@@ -174,7 +174,7 @@ func TestCloseLeavesAPoolOpen(t *testing.T) {
 	}
 }
 
-// The end of its context ends Do. The call goes on.
+// The end of its context ends Do. The call goes on, and says nothing of the node.
 func TestAContextEndsOnlyTheWaiting(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL())
@@ -185,6 +185,9 @@ func TestAContextEndsOnlyTheWaiting(t *testing.T) {
 	began := stopwatch(t)
 	r := inside.Of(n).Pipe("key").Do(ctx, acquire("k", "o:1"))
 	took(t, "Do", began, 0, timeout/2)
+	if err := n.LastError(); err != nil {
+		t.Errorf("the node's last error is %v", err)
+	}
 	testkit.Must(t, m.Thaw())
 	mustFail(t, n, r.Err, context.DeadlineExceeded)
 	if !r.Sent {

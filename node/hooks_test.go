@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
-	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -15,7 +13,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -154,80 +151,7 @@ func TestScriptEnded(t *testing.T) {
 	}
 }
 
-// A hook that never returns delays no call, and only so many events wait for it.
-func TestHookThatBlocks(t *testing.T) {
-	m := startEmbedded(t)
-	began, goOn := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	n := open(t, m.URL(), node.WithHooks(node.Hooks{ScriptEnded: func(node.ScriptEvent) {
-		once.Do(func() { close(began) })
-		<-goOn
-	}}))
-	defer close(goOn)
-	mark(t, n)
-	<-began
-	mustGrant(t, do(t, n, acquire("k", "o:1")))
-	if dropped := n.EventsDropped(); dropped != 0 {
-		t.Errorf("%d events were dropped", dropped)
-	}
-	r := make(chan pipeline.Result, 1)
-	go func() { r <- inside.Of(n).Pipe("k").Do(t.Context(), release("k", "o:1")) }()
-	select {
-	case got := <-r:
-		testkit.Must(t, got.Err)
-	case <-time.After(bound):
-		t.Error("a call waits for a hook")
-	}
-}
-
-// A hook that ends its goroutine, as t.FailNow does, is called for the next event, and the node
-// answers.
-func TestHookThatEndsItsGoroutine(t *testing.T) {
-	m := startEmbedded(t)
-	var s seen
-	count := s.hooks()
-	n := open(t, m.URL(), node.WithHooks(node.JoinHooks(count, node.Hooks{
-		ScriptEnded: func(node.ScriptEvent) { runtime.Goexit() },
-	})))
-	mark(t, n)
-	for range 3 {
-		mustGrant(t, do(t, n, acquire("k", "o:1")))
-	}
-	testkit.Eventually(t, "told of all", func() bool { _, runs := s.lastRun("acquire"); return runs == 3 })
-}
-
-func TestJoinHooksCallsAll(t *testing.T) {
-	var order []string
-	add := func(s string) (h node.Hooks) {
-		of := reflect.ValueOf(&h).Elem()
-		for i := range of.NumField() {
-			of.Field(i).Set(reflect.MakeFunc(of.Field(i).Type(), func([]reflect.Value) []reflect.Value {
-				order = append(order, s)
-				return nil
-			}))
-		}
-		return h
-	}
-	none, all := reflect.ValueOf(node.JoinHooks(node.Hooks{}, node.Hooks{})), reflect.ValueOf(node.JoinHooks(add("a"), node.Hooks{}, add("b")))
-	for i := range all.NumField() {
-		name, hook := all.Type().Field(i).Name, all.Field(i)
-		if !none.Field(i).IsNil() {
-			t.Errorf("%s: no hooks joined are a hook, which costs something", name)
-		}
-		args := make([]reflect.Value, hook.Type().NumIn())
-		for j := range args {
-			args[j] = reflect.Zero(hook.Type().In(j))
-		}
-		order = nil
-		if !hook.IsNil() {
-			hook.Call(args)
-		}
-		want := []string{"a", "b"}
-		if !slices.Equal(order, want) {
-			t.Errorf("%s: called %v, not %v", name, order, want)
-		}
-	}
-}
+func TestJoinHooksCallsAll(t *testing.T) { testkit.JoinsHooks(t, node.JoinHooks) }
 
 func TestKindOfAnError(t *testing.T) {
 	for want, err := range map[string]error{
@@ -241,19 +165,4 @@ func TestKindOfAnError(t *testing.T) {
 			t.Errorf("%v is of kind %q, not %q", err, got, want)
 		}
 	}
-}
-
-// A call that its context ended says nothing of the node.
-func TestLastErrorWithoutContexts(t *testing.T) {
-	m := startReal(t)
-	n := open(t, m.URL())
-	mark(t, n)
-	testkit.Must(t, m.Freeze())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	r := inside.Of(n).Pipe("k").Do(ctx, acquire("k", "o:1"))
-	if err := n.LastError(); !errors.Is(r.Err, context.DeadlineExceeded) || err != nil {
-		t.Errorf("the call's error is %v, the node's last one %v", r.Err, err)
-	}
-	testkit.Must(t, m.Thaw())
 }

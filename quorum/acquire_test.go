@@ -41,7 +41,7 @@ func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
 		}
 		startWaiter(t.Context(), l, 0, others, "c") // a waiter for other names is in another queue
 		c.unlock(other)
-		c.unlock(c.next(others, shortly).lock)
+		c.unlock(c.nextLock(others, shortly))
 		c.unlock(held)
 		for i := range 10 {
 			got := c.next(results, shortly)
@@ -70,7 +70,7 @@ func TestQueueKeysDoNotCollide(t *testing.T) {
 		}
 		c.unlock(free)
 		c.unlock(held)
-		c.unlock(c.next(results, shortly).lock)
+		c.unlock(c.nextLock(results, shortly))
 		c.wantNoQueues(l)
 	})
 }
@@ -182,7 +182,7 @@ func TestQueueWakesAtTheEndOfTheLease(t *testing.T) {
 		holder.Close() // the key is left to its lease
 		results := make(chan lockResult, 1)
 		startWaiter(t.Context(), l, 0, results, "a")
-		c.unlock(c.next(results, time.Second).lock)
+		c.unlock(c.nextLock(results, time.Second))
 		// A probe that was refused last waits for ten steps, and a poll for minutes.
 		if took := time.Since(since); took < lease || took > lease+10*waiting.MaxStep+shortly {
 			t.Errorf("acquired after %v, want %v", took, lease)
@@ -309,7 +309,7 @@ func TestQueueWakesForEachOfItsNames(t *testing.T) {
 			free := map[string]string{"a": "b", "b": "c", "c": "a"}[name]
 			c.unlock(c.lock(l, free)) // who can get its name does not wait behind one who wants others, too
 			c.unlock(held)
-			c.unlock(c.next(results, shortly).lock)
+			c.unlock(c.nextLock(results, shortly))
 		}
 		c.wantNoQueues(l)
 	})
@@ -392,7 +392,7 @@ func TestQueueWithTheLongestBounds(t *testing.T) {
 			t.Error("it has no deadline")
 		}
 		c.unlock(held)
-		c.unlock(c.next(results, shortly).lock)
+		c.unlock(c.nextLock(results, shortly))
 		c.wantNoQueues(l)
 
 		crash(c.masters, fakeredis.Everything)
@@ -472,14 +472,12 @@ func TestQueueGoesOnWithoutMessages(t *testing.T) {
 			c.unlock(held)
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				held, results := c.lockKnown(c.process(), "a"), make(chan lockResult, 1)
-				startWaiter(t.Context(), c.process(), 0, results, "a")
-				time.Sleep(shortly) // until all that is left is to wait
-				release(c, held)
-				c.unlock(c.next(results, aPoll).lock)
-			})
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			held, results := c.lockKnown(c.process(), "a"), make(chan lockResult, 1)
+			startWaiter(t.Context(), c.process(), 0, results, "a")
+			time.Sleep(shortly) // until all that is left is to wait
+			release(c, held)
+			c.unlock(c.nextLock(results, aPoll))
 		})
 	}
 }
@@ -493,7 +491,7 @@ func TestQueueGoesOnWithoutAClosedNode(t *testing.T) {
 		time.Sleep(time.Second)
 		c.wantNone(results, "beside the holder")
 		c.unlock(held)
-		c.unlock(c.next(results, aPoll).lock)
+		c.unlock(c.nextLock(results, aPoll))
 	})
 }
 

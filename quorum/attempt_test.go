@@ -1,13 +1,21 @@
 package quorum
 
 import (
+	"context"
 	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -67,6 +75,172 @@ func TestHopelessAttemptAsksNobody(t *testing.T) {
 		synctest.Wait()
 		if asked := c.calls.Load() - calls; asked != 0 {
 			t.Errorf("%d calls", asked)
+		}
+	})
+}
+
+// hookedContext is a context of a caller's that runs code whenever it is asked for Done.
+type hookedContext struct {
+	context.Context
+	onDone func()
+}
+
+func (c hookedContext) Done() <-chan struct{} {
+	c.onDone()
+	return c.Context.Done()
+}
+
+// A lock that is renewed well ends at its max hold, and not before; nothing of it stays in the schedule.
+func TestMaxHoldBoundsTheDeadline(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		const maxHold = 700 * time.Millisecond
+		l := c.process(WithLease(300*time.Millisecond), WithMaxHold(maxHold))
+		began := time.Now()
+		held := c.lock(l, "a")
+		<-held.Context().Done()
+		if took := time.Since(began); took < maxHold || took > maxHold+shortly {
+			t.Errorf("it ended after %v, want %v", took, maxHold)
+		}
+		if !errors.Is(held.Err(), ErrLost) {
+			t.Error(held.Err())
+		}
+		synctest.Wait()
+		c.wantNoOwners(l)
+		c.wantNothingScheduled(l)
+	})
+}
+
+// valuedContext is a context of a caller's that runs code whenever it is asked for a value.
+type valuedContext struct {
+	context.Context
+	onValue func()
+}
+
+func (c valuedContext) Value(key any) any {
+	c.onValue()
+	return c.Context.Value(key)
+}
+
+// A call that has begun before Close, and whose attempt begins when Close no longer waits for attempts,
+// asks nobody: no node would take its release.
+func TestNoAttemptBeginsAfterClose(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, other := c.process(), c.process()
+		l.core.owned = true
+		waiting, closed := make(chan struct{}), make(chan struct{})
+		l.core.events.Post(func() { <-waiting }) // the last that Close waits for
+		startClose := sync.OnceFunc(func() {
+			go func() {
+				l.Close()
+				close(closed)
+			}()
+			synctest.Wait()
+		})
+		endClose := sync.OnceFunc(func() {
+			close(waiting)
+			<-closed
+		})
+		ctx := hookedContext{valuedContext{t.Context(), startClose}, endClose}
+		if _, err := l.TryLock(ctx, "a"); !errors.Is(err, ErrClosed) || !errors.Is(err, ErrNotAcquired) {
+			t.Error(err)
+		}
+		endClose()
+		synctest.Wait()
+		c.wantNoOwners(other)
+	})
+}
+
+// readClock counts how often it is read.
+type readClock struct {
+	clock.Clock
+	reads atomic.Int64
+}
+
+func (c *readClock) Now() clock.Instant {
+	c.reads.Add(1)
+	return c.Clock.Now()
+}
+
+// A lock and its release read the clock four times: when the call begins, before the requests are
+// sent, at the commit and at the release. Each reading is a system call.
+func TestClockReadsOfAPair(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		counted := &readClock{Clock: fakeclock.Monotonic()}
+		l := c.process(withClock(counted))
+		c.unlock(c.lock(l, "a")) // timers are set, and the rtt has its sample
+		synctest.Wait()
+		before := counted.reads.Load()
+		c.unlock(c.lock(l, "a"))
+		if n := counted.reads.Load() - before; n != 4 {
+			t.Errorf("the clock is read %d times", n)
+		}
+	})
+}
+
+// The lease of a lock ends after the masters have confirmed, and before their replies arrive.
+func TestAConfirmationAfterTheLossIsNone(t *testing.T) {
+	for what, call := range map[string]func(l *Lock) error{
+		"Extend":    func(l *Lock) error { return l.Extend(context.Background(), 5*time.Second) },
+		"Downgrade": func(l *Lock) error { return l.Downgrade(context.Background()) },
+	} {
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			held := c.lock(c.process(WithFixedLease(500*time.Millisecond)), "a")
+			synctest.Wait()
+			c.delay(800 * time.Millisecond) // of the reply, to what is carried out already
+			if err := call(held); !errors.Is(err, ErrLost) || errors.Is(err, ErrUnavailable) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// The attempt at a slot begins at another node than the one that gave the hint: if that is alone in
+// having the slot free, its vote would have to be given back.
+func TestASlotsProbeAvoidsTheNodeOfTheHint(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		for range 6 {
+			var mu sync.Mutex
+			var asked []int
+			for i := range c.masters {
+				each := func(script string) {
+					if mu.Lock(); script == "slots" || script == "acquire" || script == "acquires" {
+						asked = append(asked, i)
+					}
+					mu.Unlock()
+				}
+				c.on[i].Store(&each)
+			}
+			lock, _ := l.Semaphore("a", 100).wanted(1, 1).slots.attempt(t.Context(), l.set, queue.Turn{Approach: waiting.ProbeFirst, Published: -1})
+			synctest.Wait()
+			if len(asked) < 2 || asked[0] == asked[1] || slices.Index(asked[1:], asked[0]) < 1 {
+				t.Errorf("masters were asked in the order %v", asked)
+			}
+			c.unlock(lock)
+		}
+	})
+}
+
+// An extension whose context has ended asks no node, so the deadline stays. It says so of a lock that is
+// held: else why it is not.
+func TestExtendWithAContextThatHasEnded(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		held := c.lock(c.process(WithLease(10*time.Second)), "a")
+		synctest.Wait()
+		before, calls := held.Deadline(), c.calls.Load()
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := held.Extend(ctx, 20*time.Second); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if after := held.Deadline(); c.calls.Load() != calls || !after.Equal(before) {
+			t.Errorf("%d calls, and the deadline moved by %v", c.calls.Load()-calls, after.Sub(before))
+		}
+		c.unlock(held)
+		if err := held.Extend(held.Context(), time.Second); !errors.Is(err, ErrNotHeld) {
+			t.Error(err)
 		}
 	})
 }

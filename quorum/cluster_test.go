@@ -19,6 +19,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -95,6 +96,12 @@ func inCluster(t *testing.T, test func(t *testing.T, c *cluster)) {
 		})
 		test(t, c)
 	})
+}
+
+// runInCluster is inCluster for a part of a test.
+func runInCluster(t *testing.T, name string, test func(t *testing.T, c *cluster)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inCluster(t, test) })
 }
 
 // before makes a master call do before it answers a script, from now on.
@@ -191,9 +198,7 @@ func startWaiter(ctx context.Context, l *Locker, waiter int, to chan<- lockResul
 
 func (c *cluster) must(err error) {
 	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 }
 
 // got is the lock of a call that must succeed.
@@ -223,6 +228,13 @@ func (c *cluster) next(from <-chan lockResult, most time.Duration) lockResult {
 		c.t.Fatalf("no call of Lock has returned after %v", most)
 		return lockResult{}
 	}
+}
+
+// nextLock is the lock of the next result, which must be one.
+func (c *cluster) nextLock(from <-chan lockResult, most time.Duration) *Lock {
+	c.t.Helper()
+	got := c.next(from, most)
+	return c.got(got.lock, got.err)
 }
 
 // shortly is far below every poll in these tests.

@@ -166,9 +166,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 		}},
 		"hand over and take over": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			ticket, err := lock.HandOver(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c.must(err)
 			if lock, err = l.TakeOver(ctx, ticket); err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +201,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			startWaiter(ctx, l, 0, behind, "a")
 			time.Sleep(time.Second)
 			lock.Unlock(ctx)
-			c.next(behind, time.Second).lock.Unlock(ctx)
+			c.nextLock(behind, time.Second).Unlock(ctx)
 			l.Do(ctx, func(context.Context, *Lock) error { return nil }, "a")
 		}},
 		"masters that are down": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
@@ -215,25 +213,23 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			l.Ready(ctx)
 		}},
 	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				page := &statusPage{t: t}
-				l := c.process(append(s.options, WithHooks(Hooks{Acquired: page.add}), WithLogger(slog.New(statusLog{slog.DiscardHandler, page})))...)
-				page.lockers = []*Locker{l}
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				hostile := watchedContext{ctx, page.show}
-				if s.instead != nil {
-					s.instead(t, c, l, hostile)
-				} else {
-					lock := c.got(l.Lock(hostile, "a"))
-					s.held(t, c, l, lock, hostile)
-				}
-				synctest.Wait()
-				if page.shown < 5 {
-					t.Error("the context was hardly asked: the test shows nothing")
-				}
-			})
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			page := &statusPage{t: t}
+			l := c.process(append(s.options, WithHooks(Hooks{Acquired: page.add}), WithLogger(slog.New(statusLog{slog.DiscardHandler, page})))...)
+			page.lockers = []*Locker{l}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			hostile := watchedContext{ctx, page.show}
+			if s.instead != nil {
+				s.instead(t, c, l, hostile)
+			} else {
+				lock := c.got(l.Lock(hostile, "a"))
+				s.held(t, c, l, lock, hostile)
+			}
+			synctest.Wait()
+			if page.shown < 5 {
+				t.Error("the context was hardly asked: the test shows nothing")
+			}
 		})
 	}
 }
@@ -259,36 +255,51 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 		}},
 		"closed": {do: func(l *Locker, lock *Lock) { l.Close() }},
 	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				l, ended, unblock := c.process(WithLease(3*time.Second)), new(atomic.Bool), make(chan struct{})
-				asked := make(chan struct{}, 8)
-				defer close(unblock)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				blocks := hookedContext{ctx, func() {
-					if ended.Load() {
-						asked <- struct{}{}
-						<-unblock
-					}
-				}}
-				blocked := c.got(l.With(end.options...).Lock(blocks, "blocked"))
-				lost, kept := c.lock(l.With(WithMaxHold(time.Second)), "lost"), c.lock(l, "kept")
-				lingers := c.lock(l.With(WithMinHold(time.Second)), "lingers")
-				c.unlock(lingers)
-				inner := c.got(l.With(end.options...).Lock(context.WithoutCancel(blocked.Context()), "blocked"))
-				synctest.Wait()
-				ended.Store(true)
-				go end.do(l, blocked)
-				time.Sleep(end.after)
-				if !returns(func() { <-asked; blocked.Valid(); l.core.Held() }) {
-					t.Fatal("the context was not asked, or a mutex is locked meanwhile")
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			l, ended, unblock := c.process(WithLease(3*time.Second)), new(atomic.Bool), make(chan struct{})
+			asked := make(chan struct{}, 8)
+			defer close(unblock)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			blocks := hookedContext{ctx, func() {
+				if ended.Load() {
+					asked <- struct{}{}
+					<-unblock
 				}
-				time.Sleep(1100 * time.Millisecond) // the third of the lease, and the holds
-				synctest.Wait()
-				if blocked.Valid() || lost.Context().Err() == nil {
-					t.Fatalf("valid: %v, the context of a lock that was due at the same instant: %v", blocked.Valid(), lost.Context().Err())
+			}}
+			blocked := c.got(l.With(end.options...).Lock(blocks, "blocked"))
+			lost, kept := c.lock(l.With(WithMaxHold(time.Second)), "lost"), c.lock(l, "kept")
+			lingers := c.lock(l.With(WithMinHold(time.Second)), "lingers")
+			c.unlock(lingers)
+			inner := c.got(l.With(end.options...).Lock(context.WithoutCancel(blocked.Context()), "blocked"))
+			synctest.Wait()
+			ended.Store(true)
+			go end.do(l, blocked)
+			time.Sleep(end.after)
+			if !returns(func() { <-asked; blocked.Valid(); l.core.Held() }) {
+				t.Fatal("the context was not asked, or a mutex is locked meanwhile")
+			}
+			time.Sleep(1100 * time.Millisecond) // the third of the lease, and the holds
+			synctest.Wait()
+			if blocked.Valid() || lost.Context().Err() == nil {
+				t.Fatalf("valid: %v, the context of a lock that was due at the same instant: %v", blocked.Valid(), lost.Context().Err())
+			}
+			if what == "closed" {
+				return
+			}
+			other := c.process()
+			state, err := other.Inspect(t.Context(), "blocked")
+			if err != nil || (state.Owner == "") != end.free {
+				t.Errorf("it was released before its contexts have ended: %+v, %v", state, err)
+			}
+			if what == "lingers" && inner.Context().Err() == nil {
+				t.Error("it was released before the context of an inner handle has ended")
+			}
+			for _, n := range l.Stats().Nodes {
+				if n.LastError != nil {
+					t.Errorf("a master's replies are not read: %v", n.LastError)
 				}
+<<<<<<< HEAD
 				if what == "closed" {
 					return
 				}
@@ -312,6 +323,15 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 				}
 				c.unlock(kept)
 			})
+=======
+			}
+			c.unlock(c.lock(other, "lingers"))
+			time.Sleep(5 * time.Second)
+			if !kept.Valid() {
+				t.Error("a lock was not renewed")
+			}
+			c.unlock(kept)
+>>>>>>> tests
 		})
 	}
 }
@@ -333,5 +353,8 @@ func TestUnlockWhileCloseEndsTheContexts(t *testing.T) {
 			t.Errorf("the cause is %v", context.Cause(lock.Context()))
 		}
 		<-closed
+		if at := lock.Deadline(); !at.IsZero() {
+			t.Errorf("after Close the deadline is %v", at)
+		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
@@ -23,16 +24,12 @@ func lockerWithout(t *testing.T, reasons ...error) *Locker {
 	var nodes []*node.Node
 	for _, reason := range reasons {
 		n, err := node.New(&redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { n.Close() })
 		nodes = append(nodes, n)
 	}
 	l, err := New(nodes, Majority)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }

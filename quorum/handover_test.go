@@ -18,9 +18,7 @@ import (
 func (c *cluster) handOver(lock *Lock) string {
 	c.t.Helper()
 	ticket, err := lock.HandOver(c.t.Context())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(err)
 	synctest.Wait() // all masters have it
 	return ticket
 }
@@ -135,13 +133,11 @@ func TestTicketOfALockThatHasPassedOn(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				l := c.process(WithLease(lease))
-				ticket := c.handOver(c.lock(l, "a", "b"))
-				passOn(c, l)
-				c.wantPassedOn(l, ticket, false)
-			})
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			l := c.process(WithLease(lease))
+			ticket := c.handOver(c.lock(l, "a", "b"))
+			passOn(c, l)
+			c.wantPassedOn(l, ticket, false)
 		})
 	}
 }
@@ -202,26 +198,24 @@ func TestTakeOverThatFails(t *testing.T) {
 // to give. But a lock that was taken over on one master, and lost by another, is lost.
 func TestTakeOverWhereOneMasterHasLostIt(t *testing.T) {
 	for what, answers := range map[string]bool{"the third answers": true, "none of the others answers in time": false} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				l := c.process()
-				held := c.lock(l, "a")
-				ticket := c.handOver(held)
-				r := inside.Of(l.core.Nodes[0]).Pipe("a").Do(t.Context(), scripts.Release([]scripts.Name{scripts.NewName("a")}, held.handle.Hold().Owner(), 0))
-				if r.Err != nil {
-					t.Fatal(r.Err)
-				}
-				c.masters[1].Crash(fakeredis.Everything)
-				late := 0 // answers after all others
-				if !answers {
-					late = 2
-				}
-				c.before(late, func() { time.Sleep(10 * time.Millisecond) })
-				_, err := l.TakeOver(t.Context(), ticket)
-				if errors.Is(err, ErrLost) != answers || errors.Is(err, ErrUnavailable) == answers || errors.Is(err, ErrHeld) {
-					t.Errorf("TakeOver: %v", err)
-				}
-			})
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			l := c.process()
+			held := c.lock(l, "a")
+			ticket := c.handOver(held)
+			r := inside.Of(l.core.Nodes[0]).Pipe("a").Do(t.Context(), scripts.Release([]scripts.Name{scripts.NewName("a")}, held.handle.Hold().Owner(), 0))
+			if r.Err != nil {
+				t.Fatal(r.Err)
+			}
+			c.masters[1].Crash(fakeredis.Everything)
+			late := 0 // answers after all others
+			if !answers {
+				late = 2
+			}
+			c.before(late, func() { time.Sleep(10 * time.Millisecond) })
+			_, err := l.TakeOver(t.Context(), ticket)
+			if errors.Is(err, ErrLost) != answers || errors.Is(err, ErrUnavailable) == answers || errors.Is(err, ErrHeld) {
+				t.Errorf("TakeOver: %v", err)
+			}
 		})
 	}
 }
@@ -236,9 +230,7 @@ func TestRepairOfALockThatWasTakenOver(t *testing.T) {
 		c.masters[2].Start()
 		time.Sleep(DefaultLease / 2) // the predecessor's lasts for longer
 		state, err := l.Inspect(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c.must(err)
 		if owner := state.Nodes[2].Owner; owner != taken.Owner() {
 			t.Errorf("the third master has %q, want %q", owner, taken.Owner())
 		}
@@ -331,9 +323,7 @@ func TestDoThatHandsOver(t *testing.T) {
 			ticket, err = lock.HandOver(ctx)
 			return err
 		}, "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c.must(err)
 		c.unlock(c.takeOver(l, ticket))
 	})
 }

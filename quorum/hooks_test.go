@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"runtime"
 	"slices"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -267,48 +267,35 @@ func TestHooksOfRenewals(t *testing.T) {
 	})
 }
 
-// A repair that fails is told, too: there is something else at the name.
+// A repair that fails is told, too: there is something else at the name, or the node is down, so that nothing is sent.
 func TestHookOfARepairThatFails(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		const lease = 3 * time.Second
-		var all told
-		l := c.process(WithLease(lease), WithHooks(all.hooks()))
-		lock := c.lock(l, "a")
-		synctest.Wait() // until the third master has answered, too
-		c.masters[0].Set("a", "an application's")
-		time.Sleep(lease)
-		synctest.Wait()
-		x := all.take()
-		if len(x.repairs) == 0 || x.repairs[0].Err == nil || l.Stats().Nodes[0].RepairsFailed == 0 {
-			t.Errorf("the repairs are told as %+v, and counted as %+v", x.repairs, l.Stats().Nodes[0])
-		}
-		if !slices.ContainsFunc(x.renewals, func(e RenewalEvent) bool { return e.Taken == 1 }) {
-			t.Errorf("no renewal is told as taken: %+v", x.renewals)
-		}
-		c.unlock(lock)
-	})
-}
-
-// A repair that is not sent, because the node is down, is a repair that fails.
-func TestHookOfARepairThatIsNotSent(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		const lease = 3 * time.Second
-		var all told
-		l := c.process(WithLease(lease), WithHooks(all.hooks()))
-		c.masters[0].Crash(fakeredis.Nothing)
-		lock := c.lock(l, "a")
-		time.Sleep(lease/3 + 10*time.Millisecond)
-		synctest.Wait()
-		x := all.take()
-		if len(x.repairs) == 0 || !errors.Is(x.repairs[0].Err, node.ErrDown) || x.repairs[0].Node != "master0" {
-			t.Errorf("the repairs are told as %+v", x.repairs)
-		}
-		if s := l.Stats().Nodes[0]; s.RepairsFailed != uint64(len(x.repairs)) || s.Repairs != 0 {
-			t.Errorf("%+v", s)
-		}
-		c.unlock(lock)
-		c.masters[0].Start()
-	})
+	for what, isDown := range map[string]bool{"taken": false, "down": true} {
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			const lease = 3 * time.Second
+			var all told
+			l := c.process(WithLease(lease), WithHooks(all.hooks()))
+			if isDown {
+				c.masters[0].Crash(fakeredis.Nothing)
+			}
+			lock := c.lock(l, "a")
+			synctest.Wait() // until the third master has answered, too
+			if !isDown {
+				c.masters[0].Set("a", "an application's")
+			}
+			time.Sleep(lease)
+			synctest.Wait()
+			x, stats := all.take(), l.Stats().Nodes[0]
+			if len(x.repairs) == 0 || x.repairs[0].Err == nil || errors.Is(x.repairs[0].Err, node.ErrDown) != isDown || x.repairs[0].Node != "master0" ||
+				stats.RepairsFailed != uint64(len(x.repairs)) || stats.Repairs != 0 {
+				t.Errorf("the repairs are told as %+v, and counted as %+v", x.repairs, stats)
+			}
+			if !isDown && !slices.ContainsFunc(x.renewals, func(e RenewalEvent) bool { return e.Taken == 1 }) {
+				t.Errorf("no renewal is told as taken: %+v", x.renewals)
+			}
+			c.unlock(lock)
+			c.masters[0].Start()
+		})
+	}
 }
 
 // Hooks of a call that panic, or end the goroutine, leave no lock behind.
@@ -320,26 +307,24 @@ func TestHooksOfACallThatPanic(t *testing.T) {
 		"LockEnd":   {LockEnd: func(context.Context, LockEvent) { cry() }},
 		"Goexit":    {Attempt: func(context.Context, AttemptEvent) { runtime.Goexit() }},
 	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				plain := c.process()
-				l := plain.With(WithHooks(hooks))
-				for _, call := range []func(){
-					func() { l.Lock(t.Context(), "a"); t.Error("Lock has returned") },
-					func() { l.TryLock(t.Context(), "a"); t.Error("TryLock has returned") },
-				} {
-					ended := make(chan struct{})
-					go func() {
-						defer close(ended)
-						recoverCallerPanic(call)
-					}()
-					<-ended
-					c.wantNothingLeft(plain)
-				}
-				if n := plain.Stats().Waiting; n != 0 {
-					t.Errorf("%d calls are counted as waiting", n)
-				}
-			})
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			plain := c.process()
+			l := plain.With(WithHooks(hooks))
+			for _, call := range []func(){
+				func() { l.Lock(t.Context(), "a"); t.Error("Lock has returned") },
+				func() { l.TryLock(t.Context(), "a"); t.Error("TryLock has returned") },
+			} {
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					recoverCallerPanic(call)
+				}()
+				<-ended
+				c.wantNothingLeft(plain)
+			}
+			if n := plain.Stats().Waiting; n != 0 {
+				t.Errorf("%d calls are counted as waiting", n)
+			}
 		})
 	}
 }
@@ -376,56 +361,8 @@ func TestHookOfRenewalsThatBlocks(t *testing.T) {
 	})
 }
 
-// A hook of renewals that ends its goroutine is called again.
-func TestHookOfRenewalsThatEndsItsGoroutine(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		var calls atomic.Int64
-		l := c.process(WithLease(time.Second), WithHooks(Hooks{Renewed: func(RenewalEvent) { calls.Add(1); runtime.Goexit() }}))
-		lock := c.lock(l, "a")
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if n := calls.Load(); n < 6 || !lock.Valid() {
-			t.Errorf("the hook was called %d times; the lock is valid: %v", n, lock.Valid())
-		}
-		c.unlock(lock)
-	})
-}
-
-func TestJoinHooksCallsAll(t *testing.T) {
-	var order []string
-	add := func(s string) (h Hooks) {
-		of := reflect.ValueOf(&h).Elem()
-		for i := range of.NumField() {
-			of.Field(i).Set(reflect.MakeFunc(of.Field(i).Type(), func(args []reflect.Value) []reflect.Value {
-				order = append(order, s)
-				return args[:of.Field(i).Type().NumOut()] // LockStart's context
-			}))
-		}
-		return h
-	}
-	none, all := reflect.ValueOf(JoinHooks(Hooks{}, Hooks{})), reflect.ValueOf(JoinHooks(add("a"), Hooks{}, add("b")))
-	for i := range all.NumField() {
-		name, hook := all.Type().Field(i).Name, all.Field(i)
-		if !none.Field(i).IsNil() {
-			t.Errorf("%s: no hooks joined are a hook, which costs something", name)
-		}
-		args := make([]reflect.Value, hook.Type().NumIn())
-		for j := range args {
-			args[j] = reflect.Zero(hook.Type().In(j))
-		}
-		order = nil
-		if !hook.IsNil() {
-			hook.Call(args)
-		}
-		want := []string{"a", "b"}
-		if name == "LockEnd" { // as deferred calls are
-			slices.Reverse(want)
-		}
-		if !slices.Equal(order, want) {
-			t.Errorf("%s: called %v, not %v", name, order, want)
-		}
-	}
-}
+// LockEnd is as a deferred call.
+func TestJoinHooksCallsAll(t *testing.T) { testkit.JoinsHooks(t, JoinHooks, "LockEnd") }
 
 // A call without hooks allocates nothing for them, and reads no clock: there is no observation.
 func TestNoHooksCostNothing(t *testing.T) {

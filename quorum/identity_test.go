@@ -193,7 +193,7 @@ func TestWaitersAskSeldom(t *testing.T) {
 		for range 20 {
 			next := c.process() // nobody knows it
 			c.unlock(held)
-			held = c.next(results, shortly).lock
+			held = c.nextLock(results, shortly)
 			c.unlock(held)
 			held = c.lock(next, "a")
 			startWaiter(t.Context(), l, 0, results, "a")
@@ -203,7 +203,7 @@ func TestWaitersAskSeldom(t *testing.T) {
 			t.Errorf("%d questions about 20 holders within a second", n)
 		}
 		c.unlock(held)
-		c.unlock(c.next(results, shortly).lock)
+		c.unlock(c.nextLock(results, shortly))
 	})
 }
 

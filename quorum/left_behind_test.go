@@ -41,28 +41,26 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 			c.unlock(inner)
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				l, rival := c.process(), scripts.OwnerOf("rival:1")
-				name := []scripts.Name{scripts.NewName("a")}
-				third := func(call scripts.Call) {
-					if r := inside.Of(l.core.Nodes[2]).Pipe("a").Do(t.Context(), call); r.Err != nil {
-						t.Fatal(r.Err)
-					}
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			l, rival := c.process(), scripts.OwnerOf("rival:1")
+			name := []scripts.Name{scripts.NewName("a")}
+			third := func(call scripts.Call) {
+				if r := inside.Of(l.core.Nodes[2]).Pipe("a").Do(t.Context(), call); r.Err != nil {
+					t.Fatal(r.Err)
 				}
-				third(scripts.Acquire(scripts.AcquireArgs{Names: name, Owner: rival, Level: 1, Lease: l.set.terms.Millis,
-					List: l.core.Roster.List(), Seed: 1}))
-				held := c.lock(l, "a")
-				synctest.Wait()
-				third(scripts.Release(name, rival, 0))
-				later(c, l, held)
-				if c.owners(l)[2] != held.Owner() {
-					t.Fatal("the third master has not granted later: the test shows nothing")
-				}
-				c.unlock(held)
-				synctest.Wait()
-				c.wantNoOwners(l)
-			})
+			}
+			third(scripts.Acquire(scripts.AcquireArgs{Names: name, Owner: rival, Level: 1, Lease: l.set.terms.Millis,
+				List: l.core.Roster.List(), Seed: 1}))
+			held := c.lock(l, "a")
+			synctest.Wait()
+			third(scripts.Release(name, rival, 0))
+			later(c, l, held)
+			if c.owners(l)[2] != held.Owner() {
+				t.Fatal("the third master has not granted later: the test shows nothing")
+			}
+			c.unlock(held)
+			synctest.Wait()
+			c.wantNoOwners(l)
 		})
 	}
 }
@@ -159,9 +157,7 @@ func (c *cluster) wantNoOwners(l *Locker) {
 func (c *cluster) owners(l *Locker) (owners []string) {
 	c.t.Helper()
 	state, err := l.Inspect(context.Background(), "a")
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	c.must(err)
 	for _, n := range state.Nodes {
 		owners = append(owners, n.Owner)
 	}

@@ -4,12 +4,16 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -107,34 +111,32 @@ func TestMastersThatForgotWaitInQuarantine(t *testing.T) {
 			m.Start()
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				quarantine := c.quarantined()
-				l := c.process()
-				c.lets(l, "a")
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			quarantine := c.quarantined()
+			l := c.process()
+			c.lets(l, "a")
 
-				forget(c.masters[0]) // two others are a quorum, and mark it
-				time.Sleep(time.Second)
-				for range 5 { // an answer that comes after the release marks nothing
-					if took := c.lets(l, "a"); took > 0 {
-						t.Errorf("one that forgot delays a lock by %v", took)
-					}
-					synctest.Wait()
+			forget(c.masters[0]) // two others are a quorum, and mark it
+			time.Sleep(time.Second)
+			for range 5 { // an answer that comes after the release marks nothing
+				if took := c.lets(l, "a"); took > 0 {
+					t.Errorf("one that forgot delays a lock by %v", took)
 				}
-				time.Sleep(quarantine / 2)
-				forget(c.masters[1])
-				time.Sleep(time.Second)
-				began := time.Now()
-				_, err := l.TryLock(t.Context(), "a")
-				var refusal *Error
-				if !errors.As(err, &refusal) || !errors.Is(err, ErrQuarantined) || refusal.Quarantined != 2 {
-					t.Fatalf("with two in quarantine: %v", err)
-				}
-				c.lets(l, "a")
-				if took := time.Since(began); took < quarantine/2-2*time.Second || took > quarantine/2+time.Second {
-					t.Errorf("the first of two that forgot grants after another %v", took)
-				}
-			})
+				synctest.Wait()
+			}
+			time.Sleep(quarantine / 2)
+			forget(c.masters[1])
+			time.Sleep(time.Second)
+			began := time.Now()
+			_, err := l.TryLock(t.Context(), "a")
+			var refusal *Error
+			if !errors.As(err, &refusal) || !errors.Is(err, ErrQuarantined) || refusal.Quarantined != 2 {
+				t.Fatalf("with two in quarantine: %v", err)
+			}
+			c.lets(l, "a")
+			if took := time.Since(began); took < quarantine/2-2*time.Second || took > quarantine/2+time.Second {
+				t.Errorf("the first of two that forgot grants after another %v", took)
+			}
 		})
 	}
 }
@@ -220,8 +222,129 @@ func TestAnotherMaxLeaseUnderALiveConnection(t *testing.T) {
 func identify(t *testing.T, l *Locker, i int) string {
 	t.Helper()
 	id, err := inside.Of(l.core.Nodes[i]).Identify(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return id
+}
+
+// removesLast makes the masters say that the last of them is being removed. It leaves two masters: an
+// even number.
+func (c *cluster) removesLast() {
+	c.mark(func(m *scripts.Marker, two *scripts.List) { m.Next = two })
+	c.masters = c.masters[:2]
+}
+
+// mark changes the markers of all masters; two is the list of the first two.
+func (c *cluster) mark(change func(m *scripts.Marker, two *scripts.List)) {
+	l := c.process()
+	two := scripts.NewList(l.core.Nodes[0].Name(), l.core.Nodes[1].Name())
+	for i, m := range c.masters {
+		r := inside.Of(l.core.Nodes[i]).Pipe("").Do(c.t.Context(), scripts.Look())
+		if r.Err != nil {
+			c.t.Fatal(r.Err)
+		}
+		marker := membership.Read(*r.Reply.Look, 0).Marker()
+		marker.Generation, marker.Claimed, marker.Admitted = marker.Generation+1, false, 0
+		change(&marker, two)
+		m.Set(scripts.MarkerKey, marker.String())
+	}
+	l.Close()
+}
+
+// restart restarts all masters with their data.
+func (c *cluster) restart() {
+	for _, m := range c.masters {
+		m.Crash(fakeredis.Everything)
+		m.Start()
+	}
+}
+
+// Masters that accept a Locker over an even list may all forget while the change is under way. The
+// Locker then marks them again.
+func TestAnEvenListFoundsAgain(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.removesLast()
+		l := c.process()
+		c.lets(l, "a")
+		time.Sleep(node.DefaultMaxLease) // what the look said is old
+		flush(c.masters...)
+		c.lets(l, "a")
+	})
+}
+
+// All masters of an even list restart with their data: a Locker that is made then has them mark each
+// other again, and waits for their quarantine.
+func TestAnEvenListThatRestartsIsOpened(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		quarantine := c.quarantined()
+		c.mark(func(m *scripts.Marker, two *scripts.List) { m.Members = two })
+		c.masters = c.masters[:2]
+		c.restart()
+		first := c.process()
+		time.Sleep(quarantine / 2)
+		if took := c.lets(c.process(), "a"); took < quarantine/2-100*time.Millisecond || took > quarantine/2+100*time.Millisecond {
+			t.Errorf("it waits %v", took)
+		}
+		c.lets(first, "a")
+	})
+}
+
+// All masters restart with their data between announce and commit: a client of the new list is told
+// whose clients mark them, and then locks.
+func TestAMasterThatRestartsInTheMidstOfAChangeSaysWhoMarksIt(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		c.quarantined()
+		all := c.masters
+		c.removesLast()
+		c.masters = all
+		c.restart()
+		c.masters = all[:2]
+		_, err := c.process().TryLock(t.Context(), "a")
+		const want = "waits for a client with {master0, master1, master2}: lock any name with that list"
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Fatalf("%v, want %q", err, want)
+		}
+		c.masters = all
+		c.lets(c.process(), "a")
+	})
+}
+
+// Two replicas start at the same time on new masters: one marks what the other has looked at. Each node's log and
+// state, and Stats, say that it grants nothing as long as that is so, and that it grants from then on.
+func TestAFirstStartOfTwoReplicas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logLines
+		log.setDefault(t)
+		masters, all := bubble.Masters(t, 3), make([]*Locker, 2)
+		var starting sync.WaitGroup
+		for i := range all {
+			nodes := bubble.Nodes(t, masters, nil)
+			starting.Go(func() { all[i], _ = New(nodes, Majority, withClock(bubble.Clock(t))) })
+		}
+		starting.Wait()
+		for _, l := range all {
+			defer l.Close()
+		}
+		says := func(when, state string, began, ended int) {
+			t.Helper()
+			synctest.Wait()
+			for _, l := range all {
+				for _, n := range l.Stats().Nodes {
+					if n.State != state {
+						t.Errorf("%s: node %s is %s", when, n.Name, n.State)
+					}
+				}
+			}
+			if n, over := log.count("level=WARN msg=\"quorumlock: node in quarantine"), log.count("its quarantine is over"); n != began || over != ended {
+				t.Errorf("%s: %d lines that quarantines began, %d that they are over", when, n, over)
+			}
+		}
+		says("at first", inside.Quarantined, 6, 0)
+		time.Sleep(node.DefaultMaxLease - time.Second)
+		says("at last", inside.Quarantined, 6, 0)
+		time.Sleep(time.Second)
+		says("then", inside.Up, 6, 6)
+		if lock, err := all[0].TryLock(t.Context(), "a"); err != nil || lock.Unlock(t.Context()) != nil {
+			t.Error(err)
+		}
+	})
 }

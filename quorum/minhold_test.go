@@ -37,48 +37,46 @@ func TestMinHoldKeepsALockThatIsUnlockedEarly(t *testing.T) {
 		"the shortest fixed lease": WithFixedLease(1013 * time.Millisecond),
 		"a max hold as long as it": WithMaxHold(oneMinHold),
 	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				released := 0
-				count := WithHooks(Hooks{
-					Released: func(*Lock) { released++ },
-					Lost:     func(_ *Lock, err error) { t.Error("lost", err) },
-				})
-				l, other := c.process(), c.process()
-				began := time.Now()
-				held := c.lock(l.With(opt, count, WithMinHold(oneMinHold)), "a")
-				inner := c.lock(l.With(opt, count, WithMinHold(oneMinHold)), "b")
-				again := c.got(l.With(opt, WithMinHold(oneMinHold)).Lock(inner.Context(), "b"))
-				c.unlock(inner)
-				c.wantUnlocked(again)
-				c.unlock(held)
-				if took := time.Since(began); took != 0 || released != 2 {
-					t.Errorf("Unlock took %v, and %d hooks ran", took, released)
-				}
-				for time.Since(began) < oneMinHold-shortly {
-					c.wantUnlocked(held)
-					for _, name := range []string{"a", "b"} {
-						for _, l := range []*Locker{l, other} {
-							if _, err := l.TryLock(t.Context(), name); !errors.Is(err, ErrHeld) {
-								t.Fatalf("after %v: %v", time.Since(began), err)
-							}
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			released := 0
+			count := WithHooks(Hooks{
+				Released: func(*Lock) { released++ },
+				Lost:     func(_ *Lock, err error) { t.Error("lost", err) },
+			})
+			l, other := c.process(), c.process()
+			began := time.Now()
+			held := c.lock(l.With(opt, count, WithMinHold(oneMinHold)), "a")
+			inner := c.lock(l.With(opt, count, WithMinHold(oneMinHold)), "b")
+			again := c.got(l.With(opt, WithMinHold(oneMinHold)).Lock(inner.Context(), "b"))
+			c.unlock(inner)
+			c.wantUnlocked(again)
+			c.unlock(held)
+			if took := time.Since(began); took != 0 || released != 2 {
+				t.Errorf("Unlock took %v, and %d hooks ran", took, released)
+			}
+			for time.Since(began) < oneMinHold-shortly {
+				c.wantUnlocked(held)
+				for _, name := range []string{"a", "b"} {
+					for _, l := range []*Locker{l, other} {
+						if _, err := l.TryLock(t.Context(), name); !errors.Is(err, ErrHeld) {
+							t.Fatalf("after %v: %v", time.Since(began), err)
 						}
 					}
-					time.Sleep(shortly / 2) // of the bubble's time
 				}
-				results := make(chan lockResult, 1)
-				startWaiter(t.Context(), other, 1, results, "a", "b")
-				next := c.next(results, oneMinHold)
-				if took := time.Since(began); next.err != nil || took < oneMinHold || took > oneMinHold+shortly {
-					t.Fatalf("the next got it after %v: %v", took, next.err)
-				}
-				c.unlock(next.lock)
-				if released != 2 {
-					t.Errorf("%d hooks ran for two locks", released)
-				}
-				c.wantNothingScheduled(l)
-				c.wantNothingLeft(l)
-			})
+				time.Sleep(shortly / 2) // of the bubble's time
+			}
+			results := make(chan lockResult, 1)
+			startWaiter(t.Context(), other, 1, results, "a", "b")
+			next := c.next(results, oneMinHold)
+			if took := time.Since(began); next.err != nil || took < oneMinHold || took > oneMinHold+shortly {
+				t.Fatalf("the next got it after %v: %v", took, next.err)
+			}
+			c.unlock(next.lock)
+			if released != 2 {
+				t.Errorf("%d hooks ran for two locks", released)
+			}
+			c.wantNothingScheduled(l)
+			c.wantNothingLeft(l)
 		})
 	}
 }

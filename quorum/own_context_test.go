@@ -34,32 +34,30 @@ func TestUnlockWaitsWithTheLocksOwnContext(t *testing.T) {
 		},
 	}
 	for what, derive := range derived {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				l := c.process()
-				outer := c.lock(l, "a")
-				inner := c.got(l.Lock(outer.Context(), "a"))
-				other := c.got(l.Lock(inner.Context(), "b")) // of the same flow
-				synctest.Wait()
-				c.delay(slow)
-				for _, step := range []struct{ of, by *Lock }{{other, other}, {inner, inner}, {outer, other}} {
-					ctx, cancel := derive(step.by.Context())
-					defer cancel()
-					began := time.Now()
-					if err := step.of.Unlock(ctx); err != nil {
-						t.Errorf("%v: %v", step.of.Names(), err)
-					}
-					if took := time.Since(began); took < slow || took > 4*slow {
-						t.Errorf("%v: it waited %v for nodes that take %v", step.of.Names(), took, slow)
-					}
-					if step.of.Context().Err() == nil || context.Cause(step.of.Context()) != ErrReleased {
-						t.Errorf("the lock's context: %v", context.Cause(step.of.Context()))
-					}
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			l := c.process()
+			outer := c.lock(l, "a")
+			inner := c.got(l.Lock(outer.Context(), "a"))
+			other := c.got(l.Lock(inner.Context(), "b")) // of the same flow
+			synctest.Wait()
+			c.delay(slow)
+			for _, step := range []struct{ of, by *Lock }{{other, other}, {inner, inner}, {outer, other}} {
+				ctx, cancel := derive(step.by.Context())
+				defer cancel()
+				began := time.Now()
+				if err := step.of.Unlock(ctx); err != nil {
+					t.Errorf("%v: %v", step.of.Names(), err)
 				}
-				c.delay(0)
-				synctest.Wait()
-				c.wantNoOwners(l)
-			})
+				if took := time.Since(began); took < slow || took > 4*slow {
+					t.Errorf("%v: it waited %v for nodes that take %v", step.of.Names(), took, slow)
+				}
+				if step.of.Context().Err() == nil || context.Cause(step.of.Context()) != ErrReleased {
+					t.Errorf("the lock's context: %v", context.Cause(step.of.Context()))
+				}
+			}
+			c.delay(0)
+			synctest.Wait()
+			c.wantNoOwners(l)
 		})
 	}
 }
@@ -92,30 +90,28 @@ func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
 			return ctx
 		}, nil, 0, reason},
 	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				l := c.process()
-				parent, cancel := context.WithCancelCause(t.Context())
-				defer cancel(nil)
-				held := c.got(l.Lock(parent, "a"))
-				synctest.Wait()
-				c.delay(slow)
-				ctx := end.ctx(t, held)
-				if end.parent != nil {
-					end.parent(cancel)
-				}
-				began := time.Now()
-				if err := held.Unlock(ctx); !errors.Is(err, end.want) || errors.Is(err, ErrReleased) {
-					t.Errorf("Unlock: %v", err)
-				}
-				if took := time.Since(began); took != end.after {
-					t.Errorf("it waited for %v, want %v", took, end.after)
-				}
-				c.delay(0)
-				time.Sleep(2 * slow)
-				synctest.Wait()
-				c.wantNoOwners(l)
-			})
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			l := c.process()
+			parent, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			held := c.got(l.Lock(parent, "a"))
+			synctest.Wait()
+			c.delay(slow)
+			ctx := end.ctx(t, held)
+			if end.parent != nil {
+				end.parent(cancel)
+			}
+			began := time.Now()
+			if err := held.Unlock(ctx); !errors.Is(err, end.want) || errors.Is(err, ErrReleased) {
+				t.Errorf("Unlock: %v", err)
+			}
+			if took := time.Since(began); took != end.after {
+				t.Errorf("it waited for %v, want %v", took, end.after)
+			}
+			c.delay(0)
+			time.Sleep(2 * slow)
+			synctest.Wait()
+			c.wantNoOwners(l)
 		})
 	}
 }

@@ -80,14 +80,10 @@ func recoverCallerPanic(what func()) {
 func (c *cluster) wantNothingLeft(l *Locker) {
 	c.t.Helper()
 	synctest.Wait()
-	for what, mu := range map[string]*sync.Mutex{
-		"rng": &l.core.rngMu,
-	} {
-		if !mu.TryLock() {
-			c.t.Fatalf("the mutex of the %s stays locked", what)
-		}
-		mu.Unlock()
+	if !l.core.rngMu.TryLock() {
+		c.t.Fatal("the mutex of the source of randomness stays locked")
 	}
+	l.core.rngMu.Unlock()
 	if !returns(func() { l.core.Held(); l.core.waitlist.Len() }) {
 		c.t.Fatal("the mutex of the schedule or of the queues stays locked")
 	}
@@ -118,37 +114,35 @@ func (c *cluster) wantNothingLeft(l *Locker) {
 // would be renewed for ever.
 func TestHookAcquiredThatPanics(t *testing.T) {
 	for what, cry := range map[string]func(){"panic": func() { panic(callerPanic{}) }, "Goexit": runtime.Goexit} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				plain := c.process(WithRetry(time.Minute, time.Minute))
-				var seen *Lock
-				l := plain.With(WithHooks(Hooks{Acquired: func(lock *Lock) { seen = lock; cry() }}))
-				ctx := t.Context()
-				for what, call := range map[string]func(){
-					"Lock":    func() { l.Lock(ctx, "a") },
-					"TryLock": func() { l.TryLock(ctx, "a") },
-					"Do": func() {
-						l.Do(ctx, func(context.Context, *Lock) error { t.Error("fn was called"); return nil }, "a")
-					},
-					"Lock that waits": func() {
-						held := c.lock(plain, "a")
-						time.AfterFunc(time.Second, func() { held.Unlock(context.Background()) })
-						l.Lock(ctx, "a")
-					},
-				} {
-					ended := make(chan struct{})
-					go func() {
-						defer close(ended)
-						recoverCallerPanic(call)
-					}()
-					<-ended
-					if seen.Valid() || seen.Context().Err() == nil || context.Cause(seen.Context()) != ErrReleased {
-						t.Errorf("%s: the lock is valid: %v, its context %v",
-							what, seen.Valid(), context.Cause(seen.Context()))
-					}
-					c.wantNothingLeft(plain)
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			plain := c.process(WithRetry(time.Minute, time.Minute))
+			var seen *Lock
+			l := plain.With(WithHooks(Hooks{Acquired: func(lock *Lock) { seen = lock; cry() }}))
+			ctx := t.Context()
+			for what, call := range map[string]func(){
+				"Lock":    func() { l.Lock(ctx, "a") },
+				"TryLock": func() { l.TryLock(ctx, "a") },
+				"Do": func() {
+					l.Do(ctx, func(context.Context, *Lock) error { t.Error("fn was called"); return nil }, "a")
+				},
+				"Lock that waits": func() {
+					held := c.lock(plain, "a")
+					time.AfterFunc(time.Second, func() { held.Unlock(context.Background()) })
+					l.Lock(ctx, "a")
+				},
+			} {
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					recoverCallerPanic(call)
+				}()
+				<-ended
+				if seen.Valid() || seen.Context().Err() == nil || context.Cause(seen.Context()) != ErrReleased {
+					t.Errorf("%s: the lock is valid: %v, its context %v",
+						what, seen.Valid(), context.Cause(seen.Context()))
 				}
-			})
+				c.wantNothingLeft(plain)
+			}
 		})
 	}
 }
@@ -312,13 +306,11 @@ func TestContextThatPanics(t *testing.T) {
 		},
 	}
 	for what, scenario := range scenarios {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				b := &trigger{}
-				l := c.process()
-				c.other = c.process()
-				sweep(t, c, l, b, 5, func(b *trigger) { scenario(c, l, watchedContext{t.Context(), b.tick}, b) })
-			})
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			b := &trigger{}
+			l := c.process()
+			c.other = c.process()
+			sweep(t, c, l, b, 5, func(b *trigger) { scenario(c, l, watchedContext{t.Context(), b.tick}, b) })
 		})
 	}
 }

@@ -79,29 +79,27 @@ func TestAPermanentErrorIsFoundWhileAHostIsDown(t *testing.T) {
 		"two down, three refuse the list":                        {0, 1, 2, gone, gone},
 		"one down, two refuse the password, two refuse the list": {gone, wrong, wrong, 0, 1},
 	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				c.process()                    // gives the masters their list
-				l := c.over(func(master int) { // they do not answer at one time; a script's text is several writes
-					time.Sleep(time.Duration(master) * time.Millisecond)
-				}, masters...)
-				for first := range masters {
-					name := nameAt(l, first)
-					for method, lock := range map[string]func(context.Context, ...string) (*Lock, error){
-						"TryLock": l.TryLock, "Lock": l.Lock,
-					} {
-						began := time.Now()
-						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-						defer cancel()
-						if _, err := lock(ctx, name); !errors.Is(err, ErrPermanent) || !errors.Is(err, ErrMembership) {
-							t.Errorf("%s, beginning with node %d: %v", method, first, err)
-						}
-						if took := time.Since(began); took >= engine.Grace { // it ends with the last answer
-							t.Errorf("%s took %v", method, took)
-						}
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			c.process()                    // gives the masters their list
+			l := c.over(func(master int) { // they do not answer at one time; a script's text is several writes
+				time.Sleep(time.Duration(master) * time.Millisecond)
+			}, masters...)
+			for first := range masters {
+				name := nameAt(l, first)
+				for method, lock := range map[string]func(context.Context, ...string) (*Lock, error){
+					"TryLock": l.TryLock, "Lock": l.Lock,
+				} {
+					began := time.Now()
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					defer cancel()
+					if _, err := lock(ctx, name); !errors.Is(err, ErrPermanent) || !errors.Is(err, ErrMembership) {
+						t.Errorf("%s, beginning with node %d: %v", method, first, err)
+					}
+					if took := time.Since(began); took >= engine.Grace { // it ends with the last answer
+						t.Errorf("%s took %v", method, took)
 					}
 				}
-			})
+			}
 		})
 	}
 }

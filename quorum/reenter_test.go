@@ -76,29 +76,27 @@ func TestPermanentErrorsOfReentry(t *testing.T) {
 // judged. It waits for a dead one for engine.Grace at most.
 func TestAPermanentErrorOfReentryIsFoundWhileAHostIsDown(t *testing.T) {
 	for what, delay := range map[string]time.Duration{"slow": engine.Grace / 4, "dead": time.Second} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				c.process() // gives the masters their list
-				var slow atomic.Bool
-				l := c.over(func(master int) {
-					if master == 1 && slow.Load() {
-						time.Sleep(delay)
-					}
-				}, 0, 1, 2)
-				held := c.got(l.Lock(t.Context(), "a"))
-				slow.Store(true)
-				c.masters[0].Set("a", "of an application")
-				c.masters[1].Set("a", "of an application")
-				c.masters[2].Crash(fakeredis.Nothing)
-				began := time.Now()
-				_, err := l.Lock(held.Context(), "a")
-				if took := time.Since(began); took > engine.Grace {
-					t.Errorf("it took %v", took)
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			c.process() // gives the masters their list
+			var slow atomic.Bool
+			l := c.over(func(master int) {
+				if master == 1 && slow.Load() {
+					time.Sleep(delay)
 				}
-				if isFound := errors.Is(err, ErrPermanent); err == nil || isFound != (delay < engine.Grace) {
-					t.Errorf("after %v: %v", time.Since(began), err)
-				}
-			})
+			}, 0, 1, 2)
+			held := c.got(l.Lock(t.Context(), "a"))
+			slow.Store(true)
+			c.masters[0].Set("a", "of an application")
+			c.masters[1].Set("a", "of an application")
+			c.masters[2].Crash(fakeredis.Nothing)
+			began := time.Now()
+			_, err := l.Lock(held.Context(), "a")
+			if took := time.Since(began); took > engine.Grace {
+				t.Errorf("it took %v", took)
+			}
+			if isFound := errors.Is(err, ErrPermanent); err == nil || isFound != (delay < engine.Grace) {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
 		})
 	}
 }

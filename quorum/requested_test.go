@@ -71,12 +71,9 @@ func TestAHolderIsAskedToLetGo(t *testing.T) {
 			t.Errorf("the request changed the lock (%v) or its channel", lock.Err())
 		}
 		c.unlock(lock)
-		next := c.next(results, shortly)
-		if next.err != nil {
-			t.Fatal(next.err)
-		}
-		wantNotAsked(t, next.lock, 2*aPoll) // nobody waits any more
-		c.unlock(next.lock)
+		next := c.nextLock(results, shortly)
+		wantNotAsked(t, next, 2*aPoll) // nobody waits any more
+		c.unlock(next)
 		if n := c.listening("a"); n != 0 {
 			t.Errorf("%d subscriptions are left", n)
 		}
@@ -97,7 +94,7 @@ func TestNobodyIsAskedUnasked(t *testing.T) {
 		}
 		wantNotAsked(t, lock, 2*aPoll)
 		c.unlock(lock)
-		c.unlock(c.next(results, shortly).lock)
+		c.unlock(c.nextLock(results, shortly))
 		if n := asks.Load(); n != 0 {
 			t.Errorf("%d requests to let go", n)
 		}
@@ -113,7 +110,7 @@ func TestAHolderThatListensLateIsAsked(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		wantAsked(t, lock, aPoll)
 		c.unlock(lock)
-		lock = c.next(results, shortly).lock
+		lock = c.nextLock(results, shortly)
 
 		lock.Requested()
 		synctest.Wait()
@@ -123,27 +120,25 @@ func TestAHolderThatListensLateIsAsked(t *testing.T) {
 		startWaiter(t.Context(), c.process(WithRequest()), 0, results, "a")
 		wantAsked(t, lock, 2*aPoll) // the connections are made again with a backoff
 		c.unlock(lock)
-		c.unlock(c.next(results, aPoll).lock)
+		c.unlock(c.nextLock(results, aPoll))
 	})
 }
 
 // Any one master is enough to ask, and none that is dead or stands still delays it.
 func TestAHolderIsAskedPastADeadMaster(t *testing.T) {
 	for dead := range 3 {
-		t.Run(fmt.Sprint(dead), func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				results := make(chan lockResult, 1)
-				holder, waiter := c.process(), c.process(WithRequest())
-				c.masters[dead].Crash(fakeredis.Nothing)
-				c.hangUp(dead)
-				lock := c.lock(holder, "a")
-				lock.Requested()
-				synctest.Wait()
-				startWaiter(t.Context(), waiter, 0, results, "a")
-				wantAsked(t, lock, shortly)
-				c.unlock(lock)
-				c.unlock(c.next(results, aPoll).lock)
-			})
+		runInCluster(t, fmt.Sprint(dead), func(t *testing.T, c *cluster) {
+			results := make(chan lockResult, 1)
+			holder, waiter := c.process(), c.process(WithRequest())
+			c.masters[dead].Crash(fakeredis.Nothing)
+			c.hangUp(dead)
+			lock := c.lock(holder, "a")
+			lock.Requested()
+			synctest.Wait()
+			startWaiter(t.Context(), waiter, 0, results, "a")
+			wantAsked(t, lock, shortly)
+			c.unlock(lock)
+			c.unlock(c.nextLock(results, aPoll))
 		})
 	}
 }
@@ -164,27 +159,25 @@ func TestAHolderListensUntilItsLockEnds(t *testing.T) {
 		},
 		"interrupted": func(_ *cluster, _ *Locker, lock *Lock) { lock.handle.Hold().Interrupt() },
 	} {
-		t.Run(how, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				l := c.process()
-				lock, late := c.lock(l, "a", "b"), c.lock(l, "c")
-				lock.Requested()
-				if a, b := c.listening("a"), c.listening("b"); a != 3 || b != 3 {
-					t.Fatalf("%d and %d subscriptions, want 3 of each name", a, b)
-				}
-				end(c, l, lock)
-				if a, b := c.listening("a"), c.listening("b"); a != 0 || b != 0 {
-					t.Errorf("%d and %d subscriptions are left", a, b)
-				}
-				if how != "closed" && how != "lost" {
-					c.unlock(late)
-				}
-				late.Requested() // subscribes no more
-				if n := c.listening("c"); n != 0 {
-					t.Errorf("%d subscriptions of a lock that has ended", n)
-				}
-				wantNotAsked(t, lock, time.Second)
-			})
+		runInCluster(t, how, func(t *testing.T, c *cluster) {
+			l := c.process()
+			lock, late := c.lock(l, "a", "b"), c.lock(l, "c")
+			lock.Requested()
+			if a, b := c.listening("a"), c.listening("b"); a != 3 || b != 3 {
+				t.Fatalf("%d and %d subscriptions, want 3 of each name", a, b)
+			}
+			end(c, l, lock)
+			if a, b := c.listening("a"), c.listening("b"); a != 0 || b != 0 {
+				t.Errorf("%d and %d subscriptions are left", a, b)
+			}
+			if how != "closed" && how != "lost" {
+				c.unlock(late)
+			}
+			late.Requested() // subscribes no more
+			if n := c.listening("c"); n != 0 {
+				t.Errorf("%d subscriptions of a lock that has ended", n)
+			}
+			wantNotAsked(t, lock, time.Second)
 		})
 	}
 }
@@ -218,7 +211,7 @@ func TestEachHandleOfALockIsAsked(t *testing.T) {
 		wantAsked(t, lock, shortly+aPoll)
 		wantAsked(t, inner, time.Millisecond)
 		c.unlock(lock)
-		c.unlock(c.next(results, aPoll).lock)
+		c.unlock(c.nextLock(results, aPoll))
 	})
 }
 
@@ -236,38 +229,31 @@ func TestAllWhoHoldAreAsked(t *testing.T) {
 			func(ctx context.Context, l *Locker) (*Lock, error) { return l.Semaphore("a", 2).AcquireN(ctx, 2) },
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				mine := c.process(WithRequest())
-				var held []*Lock
-				for _, l := range []*Locker{mine, c.process()} { // one of the asking process, and another
-					lock, err := acquire.share(t.Context(), l)
-					if err != nil {
-						t.Fatal(err)
-					}
-					held = append(held, lock)
-					lock.Requested()
-				}
-				synctest.Wait()
-				results := make(chan lockResult, 1)
-				start(0, results, func() (*Lock, error) { return acquire.want(t.Context(), mine) })
-				for _, lock := range held {
-					wantAsked(t, lock, shortly)
-					c.unlock(lock)
-				}
-				got := c.next(results, aPoll)
-				if got.err != nil {
-					t.Fatal(got.err)
-				}
-				got.lock.Requested()
-				synctest.Wait()
-				// A master that stood still hands on now what the waiter asked before it held.
-				for _, m := range c.masters {
-					m.Publish(scripts.AskChannel(got.lock.handle.Hold().Key()), "*"+c.beforeOwner(got.lock))
-				}
-				wantNotAsked(t, got.lock, aPoll)
-				c.unlock(got.lock)
-			})
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			mine := c.process(WithRequest())
+			var held []*Lock
+			for _, l := range []*Locker{mine, c.process()} { // one of the asking process, and another
+				lock, err := acquire.share(t.Context(), l)
+				c.must(err)
+				held = append(held, lock)
+				lock.Requested()
+			}
+			synctest.Wait()
+			results := make(chan lockResult, 1)
+			start(0, results, func() (*Lock, error) { return acquire.want(t.Context(), mine) })
+			for _, lock := range held {
+				wantAsked(t, lock, shortly)
+				c.unlock(lock)
+			}
+			got := c.nextLock(results, aPoll)
+			got.Requested()
+			synctest.Wait()
+			// A master that stood still hands on now what the waiter asked before it held.
+			for _, m := range c.masters {
+				m.Publish(scripts.AskChannel(got.handle.Hold().Key()), "*"+c.beforeOwner(got))
+			}
+			wantNotAsked(t, got, aPoll)
+			c.unlock(got)
 		})
 	}
 }

@@ -150,11 +150,8 @@ func TestDowngradeLetsReadersIn(t *testing.T) {
 			t.Errorf("upgraded again: %v", err)
 		}
 		for range 3 {
-			got := c.next(readers, shortly)
-			if got.err != nil {
-				t.Fatal(got.err)
-			}
-			defer c.unlock(got.lock)
+			got := c.nextLock(readers, shortly)
+			defer c.unlock(got)
 		}
 		c.unlock(writer)
 	})
@@ -204,9 +201,7 @@ func TestADowngradeReachesAMasterLater(t *testing.T) {
 		c.masters[2].Start()
 		time.Sleep(DefaultLease)
 		state, err := c.process().Inspect(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c.must(err)
 		for _, n := range state.Nodes {
 			if n.Readers != 1 || n.Owner != "" {
 				t.Errorf("%+v", n)
@@ -252,17 +247,11 @@ func TestAWriterDoesNotStarve(t *testing.T) {
 		}
 		startReader(t.Context(), l, 0, readers)
 		c.unlock(old)
-		writer := c.next(writers, shortly)
-		if writer.err != nil {
-			t.Fatal(writer.err)
-		}
+		writer := c.nextLock(writers, shortly)
 		c.wantNone(readers, "a reader beside the writer")
-		c.unlock(writer.lock)
-		reader := c.next(readers, shortly) // the reservation is gone with the grant
-		if reader.err != nil {
-			t.Fatal(reader.err)
-		}
-		c.unlock(reader.lock)
+		c.unlock(writer)
+		reader := c.nextLock(readers, shortly) // the reservation is gone with the grant
+		c.unlock(reader)
 	})
 }
 
@@ -291,17 +280,15 @@ func TestAWriterThatGivesUpKeepsNoReadersBack(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(how, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				old, l, reads, readers := c.read(c.process()), c.process(), c.process(), make(chan lockResult, 1)
-				time.AfterFunc(200*time.Millisecond, func() { // while the writer waits
-					lock, err := reads.RWLock("a").RLock(t.Context())
-					readers <- lockResult{lock: lock, err: err}
-				})
-				giveUp(c, l)
-				c.unlock(c.next(readers, shortly).lock)
-				c.unlock(old)
+		runInCluster(t, how, func(t *testing.T, c *cluster) {
+			old, l, reads, readers := c.read(c.process()), c.process(), c.process(), make(chan lockResult, 1)
+			time.AfterFunc(200*time.Millisecond, func() { // while the writer waits
+				lock, err := reads.RWLock("a").RLock(t.Context())
+				readers <- lockResult{lock: lock, err: err}
 			})
+			giveUp(c, l)
+			c.unlock(c.nextLock(readers, shortly))
+			c.unlock(old)
 		})
 	}
 }
@@ -371,7 +358,7 @@ func TestAReaderIsToldThatAWriterWaits(t *testing.T) {
 		_, err = l.With(WithWait(time.Second)).RWLock("a").RLock(t.Context())
 		wantKeptBack(err)
 		c.unlock(old)
-		writer := c.next(writers, shortly).lock
+		writer := c.nextLock(writers, shortly)
 		synctest.Wait()
 		_, err = l.RWLock("a").TryRLock(t.Context())
 		wantHolder(t, err, writer) // now it does
@@ -465,11 +452,8 @@ func TestReadersThatWaitedAreGrantedTogether(t *testing.T) {
 		c.wantNone(readers, "a reader beside the writer")
 		c.unlock(writer)
 		for range 100 {
-			got := c.next(readers, shortly)
-			if got.err != nil {
-				t.Fatal(got.err)
-			}
-			defer c.unlock(got.lock)
+			got := c.nextLock(readers, shortly)
+			defer c.unlock(got)
 		}
 		c.wantNoQueues(l)
 		synctest.Wait() // nobody waits for an unsubscription
@@ -569,9 +553,7 @@ func TestForceUnlockOwner(t *testing.T) {
 				if dead.Slots() != nil {
 					err = s.ForceUnlockOwner(t.Context(), dead.Owner(), 0, 1)
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				c.must(err)
 			}
 			force()
 			if other == nil {
@@ -609,6 +591,6 @@ func TestInspectOfReaders(t *testing.T) {
 		}
 		c.unlock(first)
 		c.unlock(second)
-		c.unlock(c.next(writers, shortly).lock)
+		c.unlock(c.nextLock(writers, shortly))
 	})
 }

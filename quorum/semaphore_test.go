@@ -290,21 +290,6 @@ func TestSemaphoreGoesOnAfterACallForSeveral(t *testing.T) {
 	})
 }
 
-// Errors name the semaphore and the slot, not the key of the slot.
-func TestSemaphoreErrorsNameTheSlot(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		s := c.process().Semaphore("s", 2)
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, inspect := s.Inspect(ended)
-		for op, err := range map[string]error{"inspect": inspect, "force": s.ForceUnlock(ended, 0)} {
-			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), op+` "s" slot 0: `) {
-				t.Errorf("%v", err)
-			}
-		}
-	})
-}
-
 // count counts the runs of a script on all masters, those that several calls share among them.
 func (c *cluster) count(script string, by *atomic.Int64) {
 	each := func(ran string) {
@@ -427,25 +412,23 @@ func TestSemaphoreWithAMasterThatMisleads(t *testing.T) {
 			}
 		}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				s := c.process(WithFixedLease(30*time.Second)).Semaphore("s", n)
-				for range n - 1 {
-					c.takes(s)
-				}
-				silent := make(chan struct{})
-				defer close(silent)
-				test.make(c, silent)
-				began := time.Now()
-				last := c.takes(s)
-				if lock, err := s.TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
-					t.Fatalf("beside all slots: %v, %v", lock, err)
-				}
-				if took := time.Since(began); took > 2*shortly {
-					t.Errorf("both calls took %v", took)
-				}
-				c.unlock(last)
-			})
+		runInCluster(t, test.name, func(t *testing.T, c *cluster) {
+			s := c.process(WithFixedLease(30*time.Second)).Semaphore("s", n)
+			for range n - 1 {
+				c.takes(s)
+			}
+			silent := make(chan struct{})
+			defer close(silent)
+			test.make(c, silent)
+			began := time.Now()
+			last := c.takes(s)
+			if lock, err := s.TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
+				t.Fatalf("beside all slots: %v, %v", lock, err)
+			}
+			if took := time.Since(began); took > 2*shortly {
+				t.Errorf("both calls took %v", took)
+			}
+			c.unlock(last)
 		})
 	}
 }
@@ -569,7 +552,7 @@ func TestSemaphoreStateAndForce(t *testing.T) {
 	})
 }
 
-// The error of a lost lock names its slot, and hooks have the semaphore's name.
+// Errors name the semaphore and the slots, not the keys of the slots. Hooks have the semaphore's name.
 func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		var names []string
@@ -592,6 +575,22 @@ func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 		if err := held.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), `hold "s" slot 0: lost`) {
 			t.Errorf("the lost lock says %v", err)
 		}
+		both, err := c.process(WithFixedLease(time.Second)).Semaphore("s", 2).TryAcquireN(t.Context(), 2)
+		if err != nil || !strings.HasPrefix(both.String(), `lock "s" slots 0, 1, token`) {
+			t.Fatalf("%v, %v", both, err)
+		}
+		<-both.Context().Done()
+		if err := both.Err(); !strings.Contains(err.Error(), `hold "s" slots 0, 1: lost`) {
+			t.Error(err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, inspect := s.Inspect(ended)
+		for op, err := range map[string]error{"inspect": inspect, "force": s.ForceUnlock(ended, 0)} {
+			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), op+` "s" slot 0: `) {
+				t.Error(err)
+			}
+		}
 		refused := false
 		s = c.process(WithHooks(Hooks{Attempt: func(_ context.Context, e AttemptEvent) {
 			if e.Outcome == "unavailable" {
@@ -603,21 +602,6 @@ func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 			t.Errorf("without masters: %v; the hook had the slot: %v", err, refused)
 		}
 		startAll(c)
-	})
-}
-
-// A list of slots is one to a reader, too.
-func TestSlotsAreListed(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		s := c.process(WithFixedLease(time.Second)).Semaphore("s", 2)
-		both, err := s.TryAcquireN(t.Context(), 2)
-		if err != nil || !strings.HasPrefix(both.String(), `lock "s" slots 0, 1, token`) {
-			t.Fatalf("%v, %v", both, err)
-		}
-		<-both.Context().Done()
-		if err := both.Err(); !strings.Contains(err.Error(), `hold "s" slots 0, 1: lost`) {
-			t.Error(err)
-		}
 	})
 }
 

@@ -77,7 +77,7 @@ func TestTurnsOfACallThatComesWhileItsProcessHolds(t *testing.T) {
 		startWaiter(t.Context(), l, 1, got, "a")
 		time.Sleep(shortly)
 		c.unlock(holds.lock)
-		c.unlock(c.next(got, shortly).lock)
+		c.unlock(c.nextLock(got, shortly))
 	})
 }
 

@@ -7,16 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
-// What a program prints of a lock, of Stats and of an Outcome says something.
+// What a program prints of a locker, of a lock and of Stats says something.
 func TestValuesPrintAsValues(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
+		if got := fmt.Sprint(l); got != "locker over master0, master1, master2" {
+			t.Error(got)
+		}
 		held := c.lock(l, "a b")
 		want := fmt.Sprintf("lock \"a b\", token %d, owner %s", held.Token(), held.Owner())
 		if got := fmt.Sprint(held); got != want {
@@ -69,19 +73,10 @@ func TestStatesPrintAsSentences(t *testing.T) {
 		startWaiter(t.Context(), c.process(), 0, writers, "a")
 		says("a", " left, a writer waits, token at most ", " left, a writer keeps new readers back for ")
 		c.unlock(reader)
-		c.unlock(c.next(writers, shortly).lock)
+		c.unlock(c.nextLock(writers, shortly))
 		crashAll(c)
 		says("a", `"a" has no holder on enough nodes`, "; node master0: ")
 		startAll(c)
-	})
-}
-
-// A locker that is printed names its masters, not its pointers.
-func TestALockerIsPrinted(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		if got := fmt.Sprint(c.process()); got != "locker over master0, master1, master2" {
-			t.Error(got)
-		}
 	})
 }
 
@@ -114,4 +109,86 @@ func TestDoTellsALossOnce(t *testing.T) {
 		}
 		startAll(c)
 	})
+}
+
+// ForceUnlock removes each lock, whatever is at the other names. No waiting helps where an application has the name.
+func TestForceUnlockPassesWhatIsNoLock(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, operator := c.process(), c.process()
+		c.lock(l, "a")
+		synctest.Wait()
+		for i := range c.masters {
+			c.command(i, "HSET", "profile", "name", "bob")
+		}
+		const noLock = `the key "profile" holds a hash that is no lock`
+		if err := operator.ForceUnlock(t.Context(), "profile", "a"); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), noLock) {
+			t.Error(err)
+		}
+		c.wantNoOwners(operator)
+		if _, err := operator.Lock(t.Context(), "profile"); !errors.Is(err, ErrPermanent) || !strings.Contains(err.Error(), noLock) {
+			t.Error(err)
+		}
+	})
+}
+
+// What an application has at a name stays, also where a field looks like an owner, or is too long for one.
+func TestForceUnlockLeavesWhatIsNoLock(t *testing.T) {
+	for what, c := range map[string]struct {
+		hash  []any
+		force func(l *Locker) error
+	}{
+		"fields like owners": {[]any{"user:17", "visits", "user:18", "2"},
+			func(l *Locker) error { return l.ForceUnlockOwner(context.Background(), "user:17", "a") }},
+		"a field like an owner": {[]any{"user:17", "visits"},
+			func(l *Locker) error { return l.ForceUnlockOwner(context.Background(), "user:17", "a") }},
+		"a long field": {[]any{strings.Repeat("u", 5000), "1"},
+			func(l *Locker) error { return l.ForceUnlock(context.Background(), "a") }},
+	} {
+		inCluster(t, func(t *testing.T, cl *cluster) {
+			l := cl.process()
+			for i := range cl.masters {
+				cl.command(i, "HSET", append([]any{"a"}, c.hash...)...)
+				cl.command(i, "PEXPIRE", "a", "1000000")
+			}
+			if err := c.force(l); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "no lock") {
+				t.Errorf("%s: %v", what, err)
+			}
+			for i, m := range cl.masters {
+				if !slices.Contains(m.Keys(), "a") {
+					t.Errorf("%s: master %d has lost it", what, i)
+				}
+			}
+		})
+	}
+}
+
+// A minority makes no owner, and is told of its node alone.
+func TestInspectOfAMinority(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		c.unlock(c.lock(l, "b"))
+		c.command(0, "HSET", "a", "other:1", "3")
+		state, err := l.Inspect(t.Context(), "a")
+		if first := state.Nodes[0]; err != nil || state.Owner != "" || first.Owner != "other:1" || first.Level != 3 || first.TTL != -1 {
+			t.Errorf("%+v, %v", state, err)
+		}
+		l.Close()
+		if _, err := l.Inspect(t.Context(), "a"); !errors.Is(err, ErrClosed) {
+			t.Errorf("after Close: %v", err)
+		}
+	})
+}
+
+func TestRules(t *testing.T) {
+	for nodes := -1; nodes <= 9; nodes++ {
+		need, err := All(nodes)
+		if ok := nodes >= 1; ok != (err == nil) || ok && need != nodes || !ok && !errors.Is(err, ErrInvalid) {
+			t.Errorf("All(%d) = %d, %v", nodes, need, err)
+		}
+		need, err = Majority(nodes)
+		ok := nodes >= 1 && nodes%2 == 1
+		if ok != (err == nil) || ok && need != nodes/2+1 || !ok && !errors.Is(err, ErrInvalid) {
+			t.Errorf("Majority(%d) = %d, %v", nodes, need, err)
+		}
+	}
 }

@@ -104,9 +104,7 @@ func TestRepairCarriesTheToken(t *testing.T) {
 		time.Sleep(DefaultLease) // a renewal finds that the lock is gone, and then comes the repair
 		synctest.Wait()
 		state, err := l.Inspect(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c.must(err)
 		if n := state.Nodes[0]; n.Owner != held.Owner() || n.Token != held.Token() {
 			t.Errorf("the repaired master has %q with token %d, want %d", n.Owner, n.Token, held.Token())
 		}

@@ -156,7 +156,8 @@ func TestEvenNumberOfMasters(t *testing.T) {
 	wantFatal(t, func(tb testing.TB) { m.in(tb).Locker() }, "odd number")
 }
 
-func TestStartFails(t *testing.T) {
+func TestStartAndFastForwardFail(t *testing.T) {
+	wantFatal(t, func(tb testing.TB) { Start(tb, 1).FastForward(-1) }, "time does not go back")
 	wantFatal(t, func(tb testing.TB) { Start(tb, 0) }, "at least 1")
 	wantFatal(t, func(tb testing.TB) { Start(tb, 1, node.WithMaxLease(0)) }, "max lease")
 }
@@ -407,11 +408,6 @@ func TestFastForwardKeepsHoldersApart(t *testing.T) {
 	if n := acquired.Load(); n < rounds/20 {
 		t.Errorf("acquired %d times while time leapt %d times: the test shows little", n, leaps)
 	}
-}
-
-func TestFastForwardFails(t *testing.T) {
-	m := Start(t, 1)
-	wantFatal(t, func(tb testing.TB) { m.in(tb).FastForward(-1) }, "time does not go back")
 }
 
 func TestStopAndStart(t *testing.T) {

@@ -91,6 +91,7 @@ func TestCompletionInARealShell(t *testing.T) {
 				"quorumlock run 'x' && touch pwned -",
 				"quorumlock run <(touch pwned) -",
 				"quorumlock run x -- touch pwned -",
+				"quorumlock run -n x -- touch pwned --generate-shell-completion",
 				"quorumlock unlock -yes '$(touch pwned)' \"`touch pwned`\" -",
 			} {
 				if shell == "fish" && strings.Contains(line, "`") {

@@ -7,10 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -155,4 +157,47 @@ func TestHelp(t *testing.T) {
 	}
 	_, stderr := clitest.Command(t, cli.ExitUsage, "help", "nothing")
 	clitest.Contains(t, stderr, "quorumlock: there is no help for that (see quorumlock help)\n")
+}
+
+// Where Go forbids SHA-1, the library locks, and the demo runs on real masters.
+func TestWithoutSHA1(t *testing.T) {
+	d := clitest.Deploy(t, 3, 2*time.Second)
+	begin := func(args ...string) *clitest.Process {
+		p := d.Prepare()
+		p.Args, p.Env = append(p.Args[:1], args...), append(p.Env, "GODEBUG=fips140=only")
+		return p.Begin(t)
+	}
+	begin("run", "-timeout", "10s", "-max-lease", "2s", "name", "--", "true").Await(t, cli.ExitOK)
+	begin("check", "-timeout", "10s", "-max-lease", "2s").Await(t, cli.ExitOK)
+	demo := begin("demo")
+	if !poll.Until(2*time.Minute, func() bool { return strings.Contains(demo.Out.String(), "ok     6 turns") }) {
+		t.Errorf("the demo does not lock: %s%s", &demo.Out, &demo.Errs)
+	}
+	demo.Process.Signal(os.Interrupt)
+	<-demo.Exited
+}
+
+// The manual has every command, every flag and every example of the help.
+func TestManual(t *testing.T) {
+	t.Parallel()
+	manual, _ := clitest.Command(t, cli.ExitOK, "man")
+	plain := strings.NewReplacer(`\-`, "-", `\e`, `\`, `\&`, "").Replace(manual)
+	for name, row := range rows() {
+		clitest.Contains(t, plain, ".SS quorumlock "+name)
+		for line := range strings.Lines(row.Help) {
+			clitest.Contains(t, plain, line)
+		}
+		help, _ := clitest.Command(t, cli.ExitOK, append(strings.Fields(name), "-h")...)
+		_, options, _ := strings.Cut(help, "OPTIONS:\n")
+		for option := range strings.Lines(options) {
+			flag, usage, _ := strings.Cut(strings.TrimSpace(option), "  ")
+			clitest.Contains(t, plain, ".B "+flag+"\n"+strings.TrimSpace(usage)+"\n")
+		}
+	}
+	for line := range strings.Lines(manual) { // a request that troff does not know is dropped
+		request, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.HasPrefix(line, ".") && !strings.Contains(" .TH .SH .SS .TP .B .PP .br .nf .fi ", " "+request+" ") {
+			t.Errorf("no request: %q", line)
+		}
+	}
 }

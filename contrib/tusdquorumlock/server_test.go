@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 	"go.uber.org/goleak"
 	tusdlog "golang.org/x/exp/slog"
@@ -125,9 +126,7 @@ func (s *server) send(path string, offset int, text string) (status string) {
 // response reads the response to a request that was begun, until the server ends it.
 func response(t *testing.T, conn net.Conn) (status, body string) {
 	t.Helper()
-	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, conn.SetReadDeadline(time.Now().Add(patience)))
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatalf("no response: %v", err)

@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
-	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/timeline"
-	operators "github.com/quorumlock/quorumlock/node/operator"
 )
 
 // hold is a client's hold of a name, in milliseconds.
@@ -69,21 +66,6 @@ func TestPicturesOfHolds(t *testing.T) {
 	}
 }
 
-func TestPicturesOfMasters(t *testing.T) {
-	for want, told := range map[string]operators.Report{
-		"up":                     {Generation: 1},
-		"up, list 3":             {Generation: 3},
-		"up, list 3 → 4":         {Generation: 3, Next: []string{"a"}},
-		"quarantine":             {Quarantine: time.Millisecond},
-		"quarantine, list 3 → 4": {Quarantine: time.Millisecond, Generation: 3, Next: []string{"a"}},
-	} {
-		s := stateOf(told)
-		if s.Text != want || (s.State == timeline.Quarantine) != strings.HasPrefix(want, "quarantine") {
-			t.Errorf("%+v is %+v, want %q", told, s, want)
-		}
-	}
-}
-
 // made is a result with a picture.
 func made(kind string, doubleHolds int) *result {
 	return &result{Scenario: pairScenario, Kind: kind, Masters: pairMasters, DoubleHolds: doubleHolds, Notes: []string{"seen <b>"},
@@ -112,23 +94,5 @@ func TestPicturesOfThePair(t *testing.T) {
 				t.Errorf("%s: %v, %s: %v", name, err, file, missing)
 			}
 		}
-	}
-}
-
-func TestPicturesOnOnePage(t *testing.T) {
-	defer func(pair, page string) { *pairTo, *pageTo = pair, page }(*pairTo, *pageTo)
-	*pairTo, *pageTo = "", filepath.Join(t.TempDir(), "page", "all.html")
-	r := &report{results: []*result{made(library, 0), made(redsync, 5), {Scenario: "without a picture"}}}
-	testkit.Must(t, r.writePictures())
-	page, err := os.ReadFile(*pageTo)
-	testkit.Must(t, err)
-	for _, want := range []string{"must not acquire before A releases", "seen &lt;b&gt;", "-chaos.seed=",
-		"TestControls/restart amnesia between two holders/redsync", `href="#run-1"`, `id="run-1"`} {
-		if !strings.Contains(string(page), want) {
-			t.Errorf("the page lacks %q", want)
-		}
-	}
-	if n := strings.Count(string(page), "<svg "); n != 2 {
-		t.Errorf("%d pictures", n)
 	}
 }

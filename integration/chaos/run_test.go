@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
 )
 
@@ -135,9 +136,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 		}
 	}()
 	if !s.founded {
-		if err := r.admit(r.lease); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, r.admit(r.lease))
 	}
 	if drawing() && marked(kind) {
 		r.endWatch = r.watch()

@@ -11,8 +11,10 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "github.com/lib/pq"
-	"github.com/quorumlock/quorumlock/fence"
 	_ "modernc.org/sqlite"
+
+	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/internal/sqlserver"
 )
 
 // database is a resource in tables.
@@ -115,4 +117,23 @@ func (d *database) state(t *testing.T, account int) (balance int, log []write) {
 	}
 	must(t, rows.Err())
 	return balance, log
+}
+
+// postgres is the PostgreSQL of all tests.
+var postgres *sqlserver.Server
+
+func onPostgres(driver, isolation string) func(*testing.T) *database {
+	return func(t *testing.T) *database {
+		t.Helper()
+		postgres.Need(t)
+		schema := fmt.Sprintf("test%d", schemas.Add(1))
+		admin, err := sql.Open("postgres", sqlserver.PostgresDSN(postgres.Dir, ""))
+		must(t, err)
+		defer admin.Close()
+		_, err = admin.ExecContext(t.Context(), "CREATE SCHEMA "+schema)
+		must(t, err)
+		// lib/pq asks once to cancel a statement. If that comes before the statement, it would wait for ever.
+		settings := fmt.Sprintf("search_path=%s default_transaction_isolation='%s' lock_timeout=20000", schema, isolation)
+		return prepare(t, &database{driver: driver, dsn: sqlserver.PostgresDSN(postgres.Dir, settings)}, "bigserial")
+	}
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -69,4 +71,12 @@ func Await(cmd *exec.Cmd, said *Output, bound time.Duration, what string, wait f
 		return fmt.Errorf("%s: %w; %v", what, err, said)
 	}
 	return nil
+}
+
+// WriteProgram writes a program that the test is about to run. A process that another goroutine forked
+// meanwhile would have the file open for writing, and until its exec nobody could run the program (ETXTBSY).
+func WriteProgram(path, text string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, []byte(text), 0o700)
 }

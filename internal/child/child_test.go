@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // A copy of this program prints, and then says no more until its input ends.
@@ -31,22 +33,14 @@ func TestAwait(t *testing.T) {
 	cmd.Env = append(os.Environ(), "QUORUMLOCK_TEST_CHILD=1")
 	cmd.Stderr = said
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	defer in.Close()
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
+	testkit.Must(t, cmd.Start())
 	lines := bufio.NewReader(said.Tee(out))
 	next := func() error { _, err := lines.ReadString('\n'); return err }
-	if err := Await(cmd, said, time.Minute, "its first line", next); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, Await(cmd, said, time.Minute, "its first line", next))
 	err = Await(cmd, said, 50*time.Millisecond, "its second line", next)
 	_ = cmd.Wait() // it was killed
 	if !errors.Is(err, errLate) {
@@ -59,20 +53,5 @@ func TestAwait(t *testing.T) {
 	}
 	if text := said.String(); !strings.Contains(text, "no master answers") {
 		t.Errorf("what it wrote to its standard error is lost: %s", text)
-	}
-}
-
-// Of a child that prints much, the end is kept.
-func TestOutputIsBounded(t *testing.T) {
-	said := &Output{}
-	if text := said.String(); !strings.Contains(text, "nothing") {
-		t.Errorf("of a silent child: %s", text)
-	}
-	for range 3 {
-		fmt.Fprint(said, strings.Repeat("x", most))
-	}
-	fmt.Fprint(said, "the end")
-	if text := said.String(); len(text) > most+100 || !strings.HasSuffix(text, "the end") {
-		t.Errorf("%d bytes are kept: …%s", len(text), text[len(text)-20:])
 	}
 }

@@ -85,15 +85,6 @@ func mustBeCut(t *testing.T, conn net.Conn) {
 	}
 }
 
-func TestTurn(t *testing.T) {
-	f := forwarder(t, echo(t, "first"))
-	old := connect(t, f)
-	mustSay(t, old, "1", "first 1")
-	f.Turn(echo(t, "second"))
-	mustBeCut(t, old)
-	mustSay(t, connect(t, f), "2", "second 2")
-}
-
 // While everything is lost, connections stay open. What was lost never arrives.
 func TestLose(t *testing.T) {
 	f := forwarder(t, echo(t, "server"))
@@ -133,26 +124,6 @@ func TestLoseReplies(t *testing.T) {
 	if err := <-lost; err == nil {
 		t.Fatal("the reply arrives")
 	}
-}
-
-// A connection to a server that is not there ends at once.
-func TestNoServer(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	listener.Close()
-	mustBeCut(t, connect(t, forwarder(t, listener.Addr().String())))
-}
-
-// Close ends connections in any state, and all goroutines (see TestMain).
-func TestClose(t *testing.T) {
-	f := forwarder(t, echo(t, "server"))
-	open := connect(t, f)
-	mustSay(t, open, "1", "server 1")
-	f.Lose()
-	lost := connect(t, f)
-	f.Close()
-	mustBeCut(t, open)
-	mustBeCut(t, lost)
 }
 
 // A delay ends without a cut: nothing was lost.

@@ -72,9 +72,7 @@ func (c *cluster) run(name string, call scripts.Call) scripts.Reply {
 	c.t.Helper()
 	command, args := call.Command(nil, true, scripts.ConnArgs{Process: c.masters[name].process.String()})
 	reply, err := call.Parse(c.do(name, command, args...))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Must(c.t, err)
 	return reply
 }
 

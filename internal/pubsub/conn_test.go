@@ -11,7 +11,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/canned"
-	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -174,33 +173,28 @@ func TestARefusedSubscriptionIsRetried(t *testing.T) {
 	})
 }
 
-// A reply to no command counts as garbage, also after correct replies.
-func TestAReplyToNoCommandEndsTheConnection(t *testing.T) {
-	inBubble(t, answering(func(args []string) string {
-		return strings.Repeat(confirmation(args), 2)
-	}), func(t *testing.T, s *subscriptions, srv *server) {
-		cancel := s.Subscribe("c", &recorder{})
-		wantFewDials(t, srv, 20*time.Second)
-		cancel()
-		testkit.Pass(3 * timeout)
-		wantNoneRunning(t)
-	})
-}
-
-// A server that confirms subscriptions and closes the connection is retried with the backoff.
-func TestAServerThatHangsUpIsRetriedWithABackoff(t *testing.T) {
-	inBubble(t, answering(func(args []string) string {
-		if args[0] == "PING" {
-			return canned.HangUp
-		}
-		return confirmation(args)
-	}), func(t *testing.T, s *subscriptions, srv *server) {
-		cancel := s.Subscribe("c", &recorder{})
-		wantFewDials(t, srv, 20*time.Second)
-		cancel()
-		testkit.Pass(pubsub.Linger)
-		wantNoneRunning(t)
-	})
+// A server that closes the connection, or replies to no command (which counts as garbage, also after correct replies), is
+// tried again with the backoff.
+func TestServersThatAreTriedAgainWithTheBackoff(t *testing.T) {
+	for what, handle := range map[string]func(args []string) string{
+		"replies to no command": func(args []string) string { return strings.Repeat(confirmation(args), 2) },
+		"hangs up": func(args []string) string {
+			if args[0] == "PING" {
+				return canned.HangUp
+			}
+			return confirmation(args)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, answering(handle), func(t *testing.T, s *subscriptions, srv *server) {
+				cancel := s.Subscribe("c", &recorder{})
+				wantFewDials(t, srv, 20*time.Second)
+				cancel()
+				testkit.Pass(3 * timeout)
+				wantNoneRunning(t)
+			})
+		})
+	}
 }
 
 // A pool without a spare connection does not disturb its other user. The subscription is confirmed

@@ -4,11 +4,15 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"net"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"go.uber.org/goleak"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // A refused password is tried rarely, since the server may lock the user out; a master that was restarted
@@ -40,3 +44,85 @@ func TestHowOftenAFailedConnectionIsTried(t *testing.T) {
 		}
 	}
 }
+
+// deadlineCount counts the deadlines that reach a connection.
+type deadlineCount struct {
+	stream
+	reads, writes int
+}
+
+func (c *deadlineCount) SetReadDeadline(time.Time) error  { c.reads++; return nil }
+func (c *deadlineCount) SetWriteDeadline(time.Time) error { c.writes++; return nil }
+
+func TestBufferedCommandsAndRepliesSetNoDeadline(t *testing.T) {
+	socket := &deadlineCount{stream: stream{data: ":1\r\n:2\r\n:3\r\n", chunk: 100}}
+	c := redis.NewConn(DeferDeadlines(socket), timeout, timeout)
+	for range 3 {
+		testkit.Must(t, c.Send("PING"))
+	}
+	testkit.Must(t, c.Flush())
+	for range 3 {
+		if _, err := c.Receive(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if socket.reads != 1 || socket.writes != 1 {
+		t.Errorf("%d deadlines of reads and %d of writes, want one of each", socket.reads, socket.writes)
+	}
+}
+
+// redigo's own bound of a write holds.
+func TestADeferredWriteDeadline(t *testing.T) {
+	inBubble(t, timeout, DeferDeadlines, func(t *testing.T, c redis.Conn, _ net.Conn) {
+		began := time.Now()
+		err := c.Send("PING")
+		if err == nil {
+			err = c.Flush()
+		}
+		if d := time.Since(began); d != timeout || !isTimeout(err) {
+			t.Errorf("the write ended after %v: %v, want a timeout after %v", d, err, timeout)
+		}
+	})
+}
+
+func TestADeferredDeadlineIsForBoth(t *testing.T) {
+	ours, server := net.Pipe()
+	defer server.Close()
+	defer ours.Close()
+	c := DeferDeadlines(ours)
+	testkit.Must(t, c.SetDeadline(time.Unix(1, 0)))
+	if _, err := c.Read(make([]byte, 1)); !isTimeout(err) {
+		t.Errorf("the read ends with %v", err)
+	}
+	if _, err := c.Write([]byte("x")); !isTimeout(err) {
+		t.Errorf("the write ends with %v", err)
+	}
+}
+
+// A call that was refused for its keys may succeed with other keys. A server that refuses every
+// command or every write refuses those, too.
+func TestRefusesKeys(t *testing.T) {
+	for err, want := range map[error]bool{
+		redis.Error("NOPERM No permissions to access a key"):                                            true,
+		redis.Error("WRONGTYPE Operation against a key holding the wrong kind of value"):                true,
+		redis.Error("QUORUMLOCK what is at the name is not a lock"):                                     true,
+		redis.Error("ERR something else"):                                                               true,
+		redis.Error("OOM command not allowed when used memory > 'maxmemory'."):                          false,
+		redis.Error("ERR Error running script (call to f_1): @user_script:5: -OOM command not allowed"): false,
+		redis.Error("MISCONF Errors writing to the AOF file"):                                           false,
+		redis.Error("NOREPLICAS Not enough good replicas to write."):                                    false,
+		redis.Error("LOADING Redis is loading the dataset in memory"):                                   false,
+		redis.Error("BUSY Redis is busy running a script."):                                             false,
+		redis.Error("MASTERDOWN Link with MASTER is down"):                                              false,
+		redis.Error("NOAUTH Authentication required."):                                                  false,
+		redis.Error("READONLY You can't write against a read only replica."):                            false,
+		redis.Error("NOSCRIPT No matching script."):                                                     false,
+		errors.New("connection reset"):                                                                  false,
+	} {
+		if got := RefusesKeys(err); got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

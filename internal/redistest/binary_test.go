@@ -21,18 +21,6 @@ func pretend(t *testing.T, version string) string {
 	return path
 }
 
-func TestTheServerThatIsNamed(t *testing.T) {
-	for says, want := range map[string]redistest.Binary{
-		"Redis server v=6.0.20 sha=00000000:0 malloc=libc bits=64": {Name: "redis-server", Version: "6.0.20"},
-		"Valkey server v=8.0.1 sha=00000000:0 malloc=libc bits=64": {Name: "valkey-server", Version: "8.0.1"},
-	} {
-		want.Path = pretend(t, says)
-		if b, err := redistest.FindBinary(); err != nil || b != want {
-			t.Errorf("%s: %+v, %v; want %+v", says, b, err, want)
-		}
-	}
-}
-
 // Tests must not be skipped for a mistake in the variable.
 func TestAServerThatIsNamedAndCannotBeUsed(t *testing.T) {
 	t.Setenv(redistest.BinaryVariable, filepath.Join(t.TempDir(), "none"))
@@ -85,30 +73,3 @@ func TestWhatAVersionLacks(t *testing.T) {
 		}
 	}
 }
-
-func TestNeed(t *testing.T) {
-	pretend(t, "Redis server v=6.0.20 sha=0")
-	var said said
-	redistest.Need(&said, redistest.ACLChannels)
-	if said.skip == "" || said.fatal != "" {
-		t.Errorf("%+v", said)
-	}
-	pretend(t, "Redis server v=6.2.0 sha=0")
-	said.skip = ""
-	redistest.Need(&said, redistest.ACLChannels)
-	if said.skip != "" || said.fatal != "" {
-		t.Errorf("%+v", said)
-	}
-	pretend(t, "hello")
-	redistest.Need(&said, redistest.ACLChannels)
-	if said.skip != "" || said.fatal == "" {
-		t.Errorf("%+v", said)
-	}
-}
-
-// said is a test that keeps what it was told.
-type said struct{ skip, fatal string }
-
-func (s *said) Helper()           {}
-func (s *said) Skip(args ...any)  { s.skip = fmt.Sprint(args...) }
-func (s *said) Fatal(args ...any) { s.fatal = fmt.Sprint(args...) }

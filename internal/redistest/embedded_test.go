@@ -12,48 +12,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-func TestEmbeddedInfo(t *testing.T) {
-	m := testkit.Embedded(t, 1).Masters[0]
-	for field, section := range map[string]string{
-		"uptime_in_seconds": "SERVER", // in any case
-		"maxmemory_policy":  "memory",
-		"aof_enabled":       "persistence",
-		"role":              "replication",
-	} {
-		got := testkit.Info(t, m, section, field)
-		if whole := testkit.Field(t, mustDo(t, m, "INFO"), field); got != whole || got == "" {
-			t.Errorf("%s: %q in INFO %s, %q in INFO", field, got, section, whole)
-		}
-	}
-	if text := mustDo(t, m, "INFO", "commandstats"); text != "" {
-		t.Errorf("an unknown section: %q", text)
-	}
-	fromLua := mustDo(t, m, "EVAL", "return redis.call('INFO', 'server')", 0)
-	if got, want := testkit.Field(t, fromLua, "run_id"), testkit.Info(t, m, "server", "run_id"); got != want {
-		t.Errorf("run id in a script %q, outside %q", got, want)
-	}
-}
-
-func TestEmbeddedKeyExpiresInRealTime(t *testing.T) {
-	const lease = 50 * time.Millisecond
-	m := testkit.Embedded(t, 1).Masters[0]
-	set := func(t *testing.T, args ...any) {
-		began := time.Now()
-		mustDo(t, m, args...)
-		if v := mustDo(t, m, "GET", "k"); v != "v" && time.Since(began) < lease {
-			t.Fatalf("right after it was set: %q", v)
-		}
-		testkit.Eventually(t, "the key gone", func() bool { return mustDo(t, m, "GET", "k") == "" })
-		if lived := time.Since(began); lived < lease {
-			t.Errorf("gone after %v, before its %v were over", lived, lease)
-		}
-	}
-	t.Run("command", func(t *testing.T) { set(t, "SET", "k", "v", "PX", lease.Milliseconds()) })
-	t.Run("script", func(t *testing.T) {
-		set(t, "EVAL", "return redis.call('SET', KEYS[1], 'v', 'PX', ARGV[1])", 1, "k", lease.Milliseconds())
-	})
-}
-
 // A client counts its lease from the moment it asked. The key must not expire sooner, also when the
 // script had to wait for other scripts while the clock stood still.
 func TestEmbeddedLeaseIsNotCutShortByWaiting(t *testing.T) {
@@ -152,13 +110,60 @@ func firstErrorReply(m *redistest.Master) error {
 	return nil
 }
 
-func TestEmbeddedCannotFreeze(t *testing.T) {
+func TestCutOffMasterKeepsWhatItHas(t *testing.T) {
 	m := testkit.Embedded(t, 1).Masters[0]
-	if err := m.Freeze(); !errors.Is(err, redistest.ErrEmbedded) {
-		t.Errorf("Freeze: %v", err)
+	runID := testkit.Info(t, m, "server", "run_id")
+	mustDo(t, m, "SET", "k", "v")
+	conn, err := redis.Dial("tcp", m.Addr())
+	testkit.Must(t, err)
+	defer conn.Close()
+
+	testkit.Must(t, m.CutOff())
+	if _, err := conn.Do("PING"); err == nil {
+		t.Error("a connection survived")
 	}
-	if err := m.Thaw(); !errors.Is(err, redistest.ErrEmbedded) {
-		t.Errorf("Thaw: %v", err)
+	if _, err := m.Do("PING"); err == nil {
+		t.Error("it answers")
 	}
-	mustDo(t, m, "PING")
+	if m.CutOff() == nil || m.Start() == nil {
+		t.Error("cut off twice, or started while it runs")
+	}
+
+	testkit.Must(t, m.Reconnect())
+	if v := mustDo(t, m, "GET", "k"); v != "v" {
+		t.Errorf("the key is %q", v)
+	}
+	if now := testkit.Info(t, m, "server", "run_id"); now != runID {
+		t.Errorf("run id %s, before %s", now, runID)
+	}
+	if m.Reconnect() == nil {
+		t.Error("reconnected while it was not cut off")
+	}
+}
+
+// A lease is asked for after its client's clock has moved. It must not begin before the master's
+// has.
+func TestFastForwardLetsNoScriptInBetweenTheClocks(t *testing.T) {
+	const lease = 10 * time.Second
+	fleet := testkit.Embedded(t, 1)
+	m := fleet.Masters[0]
+	set := make(chan error, 1)
+	testkit.Must(t, fleet.FastForward(lease, func() {
+		go func() {
+			_, err := m.Do("EVAL", "return redis.call('SET', KEYS[1], 'v', 'PX', ARGV[1])", 1, "k", lease.Milliseconds())
+			set <- err
+		}()
+		ran := time.NewTimer(100 * time.Millisecond)
+		defer ran.Stop()
+		select {
+		case err := <-set:
+			t.Errorf("a script ran: %v", err)
+			set <- nil
+		case <-ran.C:
+		}
+	}))
+	testkit.Must(t, <-set)
+	if v := mustDo(t, m, "GET", "k"); v != "v" {
+		t.Errorf("the key is %q: its lease was cut short", v)
+	}
 }

@@ -1,12 +1,15 @@
 package redistest_test
 
 import (
+	"bufio"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -16,59 +19,6 @@ import (
 var kinds = map[string]func(*testing.T, int) *redistest.Fleet{
 	"real":     func(t *testing.T, n int) *redistest.Fleet { return testkit.Real(t, n) },
 	"embedded": func(t *testing.T, n int) *redistest.Fleet { return testkit.Embedded(t, n) },
-}
-
-func TestMastersOfAFleetAreIndependent(t *testing.T) {
-	for name, start := range kinds {
-		t.Run(name, func(t *testing.T) {
-			fleet := start(t, 3)
-			if len(fleet.Masters) != 3 || len(fleet.URLs()) != 3 {
-				t.Fatalf("%d masters, URLs %v: want 3", len(fleet.Masters), fleet.URLs())
-			}
-			runIDs, addrs := map[string]bool{}, map[string]bool{}
-			for i, m := range fleet.Masters {
-				if pong := mustDo(t, m, "PING"); pong != "PONG" {
-					t.Errorf("PING: %q", pong)
-				}
-				if role := testkit.Info(t, m, "replication", "role"); role != "master" {
-					t.Errorf("role %q", role)
-				}
-				runID := testkit.Info(t, m, "server", "run_id")
-				if !isRunID(runID) {
-					t.Errorf("run id %q", runID)
-				}
-				runIDs[runID], addrs[m.Addr()] = true, true
-				if want := "redis://" + m.Addr(); m.URL() != want || fleet.URLs()[i] != want {
-					t.Errorf("URL %s, in the fleet %s: want %s", m.URL(), fleet.URLs()[i], want)
-				}
-			}
-			if len(runIDs) != 3 || len(addrs) != 3 {
-				t.Errorf("run ids %v and addresses %v: want 3 of each", runIDs, addrs)
-			}
-
-			mustDo(t, fleet.Masters[0], "SET", "only", "here")
-			if v := mustDo(t, fleet.Masters[1], "GET", "only"); v != "" {
-				t.Errorf("another master has the key too: %q", v)
-			}
-		})
-	}
-}
-
-func TestStartPrefersRealServers(t *testing.T) {
-	testkit.Real(t, 1) // skips without redis-server
-	fleet, err := redistest.Start(1)
-	testkit.Must(t, err)
-	defer fleet.Stop()
-	name, version := "redis-server", testkit.Info(t, fleet.Masters[0], "server", "redis_version")
-	if info := mustDo(t, fleet.Masters[0], "INFO", "server"); strings.Contains(info, "valkey_version:") {
-		name, version = "valkey-server", testkit.Field(t, info, "valkey_version")
-	}
-	if want := name + " " + version + " processes"; fleet.Kind != want {
-		t.Errorf("kind %q, want %q", fleet.Kind, want)
-	}
-	if fleet.Masters[0].Embedded() {
-		t.Error("a process says it is embedded")
-	}
 }
 
 func TestStartWithoutRedisServer(t *testing.T) {
@@ -174,4 +124,48 @@ func TestAKilledMasterComesBackEmptyAtItsAddress(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(orphanVariable) != "" {
+		startAndWait()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// orphanVariable makes the test binary the parent in TestServersDieWithAKilledParent.
+const orphanVariable = "QUORUMLOCK_MASTERS_PARENT"
+
+// startAndWait is the parent: it starts a server, prints its URL and waits.
+func startAndWait() {
+	fleet, err := redistest.StartReal(1)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println(fleet.URLs()[0])
+	_, _ = bufio.NewReader(os.Stdin).ReadByte()
+	if err := fleet.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// mustDo returns a reply as text; "" stands for nil.
+func mustDo(t *testing.T, m *redistest.Master, args ...any) string {
+	t.Helper()
+	reply, err := m.Do(args...)
+	if reply == nil && err == nil {
+		return ""
+	}
+	text, err := redis.String(reply, err)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return text
+}
+
+func isRunID(s string) bool {
+	return len(s) == 40 && strings.Trim(s, "0123456789abcdef") == ""
 }

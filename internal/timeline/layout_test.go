@@ -5,40 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 )
-
-// A cell shows the greatest state of its time, and a hold only if it fills that.
-func TestCells(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range 500 {
-		width := 1 + rng.IntN(40)
-		var spans []Span
-		for range rng.IntN(8) {
-			from := rng.IntN(100)
-			spans = append(spans, Span{ms(from), ms(from + 1 + rng.IntN(30)), Up + State(rng.IntN(int(Clash))), "", 0})
-		}
-		c := &canvas{width, 1, 0, int64(ms(130))}
-		want := make([]State, width)
-		for ns := int64(0); ns < c.length; ns += int64(ms(1)) / 40 {
-			k := c.place(time.Duration(ns))
-			for _, s := range spans {
-				if ns < int64(s.From) || ns >= int64(s.To) {
-					continue
-				}
-				first, last := (c.length*int64(k)+int64(width)-1)/int64(width), c.length*int64(k+1)/int64(width)
-				if s.State == Holds && (int64(s.From) > first || int64(s.To) < last) {
-					s.State = partly
-				}
-				want[k] = max(want[k], s.State)
-			}
-		}
-		if got := c.cells(spans); !slices.Equal(got, want) {
-			t.Fatalf("got  %v\nwant %v of %v", got, want, spans)
-		}
-	}
-}
 
 // A clash of no length at all, among 7,200 spans, is seen, and nothing else is red.
 func TestNoClashIsTooShortToSee(t *testing.T) {
@@ -90,16 +58,5 @@ func TestTextsDoNotOverlap(t *testing.T) {
 	if got := c.marks([]Mark{{ms(110), "restart"}, {ms(990), "lost"}, {ms(100), "kill"}}); len(got) != 2 ||
 		got[0] != (text{10, "▾kill, restart", 0}) || got[1] != (text{95, "lost▾", 0}) {
 		t.Errorf("two marks side by side, and one at the end: %+v", got)
-	}
-}
-
-func TestTicksAreRoundAndFew(t *testing.T) {
-	for length := ms(1); length < time.Hour; length += length/7 + 1 {
-		texts := (&canvas{cells, 2, 0, int64(length)}).axis().texts
-		for i, one := range texts {
-			if i > 0 && one.at < texts[i-1].at+10 || i == 1 && !strings.Contains("1s 2s 5s", strings.Trim(one.text, "0.s")) {
-				t.Fatalf("%v in %v", length, texts)
-			}
-		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -52,3 +54,5 @@ func TestJSONOfNoEvent(t *testing.T) {
 		}
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func TestRegisterFences(t *testing.T) {
@@ -78,9 +80,7 @@ func TestLostWritesAreFound(t *testing.T) {
 	}
 
 	var r Register
-	if err := r.Write(3, "kept"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, r.Write(3, "kept"))
 	r.value = "restored from a snapshot"
 	if got := r.Check(); len(got) != 1 || !strings.Contains(got[0].String(), `write of "kept" with token 3 is lost`) {
 		t.Errorf("found %v", got)

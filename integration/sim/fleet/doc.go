@@ -16,10 +16,10 @@
 //
 // TestManyNamesWait is the other end of scale: one process that waits for thousands of names.
 //
-// The files: world_test.go has the regions, the round trips between them and where the masters are;
-// wire_test.go, master_test.go and conn_test.go are the machinery; people_test.go says where the processes
-// are and what they want, process_test.go what a process does; phase_test.go has the load and the cuts,
-// samples_test.go what is measured, report_test.go what is written.
+// The files: world_test.go has the regions, the round trips between them, where the masters and the
+// processes are, and what these want; wire_test.go, master_test.go and conn_test.go are the machinery;
+// process_test.go says what a process does; phase_test.go has the load and the cuts,
+// report_test.go what is measured and written.
 //
 // A new region goes into world_test.go: its constant, roundTrip and masterRegions. The rows and columns of
 // regions follow; the sentences about A, B and C in report_test.go do not.

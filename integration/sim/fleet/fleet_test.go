@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -45,13 +46,9 @@ func TestFleet(t *testing.T) {
 		began := time.Now()
 		f.world = newWorld(masterRegions, r.takes)
 		defer f.world.end()
-		if err := f.world.found(); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, f.world.found())
 		f.setLoad(load{pause: loads[0]})
-		if err := f.start(people(*processes, r.namesOfEach)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, f.start(people(*processes, r.namesOfEach)))
 		for _, p := range phases(stretch) {
 			x := f.play(p)
 			t.Logf("%s: %.0f locks/s", x.name, x.perSecond(len(x.all())))
@@ -79,9 +76,7 @@ func TestFleet(t *testing.T) {
 	if *docs == "" || t.Failed() {
 		return
 	}
-	if err := os.WriteFile(filepath.Join(*docs, "reports", "fleet.md"), []byte(r.text()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, os.WriteFile(filepath.Join(*docs, "reports", "fleet.md"), []byte(r.text()), 0o644))
 }
 
 // checkPhase checks what must be true of a fleet of any size.
@@ -121,21 +116,15 @@ var lockTakes = regexp.MustCompile(`(?m)^\| 5 \| ([0-9.]+) µs \|`)
 func commandTakes(t *testing.T) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile("../../../docs/scale.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	found := lockTakes.FindStringSubmatch(string(text))
 	if found == nil {
 		t.Fatal("docs/scale.md has no figure for five masters")
 	}
 	micros, err := strconv.ParseFloat(found[1], 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	n := len(masterRegions)
 	majority, err := quorum.Majority(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return time.Duration(math.Round(micros * 1000 * float64(n) / float64(2*majority)))
 }

@@ -2,15 +2,19 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // The clock is read last: whatever takes longer than the lease in a commit, the attempt is no lock then, and is undone.
@@ -92,5 +96,85 @@ func TestTheClockIsReadBeforeAnythingIsSent(t *testing.T) {
 				t.Errorf("grants count from %v after the first look at the clock", a.hold.lease.BegunAt().Sub(first))
 			}
 		})
+	}
+}
+
+// A server that refuses to raise a reader has not renewed it: the reader's lease ends, and a writer may
+// come.
+func TestAReaderThatIsNotRaisedIsNotRenewed(t *testing.T) {
+	a, _ := heldHold(t, time.Second)
+	refused := pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.NotRaised}}}
+	reply, err := a.hold.replyOf(lease.Command{Do: lease.Renew}, refused, 0)
+	if reply.Is != lease.NotRenewed || !errors.Is(err, errReader) {
+		t.Errorf("answer %d, %v", reply.Is, err)
+	}
+}
+
+// The lease learns that a request was resent, whatever the reply: its first copy may be carried out late.
+func TestTheLeaseLearnsThatARequestWasResent(t *testing.T) {
+	a, _ := heldHold(t, time.Second)
+	for _, resent := range []bool{false, true} {
+		for _, r := range []pipeline.Result{
+			{Err: errors.New("broken"), Sent: true},
+			{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.HeldByAnother}}},
+			{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined}}},
+		} {
+			r.Resent = resent
+			if reply, _ := a.hold.replyOf(lease.Command{Do: lease.Ask}, r, 0); reply.Resent != resent {
+				t.Errorf("%+v: resent %v", r, reply.Resent)
+			}
+		}
+	}
+}
+
+// A call is immutable, and is sent again long after others. So a tally's room is for one release: a second
+// one has its arguments elsewhere. Releases that nobody counts have no room.
+func TestATallysRoomIsForOneRelease(t *testing.T) {
+	counts := newTally(3, 2)
+	release := func(t *Tally, name, owner string) scripts.Call {
+		return scripts.ReleaseIn(t.takeRoom(), []scripts.Name{scripts.NewName(name)}, scripts.OwnerOf(owner), 0)
+	}
+	type call struct {
+		scripts.Call
+		name, owner string
+	}
+	calls := []call{
+		{release(counts, "a", "x:1"), "a", "x:1"}, {release(counts, "b", "y:2"), "b", "y:2"}, {release(nil, "c", "z:3"), "c", "z:3"},
+		{release(nil, "d", "z:4"), "d", "z:4"}, {release(counts, "e", "z:5"), "e", "z:5"},
+	}
+	for _, c := range calls {
+		if owner, names := c.Released(); owner != c.owner || !slices.Equal(names, []string{c.name}) {
+			t.Errorf("the release of %q by %q is one of %q by %q", c.name, c.owner, names, owner)
+		}
+	}
+}
+
+// The room has the size of a release of one name.
+func TestATallysRoomIsEnough(t *testing.T) {
+	all, names, owner := make([]Tally, 101), []scripts.Name{scripts.NewName("a")}, scripts.OwnerOf("x:1")
+	i := 0
+	if n := testing.AllocsPerRun(100, func() { scripts.ReleaseIn(all[i].takeRoom(), names, owner, 0); i++ }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// A release was heard by as many as heard it on every node that had the lock.
+func TestTallyCountsTheFewestThatHeard(t *testing.T) {
+	for _, c := range []struct {
+		replies []nodeReply
+		want    int
+	}{
+		{nil, 0},
+		{[]nodeReply{{counts: true, found: true, heard: 3}, {counts: true, found: true, heard: 2}}, 2},
+		{[]nodeReply{{counts: true, found: true, heard: 3}, {counts: true, found: true}}, 0},
+		{[]nodeReply{{counts: true}, {err: errors.New("down")}, {counts: true, found: true, heard: 3}}, 3},
+	} {
+		tally := newTally(5, 3)
+		for i, r := range c.replies {
+			tally.add(i, r)
+		}
+		if got := tally.HeardBy(); got != c.want {
+			t.Errorf("%+v: heard by %d, want %d", c.replies, got, c.want)
+		}
 	}
 }

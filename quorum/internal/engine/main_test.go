@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
@@ -170,9 +171,7 @@ func asking(t *testing.T, lasts time.Duration) (*attempt, *fakeclock.Clock) {
 	nodes := make([]*node.Node, 3)
 	for i := range nodes {
 		n, err := node.Open("redis://127.0.0.1:1", node.WithName(string(rune('a'+i)))) // never used
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		t.Cleanup(func() { n.Close() })
 		nodes[i] = n
 	}

@@ -5,20 +5,18 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func FuzzPrintable(f *testing.F) {
 	f.Add("a\x1b\xff\u202e\n")
 	f.Fuzz(func(t *testing.T, s string) {
 		document, err := json.MarshalIndent(map[string]string{"text": s}, "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, err)
 		var before, after map[string]string
 		printed := printable(document)
-		if err := json.Unmarshal(document, &before); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Must(t, json.Unmarshal(document, &before))
 		if err := json.Unmarshal(printed, &after); err != nil || before["text"] != after["text"] {
 			t.Errorf("%q: %v", printed, err)
 		}

@@ -3,8 +3,12 @@
 package locks
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +16,10 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
 )
 
 // Two commands run at a time, each with a slot of its own, and the other commands show the slots.
@@ -83,5 +91,58 @@ func TestSlotsLines(t *testing.T) {
 	} {
 		_, stderr := clitest.Command(t, cli.ExitLockUsage, args...)
 		clitest.Contains(t, stderr, "quorumlock: "+says)
+	}
+}
+
+// status and top count the readers of a name, and show that a writer waits for them.
+func TestReadersAreShown(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	flags := d.Flags(t)
+	locker, err := redlock.Open(d.URLs(), quorum.WithNodeOptions(node.WithTimeout(10*time.Second)))
+	testkit.Must(t, err)
+	defer locker.Close()
+	for range 2 {
+		reader, err := locker.RWLock("a").RLock(t.Context())
+		testkit.Must(t, err)
+		defer reader.Unlock(context.WithoutCancel(t.Context()))
+	}
+	row := func(holders string) *regexp.Regexp {
+		return regexp.MustCompile(`"a" +\d+ +0 +\d+\.\ds +` + holders + ` +- +\d{16}\n`)
+	}
+	var held, drawn string
+	clitest.Eventually(t, "two readers", func() bool {
+		out, _, code := clitest.Patiently((slices.Concat([]string{"status"}, flags, []string{"-all", "a"})))
+		held = out.String()
+		drawn, _ = clitest.Ask(t, cli.ExitOK, "top", flags)
+		return code == cli.ExitOK && strings.Contains(held, `"a" is held by 2 readers for `) && row("2 readers").MatchString(drawn)
+	})
+	if strings.Contains(held+drawn, "writer") {
+		t.Errorf("nobody waits: %s\n%s", held, drawn)
+	}
+
+	ctx, giveUp := context.WithCancel(t.Context())
+	gaveUp := make(chan error, 1)
+	go func() {
+		_, err := locker.Lock(ctx, "a")
+		gaveUp <- err
+	}()
+	var locks []lockJSON
+	clitest.Eventually(t, "the writer", func() bool {
+		held, _ = clitest.Ask(t, cli.ExitOK, "status", flags, "a")
+		drawn, _ = clitest.Ask(t, cli.ExitOK, "top", flags)
+		text, _ := clitest.Ask(t, cli.ExitOK, "status", flags, "-json", "a")
+		if err := json.Unmarshal([]byte(text), &locks); err != nil {
+			t.Fatal(err, text)
+		}
+		return strings.Contains(held, ", a writer waits\n") && strings.Contains(held, ", a writer keeps new readers back for ") &&
+			row("2 readers, a writer waits").MatchString(drawn) && locks[0].WriterWaits
+	})
+	if l := locks[0]; l.State != lockstate.Held || l.Readers != 2 || l.Owner != "" || l.Holder != nil || l.TTL <= 0 || len(l.Masters) != 3 {
+		t.Errorf("json: %+v", l)
+	}
+	giveUp()
+	if err := <-gaveUp; !errors.Is(err, quorum.ErrHeld) || !strings.Contains(err.Error(), "held by 2 readers, among them ") {
+		t.Errorf("the writer gave up with %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -20,38 +21,59 @@ func TestMain(m *testing.M) {
 	clitest.Main(m, cli.App{Commands: []cli.Command{Command, masters.Check, masters.Admit}})
 }
 
+// lease is the deployment's max lease in most tests.
+const lease = "-max-lease=6s"
+
+// command is a members command, with that max lease.
+func command(t *testing.T, code int, verb string, args ...string) (out, errs string) {
+	t.Helper()
+	return clitest.Command(t, code, append([]string{"members", verb, lease}, args...)...)
+}
+
+// admit gives the masters their list.
+func admit(t *testing.T, urls ...string) {
+	t.Helper()
+	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+}
+
+// named returns the URLs of masters that are called a, b and so on.
+func named(fleet *redistest.Fleet) (urls []string) {
+	for i, url := range fleet.URLs() {
+		urls = append(urls, fmt.Sprintf("%s?name=%c", url, 'a'+i))
+	}
+	return urls
+}
+
+// claim marks a master as claimed for these members.
+func claim(t *testing.T, m *redistest.Master, name string, members ...string) {
+	t.Helper()
+	marker := scripts.Marker{Process: scripts.Process{Run: testkit.Info(t, m, "server", "run_id"), MaxLease: 6 * time.Second, Member: name},
+		Claimed: true, Generation: 1, Members: scripts.NewList(members...), Next: scripts.NewList()}
+	testkit.Do(t, m, "SET", scripts.MarkerKey, marker.String())
+}
+
 // Masters that a change has removed are said to be retired, and are not fit; what has nothing to do
 // says so.
 func TestMembersThatAreRetired(t *testing.T) {
 	t.Parallel()
 	fleet := testkit.Real(t, 4)
-	urls := fleet.URLs()
-	var names []string
-	for i, m := range fleet.Masters {
-		urls[i] += "?name=" + string(rune('a'+i))
-		names = append(names, string(rune('a'+i)))
-		testkit.Do(t, m, "FLUSHALL")
-	}
-	const lease = "-max-lease=6s"
-	members := func(code int, verb string, args ...string) (out, errs string) {
-		return clitest.Command(t, code, append([]string{"members", verb, lease}, args...)...)
-	}
-	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
-	printed, _ := members(cli.ExitOK, "commit", urls...)
+	urls, names := named(fleet), []string{"a", "b", "c", "d"}
+	admit(t, urls...)
+	printed, _ := command(t, cli.ExitOK, "commit", urls...)
 	clitest.Contains(t, printed, "Nothing to commit: the members are {a, b, c, d} already.")
-	printed, _ = members(cli.ExitOK, "abort", urls...)
+	printed, _ = command(t, cli.ExitOK, "abort", urls...)
 	clitest.Contains(t, printed, "Nothing to abort: no change is under way")
 
-	printed, _ = members(cli.ExitOK, "remove", append([]string{"-wait", "d"}, urls...)...)
+	printed, _ = command(t, cli.ExitOK, "remove", append([]string{"-wait", "d"}, urls...)...)
 	clitest.Contains(t, printed, "members commit with the URLs of {a, b, c}.", "members abort with the URLs of {a, b, c, d}.")
-	printed, _ = members(cli.ExitOK, "show", urls...)
+	printed, _ = command(t, cli.ExitOK, "show", urls...)
 	for _, name := range names {
 		if clitest.Contains(t, clitest.LineOf(t, printed, name), "{a, b, c, d}"); name != "d" {
 			clitest.Contains(t, clitest.LineOf(t, printed, name), "{a, b, c}", "after this one")
 		}
 	}
-	members(cli.ExitOK, "commit", urls...)
-	printed, errs := members(cli.ExitFailed, "show", urls...)
+	command(t, cli.ExitOK, "commit", urls...)
+	printed, errs := command(t, cli.ExitFailed, "show", urls...)
 	clitest.Contains(t, clitest.LineOf(t, printed, "d"), "retired: {a, b, c}")
 	clitest.Contains(t, printed, "No change is under way.")
 	clitest.Contains(t, errs, "d is retired: it is no member of {a, b, c}, and accepts nobody")
@@ -59,15 +81,10 @@ func TestMembersThatAreRetired(t *testing.T) {
 	clitest.Contains(t, clitest.LineOf(t, printed, "d"), "REFUSED master")
 	clitest.Contains(t, printed, "retired: it is no member of {a, b, c} (generation 2), and accepts nobody", "0 of 4 masters are fit", "a, b, c: accept clients with")
 	clitest.Command(t, cli.ExitOK, append([]string{"check", lease}, urls[:3]...)...)
-	members(cli.ExitOK, "show", urls[:3]...)
+	command(t, cli.ExitOK, "show", urls[:3]...)
 
-	claim := scripts.Marker{Claimed: true, Generation: 1, Members: scripts.NewList(names...), Next: scripts.NewList()}
-	info := fmt.Sprintf("%s", testkit.Do(t, fleet.Masters[0], "INFO", "server"))
-	_, run, _ := strings.Cut(info, "run_id:")
-	claim.Run, _, _ = strings.Cut(run, "\r\n")
-	claim.MaxLease, claim.Member = 6*time.Second, "a"
-	testkit.Do(t, fleet.Masters[0], "SET", scripts.MarkerKey, claim.String())
-	printed, _ = members(cli.ExitOK, "show", urls[:3]...)
+	claim(t, fleet.Masters[0], "a", names...)
+	printed, _ = command(t, cli.ExitOK, "show", urls[:3]...)
 	clitest.Contains(t, clitest.LineOf(t, printed, "a"), "being marked for {a, b, c, d} none none -")
 }
 
@@ -76,11 +93,11 @@ func TestMembersCommitWithoutOne(t *testing.T) {
 	t.Parallel()
 	fleet := testkit.Real(t, 4)
 	urls := fleet.URLs()
-	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", "-max-lease=6s"}, urls[:3]...)...)
-	clitest.Command(t, cli.ExitOK, append([]string{"members", "add", "-wait", "-max-lease=6s", urls[3]}, urls[:3]...)...)
+	admit(t, urls[:3]...)
+	command(t, cli.ExitOK, "add", append([]string{"-wait", urls[3]}, urls[:3]...)...)
 	testkit.Must(t, fleet.Masters[2].Kill())
 	for range 2 {
-		_, errs := clitest.Command(t, cli.ExitFailed, append([]string{"members", "commit", "-max-lease=6s"}, urls...)...)
+		_, errs := command(t, cli.ExitFailed, "commit", urls...)
 		clitest.Contains(t, errs, "not done on "+fleet.Masters[2].Addr()+": no reply. Repeat the command when it runs")
 	}
 }
@@ -92,22 +109,21 @@ func TestMembersOfOneProcess(t *testing.T) {
 	urls := fleet.URLs()
 	twin := urls[0] + "/1?name=twin"
 	addr := fleet.Masters[0].Addr()
-	const lease = "-max-lease=6s"
 	_, errs := clitest.Command(t, cli.ExitFailed, append([]string{"admit", "-yes", "-members", lease, twin}, urls...)...)
 	clitest.Contains(t, errs, "twin/1 ("+addr+") and "+addr+" ("+addr+") are one process, and one process is one vote")
-	printed, _ := clitest.Command(t, cli.ExitOK, append([]string{"members", "show", lease}, urls...)...)
+	printed, _ := command(t, cli.ExitOK, "show", urls...)
 	clitest.Contains(t, printed, "No master that answers has a list.")
 
-	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
-	_, errs = clitest.Command(t, cli.ExitFailed, append([]string{"members", "add", "-wait", lease, twin}, urls...)...)
+	admit(t, urls...)
+	_, errs = command(t, cli.ExitFailed, "add", append([]string{"-wait", twin}, urls...)...)
 	clitest.Contains(t, errs, "twin/1 ("+addr+") and "+addr+" ("+addr+") are one process, and one process is one vote")
-	printed, _ = clitest.Command(t, cli.ExitOK, append([]string{"members", "show", lease}, urls...)...)
+	printed, _ = command(t, cli.ExitOK, "show", urls...)
 	clitest.Contains(t, printed, "No change is under way.")
 
 	for i := range 62 {
 		urls = append(urls, fmt.Sprintf("redis://127.0.0.1:1?name=dead%d", i))
 	}
-	_, errs = clitest.Command(t, cli.ExitFailed, append([]string{"members", "add", lease}, urls...)...)
+	_, errs = command(t, cli.ExitFailed, "add", urls...)
 	clitest.Contains(t, errs, "a list has at most 64 masters, and this one would have 65")
 }
 
@@ -116,18 +132,17 @@ func TestMembersCommitWithoutAnyCensus(t *testing.T) {
 	t.Parallel()
 	fleet := testkit.Real(t, 3)
 	urls := fleet.URLs()
-	const lease = "-max-lease=6s"
-	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
-	clitest.Command(t, cli.ExitOK, append([]string{"members", "remove", "-wait", lease, fleet.Masters[2].Addr()}, urls...)...)
+	admit(t, urls...)
+	command(t, cli.ExitOK, "remove", append([]string{"-wait", fleet.Masters[2].Addr()}, urls...)...)
 	for _, m := range fleet.Masters {
 		testkit.Do(t, m, "ACL", "SETUSER", "default", "-scan")
 	}
-	_, errs := clitest.Command(t, cli.ExitFailed, append([]string{"members", "commit", lease}, urls...)...)
+	_, errs := command(t, cli.ExitFailed, "commit", urls...)
 	clitest.Contains(t, errs, "no master said which lockers there are", "commit with -yes")
-	printed, _ := clitest.Command(t, cli.ExitOK, append([]string{"members", "show", lease}, urls...)...)
+	printed, _ := command(t, cli.ExitOK, "show", urls...)
 	clitest.Contains(t, printed, "is under way")
 	testkit.Do(t, fleet.Masters[0], "ACL", "SETUSER", "default", "+scan")
-	printed, _ = clitest.Command(t, cli.ExitOK, append([]string{"members", "commit", lease}, urls...)...)
+	printed, _ = command(t, cli.ExitOK, "commit", urls...)
 	clitest.Contains(t, printed, "did not say which lockers there are", "The members are")
 }
 
@@ -135,22 +150,15 @@ func TestMembersCommitWithoutAnyCensus(t *testing.T) {
 func TestMembersShowNamesWhatRetires(t *testing.T) {
 	t.Parallel()
 	fleet := testkit.Real(t, 3)
-	urls := fleet.URLs()
-	for i := range urls {
-		urls[i] += "?name=" + string(rune('a'+i))
-	}
-	const lease = "-max-lease=6s"
-	members := func(code int, verb string, args ...string) (out, errs string) {
-		return clitest.Command(t, code, append([]string{"members", verb, lease}, args...)...)
-	}
-	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
-	members(cli.ExitOK, "remove", append([]string{"-wait", "a"}, urls...)...)
-	printed, _ := members(cli.ExitOK, "commit", urls[1:]...)
+	urls := named(fleet)
+	admit(t, urls...)
+	command(t, cli.ExitOK, "remove", append([]string{"-wait", "a"}, urls...)...)
+	printed, _ := command(t, cli.ExitOK, "commit", urls[1:]...)
 	clitest.Contains(t, printed, "a was not retired", "repeat the command with its URL too")
-	printed, _ = members(cli.ExitOK, "show", urls...)
+	printed, _ = command(t, cli.ExitOK, "show", urls...)
 	clitest.Contains(t, printed, "members commit with the URLs of {a, b, c} gives all of them the list {b, c}, and retires a.")
-	members(cli.ExitOK, "commit", urls...)
-	printed, _ = members(cli.ExitFailed, "show", urls...)
+	command(t, cli.ExitOK, "commit", urls...)
+	printed, _ = command(t, cli.ExitFailed, "show", urls...)
 	clitest.Contains(t, clitest.LineOf(t, printed, "a"), "retired: {b, c}")
 }
 
@@ -158,27 +166,17 @@ func TestMembersShowNamesWhatRetires(t *testing.T) {
 func TestMembersShowOfAStaleClaim(t *testing.T) {
 	t.Parallel()
 	fleet := testkit.Real(t, 3)
-	urls := fleet.URLs()
-	for i := range urls {
-		urls[i] += "?name=" + string(rune('a'+i))
-	}
-	const lease = "-max-lease=6s"
-	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls[:2]...)...)
-	info := fmt.Sprintf("%s", testkit.Do(t, fleet.Masters[2], "INFO", "server"))
-	_, run, _ := strings.Cut(info, "run_id:")
-	claim := scripts.Marker{Claimed: true, Generation: 1, Members: scripts.NewList("a", "b", "d"), Next: scripts.NewList()}
-	claim.Run, _, _ = strings.Cut(run, "\r\n")
-	claim.MaxLease, claim.Member = 6*time.Second, "c"
-	testkit.Do(t, fleet.Masters[2], "SET", scripts.MarkerKey, claim.String())
-	printed, _ := clitest.Command(t, cli.ExitOK, append([]string{"members", "show", lease}, urls...)...)
+	urls := named(fleet)
+	admit(t, urls[:2]...)
+	claim(t, fleet.Masters[2], "c", "a", "b", "d")
+	printed, _ := command(t, cli.ExitOK, "show", urls...)
 	clitest.Contains(t, printed, "A change that adds c to {a, b, d} was begun and is not announced: the members are {a, b} now, "+
 		"and members add takes c with the URLs of that list.")
-	clitest.Command(t, cli.ExitOK, append([]string{"members", "add", "-wait", lease, urls[2]}, urls[:2]...)...)
+	command(t, cli.ExitOK, "add", append([]string{"-wait", urls[2]}, urls[:2]...)...)
 
-	claim.Members = scripts.NewList("a", "b")
-	testkit.Do(t, fleet.Masters[2], "SET", scripts.MarkerKey, claim.String())
-	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls[:2]...)...)
-	printed, _ = clitest.Command(t, cli.ExitOK, append([]string{"members", "show", lease}, urls...)...)
+	claim(t, fleet.Masters[2], "c", "a", "b")
+	admit(t, urls[:2]...)
+	printed, _ = command(t, cli.ExitOK, "show", urls...)
 	clitest.Contains(t, printed, "adds c to {a, b} was begun and is not announced: the same members add goes on.")
 }
 
@@ -235,8 +233,7 @@ func TestMembersOfAClockThatWasSetBack(t *testing.T) {
 	t.Parallel()
 	fleet := testkit.Real(t, 3)
 	urls := fleet.URLs()
-	const lease = "-max-lease=6s"
-	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-members", lease}, urls...)...)
+	admit(t, urls...)
 	marker, err := scripts.ParseMarker(fmt.Sprintf("%s", testkit.Do(t, fleet.Masters[1], "GET", scripts.MarkerKey)))
 	testkit.Must(t, err)
 	marker.Change += time.Hour

@@ -1,0 +1,47 @@
+package testkit
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+)
+
+// JoinsHooks wants each field of joined hooks to call those of both in their order, or in the reverse order if it is in
+// backwards, and to be nil if neither has one.
+func JoinsHooks[H any](t *testing.T, join func(...H) H, backwards ...string) {
+	t.Helper()
+	var order []string
+	var none H
+	add := func(s string) (h H) {
+		of := reflect.ValueOf(&h).Elem()
+		for i := range of.NumField() {
+			of.Field(i).Set(reflect.MakeFunc(of.Field(i).Type(), func(args []reflect.Value) []reflect.Value {
+				order = append(order, s)
+				return args[:of.Field(i).Type().NumOut()] // a context that is passed on
+			}))
+		}
+		return h
+	}
+	nothing, all := reflect.ValueOf(join(none, none)), reflect.ValueOf(join(add("a"), none, add("b")))
+	for i := range all.NumField() {
+		name, hook := all.Type().Field(i).Name, all.Field(i)
+		if !nothing.Field(i).IsNil() {
+			t.Errorf("%s: no hooks joined are a hook, which costs something", name)
+		}
+		args := make([]reflect.Value, hook.Type().NumIn())
+		for j := range args {
+			args[j] = reflect.Zero(hook.Type().In(j))
+		}
+		order = nil
+		if !hook.IsNil() {
+			hook.Call(args)
+		}
+		want := []string{"a", "b"}
+		if slices.Contains(backwards, name) {
+			slices.Reverse(want)
+		}
+		if !slices.Equal(order, want) {
+			t.Errorf("%s: called %v, not %v", name, order, want)
+		}
+	}
+}
