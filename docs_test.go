@@ -8,8 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
+
+func TestMain(m *testing.M) {
+	bubble.OneProcessor()
+	os.Exit(m.Run())
+}
 
 // Every block of Go code in the documents stands, line by line, in a test or an example, which compiles and
 // runs.

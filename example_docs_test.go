@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -254,6 +255,29 @@ func TestStopsWhenTheLockIsLost(t *testing.T) {
 	if err := svc.Charge(t.Context(), 42); !errors.Is(err, quorum.ErrLost) {
 		t.Errorf("charged without the lock: %v", err)
 	}
+}
+
+func TestStopsAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		masters := quorumtest.Start(t, 3)
+		locker := masters.Locker()
+		svc := service.New(locker)
+		svc.Pay = func(ctx context.Context, lock *quorum.Lock) error {
+			time.Sleep(time.Hour) // renewals keep the lock
+			if !lock.Valid() {
+				t.Error("lost while it worked")
+			}
+			masters.Pause(locker, time.Minute) // longer than the lease
+			if lock.Valid() {
+				t.Error("valid after the pause")
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		if err := svc.Charge(t.Context(), 42); !errors.Is(err, quorum.ErrLost) {
+			t.Errorf("charged without the lock: %v", err)
+		}
+	})
 }
 
 func TestReadsTheToken(t *testing.T) {

@@ -21,7 +21,7 @@ var usersModules = []string{
 	// The command reads its line by it; it requires nothing but testify.
 	"github.com/urfave/cli/v3",
 
-	// The demo and quorumtest run on miniredis, and the tests alongside the library use the rest.
+	// The demo runs on miniredis, and the tests alongside the library use the rest.
 	"github.com/alicebob/miniredis/v2",
 	"github.com/davecgh/go-spew",
 	"github.com/pmezard/go-difflib",

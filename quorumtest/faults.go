@@ -1,6 +1,10 @@
 package quorumtest
 
-import "time"
+import (
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
+)
 
 // Stop makes master i, counted from 0, unreachable: its connections are cut and new ones are
 // refused. It does nothing to a master that is stopped. With more than a minority stopped, the
@@ -8,16 +12,7 @@ import "time"
 // [Masters.FastForward].
 func (m *Masters) Stop(i int) {
 	m.tb.Helper()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.checkLocked("stop", i)
-	if m.stopped[i] {
-		return
-	}
-	if err := m.fleet.Masters[i].CutOff(); err != nil {
-		m.tb.Fatalf("quorumtest: %v", err)
-	}
-	m.stopped[i] = true
+	m.server("stop", i).cut()
 }
 
 // Start ends [Masters.Stop] for master i. The master has forgotten nothing, so it needs no
@@ -25,23 +20,23 @@ func (m *Masters) Stop(i int) {
 // to a master that runs.
 func (m *Masters) Start(i int) {
 	m.tb.Helper()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.checkLocked("start", i)
-	if !m.stopped[i] {
-		return
-	}
-	if err := m.fleet.Masters[i].Reconnect(); err != nil {
-		m.tb.Fatalf("quorumtest: %v", err)
-	}
-	delete(m.stopped, i)
+	m.server("start", i).reconnect()
 }
 
-func (m *Masters) checkLocked(action string, i int) {
+// Forget restarts master i without its data, as after a crash of a server that keeps nothing on
+// disk. It then is in quarantine for one max lease, which sleeping in a bubble, or
+// [Masters.FastForward], lets pass.
+func (m *Masters) Forget(i int) {
 	m.tb.Helper()
-	if i < 0 || i >= len(m.fleet.Masters) {
-		m.tb.Fatalf("quorumtest: %s master %d: there are %d, counted from 0", action, i, len(m.fleet.Masters))
+	m.server("forget", i).forget()
+}
+
+func (m *Masters) server(action string, i int) *server {
+	m.tb.Helper()
+	if i < 0 || i >= len(m.servers) {
+		m.tb.Fatalf("quorumtest: %s master %d: there are %d, counted from 0", action, i, len(m.servers))
 	}
+	return m.servers[i]
 }
 
 // FastForward lets d pass at once, for the masters and for [Masters.Clock], as if all processes but
@@ -59,7 +54,23 @@ func (m *Masters) FastForward(d time.Duration) {
 	if d < 0 {
 		m.tb.Fatalf("quorumtest: fast-forward by %v: time does not go back", d)
 	}
-	if err := m.fleet.FastForward(d, func() { m.clock.Advance(d) }); err != nil {
-		m.tb.Fatalf("quorumtest: %v", err)
+	m.time.advance(d, func() {
+		for _, c := range m.clocks() {
+			c.Advance(d)
+		}
+	})
+	time.Sleep(time.Millisecond) // a key is still there in the millisecond in which it expires
+}
+
+// clocks returns the clocks of the lockers.
+func (m *Masters) clocks() []*fakeclock.Clock {
+	m.processesMu.Lock()
+	defer m.processesMu.Unlock()
+	all := []*fakeclock.Clock{m.clock}
+	for _, p := range m.processes {
+		if p.clock != m.clock {
+			all = append(all, p.clock)
+		}
 	}
+	return all
 }

@@ -71,43 +71,6 @@ func (m *Masters) lockerElsewhere() *quorum.Locker {
 // otherOwner stands on the masters while [Masters.Lose] takes a lock from its holder.
 const otherOwner = "quorumtest:0"
 
-// The scripts reply with the number of names at which they found the owner.
-
-// takeScript puts another owner in place of one, and keeps the lease. The names are not free in
-// between, since the holder must end before anybody else begins.
-const takeScript = `
-local taken = 0
-for _, name in ipairs(KEYS) do
-  if redis.call('TYPE', name).ok == 'zset' then -- readers
-    local ends = redis.call('ZSCORE', name, 'quorumlock:reader:' .. ARGV[1])
-    if ends then
-      redis.call('ZADD', name, ends, 'quorumlock:reader:' .. ARGV[2])
-      redis.call('ZREM', name, 'quorumlock:reader:' .. ARGV[1])
-      taken = taken + 1
-    end
-  elseif redis.call('HEXISTS', name, ARGV[1]) == 1 then
-    redis.call('HSET', name, ARGV[2], '1')
-    redis.call('HDEL', name, ARGV[1])
-    taken = taken + 1
-  end
-end
-return taken`
-
-// freeScript releases the names for an owner, and wakes the waiters.
-const freeScript = `
-local freed = 0
-for i, name in ipairs(KEYS) do
-  local isRead = redis.call('TYPE', name).ok == 'zset'
-  local member = isRead and 'quorumlock:reader:' .. ARGV[1] or ARGV[1]
-  if redis.call(isRead and 'ZREM' or 'HDEL', name, member) == 1 then
-    if redis.call('EXISTS', name) == 0 then
-      redis.call('PUBLISH', ARGV[i + 1], '0')
-    end
-    freed = freed + 1
-  end
-end
-return freed`
-
 // Lose makes a held lock lost at once, as if the masters had given it to another holder. When
 // Lose returns, the lock's context has ended with [quorum.ErrLost], and the names are free. All
 // handles of the lock are lost with it; other locks are not.
@@ -129,20 +92,18 @@ func (m *Masters) Lose(lock *quorum.Lock) {
 }
 
 func (m *Masters) lose(lock *quorum.Lock) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if err := lock.Err(); err != nil {
 		return fmt.Errorf("it is not held: %w", err)
 	}
-	if err := m.takeLocked(lock); err != nil {
+	if err := m.take(lock); err != nil {
 		return err
 	}
-	args := []any{otherOwner}
-	for _, key := range keysOf(lock) {
-		args = append(args, scripts.Channel(key))
+	for _, s := range m.servers {
+		if !s.cutOff() {
+			s.Free(keysOf(lock), otherOwner)
+		}
 	}
-	_, err := m.evalLocked(freeScript, keysOf(lock), args...)
-	return err
+	return nil
 }
 
 // keysOf returns the lock's keys on the masters.
@@ -153,25 +114,25 @@ func keysOf(lock *quorum.Lock) []string {
 	return scripts.SlotNames(lock.Names()[0], lock.Slots())
 }
 
-// takeLocked takes the lock on the masters, and has its handle ask them, until it is lost. Once may
+// take takes the lock on the masters, and has its handle ask them, until it is lost. Once may
 // not be enough: a grant may have been on its way to a master, and not all masters need to have
 // answered when Extend returns.
-func (m *Masters) takeLocked(lock *quorum.Lock) error {
+func (m *Masters) take(lock *quorum.Lock) error {
 	ctx, cancel := context.WithTimeout(context.Background(), m.patience)
 	defer cancel()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	everTaken := false
 	for {
-		taken, err := m.evalLocked(takeScript, keysOf(lock), lock.Owner(), otherOwner)
-		if err != nil {
-			return err
+		for _, s := range m.servers {
+			if !s.cutOff() && s.Take(keysOf(lock), lock.Owner(), otherOwner) > 0 {
+				everTaken = true
+			}
 		}
-		everTaken = everTaken || taken > 0
 		if !everTaken {
 			return errors.New("no running master has it")
 		}
-		err = lock.Extend(ctx, 10*time.Millisecond) // a lease is only raised, so the least will do
+		err := lock.Extend(ctx, 10*time.Millisecond) // a lease is only raised, so the least will do
 		switch ended := lock.Err(); {
 		case errors.Is(ended, quorum.ErrLost):
 			<-lock.Context().Done()
@@ -185,25 +146,4 @@ func (m *Masters) takeLocked(lock *quorum.Lock) error {
 			return fmt.Errorf("too few masters reach the holder: %w", err)
 		}
 	}
-}
-
-// evalLocked runs a script on all masters that run, and returns the sum of the replies.
-func (m *Masters) evalLocked(script string, names []string, args ...any) (int64, error) {
-	command := []any{"EVAL", script, len(names)}
-	for _, name := range names {
-		command = append(command, name)
-	}
-	command = append(command, args...)
-	sum := int64(0)
-	for i, master := range m.fleet.Masters {
-		if m.stopped[i] {
-			continue
-		}
-		reply, err := master.Do(command...)
-		if err != nil {
-			return 0, err
-		}
-		sum += reply.(int64)
-	}
-	return sum, nil
 }

@@ -14,14 +14,18 @@
 //	another process reads (ErrHeld for a writer) [Masters.ReadElsewhere]
 //	a held lock is lost (ErrLost)                [Masters.Lose]; all locks: [Masters.FastForward]
 //	a lease ends that nobody renews              [Masters.FastForward]
+//	a holder's process stands still              [Masters.Pause]
 //	masters do not answer (ErrUnavailable)       [Masters.Stop]
+//	a master restarts without its data           [Masters.Forget]
 //
 // With any of these, two holders are never valid at once if every locker has [Masters.Options].
 //
-// The masters are stand-ins (miniredis): they run the library's scripts, but are not a Redis server
-// to measure. Sockets are real, so a test in a testing/synctest bubble cannot use them.
+// In a testing/synctest bubble all this takes no time: a lease ends, and a lock is renewed for an hour,
+// in milliseconds, while the test sleeps. (With -race, call runtime.GOMAXPROCS(1) in TestMain: Go 1.26
+// may crash otherwise, see https://go.dev/issue/78156.) [Explore] runs a test under random faults.
 //
-// The files, each of which uses only those above it: options.go, context.go, log.go, masters.go, faults.go, holders.go.
+// The masters are stand-ins: state machines in Go that know the library's commands and scripts, held to
+// real servers by the library's tests. They are not Redis servers to keep a service's data in.
 package quorumtest
 
 import (
@@ -33,7 +37,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
-	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -47,62 +50,87 @@ const (
 )
 
 // Masters are the masters of one test. Their methods are safe for concurrent use, but those that
-// may fail the test (all but URLs and Clock) must run in the goroutine of the test that [Start] was
+// may fail the test (all but URLs, Clock, Pause and Work) must run in the goroutine of the test that [Start] was
 // given: a subtest starts masters of its own.
 type Masters struct {
 	tb       testing.TB
-	fleet    *redistest.Fleet
+	patience time.Duration
+	*fleet
+
+	mu        sync.Mutex
+	elsewhere *quorum.Locker // of HoldElsewhere; nil before its first call
+}
+
+// fleet is what the masters of a test are, whoever uses them.
+type fleet struct {
+	servers  []*server
+	time     *sharedTime
 	nodeOpts []node.Option
 	clock    *fakeclock.Clock
 	logger   *slog.Logger
 
-	patience time.Duration
+	exploration *exploration // nil but for Explore
 
-	mu        sync.Mutex
-	stopped   map[int]bool
-	elsewhere *quorum.Locker // of HoldElsewhere; nil before its first call
+	processesMu sync.Mutex
+	processes   []*process
+	lockers     map[*quorum.Locker]*process // of Masters.Locker
 }
 
 // Start starts n empty masters, which end when the test does. They are not in quarantine, and never
-// will be: they grant at once, also to a locker that the service opens with nothing but
+// will be, but for [Masters.Forget]: they grant at once, also to a locker that the service opens with nothing but
 // [Masters.URLs]. Start fails the test when it cannot start them.
 //
 // The options are those of every node that the Masters open. A deployment whose max lease is not
 // the default gives it here ([node.WithMaxLease]), since a client with another one is refused. The
 // timeout is 10 s unless they say otherwise ([node.WithTimeout]): a machine that is busy with tests
 // may stand still for longer than the usual one.
+//
+// In a testing/synctest bubble, call Start there. The masters then have no sockets: a locker that the
+// service opens itself reaches them by [Masters.Options], and the timeout is the usual one.
 func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 	tb.Helper()
 	logger := newLogger(tb) // first, so that it ends last
-	opts = append([]node.Option{node.WithLogger(logger), node.WithTimeout(nodeTimeout)}, opts...)
-	fleet, err := redistest.StartEmbedded(n)
-	if err != nil {
-		tb.Fatalf("quorumtest: %v", err)
+	if n < 1 {
+		tb.Fatalf("quorumtest: start %d masters: want at least 1", n)
 	}
+	usual := []node.Option{node.WithLogger(logger)}
+	if !inBubble() {
+		usual = append(usual, node.WithTimeout(nodeTimeout))
+	}
+	f := &fleet{time: &sharedTime{began: time.Now()}, nodeOpts: append(usual, opts...), clock: fakeclock.New(), logger: logger,
+		lockers: map[*quorum.Locker]*process{}}
+	m := &Masters{tb: tb, fleet: f, patience: defaultPatience}
+	f.clock.SetRate(1)
 	tb.Cleanup(func() {
-		if err := fleet.Stop(); err != nil {
-			tb.Errorf("quorumtest: %v", err)
+		f.clock.SetRate(0)
+		for _, p := range f.processes {
+			p.pass()
 		}
 	})
-	var members []string
-	for _, master := range fleet.Masters {
-		members = append(members, master.Addr())
+	for i := range n {
+		s, err := startServer(i, f.time.now)
+		if err != nil {
+			tb.Fatalf("quorumtest: %v", err)
+		}
+		tb.Cleanup(s.stop)
+		f.servers = append(f.servers, s)
 	}
-	for _, url := range fleet.URLs() {
+	for _, s := range f.servers {
 		// It is safe to admit them: no master of this process has granted anything.
-		if err := admit(url, members, opts); err != nil {
+		if err := m.admit(s); err != nil {
 			tb.Fatalf("quorumtest: %v", err)
 		}
 	}
-	m := &Masters{
-		tb: tb, fleet: fleet, nodeOpts: opts, clock: fakeclock.New(), logger: logger, patience: defaultPatience, stopped: map[int]bool{},
-	}
-	m.clock.SetRate(1)
 	return m
 }
 
-func admit(url string, members []string, opts []node.Option) error {
-	n, err := node.Open(url, opts...)
+func (m *Masters) admit(s *server) error {
+	var members []string
+	for _, member := range m.servers {
+		members = append(members, member.address)
+	}
+	p := &process{masters: m.fleet, clock: m.clock, dialed: map[int]int{}}
+	n, err := node.Open("redis://"+s.address, append([]node.Option{node.WithDialer(p.dial)}, m.nodeOpts...)...)
 	if err != nil {
 		return err
 	}
@@ -115,21 +143,25 @@ func admit(url string, members []string, opts []node.Option) error {
 // URLs returns the masters' URLs, in the order in which [Masters.Stop] counts them. Every locker of
 // a test must be given all of them, and no other names for them: the masters refuse a locker with
 // another list.
-func (m *Masters) URLs() []string { return m.fleet.URLs() }
+func (m *Masters) URLs() []string {
+	urls := make([]string, len(m.servers))
+	for i, s := range m.servers {
+		urls[i] = "redis://" + s.address
+	}
+	return urls
+}
 
 // Clock returns the clock of the masters' lockers. It runs like any clock, and
 // [Masters.FastForward] moves it.
 func (m *Masters) Clock() clock.Clock { return m.clock }
 
 // Options returns the options of the masters' lockers, for a locker that the test or the service
-// opens itself: [Masters.Clock], the node options of [Start], and a logger to the test's output.
-// Later options win.
+// opens itself: [Masters.Clock], the node options of [Start], connections in memory, and a logger to
+// the test's output. Later options win.
 //
-// A locker without them doesn't notice [Masters.FastForward], and fails on a machine that stands
-// still for longer than [node.DefaultTimeout].
-func (m *Masters) Options() []quorum.Option {
-	return []quorum.Option{WithClock(m.clock), quorum.WithLogger(m.logger), quorum.WithNodeOptions(m.nodeOpts...)}
-}
+// A locker without them doesn't notice [Masters.FastForward], fails on a machine that stands
+// still for longer than [node.DefaultTimeout], and does not reach masters in a bubble.
+func (m *Masters) Options() []quorum.Option { return m.newProcess().options() }
 
 // Locker returns a locker over all the masters, by the rule of package redlock. The end of the test
 // closes it. Lockers act like different processes. Options are as for
@@ -138,7 +170,7 @@ func (m *Masters) Options() []quorum.Option {
 // returns an error, and for an even number of masters.
 func (m *Masters) Locker(opts ...quorum.Option) *quorum.Locker {
 	m.tb.Helper()
-	if n := len(m.URLs()); n%2 == 0 {
+	if n := len(m.servers); n%2 == 0 {
 		m.tb.Fatalf("quorumtest: redlock needs an odd number of masters, not %d", n)
 	}
 	return m.open(quorum.Majority, opts)
@@ -146,10 +178,14 @@ func (m *Masters) Locker(opts ...quorum.Option) *quorum.Locker {
 
 func (m *Masters) open(rule quorum.Rule, opts []quorum.Option) *quorum.Locker {
 	m.tb.Helper()
-	locker, err := quorum.Open(m.URLs(), rule, append(m.Options(), opts...)...)
+	p := m.newProcess()
+	locker, err := quorum.Open(m.URLs(), rule, append(p.options(), opts...)...)
 	if err != nil {
 		m.tb.Fatalf("quorumtest: %v", err)
 	}
+	m.processesMu.Lock()
+	defer m.processesMu.Unlock()
+	m.lockers[locker] = p
 	m.tb.Cleanup(func() { locker.Close() })
 	return locker
 }

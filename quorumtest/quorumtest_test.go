@@ -14,6 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
+	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
@@ -22,7 +23,10 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	bubble.OneProcessor()
+	goleak.VerifyTestMain(m)
+}
 
 func mustLock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
 	t.Helper()
@@ -93,7 +97,7 @@ func wantHeldElsewhere(t *testing.T, m *Masters, name string) {
 
 // in returns the masters as another test has them.
 func (m *Masters) in(tb testing.TB) *Masters {
-	return &Masters{tb: tb, fleet: m.fleet, nodeOpts: m.nodeOpts, clock: m.clock, logger: m.logger, stopped: m.stopped}
+	return &Masters{tb: tb, fleet: m.fleet}
 }
 
 // A service may open its locker from addresses alone.
@@ -459,7 +463,7 @@ func TestProgramsThatLockDoNotBuildTheMasters(t *testing.T) {
 		t.Fatal("nothing is listed")
 	}
 	for _, dep := range deps {
-		for _, unwanted := range []string{"miniredis", "gopher-lua", "redistest", "quorumtest"} {
+		for _, unwanted := range []string{"miniredis", "gopher-lua", "redistest", "fakeredis", "quorumtest"} {
 			if strings.Contains(dep, unwanted) {
 				t.Errorf("a program that locks builds %s", dep)
 			}

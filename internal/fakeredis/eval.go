@@ -46,7 +46,7 @@ var bySHA = sync.OnceValue(func() map[string]known {
 	all := map[string]known{}
 	for _, s := range slices.Concat(scripts.All(), operators.All()) {
 		if run, written := programs[s.Name()]; written {
-			all[shaOf(s.Source())] = known{s.Name(), run}
+			all[s.SHA().(string)] = known{s.Name(), run}
 		}
 	}
 	return all

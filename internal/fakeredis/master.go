@@ -1,6 +1,6 @@
 // Package fakeredis is a stand-in for a Redis master: a state machine in Go of the commands that a
 // lock sends, with a clock, a memory and a process of its own. It serves any net.Conn, and runs in
-// a testing/synctest bubble, where no server can.
+// a testing/synctest bubble, where no server can. The masters of package quorumtest are such.
 //
 // It does not run Lua: each script of package scripts, known by its hash, has a program in Go, which makes
 // the same calls of Redis in the same order. The script vectors of package scripts hold these programs to

@@ -2,8 +2,9 @@ package redistest
 
 import (
 	"errors"
+	"fmt"
 	"net"
-	"sync"
+	"syscall"
 	"time"
 )
 
@@ -14,16 +15,11 @@ type door struct {
 	listener net.Listener
 	serve    func(net.Conn)
 	accepted chan struct{} // closed when accept has returned
-
-	mu    sync.Mutex
-	conns map[*doorConn]struct{} // those that are open
 }
 
 // openDoor gives each connection to serve, which must not block, and whose job it is to close it.
 func openDoor(listener net.Listener, serve func(net.Conn)) *door {
-	d := &door{
-		listener: listener, serve: serve, accepted: make(chan struct{}), conns: map[*doorConn]struct{}{},
-	}
+	d := &door{listener: listener, serve: serve, accepted: make(chan struct{})}
 	go d.accept()
 	return d
 }
@@ -39,40 +35,23 @@ func (d *door) accept() {
 			time.Sleep(acceptRetry) // probably out of file descriptors
 			continue
 		}
-		c := &doorConn{Conn: conn, door: d}
-		d.mu.Lock()
-		d.conns[c] = struct{}{}
-		d.mu.Unlock()
-		d.serve(c)
+		d.serve(conn)
 	}
 }
 
-// closeForNew closes the listener. Connections stay.
-func (d *door) closeForNew() error {
+// close closes the listener. Connections stay.
+func (d *door) close() error {
 	err := d.listener.Close()
 	<-d.accepted
 	return err
 }
 
-// closeForAll closes the listener and cuts all connections.
-func (d *door) closeForAll() error {
-	err := d.closeForNew()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for c := range d.conns {
-		c.Conn.Close() // the server then calls doorConn.Close
+// listen listens at an embedded master's address. The error wraps errAddressTaken when the port is
+// not free.
+func listen(addr string) (net.Listener, error) {
+	listener, err := net.Listen("tcp4", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w: %w", errAddressTaken, err)
 	}
-	return err
-}
-
-type doorConn struct {
-	net.Conn
-	door *door
-}
-
-func (c *doorConn) Close() error {
-	c.door.mu.Lock()
-	delete(c.door.conns, c)
-	c.door.mu.Unlock()
-	return c.Conn.Close()
+	return listener, err
 }

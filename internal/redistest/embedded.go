@@ -13,16 +13,15 @@ import (
 
 // embedded is a miniredis inside this process, a new one after each kill.
 type embedded struct {
-	addr  string
-	life  *embeddedLife // nil while killed
-	clock embeddedClock
+	addr string
+	life *embeddedLife // nil while killed
 }
 
 func (e *embedded) start() error {
 	if e.life != nil {
 		return errRunning
 	}
-	life, err := newEmbeddedLife(e.addr, &e.clock)
+	life, err := newEmbeddedLife(e.addr)
 	if err != nil {
 		return err
 	}
@@ -47,14 +46,14 @@ func (e *embedded) remove() error { return nil }
 type embeddedLife struct {
 	mini  *miniredis.Miniredis
 	info  serverInfo
-	clock *embeddedClock
-	door  *door // nil while it is cut off
+	door  *door
+	clock sync.Mutex // locked while the server's clock moves
 }
 
 // newEmbeddedLife starts a miniredis that serves connections from a listener of our own. Miniredis'
 // own listener opens before its commands are registered and before a hook can be set: a client that
 // keeps redialling would get "unknown command" after a restart.
-func newEmbeddedLife(addr string, clock *embeddedClock) (*embeddedLife, error) {
+func newEmbeddedLife(addr string) (*embeddedLife, error) {
 	if fips140.Enforced() {
 		return nil, errors.New("an embedded master names scripts by their SHA-1, which GODEBUG=fips140=only forbids")
 	}
@@ -63,9 +62,8 @@ func newEmbeddedLife(addr string, clock *embeddedClock) (*embeddedLife, error) {
 		return nil, err
 	}
 	l := &embeddedLife{
-		mini:  miniredis.NewMiniRedis(),
-		info:  newServerInfo(listener.Addr().(*net.TCPAddr).Port),
-		clock: clock,
+		mini: miniredis.NewMiniRedis(),
+		info: newServerInfo(listener.Addr().(*net.TCPAddr).Port),
 	}
 	l.mini.ClockTTL(true)
 	conn, err := l.mini.Dial() // starts it without a listener
@@ -79,10 +77,7 @@ func newEmbeddedLife(addr string, clock *embeddedClock) (*embeddedLife, error) {
 
 // end cuts all connections and returns when no goroutine of this life runs.
 func (l *embeddedLife) end() error {
-	var err error
-	if l.door != nil {
-		err = l.door.closeForNew()
-	}
+	err := l.door.close()
 	l.mini.CtxCancel() // ends BLPOP and its like; the next call waits for them
 	// Before Miniredis.Close, which takes the server away from running scripts: their clients would
 	// get an error reply, and a crash gives none.
@@ -120,13 +115,7 @@ func (l *embeddedLife) before(peer *miniserver.Peer, command string, args ...str
 func (l *embeddedLife) advance() {
 	// Two concurrent calls could otherwise set their times in the wrong order, and miniredis would
 	// subtract the time between them from every TTL twice.
-	l.clock.mu.Lock()
-	defer l.clock.mu.Unlock()
-	l.mini.SetTime(time.Now().Add(l.clock.ahead))
-}
-
-// embeddedClock is the clock of a master over all its lives.
-type embeddedClock struct {
-	mu    sync.Mutex    // while it is held, no script starts: see advance
-	ahead time.Duration // of this process' clock
+	l.clock.Lock()
+	defer l.clock.Unlock()
+	l.mini.SetTime(time.Now())
 }

@@ -11,16 +11,17 @@ import (
 type Recorder struct {
 	testing.TB
 	Died, Left string   // what Fatalf and Skipf said
-	Said       []string // by Error
+	Said       []string // by Error and Errorf
 	Logged     []string
 	cleanups   []func()
 }
 
-func (r *Recorder) Helper()                    {}
-func (r *Recorder) Cleanup(f func())           { r.cleanups = append(r.cleanups, f) }
-func (r *Recorder) Failed() bool               { return r.Died != "" || len(r.Said) > 0 }
-func (r *Recorder) Error(args ...any)          { r.Said = append(r.Said, fmt.Sprint(args...)) }
-func (r *Recorder) Logf(f string, args ...any) { r.Logged = append(r.Logged, fmt.Sprintf(f, args...)) }
+func (r *Recorder) Helper()                      {}
+func (r *Recorder) Cleanup(f func())             { r.cleanups = append(r.cleanups, f) }
+func (r *Recorder) Failed() bool                 { return r.Died != "" || len(r.Said) > 0 }
+func (r *Recorder) Error(args ...any)            { r.Said = append(r.Said, fmt.Sprint(args...)) }
+func (r *Recorder) Errorf(f string, args ...any) { r.Said = append(r.Said, fmt.Sprintf(f, args...)) }
+func (r *Recorder) Logf(f string, args ...any)   { r.Logged = append(r.Logged, fmt.Sprintf(f, args...)) }
 
 func (r *Recorder) Fatalf(f string, args ...any) {
 	r.Died = fmt.Sprintf(f, args...)

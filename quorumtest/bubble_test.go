@@ -1,0 +1,189 @@
+package quorumtest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+const name = "invoice:42"
+
+// The lock of a process that crashed is held until its lease ends, and no longer.
+func TestBubbleLeaseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		masters := quorumtest.Start(t, 3)
+		crashed, next := masters.Locker(), masters.Locker()
+		_, err := crashed.Lock(t.Context(), name)
+		testkit.Must(t, err)
+		crashed.Close()
+
+		began := time.Now()
+		if _, err := next.TryLock(t.Context(), name); !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("at once: %v", err)
+		}
+		_, err = next.Lock(t.Context(), name)
+		testkit.Must(t, err)
+		if took := time.Since(began); took < quorum.DefaultLease-time.Second || took > quorum.DefaultLease+5*time.Second {
+			t.Errorf("the next holder waited for %v", took)
+		}
+	})
+}
+
+// A lock is renewed for as long as the work takes.
+func TestBubbleHourOfRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		masters := quorumtest.Start(t, 3)
+		locker, other := masters.Locker(), masters.Locker()
+		lock, err := locker.Lock(t.Context(), name)
+		testkit.Must(t, err)
+		for range 60 {
+			time.Sleep(time.Minute)
+			if _, err := other.TryLock(t.Context(), name); !errors.Is(err, quorum.ErrHeld) {
+				t.Fatalf("another locker: %v", err)
+			}
+		}
+		if !lock.Valid() || lock.Context().Err() != nil {
+			t.Errorf("lost: %v", lock.Err())
+		}
+		testkit.Must(t, lock.Unlock(t.Context()))
+		_, err = other.TryLock(t.Context(), name)
+		testkit.Must(t, err)
+	})
+}
+
+// A holder that stood still for longer than its lease is no longer valid when it goes on, and the next
+// has a higher token.
+func TestBubblePausedHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		masters := quorumtest.Start(t, 3)
+		locker, other := masters.Locker(), masters.Locker()
+		lock, err := locker.Lock(t.Context(), name)
+		testkit.Must(t, err)
+		next := make(chan *quorum.Lock, 1)
+		go func() {
+			lock, err := other.Lock(t.Context(), name)
+			if err != nil {
+				t.Error(err)
+			}
+			next <- lock
+		}()
+
+		masters.Pause(locker, 2*quorum.DefaultLease)
+		if lock.Valid() {
+			t.Error("valid after the lease")
+		}
+		<-lock.Context().Done()
+		if !errors.Is(context.Cause(lock.Context()), quorum.ErrLost) {
+			t.Errorf("the context ended with %v", context.Cause(lock.Context()))
+		}
+		if after := <-next; after.Token() <= lock.Token() || !after.Valid() {
+			t.Errorf("token %d after %d, valid %v", after.Token(), lock.Token(), after.Valid())
+		}
+		_, err = locker.Lock(t.Context(), "another") // the process goes on
+		testkit.Must(t, err)
+	})
+}
+
+// A short pause costs nothing.
+func TestBubbleShortPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		masters := quorumtest.Start(t, 3)
+		locker := masters.Locker()
+		lock, err := locker.Lock(t.Context(), name)
+		testkit.Must(t, err)
+		for range 10 {
+			masters.Pause(locker, quorum.DefaultLease/2)
+			masters.Work(locker, quorum.DefaultLease/2)
+		}
+		if !lock.Valid() {
+			t.Errorf("lost: %v", lock.Err())
+		}
+	})
+}
+
+// A master that forgot the lock grants it to nobody else, and gets it back from its holder.
+func TestBubbleForgetfulMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		masters := quorumtest.Start(t, 3)
+		locker, other := masters.Locker(), masters.Locker()
+		lock, err := locker.Lock(t.Context(), name)
+		testkit.Must(t, err)
+		for master := range 3 { // one after another, all of them
+			masters.Forget(master)
+			for range 10 {
+				if l, err := other.TryLock(t.Context(), name); err == nil {
+					t.Fatalf("two holders: tokens %d and %d", lock.Token(), l.Token())
+				}
+				time.Sleep(quorum.DefaultLease / 5)
+			}
+		}
+		if !lock.Valid() {
+			t.Errorf("lost: %v", lock.Err())
+		}
+		// Two at once: the lock is lost, and only the next max lease makes a majority.
+		masters.Forget(0)
+		masters.Forget(1)
+		began := time.Now()
+		_, err = other.Lock(t.Context(), name)
+		testkit.Must(t, err)
+		if waited := time.Since(began); lock.Valid() || waited < quorum.DefaultLease {
+			t.Errorf("after %v; the first is valid: %v", waited, lock.Valid())
+		}
+	})
+}
+
+// A service that opens its own locker, and the other faults, work in a bubble, too.
+func TestBubbleOptionsAndFaults(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		masters := quorumtest.Start(t, 3)
+		service, err := redlock.Open(masters.URLs(), masters.Options()...)
+		testkit.Must(t, err)
+		defer service.Close()
+		held := masters.HoldElsewhere(name)
+		if _, err := service.TryLock(t.Context(), name); !errors.Is(err, quorum.ErrHeld) {
+			t.Errorf("held elsewhere: %v", err)
+		}
+		masters.FastForward(quorum.DefaultLease)
+		lock, err := service.TryLock(t.Context(), name)
+		testkit.Must(t, err)
+		if held.Valid() {
+			t.Error("two holders")
+		}
+		masters.Lose(lock)
+		if !errors.Is(lock.Err(), quorum.ErrLost) {
+			t.Errorf("lost: %v", lock.Err())
+		}
+		masters.Stop(0)
+		masters.Stop(1)
+		if _, err := service.TryLock(t.Context(), name); !errors.Is(err, quorum.ErrUnavailable) {
+			t.Errorf("two masters are down: %v", err)
+		}
+		masters.Start(0)
+		lock, err = service.Lock(t.Context(), name)
+		testkit.Must(t, err)
+		testkit.Must(t, lock.Unlock(t.Context()))
+	})
+}
+
+// A locker of somebody else's has no process to pause.
+func TestPauseOfAnotherLocker(t *testing.T) {
+	masters := quorumtest.Start(t, 3)
+	locker, err := redlock.Open(masters.URLs(), masters.Options()...)
+	testkit.Must(t, err)
+	defer locker.Close()
+	f := &testkit.Recorder{TB: t}
+	defer f.End()
+	others := quorumtest.Start(f, 1)
+	others.Pause(locker, time.Hour)
+	others.Work(locker, time.Hour)
+	if len(f.Said) != 2 {
+		t.Errorf("it said %q", f.Said)
+	}
+}

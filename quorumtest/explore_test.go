@@ -1,0 +1,114 @@
+package quorumtest_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
+)
+
+// explored is the environment variable with the name of a scenario.
+const explored = "QUORUMTEST_EXPLORED"
+
+// scenario is what three tills do under Explore.
+type scenario struct {
+	ignoresTokens bool
+	ask           func(masters *quorumtest.Masters, locker *quorum.Locker)
+	seeds         int
+}
+
+var scenarios = map[string]scenario{
+	"right": {false, asksInWork, 60},
+	// Only a process that stands still, or is cut off, for longer than its lease pays what another has paid.
+	"token ignored": {true, asksInWork, 200},
+	// No process stands still: work is a sleep that ignores the context, from which faults of the network take the lock.
+	"context ignored": {true, func(*quorumtest.Masters, *quorum.Locker) { time.Sleep(time.Minute) }, 200},
+}
+
+func asksInWork(masters *quorumtest.Masters, locker *quorum.Locker) {
+	masters.Work(locker, time.Second)
+}
+
+// TestExplored is ExampleExplore's test, of a scenario in a process of its own.
+func TestExplored(t *testing.T) {
+	s, named := scenarios[os.Getenv(explored)]
+	if !named {
+		s = scenarios["right"]
+	}
+	quorumtest.Explore(t, s.seeds, func(t *testing.T, masters *quorumtest.Masters) {
+		bank := &bank{ignoresTokens: s.ignoresTokens}
+		var tills sync.WaitGroup
+		for range 3 {
+			locker := masters.Locker()
+			one := &till{locker, bank, func() { s.ask(masters, locker) }}
+			tills.Go(func() {
+				for one.charge(t.Context()) != nil {
+					time.Sleep(time.Second)
+				}
+			})
+		}
+		tills.Wait()
+		t.Logf("token %d, at %v", bank.token, time.Now())
+		if bank.payments != 1 {
+			t.Errorf("paid %d times", bank.payments)
+		}
+	})
+}
+
+// explore runs TestExplored, or a seed of it, and returns its output.
+func explore(t *testing.T, scenario, run string) (output string, failed bool) {
+	t.Helper()
+	program, err := os.Executable()
+	testkit.Must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	child := exec.CommandContext(ctx, program, "-test.v", "-test.run", run)
+	child.Env = append(os.Environ(), explored+"="+scenario)
+	text, err := child.CombinedOutput()
+	if err != nil && !child.ProcessState.Exited() {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return string(text), err != nil
+}
+
+var replayLine = regexp.MustCompile(`to replay: go test -v -run '(\S+)'`)
+
+// Explore finds the bugs that a test without faults does not, and the line that it prints replays the seed.
+func TestExploreFinds(t *testing.T) {
+	find := func(scenario string) (line string) {
+		output, failed := explore(t, scenario, "^TestExplored$")
+		found := replayLine.FindStringSubmatch(output)
+		if !failed || found == nil || !paidTwice.MatchString(output) {
+			t.Fatalf("%s: not found:\n%s", scenario, output)
+		}
+		return found[1]
+	}
+	find("context ignored")
+	line := find("token ignored")
+	first, _ := explore(t, "token ignored", line)
+	second, _ := explore(t, "token ignored", line)
+	if !paidTwice.MatchString(first) || trace(first) != trace(second) {
+		t.Errorf("%s does not replay:\n%s\n%s", line, trace(first), trace(second))
+	}
+}
+
+var paidTwice = regexp.MustCompile(`paid [23] times\n`)
+
+var varying = regexp.MustCompile(`(?m)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\([0-9.]+s\)$`)
+
+// trace returns the lines of an output, without what is random for the library's sake and the real time. Lines of one
+// instant come in any order.
+func trace(output string) string {
+	lines := slices.Collect(strings.Lines(varying.ReplaceAllString(output, "")))
+	slices.Sort(lines)
+	return strings.Join(lines, "")
+}
