@@ -414,6 +414,31 @@ func TestFastForwardKeepsHoldersApart(t *testing.T) {
 	}
 }
 
+// A lease is asked for after its client's clock has moved. It must not begin before the masters'
+// has.
+func TestFastForwardLetsNoScriptInBetweenTheClocks(t *testing.T) {
+	m := Start(t, 1)
+	locker := m.Locker()
+	granted := make(chan *quorum.Lock, 1)
+	m.time.advance(quorum.DefaultLease, func() {
+		go func() {
+			lock, err := locker.TryLock(t.Context(), "a")
+			if err != nil {
+				t.Error(err)
+			}
+			granted <- lock
+		}()
+		select {
+		case <-granted:
+			t.Fatal("granted before the masters' clock had moved")
+		case <-time.After(100 * time.Millisecond):
+		}
+	})
+	if lock := <-granted; lock != nil {
+		wantTry(t, m.Locker(), quorum.ErrHeld, "a")
+	}
+}
+
 func TestStopAndStart(t *testing.T) {
 	m := Start(t, 3)
 	service := m.Locker()
