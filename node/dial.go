@@ -68,20 +68,20 @@ func logIn(ctx context.Context, c redis.Conn, user, password string, database in
 	default:
 		commands = slices.Insert(commands, 0, []any{"AUTH", user, password})
 	}
-	first, err := ask(ctx, c, o.timeout, commands...)
+	first, err := sendAll(ctx, c, o.timeout, commands...)
 	if err == nil || c.Err() != nil || first < len(commands)-1 {
 		return err
 	}
 	// The user may not be allowed to set a name, which does not matter. Or the server says why it hangs
 	// up: it has too many clients, or is in protected mode.
-	if _, broken := ask(ctx, c, o.timeout, []any{"PING"}); c.Err() != nil && redisconn.IsBroken(broken) {
+	if _, broken := sendAll(ctx, c, o.timeout, []any{"PING"}); c.Err() != nil && redisconn.IsBroken(broken) {
 		return err
 	}
 	return nil
 }
 
-// ask sends commands together, and returns the first error with the number of its command.
-func ask(ctx context.Context, c redis.Conn, timeout time.Duration, commands ...[]any) (first int, err error) {
+// sendAll sends commands together, and returns the first error with the number of its command.
+func sendAll(ctx context.Context, c redis.Conn, timeout time.Duration, commands ...[]any) (first int, err error) {
 	bound := redisconn.ConnectTimeout(timeout)
 	err = redisconn.Send(c, timeout, func() error {
 		for _, command := range commands {

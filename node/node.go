@@ -38,7 +38,7 @@ import (
 // Node is one independent Redis master: never a replica, never a cluster. It is safe for concurrent
 // use.
 type Node struct {
-	embedded  // what package quorum uses
+	embedded  // the pipes and subscriptions, which package quorum reaches by inside.Of
 	server    server
 	ownsPool  bool
 	log       *stateLog

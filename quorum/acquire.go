@@ -22,8 +22,8 @@ import (
 // With the context of a held lock, Lock enters that lock again if all the names are its names. It
 // locks other names afresh, and returns [ErrInvalid] for a mix. Do not give the lock's context to a
 // goroutine that should wait for the lock: it would enter at once. Re-entry does not change the lock:
-// a fixed lease is not prolonged, and a Locker that [Locker.With] made with another lease (its
-// length, or fixed or not), max hold, min hold or drift gets ErrInvalid.
+// a fixed lease is not prolonged, and a Locker that [Locker.With] made with other terms (its lease, max hold,
+// min hold, drift or [WithStopBefore]) gets ErrInvalid.
 //
 // After a process has unlocked the names, its next call lets waiters of other processes go first, for
 // a bounded time, usually some milliseconds.
@@ -146,7 +146,7 @@ func (l *Locker) checkCall(ctx context.Context, op string, names []string) (*Loc
 // await waits for what is wanted until an attempt acquires it.
 func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *Lock, err error) {
 	c, set := l.core, l.set
-	place := l.enter(what)
+	place := l.takePlace(what)
 	defer func() { // also when code of the caller's panics: a log, a context
 		if lock == nil {
 			place.Leave()
@@ -192,8 +192,8 @@ func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *
 	}
 }
 
-// enter gives a call its place among those that wait for what it wants.
-func (l *Locker) enter(what wanted) queue.Place {
+// takePlace gives a call its place among those that wait for what it wants.
+func (l *Locker) takePlace(what wanted) queue.Place {
 	return l.core.waitlist.Enter(queue.Call{Key: what.key, Slots: what.count(), Retry: l.set.retry, Requests: l.set.request},
 		what.channels())
 }

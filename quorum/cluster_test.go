@@ -255,7 +255,7 @@ func ofList(l *Locker, field string) int {
 
 // joins puts a call for the name "a" into its queue.
 func (l *Locker) joins() *queue.Place {
-	p := l.enter(l.wants([]string{"a"}))
+	p := l.takePlace(l.wants([]string{"a"}))
 	return &p
 }
 

@@ -260,7 +260,7 @@ func (l *Lock) keptError(op string, k engine.Keepers, causes ...error) *Error {
 func (l *Lock) Requested() <-chan struct{} { return l.handle.Hold().Requested() }
 
 // await waits until t is decided or ctx ends. It returns nil if enough replies count.
-func (l *Lock) await(ctx context.Context, op string, t *engine.Tally) error {
+func (l *Lock) awaitReplies(ctx context.Context, op string, t *engine.Tally) error {
 	ended := awaitDecided(ctx, t)
 	enough, failed := t.Result()
 	if enough {

@@ -108,7 +108,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	c.holders = holders.New(nodes, c.Clock)
 	c.waitlist = queue.NewList(queue.Config{Engine: c.Engine, History: &c.history, NewRand: c.newRand,
 		HeldError: func() error { return c.unattempted(ErrHeld) }})
-	survey := <-c.Roster.Survey()
+	survey := <-c.Roster.Survey() // the first use of the nodes: they connect
 	if unfounded != nil && !survey.HasList() {
 		return nil, notFounded(survey, unfounded)
 	}

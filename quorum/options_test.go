@@ -32,7 +32,7 @@ func TestEachTermMakesAnotherLock(t *testing.T) {
 				v.SetFloat(v.Float() / 2)
 			}
 			if base.differences(&other) == "" {
-				t.Errorf("settings that differ in %v.%s make one lock: see differences in options.go, check there, and notOfALock here",
+				t.Errorf("settings that differ in %v.%s make one lock: see differences in options.go, check there, Lock's comment, and notOfALock here",
 					terms, field.Name)
 			}
 		}

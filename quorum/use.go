@@ -74,7 +74,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	default:
 		return nil, &Error{Op: "lock", Names: inner.names, causes: []error{ErrNotAcquired, ErrLost}}
 	}
-	err := inner.await(ctx, "lock", t)
+	err := inner.awaitReplies(ctx, "lock", t)
 	if err == nil && inner.Valid() && ctx.Err() == nil {
 		entered = true
 		return inner, nil
@@ -136,7 +136,7 @@ func (l *Lock) extend(ctx context.Context, op string, lasts time.Duration) error
 
 // confirm waits until enough nodes have confirmed a change to a lock that stays held.
 func (l *Lock) confirm(ctx context.Context, op string, t *engine.Tally) error {
-	if err := l.await(ctx, op, t); err != nil {
+	if err := l.awaitReplies(ctx, op, t); err != nil {
 		return err
 	}
 	return l.unusable(op, l.handle.Standing()) // enough nodes have confirmed, but perhaps after the lock was lost
@@ -176,7 +176,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		return l.unusable("unlock", before)
 	}
 	l.runReleasedHook()
-	err := l.await(ctx, "unlock", t)
+	err := l.awaitReplies(ctx, "unlock", t)
 	l.noteReleased(t)
 	wasOrphaned := before.Phase == lease.Orphaned
 	if failed, _ := err.(*Error); failed != nil {

@@ -41,8 +41,8 @@
 // refused, quarantined or unknown; unknown also of a master that had not answered, or was not
 // asked, when the outcome was certain. A state is unknown, up, quarantined, down, refused or
 // not_accepted. error_type is a result of [github.com/quorumlock/quorumlock/node.Error.Kind], empty for
-// success; an operation is acquire, renew, release, raise, look, mark, introduce, who, slots, ask,
-// inspect or force.
+// success; an operation is acquire, read, renew, release, raise, look, mark, introduce, who, slots,
+// ask, inspect or force.
 //
 // The names are those that OpenTelemetry's exporter makes of package otelquorumlock's. docs/grafana
 // and docs/alerts.yml in the repository have a dashboard and rules for alerts over them.

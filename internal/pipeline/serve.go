@@ -159,7 +159,7 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 				p.handleRun(c, run, value)
 			case err == nil:
 				reply, err := run[0].call.Parse(value)
-				p.finish(c, run[0], reply, err)
+				p.handOut(c, run[0], reply, err)
 			case errors.Is(err, ErrTimeout) && wasIdle:
 				return slices.Clone(left), errForgotten
 			case endsConn(c, run[0], err):
@@ -192,7 +192,7 @@ func (p *Pipe) handleError(c *Conn, run []request, err error) {
 		for i := range run {
 			run[i].notKnown()
 		}
-		run = p.requeue(run...)
+		run = p.requeue(run...) // those left are abandoned
 	}
 	for _, r := range run {
 		if r.call.Frees() {
@@ -208,8 +208,8 @@ func (p *Pipe) handleError(c *Conn, run []request, err error) {
 // even if another request has just brought the text.
 func (r *request) notKnown() { r.source, r.unknown = !r.unknown.IsZero(), r.asked }
 
-// finish hands out a parsed reply. It travels as that type from here on.
-func (p *Pipe) finish(c *Conn, r request, reply scripts.Reply, err error) {
+// handOut hands out a parsed reply, as a Result.
+func (p *Pipe) handOut(c *Conn, r request, reply scripts.Reply, err error) {
 	result := Result{RunID: c.RunID, Sent: true, Resent: r.resends > 0, Reply: reply}
 	if err != nil {
 		result.Err = p.cfg.Error(r.call.Op(), err)
@@ -238,7 +238,7 @@ func (p *Pipe) handleRun(c *Conn, run []request, value any) {
 		case r.call.Frees() && redisconn.IsServerError(err):
 			p.refused(r, err)
 		}
-		p.finish(c, r, reply, err)
+		p.handOut(c, r, reply, err)
 	}
 	p.resendAlone(c, undone)
 }
@@ -250,6 +250,6 @@ func (p *Pipe) resendAlone(c *Conn, undone []request) {
 		undone[i].alone = true
 	}
 	for _, r := range p.requeue(undone...) {
-		p.finish(c, r, scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Barred}}, nil)
+		p.handOut(c, r, scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Barred}}, nil)
 	}
 }

@@ -19,8 +19,8 @@ type Config struct {
 	// MaxLease is the longest lease of the deployment: a key outlives the last request for it by no
 	// more.
 	MaxLease time.Duration
-	// Connect makes a connection and checks the server at its other end. Its error is why the node
-	// is down.
+	// Connect makes a connection and checks the server at its other end: node's server.connect. Its error is
+	// why the node is down.
 	Connect func(ctx context.Context) (*Conn, error)
 	// Error makes an error that names the node and the operation.
 	Error func(op string, err error) error

@@ -11,7 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// request is a command on its way to a node, and the receiver of the reply ([pipeline.Receiver]). It is
+// request is a command on its way to a node, and the receiver of the reply ([pipeline.Receiver]): the pipe's own request has it. It is
 // for all commands but renewals and releases, which have receivers of their own.
 type request struct {
 	hold    *Hold
@@ -29,7 +29,7 @@ func (r *request) call() scripts.Call {
 	case c.Do == lease.Extend:
 		return scripts.Renew(h.list, []scripts.Renewal{h.renewal(scripts.ToMillis(c.Lease))})
 	case c.Do == lease.Ask && c.Level == 1 && c.Mode == h.terms.Mode:
-		// Otherwise it goes out again, and the lock was entered again or downgraded meanwhile.
+		// With another level or mode it goes out again, and the lock was entered again or downgraded meanwhile.
 		return r.attempt.call
 	}
 	return h.grantCall(c.Mode, scripts.AcquireArgs{Level: c.Level, Lease: scripts.ToMillis(c.Lease), Token: h.lease.Token()})
@@ -155,7 +155,7 @@ func (h *Hold) takeReply(c lease.Command, reply lease.Reply, err error) (e lease
 }
 
 var (
-	// ErrQuarantined is package quorum's.
+	// quorum.ErrQuarantined is this error.
 	ErrQuarantined = errors.New("nodes in quarantine")
 	// ErrMarker: a node that was marked for this request has lost or changed its marker since.
 	ErrMarker = errors.New("the node's marker changes under us")
