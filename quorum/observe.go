@@ -27,8 +27,10 @@ func (o *observer) Ending(h *engine.Hold, why engine.Ending) error {
 	case lease.Closed:
 		return ErrClosed
 	case lease.Stopping:
-		return lockOf(h).keptError("hold", why.Keepers, ErrLost,
-			detail(fmt.Sprintf("its contexts end %v before the deadline", o.set.terms.StopBefore)))
+		e := lockOf(h).keptError("hold", why.Keepers, ErrLost, detail(fmt.Sprintf(
+			"not renewed in time: its contexts end %v before the deadline, until which it is held", o.set.terms.StopBefore)))
+		e.Need, e.Granted, e.Unknown = 0, 0, 0 // it is kept
+		return e
 	}
 	o.core.counters.lost.Add(1)
 	return lockOf(h).keptError("hold", why.Keepers, ErrLost, o.whyLost(why.Cause))

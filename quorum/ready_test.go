@@ -85,10 +85,18 @@ func TestReadyTriesALock(t *testing.T) {
 		}
 		err := l.Ready(t.Context())
 		synctest.Wait()
+		tried := 0
 		for i, scripts := range asked {
-			if err != nil || scripts != "look acquire renew release " && scripts != "look acquire release " {
-				t.Errorf("%v; master %d was asked for %s", err, i, scripts)
+			switch scripts {
+			case "look acquire renew release ":
+				tried++
+			case "look acquire release ", "look ": // two others were ready
+			default:
+				t.Errorf("master %d was asked for %s", i, scripts)
 			}
+		}
+		if err != nil || tried < 2 {
+			t.Errorf("%v; %d masters were tried", err, tried)
 		}
 	})
 }

@@ -76,7 +76,7 @@ func (m *Masters) processOf(locker *quorum.Locker) *process {
 	defer m.processesMu.Unlock()
 	p := m.lockers[locker]
 	if p == nil {
-		m.tb.Errorf("quorumtest: the locker is not one of Masters.Locker")
+		m.tb.Errorf("quorumtest: only a locker of Masters.Locker can stand still: give it to the service")
 	}
 	return p
 }

@@ -3,7 +3,11 @@
 //
 //	n, err := node.Open("redis://10.0.0.1")
 //	...
+//	defer n.Close()
 //	report, err := operator.Check(ctx, n)
+//	if err == nil && (report.Refused != nil || report.Hazards != nil) {
+//		// the master answers, and is not fit
+//	}
 //
 // A program that locks needs neither. The command quorumlock has both: check and admit.
 package operator

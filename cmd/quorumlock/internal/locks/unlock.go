@@ -132,8 +132,12 @@ func (u *unlockLine) unlock(ctx context.Context, p *cli.Program, nodes []*node.N
 
 // explain prints what unlock would delete, and how to have it do so.
 func (u *unlockLine) explain(locks []lockState, out io.Writer) {
-	fmt.Fprintln(out, "quorumlock: unlock deletes these locks on all masters, no matter which process holds them.")
-	fmt.Fprint(out, unlockMeaning+"\n")
+	if u.owner != "" {
+		fmt.Fprintf(out, "quorumlock: unlock deletes these locks on all masters where %q has them. End it first.\n\n", u.owner)
+	} else {
+		fmt.Fprintln(out, "quorumlock: unlock deletes these locks on all masters, no matter which process holds them.")
+		fmt.Fprint(out, unlockMeaning+"\n")
+	}
 	printLocks(out, locks)
 	var lines []string
 	for _, lock := range locks {

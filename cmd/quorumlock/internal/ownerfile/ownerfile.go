@@ -18,7 +18,7 @@ import (
 )
 
 // ErrInUse is the error of [Open] for the file of a process that is alive.
-var ErrInUse = errors.New("it is in use: the run that wrote it, or its job, is alive")
+var ErrInUse = errors.New("it is in use: the run that wrote it, or a process of its job, is alive (fuser shows which)")
 
 // Record is what a file says.
 type Record struct {

@@ -56,7 +56,7 @@ func (l *line) run(signals *caught, report func(error)) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := l.openOwner(); err != nil {
+	if err := l.openOwner(report); err != nil {
 		return 0, err
 	}
 	defer l.owner.Close()
