@@ -39,7 +39,7 @@ func (q *Queue) poll(lease time.Duration, at Moment) time.Duration {
 }
 
 // usualPoll is the longest time between two polls of one of few queues.
-func (q *Queue) usualPoll() time.Duration { return 5 * q.retry.Max }
+func (q *Queue) usualPoll() time.Duration { return 5 * q.retryBounds().Max }
 
 // sharedPoll returns the random time between two polls of one of many queues; 0 if the process has
 // few. It grows with their number, so that the process's polls take no more than a fixed share of it
@@ -56,7 +56,7 @@ func (q *Queue) sharedPoll(at Moment) time.Duration {
 // retryAfter returns the retry time: random, growing with the failures in a row, and ending with
 // the lease of the holder if that is known (not −1). Many queues share it as they share polls.
 func (q *Queue) retryAfter(lease time.Duration, at Moment) time.Duration {
-	bounds := q.retry
+	bounds := q.retryBounds()
 	most := min(bounds.Min<<min(q.failures, 10), bounds.Max)
 	wait := bounds.Min/2 + q.jitter(most)
 	if lease >= 0 {

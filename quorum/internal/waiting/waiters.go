@@ -1,6 +1,9 @@
 package waiting
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Retry has the bounds of the random time between attempts while no release can be heard.
 type Retry struct{ Min, Max time.Duration }
@@ -8,28 +11,33 @@ type Retry struct{ Min, Max time.Duration }
 // Waiter is one call that waits in a Queue. It is in one queue at a time.
 type Waiter struct {
 	Owner      any // set and used by the caller of Next alone
+	retry      Retry
 	prev, next *Waiter
 }
 
-// waiters is the waiters of a queue, in FIFO order. An operation takes the same time for any number of waiters.
+// waiters is the waiters of a queue, in FIFO order, with the bounds of their retry times. An
+// operation takes the same time for any number of waiters.
 type waiters struct {
 	head, tail *Waiter
-	retry      Retry // the shortest bounds of those that have waited since the queue was empty
+	retries    []retryCount  // one entry for each different bounds
+	oneRetry   [1]retryCount // room for the usual case
 }
 
-// push adds a waiter at the end. It reports whether the bounds are shorter by it: the head must not bind the others
-// to its own.
-func (l *waiters) push(w *Waiter, retry Retry) (shorter bool) {
-	w.prev, w.next = l.tail, nil
-	before := l.retry
+// retryCount counts the waiters that have the same bounds.
+type retryCount struct {
+	retry   Retry
+	waiters int
+}
+
+func (l *waiters) push(w *Waiter, retry Retry) {
+	w.retry, w.prev, w.next = retry, l.tail, nil
 	if l.tail == nil {
-		l.head, l.retry = w, retry
+		l.head = w
 	} else {
 		l.tail.next = w
-		l.retry = Retry{min(before.Min, retry.Min), min(before.Max, retry.Max)}
 	}
 	l.tail = w
-	return l.retry != before
+	l.countRetry(retry, 1)
 }
 
 func (l *waiters) remove(w *Waiter) {
@@ -44,4 +52,33 @@ func (l *waiters) remove(w *Waiter) {
 		l.tail = w.prev
 	}
 	w.prev, w.next = nil, nil
+	l.countRetry(w.retry, -1)
+}
+
+// retryBounds returns the shortest bounds among the waiters: the head must not bind the others to
+// its own.
+func (l *waiters) retryBounds() Retry {
+	if len(l.retries) == 0 {
+		return Retry{}
+	}
+	shortest := l.retries[0].retry
+	for _, c := range l.retries[1:] {
+		shortest.Min, shortest.Max = min(shortest.Min, c.retry.Min), min(shortest.Max, c.retry.Max)
+	}
+	return shortest
+}
+
+// countRetry keeps one entry for each different bounds: as many as a program has settings.
+func (l *waiters) countRetry(retry Retry, change int) {
+	i := slices.IndexFunc(l.retries, func(c retryCount) bool { return c.retry == retry })
+	if i < 0 {
+		if l.retries == nil {
+			l.retries = l.oneRetry[:0]
+		}
+		l.retries = append(l.retries, retryCount{retry, change})
+		return
+	}
+	if l.retries[i].waiters += change; l.retries[i].waiters == 0 {
+		l.retries = slices.Delete(l.retries, i, i+1)
+	}
 }

@@ -104,14 +104,14 @@ func (q *Queue) Alone() bool { return q.head != nil && q.head == q.tail }
 // Others returns how many other processes subscribed to the channel, by the last reply that said.
 func (q *Queue) Others() int { return max(q.listeners-1, 0) }
 
-// Join adds a waiter at the end. The queue polls by the shortest bounds of those that have
-// waited since it was empty.
+// Join adds a waiter at the end. The queue polls by the shortest bounds among its waiters.
 func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
-	shorter := q.push(w, retry)
-	switch {
-	case q.head == w:
+	before := q.retryBounds()
+	if q.push(w, retry); q.head == w {
 		q.next = at.Now
-	case shorter && !q.attempting:
+		return
+	}
+	if q.retryBounds() != before && !q.attempting {
 		q.next = min(q.next, at.Now.Add(q.poll(-1, at)))
 	}
 }
