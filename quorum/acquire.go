@@ -110,7 +110,7 @@ func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
 // Do runs fn with the lock and its context while it holds the names. The context ends when the lock
 // can no longer be trusted. The functions that fn calls find the lock by [FromContext]. Do returns the
 // error of Lock, or the errors of fn and Unlock joined: an error that wraps [ErrLost] says that the lock was
-// lost before fn returned. If fn has handed the lock over ([Lock.HandOver]), Do returns fn's error.
+// lost before fn returned, or that fn returned the cause of a context that ended early ([WithStopBefore]). If fn has handed the lock over ([Lock.HandOver]), Do returns fn's error.
 func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error, names ...string) error {
 	lock, err := l.Lock(ctx, names...)
 	if err != nil {

@@ -143,7 +143,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			lock.Requested()
 			time.Sleep(2 * time.Second)
 		}},
-		"stopped": {options: []Option{WithStopBefore(time.Second), WithFixedLease(2 * time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+		"stopped": {options: []Option{WithStopBefore(900 * time.Millisecond), WithFixedLease(2 * time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			l.Lock(lock.Context(), "a")
 			time.Sleep(1900 * time.Millisecond)
 			lock.Unlock(ctx)

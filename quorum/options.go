@@ -89,7 +89,7 @@ func WithMinHold(d time.Duration) Option {
 // WithStopBefore ends the contexts of a lock d before its deadline, so that the work can be put away while
 // the lock is held: it is held, and renewed, until Unlock or the deadline ([Lock.Valid], [Lock.Deadline]). A
 // renewal that is confirmed after the contexts have ended doesn't bring them back (default 0: they end at
-// the deadline). d is at most half of the lease, so that a late renewal ends no work, and below the max hold. It
+// the deadline). d is at most half of the lease, less the drift of clocks, so that a late renewal ends no work, and below the max hold. It
 // bounds nothing if masters say that they no longer have the lock: then it is lost at once.
 //
 // An attempt that leaves less than d is late: it acquires no lock. The contexts' cause wraps [ErrLost]. A
@@ -213,8 +213,8 @@ func (s *settings) check(maxLease time.Duration, need int) error {
 		return bad("min hold %v is above the max hold %v", t.MinHold, t.MaxHold)
 	case t.Fixed && t.MinHold > t.Lease-drift:
 		return bad("min hold %v is above %v: the fixed lease %v less the drift of clocks", t.MinHold, t.Lease-drift, t.Lease)
-	case t.StopBefore < 0 || t.StopBefore > t.Lease/2 || t.StopBefore >= t.Lease-drift:
-		return bad("stop before %v is not from 0 to %v, half of the lease", t.StopBefore, t.Lease/2)
+	case t.StopBefore < 0 || t.StopBefore > max(t.Lease/2-drift, 0):
+		return bad("stop before %v is not from 0 to %v: half of the lease, less the drift of clocks", t.StopBefore, max(t.Lease/2-drift, 0))
 	case t.MaxHold != 0 && t.StopBefore >= t.MaxHold:
 		return bad("stop before %v is not below the max hold %v", t.StopBefore, t.MaxHold)
 	case s.wait < 0:

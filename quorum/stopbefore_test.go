@@ -91,7 +91,7 @@ func TestStopBeforeAndALateRenewal(t *testing.T) {
 // A lock that is renewed in time ends no context: not with the longest stop, nor if its renewals are spread.
 func TestStopBeforeEndsNoLockThatIsRenewed(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithStopBefore(DefaultLease / 2))
+		l := c.process(WithStopBefore(14 * time.Second))
 		var locks []*Lock
 		for range 300 {
 			locks = append(locks, c.lock(l, strings.Repeat("a", len(locks)+1)))
@@ -112,17 +112,18 @@ func TestStopBeforeBounds(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		for says, options := range map[string][]Option{
-			"stop before -1ns is not from 0 to 15s, half of the lease": {WithStopBefore(-1)},
-			"stop before 15.000000001s is not from 0 to 15s":           {WithStopBefore(15*time.Second + 1)},
-			"stop before 6s is not from 0 to 5s":                       {WithStopBefore(6 * time.Second), WithFixedLease(10 * time.Second)},
-			"stop before 3s is not below the max hold 3s":              {WithStopBefore(3 * time.Second), WithMaxHold(3 * time.Second)},
+			"stop before -1ns is not from 0 to 14.698s: half of the lease, less the drift of clocks": {WithStopBefore(-1)},
+			"stop before 14.698000001s is not from 0 to 14.698s":                                     {WithStopBefore(14698*time.Millisecond + 1)},
+			"stop before 6s is not from 0 to 4s":                                                     {WithStopBefore(6 * time.Second), WithLease(20 * time.Second), WithDrift(0.2999)},
+			"stop before 6s is not from 0 to 4.898s":                                                 {WithStopBefore(6 * time.Second), WithFixedLease(10 * time.Second)},
+			"stop before 3s is not below the max hold 3s":                                            {WithStopBefore(3 * time.Second), WithMaxHold(3 * time.Second)},
 		} {
 			if _, err := l.With(options...).TryLock(t.Context(), "a"); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), says) {
 				t.Errorf("%v, want %q", err, says)
 			}
 		}
-		held := c.lock(l.With(WithStopBefore(DefaultLease/2)), "a")
-		if _, err := l.Lock(held.Context(), "a"); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "its stop before is 15s, not none") {
+		held := c.lock(l.With(WithStopBefore(14*time.Second)), "a")
+		if _, err := l.Lock(held.Context(), "a"); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "its stop before is 14s, not none") {
 			t.Errorf("entered with another stop: %v", err)
 		}
 		c.unlock(held)

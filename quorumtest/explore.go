@@ -22,7 +22,7 @@ import (
 
 // Explore runs a test under random faults, once per seed from 1 to seeds, until it fails. Each seed has
 // a testing/synctest bubble and three masters of its own, and takes milliseconds: the test may sleep
-// for hours.
+// for hours. The faults come within the first minutes: have the work last as long.
 //
 // While the test runs, masters stand still, or crash and come back empty; lockers are cut off from
 // masters; requests and replies come late, or are lost with their connection; lockers' clocks run
@@ -40,6 +40,9 @@ import (
 // Explore sets GOMAXPROCS to 1 meanwhile, which is faster and makes that order the same in most runs.
 func Explore(t *testing.T, seeds int, test func(t *testing.T, masters *Masters)) {
 	t.Helper()
+	if seeds < 1 {
+		t.Fatalf("quorumtest: Explore with %d seeds runs nothing", seeds)
+	}
 	exploring.Lock()
 	defer exploring.Unlock()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
@@ -133,10 +136,10 @@ func (x *exploration) run() {
 		default:
 			x.note("a master crashes, and comes back empty", "master", master, "after", lasts)
 			s := x.masters.servers[master]
-			s.cut()
+			s.setOff(&s.isDown, true)
 			s.forget()
 			x.sleep(lasts)
-			s.reconnect()
+			s.setOff(&s.isDown, false)
 		}
 	}
 	x.mu.Lock()

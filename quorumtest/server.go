@@ -18,9 +18,10 @@ type server struct {
 	listener net.Listener // nil in a bubble
 	serving  sync.WaitGroup
 
-	mu    sync.Mutex
-	isCut bool
-	conns map[net.Conn]struct{} // the master's ends
+	mu     sync.Mutex
+	isCut  bool                  // by the test
+	isDown bool                  // by a fault of Explore
+	conns  map[net.Conn]struct{} // the master's ends
 }
 
 // startServer starts master i. Outside a bubble it listens at a port of its own.
@@ -77,25 +78,24 @@ func (s *server) serve(conn net.Conn) error {
 }
 
 // cut ends the connections, and refuses new ones until reconnect.
-func (s *server) cut() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.isCut = true
-	for conn := range s.conns {
-		conn.Close()
-	}
-}
+func (s *server) cut()       { s.setOff(&s.isCut, true) }
+func (s *server) reconnect() { s.setOff(&s.isCut, false) }
 
-func (s *server) reconnect() {
+func (s *server) setOff(which *bool, off bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.isCut = false
+	*which = off
+	for conn := range s.conns {
+		if off {
+			conn.Close()
+		}
+	}
 }
 
 func (s *server) cutOff() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.isCut
+	return s.isCut || s.isDown
 }
 
 // forget restarts the master without its data.

@@ -279,11 +279,9 @@ func (h *Hold) noteEndLocked(why lease.Cause) {
 func (h *Hold) stopLocked() {
 	why := h.terms.Events.Ending(h, Ending{Cause: lease.Stopping, Keepers: h.keepersLocked()})
 	handles := append([]*Handle{&h.first}, h.inner...)
-	h.engine.background.start(func() {
-		for _, l := range handles {
-			defer l.user.EndContext(why) // also if a context of the caller's panics
-		}
-	})
+	for _, l := range handles { // each alone: a context of the caller's may block
+		h.engine.background.start(func() { l.user.EndContext(why) })
+	}
 }
 
 // endContexts ends the contexts of all handles, after the lease has ended: no handle is added then. If

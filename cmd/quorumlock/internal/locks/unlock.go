@@ -80,7 +80,15 @@ func (u *unlockLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node
 	if u.file == "" {
 		return u.unlock(ctx, p, nodes)
 	}
-	file, err := ownerfile.Open(u.file, false)
+	var file *ownerfile.File
+	var dead *ownerfile.Record
+	var err error
+	if !u.yes { // who only looks is in no run's way
+		dead, err = ownerfile.Look(u.file)
+	} else if file, err = ownerfile.Open(u.file, false); err == nil {
+		defer file.Close()
+		dead = file.Record()
+	}
 	switch {
 	case errors.Is(err, ownerfile.ErrInUse):
 		return 0, cli.ExitWith(cli.ExitHeld, err)
@@ -90,8 +98,6 @@ func (u *unlockLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node
 	case err != nil:
 		return 0, cli.ExitWith(cli.ExitConfiguration, err)
 	}
-	defer file.Close()
-	dead := file.Record()
 	if dead == nil {
 		fmt.Fprintf(p.Stdout, "nothing to unlock: no owner in %q\n", u.file)
 		return cli.ExitOK, nil

@@ -27,6 +27,8 @@ type Record struct {
 	Slot    int      `json:"slot"`    // of the semaphore that Names has; −1 for locks
 	Masters []string `json:"masters"` // their names
 	Machine string   `json:"machine"` // until its restart: see machine
+	File    string   `json:"file"`    // which file it was written to: a copy's owner may be alive
+	isCopy  bool
 }
 
 // New returns the record of an owner that lives on this machine.
@@ -47,6 +49,8 @@ func (r Record) Locks() []string {
 func (r Record) Foreign(nodes []*node.Node) error {
 	here := namesOf(nodes)
 	switch {
+	case r.isCopy:
+		return errors.New("it is a copy: the run that wrote the original, or its job, may be alive")
 	case r.Machine != machine():
 		return errors.New("it was written on another machine, or before this one was restarted")
 	case !slices.ContainsFunc(r.Masters, func(name string) bool { return slices.Contains(here, name) }):

@@ -43,9 +43,8 @@ type child struct {
 	watch   chan struct{}           // closed when changes is read
 }
 
-// startChild starts a command, with the descriptors after the standard streams. The caller then reads changes, after close of watch, until the
-// process has ended.
-func startChild(path string, args, env []string, more ...uintptr) (*child, error) {
+// startChild starts a command. The caller then reads changes, after close of watch, until the process has ended.
+func startChild(path string, args, env []string) (*child, error) {
 	c := &child{changes: make(chan syscall.WaitStatus), watch: make(chan struct{})}
 	started := make(chan error)
 	go func() {
@@ -54,7 +53,7 @@ func startChild(path string, args, env []string, more ...uintptr) (*child, error
 		runtime.LockOSThread()
 		var err error
 		c.pid, err = syscall.ForkExec(path, args, &syscall.ProcAttr{
-			Env: env, Files: append([]uintptr{0, 1, 2}, more...), Sys: childAttributes(),
+			Env: env, Files: []uintptr{0, 1, 2}, Sys: childAttributes(),
 		})
 		started <- err
 		if err == nil {

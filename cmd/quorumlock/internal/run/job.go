@@ -61,7 +61,13 @@ func (j *job) run(path string) (status syscall.WaitStatus, ended, err error) {
 		return status, nil, cli.ExitWith(cli.ExitSignalled+int(signal), interrupted{signal})
 	default:
 	}
-	if j.child, err = startChild(path, j.line.command, j.environment(), j.line.owner.Descriptors()...); err != nil {
+	inherited, err := j.line.owner.Bequeath()
+	if err != nil {
+		return status, nil, cli.ExitWith(cli.ExitConfiguration, err)
+	}
+	j.child, err = startChild(path, j.line.command, j.environment())
+	inherited()
+	if err != nil {
 		return status, nil, err
 	}
 	j.tty = terminal{j.child, j.signals.continued}

@@ -43,8 +43,14 @@ func recordOf(t *testing.T, file string) (r ownerfile.Record) {
 	return r
 }
 
-func write(t *testing.T, file string, r ownerfile.Record) {
+// write writes the record as a run would, and as forge changes it.
+func write(t *testing.T, file string, r ownerfile.Record, forge func(*ownerfile.Record)) {
 	t.Helper()
+	testkit.Must(t, os.WriteFile(file, nil, 0o600))
+	var stat syscall.Stat_t
+	testkit.Must(t, syscall.Stat(file, &stat))
+	r.File = fmt.Sprint(stat.Dev, ":", stat.Ino)
+	forge(&r)
 	text, err := json.Marshal(r)
 	testkit.Must(t, err)
 	testkit.Must(t, os.WriteFile(file, text, 0o600))
@@ -181,17 +187,18 @@ func TestOwnerFileThatReleasesNothing(t *testing.T) {
 		_, errs := clitest.Ask(t, cli.ExitLockUsage, "unlock", flags, append([]string{"-yes"}, args...)...)
 		clitest.Contains(t, errs, "-owner-file has the ")
 	}
-	for _, path := range []string{"/dev/null", filepath.Dir(file), file + "/none"} {
+	link := filepath.Join(filepath.Dir(file), "link")
+	testkit.Must(t, os.Symlink(file, link))
+	for _, path := range []string{"/dev/null", filepath.Dir(file), file + "/none", link} {
 		_, errs := d.Run(t, cli.ExitConfiguration, "-n", "-owner-file", path, "other", "--", "echo", "ran")
 		clitest.Contains(t, errs, "the owner file", path)
 	}
 	for says, forge := range map[string]func(*ownerfile.Record){
-		"it was written on another machine, or before this one was restarted": func(r *ownerfile.Record) { r.Machine = "another" },
-		`its lock is on other masters: ["elsewhere:6379"]`:                    func(r *ownerfile.Record) { r.Masters = []string{"elsewhere:6379"} },
+		"it was written on another machine, or before this one was restarted":     func(r *ownerfile.Record) { r.Machine = "another" },
+		"it is a copy: the run that wrote the original, or its job, may be alive": func(r *ownerfile.Record) { r.File = "another" },
+		`its lock is on other masters: ["elsewhere:6379"]`:                        func(r *ownerfile.Record) { r.Masters = []string{"elsewhere:6379"} },
 	} {
-		foreign := right
-		forge(&foreign)
-		write(t, file, foreign)
+		write(t, file, right, forge)
 		_, errs := clitest.Ask(t, cli.ExitConfiguration, "unlock", flags, "-yes", "-owner-file", file)
 		clitest.Contains(t, errs, file, says)
 		_, errs = d.Run(t, cli.ExitOK, "-n", "-owner-file", file, "other", "--", "true")
@@ -199,7 +206,7 @@ func TestOwnerFileThatReleasesNothing(t *testing.T) {
 		isGone(t, file)
 	}
 	d.Run(t, cli.ExitHeld, "-n", "a", "--", "true")
-	write(t, file, right) // the control
+	write(t, file, right, func(*ownerfile.Record) {}) // the control
 	d.Run(t, cli.ExitOK, "-n", "-owner-file", file, "a", "--", "true")
 }
 
@@ -256,11 +263,18 @@ func TestOwnerFileThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	d := clitest.Deploy(t, 3, 30*time.Second)
 	file := filepath.Join(t.TempDir(), "owner")
-	testkit.Must(t, os.MkdirAll(file+".new/in", 0o700))
-	out, errs := d.Run(t, cli.ExitConfiguration, "-n", "-owner-file", file, "a", "--", "echo", "ran")
-	clitest.Contains(t, errs, "the command was not started: ", file)
-	if out != "" {
-		t.Errorf("it printed %q", out)
+	holder := d.Start(t, "a", "--", "sh", "-c", "echo ready; exec sleep 600")
+	p := d.Prepare("-owner-file", file, "a", "--", "echo", "ran").Begin(t)
+	p.Eventually(t, "a file", func() bool { _, err := os.Stat(file); return err == nil })
+	testkit.Must(t, os.Remove(file))
+	testkit.Must(t, os.Mkdir(file, 0o700))
+	holder.Send(t, syscall.SIGTERM)
+	p.Await(t, cli.ExitConfiguration)
+	if clitest.Contains(t, p.Errs.String(), "the command was not started: ", file); p.Out.String() != "" {
+		t.Errorf("it printed %q", p.Out.String())
+	}
+	if left, _ := filepath.Glob(file + ".*"); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
 	}
 	d.Run(t, cli.ExitOK, "-n", "a", "--", "true")
 }
@@ -303,4 +317,52 @@ func TestTheLinesOfTheUnitFreeTheLock(t *testing.T) {
 
 	start(line("ExecStart", "true")).Await(t, cli.ExitOK)
 	start(stopped).Await(t, cli.ExitOK)
+}
+
+// A job keeps the file in use whatever it does with descriptors that scripts use, and so does a run within a run; what the
+// caller has at descriptor 3 is the job's.
+func TestTheJobKeepsTheOwnerFileInUse(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 10*time.Minute)
+	dir := t.TempDir()
+	file, inner, log := filepath.Join(dir, "owner"), filepath.Join(dir, "inner"), filepath.Join(dir, "log")
+	nested := append([]string{"run"}, append(d.Flags(t), "-owner-file", inner, "b")...)
+	for what, job := range map[string][]string{
+		"descriptor 3 is used": {"sh", "-c", "exec 3>" + log + "; sleep 600 & echo orphan=$!; echo ready; wait"},
+		"a run in a run":       append(append([]string{os.Args[0]}, nested...), "--", "sh", "-c", "sleep 600 & echo orphan=$!; echo ready; wait"),
+	} {
+		p := d.Start(t, append([]string{"-owner-file", file, "a", "--"}, job...)...)
+		orphan := p.Number(t, "orphan")
+		p.Send(t, syscall.SIGKILL)
+		<-p.Exited
+		_, errs := d.Run(t, cli.ExitHeld, "-n", "-owner-file", file, "a", "--", "true")
+		if clitest.Contains(t, errs, "it is in use"); !alive(orphan) {
+			t.Errorf("%s: the orphan is dead: the test shows nothing", what)
+		}
+		_ = syscall.Kill(orphan, syscall.SIGKILL)
+		clitest.Eventually(t, what+": the file free", func() bool {
+			_, _, code := clitest.Patiently(append(append([]string{"unlock"}, d.Flags(t)...), "-yes", "-owner-file", file))
+			return code == cli.ExitOK
+		})
+	}
+}
+
+// Neither run nor unlock touches a file whose name begins like the owner file's, and who only looks removes nothing.
+func TestOwnerFilesNeighboursStay(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	file := filepath.Join(t.TempDir(), "owner")
+	testkit.Must(t, os.WriteFile(file+".new", []byte("precious"), 0o600))
+	d.Run(t, cli.ExitOK, "-n", "-owner-file", file, "a", "--", "true")
+	if text, err := os.ReadFile(file + ".new"); string(text) != "precious" {
+		t.Errorf("%q, %v", text, err)
+	}
+	testkit.Must(t, os.WriteFile(file, nil, 0o600))
+	for _, yes := range [][]string{nil, {"-yes"}} {
+		out, _ := clitest.Ask(t, cli.ExitOK, "unlock", d.Flags(t), append(yes, "-owner-file", file)...)
+		clitest.Contains(t, out, "nothing to unlock: no owner in")
+		if _, err := os.Stat(file); err != nil {
+			t.Error(err)
+		}
+	}
 }
