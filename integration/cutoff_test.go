@@ -38,7 +38,7 @@ func TestHolderThatIsCutOffStopsBeforeTheNextStarts(t *testing.T) {
 		for _, fault := range faults {
 			t.Run(fmt.Sprintf("%d masters, %s", n, fault.name), func(t *testing.T) {
 				// A machine that stands still until the deadline has sent no renewal that could fail, and
-				// ends a context late. Then the scene is played again.
+				// ends a context late, or nobody contends. Then the scene is played again.
 				for tries := 1; ; tries++ {
 					f, held, late, stalled := cutOffAll(t, n, fault.cut)
 					if slices.ContainsFunc(held, lacksReasons) && stalled > cutOffLease/4 && tries < 5 {
@@ -169,8 +169,8 @@ func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int
 		}
 		t.Logf("%q: next holder %v after the end of the first, %d attempts refused",
 			first.Names(), granted.Sub(stopped), refused)
-		if refused == 0 {
-			t.Errorf("%q: no contender got the lock", first.Names())
+		if refused == 0 { // the machine stood still meanwhile
+			late += fmt.Sprintf("%q: no contender asked for the lock while it was held", first.Names())
 		}
 		if err := second.Unlock(t.Context()); err != nil {
 			t.Error(err)
