@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -127,5 +128,30 @@ func TestStopBeforeBounds(t *testing.T) {
 			t.Errorf("entered with another stop: %v", err)
 		}
 		c.unlock(held)
+	})
+}
+
+// A context that blocks as it ends delays the stop of no other, not even of the same lock.
+func TestStopBeforeEndsEachContextByItself(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, ended, unblock := c.process(WithFixedLease(20*time.Second), WithStopBefore(5*time.Second)), new(atomic.Bool), make(chan struct{})
+		defer close(unblock)
+		outer := c.lock(l, "a")
+		blocked := make(chan struct{}, 8)
+		c.got(l.Lock(hookedContext{outer.Context(), func() {
+			if ended.Load() {
+				blocked <- struct{}{}
+				<-unblock
+			}
+		}}, "a"))
+		ended.Store(true)
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		if len(blocked) == 0 {
+			t.Fatal("nothing blocks: the test shows nothing")
+		}
+		if outer.Context().Err() == nil || !outer.Valid() {
+			t.Errorf("the outer context: %v, valid %v", outer.Context().Err(), outer.Valid())
+		}
 	})
 }

@@ -96,8 +96,8 @@ func TestTurnsOfNamesThatShareAPlace(t *testing.T) {
 		for range 3 {
 			start := time.Now()
 			lock := c.lock(l, "a")
-			if took := time.Since(start); took < 2*waiting.MinStep || took > 3*waiting.MinStep {
-				t.Errorf("Lock took %v, want 2 steps of %v, or 3", took, waiting.MinStep)
+			if took := time.Since(start); took != 2*waiting.MinStep {
+				t.Errorf("Lock took %v, want %v", took, 2*waiting.MinStep)
 			}
 			c.unlock(c.lock(l, other))
 			c.unlock(lock)

@@ -112,3 +112,18 @@ func trace(output string) string {
 	slices.Sort(lines)
 	return strings.Join(lines, "")
 }
+
+// The end of a fault starts no master that the test has stopped.
+func TestExploreLeavesStoppedMastersAlone(t *testing.T) {
+	quorumtest.Explore(t, 20, func(t *testing.T, masters *quorumtest.Masters) {
+		locker := masters.Locker()
+		masters.Stop(0)
+		masters.Stop(1)
+		for range 60 {
+			if _, err := locker.TryLock(t.Context(), "a"); err == nil {
+				t.Fatal("one master of three has granted a lock")
+			}
+			time.Sleep(5 * time.Second)
+		}
+	})
+}

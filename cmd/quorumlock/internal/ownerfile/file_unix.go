@@ -156,7 +156,10 @@ func (f *File) replace(temporary *os.File, r *Record) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(lock(next), os.Rename(temporary.Name(), f.path)); err != nil {
+	if err = lock(next); err == nil {
+		err = os.Rename(temporary.Name(), f.path)
+	}
+	if err != nil {
 		next.Close()
 		return nil, err
 	}
