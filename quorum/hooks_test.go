@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime"
 	"slices"
 	"sync"
@@ -298,21 +299,46 @@ func TestHookOfARepairThatFails(t *testing.T) {
 	}
 }
 
+// alone returns hooks that have only the one of that name, which calls do.
+func alone(name string, do func()) (h Hooks) {
+	testkit.SetHook(reflect.ValueOf(&h).Elem().FieldByName(name), do)
+	return h
+}
+
+// Each hook is called, also if there is no other.
+func TestEachHookAlone(t *testing.T) {
+	for _, hook := range reflect.VisibleFields(reflect.TypeFor[Hooks]()) {
+		runInCluster(t, hook.Name, func(t *testing.T, c *cluster) {
+			var calls atomic.Int64
+			l := c.process(WithLease(3*time.Second), WithHooks(alone(hook.Name, func() { calls.Add(1) })))
+			lock := c.lock(l, "a")
+			c.masters[0].Flush()
+			c.lock(l.With(WithMaxHold(5*time.Second)), "b") // marks the master again
+			time.Sleep(6 * time.Second)
+			synctest.Wait()
+			c.unlock(lock)
+			if calls.Load() == 0 {
+				t.Error("it was not called: see observe in hooks.go, if it is of a call")
+			}
+		})
+	}
+}
+
 // Hooks of a call that panic, or end the goroutine, leave no lock behind.
 func TestHooksOfACallThatPanic(t *testing.T) {
-	cry := func() { panic(callerPanic{}) }
-	for what, hooks := range map[string]Hooks{
-		"LockStart": {LockStart: func(context.Context, []string) context.Context { cry(); return nil }},
-		"Attempt":   {Attempt: func(context.Context, AttemptEvent) { cry() }},
-		"LockEnd":   {LockEnd: func(context.Context, LockEvent) { cry() }},
-		"Goexit":    {Attempt: func(context.Context, AttemptEvent) { runtime.Goexit() }},
-	} {
-		runInCluster(t, what, func(t *testing.T, c *cluster) {
+	notOfACall := []string{"Released", "Lost", "Renewing", "Renewed", "Repaired"}
+	for _, hook := range reflect.VisibleFields(reflect.TypeFor[Hooks]()) {
+		if slices.Contains(notOfACall, hook.Name) {
+			continue
+		}
+		runInCluster(t, hook.Name, func(t *testing.T, c *cluster) {
 			plain := c.process()
-			l := plain.With(WithHooks(hooks))
+			panics := plain.With(WithHooks(alone(hook.Name, func() { panic(callerPanic{}) })))
+			exits := plain.With(WithHooks(alone(hook.Name, runtime.Goexit)))
 			for _, call := range []func(){
-				func() { l.Lock(t.Context(), "a"); t.Error("Lock has returned") },
-				func() { l.TryLock(t.Context(), "a"); t.Error("TryLock has returned") },
+				func() { panics.Lock(t.Context(), "a"); t.Error("Lock has returned") },
+				func() { panics.TryLock(t.Context(), "a"); t.Error("TryLock has returned") },
+				func() { exits.Lock(t.Context(), "a"); t.Error("Lock has returned") },
 			} {
 				ended := make(chan struct{})
 				go func() {

@@ -6,6 +6,14 @@ import (
 	"testing"
 )
 
+// SetHook makes a field of hooks call do, and return the context that it is given, if it returns one.
+func SetHook(hook reflect.Value, do func()) {
+	hook.Set(reflect.MakeFunc(hook.Type(), func(args []reflect.Value) []reflect.Value {
+		do()
+		return args[:hook.Type().NumOut()]
+	}))
+}
+
 // JoinsHooks wants each field of joined hooks to call those of both in their order, or in the reverse order if it is in
 // backwards, and to be nil if neither has one.
 func JoinsHooks[H any](t *testing.T, join func(...H) H, backwards ...string) {
@@ -15,10 +23,7 @@ func JoinsHooks[H any](t *testing.T, join func(...H) H, backwards ...string) {
 	add := func(s string) (h H) {
 		of := reflect.ValueOf(&h).Elem()
 		for i := range of.NumField() {
-			of.Field(i).Set(reflect.MakeFunc(of.Field(i).Type(), func(args []reflect.Value) []reflect.Value {
-				order = append(order, s)
-				return args[:of.Field(i).Type().NumOut()] // a context that is passed on
-			}))
+			SetHook(of.Field(i), func() { order = append(order, s) })
 		}
 		return h
 	}
