@@ -202,7 +202,7 @@ func (l *Lock) addReason(e *Error, o *engine.Outcome) {
 }
 
 // reasons has the errors of what keeps a quorum from being reached.
-var reasons = [...]error{
+var reasons = [engine.Reasons]error{
 	engine.NoReason: nil, engine.HeldByAnother: ErrHeld, engine.Quarantined: ErrQuarantined, engine.Unavailable: ErrUnavailable,
 }
 

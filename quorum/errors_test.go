@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +33,48 @@ func lockerWithout(t *testing.T, reasons ...error) *Locker {
 	testkit.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
+}
+
+// Each reason why an attempt fails has an error, and that an outcome of its own.
+func TestEachReasonIsAnOutcome(t *testing.T) {
+	var seen []outcome
+	for reason := engine.HeldByAnother; reason < engine.Reasons; reason++ {
+		is := outcomeOf(&Error{causes: []error{ErrNotAcquired, reasons[reason]}})
+		if is == outcomeFailed || slices.Contains(seen, is) {
+			t.Errorf("reason %d has no error or no outcome of its own: see reasons in attempt.go, outcomeOf; AttemptEvent's comment, "+
+				"docs/usage.md#errors, docs/gocron.md", reason)
+		}
+		seen = append(seen, is)
+	}
+	if slices.Contains(outcomeNames[:], "") {
+		t.Errorf("an outcome without a name: %q", outcomeNames)
+	}
+}
+
+// A lock that is lost says why. Causes before these are no loss: Ending has their errors.
+func TestEachLossHasAReason(t *testing.T) {
+	o := observer{set: new(settings)}
+	for cause := lease.MaxHoldOver; cause < lease.Causes; cause++ {
+		if o.whyLost(cause) == o.whyLost(lease.NoCause) {
+			t.Errorf("cause %d has no text: see whyLost in observe.go", cause)
+		}
+	}
+}
+
+// Each answer that an error counts is in its text, in its number of nodes, and in an AttemptEvent.
+func TestEachAnswerIsTold(t *testing.T) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[Error]()) {
+		if !field.IsExported() || field.Type.Kind() != reflect.Int || field.Name == "Need" {
+			continue
+		}
+		e := &Error{Op: "lock", Need: 2}
+		reflect.ValueOf(e).Elem().FieldByIndex(field.Index).SetInt(7)
+		_, told := reflect.TypeFor[AttemptEvent]().FieldByName(field.Name)
+		if e.nodes() != 7 || !strings.Contains(e.Error(), "7 ") || !told {
+			t.Errorf("%d nodes are %s, in an AttemptEvent: %v; %v: see Error, nodes, counts in attempt.go, attempted in hooks.go",
+				e.nodes(), field.Name, told, e)
+		}
+	}
 }
 
 // A program that tries again in a loop can see when that cannot succeed. One node with such an error is

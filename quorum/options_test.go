@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
 // notOfALock has the terms that do not make another lock.
@@ -42,12 +43,12 @@ func TestEachTermMakesAnotherLock(t *testing.T) {
 // A setting that nobody has thought of is kept by With, and accepted whatever it is.
 func TestEachSettingIsKnown(t *testing.T) {
 	known := []string{"Settings", "terms", "wait", "retry", "logger", "hooks", "nodeOpts", "nodeOptsSet", "request", "exists", "newOnly",
-		"label", "loggerSet", "minHoldSet", "leaseSet"}
-	settings := reflect.TypeFor[settings]()
-	for i := range settings.NumField() {
-		if name := settings.Field(i).Name; !slices.Contains(known, name) {
-			t.Errorf("the setting %s is new: see defaults and check in options.go, newOnly and With in open.go if it is of a new Locker "+
-				"alone, TestSettingsThatCannotBe in integration/input_test.go; then name it here", name)
+		"label", "loggerSet", "minHoldSet", "leaseSet", "Min", "Max"}
+	for _, field := range append(reflect.VisibleFields(reflect.TypeFor[settings]()), reflect.VisibleFields(reflect.TypeFor[waiting.Retry]())...) {
+		if len(field.Index) == 1 && !slices.Contains(known, field.Name) {
+			t.Errorf("the setting %s is new: see defaults and check in options.go, newOnly and With in open.go and docs/usage.md#options if it is "+
+				"of a new Locker alone, retryBounds in package waiting if it is of a retry, TestSettingsThatCannotBe in "+
+				"integration/input_test.go; then name it here", field.Name)
 		}
 	}
 }

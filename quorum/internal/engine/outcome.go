@@ -65,6 +65,8 @@ const (
 	HeldByAnother               // owner
 	Quarantined
 	Unavailable
+
+	Reasons = iota
 )
 
 // Blocking returns the first of held by another, quarantined and unavailable that, if it changed, would let the attempt succeed. It

@@ -90,4 +90,6 @@ const (
 	NotKept       // too few masters keep it
 	NotConfirmed  // too few masters confirmed a renewal in time
 	DeadlineFound // a caller found the deadline passed
+
+	Causes = iota
 )

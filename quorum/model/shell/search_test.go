@@ -385,7 +385,8 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// Every mutex of these packages is a step. Those of the others are held for a moment, in which nothing waits.
+// Every mutex of these packages is a step. Those of the others are held for a moment, in which nothing waits. Every invariant
+// of a field is checked.
 func TestEveryMutexOfTheShellIsAStep(t *testing.T) {
 	for _, dir := range []string{"quorum/internal/engine", "quorum/internal/queue", "quorum/internal/schedule"} {
 		files, err := filepath.Glob("../../../" + dir + "/*.go")
@@ -400,6 +401,9 @@ func TestEveryMutexOfTheShellIsAStep(t *testing.T) {
 			name := dir + "/" + filepath.Base(file)
 			if strings.Contains(string(text), "sync.Mutex") && !strings.HasSuffix(name, "_test.go") && !slices.Contains(steppedFiles, name) {
 				t.Errorf("%s has a mutex, and is not among steppedFiles", name)
+			}
+			if n, checked := strings.Count(string(text), "Invariant: "), strings.Count(more[name], `":`); n != checked {
+				t.Errorf("%s states %d invariants, and %d are checked: see more, and testdata", name, n, checked)
 			}
 		}
 	}
