@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -219,6 +220,44 @@ func TestSpans(t *testing.T) {
 	first := all[0].Events
 	if got := first[len(first)-1].Attributes; !slices.Contains(got, grantedKey.Int(2)) && !slices.Contains(got, grantedKey.Int(3)) {
 		t.Errorf("the votes of an attempt that acquired are %v", got)
+	}
+}
+
+// Each hook is measured or traced, each count of an attempt is in its event, and each outcome decides on the status.
+func TestEachHookIsTold(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	tel, err := New(WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(spans))))
+	must(t, err)
+	h, e := tel.Hooks(), quorum.AttemptEvent{Names: []string{"a"}}
+	for _, hook := range reflect.VisibleFields(reflect.TypeOf(h)) {
+		if reflect.ValueOf(h).FieldByIndex(hook.Index).IsNil() {
+			t.Errorf("%s is not told: see internal/metrics/hooks.go, and spans.go if it is of a call", hook.Name)
+		}
+	}
+	l, err := redlock.Open([]string{"redis://127.0.0.1:1"})
+	must(t, err)
+	defer l.Close()
+	for outcome := range l.Stats().Attempts {
+		ctx := h.LockStart(t.Context(), e.Names)
+		for _, field := range reflect.VisibleFields(reflect.TypeOf(e)) {
+			if field.Type.Kind() == reflect.Int {
+				e := e
+				reflect.ValueOf(&e).Elem().FieldByIndex(field.Index).SetInt(7)
+				h.Attempt(ctx, e)
+			}
+		}
+		h.LockEnd(ctx, quorum.LockEvent{Names: e.Names, Outcome: outcome})
+		span := spans.GetSpans()[0]
+		spans.Reset()
+		if fine := slices.Contains([]string{"acquired", "held", "canceled"}, outcome); fine != (span.Status.Code == codes.Unset) {
+			t.Errorf("%s has the status %v: see LockEnd in spans.go", outcome, span.Status)
+		}
+		for _, event := range span.Events {
+			isTold := func(a attribute.KeyValue) bool { return a.Value.Type() == attribute.INT64 && a.Value.AsInt64() == 7 }
+			if !slices.ContainsFunc(event.Attributes, isTold) {
+				t.Errorf("the event of an attempt lacks one of its counts: %v: see Attempt in spans.go", event.Attributes)
+			}
+		}
 	}
 }
 

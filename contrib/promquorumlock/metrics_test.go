@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,6 +46,36 @@ func TestDocumentsNameEachMetric(t *testing.T) {
 	}
 }
 
+// The package's comment names each outcome and each vote, and a vote is what an AttemptEvent counts.
+func TestDocumentNamesEachOutcomeAndVote(t *testing.T) {
+	text, err := os.ReadFile("doc.go")
+	must(t, err)
+	_, lists, _ := strings.Cut(string(text), "An outcome is ")
+	l, err := redlock.Open([]string{"redis://127.0.0.1:1"})
+	must(t, err)
+	defer l.Close()
+	for outcome := range l.Stats().Attempts {
+		if !strings.Contains(lists, outcome) {
+			t.Errorf("doc.go does not name the outcome %s", outcome)
+		}
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[quorum.AttemptEvent]()) {
+		if field.Type.Kind() != reflect.Int || field.Name == "WriteBacks" {
+			continue
+		}
+		e, counted, vote := quorum.AttemptEvent{Names: []string{"a"}}, "", strings.ToLower(field.Name)
+		reflect.ValueOf(&e).Elem().FieldByIndex(field.Index).SetInt(1)
+		metrics.NewFeed(func(_ context.Context, m *metrics.Metric, _ float64, labels ...string) {
+			if m == metrics.Votes {
+				counted += labels[0]
+			}
+		}, nil).Hooks().Attempt(ctx, e)
+		if counted != vote || !strings.Contains(lists, vote) || !strings.Contains(metrics.Votes.Help, vote) {
+			t.Errorf("the vote %s is counted as %q: see internal/metrics, doc.go", vote, counted)
+		}
+	}
+}
+
 // Each metric is collected from a Locker that has locked, renewed and lost, under names that promlint
 // accepts, and none has the name of a lock.
 func TestEachMetricIsCollected(t *testing.T) {
@@ -60,6 +91,14 @@ func TestEachMetricIsCollected(t *testing.T) {
 
 	lock, err := l.Lock(ctx, "secret:1")
 	must(t, err)
+	begun := promquorumlock.New()
+	begun.Hooks().Acquired(lock)
+	for _, d := range metrics.All() {
+		named := len(d.Labels) > 0 && d.Labels[0] != "quorumlock.group" // by what is known later
+		if d.Kind == metrics.Counter && !named && testutil.CollectAndCount(begun, d.PrometheusName()) == 0 {
+			t.Errorf("%s begins with its first event, so its rate misses that: see Acquired in internal/metrics/hooks.go", d.Name)
+		}
+	}
 	short, err := l.With(quorum.WithFixedLease(50*time.Millisecond)).Lock(ctx, "secret:2")
 	must(t, err)
 	<-short.Context().Done()
