@@ -177,6 +177,7 @@ api: ## what the public packages export; writes docs/api.txt (3 s)
 lint: export GOFLAGS += $(RACE)
 lint: ## gofmt, go vet and staticcheck on all modules, actionlint on the workflows, docs/api.txt (1 minute; 5 with empty caches)
 	@test -z "$$(gofmt -l .)" || { echo "gofmt differs:"; gofmt -l .; exit 1; }
+	$(GO) mod tidy -diff # of users' module graph alone: elsewhere it downloads what tests of requirements need
 	$(GO) vet ./... && $(STATICCHECK) ./...
 	@printf '%s\n' $(filter-out .,$(MODULES)) | xargs -P 2 -I {} sh -xc 'cd {} && $(GO) vet ./... && $(STATICCHECK) ./...'
 	$(ACTIONLINT) .github/workflows/*.yaml
