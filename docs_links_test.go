@@ -15,30 +15,23 @@ var (
 	links    = regexp.MustCompile(`\]\(([^)\s]*)\)`)
 	headings = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)`")
-	scenario = regexp.MustCompile(`\{name: ("[^"]+")`)
 	// Scenarios are named in quotes, or by a pattern of go test.
 	scenarioNames = regexp.MustCompile(`chaos ((?:"[^"]+",? ?)+)|TestChaos/\(?([^)'/]+)`)
 	noLetter      = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
 // Every link in the documents leads to a file, and to a heading in it. Every test and every scenario that they or the Makefile
-// name exists. They, and the module's comment, name every module of contrib/.
+// name exists. The module's comment names every module of contrib/.
 func TestDocumentsLinkToWhatExists(t *testing.T) {
-	tests, scenarios, pages := testCode(t), "", ""
-	chaos, err := os.ReadFile("integration/chaos/chaos_test.go")
-	testkit.Must(t, err)
-	for _, found := range scenario.FindAllStringSubmatch(string(chaos), -1) {
-		scenarios += found[1]
-	}
-	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+	tests := testCode(t)
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" && path != "Makefile" {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		pages += string(text)
 		for _, names := range scenarioNames.FindAllStringSubmatch(strings.Join(strings.Fields(string(text)), " "), -1) {
 			for name := range strings.FieldsFuncSeq(names[1]+names[2], func(r rune) bool { return r == '"' || r == '|' }) {
-				if name = strings.ReplaceAll(name, "_", " "); !strings.Contains(scenarios+", ", name) {
+				if name = strings.ReplaceAll(strings.Trim(name, ", "), "_", " "); !strings.Contains(tests, `{name: "`+name) {
 					t.Errorf("%s names the scenario %q, which does not exist", path, name)
 				}
 			}
@@ -58,11 +51,10 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 	testkit.Must(t, err)
 	comment, err := os.ReadFile("doc.go")
 	testkit.Must(t, err)
-	modules, err := filepath.Glob("contrib/*/go.mod")
-	testkit.Must(t, err)
+	modules, _ := filepath.Glob("contrib/*/go.mod")
 	for _, module := range modules {
-		if name := filepath.Dir(module); !strings.Contains(string(comment), "/"+name+"]") || !strings.Contains(pages, filepath.Base(name)) {
-			t.Errorf("doc.go or the documents do not name %s", name)
+		if !strings.Contains(string(comment), "/"+filepath.Dir(module)+"]") {
+			t.Errorf("doc.go does not name %s", module)
 		}
 	}
 }

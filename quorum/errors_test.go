@@ -35,7 +35,7 @@ func lockerWithout(t *testing.T, reasons ...error) *Locker {
 	return l
 }
 
-// Each reason why an attempt fails has an error, and that an outcome of its own.
+// Each reason why an attempt fails has an error and an outcome of its own, and each cause with which a lock is lost a text.
 func TestEachReasonIsAnOutcome(t *testing.T) {
 	var seen []outcome
 	for reason := engine.HeldByAnother; reason < engine.Reasons; reason++ {
@@ -49,12 +49,7 @@ func TestEachReasonIsAnOutcome(t *testing.T) {
 	if slices.Contains(outcomeNames[:], "") {
 		t.Errorf("an outcome without a name: %q", outcomeNames)
 	}
-}
-
-// A lock that is lost says why. Causes before these are no loss: Ending has their errors.
-func TestEachLossHasAReason(t *testing.T) {
-	o := observer{set: new(settings)}
-	for cause := lease.MaxHoldOver; cause < lease.Causes; cause++ {
+	for o, cause := (&observer{set: new(settings)}), lease.MaxHoldOver; cause < lease.Causes; cause++ {
 		if o.whyLost(cause) == o.whyLost(lease.NoCause) {
 			t.Errorf("cause %d has no text: see whyLost in observe.go", cause)
 		}

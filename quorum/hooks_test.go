@@ -299,32 +299,7 @@ func TestHookOfARepairThatFails(t *testing.T) {
 	}
 }
 
-// alone returns hooks that have only the one of that name, which calls do.
-func alone(name string, do func()) (h Hooks) {
-	testkit.SetHook(reflect.ValueOf(&h).Elem().FieldByName(name), do)
-	return h
-}
-
-// Each hook is called, also if there is no other.
-func TestEachHookAlone(t *testing.T) {
-	for _, hook := range reflect.VisibleFields(reflect.TypeFor[Hooks]()) {
-		runInCluster(t, hook.Name, func(t *testing.T, c *cluster) {
-			var calls atomic.Int64
-			l := c.process(WithLease(3*time.Second), WithHooks(alone(hook.Name, func() { calls.Add(1) })))
-			lock := c.lock(l, "a")
-			c.masters[0].Flush()
-			c.lock(l.With(WithMaxHold(5*time.Second)), "b") // marks the master again
-			time.Sleep(6 * time.Second)
-			synctest.Wait()
-			c.unlock(lock)
-			if calls.Load() == 0 {
-				t.Error("it was not called: see observe in hooks.go, if it is of a call")
-			}
-		})
-	}
-}
-
-// Hooks of a call that panic, or end the goroutine, leave no lock behind.
+// Hooks of a call that panic, or end the goroutine, leave no lock behind. Each is called if it is the only one.
 func TestHooksOfACallThatPanic(t *testing.T) {
 	notOfACall := []string{"Released", "Lost", "Renewing", "Renewed", "Repaired"}
 	for _, hook := range reflect.VisibleFields(reflect.TypeFor[Hooks]()) {
@@ -333,12 +308,13 @@ func TestHooksOfACallThatPanic(t *testing.T) {
 		}
 		runInCluster(t, hook.Name, func(t *testing.T, c *cluster) {
 			plain := c.process()
-			panics := plain.With(WithHooks(alone(hook.Name, func() { panic(callerPanic{}) })))
-			exits := plain.With(WithHooks(alone(hook.Name, runtime.Goexit)))
+			panics := plain.With(WithHooks(testkit.HooksThat[Hooks](func() { panic(callerPanic{}) }, hook.Name)))
+			exits := plain.With(WithHooks(testkit.HooksThat[Hooks](runtime.Goexit, hook.Name)))
+			returned := func() { t.Error("the call has returned: see observe in hooks.go, or notOfACall here") }
 			for _, call := range []func(){
-				func() { panics.Lock(t.Context(), "a"); t.Error("Lock has returned") },
-				func() { panics.TryLock(t.Context(), "a"); t.Error("TryLock has returned") },
-				func() { exits.Lock(t.Context(), "a"); t.Error("Lock has returned") },
+				func() { panics.Lock(t.Context(), "a"); returned() },
+				func() { panics.TryLock(t.Context(), "a"); returned() },
+				func() { exits.Lock(t.Context(), "a"); returned() },
 			} {
 				ended := make(chan struct{})
 				go func() {

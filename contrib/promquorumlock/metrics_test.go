@@ -46,7 +46,7 @@ func TestDocumentsNameEachMetric(t *testing.T) {
 	}
 }
 
-// The package's comment names each outcome and each vote, and a vote is what an AttemptEvent counts.
+// The package's comment names each outcome and each vote, and each count of an attempt is a vote.
 func TestDocumentNamesEachOutcomeAndVote(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	must(t, err)
@@ -59,20 +59,20 @@ func TestDocumentNamesEachOutcomeAndVote(t *testing.T) {
 			t.Errorf("doc.go does not name the outcome %s", outcome)
 		}
 	}
-	for _, field := range reflect.VisibleFields(reflect.TypeFor[quorum.AttemptEvent]()) {
-		if field.Type.Kind() != reflect.Int || field.Name == "WriteBacks" {
-			continue
+	e, counts, votes := quorum.AttemptEvent{Names: []string{"a"}}, -1, 0 // without WriteBacks
+	for i := range reflect.TypeOf(e).NumField() {
+		if v := reflect.ValueOf(&e).Elem().Field(i); v.Kind() == reflect.Int {
+			v.SetInt(1)
+			counts++
 		}
-		e, counted, vote := quorum.AttemptEvent{Names: []string{"a"}}, "", strings.ToLower(field.Name)
-		reflect.ValueOf(&e).Elem().FieldByIndex(field.Index).SetInt(1)
-		metrics.NewFeed(func(_ context.Context, m *metrics.Metric, _ float64, labels ...string) {
-			if m == metrics.Votes {
-				counted += labels[0]
-			}
-		}, nil).Hooks().Attempt(ctx, e)
-		if counted != vote || !strings.Contains(lists, vote) || !strings.Contains(metrics.Votes.Help, vote) {
-			t.Errorf("the vote %s is counted as %q: see internal/metrics, doc.go", vote, counted)
+	}
+	metrics.NewFeed(func(_ context.Context, m *metrics.Metric, _ float64, labels ...string) {
+		if m == metrics.Votes && strings.Contains(lists, labels[0]) && strings.Contains(m.Help, labels[0]) {
+			votes++
 		}
+	}, nil).Hooks().Attempt(ctx, e)
+	if votes != counts {
+		t.Errorf("of %d counts %d are counted and documented: see internal/metrics, doc.go", counts, votes)
 	}
 }
 

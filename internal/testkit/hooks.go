@@ -6,12 +6,17 @@ import (
 	"testing"
 )
 
-// SetHook makes a field of hooks call do, and return the context that it is given, if it returns one.
-func SetHook(hook reflect.Value, do func()) {
-	hook.Set(reflect.MakeFunc(hook.Type(), func(args []reflect.Value) []reflect.Value {
-		do()
-		return args[:hook.Type().NumOut()]
-	}))
+// HooksThat returns hooks that call do, each or only one, and that return the context that they are given.
+func HooksThat[H any](do func(), only string) (h H) {
+	for i, of := 0, reflect.ValueOf(&h).Elem(); i < of.NumField(); i++ {
+		if hook := of.Field(i); only == "" || only == of.Type().Field(i).Name {
+			hook.Set(reflect.MakeFunc(hook.Type(), func(args []reflect.Value) []reflect.Value {
+				do()
+				return args[:hook.Type().NumOut()]
+			}))
+		}
+	}
+	return h
 }
 
 // JoinsHooks wants each field of joined hooks to call those of both in their order, or in the reverse order if it is in
@@ -20,13 +25,7 @@ func JoinsHooks[H any](t *testing.T, join func(...H) H, backwards ...string) {
 	t.Helper()
 	var order []string
 	var none H
-	add := func(s string) (h H) {
-		of := reflect.ValueOf(&h).Elem()
-		for i := range of.NumField() {
-			SetHook(of.Field(i), func() { order = append(order, s) })
-		}
-		return h
-	}
+	add := func(s string) H { return HooksThat[H](func() { order = append(order, s) }, "") }
 	nothing, all := reflect.ValueOf(join(none, none)), reflect.ValueOf(join(add("a"), none, add("b")))
 	for i := range all.NumField() {
 		name, hook := all.Type().Field(i).Name, all.Field(i)
