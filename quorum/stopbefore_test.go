@@ -138,7 +138,7 @@ func TestStopBeforeEndsEachContextByItself(t *testing.T) {
 		defer close(unblock)
 		outer := c.lock(l, "a")
 		blocked := make(chan struct{}, 8)
-		c.got(l.Lock(hookedContext{outer.Context(), func() {
+		c.got(l.Lock(hookedContext{context.WithoutCancel(outer.Context()), func() { // which would end it, if it ended first
 			if ended.Load() {
 				blocked <- struct{}{}
 				<-unblock
