@@ -40,7 +40,7 @@
 // Lock and Do wait until enough masters have granted the lock, TryLock attempts once. A lock is a
 // lease of 30 s that renews itself every 10 s, so a holder that crashes blocks the others for up to
 // its lease. The lock's context ends when the lock can no longer be trusted, by the local clock and
-// without needing a packet. Its fencing token is greater than that of every holder before: a
+// without needing a packet. Its fencing token is greater than every earlier holder's: a
 // resource that refuses lower tokens than it has seen is safe from a holder that was paused in the
 // middle of a write.
 //

@@ -31,7 +31,7 @@ func Example_besideAQueue() {
 		first = lock.Token()
 		giveUp()
 		err := underLock(context.Background(), locker, "order:42", nil) // in another worker
-		fmt.Println("beside the first:", errors.Is(err, quorum.ErrHeld))
+		fmt.Println("during the first:", errors.Is(err, quorum.ErrHeld))
 		return nil
 	})
 	fmt.Println("the first:", err)
@@ -43,7 +43,7 @@ func Example_besideAQueue() {
 	})
 	fmt.Println("the second:", err)
 	// Output:
-	// beside the first: true
+	// during the first: true
 	// the first: <nil>
 	// after it, with a higher token: true
 	// the second: <nil>

@@ -18,7 +18,7 @@ import (
 
 // docs/recipes.md and docs/from-redisson.md quote the functions of this file that are no examples.
 
-// startResource starts the server that holds what the lock protects. It is none of the masters.
+// startResource starts the server that holds what the lock protects. It is not one of the masters.
 func startResource() (redis.Conn, func()) {
 	server, err := miniredis.Run()
 	if err != nil {

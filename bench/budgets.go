@@ -15,12 +15,12 @@ const (
 
 // budget bounds a ratio of two figures of the same rounds, or ours by itself. Of each figure, less is better.
 type budget struct {
-	what   string
-	of     string // the benchmark
-	unit   string // of our figure
-	lock   string // alongside ours; empty if there is none
-	beside string // the unit of its figure
-	most   map[int]float64
+	what string
+	of   string // the benchmark
+	unit string // of our figure
+	lock string // compared with ours; may be empty
+	per  string // the unit of its figure
+	most map[int]float64
 }
 
 func both(most float64) map[int]float64 { return map[int]float64{3: most, 5: most} }
@@ -58,7 +58,7 @@ func lines(found results) (all []line) {
 	for _, b := range budgets {
 		for _, n := range []int{3, 5} {
 			if b.most[n] > 0 {
-				all = append(all, line{b, n, found[place{n, b.of, ours, b.unit}], found[place{n, b.of, b.lock, b.beside}]})
+				all = append(all, line{b, n, found[place{n, b.of, ours, b.unit}], found[place{n, b.of, b.lock, b.per}]})
 			}
 		}
 	}

@@ -95,7 +95,7 @@ func openRedsync(urls []string, contended bool) (opened, error) {
 			err = mutex.LockContext(ctx)
 		}
 		return unlock(func(ctx context.Context) error {
-			if unlocked, err := mutex.UnlockContext(ctx); !unlocked { // else the errors are those of a minority
+			if unlocked, err := mutex.UnlockContext(ctx); !unlocked { // otherwise only a minority failed
 				return errors.Join(errors.New("redsync: not unlocked by a majority"), err)
 			}
 			return nil
@@ -220,7 +220,7 @@ func (f floor) fanOut(ctx context.Context, key string, call scripts.Call) error 
 	return nil
 }
 
-// answers takes those of one fan-out.
+// answers takes one fan-out's answers.
 type answers chan error
 
 func (a answers) Done(r pipeline.Result) {

@@ -56,21 +56,21 @@ func (r report) String() string {
 			fmt.Fprintf(&b, "- %s: %s\n", fact, text)
 		}
 	}
-	b.WriteString("\n## Budgets\n\n| what | N | quorumlock | beside it | | budget | |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n## Budgets\n\n| what | N | quorumlock | compared with | | budget | |\n|---|---|---|---|---|---|---|\n")
 	met := 0
 	all := lines(r.results)
 	for _, l := range all {
-		beside, times := "", ""
+		other, times := "", ""
 		if l.lock != "" {
-			beside, times = l.lock+" "+figure(l.beside, median(l.theirs)), " ×"
+			other, times = l.lock+" "+figure(l.per, median(l.theirs)), " ×"
 		}
-		fmt.Fprintf(&b, "| %s | %d | %s | %s | %.2f%s | ≤ %v%s | %s |\n", l.what, l.n, figure(l.unit, median(l.ours)), beside,
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %.2f%s | ≤ %v%s | %s |\n", l.what, l.n, figure(l.unit, median(l.ours)), other,
 			l.value(), times, l.limit(), times, l.verdict())
 		if l.verdict() == "MET" {
 			met++
 		}
 	}
-	fmt.Fprintf(&b, "\n%d of %d budgets met.\n\n## Beside other locks\n\nN=3:\n\n%s\nN=5:\n\n%s\n%s", met, len(all), r.table(3), r.table(5), method)
+	fmt.Fprintf(&b, "\n%d of %d budgets met.\n\n## Compared with other locks\n\nN=3:\n\n%s\nN=5:\n\n%s\n%s", met, len(all), r.table(3), r.table(5), method)
 	return b.String()
 }
 
@@ -110,7 +110,7 @@ func (r report) table(n int) string {
 	return b.String()
 }
 
-// figure is a value for people, empty if there is none.
+// figure is a value for people; empty for NaN.
 func figure(unit string, value float64) string {
 	switch {
 	case math.IsNaN(value):

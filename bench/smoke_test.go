@@ -78,7 +78,7 @@ func TestVerdict(t *testing.T) {
 		"the rounds' own ratios":     {budgetOf(1, 9, 1), "MET", false},
 		"not measured":               {budgetOf(), "NOT MET", true},
 		"no number":                  {budgetOf(math.NaN()), "NOT MET", true},
-		"nothing beside it":          {line{budget: budget{most: both(20)}, n: 3, ours: []float64{19}}, "MET", false},
+		"nothing to compare with":    {line{budget: budget{most: both(20)}, n: 3, ours: []float64{19}}, "MET", false},
 	} {
 		if c.line.verdict() != c.want || c.line.failed() != c.failed {
 			t.Errorf("%s: %v, failed %v", name, c.line, c.line.failed())

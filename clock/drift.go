@@ -14,7 +14,7 @@ const minDrift = 2 * time.Millisecond
 // Drift returns how much earlier than its lease a grant ends for its holder: lease × factor + 2 ms,
 // rounded up to a nanosecond.
 //
-// The formula is that of the Redlock algorithm
+// The formula is the Redlock algorithm's
 // (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/) as antirez's redlock-rb
 // computes it: the 2 ms are 1 ms for the precision with which Redis expires keys and 1 ms as the
 // least drift of a short lease.

@@ -19,8 +19,8 @@ type Command struct {
 // StampKey raises the greatest token that the resource has seen to token, in a string key of the
 // Redis server that holds the resource, and carries out the commands in the same step: all or none.
 // Without commands it only stamps, as a holder does before it reads. Reads need no step of their
-// own: they may follow on any connection to that server. The replies are those of the commands, in
-// order.
+// own: they may follow on any connection to that server. It returns the replies to the
+// commands, in order.
 //
 // When the key has seen a greater token, the error is an [*Error], and no command is carried out. A
 // command that fails by itself (WRONGTYPE) does not undo the others: the error wraps the first of
@@ -83,7 +83,7 @@ func stampOnce(
 	if err != nil {
 		return nil, false, err
 	}
-	replies = replies[1:] // without that of the stamp
+	replies = replies[1:] // without the stamp's
 	for i, one := range replies {
 		if failed, ok := one.(redis.Error); ok && err == nil {
 			err = fmt.Errorf("%s: %w", commands[i].Name, failed)
@@ -92,7 +92,7 @@ func stampOnce(
 	return replies, true, err
 }
 
-// do is [redis.DoContext], except that nothing uses the connection any more when it returns. Redigo's
+// do is [redis.DoContext], except that nothing uses the connection once it has returned. Redigo's
 // returns when ctx ends and leaves behind a goroutine that may still write, while the caller unwatches
 // the key, or closes the connection.
 func do(ctx context.Context, conn redis.Conn, command string, args ...any) (any, error) {

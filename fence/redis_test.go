@@ -64,10 +64,10 @@ func TestStampKeyInterrupted(t *testing.T) {
 		_, err := fence.StampKey(t.Context(), hooked, "token", 42, set("value", "mine"))
 		written := server.Exists("value")
 		if fenced := errors.Is(err, fence.ErrFenced); fenced != (other > 42) || written == fenced {
-			t.Errorf("beside token %d: %v, written %v", other, err, written)
+			t.Errorf("after token %d: %v, written %v", other, err, written)
 		}
 		if other < 42 && attempts != 2 {
-			t.Errorf("beside token %d: %d attempts, want 2", other, attempts)
+			t.Errorf("after token %d: %d attempts, want 2", other, attempts)
 		}
 	}
 }

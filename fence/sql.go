@@ -79,7 +79,7 @@ type Column struct {
 	Token string // the column that holds the token
 }
 
-// Stamp is the function [Stamp] for the row with the key. When there is none, the error wraps
+// Stamp is the function [Stamp] for the row with the key. If there is no such row, the error wraps
 // [sql.ErrNoRows]: a row that is yet to be created needs the table of [Schema].
 func (c Column) Stamp(ctx context.Context, tx *sql.Tx, key any, token uint64) error {
 	if c.Table == "" || c.Key == "" || c.Token == "" {

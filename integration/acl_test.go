@@ -171,7 +171,7 @@ func TestAUserOfTheRecipeMayAsk(t *testing.T) {
 	since := stopwatch(t)
 	unlock(t, held)
 	woken(t, w, since, soon)
-	eventually(t, patience, func() bool { return subscriptions(t, f.Masters, scripts.AskChannel("app:1")) == 0 }, "nobody listens any more")
+	eventually(t, patience, func() bool { return subscriptions(t, f.Masters, scripts.AskChannel("app:1")) == 0 }, "nobody listens")
 	noLocks(t, f.Masters)
 }
 

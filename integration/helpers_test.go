@@ -26,7 +26,7 @@ import (
 const (
 	// nodeTimeout is the node timeout of the lockers that open returns: longer than a busy machine stands still.
 	nodeTimeout = 3 * time.Second
-	// memberTimeout is that of the operator's commands, and of lockers whose masters all answer.
+	// memberTimeout is for the operator's commands, and for lockers whose masters all answer.
 	memberTimeout = 10 * time.Second
 	// soon bounds what should happen at once, even on a busy machine.
 	soon = 2 * time.Second
@@ -121,7 +121,7 @@ func unlock(t *testing.T, held *quorum.Lock) {
 	}
 }
 
-// keys reads the hash at a name from each master: nil if there is none. Every master has to
+// keys reads the hash at a name from each master: nil if the name is free. Every master has to
 // answer.
 func keys(t *testing.T, ms []*redistest.Master, name string) []map[string]string {
 	t.Helper()

@@ -34,7 +34,7 @@ type documentedCommand struct {
 }
 
 // The commands in docs/operations.md do what the text says, as they stand there: only the addresses are
-// those of other masters, and the max lease is short.
+// other masters', and the max lease is short.
 func TestMembersDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, documentedLease)

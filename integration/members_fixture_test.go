@@ -103,7 +103,7 @@ func (r *roster) giveAll(t *testing.T, maxLease time.Duration, members ...string
 	}
 }
 
-// marker reads a master's marker; it returns false when there is none.
+// marker reads a master's marker; found is false if it has none.
 func (r *roster) marker(t *testing.T, name string) (m scripts.Marker, found bool) {
 	t.Helper()
 	text, err := redis.String(r.masters[name].Do("GET", scripts.MarkerKey))

@@ -61,7 +61,7 @@ replace github.com/quorumlock/quorumlock => "` + filepath.ToSlash(root) + `"
 	must(t, err)
 	modules := strings.Fields(string(listed))
 	if !slices.Contains(modules, "github.com/quorumlock/quorumlock") {
-		t.Fatalf("the list is not that of a user: %q", modules)
+		t.Fatalf("the list is not a user's: %q", modules)
 	}
 	for _, module := range modules {
 		if module != "github.com/quorumlock/quorumlock" && !slices.Contains(usersModules, module) {

@@ -169,7 +169,7 @@ func TestARedissonReadWriteLockAtOurName(t *testing.T) {
 		do(t, m, "HSET", "k", "mode", "read", peerOwner, 1)
 	}
 	if err := held.Extend(t.Context(), peerLease); err != nil || !held.Valid() {
-		t.Errorf("our renewal beside a read lock: %v, valid %v", err, held.Valid())
+		t.Errorf("our renewal next to a read lock: %v, valid %v", err, held.Valid())
 	}
 	unlock(t, held)
 	if _, err := l.Lock(t.Context(), "k"); !errors.Is(err, quorum.ErrPermanent) {

@@ -70,8 +70,8 @@ func New(locker *quorum.Locker, name string, opts ...Option) (*Candidate, error)
 // context of a term of this election and this locker, or one derived from it, returns
 // [quorum.ErrInvalid]: it would wait for itself.
 //
-// The error wraps that of [quorum.Locker.Lock]. When ctx ends, that is [quorum.ErrNotAcquired], the
-// reason of the last attempt ([quorum.ErrHeld] while another candidate leads) and the context's error.
+// The error wraps the one of [quorum.Locker.Lock]: when ctx ends, [quorum.ErrNotAcquired], the reason
+// of the last attempt ([quorum.ErrHeld] while another candidate leads) and the context's error.
 // Campaign does not wait if the locker is closed ([quorum.ErrClosed]), or if waiting cannot succeed,
 // because of a wrong password, say (the masters' errors). It does wait for masters that are down or in
 // quarantine. [quorum.WithWait] of the locker bounds the waiting.
@@ -86,7 +86,7 @@ func (c *Candidate) campaign(ctx context.Context, locker *quorum.Locker) (*Term,
 	// token.
 	if held, within := quorum.FromContext(ctx, c.name); within && held.Owner() == lock.Owner() {
 		lock.Unlock(ctx) // lowers the level
-		return nil, fmt.Errorf("leader: campaign for %q: %w: the context is that of a holder of this lock",
+		return nil, fmt.Errorf("leader: campaign for %q: %w: the context belongs to a holder of this lock",
 			c.name, quorum.ErrInvalid)
 	}
 	t := &Term{lock: lock}

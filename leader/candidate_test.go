@@ -59,7 +59,7 @@ func TestTerm(t *testing.T) {
 		first := c.campaign(a)
 		c.wantLeader(b, first.ID())
 		if a.ID() != first.ID() || b.ID() != "" || first.ID() == "" {
-			c.Errorf("the term's ID is %q, that of its candidate %q, of the other one %q", first.ID(), a.ID(), b.ID())
+			c.Errorf("the term's ID is %q, its candidate's %q, the other one's %q", first.ID(), a.ID(), b.ID())
 		}
 		testkit.Must(c, a.IsLeader(c.Context()))
 		c.wantErr(b.IsLeader(c.Context()), leader.ErrNotLeader)
@@ -125,7 +125,7 @@ func TestTermOutlivesItsParent(t *testing.T) {
 		time.Sleep(3 * lease)
 		c.wantLeader(b, term.ID())
 		if !term.Valid() || a.ID() != term.ID() {
-			c.Error("the candidate does not lead any more, and did not resign")
+			c.Error("the candidate no longer leads, and did not resign")
 		}
 		if err := term.Resign(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			c.Error(err)

@@ -115,14 +115,14 @@ func ExampleCandidate_Observe() {
 				log.Fatal(err)
 			}
 		default:
-			fmt.Println("nobody leads any more")
+			fmt.Println("nobody leads now")
 			stop()
 		}
 	}
 	// Output:
 	// nobody leads
 	// 10.0.0.7:8080 leads; that is this process: true
-	// nobody leads any more
+	// nobody leads now
 }
 
 // elector is the interface Elector of github.com/go-co-op/gocron/v2: see gocron.WithDistributedElector.

@@ -20,8 +20,8 @@ import (
 // finds that it was, Run campaigns again: lead is called anew, with another term, after the last call has returned. What lead
 // returned for a lost term is dropped: lead reports such errors itself, if they matter.
 //
-// Otherwise Run returns when lead has returned: the error of lead joined with that of [Term.Resign], and
-// with [quorum.ErrClosed] when the locker was closed meanwhile; nil if there is none. So a lead
+// Otherwise Run returns when lead has returned: lead's error joined with the one of [Term.Resign], and
+// with [quorum.ErrClosed] if the locker was closed meanwhile; nil without any of them. So a lead
 // that returns by itself ends Run, with nil too; one that leads for as long as it can waits for its
 // context to end. When ctx ends while the candidate campaigns, and when the locker is closed or
 // waiting cannot succeed, Run returns the error of [Candidate.Campaign]. The locker's [quorum.WithWait]

@@ -20,7 +20,7 @@ type Term struct {
 // is the lock's owner id, "<locker uuid>:<number>", fresh for every term.
 func (t *Term) ID() string { return t.lock.Owner() }
 
-// Token returns the fencing token of the term: greater than that of every term before it, below
+// Token returns the fencing token of the term: greater than every earlier term's, below
 // 2^52. Hand it to each resource that the leader writes to, which must refuse lower tokens than it
 // has seen.
 func (t *Term) Token() uint64 { return t.lock.Token() }

@@ -489,7 +489,7 @@ func TestQueueGoesOnWithoutAClosedNode(t *testing.T) {
 		l.core.Nodes[0].Close()
 		startWaiter(t.Context(), l, 0, results, "a")
 		time.Sleep(time.Second)
-		c.wantNone(results, "beside the holder")
+		c.wantNone(results, "during the hold")
 		c.unlock(held)
 		c.unlock(c.nextLock(results, aPoll))
 	})

@@ -81,7 +81,7 @@ type attemptResult struct {
 }
 
 // attempt makes one attempt, and a second one if only another name's token stood in the way of the
-// first. It returns the lock, or nil and why there is none.
+// first. It returns the lock, or nil and why the attempt failed.
 func (c *core) attempt(
 	ctx context.Context, set *settings, what target, approach waiting.Approach,
 ) (*Lock, attemptResult) {

@@ -286,7 +286,7 @@ func returns(call func()) bool {
 	return false
 }
 
-// withClock and withRand are those of package quorumtest, which this package cannot import.
+// withClock and withRand are package quorumtest's, which this package cannot import.
 func withClock(c clock.Clock) Option {
 	return inside.Option[Option](func(s *inside.Settings) { s.Clock = c })
 }

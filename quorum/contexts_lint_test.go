@@ -16,7 +16,7 @@ var callsContext = map[string]bool{
 	"WithCancel": true, "WithCancelCause": true, "WithTimeout": true, "WithDeadline": true, "AfterFunc": true,
 }
 
-// No function calls a context while it holds a mutex: from a call of Lock to that of Unlock, or its end;
+// No function calls a context while it holds a mutex: from a call of Lock to the call of Unlock, or its end;
 // and in a function whose name says that its caller holds one. TestContextsAreCalledWithNoMutexLocked finds
 // what is called further down.
 func TestNoContextIsCalledBetweenLockAndUnlock(t *testing.T) {

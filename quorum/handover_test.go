@@ -388,7 +388,7 @@ func TestHandOverOfSlots(t *testing.T) {
 		other := c.got(third.Semaphore("s", 3).Acquire(t.Context()))
 		ticket := c.handOver(held)
 		if _, err := third.Semaphore("s", 3).TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
-			t.Errorf("beside a ticket: %v", err)
+			t.Errorf("next to a ticket: %v", err)
 		}
 		taken := c.takeOver(second, ticket)
 		if !slices.Equal(taken.Slots(), held.Slots()) || !slices.Equal(taken.Names(), []string{"s"}) || taken.Token() <= held.Token() {
@@ -396,7 +396,7 @@ func TestHandOverOfSlots(t *testing.T) {
 		}
 		c.wantPassedOn(third, ticket, true)
 		if slices.Contains(taken.Slots(), other.Slot()) || !other.Valid() {
-			t.Errorf("slots %v beside %d", taken.Slots(), other.Slot())
+			t.Errorf("slots %v next to %d", taken.Slots(), other.Slot())
 		}
 		c.unlock(taken)
 		again, err := third.Semaphore("s", 3).AcquireN(t.Context(), 2)

@@ -346,7 +346,7 @@ func TestHookOfRenewalsThatBlocks(t *testing.T) {
 			t.Errorf("the lock is lost: %v", lock.Err())
 		}
 		if n := l.Stats().EventsDropped; n != 0 || behind.Load() != 0 {
-			t.Errorf("%d events were dropped, and %d told beside the first", n, behind.Load())
+			t.Errorf("%d events were dropped, and %d told during the first", n, behind.Load())
 		}
 		for range events.MaxWaiting {
 			l.core.events.Post(func() {})

@@ -95,7 +95,7 @@ func TestIntroduction(t *testing.T) {
 		time.Sleep(29 * time.Second)
 		state, err := c.process().Inspect(t.Context(), "a")
 		if err != nil || state.Owner != held.Owner() || state.Identity != l.Identity() {
-			t.Errorf("a lock that nobody renews any more: %+v, %v", state, err)
+			t.Errorf("a lock that nobody renews now: %+v, %v", state, err)
 		}
 		if !slices.Contains(c.masters[0].Keys(), key) {
 			t.Error("a master that was flushed does not get the identity again")

@@ -17,7 +17,7 @@ import (
 // Many waiters may leave at once, in any order: the time for one does not grow with the length of
 // the queue.
 func TestQueueIsLeftByManyAtOnce(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // its time is not that of leaving
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // a collection isn't part of leaving
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute), withClock(fakeclock.Monotonic()))
 		held := c.lock(c.process(), "a")

@@ -41,7 +41,6 @@ func (l *logLines) setDefault(t *testing.T) {
 	t.Cleanup(func() { slog.SetDefault(before) })
 }
 
-// crash crashes masters, which keep that of their data.
 func crash(masters []*fakeredis.Master, keep fakeredis.Memory) {
 	for _, m := range masters {
 		m.Crash(keep)

@@ -150,7 +150,7 @@ func TestMinHoldThatIsOver(t *testing.T) {
 	})
 }
 
-// Close leaves the keys to their leases, and nothing renews them any more.
+// Close leaves the keys to their leases, and nothing renews them after it.
 func TestMinHoldWhenTheLockerIsClosed(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		const lease = 300 * time.Millisecond

@@ -92,7 +92,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 		case n == nil:
 			return nil, fmt.Errorf("quorumlock: %w: node %d is nil", ErrInvalid, i+1)
 		case n.MaxLease() != nodes[0].MaxLease():
-			return nil, fmt.Errorf("quorumlock: %w: the max lease of node %s is %v, that of node %s %v", ErrInvalid,
+			return nil, fmt.Errorf("quorumlock: %w: the max lease of node %s is %v, of node %s %v", ErrInvalid,
 				n.Name(), n.MaxLease(), nodes[0].Name(), nodes[0].MaxLease())
 		}
 	}

@@ -104,7 +104,7 @@ func (c *cluster) wantNothingLeft(l *Locker) {
 	defer cancel()
 	lock, err := l.Lock(ctx, "a")
 	if err != nil {
-		c.t.Fatalf("no call acquires the lock any more: %v", err)
+		c.t.Fatalf("no call acquires the lock: %v", err)
 	}
 	c.unlock(lock)
 	synctest.Wait()

@@ -61,8 +61,8 @@ func TestALockStandsOnAllNodes(t *testing.T) {
 	}
 }
 
-// The rtt takes the answers of a sample of the attempts that ask all nodes, and of probe nodes: not
-// those of nodes that are asked after another one.
+// The rtt takes the answers of a sample of the attempts that ask all nodes, and of probe nodes, but not
+// of nodes that are asked after another one.
 func TestWhichAnswersTheRTTTakes(t *testing.T) {
 	const answer = 100 * time.Microsecond // the time of one, in this test
 	inCluster(t, func(t *testing.T, c *cluster) {

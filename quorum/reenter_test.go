@@ -17,7 +17,7 @@ type endedContext struct{ context.Context }
 
 func (endedContext) Err() error { return context.Canceled }
 
-// The names of an error are the library's own copy, as those of a lock are.
+// The names of an error are the library's own copy, as a lock's are.
 func TestErrorOfReentryKeepsItsNames(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -117,9 +117,9 @@ func TestAFlowThatHoldsSomeOfTheNames(t *testing.T) {
 		if asked := c.calls.Load() - calls; asked > 0 {
 			t.Errorf("%d calls", asked)
 		}
-		beside := c.got(l.Lock(outer.Context(), "free", "free too"))
-		if c.got(l.Lock(beside.Context(), "held")); outer.Level() != 2 || beside.Level() != 1 {
-			t.Errorf("levels %d and %d", outer.Level(), beside.Level())
+		inner := c.got(l.Lock(outer.Context(), "free", "free too"))
+		if c.got(l.Lock(inner.Context(), "held")); outer.Level() != 2 || inner.Level() != 1 {
+			t.Errorf("levels %d and %d", outer.Level(), inner.Level())
 		}
 	})
 }

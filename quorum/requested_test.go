@@ -72,7 +72,7 @@ func TestAHolderIsAskedToLetGo(t *testing.T) {
 		}
 		c.unlock(lock)
 		next := c.nextLock(results, shortly)
-		wantNotAsked(t, next, 2*aPoll) // nobody waits any more
+		wantNotAsked(t, next, 2*aPoll) // nobody waits
 		c.unlock(next)
 		if n := c.listening("a"); n != 0 {
 			t.Errorf("%d subscriptions are left", n)

@@ -49,10 +49,10 @@ func TestReadersHoldTogetherAndAWriterAlone(t *testing.T) {
 			}
 		}
 		if _, err := other.RWLock("a").TryLock(t.Context()); !errors.Is(err, ErrHeld) {
-			t.Errorf("a writer beside readers: %v", err)
+			t.Errorf("a writer next to readers: %v", err)
 		}
 		if _, err := other.TryLock(t.Context(), "b", "a"); !errors.Is(err, ErrHeld) {
-			t.Errorf("a lock over two names beside readers: %v", err)
+			t.Errorf("a lock over two names next to readers: %v", err)
 		}
 		highest := max(first.Token(), second.Token(), third.Token())
 		for _, l := range []*Lock{first, second, third} {
@@ -63,7 +63,7 @@ func TestReadersHoldTogetherAndAWriterAlone(t *testing.T) {
 			t.Errorf("the writer's token is %d after %d; shared %v", writer.Token(), highest, writer.Shared())
 		}
 		if _, err := one.RWLock("a").TryRLock(t.Context()); !errors.Is(err, ErrHeld) {
-			t.Errorf("a reader beside a writer: %v", err)
+			t.Errorf("a reader next to a writer: %v", err)
 		}
 		c.unlock(writer)
 		last := c.read(one)
@@ -80,7 +80,7 @@ func TestAPlainLockIsTheWriter(t *testing.T) {
 		l := c.process()
 		reader := c.read(l)
 		if _, err := c.process().TryLock(t.Context(), "a"); !errors.Is(err, ErrHeld) {
-			t.Errorf("beside a reader: %v", err)
+			t.Errorf("next to a reader: %v", err)
 		}
 		if _, err := l.Lock(reader.Context(), "a"); !errors.Is(err, ErrInvalid) || !errors.Is(err, ErrPermanent) {
 			t.Errorf("within a reader's flow: %v", err)
@@ -248,7 +248,7 @@ func TestAWriterDoesNotStarve(t *testing.T) {
 		startReader(t.Context(), l, 0, readers)
 		c.unlock(old)
 		writer := c.nextLock(writers, shortly)
-		c.wantNone(readers, "a reader beside the writer")
+		c.wantNone(readers, "a reader next to the writer")
 		c.unlock(writer)
 		reader := c.nextLock(readers, shortly) // the reservation is gone with the grant
 		c.unlock(reader)
@@ -405,18 +405,18 @@ func TestErrorsAndLocksSayWhoReads(t *testing.T) {
 func TestDoOfAReadWriteLock(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		rw, beside := l.RWLock("a"), c.process(WithWait(0)).RWLock("a")
+		rw, other := l.RWLock("a"), c.process(WithWait(0)).RWLock("a")
 		nothing := func(context.Context, *Lock) error { return nil }
 		for shared, do := range map[bool]func(context.Context, func(context.Context, *Lock) error) error{true: rw.RDo, false: rw.Do} {
 			err := do(t.Context(), func(ctx context.Context, lock *Lock) error {
 				if ctx != lock.Context() || lock.Shared() != shared {
 					t.Errorf("the work has %v", lock)
 				}
-				if err := beside.RDo(ctx, nothing); shared != (err == nil) || !shared && !errors.Is(err, ErrHeld) {
-					t.Errorf("a reader beside it, shared %v: %v", shared, err)
+				if err := other.RDo(ctx, nothing); shared != (err == nil) || !shared && !errors.Is(err, ErrHeld) {
+					t.Errorf("a reader next to it, shared %v: %v", shared, err)
 				}
-				if err := beside.Do(ctx, nothing); !errors.Is(err, ErrHeld) {
-					t.Errorf("a writer beside it, shared %v: %v", shared, err)
+				if err := other.Do(ctx, nothing); !errors.Is(err, ErrHeld) {
+					t.Errorf("a writer next to it, shared %v: %v", shared, err)
 				}
 				return nil
 			})
@@ -449,7 +449,7 @@ func TestReadersThatWaitedAreGrantedTogether(t *testing.T) {
 		for i := range 100 {
 			startReader(t.Context(), l, i, readers)
 		}
-		c.wantNone(readers, "a reader beside the writer")
+		c.wantNone(readers, "a reader next to the writer")
 		c.unlock(writer)
 		for range 100 {
 			got := c.nextLock(readers, shortly)

@@ -423,7 +423,7 @@ func TestSemaphoreWithAMasterThatMisleads(t *testing.T) {
 			began := time.Now()
 			last := c.takes(s)
 			if lock, err := s.TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
-				t.Fatalf("beside all slots: %v, %v", lock, err)
+				t.Fatalf("next to all slots: %v, %v", lock, err)
 			}
 			if took := time.Since(began); took > 2*shortly {
 				t.Errorf("both calls took %v", took)
@@ -631,7 +631,7 @@ func TestDoWithASlot(t *testing.T) {
 				t.Errorf("the work has %v", lock)
 			}
 			if err := s.locker.With(WithWait(0)).Semaphore("s", 1).Do(ctx, nil); !errors.Is(err, ErrHeld) {
-				t.Errorf("beside it: %v", err)
+				t.Errorf("next to it: %v", err)
 			}
 			return own
 		})

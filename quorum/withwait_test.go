@@ -12,8 +12,8 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 )
 
-// gaveUp fails the test unless err is that of a call that gave up after the bound, and wraps the
-// reason. The caller's context has not ended, so no error of a context may be there.
+// gaveUp fails the test unless err says that the call gave up after the bound, and wraps the reason.
+// The caller's context has not ended, so no error of a context may be there.
 func gaveUp(t *testing.T, err, reason error, after time.Duration) {
 	t.Helper()
 	var failed *Error

@@ -34,7 +34,7 @@ func (c *cluster) raiseCounters(l *Locker, masters ...int) {
 	}
 }
 
-// between acquires a lock whose token is that of the first master. The second master has granted,
+// between acquires a lock whose token is the first master's. The second master has granted,
 // and a neighbour counts up there before the token is written back. When again is true, the
 // connection died with the second master's reply, and the request was resent.
 func (c *cluster) between(l *Locker, again bool) *Lock {

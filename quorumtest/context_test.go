@@ -71,7 +71,7 @@ func TestContextWithToken(t *testing.T) {
 	}
 }
 
-// The parent's end is that of the context, and says so for a lock that is lost.
+// The context ends with its parent, and with the parent's cause.
 func TestContextWithTokenEndsWithItsParent(t *testing.T) {
 	parent, lose := context.WithCancelCause(t.Context())
 	ctx := quorumtest.ContextWithToken(parent, 7, "a")

@@ -80,7 +80,7 @@ type fleet struct {
 // will be, but for [Masters.Forget]: they grant at once, also to a locker that the service opens with nothing but
 // [Masters.URLs]. Start fails the test when it cannot start them.
 //
-// The options are those of every node that the Masters open. A deployment whose max lease is not
+// The options apply to every node that the Masters open. A deployment whose max lease is not
 // the default gives it here ([node.WithMaxLease]), since a client with another one is refused. The
 // timeout is 10 s unless they say otherwise ([node.WithTimeout]): a machine that is busy with tests
 // may stand still for longer than the usual one.

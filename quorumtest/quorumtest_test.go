@@ -508,7 +508,7 @@ func TestSlots(t *testing.T) {
 	mine, err := semaphore.TryAcquire(t.Context())
 	testkit.Must(t, err)
 	if lock, err := semaphore.TryAcquire(t.Context()); !errors.Is(err, quorum.ErrHeld) {
-		t.Errorf("beside all slots: %v, %v", lock, err)
+		t.Errorf("next to all slots: %v, %v", lock, err)
 	}
 	waiting := make(chan error, 1)
 	go func() {

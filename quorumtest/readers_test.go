@@ -14,7 +14,7 @@ func TestReadersElsewhere(t *testing.T) {
 	rw := m.Locker().RWLock("a")
 	elsewhere := m.ReadElsewhere("a")
 	if _, err := rw.TryLock(t.Context()); !errors.Is(err, quorum.ErrHeld) {
-		t.Errorf("a writer beside a reader: %v", err)
+		t.Errorf("a writer next to a reader: %v", err)
 	}
 	reader, err := rw.TryRLock(t.Context())
 	testkit.Must(t, err)

@@ -213,7 +213,7 @@ func TestEarlierTimerIsNotHeldUp(t *testing.T) {
 		late := c.AfterFunc(time.Hour, func() { t.Error("a stopped timer fired") })
 		c.AfterFunc(time.Second, func() { <-block })
 		if took := elapsed(c, time.Second); took != time.Second/2 {
-			t.Errorf("1s took %v beside a call that blocks, want 500ms", took)
+			t.Errorf("1s took %v during a call that blocks, want 500ms", took)
 		}
 		late.Stop()
 		close(block)

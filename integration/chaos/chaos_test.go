@@ -133,7 +133,7 @@ func orphan(r *result) bool     { return r.Orphans > 0 }
 
 func controls() []control {
 	const trusting = "masters that forgot are trusted at once (node.WithoutQuarantine)"
-	const twoLists = "the complete library, on masters that accept two lists: the harness overwrites their markers, in place of `quorumlock members`, so that the first list is accepted beside the newest one. Clients with wrong lists are refused: a marker has room for two lists"
+	const twoLists = "the complete library, on masters that accept two lists: the harness overwrites their markers, in place of `quorumlock members`, so that the first list is accepted as well as the newest one. Clients with wrong lists are refused: a marker has room for two lists"
 	return []control{
 		{pairScenario, "no-quarantine", trusting, doubleHold, true},
 		{"thin quorum after a flush", "no-quarantine", trusting, doubleHold, false},

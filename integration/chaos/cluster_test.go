@@ -87,7 +87,7 @@ func (c *cluster) admit(maxLease time.Duration) error {
 	return nil
 }
 
-// urls are those of the servers in these places, or in all. All clients know the master in a place
+// urls are the URLs of the servers in these places, or in all. All clients know the master in a place
 // by one name: those with paths too, also after a replica was promoted.
 func (c *cluster) urls(places ...int) []string {
 	var all []string
@@ -216,7 +216,7 @@ func newPaths(group string, servers []server) (*paths, error) {
 	return p, nil
 }
 
-// urls are those of the masters in these places, or in all.
+// urls are the URLs of the masters in these places, or in all.
 func (p *paths) urls(places ...int) []string {
 	var all []string
 	for i, f := range p.forwards {

@@ -136,8 +136,8 @@ func (r *report) writePictures() error {
 	return errors.Join(errs...)
 }
 
-// pair returns the README's results: that of redsync, which must have done harm, and the library's, which
-// must not. It returns none if they were not both played so.
+// pair returns the README's results: redsync's, which must have done harm, and the library's, which
+// must not. It returns none unless both were played so.
 func (r *report) pair() []*result {
 	if *pairTo == "" {
 		return nil

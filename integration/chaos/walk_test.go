@@ -114,7 +114,7 @@ func (w *walker) during(i int, begin, end func(int) error) {
 	})
 }
 
-// free returns a master without a fault, −1 if there is none.
+// free returns a master without a fault; −1 if all have one.
 func (w *walker) free() int {
 	n := len(w.busy)
 	from := w.rng.IntN(n)

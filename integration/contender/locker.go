@@ -18,7 +18,7 @@ type Locker interface {
 type Lock interface {
 	Owner() string // unique for each lock
 	Token() uint64
-	// Deadline is the end of the holder's belief; zero when it is unknown, or when there is none.
+	// Deadline is the end of the holder's belief; zero if that is unknown or never comes.
 	Deadline() time.Time
 	Context() context.Context // ends when the holder must stop
 	Valid() bool

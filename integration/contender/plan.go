@@ -15,7 +15,7 @@ type Plan struct {
 	Kind     string // the kind of lock; the binary knows its kinds
 	URLs     []string
 	Names    []string // each round takes one of them
-	Slots    int      // the names are semaphores with so many slots; 0 for locks
+	Slots    int      // of each semaphore; 0 for locks
 	Register string   // host:port of the fenced register
 	History  string   // the file that events are appended to
 	Seed     uint64

@@ -38,7 +38,7 @@ func at(object any, path string) any {
 	return object
 }
 
-// objects are those of a file of manifests, by kind and name.
+// objects returns the objects in a file of manifests, by kind and name.
 func objects(t *testing.T, name string) map[string]any {
 	t.Helper()
 	all := map[string]any{}

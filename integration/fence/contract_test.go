@@ -107,7 +107,7 @@ func TestStampHoldsItsResource(t *testing.T) {
 				go func() { got <- stamp(7) }()
 				if d.driver == "sqlite" {
 					if err := <-got; !again(err) {
-						t.Errorf("beside a transaction with token %d: %v, want SQLITE_BUSY", first, err)
+						t.Errorf("during a transaction with token %d: %v, want SQLITE_BUSY", first, err)
 					}
 					go func() { got <- nil }()
 				} else if !poll.Until(soon, func() bool { return d.waiting(t) == 1 }) {

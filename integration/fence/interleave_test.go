@@ -173,14 +173,14 @@ func TestInterleavings(t *testing.T) {
 						c.blocked *= 2
 					}
 					if len(log) == 0 || log[len(log)-1].Token != holders {
-						t.Fatalf("seed %d: the last write is not that of the greatest token: %v", seed, log)
+						t.Fatalf("seed %d: the last write has not the greatest token: %v", seed, log)
 					}
 					writes += len(log)
 					refusals += refused
 				}
 				t.Logf("%d orders of statements: %d writes, %d holders refused", seed, writes, refusals)
 				if !besideEachOther() {
-					t.Error("no two holders were beside each other")
+					t.Error("no two holders overlapped")
 				}
 			})
 		}

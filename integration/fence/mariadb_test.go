@@ -46,7 +46,7 @@ var (
 	readCommitted     = url.Values{"tx_isolation": {"'READ-COMMITTED'"}}
 	repeatableRead    = url.Values{"tx_isolation": {"'REPEATABLE-READ'"}} // the default
 	serializable      = url.Values{"tx_isolation": {"'SERIALIZABLE'"}}
-	snapshotIsolation = url.Values{"tx_isolation": {"'REPEATABLE-READ'"}, "innodb_snapshot_isolation": {"1"}} // that of MariaDB 11.6
+	snapshotIsolation = url.Values{"tx_isolation": {"'REPEATABLE-READ'"}, "innodb_snapshot_isolation": {"1"}} // as MariaDB 11.6 has it
 )
 
 var ofThread = regexp.MustCompile(`thread id (\d+),`)

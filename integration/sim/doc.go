@@ -11,8 +11,8 @@
 //     and in any order between two. A request may still arrive after its client gave up, closed, or
 //     lost the connection. Requests and replies are lost with their connection. Clients and masters
 //     are partitioned, in one direction or both.
-//   - Masters crash and come back as another process, with all of their memory, with that of the
-//     last save, or with none. They are flushed, they forget their scripts, and they freeze. A
+//   - Masters crash and come back as another process, with all of their memory, with what
+//     they saved last, or with none. They are flushed, they forget their scripts, and they freeze. A
 //     thawed master answers everything it received meanwhile.
 //   - Clients pause. A paused process does nothing while its clock goes on: it reads, writes and
 //     dials no connection, no timer of its lock's clock fires, and its work stands still. All of

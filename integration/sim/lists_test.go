@@ -159,7 +159,7 @@ func newListState(p *plan) *listState {
 	return &listState{settled: make(chan struct{})}
 }
 
-// setSure begins an epoch, unless the lists are those of the last one.
+// setSure begins an epoch, unless the last one has the same lists.
 func (s *listState) setSure(lists ...*scripts.List) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -60,8 +60,8 @@ type state struct {
 	waiting       bool          // and some are in quarantine
 }
 
-// majorityState returns the state of the list that a majority of its members has; of several, or if
-// there is none, of the highest generation. It returns nil if there is no list.
+// majorityState returns the state of the list that a majority of its members has; of several, or of
+// all lists if no majority has one, the highest generation's. It returns nil if there is no list.
 func majorityState(views map[string]*membership.View) *state {
 	best, score := (*membership.View)(nil), uint64(0)
 	for _, name := range slices.Sorted(maps.Keys(views)) {

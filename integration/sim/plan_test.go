@@ -140,7 +140,7 @@ func newSemaphorePlan(seed uint64) *plan {
 	return p
 }
 
-// draw draws the rest of the plan, for so many masters, clients and flows.
+// draw draws the rest of the plan, for its numbers of masters, clients and flows.
 func (p *plan) draw(d *rand.Rand) {
 	p.all = d.IntN(5) == 0
 	p.names = []string{"gh", "ne", "a"}[:pick(d, 1, 1, 2, 3)] // the first two share a token counter

@@ -39,7 +39,7 @@ func TestSeeds(t *testing.T) {
 	})
 }
 
-// judgeSeeds judges the plans of the seeds from 1 on, or that of sim.seed alone.
+// judgeSeeds judges the plans of the seeds from 1 on, or only sim.seed's.
 func judgeSeeds(t *testing.T, seeds int, planOf func(seed uint64) *plan) *totals {
 	t.Helper()
 	first, last := uint64(1), uint64(seeds)

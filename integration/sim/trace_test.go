@@ -34,7 +34,7 @@ func (t *trace) add(format string, args ...any) {
 	t.lines = append(t.lines, line{time.Since(t.start), "", format, args})
 }
 
-// last returns the last lines, at most so many, in the order of time.
+// last returns the last lines, `most` at most, in the order of time.
 func (t *trace) last(most int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,7 +50,7 @@ func (t *trace) last(most int) string {
 
 func (l line) String() string { return fmt.Sprintf("%12v  %s", l.at, fmt.Sprintf(l.format, l.args...)) }
 
-// sorted returns all lines in the order of time, and those of one instant in alphabetical order.
+// sorted returns all lines in the order of time, and one instant's in alphabetical order.
 func (t *trace) sorted() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -274,7 +274,7 @@ func (w *world) countProbe(_ context.Context, e quorum.AttemptEvent) {
 	}
 }
 
-// countRun counts the runs of a script that several calls share, and those of mixed outcomes.
+// countRun counts the runs of a script that several calls share, and how many had mixed outcomes.
 func (w *world) countRun(script string, reply any) {
 	if script != "acquires" && script != "releases" {
 		return

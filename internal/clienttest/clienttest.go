@@ -29,8 +29,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Settings are what a client's options say of a connection. The zero value of a field is that of the
-// options.
+// Settings are what a client's options say of a connection. A field's zero value stands for the options'.
 type Settings struct {
 	Addr           string // host:port, or the path of a unix socket
 	User, Password string

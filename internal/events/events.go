@@ -12,7 +12,7 @@ const MaxWaiting = 1 << 13
 type Queue struct {
 	mu      sync.Mutex
 	waiting []func()
-	running chan struct{} // closed when the goroutine ends; nil while there is none
+	running chan struct{} // closed when the goroutine ends; nil while none runs
 	dropped uint64
 }
 
@@ -49,7 +49,7 @@ func (q *Queue) run() {
 	}
 }
 
-// take removes the first function; nil when there is none.
+// take removes the first function; nil if the queue is empty.
 func (q *Queue) take() (first func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

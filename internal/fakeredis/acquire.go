@@ -250,7 +250,7 @@ func counterIsNoNumber(key string) error {
 }
 
 // Accepts reports whether a marker accepts a client that expects that first line, from when on the
-// node grants to it, in ms as text, and whether the marker is that of the node's process.
+// node grants to it, in ms as text, and whether the node's present process wrote the marker.
 func Accepts(marker, expected string) (admitted string, isItsOwn, ok bool) {
 	return accepts(marker, expected, false)
 }

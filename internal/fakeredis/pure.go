@@ -72,7 +72,7 @@ func (k *Keyspace) Age(d time.Duration) {
 	}
 }
 
-// Get returns a string, empty if there is none.
+// Get returns a string; empty without the key.
 func (k *Keyspace) Get(key string) string {
 	text, _, _ := k.get(key)
 	return text
@@ -81,7 +81,7 @@ func (k *Keyspace) Get(key string) string {
 // Set writes a string that does not expire.
 func (k *Keyspace) Set(key, text string) { k.set(key, text, 0) }
 
-// Fields returns the hash at a key, nil if there is none.
+// Fields returns the hash at a key; nil without the key.
 func (k *Keyspace) Fields(key string) map[string]string {
 	if v := k.find(key); v != nil {
 		return v.hash
@@ -89,7 +89,7 @@ func (k *Keyspace) Fields(key string) map[string]string {
 	return nil
 }
 
-// Scores returns the sorted set at a key, nil if there is none.
+// Scores returns the sorted set at a key; nil without the key.
 func (k *Keyspace) Scores(key string) map[string]int64 {
 	if v := k.find(key); v != nil {
 		return v.scores

@@ -37,7 +37,7 @@ func (s step) String() string {
 	return text
 }
 
-// arguments are those of the script, as texts.
+// arguments are the script's, as texts.
 func (s step) arguments() (keys, args []string) {
 	texts := make([]string, len(s.command))
 	for i, arg := range s.command {

@@ -25,7 +25,7 @@ type Server interface {
 // Info has the fields of INFO.
 type Info map[string]string
 
-// Number returns a field that is a number; 0 if it is none.
+// Number returns a field as a number; 0 if it isn't one.
 func (i Info) Number(key string) uint64 {
 	number, _ := strconv.ParseUint(i[key], 10, 63)
 	return number

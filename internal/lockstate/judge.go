@@ -40,8 +40,8 @@ func (m Master) MayHide() bool {
 	return m.Err != nil || m.Owner == "" && m.Readers == 0 && m.Quarantine > 0
 }
 
-// Judge returns the lock that need masters make. A lock is free if no owner can have so many: not
-// even with all that may hide it.
+// Judge returns the lock that need masters make. A lock is free if no owner can be on need masters, not
+// even with all the masters that may hide it.
 func Judge(name string, masters []Master, need int) Lock {
 	lock := Lock{Name: name, State: Free, Masters: masters}
 	grants, hiding := map[string][]Master{}, 0

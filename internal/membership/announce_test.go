@@ -90,7 +90,7 @@ func TestAnnounceByWrongURLs(t *testing.T) {
 		by   change.Change
 		want string
 	}{
-		"the new master last": {changeOf(t, scripts.NewList("b", "c", "d"), abcd), "b has the members {a, b, c} (generation 7), not {b, c, d}: d is none of these, and the URL of the new master comes first"},
+		"the new master last": {changeOf(t, scripts.NewList("b", "c", "d"), abcd), "b has the members {a, b, c} (generation 7), not {b, c, d}: d is not one of these, and the URL of the new master comes first"},
 		"a member is missing": {changeOf(t, scripts.NewList("a", "b"), abd), "not {a, b}: give the URLs of that list"},
 		"one that is not":     {changeOf(t, abcd, abd), "not {a, b, c, d}: give the URLs of that list"},
 		"made already":        {changeOf(t, scripts.NewList("a", "b"), abc), "not {a, b}: the change is made already"},
@@ -102,7 +102,7 @@ func TestAnnounceByWrongURLs(t *testing.T) {
 		}
 	}
 	world := newClusterOf(t, becoming(abcd), becoming(abcd), becoming(abcd), becoming(abcd))
-	const ends = "members commit with the URLs of {a, b, c, d}, or members abort with those of {a, b, c, d}"
+	const ends = "members commit with the URLs of {a, b, c, d}, or members abort with the URLs of {a, b, c, d}"
 	for _, by := range []change.Change{changeOf(t, abc, scripts.NewList("a", "b")), changeOf(t, abcd, abd)} {
 		if _, last := world.carryOut(by.Announce(), nil); last.Err == nil || !strings.Contains(last.Err.Error(), ends) {
 			t.Errorf("%v", last.Err)

@@ -118,7 +118,7 @@ func (c *cluster) write(list *scripts.List, marks []membership.Mark, views []*me
 }
 
 // settle has a client mark what it may, as a locker does. It returns the masters that got a mark, in
-// order, those of one plan together.
+// order, one slice for each plan.
 func (c *cluster) settle(client membership.Client, views []*membership.View) (rounds [][]string) {
 	c.t.Helper()
 	for {

@@ -359,8 +359,8 @@ func TestAForgedGeneration(t *testing.T) {
 	world.has("committed", "a", scripts.NewList("a", "b"), none, most)
 }
 
-// The advice names the masters that it is about: a new one that does not answer is no member yet, and
-// if all answer there is none to start.
+// The advice names the masters that it is about: a new one that does not answer is not yet a member. If
+// all answer, it names none.
 func TestWhatToStart(t *testing.T) {
 	world := newClusterOf(t, marked, marked, marked, absent)
 	if _, last := world.carryOut(changeOf(t, abc, abcd).Announce(), nil); last.Err == nil ||

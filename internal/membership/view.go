@@ -65,8 +65,8 @@ func (v *View) update(text string) {
 	}
 }
 
-// IsMarked reports whether the marker is that of the process at the other end: it has forgotten
-// nothing since.
+// IsMarked reports whether the process at the other end is the marked one: it has forgotten nothing
+// since.
 func (v *View) IsMarked() bool { return v.Text != "" && v.marker.Run == v.Process.Run }
 
 // IsBlank reports whether the node grants nothing, and no client has claimed it: it is not marked, or
@@ -78,7 +78,7 @@ func (v *View) IsBlank() bool { return !v.IsMarked() || v.marker.Members.Len() =
 // another process; 0 for none.
 func (v *View) MaxLease() time.Duration { return v.marker.MaxLease }
 
-// Marker returns the marker; its lists are empty if there is none.
+// Marker returns the marker; its lists are empty if the node has none.
 func (v *View) Marker() scripts.Marker { return v.marker }
 
 // Quarantine returns how long the node grants nothing new; 0 if it is not marked: its quarantine begins when it is
@@ -142,7 +142,7 @@ const (
 	Blank Standing = iota + 1
 	// Claimed: a client with the same list is marking all blank members. It accepts nobody yet.
 	Claimed
-	// Accepts: the list is that of the members, or of the next ones.
+	// Accepts: the list has exactly the members, or the next members.
 	Accepts
 	// Refuses: the node belongs to another deployment, is another member, or accepts, or is claimed for,
 	// another list.

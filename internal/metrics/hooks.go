@@ -15,7 +15,7 @@ import (
 )
 
 // Sink adds value to a counter, or records it in a histogram. labels are the values of m.Labels, in UTF-8;
-// an empty one means that there is none. It is safe for concurrent use.
+// an empty one means no label. It is safe for concurrent use.
 type Sink func(ctx context.Context, m *Metric, value float64, labels ...string)
 
 // Feed records the metrics by hooks in a sink.

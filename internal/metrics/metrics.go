@@ -9,7 +9,7 @@ const (
 	Counter   Kind = iota // by hooks
 	Histogram             // by hooks
 	Gauge                 // from quorum.Locker.Stats, when it is read
-	Level                 // as a Gauge; those of several processes can be added
+	Level                 // as a Gauge; several processes' values can be added
 	Total                 // as a Gauge, but it only rises
 )
 

@@ -17,7 +17,7 @@ var (
 	luaComment   = regexp.MustCompile(`(^| +)--.*$`)
 )
 
-// mutantsOfLua returns the mutants of a Lua file, line by line. What Lua cannot parse is none.
+// mutantsOfLua returns the mutants of a Lua file, line by line, without what Lua cannot parse.
 func mutantsOfLua(file, text string) (mutants []mutant) {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

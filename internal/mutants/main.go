@@ -180,7 +180,7 @@ func printSums(sums map[string]map[string]int) {
 	}
 }
 
-// readHarmless returns the mutants that harmless.txt names, of those of these files, and wants each of them to exist.
+// readHarmless returns the mutants of these files that harmless.txt names, and wants each of them to exist.
 // A line that begins with a blank is a reason.
 func readHarmless(patterns []string, mutants []mutant) (map[string]bool, error) {
 	all := map[string]bool{}

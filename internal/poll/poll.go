@@ -85,7 +85,7 @@ func (s *Stopwatch) Stop() { s.end() }
 
 // AtMost returns how long something may take that takes at most want on an idle machine, if this process
 // stood still for stalled meanwhile. Work that waits for the processor several times, here and in
-// servers, meets more stalls than those of one process: hence the factor.
+// servers, meets more stalls than one process alone: hence the factor.
 func AtMost(want, stalled time.Duration) time.Duration { return want + 4*stalled }
 
 // Waited returns for how long the threads of this process have waited for a processor, all together,

@@ -55,8 +55,8 @@ func (r *recorder) wants(t *testing.T, name string, calls ...string) {
 // server is a server in a bubble.
 type server struct{ *testkit.Server }
 
-// inBubble runs a test of subscriptions to a server. Its connections are served by serve, or by
-// default like those of a correct master.
+// inBubble runs a test of subscriptions to a server. serve serves each connection; nil does so as a
+// correct master.
 func inBubble(t *testing.T, serve func(net.Conn), test func(*testing.T, *subscriptions, *server)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

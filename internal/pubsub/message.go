@@ -14,7 +14,7 @@ const kindError = "error"
 var errMessage = errors.New("not a reply to a subscriber")
 
 // parse reads a reply or a message. A pong is an array while there are subscriptions, and a status
-// otherwise. text is that of a message.
+// otherwise. Only a message has a text.
 func parse(reply any) (kind, channel, text string, err error) {
 	if status, ok := reply.(string); ok && status == "PONG" {
 		return "pong", "", "", nil

@@ -69,8 +69,8 @@ const (
 const fuzzTimeout = 100 * time.Millisecond
 
 // FuzzMessages makes a server send arbitrary bytes to a subscriber. Nothing panics. The subscriber
-// gets no confirmation and no message that the server did not send. No goroutine runs any more soon
-// after the subscriber has cancelled.
+// gets no confirmation and no message that the server did not send. All goroutines end soon after the
+// subscriber has cancelled.
 func FuzzMessages(f *testing.F) {
 	subscribed := "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n"
 	message := "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n0\r\n"

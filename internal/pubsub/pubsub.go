@@ -30,7 +30,7 @@ import (
 const settled = 250 * time.Millisecond
 
 // New returns Subscriptions over connections of a pool. The timeout bounds every wait. The source
-// is that of the jitter. The group runs the goroutine.
+// is for the jitter. The group runs the goroutine.
 func New(pool redisconn.Pool, timeout time.Duration, source rand.Source, group *errgroup.Group) *Subscriptions {
 	s := &Subscriptions{
 		pool: pool, timeout: timeout, rng: rand.New(source), group: group, channels: map[string]*channel{},
@@ -79,7 +79,7 @@ func (s *Subscriptions) remove(name string, c *channel, sub *subscription) {
 	}
 }
 
-// Close ends the subscriptions. The group gets no goroutine any more.
+// Close ends the subscriptions. After it, the group gets no goroutine.
 func (s *Subscriptions) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

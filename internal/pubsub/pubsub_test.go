@@ -43,7 +43,7 @@ func TestSubscribersShareAConnection(t *testing.T) {
 }
 
 // A subscriber that comes after the confirmation is called at once. A subscriber that has cancelled
-// is not called any more.
+// is no longer called.
 func TestSubscribersComeAndGo(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
 		var first, second, third recorder
@@ -221,7 +221,7 @@ func TestCloseWithSubscribers(t *testing.T) {
 	}
 }
 
-// closesWithin fails the test unless no goroutine runs any more soon after Close.
+// closesWithin fails the test unless all goroutines end within atMost after Close.
 func closesWithin(t *testing.T, s *subscriptions, atMost time.Duration) {
 	t.Helper()
 	began := time.Now()

@@ -71,7 +71,7 @@ func TestManySubscriptions(t *testing.T) {
 	t.Error("replies take longer when half of the commands wait")
 }
 
-// subscribeToMany subscribes to so many channels, and cancels, and returns how much real time the replies to the subscriptions take.
+// subscribeToMany subscribes to many channels, cancels, and returns how much real time the replies to the subscriptions take.
 // The first commands are sent together, and are answered only when the others wait to be sent.
 func subscribeToMany(t *testing.T, many, first int) time.Duration {
 	t.Helper()

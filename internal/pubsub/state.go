@@ -44,8 +44,8 @@ type Subscriptions struct {
 	channels map[string]*channel
 	running  bool
 	closing  bool
-	endPause chan struct{} // closed to end a pause: there is no subscriber any more
-	conn     *conn         // nil when there is none
+	endPause chan struct{} // closed to end a pause: the last subscriber has gone
+	conn     *conn         // nil when there is no connection
 }
 
 // channel is a channel that has subscribers.

@@ -53,7 +53,7 @@ func TestJudgeAgainstOracle(t *testing.T) {
 	t.Logf("%d outcomes compared", compared)
 }
 
-// The bounds are those of a count, for each value that could be one.
+// The bounds are what counting gives, for each value that could be one.
 func TestBoundsAgainstOracle(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		for need := 1; need <= n; need++ {

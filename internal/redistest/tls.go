@@ -128,8 +128,8 @@ func StartTLS(dir string, args ...string) (fleet *Fleet, port string, err error)
 	return fleet, port, err
 }
 
-// hasTLS reports whether a server was built with TLS: only then does it look for a certificate, and
-// fail because there is none. Without TLS it fails in other words, which changed with versions.
+// hasTLS reports whether a server was built with TLS: only then does it fail because it finds no
+// certificate. Without TLS it fails in other words, which changed with versions.
 func hasTLS(b Binary) (bool, error) {
 	dir, err := os.MkdirTemp("", "quorumlock-tls")
 	if err != nil {

@@ -37,7 +37,7 @@ type kind struct {
 	dsn         func(dir string) string
 }
 
-// Server is a running server, or why there is none.
+// Server is a running server, or why it doesn't run.
 type Server struct {
 	Dir string // of its data and its socket
 

@@ -19,8 +19,8 @@ func HooksThat[H any](do func(), only string) (h H) {
 	return h
 }
 
-// JoinsHooks wants each field of joined hooks to call those of both in their order, or in the reverse order if it is in
-// backwards, and to be nil if neither has one.
+// JoinsHooks wants each field of joined hooks to call both hooks in their order, or in the reverse order if it is in
+// backwards, and to be nil if neither is set.
 func JoinsHooks[H any](t *testing.T, join func(...H) H, backwards ...string) {
 	t.Helper()
 	var order []string

@@ -55,7 +55,7 @@ func (s *Server) connectLocked() redis.Conn {
 	return redis.NewConn(ours, s.Timeout, s.Timeout)
 }
 
-// Connect returns a connection alongside those of Pool.
+// Connect returns a connection that is not from Pool.
 func (s *Server) Connect() redis.Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()

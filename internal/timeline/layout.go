@@ -46,7 +46,7 @@ type text struct {
 	state State
 }
 
-// canvas has so many cells in a line, and so many of them to a letter.
+// canvas has width cells in a line, and letter cells to a letter.
 type canvas struct {
 	width, letter int
 	begin, length int64 // nanoseconds
@@ -112,7 +112,7 @@ func (c *canvas) cells(spans []Span) []State {
 	return cells
 }
 
-// tokens returns those of all spans, each once, from the lowest.
+// tokens returns all spans' tokens, each once, from the lowest.
 func (p *Picture) tokens() (all []uint64) {
 	for _, row := range p.Rows {
 		for _, s := range row.Spans {

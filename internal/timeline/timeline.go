@@ -19,7 +19,7 @@ import (
 // State is what a party is in for some time. Where several share a cell, the greatest one is shown.
 type State int
 
-// The states of a server, and then those of a client.
+// The states of a server, then of a client.
 const (
 	Up         State = iota + 1
 	Hindered         // slow, full, or not reached by all

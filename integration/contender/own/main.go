@@ -53,7 +53,7 @@ func open(p contender.Plan) (contender.Locker, error) {
 type library struct {
 	*quorum.Locker
 	blind bool
-	slots int // the names are semaphores with so many slots; 0 for locks
+	slots int // of each semaphore; 0 for locks
 }
 
 func (l *library) Lock(ctx context.Context, name string) (contender.Lock, error) {

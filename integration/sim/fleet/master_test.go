@@ -145,7 +145,7 @@ func (m *master) answer(c *conn, data []byte) {
 	}
 }
 
-// spend keeps the core busy with a command of so many requests.
+// spend keeps the core busy with a command that serves several requests.
 func (m *master) spend(requests int) {
 	takes := time.Duration(requests) * m.takes
 	m.mu.Lock()

@@ -112,12 +112,12 @@ func (r *result) alone(at region) []time.Duration {
 	return r.of(func(c class) bool { return c.contenders == 1 && c.at == at })
 }
 
-// contended returns the calls at names with so many contenders.
+// contended returns the calls at names with that number of contenders.
 func (r *result) contended(contenders int) []time.Duration {
 	return r.of(func(c class) bool { return c.contenders == contenders })
 }
 
-// attemptsOf returns how many attempts the calls at names with so many contenders made.
+// attemptsOf returns how many attempts the calls at such names made.
 func (r *result) attemptsOf(contenders int) (n int) {
 	for c, some := range r.attempts {
 		if c.contenders == contenders {

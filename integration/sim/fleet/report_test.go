@@ -45,7 +45,7 @@ processors and the network take time.
   load is closed: who waits for a lock asks for no other.
 - Contended names are wanted by %s processes from all regions, which pause for %v; of each kind there are %d.
   All other names are wanted by one process.
-- Times are those of the calls of `+"`Lock`"+` that returned during a measurement, in ms. All settings are the defaults.
+- Times are of the calls of `+"`Lock`"+` that returned during a measurement, in ms. All settings are the defaults.
 
 `, r.began.UTC().Format("2006-01-02"), *revision, runtime.Version(), r.processes, r.goroutines,
 		r.virtual.Round(time.Second), r.elapsed.Round(time.Second), inside, near, far, micros(r.takes), holds, "2, 8 and 32",
@@ -165,8 +165,8 @@ func (r *report) handoff() string {
 		"some split the vote.\n", contenders, millis(turn), holds)
 }
 
-// class is what is measured together: the calls of Lock of one region, or at names with so many
-// contenders.
+// class is what is measured together: the calls of Lock of one region, or at names with the same number
+// of contenders.
 type class struct {
 	at         region
 	contenders int // 1: nobody else wants the name

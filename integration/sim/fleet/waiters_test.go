@@ -63,7 +63,7 @@ func TestManyNamesWait(t *testing.T) {
 			busy, alone []time.Duration
 		}{{"a free name", busy.pairs, alone.pairs}, {"a handoff", busy.handoffs, alone.handoffs}} {
 			if got, most := quantile(c.busy, 0.99), 2*quantile(c.alone, 0.99); got > most {
-				t.Errorf("beside %d names that wait, %s takes up to %v, want at most %v", *manyNames, c.what, got, most)
+				t.Errorf("while %d names wait, %s takes up to %v, want at most %v", *manyNames, c.what, got, most)
 			}
 		}
 		stop()
@@ -83,7 +83,7 @@ func waitersText(names int, polls float64, alone, busy timings) string {
 Another process holds %d names, and one process waits for all of them, %v from five masters. It polls %.0f times
 per second.
 
-| | alone: p50 / p99 | beside the waiters |
+| | alone: p50 / p99 | with the waiters |
 |---|---|---|
 | a free name is locked and unlocked | %s | %s |
 | a name that is unlocked goes to its waiter | %s | %s |

@@ -78,8 +78,8 @@ func (w *wire) run() {
 	}
 }
 
-// take waits for parcels that no cut holds up. It takes those of one instant, so that a cut holds up the
-// rest.
+// take waits for parcels that no cut holds up. It takes one instant's parcels, so that a cut holds up
+// the rest.
 func (w *wire) take(room []parcel) (batch []parcel, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

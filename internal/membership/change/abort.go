@@ -8,8 +8,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Abort returns the command that takes back an announced change on the masters that answer. The
-// masters given are those of both lists. It fails if one of them has committed the change.
+// Abort returns the command that takes back an announced change on the masters that answer. Give
+// it the masters of both lists. It fails if one of them has committed the change.
 func Abort(given *scripts.List) *Procedure {
 	return newProcedure(given.Names(), func(views map[string]*membership.View) (plan, error) { return abort(given, views) })
 }

@@ -99,7 +99,7 @@ func (c Change) instead(views map[string]*membership.View, m scripts.Marker) str
 	case m.Members.Equal(c.To):
 		return "the change is made already"
 	case added != "" && c.To.Len() > c.From.Len() && c.From.Has(added):
-		return fmt.Sprintf("%s is none of these, and the URL of the new master comes first", added)
+		return fmt.Sprintf("%s is not one of these, and the URL of the new master comes first", added)
 	}
 	return "give the URLs of that list"
 }

@@ -80,7 +80,7 @@ func misfit(v *membership.View, name string) error {
 // endChange says how the change that a marker announces ends.
 func endChange(m scripts.Marker) string {
 	both := scripts.NewList(slices.Compact(slices.Sorted(slices.Values(slices.Concat(m.Members.Names(), m.Next.Names()))))...)
-	return fmt.Sprintf("members commit with the URLs of %s, or members abort with those of %s", m.Next, both)
+	return fmt.Sprintf("members commit with the URLs of %s, or members abort with the URLs of %s", m.Next, both)
 }
 
 // wayOut says what to do if masters have different lists and an abort is too late: a change was
@@ -197,7 +197,7 @@ func round(d time.Duration) time.Duration {
 	return d.Truncate(100*time.Millisecond) + 100*time.Millisecond
 }
 
-// isOutside reports whether the node is none of the members in its own marker: a change has removed
+// isOutside reports whether the node is not a member in its own marker: a change has removed
 // it, or has announced it and is not committed there.
 func isOutside(v *membership.View) bool {
 	m := v.Marker()

@@ -9,8 +9,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Commit returns the command that makes the announced members the members. The masters given are
-// those of the new list, and may include the one that it removes: that one is retired.
+// Commit returns the command that makes the announced members the members. Give it the masters of
+// the new list. If the removed master is given too, it is retired.
 //
 // Members that do not answer, or are blank, are left for a later run. The change must be announced,
 // or committed, on a majority of the new list: on fewer, clients with the old one would go on.
@@ -208,7 +208,7 @@ func errNotAnnounced(name string, m scripts.Marker, to *scripts.List) error {
 }
 
 // retiring returns the removed master, if it is to be marked: it has the members From, and no next
-// ones. The mark has the members To, of which it is none, so it accepts nobody and names them
+// ones. Its new marker has the members To, without itself, so it accepts nobody and names them
 // to clients with an old list. It comes last.
 func (p *plan) retiring(views map[string]*membership.View, from, to *scripts.List) string {
 	removed := extraMember(from, to)

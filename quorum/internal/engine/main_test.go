@@ -65,7 +65,7 @@ func (silent) Unannounced()                  {}
 
 var errEnded = errors.New("ended")
 
-// terms are those of a lock over two of three nodes.
+// terms are for a lock over two of three nodes.
 func terms(lasts time.Duration) *Terms {
 	return &Terms{Terms: lease.Terms{Need: 2, Lease: lasts}, Millis: scripts.ToMillis(lasts), Events: silent{}}
 }

@@ -16,7 +16,7 @@ func settable(of reflect.Value, field string) reflect.Value {
 	return reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem()
 }
 
-// sample is a lease on whose every field its future depends, and its fields and those of its first vote.
+// sample is a lease on whose every field its future depends, with its fields and its first vote's.
 func sample() (l *Lease, fields, vote reflect.Value) {
 	l = new(Lease)
 	l.Init(&Terms{Need: 2, Lease: time.Second, MaxHold: time.Hour}, make([]Vote, 3))

@@ -157,7 +157,7 @@ func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
 		select {
 		case <-p.waiter.wake:
 		case <-time.After(time.Hour):
-			t.Error("nothing wakes the waiter any more")
+			t.Error("nothing wakes the waiter")
 		}
 		p.Leave()
 	})

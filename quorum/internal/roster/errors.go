@@ -37,15 +37,15 @@ func NodeError(n *node.Node, op string, err error) error {
 	return &node.Error{Node: n.Name(), Op: op, Err: err}
 }
 
-// OneProcess is the error of a node whose process is also that of another: it is one member, with
-// one vote.
+// OneProcess is the error of a node that leads to the same process as another: they are one member,
+// with one vote.
 func OneProcess(n, other *node.Node) error {
 	return NodeError(n, "acquire", fmt.Errorf("%w: it is one process with node %s", node.ErrInvalid, other.Name()))
 }
 
-// MixedHosts returns why nodes make no list: the address of one, which has no other name, leads to another
-// process on each host, and that of another does not. Two hosts would have one list, and not its masters. A list
-// of nothing but such addresses is one host's, or that of tunnels that every host has.
+// MixedHosts returns why nodes make no list: one node's address, which has no other name, leads to another
+// process on each host, and another node's doesn't. Two hosts would have the same list with different masters. A
+// list of nothing but such addresses is one host's, or goes through tunnels that every host has.
 func MixedHosts(nodes []*node.Node) error {
 	var own, shared *node.Node
 	for _, n := range nodes {

@@ -83,8 +83,8 @@ func (s *Survey) refuseTwins() {
 	}
 }
 
-// mark writes marks, all at once. A node that does not answer has no view any more. It returns false
-// when nothing has changed: the look is too old to mark by.
+// mark writes marks, all at once. A node that does not answer loses its view. mark returns false
+// if nothing has changed: the look is too old to mark by.
 func (s *Survey) mark(marks []membership.Mark) (changed bool) {
 	r := s.roster
 	sent := r.clock.Now()

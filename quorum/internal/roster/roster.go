@@ -13,7 +13,7 @@
 // Between surveys the requests themselves show what has changed: [Roster.NoteAccepted] and
 // [Roster.Refusal] record it for [Roster.Accepts].
 //
-// The errors are those of package node, and say what to do. A *node.Error is one that a caller of
+// The errors are package node's, and say what to do. A *node.Error is one that a caller of
 // package quorum gets.
 //
 // The files, each of which uses only those above it (but roster.go names questions): errors.go,

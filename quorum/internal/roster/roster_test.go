@@ -251,7 +251,7 @@ func TestReadyMarksNothing(t *testing.T) {
 	})
 }
 
-// A locker whose list is that of the next members is accepted, as are those with the present list.
+// A locker whose list has the next members is accepted, as are lockers with the present list.
 func TestTheNextMembersAreAccepted(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
 		l := d.over(d.masters, quick, false)

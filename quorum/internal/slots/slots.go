@@ -50,8 +50,8 @@ type Turn struct {
 	failed   int // attempts since the last hint
 }
 
-// NewTurn returns a turn that wants so many of size slots. Full comes once agree hints in a row have said
-// that too few are free. random returns a number from 0 to below−1.
+// NewTurn returns a turn that wants `want` of `size` slots. Full comes once agree hints in a row have
+// said that too few are free. random returns a number from 0 to below−1.
 func NewTurn(size, want, agree int, random func(below int) int) *Turn {
 	return &Turn{size: size, want: want, agree: agree, random: random, likely: -1}
 }

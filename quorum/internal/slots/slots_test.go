@@ -11,7 +11,7 @@ import (
 // lowest chooses the first of what there is.
 func lowest(int) int { return 0 }
 
-// What a turn does, step by step. The moves are those of the caller: g a guess, r a refusal, h with the
+// What a turn does, step by step. The moves are the caller's: g a guess, r a refusal, h with the
 // slots that a node says are free.
 func TestTurn(t *testing.T) {
 	for _, c := range []struct {
@@ -22,7 +22,7 @@ func TestTurn(t *testing.T) {
 		{"a hint comes first", 4, 1, 1, "h13", "ask try[1]"},
 		{"a guess comes first", 4, 1, 1, "g0 r h13", "try[0] ask try[1]"},
 		{"the likely slot is guessed", 4, 1, 1, "g2 r h13", "try[2] ask try[1]"},
-		{"a likely slot that is none", 4, 1, 1, "g9 r h13", "try[0] ask try[1]"},
+		{"a likely slot that does not exist", 4, 1, 1, "g9 r h13", "try[0] ask try[1]"},
 		{"nothing is free", 4, 1, 1, "h", "ask full"},
 		{"nothing is free after a guess", 4, 1, 1, "g0 r h", "try[0] ask full"},
 		{"a lost race goes to another slot", 4, 1, 1, "h13 r", "ask try[1] try[3]"},

@@ -35,13 +35,13 @@ type record struct {
 	heard    int // how many connections heard the release
 	slot     int // that was released; −1 for none
 
-	// The process's own subscriptions ended at unsubscribed, when so many others subscribed. A node
+	// The process's own subscriptions ended at unsubscribed, when `others` processes subscribed. A node
 	// may carry out a release that follows within a step before it ends the subscription.
 	unsubscribed clock.Instant
 	others       int
 }
 
-// Released notes that the names were released, and that so many connections heard it.
+// Released notes that the names were released, and how many connections heard it.
 func (h *History) Released(names uint32, heard int, now clock.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -69,7 +69,7 @@ func (h *History) TakeSlot(names uint32) (slot int) {
 	return slot
 }
 
-// Unsubscribed notes that the process's own subscriptions for the names end, while so many other
+// Unsubscribed notes that the process's own subscriptions for the names end, and how many other
 // processes subscribe.
 func (h *History) Unsubscribed(names uint32, others int, now clock.Instant) {
 	h.mu.Lock()

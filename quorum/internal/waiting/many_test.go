@@ -14,8 +14,8 @@ const many = 50_000
 
 const firstOfMany, lastOfMany = many * pollGap / 2, many * pollGap
 
-// beside sets how many queues the process has.
-func beside(queues int) event { return func(s *scenario) { s.queues = queues } }
+// among sets how many queues the process has.
+func among(queues int) event { return func(s *scenario) { s.queues = queues } }
 
 // Of many queues, each polls seldom. What a call or a message causes is as prompt as otherwise.
 func TestManyQueues(t *testing.T) {
@@ -24,33 +24,33 @@ func TestManyQueues(t *testing.T) {
 		name   string
 		events []event
 	}{
-		{"few queues", []event{beside(int(lastPoll / pollGap)), listening(0), polls}},
-		{"fewer queues with shorter bounds", []event{settings(Retry{ms, 10 * ms}), beside(1000), listening(0),
+		{"few queues", []event{among(int(lastPoll / pollGap)), listening(0), polls}},
+		{"fewer queues with shorter bounds", []event{settings(Retry{ms, 10 * ms}), among(1000), listening(0),
 			in(1000*pollGap/2, 1000*pollGap)}},
-		{"a poll", []event{beside(many), listening(0), seldom, as(AskAll)}},
+		{"a poll", []event{among(many), listening(0), seldom, as(AskAll)}},
 		{"a poll that the end of the lease would hasten",
-			[]event{beside(many), listening(0), refused(AskAll, with(heldBy(0), left(30*ms))), seldom}},
+			[]event{among(many), listening(0), refused(AskAll, with(heldBy(0), left(30*ms))), seldom}},
 		{"a poll after an acquisition",
-			[]event{beside(many), joins(usual), listening(0), messages(0, 1), acquires(30 * ms), seldom}},
-		{"a retry time", []event{beside(many), refused(AskAll, heldBy(0)), seldom}},
+			[]event{among(many), joins(usual), listening(0), messages(0, 1), acquires(30 * ms), seldom}},
+		{"a retry time", []event{among(many), refused(AskAll, heldBy(0)), seldom}},
 		{"a retry time while nodes are unavailable",
-			[]event{beside(many), listening(0), refused(AskAll, with(heldBy(0), unavailable)), seldom}},
-		{"the loss of the subscriptions", []event{beside(many), listening(0), unsubscribed(0), unsubscribed(1), seldom}},
+			[]event{among(many), listening(0), refused(AskAll, with(heldBy(0), unavailable)), seldom}},
+		{"the loss of the subscriptions", []event{among(many), listening(0), unsubscribed(0), unsubscribed(1), seldom}},
 		{"subscriptions that come again",
-			[]event{beside(many), listening(0), unsubscribed(0), unsubscribed(1), subscribed(0, 1), in(1, lastOfMany)}},
-		{"what follows a refusal by the probe node", []event{beside(many), listening(0), refused(ProbeFirst, heldBy(0)), seldom}},
+			[]event{among(many), listening(0), unsubscribed(0), unsubscribed(1), subscribed(0, 1), in(1, lastOfMany)}},
+		{"what follows a refusal by the probe node", []event{among(many), listening(0), refused(ProbeFirst, heldBy(0)), seldom}},
 		{"split votes that go on",
-			[]event{beside(many), listening(7), times(40, refused(AskAll, with(heldBy(7), votes(1)))),
+			[]event{among(many), listening(7), times(40, refused(AskAll, with(heldBy(7), votes(1)))),
 				in(firstOfMany, lastOfMany+step)}},
 
-		{"a first attempt", []event{beside(many), at(0, AskAll)}},
-		{"the first subscriptions", []event{beside(many), refused(AskAll, heldBy(0)), subscribed(0, 1), at(0, ProbeFirst)}},
-		{"a release", []event{beside(many), listening(0), messages(0, 1), at(0, AskAll)}},
-		{"a release behind others", []event{beside(many), listening(3), messages(0, 1), at(3, ProbeFirst)}},
-		{"another message", []event{beside(many), listening(0), messages(0), in(1, 4*step), as(ProbeFirst)}},
-		{"a split vote", []event{beside(many), listening(0), refused(AskAll, with(heldBy(0), votes(1))),
+		{"a first attempt", []event{among(many), at(0, AskAll)}},
+		{"the first subscriptions", []event{among(many), refused(AskAll, heldBy(0)), subscribed(0, 1), at(0, ProbeFirst)}},
+		{"a release", []event{among(many), listening(0), messages(0, 1), at(0, AskAll)}},
+		{"a release behind others", []event{among(many), listening(3), messages(0, 1), at(3, ProbeFirst)}},
+		{"another message", []event{among(many), listening(0), messages(0), in(1, 4*step), as(ProbeFirst)}},
+		{"a split vote", []event{among(many), listening(0), refused(AskAll, with(heldBy(0), votes(1))),
 			in(step/2, step/2+2*step)}},
-		{"many that have gone", []event{beside(many), listening(0), beside(1), refused(AskAll, heldBy(0)), polls}},
+		{"many that have gone", []event{among(many), listening(0), among(1), refused(AskAll, heldBy(0)), polls}},
 	} {
 		t.Run(c.name, func(t *testing.T) { newScenario(t, 3, 2).play(c.events) })
 	}

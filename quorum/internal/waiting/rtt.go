@@ -17,8 +17,8 @@ const (
 )
 
 // RTT is the round-trip time to each node, as a running mean of the times to its answers. To compare
-// like with like, it should get the answers of attempts that ask all nodes at once, and those of probe
-// nodes. It is safe for concurrent use.
+// like with like, it should get the answers of probe nodes, and of attempts that ask all nodes at once. It is
+// safe for concurrent use.
 type RTT struct {
 	nanos     []atomic.Int64 // by node; 0 while none is known
 	sampledAt atomic.Int64   // a clock.Instant: when an attempt was last chosen

@@ -116,7 +116,7 @@ func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 	}
 }
 
-// Yield makes the first attempt of a new queue follow those of other processes: this process has released the lock
+// Yield makes the first attempt of a new queue follow other processes' attempts: this process has released the lock
 // at that time, and others of them, at least one, have heard it. It is called after the first Join.
 func (q *Queue) Yield(others int, released Moment) {
 	q.position, q.ranked, q.listeners = others, true, others+1
@@ -301,7 +301,7 @@ func (q *Queue) Message(node int, at Moment) (released bool) {
 	return false
 }
 
-// attemptAfterRelease schedules an attempt after those of the processes that come first.
+// attemptAfterRelease schedules an attempt after the processes that come first have made theirs.
 func (q *Queue) attemptAfterRelease(at Moment) {
 	approach := ProbeFirst
 	// If all nodes are needed, one vote for another owner spoils an attempt, and votes given

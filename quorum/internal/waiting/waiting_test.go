@@ -123,7 +123,7 @@ func settings(retry Retry) event {
 	}
 }
 
-// yields makes the first attempt follow those of so many other processes.
+// yields makes the first attempt follow the other processes' attempts.
 func yields(others int) event { return func(s *scenario) { s.Yield(others, s.at()) } }
 
 // acquires is an attempt of the head that acquires the lock, for that lease.

@@ -172,7 +172,7 @@ func (l *leases) processOf(process string) byte {
 	return 0
 }
 
-// process is that of a master.
+// process names a master's process.
 func (l *leases) process(master int) string {
 	if l.twins && master == 1 {
 		master = 0

@@ -50,7 +50,7 @@ type masterState struct {
 	owners  uint8         // bit by owner: who has a key
 	levels  [owners]uint8 // of the owners that have a key
 	renamed [len(orders3)]uint32
-	unaware bool // its marker is not that of its process
+	unaware bool // its marker is another process's
 	free    bool // no lock is there
 	refuses bool
 }

@@ -107,7 +107,7 @@ var mutants = []mutate.Mutant[setup]{
 	{Rule: "every master that was read confirms the token", Edits: in(attemptFile, "	case r.Token < l.token:\n", "	case false:\n"), Setup: tokens},
 	{Rule: "a lost lock is released", Edits: in(keepFile, "Drop(out []Command) []Command { return l.release(0, out) }", "Drop(out []Command) []Command { return out }"),
 		Setup: base.with(longer).with(aForgets)},
-	{Rule: "the deadline is that of a quorum", Edits: in(leaseFile, "quorate.Largest(l.terms.Need, all)", "quorate.Largest(l.terms.Need-1, all)"), Setup: base.with(longer)},
+	{Rule: "the deadline is a quorum's", Edits: in(leaseFile, "quorate.Largest(l.terms.Need, all)", "quorate.Largest(l.terms.Need-1, all)"), Setup: base.with(longer)},
 	{Rule: "one process is one vote", Edits: in(leaseFile, "other.process == process {", "false {"), Setup: base.with(isTwinned)},
 	{Rule: "a grant of a master that is asked after the probe counts from the first request", Edits: slices.Concat(
 		in(attemptFile, "Until: l.until(l.begunAt)", "Until: l.until(l.renewedAt)"),

@@ -137,7 +137,7 @@ func (w *world) checkMasters(s *state, c, number int) promise {
 	return kept
 }
 
-// sharesOwner reports whether the owner of a lease that is over is that of one that is not.
+// sharesOwner reports whether a lease that is over has the same owner as one that isn't.
 func (w *world) sharesOwner(s *state, c int) bool {
 	one, other := ownerOf(c, 0), ownerOf(c, 1)
 	if w.ms.owners[one] != w.ms.owners[other] {

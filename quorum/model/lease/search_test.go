@@ -98,7 +98,7 @@ func TestProtocol(t *testing.T) {
 			setup{clock: lying, tokens: true, attempts: three, lease: 1, maxLease: 1, takes: toSecond, fixed: true}},
 		{"lying, a ticket is given to two, a connection dies", 0, false,
 			setup{clock: lying, tokens: true, attempts: three, lease: 1, maxLease: 1, takes: toEither, deaths: 1, fixed: true}},
-		{"honest, a lock of two names is handed over, beside one", 0, false,
+		{"honest, a lock of two names is handed over, next to one", 0, false,
 			setup{names: [maxClients]string{"ab", "ab", "b"}, attempts: three, lease: 1, maxLease: 1, takes: toSecond, fixed: true}},
 
 		{"honest, a ticket is given to two, a master reverts, all", 0, true,

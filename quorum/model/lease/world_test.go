@@ -106,7 +106,7 @@ func (s *setup) ends(client, number int) bool {
 	return s.clock != lying || number+1 < int(s.attempts[client])
 }
 
-// The numbers of what was interned. 0 is none, and the first state of a master or a lease.
+// The numbers of what was interned. 0 is nothing, and the first state of a master or a lease.
 type (
 	masterID  uint32
 	leaseID   uint32
@@ -151,7 +151,7 @@ type state struct {
 	faults   uint8
 
 	handed  bool            // the first client has handed over
-	left    uint8           // for so many ticks from now the lease that was handed over lasts
+	left    uint8           // how many ticks the lease that was handed over still lasts
 	taken   uint8           // how often the ticket has worked
 	saved   [nodes]masterID // as the masters were at the handing over, if they may revert to it
 	reverts uint8

@@ -1,7 +1,7 @@
 // Package membership holds no code, only tests: an exhaustive search of how masters keep out clients
 // whose lists of masters differ. It looks for two holders, and for a token that does not rise.
 //
-// What is searched is what ships. The rules are those of internal/membership: the views, the plan by
+// What is searched is what ships. The rules are internal/membership's: the views, the plan by
 // which a client marks blank masters, and the operator's procedures. A master compares the whole text
 // of its marker, as mark.lua does, and accepts clients by it, as lists.lua does: both by the programs
 // of internal/fakeredis, which script vectors hold to real servers.

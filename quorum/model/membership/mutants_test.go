@@ -58,7 +58,7 @@ var mutants = []mutant{
 	{"the first mark that is not written ends the run", procedureFile, "	if !r.Written {\n		p.late = r.Marker == p.next.seen\n		p.look()\n		return\n	}\n", "",
 		setup{names: "abde", start: []string{"ab", "ab", "?ab", "?ab"}, lists: []string{"ab", "abd", "abe"},
 			commands: []string{"add ab abd", "add ab abe"}, atOnce: 2, maxLease: 2}},
-	{"no announcement beside another", announceFile, "case m.Next.Len() > 0 && !m.Next.Equal(c.To):", "case false:", shrinks()},
+	{"no announcement next to another", announceFile, "case m.Next.Len() > 0 && !m.Next.Equal(c.To):", "case false:", shrinks()},
 	{"a change waits for the last one", announceFile, "wait > first.wait {", "wait < 0 {", shrinks().with(oneForgets)},
 	{"a wait that begins anew is a whole one", announceFile, "scripts.In(v.Marker().MaxLease)", "scripts.In(0)", shrinks().with(oneSetBack)},
 	{"all members of the new list answer", announceFile, "v := views[name]\n", "v := views[name]\n		if v == nil {\n			continue\n		}\n", shrinks()},

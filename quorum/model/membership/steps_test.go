@@ -170,8 +170,8 @@ func (w *world) isOpen(n int, x *node) bool {
 	return in
 }
 
-// looks calls use with each way in which a look at those masters may turn out, with so many that are
-// silent at most.
+// looks calls use with each way in which a look at those masters may turn out, with at most `silences`
+// silent masters.
 func (w *world) looks(s *state, at []int, silences int, use func([maxNodes]record)) {
 	var views [maxNodes]record
 	for n := range views {

@@ -2,7 +2,7 @@ package membership
 
 import "github.com/quorumlock/quorumlock/internal/membership/change"
 
-// Tokens are those of one name, whose clients' clocks say nothing. A client gets votes from a
+// Tokens are of one name, and don't depend on its clients' clocks. A client gets votes from a
 // majority of its list, each of which counts up, takes the highest count as its token, and writes it
 // back to those that are lower. Most do so in one step. One at a time takes long, at most a lease.
 

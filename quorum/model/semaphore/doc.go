@@ -7,5 +7,5 @@
 //
 //   - there are never more holders than slots, and no slot has two;
 //   - a call gets as many different slots as it wants, with numbers below the number that it said;
-//   - a call that meets no other client gets a slot, if so many are free.
+//   - a call that meets no other client gets its slots, if enough are free.
 package semaphore

@@ -207,7 +207,7 @@ func later(d time.Duration, do func(*world)) func(*world) {
 	}
 }
 
-// neighbour acquires another lock before the steps, whose renewals go out together with those of the first.
+// neighbour acquires another lock before the steps, whose renewals go out together with the first lock's.
 func neighbour(w *world) {
 	lock, err := w.lockers[0].TryLock(w.ctx(), "b")
 	if err != nil {
@@ -385,7 +385,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// Every mutex of these packages is a step. Those of the others are held for a moment, in which nothing waits. Every invariant
+// Every mutex of these packages is a step. Other packages' are held for a moment, in which nothing waits. Every invariant
 // of a field is checked.
 func TestEveryMutexOfTheShellIsAStep(t *testing.T) {
 	for _, dir := range []string{"quorum/internal/engine", "quorum/internal/queue", "quorum/internal/schedule"} {
@@ -418,7 +418,7 @@ var more = map[string]string{
 //go:embed testdata/hold.txt
 var holdCheck string
 
-// steppedFiles have the mutexes whose sections are steps. That of the roster is locked while a goroutine is started.
+// steppedFiles have the mutexes whose sections are steps. The roster's is locked while a goroutine is started.
 var steppedFiles = []string{"quorum/internal/engine/hold.go", "quorum/internal/engine/tally.go", "quorum/internal/engine/engine.go",
 	"quorum/internal/schedule/schedule.go", "quorum/internal/queue/queue.go",
 	"quorum/internal/roster/roster.go", "internal/pubsub/state.go"}

@@ -51,7 +51,7 @@ var violated = regexp.MustCompile(`violated after (\d+) steps(?:: ([^(\n]*[^( \n
 
 // Run is TestMutants: it compiles the mutants, and each searches its setup, where it must find a trace. Without the
 // edit [Setups] finds none there. more is declarations that edits need, by the paths of the files that they are
-// appended to. The table, if there is one, gets what was found. The mutexes of the stepped files are those of package steps.
+// appended to. The table, if there is one, gets what was found. The stepped files use package steps' mutexes.
 func Run[S any](t *testing.T, mutants []Mutant[S], more map[string]string, table *Table, search func(S), stepped ...string) {
 	if *rule != "" {
 		for _, m := range mutants {
@@ -115,8 +115,8 @@ type binary struct {
 	rules []string
 }
 
-// RunStepped runs a test of the caller's package, with nothing left out, in a process in which the mutexes of the stepped
-// files are those of package steps, and with more declarations.
+// RunStepped runs a test of the caller's package, with nothing left out, in a process in which the stepped files use
+// package steps' mutexes, and with more declarations.
 func RunStepped(t *testing.T, stepped []string, more map[string]string, test string, args ...string) {
 	t.Helper()
 	b := build[struct{}](t, nil, more, stepped)
