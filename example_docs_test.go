@@ -321,19 +321,6 @@ func campaign(ctx context.Context, candidate *leader.Candidate, schedule schedul
 	return schedule(term.Context(), term.Token())
 }
 
-func watch(ctx context.Context, candidate *leader.Candidate) {
-	for now, err := range candidate.Observe(ctx) {
-		switch {
-		case err != nil:
-			log.Print("it is not known who leads: ", err)
-		case now.ID == "":
-			log.Print("nobody leads")
-		default:
-			log.Printf("%s leads; that is this instance: %v", now.Identity, now.ID == candidate.ID())
-		}
-	}
-}
-
 func TestLeaderOfTheDocuments(t *testing.T) {
 	masters := quorumtest.Start(t, 3)
 	candidate, err := leader.New(masters.Locker(), "billing/scheduler")
@@ -351,7 +338,6 @@ func TestLeaderOfTheDocuments(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	watch(ctx, candidate)
 	if err := run(ctx, masters.URLs(), leads); !errors.Is(err, context.Canceled) {
 		t.Errorf("Run after its context has ended: %v", err)
 	}
