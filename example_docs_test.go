@@ -92,7 +92,7 @@ func lock(ctx context.Context, locker *quorum.Locker, work work) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Unlock(ctx)
+	defer lock.Unlock(ctx) // sent even if ctx has ended
 	return work(lock.Context())
 }
 
@@ -317,7 +317,7 @@ func campaign(ctx context.Context, candidate *leader.Candidate, schedule schedul
 	if err != nil {
 		return err
 	}
-	defer term.Resign(context.WithoutCancel(ctx)) // when the work has ended, not before
+	defer term.Resign(ctx) // when the work has ended, not before
 	return schedule(term.Context(), term.Token())
 }
 

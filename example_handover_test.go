@@ -31,7 +31,7 @@ func accept(ctx context.Context, locker *quorum.Locker, queue jobs, report strin
 	}
 	ticket, err := lock.HandOver(ctx)
 	if err != nil {
-		return errors.Join(err, lock.Unlock(context.WithoutCancel(ctx)))
+		return errors.Join(err, lock.Unlock(ctx))
 	}
 	return queue.Publish(ctx, job{Report: report, Ticket: ticket})
 }
@@ -44,7 +44,7 @@ func makeReport(ctx context.Context, locker *quorum.Locker, conn redis.Conn, j j
 	if err != nil {
 		return err // not acknowledged: the queue delivers the job again
 	}
-	defer lock.Unlock(context.WithoutCancel(ctx))
+	defer lock.Unlock(ctx)
 	_, err = fence.StampKey(lock.Context(), conn, j.Report+":token", lock.Token(),
 		fence.Command{Name: "SET", Args: []any{j.Report, "ready"}})
 	return err

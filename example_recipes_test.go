@@ -98,7 +98,7 @@ func consume(ctx context.Context, locker *quorum.Locker, m message, handle handl
 	if err != nil {
 		return err // not acknowledged: the queue delivers the message again
 	}
-	defer lock.Unlock(context.WithoutCancel(ctx))
+	defer lock.Unlock(ctx)
 	return handle(lock.Context(), m, lock.Token())
 }
 
@@ -241,7 +241,7 @@ func rebuild(ctx context.Context, locker *quorum.Locker, c *cache) error {
 	if err != nil {
 		return err
 	}
-	defer lock.Unlock(context.WithoutCancel(ctx))
+	defer lock.Unlock(ctx)
 	if err := c.Replace(lock.Context(), lock.Token()); err != nil {
 		return err
 	}
@@ -256,7 +256,7 @@ func lookUp(ctx context.Context, locker *quorum.Locker, c *cache, key string) (s
 	if err != nil {
 		return "", err
 	}
-	defer lock.Unlock(context.WithoutCancel(ctx))
+	defer lock.Unlock(ctx)
 	return c.Read(lock.Context(), key)
 }
 

@@ -19,7 +19,7 @@ func importOne(ctx context.Context, locker *quorum.Locker, load func(context.Con
 	if err != nil {
 		return err
 	}
-	defer slot.Unlock(context.WithoutCancel(ctx))
+	defer slot.Unlock(ctx)
 	return load(slot.Context())
 }
 

@@ -11,7 +11,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	defer lock.Unlock(context.WithoutCancel(ctx)) // also when ctx has ended
+//	defer lock.Unlock(ctx) // sent even if ctx has ended
 //	return charge(lock.Context(), lock.Token())
 //
 // One process at a time holds a name. Its [Lock.Context] ends before another may hold it, as long as the clocks of

@@ -27,7 +27,7 @@ func (b *biller) charge(ctx context.Context, invoice string) string {
 	case err != nil:
 		return "try again later"
 	}
-	defer lock.Unlock(context.WithoutCancel(ctx))
+	defer lock.Unlock(ctx)
 	if err := b.pay(lock.Context()); errors.Is(err, quorum.ErrLost) {
 		return "stopped: the lock is lost"
 	}
