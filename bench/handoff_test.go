@@ -141,7 +141,7 @@ func judge(all []hold) (idle []time.Duration, overlaps int) {
 	return idle, overlaps
 }
 
-// work does a task, and returns the exit code. It starts when told to, and ends if its parent does.
+// work does a task, and returns the exit code. It starts on demand, and ends if its parent does.
 func work(text string) int {
 	var t task
 	err := json.Unmarshal([]byte(text), &t)

@@ -18,7 +18,7 @@ const SchemaMySQL = `CREATE TABLE IF NOT EXISTS quorumlock_fences (
 // ones short, and so take two resources for one.
 const maxResourceMySQL = 255
 
-// MySQL has no RETURNING. The upsert locks the row until the transaction ends, also when it leaves
+// MySQL has no RETURNING. The upsert locks the row until the transaction ends, even if it leaves
 // the token as it is. The read locks the row, too, which makes it see what is committed: if the
 // transaction has read before, a plain SELECT at REPEATABLE READ would still see the row as it was
 // then, and pass a token that is fenced.

@@ -175,7 +175,7 @@ func TestAUserOfTheRecipeMayAsk(t *testing.T) {
 	noLocks(t, f.Masters)
 }
 
-// Ready fails where nothing would be granted, with what the masters say. None of the errors advises what they would
+// Ready fails if nothing would be granted, with what the masters say. None of the errors advises what they would
 // refuse, too.
 func TestReadyWhereMastersRefuseWrites(t *testing.T) {
 	f := fleet(t, 3)

@@ -82,7 +82,7 @@ func open(t *testing.T, nodes addressed, by opener, opts ...quorum.Option) *quor
 	return locker
 }
 
-// inTime plays a schedule that must be over within a lease. Where the machine was too slow for it, play returns
+// inTime plays a schedule that must be over within a lease. If the machine was too slow for it, play returns
 // false, and inTime plays it again with twice the lease.
 func inTime(t *testing.T, lease time.Duration, play func(lease time.Duration) bool) {
 	t.Helper()

@@ -25,7 +25,7 @@ import (
 )
 
 // want fails the test unless err wraps the target, and its text holds all the words, is short and
-// tells no secret.
+// reveals no secret.
 func want(t *testing.T, err error, target error, words ...string) {
 	t.Helper()
 	if !errors.Is(err, target) {
@@ -213,7 +213,7 @@ func TestSameMasterTwice(t *testing.T) {
 	onlyKeys(t, f.Masters)
 }
 
-// Nodes that share a name are refused before any call: no error could tell which node it is about.
+// Nodes that share a name are refused before any call: no error could say which node it is about.
 func TestNodesNamedAlike(t *testing.T) {
 	f := fleet(t, 3)
 	noGoroutines(t)

@@ -95,7 +95,7 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 			must(t, err)
 			_, err = other.TryLock(t.Context(), "held")
 			wantErr(t, err, quorum.ErrNotAcquired)
-			// The spare never had it, and c is away. Where the lease outlasts the wait for c, Unlock may come before a renewal that
+			// The spare never had it, and c is away. If the lease outlasts the wait for c, Unlock may come before a renewal that
 			// finds the lock lost.
 			err = held.Unlock(t.Context())
 			if early := c.want == atOnce && errors.Is(err, quorum.ErrUnavailable); err != nil && !early {

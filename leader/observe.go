@@ -64,11 +64,11 @@ func undecided(s quorum.State) error {
 	if lockstate.Judge(s.Name, masters, quorate.Majority(len(masters))).State == lockstate.Free {
 		return nil
 	}
-	return errors.Join(causes...) // nil when all nodes have told
+	return errors.Join(causes...) // nil when all nodes have answered
 }
 
 // Observe returns an iterator over who leads: what [Candidate.Leader] returns first, and then each
-// change of it, also when a leader's identity becomes known. A pair without an error has the
+// change of it, including when a leader's identity becomes known. A pair without an error has the
 // leader, or says that nobody leads. One with an error says that the leader is unknown, once until
 // it is known again. Observe asks the masters at an interval (see [WithObserveInterval]), so a
 // shorter term may go unseen, as may one during the loop's body; the next pair has the latest.

@@ -77,7 +77,7 @@ func TestObserve(t *testing.T) {
 	})
 }
 
-// Other processes see which process leads. Observe tells it also when it becomes known later.
+// Other processes see which process leads. Observe reports it even if it becomes known later.
 func TestIdentityOfTheLeader(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		leads := c.labelled("10.0.0.7:8080")

@@ -72,7 +72,7 @@ func TestRunOutlastsWithWait(t *testing.T) {
 	})
 }
 
-// Run resigns also when the function panics or ends its goroutine.
+// Run resigns even if the function panics or ends its goroutine.
 func TestRunResignsWhenTheFunctionDoesNotReturn(t *testing.T) {
 	for what, end := range map[string]func(){"a panic": func() { panic("lead") }, "Goexit": runtime.Goexit} {
 		inCluster(t, func(c *cluster) {

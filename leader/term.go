@@ -38,7 +38,7 @@ func (t *Term) Valid() bool { return t.lock.Valid() }
 
 // Resign ends the term and lets the next candidate lead. Call it when the leader's work has ended,
 // not before: Resign ends the term's context, but does not wait for the work that uses it. It sends
-// the release to all masters also if ctx has ended, which ends only the waiting; ctx may be the
+// the release to all masters even if ctx has ended, which ends only the waiting; ctx may be the
 // term's own.
 //
 // Resign returns nil when a quorum of masters has confirmed. Otherwise the error wraps [quorum.ErrLost]

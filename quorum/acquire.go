@@ -147,7 +147,7 @@ func (l *Locker) checkCall(ctx context.Context, op string, names []string) (*Loc
 func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *Lock, err error) {
 	c, set := l.core, l.set
 	place := l.takePlace(what)
-	defer func() { // also when code of the caller's panics: a log, a context
+	defer func() { // even if the caller's code panics: a log, a context
 		if lock == nil {
 			place.Leave()
 			return

@@ -18,7 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
-// Waiters get their turns in the order in which they came, and cost no more than the first of them does.
+// Waiters get their turns in the order they came, and cost no more than the first of them does.
 func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))

@@ -224,7 +224,7 @@ func (e *Error) nodesRefuse() bool {
 	return nodes < e.Need
 }
 
-// addNodes adds the errors of nodes, but for nil ones.
+// addNodes adds the nodes' errors, without nil ones.
 func (e *Error) addNodes(errs ...error) {
 	for _, err := range errs {
 		if err != nil {

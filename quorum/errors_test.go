@@ -196,7 +196,7 @@ func TestRemainingByTheAnswers(t *testing.T) {
 	}
 }
 
-// Another client's lock, of another type, is told in a sentence of its own.
+// Another client's lock, of another type, gets a sentence of its own.
 func TestAnotherClientsLockIsTold(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

@@ -20,7 +20,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// told collects what the hooks of a Locker are told.
+// told collects the events of a Locker's hooks.
 type told struct {
 	mu sync.Mutex
 	toldEvents
@@ -36,7 +36,7 @@ type toldEvents struct {
 	repairs  []RepairEvent
 }
 
-// take returns what was told since it was last called.
+// take returns the events since it was last called.
 func (x *told) take() (all toldEvents) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -129,7 +129,7 @@ func TestHooksOfALockThatIsEnteredAgain(t *testing.T) {
 	})
 }
 
-// Each way in which an attempt can end is told, by TryLock too, and counted.
+// Each outcome of an attempt is reported, by TryLock too, and counted.
 func TestOutcomes(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		var all told
@@ -219,7 +219,7 @@ func TestHookOfAWriteBack(t *testing.T) {
 	})
 }
 
-// A renewal is told for each node and for the lock; a node that forgot the lock is repaired.
+// A renewal is reported for each node and for the lock; a node that forgot the lock is repaired.
 func TestHooksOfRenewals(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		const lease = 3 * time.Second
@@ -268,7 +268,7 @@ func TestHooksOfRenewals(t *testing.T) {
 	})
 }
 
-// A repair that fails is told, too: there is something else at the name, or the node is down, so that nothing is sent.
+// A repair that fails is reported, too: there is something else at the name, or the node is down and nothing is sent.
 func TestHookOfARepairThatFails(t *testing.T) {
 	for what, isDown := range map[string]bool{"taken": false, "down": true} {
 		runInCluster(t, what, func(t *testing.T, c *cluster) {

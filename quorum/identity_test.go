@@ -155,7 +155,7 @@ func (c *cluster) lockKnown(l *Locker, names ...string) *Lock {
 	return lock
 }
 
-// wantHolder wants an error that tells the lock's process.
+// wantHolder wants an error that names the lock's process.
 func wantHolder(t *testing.T, err error, held *Lock) {
 	t.Helper()
 	var failed *Error
@@ -269,7 +269,7 @@ func TestHolderWithoutIdentity(t *testing.T) {
 	})
 }
 
-// Inspect tells the process of each owner.
+// Inspect reports each owner's process.
 func TestInspectTellsTheProcess(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, held := c.process(), c.lockKnown(c.process(WithLabel("nightly")), "a")

@@ -92,7 +92,7 @@ func TestAttemptThatIsGivenUpIsNotAskedAgain(t *testing.T) {
 }
 
 // Unlock, not a renewal, finds that two of three masters had forgotten the lock: so it was not held
-// to the end. That holds for any order of the replies, also when the third master's comes last.
+// to the end. That holds for any order of the replies, even if the third master's comes last.
 func TestUnlockReportsThatTheLockHadBeenLost(t *testing.T) {
 	for late := range 3 {
 		inCluster(t, func(t *testing.T, c *cluster) {

@@ -62,8 +62,8 @@ func startAll(c *cluster) {
 	time.Sleep(5 * time.Second) // until probes find that the nodes answer again
 }
 
-// Without a logger of its own a Locker uses the default one, also when that is set later. What no
-// error tells is not silent: masters that are dead, a lock that is lost.
+// Without a logger of its own a Locker uses the default one, even if that is set later. What no
+// error reports is logged: masters that are dead, a lock that is lost.
 func TestTheDefaultLogger(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

@@ -185,7 +185,7 @@ func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
 
 // ForceUnlockOwner is [Locker.ForceUnlock] of one owner's lock ([Lock.Owner], [State].Owner), which it may hold
 // as a reader: another's stays. Whoever knows that a process is dead frees its lock so, without waiting for
-// the lease. It returns nil also if the owner had nothing. The owner cannot come back.
+// the lease. It returns nil even if the owner had nothing. The owner cannot come back.
 func (l *Locker) ForceUnlockOwner(ctx context.Context, owner string, names ...string) error {
 	if err := l.refuse("force", names); err != nil {
 		return err
@@ -221,7 +221,7 @@ func (c *core) forceAll(ctx context.Context, names []string, by func(scripts.Nam
 // forceAnyone returns the call that deletes the lock at a name.
 func (c *core) forceAnyone(name scripts.Name, masters []lockstate.Master) scripts.Call {
 	// The owners on the nodes come first: each is barred on every node, or a repair would bring the
-	// lock back where it was deleted first. The token that bars readers must be known before, too.
+	// lock back on nodes that have deleted it already. The token that bars readers must be known before, too.
 	var owners []scripts.Owner
 	token, isRead := uint64(0), false
 	for _, m := range masters {

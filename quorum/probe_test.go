@@ -16,7 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// inOrder returns the nodes in the order in which an attempt at the name "a" asks them.
+// inOrder returns the nodes in the order an attempt at the name "a" asks them.
 func inOrder(l *Locker) [3]int {
 	first := firstNode(l, "a")
 	return [3]int{first, (first + 1) % 3, (first + 2) % 3}

@@ -173,7 +173,7 @@ func TestAHolderListensUntilItsLockEnds(t *testing.T) {
 			if how != "closed" && how != "lost" {
 				c.unlock(late)
 			}
-			late.Requested() // subscribes no more
+			late.Requested() // no longer subscribes
 			if n := c.listening("c"); n != 0 {
 				t.Errorf("%d subscriptions of a lock that has ended", n)
 			}

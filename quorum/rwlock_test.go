@@ -334,7 +334,7 @@ func TestAWriterWhoDiedHoldsUpReadersForItsReservation(t *testing.T) {
 	})
 }
 
-// A reader that a writer keeps back is told that, and not that the writer holds the name.
+// The error of a reader that a writer keeps back says so, and not that the writer holds the name.
 func TestAReaderIsToldThatAWriterWaits(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		old, l := c.read(c.process()), c.process()
@@ -366,7 +366,7 @@ func TestAReaderIsToldThatAWriterWaits(t *testing.T) {
 	})
 }
 
-// A writer is told that readers hold the name, and a reader's lock says that it is one.
+// A writer's error says that readers hold the name, and a reader's lock that it is one.
 func TestErrorsAndLocksSayWhoReads(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		one, l := c.process(), c.process(WithWait(0))

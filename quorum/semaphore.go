@@ -42,7 +42,7 @@ func (l *Locker) Semaphore(name string, n int) *Semaphore {
 //
 // A call with the context of a held slot takes another slot: there is no re-entry. Calls of one
 // process take slots in their order, calls of [Semaphore.AcquireN] among them. Between processes the
-// order is about that in which they began to wait.
+// order is roughly the order in which they began to wait.
 func (s *Semaphore) Acquire(ctx context.Context) (*Lock, error) { return s.AcquireN(ctx, 1) }
 
 // AcquireN is [Semaphore.Acquire] of k slots, all or none, as one lock with one token: [Lock.Slots] are

@@ -61,7 +61,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	(*user)(inner).MakeContext()
 	entered := false
 	defer func() {
-		if !entered { // also when the caller's context panics
+		if !entered { // even if the caller's context panics
 			inner.handle.BackOut()
 		}
 	}()

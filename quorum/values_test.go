@@ -80,7 +80,7 @@ func TestStatesPrintAsSentences(t *testing.T) {
 	})
 }
 
-// Do says once that its lock was lost, also where fn returns the cause of its context.
+// Do says once that its lock was lost, even if fn returns the cause of its context.
 func TestDoTellsALossOnce(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -98,7 +98,7 @@ func TestDoTellsALossOnce(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 		}
-		// A work that does not say so is told of it.
+		// Do adds it to the error of work that does not say so.
 		err := l.Do(t.Context(), func(ctx context.Context, _ *Lock) error {
 			crashAll(c)
 			<-ctx.Done()
@@ -111,7 +111,7 @@ func TestDoTellsALossOnce(t *testing.T) {
 	})
 }
 
-// ForceUnlock removes each lock, whatever is at the other names. No waiting helps where an application has the name.
+// ForceUnlock removes each lock, whatever is at the other names. Waiting doesn't help if an application has the name.
 func TestForceUnlockPassesWhatIsNoLock(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, operator := c.process(), c.process()
@@ -131,7 +131,7 @@ func TestForceUnlockPassesWhatIsNoLock(t *testing.T) {
 	})
 }
 
-// What an application has at a name stays, also where a field looks like an owner, or is too long for one.
+// What an application has at a name stays, even if a field looks like an owner, or is too long for one.
 func TestForceUnlockLeavesWhatIsNoLock(t *testing.T) {
 	for what, c := range map[string]struct {
 		hash  []any
@@ -162,7 +162,7 @@ func TestForceUnlockLeavesWhatIsNoLock(t *testing.T) {
 	}
 }
 
-// A minority makes no owner, and is told of its node alone.
+// A minority makes no owner, and shows only at its node.
 func TestInspectOfAMinority(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

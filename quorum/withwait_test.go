@@ -120,7 +120,7 @@ func TestWaitCutsAnAttempt(t *testing.T) {
 	})
 }
 
-// A call that gives up while it asks for the list of masters tells the reason, too: over pools
+// A call that gives up while it asks for the list of masters gives the reason, too: over pools
 // without a name the list may not be known yet.
 func TestWaitForTheList(t *testing.T) {
 	const short = 300 * time.Millisecond // below a node's timeout
@@ -166,7 +166,7 @@ func TestWaitKeepsItsTurn(t *testing.T) {
 	})
 }
 
-// The end of the caller's context is told as ever, and TryLock is not bounded.
+// The end of the caller's context is reported as usual, and TryLock is not bounded.
 func TestWaitAndTheCallersContext(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithWait(boundedWait))

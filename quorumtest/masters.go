@@ -69,7 +69,7 @@ type fleet struct {
 	clock    *fakeclock.Clock
 	logger   *slog.Logger
 
-	exploration *exploration // nil but for Explore
+	exploration *exploration // nil except in Explore
 
 	processesMu sync.Mutex
 	processes   []*process
@@ -77,7 +77,7 @@ type fleet struct {
 }
 
 // Start starts n empty masters, which end when the test does. They are not in quarantine, and never
-// will be, but for [Masters.Forget]: they grant at once, also to a locker that the service opens with nothing but
+// will be, except by [Masters.Forget]: they grant at once, also to a locker that the service opens with nothing but
 // [Masters.URLs]. Start fails the test when it cannot start them.
 //
 // The options apply to every node that the Masters open. A deployment whose max lease is not
@@ -140,7 +140,7 @@ func (m *Masters) admit(s *server) error {
 	return operator.AdmitMembers(ctx, n, members)
 }
 
-// URLs returns the masters' URLs, in the order in which [Masters.Stop] counts them. Every locker of
+// URLs returns the masters' URLs, in the order [Masters.Stop] counts them. Every locker of
 // a test must be given all of them, and no other names for them: the masters refuse a locker with
 // another list.
 func (m *Masters) URLs() []string {

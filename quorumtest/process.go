@@ -44,7 +44,7 @@ func (p *process) options() []quorum.Option {
 }
 
 // Pause has the process of a locker of [Masters.Locker] stand still for d, and returns when it goes
-// on: call it where the work would stand still. What the masters send to the process waits until
+// on: call it when the work would stand still. What the masters send to the process waits until
 // then, and so do its renewals. A lease that ended meanwhile has ended by the locker's clock, too:
 // Valid returns false. But timers come late, so its context may end a little later.
 func (m *Masters) Pause(locker *quorum.Locker, d time.Duration) {

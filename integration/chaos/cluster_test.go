@@ -149,7 +149,7 @@ func (p *paths) to(i int) string { return ofMaster(i) + " ↔ " + p.group }
 
 const nobody = ""
 
-// told lists the faults that happened, with their counts.
+// told describes the faults that happened, with their counts.
 func (c *cluster) told() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

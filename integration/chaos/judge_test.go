@@ -115,7 +115,7 @@ func longestGap(events []history.Event) (from int64, gap time.Duration) {
 		case history.Acquired:
 			h.from, h.to = e.Return, max(h.to, e.Return)
 			if h.to == e.Return && e.Deadline > 0 {
-				h.to = e.Deadline // until a later event tells better
+				h.to = e.Deadline // until a later event is more exact
 			}
 		default:
 			h.to = e.Call

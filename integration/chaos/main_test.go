@@ -41,7 +41,7 @@ var (
 	revision = flag.String("chaos.revision", "unknown", "the library's revision, for the report")
 )
 
-// startLine tells a run's directory and its name at the container engine, for a search of its
+// startLine has a run's directory and its name at the container engine, for a search of its
 // leftovers.
 const startLine = "chaos: directory %s run %s"
 

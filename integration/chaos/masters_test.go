@@ -35,7 +35,7 @@ func minorityKilled(r *run) {
 }
 
 // waitsForNoDead expects that a call of an uncontended name took a quorum's round trip, not a node's timeout. The
-// slowest call before, and the slowest ping of a live master meanwhile, tell how busy the machine is.
+// slowest call before, and the slowest ping of a live master meanwhile, show how busy the machine is.
 func (r *run) waitsForNoDead(took, before, ping time.Duration, call string) {
 	r.t.Helper()
 	r.note("calls of an uncontended name: %s took %v, the slowest before %v; the slowest ping of a live master meanwhile %v",

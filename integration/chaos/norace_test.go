@@ -2,5 +2,5 @@
 
 package chaos
 
-// raceDetector tells how the tests are built.
+// raceDetector says how the tests are built.
 const raceDetector = false

@@ -203,7 +203,7 @@ func (o *rivals) isHalfway() bool {
 	})
 }
 
-// settle lets one operator go on alone, by what the commands and their messages tell it to do. It
+// settle lets one operator go on alone, as the commands and their messages advise. It
 // returns the place in lists of the members in the end.
 func (o *rivals) settle() int {
 	o.end()
@@ -265,7 +265,7 @@ func (o *rivals) fought() bool {
 	return !o.ours() || o.announced > 0 && o.committed > 0 && o.refused > 0 && o.killed > 0
 }
 
-// tell notes what the operators did.
+// tell records what the operators did.
 func (o *rivals) tell() {
 	if o.ours() {
 		o.expect(o.fought(), "the operators announce, commit, are refused, and are killed")

@@ -27,7 +27,7 @@ type rollout struct {
 	*run
 	lists [][]int
 	wrong [][]int
-	dead  bool // the last master of the first list answers no more, until the last change is made
+	dead  bool // the last master of the first list no longer answers, until the last change is made
 
 	operator *operator
 	theirs   *paths // of the contenders that roll over
@@ -50,7 +50,7 @@ func replaceLive(r *run) {
 		wrong: [][]int{{0, n - 1, n}, placesTo(n + 1)[1:]}})
 }
 
-// replaceDead: the last master answers no more. It is removed, and then its successor is added.
+// replaceDead: the last master no longer answers. It is removed, and then its successor is added.
 func replaceDead(r *run) {
 	n := r.n
 	r.rollOut(rollout{lists: [][]int{placesTo(n), placesTo(n - 1), append(placesTo(n-1), n)},

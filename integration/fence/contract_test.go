@@ -88,7 +88,7 @@ func TestStamp(t *testing.T) {
 	}
 }
 
-// A stamp keeps another one on the same resource waiting until its transaction ends, also when it is
+// A stamp keeps another one on the same resource waiting until its transaction ends, even if it is
 // the first on the resource, and when it was refused.
 func TestStampHoldsItsResource(t *testing.T) {
 	t.Parallel()

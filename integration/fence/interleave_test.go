@@ -173,7 +173,7 @@ func TestInterleavings(t *testing.T) {
 						c.blocked *= 2
 					}
 					if len(log) == 0 || log[len(log)-1].Token != holders {
-						t.Fatalf("seed %d: the last write has not the greatest token: %v", seed, log)
+						t.Fatalf("seed %d: the last write's token is not the greatest: %v", seed, log)
 					}
 					writes += len(log)
 					refusals += refused

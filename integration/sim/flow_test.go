@@ -180,7 +180,7 @@ func (f *flow) hold(r *record, locker *quorum.Locker) {
 			f.enter(r, locker)
 		case 1:
 			ctx, end := f.within(f.world.ctx, p.unit/2)
-			r.lock.Extend(ctx, p.lease) // the deadline tells the result
+			r.lock.Extend(ctx, p.lease) // the deadline shows the result
 			end()
 			f.turn()
 		case 2:

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// most is how much of what a child prints is kept.
+// most bounds how much of a child's output is kept.
 const most = 8 << 10
 
-// Output keeps the last of what a child prints. The zero value is ready, and safe for concurrent use.
+// Output keeps the end of a child's output. The zero value is ready, and safe for concurrent use.
 type Output struct {
 	mu   sync.Mutex
 	text []byte

@@ -16,7 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// A copy of this program prints, and then says no more until its input ends.
+// A copy of this program prints, and then nothing until its input ends.
 func TestMain(m *testing.M) {
 	if os.Getenv("QUORUMLOCK_TEST_CHILD") != "" {
 		fmt.Fprintln(os.Stderr, "no master answers")

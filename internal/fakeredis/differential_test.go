@@ -368,7 +368,7 @@ func kindOf(reply any) string {
 	return "others"
 }
 
-// shownData is data as text, but for what ends within two milliseconds.
+// shownData is data as text, without what expires within two milliseconds.
 func shownData(k *Keyspace) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(k.values)) {

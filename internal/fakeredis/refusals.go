@@ -65,7 +65,7 @@ func (k *Keyspace) call(command string) {
 	}
 }
 
-// tell publishes that a lock became free. It returns how many have heard it, −1 if the user may not.
+// tell publishes that a lock became free. It returns how many heard it, −1 if the user may not publish.
 func (k *Keyspace) tell(channel string) int {
 	if k.may("PUBLISH") != nil {
 		return -1

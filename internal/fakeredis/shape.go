@@ -11,7 +11,7 @@ var (
 	levelsForm = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
 )
 
-// lockAt is lockAt of shape.lua, but for the end of the last reader's lease.
+// lockAt is lockAt of shape.lua, without the end of the last reader's lease.
 func (k *Keyspace) lockAt(key string) (owner, level string, err error) { return k.lockOf(key, false) }
 
 // lockOf is lockAt, which with all looks at each member of a set.

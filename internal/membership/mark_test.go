@@ -97,7 +97,7 @@ func TestPlan(t *testing.T) {
 		"three are, one is claimed":       {five, []setup{listing(five), nil, listing(five), func(m *scripts.Marker) { m.Claimed, m.Members, m.Generation = true, five, 8 }, listing(five)}, nil, rounds(one("b", "d"))},
 		"two of five are, one is gone":    {five, []setup{listing(five), nil, listing(five), absent, nil}, nil, nil},
 		"two of four are, one is gone":    {abcd, []setup{listing(abcd), nil, listing(abcd), absent}, nil, nil},
-		// What a master accepted before, and no more shows, does not count.
+		// What a master accepted before, but no longer shows, does not count.
 		"one is marked, one blank, one gone": {abc, []setup{marked, nil, absent}, nil, nil},
 
 		// The client's list may be the next one.

@@ -127,7 +127,7 @@ func TestTheFirstMarkThatIsNotWrittenEndsTheRun(t *testing.T) {
 	}
 }
 
-// A command that takes longer than half a max lease writes no more.
+// A command that takes longer than half a max lease stops writing.
 func TestALateMarkIsNotWritten(t *testing.T) {
 	c := newClusterOf(t, marked, marked, marked)
 	slow := true

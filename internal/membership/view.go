@@ -74,7 +74,7 @@ func (v *View) IsMarked() bool { return v.Text != "" && v.marker.Run == v.Proces
 // node with the marker of an earlier process still renews what it has kept.
 func (v *View) IsBlank() bool { return !v.IsMarked() || v.marker.Members.Len() == 0 }
 
-// MaxLease returns the max lease of the deployment by the node's marker, also if that names
+// MaxLease returns the max lease of the deployment by the node's marker, even if that names
 // another process; 0 for none.
 func (v *View) MaxLease() time.Duration { return v.marker.MaxLease }
 

@@ -27,7 +27,7 @@ var leftOutNumber, _ = strconv.Atoi(os.Getenv("` + numberEnv + `"))
 
 func leftOut(number int) bool { return number == leftOutNumber }
 `
-	// luaReader reads the scripts when a process begins: from that directory, but for the file that luaEnv names.
+	// luaReader reads the scripts when a process begins: from that directory, except the file that luaEnv names.
 	luaReader = `
 type leftOutLua struct{}
 
@@ -99,7 +99,7 @@ func read(dir string, patterns []string) (mutants []mutant, overlay string, err 
 	return mutants, overlay, err
 }
 
-// number tells mutants apart that would be called the same.
+// number distinguishes mutants with the same name.
 func number(mutants []mutant) {
 	seen := map[string]int{}
 	for i, m := range mutants {

@@ -90,7 +90,7 @@ func AtMost(want, stalled time.Duration) time.Duration { return want + 4*stalled
 
 // Waited returns for how long the threads of this process have waited for a processor, all together,
 // since they began. One goroutine may be late by as much while a Stopwatch, on another thread, is on
-// time. It is 0 where the kernel does not say (Linux does).
+// time. It is 0 if the kernel does not say (Linux does).
 func Waited() (all time.Duration) {
 	threads, _ := filepath.Glob("/proc/self/task/*/schedstat")
 	for _, file := range threads {

@@ -9,7 +9,7 @@ import (
 // Majority returns the least number of nodes that is more than half of them.
 func Majority(nodes int) int { return nodes/2 + 1 }
 
-// Verdict is what votes mean, of which some may be open.
+// Verdict is the result of a vote, in which some votes may be open.
 type Verdict uint8
 
 const (

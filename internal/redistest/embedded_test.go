@@ -12,7 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// A client counts its lease from the moment it asked. The key must not expire sooner, also when the
+// A client counts its lease from the moment it asked. The key must not expire sooner, even if the
 // script had to wait for other scripts while the clock stood still.
 func TestEmbeddedLeaseIsNotCutShortByWaiting(t *testing.T) {
 	const lease = 10 * time.Second

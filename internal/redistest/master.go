@@ -91,7 +91,7 @@ func (m *Master) Embedded() bool { return m.embedded }
 
 // Kill ends the server as a crash would, and returns when it is gone. A process gets SIGKILL,
 // frozen or not; an embedded master cuts its connections and loses its data. Kill fails when the
-// server does not run, also when it ended by itself.
+// server does not run, even if it ended by itself.
 func (m *Master) Kill() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -102,7 +102,7 @@ func (s *Schedule) End() {
 }
 
 // Enabled waits until every goroutine waits, and returns the labels of those that can go on: first the one that has gone on
-// last, then the others in the order in which they came to wait, and at the end those that were passed over.
+// last, then the others in the order they came to wait, and at the end those that were passed over.
 func (s *Schedule) Enabled() (labels []string) {
 	synctest.Wait()
 	s.mu.Lock()

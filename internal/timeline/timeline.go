@@ -62,7 +62,7 @@ type Picture struct {
 	Rows  []Row
 }
 
-// Verdict tells for how long there were more holders than may be.
+// Verdict says for how long there were too many holders.
 func (p *Picture) Verdict() string {
 	var clashes []Span
 	for _, row := range p.Rows {

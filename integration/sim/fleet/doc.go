@@ -4,7 +4,7 @@
 //
 //   - A wire between each region and each master, with the delay of half a round trip.
 //   - One core of each master. Every command keeps it busy for the time that real masters were measured
-//     to take, and the others wait in the order in which they arrive.
+//     to take, and the others wait in the order they arrive.
 //   - Names that several processes want.
 //
 // Processes have a processor each that takes no time, the network loses nothing and has no limit, and a

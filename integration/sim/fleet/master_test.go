@@ -9,7 +9,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
-// master is a Redis master with one core. Commands run one at a time, in the order in which they arrive,
+// master is a Redis master with one core. Commands run one at a time, in the order they arrive,
 // and each keeps the core busy; a run of a script that several requests share, as often as there are requests.
 type master struct {
 	region region

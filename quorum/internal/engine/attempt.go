@@ -35,7 +35,7 @@ type attempt struct {
 // nothing. The hold's mutex guards it.
 type grantRequest struct {
 	request
-	said Said // but for Is and Err
+	said Said // without Is and Err
 }
 
 // Attempt makes one attempt: the hold becomes a lock, or the attempt is undone. It is called once. probe is the node that

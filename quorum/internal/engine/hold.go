@@ -20,7 +20,7 @@ type Terms struct {
 	Events Events
 }
 
-// Events is what happens to holds. Its methods must lock no hold, and not block, but for Lost. They may be called with the
+// Events is what happens to holds. Its methods must lock no hold, and except Lost must not block. They may be called with the
 // mutex of the hold locked.
 type Events interface {
 	// Ending returns the error with which the contexts of a hold end.
@@ -288,7 +288,7 @@ func (h *Hold) stopLocked() {
 // another goroutine is about to end them, too, they have ended when the first of them returns.
 func (h *Hold) endContexts() {
 	for _, inner := range h.inner {
-		defer inner.user.EndContext(h.ended) // also if a context of the caller's panics
+		defer inner.user.EndContext(h.ended) // even if a context of the caller's panics
 	}
 	h.first.user.EndContext(h.ended)
 }
@@ -316,7 +316,7 @@ func (h *Hold) drop() {
 func (h *Hold) Interrupt() {
 	h.engine.schedule.Remove(&h.entry)
 	if releases := h.interrupt(); releases != nil {
-		defer h.carryOut(releases) // also if a context of the caller's panics again
+		defer h.carryOut(releases) // even if a context of the caller's panics again
 		h.endContexts()
 	}
 }

@@ -13,7 +13,7 @@ func (l *Handle) Release() (t *Tally, before Standing) {
 	h.engine.schedule.Remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
 	var room [8]lease.Command
 	releases, keepers, before := l.endLease(room[:0])
-	defer func() { // also if a context of the caller's panics
+	defer func() { // even if a context of the caller's panics
 		if before.Holds() || before.Phase == lease.Orphaned {
 			h.mu.Lock()
 			defer h.mu.Unlock()

@@ -121,7 +121,7 @@ type renewalBatches struct {
 	engine *Engine
 	sent   clock.Instant                    // read before anything is sent
 	open   map[*pipeline.Pipe]*renewalBatch // the batch to add to, by connection
-	all    []*renewalBatch                  // in the order in which they are sent
+	all    []*renewalBatch                  // in the order they are sent
 }
 
 // renewalBatch is the locks that one call renews on one node. It receives the reply.

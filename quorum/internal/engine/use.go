@@ -177,7 +177,7 @@ func (l *Handle) Linger() (lingers bool, before Standing) {
 			return
 		}
 		if before.Holds() {
-			defer h.engine.schedule.Hasten(&h.entry, h.lease.MinHoldEnd()) // also if a context of the caller's panics
+			defer h.engine.schedule.Hasten(&h.entry, h.lease.MinHoldEnd()) // even if a context of the caller's panics
 		}
 		h.endContexts()
 	}()

@@ -75,7 +75,7 @@ func (l *Lease) Age(d time.Duration) {
 	}
 }
 
-// AppendKey appends what decides on the lease's future, but for the votes. Instants are relative to
+// AppendKey appends everything but the votes that determines how the lease goes on. Instants are relative to
 // now. None is longer ago than horizon, past which it makes no difference. Without timers it leaves
 // out what decides on Next only.
 func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, timers bool) []byte {

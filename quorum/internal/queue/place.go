@@ -128,7 +128,7 @@ func (p *Place) Acquired(lease time.Duration, more bool) (asked bool) {
 		if w.slots > 0 && (more || q.Woken()) {
 			q.Hasten(at)
 		}
-		if q.reserved != nil { // a grant deletes what it reserved; where it was refused, that ends by itself
+		if q.reserved != nil { // a grant deletes its reservation; after a refusal it expires
 			q.reserved = nil
 			p.list.Engine.Untrack()
 		}

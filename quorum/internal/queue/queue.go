@@ -1,5 +1,5 @@
 // Package queue holds the calls of this process that wait for locks. Each has a [Place]: it sleeps there until an
-// attempt is due, and tells how the attempt went. Package waiting decides which of them attempts, and when.
+// attempt is due, and says how the attempt went. Package waiting decides which of them attempts, and when.
 package queue
 
 import (
@@ -178,7 +178,7 @@ func (w *waiter) begin(at waiting.Moment) (t Turn, due bool) {
 	return t, false
 }
 
-// armLocked sets the head's timer to its next attempt, also when that is now. awake is a waiter
+// armLocked sets the head's timer to its next attempt, even if that is now. awake is a waiter
 // that needs no timer because it is about to call begin; nil for none.
 func (q *queue) armLocked(awake *waiter) {
 	head, at, ok := q.Next()
@@ -200,7 +200,7 @@ func (q *queue) armLocked(awake *waiter) {
 // refused ends a failed attempt of the head, which goes on waiting.
 func (q *queue) refused(r waiting.Result, approach waiting.Approach, err error) {
 	q.list.mu.Lock()
-	defer q.list.mu.Unlock() // also if the caller's source of randomness panics
+	defer q.list.mu.Unlock() // even if the caller's source of randomness panics
 	if q.lastError == nil || !approach.Probes() || !r.Held {
 		q.lastError = err // which has the answers of a quorum, at least
 	}

@@ -42,7 +42,7 @@
 //	                                                longer backoff), probe first
 //	Subscribed          subscriptions stand         at once, probe first: a release may have been
 //	                                                missed before
-//	Unsubscribed        they stand no more          by the retry time
+//	Unsubscribed        they no longer stand        by the retry time
 //
 // "By all nodes" is by as many as it takes to be certain, when not all were asked. If every node
 // is needed, a refusal by the probe node is one by all nodes, and a release leads to a probe at
@@ -55,7 +55,7 @@
 //
 // Many queues of one process poll less often each: see Queue.sharedPoll. First attempts, releases and other
 // messages, and the backoff after the first split votes are as prompt as ever. What the table calls a poll, a
-// retry time or ten steps takes longer then, and so does the probe when subscriptions come to stand again.
+// retry time or ten steps takes longer then, and so does the probe after a new subscription.
 //
 // The files: waiters.go is the list, waiting.go the table's policy above it, pauses.go how long the policy
 // waits; approach.go, rtt.go and history.go stand alone.

@@ -13,7 +13,7 @@ var words = [...]string{lease.Ask: "request", lease.Raise: "write-back", lease.R
 var faultWords = map[change]string{itRefuses: "begins to refuse commands", itPersists: "gets a PERSIST of each lock",
 	itIsMixed: "gets a foreign member among its readers", itIsSwapped: "gets another database's data"}
 
-// describe tells a step in words.
+// describe puts a step into words.
 func (w *world) describe(by step, s *state) string {
 	who, at := fmt.Sprintf("%c%d", 'A'+by.client, by.number+1), by.node+1
 	l := &s.links[by.node][by.client]

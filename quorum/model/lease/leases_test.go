@@ -29,7 +29,7 @@ type leases struct {
 
 type leaseState struct {
 	is      *lease.Lease // nil for one that has not begun
-	rest    uint32       // what makes it another lease, but for its votes
+	rest    uint32       // what makes it another lease, except its votes
 	votes   [nodes]uint32
 	phase   lease.Phase
 	begun   bool

@@ -231,7 +231,7 @@ func (w *world) log(c *client, format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf("client %d ", c.id)+fmt.Sprintf(format, args...))
 }
 
-// key tells worlds apart.
+// key is different for different worlds.
 func (w *world) key() string {
 	var b []byte
 	for _, data := range w.data {

@@ -39,7 +39,7 @@ type world struct {
 	lockers []*quorum.Locker
 
 	mu     sync.Mutex
-	locks  []*quorum.Lock // in the order in which they were acquired
+	locks  []*quorum.Lock // in the order they were acquired
 	others []*quorum.Lock // of other names
 	wrong  []string
 	open   int           // tasks

@@ -49,7 +49,7 @@ func IsMutant() bool { return *rule != "" }
 // violated is what a search prints that has found a trace.
 var violated = regexp.MustCompile(`violated after (\d+) steps(?:: ([^(\n]*[^( \n]))?`)
 
-// Run is TestMutants: it compiles the mutants, and each searches its setup, where it must find a trace. Without the
+// Run is TestMutants: it compiles the mutants, and each searches its setup, in which it must find a trace. Without the
 // edit [Setups] finds none there. more is declarations that edits need, by the paths of the files that they are
 // appended to. The table, if there is one, gets what was found. The stepped files use package steps' mutexes.
 func Run[S any](t *testing.T, mutants []Mutant[S], more map[string]string, table *Table, search func(S), stepped ...string) {
