@@ -14,7 +14,7 @@
 --   {'held', remaining ms or -1, waiting, owner}
 --                                           that owner is there; waiting subscribe to the channel
 --   {'held', remaining ms, waiting, owner, readers}
---                                           only readers are there: so many at one of the names, and
+--                                           only readers are there: their number at one of the names, and
 --                                           that owner the last of them
 --   {'quarantined', remaining ms}
 --   {'marker', marker or '', last of ARGV}  the marker does not accept this client

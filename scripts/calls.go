@@ -210,7 +210,7 @@ func Withdraw(names []Name, owner Owner) Call {
 	return c
 }
 
-// The places of the arguments of a release of one name, and their number, as those of an acquire.
+// The places of the arguments of a release of one name, and their number, as above.
 const (
 	releaseKey     = 3
 	releaseOwner   = 4

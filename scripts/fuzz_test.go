@@ -58,7 +58,7 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("%s: %#v is read as %+v", script, value, got)
 			}
 			if reply, ok := got.(scripts.AcquireReply); ok && err != nil && reply != (scripts.AcquireReply{}) {
-				t.Errorf("%s: %#v is %+v beside %v", script, value, got, err)
+				t.Errorf("%s: %#v is %+v with %v", script, value, got, err)
 			}
 			number, whole := value.(int64)
 			grants := err == nil && script == "acquire" && got.(scripts.AcquireReply).Outcome == scripts.Granted

@@ -76,7 +76,7 @@ func Who(lockers []string) Call {
 // MaxWho is how many lockers one call of [Who] takes: a reply has a bound.
 const MaxWho = 128
 
-// parseWho reads the identities of that many lockers. One that is missing, or is none, is zero.
+// parseWho reads the identities of that many lockers. One that is missing or malformed is zero.
 func parseWho(v any, lockers int) ([]Identity, bool) {
 	f, all := FieldsOf(v), make([]Identity, lockers)
 	for i := range all {

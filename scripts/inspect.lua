@@ -4,7 +4,7 @@
 --       other names share, 4 the reservation of a writer that waits for the readers
 --
 -- Replies with {owner, level, remaining ms, token counter, marker, now in ms, readers, remaining ms of the
--- reservation}. Readers are counted, and have no owner here; the remaining time is that of the last. A
+-- reservation}. Readers are counted, and have no owner here; the remaining time is the last one's. A
 -- missing string is empty; the remaining time is 0 for no key, -1 for a key that never expires. These are
 -- errors: a key that is no lock; a counter that is no number, or above every token; and a text that is
 -- too long for a lock, because the client bounds its replies and would drop the connection.

@@ -7,10 +7,10 @@ type InspectReply struct {
 	Owner  string        // empty when the name is free, or readers hold it
 	Level  int           // may lag behind: the holder's own count decides
 	TTL    time.Duration // −1 for a key without one
-	Token  uint64        // the counter, which other names share; 0 when there is none
+	Token  uint64        // the counter, which other names share; 0 without one
 	Marker string        // its text; empty for none
 	Now    time.Duration // the node's clock, since 1970
-	// Readers is how many readers hold the name. TTL is that of the last of them.
+	// Readers is how many readers hold the name. TTL is the last one's.
 	Readers int
 	// Reservation is for how long a writer that waits keeps new readers back; 0 for none.
 	Reservation time.Duration

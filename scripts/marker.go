@@ -114,7 +114,7 @@ func ParseMarker(text string) (m Marker, err error) {
 	m.Admitted, m.Generation, m.Change, m.Members, m.Next = admitted, generation, change, members, next
 	m.Claimed = strings.HasPrefix(first[4], claimSign)
 	if m.String() != text {
-		return Marker{}, errMarker // a digest that is not that of its list
+		return Marker{}, errMarker // a digest of another list
 	}
 	return m, nil
 }

@@ -142,7 +142,7 @@ func FuzzMarker(f *testing.F) {
 				t.Errorf("%q is read as %+v", text, m)
 			}
 		} else if !reflect.DeepEqual(m, scripts.Marker{}) {
-			t.Errorf("%q is read as %+v beside %v", text, m, err)
+			t.Errorf("%q is read as %+v with %v", text, m, err)
 		}
 		if run == "" || strings.ContainsFunc(run, func(r rune) bool { return r <= ' ' || r > '~' }) || first == "" || third == "" {
 			return // no run id, and no names

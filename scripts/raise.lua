@@ -4,7 +4,7 @@
 -- ARGV  1 owner, or readerPrefix and the owner of a reader, 2 token
 --
 -- If the owner holds every name, no counter is below the token afterwards, and the reply is the
--- highest of them. Else it replies with 0 and writes nothing. A key that is neither a hash nor a sorted
+-- highest of them. Otherwise it replies with 0 and writes nothing. A key that is neither a hash nor a sorted
 -- set is an error. A counter may be above the token for two reasons: a neighbour, a name that shares the
 -- counter, has raised it; or a resent request was granted again, after another owner, so that the owner
 -- holds by a later grant than the client has read.

@@ -1,4 +1,4 @@
--- read: grants one name to a reader, beside other readers. It also makes a reader of the name's holder,
+-- read: grants one name to a reader, alongside other readers. It also makes a reader of the name's holder,
 -- without a gap: a downgrade.
 --
 -- KEYS  1 the node's marker, 2 the owner's tombstone, 3 the token counter, 4 the reservation of a writer

@@ -4,7 +4,7 @@
 -- KEYS  the hash of each name
 -- ARGV  for each name: owner, channel
 --
--- Replies with 1 if every owner was found and nobody has heard. Else it replies for each name as
+-- Replies with 1 if every owner was found and nobody has heard. Otherwise it replies for each name as
 -- release does: the number of names at which the owner was found, {1, heard}, or an error.
 --
 -- It doesn't check that the key is gone before it publishes: a lock has one field.

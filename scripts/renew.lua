@@ -10,7 +10,7 @@
 -- key of another type), F failed (the owner is a reader, and the server refuses to raise its lease). If
 -- the marker does not accept this client, it renews nothing and replies with
 -- {'marker', marker or '', the expected line, the letters}, with N where the owner is. It gives the
--- same reply, but renews, if the marker is that of an earlier process and came back with its data: the
+-- same reply, but renews, if the marker is an earlier process's and came back with its data: the
 -- node must be marked. A node in quarantine renews. It writes as little as possible, because it must
 -- work when the server is out of memory. One bad key does not stop the others. A command that this
 -- user may not run is an error.

@@ -123,7 +123,7 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 type AcquireReply struct {
 	Outcome Outcome
 	Token   uint64 // of a grant
-	// Wait is, of HeldByAnother, the longest time to live, −1 for a key without one, or that of the
+	// Wait is, of HeldByAnother, the longest time to live, −1 for a key without one, or the time of the
 	// reservation; of Quarantined, the quarantine left.
 	Wait time.Duration
 	// Waiting is, of HeldByAnother, how many connections subscribe to the first name's channel; 0 if the

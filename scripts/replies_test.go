@@ -137,7 +137,7 @@ func TestMalformedReplies(t *testing.T) {
 				t.Errorf("%s: %T %.60q is %+v (%v), want ErrReply", script, v, fmt.Sprint(v), got, err)
 			}
 			if acquired, ok := got.(scripts.AcquireReply); ok && acquired != (scripts.AcquireReply{}) {
-				t.Errorf("acquire: %T %.60q comes with %+v beside its error", v, fmt.Sprint(v), got)
+				t.Errorf("acquire: %T %.60q comes with %+v and an error", v, fmt.Sprint(v), got)
 			}
 			if err != nil && len(err.Error()) > 300 {
 				t.Errorf("%s: an error of %d bytes", script, len(err.Error()))

@@ -98,7 +98,7 @@ var shape = source("shape")
 var Shape = readerLine + shape
 
 // runPrefixes precedes acquires, which derives an owner from its tombstone's key, and the channel
-// of a name that is held: for a slot, that of its semaphore.
+// of a name that is held: for a slot, its semaphore's.
 var runPrefixes = "local ownerAt, channelPrefix = " + strconv.Itoa(len(tombPrefix)+1) + ", '" + ChannelPrefix + "'\n" +
 	"local slotPattern, slotsPrefix = '^" + slotPrefix + "%d+:', '" + slotsPrefix + "'\n"
 
@@ -114,20 +114,20 @@ local isTooHigh = '" has reached 2^52: no lock counts that far. Delete the key o
 `
 
 var (
-	acquireScript = newScript("acquire", "e859e9a507afb02b641923e9ad1fee655f5b5c52", readerLine+writerLine+counterLines+shape+source("lists"))
-	readScript    = newScript("read", "caff7f7f761ef6d12650c3b5b5b87944f80a6488", readerLine+counterLines+shape+source("lists"))
-	renewScript   = newScript("renew", "bf6490a746591e35255f4c2a56a66db4216034d8", readerLine+source("lists"))
+	acquireScript = newScript("acquire", "f961fa98a9cf5ef5f33cef6865492d227d13b4cc", readerLine+writerLine+counterLines+shape+source("lists"))
+	readScript    = newScript("read", "c7ada3f87ae8f93217abe56f7577dc3cdc29c33a", readerLine+counterLines+shape+source("lists"))
+	renewScript   = newScript("renew", "72e58e3362c9e72692fb9ab417992bec8f35c5f9", readerLine+source("lists"))
 	releaseScript = newScript("release", "91b1beb8ee814317ff656ba5db17fde2853f1258", readerLine)
-	raiseScript   = newScript("raise", "a3ef082689088fb413b9af4e884033a4830fc53c", readerLine+counterLines)
-	inspectScript = newScript("inspect", "b9b90cca88ec6448fd7fd9845c0e53fb107d7019", readerLine+counterLines+shape)
-	forceScript   = newScript("force", "8278c67c7e51e68a159e5f80fa241f9069d45dca", Shape)
+	raiseScript   = newScript("raise", "3f1cf44dc9c432011d249d77796993b18c994cba", readerLine+counterLines)
+	inspectScript = newScript("inspect", "623fc4c5e98a8d2b9e6f01867fd38c61908d8ee1", readerLine+counterLines+shape)
+	forceScript   = newScript("force", "c2c578582a065971ba1ae8a6f815800ddc38abc3", Shape)
 	lookScript    = newScript("look", "35810dfc0682ca9088444eb9ce5bbecc6f6147ea", "")
 	markScript    = newScript("mark", "4cdc3d6e44d2282111dafe41bb710a00fca65474", "")
 
 	acquiresScript  = newScript("acquires", "d8d3e84561484ebb477ed45f373154cd77c3fc76", runPrefixes)
-	releasesScript  = newScript("releases", "73a604cf6d8acc5edc5e2dc36625e84fd94b1612", "")
+	releasesScript  = newScript("releases", "be03a9e1fa3480c37fb33a040cc90b39ea350a4b", "")
 	introduceScript = newScript("introduce", "c78f9c274763f11f151bb216b735416dddd17917", "")
-	whoScript       = newScript("who", "3959fa865255f03dc778848d2ffedc30c0ff5a12", "")
+	whoScript       = newScript("who", "d65c190dc66aa9918490566eb86cbbaf6905d5f2", "")
 	slotsScript     = newScript("slots", "20463fe502899db97eef7fe75568303745bff4d8", "")
 	askScript       = newScript("ask", "d9998ac9f91a22dca07a4efa7f26bd9b5ff7ef6f", "")
 )
@@ -143,7 +143,7 @@ func All() []*Script {
 // change.
 func newScript(name, sha, before string) *Script { return New(name, sha, before+source(name), nil) }
 
-// New returns a script of another package's. parse reads a reply, which is [Reply.Other]; nil if it is none of the
+// New returns a script of another package's. parse reads a reply, which is [Reply.Other]; nil if it is not one of the
 // script's.
 func New(name, sha, source string, parse func(v any) (other any, ok bool)) *Script {
 	s := &Script{name, source, sha, parse}

@@ -78,7 +78,7 @@ func listen(conn redis.Conn, s interface {
 	}
 }
 
-// leave ends the subscription. It waits until the server does not count the subscriber any more: a
+// leave ends the subscription. It waits until the server no longer counts the subscriber: a
 // server may notice a closed connection late.
 func leave(subscriber redis.PubSubConn) error {
 	if err := errors.Join(subscriber.Unsubscribe(), subscriber.PUnsubscribe()); err != nil {
@@ -303,7 +303,7 @@ func TestWhatAUserMayNotDo(t *testing.T) {
 		{"-zadd", "the holder, with a time to live", state(ready, holds("k", me, "2"), expire("k", lease)), asReader(), refused, ttl("k", lease)},
 		{"-pexpire", "a writer", state(ready), acquire(named("k", "l")), refused, absent("k", "l")},
 		{"-pexpire", "a reader", state(ready), asReader(), refused, absent("k")},
-		{"-pexpire", "one beside another", slices.Concat(state(ready), heReads), asReader(), refused, readers(map[string]time.Duration{rival: lease})},
+		{"-pexpire", "one next to another", slices.Concat(state(ready), heReads), asReader(), refused, readers(map[string]time.Duration{rival: lease})},
 		{"-pexpire", "one that reads again", slices.Concat(state(ready), iRead), asReader(), refused, readers(map[string]time.Duration{me: lease})},
 	} {
 		t.Run(v.rule+", "+v.what, func(t *testing.T) {

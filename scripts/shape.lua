@@ -1,4 +1,4 @@
--- shape: what a lock looks like. This text precedes that of acquire, inspect and force, which may find
+-- shape: what a lock looks like. This text precedes acquire's, inspect's and force's, which may find
 -- an application's hash at a name.
 --
 -- A lock is a hash of one field. Its value, the level, is a positive decimal number of at most 9

@@ -8,7 +8,7 @@ import (
 
 // Slot k of a semaphore NAME is a lock with the reserved name quorumlock:slot:K:NAME. Its key does not
 // depend on the number of slots, so clients that differ in it share the slots. All slots of a
-// semaphore have one channel, that of quorumlock:slots:NAME, which is no key.
+// semaphore have one channel, the one of quorumlock:slots:NAME, which is no key.
 const (
 	slotPrefix  = Prefix + "slot:"
 	slotsPrefix = Prefix + "slots:"
@@ -51,7 +51,7 @@ func ParseSlot(name string) (semaphore string, slot int, ok bool) {
 	return semaphore, slot, true
 }
 
-// channelName returns the name whose channel is that of the lock: its own, unless the lock is a slot.
+// channelName returns the name whose channel the lock uses: its own, unless the lock is a slot.
 func channelName(name string) string {
 	if semaphore, _, ok := ParseSlot(name); ok {
 		return SlotsName(semaphore)

@@ -172,7 +172,7 @@ func acquireVectors() []vector {
 			err: noLock, untouched: true},
 		{name: "a hash of an application's, at a name byte for byte", before: state(ready, holds("a\x00\r\nb", "name", "bob")),
 			call: acquire(named("a\x00\r\nb")), err: `QUORUMLOCK the key "a???b" holds`, untouched: true},
-		{name: "re-entry beside fields of others", before: state(ready, []any{"HSET", "k", me, "1", "name", "bob"}, expire("k", lease)),
+		{name: "re-entry next to fields of others", before: state(ready, []any{"HSET", "k", me, "1", "name", "bob"}, expire("k", lease)),
 			call: acquire(carrying(7), level(2)), want: granted(7), after: []check{hash("k", me, "2", "name", "bob"), ttl("k", lease)}},
 
 		{name: "re-entry sets the level", before: mine("1", time.Second, "7"), call: acquire(level(2), carrying(7)),
@@ -304,7 +304,7 @@ func quarantineVectors() []vector {
 		{name: "marker with another max lease",
 			before: state(markerOf(admitted(0, always, func(m *scripts.Marker) { m.MaxLease = time.Minute }))), call: acquire(),
 			want: notAccepted(some), untouched: true},
-		{name: "marker that is none", before: state([]any{"SET", marker, "soon"}), call: acquire(), want: notAccepted(some), untouched: true},
+		{name: "malformed marker", before: state([]any{"SET", marker, "soon"}), call: acquire(), want: notAccepted(some), untouched: true},
 		{name: "marker with a word for a time", before: state([]any{"SET", marker, "x" + admitted(0, always)(0)}), call: acquire(),
 			want: notAccepted(some), untouched: true},
 		{name: "marker further ahead than max lease", before: state(markerOf(admitted(time.Hour, false))), call: acquire(),

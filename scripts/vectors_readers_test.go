@@ -72,7 +72,7 @@ var (
 	another  = "locker:3"
 	foreigns = state(ready, []any{"ZADD", "k", 10, "alice:1"}, expire("k", lease))
 
-	// Readers, and a member that is none: below them, above them, and among those that are over.
+	// Readers, and a member that isn't one: below them, above them, and among those that are over.
 	foreignFirst  = append(slices.Clip(foreigns), reads(rival, 5*time.Second))
 	foreignLive   = state(ready, []any{"ZADD", "k", serverTime(time.Second), "alice:1"}, reads(rival, 5*time.Second), expire("k", lease))
 	foreignLast   = state(ready, reads(rival, 5*time.Second), []any{"ZADD", "k", serverTime(time.Hour), "alice:1"}, expire("k", lease))
@@ -94,11 +94,11 @@ func readVectors() []vector {
 	return forAcquire([]vector{
 		{name: "alone", before: state(ready), call: asReader(), want: granted(seed), twice: true,
 			after: []check{only(me, lease), ttl("k", lease), counter("k", "100"), absent(tomb)}},
-		{name: "beside another", before: rivals, call: asReader(), want: granted(seed),
+		{name: "next to another", before: rivals, call: asReader(), want: granted(seed),
 			after: []check{readers(map[string]time.Duration{me: lease, rival: 5 * s}), ttl("k", lease), counter("k", "100")}},
-		{name: "beside a longer one", before: state(ready, reads(rival, 20*s), expire("k", 20*s)), call: asReader(), want: granted(seed),
+		{name: "next to a longer one", before: state(ready, reads(rival, 20*s), expire("k", 20*s)), call: asReader(), want: granted(seed),
 			after: []check{readers(map[string]time.Duration{me: lease, rival: 20 * s}), ttl("k", 20*s)}},
-		{name: "beside one without a time to live", before: state(ready, reads(rival, 20*s)), call: asReader(), want: granted(seed), twice: true,
+		{name: "next to one without a time to live", before: state(ready, reads(rival, 20*s)), call: asReader(), want: granted(seed), twice: true,
 			after: []check{readers(map[string]time.Duration{me: lease, rival: 20 * s}), ttl("k", -1)}},
 		{name: "counts the token up", before: append(rivals, counted("k", "700")), call: asReader(), want: granted(701), after: []check{counter("k", "701")}},
 		{name: "removes those that are over", before: append(rivals, reads(another, -s)), call: asReader(), want: granted(seed),
@@ -112,9 +112,9 @@ func readVectors() []vector {
 		{name: "a repair", before: rivals, call: asReader(carrying(500)), want: granted(500), twice: true,
 			after: []check{readers(map[string]time.Duration{me: lease, rival: 5 * s}), counter("k", "500")}},
 
-		{name: "not beside a writer", before: state(ready, holds("k", rival, "1"), expire("k", 5*s)), call: asReader(), want: heldBy(rival, 5*s),
+		{name: "not next to a writer", before: state(ready, holds("k", rival, "1"), expire("k", 5*s)), call: asReader(), want: heldBy(rival, 5*s),
 			untouched: true, twice: true},
-		{name: "not beside a writer, a repair", before: state(ready, holds("k", rival, "1"), expire("k", 5*s)), call: asReader(carrying(7)),
+		{name: "not next to a writer, a repair", before: state(ready, holds("k", rival, "1"), expire("k", 5*s)), call: asReader(carrying(7)),
 			want: heldBy(rival, 5*s), untouched: true},
 		{name: "not while a writer waits", before: append(rivals, []any{"SET", writing, another, "PX", 1500}), call: asReader(), want: reserved(1500 * time.Millisecond),
 			untouched: true},
@@ -142,7 +142,7 @@ func readVectors() []vector {
 			want: granted(700), published: freed},
 
 		{name: "in quarantine", before: state(waiting), call: asReader(), want: left(20 * s), untouched: true},
-		{name: "in quarantine, beside readers", before: append(rivals, waiting), call: asReader(), want: left(20 * s), untouched: true},
+		{name: "in quarantine, next to readers", before: append(rivals, waiting), call: asReader(), want: left(20 * s), untouched: true},
 		{name: "in quarantine, a repair", before: append(rivals, waiting), call: asReader(carrying(7)), want: left(20 * s), untouched: true},
 		{name: "in quarantine, a repair of one that is over", before: state(waiting, reads(me, -s), expire("k", lease)), call: asReader(carrying(7)), want: left(20 * s),
 			untouched: true},
@@ -250,7 +250,7 @@ func ownedByReadersVectors() []vector {
 			published: []message{{"redisson_lock__channel:{l}", "0"}}, after: []check{text(writing, another), absent("quorumlock:writer:l")}}, "k", "l"),
 		withdraws(vector{name: "a writer that gives up, a list at its reservation", before: state([]any{"RPUSH", writing, "x"}), untouched: true}, "k"),
 		renews(vector{name: "a reader", before: alone, twice: true, after: []check{only(me, lease), ttl("k", lease), counter("k", "7")}}, kept),
-		renews(vector{name: "a reader beside another", before: both, after: []check{readers(map[string]time.Duration{me: lease, rival: 3 * s})}}, kept),
+		renews(vector{name: "a reader next to another", before: both, after: []check{readers(map[string]time.Duration{me: lease, rival: 3 * s})}}, kept),
 		renews(vector{name: "a reader, never shortens", before: state(reads(me, 20*s), expire("k", 20*s)), after: []check{only(me, 20*s), ttl("k", 20*s)}}, kept),
 		renews(vector{name: "a reader without a time to live", before: state(reads(me, 5*s), reads(rival, 20*s)),
 			after: []check{readers(map[string]time.Duration{me: lease, rival: 20 * s}), ttl("k", -1)}}, kept),
@@ -267,7 +267,7 @@ func ownedByReadersVectors() []vector {
 
 		release(vector{name: "the last reader", before: alone, published: freed, after: []check{absent("k"), text(counterOf("k"), "7")}}, 0, 1),
 		release(vector{name: "the last reader whose lease lasts", before: stale, published: freed, after: []check{absent("k")}}, 0, 1),
-		release(vector{name: "a reader beside another", before: both, after: []check{only(rival, 3*s)}}, 0, 1),
+		release(vector{name: "a reader next to another", before: both, after: []check{only(rival, 3*s)}}, 0, 1),
 		release(vector{name: "a foreign member stays", before: append(slices.Clip(foreignAmong), reads(me, 5*s)), after: []check{members("k", "alice:1")}}, 0, 1),
 		release(vector{name: "a reader that is gone", before: state(reads(rival, 3*s), expire("k", 3*s)), untouched: true}, 0, 0),
 		release(vector{name: "a reader, and a writer is there", before: state(holds("k", rival, "1"), expire("k", s)), untouched: true}, 0, 0),
@@ -333,9 +333,9 @@ func TestManyReaders(t *testing.T) {
 	}
 	slices.Sort(first)
 	slices.Sort(last)
-	t.Logf("the fastest tenth of 1000 reads: %v at first, %v beside %d others", first[100], last[100], many)
+	t.Logf("the fastest tenth of 1000 reads: %v at first, %v next to %d others", first[100], last[100], many)
 	if last[100] > 4*first[100] {
-		t.Errorf("a read takes %v beside %d others, and %v at first", last[100], many, first[100])
+		t.Errorf("a read takes %v next to %d others, and %v at first", last[100], many, first[100])
 	}
 	if n, err := redis.Int(s.Do("ZCARD", "k")); n != many || err != nil {
 		t.Errorf("%d readers (%v)", n, err)

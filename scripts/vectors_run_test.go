@@ -97,7 +97,7 @@ func acquiresVectors() []vector {
 			k, ask("k", other, seeded(200)), m),
 		together(vector{name: "two names that share a counter", before: state(ready), want: each(granted(100), alone{}, granted(300)),
 			after: []check{hash(near, me, "1"), absent(neighbour), counter(near, "100")}}, ask(near, me), ask(neighbour, other, seeded(200)), m),
-		together(vector{name: "held beside a name that shares its counter", before: state(ready, holds(near, rival, "1"), expire(near, lease)),
+		together(vector{name: "held next to a name that shares its counter", before: state(ready, holds(near, rival, "1"), expire(near, lease)),
 			want: each(held(lease), granted(200)), after: []check{hash(neighbour, other, "1"), counter(near, "200")}}, ask(near, me), ask(neighbour, other, seeded(200))),
 		together(vector{name: "released already", before: state(ready, []any{"SET", "quorumlock:released:" + other, "1"}), want: around(alone{}),
 			after: spared(absent("l", counterOf("l")))}, k, l, m),

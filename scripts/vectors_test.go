@@ -33,8 +33,8 @@ type vector struct {
 	call      scripts.Call
 	shared    []scripts.Call         // calls that share a run with call, the first of them
 	last      time.Duration          // of mark: when it is late, since 1970; 0 for far ahead
-	earlier   bool                   // of renew: the marker is that of an earlier process
-	bare      bool                   // of renew: the state has no marker but that of before
+	earlier   bool                   // of renew: the marker is an earlier process's
+	bare      bool                   // of renew: the state has no marker but the one from before
 	tombstone time.Duration          // ConnArgs.Tombstone, 0 for NoTombstone
 	parse     func(any) (any, error) // nil for typed
 
@@ -334,7 +334,7 @@ func ttlOf(t *testing.T, s server, key string) time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// typed returns the field that a reply to the call sets; true if there is none.
+// typed returns the field that a reply to the call sets; true if it sets none.
 func typed(call scripts.Call, v any) (any, error) {
 	r, err := call.Parse(v)
 	if err != nil {

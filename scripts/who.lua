@@ -2,7 +2,7 @@
 --
 -- KEYS  the lockers' keys
 --
--- Replies with a text for each (scripts.Identity). It is empty if there is none or it is too long to be
+-- Replies with a text for each (scripts.Identity). It is empty if the key is missing or too long to be
 -- one: the client bounds its replies.
 
 local found = redis.call('MGET', unpack(KEYS))

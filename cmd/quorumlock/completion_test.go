@@ -52,7 +52,7 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 	if said, _ := clitest.Command(t, cli.ExitOK, "run", "-", "--generate-shell-completion"); strings.Contains(said, "`") || !strings.Contains(said, "FILE") {
-		t.Errorf("what shells show beside the flags: %q", said)
+		t.Errorf("what shells show next to the flags: %q", said)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
 		script, _ := clitest.Command(t, cli.ExitOK, "completion", shell)

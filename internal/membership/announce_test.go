@@ -30,17 +30,17 @@ func TestAMemberWhoseClockWasSetBack(t *testing.T) {
 	for _, to := range []*scripts.List{abcd, scripts.NewList("a", "b")} {
 		c := newClusterOf(t, marked, back, marked, nil)
 		by := changeOf(t, abc, to)
-		by.Waits = true
+		by.Waits = 2 * maxLease
 		trail, last := c.carryOut(by.Announce(), nil)
 		if got := strings.Join(trail, " "); !strings.HasPrefix(got, "b pause ") || last.Do != change.Done {
 			t.Errorf("to %s: %q, %v", to, got, last.Err)
 		}
 
 		c = newClusterOf(t, marked, back, marked, nil)
-		by.Waits = false
+		by.Waits = maxLease - time.Second
 		trail, last = c.carryOut(by.Announce(), nil)
 		if got := strings.Join(trail, " "); got != "b" || last.Err == nil || !strings.Contains(last.Err.Error(), "waits for another 30.1s") {
-			t.Errorf("to %s, without a wait: %q, %v", to, got, last.Err)
+			t.Errorf("to %s, with too short a wait: %q, %v", to, got, last.Err)
 		}
 		c.pass(maxLease)
 		if _, last = c.carryOut(by.Announce(), nil); last.Do != change.Done {
@@ -76,7 +76,7 @@ func TestWhatIsWrongIsSaidBeforeTheWait(t *testing.T) {
 		"the new one is a member": {[]setup{waits, waits, waits, listing(five)}, changeOf(t, abc, abcd), "d is already the member d of " + five.String()},
 	} {
 		world := newClusterOf(t, c.masters...)
-		c.by.Waits = true
+		c.by.Waits = 2 * maxLease
 		trail, last := world.carryOut(c.by.Announce(), nil)
 		if said := fmt.Sprint(last.Err); len(trail) > 0 || !strings.Contains(said, c.want) {
 			t.Errorf("%s: %q, %s", what, trail, said)
@@ -131,7 +131,7 @@ func TestMastersThatAreWipedFirst(t *testing.T) {
 			world := newClusterOf(t, marked, marked, marked, nil)
 			world.put(c.name, c.master)
 			by := changeOf(t, abc, abcd)
-			by.Waits = true
+			by.Waits = 2 * maxLease
 			if trail, last := world.carryOut(by.Announce(), nil); len(trail) > 0 || !strings.Contains(fmt.Sprint(last.Err), c.want) {
 				t.Fatalf("it marks %q and says %v, want %q", trail, last.Err, c.want)
 			}
@@ -168,7 +168,7 @@ func TestMastersThatRestartInTheMidstOfAChange(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			world := newClusterOf(t, c.masters...)
 			by := changeOf(t, abc, c.to)
-			by.Waits = true
+			by.Waits = 2 * maxLease
 			for _, by := range []struct {
 				p    *change.Procedure
 				says string

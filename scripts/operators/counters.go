@@ -37,7 +37,7 @@ type Counter struct {
 }
 
 // Add takes up the reply to one of the calls of [ReadCounters], by the call's place. The error says
-// which counter is none that a token can be compared with.
+// which counter cannot be compared with a token.
 func (c *Counters) Add(call int, found []Counter) error {
 	for _, f := range found {
 		number := call*counterBatch + f.Place - 1
@@ -77,7 +77,7 @@ func (c *Counters) Above(node *Counters) (calls []scripts.Call) {
 	return calls
 }
 
-// Raise makes these counters at least those of another node.
+// Raise makes these counters at least as high as another node's.
 func (c *Counters) Raise(node *Counters) {
 	for number, token := range node {
 		c[number] = max(c[number], token)

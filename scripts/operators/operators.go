@@ -19,7 +19,7 @@ func newScript(name, sha, before string, parse func(v any) (any, bool)) *scripts
 const askLine = "local askPattern = '^" + scripts.ChannelPrefix + "{?" + scripts.Prefix + "request:'\n"
 
 var (
-	surveyScript   = newScript("survey", "dab858152a860bf59d4849c7282d9e8aa0918d1b", askLine+scripts.Shape, parseSurvey)
+	surveyScript   = newScript("survey", "87f76f56fc50ff83a453e66a0749dc17ef3daf19", askLine+scripts.Shape, parseSurvey)
 	lockersScript  = newScript("lockers", "64248587a1654e08ad407535b459f07c15e77e2a", "", parseLockers)
 	countersScript = newScript("counters", "29a674043dcab97286628dca13ae30257f4e179f", "", parseCounters)
 	liftScript     = newScript("lift", "efc4380a8e5934fc656f300bc89b4d62fa4262a6", "", parseLift)

@@ -19,7 +19,7 @@ import (
 // lists that they refuse may hold for so long. Each may be interrupted anywhere, and repeated.
 type Change struct {
 	From, To *scripts.List
-	Waits    bool // Announce waits until one max lease has passed since the last change, instead of refusing
+	Waits    time.Duration // how long Announce waits at most for the max lease after the last change, instead of refusing
 }
 
 // New returns the change. The error says why it cannot be made.

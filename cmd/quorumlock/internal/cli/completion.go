@@ -9,7 +9,7 @@ import (
 	urfave "github.com/urfave/cli/v3"
 )
 
-// The completion scripts are our own. Those of the library evaluate the words of the line, so a line
+// The completion scripts are our own. The library's evaluate the words of the line, so a line
 // that is only being completed could write files and run commands.
 var (
 	//go:embed completion/bash.sh

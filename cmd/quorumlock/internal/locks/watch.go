@@ -17,7 +17,7 @@ import (
 const watchInterval = time.Second
 
 // watch draws what show returns again and again, until ctx ends, or q and Enter are typed. If out is no
-// terminal it writes it once. It changes no mode of the terminal, so there is none to restore, whatever ends the
+// terminal it writes it once. It changes no mode of the terminal, so nothing needs to be restored, whatever ends the
 // process: each drawing goes over the one before. What is wider than the terminal is cut, or wrapped.
 func watch(ctx context.Context, out io.Writer, every time.Duration, wraps bool, show func(context.Context) ([]byte, error)) error {
 	quitting, quit := context.WithCancel(ctx)

@@ -19,7 +19,7 @@ clients' lists. That holds once no client has held or requested a lock there for
 
 // membersBelief is what the operator says with -members.
 const membersBelief = `You also assert that these are all masters of every client's list, and that no client with
-another list locks any more, or can hold a lock that one of them granted.`
+another list still locks, or can hold a lock that one of them granted.`
 
 const admitMeaning = `The masters then grant new locks at once. If you are wrong, two holders are possible.
 An empty spare in a dead master's place holds no lock, but the dead master's locks may still be held.

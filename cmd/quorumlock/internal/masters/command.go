@@ -65,7 +65,7 @@ func (c Command) take(access *Access, name string, args []string) (line Line, li
 	list = args
 	if c.NamesMember {
 		if len(args) == 0 || strings.Contains(args[0], "://") || len(args) == 1 && access.file == "" {
-			return line, nil, name + " needs the name of the member (host:port or that of ?name=, not a URL: see members show), and then " +
+			return line, nil, name + " needs the name of the member (host:port or ?name=, not a URL: see members show), and then " +
 				"the URLs of the present list, or -urls-file", nil
 		}
 		line.Member, list = args[0], args[1:]

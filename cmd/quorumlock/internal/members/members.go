@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
@@ -108,9 +109,9 @@ var abort = masters.Command{
 	Define: func(*cli.Flags) masters.Action { return over(deployment.abort) },
 }
 
-func waitFlag(flags *cli.Flags) *bool {
-	wait := false
-	flags.Boolean("wait", "if the last change is less than one max lease ago, wait, not fail", &wait)
+func waitFlag(flags *cli.Flags) *time.Duration {
+	wait := time.Duration(0)
+	flags.Duration("wait", "wait for `D` at most until the last change is one max lease ago", time.Millisecond, &wait)
 	return &wait
 }
 
@@ -149,9 +150,9 @@ func newDeployment(line masters.Line) (deployment, error) {
 // list returns the list of masters that was given.
 func (d deployment) list() *scripts.List { return scripts.NewList(d.names...) }
 
-// announce accepts clients with the list to as well as clients with the list from. With wait it waits
-// until the masters take the next change, instead of refusing.
-func (d deployment) announce(ctx context.Context, from, to *scripts.List, wait bool, out io.Writer) error {
+// announce accepts clients with the list to as well as clients with the list from. It waits for at most wait
+// until the masters take the next change.
+func (d deployment) announce(ctx context.Context, from, to *scripts.List, wait time.Duration, out io.Writer) error {
 	by, err := change.New(from, to)
 	if err != nil {
 		return err
@@ -164,7 +165,7 @@ func (d deployment) announce(ctx context.Context, from, to *scripts.List, wait b
 	if to.Len() < from.Len() {
 		removed = " If the removed master runs, give its URL too: commit then retires it."
 	}
-	fmt.Fprintf(out, "Announced: clients with %s are accepted beside those with %s.\n"+
+	fmt.Fprintf(out, "Announced: clients with %s are accepted as well as clients with %s.\n"+
 		"Now deploy all clients with %[1]s, then: quorumlock members commit with the URLs of %[1]s.%[3]s\n"+
 		"To go back: quorumlock members abort with the URLs of %[4]s.\n", to, from, removed, longer(from, to))
 	return nil

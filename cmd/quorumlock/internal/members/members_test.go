@@ -64,7 +64,7 @@ func TestMembersThatAreRetired(t *testing.T) {
 	printed, _ = command(t, cli.ExitOK, "abort", urls...)
 	clitest.Contains(t, printed, "Nothing to abort: no change is under way")
 
-	printed, _ = command(t, cli.ExitOK, "remove", append([]string{"-wait", "d"}, urls...)...)
+	printed, _ = command(t, cli.ExitOK, "remove", append([]string{"-wait", "1m", "d"}, urls...)...)
 	clitest.Contains(t, printed, "members commit with the URLs of {a, b, c}.", "members abort with the URLs of {a, b, c, d}.")
 	printed, _ = command(t, cli.ExitOK, "show", urls...)
 	for _, name := range names {
@@ -94,7 +94,7 @@ func TestMembersCommitWithoutOne(t *testing.T) {
 	fleet := testkit.Real(t, 4)
 	urls := fleet.URLs()
 	admit(t, urls[:3]...)
-	command(t, cli.ExitOK, "add", append([]string{"-wait", urls[3]}, urls[:3]...)...)
+	command(t, cli.ExitOK, "add", append([]string{"-wait", "1m", urls[3]}, urls[:3]...)...)
 	testkit.Must(t, fleet.Masters[2].Kill())
 	for range 2 {
 		_, errs := command(t, cli.ExitFailed, "commit", urls...)
@@ -115,7 +115,7 @@ func TestMembersOfOneProcess(t *testing.T) {
 	clitest.Contains(t, printed, "No master that answers has a list.")
 
 	admit(t, urls...)
-	_, errs = command(t, cli.ExitFailed, "add", append([]string{"-wait", twin}, urls...)...)
+	_, errs = command(t, cli.ExitFailed, "add", append([]string{"-wait", "1m", twin}, urls...)...)
 	clitest.Contains(t, errs, "twin/1 ("+addr+") and "+addr+" ("+addr+") are one process, and one process is one vote")
 	printed, _ = command(t, cli.ExitOK, "show", urls...)
 	clitest.Contains(t, printed, "No change is under way.")
@@ -133,7 +133,7 @@ func TestMembersCommitWithoutAnyCensus(t *testing.T) {
 	fleet := testkit.Real(t, 3)
 	urls := fleet.URLs()
 	admit(t, urls...)
-	command(t, cli.ExitOK, "remove", append([]string{"-wait", fleet.Masters[2].Addr()}, urls...)...)
+	command(t, cli.ExitOK, "remove", append([]string{"-wait", "1m", fleet.Masters[2].Addr()}, urls...)...)
 	for _, m := range fleet.Masters {
 		testkit.Do(t, m, "ACL", "SETUSER", "default", "-scan")
 	}
@@ -152,7 +152,7 @@ func TestMembersShowNamesWhatRetires(t *testing.T) {
 	fleet := testkit.Real(t, 3)
 	urls := named(fleet)
 	admit(t, urls...)
-	command(t, cli.ExitOK, "remove", append([]string{"-wait", "a"}, urls...)...)
+	command(t, cli.ExitOK, "remove", append([]string{"-wait", "1m", "a"}, urls...)...)
 	printed, _ := command(t, cli.ExitOK, "commit", urls[1:]...)
 	clitest.Contains(t, printed, "a was not retired", "repeat the command with its URL too")
 	printed, _ = command(t, cli.ExitOK, "show", urls...)
@@ -172,7 +172,7 @@ func TestMembersShowOfAStaleClaim(t *testing.T) {
 	printed, _ := command(t, cli.ExitOK, "show", urls...)
 	clitest.Contains(t, printed, "A change that adds c to {a, b, d} was begun and is not announced: the members are {a, b} now, "+
 		"and members add takes c with the URLs of that list.")
-	command(t, cli.ExitOK, "add", append([]string{"-wait", urls[2]}, urls[:2]...)...)
+	command(t, cli.ExitOK, "add", append([]string{"-wait", "1m", urls[2]}, urls[:2]...)...)
 
 	claim(t, fleet.Masters[2], "c", "a", "b")
 	admit(t, urls[:2]...)
@@ -238,8 +238,8 @@ func TestMembersOfAClockThatWasSetBack(t *testing.T) {
 	testkit.Must(t, err)
 	marker.Change += time.Hour
 	testkit.Do(t, fleet.Masters[1], "SET", scripts.MarkerKey, marker.String())
-	remove := append([]string{"members", "remove", "-wait", lease, fleet.Masters[2].Addr()}, urls...)
-	_, errs := clitest.Command(t, cli.ExitFailed, slices.DeleteFunc(slices.Clone(remove), func(arg string) bool { return arg == "-wait" })...)
+	remove := append([]string{"members", "remove", "-wait", "1m", lease, fleet.Masters[2].Addr()}, urls...)
+	_, errs := clitest.Command(t, cli.ExitFailed, slices.DeleteFunc(slices.Clone(remove), func(arg string) bool { return arg == "-wait" || arg == "1m" })...)
 	clitest.Contains(t, errs, "waits for another", "-wait")
 	began := time.Now()
 	printed, _ := clitest.Command(t, cli.ExitOK, remove...)

@@ -112,7 +112,7 @@ func (d deployment) summarize(views map[string]*membership.View, out io.Writer) 
 	case misnamed:
 	case announced != nil:
 		fmt.Fprintf(out, "A change to %s is under way. Next: members commit with the URLs of that list, when all clients "+
-			"have it; or members abort with those of both lists.\n", announced)
+			"have it; or members abort with the URLs of both lists.\n", announced)
 	case len(begun) > 0 && len(lists) <= 1:
 		for _, name := range slices.Sorted(maps.Keys(begun)) {
 			goesOn := "the same members add goes on"

@@ -4,7 +4,7 @@ package ownerfile
 
 import "errors"
 
-// File is an owner file. There is none here, as there is no quorumlock run.
+// File is an owner file. This system has none, because it has no quorumlock run.
 type File struct{}
 
 // Open returns an error.

@@ -24,7 +24,7 @@ type File struct {
 	ours   bool    // an empty one is removed
 }
 
-// Open opens and locks a file; create makes an empty one if there is none. The caller closes it. The error is
+// Open opens and locks a file; create makes an empty one if it does not exist. The caller closes it. The error is
 // [ErrInUse] if a process has it locked, and fs.ErrNotExist if there is no file.
 func Open(path string, create bool) (*File, error) {
 	flags := os.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK

@@ -63,7 +63,7 @@ func newLine(flags *cli.Flags) *line {
 	flags.Duration("min-hold", "after the command, keep the lock until it was held for `D`: one run per period",
 		masters.Shortest, &l.minHold)
 	flags.Duration("lease", "a grant lasts `D` (30s)", masters.Shortest, &l.lease)
-	flags.Value("label", "describe the holder as `TEXT`, beside host and process; not a secret (the command's name)",
+	flags.Value("label", "describe the holder as `TEXT`, next to host and process; not a secret (the command's name)",
 		"printable text", func(text string) error {
 			if l.label = text; !scripts.ValidLabel(text) {
 				return errors.New("not printable")

@@ -88,7 +88,7 @@ func TestCtrlZStopsACommandThatDoesNotRead(t *testing.T) {
 	c.Await(t, cli.ExitOK)
 }
 
-// A job that was stopped for longer than its lease does nothing any more. Its shell starts nothing
+// A job that was stopped for longer than its lease does nothing after it. Its shell starts nothing
 // when Ctrl-Z comes: a stopped child of vfork would keep it from stopping.
 func TestAJobThatContinuesTooLateIsKilled(t *testing.T) {
 	t.Parallel()
