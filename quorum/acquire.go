@@ -269,7 +269,7 @@ func (l *Locker) gaveUp(attempt error, names []string, causes []error) *Error {
 	return l.errorOf(last, names, causes)
 }
 
-// errorOf returns the error of an attempt as one waiter's, which ends for further causes, with what is known of the holder.
+// errorOf returns an attempt's error for one waiter, with the further causes of its end and what is known of the holder.
 func (l *Locker) errorOf(attempt *Error, names []string, causes []error) *Error {
 	e := *attempt
 	e.Names, e.causes = slices.Clone(names), append(slices.Clone(e.causes), causes...)

@@ -13,8 +13,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// wanted is what a call wants: all of the names, or some slots of a semaphore. It is made once, where the call comes in. An
-// attempt is for a [target], which has the slots that it asks for.
+// wanted is what a call wants: all of the names, or some slots of a semaphore. It is made once per call. An attempt is
+// for a [target], which has the slots that it asks for.
 type wanted struct {
 	names []string   // of the call: of a semaphore its name
 	slots *slotsCall // nil for names

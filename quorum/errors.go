@@ -38,9 +38,9 @@ var (
 	ErrLost = errors.New("lost")
 	// ErrNotHeld: this handle, or the one that acquired the lock, was unlocked before, or handed over.
 	ErrNotHeld = errors.New("not held")
-	// ErrReleased is the cause with which a lock's context ends after Unlock.
+	// ErrReleased is the cause of a lock's context after Unlock.
 	ErrReleased = errors.New("released")
-	// ErrHandedOver is the cause with which a lock's context ends after HandOver.
+	// ErrHandedOver is the cause of a lock's context after HandOver.
 	ErrHandedOver = errors.New("handed over")
 	// ErrClosed: the locker was closed.
 	ErrClosed = node.ErrClosed
@@ -243,8 +243,8 @@ type detail string
 
 func (d detail) Error() string { return string(d) }
 
-// waitOver is the cause with which [WithWait] ends the context that bounds the waiting. It is no
-// context's error: the caller's own context goes on.
+// waitOver is the cause of the context by which [WithWait] bounds the waiting. It is not a context's
+// error: the caller's own context goes on.
 type waitOver time.Duration
 
 func (d waitOver) Error() string { return fmt.Sprintf("gave up after %v", time.Duration(d)) }
@@ -272,8 +272,7 @@ func (e *Error) noteEnd(ctx context.Context) {
 	}
 }
 
-// isOverdue reports whether one of the causes is the end of a time, by which the nodes had not
-// answered.
+// isOverdue reports whether one of the causes is a timeout: the nodes had not answered by then.
 func isOverdue(causes []error) bool {
 	for _, cause := range causes {
 		if _, over := cause.(waitOver); over || cause == context.DeadlineExceeded {
@@ -322,7 +321,7 @@ func outcomeOf(e *Error) outcome {
 	return outcomeFailed
 }
 
-// oneLine joins two errors, either of which may be nil. errors.Join would put a line break between them.
+// oneLine joins two errors, which may be nil. errors.Join would put a line break between them.
 func oneLine(first, second error) error {
 	if first == nil || second == nil {
 		return cmp.Or(first, second)

@@ -8,7 +8,7 @@ import (
 )
 
 // HandOver ends the lock here, so that another process can go on with it: it returns a ticket, a text
-// for [Locker.TakeOver]. As many nodes as the quorum size confirm a full lease first, unless the lease
+// for [Locker.TakeOver]. A quorum confirms a full lease first, unless the lease
 // is fixed. Then the contexts of all handles of the lock end with
 // [ErrHandedOver], and this process neither renews nor releases it. Its keys stay on the nodes: nobody
 // else acquires the lock until they expire, a lease later. Of a fixed lease, the rest is left.

@@ -194,11 +194,11 @@ func (l *Lock) Deadline() time.Time {
 	return time.Now().Add(deadline.Sub(now))
 }
 
-// Valid reports whether the lock is held. It reads the clock, so it is right also after the process
+// Valid reports whether the lock is held. It reads the clock, so it is right even after the process
 // was paused.
 func (l *Lock) Valid() bool { return l.handle.Valid() }
 
-// Err returns nil while the lock is held, and else why it is not: an error that wraps [ErrLost], or
+// Err returns nil while the lock is held, and otherwise why it is not: an error that wraps [ErrLost], or
 // [ErrReleased], [ErrHandedOver] or [ErrClosed].
 func (l *Lock) Err() error {
 	switch s := l.handle.Standing(); {

@@ -22,13 +22,13 @@ import (
 type State struct {
 	Name  string
 	Slot  int    // of the semaphore of that name; −1 for a lock that is no slot
-	Owner string // that as many nodes keep as the quorum size; empty for none
+	Owner string // that a quorum keeps; empty for none
 	// Identity is which process the owner is; zero if no node knows, or for no owner.
 	Identity Identity
 	Level    int           // of that owner, on one of these nodes
 	Token    uint64        // the highest token counter on any node; other names share it: the last token is no higher
-	TTL      time.Duration // for how long as many nodes keep that owner, by their clocks; −1 for ever
-	// Readers is how many readers as many nodes as the quorum size have, at least. They have no Owner; their
+	TTL      time.Duration // for how long a quorum keeps that owner, by the nodes' clocks; −1 for ever
+	// Readers is how many readers a quorum has, at least. They have no Owner; their
 	// TTL is the last one's.
 	Readers int
 	// WriterWaits reports that a writer that waits keeps new readers back.
@@ -172,7 +172,7 @@ func (c *core) unavailable(ctx context.Context, op, name string, errs []error) e
 
 // ForceUnlock deletes the locks at the names, on an operator's word. The holder believes that it
 // holds until its next renewal finds out, or until its fixed lease ends: two holders are possible
-// until then. ForceUnlock returns nil when as many nodes as the quorum size have no lock at any of
+// until then. ForceUnlock returns nil when a quorum has no lock at any of
 // the names. Otherwise it returns an [*Error] for each name that failed, joined; each wraps
 // [ErrUnavailable]. A key that is no lock by the rules of [Locker.Inspect] stays, and is an error
 // of its node.
@@ -236,7 +236,7 @@ func (c *core) forceAnyone(name scripts.Name, masters []lockstate.Master) script
 	return scripts.Force(name, owners, token, c.maxLease)
 }
 
-// Ready returns nil if a quorum of nodes answer, let this Locker in and are out of
+// Ready returns nil if a quorum of nodes answers, lets this Locker in and is out of
 // quarantine. It is for a readiness probe, and for a program that should fail at its start rather
 // than wait in its first call of Lock. It marks new masters, as [Open] does. On each node alone it acquires, renews and
 // releases a lock under a reserved name, quorumlock:trial:ID, of which nothing is left but a token counter. It does not
@@ -247,7 +247,7 @@ func (c *core) forceAnyone(name scripts.Name, masters []lockstate.Master) script
 // takes up to about a node's timeout.
 //
 // The error is an [*Error] with the [*node.Error] of each node that failed. It wraps
-// [ErrQuarantined] if only quarantines, which pass by themselves, are in the way, or else
+// [ErrQuarantined] if only quarantines, which pass by themselves, are in the way, otherwise
 // [ErrUnavailable]; with it [ErrMembership] for another list of masters, and [ErrPermanent] if too
 // few nodes are without a permanent error. A Locker whose options [Locker.With] refused returns
 // [ErrInvalid], and a closed one [ErrClosed].

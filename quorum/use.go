@@ -43,8 +43,7 @@ func (l *Lock) covers(c *core, name string) bool {
 	return l.core == c && l.slots == nil && slices.Contains(l.first.names, name) && l.Valid()
 }
 
-// enter enters a lock again: its level rises by one, and as many nodes as the quorum size must
-// confirm that they keep the lock.
+// enter enters a lock again: its level rises by one, and a quorum must confirm that it keeps the lock.
 func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*Lock, error) {
 	if other := within.set.differences(set); other != "" {
 		return nil, invalidf("lock", names,
@@ -104,7 +103,7 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 }
 
 // Extend raises the lease on the nodes to at least lease from now; lease is at most the nodes' max
-// lease. It returns nil when as many nodes have confirmed as the quorum size. Otherwise the error is
+// lease. It returns nil when a quorum has confirmed. Otherwise the error is
 // an [*Error]. It wraps [ErrUnavailable] when too few nodes confirmed, [ErrLost], [ErrNotHeld] or
 // [ErrClosed] when the lock is not held, [ErrInvalid] for a lease out of bounds, or the context's
 // error. Nodes that confirm after that still move the deadline, always to a later time. If ctx had ended
@@ -146,7 +145,7 @@ func (l *Lock) confirm(ctx context.Context, op string, t *engine.Tally) error {
 // the release to all nodes that may have the lock, even if ctx has ended: the end of ctx ends only
 // the waiting.
 //
-// Unlock returns nil when as many nodes have confirmed as the quorum size; the others get the
+// Unlock returns nil when a quorum has confirmed; the others get the
 // release when they answer again. Otherwise the error is an [*Error]. It wraps [ErrLost] when the lock
 // had been lost, [ErrNotHeld] when this handle or the one that acquired the lock was unlocked
 // before, [ErrUnavailable] when too few nodes confirmed, [ErrClosed] when the nodes were closed
@@ -234,7 +233,7 @@ func (l *Lock) unlockInner(ctx context.Context) error {
 // must have finished its writes: once Downgrade is called it counts as a reader, whatever Downgrade
 // returns. The lock keeps its token, its context and its renewal.
 //
-// Downgrade returns nil when as many nodes as the quorum size have confirmed. Otherwise the error is an
+// Downgrade returns nil when a quorum has confirmed. Otherwise the error is an
 // [*Error]. It wraps [ErrUnavailable] if too few nodes confirmed: the lock is held for reading then, and
 // the nodes that did not confirm keep other readers out until a renewal reaches them. It wraps [ErrLost],
 // [ErrNotHeld] or [ErrClosed] if the lock is not held, or the context's error. Nothing changes if it wraps

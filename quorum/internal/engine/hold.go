@@ -91,7 +91,7 @@ type Ending struct {
 	Keepers Keepers // of a hold that was lost, or is Stopping
 }
 
-// Keepers is which nodes keep a lock that was acquired.
+// Keepers says which nodes keep an acquired lock.
 type Keepers struct {
 	Kept, Unknown int     // how many keep it, and how many may not
 	Errs          []error // a *node.Error for each node whose last reply was one
@@ -123,7 +123,7 @@ type member struct {
 	alone     bool               // the node refused a batch with it: it is renewed alone until a renewal succeeds
 }
 
-// Init makes a hold that has asked for nothing yet, for the names. predecessor is the owner from which it takes over;
+// Init makes a hold of the names that has asked for nothing yet. predecessor is the owner that it takes over from;
 // nil for none.
 func (h *Hold) Init(e *Engine, terms *Terms, names []string, predecessor *scripts.Owner, user User) {
 	var votes []lease.Vote
@@ -153,7 +153,7 @@ func (h *Hold) InitHeld(c clock.Clock, terms *Terms, names []string, token uint6
 	h.lease.InitHeld(&terms.Terms, token, c.Now().Add(365*24*time.Hour))
 }
 
-// Engine returns the hold's.
+// Engine returns the hold's engine.
 func (h *Hold) Engine() *Engine { return h.engine }
 
 // First returns the handle that acquired the lock.
@@ -227,12 +227,12 @@ func (h *Hold) requestLocked(c lease.Command, t *Tally) *request {
 	return r
 }
 
-// renewal returns the lock as one of those that a call renews.
+// renewal returns the lock's part of a call that renews several.
 func (h *Hold) renewal(lasts scripts.Millis) scripts.Renewal {
 	return scripts.Renewal{Names: h.names, Owner: h.ownerAs(h.lease.Mode()), Token: h.lease.Token(), Lease: lasts}
 }
 
-// ownerAs returns the owner as the nodes know it that holds in that mode.
+// ownerAs returns the owner as nodes know it in that mode.
 func (h *Hold) ownerAs(mode lease.Mode) scripts.Owner {
 	if mode == lease.Read {
 		return h.owner.AsReader()
@@ -250,8 +250,8 @@ func (h *Hold) grantCall(mode lease.Mode, args scripts.AcquireArgs) scripts.Call
 	return scripts.Acquire(args)
 }
 
-// noteEndLocked notes that the lease has ended. To end a context runs the caller's code, which may
-// block, or call this package: so it is done with no mutex locked, and no lock waits for another's
+// noteEndLocked notes that the lease has ended. Ending a context runs the caller's code, which may
+// block or call this package. So it happens with no mutex locked, and no lock waits for another's
 // contexts. The goroutine that unlocks a lock or hands it over ends them. If the lock is lost, or the
 // Locker closed, a new one does.
 func (h *Hold) noteEndLocked(why lease.Cause) {
@@ -275,7 +275,7 @@ func (h *Hold) noteEndLocked(why lease.Cause) {
 	}
 }
 
-// stopLocked ends the contexts of the handles that there are, while the lock is held. No other is added: see Enter.
+// stopLocked ends the contexts of the present handles while the lock is held. Enter adds none after it.
 func (h *Hold) stopLocked() {
 	why := h.terms.Events.Ending(h, Ending{Cause: lease.Stopping, Keepers: h.keepersLocked()})
 	handles := append([]*Handle{&h.first}, h.inner...)
@@ -285,7 +285,7 @@ func (h *Hold) stopLocked() {
 }
 
 // endContexts ends the contexts of all handles, after the lease has ended: no handle is added then. If
-// another goroutine is about to end them, too, they have ended when the first of them returns.
+// two goroutines end them, they have ended when the first returns.
 func (h *Hold) endContexts() {
 	for _, inner := range h.inner {
 		defer inner.user.EndContext(h.ended) // even if a context of the caller's panics

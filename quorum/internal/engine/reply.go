@@ -12,7 +12,7 @@ import (
 )
 
 // request is a command on its way to a node, and the receiver of the reply ([pipeline.Receiver]): the pipe's own request has it. It is
-// for all commands but renewals and releases, which have receivers of their own.
+// for all commands except renewals and releases, which have receivers of their own.
 type request struct {
 	hold    *Hold
 	command lease.Command

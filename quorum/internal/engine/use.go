@@ -80,8 +80,8 @@ const (
 	Upgrades       // a reader would become a writer
 )
 
-// Enter raises the level of the hold by one, here and on the nodes, and gives it to the inner handle. As many nodes
-// as the quorum size must confirm that they keep the lock: t counts them. A downgrade comes before it, and is seen, or
+// Enter raises the level of the hold by one, here and on the nodes, and gives it to the inner handle. A quorum
+// must confirm that it keeps the lock: t counts the nodes. A downgrade comes before it, and is seen, or
 // after it, and is refused for the level.
 func (l *Handle) Enter(inner *Handle, user User, mode lease.Mode) (t *Tally, is Entry) {
 	h := l.hold

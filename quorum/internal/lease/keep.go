@@ -15,7 +15,7 @@ const (
 	maxRenewPause = 500 * time.Millisecond
 )
 
-// Effect is what a reply came to.
+// Effect is the result of a reply.
 type Effect struct {
 	Counts bool  // the master keeps the grant
 	Twin   int   // the other master that is the same process, −1 for none: then the reply does not count
@@ -57,10 +57,9 @@ func (l *Lease) plan(now clock.Instant) {
 }
 
 // Due ends a lease whose time is over: a held one is lost at its deadline, and a lingering one is
-// released at the end of its min hold, or when the masters keep it no longer. Otherwise it ends the
-// contexts if it is time, and plans the next
-// renewal and returns true, and the shell calls Renew. To renew later, it calls Postpone instead of
-// Due.
+// released at the end of its min hold, or when the masters no longer keep it. Otherwise it ends the
+// contexts if it is time, plans the next renewal and returns true, and the shell calls Renew. To renew
+// later, the shell calls Postpone instead of Due.
 func (l *Lease) Due(now clock.Instant, out []Command) (goesOn bool, _ []Command) {
 	switch {
 	case !l.Kept():
@@ -177,7 +176,7 @@ func (l *Lease) takeRepairReply(now clock.Instant, c Command, r Reply, out []Com
 
 // isPresent reports whether a command is of the present mode. A writer's request may be carried out after
 // the downgrade, if it was resent or its script had to be loaded: the master no longer has such a writer then,
-// and the reply to the downgrade tells whether it has the reader.
+// and the reply to the downgrade shows whether it has the reader.
 func (l *Lease) isPresent(c Command) bool { return c.Mode == l.mode }
 
 // review ends a held lock that too few masters keep. If a renewal fell short, it is tried again soon.
@@ -243,8 +242,8 @@ func (l *Lease) whyOver(now clock.Instant) Cause {
 // lock is on its way to a pipeline.
 func (l *Lease) Drop(out []Command) []Command { return l.release(0, out) }
 
-// release sends a release to each master that may hold something of the owner's, also to those that
-// have not replied.
+// release sends a release to each master that may hold something of the owner's, even if it has not
+// replied.
 func (l *Lease) release(level int, out []Command) []Command {
 	for i := range l.votes {
 		if l.votes[i].has(mayHold) {

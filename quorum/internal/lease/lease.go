@@ -154,7 +154,7 @@ func (l *Lease) IsDone() bool { return l.HasEnded() && l.phase != Orphaned }
 // masters began later.
 func (l *Lease) MinHoldEnd() clock.Instant { return l.begunAt.Add(l.terms.MinHold) }
 
-// EndedByMaxHold reports whether the end of the max hold is what bounds the lease.
+// EndedByMaxHold reports whether the max hold bounds the lease.
 func (l *Lease) EndedByMaxHold() bool {
 	return l.maxHoldEnd != clock.Never && l.deadline == l.maxHoldEnd
 }

@@ -29,7 +29,7 @@ func settled(votes []Vote) (token uint64, behind int) {
 	return l.token, behind
 }
 
-// oracleDeadline returns the last of the instants at which as many nodes as need keep their grants.
+// oracleDeadline returns the last instant at which need nodes keep their grants.
 func oracleDeadline(until []clock.Instant, need int) clock.Instant {
 	best := clock.Never
 	for _, candidate := range until {

@@ -8,10 +8,10 @@
 // pass as there are others (its position). No process relies on another: each position costs one
 // step of time at most, and a poll bounds every wait.
 //
-// A release counts when as many nodes as the quorum size have published it: fewer messages may come
+// A release counts when a quorum has published it: fewer messages may come
 // from a failed attempt that gives its votes back. After a split vote several attempts give theirs back, which
-// looks like a release: such echoes count as other messages. The subscriptions stand while as many nodes as
-// the quorum size have confirmed them.
+// looks like a release: such echoes count as other messages. The subscriptions stand while a quorum has
+// confirmed them.
 //
 //	event               changes                     the head's next attempt
 //	Share, before Join  a position counts one less
@@ -44,7 +44,7 @@
 //	                                                missed before
 //	Unsubscribed        they no longer stand        by the retry time
 //
-// "By all nodes" is by as many as it takes to be certain, when not all were asked. If every node
+// "By all nodes" is by enough nodes to be certain, if not all were asked. If every node
 // is needed, a refusal by the probe node is one by all nodes, and a release leads to a probe at
 // position 0, too. An event during an attempt takes effect at the attempt's end.
 //

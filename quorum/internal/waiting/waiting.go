@@ -22,7 +22,7 @@ type Moment struct {
 type Result struct {
 	Held      bool          // another owner is the reason; else nodes in quarantine or unavailable
 	Readers   bool          // of a writer: only readers stood in the way
-	Wait      time.Duration // until as many nodes as the quorum size can grant, by their answers; −1 when unknown
+	Wait      time.Duration // until a quorum can grant, by the nodes' answers; −1 when unknown
 	Votes     int           // that the attempt got, and gives back
 	Listeners int           // processes that subscribe to the channel, this one included; 0 for no answer
 }
@@ -62,8 +62,8 @@ type Queue struct {
 // wakeSequence counts the events that call for an attempt. An attempt that began before the last of
 // them may have come too early.
 type wakeSequence struct {
-	releases    uint64 // that as many nodes as the quorum size have published
-	established uint64 // how often the subscriptions came to stand
+	releases    uint64 // that a quorum has published
+	established uint64 // how often a quorum has confirmed the subscriptions anew
 	others      uint64 // messages during an attempt that made no release
 }
 
@@ -265,8 +265,8 @@ func (q *Queue) Unsubscribed(node int, at Moment) {
 	}
 }
 
-// Message: a node has published that the lock became free there. It reports whether as many nodes as the
-// quorum size have, by this message.
+// Message: a node has published that the lock became free there. It reports whether a quorum
+// has, with this message.
 func (q *Queue) Message(node int, at Moment) (released bool) {
 	if q.yielding && q.subscribed&(1<<node) == 0 {
 		return false // of this process's own release, by a subscription that has yet to end

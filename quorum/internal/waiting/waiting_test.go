@@ -233,7 +233,7 @@ func TestEvents(t *testing.T) {
 			events: []event{joins(usual), listening(0), leavesFromBehind, polls}},
 		{name: "an empty queue makes no attempt", events: []event{leaves, none}},
 
-		// A release counts when as many nodes have published it as the quorum size.
+		// A release counts when a quorum has published it.
 		{name: "1 of 1 is a release", nodes: 1, quorum: 1, events: []event{listening(0), messages(0), in(0, 0)}},
 		{name: "2 of 3 are a release",
 			events: []event{listening(0), messages(0), in(1, 4*step), as(ProbeFirst), messages(2), at(0, AskAll)}},
