@@ -31,7 +31,7 @@ func (t *Term) Token() uint64 { return t.lock.Token() }
 // (after [Term.Resign]) or [quorum.ErrClosed], or the parent's cause.
 func (t *Term) Context() context.Context { return t.lock.Context() }
 
-// Valid reports whether no other candidate can lead yet. It reads the clock, so it is right also
+// Valid reports whether no other candidate can lead yet. It reads the clock, so it is right even
 // after the process was paused. A term whose context has ended with its parent stays valid until
 // [Term.Resign]: its work can end in good order. Once Valid is false it stays false.
 func (t *Term) Valid() bool { return t.lock.Valid() }
