@@ -19,9 +19,10 @@
 //     gocron once per tick.
 //   - [github.com/quorumlock/quorumlock/contrib/tusdquorumlock], a module of its own, lets several servers
 //     of tusd serve the same uploads.
-//   - [github.com/quorumlock/quorumlock/contrib/goredisquorumlock] and
-//     [github.com/quorumlock/quorumlock/contrib/rueidisquorumlock], modules of their own, open nodes by
-//     the options of go-redis and rueidis clients.
+//   - [github.com/quorumlock/quorumlock/contrib/goredisquorumlock],
+//     [github.com/quorumlock/quorumlock/contrib/rueidisquorumlock] and
+//     [github.com/quorumlock/quorumlock/contrib/valkeygoquorumlock], modules of their own, open nodes by
+//     the options of go-redis, rueidis and valkey-go clients.
 //   - [github.com/quorumlock/quorumlock/contrib/goosequorumlock], a module of its own, lets one of several
 //     processes run the migrations of goose.
 //   - [github.com/quorumlock/quorumlock/contrib/certmagicquorumlock], a module of its own, lets several

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/redis/rueidis"
 
@@ -22,8 +23,10 @@ func Example() {
 	defer masters.Stop()
 	var nodes []*node.Node
 	for _, m := range masters.Masters {
-		option := rueidis.ClientOption{InitAddress: []string{m.Addr()}, ClientName: "billing"} // your client's
-		n, err := rueidisquorumlock.Open(option, node.WithoutQuarantine())                     // for a test
+		option := rueidis.ClientOption{ // your client's
+			InitAddress: []string{m.Addr()}, ClientName: "billing", ConnWriteTimeout: 10 * time.Second,
+		}
+		n, err := rueidisquorumlock.Open(option, node.WithoutQuarantine()) // for a test
 		if err != nil {
 			log.Fatal(err)
 		}

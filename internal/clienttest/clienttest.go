@@ -41,6 +41,21 @@ type Settings struct {
 	Timeout        time.Duration // for connecting, or for a reply
 }
 
+// DialFn dials as a function without a context does, which makes the TLS handshake with what it is given.
+func (s Settings) DialFn(addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+	switch {
+	case d.Timeout == 0:
+		return nil, errors.New("a dialer without a timeout")
+	case s.Dial != nil:
+		return s.Dial(context.Background(), "tcp", addr)
+	case config != nil:
+		return tls.DialWithDialer(d, "tcp", addr, config)
+	case strings.HasPrefix(addr, "/"):
+		return d.Dial("unix", addr)
+	}
+	return d.Dial("tcp", addr)
+}
+
 // Opener opens a node by a client's options with these settings.
 type Opener func(s Settings, opts ...node.Option) (*node.Node, error)
 

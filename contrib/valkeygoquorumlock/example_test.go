@@ -1,0 +1,50 @@
+package valkeygoquorumlock_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"github.com/quorumlock/quorumlock/contrib/valkeygoquorumlock"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+func Example() {
+	masters, err := redistest.StartEmbedded(3) // your masters
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer masters.Stop()
+	var nodes []*node.Node
+	for _, m := range masters.Masters {
+		option := valkey.ClientOption{ // your client's
+			InitAddress: []string{m.Addr()}, ClientName: "billing", ConnWriteTimeout: 10 * time.Second,
+		}
+		n, err := valkeygoquorumlock.Open(option, node.WithoutQuarantine()) // for a test
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer n.Close()
+		nodes = append(nodes, n)
+	}
+	locker, err := redlock.New(nodes)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer locker.Close()
+
+	err = locker.Do(context.Background(), func(_ context.Context, lock *quorum.Lock) error {
+		fmt.Println("locked:", lock.Names()[0], lock.Valid())
+		return nil
+	}, "invoice:42")
+	fmt.Println("error:", err)
+	// Output:
+	// locked: invoice:42 true
+	// error: <nil>
+}

@@ -1,0 +1,45 @@
+// Package valkeygoquorumlock opens the nodes of a lock by the options of valkey-go clients:
+//
+//	n, err := valkeygoquorumlock.Open(option)
+//	...
+//	locker, err := redlock.New(nodes) // one node for each option
+//
+// A node makes connections of its own, as the option says: one to its master, one more while a lock
+// is waited for. The client's connections and callbacks play no part. docs/clients.md in the
+// repository says what becomes of each field.
+package valkeygoquorumlock
+
+import (
+	"net"
+
+	"github.com/valkey-io/valkey-go"
+
+	"github.com/quorumlock/quorumlock/internal/rueidisnode"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+// Open returns a node for the master of a client with this option, which connects on first use. The
+// node's own options come last: [node.WithTimeout], for example, replaces the client's timeouts.
+//
+// InitAddress has one address: host:port, or the path of a unix socket. A node has one timeout: the
+// shorter of Dialer.Timeout and ConnWriteTimeout, or [node.DefaultTimeout] if neither is set. DialFn
+// and DialCtxFn make the TLS handshake themselves, as for valkey-go. AuthCredentialsFn gets the
+// address before its name is resolved, and RefreshAfter does nothing: a node asks for credentials
+// once per connection.
+//
+// The error wraps [node.ErrInvalid], also for a field that a node cannot take over.
+func Open(option valkey.ClientOption, opts ...node.Option) (*node.Node, error) {
+	taken := rueidisnode.Option{
+		Module: "valkeygoquorumlock", InitAddress: option.InitAddress, SelectDB: option.SelectDB,
+		Dialer: option.Dialer, DialFn: option.DialFn, DialCtxFn: option.DialCtxFn, TLSConfig: option.TLSConfig,
+		Username: option.Username, Password: option.Password, ClientName: option.ClientName,
+		ConnWriteTimeout: option.ConnWriteTimeout,
+	}
+	if ask := option.AuthCredentialsFn; ask != nil {
+		taken.Ask = func(address net.Addr) (user, password string, err error) {
+			c, err := ask(valkey.AuthCredentialsContext{Address: address})
+			return c.Username, c.Password, err
+		}
+	}
+	return rueidisnode.Open(option, taken, opts...)
+}
