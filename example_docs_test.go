@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,6 +81,43 @@ func overTLS(urls []string, roots *x509.CertPool) (*quorum.Locker, error) {
 }
 
 var _ = overTLS
+
+// fromEnvironment is quoted by docs/operations.md.
+func fromEnvironment() (*quorum.Locker, error) {
+	locker, err := redlock.Open(strings.Fields(os.Getenv("QUORUMLOCK_URLS"))) // "redis://a:6379"
+	return locker, err
+}
+
+func TestOneRedis(t *testing.T) {
+	t.Setenv("QUORUMLOCK_URLS", quorumtest.Start(t, 1).URLs()[0])
+	locker, err := fromEnvironment()
+	testkit.Must(t, err)
+	defer locker.Close()
+	_, err = locker.Lock(t.Context(), "invoice:42") // a busy machine exceeds the timeout, and Lock tries again
+	testkit.Must(t, err)
+}
+
+// One master renews for an hour. It restarts empty: the lock is lost, and the next holder, with a greater token, waits
+// for one max lease.
+func TestOneRedisRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		masters := quorumtest.Start(t, 1)
+		lock, err := masters.Locker().Lock(t.Context(), "invoice:42")
+		testkit.Must(t, err)
+		time.Sleep(time.Hour)
+		if !lock.Valid() {
+			t.Error("not renewed")
+		}
+		began := time.Now()
+		masters.Forget(0)
+		next, err := masters.Locker().Lock(t.Context(), "invoice:42")
+		testkit.Must(t, err)
+		if took := time.Since(began); took < node.DefaultMaxLease || next.Token() <= lock.Token() || lock.Valid() ||
+			!errors.Is(context.Cause(lock.Context()), quorum.ErrLost) {
+			t.Errorf("after %v token %d, before %d, valid %v", took, next.Token(), lock.Token(), lock.Valid())
+		}
+	})
+}
 
 func do(ctx context.Context, locker *quorum.Locker, work func(ctx context.Context, token uint64) error) error {
 	err := locker.Do(ctx, func(ctx context.Context, lock *quorum.Lock) error {

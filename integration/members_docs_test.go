@@ -47,6 +47,7 @@ func TestMembersDocumentedCommands(t *testing.T) {
 		"Replace a live master": {},
 		"Under another name":    {dead: "c:6379"},
 		"More masters":          {},
+		"One Redis":             {},
 		"Go back": {first: []string{"a:6379", "b:6379", "c:6379"}, before: func(t *testing.T, r *roster, o operator) {
 			o.does(t, "members add", r.of("d:6379", "a:6379", "b:6379", "c:6379")...)
 		}},
