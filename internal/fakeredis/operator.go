@@ -169,12 +169,13 @@ func lockers(k *Keyspace, _, args []string) (any, error) {
 }
 
 // counters is counters.lua.
-func counters(k *Keyspace, keys, _ []string) (any, error) {
+func counters(k *Keyspace, _, args []string) (any, error) {
 	k.call("MGET")
 	found := []any{}
-	for i, key := range keys {
-		if text, there, err := k.get(key); there && err == nil {
-			found = append(found, int64(i+1), text[:min(len(text), 64)])
+	first, many := integer(or(args[1], 0)), integer(or(args[2], 0))
+	for i := range many {
+		if text, there, err := k.get(args[0] + strconv.FormatInt(first+i, 10)); there && err == nil {
+			found = append(found, i+1, text[:min(len(text), 64)])
 		}
 	}
 	return found, nil

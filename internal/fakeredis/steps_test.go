@@ -373,18 +373,18 @@ func (d dice) script() step {
 	case 6:
 		return d.sends(operators.Lockers("0"))
 	case 7, 8:
-		return d.rest("counters", nil)
+		_, number, _ := strings.Cut(scripts.NewName(d.key()).Counter(), scripts.CounterPrefix)
+		return d.operates("counters", 0, scripts.CounterPrefix, number, pick(d, []int64{1, 2, 5}))
 	default:
-		return d.rest("lift", []any{int64(d.small()), int64(d.small())})
+		return d.operates("lift", 2, scripts.NewName(d.key()).Counter(), scripts.NewName(theNames[2]).Counter(), int64(d.small()), int64(d.small()))
 	}
 }
 
-// rest is a run of a script at two counters.
-func (d dice) rest(name string, args []any) step {
-	all := slices.Concat(scripts.All(), operators.All())
+// operates is a run of an operator's script.
+func (d dice) operates(name string, args ...any) step {
+	all := operators.All()
 	source := all[slices.IndexFunc(all, func(s *scripts.Script) bool { return s.Name() == name })].Source()
-	command := []any{"EVALSHA", shaOf(source), 2, scripts.NewName(d.key()).Counter(), scripts.NewName(theNames[2]).Counter()}
-	return step{name: name, command: append(command, args...)}
+	return step{name: name, command: append([]any{"EVALSHA", shaOf(source)}, args...)}
 }
 
 func (d dice) conn(call scripts.Call) scripts.ConnArgs {

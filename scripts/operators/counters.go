@@ -21,11 +21,7 @@ type Counters [scripts.TokenCounters]uint64
 // them.
 var ReadCounters = sync.OnceValue(func() (calls []scripts.Call) {
 	for first := 0; first < scripts.TokenCounters; first += counterBatch {
-		args := []any{counterBatch}
-		for number := first; number < first+counterBatch; number++ {
-			args = append(args, counterKey(number))
-		}
-		calls = append(calls, countersScript.Call(args...))
+		calls = append(calls, countersScript.Call(0, scripts.CounterPrefix, first, counterBatch))
 	}
 	return calls
 })

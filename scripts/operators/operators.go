@@ -21,7 +21,7 @@ const askLine = "local askPattern = '^" + scripts.ChannelPrefix + "{?" + scripts
 var (
 	surveyScript   = newScript("survey", "87f76f56fc50ff83a453e66a0749dc17ef3daf19", askLine+scripts.Shape, parseSurvey)
 	lockersScript  = newScript("lockers", "64248587a1654e08ad407535b459f07c15e77e2a", "", parseLockers)
-	countersScript = newScript("counters", "29a674043dcab97286628dca13ae30257f4e179f", "", parseCounters)
+	countersScript = newScript("counters", "46b2b4baa68e1f90f67bd64aee196a10e319a200", "", parseCounters)
 	liftScript     = newScript("lift", "efc4380a8e5934fc656f300bc89b4d62fa4262a6", "", parseLift)
 )
 
