@@ -62,10 +62,14 @@ func BenchmarkLock(b *testing.B) {
 			var all, contending []*running
 			for _, s := range sides {
 				r := &running{side: s, urls: fleet.URLs()[:n]}
-				if s.name == etcds && n == 3 && !*checking {
-					r.urls = startEtcd(b)
-				} else if s.name == etcds {
+				switch {
+				case s.name != etcds && s.name != postgres:
+				case n != 3 || *checking:
 					r.urls = nil
+				case s.name == etcds:
+					r.urls = startEtcd(b)
+				default:
+					r.urls = startPostgres(b)
 				}
 				if *checking && !s.checked || r.urls == nil {
 					continue
@@ -132,7 +136,7 @@ func (r *running) pairs(b *testing.B, callers int, masters []*redistest.Master) 
 	used := look(b, masters)
 	percentiles(b, took)
 	b.ReportMetric(float64(failed.Load())/float64(b.N), "failed/op")
-	if r.name != etcds {
+	if r.name != etcds && r.name != postgres {
 		b.ReportMetric(float64(used.masters-before.masters)/float64(b.N), "masters-ns/op")
 		b.ReportMetric(float64(used.bytes-before.bytes)/float64(b.N), "wire-B/op")
 	}

@@ -8,6 +8,7 @@ const (
 	redsyncs  = "redsync"
 	oneMaster = "redislock"
 	etcds     = "etcd"
+	postgres  = "PostgreSQL"
 	noOp      = "no-op"   // two round trips of a script that does nothing
 	bare      = "scripts" // two round trips of our scripts, without a lock
 	onePair   = "pair"    // of one caller, alongside handoffs

@@ -3,8 +3,11 @@ package main
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"log/slog"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +22,7 @@ import (
 	syncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/redigo"
 	"github.com/gomodule/redigo/redis"
+	_ "github.com/lib/pq"
 	goredis "github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
@@ -27,6 +31,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/sqlserver"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -48,6 +53,7 @@ var sides = []side{
 	{bare, false, true, openBare},
 	{oneMaster, false, false, openRedislock},
 	{etcds, true, false, openEtcd},
+	{postgres, true, false, openPostgres},
 }
 
 // opened locks for one process. It is safe for concurrent use.
@@ -153,6 +159,30 @@ func openEtcd(endpoints []string, _ bool) (opened, error) {
 	}, func() error { return errors.Join(session.Close(), client.Close()) }}, nil
 }
 
+// openPostgres takes a session lock of one server, by the name's hash, in a connection of its own: the server ends the
+// lock with it.
+func openPostgres(urls []string, _ bool) (opened, error) {
+	db, err := sql.Open("postgres", urls[0])
+	if err != nil {
+		return opened{}, err
+	}
+	db.SetMaxIdleConns(maxConns)
+	return opened{func(ctx context.Context, name string) (unlocker, error) {
+		hash := fnv.New64a()
+		io.WriteString(hash, name)
+		number := int64(hash.Sum64())
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		_, err = conn.ExecContext(ctx, fmt.Sprintf("SELECT pg_advisory_lock(%d)", number))
+		return unlock(func(ctx context.Context) error {
+			_, err := conn.ExecContext(ctx, fmt.Sprintf("SELECT pg_advisory_unlock(%d)", number))
+			return errors.Join(err, conn.Close())
+		}), err
+	}, db.Close}, nil
+}
+
 // openNoOp is the least cost of a pair: two fan-outs of a script that reads and writes no key, over our own pipelines.
 func openNoOp(urls []string, _ bool) (opened, error) {
 	nothing := scripts.Raise(nil, scripts.NewOwner("bench", 1), 1) // a token written back for no names
@@ -252,6 +282,24 @@ cat >/dev/null
 kill -9 $pids
 wait
 rm -rf "$dir"`
+
+// startPostgres starts a server, and returns its DSN, or none if there is no PostgreSQL. It ends with the benchmark.
+func startPostgres(b *testing.B) (dsns []string) {
+	runtime.LockOSThread() // the server ends with the thread that started it
+	server := sqlserver.StartPostgres("postgres")
+	b.Cleanup(func() { must(b, server.Stop()) })
+	db, err := sql.Open("postgres", sqlserver.PostgresDSN(server.Dir, ""))
+	must(b, err)
+	defer db.Close()
+	var version string
+	if err := db.QueryRow("SHOW server_version").Scan(&version); err != nil {
+		b.Logf("SKIPPED, needs PostgreSQL (make postgres): %v", server.Missing())
+		return nil
+	}
+	number, _, _ := strings.Cut(version, " ")
+	fmt.Printf("PostgreSQL: 1 PostgreSQL %s\n", number)
+	return []string{sqlserver.PostgresDSN(server.Dir, "")}
+}
 
 // startEtcd starts three members, and returns their URLs, or none if there is no etcd.
 func startEtcd(b *testing.B) (endpoints []string) {

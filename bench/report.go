@@ -27,10 +27,10 @@ const (
 	figuresEnd   = "<!-- end of the figures -->\n"
 )
 
-// save leaves README as it is if etcd was not measured.
+// save leaves README as it is if etcd or PostgreSQL was not measured.
 func (r report) save(root string) error {
 	errs := []error{os.WriteFile(filepath.Join(root, "docs/reports/bench.md"), []byte(r.String()), 0o644)}
-	if r.facts["etcd"] != "" {
+	if r.facts["etcd"] != "" && r.facts[postgres] != "" {
 		path := filepath.Join(root, "README.md")
 		text, err := os.ReadFile(path)
 		above, rest, found := strings.Cut(string(text), figuresBegin)
@@ -51,7 +51,7 @@ func (r report) String() string {
 		"had other users at the same time.\n\n")
 	fmt.Fprintf(&b, "- %s; quorumlock %s; %s\n- %s/%s, %d CPUs (%s)\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"),
 		r.revision, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), r.facts["cpu"])
-	for _, fact := range []string{"servers", "etcd", "load average before"} {
+	for _, fact := range []string{"servers", "etcd", postgres, "load average before"} {
 		if text := r.facts[fact]; text != "" {
 			fmt.Fprintf(&b, "- %s: %s\n", fact, text)
 		}
@@ -76,14 +76,14 @@ func (r report) String() string {
 
 func (r report) readme() string {
 	return fmt.Sprintf("%s\n[Measured](docs/reports/bench.md#how-it-is-measured) %s in turns on %d CPUs, shared by callers and servers: "+
-		"3 servers each, 1 for bsm/redislock; %s. The ratio is the median of the rounds' own. Load average before: %s.\n",
-		r.table(3), time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), r.facts["etcd"], r.facts["load average before"])
+		"3 servers each, 1 for bsm/redislock; %s; %s. The ratio is the median of the rounds' own. Load average before: %s.\n",
+		r.table(3), time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), r.facts["etcd"], r.facts[postgres], r.facts["load average before"])
 }
 
 // table compares our lock with others. A cell of what was not measured is empty.
 func (r report) table(n int) string {
 	var b strings.Builder
-	b.WriteString("| lock and unlock | quorumlock | go-redsync | bsm/redislock | etcd | quorumlock : etcd |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| lock and unlock | quorumlock | go-redsync | bsm/redislock | etcd | PostgreSQL | quorumlock : etcd |\n|---|---|---|---|---|---|---|\n")
 	for _, row := range []struct{ what, of, unit string }{
 		{"1 caller", "callers=1", "ns/op"},
 		{"64 callers", "callers=64", "ns/op"},
@@ -92,7 +92,7 @@ func (r report) table(n int) string {
 		{"the same, p99", "crowd", "p99-ns"},
 	} {
 		fmt.Fprintf(&b, "| %s |", row.what)
-		for _, lock := range []string{ours, redsyncs, oneMaster, etcds} {
+		for _, lock := range []string{ours, redsyncs, oneMaster, etcds, postgres} {
 			value := median(r.results[place{n, row.of, lock, row.unit}])
 			if text := figure(row.unit, value); row.unit != "ns/op" || text == "" {
 				fmt.Fprintf(&b, " %s |", text)

@@ -21,7 +21,7 @@ func StartPostgres(driver string) *Server {
 		},
 		serves: func(bin, dir string) *exec.Cmd {
 			return exec.Command(filepath.Join(bin, "postgres"), "-D", filepath.Join(dir, "data"), "-k", dir,
-				"-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=100")
+				"-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=600")
 		},
 		dsn: func(dir string) string { return PostgresDSN(dir, "") },
 	}

@@ -157,6 +157,9 @@ func (s *Server) Stop() error {
 	return errors.Join(s.kill(), os.RemoveAll(s.Dir))
 }
 
+// Missing returns why the server doesn't run, or nil.
+func (s *Server) Missing() error { return s.missing }
+
 // Need skips the test if there is no server.
 func (s *Server) Need(t testing.TB) {
 	t.Helper()

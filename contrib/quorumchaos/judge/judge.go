@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,7 @@ type Judge struct {
 	timeline timeline
 	events   []history.Event
 	open     []*hold                     // whose end has not been reported
+	sizes    map[string]int              // of semaphores
 	accepted map[string][]history.Access // by resource
 	checked  bool                        // since the last report
 }
@@ -35,7 +37,7 @@ type Judge struct {
 // New returns a judge. Unless the test calls Check after the last report, its end does, and a violation fails the
 // test.
 func New(tb testing.TB) *Judge {
-	j := &Judge{began: time.Now(), accepted: map[string][]history.Access{}}
+	j := &Judge{began: time.Now(), accepted: map[string][]history.Access{}, sizes: map[string]int{}}
 	tb.Cleanup(func() {
 		j.mu.Lock()
 		checked := j.checked
@@ -55,33 +57,37 @@ type hold struct {
 	lock  *quorum.Lock
 	names []string
 	from  int64
-	valid int64 // until then at least, if the lock is lost; under Judge.mu
+	reads bool // it began as a reader's
+
+	// Under Judge.mu: the last instants at which it was seen valid, and a writer's.
+	valid, wrote int64
 }
 
 // event returns an event of the hold's lock, at one of its names.
 func (h *hold) event(name string, kind history.Kind, call, ret, deadline int64) history.Event {
-	return history.Event{Name: name, Owner: h.lock.Owner(), Kind: kind, Token: h.lock.Token(), Call: call, Return: ret,
+	return history.Event{Name: name, Owner: h.lock.Owner(), Kind: kind, Shared: h.reads, Token: h.lock.Token(), Call: call, Return: ret,
 		Deadline: deadline}
 }
 
 // Holds reports that work under a lock begins, once for each lock; the function that it returns, that it ends:
-// call that before Unlock. Of a lock that is lost meanwhile, or whose end is not reported, only the begin counts
-// as held, and the time until the last begin of another hold of its name at which it was valid. Holds ignores
-// readers, and a lock that is entered again meanwhile.
+// call that before Unlock. Readers may hold with readers, and each slot of a semaphore is a name of its own. Of a
+// lock that is lost or handed over meanwhile, or whose end is not reported, only the begin counts as held, and the
+// time until the last begin of another hold of its name at which it was valid. A lock that is downgraded meanwhile
+// is a writer's until the last such begin. Holds ignores a lock that is entered again meanwhile.
 func (j *Judge) Holds(lock *quorum.Lock) (ended func()) {
 	from := j.now()
-	if lock.Shared() || !lock.Valid() {
+	if !lock.Valid() {
 		return func() {}
 	}
 	names := lock.Names()
-	if slots := lock.Slots(); len(slots) > 0 { // each is a name of its own
+	if slots := lock.Slots(); len(slots) > 0 {
 		semaphore := names[0]
 		names = nil
 		for _, slot := range slots {
-			names = append(names, fmt.Sprintf("%s:%d", semaphore, slot))
+			names = append(names, slotName(semaphore, slot))
 		}
 	}
-	h := &hold{lock, names, from, from}
+	h := &hold{lock: lock, names: names, from: from, reads: lock.Shared(), valid: from, wrote: from}
 	add := func(kind history.Kind, call, ret int64) {
 		for _, name := range names {
 			j.Add(h.event(name, kind, call, ret, call))
@@ -92,13 +98,41 @@ func (j *Judge) Holds(lock *quorum.Lock) (ended func()) {
 	}
 	add(history.Acquired, from, from)
 	return func() {
-		valid := j.end(h)
-		if to := j.now(); lock.Valid() {
+		valid, wrote := j.end(h)
+		to := j.now()
+		if lock.Shared() && !h.reads {
+			for _, name := range names {
+				j.Add(h.event(name, history.Downgraded, wrote, to, 0))
+			}
+		}
+		if lock.Valid() {
 			add(history.Released, to, to)
 		} else {
 			add(history.Lost, valid, to)
 		}
 	}
+}
+
+// Semaphore states how many slots of a semaphore may be held at once, in all processes.
+func (j *Judge) Semaphore(name string, size int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.sizes[name] = size
+}
+
+func slotName(semaphore string, slot int) string { return fmt.Sprintf("%s:%d", semaphore, slot) }
+
+// crowds returns what breaks the sizes of semaphores.
+func (j *Judge) crowds() (all []history.Violation) {
+	for _, semaphore := range slices.Sorted(maps.Keys(j.sizes)) {
+		ofSlots := slices.DeleteFunc(slices.Clone(j.events), func(e history.Event) bool {
+			slot, found := strings.CutPrefix(e.Name, semaphore+":")
+			_, err := strconv.Atoi(slot)
+			return !found || err != nil
+		})
+		all = append(all, history.CheckCrowd(ofSlots, j.sizes[semaphore])...)
+	}
+	return all
 }
 
 // begin notes which other holds of the names are valid now: their locks may be lost before they end. It returns
@@ -117,9 +151,13 @@ func (j *Judge) begin(h *hold) bool {
 	}
 	for _, other := range others {
 		for _, name := range other.names {
-			if at := j.now(); slices.Contains(h.names, name) && other.lock.Valid() {
+			at, isWriters := j.now(), !other.lock.Shared()
+			if slices.Contains(h.names, name) && other.lock.Valid() {
 				j.mu.Lock()
 				other.valid = max(other.valid, at)
+				if isWriters {
+					other.wrote = max(other.wrote, at)
+				}
 				j.events = append(j.events, other.event(name, history.Acquired, other.from, other.from, at))
 				j.mu.Unlock()
 			}
@@ -128,12 +166,12 @@ func (j *Judge) begin(h *hold) bool {
 	return true
 }
 
-// end returns until when the hold's lock was valid at least.
-func (j *Judge) end(h *hold) (valid int64) {
+// end returns until when the hold's lock was valid at least, and a writer's.
+func (j *Judge) end(h *hold) (valid, wrote int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.open = slices.DeleteFunc(j.open, func(other *hold) bool { return other == h })
-	return h.valid
+	return h.valid, h.wrote
 }
 
 // Add reports holds that others recorded, such as other processes ([history.ReadJSON]), with times in Unix
@@ -179,7 +217,7 @@ func (j *Judge) Check() error {
 		return errNothing
 	}
 	origin := j.began.UnixNano()
-	all := history.Check(j.events, history.Options{HonestClocks: true, Origin: origin})
+	all := append(history.Check(j.events, history.Options{HonestClocks: true, Origin: origin}), j.crowds()...)
 	for _, resource := range slices.Sorted(maps.Keys(j.accepted)) {
 		for _, v := range history.CheckAccesses(j.accepted[resource]) {
 			v.Detail = resource + ": " + v.Detail

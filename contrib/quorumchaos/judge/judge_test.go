@@ -28,6 +28,13 @@ func held(name string, token uint64, from, to int64) history.Event {
 		Return: begin, Deadline: begin + (to-from)*int64(time.Second)}
 }
 
+// reads is held by a reader.
+func reads(name string, token uint64, from, to int64) history.Event {
+	e := held(name, token, from, to)
+	e.Shared, e.Owner = true, "reader "+e.Owner
+	return e
+}
+
 // What the judge finds, and what it does not take for a violation.
 func TestJudge(t *testing.T) {
 	for title, test := range map[string]struct {
@@ -40,6 +47,30 @@ func TestJudge(t *testing.T) {
 		}},
 		"two holders": {report: func(j *Judge) { j.Add(held("a", 1, -9, -5), held("a", 2, -6, -4)) },
 			want: []string{"overlap", `"a"`, "token 1 ", "token 2 ", "for 1s"}},
+		"readers at once": {report: func(j *Judge) { j.Add(reads("a", 1, -9, -5), reads("a", 1, -8, -4), held("a", 2, -3, -2)) }},
+		"a reader of a writer's name": {report: func(j *Judge) { j.Add(held("a", 1, -9, -5), reads("a", 2, -6, -4)) },
+			want: []string{"overlap", `"a"`, "for 1s"}},
+		"a writer after a downgrade": {report: func(j *Judge) {
+			lowers := held("a", 1, -9, -5)
+			lowers.Kind, lowers.Call = history.Downgraded, base-7*int64(time.Second)
+			lowers.Return = lowers.Call
+			j.Add(held("a", 1, -9, -5), lowers, reads("a", 1, -6, -4), held("a", 2, -5, -3))
+		}, want: []string{"overlap", "for 1s"}},
+		"a token given to a reader and a writer": {report: func(j *Judge) { j.Add(reads("a", 3, -9, -7), held("a", 3, -6, -5)) },
+			want: []string{"token", "given twice"}},
+		"a lower token of the later of two that asked at once": {report: func(j *Judge) {
+			first, second := held("a", 2, -7, -6), held("a", 1, -5, -4)
+			first.Call, second.Call = base-9*int64(time.Second), base-9*int64(time.Second)
+			j.Add(first, second)
+		}, want: []string{"porcupine"}},
+		"as many slots as there are": {report: func(j *Judge) {
+			j.Semaphore("s", 2)
+			j.Add(held("s:0", 1, -9, -5), held("s:1", 1, -8, -5), held("s:0", 2, -5, -4), held("s:other", 1, -8, -5))
+		}},
+		"more slots than there are": {report: func(j *Judge) {
+			j.Semaphore("s", 2)
+			j.Add(held("s:0", 1, -9, -5), held("s:1", 1, -8, -5), held("s:2", 1, -6, -4))
+		}, want: []string{"crowd", "where 2 may hold"}},
 		"a repeated token": {report: func(j *Judge) { j.Add(held("a", 3, -9, -7), held("a", 3, -6, -5)) },
 			want: []string{"token", "given twice"}},
 		"a falling token": {report: func(j *Judge) { j.Add(held("a", 4, -9, -7), held("a", 3, -6, -5)) },
@@ -102,7 +133,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Locks of the library: unlocked, lost, entered again, of slots, and of readers.
+// Locks of the library: unlocked, lost, entered again, of slots, of readers, downgraded, and handed over.
 func TestHolds(t *testing.T) {
 	masters := quorumtest.Start(t, 3)
 	locker := masters.Locker()
@@ -141,6 +172,20 @@ func TestHolds(t *testing.T) {
 		reader, err := masters.Locker().RWLock("r").RLock(t.Context())
 		defer j.Holds(lock(err, reader))()
 	}
+	lowered, err := locker.RWLock("w").Lock(t.Context())
+	ended = j.Holds(lock(err, lowered))
+	testkit.Must(t, lowered.Downgrade(t.Context()))
+	reader, err := masters.Locker().RWLock("w").RLock(t.Context())
+	j.Holds(lock(err, reader))()
+	ended()
+
+	given, err := locker.Lock(t.Context(), "given")
+	ended = j.Holds(lock(err, given))
+	ticket, err := given.HandOver(t.Context())
+	testkit.Must(t, err)
+	taken, err := masters.Locker().TakeOver(t.Context(), ticket)
+	defer j.Holds(lock(err, taken))()
+	ended()
 	if err := j.Check(); err != nil {
 		t.Error(err)
 	}
@@ -148,7 +193,7 @@ func TestHolds(t *testing.T) {
 	for _, e := range j.events {
 		kinds[e.Kind]++
 	}
-	if fmt.Sprint(kinds) != fmt.Sprint(map[history.Kind]int{history.Acquired: 11, history.Released: 7, history.Lost: 1}) {
+	if fmt.Sprint(kinds) != fmt.Sprint(map[history.Kind]int{history.Acquired: 17, history.Released: 9, history.Lost: 2, history.Downgraded: 1}) {
 		t.Errorf("events: %v", kinds)
 	}
 }
