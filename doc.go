@@ -1,40 +1,14 @@
-// Package quorumlock is the beginning of the documentation of a module that makes one lock out of
-// several independent Redis masters, for services in which two holders at once do real harm. It
-// exports nothing itself.
+// Package quorumlock is the first page of a module that makes one lock out of several independent Redis
+// masters, for services in which two holders at once do real harm. It exports nothing itself.
 //
-//   - [github.com/quorumlock/quorumlock/redlock] makes a lock that holds when a majority of the
-//     masters granted it: the choice in nearly all cases.
-//   - [github.com/quorumlock/quorumlock/multilock] makes a lock that every master must grant.
-//   - [github.com/quorumlock/quorumlock/quorum] has what both return: a Locker, its Locks, the
-//     options and the errors.
-//   - [github.com/quorumlock/quorumlock/node] has one master: its options, and how to bring a pool,
-//     TLS or a dialer of your own.
-//   - [github.com/quorumlock/quorumlock/fence] has a database or a Redis key refuse the writes of a
-//     holder whose lock has passed to another.
-//   - [github.com/quorumlock/quorumlock/leader] lets one instance of a service lead.
-//   - [github.com/quorumlock/quorumlock/contrib/promquorumlock] and
-//     [github.com/quorumlock/quorumlock/contrib/otelquorumlock], modules of their own, measure locks for
-//     Prometheus and by OpenTelemetry.
-//   - [github.com/quorumlock/quorumlock/contrib/gocronquorumlock], a module of its own, runs each job of
-//     gocron once per tick.
-//   - [github.com/quorumlock/quorumlock/contrib/tusdquorumlock], a module of its own, lets several servers
-//     of tusd serve the same uploads.
-//   - [github.com/quorumlock/quorumlock/contrib/goredisquorumlock],
-//     [github.com/quorumlock/quorumlock/contrib/rueidisquorumlock] and
-//     [github.com/quorumlock/quorumlock/contrib/valkeygoquorumlock], modules of their own, open nodes by
-//     the options of go-redis, rueidis and valkey-go clients.
-//   - [github.com/quorumlock/quorumlock/contrib/goosequorumlock], a module of its own, lets one of several
-//     processes run the migrations of goose.
-//   - [github.com/quorumlock/quorumlock/contrib/certmagicquorumlock], a module of its own, lets several
-//     servers share the certificates of certmagic.
-//   - [github.com/quorumlock/quorumlock/quorumtest] is for the tests of a service that locks.
-//   - [github.com/quorumlock/quorumlock/contrib/quorumchaos], a module of its own, puts such a service under
-//     faults of real masters, and judges what it did.
-//   - [github.com/quorumlock/quorumlock/clock] has what quorumtest.WithClock takes, and a fake for tests.
-//   - [github.com/quorumlock/quorumlock/cmd/quorumlock] is a command for the people who run the
-//     masters. Its demo shows what a lock survives.
-//
-// The other packages are no API: they may change at any time.
+//	locker, err := redlock.Open([]string{"redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"})
+//	if err != nil {
+//		return err
+//	}
+//	defer locker.Close()
+//	return locker.Do(ctx, func(ctx context.Context, lock *quorum.Lock) error {
+//		return charge(ctx, lock.Token())
+//	}, "invoice:42")
 //
 // # The life of a lock
 //
@@ -51,4 +25,42 @@
 //
 // The repository's README says what is guaranteed and what is not; docs/usage.md has the patterns,
 // the options and the errors; docs/operations.md is for people who run the masters.
+//
+// # Packages
+//
+//   - [github.com/quorumlock/quorumlock/redlock] makes a lock that holds when a majority of the
+//     masters granted it: the choice in nearly all cases.
+//   - [github.com/quorumlock/quorumlock/multilock] makes a lock that every master must grant.
+//   - [github.com/quorumlock/quorumlock/quorum] has what both return: a Locker, its Locks, the
+//     options and the errors.
+//   - [github.com/quorumlock/quorumlock/node] has one master: its options, and how to bring a pool,
+//     TLS or a dialer of your own.
+//   - [github.com/quorumlock/quorumlock/fence] has a database or a Redis key refuse the writes of a
+//     holder whose lock has passed to another.
+//   - [github.com/quorumlock/quorumlock/leader] lets one instance of a service lead.
+//   - [github.com/quorumlock/quorumlock/quorumtest] is for the tests of a service that locks.
+//   - [github.com/quorumlock/quorumlock/clock] has what quorumtest.WithClock takes, and a fake for tests.
+//   - [github.com/quorumlock/quorumlock/cmd/quorumlock] is a command for the people who run the
+//     masters. Its demo shows what a lock survives.
+//
+// Modules of their own:
+//
+//   - [github.com/quorumlock/quorumlock/contrib/promquorumlock] and
+//     [github.com/quorumlock/quorumlock/contrib/otelquorumlock] measure locks for Prometheus and by
+//     OpenTelemetry.
+//   - [github.com/quorumlock/quorumlock/contrib/goredisquorumlock],
+//     [github.com/quorumlock/quorumlock/contrib/rueidisquorumlock] and
+//     [github.com/quorumlock/quorumlock/contrib/valkeygoquorumlock] open nodes by the options of go-redis,
+//     rueidis and valkey-go clients.
+//   - [github.com/quorumlock/quorumlock/contrib/gocronquorumlock] runs each job of gocron once per tick.
+//   - [github.com/quorumlock/quorumlock/contrib/goosequorumlock] lets one of several processes run the
+//     migrations of goose.
+//   - [github.com/quorumlock/quorumlock/contrib/certmagicquorumlock] lets several servers share the
+//     certificates of certmagic.
+//   - [github.com/quorumlock/quorumlock/contrib/tusdquorumlock] lets several servers of tusd serve the same
+//     uploads.
+//   - [github.com/quorumlock/quorumlock/contrib/quorumchaos] puts a service that locks under faults of real
+//     masters, and judges what it did.
+//
+// The other packages are no API: they may change at any time.
 package quorumlock

@@ -3,6 +3,19 @@
 // checking its lock and writing, for longer than its lease, and only the resource can refuse the
 // write that comes late.
 //
+//	tx, err := db.BeginTx(ctx, nil)
+//	if err != nil {
+//		return err
+//	}
+//	defer tx.Rollback()
+//	if err := fence.Stamp(ctx, tx, "account:42", lock.Token()); err != nil {
+//		return err // errors.Is(err, fence.ErrFenced): a later holder was here
+//	}
+//	if _, err := tx.ExecContext(ctx, "UPDATE accounts SET balance = balance + 10 WHERE id = 42"); err != nil {
+//		return err
+//	}
+//	return tx.Commit()
+//
 // A holder stamps the resource first, then reads, then writes:
 //
 //   - Each transaction begins with the stamp: [Stamp] for a table of tokens ([StampRow] if the
@@ -25,18 +38,16 @@
 //
 //	reads 100, is paused                                100       41
 //	                          stamps, reads 100         100       42
-//	writes 110: [ErrFenced]                             100       42
+//	writes 110: ErrFenced                               100       42
 //	                          writes 105: accepted      105       42
 //
 // All programs that write to a resource must lock the same name, and stamp with that lock's token:
 // tokens of two names cannot be compared. An equal token is accepted, since a holder may write
-// often. The flows of one holder are not kept apart from each other.
+// often: the token does not keep goroutines of one holder apart.
 //
-// The package imports no driver. It works on PostgreSQL, on SQLite from version 3.35, and on MySQL and
-// MariaDB. docs/fencing.md has the stamp for psql, and for an object in S3.
-//
-// The files in the order in which each uses only those before it: fence.go (errors), sql.go,
-// mysql.go, redis.go.
+// The package imports no SQL driver. [Stamp], [StampRow] and [Column.Stamp] are for PostgreSQL and for SQLite
+// from version 3.35, [StampMySQL] is for MySQL and MariaDB. docs/fencing.md has the stamp for psql, and for an
+// object in S3.
 package fence
 
 import (

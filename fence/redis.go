@@ -22,7 +22,8 @@ type Command struct {
 // own: they may follow on any connection to that server. It returns the replies to the
 // commands, in order.
 //
-// When the key has seen a greater token, the error is an [*Error], and no command is carried out. A
+// When the key has seen a greater token, the error is an [*Error], and no command is carried out. An error wraps
+// [ErrInvalid] for an empty key, a token outside 1 to 2^53−1, and a key that holds no token. A
 // command that fails by itself (WRONGTYPE) does not undo the others: the error wraps the first of
 // these, and the replies have all of them. When the connection fails, or ctx ends, the commands may
 // have been carried out, or not, and the connection is dead.

@@ -37,7 +37,8 @@ WHERE %[2]s = $2 RETURNING %[3]s`
 // transaction open holds up the next holder until the server ends that transaction.
 //
 // When the resource has seen a greater token, the error is an [*Error]. The caller must roll the
-// transaction back then, as after any error. Errors of the database are wrapped. At the levels
+// transaction back then, as after any error. The error wraps [ErrInvalid] for an empty resource or a token outside
+// 1 to 2^53−1: no statement is run then. Errors of the database are wrapped. At the levels
 // REPEATABLE READ and SERIALIZABLE a stamp that had to wait fails when the other transaction
 // commits (SQLSTATE 40001): run the transaction again to see whether the token is fenced.
 func Stamp(ctx context.Context, tx *sql.Tx, resource string, token uint64) error {
@@ -52,8 +53,8 @@ type Row interface {
 	Scan(dest ...any) error
 }
 
-// StampRow is [Stamp] for transactions that are not of database/sql. It calls query once, which runs
-// the statement with its arguments, $1 and $2, in the transaction:
+// StampRow is [Stamp] for transactions that are not of database/sql, with the same errors. It calls query once, which
+// runs the statement with its arguments, $1 and $2, in the transaction:
 //
 //	err := fence.StampRow(func(statement string, args ...any) fence.Row {
 //		return tx.QueryRow(ctx, statement, args...) // tx is a pgx.Tx
@@ -70,7 +71,8 @@ func StampRow(query func(statement string, args ...any) Row, resource string, to
 }
 
 // Column guards each row of a table by a column of that table, which holds the greatest token that
-// the row has seen. The column is a bigint; NULL and 0 mean that the row has seen no token.
+// the row has seen. The column is a bigint; NULL and 0 mean that the row has seen no token. It is for PostgreSQL and
+// SQLite: MySQL and MariaDB have no UPDATE ... RETURNING.
 //
 // The names become part of a statement as they stand. They must be the program's own, never input.
 type Column struct {
@@ -79,8 +81,9 @@ type Column struct {
 	Token string // the column that holds the token
 }
 
-// Stamp is the function [Stamp] for the row with the key. If there is no such row, the error wraps
-// [sql.ErrNoRows]: a row that is yet to be created needs the table of [Schema].
+// Stamp is the function [Stamp] for the row with the key, with the same errors, and [ErrInvalid] for an empty Table,
+// Key or Token. If there is no such row, the error wraps [sql.ErrNoRows]: a row that is yet to be created needs the
+// table of [Schema].
 func (c Column) Stamp(ctx context.Context, tx *sql.Tx, key any, token uint64) error {
 	if c.Table == "" || c.Key == "" || c.Token == "" {
 		return fmt.Errorf("fence: %w: Column needs a Table, a Key and a Token", ErrInvalid)

@@ -98,8 +98,8 @@ func (c *Candidate) campaign(ctx context.Context, locker *quorum.Locker) (*Term,
 	return t, nil
 }
 
-// ID returns the identity under which observers see this candidate: the [Term.ID] of the term in
-// which it leads, empty while it does not lead. Each term has another ID.
+// ID returns the id by which observers know this candidate: the [Term.ID] of the term in which it leads,
+// empty while it does not lead.
 func (c *Candidate) ID() string {
 	if t := c.term(); t != nil {
 		return t.ID()
@@ -107,10 +107,10 @@ func (c *Candidate) ID() string {
 	return ""
 }
 
-// IsLeader returns nil while this candidate leads and its term's context has not ended, else
+// IsLeader returns nil while this candidate leads and its term's context has not ended, otherwise
 // [ErrNotLeader]. It reads the local clock and asks no master, so it never blocks and does not use
-// ctx; it is right even after the process was paused. Only a term of this Candidate counts, so
-// [Candidate.Run] or [Candidate.Campaign] must run in another goroutine.
+// ctx; it is right even after the process was paused. Only a term of this Candidate counts: one that
+// neither runs nor campaigns never leads.
 //
 // The result may be out of date before the caller acts on it. Work that must end with the term
 // belongs in Run, and writes that must not come late carry [Term.Token].

@@ -1,6 +1,14 @@
 // Package leader elects one leader among candidates, with a lock of package quorum: the candidate
 // that holds the lock at the election's name leads, and the others wait for it.
 //
+//	candidate, err := leader.New(locker, "billing/scheduler")
+//	if err != nil {
+//		return err
+//	}
+//	return candidate.Run(ctx, func(ctx context.Context, t *leader.Term) error {
+//		return schedule(ctx, t.Token()) // while this process leads; must return when ctx ends
+//	})
+//
 // [Candidate.Run] is the usual way: it campaigns, runs a function while the candidate leads,
 // resigns when the function has returned, and campaigns again when a term was lost.
 // [Candidate.Campaign] is for programs with a loop of their own. [Candidate.IsLeader] asks the
@@ -11,8 +19,8 @@
 // one of four ways:
 //
 //	resigned  Term.Resign, or Run after its function: the next candidate leads within milliseconds
-//	lost      too few masters keep the lock, by the local clock: the term is no longer valid, and
-//	          its context ends with quorum.ErrLost
+//	lost      too few masters keep the lock, by the local clock, or its max hold or fixed lease is over:
+//	          the term is no longer valid, and its context ends with quorum.ErrLost
 //	closed    Locker.Close: the context ends with quorum.ErrClosed, and the next candidate leads
 //	          when the lease is over, unless the term resigns before
 //	dead      the process ends: the next candidate leads when the lease is over
@@ -26,6 +34,4 @@
 // The Locker's settings apply: a shorter lease ([quorum.WithLease]) brings a new leader sooner after a
 // crash, [quorum.WithMaxHold] bounds a term, and with [quorum.WithStopBefore] the term's context ends
 // before the term does.
-//
-// Each file uses only those before it: term, candidate, run, observe.
 package leader

@@ -16,7 +16,7 @@ type Term struct {
 	resigned  error // the result of the first Resign
 }
 
-// ID returns the identity under which [Candidate.Leader] and [Candidate.Observe] show this term. It
+// ID returns the id by which [Candidate.Leader] and [Candidate.Observe] show this term. It
 // is the lock's owner id, "<locker uuid>:<number>", fresh for every term.
 func (t *Term) ID() string { return t.lock.Owner() }
 
@@ -31,9 +31,9 @@ func (t *Term) Token() uint64 { return t.lock.Token() }
 // (after [Term.Resign]) or [quorum.ErrClosed], or the parent's cause.
 func (t *Term) Context() context.Context { return t.lock.Context() }
 
-// Valid reports whether no other candidate can lead yet. It reads the clock, so it is right even
-// after the process was paused. A term whose context has ended with its parent stays valid until
-// [Term.Resign]: its work can end in good order. Once Valid is false it stays false.
+// Valid reports whether the candidate still leads: while it does, no other one can. It reads the clock, so it is right
+// even after the process was paused. A term whose context has ended with its parent stays valid until [Term.Resign]:
+// its work can end in good order. Once Valid is false it stays false.
 func (t *Term) Valid() bool { return t.lock.Valid() }
 
 // Resign ends the term and lets the next candidate lead. Call it when the leader's work has ended,

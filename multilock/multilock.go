@@ -1,7 +1,16 @@
-// Package multilock makes a lock that holds when every one of several independent Redis masters
-// granted it, as Redisson's MultiLock does. The lock survives the loss of no master. While it
-// holds, one master that remembers its grant is enough to keep another owner out, even if all
-// others forget theirs.
+// Package multilock opens lockers whose locks every one of several independent Redis masters must grant, as
+// with Redisson's MultiLock. While one master is down or in quarantine nothing new is locked, and a held lock
+// is lost when that master's grant ends. In return, one master that remembers its grant keeps others out, even
+// if all the rest forget theirs. Most programs want package redlock.
+//
+//	locker, err := multilock.Open([]string{"redis://10.0.0.1", "redis://10.0.0.2"})
+//	if err != nil {
+//		return err
+//	}
+//	defer locker.Close()
+//	return locker.Do(ctx, func(ctx context.Context, lock *quorum.Lock) error {
+//		return charge(ctx, lock.Token())
+//	}, "invoice:42")
 package multilock
 
 import (
@@ -10,14 +19,13 @@ import (
 )
 
 // Open returns a Locker over one node for each URL (see [node.Open]). The Locker owns the nodes:
-// [quorum.Locker.Close] closes them. The error wraps [quorum.ErrInvalid] for what [quorum.New]
-// refuses.
+// [quorum.Locker.Close] closes them. The error is that of [quorum.Open].
 func Open(urls []string, opts ...quorum.Option) (*quorum.Locker, error) {
 	return quorum.Open(urls, quorum.All, opts...)
 }
 
-// New returns a Locker over the caller's nodes, which the caller closes after the Locker. The error
-// wraps [quorum.ErrInvalid] for what [quorum.New] refuses.
+// New returns a Locker over the caller's nodes, which the caller closes after the Locker. The error is
+// that of [quorum.New].
 func New(nodes []*node.Node, opts ...quorum.Option) (*quorum.Locker, error) {
 	return quorum.New(nodes, quorum.All, opts...)
 }

@@ -1,22 +1,24 @@
-// Package node wraps one Redis master of a lock: never a replica, never a cluster.
+// Package node has one Redis master of a lock: its options, its errors, and the way to it. redlock.Open and
+// multilock.Open open a node for each URL, with the options of quorum.WithNodeOptions:
 //
-// A program opens one [Node] for each master and gives them to redlock.New or multilock.New:
+//	locker, err := redlock.Open(urls, quorum.WithNodeOptions(node.WithTLS(config), node.WithTimeout(time.Second)))
+//
+// Open nodes yourself if masters need different options, or pools of your own ([New]), and give them to
+// redlock.New:
 //
 //	n, err := node.Open("rediss://:secret@10.0.0.1", node.WithName("north"))
+//	if err != nil {
+//		return err
+//	}
+//	defer n.Close() // after the Locker
 //
-// [New] does the same over a pool of the program's own. [Node.Close] closes its connections.
-// [WithLogger] logs that a node is down, in quarantine, or answers again. The error of a call is a
-// [*Error], which names the node. Package operator is for those who run the masters.
+// The error of a call is an [*Error], which names the node. Package operator is for those who run the masters.
 //
 // A node keeps one connection for its calls (see [WithConns]), and one more for messages while a
 // lock is waited for, or its holder listens for requests to let go. A master that does not answer
 // within the timeout (see [WithTimeout]) is down: calls fail at once, and a probe in the background
 // finds when it answers again. A master that may have forgotten what it granted is in quarantine: it
 // grants nothing new for one max lease (see [WithMaxLease]).
-//
-// The files, each of which uses only those above it: errors.go, values.go, options.go, url.go,
-// dial.go, info.go, hooks.go, log.go, server.go, node.go. (Only options.go
-// names types of dial.go and hooks.go, and hooks.go the Node.)
 package node
 
 import (
@@ -53,10 +55,12 @@ type Node struct {
 
 type embedded = inside.Embedded
 
-// Open returns a node for a redis, rediss, valkey, valkeys or unix URL, with the URL's user name,
-// password and database, and the name in its query (?name=a, as [WithName]). The node connects on
-// first use. The error wraps [ErrInvalid] and never
-// repeats the password.
+// Open returns a node for a URL: redis://user:password@host:6379/1, rediss:// for TLS, valkey:// and valkeys:// as
+// these two, or unix:///path/to/socket. The default port is 6379, the default database 0. A password alone is written
+// :password@; special characters in it are percent-encoded. The query may have ?name= (as [WithName]), ?db= for a
+// database that the path does not name, and with TLS ?server-name=, the name in the server's certificate.
+//
+// The node connects on first use. The error wraps [ErrInvalid] and never repeats the password.
 func Open(url string, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)
 	if err != nil {

@@ -14,16 +14,17 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Lock waits until it holds all the names, or ctx ends, or the bound of [WithWait] is reached. The
-// lock is held until [Lock.Unlock], and renewed in the background unless the lease is fixed. ctx is
-// also the parent of the lock's context, so it should span the work, not only the waiting: when ctx
-// ends the lock's context ends, but the lock is held, and renewed, until Unlock.
+// Lock waits until it holds all the names, or ctx ends, or the bound of [WithWait] is reached. It takes 1 to 64 names
+// of 1 to 4,096 bytes, each once, none beginning with "quorumlock:", and locks all or none: callers may give them in
+// any order. The lock is held until [Lock.Unlock], and renewed in the background unless the lease is fixed. ctx is
+// also the parent of the lock's context, so it should span the work, not only the waiting: when ctx ends the lock's
+// context ends, but the lock is held, and renewed, until Unlock.
 //
 // With the context of a held lock, Lock enters that lock again if all the names are its names. It
 // locks other names afresh, and returns [ErrInvalid] for a mix. Do not give the lock's context to a
 // goroutine that should wait for the lock: it would enter at once. Re-entry does not change the lock:
-// a fixed lease is not prolonged, and a Locker that [Locker.With] made with other terms (its lease, max hold,
-// min hold, drift or [WithStopBefore]) gets ErrInvalid.
+// a fixed lease is not prolonged, and a Locker that [Locker.With] made with another lease, max hold,
+// min hold, drift or [WithStopBefore] gets ErrInvalid.
 //
 // After a process has unlocked the names, its next call lets waiters of other processes go first, for
 // a bounded time, usually some milliseconds.
@@ -107,10 +108,13 @@ func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
 	return lock, err
 }
 
-// Do runs fn with the lock and its context while it holds the names. The context ends when the lock
-// can no longer be trusted. The functions that fn calls find the lock by [FromContext]. Do returns the
-// error of Lock, or the errors of fn and Unlock joined: an error that wraps [ErrLost] says that the lock was
-// lost before fn returned, or that fn returned the cause of a context that ended early ([WithStopBefore]). If fn has handed the lock over ([Lock.HandOver]), Do returns fn's error.
+// Do locks the names, runs fn with the lock and its context, and unlocks, even if fn panics or ctx has ended. The
+// context ends when the lock can no longer be trusted. The functions that fn calls find the lock by [FromContext].
+//
+// If the lock was not acquired, Do returns the error of [Locker.Lock], and fn does not run. Otherwise it returns the
+// errors of fn and [Lock.Unlock] in one. It wraps [ErrLost] if the lock was lost before fn returned, and, with
+// [WithStopBefore], if fn returned its context's cause. If fn has handed the lock over ([Lock.HandOver]), Do returns
+// fn's error.
 func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error, names ...string) error {
 	lock, err := l.Lock(ctx, names...)
 	if err != nil {

@@ -1,25 +1,29 @@
-// Package quorum makes one lock out of several independent Redis masters. How many of them make a
-// lock is a [Rule]. Packages redlock (a majority) and multilock (all) choose one: most programs open a
-// [Locker] there.
+// Package quorum makes one lock out of several independent Redis masters, its nodes. How many of them make a
+// lock is a [Rule]. Packages redlock (a majority) and multilock (all) choose one. A program opens one [Locker]
+// there when it starts, and uses it everywhere:
 //
 //	locker, err := redlock.Open([]string{"redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"})
 //	if err != nil {
 //		return err
 //	}
-//	defer locker.Close()
-//	lock, err := locker.Lock(ctx, "invoice:42")
-//	if err != nil {
-//		return err
-//	}
-//	defer lock.Unlock(ctx) // sent even if ctx has ended
-//	return charge(lock.Context(), lock.Token())
+//	defer locker.Close() // when the program ends
 //
-// One process at a time holds a name. Its [Lock.Context] ends before another may hold it, as long as the clocks of
-// the processes and the masters run about equally fast ([WithDrift]) and the code heeds the context. Its
-// [Lock.Token] is greater than the tokens of all holders before it: let what the lock protects refuse lower ones.
+//	err = locker.Do(ctx, func(ctx context.Context, lock *quorum.Lock) error {
+//		return charge(ctx, lock.Token()) // ctx ends when the lock can no longer be trusted
+//	}, "invoice:42")
+//	if errors.Is(err, quorum.ErrLost) {
+//		log.Print("the lock was lost before charge returned")
+//	}
+//	return err
+//
+// A name has one holder at a time: goroutines of one process exclude each other as processes do, and only code
+// that is given the lock's context enters the lock again. [Lock.Context] ends before another may hold the name, as
+// long as the clocks of the processes and the masters run about equally fast ([WithDrift]) and the code heeds the
+// context. [Lock.Token] is greater than the tokens of all holders before: let what the lock protects refuse lower ones.
 //
 // A name is held by [Locker.Lock], [Locker.TryLock] or [Locker.Do]; by many readers or one writer through
-// [Locker.RWLock]; or in slots through [Locker.Semaphore]. Errors are [*Error]s, for errors.Is and errors.As.
+// [Locker.RWLock]; or in slots through [Locker.Semaphore]. Errors wrap what applies: test them with errors.Is,
+// never by ==. [Error] has the details of a failed call.
 //
-// docs/design.md, "Layout", says where a change to this package goes.
+// docs/usage.md in the repository has patterns, docs/safety.md what is guaranteed and what is not.
 package quorum

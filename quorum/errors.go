@@ -65,14 +65,14 @@ type Error struct {
 	// asked, because the outcome was certain before. The message counts each kind.
 	Unknown int
 
-	// Holder is, with [ErrHeld], the id of the owner that the most nodes named ([Lock.Owner]; a
-	// Redisson client has another form), of one of the names; of several readers, the last whose lease
-	// ends. It is empty if no node named one, and if only a writer that waits is in a reader's way.
+	// Holder is set with [ErrHeld]: the id of the owner that most nodes name ([Lock.Owner]; a Redisson client's
+	// looks different). Of several names it is the owner of one, of readers the one whose lease ends last. It is
+	// empty if no node named an owner, or if only a waiting writer is in a reader's way.
 	Holder string
-	// Remaining is, with [ErrHeld], for how long the nodes that refused keep the lock if its holder
-	// does not renew it: until a quorum no longer keeps it, if a quorum has replied.
-	// It counts from their replies; −1 for a key that never expires, 0 if no node said. If only a writer
-	// that waits is in the way, it is for how long it keeps readers back.
+	// Remaining is set with [ErrHeld]: for how long a quorum still keeps the lock if its holder does not renew it,
+	// counted from the nodes' replies; with fewer replies, for how long the nodes that refused keep it. It is −1 for
+	// a key that never expires, and 0 if no node said. If only a waiting writer is in the way, it is for how long
+	// that keeps readers back.
 	Remaining time.Duration
 
 	// HolderIdentity says, with [ErrHeld], which process the holder is. It is zero if no node said so:

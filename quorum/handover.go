@@ -10,8 +10,8 @@ import (
 // HandOver ends the lock here, so that another process can go on with it: it returns a ticket, a text
 // for [Locker.TakeOver]. A quorum confirms a full lease first, unless the lease
 // is fixed. Then the contexts of all handles of the lock end with
-// [ErrHandedOver], and this process neither renews nor releases it. Its keys stay on the nodes: nobody
-// else acquires the lock until they expire, a lease later. Of a fixed lease, the rest is left.
+// [ErrHandedOver], and this process neither renews nor releases it. Its keys stay on the nodes until they
+// expire, and nobody else acquires the lock before: for a full lease, or for what is left of a fixed one.
 //
 // A ticket works once. Whoever has it can take the lock, so give it to nobody else. If nobody uses it,
 // the lease ends by itself.

@@ -30,9 +30,9 @@ type Hooks struct {
 	Released func(*Lock)
 	Lost     func(l *Lock, err error) // err wraps ErrLost, and a *node.Error for each node that failed
 
-	// LockStart is called when a call of Lock, TryLock, TakeOver or Do begins, unless its arguments
-	// are refused. Attempt and LockEnd of the same call get the context that it returns, with a span,
-	// say. The call itself and the lock keep ctx. Without LockStart, the hooks get ctx.
+	// LockStart is called when a call that acquires begins (Lock, TryLock, Do, TakeOver, and those of RWLock and
+	// Semaphore), unless its arguments are refused. Attempt and LockEnd of the same call get the context that it
+	// returns, with a span, say. The call itself and the lock keep ctx. Without LockStart, the hooks get ctx.
 	LockStart func(ctx context.Context, names []string) context.Context
 	// Attempt is called after each attempt of the call.
 	Attempt func(ctx context.Context, e AttemptEvent)
@@ -75,7 +75,7 @@ type AttemptEvent struct {
 	Duration time.Duration
 }
 
-// LockEvent is the end of a call of Lock or TryLock, or of the locking in Do.
+// LockEvent is the end of a call that acquires, in Do the end of the locking: see [Hooks].LockStart.
 type LockEvent struct {
 	Names    []string // not to be changed
 	Outcome  string   // as in [AttemptEvent]

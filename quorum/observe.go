@@ -99,10 +99,10 @@ func (o *observer) Unannounced()        { o.core.counters.unannounced.Add(1) }
 // Stats is a snapshot of a Locker and of those that [Locker.With] makes of it. Counts are since the
 // Locker was made.
 type Stats struct {
-	Held    int // locks that the process keeps on the nodes, also until the end of their min hold
+	Held    int // locks that the Locker keeps on the nodes, also until the end of their min hold
 	Waiting int // calls of Lock and Do that have not acquired the lock yet, the first attempt included
 
-	Attempts   map[string]uint64 // by outcome, as in [AttemptEvent]: all of them, also those that have not been
+	Attempts   map[string]uint64 // by outcome, as in [AttemptEvent]; 0 for one that has not occurred
 	Released   uint64            // locks that were unlocked, or handed over
 	Lost       uint64
 	WriteBacks uint64 // of a token to a node that stood lower

@@ -16,8 +16,9 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Open opens a node for each URL, and returns a Locker that owns the nodes: [Locker.Close] closes
-// them. It identifies the nodes as [New] does. For the URLs see [node.Open].
+// Open returns a Locker that owns a node for each URL ([node.Open] says which are valid): [Locker.Close] closes
+// them. It identifies their servers as [New] does. The error is as New's, and wraps [ErrInvalid] for a URL or a node
+// option that is not valid.
 func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 	set := defaults()
 	if err := set.apply(opts); err != nil {
@@ -52,14 +53,15 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 	return l, nil
 }
 
-// New returns a Locker over nodes that the caller owns and closes. It identifies their servers, and
-// marks those that are new with this list of masters, for at most a few of a node's timeouts; a
-// node that does not answer is identified when it grants. Masters that accept clients with another
-// list refuse the Locker's calls with [ErrMembership]. An even number of nodes by the rule Majority
-// is for a change of members, and needs a master that has that list. The error wraps [ErrInvalid]: no
-// nodes, a number that the rule refuses, a nil node, one node twice, two nodes of one name or of
-// one process, nodes of different max lease, or an option that is not valid, [WithNodeOptions]
-// among them.
+// New returns a Locker over nodes that the caller owns and closes. It identifies their servers, and marks those that
+// are new with this list of masters, for at most a few of a node's timeouts. Masters that do not answer are no error,
+// even if none does: they are identified when they grant, [Locker.Lock] waits for them, and [Locker.Ready] reports
+// them. Masters that accept clients with another list refuse the Locker's calls with [ErrMembership].
+//
+// The error wraps [ErrInvalid]: no nodes, a number that the rule refuses, a nil node, one node twice, two nodes of one
+// name or of one process, nodes of different max lease, or an option that is not valid, [WithNodeOptions] among them.
+// An even number of nodes by the rule [Majority] is for a change of members: a master must have that list. If masters
+// that do not answer may have it, the error also wraps [ErrUnavailable].
 func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
 	set := defaults()
 	if err := set.apply(opts); err != nil {

@@ -105,10 +105,10 @@ func (n NodeState) String() string {
 	return text
 }
 
-// Inspect returns the state of a name on every node. It writes nothing. A node that accepts
-// clients with another list of masters has no vote, and an error that wraps [ErrMembership]. If fewer
-// nodes reply than the quorum size, the error is an [*Error] that wraps [ErrUnavailable], and the State
-// has what the others replied.
+// Inspect returns the state of a name on every node. It writes nothing. A node that accepts clients with another list
+// of masters does not count: its [NodeState] has an error that wraps [ErrMembership]. If fewer nodes than the quorum
+// size count, the error is an [*Error] that wraps [ErrUnavailable], and the State has what they replied. A name that
+// cannot be locked is [ErrInvalid], a closed Locker [ErrClosed].
 func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
 	if err := l.refuse("inspect", []string{name}); err != nil {
 		return State{}, err
@@ -174,8 +174,8 @@ func (c *core) unavailable(ctx context.Context, op, name string, errs []error) e
 // holds until its next renewal finds out, or until its fixed lease ends: two holders are possible
 // until then. ForceUnlock returns nil when a quorum has no lock at any of
 // the names. Otherwise it returns an [*Error] for each name that failed, joined; each wraps
-// [ErrUnavailable]. A key that is no lock by the rules of [Locker.Inspect] stays, and is an error
-// of its node.
+// [ErrUnavailable]. A key that is no lock stays, and is an error of its node. A name that cannot be locked is
+// [ErrInvalid], a closed Locker [ErrClosed].
 func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
 	if err := l.refuse("force", names); err != nil {
 		return err

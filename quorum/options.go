@@ -64,8 +64,8 @@ func WithFixedLease(d time.Duration) Option {
 	return func(s *settings) { s.terms.Lease, s.terms.Fixed, s.leaseSet = d, true, true }
 }
 
-// WithMaxHold bounds how long a lock may be held, at most a year. At the bound the lock is
-// released, and its context ends with [ErrLost] (default 0: no bound).
+// WithMaxHold bounds how long a lock may be held: 10ms to a year, or 0 for no bound, the default. At the bound the
+// lock is released, and its context ends with [ErrLost].
 func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.terms.MaxHold = d } }
 
 // WithMinHold keeps a lock on the nodes for at least d, counted like the max hold from the request
@@ -86,11 +86,11 @@ func WithMinHold(d time.Duration) Option {
 	return func(s *settings) { s.terms.MinHold, s.minHoldSet = d, true }
 }
 
-// WithStopBefore ends the contexts of a lock d before its deadline, so that the work can be put away while
-// the lock is held: it is held, and renewed, until Unlock or the deadline ([Lock.Valid], [Lock.Deadline]). A
-// renewal that is confirmed after the contexts have ended doesn't bring them back (default 0: they end at
-// the deadline). d is at most half of the lease, less the drift of clocks, so that a late renewal ends no work, and below the max hold. It
-// bounds nothing if masters say that they no longer have the lock: then it is lost at once.
+// WithStopBefore ends the contexts of a lock d before its deadline, so that the work can be put away while the lock is
+// held: it is held, and renewed, until Unlock or the deadline ([Lock.Valid], [Lock.Deadline]). A renewal that is
+// confirmed after the contexts have ended doesn't bring them back (default 0: they end at the deadline). d is at most
+// half of the lease, less the drift of clocks: with more, a renewal that is only late would end the work. It is also
+// less than the max hold. If masters report that they no longer have the lock, it is lost at once, without that time.
 //
 // An attempt that leaves less than d is late: it acquires no lock. The contexts' cause wraps [ErrLost]. A
 // lock whose contexts have ended is not entered again.
@@ -98,10 +98,10 @@ func WithStopBefore(d time.Duration) Option {
 	return func(s *settings) { s.terms.StopBefore = d }
 }
 
-// WithWait bounds how long [Locker.Lock] and [Locker.Do] wait (default: no bound, and [math.MaxInt64]
-// means the same). The bound ends only the waiting. A deadline of the context that they are given also
-// ends the work, because that context is the parent of the lock's context. With 0 they attempt once, as
-// [Locker.TryLock] does. WithWait does not bound TryLock. d must not be negative.
+// WithWait bounds how long calls that acquire wait: [Locker.Lock], [Locker.Do], and those of [RWLock] and [Semaphore]
+// (default: no bound, and [math.MaxInt64] means the same). The bound ends only the waiting. A deadline of the context
+// that they are given also ends the work, because that context is the parent of the lock's context. With 0 they
+// attempt once, as [Locker.TryLock] does. WithWait does not bound TryLock. d must not be negative.
 //
 // The error of a call that gives up wraps [ErrNotAcquired] and the reason of the last attempt, but no
 // error of the context.
@@ -114,16 +114,17 @@ func WithWait(d time.Duration) Option { return func(s *settings) { s.wait = d } 
 // that wait for the same names ask if one of them does.
 func WithRequest() Option { return func(s *settings) { s.request = true } }
 
-// WithDrift sets the part of a lease by which two clocks may differ over its length, from 0 to
-// below 1 (default [clock.DefaultDriftFactor]).
+// WithDrift sets by how much the rates of two clocks may differ, as a fraction from 0 to below 1 (default
+// [clock.DefaultDriftFactor], 0.01). A holder stops relying on its lock that part of the lease, and 2 ms, before the
+// lease ends.
 func WithDrift(factor float64) Option { return func(s *settings) { s.terms.Drift = factor } }
 
-// WithRetry sets the pause between the attempts of [Locker.Lock] while no release can be heard, because
-// too few nodes answer. It is random: about min at first, twice as long after each failure, about max in
-// the end (default 10ms and 200ms, at most 24h). While releases can be heard, a release causes the next
-// attempt, or a poll after 2.5 to 5 times max. Calls in one process that wait for the same names use the
-// shortest bounds among them. A Locker that waits for n sets of names leaves at least n/4 to n/2 ms between
-// the polls for one of them: from about 2,000 on by default, that is later than these bounds.
+// WithRetry sets the pause between the attempts of [Locker.Lock] while no release can be heard, because too few nodes
+// answer. It is random: about min at first, up to twice as long after each failure, and at most min/2 + max (default
+// 10ms and 200ms; max is at most 24h). While releases can be heard, a release causes the next attempt, or a poll after
+// 2.5 to 5 times max. Calls in one process that wait for the same names use the shortest bounds among them. A Locker
+// that waits for n sets of names leaves at least n/4 to n/2 ms between the polls for one of them: from about 2,000 on
+// by default, that is later than these bounds.
 func WithRetry(min, max time.Duration) Option {
 	return func(s *settings) { s.retry = waiting.Retry{Min: min, Max: max} }
 }

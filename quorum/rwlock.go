@@ -11,7 +11,7 @@ import (
 // waits keeps new readers back, so no writer starves. If it dies, readers get the name again within two
 // seconds. Redisson's clients get an error at a name that readers hold.
 //
-// Within the flow of a lock's context, a reader may read again, and a writer may read and write again.
+// Code that is given the lock's context may read again, and as a writer also write again.
 // Nobody is upgraded: a reader that asks to write gets [ErrInvalid], since two that did would wait for
 // each other. A writer becomes a reader by [Lock.Downgrade].
 //

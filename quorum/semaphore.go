@@ -103,12 +103,13 @@ func (s *Semaphore) Inspect(ctx context.Context) ([]State, error) {
 	return s.locker.core.inspect(ctx, keys)
 }
 
-// ForceUnlock is [Locker.ForceUnlock] of slots.
+// ForceUnlock frees slots, from 0 to n−1, as [Locker.ForceUnlock] frees names. The error wraps [ErrInvalid] for no
+// slots, and for one that the semaphore does not have.
 func (s *Semaphore) ForceUnlock(ctx context.Context, slots ...int) error {
 	return s.force(slots, func(names []string) error { return s.locker.core.forceAll(ctx, names, s.locker.core.forceAnyone) })
 }
 
-// ForceUnlockOwner is [Locker.ForceUnlockOwner] of slots.
+// ForceUnlockOwner frees those of the slots that the owner holds: see [Locker.ForceUnlockOwner].
 func (s *Semaphore) ForceUnlockOwner(ctx context.Context, owner string, slots ...int) error {
 	return s.force(slots, func(names []string) error { return s.locker.core.forceOwner(ctx, owner, names) })
 }

@@ -102,12 +102,12 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 	return failure
 }
 
-// Extend raises the lease on the nodes to at least lease from now; lease is at most the nodes' max
-// lease. It returns nil when a quorum has confirmed. Otherwise the error is
-// an [*Error]. It wraps [ErrUnavailable] when too few nodes confirmed, [ErrLost], [ErrNotHeld] or
-// [ErrClosed] when the lock is not held, [ErrInvalid] for a lease out of bounds, or the context's
-// error. Nodes that confirm after that still move the deadline, always to a later time. If ctx had ended
-// before the call, or the error wraps ErrInvalid, no node was asked.
+// Extend raises the lease on the nodes, so that it ends no sooner than lease from now. lease is from 10ms to the
+// nodes' max lease. Extend returns nil when a quorum has confirmed. Otherwise the error is an [*Error]. It wraps
+// [ErrUnavailable] when too few nodes confirmed, [ErrLost], [ErrNotHeld] or [ErrClosed] when the lock is not held,
+// [ErrInvalid] for a lease out of bounds, or the context's error. Nodes that confirm after that still move the
+// deadline, always to a later time. If ctx had ended before the call, or the error wraps ErrInvalid, no node was
+// asked.
 //
 // ctx may be the lock's own context: see [Lock.Unlock].
 func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
@@ -143,7 +143,8 @@ func (l *Lock) confirm(ctx context.Context, op string, t *engine.Tally) error {
 
 // Unlock lowers the level, or releases the lock when this is the handle that acquired it. It sends
 // the release to all nodes that may have the lock, even if ctx has ended: the end of ctx ends only
-// the waiting.
+// the waiting. Nodes that do not answer delay it by about their timeout ([node.WithTimeout]), and only while the
+// outcome depends on them.
 //
 // Unlock returns nil when a quorum has confirmed; the others get the
 // release when they answer again. Otherwise the error is an [*Error]. It wraps [ErrLost] when the lock

@@ -15,7 +15,7 @@ import (
 // token, as any other: a resource that has seen it must refuse a lower one. [quorum.Lock.HandOver] makes
 // a ticket for the service's [quorum.Locker.TakeOver].
 //
-// It waits for a holder to release, but fails the test after 5 s. It needs a majority of the
+// It waits for a holder to release, and fails the test after 20 s. It needs a majority of the
 // masters to run, whatever rule the service has.
 func (m *Masters) HoldElsewhere(names ...string) *quorum.Lock {
 	m.tb.Helper()

@@ -10,13 +10,13 @@
 //
 // What can go wrong with a lock, and how to cause it:
 //
-//	another process holds it (ErrHeld)           [Masters.HoldElsewhere]
-//	another process reads (ErrHeld for a writer) [Masters.ReadElsewhere]
-//	a held lock is lost (ErrLost)                [Masters.Lose]; all locks: [Masters.FastForward]
-//	a lease ends that nobody renews              [Masters.FastForward]
-//	a holder's process stands still              [Masters.Pause]
-//	masters do not answer (ErrUnavailable)       [Masters.Stop]
-//	a master restarts without its data           [Masters.Forget]
+//   - another process holds it (ErrHeld): [Masters.HoldElsewhere]
+//   - another process reads (ErrHeld for a writer): [Masters.ReadElsewhere]
+//   - a held lock is lost (ErrLost): [Masters.Lose]; all locks: [Masters.FastForward]
+//   - a lease ends that nobody renews: [Masters.FastForward]
+//   - a holder's process stands still: [Masters.Pause]
+//   - masters do not answer (ErrUnavailable): [Masters.Stop]
+//   - a master restarts without its data: [Masters.Forget]
 //
 // With any of these, two holders are never valid at once if every locker has [Masters.Options].
 //
@@ -165,7 +165,7 @@ func (m *Masters) Options() []quorum.Option { return m.newProcess().options() }
 
 // Locker returns a locker over all the masters, by the rule of package redlock. The end of the test
 // closes it. Lockers act like different processes. Options are as for
-// [redlock.Open], and come after [Masters.Options]. It logs to the test's output, which is shown
+// redlock.Open, and come after [Masters.Options]. It logs to the test's output, which is shown
 // if the test fails; [quorum.WithLogger] names another logger. Locker fails the test if redlock.Open
 // returns an error, and for an even number of masters.
 func (m *Masters) Locker(opts ...quorum.Option) *quorum.Locker {

@@ -2,6 +2,13 @@
 // github.com/caddyserver/certmagic: in any storage, under locks of package quorum. One process orders a
 // certificate, and the others wait for it and load it.
 //
+//	storage, err := certmagicquorumlock.New(&certmagic.FileStorage{Path: dir}, locker, "certs:")
+//	if err != nil {
+//		return err
+//	}
+//	config := certmagic.New(cache, certmagic.Config{Storage: storage})
+//	return config.ManageSync(ctx, []string{"www.example.com"})
+//
 // docs/certmagic.md says what follows when a process or the masters fail.
 package certmagicquorumlock
 

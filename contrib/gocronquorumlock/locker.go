@@ -1,6 +1,14 @@
 // Package gocronquorumlock lets several schedulers of github.com/go-co-op/gocron/v2 run each job
 // once per tick, under a lock of package quorum.
 //
+//	by, err := gocronquorumlock.New(locker, time.Minute, 2*time.Second) // the jobs' period, how far apart instances tick
+//	if err != nil {
+//		return nil, err
+//	}
+//	return gocron.NewScheduler(gocron.WithDistributedLocker(by))
+//
+// Give every job a name ([gocron.WithName]), the same in all instances: it is the lock's.
+//
 // Every instance of a service has the same jobs. At a tick each scheduler asks for the lock at the
 // job's name, and the one that gets it runs the job. The lock stays on the masters for at least the
 // min hold, however short the job is, so that a scheduler whose tick comes later does not run the

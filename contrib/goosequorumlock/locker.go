@@ -1,6 +1,19 @@
 // Package goosequorumlock lets several processes run the migrations of github.com/pressly/goose/v3 under a
 // lock of package quorum, on a database that has no advisory locks, or none that outlive the failover of its
-// primary. docs/goose.md says what follows when the lock is lost.
+// primary:
+//
+//	by, err := goosequorumlock.New(locker, "migrations of shop") // one name for each database
+//	if err != nil {
+//		return err
+//	}
+//	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithSessionLocker(by))
+//	if err != nil {
+//		return err
+//	}
+//	_, err = provider.Up(ctx)
+//	return err
+//
+// Give db two connections or more: goose keeps one for the lock. docs/goose.md says what follows when the lock is lost.
 package goosequorumlock
 
 import (

@@ -1,8 +1,14 @@
 // Package goredisquorumlock opens the nodes of a lock by the options of go-redis clients:
 //
-//	n, err := goredisquorumlock.Open(client.Options())
-//	...
-//	locker, err := redlock.New(nodes) // one node for each client
+//	var nodes []*node.Node
+//	for _, client := range clients { // one for each master
+//		n, err := goredisquorumlock.Open(client.Options())
+//		if err != nil {
+//			return nil, err
+//		}
+//		nodes = append(nodes, n) // the program closes them, after the locker
+//	}
+//	return redlock.New(nodes)
 //
 // A node makes connections of its own, as the options say: one to its master, one more while a lock
 // is waited for. The client's pools and hooks play no part. docs/clients.md in the repository says

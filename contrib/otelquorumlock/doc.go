@@ -5,8 +5,15 @@
 //		kind, _, _ := strings.Cut(name, ":") // "invoice:42" is one of the group "invoice"
 //		return kind
 //	}))
+//	if err != nil {
+//		return err
+//	}
+//	defer t.Close()
 //	locker, err := redlock.Open(urls, t.Options()...)
-//	...
+//	if err != nil {
+//		return err
+//	}
+//	defer locker.Close()
 //	t.Observe("billing", locker)
 //
 // The names of locks appear in no attribute, unless a group returns one. A name that is not UTF-8 appears with its

@@ -6,7 +6,10 @@
 //	}))
 //	prometheus.MustRegister(m)
 //	locker, err := redlock.Open(urls, m.Options()...)
-//	...
+//	if err != nil {
+//		return err
+//	}
+//	defer locker.Close()
 //	m.Observe("billing", locker)
 //
 // The names of locks appear in no label, unless a group returns one. A name that is not UTF-8 appears with its

@@ -1,6 +1,17 @@
-// Package quorumchaos puts a service that locks under faults, in its own tests: masters that die, freeze and
-// forget, when the test says so or at random from a seed, and a judge of what the service did.
-// docs/chaos-tests.md says how, and which faults the guarantees cover.
+// Package quorumchaos puts a service that locks under faults of real Redis masters, in the service's own tests,
+// and judges what the service did. It needs a container engine or redis-server: without either it skips the test.
+//
+//	cluster := quorumchaos.Start(t, 3)
+//	locker, err := redlock.Open(cluster.URLs())
+//	if err != nil {
+//		t.Fatal(err)
+//	}
+//	defer locker.Close()
+//	cluster.Freeze(0) // the service goes on with two
+//	cluster.Thaw(0)
+//
+// The service reports to [Cluster.Judge] what it held, read and wrote. [Cluster.Random] draws the faults from a
+// seed. docs/chaos-tests.md has a whole test, and which faults the guarantees cover.
 package quorumchaos
 
 import (

@@ -1,6 +1,15 @@
 // Package tusdquorumlock lets several servers of github.com/tus/tusd/v2 serve the same uploads, under a lock
 // of package quorum for each upload.
 //
+//	uploads, err := tusdquorumlock.New(locker)
+//	if err != nil {
+//		return nil, err
+//	}
+//	composer := handler.NewStoreComposer()
+//	filestore.New(dir).UseIn(composer) // a store that all servers share
+//	uploads.UseIn(composer)
+//	return handler.NewHandler(handler.Config{BasePath: "/files/", StoreComposer: composer})
+//
 // A client whose connection broke comes back, perhaps to another server, while the first one still waits for
 // its bytes under the lock. The second server asks the first to let go ([quorum.WithRequest]), and tusd there
 // stops the upload and keeps what has arrived. So the client goes on after a moment, and not after a timeout

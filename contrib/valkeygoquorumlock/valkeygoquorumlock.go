@@ -1,8 +1,14 @@
 // Package valkeygoquorumlock opens the nodes of a lock by the options of valkey-go clients:
 //
-//	n, err := valkeygoquorumlock.Open(option)
-//	...
-//	locker, err := redlock.New(nodes) // one node for each option
+//	var nodes []*node.Node
+//	for _, option := range options { // one for each master
+//		n, err := valkeygoquorumlock.Open(option)
+//		if err != nil {
+//			return nil, err
+//		}
+//		nodes = append(nodes, n) // the program closes them, after the locker
+//	}
+//	return redlock.New(nodes)
 //
 // A node makes connections of its own, as the option says: one to its master, one more while a lock
 // is waited for. The client's connections and callbacks play no part. docs/clients.md in the

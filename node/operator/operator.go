@@ -2,12 +2,18 @@
 // and [Admit] ends its quarantine if they say so:
 //
 //	n, err := node.Open("redis://10.0.0.1")
-//	...
+//	if err != nil {
+//		return err
+//	}
 //	defer n.Close()
 //	report, err := operator.Check(ctx, n)
-//	if err == nil && (report.Refused != nil || report.Hazards != nil) {
-//		// the master answers, and is not fit
+//	if err != nil {
+//		return err // it does not answer
 //	}
+//	for _, hazard := range report.Hazards {
+//		log.Print(hazard) // it works; an operator should know
+//	}
+//	return report.Refused // why it must not be a node, or nil
 //
 // A program that locks needs neither. The command quorumlock has both: check and admit.
 package operator

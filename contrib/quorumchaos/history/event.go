@@ -2,10 +2,6 @@
 // held a name at once, whether every holder's fencing token was higher than the one before, and
 // whether a resource behind the lock lost a write. A simulation and tests with processes on real
 // servers record the same events. The package knows nothing of how the lock works.
-//
-// The files: event.go and json.go have what is recorded, hold.go the holds that follow from it; check.go
-// has the rules and their list, overlap.go, crowd.go and model.go the longer ones. register.go judges a
-// resource. A new rule goes into check.go, and its name into [Violation].
 package history
 
 import (
