@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
 // underLock is quoted by docs/beside.md. It stands in a middleware of a queue, which names the work and calls next.
@@ -20,9 +20,9 @@ func underLock(ctx context.Context, locker *quorum.Locker, name string, next fun
 // A queue gives up on a handler that ignores the end of its context, and starts another. That one is refused
 // until the first returns.
 func Example_besideAQueue() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	locker := masters.Locker() // yours: redlock.Open(urls)
 	var first uint64
 
 	ctx, giveUp := context.WithCancel(context.Background())

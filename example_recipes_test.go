@@ -11,9 +11,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/fence"
-	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
 // docs/recipes.md and docs/from-redisson.md quote the functions of this file that are no examples.
@@ -70,9 +70,9 @@ func migrate(ctx context.Context, locker *quorum.Locker, db *schema) error {
 
 // Every instance migrates at its start. One does it, the others wait and find it done.
 func Example_migrations() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	locker := masters.Locker() // yours: redlock.Open(urls)
 	var db schema
 	var instances sync.WaitGroup
 	for range 3 {
@@ -104,9 +104,9 @@ func consume(ctx context.Context, locker *quorum.Locker, m message, handle handl
 
 // A consumer does not wait for an order that another one works on: the queue delivers again.
 func Example_queueConsumer() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	locker := masters.Locker() // yours: redlock.Open(urls)
 	ctx := context.Background()
 
 	err := consume(ctx, locker, message{"m1", "42"}, func(_ context.Context, m message, _ uint64) error {
@@ -142,9 +142,9 @@ func upload(ctx context.Context, locker *quorum.Locker, store objects, conn redi
 
 // The object's key has the token. What points to the object is guarded by it.
 func Example_upload() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	locker := masters.Locker() // yours: redlock.Open(urls)
 	conn, stopResource := startResource()
 	defer stopResource()
 	ctx := context.Background()
@@ -180,9 +180,9 @@ func bill(ctx context.Context, candidate *leader.Candidate, conn redis.Conn, cha
 
 // The leader stamps, reads where the last one stopped, and stamps with every write.
 func Example_fencedLeader() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	locker := masters.Locker() // yours: redlock.Open(urls)
 	conn, stopResource := startResource()
 	defer stopResource()
 	if _, err := conn.Do("SET", "billing:next", 40); err != nil {
@@ -262,9 +262,9 @@ func lookUp(ctx context.Context, locker *quorum.Locker, c *cache, key string) (s
 
 // Many processes read a cache, and one of them replaces it now and then.
 func Example_cache() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	locker := masters.Locker() // yours: redlock.Open(urls)
 	ctx, c := context.Background(), &cache{}
 	if err := rebuild(ctx, locker, c); err != nil {
 		log.Fatal(err)
@@ -286,9 +286,9 @@ func tryLock(ctx context.Context, locker *quorum.Locker, name string) (*quorum.L
 
 // What Redisson's tryLock with a wait and a lease is here.
 func Example_fromRedisson() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	locker := masters.Locker() // yours: redlock.Open(urls)
 	ctx := context.Background()
 	lock, held, err := tryLock(ctx, locker, "invoice:42")
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"hash/fnv"
 
-	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
 // docs/scale.md quotes this file.
@@ -21,13 +21,11 @@ func groupOf(groups []*quorum.Locker, name string) *quorum.Locker {
 }
 
 func Example_groups() {
-	mastersOne, first := examples.Start()
-	defer mastersOne.Stop()
-	defer first.Close()
-	mastersTwo, second := examples.Start()
-	defer mastersTwo.Stop()
-	defer second.Close()
-	groups := []*quorum.Locker{first, second}
+	first, endFirst := quorumtest.ForExample(3)
+	defer endFirst()
+	second, endSecond := quorumtest.ForExample(3)
+	defer endSecond()
+	groups := []*quorum.Locker{first.Locker(), second.Locker()}
 	ctx := context.Background()
 
 	held := map[*quorum.Locker]int{}

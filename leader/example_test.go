@@ -7,16 +7,16 @@ import (
 	"log"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
 // Every instance of a service runs this. One of them leads, until its context ends; then another one does.
 func ExampleCandidate_Run() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	locker := masters.Locker()                            // yours: redlock.Open(urls)
 	ctx, stop := context.WithCancel(context.Background()) // a service's: signal.NotifyContext
 
 	candidate, err := leader.New(locker, "scheduler")
@@ -39,9 +39,9 @@ func ExampleCandidate_Run() {
 
 // A lost term ends its context. Run campaigns again once the function has returned.
 func ExampleCandidate_Run_lost() {
-	masters, locker := examples.Start(quorum.WithLease(500 * time.Millisecond))
-	defer masters.Stop()
-	defer locker.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	locker := masters.Locker(quorum.WithLease(500 * time.Millisecond))
 
 	candidate, err := leader.New(locker, "scheduler")
 	if err != nil {
@@ -68,9 +68,9 @@ func ExampleCandidate_Run_lost() {
 
 // Campaign is for a program with a loop of its own.
 func ExampleCandidate_Campaign() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	locker := masters.Locker() // yours: redlock.Open(urls)
 	ctx := context.Background()
 
 	candidate, err := leader.New(locker, "scheduler")
@@ -91,9 +91,9 @@ func ExampleCandidate_Campaign() {
 
 // Observe shows who leads, and when nobody does.
 func ExampleCandidate_Observe() {
-	masters, locker := examples.Start(quorum.WithLabel("10.0.0.7:8080"))
-	defer masters.Stop()
-	defer locker.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	locker := masters.Locker(quorum.WithLabel("10.0.0.7:8080"))
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 
@@ -125,24 +125,21 @@ func ExampleCandidate_Observe() {
 	// nobody leads now
 }
 
-// elector is the interface Elector of github.com/go-co-op/gocron/v2: see gocron.WithDistributedElector.
-type elector interface {
-	IsLeader(context.Context) error // nil: this instance runs the job
-}
-
 // A scheduler that runs in every instance asks its elector before each job. The candidate leads in
 // the background.
 func ExampleCandidate_IsLeader() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	locker := masters.Locker() // yours: redlock.Open(urls)
 	ctx, stop := context.WithCancel(context.Background())
 
 	candidate, err := leader.New(locker, "scheduler")
 	if err != nil {
 		log.Fatal(err)
 	}
-	var asked elector = candidate
+	var asked interface { // of gocron.WithDistributedElector
+		IsLeader(context.Context) error // nil: this instance runs the job
+	} = candidate
 	fmt.Println("before:", asked.IsLeader(ctx))
 	leads, ended := make(chan struct{}), make(chan error)
 	go func() {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"github.com/quorumlock/quorumlock/contrib/certmagicquorumlock"
-	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
 // docs/certmagic.md quotes configure.
@@ -26,9 +26,8 @@ func configure(cache *certmagic.Cache, locker *quorum.Locker, dir string) (*cert
 
 // Three servers start at once and need a certificate of the same name. One of them orders it.
 func Example() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
 	dir, err := os.MkdirTemp("", "certificates")
 	if err != nil {
 		log.Fatal(err)
@@ -38,9 +37,8 @@ func Example() {
 	ca := newStandIn()
 	var servers sync.WaitGroup
 	for range 3 {
+		locker := masters.Locker() // yours: redlock.Open(urls)
 		servers.Go(func() {
-			locker := examples.Open(masters)
-			defer locker.Close()
 			config, stop, err := server(locker, dir, ca)
 			if err != nil {
 				log.Fatal(err)

@@ -10,12 +10,11 @@ import (
 	"github.com/go-co-op/gocron/v2"
 	"github.com/google/uuid"
 	"github.com/quorumlock/quorumlock/contrib/gocronquorumlock"
-	"github.com/quorumlock/quorumlock/internal/examples"
-	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
-// docs/gocron.md quotes schedule, and docs/leader.md quotes lead.
+// docs/gocron.md quotes schedule.
 
 // report stands for the work of a job.
 type report func(ctx context.Context, token uint64) error
@@ -46,11 +45,9 @@ func schedule(
 
 // Two instances have the same job, and the clock of one is behind. The other runs the job.
 func Example() {
-	masters, ahead := examples.Start()
-	defer masters.Stop()
-	defer ahead.Close()
-	behind := examples.Open(masters)
-	defer behind.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	ahead, behind := masters.Locker(), masters.Locker() // yours: redlock.Open(urls)
 	said := make(chan string, 2)
 	for _, locker := range []*quorum.Locker{ahead, behind} {
 		work := func(_ context.Context, token uint64) error {
@@ -70,48 +67,4 @@ func Example() {
 	// Output:
 	// runs the job, with a token: true
 	// skips this tick: true
-}
-
-func lead(ctx context.Context, candidate *leader.Candidate) (gocron.Scheduler, error) {
-	go candidate.Run(ctx, func(ctx context.Context, _ *leader.Term) error {
-		<-ctx.Done() // leads for as long as it can
-		return ctx.Err()
-	})
-	return gocron.NewScheduler(gocron.WithDistributedElector(candidate))
-}
-
-// One of two instances leads. Its scheduler runs every job; the other's skips them.
-func Example_elector() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	ran := make(chan string)
-	for _, instance := range []string{"the first", "the second"} {
-		candidate, err := leader.New(locker, "scheduler")
-		if err != nil {
-			log.Fatal(err)
-		}
-		scheduler, err := lead(ctx, candidate)
-		if err != nil {
-			log.Fatal(err)
-		}
-		defer scheduler.Shutdown()
-		for candidate.IsLeader(ctx) != nil && instance == "the first" {
-			time.Sleep(time.Millisecond)
-		}
-		_, err = scheduler.NewJob(gocron.DurationJob(10*time.Millisecond), gocron.NewTask(func() {
-			select {
-			case ran <- instance:
-			default:
-			}
-		}))
-		if err != nil {
-			log.Fatal(err)
-		}
-		scheduler.Start()
-	}
-	fmt.Println(<-ran, <-ran, <-ran)
-	// Output: the first the first the first
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/quorumlock/quorumlock/contrib/goredisquorumlock"
-	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
@@ -29,19 +29,20 @@ func openNodes(clients []*redis.Client, opts ...node.Option) ([]*node.Node, erro
 }
 
 func Example() {
-	masters, err := redistest.StartEmbedded(3) // your masters
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer masters.Stop()
+	masters, end := quorumtest.ForExample(3) // your masters
+	defer end()
 	var clients []*redis.Client
-	for _, m := range masters.Masters {
-		client := redis.NewClient(&redis.Options{Addr: m.Addr(), DB: 1})
+	for _, url := range masters.URLs() {
+		options, err := redis.ParseURL(url)
+		if err != nil {
+			log.Fatal(err)
+		}
+		client := redis.NewClient(options)
 		defer client.Close()
 		clients = append(clients, client)
 	}
 
-	nodes, err := openNodes(clients, node.WithoutQuarantine()) // for a test
+	nodes, err := openNodes(clients)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -54,13 +55,12 @@ func Example() {
 	}
 	defer locker.Close()
 
-	err = locker.Do(context.Background(), func(ctx context.Context, lock *quorum.Lock) error {
-		charges, err := clients[0].Incr(ctx, "invoice:42:charges").Result() // its own data, over its own connection
-		fmt.Println("charged:", charges, "with a token:", lock.Token() > 0)
-		return err
+	err = locker.Do(context.Background(), func(_ context.Context, lock *quorum.Lock) error {
+		fmt.Println("locked:", lock.Names()[0], lock.Valid())
+		return nil
 	}, "invoice:42")
 	fmt.Println("error:", err)
 	// Output:
-	// charged: 1 with a token: true
+	// locked: invoice:42 true
 	// error: <nil>
 }

@@ -5,26 +5,18 @@ import (
 	"fmt"
 	"log"
 	"strings"
-	"time"
 
 	"go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/quorumlock/quorumlock/contrib/otelquorumlock"
-	"github.com/quorumlock/quorumlock/internal/redistest"
-	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/quorum"
-	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
 func Example() {
 	ctx := context.Background()
-	masters, err := redistest.StartEmbedded(3) // your masters
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer masters.Stop()
-	urls := []string{masters.Masters[0].URL(), masters.Masters[1].URL(), masters.Masters[2].URL()}
+	masters, end := quorumtest.ForExample(3)
+	defer end()
 
 	spans := tracetest.NewInMemoryExporter() // your exporter
 	t, err := otelquorumlock.New(
@@ -37,12 +29,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer t.Close()
-	locker, err := redlock.Open(urls, quorum.WithHooks(t.Hooks()),
-		quorum.WithNodeOptions(node.WithHooks(t.NodeHooks()), node.WithTimeout(10*time.Second), node.WithoutQuarantine())) // for a test
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locker.Close()
+	locker := masters.Locker(t.Options()...) // yours: redlock.Open(urls, t.Options()...)
 	t.Observe("billing", locker)
 
 	lock, err := locker.Lock(ctx, "invoice:42")

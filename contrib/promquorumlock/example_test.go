@@ -1,27 +1,21 @@
 package promquorumlock_test
 
 import (
+	"context"
 	"fmt"
 	"log"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/quorumlock/quorumlock/contrib/promquorumlock"
-	"github.com/quorumlock/quorumlock/internal/redistest"
-	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/quorum"
-	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
 func Example() {
-	masters, err := redistest.StartEmbedded(3) // your masters
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer masters.Stop()
-	urls := []string{masters.Masters[0].URL(), masters.Masters[1].URL(), masters.Masters[2].URL()}
+	ctx := context.Background()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
 
 	m := promquorumlock.New(promquorumlock.WithGroup(func(name string) string {
 		kind, _, _ := strings.Cut(name, ":")
@@ -29,15 +23,7 @@ func Example() {
 	}))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m)
-	options := []quorum.Option{
-		quorum.WithHooks(m.Hooks()),
-		quorum.WithNodeOptions(node.WithHooks(m.NodeHooks()), node.WithTimeout(10*time.Second), node.WithoutQuarantine()), // for a test
-	}
-	locker, err := redlock.Open(urls, options...)
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer locker.Close()
+	locker := masters.Locker(m.Options()...) // yours: redlock.Open(urls, m.Options()...)
 	m.Observe("billing", locker)
 
 	lock, err := locker.Lock(ctx, "invoice:42")

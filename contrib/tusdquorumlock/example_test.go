@@ -7,8 +7,8 @@ import (
 	"os"
 
 	"github.com/quorumlock/quorumlock/contrib/tusdquorumlock"
-	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 	"github.com/tus/tusd/v2/pkg/filestore"
 	"github.com/tus/tusd/v2/pkg/handler"
 )
@@ -33,11 +33,9 @@ func serve(locker *quorum.Locker, dir string) (http.Handler, error) {
 // An upload is created at one of two servers. The client sends five bytes, and then nothing: its
 // connection is dead, and the first server has not noticed. It goes on at the second.
 func Example() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
-	other := examples.Open(masters)
-	defer other.Close()
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	locker, other := masters.Locker(), masters.Locker() // yours: redlock.Open(urls)
 	dir, err := os.MkdirTemp("", "uploads")
 	if err != nil {
 		log.Fatal(err)

@@ -4,29 +4,27 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"strings"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/quorumlock/quorumlock/contrib/valkeygoquorumlock"
-	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
 func Example() {
-	masters, err := redistest.StartEmbedded(3) // your masters
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer masters.Stop()
+	masters, end := quorumtest.ForExample(3) // your masters
+	defer end()
 	var nodes []*node.Node
-	for _, m := range masters.Masters {
+	for _, url := range masters.URLs() {
 		option := valkey.ClientOption{ // your client's
-			InitAddress: []string{m.Addr()}, ClientName: "billing", ConnWriteTimeout: 10 * time.Second,
+			InitAddress: []string{strings.TrimPrefix(url, "redis://")}, ClientName: "billing", ConnWriteTimeout: 10 * time.Second,
 		}
-		n, err := valkeygoquorumlock.Open(option, node.WithoutQuarantine()) // for a test
+		n, err := valkeygoquorumlock.Open(option)
 		if err != nil {
 			log.Fatal(err)
 		}

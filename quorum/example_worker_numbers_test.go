@@ -1,55 +1,16 @@
-package quorumlock_test
+package quorum_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
-// docs/usage.md and docs/recipes.md quote the functions of this file that are no examples.
-
-// At most four imports run at a time, on all instances together.
-func importOne(ctx context.Context, locker *quorum.Locker, load func(context.Context) error) error {
-	slot, err := locker.Semaphore("imports", 4).Acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer slot.Unlock(ctx)
-	return load(slot.Context())
-}
-
-func Example_imports() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
-	var running, most atomic.Int64
-	done := make(chan error)
-	const imports = 12
-	for range imports {
-		go func() {
-			done <- importOne(context.Background(), locker, func(context.Context) error {
-				now := running.Add(1)
-				defer running.Add(-1)
-				for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
-				}
-				time.Sleep(20 * time.Millisecond)
-				return nil
-			})
-		}()
-	}
-	for range imports {
-		if err := <-done; err != nil {
-			fmt.Println(err)
-		}
-	}
-	fmt.Println(most.Load() <= 4)
-	// Output: true
-}
+// docs/recipes.md quotes ids and startWorker.
 
 // ids makes numbers that no other instance makes: the time in ms, a worker's number of 10 bits, and a
 // count of 12 bits.
@@ -85,10 +46,10 @@ func startWorker(ctx context.Context, locker *quorum.Locker) (*ids, error) {
 }
 
 // Each worker has a number that nobody else has, for as long as it holds the slot.
-func Example_workerNumbers() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
+func ExampleSemaphore_Acquire_workerNumbers() {
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	locker := masters.Locker() // yours: redlock.Open(urls)
 	seen := map[uint64]bool{}
 	now := time.UnixMilli(1_800_000_000_000)
 	for range 3 {

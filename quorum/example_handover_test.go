@@ -1,4 +1,4 @@
-package quorumlock_test
+package quorum_test
 
 import (
 	"context"
@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/fence"
-	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
-// docs/usage.md and docs/recipes.md quote the functions of this file that are no examples.
+// docs/usage.md and docs/recipes.md quote the other functions of this file.
 
 // jobs is a queue between the web servers and the workers.
 type jobs chan job
@@ -52,19 +53,26 @@ func makeReport(ctx context.Context, locker *quorum.Locker, conn redis.Conn, j j
 
 // A web server locks a report and hands the lock over. While the job waits in the queue, no other web
 // server accepts the report; a worker goes on with it.
-func Example_handOver() {
-	masters, web := examples.Start()
-	defer masters.Stop()
-	defer web.Close()
-	worker := web.With() // of another process
-	conn, stopResource := startResource()
-	defer stopResource()
+func ExampleLock_HandOver() {
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	web, worker := masters.Locker(), masters.Locker() // of two processes
+	server, err := miniredis.Run()                    // it holds the reports, and is not one of the masters
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer server.Close()
+	conn, err := redis.Dial("tcp", server.Addr())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close()
 	ctx, queue := context.Background(), make(jobs, 1)
 
 	if err := accept(ctx, web, queue, "report:7"); err != nil {
 		log.Fatal(err)
 	}
-	err := accept(ctx, web, queue, "report:7")
+	err = accept(ctx, web, queue, "report:7")
 	fmt.Println("accepted once more:", !errors.Is(err, quorum.ErrHeld))
 	j := <-queue
 	fmt.Println(makeReport(ctx, worker, conn, j), makeReport(ctx, worker, conn, j))

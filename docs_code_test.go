@@ -5,8 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
-	"log"
 	"net/http"
 	"os"
 	"slices"
@@ -16,7 +14,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/leader"
@@ -141,66 +138,6 @@ func waitFor(ctx context.Context, locker *quorum.Locker) (*quorum.Lock, error) {
 	return lock, err
 }
 
-func oncePerMinute(ctx context.Context, locker *quorum.Locker, report work) error {
-	once := locker.With(quorum.WithMinHold(50 * time.Second)) // for a tick every minute
-	lock, err := once.TryLock(ctx, "report")
-	if errors.Is(err, quorum.ErrHeld) {
-		return nil // another instance has this tick
-	}
-	if err != nil {
-		return err
-	}
-	defer lock.Unlock(ctx)
-	return report(lock.Context())
-}
-
-// The second instance's tick comes later than the first one's, and after its job has ended.
-func Example_oncePerPeriod() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
-	for _, instance := range []string{"the first", "the second"} {
-		err := oncePerMinute(context.Background(), locker, func(context.Context) error {
-			fmt.Println(instance, "runs the job")
-			return nil
-		})
-		if err != nil {
-			log.Fatal(err)
-		}
-	}
-	// Output: the first runs the job
-}
-
-func enterAgain(locker *quorum.Locker, lock *quorum.Lock) (*quorum.Lock, error) {
-	inner, err := locker.Lock(lock.Context(), "invoice:42") // level 2
-	return inner, err
-}
-
-func readBesideOthers(ctx context.Context, locker *quorum.Locker) (*quorum.Lock, error) {
-	catalogue := locker.RWLock("catalogue")
-	reader, err := catalogue.RLock(ctx) // alongside other readers; Lock is for a writer, who is alone
-	return reader, err
-}
-
-// Two readers hold the name at once.
-func Example_readers() {
-	masters, locker := examples.Start()
-	defer masters.Stop()
-	defer locker.Close()
-	ctx := context.Background()
-	for range 2 {
-		reader, err := readBesideOthers(ctx, locker)
-		if err != nil {
-			log.Fatal(err)
-		}
-		defer reader.Unlock(ctx)
-		fmt.Println(reader.Shared(), reader.Valid())
-	}
-	// Output:
-	// true true
-	// true true
-}
-
 func overPools(pools map[string]*redis.Pool, use func(*quorum.Locker) error) error {
 	nodes := make([]*node.Node, 0, len(pools))
 	for name, pool := range pools {
@@ -239,10 +176,6 @@ func TestUsage(t *testing.T) {
 	}
 	lock, err := waitFor(ctx, locker)
 	testkit.Must(t, err)
-	inner, err := enterAgain(locker, lock)
-	if err != nil || inner.Level() != 2 {
-		t.Errorf("level %d, %v", inner.Level(), err)
-	}
 	if err := lock.Unlock(ctx); err != nil {
 		t.Error(err)
 	}

@@ -1,12 +1,12 @@
-package quorumlock_test
+package quorum_test
 
 import (
 	"context"
 	"fmt"
 	"log"
 
-	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
 // docs/usage.md quotes compact.
@@ -30,12 +30,11 @@ func compact(lock *quorum.Lock, segments <-chan string, merge func(segment strin
 }
 
 // A job in the background lets go when a call with more haste waits for its lock.
-func Example_request() {
-	masters, background := examples.Start()
-	defer masters.Stop()
-	defer background.Close()
-	urgent := examples.Open(masters, quorum.WithRequest())
-	defer urgent.Close()
+func ExampleLock_Requested() {
+	masters, end := quorumtest.ForExample(3)
+	defer end()
+	background := masters.Locker() // yours: redlock.Open(urls)
+	urgent := masters.Locker(quorum.WithRequest())
 	ctx := context.Background()
 
 	segments, merged := make(chan string), make(chan string)
