@@ -19,13 +19,13 @@ import (
 )
 
 // Open returns a Locker over one node for each URL (see [node.Open]). The Locker owns the nodes:
-// [quorum.Locker.Close] closes them. The error is that of [quorum.Open].
+// [quorum.Locker.Close] closes them. The error is [quorum.Open]'s.
 func Open(urls []string, opts ...quorum.Option) (*quorum.Locker, error) {
 	return quorum.Open(urls, quorum.All, opts...)
 }
 
 // New returns a Locker over the caller's nodes, which the caller closes after the Locker. The error is
-// that of [quorum.New].
+// [quorum.New]'s.
 func New(nodes []*node.Node, opts ...quorum.Option) (*quorum.Locker, error) {
 	return quorum.New(nodes, quorum.All, opts...)
 }

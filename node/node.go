@@ -170,9 +170,9 @@ func (n *Node) newSource() rand.Source {
 	return rand.NewPCG(random.Uint64(), random.Uint64())
 }
 
-// Name returns the name given by [WithName] or the URL, or else host:port or the socket's path:
-// never a password. It ends with the number of a database other than 0, as in 10.0.0.1:6379/1. A node over a pool takes its address from the server, and its name is "pool"
-// until the first connection.
+// Name returns the name given by [WithName] or the URL, otherwise host:port or the socket's path: never a password. It
+// ends with the number of a database other than 0, as in 10.0.0.1:6379/1. A node over a pool takes its address from
+// the server, and its name is "pool" until the first connection.
 func (n *Node) Name() string { return n.server.name() }
 
 // Address returns the URL's host:port or socket path; it is empty for a node over a pool.

@@ -109,7 +109,7 @@ func (s *Semaphore) ForceUnlock(ctx context.Context, slots ...int) error {
 	return s.force(slots, func(names []string) error { return s.locker.core.forceAll(ctx, names, s.locker.core.forceAnyone) })
 }
 
-// ForceUnlockOwner frees those of the slots that the owner holds: see [Locker.ForceUnlockOwner].
+// ForceUnlockOwner frees the slots that the owner holds among these: see [Locker.ForceUnlockOwner].
 func (s *Semaphore) ForceUnlockOwner(ctx context.Context, owner string, slots ...int) error {
 	return s.force(slots, func(names []string) error { return s.locker.core.forceOwner(ctx, owner, names) })
 }

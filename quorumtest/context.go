@@ -16,7 +16,7 @@ import (
 // [quorum.ErrReleased]. HandOver returns a ticket that no Locker can use, and ends the context with
 // [quorum.ErrHandedOver]. The end of ctx ends the context with its cause and leaves the lock valid,
 // as with any lock: for a lock that is lost, cancel ctx with an error that wraps [quorum.ErrLost]
-// if the context is what matters, and else lock on masters. A Locker that is given the context
+// if the context is what matters, otherwise lock on masters. A Locker that is given the context
 // does not enter the lock: it locks afresh, on its masters.
 func ContextWithToken(ctx context.Context, token uint64, names ...string) context.Context {
 	return testlock.New(ctx, token, slices.Clone(names)).Context

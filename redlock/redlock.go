@@ -21,14 +21,14 @@ import (
 )
 
 // Open returns a Locker over one node for each URL (see [node.Open]). The Locker owns the nodes:
-// [quorum.Locker.Close] closes them. The error is that of [quorum.Open]: it wraps [quorum.ErrInvalid] for an
+// [quorum.Locker.Close] closes them. The error is [quorum.Open]'s: it wraps [quorum.ErrInvalid] for an
 // even number of URLs, unless a master has that list (a change of members passes through one).
 func Open(urls []string, opts ...quorum.Option) (*quorum.Locker, error) {
 	return quorum.Open(urls, quorum.Majority, opts...)
 }
 
-// New returns a Locker over the caller's nodes, which the caller closes after the Locker. The error is that of
-// [quorum.New]; an even number of nodes is refused as by [Open].
+// New returns a Locker over the caller's nodes, which the caller closes after the Locker. The error is
+// [quorum.New]'s; an even number of nodes is refused as by [Open].
 func New(nodes []*node.Node, opts ...quorum.Option) (*quorum.Locker, error) {
 	return quorum.New(nodes, quorum.Majority, opts...)
 }

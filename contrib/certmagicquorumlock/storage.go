@@ -78,7 +78,7 @@ func New(storage certmagic.Storage, locker *quorum.Locker, prefix string) (*Stor
 // Lock waits until it has the lock, or ctx ends. The lock is held, and renewed, until Unlock, also when ctx
 // has ended. A second Lock of the name waits for Unlock, even if the first one's lock has been lost.
 //
-// The error is that of [quorum.Locker.Lock], or wraps [quorum.ErrHeld] and that of ctx.
+// The error is [quorum.Locker.Lock]'s, or wraps [quorum.ErrHeld] and ctx's.
 func (s *Storage) Lock(ctx context.Context, name string) error {
 	for {
 		j, began := s.begin(name)
@@ -93,8 +93,8 @@ func (s *Storage) Lock(ctx context.Context, name string) error {
 	}
 }
 
-// TryLock makes one attempt, and reports whether it has the lock. The error is nil if another has it, and
-// else that of [quorum.Locker.TryLock].
+// TryLock makes one attempt, and reports whether it has the lock. The error is nil if another has it,
+// otherwise [quorum.Locker.TryLock]'s.
 func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	j, began := s.begin(name)
 	if !began {
@@ -107,7 +107,7 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return err == nil, err
 }
 
-// Unlock releases the lock, even if ctx has ended. The error is that of [quorum.Lock.Unlock]: it wraps
+// Unlock releases the lock, even if ctx has ended. The error is [quorum.Lock.Unlock]'s: it wraps
 // [quorum.ErrLost] if the lock had been lost, so another process may have worked alongside this one; and
 // [quorum.ErrNotHeld] without a Lock before.
 func (s *Storage) Unlock(ctx context.Context, name string) error {

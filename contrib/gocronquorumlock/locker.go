@@ -78,8 +78,8 @@ func newLocker(locker *quorum.Locker, set *settings) *Locker {
 }
 
 // Lock waits for the lock at the job's name, at most as long as [WithWait] says. When it returns an
-// error, gocron skips this tick and calls the job's [gocron.AfterLockError]. The error is that of
-// [quorum.Locker.Lock]: it wraps [quorum.ErrHeld] if another scheduler runs the job, or has run
+// error, gocron skips this tick and calls the job's [gocron.AfterLockError]. The error is
+// [quorum.Locker.Lock]'s: it wraps [quorum.ErrHeld] if another scheduler runs the job, or has run
 // it in this tick. gocron's RunNow runs nothing either within the min hold of the last run, and returns
 // nil all the same: if that was this process's run, the error says so, and a warning is logged.
 //

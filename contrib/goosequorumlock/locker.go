@@ -61,7 +61,7 @@ func New(locker *quorum.Locker, name string) (*Locker, error) {
 }
 
 // SessionLock waits until it has the lock. If the lock is lost, the connection is closed at the end of the
-// transaction that runs, so that no later migration runs on it. The error is that of [quorum.Locker.Lock].
+// transaction that runs, so that no later migration runs on it. The error is [quorum.Locker.Lock]'s.
 func (l *Locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	held, err := l.locker.Lock(ctx, l.name)
 	if err != nil {
@@ -78,7 +78,7 @@ func (l *Locker) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// SessionUnlock releases the lock. The error is that of [quorum.Lock.Unlock]: it wraps [quorum.ErrLost] if
+// SessionUnlock releases the lock. The error is [quorum.Lock.Unlock]'s: it wraps [quorum.ErrLost] if
 // the lock was lost meanwhile, so another process may have migrated alongside this one; and [quorum.ErrNotHeld]
 // for a connection without a lock.
 func (l *Locker) SessionUnlock(ctx context.Context, conn *sql.Conn) error {

@@ -42,9 +42,9 @@ type Cluster struct {
 	judge *judge.Judge // nil until the test asks for it
 }
 
-// Start starts n empty masters, in containers if there is a container engine, else as redis-server processes.
-// Without either it skips the test. They grant at once, and end with the test. The options are those of the
-// service's nodes: a deployment has one max lease, and a master that forgot grants nothing for as long.
+// Start starts n empty masters, in containers if there is a container engine, otherwise as redis-server processes.
+// Without either it skips the test. They grant at once, and end with the test. The options are the
+// service's nodes': a deployment has one max lease, and a master that forgot grants nothing for as long.
 func Start(tb testing.TB, n int, opts ...node.Option) *Cluster {
 	tb.Helper()
 	return start(tb, masters.Open, n, opts)

@@ -85,8 +85,8 @@ type uploadLock struct {
 // Lock waits until it has the lock, and asks the holder to let go. requestUnlock is called once, when
 // another server or request asks for the lock, or when the lock is lost: then another may have the upload.
 //
-// The error is [handler.ErrLockTimeout] when ctx has ended, or else one of [quorum.Locker.Lock] that no
-// waiting helps.
+// The error is [handler.ErrLockTimeout] when ctx has ended, otherwise [quorum.Locker.Lock]'s, if waiting is
+// pointless.
 func (l *uploadLock) Lock(ctx context.Context, requestUnlock func()) error {
 	// tusd ends ctx when Lock has returned. The lock's context goes on.
 	parent, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -121,7 +121,7 @@ func watch(held *quorum.Lock, requested <-chan struct{}, requestUnlock func()) {
 	}
 }
 
-// Unlock releases the lock. The error is that of [quorum.Lock.Unlock]: it wraps [quorum.ErrLost] if the lock
+// Unlock releases the lock. The error is [quorum.Lock.Unlock]'s: it wraps [quorum.ErrLost] if the lock
 // had been lost, and [quorum.ErrNotHeld] without a Lock before.
 func (l *uploadLock) Unlock() error {
 	l.mu.Lock()
