@@ -42,7 +42,7 @@ func TestEachReasonIsAnOutcome(t *testing.T) {
 		is := outcomeOf(&Error{causes: []error{ErrNotAcquired, reasons[reason]}})
 		if is == outcomeFailed || slices.Contains(seen, is) {
 			t.Errorf("reason %d has no error or no outcome of its own: see reasons in attempt.go, outcomeOf; AttemptEvent's comment, "+
-				"docs/usage.md#errors, docs/gocron.md", reason)
+				"docs/usage.md#errors", reason)
 		}
 		seen = append(seen, is)
 	}

@@ -1,7 +1,9 @@
 package quorum
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -136,6 +138,52 @@ func TestMastersThatForgotWaitInQuarantine(t *testing.T) {
 			c.lets(l, "a")
 			if took := time.Since(began); took < quarantine/2-2*time.Second || took > quarantine/2+time.Second {
 				t.Errorf("the first of two that forgot grants after another %v", took)
+			}
+		})
+	}
+}
+
+// Masters restart under a held lock, with all their data. A majority that has not marks the others, and the lock is
+// kept. Otherwise they are claimed, and a claim accepts nobody, not even for renewals: the lock is lost at its
+// deadline, although its keys came back, and the next holder waits for the claims' quarantine.
+func TestALockWhoseMastersRestartWithTheirData(t *testing.T) {
+	for _, p := range []struct {
+		masters, restarted int
+		isKept             bool
+	}{{1, 1, false}, {3, 1, true}, {3, 2, false}, {3, 3, false}} {
+		runInCluster(t, fmt.Sprintf("%d of %d", p.restarted, p.masters), func(t *testing.T, c *cluster) {
+			quarantine := c.quarantined()
+			c.masters = c.masters[:p.masters]
+			held := c.lock(c.process(), "a")
+			next := c.process()
+			time.Sleep(DefaultLease) // some renewals
+
+			began := time.Now()
+			for _, m := range c.masters[:p.restarted] {
+				m.Crash(fakeredis.Everything)
+				m.Start()
+			}
+			time.Sleep(DefaultLease / 2) // a renewal has reached them
+			if keys := c.masters[0].Keys(); !held.Valid() || !slices.Contains(keys, "a") {
+				t.Errorf("valid %v, keys %q", held.Valid(), keys)
+			}
+			if p.isKept {
+				time.Sleep(2 * quarantine)
+				if !held.Valid() {
+					t.Errorf("lost: %v", context.Cause(held.Context()))
+				}
+				c.unlock(held)
+				return
+			}
+			<-held.Context().Done()
+			if left := time.Until(held.Deadline()); left > 0 || !errors.Is(context.Cause(held.Context()), ErrLost) {
+				t.Errorf("%v before its deadline: %v", left, context.Cause(held.Context()))
+			}
+			if took := time.Since(began); took > quarantine+DefaultLease/3+time.Second {
+				t.Errorf("kept for %v", took)
+			}
+			if token := c.lock(next, "a").Token(); time.Since(began) < quarantine || token <= held.Token() {
+				t.Errorf("after %v token %d, before %d", time.Since(began), token, held.Token())
 			}
 		})
 	}

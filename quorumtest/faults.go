@@ -46,7 +46,7 @@ func (m *Masters) server(action string, i int) *server {
 // renewed is kept. The same goes for the locks of [Masters.HoldElsewhere].
 //
 // So FastForward by a lease loses every lock of a service, without its handle. It also ends the
-// leases of a locker that was closed while it held locks, as of a crashed process.
+// leases of a locker that was closed while it held locks, like a crashed process's.
 //
 // A locker with another clock does not notice, and believes that it holds what others are granted.
 func (m *Masters) FastForward(d time.Duration) {

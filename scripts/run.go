@@ -6,7 +6,8 @@ const MaxRun = 32
 
 // CanShare reports whether the call may share a run of a script with others like it: a fresh
 // acquire, or a holder's release to level 0, of one name. Runs read its arguments by their places
-// (calls.go).
+// (calls.go). A lone request is no run of one: a master takes as long, and a permanent error would come a round trip
+// later.
 func (c Call) CanShare() bool {
 	switch c.script {
 	case acquireScript:

@@ -20,7 +20,7 @@ import (
 const (
 	page = "https://github.com/quorumlock/quorumlock/blob/main/docs/clients.md#what-is-refused"
 
-	// dialTimeout is that of both clients, if none is set.
+	// dialTimeout is both clients' default.
 	dialTimeout = 5 * time.Second
 )
 

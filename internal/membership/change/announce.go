@@ -126,7 +126,7 @@ func (c Change) await(views map[string]*membership.View) (first plan, mayChange 
 		return plan{marks: first.marks, again: true}, false, nil
 	case first.wait > c.Waits:
 		return plan{}, false, fmt.Errorf("the members of %s changed, or it was marked, less than one max lease ago: the next change "+
-			"waits for another %v, because locks may still be held with the list before (-wait D waits for it)", last, round(first.wait))
+			"waits for another %v, because locks may still be held with the list before (-wait %[2]v waits for it)", last, round(first.wait))
 	}
 	first.why = "The last change was less than one max lease ago"
 	return first, first.wait == 0, nil

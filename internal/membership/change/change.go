@@ -19,7 +19,9 @@ import (
 // lists that they refuse may hold for so long. Each may be interrupted anywhere, and repeated.
 type Change struct {
 	From, To *scripts.List
-	Waits    time.Duration // how long Announce waits at most for the max lease after the last change, instead of refusing
+	// Waits is the longest wait for one max lease to pass since the last change: Announce refuses at once if it would be
+	// longer.
+	Waits time.Duration
 }
 
 // New returns the change. The error says why it cannot be made.

@@ -55,7 +55,8 @@
 //
 // Many queues of one process poll less often each: see Queue.sharedPoll. First attempts, releases and other
 // messages, and the backoff after the first split votes are as prompt as ever. What the table calls a poll, a
-// retry time or ten steps takes longer then, and so does the probe after a new subscription.
+// retry time or ten steps takes longer then, and so does the probe after subscriptions have been lost and stand
+// again.
 //
 // The files: waiters.go is the list, waiting.go the table's policy above it, pauses.go how long the policy
 // waits; approach.go, rtt.go and history.go stand alone.

@@ -111,7 +111,8 @@ var abort = masters.Command{
 
 func waitFlag(flags *cli.Flags) *time.Duration {
 	wait := time.Duration(0)
-	flags.Duration("wait", "wait for `D` at most until the last change is one max lease ago", time.Millisecond, &wait)
+	flags.Duration("wait", "if the last change is less than one max lease ago, wait for up to `D`; refuse at once if that is too short",
+		time.Millisecond, &wait)
 	return &wait
 }
 
@@ -150,8 +151,8 @@ func newDeployment(line masters.Line) (deployment, error) {
 // list returns the list of masters that was given.
 func (d deployment) list() *scripts.List { return scripts.NewList(d.names...) }
 
-// announce accepts clients with the list to as well as clients with the list from. It waits for at most wait
-// until the masters take the next change.
+// announce accepts clients with the list to as well as clients with the list from. It refuses if the masters take
+// the next change only after more than wait.
 func (d deployment) announce(ctx context.Context, from, to *scripts.List, wait time.Duration, out io.Writer) error {
 	by, err := change.New(from, to)
 	if err != nil {
