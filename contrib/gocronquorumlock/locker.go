@@ -19,8 +19,8 @@
 //	      │◀─────────── skew ───────────▶│◀───────── wait ────────▶│
 //	      │◀───────────────────────── min hold ─────────────────────────────▶│
 //
-// So skew + wait must be below the min hold, and the min hold below the period less the skew: [New]
-// refuses other settings. docs/gocron.md says what follows when a scheduler, its process or the
+// So skew + wait must be below the min hold, and twice the min hold below the period less the skew:
+// [New] refuses other settings. docs/gocron.md says what follows when a scheduler, its process or the
 // masters do not keep to that.
 package gocronquorumlock
 
