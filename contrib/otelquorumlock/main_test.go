@@ -253,7 +253,7 @@ func TestEachHookIsTold(t *testing.T) {
 		if fine := slices.Contains([]string{"acquired", "held", "canceled"}, outcome); fine != (span.Status.Code == codes.Unset) {
 			t.Errorf("%s has the status %v: see LockEnd in spans.go", outcome, span.Status)
 		}
-		told := slices.DeleteFunc(span.Events[0].Attributes, func(a attribute.KeyValue) bool { return a.Value.Emit() != "7" })
+		told := slices.DeleteFunc(span.Events[0].Attributes, func(a attribute.KeyValue) bool { return a.Value.String() != "7" })
 		if len(told) != counts {
 			t.Errorf("of %d counts of an attempt its event has only %v: see Attempt in spans.go", counts, told)
 		}
