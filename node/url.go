@@ -138,7 +138,7 @@ func hasAnother(raw string) bool {
 }
 
 func errSeveral() error {
-	return invalidf("Sentinel, clusters and several hosts are not supported: give each master a URL of its own")
+	return invalidf("Sentinel, clusters and several hosts are not supported: give each master a URL of its own, one string for each")
 }
 
 // errScheme does not repeat an unknown scheme: in user:password@host it is the user name, which may

@@ -202,7 +202,7 @@ func TestBadURLs(t *testing.T) {
 // The most frequent mistakes are an address in place of a URL, and an unfinished port.
 func TestBadURLsAreExplained(t *testing.T) {
 	const scheme = "the URL's scheme is missing or unknown: it begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379"
-	const noSentinel = "Sentinel, clusters and several hosts are not supported: give each master a URL of its own"
+	const noSentinel = "Sentinel, clusters and several hosts are not supported: give each master a URL of its own, one string for each"
 	for url, says := range map[string]string{
 		"":                      scheme,
 		"host":                  scheme,

@@ -196,7 +196,7 @@ func (v *View) Refusal(list *scripts.List) error {
 	}
 	hint := ""
 	if m.Generation > 1 && !m.Claimed {
-		hint = ". The list was changed: give this client the new one"
+		hint = ". The list was changed: give this client the new one, or, if it has that already, announce it first (quorumlock members)"
 	}
 	if m.Members.Len() == list.Len() {
 		hint += sameNames

@@ -56,7 +56,7 @@ func TestStanding(t *testing.T) {
 
 // The sentences have both lists, and what to do if the same masters may have other names.
 func TestRefusals(t *testing.T) {
-	const changed = ". The list was changed: give this client the new one"
+	const changed = ". The list was changed: give this client the new one, or, if it has that already, announce it first (quorumlock members)"
 	const hint = ". If these are the same masters by other addresses, give every client the same names: ?name=... in the URL, or node.WithName"
 	for what, c := range map[string]struct {
 		change func(*scripts.Marker)

@@ -70,8 +70,8 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 	} else {
 		printCheck(p.Stdout, found)
 		if wait > 0 {
-			fmt.Fprintf(p.Stdout, "%d of %d masters grant: a majority is %d.\n",
-				granting(found), len(found), QuorumSize(len(found), false))
+			fmt.Fprintf(p.Stdout, "%d of %d masters grant, and %d must: a majority is %d.\n",
+				granting(found), len(found), need, QuorumSize(len(found), false))
 		}
 	}
 	if failed {

@@ -171,7 +171,7 @@ func TestCheckWaits(t *testing.T) {
 	testkit.Must(t, fleet.Masters[2].Kill())
 	urls := fleet.URLs()
 	printed, _ := clitest.Command(t, cli.ExitFailed, append([]string{"check", "-wait", "10ms"}, urls...)...)
-	clitest.Contains(t, printed, "0 of 3 masters grant: a majority is 2.")
+	clitest.Contains(t, printed, "0 of 3 masters grant, and 2 must: a majority is 2.")
 
 	type result struct {
 		code int
@@ -185,7 +185,7 @@ func TestCheckWaits(t *testing.T) {
 	}()
 	clitest.Command(t, cli.ExitFailed, append([]string{"admit", "-yes"}, urls...)...)
 	r := <-done
-	clitest.Contains(t, r.out, "2 of 3 masters grant: a majority is 2.")
+	clitest.Contains(t, r.out, "2 of 3 masters grant, and 2 must: a majority is 2.")
 	if r.code != cli.ExitOK {
 		t.Errorf("exit code %d", r.code)
 	}
