@@ -17,7 +17,7 @@ undo() {
 	rm -rf "$user"
 	test -n "$before" || return 0
 	git tag -d $version $tags >/dev/null 2>&1 || true
-	git reset -q --hard "$before"
+	git reset -q --keep "$before" # what somebody has edited meanwhile stays
 	echo "release: failed, and the commit and its tags are gone" >&2
 }
 trap undo EXIT

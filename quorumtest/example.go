@@ -4,6 +4,7 @@ import (
 	"io"
 	"log"
 	"slices"
+	"sync"
 	"testing"
 )
 
@@ -17,17 +18,28 @@ func ForExample(n int) (m *Masters, end func()) {
 // exampleTB has the methods of a testing.TB that Masters call.
 type exampleTB struct {
 	testing.TB
+
+	mu       sync.Mutex
 	cleanups []func()
 }
 
 func (*exampleTB) Helper()                           {}
 func (*exampleTB) Output() io.Writer                 { return io.Discard }
-func (tb *exampleTB) Cleanup(f func())               { tb.cleanups = append(tb.cleanups, f) }
 func (*exampleTB) Errorf(format string, args ...any) { log.Fatalf(format, args...) }
 func (*exampleTB) Fatalf(format string, args ...any) { log.Fatalf(format, args...) }
 
+func (tb *exampleTB) Cleanup(f func()) {
+	tb.mu.Lock()
+	defer tb.mu.Unlock()
+	tb.cleanups = append(tb.cleanups, f)
+}
+
 func (tb *exampleTB) end() {
-	for _, f := range slices.Backward(tb.cleanups) {
+	tb.mu.Lock()
+	cleanups := tb.cleanups
+	tb.cleanups = nil
+	tb.mu.Unlock()
+	for _, f := range slices.Backward(cleanups) {
 		f()
 	}
 }

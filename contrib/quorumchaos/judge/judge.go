@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -56,6 +55,7 @@ var errNothing = errors.New("judge: nothing was reported: no hold, no read and n
 type hold struct {
 	lock  *quorum.Lock
 	names []string
+	crowd string // the semaphore that the names are slots of, or ""
 	from  int64
 	reads bool // it began as a reader's
 
@@ -79,15 +79,14 @@ func (j *Judge) Holds(lock *quorum.Lock) (ended func()) {
 	if !lock.Valid() {
 		return func() {}
 	}
-	names := lock.Names()
+	names, crowd := lock.Names(), ""
 	if slots := lock.Slots(); len(slots) > 0 {
-		semaphore := names[0]
-		names = nil
+		crowd, names = names[0], nil
 		for _, slot := range slots {
-			names = append(names, slotName(semaphore, slot))
+			names = append(names, fmt.Sprintf("%s:%d", crowd, slot))
 		}
 	}
-	h := &hold{lock: lock, names: names, from: from, reads: lock.Shared(), valid: from, wrote: from}
+	h := &hold{lock: lock, names: names, crowd: crowd, from: from, reads: lock.Shared(), valid: from, wrote: from}
 	add := func(kind history.Kind, call, ret int64) {
 		for _, name := range names {
 			j.Add(h.event(name, kind, call, ret, call))
@@ -96,16 +95,16 @@ func (j *Judge) Holds(lock *quorum.Lock) (ended func()) {
 	if !j.begin(h) {
 		return func() {}
 	}
-	add(history.Acquired, from, from)
+	seen := j.now()
+	if !lock.Valid() {
+		seen = from
+	}
+	for _, name := range names {
+		j.Add(h.event(name, history.Acquired, from, from, seen))
+	}
 	return func() {
-		valid, wrote := j.end(h)
-		to := j.now()
-		if lock.Shared() && !h.reads {
-			for _, name := range names {
-				j.Add(h.event(name, history.Downgraded, wrote, to, 0))
-			}
-		}
-		if lock.Valid() {
+		valid := j.end(h)
+		if to := j.now(); lock.Valid() {
 			add(history.Released, to, to)
 		} else {
 			add(history.Lost, valid, to)
@@ -113,24 +112,38 @@ func (j *Judge) Holds(lock *quorum.Lock) (ended func()) {
 	}
 }
 
-// Semaphore states how many slots of a semaphore may be held at once, in all processes.
+// Semaphore states how many slots of a semaphore, at least 1, may be held at once, in all processes. In events, the
+// names of its slots are NAME:0, NAME:1 and so on.
 func (j *Judge) Semaphore(name string, size int) {
+	if size < 1 {
+		panic(fmt.Sprintf("judge: the semaphore %q of %d slots", name, size))
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.sizes[name] = size
+	j.sizes[name], j.checked = size, false
 }
-
-func slotName(semaphore string, slot int) string { return fmt.Sprintf("%s:%d", semaphore, slot) }
 
 // crowds returns what breaks the sizes of semaphores.
 func (j *Judge) crowds() (all []history.Violation) {
 	for _, semaphore := range slices.Sorted(maps.Keys(j.sizes)) {
 		ofSlots := slices.DeleteFunc(slices.Clone(j.events), func(e history.Event) bool {
 			slot, found := strings.CutPrefix(e.Name, semaphore+":")
-			_, err := strconv.Atoi(slot)
-			return !found || err != nil
+			return !found || slot == "" || strings.Trim(slot, "0123456789") != ""
 		})
 		all = append(all, history.CheckCrowd(ofSlots, j.sizes[semaphore])...)
+	}
+	return all
+}
+
+// withReaders returns the overlaps of readers with writers. The tokens of readers are not judged: readers that are
+// granted at once may report in any order.
+func (j *Judge) withReaders(reads map[string]bool) (all []history.Violation) {
+	for _, o := range history.Overlaps(j.events) {
+		if first, second := o.Holds[0], o.Holds[1]; reads[first.Owner] != reads[second.Owner] {
+			all = append(all, history.Violation{Rule: "overlap", At: o.From, Detail: fmt.Sprintf("%q: a reader and a writer for %v: "+
+				"owner %s, token %d and owner %s, token %d", first.Name, time.Duration(o.To-o.From), first.Owner, first.Token,
+				second.Owner, second.Token)})
+		}
 	}
 	return all
 }
@@ -152,11 +165,14 @@ func (j *Judge) begin(h *hold) bool {
 	for _, other := range others {
 		for _, name := range other.names {
 			at, isWriters := j.now(), !other.lock.Shared()
-			if slices.Contains(h.names, name) && other.lock.Valid() {
+			isRival := slices.Contains(h.names, name) || h.crowd != "" && h.crowd == other.crowd
+			if isRival && other.lock.Valid() {
 				j.mu.Lock()
 				other.valid = max(other.valid, at)
 				if isWriters {
 					other.wrote = max(other.wrote, at)
+				} else if !other.reads {
+					j.events = append(j.events, other.event(name, history.Downgraded, other.wrote, at, 0))
 				}
 				j.events = append(j.events, other.event(name, history.Acquired, other.from, other.from, at))
 				j.mu.Unlock()
@@ -166,12 +182,12 @@ func (j *Judge) begin(h *hold) bool {
 	return true
 }
 
-// end returns until when the hold's lock was valid at least, and a writer's.
-func (j *Judge) end(h *hold) (valid, wrote int64) {
+// end returns until when the hold's lock was valid at least.
+func (j *Judge) end(h *hold) (valid int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.open = slices.DeleteFunc(j.open, func(other *hold) bool { return other == h })
-	return h.valid, h.wrote
+	return h.valid
 }
 
 // Add reports holds that others recorded, such as other processes ([history.ReadJSON]), with times in Unix
@@ -217,7 +233,15 @@ func (j *Judge) Check() error {
 		return errNothing
 	}
 	origin := j.began.UnixNano()
-	all := append(history.Check(j.events, history.Options{HonestClocks: true, Origin: origin}), j.crowds()...)
+	reads := map[string]bool{}
+	for _, e := range j.events {
+		if e.Shared && e.Kind == history.Acquired {
+			reads[e.Owner] = true
+		}
+	}
+	writers := slices.DeleteFunc(slices.Clone(j.events), func(e history.Event) bool { return reads[e.Owner] })
+	all := history.Check(writers, history.Options{HonestClocks: true, Origin: origin})
+	all = slices.Concat(all, j.withReaders(reads), j.crowds())
 	for _, resource := range slices.Sorted(maps.Keys(j.accepted)) {
 		for _, v := range history.CheckAccesses(j.accepted[resource]) {
 			v.Detail = resource + ": " + v.Detail
