@@ -51,37 +51,49 @@ func (s *survey) show(ctx context.Context, out io.Writer, nodes []*node.Node, ev
 			code, none = cli.ExitUnavailable, errors.New("no master answers")
 		}
 		var text bytes.Buffer
-		s.print(&text)
+		s.print(&text, time.Now())
 		return text.Bytes(), nil
 	})
 	return code, cmp.Or(err, none)
 }
 
-// print prints the masters and the locks.
-func (s *survey) print(out io.Writer) {
+// print prints the masters and the locks, first those that are not well. Their lines begin with notWell.
+func (s *survey) print(out io.Writer, now time.Time) {
+	mark := map[bool]string{true: " ", false: notWell}
+	found, unwell, held, waiting := slices.Clone(s.found), 0, 0, 0
+	slices.SortStableFunc(found, func(a, b masters.Finding) int { return cmp.Compare(mark[b.IsOK()], mark[a.IsOK()]) })
+	for _, f := range found {
+		if !f.IsOK() {
+			unwell++
+		}
+	}
+	for _, b := range s.known {
+		held, waiting = held+b.heldRank(), waiting+b.waiting
+	}
+	fmt.Fprintf(out, "quorumlock top, %s; masters not ok: %d of %d; locks held: %d; waiting: %d\n\n", now.Format(time.TimeOnly),
+		unwell, len(found), held, waiting)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "MASTER\tSTATE\tVERSION\tUP\tROUND TRIP\tQUARANTINE")
-	for _, f := range s.found {
+	fmt.Fprintln(table, " \tMASTER\tSTATE\tVERSION\tUP\tROUND TRIP\tQUARANTINE")
+	for _, f := range found {
 		r := f.Report
 		if f.Err != nil {
-			fmt.Fprintf(table, "%s\t%s\t%s\n", f.Name, f.State(), masters.Reason(f.Err))
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", notWell, f.Name, f.State(), masters.Reason(f.Err))
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%v\t%v\t%s\n", f.Name, f.State(), r.Version, r.Uptime,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%v\t%v\t%s\n", mark[f.IsOK()], f.Name, f.State(), r.Version, r.Uptime,
 			r.RoundTrip.Round(10*time.Microsecond), masters.Left(r.Quarantine))
 	}
 	fmt.Fprintln(table)
 	// A terminal that is too narrow cuts the last columns.
-	fmt.Fprintln(table, "LOCK\tWAITING\tCHANGES\tLEFT\tHELD BY\tTAKEN AT LEAST\tTOKEN AT MOST")
-	now := time.Now()
+	fmt.Fprintln(table, " \tLOCK\tWAITING\tCHANGES\tLEFT\tHELD BY\tTAKEN AT LEAST\tTOKEN AT MOST")
 	for _, name := range s.ranked() {
 		b := s.known[name]
 		switch l := b.lock; {
 		case l.State == lockstate.Held:
-			fmt.Fprintf(table, "%s\t%d\t%d\t%s\t%s\t%s\t%d\n", shownName("%.64q", name), b.waiting, b.changes,
+			fmt.Fprintf(table, " \t%s\t%d\t%d\t%s\t%s\t%s\t%d\n", shownName("%.64q", name), b.waiting, b.changes,
 				rest(l.TTL), l.byWhom(), ago(l.since, now), l.Token)
 		case l.Name != "":
-			fmt.Fprintf(table, "%s\t%d\t%d\t\t- (%s)\t\t%d\n", shownName("%.64q", name), b.waiting, b.changes, l.State, l.Token)
+			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t\t- (%s)\t\t%d\n", mark[l.State == lockstate.Free], shownName("%.64q", name), b.waiting, b.changes, l.State, l.Token)
 		}
 	}
 	table.Flush()

@@ -56,10 +56,13 @@ func TestTopWithoutMasters(t *testing.T) {
 	t.Parallel()
 	d := clitest.Deploy(t, 3, 30*time.Second)
 	flags := d.Flags(t)
-	testkit.Must(t, d.Masters[0].Kill())
+	testkit.Must(t, d.Masters[2].Kill())
 	printed, _ := clitest.Ask(t, cli.ExitOK, "top", flags)
-	clitest.Contains(t, printed, "FAILED")
-	for _, m := range d.Masters[1:] {
+	clitest.Contains(t, printed, "masters not ok: 1 of 3; locks held: 0", "FAILED")
+	if first := regexp.MustCompile(`QUARANTINE\n! +` + d.Masters[2].Addr() + " +FAILED"); !first.MatchString(printed) {
+		t.Errorf("the dead master is not first: %s", printed)
+	}
+	for _, m := range d.Masters[:2] {
 		testkit.Must(t, m.Kill())
 	}
 	_, stderr := clitest.Ask(t, cli.ExitUnavailable, "top", flags)
@@ -100,13 +103,14 @@ func TestTakenAt(t *testing.T) {
 
 func TestDrawing(t *testing.T) {
 	t.Parallel()
-	text := []byte("first line\nüüüüüü\nthird\nfourth\n")
-	got := drawing(text, 5, 4, true)
-	want := "\x1b[2J\x1b[Hfirst\x1b[K\r\nüüüüü\x1b[K\r\nthird\x1b[K\r\n\x1b[J"
-	if string(got) != want {
-		t.Errorf("%q, want %q", got, want)
+	text := []byte("first line\nüüüüüü\n! third\nfourth\n")
+	for coloured, third := range map[bool]string{true: "\x1b[31m! thi\x1b[0m", false: "! thi"} {
+		want := "\x1b[2J\x1b[Hfirst\x1b[K\r\nüüüüü\x1b[K\r\n" + third + "\x1b[K\r\n\x1b[J"
+		if got := drawing(text, 5, 4, true, coloured); string(got) != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
-	if again := drawing(text, 5, 4, false); bytes.Contains(again, []byte("\x1b[2J")) {
+	if again := drawing(text, 5, 4, false, true); bytes.Contains(again, []byte("\x1b[2J")) {
 		t.Errorf("the second drawing clears the terminal: %q", again)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 
 // watchInterval is how often status -watch looks at the masters.
 const watchInterval = time.Second
+
+// notWell begins a line that a terminal shows in red.
+const notWell = "!"
 
 // watch draws what show returns again and again, until ctx ends, or q and Enter are typed. If out is no
 // terminal it writes it once. It changes no mode of the terminal, so nothing needs to be restored, whatever ends the
@@ -42,7 +46,7 @@ func watch(ctx context.Context, out io.Writer, every time.Duration, wraps bool, 
 		if wraps {
 			text = wrapped(text, width)
 		}
-		if _, err := out.Write(drawing(text, width, height, !drawn)); err != nil {
+		if _, err := out.Write(drawing(text, width, height, !drawn, os.Getenv("NO_COLOR") == "")); err != nil {
 			return err
 		}
 		if !masters.Sleep(quitting, every) {
@@ -88,7 +92,7 @@ func wrapped(text []byte, width int) []byte {
 
 // drawing returns the text as control sequences and lines that fit a terminal of that size. The
 // first one clears the terminal.
-func drawing(text []byte, width, height int, first bool) []byte {
+func drawing(text []byte, width, height int, first, isColoured bool) []byte {
 	var b bytes.Buffer
 	if first {
 		b.WriteString("\x1b[2J")
@@ -98,6 +102,9 @@ func drawing(text []byte, width, height int, first bool) []byte {
 	for _, line := range lines[:min(len(lines), max(height-1, 1))] {
 		if runes := []rune(string(line)); len(runes) > width {
 			line = []byte(string(runes[:width]))
+		}
+		if bytes.HasPrefix(line, []byte(notWell)) && isColoured {
+			line = slices.Concat([]byte("\x1b[31m"), line, []byte("\x1b[0m"))
 		}
 		b.Write(line)
 		b.WriteString("\x1b[K\r\n") // clears the rest of the line

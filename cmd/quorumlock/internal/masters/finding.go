@@ -61,6 +61,9 @@ func (f Finding) State() string {
 	}
 }
 
+// IsOK reports whether a master grants locks.
+func (f Finding) IsOK() bool { return f.State() == stateOK }
+
 // isFit reports whether a master is fit for locks. Quarantine passes by itself.
 func (f Finding) isFit() bool { return f.State() == stateOK || f.State() == stateQuarantine }
 
