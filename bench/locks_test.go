@@ -53,7 +53,7 @@ var sides = []side{
 	{bare, false, true, openBare},
 	{oneMaster, false, false, openRedislock},
 	{etcds, true, false, openEtcd},
-	{postgres, true, false, openPostgres},
+	{postgres, false, false, openPostgres},
 }
 
 // opened locks for one process. It is safe for concurrent use.
