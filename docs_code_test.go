@@ -81,7 +81,7 @@ var _ = overTLS
 
 // fromEnvironment is quoted by docs/operations.md.
 func fromEnvironment() (*quorum.Locker, error) {
-	locker, err := redlock.Open(strings.Fields(os.Getenv("QUORUMLOCK_URLS"))) // "redis://a:6379"
+	locker, err := redlock.Open(strings.Fields(os.Getenv("QUORUMLOCK_URLS"))) // "redis://a:6379", later three, with spaces
 	return locker, err
 }
 
