@@ -23,7 +23,7 @@ import (
 
 // openBoth returns a locker and redsync over the masters, and what closes both.
 func openBoth(masters *redistest.Fleet) (*quorum.Locker, *redsync.Redsync, func()) {
-	locker, err := redlock.Open(masters.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine(), node.WithTimeout(time.Minute)),
+	locker, err := redlock.Open(masters.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine()),
 		quorum.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		log.Fatal(err)

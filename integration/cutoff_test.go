@@ -62,7 +62,7 @@ func TestHolderThatIsCutOffStopsBeforeTheNextStarts(t *testing.T) {
 	}
 }
 
-const cutOffLease = 3 * time.Second
+const cutOffLease = 2 * time.Second
 
 // forwarded puts a forwarder in front of each master, until the test ends. Its URL has the name that the master
 // has for clients without it.
