@@ -17,7 +17,8 @@ undo() {
 	rm -rf "$user"
 	test -n "$before" || return 0
 	git tag -d $version $tags >/dev/null 2>&1 || true
-	git reset -q --keep "$before" # what somebody has edited meanwhile stays
+	git reset -q --soft "$before"
+	git checkout -q "$before" -- CHANGELOG.md contrib/*/go.mod integration/go.mod bench/go.mod # what else was edited stays
 	echo "release: failed, and the commit and its tags are gone" >&2
 }
 trap undo EXIT
