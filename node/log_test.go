@@ -161,10 +161,16 @@ func TestLogOfReasons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &lines{}
 		var dials, changed atomic.Int32
+		var due []string // the reasons that are logged: the first, and each at least 10 s after the last one logged
+		var last time.Time
 		pool := &redis.Pool{Dial: func() (redis.Conn, error) {
 			switch changed.Load() {
 			case 1:
-				return nil, fmt.Errorf("it has no room, says dial %d", dials.Add(1))
+				err := fmt.Errorf("it has no room, says dial %d", dials.Add(1))
+				if now := time.Now(); now.Sub(last) >= 10*time.Second {
+					due, last = append(due, err.Error()), now
+				}
+				return nil, err
 			case 2:
 				return nil, redis.Error("WRONGPASS invalid username-password pair")
 			}
@@ -179,8 +185,14 @@ func TestLogOfReasons(t *testing.T) {
 		}
 		changed.Store(1)
 		testkit.Pass(time.Minute)
-		if got := log.logged("node down", "it has no room"); got < 5 || got > 7 {
-			t.Errorf("%d lines in a minute: %q", got, log.all)
+		got := log.logged("node down", "it has no room")
+		for _, reason := range due {
+			if log.logged("node down", reason+`"`) != 1 {
+				t.Errorf("%q was not logged once", reason)
+			}
+		}
+		if got != len(due) || got < 3 || got > 6 {
+			t.Errorf("%d lines in a minute, of reasons %q: %q", got, due, log.all)
 		}
 		changed.Store(2)
 		testkit.Pass(time.Minute)
