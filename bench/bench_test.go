@@ -14,11 +14,16 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
 )
 
 var (
@@ -79,19 +84,81 @@ func BenchmarkLock(b *testing.B) {
 					b.Fatal(err)
 				}
 				b.Cleanup(func() { must(b, r.close()) })
-				for i := range 4096 {
-					r.names = append(r.names, fmt.Sprintf("bench:%s:%d", s.name, i))
-				}
+				r.names = names("bench:"+s.name, 4096)
 				all = append(all, r)
 				if s.contends {
 					contending = append(contending, r)
 				}
 			}
-			for _, callers := range []int{1, 64, 256} {
+			for _, callers := range []int{1, 16, 64, 256} {
 				turns(b, fmt.Sprintf("callers=%d", callers), *rounds, all, func(b *testing.B, r *running) { r.pairs(b, callers, masters) })
+			}
+			away(b, masters)
+			if n == 3 {
+				renewing(b, masters, all[0])
 			}
 			handoffs(b, masters, contending)
 		})
+	}
+}
+
+func names(prefix string, n int) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf("%s:%d", prefix, i))
+	}
+	return all
+}
+
+// away measures one caller whose requests take 1 ms longer.
+func away(b *testing.B, masters []*redistest.Master) {
+	var urls []string
+	for _, m := range masters {
+		f, err := forward.New(m.Addr())
+		must(b, err)
+		b.Cleanup(f.Close)
+		f.DelayRequests(time.Millisecond, 0)
+		urls = append(urls, "redis://"+f.Addr()+"?name="+m.Addr())
+	}
+	var all []*running
+	for _, s := range sides[:2] {
+		o, err := s.open(urls, false)
+		must(b, err)
+		defer o.close()
+		all = append(all, &running{opened: o, side: s, names: names("bench:away:"+s.name, 4096)})
+	}
+	turns(b, "away", *rounds, all, func(b *testing.B, r *running) { r.pairs(b, 1, masters) })
+}
+
+// held is how many locks renewing has, each renewed every second.
+const held = 10_000
+
+// renewing measures one caller, alone and while its process holds other locks.
+func renewing(b *testing.B, masters []*redistest.Master, one *running) {
+	l, err := redlock.Open(one.urls, quorum.WithLease(3*time.Second), quorum.WithLogger(silent),
+		quorum.WithNodeOptions(node.WithoutQuarantine()))
+	must(b, err)
+	defer l.Close()
+	others, locks := names("bench:held", held), make([]*quorum.Lock, held)
+	each := func(do func(i int) error) {
+		var all errgroup.Group
+		all.SetLimit(256)
+		for i := range locks {
+			all.Go(func() error { return do(i) })
+		}
+		must(b, all.Wait())
+	}
+	const slices = 5 // of a round; together they take most of a second
+	for round := range max(1, *rounds/5) {
+		measure := func(lock string) {
+			for i := range slices {
+				b.Run(fmt.Sprintf("renewing/lock=%s/round=%d", lock, round*slices+i+1), func(b *testing.B) { one.pairs(b, 1, masters) })
+			}
+		}
+		measure(onePair)
+		each(func(i int) (err error) { locks[i], err = l.Lock(b.Context(), others[i]); return err })
+		time.Sleep(time.Second) // the renewals begin
+		measure(ours)
+		each(func(i int) error { return locks[i].Unlock(b.Context()) })
 	}
 }
 

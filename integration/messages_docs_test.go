@@ -12,6 +12,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/node"
 )
 
 // says is what the code of the library may tell an operator, each with where it stands.
@@ -196,4 +199,9 @@ func TestMessagesHaveEveryLineAndError(t *testing.T) {
 	}
 	compare(t, "an error", code.errors, sentinels)
 	compare(t, "a server's code", code.codes, codes)
+	for one := range code.codes {
+		if kind := (&node.Error{Err: redis.Error(one + " x")}).Kind(); !strings.Contains(one, " ") && kind != one {
+			t.Errorf("the kind of an error %s is %s: codes in node/hooks.go", one, kind)
+		}
+	}
 }

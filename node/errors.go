@@ -65,7 +65,7 @@ func (e *Error) text() string {
 // missing returns what the server lacks, or forbids the user, if the server does not say it.
 func (e *Error) missing() string {
 	said := e.Err.Error()
-	isForbidden := e.forbids()
+	isForbidden := redisconn.ForbidsUser(e.Err)
 	switch {
 	case isForbidden && strings.Contains(said, "channel"):
 		return " (the user needs the channels redisson_lock__channel*)"
@@ -85,13 +85,6 @@ func (e *Error) missing() string {
 
 // placeInScript is a script's hash and the line in which it failed, as Redis 6 has it, and later versions.
 var placeInScript = regexp.MustCompile(`(?:script: |call to f_)([0-9a-f]{40})(?:, on |\): )@user_script:(\d+)`)
-
-// forbids reports whether the user lacks a permission, also one that is missing inside a script: as worded by Redis
-// 7.0, by 7.2 and later, and by 6.
-func (e *Error) forbids() bool {
-	return redisconn.HasCode(e.Err, "NOPERM", "ERR The user executing the script", "ERR ACL failure in script",
-		"The user executing the script")
-}
 
 // lacksCommand reports whether a command is renamed, by itself and as scripts call it: by Redis 7, by Valkey, and by
 // Redis 6.
@@ -122,7 +115,7 @@ func (e *Error) Permanent() bool {
 			return true
 		}
 	}
-	return redisconn.RefusesCredentials(e.Err) || e.forbids() || e.lacksCommand() || lacksEngine(e.Err) ||
+	return redisconn.RefusesCredentials(e.Err) || redisconn.ForbidsUser(e.Err) || e.lacksCommand() || lacksEngine(e.Err) ||
 		redisconn.HasCode(e.Err, "DENIED", "WRONGTYPE", "ERR DB index", "ERR invalid DB index", "READONLY", "QUORUMLOCK")
 }
 

@@ -118,7 +118,7 @@ func (t *timedReceiver) Done(r pipeline.Result) {
 }
 
 // codes are the errors of servers that [Error.Kind] distinguishes.
-var codes = []string{"WRONGTYPE", "WRONGPASS", "NOAUTH", "NOPERM", "READONLY", "OOM", "MISCONF", "NOREPLICAS",
+var codes = []string{"WRONGTYPE", "WRONGPASS", "NOAUTH", "NOPERM", "DENIED", "READONLY", "OOM", "MISCONF", "NOREPLICAS",
 	"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "NOSCRIPT", "QUORUMLOCK"}
 
 // Kind returns a word for the error, one of a few: "timeout", "canceled", "closed", "replica",

@@ -53,7 +53,7 @@ func TestStatesPrintAsSentences(t *testing.T) {
 				}
 			}
 		}
-		says("a", `"a" has no holder on enough nodes, token at most 0; node master0: free, token counter 0; node master1: free`)
+		says("a", `"a" is free, token at most 0; node master0: free, token counter 0; node master1: free`)
 		held := c.lockKnown(l, "a")
 		by := fmt.Sprintf("%v as %q", l.Identity(), held.Owner())
 		says("a", fmt.Sprintf(`"a" is held by %s, 20s left, token at most %d; `, by, held.Token()),
@@ -75,7 +75,7 @@ func TestStatesPrintAsSentences(t *testing.T) {
 		c.unlock(reader)
 		c.unlock(c.nextLock(writers, shortly))
 		crashAll(c)
-		says("a", `"a" has no holder on enough nodes`, "; node master0: ")
+		says("a", `"a" may be held: too few nodes can tell, token at most `, "; node master0: ")
 		startAll(c)
 	})
 }

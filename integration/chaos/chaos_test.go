@@ -117,7 +117,7 @@ func seedOf(scenario string, n int) uint64 {
 // then, and with redsync.
 type control struct {
 	scenario string
-	without  string // the kind of contender; see open in ../contender/own
+	without  string // the kind of contender; see open in ../contender/own, and marked if it has no marker or token
 	means    string
 	harm     func(*result) bool
 	always   bool // redsync must do harm, too

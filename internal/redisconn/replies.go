@@ -51,6 +51,13 @@ func RefusesCredentials(err error) bool {
 	return HasCode(err, "WRONGPASS", "NOAUTH", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH")
 }
 
+// ForbidsUser reports whether the user lacks a permission, also one that is missing inside a script: as worded by Redis
+// 7.0, by 7.2 and later, and by 6.
+func ForbidsUser(err error) bool {
+	return HasCode(err, "NOPERM", "ERR The user executing the script", "ERR ACL failure in script",
+		"The user executing the script")
+}
+
 // RefusesKeys reports whether err may concern the keys of a call: the same call with other keys may
 // succeed. An error by which a server refuses every command, or every write, does not.
 func RefusesKeys(err error) bool {

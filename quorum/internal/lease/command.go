@@ -75,7 +75,7 @@ type Cause uint8
 
 const (
 	NoCause Cause = iota
-	// of an attempt that was won
+	// of an attempt that was won; Lock.failure in package quorum words them
 	TooLate   // the lease was over
 	NotRaised // the grant that was read was gone before the token was written back
 	MovedOn   // a late copy of the request was granted above the token, or a neighbour has raised the counter

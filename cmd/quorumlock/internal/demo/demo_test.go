@@ -126,6 +126,23 @@ func TestDemoInterrupted(t *testing.T) {
 	}
 }
 
+// A machine that stands still until the quarantine is over cannot show it.
+func TestDemoAfterTheQuarantine(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stall := clitest.OnceSeen("so it grants nothing", func() error { <-time.After(lease + timeout/4); return nil })
+	stop := clitest.OnceSeen("operator.Admit", func() error { cancel(); return nil })
+	out := &clitest.Output{Sees: func(text string) error { return errors.Join(stall(text), stop(text)) }}
+	if code := demonstrate(ctx, startEmbedded, "", out, &clitest.Output{}); code != cli.ExitInterrupted {
+		t.Errorf("exit code %d", code)
+	}
+	clitest.Contains(t, out.String(), "the quarantine was over, so it cannot be shown: worker A has the lock\n")
+	if strings.Contains(out.String(), "FALSE") {
+		t.Errorf("it claims what it could not see:\n%s", out)
+	}
+}
+
 // TestDemoFindsFalseClaims kills a master without the story knowing.
 func TestDemoFindsFalseClaims(t *testing.T) {
 	t.Parallel()

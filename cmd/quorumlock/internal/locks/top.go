@@ -15,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -70,8 +71,8 @@ func (s *survey) print(out io.Writer, now time.Time) {
 	for _, b := range s.known {
 		held, waiting = held+b.heldRank(), waiting+b.waiting
 	}
-	fmt.Fprintf(out, "quorumlock top, %s; masters not ok: %d of %d; locks held: %d; waiting: %d\n\n", now.Format(time.TimeOnly),
-		unwell, len(found), held, waiting)
+	fmt.Fprintf(out, "quorumlock top, %s; %s\nmasters not ok: %d of %d; locks held: %d; waiting: %d\n\n", now.Format(time.TimeOnly),
+		s.deployment(), unwell, len(found), held, waiting)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, " \tMASTER\tSTATE\tVERSION\tUP\tROUND TRIP\tQUARANTINE")
 	for _, f := range found {
@@ -97,6 +98,28 @@ func (s *survey) print(out io.Writer, now time.Time) {
 		}
 	}
 	table.Flush()
+}
+
+// deployment says which masters make one lock, by the newest list that one of them has.
+func (s *survey) deployment() string {
+	kind := "redlock"
+	if s.all {
+		kind = "multilock"
+	}
+	var newest operator.Report
+	for _, f := range s.found {
+		if f.Err == nil && (len(newest.Members) == 0 || f.Report.Generation > newest.Generation) {
+			newest = f.Report
+		}
+	}
+	text := fmt.Sprintf("%s over %d masters", kind, len(s.found))
+	switch {
+	case len(newest.Members) == 0:
+		return text + ", which no client has used"
+	case len(newest.Next) > 0:
+		text += fmt.Sprintf(", changing to %d", len(newest.Next))
+	}
+	return fmt.Sprintf("%s (generation %d of their list), max lease %v", text, newest.Generation, newest.MaxLease)
 }
 
 // byWhom names the process, or else the owner.

@@ -18,7 +18,8 @@ import (
 )
 
 // The loop in operations.md restarts all masters under a job that keeps its lock. With -wait in place of -wait-all the
-// job loses it. The restarts have the masters' names, the max lease is short, and nothing else differs from the page.
+// job loses it. The restarts have the masters' names, the max lease and with it the pause are short, and nothing else
+// differs from the page.
 func TestRestartsAsOnThePage(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "operations.md"))
@@ -51,7 +52,7 @@ func TestRestartsAsOnThePage(t *testing.T) {
 				testkit.Must(t, testchild.WriteProgram(path, text))
 			}
 			job := d.Start(t, "job", "--", "sh", "-c", "echo ready; exec sleep 600")
-			script := exec.Command("sh", "-c", strings.ReplaceAll(test.loop, "/etc/quorumlock/urls", urls))
+			script := exec.Command("sh", "-c", strings.NewReplacer("/etc/quorumlock/urls", urls, "sleep 10 ", "sleep 3 ").Replace(test.loop))
 			script.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0")
 			var out clitest.Output
 			script.Stdout, script.Stderr = &out, &out

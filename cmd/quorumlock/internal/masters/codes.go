@@ -19,8 +19,7 @@ func ExitCode(errs []error, masters, need int) int {
 		}
 		usable--
 		switch {
-		case redisconn.HasCode(n.Err, "WRONGPASS", "NOAUTH", "NOPERM", "ERR AUTH", "ERR invalid password",
-			"ERR Client sent AUTH"):
+		case redisconn.RefusesCredentials(n.Err), redisconn.ForbidsUser(n.Err):
 			code = cli.ExitCredentials
 		case code != cli.ExitCredentials:
 			code = cli.ExitConfiguration
