@@ -37,7 +37,7 @@ QUICK := . ./clock/... ./fence ./internal/events ./internal/fakeredis ./internal
 	./leader ./multilock ./quorum ./quorum/internal/... ./redlock ./scripts
 # What make flakes runs unless FLAKES names others: the packages whose tests start processes, or wait in real time.
 # Each has FLAKES_RUNS runs, 6 at a time, or as many as end within FLAKES_FOR.
-FLAKES ?= $(filter-out . bench integration/chaos integration/sim%,$(sort $(patsubst %/,%,$(dir $(shell \
+FLAKES ?= $(filter-out . bench integration/sim%,$(sort $(patsubst %/,%,$(dir $(shell \
 	git grep -lE 'testkit\.Real|redistest\.|clitest\.|time\.Sleep|testkit\.Eventually' -- '*_test.go')))))
 FLAKES_FOR ?= 7m
 FLAKES_RUNS ?= 30
@@ -68,14 +68,18 @@ test: tools ## all tests, with real redis-server processes (6 minutes); REDIS_SE
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
 	@$(MAKE) --no-print-directory --jobs=9 $(PIECES) test-searches test-sim test-waiting
 
-flakes: redis-server ## tests again and again beside 4 processes that keep the cores busy, and which failed (an hour; less: FLAKES="node quorum" FLAKES_RUNS=10 FLAKES_FOR=2m FLAKES_TESTS=TestX)
+flakes: redis-server ## tests again and again beside 4 processes that keep the cores busy, and which failed (2 hours; less: FLAKES="node quorum" FLAKES_RUNS=10 FLAKES_FOR=2m FLAKES_TESTS=TestX)
 	@set -e; logs=$$(mktemp -d); trap 'kill $$busy' EXIT; trap 'exit 1' INT TERM; \
 	for n in 1 2 3 4; do yes >/dev/null & busy="$$busy $$!"; done; \
 	for package in $(FLAKES); do \
-		echo "$$package:"; $(GO) test -C $$package -c $(RACE) -ldflags=-w -o $$logs/test .; \
-		(cd $$package && timeout $(FLAKES_FOR) $(STRESS) -p 6 -count $(FLAKES_RUNS) -o $$logs/$$(basename $$package)- \
-			$$logs/test -test.shuffle=on -test.run '$(FLAKES_TESTS)') || true; done; \
-	rm $$logs/test; echo "failures, by $$logs:"; grep -rhE '^ *--- FAIL|^panic:|^fatal error:|DATA RACE' $$logs | sed 's/ (.*//' | sort | uniq -c | sort -rn; \
+		tests='$(FLAKES_TESTS)'; flags=; \
+		if [ $$package = integration/chaos ]; then tests='$(SHORT_CHAOS)'; flags='$(CHAOS_FLAGS) -chaos.backend=processes'; fi; \
+		$(GO) test -C $$package -c $(RACE) -ldflags=-w -o $$logs/test .; \
+		(cd $$package && timeout $(FLAKES_FOR) $(STRESS) -p 6 -count $(FLAKES_RUNS) -o $$logs/$$(echo $$package | tr / -)- \
+			$$logs/test -test.shuffle=on -test.run "$$tests" $$flags) >$$logs/said || true; \
+		printf '%-42s %s\n' $$package "$$(grep -oE '[0-9]+ runs [a-z ]+, [0-9]+ failures' $$logs/said | tail -n 1)"; \
+	done; \
+	rm $$logs/test $$logs/said; echo "failures, by $$logs:"; grep -rhE '^ *--- FAIL|^panic:|^fatal error:|DATA RACE' $$logs | sed 's/ (.*//' | sort | uniq -c | sort -rn; \
 	! ls $$logs | grep -q .
 
 # These keep a processor busy, and measure no time: they run beside all else, at the lowest priority.
@@ -115,7 +119,9 @@ test-contrib-quorumchaos:
 # Every change has to pass these scenarios with faults; make chaos plays all of them, with the race detector in the clients
 # too. Beside other tests a master can answer late, hence longer times, and sessions of their own. Processes cost half the
 # processor time of containers; clients without the race detector cost half, too.
-CHAOS := $(TEST) ./chaos -chaos.stretch=2 -chaos.race=false
+CHAOS_FLAGS := -chaos.stretch=2 -chaos.race=false
+CHAOS := $(TEST) ./chaos $(CHAOS_FLAGS)
+SHORT_CHAOS := TestPictures|TestChaos/(majority|rolling|a_live_master|partition_of_the_holder|frozen|client_paused)
 # They measure time, and are idle most of it: where we may, they get the processor before all else.
 FIRST := $(if $(shell nice -n -10 true 2>&1),,nice -n -10 )$(SESSION)
 test-chaos: test-chaos-containers test-chaos-masters test-chaos-paths

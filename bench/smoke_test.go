@@ -17,7 +17,7 @@ import (
 func TestSmoke(t *testing.T) {
 	t.Parallel()
 	redistest.Need(t)
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$", "-test.bench=/n=3", "-test.benchtime=1x", "-rounds=1", "-pass=700ms")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$", "-test.bench=/n=3", "-test.benchtime=1x", "-rounds=1", "-pass=700ms", "-held=10")
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
 	if err != nil {
