@@ -59,7 +59,7 @@ func (d deployment) show(ctx context.Context, out io.Writer) error {
 // row returns the cells of a master behind its name.
 func row(v *membership.View) string {
 	if v == nil {
-		return "-\tdoes not answer\t-\t-\t-"
+		return "-\tnot known\t-\t-\t-" // the error says why
 	}
 	marker := v.Marker()
 	switch {
