@@ -84,6 +84,12 @@ func TestAnExistingDeploymentIsNotFounded(t *testing.T) {
 		if keys := c.masters[0].Keys(); !slices.Contains(keys, scripts.MarkerKey) {
 			t.Errorf("the first master is not marked: %q", keys)
 		}
+		flush(c.masters[:2]...) // a majority, while the third has the list
+		if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "without WithExistingDeployment") {
+			t.Errorf("a majority without its data: %v", err)
+		}
+		c.unlock(c.lock(c.process(), "a")) // the way that the error names
+		c.unlock(c.lock(l, "a"))
 	})
 }
 
