@@ -37,6 +37,7 @@ type survey struct {
 	cursors []string // of SCAN, by master
 	known   map[string]*busy
 	found   []masters.Finding
+	list    *scripts.List // the URLs'
 }
 
 func newSurvey(masters int, all bool) *survey {
@@ -46,6 +47,7 @@ func newSurvey(masters int, all bool) *survey {
 // look asks all masters: for names, for the states of those that were found, and for what the
 // masters say of themselves.
 func (s *survey) look(ctx context.Context, nodes []*node.Node) {
+	s.list = masters.List(nodes)
 	rounds := 1
 	if s.found == nil {
 		rounds = firstSurveys

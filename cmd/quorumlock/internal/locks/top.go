@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -22,11 +23,17 @@ import (
 // topInterval is how often top looks at the masters.
 const topInterval = 2 * time.Second
 
+// longestName is how many characters of a name top prints at most.
+const longestName = 64
+
 // top shows the masters and the busiest locks.
 var top = cli.Command{
 	Name: "top", Usage: "show the masters and the busiest locks, live on a terminal until q and Enter, else once; writes nothing",
 	Help: `Example:
   quorumlock top -every 5s -urls-file /etc/quorumlock/urls
+
+WAITING counts connections that wait, CHANGES how often the holder changed since top began. LEFT is how long the lock
+stays unless it is renewed. Lines that begin with ! need you; a terminal shows them in red.
 
 Exit codes: 0, 69 if no master answers, 130 after Ctrl-C; 64 and 78 as for status.`,
 	Misuse: cli.ExitLockUsage,
@@ -52,52 +59,95 @@ func (s *survey) show(ctx context.Context, out io.Writer, nodes []*node.Node, ev
 			code, none = cli.ExitUnavailable, errors.New("no master answers")
 		}
 		var text bytes.Buffer
-		s.print(&text, time.Now())
+		width := 0
+		if file, ok := out.(*os.File); ok {
+			width, _ = cli.TerminalSize(file)
+		}
+		s.print(&text, time.Now(), nameWidth(width))
 		return text.Bytes(), nil
 	})
 	return code, cmp.Or(err, none)
 }
 
 // print prints the masters and the locks, first those that are not well. Their lines begin with notWell.
-func (s *survey) print(out io.Writer, now time.Time) {
+// Of a name it prints at most that many characters.
+func (s *survey) print(out io.Writer, now time.Time, longest int) {
 	mark := map[bool]string{true: " ", false: notWell}
-	found, unwell, held, waiting := slices.Clone(s.found), 0, 0, 0
-	slices.SortStableFunc(found, func(a, b masters.Finding) int { return cmp.Compare(mark[b.IsOK()], mark[a.IsOK()]) })
+	found := slices.Clone(s.found)
+	slices.SortStableFunc(found, func(a, b masters.Finding) int {
+		return cmp.Compare(mark[b.IsOK(s.list)], mark[a.IsOK(s.list)])
+	})
+	fmt.Fprintf(out, "quorumlock top, %s; %s\n%s\n\n", now.Format(time.TimeOnly), s.deployment(), s.totals())
+
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, " \tMASTER\tSTATE\tVERSION\tUP\tROUND TRIP\tQUARANTINE")
+	var reasons []error
 	for _, f := range found {
-		if !f.IsOK() {
+		if err := f.NoVote(s.list); err != nil {
+			reasons = append(reasons, err)
+		}
+		r := f.Report
+		if f.Err != nil {
+			fmt.Fprintf(table, "%s\t%s\t%s\t-\t-\t-\t-\n", notWell, f.Name, f.State())
+			continue
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%v\t%v\t%s\n", mark[f.IsOK(s.list)], f.Name, f.StateFor(s.list), r.Version, r.Uptime,
+			r.RoundTrip.Round(10*time.Microsecond), masters.Left(r.Quarantine))
+	}
+	table.Flush()
+	for _, g := range groupErrors(reasons) {
+		fmt.Fprintf(out, "%s  %s: %s\n", notWell, g, g.Reason)
+	}
+	fmt.Fprintln(out)
+
+	// A terminal that is too narrow cuts the last columns.
+	fmt.Fprintln(table, " \tLOCK\tWAITING\tCHANGES\tLEFT\tHELD BY\tTAKEN AT LEAST\tTOKEN AT MOST")
+	verb := fmt.Sprintf("%%.%dq", longest)
+	for _, name := range s.ranked() {
+		b := s.known[name]
+		switch l := b.lock; {
+		case l.State == lockstate.Held:
+			fmt.Fprintf(table, " \t%s\t%d\t%d\t%s\t%s\t%s\t%d\n", shownName(verb, name), b.waiting, b.changes,
+				rest(l.TTL), l.byWhom(), ago(l.since, now), l.Token)
+		case l.Name != "":
+			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t\t- (%s)\t\t%d\n", mark[l.State == lockstate.Free], shownName(verb, name), b.waiting, b.changes, l.State, l.Token)
+		}
+	}
+	table.Flush()
+}
+
+// totals returns the line of counts.
+func (s *survey) totals() string {
+	unwell, held, unknown, waiting := 0, 0, 0, 0
+	for _, f := range s.found {
+		if !f.IsOK(s.list) {
 			unwell++
 		}
 	}
 	for _, b := range s.known {
 		held, waiting = held+b.heldRank(), waiting+b.waiting
-	}
-	fmt.Fprintf(out, "quorumlock top, %s; %s\nmasters not ok: %d of %d; locks held: %d; waiting: %d\n\n", now.Format(time.TimeOnly),
-		s.deployment(), unwell, len(found), held, waiting)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, " \tMASTER\tSTATE\tVERSION\tUP\tROUND TRIP\tQUARANTINE")
-	for _, f := range found {
-		r := f.Report
-		if f.Err != nil {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", notWell, f.Name, f.State(), masters.Reason(f.Err))
-			continue
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%v\t%v\t%s\n", mark[f.IsOK()], f.Name, f.State(), r.Version, r.Uptime,
-			r.RoundTrip.Round(10*time.Microsecond), masters.Left(r.Quarantine))
-	}
-	fmt.Fprintln(table)
-	// A terminal that is too narrow cuts the last columns.
-	fmt.Fprintln(table, " \tLOCK\tWAITING\tCHANGES\tLEFT\tHELD BY\tTAKEN AT LEAST\tTOKEN AT MOST")
-	for _, name := range s.ranked() {
-		b := s.known[name]
-		switch l := b.lock; {
-		case l.State == lockstate.Held:
-			fmt.Fprintf(table, " \t%s\t%d\t%d\t%s\t%s\t%s\t%d\n", shownName("%.64q", name), b.waiting, b.changes,
-				rest(l.TTL), l.byWhom(), ago(l.since, now), l.Token)
-		case l.Name != "":
-			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t\t- (%s)\t\t%d\n", mark[l.State == lockstate.Free], shownName("%.64q", name), b.waiting, b.changes, l.State, l.Token)
+		if b.lock.Name != "" && b.lock.State != lockstate.Held && b.lock.State != lockstate.Free {
+			unknown++
 		}
 	}
-	table.Flush()
+	text := fmt.Sprintf("masters not ok: %d of %d; locks held: %d", unwell, len(s.found), held)
+	if unknown > 0 {
+		text += fmt.Sprintf("; unknown: %d", unknown)
+	}
+	text += fmt.Sprintf("; waiting: %d", waiting)
+	if len(s.found)-unwell < masters.QuorumSize(len(s.found), s.all) {
+		return notWell + "  " + text + "; nothing new is locked: too few masters are ok"
+	}
+	return text
+}
+
+// nameWidth returns how many characters of a name a terminal of that width has room for beside the columns up to LEFT,
+// and on a wide one HELD BY.
+func nameWidth(terminal int) int {
+	if terminal == 0 {
+		return longestName
+	}
+	return min(longestName, max(24, terminal-60))
 }
 
 // deployment says which masters make one lock, by the newest list that one of them has.

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -62,9 +63,11 @@ func TestTopWithoutMasters(t *testing.T) {
 	if first := regexp.MustCompile(`QUARANTINE\n! +` + d.Masters[2].Addr() + " +FAILED"); !first.MatchString(printed) {
 		t.Errorf("the dead master is not first: %s", printed)
 	}
-	for _, m := range d.Masters[:2] {
-		testkit.Must(t, m.Kill())
-	}
+	clitest.Contains(t, printed, d.Masters[2].Addr()+": check: dial tcp", "waiting: 0\n")
+	testkit.Must(t, d.Masters[1].Kill())
+	printed, _ = clitest.Ask(t, cli.ExitOK, "top", flags)
+	clitest.Contains(t, printed, "\n!  masters not ok: 2 of 3; locks held: 0; waiting: 0; nothing new is locked")
+	testkit.Must(t, d.Masters[0].Kill())
 	_, stderr := clitest.Ask(t, cli.ExitUnavailable, "top", flags)
 	if stderr != "quorumlock: top: no master answers\n" {
 		t.Errorf("%q", stderr)
@@ -74,6 +77,27 @@ func TestTopWithoutMasters(t *testing.T) {
 	} {
 		_, stderr := clitest.Command(t, cli.ExitLockUsage, append([]string{"top"}, args...)...)
 		clitest.Contains(t, stderr, "quorumlock: "+says)
+	}
+}
+
+// A master that refuses the list of the URLs isn't ok, though it grants to others; nor is it known what they hold.
+func TestTopWithAnotherList(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	d.Start(t, "a", "--", "sh", "-c", "echo ready; exec sleep 600")
+	stale := filepath.Join(t.TempDir(), "urls")
+	testkit.Must(t, os.WriteFile(stale, []byte(d.URLs()[0]), 0o600))
+	printed, _ := clitest.Ask(t, cli.ExitOK, "top", []string{"-urls-file", stale})
+	clitest.Contains(t, printed, "\n!  masters not ok: 1 of 1; locks held: 0; unknown: 1;", " REFUSED ", ": check: the lists of masters differ")
+}
+
+// A long name leaves room for what follows it.
+func TestNameWidth(t *testing.T) {
+	t.Parallel()
+	for terminal, want := range map[int]int{0: 64, 60: 24, 80: 24, 100: 40, 200: 64} {
+		if got := nameWidth(terminal); got != want {
+			t.Errorf("%d columns: %d, want %d", terminal, got, want)
+		}
 	}
 }
 

@@ -61,8 +61,16 @@ func (f Finding) State() string {
 	}
 }
 
-// IsOK reports whether a master grants locks.
-func (f Finding) IsOK() bool { return f.State() == stateOK }
+// StateFor is State as clients with the list see it: another list's master refuses them.
+func (f Finding) StateFor(list *scripts.List) string {
+	if f.Err == nil && f.NoVote(list) != nil {
+		return stateRefused
+	}
+	return f.State()
+}
+
+// IsOK reports whether a master grants locks to clients with the list.
+func (f Finding) IsOK(list *scripts.List) bool { return f.StateFor(list) == stateOK }
 
 // isFit reports whether a master is fit for locks. Quarantine passes by itself.
 func (f Finding) isFit() bool { return f.State() == stateOK || f.State() == stateQuarantine }
