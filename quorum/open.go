@@ -122,7 +122,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 func notFounded(s *roster.Survey, rule error) error {
 	unanswered := s.Unanswered()
 	if len(unanswered) == 0 {
-		return fmt.Errorf("quorumlock: %w; no master has this list", rule)
+		return fmt.Errorf("quorumlock: %w; no master has this list (quorumlock members announces it)", rule)
 	}
 	e := &Error{Op: "open", causes: []error{rule, detail("none of the masters that answer has this list"), ErrUnavailable}}
 	e.addNodes(unanswered...)

@@ -5,7 +5,7 @@
 package run
 
 const help = `Example, for a crontab on every machine:
-  quorumlock run -n -E 0 -min-hold 1m -urls-file /etc/quorumlock/urls nightly-report -- /usr/local/bin/report
+  quorumlock run -n -E 0 -existing -min-hold 1m -urls-file /etc/quorumlock/urls nightly-report -- /usr/local/bin/report
 
 Exit codes: the command's own, or 128 plus the number of the signal that ended it, or
   64   the command line is invalid
