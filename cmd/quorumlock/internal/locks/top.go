@@ -157,13 +157,22 @@ func (s *survey) deployment() string {
 		kind = "multilock"
 	}
 	var newest operator.Report
+	silent := 0
 	for _, f := range s.found {
+		if f.Err != nil {
+			silent++
+		}
 		if f.Err == nil && (len(newest.Members) == 0 || f.Report.Generation > newest.Generation) {
 			newest = f.Report
 		}
 	}
 	text := fmt.Sprintf("%s over %d masters", kind, len(s.found))
+	if len(s.found) == 1 {
+		text = kind + " over 1 master"
+	}
 	switch {
+	case len(newest.Members) == 0 && silent > 0:
+		return text // whose list is not known
 	case len(newest.Members) == 0:
 		return text + ", which no client has used"
 	case len(newest.Next) > 0:
