@@ -15,22 +15,6 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// statement stands for code that reads the fencing token from its context.
-func statement(ctx context.Context) string {
-	lock, ok := quorum.FromContext(ctx, "invoice:42")
-	if !ok {
-		return "not locked"
-	}
-	const update = "UPDATE invoices SET state = 'paid', token = %[1]d WHERE id = 42 AND token <= %[1]d"
-	return fmt.Sprintf(update, lock.Token())
-}
-
-func ExampleContextWithToken() {
-	fmt.Println(statement(quorumtest.ContextWithToken(context.Background(), 7, "invoice:42")))
-	// Output:
-	// UPDATE invoices SET state = 'paid', token = 7 WHERE id = 42 AND token <= 7
-}
-
 // What the methods of such a lock do is what its documentation says.
 func TestContextWithToken(t *testing.T) {
 	ctx := quorumtest.ContextWithToken(t.Context(), 7, "a", "b")

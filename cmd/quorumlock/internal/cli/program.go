@@ -141,7 +141,11 @@ func (p *Program) build(within string, c Command) *urfave.Command {
 			case len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "-" && !looksLikeFlag(args[0]):
 				p.Misused(fmt.Sprintf("%s: %v", name, errors.New("unknown flag")))
 			case len(args) > 0 && c.Arguments == "":
-				p.Misused(name + " takes no arguments")
+				text := name + " takes no arguments"
+				if slices.ContainsFunc(flags.all, func(f urfave.Flag) bool { return f.Names()[0] == "urls-file" }) {
+					text += ": the URLs come from QUORUMLOCK_URLS or -urls-file"
+				}
+				p.Misused(text)
 			default:
 				p.code = do(ctx, p, args)
 			}

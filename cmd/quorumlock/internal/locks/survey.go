@@ -123,10 +123,10 @@ func (s *survey) nameKnown(name string) *busy {
 	return b
 }
 
-// ranked returns the names, the busiest first.
+// ranked returns the names: those first of which too few masters can tell, then the busiest.
 func (s *survey) ranked() []string {
 	all := slices.SortedFunc(maps.Values(s.known), func(a, b *busy) int {
-		return cmp.Or(cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.changes, a.changes),
+		return cmp.Or(cmp.Compare(b.unknownRank(), a.unknownRank()), cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.changes, a.changes),
 			cmp.Compare(b.heldRank(), a.heldRank()), cmp.Compare(a.name, b.name))
 	})
 	names := make([]string, len(all))
@@ -134,6 +134,13 @@ func (s *survey) ranked() []string {
 		names[i] = b.name
 	}
 	return names
+}
+
+func (b *busy) unknownRank() int {
+	if b.lock.Name != "" && b.lock.State == lockstate.Unknown {
+		return 1
+	}
+	return 0
 }
 
 func (b *busy) heldRank() int {

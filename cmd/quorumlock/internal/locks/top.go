@@ -63,21 +63,25 @@ func (s *survey) show(ctx context.Context, out io.Writer, nodes []*node.Node, ev
 		if file, ok := out.(*os.File); ok {
 			width, _ = cli.TerminalSize(file)
 		}
-		s.print(&text, time.Now(), nameWidth(width))
+		s.print(&text, time.Now(), width)
 		return text.Bytes(), nil
 	})
 	return code, cmp.Or(err, none)
 }
 
-// print prints the masters and the locks, first those that are not well. Their lines begin with notWell.
-// Of a name it prints at most that many characters.
-func (s *survey) print(out io.Writer, now time.Time, longest int) {
+// print prints the masters and the locks for a terminal of that width, 0 for none: first those that are not well. Their
+// lines begin with notWell.
+func (s *survey) print(out io.Writer, now time.Time, width int) {
 	mark := map[bool]string{true: " ", false: notWell}
 	found := slices.Clone(s.found)
 	slices.SortStableFunc(found, func(a, b masters.Finding) int {
 		return cmp.Compare(mark[b.IsOK(s.list)], mark[a.IsOK(s.list)])
 	})
-	fmt.Fprintf(out, "quorumlock top, %s; %s\n%s\n\n", now.Format(time.TimeOnly), s.deployment(), s.totals())
+	toEnd := ""
+	if width > 0 {
+		toEnd = " (q and Enter ends it)"
+	}
+	fmt.Fprintf(out, "quorumlock top%s, %s; %s\n%s\n\n", toEnd, now.Format(time.TimeOnly), s.deployment(), s.totals())
 
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, " \tMASTER\tSTATE\tVERSION\tUP\tROUND TRIP\tQUARANTINE")
@@ -102,7 +106,7 @@ func (s *survey) print(out io.Writer, now time.Time, longest int) {
 
 	// A terminal that is too narrow cuts the last columns.
 	fmt.Fprintln(table, " \tLOCK\tWAITING\tCHANGES\tLEFT\tHELD BY\tTAKEN AT LEAST\tTOKEN AT MOST")
-	verb := fmt.Sprintf("%%.%dq", longest)
+	verb := fmt.Sprintf("%%.%dq", nameWidth(width))
 	for _, name := range s.ranked() {
 		b := s.known[name]
 		switch l := b.lock; {
@@ -125,10 +129,7 @@ func (s *survey) totals() string {
 		}
 	}
 	for _, b := range s.known {
-		held, waiting = held+b.heldRank(), waiting+b.waiting
-		if b.lock.Name != "" && b.lock.State != lockstate.Held && b.lock.State != lockstate.Free {
-			unknown++
-		}
+		held, unknown, waiting = held+b.heldRank(), unknown+b.unknownRank(), waiting+b.waiting
 	}
 	text := fmt.Sprintf("masters not ok: %d of %d; locks held: %d", unwell, len(s.found), held)
 	if unknown > 0 {
@@ -141,7 +142,7 @@ func (s *survey) totals() string {
 	return text
 }
 
-// nameWidth returns how many characters of a name a terminal of that width has room for beside the columns up to LEFT,
+// nameWidth returns how many characters of a name a terminal of that width has room for next to the columns up to LEFT,
 // and on a wide one HELD BY.
 func nameWidth(terminal int) int {
 	if terminal == 0 {

@@ -73,7 +73,7 @@ func TestTopWithoutMasters(t *testing.T) {
 		t.Errorf("%q", stderr)
 	}
 	for says, args := range map[string][]string{
-		"top takes no arguments": {"x"}, "top: -every needs a duration": {"-every", clitest.Secret}, `top: unknown flag: "-q"`: {"-q"},
+		"top takes no arguments: the URLs come from QUORUMLOCK_URLS or -urls-file": {"x"}, "top: -every needs a duration": {"-every", clitest.Secret}, `top: unknown flag: "-q"`: {"-q"},
 	} {
 		_, stderr := clitest.Command(t, cli.ExitLockUsage, append([]string{"top"}, args...)...)
 		clitest.Contains(t, stderr, "quorumlock: "+says)
@@ -129,12 +129,15 @@ func TestDrawing(t *testing.T) {
 	t.Parallel()
 	text := []byte("first line\nüüüüüü\n! third\nfourth\n")
 	for coloured, third := range map[bool]string{true: "\x1b[31m! thi\x1b[0m", false: "! thi"} {
-		want := "\x1b[2J\x1b[Hfirst\x1b[K\r\nüüüüü\x1b[K\r\n" + third + "\x1b[K\r\n\x1b[J"
-		if got := drawing(text, 5, 4, true, coloured); string(got) != want {
+		want := "\x1b[2J\x1b[Hfirst\x1b[K\r\nüüüüü\x1b[K\r\n" + third + "\x1b[K\r\nfourt\x1b[K\r\n\x1b[J"
+		if got := drawing(text, 5, 5, true, coloured); string(got) != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-	if again := drawing(text, 5, 4, false, true); bytes.Contains(again, []byte("\x1b[2J")) {
+	if got := drawing(text, 20, 3, false, true); string(got) != "\x1b[Hfirst line\x1b[K\r\n... 3 more lines\x1b[K\r\n\x1b[J" {
+		t.Errorf("a low terminal: %q", got)
+	}
+	if again := drawing(text, 5, 5, false, true); bytes.Contains(again, []byte("\x1b[2J")) {
 		t.Errorf("the second drawing clears the terminal: %q", again)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -99,7 +100,10 @@ func drawing(text []byte, width, height int, first, isColoured bool) []byte {
 	}
 	b.WriteString("\x1b[H") // to the upper left corner
 	lines := bytes.Split(bytes.TrimRight(text, "\n"), []byte("\n"))
-	for _, line := range lines[:min(len(lines), max(height-1, 1))] {
+	if room := max(height-1, 1); len(lines) > room {
+		lines = append(lines[:room-1], fmt.Appendf(nil, "... %d more lines", len(lines)-room+1))
+	}
+	for _, line := range lines {
 		if runes := []rune(string(line)); len(runes) > width {
 			line = []byte(string(runes[:width]))
 		}

@@ -56,9 +56,13 @@ func closeBy(ctx context.Context, nodes []*node.Node) {
 
 // Reason formats an error without the node's name, which the caller prints.
 func Reason(err error) string {
+	text := plain.Text(err.Error())
 	var failed *node.Error
 	if errors.As(err, &failed) {
-		return plain.Text(strings.TrimPrefix(failed.Error(), plain.Text(fmt.Sprintf("node %s: ", failed.Node))))
+		text = plain.Text(strings.TrimPrefix(failed.Error(), plain.Text(fmt.Sprintf("node %s: ", failed.Node))))
 	}
-	return plain.Text(err.Error())
+	if errors.Is(err, node.ErrMaxLease) {
+		text += ": give the deployment's with -max-lease"
+	}
+	return text
 }

@@ -217,7 +217,7 @@ func explain(err error, errs map[string]error) error {
 		case errors.Is(errs[name], errTwoMaxLeases):
 			return fmt.Errorf("%s: %s", name, plain.Text(errs[name].Error()))
 		case errors.Is(errs[name], node.ErrMaxLease):
-			return fmt.Errorf("%s: %s: give the deployment's with -max-lease", name, masters.Reason(errs[name]))
+			return fmt.Errorf("%s: %s", name, masters.Reason(errs[name]))
 		}
 	}
 	for _, name := range names {

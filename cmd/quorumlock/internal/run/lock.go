@@ -77,6 +77,9 @@ func (l *line) hinted(err error, nodes []*node.Node) error {
 		if last == nil {
 			continue
 		}
+		if errors.Is(last, node.ErrMaxLease) {
+			return fmt.Errorf("%w: give the deployment's with -max-lease", err)
+		}
 		if hint := masters.TLSHint(context.Background(), n, l.urls[i], last); hint != "" {
 			return fmt.Errorf("%w; %s: %s", err, n.Name(), hint)
 		}
