@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -56,6 +57,7 @@ func read(dir string, patterns []string) (mutants []mutant, overlay string, err 
 	}
 	for _, pattern := range patterns {
 		paths, _ := filepath.Glob(pattern)
+		paths = slices.DeleteFunc(paths, func(path string) bool { return strings.HasSuffix(path, "_test.go") })
 		if len(paths) == 0 {
 			return nil, "", fmt.Errorf("no file is called %s", pattern)
 		}

@@ -62,7 +62,10 @@ type test struct {
 }
 
 var simulation = test{module: "integration", pkg: "sim",
-	args: []string{"-test.run=TestSeeds|TestReaders|TestHandOvers", "-sim.seeds=20", "-sim.readers=20", "-sim.handovers=20"}}
+	args: []string{"-test.run=TestSeeds|TestReaders|TestHandOvers|TestSemaphores",
+		"-sim.seeds=20", "-sim.readers=20", "-sim.handovers=20", "-sim.semaphores=20"}}
+
+const contention = "TestContention|TestTurns|TestPollsOfManyQueuesAreBounded" // of waiting's tests, the slow ones
 
 var groups = []group{
 	{files: []string{"scripts/*.lua", "scripts/operators/*.lua"}, tests: []test{
@@ -76,6 +79,12 @@ var groups = []group{
 		"quorum/internal/lease/use.go"}, tests: []test{
 		{pkg: "quorum/internal/lease"}, {pkg: "quorum"},
 		{pkg: "quorum/model/lease", args: []string{"-test.run=TestSetupsOfMutants"}}, simulation,
+	}},
+	{files: []string{"quorum/internal/slots/*.go"}, tests: []test{{pkg: "quorum/internal/slots"}, {pkg: "quorum"}, simulation}},
+	{files: []string{"quorum/internal/waiting/*.go"}, tests: []test{
+		{pkg: "quorum/internal/waiting", args: []string{"-test.skip=" + contention}},
+		{pkg: "quorum/internal/waiting", args: []string{"-test.run=" + contention}},
+		{pkg: "quorum"}, simulation,
 	}},
 }
 
