@@ -59,10 +59,7 @@ func NewTurn(size, want, agree int, random func(below int) int) *Turn {
 // Guess has the turn attempt slots before it asks for a hint: random ones, and likely among them if that
 // is a slot.
 func (t *Turn) Guess(likely int) {
-	t.guessing, t.likely = true, -1
-	if likely < t.size {
-		t.likely = likely
-	}
+	t.guessing, t.likely = true, likely
 }
 
 // Next returns what the turn does next; for Try with the slots, in ascending order.
@@ -94,14 +91,14 @@ func (t *Turn) Next() (Step, []int) {
 // choose returns random slots of those given.
 func (t *Turn) choose(from []int) []int {
 	from = slices.Clone(from)
+	chosen := 0
 	if i := slices.Index(from, t.likely); i >= 0 {
 		from[0], from[i] = from[i], from[0]
+		chosen++
 	}
-	for i := range t.want {
-		if i > 0 || from[0] != t.likely {
-			j := i + t.random(len(from)-i)
-			from[i], from[j] = from[j], from[i]
-		}
+	for i := chosen; i < t.want; i++ {
+		j := i + t.random(len(from)-i)
+		from[i], from[j] = from[j], from[i]
 	}
 	t.likely = -1
 	t.tried = from[:t.want]

@@ -111,6 +111,26 @@ func TestChoicesAreSpread(t *testing.T) {
 	}
 }
 
+// A guess of several slots has the likely one, and any of the others: else all callers would guess the same.
+func TestGuessesHaveTheLikelySlot(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	count := map[int]int{}
+	const turns = 1000
+	for range turns {
+		turn := NewTurn(4, 2, 1, rng.IntN)
+		turn.Guess(2)
+		_, chosen := turn.Next()
+		for _, slot := range chosen {
+			count[slot]++
+		}
+	}
+	for slot, least := range []int{turns / 4, turns / 4, turns, turns / 4} {
+		if count[slot] < least {
+			t.Errorf("slot %d was guessed %d times of %d", slot, count[slot], turns)
+		}
+	}
+}
+
 func TestMayHaveFree(t *testing.T) {
 	turn := NewTurn(4, 1, 1, lowest)
 	turn.Guess(-1)
