@@ -153,10 +153,9 @@ func (p *Place) Leave() {
 	var reserved []*engine.Hold
 	w.queue.remove(w, func(q *queue) {
 		head, _, _ := q.Next()
-		at := p.list.momentLocked()
-		q.Leave(&w.waiting, at)
+		q.Leave(&w.waiting)
 		if head == &w.waiting && w.slots > 1 {
-			q.Hasten(at)
+			q.Hasten(p.list.momentLocked())
 		}
 		if q.Empty() {
 			reserved, q.reserved = q.reserved, nil

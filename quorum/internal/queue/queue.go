@@ -209,10 +209,9 @@ func (q *queue) refused(r waiting.Result, approach waiting.Approach, err error) 
 
 // letGoLocked lets all waiters go: readers do not stand in each other's way.
 func (q *queue) letGoLocked() {
-	at := q.list.Engine.Moment()
 	for head, _, waits := q.Next(); waits; head, _, waits = q.Next() {
 		w := head.Owner.(*waiter)
-		q.Leave(head, at)
+		q.Leave(head)
 		q.list.waiters--
 		if w.asks {
 			q.asking--

@@ -140,6 +140,18 @@ func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 	})
 }
 
+// After an acquisition, the next waiter attempts by a poll, not at once.
+func TestQueueWaitsAfterAnAcquisition(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		time.Sleep(time.Hour)
+		first, second := l.joins(false, "a"), l.joins(false, "a")
+		l.begins(first, true)
+		first.Acquired(time.Minute, false)
+		l.begins(second, false)
+		second.Leave()
+	})
+}
+
 // A timer may fire early by the Locker's clock: a waiter that wakes too early is woken again.
 func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {

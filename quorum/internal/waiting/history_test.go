@@ -68,6 +68,19 @@ func TestFirstApproach(t *testing.T) {
 	}
 }
 
+// The first attempt takes the times of its answers, and then one in 20 ms.
+func TestSamples(t *testing.T) {
+	r, from := NewRTT(3), clock.Instant(0)
+	for _, c := range []struct {
+		after time.Duration
+		want  bool
+	}{{0, true}, {0, false}, {20*ms - 1, false}, {20 * ms, true}, {39 * ms, false}, {40 * ms, true}} {
+		if got := r.Samples(from.Add(c.after)); got != c.want {
+			t.Errorf("after %v: %v", c.after, got)
+		}
+	}
+}
+
 // One answer that comes late counts for an eighth.
 func TestRTTIsAMean(t *testing.T) {
 	p := NewRTT(3)

@@ -38,6 +38,8 @@ func TestManyQueues(t *testing.T) {
 		{"the loss of the subscriptions", []event{among(many), listening(0), unsubscribed(0), unsubscribed(1), seldom}},
 		{"subscriptions that come again",
 			[]event{among(many), listening(0), unsubscribed(0), unsubscribed(1), subscribed(0, 1), in(1, lastOfMany)}},
+		{"subscriptions that come again before an attempt", []event{among(many), listening(0), unsubscribed(0), unsubscribed(1),
+			messages(2), in(1, 4*step), stays(subscribed(0, 1))}},
 		{"what follows a refusal by the probe node", []event{among(many), listening(0), refused(ProbeFirst, heldBy(0)), seldom}},
 		{"split votes that go on",
 			[]event{among(many), listening(7), times(40, refused(AskAll, with(heldBy(7), votes(1)))),

@@ -68,9 +68,6 @@ func (q *Queue) retryAfter(lease time.Duration, at Moment) time.Duration {
 // backoff returns a random time that doubles with each disagreement, up to a second, or up to the
 // time that many queues leave between polls.
 func (q *Queue) backoff(at Moment) time.Duration {
-	if q.disagreements == 0 {
-		return 0
-	}
 	longest := max(maxBackoff, time.Duration(at.Queues)*pollGap)
 	most := min(at.Step<<min(q.disagreements, 20), longest)
 	return most/2 + q.jitter(most/2)

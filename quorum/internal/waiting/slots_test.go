@@ -18,11 +18,15 @@ func TestHasten(t *testing.T) {
 		q.Hasten(at) // of no waiter
 		q.Join(&first, usual, at)
 		q.Join(&second, usual, at)
+		if _, due := q.Begin(&second, at); due {
+			t.Fatal("the second waiter attempts before the first")
+		}
 		if _, due := q.Begin(&first, at); !due {
 			t.Fatal("the first attempt is not due")
 		}
 		q.Hasten(at) // during an attempt
-		if _, _, ok := q.Next(); ok {
+		_, due := q.Begin(&first, at)
+		if _, _, ok := q.Next(); ok || due {
 			t.Error("two attempts at a time")
 		}
 		q.Acquired(time.Minute, at)
@@ -123,6 +127,10 @@ func TestAWriterThatMeetsReadersReserves(t *testing.T) {
 		if got := approach(); !got.Reserves() || got.Probes() || s.now.Sub(before) > ReservationLife/2 || s.now == before {
 			t.Errorf("after %v: reserves %v, probes %v", s.now.Sub(before), got.Reserves(), got.Probes())
 		}
+	}
+	s.Refused(Result{Held: true, Wait: -1}, s.at()) // by another writer
+	if got := approach(); !got.Reserves() {
+		t.Error("a writer that has met readers keeps them back no longer")
 	}
 	next := new(Waiter)
 	s.Join(next, usual, s.at())

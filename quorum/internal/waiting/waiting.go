@@ -39,7 +39,7 @@ type Queue struct {
 
 	attempting bool          // the head's attempt is under way
 	begunAt    clock.Instant // when it, or the last one, began
-	next       clock.Instant // when the head's next attempt is due
+	next       clock.Instant // when the head's next attempt is due; past while one is under way
 	approach   Approach      // of the next attempt, or of that under way
 
 	subscribed  uint64   // bit by node: its subscription is confirmed
@@ -98,8 +98,8 @@ func (q *Queue) Next() (head *Waiter, at clock.Instant, ok bool) {
 // Empty reports whether the queue has no waiters.
 func (q *Queue) Empty() bool { return q.head == nil }
 
-// Alone reports whether the queue has one waiter.
-func (q *Queue) Alone() bool { return q.head != nil && q.head == q.tail }
+// Alone reports whether the queue has no more than one waiter.
+func (q *Queue) Alone() bool { return q.head == q.tail }
 
 // Others returns how many other processes subscribed to the channel, by the last reply that said.
 func (q *Queue) Others() int { return max(q.listeners-1, 0) }
@@ -111,7 +111,7 @@ func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 		q.next = at.Now
 		return
 	}
-	if q.retryBounds() != before && !q.attempting {
+	if q.retryBounds() != before {
 		q.next = min(q.next, at.Now.Add(q.poll(-1, at)))
 	}
 }
@@ -161,17 +161,14 @@ func (q *Queue) Woken() bool { return q.wake != q.wakeAtBegin }
 // Hasten makes the head's next attempt due at once: after Acquired or Leave, if what the queue waits for may be
 // had once more.
 func (q *Queue) Hasten(at Moment) {
-	if q.head != nil && !q.attempting {
-		q.attemptAt(AskAll, at.Now)
-	}
+	q.attemptAt(AskAll, at.Now)
 }
 
-// Leave removes a waiter that gives up, at any place in the queue. It ends an attempt of that
-// waiter.
-func (q *Queue) Leave(w *Waiter, at Moment) {
-	if q.head == w && q.attempting {
+// Leave removes a waiter that gives up, at any place in the queue. It ends an attempt of that waiter: the next one
+// attempts at once, because an event during the attempt may call for it.
+func (q *Queue) Leave(w *Waiter) {
+	if q.head == w {
 		q.attempting = false
-		q.next = at.Now // an event during the attempt may call for another
 	}
 	q.remove(w)
 }
@@ -252,7 +249,7 @@ func (q *Queue) Subscribed(node int, at Moment) {
 	if q.wake.established > 1 { // on a new connection, all queues of the process subscribe again
 		soon = soon.Add(q.sharedPoll(at))
 	}
-	if !q.attempting && !q.yielding && soon.Before(q.next) {
+	if !q.yielding && soon.Before(q.next) {
 		q.attemptAt(ProbeFirst, soon)
 	}
 }
@@ -260,7 +257,7 @@ func (q *Queue) Subscribed(node int, at Moment) {
 // Unsubscribed: the subscription on a node has ended.
 func (q *Queue) Unsubscribed(node int, at Moment) {
 	q.subscribed &^= 1 << node
-	if !q.subscriptionsStand() && !q.attempting {
+	if !q.subscriptionsStand() {
 		q.next = min(q.next, at.Now.Add(q.retryAfter(-1, at)))
 	}
 }
@@ -273,11 +270,11 @@ func (q *Queue) Message(node int, at Moment) (released bool) {
 	}
 	messages := q.messageCounts()
 	messages[node]++
-	releases := quorumLargest(messages, q.quorum)
-	risen := releases > q.wake.releases
-	if !risen && messages[node] <= q.wake.releases { // the rest of a release that has been counted
+	if messages[node] <= q.wake.releases { // the rest of a release that has been counted
 		return false
 	}
+	releases := quorumLargest(messages, q.quorum)
+	risen := releases > q.wake.releases
 	q.wake.releases = max(q.wake.releases, releases)
 	if risen && !at.Now.Before(q.echoesEnd) {
 		q.disagreements = 0

@@ -101,6 +101,7 @@ func with(r Result, changes ...func(*Result)) Result {
 func votes(n int) func(*Result)          { return func(r *Result) { r.Votes = n } }
 func left(d time.Duration) func(*Result) { return func(r *Result) { r.Wait = d } }
 func unavailable(r *Result)              { r.Held = false }
+func byReaders(r *Result)                { r.Readers = true }
 func passes(d time.Duration) event       { return func(s *scenario) { s.now = s.now.Add(d) } }
 func times(n int, events ...event) event { return func(s *scenario) { s.play(repeat(n, events)) } }
 func repeat(n int, events []event) (all []event) {
@@ -118,7 +119,7 @@ var longRetry = Retry{10 * ms, time.Hour}
 // settings gives the waiter other retry bounds.
 func settings(retry Retry) event {
 	return func(s *scenario) {
-		s.Leave(s.waiter, s.at())
+		s.Leave(s.waiter)
 		s.Join(s.waiter, retry, s.at())
 	}
 }
@@ -140,7 +141,7 @@ func leaves(s *scenario) {
 	if head == nil {
 		head = s.waiter
 	}
-	s.Leave(head, s.at())
+	s.Leave(head)
 }
 
 // leavesFromBehind removes the last waiter, which is not the head.
@@ -149,7 +150,7 @@ func leavesFromBehind(s *scenario) {
 	if s.tail == s.head {
 		s.t.Fatal("no waiter is behind the head")
 	}
-	s.Leave(s.tail, s.at())
+	s.Leave(s.tail)
 }
 
 // in fails the test unless the next attempt is due between least and most from now.
@@ -183,6 +184,17 @@ func as(approach Approach) event {
 }
 
 var polls = in(firstPoll, lastPoll)
+
+// stays fails the test if the events move the next attempt.
+func stays(events ...event) event {
+	return func(s *scenario) {
+		s.t.Helper()
+		before := s.next
+		if s.play(events); s.next != before {
+			s.t.Errorf("the next attempt moved by %v", s.next.Sub(before))
+		}
+	}
+}
 
 func none(s *scenario) {
 	s.t.Helper()
@@ -256,6 +268,9 @@ func TestEvents(t *testing.T) {
 			times(4, messages(0, 1)), subscribed(2), refused(AskAll, heldBy(0)), unsubscribed(0),
 			messages(1, 2), in(0, 0)}},
 
+		{name: "a message by another name's subscription, which comes before the first name's",
+			events: []event{refused(AskAll, heldBy(0)), messages(0, 1), at(0, ProbeFirst)}},
+
 		// Positions.
 		{name: "the last of four lets three releases pass",
 			events: []event{listening(3), messages(0, 1), at(3, ProbeFirst),
@@ -265,6 +280,8 @@ func TestEvents(t *testing.T) {
 				messages(0, 1), at(1, ProbeFirst), messages(0, 1), at(0, AskAll)}},
 		{name: "a position falls with the number of subscribers",
 			events: []event{listening(7), refused(AskAll, heldBy(1)), messages(0, 1), at(1, ProbeFirst)}},
+		{name: "a refusal that says no number of subscribers leaves the position",
+			events: []event{listening(3), refused(AskAll, Result{Held: true, Wait: -1}), messages(0, 1), at(3, ProbeFirst)}},
 		{name: "a position costs at most maxPosition steps",
 			events: []event{listening(10_000), messages(0, 1), at(maxPosition, ProbeFirst)}},
 		{name: "nor more after a refusal by the probe node",
@@ -311,6 +328,17 @@ func TestEvents(t *testing.T) {
 		{name: "until the lease of another waiter of the process ends",
 			events: []event{joins(usual), listening(0), messages(0, 1), acquires(30 * ms),
 				in(30*ms+1, 31*ms+3*step)}},
+		{name: "until then, and no longer, behind other processes",
+			events: []event{joins(usual), listening(3), acquires(30 * ms), in(30*ms+1, 31*ms)}},
+		{name: "by readers, after a probe that reserved only there",
+			events: []event{listening(0), refused(AskAll, with(heldBy(0), byReaders)), at(0, AskAll),
+				refused(ProbeFirst, with(heldBy(0), byReaders)), at(0, AskAll)}},
+		{name: "by readers: the reservations are refreshed before they end, whatever the bounds",
+			events: []event{settings(longRetry), listening(0), times(2, refused(AskAll, with(heldBy(0), byReaders))),
+				in(1, ReservationLife/2), as(AskAll)}},
+		{name: "by readers, and a message that may be an echo: all nodes have the reservation",
+			events: []event{listening(3), refused(AskAll, with(heldBy(3), byReaders, votes(1))), begin, passes(5 * step),
+				messages(0, 1), ends(with(heldBy(3), byReaders, votes(1))), in(1, ReservationLife/2)}},
 		{name: "a split vote",
 			events: []event{listening(0), refused(AskAll, with(heldBy(0), votes(1))), in(step/2, step/2+2*step),
 				as(ProbeFirst)}},
@@ -320,6 +348,13 @@ func TestEvents(t *testing.T) {
 		{name: "a split vote and the end of the lease",
 			events: []event{listening(7), times(40, refused(AskAll, with(heldBy(7), votes(1), left(5*ms)))),
 				in(1, 6*ms)}},
+		{name: "the backoff grows with messages during attempts", events: []event{listening(0),
+			times(20, begin, messages(2), ends(heldBy(0))), in(maxBackoff/2, maxBackoff)}},
+		{name: "the backoff grows with refusals by the probe node",
+			events: []event{listening(0), times(20, refused(ProbeFirst, heldBy(0))), in(maxBackoff/2, maxBackoff)}},
+		{name: "refusals by all nodes end the backoff",
+			events: []event{listening(0), times(20, refused(AskAll, with(heldBy(0), votes(1)))), times(20, refused(AskAll, heldBy(0))),
+				refused(AskAll, with(heldBy(0), votes(1))), in(step/2, step/2+2*step)}},
 		{name: "a release ends the backoff",
 			events: []event{listening(0), times(40, refused(AskAll, with(heldBy(0), votes(1)))), passes(step), messages(0, 1),
 				at(0, AskAll),
@@ -369,6 +404,12 @@ func TestEvents(t *testing.T) {
 				as(AskAll)}},
 		{name: "unavailable nodes: the retry time grows",
 			events: []event{times(20, refused(AskAll, with(heldBy(0), unavailable))), in(5*ms, 205*ms)}},
+		{name: "unavailable nodes: the retry time begins anew after a refusal",
+			events: []event{listening(0), times(20, refused(AskAll, with(heldBy(0), unavailable))),
+				refused(AskAll, heldBy(0)), refused(AskAll, with(heldBy(0), unavailable)), in(5*ms, 15*ms)}},
+		{name: "unavailable nodes: the retry time begins anew with the subscriptions",
+			events: []event{times(20, refused(AskAll, with(heldBy(0), unavailable))), subscribed(0, 1),
+				refused(AskAll, with(heldBy(0), unavailable)), in(5*ms, 15*ms)}},
 		{name: "unavailable nodes: by the end of the quarantine",
 			events: []event{times(20, refused(AskAll, with(heldBy(0), unavailable, left(3*ms)))), in(0, 4*ms)}},
 
@@ -379,6 +420,7 @@ func TestEvents(t *testing.T) {
 				joins(usual), polls, refused(AskAll, heldBy(0)), polls}},
 		{name: "shorter bounds behind a head that left",
 			events: []event{settings(longRetry), listening(0), joins(usual), leaves, polls}},
+		{name: "the same bounds behind the head", events: []event{listening(0), stays(times(10, joins(usual)))}},
 		{name: "longer bounds behind the head", events: []event{listening(0), joins(longRetry), polls}},
 		{name: "the shorter bounds leave",
 			events: []event{joins(longRetry), leaves, listening(0), in(150*time.Minute, 300*time.Minute)}},
@@ -401,6 +443,7 @@ func TestFIFO(t *testing.T) {
 	s := newScenario(t, 3, 2)
 	order := []*Waiter{s.waiter}
 	for range 2000 {
+		gone := new(Waiter)
 		switch {
 		case len(order) == 0 || rng.IntN(2) == 0:
 			w := new(Waiter)
@@ -409,11 +452,15 @@ func TestFIFO(t *testing.T) {
 		case rng.IntN(3) == 0:
 			s.begin()
 			s.Acquired(time.Minute, s.at())
-			order = order[1:]
+			gone, order = order[0], order[1:]
 		default:
 			i := rng.IntN(len(order))
-			s.Leave(order[i], s.at())
+			gone = order[i]
+			s.Leave(gone)
 			order = append(order[:i:i], order[i+1:]...)
+		}
+		if gone.prev != nil || gone.next != nil { // a queue that contains its first waiter would keep all that came after
+			t.Fatal("a waiter that has left refers to another")
 		}
 		head, _, ok := s.Next()
 		if ok != (len(order) > 0) || ok && head != order[0] || s.Empty() == ok {
@@ -421,7 +468,7 @@ func TestFIFO(t *testing.T) {
 		}
 	}
 	for _, w := range order {
-		s.Leave(w, s.at())
+		s.Leave(w)
 	}
 	if !s.Empty() || len(s.retries) != 0 {
 		t.Errorf("%d bounds are left in a queue that is empty: %v", len(s.retries), s.Empty())
@@ -527,7 +574,7 @@ func TestAnAttemptIsAlwaysDue(t *testing.T) {
 			case 5:
 				joins(Retry{10 * ms, 200 * ms})(s)
 			case 6:
-				s.Leave(s.head, s.at())
+				s.Leave(s.head)
 			case 7:
 				s.begin()
 			}
