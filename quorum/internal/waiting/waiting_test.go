@@ -408,7 +408,7 @@ func TestEvents(t *testing.T) {
 			events: []event{listening(0), times(20, refused(AskAll, with(heldBy(0), unavailable))),
 				refused(AskAll, heldBy(0)), refused(AskAll, with(heldBy(0), unavailable)), in(5*ms, 15*ms)}},
 		{name: "unavailable nodes: the retry time begins anew with the subscriptions",
-			events: []event{times(20, refused(AskAll, with(heldBy(0), unavailable))), subscribed(0, 1),
+			events: []event{times(21, refused(AskAll, with(heldBy(0), unavailable))), subscribed(0, 1),
 				refused(AskAll, with(heldBy(0), unavailable)), in(5*ms, 15*ms)}},
 		{name: "unavailable nodes: by the end of the quarantine",
 			events: []event{times(20, refused(AskAll, with(heldBy(0), unavailable, left(3*ms)))), in(0, 4*ms)}},
@@ -473,6 +473,22 @@ func TestFIFO(t *testing.T) {
 	if !s.Empty() || len(s.retries) != 0 {
 		t.Errorf("%d bounds are left in a queue that is empty: %v", len(s.retries), s.Empty())
 	}
+}
+
+// A call that acquires the lock at once makes no source of jitter, which costs more than the rest of its queue.
+func TestNoJitterWithoutContention(t *testing.T) {
+	var q Queue
+	var w Waiter
+	at := Moment{Now: clock.Instant(time.Hour), Step: step}
+	q.Init(3, 2, Alone, func() *rand.Rand {
+		t.Error("a source of jitter")
+		return rand.New(rand.NewPCG(1, 2))
+	})
+	q.Join(&w, usual, at)
+	if _, due := q.Begin(&w, at); !due {
+		t.Fatal("the attempt is not due")
+	}
+	q.Acquired(time.Minute, at)
 }
 
 // The backoff doubles with each split vote, from two steps on.
