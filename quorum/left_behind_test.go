@@ -211,3 +211,16 @@ func TestUnlockWhoseReplyIsLost(t *testing.T) {
 		}
 	})
 }
+
+// A request for a grant that dies with its connection is not sent again once the lock is released: it could follow the release.
+func TestUnlockAbandonsRequests(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, answers := c.process(), make(chan struct{})
+		c.before(2, func() { <-answers })
+		c.unlock(c.lock(l, "a"))
+		c.hangUp(2)
+		c.notAsked(2)
+		close(answers)
+		time.Sleep(time.Second)
+	})
+}

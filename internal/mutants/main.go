@@ -211,7 +211,7 @@ func readHarmless(patterns []string, mutants []mutant) (map[string]bool, error) 
 func try(ctx context.Context, dir string, m mutant, number int, tests []test) (verdict string) {
 	for i := range tests {
 		t := &tests[i]
-		bounded, cancel := context.WithTimeout(ctx, 10*t.takes+time.Minute)
+		bounded, cancel := context.WithTimeout(ctx, 10*t.takes+15*time.Second)
 		_, err := runTest(bounded, dir, m, number, t)
 		isLate := bounded.Err() != nil
 		cancel()

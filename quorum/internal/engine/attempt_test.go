@@ -7,11 +7,14 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -110,6 +113,49 @@ func TestAReaderThatIsNotRaisedIsNotRenewed(t *testing.T) {
 	}
 }
 
+// A node that is claimed, and is no member yet, accepts nobody: it is quarantined, and no process says so.
+func TestAClaimedNodeAcceptsNobody(t *testing.T) {
+	for process, want := range map[string]bool{"": false, "one": true} {
+		a, _ := asking(t, time.Second)
+		other := &scripts.Refusal{Marker: scripts.Marker{Process: scripts.Process{Run: "one/0", MaxLease: time.Hour, Member: "a"},
+			Members: scripts.NewList("a"), Next: scripts.NewList()}.String(), Process: scripts.Process{Run: "one/0", Member: "a"}}
+		if err := a.hold.engine.Roster.RenewalRefused(0, other); err == nil || a.hold.engine.Roster.Accepts(0) {
+			t.Fatalf("it is accepted: %v", err)
+		}
+		said := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined}}
+		a.hold.replyOf(lease.Command{Do: lease.Ask}, pipeline.Result{Reply: said, RunID: process}, 0)
+		if got := a.hold.engine.Roster.Accepts(0); got != want {
+			t.Errorf("process %q: accepts %v", process, got)
+		}
+	}
+}
+
+// The error of a node that is down, and is not asked, is part of the outcome.
+func TestNodesThatAreNotAskedSayWhy(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		c.masters[1].Crash(fakeredis.Nothing)
+		c.masters[2].Crash(fakeredis.Nothing)
+		for range 2 { // the first attempt finds it out
+			acquired, o := c.newHold(terms(10*time.Second), "a").Attempt(t.Context(), -1, waiting.AskAll, false)
+			if synctest.Wait(); acquired || o.Nodes[1].Err == nil || o.Nodes[2].Err == nil {
+				t.Errorf("acquired: %v, %+v", acquired, o.Nodes)
+			}
+		}
+	})
+}
+
+// The error of a reply names what was asked.
+func TestErrorsOfRepliesNameTheCall(t *testing.T) {
+	a, _ := asking(t, time.Second)
+	for do, want := range map[lease.Do]string{lease.Ask: "acquire", lease.Enter: "acquire", lease.Repair: "acquire",
+		lease.Renew: "renew", lease.Extend: "renew", lease.Raise: "raise"} {
+		err := a.hold.replyError(lease.Command{Do: do}, lease.Reply{}, lease.Effect{Twin: -1, Cause: lease.MovedOn}, nil, false)
+		if failed := new(node.Error); !errors.As(err, &failed) || failed.Op != want {
+			t.Errorf("%v, want one of %s", err, want)
+		}
+	}
+}
+
 // The lease learns that a request was resent, whatever the reply: its first copy may be carried out late.
 func TestTheLeaseLearnsThatARequestWasResent(t *testing.T) {
 	a, _ := heldHold(t, time.Second)
@@ -168,6 +214,7 @@ func TestTallyCountsTheFewestThatHeard(t *testing.T) {
 		{[]nodeReply{{counts: true, found: true, heard: 3}, {counts: true, found: true, heard: 2}}, 2},
 		{[]nodeReply{{counts: true, found: true, heard: 3}, {counts: true, found: true}}, 0},
 		{[]nodeReply{{counts: true}, {err: errors.New("down")}, {counts: true, found: true, heard: 3}}, 3},
+		{[]nodeReply{{counts: true, found: true, heard: 2}, {counts: true, found: true, heard: 3}}, 2},
 	} {
 		tally := newTally(5, 3)
 		for i, r := range c.replies {

@@ -167,18 +167,17 @@ func granting(runID string, token uint64) pipeline.Result {
 	return pipeline.Result{Reply: reply, RunID: runID, Sent: true}
 }
 
-// refusedBatch is two locks whose renewals a node has refused together. The second was unlocked meanwhile, if so asked.
-func refusedBatch(t *testing.T, refusal redis.Error, unlocked, refusesKeys bool) (first, second *member) {
+// refusedBatch is two locks whose renewals a node has refused together, after what happened meanwhile.
+func refusedBatch(t *testing.T, refusal redis.Error, refusesKeys bool, meanwhile func(second *Hold)) (first, second *member) {
 	one, _ := heldHold(t, time.Second)
 	two, _ := heldHold(t, time.Second)
+	two.hold.engine = one.hold.engine
 	b := &renewalBatch{engine: one.hold.engine, pipe: inside.Of(one.hold.engine.Nodes[0]).Pipe("a")}
 	for _, h := range []*Hold{one.hold, two.hold} {
 		b.members, b.commands = append(b.members, &h.members[0]), append(b.commands, lease.Command{Do: lease.Renew})
 		b.locks = append(b.locks, h.renewal(h.terms.Millis))
 	}
-	if unlocked {
-		two.hold.lease.Unlock(one.hold.engine.Clock.Now(), nil)
-	}
+	meanwhile(two.hold)
 	b.Done(pipeline.Result{Err: &node.Error{Err: refusal}, Sent: true, RefusesKeys: refusesKeys})
 	one.hold.mu.Lock() // the nodes are never asked: nothing else takes them
 	two.hold.mu.Lock()
@@ -188,7 +187,8 @@ func refusedBatch(t *testing.T, refusal redis.Error, unlocked, refusesKeys bool)
 
 // A lock that was unlocked meanwhile is not renewed alone after the node refused its batch.
 func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
-	if kept, gone := refusedBatch(t, "NOPERM no", true, true); !kept.alone || gone.alone {
+	unlocks := func(second *Hold) { second.lease.Unlock(second.engine.Clock.Now(), nil) }
+	if kept, gone := refusedBatch(t, "NOPERM no", true, unlocks); !kept.alone || gone.alone {
 		t.Errorf("renewed alone: %v, and the one that was unlocked: %v", kept.alone, gone.alone)
 	}
 }
@@ -197,10 +197,21 @@ func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
 // before the next renewals.
 func TestABatchThatIsRefusedForAllKeysIsNotRenewedAlone(t *testing.T) {
 	refusal := redis.Error("OOM command not allowed when used memory > 'maxmemory'.")
-	first, second := refusedBatch(t, refusal, false, redisconn.RefusesKeys(refusal))
+	first, second := refusedBatch(t, refusal, redisconn.RefusesKeys(refusal), func(*Hold) {})
 	for _, m := range []*member{first, second} {
 		if m.alone || !errors.Is(m.err, refusal) {
 			t.Errorf("renewed alone: %v, error: %v", m.alone, m.err)
+		}
+	}
+}
+
+// A renewal alone that cannot even be sent has failed: the lock says why.
+func TestARenewalAloneThatCannotBeSent(t *testing.T) {
+	closes := func(second *Hold) { second.engine.Nodes[0].Close() }
+	first, second := refusedBatch(t, "NOPERM no", true, closes)
+	for _, m := range []*member{first, second} {
+		if !errors.Is(m.err, pipeline.ErrClosed) {
+			t.Errorf("error: %v", m.err)
 		}
 	}
 }

@@ -258,8 +258,6 @@ func (h *Hold) replyError(c lease.Command, r lease.Reply, e lease.Effect, err er
 		err = errNotRaised
 	case e.Cause == lease.MovedOn:
 		err = errMovedOn
-	case c.Do == lease.Raise:
-		return nil
 	case r.Is == lease.NotAccepted:
 		err = ErrMarker
 	case c.Do == lease.Ask:

@@ -213,9 +213,6 @@ func (q *queue) letGoLocked() {
 		w := head.Owner.(*waiter)
 		q.Leave(head)
 		q.list.waiters--
-		if w.asks {
-			q.asking--
-		}
 		w.gone = true
 		if w.alarm != nil {
 			w.alarm.Stop()
@@ -225,6 +222,7 @@ func (q *queue) letGoLocked() {
 		}
 		w.signal()
 	}
+	q.asking = 0
 }
 
 // isGone reports whether the waiter has left its queue to ask at once.

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -9,19 +10,22 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/bubble"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // inList runs a test in a bubble, with a list of an engine on three masters.
 func inList(t *testing.T, test func(t *testing.T, l *list)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		nodes := bubble.Nodes(t, bubble.Masters(t, 3), nil, node.WithoutQuarantine())
+		masters := bubble.Masters(t, 3)
+		nodes := bubble.Nodes(t, masters, nil, node.WithoutQuarantine())
 		e := engine.New(engine.Config{Nodes: nodes, Need: 2, Clock: bubble.Clock(t), UUID: "test", Founds: true})
 		t.Cleanup(func() { e.Close(); <-e.Idle() })
-		l := &list{t, NewList(Config{Engine: e, History: new(waiting.History), HeldError: func() error { return errHeld },
+		l := &list{t, masters, NewList(Config{Engine: e, History: new(waiting.History), HeldError: func() error { return errHeld },
 			NewRand: func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }})}
 		test(t, l)
 		synctest.Wait()
@@ -34,7 +38,8 @@ func inList(t *testing.T, test func(t *testing.T, l *list)) {
 var errHeld = errors.New("held")
 
 type list struct {
-	t *testing.T
+	t       *testing.T
+	masters []*fakeredis.Master
 	*List
 }
 
@@ -185,5 +190,75 @@ func TestAReaderIsGoneBeforeItWaits(t *testing.T) {
 		first.Acquired(time.Second, false)
 		l.begins(second, false) // in a queue that it has left
 		l.wants(second, true)
+	})
+}
+
+// meanwhile is a clock that runs something with each look at it.
+type meanwhile struct {
+	clock.Clock
+	run func()
+}
+
+func (m meanwhile) Now() clock.Instant { m.run(); return m.Clock.Now() }
+
+// A reader that is let go while it subscribes leaves no subscription.
+func TestAReaderThatIsLetGoWhileItSubscribes(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		writer := l.joins(false, "a")
+		l.begins(writer, true)
+		refuses(writer, "a")
+		synctest.Wait() // so the reader's subscriptions are confirmed as soon as it asks
+		reader := l.joins(true, "a")
+		usual := l.Engine.Clock
+		l.Engine.Clock = meanwhile{usual, func() { reader.waiter.queue.ended = true }} // with the list's mutex locked
+		reader.waiter.subscribe([]string{"a"})
+		l.Engine.Clock = usual
+		reader.Leave()
+		writer.Leave()
+		time.Sleep(time.Second)
+		for i, m := range l.masters {
+			if n := m.Listening(scripts.Channel("a")); n > 0 {
+				t.Errorf("master %d has %d subscriptions", i, n)
+			}
+		}
+	})
+}
+
+// Readers that are let go ask the new holder, a reader, for nothing.
+func TestReadersThatAreLetGoAskNobody(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		first := l.joins(true, "a")
+		l.begins(first, true)
+		second := &Place{list: l.List, at: l.Engine.Moment(), call: Call{Key: NewKey([]string{"a"}, true), Requests: true}}
+		second.join([]string{"a"})
+		if first.Acquired(time.Second, false) {
+			t.Error("the holder is asked to let go")
+		}
+	})
+}
+
+// Reservations that their call leaves behind are ended, and keep no Locker from closing: the end of the test waits for it.
+func TestReservationsEndWithTheirCall(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		p, h := l.joins(false, "a"), new(engine.Hold)
+		h.Init(l.Engine, &engine.Terms{}, []string{"a"}, nil, nil)
+		p.NoteReserved(h, false)
+		p.Leave()
+	})
+}
+
+// The list keeps no more queues for later than maxFree.
+func TestSpareQueuesAreBounded(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		var all []*Place
+		for i := range maxFree + 10 {
+			all = append(all, l.joins(false, fmt.Sprint(i)))
+		}
+		for _, p := range all {
+			p.Leave()
+		}
+		if n := len(l.spare); n != maxFree {
+			t.Errorf("%d queues are kept", n)
+		}
 	})
 }

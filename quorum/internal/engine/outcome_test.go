@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+)
+
+// The holder is the one that the most nodes name, wherever they stand; of as many, the first.
+func TestHolderIsTheOneThatMostNodesName(t *testing.T) {
+	for _, c := range []struct {
+		named []string
+		want  string
+		by    int
+	}{
+		{[]string{"", "", ""}, "", 0}, {[]string{"", "", "a"}, "a", 2}, {[]string{"a", "b", ""}, "a", 0},
+		{[]string{"a", "a", "b"}, "a", 1}, {[]string{"b", "a", "a"}, "a", 2}, {[]string{"a", "b", "b", "a", "a"}, "a", 4},
+	} {
+		var o Outcome
+		for _, holder := range c.named {
+			o.Nodes = append(o.Nodes, Said{Is: lease.Refused, Holder: holder})
+		}
+		if holder, by := o.Holder(); holder != c.want || by != c.by {
+			t.Errorf("%q: %q, named by %d", c.named, holder, by)
+		}
+	}
+}
+
+// What waiters learn from a failed attempt.
+func TestResult(t *testing.T) {
+	const left = 3 * time.Second
+	granted, none := Said{Is: lease.Granted}, Said{Is: lease.Failed}
+	refused := Said{Is: lease.Refused, Wait: left, Listeners: 2, Holder: "other"}
+	reader := Said{Is: lease.Refused, Wait: left, Readers: 1, Holder: "reader"}
+	forever, starts := Said{Is: lease.Refused, Wait: -1}, Said{Is: lease.Quarantined, Wait: time.Second}
+	for _, c := range []struct {
+		nodes []Said
+		want  waiting.Result
+	}{
+		{[]Said{refused, refused, refused}, waiting.Result{Held: true, Wait: left, Listeners: 2}},
+		{[]Said{granted, refused, refused}, waiting.Result{Held: true, Wait: left, Votes: 1, Listeners: 2}},
+		{[]Said{granted, none, none}, waiting.Result{Wait: -1, Votes: 1}},
+		{[]Said{refused, {}, {}}, waiting.Result{Held: true, Listeners: 2}},
+		{[]Said{reader, reader, none}, waiting.Result{Held: true, Readers: true, Wait: left}},
+		{[]Said{reader, refused, reader}, waiting.Result{Held: true, Wait: left, Listeners: 2}},
+		{[]Said{reader, reader, starts}, waiting.Result{Held: true, Wait: left}},
+		{[]Said{forever, forever, refused}, waiting.Result{Held: true, Wait: -1, Listeners: 2}},
+		{[]Said{starts, starts, granted}, waiting.Result{Wait: time.Second, Votes: 1}},
+	} {
+		o := Outcome{Need: 2, Verdict: lease.OutOfReach, Nodes: c.nodes}
+		if got := o.Result(); got != c.want {
+			t.Errorf("%+v: %+v, want %+v", c.nodes, got, c.want)
+		}
+	}
+}
+
+// What a node says after the outcome was certain says nothing of the reason.
+func TestOnlyRefusalsCount(t *testing.T) {
+	late := Said{Is: lease.Unanswered, Late: lease.Refused, Holder: "late", Readers: 3, Reserved: true}
+	refused := Said{Is: lease.Refused, Holder: "reader", Readers: 2}
+	o := Outcome{Need: 2, Nodes: []Said{late, refused, late}}
+	if holder, by := o.Holder(); holder != "reader" || by != 1 {
+		t.Errorf("%q, named by %d", holder, by)
+	}
+	if late, timely := o.ReadersWith("late"), o.ReadersWith("reader"); late != 0 || timely != 2 {
+		t.Errorf("%d and %d readers", late, timely)
+	}
+	if o.IsReserved() {
+		t.Error("a writer waits")
+	}
+	if o.Nodes[1].Reserved = true; !o.IsReserved() {
+		t.Error("no writer waits")
+	}
+}
+
+// An attempt is blocked by what would let it succeed; one that was won, or was cut, by nothing.
+func TestBlocking(t *testing.T) {
+	refused := []Said{{Is: lease.Refused}, {Is: lease.Refused}, {Is: lease.Refused}}
+	for _, c := range []struct {
+		o    Outcome
+		want Reason
+	}{
+		{Outcome{Verdict: lease.OutOfReach}, HeldByAnother},
+		{Outcome{Verdict: lease.Open}, NoReason},
+		{Outcome{Verdict: lease.Won}, NoReason},
+		{Outcome{Verdict: lease.OutOfReach, Unlisted: true}, NoReason},
+		{Outcome{Verdict: lease.OutOfReach, Cause: lease.RaiseFailed}, NoReason},
+	} {
+		c.o.Need, c.o.Nodes = 2, refused
+		if got := c.o.Blocking(); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.o, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,29 @@
+package engine
+
+import (
+	"testing"
+	"time"
+)
+
+// Reservations that can no longer be ended keep no Locker from closing: the end of the test waits for it.
+func TestWithdrawAfterTheNodesAreClosed(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		h := c.newHold(terms(time.Second), "a")
+		for _, n := range c.Nodes {
+			n.Close()
+		}
+		h.Withdraw()
+	})
+}
+
+// A lock that is released because the caller's code has panicked counts as unlocked.
+func TestInterruptUnlocks(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		h := c.lock(t)
+		h.Interrupt()
+		if !h.First().IsUnlocked() {
+			t.Error("it is not")
+		}
+		c.wantNoOwners(t)
+	})
+}
