@@ -117,16 +117,32 @@ func TestAReaderThatIsNotRaisedIsNotRenewed(t *testing.T) {
 func TestAClaimedNodeAcceptsNobody(t *testing.T) {
 	for process, want := range map[string]bool{"": false, "one": true} {
 		a, _ := asking(t, time.Second)
-		other := &scripts.Refusal{Marker: scripts.Marker{Process: scripts.Process{Run: "one/0", MaxLease: time.Hour, Member: "a"},
-			Members: scripts.NewList("a"), Next: scripts.NewList()}.String(), Process: scripts.Process{Run: "one/0", Member: "a"}}
-		if err := a.hold.engine.Roster.RenewalRefused(0, other); err == nil || a.hold.engine.Roster.Accepts(0) {
-			t.Fatalf("it is accepted: %v", err)
-		}
+		isRefused(t, a.hold.engine)
 		said := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined}}
 		a.hold.replyOf(lease.Command{Do: lease.Ask}, pipeline.Result{Reply: said, RunID: process}, 0)
 		if got := a.hold.engine.Roster.Accepts(0); got != want {
 			t.Errorf("process %q: accepts %v", process, got)
 		}
+	}
+}
+
+// isRefused makes a node that refused the engine's list, at this time.
+func isRefused(t *testing.T, e *Engine) {
+	t.Helper()
+	process := scripts.Process{Run: "one/0", MaxLease: time.Hour, Member: "a"}
+	marker := scripts.Marker{Process: process, Members: scripts.NewList("a"), Next: scripts.NewList()}
+	process.MaxLease = time.Minute
+	err := e.Roster.RenewalRefused(0, &scripts.Refusal{Marker: marker.String(), Process: process})
+	if err == nil || e.Roster.Accepts(0) {
+		t.Fatalf("it is accepted: %v", err)
+	}
+}
+
+// A grant says nothing of a holder.
+func TestOnlyRefusalsSayWhoHolds(t *testing.T) {
+	a, _ := heldHold(t, time.Second)
+	if said := a.requests[0].said; said != (Said{}) {
+		t.Errorf("%+v", said)
 	}
 }
 
@@ -204,6 +220,17 @@ func TestATallysRoomIsEnough(t *testing.T) {
 	}
 }
 
+// A tally has room for the receivers of five nodes, and makes the others'.
+func TestATallyReceivesFromEachNode(t *testing.T) {
+	tally, all := newTally(7, 4), map[*releaseReply]bool{}
+	for node := range 7 {
+		all[tally.receiver(node)] = true
+	}
+	if len(all) != 7 || all[nil] {
+		t.Errorf("%d receivers", len(all))
+	}
+}
+
 // A release was heard by as many as heard it on every node that had the lock.
 func TestTallyCountsTheFewestThatHeard(t *testing.T) {
 	for _, c := range []struct {
@@ -215,6 +242,7 @@ func TestTallyCountsTheFewestThatHeard(t *testing.T) {
 		{[]nodeReply{{counts: true, found: true, heard: 3}, {counts: true, found: true}}, 0},
 		{[]nodeReply{{counts: true}, {err: errors.New("down")}, {counts: true, found: true, heard: 3}}, 3},
 		{[]nodeReply{{counts: true, found: true, heard: 2}, {counts: true, found: true, heard: 3}}, 2},
+		{[]nodeReply{{found: true, err: errors.New("down")}, {counts: true, found: true, heard: 3}}, 3},
 	} {
 		tally := newTally(5, 3)
 		for i, r := range c.replies {

@@ -41,6 +41,8 @@ func TestResult(t *testing.T) {
 	}{
 		{[]Said{refused, refused, refused}, waiting.Result{Held: true, Wait: left, Listeners: 2}},
 		{[]Said{granted, refused, refused}, waiting.Result{Held: true, Wait: left, Votes: 1, Listeners: 2}},
+		{[]Said{granted, refused, none}, waiting.Result{Held: true, Wait: left, Votes: 1, Listeners: 2}},
+		{[]Said{forever, refused, none}, waiting.Result{Held: true, Wait: -1, Listeners: 2}},
 		{[]Said{granted, none, none}, waiting.Result{Wait: -1, Votes: 1}},
 		{[]Said{refused, {}, {}}, waiting.Result{Held: true, Listeners: 2}},
 		{[]Said{reader, reader, none}, waiting.Result{Held: true, Readers: true, Wait: left}},
@@ -52,6 +54,43 @@ func TestResult(t *testing.T) {
 		o := Outcome{Need: 2, Verdict: lease.OutOfReach, Nodes: c.nodes}
 		if got := o.Result(); got != c.want {
 			t.Errorf("%+v: %+v, want %+v", c.nodes, got, c.want)
+		}
+	}
+	o := Outcome{Need: 2, Verdict: lease.Won, Cause: lease.TooLate, Nodes: []Said{granted, granted, refused}}
+	if got, want := o.Result(), (waiting.Result{Wait: -1, Votes: 2, Listeners: 2}); got != want {
+		t.Errorf("won, and too late: %+v, want %+v", got, want)
+	}
+}
+
+// An attempt was cut if its outcome is open; one that a closed Engine never began was not.
+func TestIsCut(t *testing.T) {
+	for _, c := range []struct {
+		o    Outcome
+		want bool
+	}{
+		{Outcome{Verdict: lease.OutOfReach}, false}, {Outcome{}, true}, {Outcome{Closed: true}, true},
+		{Outcome{Unlisted: true}, true}, {Outcome{Unlisted: true, Closed: true}, false},
+	} {
+		if got := c.o.IsCut(); got != c.want {
+			t.Errorf("%+v: %v", c.o, got)
+		}
+	}
+}
+
+// A take-over that is blocked has the reason of any attempt, except that another owner counts only if a node names it.
+func TestReasonOfATakeOver(t *testing.T) {
+	starts, refused, named := Said{Is: lease.Quarantined}, Said{Is: lease.Refused}, Said{Is: lease.Refused, Holder: "other"}
+	for _, c := range []struct {
+		nodes []Said
+		want  Reason
+	}{
+		{[]Said{starts, starts, refused}, Quarantined},
+		{[]Said{refused, refused, refused}, NoReason},
+		{[]Said{refused, named, refused}, HeldByAnother},
+	} {
+		o := Outcome{Need: 2, Verdict: lease.OutOfReach, TakesOver: true, Nodes: c.nodes}
+		if got := o.Reason(); got != c.want {
+			t.Errorf("%+v: %v, want %v", c.nodes, got, c.want)
 		}
 	}
 }

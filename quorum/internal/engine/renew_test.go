@@ -75,6 +75,8 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 	h := a.hold
 	m := &h.members[0]
 	m.alone = true
+	fake.Advance(time.Millisecond)
+	isRefused(t, h.engine)
 	alone := func(reply pipeline.Result) bool {
 		b := &renewalBatch{engine: h.engine, sent: fake.Now(), members: []*member{m}, commands: []lease.Command{{Do: lease.Renew}}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
 		b.Done(reply)
@@ -85,6 +87,9 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 	}
 	if alone(pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Kept}}, RunID: "one", Sent: true}) {
 		t.Error("it travels alone for ever")
+	}
+	if !h.engine.Roster.Accepts(0) {
+		t.Error("the node counts as one that refuses the list, and has renewed")
 	}
 }
 

@@ -29,8 +29,8 @@ func inList(t *testing.T, test func(t *testing.T, l *list)) {
 			NewRand: func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }})}
 		test(t, l)
 		synctest.Wait()
-		if n := len(l.queues); n > 0 {
-			t.Errorf("%d queues are left", n)
+		if queues, calls := len(l.queues), l.Len(); queues > 0 || calls != 0 {
+			t.Errorf("%d queues with %d calls are left", queues, calls)
 		}
 	})
 }
@@ -239,17 +239,25 @@ func TestReadersThatAreLetGoAskNobody(t *testing.T) {
 
 // Reservations that their call leaves behind are ended, and keep no Locker from closing: the end of the test waits for it.
 func TestReservationsEndWithTheirCall(t *testing.T) {
-	inList(t, func(t *testing.T, l *list) {
-		p, h := l.joins(false, "a"), new(engine.Hold)
-		h.Init(l.Engine, &engine.Terms{}, []string{"a"}, nil, nil)
-		p.NoteReserved(h, false)
-		p.Leave()
-	})
+	for _, end := range []func(*Place){(*Place).Leave, func(p *Place) { p.Acquired(time.Second, false) }} {
+		inList(t, func(t *testing.T, l *list) {
+			p, h := l.joins(false, "a"), new(engine.Hold)
+			l.begins(p, true)
+			h.Init(l.Engine, &engine.Terms{}, []string{"a"}, nil, nil)
+			p.NoteReserved(h, false)
+			p.NoteReserved(h, true)
+			end(p)
+		})
+	}
 }
 
-// The list keeps no more queues for later than maxFree.
+// The list keeps queues to be used again: no more than maxFree, and none of readers, to which those that were let go may refer.
 func TestSpareQueuesAreBounded(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
+		l.joins(true, "a").Leave()
+		if n := len(l.spare); n > 0 {
+			t.Errorf("%d queues of readers are kept", n)
+		}
 		var all []*Place
 		for i := range maxFree + 10 {
 			all = append(all, l.joins(false, fmt.Sprint(i)))
