@@ -245,8 +245,14 @@ func TestTallyCountsTheFewestThatHeard(t *testing.T) {
 		{[]nodeReply{{found: true, err: errors.New("down")}, {counts: true, found: true, heard: 3}}, 3},
 	} {
 		tally := newTally(5, 3)
+		errs := 0
 		for i, r := range c.replies {
-			tally.add(i, r)
+			if tally.add(i, r); r.err != nil {
+				errs++
+			}
+		}
+		if _, failed := tally.Result(); len(failed) != errs {
+			t.Errorf("%+v: errors %v", c.replies, failed)
 		}
 		if got := tally.HeardBy(); got != c.want {
 			t.Errorf("%+v: heard by %d, want %d", c.replies, got, c.want)

@@ -124,9 +124,7 @@ func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 		l.begins(first, true)
 		synctest.Wait()
 		l.begins(second, false)
-		for i := range l.Engine.Nodes { // the holder's release
-			(&subscriber{queue: first.waiter.queue, node: i, firstName: true}).OnMessage("0")
-		}
+		first.released(l)
 		first.Leave()
 		l.wants(second, true)
 		l.begins(second, true)
@@ -145,16 +143,61 @@ func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 	})
 }
 
-// After an acquisition, the next waiter attempts by a poll, not at once.
+// After an acquisition, the next waiter attempts by a poll, not at once: what was released meanwhile may be what was acquired.
 func TestQueueWaitsAfterAnAcquisition(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
 		time.Sleep(time.Hour)
 		first, second := l.joins(false, "a"), l.joins(false, "a")
 		l.begins(first, true)
+		first.released(l)
 		first.Acquired(time.Minute, false)
 		l.begins(second, false)
 		second.Leave()
 	})
+}
+
+// released is the holder's release, as the call's queue hears it.
+func (p *Place) released(l *list) {
+	for i := range l.Engine.Nodes {
+		(&subscriber{queue: p.waiter.queue, node: i, firstName: true}).OnMessage("0")
+	}
+}
+
+// Readers ask alongside each other, in no queue, until one is refused.
+func TestReadersDoNotQueueAtFirst(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		enter := func() Place { return l.Enter(Call{Key: NewKey([]string{"a"}, true)}, []string{"a"}) }
+		for range 2 {
+			p := enter()
+			if turn, due := p.Next(t.Context()); !due || turn.Approach != waiting.Alone || p.waiter != nil {
+				t.Errorf("%v, due: %v", turn, due)
+			}
+		}
+		refused := enter()
+		refuses(&refused, "a")
+		behind := enter()
+		l.begins(&behind, false)
+		behind.Leave()
+		refused.Leave()
+	})
+}
+
+// The second process that waits for a slot attempts at once after a release, and for a name one step later.
+func TestCallsForSlotsShare(t *testing.T) {
+	for slots, want := range map[int]bool{0: false, 1: true} {
+		inList(t, func(t *testing.T, l *list) {
+			p := &Place{list: l.List, at: l.Engine.Moment(), call: Call{Key: NewSlotsKey("a", 2), Slots: slots}}
+			p.join([]string{"a"})
+			for range 2 { // the second time, the subscriptions stand
+				l.begins(p, true)
+				p.Refused(waiting.Result{Held: true, Wait: -1, Listeners: 2}, waiting.AskAll, errHeld, []string{"a"})
+				synctest.Wait()
+			}
+			p.released(l)
+			l.begins(p, want)
+			p.Leave()
+		})
+	}
 }
 
 // A timer may fire early by the Locker's clock: a waiter that wakes too early is woken again.

@@ -34,13 +34,11 @@ func (w *waiter) subscribe(names []string) {
 	}
 }
 
-// keep keeps how to cancel the subscriptions, unless the queue has ended.
+// keep keeps how to cancel the subscriptions. It returns false if the queue has ended: the caller cancels them.
 func (q *queue) keep(cancels []func()) bool {
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
-	if !q.ended {
-		q.cancels = cancels
-	}
+	q.cancels = cancels
 	return !q.ended
 }
 
