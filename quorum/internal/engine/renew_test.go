@@ -173,7 +173,7 @@ func granting(runID string, token uint64) pipeline.Result {
 }
 
 // refusedBatch is two locks whose renewals a node has refused together, after what happened meanwhile.
-func refusedBatch(t *testing.T, refusal redis.Error, refusesKeys bool, meanwhile func(second *Hold)) (first, second *member) {
+func refusedBatch(t *testing.T, refusal redis.Error, refusesKeys bool, meanwhile func(b *renewalBatch, second *Hold)) (first, second *member) {
 	one, _ := heldHold(t, time.Second)
 	two, _ := heldHold(t, time.Second)
 	two.hold.engine = one.hold.engine
@@ -182,7 +182,7 @@ func refusedBatch(t *testing.T, refusal redis.Error, refusesKeys bool, meanwhile
 		b.members, b.commands = append(b.members, &h.members[0]), append(b.commands, lease.Command{Do: lease.Renew})
 		b.locks = append(b.locks, h.renewal(h.terms.Millis))
 	}
-	meanwhile(two.hold)
+	meanwhile(b, two.hold)
 	b.Done(pipeline.Result{Err: &node.Error{Err: refusal}, Sent: true, RefusesKeys: refusesKeys})
 	one.hold.mu.Lock() // the nodes are never asked: nothing else takes them
 	two.hold.mu.Lock()
@@ -192,7 +192,7 @@ func refusedBatch(t *testing.T, refusal redis.Error, refusesKeys bool, meanwhile
 
 // A lock that was unlocked meanwhile is not renewed alone after the node refused its batch.
 func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
-	unlocks := func(second *Hold) { second.lease.Unlock(second.engine.Clock.Now(), nil) }
+	unlocks := func(_ *renewalBatch, second *Hold) { second.lease.Unlock(second.engine.Clock.Now(), nil) }
 	if kept, gone := refusedBatch(t, "NOPERM no", true, unlocks); !kept.alone || gone.alone {
 		t.Errorf("renewed alone: %v, and the one that was unlocked: %v", kept.alone, gone.alone)
 	}
@@ -202,7 +202,7 @@ func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
 // before the next renewals.
 func TestABatchThatIsRefusedForAllKeysIsNotRenewedAlone(t *testing.T) {
 	refusal := redis.Error("OOM command not allowed when used memory > 'maxmemory'.")
-	first, second := refusedBatch(t, refusal, redisconn.RefusesKeys(refusal), func(*Hold) {})
+	first, second := refusedBatch(t, refusal, redisconn.RefusesKeys(refusal), func(*renewalBatch, *Hold) {})
 	for _, m := range []*member{first, second} {
 		if m.alone || !errors.Is(m.err, refusal) {
 			t.Errorf("renewed alone: %v, error: %v", m.alone, m.err)
@@ -210,9 +210,22 @@ func TestABatchThatIsRefusedForAllKeysIsNotRenewedAlone(t *testing.T) {
 	}
 }
 
+// A lock that was downgraded meanwhile is renewed alone as a reader, from a new look at the clock on.
+func TestARenewalAloneIsOfThePresentLock(t *testing.T) {
+	var batch *renewalBatch
+	_, second := refusedBatch(t, "NOPERM no", true, func(b *renewalBatch, second *Hold) {
+		batch = b
+		second.lease.Downgrade(second.engine.Clock.Now(), nil)
+	})
+	h := second.hold
+	if now, c := h.engine.Clock.Now(), batch.commands[1]; batch.locks[1].Owner != h.owner.AsReader() || c.Mode != lease.Read || !now.Before(c.Until) {
+		t.Errorf("at %v: %+v, %+v", now, batch.locks[1], c)
+	}
+}
+
 // A renewal alone that cannot even be sent has failed: the lock says why.
 func TestARenewalAloneThatCannotBeSent(t *testing.T) {
-	closes := func(second *Hold) { second.engine.Nodes[0].Close() }
+	closes := func(_ *renewalBatch, second *Hold) { second.engine.Nodes[0].Close() }
 	first, second := refusedBatch(t, "NOPERM no", true, closes)
 	for _, m := range []*member{first, second} {
 		if !errors.Is(m.err, pipeline.ErrClosed) {
