@@ -95,7 +95,7 @@ var mutants = []mutate.Mutant[setup]{
 	{Rule: "slots end at n-1", Edits: []mutate.Edit{{File: slotsFile, Text: "all := make([]int, t.size)", Now: "all := make([]int, t.size+1)"}}, Setup: one},
 	{Rule: "each slot has a key of its own", Edits: []mutate.Edit{{File: namesFile, Text: "strconv.Itoa(slot) + \":\" + semaphore", Now: "strconv.Itoa(slot-slot) + \":\" + semaphore"}}, Setup: two},
 	{Rule: "the key does not depend on the client", Edits: []mutate.Edit{{File: namesFile, Text: "return slotPrefix + strconv.Itoa(slot)", Now: "mutant++\n\treturn slotPrefix + strconv.Itoa(mutant) + strconv.Itoa(slot)"}}, Setup: one},
-	{Rule: "several slots differ", Edits: []mutate.Edit{{File: slotsFile, Text: "from[i], from[j] = from[j], from[i]\n\t\t}", Now: "from[i] = from[j]\n\t\t}"}}, Setup: pairs},
+	{Rule: "several slots differ", Edits: []mutate.Edit{{File: slotsFile, Text: "from[i], from[j] = from[j], from[i]\n\t}", Now: "from[i] = from[j]\n\t}"}}, Setup: pairs},
 	{Rule: "an attempt is at as many slots as are wanted", Edits: []mutate.Edit{{File: slotsFile, Text: "t.tried = from[:t.want]", Now: "t.tried = from[:1]"}}, Setup: pairs},
 	{Rule: "a hint shows what is free", Edits: []mutate.Edit{{File: replyFile, Text: "digits[i] = '1'", Now: "digits[i], digits[0] = '1', '1'"}}, Setup: hinted},
 	{Rule: "a lost race goes to another slot", Edits: []mutate.Edit{{File: slotsFile, Text: "t.refused = append(t.refused, t.tried[0])", Now: "t.refused = append(t.refused, 0, 1)"}}, Setup: two},
