@@ -36,11 +36,11 @@ type futures struct {
 	number map[string]future // by what is in a step
 	of     map[run]future
 	older  map[future]future
-	begun  map[scene][]future
+	begun  map[scene][]beginning
 }
 
 func newFutures() futures {
-	return futures{all: make([]step, 1), number: map[string]future{}, of: map[run]future{}, older: map[future]future{}, begun: map[scene][]future{}}
+	return futures{all: make([]step, 1), number: map[string]future{}, of: map[run]future{}, older: map[future]future{}, begun: map[scene][]beginning{}}
 }
 
 // foresee returns the future of a run: the procedure says what it does next, if told so.

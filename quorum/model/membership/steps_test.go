@@ -66,8 +66,9 @@ func (w *world) parseCommand(words string) command {
 
 // successors calls yield with each state that may follow.
 func (w *world) successors(s *state, yield func(event, *state)) {
+	var next state
 	after := func(by event, change func(*state)) {
-		next := *s
+		next = *s
 		change(&next)
 		w.settle(&next)
 		yield(by, &next)
@@ -203,48 +204,59 @@ func (w *world) looks(s *state, at []int, silences int, use func([maxNodes]recor
 // begin starts a command: it looks, and makes its first step.
 func (w *world) begin(s *state, i int, after func(event, func(*state))) {
 	for c := range w.cmds {
-		for how, rest := range w.runsOf(s, c) {
-			by := event{starts, uint8(i), uint8(c), uint8(how)}
-			next := &w.futures.all[rest]
-			if next.do != change.Write {
-				after(by, func(s *state) { s.ops[i] = op{rest: rest} })
-				continue
-			}
-			x := &s.nodes[next.write.node]
-			to, written := w.carryOut(next.write, x.process, x.marker)
-			switch {
-			case written:
-				after(by, func(s *state) {
-					w.write(s, next.write.node, to)
-					s.ops[i] = op{rest: next.yes}
+		for _, b := range w.beginnings(s, c) {
+			after(event{starts, uint8(i), uint8(c), b.how}, func(s *state) {
+				s.ops[i] = op{rest: b.rest}
+				if b.marks {
+					w.write(s, b.mark.node, b.mark.to)
 					for w.whole && s.ops[i].rest != 0 {
 						w.writeNext(s, i)
 					}
 					s.tidy(i)
-				})
-			case next.no != 0:
-				after(by, func(s *state) { s.ops[i] = op{rest: next.no} })
-			}
+				}
+			})
 		}
 	}
 }
 
-// runsOf returns what a command may do after a look now.
-func (w *world) runsOf(s *state, c int) []future {
+// beginning is a command's first step after a look.
+type beginning struct {
+	how   uint8   // the number of the run
+	mark  marking // if it marks
+	marks bool
+	rest  future // behind the mark, or else the step is yet to be made
+}
+
+// beginnings returns how a command may begin now.
+func (w *world) beginnings(s *state, c int) []beginning {
 	if w.cmds[c].begin == nil {
 		return nil
 	}
 	key := w.sceneOf(s, c, w.cmds[c].looks)
-	may, known := w.futures.begun[key]
+	all, known := w.futures.begun[key]
 	if !known {
+		var may []future
 		w.looks(s, w.cmds[c].looks, w.silent, func(views [maxNodes]record) {
 			if rest := w.foresee(run{command: c, views: views}); rest != 0 && !slices.Contains(may, rest) {
 				may = append(may, rest)
 			}
 		})
-		w.futures.begun[key] = may
+		for how, rest := range may {
+			b, next := beginning{how: uint8(how), rest: rest}, &w.futures.all[rest]
+			if next.do == change.Write {
+				x := &s.nodes[next.write.node]
+				b.mark.node, b.rest = next.write.node, next.no
+				if b.mark.to, b.marks = w.carryOut(next.write, x.process, x.marker); b.marks {
+					b.rest = next.yes
+				}
+			}
+			if b.marks || b.rest != 0 {
+				all = append(all, b)
+			}
+		}
+		w.futures.begun[key] = all
 	}
-	return may
+	return all
 }
 
 // tidy drops a command that is at its end.
