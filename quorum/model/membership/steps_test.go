@@ -39,6 +39,7 @@ const (
 type command struct {
 	words string
 	looks []int // the masters that it looks at
+	look  look  // what they may show
 	begin func() *change.Procedure
 }
 
@@ -129,8 +130,11 @@ func (w *world) marksOf(s *state, l int, members []int) []marking {
 	key := w.sceneOf(s, l, members)
 	done, known := w.changes[key]
 	if !known {
-		w.looks(s, members, len(members), func(views [maxNodes]record) {
-			for _, m := range w.plan(l, members, views) {
+		w.looks(s, members, len(members), &w.looked[l], func(views [maxNodes]record, at *look) {
+			if !at.known {
+				at.known, at.plan = true, w.plan(l, members, views)
+			}
+			for _, m := range at.plan {
 				x := &s.nodes[m.node]
 				to, written := w.carryOut(m, x.process, x.marker)
 				if by := (marking{m.node, to}); written && !slices.Contains(done, by) {
@@ -171,34 +175,53 @@ func (w *world) isOpen(n int, x *node) bool {
 	return in
 }
 
+// look is what the first masters of a look have shown, and what follows if it is all.
+type look struct {
+	next  map[record]*look // by what the next master shows
+	known bool
+	rest  future  // of a command
+	plan  []write // of clients
+}
+
+func (l *look) shows(r record) *look {
+	next := l.next[r]
+	if next == nil {
+		if next = new(look); l.next == nil {
+			l.next = map[record]*look{}
+		}
+		l.next[r] = next
+	}
+	return next
+}
+
 // looks calls use with each way in which a look at those masters may turn out, with at most `silences`
 // silent masters.
-func (w *world) looks(s *state, at []int, silences int, use func([maxNodes]record)) {
+func (w *world) looks(s *state, at []int, silences int, first *look, use func([maxNodes]record, *look)) {
 	var views [maxNodes]record
 	for n := range views {
 		views[n] = silent
 	}
-	var choose func(i, silences int)
-	choose = func(i, silences int) {
+	var choose func(i, silences int, l *look)
+	choose = func(i, silences int, l *look) {
 		if i == len(at) {
-			use(views)
+			use(views, l)
 			return
 		}
 		n := at[i]
 		x := &s.nodes[n]
 		views[n] = recordOf(x.process, x.marker, 0)
-		choose(i+1, silences)
+		choose(i+1, silences, l.shows(views[n]))
 		for _, r := range x.shown {
 			if r != silent && (r.process() != x.process || r.marker() != x.marker) {
 				views[n] = r
-				choose(i+1, silences)
+				choose(i+1, silences, l.shows(r))
 			}
 		}
 		if views[n] = silent; silences > 0 {
-			choose(i+1, silences-1)
+			choose(i+1, silences-1, l.shows(silent))
 		}
 	}
-	choose(0, silences)
+	choose(0, silences, first)
 }
 
 // begin starts a command: it looks, and makes its first step.
@@ -236,9 +259,12 @@ func (w *world) beginnings(s *state, c int) []beginning {
 	all, known := w.futures.begun[key]
 	if !known {
 		var may []future
-		w.looks(s, w.cmds[c].looks, w.silent, func(views [maxNodes]record) {
-			if rest := w.foresee(run{command: c, views: views}); rest != 0 && !slices.Contains(may, rest) {
-				may = append(may, rest)
+		w.looks(s, w.cmds[c].looks, w.silent, &w.cmds[c].look, func(views [maxNodes]record, at *look) {
+			if !at.known {
+				at.known, at.rest = true, w.foresee(run{command: c, views: views})
+			}
+			if at.rest != 0 && !slices.Contains(may, at.rest) {
+				may = append(may, at.rest)
 			}
 		})
 		for how, rest := range may {
