@@ -1,9 +1,10 @@
 package lease
 
 import (
+	"encoding/binary"
 	"fmt"
 	"hash/maphash"
-	"slices"
+	"math/bits"
 
 	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
 )
@@ -56,60 +57,73 @@ func (s *setup) allows(order int) bool {
 	return true
 }
 
-// key is the same for states that differ only in which client or master is which.
+// places tell clients apart: a state's key has the sum of what the clients' keys are at their places.
+var places = [maxClients]uint64{0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb}
+
+// mix makes a hash, so that sums of them are hashes, too.
+func mix(x uint64) uint64 {
+	high, low := bits.Mul64(x^0xa0761d6478bd642f, 0xe7037ed1a0b428db)
+	return high ^ low
+}
+
+// linkKey is a link, and its hash.
+type linkKey struct {
+	of link
+	is uint64
+}
+
+// key is the same for states that differ only in which client or master is which. What concerns one client is hashed
+// once, and then put together under each order. Most states differ in one link from the one before.
 func (w *world) key(seed maphash.Seed, s *state) uint64 {
-	least := ^uint64(0)
 	clients := w.clients()
+	var links [nodes][maxClients]uint64 // and the votes
+	var rests [maxClients]uint64
+	for c := range clients {
+		for i := range nodes {
+			last := &w.last[i][c]
+			if last.is == 0 || last.of != s.links[i][c] {
+				*last = linkKey{s.links[i][c], maphash.Comparable(seed, s.links[i][c])}
+			}
+			links[i][c] = last.is
+		}
+		for number := range int(w.attempts[c]) {
+			o := ownerOf(c, number)
+			st := &w.ls.states[s.leases[o]]
+			own := uint64(st.rest)<<9 | uint64(s.orphaned>>o&1)<<8 | uint64(s.seeds[o])
+			for _, floor := range s.floors[o] {
+				own = own<<8 | uint64(floor)
+			}
+			rests[c] = mix(rests[c] ^ own)
+			for i, vote := range st.votes {
+				links[i][c] = mix(links[i][c] ^ uint64(vote))
+			}
+		}
+	}
+	all := mix(binary.LittleEndian.Uint64([]byte{s.broken, s.ticks, s.deaths, s.restarts, s.forgets, s.bumps, s.faults, s.left}))
+	if w.setup.handsOver() {
+		all += maphash.Comparable(seed, [...]uint8{s.taken, s.reverts}) + maphash.Comparable(seed, s.handed)
+	}
+	if w.tokens {
+		all += maphash.Comparable(seed, [...][maxNames][8]uint8{s.acquired, s.writes}) + maphash.Comparable(seed, [...][maxNames]uint8{s.highest, s.written})
+	}
+	least := ^uint64(0)
 	for _, order := range w.orders {
-		to := &orders3[order]
-		var all struct {
-			nodes                                                     [nodes]uint64
-			rests                                                     [owners]uint32
-			seeds                                                     [owners]uint8
-			floors                                                    [owners][maxNames]uint8
-			acquired                                                  [maxNames][8]uint8
-			highest                                                   [maxNames]uint8
-			writes                                                    [maxNames][8]uint8
-			written                                                   [maxNames]uint8
-			orphaned, broken, ticks, deaths, restarts, forgets, bumps uint8
-			handed                                                    bool
-			taken, left, reverts, faults                              uint8
-		}
-		all.acquired, all.highest = s.acquired, s.highest
-		all.writes, all.written = s.writes, s.written
-		all.broken, all.ticks, all.deaths, all.restarts, all.forgets, all.bumps = s.broken, s.ticks, s.deaths, s.restarts, s.forgets, s.bumps
-		all.handed, all.taken, all.left, all.reverts, all.faults = s.handed, s.taken, s.left, s.reverts, s.faults
-		var parts [nodes]struct {
-			links         [maxClients]link
-			votes         [owners]uint32
-			master, saved uint32
-		}
-		for i := range nodes {
-			parts[i].saved = w.ms.states[s.saved[i]].renamed[order]
-			parts[i].master = w.ms.states[s.masters[w.processOf(i)]].renamed[order]
-		}
+		key, to := all, &orders3[order]
 		for c := range clients {
-			for i := range nodes {
-				parts[i].links[to[c]] = s.links[i][c]
-			}
-			for number := range int(w.attempts[c]) {
-				from, at := ownerOf(c, number), ownerOf(to[c], number)
-				st := &w.ls.states[s.leases[from]]
-				all.rests[at] = st.rest
-				all.seeds[at], all.floors[at] = s.seeds[from], s.floors[from]
-				all.orphaned |= s.orphaned >> from & 1 << at
-				for i := range nodes {
-					parts[i].votes[at] = st.votes[i]
-				}
-			}
+			key += rests[c] * places[to[c]]
 		}
 		for i := range nodes {
-			all.nodes[i] = maphash.Comparable(seed, parts[i])
+			saved, master := w.ms.states[s.saved[i]].renamed[order], w.ms.states[s.masters[w.processOf(i)]].renamed[order]
+			node := mix(uint64(saved)<<32 | uint64(master))
+			for c := range clients {
+				node += links[i][c] * places[to[c]]
+			}
+			if node = mix(node); w.twins {
+				node *= places[i]
+			}
+			key += node
 		}
-		if !w.twins {
-			slices.Sort(all.nodes[:])
-		}
-		least = min(least, maphash.Comparable(seed, all))
+		least = min(least, mix(key))
 	}
 	return least
 }
