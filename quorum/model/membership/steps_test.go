@@ -65,56 +65,67 @@ func (w *world) parseCommand(words string) command {
 	return c
 }
 
-// successors calls yield with each state that may follow.
-func (w *world) successors(s *state, yield func(event, *state)) {
-	var next state
-	after := func(by event, change func(*state)) {
-		next = *s
-		change(&next)
-		w.settle(&next)
-		yield(by, &next)
-	}
-	after(event{does: passes}, w.tick)
+// trial tries the events in a state, one after the other.
+type trial struct {
+	w    *world
+	from *state
+	to   state
+	use  func(event, *state)
+}
+
+// after changes the state. It is no func value, so that those which change states need no memory.
+func (t *trial) after(by event, change func(*state)) {
+	t.to = *t.from
+	change(&t.to)
+	t.w.settle(&t.to)
+	t.use(by, &t.to)
+}
+
+// successors calls use with each state that may follow.
+func (w *world) successors(s *state, use func(event, *state)) {
+	try := &w.trial
+	try.w, try.from, try.use = w, s, use
+	try.after(event{does: passes}, w.tick)
 	for n := range len(w.names) {
 		at := uint8(n)
 		if int(s.forgot) < w.setup.forgets && s.nodes[n].marker != 0 {
-			after(event{does: forgets, at: at}, func(s *state) { s.forgot++; w.forget(s, n) })
+			try.after(event{does: forgets, at: at}, func(s *state) { s.forgot++; w.forget(s, n) })
 		}
 		if int(s.restarts) < w.setup.restarts && s.nodes[n].marker != 0 {
 			for how, loses := range []bool{false, true} {
-				after(event{does: restarts, at: at, how: uint8(how)}, func(s *state) { s.restarts++; w.restart(s, n, loses) })
+				try.after(event{does: restarts, at: at, how: uint8(how)}, func(s *state) { s.restarts++; w.restart(s, n, loses) })
 			}
 		}
 	}
 	for n := range len(w.names) {
 		if int(s.back) < w.setup.back && w.ahead(s.nodes[n].marker) != s.nodes[n].marker {
-			after(event{does: setsBack, at: uint8(n)}, func(s *state) { s.back++; w.setBack(s, n) })
+			try.after(event{does: setsBack, at: uint8(n)}, func(s *state) { s.back++; w.setBack(s, n) })
 		}
 	}
-	w.clients(s, after)
+	w.clients(s, try)
 	for i := range w.atOnce {
 		if s.ops[i].rest == 0 {
-			w.begin(s, i, after)
+			w.begin(s, i, try)
 			break
 		}
 		if w.window > 0 { // else its time is over with this tick
-			after(event{does: stops, who: uint8(i)}, func(s *state) { s.drop(i) })
+			try.after(event{does: stops, who: uint8(i)}, func(s *state) { s.drop(i) })
 		}
-		w.proceed(s, i, after)
+		w.proceed(s, i, try)
 	}
 	if w.tokens > 0 {
-		w.issue(s, after)
+		w.issue(s, try)
 	}
 }
 
 // clients has a client of each list mark, by anything that the masters have shown.
-func (w *world) clients(s *state, after func(event, func(*state))) {
+func (w *world) clients(s *state, try *trial) {
 	for l, members := range w.lists {
 		if !slices.ContainsFunc(members, func(n int) bool { return w.isOpen(n, &s.nodes[n]) }) {
 			continue
 		}
 		for i, m := range w.marksOf(s, l, members) {
-			after(event{marks, uint8(l), uint8(m.node), uint8(i)}, func(s *state) { w.write(s, m.node, m.to) })
+			try.after(event{marks, uint8(l), uint8(m.node), uint8(i)}, func(s *state) { w.write(s, m.node, m.to) })
 		}
 	}
 }
@@ -225,10 +236,10 @@ func (w *world) looks(s *state, at []int, silences int, first *look, use func([m
 }
 
 // begin starts a command: it looks, and makes its first step.
-func (w *world) begin(s *state, i int, after func(event, func(*state))) {
+func (w *world) begin(s *state, i int, try *trial) {
 	for c := range w.cmds {
 		for _, b := range w.beginnings(s, c) {
-			after(event{starts, uint8(i), uint8(c), b.how}, func(s *state) {
+			try.after(event{starts, uint8(i), uint8(c), b.how}, func(s *state) {
 				s.ops[i] = op{rest: b.rest}
 				if b.marks {
 					w.write(s, b.mark.node, b.mark.to)
@@ -299,13 +310,13 @@ func (s *state) drop(i int) {
 }
 
 // proceed makes a command's next step.
-func (w *world) proceed(s *state, i int, after func(event, func(*state))) {
+func (w *world) proceed(s *state, i int, try *trial) {
 	next := &w.futures.all[s.ops[i].rest]
 	if next.do != change.Write {
-		w.pass(s, i, next, after)
+		w.pass(s, i, next, try)
 		return
 	}
-	after(event{does: writes, who: uint8(i), at: uint8(next.write.node)}, func(s *state) {
+	try.after(event{does: writes, who: uint8(i), at: uint8(next.write.node)}, func(s *state) {
 		w.writeNext(s, i)
 		s.tidy(i)
 	})
