@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
+	"math/rand/v2"
 
 	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
 )
@@ -27,9 +28,9 @@ func (o outcome) String() string {
 
 // explore searches up to limit states. States that differ only in which client or master is which count as one.
 func (w *world) explore(limit int) (found outcome) {
-	seed := maphash.MakeSeed()
+	seed, salt := maphash.MakeSeed(), rand.Uint64()
 	space := visited.Space[state, step]{
-		Key:        func(s *state) uint64 { return w.key(seed, s) },
+		Key:        func(s *state) uint64 { return w.key(seed, salt, s) },
 		Successors: w.successors,
 		Breaks:     func(s *state) bool { found.broken = w.check(s); return found.broken != kept },
 	}
@@ -60,25 +61,27 @@ func (s *setup) allows(order int) bool {
 // places tell clients apart: a state's key has the sum of what the clients' keys are at their places.
 var places = [maxClients]uint64{0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0x94d049bb133111eb}
 
-// mix makes a hash, so that sums of them are hashes, too.
+// mix makes a hash of a number, so that sums of them are hashes, too. maphash takes five times as long.
 func mix(x uint64) uint64 {
-	high, low := bits.Mul64(x^0xa0761d6478bd642f, 0xe7037ed1a0b428db)
+	high, low := bits.Mul64(x, 0xe7037ed1a0b428db)
 	return high ^ low
 }
 
-// linkKey is a link, and its hash.
+// linkKey is a link, and its hash. Most states differ in one link from the one before: to remember its hash saves a tenth
+// of a search.
 type linkKey struct {
 	of link
 	is uint64
 }
 
 // key is the same for states that differ only in which client or master is which. What concerns one client is hashed
-// once, and then put together under each order. Most states differ in one link from the one before.
-func (w *world) key(seed maphash.Seed, s *state) uint64 {
+// once, and then put together under each order.
+func (w *world) key(seed maphash.Seed, salt uint64, s *state) uint64 {
 	clients := w.clients()
-	var links [nodes][maxClients]uint64 // and the votes
+	var links [nodes][maxClients]uint64 // with the votes
 	var rests [maxClients]uint64
 	for c := range clients {
+		rests[c] = salt
 		for i := range nodes {
 			last := &w.last[i][c]
 			if last.is == 0 || last.of != s.links[i][c] {
@@ -99,12 +102,18 @@ func (w *world) key(seed maphash.Seed, s *state) uint64 {
 			}
 		}
 	}
-	all := mix(binary.LittleEndian.Uint64([]byte{s.broken, s.ticks, s.deaths, s.restarts, s.forgets, s.bumps, s.faults, s.left}))
+	all := mix(salt ^ binary.LittleEndian.Uint64([]byte{s.broken, s.ticks, s.deaths, s.restarts, s.forgets, s.bumps, s.faults, s.left}))
 	if w.setup.handsOver() {
-		all += maphash.Comparable(seed, [...]uint8{s.taken, s.reverts}) + maphash.Comparable(seed, s.handed)
+		all += maphash.Comparable(seed, struct {
+			handed         bool
+			taken, reverts uint8
+		}{s.handed, s.taken, s.reverts})
 	}
 	if w.tokens {
-		all += maphash.Comparable(seed, [...][maxNames][8]uint8{s.acquired, s.writes}) + maphash.Comparable(seed, [...][maxNames]uint8{s.highest, s.written})
+		all += maphash.Comparable(seed, struct {
+			acquired, writes [maxNames][8]uint8
+			highest, written [maxNames]uint8
+		}{s.acquired, s.writes, s.highest, s.written})
 	}
 	least := ^uint64(0)
 	for _, order := range w.orders {
@@ -114,7 +123,7 @@ func (w *world) key(seed maphash.Seed, s *state) uint64 {
 		}
 		for i := range nodes {
 			saved, master := w.ms.states[s.saved[i]].renamed[order], w.ms.states[s.masters[w.processOf(i)]].renamed[order]
-			node := mix(uint64(saved)<<32 | uint64(master))
+			node := mix(salt ^ uint64(saved)<<32 ^ uint64(master))
 			for c := range clients {
 				node += links[i][c] * places[to[c]]
 			}

@@ -14,7 +14,7 @@ type world struct {
 	places [maxClients][]int // the numbers of each client's names
 	orders []int             // of orders3, those that the setup allows
 	trial  trial
-	last   [nodes][maxClients]linkKey // of the last key
+	last   [nodes][maxClients]linkKey // of the last state whose key was asked for
 }
 
 func newWorld(s setup) *world {
@@ -447,7 +447,7 @@ type trial struct {
 	use  func(step, *state)
 }
 
-// do takes a step. It is no func value, so that those which apply the steps need no memory.
+// do takes a step. Were it a func value, each step's apply would be allocated.
 func (t *trial) do(what step, apply func(*state)) {
 	t.to = *t.from
 	apply(&t.to)

@@ -39,7 +39,7 @@ const (
 type command struct {
 	words string
 	looks []int // the masters that it looks at
-	look  look  // what they may show
+	first look  // before any of them shows what it does
 	begin func() *change.Procedure
 }
 
@@ -73,7 +73,7 @@ type trial struct {
 	use  func(event, *state)
 }
 
-// after changes the state. It is no func value, so that those which change states need no memory.
+// after changes the state. Were it a func value, each event's change would be allocated.
 func (t *trial) after(by event, change func(*state)) {
 	t.to = *t.from
 	change(&t.to)
@@ -141,7 +141,7 @@ func (w *world) marksOf(s *state, l int, members []int) []marking {
 	key := w.sceneOf(s, l, members)
 	done, known := w.changes[key]
 	if !known {
-		w.looks(s, members, len(members), &w.looked[l], func(views [maxNodes]record, at *look) {
+		w.looks(s, members, len(members), &w.firsts[l], func(views [maxNodes]record, at *look) {
 			if !at.known {
 				at.known, at.plan = true, w.plan(l, members, views)
 			}
@@ -186,7 +186,8 @@ func (w *world) isOpen(n int, x *node) bool {
 	return in
 }
 
-// look is what the first masters of a look have shown, and what follows if it is all.
+// look is what some masters have shown, in the order in which a command or a list's clients look at them, and what
+// follows from it if these were all. Most scenes repeat what others began with.
 type look struct {
 	next  map[record]*look // by what the next master shows
 	known bool
@@ -270,7 +271,7 @@ func (w *world) beginnings(s *state, c int) []beginning {
 	all, known := w.futures.begun[key]
 	if !known {
 		var may []future
-		w.looks(s, w.cmds[c].looks, w.silent, &w.cmds[c].look, func(views [maxNodes]record, at *look) {
+		w.looks(s, w.cmds[c].looks, w.silent, &w.cmds[c].first, func(views [maxNodes]record, at *look) {
 			if !at.known {
 				at.known, at.rest = true, w.foresee(run{command: c, views: views})
 			}

@@ -94,7 +94,7 @@ type world struct {
 	*markers
 	lists   [][]int // the members of each list, by their places
 	cmds    []command
-	looked  []look // what the masters of each list may show to its clients
+	firsts  []look // by list: its clients' look before any master shows what it does
 	changes map[scene][]marking
 	trial   trial
 }
@@ -111,7 +111,7 @@ func newWorld(s setup) *world {
 	for _, list := range s.lists {
 		w.lists = append(w.lists, w.places(list))
 	}
-	w.looked = make([]look, len(w.lists))
+	w.firsts = make([]look, len(w.lists))
 	for _, words := range s.commands {
 		w.cmds = append(w.cmds, w.parseCommand(words))
 	}
