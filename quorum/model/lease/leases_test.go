@@ -23,7 +23,7 @@ type leases struct {
 	byAsked  map[request]requestID
 	replies  []lease.Reply
 	byReply  map[lease.Reply]replyID
-	aged     map[requestID]requestID
+	become   [isOlder + 1][]requestID // by request: what it becomes; 0 for one that is not known yet
 	plans    []lease.Plan
 }
 
@@ -97,7 +97,7 @@ type result struct {
 
 func newLeases(s *setup) *leases {
 	l := &leases{setup: s, byKey: map[string]leaseID{}, votes: map[string]uint32{}, rests: map[string]uint32{},
-		results: map[eventOf]result{}, byAsked: map[request]requestID{}, byReply: map[lease.Reply]replyID{}, aged: map[requestID]requestID{}}
+		results: map[eventOf]result{}, byAsked: map[request]requestID{}, byReply: map[lease.Reply]replyID{}}
 	for c := range l.terms {
 		terms := &l.terms[c]
 		*terms = lease.Terms{Need: need, Lease: ticks(s.lease), Fixed: s.fixed}
@@ -203,17 +203,43 @@ func (l *leases) reply(r lease.Reply) replyID {
 	return id
 }
 
-// older is a request a tick later. All instants that have passed are alike.
-func (l *leases) older(id requestID) requestID {
-	to, known := l.aged[id]
-	if !known {
-		r := l.requests[id]
+// becoming is what happens to a request.
+type becoming int
+
+const (
+	isAccepted becoming = iota // a pipeline has taken it
+	isPlain                    // no client awaits it
+	isMarked                   // a release leaves a tombstone
+	isResent
+	isOlder // by a tick: all instants that have passed are alike
+)
+
+// becomes returns what a request becomes, and remembers it.
+func (l *leases) becomes(what becoming, id requestID) requestID {
+	known := &l.become[what]
+	if int(id) < len(*known) && (*known)[id] != 0 {
+		return (*known)[id]
+	}
+	r := l.requests[id]
+	kept := lease.Command{Do: r.cmd.Do, Mode: r.cmd.Mode, Level: r.cmd.Level, Lease: r.cmd.Lease}
+	switch what {
+	case isAccepted:
+		kept.Until = r.cmd.Until
+		r.cmd = kept
+	case isPlain:
+		r.cmd, r.resent = kept, false
+	case isMarked:
+		r.marked = true
+	case isResent:
+		r.resent = r.cmd.Do != lease.Release
+	case isOlder:
 		if left := r.cmd.Until.Sub(now); r.cmd.Until != 0 {
 			r.cmd.Until = now.Add(max(left-tick, 0))
 		}
-		to = l.request(r)
-		l.aged[id] = to
 	}
+	to := l.request(r)
+	*known = append(*known, make([]requestID, len(l.requests)-len(*known))...)
+	(*known)[id] = to
 	return to
 }
 

@@ -13,6 +13,8 @@ type world struct {
 	ls     *leases
 	places [maxClients][]int // the numbers of each client's names
 	orders []int             // of orders3, those that the setup allows
+	trial  trial
+	last   [nodes][maxClients]linkKey // of the last state whose key was asked for
 }
 
 func newWorld(s setup) *world {
@@ -116,7 +118,7 @@ func (w *world) happen(s *state, c int, e event) {
 			unsent[n] = d
 			n++
 		default:
-			push(l.queue[:], w.accepted(d.request))
+			push(l.queue[:], w.ls.becomes(isAccepted, d.request))
 		}
 	}
 	for _, d := range unsent[:n] {
@@ -190,13 +192,6 @@ func (w *world) isQuiet(s *state, c int, number uint8) bool {
 	return true
 }
 
-// accepted is a request that a pipeline has taken.
-func (w *world) accepted(id requestID) requestID {
-	r := w.ls.requests[id]
-	r.cmd = lease.Command{Do: r.cmd.Do, Mode: r.cmd.Mode, Level: r.cmd.Level, Lease: r.cmd.Lease, Until: r.cmd.Until}
-	return w.ls.request(r)
-}
-
 // forgetReplies leaves out what makes no difference to a lease that is over: replies, and what is to be
 // known when they come.
 func (w *world) forgetReplies(s *state, c int, number uint8) {
@@ -211,7 +206,7 @@ func (w *world) forgetReplies(s *state, c int, number uint8) {
 		}
 		for k, id := range l.queue {
 			if id != 0 && w.ls.requests[id].number == number {
-				l.queue[k] = w.plain(id)
+				l.queue[k] = w.ls.becomes(isPlain, id)
 			}
 		}
 	}
@@ -276,10 +271,9 @@ func (w *world) failToSubmit(s *state, c, i, k int) {
 // marked is a release that leaves a tombstone if a request for a grant may arrive late. With lying
 // clocks the tombstone may end at once.
 func (w *world) marked(l *link, id requestID) requestID {
-	r := w.ls.requests[id]
+	r := &w.ls.requests[id]
 	if r.cmd.Do == lease.Release && r.cmd.Level == 0 && l.mayBe>>r.number&1 == 1 && w.clock != lying {
-		r.marked = true
-		return w.ls.request(r)
+		return w.ls.becomes(isMarked, id)
 	}
 	return id
 }
@@ -315,7 +309,7 @@ func (w *world) die(s *state, c, i int, again, late bool) {
 	for _, id := range l.queue {
 		if id != 0 {
 			if late {
-				l.addLate(w.plain(w.marked(l, id)))
+				l.addLate(w.ls.becomes(isPlain, w.marked(l, id)))
 			}
 			lost[n] = id
 			n++
@@ -335,11 +329,10 @@ func (w *world) die(s *state, c, i int, again, late bool) {
 		if id == 0 {
 			continue
 		}
-		r := w.ls.requests[id]
+		r := &w.ls.requests[id]
 		switch {
 		case again && !(isAsk(r.cmd.Do) && w.isOver(s, c, r.number)): // then its release was sent
-			r.resent = r.cmd.Do != lease.Release
-			push(l.queue[:], w.ls.request(r))
+			push(l.queue[:], w.ls.becomes(isResent, id))
 		case !again && r.cmd.Do == lease.Release:
 			w.owe(l, id)
 		default:
@@ -350,14 +343,6 @@ func (w *world) die(s *state, c, i int, again, late bool) {
 	for _, id := range failed[:n] {
 		w.answer(s, c, i, id, lease.Reply{Is: lease.Failed, Resent: w.ls.requests[id].resent})
 	}
-}
-
-// plain is a request that no client awaits.
-func (w *world) plain(id requestID) requestID {
-	r := w.ls.requests[id]
-	r.cmd = lease.Command{Do: r.cmd.Do, Mode: r.cmd.Mode, Level: r.cmd.Level, Lease: r.cmd.Lease}
-	r.resent = false
-	return w.ls.request(r)
 }
 
 // goDown fails the requests of a pipeline, of which none went out.
@@ -425,17 +410,17 @@ func (w *world) pass(s *state) {
 			l := &s.links[i][c]
 			for k := range l.queue {
 				if l.queue[k] != 0 {
-					l.queue[k] = w.ls.older(l.queue[k])
+					l.queue[k] = w.ls.becomes(isOlder, l.queue[k])
 				}
 			}
 			for k := range l.unread {
 				if l.unread[k].to != 0 {
-					l.unread[k].to = w.ls.older(l.unread[k].to)
+					l.unread[k].to = w.ls.becomes(isOlder, l.unread[k].to)
 				}
 			}
 			for k := range l.submits {
 				if l.submits[k] != 0 {
-					l.submits[k] = w.ls.older(l.submits[k])
+					l.submits[k] = w.ls.becomes(isOlder, l.submits[k])
 				}
 			}
 		}
@@ -454,15 +439,26 @@ func (w *world) pass(s *state) {
 
 // ---- What may happen next.
 
+// trial tries the steps from a state, one after the other.
+type trial struct {
+	w    *world
+	from *state
+	to   state
+	use  func(step, *state)
+}
+
+// do takes a step. Were it a func value, each step's apply would be allocated.
+func (t *trial) do(what step, apply func(*state)) {
+	t.to = *t.from
+	apply(&t.to)
+	t.w.reduce(&t.to)
+	t.use(what, &t.to)
+}
+
 // successors calls f with every state that one step leads to.
 func (w *world) successors(s *state, f func(step, *state)) {
-	var next state
-	try := func(what step, apply func(*state)) {
-		next = *s
-		apply(&next)
-		w.reduce(&next)
-		f(what, &next)
-	}
+	try := &w.trial
+	try.w, try.from, try.use = w, s, f
 	if !w.slow && w.submitsNow(s, try) {
 		return
 	}
@@ -480,19 +476,19 @@ func (w *world) successors(s *state, f func(step, *state)) {
 		}
 	}
 	if w.clock == honest && (w.ticks == 0 || s.ticks < w.ticks) {
-		try(step{does: passes}, w.pass)
+		try.do(step{does: passes}, w.pass)
 	}
 }
 
 // submitsNow lets a client that has to submit its list do so, or fail, before anything else happens.
-func (w *world) submitsNow(s *state, try func(step, func(*state))) bool {
+func (w *world) submitsNow(s *state, try *trial) bool {
 	for i := range s.links {
 		for c := range w.clients() {
 			if id := s.links[i][c].submits[0]; id != 0 {
 				by := step{does: submits, client: uint8(c), number: w.ls.requests[id].number, node: uint8(i)}
-				try(by, func(s *state) { w.submit(s, c, i, 0) })
+				try.do(by, func(s *state) { w.submit(s, c, i, 0) })
 				by.does = failsToSubmit
-				try(by, func(s *state) { w.failToSubmit(s, c, i, 0) })
+				try.do(by, func(s *state) { w.failToSubmit(s, c, i, 0) })
 				return true
 			}
 		}
@@ -500,12 +496,12 @@ func (w *world) submitsNow(s *state, try func(step, func(*state))) bool {
 	return false
 }
 
-func (w *world) callerSteps(s *state, c, number int, try func(step, func(*state))) {
+func (w *world) callerSteps(s *state, c, number int, try *trial) {
 	o := ownerOf(c, number)
 	st := &w.ls.states[s.leases[o]]
 	does := func(what events, plan int) {
 		by := step{does: steps(what), client: uint8(c), number: uint8(number), place: uint8(plan)}
-		try(by, func(s *state) { w.happen(s, c, event{what: what, number: uint8(number), plan: uint8(plan)}) })
+		try.do(by, func(s *state) { w.happen(s, c, event{what: what, number: uint8(number), plan: uint8(plan)}) })
 	}
 	if !st.begun {
 		if number > 0 {
@@ -519,7 +515,7 @@ func (w *world) callerSteps(s *state, c, number int, try func(step, func(*state)
 		for plan := range w.ls.plans {
 			if plan == 0 || w.probes {
 				by := step{does: steps(begins), client: uint8(c), number: uint8(number), place: uint8(plan)}
-				try(by, func(s *state) {
+				try.do(by, func(s *state) {
 					if w.tokens {
 						s.floors[o] = s.highest
 					}
@@ -566,11 +562,11 @@ func (w *world) callerSteps(s *state, c, number int, try func(step, func(*state)
 			does(unlocks, 0)
 		}
 		if st.valid && o == 0 && w.setup.handsOver() {
-			try(step{does: steps(handsOver), client: uint8(c), number: uint8(number)}, func(s *state) { w.handOver(s, st) })
+			try.do(step{does: steps(handsOver), client: uint8(c), number: uint8(number)}, func(s *state) { w.handOver(s, st) })
 		}
 		if w.closes {
 			by := step{does: steps(isClosed), client: uint8(c), number: uint8(number)}
-			try(by, func(s *state) {
+			try.do(by, func(s *state) {
 				s.orphaned |= 1 << o
 				w.happen(s, c, event{what: isClosed, number: uint8(number)})
 			})
@@ -579,7 +575,7 @@ func (w *world) callerSteps(s *state, c, number int, try func(step, func(*state)
 		does(isDue, 0)
 	case lease.Orphaned:
 		by := step{does: steps(unlocks), client: uint8(c), number: uint8(number)}
-		try(by, func(s *state) {
+		try.do(by, func(s *state) {
 			if w.minHold == 0 {
 				s.orphaned &^= 1 << o
 			}
@@ -599,10 +595,10 @@ func (w *world) seed(s *state) uint8 {
 	return 0
 }
 
-func (w *world) linkSteps(s *state, c, i int, try func(step, func(*state))) {
+func (w *world) linkSteps(s *state, c, i int, try *trial) {
 	l := &s.links[i][c]
 	does := func(what steps, number uint8, place int, apply func(*state)) {
-		try(step{does: what, client: uint8(c), number: number, node: uint8(i), place: uint8(place)}, apply)
+		try.do(step{does: what, client: uint8(c), number: number, node: uint8(i), place: uint8(place)}, apply)
 	}
 	if id := l.queue[0]; id != 0 && !l.isDown {
 		r := &w.ls.requests[id]
@@ -680,17 +676,17 @@ func (w *world) linkSteps(s *state, c, i int, try func(step, func(*state))) {
 	}
 }
 
-func (w *world) masterSteps(s *state, i int, try func(step, func(*state))) {
+func (w *world) masterSteps(s *state, i int, try *trial) {
 	at := &w.ms.states[s.masters[i]]
 	becomes := func(does steps, what change, then func(*state)) {
-		try(step{does: does, node: uint8(i)}, func(s *state) {
+		try.do(step{does: does, node: uint8(i)}, func(s *state) {
 			s.masters[i] = w.ms.changed(s.masters[i], what)
 			then(s)
 		})
 	}
 	nothing := func(*state) {}
 	if s.restarts < w.restarts {
-		try(step{does: restarts, node: uint8(i)}, func(s *state) {
+		try.do(step{does: restarts, node: uint8(i)}, func(s *state) {
 			s.restarts++
 			w.restart(s, i)
 		})
@@ -699,7 +695,7 @@ func (w *world) masterSteps(s *state, i int, try func(step, func(*state))) {
 		becomes(forgets, itForgets, func(s *state) { s.forgets++ })
 	}
 	if s.handed && s.reverts < w.reverts {
-		try(step{does: reverts, node: uint8(i)}, func(s *state) {
+		try.do(step{does: reverts, node: uint8(i)}, func(s *state) {
 			s.reverts++
 			w.revert(s, i)
 		})
@@ -712,7 +708,7 @@ func (w *world) masterSteps(s *state, i int, try func(step, func(*state))) {
 	}
 	for what := itRefuses; what <= itIsSwapped; what++ {
 		if w.kinds.has(what) && s.faults < w.faults {
-			try(step{does: strikes, node: uint8(i), place: uint8(what)}, func(s *state) {
+			try.do(step{does: strikes, node: uint8(i), place: uint8(what)}, func(s *state) {
 				s.faults++
 				s.masters[i] = w.ms.changed(s.masters[i], what)
 			})

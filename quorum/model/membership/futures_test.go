@@ -36,11 +36,13 @@ type futures struct {
 	number map[string]future // by what is in a step
 	of     map[run]future
 	older  map[future]future
-	begun  map[scene][]future
+	begun  map[scene][]beginning
+	base   run               // the last one that was asked, without what it was told since the look
+	looked *change.Procedure // what it was after the look
 }
 
 func newFutures() futures {
-	return futures{all: make([]step, 1), number: map[string]future{}, of: map[run]future{}, older: map[future]future{}, begun: map[scene][]future{}}
+	return futures{all: make([]step, 1), number: map[string]future{}, of: map[run]future{}, older: map[future]future{}, begun: map[scene][]beginning{}}
 }
 
 // foresee returns the future of a run: the procedure says what it does next, if told so.
@@ -75,12 +77,17 @@ func (w *world) foresee(r run) future {
 
 // ask runs the procedure up to there. It returns false when the run is over, waits or looks again.
 func (w *world) ask(r run) (next step, ok bool) {
-	by := w.cmds[r.command]
-	p, first, seen := by.begin(), oldest(r.views[:]), map[string]*membership.View{}
-	for _, n := range by.looks {
-		seen[w.names[n:n+1]] = w.view(n, r.views[n], first)
+	if base := (run{command: r.command, views: r.views}); base != w.futures.base || w.futures.looked == nil {
+		by := &w.cmds[r.command]
+		p, first, seen := by.begin(), oldest(r.views[:]), map[string]*membership.View{}
+		for _, n := range by.looks {
+			seen[w.names[n:n+1]] = w.view(n, r.views[n], first)
+		}
+		p.Looked(seen)
+		w.futures.base, w.futures.looked = base, p
 	}
-	p.Looked(seen)
+	looked := *w.futures.looked
+	p := &looked
 	passed, from := uint8(0), []string(nil)
 	for _, do := range []change.Action{change.ReadTokens, change.RaiseTokens} {
 		if s := p.Next(); s.Do == do {

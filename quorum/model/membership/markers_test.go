@@ -58,7 +58,7 @@ func (t *markers) intern(text string) marker {
 	m, known := t.number[text]
 	if !known {
 		m = marker(len(t.texts))
-		if int(m) != len(t.texts) {
+		if m >= 1<<16 {
 			panic("too many markers")
 		}
 		t.texts, t.number[text] = append(t.texts, text), m

@@ -39,6 +39,7 @@ const (
 type command struct {
 	words string
 	looks []int // the masters that it looks at
+	first look  // before any of them shows what it does
 	begin func() *change.Procedure
 }
 
@@ -64,55 +65,67 @@ func (w *world) parseCommand(words string) command {
 	return c
 }
 
-// successors calls yield with each state that may follow.
-func (w *world) successors(s *state, yield func(event, *state)) {
-	after := func(by event, change func(*state)) {
-		next := *s
-		change(&next)
-		w.settle(&next)
-		yield(by, &next)
-	}
-	after(event{does: passes}, w.tick)
+// trial tries the events in a state, one after the other.
+type trial struct {
+	w    *world
+	from *state
+	to   state
+	use  func(event, *state)
+}
+
+// after changes the state. Were it a func value, each event's change would be allocated.
+func (t *trial) after(by event, change func(*state)) {
+	t.to = *t.from
+	change(&t.to)
+	t.w.settle(&t.to)
+	t.use(by, &t.to)
+}
+
+// successors calls use with each state that may follow.
+func (w *world) successors(s *state, use func(event, *state)) {
+	try := &w.trial
+	try.w, try.from, try.use = w, s, use
+	try.after(event{does: passes}, w.tick)
 	for n := range len(w.names) {
 		at := uint8(n)
 		if int(s.forgot) < w.setup.forgets && s.nodes[n].marker != 0 {
-			after(event{does: forgets, at: at}, func(s *state) { s.forgot++; w.forget(s, n) })
+			try.after(event{does: forgets, at: at}, func(s *state) { s.forgot++; w.forget(s, n) })
 		}
 		if int(s.restarts) < w.setup.restarts && s.nodes[n].marker != 0 {
 			for how, loses := range []bool{false, true} {
-				after(event{does: restarts, at: at, how: uint8(how)}, func(s *state) { s.restarts++; w.restart(s, n, loses) })
+				try.after(event{does: restarts, at: at, how: uint8(how)}, func(s *state) { s.restarts++; w.restart(s, n, loses) })
 			}
 		}
 	}
 	for n := range len(w.names) {
 		if int(s.back) < w.setup.back && w.ahead(s.nodes[n].marker) != s.nodes[n].marker {
-			after(event{does: setsBack, at: uint8(n)}, func(s *state) { s.back++; w.setBack(s, n) })
+			try.after(event{does: setsBack, at: uint8(n)}, func(s *state) { s.back++; w.setBack(s, n) })
 		}
 	}
-	w.clients(s, after)
+	w.clients(s, try)
 	for i := range w.atOnce {
 		if s.ops[i].rest == 0 {
-			w.begin(s, i, after)
+			w.begin(s, i, try)
 			break
 		}
 		if w.window > 0 { // else its time is over with this tick
-			after(event{does: stops, who: uint8(i)}, func(s *state) { s.drop(i) })
+			try.after(event{does: stops, who: uint8(i)}, func(s *state) { s.drop(i) })
 		}
-		w.proceed(s, i, after)
+		w.proceed(s, i, try)
 	}
 	if w.tokens > 0 {
-		w.issue(s, after)
+		w.issue(s, try)
 	}
 }
 
 // clients has a client of each list mark, by anything that the masters have shown.
-func (w *world) clients(s *state, after func(event, func(*state))) {
+func (w *world) clients(s *state, try *trial) {
 	for l, members := range w.lists {
 		if !slices.ContainsFunc(members, func(n int) bool { return w.isOpen(n, &s.nodes[n]) }) {
 			continue
 		}
 		for i, m := range w.marksOf(s, l, members) {
-			after(event{marks, uint8(l), uint8(m.node), uint8(i)}, func(s *state) { w.write(s, m.node, m.to) })
+			try.after(event{marks, uint8(l), uint8(m.node), uint8(i)}, func(s *state) { w.write(s, m.node, m.to) })
 		}
 	}
 }
@@ -128,8 +141,11 @@ func (w *world) marksOf(s *state, l int, members []int) []marking {
 	key := w.sceneOf(s, l, members)
 	done, known := w.changes[key]
 	if !known {
-		w.looks(s, members, len(members), func(views [maxNodes]record) {
-			for _, m := range w.plan(l, members, views) {
+		w.looks(s, members, len(members), &w.firsts[l], func(views [maxNodes]record, at *look) {
+			if !at.known {
+				at.known, at.plan = true, w.plan(l, members, views)
+			}
+			for _, m := range at.plan {
 				x := &s.nodes[m.node]
 				to, written := w.carryOut(m, x.process, x.marker)
 				if by := (marking{m.node, to}); written && !slices.Contains(done, by) {
@@ -170,81 +186,115 @@ func (w *world) isOpen(n int, x *node) bool {
 	return in
 }
 
+// look is what some masters have shown, in the order in which a command or a list's clients look at them, and what
+// follows from it if these were all. Most scenes repeat what others began with.
+type look struct {
+	next  map[record]*look // by what the next master shows
+	known bool
+	rest  future  // of a command
+	plan  []write // of clients
+}
+
+func (l *look) shows(r record) *look {
+	next := l.next[r]
+	if next == nil {
+		if next = new(look); l.next == nil {
+			l.next = map[record]*look{}
+		}
+		l.next[r] = next
+	}
+	return next
+}
+
 // looks calls use with each way in which a look at those masters may turn out, with at most `silences`
 // silent masters.
-func (w *world) looks(s *state, at []int, silences int, use func([maxNodes]record)) {
+func (w *world) looks(s *state, at []int, silences int, first *look, use func([maxNodes]record, *look)) {
 	var views [maxNodes]record
 	for n := range views {
 		views[n] = silent
 	}
-	var choose func(i, silences int)
-	choose = func(i, silences int) {
+	var choose func(i, silences int, l *look)
+	choose = func(i, silences int, l *look) {
 		if i == len(at) {
-			use(views)
+			use(views, l)
 			return
 		}
 		n := at[i]
 		x := &s.nodes[n]
 		views[n] = recordOf(x.process, x.marker, 0)
-		choose(i+1, silences)
+		choose(i+1, silences, l.shows(views[n]))
 		for _, r := range x.shown {
 			if r != silent && (r.process() != x.process || r.marker() != x.marker) {
 				views[n] = r
-				choose(i+1, silences)
+				choose(i+1, silences, l.shows(r))
 			}
 		}
 		if views[n] = silent; silences > 0 {
-			choose(i+1, silences-1)
+			choose(i+1, silences-1, l.shows(silent))
 		}
 	}
-	choose(0, silences)
+	choose(0, silences, first)
 }
 
 // begin starts a command: it looks, and makes its first step.
-func (w *world) begin(s *state, i int, after func(event, func(*state))) {
+func (w *world) begin(s *state, i int, try *trial) {
 	for c := range w.cmds {
-		for how, rest := range w.runsOf(s, c) {
-			by := event{starts, uint8(i), uint8(c), uint8(how)}
-			next := &w.futures.all[rest]
-			if next.do != change.Write {
-				after(by, func(s *state) { s.ops[i] = op{rest: rest} })
-				continue
-			}
-			x := &s.nodes[next.write.node]
-			to, written := w.carryOut(next.write, x.process, x.marker)
-			switch {
-			case written:
-				after(by, func(s *state) {
-					w.write(s, next.write.node, to)
-					s.ops[i] = op{rest: next.yes}
+		for _, b := range w.beginnings(s, c) {
+			try.after(event{starts, uint8(i), uint8(c), b.how}, func(s *state) {
+				s.ops[i] = op{rest: b.rest}
+				if b.marks {
+					w.write(s, b.mark.node, b.mark.to)
 					for w.whole && s.ops[i].rest != 0 {
 						w.writeNext(s, i)
 					}
 					s.tidy(i)
-				})
-			case next.no != 0:
-				after(by, func(s *state) { s.ops[i] = op{rest: next.no} })
-			}
+				}
+			})
 		}
 	}
 }
 
-// runsOf returns what a command may do after a look now.
-func (w *world) runsOf(s *state, c int) []future {
+// beginning is a command's first step after a look.
+type beginning struct {
+	how   uint8   // the number of the run
+	mark  marking // if it marks
+	marks bool
+	rest  future // behind the mark, or else the step is yet to be made
+}
+
+// beginnings returns how a command may begin now.
+func (w *world) beginnings(s *state, c int) []beginning {
 	if w.cmds[c].begin == nil {
 		return nil
 	}
 	key := w.sceneOf(s, c, w.cmds[c].looks)
-	may, known := w.futures.begun[key]
+	all, known := w.futures.begun[key]
 	if !known {
-		w.looks(s, w.cmds[c].looks, w.silent, func(views [maxNodes]record) {
-			if rest := w.foresee(run{command: c, views: views}); rest != 0 && !slices.Contains(may, rest) {
-				may = append(may, rest)
+		var may []future
+		w.looks(s, w.cmds[c].looks, w.silent, &w.cmds[c].first, func(views [maxNodes]record, at *look) {
+			if !at.known {
+				at.known, at.rest = true, w.foresee(run{command: c, views: views})
+			}
+			if at.rest != 0 && !slices.Contains(may, at.rest) {
+				may = append(may, at.rest)
 			}
 		})
-		w.futures.begun[key] = may
+		for how, rest := range may {
+			b, next := beginning{how: uint8(how), rest: rest}, &w.futures.all[rest]
+			if next.do == change.Write {
+				x := &s.nodes[next.write.node]
+				b.mark.node, b.rest = next.write.node, next.no
+				if b.mark.to, b.marks = w.carryOut(next.write, x.process, x.marker); b.marks {
+					b.rest = next.yes
+				}
+			}
+			if b.marks || b.rest != 0 {
+				all = append(all, b)
+			}
+		}
+		w.futures.begun[key] = all
 	}
-	return may
+	return all
 }
 
 // tidy drops a command that is at its end.
@@ -261,13 +311,13 @@ func (s *state) drop(i int) {
 }
 
 // proceed makes a command's next step.
-func (w *world) proceed(s *state, i int, after func(event, func(*state))) {
+func (w *world) proceed(s *state, i int, try *trial) {
 	next := &w.futures.all[s.ops[i].rest]
 	if next.do != change.Write {
-		w.pass(s, i, next, after)
+		w.pass(s, i, next, try)
 		return
 	}
-	after(event{does: writes, who: uint8(i), at: uint8(next.write.node)}, func(s *state) {
+	try.after(event{does: writes, who: uint8(i), at: uint8(next.write.node)}, func(s *state) {
 		w.writeNext(s, i)
 		s.tidy(i)
 	})

@@ -7,10 +7,10 @@ import "github.com/quorumlock/quorumlock/internal/membership/change"
 // back to those that are lower. Most do so in one step. One at a time takes long, at most a lease.
 
 // pass has a command read the counters of as few masters as it takes, or raise them there.
-func (w *world) pass(s *state, i int, next *step, after func(event, func(*state))) {
+func (w *world) pass(s *state, i int, next *step, try *trial) {
 	eachSubset(next.list, next.least, func(mask uint8) {
 		if next.do == change.ReadTokens {
-			after(event{reads, uint8(i), 0, mask}, func(s *state) {
+			try.after(event{reads, uint8(i), 0, mask}, func(s *state) {
 				o := &s.ops[i]
 				o.rest = next.yes
 				for n := range maxNodes {
@@ -22,7 +22,7 @@ func (w *world) pass(s *state, i int, next *step, after func(event, func(*state)
 			})
 			return
 		}
-		after(event{raises, uint8(i), 0, mask}, func(s *state) {
+		try.after(event{raises, uint8(i), 0, mask}, func(s *state) {
 			o := &s.ops[i]
 			for n := range maxNodes {
 				if mask&(1<<n) != 0 {
@@ -36,12 +36,12 @@ func (w *world) pass(s *state, i int, next *step, after func(event, func(*state)
 }
 
 // issue has clients of each list lock.
-func (w *world) issue(s *state, after func(event, func(*state))) {
+func (w *world) issue(s *state, try *trial) {
 	if int(s.issued) >= w.tokens {
 		return
 	}
 	if a := s.attempt; a.list > 0 {
-		after(event{does: commits}, func(s *state) {
+		try.after(event{does: commits}, func(s *state) {
 			for n := range maxNodes {
 				if a.votes&(1<<n) != 0 {
 					s.nodes[n].counter = max(s.nodes[n].counter, a.token)
@@ -60,7 +60,7 @@ func (w *world) issue(s *state, after func(event, func(*state))) {
 			}
 		}
 		eachSubset(free, len(members)/2+1, func(mask uint8) {
-			after(event{issues, uint8(l), 0, mask}, func(s *state) {
+			try.after(event{issues, uint8(l), 0, mask}, func(s *state) {
 				token := w.count(s, mask)
 				for n := range maxNodes {
 					if mask&(1<<n) != 0 {
@@ -70,7 +70,7 @@ func (w *world) issue(s *state, after func(event, func(*state))) {
 				w.give(s, token)
 			})
 			if s.attempt.list == 0 {
-				after(event{votes, uint8(l), 0, mask}, func(s *state) {
+				try.after(event{votes, uint8(l), 0, mask}, func(s *state) {
 					s.attempt = attempt{list: uint8(l + 1), votes: mask, token: w.count(s, mask)}
 				})
 			}

@@ -33,8 +33,8 @@ type setup struct {
 	window   int      // for how many ticks clients and commands may use what a master showed; 0 for half a max lease
 }
 
-// marker is the number of a marker's text; 0 for none.
-type marker uint16
+// marker is the number of a marker's text, of 16 bits; 0 for none. It has 32 so that a node, which is hashed, has no padding.
+type marker uint32
 
 // record is what a master showed at some instant: its process, its marker, and how many ticks ago it
 // was last so.
@@ -48,7 +48,7 @@ func recordOf(process uint8, at marker, age int) record {
 }
 
 func (r record) process() uint8 { return uint8(r >> 24) }
-func (r record) marker() marker { return marker(r) }
+func (r record) marker() marker { return marker(r & (1<<16 - 1)) }
 func (r record) age() int       { return int(r >> 16 & 255) }
 
 // node is one master.
@@ -94,7 +94,9 @@ type world struct {
 	*markers
 	lists   [][]int // the members of each list, by their places
 	cmds    []command
+	firsts  []look // by list: its clients' look before any master shows what it does
 	changes map[scene][]marking
+	trial   trial
 }
 
 func newWorld(s setup) *world {
@@ -109,6 +111,7 @@ func newWorld(s setup) *world {
 	for _, list := range s.lists {
 		w.lists = append(w.lists, w.places(list))
 	}
+	w.firsts = make([]look, len(w.lists))
 	for _, words := range s.commands {
 		w.cmds = append(w.cmds, w.parseCommand(words))
 	}

@@ -239,9 +239,7 @@ func (w *world) play(s scenario, picked []int) (all []choice) {
 			w.fail("it does not end")
 			return all
 		}
-		if schedule.IsQuiet() {
-			w.check()
-		}
+		schedule.Look(w.check)
 		if len(jumps) > 0 { // time is the first alternative to the usual step
 			enabled = slices.Insert(enabled, min(1, len(enabled)), "time passes")
 		}

@@ -55,6 +55,9 @@ func Bounded(t *testing.T, states int, isDeep bool, search func(limit int) (comp
 	}
 }
 
+// block is how many states are allocated at a time. A block is used again once they are searched.
+const block = 256
+
 // Search goes breadth first, so a trace that it finds is a shortest one, up to limit states.
 func (s *Space[S, E]) Search(limit int) (found Found[E]) {
 	type origin struct {
@@ -64,32 +67,39 @@ func (s *Space[S, E]) Search(limit int) (found Found[E]) {
 	begun, origins := time.Now(), []origin{{from: -1}}
 	var seen Set
 	seen.Add(s.Key(&s.Start))
-	level, first := []S{s.Start}, 0 // first is the index, in origins, of the first state of the level
-	var next []S
-	last := -1
-	for len(level) > 0 && last < 0 && len(origins) < limit {
-		next = next[:0]
-		nextFirst := len(origins)
-		for i := range level {
-			s.Successors(&level[i], func(by E, to *S) {
-				found.Transitions++
-				if last >= 0 || !seen.Add(s.Key(to)) {
-					return
-				}
-				origins = append(origins, origin{int32(first + i), by})
-				next = append(next, *to)
-				if s.Breaks(to) {
-					last = len(origins) - 1
-				}
-			})
-			if last >= 0 || len(origins) >= limit {
-				break
-			}
+	blocks := [][]S{make([]S, block)} // the i-th state is in the i/block-th, if it is yet to be searched
+	blocks[0][0] = s.Start
+	var free [][]S
+	at, last, level := 0, -1, 0 // level is the first state of the next level
+	for ; at < len(origins) && last < 0 && len(origins) < limit; at++ {
+		if at == level {
+			level = len(origins)
+			found.Depth++
 		}
-		level, next, first = next, level, nextFirst
-		found.Depth++
+		s.Successors(&blocks[at/block][at%block], func(by E, to *S) {
+			found.Transitions++
+			if last >= 0 || !seen.Add(s.Key(to)) {
+				return
+			}
+			i := len(origins)
+			origins = append(origins, origin{int32(at), by})
+			switch n := len(free); {
+			case i%block > 0:
+			case n > 0:
+				blocks, free = append(blocks, free[n-1]), free[:n-1]
+			default:
+				blocks = append(blocks, make([]S, block))
+			}
+			blocks[i/block][i%block] = *to
+			if s.Breaks(to) {
+				last = i
+			}
+		})
+		if at%block == block-1 {
+			free, blocks[at/block] = append(free, blocks[at/block]), nil
+		}
 	}
-	found.States, found.Complete = len(origins), len(level) == 0
+	found.States, found.Complete = len(origins), at == len(origins)
 	for i := last; i > 0; i = int(origins[i].from) {
 		found.Trace = append(found.Trace, origins[i].by)
 	}
