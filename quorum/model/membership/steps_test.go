@@ -77,7 +77,7 @@ type trial struct {
 func (t *trial) after(by event, change func(*state)) {
 	t.to = *t.from
 	change(&t.to)
-	t.w.settle(&t.to)
+	t.w.settle(&t.to, t.from)
 	t.use(by, &t.to)
 }
 

@@ -152,14 +152,17 @@ func (w *world) first() *state {
 			x.marker = w.parse(n, w.start[n])
 		}
 	}
-	w.settle(s)
+	w.settle(s, &state{})
 	return s
 }
 
-// settle lets each master give the leases that it can give.
-func (w *world) settle(s *state) {
+// settle lets each master give the leases that it can give. Masters that are as before have given theirs.
+func (w *world) settle(s, before *state) {
 	for n := range len(w.names) {
 		x := &s.nodes[n]
+		if *x == before.nodes[n] {
+			continue
+		}
 		in := w.accepts(n, x.process, x.marker)
 		for l := range w.lists {
 			if in[l] == grants || in[l] == renews && x.left[l] > 0 {
@@ -250,7 +253,6 @@ func (w *world) tick(s *state) {
 			s.attempt = attempt{}
 		}
 	}
-	w.settle(s)
 }
 
 func (t *markers) older(r record) record {
