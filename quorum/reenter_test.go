@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
@@ -85,6 +86,8 @@ func TestAPermanentErrorOfReentryIsFoundWhileAHostIsDown(t *testing.T) {
 				}
 			}, 0, 1, 2)
 			held := c.got(l.Lock(t.Context(), "a"))
+			c.unlock(c.got(l.Lock(held.Context(), "a"))) // the masters have the scripts: a script's text is several writes
+			synctest.Wait()
 			slow.Store(true)
 			c.masters[0].Set("a", "of an application")
 			c.masters[1].Set("a", "of an application")
