@@ -142,13 +142,16 @@ func rotation(t *testing.T, aclfile bool) (steps [][]string) {
 	must(t, err)
 	_, section, _ := strings.Cut(string(text), "\n## Passwords that rotate\n")
 	section, _, _ = strings.Cut(section, "\n## ")
+	instead := regexp.MustCompile("Where redis.conf has the users, say `(.*)` in place of `(.*)`").FindStringSubmatch(section)
+	if instead == nil {
+		t.Fatal("the page does not say what to do where redis.conf has the users")
+	}
 	for block := range strings.SplitSeq(section, "\n\n") {
 		var step []string
 		for line := range strings.Lines(block) {
-			if line, isCommand := strings.CutPrefix(strings.TrimSpace(line), "ACL "); isCommand {
-				line, other, _ := strings.Cut("ACL "+line, "#")
-				if _, of, found := strings.Cut(other, ": "); found && !aclfile {
-					line = of
+			if line = strings.TrimSpace(line); strings.HasPrefix(line, "ACL ") {
+				if line == instead[2] && !aclfile {
+					line = instead[1]
 				}
 				step = append(step, line)
 			}
