@@ -169,7 +169,7 @@ func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *
 		o.attempting()
 		held, r := what.attempt(ctx, c, set, turn)
 		if held == nil {
-			place.NoteReserved(r.Reserved, r.Approach.Probes())
+			place.NoteReserved(r.Reserved)
 		}
 		o.attempted(held, r.Outcome, r.err)
 		if held != nil {

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/tickets"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -287,6 +289,32 @@ func TestHandOverAbandonsRequests(t *testing.T) {
 		c.before(2, func() {})
 		close(answers)
 		time.Sleep(2 * shortly)
+		if keys := c.masters[2].Keys(); slices.Contains(keys, "a") {
+			t.Errorf("the third master has %q", keys)
+		}
+	})
+}
+
+// A request of the first holder for a grant that arrives after the successor has come and gone leaves no lock: nobody would
+// release it.
+func TestALateRequestOfThePredecessorIsNotGranted(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		next := c.process()
+		var isLate atomic.Bool
+		arrives := make(chan struct{})
+		l := c.over(func(master int) {
+			if master == 2 && isLate.Load() {
+				<-arrives
+			}
+		}, 0, 1, 2)
+		c.unlock(c.lock(l, "a"))
+		synctest.Wait()
+		isLate.Store(true)
+		ticket := c.handOver(c.lock(l, "a"))
+		c.unlock(c.takeOver(next, ticket))
+		synctest.Wait()
+		close(arrives)
+		testkit.Pass(shortly)
 		if keys := c.masters[2].Keys(); slices.Contains(keys, "a") {
 			t.Errorf("the third master has %q", keys)
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -311,6 +312,24 @@ func TestAWriterThatGivesUpInAProbeKeepsNoReadersBack(t *testing.T) {
 		c.next(writers, shortly)
 		synctest.Wait()
 		c.unlock(c.read(c.process(WithWait(shortly))))
+		c.unlock(old)
+	})
+}
+
+// Reservations stand until they end: an attempt that a writer refuses at another name replaces none.
+func TestAWriterThatGivesUpBehindAWriterKeepsNoReadersBack(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		old, writers := c.read(c.process()), make(chan lockResult, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		startWaiter(ctx, c.process(WithRetry(100*time.Millisecond, 200*time.Millisecond)), 0, writers, "a", "b")
+		synctest.Wait()
+		other := c.lock(c.process(), "b")
+		testkit.Pass(500 * time.Millisecond) // the writer has met it
+		cancel()
+		c.next(writers, shortly)
+		synctest.Wait()
+		c.unlock(c.read(c.process(WithWait(shortly))))
+		c.unlock(other)
 		c.unlock(old)
 	})
 }

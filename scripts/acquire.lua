@@ -27,8 +27,8 @@
 -- If an application's hash is at a name, the reply is an error: the hash may never expire. A hash of
 -- one field with a time to live counts as a lock here, whatever its field: a closer look would slow
 -- down every refusal. Every read precedes the first write, so a refused request leaves nothing behind.
--- There is one exception: if only readers are in the way, a writer's reservation keeps new ones back
--- (read.lua). Nobody is upgraded: if the owner is a reader, it is one of those in the way.
+-- There are two exceptions: if only readers are in the way, a writer's reservation keeps new ones back
+-- (read.lua); and a predecessor that is not there gets its tombstone. Nobody is upgraded: if the owner is a reader, it is one of those in the way.
 
 local takesOver = #KEYS % 2 == 1
 local owner, expected, predecessor = ARGV[1], ARGV[#ARGV], takesOver and ARGV[7]
@@ -147,6 +147,8 @@ if held then
 end
 
 if predecessor and carried == 0 and mine + inherited < names then
+  -- A late request of its, which no release follows, must not be granted; refused if out of memory.
+  redis.pcall('SET', KEYS[#KEYS], '1', 'PX', string.match(expected, '^0 %S+ (%d+)'))
   return {'passed', 0}
 end
 

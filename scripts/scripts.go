@@ -114,7 +114,7 @@ local isTooHigh = '" has reached 2^52: no lock counts that far. Delete the key o
 `
 
 var (
-	acquireScript = newScript("acquire", "f961fa98a9cf5ef5f33cef6865492d227d13b4cc", readerLine+writerLine+counterLines+shape+source("lists"))
+	acquireScript = newScript("acquire", "faa629892e1d11640745f686e9d7a2944a161982", readerLine+writerLine+counterLines+shape+source("lists"))
 	readScript    = newScript("read", "c7ada3f87ae8f93217abe56f7577dc3cdc29c33a", readerLine+counterLines+shape+source("lists"))
 	renewScript   = newScript("renew", "72e58e3362c9e72692fb9ab417992bec8f35c5f9", readerLine+source("lists"))
 	releaseScript = newScript("release", "91b1beb8ee814317ff656ba5db17fde2853f1258", readerLine)

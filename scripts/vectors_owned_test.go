@@ -229,10 +229,10 @@ func takeOverVectors() []vector {
 			call: acquire(after, two), want: granted(301), twice: true,
 			after: []check{hash("k", me, "1"), hash("l", me, "1"), ttl("l", lease), counter("k", "301"), counter("l", "301"), barred}},
 
-		{name: "take over what is free", before: state(ready), call: acquire(after), want: passed, untouched: true, twice: true},
+		{name: "take over what is free", before: state(ready), call: acquire(after), want: passed, twice: true, after: []check{barred, absent("k")}},
 		{name: "take over what another has", before: state(ready, holds("k", rival, "1"), expire("k", lease)), call: acquire(after),
 			want: held(lease), untouched: true, twice: true},
-		{name: "take over two names, one free", before: handed(), call: acquire(after, two), want: passed, untouched: true},
+		{name: "take over two names, one free", before: handed(), call: acquire(after, two), want: passed, after: []check{hash("k", former, "1"), barred}},
 		{name: "take over two names, one another's", before: handed(holds("l", rival, "1"), expire("l", 8*time.Second)),
 			call: acquire(after, two), want: held(8 * time.Second), untouched: true},
 		{name: "take over a string", before: state(ready, []any{"SET", "k", "text"}), call: acquire(after), err: "WRONGTYPE", untouched: true},

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
@@ -61,9 +62,10 @@ func (p *Place) Next(ctx context.Context) (t Turn, due bool) {
 	return t, false
 }
 
-// NoteReserved notes that a failed attempt, by that hold, may have reserved the names; nil for none. Close waits until the
-// calls of the queue have left.
-func (p *Place) NoteReserved(by *engine.Hold, probed bool) {
+// NoteReserved notes that a failed attempt, by that hold, may have reserved the names; nil for none. Its reservations stand
+// next to earlier ones: a node that a writer keeps, or that did not answer, replaces nothing. Close waits until the calls
+// of the queue have left.
+func (p *Place) NoteReserved(by *engine.Hold) {
 	if p.waiter == nil || by == nil {
 		return
 	}
@@ -73,10 +75,9 @@ func (p *Place) NoteReserved(by *engine.Hold, probed bool) {
 	if q.reserved == nil {
 		p.list.Engine.Track()
 	}
-	if !probed {
-		q.reserved = q.reserved[:0] // it replaces them
-	}
-	q.reserved = append(q.reserved, by)
+	now := p.list.momentLocked().Now
+	q.reserved = slices.DeleteFunc(q.reserved, func(r reservation) bool { return r.until.Before(now) })
+	q.reserved = append(q.reserved, reservation{by, now.Add(waiting.ReservationLife)})
 }
 
 // Refused ends a failed attempt, and waits on for messages on the channels. It reports whether the attempt was the
@@ -150,7 +151,7 @@ func (p *Place) Leave() {
 	if w == nil {
 		return
 	}
-	var reserved []*engine.Hold
+	var reserved []reservation
 	w.queue.remove(w, func(q *queue) {
 		head, _, _ := q.Next()
 		q.Leave(&w.waiting)
@@ -161,8 +162,8 @@ func (p *Place) Leave() {
 			reserved, q.reserved = q.reserved, nil
 		}
 	})
-	for _, h := range reserved {
-		h.Withdraw()
+	for _, r := range reserved {
+		r.by.Withdraw()
 	}
 	if reserved != nil {
 		p.list.Engine.Untrack()

@@ -75,13 +75,19 @@ type queue struct {
 
 	// Under list.mu.
 	waiting.Queue
-	subscribed bool           // one of the waiters has subscribed, for all of them
-	ended      bool           // it has no waiters
-	cancels    []func()       // of the subscriptions
-	lastError  error          // of the last attempt; nil before one has ended
-	asking     int            // how many of the waiters want the holder to be asked to let go
-	published  int            // a node that published the last release since an attempt began; −1 for none
-	reserved   []*engine.Hold // of the last attempt that reserved the names on all nodes, and of the probes since; nil once they are acquired
+	subscribed bool          // one of the waiters has subscribed, for all of them
+	ended      bool          // it has no waiters
+	cancels    []func()      // of the subscriptions
+	lastError  error         // of the last attempt; nil before one has ended
+	asking     int           // how many of the waiters want the holder to be asked to let go
+	published  int           // a node that published the last release since an attempt began; −1 for none
+	reserved   []reservation // that may stand on nodes; nil once the names are acquired
+}
+
+// reservation is what a failed attempt may have left on nodes, until it expires there.
+type reservation struct {
+	by    *engine.Hold
+	until clock.Instant
 }
 
 // waiter is one call that waits.

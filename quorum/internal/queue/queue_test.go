@@ -287,8 +287,8 @@ func TestReservationsEndWithTheirCall(t *testing.T) {
 			p, h := l.joins(false, "a"), new(engine.Hold)
 			l.begins(p, true)
 			h.Init(l.Engine, &engine.Terms{}, []string{"a"}, nil, nil)
-			p.NoteReserved(h, false)
-			p.NoteReserved(h, true)
+			p.NoteReserved(h)
+			p.NoteReserved(h)
 			end(p)
 		})
 	}
