@@ -321,10 +321,10 @@ func TestAWriterThatGivesUpBehindAWriterKeepsNoReadersBack(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		old, writers := c.read(c.process()), make(chan lockResult, 1)
 		ctx, cancel := context.WithCancel(t.Context())
-		startWaiter(ctx, c.process(WithRetry(100*time.Millisecond, 200*time.Millisecond)), 0, writers, "a", "b")
+		startWaiter(ctx, c.process(), 0, writers, "a", "b")
 		synctest.Wait()
 		other := c.lock(c.process(), "b")
-		testkit.Pass(500 * time.Millisecond) // the writer has met it
+		testkit.Pass(waiting.ReservationLife/2 + 2*shortly) // the writer has met it
 		cancel()
 		c.next(writers, shortly)
 		synctest.Wait()
