@@ -225,6 +225,8 @@ func takeOverVectors() []vector {
 			want: granted(seed), after: []check{ttl("k", lease)}},
 		{name: "take over a key without a time to live", before: state(ready, holds("k", former, "1")), call: acquire(after),
 			want: granted(seed), after: []check{ttl("k", lease)}},
+		{name: "take over, and another waits", before: handed([]any{"SET", writing, rival, "PX", 1500}), call: acquire(after),
+			want: granted(201), after: []check{hash("k", me, "1"), text(writing, rival)}},
 		{name: "take over two names", before: handed(holds("l", former, "1"), expire("l", lease), counted("l", "300")),
 			call: acquire(after, two), want: granted(301), twice: true,
 			after: []check{hash("k", me, "1"), hash("l", me, "1"), ttl("l", lease), counter("k", "301"), counter("l", "301"), barred}},

@@ -77,7 +77,7 @@ var groups = []group{
 	}},
 	{files: []string{"quorum/internal/lease/attempt.go", "quorum/internal/lease/keep.go", "quorum/internal/lease/lease.go",
 		"quorum/internal/lease/use.go"}, tests: []test{
-		{pkg: "quorum/internal/lease"}, {pkg: "quorum"},
+		{pkg: "quorum/internal/lease"}, {pkg: "quorum/internal/engine"}, {pkg: "quorum"},
 		{pkg: "quorum/model/lease", args: []string{"-test.run=TestSetupsOfMutants"}}, simulation,
 	}},
 	{files: []string{"quorum/internal/slots/*.go"}, tests: []test{{pkg: "quorum/internal/slots"}, {pkg: "quorum"}, simulation}},

@@ -98,10 +98,12 @@ func TestADeniedGrantCountsNoLonger(t *testing.T) {
 		"forgotten":                   {Renew, Gone, true},
 		"in quarantine":               {Repair, Quarantined, false},
 		"entered, in quarantine":      {Enter, Quarantined, false},
+		"renewed by another master":   {Renew, Kept, true}, // one process is one vote
+		"repaired by another master":  {Repair, Granted, true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			b := held(t, Terms{})
-			b.answer(Command{Do: c.do, Master: 0}, Reply{Is: c.is, Process: "one"})
+			b.answer(Command{Do: c.do, Master: 0}, Reply{Is: c.is, Process: "two"})
 			b.want(fmt.Sprint("End ", NotKept))
 			if b.Until(0) != clock.Never || b.Valid(b.now) || b.votes[0].has(forgot) != c.repair {
 				t.Errorf("kept until %v, valid %v, repaired soon %v", b.Until(0), b.Valid(b.now), b.votes[0].has(forgot))
@@ -128,16 +130,132 @@ func TestWhatNeedsARelease(t *testing.T) {
 		"quarantined, resent": {Reply{Is: Quarantined, Resent: true}, true},
 		"marker, resent":      {Reply{Is: NotAccepted, Resent: true}, true},
 	} {
-		t.Run(what, func(t *testing.T) {
-			b := asking(t, Terms{})
-			b.answer(b.sent[2], c.reply)
-			b.sent = b.GiveUp(nil)
-			if want := "Release 0 to 0, Release 1 to 0"; c.needed {
-				b.want(want + ", Release 2 to 0")
-			} else {
-				b.want(want)
-			}
-		})
+		for _, isWon := range []bool{false, true} {
+			t.Run(fmt.Sprint(what, ", won: ", isWon), func(t *testing.T) {
+				b := asking(t, Terms{})
+				asks := b.sent
+				if isWon {
+					b.answer(asks[0], Reply{Is: Granted, Process: "one"})
+					b.answer(asks[1], Reply{Is: Granted, Process: "two"})
+				}
+				b.answer(asks[2], c.reply)
+				if c.reply.Is == NotAccepted {
+					b.want("Submit 2")
+					again, _ := b.Submitted(asks[2])
+					b.answer(again, Reply{Is: Unsent})
+				}
+				b.sent = b.GiveUp(nil)
+				if want := "Release 0 to 0, Release 1 to 0"; c.needed {
+					b.want(want + ", Release 2 to 0")
+				} else {
+					b.want(want)
+				}
+			})
+		}
+	}
+}
+
+// What the attempt takes an answer for. One process is one vote.
+func TestWhatAnAnswerIsTakenFor(t *testing.T) {
+	for is, want := range map[Answer]Answer{Quarantined: Quarantined, Barred: Refused, Unsent: Failed, NotAccepted: Failed, Granted: Failed} {
+		b := asking(t, Terms{})
+		asks := b.sent
+		b.answer(asks[0], Reply{Is: Granted, Process: "one"})
+		for b.answer(asks[2], Reply{Is: is, Process: "one"}); len(b.sent) > 0 && b.sent[0].Do == Submit; {
+			again, _ := b.Submitted(asks[2])
+			b.answer(again, Reply{Is: is})
+		}
+		if got := b.AnswerOf(2); got != want {
+			t.Errorf("answer %d is taken for %d, want %d", is, got, want)
+		}
+	}
+	b := newBench(t, Terms{})
+	b.Begin(b.now, Plan{Down: 0b101}, nil)
+	for i, want := range []Answer{Failed, Unasked, Failed} {
+		if got := b.AnswerOf(i); got != want {
+			t.Errorf("two masters are down: answer %d of master %d, want %d", got, i, want)
+		}
+	}
+}
+
+// A master that has lost its grant may have been another of the masters: its process counts where it confirms now.
+func TestAProcessMovesToAnotherMaster(t *testing.T) {
+	b := held(t, Terms{})
+	b.answer(b.sent[2], Reply{Is: Granted, Process: "three"})
+	renewals := b.Renew(b.now, nil)
+	b.answer(renewals[0], Reply{Is: Gone})
+	if e := b.answer(renewals[2], Reply{Is: Kept, Process: "one"}); e.Twin != -1 || !b.Valid(b.now) {
+		t.Errorf("it is the twin of %d, valid %v", e.Twin, b.Valid(b.now))
+	}
+}
+
+// Each request for a grant has the client's list submitted, once.
+func TestEachRequestSubmitsTheList(t *testing.T) {
+	for _, first := range []Answer{NotAccepted, Granted} {
+		b := asking(t, Terms{})
+		asks := b.sent
+		submits := func(c Command, then Answer) {
+			b.answer(c, Reply{Is: NotAccepted})
+			b.want("Submit 2")
+			again, _ := b.Submitted(c)
+			b.answer(again, Reply{Is: then, Process: "three"})
+		}
+		submits(asks[2], first)
+		b.answer(asks[0], Reply{Is: Granted, Process: "one"})
+		b.answer(asks[1], Reply{Is: Granted, Process: "two"})
+		b.Hold(b.now)
+		if first == Granted {
+			b.answer(b.Renew(b.now, nil)[2], Reply{Is: Gone})
+		}
+		for _, then := range []Answer{NotAccepted, Refused, Failed, Granted} {
+			renewals := b.Renew(b.now, nil)
+			submits(renewals[len(renewals)-1], then)
+			b.want("")
+		}
+	}
+}
+
+// A request that goes out again is of the present level and mode.
+func TestWhatGoesOutAgain(t *testing.T) {
+	b := held(t, Terms{})
+	ask := b.sent[2]
+	b.answer(ask, Reply{Is: NotAccepted})
+	b.Enter(b.now, nil)
+	b.Downgrade(b.now, nil)
+	if again, _ := b.Submitted(ask); again.Level != 2 || again.Mode != Read {
+		t.Errorf("%+v", again)
+	}
+}
+
+// No request follows the end of an attempt. A master that does not accept the client gets its list all the same.
+func TestNoRequestFollowsTheEnd(t *testing.T) {
+	b := newBench(t, Terms{})
+	ask := b.Begin(b.now, Plan{First: 2, Probe: true}, nil)[0]
+	b.GiveUp(nil)
+	b.sent = b.AskOthers(nil)
+	b.want("")
+	if b.answer(ask, Reply{Is: Granted, Process: "three"}); b.Until(2) != clock.Never {
+		t.Error("a late grant counts")
+	}
+	b.answer(ask, Reply{Is: NotAccepted})
+	b.want("Submit 2")
+	if _, goesOn := b.Submitted(ask); goesOn {
+		t.Error("a request follows")
+	}
+}
+
+// A repair that could not be sent leaves nothing behind, unless an earlier request may have been carried out.
+func TestWhatNeedsAReleaseAfterARepair(t *testing.T) {
+	for first, want := range map[Answer]string{Quarantined: "", Failed: ", Release 2 to 0"} {
+		b := asking(t, Terms{})
+		ask := slices.Clone(b.sent)
+		for i, r := range []Reply{{Is: Granted, Process: "one"}, {Is: Granted, Process: "two"}, {Is: first}} {
+			b.answer(ask[i], r)
+		}
+		b.Hold(b.now)
+		b.answer(b.Renew(b.now, nil)[2], Reply{Is: Unsent})
+		b.sent = b.Unlock(b.now, nil)
+		b.want(fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0", want))
 	}
 }
 
@@ -172,6 +290,8 @@ func TestWhomAnAttemptAsks(t *testing.T) {
 				b.answer(asked[i], r)
 				b.want(c.want[i+1])
 			}
+			b.sent = b.AskOthers(nil)
+			b.want("")
 		})
 	}
 }
@@ -187,6 +307,7 @@ func TestEnds(t *testing.T) {
 		phase Phase
 	}{
 		"the deadline":           {Terms{}, time.Second, due, fmt.Sprint("End ", NotConfirmed), Expired},
+		"before the max hold":    {Terms{MaxHold: time.Hour}, time.Second, due, fmt.Sprint("End ", NotConfirmed), Expired},
 		"a fixed lease is over":  {Terms{Fixed: true}, time.Second, due, fmt.Sprint("End ", LeaseOver), Expired},
 		"the max hold":           {Terms{MaxHold: 500 * time.Millisecond}, 500 * time.Millisecond, due, fmt.Sprint("End ", MaxHoldOver), Expired},
 		"the contexts":           {Terms{StopBefore: 300 * time.Millisecond}, 700 * time.Millisecond, due, "Stop 0", Held},
@@ -196,9 +317,15 @@ func TestEnds(t *testing.T) {
 		"unlocked too late":      {Terms{}, time.Second, func(b *bench) { b.sent = b.Unlock(b.now, nil) }, fmt.Sprint("End ", DeadlineFound), Expired},
 		"closed":                 {Terms{}, 0, func(b *bench) { b.sent = b.Orphan(nil) }, fmt.Sprint("End ", Closed), Orphaned},
 		"closed, then unlocked":  {Terms{}, 0, func(b *bench) { b.Orphan(nil); b.sent = b.Unlock(b.now, nil) }, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
+		"interrupted":            {Terms{}, 0, interrupt, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
+		"closed, interrupted":    {Terms{}, 0, func(b *bench) { b.Orphan(nil); interrupt(b) }, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
+		"lingers, interrupted":   {Terms{MinHold: time.Second}, 0, func(b *bench) { linger(b); interrupt(b) }, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
+		"lost, interrupted":      {Terms{}, time.Second, func(b *bench) { due(b); b.sent = append(b.sent, b.Interrupt(nil)...) }, fmt.Sprint("End ", NotConfirmed), Expired},
 		"lingers":                {Terms{MinHold: time.Second}, 0, linger, fmt.Sprint("End ", Unlocked), Lingering},
+		"has no min hold":        {Terms{}, 0, linger, "", Held},
 		"lingers no longer":      {Terms{MinHold: 500 * time.Millisecond}, 500 * time.Millisecond, linger, "", Held},
 		"closed, then lingers":   {Terms{MinHold: time.Second}, 0, func(b *bench) { b.Orphan(nil); linger(b) }, "", Released},
+		"lingers, with contexts": {Terms{MinHold: time.Second, StopBefore: 300 * time.Millisecond}, 0, func(b *bench) { linger(b); b.now = b.now.Add(700 * time.Millisecond); due(b) }, "", Lingering},
 		"lingers to the end":     {Terms{MinHold: 500 * time.Millisecond}, 0, func(b *bench) { linger(b); b.now = b.now.Add(500 * time.Millisecond); due(b) }, "Release 0 to 0, Release 1 to 0, Release 2 to 0", Released},
 		"lingers, then too late": {Terms{MinHold: time.Hour}, 0, func(b *bench) { linger(b); b.now = b.now.Add(time.Second); due(b) }, "Release 0 to 0, Release 1 to 0, Release 2 to 0", Released},
 	} {
@@ -207,14 +334,172 @@ func TestEnds(t *testing.T) {
 			b.now = b.now.Add(c.after)
 			c.event(b)
 			b.want(c.want)
-			if b.Phase() != c.phase {
-				t.Errorf("phase %d, want %d", b.Phase(), c.phase)
+			if b.Phase() != c.phase || b.IsDone() != (c.phase == Expired || c.phase == Released) {
+				t.Errorf("phase %d, want %d; it is done: %v", b.Phase(), c.phase, b.IsDone())
+			}
+			if c.phase == Expired && b.Cause() != b.sent[0].Cause {
+				t.Errorf("cause %d", b.Cause())
 			}
 		})
 	}
 }
 
+func interrupt(b *bench) { b.sent = b.Interrupt(nil) }
+
 func linger(b *bench) { _, b.sent = b.Linger(b.now, nil) }
+
+// When Due is called next. A lock is renewed after a third of its lease, and after a twelfth more if the renewal fell short.
+func TestWhenALockIsDue(t *testing.T) {
+	const third, twelfth, ms = time.Second / 3, time.Second / 12, time.Millisecond
+	isRefused := func(b *bench) { b.answer(b.Enter(b.now, nil)[2], Reply{Is: Refused}) }
+	isRepaired := func(b *bench) {
+		isRefused(b)
+		b.now = b.now.Add(third)
+		b.Due(b.now, nil)
+		b.answer(b.Enter(b.now, nil)[2], Reply{Is: Granted, Process: "three"})
+	}
+	lingersOn := func(b *bench) { linger(b); b.Due(b.now, nil) }
+	renewed := func(replies ...Answer) func(b *bench) { // by master
+		return func(b *bench) {
+			b.now = b.now.Add(third)
+			b.Due(b.now, nil)
+			renewals := b.Renew(b.now, nil)
+			for i, is := range replies {
+				if is != Unanswered {
+					b.answer(renewals[i], Reply{Is: is, Process: processes[i]})
+				}
+			}
+		}
+	}
+	for what, c := range map[string]struct {
+		terms Terms
+		event func(b *bench)
+		want  time.Duration
+	}{
+		"it is fixed":                            {Terms{Fixed: true, MaxHold: 900 * ms}, func(*bench) {}, 900 * ms},
+		"it is fixed, and a master refuses":      {Terms{Fixed: true, MaxHold: 900 * ms}, isRefused, 900 * ms},
+		"a master refuses, then grants":          {Terms{}, isRepaired, 2 * third},
+		"a master refuses":                       {Terms{}, isRefused, twelfth},
+		"a master that never granted has it not": {Terms{}, func(b *bench) { b.answer(b.Extend(b.now, time.Second, nil)[2], Reply{Is: Gone}) }, third},
+		"it lingers":                             {Terms{MinHold: 200 * ms}, linger, 200 * ms},
+		"it lingers until the next renewal":      {Terms{MinHold: 200 * ms}, lingersOn, 200 * ms},
+		"it lingers past the next renewal":       {Terms{MinHold: 900 * ms}, lingersOn, third},
+		"a quorum has renewed it":                {Terms{}, renewed(Kept, Kept), 2 * third},
+		"a quorum may still renew it":            {Terms{}, renewed(Unanswered, Unanswered, Granted), 2 * third},
+		"all have renewed it for its time":       {Terms{MaxHold: 900 * ms}, renewed(Kept, Kept, Granted), 2 * third},
+		"a repair was refused":                   {Terms{}, renewed(Kept, Kept, Refused), third + twelfth},
+		"a repair is on its way":                 {Terms{}, func(b *bench) { isRefused(b); renewed(Kept, Kept)(b) }, 2 * third},
+		"a repair met a quarantine":              {Terms{}, renewed(Kept, Kept, Quarantined), 2 * third},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := held(t, c.terms)
+			c.event(b)
+			if at, _ := b.Next(); at != start.Add(c.want) {
+				t.Errorf("it is due after %v, want %v", at.Sub(start), c.want)
+			}
+		})
+	}
+}
+
+// Only the renewal of a held lock that goes on may wait.
+func TestWhichRenewalMayWait(t *testing.T) {
+	stops := Terms{StopBefore: 300 * time.Millisecond, MinHold: time.Second}
+	if b := held(t, stops); !b.MayWait(b.now) || b.MayWait(b.ContextsEnd()) {
+		t.Error("it may wait until the contexts end, and no longer")
+	}
+	lingering, fixed := held(t, stops), held(t, Terms{Fixed: true})
+	linger(lingering)
+	for i, b := range []*bench{lingering, fixed} {
+		if b.MayWait(b.now) {
+			t.Errorf("renewal %d may wait", i)
+		}
+	}
+}
+
+// A master that has not replied to a renewal or a repair gets no second one, whatever else it replies to.
+func TestOneRenewalAtATime(t *testing.T) {
+	b := held(t, Terms{})
+	b.Renew(b.now, nil)
+	b.answer(b.Extend(b.now, time.Second, nil)[0], Reply{Is: Kept, Process: "one"})
+	b.answer(b.Enter(b.now, nil)[2], Reply{Is: Failed})
+	b.sent = b.Renew(b.now, nil)
+	b.want("")
+}
+
+// A lock that is unlocked or fixed is not renewed, and one that is unlocked is not lost.
+func TestNoRenewal(t *testing.T) {
+	b := held(t, Terms{Fixed: true})
+	b.sent = b.Renew(b.now, nil)
+	b.want("")
+	b = held(t, Terms{})
+	b.Unlock(b.now, nil)
+	b.sent = b.Renew(b.now, nil)
+	b.want("")
+	goesOn, sent := b.Due(b.Lease.Deadline(), nil)
+	if b.sent = sent; goesOn {
+		t.Error("it goes on")
+	}
+	b.want("")
+}
+
+// A renewal that goes out again is of the present mode, and counts from its own time.
+func TestARenewalGoesOutAgain(t *testing.T) {
+	b := held(t, Terms{})
+	first := b.Renew(b.now, nil)[0]
+	b.Downgrade(b.now, nil)
+	b.now = b.now.Add(time.Millisecond)
+	again, goesOn := b.RenewAgain(b.now, first)
+	if want := first.Until.Add(time.Millisecond); !goesOn || again.Mode != Read || again.Until != want {
+		t.Errorf("%+v, it goes on: %v", again, goesOn)
+	}
+	b.Unlock(b.now, nil)
+	if _, goesOn = b.RenewAgain(b.now, first); goesOn {
+		t.Error("it goes on after the release")
+	}
+}
+
+// A reply that comes after that to a longer request shortens no lease.
+func TestNoReplyShortensALease(t *testing.T) {
+	b := held(t, Terms{})
+	renewals := b.Renew(b.now, nil)
+	for i, c := range b.Extend(b.now, time.Minute, nil)[:2] {
+		b.answer(c, Reply{Is: Kept, Process: processes[i]})
+	}
+	until := b.Lease.Deadline()
+	for i, c := range renewals[:2] {
+		b.answer(c, Reply{Is: Kept, Process: processes[i]})
+	}
+	if end := b.Lease.Deadline(); end != until || end < start.Add(30*time.Second) {
+		t.Errorf("it ends %v after the start, then %v", until.Sub(start), end.Sub(start))
+	}
+}
+
+// Re-entry prolongs a lock, but not a fixed one.
+func TestReentryProlongsNoFixedLease(t *testing.T) {
+	for _, isFixed := range []bool{false, true} {
+		b := held(t, Terms{Fixed: isFixed})
+		want := time.Second
+		if isFixed {
+			want = b.Lease.Deadline().Sub(b.now)
+		}
+		for _, c := range b.Enter(b.now, nil) {
+			if c.Lease != want {
+				t.Errorf("fixed %v: master %d is asked for %v, want %v", isFixed, c.Master, c.Lease, want)
+			}
+		}
+	}
+}
+
+// A max hold ends a lock if its leases last longer.
+func TestWhatTheMaxHoldEnds(t *testing.T) {
+	for maxHold, want := range map[time.Duration]bool{0: false, 500 * time.Millisecond: true, time.Hour: false} {
+		if b := held(t, Terms{MaxHold: maxHold}); b.EndedByMaxHold() != want {
+			t.Errorf("a max hold of %v ends it: %v", maxHold, !want)
+		} else if b.Orphan(nil); b.EndedByMaxHold() {
+			t.Errorf("a max hold of %v ends a lock that was closed", maxHold)
+		}
+	}
+}
 
 // A renewal that is confirmed after the contexts have ended moves the deadline, and brings no context back.
 func TestALateRenewalBringsNoContextBack(t *testing.T) {
@@ -248,7 +533,7 @@ func TestAnAttemptThatLeavesTooLittleIsLate(t *testing.T) {
 		ask := slices.Clone(b.sent)
 		b.answer(ask[0], Reply{Is: Granted, Process: "one", Token: 7})
 		b.answer(ask[1], Reply{Is: Granted, Process: "two", Token: 7})
-		if b.now = start.Add(after); b.Hold(b.now) != want || (b.Cause() == TooLate) == want {
+		if b.now = start.Add(after); b.Hold(b.now) != want || (b.Cause() == TooLate) == want || b.IsSettled() {
 			t.Errorf("after %v it is not %v: cause %d", after, want, b.Cause())
 		}
 	}
@@ -284,11 +569,15 @@ func TestWhatCouldNotBeSentEndsNoLease(t *testing.T) {
 // A late copy of a writer's request says nothing of the downgrade: the master may keep readers out yet.
 func TestOnlyAReadersReplyConfirmsTheDowngrade(t *testing.T) {
 	b := held(t, Terms{})
-	late := b.Enter(b.now, nil)[0]
+	late := b.Enter(b.now, nil)
+	again := b.Enter(b.now, nil)
+	b.Leave(nil)
 	b.Leave(nil)
 	downgrade := b.Downgrade(b.now, nil)
-	b.answer(late, Reply{Is: Granted, Process: "one"})
+	b.answer(late[0], Reply{Is: Granted, Process: "one"})
 	b.answer(downgrade[1], Reply{Is: Granted, Process: "two"})
+	b.answer(late[1], Reply{Is: Refused})
+	b.answer(again[1], Reply{Is: Quarantined})
 	if renewals := b.Renew(b.now, nil); renewals[0].Do != Repair || renewals[1].Do != Renew {
 		t.Errorf("%s and %s, want a repair and a renewal", names[renewals[0].Do], names[renewals[1].Do])
 	}
@@ -296,7 +585,15 @@ func TestOnlyAReadersReplyConfirmsTheDowngrade(t *testing.T) {
 
 // Five masters have two counters to raise at most: the attempt is decided once both are, or one cannot be.
 func TestTwoCountersToRaise(t *testing.T) {
-	for _, each := range []Reply{{Is: Granted, Token: 9}, {Is: Failed}} {
+	for each, want := range map[Reply]Cause{
+		{Is: Granted, Token: 9}:              NoCause,
+		{Is: Granted, Token: 9, Late: true}:  NoCause,
+		{Is: Granted, Token: 10}:             NoCause, // a neighbour has raised it
+		{Is: Granted, Token: 10, Late: true}: MovedOn,
+		{Is: Granted, Token: 8}:              NotRaised,
+		{Is: Failed}:                         RaiseFailed,
+		{Is: Unsent}:                         RaiseFailed,
+	} {
 		l := new(Lease)
 		l.Init(&Terms{Need: 3, Lease: time.Second}, make([]Vote, 5))
 		b := &bench{T: t, Lease: l, now: start}
@@ -308,12 +605,21 @@ func TestTwoCountersToRaise(t *testing.T) {
 		raises := b.sent
 		decided := map[bool]string{true: "Decided"}
 		b.answer(raises[0], each)
-		b.want(decided[each.Is == Failed])
+		b.want(decided[want != NoCause])
 		b.answer(raises[1], each)
-		b.want(decided[each.Is == Granted])
-		if isHeld := b.Hold(b.now); isHeld != (each.Is == Granted) {
-			t.Errorf("after %+v it is held: %v", each, isHeld)
+		b.want(decided[want == NoCause])
+		if isHeld := b.Hold(b.now); isHeld != (want == NoCause) || b.Cause() != want {
+			t.Errorf("after %+v it is held: %v, cause %d, want %d", each, isHeld, b.Cause(), want)
 		}
+	}
+}
+
+// A lock that a test is given is as one that was acquired.
+func TestAGivenLock(t *testing.T) {
+	l, until := new(Lease), start.Add(time.Second)
+	l.InitHeld(&Terms{StopBefore: time.Second}, 7, until)
+	if !l.Valid(start) || l.Token() != 7 || l.Level() != 1 || l.Deadline() != until || l.ContextsEnd() != start || l.EndedByMaxHold() {
+		t.Errorf("%+v", l)
 	}
 }
 
@@ -326,5 +632,12 @@ func TestHandOverOfALeaseThatIsOver(t *testing.T) {
 	b.want("")
 	if handed || b.Phase() != Held {
 		t.Errorf("handed over %v, phase %v", handed, b.Phase())
+	}
+}
+
+func TestWhoKeepsALock(t *testing.T) {
+	b := held(t, Terms{})
+	if before, after := b.KeepersAt(b.now), b.KeepersAt(b.Lease.Deadline()); before != 0b11 || after != 0 {
+		t.Errorf("%b keep it, and %b after its deadline", before, after)
 	}
 }
