@@ -27,13 +27,24 @@ func (o *observer) Ending(h *engine.Hold, why engine.Ending) error {
 	case lease.Closed:
 		return ErrClosed
 	case lease.Stopping:
-		e := lockOf(h).keptError("hold", why.Keepers, ErrLost, detail(fmt.Sprintf(
-			"not renewed in time: its contexts end %v before the deadline, until which it is held", o.set.terms.StopBefore)))
+		e := lockOf(h).keptError("hold", why.Keepers, ErrLost, o.whyStopping(why.ByMaxHold))
 		e.Need, e.Granted, e.Unknown = 0, 0, 0 // it is kept
 		return e
 	}
 	o.core.counters.lost.Add(1)
 	return lockOf(h).keptError("hold", why.Keepers, ErrLost, o.whyLost(why.Cause))
+}
+
+// whyStopping explains why a lock's contexts end before it.
+func (o *observer) whyStopping(byMaxHold bool) detail {
+	t, what := &o.set.terms, "not renewed in time"
+	switch {
+	case byMaxHold:
+		what = fmt.Sprintf("its max hold of %v ends", t.MaxHold)
+	case t.Fixed:
+		what = fmt.Sprintf("its fixed lease of %v ends", t.Lease)
+	}
+	return detail(fmt.Sprintf("%s: its contexts end %v before the deadline, until which it is held", what, t.StopBefore))
 }
 
 // whyLost explains why a lock was lost.

@@ -24,10 +24,11 @@ func TestStopBefore(t *testing.T) {
 	for what, s := range map[string]struct {
 		options []Option
 		silent  bool // no master answers
+		why     string
 	}{
-		"a renewed lease": {nil, true},
-		"a fixed lease":   {[]Option{WithFixedLease(20 * time.Second)}, false},
-		"a max hold":      {[]Option{WithMaxHold(time.Minute)}, false},
+		"a renewed lease": {nil, true, "not renewed in time"},
+		"a fixed lease":   {[]Option{WithFixedLease(20 * time.Second)}, false, "its fixed lease of 20s ends"},
+		"a max hold":      {[]Option{WithMaxHold(time.Minute)}, false, "its max hold of 1m0s ends"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			inCluster(t, func(t *testing.T, c *cluster) {
@@ -46,7 +47,7 @@ func TestStopBefore(t *testing.T) {
 					t.Errorf("%v left, valid %v, %v, the inner context: %v", left, outer.Valid(), outer.Err(), inner.Context().Err())
 				}
 				cause := context.Cause(inner.Context())
-				if !errors.Is(cause, ErrLost) || !strings.Contains(cause.Error(), "its contexts end 5s before the deadline") {
+				if !errors.Is(cause, ErrLost) || !strings.Contains(cause.Error(), s.why+": its contexts end 5s before the deadline") {
 					t.Errorf("the cause is %v", cause)
 				}
 				if _, err := l.Lock(context.WithoutCancel(outer.Context()), "a"); !errors.Is(err, ErrLost) {

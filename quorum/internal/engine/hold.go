@@ -87,8 +87,9 @@ type User interface {
 
 // Ending is why a hold has ended, or its contexts before it.
 type Ending struct {
-	Cause   lease.Cause
-	Keepers Keepers // of a hold that was lost, or is Stopping
+	Cause     lease.Cause
+	Keepers   Keepers // of a hold that was lost, or is Stopping
+	ByMaxHold bool    // the max hold ends it
 }
 
 // Keepers says which nodes keep an acquired lock.
@@ -277,7 +278,7 @@ func (h *Hold) noteEndLocked(why lease.Cause) {
 
 // stopLocked ends the contexts of the present handles while the lock is held. Enter adds none after it.
 func (h *Hold) stopLocked() {
-	why := h.terms.Events.Ending(h, Ending{Cause: lease.Stopping, Keepers: h.keepersLocked()})
+	why := h.terms.Events.Ending(h, Ending{Cause: lease.Stopping, Keepers: h.keepersLocked(), ByMaxHold: h.lease.EndedByMaxHold()})
 	handles := append([]*Handle{&h.first}, h.inner...)
 	for _, l := range handles { // each alone: a context of the caller's may block
 		h.engine.background.start(func() { l.user.EndContext(why) })

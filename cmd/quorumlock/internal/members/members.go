@@ -5,6 +5,7 @@ package members
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -52,6 +53,9 @@ var add = masters.Command{
 	Define: func(flags *cli.Flags) masters.Action {
 		wait := waitFlag(flags)
 		return over(func(d deployment, ctx context.Context, out io.Writer) error {
+			if len(d.names) < 2 {
+				return errors.New("add needs the new master's URL, and then those of the present list")
+			}
 			added, given := d.names[0], d.list()
 			if err := d.addsVote(ctx, added, given); err != nil {
 				return err

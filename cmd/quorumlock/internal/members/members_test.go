@@ -278,10 +278,10 @@ func TestMembersThatCannotBe(t *testing.T) {
 	marker := func() string { return fmt.Sprintf("%s", testkit.Do(t, fleet.Masters[0], "GET", scripts.MarkerKey)) }
 	before := marker()
 	for says, args := range map[string][]string{
-		"{a} would be left: a change to fewer than two masters": {"remove", "-max-lease=6s", "b", a, b},
-		"fewer than two masters":                                {"add", "-max-lease=6s", a},
-		"two URLs have the name b":                              {"add", "-max-lease=6s", a, b, b},
-		"x is no member of {a, b, c}":                           {"remove", "-max-lease=6s", "x", a, b, c},
+		"{a} would be left: a change to fewer than two masters":                           {"remove", "-max-lease=6s", "b", a, b},
+		"add needs the new master's URL, and then those of the present list":              {"add", "-max-lease=6s", a},
+		"two URLs have the name b":                                                        {"add", "-max-lease=6s", a, b, b},
+		"x is no member of {a, b, c}":                                                     {"remove", "-max-lease=6s", "x", a, b, c},
 		"the deployment's is 6s, this client's 1s: give the deployment's with -max-lease": {"remove", "-max-lease=1s", "c", a, b, c},
 	} {
 		_, errs := clitest.Command(t, cli.ExitFailed, append([]string{"members"}, args...)...)
