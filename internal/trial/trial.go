@@ -13,14 +13,16 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Lock acquires, renews and releases a lock as clients with that list of masters do. It leaves nothing but the
-// name's token counter. The reply says whether the master grants. The error is a *node.Error.
-func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Name) (scripts.AcquireReply, error) {
+// Lock acquires, renews and releases a lock as clients with that list of masters do; contended, another owner is refused
+// meanwhile, which takes further commands. It leaves nothing but the name's token counter. The reply says whether the
+// master grants. The error is a *node.Error.
+func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Name, contended bool) (scripts.AcquireReply, error) {
 	pipe, footprint := inside.Of(n).Pipe(name.String()), new(pipeline.Footprint)
 	do := func(call scripts.Call) pipeline.Result { return pipe.DoAs(ctx, call, footprint) }
-	names, owner := []scripts.Name{name}, scripts.NewOwner(rand.Text(), 1)
+	names, owner, other := []scripts.Name{name}, scripts.NewOwner(rand.Text(), 1), scripts.NewOwner(rand.Text(), 1)
 	lease := scripts.ToMillis(min(4*n.Timeout(), n.MaxLease())) // after a crash, the lock is soon gone
-	acquired := do(scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Level: 1, Lease: lease, List: list, Seed: 1}))
+	acquire := scripts.AcquireArgs{Names: names, Owner: owner, Level: 1, Lease: lease, List: list, Seed: 1}
+	acquired := do(scripts.Acquire(acquire))
 	reply := acquired.Reply.Acquire
 	if acquired.NothingDone || acquired.Err == nil && reply.Outcome != scripts.Granted {
 		return reply, acquired.Err
@@ -30,6 +32,9 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 	renewed := acquired
 	if acquired.Err == nil {
 		renewed = do(scripts.Renew(list, []scripts.Renewal{{Names: names, Owner: owner, Token: reply.Token, Lease: lease}}))
+	}
+	if acquire.Owner = other; renewed.Err == nil && contended {
+		renewed.Err = pipe.DoAs(ctx, scripts.Acquire(acquire), new(pipeline.Footprint)).Err
 	}
 	if renewed.Err != nil { // the grant, or half of it, may be there
 		pipe.Start(release, footprint, nil)

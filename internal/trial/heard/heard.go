@@ -15,7 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Lock is [trial.Lock], and also waits for the message of the release, as a waiter does.
+// Lock is a contended [trial.Lock], and also waits for the message of the release, as a waiter does.
 func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Name) (scripts.AcquireReply, error) {
 	failed := func(err error) (scripts.AcquireReply, error) {
 		return scripts.AcquireReply{}, &node.Error{Node: n.Name(), Op: "subscribe", Err: redisconn.TimedOut(err, n.Timeout())}
@@ -35,10 +35,10 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 	if _, err := redisconn.Receive(c, n.Timeout()); err != nil {
 		return failed(err)
 	}
-	reply, err := trial.Lock(ctx, n, list, name)
+	reply, err := trial.Lock(ctx, n, list, name, true)
 	for isConnecting(err) && ctx.Err() == nil {
 		<-time.After(n.Timeout() / 10)
-		reply, err = trial.Lock(ctx, n, list, name)
+		reply, err = trial.Lock(ctx, n, list, name, true)
 	}
 	if err != nil || reply.Outcome != scripts.Granted {
 		return reply, err

@@ -34,7 +34,7 @@ func (r *Roster) Ready(ctx context.Context, need int) (enoughReady bool, tried [
 			return
 		}
 		r.NoteAccepted(i, sent)
-		reply, err := trial.Lock(ctx, n, list, scripts.TrialName(rand.Text()))
+		reply, err := trial.Lock(ctx, n, list, scripts.TrialName(rand.Text()), false)
 		if err == nil && reply.Outcome != scripts.Granted {
 			return // it restarts: a survey tells more
 		}

@@ -63,6 +63,7 @@ func TestCheckTriesALock(t *testing.T) {
 			args: as("~*", "resetchannels", "+@all")},
 		"no writes":         {masters: 1, says: "acquire: ", args: as("~*", "&*", "+@all", "-@write")},
 		"no reserved keys":  {masters: 1, says: "(the user needs the keys quorumlock:* and the names of its locks)", args: as("~jobs:*", "~quorumlock:marker", "&*", "+@all")},
+		"no refusals":       {masters: 1, says: "HLEN", args: as("~*", "&*", "+@all", "-hlen")},
 		"too few replicas":  {masters: 1, says: "acquire: NOREPLICAS", args: config("min-replicas-to-write", "1"), needs: []redistest.Feature{redistest.PlainScriptErrors}},
 		"no memory":         {masters: 1, says: "acquire: OOM", args: config("maxmemory", "1"), needs: []redistest.Feature{redistest.PlainScriptErrors}},
 		"a command renamed": {masters: 1, says: "PEXPIRE", servers: []string{"--rename-command", "PEXPIRE", ""}, args: func(_ *testing.T, f *redistest.Fleet) []string { return all(f) }},
