@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -31,6 +33,7 @@ func TestMembersCommitKnowsTheLockers(t *testing.T) {
 		must(t, err)
 		_, err = l.Lock(t.Context(), label)
 		must(t, err)
+		r.awaitLocker(t, label, names...)
 	}
 	held("with the old list", abc)
 	o.does(t, "members add", r.of("d", "a", "b", "c")...)
@@ -62,8 +65,24 @@ func TestMembersCommitNeedsNoWord(t *testing.T) {
 	must(t, err)
 	_, err = l.Lock(t.Context(), "held")
 	must(t, err)
+	r.awaitLocker(t, "", abcd...)
 	holds(t, o.does(t, "members show", r.of(abcd...)...), "All lockers that have locked lately have {a, b, c, d}")
 	o.does(t, "members commit", r.of(abcd...)...)
+}
+
+// awaitLocker waits until the masters know a locker with that label: no lock waits for that.
+func (r *roster) awaitLocker(t *testing.T, label string, names ...string) {
+	t.Helper()
+	testkit.Eventually(t, "the locker is known", func() bool {
+		return !slices.ContainsFunc(names, func(name string) bool {
+			keys, err := redis.Strings(r.masters[name].Do("KEYS", "quorumlock:locker:*"))
+			must(t, err)
+			return !slices.ContainsFunc(keys, func(key string) bool {
+				is, _ := redis.String(r.masters[name].Do("GET", key))
+				return strings.Contains(is, label)
+			})
+		})
+	})
 }
 
 // forgetLockers makes the masters forget the lockers, as if all had stopped a while ago.

@@ -34,7 +34,7 @@ type State struct {
 	// WriterWaits reports that a writer that waits keeps new readers back.
 	WriterWaits bool
 	Nodes       []NodeState // in the Locker's order
-	isFree      bool        // no owner can be on a quorum, not even with the nodes that may have forgotten it
+	isUnknown   bool        // nodes that do not answer, or may have forgotten it, could make it held
 }
 
 // NodeState is one node's state of a name.
@@ -71,10 +71,10 @@ func (s State) String() string {
 		fmt.Fprintf(&b, " is held by %s, %s", words.Readers(s.Readers), words.Left(s.TTL))
 	case s.Owner != "":
 		fmt.Fprintf(&b, " is held by %s, %s", ownerText(s.Owner, s.Identity), words.Left(s.TTL))
-	case s.isFree:
-		b.WriteString(" is free")
-	default:
+	case s.isUnknown:
 		b.WriteString(" may be held: too few nodes can tell")
+	default:
+		b.WriteString(" is free")
 	}
 	if s.WriterWaits {
 		b.WriteString(", a writer waits")
@@ -149,7 +149,7 @@ func (c *core) stateOf(name string, masters []lockstate.Master) State {
 	}
 	state := State{Name: name, Slot: slot, Owner: lock.Owner, Identity: Identity(lock.Identity), Level: lock.Level,
 		Token: lock.Token, TTL: lock.TTL, Readers: lock.Readers, WriterWaits: lock.WriterWaits,
-		isFree: lock.State == lockstate.Free}
+		isUnknown: lock.State == lockstate.Unknown}
 	for _, m := range masters {
 		state.Nodes = append(state.Nodes, NodeState{Node: m.Node, Err: m.Err, Owner: m.Owner, Identity: Identity(m.Identity),
 			Level: m.Level, TTL: m.TTL, Token: m.Token, Quarantine: m.Quarantine,

@@ -33,8 +33,15 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 	if acquired.Err == nil {
 		renewed = do(scripts.Renew(list, []scripts.Renewal{{Names: names, Owner: owner, Token: reply.Token, Lease: lease}}))
 	}
-	if acquire.Owner = other; renewed.Err == nil && contended {
-		renewed.Err = pipe.DoAs(ctx, scripts.Acquire(acquire), new(pipeline.Footprint)).Err
+	if renewed.Err == nil && contended {
+		acquire.Owner = other
+		second := new(pipeline.Footprint)
+		refused := pipe.DoAs(ctx, scripts.Acquire(acquire), second)
+		second.Abandon()
+		if !refused.NothingDone && (refused.Err != nil || refused.Reply.Acquire.Outcome == scripts.Granted) { // it may be granted yet
+			pipe.Start(scripts.Release(names, other, 0), second, nil)
+		}
+		renewed.Err = refused.Err
 	}
 	if renewed.Err != nil { // the grant, or half of it, may be there
 		pipe.Start(release, footprint, nil)

@@ -77,7 +77,7 @@ func (p *Place) NoteReserved(by *engine.Hold) {
 	}
 	now := p.list.momentLocked().Now
 	q.reserved = slices.DeleteFunc(q.reserved, func(r reservation) bool { return r.until.Before(now) })
-	q.reserved = append(q.reserved, reservation{by, now.Add(waiting.ReservationLife)})
+	q.reserved = append(q.reserved, reservation{by, now.Add(2 * waiting.ReservationLife)})
 }
 
 // Refused ends a failed attempt, and waits on for messages on the channels. It reports whether the attempt was the

@@ -84,7 +84,8 @@ type queue struct {
 	reserved   []reservation // that may stand on nodes; nil once the names are acquired
 }
 
-// reservation is what a failed attempt may have left on nodes, until it expires there.
+// reservation is what a failed attempt may have left on nodes, until it has expired there: a node that had not answered may
+// have begun its life later.
 type reservation struct {
 	by    *engine.Hold
 	until clock.Instant

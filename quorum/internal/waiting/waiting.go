@@ -39,7 +39,7 @@ type Queue struct {
 
 	attempting bool          // the head's attempt is under way
 	begunAt    clock.Instant // when it, or the last one, began
-	next       clock.Instant // when the head's next attempt is due; past while one is under way
+	next       clock.Instant // when the head's next attempt is due. Invariant: not after now while one is under way, so nothing brings it forward
 	approach   Approach      // of the next attempt, or of that under way
 
 	subscribed  uint64   // bit by node: its subscription is confirmed
@@ -159,7 +159,7 @@ func (q *Queue) Acquired(lease time.Duration, at Moment) {
 func (q *Queue) Woken() bool { return q.wake != q.wakeAtBegin }
 
 // Hasten makes the head's next attempt due at once: after Acquired or Leave, if what the queue waits for may be
-// had once more.
+// had once more. No attempt may be under way.
 func (q *Queue) Hasten(at Moment) {
 	q.attemptAt(AskAll, at.Now)
 }

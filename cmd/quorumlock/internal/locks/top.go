@@ -78,7 +78,7 @@ func (s *survey) print(out io.Writer, now time.Time, width int) {
 		return cmp.Compare(mark[b.IsOK(s.list)], mark[a.IsOK(s.list)])
 	})
 	toEnd := ""
-	if width > 0 {
+	if typed, _ := cli.TerminalSize(os.Stdin); width > 0 && typed > 0 {
 		toEnd = " (q and Enter ends it)"
 	}
 	fmt.Fprintf(out, "quorumlock top%s, %s; %s\n%s\n\n", toEnd, now.Format(time.TimeOnly), s.deployment(), s.totals())

@@ -54,7 +54,7 @@ func closeBy(ctx context.Context, nodes []*node.Node) {
 	}
 }
 
-// Reason formats an error without the node's name, which the caller prints.
+// Reason formats an error without the node's name, which the caller prints, and with the remedy for another max lease.
 func Reason(err error) string {
 	text := plain.Text(err.Error())
 	var failed *node.Error
