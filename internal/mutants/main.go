@@ -154,8 +154,8 @@ func run(ctx context.Context) error {
 			default:
 				verdict = try(ctx, dir, m, k+1, groups[i].tests)
 			}
-			if verdict == unnoticed {
-				fmt.Printf("%d of %d, line %d: nobody notices %s\n", done+1, len(order), m.line, m)
+			if verdict == unnoticed || verdict == late {
+				fmt.Printf("%d of %d, line %d: %s: %s\n", done+1, len(order), m.line, verdict, m)
 			}
 			if sums[m.file] == nil {
 				sums[m.file] = map[string]int{}
