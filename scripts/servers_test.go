@@ -225,9 +225,9 @@ func TestOutOfMemory(t *testing.T) {
 }
 
 // userWithout returns a connection of a user that may do all but what the rule forbids.
-func userWithout(t *testing.T, s listener, rule string) redis.Conn {
+func userWithout(t *testing.T, s listener, rules ...string) redis.Conn {
 	t.Helper()
-	testkit.Do(t, s, redistest.SetUser("app", "reset", "on", ">word", "~*", "&*", "+@all", rule)...)
+	testkit.Do(t, s, redistest.SetUser("app", append([]string{"reset", "on", ">word", "~*", "&*", "+@all"}, rules...)...)...)
 	c, err := redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word"))
 	testkit.Must(t, err)
 	t.Cleanup(func() { c.Close() })
@@ -273,6 +273,21 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 		t.Errorf("a downgrade without PUBLISH: %v (%v)", reply, err)
 	}
 	absent("l")(t, s)
+}
+
+// A release of two names is not told if one message is not.
+func TestAUserWithOneChannel(t *testing.T) {
+	redistest.Need(t, redistest.ACLChannels)
+	s, both := startReal(t), scripts.Release(testkit.Names("k", "l"), scripts.OwnerOf(me), 0)
+	for _, may := range []string{"k", "l"} {
+		c := userWithout(t, s, "resetchannels", "&"+scripts.Channel(may))
+		prepare(t, s, state(holds("k", me, "1"), holds("l", me, "1")))
+		name, args := both.Command(nil, true, barring(both))
+		reply, err := c.Do(name, args...)
+		if got, parsed := both.Parse(reply); err != nil || parsed != nil || got.Release != (scripts.ReleaseReply{Found: 2, Heard: -1}) {
+			t.Errorf("%q may be told: %v (%v), want both found, and that nobody was told", may, reply, err)
+		}
+	}
 }
 
 // What a user may not do the server refuses, and nothing is done by halves: no key stays without a time to live, no

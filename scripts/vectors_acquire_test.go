@@ -322,16 +322,16 @@ func quarantineVectors() []vector {
 		{name: "no repair without a marker", call: acquire(carrying(7)), want: notAccepted(""), untouched: true},
 		{name: "no repair of one of two names in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", lease)),
 			call: acquire(named("k", "l"), carrying(7)), want: left(20 * time.Second), untouched: true},
-		{name: "re-entry in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", time.Second)),
+		{name: "re-entry in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", 5*time.Second)),
 			call: acquire(carrying(7), level(2)), want: granted(7),
 			after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7"), marked(20*time.Second, ours)}},
-		{name: "no re-entry without a marker", before: state(holds("k", me, "1"), expire("k", time.Second)), call: acquire(carrying(7), level(2)),
+		{name: "no re-entry without a marker", before: state(holds("k", me, "1"), expire("k", 5*time.Second)), call: acquire(carrying(7), level(2)),
 			want: notAccepted(""), untouched: true},
 		{name: "re-entry under the marker of an earlier process",
-			before: state(markerOf(admitted(0, always, of("other"))), holds("k", me, "1"), expire("k", time.Second)),
+			before: state(markerOf(admitted(0, always, of("other"))), holds("k", me, "1"), expire("k", 5*time.Second)),
 			call:   acquire(carrying(7), level(2)), want: granted(7), after: []check{hash("k", me, "2"), ttl("k", lease)}},
 		{name: "no re-entry under the marker of an earlier process with other members", untouched: true, want: notAccepted(some),
-			before: state(markerOf(admitted(0, always, of("other"), theirMembers)), holds("k", me, "1"), expire("k", time.Second)),
+			before: state(markerOf(admitted(0, always, of("other"), theirMembers)), holds("k", me, "1"), expire("k", 5*time.Second)),
 			call:   acquire(carrying(7), level(2))},
 		{name: "no repair under the marker of an earlier process", before: state(markerOf(admitted(0, always, of("other")))),
 			call: acquire(carrying(7)), want: notAccepted(some), untouched: true},
@@ -364,7 +364,7 @@ func listVectors() []vector {
 		return v
 	}
 	mine := func(change func(*scripts.Marker)) [][]any {
-		return state(markerOf(admitted(0, always, change)), holds("k", me, "1"), expire("k", time.Second), counted("k", "7"))
+		return state(markerOf(admitted(0, always, change)), holds("k", me, "1"), expire("k", 5*time.Second), counted("k", "7"))
 	}
 	return forAcquire([]vector{
 		as("other members", theirMembers, notAccepted(some)),

@@ -50,7 +50,7 @@ type vector struct {
 func vectors() []vector {
 	return slices.Concat(acquireVectors(), takeOverVectors(), quarantineVectors(), listVectors(), renewVectors(), releaseVectors(), raiseVectors(),
 		inspectVectors(), forceVectors(), lookVectors(), markVectors(), acquiresVectors(), releasesVectors(),
-		introduceVectors(), whoVectors(), lockersVectors(), slotsVectors(), askVectors(), readVectors(), besideReadersVectors(), ownedByReadersVectors())
+		introduceVectors(), whoVectors(), lockersVectors(), liftVectors(), countersVectors(), slotsVectors(), askVectors(), readVectors(), besideReadersVectors(), ownedByReadersVectors())
 }
 
 // serverTime is an instant, as its distance from the server's now.
