@@ -6,8 +6,8 @@
 -- Replies with {owner, level, remaining ms, token counter, marker, now in ms, readers, remaining ms of the
 -- reservation}. Readers are counted, and have no owner here; the remaining time is the last one's. A
 -- missing string is empty; the remaining time is 0 for no key, -1 for a key that never expires. These are
--- errors: a key that is no lock; a counter that is no number, or above every token; and a text that is
--- too long for a lock, because the client bounds its replies and would drop the connection.
+-- errors: a key that is no lock; a counter that is no number, or above every token; and a marker that is
+-- too long, because the client bounds its replies and would drop the connection.
 
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -39,8 +39,7 @@ if counter then
   end
   counter = string.format('%.0f', math.max(number, 0))
 end
-counter = counter or ''
-if #owner + #level + #counter > 4096 or #marker > 65536 then
-  return redis.error_reply('QUORUMLOCK what is at the name is too long: it is not a lock')
+if #marker > 65536 then
+  return redis.error_reply('QUORUMLOCK the marker is too long')
 end
-return {owner, level, ttl, counter, marker, now, readers, math.max(call('PTTL', KEYS[4]), 0)}
+return {owner, level, ttl, counter or '', marker, now, readers, math.max(call('PTTL', KEYS[4]), 0)}

@@ -119,7 +119,7 @@ var (
 	renewScript   = newScript("renew", "72e58e3362c9e72692fb9ab417992bec8f35c5f9", readerLine+source("lists"))
 	releaseScript = newScript("release", "91b1beb8ee814317ff656ba5db17fde2853f1258", readerLine)
 	raiseScript   = newScript("raise", "3f1cf44dc9c432011d249d77796993b18c994cba", readerLine+counterLines)
-	inspectScript = newScript("inspect", "623fc4c5e98a8d2b9e6f01867fd38c61908d8ee1", readerLine+counterLines+shape)
+	inspectScript = newScript("inspect", "6bd85a548aa14add5e895b3472bc8c0143b2988c", readerLine+counterLines+shape)
 	forceScript   = newScript("force", "c2c578582a065971ba1ae8a6f815800ddc38abc3", Shape)
 	lookScript    = newScript("look", "35810dfc0682ca9088444eb9ce5bbecc6f6147ea", "")
 	markScript    = newScript("mark", "4cdc3d6e44d2282111dafe41bb710a00fca65474", "")

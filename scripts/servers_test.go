@@ -53,10 +53,10 @@ func listen(conn redis.Conn, s interface {
 	}
 	// The scripts count the subscribers of a channel, which are waiters, and no subscribers of
 	// patterns.
-	if err := subscriber.Subscribe(scripts.Channel("awaited"), scripts.Channel(crowdedSlot)); err != nil {
+	if err := subscriber.Subscribe(scripts.Channel("awaited"), scripts.Channel(crowdedSlot), scripts.AskChannel("asked")); err != nil {
 		return nil, err
 	}
-	for range 3 {
+	for range 4 {
 		if err, ok := subscriber.Receive().(error); ok {
 			return nil, err
 		}
@@ -73,7 +73,9 @@ func listen(conn redis.Conn, s interface {
 			if m.Channel == end {
 				return messages, leave(subscriber)
 			}
-			messages = append(messages, message{m.Channel, string(m.Data)})
+			if m.Pattern != "" { // each comes by the pattern, and some to the subscriber of the channel, too
+				messages = append(messages, message{m.Channel, string(m.Data)})
+			}
 		}
 	}
 }

@@ -116,7 +116,10 @@ func releaseVectors() []vector {
 		return messages
 	}
 	mine := state(holds("k", me, "1"), expire("k", lease), counted("k", "7"))
-	return []vector{
+	heard := release(vector{name: "two names, the first with a waiter", before: state(holds("awaited", me, "1"), holds("k", me, "1")), want: found(2),
+		published: []message{{scripts.Channel("awaited"), "0"}, {scripts.Channel("k"), "0"}}}, 0, "awaited", "k")
+	heard.want = scripts.ReleaseReply{Found: 2, Heard: 2}
+	return []vector{heard,
 		release(vector{name: "releases", before: mine, want: found(1), published: freed("{k}"),
 			after: []check{absent("k", tomb), text(counterOf("k"), "7")}}, 0, "k"),
 		release(vector{name: "releases any level", before: state(holds("k", me, "17"), expire("k", lease)), want: found(1),

@@ -141,6 +141,9 @@ func readVectors() []vector {
 		{name: "a downgrade while a writer waits", before: append(held, []any{"SET", writing, another, "PX", 1500}), call: asReader(carrying(700)),
 			want: granted(700), published: freed},
 
+		{name: "a repair with a token below the counter", before: mine, call: asReader(carrying(50)), want: granted(700), after: []check{counter("k", "700")}},
+		{name: "held for ever", before: state(ready, holds("k", rival, "1")), call: asReader(), want: heldBy(rival, -1), untouched: true},
+
 		{name: "in quarantine", before: state(waiting), call: asReader(), want: left(20 * s), untouched: true},
 		{name: "in quarantine, next to readers", before: append(rivals, waiting), call: asReader(), want: left(20 * s), untouched: true},
 		{name: "in quarantine, a repair", before: append(rivals, waiting), call: asReader(carrying(7)), want: left(20 * s), untouched: true},
@@ -158,7 +161,8 @@ func readVectors() []vector {
 		{name: "a later reader after a forced release", before: state(ready, []any{"SET", forcedKey, "700"}, counted("k", "701")), call: asReader(carrying(701)), want: granted(701)},
 		{name: "a fresh reader after a forced release", before: state(ready, []any{"SET", forcedKey, "700"}, counted("k", "700")), call: asReader(), want: granted(701)},
 
-		{name: "an application's sorted set", before: foreigns, call: asReader(), err: noLock, untouched: true},
+		{name: "an application's sorted set", before: foreigns, call: asReader(), untouched: true,
+			err: `QUORUMLOCK the key "k" holds a sorted set that is no lock`},
 		{name: "a foreign member first", before: foreignFirst, call: asReader(), err: noLock, untouched: true},
 		{name: "a foreign member first, not over yet", before: foreignLive, call: asReader(), err: noLock, untouched: true},
 		{name: "a foreign member last", before: foreignLast, call: asReader(), err: noLock, untouched: true},
@@ -192,6 +196,8 @@ func besideReadersVectors() []vector {
 			call: acquire(named("k", "l"), waits), want: heldBy(rival, lease), untouched: true},
 		{name: "one name held by a lock, the other by one reader", call: acquire(named("l", "k")), want: heldBy(another, lease), untouched: true,
 			before: state(ready, reads(rival, 5*s), expire("k", 5*s), holds("l", another, "1"), expire("l", lease))},
+		{name: "two names held by readers", before: append(slices.Clip(two), []any{"ZADD", "l", serverTime(lease), reader + another}, expire("l", lease)), call: acquire(named("k", "l")),
+			want: byReaders(rival, lease, 2), untouched: true},
 		{name: "one name held by readers, the other free, and waits", before: two, call: acquire(named("l", "k"), waits), want: byReaders(rival, 5*s, 2),
 			after: []check{text(writing, me), text("quorumlock:writer:l", me), absent("l")}},
 		{name: "held by a lock, and waits", before: state(ready, holds("k", rival, "1"), expire("k", 5*s)), call: acquire(waits), want: heldBy(rival, 5*s), untouched: true},

@@ -44,8 +44,8 @@ func inspect(k *Keyspace, keys, _ []string) (any, error) {
 	if found {
 		counter = whole(max(value, 0))
 	}
-	if len(owner)+len(level)+len(counter) > 4096 || len(marker) > maxMarker {
-		return nil, replyError("QUORUMLOCK what is at the name is too long: it is not a lock")
+	if len(marker) > maxMarker {
+		return nil, replyError("QUORUMLOCK the marker is too long")
 	}
 	k.call("PTTL")
 	return []any{owner, level, ttl, counter, marker, k.now, readers, max(k.pttl(keys[3]), 0)}, nil

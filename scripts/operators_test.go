@@ -3,6 +3,7 @@ package scripts_test
 import (
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
@@ -29,6 +30,21 @@ func liftVectors() []vector {
 		lift(vector{name: "a counter that is nan", before: state(counted("a", "nan")), untouched: true,
 			err: `QUORUMLOCK the token counter "quorumlock:counter:52512" is not`}, 9, "a"),
 	}
+}
+
+// No master in memory knows this script.
+func TestSurvey(t *testing.T) {
+	s := startReal(t)
+	survey := func(v vector, names ...string) {
+		v.call, v.untouched = operators.Survey("0"), true
+		v.want = &operators.SurveyReply{Cursor: "0", Names: names, Waiting: map[string]int{"awaited": 1, "quorumlock:slots:crowded": 1}}
+		t.Run(v.name, func(t *testing.T) { v.run(t, s) })
+	}
+	survey(vector{name: "nothing"})
+	survey(vector{name: "a lock", before: state(holds("k", me, "1"), holds("l", "name", "bob"), []any{"SET", "m", "x"})}, "k")
+	survey(vector{name: "readers", before: state(reads(me, lease), []any{"ZADD", "l", 10, "alice:1"})}, "k")
+	survey(vector{name: "a long name", before: state(holds(strings.Repeat("k", 512), me, "1"), holds(strings.Repeat("k", 513), me, "1"))},
+		strings.Repeat("k", 512))
 }
 
 func countersVectors() []vector {
