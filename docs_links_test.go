@@ -59,6 +59,32 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 	}
 }
 
+// A package that makes a lock by a rule of its own, as redlock does, is named where redlock and multilock are.
+func TestEachRuleHasItsPlaces(t *testing.T) {
+	files, err := filepath.Glob("*/*.go")
+	testkit.Must(t, err)
+	packages := 0
+	for _, file := range files {
+		if text, _ := os.ReadFile(file); !strings.Contains(string(text), "\n\treturn quorum.New(nodes, ") {
+			continue
+		}
+		packages++
+		for _, place := range []string{"README.md", "Makefile", "doc.go", "node/node.go", "quorum/doc.go", "docs/from-redisson.md",
+			"docs/design.md", "cmd/quorumlock/internal/locks/top.go", "cmd/quorumlock/internal/locks/unlock.go",
+			"cmd/quorumlock/internal/run/lock.go", "contrib/otelquorumlock/otelquorumlock.go", "contrib/promquorumlock/promquorumlock.go",
+			"integration/acl_test.go", "integration/helpers_test.go", "quorumtest/quorumtest_test.go"} {
+			text, err := os.ReadFile(place)
+			testkit.Must(t, err)
+			if !strings.Contains(string(text), filepath.Dir(file)) {
+				t.Errorf("%s does not name %s", place, filepath.Dir(file))
+			}
+		}
+	}
+	if packages < 2 {
+		t.Errorf("only %d packages with a rule: does this test find them?", packages)
+	}
+}
+
 // brokenLink returns what is wrong with a link in a document; empty for nothing, or a link to elsewhere.
 func brokenLink(document, link string) string {
 	if strings.Contains(link, "://") {

@@ -88,7 +88,7 @@ func (s says) read(t *testing.T, path string, file *ast.File) {
 			name = fun.Name
 		}
 		switch name {
-		case "HasCode":
+		case "HasCode", "begins":
 			for _, arg := range call.Args[1:] {
 				for _, code := range literals(arg) {
 					s.codes[code] = path

@@ -85,8 +85,7 @@ func (o *observer) Renewed(node int, r engine.Renewals) {
 		n.renewalsFailed.Add(uint64(failed))
 	}
 	if hook := o.set.hooks.Renewed; hook != nil {
-		e := RenewalEvent{Node: o.core.Nodes[node].Name(), Renewed: r.Renewed, Forgotten: r.Forgotten, Taken: r.Taken,
-			Failed: r.Failed, Err: r.Err}
+		e := RenewalEvent{o.core.Nodes[node].Name(), r.Renewed, r.Forgotten, r.Taken, r.Failed, r.Err}
 		o.core.events.Post(func() { hook(e) })
 	}
 }
@@ -99,7 +98,7 @@ func (o *observer) Repaired(h *engine.Hold, node int, err error) {
 		n.repairsFailed.Add(1)
 	}
 	if hook := o.set.hooks.Repaired; hook != nil {
-		e := RepairEvent{Node: o.core.Nodes[node].Name(), Lock: lockOf(h), Err: err}
+		e := RepairEvent{o.core.Nodes[node].Name(), lockOf(h), err}
 		o.core.events.Post(func() { hook(e) })
 	}
 }

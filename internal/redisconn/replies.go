@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -23,20 +24,18 @@ func HasCode(err error, codes ...string) bool {
 	if !errors.As(err, &reply) {
 		return false
 	}
-	for _, code := range codes {
-		// Redis 6 puts a prefix before an error raised in a script, and a dash before an error of
-		// its own there.
-		if begins(reply, code) || begins(reply, "ERR Error running script") &&
-			(strings.Contains(string(reply), ": "+code+" ") || strings.Contains(string(reply), ": -"+code+" ")) {
-			return true
-		}
-	}
-	return false
+	// Redis 6 puts a prefix before an error raised in a script, and a dash before an error of its own there.
+	isOfScript := strings.HasPrefix(string(reply), "ERR Error running script")
+	return begins(reply, codes...) || isOfScript && slices.ContainsFunc(codes, func(code string) bool {
+		return strings.Contains(string(reply), ": "+code+" ") || strings.Contains(string(reply), ": -"+code+" ")
+	})
 }
 
-func begins(reply redis.Error, code string) bool {
-	rest, found := strings.CutPrefix(string(reply), code)
-	return found && (rest == "" || !unicode.IsLetter(rune(rest[0])))
+func begins(reply redis.Error, codes ...string) bool {
+	return slices.ContainsFunc(codes, func(code string) bool {
+		rest, found := strings.CutPrefix(string(reply), code)
+		return found && (rest == "" || !unicode.IsLetter(rune(rest[0])))
+	})
 }
 
 // RefusesAll reports whether the server refuses every command for a while.
@@ -80,12 +79,10 @@ func ProvesNothingDone(err error) bool {
 	if !errors.As(err, &reply) {
 		return false
 	}
-	for _, code := range []string{"NOPERM", "NOAUTH", "LOADING", "BUSY", "MASTERDOWN",
-		"WRONGTYPE", "QUORUMLOCK",
-		"OOM", "READONLY", "MISCONF", "NOREPLICAS"} {
-		if begins(reply, code) {
-			return code != "NOPERM" || !strings.Contains(string(reply), "script")
-		}
+	if begins(reply, "NOPERM") {
+		return !strings.Contains(string(reply), "script")
 	}
-	return false
+	return begins(reply, "NOAUTH", "LOADING", "BUSY", "MASTERDOWN",
+		"WRONGTYPE", "QUORUMLOCK",
+		"OOM", "READONLY", "MISCONF", "NOREPLICAS")
 }
