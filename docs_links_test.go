@@ -17,11 +17,12 @@ var (
 	testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)`")
 	// Scenarios are named in quotes, or by a pattern of go test.
 	scenarioNames = regexp.MustCompile(`chaos ((?:"[^"]+",? ?)+)|TestChaos/\(?([^)'/]+)`)
+	paths         = regexp.MustCompile("`([a-z]\\w*/[\\w/]+(?:\\.\\w+)?)`")
 	noLetter      = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
 // Every link in the documents leads to a file, and to a heading in it. Every test and every scenario that they or the Makefile
-// name exists. The module's comment names every module of contrib/.
+// name exists, and so does each path in design.md. The module's comment names every module of contrib/.
 func TestDocumentsLinkToWhatExists(t *testing.T) {
 	tests := testCode(t)
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -49,6 +50,13 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 		return err
 	})
 	testkit.Must(t, err)
+	design, err := os.ReadFile("docs/design.md")
+	testkit.Must(t, err)
+	for _, path := range paths.FindAllStringSubmatch(string(design), -1) {
+		if _, err := os.Stat(path[1]); err != nil {
+			t.Errorf("docs/design.md names what does not exist: %v", err)
+		}
+	}
 	comment, err := os.ReadFile("doc.go")
 	testkit.Must(t, err)
 	modules, _ := filepath.Glob("contrib/*/go.mod")
