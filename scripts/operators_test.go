@@ -37,7 +37,7 @@ func TestSurvey(t *testing.T) {
 	s := startReal(t)
 	survey := func(v vector, names ...string) {
 		v.call, v.untouched = operators.Survey("0"), true
-		v.want = &operators.SurveyReply{Cursor: "0", Names: names, Waiting: map[string]int{"awaited": 1, "quorumlock:slots:crowded": 1}}
+		v.want = &operators.SurveyReply{Cursor: "0", Names: names, Waiting: map[string]int{"awaited": 1, "await{ed": 1, "quorumlock:slots:crowded": 1}}
 		t.Run(v.name, func(t *testing.T) { v.run(t, s) })
 	}
 	survey(vector{name: "nothing"})

@@ -244,6 +244,8 @@ func acquireVectors() []vector {
 			before: state(ready, holds("k", rival, "1"), holds("l", rival, "1"), expire("l", lease))},
 		{name: "two names held, the last for ever", untouched: true, call: acquire(two), want: held(-1),
 			before: state(ready, holds("l", rival, "1"), holds("k", rival, "1"), expire("k", lease))},
+		{name: "two names, held by two", untouched: true, call: acquire(two), want: heldBy(rival, 8*time.Second),
+			before: append(taken[:len(taken):len(taken)], holds("l", "locker:3", "1"), expire("l", 8*time.Second))},
 		{name: "two names, one mine and one held", untouched: true, call: acquire(two, carrying(7)), want: held(5 * time.Second),
 			before: state(ready, holds("k", me, "1"), expire("k", lease), holds("l", rival, "1"), expire("l", 5*time.Second))},
 		{name: "two names, one mine and one free, counts up", before: mine("1", lease, "700"), call: acquire(two), want: granted(701),
