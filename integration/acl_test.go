@@ -1,15 +1,12 @@
 package integration_test
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +14,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -28,9 +26,7 @@ import (
 // recipe's, and without its keys.
 func recipeRules(t *testing.T, password string) (rules []string) {
 	t.Helper()
-	text, err := os.ReadFile("../docs/deploy/users.acl")
-	must(t, err)
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(testkit.Read(t, "../docs/deploy/users.acl")) {
 		if of, found := strings.CutPrefix(strings.TrimSpace(line), "user app "); found {
 			for rule := range strings.FieldsSeq(of) {
 				switch {
@@ -72,8 +68,7 @@ func connections(t *testing.T, m *redistest.Master) (ids []string) {
 	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
 	must(t, err)
 	for line := range strings.Lines(list) {
-		if strings.Contains(line, "user=app") {
-			id, _, _ := strings.Cut(line, " ")
+		if id, rest, _ := strings.Cut(line, " "); strings.Contains(rest, "user=app") {
 			ids = append(ids, id)
 		}
 	}
@@ -110,7 +105,7 @@ func TestAForbiddenNameTakesNoNodeDown(t *testing.T) {
 	}
 	goroutines := runtime.NumGoroutine()
 
-	for end := time.Now().Add(3 * lease / 2); time.Now().Before(end); pass(t, 20*time.Millisecond) {
+	for end := time.Now().Add(3 * lease / 2); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		for _, s := range sides {
 			unlock(t, lock(t, s.locker, "app:new"))
 		}
@@ -144,7 +139,7 @@ func TestAReleaseThatMayNotBePublished(t *testing.T) {
 	held := lock(t, l, "app:1")
 	grantedByAll(t, f.Masters, "app:1")
 	unlock(t, held)
-	eventually(t, patience, func() bool { return l.Stats().Unannounced == 3 }, "three masters that could not publish")
+	eventually(t, "three masters that could not publish", func() bool { return l.Stats().Unannounced == 3 })
 	held = lock(t, l, "app:1") // the keys are gone
 	must(t, held.Downgrade(short(t)))
 	must(t, l.ForceUnlock(short(t), "app:1"))
@@ -160,7 +155,8 @@ func TestAUserOfTheRecipeMayAsk(t *testing.T) {
 	waiter := open(t, asApp(f), redlock.Open, quorum.WithRequest(), patient)
 	held := lock(t, holder, "app:1")
 	held.Requested()
-	eventually(t, patience, func() bool { return subscriptions(t, f.Masters, scripts.AskChannel("app:1")) == 3 }, "the holder listens")
+	asks := func() int { return subscriptions(t, f.Masters, scripts.AskChannel("app:1")) }
+	eventually(t, "the holder listens", func() bool { return asks() == 3 })
 	w := wait(t, t.Context(), waiter, f.Masters, "app:1")
 	select {
 	case <-held.Requested(): // the waiter's first request arrives: it makes no poll
@@ -171,7 +167,7 @@ func TestAUserOfTheRecipeMayAsk(t *testing.T) {
 	since := stopwatch(t)
 	unlock(t, held)
 	woken(t, w, since, soon)
-	eventually(t, patience, func() bool { return subscriptions(t, f.Masters, scripts.AskChannel("app:1")) == 0 }, "nobody listens")
+	eventually(t, "nobody listens", func() bool { return asks() == 0 })
 	noLocks(t, f.Masters)
 }
 
@@ -179,47 +175,18 @@ func TestAUserOfTheRecipeMayAsk(t *testing.T) {
 // refuse, too.
 func TestReadyWhereMastersRefuseWrites(t *testing.T) {
 	f := fleet(t, 3)
-	refuse := func(replicas string) {
-		for _, m := range f.Masters {
-			_, err := m.Do("CONFIG", "SET", "min-replicas-to-write", replicas)
-			must(t, err)
-		}
-	}
+	refuse := func(replicas string) { onAll(t, f, "CONFIG", "SET", "min-replicas-to-write", replicas) }
 	refuse("1")
 	locker := open(t, f, redlock.Open)
 	err := locker.Ready(t.Context())
-	wantErr(t, err, quorum.ErrUnavailable)
-	if !strings.Contains(err.Error(), "NOREPLICAS") || strings.Contains(err.Error(), "admit") {
-		t.Errorf("new masters: %v", err)
-	}
+	want(t, err, quorum.ErrUnavailable, "NOREPLICAS")
+	lacks(t, err.Error(), "admit")
 	refuse("0")
 	unlock(t, lock(t, locker, "a"))
 	refuse("1")
-	err = locker.Ready(t.Context())
-	wantErr(t, err, quorum.ErrUnavailable)
-	if strings.Count(err.Error(), "NOREPLICAS") == 0 {
-		t.Errorf("masters that were used: %v", err)
-	}
+	want(t, locker.Ready(t.Context()), quorum.ErrUnavailable, "NOREPLICAS") // of masters that were used
 	refuse("0")
 	must(t, locker.Ready(t.Context()))
-}
-
-// safeBuffer may be written and read at once.
-type safeBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // A user that may neither write nor read identities locks as ever. Its locks have none, and the log
@@ -230,8 +197,7 @@ func TestUserWithoutIdentities(t *testing.T) {
 	may(t, f)
 	onAll(t, f, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:marker", "~quorumlock:counter:*",
 		"~quorumlock:released:*", "~quorumlock:writer:*", "~quorumlock:forced:*", "~app:*")
-	var log safeBuffer
-	logger := quorum.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
+	logger := quorum.WithLogger(slog.New(slog.NewTextHandler(saying{t}, nil)))
 	anonymous, known := open(t, asApp(f), redlock.Open, logger), open(t, f, redlock.Open, logger, quorum.WithLabel("nightly"))
 
 	held := lock(t, anonymous, "app:a")
@@ -249,9 +215,9 @@ func TestUserWithoutIdentities(t *testing.T) {
 	unlock(t, held)
 
 	held = lock(t, known, "app:a")
-	eventually(t, patience, func() bool {
+	eventually(t, "an identity on each master", func() bool {
 		return !slices.ContainsFunc(f.Masters, func(m *redistest.Master) bool { return len(do(t, m, "KEYS", "quorumlock:locker:*").([]any)) != 1 })
-	}, "an identity on each master")
+	})
 	_, err = anonymous.TryLock(t.Context(), "app:a")
 	want(t, err, quorum.ErrHeld, "held by another (", held.Owner())
 	if state, err = anonymous.Inspect(t.Context(), "app:a"); err != nil || state.Owner != held.Owner() ||
@@ -265,7 +231,12 @@ func TestUserWithoutIdentities(t *testing.T) {
 	})
 	want(t, err, quorum.ErrHeld, "held by nightly on ", known.Identity().String())
 	unlock(t, held)
-	if said := log.String(); said != "" {
-		t.Errorf("the log says: %s", said)
-	}
+}
+
+// saying is a log that fails the test if it says anything.
+type saying struct{ *testing.T }
+
+func (s saying) Write(text []byte) (int, error) {
+	s.Errorf("the log says: %s", text)
+	return len(text), nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	admin "github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
@@ -75,11 +76,41 @@ type opener func(urls []string, opts ...quorum.Option) (*quorum.Locker, error)
 // closes it when the test ends.
 func open(t *testing.T, nodes addressed, by opener, opts ...quorum.Option) *quorum.Locker {
 	t.Helper()
-	usual := quorum.WithNodeOptions(node.WithTimeout(nodeTimeout), node.WithoutQuarantine())
-	locker, err := by(nodes.URLs(), append([]quorum.Option{usual}, opts...)...)
+	return openWith(t, nodes, by, opts, node.WithTimeout(nodeTimeout), node.WithoutQuarantine())
+}
+
+// careful is open for a Locker that keeps nodes in quarantine after they forgot. It waits for them with patience.
+func careful(t *testing.T, nodes addressed, by opener, maxLease time.Duration, opts ...quorum.Option) *quorum.Locker {
+	t.Helper()
+	return openWith(t, nodes, by, opts, node.WithTimeout(memberTimeout), node.WithMaxLease(maxLease))
+}
+
+func openWith(t *testing.T, nodes addressed, by opener, opts []quorum.Option, usual ...node.Option) *quorum.Locker {
+	t.Helper()
+	locker, err := by(nodes.URLs(), append([]quorum.Option{quorum.WithNodeOptions(usual...)}, opts...)...)
 	must(t, err)
 	t.Cleanup(func() { must(t, locker.Close()) })
 	return locker
+}
+
+// openNode opens a node with nodeTimeout, and closes it when the test ends.
+func openNode(t *testing.T, url string, opts ...node.Option) *node.Node {
+	t.Helper()
+	n, err := node.Open(url, append(opts, node.WithTimeout(nodeTimeout))...)
+	must(t, err)
+	t.Cleanup(func() { must(t, n.Close()) })
+	return n
+}
+
+// admit admits the masters, as an operator does.
+func admit(t *testing.T, maxLease time.Duration, urls ...string) {
+	t.Helper()
+	for _, url := range urls {
+		n, err := node.Open(url, node.WithMaxLease(maxLease), node.WithTimeout(memberTimeout))
+		must(t, err)
+		must(t, admin.Admit(t.Context(), n))
+		must(t, n.Close())
+	}
 }
 
 // inTime plays a schedule that must be over within a lease. If the machine was too slow for it, play returns
@@ -114,9 +145,7 @@ func lock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
 // unlock unlocks within our patience.
 func unlock(t *testing.T, held *quorum.Lock) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := held.Unlock(ctx); err != nil {
+	if err := held.Unlock(short(t)); err != nil {
 		t.Fatalf("unlock %v: %v", held.Names(), err)
 	}
 }
@@ -140,10 +169,9 @@ func keys(t *testing.T, ms []*redistest.Master, name string) []map[string]string
 // than a quorum.
 func grantedByAll(t *testing.T, ms []*redistest.Master, name string) {
 	t.Helper()
-	eventually(t, patience, func() bool {
-		return !slices.ContainsFunc(keys(t, ms, name), func(hash map[string]string) bool { return len(hash) == 0 })
-	},
-		name+" granted by all masters")
+	eventually(t, name+" granted by all masters", func() bool {
+		return !slices.ContainsFunc(keys(t, ms, name), func(hash map[string]string) bool { return hash == nil })
+	})
 }
 
 // allLocks lists every lock on the masters, whatever its name: all keys that are not the library's
@@ -195,22 +223,11 @@ func took(t *testing.T, what string, bound time.Duration, fn func()) {
 	}
 }
 
-// eventually fails the test unless cond holds within bound.
-func eventually(t *testing.T, bound time.Duration, cond func() bool, msg string) {
+// eventually ends the test unless something holds within our patience.
+func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	if !poll.Until(bound, cond) {
-		t.Fatalf("not within %v: %s", bound, msg)
-	}
-}
-
-// pass lets time pass, if that is what the test is about.
-func pass(t *testing.T, d time.Duration) {
-	t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.Context().Done():
+	if !poll.Until(patience, holds) {
+		t.Fatalf("not within %v: %s", patience, what)
 	}
 }
 
@@ -222,14 +239,44 @@ func onAll(t *testing.T, f *redistest.Fleet, args ...any) {
 	}
 }
 
-// wantErr fails the test unless err wraps all the targets.
-func wantErr(t *testing.T, err error, targets ...error) {
+// want fails the test unless err wraps the target, and its text holds all the words, is short and
+// reveals no secret.
+func want(t *testing.T, err error, target error, words ...string) {
 	t.Helper()
-	for _, target := range targets {
-		if !errors.Is(err, target) {
-			t.Errorf("error %v: does not wrap %q", err, target)
+	if !errors.Is(err, target) {
+		t.Errorf("error %v: does not wrap %q", err, target)
+		return
+	}
+	holds(t, err.Error(), words...)
+	lacks(t, err.Error(), "s3cret")
+	if n := len(err.Error()); n > 1500 {
+		t.Errorf("the error has %d bytes: %.200q...", n, err)
+	}
+}
+
+func holds(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("it lacks %q: %s", part, text)
 		}
 	}
+}
+
+func lacks(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if strings.Contains(text, part) {
+			t.Errorf("it has %q: %s", part, text)
+		}
+	}
+}
+
+// short bounds a call that should return at once, and would otherwise wait for ever.
+func short(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // patient makes a waiter poll so seldom that only a message, or the end of a lease, can wake it in
@@ -257,9 +304,10 @@ func wait(t *testing.T, ctx context.Context, l *quorum.Locker, ms []*redistest.M
 		lock, err := l.Lock(ctx, name)
 		result <- waited{lock, err, time.Now()}
 	}()
-	eventually(t, patience, func() bool { return subscriptions(t, ms, scripts.Channel(name)) >= before+len(ms) },
-		"the waiter has subscribed on each of these masters")
-	pass(t, 60*time.Millisecond)
+	eventually(t, "the waiter has subscribed on each of these masters", func() bool {
+		return subscriptions(t, ms, scripts.Channel(name)) >= before+len(ms)
+	})
+	time.Sleep(60 * time.Millisecond)
 	return result
 }
 
@@ -268,11 +316,9 @@ func subscriptions(t *testing.T, ms []*redistest.Master, channel string) int {
 	t.Helper()
 	sum := 0
 	for _, m := range ms {
-		reply, err := redis.Values(m.Do("PUBSUB", "NUMSUB", channel))
+		counts, err := redis.IntMap(m.Do("PUBSUB", "NUMSUB", channel))
 		must(t, err)
-		n, err := redis.Int(reply[1], nil)
-		must(t, err)
-		sum += n
+		sum += counts[channel]
 	}
 	return sum
 }

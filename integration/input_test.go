@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/multilock"
@@ -23,28 +22,6 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 	"go.uber.org/goleak"
 )
-
-// want fails the test unless err wraps the target, and its text holds all the words, is short and
-// reveals no secret.
-func want(t *testing.T, err error, target error, words ...string) {
-	t.Helper()
-	if !errors.Is(err, target) {
-		t.Errorf("error %v: does not wrap %q", err, target)
-		return
-	}
-	text := err.Error()
-	for _, word := range words {
-		if !strings.Contains(text, word) {
-			t.Errorf("error %q: does not say %q", text, word)
-		}
-	}
-	if len(text) > 1500 {
-		t.Errorf("the error has %d bytes: %.200q...", len(text), text)
-	}
-	if strings.Contains(text, "s3cret") {
-		t.Errorf("error %q: tells the password", text)
-	}
-}
 
 // onlyKeys fails the test unless the masters hold only the library's marker and the allowed keys.
 func onlyKeys(t *testing.T, ms []*redistest.Master, allowed ...string) {
@@ -76,22 +53,17 @@ func noGoroutines(t *testing.T) {
 	t.Cleanup(func() { goleak.VerifyNone(t, now) })
 }
 
-// short bounds a call that should return at once, and would otherwise wait for ever.
-func short(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// calls are all methods that take names.
-func calls(ctx context.Context, l *quorum.Locker) map[string]func(names ...string) error {
-	return map[string]func(names ...string) error{
-		"Lock":    func(names ...string) error { _, err := l.Lock(ctx, names...); return err },
-		"TryLock": func(names ...string) error { _, err := l.TryLock(ctx, names...); return err },
-		"Do": func(names ...string) error {
+// refuses fails the test unless each method that takes names returns ErrInvalid for these, with the words.
+func refuses(t *testing.T, l *quorum.Locker, words []string, names ...string) {
+	for call, do := range map[string]func(ctx context.Context) error{
+		"Lock":    func(ctx context.Context) error { _, err := l.Lock(ctx, names...); return err },
+		"TryLock": func(ctx context.Context) error { _, err := l.TryLock(ctx, names...); return err },
+		"Do": func(ctx context.Context) error {
 			return l.Do(ctx, func(context.Context, *quorum.Lock) error { return errors.New("fn was called") }, names...)
 		},
-		"ForceUnlock": func(names ...string) error { return l.ForceUnlock(ctx, names...) },
+		"ForceUnlock": func(ctx context.Context) error { return l.ForceUnlock(ctx, names...) },
+	} {
+		t.Run(call, func(t *testing.T) { want(t, do(short(t)), quorum.ErrInvalid, words...) })
 	}
 }
 
@@ -120,13 +92,7 @@ func TestNamesThatCannotBeLocked(t *testing.T) {
 		{"65", many, []string{"65", "64"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			for call, do := range calls(short(t), l) {
-				if err := do(c.names...); !errors.Is(err, quorum.ErrInvalid) {
-					t.Errorf("%s: %v", call, err)
-				} else {
-					want(t, err, quorum.ErrInvalid, c.words...)
-				}
-			}
+			refuses(t, l, c.words, c.names...)
 			if len(c.names) == 1 {
 				_, err := l.Inspect(short(t), c.names[0])
 				want(t, err, quorum.ErrInvalid, c.words...)
@@ -137,19 +103,6 @@ func TestNamesThatCannotBeLocked(t *testing.T) {
 
 	unlock(t, lock(t, l, many[:64]...))
 	unlock(t, lock(t, l, strings.Repeat("x", 4096)))
-}
-
-// nodes opens nodes that the test owns.
-func nodes(t *testing.T, urls ...string) []*node.Node {
-	t.Helper()
-	all := make([]*node.Node, len(urls))
-	for i, url := range urls {
-		n, err := node.Open(url, node.WithTimeout(nodeTimeout), node.WithoutQuarantine())
-		must(t, err)
-		t.Cleanup(func() { must(t, n.Close()) })
-		all[i] = n
-	}
-	return all
 }
 
 // overPool opens a node over a pool of its own. wrap wraps the connections; nil leaves them.
@@ -175,7 +128,7 @@ func TestSameMasterTwice(t *testing.T) {
 	noGoroutines(t)
 	same, other := f.Masters[0], f.Masters[1]
 	byName := strings.Replace(same.URL(), "127.0.0.1", "localhost", 1)
-	ours := nodes(t, same.URL(), same.URL(), other.URL())
+	ours := []*node.Node{openNode(t, same.URL()), openNode(t, same.URL()), openNode(t, other.URL())}
 
 	for _, c := range []struct {
 		what  string
@@ -198,12 +151,10 @@ func TestSameMasterTwice(t *testing.T) {
 		{"two nodes", func() (*quorum.Locker, error) { return multilock.New(ours[:2]) }, []string{same.Addr(), "one process"}},
 		{"two pools", func() (*quorum.Locker, error) {
 			return multilock.New([]*node.Node{overPool(t, same, nil), overPool(t, same, nil)})
-		},
-			[]string{same.Addr(), "one process"}},
+		}, []string{same.Addr(), "one process"}},
 		{"a pool and a URL", func() (*quorum.Locker, error) {
 			return redlock.New([]*node.Node{overPool(t, same, nil), ours[0], ours[2]})
-		},
-			[]string{same.Addr(), "one process"}},
+		}, []string{same.Addr(), "one process"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			_, err := c.make()
@@ -217,12 +168,7 @@ func TestSameMasterTwice(t *testing.T) {
 func TestNodesNamedAlike(t *testing.T) {
 	f := fleet(t, 3)
 	noGoroutines(t)
-	named := func(m *redistest.Master, name string) *node.Node {
-		n, err := node.Open(m.URL(), node.WithTimeout(nodeTimeout), node.WithName(name), node.WithoutQuarantine())
-		must(t, err)
-		t.Cleanup(func() { must(t, n.Close()) })
-		return n
-	}
+	named := func(m *redistest.Master, name string) *node.Node { return openNode(t, m.URL(), node.WithName(name)) }
 	for what, c := range map[string]struct {
 		make  func() (*quorum.Locker, error)
 		words []string
@@ -234,15 +180,13 @@ func TestNodesNamedAlike(t *testing.T) {
 			return redlock.New([]*node.Node{named(f.Masters[0], "north"), named(f.Masters[1], "south"), named(f.Masters[2], "north")})
 		}, []string{"nodes 1 and 3", `both named "north"`}},
 		"as another's address": {func() (*quorum.Locker, error) {
-			return multilock.New([]*node.Node{named(f.Masters[0], f.Masters[1].Addr()), nodes(t, f.Masters[1].URL())[0]})
+			return multilock.New([]*node.Node{named(f.Masters[0], f.Masters[1].Addr()), openNode(t, f.Masters[1].URL())})
 		}, []string{"nodes 1 and 2", "both named"}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			_, err := c.make()
 			want(t, err, quorum.ErrInvalid, c.words...)
-			if strings.Contains(err.Error(), "process") || strings.Contains(err.Error(), "twice") {
-				t.Errorf("that is not what is wrong: %v", err)
-			}
+			lacks(t, err.Error(), "process", "twice") // that is not what is wrong
 		})
 	}
 	for _, m := range f.Masters {
@@ -250,10 +194,8 @@ func TestNodesNamedAlike(t *testing.T) {
 			t.Errorf("%s was touched: %s", m.Addr(), all)
 		}
 	}
-	one, err := multilock.Open(f.URLs()[:1], quorum.WithNodeOptions(node.WithName("north"), node.WithoutQuarantine()))
-	must(t, err)
+	one := open(t, addresses(f.URLs()[:1]), multilock.Open, quorum.WithNodeOptions(node.WithName("north")))
 	unlock(t, lock(t, one, "bridge"))
-	must(t, one.Close())
 }
 
 // Two masters in separate networks, or behind tunnels, may report the same address. A node over a
@@ -269,10 +211,7 @@ func TestServersThatBelieveInOneAddress(t *testing.T) {
 	l, err := multilock.New(pair)
 	must(t, err)
 	_, err = l.Lock(t.Context(), "bridge")
-	wantErr(t, err, quorum.ErrInvalid)
-	if !strings.Contains(err.Error(), "tell the same address, 10.0.0.1:6379: give the nodes names") {
-		t.Error(err)
-	}
+	want(t, err, quorum.ErrInvalid, "tell the same address, 10.0.0.1:6379: give the nodes names")
 	must(t, l.Close())
 	for range 2 {
 		l, err := multilock.New(named)
@@ -300,9 +239,7 @@ func (c sameAddress) ReceiveWithTimeout(timeout time.Duration) (any, error) {
 func TestSameMasterTwiceComesOut(t *testing.T) {
 	t.Parallel()
 	f := fleet(t, 2)
-	second, err := forward.New(f.Masters[0].Addr())
-	must(t, err)
-	t.Cleanup(second.Close)
+	second := gate(t, f.Masters[0])
 	address := second.Addr()
 	urls := []string{f.Masters[0].URL(), "redis://" + address, f.Masters[1].URL()}
 	second.Lose()
@@ -320,7 +257,7 @@ func TestSameMasterTwiceComesOut(t *testing.T) {
 		want(t, err, quorum.ErrInvalid, "one process", f.Masters[0].Addr(), address)
 	}
 	isRefused(all)
-	_, err = all.Lock(short(t), "bridge")
+	_, err := all.Lock(short(t), "bridge")
 	want(t, err, quorum.ErrNotAcquired, "one process")
 	if errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Lock waited for what waiting does not change: %v", err)
@@ -328,8 +265,9 @@ func TestSameMasterTwiceComesOut(t *testing.T) {
 
 	// No client begins a deployment of such a list. An operator's word does.
 	isRefused(most)
-	for _, n := range nodes(t, f.URLs()...) {
-		must(t, operators.AdmitMembers(t.Context(), n, []string{f.Masters[0].Addr(), address, f.Masters[1].Addr()}))
+	for _, url := range f.URLs() {
+		members := []string{f.Masters[0].Addr(), address, f.Masters[1].Addr()}
+		must(t, operators.AdmitMembers(t.Context(), openNode(t, url), members))
 	}
 	held := lock(t, most, "bridge") // two processes: a majority
 	// The first master gets the release over both addresses. The later one finds nothing, which
@@ -349,10 +287,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 	f := fleet(t, 1)
 	noGoroutines(t)
 	const maxLease = 10 * time.Second
-	ms := nodes(t, f.Masters[0].URL())
-	maxed, err := node.Open(f.Masters[0].URL(), node.WithTimeout(nodeTimeout), node.WithMaxLease(maxLease), node.WithoutQuarantine())
-	must(t, err)
-	t.Cleanup(func() { must(t, maxed.Close()) })
+	usual, maxed := openNode(t, f.Masters[0].URL()), openNode(t, f.Masters[0].URL(), node.WithMaxLease(maxLease))
 	good := careful(t, f, redlock.Open, maxLease, quorum.WithNodeOptions(node.WithoutQuarantine()))
 	for _, c := range []struct {
 		what  string
@@ -389,13 +324,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 			_, err = multilock.New([]*node.Node{maxed}, c.opt)
 			want(t, err, quorum.ErrInvalid, c.words...)
 			bad := good.With(c.opt)
-			for call, do := range calls(short(t), bad) {
-				if err := do("bridge"); !errors.Is(err, quorum.ErrInvalid) {
-					t.Errorf("With, %s: %v", call, err)
-				} else {
-					want(t, err, quorum.ErrInvalid, c.words...)
-				}
-			}
+			refuses(t, bad, c.words, "bridge")
 			_, err = bad.Inspect(short(t), "bridge")
 			want(t, err, quorum.ErrInvalid, c.words...)
 			_, err = bad.With(quorum.WithHooks(quorum.Hooks{})).TryLock(short(t), "bridge")
@@ -412,7 +341,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		want(t, err, quorum.ErrInvalid)
 		t.Logf("%s: %v", what, err)
 	}
-	_, err = redlock.New([]*node.Node{ms[0], maxed, ms[0]})
+	_, err := redlock.New([]*node.Node{usual, maxed, usual})
 	want(t, err, quorum.ErrInvalid, "max lease", "30s", "10s")
 	_, err = good.With(quorum.WithNodeOptions(node.WithConns(2))).TryLock(short(t), "bridge")
 	want(t, err, quorum.ErrInvalid, "nodes' options")

@@ -3,17 +3,13 @@ package integration_test
 import (
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
-
-// documentedLease is the max lease of the deployments to which docs/operations.md is applied.
-const documentedLease = 6 * time.Second
 
 // documented is a section of docs/operations.md: the commands of its console blocks.
 type documented struct {
@@ -37,7 +33,7 @@ type documentedCommand struct {
 // other masters', and the max lease is short.
 func TestMembersDocumentedCommands(t *testing.T) {
 	t.Parallel()
-	o := newOperator(t, documentedLease)
+	o := newOperator(t, listLease)
 	sections := map[string]documented{
 		"The list of masters": {code: 1, dead: "a:6379", before: func(t *testing.T, r *roster, _ operator) {
 			for _, name := range []string{"b:6379", "c:6379"} { // most have forgotten
@@ -53,8 +49,7 @@ func TestMembersDocumentedCommands(t *testing.T) {
 		}},
 		"Other names on purpose": {before: func(t *testing.T, r *roster, _ operator) {
 			for name := range r.masters { // the clients are stopped, and had other names
-				m := "old-" + name
-				r.giveAs(t, name, m, documentedLease, []string{"old-a.example:6379", "old-b.example:6379", "old-c.example:6379"})
+				r.give(t, name, "old-"+name, listLease, []string{"old-a.example:6379", "old-b.example:6379", "old-c.example:6379"})
 			}
 		}},
 	}
@@ -87,7 +82,7 @@ func (s documented) apply(t *testing.T, o operator) {
 	names = append(names, list...)
 	slices.Sort(names)
 	r := rosterOf(t, slices.Compact(names)...)
-	r.giveAll(t, documentedLease, list...)
+	r.giveAll(t, listLease, list...)
 	if s.before != nil {
 		s.before(t, r, o)
 	}
@@ -112,21 +107,21 @@ func (s documented) apply(t *testing.T, o operator) {
 		right := c.lists(removed)
 		lists = append(lists, right...)
 		for _, list := range right {
-			isAccepted(t, redlock.Open, documentedLease, r.of(list...))
+			isAccepted(t, r.of(list...))
 		}
 		for _, list := range lists {
 			if !slices.ContainsFunc(right, func(l []string) bool { return slices.Equal(l, list) }) {
-				isRefused(t, redlock.Open, documentedLease, r.of(list...))
+				isRefused(t, r.of(list...))
 			}
 		}
 		if strings.HasSuffix(c.verb, "commit") {
-			pass(t, documentedLease) // the text: one max lease later
+			time.Sleep(listLease) // the text: one max lease later
 		}
 	}
 	if s.dead != "" && s.code == 0 { // the text: alone it makes no majority
 		must(t, r.masters[s.dead].Start())
-		isRefused(t, redlock.Open, documentedLease, r.of(lists[0]...))
-		isAccepted(t, redlock.Open, documentedLease, r.of(lists[len(lists)-1]...))
+		isRefused(t, r.of(lists[0]...))
+		isAccepted(t, r.of(lists[len(lists)-1]...))
 	}
 }
 
@@ -166,11 +161,9 @@ func sorted(names []string) []string { return slices.Sorted(slices.Values(names)
 // consoleBlocks returns the commands in the console blocks of a document, by the nearest heading.
 func consoleBlocks(t *testing.T, path string) map[string][]documentedCommand {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	must(t, err)
 	found := map[string][]documentedCommand{}
 	heading, block := "", false
-	for line := range strings.SplitSeq(string(text), "\n") {
+	for line := range strings.SplitSeq(testkit.Read(t, path), "\n") {
 		switch {
 		case strings.HasPrefix(line, "## "), strings.HasPrefix(line, "### "):
 			_, heading, _ = strings.Cut(line, " ")

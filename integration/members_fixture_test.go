@@ -1,30 +1,28 @@
 package integration_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// interruptedLease is the max lease of the deployments whose list changes.
-const interruptedLease = 6 * time.Second
+// listLease is the max lease of the deployments whose list commands change.
+const listLease = 6 * time.Second
 
 var (
 	abc  = []string{"a", "b", "c"}
@@ -52,10 +50,7 @@ func (r *roster) withGates(t *testing.T) *roster {
 	t.Helper()
 	r.gates = map[string]*forward.Forward{}
 	for name, m := range r.masters {
-		g, err := forward.New(m.Addr())
-		must(t, err)
-		t.Cleanup(g.Close)
-		r.gates[name] = g
+		r.gates[name] = gate(t, m)
 	}
 	return r
 }
@@ -78,14 +73,8 @@ func (r *roster) of(names ...string) addresses {
 	return l
 }
 
-// give writes a master's marker, as if it had been admitted long ago.
-func (r *roster) give(t *testing.T, name string, maxLease time.Duration, members, next []string) {
-	t.Helper()
-	r.giveAs(t, name, name, maxLease, members, next...)
-}
-
-// giveAs writes the marker of a master that clients knew by another name.
-func (r *roster) giveAs(t *testing.T, name, member string, maxLease time.Duration, members []string, next ...string) {
+// give writes a master's marker, as if it had been admitted long ago. Clients knew it as the member.
+func (r *roster) give(t *testing.T, name, member string, maxLease time.Duration, members []string, next ...string) {
 	t.Helper()
 	run := testkit.Info(t, r.masters[name], "server", "run_id")
 	m := scripts.Marker{
@@ -99,60 +88,34 @@ func (r *roster) giveAs(t *testing.T, name, member string, maxLease time.Duratio
 func (r *roster) giveAll(t *testing.T, maxLease time.Duration, members ...string) {
 	t.Helper()
 	for _, name := range members {
-		r.give(t, name, maxLease, members, nil)
+		r.give(t, name, name, maxLease, members)
 	}
-}
-
-// marker reads a master's marker; found is false if it has none.
-func (r *roster) marker(t *testing.T, name string) (m scripts.Marker, found bool) {
-	t.Helper()
-	text, err := redis.String(r.masters[name].Do("GET", scripts.MarkerKey))
-	if errors.Is(err, redis.ErrNil) {
-		return scripts.Marker{Members: scripts.NewList(), Next: scripts.NewList()}, false
-	}
-	must(t, err)
-	m, err = scripts.ParseMarker(text)
-	must(t, err)
-	return m, true
-}
-
-// listOpen opens a Locker with a list of masters, as a deployment does; the test's end closes it.
-func listOpen(
-	t *testing.T, by opener, maxLease time.Duration, urls addresses, opts ...quorum.Option,
-) (*quorum.Locker, error) {
-	t.Helper()
-	usual := quorum.WithNodeOptions(node.WithTimeout(memberTimeout), node.WithMaxLease(maxLease))
-	l, err := by(urls, append([]quorum.Option{usual}, opts...)...)
-	if err == nil {
-		t.Cleanup(func() { must(t, l.Close()) })
-	}
-	return l, err
 }
 
 // tryOnce makes one attempt with a new client of that list, which it closes before it returns.
-func tryOnce(t *testing.T, by opener, maxLease time.Duration, urls addresses, name string) error {
+func tryOnce(t *testing.T, urls addresses, name string) error {
 	t.Helper()
-	l, err := by(urls, quorum.WithNodeOptions(node.WithTimeout(memberTimeout), node.WithMaxLease(maxLease)))
+	l, err := redlock.Open(urls, quorum.WithNodeOptions(node.WithTimeout(memberTimeout), node.WithMaxLease(listLease)))
 	if err != nil {
 		return err
 	}
 	defer func() { must(t, l.Close()) }()
 	held, err := l.TryLock(t.Context(), name)
-	if err != nil {
-		return err
+	if err == nil {
+		err = held.Unlock(t.Context())
 	}
-	if err := held.Unlock(t.Context()); !errors.Is(err, quorum.ErrLost) { // a busy machine outlasts a short lease
-		return err
+	if errors.Is(err, quorum.ErrLost) { // a busy machine outlasts a short lease
+		return nil
 	}
-	return nil
+	return err
 }
 
 // isAccepted fails the test unless clients with that list lock.
-func isAccepted(t *testing.T, by opener, maxLease time.Duration, urls addresses) {
+func isAccepted(t *testing.T, urls addresses) {
 	t.Helper()
 	var err error
 	poll.Until(patience, func() bool { // a busy machine outlasts a short lease
-		err = tryOnce(t, by, maxLease, urls, "let-in")
+		err = tryOnce(t, urls, "let-in")
 		return err == nil || errors.Is(err, quorum.ErrMembership) || errors.Is(err, quorum.ErrInvalid)
 	})
 	if err != nil {
@@ -162,15 +125,10 @@ func isAccepted(t *testing.T, by opener, maxLease time.Duration, urls addresses)
 
 // isRefused fails the test unless clients with that list are refused for it. If their number is
 // even, Open refuses them already.
-func isRefused(t *testing.T, by opener, maxLease time.Duration, urls addresses) {
+func isRefused(t *testing.T, urls addresses) {
 	t.Helper()
-	err := tryOnce(t, by, maxLease, urls, "refused")
-	switch {
-	case err == nil:
-		t.Errorf("a client with %v is accepted", urls)
-	case errors.Is(err, quorum.ErrMembership):
-	case len(urls)%2 == 0 && errors.Is(err, quorum.ErrInvalid):
-	default:
+	err := tryOnce(t, urls, "refused")
+	if !errors.Is(err, quorum.ErrMembership) && !(len(urls)%2 == 0 && errors.Is(err, quorum.ErrInvalid)) {
 		t.Errorf("a client with %v: not %q, but: %v", urls, quorum.ErrMembership, err)
 	}
 }
@@ -204,39 +162,24 @@ func newOperator(t *testing.T, maxLease time.Duration) operator {
 	return operator{path, maxLease}
 }
 
-// command prepares a call; verb is the subcommand, of one or two words, and its flags.
-func (o operator) command(ctx context.Context, verb string, args ...string) *exec.Cmd {
-	words := strings.Fields(verb)
-	flags := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "-") })
-	if flags < 0 {
-		flags = len(words)
-	}
-	all := slices.Insert(words, flags, "-max-lease", o.maxLease.String(), "-timeout", memberTimeout.String())
-	return exec.CommandContext(ctx, o.path, append(all, args...)...)
-}
-
 // tooSlow is in the answer of a command whose marks came too late: a busy machine outlasts half of a
 // short max lease. The operator calls it again.
 const tooSlow = "the marks come too late, again and again"
 
-// says runs a call and returns its exit code and what it printed.
+// says runs a call and returns its exit code and what it printed. The verb is the subcommand, of one or two words, and
+// its flags.
 func (o operator) says(t *testing.T, verb string, args ...string) (code int, out string) {
 	t.Helper()
+	words, flags, _ := strings.Cut(verb, " -")
+	all := append(strings.Fields(words), "-max-lease", o.maxLease.String(), "-timeout", memberTimeout.String())
+	if flags != "" {
+		all = append(all, strings.Fields("-"+flags)...)
+	}
 	poll.Until(3*patience, func() bool {
-		code, out = exitOf(t, o.command(t.Context(), verb, args...))
+		code, out = testkit.Exit(t, exec.CommandContext(t.Context(), o.path, append(all, args...)...))
 		return !strings.Contains(out, tooSlow)
 	})
 	return code, out
-}
-
-func exitOf(t *testing.T, cmd *exec.Cmd) (code int, out string) {
-	t.Helper()
-	printed, err := cmd.CombinedOutput()
-	var ended *exec.ExitError
-	if err != nil && !errors.As(err, &ended) {
-		t.Fatalf("%v: %v", cmd.Args, err)
-	}
-	return cmd.ProcessState.ExitCode(), string(printed)
 }
 
 // does runs a call that must succeed.

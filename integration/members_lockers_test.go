@@ -23,16 +23,13 @@ import (
 // locker that has the new list, nor one that is long gone.
 func TestMembersCommitKnowsTheLockers(t *testing.T) {
 	t.Parallel()
-	o := newOperator(t, interruptedLease)
+	o := newOperator(t, listLease)
 	r := rosterOf(t, abcd...)
-	r.giveAll(t, interruptedLease, abc...)
+	r.giveAll(t, listLease, abc...)
 	do(t, r.masters["d"], "FLUSHALL")
 	held := func(label string, names []string) {
 		t.Helper()
-		l, err := listOpen(t, redlock.Open, interruptedLease, r.of(names...), quorum.WithLabel(label))
-		must(t, err)
-		_, err = l.Lock(t.Context(), label)
-		must(t, err)
+		lock(t, careful(t, r.of(names...), redlock.Open, listLease, quorum.WithLabel(label)), label)
 		r.awaitLocker(t, label, names...)
 	}
 	held("with the old list", abc)
@@ -48,23 +45,20 @@ func TestMembersCommitKnowsTheLockers(t *testing.T) {
 	}
 	holds(t, out, self, "with the old list", "-yes commits at once")
 	lacks(t, out, "with the new list", "gone")
-	isAccepted(t, redlock.Open, interruptedLease, r.of(abc...)) // nothing was written
+	isAccepted(t, r.of(abc...)) // nothing was written
 	holds(t, o.does(t, "members commit -yes", r.of(abcd...)...), "The members are {a, b, c, d}")
 }
 
 // With all lockers moved, commit needs no word.
 func TestMembersCommitNeedsNoWord(t *testing.T) {
 	t.Parallel()
-	o := newOperator(t, interruptedLease)
+	o := newOperator(t, listLease)
 	r := rosterOf(t, abcd...)
 	for _, name := range abcd {
-		r.give(t, name, interruptedLease, abc, abcd)
+		r.give(t, name, name, listLease, abc, abcd...)
 	}
 	holds(t, o.does(t, "members show", r.of(abcd...)...), "No locker has locked lately")
-	l, err := listOpen(t, redlock.Open, interruptedLease, r.of(abcd...)) // one that is closed counts no longer
-	must(t, err)
-	_, err = l.Lock(t.Context(), "held")
-	must(t, err)
+	lock(t, careful(t, r.of(abcd...), redlock.Open, listLease), "held") // a locker that is closed counts no longer
 	r.awaitLocker(t, "", abcd...)
 	holds(t, o.does(t, "members show", r.of(abcd...)...), "All lockers that have locked lately have {a, b, c, d}")
 	o.does(t, "members commit", r.of(abcd...)...)
@@ -85,34 +79,13 @@ func (r *roster) awaitLocker(t *testing.T, label string, names ...string) {
 	})
 }
 
-// forgetLockers makes the masters forget the lockers, as if all had stopped a while ago.
+// forgetLockers makes the masters that live forget the lockers, as if all had stopped a while ago.
 func (r *roster) forgetLockers(t *testing.T) {
 	t.Helper()
 	for _, m := range r.masters {
-		keys, err := redis.Strings(m.Do("KEYS", "quorumlock:locker:*"))
-		if err != nil { // it is dead
-			continue
-		}
+		keys, _ := redis.Strings(m.Do("KEYS", "quorumlock:locker:*"))
 		for _, key := range keys {
 			do(t, m, "DEL", key)
-		}
-	}
-}
-
-func holds(t *testing.T, text string, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("it lacks %q: %s", part, text)
-		}
-	}
-}
-
-func lacks(t *testing.T, text string, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if strings.Contains(text, part) {
-			t.Errorf("it has %q: %s", part, text)
 		}
 	}
 }
@@ -147,13 +120,11 @@ func TestMembersOfOtherDatabasesNeverBothHold(t *testing.T) {
 				return urls
 			}
 			open := func(urls addresses, exists bool) *quorum.Locker {
-				opts := []quorum.Option{quorum.WithNodeOptions(node.WithTimeout(memberTimeout), node.WithMaxLease(maxLease), node.WithoutQuarantine())}
+				opts := []quorum.Option{quorum.WithNodeOptions(node.WithoutQuarantine())}
 				if exists {
 					opts = append(opts, quorum.WithExistingDeployment())
 				}
-				l, err := listOpen(t, redlock.Open, maxLease, urls, opts...)
-				must(t, err)
-				return l
+				return careful(t, urls, redlock.Open, maxLease, opts...)
 			}
 			unlock(t, lock(t, open(urls(c.one, all), false), "job")) // founds the deployment
 			held := lock(t, open(urls(c.one, c.away), c.exists), "job")
@@ -162,7 +133,7 @@ func TestMembersOfOtherDatabasesNeverBothHold(t *testing.T) {
 			if err == nil {
 				t.Fatalf("two hold: %v and %v", held.Valid(), other.Valid())
 			}
-			wantErr(t, err, quorum.ErrMembership)
+			want(t, err, quorum.ErrMembership)
 			code, out := newOperator(t, maxLease).says(t, "members show", urls(c.two, all)...)
 			if code == 0 {
 				t.Errorf("members show likes the other list:\n%s", out)
@@ -199,16 +170,12 @@ func TestMembersOfSeveralHosts(t *testing.T) {
 		return // without it such a node needs a name
 	}
 	var mixed []*node.Node
-	for i, m := range f.Masters {
-		wrap := sameAddressOf
-		if i > 0 {
-			wrap = nil
-		}
-		mixed = append(mixed, overPool(t, m, wrap))
+	for i, wrap := range []func(redis.Conn) redis.Conn{sameAddressOf, nil, nil} {
+		mixed = append(mixed, overPool(t, f.Masters[i], wrap))
 	}
 	l, err := redlock.New(mixed)
 	must(t, err)
 	defer l.Close()
 	_, err = l.Lock(t.Context(), "bridge")
-	wantErr(t, err, quorum.ErrInvalid)
+	want(t, err, quorum.ErrInvalid)
 }

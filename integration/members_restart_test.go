@@ -1,43 +1,32 @@
 package integration_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/node"
-	operators "github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // forgetLease is the max lease of the deployments whose masters forget their list: a restart takes
 // less than half of it.
 const forgetLease = 3 * time.Second
 
-// lockAfter waits for the lock, and returns how long after since it was acquired.
-func lockAfter(t *testing.T, l *quorum.Locker, since time.Time) time.Duration {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), forgetLease+patience)
-	defer cancel()
-	held, err := l.Lock(ctx, "job")
-	must(t, err)
-	took := time.Since(since)
-	unlock(t, held)
-	return took
-}
-
 // isMarked has a client lock until a master carries a list.
 func (r *roster) isMarked(t *testing.T, l *quorum.Locker, name string) {
 	t.Helper()
-	eventually(t, patience, func() bool {
+	eventually(t, name+" is marked", func() bool {
 		if held, err := l.TryLock(t.Context(), "marking"); err == nil {
 			unlock(t, held)
 		}
-		m, found := r.marker(t, name)
-		return found && m.Members.Len() > 0 && !m.Claimed
-	}, name+" is marked")
+		text, _ := redis.String(r.masters[name].Do("GET", scripts.MarkerKey))
+		m, err := scripts.ParseMarker(text)
+		return err == nil && m.Members.Len() > 0 && !m.Claimed
+	})
 }
 
 // aMasterFreezes bounds what a call costs while one master does not answer.
@@ -49,10 +38,7 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 	t.Parallel()
 	admits := func(t *testing.T, r *roster, name string, maxLease time.Duration) {
 		t.Helper()
-		n, err := node.Open(r.masters["spare"].URL()+"?name="+name, node.WithMaxLease(maxLease), node.WithTimeout(memberTimeout))
-		must(t, err)
-		must(t, operators.Admit(t.Context(), n))
-		must(t, n.Close())
+		admit(t, maxLease, r.masters["spare"].URL()+"?name="+name)
 	}
 	const longerLease = 10 * forgetLease // an admission is one of just now for that long
 	const atOnce, waits, refuses = "grants at once", "waits", "refuses"
@@ -64,14 +50,14 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 		"admitted just now": {func(t *testing.T, r *roster) { admits(t, r, "b", longerLease) }, atOnce},
 		"admitted more than a max lease ago": {func(t *testing.T, r *roster) {
 			admits(t, r, "b", forgetLease)
-			pass(t, forgetLease+100*time.Millisecond)
+			time.Sleep(forgetLease + 100*time.Millisecond)
 		}, waits},
 		"admitted by another name": {func(t *testing.T, r *roster) { admits(t, r, "x", forgetLease) }, waits},
 		"member of another list": {func(t *testing.T, r *roster) {
-			r.giveAs(t, "spare", "b", forgetLease, []string{"b", "x", "y"})
+			r.give(t, "spare", "b", forgetLease, []string{"b", "x", "y"})
 		}, refuses},
 		"another member of this list": {func(t *testing.T, r *roster) {
-			r.giveAs(t, "spare", "c", forgetLease, abc)
+			r.give(t, "spare", "c", forgetLease, abc)
 		}, refuses},
 	} {
 		t.Run(how, func(t *testing.T) {
@@ -83,23 +69,20 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 			r := rosterOf(t, "a", "b", "c", "spare").withGates(t)
 			r.giveAll(t, maxLease, abc...)
 			c.prepare(t, r)
-			l, err := listOpen(t, redlock.Open, maxLease, r.of(abc...), aMasterFreezes)
-			must(t, err)
+			l := careful(t, r.of(abc...), redlock.Open, maxLease, aMasterFreezes)
 			must(t, r.masters["c"].Freeze())
 			held := lock(t, l, "held")
 			moved := time.Now()
 			r.gates["b"].Turn(r.masters["spare"].Addr())
 
 			// A second holder would get a and the spare.
-			other, err := listOpen(t, redlock.Open, maxLease, r.of(abc...), aMasterFreezes)
-			must(t, err)
-			_, err = other.TryLock(t.Context(), "held")
-			wantErr(t, err, quorum.ErrNotAcquired)
+			_, err := careful(t, r.of(abc...), redlock.Open, maxLease, aMasterFreezes).TryLock(t.Context(), "held")
+			want(t, err, quorum.ErrNotAcquired)
 			// The spare never had it, and c is away. If the lease outlasts the wait for c, Unlock may come before a renewal that
 			// finds the lock lost.
 			err = held.Unlock(t.Context())
 			if early := c.want == atOnce && errors.Is(err, quorum.ErrUnavailable); err != nil && !early {
-				wantErr(t, err, quorum.ErrLost)
+				want(t, err, quorum.ErrLost)
 			}
 
 			if c.want != refuses { // the spare gets the list once a and c say whom it is to accept
@@ -114,10 +97,11 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 				must(t, err)
 				unlock(t, free)
 			case refuses:
-				wantErr(t, err, quorum.ErrMembership)
+				want(t, err, quorum.ErrMembership)
 			case waits:
-				wantErr(t, err, quorum.ErrQuarantined)
-				if took := lockAfter(t, l, moved); took < forgetLease {
+				want(t, err, quorum.ErrQuarantined)
+				unlock(t, lock(t, l, "job"))
+				if took := time.Since(moved); took < forgetLease {
 					t.Errorf("granted %v after the address moved: the quarantine is %v", took, forgetLease)
 				}
 			}
@@ -140,21 +124,16 @@ func TestMembersNameThatMovesWhileTheOldProcessLives(t *testing.T) {
 			r := rosterOf(t, "a", "b", "c", "new")
 			r.giveAll(t, forgetLease, abc...)
 			cutOff := "redis://127.0.0.1:1?name=c" // the network between this client and c is down
-			stale, err := listOpen(t, redlock.Open, forgetLease, addresses{r.url("a"), r.url("b"), cutOff}, quorum.WithLease(forgetLease))
-			must(t, err)
-			first := lock(t, stale, "held")
+			urls := addresses{r.url("a"), r.url("b"), cutOff}
+			first := lock(t, careful(t, urls, redlock.Open, forgetLease, quorum.WithLease(forgetLease)), "held")
 
 			if c.stopped {
 				must(t, r.masters["b"].Kill())
 			}
 			moved := addresses{r.url("a"), r.masters["new"].URL() + "?name=b", r.url("c")}
-			other, err := listOpen(t, redlock.Open, forgetLease, moved, quorum.WithLease(forgetLease))
-			must(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), forgetLease+patience)
-			defer cancel()
+			other := careful(t, moved, redlock.Open, forgetLease, quorum.WithLease(forgetLease))
 			began := time.Now()
-			second, err := other.Lock(ctx, "held")
-			must(t, err)
+			second := lock(t, other, "held")
 			if took := time.Since(began); took < forgetLease/2 {
 				t.Errorf("the new process granted after %v", took)
 			}

@@ -6,7 +6,6 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -181,13 +181,11 @@ func compare(t *testing.T, what string, code map[string]string, documented []str
 // Each line of the log, each error and each code of the servers' that the library tells apart is in
 // docs/messages.md, with what to do.
 func TestMessagesHaveEveryLineAndError(t *testing.T) {
-	text, err := os.ReadFile("../docs/messages.md")
-	must(t, err)
-	code := whatTheCodeSays(t)
-	compare(t, "a log line", code.lines, firstCells(t, string(text), "## Logs"))
+	text, code := testkit.Read(t, "../docs/messages.md"), whatTheCodeSays(t)
+	compare(t, "a log line", code.lines, firstCells(t, text, "## Logs"))
 
 	var sentinels, codes []string
-	for _, cell := range firstCells(t, string(text), "## Errors") {
+	for _, cell := range firstCells(t, text, "## Errors") {
 		for one := range strings.SplitSeq(cell, ", ") {
 			one = strings.Trim(one, "`")
 			if strings.Contains(one, ".Err") {

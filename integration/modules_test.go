@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // usersModules are the modules that a program's graph may gain from importing redlock and fence. A new one is
@@ -35,8 +37,6 @@ func TestModulesOfAUser(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("..")
 	must(t, err)
-	sums, err := os.ReadFile(filepath.Join(root, "go.sum"))
-	must(t, err)
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod": `module example.com/user
@@ -47,7 +47,7 @@ require github.com/quorumlock/quorumlock v0.0.0
 
 replace github.com/quorumlock/quorumlock => "` + filepath.ToSlash(root) + `"
 `,
-		"go.sum": string(sums),
+		"go.sum": testkit.Read(t, "../go.sum"),
 		"main.go": "package main\n\nimport (\n\t_ \"github.com/quorumlock/quorumlock/fence\"\n" +
 			"\t_ \"github.com/quorumlock/quorumlock/redlock\"\n)\n\nfunc main() {}\n",
 	} {

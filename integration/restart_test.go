@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,32 +13,9 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/node"
-	operators "github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
-
-// careful opens a Locker that keeps nodes in quarantine after they forgot, and closes it when the
-// test ends.
-func careful(t *testing.T, nodes addressed, by opener, maxLease time.Duration, opts ...quorum.Option) *quorum.Locker {
-	t.Helper()
-	usual := quorum.WithNodeOptions(node.WithTimeout(nodeTimeout), node.WithMaxLease(maxLease))
-	locker, err := by(nodes.URLs(), append([]quorum.Option{usual}, opts...)...)
-	must(t, err)
-	t.Cleanup(func() { must(t, locker.Close()) })
-	return locker
-}
-
-// admit admits the masters, as an operator does.
-func admit(t *testing.T, maxLease time.Duration, ms ...*redistest.Master) {
-	t.Helper()
-	for _, m := range ms {
-		n, err := node.Open(m.URL(), node.WithMaxLease(maxLease), node.WithTimeout(soon))
-		must(t, err)
-		must(t, operators.Admit(t.Context(), n))
-		must(t, n.Close())
-	}
-}
 
 // restart kills a master and starts it again.
 func restart(t *testing.T, m *redistest.Master) {
@@ -53,10 +31,10 @@ func resync(t *testing.T, m *redistest.Master) {
 	host, port, err := net.SplitHostPort(empty.Addr())
 	must(t, err)
 	do(t, m, "REPLICAOF", host, port)
-	eventually(t, patience, func() bool {
+	eventually(t, "the resync is done", func() bool {
 		role, err := redis.Values(m.Do("ROLE"))
 		return err == nil && string(role[3].([]byte)) == "connected"
-	}, "the resync is done")
+	})
 	do(t, m, "REPLICAOF", "NO", "ONE")
 }
 
@@ -81,7 +59,7 @@ func TestMasterThatForgotDoesNotVoteTwice(t *testing.T) {
 			t.Parallel()
 			inTime(t, way.maxLease, func(maxLease time.Duration) bool {
 				f := fleet(t, 3)
-				admit(t, maxLease, f.Masters...)
+				admit(t, maxLease, f.URLs()...)
 				a, b := careful(t, f, redlock.Open, maxLease), careful(t, f, redlock.Open, maxLease)
 				first, second, quarantines := voteTwice(t, f, a, b, maxLease, way.forget)
 				switch {
@@ -155,7 +133,7 @@ func voteTwice(t *testing.T, f *redistest.Fleet, a, b *quorum.Locker, lease time
 		case errors.As(err, &why) && why.Quarantined > 0:
 			quarantines++
 		}
-		pass(t, 2*time.Millisecond)
+		time.Sleep(2 * time.Millisecond)
 	}
 	return first, nil, quarantines
 }
@@ -167,6 +145,11 @@ func database(f *redistest.Fleet, number int) addresses {
 		urls = append(urls, fmt.Sprintf("%s/%d", url, number))
 	}
 	return urls
+}
+
+func byURL(t *testing.T, f *redistest.Fleet, number int, maxLease time.Duration) *quorum.Locker {
+	t.Helper()
+	return careful(t, database(f, number), redlock.Open, maxLease)
 }
 
 // pooled opens a Locker over the test's own pools: no URL names the database.
@@ -196,19 +179,13 @@ func TestSwappedDatabasesDoNotVoteTwice(t *testing.T) {
 	const maxLease = 6 * time.Second
 	for _, c := range []struct {
 		what string
-		open func(t *testing.T, f *redistest.Fleet, number int) *quorum.Locker
+		open func(t *testing.T, f *redistest.Fleet, number int, maxLease time.Duration) *quorum.Locker
 		one  int
 		two  int
 	}{
-		{"by URL", func(t *testing.T, f *redistest.Fleet, number int) *quorum.Locker {
-			return careful(t, database(f, number), redlock.Open, maxLease)
-		}, 1, 2},
-		{"by URL, with database 0", func(t *testing.T, f *redistest.Fleet, number int) *quorum.Locker {
-			return careful(t, database(f, number), redlock.Open, maxLease)
-		}, 0, 3},
-		{"over pools", func(t *testing.T, f *redistest.Fleet, number int) *quorum.Locker {
-			return pooled(t, f, number, maxLease)
-		}, 1, 2},
+		{"by URL", byURL, 1, 2},
+		{"by URL, with database 0", byURL, 0, 3},
+		{"over pools", pooled, 1, 2},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
@@ -216,22 +193,15 @@ func TestSwappedDatabasesDoNotVoteTwice(t *testing.T) {
 				redistest.Need(t, redistest.ClientInfo) // without it the database of a pool is taken to be 0
 			}
 			f := fleet(t, 3)
-			for _, number := range []int{c.one, c.two} {
-				for _, url := range database(f, number) {
-					n, err := node.Open(url, node.WithMaxLease(maxLease), node.WithTimeout(soon))
-					must(t, err)
-					must(t, operators.Admit(t.Context(), n))
-					must(t, n.Close())
-				}
-			}
-			a, b, other := c.open(t, f, c.one), c.open(t, f, c.one), c.open(t, f, c.two)
+			admit(t, maxLease, slices.Concat(database(f, c.one), database(f, c.two))...)
+			a, b, other := c.open(t, f, c.one, maxLease), c.open(t, f, c.one, maxLease), c.open(t, f, c.two, maxLease)
 			unlock(t, lock(t, b, "warm up")) // they have their connections, and their databases serve locks
 			unlock(t, lock(t, other, "warm up"))
 			first := lock(t, a.With(quorum.WithFixedLease(maxLease)), "bridge")
 
 			onAll(t, f, "SWAPDB", c.one, c.two)
 			_, err := other.TryLock(t.Context(), "ferry")
-			wantErr(t, err, quorum.ErrQuarantined)
+			want(t, err, quorum.ErrQuarantined)
 			tries := 0
 			for first.Valid() {
 				second, err := b.TryLock(t.Context(), "bridge")
@@ -243,9 +213,9 @@ func TestSwappedDatabasesDoNotVoteTwice(t *testing.T) {
 					unlock(t, second)
 					break
 				}
-				wantErr(t, err, quorum.ErrQuarantined)
+				want(t, err, quorum.ErrQuarantined)
 				tries++
-				pass(t, 2*time.Millisecond)
+				time.Sleep(2 * time.Millisecond)
 			}
 			if tries < 10 {
 				t.Errorf("B tried only %d times", tries)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -26,16 +27,10 @@ type secured struct {
 // secure starts n masters with certificates by that authority, or skips the test.
 func secure(t *testing.T, n int, by *redistest.Authority) *secured {
 	t.Helper()
-	redistest.Need(t, redistest.TLS)
 	s := &secured{Fleet: &redistest.Fleet{}}
 	for range n {
-		dir := t.TempDir()
-		must(t, by.Issue(dir, "127.0.0.1"))
-		must(t, redistest.WriteRoots(dir, by))
-		f, port, err := redistest.StartTLS(dir)
-		must(t, err)
-		t.Cleanup(func() { must(t, f.Stop()) })
-		s.Masters, s.dirs = append(s.Masters, f.Masters...), append(s.dirs, dir)
+		m, dir, port := testkit.TLSBy(t, by, "127.0.0.1")
+		s.Masters, s.dirs = append(s.Masters, m), append(s.dirs, dir)
 		s.urls = append(s.urls, "rediss://127.0.0.1:"+port)
 	}
 	return s
@@ -69,14 +64,10 @@ func TestCertificatesThatRotate(t *testing.T) {
 			return &pair, err
 		},
 	})
-	first, err := tls.LoadX509KeyPair(filepath.Join(mine, "cert.pem"), filepath.Join(mine, "key.pem"))
-	must(t, err)
-	keeps := node.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: redistest.Roots(old),
-		Certificates: []tls.Certificate{first}})
-
+	first := keeps(t, mine, old)
 	l := open(t, s.urls, redlock.Open, quorum.WithLease(lease), quorum.WithNodeOptions(reads))
 	held := lock(t, l, "held")
-	unlock(t, lock(t, open(t, s.urls, redlock.Open, quorum.WithNodeOptions(keeps)), "bridge"))
+	unlock(t, lock(t, open(t, s.urls, redlock.Open, first), "bridge"))
 
 	// All trust both authorities; then the certificates change; then all trust the new one only.
 	for step, change := range []func(dir string) error{
@@ -92,7 +83,7 @@ func TestCertificatesThatRotate(t *testing.T) {
 			s.reload(t, i)
 			unlock(t, lock(t, l, fmt.Sprintf("step %d, master %d", step, i)))
 		}
-		pass(t, lease) // renewed over the new connections
+		time.Sleep(lease) // renewed over the new connections
 		if !held.Valid() {
 			t.Fatalf("step %d: the lock is lost: %v", step, held.Err())
 		}
@@ -100,16 +91,23 @@ func TestCertificatesThatRotate(t *testing.T) {
 	grantedByAll(t, s.Masters, "held")
 	unlock(t, held)
 	// What has not changed is refused: the masters use the new certificates, and ask for them.
-	_, err = open(t, s.urls, redlock.Open, quorum.WithNodeOptions(keeps)).TryLock(t.Context(), "bridge")
+	_, err = open(t, s.urls, redlock.Open, first).TryLock(t.Context(), "bridge")
 	want(t, err, quorum.ErrUnavailable, "certificate")
+}
+
+// keeps shows the certificate that is in the directory now, and trusts that authority.
+func keeps(t *testing.T, dir string, by *redistest.Authority) quorum.Option {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+	must(t, err)
+	return quorum.WithNodeOptions(node.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: redistest.Roots(by),
+		Certificates: []tls.Certificate{pair}}))
 }
 
 // Clients move to TLS by the URLs of docs/operations.md while others hold locks: the masters' names stay, so the list does.
 func TestFromPlainToTLS(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/operations.md")
-	must(t, err)
-	moved := regexp.MustCompile(`(?m)^    rediss://a:6380(.*)a:6379 `).FindSubmatch(page)
+	moved := regexp.MustCompile(`(?m)^    rediss://a:6380(.*)a:6379 `).FindStringSubmatch(testkit.Read(t, "../docs/operations.md"))
 	if moved == nil {
 		t.Fatal("the page has no URL with TLS")
 	}
@@ -117,30 +115,25 @@ func TestFromPlainToTLS(t *testing.T) {
 	must(t, err)
 	s, mine := secure(t, 3, authority), t.TempDir()
 	must(t, authority.Issue(mine, "client"))
-	pair, err := tls.LoadX509KeyPair(filepath.Join(mine, "cert.pem"), filepath.Join(mine, "key.pem"))
-	must(t, err)
-	files := quorum.WithNodeOptions(node.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: redistest.Roots(authority),
-		Certificates: []tls.Certificate{pair}}))
+	files := keeps(t, mine, authority)
 	held := lock(t, open(t, s.Fleet, redlock.Open), "name")
 	var urls addresses
 	for i, m := range s.Masters {
-		urls = append(urls, s.urls[i]+string(moved[1])+m.Addr())
+		urls = append(urls, s.urls[i]+moved[1]+m.Addr())
 	}
 	l := open(t, urls, redlock.Open, files)
 	_, err = l.TryLock(t.Context(), "name")
-	want(t, err, quorum.ErrHeld, "")
+	want(t, err, quorum.ErrHeld)
 	unlock(t, held)
 	unlock(t, lock(t, l, "name"))
 	_, err = open(t, s.urls, redlock.Open, files).TryLock(t.Context(), "name") // without the names
-	want(t, err, quorum.ErrMembership, "")
+	want(t, err, quorum.ErrMembership)
 }
 
 // rotation returns the two steps of operations.md: with an aclfile, and otherwise.
 func rotation(t *testing.T, aclfile bool) (steps [][]string) {
 	t.Helper()
-	text, err := os.ReadFile("../docs/operations.md")
-	must(t, err)
-	_, section, _ := strings.Cut(string(text), "\n## Passwords that rotate\n")
+	_, section, _ := strings.Cut(testkit.Read(t, "../docs/operations.md"), "\n## Passwords that rotate\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	instead := regexp.MustCompile("Where redis.conf has the users, say `(.*)` in place of `(.*)`").FindStringSubmatch(section)
 	if instead == nil {
@@ -182,10 +175,7 @@ func TestPasswordsThatRotate(t *testing.T) {
 				if aclfile {
 					args = []string{"--aclfile", path}
 				}
-				one, err := redistest.StartReal(1, args...)
-				must(t, err)
-				t.Cleanup(func() { must(t, one.Stop()) })
-				f.Masters = append(f.Masters, one.Masters...)
+				f.Masters = append(f.Masters, testkit.Real(t, 1, args...).Masters...)
 			}
 			with := func(password string) (urls addresses) {
 				for _, m := range f.Masters {

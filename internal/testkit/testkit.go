@@ -7,6 +7,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -45,6 +47,24 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
+// Read returns the text of a file.
+func Read(t testing.TB, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	Must(t, err)
+	return string(text)
+}
+
+// Exit runs a command, and returns its exit code and what it printed.
+func Exit(t testing.TB, cmd *exec.Cmd) (code int, printed string) {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatalf("%v: %v", cmd.Args, err)
+	}
+	return cmd.ProcessState.ExitCode(), string(out)
+}
+
 // Real starts n server processes that end with the test. It skips the test without a server.
 func Real(t testing.TB, n int, args ...string) *redistest.Fleet {
 	t.Helper()
@@ -70,16 +90,23 @@ func Embedded(t testing.TB, n int) *redistest.Fleet {
 // unless args say otherwise. dir has the files of package redistest.
 func TLS(t testing.TB, host string, args ...string) (m *redistest.Master, dir, port string, roots *x509.CertPool) {
 	t.Helper()
-	redistest.Need(t, redistest.TLS)
-	dir = t.TempDir()
 	authority, err := redistest.NewAuthority()
 	Must(t, err)
-	Must(t, authority.Issue(dir, host))
-	Must(t, redistest.WriteRoots(dir, authority))
+	m, dir, port = TLSBy(t, authority, host, args...)
+	return m, dir, port, redistest.Roots(authority)
+}
+
+// TLSBy is [TLS] with a certificate by that authority.
+func TLSBy(t testing.TB, by *redistest.Authority, host string, args ...string) (m *redistest.Master, dir, port string) {
+	t.Helper()
+	redistest.Need(t, redistest.TLS)
+	dir = t.TempDir()
+	Must(t, by.Issue(dir, host))
+	Must(t, redistest.WriteRoots(dir, by))
 	fleet, port, err := redistest.StartTLS(dir, args...)
 	Must(t, err)
 	t.Cleanup(func() { Must(t, fleet.Stop()) })
-	return fleet.Masters[0], dir, port, redistest.Roots(authority)
+	return fleet.Masters[0], dir, port
 }
 
 // Doer runs commands: a *[redistest.Master] is one.
