@@ -5,7 +5,10 @@ package chaos
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/containers"
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -31,11 +34,11 @@ type pluggable interface {
 
 // backend starts servers.
 type backend interface {
-	kind() string
-	run() string // its name at the container engine
+	Kind() string
+	Run() string // its name at the container engine
 	start(args ...string) (server, error)
 	left() ([]string, error) // what must be gone when no server runs
-	close() error
+	Close() error
 }
 
 // openBackend uses containers if there is an engine, else processes.
@@ -52,11 +55,8 @@ func openBackend(wanted string) (backend, error) {
 		without = err
 	}
 	fleet, err := redistest.StartReal(1)
-	if errors.Is(err, redistest.ErrNoServer) && without == nil {
-		return nil, fmt.Errorf("SKIPPED, needs redis-server: %w", err)
-	}
 	if errors.Is(err, redistest.ErrNoServer) {
-		return nil, fmt.Errorf("SKIPPED, needs a container engine or redis-server: %w, %w", err, without)
+		return nil, fmt.Errorf("SKIPPED, needs redis-server, or a container engine: %w", errors.Join(err, without))
 	}
 	if err != nil {
 		return nil, err
@@ -73,10 +73,6 @@ const noRun = "-"
 
 type engines struct{ *containers.Engine }
 
-func (e *engines) kind() string { return e.Kind() }
-func (e *engines) run() string  { return e.Run() }
-func (e *engines) close() error { return e.Close() }
-
 func (e *engines) start(args ...string) (server, error) {
 	m, err := e.Start(args...)
 	if err != nil {
@@ -87,22 +83,14 @@ func (e *engines) start(args ...string) (server, error) {
 
 // left leaves out the network and the image: all scenarios share them.
 func (e *engines) left() ([]string, error) {
-	var found []string
 	all, err := e.Left()
-	for _, one := range all {
-		if len(one) > 9 && one[:9] == "container" {
-			found = append(found, one)
-		}
-	}
-	return found, err
+	return slices.DeleteFunc(all, func(one string) bool { return !strings.HasPrefix(one, "container") }), err
 }
 
 // processes starts each redis-server as a fleet of its own, so that each one has its own arguments.
 type processes struct {
-	says string
-
-	mu      sync.Mutex
-	running int
+	says    string
+	running atomic.Int64
 }
 
 // lone is the only master of a fleet.
@@ -113,9 +101,9 @@ type lone struct {
 	once  sync.Once
 }
 
-func (p *processes) kind() string { return p.says }
-func (p *processes) run() string  { return noRun }
-func (p *processes) close() error { return nil }
+func (p *processes) Kind() string { return p.says }
+func (p *processes) Run() string  { return noRun }
+func (p *processes) Close() error { return nil }
 
 func (p *processes) start(args ...string) (server, error) {
 	s, err := p.startWith(nil, args...)
@@ -130,27 +118,19 @@ func (p *processes) startWith(env []string, args ...string) (*lone, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.count(1)
+	p.running.Add(1)
 	return &lone{Master: fleet.Masters[0], fleet: fleet, of: p}, nil
 }
 
-func (p *processes) count(by int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.running += by
-}
-
-func (p *processes) left() ([]string, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.running == 0 {
-		return nil, nil
+func (p *processes) left() (all []string, err error) {
+	if n := p.running.Load(); n > 0 {
+		all = append(all, fmt.Sprintf("%d processes", n))
 	}
-	return []string{fmt.Sprintf("%d processes", p.running)}, nil
+	return all, nil
 }
 
 func (l *lone) Stop() error {
 	err := l.fleet.Stop()
-	l.once.Do(func() { l.of.count(-1) })
+	l.once.Do(func() { l.of.running.Add(-1) })
 	return err
 }

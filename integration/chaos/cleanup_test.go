@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/containers"
 	"github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -86,17 +88,9 @@ func crash(t *testing.T, backend, scenario, fault string, panics bool) {
 	if err := cmd.Wait(); err == nil || !met || dir == "" {
 		t.Fatalf("the run must end in the middle: %v; reached %q: %v, directory %q; %v", err, fault, met, dir, printed)
 	}
-	ended := time.Now()
-	for {
-		left := leftOf(dir, run)
-		if len(left) == 0 {
-			t.Logf("nothing is left %v after its end", time.Since(ended).Round(time.Millisecond))
-			return
-		}
-		if time.Since(ended) > cleanBound {
-			t.Fatalf("left behind: %q", left)
-		}
-		time.Sleep(50 * time.Millisecond)
+	var left []string
+	if !poll.Until(cleanBound, func() bool { left = leftOf(dir, run); return len(left) == 0 }) {
+		t.Fatalf("left behind: %q", left)
 	}
 }
 
@@ -106,14 +100,7 @@ func leftOf(dir, run string) (all []string) {
 	if _, err := os.Stat(dir); err == nil {
 		all = append(all, dir)
 	}
-	for _, link := range []string{"exe", "cwd"} {
-		found, _ := filepath.Glob("/proc/[0-9]*/" + link)
-		for _, path := range found {
-			if to, err := os.Readlink(path); err == nil && strings.HasPrefix(to, dir+"/") {
-				all = append(all, path+" → "+to)
-			}
-		}
-	}
+	all = slices.Concat(all, inProc(dir, "exe"), inProc(dir, "cwd"))
 	if run != noRun {
 		left, err := containers.Left(run)
 		if err != nil {
@@ -122,6 +109,15 @@ func leftOf(dir, run string) (all []string) {
 		all = append(all, left...)
 	}
 	return all
+}
+
+// inProc returns the links of that name in /proc that lead into the directory, one for each process.
+func inProc(dir, link string) []string {
+	found, _ := filepath.Glob("/proc/[0-9]*/" + link)
+	return slices.DeleteFunc(found, func(path string) bool {
+		to, err := os.Readlink(path)
+		return err != nil || !strings.HasPrefix(to, dir+"/")
+	})
 }
 
 // scratchOf names, in the environment, the directory that a copy of the test binary removes after
@@ -177,12 +173,7 @@ func (s *scratch) keep(dir string) (string, error) {
 // SIGHUP only to processes that had stopped before their parent died: one that was about to stop is
 // stopped for ever.
 func endStrays(dir string) {
-	found, _ := filepath.Glob("/proc/[0-9]*/exe")
-	for _, path := range found {
-		to, err := os.Readlink(path)
-		if err != nil || !strings.HasPrefix(to, dir+"/") {
-			continue
-		}
+	for _, path := range inProc(dir, "exe") {
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
@@ -198,15 +189,15 @@ func cleanIfAsked() {
 	}
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	// Contenders and masters that die with the other process may still be writing.
-	for late := time.Now().Add(5 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	var err error
+	if !poll.Until(5*time.Second, func() bool {
 		endStrays(dir)
-		err := os.RemoveAll(dir)
-		if _, gone := os.Stat(dir); err == nil && os.IsNotExist(gone) {
-			os.Exit(0)
-		}
-		if time.Now().After(late) {
-			fmt.Fprintln(os.Stderr, "chaos: cleaning up:", err)
-			os.Exit(1)
-		}
+		err = os.RemoveAll(dir)
+		_, gone := os.Stat(dir)
+		return err == nil && os.IsNotExist(gone)
+	}) {
+		fmt.Fprintln(os.Stderr, "chaos: cleaning up:", err)
+		os.Exit(1)
 	}
+	os.Exit(0)
 }

@@ -33,10 +33,8 @@ func frozenMaster(r *run) {
 	r.all(0, r.n/2+1, r.unpause)
 	r.available(time.Now(), r.lease+slack, "the thaw", b)
 	r.let(time.Second / 2)
-	did := r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
-	r.expect(did.Did == contender.Withheld, "A knows that it no longer holds: %s", did.Did)
-	r.at(a, contender.ToUnlock)
-	r.pass(a, contender.Released, contender.Unreleased)
+	r.withholds(a)
+	r.leaves(a)
 	a.order(contender.Stop)
 	r.let(time.Second / 2)
 }
@@ -44,9 +42,7 @@ func frozenMaster(r *run) {
 // pausedClient: a client is stopped between its last check of the lock and its write, for longer
 // than its lease. The next holder has written to the register, which refuses the write.
 func pausedClient(r *run) {
-	a := r.gated(contender.Plan{Careless: true})
-	r.pass(a, contender.Acquired)
-	r.at(a, contender.ToWrite)
+	a, _ := r.holds(contender.Plan{Careless: true})
 	r.let(r.lease / 2)
 	r.stopClient(a)
 	others := r.crowd(2, contender.Plan{})
@@ -57,7 +53,7 @@ func pausedClient(r *run) {
 	_, _, err := a.next(a.seen, soon, func(p contender.Report) bool { return p.Did == contender.Stale })
 	r.expect(err == nil, "the register refuses A's write: %v", err)
 	r.at(a, contender.ToUnlock)
-	r.pass(a, contender.Released, contender.Unreleased)
+	r.leaves(a)
 	a.order(contender.Stop)
 	// And many times, at random points.
 	for range 4 {

@@ -119,9 +119,7 @@ func (c *cluster) step(i int, ahead time.Duration) error {
 // two hours back, which prolongs the keys that are set meanwhile, under a lock that all masters had
 // granted. The other masters keep the lock.
 func steppedClocks(r *run) {
-	holder := r.gated(contender.Plan{})
-	r.pass(holder, contender.Acquired)
-	r.at(holder, contender.ToWrite)
+	holder, _ := r.holds(contender.Plan{})
 	r.crowd(2, contender.Plan{Patience: 200 * time.Millisecond})
 	r.let(r.lease / 2)
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour, 0} {

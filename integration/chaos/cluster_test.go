@@ -113,15 +113,6 @@ func pick(all []string, places []int) []string {
 func memberName(i int) string { return fmt.Sprintf("master-%d", i+1) }
 func asMember(i int) string   { return "?name=" + memberName(i) }
 
-// apart makes paths for one group of clients.
-func (c *cluster) apart(group string) (*paths, error) {
-	p, err := newPaths(group, c.servers)
-	if err == nil {
-		c.paths = append(c.paths, p)
-	}
-	return p, err
-}
-
 // happened notes a fault for the log, the report and the picture.
 func (c *cluster) happened(whose string, kind, format string, args ...any) {
 	c.tracks.Mark(whose, kind)
@@ -182,18 +173,17 @@ func (c *cluster) keys() ([]string, error) {
 
 // stop ends all servers and paths.
 func (c *cluster) stop() error {
-	var errs []error
 	var stopping sync.WaitGroup
-	all := append(slices.Clone(c.servers), c.extra...)
+	all := slices.Concat(c.servers, c.extra)
 	failed := make([]error, len(all))
 	for i, s := range all {
 		stopping.Go(func() { failed[i] = s.Stop() })
 	}
 	for _, p := range c.paths {
-		errs = append(errs, p.close())
+		p.close()
 	}
 	stopping.Wait()
-	return errors.Join(append(errs, failed...)...)
+	return errors.Join(failed...)
 }
 
 // paths are one group of clients' ways to the masters: one of its own to each, so that
@@ -204,16 +194,17 @@ type paths struct {
 	forwards []*forward.Forward
 }
 
-func newPaths(group string, servers []server) (*paths, error) {
+// apartFor makes paths for a group of clients.
+func (r *run) apartFor(group string) *paths {
+	r.t.Helper()
 	p := &paths{group: group}
-	for _, s := range servers {
+	r.paths = append(r.paths, p)
+	for _, s := range r.servers {
 		f, err := forward.New(s.Addr())
-		if err != nil {
-			return nil, errors.Join(err, p.close())
-		}
+		r.must(err)
 		p.forwards = append(p.forwards, f)
 	}
-	return p, nil
+	return p
 }
 
 // urls are the URLs of the masters in these places, or in all.
@@ -225,15 +216,8 @@ func (p *paths) urls(places ...int) []string {
 	return pick(all, places)
 }
 
-// heal ends all faults on the path to a master.
-func (p *paths) heal(i int) { p.forwards[i].Heal() }
-
-// replace puts another server behind the address.
-func (p *paths) replace(i int, by server) { p.forwards[i].Turn(by.Addr()) }
-
-func (p *paths) close() error {
+func (p *paths) close() {
 	for _, f := range p.forwards {
 		f.Close()
 	}
-	return nil
 }

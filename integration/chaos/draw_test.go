@@ -171,7 +171,7 @@ func writePage(path string, drawn []*result) error {
 		return err
 	}
 	return errors.Join(page.Execute(f, map[string]any{"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"),
-		"Revision": *revision, "Machine": machine(), "Masters": lab.backend.kind(), "Seed": *seed, "Every": watchEvery,
+		"Revision": *revision, "Machine": machine(), "Masters": lab.backend.Kind(), "Seed": *seed, "Every": watchEvery,
 		"Results": drawn}), f.Close())
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 )
 
@@ -108,7 +109,7 @@ func (c *cluster) slow(p *paths, i int, latency, jitter time.Duration) {
 
 func (c *cluster) heal(p *paths, i int) {
 	c.log("+%v heal %s to master %d", time.Since(c.began).Round(time.Millisecond), p.group, i+1)
-	p.heal(i)
+	p.forwards[i].Heal()
 	c.tracks.End(p.to(i), "")
 }
 
@@ -169,15 +170,14 @@ func (c *cluster) replica(of int) (server, error) {
 	if err := follow(r, c.servers[of]); err != nil {
 		return nil, err
 	}
-	for late := time.Now().Add(replicaBound); ; time.Sleep(10 * time.Millisecond) {
-		role, err := redis.Values(r.Do("ROLE"))
-		if err == nil && len(role) > 3 && fmt.Sprintf("%s", role[3]) == "connected" {
-			return r, nil
-		}
-		if time.Now().After(late) {
-			return nil, fmt.Errorf("the replica of master %d has not caught up: %q, %v", of+1, role, err)
-		}
+	var role []any
+	if !poll.Until(replicaBound, func() bool {
+		role, err = redis.Values(r.Do("ROLE"))
+		return err == nil && len(role) > 3 && fmt.Sprintf("%s", role[3]) == "connected"
+	}) {
+		return nil, fmt.Errorf("the replica of master %d has not caught up: %q, %v", of+1, role, err)
 	}
+	return r, nil
 }
 
 // cutOff stops a replica's replication; it keeps its data. No server listens on port 1.
@@ -197,7 +197,7 @@ func (c *cluster) promote(replica server, i int) error {
 		return err
 	}
 	for _, p := range c.paths {
-		p.replace(i, replica)
+		p.forwards[i].Turn(replica.Addr())
 	}
 	c.extra = slices.DeleteFunc(c.extra, func(s server) bool { return s == replica })
 	c.mu.Lock() // the watcher of pictures reads it

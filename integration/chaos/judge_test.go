@@ -5,12 +5,14 @@ package chaos
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 )
 
@@ -21,7 +23,7 @@ func (r *run) judge() {
 	if err := r.finish(); err != nil {
 		r.expect(false, "all contenders ended in good order: %v", err)
 	}
-	res.Orphans = r.orphans(time.Now().Add(orphanBound))
+	res.Orphans = r.orphans()
 	r.expect(res.Orphans == 0, "no key is left %v after the last release: %d are", orphanBound, res.Orphans)
 
 	for _, w := range r.workers {
@@ -41,7 +43,9 @@ func (r *run) judge() {
 	res.Faults = r.told()
 
 	events, err := r.events()
-	r.must2(err)
+	if err != nil {
+		r.t.Error(err)
+	}
 	for _, v := range history.Check(events, history.Options{HonestClocks: true, ViewDir: r.dir}) {
 		if v.Rule == "overlap" {
 			res.DoubleHolds++
@@ -70,47 +74,30 @@ func (r *run) judge() {
 	}
 }
 
-func (r *run) must2(err error) {
+// orphans counts the locks that are left on the masters after orphanBound.
+func (r *run) orphans() int {
 	r.t.Helper()
+	var left []string
+	var err error
+	if !poll.Until(orphanBound, func() bool { left, err = r.keys(); return err == nil && len(left) == 0 }) {
+		r.t.Logf("left: %q", left)
+	}
 	if err != nil {
-		r.t.Error(err)
+		r.t.Errorf("the masters do not answer at the end: %v", err)
 	}
-}
-
-// orphans counts the locks left on the masters at the instant. It returns sooner when there are
-// none.
-func (r *run) orphans(at time.Time) int {
-	r.t.Helper()
-	for {
-		left, err := r.keys()
-		if err == nil && len(left) == 0 {
-			return 0
-		}
-		if time.Now().After(at) {
-			if err != nil {
-				r.t.Errorf("the masters do not answer at the end: %v", err)
-			}
-			r.t.Logf("left: %q", left)
-			return len(left)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	return len(left)
 }
 
 // longestGap is the longest time between holders of the name, or of its slots, from the first to the last, and its
 // begin.
 func longestGap(events []history.Event) (from int64, gap time.Duration) {
 	type span struct{ from, to int64 }
-	holds := map[string]*span{}
+	holds := map[string]span{}
 	for _, e := range events {
 		if !strings.HasPrefix(e.Name, name) { // a slot's begins with it
 			continue
 		}
 		h := holds[e.Owner]
-		if h == nil {
-			h = &span{}
-			holds[e.Owner] = h
-		}
 		switch e.Kind {
 		case history.Acquired:
 			h.from, h.to = e.Return, max(h.to, e.Return)
@@ -120,16 +107,11 @@ func longestGap(events []history.Event) (from int64, gap time.Duration) {
 		default:
 			h.to = e.Call
 		}
+		holds[e.Owner] = h
 	}
-	var all []*span
-	for _, h := range holds {
-		if h.from != 0 {
-			all = append(all, h)
-		}
-	}
-	slices.SortFunc(all, func(a, b *span) int { return cmp.Compare(a.from, b.from) })
+	maps.DeleteFunc(holds, func(_ string, h span) bool { return h.from == 0 })
 	var end int64
-	for _, h := range all {
+	for _, h := range slices.SortedFunc(maps.Values(holds), func(a, b span) int { return cmp.Compare(a.from, b.from) }) {
 		if d := time.Duration(h.from - end); end != 0 && d > gap {
 			from, gap = end, d
 		}

@@ -15,6 +15,7 @@
 package chaos
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -57,57 +58,41 @@ func TestMain(m *testing.M) {
 	cleanIfAsked()
 	flag.Parse()
 	stretchTimes()
-	os.Exit(runAll(m))
+	code, err := runAll(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		code = 1
+	}
+	os.Exit(code)
 }
 
-func runAll(m *testing.M) (code int) {
-	var err error
+func runAll(m *testing.M) (code int, err error) {
 	if *seed == 0 {
 		*seed = rand.Uint64N(1e9) + 1
 	}
 	if lab.scratch, err = openScratch(); err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		return 1
+		return 1, err
 	}
-	defer func() {
-		if err := lab.scratch.close(); err != nil {
-			fmt.Fprintln(os.Stderr, "chaos:", err)
-			code = 1
-		}
-	}()
+	defer func() { err = errors.Join(err, lab.scratch.close()) }()
 	if lab.backend, err = openBackend(*wanted); err != nil {
 		if strings.HasPrefix(err.Error(), "SKIPPED") {
 			fmt.Println(err)
-			return 0
+			return 0, nil
 		}
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		return 1
+		return 1, err
 	}
-	fmt.Printf(startLine+"\n", lab.scratch.dir, lab.backend.run())
-	fmt.Printf("chaos: masters are %s; seed %d\n", lab.backend.kind(), *seed)
+	fmt.Printf(startLine+"\n", lab.scratch.dir, lab.backend.Run())
+	fmt.Printf("chaos: masters are %s; seed %d\n", lab.backend.Kind(), *seed)
 	// Should this process die first, the reaper and the janitor clean up.
 	defer func() {
-		if err := lab.backend.close(); err != nil {
-			fmt.Fprintln(os.Stderr, "chaos:", err)
-			code = 1
-		}
-		if leak := goleak.Find(notOurs()...); code == 0 && leak != nil {
-			fmt.Fprintln(os.Stderr, "chaos:", leak)
-			code = 1
+		if err = errors.Join(err, lab.backend.Close()); code == 0 && err == nil {
+			err = goleak.Find(notOurs()...)
 		}
 	}()
-	code = m.Run()
-	if *reportTo != "" {
-		if err := lab.report.write(*reportTo, code == 0); err != nil {
-			fmt.Fprintln(os.Stderr, "chaos:", err)
-			return 1
-		}
+	if code = m.Run(); *reportTo != "" {
+		err = lab.report.write(*reportTo, code == 0)
 	}
-	if err := lab.report.writePictures(); err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		return 1
-	}
-	return code
+	return code, errors.Join(err, lab.report.writePictures())
 }
 
 // notOurs are goroutines that a scenario may leave: idle connections to the engine.

@@ -3,8 +3,8 @@
 package chaos
 
 import (
+	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/quorumlock/quorumlock/integration/contender"
@@ -48,7 +48,7 @@ func (r *run) waitsForNoDead(took, before, ping time.Duration, call string) {
 func (r *run) ping(from, to int) (ended func() time.Duration) {
 	stop := make(chan struct{})
 	var asking sync.WaitGroup
-	var longest atomic.Int64
+	each := make([]time.Duration, to)
 	for i := from; i < to; i++ {
 		asking.Go(func() {
 			for {
@@ -56,9 +56,7 @@ func (r *run) ping(from, to int) (ended func() time.Duration) {
 				if err := r.do(i, "PING"); err != nil {
 					r.t.Error(err)
 				}
-				took := int64(time.Since(began))
-				for l := longest.Load(); took > l && !longest.CompareAndSwap(l, took); l = longest.Load() {
-				}
+				each[i] = max(each[i], time.Since(began))
 				select {
 				case <-stop:
 					return
@@ -70,7 +68,7 @@ func (r *run) ping(from, to int) (ended func() time.Duration) {
 	return sync.OnceValue(func() time.Duration {
 		close(stop)
 		asking.Wait()
-		return time.Duration(longest.Load())
+		return slices.Max(each)
 	})
 }
 
@@ -108,9 +106,7 @@ func majorityKilled(r *run) {
 // rollingRestart: a held lock outlives the restart of every master, one after another, with a max
 // lease between. Some masters keep their data on disk, others do not.
 func rollingRestart(r *run) {
-	holder := r.gated(contender.Plan{})
-	r.pass(holder, contender.Acquired)
-	r.at(holder, contender.ToWrite)
+	holder, _ := r.holds(contender.Plan{})
 	r.crowd(2, contender.Plan{Patience: r.lease})
 	for i := range r.n {
 		r.must(r.crash(i))
@@ -133,10 +129,9 @@ func (r *run) writes(holder *worker) {
 	for _, p := range holder.all() {
 		r.expect(p.Did != contender.Lost, "the lock is held throughout: %s", p.Err)
 	}
-	wrote := r.pass(holder, contender.Wrote, contender.Withheld, contender.Stale)
-	r.expect(wrote.Did == contender.Wrote, "the holder writes at the end: %s", wrote.Did)
-	r.at(holder, contender.ToUnlock)
-	r.pass(holder, contender.Released, contender.Unreleased)
+	did := r.goesOn(holder)
+	r.expect(did == contender.Wrote, "the holder writes at the end: %s", did)
+	r.leaves(holder)
 	holder.order(contender.Stop)
 }
 
@@ -149,9 +144,7 @@ func forgetWhileHeld(r *run, forget func()) {
 		r.cut(out, i)
 	}
 	all := r.apartFor("B")
-	a := r.gated(contender.Plan{URLs: out.urls()})
-	held := r.pass(a, contender.Acquired)
-	r.at(a, contender.ToWrite)
+	a, held := r.holds(contender.Plan{URLs: out.urls()})
 	// A call of Lock asks at once, and then waits for the message of a release: none comes here. So
 	// B's calls are short.
 	b := r.start(contender.Plan{URLs: all.urls(), Hold: 200 * time.Millisecond, Rest: 20 * time.Millisecond, Patience: 60 * time.Millisecond})
@@ -159,11 +152,8 @@ func forgetWhileHeld(r *run, forget func()) {
 	r.cut(out, 0)
 	forget()
 	r.let(r.lease / 2)
-	r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
-	r.at(a, contender.ToUnlock)
-	for i := range r.n {
-		r.heal(out, i)
-	}
+	r.goesOn(a)
+	r.healAll(out)
 	released := time.Now()
 	a.order(contender.Go)
 	a.order(contender.Stop)

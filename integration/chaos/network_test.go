@@ -12,22 +12,14 @@ import (
 // Another client gets the lock.
 func partitionOfHolder(r *run) {
 	out := r.apartFor("A")
-	a := r.gated(contender.Plan{URLs: out.urls()})
-	r.pass(a, contender.Acquired)
-	r.at(a, contender.ToWrite)
+	a, _ := r.holds(contender.Plan{URLs: out.urls()})
 	others := r.crowd(2, contender.Plan{})
 	r.let(r.lease / 2)
-	for i := range r.n {
-		r.cut(out, i)
-	}
+	r.cutAll(out)
 	r.available(time.Now(), r.lease+slack, "the partition", others...)
-	did := r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
-	r.expect(did.Did == contender.Withheld, "A knows that it no longer holds: %s", did.Did)
-	r.at(a, contender.ToUnlock)
-	r.pass(a, contender.Released, contender.Unreleased)
-	for i := range r.n {
-		r.heal(out, i)
-	}
+	r.withholds(a)
+	r.leaves(a)
+	r.healAll(out)
 	a.order(contender.Go)
 	r.let(time.Second)
 }
@@ -57,10 +49,7 @@ func partitionOfClients(r *run) {
 				r.expect(p.Did != contender.Acquired || p.At-int64(p.Took) < contender.At(began), "%s acquires nothing from a minority", few.group)
 			}
 		}
-		for i := range r.n {
-			r.heal(left, i)
-			r.heal(right, i)
-		}
+		r.healAll(left, right)
 	}
 	split(left, right, ls, rs)
 	split(right, left, rs, ls)
@@ -69,10 +58,7 @@ func partitionOfClients(r *run) {
 		r.loseRequests(right, r.n-1-i)
 	}
 	r.let(r.lease)
-	for i := range r.n {
-		r.heal(left, i)
-		r.heal(right, i)
-	}
+	r.healAll(left, right)
 	r.available(time.Now(), r.lease+slack, "loss in one direction")
 	if r.canDisconnect() {
 		r.all(0, half+1, r.disconnect)
@@ -97,9 +83,7 @@ func slowMaster(r *run) {
 	}
 	r.available(time.Now(), 2*slack, "a majority became slow")
 	r.let(2 * time.Second)
-	for i := range r.n {
-		r.heal(way, i)
-	}
+	r.healAll(way)
 	r.let(time.Second / 2)
 }
 
@@ -112,7 +96,7 @@ func lostReplies(r *run) {
 	b := r.start(contender.Plan{Hold: 50 * time.Millisecond, Rest: 50 * time.Millisecond})
 	r.acquires(time.Now(), soon, b)
 
-	r.loseRepliesAll(out, 0, majority)
+	r.loseRepliesOf(out, majority)
 	asked := time.Now()
 	did := r.pass(a, contender.Acquired, contender.Refused)
 	r.expect(did.Did == contender.Refused, "A does not acquire without replies: %s", did.Did)
@@ -120,37 +104,29 @@ func lostReplies(r *run) {
 	r.healAll(out)
 	r.available(time.Now(), r.lease+slack, "A's acquire", b)
 
-	for range 3 { // until A acquires: B contends
-		r.at(a, contender.ToLock)
-		if did = r.pass(a, contender.Acquired, contender.Refused); did.Did == contender.Acquired {
-			break
+	again := func() { // until A acquires: B contends
+		for range 3 {
+			r.at(a, contender.ToLock)
+			if did = r.pass(a, contender.Acquired, contender.Refused); did.Did == contender.Acquired {
+				r.at(a, contender.ToWrite)
+				return
+			}
 		}
+		r.need(false, "A acquires when it gets replies again")
 	}
-	r.need(did.Did == contender.Acquired, "A acquires when it gets replies again")
-	r.at(a, contender.ToWrite)
-	r.loseRepliesAll(out, 0, majority-1)
+	again()
+	r.loseRepliesOf(out, majority-1)
 	r.let(2 * r.lease)
 	r.expect(!reported(a, contender.Lost), "A renews with replies of a majority")
 	r.healAll(out)
-	r.loseRepliesAll(out, 0, majority)
+	r.loseRepliesOf(out, majority)
 	r.available(time.Now(), 2*r.lease+slack, "the replies to A's renewals were lost", b)
 	r.healAll(out)
-	did = r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
-	r.expect(did.Did == contender.Withheld, "A knows that it no longer holds: %s", did.Did)
-	r.at(a, contender.ToUnlock)
-	r.pass(a, contender.Released, contender.Unreleased)
-
-	for range 3 {
-		r.at(a, contender.ToLock)
-		if did = r.pass(a, contender.Acquired, contender.Refused); did.Did == contender.Acquired {
-			break
-		}
-	}
-	r.need(did.Did == contender.Acquired, "A acquires again")
-	r.at(a, contender.ToWrite)
-	r.pass(a, contender.Wrote, contender.Stale, contender.Withheld)
-	r.at(a, contender.ToUnlock)
-	r.loseRepliesAll(out, 0, majority)
+	r.withholds(a)
+	r.leaves(a)
+	again()
+	r.goesOn(a)
+	r.loseRepliesOf(out, majority)
 	released := time.Now()
 	a.order(contender.Go)
 	r.available(released, r.lease+slack, "A's release, whose replies are lost", b)

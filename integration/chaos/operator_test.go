@@ -4,14 +4,13 @@ package chaos
 
 import (
 	"errors"
-	"fmt"
 	"os/exec"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -45,7 +44,7 @@ func (o *operator) announces(from, to []int, meanwhile func()) {
 		o.step(meanwhile, "remove", append([]string{memberName(from[removed])}, o.way.urls(from...)...)...)
 	}
 	if o.kind == noRefusal {
-		o.must(o.overwrite(o.first, to))
+		o.overwrite(o.first, to)
 	}
 }
 
@@ -62,22 +61,17 @@ func (o *operator) step(meanwhile func(), verb string, args ...string) {
 		meanwhile()
 		return
 	}
-	path, err := program(command)
-	o.must(err)
-	flags := []string{"members", verb, "-max-lease", o.lease.String(), "-timeout", operatorTimeout.String()}
 	if verb == "commit" {
-		flags = append(flags, "-yes") // stale clients go on with the first list
+		args = append([]string{"-yes"}, args...) // stale clients go on with the first list
 	}
-	run := func() *exec.Cmd { return exec.Command(path, append(flags, args...)...) }
 	before, late := o.marker(0), time.Now().Add(soon)
 	for said := ""; o.marker(0) == before; { // refused: the last change is not one max lease ago
 		o.need(time.Now().Before(late), "members %s writes a mark in time: %s", verb, said)
-		said, err = o.kills(run(), verb)
-		o.must(err)
+		said = o.kills(o.members(verb, operatorTimeout, args...), verb)
 	}
 	meanwhile()
 	for late := time.Now().Add(soon); ; time.Sleep(20 * time.Millisecond) {
-		said, err := run().CombinedOutput()
+		said, err := o.members(verb, operatorTimeout, args...).CombinedOutput()
 		if err == nil {
 			return
 		}
@@ -85,16 +79,22 @@ func (o *operator) step(meanwhile func(), verb string, args ...string) {
 	}
 }
 
+// members is a call of quorumlock members.
+func (r *run) members(verb string, timeout time.Duration, args ...string) *exec.Cmd {
+	path, err := program(command)
+	r.must(err)
+	flags := []string{"members", verb, "-max-lease", r.lease.String(), "-timeout", timeout.String()}
+	return exec.Command(path, append(flags, args...)...)
+}
+
 // kills runs the command until it has put a mark on master 1. The mark for master 2 is on its way
 // then, and gets lost. It returns what the command said.
-func (o *operator) kills(cmd *exec.Cmd, verb string) (said string, err error) {
+func (o *operator) kills(cmd *exec.Cmd, verb string) (said string) {
 	o.way.forwards[1].DelayRequests(markDelay, 0)
 	var printed child.Output
 	cmd.Stdout, cmd.Stderr = &printed, &printed
 	first, second := o.marker(0), o.marker(1)
-	if err := cmd.Start(); err != nil {
-		return "", err
-	}
+	o.must(cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -109,17 +109,16 @@ func (o *operator) kills(cmd *exec.Cmd, verb string) (said string, err error) {
 	}
 	_ = cmd.Process.Kill() // it may have ended
 	<-ended
-	o.way.replace(1, o.servers[1]) // this cuts the connections: what is on its way is lost
-	o.way.heal(1)
-	if o.marker(0) == first {
-		return printed.String(), nil
+	o.way.forwards[1].Turn(o.servers[1].Addr()) // this cuts the connections: what is on its way is lost
+	o.way.forwards[1].Heal()
+	if o.marker(0) != first {
+		o.happened(nobody, "quorumlock members killed", "at %s", verb)
+		o.killed++
+		if o.marker(1) == second {
+			o.halfway++
+		}
 	}
-	o.happened(nobody, "quorumlock members killed", "at %s", verb)
-	o.killed++
-	if o.marker(1) == second {
-		o.halfway++
-	}
-	return printed.String(), nil
+	return printed.String()
 }
 
 // marker is the text of a master's marker.
@@ -132,24 +131,16 @@ func (o *operator) marker(i int) string {
 }
 
 // overwrite writes the markers of masters that accept two lists.
-func (o *operator) overwrite(list, other []int) error {
+func (o *operator) overwrite(list, other []int) {
 	for i, s := range o.servers {
 		if !slices.Contains(list, i) && !slices.Contains(other, i) {
 			continue
 		}
-		info, err := redis.String(s.Do("INFO", "server"))
-		if err != nil {
-			return err
-		}
-		_, id, _ := strings.Cut(info, "run_id:")
-		id, _, _ = strings.Cut(id, "\r\n")
-		m := scripts.Marker{Process: scripts.Process{Run: id, MaxLease: o.lease, Member: memberName(i)},
+		run := testkit.Info(o.t, s, "server", "run_id")
+		m := scripts.Marker{Process: scripts.Process{Run: run, MaxLease: o.lease, Member: memberName(i)},
 			Generation: 1, Members: membersOf(list), Next: membersOf(other)}
-		if _, err := s.Do("SET", scripts.MarkerKey, m.String()); err != nil {
-			return fmt.Errorf("master %d: %w", i+1, err)
-		}
+		o.must(o.do(i, "SET", scripts.MarkerKey, m.String()))
 	}
-	return nil
 }
 
 func membersOf(places []int) *scripts.List {

@@ -59,7 +59,7 @@ func (r *report) write(path string, passed bool) error {
 		return err
 	}
 	data := map[string]any{
-		"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"), "Machine": machine(), "Revision": *revision, "Masters": lab.backend.kind(),
+		"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"), "Machine": machine(), "Revision": *revision, "Masters": lab.backend.Kind(),
 		"Seed": *seed, "Walk": *walkFor, "Race": *race, "Passed": passed, "Notes": r.notes,
 		"Pair": []shown(nil), "Lease": defaultLease, "Timeout": nodeTimeout, "OrphanBound": orphanBound,
 	}

@@ -130,11 +130,8 @@ func (o *rivals) begin(one *rival) {
 }
 
 func (o *rivals) starts(one *rival, verb string, args ...string) {
-	path, err := program(command)
-	o.must(err)
 	one.verb, one.said, one.ended = verb, new(bytes.Buffer), make(chan error, 1)
-	flags := []string{"members", verb, "-max-lease", o.lease.String(), "-timeout", nodeTimeout.String()}
-	cmd := exec.Command(path, append(flags, args...)...)
+	cmd := o.members(verb, nodeTimeout, args...)
 	cmd.Stdout, cmd.Stderr = one.said, one.said
 	one.cmd = cmd
 	o.must(cmd.Start())
@@ -299,7 +296,7 @@ func againstEachOther(r *run) {
 	r.acquires(time.Now(), soon, crowds[0]...)
 	accepts := func() {
 		if r.kind == noRefusal {
-			r.must((&operator{run: r}).overwrite(o.lists[1], o.lists[2]))
+			(&operator{run: r}).overwrite(o.lists[1], o.lists[2])
 		}
 	}
 	accepts()
@@ -331,10 +328,7 @@ func againstEachOther(r *run) {
 	if !r.ours() {
 		return
 	}
-	for i := range r.n {
-		r.heal(ways[0], i)
-		r.heal(ways[1], i)
-	}
+	r.healAll(ways...)
 	r.available(time.Now(), r.lease+5*slack, "the operators agreed", crowds[o.settle()]...)
 }
 

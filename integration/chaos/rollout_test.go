@@ -78,9 +78,7 @@ func (r *run) rollOut(o rollout) {
 	for i := 1; i < r.n-1 && !o.dead; i += 2 {
 		r.cut(old, i)
 	}
-	o.stale = r.gated(contender.Plan{URLs: old.urls(first...), Names: []string{staleName}})
-	r.pass(o.stale, contender.Acquired)
-	r.at(o.stale, contender.ToWrite)
+	o.stale, _ = r.holds(contender.Plan{URLs: old.urls(first...), Names: []string{staleName}})
 	contends := r.crowd(1, contender.Plan{URLs: old.urls(first...)})[0]
 	var intruders []*worker
 	for _, list := range o.wrong {
@@ -100,15 +98,12 @@ func (r *run) rollOut(o rollout) {
 		r.must(r.unpause(r.n - 1))
 		r.let(r.lease)
 	}
-	next := r.gated(contender.Plan{URLs: r.urls(last...), Names: []string{staleName}})
-	r.pass(next, contender.Acquired)
+	next, _ := r.holds(contender.Plan{URLs: r.urls(last...), Names: []string{staleName}})
 	if !reported(o.stale, contender.Lost) {
 		r.note(twoLists)
 	}
-	r.at(next, contender.ToWrite)
-	r.pass(next, contender.Wrote, contender.Withheld, contender.Stale)
-	did := r.pass(o.stale, contender.Wrote, contender.Withheld, contender.Stale)
-	r.expect(did.Did == contender.Withheld, "the stale client knows that it no longer holds: %s", did.Did)
+	r.goesOn(next)
+	r.withholds(o.stale)
 	r.writes(holder)
 	r.available(time.Now(), slack, "the last change", crowd...)
 	o.judgeRefusals(contends, intruders)
@@ -173,7 +168,7 @@ func (o *rollout) change(from, to []int, crowd []*worker, holder *worker) (next 
 		o.during(nothing, to)
 	}
 	if o.kind == noRefusal { // also on a master that a fault has made forget
-		o.must(o.operator.overwrite(o.operator.first, to))
+		o.operator.overwrite(o.operator.first, to)
 	}
 	return next
 }

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -80,25 +81,20 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 	t.Helper()
 	before := goleak.IgnoreCurrent()
 	wall := time.Now()
-	r := &run{t: t, kind: kind, n: n, rng: rand.New(rand.NewPCG(seedOf(s.name, n), 0)), lease: s.lease * time.Duration(*stretch), slots: s.slots, endWatch: func() {}}
-	r.result = &result{Scenario: s.name, Kind: kind, Masters: n, Seed: *seed}
-	if r.lease == 0 {
-		r.lease = defaultLease
-	}
+	r := &run{t: t, kind: kind, n: n, rng: rand.New(rand.NewPCG(seedOf(s.name, n), 0)), slots: s.slots, endWatch: func() {},
+		lease:  cmp.Or(s.lease*time.Duration(*stretch), defaultLease),
+		result: &result{Scenario: s.name, Kind: kind, Masters: n, Seed: *seed}}
 	var err error
-	if r.dir, err = os.MkdirTemp("", "histories-"); err != nil {
-		t.Fatal(err)
-	}
-	if r.registers, err = serveRegisters(); err != nil {
-		t.Fatal(err)
-	}
+	r.dir, err = os.MkdirTemp("", "histories-")
+	testkit.Must(t, err)
+	r.registers, err = serveRegisters()
+	testkit.Must(t, err)
 	if s.start == nil {
 		s.start = startServer
 	}
 	if s.spares > 0 { // to compile it under the locks would take the machine from them
-		if _, err := program(command); err != nil {
-			t.Fatal(err)
-		}
+		_, err := program(command)
+		testkit.Must(t, err)
 	}
 	if r.cluster, err = newCluster(n+s.spares, s.start, s.disks, t.Logf); err != nil {
 		r.registers.close()
@@ -124,8 +120,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 		if left = append(left, more...); err != nil || len(left) > 0 {
 			t.Errorf("left behind: %q, %v", left, err)
 		}
-		leak := goleak.Find(append(notOurs(), before)...)
-		if leak != nil {
+		if leak := goleak.Find(append(notOurs(), before)...); leak != nil {
 			t.Error(leak)
 		}
 		if t.Failed() {

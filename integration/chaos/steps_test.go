@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -21,18 +22,12 @@ import (
 // addresses.
 func (r *run) start(plan contender.Plan) *worker {
 	r.t.Helper()
-	plan.Client = len(r.workers) + 1
-	if plan.Kind == "" {
-		plan.Kind = r.kind
-	}
+	plan.Client, plan.Kind, plan.Patience = len(r.workers)+1, r.kind, cmp.Or(plan.Patience, 5*slack)
 	if plan.URLs == nil {
 		plan.URLs = r.urls()
 	}
 	if plan.Names == nil {
 		plan.Names = []string{name}
-	}
-	if plan.Patience == 0 {
-		plan.Patience = 5 * slack
 	}
 	plan.Register, plan.Seed = r.registers.addr(), r.rng.Uint64()
 	plan.Lease, plan.MaxLease, plan.Timeout = r.lease, r.lease, nodeTimeout
@@ -69,6 +64,36 @@ func (r *run) at(w *worker, phase string) {
 	_, next, err := w.next(w.seen, soon, func(p contender.Report) bool { return p.Did == contender.Waiting && p.Phase == phase })
 	w.seen = next
 	r.need(err == nil, "contender %d is before %s: %v", w.plan.Client, phase, err)
+}
+
+// holds starts a gated contender, and waits until it has acquired the lock. It is before its write then.
+func (r *run) holds(plan contender.Plan) (w *worker, acquired contender.Report) {
+	r.t.Helper()
+	w = r.gated(plan)
+	acquired = r.pass(w, contender.Acquired)
+	r.at(w, contender.ToWrite)
+	return w, acquired
+}
+
+// goesOn lets a gated contender write, or not, and waits until it is before Unlock.
+func (r *run) goesOn(w *worker) (did string) {
+	r.t.Helper()
+	did = r.pass(w, contender.Wrote, contender.Stale, contender.Withheld).Did
+	r.at(w, contender.ToUnlock)
+	return did
+}
+
+// withholds expects that a gated contender, which is cut off from its lock, doesn't write.
+func (r *run) withholds(w *worker) {
+	r.t.Helper()
+	did := r.goesOn(w)
+	r.expect(did == contender.Withheld, "client %d knows that it no longer holds: %s", w.plan.Client, did)
+}
+
+// leaves lets a gated contender that is before Unlock unlock.
+func (r *run) leaves(w *worker) {
+	r.t.Helper()
+	r.pass(w, contender.Released, contender.Unreleased)
 }
 
 // pass lets a gated contender pass, and returns its report.
@@ -146,23 +171,24 @@ func (r *run) all(from, to int, do func(int) error) {
 	r.must(errors.Join(errs...))
 }
 
-// apartFor makes paths for a group of clients.
-func (r *run) apartFor(group string) *paths {
-	r.t.Helper()
-	p, err := r.apart(group)
-	r.must(err)
-	return p
-}
-
-func (r *run) loseRepliesAll(p *paths, from, to int) {
-	for i := from; i < to; i++ {
+// loseRepliesOf is loseReplies of the first masters.
+func (r *run) loseRepliesOf(p *paths, masters int) {
+	for i := range masters {
 		r.loseReplies(p, i)
 	}
 }
 
-func (r *run) healAll(p *paths) {
+func (r *run) cutAll(p *paths) {
 	for i := range r.n {
-		r.heal(p, i)
+		r.cut(p, i)
+	}
+}
+
+func (r *run) healAll(all ...*paths) {
+	for _, p := range all {
+		for i := range r.n {
+			r.heal(p, i)
+		}
 	}
 }
 

@@ -57,9 +57,7 @@ func (m *machine) restart(kill bool) error {
 	m.restarting <- struct{}{}
 	defer func() { <-m.restarting }()
 	turn.wait()
-	m.mu.Lock()
-	old := m.process
-	m.mu.Unlock()
+	old := m.current()
 	if kill {
 		old.dead.Store(true)
 		for master := range m.world.masters {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
@@ -51,7 +52,7 @@ func (f *flow) run() {
 	f.restarting <- struct{}{}
 	<-f.restarting
 	f.turn()
-	f.world.heal()
+	f.world.healing.Do(func() { f.world.trace.add("ALL FAULTS HAVE ENDED") })
 	f.awaitLists()
 	for _, name := range f.world.plan.names {
 		f.lockAfterFaults(name)
@@ -156,13 +157,8 @@ func (f *flow) release(c *client, r *record, limit time.Duration) {
 
 // expected reports whether an Unlock may return the error.
 func expected(err error) bool {
-	for _, target := range []error{quorum.ErrLost, quorum.ErrNotHeld, quorum.ErrUnavailable, context.DeadlineExceeded,
-		context.Canceled} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]error{quorum.ErrLost, quorum.ErrNotHeld, quorum.ErrUnavailable,
+		context.DeadlineExceeded, context.Canceled}, func(target error) bool { return errors.Is(err, target) })
 }
 
 // hold works with the lock for a random time or until the lock ends: it writes the protected

@@ -152,13 +152,6 @@ type listState struct {
 	epoch int
 }
 
-func newListState(p *plan) *listState {
-	if p.lists == nil {
-		return nil
-	}
-	return &listState{settled: make(chan struct{})}
-}
-
 // setSure begins an epoch, unless the last one has the same lists.
 func (s *listState) setSure(lists ...*scripts.List) {
 	s.mu.Lock()

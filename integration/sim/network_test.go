@@ -8,8 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
 var (
@@ -19,9 +17,7 @@ var (
 
 // network connects clients and masters.
 type network struct {
-	plan    *plan
-	start   time.Time
-	masters []*fakeredis.Master
+	*world
 
 	serving sync.WaitGroup
 	mu      sync.Mutex
@@ -31,10 +27,6 @@ type network struct {
 
 // link names a client and a master.
 type link struct{ client, master int }
-
-func newNetwork(p *plan, start time.Time, masters []*fakeredis.Master) *network {
-	return &network{plan: p, start: start, masters: masters, dialled: map[link]uint64{}, open: map[link][]*conn{}}
-}
 
 // dial makes a connection. It takes as long as a partition from the master, or the master's freeze,
 // lasts.

@@ -22,8 +22,6 @@ type operator struct {
 	struck    time.Time     // when a mark was last sent that may arrive later
 }
 
-func newOperator(m *machine) *operator { return &operator{flow: m.world.newFlow(m, 0)} }
-
 func (o *operator) run() {
 	w := o.world
 	defer close(w.lists.settled)

@@ -81,14 +81,12 @@ type fault struct {
 }
 
 // rng returns the random numbers for one purpose. They do not depend on draws for other purposes.
-func (p *plan) rng(purpose string, keys ...uint64) *rand.Rand {
-	h := fnv.New64a()
-	fmt.Fprint(h, purpose, keys)
-	return rand.New(rand.NewPCG(p.seed, h.Sum64()))
+func (p *plan) rng(purpose string, keys ...any) *rand.Rand {
+	return rand.New(p.source(purpose, keys...))
 }
 
 // source is rng for the library.
-func (p *plan) source(purpose string, keys ...int) rand.Source {
+func (p *plan) source(purpose string, keys ...any) rand.Source {
 	h := fnv.New64a()
 	fmt.Fprint(h, purpose, keys)
 	return rand.NewPCG(p.seed, h.Sum64())

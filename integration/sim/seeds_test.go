@@ -39,22 +39,31 @@ func TestSeeds(t *testing.T) {
 	})
 }
 
-// judgeSeeds judges the plans of the seeds from 1 on, or only sim.seed's.
+// eachSeed plays the seeds from 1 on, or only sim.seed, and returns how many these are.
+func eachSeed(t *testing.T, seeds int, play func(t *testing.T, seed uint64)) int {
+	t.Helper()
+	first := uint64(1)
+	if *oneSeed != 0 {
+		first, seeds = *oneSeed, 1
+	}
+	t.Run("seed", func(t *testing.T) {
+		for i := range uint64(seeds) {
+			t.Run(fmt.Sprint(first+i), func(t *testing.T) {
+				t.Parallel()
+				play(t, first+i)
+			})
+		}
+	})
+	return seeds
+}
+
+// judgeSeeds judges the plans of the seeds.
 func judgeSeeds(t *testing.T, seeds int, planOf func(seed uint64) *plan) *totals {
 	t.Helper()
-	first, last := uint64(1), uint64(seeds)
-	if *oneSeed != 0 {
-		first, last = *oneSeed, *oneSeed
-	}
-	sum := newTotals()
-	t.Run("seed", func(t *testing.T) {
-		for seed := first; seed <= last; seed++ {
-			t.Run(fmt.Sprint(seed), func(t *testing.T) {
-				t.Parallel()
-				for range *repeat {
-					sum.add(judge(t, planOf(seed)))
-				}
-			})
+	sum := &totals{counts: map[string]int{}}
+	eachSeed(t, seeds, func(t *testing.T, seed uint64) {
+		for range *repeat {
+			sum.add(judge(t, planOf(seed)))
 		}
 	})
 	t.Log(sum)

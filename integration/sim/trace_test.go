@@ -120,8 +120,6 @@ type totals struct {
 	longest time.Duration
 }
 
-func newTotals() *totals { return &totals{counts: map[string]int{}} }
-
 func (s *totals) add(w *world) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

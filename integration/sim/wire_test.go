@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -138,15 +139,13 @@ func (s *stream) takeLocked(p []byte) (int, error) {
 
 // waitFor waits for the change, or for the time unless it is zero.
 func waitFor(changed <-chan struct{}, wake time.Time) {
-	if wake.IsZero() {
-		<-changed
-		return
+	var due <-chan time.Time
+	if !wake.IsZero() {
+		due = time.After(time.Until(wake))
 	}
-	timer := time.NewTimer(time.Until(wake))
-	defer timer.Stop()
 	select {
 	case <-changed:
-	case <-timer.C:
+	case <-due:
 	}
 }
 
@@ -227,13 +226,8 @@ func answersGrant(reply []byte) bool {
 	if bytes.HasPrefix(reply, []byte(":")) {
 		return bytes.IndexByte(reply, '\r') > 10
 	}
-	for _, refusal := range []string{"*3\r\n$4\r\nheld\r\n", "*2\r\n$11\r\nquarantined\r\n",
-		"*2\r\n$8\r\nreleased\r\n", "*3\r\n$6\r\nmarker\r\n"} {
-		if bytes.HasPrefix(reply, []byte(refusal)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"*3\r\n$4\r\nheld\r\n", "*2\r\n$11\r\nquarantined\r\n", "*2\r\n$8\r\nreleased\r\n",
+		"*3\r\n$6\r\nmarker\r\n"}, func(refusal string) bool { return bytes.HasPrefix(reply, []byte(refusal)) })
 }
 
 // Close ends this end's reads at once. Its written data is still under way.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -77,11 +78,13 @@ func (w *world) build() {
 			w.countAhead(i, m)
 		}
 	}
-	w.net = newNetwork(w.plan, w.start, w.masters)
+	w.net = &network{world: w, dialled: map[link]uint64{}, open: map[link][]*conn{}}
 	for id := range w.plan.clients {
 		w.machines = append(w.machines, newMachine(w, id))
 	}
-	w.lists = newListState(w.plan)
+	if w.plan.lists != nil {
+		w.lists = &listState{settled: make(chan struct{})}
+	}
 }
 
 func (w *world) run() {
@@ -92,11 +95,8 @@ func (w *world) run() {
 	for _, m := range w.machines { // one after the other, always in the same order
 		w.runClient(m)
 	}
-	faults := make(chan struct{})
-	go func() {
-		defer close(faults)
-		w.injectFaults()
-	}()
+	var faults sync.WaitGroup
+	faults.Go(w.injectFaults)
 	// Each waiter must get its lock in time, one flow after the other.
 	stranded := time.AfterFunc(w.plan.healed+w.plan.settling()+3*w.plan.bound, func() {
 		w.fail("stranded: some flow did not end")
@@ -104,7 +104,7 @@ func (w *world) run() {
 	})
 	w.flows.Wait()
 	stranded.Stop()
-	<-faults
+	faults.Wait()
 	endSlot.wait()
 	w.noOrphans()
 	for _, m := range w.machines {
@@ -139,7 +139,7 @@ func (w *world) runClient(m *machine) {
 	m.process = c
 	m.mu.Unlock()
 	if w.plan.isOperator(m.id) {
-		w.flows.Go(newOperator(m).run)
+		w.flows.Go((&operator{flow: w.newFlow(m, 0)}).run)
 		return
 	}
 	for i := range w.plan.flows {
@@ -181,26 +181,17 @@ func (w *world) injectFaults() {
 	}
 }
 
-func (w *world) heal() {
-	w.healing.Do(func() { w.trace.add("ALL FAULTS HAVE ENDED") })
-}
-
 // noOrphans waits until the masters have no key of a lock without a holder. Requests may still be
 // under way when the faults end, and clients may have to connect again. Locks of an ended process,
 // and those that were handed over to nobody, stay for their lease.
 func (w *world) noOrphans() {
 	p := w.plan
 	bound := max(p.healed+p.slowest+3*p.timeout+reconnecting, time.Since(w.start)+p.timeout)
-	if p.lists != nil {
+	if p.lists != nil || p.handsOver {
 		bound = max(bound, time.Since(w.start)+2*p.lease)
 	}
-	if p.handsOver {
-		bound = max(bound, time.Since(w.start)+2*p.lease)
-	}
-	for _, f := range p.faults {
-		if f.kind == kill || f.kind == restart {
-			bound = max(bound, p.healed+2*p.lease)
-		}
+	if slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == kill || f.kind == restart }) {
+		bound = max(bound, p.healed+2*p.lease)
 	}
 	for {
 		left, now := w.lockKeys(), time.Since(w.start)

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -32,9 +31,7 @@ var fieldName = regexp.MustCompile("`([A-Z]\\w*)`")
 // ReadDecisions reads the tables under a heading of docs/clients.md.
 func ReadDecisions(t *testing.T, heading string) Decisions {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/clients.md")
-	testkit.Must(t, err)
-	_, section, _ := strings.Cut(string(page), "\n## "+heading+"\n")
+	_, section, _ := strings.Cut(testkit.Read(t, "../../docs/clients.md"), "\n## "+heading+"\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	all := Decisions{}
 	for line := range strings.Lines(section) {
@@ -58,7 +55,10 @@ func Check[O any](
 	t *testing.T, all Decisions, fresh func() *O, values map[string]any, open func(*O) (*node.Node, error),
 ) {
 	t.Helper()
-	for _, field := range exported[O]() {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[O]()) {
+		if !field.IsExported() {
+			continue
+		}
 		options := fresh()
 		v := reflect.ValueOf(options).Elem().FieldByIndex(field.Index)
 		if value := values[field.Name]; value != nil {
@@ -117,11 +117,6 @@ func Full() Settings {
 		Ask:  func(context.Context) (user, password string, err error) { return "", "", nil },
 		Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.ErrUnsupported },
 	}
-}
-
-func exported[O any]() []reflect.StructField {
-	isHidden := func(f reflect.StructField) bool { return !f.IsExported() }
-	return slices.DeleteFunc(reflect.VisibleFields(reflect.TypeFor[O]()), isHidden)
 }
 
 // fill sets a value to one that is not zero.

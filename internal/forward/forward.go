@@ -24,6 +24,13 @@ type Forward struct {
 	conns             map[net.Conn]bool
 }
 
+// locked does something while no other method does.
+func (f *Forward) locked(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
+
 // way is one direction.
 type way struct {
 	loses           bool
@@ -50,60 +57,37 @@ func From(listener net.Listener, target string) *Forward {
 func (f *Forward) Addr() string { return f.listener.Addr().String() }
 
 // Turn forwards to another target from now on, and cuts the connections to the last one.
-func (f *Forward) Turn(target string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.target = target
-	f.cutLocked()
-}
+func (f *Forward) Turn(target string) { f.locked(func() { f.target = target; f.cutLocked() }) }
 
 // Lose loses everything in both directions, as a partition of the network does: connections stay open,
 // and new ones are accepted, but nobody answers.
-func (f *Forward) Lose() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.requests.loses, f.replies.loses = true, true
-}
+func (f *Forward) Lose() { f.locked(func() { f.requests.loses, f.replies.loses = true, true }) }
 
 // LoseRequests loses what clients say.
-func (f *Forward) LoseRequests() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.requests.loses = true
-}
+func (f *Forward) LoseRequests() { f.locked(func() { f.requests.loses = true }) }
 
 // LoseReplies loses what the server says.
-func (f *Forward) LoseReplies() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.replies.loses = true
-}
+func (f *Forward) LoseReplies() { f.locked(func() { f.replies.loses = true }) }
 
 // DelayRequests delays what clients say by latency, give or take jitter.
 func (f *Forward) DelayRequests(latency, jitter time.Duration) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.requests.latency, f.requests.jitter = latency, jitter
+	f.locked(func() { f.requests.latency, f.requests.jitter = latency, jitter })
 }
 
 // Heal ends all faults. What was lost stays lost, so Heal cuts the connections if anything may have been.
 func (f *Forward) Heal() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	lost := f.requests.loses || f.replies.loses
-	f.requests, f.replies = way{}, way{}
-	if lost {
-		f.cutLocked()
-	}
+	f.locked(func() {
+		if f.requests.loses || f.replies.loses {
+			f.cutLocked()
+		}
+		f.requests, f.replies = way{}, way{}
+	})
 }
 
 // Close cuts all connections, and returns when no goroutine is left.
 func (f *Forward) Close() {
 	f.listener.Close()
-	f.mu.Lock()
-	f.closed = true
-	f.cutLocked()
-	f.mu.Unlock()
+	f.locked(func() { f.closed = true; f.cutLocked() })
 	f.running.Wait()
 }
 
@@ -140,11 +124,10 @@ func (f *Forward) carry(client net.Conn) {
 		return
 	}
 	defer server.Close()
+	defer f.forget(server)
 	if now, _, ok := f.keep(server); !ok || now != target {
-		f.forget(server)
 		return
 	}
-	defer f.forget(server)
 	var requests sync.WaitGroup
 	requests.Go(func() {
 		f.copy(server, client, &f.requests)
@@ -180,16 +163,13 @@ func (f *Forward) copy(to, from net.Conn, by *way) {
 		}
 	})
 	for c := range chunks {
-		f.mu.Lock()
-		now := *by
-		f.mu.Unlock()
+		var now way
+		f.locked(func() { now = *by })
 		if now.latency > 0 {
 			time.Sleep(time.Until(c.came.Add(now.latency + time.Duration((2*rand.Float64()-1)*float64(now.jitter)))))
+			f.locked(func() { now = *by })
 		}
-		f.mu.Lock()
-		loses := by.loses
-		f.mu.Unlock()
-		if loses {
+		if now.loses {
 			continue
 		}
 		if _, err := to.Write(c.data); err != nil {
@@ -212,8 +192,4 @@ func (f *Forward) keep(end net.Conn) (target string, loses, ok bool) {
 	return f.target, f.requests.loses, true
 }
 
-func (f *Forward) forget(end net.Conn) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.conns, end)
-}
+func (f *Forward) forget(end net.Conn) { f.locked(func() { delete(f.conns, end) }) }

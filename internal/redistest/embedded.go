@@ -3,8 +3,10 @@ package redistest
 import (
 	"crypto/fips140"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -44,10 +46,11 @@ func (e *embedded) remove() error { return nil }
 
 // embeddedLife is one miniredis from its start to its crash.
 type embeddedLife struct {
-	mini  *miniredis.Miniredis
-	info  serverInfo
-	door  *door
-	clock sync.Mutex // locked while the server's clock moves
+	mini     *miniredis.Miniredis
+	info     serverInfo
+	listener net.Listener
+	accepted chan struct{} // closed when accept has returned
+	clock    sync.Mutex    // locked while the server's clock moves
 }
 
 // newEmbeddedLife starts a miniredis that serves connections from a listener of our own. Miniredis'
@@ -57,13 +60,18 @@ func newEmbeddedLife(addr string) (*embeddedLife, error) {
 	if fips140.Enforced() {
 		return nil, errors.New("an embedded master names scripts by their SHA-1, which GODEBUG=fips140=only forbids")
 	}
-	listener, err := listen(addr)
+	listener, err := net.Listen("tcp4", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w: %w", errAddressTaken, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	l := &embeddedLife{
-		mini: miniredis.NewMiniRedis(),
-		info: newServerInfo(listener.Addr().(*net.TCPAddr).Port),
+		mini:     miniredis.NewMiniRedis(),
+		info:     newServerInfo(listener.Addr().(*net.TCPAddr).Port),
+		listener: listener,
+		accepted: make(chan struct{}),
 	}
 	l.mini.ClockTTL(true)
 	conn, err := l.mini.Dial() // starts it without a listener
@@ -71,13 +79,31 @@ func newEmbeddedLife(addr string) (*embeddedLife, error) {
 		return nil, errors.Join(err, listener.Close())
 	}
 	l.mini.Server().SetPreHook(l.before)
-	l.door = openDoor(listener, l.mini.Server().ServeConn)
+	go l.accept()
 	return l, conn.Close()
+}
+
+const acceptRetry = 10 * time.Millisecond
+
+func (l *embeddedLife) accept() {
+	defer close(l.accepted)
+	for {
+		conn, err := l.listener.Accept()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			time.Sleep(acceptRetry) // probably out of file descriptors
+		default:
+			l.mini.Server().ServeConn(conn) // which does not block
+		}
+	}
 }
 
 // end cuts all connections and returns when no goroutine of this life runs.
 func (l *embeddedLife) end() error {
-	err := l.door.close()
+	err := l.listener.Close()
+	<-l.accepted
 	l.mini.CtxCancel() // ends BLPOP and its like; the next call waits for them
 	// Before Miniredis.Close, which takes the server away from running scripts: their clients would
 	// get an error reply, and a crash gives none.
@@ -88,10 +114,10 @@ func (l *embeddedLife) end() error {
 
 // before runs ahead of each command, also of those that scripts call. It reports whether it
 // answered the command.
-func (l *embeddedLife) before(peer *miniserver.Peer, command string, args ...string) bool {
+func (l *embeddedLife) before(peer *miniserver.Peer, command string, _ ...string) bool {
 	switch command {
 	case "INFO":
-		peer.WriteBulk(l.info.text(args))
+		peer.WriteBulk(l.info.text())
 		return true
 	case "EVAL", "EVALSHA":
 		l.advance()

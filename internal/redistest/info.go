@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 )
@@ -30,58 +29,32 @@ func randomID() string {
 	return hex.EncodeToString(id)
 }
 
-// text returns the requested sections, all for no request, in Redis' order. Like Redis it skips
-// unknown sections.
-func (i serverInfo) text(asked []string) string {
-	wanted := func(section string) bool {
-		return len(asked) == 0 || slices.ContainsFunc(asked, func(name string) bool {
-			switch name = strings.ToLower(name); name {
-			case "default", "all", "everything":
-				return true
-			default:
-				return name == section
-			}
-		})
-	}
-	var texts []string
-	for _, section := range i.sections() {
-		if wanted(strings.ToLower(section[0])) {
-			texts = append(texts, "# "+section[0]+"\r\n"+strings.Join(section[1:], "\r\n")+"\r\n")
-		}
-	}
-	return strings.Join(texts, "\r\n")
-}
-
-// sections returns each section as its name and its lines.
-func (i serverInfo) sections() [][]string {
-	return [][]string{
-		{
-			"Server",
-			"redis_version:7.0.0-miniredis",
-			"redis_mode:standalone",
-			fmt.Sprintf("process_id:%d", os.Getpid()),
-			"run_id:" + i.runID,
-			fmt.Sprintf("tcp_port:%d", i.port),
-			fmt.Sprintf("uptime_in_seconds:%d", int(time.Since(i.started).Seconds())),
-		},
-		{
-			"Memory",
-			"maxmemory:0",
-			"maxmemory_policy:noeviction",
-		},
-		{
-			"Persistence",
-			"loading:0",
-			"async_loading:0",
-			"rdb_last_save_time:0",
-			"aof_enabled:0",
-		},
-		{
-			"Replication",
-			"role:master",
-			"connected_slaves:0",
-			"master_replid:" + i.replID,
-			"master_repl_offset:0",
-		},
-	}
+// text returns all sections, in Redis' order, whichever are asked for.
+func (i serverInfo) text() string {
+	return strings.Join([]string{
+		"# Server",
+		"redis_version:7.0.0-miniredis",
+		"redis_mode:standalone",
+		fmt.Sprintf("process_id:%d", os.Getpid()),
+		"run_id:" + i.runID,
+		fmt.Sprintf("tcp_port:%d", i.port),
+		fmt.Sprintf("uptime_in_seconds:%d", int(time.Since(i.started).Seconds())),
+		"",
+		"# Memory",
+		"maxmemory:0",
+		"maxmemory_policy:noeviction",
+		"",
+		"# Persistence",
+		"loading:0",
+		"async_loading:0",
+		"rdb_last_save_time:0",
+		"aof_enabled:0",
+		"",
+		"# Replication",
+		"role:master",
+		"connected_slaves:0",
+		"master_replid:" + i.replID,
+		"master_repl_offset:0",
+		"",
+	}, "\r\n")
 }

@@ -82,13 +82,9 @@ func (a *Authority) Issue(dir, host string) error {
 		return err
 	}
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return errors.Join(
+	return errors.Join(err,
 		writePEM(dir, "key.pem", &pem.Block{Type: "PRIVATE KEY", Bytes: secret}),
-		writePEM(dir, "cert.pem", &pem.Block{Type: "CERTIFICATE", Bytes: cert}),
-	)
+		writePEM(dir, "cert.pem", &pem.Block{Type: "CERTIFICATE", Bytes: cert}))
 }
 
 func newTemplate(name string) *x509.Certificate {
