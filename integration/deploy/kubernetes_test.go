@@ -5,7 +5,6 @@ package deploy_test
 import (
 	"fmt"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -144,11 +143,6 @@ func TestCronJob(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(docs + name)
-	must(t, err)
-	return string(text)
-}
+func read(t *testing.T, name string) string { return testkit.Read(t, docs+name) }
 
 var must = testkit.Must

@@ -60,7 +60,7 @@ func TestChecksums(t *testing.T) {
 }
 
 func TestSBOM(t *testing.T) {
-	text := read(t, filepath.Join(*dir, "quorumlock.cdx.json"))
+	text := testkit.Read(t, filepath.Join(*dir, "quorumlock.cdx.json"))
 	var bom struct {
 		BOMFormat  string
 		Metadata   struct{ Component struct{ Version string } }
@@ -109,7 +109,7 @@ func installed(t *testing.T, root, zsh string) {
 	}
 	for shell, file := range map[string]string{"bash": "bash-completion/completions/quorumlock",
 		"fish": "fish/vendor_completions.d/quorumlock.fish", "zsh": "zsh/" + zsh + "/_quorumlock"} {
-		if read(t, filepath.Join(root, "usr/share", file)) != run(t, command, "completion", shell) {
+		if testkit.Read(t, filepath.Join(root, "usr/share", file)) != run(t, command, "completion", shell) {
 			t.Errorf("the completion of %s differs from the command's", shell)
 		}
 	}
@@ -155,13 +155,6 @@ func need(t *testing.T, program string) {
 	if _, err := exec.LookPath(program); err != nil {
 		t.Skipf("SKIPPED, needs %s: %v", program, err)
 	}
-}
-
-func read(t *testing.T, path string) string {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	testkit.Must(t, err)
-	return string(text)
 }
 
 func run(t *testing.T, name string, args ...string) string {

@@ -3,6 +3,7 @@
 package fence_test
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"strings"
@@ -24,7 +25,6 @@ func in(t *testing.T, d *database, fn func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// stamper stamps one resource with a token, in a transaction of its own.
 func (d *database) stamper(t *testing.T) func(token uint64) error {
 	d.account(t, account)
 	return func(token uint64) error {
@@ -60,9 +60,7 @@ func TestStamp(t *testing.T) {
 	for name, fresh := range resources() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			stamp := fresh(t).(interface {
-				stamper(*testing.T) func(uint64) error
-			}).stamper(t)
+			stamp := fresh(t).stamper(t)
 			const greatest = 1<<53 - 1
 			for _, token := range []uint64{9, 9, 10, 10, greatest - 1} { // 9 and 10 differ from "9" and "10" in order
 				must(t, stamp(token))
@@ -137,16 +135,29 @@ func (d *database) waiting(t *testing.T) (n int) {
 	return n
 }
 
-// Stamps on other resources do not wait.
+// A stamp waits for no other resource's, in either order of the index, new or not.
 func TestResourcesAreApart(t *testing.T) {
 	t.Parallel()
-	d := guards["PostgreSQL, lib/pq"](t)
-	must(t, in(t, d, func(tx *sql.Tx) error {
-		if err := fence.Stamp(t.Context(), tx, "account:1", 41); err != nil {
-			return err
-		}
-		return in(t, d, func(other *sql.Tx) error { return fence.Stamp(t.Context(), other, "account:2", 1) })
-	}))
+	for _, name := range []string{"PostgreSQL, lib/pq", "MariaDB, repeatable read", "MariaDB, serializable"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := guards[name](t)
+			s := d.open(t, func(string) {})
+			defer s.close()
+			ctx, cancel := context.WithTimeout(t.Context(), soon)
+			defer cancel()
+			for range 2 { // new, and there
+				for _, order := range [][]int{{2, 1}, {2, 3}, {4, 2}} {
+					must(t, in(t, d, func(tx *sql.Tx) error {
+						if err := s.stamp(ctx, tx, order[0], 41); err != nil {
+							return err
+						}
+						return in(t, d, func(other *sql.Tx) error { return s.stamp(ctx, other, order[1], 41) })
+					}))
+				}
+			}
+		})
+	}
 }
 
 func TestColumn(t *testing.T) {

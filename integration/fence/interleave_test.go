@@ -37,12 +37,10 @@ type event struct {
 
 // receive returns false when no event comes until a statement counts as blocked.
 func receive(events <-chan event, blocked time.Duration) (e event, ok bool) {
-	late := time.NewTimer(blocked)
-	defer late.Stop()
 	select {
 	case e = <-events:
 		return e, true
-	case <-late.C:
+	case <-time.After(blocked):
 		return e, false
 	}
 }
@@ -136,14 +134,6 @@ func resources() map[string]func(*testing.T) resource {
 	return all
 }
 
-// prepared makes the account if the resource needs that.
-func prepared(t *testing.T, r resource, account int) {
-	t.Helper()
-	if d, ok := r.(*database); ok {
-		d.account(t, account)
-	}
-}
-
 // No order of the statements of three holders, each of which takes its lock for held, loses an
 // update or takes a token back.
 func TestInterleavings(t *testing.T) {
@@ -163,7 +153,7 @@ func TestInterleavings(t *testing.T) {
 				writes, refusals, seed := 0, 0, 0
 				besideEachOther := func() bool { return refusals > 0 && writes > 2*seed }
 				for ; seed < seeds || !besideEachOther() && seed < mostSeeds; seed++ {
-					prepared(t, r, seed)
+					r.account(t, seed)
 					acknowledged, refused, trace := c.play(t, seed, uint64(seed), by)
 					balance, log := r.state(t, seed)
 					if err := judge(acknowledged, balance, log); err != nil {
@@ -201,7 +191,7 @@ func TestWrongOrdersLoseUpdates(t *testing.T) {
 				r := resources()[name](t)
 				c := newCrew(t, r)
 				for seed := range seeds {
-					prepared(t, r, seed)
+					r.account(t, seed)
 					acknowledged, _, trace := c.play(t, seed, uint64(seed), by)
 					balance, log := r.state(t, seed)
 					if err := judge(acknowledged, balance, log); err != nil {

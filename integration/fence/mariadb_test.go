@@ -3,7 +3,6 @@
 package fence_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -107,28 +106,5 @@ func TestResourcesOfMySQL(t *testing.T) {
 	}
 	if err := stamp(longest+"y", 1); !errors.Is(err, fence.ErrInvalid) || !strings.Contains(err.Error(), "256 bytes") {
 		t.Errorf("a resource of 256 bytes: %v, want ErrInvalid", err)
-	}
-}
-
-// A stamp waits for no other resource's, in either order of the index, new or not.
-func TestResourcesOfMySQLDoNotWait(t *testing.T) {
-	t.Parallel()
-	for name, settings := range map[string]url.Values{"repeatable read": repeatableRead, "serializable": serializable} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := onMariaDB(settings)(t)
-			ctx, cancel := context.WithTimeout(t.Context(), soon)
-			defer cancel()
-			for range 2 { // new, and there
-				for _, order := range [][]string{{"b", "a"}, {"b", "c"}, {"d", "b"}} {
-					must(t, in(t, d, func(tx *sql.Tx) error {
-						if err := fence.StampMySQL(ctx, tx, order[0], 41); err != nil {
-							return err
-						}
-						return in(t, d, func(other *sql.Tx) error { return fence.StampMySQL(ctx, other, order[1], 41) })
-					}))
-				}
-			}
-		})
 	}
 }

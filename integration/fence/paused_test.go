@@ -108,7 +108,7 @@ func TestPausedHolder(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s/%s", name, c.name, c.by), func(t *testing.T) {
 				t.Parallel()
 				r := fresh(t)
-				prepared(t, r, account)
+				r.account(t, account)
 				resume := startHolder(t, masters, r, c.by, "begin", 2) // at its write
 				next := lock(t, masters, longLease)
 				ctx, cancel := context.WithTimeout(t.Context(), soon)
@@ -163,7 +163,7 @@ func TestPausedInATransaction(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := resources()[c.name](t)
-			prepared(t, r, account)
+			r.account(t, account)
 			resume := startHolder(t, masters, r, stampFirst, c.step, c.nth)
 			next := lock(t, masters, longLease)
 			ctx, cancel := context.WithTimeout(t.Context(), soon)

@@ -3,7 +3,6 @@
 package fence_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,14 +10,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // block returns the block of docs/fencing.md's code in a language that has the mark.
 func block(t *testing.T, language, mark string) string {
 	t.Helper()
-	document, err := os.ReadFile("../../docs/fencing.md")
-	must(t, err)
-	for _, found := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(string(document), -1) {
+	blocks := regexp.MustCompile("(?s)```" + language + "\n(.*?)```")
+	for _, found := range blocks.FindAllStringSubmatch(testkit.Read(t, "../../docs/fencing.md"), -1) {
 		if strings.Contains(found[1], mark) {
 			return found[1]
 		}
@@ -59,21 +59,16 @@ func TestShellJobThatIsLate(t *testing.T) {
 			}
 			var schema string
 			must(t, d.db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema))
-			run := func(token string) (says string, code int) {
+			run := func(token string) (code int, says string) {
 				cmd := exec.CommandContext(t.Context(), "sh", "-c", strings.Replace(job, c.without, "", 1))
 				cmd.Dir, cmd.Env = dir, append(os.Environ(), "QUORUMLOCK_TOKEN="+token, "PGHOST="+postgres.Dir, "PGUSER=fence",
 					"PGDATABASE=postgres", "PGOPTIONS=-c search_path="+schema)
-				out, err := cmd.CombinedOutput()
-				var exit *exec.ExitError
-				if err != nil && !errors.As(err, &exit) {
-					t.Fatal(err)
-				}
-				return string(out), cmd.ProcessState.ExitCode()
+				return testkit.Exit(t, cmd)
 			}
-			if says, code := run("42"); code != 0 {
+			if code, says := run("42"); code != 0 {
 				t.Fatalf("the next job exits with %d: %s", code, says)
 			}
-			says, code := run(c.late)
+			code, says := run(c.late)
 			if balance, log := d.state(t, account); balance != c.balance || code != c.code || !strings.Contains(says, c.says) {
 				t.Errorf("balance %d, want %d; psql exits with %d, want %d: %s; %v", balance, c.balance, code, c.code, says, log)
 			}

@@ -28,6 +28,8 @@ func onRedis(t *testing.T) *store {
 	return &store{url, conn}
 }
 
+func (s *store) account(*testing.T, int) {}
+
 func (s *store) session(t *testing.T, step func(string)) session {
 	t.Helper()
 	conn, err := redis.DialURL(s.url)

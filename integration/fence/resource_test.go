@@ -34,6 +34,10 @@ type write struct {
 // resource has accounts, and a log of the writes to each. The log is written in the same transaction
 // as the balance.
 type resource interface {
+	// account makes an account, unless it is there or needs not be made.
+	account(t *testing.T, account int)
+	// stamper stamps one account with a token, in a transaction of its own.
+	stamper(t *testing.T) func(token uint64) error
 	// session returns a client of its own, which calls step before each statement.
 	session(t *testing.T, step func(next string)) session
 	// state returns the balance of an account, and the log of its writes in the order of the commits.
