@@ -64,10 +64,7 @@ func TestQueueKeysDoNotCollide(t *testing.T) {
 		startWaiter(t.Context(), l, 0, results, "a", "b")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		free, err := l.Lock(ctx, "1:a1:b")
-		if err != nil {
-			t.Fatalf("the name is free: %v", err)
-		}
+		free := c.got(l.Lock(ctx, "1:a1:b")) // the name is free
 		c.unlock(free)
 		c.unlock(held)
 		c.unlock(c.nextLock(results, shortly))
@@ -140,21 +137,15 @@ func TestQueueLeavesNothing(t *testing.T) {
 			names := []string{"a", "b", "c"}[:1+i%3]
 			startWaiter(ctx, l, i, results, names...)
 		}
-		if got := c.subscriptions("a"); got != 3 {
-			t.Errorf("%d connections subscribe for 20 waiters, want one for each master", got)
-		}
-		if n := ofList(l, "queues"); n != 3 {
-			t.Errorf("%d queues for three sets of names", n)
-		}
+		wantEqual(t, c.subscriptions("a"), 3, "connections that subscribe for 20 waiters")
+		wantEqual(t, ofList(l, "queues"), 3, "queues for three sets of names")
 		cancel()
 		for range 20 {
 			<-results
 		}
 		synctest.Wait()
 		c.wantNoQueues(l)
-		if got := c.subscriptions("a") + c.subscriptions("b") + c.subscriptions("c"); got != 0 {
-			t.Errorf("%d subscriptions are left", got)
-		}
+		wantEqual(t, c.subscriptions("a")+c.subscriptions("b")+c.subscriptions("c"), 0, "subscriptions are left")
 		time.Sleep(time.Second) // the connection for messages lingers
 		synctest.Wait()
 		if after := countGoroutines(); after > before {
@@ -208,9 +199,7 @@ func TestQueueEndsWithTheLocker(t *testing.T) {
 				t.Errorf("waiter %d: %v", got.waiter, got.err)
 			}
 		}
-		if took := time.Since(since); took != 0 {
-			t.Errorf("they waited for another %v", took)
-		}
+		wantEqual(t, time.Since(since), 0, "they waited for another")
 		c.wantNoQueues(l)
 		c.unlock(held)
 	})
@@ -230,24 +219,18 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 			if got.err == nil {
 				t.Fatal("Lock has acquired it")
 			}
-			if !errors.Is(got.err, ErrNotAcquired) || !errors.Is(got.err, context.DeadlineExceeded) {
-				t.Error(got.err)
-			}
+			wantError(t, got.err, ErrNotAcquired, context.DeadlineExceeded)
 			return got.err
 		}
 		held := c.lock(l, "a")
-		if err := wait(); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
-			t.Errorf("another owner holds the lock: %v", err)
-		}
+		wantError(t, wait(), ErrHeld, not{ErrUnavailable}) // another owner holds the lock
 		c.unlock(held)
 
 		// An attempt is under way without an answer.
 		crash(c.masters, fakeredis.Everything)
 		asking := l.joins()
 		mustBegin(t, asking)
-		if err := wait(); errors.Is(err, ErrHeld) || !errors.Is(err, ErrUnavailable) {
-			t.Errorf("no node has answered: %v", err)
-		}
+		wantError(t, wait(), not{ErrHeld}, ErrUnavailable) // no node has answered
 		asking.Leave()
 		startAll(c)
 
@@ -258,9 +241,8 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 		first.Refused(waiting.Result{Wait: -1}, waiting.AskAll, unavailable, nil)
 		lock, _ := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.AskAll)
 		first.Acquired(DefaultLease, false)
-		if err := l.gaveUp(behind.LastError(), []string{"a"}, nil); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
-			t.Errorf("another waiter has acquired the lock: %v", err)
-		}
+		// another waiter has acquired the lock
+		wantError(t, l.gaveUp(behind.LastError(), []string{"a"}, nil), ErrHeld, not{ErrUnavailable})
 		behind.Leave()
 		c.unlock(lock)
 		c.wantNoQueues(l)
@@ -286,9 +268,7 @@ func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			end.how()
-			if got := c.next(results, shortly); !errors.Is(got.err, ErrHeld) || !errors.Is(got.err, end.want) {
-				t.Errorf("want %q and %q: %v", ErrHeld, end.want, got.err)
-			}
+			wantError(t, c.next(results, shortly).err, ErrHeld, end.want)
 			c.stalled.Store(nil)
 			close(stalled)
 			c.unlock(held)
@@ -398,9 +378,7 @@ func TestQueueWithTheLongestBounds(t *testing.T) {
 		crash(c.masters, fakeredis.Everything)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrUnavailable) {
-			t.Error(err)
-		}
+		wantError(t, errorOf(l.Lock(ctx, "a")), ErrUnavailable)
 		c.wantNoQueues(l)
 	})
 }
@@ -410,18 +388,14 @@ func TestQueueWithSubscribersIsNotUsedAgain(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		c.unlock(c.lock(l, "a"))
-		if ofList(l, "spare") != 1 {
-			t.Error("a queue that nobody waited in is thrown away")
-		}
+		wantEqual(t, ofList(l, "spare"), 1, "spare queues, after one that nobody waited in")
 		held := c.lock(c.process(), "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		left := make(chan lockResult, 1)
 		startWaiter(ctx, l, 0, left, "a")
 		cancel()
 		<-left
-		if ofList(l, "spare") != 0 {
-			t.Error("a queue that has subscribers is to be used again")
-		}
+		wantEqual(t, ofList(l, "spare"), 0, "spare queues, after one that has subscribers")
 		c.unlock(held)
 		c.wantNoQueues(l)
 	})
@@ -502,9 +476,7 @@ func TestHeldIsTheReason(t *testing.T) {
 		c.lockKnown(c.process(), "a")
 		c.masters[0].Crash(fakeredis.Everything)
 		for range 100 {
-			if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrHeld) || errors.Is(err, ErrUnavailable) {
-				t.Fatal(err)
-			}
+			wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrHeld, not{ErrUnavailable})
 		}
 	})
 }

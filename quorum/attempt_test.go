@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -47,15 +46,11 @@ func TestUndoWaitsForThoseThatGranted(t *testing.T) {
 			}
 		})
 		began := time.Now()
-		if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrHeld) {
-			t.Error(err)
-		}
+		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrHeld)
 		if took := time.Since(began); took < slow {
 			t.Errorf("it returned after %v, before its grant was taken back", took)
 		}
-		if owner := c.owners(l)[2]; owner != "" {
-			t.Errorf("the third master still has %s", owner)
-		}
+		wantEqual(t, c.owners(l)[2], "", "the owner on the third master")
 	})
 }
 
@@ -64,18 +59,12 @@ func TestHopelessAttemptAsksNobody(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		crash(c.masters[:2], fakeredis.Everything)
-		if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrUnavailable) {
-			t.Error(err)
-		}
+		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrUnavailable)
 		synctest.Wait()
 		calls := c.calls.Load()
-		if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrUnavailable) {
-			t.Error(err)
-		}
+		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrUnavailable)
 		synctest.Wait()
-		if asked := c.calls.Load() - calls; asked != 0 {
-			t.Errorf("%d calls", asked)
-		}
+		wantEqual(t, c.calls.Load()-calls, 0, "calls")
 	})
 }
 
@@ -101,9 +90,7 @@ func TestMaxHoldBoundsTheDeadline(t *testing.T) {
 		if took := time.Since(began); took < maxHold || took > maxHold+shortly {
 			t.Errorf("it ended after %v, want %v", took, maxHold)
 		}
-		if !errors.Is(held.Err(), ErrLost) {
-			t.Error(held.Err())
-		}
+		wantError(t, held.Err(), ErrLost)
 		synctest.Wait()
 		c.wantNoOwners(l)
 		c.wantNothingScheduled(l)
@@ -141,9 +128,7 @@ func TestNoAttemptBeginsAfterClose(t *testing.T) {
 			<-closed
 		})
 		ctx := hookedContext{valuedContext{t.Context(), startClose}, endClose}
-		if _, err := l.TryLock(ctx, "a"); !errors.Is(err, ErrClosed) || !errors.Is(err, ErrNotAcquired) {
-			t.Error(err)
-		}
+		wantError(t, errorOf(l.TryLock(ctx, "a")), ErrClosed, ErrNotAcquired)
 		endClose()
 		synctest.Wait()
 		c.wantNoOwners(other)
@@ -171,9 +156,7 @@ func TestClockReadsOfAPair(t *testing.T) {
 		synctest.Wait()
 		before := counted.reads.Load()
 		c.unlock(c.lock(l, "a"))
-		if n := counted.reads.Load() - before; n != 4 {
-			t.Errorf("the clock is read %d times", n)
-		}
+		wantEqual(t, counted.reads.Load()-before, 4, "readings of the clock")
 	})
 }
 
@@ -187,9 +170,7 @@ func TestAConfirmationAfterTheLossIsNone(t *testing.T) {
 			held := c.lock(c.process(WithFixedLease(500*time.Millisecond)), "a")
 			synctest.Wait()
 			c.delay(800 * time.Millisecond) // of the reply, to what is carried out already
-			if err := call(held); !errors.Is(err, ErrLost) || errors.Is(err, ErrUnavailable) {
-				t.Error(err)
-			}
+			wantError(t, call(held), ErrLost, not{ErrUnavailable})
 		})
 	}
 }
@@ -231,16 +212,12 @@ func TestExtendWithAContextThatHasEnded(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := held.Extend(ctx, 20*time.Second); !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		wantError(t, held.Extend(ctx, 20*time.Second), context.Canceled)
 		synctest.Wait()
 		if after := held.Deadline(); c.calls.Load() != calls || !after.Equal(before) {
 			t.Errorf("%d calls, and the deadline moved by %v", c.calls.Load()-calls, after.Sub(before))
 		}
 		c.unlock(held)
-		if err := held.Extend(held.Context(), time.Second); !errors.Is(err, ErrNotHeld) {
-			t.Error(err)
-		}
+		wantError(t, held.Extend(held.Context(), time.Second), ErrNotHeld)
 	})
 }

@@ -3,11 +3,13 @@ package quorum
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"reflect"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -206,6 +208,40 @@ func (c *cluster) got(lock *Lock, err error) *Lock {
 	c.t.Helper()
 	c.must(err)
 	return lock
+}
+
+// not is an error, or a text, that an error must not have.
+type not struct{ what any }
+
+// wantError fails the test unless an error wraps each of the errors that are wanted, and its text has each of the texts.
+func wantError(t *testing.T, err error, wants ...any) {
+	t.Helper()
+	for _, want := range wants {
+		without, isNot := want.(not)
+		if isNot {
+			want = without.what
+		}
+		has := false
+		switch want := want.(type) {
+		case error:
+			has = errors.Is(err, want)
+		case string:
+			has = strings.Contains(fmt.Sprint(err), want)
+		}
+		if has == isNot {
+			t.Errorf("the error has %q: %v, want %v: %v", want, has, !isNot, err)
+		}
+	}
+}
+
+// errorOf is the error of a call, whatever else it returns.
+func errorOf(_ any, err error) error { return err }
+
+func wantEqual[T comparable](t *testing.T, got, want T, what string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
 }
 
 func (c *cluster) lock(l *Locker, names ...string) *Lock {

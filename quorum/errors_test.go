@@ -106,23 +106,17 @@ func TestPermanentErrors(t *testing.T) {
 	reason := &Error{Need: 2, Unknown: 2, Granted: 1, kept: true, Nodes: refusing, causes: []error{ErrLost}}
 	unlock := &Error{Op: "unlock", Nodes: multierror.Append(nil, &node.Error{Err: node.ErrReplica})}
 	for _, err := range []error{reason, &Error{Op: "unlock", causes: []error{reason}}, unlock} {
-		if errors.Is(err, ErrPermanent) || strings.Contains(err.Error(), ErrPermanent.Error()) {
-			t.Errorf("the end of a lock: %v", err)
-		}
+		wantError(t, err, not{ErrPermanent}, not{ErrPermanent.Error()}) // the end of a lock
 	}
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(c.process(), "a")
-		if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrHeld) || errors.Is(err, ErrPermanent) {
-			t.Errorf("held: %v", err)
-		}
+		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrHeld, not{ErrPermanent}) // held
 		c.unlock(held)
 		held = c.lock(l, "a")
 		crashAll(c)
 		<-held.Context().Done()
-		if err := held.Unlock(t.Context()); !errors.Is(err, ErrLost) || errors.Is(err, ErrPermanent) {
-			t.Errorf("lost: %v", err)
-		}
+		wantError(t, held.Unlock(t.Context()), ErrLost, not{ErrPermanent}) // lost
 		startAll(c)
 	})
 }
@@ -205,9 +199,7 @@ func TestAnotherClientsLockIsTold(t *testing.T) {
 		}
 		_, err := l.Lock(t.Context(), "a")
 		const sentence = "another client's lock, redsync's perhaps, is at this key"
-		if !errors.Is(err, ErrPermanent) || !strings.Contains(err.Error(), sentence) {
-			t.Error(err)
-		}
+		wantError(t, err, ErrPermanent, sentence)
 	})
 }
 
@@ -221,9 +213,7 @@ func TestUnlockOnAnEndedContext(t *testing.T) {
 		stalled := make(chan struct{})
 		c.stalled.Store(&stalled)
 		err := held.Unlock(ended)
-		if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "released; the masters' confirmation was not awaited") {
-			t.Error(err)
-		}
+		wantError(t, err, context.Canceled, "released; the masters' confirmation was not awaited")
 		c.stalled.Store(nil)
 		close(stalled)
 		c.wantNothingLeft(l)
@@ -231,9 +221,7 @@ func TestUnlockOnAnEndedContext(t *testing.T) {
 		held = c.lock(l, "a")
 		crashAll(c)
 		err = held.Unlock(t.Context())
-		if !errors.Is(err, ErrUnavailable) || strings.Contains(err.Error(), "release sent") {
-			t.Errorf("too few nodes: %v", err)
-		}
+		wantError(t, err, ErrUnavailable, not{"release sent"}) // too few nodes
 		startAll(c)
 	})
 }
@@ -319,9 +307,7 @@ func TestErrorsSayOnceWhatNodesHaveInCommon(t *testing.T) {
 	if e.Error() != want {
 		t.Errorf("it says\n%s, want\n%s", e, want)
 	}
-	if count := strings.Count(e.Error(), "lists of masters"); count != 1 {
-		t.Errorf("said %d times", count)
-	}
+	wantEqual(t, strings.Count(e.Error(), "lists of masters"), 1, "times that it is said")
 }
 
 // Masters that answered with another list are not called unknown, nor unavailable if they are the whole

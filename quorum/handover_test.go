@@ -66,25 +66,15 @@ func TestHandOver(t *testing.T) {
 				}
 			}
 		}
-		if _, err := held.HandOver(t.Context()); !errors.Is(err, ErrNotHeld) {
-			t.Errorf("hand over again: %v", err)
-		}
-		if released != 1 {
-			t.Errorf("the hook Released ran %d times", released)
-		}
+		wantError(t, errorOf(held.HandOver(t.Context())), ErrNotHeld) // hand over again
+		wantEqual(t, released, 1, "runs of the hook Released")
 		c.wantNothingScheduled(first)
-		if err := first.Close(); err != nil {
-			t.Error(err)
-		}
+		c.must(first.Close())
 
 		c.calls.Store(0)
 		time.Sleep(lease - shortly) // a full lease was left
-		if calls := c.calls.Load(); calls != 0 {
-			t.Errorf("the first process made %d calls after handing over", calls)
-		}
-		if _, err := third.TryLock(t.Context(), "b"); !errors.Is(err, ErrHeld) {
-			t.Errorf("in between: %v", err)
-		}
+		wantEqual(t, c.calls.Load(), 0, "calls of the first process after handing over")
+		wantError(t, errorOf(third.TryLock(t.Context(), "b")), ErrHeld) // in between
 		taken := c.takeOver(second, ticket)
 		if taken.Token() <= held.Token() || taken.Owner() == held.Owner() || taken.Level() != 1 || len(taken.Names()) != 2 {
 			t.Errorf("%v took over from %v, level %d", taken, held, taken.Level())
@@ -177,17 +167,12 @@ func TestTakeOverThatFails(t *testing.T) {
 		ticket := c.handOver(held)
 		crash(c.masters[:2], fakeredis.Everything)
 		_, err := second.TakeOver(t.Context(), ticket)
-		if !errors.Is(err, ErrNotAcquired) || !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrLost) {
-			t.Fatalf("TakeOver without a quorum: %v", err)
-		}
-		if !strings.Contains(err.Error(), "take over") {
-			t.Errorf("the error is %v", err)
-		}
+		wantError(t, err, ErrNotAcquired, ErrUnavailable, not{ErrLost}) // TakeOver without a quorum
+		wantError(t, err, "take over")
 		ended, end := context.WithCancel(t.Context())
 		end()
-		if _, err := second.TakeOver(ended, ticket); !errors.Is(err, context.Canceled) || errors.Is(err, ErrLost) {
-			t.Errorf("TakeOver on a context that has ended: %v", err)
-		}
+		// TakeOver on a context that has ended
+		wantError(t, errorOf(second.TakeOver(ended, ticket)), context.Canceled, not{ErrLost})
 		c.masters[0].Start()
 		c.masters[1].Start()
 		time.Sleep(time.Second)
@@ -233,9 +218,7 @@ func TestRepairOfALockThatWasTakenOver(t *testing.T) {
 		time.Sleep(DefaultLease / 2) // the predecessor's lasts for longer
 		state, err := l.Inspect(t.Context(), "a")
 		c.must(err)
-		if owner := state.Nodes[2].Owner; owner != taken.Owner() {
-			t.Errorf("the third master has %q, want %q", owner, taken.Owner())
-		}
+		wantEqual(t, state.Nodes[2].Owner, taken.Owner(), "the owner on the third master")
 		c.unlock(taken)
 	})
 }
@@ -248,9 +231,7 @@ func TestTakeOverThatIsGivenUpTooLate(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		c.before(1, end) // with its grant, which is the second
 		c.before(2, func() { time.Sleep(10 * time.Millisecond) })
-		if _, err := l.TakeOver(ctx, ticket); !errors.Is(err, context.Canceled) {
-			t.Fatalf("TakeOver: %v", err)
-		}
+		wantError(t, errorOf(l.TakeOver(ctx, ticket)), context.Canceled)
 		synctest.Wait()
 		c.before(1, func() {})
 		c.before(2, func() {})
@@ -267,10 +248,7 @@ func TestHandOverOfAFixedLease(t *testing.T) {
 		time.Sleep(time.Second / 2)
 		c.handOver(held)
 		time.Sleep(time.Second/2 + shortly)
-		lock, err := other.TryLock(t.Context(), "a")
-		if err != nil {
-			t.Fatalf("after the end of the lease: %v", err)
-		}
+		lock := c.got(other.TryLock(t.Context(), "a")) // after the end of the lease
 		c.unlock(lock)
 	})
 }
@@ -415,9 +393,7 @@ func TestHandOverOfSlots(t *testing.T) {
 		held := c.got(first.Semaphore("s", 3).AcquireN(t.Context(), 2))
 		other := c.got(third.Semaphore("s", 3).Acquire(t.Context()))
 		ticket := c.handOver(held)
-		if _, err := third.Semaphore("s", 3).TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
-			t.Errorf("next to a ticket: %v", err)
-		}
+		wantError(t, errorOf(third.Semaphore("s", 3).TryAcquire(t.Context())), ErrHeld) // next to a ticket
 		taken := c.takeOver(second, ticket)
 		if !slices.Equal(taken.Slots(), held.Slots()) || !slices.Equal(taken.Names(), []string{"s"}) || taken.Token() <= held.Token() {
 			t.Errorf("%v takes over from %v", taken, held)

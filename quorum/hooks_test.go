@@ -181,9 +181,7 @@ func TestOutcomeQuarantined(t *testing.T) {
 		c.quarantines = true
 		var all told
 		l := c.process(WithHooks(all.hooks()))
-		if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrQuarantined) {
-			t.Fatal(err)
-		}
+		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrQuarantined)
 		if a := all.take().attempts[0]; a.Outcome != "quarantined" || a.Quarantined < 2 {
 			t.Errorf("told as %+v", a)
 		}
@@ -324,9 +322,7 @@ func TestHooksOfACallThatPanic(t *testing.T) {
 				<-ended
 				c.wantNothingLeft(plain)
 			}
-			if n := plain.Stats().Waiting; n != 0 {
-				t.Errorf("%d calls are counted as waiting", n)
-			}
+			wantEqual(t, plain.Stats().Waiting, 0, "calls are counted as waiting")
 		})
 	}
 }

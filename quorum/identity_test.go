@@ -21,9 +21,7 @@ func TestIdentity(t *testing.T) {
 	host, _ := os.Hostname()
 	inCluster(t, func(t *testing.T, c *cluster) {
 		want := Identity{Host: host, PID: os.Getpid(), Program: filepath.Base(os.Args[0]), Label: "nightly"}
-		if got := c.process(WithLabel("nightly")).Identity(); got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
+		wantEqual(t, c.process(WithLabel("nightly")).Identity(), want, "it is")
 	})
 	for said, is := range map[string]Identity{
 		"unknown":                     {},
@@ -46,9 +44,8 @@ func TestLabelIsPrintable(t *testing.T) {
 				t.Errorf("%q: %v", label, err)
 			}
 		}
-		if _, err := l.With(WithLabel("later")).TryLock(t.Context(), "a"); !errors.Is(err, ErrInvalid) {
-			t.Errorf("a label for a Locker that exists: %v", err)
-		}
+		// a label for a Locker that exists
+		wantError(t, errorOf(l.With(WithLabel("later")).TryLock(t.Context(), "a")), ErrInvalid)
 	})
 }
 
@@ -140,9 +137,7 @@ func TestQuestions(t *testing.T) {
 			_, err := l.TryLock(t.Context(), "a")
 			wantHolder(t, err, held)
 		}
-		if n := c.questions.Load(); n != 1 {
-			t.Errorf("%d questions by ten attempts on three masters", n)
-		}
+		wantEqual(t, c.questions.Load(), 1, "questions by ten attempts on three masters")
 		c.unlock(held)
 	})
 }
@@ -174,12 +169,8 @@ func TestHolderOfAWait(t *testing.T) {
 		began := time.Now()
 		_, err := l.Lock(t.Context(), "a")
 		wantHolder(t, err, held)
-		if took := time.Since(began); took != 5*time.Second {
-			t.Errorf("it took %v", took)
-		}
-		if n := c.questions.Load(); n != 1 {
-			t.Errorf("%d questions", n)
-		}
+		wantEqual(t, time.Since(began), 5*time.Second, "it took")
+		wantEqual(t, c.questions.Load(), 1, "questions")
 		c.unlock(held)
 	})
 }
@@ -282,9 +273,7 @@ func TestInspectTellsTheProcess(t *testing.T) {
 				t.Errorf("%+v, %v", state, err)
 			}
 		}
-		if n := c.questions.Load(); n != 2*(3+3) {
-			t.Errorf("%d questions, want two states and two identities from each master", n)
-		}
+		wantEqual(t, c.questions.Load(), 2*(3+3), "questions: two states and two identities from each master")
 		if state, err := l.Inspect(t.Context(), "b"); err != nil || state.Identity != (Identity{}) {
 			t.Errorf("a free name: %+v, %v", state, err)
 		}

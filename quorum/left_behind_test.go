@@ -55,9 +55,7 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 			synctest.Wait()
 			third(scripts.Release(name, rival, 0))
 			later(c, l, held)
-			if c.owners(l)[2] != held.Owner() {
-				t.Fatal("the third master has not granted later: the test shows nothing")
-			}
+			wantEqual(t, c.owners(l)[2], held.Owner(), "the owner on the third master, which shall grant later")
 			c.unlock(held)
 			synctest.Wait()
 			c.wantNoOwners(l)
@@ -81,9 +79,7 @@ func TestAttemptThatIsGivenUpIsNotAskedAgain(t *testing.T) {
 		}()
 		synctest.Wait()
 		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		wantError(t, <-ended, context.Canceled)
 		c.jammed.Store(nil)
 		close(jammed)
 		synctest.Wait()
@@ -115,9 +111,7 @@ func TestUnlockOfALockThatAMinorityForgot(t *testing.T) {
 		held := c.lock(l, "a")
 		synctest.Wait()
 		c.masters[0].Flush()
-		if err := held.Unlock(t.Context()); err != nil {
-			t.Errorf("Unlock: %v", err)
-		}
+		c.must(held.Unlock(t.Context()))
 	})
 }
 
@@ -137,9 +131,7 @@ func TestSlowNodeIsRenewedOnceAtATime(t *testing.T) {
 		time.Sleep(850 * time.Millisecond) // less than the node's timeout
 		close(stalled)
 		synctest.Wait()
-		if n := calls.Load(); n != 1 {
-			t.Errorf("%d calls in eight periods of renewal", n)
-		}
+		wantEqual(t, calls.Load(), 1, "calls in eight periods of renewal")
 	})
 }
 
@@ -174,20 +166,12 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 		c.unlock(held)
 		synctest.Wait()
 		calls := c.calls.Load()
-		if _, err := inner.enter(t.Context(), l.set, []string{"a"}); !errors.Is(err, ErrNotAcquired) {
-			t.Errorf("entered again: %v", err)
-		}
-		if err := inner.Extend(t.Context(), time.Second); !errors.Is(err, ErrNotHeld) {
-			t.Errorf("extended: %v", err)
-		}
-		if err := inner.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
-			t.Errorf("unlocked: %v", err)
-		}
+		wantError(t, errorOf(inner.enter(t.Context(), l.set, []string{"a"})), ErrNotAcquired) // entered again
+		wantError(t, inner.Extend(t.Context(), time.Second), ErrNotHeld)                      // extended
+		wantError(t, inner.Unlock(t.Context()), ErrNotHeld)                                   // unlocked
 		time.Sleep(DefaultLease)
 		synctest.Wait()
-		if sent := c.calls.Load() - calls; sent != 0 {
-			t.Errorf("%d calls after the release", sent)
-		}
+		wantEqual(t, c.calls.Load()-calls, 0, "calls after the release")
 		c.wantNoOwners(l)
 	})
 }

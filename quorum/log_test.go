@@ -3,7 +3,6 @@ package quorum
 import (
 	"bytes"
 	"context"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -75,17 +74,11 @@ func TestTheDefaultLogger(t *testing.T) {
 		crashAll(c)
 		<-held.Context().Done()
 		synctest.Wait()
-		if n := log.count("quorumlock: lock lost"); n != 1 {
-			t.Errorf("the loss was logged %d times", n)
-		}
+		wantEqual(t, log.count("quorumlock: lock lost"), 1, "lines about the loss")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrUnavailable) {
-			t.Error(err)
-		}
-		if n := log.count(`level=WARN msg="quorumlock: waiting for nodes"`); n != 1 {
-			t.Errorf("the waiting was logged %d times", n)
-		}
+		wantError(t, errorOf(l.Lock(ctx, "a")), ErrUnavailable)
+		wantEqual(t, log.count(`level=WARN msg="quorumlock: waiting for nodes"`), 1, "lines about the waiting")
 		startAll(c)
 	})
 }
@@ -101,16 +94,12 @@ func TestTheLogOfWaitingIsShort(t *testing.T) {
 			crashAll(c)
 			for range 10 { // 20 s
 				for _, name := range []string{"a", "b"} {
-					if _, err := l.Lock(t.Context(), name); !errors.Is(err, ErrUnavailable) {
-						t.Error(err)
-					}
+					wantError(t, errorOf(l.Lock(t.Context(), name)), ErrUnavailable)
 				}
 			}
 			startAll(c)
 			time.Sleep(time.Second) // until they are found
-			if n := log.count("waiting for nodes"); n != logged {
-				t.Errorf("logged %d times, want %d", n, logged)
-			}
+			wantEqual(t, log.count("waiting for nodes"), logged, "lines about the waiting")
 			for _, name := range []string{"a", "b"} {
 				c.unlock(c.lock(l, name))
 			}
@@ -135,9 +124,7 @@ func TestTheLogOfWaitingIsShort(t *testing.T) {
 		time.Sleep(quietFor)
 		before := log.count("waiting for nodes")
 		held := c.lock(l, "a")
-		if _, err := l.Lock(t.Context(), "a"); !errors.Is(err, ErrHeld) {
-			t.Error(err)
-		}
+		wantError(t, errorOf(l.Lock(t.Context(), "a")), ErrHeld)
 		c.unlock(held)
 		if n := log.count("waiting for nodes"); n != before {
 			t.Errorf("waiting for a holder was logged %d times", n-before)

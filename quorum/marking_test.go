@@ -67,10 +67,7 @@ func TestANewDeploymentWaitsOnce(t *testing.T) {
 func TestAnExistingDeploymentIsNotFounded(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithExistingDeployment())
-		_, err := l.TryLock(t.Context(), "a")
-		if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "quorumlock admit -members") {
-			t.Errorf("new masters: %v", err)
-		}
+		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrUnavailable, "quorumlock admit -members") // new masters
 		for i, m := range c.masters {
 			if keys := m.Keys(); len(keys) > 0 {
 				t.Errorf("master %d has %q", i, keys)
@@ -85,9 +82,8 @@ func TestAnExistingDeploymentIsNotFounded(t *testing.T) {
 			t.Errorf("the first master is not marked: %q", keys)
 		}
 		flush(c.masters[:2]...) // a majority, while the third has the list
-		if _, err := l.TryLock(t.Context(), "a"); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "without WithExistingDeployment") {
-			t.Errorf("a majority without its data: %v", err)
-		}
+		// a majority without its data
+		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrUnavailable, "without WithExistingDeployment")
 		c.unlock(c.lock(c.process(), "a")) // the way that the error names
 		c.unlock(c.lock(l, "a"))
 	})
@@ -244,12 +240,8 @@ func TestAMarkerThatChangesEachTime(t *testing.T) {
 		c.command(0, "PEXPIRE", "a", "60000")
 		_, err := l.TryLock(t.Context(), "a") // it needs this master's grant
 		synctest.Wait()
-		if acquires != 2 {
-			t.Errorf("%d requests for a grant", acquires)
-		}
-		if !errors.Is(err, engine.ErrMarker) {
-			t.Errorf("%v, want %v", err, engine.ErrMarker)
-		}
+		wantEqual(t, acquires, 2, "requests for a grant")
+		wantError(t, err, engine.ErrMarker)
 		flushing = false
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,9 +71,7 @@ func TestMinHoldKeepsALockThatIsUnlockedEarly(t *testing.T) {
 				t.Fatalf("the next got it after %v: %v", took, next.err)
 			}
 			c.unlock(next.lock)
-			if released != 2 {
-				t.Errorf("%d hooks ran for two locks", released)
-			}
+			wantEqual(t, released, 2, "hooks that ran for two locks")
 			c.wantNothingScheduled(l)
 			c.wantNothingLeft(l)
 		})
@@ -161,20 +158,12 @@ func TestMinHoldWhenTheLockerIsClosed(t *testing.T) {
 		c.unlock(held)
 		time.Sleep(10 * lease) // of the bubble's time
 		l.Close()
-		if err := working.Unlock(t.Context()); !errors.Is(err, ErrClosed) {
-			t.Errorf("Unlock after Close: %v", err)
-		}
-		if err := working.Unlock(t.Context()); !errors.Is(err, ErrNotHeld) {
-			t.Errorf("Unlock again after Close: %v", err)
-		}
-		if _, err := other.TryLock(t.Context(), "b"); !errors.Is(err, ErrHeld) {
-			t.Errorf("unlocked just after Close: %v", err)
-		}
+		wantError(t, working.Unlock(t.Context()), ErrClosed)            // Unlock after Close
+		wantError(t, working.Unlock(t.Context()), ErrNotHeld)           // Unlock again after Close
+		wantError(t, errorOf(other.TryLock(t.Context(), "b")), ErrHeld) // unlocked just after Close
 		c.wantUnlocked(held)
 		c.wantUnlocked(inner)
-		if _, err := other.TryLock(t.Context(), "a"); !errors.Is(err, ErrHeld) {
-			t.Errorf("just after Close: %v", err)
-		}
+		wantError(t, errorOf(other.TryLock(t.Context(), "a")), ErrHeld) // just after Close
 		time.Sleep(lease + time.Millisecond)
 		synctest.Wait() // Unlock does not wait for the last node
 		c.wantNoOwners(other)
@@ -272,15 +261,9 @@ func TestMinHoldBounds(t *testing.T) {
 			{"min hold 500ms is above 498ms: the fixed lease 1s less the drift of clocks",
 				[]Option{WithFixedLease(time.Second), WithDrift(0.5), WithMinHold(500 * time.Millisecond)}},
 		} {
-			_, err := l.With(bad.opts...).TryLock(t.Context(), "a")
-			if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), bad.words) {
-				t.Errorf("%v, want %q", err, bad.words)
-			}
+			wantError(t, errorOf(l.With(bad.opts...).TryLock(t.Context(), "a")), ErrInvalid, bad.words)
 		}
 		held := c.lock(l.With(WithMinHold(maxMaxHold)), "a")
-		_, err := l.Lock(held.Context(), "a")
-		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "its min hold is 8760h0m0s, not none") {
-			t.Error(err)
-		}
+		wantError(t, errorOf(l.Lock(held.Context(), "a")), ErrInvalid, "its min hold is 8760h0m0s, not none")
 	})
 }

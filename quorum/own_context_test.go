@@ -102,12 +102,8 @@ func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
 				end.parent(cancel)
 			}
 			began := time.Now()
-			if err := held.Unlock(ctx); !errors.Is(err, end.want) || errors.Is(err, ErrReleased) {
-				t.Errorf("Unlock: %v", err)
-			}
-			if took := time.Since(began); took != end.after {
-				t.Errorf("it waited for %v, want %v", took, end.after)
-			}
+			wantError(t, held.Unlock(ctx), end.want, not{ErrReleased})
+			wantEqual(t, time.Since(began), end.after, "it waited for")
 			c.delay(0)
 			time.Sleep(2 * slow)
 			synctest.Wait()
@@ -124,9 +120,7 @@ func TestUnlockWithoutCancelOfTheLocksOwnContext(t *testing.T) {
 		held := c.got(l.Lock(parent, "a"))
 		cancel()
 		c.delay(50 * time.Millisecond)
-		if err := held.Unlock(context.WithoutCancel(held.Context())); err != nil {
-			t.Errorf("Unlock: %v", err)
-		}
+		c.must(held.Unlock(context.WithoutCancel(held.Context())))
 	})
 }
 
@@ -138,18 +132,13 @@ func TestUnlockAfterTheEndWithTheLocksOwnContext(t *testing.T) {
 		lost := c.lock(l, "a")
 		synctest.Wait()
 		flush(c.masters[0], c.masters[1])
-		<-lost.Context().Done() // a renewal finds that they are gone
-		err := lost.Unlock(lost.Context())
-		if !errors.Is(err, ErrLost) || errors.Is(err, context.Canceled) {
-			t.Errorf("Unlock of a lock that was lost: %v", err)
-		}
+		<-lost.Context().Done()                                                   // a renewal finds that they are gone
+		wantError(t, lost.Unlock(lost.Context()), ErrLost, not{context.Canceled}) // Unlock of a lock that was lost
 		orphan := c.lock(l, "b")
 		synctest.Wait()
 		c.delay(50 * time.Millisecond)
-		l.Close() // the nodes are the test's
-		if err := orphan.Unlock(orphan.Context()); err != nil {
-			t.Errorf("Unlock after Close: %v", err)
-		}
+		l.Close()                               // the nodes are the test's
+		c.must(orphan.Unlock(orphan.Context())) // Unlock after Close
 	})
 }
 
@@ -185,8 +174,6 @@ func TestAContextThatEndsAfterAnAttemptIsInTheError(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		l := c.process(WithHooks(Hooks{Attempt: func(context.Context, AttemptEvent) { cancel() }}))
 		c.rivalHas(l, 0, 1, 2)
-		if _, err := l.Lock(ctx, "a"); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrHeld) {
-			t.Error(err)
-		}
+		wantError(t, errorOf(l.Lock(ctx, "a")), context.Canceled, ErrHeld)
 	})
 }

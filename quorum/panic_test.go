@@ -182,9 +182,7 @@ func TestHookLostThatEndsItsGoroutine(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if n := calls.Load(); n != 3 {
-			t.Errorf("the hook was called for %d of 3 lost locks", n)
-		}
+		wantEqual(t, calls.Load(), 3, "calls of the hook for 3 lost locks")
 		c.wantNothingLeft(l)
 	})
 }
@@ -246,9 +244,7 @@ func TestContextThatPanics(t *testing.T) {
 			inner := c.got(l.Lock(watchedContext{lock.Context(), b.tick}, "a"))
 			lock.Deadline()
 			inner.Unlock(watchedContext{inner.Context(), b.tick})
-			if lock.Level() != 1 {
-				c.t.Errorf("level %d", lock.Level())
-			}
+			wantEqual(c.t, lock.Level(), 1, "level")
 			lock.Unlock(ctx)
 		},
 		"TryLock of a held lock": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {

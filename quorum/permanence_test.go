@@ -128,8 +128,6 @@ func TestAnAttemptWithoutAPermanentErrorAsksNobodyFurther(t *testing.T) {
 		if _, err := l.TryLock(t.Context(), "a"); err == nil || errors.Is(err, ErrPermanent) {
 			t.Error(err)
 		}
-		if asked := c.calls.Load() - before; asked != 0 {
-			t.Errorf("%d scripts were run", asked)
-		}
+		wantEqual(t, c.calls.Load()-before, 0, "scripts that were run")
 	})
 }

@@ -155,9 +155,7 @@ func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 			t.Error("it has the lock")
 		}
 		synctest.Wait()
-		if asked := c.calls.Load() - calls; asked != 1 {
-			t.Errorf("%d nodes were asked, want the probe node alone", asked)
-		}
+		wantEqual(t, c.calls.Load()-calls, 1, "nodes that were asked, the probe node among them")
 		close(frozen)
 		synctest.Wait()
 		c.wantNoOwners(l)

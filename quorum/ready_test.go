@@ -37,17 +37,11 @@ func TestReady(t *testing.T) {
 		l := c.process()
 		err := l.Ready(t.Context())
 		wantNotReady(t, err, ErrQuarantined)
-		if !strings.Contains(err.Error(), "for another 30s (0 ready of 2 needed, 3 in quarantine)") {
-			t.Errorf("it says %q", err)
-		}
+		wantError(t, err, "for another 30s (0 ready of 2 needed, 3 in quarantine)")
 		time.Sleep(quarantine + time.Second)
-		if err := l.Ready(t.Context()); err != nil {
-			t.Errorf("after the quarantine: %v", err)
-		}
+		c.must(l.Ready(t.Context())) // after the quarantine
 		c.masters[0].Crash(fakeredis.Nothing)
-		if err := l.Ready(t.Context()); err != nil {
-			t.Errorf("with a minority down: %v", err)
-		}
+		c.must(l.Ready(t.Context())) // with a minority down
 		c.masters[0].Start()
 		time.Sleep(5 * time.Second)
 		c.unlock(c.lock(l, "a")) // the other two give it its list
@@ -58,14 +52,11 @@ func TestReady(t *testing.T) {
 		wantNotReady(t, l.Ready(t.Context()), ErrUnavailable)
 
 		wantNotReady(t, l.With(WithLease(time.Hour)).Ready(t.Context()), ErrInvalid, ErrPermanent)
-		if err := l.With(WithLease(time.Hour)).Ready(t.Context()); !strings.Contains(err.Error(), "lease 1h0m0s is not from 10ms to 30s") {
-			t.Errorf("options that With refused: %v", err)
-		}
+		// options that With refused
+		wantError(t, l.With(WithLease(time.Hour)).Ready(t.Context()), "lease 1h0m0s is not from 10ms to 30s")
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := l.Ready(ended); !errors.Is(err, context.Canceled) {
-			t.Errorf("with an ended context: %v", err)
-		}
+		wantError(t, l.Ready(ended), context.Canceled) // with an ended context
 		l.Close()
 		wantNotReady(t, l.Ready(t.Context()), ErrClosed, ErrPermanent)
 	})
@@ -122,9 +113,7 @@ func TestARefusedListIsKnownFromTheStart(t *testing.T) {
 		c.lock(c.process(), "a")
 		l := c.over(func(int) {}, 0, 1, errors.New("no route"))
 		synctest.Wait()
-		if lines := log.count("node does not accept this client"); lines != 2 {
-			t.Errorf("%d lines", lines)
-		}
+		wantEqual(t, log.count("node does not accept this client"), 2, "lines about masters that do not accept it")
 		stats := l.Stats()
 		if stats.Voters != 0 || stats.Nodes[0].State != inside.NotAccepted || stats.Nodes[1].State != inside.NotAccepted {
 			t.Errorf("%+v", stats)

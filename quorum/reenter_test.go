@@ -44,9 +44,7 @@ func TestAReentryEndsWithTheLock(t *testing.T) {
 		held := c.lock(l, "a")
 		inner := c.got(l.Lock(context.WithoutCancel(held.Context()), "a"))
 		l.Close()
-		if cause := context.Cause(inner.Context()); !errors.Is(cause, ErrClosed) {
-			t.Errorf("the context of the re-entry: %v", cause)
-		}
+		wantError(t, context.Cause(inner.Context()), ErrClosed) // the context of the re-entry
 	})
 }
 
@@ -56,10 +54,7 @@ func TestPermanentErrorsOfReentry(t *testing.T) {
 		l := c.process()
 		held := c.lock(l, "a")
 		c.masters[0].Set("a", "of an application")
-		inner, err := l.Lock(held.Context(), "a")
-		if err != nil {
-			t.Fatalf("one of three masters refuses: %v", err)
-		}
+		inner := c.got(l.Lock(held.Context(), "a")) // one of three masters refuses
 		c.unlock(inner)
 		c.masters[1].Set("a", "of an application")
 		for what, lock := range map[string]func(context.Context, ...string) (*Lock, error){
@@ -143,9 +138,7 @@ func TestReentryByOtherSettings(t *testing.T) {
 			_, err := other.Lock(outer.Context(), "a")
 			_, tried := other.TryLock(outer.Context(), "a")
 			for _, err := range []error{err, tried, other.Do(outer.Context(), nil, "a")} {
-				if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), words) || !strings.Contains(err.Error(), `"a"`) {
-					t.Errorf("%v, want %q", err, words)
-				}
+				wantError(t, err, ErrInvalid, words, `"a"`)
 			}
 		}
 		same := l.With(WithRetry(time.Millisecond, time.Second), WithHooks(Hooks{}), WithLease(10*time.Second))
@@ -188,9 +181,7 @@ func TestWith(t *testing.T) {
 		l := c.process()
 		fixed := l.With(WithFixedLease(short))
 		held, long := c.lock(fixed, "a"), c.lock(l, "b")
-		if _, err := fixed.TryLock(t.Context(), "b"); !errors.Is(err, ErrHeld) {
-			t.Errorf("another holder's name: %v", err)
-		}
+		wantError(t, errorOf(fixed.TryLock(t.Context(), "b")), ErrHeld) // another holder's name
 		c.unlock(c.got(l.With().Lock(long.Context(), "b")))
 		time.Sleep(short)
 		if err := held.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), "lease is over") || !long.Valid() {
@@ -201,9 +192,7 @@ func TestWith(t *testing.T) {
 			t.Errorf("With of With: %v left", left)
 		}
 		fixed.Close()
-		if _, err := l.TryLock(t.Context(), "c"); !errors.Is(err, ErrClosed) {
-			t.Error(err)
-		}
+		wantError(t, errorOf(l.TryLock(t.Context(), "c")), ErrClosed)
 	})
 }
 
@@ -219,14 +208,10 @@ func TestDo(t *testing.T) {
 			cancel()
 			return ctx.Err()
 		}, "a")
-		if !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		wantError(t, err, context.Canceled)
 		c.wantNothingLeft(l)
 		err = l.Do(t.Context(), func(context.Context, *Lock) error { return l.ForceUnlock(t.Context(), "a") }, "a")
-		if !errors.Is(err, ErrLost) {
-			t.Error(err)
-		}
+		wantError(t, err, ErrLost)
 		c.wantNothingLeft(l)
 	})
 }

@@ -74,9 +74,7 @@ func TestAHolderIsAskedToLetGo(t *testing.T) {
 		next := c.nextLock(results, shortly)
 		wantNotAsked(t, next, 2*aPoll) // nobody waits
 		c.unlock(next)
-		if n := c.listening("a"); n != 0 {
-			t.Errorf("%d subscriptions are left", n)
-		}
+		wantEqual(t, c.listening("a"), 0, "subscriptions are left")
 	})
 }
 
@@ -89,15 +87,11 @@ func TestNobodyIsAskedUnasked(t *testing.T) {
 			t.Fatal("two hold")
 		}
 		startWaiter(t.Context(), c.process(), 0, results, "a")
-		if n := c.listening("a"); n != 0 {
-			t.Errorf("%d subscriptions for a holder that does not listen", n)
-		}
+		wantEqual(t, c.listening("a"), 0, "subscriptions for a holder that does not listen")
 		wantNotAsked(t, lock, 2*aPoll)
 		c.unlock(lock)
 		c.unlock(c.nextLock(results, shortly))
-		if n := asks.Load(); n != 0 {
-			t.Errorf("%d requests to let go", n)
-		}
+		wantEqual(t, asks.Load(), 0, "requests to let go")
 	})
 }
 
@@ -153,9 +147,7 @@ func TestAHolderListensUntilItsLockEnds(t *testing.T) {
 			time.Sleep(DefaultLease)
 		},
 		"handed over": func(c *cluster, _ *Locker, lock *Lock) {
-			if _, err := lock.HandOver(c.t.Context()); err != nil {
-				c.t.Error(err)
-			}
+			c.must(errorOf(lock.HandOver(c.t.Context())))
 		},
 		"interrupted": func(_ *cluster, _ *Locker, lock *Lock) { lock.handle.Hold().Interrupt() },
 	} {
@@ -174,9 +166,7 @@ func TestAHolderListensUntilItsLockEnds(t *testing.T) {
 				c.unlock(late)
 			}
 			late.Requested() // no longer subscribes
-			if n := c.listening("c"); n != 0 {
-				t.Errorf("%d subscriptions of a lock that has ended", n)
-			}
+			wantEqual(t, c.listening("c"), 0, "subscriptions of a lock that has ended")
 			wantNotAsked(t, lock, time.Second)
 		})
 	}
@@ -187,13 +177,9 @@ func TestALingeringLockListensNoMore(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		lock := c.lock(c.process(WithMinHold(10*time.Second)), "a")
 		lock.Requested()
-		if n := c.listening("a"); n != 3 {
-			t.Fatalf("%d subscriptions, want 3", n)
-		}
+		wantEqual(t, c.listening("a"), 3, "subscriptions")
 		c.unlock(lock)
-		if n := c.listening("a"); n != 0 {
-			t.Errorf("%d subscriptions are left", n)
-		}
+		wantEqual(t, c.listening("a"), 0, "subscriptions are left")
 	})
 }
 
@@ -203,9 +189,7 @@ func TestEachHandleOfALockIsAsked(t *testing.T) {
 		l, results := c.process(), make(chan lockResult, 1)
 		lock := c.lock(l, "a", "b")
 		inner := c.got(l.Lock(lock.Context(), "b"))
-		if inner.Requested() != lock.Requested() {
-			t.Error("two channels")
-		}
+		wantEqual(t, inner.Requested(), lock.Requested(), "the channel of the inner handle")
 		c.unlock(inner)
 		startWaiter(t.Context(), c.process(WithRequest()), 0, results, "b", "c")
 		wantAsked(t, lock, shortly+aPoll)

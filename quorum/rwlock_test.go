@@ -49,12 +49,8 @@ func TestReadersHoldTogetherAndAWriterAlone(t *testing.T) {
 				t.Errorf("a reader is not valid, or not shared: %v, %v", l.Valid(), l.Shared())
 			}
 		}
-		if _, err := other.RWLock("a").TryLock(t.Context()); !errors.Is(err, ErrHeld) {
-			t.Errorf("a writer next to readers: %v", err)
-		}
-		if _, err := other.TryLock(t.Context(), "b", "a"); !errors.Is(err, ErrHeld) {
-			t.Errorf("a lock over two names next to readers: %v", err)
-		}
+		wantError(t, errorOf(other.RWLock("a").TryLock(t.Context())), ErrHeld) // a writer next to readers
+		wantError(t, errorOf(other.TryLock(t.Context(), "b", "a")), ErrHeld)   // a lock over two names next to readers
 		highest := max(first.Token(), second.Token(), third.Token())
 		for _, l := range []*Lock{first, second, third} {
 			c.unlock(l)
@@ -63,9 +59,7 @@ func TestReadersHoldTogetherAndAWriterAlone(t *testing.T) {
 		if writer.Token() <= highest || writer.Shared() {
 			t.Errorf("the writer's token is %d after %d; shared %v", writer.Token(), highest, writer.Shared())
 		}
-		if _, err := one.RWLock("a").TryRLock(t.Context()); !errors.Is(err, ErrHeld) {
-			t.Errorf("a reader next to a writer: %v", err)
-		}
+		wantError(t, errorOf(one.RWLock("a").TryRLock(t.Context())), ErrHeld) // a reader next to a writer
 		c.unlock(writer)
 		last := c.read(one)
 		if last.Token() <= writer.Token() {
@@ -80,12 +74,8 @@ func TestAPlainLockIsTheWriter(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		reader := c.read(l)
-		if _, err := c.process().TryLock(t.Context(), "a"); !errors.Is(err, ErrHeld) {
-			t.Errorf("next to a reader: %v", err)
-		}
-		if _, err := l.Lock(reader.Context(), "a"); !errors.Is(err, ErrInvalid) || !errors.Is(err, ErrPermanent) {
-			t.Errorf("within a reader's flow: %v", err)
-		}
+		wantError(t, errorOf(c.process().TryLock(t.Context(), "a")), ErrHeld)          // next to a reader
+		wantError(t, errorOf(l.Lock(reader.Context(), "a")), ErrInvalid, ErrPermanent) // within a reader's flow
 		c.unlock(reader)
 	})
 }
@@ -99,15 +89,9 @@ func TestReentryOfReadersAndWriters(t *testing.T) {
 		if err != nil || reader.Level() != 2 || inner.Token() != reader.Token() {
 			t.Fatalf("read in read: %v, level %d", err, reader.Level())
 		}
-		if _, err := rw.Lock(inner.Context()); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "nobody is upgraded") {
-			t.Errorf("write in read: %v", err)
-		}
-		if _, err := rw.TryLock(reader.Context()); !errors.Is(err, ErrInvalid) {
-			t.Errorf("write in read, in one attempt: %v", err)
-		}
-		if err := reader.Downgrade(t.Context()); err != nil {
-			t.Errorf("a reader that has read again stays a reader: %v", err)
-		}
+		wantError(t, errorOf(rw.Lock(inner.Context())), ErrInvalid, "nobody is upgraded") // write in read
+		wantError(t, errorOf(rw.TryLock(reader.Context())), ErrInvalid)                   // write in read, in one attempt
+		c.must(reader.Downgrade(t.Context()))                                             // it stays a reader
 		c.unlock(inner)
 		if !reader.Valid() || reader.Level() != 1 {
 			t.Errorf("left: valid %v, level %d", reader.Valid(), reader.Level())
@@ -119,9 +103,7 @@ func TestReentryOfReadersAndWriters(t *testing.T) {
 		if err != nil || writer.Level() != 2 || within.Shared() {
 			t.Fatalf("read in write: %v, level %d, shared %v", err, writer.Level(), within.Shared())
 		}
-		if err := writer.Downgrade(t.Context()); !errors.Is(err, ErrInvalid) {
-			t.Errorf("downgraded while inner handles may write: %v", err)
-		}
+		wantError(t, writer.Downgrade(t.Context()), ErrInvalid) // downgraded while inner handles may write
 		again, err := rw.Lock(within.Context())
 		if err != nil {
 			t.Fatalf("write in write: %v", err)
@@ -144,12 +126,8 @@ func TestDowngradeLetsReadersIn(t *testing.T) {
 		if !writer.Valid() || !writer.Shared() {
 			t.Errorf("valid %v, shared %v", writer.Valid(), writer.Shared())
 		}
-		if err := writer.Downgrade(t.Context()); err != nil {
-			t.Errorf("a second time: %v", err)
-		}
-		if _, err := l.Lock(writer.Context(), "a"); !errors.Is(err, ErrInvalid) {
-			t.Errorf("upgraded again: %v", err)
-		}
+		c.must(writer.Downgrade(t.Context()))                            // a second time
+		wantError(t, errorOf(l.Lock(writer.Context(), "a")), ErrInvalid) // upgraded again
 		for range 3 {
 			got := c.nextLock(readers, shortly)
 			defer c.unlock(got)
@@ -180,9 +158,7 @@ func TestADowngradeDuringReentry(t *testing.T) {
 		l := c.process()
 		writer := c.lock(l, "a")
 		ctx := &lookedUp{writer.Context(), 2, func() {
-			if err := writer.Downgrade(context.Background()); err != nil {
-				t.Error(err)
-			}
+			c.must(writer.Downgrade(context.Background()))
 		}}
 		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrInvalid) || !writer.Shared() || writer.Level() != 1 {
 			t.Errorf("a writer's call within a reader's lock: %v; shared %v, level %d", err, writer.Shared(), writer.Level())
@@ -219,13 +195,9 @@ func TestWhatIsNotDowngraded(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		two := c.lock(l, "a", "b")
-		if err := two.Downgrade(t.Context()); !errors.Is(err, ErrInvalid) {
-			t.Errorf("two names: %v", err)
-		}
+		wantError(t, two.Downgrade(t.Context()), ErrInvalid) // two names
 		c.unlock(two)
-		if err := two.Downgrade(t.Context()); !errors.Is(err, ErrNotHeld) {
-			t.Errorf("unlocked: %v", err)
-		}
+		wantError(t, two.Downgrade(t.Context()), ErrNotHeld) // unlocked
 		held := c.lock(l, "a")
 		crash(c.masters[1:], fakeredis.Everything)
 		if err := held.Downgrade(t.Context()); !errors.Is(err, ErrUnavailable) || !held.Shared() || !held.Valid() {
@@ -241,9 +213,7 @@ func TestAWriterDoesNotStarve(t *testing.T) {
 		writers, readers := make(chan lockResult, 1), make(chan lockResult, 1)
 		startWaiter(t.Context(), c.process(), 0, writers, "a")
 		for range 20 { // the reservation is renewed for as long as the writer waits
-			if _, err := l.RWLock("a").TryRLock(t.Context()); !errors.Is(err, ErrHeld) {
-				t.Fatalf("a new reader before the writer: %v", err)
-			}
+			wantError(t, errorOf(l.RWLock("a").TryRLock(t.Context())), ErrHeld) // a new reader before the writer
 			time.Sleep(500 * time.Millisecond)
 		}
 		startReader(t.Context(), l, 0, readers)
@@ -260,25 +230,19 @@ func TestAWriterDoesNotStarve(t *testing.T) {
 func TestAWriterThatGivesUpKeepsNoReadersBack(t *testing.T) {
 	for how, giveUp := range map[string]func(c *cluster, l *Locker){
 		"WithWait": func(c *cluster, l *Locker) {
-			if _, err := l.With(WithWait(300*time.Millisecond)).Lock(c.t.Context(), "a"); !errors.Is(err, ErrHeld) {
-				c.t.Error(err)
-			}
+			wantError(c.t, errorOf(l.With(WithWait(300*time.Millisecond)).Lock(c.t.Context(), "a")), ErrHeld)
 		},
 		"context": func(c *cluster, l *Locker) {
 			ctx, cancel := context.WithTimeout(c.t.Context(), 300*time.Millisecond)
 			defer cancel()
-			if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrHeld) {
-				c.t.Error(err)
-			}
+			wantError(c.t, errorOf(l.Lock(ctx, "a")), ErrHeld)
 		},
 		"Close": func(c *cluster, l *Locker) {
 			writers := make(chan lockResult, 1)
 			startWaiter(c.t.Context(), l, 0, writers, "a")
 			time.Sleep(300 * time.Millisecond)
 			l.Close()
-			if got := c.next(writers, shortly); !errors.Is(got.err, ErrClosed) {
-				c.t.Error(got.err)
-			}
+			wantError(c.t, c.next(writers, shortly).err, ErrClosed)
 		},
 	} {
 		runInCluster(t, how, func(t *testing.T, c *cluster) {
@@ -414,9 +378,7 @@ func TestErrorsAndLocksSayWhoReads(t *testing.T) {
 		c.unlock(second)
 		crashAll(c)
 		<-first.Context().Done()
-		if err := first.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), `hold "a" for reading: lost`) {
-			t.Error(err)
-		}
+		wantError(t, first.Err(), ErrLost, `hold "a" for reading: lost`)
 		startAll(c)
 	})
 }
@@ -451,9 +413,7 @@ func TestDoOfAReadWriteLock(t *testing.T) {
 func TestATryLockKeepsNoReadersBack(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		reader, l := c.read(c.process()), c.process()
-		if _, err := l.RWLock("a").TryLock(t.Context()); !errors.Is(err, ErrHeld) {
-			t.Fatal(err)
-		}
+		wantError(t, errorOf(l.RWLock("a").TryLock(t.Context())), ErrHeld)
 		c.unlock(c.read(l))
 		c.unlock(reader)
 	})
@@ -476,9 +436,7 @@ func TestReadersThatWaitedAreGrantedTogether(t *testing.T) {
 		}
 		c.wantNoQueues(l)
 		synctest.Wait() // nobody waits for an unsubscription
-		if n := c.subscriptions("a"); n != 0 {
-			t.Errorf("%d subscriptions are left", n)
-		}
+		wantEqual(t, c.subscriptions("a"), 0, "subscriptions are left")
 	})
 }
 
@@ -520,9 +478,7 @@ func TestReadersThatGiveUp(t *testing.T) {
 		}
 		for _, end := range slices.Backward(ends) {
 			end()
-			if got := c.next(readers, shortly); !errors.Is(got.err, ErrHeld) || !errors.Is(got.err, context.Canceled) {
-				t.Errorf("%v", got.err)
-			}
+			wantError(t, c.next(readers, shortly).err, ErrHeld, context.Canceled)
 		}
 		c.wantNoQueues(l)
 		c.unlock(writer)

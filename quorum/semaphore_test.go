@@ -53,10 +53,7 @@ func TestSemaphoreHasNHolders(t *testing.T) {
 				}
 			}
 			for _, s := range []*Semaphore{one, other} {
-				_, err := s.TryAcquire(t.Context())
-				if !errors.Is(err, ErrHeld) || errors.Is(err, ErrPermanent) {
-					t.Errorf("with all slots taken: %v", err)
-				}
+				wantError(t, errorOf(s.TryAcquire(t.Context())), ErrHeld, not{ErrPermanent}) // with all slots taken
 			}
 			left := held[n/2]
 			c.unlock(left)
@@ -80,9 +77,8 @@ func TestSemaphoreIsNoLockOfItsName(t *testing.T) {
 		if err != nil || second.Slot() == first.Slot() || second.Owner() == first.Owner() {
 			t.Fatalf("in the flow of %v: %v, %v", first, second, err)
 		}
-		if inner, err := l.TryLock(second.Context(), "s"); !errors.Is(err, ErrHeld) {
-			t.Errorf("a flow with a slot entered the lock of that name: %v, %v", inner, err)
-		}
+		// a flow with a slot entered the lock of that name
+		wantError(t, errorOf(l.TryLock(second.Context(), "s")), ErrHeld)
 		if found, ok := FromContext(second.Context(), "s"); ok {
 			t.Errorf("FromContext found %v", found)
 		}
@@ -166,27 +162,18 @@ func TestSemaphoreRefusesWhatIsNotValid(t *testing.T) {
 				t.Errorf("%d of %d slots: %v, %v", k, size, lock, err)
 			}
 		}
-		if err := l.Semaphore("s", 4).ForceUnlock(t.Context(), 4); !errors.Is(err, ErrInvalid) {
-			t.Errorf("slot 4 of 4: %v", err)
-		}
-		if err := l.Semaphore("s", 4).ForceUnlock(t.Context()); !errors.Is(err, ErrInvalid) {
-			t.Errorf("no slots: %v", err)
-		}
-		if lock, err := l.TryLock(t.Context(), scripts.SlotName("s", 0)); !errors.Is(err, ErrInvalid) {
-			t.Errorf("a slot by its key: %v, %v", lock, err)
-		}
+		wantError(t, l.Semaphore("s", 4).ForceUnlock(t.Context(), 4), ErrInvalid)           // slot 4 of 4
+		wantError(t, l.Semaphore("s", 4).ForceUnlock(t.Context()), ErrInvalid)              // no slots
+		wantError(t, errorOf(l.TryLock(t.Context(), scripts.SlotName("s", 0))), ErrInvalid) // a slot by its key
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
-		if lock, err := l.Semaphore("s", 1).Acquire(ended); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrNotAcquired) {
-			t.Errorf("with a context that has ended: %v, %v", lock, err)
-		}
+		// with a context that has ended
+		wantError(t, errorOf(l.Semaphore("s", 1).Acquire(ended)), context.Canceled, ErrNotAcquired)
 		if c.calls.Load() > before {
 			t.Errorf("%d calls reached the masters", c.calls.Load()-before)
 		}
 		l.Close()
-		if lock, err := l.Semaphore("s", 1).Acquire(t.Context()); !errors.Is(err, ErrClosed) {
-			t.Errorf("after Close: %v, %v", lock, err)
-		}
+		wantError(t, errorOf(l.Semaphore("s", 1).Acquire(t.Context())), ErrClosed) // after Close
 	})
 }
 
@@ -281,9 +268,7 @@ func TestSemaphoreGoesOnAfterACallForSeveral(t *testing.T) {
 		startAcquire(context.Background(), s, 1, got)
 		time.Sleep(shortly)
 		cancel()
-		if err := <-gone; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		wantError(t, <-gone, context.Canceled)
 		if next := c.next(got, shortly); next.err != nil {
 			t.Error(next.err)
 		}
@@ -368,27 +353,17 @@ func TestSemaphoreGivesUp(t *testing.T) {
 		l := c.process()
 		s, held := l.Semaphore("s", 1), c.takes(l.Semaphore("s", 1))
 		_, err := l.With(WithWait(time.Second)).Semaphore("s", 1).Acquire(t.Context())
-		if !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), `lock "s": not acquired: held by another: all 1 slots are taken: gave up after 1s`) {
-			t.Errorf("the call gave up with %v", err)
-		}
+		wantError(t, err, ErrHeld, `lock "s": not acquired: held by another: all 1 slots are taken: gave up after 1s`)
 		_, err = l.With(WithWait(0)).Semaphore("s", 1).Acquire(t.Context())
-		if !errors.Is(err, ErrHeld) {
-			t.Errorf("a call that does not wait: %v", err)
-		}
+		wantError(t, err, ErrHeld) // a call that does not wait
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan lockResult, 1)
 		startAcquire(ctx, s, 0, got)
-		if c.subscriptions("quorumlock:slots:s") != len(c.masters) {
-			t.Errorf("%d subscriptions", c.subscriptions("quorumlock:slots:s"))
-		}
+		wantEqual(t, c.subscriptions("quorumlock:slots:s"), len(c.masters), "subscriptions")
 		cancel()
-		if gone := c.next(got, shortly); !errors.Is(gone.err, context.Canceled) {
-			t.Errorf("a call whose context has ended: %v", gone.err)
-		}
+		wantError(t, c.next(got, shortly).err, context.Canceled) // a call whose context has ended
 		synctest.Wait()
-		if c.subscriptions("quorumlock:slots:s") != 0 {
-			t.Error("a subscription is left")
-		}
+		wantEqual(t, c.subscriptions("quorumlock:slots:s"), 0, "subscriptions are left")
 		c.wantNoQueues(l)
 		c.unlock(held)
 		if again := c.takes(s); again.Slot() != 0 {
@@ -422,9 +397,7 @@ func TestSemaphoreWithAMasterThatMisleads(t *testing.T) {
 			test.make(c, silent)
 			began := time.Now()
 			last := c.takes(s)
-			if lock, err := s.TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
-				t.Fatalf("next to all slots: %v, %v", lock, err)
-			}
+			wantError(t, errorOf(s.TryAcquire(t.Context())), ErrHeld) // next to all slots
 			if took := time.Since(began); took > 2*shortly {
 				t.Errorf("both calls took %v", took)
 			}
@@ -459,18 +432,14 @@ func TestSemaphoreTakesTheSlotItReleasedLast(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		const n = 64
 		other, l := c.process().Semaphore("s", n), c.process()
-		if _, err := other.TryAcquireN(t.Context(), n-2); err != nil {
-			t.Fatal(err)
-		}
+		c.must(errorOf(other.TryAcquireN(t.Context(), n-2)))
 		mine := c.takes(l.Semaphore("s", n))
 		c.unlock(mine)
 		var hints atomic.Int64
 		c.count("slots", &hints)
 		for range 10 {
 			again := c.takes(l.Semaphore("s", n))
-			if again.Slot() != mine.Slot() {
-				t.Errorf("slot %d after slot %d", again.Slot(), mine.Slot())
-			}
+			wantEqual(t, again.Slot(), mine.Slot(), "the slot of the next lock")
 			c.unlock(again)
 		}
 		if hints.Load() > 0 {
@@ -564,32 +533,24 @@ func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 		}
 		s := c.process(WithHooks(hooks), WithFixedLease(time.Second)).Semaphore("s", 1)
 		held := c.takes(s)
-		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
-			t.Error(err)
-		}
+		wantError(t, errorOf(s.TryAcquire(t.Context())), ErrHeld)
 		want := []string{"acquired[s] [0]", "acquired [s] 0", "held[s] []"}
 		if !slices.Equal(names, want) {
 			t.Errorf("the hooks had %q, want %q", names, want)
 		}
 		<-held.Context().Done()
-		if err := held.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), `hold "s" slot 0: lost`) {
-			t.Errorf("the lost lock says %v", err)
-		}
+		wantError(t, held.Err(), ErrLost, `hold "s" slot 0: lost`)
 		both, err := c.process(WithFixedLease(time.Second)).Semaphore("s", 2).TryAcquireN(t.Context(), 2)
 		if err != nil || !strings.HasPrefix(both.String(), `lock "s" slots 0, 1, token`) {
 			t.Fatalf("%v, %v", both, err)
 		}
 		<-both.Context().Done()
-		if err := both.Err(); !strings.Contains(err.Error(), `hold "s" slots 0, 1: lost`) {
-			t.Error(err)
-		}
+		wantError(t, both.Err(), `hold "s" slots 0, 1: lost`)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, inspect := s.Inspect(ended)
 		for op, err := range map[string]error{"inspect": inspect, "force": s.ForceUnlock(ended, 0)} {
-			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), op+` "s" slot 0: `) {
-				t.Error(err)
-			}
+			wantError(t, err, ErrUnavailable, op+` "s" slot 0: `)
 		}
 		refused := false
 		s = c.process(WithHooks(Hooks{Attempt: func(_ context.Context, e AttemptEvent) {
@@ -630,14 +591,10 @@ func TestDoWithASlot(t *testing.T) {
 			if ctx != lock.Context() || lock.Slot() != 0 || !lock.Valid() {
 				t.Errorf("the work has %v", lock)
 			}
-			if err := s.locker.With(WithWait(0)).Semaphore("s", 1).Do(ctx, nil); !errors.Is(err, ErrHeld) {
-				t.Errorf("next to it: %v", err)
-			}
+			wantError(t, s.locker.With(WithWait(0)).Semaphore("s", 1).Do(ctx, nil), ErrHeld) // next to it
 			return own
 		})
-		if !errors.Is(err, own) || errors.Is(err, ErrNotHeld) {
-			t.Error(err)
-		}
+		wantError(t, err, own, not{ErrNotHeld})
 		c.unlock(c.takes(s))
 	})
 }
@@ -649,8 +606,6 @@ func TestASemaphoreOnTooFewMasters(t *testing.T) {
 		c.takes(l.Semaphore("s", 1))
 		synctest.Wait()
 		crash(c.masters[1:], fakeredis.Everything)
-		if _, err := l.Semaphore("s", 1).Acquire(t.Context()); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrHeld) {
-			t.Error(err)
-		}
+		wantError(t, errorOf(l.Semaphore("s", 1).Acquire(t.Context())), ErrUnavailable, not{ErrHeld})
 	})
 }

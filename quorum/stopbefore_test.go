@@ -47,12 +47,8 @@ func TestStopBefore(t *testing.T) {
 					t.Errorf("%v left, valid %v, %v, the inner context: %v", left, outer.Valid(), outer.Err(), inner.Context().Err())
 				}
 				cause := context.Cause(inner.Context())
-				if !errors.Is(cause, ErrLost) || !strings.Contains(cause.Error(), s.why+": its contexts end 5s before the deadline") {
-					t.Errorf("the cause is %v", cause)
-				}
-				if _, err := l.Lock(context.WithoutCancel(outer.Context()), "a"); !errors.Is(err, ErrLost) {
-					t.Errorf("entered again: %v", err)
-				}
+				wantError(t, cause, ErrLost, s.why+": its contexts end 5s before the deadline")
+				wantError(t, errorOf(l.Lock(context.WithoutCancel(outer.Context()), "a")), ErrLost) // entered again
 				if !s.silent {
 					c.unlock(inner)
 					c.unlock(outer)
@@ -120,14 +116,11 @@ func TestStopBeforeBounds(t *testing.T) {
 			"stop before 6s is not from 0 to 4.898s":                                                 {WithStopBefore(6 * time.Second), WithFixedLease(10 * time.Second)},
 			"stop before 3s is not below the max hold 3s":                                            {WithStopBefore(3 * time.Second), WithMaxHold(3 * time.Second)},
 		} {
-			if _, err := l.With(options...).TryLock(t.Context(), "a"); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), says) {
-				t.Errorf("%v, want %q", err, says)
-			}
+			wantError(t, errorOf(l.With(options...).TryLock(t.Context(), "a")), ErrInvalid, says)
 		}
 		held := c.lock(l.With(WithStopBefore(14*time.Second)), "a")
-		if _, err := l.Lock(held.Context(), "a"); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "its stop before is 14s, not none") {
-			t.Errorf("entered with another stop: %v", err)
-		}
+		// entered with another stop
+		wantError(t, errorOf(l.Lock(held.Context(), "a")), ErrInvalid, "its stop before is 14s, not none")
 		c.unlock(held)
 	})
 }

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -49,10 +48,7 @@ func TestTurnsNobodyTakes(t *testing.T) {
 		c.deafSubscriber("a")
 		c.deafSubscriber("a")
 		c.unlock(c.lock(l, "a"))
-		tried, err := l.TryLock(t.Context(), "a")
-		if err != nil {
-			t.Fatalf("TryLock: %v", err)
-		}
+		tried := c.got(l.TryLock(t.Context(), "a"))
 		c.unlock(tried)
 		lockTakes("two subscribers", 3*waiting.MinStep)
 
@@ -96,9 +92,7 @@ func TestTurnsOfNamesThatShareAPlace(t *testing.T) {
 		for range 3 {
 			start := time.Now()
 			lock := c.lock(l, "a")
-			if took := time.Since(start); took != 2*waiting.MinStep {
-				t.Errorf("Lock took %v, want %v", took, 2*waiting.MinStep)
-			}
+			wantEqual(t, time.Since(start), 2*waiting.MinStep, "Lock took")
 			synctest.Wait() // the process's own subscription has ended: a release that came before that would count it
 			c.unlock(c.lock(l, other))
 			synctest.Wait()
@@ -115,9 +109,7 @@ func TestTurnsErrorOfACallThatGivesUp(t *testing.T) {
 		c.unlock(c.lock(l, "a"))
 		ctx, cancel := context.WithTimeout(t.Context(), waiting.MinStep/2)
 		defer cancel()
-		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v, want ErrHeld and DeadlineExceeded", err)
-		}
+		wantError(t, errorOf(l.Lock(ctx, "a")), ErrHeld, context.DeadlineExceeded)
 		c.wantNoQueues(l)
 	})
 }

@@ -18,14 +18,10 @@ import (
 func TestValuesPrintAsValues(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		if got := fmt.Sprint(l); got != "locker over master0, master1, master2" {
-			t.Error(got)
-		}
+		wantEqual(t, fmt.Sprint(l), "locker over master0, master1, master2", "it prints as")
 		held := c.lock(l, "a b")
 		want := fmt.Sprintf("lock \"a b\", token %d, owner %s", held.Token(), held.Owner())
-		if got := fmt.Sprint(held); got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		wantEqual(t, fmt.Sprint(held), want, "it is")
 		var logged bytes.Buffer
 		slog.New(slog.NewJSONHandler(&logged, nil)).Info("held", "lock", held)
 		attrs := fmt.Sprintf(`"lock":{"names":["a b"],"token":%d,"owner":"%s"}`, held.Token(), held.Owner())
@@ -104,9 +100,7 @@ func TestDoTellsALossOnce(t *testing.T) {
 			<-ctx.Done()
 			return own
 		}, "a")
-		if !errors.Is(err, ErrLost) || !errors.Is(err, own) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%v", err)
-		}
+		wantError(t, err, ErrLost, own, not{"\n"})
 		startAll(c)
 	})
 }
@@ -121,13 +115,9 @@ func TestForceUnlockPassesWhatIsNoLock(t *testing.T) {
 			c.command(i, "HSET", "profile", "name", "bob")
 		}
 		const noLock = `the key "profile" holds a hash that is no lock`
-		if err := operator.ForceUnlock(t.Context(), "profile", "a"); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), noLock) {
-			t.Error(err)
-		}
+		wantError(t, operator.ForceUnlock(t.Context(), "profile", "a"), ErrUnavailable, noLock)
 		c.wantNoOwners(operator)
-		if _, err := operator.Lock(t.Context(), "profile"); !errors.Is(err, ErrPermanent) || !strings.Contains(err.Error(), noLock) {
-			t.Error(err)
-		}
+		wantError(t, errorOf(operator.Lock(t.Context(), "profile")), ErrPermanent, noLock)
 	})
 }
 
@@ -173,9 +163,7 @@ func TestInspectOfAMinority(t *testing.T) {
 			t.Errorf("%+v, %v", state, err)
 		}
 		l.Close()
-		if _, err := l.Inspect(t.Context(), "a"); !errors.Is(err, ErrClosed) {
-			t.Errorf("after Close: %v", err)
-		}
+		wantError(t, errorOf(l.Inspect(t.Context(), "a")), ErrClosed) // after Close
 	})
 }
 

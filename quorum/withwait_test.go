@@ -21,9 +21,7 @@ func gaveUp(t *testing.T, err, reason error, after time.Duration) {
 		t.Errorf("want ErrNotAcquired and %q: %v", reason, err)
 		return
 	}
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		t.Errorf("the caller's context goes on: %v", err)
-	}
+	wantError(t, err, not{context.DeadlineExceeded}, not{context.Canceled}) // the caller's context goes on
 	if sentence := "gave up after " + after.String(); strings.Count(err.Error(), sentence) != 1 {
 		t.Errorf("want %q once: %v", sentence, err)
 	}
@@ -45,9 +43,7 @@ func TestWaitGivesUp(t *testing.T) {
 			l := plain.With(WithWait(boundedWait))
 			began, goroutines := time.Now(), countGoroutines()
 			gaveUp(t, call(t.Context(), l), ErrHeld, boundedWait)
-			if took := time.Since(began); took != boundedWait {
-				t.Errorf("it took %v, want %v", took, boundedWait)
-			}
+			wantEqual(t, time.Since(began), boundedWait, "it took")
 			c.unlock(held)
 			time.Sleep(time.Second) // until the connections for messages are closed
 			c.wantNothingLeft(plain)
@@ -79,9 +75,7 @@ func TestWaitDoesNotBoundTheWork(t *testing.T) {
 		}
 		why := errors.New("why")
 		cancel(why)
-		if got := context.Cause(inner.Context()); got != why {
-			t.Errorf("the cause is %v", got)
-		}
+		wantEqual(t, context.Cause(inner.Context()), why, "the cause is")
 		c.unlock(lock)
 	})
 }
@@ -174,10 +168,7 @@ func TestWaitAndTheCallersContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), boundedWait/2)
 		defer cancel()
 		_, err := l.Lock(ctx, "a")
-		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, ErrHeld) ||
-			strings.Contains(err.Error(), "gave up") {
-			t.Errorf("the context has ended: %v", err)
-		}
+		wantError(t, err, context.DeadlineExceeded, ErrHeld, not{"gave up"}) // the context has ended
 		c.unlock(held)
 
 		time.Sleep(time.Second) // until the connections for messages are closed: a stalled master serves none
@@ -218,8 +209,6 @@ func TestWaitBounds(t *testing.T) {
 			}
 		}
 		l.Close()
-		if err := l.Validate("a"); !errors.Is(err, ErrClosed) {
-			t.Error(err)
-		}
+		wantError(t, l.Validate("a"), ErrClosed)
 	})
 }

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -140,9 +139,7 @@ func TestACounterThatNoLockReachesDoesNotSpread(t *testing.T) {
 		}
 		held := c.lock(l, "a")
 		synctest.Wait()
-		if err := held.Extend(t.Context(), l.set.terms.Lease); err != nil {
-			t.Error(err)
-		}
+		c.must(held.Extend(t.Context(), l.set.terms.Lease))
 		c.unlock(held)
 		state, err := l.Inspect(t.Context(), "a")
 		if err != nil || state.Token >= 1<<52 {
@@ -167,10 +164,7 @@ func TestCountersThatNoLockReachesOnAMajority(t *testing.T) {
 		for i := range 2 {
 			c.masters[i].Set(scripts.NewName("a").Counter(), "9007199254740990")
 		}
-		_, err := l.Lock(t.Context(), "a")
-		if !errors.Is(err, ErrPermanent) || !strings.Contains(err.Error(), scripts.NewName("a").Counter()) {
-			t.Errorf("locked: %v", err)
-		}
+		wantError(t, errorOf(l.Lock(t.Context(), "a")), ErrPermanent, scripts.NewName("a").Counter())
 		synctest.Wait()
 		if state, _ := l.Inspect(t.Context(), "a"); state.Nodes[2].Token >= 1<<52 || state.Nodes[2].Owner != "" {
 			t.Errorf("the third master: %+v", state.Nodes[2])
