@@ -36,9 +36,7 @@ func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
 				calls = c.calls.Load()
 			}
 		}
-		if more := c.calls.Load() - calls; more > 0 {
-			t.Errorf("%d calls by waiters behind the first", more)
-		}
+		wantEqual(t, c.calls.Load()-calls, 0, "calls by waiters behind the first")
 		startWaiter(t.Context(), l, 0, others, "c") // a waiter for other names is in another queue
 		c.unlock(other)
 		c.unlock(c.nextLock(others, shortly))
@@ -368,9 +366,7 @@ func TestQueueWithTheLongestBounds(t *testing.T) {
 		l := c.process(WithRetry(maxRetry, maxRetry), WithMaxHold(maxMaxHold))
 		held, results := c.lock(l, "a"), make(chan lockResult, 1)
 		startWaiter(t.Context(), l, 0, results, "a")
-		if held.Deadline().IsZero() {
-			t.Error("it has no deadline")
-		}
+		check(t, !held.Deadline().IsZero(), "it has no deadline")
 		c.unlock(held)
 		c.unlock(c.nextLock(results, shortly))
 		c.wantNoQueues(l)
@@ -424,9 +420,7 @@ func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 				want = said
 			}
 			w.Refused(waiting.Result{Held: attempt.held, Wait: -1}, attempt.approach, said, nil)
-			if w.LastError() != want {
-				t.Errorf("after %+v another error is told", attempt)
-			}
+			check(t, w.LastError() == want, "after %+v another error is told", attempt)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -50,9 +49,7 @@ func TestACallThatIsCancelledAnywhereLeavesNothing(t *testing.T) {
 					return pair(l)(flow)
 				}, func() {
 					synctest.Wait()
-					if held.Level() != 1 || !held.Valid() {
-						c.t.Errorf("level %d, %v", held.Level(), held.Err())
-					}
+					check(c.t, held.Level() == 1 && held.Valid(), "level %d, %v", held.Level(), held.Err())
 					c.unlock(held)
 				}
 		},
@@ -106,9 +103,7 @@ func TestACallThatIsCancelledAnywhereLeavesNothing(t *testing.T) {
 					c.wantNothingLeft(l)
 				})
 			}
-			if n < 3 {
-				t.Error(fmt.Sprint("it was cancelled ", n, " times: the test shows nothing"))
-			}
+			check(t, n >= 3, "it was cancelled %d times: the test shows nothing", n)
 		})
 	}
 }

@@ -115,9 +115,7 @@ func (c *cluster) before(master int, do func()) {
 // notAsked wants no request for a lock to reach a master from now on. A round may look at it.
 func (c *cluster) notAsked(master int) {
 	each := func(script string) {
-		if script == "acquire" || script == "acquires" {
-			c.t.Errorf("master %d was asked", master)
-		}
+		check(c.t, script != "acquire" && script != "acquires", "master %d was asked", master)
 	}
 	c.on[master].Store(&each)
 }
@@ -236,6 +234,14 @@ func wantError(t *testing.T, err error, wants ...any) {
 
 // errorOf is the error of a call, whatever else it returns.
 func errorOf(_ any, err error) error { return err }
+
+// check fails the test unless a claim is true.
+func check(t *testing.T, claim bool, format string, args ...any) {
+	t.Helper()
+	if !claim {
+		t.Errorf(format, args...)
+	}
+}
 
 func wantEqual[T comparable](t *testing.T, got, want T, what string) {
 	t.Helper()

@@ -227,9 +227,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 				s.held(t, c, l, lock, hostile)
 			}
 			synctest.Wait()
-			if page.shown < 5 {
-				t.Error("the context was hardly asked: the test shows nothing")
-			}
+			check(t, page.shown >= 5, "the context was hardly asked: the test shows nothing")
 		})
 	}
 }
@@ -296,15 +294,11 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 				t.Error("it was released before the context of an inner handle has ended")
 			}
 			for _, n := range l.Stats().Nodes {
-				if n.LastError != nil {
-					t.Errorf("a master's replies are not read: %v", n.LastError)
-				}
+				check(t, n.LastError == nil, "a master's replies are not read: %v", n.LastError)
 			}
 			c.unlock(c.lock(other, "lingers"))
 			time.Sleep(5 * time.Second)
-			if !kept.Valid() {
-				t.Error("a lock was not renewed")
-			}
+			check(t, kept.Valid(), "a lock was not renewed")
 			c.unlock(kept)
 		})
 	}

@@ -46,9 +46,7 @@ func TestEachReasonIsAnOutcome(t *testing.T) {
 		}
 		seen = append(seen, is)
 	}
-	if slices.Contains(outcomeNames[:], "") {
-		t.Errorf("an outcome without a name: %q", outcomeNames)
-	}
+	check(t, !slices.Contains(outcomeNames[:], ""), "an outcome without a name: %q", outcomeNames)
 	for o, cause := (&observer{set: new(settings)}), lease.MaxHoldOver; cause < lease.Causes; cause++ {
 		if o.whyLost(cause) == o.whyLost(lease.NoCause) {
 			t.Errorf("cause %d has no text: see whyLost in observe.go", cause)
@@ -88,9 +86,7 @@ func TestPermanentErrors(t *testing.T) {
 			}
 		}
 		_, err := lockerWithout(t, wrong, gone, gone).TryLock(t.Context(), "a")
-		if err == nil || errors.Is(err, ErrPermanent) {
-			t.Errorf("a wrong password for one of three: %v", err)
-		}
+		check(t, err != nil && !errors.Is(err, ErrPermanent), "a wrong password for one of three: %v", err)
 		_, mixed := l.Lock(t.Context())
 		_, bad := l.With(nil).Lock(t.Context(), "a")
 		l.Close()
@@ -304,9 +300,7 @@ func TestErrorsSayOnceWhatNodesHaveInCommon(t *testing.T) {
 		Nodes: multierror.Append(nil, differs, other, again)}
 	want := "quorumlock: lock: not acquired: masters do not accept this client's list: will not pass by itself (0 granted of 2 needed, 2 with another list, 1 unknown): " +
 		"nodes a, c: acquire: the lists of masters differ; node b: acquire: NOPERM this user has no permissions"
-	if e.Error() != want {
-		t.Errorf("it says\n%s, want\n%s", e, want)
-	}
+	check(t, e.Error() == want, "it says\n%s, want\n%s", e, want)
 	wantEqual(t, strings.Count(e.Error(), "lists of masters"), 1, "times that it is said")
 }
 

@@ -80,9 +80,7 @@ func TestHandOver(t *testing.T) {
 			t.Errorf("%v took over from %v, level %d", taken, held, taken.Level())
 		}
 		time.Sleep(3 * lease)
-		if !taken.Valid() {
-			t.Errorf("it is not renewed: %v", taken.Err())
-		}
+		check(t, taken.Valid(), "it is not renewed: %v", taken.Err())
 		c.wantPassedOn(third, ticket, true)
 		c.unlock(taken)
 		c.wantNothingLeft(second)
@@ -380,9 +378,7 @@ func TestTakeOverBesideReaders(t *testing.T) {
 		c.must(c.process().ForceUnlock(t.Context(), "a"))
 		reader := c.got(c.process().RWLock("a").RLock(t.Context()))
 		c.wantPassedOn(c.process(), ticket, true)
-		if !reader.Valid() {
-			t.Errorf("the reader: %v", reader.Err())
-		}
+		check(t, reader.Valid(), "the reader: %v", reader.Err())
 	})
 }
 
@@ -404,8 +400,6 @@ func TestHandOverOfSlots(t *testing.T) {
 		}
 		c.unlock(taken)
 		again, err := third.Semaphore("s", 3).AcquireN(t.Context(), 2)
-		if err != nil || again.Token() <= taken.Token() {
-			t.Errorf("after it: %v, %v", again, err)
-		}
+		check(t, err == nil && again.Token() > taken.Token(), "after it: %v, %v", again, err)
 	})
 }

@@ -102,9 +102,7 @@ func TestHooksOfACallThatWaits(t *testing.T) {
 		if slices.ContainsFunc(x.contexts, func(v any) bool { return v != 1 }) {
 			t.Errorf("the contexts of the hooks have %v from LockStart", x.contexts)
 		}
-		if lock.Context().Value(toldKey{}) != nil {
-			t.Error("the lock's context derives from the hooks'")
-		}
+		check(t, lock.Context().Value(toldKey{}) == nil, "the lock's context derives from the hooks'")
 	})
 }
 
@@ -119,13 +117,9 @@ func TestHooksOfALockThatIsEnteredAgain(t *testing.T) {
 		outer := c.lock(l, "a")
 		inner := c.got(l.Lock(outer.Context(), "a"))
 		c.unlock(inner)
-		if !slices.Equal(seen, []string{"acquired, level 1"}) {
-			t.Errorf("before the release: %q", seen)
-		}
+		check(t, slices.Equal(seen, []string{"acquired, level 1"}), "before the release: %q", seen)
 		c.unlock(outer)
-		if len(seen) != 2 {
-			t.Errorf("after the release: %q", seen)
-		}
+		check(t, len(seen) == 2, "after the release: %q", seen)
 	})
 }
 
@@ -338,18 +332,14 @@ func TestHookOfRenewalsThatBlocks(t *testing.T) {
 		}))
 		lock := c.lock(l, "a")
 		time.Sleep(time.Minute)
-		if !lock.Valid() {
-			t.Errorf("the lock is lost: %v", lock.Err())
-		}
+		check(t, lock.Valid(), "the lock is lost: %v", lock.Err())
 		if n := l.Stats().EventsDropped; n != 0 || behind.Load() != 0 {
 			t.Errorf("%d events were dropped, and %d told during the first", n, behind.Load())
 		}
 		for range events.MaxWaiting {
 			l.core.events.Post(func() {})
 		}
-		if l.Stats().EventsDropped == 0 {
-			t.Error("no event was dropped")
-		}
+		check(t, l.Stats().EventsDropped != 0, "no event was dropped")
 		c.unlock(lock)
 		began := time.Now()
 		l.Close()

@@ -30,9 +30,7 @@ func TestIdentity(t *testing.T) {
 		strings.Repeat("x", 64) + " on " + strings.Repeat("y", 64) + " (pid 1)": {Host: strings.Repeat("y", 255), PID: 1,
 			Label: strings.Repeat("x", 255)},
 	} {
-		if is.String() != said {
-			t.Errorf("%+v is %q, want %q", is, is, said)
-		}
+		check(t, is.String() == said, "%+v is %q, want %q", is, is, said)
 	}
 }
 
@@ -69,9 +67,7 @@ func TestIntroduction(t *testing.T) {
 		}
 		wantIntroductions("100 locks", 3)
 		for _, m := range c.masters {
-			if !slices.Contains(m.Keys(), key) {
-				t.Errorf("no %s in %q", key, m.Keys())
-			}
+			check(t, slices.Contains(m.Keys(), key), "no %s in %q", key, m.Keys())
 		}
 		for _, n := range l.core.Nodes {
 			found, _ := inside.Of(n).Pipe("").Do(t.Context(), operators.Lockers("0")).Reply.Other.(*operators.LockersReply)
@@ -99,9 +95,7 @@ func TestIntroduction(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		for _, m := range c.masters {
-			if slices.Contains(m.Keys(), key) {
-				t.Errorf("%s is left for ever", key)
-			}
+			check(t, !slices.Contains(m.Keys(), key), "%s is left for ever", key)
 		}
 	})
 }
@@ -129,9 +123,7 @@ func TestQuestions(t *testing.T) {
 			c.unlock(c.lock(l, "a"))
 			c.unlock(c.lock(other, "a"))
 		}
-		if n := c.questions.Load(); n > 0 {
-			t.Errorf("%d questions without a failure", n)
-		}
+		wantEqual(t, c.questions.Load(), 0, "questions without a failure")
 		held := c.lockKnown(other, "a")
 		for range 10 {
 			_, err := l.TryLock(t.Context(), "a")
@@ -290,9 +282,7 @@ func TestExtendKeepsTheIdentity(t *testing.T) {
 			c.must(held.Extend(t.Context(), 20*time.Second))
 		}
 		state, err := c.process().Inspect(t.Context(), "a")
-		if err != nil || state.Identity != held.core.identity {
-			t.Errorf("%+v, %v", state, err)
-		}
+		check(t, err == nil && state.Identity == held.core.identity, "%+v, %v", state, err)
 		c.unlock(held)
 	})
 }

@@ -56,9 +56,7 @@ func TestANewDeploymentWaitsOnce(t *testing.T) {
 		if took := c.lets(second, "a"); took < quarantine/2-100*time.Millisecond || took > quarantine/2+100*time.Millisecond {
 			t.Errorf("the second client waits %v", took)
 		}
-		if took := c.lets(l, "a"); took > 0 {
-			t.Errorf("the first client waits for another %v", took)
-		}
+		wantEqual(t, c.lets(l, "a"), 0, "the first client waits for another")
 	})
 }
 
@@ -93,9 +91,7 @@ func TestWithoutQuarantineANewDeploymentGrantsAtOnce(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		for range 2 {
-			if took := c.lets(l, "a"); took > 0 {
-				t.Errorf("it waits %v", took)
-			}
+			wantEqual(t, c.lets(l, "a"), 0, "it waits")
 			flush(c.masters...)
 		}
 	})
@@ -123,9 +119,7 @@ func TestMastersThatForgotWaitInQuarantine(t *testing.T) {
 			forget(c.masters[0]) // two others are a quorum, and mark it
 			time.Sleep(time.Second)
 			for range 5 { // an answer that comes after the release marks nothing
-				if took := c.lets(l, "a"); took > 0 {
-					t.Errorf("one that forgot delays a lock by %v", took)
-				}
+				wantEqual(t, c.lets(l, "a"), 0, "one that forgot delays a lock by")
 				synctest.Wait()
 			}
 			time.Sleep(quarantine / 2)
@@ -171,9 +165,7 @@ func TestALockWhoseMastersRestartWithTheirData(t *testing.T) {
 			}
 			if p.isKept {
 				time.Sleep(2 * quarantine)
-				if !held.Valid() {
-					t.Errorf("lost: %v", context.Cause(held.Context()))
-				}
+				check(t, held.Valid(), "lost: %v", context.Cause(held.Context()))
 				c.unlock(held)
 				return
 			}
@@ -375,9 +367,7 @@ func TestAFirstStartOfTwoReplicas(t *testing.T) {
 			synctest.Wait()
 			for _, l := range all {
 				for _, n := range l.Stats().Nodes {
-					if n.State != state {
-						t.Errorf("%s: node %s is %s", when, n.Name, n.State)
-					}
+					check(t, n.State == state, "%s: node %s is %s", when, n.Name, n.State)
 				}
 			}
 			if n, over := log.count("level=WARN msg=\"quorumlock: node in quarantine"), log.count("its quarantine is over"); n != began || over != ended {

@@ -126,9 +126,7 @@ func TestMinHoldRunsAJobOncePerPeriod(t *testing.T) {
 				tick(two)
 				time.Sleep(period - skew)
 			}
-			if ran != want {
-				t.Errorf("with a min hold of %v it ran %d times, want %d", minHold, ran, want)
-			}
+			check(t, ran == want, "with a min hold of %v it ran %d times, want %d", minHold, ran, want)
 		})
 	}
 }
@@ -180,9 +178,7 @@ func TestMinHoldRepairs(t *testing.T) {
 			time.Sleep(10 * time.Second) // of the bubble's time
 		}
 		for i, owner := range c.owners(l) {
-			if owner == "" {
-				t.Errorf("master %d does not keep it", i)
-			}
+			check(t, owner != "", "master %d does not keep it", i)
 		}
 	})
 }
@@ -194,9 +190,7 @@ func TestMinHoldRepairsSoon(t *testing.T) {
 		c.unlock(c.lock(l, "a"))
 		c.masters[0].Flush()
 		time.Sleep(3 * time.Second / 2) // of the bubble's time: the renewal was due after a second
-		if c.owners(l)[0] == "" {
-			t.Error("the master that forgot it was not asked again")
-		}
+		check(t, c.owners(l)[0] != "", "the master that forgot it was not asked again")
 	})
 }
 
@@ -209,9 +203,7 @@ func TestMinHoldThatIsForced(t *testing.T) {
 		next := c.lock(other, "a")
 		time.Sleep(time.Second) // of the bubble's time
 		c.wantNothingScheduled(l)
-		if !next.Valid() {
-			t.Error(next.Err())
-		}
+		check(t, next.Valid(), "%v", next.Err())
 		c.unlock(next)
 		synctest.Wait() // Unlock does not wait for the last node
 		c.wantNoOwners(l)

@@ -52,9 +52,7 @@ func TestALockStandsOnAllNodes(t *testing.T) {
 			}
 			time.Sleep(200 * time.Millisecond)
 			for i, owner := range c.owners(l) {
-				if owner != lock.Owner() {
-					t.Errorf("approach %d: node %d has %q", approach, i, owner)
-				}
+				check(t, owner == lock.Owner(), "approach %d: node %d has %q", approach, i, owner)
 			}
 			c.unlock(lock)
 		})
@@ -110,15 +108,11 @@ func TestWithWhichNodeAttemptsBegin(t *testing.T) {
 		first := func(names ...string) int { return firstNode(l, names...) }
 		for i := range 300 {
 			one, other := fmt.Sprint("one ", i), fmt.Sprint("other ", i)
-			if first(one, other) != first(other, one) {
-				t.Errorf("%q and %q have no order of their own", one, other)
-			}
+			check(t, first(one, other) == first(other, one), "%q and %q have no order of their own", one, other)
 			count[first(one)]++
 		}
 		for node, n := range count {
-			if n < 70 {
-				t.Errorf("node %d is first for %d of 300 names", node, n)
-			}
+			check(t, n >= 70, "node %d is first for %d of 300 names", node, n)
 		}
 	})
 }

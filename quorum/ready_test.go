@@ -86,9 +86,7 @@ func TestReadyTriesALock(t *testing.T) {
 				t.Errorf("master %d was asked for %s", i, scripts)
 			}
 		}
-		if err != nil || tried < 2 {
-			t.Errorf("%v; %d masters were tried", err, tried)
-		}
+		check(t, err == nil && tried >= 2, "%v; %d masters were tried", err, tried)
 	})
 }
 

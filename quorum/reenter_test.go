@@ -31,9 +31,7 @@ func TestErrorOfReentryKeepsItsNames(t *testing.T) {
 			t.Fatalf("it entered: %v", err)
 		}
 		names[0] = "b"
-		if failed.Names[0] != "a" {
-			t.Errorf("the error is of %q by now", failed.Names)
-		}
+		check(t, failed.Names[0] == "a", "the error is of %q by now", failed.Names)
 	})
 }
 
@@ -61,9 +59,7 @@ func TestPermanentErrorsOfReentry(t *testing.T) {
 			"Lock": l.Lock, "TryLock": l.TryLock,
 		} {
 			_, err := lock(held.Context(), "a")
-			if !errors.Is(err, ErrPermanent) {
-				t.Errorf("%s: %v", what, err)
-			}
+			check(t, errors.Is(err, ErrPermanent), "%s: %v", what, err)
 		}
 	})
 }
@@ -108,13 +104,9 @@ func TestAFlowThatHoldsSomeOfTheNames(t *testing.T) {
 		for _, names := range [][]string{{"held", "free"}, {"free", "held"}, {"free", "held", "free too"}} {
 			_, err := l.Lock(outer.Context(), names...)
 			_, tried := l.TryLock(outer.Context(), names...)
-			if !errors.Is(err, ErrInvalid) || !errors.Is(tried, ErrInvalid) {
-				t.Errorf("%q: %v, %v", names, err, tried)
-			}
+			check(t, errors.Is(err, ErrInvalid) && errors.Is(tried, ErrInvalid), "%q: %v, %v", names, err, tried)
 		}
-		if asked := c.calls.Load() - calls; asked > 0 {
-			t.Errorf("%d calls", asked)
-		}
+		wantEqual(t, c.calls.Load()-calls, 0, "calls")
 		inner := c.got(l.Lock(outer.Context(), "free", "free too"))
 		if c.got(l.Lock(inner.Context(), "held")); outer.Level() != 2 || inner.Level() != 1 {
 			t.Errorf("levels %d and %d", outer.Level(), inner.Level())

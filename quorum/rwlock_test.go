@@ -123,9 +123,7 @@ func TestDowngradeLetsReadersIn(t *testing.T) {
 			startReader(t.Context(), other, i, readers)
 		}
 		c.must(writer.Downgrade(t.Context()))
-		if !writer.Valid() || !writer.Shared() {
-			t.Errorf("valid %v, shared %v", writer.Valid(), writer.Shared())
-		}
+		check(t, writer.Valid() && writer.Shared(), "valid %v, shared %v", writer.Valid(), writer.Shared())
 		c.must(writer.Downgrade(t.Context()))                            // a second time
 		wantError(t, errorOf(l.Lock(writer.Context(), "a")), ErrInvalid) // upgraded again
 		for range 3 {
@@ -180,13 +178,9 @@ func TestADowngradeReachesAMasterLater(t *testing.T) {
 		state, err := c.process().Inspect(t.Context(), "a")
 		c.must(err)
 		for _, n := range state.Nodes {
-			if n.Readers != 1 || n.Owner != "" {
-				t.Errorf("%+v", n)
-			}
+			check(t, n.Readers == 1 && n.Owner == "", "%+v", n)
 		}
-		if state.Readers != 1 || !writer.Valid() {
-			t.Errorf("%d readers, valid %v", state.Readers, writer.Valid())
-		}
+		check(t, state.Readers == 1 && writer.Valid(), "%d readers, valid %v", state.Readers, writer.Valid())
 		c.unlock(writer)
 	})
 }
@@ -355,9 +349,7 @@ func TestErrorsAndLocksSayWhoReads(t *testing.T) {
 		one, l := c.process(), c.process(WithWait(0))
 		wantText := func(err error, text string) {
 			t.Helper()
-			if !errors.Is(err, ErrHeld) || !strings.HasPrefix(err.Error(), text) {
-				t.Errorf("%v, want %q", err, text)
-			}
+			check(t, errors.Is(err, ErrHeld) && strings.HasPrefix(err.Error(), text), "%v, want %q", err, text)
 		}
 		first := c.read(one)
 		synctest.Wait() // all masters have it, and know the process
@@ -390,9 +382,7 @@ func TestDoOfAReadWriteLock(t *testing.T) {
 		nothing := func(context.Context, *Lock) error { return nil }
 		for shared, do := range map[bool]func(context.Context, func(context.Context, *Lock) error) error{true: rw.RDo, false: rw.Do} {
 			err := do(t.Context(), func(ctx context.Context, lock *Lock) error {
-				if ctx != lock.Context() || lock.Shared() != shared {
-					t.Errorf("the work has %v", lock)
-				}
+				check(t, ctx == lock.Context() && lock.Shared() == shared, "the work has %v", lock)
 				if err := other.RDo(ctx, nothing); shared != (err == nil) || !shared && !errors.Is(err, ErrHeld) {
 					t.Errorf("a reader next to it, shared %v: %v", shared, err)
 				}
@@ -401,9 +391,7 @@ func TestDoOfAReadWriteLock(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			check(t, err == nil, "%v", err)
 		}
 		c.wantNothingLeft(l)
 	})
@@ -452,15 +440,11 @@ func TestReadersDoNotQueue(t *testing.T) {
 				if err == nil {
 					err = lock.Unlock(t.Context())
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				check(t, err == nil, "%v", err)
 			})
 		}
 		all.Wait()
-		if took := time.Since(began); took > 0 {
-			t.Errorf("it took %v", took)
-		}
+		wantEqual(t, time.Since(began), 0, "it took")
 		c.wantNoQueues(l)
 	})
 }
@@ -560,9 +544,7 @@ func TestInspectOfReaders(t *testing.T) {
 			t.Errorf("%+v, %v", state, err)
 		}
 		for _, n := range state.Nodes {
-			if n.Readers != 2 || n.Reservation <= 0 {
-				t.Errorf("%+v", n)
-			}
+			check(t, n.Readers == 2 && n.Reservation > 0, "%+v", n)
 		}
 		c.unlock(first)
 		c.unlock(second)

@@ -82,9 +82,7 @@ func TestSemaphoreIsNoLockOfItsName(t *testing.T) {
 		if found, ok := FromContext(second.Context(), "s"); ok {
 			t.Errorf("FromContext found %v", found)
 		}
-		if plain.Slot() != -1 || plain.Slots() != nil {
-			t.Errorf("%v has slots %v", plain, plain.Slots())
-		}
+		check(t, plain.Slot() == -1 && plain.Slots() == nil, "%v has slots %v", plain, plain.Slots())
 		if other := c.takes(l.Semaphore("t", 1)); other.Slot() != 0 {
 			t.Errorf("the only slot is %d", other.Slot())
 		}
@@ -152,9 +150,7 @@ func TestSemaphoreRefusesWhatIsNotValid(t *testing.T) {
 			_, acquire := s.Acquire(t.Context())
 			_, inspect := s.Inspect(t.Context())
 			for _, err := range []error{acquire, inspect, s.ForceUnlock(t.Context(), 0)} {
-				if !errors.Is(err, ErrInvalid) || !errors.Is(err, ErrPermanent) {
-					t.Errorf("%v: %v", s, err)
-				}
+				check(t, errors.Is(err, ErrInvalid) && errors.Is(err, ErrPermanent), "%v: %v", s, err)
 			}
 		}
 		for size, k := range map[int]int{4: 5, 5: 0, 6: -1, 1024: 65} {
@@ -201,9 +197,7 @@ func TestSemaphoreWakesOneWaiter(t *testing.T) {
 			t.Errorf("the waiters' first attempts were %d requests", first)
 		}
 		time.Sleep(5 * time.Second)
-		if attempts.Load() > 0 {
-			t.Errorf("%d requests for slots while none was free", attempts.Load())
-		}
+		check(t, attempts.Load() == 0, "%d requests for slots while none was free", attempts.Load())
 		for _, lock := range held {
 			c.unlock(lock)
 			next := c.next(got, shortly)
@@ -336,9 +330,7 @@ func TestSemaphoreServesAQueueAtOnce(t *testing.T) {
 			t.Errorf("the slots are %v", all)
 		}
 		time.Sleep(time.Second)
-		if len(got) > 0 {
-			t.Error("a call more than slots")
-		}
+		check(t, len(got) == 0, "a call more than slots")
 		c.unlock(held[3])
 		if last := c.next(got, shortly); last.err != nil || last.lock.Slot() != held[3].Slot() {
 			t.Errorf("the last waiter got %v, %v", last.lock, last.err)
@@ -442,9 +434,7 @@ func TestSemaphoreTakesTheSlotItReleasedLast(t *testing.T) {
 			wantEqual(t, again.Slot(), mine.Slot(), "the slot of the next lock")
 			c.unlock(again)
 		}
-		if hints.Load() > 0 {
-			t.Errorf("%d questions", hints.Load())
-		}
+		check(t, hints.Load() == 0, "%d questions", hints.Load())
 	})
 }
 
@@ -483,9 +473,7 @@ func TestSemaphoreTurns(t *testing.T) {
 					holders--
 					taken[lock.Slot()] = false
 					mu.Unlock()
-					if err := lock.Unlock(context.Background()); err != nil {
-						t.Error(err)
-					}
+					check(t, lock.Unlock(context.Background()) == nil, "it is not unlocked")
 				}
 			})
 		}
@@ -535,9 +523,7 @@ func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 		held := c.takes(s)
 		wantError(t, errorOf(s.TryAcquire(t.Context())), ErrHeld)
 		want := []string{"acquired[s] [0]", "acquired [s] 0", "held[s] []"}
-		if !slices.Equal(names, want) {
-			t.Errorf("the hooks had %q, want %q", names, want)
-		}
+		check(t, slices.Equal(names, want), "the hooks had %q, want %q", names, want)
 		<-held.Context().Done()
 		wantError(t, held.Err(), ErrLost, `hold "s" slot 0: lost`)
 		both, err := c.process(WithFixedLease(time.Second)).Semaphore("s", 2).TryAcquireN(t.Context(), 2)
@@ -588,9 +574,7 @@ func TestDoWithASlot(t *testing.T) {
 		s := c.process().Semaphore("s", 1)
 		own := errors.New("the work's own error")
 		err := s.Do(t.Context(), func(ctx context.Context, lock *Lock) error {
-			if ctx != lock.Context() || lock.Slot() != 0 || !lock.Valid() {
-				t.Errorf("the work has %v", lock)
-			}
+			check(t, ctx == lock.Context() && lock.Slot() == 0 && lock.Valid(), "the work has %v", lock)
 			wantError(t, s.locker.With(WithWait(0)).Semaphore("s", 1).Do(ctx, nil), ErrHeld) // next to it
 			return own
 		})

@@ -25,9 +25,7 @@ func TestValuesPrintAsValues(t *testing.T) {
 		var logged bytes.Buffer
 		slog.New(slog.NewJSONHandler(&logged, nil)).Info("held", "lock", held)
 		attrs := fmt.Sprintf(`"lock":{"names":["a b"],"token":%d,"owner":"%s"}`, held.Token(), held.Owner())
-		if !strings.Contains(logged.String(), attrs) {
-			t.Errorf("%s, want %s", &logged, attrs)
-		}
+		check(t, strings.Contains(logged.String(), attrs), "%s, want %s", &logged, attrs)
 		stats, err := json.Marshal(l.Stats())
 		if err != nil || !bytes.Contains(stats, []byte(`"acquired":1`)) || !bytes.Contains(stats, []byte(`"State":"up"`)) {
 			t.Errorf("%s, %v", stats, err)
@@ -44,9 +42,7 @@ func TestStatesPrintAsSentences(t *testing.T) {
 			state, _ := l.Inspect(t.Context(), name)
 			text := state.String()
 			for _, part := range want {
-				if !strings.Contains(text, part) {
-					t.Errorf("%s\nwant %q", text, part)
-				}
+				check(t, strings.Contains(text, part), "%s\nwant %q", text, part)
 			}
 		}
 		says("a", `"a" is free, token at most 0; node master0: free, token counter 0; node master1: free`)
@@ -144,9 +140,7 @@ func TestForceUnlockLeavesWhatIsNoLock(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 			for i, m := range cl.masters {
-				if !slices.Contains(m.Keys(), "a") {
-					t.Errorf("%s: master %d has lost it", what, i)
-				}
+				check(t, slices.Contains(m.Keys(), "a"), "%s: master %d has lost it", what, i)
 			}
 		})
 	}

@@ -106,9 +106,7 @@ func TestWaitCutsAnAttempt(t *testing.T) {
 		c.stalled.Store(nil)
 		close(stalled)
 		synctest.Wait()
-		if held.Level() != 1 || !held.Valid() {
-			t.Errorf("level %d, valid %v", held.Level(), held.Valid())
-		}
+		check(t, held.Level() == 1 && held.Valid(), "level %d, valid %v", held.Level(), held.Valid())
 		c.unlock(held)
 		c.wantNothingLeft(plain)
 	})

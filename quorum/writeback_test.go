@@ -51,9 +51,7 @@ func (c *cluster) between(l *Locker, again bool) *Lock {
 	})
 	done := make(chan lockResult, 1)
 	start(0, done, func() (*Lock, error) { return l.TryLock(c.t.Context(), "a") })
-	if (ran > 1) != again {
-		c.t.Errorf("the second master has run %d scripts", ran)
-	}
+	check(c.t, (ran > 1) == again, "the second master has run %d scripts", ran)
 	c.masters[1].Set(scripts.NewName("a").Counter(), strconv.Itoa(high+9))
 	close(first)
 	got := c.next(done, shortly)
@@ -142,9 +140,7 @@ func TestACounterThatNoLockReachesDoesNotSpread(t *testing.T) {
 		c.must(held.Extend(t.Context(), l.set.terms.Lease))
 		c.unlock(held)
 		state, err := l.Inspect(t.Context(), "a")
-		if err != nil || state.Token >= 1<<52 {
-			t.Errorf("the counter is %d: %v", state.Token, err)
-		}
+		check(t, err == nil && state.Token < 1<<52, "the counter is %d: %v", state.Token, err)
 		if err := state.Nodes[0].Err; err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "Delete the key") {
 			t.Errorf("the first master: %v", err)
 		}

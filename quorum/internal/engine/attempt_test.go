@@ -26,15 +26,11 @@ func TestCommitReadsTheClockLast(t *testing.T) {
 	inCluster(t, ticking, func(t *testing.T, c *cluster) {
 		a := c.won(t)
 		a.hold.holder().onBegin = func() { ticking.Advance(a.hold.terms.Lease) }
-		if a.commit(t.Context()) {
-			t.Error("it is a held lock, and its lease is over")
-		}
+		check(t, !a.commit(t.Context()), "it is a held lock, and its lease is over")
 		if o := a.undo(t.Context(), waiting.AskAll); o.Cause != lease.TooLate {
 			t.Errorf("%+v", o)
 		}
-		if c.Held() > 0 {
-			t.Error("it is in the schedule")
-		}
+		check(t, c.Held() == 0, "it is in the schedule")
 		c.wantNoOwners(t)
 	})
 }
@@ -45,9 +41,7 @@ func TestNoCommitForAContextThatHasEnded(t *testing.T) {
 		a := c.won(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if a.commit(ctx) {
-			t.Error("it is a held lock")
-		}
+		check(t, !a.commit(ctx), "it is a held lock")
 		a.undo(t.Context(), waiting.AskAll)
 		c.wantNoOwners(t)
 	})
@@ -58,9 +52,7 @@ func TestNoCommitAfterClose(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		a := c.won(t)
 		c.Close()
-		if a.commit(t.Context()) {
-			t.Error("it is a held lock of an engine that is closed")
-		}
+		check(t, !a.commit(t.Context()), "it is a held lock of an engine that is closed")
 		if o := a.undo(t.Context(), waiting.AskAll); !o.Closed {
 			t.Errorf("%+v", o)
 		}
@@ -108,9 +100,7 @@ func TestAReaderThatIsNotRaisedIsNotRenewed(t *testing.T) {
 	a, _ := heldHold(t, time.Second)
 	refused := pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.NotRaised}}}
 	reply, err := a.hold.replyOf(lease.Command{Do: lease.Renew}, refused, 0)
-	if reply.Is != lease.NotRenewed || !errors.Is(err, errReader) {
-		t.Errorf("answer %d, %v", reply.Is, err)
-	}
+	check(t, reply.Is == lease.NotRenewed && errors.Is(err, errReader), "answer %d, %v", reply.Is, err)
 }
 
 // A node that is claimed, and is no member yet, accepts nobody: it is quarantined, and no process says so.
@@ -141,9 +131,7 @@ func isRefused(t *testing.T, e *Engine) {
 // A grant says nothing of a holder.
 func TestOnlyRefusalsSayWhoHolds(t *testing.T) {
 	a, _ := heldHold(t, time.Second)
-	if said := a.requests[0].said; said != (Said{}) {
-		t.Errorf("%+v", said)
-	}
+	wantEqual(t, a.requests[0].said, Said{}, "a grant says")
 }
 
 // The error of a node that is down, and is not asked, is part of the outcome.
@@ -215,9 +203,8 @@ func TestATallysRoomIsForOneRelease(t *testing.T) {
 func TestATallysRoomIsEnough(t *testing.T) {
 	all, names, owner := make([]Tally, 101), []scripts.Name{scripts.NewName("a")}, scripts.OwnerOf("x:1")
 	i := 0
-	if n := testing.AllocsPerRun(100, func() { scripts.ReleaseIn(all[i].takeRoom(), names, owner, 0); i++ }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	n := testing.AllocsPerRun(100, func() { scripts.ReleaseIn(all[i].takeRoom(), names, owner, 0); i++ })
+	wantEqual(t, n, 0, "allocations")
 }
 
 // A tally has room for the receivers of five nodes, and makes the others'.
@@ -226,9 +213,7 @@ func TestATallyReceivesFromEachNode(t *testing.T) {
 	for node := range 7 {
 		all[tally.receiver(node)] = true
 	}
-	if len(all) != 7 || all[nil] {
-		t.Errorf("%d receivers", len(all))
-	}
+	check(t, len(all) == 7 && !all[nil], "%d receivers", len(all))
 }
 
 // A release was heard by as many as heard it on every node that had the lock.

@@ -106,9 +106,7 @@ func TestOnlyRefusalsCount(t *testing.T) {
 	if late, timely := o.ReadersWith("late"), o.ReadersWith("reader"); late != 0 || timely != 2 {
 		t.Errorf("%d and %d readers", late, timely)
 	}
-	if o.IsReserved() {
-		t.Error("a writer waits")
-	}
+	check(t, !o.IsReserved(), "a writer waits")
 	if o.Nodes[1].Reserved = true; !o.IsReserved() {
 		t.Error("no writer waits")
 	}

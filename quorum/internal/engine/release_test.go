@@ -21,9 +21,7 @@ func TestInterruptUnlocks(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		h := c.lock(t)
 		h.Interrupt()
-		if !h.First().IsUnlocked() {
-			t.Error("it is not")
-		}
+		check(t, h.First().IsUnlocked(), "it is not")
 		c.wantNoOwners(t)
 	})
 }

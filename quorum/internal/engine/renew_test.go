@@ -58,9 +58,7 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 			for _, b := range r.all {
 				total += len(b.members)
 				largest = max(largest, len(b.members))
-				if len(b.members) != len(b.locks) {
-					t.Errorf("%d members for %d locks", len(b.members), len(b.locks))
-				}
+				check(t, len(b.members) == len(b.locks), "%d members for %d locks", len(b.members), len(b.locks))
 			}
 			if total != 3*c.locks || largest > c.most || largest < c.most/2 {
 				t.Errorf("%d renewals of %d, at most %d in a call, want %d", total, 3*c.locks, largest, c.most)
@@ -88,9 +86,7 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 	if alone(pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Kept}}, RunID: "one", Sent: true}) {
 		t.Error("it travels alone for ever")
 	}
-	if !h.engine.Roster.Accepts(0) {
-		t.Error("the node counts as one that refuses the list, and has renewed")
-	}
+	check(t, h.engine.Roster.Accepts(0), "the node counts as one that refuses the list, and has renewed")
 }
 
 // Locks whose renewals are due at once are renewed one batch after the other from then on, each at most a quarter of the time to its
@@ -146,9 +142,7 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 	at := last.entry.At
 	one.engine.lastRenewal = at.Add(time.Second)
 	handle(at, last)
-	if last.entry.At != at.Add(last.terms.Lease/3) || last.postponed {
-		t.Error("a renewal is put off twice")
-	}
+	check(t, last.entry.At == at.Add(last.terms.Lease/3) && !last.postponed, "a renewal is put off twice")
 
 	one.engine.lastRenewal = now.Add(time.Second)
 	urgent := holds(1, one.terms, 4*time.Millisecond)[0]
@@ -160,9 +154,7 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 	lingers.lease.Linger(now, nil)
 	for what, h := range map[string]*Hold{"a fixed lease": holds(1, &fixed, time.Second)[0], "a lingering one": lingers} {
 		handle(now, h)
-		if h.postponed {
-			t.Errorf("%s is put off", what)
-		}
+		check(t, !h.postponed, "%s is put off", what)
 	}
 }
 
@@ -204,9 +196,7 @@ func TestABatchThatIsRefusedForAllKeysIsNotRenewedAlone(t *testing.T) {
 	refusal := redis.Error("OOM command not allowed when used memory > 'maxmemory'.")
 	first, second := refusedBatch(t, refusal, redisconn.RefusesKeys(refusal), func(*renewalBatch, *Hold) {})
 	for _, m := range []*member{first, second} {
-		if m.alone || !errors.Is(m.err, refusal) {
-			t.Errorf("renewed alone: %v, error: %v", m.alone, m.err)
-		}
+		check(t, !m.alone && errors.Is(m.err, refusal), "renewed alone: %v, error: %v", m.alone, m.err)
 	}
 }
 
@@ -228,8 +218,6 @@ func TestARenewalAloneThatCannotBeSent(t *testing.T) {
 	closes := func(_ *renewalBatch, second *Hold) { second.engine.Nodes[0].Close() }
 	first, second := refusedBatch(t, "NOPERM no", true, closes)
 	for _, m := range []*member{first, second} {
-		if !errors.Is(m.err, pipeline.ErrClosed) {
-			t.Errorf("error: %v", m.err)
-		}
+		check(t, errors.Is(m.err, pipeline.ErrClosed), "error: %v", m.err)
 	}
 }

@@ -19,9 +19,7 @@ func TestRenewalsAreSentUnderTheSchedulesMutex(t *testing.T) {
 		calls := c.calls.Load()
 		after := held.handleDue()
 		synctest.Wait()
-		if sent := c.calls.Load() - calls; sent != 3 {
-			t.Errorf("%d renewals were sent under the mutex, want 3", sent)
-		}
+		wantEqual(t, c.calls.Load()-calls, 3, "renewals that were sent under the mutex")
 		after()
 	})
 }
@@ -35,9 +33,7 @@ func TestAHoldThatIsDueAfterItsRelease(t *testing.T) {
 		calls := c.calls.Load()
 		held.handleDue()()
 		synctest.Wait()
-		if sent := c.calls.Load() - calls; sent != 0 {
-			t.Errorf("%d calls after the release", sent)
-		}
+		wantEqual(t, c.calls.Load()-calls, 0, "calls after the release")
 		c.wantNoOwners(t)
 	})
 }
@@ -65,16 +61,12 @@ func TestAHoldLeavesTheScheduleBeforeItsRelease(t *testing.T) {
 					for range 100_000 { // no wait of the bubble ends while a goroutine waits for a mutex
 						runtime.Gosched()
 					}
-					if sent := c.calls.Load() - calls; sent > 0 {
-						t.Errorf("%d releases were sent while the schedule's mutex was locked", sent)
-					}
+					wantEqual(t, c.calls.Load()-calls, 0, "releases that were sent while the schedule's mutex was locked")
 					return false
 				})
 				released.Wait()
 				synctest.Wait()
-				if c.calls.Load() == calls {
-					t.Error("no release was sent: the test shows nothing")
-				}
+				check(t, c.calls.Load() != calls, "no release was sent: the test shows nothing")
 			})
 		})
 	}

@@ -354,16 +354,12 @@ func TestContention(t *testing.T) {
 					}
 					t.Logf("%d acquisitions, %.1f calls each; free %v, at most %v; least %d, longest wait %v",
 						len(gaps), float64(w.calls)/float64(len(gaps)), usual, most, least, longest)
-					if w.overlap {
-						t.Error("two holders")
-					}
+					check(t, !w.overlap, "two holders")
 					if usual > c.usual || most > c.most {
 						t.Errorf("the lock was free for %v, at most %v; want %v, at most %v",
 							usual, most, c.usual, c.most)
 					}
-					if least == 0 {
-						t.Error("a contender never acquired the lock")
-					}
+					check(t, least != 0, "a contender never acquired the lock")
 				})
 			}
 		}
@@ -387,9 +383,7 @@ func TestTurns(t *testing.T) {
 						acquired := len(w.gaps)
 						t.Logf("%d acquisitions, %.1f calls each; at most %d in a row, shares %d to %d",
 							acquired, float64(w.calls)/float64(acquired), w.longest, least, most)
-						if w.overlap {
-							t.Error("two holders")
-						}
+						check(t, !w.overlap, "two holders")
 						fair := float64(acquired) / float64(contenders)
 						if w.longest > 2 || float64(most) > 1.1*fair || float64(least) < 0.9*fair {
 							t.Errorf("%d in a row, shares %d to %d of %d", w.longest, least, most, acquired)

@@ -54,18 +54,14 @@ func TestFirstApproach(t *testing.T) {
 	const names = 0 // a hash like any other
 	var h History
 	ended := clock.Instant(time.Second)
-	if got := h.FirstApproach(names, 0); got != Alone {
-		t.Errorf("at first: approach %d", got)
-	}
+	wantEqual(t, h.FirstApproach(names, 0), Alone, "at first: approach")
 	h.Unsubscribed(names, 0, ended)
 	for after, want := range map[time.Duration]Approach{0: ProbeFirst, 100*ms - 1: ProbeFirst, 100 * ms: Alone} {
 		if got := h.FirstApproach(names, ended.Add(after)); got != want {
 			t.Errorf("after %v: approach %d, want %d", after, got, want)
 		}
 	}
-	if got := h.FirstApproach(names+1, ended); got != Alone {
-		t.Errorf("other names: approach %d", got)
-	}
+	wantEqual(t, h.FirstApproach(names+1, ended), Alone, "other names: approach")
 }
 
 // The first attempt takes the times of its answers, and then one in 20 ms.

@@ -64,9 +64,7 @@ func TestPollsOfManyQueuesAreBounded(t *testing.T) {
 	for _, queues := range []int{100, 3000, 30_000} {
 		got := pollsPerSecond(t, queues)
 		t.Logf("%d queues: %.0f polls per second", queues, got)
-		if got > 1.1*most {
-			t.Errorf("%d queues poll %.0f times per second, want at most %.0f", queues, got, most)
-		}
+		check(t, got <= 1.1*most, "%d queues poll %.0f times per second, want at most %.0f", queues, got, most)
 		if usually := float64(queues) / (0.75 * lastPoll.Seconds()); got < 0.9*min(most, usually) {
 			t.Errorf("%d queues poll %.0f times per second, want at least %.0f", queues, got, min(most, usually))
 		}

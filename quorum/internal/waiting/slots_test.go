@@ -70,26 +70,16 @@ func TestShare(t *testing.T) {
 func TestHistoryOfSlots(t *testing.T) {
 	const names, others = 7, 7 + 256 // they share a place
 	var h History
-	if slot := h.TakeSlot(names); slot != -1 {
-		t.Errorf("slot %d of none", slot)
-	}
+	wantEqual(t, h.TakeSlot(names), -1, "a slot of none")
 	h.ReleasedSlot(names, 3)
 	h.ReleasedSlot(names, 0)
 	h.Released(names, 2, clock.Instant(time.Hour))
-	if slot := h.TakeSlot(others); slot != -1 {
-		t.Errorf("slot %d of another semaphore", slot)
-	}
-	if slot := h.TakeSlot(names); slot != 0 {
-		t.Errorf("slot %d, not the one that was released last", slot)
-	}
-	if slot := h.TakeSlot(names); slot != -1 {
-		t.Errorf("slot %d was taken twice", slot)
-	}
+	wantEqual(t, h.TakeSlot(others), -1, "a slot of another semaphore")
+	wantEqual(t, h.TakeSlot(names), 0, "the slot that was released last")
+	wantEqual(t, h.TakeSlot(names), -1, "a slot that was taken")
 	h.ReleasedSlot(names, 3)
 	h.ReleasedSlot(others, 4)
-	if slot := h.TakeSlot(names); slot != -1 {
-		t.Errorf("slot %d was driven out", slot)
-	}
+	wantEqual(t, h.TakeSlot(names), -1, "a slot that was driven out")
 }
 
 // A writer that readers have refused asks all nodes at once, with its mark, and then in time to refresh

@@ -177,9 +177,7 @@ func at(steps int, approach Approach) event {
 func as(approach Approach) event {
 	return func(s *scenario) {
 		s.t.Helper()
-		if s.approach != approach {
-			s.t.Errorf("the next attempt has approach %d, want %d", s.approach, approach)
-		}
+		check(s.t, s.approach == approach, "the next attempt has approach %d, want %d", s.approach, approach)
 	}
 }
 
@@ -220,6 +218,21 @@ func listening(others int) event {
 		}
 		s.Refused(heldBy(others), s.at())
 		refused(AskAll, heldBy(others))(s) // once more: the subscriptions stand
+	}
+}
+
+// check fails the test unless a claim is true.
+func check(t *testing.T, claim bool, format string, args ...any) {
+	t.Helper()
+	if !claim {
+		t.Errorf(format, args...)
+	}
+}
+
+func wantEqual[T comparable](t *testing.T, got, want T, what string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
 	}
 }
 
@@ -502,9 +515,7 @@ func TestBackoffDoubles(t *testing.T) {
 			in(step/2, step/2+most)(s)
 			longest = max(longest, s.next.Sub(s.now))
 		}
-		if longest < most/2 {
-			t.Errorf("after %d split votes at most %v until the next attempt", splits, longest)
-		}
+		check(t, longest >= most/2, "after %d split votes at most %v until the next attempt", splits, longest)
 	}
 }
 
@@ -526,9 +537,7 @@ func TestBareQuorum(t *testing.T) {
 		s.Refused(r, s.at())
 		s.Message(2, s.at()) // a vote given back by another process
 	}
-	if attempts > 100 {
-		t.Errorf("%d attempts in 10s", attempts)
-	}
+	check(t, attempts <= 100, "%d attempts in 10s", attempts)
 	messages(0)(s) // the holder's release, from the other two nodes
 	messages(1)(s)
 	in(0, maxPosition*step)(s)
@@ -547,9 +556,7 @@ func TestRetryGrows(t *testing.T) {
 				mean += s.next.Sub(s.now) / 100
 			}
 		}
-		if mean < usual.Max/4 || mean > usual.Max {
-			t.Errorf("the retry time is %v in the end", mean)
-		}
+		check(t, mean >= usual.Max/4 && mean <= usual.Max, "the retry time is %v in the end", mean)
 		joins(usual)(s)
 		acquires(time.Minute)(s)
 		in(usual.Min/2, 3*usual.Min/2)(s)
