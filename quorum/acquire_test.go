@@ -93,9 +93,8 @@ func TestQueueIsLeftFromTheMiddle(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if took, more := time.Since(since), c.calls.Load()-calls; took != 0 || more != 0 {
-			t.Errorf("three waiters left in %v with %d calls, want 0 of both", took, more)
-		}
+		took, more := time.Since(since), c.calls.Load()-calls
+		check(t, took == 0 && more == 0, "three waiters left in %v with %d calls, want 0 of both", took, more)
 		c.unlock(held)
 		for _, i := range []int{0, 1, 4} {
 			got := c.next(results, shortly)
@@ -146,9 +145,8 @@ func TestQueueLeavesNothing(t *testing.T) {
 		wantEqual(t, c.subscriptions("a")+c.subscriptions("b")+c.subscriptions("c"), 0, "subscriptions are left")
 		time.Sleep(time.Second) // the connection for messages lingers
 		synctest.Wait()
-		if after := countGoroutines(); after > before {
-			t.Errorf("%d goroutines before, %d after", before, after)
-		}
+		after := countGoroutines()
+		check(t, after <= before, "%d goroutines before, %d after", before, after)
 		c.unlock(held)
 	})
 }
@@ -173,9 +171,7 @@ func TestQueueWakesAtTheEndOfTheLease(t *testing.T) {
 		startWaiter(t.Context(), l, 0, results, "a")
 		c.unlock(c.nextLock(results, time.Second))
 		// A probe that was refused last waits for ten steps, and a poll for minutes.
-		if took := time.Since(since); took < lease || took > lease+10*waiting.MaxStep+shortly {
-			t.Errorf("acquired after %v, want %v", took, lease)
-		}
+		wantTook(t, since, lease, lease+10*waiting.MaxStep+shortly)
 		c.wantNoQueues(l)
 	})
 }
@@ -193,11 +189,9 @@ func TestQueueEndsWithTheLocker(t *testing.T) {
 		since := time.Now()
 		l.Close()
 		for range 5 {
-			if got := c.next(results, shortly); !errors.Is(got.err, ErrClosed) {
-				t.Errorf("waiter %d: %v", got.waiter, got.err)
-			}
+			wantError(t, c.next(results, shortly).err, ErrClosed)
 		}
-		wantEqual(t, time.Since(since), 0, "they waited for another")
+		wantTook(t, since, 0, 0)
 		c.wantNoQueues(l)
 		c.unlock(held)
 	})
@@ -260,15 +254,13 @@ func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
 			held := c.lock(holder, "a")
 			results := make(chan lockResult, 1)
 			startWaiter(ctx, l, 0, results, "a")
-			stalled, calls := make(chan struct{}), c.calls.Load()
-			c.stalled.Store(&stalled)
+			answers, calls := c.stall(), c.calls.Load()
 			for c.calls.Load() < calls+3 { // the poll
 				time.Sleep(time.Millisecond)
 			}
 			end.how()
 			wantError(t, c.next(results, shortly).err, ErrHeld, end.want)
-			c.stalled.Store(nil)
-			close(stalled)
+			answers()
 			c.unlock(held)
 			ctx = t.Context()
 		}

@@ -78,25 +78,19 @@ func TestACallThatIsCancelledAnywhereLeavesNothing(t *testing.T) {
 							<-healed
 						}
 					}
-					for i := range c.on {
-						c.on[i].Store(&each)
-					}
+					c.onAll(&each)
 					if n == 0 {
 						end()
 					}
 					err := call(ctx)
 					at := began.Load()
 					if cancelled = at != nil; cancelled {
-						if took := time.Since(*at); took > 0 {
-							t.Errorf("cancelled after %d scripts, it went on for %v: %v", n, took, err)
-						}
+						check(t, time.Since(*at) == 0, "cancelled after %d scripts, it went on for %v: %v", n, time.Since(*at), err)
 						if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrHeld) {
 							t.Errorf("cancelled after %d scripts: %v", n, err)
 						}
 					}
-					for i := range c.on {
-						c.on[i].Store(nil)
-					}
+					c.onAll(nil)
 					c.jammed.Store(nil)
 					close(healed)
 					after()

@@ -112,6 +112,40 @@ func (c *cluster) before(master int, do func()) {
 	c.on[master].Store(&each)
 }
 
+// onAll makes all masters call do with each script before they answer it, nil for nothing.
+func (c *cluster) onAll(do *func(script string)) {
+	for i := range c.on {
+		c.on[i].Store(do)
+	}
+}
+
+// count counts the runs of a script on all masters, those that several calls share among them.
+func (c *cluster) count(script string) *atomic.Int64 {
+	n := new(atomic.Int64)
+	each := func(ran string) {
+		if ran == script || ran == script+"s" {
+			n.Add(1)
+		}
+	}
+	c.onAll(&each)
+	return n
+}
+
+// stall keeps all masters from answering scripts, until goOn is called.
+func (c *cluster) stall() (goOn func()) { return block(&c.stalled) }
+
+// jam keeps all that is sent from arriving, until goOn is called.
+func (c *cluster) jam() (goOn func()) { return block(&c.jammed) }
+
+func block(at *atomic.Pointer[chan struct{}]) (goOn func()) {
+	over := make(chan struct{})
+	at.Store(&over)
+	return func() {
+		at.Store(nil)
+		close(over)
+	}
+}
+
 // notAsked wants no request for a lock to reach a master from now on. A round may look at it.
 func (c *cluster) notAsked(master int) {
 	each := func(script string) {
@@ -211,7 +245,11 @@ func (c *cluster) got(lock *Lock, err error) *Lock {
 // not is an error, or a text, that an error must not have.
 type not struct{ what any }
 
+// of is what an error is of, for the message.
+type of struct{ what any }
+
 // wantError fails the test unless an error wraps each of the errors that are wanted, and its text has each of the texts.
+// It wants no error for nil.
 func wantError(t *testing.T, err error, wants ...any) {
 	t.Helper()
 	for _, want := range wants {
@@ -221,13 +259,17 @@ func wantError(t *testing.T, err error, wants ...any) {
 		}
 		has := false
 		switch want := want.(type) {
+		case of:
+			continue
+		case nil:
+			has = err == nil
 		case error:
 			has = errors.Is(err, want)
 		case string:
 			has = strings.Contains(fmt.Sprint(err), want)
 		}
 		if has == isNot {
-			t.Errorf("the error has %q: %v, want %v: %v", want, has, !isNot, err)
+			t.Errorf("the error has %q: %v, want %v: %v %+v", want, has, !isNot, err, wants)
 		}
 	}
 }
@@ -248,6 +290,13 @@ func wantEqual[T comparable](t *testing.T, got, want T, what string) {
 	if got != want {
 		t.Errorf("%s: %v, want %v", what, got, want)
 	}
+}
+
+// wantTook fails the test unless what began then has taken that long.
+func wantTook(t *testing.T, began time.Time, least, most time.Duration) {
+	t.Helper()
+	took := time.Since(began)
+	check(t, took >= least && took <= most, "it took %v, want %v to %v", took, least, most)
 }
 
 func (c *cluster) lock(l *Locker, names ...string) *Lock {

@@ -124,9 +124,8 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			c.delay(900 * time.Millisecond)
 			bounded, cancel := context.WithTimeout(lock.Context(), time.Millisecond)
 			defer cancel()
-			if _, err := l.Lock(bounded, "a"); err == nil {
-				t.Error("it has entered")
-			}
+			_, err := l.Lock(bounded, "a")
+			check(t, err != nil, "it has entered")
 			c.delay(0)
 		}},
 		"extend": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
@@ -321,8 +320,6 @@ func TestUnlockWhileCloseEndsTheContexts(t *testing.T) {
 			t.Errorf("the cause is %v", context.Cause(lock.Context()))
 		}
 		<-closed
-		if at := lock.Deadline(); !at.IsZero() {
-			t.Errorf("after Close the deadline is %v", at)
-		}
+		check(t, lock.Deadline().IsZero(), "after Close it has a deadline")
 	})
 }

@@ -92,9 +92,7 @@ func TestPermanentErrors(t *testing.T) {
 		l.Close()
 		_, closed := l.Lock(t.Context(), "a")
 		for what, err := range map[string]error{"no names": mixed, "a nil option": bad, "closed": closed} {
-			if !errors.Is(err, ErrPermanent) || strings.Contains(err.Error(), ErrPermanent.Error()) {
-				t.Errorf("%s: %v", what, err)
-			}
+			wantError(t, err, ErrPermanent, not{ErrPermanent.Error()}, of{what})
 		}
 	})
 	// What ended a lock says nothing of the next one, nor does an Unlock that one node refuses.
@@ -176,14 +174,12 @@ func TestRemainingByTheAnswers(t *testing.T) {
 		for i, is := range c.answers {
 			o.Nodes = append(o.Nodes, engine.Said{Is: is, Wait: c.waits[i]})
 		}
-		if got := o.Remaining(); got != c.want {
-			t.Errorf("%v, %v: %v, want %v", c.answers, c.waits, got, c.want)
-		}
+		got := o.Remaining()
+		check(t, got == c.want, "%v, %v: %v, want %v", c.answers, c.waits, got, c.want)
 	}
 	forever := &Error{Need: 2, Refused: 2, Remaining: -1}
-	if text := forever.Error(); !strings.Contains(text, "held without an end") {
-		t.Error(text)
-	}
+	text := forever.Error()
+	check(t, strings.Contains(text, "held without an end"), "%v", text)
 }
 
 // Another client's lock, of another type, gets a sentence of its own.
@@ -206,12 +202,10 @@ func TestUnlockOnAnEndedContext(t *testing.T) {
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		held := c.lock(l, "a")
-		stalled := make(chan struct{})
-		c.stalled.Store(&stalled)
+		answers := c.stall()
 		err := held.Unlock(ended)
 		wantError(t, err, context.Canceled, "released; the masters' confirmation was not awaited")
-		c.stalled.Store(nil)
-		close(stalled)
+		answers()
 		c.wantNothingLeft(l)
 
 		held = c.lock(l, "a")
@@ -229,9 +223,8 @@ func TestTheVictimOfForceUnlockIsTold(t *testing.T) {
 		l, operator := c.process(), c.process()
 		for what, find := range map[string]func(held *Lock) string{
 			"re-entry": func(held *Lock) string {
-				if _, err := l.Lock(held.Context(), "a"); err == nil {
-					t.Error("it was entered again")
-				}
+				_, err := l.Lock(held.Context(), "a")
+				check(t, err != nil, "it was entered again")
 				return "acquire: ForceUnlock took the lock away"
 			},
 			"renewal": func(held *Lock) string { return "ForceUnlock or another client deleted it" },
@@ -240,9 +233,7 @@ func TestTheVictimOfForceUnlockIsTold(t *testing.T) {
 			c.must(operator.ForceUnlock(t.Context(), "a"))
 			words := find(held)
 			<-held.Context().Done()
-			if err := held.Err(); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), words) {
-				t.Errorf("%s: %v", what, err)
-			}
+			wantError(t, held.Err(), ErrLost, words, of{what})
 		}
 	})
 }
@@ -270,18 +261,15 @@ func TestNilOptions(t *testing.T) {
 		"a logger":             func() error { _, err := New(l.core.Nodes, Majority, WithLogger(nil)); return err },
 		"a logger of the node": func() error { _, err := node.New(&redis.Pool{}, node.WithLogger(nil)); return err },
 	} {
-		if err := open(); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "nil") {
-			t.Errorf("%s: %v", what, err)
-		}
+		wantError(t, open(), ErrInvalid, "nil", of{what})
 	}
 }
 
 func TestWhoTheLockerIs(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, other := c.process(), c.process()
-		if got, want := l.Nodes(), []string{"master0", "master1", "master2"}; !slices.Equal(got, want) {
-			t.Errorf("the nodes are %q", got)
-		}
+		got, want := l.Nodes(), []string{"master0", "master1", "master2"}
+		check(t, slices.Equal(got, want), "the nodes are %q", got)
 		held := c.lock(l, "a")
 		if !strings.HasPrefix(held.Owner(), l.ID()+":") || l.With().ID() != l.ID() || other.ID() == l.ID() {
 			t.Errorf("the owner of %q is %q, another's id %q", l.ID(), held.Owner(), other.ID())
@@ -317,8 +305,7 @@ func TestErrorOfMastersWithAnotherList(t *testing.T) {
 		"not acquired: nodes unavailable (0 granted of 2 needed, 3 unknown)":                                                                      {down},
 	} {
 		err := &Error{Op: "lock", Need: 2, Unknown: 3, causes: []error{ErrNotAcquired, ErrUnavailable}, Nodes: &multierror.Error{Errors: nodes}}
-		if got := err.Error(); !strings.Contains(got, want) || !errors.Is(err, ErrUnavailable) {
-			t.Errorf("%s\nwant %s", got, want)
-		}
+		got := err.Error()
+		check(t, strings.Contains(got, want) && errors.Is(err, ErrUnavailable), "%s\nwant %s", got, want)
 	}
 }

@@ -27,8 +27,7 @@ func (c *cluster) handOver(lock *Lock) string {
 
 func (c *cluster) takeOver(l *Locker, ticket string) *Lock {
 	c.t.Helper()
-	lock := c.got(l.TakeOver(c.t.Context(), ticket))
-	return lock
+	return c.got(l.TakeOver(c.t.Context(), ticket))
 }
 
 // wantPassedOn fails the test unless the ticket is of a lock that has passed on.
@@ -117,10 +116,7 @@ func TestTicketOfALockThatHasPassedOn(t *testing.T) {
 		"it was forced":         func(c *cluster, l *Locker) { l.ForceUnlock(c.t.Context(), "a") },
 		"one of two was forced": func(c *cluster, l *Locker) { l.ForceUnlock(c.t.Context(), "b") },
 		"two masters have lost it": func(c *cluster, _ *Locker) {
-			for _, m := range c.masters[1:] {
-				m.Crash(fakeredis.Nothing)
-				m.Start()
-			}
+			restart(fakeredis.Nothing, c.masters[1:]...)
 		},
 	} {
 		runInCluster(t, what, func(t *testing.T, c *cluster) {
@@ -150,9 +146,7 @@ func TestHandOverThatFails(t *testing.T) {
 		fails(held, ended, context.Canceled)
 		crash(c.masters[:2], fakeredis.Everything)
 		fails(held, t.Context(), ErrUnavailable)
-		c.masters[0].Start()
-		c.masters[1].Start()
-		time.Sleep(time.Second)
+		startAll(c)
 		c.unlock(c.takeOver(l, c.handOver(held)))
 	})
 }
@@ -171,11 +165,8 @@ func TestTakeOverThatFails(t *testing.T) {
 		end()
 		// TakeOver on a context that has ended
 		wantError(t, errorOf(second.TakeOver(ended, ticket)), context.Canceled, not{ErrLost})
-		c.masters[0].Start()
-		c.masters[1].Start()
-		time.Sleep(time.Second)
-		taken := c.takeOver(second, ticket)
-		c.unlock(taken)
+		startAll(c)
+		c.unlock(c.takeOver(second, ticket))
 	})
 }
 
@@ -214,9 +205,7 @@ func TestRepairOfALockThatWasTakenOver(t *testing.T) {
 		taken := c.takeOver(l, ticket)
 		c.masters[2].Start()
 		time.Sleep(DefaultLease / 2) // the predecessor's lasts for longer
-		state, err := l.Inspect(t.Context(), "a")
-		c.must(err)
-		wantEqual(t, state.Nodes[2].Owner, taken.Owner(), "the owner on the third master")
+		wantEqual(t, c.owners(l)[2], taken.Owner(), "the owner on the third master")
 		c.unlock(taken)
 	})
 }
@@ -265,9 +254,7 @@ func TestHandOverAbandonsRequests(t *testing.T) {
 		c.before(2, func() {})
 		close(answers)
 		time.Sleep(2 * shortly)
-		if keys := c.masters[2].Keys(); slices.Contains(keys, "a") {
-			t.Errorf("the third master has %q", keys)
-		}
+		check(t, !slices.Contains(c.masters[2].Keys(), "a"), "the third master has %q", c.masters[2].Keys())
 	})
 }
 
@@ -291,9 +278,7 @@ func TestALateRequestOfThePredecessorIsNotGranted(t *testing.T) {
 		synctest.Wait()
 		close(arrives)
 		testkit.Pass(shortly)
-		if keys := c.masters[2].Keys(); slices.Contains(keys, "a") {
-			t.Errorf("the third master has %q", keys)
-		}
+		check(t, !slices.Contains(c.masters[2].Keys(), "a"), "the third master has %q", c.masters[2].Keys())
 	})
 }
 
@@ -312,9 +297,8 @@ func TestHooksOfTakeOver(t *testing.T) {
 		seen = nil
 		c.unlock(c.takeOver(l, ticket))
 		c.wantPassedOn(l, ticket, false)
-		if got, want := strings.Join(seen, ", "), "start, attempt acquired, end acquired, acquired, start, attempt failed, end failed"; got != want {
-			t.Errorf("the hooks saw %s, want %s", got, want)
-		}
+		got, want := strings.Join(seen, ", "), "start, attempt acquired, end acquired, acquired, start, attempt failed, end failed"
+		check(t, got == want, "the hooks saw %s, want %s", got, want)
 	})
 }
 
@@ -340,15 +324,12 @@ func TestTicketsThatAreNoTickets(t *testing.T) {
 		} {
 			bad := good
 			bad.Names = names
-			if lock, err := l.TakeOver(t.Context(), bad.String()); !errors.Is(err, ErrInvalid) || len(err.Error()) > 300 {
-				t.Errorf("%s: %v, %v", what, lock, err)
-			}
+			lock, err := l.TakeOver(t.Context(), bad.String())
+			check(t, errors.Is(err, ErrInvalid) && len(err.Error()) <= 300, "%s: %v, %v", what, lock, err)
 		}
 		text := good.String()
 		lock, err := l.TakeOver(t.Context(), text[:len(text)-4])
-		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "the text is no ticket of HandOver: it is cut off") {
-			t.Errorf("cut off: %v, %v", lock, err)
-		}
+		wantError(t, err, ErrInvalid, "the text is no ticket of HandOver: it is cut off", of{lock})
 	})
 }
 

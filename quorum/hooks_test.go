@@ -142,9 +142,8 @@ func TestOutcomes(t *testing.T) {
 			if a.Outcome != want || end.Outcome != want || end.Attempts != 1 || end.Lock != lock || !errors.Is(end.Err, err) {
 				t.Errorf("%v is told as %v and %v: %v", want, a.Outcome, end.Outcome, err)
 			}
-			if got := l.Stats().Attempts[want]; got != before+1 {
-				t.Errorf("%v was counted %d times for one attempt", want, got-before)
-			}
+			got := l.Stats().Attempts[want]
+			check(t, got == before+1, "%v was counted %d times for one attempt", want, got-before)
 		}
 		ends("acquired", t.Context())
 		held := c.lock(c.process(), "a")
@@ -152,13 +151,11 @@ func TestOutcomes(t *testing.T) {
 		c.unlock(held)
 		synctest.Wait() // else a master would stall in the release, with its mutex locked
 
-		stall := make(chan struct{})
-		c.stalled.Store(&stall)
+		answers := c.stall()
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
 		ends("canceled", ctx)
-		c.stalled.Store(nil)
-		close(stall)
+		answers()
 		synctest.Wait()
 
 		crash(c.masters[1:], fakeredis.Nothing)
@@ -308,12 +305,7 @@ func TestHooksOfACallThatPanic(t *testing.T) {
 				func() { panics.TryLock(t.Context(), "a"); returned() },
 				func() { exits.Lock(t.Context(), "a"); returned() },
 			} {
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
-					recoverCallerPanic(call)
-				}()
-				<-ended
+				endsGoroutine(call)
 				c.wantNothingLeft(plain)
 			}
 			wantEqual(t, plain.Stats().Waiting, 0, "calls are counted as waiting")
@@ -343,9 +335,7 @@ func TestHookOfRenewalsThatBlocks(t *testing.T) {
 		c.unlock(lock)
 		began := time.Now()
 		l.Close()
-		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("Close waited %v for a hook", took)
-		}
+		wantTook(t, began, 0, 3*time.Second)
 	})
 }
 

@@ -38,9 +38,7 @@ func TestLabelIsPrintable(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		for _, label := range []string{"a\nb", "\x1b[2J", "\xff", strings.Repeat("x", scripts.MaxLabel+1)} {
-			if _, err := New(l.core.Nodes, Majority, WithLabel(label)); !errors.Is(err, ErrInvalid) {
-				t.Errorf("%q: %v", label, err)
-			}
+			wantError(t, errorOf(New(l.core.Nodes, Majority, WithLabel(label))), ErrInvalid, of{label})
 		}
 		// a label for a Locker that exists
 		wantError(t, errorOf(l.With(WithLabel("later")).TryLock(t.Context(), "a")), ErrInvalid)
@@ -56,9 +54,8 @@ func TestIntroduction(t *testing.T) {
 		wantIntroductions := func(when string, want int64) {
 			t.Helper()
 			synctest.Wait()
-			if got := c.introductions.Load(); got != want {
-				t.Errorf("%s: %d introductions on three masters, want %d", when, got, want)
-			}
+			got := c.introductions.Load()
+			check(t, got == want, "%s: %d introductions on three masters, want %d", when, got, want)
 		}
 		wantIntroductions("before the first lock", 0)
 		var locks []*Lock
@@ -108,9 +105,8 @@ func TestClosedLockersLeave(t *testing.T) {
 		l.Close()
 		time.Sleep(10 * time.Millisecond)
 		for i, m := range c.masters {
-			if key := "quorumlock:locker:" + l.ID(); slices.Contains(m.Keys(), key) {
-				t.Errorf("master %d still has %s", i, key)
-			}
+			key := "quorumlock:locker:" + l.ID()
+			check(t, !slices.Contains(m.Keys(), key), "master %d still has %s", i, key)
 		}
 	})
 }
@@ -161,7 +157,7 @@ func TestHolderOfAWait(t *testing.T) {
 		began := time.Now()
 		_, err := l.Lock(t.Context(), "a")
 		wantHolder(t, err, held)
-		wantEqual(t, time.Since(began), 5*time.Second, "it took")
+		wantTook(t, began, 5*time.Second, 5*time.Second)
 		wantEqual(t, c.questions.Load(), 1, "questions")
 		c.unlock(held)
 	})
@@ -182,9 +178,8 @@ func TestWaitersAskSeldom(t *testing.T) {
 			startWaiter(t.Context(), l, 0, results, "a")
 			time.Sleep(50 * time.Millisecond)
 		}
-		if n := c.questions.Load(); n < 1 || n > 3 {
-			t.Errorf("%d questions about 20 holders within a second", n)
-		}
+		n := c.questions.Load()
+		check(t, n >= 1 && n <= 3, "%d questions about 20 holders within a second", n)
 		c.unlock(held)
 		c.unlock(c.nextLock(results, shortly))
 	})
@@ -217,9 +212,7 @@ func TestQuestionDoesNotDelay(t *testing.T) {
 		began = time.Now()
 		_, err = other.TryLock(t.Context(), "a")
 		wantHolder(t, err, held)
-		if took := time.Since(began); took > engine.Grace+20*time.Millisecond {
-			t.Errorf("with a dead node it took %v", took)
-		}
+		wantTook(t, began, 0, engine.Grace+20*time.Millisecond) // with a dead node
 		c.masters[0].Start()
 		c.unlock(held)
 	})
@@ -242,9 +235,8 @@ func TestHolderWithoutIdentity(t *testing.T) {
 					t.Errorf("%v, want %q", err, says)
 				}
 			}
-			if n := c.questions.Load(); n != questions {
-				t.Errorf("%d questions within %v, want %d", n, within, questions)
-			}
+			n := c.questions.Load()
+			check(t, n == questions, "%d questions within %v, want %d", n, within, questions)
 		}
 		try(0, 1)
 		time.Sleep(time.Second) // a locker that is new may have told the master since

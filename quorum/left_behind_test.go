@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -69,8 +68,7 @@ func TestAttemptThatIsGivenUpIsNotAskedAgain(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		flush(c.masters...) // the marker, too
-		jammed := make(chan struct{})
-		c.jammed.Store(&jammed)
+		arrives := c.jam()
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
@@ -80,8 +78,7 @@ func TestAttemptThatIsGivenUpIsNotAskedAgain(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		wantError(t, <-ended, context.Canceled)
-		c.jammed.Store(nil)
-		close(jammed)
+		arrives()
 		synctest.Wait()
 		c.wantNoOwners(l)
 	})
@@ -97,9 +94,7 @@ func TestUnlockReportsThatTheLockHadBeenLost(t *testing.T) {
 			synctest.Wait()
 			flush(c.masters[0], c.masters[2])
 			c.before(late, func() { time.Sleep(100 * time.Millisecond) })
-			if err := held.Unlock(t.Context()); !errors.Is(err, ErrLost) {
-				t.Errorf("Unlock, where master %d is late: %v", late, err)
-			}
+			wantError(t, held.Unlock(t.Context()), ErrLost, of{late})
 		})
 	}
 }
@@ -145,12 +140,18 @@ func (c *cluster) wantNoOwners(l *Locker) {
 	}
 }
 
-// owners returns the owner of the name "a" on each master, empty for none.
-func (c *cluster) owners(l *Locker) (owners []string) {
+// inspect returns the state of the name "a".
+func (c *cluster) inspect(l *Locker) State {
 	c.t.Helper()
 	state, err := l.Inspect(context.Background(), "a")
 	c.must(err)
-	for _, n := range state.Nodes {
+	return state
+}
+
+// owners returns the owner of the name "a" on each master, empty for none.
+func (c *cluster) owners(l *Locker) (owners []string) {
+	c.t.Helper()
+	for _, n := range c.inspect(l).Nodes {
 		owners = append(owners, n.Owner)
 	}
 	return owners

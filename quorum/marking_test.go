@@ -38,9 +38,7 @@ func (c *cluster) lets(l *Locker, name string) time.Duration {
 			c.unlock(lock)
 			return time.Since(began)
 		}
-		if !errors.Is(err, ErrQuarantined) {
-			c.t.Fatalf("after %v: %v", time.Since(began), err)
-		}
+		wantError(c.t, err, ErrQuarantined, of{time.Since(began)})
 		time.Sleep(100 * time.Millisecond)
 	}
 }
@@ -67,9 +65,8 @@ func TestAnExistingDeploymentIsNotFounded(t *testing.T) {
 		l := c.process(WithExistingDeployment())
 		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrUnavailable, "quorumlock admit -members") // new masters
 		for i, m := range c.masters {
-			if keys := m.Keys(); len(keys) > 0 {
-				t.Errorf("master %d has %q", i, keys)
-			}
+			keys := m.Keys()
+			check(t, len(keys) == 0, "master %d has %q", i, keys)
 		}
 		c.unlock(c.lock(c.process(), "a")) // founds it
 		c.unlock(c.lock(l, "a"))
@@ -101,15 +98,9 @@ func TestWithoutQuarantineANewDeploymentGrantsAtOnce(t *testing.T) {
 // finds it, and grants nothing before its quarantine is over: two such masters stop a lock for that long.
 func TestMastersThatForgotWaitInQuarantine(t *testing.T) {
 	for what, forget := range map[string]func(m *fakeredis.Master){
-		"flushed": (*fakeredis.Master).Flush,
-		"restarted": func(m *fakeredis.Master) {
-			m.Crash(fakeredis.Nothing)
-			m.Start()
-		},
-		"restarted with its data": func(m *fakeredis.Master) {
-			m.Crash(fakeredis.Everything)
-			m.Start()
-		},
+		"flushed":                 (*fakeredis.Master).Flush,
+		"restarted":               func(m *fakeredis.Master) { restart(fakeredis.Nothing, m) },
+		"restarted with its data": func(m *fakeredis.Master) { restart(fakeredis.Everything, m) },
 	} {
 		runInCluster(t, what, func(t *testing.T, c *cluster) {
 			quarantine := c.quarantined()
@@ -132,9 +123,7 @@ func TestMastersThatForgotWaitInQuarantine(t *testing.T) {
 				t.Fatalf("with two in quarantine: %v", err)
 			}
 			c.lets(l, "a")
-			if took := time.Since(began); took < quarantine/2-2*time.Second || took > quarantine/2+time.Second {
-				t.Errorf("the first of two that forgot grants after another %v", took)
-			}
+			wantTook(t, began, quarantine/2-2*time.Second, quarantine/2+time.Second)
 		})
 	}
 }
@@ -155,14 +144,10 @@ func TestALockWhoseMastersRestartWithTheirData(t *testing.T) {
 			time.Sleep(DefaultLease) // some renewals
 
 			began := time.Now()
-			for _, m := range c.masters[:p.restarted] {
-				m.Crash(fakeredis.Everything)
-				m.Start()
-			}
+			restart(fakeredis.Everything, c.masters[:p.restarted]...)
 			time.Sleep(DefaultLease / 2) // a renewal has reached them
-			if keys := c.masters[0].Keys(); !held.Valid() || !slices.Contains(keys, "a") {
-				t.Errorf("valid %v, keys %q", held.Valid(), keys)
-			}
+			keys := c.masters[0].Keys()
+			check(t, held.Valid() && slices.Contains(keys, "a"), "valid %v, keys %q", held.Valid(), keys)
 			if p.isKept {
 				time.Sleep(2 * quarantine)
 				check(t, held.Valid(), "lost: %v", context.Cause(held.Context()))
@@ -173,9 +158,7 @@ func TestALockWhoseMastersRestartWithTheirData(t *testing.T) {
 			if left := time.Until(held.Deadline()); left > 0 || !errors.Is(context.Cause(held.Context()), ErrLost) {
 				t.Errorf("%v before its deadline: %v", left, context.Cause(held.Context()))
 			}
-			if took := time.Since(began); took > quarantine+DefaultLease/3+time.Second {
-				t.Errorf("kept for %v", took)
-			}
+			wantTook(t, began, 0, quarantine+DefaultLease/3+time.Second)
 			if token := c.lock(next, "a").Token(); time.Since(began) < quarantine || token <= held.Token() {
 				t.Errorf("after %v token %d, before %d", time.Since(began), token, held.Token())
 			}
@@ -216,12 +199,10 @@ func TestAMarkerThatChangesEachTime(t *testing.T) {
 			case "acquire":
 				acquires++
 			case "mark": // its data goes before the next request arrives
-				flushed := make(chan struct{})
-				c.jammed.Store(&flushed)
+				arrives := c.jam()
 				go func() {
 					last.Flush() // once the script is over
-					c.jammed.Store(nil)
-					close(flushed)
+					arrives()
 				}()
 			}
 		}
@@ -288,14 +269,6 @@ func (c *cluster) mark(change func(m *scripts.Marker, two *scripts.List)) {
 	l.Close()
 }
 
-// restart restarts all masters with their data.
-func (c *cluster) restart() {
-	for _, m := range c.masters {
-		m.Crash(fakeredis.Everything)
-		m.Start()
-	}
-}
-
 // Masters that accept a Locker over an even list may all forget while the change is under way. The
 // Locker then marks them again.
 func TestAnEvenListFoundsAgain(t *testing.T) {
@@ -316,7 +289,7 @@ func TestAnEvenListThatRestartsIsOpened(t *testing.T) {
 		quarantine := c.quarantined()
 		c.mark(func(m *scripts.Marker, two *scripts.List) { m.Members = two })
 		c.masters = c.masters[:2]
-		c.restart()
+		restart(fakeredis.Everything, c.masters...)
 		first := c.process()
 		time.Sleep(quarantine / 2)
 		if took := c.lets(c.process(), "a"); took < quarantine/2-100*time.Millisecond || took > quarantine/2+100*time.Millisecond {
@@ -334,7 +307,7 @@ func TestAMasterThatRestartsInTheMidstOfAChangeSaysWhoMarksIt(t *testing.T) {
 		all := c.masters
 		c.removesLast()
 		c.masters = all
-		c.restart()
+		restart(fakeredis.Everything, c.masters...)
 		c.masters = all[:2]
 		_, err := c.process().TryLock(t.Context(), "a")
 		const want = "waits for a client with {master0, master1, master2}: lock any name with that list"
@@ -379,8 +352,7 @@ func TestAFirstStartOfTwoReplicas(t *testing.T) {
 		says("at last", inside.Quarantined, 6, 0)
 		time.Sleep(time.Second)
 		says("then", inside.Up, 6, 6)
-		if lock, err := all[0].TryLock(t.Context(), "a"); err != nil || lock.Unlock(t.Context()) != nil {
-			t.Error(err)
-		}
+		lock, err := all[0].TryLock(t.Context(), "a")
+		check(t, err == nil && lock.Unlock(t.Context()) == nil, "%v", err)
 	})
 }

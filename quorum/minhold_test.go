@@ -57,9 +57,7 @@ func TestMinHoldKeepsALockThatIsUnlockedEarly(t *testing.T) {
 				c.wantUnlocked(held)
 				for _, name := range []string{"a", "b"} {
 					for _, l := range []*Locker{l, other} {
-						if _, err := l.TryLock(t.Context(), name); !errors.Is(err, ErrHeld) {
-							t.Fatalf("after %v: %v", time.Since(began), err)
-						}
+						wantError(t, errorOf(l.TryLock(t.Context(), name)), ErrHeld, of{time.Since(began)})
 					}
 				}
 				time.Sleep(shortly / 2) // of the bubble's time
@@ -96,9 +94,8 @@ func TestMinHoldOfAFixedLeaseOnFastMasters(t *testing.T) {
 			}
 			c.unlock(held)
 			next := c.got(other.Lock(t.Context(), "a"))
-			if took := time.Since(began); took < minHold {
-				t.Errorf("the next got it %v before the min hold was over", minHold-took)
-			}
+			took := time.Since(began)
+			check(t, took >= minHold, "the next got it %v before the min hold was over", minHold-took)
 			c.unlock(next)
 		})
 	}
@@ -223,9 +220,8 @@ func TestMinHoldTakesNoGoroutine(t *testing.T) {
 			c.unlock(c.lock(l, fmt.Sprint(i)))
 		}
 		synctest.Wait()
-		if now := runtime.NumGoroutine(); now > before+20 {
-			t.Errorf("%d goroutines became %d", before, now)
-		}
+		now := runtime.NumGoroutine()
+		check(t, now <= before+20, "%d goroutines became %d", before, now)
 		for _, lock := range held {
 			c.unlock(lock)
 		}

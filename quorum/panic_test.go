@@ -76,6 +76,13 @@ func recoverCallerPanic(what func()) {
 	what()
 }
 
+// endsGoroutine runs a function that may end its goroutine, or panic with a callerPanic.
+func endsGoroutine(what func()) {
+	var all sync.WaitGroup
+	all.Go(func() { recoverCallerPanic(what) })
+	all.Wait()
+}
+
 // wantNothingLeft fails the test unless the Locker is like a new one, and the name "a" is free.
 func (c *cluster) wantNothingLeft(l *Locker) {
 	c.t.Helper()
@@ -131,12 +138,7 @@ func TestHookAcquiredThatPanics(t *testing.T) {
 					l.Lock(ctx, "a")
 				},
 			} {
-				ended := make(chan struct{})
-				go func() {
-					defer close(ended)
-					recoverCallerPanic(call)
-				}()
-				<-ended
+				endsGoroutine(call)
 				if seen.Valid() || seen.Context().Err() == nil || context.Cause(seen.Context()) != ErrReleased {
 					t.Errorf("%s: the lock is valid: %v, its context %v",
 						what, seen.Valid(), context.Cause(seen.Context()))
@@ -224,14 +226,13 @@ func TestContextThatPanics(t *testing.T) {
 			}
 		}
 	}
-	scenarios := map[string]func(c *cluster, l *Locker, ctx context.Context, b *trigger){
-		"Lock": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
-			lock, err := l.Lock(ctx, "a")
-			if b.disarm(); err != nil {
-				c.t.Fatal(err)
-			}
-			c.unlock(lock)
-		},
+	locks := func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
+		lock, err := l.Lock(ctx, "a")
+		b.disarm()
+		c.unlock(c.got(lock, err))
+	}
+	for what, scenario := range map[string]func(c *cluster, l *Locker, ctx context.Context, b *trigger){
+		"Lock": locks,
 		"Lock and Unlock": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
 			lock := c.got(l.Lock(ctx, "a"))
 			// The caller unlocks the lock, also after its panic.
@@ -257,18 +258,10 @@ func TestContextThatPanics(t *testing.T) {
 			defer held.Unlock(context.Background())
 			later := time.AfterFunc(3*time.Second, func() { held.Unlock(context.Background()) })
 			defer later.Stop()
-			lock, err := l.Lock(ctx, "a")
-			if b.disarm(); err != nil {
-				c.t.Fatal(err)
-			}
-			c.unlock(lock)
+			locks(c, l, ctx, b)
 		},
 		"Lock that waits for so long": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
-			lock, err := l.With(WithWait(time.Minute)).Lock(ctx, "a")
-			if b.disarm(); err != nil {
-				c.t.Fatal(err)
-			}
-			c.unlock(lock)
+			locks(c, l.With(WithWait(time.Minute)), ctx, b)
 		},
 		"Lock that gives up": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
 			held := c.lockByOther()
@@ -294,14 +287,9 @@ func TestContextThatPanics(t *testing.T) {
 				}
 				later.Stop()
 			}()
-			lock, err := l.Lock(ctx, "a")
-			if b.disarm(); err != nil {
-				c.t.Fatal(err)
-			}
-			c.unlock(lock)
+			locks(c, l, ctx, b)
 		},
-	}
-	for what, scenario := range scenarios {
+	} {
 		runInCluster(t, what, func(t *testing.T, c *cluster) {
 			b := &trigger{}
 			l := c.process()

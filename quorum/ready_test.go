@@ -96,9 +96,8 @@ func TestReadyDoesNotWaitForADeadNode(t *testing.T) {
 		c.process()
 		l := c.overDead(0, 1, 2)
 		began := time.Now()
-		if err := l.Ready(t.Context()); err != nil || time.Since(began) > 0 {
-			t.Errorf("after %v: %v", time.Since(began), err)
-		}
+		err := l.Ready(t.Context())
+		check(t, err == nil && time.Since(began) == 0, "after %v: %v", time.Since(began), err)
 	})
 }
 
@@ -123,9 +122,8 @@ func TestARefusedListIsKnownFromTheStart(t *testing.T) {
 		}
 		_, err = l.TryLock(t.Context(), "a")
 		for _, list := range []string{"{master0, master1, master2}", `{master0, master1, "other 2"}`} {
-			if text := fmt.Sprint(err); !strings.Contains(text, list) {
-				t.Errorf("it lacks %s: %s", list, text)
-			}
+			text := fmt.Sprint(err)
+			check(t, strings.Contains(text, list), "it lacks %s: %s", list, text)
 		}
 		wrong := redis.Error("WRONGPASS invalid username-password pair")
 		wantNotReady(t, c.over(func(int) {}, wrong, wrong, 0).Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)

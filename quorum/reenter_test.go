@@ -85,12 +85,9 @@ func TestAPermanentErrorOfReentryIsFoundWhileAHostIsDown(t *testing.T) {
 			c.masters[2].Crash(fakeredis.Nothing)
 			began := time.Now()
 			_, err := l.Lock(held.Context(), "a")
-			if took := time.Since(began); took > engine.Grace {
-				t.Errorf("it took %v", took)
-			}
-			if isFound := errors.Is(err, ErrPermanent); err == nil || isFound != (delay < engine.Grace) {
-				t.Errorf("after %v: %v", time.Since(began), err)
-			}
+			wantTook(t, began, 0, engine.Grace)
+			isFound := errors.Is(err, ErrPermanent)
+			check(t, err != nil && isFound == (delay < engine.Grace), "after %v: %v", time.Since(began), err)
 		})
 	}
 }
@@ -149,9 +146,8 @@ func TestFromContext(t *testing.T) {
 		derived := context.WithValue(again.Context(), valueKey{}, 1)
 		finds := func(in context.Context, name string, want *Lock) {
 			t.Helper()
-			if got, ok := FromContext(in, name); got != want || ok != (want != nil) {
-				t.Errorf("%s: found %p, %v, want %p", name, got, ok, want)
-			}
+			got, ok := FromContext(in, name)
+			check(t, got == want && ok == (want != nil), "%s: found %p, %v, want %p", name, got, ok, want)
 		}
 		finds(t.Context(), "a", nil)
 		finds(a.Context(), "a", a)
@@ -180,9 +176,8 @@ func TestWith(t *testing.T) {
 			t.Errorf("%v; %v", err, long.Err())
 		}
 		again := c.lock(fixed.With(WithLease(2*short)), "a")
-		if left := time.Until(again.Deadline()); left < short || left > 2*short {
-			t.Errorf("With of With: %v left", left)
-		}
+		left := time.Until(again.Deadline())
+		check(t, left >= short && left <= 2*short, "With of With: %v left", left)
 		fixed.Close()
 		wantError(t, errorOf(l.TryLock(t.Context(), "c")), ErrClosed)
 	})

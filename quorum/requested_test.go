@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,20 +32,6 @@ func wantNotAsked(t *testing.T, lock *Lock, within time.Duration) {
 		t.Fatalf("%v: asked to let go", lock)
 	case <-time.After(within):
 	}
-}
-
-// asks counts the scripts "ask" that the masters get from now on.
-func (c *cluster) asks() *atomic.Int64 {
-	n := new(atomic.Int64)
-	for i := range c.on {
-		each := func(script string) {
-			if script == "ask" {
-				n.Add(1)
-			}
-		}
-		c.on[i].Store(&each)
-	}
-	return n
 }
 
 // listening counts the subscriptions of holders of a name, on all masters.
@@ -81,7 +66,7 @@ func TestAHolderIsAskedToLetGo(t *testing.T) {
 // Nobody asks unless it wants to, and nobody listens: a lock with waiters costs what it did.
 func TestNobodyIsAskedUnasked(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		asks, results := c.asks(), make(chan lockResult, 1)
+		asks, results := c.count("ask"), make(chan lockResult, 1)
 		lock := c.lock(c.process(WithRequest()), "a") // it does not wait
 		if _, err := c.process(WithRequest()).TryLock(t.Context(), "a"); err == nil {
 			t.Fatal("two hold")

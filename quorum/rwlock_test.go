@@ -25,8 +25,7 @@ func startReader(ctx context.Context, l *Locker, reader int, to chan<- lockResul
 
 func (c *cluster) read(l *Locker) *Lock {
 	c.t.Helper()
-	lock := c.got(l.RWLock("a").RLock(c.t.Context()))
-	return lock
+	return c.got(l.RWLock("a").RLock(c.t.Context()))
 }
 
 func (c *cluster) wantNone(from <-chan lockResult, what string) {
@@ -175,8 +174,7 @@ func TestADowngradeReachesAMasterLater(t *testing.T) {
 		c.must(writer.Downgrade(t.Context()))
 		c.masters[2].Start()
 		time.Sleep(DefaultLease)
-		state, err := c.process().Inspect(t.Context(), "a")
-		c.must(err)
+		state := c.inspect(c.process())
 		for _, n := range state.Nodes {
 			check(t, n.Readers == 1 && n.Owner == "", "%+v", n)
 		}
@@ -263,9 +261,7 @@ func TestAWriterThatGivesUpInAProbeKeepsNoReadersBack(t *testing.T) {
 				cancel()
 			}
 		}
-		for i := range c.on {
-			c.on[i].Store(&probes)
-		}
+		c.onAll(&probes)
 		c.command(0, "PUBLISH", scripts.Channel("a"), "0") // too few for a release: the writer probes
 		c.next(writers, shortly)
 		synctest.Wait()
@@ -303,9 +299,8 @@ func TestAWriterWhoDiedHoldsUpReadersForItsReservation(t *testing.T) {
 		startReader(t.Context(), c.process(), 0, readers)
 		c.wantNone(readers, "a reader during the reservation")
 		got := c.next(readers, 3*time.Second)
-		if took := time.Since(began); got.err != nil || took > 2100*time.Millisecond {
-			t.Errorf("after %v: %v", took, got.err)
-		}
+		took := time.Since(began)
+		check(t, got.err == nil && took <= 2100*time.Millisecond, "after %v: %v", took, got.err)
 		c.unlock(got.lock)
 		c.unlock(old)
 	})
@@ -364,9 +359,8 @@ func TestErrorsAndLocksSayWhoReads(t *testing.T) {
 		}
 		var logged bytes.Buffer
 		slog.New(slog.NewJSONHandler(&logged, nil)).Info("held", "lock", first)
-		if attrs := `"lock":{"names":["a"],"shared":true,"token":`; !strings.Contains(logged.String(), attrs) {
-			t.Errorf("%s, want %s", &logged, attrs)
-		}
+		attrs := `"lock":{"names":["a"],"shared":true,"token":`
+		check(t, strings.Contains(logged.String(), attrs), "%s, want %s", &logged, attrs)
 		c.unlock(second)
 		crashAll(c)
 		<-first.Context().Done()
@@ -386,9 +380,7 @@ func TestDoOfAReadWriteLock(t *testing.T) {
 				if err := other.RDo(ctx, nothing); shared != (err == nil) || !shared && !errors.Is(err, ErrHeld) {
 					t.Errorf("a reader next to it, shared %v: %v", shared, err)
 				}
-				if err := other.Do(ctx, nothing); !errors.Is(err, ErrHeld) {
-					t.Errorf("a writer next to it, shared %v: %v", shared, err)
-				}
+				wantError(t, other.Do(ctx, nothing), ErrHeld, of{shared}) // a writer next to it, shared
 				return nil
 			})
 			check(t, err == nil, "%v", err)
@@ -444,7 +436,7 @@ func TestReadersDoNotQueue(t *testing.T) {
 			})
 		}
 		all.Wait()
-		wantEqual(t, time.Since(began), 0, "it took")
+		wantTook(t, began, 0, 0)
 		c.wantNoQueues(l)
 	})
 }
@@ -497,22 +489,18 @@ func TestForceUnlockOfReaders(t *testing.T) {
 func TestForceUnlockOwner(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, s := c.process(), c.process().Semaphore("s", 2)
-		slot := func() *Lock {
-			lock := c.got(s.TryAcquire(t.Context()))
-			return lock
-		}
 		for what, take := range map[string]func() (dead, other *Lock){
 			"a writer": func() (dead, other *Lock) { return c.lock(l, "a"), nil },
 			"a reader": func() (dead, other *Lock) { return c.read(l), c.read(l) },
-			"a slot":   func() (dead, other *Lock) { return slot(), slot() },
+			"a slot":   func() (dead, other *Lock) { return c.takes(s), c.takes(s) },
 		} {
 			dead, other := take()
 			force := func() {
-				err := l.ForceUnlockOwner(t.Context(), dead.Owner(), "a")
-				if dead.Slots() != nil {
-					err = s.ForceUnlockOwner(t.Context(), dead.Owner(), 0, 1)
+				if dead.Slots() == nil {
+					c.must(l.ForceUnlockOwner(t.Context(), dead.Owner(), "a"))
+				} else {
+					c.must(s.ForceUnlockOwner(t.Context(), dead.Owner(), 0, 1))
 				}
-				c.must(err)
 			}
 			force()
 			if other == nil {
@@ -526,9 +514,7 @@ func TestForceUnlockOwner(t *testing.T) {
 			c.unlock(other)
 		}
 		for _, owner := range []string{"", ":1", "x:", "visits", strings.Repeat("x", 1024) + ":1"} {
-			if err := l.ForceUnlockOwner(t.Context(), owner, "a"); !errors.Is(err, ErrInvalid) {
-				t.Errorf("%.20q: %v, want ErrInvalid", owner, err)
-			}
+			wantError(t, l.ForceUnlockOwner(t.Context(), owner, "a"), ErrInvalid, of{owner})
 		}
 	})
 }

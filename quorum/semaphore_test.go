@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,8 +20,7 @@ import (
 // takes acquires a slot, which must be free.
 func (c *cluster) takes(s *Semaphore) *Lock {
 	c.t.Helper()
-	lock := c.got(s.TryAcquire(c.t.Context()))
-	return lock
+	return c.got(s.TryAcquire(c.t.Context()))
 }
 
 func startAcquire(ctx context.Context, s *Semaphore, waiter int, to chan<- lockResult) {
@@ -79,13 +77,10 @@ func TestSemaphoreIsNoLockOfItsName(t *testing.T) {
 		}
 		// a flow with a slot entered the lock of that name
 		wantError(t, errorOf(l.TryLock(second.Context(), "s")), ErrHeld)
-		if found, ok := FromContext(second.Context(), "s"); ok {
-			t.Errorf("FromContext found %v", found)
-		}
+		found, ok := FromContext(second.Context(), "s")
+		check(t, !ok, "FromContext found %v", found)
 		check(t, plain.Slot() == -1 && plain.Slots() == nil, "%v has slots %v", plain, plain.Slots())
-		if other := c.takes(l.Semaphore("t", 1)); other.Slot() != 0 {
-			t.Errorf("the only slot is %d", other.Slot())
-		}
+		wantEqual(t, c.takes(l.Semaphore("t", 1)).Slot(), 0, "the only slot")
 		if want := fmt.Sprintf(`lock "s" slot %d, token`, first.Slot()); !strings.HasPrefix(first.String(), want) || !slices.Equal(first.Names(), []string{"s"}) {
 			t.Errorf("a slot's lock is %v, names %q", first, first.Names())
 		}
@@ -97,13 +92,10 @@ func TestSemaphoreOfDifferentSizes(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		small, large := c.process().Semaphore("s", 2), c.process().Semaphore("s", 4)
 		all := []*Lock{c.takes(small), c.takes(small), c.takes(large), c.takes(large)}
-		if got := slotsOf(all...); !slices.Equal(got, []int{0, 1, 2, 3}) {
-			t.Errorf("the slots are %v", got)
-		}
+		got := slotsOf(all...)
+		check(t, slices.Equal(got, []int{0, 1, 2, 3}), "the slots are %v", got)
 		for _, s := range []*Semaphore{small, large} {
-			if lock, err := s.TryAcquire(t.Context()); !errors.Is(err, ErrHeld) {
-				t.Errorf("%v: %v, %v", s, lock, err)
-			}
+			wantError(t, errorOf(s.TryAcquire(t.Context())), ErrHeld, of{s})
 		}
 	})
 }
@@ -117,9 +109,7 @@ func TestSemaphoreOfSeveralSlots(t *testing.T) {
 		}
 		time.Sleep(time.Second) // until all nodes have them: one that has not replied yet may show all slots free
 		lock, err := other.TryAcquireN(t.Context(), 2)
-		if !errors.Is(err, ErrHeld) || !strings.Contains(err.Error(), "1 of 4 slots are free, and 2 are wanted") {
-			t.Fatalf("two of one slot: %v, %v", lock, err)
-		}
+		wantError(t, err, ErrHeld, "1 of 4 slots are free, and 2 are wanted", of{lock}) // two of one slot
 		got := make(chan lockResult, 1)
 		start(0, got, func() (*Lock, error) { return other.AcquireN(context.Background(), 2) })
 		last := c.takes(one) // the failed attempts have left nothing
@@ -154,9 +144,8 @@ func TestSemaphoreRefusesWhatIsNotValid(t *testing.T) {
 			}
 		}
 		for size, k := range map[int]int{4: 5, 5: 0, 6: -1, 1024: 65} {
-			if lock, err := l.Semaphore("s", size).AcquireN(t.Context(), k); !errors.Is(err, ErrInvalid) {
-				t.Errorf("%d of %d slots: %v, %v", k, size, lock, err)
-			}
+			lock, err := l.Semaphore("s", size).AcquireN(t.Context(), k)
+			check(t, errors.Is(err, ErrInvalid), "%d of %d slots: %v, %v", k, size, lock, err)
 		}
 		wantError(t, l.Semaphore("s", 4).ForceUnlock(t.Context(), 4), ErrInvalid)           // slot 4 of 4
 		wantError(t, l.Semaphore("s", 4).ForceUnlock(t.Context()), ErrInvalid)              // no slots
@@ -184,8 +173,7 @@ func TestSemaphoreWakesOneWaiter(t *testing.T) {
 			held = append(held, c.takes(holder))
 		}
 		synctest.Wait() // the last requests of the holder
-		var attempts atomic.Int64
-		c.count("acquire", &attempts)
+		attempts := c.count("acquire")
 		got := make(chan lockResult, waiters)
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
@@ -193,9 +181,8 @@ func TestSemaphoreWakesOneWaiter(t *testing.T) {
 			startAcquire(ctx, c.process().Semaphore("s", n), i, got)
 			time.Sleep(shortly) // so that each counts those before it, once the subscriptions stand
 		}
-		if first := attempts.Swap(0); first > waiters*int64(len(c.masters)) {
-			t.Errorf("the waiters' first attempts were %d requests", first)
-		}
+		first := attempts.Swap(0)
+		check(t, first <= waiters*int64(len(c.masters)), "the waiters' first attempts were %d requests", first)
 		time.Sleep(5 * time.Second)
 		check(t, attempts.Load() == 0, "%d requests for slots while none was free", attempts.Load())
 		for _, lock := range held {
@@ -211,9 +198,8 @@ func TestSemaphoreWakesOneWaiter(t *testing.T) {
 		}
 		// A slot that was taken before its release reached the third master is free there until the next
 		// renewal. So a turn may attempt it and fail, and each waiter has three turns after a release.
-		if asked := attempts.Load(); asked > 3*n*waiters*int64(len(c.masters)) {
-			t.Errorf("%d requests for %d slots", asked, n)
-		}
+		asked := attempts.Load()
+		check(t, asked <= 3*n*waiters*int64(len(c.masters)), "%d requests for %d slots", asked, n)
 	})
 }
 
@@ -239,9 +225,7 @@ func TestSemaphoreHearsAReleaseDuringAnAttempt(t *testing.T) {
 		time.Sleep(shortly) // the subscriptions stand
 		c.unlock(held[0])
 		for range 2 {
-			if next := c.next(got, 2*shortly); next.err != nil {
-				t.Error(next.err)
-			}
+			c.must(c.next(got, 2*shortly).err)
 		}
 	})
 }
@@ -263,22 +247,8 @@ func TestSemaphoreGoesOnAfterACallForSeveral(t *testing.T) {
 		time.Sleep(shortly)
 		cancel()
 		wantError(t, <-gone, context.Canceled)
-		if next := c.next(got, shortly); next.err != nil {
-			t.Error(next.err)
-		}
+		c.must(c.next(got, shortly).err)
 	})
-}
-
-// count counts the runs of a script on all masters, those that several calls share among them.
-func (c *cluster) count(script string, by *atomic.Int64) {
-	each := func(ran string) {
-		if ran == script || ran == script+"s" {
-			by.Add(1)
-		}
-	}
-	for i := range c.masters {
-		c.on[i].Store(&each)
-	}
 }
 
 // command runs a command on a master.
@@ -298,13 +268,11 @@ func TestSemaphoreServesAQueueAtOnce(t *testing.T) {
 		const n = 8
 		s := c.process().Semaphore("s", n)
 		got := make(chan lockResult, n+1)
-		release := make(chan struct{})
-		c.jammed.Store(&release) // so that they queue
+		arrives := c.jam() // so that they queue
 		for i := range n + 1 {
 			startAcquire(context.Background(), s, i, got)
 		}
-		c.jammed.Store(nil)
-		close(release)
+		arrives()
 		held := make([]*Lock, n)
 		for range n { // they may report in any order
 			next := c.next(got, shortly)
@@ -326,9 +294,8 @@ func TestSemaphoreServesAQueueAtOnce(t *testing.T) {
 				t.Errorf("waiter %d has %s, and waiter %d before it %s", i, held[i].Owner(), i-1, held[i-1].Owner())
 			}
 		}
-		if all := slotsOf(held...); len(slices.Compact(all)) != n {
-			t.Errorf("the slots are %v", all)
-		}
+		all := slotsOf(held...)
+		check(t, len(slices.Compact(all)) == n, "the slots are %v", all)
 		time.Sleep(time.Second)
 		check(t, len(got) == 0, "a call more than slots")
 		c.unlock(held[3])
@@ -358,9 +325,7 @@ func TestSemaphoreGivesUp(t *testing.T) {
 		wantEqual(t, c.subscriptions("quorumlock:slots:s"), 0, "subscriptions are left")
 		c.wantNoQueues(l)
 		c.unlock(held)
-		if again := c.takes(s); again.Slot() != 0 {
-			t.Errorf("slot %d", again.Slot())
-		}
+		wantEqual(t, c.takes(s).Slot(), 0, "the slot")
 	})
 }
 
@@ -390,9 +355,7 @@ func TestSemaphoreWithAMasterThatMisleads(t *testing.T) {
 			began := time.Now()
 			last := c.takes(s)
 			wantError(t, errorOf(s.TryAcquire(t.Context())), ErrHeld) // next to all slots
-			if took := time.Since(began); took > 2*shortly {
-				t.Errorf("both calls took %v", took)
-			}
+			wantTook(t, began, 0, 2*shortly)
 			c.unlock(last)
 		})
 	}
@@ -427,8 +390,7 @@ func TestSemaphoreTakesTheSlotItReleasedLast(t *testing.T) {
 		c.must(errorOf(other.TryAcquireN(t.Context(), n-2)))
 		mine := c.takes(l.Semaphore("s", n))
 		c.unlock(mine)
-		var hints atomic.Int64
-		c.count("slots", &hints)
+		hints := c.count("slots")
 		for range 10 {
 			again := c.takes(l.Semaphore("s", n))
 			wantEqual(t, again.Slot(), mine.Slot(), "the slot of the next lock")

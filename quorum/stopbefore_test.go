@@ -10,13 +10,6 @@ import (
 	"time"
 )
 
-// endsAfter waits for the end of a lock's context, and returns how long that took.
-func endsAfter(l *Lock) time.Duration {
-	began := time.Now()
-	<-l.Context().Done()
-	return time.Since(began)
-}
-
 // The contexts end that long before the deadline, however the lock ends. It is held until then, and work can be put away and
 // the lock be unlocked in good order.
 func TestStopBefore(t *testing.T) {
@@ -30,36 +23,32 @@ func TestStopBefore(t *testing.T) {
 		"a fixed lease":   {[]Option{WithFixedLease(20 * time.Second)}, false, "its fixed lease of 20s ends"},
 		"a max hold":      {[]Option{WithMaxHold(time.Minute)}, false, "its max hold of 1m0s ends"},
 	} {
-		t.Run(what, func(t *testing.T) {
-			inCluster(t, func(t *testing.T, c *cluster) {
-				l := c.process(append(s.options, WithStopBefore(stop))...)
-				outer := c.lock(l, "a")
-				inner := c.got(l.Lock(outer.Context(), "a"))
-				if s.silent {
-					silence := make(chan struct{})
-					c.jammed.Store(&silence)
-					defer close(silence)
-				}
-				endsAfter(outer)
-				synctest.Wait()
-				left := time.Until(outer.Deadline())
-				if left < stop-time.Millisecond || left > stop+time.Millisecond || !outer.Valid() || outer.Err() != nil || inner.Context().Err() == nil {
-					t.Errorf("%v left, valid %v, %v, the inner context: %v", left, outer.Valid(), outer.Err(), inner.Context().Err())
-				}
-				cause := context.Cause(inner.Context())
-				wantError(t, cause, ErrLost, s.why+": its contexts end 5s before the deadline")
-				wantError(t, errorOf(l.Lock(context.WithoutCancel(outer.Context()), "a")), ErrLost) // entered again
-				if !s.silent {
-					c.unlock(inner)
-					c.unlock(outer)
-					c.unlock(c.lock(c.process(), "a"))
-					return
-				}
-				time.Sleep(left + time.Millisecond)
-				if outer.Valid() || !errors.Is(outer.Err(), ErrLost) || outer.Err() == cause {
-					t.Errorf("after the deadline: valid %v, %v", outer.Valid(), outer.Err())
-				}
-			})
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			l := c.process(append(s.options, WithStopBefore(stop))...)
+			outer := c.lock(l, "a")
+			inner := c.got(l.Lock(outer.Context(), "a"))
+			if s.silent {
+				defer c.jam()()
+			}
+			<-outer.Context().Done()
+			synctest.Wait()
+			left := time.Until(outer.Deadline())
+			if left < stop-time.Millisecond || left > stop+time.Millisecond || !outer.Valid() || outer.Err() != nil || inner.Context().Err() == nil {
+				t.Errorf("%v left, valid %v, %v, the inner context: %v", left, outer.Valid(), outer.Err(), inner.Context().Err())
+			}
+			cause := context.Cause(inner.Context())
+			wantError(t, cause, ErrLost, s.why+": its contexts end 5s before the deadline")
+			wantError(t, errorOf(l.Lock(context.WithoutCancel(outer.Context()), "a")), ErrLost) // entered again
+			if !s.silent {
+				c.unlock(inner)
+				c.unlock(outer)
+				c.unlock(c.lock(c.process(), "a"))
+				return
+			}
+			time.Sleep(left + time.Millisecond)
+			if outer.Valid() || !errors.Is(outer.Err(), ErrLost) || outer.Err() == cause {
+				t.Errorf("after the deadline: valid %v, %v", outer.Valid(), outer.Err())
+			}
 		})
 	}
 }
@@ -69,19 +58,15 @@ func TestStopBeforeAndALateRenewal(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithStopBefore(10 * time.Second))
 		lock := c.lock(l, "a")
-		silence := make(chan struct{})
-		c.jammed.Store(&silence)
-		endsAfter(lock)
-		c.jammed.Store(nil)
-		close(silence)
+		arrives := c.jam()
+		<-lock.Context().Done()
+		arrives()
 		time.Sleep(3 * DefaultLease)
 		if !lock.Valid() || lock.Err() != nil || lock.Context().Err() == nil {
 			t.Errorf("valid %v, %v, the context: %v", lock.Valid(), lock.Err(), lock.Context().Err())
 		}
 		c.must(lock.Extend(t.Context(), DefaultLease))
-		if stats := l.Stats(); stats.Lost != 0 {
-			t.Errorf("%+v", stats)
-		}
+		wantEqual(t, l.Stats().Lost, 0, "locks that are lost")
 		c.unlock(lock)
 	})
 }

@@ -136,9 +136,7 @@ func TestForceUnlockLeavesWhatIsNoLock(t *testing.T) {
 				cl.command(i, "HSET", append([]any{"a"}, c.hash...)...)
 				cl.command(i, "PEXPIRE", "a", "1000000")
 			}
-			if err := c.force(l); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "no lock") {
-				t.Errorf("%s: %v", what, err)
-			}
+			wantError(t, c.force(l), ErrUnavailable, "no lock", of{what})
 			for i, m := range cl.masters {
 				check(t, slices.Contains(m.Keys(), "a"), "%s: master %d has lost it", what, i)
 			}

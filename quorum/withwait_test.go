@@ -22,9 +22,8 @@ func gaveUp(t *testing.T, err, reason error, after time.Duration) {
 		return
 	}
 	wantError(t, err, not{context.DeadlineExceeded}, not{context.Canceled}) // the caller's context goes on
-	if sentence := "gave up after " + after.String(); strings.Count(err.Error(), sentence) != 1 {
-		t.Errorf("want %q once: %v", sentence, err)
-	}
+	sentence := "gave up after " + after.String()
+	check(t, strings.Count(err.Error(), sentence) == 1, "want %q once: %v", sentence, err)
 }
 
 const boundedWait = 3 * time.Second
@@ -43,13 +42,12 @@ func TestWaitGivesUp(t *testing.T) {
 			l := plain.With(WithWait(boundedWait))
 			began, goroutines := time.Now(), countGoroutines()
 			gaveUp(t, call(t.Context(), l), ErrHeld, boundedWait)
-			wantEqual(t, time.Since(began), boundedWait, "it took")
+			wantTook(t, began, boundedWait, boundedWait)
 			c.unlock(held)
 			time.Sleep(time.Second) // until the connections for messages are closed
 			c.wantNothingLeft(plain)
-			if n := countGoroutines(); n > goroutines {
-				t.Errorf("%d goroutines, %d before", n, goroutines)
-			}
+			n := countGoroutines()
+			check(t, n <= goroutines, "%d goroutines, %d before", n, goroutines)
 		})
 	}
 }
@@ -70,9 +68,8 @@ func TestWaitDoesNotBoundTheWork(t *testing.T) {
 				t.Errorf("level %d: valid %v, its context: %v", one.Level(), one.Valid(), context.Cause(one.Context()))
 			}
 		}
-		if _, isWait := lock.scope.Context.(*waitContext); isWait {
-			t.Error("the lock's context derives from the one that bounds the waiting")
-		}
+		_, isWait := lock.scope.Context.(*waitContext)
+		check(t, !isWait, "the lock's context derives from the one that bounds the waiting")
 		why := errors.New("why")
 		cancel(why)
 		wantEqual(t, context.Cause(inner.Context()), why, "the cause is")
@@ -86,25 +83,21 @@ func TestWaitCutsAnAttempt(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		plain := c.process()
 		l := plain.With(WithWait(short))
-		stalled := make(chan struct{})
-		c.stalled.Store(&stalled)
+		answers := c.stall()
 		_, err := l.Lock(t.Context(), "a")
 		gaveUp(t, err, ErrUnavailable, short)
-		c.stalled.Store(nil)
-		close(stalled)
+		answers()
 		c.wantNothingLeft(plain)
 
 		// Re-entry waits for the nodes only, and is bounded as well.
 		held := c.lock(l, "a")
-		stalled = make(chan struct{})
-		c.stalled.Store(&stalled)
+		answers = c.stall()
 		began := time.Now()
 		_, err = l.Lock(held.Context(), "a")
 		if took := time.Since(began); took != short || !strings.Contains(err.Error(), "gave up after") {
 			t.Errorf("re-entry after %v: %v", took, err)
 		}
-		c.stalled.Store(nil)
-		close(stalled)
+		answers()
 		synctest.Wait()
 		check(t, held.Level() == 1 && held.Valid(), "level %d, valid %v", held.Level(), held.Valid())
 		c.unlock(held)
@@ -119,12 +112,10 @@ func TestWaitForTheList(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithWait(short))
 		l.core.Roster = roster.New(l.core.Nodes, l.core.Clock, roster.Options{Founds: true, Go: func(f func()) { go f() }, IsClosed: l.core.IsClosed}) // whose list is not known yet
-		stalled := make(chan struct{})
-		c.stalled.Store(&stalled)
+		answers := c.stall()
 		_, err := l.Lock(t.Context(), "a")
 		gaveUp(t, err, ErrUnavailable, short)
-		c.stalled.Store(nil)
-		close(stalled)
+		answers()
 	})
 }
 
@@ -170,12 +161,7 @@ func TestWaitAndTheCallersContext(t *testing.T) {
 		c.unlock(held)
 
 		time.Sleep(time.Second) // until the connections for messages are closed: a stalled master serves none
-		stalled := make(chan struct{})
-		c.stalled.Store(&stalled)
-		time.AfterFunc(shortly, func() {
-			c.stalled.Store(nil)
-			close(stalled)
-		})
+		time.AfterFunc(shortly, c.stall())
 		lock, err := l.With(WithWait(time.Nanosecond)).TryLock(t.Context(), "a")
 		if err != nil {
 			t.Fatalf("TryLock: %v", err)
@@ -202,9 +188,7 @@ func TestWaitBounds(t *testing.T) {
 		}
 		c.unlock(lock)
 		for name, want := range map[string]error{"a": nil, "": ErrInvalid} {
-			if err := l.Validate(name); !errors.Is(err, want) {
-				t.Errorf("Validate(%q): %v, want %v", name, err, want)
-			}
+			wantError(t, l.Validate(name), want, of{name})
 		}
 		l.Close()
 		wantError(t, l.Validate("a"), ErrClosed)

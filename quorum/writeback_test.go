@@ -100,9 +100,7 @@ func TestRepairCarriesTheToken(t *testing.T) {
 		c.masters[0].Flush()
 		time.Sleep(DefaultLease) // a renewal finds that the lock is gone, and then comes the repair
 		synctest.Wait()
-		state, err := l.Inspect(t.Context(), "a")
-		c.must(err)
-		if n := state.Nodes[0]; n.Owner != held.Owner() || n.Token != held.Token() {
+		if n := c.inspect(l).Nodes[0]; n.Owner != held.Owner() || n.Token != held.Token() {
 			t.Errorf("the repaired master has %q with token %d, want %d", n.Owner, n.Token, held.Token())
 		}
 		c.unlock(held)

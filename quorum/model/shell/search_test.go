@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/steps"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -77,22 +78,20 @@ func givesUp(l int) func(*world) {
 
 func closes(l int) func(*world) { return func(w *world) { w.lockers[l].Close() } }
 
+// got is the lock of a call before the steps, which must succeed.
+func (w *world) got(lock *quorum.Lock, err error) *quorum.Lock {
+	testkit.Must(w.t, err)
+	return lock
+}
+
 // holds acquires the lock before the steps.
 func holds(w *world) {
-	lock, err := w.lockers[0].TryLock(w.ctx(), "a")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.acquired(lock)
+	w.acquired(w.got(w.lockers[0].TryLock(w.ctx(), "a")))
 }
 
 // reads acquires the lock as a reader before the steps.
 func reads(w *world) {
-	lock, err := w.lockers[0].RWLock("a").RLock(w.ctx())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.acquired(lock)
+	w.acquired(w.got(w.lockers[0].RWLock("a").RLock(w.ctx())))
 }
 
 // with does something with the lock that is held.
@@ -209,29 +208,17 @@ func later(d time.Duration, do func(*world)) func(*world) {
 
 // neighbour acquires another lock before the steps, whose renewals go out together with the first lock's.
 func neighbour(w *world) {
-	lock, err := w.lockers[0].TryLock(w.ctx(), "b")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.others = append(w.others, lock)
+	w.others = append(w.others, w.got(w.lockers[0].TryLock(w.ctx(), "b")))
 }
 
 // connects connects the first locker before the steps.
 func connects(w *world) {
-	lock, err := w.lockers[0].TryLock(w.ctx(), "b")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	lock.Unlock(w.ctx())
+	w.got(w.lockers[0].TryLock(w.ctx(), "b")).Unlock(w.ctx())
 }
 
 // holdsSlot acquires the only slot of a semaphore before the steps.
 func holdsSlot(w *world) {
-	lock, err := w.lockers[0].Semaphore("s", 1).TryAcquire(w.ctx())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.acquired(lock)
+	w.acquired(w.got(w.lockers[0].Semaphore("s", 1).TryAcquire(w.ctx())))
 }
 
 // waitSlot waits for that slot, and unlocks.
@@ -395,9 +382,7 @@ func TestEveryMutexOfTheShellIsAStep(t *testing.T) {
 		}
 		for _, file := range files {
 			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			name := dir + "/" + filepath.Base(file)
 			if strings.Contains(string(text), "sync.Mutex") && !strings.HasSuffix(name, "_test.go") && !slices.Contains(steppedFiles, name) {
 				t.Errorf("%s has a mutex, and is not among steppedFiles", name)

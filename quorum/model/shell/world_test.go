@@ -20,6 +20,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/steps"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -201,9 +202,7 @@ func (s scenario) run(t *testing.T, picked []int) (all []choice, wrong []string)
 					s.Clock, s.Random = clock.Clock(ticking), rand.NewPCG(1, uint64(l))
 				})}, s.opts...)
 			locker, err := quorum.New(nodes, quorum.Majority, opts...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.Must(t, err)
 			w.lockers = append(w.lockers, locker)
 		}
 		if s.prepare != nil {
