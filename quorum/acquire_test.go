@@ -58,8 +58,7 @@ func TestQueueKeysDoNotCollide(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))
 		held := c.lock(l, "a", "b")
-		results := make(chan lockResult, 1)
-		startWaiter(t.Context(), l, 0, results, "a", "b")
+		results := c.waits(l, "a", "b")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		free := c.got(l.Lock(ctx, "1:a1:b")) // the name is free
@@ -167,8 +166,7 @@ func TestQueueWakesAtTheEndOfTheLease(t *testing.T) {
 		since := time.Now()
 		c.lock(holder, "a")
 		holder.Close() // the key is left to its lease
-		results := make(chan lockResult, 1)
-		startWaiter(t.Context(), l, 0, results, "a")
+		results := c.waits(l, "a")
 		c.unlock(c.nextLock(results, time.Second))
 		// A probe that was refused last waits for ten steps, and a poll for minutes.
 		wantTook(t, since, lease, lease+10*waiting.MaxStep+shortly)
@@ -273,8 +271,7 @@ func TestQueueWakesForEachOfItsNames(t *testing.T) {
 		l, holder := c.process(WithRetry(time.Minute, time.Minute)), c.process()
 		for _, name := range []string{"a", "b", "c"} {
 			held := c.lock(holder, name)
-			results := make(chan lockResult, 1)
-			startWaiter(t.Context(), l, 0, results, "a", "b", "c")
+			results := c.waits(l, "a", "b", "c")
 			time.Sleep(shortly) // until all that is left is to wait
 			free := map[string]string{"a": "b", "b": "c", "c": "a"}[name]
 			c.unlock(c.lock(l, free)) // who can get its name does not wait behind one who wants others, too
@@ -356,8 +353,8 @@ func TestQueueStopsTheTimerOfAWaiterThatLeaves(t *testing.T) {
 func TestQueueWithTheLongestBounds(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(maxRetry, maxRetry), WithMaxHold(maxMaxHold))
-		held, results := c.lock(l, "a"), make(chan lockResult, 1)
-		startWaiter(t.Context(), l, 0, results, "a")
+		held := c.lock(l, "a")
+		results := c.waits(l, "a")
 		check(t, !held.Deadline().IsZero(), "it has no deadline")
 		c.unlock(held)
 		c.unlock(c.nextLock(results, shortly))
@@ -433,8 +430,8 @@ func TestQueueGoesOnWithoutMessages(t *testing.T) {
 		},
 	} {
 		runInCluster(t, what, func(t *testing.T, c *cluster) {
-			held, results := c.lockKnown(c.process(), "a"), make(chan lockResult, 1)
-			startWaiter(t.Context(), c.process(), 0, results, "a")
+			held := c.lockKnown(c.process(), "a")
+			results := c.waits(c.process(), "a")
 			time.Sleep(shortly) // until all that is left is to wait
 			release(c, held)
 			c.unlock(c.nextLock(results, aPoll))

@@ -164,8 +164,7 @@ func TestAConfirmationAfterTheLossIsNone(t *testing.T) {
 		"Downgrade": func(l *Lock) error { return l.Downgrade(context.Background()) },
 	} {
 		runInCluster(t, what, func(t *testing.T, c *cluster) {
-			held := c.lock(c.process(WithFixedLease(500*time.Millisecond)), "a")
-			synctest.Wait()
+			held := c.lockKnown(c.process(WithFixedLease(500*time.Millisecond)), "a")
 			c.delay(800 * time.Millisecond) // of the reply, to what is carried out already
 			wantError(t, call(held), ErrLost, not{ErrUnavailable})
 		})
@@ -191,9 +190,8 @@ func TestASlotsProbeAvoidsTheNodeOfTheHint(t *testing.T) {
 			}
 			lock, _ := l.Semaphore("a", 100).wanted(1, 1).slots.attempt(t.Context(), l.set, queue.Turn{Approach: waiting.ProbeFirst, Published: -1})
 			synctest.Wait()
-			if len(asked) < 2 || asked[0] == asked[1] || slices.Index(asked[1:], asked[0]) < 1 {
-				t.Errorf("masters were asked in the order %v", asked)
-			}
+			check(t, len(asked) >= 2 && asked[0] != asked[1] && slices.Index(asked[1:], asked[0]) >= 1,
+				"masters were asked in the order %v", asked)
 			c.unlock(lock)
 		}
 	})
@@ -203,13 +201,10 @@ func TestASlotsProbeAvoidsTheNodeOfTheHint(t *testing.T) {
 // held: else why it is not.
 func TestExtendWithAContextThatHasEnded(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		held := c.lock(c.process(WithLease(10*time.Second)), "a")
-		synctest.Wait()
+		held := c.lockKnown(c.process(WithLease(10*time.Second)), "a")
 		before, calls := held.Deadline(), c.calls.Load()
 		time.Sleep(time.Second)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		wantError(t, held.Extend(ctx, 20*time.Second), context.Canceled)
+		wantError(t, held.Extend(c.ended(), 20*time.Second), context.Canceled)
 		synctest.Wait()
 		if after := held.Deadline(); c.calls.Load() != calls || !after.Equal(before) {
 			t.Errorf("%d calls, and the deadline moved by %v", c.calls.Load()-calls, after.Sub(before))

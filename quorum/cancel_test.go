@@ -86,9 +86,8 @@ func TestACallThatIsCancelledAnywhereLeavesNothing(t *testing.T) {
 					at := began.Load()
 					if cancelled = at != nil; cancelled {
 						check(t, time.Since(*at) == 0, "cancelled after %d scripts, it went on for %v: %v", n, time.Since(*at), err)
-						if err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, ErrHeld) {
-							t.Errorf("cancelled after %d scripts: %v", n, err)
-						}
+						check(t, err == nil || errors.Is(err, context.Canceled) || errors.Is(err, ErrHeld),
+							"cancelled after %d scripts: %v", n, err)
 					}
 					c.onAll(nil)
 					c.jammed.Store(nil)

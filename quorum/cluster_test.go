@@ -230,6 +230,20 @@ func startWaiter(ctx context.Context, l *Locker, waiter int, to chan<- lockResul
 	start(waiter, to, func() (*Lock, error) { return l.Lock(ctx, names...) })
 }
 
+// waits has a call wait for the names, and returns where its result comes.
+func (c *cluster) waits(l *Locker, names ...string) <-chan lockResult {
+	result := make(chan lockResult, 1)
+	startWaiter(c.t.Context(), l, 0, result, names...)
+	return result
+}
+
+// ended is a context that was cancelled.
+func (c *cluster) ended() context.Context {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	cancel()
+	return ctx
+}
+
 func (c *cluster) must(err error) {
 	c.t.Helper()
 	testkit.Must(c.t, err)

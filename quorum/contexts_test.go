@@ -286,12 +286,10 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 			}
 			other := c.process()
 			state, err := other.Inspect(t.Context(), "blocked")
-			if err != nil || (state.Owner == "") != end.free {
-				t.Errorf("it was released before its contexts have ended: %+v, %v", state, err)
-			}
-			if (what == "lingers" || what == "stopped") && inner.Context().Err() == nil {
-				t.Error("it was released before the context of an inner handle has ended")
-			}
+			check(t, err == nil && (state.Owner == "") == end.free,
+				"it was released before its contexts have ended: %+v, %v", state, err)
+			check(t, what != "lingers" && what != "stopped" || inner.Context().Err() != nil,
+				"it was released before the context of an inner handle has ended")
 			for _, n := range l.Stats().Nodes {
 				check(t, n.LastError == nil, "a master's replies are not read: %v", n.LastError)
 			}

@@ -48,9 +48,8 @@ func TestEachReasonIsAnOutcome(t *testing.T) {
 	}
 	check(t, !slices.Contains(outcomeNames[:], ""), "an outcome without a name: %q", outcomeNames)
 	for o, cause := (&observer{set: new(settings)}), lease.MaxHoldOver; cause < lease.Causes; cause++ {
-		if o.whyLost(cause) == o.whyLost(lease.NoCause) {
-			t.Errorf("cause %d has no text: see whyLost in observe.go", cause)
-		}
+		check(t, o.whyLost(cause) != o.whyLost(lease.NoCause),
+			"cause %d has no text: see whyLost in observe.go", cause)
 	}
 }
 
@@ -129,9 +128,8 @@ func TestRemaining(t *testing.T) {
 		}
 		// The waiting takes the refusal of the last attempt, within the second of the wait.
 		_, err = l.Lock(t.Context(), "a")
-		if !errors.As(err, &failed) || failed.Remaining > 6*time.Second || failed.Remaining < 5*time.Second {
-			t.Errorf("Lock, after 5 s of 10 s: %v", err)
-		}
+		check(t, errors.As(err, &failed) && failed.Remaining <= 6*time.Second && failed.Remaining >= 5*time.Second,
+			"Lock, after 5 s of 10 s: %v", err)
 		c.unlock(held)
 	})
 }
@@ -199,11 +197,9 @@ func TestAnotherClientsLockIsTold(t *testing.T) {
 func TestUnlockOnAnEndedContext(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
 		held := c.lock(l, "a")
 		answers := c.stall()
-		err := held.Unlock(ended)
+		err := held.Unlock(c.ended())
 		wantError(t, err, context.Canceled, "released; the masters' confirmation was not awaited")
 		answers()
 		c.wantNothingLeft(l)
@@ -271,9 +267,8 @@ func TestWhoTheLockerIs(t *testing.T) {
 		got, want := l.Nodes(), []string{"master0", "master1", "master2"}
 		check(t, slices.Equal(got, want), "the nodes are %q", got)
 		held := c.lock(l, "a")
-		if !strings.HasPrefix(held.Owner(), l.ID()+":") || l.With().ID() != l.ID() || other.ID() == l.ID() {
-			t.Errorf("the owner of %q is %q, another's id %q", l.ID(), held.Owner(), other.ID())
-		}
+		check(t, strings.HasPrefix(held.Owner(), l.ID()+":") && l.With().ID() == l.ID() && other.ID() != l.ID(),
+			"the owner of %q is %q, another's id %q", l.ID(), held.Owner(), other.ID())
 		c.unlock(held)
 	})
 }

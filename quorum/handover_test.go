@@ -56,13 +56,11 @@ func TestHandOver(t *testing.T) {
 		}
 		for what, l := range map[string]*Lock{"first": held, "inner": inner} {
 			cause := context.Cause(l.Context())
-			if l.Valid() || l.Level() != 0 || cause != ErrHandedOver || l.Err() != ErrHandedOver {
-				t.Errorf("the %s handle: valid %v, level %d, %v, context %v", what, l.Valid(), l.Level(), l.Err(), cause)
-			}
+			check(t, !l.Valid() && l.Level() == 0 && cause == ErrHandedOver && l.Err() == ErrHandedOver,
+				"the %s handle: valid %v, level %d, %v, context %v", what, l.Valid(), l.Level(), l.Err(), cause)
 			for op, err := range map[string]error{"unlock": l.Unlock(t.Context()), "extend": l.Extend(t.Context(), lease)} {
-				if !errors.Is(err, ErrNotHeld) || !errors.Is(err, ErrHandedOver) {
-					t.Errorf("%s of the %s handle: %v", op, what, err)
-				}
+				check(t, errors.Is(err, ErrNotHeld) && errors.Is(err, ErrHandedOver),
+					"%s of the %s handle: %v", op, what, err)
 			}
 		}
 		wantError(t, errorOf(held.HandOver(t.Context())), ErrNotHeld) // hand over again
@@ -141,9 +139,7 @@ func TestHandOverThatFails(t *testing.T) {
 			}
 		}
 		fails(inner, t.Context(), ErrInvalid)
-		ended, end := context.WithCancel(t.Context())
-		end()
-		fails(held, ended, context.Canceled)
+		fails(held, c.ended(), context.Canceled)
 		crash(c.masters[:2], fakeredis.Everything)
 		fails(held, t.Context(), ErrUnavailable)
 		startAll(c)
@@ -161,10 +157,8 @@ func TestTakeOverThatFails(t *testing.T) {
 		_, err := second.TakeOver(t.Context(), ticket)
 		wantError(t, err, ErrNotAcquired, ErrUnavailable, not{ErrLost}) // TakeOver without a quorum
 		wantError(t, err, "take over")
-		ended, end := context.WithCancel(t.Context())
-		end()
 		// TakeOver on a context that has ended
-		wantError(t, errorOf(second.TakeOver(ended, ticket)), context.Canceled, not{ErrLost})
+		wantError(t, errorOf(second.TakeOver(c.ended(), ticket)), context.Canceled, not{ErrLost})
 		startAll(c)
 		c.unlock(c.takeOver(second, ticket))
 	})
@@ -376,9 +370,8 @@ func TestHandOverOfSlots(t *testing.T) {
 			t.Errorf("%v takes over from %v", taken, held)
 		}
 		c.wantPassedOn(third, ticket, true)
-		if slices.Contains(taken.Slots(), other.Slot()) || !other.Valid() {
-			t.Errorf("slots %v next to %d", taken.Slots(), other.Slot())
-		}
+		check(t, !slices.Contains(taken.Slots(), other.Slot()) && other.Valid(),
+			"slots %v next to %d", taken.Slots(), other.Slot())
 		c.unlock(taken)
 		again, err := third.Semaphore("s", 3).AcquireN(t.Context(), 2)
 		check(t, err == nil && again.Token() > taken.Token(), "after it: %v, %v", again, err)

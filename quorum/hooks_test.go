@@ -80,9 +80,8 @@ func TestHooksOfACallThatWaits(t *testing.T) {
 		lock := c.lock(l, "a")
 		defer c.unlock(lock)
 		x := all.take()
-		if len(x.starts) != 1 || !slices.Equal(x.starts[0], []string{"a"}) {
-			t.Errorf("LockStart was told %v", x.starts)
-		}
+		check(t, len(x.starts) == 1 && slices.Equal(x.starts[0], []string{"a"}),
+			"LockStart was told %v", x.starts)
 		n := len(x.attempts)
 		if n < 2 || len(x.ends) != 1 {
 			t.Fatalf("Attempt was told of %d attempts, LockEnd of %d calls", n, len(x.ends))
@@ -92,16 +91,14 @@ func TestHooksOfACallThatWaits(t *testing.T) {
 			first.Refused < 2 || first.Names[0] != "a" {
 			t.Errorf("the first attempt is told as %+v", first)
 		}
-		if last.Outcome != "acquired" || last.Err != nil || last.Granted < 2 {
-			t.Errorf("the last attempt is told as %+v", last)
-		}
+		check(t, last.Outcome == "acquired" && last.Err == nil && last.Granted >= 2,
+			"the last attempt is told as %+v", last)
 		if end.Outcome != "acquired" || end.Lock != lock || end.Err != nil || end.Attempts != n ||
 			end.Duration < time.Second || end.Duration > 2*time.Second || end.Names[0] != "a" {
 			t.Errorf("the end is told as %+v after %d attempts", end, n)
 		}
-		if slices.ContainsFunc(x.contexts, func(v any) bool { return v != 1 }) {
-			t.Errorf("the contexts of the hooks have %v from LockStart", x.contexts)
-		}
+		check(t, !slices.ContainsFunc(x.contexts, func(v any) bool { return v != 1 }),
+			"the contexts of the hooks have %v from LockStart", x.contexts)
 		check(t, lock.Context().Value(toldKey{}) == nil, "the lock's context derives from the hooks'")
 	})
 }
@@ -201,9 +198,8 @@ func TestHookOfAWriteBack(t *testing.T) {
 		lock := c.lock(l, "a")
 		close(late)
 		x := all.take()
-		if x.attempts[0].WriteBacks != 1 || l.Stats().WriteBacks != 1 {
-			t.Errorf("told %+v, counted %+v", x.attempts, l.Stats())
-		}
+		check(t, x.attempts[0].WriteBacks == 1 && l.Stats().WriteBacks == 1,
+			"told %+v, counted %+v", x.attempts, l.Stats())
 		c.unlock(lock)
 	})
 }
@@ -219,19 +215,16 @@ func TestHooksOfRenewals(t *testing.T) {
 		time.Sleep(lease/3 + 10*time.Millisecond)
 		synctest.Wait()
 		x := all.take()
-		if len(x.left) != 1 || x.left[0] < lease/2 || x.left[0] > lease*2/3 {
-			t.Errorf("a third into a lease of %v, Renewing is told %v", lease, x.left)
-		}
+		check(t, len(x.left) == 1 && x.left[0] >= lease/2 && x.left[0] <= lease*2/3,
+			"a third into a lease of %v, Renewing is told %v", lease, x.left)
 		nodes := map[string]bool{}
 		for _, e := range x.renewals {
 			nodes[e.Node] = true
-			if e.Renewed != 1 || e.Forgotten+e.Taken+e.Failed != 0 || e.Err != nil {
-				t.Errorf("a renewal is told as %+v", e)
-			}
+			check(t, e.Renewed == 1 && e.Forgotten+e.Taken+e.Failed == 0 && e.Err == nil,
+				"a renewal is told as %+v", e)
 		}
-		if len(x.renewals) != 3 || len(nodes) != 3 {
-			t.Errorf("the renewals on three nodes are told as %+v", x.renewals)
-		}
+		check(t, len(x.renewals) == 3 && len(nodes) == 3,
+			"the renewals on three nodes are told as %+v", x.renewals)
 		if s := l.Stats(); s.Held != 2 || s.Nodes[0].Renewals != 2 || s.Nodes[0].RenewalsFailed != 0 {
 			t.Errorf("%+v", s)
 		}
@@ -279,9 +272,8 @@ func TestHookOfARepairThatFails(t *testing.T) {
 				stats.RepairsFailed != uint64(len(x.repairs)) || stats.Repairs != 0 {
 				t.Errorf("the repairs are told as %+v, and counted as %+v", x.repairs, stats)
 			}
-			if !isDown && !slices.ContainsFunc(x.renewals, func(e RenewalEvent) bool { return e.Taken == 1 }) {
-				t.Errorf("no renewal is told as taken: %+v", x.renewals)
-			}
+			check(t, isDown || slices.ContainsFunc(x.renewals, func(e RenewalEvent) bool { return e.Taken == 1 }),
+				"no renewal is told as taken: %+v", x.renewals)
 			c.unlock(lock)
 			c.masters[0].Start()
 		})

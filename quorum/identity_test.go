@@ -68,9 +68,8 @@ func TestIntroduction(t *testing.T) {
 		}
 		for _, n := range l.core.Nodes {
 			found, _ := inside.Of(n).Pipe("").Do(t.Context(), operators.Lockers("0")).Reply.Other.(*operators.LockersReply)
-			if found == nil || len(found.Found) != 1 || !found.Found[0].HasList(l.core.Roster.List()) {
-				t.Errorf("the locker does not say its list: %+v", found)
-			}
+			check(t, found != nil && len(found.Found) == 1 && found.Found[0].HasList(l.core.Roster.List()),
+				"the locker does not say its list: %+v", found)
 		}
 		c.masters[0].Flush()         // the others keep the locks
 		time.Sleep(61 * time.Second) // renewals come every 10 s
@@ -84,12 +83,10 @@ func TestIntroduction(t *testing.T) {
 		l.Close() // as if the process had died: the lock stays
 		time.Sleep(29 * time.Second)
 		state, err := c.process().Inspect(t.Context(), "a")
-		if err != nil || state.Owner != held.Owner() || state.Identity != l.Identity() {
-			t.Errorf("a lock that nobody renews now: %+v, %v", state, err)
-		}
-		if !slices.Contains(c.masters[0].Keys(), key) {
-			t.Error("a master that was flushed does not get the identity again")
-		}
+		check(t, err == nil && state.Owner == held.Owner() && state.Identity == l.Identity(),
+			"a lock that nobody renews now: %+v, %v", state, err)
+		check(t, slices.Contains(c.masters[0].Keys(), key),
+			"a master that was flushed does not get the identity again")
 		time.Sleep(time.Minute)
 		for _, m := range c.masters {
 			check(t, !slices.Contains(m.Keys(), key), "%s is left for ever", key)
@@ -130,7 +127,7 @@ func TestQuestions(t *testing.T) {
 	})
 }
 
-// lockKnown is lock, and returns when the masters know the process.
+// lockKnown is lock, and returns when all masters have the lock, and know the process.
 func (c *cluster) lockKnown(l *Locker, names ...string) *Lock {
 	c.t.Helper()
 	lock := c.lock(l, names...)
@@ -204,9 +201,7 @@ func TestQuestionDoesNotDelay(t *testing.T) {
 		if took := time.Since(began); took > engine.Grace+20*time.Millisecond || !strings.Contains(err.Error(), "held by another (") {
 			t.Errorf("after %v: %v", took, err)
 		}
-		for i := range c.masters {
-			c.before(i, func() {})
-		}
+		c.onAll(nil)
 		time.Sleep(time.Second)
 		c.masters[0].Crash(0)
 		began = time.Now()

@@ -50,8 +50,7 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 			}
 			third(scripts.Acquire(scripts.AcquireArgs{Names: name, Owner: rival, Level: 1, Lease: l.set.terms.Millis,
 				List: l.core.Roster.List(), Seed: 1}))
-			held := c.lock(l, "a")
-			synctest.Wait()
+			held := c.lockKnown(l, "a")
 			third(scripts.Release(name, rival, 0))
 			later(c, l, held)
 			wantEqual(t, c.owners(l)[2], held.Owner(), "the owner on the third master, which shall grant later")
@@ -90,8 +89,7 @@ func TestUnlockReportsThatTheLockHadBeenLost(t *testing.T) {
 	for late := range 3 {
 		inCluster(t, func(t *testing.T, c *cluster) {
 			l := c.process()
-			held := c.lock(l, "a")
-			synctest.Wait()
+			held := c.lockKnown(l, "a")
 			flush(c.masters[0], c.masters[2])
 			c.before(late, func() { time.Sleep(100 * time.Millisecond) })
 			wantError(t, held.Unlock(t.Context()), ErrLost, of{late})
@@ -103,8 +101,7 @@ func TestUnlockReportsThatTheLockHadBeenLost(t *testing.T) {
 func TestUnlockOfALockThatAMinorityForgot(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		held := c.lock(l, "a")
-		synctest.Wait()
+		held := c.lockKnown(l, "a")
 		c.masters[0].Flush()
 		c.must(held.Unlock(t.Context()))
 	})

@@ -177,9 +177,8 @@ func TestAllInQuarantineAreCounted(t *testing.T) {
 		c.before(2, func() { time.Sleep(engine.Grace / 4) })
 		_, err := l.TryLock(t.Context(), "a")
 		var refusal *Error
-		if !errors.As(err, &refusal) || refusal.Quarantined != 3 || refusal.Unknown != 0 {
-			t.Errorf("three in quarantine, one of them slow: %v", err)
-		}
+		check(t, errors.As(err, &refusal) && refusal.Quarantined == 3 && refusal.Unknown == 0,
+			"three in quarantine, one of them slow: %v", err)
 	})
 }
 
@@ -232,9 +231,8 @@ func TestAnotherMaxLeaseUnderALiveConnection(t *testing.T) {
 		}
 		_, err := l.Lock(t.Context(), "a") // returns at once
 		var typed *node.Error
-		if !errors.Is(err, node.ErrMaxLease) || !errors.As(err, &typed) || !typed.Permanent() {
-			t.Errorf("%v, want node.ErrMaxLease, for good", err)
-		}
+		check(t, errors.Is(err, node.ErrMaxLease) && errors.As(err, &typed) && typed.Permanent(),
+			"%v, want node.ErrMaxLease, for good", err)
 	})
 }
 

@@ -86,9 +86,8 @@ func TestMinHoldOfAFixedLeaseOnFastMasters(t *testing.T) {
 			l, other := c.process(WithFixedLease(lease)), c.process()
 			began := time.Now()
 			held, err := l.With(WithMinHold(minHold)).TryLock(t.Context(), "a")
-			if errors.Is(err, ErrInvalid) == accepted {
-				t.Errorf("min hold %v of a fixed lease of %v: %v", minHold, lease, err)
-			}
+			check(t, errors.Is(err, ErrInvalid) != accepted,
+				"min hold %v of a fixed lease of %v: %v", minHold, lease, err)
 			if err != nil {
 				return
 			}

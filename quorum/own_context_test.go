@@ -50,9 +50,8 @@ func TestUnlockWaitsWithTheLocksOwnContext(t *testing.T) {
 				if took := time.Since(began); took < slow || took > 4*slow {
 					t.Errorf("%v: it waited %v for nodes that take %v", step.of.Names(), took, slow)
 				}
-				if step.of.Context().Err() == nil || context.Cause(step.of.Context()) != ErrReleased {
-					t.Errorf("the lock's context: %v", context.Cause(step.of.Context()))
-				}
+				check(t, step.of.Context().Err() != nil && context.Cause(step.of.Context()) == ErrReleased,
+					"the lock's context: %v", context.Cause(step.of.Context()))
 			}
 			c.delay(0)
 			synctest.Wait()
@@ -128,13 +127,11 @@ func TestUnlockWithoutCancelOfTheLocksOwnContext(t *testing.T) {
 func TestUnlockAfterTheEndWithTheLocksOwnContext(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		lost := c.lock(l, "a")
-		synctest.Wait()
+		lost := c.lockKnown(l, "a")
 		flush(c.masters[0], c.masters[1])
 		<-lost.Context().Done()                                                   // a renewal finds that they are gone
 		wantError(t, lost.Unlock(lost.Context()), ErrLost, not{context.Canceled}) // Unlock of a lock that was lost
-		orphan := c.lock(l, "b")
-		synctest.Wait()
+		orphan := c.lockKnown(l, "b")
 		c.delay(50 * time.Millisecond)
 		l.Close()                               // the nodes are the test's
 		c.must(orphan.Unlock(orphan.Context())) // Unlock after Close
@@ -147,8 +144,7 @@ func TestExtendWithTheLocksOwnContext(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		for _, own := range []bool{false, true} {
 			l := c.process()
-			held := c.lock(l, "a")
-			synctest.Wait()
+			held := c.lockKnown(l, "a")
 			flush(c.masters[0], c.masters[1])
 			ctx := t.Context()
 			if own {

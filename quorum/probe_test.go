@@ -66,9 +66,7 @@ func TestWhichAnswersTheRTTTakes(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		order := inOrder(l)
-		for i := range c.masters {
-			c.before(i, func() { time.Sleep(answer) })
-		}
+		c.delay(answer)
 		sampled := false
 		takes := func(what string, approach waiting.Approach, first, second, last time.Duration) {
 			t.Helper()

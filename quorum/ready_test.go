@@ -54,9 +54,7 @@ func TestReady(t *testing.T) {
 		wantNotReady(t, l.With(WithLease(time.Hour)).Ready(t.Context()), ErrInvalid, ErrPermanent)
 		// options that With refused
 		wantError(t, l.With(WithLease(time.Hour)).Ready(t.Context()), "lease 1h0m0s is not from 10ms to 30s")
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		wantError(t, l.Ready(ended), context.Canceled) // with an ended context
+		wantError(t, l.Ready(c.ended()), context.Canceled) // with an ended context
 		l.Close()
 		wantNotReady(t, l.Ready(t.Context()), ErrClosed, ErrPermanent)
 	})
@@ -117,9 +115,8 @@ func TestARefusedListIsKnownFromTheStart(t *testing.T) {
 		}
 		wantNotReady(t, l.Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)
 		state, err := l.Inspect(t.Context(), "a")
-		if !errors.Is(err, ErrMembership) || !errors.Is(state.Nodes[0].Err, ErrMembership) || state.Owner != "" {
-			t.Errorf("%+v, %v", state, err)
-		}
+		check(t, errors.Is(err, ErrMembership) && errors.Is(state.Nodes[0].Err, ErrMembership) && state.Owner == "",
+			"%+v, %v", state, err)
 		_, err = l.TryLock(t.Context(), "a")
 		for _, list := range []string{"{master0, master1, master2}", `{master0, master1, "other 2"}`} {
 			text := fmt.Sprint(err)

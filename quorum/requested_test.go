@@ -52,9 +52,8 @@ func TestAHolderIsAskedToLetGo(t *testing.T) {
 		other := c.process(WithRequest())
 		startWaiter(t.Context(), other, 0, results, "a")
 		wantAsked(t, lock, shortly)
-		if lock.Err() != nil || lock.Requested() != asked {
-			t.Errorf("the request changed the lock (%v) or its channel", lock.Err())
-		}
+		check(t, lock.Err() == nil && lock.Requested() == asked,
+			"the request changed the lock (%v) or its channel", lock.Err())
 		c.unlock(lock)
 		next := c.nextLock(results, shortly)
 		wantNotAsked(t, next, 2*aPoll) // nobody waits

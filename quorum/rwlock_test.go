@@ -44,9 +44,8 @@ func TestReadersHoldTogetherAndAWriterAlone(t *testing.T) {
 		first, second := c.read(one), c.read(other)
 		third := c.read(one)
 		for _, l := range []*Lock{first, second, third} {
-			if !l.Valid() || !l.Shared() {
-				t.Errorf("a reader is not valid, or not shared: %v, %v", l.Valid(), l.Shared())
-			}
+			check(t, l.Valid() && l.Shared(),
+				"a reader is not valid, or not shared: %v, %v", l.Valid(), l.Shared())
 		}
 		wantError(t, errorOf(other.RWLock("a").TryLock(t.Context())), ErrHeld) // a writer next to readers
 		wantError(t, errorOf(other.TryLock(t.Context(), "b", "a")), ErrHeld)   // a lock over two names next to readers
@@ -55,15 +54,13 @@ func TestReadersHoldTogetherAndAWriterAlone(t *testing.T) {
 			c.unlock(l)
 		}
 		writer := c.got(other.RWLock("a").TryLock(t.Context()))
-		if writer.Token() <= highest || writer.Shared() {
-			t.Errorf("the writer's token is %d after %d; shared %v", writer.Token(), highest, writer.Shared())
-		}
+		check(t, writer.Token() > highest && !writer.Shared(),
+			"the writer's token is %d after %d; shared %v", writer.Token(), highest, writer.Shared())
 		wantError(t, errorOf(one.RWLock("a").TryRLock(t.Context())), ErrHeld) // a reader next to a writer
 		c.unlock(writer)
 		last := c.read(one)
-		if last.Token() <= writer.Token() {
-			t.Errorf("the reader's token is %d after the writer's %d", last.Token(), writer.Token())
-		}
+		check(t, last.Token() > writer.Token(),
+			"the reader's token is %d after the writer's %d", last.Token(), writer.Token())
 		c.unlock(last)
 	})
 }
@@ -92,9 +89,8 @@ func TestReentryOfReadersAndWriters(t *testing.T) {
 		wantError(t, errorOf(rw.TryLock(reader.Context())), ErrInvalid)                   // write in read, in one attempt
 		c.must(reader.Downgrade(t.Context()))                                             // it stays a reader
 		c.unlock(inner)
-		if !reader.Valid() || reader.Level() != 1 {
-			t.Errorf("left: valid %v, level %d", reader.Valid(), reader.Level())
-		}
+		check(t, reader.Valid() && reader.Level() == 1,
+			"left: valid %v, level %d", reader.Valid(), reader.Level())
 		c.unlock(reader)
 
 		writer := c.lock(l, "a")
@@ -230,8 +226,7 @@ func TestAWriterThatGivesUpKeepsNoReadersBack(t *testing.T) {
 			wantError(c.t, errorOf(l.Lock(ctx, "a")), ErrHeld)
 		},
 		"Close": func(c *cluster, l *Locker) {
-			writers := make(chan lockResult, 1)
-			startWaiter(c.t.Context(), l, 0, writers, "a")
+			writers := c.waits(l, "a")
 			time.Sleep(300 * time.Millisecond)
 			l.Close()
 			wantError(c.t, c.next(writers, shortly).err, ErrClosed)
@@ -310,8 +305,7 @@ func TestAWriterWhoDiedHoldsUpReadersForItsReservation(t *testing.T) {
 func TestAReaderIsToldThatAWriterWaits(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		old, l := c.read(c.process()), c.process()
-		writers := make(chan lockResult, 1)
-		startWaiter(t.Context(), c.process(), 0, writers, "a")
+		writers := c.waits(c.process(), "a")
 		wantKeptBack := func(err error) {
 			t.Helper()
 			var failed *Error
@@ -469,9 +463,8 @@ func TestForceUnlockOfReaders(t *testing.T) {
 		c.must(l.ForceUnlock(t.Context(), "a"))
 		writer := c.lock(c.process(), "a")
 		time.Sleep(DefaultLease)
-		if first.Valid() || second.Valid() || !writer.Valid() {
-			t.Errorf("first %v, second %v, the writer %v", first.Err(), second.Err(), writer.Err())
-		}
+		check(t, !first.Valid() && !second.Valid() && writer.Valid(),
+			"first %v, second %v, the writer %v", first.Err(), second.Err(), writer.Err())
 		c.unlock(writer)
 		again := c.read(l) // later readers are not barred
 		time.Sleep(DefaultLease)
@@ -508,9 +501,8 @@ func TestForceUnlockOwner(t *testing.T) {
 			}
 			force() // late: another has the name
 			time.Sleep(DefaultLease)
-			if dead.Valid() || !other.Valid() || !errors.Is(dead.Err(), ErrLost) {
-				t.Errorf("%s: %v, the other %v", what, dead.Err(), other.Err())
-			}
+			check(t, !dead.Valid() && other.Valid() && errors.Is(dead.Err(), ErrLost),
+				"%s: %v, the other %v", what, dead.Err(), other.Err())
 			c.unlock(other)
 		}
 		for _, owner := range []string{"", ":1", "x:", "visits", strings.Repeat("x", 1024) + ":1"} {
@@ -523,8 +515,7 @@ func TestInspectOfReaders(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		first, second := c.read(l), c.read(l)
-		writers := make(chan lockResult, 1)
-		startWaiter(t.Context(), c.process(), 0, writers, "a")
+		writers := c.waits(c.process(), "a")
 		state, err := l.Inspect(t.Context(), "a")
 		if err != nil || state.Readers != 2 || !state.WriterWaits || state.Owner != "" || state.TTL <= 0 || state.TTL > DefaultLease {
 			t.Errorf("%+v, %v", state, err)

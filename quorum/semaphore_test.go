@@ -56,9 +56,8 @@ func TestSemaphoreHasNHolders(t *testing.T) {
 			left := held[n/2]
 			c.unlock(left)
 			next := c.takes(other)
-			if next.Slot() != left.Slot() || next.Token() <= left.Token() {
-				t.Errorf("after %v the slot went to %v", left, next)
-			}
+			check(t, next.Slot() == left.Slot() && next.Token() > left.Token(),
+				"after %v the slot went to %v", left, next)
 		})
 	}
 }
@@ -150,10 +149,8 @@ func TestSemaphoreRefusesWhatIsNotValid(t *testing.T) {
 		wantError(t, l.Semaphore("s", 4).ForceUnlock(t.Context(), 4), ErrInvalid)           // slot 4 of 4
 		wantError(t, l.Semaphore("s", 4).ForceUnlock(t.Context()), ErrInvalid)              // no slots
 		wantError(t, errorOf(l.TryLock(t.Context(), scripts.SlotName("s", 0))), ErrInvalid) // a slot by its key
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
 		// with a context that has ended
-		wantError(t, errorOf(l.Semaphore("s", 1).Acquire(ended)), context.Canceled, ErrNotAcquired)
+		wantError(t, errorOf(l.Semaphore("s", 1).Acquire(c.ended())), context.Canceled, ErrNotAcquired)
 		if c.calls.Load() > before {
 			t.Errorf("%d calls reached the masters", c.calls.Load()-before)
 		}
@@ -290,9 +287,8 @@ func TestSemaphoreServesAQueueAtOnce(t *testing.T) {
 			return n
 		}
 		for i := 1; i < n; i++ {
-			if attempt(i) <= attempt(i-1) {
-				t.Errorf("waiter %d has %s, and waiter %d before it %s", i, held[i].Owner(), i-1, held[i-1].Owner())
-			}
+			check(t, attempt(i) > attempt(i-1),
+				"waiter %d has %s, and waiter %d before it %s", i, held[i].Owner(), i-1, held[i-1].Owner())
 		}
 		all := slotsOf(held...)
 		check(t, len(slices.Compact(all)) == n, "the slots are %v", all)
@@ -441,9 +437,8 @@ func TestSemaphoreTurns(t *testing.T) {
 		}
 		callers.Wait()
 		t.Logf("at most %d holders, and %d turns of others", most, starved)
-		if most != n || starved > 10*processes {
-			t.Errorf("at most %d holders, and a process waited for %d turns of others", most, starved)
-		}
+		check(t, most == n && starved <= 10*processes,
+			"at most %d holders, and a process waited for %d turns of others", most, starved)
 	})
 }
 
@@ -460,9 +455,8 @@ func TestSemaphoreStateAndForce(t *testing.T) {
 			if slot == held.Slot() {
 				owner = held.Owner()
 			}
-			if state.Owner != owner || state.Name != "s" || state.Slot != slot {
-				t.Errorf("slot %d is %+v", slot, state)
-			}
+			check(t, state.Owner == owner && state.Name == "s" && state.Slot == slot,
+				"slot %d is %+v", slot, state)
 		}
 		c.must(s.ForceUnlock(t.Context(), 0, 1, 2))
 		if all, err := c.process().Semaphore("s", 3).TryAcquireN(t.Context(), 3); err != nil {
@@ -494,10 +488,8 @@ func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 		}
 		<-both.Context().Done()
 		wantError(t, both.Err(), `hold "s" slots 0, 1: lost`)
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, inspect := s.Inspect(ended)
-		for op, err := range map[string]error{"inspect": inspect, "force": s.ForceUnlock(ended, 0)} {
+		_, inspect := s.Inspect(c.ended())
+		for op, err := range map[string]error{"inspect": inspect, "force": s.ForceUnlock(c.ended(), 0)} {
 			wantError(t, err, ErrUnavailable, op+` "s" slot 0: `)
 		}
 		refused := false

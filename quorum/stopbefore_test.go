@@ -46,9 +46,8 @@ func TestStopBefore(t *testing.T) {
 				return
 			}
 			time.Sleep(left + time.Millisecond)
-			if outer.Valid() || !errors.Is(outer.Err(), ErrLost) || outer.Err() == cause {
-				t.Errorf("after the deadline: valid %v, %v", outer.Valid(), outer.Err())
-			}
+			check(t, !outer.Valid() && errors.Is(outer.Err(), ErrLost) && outer.Err() != cause,
+				"after the deadline: valid %v, %v", outer.Valid(), outer.Err())
 		})
 	}
 }
@@ -62,9 +61,8 @@ func TestStopBeforeAndALateRenewal(t *testing.T) {
 		<-lock.Context().Done()
 		arrives()
 		time.Sleep(3 * DefaultLease)
-		if !lock.Valid() || lock.Err() != nil || lock.Context().Err() == nil {
-			t.Errorf("valid %v, %v, the context: %v", lock.Valid(), lock.Err(), lock.Context().Err())
-		}
+		check(t, lock.Valid() && lock.Err() == nil && lock.Context().Err() != nil,
+			"valid %v, %v, the context: %v", lock.Valid(), lock.Err(), lock.Context().Err())
 		c.must(lock.Extend(t.Context(), DefaultLease))
 		wantEqual(t, l.Stats().Lost, 0, "locks that are lost")
 		c.unlock(lock)
@@ -129,8 +127,7 @@ func TestStopBeforeEndsEachContextByItself(t *testing.T) {
 		if len(blocked) == 0 {
 			t.Fatal("nothing blocks: the test shows nothing")
 		}
-		if outer.Context().Err() == nil || !outer.Valid() {
-			t.Errorf("the outer context: %v, valid %v", outer.Context().Err(), outer.Valid())
-		}
+		check(t, outer.Context().Err() != nil && outer.Valid(),
+			"the outer context: %v, valid %v", outer.Context().Err(), outer.Valid())
 	})
 }

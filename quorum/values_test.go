@@ -54,9 +54,8 @@ func TestStatesPrintAsSentences(t *testing.T) {
 		slot := c.takes(l.Semaphore("s", 1))
 		synctest.Wait()
 		states, err := l.Semaphore("s", 1).Inspect(t.Context())
-		if err != nil || !strings.HasPrefix(states[0].String(), `"s" slot 0 is held by `) {
-			t.Errorf("%v, %v", states[0], err)
-		}
+		check(t, err == nil && strings.HasPrefix(states[0].String(), `"s" slot 0 is held by `),
+			"%v, %v", states[0], err)
 		c.unlock(slot)
 
 		reader, writers := c.read(l), make(chan lockResult, 1)
@@ -105,8 +104,7 @@ func TestDoTellsALossOnce(t *testing.T) {
 func TestForceUnlockPassesWhatIsNoLock(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, operator := c.process(), c.process()
-		c.lock(l, "a")
-		synctest.Wait()
+		c.lockKnown(l, "a")
 		for i := range c.masters {
 			c.command(i, "HSET", "profile", "name", "bob")
 		}
@@ -167,8 +165,7 @@ func TestRules(t *testing.T) {
 		}
 		need, err = Majority(nodes)
 		ok := nodes >= 1 && nodes%2 == 1
-		if ok != (err == nil) || ok && need != nodes/2+1 || !ok && !errors.Is(err, ErrInvalid) {
-			t.Errorf("Majority(%d) = %d, %v", nodes, need, err)
-		}
+		check(t, ok == (err == nil) && (!ok || need == nodes/2+1) && (ok || errors.Is(err, ErrInvalid)),
+			"Majority(%d) = %d, %v", nodes, need, err)
 	}
 }

@@ -64,9 +64,8 @@ func TestWaitDoesNotBoundTheWork(t *testing.T) {
 		inner := c.got(l.Lock(lock.Context(), "a"))
 		time.Sleep(2 * boundedWait)
 		for _, one := range []*Lock{lock, inner} {
-			if !one.Valid() || one.Context().Err() != nil || one.Context().Value(key{}) != "given" {
-				t.Errorf("level %d: valid %v, its context: %v", one.Level(), one.Valid(), context.Cause(one.Context()))
-			}
+			check(t, one.Valid() && one.Context().Err() == nil && one.Context().Value(key{}) == "given",
+				"level %d: valid %v, its context: %v", one.Level(), one.Valid(), context.Cause(one.Context()))
 		}
 		_, isWait := lock.scope.Context.(*waitContext)
 		check(t, !isWait, "the lock's context derives from the one that bounds the waiting")

@@ -68,9 +68,8 @@ func TestTokenIsWrittenBackBesideANeighbours(t *testing.T) {
 		l := c.process()
 		made := lastOwner(l)
 		lock := c.between(l, false)
-		if lock.Token() != high+1 || lastOwner(l) != made+1 {
-			t.Errorf("the token is %d after %d attempts, want %d after one", lock.Token(), lastOwner(l)-made, high+1)
-		}
+		check(t, lock.Token() == high+1 && lastOwner(l) == made+1,
+			"the token is %d after %d attempts, want %d after one", lock.Token(), lastOwner(l)-made, high+1)
 		c.unlock(lock)
 	})
 }
@@ -82,9 +81,8 @@ func TestTokenIsNotWrittenBackToAnotherGrant(t *testing.T) {
 		l := c.process()
 		made := lastOwner(l)
 		lock := c.between(l, true)
-		if lock.Token() != high+10 || lastOwner(l) != made+2 {
-			t.Errorf("the token is %d after %d attempts, want %d after two", lock.Token(), lastOwner(l)-made, high+10)
-		}
+		check(t, lock.Token() == high+10 && lastOwner(l) == made+2,
+			"the token is %d after %d attempts, want %d after two", lock.Token(), lastOwner(l)-made, high+10)
 		c.unlock(lock)
 	})
 }
@@ -95,8 +93,7 @@ func TestRepairCarriesTheToken(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		c.raiseCounters(l, 0, 1, 2)
-		held := c.lock(l, "a")
-		synctest.Wait()
+		held := c.lockKnown(l, "a")
 		c.masters[0].Flush()
 		time.Sleep(DefaultLease) // a renewal finds that the lock is gone, and then comes the repair
 		synctest.Wait()
@@ -133,8 +130,7 @@ func TestACounterThatNoLockReachesDoesNotSpread(t *testing.T) {
 			c.masters[0].Set(key, stray)
 			lockTwice()
 		}
-		held := c.lock(l, "a")
-		synctest.Wait()
+		held := c.lockKnown(l, "a")
 		c.must(held.Extend(t.Context(), l.set.terms.Lease))
 		c.unlock(held)
 		state, err := l.Inspect(t.Context(), "a")
