@@ -43,9 +43,7 @@ func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
 		c.unlock(held)
 		for i := range 10 {
 			got := c.next(results, shortly)
-			if got.err != nil || got.waiter != i {
-				t.Fatalf("lock %d is waiter %d's: %v", i, got.waiter, got.err)
-			}
+			require(t, got.err == nil && got.waiter == i, "lock %d is waiter %d's: %v", i, got.waiter, got.err)
 			c.unlock(got.lock)
 		}
 		c.wantNoQueues(l)
@@ -61,8 +59,7 @@ func TestQueueKeysDoNotCollide(t *testing.T) {
 		results := c.waits(l, "a", "b")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		free := c.got(l.Lock(ctx, "1:a1:b")) // the name is free
-		c.unlock(free)
+		c.unlock(c.got(l.Lock(ctx, "1:a1:b"))) // the name is free
 		c.unlock(held)
 		c.unlock(c.nextLock(results, shortly))
 		c.wantNoQueues(l)
@@ -97,9 +94,8 @@ func TestQueueIsLeftFromTheMiddle(t *testing.T) {
 		c.unlock(held)
 		for _, i := range []int{0, 1, 4} {
 			got := c.next(results, shortly)
-			if got.err != nil || got.waiter != i {
-				t.Fatalf("the next lock is waiter %d's, not waiter %d's: %v", i, got.waiter, got.err)
-			}
+			require(t, got.err == nil && got.waiter == i,
+				"the next lock is waiter %d's, not waiter %d's: %v", i, got.waiter, got.err)
 			c.unlock(got.lock)
 		}
 		for _, stop := range cancel {
@@ -112,9 +108,8 @@ func TestQueueIsLeftFromTheMiddle(t *testing.T) {
 // mustBegin begins an attempt of the call.
 func mustBegin(t *testing.T, p *queue.Place) {
 	t.Helper()
-	if _, due := p.Next(t.Context()); !due {
-		t.Fatal("no attempt is due")
-	}
+	_, due := p.Next(t.Context())
+	require(t, due, "no attempt is due")
 }
 
 // The last waiter leaves nothing behind: no queue, subscription, connection for messages, goroutine
@@ -206,9 +201,7 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 			defer cancel()
 			startWaiter(ctx, l, 0, results, "a")
 			got := c.next(results, 2*shortly)
-			if got.err == nil {
-				t.Fatal("Lock has acquired it")
-			}
+			require(t, got.err != nil, "Lock has acquired it")
 			wantError(t, got.err, ErrNotAcquired, context.DeadlineExceeded)
 			return got.err
 		}

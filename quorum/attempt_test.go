@@ -13,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -22,12 +23,31 @@ import (
 func (c *cluster) rivalHas(l *Locker, masters ...int) {
 	c.t.Helper()
 	for _, i := range masters {
-		call := scripts.Acquire(scripts.AcquireArgs{Names: []scripts.Name{scripts.NewName("a")}, Owner: scripts.OwnerOf("rival:1"), Level: 1,
-			Lease: l.set.terms.Millis, List: l.core.Roster.List(), Seed: 1})
-		if r := inside.Of(l.core.Nodes[i]).Pipe("a").Do(c.t.Context(), call); r.Err != nil {
-			c.t.Fatal(r.Err)
-		}
+		c.grants(l, i, rival, 1)
 	}
+}
+
+const rival = "rival:1"
+
+// grants has a master grant the name "a" to an owner, with a token above seed.
+func (c *cluster) grants(l *Locker, master int, owner string, seed uint64) {
+	c.t.Helper()
+	c.ask(l, master, scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names("a"), Owner: scripts.OwnerOf(owner), Level: 1,
+		Lease: l.set.terms.Millis, List: l.core.Roster.List(), Seed: seed}))
+}
+
+// frees has a master release the name "a".
+func (c *cluster) frees(l *Locker, master int, owner string) {
+	c.t.Helper()
+	c.ask(l, master, scripts.Release(testkit.Names("a"), scripts.OwnerOf(owner), 0))
+}
+
+// ask has a master run a script.
+func (c *cluster) ask(l *Locker, master int, call scripts.Call) scripts.Reply {
+	c.t.Helper()
+	r := inside.Of(l.core.Nodes[master]).Pipe("a").Do(c.t.Context(), call)
+	c.must(r.Err)
+	return r.Reply
 }
 
 // An attempt that failed returns when the nodes that granted it have confirmed the release.

@@ -273,9 +273,8 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 			ended.Store(true)
 			go end.do(l, blocked)
 			time.Sleep(end.after)
-			if !returns(func() { <-asked; blocked.Valid(); l.core.Held() }) {
-				t.Fatal("the context was not asked, or a mutex is locked meanwhile")
-			}
+			require(t, returns(func() { <-asked; blocked.Valid(); l.core.Held() }),
+				"the context was not asked, or a mutex is locked meanwhile")
 			time.Sleep(1100 * time.Millisecond) // the third of the lease, and the holds
 			synctest.Wait()
 			if blocked.Valid() || lost.Context().Err() == nil {

@@ -75,14 +75,9 @@ func TestPermanentErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wrong, gone := redis.Error("WRONGPASS invalid username-password pair"), errors.New("no route")
 		l := lockerWithout(t, wrong, wrong, gone)
-		for what, lock := range map[string]func(context.Context, ...string) (*Lock, error){
-			"Lock": l.Lock, "TryLock": l.TryLock,
-		} {
-			_, err := lock(t.Context(), "a")
-			if !errors.Is(err, ErrPermanent) || !errors.Is(err, ErrUnavailable) ||
-				strings.Count(err.Error(), ErrPermanent.Error()) != 1 || !strings.Contains(err.Error(), "WRONGPASS") {
-				t.Errorf("%s with a wrong password: %v", what, err)
-			}
+		for _, err := range []error{errorOf(l.Lock(t.Context(), "a")), errorOf(l.TryLock(t.Context(), "a"))} {
+			wantError(t, err, ErrPermanent, ErrUnavailable, "WRONGPASS")
+			wantEqual(t, strings.Count(err.Error(), ErrPermanent.Error()), 1, err)
 		}
 		_, err := lockerWithout(t, wrong, gone, gone).TryLock(t.Context(), "a")
 		check(t, err != nil && !errors.Is(err, ErrPermanent), "a wrong password for one of three: %v", err)

@@ -83,9 +83,8 @@ func TestHooksOfACallThatWaits(t *testing.T) {
 		check(t, len(x.starts) == 1 && slices.Equal(x.starts[0], []string{"a"}),
 			"LockStart was told %v", x.starts)
 		n := len(x.attempts)
-		if n < 2 || len(x.ends) != 1 {
-			t.Fatalf("Attempt was told of %d attempts, LockEnd of %d calls", n, len(x.ends))
-		}
+		require(t, n >= 2 && len(x.ends) == 1,
+			"Attempt was told of %d attempts, LockEnd of %d calls", n, len(x.ends))
 		first, last, end := x.attempts[0], x.attempts[n-1], x.ends[0]
 		if first.Outcome != "held" || !errors.Is(first.Err, ErrHeld) || first.Granted+first.Refused+first.Unknown != 3 ||
 			first.Refused < 2 || first.Names[0] != "a" {
@@ -112,8 +111,7 @@ func TestHooksOfALockThatIsEnteredAgain(t *testing.T) {
 			Released: func(*Lock) { seen = append(seen, "released") },
 		}))
 		outer := c.lock(l, "a")
-		inner := c.got(l.Lock(outer.Context(), "a"))
-		c.unlock(inner)
+		c.unlock(c.got(l.Lock(outer.Context(), "a")))
 		check(t, slices.Equal(seen, []string{"acquired, level 1"}), "before the release: %q", seen)
 		c.unlock(outer)
 		check(t, len(seen) == 2, "after the release: %q", seen)

@@ -54,8 +54,7 @@ func TestIntroduction(t *testing.T) {
 		wantIntroductions := func(when string, want int64) {
 			t.Helper()
 			synctest.Wait()
-			got := c.introductions.Load()
-			check(t, got == want, "%s: %d introductions on three masters, want %d", when, got, want)
+			wantEqual(t, c.introductions.Load(), want, when)
 		}
 		wantIntroductions("before the first lock", 0)
 		var locks []*Lock
@@ -119,8 +118,7 @@ func TestQuestions(t *testing.T) {
 		wantEqual(t, c.questions.Load(), 0, "questions without a failure")
 		held := c.lockKnown(other, "a")
 		for range 10 {
-			_, err := l.TryLock(t.Context(), "a")
-			wantHolder(t, err, held)
+			wantHolder(t, errorOf(l.TryLock(t.Context(), "a")), held)
 		}
 		wantEqual(t, c.questions.Load(), 1, "questions by ten attempts on three masters")
 		c.unlock(held)
@@ -152,8 +150,7 @@ func TestHolderOfAWait(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, held := c.process(WithWait(5*time.Second)), c.lockKnown(c.process(), "a")
 		began := time.Now()
-		_, err := l.Lock(t.Context(), "a")
-		wantHolder(t, err, held)
+		wantHolder(t, errorOf(l.Lock(t.Context(), "a")), held)
 		wantTook(t, began, 5*time.Second, 5*time.Second)
 		wantEqual(t, c.questions.Load(), 1, "questions")
 		c.unlock(held)
@@ -205,8 +202,7 @@ func TestQuestionDoesNotDelay(t *testing.T) {
 		time.Sleep(time.Second)
 		c.masters[0].Crash(0)
 		began = time.Now()
-		_, err = other.TryLock(t.Context(), "a")
-		wantHolder(t, err, held)
+		wantHolder(t, errorOf(other.TryLock(t.Context(), "a")), held)
 		wantTook(t, began, 0, engine.Grace+20*time.Millisecond) // with a dead node
 		c.masters[0].Start()
 		c.unlock(held)
@@ -230,8 +226,7 @@ func TestHolderWithoutIdentity(t *testing.T) {
 					t.Errorf("%v, want %q", err, says)
 				}
 			}
-			n := c.questions.Load()
-			check(t, n == questions, "%d questions within %v, want %d", n, within, questions)
+			wantEqual(t, c.questions.Load(), questions, within)
 		}
 		try(0, 1)
 		time.Sleep(time.Second) // a locker that is new may have told the master since

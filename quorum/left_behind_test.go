@@ -6,9 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // A node that refused the attempt after it had become a lock has nothing of it: it gets no release.
@@ -41,17 +38,10 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 		},
 	} {
 		runInCluster(t, what, func(t *testing.T, c *cluster) {
-			l, rival := c.process(), scripts.OwnerOf("rival:1")
-			name := []scripts.Name{scripts.NewName("a")}
-			third := func(call scripts.Call) {
-				if r := inside.Of(l.core.Nodes[2]).Pipe("a").Do(t.Context(), call); r.Err != nil {
-					t.Fatal(r.Err)
-				}
-			}
-			third(scripts.Acquire(scripts.AcquireArgs{Names: name, Owner: rival, Level: 1, Lease: l.set.terms.Millis,
-				List: l.core.Roster.List(), Seed: 1}))
+			l := c.process()
+			c.rivalHas(l, 2)
 			held := c.lockKnown(l, "a")
-			third(scripts.Release(name, rival, 0))
+			c.frees(l, 2, rival)
 			later(c, l, held)
 			wantEqual(t, c.owners(l)[2], held.Owner(), "the owner on the third master, which shall grant later")
 			c.unlock(held)

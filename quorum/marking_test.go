@@ -119,9 +119,8 @@ func TestMastersThatForgotWaitInQuarantine(t *testing.T) {
 			began := time.Now()
 			_, err := l.TryLock(t.Context(), "a")
 			var refusal *Error
-			if !errors.As(err, &refusal) || !errors.Is(err, ErrQuarantined) || refusal.Quarantined != 2 {
-				t.Fatalf("with two in quarantine: %v", err)
-			}
+			require(t, errors.As(err, &refusal) && errors.Is(err, ErrQuarantined) && refusal.Quarantined == 2,
+				"with two in quarantine: %v", err)
 			c.lets(l, "a")
 			wantTook(t, began, quarantine/2-2*time.Second, quarantine/2+time.Second)
 		})
@@ -255,11 +254,7 @@ func (c *cluster) mark(change func(m *scripts.Marker, two *scripts.List)) {
 	l := c.process()
 	two := scripts.NewList(l.core.Nodes[0].Name(), l.core.Nodes[1].Name())
 	for i, m := range c.masters {
-		r := inside.Of(l.core.Nodes[i]).Pipe("").Do(c.t.Context(), scripts.Look())
-		if r.Err != nil {
-			c.t.Fatal(r.Err)
-		}
-		marker := membership.Read(*r.Reply.Look, 0).Marker()
+		marker := membership.Read(*c.ask(l, i, scripts.Look()).Look, 0).Marker()
 		marker.Generation, marker.Claimed, marker.Admitted = marker.Generation+1, false, 0
 		change(&marker, two)
 		m.Set(scripts.MarkerKey, marker.String())
@@ -309,9 +304,7 @@ func TestAMasterThatRestartsInTheMidstOfAChangeSaysWhoMarksIt(t *testing.T) {
 		c.masters = all[:2]
 		_, err := c.process().TryLock(t.Context(), "a")
 		const want = "waits for a client with {master0, master1, master2}: lock any name with that list"
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Fatalf("%v, want %q", err, want)
-		}
+		require(t, err != nil && strings.Contains(err.Error(), want), "%v, want %q", err, want)
 		c.masters = all
 		c.lets(c.process(), "a")
 	})

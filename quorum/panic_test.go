@@ -215,13 +215,9 @@ func TestContextThatPanics(t *testing.T) {
 			})
 			off := b.disarm()
 			c.wantNothingLeft(l)
-			if t.Failed() {
-				t.Fatalf("with a panic at call %d", n)
-			}
+			require(t, !t.Failed(), "with a panic at call %d", n)
 			if !off {
-				if n < least {
-					t.Fatal("tick was hardly called: the test shows nothing")
-				}
+				require(t, n >= least, "tick was hardly called: the test shows nothing")
 				return
 			}
 		}

@@ -47,9 +47,7 @@ func TestALockStandsOnAllNodes(t *testing.T) {
 			l := c.process()
 			c.before(inOrder(l)[2], func() { time.Sleep(100 * time.Millisecond) })
 			lock, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, approach)
-			if lock == nil {
-				t.Fatal(r.err)
-			}
+			require(t, lock != nil, "%v", r.err)
 			time.Sleep(200 * time.Millisecond)
 			for i, owner := range c.owners(l) {
 				check(t, owner == lock.Owner(), "approach %d: node %d has %q", approach, i, owner)
@@ -123,9 +121,7 @@ func TestProbeNodeThatIsFrozen(t *testing.T) {
 		c.before(inOrder(l)[0], func() { <-frozen })
 		began := time.Now()
 		lock, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
-		if lock == nil {
-			t.Fatal(r.err)
-		}
+		require(t, lock != nil, "%v", r.err)
 		wantTook(t, began, 0, 2*waiting.MaxStep)
 		c.unlock(lock)
 	})
@@ -165,9 +161,7 @@ func TestOthersThatFailAtOnce(t *testing.T) {
 		})
 		began := time.Now()
 		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
-		if r.err == nil || !errors.Is(r.err, ErrUnavailable) {
-			t.Fatalf("%+v", r)
-		}
+		require(t, r.err != nil && errors.Is(r.err, ErrUnavailable), "%+v", r)
 		wantTook(t, began, 0, 2*waiting.MinStep+engine.Grace)
 		close(frozen)
 		synctest.Wait()

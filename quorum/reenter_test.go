@@ -27,9 +27,7 @@ func TestErrorOfReentryKeepsItsNames(t *testing.T) {
 		names := []string{"a"}
 		_, err := held.enter(endedContext{held.Context()}, l.set, names)
 		failed, ok := err.(*Error)
-		if !ok {
-			t.Fatalf("it entered: %v", err)
-		}
+		require(t, ok, "it entered: %v", err)
 		names[0] = "b"
 		check(t, failed.Names[0] == "a", "the error is of %q by now", failed.Names)
 	})
@@ -52,15 +50,10 @@ func TestPermanentErrorsOfReentry(t *testing.T) {
 		l := c.process()
 		held := c.lock(l, "a")
 		c.masters[0].Set("a", "of an application")
-		inner := c.got(l.Lock(held.Context(), "a")) // one of three masters refuses
-		c.unlock(inner)
+		c.unlock(c.got(l.Lock(held.Context(), "a"))) // one of three masters refuses
 		c.masters[1].Set("a", "of an application")
-		for what, lock := range map[string]func(context.Context, ...string) (*Lock, error){
-			"Lock": l.Lock, "TryLock": l.TryLock,
-		} {
-			_, err := lock(held.Context(), "a")
-			check(t, errors.Is(err, ErrPermanent), "%s: %v", what, err)
-		}
+		wantError(t, errorOf(l.Lock(held.Context(), "a")), ErrPermanent)
+		wantError(t, errorOf(l.TryLock(held.Context(), "a")), ErrPermanent)
 	})
 }
 
@@ -99,9 +92,8 @@ func TestAFlowThatHoldsSomeOfTheNames(t *testing.T) {
 		outer := c.lockKnown(l, "held")
 		calls := c.calls.Load()
 		for _, names := range [][]string{{"held", "free"}, {"free", "held"}, {"free", "held", "free too"}} {
-			_, err := l.Lock(outer.Context(), names...)
-			_, tried := l.TryLock(outer.Context(), names...)
-			check(t, errors.Is(err, ErrInvalid) && errors.Is(tried, ErrInvalid), "%q: %v, %v", names, err, tried)
+			wantError(t, errorOf(l.Lock(outer.Context(), names...)), ErrInvalid, of{names})
+			wantError(t, errorOf(l.TryLock(outer.Context(), names...)), ErrInvalid, of{names})
 		}
 		wantEqual(t, c.calls.Load()-calls, 0, "calls")
 		inner := c.got(l.Lock(outer.Context(), "free", "free too"))
@@ -124,11 +116,9 @@ func TestReentryByOtherSettings(t *testing.T) {
 			"its max hold is unbounded, not 1m0s; its drift factor is 0.01, not 0.02": {maxHold, drift},
 		} {
 			other := l.With(opts...)
-			_, err := other.Lock(outer.Context(), "a")
-			_, tried := other.TryLock(outer.Context(), "a")
-			for _, err := range []error{err, tried, other.Do(outer.Context(), nil, "a")} {
-				wantError(t, err, ErrInvalid, words, `"a"`)
-			}
+			wantError(t, errorOf(other.Lock(outer.Context(), "a")), ErrInvalid, words, `"a"`)
+			wantError(t, errorOf(other.TryLock(outer.Context(), "a")), ErrInvalid, words, `"a"`)
+			wantError(t, other.Do(outer.Context(), nil, "a"), ErrInvalid, words, `"a"`)
 		}
 		same := l.With(WithRetry(time.Millisecond, time.Second), WithHooks(Hooks{}), WithLease(10*time.Second))
 		if c.got(same.Lock(outer.Context(), "a")); outer.Level() != 2 {

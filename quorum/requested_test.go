@@ -67,9 +67,7 @@ func TestNobodyIsAskedUnasked(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		asks, results := c.count("ask"), make(chan lockResult, 1)
 		lock := c.lock(c.process(WithRequest()), "a") // it does not wait
-		if _, err := c.process(WithRequest()).TryLock(t.Context(), "a"); err == nil {
-			t.Fatal("two hold")
-		}
+		wantError(t, errorOf(c.process(WithRequest()).TryLock(t.Context(), "a")), ErrHeld)
 		startWaiter(t.Context(), c.process(), 0, results, "a")
 		wantEqual(t, c.listening("a"), 0, "subscriptions for a holder that does not listen")
 		wantNotAsked(t, lock, 2*aPoll)
@@ -261,9 +259,8 @@ func TestAWaiterAsksTheNextHolderOfItsProcess(t *testing.T) {
 		startWaiter(ctx, asking, 1, results, "a")
 		startWaiter(t.Context(), asking, 2, results, "a")
 		cancel() // it takes only its own wish along
-		if got := c.next(results, shortly); got.waiter != 1 {
-			t.Fatalf("waiter %d came first: %v", got.waiter, got.err)
-		}
+		got := c.next(results, shortly)
+		require(t, got.waiter == 1, "waiter %d came first: %v", got.waiter, got.err)
 		wantAsked(t, held, 2*aPoll) // the head asks for those behind it
 		c.unlock(held)
 		first := c.next(results, shortly)

@@ -82,9 +82,8 @@ func TestReentryOfReadersAndWriters(t *testing.T) {
 		rw := l.RWLock("a")
 		reader := c.read(l)
 		inner, err := rw.RLock(reader.Context())
-		if err != nil || reader.Level() != 2 || inner.Token() != reader.Token() {
-			t.Fatalf("read in read: %v, level %d", err, reader.Level())
-		}
+		require(t, err == nil && reader.Level() == 2 && inner.Token() == reader.Token(),
+			"read in read: %v, level %d", err, reader.Level())
 		wantError(t, errorOf(rw.Lock(inner.Context())), ErrInvalid, "nobody is upgraded") // write in read
 		wantError(t, errorOf(rw.TryLock(reader.Context())), ErrInvalid)                   // write in read, in one attempt
 		c.must(reader.Downgrade(t.Context()))                                             // it stays a reader
@@ -95,15 +94,10 @@ func TestReentryOfReadersAndWriters(t *testing.T) {
 
 		writer := c.lock(l, "a")
 		within, err := rw.RLock(writer.Context())
-		if err != nil || writer.Level() != 2 || within.Shared() {
-			t.Fatalf("read in write: %v, level %d, shared %v", err, writer.Level(), within.Shared())
-		}
+		require(t, err == nil && writer.Level() == 2 && !within.Shared(),
+			"read in write: %v, level %d, shared %v", err, writer.Level(), within.Shared())
 		wantError(t, writer.Downgrade(t.Context()), ErrInvalid) // downgraded while inner handles may write
-		again, err := rw.Lock(within.Context())
-		if err != nil {
-			t.Fatalf("write in write: %v", err)
-		}
-		c.unlock(again)
+		c.unlock(c.got(rw.Lock(within.Context())))
 		c.unlock(within)
 		c.unlock(writer)
 	})
@@ -122,8 +116,7 @@ func TestDowngradeLetsReadersIn(t *testing.T) {
 		c.must(writer.Downgrade(t.Context()))                            // a second time
 		wantError(t, errorOf(l.Lock(writer.Context(), "a")), ErrInvalid) // upgraded again
 		for range 3 {
-			got := c.nextLock(readers, shortly)
-			defer c.unlock(got)
+			defer c.unlock(c.nextLock(readers, shortly))
 		}
 		c.unlock(writer)
 	})
@@ -209,8 +202,7 @@ func TestAWriterDoesNotStarve(t *testing.T) {
 		writer := c.nextLock(writers, shortly)
 		c.wantNone(readers, "a reader next to the writer")
 		c.unlock(writer)
-		reader := c.nextLock(readers, shortly) // the reservation is gone with the grant
-		c.unlock(reader)
+		c.unlock(c.nextLock(readers, shortly)) // the reservation is gone with the grant
 	})
 }
 
@@ -319,15 +311,12 @@ func TestAReaderIsToldThatAWriterWaits(t *testing.T) {
 				t.Error(text)
 			}
 		}
-		_, err := l.RWLock("a").TryRLock(t.Context())
-		wantKeptBack(err)
-		_, err = l.With(WithWait(time.Second)).RWLock("a").RLock(t.Context())
-		wantKeptBack(err)
+		wantKeptBack(errorOf(l.RWLock("a").TryRLock(t.Context())))
+		wantKeptBack(errorOf(l.With(WithWait(time.Second)).RWLock("a").RLock(t.Context())))
 		c.unlock(old)
 		writer := c.nextLock(writers, shortly)
 		synctest.Wait()
-		_, err = l.RWLock("a").TryRLock(t.Context())
-		wantHolder(t, err, writer) // now it does
+		wantHolder(t, errorOf(l.RWLock("a").TryRLock(t.Context())), writer) // now it does
 		c.unlock(writer)
 	})
 }
@@ -405,8 +394,7 @@ func TestReadersThatWaitedAreGrantedTogether(t *testing.T) {
 		c.wantNone(readers, "a reader next to the writer")
 		c.unlock(writer)
 		for range 100 {
-			got := c.nextLock(readers, shortly)
-			defer c.unlock(got)
+			defer c.unlock(c.nextLock(readers, shortly))
 		}
 		c.wantNoQueues(l)
 		synctest.Wait() // nobody waits for an unsubscription

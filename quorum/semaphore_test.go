@@ -46,9 +46,7 @@ func TestSemaphoreHasNHolders(t *testing.T) {
 				held = append(held, c.takes([]*Semaphore{one, other}[i%2]))
 			}
 			for slot, has := range slotsOf(held...) {
-				if has != slot {
-					t.Fatalf("the slots are %v", slotsOf(held...))
-				}
+				require(t, has == slot, "the slots are %v", slotsOf(held...))
 			}
 			for _, s := range []*Semaphore{one, other} {
 				wantError(t, errorOf(s.TryAcquire(t.Context())), ErrHeld, not{ErrPermanent}) // with all slots taken
@@ -71,9 +69,8 @@ func TestSemaphoreIsNoLockOfItsName(t *testing.T) {
 		plain := c.lock(l, "s")
 		first := c.takes(s)
 		second, err := s.Acquire(first.Context())
-		if err != nil || second.Slot() == first.Slot() || second.Owner() == first.Owner() {
-			t.Fatalf("in the flow of %v: %v, %v", first, second, err)
-		}
+		require(t, err == nil && second.Slot() != first.Slot() && second.Owner() != first.Owner(),
+			"in the flow of %v: %v, %v", first, second, err)
 		// a flow with a slot entered the lock of that name
 		wantError(t, errorOf(l.TryLock(second.Context(), "s")), ErrHeld)
 		found, ok := FromContext(second.Context(), "s")
@@ -103,9 +100,8 @@ func TestSemaphoreOfSeveralSlots(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		one, other := c.process().Semaphore("s", 4), c.process().Semaphore("s", 4)
 		three, err := one.TryAcquireN(t.Context(), 3)
-		if err != nil || len(three.Slots()) != 3 || three.Slot() != three.Slots()[0] {
-			t.Fatalf("three slots: %v, %v", three, err)
-		}
+		require(t, err == nil && len(three.Slots()) == 3 && three.Slot() == three.Slots()[0],
+			"three slots: %v, %v", three, err)
 		time.Sleep(time.Second) // until all nodes have them: one that has not replied yet may show all slots free
 		lock, err := other.TryAcquireN(t.Context(), 2)
 		wantError(t, err, ErrHeld, "1 of 4 slots are free, and 2 are wanted", of{lock}) // two of one slot
@@ -118,9 +114,7 @@ func TestSemaphoreOfSeveralSlots(t *testing.T) {
 		c.unlock(last)
 		c.unlock(three)
 		two := c.next(got, shortly)
-		if two.err != nil || len(two.lock.Slots()) != 2 {
-			t.Fatalf("two slots: %v, %v", two.lock, two.err)
-		}
+		require(t, two.err == nil && len(two.lock.Slots()) == 2, "two slots: %v, %v", two.lock, two.err)
 		c.unlock(two.lock)
 		if all, err := one.TryAcquireN(t.Context(), 4); err != nil || !slices.Equal(all.Slots(), []int{0, 1, 2, 3}) {
 			t.Errorf("all slots: %v, %v", all, err)
@@ -136,15 +130,12 @@ func TestSemaphoreRefusesWhatIsNotValid(t *testing.T) {
 			l.Semaphore("s", 0), l.Semaphore("s", -1), l.Semaphore("s", 1025), l.Semaphore("", 1), l.Semaphore("quorumlock:slot:1:s", 1),
 			l.Semaphore(strings.Repeat("x", maxNameLen+1), 1), l.With(WithLease(-1)).Semaphore("s", 1),
 		} {
-			_, acquire := s.Acquire(t.Context())
-			_, inspect := s.Inspect(t.Context())
-			for _, err := range []error{acquire, inspect, s.ForceUnlock(t.Context(), 0)} {
-				check(t, errors.Is(err, ErrInvalid) && errors.Is(err, ErrPermanent), "%v: %v", s, err)
-			}
+			wantError(t, errorOf(s.Acquire(t.Context())), ErrInvalid, ErrPermanent, of{s})
+			wantError(t, errorOf(s.Inspect(t.Context())), ErrInvalid, ErrPermanent, of{s})
+			wantError(t, s.ForceUnlock(t.Context(), 0), ErrInvalid, ErrPermanent, of{s})
 		}
 		for size, k := range map[int]int{4: 5, 5: 0, 6: -1, 1024: 65} {
-			lock, err := l.Semaphore("s", size).AcquireN(t.Context(), k)
-			check(t, errors.Is(err, ErrInvalid), "%d of %d slots: %v, %v", k, size, lock, err)
+			wantError(t, errorOf(l.Semaphore("s", size).AcquireN(t.Context(), k)), ErrInvalid, of{k})
 		}
 		wantError(t, l.Semaphore("s", 4).ForceUnlock(t.Context(), 4), ErrInvalid)           // slot 4 of 4
 		wantError(t, l.Semaphore("s", 4).ForceUnlock(t.Context()), ErrInvalid)              // no slots
@@ -185,13 +176,10 @@ func TestSemaphoreWakesOneWaiter(t *testing.T) {
 		for _, lock := range held {
 			c.unlock(lock)
 			next := c.next(got, shortly)
-			if next.err != nil || next.lock.Slot() != lock.Slot() {
-				t.Fatalf("after the release of slot %d: %v, %v", lock.Slot(), next.lock, next.err)
-			}
+			require(t, next.err == nil && next.lock.Slot() == lock.Slot(),
+				"after the release of slot %d: %v, %v", lock.Slot(), next.lock, next.err)
 			time.Sleep(shortly)
-			if len(got) > 0 {
-				t.Fatal("one release woke two waiters")
-			}
+			require(t, len(got) == 0, "one release woke two waiters")
 		}
 		// A slot that was taken before its release reached the third master is free there until the next
 		// renewal. So a turn may attempt it and fail, and each waiter has three turns after a release.
@@ -273,17 +261,14 @@ func TestSemaphoreServesAQueueAtOnce(t *testing.T) {
 		held := make([]*Lock, n)
 		for range n { // they may report in any order
 			next := c.next(got, shortly)
-			if next.err != nil || next.waiter == n {
-				t.Fatalf("waiter %d has %v, %v", next.waiter, next.lock, next.err)
-			}
+			require(t, next.err == nil && next.waiter != n,
+				"waiter %d has %v, %v", next.waiter, next.lock, next.err)
 			held[next.waiter] = next.lock
 		}
 		attempt := func(waiter int) int { // the number of the one that was granted
 			_, number, _ := strings.Cut(held[waiter].Owner(), ":")
 			n, err := strconv.Atoi(number)
-			if err != nil {
-				t.Fatalf("an owner %q", held[waiter].Owner())
-			}
+			require(t, err == nil, "an owner %q", held[waiter].Owner())
 			return n
 		}
 		for i := 1; i < n; i++ {
@@ -307,10 +292,9 @@ func TestSemaphoreGivesUp(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		s, held := l.Semaphore("s", 1), c.takes(l.Semaphore("s", 1))
-		_, err := l.With(WithWait(time.Second)).Semaphore("s", 1).Acquire(t.Context())
-		wantError(t, err, ErrHeld, `lock "s": not acquired: held by another: all 1 slots are taken: gave up after 1s`)
-		_, err = l.With(WithWait(0)).Semaphore("s", 1).Acquire(t.Context())
-		wantError(t, err, ErrHeld) // a call that does not wait
+		wantError(t, errorOf(l.With(WithWait(time.Second)).Semaphore("s", 1).Acquire(t.Context())), ErrHeld,
+			`lock "s": not acquired: held by another: all 1 slots are taken: gave up after 1s`)
+		wantError(t, errorOf(l.With(WithWait(0)).Semaphore("s", 1).Acquire(t.Context())), ErrHeld)
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan lockResult, 1)
 		startAcquire(ctx, s, 0, got)
@@ -447,9 +431,7 @@ func TestSemaphoreStateAndForce(t *testing.T) {
 		s := c.process().Semaphore("s", 3)
 		held := c.takes(s)
 		states, err := s.Inspect(t.Context())
-		if err != nil || len(states) != 3 {
-			t.Fatalf("the slots are %+v (%v)", states, err)
-		}
+		require(t, err == nil && len(states) == 3, "the slots are %+v (%v)", states, err)
 		for slot, state := range states {
 			owner := ""
 			if slot == held.Slot() {
@@ -483,9 +465,8 @@ func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 		<-held.Context().Done()
 		wantError(t, held.Err(), ErrLost, `hold "s" slot 0: lost`)
 		both, err := c.process(WithFixedLease(time.Second)).Semaphore("s", 2).TryAcquireN(t.Context(), 2)
-		if err != nil || !strings.HasPrefix(both.String(), `lock "s" slots 0, 1, token`) {
-			t.Fatalf("%v, %v", both, err)
-		}
+		require(t, err == nil && strings.HasPrefix(both.String(), `lock "s" slots 0, 1, token`),
+			"%v, %v", both, err)
 		<-both.Context().Done()
 		wantError(t, both.Err(), `hold "s" slots 0, 1: lost`)
 		_, inspect := s.Inspect(c.ended())

@@ -79,9 +79,7 @@ func TestStopBeforeEndsNoLockThatIsRenewed(t *testing.T) {
 		}
 		time.Sleep(10 * DefaultLease)
 		for i, lock := range locks {
-			if lock.Context().Err() != nil {
-				t.Fatalf("lock %d: %v", i, context.Cause(lock.Context()))
-			}
+			require(t, lock.Context().Err() == nil, "lock %d: %v", i, context.Cause(lock.Context()))
 		}
 		for _, lock := range locks {
 			c.unlock(lock)
@@ -124,9 +122,7 @@ func TestStopBeforeEndsEachContextByItself(t *testing.T) {
 		ended.Store(true)
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
-		if len(blocked) == 0 {
-			t.Fatal("nothing blocks: the test shows nothing")
-		}
+		require(t, len(blocked) != 0, "nothing blocks: the test shows nothing")
 		check(t, outer.Context().Err() != nil && outer.Valid(),
 			"the outer context: %v, valid %v", outer.Context().Err(), outer.Valid())
 	})

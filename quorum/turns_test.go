@@ -38,8 +38,7 @@ func TestTurnsNobodyTakes(t *testing.T) {
 			t.Helper()
 			start := time.Now()
 			c.unlock(c.lock(l, "a"))
-			took := time.Since(start)
-			check(t, took == want, "%s: Lock took %v, want %v", what, took, want)
+			wantEqual(t, time.Since(start), want, what)
 		}
 		c.unlock(c.lock(l, "a"))
 		lockTakes("no subscriber", 0)
@@ -47,8 +46,7 @@ func TestTurnsNobodyTakes(t *testing.T) {
 		c.deafSubscriber("a")
 		c.deafSubscriber("a")
 		c.unlock(c.lock(l, "a"))
-		tried := c.got(l.TryLock(t.Context(), "a"))
-		c.unlock(tried)
+		c.unlock(c.got(l.TryLock(t.Context(), "a")))
 		lockTakes("two subscribers", 3*waiting.MinStep)
 
 		time.Sleep(waiting.MinStep + 1)
@@ -66,8 +64,7 @@ func TestTurnsOfACallThatComesWhileItsProcessHolds(t *testing.T) {
 		c.unlock(c.lock(l, "a"))
 		got := make(chan lockResult, 2)
 		startWaiter(t.Context(), l, 0, got, "a")
-		between := c.got(other.TryLock(t.Context(), "a"))
-		c.unlock(between)
+		c.unlock(c.got(other.TryLock(t.Context(), "a")))
 		holds := c.next(got, waiting.MinStep/2) // it has heard that release
 		startWaiter(t.Context(), l, 1, got, "a")
 		time.Sleep(shortly)

@@ -83,8 +83,7 @@ func TestWaitCutsAnAttempt(t *testing.T) {
 		plain := c.process()
 		l := plain.With(WithWait(short))
 		answers := c.stall()
-		_, err := l.Lock(t.Context(), "a")
-		gaveUp(t, err, ErrUnavailable, short)
+		gaveUp(t, errorOf(l.Lock(t.Context(), "a")), ErrUnavailable, short)
 		answers()
 		c.wantNothingLeft(plain)
 
@@ -92,7 +91,7 @@ func TestWaitCutsAnAttempt(t *testing.T) {
 		held := c.lock(l, "a")
 		answers = c.stall()
 		began := time.Now()
-		_, err = l.Lock(held.Context(), "a")
+		_, err := l.Lock(held.Context(), "a")
 		if took := time.Since(began); took != short || !strings.Contains(err.Error(), "gave up after") {
 			t.Errorf("re-entry after %v: %v", took, err)
 		}
@@ -112,8 +111,7 @@ func TestWaitForTheList(t *testing.T) {
 		l := c.process(WithWait(short))
 		l.core.Roster = roster.New(l.core.Nodes, l.core.Clock, roster.Options{Founds: true, Go: func(f func()) { go f() }, IsClosed: l.core.IsClosed}) // whose list is not known yet
 		answers := c.stall()
-		_, err := l.Lock(t.Context(), "a")
-		gaveUp(t, err, ErrUnavailable, short)
+		gaveUp(t, errorOf(l.Lock(t.Context(), "a")), ErrUnavailable, short)
 		answers()
 	})
 }
@@ -131,19 +129,14 @@ func TestWaitKeepsItsTurn(t *testing.T) {
 		startWaiter(t.Context(), l, 3, results, "a")
 		c.unlock(held)
 		first := c.next(results, shortly)
-		if first.err != nil || first.waiter != 1 {
-			t.Fatalf("waiter %d was first: %v", first.waiter, first.err)
-		}
+		require(t, first.err == nil && first.waiter == 1, "waiter %d was first: %v", first.waiter, first.err)
 		time.Sleep(boundedWait - time.Millisecond)
 		synctest.Wait()
-		if len(results) > 0 {
-			t.Fatal("a waiter has given up too early")
-		}
+		require(t, len(results) == 0, "a waiter has given up too early")
 		third := c.next(results, shortly)
 		gaveUp(t, third.err, ErrHeld, boundedWait)
 		c.unlock(first.lock)
-		second := c.nextLock(results, shortly)
-		c.unlock(second)
+		c.unlock(c.nextLock(results, shortly))
 		c.wantNothingLeft(plain)
 	})
 }
@@ -155,17 +148,12 @@ func TestWaitAndTheCallersContext(t *testing.T) {
 		held := c.lock(c.process(), "a")
 		ctx, cancel := context.WithTimeout(t.Context(), boundedWait/2)
 		defer cancel()
-		_, err := l.Lock(ctx, "a")
-		wantError(t, err, context.DeadlineExceeded, ErrHeld, not{"gave up"}) // the context has ended
+		wantError(t, errorOf(l.Lock(ctx, "a")), context.DeadlineExceeded, ErrHeld, not{"gave up"}) // the context has ended
 		c.unlock(held)
 
 		time.Sleep(time.Second) // until the connections for messages are closed: a stalled master serves none
 		time.AfterFunc(shortly, c.stall())
-		lock, err := l.With(WithWait(time.Nanosecond)).TryLock(t.Context(), "a")
-		if err != nil {
-			t.Fatalf("TryLock: %v", err)
-		}
-		c.unlock(lock)
+		c.unlock(c.got(l.With(WithWait(time.Nanosecond)).TryLock(t.Context(), "a")))
 	})
 }
 
@@ -182,9 +170,7 @@ func TestWaitBounds(t *testing.T) {
 		}
 		time.AfterFunc(10*boundedWait, func() { c.unlock(held) })
 		lock, err := l.With(WithWait(math.MaxInt64)).Lock(t.Context(), "a")
-		if err != nil || time.Since(began) < 10*boundedWait {
-			t.Fatalf("after %v: %v", time.Since(began), err)
-		}
+		require(t, err == nil && time.Since(began) >= 10*boundedWait, "after %v: %v", time.Since(began), err)
 		c.unlock(lock)
 		for name, want := range map[string]error{"a": nil, "": ErrInvalid} {
 			wantError(t, l.Validate(name), want, of{name})

@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -17,19 +16,9 @@ const high = 1 << 51
 // raiseCounters raises the counter of the name "a" on some masters, as an earlier holder does.
 func (c *cluster) raiseCounters(l *Locker, masters ...int) {
 	c.t.Helper()
-	name, before := []scripts.Name{scripts.NewName("a")}, scripts.OwnerOf("before:1")
 	for _, i := range masters {
-		for _, call := range []scripts.Call{
-			scripts.Acquire(scripts.AcquireArgs{
-				Names: name, Owner: before, Level: 1, Lease: l.set.terms.Millis, List: l.core.Roster.List(),
-				Seed: high,
-			}),
-			scripts.Release(name, before, 0),
-		} {
-			if r := inside.Of(l.core.Nodes[i]).Pipe("a").Do(c.t.Context(), call); r.Err != nil {
-				c.t.Fatal(r.Err)
-			}
-		}
+		c.grants(l, i, "before:1", high)
+		c.frees(l, i, "before:1")
 	}
 }
 
@@ -55,9 +44,7 @@ func (c *cluster) between(l *Locker, again bool) *Lock {
 	c.masters[1].Set(scripts.NewName("a").Counter(), strconv.Itoa(high+9))
 	close(first)
 	got := c.next(done, shortly)
-	if got.err != nil {
-		c.t.Fatal(got.err)
-	}
+	require(c.t, got.err == nil, "%v", got.err)
 	return got.lock
 }
 
@@ -117,9 +104,7 @@ func TestACounterThatNoLockReachesDoesNotSpread(t *testing.T) {
 			for range 2 {
 				held := c.got(l.TryLock(t.Context(), "a"))
 				synctest.Wait()
-				if held.Token() <= last || held.Token() >= 1<<52 {
-					t.Fatalf("token %d after %d", held.Token(), last)
-				}
+				require(t, held.Token() > last && held.Token() < 1<<52, "token %d after %d", held.Token(), last)
 				last = held.Token()
 				c.unlock(held)
 				synctest.Wait()

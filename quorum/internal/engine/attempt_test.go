@@ -27,9 +27,8 @@ func TestCommitReadsTheClockLast(t *testing.T) {
 		a := c.won(t)
 		a.hold.holder().onBegin = func() { ticking.Advance(a.hold.terms.Lease) }
 		check(t, !a.commit(t.Context()), "it is a held lock, and its lease is over")
-		if o := a.undo(t.Context(), waiting.AskAll); o.Cause != lease.TooLate {
-			t.Errorf("%+v", o)
-		}
+		o := a.undo(t.Context(), waiting.AskAll)
+		check(t, o.Cause == lease.TooLate, "%+v", o)
 		check(t, c.Held() == 0, "it is in the schedule")
 		c.wantNoOwners(t)
 	})
@@ -53,9 +52,8 @@ func TestNoCommitAfterClose(t *testing.T) {
 		a := c.won(t)
 		c.Close()
 		check(t, !a.commit(t.Context()), "it is a held lock of an engine that is closed")
-		if o := a.undo(t.Context(), waiting.AskAll); !o.Closed {
-			t.Errorf("%+v", o)
-		}
+		o := a.undo(t.Context(), waiting.AskAll)
+		check(t, o.Closed, "%+v", o)
 		c.wantNoOwners(t)
 	})
 }
@@ -87,9 +85,8 @@ func TestTheClockIsReadBeforeAnythingIsSent(t *testing.T) {
 			a.ask(approach)
 			a.hold.mu.Lock()
 			defer a.hold.mu.Unlock()
-			if a.hold.lease.BegunAt() != first {
-				t.Errorf("grants count from %v after the first look at the clock", a.hold.lease.BegunAt().Sub(first))
-			}
+			check(t, a.hold.lease.BegunAt() == first,
+				"grants count from %v after the first look at the clock", a.hold.lease.BegunAt().Sub(first))
 		})
 	}
 }
@@ -110,9 +107,7 @@ func TestAClaimedNodeAcceptsNobody(t *testing.T) {
 		isRefused(t, a.hold.engine)
 		said := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined}}
 		a.hold.replyOf(lease.Command{Do: lease.Ask}, pipeline.Result{Reply: said, RunID: process}, 0)
-		if got := a.hold.engine.Roster.Accepts(0); got != want {
-			t.Errorf("process %q: accepts %v", process, got)
-		}
+		wantEqual(t, a.hold.engine.Roster.Accepts(0), want, process)
 	}
 }
 
@@ -154,9 +149,8 @@ func TestErrorsOfRepliesNameTheCall(t *testing.T) {
 	for do, want := range map[lease.Do]string{lease.Ask: "acquire", lease.Enter: "acquire", lease.Repair: "acquire",
 		lease.Renew: "renew", lease.Extend: "renew", lease.Raise: "raise"} {
 		err := a.hold.replyError(lease.Command{Do: do}, lease.Reply{}, lease.Effect{Twin: -1, Cause: lease.MovedOn}, nil, false)
-		if failed := new(node.Error); !errors.As(err, &failed) || failed.Op != want {
-			t.Errorf("%v, want one of %s", err, want)
-		}
+		failed := new(node.Error)
+		check(t, errors.As(err, &failed) && failed.Op == want, "%v, want one of %s", err, want)
 	}
 }
 
@@ -170,9 +164,8 @@ func TestTheLeaseLearnsThatARequestWasResent(t *testing.T) {
 			{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined}}},
 		} {
 			r.Resent = resent
-			if reply, _ := a.hold.replyOf(lease.Command{Do: lease.Ask}, r, 0); reply.Resent != resent {
-				t.Errorf("%+v: resent %v", r, reply.Resent)
-			}
+			reply, _ := a.hold.replyOf(lease.Command{Do: lease.Ask}, r, 0)
+			check(t, reply.Resent == resent, "%+v: resent %v", r, reply.Resent)
 		}
 	}
 }
@@ -236,11 +229,8 @@ func TestTallyCountsTheFewestThatHeard(t *testing.T) {
 				errs++
 			}
 		}
-		if _, failed := tally.Result(); len(failed) != errs {
-			t.Errorf("%+v: errors %v", c.replies, failed)
-		}
-		if got := tally.HeardBy(); got != c.want {
-			t.Errorf("%+v: heard by %d, want %d", c.replies, got, c.want)
-		}
+		_, failed := tally.Result()
+		check(t, len(failed) == errs, "%+v: errors %v", c.replies, failed)
+		wantEqual(t, tally.HeardBy(), c.want, c.replies)
 	}
 }

@@ -147,10 +147,11 @@ func check(t *testing.T, claim bool, format string, args ...any) {
 	}
 }
 
-func wantEqual[T comparable](t *testing.T, got, want T, what string) {
+// wantEqual fails the test unless two values are equal. what says what they are, or of which case.
+func wantEqual[T comparable](t *testing.T, got, want T, what any) {
 	t.Helper()
 	if got != want {
-		t.Errorf("%s: %v, want %v", what, got, want)
+		t.Errorf("%+v: %+v, want %+v", what, got, want)
 	}
 }
 

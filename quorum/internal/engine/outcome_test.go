@@ -52,9 +52,7 @@ func TestResult(t *testing.T) {
 		{[]Said{starts, starts, granted}, waiting.Result{Wait: time.Second, Votes: 1}},
 	} {
 		o := Outcome{Need: 2, Verdict: lease.OutOfReach, Nodes: c.nodes}
-		if got := o.Result(); got != c.want {
-			t.Errorf("%+v: %+v, want %+v", c.nodes, got, c.want)
-		}
+		wantEqual(t, o.Result(), c.want, c.nodes)
 	}
 	o := Outcome{Need: 2, Verdict: lease.Won, Cause: lease.TooLate, Nodes: []Said{granted, granted, refused}}
 	if got, want := o.Result(), (waiting.Result{Wait: -1, Votes: 2, Listeners: 2}); got != want {
@@ -71,9 +69,7 @@ func TestIsCut(t *testing.T) {
 		{Outcome{Verdict: lease.OutOfReach}, false}, {Outcome{}, true}, {Outcome{Closed: true}, true},
 		{Outcome{Unlisted: true}, true}, {Outcome{Unlisted: true, Closed: true}, false},
 	} {
-		if got := c.o.IsCut(); got != c.want {
-			t.Errorf("%+v: %v", c.o, got)
-		}
+		wantEqual(t, c.o.IsCut(), c.want, c.o)
 	}
 }
 
@@ -89,9 +85,7 @@ func TestReasonOfATakeOver(t *testing.T) {
 		{[]Said{refused, named, refused}, HeldByAnother},
 	} {
 		o := Outcome{Need: 2, Verdict: lease.OutOfReach, TakesOver: true, Nodes: c.nodes}
-		if got := o.Reason(); got != c.want {
-			t.Errorf("%+v: %v, want %v", c.nodes, got, c.want)
-		}
+		wantEqual(t, o.Reason(), c.want, c.nodes)
 	}
 }
 
@@ -100,9 +94,8 @@ func TestOnlyRefusalsCount(t *testing.T) {
 	late := Said{Is: lease.Unanswered, Late: lease.Refused, Holder: "late", Readers: 3, Reserved: true}
 	refused := Said{Is: lease.Refused, Holder: "reader", Readers: 2}
 	o := Outcome{Need: 2, Nodes: []Said{late, refused, late}}
-	if holder, by := o.Holder(); holder != "reader" || by != 1 {
-		t.Errorf("%q, named by %d", holder, by)
-	}
+	holder, by := o.Holder()
+	check(t, holder == "reader" && by == 1, "%q, named by %d", holder, by)
 	if late, timely := o.ReadersWith("late"), o.ReadersWith("reader"); late != 0 || timely != 2 {
 		t.Errorf("%d and %d readers", late, timely)
 	}
@@ -126,8 +119,6 @@ func TestBlocking(t *testing.T) {
 		{Outcome{Verdict: lease.OutOfReach, Cause: lease.RaiseFailed}, NoReason},
 	} {
 		c.o.Need, c.o.Nodes = 2, refused
-		if got := c.o.Blocking(); got != c.want {
-			t.Errorf("%+v: %v, want %v", c.o, got, c.want)
-		}
+		wantEqual(t, c.o.Blocking(), c.want, c.o)
 	}
 }

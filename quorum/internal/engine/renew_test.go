@@ -60,9 +60,8 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 				largest = max(largest, len(b.members))
 				check(t, len(b.members) == len(b.locks), "%d members for %d locks", len(b.members), len(b.locks))
 			}
-			if total != 3*c.locks || largest > c.most || largest < c.most/2 {
-				t.Errorf("%d renewals of %d, at most %d in a call, want %d", total, 3*c.locks, largest, c.most)
-			}
+			check(t, total == 3*c.locks && largest <= c.most && largest >= c.most/2,
+				"%d renewals of %d, at most %d in a call, want %d", total, 3*c.locks, largest, c.most)
 		})
 	}
 }
@@ -80,9 +79,8 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 		b.Done(reply)
 		return m.alone
 	}
-	if !alone(pipeline.Result{Err: errors.New("refused"), Sent: true, RefusesKeys: true}) {
-		t.Error("it travels with others, and is refused")
-	}
+	check(t, alone(pipeline.Result{Err: errors.New("refused"), Sent: true, RefusesKeys: true}),
+		"it travels with others, and is refused")
 	if alone(pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Kept}}, RunID: "one", Sent: true}) {
 		t.Error("it travels alone for ever")
 	}
@@ -134,9 +132,8 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 		inBurst[int(h.entry.At.Sub(now)/renewalBurst)]++
 	}
 	for burst := range 10 {
-		if n := inBurst[burst]; n < batchSize/2 || n > batchSize {
-			t.Errorf("%d renewals in burst %d, want %d", n, burst, batchSize)
-		}
+		n := inBurst[burst]
+		check(t, n >= batchSize/2 && n <= batchSize, "%d renewals in burst %d, want %d", n, burst, batchSize)
 	}
 	last := all[len(all)-1]
 	at := last.entry.At

@@ -118,8 +118,7 @@ func TestScheduleSeesToADeadlineThatCameNearer(t *testing.T) {
 		h.engine.schedule.Add(&h.entry, func() bool { return true })
 		second := h.lease.Until(2)
 		answer(0, lease.Gone, far)
-		if !h.first.Valid() || second.Before(h.entry.At) || h.lease.Deadline() != second {
-			t.Errorf("fixed %v: handled %v after the deadline, valid: %v", fixed, h.entry.At.Sub(second), h.first.Valid())
-		}
+		check(t, h.first.Valid() && !second.Before(h.entry.At) && h.lease.Deadline() == second,
+			"fixed %v: handled %v after the deadline, valid: %v", fixed, h.entry.At.Sub(second), h.first.Valid())
 	}
 }

@@ -45,12 +45,9 @@ func TestEnds(t *testing.T) {
 			b.now = b.now.Add(c.after)
 			c.event(b)
 			b.want(c.want)
-			if b.Phase() != c.phase || b.IsDone() != (c.phase == Expired || c.phase == Released) {
-				t.Errorf("phase %d, want %d; it is done: %v", b.Phase(), c.phase, b.IsDone())
-			}
-			if c.phase == Expired && b.Cause() != b.sent[0].Cause {
-				t.Errorf("cause %d", b.Cause())
-			}
+			check(t, b.Phase() == c.phase && b.IsDone() == (c.phase == Expired || c.phase == Released),
+				"phase %d, want %d; it is done: %v", b.Phase(), c.phase, b.IsDone())
+			check(t, c.phase != Expired || b.Cause() == b.sent[0].Cause, "cause %d", b.Cause())
 		})
 	}
 }
@@ -105,9 +102,8 @@ func TestWhenALockIsDue(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			b := held(t, c.terms)
 			c.event(b)
-			if at, _ := b.Next(); at != start.Add(c.want) {
-				t.Errorf("it is due after %v, want %v", at.Sub(start), c.want)
-			}
+			at, _ := b.Next()
+			check(t, at == start.Add(c.want), "it is due after %v, want %v", at.Sub(start), c.want)
 		})
 	}
 }
@@ -121,9 +117,7 @@ func TestWhichRenewalMayWait(t *testing.T) {
 	lingering, fixed := held(t, stops), held(t, Terms{Fixed: true})
 	linger(lingering)
 	for i, b := range []*bench{lingering, fixed} {
-		if b.MayWait(b.now) {
-			t.Errorf("renewal %d may wait", i)
-		}
+		check(t, !b.MayWait(b.now), "renewal %d may wait", i)
 	}
 }
 
@@ -160,9 +154,8 @@ func TestARenewalGoesOutAgain(t *testing.T) {
 	b.Downgrade(b.now, nil)
 	b.now = b.now.Add(time.Millisecond)
 	again, goesOn := b.RenewAgain(b.now, first)
-	if want := first.Until.Add(time.Millisecond); !goesOn || again.Mode != Read || again.Until != want {
-		t.Errorf("%+v, it goes on: %v", again, goesOn)
-	}
+	want := first.Until.Add(time.Millisecond)
+	check(t, goesOn && again.Mode == Read && again.Until == want, "%+v, it goes on: %v", again, goesOn)
 	b.Unlock(b.now, nil)
 	if _, goesOn = b.RenewAgain(b.now, first); goesOn {
 		t.Error("it goes on after the release")
@@ -194,9 +187,8 @@ func TestReentryProlongsNoFixedLease(t *testing.T) {
 			want = b.Lease.Deadline().Sub(b.now)
 		}
 		for _, c := range b.Enter(b.now, nil) {
-			if c.Lease != want {
-				t.Errorf("fixed %v: master %d is asked for %v, want %v", isFixed, c.Master, c.Lease, want)
-			}
+			check(t, c.Lease == want,
+				"fixed %v: master %d is asked for %v, want %v", isFixed, c.Master, c.Lease, want)
 		}
 	}
 }
@@ -258,9 +250,8 @@ func TestALingeringLockThatIsNotKeptIsDueAtOnce(t *testing.T) {
 	for i := range 2 {
 		b.answer(renewals[i], Reply{Is: Gone})
 	}
-	if at, _ := b.Next(); at != b.now {
-		t.Errorf("it is due %v after the answer", at.Sub(b.now))
-	}
+	at, _ := b.Next()
+	check(t, at == b.now, "it is due %v after the answer", at.Sub(b.now))
 }
 
 // A command that could not be sent ends no lease, whatever the time: the shell feeds it while it
@@ -271,9 +262,7 @@ func TestWhatCouldNotBeSentEndsNoLease(t *testing.T) {
 		b.now = b.now.Add(time.Hour)
 		b.answer(Command{Do: do, Master: 2}, Reply{Is: Unsent})
 		b.want("")
-		if b.Phase() != Held {
-			t.Errorf("%s: phase %d", names[do], b.Phase())
-		}
+		check(t, b.Phase() == Held, "%s: phase %d", names[do], b.Phase())
 	}
 }
 
@@ -341,14 +330,11 @@ func TestHandOverOfALeaseThatIsOver(t *testing.T) {
 	handed, sent := b.HandOver(b.now, nil)
 	b.sent = sent
 	b.want("")
-	if handed || b.Phase() != Held {
-		t.Errorf("handed over %v, phase %v", handed, b.Phase())
-	}
+	check(t, !handed && b.Phase() == Held, "handed over %v, phase %v", handed, b.Phase())
 }
 
 func TestWhoKeepsALock(t *testing.T) {
 	b := held(t, Terms{})
-	if before, after := b.KeepersAt(b.now), b.KeepersAt(b.Lease.Deadline()); before != 0b11 || after != 0 {
-		t.Errorf("%b keep it, and %b after its deadline", before, after)
-	}
+	before, after := b.KeepersAt(b.now), b.KeepersAt(b.Lease.Deadline())
+	check(t, before == 0b11 && after == 0, "%b keep it, and %b after its deadline", before, after)
 }

@@ -31,6 +31,14 @@ func newBench(t *testing.T, terms Terms) *bench {
 	return &bench{T: t, Lease: l, now: start}
 }
 
+// check fails the test unless a claim is true.
+func check(t *testing.T, claim bool, format string, args ...any) {
+	t.Helper()
+	if !claim {
+		t.Errorf(format, args...)
+	}
+}
+
 // asking is a bench whose attempt has asked all masters.
 func asking(t *testing.T, terms Terms) *bench {
 	b := newBench(t, terms)
@@ -105,9 +113,8 @@ func TestADeniedGrantCountsNoLonger(t *testing.T) {
 			b := held(t, Terms{})
 			b.answer(Command{Do: c.do, Master: 0}, Reply{Is: c.is, Process: "two"})
 			b.want(fmt.Sprint("End ", NotKept))
-			if b.Until(0) != clock.Never || b.Valid(b.now) || b.votes[0].has(forgot) != c.repair {
-				t.Errorf("kept until %v, valid %v, repaired soon %v", b.Until(0), b.Valid(b.now), b.votes[0].has(forgot))
-			}
+			check(t, b.Until(0) == clock.Never && !b.Valid(b.now) && b.votes[0].has(forgot) == c.repair,
+				"kept until %v, valid %v, repaired soon %v", b.Until(0), b.Valid(b.now), b.votes[0].has(forgot))
 		})
 	}
 }
@@ -165,16 +172,14 @@ func TestWhatAnAnswerIsTakenFor(t *testing.T) {
 			again, _ := b.Submitted(asks[2])
 			b.answer(again, Reply{Is: is})
 		}
-		if got := b.AnswerOf(2); got != want {
-			t.Errorf("answer %d is taken for %d, want %d", is, got, want)
-		}
+		got := b.AnswerOf(2)
+		check(t, got == want, "answer %d is taken for %d, want %d", is, got, want)
 	}
 	b := newBench(t, Terms{})
 	b.Begin(b.now, Plan{Down: 0b101}, nil)
 	for i, want := range []Answer{Failed, Unasked, Failed} {
-		if got := b.AnswerOf(i); got != want {
-			t.Errorf("two masters are down: answer %d of master %d, want %d", got, i, want)
-		}
+		got := b.AnswerOf(i)
+		check(t, got == want, "two masters are down: answer %d of master %d, want %d", got, i, want)
 	}
 }
 
@@ -184,9 +189,8 @@ func TestAProcessMovesToAnotherMaster(t *testing.T) {
 	b.answer(b.sent[2], Reply{Is: Granted, Process: "three"})
 	renewals := b.Renew(b.now, nil)
 	b.answer(renewals[0], Reply{Is: Gone})
-	if e := b.answer(renewals[2], Reply{Is: Kept, Process: "one"}); e.Twin != -1 || !b.Valid(b.now) {
-		t.Errorf("it is the twin of %d, valid %v", e.Twin, b.Valid(b.now))
-	}
+	e := b.answer(renewals[2], Reply{Is: Kept, Process: "one"})
+	check(t, e.Twin == -1 && b.Valid(b.now), "it is the twin of %d, valid %v", e.Twin, b.Valid(b.now))
 }
 
 // Each request for a grant has the client's list submitted, once.
@@ -222,9 +226,8 @@ func TestWhatGoesOutAgain(t *testing.T) {
 	b.answer(ask, Reply{Is: NotAccepted})
 	b.Enter(b.now, nil)
 	b.Downgrade(b.now, nil)
-	if again, _ := b.Submitted(ask); again.Level != 2 || again.Mode != Read {
-		t.Errorf("%+v", again)
-	}
+	again, _ := b.Submitted(ask)
+	check(t, again.Level == 2 && again.Mode == Read, "%+v", again)
 }
 
 // No request follows the end of an attempt. A master that does not accept the client gets its list all the same.
@@ -239,9 +242,8 @@ func TestNoRequestFollowsTheEnd(t *testing.T) {
 	}
 	b.answer(ask, Reply{Is: NotAccepted})
 	b.want("Submit 2")
-	if _, goesOn := b.Submitted(ask); goesOn {
-		t.Error("a request follows")
-	}
+	_, goesOn := b.Submitted(ask)
+	check(t, !goesOn, "a request follows")
 }
 
 // A repair that could not be sent leaves nothing behind, unless an earlier request may have been carried out.

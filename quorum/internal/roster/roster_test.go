@@ -84,6 +84,14 @@ func (l locker) refusal(t *testing.T, i int) *scripts.Refusal {
 	return &scripts.Refusal{Marker: r.Reply.Look.Marker, Process: r.Reply.Look.Process}
 }
 
+// check fails the test unless a claim is true.
+func check(t *testing.T, claim bool, format string, args ...any) {
+	t.Helper()
+	if !claim {
+		t.Errorf(format, args...)
+	}
+}
+
 // A closed locker marks nothing.
 func TestAClosedLockerMarksNothing(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
@@ -105,9 +113,8 @@ func TestTwinsAreOneMember(t *testing.T) {
 		}
 		<-d.over(d.masters, quick, false).Survey()
 		s = <-twin.Survey()
-		if s.Refusal(0) != nil || !errors.Is(s.Refusal(2), node.ErrInvalid) {
-			t.Errorf("once it is marked: %v, %v", s.Refusal(0), s.Refusal(2))
-		}
+		check(t, s.Refusal(0) == nil && errors.Is(s.Refusal(2), node.ErrInvalid),
+			"once it is marked: %v, %v", s.Refusal(0), s.Refusal(2))
 	})
 }
 
@@ -123,19 +130,13 @@ func TestAnotherList(t *testing.T) {
 			"a survey": s.Refusal(0), "a refusal": other.Refusal(0, reply), "a renewal": other.RenewalRefused(0, reply),
 			"its marker": other.OtherList(reply.Marker),
 		} {
-			if !errors.Is(err, node.ErrMembership) {
-				t.Errorf("%s: %v", what, err)
-			}
+			check(t, errors.Is(err, node.ErrMembership), "%s: %v", what, err)
 		}
 		if err := other.Refusal(0, reply); !errors.As(err, &failed) || failed.Node != "master 0" {
 			t.Errorf("%v is not of the node", err)
 		}
-		if err := l.OtherList(reply.Marker); err != nil {
-			t.Errorf("the marker with its own list: %v", err)
-		}
-		if err := l.OtherList("?"); err != nil {
-			t.Errorf("no marker: %v", err)
-		}
+		check(t, l.OtherList(reply.Marker) == nil, "the marker with its own list is of another")
+		check(t, l.OtherList("?") == nil, "no marker is one with another list")
 	})
 }
 
@@ -145,9 +146,7 @@ func TestAccepts(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
 		l := d.over(d.masters, quick, false)
 		sent := d.clock.Now()
-		if !l.Accepts(0) {
-			t.Error("a node that has not been asked does not accept the locker")
-		}
+		check(t, l.Accepts(0), "a node that has not been asked does not accept the locker")
 		l.wants(t, true, true, true)
 		reply := l.refusal(t, 0)
 		other := d.over(d.masters[:1], quick, false)
@@ -186,20 +185,15 @@ func TestQuestionsShareSurveys(t *testing.T) {
 		for range 100 {
 			answers.Add(1)
 			l.Recheck(0, func(_ time.Duration, err error) {
-				if err != nil {
-					t.Error(err)
-				}
+				check(t, err == nil, "%v", err)
 				answers.Done()
 			})
 			time.Sleep(time.Millisecond)
 		}
 		answers.Wait()
-		if took := time.Since(began); took > 120*time.Millisecond {
-			t.Errorf("the answers took %v", took)
-		}
-		if looks > 12 {
-			t.Errorf("100 questions made %d looks at a master", looks)
-		}
+		took := time.Since(began)
+		check(t, took <= 120*time.Millisecond, "the answers took %v", took)
+		check(t, looks <= 12, "100 questions made %d looks at a master", looks)
 	})
 }
 
@@ -237,17 +231,12 @@ func TestReadyMarksNothing(t *testing.T) {
 		for _, m := range d.masters[1:] {
 			m.Flush()
 		}
-		if !l.Ready(t.Context(), 1) || l.Ready(t.Context(), 2) {
-			t.Error("not one is ready")
-		}
-		if keys := d.masters[1].Keys(); len(keys) > 0 {
-			t.Errorf("it has written %q", keys)
-		}
+		check(t, l.Ready(t.Context(), 1) && !l.Ready(t.Context(), 2), "not one is ready")
+		keys := d.masters[1].Keys()
+		check(t, len(keys) == 0, "it has written %q", keys)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if l.Ready(ctx, 1) {
-			t.Error("ready after the end of ctx")
-		}
+		check(t, !l.Ready(ctx, 1), "ready after the end of ctx")
 	})
 }
 

@@ -355,10 +355,8 @@ func TestContention(t *testing.T) {
 					t.Logf("%d acquisitions, %.1f calls each; free %v, at most %v; least %d, longest wait %v",
 						len(gaps), float64(w.calls)/float64(len(gaps)), usual, most, least, longest)
 					check(t, !w.overlap, "two holders")
-					if usual > c.usual || most > c.most {
-						t.Errorf("the lock was free for %v, at most %v; want %v, at most %v",
-							usual, most, c.usual, c.most)
-					}
+					check(t, usual <= c.usual && most <= c.most,
+						"the lock was free for %v, at most %v; want %v, at most %v", usual, most, c.usual, c.most)
 					check(t, least != 0, "a contender never acquired the lock")
 				})
 			}
@@ -385,9 +383,8 @@ func TestTurns(t *testing.T) {
 							acquired, float64(w.calls)/float64(acquired), w.longest, least, most)
 						check(t, !w.overlap, "two holders")
 						fair := float64(acquired) / float64(contenders)
-						if w.longest > 2 || float64(most) > 1.1*fair || float64(least) < 0.9*fair {
-							t.Errorf("%d in a row, shares %d to %d of %d", w.longest, least, most, acquired)
-						}
+						check(t, w.longest <= 2 && float64(most) <= 1.1*fair && float64(least) >= 0.9*fair,
+							"%d in a row, shares %d to %d of %d", w.longest, least, most, acquired)
 					})
 			}
 		}

@@ -43,9 +43,8 @@ func TestHistoryLeavesOutTheProcessItself(t *testing.T) {
 	} {
 		var h History
 		c.do(&h)
-		if got, _ := h.JustReleased(names, present); got != c.want {
-			t.Errorf("%s: %d others, want %d", c.name, got, c.want)
-		}
+		got, _ := h.JustReleased(names, present)
+		check(t, got == c.want, "%s: %d others, want %d", c.name, got, c.want)
 	}
 }
 
@@ -57,9 +56,7 @@ func TestFirstApproach(t *testing.T) {
 	wantEqual(t, h.FirstApproach(names, 0), Alone, "at first: approach")
 	h.Unsubscribed(names, 0, ended)
 	for after, want := range map[time.Duration]Approach{0: ProbeFirst, 100*ms - 1: ProbeFirst, 100 * ms: Alone} {
-		if got := h.FirstApproach(names, ended.Add(after)); got != want {
-			t.Errorf("after %v: approach %d, want %d", after, got, want)
-		}
+		wantEqual(t, h.FirstApproach(names, ended.Add(after)), want, after)
 	}
 	wantEqual(t, h.FirstApproach(names+1, ended), Alone, "other names: approach")
 }
@@ -71,9 +68,7 @@ func TestSamples(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{{0, true}, {0, false}, {20*ms - 1, false}, {20 * ms, true}, {39 * ms, false}, {40 * ms, true}} {
-		if got := r.Samples(from.Add(c.after)); got != c.want {
-			t.Errorf("after %v: %v", c.after, got)
-		}
+		wantEqual(t, r.Samples(from.Add(c.after)), c.want, c.after)
 	}
 }
 
@@ -84,9 +79,8 @@ func TestRTTIsAMean(t *testing.T) {
 		p.Observe(node, 100*time.Microsecond)
 	}
 	p.Observe(1, 3*time.Millisecond)
-	if got := p.Mean(1); got > time.Millisecond/2 {
-		t.Errorf("one late answer has made the mean %v", got)
-	}
+	got := p.Mean(1)
+	check(t, got <= time.Millisecond/2, "one late answer has made the mean %v", got)
 }
 
 // A step follows the quorum, within its bounds: the slowest nodes do not count.
@@ -106,8 +100,6 @@ func TestStepIsThreeRoundTripsOfAQuorum(t *testing.T) {
 				p.Observe(node, d)
 			}
 		}
-		if got := p.Step(2); got != of.want {
-			t.Errorf("means %v: a step is %v, want %v", of.means, got, of.want)
-		}
+		wantEqual(t, p.Step(2), of.want, of.means)
 	}
 }

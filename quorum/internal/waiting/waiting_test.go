@@ -196,9 +196,8 @@ func stays(events ...event) event {
 
 func none(s *scenario) {
 	s.t.Helper()
-	if _, _, ok := s.Next(); ok {
-		s.t.Error("an attempt is to come")
-	}
+	_, _, ok := s.Next()
+	check(s.t, !ok, "an attempt is to come")
 }
 
 func (s *scenario) play(events []event) {
@@ -229,10 +228,11 @@ func check(t *testing.T, claim bool, format string, args ...any) {
 	}
 }
 
-func wantEqual[T comparable](t *testing.T, got, want T, what string) {
+// wantEqual fails the test unless two values are equal. what says what they are, or of which case.
+func wantEqual[T comparable](t *testing.T, got, want T, what any) {
 	t.Helper()
 	if got != want {
-		t.Errorf("%s: %v, want %v", what, got, want)
+		t.Errorf("%+v: %+v, want %+v", what, got, want)
 	}
 }
 
@@ -483,9 +483,8 @@ func TestFIFO(t *testing.T) {
 	for _, w := range order {
 		s.Leave(w)
 	}
-	if !s.Empty() || len(s.retries) != 0 {
-		t.Errorf("%d bounds are left in a queue that is empty: %v", len(s.retries), s.Empty())
-	}
+	check(t, s.Empty() && len(s.retries) == 0,
+		"%d bounds are left in a queue that is empty: %v", len(s.retries), s.Empty())
 }
 
 // A call that acquires the lock at once makes no source of jitter, which costs more than the rest of its queue.
