@@ -262,8 +262,8 @@ type not struct{ what any }
 // of is what an error is of, for the message.
 type of struct{ what any }
 
-// wantError fails the test unless an error wraps each of the errors that are wanted, and its text has each of the texts.
-// It wants no error for nil.
+// wantError fails the test unless an error wraps each error that is wanted, and its text has each text. It wants no
+// error for nil.
 func wantError(t *testing.T, err error, wants ...any) {
 	t.Helper()
 	for _, want := range wants {
