@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
@@ -36,7 +37,7 @@ func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
 				calls = c.calls.Load()
 			}
 		}
-		wantEqual(t, c.calls.Load()-calls, 0, "calls by waiters behind the first")
+		testkit.Equal(t, c.calls.Load()-calls, 0, "calls by waiters behind the first")
 		startWaiter(t.Context(), l, 0, others, "c") // a waiter for other names is in another queue
 		c.unlock(other)
 		c.unlock(c.nextLock(others, shortly))
@@ -90,7 +91,7 @@ func TestQueueIsLeftFromTheMiddle(t *testing.T) {
 			synctest.Wait()
 		}
 		took, more := time.Since(since), c.calls.Load()-calls
-		check(t, took == 0 && more == 0, "three waiters left in %v with %d calls, want 0 of both", took, more)
+		testkit.Check(t, took == 0 && more == 0, "three waiters left in %v with %d calls, want 0 of both", took, more)
 		c.unlock(held)
 		for _, i := range []int{0, 1, 4} {
 			got := c.next(results, shortly)
@@ -128,19 +129,19 @@ func TestQueueLeavesNothing(t *testing.T) {
 			names := []string{"a", "b", "c"}[:1+i%3]
 			startWaiter(ctx, l, i, results, names...)
 		}
-		wantEqual(t, c.subscriptions("a"), 3, "connections that subscribe for 20 waiters")
-		wantEqual(t, ofList(l, "queues"), 3, "queues for three sets of names")
+		testkit.Equal(t, c.subscriptions("a"), 3, "connections that subscribe for 20 waiters")
+		testkit.Equal(t, ofList(l, "queues"), 3, "queues for three sets of names")
 		cancel()
 		for range 20 {
 			<-results
 		}
 		synctest.Wait()
 		c.wantNoQueues(l)
-		wantEqual(t, c.subscriptions("a")+c.subscriptions("b")+c.subscriptions("c"), 0, "subscriptions are left")
+		testkit.Equal(t, c.subscriptions("a")+c.subscriptions("b")+c.subscriptions("c"), 0, "subscriptions are left")
 		time.Sleep(time.Second) // the connection for messages lingers
 		synctest.Wait()
 		after := countGoroutines()
-		check(t, after <= before, "%d goroutines before, %d after", before, after)
+		testkit.Check(t, after <= before, "%d goroutines before, %d after", before, after)
 		c.unlock(held)
 	})
 }
@@ -348,7 +349,7 @@ func TestQueueWithTheLongestBounds(t *testing.T) {
 		l := c.process(WithRetry(maxRetry, maxRetry), WithMaxHold(maxMaxHold))
 		held := c.lock(l, "a")
 		results := c.waits(l, "a")
-		check(t, !held.Deadline().IsZero(), "it has no deadline")
+		testkit.Check(t, !held.Deadline().IsZero(), "it has no deadline")
 		c.unlock(held)
 		c.unlock(c.nextLock(results, shortly))
 		c.wantNoQueues(l)
@@ -366,14 +367,14 @@ func TestQueueWithSubscribersIsNotUsedAgain(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		c.unlock(c.lock(l, "a"))
-		wantEqual(t, ofList(l, "spare"), 1, "spare queues, after one that nobody waited in")
+		testkit.Equal(t, ofList(l, "spare"), 1, "spare queues, after one that nobody waited in")
 		held := c.lock(c.process(), "a")
 		ctx, cancel := context.WithCancel(t.Context())
 		left := make(chan lockResult, 1)
 		startWaiter(ctx, l, 0, left, "a")
 		cancel()
 		<-left
-		wantEqual(t, ofList(l, "spare"), 0, "spare queues, after one that has subscribers")
+		testkit.Equal(t, ofList(l, "spare"), 0, "spare queues, after one that has subscribers")
 		c.unlock(held)
 		c.wantNoQueues(l)
 	})
@@ -402,7 +403,7 @@ func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 				want = said
 			}
 			w.Refused(waiting.Result{Held: attempt.held, Wait: -1}, attempt.approach, said, nil)
-			check(t, w.LastError() == want, "after %+v another error is told", attempt)
+			testkit.Check(t, w.LastError() == want, "after %+v another error is told", attempt)
 		}
 	})
 }

@@ -68,8 +68,8 @@ func TestUndoWaitsForThoseThatGranted(t *testing.T) {
 		began := time.Now()
 		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrHeld)
 		took := time.Since(began)
-		check(t, took >= slow, "it returned after %v, before its grant was taken back", took)
-		wantEqual(t, c.owners(l)[2], "", "the owner on the third master")
+		testkit.Check(t, took >= slow, "it returned after %v, before its grant was taken back", took)
+		testkit.Equal(t, c.owners(l)[2], "", "the owner on the third master")
 	})
 }
 
@@ -83,7 +83,7 @@ func TestHopelessAttemptAsksNobody(t *testing.T) {
 		calls := c.calls.Load()
 		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrUnavailable)
 		synctest.Wait()
-		wantEqual(t, c.calls.Load()-calls, 0, "calls")
+		testkit.Equal(t, c.calls.Load()-calls, 0, "calls")
 	})
 }
 
@@ -173,7 +173,7 @@ func TestClockReadsOfAPair(t *testing.T) {
 		synctest.Wait()
 		before := counted.reads.Load()
 		c.unlock(c.lock(l, "a"))
-		wantEqual(t, counted.reads.Load()-before, 4, "readings of the clock")
+		testkit.Equal(t, counted.reads.Load()-before, 4, "readings of the clock")
 	})
 }
 
@@ -210,7 +210,7 @@ func TestASlotsProbeAvoidsTheNodeOfTheHint(t *testing.T) {
 			}
 			lock, _ := l.Semaphore("a", 100).wanted(1, 1).slots.attempt(t.Context(), l.set, queue.Turn{Approach: waiting.ProbeFirst, Published: -1})
 			synctest.Wait()
-			check(t, len(asked) >= 2 && asked[0] != asked[1] && slices.Index(asked[1:], asked[0]) >= 1,
+			testkit.Check(t, len(asked) >= 2 && asked[0] != asked[1] && slices.Index(asked[1:], asked[0]) >= 1,
 				"masters were asked in the order %v", asked)
 			c.unlock(lock)
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // A call that is cancelled ends at once, and leaves nothing, whatever has happened by then: nothing at n = 0, else n scripts
@@ -49,7 +51,7 @@ func TestACallThatIsCancelledAnywhereLeavesNothing(t *testing.T) {
 					return pair(l)(flow)
 				}, func() {
 					synctest.Wait()
-					check(c.t, held.Level() == 1 && held.Valid(), "level %d, %v", held.Level(), held.Err())
+					testkit.Check(c.t, held.Level() == 1 && held.Valid(), "level %d, %v", held.Level(), held.Err())
 					c.unlock(held)
 				}
 		},
@@ -85,8 +87,8 @@ func TestACallThatIsCancelledAnywhereLeavesNothing(t *testing.T) {
 					err := call(ctx)
 					at := began.Load()
 					if cancelled = at != nil; cancelled {
-						check(t, time.Since(*at) == 0, "cancelled after %d scripts, it went on for %v: %v", n, time.Since(*at), err)
-						check(t, err == nil || errors.Is(err, context.Canceled) || errors.Is(err, ErrHeld),
+						testkit.Check(t, time.Since(*at) == 0, "cancelled after %d scripts, it went on for %v: %v", n, time.Since(*at), err)
+						testkit.Check(t, err == nil || errors.Is(err, context.Canceled) || errors.Is(err, ErrHeld),
 							"cancelled after %d scripts: %v", n, err)
 					}
 					c.onAll(nil)
@@ -96,7 +98,7 @@ func TestACallThatIsCancelledAnywhereLeavesNothing(t *testing.T) {
 					c.wantNothingLeft(l)
 				})
 			}
-			check(t, n >= 3, "it was cancelled %d times: the test shows nothing", n)
+			testkit.Check(t, n >= 3, "it was cancelled %d times: the test shows nothing", n)
 		})
 	}
 }

@@ -149,7 +149,7 @@ func block(at *atomic.Pointer[chan struct{}]) (goOn func()) {
 // notAsked wants no request for a lock to reach a master from now on. A round may look at it.
 func (c *cluster) notAsked(master int) {
 	each := func(script string) {
-		check(c.t, script != "acquire" && script != "acquires", "master %d was asked", master)
+		testkit.Check(c.t, script != "acquire" && script != "acquires", "master %d was asked", master)
 	}
 	c.on[master].Store(&each)
 }
@@ -291,14 +291,6 @@ func wantError(t *testing.T, err error, wants ...any) {
 // errorOf is the error of a call, whatever else it returns.
 func errorOf(_ any, err error) error { return err }
 
-// check fails the test unless a claim is true.
-func check(t *testing.T, claim bool, format string, args ...any) {
-	t.Helper()
-	if !claim {
-		t.Errorf(format, args...)
-	}
-}
-
 // require ends the test unless a claim is true.
 func require(t *testing.T, claim bool, format string, args ...any) {
 	t.Helper()
@@ -307,19 +299,11 @@ func require(t *testing.T, claim bool, format string, args ...any) {
 	}
 }
 
-// wantEqual fails the test unless two values are equal. what says what they are, or of which case.
-func wantEqual[T comparable](t *testing.T, got, want T, what any) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%+v: %v, want %v", what, got, want)
-	}
-}
-
 // wantTook fails the test unless what began then has taken that long.
 func wantTook(t *testing.T, began time.Time, least, most time.Duration) {
 	t.Helper()
 	took := time.Since(began)
-	check(t, took >= least && took <= most, "it took %v, want %v to %v", took, least, most)
+	testkit.Check(t, took >= least && took <= most, "it took %v, want %v to %v", took, least, most)
 }
 
 func (c *cluster) lock(l *Locker, names ...string) *Lock {

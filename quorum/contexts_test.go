@@ -15,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // watchedContext is a context of the caller's that runs code in every method.
@@ -125,7 +126,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			bounded, cancel := context.WithTimeout(lock.Context(), time.Millisecond)
 			defer cancel()
 			_, err := l.Lock(bounded, "a")
-			check(t, err != nil, "it has entered")
+			testkit.Check(t, err != nil, "it has entered")
 			c.delay(0)
 		}},
 		"extend": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
@@ -226,7 +227,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 				s.held(t, c, l, lock, hostile)
 			}
 			synctest.Wait()
-			check(t, page.shown >= 5, "the context was hardly asked: the test shows nothing")
+			testkit.Check(t, page.shown >= 5, "the context was hardly asked: the test shows nothing")
 		})
 	}
 }
@@ -285,16 +286,16 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 			}
 			other := c.process()
 			state, err := other.Inspect(t.Context(), "blocked")
-			check(t, err == nil && (state.Owner == "") == end.free,
+			testkit.Check(t, err == nil && (state.Owner == "") == end.free,
 				"it was released before its contexts have ended: %+v, %v", state, err)
-			check(t, what != "lingers" && what != "stopped" || inner.Context().Err() != nil,
+			testkit.Check(t, what != "lingers" && what != "stopped" || inner.Context().Err() != nil,
 				"it was released before the context of an inner handle has ended")
 			for _, n := range l.Stats().Nodes {
-				check(t, n.LastError == nil, "a master's replies are not read: %v", n.LastError)
+				testkit.Check(t, n.LastError == nil, "a master's replies are not read: %v", n.LastError)
 			}
 			c.unlock(c.lock(other, "lingers"))
 			time.Sleep(5 * time.Second)
-			check(t, kept.Valid(), "a lock was not renewed")
+			testkit.Check(t, kept.Valid(), "a lock was not renewed")
 			c.unlock(kept)
 		})
 	}
@@ -317,6 +318,6 @@ func TestUnlockWhileCloseEndsTheContexts(t *testing.T) {
 			t.Errorf("the cause is %v", context.Cause(lock.Context()))
 		}
 		<-closed
-		check(t, lock.Deadline().IsZero(), "after Close it has a deadline")
+		testkit.Check(t, lock.Deadline().IsZero(), "after Close it has a deadline")
 	})
 }

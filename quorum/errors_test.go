@@ -46,9 +46,9 @@ func TestEachReasonIsAnOutcome(t *testing.T) {
 		}
 		seen = append(seen, is)
 	}
-	check(t, !slices.Contains(outcomeNames[:], ""), "an outcome without a name: %q", outcomeNames)
+	testkit.Check(t, !slices.Contains(outcomeNames[:], ""), "an outcome without a name: %q", outcomeNames)
 	for o, cause := (&observer{set: new(settings)}), lease.MaxHoldOver; cause < lease.Causes; cause++ {
-		check(t, o.whyLost(cause) != o.whyLost(lease.NoCause),
+		testkit.Check(t, o.whyLost(cause) != o.whyLost(lease.NoCause),
 			"cause %d has no text: see whyLost in observe.go", cause)
 	}
 }
@@ -77,10 +77,10 @@ func TestPermanentErrors(t *testing.T) {
 		l := lockerWithout(t, wrong, wrong, gone)
 		for _, err := range []error{errorOf(l.Lock(t.Context(), "a")), errorOf(l.TryLock(t.Context(), "a"))} {
 			wantError(t, err, ErrPermanent, ErrUnavailable, "WRONGPASS")
-			wantEqual(t, strings.Count(err.Error(), ErrPermanent.Error()), 1, err)
+			testkit.Equal(t, strings.Count(err.Error(), ErrPermanent.Error()), 1, err)
 		}
 		_, err := lockerWithout(t, wrong, gone, gone).TryLock(t.Context(), "a")
-		check(t, err != nil && !errors.Is(err, ErrPermanent), "a wrong password for one of three: %v", err)
+		testkit.Check(t, err != nil && !errors.Is(err, ErrPermanent), "a wrong password for one of three: %v", err)
 		_, mixed := l.Lock(t.Context())
 		_, bad := l.With(nil).Lock(t.Context(), "a")
 		l.Close()
@@ -123,7 +123,7 @@ func TestRemaining(t *testing.T) {
 		}
 		// The waiting takes the refusal of the last attempt, within the second of the wait.
 		_, err = l.Lock(t.Context(), "a")
-		check(t, errors.As(err, &failed) && failed.Remaining <= 6*time.Second && failed.Remaining >= 5*time.Second,
+		testkit.Check(t, errors.As(err, &failed) && failed.Remaining <= 6*time.Second && failed.Remaining >= 5*time.Second,
 			"Lock, after 5 s of 10 s: %v", err)
 		c.unlock(held)
 	})
@@ -168,11 +168,11 @@ func TestRemainingByTheAnswers(t *testing.T) {
 			o.Nodes = append(o.Nodes, engine.Said{Is: is, Wait: c.waits[i]})
 		}
 		got := o.Remaining()
-		check(t, got == c.want, "%v, %v: %v, want %v", c.answers, c.waits, got, c.want)
+		testkit.Check(t, got == c.want, "%v, %v: %v, want %v", c.answers, c.waits, got, c.want)
 	}
 	forever := &Error{Need: 2, Refused: 2, Remaining: -1}
 	text := forever.Error()
-	check(t, strings.Contains(text, "held without an end"), "%v", text)
+	testkit.Check(t, strings.Contains(text, "held without an end"), "%v", text)
 }
 
 // Another client's lock, of another type, gets a sentence of its own.
@@ -215,7 +215,7 @@ func TestTheVictimOfForceUnlockIsTold(t *testing.T) {
 		for what, find := range map[string]func(held *Lock) string{
 			"re-entry": func(held *Lock) string {
 				_, err := l.Lock(held.Context(), "a")
-				check(t, err != nil, "it was entered again")
+				testkit.Check(t, err != nil, "it was entered again")
 				return "acquire: ForceUnlock took the lock away"
 			},
 			"renewal": func(held *Lock) string { return "ForceUnlock or another client deleted it" },
@@ -260,9 +260,9 @@ func TestWhoTheLockerIs(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, other := c.process(), c.process()
 		got, want := l.Nodes(), []string{"master0", "master1", "master2"}
-		check(t, slices.Equal(got, want), "the nodes are %q", got)
+		testkit.Check(t, slices.Equal(got, want), "the nodes are %q", got)
 		held := c.lock(l, "a")
-		check(t, strings.HasPrefix(held.Owner(), l.ID()+":") && l.With().ID() == l.ID() && other.ID() != l.ID(),
+		testkit.Check(t, strings.HasPrefix(held.Owner(), l.ID()+":") && l.With().ID() == l.ID() && other.ID() != l.ID(),
 			"the owner of %q is %q, another's id %q", l.ID(), held.Owner(), other.ID())
 		c.unlock(held)
 	})
@@ -278,8 +278,8 @@ func TestErrorsSayOnceWhatNodesHaveInCommon(t *testing.T) {
 		Nodes: multierror.Append(nil, differs, other, again)}
 	want := "quorumlock: lock: not acquired: masters do not accept this client's list: will not pass by itself (0 granted of 2 needed, 2 with another list, 1 unknown): " +
 		"nodes a, c: acquire: the lists of masters differ; node b: acquire: NOPERM this user has no permissions"
-	check(t, e.Error() == want, "it says\n%s, want\n%s", e, want)
-	wantEqual(t, strings.Count(e.Error(), "lists of masters"), 1, "times that it is said")
+	testkit.Check(t, e.Error() == want, "it says\n%s, want\n%s", e, want)
+	testkit.Equal(t, strings.Count(e.Error(), "lists of masters"), 1, "times that it is said")
 }
 
 // Masters that answered with another list are not called unknown, nor unavailable if they are the whole
@@ -296,6 +296,6 @@ func TestErrorOfMastersWithAnotherList(t *testing.T) {
 	} {
 		err := &Error{Op: "lock", Need: 2, Unknown: 3, causes: []error{ErrNotAcquired, ErrUnavailable}, Nodes: &multierror.Error{Errors: nodes}}
 		got := err.Error()
-		check(t, strings.Contains(got, want) && errors.Is(err, ErrUnavailable), "%s\nwant %s", got, want)
+		testkit.Check(t, strings.Contains(got, want) && errors.Is(err, ErrUnavailable), "%s\nwant %s", got, want)
 	}
 }

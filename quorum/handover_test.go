@@ -55,28 +55,28 @@ func TestHandOver(t *testing.T) {
 		}
 		for what, l := range map[string]*Lock{"first": held, "inner": inner} {
 			cause := context.Cause(l.Context())
-			check(t, !l.Valid() && l.Level() == 0 && cause == ErrHandedOver && l.Err() == ErrHandedOver,
+			testkit.Check(t, !l.Valid() && l.Level() == 0 && cause == ErrHandedOver && l.Err() == ErrHandedOver,
 				"the %s handle: valid %v, level %d, %v, context %v", what, l.Valid(), l.Level(), l.Err(), cause)
 			for op, err := range map[string]error{"unlock": l.Unlock(t.Context()), "extend": l.Extend(t.Context(), lease)} {
-				check(t, errors.Is(err, ErrNotHeld) && errors.Is(err, ErrHandedOver),
+				testkit.Check(t, errors.Is(err, ErrNotHeld) && errors.Is(err, ErrHandedOver),
 					"%s of the %s handle: %v", op, what, err)
 			}
 		}
 		wantError(t, errorOf(held.HandOver(t.Context())), ErrNotHeld) // hand over again
-		wantEqual(t, released, 1, "runs of the hook Released")
+		testkit.Equal(t, released, 1, "runs of the hook Released")
 		c.wantNothingScheduled(first)
 		c.must(first.Close())
 
 		c.calls.Store(0)
 		time.Sleep(lease - shortly) // a full lease was left
-		wantEqual(t, c.calls.Load(), 0, "calls of the first process after handing over")
+		testkit.Equal(t, c.calls.Load(), 0, "calls of the first process after handing over")
 		wantError(t, errorOf(third.TryLock(t.Context(), "b")), ErrHeld) // in between
 		taken := c.takeOver(second, ticket)
 		if taken.Token() <= held.Token() || taken.Owner() == held.Owner() || taken.Level() != 1 || len(taken.Names()) != 2 {
 			t.Errorf("%v took over from %v, level %d", taken, held, taken.Level())
 		}
 		time.Sleep(3 * lease)
-		check(t, taken.Valid(), "it is not renewed: %v", taken.Err())
+		testkit.Check(t, taken.Valid(), "it is not renewed: %v", taken.Err())
 		c.wantPassedOn(third, ticket, true)
 		c.unlock(taken)
 		c.wantNothingLeft(second)
@@ -194,7 +194,7 @@ func TestRepairOfALockThatWasTakenOver(t *testing.T) {
 		taken := c.takeOver(l, ticket)
 		c.masters[2].Start()
 		time.Sleep(DefaultLease / 2) // the predecessor's lasts for longer
-		wantEqual(t, c.owners(l)[2], taken.Owner(), "the owner on the third master")
+		testkit.Equal(t, c.owners(l)[2], taken.Owner(), "the owner on the third master")
 		c.unlock(taken)
 	})
 }
@@ -242,7 +242,7 @@ func TestHandOverAbandonsRequests(t *testing.T) {
 		c.before(2, func() {})
 		close(answers)
 		time.Sleep(2 * shortly)
-		check(t, !slices.Contains(c.masters[2].Keys(), "a"), "the third master has %q", c.masters[2].Keys())
+		testkit.Check(t, !slices.Contains(c.masters[2].Keys(), "a"), "the third master has %q", c.masters[2].Keys())
 	})
 }
 
@@ -266,7 +266,7 @@ func TestALateRequestOfThePredecessorIsNotGranted(t *testing.T) {
 		synctest.Wait()
 		close(arrives)
 		testkit.Pass(shortly)
-		check(t, !slices.Contains(c.masters[2].Keys(), "a"), "the third master has %q", c.masters[2].Keys())
+		testkit.Check(t, !slices.Contains(c.masters[2].Keys(), "a"), "the third master has %q", c.masters[2].Keys())
 	})
 }
 
@@ -286,7 +286,7 @@ func TestHooksOfTakeOver(t *testing.T) {
 		c.unlock(c.takeOver(l, ticket))
 		c.wantPassedOn(l, ticket, false)
 		got, want := strings.Join(seen, ", "), "start, attempt acquired, end acquired, acquired, start, attempt failed, end failed"
-		check(t, got == want, "the hooks saw %s, want %s", got, want)
+		testkit.Check(t, got == want, "the hooks saw %s, want %s", got, want)
 	})
 }
 
@@ -313,7 +313,7 @@ func TestTicketsThatAreNoTickets(t *testing.T) {
 			bad := good
 			bad.Names = names
 			lock, err := l.TakeOver(t.Context(), bad.String())
-			check(t, errors.Is(err, ErrInvalid) && len(err.Error()) <= 300, "%s: %v, %v", what, lock, err)
+			testkit.Check(t, errors.Is(err, ErrInvalid) && len(err.Error()) <= 300, "%s: %v, %v", what, lock, err)
 		}
 		text := good.String()
 		const cutOff = "the text is no ticket of HandOver: it is cut off"
@@ -347,7 +347,7 @@ func TestTakeOverBesideReaders(t *testing.T) {
 		c.must(c.process().ForceUnlock(t.Context(), "a"))
 		reader := c.got(c.process().RWLock("a").RLock(t.Context()))
 		c.wantPassedOn(c.process(), ticket, true)
-		check(t, reader.Valid(), "the reader: %v", reader.Err())
+		testkit.Check(t, reader.Valid(), "the reader: %v", reader.Err())
 	})
 }
 
@@ -364,10 +364,10 @@ func TestHandOverOfSlots(t *testing.T) {
 			t.Errorf("%v takes over from %v", taken, held)
 		}
 		c.wantPassedOn(third, ticket, true)
-		check(t, !slices.Contains(taken.Slots(), other.Slot()) && other.Valid(),
+		testkit.Check(t, !slices.Contains(taken.Slots(), other.Slot()) && other.Valid(),
 			"slots %v next to %d", taken.Slots(), other.Slot())
 		c.unlock(taken)
 		again, err := third.Semaphore("s", 3).AcquireN(t.Context(), 2)
-		check(t, err == nil && again.Token() > taken.Token(), "after it: %v, %v", again, err)
+		testkit.Check(t, err == nil && again.Token() > taken.Token(), "after it: %v, %v", again, err)
 	})
 }

@@ -80,7 +80,7 @@ func TestHooksOfACallThatWaits(t *testing.T) {
 		lock := c.lock(l, "a")
 		defer c.unlock(lock)
 		x := all.take()
-		check(t, len(x.starts) == 1 && slices.Equal(x.starts[0], []string{"a"}),
+		testkit.Check(t, len(x.starts) == 1 && slices.Equal(x.starts[0], []string{"a"}),
 			"LockStart was told %v", x.starts)
 		n := len(x.attempts)
 		require(t, n >= 2 && len(x.ends) == 1,
@@ -90,15 +90,15 @@ func TestHooksOfACallThatWaits(t *testing.T) {
 			first.Refused < 2 || first.Names[0] != "a" {
 			t.Errorf("the first attempt is told as %+v", first)
 		}
-		check(t, last.Outcome == "acquired" && last.Err == nil && last.Granted >= 2,
+		testkit.Check(t, last.Outcome == "acquired" && last.Err == nil && last.Granted >= 2,
 			"the last attempt is told as %+v", last)
 		if end.Outcome != "acquired" || end.Lock != lock || end.Err != nil || end.Attempts != n ||
 			end.Duration < time.Second || end.Duration > 2*time.Second || end.Names[0] != "a" {
 			t.Errorf("the end is told as %+v after %d attempts", end, n)
 		}
-		check(t, !slices.ContainsFunc(x.contexts, func(v any) bool { return v != 1 }),
+		testkit.Check(t, !slices.ContainsFunc(x.contexts, func(v any) bool { return v != 1 }),
 			"the contexts of the hooks have %v from LockStart", x.contexts)
-		check(t, lock.Context().Value(toldKey{}) == nil, "the lock's context derives from the hooks'")
+		testkit.Check(t, lock.Context().Value(toldKey{}) == nil, "the lock's context derives from the hooks'")
 	})
 }
 
@@ -112,9 +112,9 @@ func TestHooksOfALockThatIsEnteredAgain(t *testing.T) {
 		}))
 		outer := c.lock(l, "a")
 		c.unlock(c.got(l.Lock(outer.Context(), "a")))
-		check(t, slices.Equal(seen, []string{"acquired, level 1"}), "before the release: %q", seen)
+		testkit.Check(t, slices.Equal(seen, []string{"acquired, level 1"}), "before the release: %q", seen)
 		c.unlock(outer)
-		check(t, len(seen) == 2, "after the release: %q", seen)
+		testkit.Check(t, len(seen) == 2, "after the release: %q", seen)
 	})
 }
 
@@ -138,7 +138,7 @@ func TestOutcomes(t *testing.T) {
 				t.Errorf("%v is told as %v and %v: %v", want, a.Outcome, end.Outcome, err)
 			}
 			got := l.Stats().Attempts[want]
-			check(t, got == before+1, "%v was counted %d times for one attempt", want, got-before)
+			testkit.Check(t, got == before+1, "%v was counted %d times for one attempt", want, got-before)
 		}
 		ends("acquired", t.Context())
 		held := c.lock(c.process(), "a")
@@ -196,7 +196,7 @@ func TestHookOfAWriteBack(t *testing.T) {
 		lock := c.lock(l, "a")
 		close(late)
 		x := all.take()
-		check(t, x.attempts[0].WriteBacks == 1 && l.Stats().WriteBacks == 1,
+		testkit.Check(t, x.attempts[0].WriteBacks == 1 && l.Stats().WriteBacks == 1,
 			"told %+v, counted %+v", x.attempts, l.Stats())
 		c.unlock(lock)
 	})
@@ -213,15 +213,15 @@ func TestHooksOfRenewals(t *testing.T) {
 		time.Sleep(lease/3 + 10*time.Millisecond)
 		synctest.Wait()
 		x := all.take()
-		check(t, len(x.left) == 1 && x.left[0] >= lease/2 && x.left[0] <= lease*2/3,
+		testkit.Check(t, len(x.left) == 1 && x.left[0] >= lease/2 && x.left[0] <= lease*2/3,
 			"a third into a lease of %v, Renewing is told %v", lease, x.left)
 		nodes := map[string]bool{}
 		for _, e := range x.renewals {
 			nodes[e.Node] = true
-			check(t, e.Renewed == 1 && e.Forgotten+e.Taken+e.Failed == 0 && e.Err == nil,
+			testkit.Check(t, e.Renewed == 1 && e.Forgotten+e.Taken+e.Failed == 0 && e.Err == nil,
 				"a renewal is told as %+v", e)
 		}
-		check(t, len(x.renewals) == 3 && len(nodes) == 3,
+		testkit.Check(t, len(x.renewals) == 3 && len(nodes) == 3,
 			"the renewals on three nodes are told as %+v", x.renewals)
 		if s := l.Stats(); s.Held != 2 || s.Nodes[0].Renewals != 2 || s.Nodes[0].RenewalsFailed != 0 {
 			t.Errorf("%+v", s)
@@ -270,7 +270,7 @@ func TestHookOfARepairThatFails(t *testing.T) {
 				stats.RepairsFailed != uint64(len(x.repairs)) || stats.Repairs != 0 {
 				t.Errorf("the repairs are told as %+v, and counted as %+v", x.repairs, stats)
 			}
-			check(t, isDown || slices.ContainsFunc(x.renewals, func(e RenewalEvent) bool { return e.Taken == 1 }),
+			testkit.Check(t, isDown || slices.ContainsFunc(x.renewals, func(e RenewalEvent) bool { return e.Taken == 1 }),
 				"no renewal is told as taken: %+v", x.renewals)
 			c.unlock(lock)
 			c.masters[0].Start()
@@ -298,7 +298,7 @@ func TestHooksOfACallThatPanic(t *testing.T) {
 				endsGoroutine(call)
 				c.wantNothingLeft(plain)
 			}
-			wantEqual(t, plain.Stats().Waiting, 0, "calls are counted as waiting")
+			testkit.Equal(t, plain.Stats().Waiting, 0, "calls are counted as waiting")
 		})
 	}
 }
@@ -314,14 +314,14 @@ func TestHookOfRenewalsThatBlocks(t *testing.T) {
 		}))
 		lock := c.lock(l, "a")
 		time.Sleep(time.Minute)
-		check(t, lock.Valid(), "the lock is lost: %v", lock.Err())
+		testkit.Check(t, lock.Valid(), "the lock is lost: %v", lock.Err())
 		if n := l.Stats().EventsDropped; n != 0 || behind.Load() != 0 {
 			t.Errorf("%d events were dropped, and %d told during the first", n, behind.Load())
 		}
 		for range events.MaxWaiting {
 			l.core.events.Post(func() {})
 		}
-		check(t, l.Stats().EventsDropped != 0, "no event was dropped")
+		testkit.Check(t, l.Stats().EventsDropped != 0, "no event was dropped")
 		c.unlock(lock)
 		began := time.Now()
 		l.Close()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
@@ -21,7 +22,7 @@ func TestIdentity(t *testing.T) {
 	host, _ := os.Hostname()
 	inCluster(t, func(t *testing.T, c *cluster) {
 		want := Identity{Host: host, PID: os.Getpid(), Program: filepath.Base(os.Args[0]), Label: "nightly"}
-		wantEqual(t, c.process(WithLabel("nightly")).Identity(), want, "it is")
+		testkit.Equal(t, c.process(WithLabel("nightly")).Identity(), want, "it is")
 	})
 	for said, is := range map[string]Identity{
 		"unknown":                     {},
@@ -30,7 +31,7 @@ func TestIdentity(t *testing.T) {
 		strings.Repeat("x", 64) + " on " + strings.Repeat("y", 64) + " (pid 1)": {Host: strings.Repeat("y", 255), PID: 1,
 			Label: strings.Repeat("x", 255)},
 	} {
-		check(t, is.String() == said, "%+v is %q, want %q", is, is, said)
+		testkit.Check(t, is.String() == said, "%+v is %q, want %q", is, is, said)
 	}
 }
 
@@ -54,7 +55,7 @@ func TestIntroduction(t *testing.T) {
 		wantIntroductions := func(when string, want int64) {
 			t.Helper()
 			synctest.Wait()
-			wantEqual(t, c.introductions.Load(), want, when)
+			testkit.Equal(t, c.introductions.Load(), want, when)
 		}
 		wantIntroductions("before the first lock", 0)
 		var locks []*Lock
@@ -63,11 +64,11 @@ func TestIntroduction(t *testing.T) {
 		}
 		wantIntroductions("100 locks", 3)
 		for _, m := range c.masters {
-			check(t, slices.Contains(m.Keys(), key), "no %s in %q", key, m.Keys())
+			testkit.Check(t, slices.Contains(m.Keys(), key), "no %s in %q", key, m.Keys())
 		}
 		for _, n := range l.core.Nodes {
 			found, _ := inside.Of(n).Pipe("").Do(t.Context(), operators.Lockers("0")).Reply.Other.(*operators.LockersReply)
-			check(t, found != nil && len(found.Found) == 1 && found.Found[0].HasList(l.core.Roster.List()),
+			testkit.Check(t, found != nil && len(found.Found) == 1 && found.Found[0].HasList(l.core.Roster.List()),
 				"the locker does not say its list: %+v", found)
 		}
 		c.masters[0].Flush()         // the others keep the locks
@@ -82,13 +83,13 @@ func TestIntroduction(t *testing.T) {
 		l.Close() // as if the process had died: the lock stays
 		time.Sleep(29 * time.Second)
 		state, err := c.process().Inspect(t.Context(), "a")
-		check(t, err == nil && state.Owner == held.Owner() && state.Identity == l.Identity(),
+		testkit.Check(t, err == nil && state.Owner == held.Owner() && state.Identity == l.Identity(),
 			"a lock that nobody renews now: %+v, %v", state, err)
-		check(t, slices.Contains(c.masters[0].Keys(), key),
+		testkit.Check(t, slices.Contains(c.masters[0].Keys(), key),
 			"a master that was flushed does not get the identity again")
 		time.Sleep(time.Minute)
 		for _, m := range c.masters {
-			check(t, !slices.Contains(m.Keys(), key), "%s is left for ever", key)
+			testkit.Check(t, !slices.Contains(m.Keys(), key), "%s is left for ever", key)
 		}
 	})
 }
@@ -102,7 +103,7 @@ func TestClosedLockersLeave(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		for i, m := range c.masters {
 			key := "quorumlock:locker:" + l.ID()
-			check(t, !slices.Contains(m.Keys(), key), "master %d still has %s", i, key)
+			testkit.Check(t, !slices.Contains(m.Keys(), key), "master %d still has %s", i, key)
 		}
 	})
 }
@@ -115,12 +116,12 @@ func TestQuestions(t *testing.T) {
 			c.unlock(c.lock(l, "a"))
 			c.unlock(c.lock(other, "a"))
 		}
-		wantEqual(t, c.questions.Load(), 0, "questions without a failure")
+		testkit.Equal(t, c.questions.Load(), 0, "questions without a failure")
 		held := c.lockKnown(other, "a")
 		for range 10 {
 			wantHolder(t, errorOf(l.TryLock(t.Context(), "a")), held)
 		}
-		wantEqual(t, c.questions.Load(), 1, "questions by ten attempts on three masters")
+		testkit.Equal(t, c.questions.Load(), 1, "questions by ten attempts on three masters")
 		c.unlock(held)
 	})
 }
@@ -152,7 +153,7 @@ func TestHolderOfAWait(t *testing.T) {
 		began := time.Now()
 		wantHolder(t, errorOf(l.Lock(t.Context(), "a")), held)
 		wantTook(t, began, 5*time.Second, 5*time.Second)
-		wantEqual(t, c.questions.Load(), 1, "questions")
+		testkit.Equal(t, c.questions.Load(), 1, "questions")
 		c.unlock(held)
 	})
 }
@@ -173,7 +174,7 @@ func TestWaitersAskSeldom(t *testing.T) {
 			time.Sleep(50 * time.Millisecond)
 		}
 		n := c.questions.Load()
-		check(t, n >= 1 && n <= 3, "%d questions about 20 holders within a second", n)
+		testkit.Check(t, n >= 1 && n <= 3, "%d questions about 20 holders within a second", n)
 		c.unlock(held)
 		c.unlock(c.nextLock(results, shortly))
 	})
@@ -226,7 +227,7 @@ func TestHolderWithoutIdentity(t *testing.T) {
 					t.Errorf("%v, want %q", err, says)
 				}
 			}
-			wantEqual(t, c.questions.Load(), questions, within)
+			testkit.Equal(t, c.questions.Load(), questions, within)
 		}
 		try(0, 1)
 		time.Sleep(time.Second) // a locker that is new may have told the master since
@@ -247,7 +248,7 @@ func TestInspectTellsTheProcess(t *testing.T) {
 				t.Errorf("%+v, %v", state, err)
 			}
 		}
-		wantEqual(t, c.questions.Load(), 2*(3+3), "questions: two states and two identities from each master")
+		testkit.Equal(t, c.questions.Load(), 2*(3+3), "questions: two states and two identities from each master")
 		if state, err := l.Inspect(t.Context(), "b"); err != nil || state.Identity != (Identity{}) {
 			t.Errorf("a free name: %+v, %v", state, err)
 		}
@@ -264,7 +265,7 @@ func TestExtendKeepsTheIdentity(t *testing.T) {
 			c.must(held.Extend(t.Context(), 20*time.Second))
 		}
 		state, err := c.process().Inspect(t.Context(), "a")
-		check(t, err == nil && state.Identity == held.core.identity, "%+v, %v", state, err)
+		testkit.Check(t, err == nil && state.Identity == held.core.identity, "%+v, %v", state, err)
 		c.unlock(held)
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // A node that refused the attempt after it had become a lock has nothing of it: it gets no release.
@@ -43,7 +45,7 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 			held := c.lockKnown(l, "a")
 			c.frees(l, 2, rival)
 			later(c, l, held)
-			wantEqual(t, c.owners(l)[2], held.Owner(), "the owner on the third master, which shall grant later")
+			testkit.Equal(t, c.owners(l)[2], held.Owner(), "the owner on the third master, which shall grant later")
 			c.unlock(held)
 			synctest.Wait()
 			c.wantNoOwners(l)
@@ -113,7 +115,7 @@ func TestSlowNodeIsRenewedOnceAtATime(t *testing.T) {
 		time.Sleep(850 * time.Millisecond) // less than the node's timeout
 		close(stalled)
 		synctest.Wait()
-		wantEqual(t, calls.Load(), 1, "calls in eight periods of renewal")
+		testkit.Equal(t, calls.Load(), 1, "calls in eight periods of renewal")
 	})
 }
 
@@ -159,7 +161,7 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 		wantError(t, inner.Unlock(t.Context()), ErrNotHeld)                                   // unlocked
 		time.Sleep(DefaultLease)
 		synctest.Wait()
-		wantEqual(t, c.calls.Load()-calls, 0, "calls after the release")
+		testkit.Equal(t, c.calls.Load()-calls, 0, "calls after the release")
 		c.wantNoOwners(l)
 	})
 }
@@ -178,7 +180,7 @@ func TestUnlockWhoseReplyIsLost(t *testing.T) {
 		}
 		c.unlock(held)
 		synctest.Wait()
-		check(t, min(ran[0], ran[1], ran[2]) >= 2, "the masters ran %v releases", ran)
+		testkit.Check(t, min(ran[0], ran[1], ran[2]) >= 2, "the masters ran %v releases", ran)
 	})
 }
 

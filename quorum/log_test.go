@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // logLines counts the lines that are logged.
@@ -81,11 +82,11 @@ func TestTheDefaultLogger(t *testing.T) {
 		crashAll(c)
 		<-held.Context().Done()
 		synctest.Wait()
-		wantEqual(t, log.count("quorumlock: lock lost"), 1, "lines about the loss")
+		testkit.Equal(t, log.count("quorumlock: lock lost"), 1, "lines about the loss")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		wantError(t, errorOf(l.Lock(ctx, "a")), ErrUnavailable)
-		wantEqual(t, log.count(`level=WARN msg="quorumlock: waiting for nodes"`), 1, "lines about the waiting")
+		testkit.Equal(t, log.count(`level=WARN msg="quorumlock: waiting for nodes"`), 1, "lines about the waiting")
 		startAll(c)
 	})
 }
@@ -106,7 +107,7 @@ func TestTheLogOfWaitingIsShort(t *testing.T) {
 			}
 			startAll(c)
 			time.Sleep(time.Second) // until they are found
-			wantEqual(t, log.count("waiting for nodes"), logged, "lines about the waiting")
+			testkit.Equal(t, log.count("waiting for nodes"), logged, "lines about the waiting")
 			for _, name := range []string{"a", "b"} {
 				c.unlock(c.lock(l, name))
 			}

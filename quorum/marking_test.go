@@ -54,7 +54,7 @@ func TestANewDeploymentWaitsOnce(t *testing.T) {
 		if took := c.lets(second, "a"); took < quarantine/2-100*time.Millisecond || took > quarantine/2+100*time.Millisecond {
 			t.Errorf("the second client waits %v", took)
 		}
-		wantEqual(t, c.lets(l, "a"), 0, "the first client waits for another")
+		testkit.Equal(t, c.lets(l, "a"), 0, "the first client waits for another")
 	})
 }
 
@@ -66,7 +66,7 @@ func TestAnExistingDeploymentIsNotFounded(t *testing.T) {
 		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrUnavailable, "quorumlock admit -members") // new masters
 		for i, m := range c.masters {
 			keys := m.Keys()
-			check(t, len(keys) == 0, "master %d has %q", i, keys)
+			testkit.Check(t, len(keys) == 0, "master %d has %q", i, keys)
 		}
 		c.unlock(c.lock(c.process(), "a")) // founds it
 		c.unlock(c.lock(l, "a"))
@@ -88,7 +88,7 @@ func TestWithoutQuarantineANewDeploymentGrantsAtOnce(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		for range 2 {
-			wantEqual(t, c.lets(l, "a"), 0, "it waits")
+			testkit.Equal(t, c.lets(l, "a"), 0, "it waits")
 			flush(c.masters...)
 		}
 	})
@@ -110,7 +110,7 @@ func TestMastersThatForgotWaitInQuarantine(t *testing.T) {
 			forget(c.masters[0]) // two others are a quorum, and mark it
 			time.Sleep(time.Second)
 			for range 5 { // an answer that comes after the release marks nothing
-				wantEqual(t, c.lets(l, "a"), 0, "one that forgot delays a lock by")
+				testkit.Equal(t, c.lets(l, "a"), 0, "one that forgot delays a lock by")
 				synctest.Wait()
 			}
 			time.Sleep(quarantine / 2)
@@ -146,10 +146,10 @@ func TestALockWhoseMastersRestartWithTheirData(t *testing.T) {
 			restart(fakeredis.Everything, c.masters[:p.restarted]...)
 			time.Sleep(DefaultLease / 2) // a renewal has reached them
 			keys := c.masters[0].Keys()
-			check(t, held.Valid() && slices.Contains(keys, "a"), "valid %v, keys %q", held.Valid(), keys)
+			testkit.Check(t, held.Valid() && slices.Contains(keys, "a"), "valid %v, keys %q", held.Valid(), keys)
 			if p.isKept {
 				time.Sleep(2 * quarantine)
-				check(t, held.Valid(), "lost: %v", context.Cause(held.Context()))
+				testkit.Check(t, held.Valid(), "lost: %v", context.Cause(held.Context()))
 				c.unlock(held)
 				return
 			}
@@ -176,7 +176,7 @@ func TestAllInQuarantineAreCounted(t *testing.T) {
 		c.before(2, func() { time.Sleep(engine.Grace / 4) })
 		_, err := l.TryLock(t.Context(), "a")
 		var refusal *Error
-		check(t, errors.As(err, &refusal) && refusal.Quarantined == 3 && refusal.Unknown == 0,
+		testkit.Check(t, errors.As(err, &refusal) && refusal.Quarantined == 3 && refusal.Unknown == 0,
 			"three in quarantine, one of them slow: %v", err)
 	})
 }
@@ -211,7 +211,7 @@ func TestAMarkerThatChangesEachTime(t *testing.T) {
 		c.command(0, "PEXPIRE", "a", "60000")
 		_, err := l.TryLock(t.Context(), "a") // it needs this master's grant
 		synctest.Wait()
-		wantEqual(t, acquires, 2, "requests for a grant")
+		testkit.Equal(t, acquires, 2, "requests for a grant")
 		wantError(t, err, engine.ErrMarker)
 		flushing = false
 	})
@@ -230,7 +230,7 @@ func TestAnotherMaxLeaseUnderALiveConnection(t *testing.T) {
 		}
 		_, err := l.Lock(t.Context(), "a") // returns at once
 		var typed *node.Error
-		check(t, errors.Is(err, node.ErrMaxLease) && errors.As(err, &typed) && typed.Permanent(),
+		testkit.Check(t, errors.Is(err, node.ErrMaxLease) && errors.As(err, &typed) && typed.Permanent(),
 			"%v, want node.ErrMaxLease, for good", err)
 	})
 }
@@ -331,7 +331,7 @@ func TestAFirstStartOfTwoReplicas(t *testing.T) {
 			synctest.Wait()
 			for _, l := range all {
 				for _, n := range l.Stats().Nodes {
-					check(t, n.State == state, "%s: node %s is %s", when, n.Name, n.State)
+					testkit.Check(t, n.State == state, "%s: node %s is %s", when, n.Name, n.State)
 				}
 			}
 			if n, over := log.count("level=WARN msg=\"quorumlock: node in quarantine"), log.count("its quarantine is over"); n != began || over != ended {
@@ -344,6 +344,6 @@ func TestAFirstStartOfTwoReplicas(t *testing.T) {
 		time.Sleep(time.Second)
 		says("then", inside.Up, 6, 6)
 		lock, err := all[0].TryLock(t.Context(), "a")
-		check(t, err == nil && lock.Unlock(t.Context()) == nil, "%v", err)
+		testkit.Check(t, err == nil && lock.Unlock(t.Context()) == nil, "%v", err)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 const oneMinHold = time.Second
@@ -69,7 +70,7 @@ func TestMinHoldKeepsALockThatIsUnlockedEarly(t *testing.T) {
 				t.Fatalf("the next got it after %v: %v", took, next.err)
 			}
 			c.unlock(next.lock)
-			wantEqual(t, released, 2, "hooks that ran for two locks")
+			testkit.Equal(t, released, 2, "hooks that ran for two locks")
 			c.wantNothingScheduled(l)
 			c.wantNothingLeft(l)
 		})
@@ -86,7 +87,7 @@ func TestMinHoldOfAFixedLeaseOnFastMasters(t *testing.T) {
 			l, other := c.process(WithFixedLease(lease)), c.process()
 			began := time.Now()
 			held, err := l.With(WithMinHold(minHold)).TryLock(t.Context(), "a")
-			check(t, errors.Is(err, ErrInvalid) != accepted,
+			testkit.Check(t, errors.Is(err, ErrInvalid) != accepted,
 				"min hold %v of a fixed lease of %v: %v", minHold, lease, err)
 			if err != nil {
 				return
@@ -94,7 +95,7 @@ func TestMinHoldOfAFixedLeaseOnFastMasters(t *testing.T) {
 			c.unlock(held)
 			next := c.got(other.Lock(t.Context(), "a"))
 			took := time.Since(began)
-			check(t, took >= minHold, "the next got it %v before the min hold was over", minHold-took)
+			testkit.Check(t, took >= minHold, "the next got it %v before the min hold was over", minHold-took)
 			c.unlock(next)
 		})
 	}
@@ -122,7 +123,7 @@ func TestMinHoldRunsAJobOncePerPeriod(t *testing.T) {
 				tick(two)
 				time.Sleep(period - skew)
 			}
-			check(t, ran == want, "with a min hold of %v it ran %d times, want %d", minHold, ran, want)
+			testkit.Check(t, ran == want, "with a min hold of %v it ran %d times, want %d", minHold, ran, want)
 		})
 	}
 }
@@ -174,7 +175,7 @@ func TestMinHoldRepairs(t *testing.T) {
 			time.Sleep(10 * time.Second) // of the bubble's time
 		}
 		for i, owner := range c.owners(l) {
-			check(t, owner != "", "master %d does not keep it", i)
+			testkit.Check(t, owner != "", "master %d does not keep it", i)
 		}
 	})
 }
@@ -186,7 +187,7 @@ func TestMinHoldRepairsSoon(t *testing.T) {
 		c.unlock(c.lock(l, "a"))
 		c.masters[0].Flush()
 		time.Sleep(3 * time.Second / 2) // of the bubble's time: the renewal was due after a second
-		check(t, c.owners(l)[0] != "", "the master that forgot it was not asked again")
+		testkit.Check(t, c.owners(l)[0] != "", "the master that forgot it was not asked again")
 	})
 }
 
@@ -199,7 +200,7 @@ func TestMinHoldThatIsForced(t *testing.T) {
 		next := c.lock(other, "a")
 		time.Sleep(time.Second) // of the bubble's time
 		c.wantNothingScheduled(l)
-		check(t, next.Valid(), "%v", next.Err())
+		testkit.Check(t, next.Valid(), "%v", next.Err())
 		c.unlock(next)
 		synctest.Wait() // Unlock does not wait for the last node
 		c.wantNoOwners(l)
@@ -220,7 +221,7 @@ func TestMinHoldTakesNoGoroutine(t *testing.T) {
 		}
 		synctest.Wait()
 		now := runtime.NumGoroutine()
-		check(t, now <= before+20, "%d goroutines became %d", before, now)
+		testkit.Check(t, now <= before+20, "%d goroutines became %d", before, now)
 		for _, lock := range held {
 			c.unlock(lock)
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // delay makes every master answer after d, from now on.
@@ -46,11 +48,11 @@ func TestUnlockWaitsWithTheLocksOwnContext(t *testing.T) {
 				defer cancel()
 				began := time.Now()
 				err := step.of.Unlock(ctx)
-				check(t, err == nil, "%v: %v", step.of.Names(), err)
+				testkit.Check(t, err == nil, "%v: %v", step.of.Names(), err)
 				if took := time.Since(began); took < slow || took > 4*slow {
 					t.Errorf("%v: it waited %v for nodes that take %v", step.of.Names(), took, slow)
 				}
-				check(t, step.of.Context().Err() != nil && context.Cause(step.of.Context()) == ErrReleased,
+				testkit.Check(t, step.of.Context().Err() != nil && context.Cause(step.of.Context()) == ErrReleased,
 					"the lock's context: %v", context.Cause(step.of.Context()))
 			}
 			c.delay(0)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // callerPanic is the value with which the caller's code panics in these tests.
@@ -184,7 +185,7 @@ func TestHookLostThatEndsItsGoroutine(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		wantEqual(t, calls.Load(), 3, "calls of the hook for 3 lost locks")
+		testkit.Equal(t, calls.Load(), 3, "calls of the hook for 3 lost locks")
 		c.wantNothingLeft(l)
 	})
 }
@@ -241,7 +242,7 @@ func TestContextThatPanics(t *testing.T) {
 			inner := c.got(l.Lock(watchedContext{lock.Context(), b.tick}, "a"))
 			lock.Deadline()
 			inner.Unlock(watchedContext{inner.Context(), b.tick})
-			wantEqual(c.t, lock.Level(), 1, "level")
+			testkit.Equal(c.t, lock.Level(), 1, "level")
 			lock.Unlock(ctx)
 		},
 		"TryLock of a held lock": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 )
@@ -126,7 +127,7 @@ func TestAnAttemptWithoutAPermanentErrorAsksNobodyFurther(t *testing.T) {
 		l := c.over(func(int) {}, 0, gone, gone)
 		before := c.calls.Load()
 		_, err := l.TryLock(t.Context(), "a")
-		check(t, err != nil && !errors.Is(err, ErrPermanent), "%v", err)
-		wantEqual(t, c.calls.Load()-before, 0, "scripts that were run")
+		testkit.Check(t, err != nil && !errors.Is(err, ErrPermanent), "%v", err)
+		testkit.Equal(t, c.calls.Load()-before, 0, "scripts that were run")
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -50,7 +51,7 @@ func TestALockStandsOnAllNodes(t *testing.T) {
 			require(t, lock != nil, "%v", r.err)
 			time.Sleep(200 * time.Millisecond)
 			for i, owner := range c.owners(l) {
-				check(t, owner == lock.Owner(), "approach %d: node %d has %q", approach, i, owner)
+				testkit.Check(t, owner == lock.Owner(), "approach %d: node %d has %q", approach, i, owner)
 			}
 			c.unlock(lock)
 		})
@@ -76,7 +77,7 @@ func TestWhichAnswersTheRTTTakes(t *testing.T) {
 			time.Sleep(2 * waiting.MaxStep)
 			for k, want := range []time.Duration{first, second, last} {
 				got := l.core.RTT.Mean(order[k])
-				check(t, got == want, "%s: node %d of the order: %v, want %v", what, k, got, want)
+				testkit.Check(t, got == want, "%s: node %d of the order: %v, want %v", what, k, got, want)
 			}
 			if lock != nil {
 				c.unlock(lock)
@@ -103,11 +104,11 @@ func TestWithWhichNodeAttemptsBegin(t *testing.T) {
 		first := func(names ...string) int { return firstNode(l, names...) }
 		for i := range 300 {
 			one, other := fmt.Sprint("one ", i), fmt.Sprint("other ", i)
-			check(t, first(one, other) == first(other, one), "%q and %q have no order of their own", one, other)
+			testkit.Check(t, first(one, other) == first(other, one), "%q and %q have no order of their own", one, other)
 			count[first(one)]++
 		}
 		for node, n := range count {
-			check(t, n >= 70, "node %d is first for %d of 300 names", node, n)
+			testkit.Check(t, n >= 70, "node %d is first for %d of 300 names", node, n)
 		}
 	})
 }
@@ -137,9 +138,9 @@ func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), waiting.MinStep)
 		defer cancel()
 		lock, _ := l.core.attempt(ctx, l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
-		check(t, lock == nil, "it has the lock")
+		testkit.Check(t, lock == nil, "it has the lock")
 		synctest.Wait()
-		wantEqual(t, c.calls.Load()-calls, 1, "nodes that were asked, the probe node among them")
+		testkit.Equal(t, c.calls.Load()-calls, 1, "nodes that were asked, the probe node among them")
 		close(frozen)
 		synctest.Wait()
 		c.wantNoOwners(l)

@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // wantNotReady checks which errors Ready wraps: these, and of the others none.
@@ -84,7 +85,7 @@ func TestReadyTriesALock(t *testing.T) {
 				t.Errorf("master %d was asked for %s", i, scripts)
 			}
 		}
-		check(t, err == nil && tried >= 2, "%v; %d masters were tried", err, tried)
+		testkit.Check(t, err == nil && tried >= 2, "%v; %d masters were tried", err, tried)
 	})
 }
 
@@ -95,7 +96,7 @@ func TestReadyDoesNotWaitForADeadNode(t *testing.T) {
 		l := c.overDead(0, 1, 2)
 		began := time.Now()
 		err := l.Ready(t.Context())
-		check(t, err == nil && time.Since(began) == 0, "after %v: %v", time.Since(began), err)
+		testkit.Check(t, err == nil && time.Since(began) == 0, "after %v: %v", time.Since(began), err)
 	})
 }
 
@@ -108,19 +109,19 @@ func TestARefusedListIsKnownFromTheStart(t *testing.T) {
 		c.lock(c.process(), "a")
 		l := c.over(func(int) {}, 0, 1, errors.New("no route"))
 		synctest.Wait()
-		wantEqual(t, log.count("node does not accept this client"), 2, "lines about masters that do not accept it")
+		testkit.Equal(t, log.count("node does not accept this client"), 2, "lines about masters that do not accept it")
 		stats := l.Stats()
 		if stats.Voters != 0 || stats.Nodes[0].State != inside.NotAccepted || stats.Nodes[1].State != inside.NotAccepted {
 			t.Errorf("%+v", stats)
 		}
 		wantNotReady(t, l.Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)
 		state, err := l.Inspect(t.Context(), "a")
-		check(t, errors.Is(err, ErrMembership) && errors.Is(state.Nodes[0].Err, ErrMembership) && state.Owner == "",
+		testkit.Check(t, errors.Is(err, ErrMembership) && errors.Is(state.Nodes[0].Err, ErrMembership) && state.Owner == "",
 			"%+v, %v", state, err)
 		_, err = l.TryLock(t.Context(), "a")
 		for _, list := range []string{"{master0, master1, master2}", `{master0, master1, "other 2"}`} {
 			text := fmt.Sprint(err)
-			check(t, strings.Contains(text, list), "it lacks %s: %s", list, text)
+			testkit.Check(t, strings.Contains(text, list), "it lacks %s: %s", list, text)
 		}
 		wrong := redis.Error("WRONGPASS invalid username-password pair")
 		wantNotReady(t, c.over(func(int) {}, wrong, wrong, 0).Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 )
 
@@ -29,7 +30,7 @@ func TestErrorOfReentryKeepsItsNames(t *testing.T) {
 		failed, ok := err.(*Error)
 		require(t, ok, "it entered: %v", err)
 		names[0] = "b"
-		check(t, failed.Names[0] == "a", "the error is of %q by now", failed.Names)
+		testkit.Check(t, failed.Names[0] == "a", "the error is of %q by now", failed.Names)
 	})
 }
 
@@ -80,7 +81,7 @@ func TestAPermanentErrorOfReentryIsFoundWhileAHostIsDown(t *testing.T) {
 			_, err := l.Lock(held.Context(), "a")
 			wantTook(t, began, 0, engine.Grace)
 			isFound := errors.Is(err, ErrPermanent)
-			check(t, err != nil && isFound == (delay < engine.Grace), "after %v: %v", time.Since(began), err)
+			testkit.Check(t, err != nil && isFound == (delay < engine.Grace), "after %v: %v", time.Since(began), err)
 		})
 	}
 }
@@ -95,7 +96,7 @@ func TestAFlowThatHoldsSomeOfTheNames(t *testing.T) {
 			wantError(t, errorOf(l.Lock(outer.Context(), names...)), ErrInvalid, of{names})
 			wantError(t, errorOf(l.TryLock(outer.Context(), names...)), ErrInvalid, of{names})
 		}
-		wantEqual(t, c.calls.Load()-calls, 0, "calls")
+		testkit.Equal(t, c.calls.Load()-calls, 0, "calls")
 		inner := c.got(l.Lock(outer.Context(), "free", "free too"))
 		if c.got(l.Lock(inner.Context(), "held")); outer.Level() != 2 || inner.Level() != 1 {
 			t.Errorf("levels %d and %d", outer.Level(), inner.Level())
@@ -137,7 +138,7 @@ func TestFromContext(t *testing.T) {
 		finds := func(in context.Context, name string, want *Lock) {
 			t.Helper()
 			got, ok := FromContext(in, name)
-			check(t, got == want && ok == (want != nil), "%s: found %p, %v, want %p", name, got, ok, want)
+			testkit.Check(t, got == want && ok == (want != nil), "%s: found %p, %v, want %p", name, got, ok, want)
 		}
 		finds(t.Context(), "a", nil)
 		finds(a.Context(), "a", a)
@@ -167,7 +168,7 @@ func TestWith(t *testing.T) {
 		}
 		again := c.lock(fixed.With(WithLease(2*short)), "a")
 		left := time.Until(again.Deadline())
-		check(t, left >= short && left <= 2*short, "With of With: %v left", left)
+		testkit.Check(t, left >= short && left <= 2*short, "With of With: %v left", left)
 		fixed.Close()
 		wantError(t, errorOf(l.TryLock(t.Context(), "c")), ErrClosed)
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -52,13 +53,13 @@ func TestAHolderIsAskedToLetGo(t *testing.T) {
 		other := c.process(WithRequest())
 		startWaiter(t.Context(), other, 0, results, "a")
 		wantAsked(t, lock, shortly)
-		check(t, lock.Err() == nil && lock.Requested() == asked,
+		testkit.Check(t, lock.Err() == nil && lock.Requested() == asked,
 			"the request changed the lock (%v) or its channel", lock.Err())
 		c.unlock(lock)
 		next := c.nextLock(results, shortly)
 		wantNotAsked(t, next, 2*aPoll) // nobody waits
 		c.unlock(next)
-		wantEqual(t, c.listening("a"), 0, "subscriptions are left")
+		testkit.Equal(t, c.listening("a"), 0, "subscriptions are left")
 	})
 }
 
@@ -69,11 +70,11 @@ func TestNobodyIsAskedUnasked(t *testing.T) {
 		lock := c.lock(c.process(WithRequest()), "a") // it does not wait
 		wantError(t, errorOf(c.process(WithRequest()).TryLock(t.Context(), "a")), ErrHeld)
 		startWaiter(t.Context(), c.process(), 0, results, "a")
-		wantEqual(t, c.listening("a"), 0, "subscriptions for a holder that does not listen")
+		testkit.Equal(t, c.listening("a"), 0, "subscriptions for a holder that does not listen")
 		wantNotAsked(t, lock, 2*aPoll)
 		c.unlock(lock)
 		c.unlock(c.nextLock(results, shortly))
-		wantEqual(t, asks.Load(), 0, "requests to let go")
+		testkit.Equal(t, asks.Load(), 0, "requests to let go")
 	})
 }
 
@@ -148,7 +149,7 @@ func TestAHolderListensUntilItsLockEnds(t *testing.T) {
 				c.unlock(late)
 			}
 			late.Requested() // no longer subscribes
-			wantEqual(t, c.listening("c"), 0, "subscriptions of a lock that has ended")
+			testkit.Equal(t, c.listening("c"), 0, "subscriptions of a lock that has ended")
 			wantNotAsked(t, lock, time.Second)
 		})
 	}
@@ -159,9 +160,9 @@ func TestALingeringLockListensNoMore(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		lock := c.lock(c.process(WithMinHold(10*time.Second)), "a")
 		lock.Requested()
-		wantEqual(t, c.listening("a"), 3, "subscriptions")
+		testkit.Equal(t, c.listening("a"), 3, "subscriptions")
 		c.unlock(lock)
-		wantEqual(t, c.listening("a"), 0, "subscriptions are left")
+		testkit.Equal(t, c.listening("a"), 0, "subscriptions are left")
 	})
 }
 
@@ -171,7 +172,7 @@ func TestEachHandleOfALockIsAsked(t *testing.T) {
 		l, results := c.process(), make(chan lockResult, 1)
 		lock := c.lock(l, "a", "b")
 		inner := c.got(l.Lock(lock.Context(), "b"))
-		wantEqual(t, inner.Requested(), lock.Requested(), "the channel of the inner handle")
+		testkit.Equal(t, inner.Requested(), lock.Requested(), "the channel of the inner handle")
 		c.unlock(inner)
 		startWaiter(t.Context(), c.process(WithRequest()), 0, results, "b", "c")
 		wantAsked(t, lock, shortly+aPoll)

@@ -44,7 +44,7 @@ func TestReadersHoldTogetherAndAWriterAlone(t *testing.T) {
 		first, second := c.read(one), c.read(other)
 		third := c.read(one)
 		for _, l := range []*Lock{first, second, third} {
-			check(t, l.Valid() && l.Shared(),
+			testkit.Check(t, l.Valid() && l.Shared(),
 				"a reader is not valid, or not shared: %v, %v", l.Valid(), l.Shared())
 		}
 		wantError(t, errorOf(other.RWLock("a").TryLock(t.Context())), ErrHeld) // a writer next to readers
@@ -54,12 +54,12 @@ func TestReadersHoldTogetherAndAWriterAlone(t *testing.T) {
 			c.unlock(l)
 		}
 		writer := c.got(other.RWLock("a").TryLock(t.Context()))
-		check(t, writer.Token() > highest && !writer.Shared(),
+		testkit.Check(t, writer.Token() > highest && !writer.Shared(),
 			"the writer's token is %d after %d; shared %v", writer.Token(), highest, writer.Shared())
 		wantError(t, errorOf(one.RWLock("a").TryRLock(t.Context())), ErrHeld) // a reader next to a writer
 		c.unlock(writer)
 		last := c.read(one)
-		check(t, last.Token() > writer.Token(),
+		testkit.Check(t, last.Token() > writer.Token(),
 			"the reader's token is %d after the writer's %d", last.Token(), writer.Token())
 		c.unlock(last)
 	})
@@ -88,7 +88,7 @@ func TestReentryOfReadersAndWriters(t *testing.T) {
 		wantError(t, errorOf(rw.TryLock(reader.Context())), ErrInvalid)                   // write in read, in one attempt
 		c.must(reader.Downgrade(t.Context()))                                             // it stays a reader
 		c.unlock(inner)
-		check(t, reader.Valid() && reader.Level() == 1,
+		testkit.Check(t, reader.Valid() && reader.Level() == 1,
 			"left: valid %v, level %d", reader.Valid(), reader.Level())
 		c.unlock(reader)
 
@@ -112,7 +112,7 @@ func TestDowngradeLetsReadersIn(t *testing.T) {
 			startReader(t.Context(), other, i, readers)
 		}
 		c.must(writer.Downgrade(t.Context()))
-		check(t, writer.Valid() && writer.Shared(), "valid %v, shared %v", writer.Valid(), writer.Shared())
+		testkit.Check(t, writer.Valid() && writer.Shared(), "valid %v, shared %v", writer.Valid(), writer.Shared())
 		c.must(writer.Downgrade(t.Context()))                            // a second time
 		wantError(t, errorOf(l.Lock(writer.Context(), "a")), ErrInvalid) // upgraded again
 		for range 3 {
@@ -165,9 +165,9 @@ func TestADowngradeReachesAMasterLater(t *testing.T) {
 		time.Sleep(DefaultLease)
 		state := c.inspect(c.process())
 		for _, n := range state.Nodes {
-			check(t, n.Readers == 1 && n.Owner == "", "%+v", n)
+			testkit.Check(t, n.Readers == 1 && n.Owner == "", "%+v", n)
 		}
-		check(t, state.Readers == 1 && writer.Valid(), "%d readers, valid %v", state.Readers, writer.Valid())
+		testkit.Check(t, state.Readers == 1 && writer.Valid(), "%d readers, valid %v", state.Readers, writer.Valid())
 		c.unlock(writer)
 	})
 }
@@ -287,7 +287,7 @@ func TestAWriterWhoDiedHoldsUpReadersForItsReservation(t *testing.T) {
 		c.wantNone(readers, "a reader during the reservation")
 		got := c.next(readers, 3*time.Second)
 		took := time.Since(began)
-		check(t, got.err == nil && took <= 2100*time.Millisecond, "after %v: %v", took, got.err)
+		testkit.Check(t, got.err == nil && took <= 2100*time.Millisecond, "after %v: %v", took, got.err)
 		c.unlock(got.lock)
 		c.unlock(old)
 	})
@@ -327,7 +327,7 @@ func TestErrorsAndLocksSayWhoReads(t *testing.T) {
 		one, l := c.process(), c.process(WithWait(0))
 		wantText := func(err error, text string) {
 			t.Helper()
-			check(t, errors.Is(err, ErrHeld) && strings.HasPrefix(err.Error(), text), "%v, want %q", err, text)
+			testkit.Check(t, errors.Is(err, ErrHeld) && strings.HasPrefix(err.Error(), text), "%v, want %q", err, text)
 		}
 		first := c.read(one)
 		synctest.Wait() // all masters have it, and know the process
@@ -343,7 +343,7 @@ func TestErrorsAndLocksSayWhoReads(t *testing.T) {
 		var logged bytes.Buffer
 		slog.New(slog.NewJSONHandler(&logged, nil)).Info("held", "lock", first)
 		attrs := `"lock":{"names":["a"],"shared":true,"token":`
-		check(t, strings.Contains(logged.String(), attrs), "%s, want %s", &logged, attrs)
+		testkit.Check(t, strings.Contains(logged.String(), attrs), "%s, want %s", &logged, attrs)
 		c.unlock(second)
 		crashAll(c)
 		<-first.Context().Done()
@@ -359,14 +359,14 @@ func TestDoOfAReadWriteLock(t *testing.T) {
 		nothing := func(context.Context, *Lock) error { return nil }
 		for shared, do := range map[bool]func(context.Context, func(context.Context, *Lock) error) error{true: rw.RDo, false: rw.Do} {
 			err := do(t.Context(), func(ctx context.Context, lock *Lock) error {
-				check(t, ctx == lock.Context() && lock.Shared() == shared, "the work has %v", lock)
+				testkit.Check(t, ctx == lock.Context() && lock.Shared() == shared, "the work has %v", lock)
 				if err := other.RDo(ctx, nothing); shared != (err == nil) || !shared && !errors.Is(err, ErrHeld) {
 					t.Errorf("a reader next to it, shared %v: %v", shared, err)
 				}
 				wantError(t, other.Do(ctx, nothing), ErrHeld, of{shared}) // a writer next to it, shared
 				return nil
 			})
-			check(t, err == nil, "%v", err)
+			testkit.Check(t, err == nil, "%v", err)
 		}
 		c.wantNothingLeft(l)
 	})
@@ -398,7 +398,7 @@ func TestReadersThatWaitedAreGrantedTogether(t *testing.T) {
 		}
 		c.wantNoQueues(l)
 		synctest.Wait() // nobody waits for an unsubscription
-		wantEqual(t, c.subscriptions("a"), 0, "subscriptions are left")
+		testkit.Equal(t, c.subscriptions("a"), 0, "subscriptions are left")
 	})
 }
 
@@ -414,7 +414,7 @@ func TestReadersDoNotQueue(t *testing.T) {
 				if err == nil {
 					err = lock.Unlock(t.Context())
 				}
-				check(t, err == nil, "%v", err)
+				testkit.Check(t, err == nil, "%v", err)
 			})
 		}
 		all.Wait()
@@ -451,7 +451,7 @@ func TestForceUnlockOfReaders(t *testing.T) {
 		c.must(l.ForceUnlock(t.Context(), "a"))
 		writer := c.lock(c.process(), "a")
 		time.Sleep(DefaultLease)
-		check(t, !first.Valid() && !second.Valid() && writer.Valid(),
+		testkit.Check(t, !first.Valid() && !second.Valid() && writer.Valid(),
 			"first %v, second %v, the writer %v", first.Err(), second.Err(), writer.Err())
 		c.unlock(writer)
 		again := c.read(l) // later readers are not barred
@@ -489,7 +489,7 @@ func TestForceUnlockOwner(t *testing.T) {
 			}
 			force() // late: another has the name
 			time.Sleep(DefaultLease)
-			check(t, !dead.Valid() && other.Valid() && errors.Is(dead.Err(), ErrLost),
+			testkit.Check(t, !dead.Valid() && other.Valid() && errors.Is(dead.Err(), ErrLost),
 				"%s: %v, the other %v", what, dead.Err(), other.Err())
 			c.unlock(other)
 		}
@@ -509,7 +509,7 @@ func TestInspectOfReaders(t *testing.T) {
 			t.Errorf("%+v, %v", state, err)
 		}
 		for _, n := range state.Nodes {
-			check(t, n.Readers == 2 && n.Reservation > 0, "%+v", n)
+			testkit.Check(t, n.Readers == 2 && n.Reservation > 0, "%+v", n)
 		}
 		c.unlock(first)
 		c.unlock(second)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -54,7 +55,7 @@ func TestSemaphoreHasNHolders(t *testing.T) {
 			left := held[n/2]
 			c.unlock(left)
 			next := c.takes(other)
-			check(t, next.Slot() == left.Slot() && next.Token() > left.Token(),
+			testkit.Check(t, next.Slot() == left.Slot() && next.Token() > left.Token(),
 				"after %v the slot went to %v", left, next)
 		})
 	}
@@ -74,9 +75,9 @@ func TestSemaphoreIsNoLockOfItsName(t *testing.T) {
 		// a flow with a slot entered the lock of that name
 		wantError(t, errorOf(l.TryLock(second.Context(), "s")), ErrHeld)
 		found, ok := FromContext(second.Context(), "s")
-		check(t, !ok, "FromContext found %v", found)
-		check(t, plain.Slot() == -1 && plain.Slots() == nil, "%v has slots %v", plain, plain.Slots())
-		wantEqual(t, c.takes(l.Semaphore("t", 1)).Slot(), 0, "the only slot")
+		testkit.Check(t, !ok, "FromContext found %v", found)
+		testkit.Check(t, plain.Slot() == -1 && plain.Slots() == nil, "%v has slots %v", plain, plain.Slots())
+		testkit.Equal(t, c.takes(l.Semaphore("t", 1)).Slot(), 0, "the only slot")
 		if want := fmt.Sprintf(`lock "s" slot %d, token`, first.Slot()); !strings.HasPrefix(first.String(), want) || !slices.Equal(first.Names(), []string{"s"}) {
 			t.Errorf("a slot's lock is %v, names %q", first, first.Names())
 		}
@@ -89,7 +90,7 @@ func TestSemaphoreOfDifferentSizes(t *testing.T) {
 		small, large := c.process().Semaphore("s", 2), c.process().Semaphore("s", 4)
 		all := []*Lock{c.takes(small), c.takes(small), c.takes(large), c.takes(large)}
 		got := slotsOf(all...)
-		check(t, slices.Equal(got, []int{0, 1, 2, 3}), "the slots are %v", got)
+		testkit.Check(t, slices.Equal(got, []int{0, 1, 2, 3}), "the slots are %v", got)
 		for _, s := range []*Semaphore{small, large} {
 			wantError(t, errorOf(s.TryAcquire(t.Context())), ErrHeld, of{s})
 		}
@@ -170,9 +171,9 @@ func TestSemaphoreWakesOneWaiter(t *testing.T) {
 			time.Sleep(shortly) // so that each counts those before it, once the subscriptions stand
 		}
 		first := attempts.Swap(0)
-		check(t, first <= waiters*int64(len(c.masters)), "the waiters' first attempts were %d requests", first)
+		testkit.Check(t, first <= waiters*int64(len(c.masters)), "the waiters' first attempts were %d requests", first)
 		time.Sleep(5 * time.Second)
-		check(t, attempts.Load() == 0, "%d requests for slots while none was free", attempts.Load())
+		testkit.Check(t, attempts.Load() == 0, "%d requests for slots while none was free", attempts.Load())
 		for _, lock := range held {
 			c.unlock(lock)
 			next := c.next(got, shortly)
@@ -184,7 +185,7 @@ func TestSemaphoreWakesOneWaiter(t *testing.T) {
 		// A slot that was taken before its release reached the third master is free there until the next
 		// renewal. So a turn may attempt it and fail, and each waiter has three turns after a release.
 		asked := attempts.Load()
-		check(t, asked <= 3*n*waiters*int64(len(c.masters)), "%d requests for %d slots", asked, n)
+		testkit.Check(t, asked <= 3*n*waiters*int64(len(c.masters)), "%d requests for %d slots", asked, n)
 	})
 }
 
@@ -272,13 +273,13 @@ func TestSemaphoreServesAQueueAtOnce(t *testing.T) {
 			return n
 		}
 		for i := 1; i < n; i++ {
-			check(t, attempt(i) > attempt(i-1),
+			testkit.Check(t, attempt(i) > attempt(i-1),
 				"waiter %d has %s, and waiter %d before it %s", i, held[i].Owner(), i-1, held[i-1].Owner())
 		}
 		all := slotsOf(held...)
-		check(t, len(slices.Compact(all)) == n, "the slots are %v", all)
+		testkit.Check(t, len(slices.Compact(all)) == n, "the slots are %v", all)
 		time.Sleep(time.Second)
-		check(t, len(got) == 0, "a call more than slots")
+		testkit.Check(t, len(got) == 0, "a call more than slots")
 		c.unlock(held[3])
 		if last := c.next(got, shortly); last.err != nil || last.lock.Slot() != held[3].Slot() {
 			t.Errorf("the last waiter got %v, %v", last.lock, last.err)
@@ -298,14 +299,14 @@ func TestSemaphoreGivesUp(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan lockResult, 1)
 		startAcquire(ctx, s, 0, got)
-		wantEqual(t, c.subscriptions("quorumlock:slots:s"), len(c.masters), "subscriptions")
+		testkit.Equal(t, c.subscriptions("quorumlock:slots:s"), len(c.masters), "subscriptions")
 		cancel()
 		wantError(t, c.next(got, shortly).err, context.Canceled) // a call whose context has ended
 		synctest.Wait()
-		wantEqual(t, c.subscriptions("quorumlock:slots:s"), 0, "subscriptions are left")
+		testkit.Equal(t, c.subscriptions("quorumlock:slots:s"), 0, "subscriptions are left")
 		c.wantNoQueues(l)
 		c.unlock(held)
-		wantEqual(t, c.takes(s).Slot(), 0, "the slot")
+		testkit.Equal(t, c.takes(s).Slot(), 0, "the slot")
 	})
 }
 
@@ -373,10 +374,10 @@ func TestSemaphoreTakesTheSlotItReleasedLast(t *testing.T) {
 		hints := c.count("slots")
 		for range 10 {
 			again := c.takes(l.Semaphore("s", n))
-			wantEqual(t, again.Slot(), mine.Slot(), "the slot of the next lock")
+			testkit.Equal(t, again.Slot(), mine.Slot(), "the slot of the next lock")
 			c.unlock(again)
 		}
-		check(t, hints.Load() == 0, "%d questions", hints.Load())
+		testkit.Check(t, hints.Load() == 0, "%d questions", hints.Load())
 	})
 }
 
@@ -415,13 +416,13 @@ func TestSemaphoreTurns(t *testing.T) {
 					holders--
 					taken[lock.Slot()] = false
 					mu.Unlock()
-					check(t, lock.Unlock(context.Background()) == nil, "it is not unlocked")
+					testkit.Check(t, lock.Unlock(context.Background()) == nil, "it is not unlocked")
 				}
 			})
 		}
 		callers.Wait()
 		t.Logf("at most %d holders, and %d turns of others", most, starved)
-		check(t, most == n && starved <= 10*processes,
+		testkit.Check(t, most == n && starved <= 10*processes,
 			"at most %d holders, and a process waited for %d turns of others", most, starved)
 	})
 }
@@ -437,7 +438,7 @@ func TestSemaphoreStateAndForce(t *testing.T) {
 			if slot == held.Slot() {
 				owner = held.Owner()
 			}
-			check(t, state.Owner == owner && state.Name == "s" && state.Slot == slot,
+			testkit.Check(t, state.Owner == owner && state.Name == "s" && state.Slot == slot,
 				"slot %d is %+v", slot, state)
 		}
 		c.must(s.ForceUnlock(t.Context(), 0, 1, 2))
@@ -461,7 +462,7 @@ func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 		held := c.takes(s)
 		wantError(t, errorOf(s.TryAcquire(t.Context())), ErrHeld)
 		want := []string{"acquired[s] [0]", "acquired [s] 0", "held[s] []"}
-		check(t, slices.Equal(names, want), "the hooks had %q, want %q", names, want)
+		testkit.Check(t, slices.Equal(names, want), "the hooks had %q, want %q", names, want)
 		<-held.Context().Done()
 		wantError(t, held.Err(), ErrLost, `hold "s" slot 0: lost`)
 		both, err := c.process(WithFixedLease(time.Second)).Semaphore("s", 2).TryAcquireN(t.Context(), 2)
@@ -509,7 +510,7 @@ func TestDoWithASlot(t *testing.T) {
 		s := c.process().Semaphore("s", 1)
 		own := errors.New("the work's own error")
 		err := s.Do(t.Context(), func(ctx context.Context, lock *Lock) error {
-			check(t, ctx == lock.Context() && lock.Slot() == 0 && lock.Valid(), "the work has %v", lock)
+			testkit.Check(t, ctx == lock.Context() && lock.Slot() == 0 && lock.Valid(), "the work has %v", lock)
 			wantError(t, s.locker.With(WithWait(0)).Semaphore("s", 1).Do(ctx, nil), ErrHeld) // next to it
 			return own
 		})

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // The contexts end that long before the deadline, however the lock ends. It is held until then, and work can be put away and
@@ -46,7 +48,7 @@ func TestStopBefore(t *testing.T) {
 				return
 			}
 			time.Sleep(left + time.Millisecond)
-			check(t, !outer.Valid() && errors.Is(outer.Err(), ErrLost) && outer.Err() != cause,
+			testkit.Check(t, !outer.Valid() && errors.Is(outer.Err(), ErrLost) && outer.Err() != cause,
 				"after the deadline: valid %v, %v", outer.Valid(), outer.Err())
 		})
 	}
@@ -61,10 +63,10 @@ func TestStopBeforeAndALateRenewal(t *testing.T) {
 		<-lock.Context().Done()
 		arrives()
 		time.Sleep(3 * DefaultLease)
-		check(t, lock.Valid() && lock.Err() == nil && lock.Context().Err() != nil,
+		testkit.Check(t, lock.Valid() && lock.Err() == nil && lock.Context().Err() != nil,
 			"valid %v, %v, the context: %v", lock.Valid(), lock.Err(), lock.Context().Err())
 		c.must(lock.Extend(t.Context(), DefaultLease))
-		wantEqual(t, l.Stats().Lost, 0, "locks that are lost")
+		testkit.Equal(t, l.Stats().Lost, 0, "locks that are lost")
 		c.unlock(lock)
 	})
 }
@@ -123,7 +125,7 @@ func TestStopBeforeEndsEachContextByItself(t *testing.T) {
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
 		require(t, len(blocked) != 0, "nothing blocks: the test shows nothing")
-		check(t, outer.Context().Err() != nil && outer.Valid(),
+		testkit.Check(t, outer.Context().Err() != nil && outer.Valid(),
 			"the outer context: %v, valid %v", outer.Context().Err(), outer.Valid())
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -38,7 +39,7 @@ func TestTurnsNobodyTakes(t *testing.T) {
 			t.Helper()
 			start := time.Now()
 			c.unlock(c.lock(l, "a"))
-			wantEqual(t, time.Since(start), want, what)
+			testkit.Equal(t, time.Since(start), want, what)
 		}
 		c.unlock(c.lock(l, "a"))
 		lockTakes("no subscriber", 0)

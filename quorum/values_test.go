@@ -12,20 +12,22 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // What a program prints of a locker, of a lock and of Stats says something.
 func TestValuesPrintAsValues(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		wantEqual(t, fmt.Sprint(l), "locker over master0, master1, master2", "it prints as")
+		testkit.Equal(t, fmt.Sprint(l), "locker over master0, master1, master2", "it prints as")
 		held := c.lock(l, "a b")
 		want := fmt.Sprintf("lock \"a b\", token %d, owner %s", held.Token(), held.Owner())
-		wantEqual(t, fmt.Sprint(held), want, "it is")
+		testkit.Equal(t, fmt.Sprint(held), want, "it is")
 		var logged bytes.Buffer
 		slog.New(slog.NewJSONHandler(&logged, nil)).Info("held", "lock", held)
 		attrs := fmt.Sprintf(`"lock":{"names":["a b"],"token":%d,"owner":"%s"}`, held.Token(), held.Owner())
-		check(t, strings.Contains(logged.String(), attrs), "%s, want %s", &logged, attrs)
+		testkit.Check(t, strings.Contains(logged.String(), attrs), "%s, want %s", &logged, attrs)
 		stats, err := json.Marshal(l.Stats())
 		if err != nil || !bytes.Contains(stats, []byte(`"acquired":1`)) || !bytes.Contains(stats, []byte(`"State":"up"`)) {
 			t.Errorf("%s, %v", stats, err)
@@ -42,7 +44,7 @@ func TestStatesPrintAsSentences(t *testing.T) {
 			state, _ := l.Inspect(t.Context(), name)
 			text := state.String()
 			for _, part := range want {
-				check(t, strings.Contains(text, part), "%s\nwant %q", text, part)
+				testkit.Check(t, strings.Contains(text, part), "%s\nwant %q", text, part)
 			}
 		}
 		says("a", `"a" is free, token at most 0; node master0: free, token counter 0; node master1: free`)
@@ -54,7 +56,7 @@ func TestStatesPrintAsSentences(t *testing.T) {
 		slot := c.takes(l.Semaphore("s", 1))
 		synctest.Wait()
 		states, err := l.Semaphore("s", 1).Inspect(t.Context())
-		check(t, err == nil && strings.HasPrefix(states[0].String(), `"s" slot 0 is held by `),
+		testkit.Check(t, err == nil && strings.HasPrefix(states[0].String(), `"s" slot 0 is held by `),
 			"%v, %v", states[0], err)
 		c.unlock(slot)
 
@@ -136,7 +138,7 @@ func TestForceUnlockLeavesWhatIsNoLock(t *testing.T) {
 			}
 			wantError(t, c.force(l), ErrUnavailable, "no lock", of{what})
 			for i, m := range cl.masters {
-				check(t, slices.Contains(m.Keys(), "a"), "%s: master %d has lost it", what, i)
+				testkit.Check(t, slices.Contains(m.Keys(), "a"), "%s: master %d has lost it", what, i)
 			}
 		})
 	}
@@ -165,7 +167,7 @@ func TestRules(t *testing.T) {
 		}
 		need, err = Majority(nodes)
 		ok := nodes >= 1 && nodes%2 == 1
-		check(t, ok == (err == nil) && (!ok || need == nodes/2+1) && (ok || errors.Is(err, ErrInvalid)),
+		testkit.Check(t, ok == (err == nil) && (!ok || need == nodes/2+1) && (ok || errors.Is(err, ErrInvalid)),
 			"Majority(%d) = %d, %v", nodes, need, err)
 	}
 }

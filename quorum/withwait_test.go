@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 )
 
@@ -23,7 +24,7 @@ func gaveUp(t *testing.T, err, reason error, after time.Duration) {
 	}
 	wantError(t, err, not{context.DeadlineExceeded}, not{context.Canceled}) // the caller's context goes on
 	sentence := "gave up after " + after.String()
-	check(t, strings.Count(err.Error(), sentence) == 1, "want %q once: %v", sentence, err)
+	testkit.Check(t, strings.Count(err.Error(), sentence) == 1, "want %q once: %v", sentence, err)
 }
 
 const boundedWait = 3 * time.Second
@@ -47,7 +48,7 @@ func TestWaitGivesUp(t *testing.T) {
 			time.Sleep(time.Second) // until the connections for messages are closed
 			c.wantNothingLeft(plain)
 			n := countGoroutines()
-			check(t, n <= goroutines, "%d goroutines, %d before", n, goroutines)
+			testkit.Check(t, n <= goroutines, "%d goroutines, %d before", n, goroutines)
 		})
 	}
 }
@@ -64,14 +65,14 @@ func TestWaitDoesNotBoundTheWork(t *testing.T) {
 		inner := c.got(l.Lock(lock.Context(), "a"))
 		time.Sleep(2 * boundedWait)
 		for _, one := range []*Lock{lock, inner} {
-			check(t, one.Valid() && one.Context().Err() == nil && one.Context().Value(key{}) == "given",
+			testkit.Check(t, one.Valid() && one.Context().Err() == nil && one.Context().Value(key{}) == "given",
 				"level %d: valid %v, its context: %v", one.Level(), one.Valid(), context.Cause(one.Context()))
 		}
 		_, isWait := lock.scope.Context.(*waitContext)
-		check(t, !isWait, "the lock's context derives from the one that bounds the waiting")
+		testkit.Check(t, !isWait, "the lock's context derives from the one that bounds the waiting")
 		why := errors.New("why")
 		cancel(why)
-		wantEqual(t, context.Cause(inner.Context()), why, "the cause is")
+		testkit.Equal(t, context.Cause(inner.Context()), why, "the cause is")
 		c.unlock(lock)
 	})
 }
@@ -97,7 +98,7 @@ func TestWaitCutsAnAttempt(t *testing.T) {
 		}
 		answers()
 		synctest.Wait()
-		check(t, held.Level() == 1 && held.Valid(), "level %d, valid %v", held.Level(), held.Valid())
+		testkit.Check(t, held.Level() == 1 && held.Valid(), "level %d, valid %v", held.Level(), held.Valid())
 		c.unlock(held)
 		c.wantNothingLeft(plain)
 	})

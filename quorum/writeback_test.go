@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -40,7 +41,7 @@ func (c *cluster) between(l *Locker, again bool) *Lock {
 	})
 	done := make(chan lockResult, 1)
 	start(0, done, func() (*Lock, error) { return l.TryLock(c.t.Context(), "a") })
-	check(c.t, (ran > 1) == again, "the second master has run %d scripts", ran)
+	testkit.Check(c.t, (ran > 1) == again, "the second master has run %d scripts", ran)
 	c.masters[1].Set(scripts.NewName("a").Counter(), strconv.Itoa(high+9))
 	close(first)
 	got := c.next(done, shortly)
@@ -55,7 +56,7 @@ func TestTokenIsWrittenBackBesideANeighbours(t *testing.T) {
 		l := c.process()
 		made := lastOwner(l)
 		lock := c.between(l, false)
-		check(t, lock.Token() == high+1 && lastOwner(l) == made+1,
+		testkit.Check(t, lock.Token() == high+1 && lastOwner(l) == made+1,
 			"the token is %d after %d attempts, want %d after one", lock.Token(), lastOwner(l)-made, high+1)
 		c.unlock(lock)
 	})
@@ -68,7 +69,7 @@ func TestTokenIsNotWrittenBackToAnotherGrant(t *testing.T) {
 		l := c.process()
 		made := lastOwner(l)
 		lock := c.between(l, true)
-		check(t, lock.Token() == high+10 && lastOwner(l) == made+2,
+		testkit.Check(t, lock.Token() == high+10 && lastOwner(l) == made+2,
 			"the token is %d after %d attempts, want %d after two", lock.Token(), lastOwner(l)-made, high+10)
 		c.unlock(lock)
 	})
@@ -119,7 +120,7 @@ func TestACounterThatNoLockReachesDoesNotSpread(t *testing.T) {
 		c.must(held.Extend(t.Context(), l.set.terms.Lease))
 		c.unlock(held)
 		state, err := l.Inspect(t.Context(), "a")
-		check(t, err == nil && state.Token < 1<<52, "the counter is %d: %v", state.Token, err)
+		testkit.Check(t, err == nil && state.Token < 1<<52, "the counter is %d: %v", state.Token, err)
 		if err := state.Nodes[0].Err; err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "Delete the key") {
 			t.Errorf("the first master: %v", err)
 		}

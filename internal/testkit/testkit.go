@@ -39,6 +39,22 @@ func Must(t testing.TB, err error) {
 	}
 }
 
+// Check fails the test unless a claim is true.
+func Check(t testing.TB, claim bool, format string, args ...any) {
+	t.Helper()
+	if !claim {
+		t.Errorf(format, args...)
+	}
+}
+
+// Equal fails the test unless two values are equal. what says what they are, or of which case.
+func Equal[T comparable](t testing.TB, got, want T, what any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%+v: %v, want %v", what, got, want)
+	}
+}
+
 // Eventually waits until the condition holds, and ends the test if it does not within Bound.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()

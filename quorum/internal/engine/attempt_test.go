@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -26,10 +27,10 @@ func TestCommitReadsTheClockLast(t *testing.T) {
 	inCluster(t, ticking, func(t *testing.T, c *cluster) {
 		a := c.won(t)
 		a.hold.holder().onBegin = func() { ticking.Advance(a.hold.terms.Lease) }
-		check(t, !a.commit(t.Context()), "it is a held lock, and its lease is over")
+		testkit.Check(t, !a.commit(t.Context()), "it is a held lock, and its lease is over")
 		o := a.undo(t.Context(), waiting.AskAll)
-		check(t, o.Cause == lease.TooLate, "%+v", o)
-		check(t, c.Held() == 0, "it is in the schedule")
+		testkit.Check(t, o.Cause == lease.TooLate, "%+v", o)
+		testkit.Check(t, c.Held() == 0, "it is in the schedule")
 		c.wantNoOwners(t)
 	})
 }
@@ -40,7 +41,7 @@ func TestNoCommitForAContextThatHasEnded(t *testing.T) {
 		a := c.won(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		check(t, !a.commit(ctx), "it is a held lock")
+		testkit.Check(t, !a.commit(ctx), "it is a held lock")
 		a.undo(t.Context(), waiting.AskAll)
 		c.wantNoOwners(t)
 	})
@@ -51,9 +52,9 @@ func TestNoCommitAfterClose(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		a := c.won(t)
 		c.Close()
-		check(t, !a.commit(t.Context()), "it is a held lock of an engine that is closed")
+		testkit.Check(t, !a.commit(t.Context()), "it is a held lock of an engine that is closed")
 		o := a.undo(t.Context(), waiting.AskAll)
-		check(t, o.Closed, "%+v", o)
+		testkit.Check(t, o.Closed, "%+v", o)
 		c.wantNoOwners(t)
 	})
 }
@@ -85,7 +86,7 @@ func TestTheClockIsReadBeforeAnythingIsSent(t *testing.T) {
 			a.ask(approach)
 			a.hold.mu.Lock()
 			defer a.hold.mu.Unlock()
-			check(t, a.hold.lease.BegunAt() == first,
+			testkit.Check(t, a.hold.lease.BegunAt() == first,
 				"grants count from %v after the first look at the clock", a.hold.lease.BegunAt().Sub(first))
 		})
 	}
@@ -97,7 +98,7 @@ func TestAReaderThatIsNotRaisedIsNotRenewed(t *testing.T) {
 	a, _ := heldHold(t, time.Second)
 	refused := pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.NotRaised}}}
 	reply, err := a.hold.replyOf(lease.Command{Do: lease.Renew}, refused, 0)
-	check(t, reply.Is == lease.NotRenewed && errors.Is(err, errReader), "answer %d, %v", reply.Is, err)
+	testkit.Check(t, reply.Is == lease.NotRenewed && errors.Is(err, errReader), "answer %d, %v", reply.Is, err)
 }
 
 // A node that is claimed, and is no member yet, accepts nobody: it is quarantined, and no process says so.
@@ -107,7 +108,7 @@ func TestAClaimedNodeAcceptsNobody(t *testing.T) {
 		isRefused(t, a.hold.engine)
 		said := scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined}}
 		a.hold.replyOf(lease.Command{Do: lease.Ask}, pipeline.Result{Reply: said, RunID: process}, 0)
-		wantEqual(t, a.hold.engine.Roster.Accepts(0), want, process)
+		testkit.Equal(t, a.hold.engine.Roster.Accepts(0), want, process)
 	}
 }
 
@@ -126,7 +127,7 @@ func isRefused(t *testing.T, e *Engine) {
 // A grant says nothing of a holder.
 func TestOnlyRefusalsSayWhoHolds(t *testing.T) {
 	a, _ := heldHold(t, time.Second)
-	wantEqual(t, a.requests[0].said, Said{}, "a grant says")
+	testkit.Equal(t, a.requests[0].said, Said{}, "a grant says")
 }
 
 // The error of a node that is down, and is not asked, is part of the outcome.
@@ -150,7 +151,7 @@ func TestErrorsOfRepliesNameTheCall(t *testing.T) {
 		lease.Renew: "renew", lease.Extend: "renew", lease.Raise: "raise"} {
 		err := a.hold.replyError(lease.Command{Do: do}, lease.Reply{}, lease.Effect{Twin: -1, Cause: lease.MovedOn}, nil, false)
 		failed := new(node.Error)
-		check(t, errors.As(err, &failed) && failed.Op == want, "%v, want one of %s", err, want)
+		testkit.Check(t, errors.As(err, &failed) && failed.Op == want, "%v, want one of %s", err, want)
 	}
 }
 
@@ -165,7 +166,7 @@ func TestTheLeaseLearnsThatARequestWasResent(t *testing.T) {
 		} {
 			r.Resent = resent
 			reply, _ := a.hold.replyOf(lease.Command{Do: lease.Ask}, r, 0)
-			check(t, reply.Resent == resent, "%+v: resent %v", r, reply.Resent)
+			testkit.Check(t, reply.Resent == resent, "%+v: resent %v", r, reply.Resent)
 		}
 	}
 }
@@ -197,7 +198,7 @@ func TestATallysRoomIsEnough(t *testing.T) {
 	all, names, owner := make([]Tally, 101), []scripts.Name{scripts.NewName("a")}, scripts.OwnerOf("x:1")
 	i := 0
 	n := testing.AllocsPerRun(100, func() { scripts.ReleaseIn(all[i].takeRoom(), names, owner, 0); i++ })
-	wantEqual(t, n, 0, "allocations")
+	testkit.Equal(t, n, 0, "allocations")
 }
 
 // A tally has room for the receivers of five nodes, and makes the others'.
@@ -206,7 +207,7 @@ func TestATallyReceivesFromEachNode(t *testing.T) {
 	for node := range 7 {
 		all[tally.receiver(node)] = true
 	}
-	check(t, len(all) == 7 && !all[nil], "%d receivers", len(all))
+	testkit.Check(t, len(all) == 7 && !all[nil], "%d receivers", len(all))
 }
 
 // A release was heard by as many as heard it on every node that had the lock.
@@ -230,7 +231,7 @@ func TestTallyCountsTheFewestThatHeard(t *testing.T) {
 			}
 		}
 		_, failed := tally.Result()
-		check(t, len(failed) == errs, "%+v: errors %v", c.replies, failed)
-		wantEqual(t, tally.HeardBy(), c.want, c.replies)
+		testkit.Check(t, len(failed) == errs, "%+v: errors %v", c.replies, failed)
+		testkit.Equal(t, tally.HeardBy(), c.want, c.replies)
 	}
 }

@@ -139,22 +139,6 @@ func (c *cluster) lock(t *testing.T) *Hold {
 	return h
 }
 
-// check fails the test unless a claim is true.
-func check(t *testing.T, claim bool, format string, args ...any) {
-	t.Helper()
-	if !claim {
-		t.Errorf(format, args...)
-	}
-}
-
-// wantEqual fails the test unless two values are equal. what says what they are, or of which case.
-func wantEqual[T comparable](t *testing.T, got, want T, what any) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%+v: %+v, want %+v", what, got, want)
-	}
-}
-
 // wantNoOwners wants no master to have a lock.
 func (c *cluster) wantNoOwners(t *testing.T) {
 	t.Helper()

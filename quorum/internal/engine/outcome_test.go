@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
@@ -52,7 +53,7 @@ func TestResult(t *testing.T) {
 		{[]Said{starts, starts, granted}, waiting.Result{Wait: time.Second, Votes: 1}},
 	} {
 		o := Outcome{Need: 2, Verdict: lease.OutOfReach, Nodes: c.nodes}
-		wantEqual(t, o.Result(), c.want, c.nodes)
+		testkit.Equal(t, o.Result(), c.want, c.nodes)
 	}
 	o := Outcome{Need: 2, Verdict: lease.Won, Cause: lease.TooLate, Nodes: []Said{granted, granted, refused}}
 	if got, want := o.Result(), (waiting.Result{Wait: -1, Votes: 2, Listeners: 2}); got != want {
@@ -69,7 +70,7 @@ func TestIsCut(t *testing.T) {
 		{Outcome{Verdict: lease.OutOfReach}, false}, {Outcome{}, true}, {Outcome{Closed: true}, true},
 		{Outcome{Unlisted: true}, true}, {Outcome{Unlisted: true, Closed: true}, false},
 	} {
-		wantEqual(t, c.o.IsCut(), c.want, c.o)
+		testkit.Equal(t, c.o.IsCut(), c.want, c.o)
 	}
 }
 
@@ -85,7 +86,7 @@ func TestReasonOfATakeOver(t *testing.T) {
 		{[]Said{refused, named, refused}, HeldByAnother},
 	} {
 		o := Outcome{Need: 2, Verdict: lease.OutOfReach, TakesOver: true, Nodes: c.nodes}
-		wantEqual(t, o.Reason(), c.want, c.nodes)
+		testkit.Equal(t, o.Reason(), c.want, c.nodes)
 	}
 }
 
@@ -95,11 +96,11 @@ func TestOnlyRefusalsCount(t *testing.T) {
 	refused := Said{Is: lease.Refused, Holder: "reader", Readers: 2}
 	o := Outcome{Need: 2, Nodes: []Said{late, refused, late}}
 	holder, by := o.Holder()
-	check(t, holder == "reader" && by == 1, "%q, named by %d", holder, by)
+	testkit.Check(t, holder == "reader" && by == 1, "%q, named by %d", holder, by)
 	if late, timely := o.ReadersWith("late"), o.ReadersWith("reader"); late != 0 || timely != 2 {
 		t.Errorf("%d and %d readers", late, timely)
 	}
-	check(t, !o.IsReserved(), "a writer waits")
+	testkit.Check(t, !o.IsReserved(), "a writer waits")
 	if o.Nodes[1].Reserved = true; !o.IsReserved() {
 		t.Error("no writer waits")
 	}
@@ -119,6 +120,6 @@ func TestBlocking(t *testing.T) {
 		{Outcome{Verdict: lease.OutOfReach, Cause: lease.RaiseFailed}, NoReason},
 	} {
 		c.o.Need, c.o.Nodes = 2, refused
-		wantEqual(t, c.o.Blocking(), c.want, c.o)
+		testkit.Equal(t, c.o.Blocking(), c.want, c.o)
 	}
 }

@@ -3,6 +3,8 @@ package engine
 import (
 	"testing"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // Reservations that can no longer be ended keep no Locker from closing: the end of the test waits for it.
@@ -21,7 +23,7 @@ func TestInterruptUnlocks(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		h := c.lock(t)
 		h.Interrupt()
-		check(t, h.First().IsUnlocked(), "it is not")
+		testkit.Check(t, h.First().IsUnlocked(), "it is not")
 		c.wantNoOwners(t)
 	})
 }

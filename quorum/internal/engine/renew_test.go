@@ -13,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
@@ -58,9 +59,9 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 			for _, b := range r.all {
 				total += len(b.members)
 				largest = max(largest, len(b.members))
-				check(t, len(b.members) == len(b.locks), "%d members for %d locks", len(b.members), len(b.locks))
+				testkit.Check(t, len(b.members) == len(b.locks), "%d members for %d locks", len(b.members), len(b.locks))
 			}
-			check(t, total == 3*c.locks && largest <= c.most && largest >= c.most/2,
+			testkit.Check(t, total == 3*c.locks && largest <= c.most && largest >= c.most/2,
 				"%d renewals of %d, at most %d in a call, want %d", total, 3*c.locks, largest, c.most)
 		})
 	}
@@ -79,12 +80,12 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 		b.Done(reply)
 		return m.alone
 	}
-	check(t, alone(pipeline.Result{Err: errors.New("refused"), Sent: true, RefusesKeys: true}),
+	testkit.Check(t, alone(pipeline.Result{Err: errors.New("refused"), Sent: true, RefusesKeys: true}),
 		"it travels with others, and is refused")
 	if alone(pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Kept}}, RunID: "one", Sent: true}) {
 		t.Error("it travels alone for ever")
 	}
-	check(t, h.engine.Roster.Accepts(0), "the node counts as one that refuses the list, and has renewed")
+	testkit.Check(t, h.engine.Roster.Accepts(0), "the node counts as one that refuses the list, and has renewed")
 }
 
 // Locks whose renewals are due at once are renewed one batch after the other from then on, each at most a quarter of the time to its
@@ -133,13 +134,13 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 	}
 	for burst := range 10 {
 		n := inBurst[burst]
-		check(t, n >= batchSize/2 && n <= batchSize, "%d renewals in burst %d, want %d", n, burst, batchSize)
+		testkit.Check(t, n >= batchSize/2 && n <= batchSize, "%d renewals in burst %d, want %d", n, burst, batchSize)
 	}
 	last := all[len(all)-1]
 	at := last.entry.At
 	one.engine.lastRenewal = at.Add(time.Second)
 	handle(at, last)
-	check(t, last.entry.At == at.Add(last.terms.Lease/3) && !last.postponed, "a renewal is put off twice")
+	testkit.Check(t, last.entry.At == at.Add(last.terms.Lease/3) && !last.postponed, "a renewal is put off twice")
 
 	one.engine.lastRenewal = now.Add(time.Second)
 	urgent := holds(1, one.terms, 4*time.Millisecond)[0]
@@ -151,7 +152,7 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 	lingers.lease.Linger(now, nil)
 	for what, h := range map[string]*Hold{"a fixed lease": holds(1, &fixed, time.Second)[0], "a lingering one": lingers} {
 		handle(now, h)
-		check(t, !h.postponed, "%s is put off", what)
+		testkit.Check(t, !h.postponed, "%s is put off", what)
 	}
 }
 
@@ -193,7 +194,7 @@ func TestABatchThatIsRefusedForAllKeysIsNotRenewedAlone(t *testing.T) {
 	refusal := redis.Error("OOM command not allowed when used memory > 'maxmemory'.")
 	first, second := refusedBatch(t, refusal, redisconn.RefusesKeys(refusal), func(*renewalBatch, *Hold) {})
 	for _, m := range []*member{first, second} {
-		check(t, !m.alone && errors.Is(m.err, refusal), "renewed alone: %v, error: %v", m.alone, m.err)
+		testkit.Check(t, !m.alone && errors.Is(m.err, refusal), "renewed alone: %v, error: %v", m.alone, m.err)
 	}
 }
 
@@ -215,6 +216,6 @@ func TestARenewalAloneThatCannotBeSent(t *testing.T) {
 	closes := func(_ *renewalBatch, second *Hold) { second.engine.Nodes[0].Close() }
 	first, second := refusedBatch(t, "NOPERM no", true, closes)
 	for _, m := range []*member{first, second} {
-		check(t, errors.Is(m.err, pipeline.ErrClosed), "error: %v", m.err)
+		testkit.Check(t, errors.Is(m.err, pipeline.ErrClosed), "error: %v", m.err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 )
@@ -19,7 +20,7 @@ func TestRenewalsAreSentUnderTheSchedulesMutex(t *testing.T) {
 		calls := c.calls.Load()
 		after := held.handleDue()
 		synctest.Wait()
-		wantEqual(t, c.calls.Load()-calls, 3, "renewals that were sent under the mutex")
+		testkit.Equal(t, c.calls.Load()-calls, 3, "renewals that were sent under the mutex")
 		after()
 	})
 }
@@ -33,7 +34,7 @@ func TestAHoldThatIsDueAfterItsRelease(t *testing.T) {
 		calls := c.calls.Load()
 		held.handleDue()()
 		synctest.Wait()
-		wantEqual(t, c.calls.Load()-calls, 0, "calls after the release")
+		testkit.Equal(t, c.calls.Load()-calls, 0, "calls after the release")
 		c.wantNoOwners(t)
 	})
 }
@@ -61,12 +62,12 @@ func TestAHoldLeavesTheScheduleBeforeItsRelease(t *testing.T) {
 					for range 100_000 { // no wait of the bubble ends while a goroutine waits for a mutex
 						runtime.Gosched()
 					}
-					wantEqual(t, c.calls.Load()-calls, 0, "releases that were sent while the schedule's mutex was locked")
+					testkit.Equal(t, c.calls.Load()-calls, 0, "releases that were sent while the schedule's mutex was locked")
 					return false
 				})
 				released.Wait()
 				synctest.Wait()
-				check(t, c.calls.Load() != calls, "no release was sent: the test shows nothing")
+				testkit.Check(t, c.calls.Load() != calls, "no release was sent: the test shows nothing")
 			})
 		})
 	}
@@ -118,7 +119,7 @@ func TestScheduleSeesToADeadlineThatCameNearer(t *testing.T) {
 		h.engine.schedule.Add(&h.entry, func() bool { return true })
 		second := h.lease.Until(2)
 		answer(0, lease.Gone, far)
-		check(t, h.first.Valid() && !second.Before(h.entry.At) && h.lease.Deadline() == second,
+		testkit.Check(t, h.first.Valid() && !second.Before(h.entry.At) && h.lease.Deadline() == second,
 			"fixed %v: handled %v after the deadline, valid: %v", fixed, h.entry.At.Sub(second), h.first.Valid())
 	}
 }

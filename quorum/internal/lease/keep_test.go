@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // The end of a lock, by what happens first.
@@ -45,9 +47,9 @@ func TestEnds(t *testing.T) {
 			b.now = b.now.Add(c.after)
 			c.event(b)
 			b.want(c.want)
-			check(t, b.Phase() == c.phase && b.IsDone() == (c.phase == Expired || c.phase == Released),
+			testkit.Check(t, b.Phase() == c.phase && b.IsDone() == (c.phase == Expired || c.phase == Released),
 				"phase %d, want %d; it is done: %v", b.Phase(), c.phase, b.IsDone())
-			check(t, c.phase != Expired || b.Cause() == b.sent[0].Cause, "cause %d", b.Cause())
+			testkit.Check(t, c.phase != Expired || b.Cause() == b.sent[0].Cause, "cause %d", b.Cause())
 		})
 	}
 }
@@ -103,7 +105,7 @@ func TestWhenALockIsDue(t *testing.T) {
 			b := held(t, c.terms)
 			c.event(b)
 			at, _ := b.Next()
-			check(t, at == start.Add(c.want), "it is due after %v, want %v", at.Sub(start), c.want)
+			testkit.Check(t, at == start.Add(c.want), "it is due after %v, want %v", at.Sub(start), c.want)
 		})
 	}
 }
@@ -117,7 +119,7 @@ func TestWhichRenewalMayWait(t *testing.T) {
 	lingering, fixed := held(t, stops), held(t, Terms{Fixed: true})
 	linger(lingering)
 	for i, b := range []*bench{lingering, fixed} {
-		check(t, !b.MayWait(b.now), "renewal %d may wait", i)
+		testkit.Check(t, !b.MayWait(b.now), "renewal %d may wait", i)
 	}
 }
 
@@ -155,7 +157,7 @@ func TestARenewalGoesOutAgain(t *testing.T) {
 	b.now = b.now.Add(time.Millisecond)
 	again, goesOn := b.RenewAgain(b.now, first)
 	want := first.Until.Add(time.Millisecond)
-	check(t, goesOn && again.Mode == Read && again.Until == want, "%+v, it goes on: %v", again, goesOn)
+	testkit.Check(t, goesOn && again.Mode == Read && again.Until == want, "%+v, it goes on: %v", again, goesOn)
 	b.Unlock(b.now, nil)
 	if _, goesOn = b.RenewAgain(b.now, first); goesOn {
 		t.Error("it goes on after the release")
@@ -187,7 +189,7 @@ func TestReentryProlongsNoFixedLease(t *testing.T) {
 			want = b.Lease.Deadline().Sub(b.now)
 		}
 		for _, c := range b.Enter(b.now, nil) {
-			check(t, c.Lease == want,
+			testkit.Check(t, c.Lease == want,
 				"fixed %v: master %d is asked for %v, want %v", isFixed, c.Master, c.Lease, want)
 		}
 	}
@@ -251,7 +253,7 @@ func TestALingeringLockThatIsNotKeptIsDueAtOnce(t *testing.T) {
 		b.answer(renewals[i], Reply{Is: Gone})
 	}
 	at, _ := b.Next()
-	check(t, at == b.now, "it is due %v after the answer", at.Sub(b.now))
+	testkit.Check(t, at == b.now, "it is due %v after the answer", at.Sub(b.now))
 }
 
 // A command that could not be sent ends no lease, whatever the time: the shell feeds it while it
@@ -262,7 +264,7 @@ func TestWhatCouldNotBeSentEndsNoLease(t *testing.T) {
 		b.now = b.now.Add(time.Hour)
 		b.answer(Command{Do: do, Master: 2}, Reply{Is: Unsent})
 		b.want("")
-		check(t, b.Phase() == Held, "%s: phase %d", names[do], b.Phase())
+		testkit.Check(t, b.Phase() == Held, "%s: phase %d", names[do], b.Phase())
 	}
 }
 
@@ -330,11 +332,11 @@ func TestHandOverOfALeaseThatIsOver(t *testing.T) {
 	handed, sent := b.HandOver(b.now, nil)
 	b.sent = sent
 	b.want("")
-	check(t, !handed && b.Phase() == Held, "handed over %v, phase %v", handed, b.Phase())
+	testkit.Check(t, !handed && b.Phase() == Held, "handed over %v, phase %v", handed, b.Phase())
 }
 
 func TestWhoKeepsALock(t *testing.T) {
 	b := held(t, Terms{})
 	before, after := b.KeepersAt(b.now), b.KeepersAt(b.Lease.Deadline())
-	check(t, before == 0b11 && after == 0, "%b keep it, and %b after its deadline", before, after)
+	testkit.Check(t, before == 0b11 && after == 0, "%b keep it, and %b after its deadline", before, after)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 const start = clock.Instant(time.Hour)
@@ -29,14 +30,6 @@ func newBench(t *testing.T, terms Terms) *bench {
 	l := new(Lease)
 	l.Init(&terms, make([]Vote, 3))
 	return &bench{T: t, Lease: l, now: start}
-}
-
-// check fails the test unless a claim is true.
-func check(t *testing.T, claim bool, format string, args ...any) {
-	t.Helper()
-	if !claim {
-		t.Errorf(format, args...)
-	}
 }
 
 // asking is a bench whose attempt has asked all masters.
@@ -113,7 +106,7 @@ func TestADeniedGrantCountsNoLonger(t *testing.T) {
 			b := held(t, Terms{})
 			b.answer(Command{Do: c.do, Master: 0}, Reply{Is: c.is, Process: "two"})
 			b.want(fmt.Sprint("End ", NotKept))
-			check(t, b.Until(0) == clock.Never && !b.Valid(b.now) && b.votes[0].has(forgot) == c.repair,
+			testkit.Check(t, b.Until(0) == clock.Never && !b.Valid(b.now) && b.votes[0].has(forgot) == c.repair,
 				"kept until %v, valid %v, repaired soon %v", b.Until(0), b.Valid(b.now), b.votes[0].has(forgot))
 		})
 	}
@@ -173,13 +166,13 @@ func TestWhatAnAnswerIsTakenFor(t *testing.T) {
 			b.answer(again, Reply{Is: is})
 		}
 		got := b.AnswerOf(2)
-		check(t, got == want, "answer %d is taken for %d, want %d", is, got, want)
+		testkit.Check(t, got == want, "answer %d is taken for %d, want %d", is, got, want)
 	}
 	b := newBench(t, Terms{})
 	b.Begin(b.now, Plan{Down: 0b101}, nil)
 	for i, want := range []Answer{Failed, Unasked, Failed} {
 		got := b.AnswerOf(i)
-		check(t, got == want, "two masters are down: answer %d of master %d, want %d", got, i, want)
+		testkit.Check(t, got == want, "two masters are down: answer %d of master %d, want %d", got, i, want)
 	}
 }
 
@@ -190,7 +183,7 @@ func TestAProcessMovesToAnotherMaster(t *testing.T) {
 	renewals := b.Renew(b.now, nil)
 	b.answer(renewals[0], Reply{Is: Gone})
 	e := b.answer(renewals[2], Reply{Is: Kept, Process: "one"})
-	check(t, e.Twin == -1 && b.Valid(b.now), "it is the twin of %d, valid %v", e.Twin, b.Valid(b.now))
+	testkit.Check(t, e.Twin == -1 && b.Valid(b.now), "it is the twin of %d, valid %v", e.Twin, b.Valid(b.now))
 }
 
 // Each request for a grant has the client's list submitted, once.
@@ -227,7 +220,7 @@ func TestWhatGoesOutAgain(t *testing.T) {
 	b.Enter(b.now, nil)
 	b.Downgrade(b.now, nil)
 	again, _ := b.Submitted(ask)
-	check(t, again.Level == 2 && again.Mode == Read, "%+v", again)
+	testkit.Check(t, again.Level == 2 && again.Mode == Read, "%+v", again)
 }
 
 // No request follows the end of an attempt. A master that does not accept the client gets its list all the same.
@@ -243,7 +236,7 @@ func TestNoRequestFollowsTheEnd(t *testing.T) {
 	b.answer(ask, Reply{Is: NotAccepted})
 	b.want("Submit 2")
 	_, goesOn := b.Submitted(ask)
-	check(t, !goesOn, "a request follows")
+	testkit.Check(t, !goesOn, "a request follows")
 }
 
 // A repair that could not be sent leaves nothing behind, unless an earlier request may have been carried out.

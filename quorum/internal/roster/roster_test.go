@@ -84,14 +84,6 @@ func (l locker) refusal(t *testing.T, i int) *scripts.Refusal {
 	return &scripts.Refusal{Marker: r.Reply.Look.Marker, Process: r.Reply.Look.Process}
 }
 
-// check fails the test unless a claim is true.
-func check(t *testing.T, claim bool, format string, args ...any) {
-	t.Helper()
-	if !claim {
-		t.Errorf(format, args...)
-	}
-}
-
 // A closed locker marks nothing.
 func TestAClosedLockerMarksNothing(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
@@ -113,7 +105,7 @@ func TestTwinsAreOneMember(t *testing.T) {
 		}
 		<-d.over(d.masters, quick, false).Survey()
 		s = <-twin.Survey()
-		check(t, s.Refusal(0) == nil && errors.Is(s.Refusal(2), node.ErrInvalid),
+		testkit.Check(t, s.Refusal(0) == nil && errors.Is(s.Refusal(2), node.ErrInvalid),
 			"once it is marked: %v, %v", s.Refusal(0), s.Refusal(2))
 	})
 }
@@ -130,13 +122,13 @@ func TestAnotherList(t *testing.T) {
 			"a survey": s.Refusal(0), "a refusal": other.Refusal(0, reply), "a renewal": other.RenewalRefused(0, reply),
 			"its marker": other.OtherList(reply.Marker),
 		} {
-			check(t, errors.Is(err, node.ErrMembership), "%s: %v", what, err)
+			testkit.Check(t, errors.Is(err, node.ErrMembership), "%s: %v", what, err)
 		}
 		if err := other.Refusal(0, reply); !errors.As(err, &failed) || failed.Node != "master 0" {
 			t.Errorf("%v is not of the node", err)
 		}
-		check(t, l.OtherList(reply.Marker) == nil, "the marker with its own list is of another")
-		check(t, l.OtherList("?") == nil, "no marker is one with another list")
+		testkit.Check(t, l.OtherList(reply.Marker) == nil, "the marker with its own list is of another")
+		testkit.Check(t, l.OtherList("?") == nil, "no marker is one with another list")
 	})
 }
 
@@ -146,7 +138,7 @@ func TestAccepts(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
 		l := d.over(d.masters, quick, false)
 		sent := d.clock.Now()
-		check(t, l.Accepts(0), "a node that has not been asked does not accept the locker")
+		testkit.Check(t, l.Accepts(0), "a node that has not been asked does not accept the locker")
 		l.wants(t, true, true, true)
 		reply := l.refusal(t, 0)
 		other := d.over(d.masters[:1], quick, false)
@@ -185,15 +177,15 @@ func TestQuestionsShareSurveys(t *testing.T) {
 		for range 100 {
 			answers.Add(1)
 			l.Recheck(0, func(_ time.Duration, err error) {
-				check(t, err == nil, "%v", err)
+				testkit.Check(t, err == nil, "%v", err)
 				answers.Done()
 			})
 			time.Sleep(time.Millisecond)
 		}
 		answers.Wait()
 		took := time.Since(began)
-		check(t, took <= 120*time.Millisecond, "the answers took %v", took)
-		check(t, looks <= 12, "100 questions made %d looks at a master", looks)
+		testkit.Check(t, took <= 120*time.Millisecond, "the answers took %v", took)
+		testkit.Check(t, looks <= 12, "100 questions made %d looks at a master", looks)
 	})
 }
 
@@ -231,12 +223,12 @@ func TestReadyMarksNothing(t *testing.T) {
 		for _, m := range d.masters[1:] {
 			m.Flush()
 		}
-		check(t, l.Ready(t.Context(), 1) && !l.Ready(t.Context(), 2), "not one is ready")
+		testkit.Check(t, l.Ready(t.Context(), 1) && !l.Ready(t.Context(), 2), "not one is ready")
 		keys := d.masters[1].Keys()
-		check(t, len(keys) == 0, "it has written %q", keys)
+		testkit.Check(t, len(keys) == 0, "it has written %q", keys)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		check(t, !l.Ready(ctx, 1), "ready after the end of ctx")
+		testkit.Check(t, !l.Ready(ctx, 1), "ready after the end of ctx")
 	})
 }
 

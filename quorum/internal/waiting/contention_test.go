@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // contention simulates processes that contend for one lock, each with a queue of its own, in
@@ -354,10 +355,10 @@ func TestContention(t *testing.T) {
 					}
 					t.Logf("%d acquisitions, %.1f calls each; free %v, at most %v; least %d, longest wait %v",
 						len(gaps), float64(w.calls)/float64(len(gaps)), usual, most, least, longest)
-					check(t, !w.overlap, "two holders")
-					check(t, usual <= c.usual && most <= c.most,
+					testkit.Check(t, !w.overlap, "two holders")
+					testkit.Check(t, usual <= c.usual && most <= c.most,
 						"the lock was free for %v, at most %v; want %v, at most %v", usual, most, c.usual, c.most)
-					check(t, least != 0, "a contender never acquired the lock")
+					testkit.Check(t, least != 0, "a contender never acquired the lock")
 				})
 			}
 		}
@@ -381,9 +382,9 @@ func TestTurns(t *testing.T) {
 						acquired := len(w.gaps)
 						t.Logf("%d acquisitions, %.1f calls each; at most %d in a row, shares %d to %d",
 							acquired, float64(w.calls)/float64(acquired), w.longest, least, most)
-						check(t, !w.overlap, "two holders")
+						testkit.Check(t, !w.overlap, "two holders")
 						fair := float64(acquired) / float64(contenders)
-						check(t, w.longest <= 2 && float64(most) <= 1.1*fair && float64(least) >= 0.9*fair,
+						testkit.Check(t, w.longest <= 2 && float64(most) <= 1.1*fair && float64(least) >= 0.9*fair,
 							"%d in a row, shares %d to %d of %d", w.longest, least, most, acquired)
 					})
 			}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // What a process remembers of its releases leaves out its own subscriptions.
@@ -44,7 +45,7 @@ func TestHistoryLeavesOutTheProcessItself(t *testing.T) {
 		var h History
 		c.do(&h)
 		got, _ := h.JustReleased(names, present)
-		check(t, got == c.want, "%s: %d others, want %d", c.name, got, c.want)
+		testkit.Check(t, got == c.want, "%s: %d others, want %d", c.name, got, c.want)
 	}
 }
 
@@ -53,12 +54,12 @@ func TestFirstApproach(t *testing.T) {
 	const names = 0 // a hash like any other
 	var h History
 	ended := clock.Instant(time.Second)
-	wantEqual(t, h.FirstApproach(names, 0), Alone, "at first: approach")
+	testkit.Equal(t, h.FirstApproach(names, 0), Alone, "at first: approach")
 	h.Unsubscribed(names, 0, ended)
 	for after, want := range map[time.Duration]Approach{0: ProbeFirst, 100*ms - 1: ProbeFirst, 100 * ms: Alone} {
-		wantEqual(t, h.FirstApproach(names, ended.Add(after)), want, after)
+		testkit.Equal(t, h.FirstApproach(names, ended.Add(after)), want, after)
 	}
-	wantEqual(t, h.FirstApproach(names+1, ended), Alone, "other names: approach")
+	testkit.Equal(t, h.FirstApproach(names+1, ended), Alone, "other names: approach")
 }
 
 // The first attempt takes the times of its answers, and then one in 20 ms.
@@ -68,7 +69,7 @@ func TestSamples(t *testing.T) {
 		after time.Duration
 		want  bool
 	}{{0, true}, {0, false}, {20*ms - 1, false}, {20 * ms, true}, {39 * ms, false}, {40 * ms, true}} {
-		wantEqual(t, r.Samples(from.Add(c.after)), c.want, c.after)
+		testkit.Equal(t, r.Samples(from.Add(c.after)), c.want, c.after)
 	}
 }
 
@@ -80,7 +81,7 @@ func TestRTTIsAMean(t *testing.T) {
 	}
 	p.Observe(1, 3*time.Millisecond)
 	got := p.Mean(1)
-	check(t, got <= time.Millisecond/2, "one late answer has made the mean %v", got)
+	testkit.Check(t, got <= time.Millisecond/2, "one late answer has made the mean %v", got)
 }
 
 // A step follows the quorum, within its bounds: the slowest nodes do not count.
@@ -100,6 +101,6 @@ func TestStepIsThreeRoundTripsOfAQuorum(t *testing.T) {
 				p.Observe(node, d)
 			}
 		}
-		wantEqual(t, p.Step(2), of.want, of.means)
+		testkit.Equal(t, p.Step(2), of.want, of.means)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // many is how many queues a process has that waits for very many names. Each polls after 12.5 to 25 s.
@@ -64,7 +65,7 @@ func TestPollsOfManyQueuesAreBounded(t *testing.T) {
 	for _, queues := range []int{100, 3000, 30_000} {
 		got := pollsPerSecond(t, queues)
 		t.Logf("%d queues: %.0f polls per second", queues, got)
-		check(t, got <= 1.1*most, "%d queues poll %.0f times per second, want at most %.0f", queues, got, most)
+		testkit.Check(t, got <= 1.1*most, "%d queues poll %.0f times per second, want at most %.0f", queues, got, most)
 		if usually := float64(queues) / (0.75 * lastPoll.Seconds()); got < 0.9*min(most, usually) {
 			t.Errorf("%d queues poll %.0f times per second, want at least %.0f", queues, got, min(most, usually))
 		}

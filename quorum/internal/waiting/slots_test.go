@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // After an acquisition the next waiter attempts at once if more may be had, and else by the poll.
@@ -27,7 +28,7 @@ func TestHasten(t *testing.T) {
 		q.Hasten(at) // during an attempt
 		_, due := q.Begin(&first, at)
 		_, _, ok := q.Next()
-		check(t, !ok && !due, "two attempts at a time")
+		testkit.Check(t, !ok && !due, "two attempts at a time")
 		q.Acquired(time.Minute, at)
 		if more {
 			q.Hasten(at)
@@ -69,16 +70,16 @@ func TestShare(t *testing.T) {
 func TestHistoryOfSlots(t *testing.T) {
 	const names, others = 7, 7 + 256 // they share a place
 	var h History
-	wantEqual(t, h.TakeSlot(names), -1, "a slot of none")
+	testkit.Equal(t, h.TakeSlot(names), -1, "a slot of none")
 	h.ReleasedSlot(names, 3)
 	h.ReleasedSlot(names, 0)
 	h.Released(names, 2, clock.Instant(time.Hour))
-	wantEqual(t, h.TakeSlot(others), -1, "a slot of another semaphore")
-	wantEqual(t, h.TakeSlot(names), 0, "the slot that was released last")
-	wantEqual(t, h.TakeSlot(names), -1, "a slot that was taken")
+	testkit.Equal(t, h.TakeSlot(others), -1, "a slot of another semaphore")
+	testkit.Equal(t, h.TakeSlot(names), 0, "the slot that was released last")
+	testkit.Equal(t, h.TakeSlot(names), -1, "a slot that was taken")
 	h.ReleasedSlot(names, 3)
 	h.ReleasedSlot(others, 4)
-	wantEqual(t, h.TakeSlot(names), -1, "a slot that was driven out")
+	testkit.Equal(t, h.TakeSlot(names), -1, "a slot that was driven out")
 }
 
 // A writer that readers have refused asks all nodes at once, with its mark, and then in time to refresh

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 const (
@@ -177,7 +178,7 @@ func at(steps int, approach Approach) event {
 func as(approach Approach) event {
 	return func(s *scenario) {
 		s.t.Helper()
-		check(s.t, s.approach == approach, "the next attempt has approach %d, want %d", s.approach, approach)
+		testkit.Check(s.t, s.approach == approach, "the next attempt has approach %d, want %d", s.approach, approach)
 	}
 }
 
@@ -197,7 +198,7 @@ func stays(events ...event) event {
 func none(s *scenario) {
 	s.t.Helper()
 	_, _, ok := s.Next()
-	check(s.t, !ok, "an attempt is to come")
+	testkit.Check(s.t, !ok, "an attempt is to come")
 }
 
 func (s *scenario) play(events []event) {
@@ -217,22 +218,6 @@ func listening(others int) event {
 		}
 		s.Refused(heldBy(others), s.at())
 		refused(AskAll, heldBy(others))(s) // once more: the subscriptions stand
-	}
-}
-
-// check fails the test unless a claim is true.
-func check(t *testing.T, claim bool, format string, args ...any) {
-	t.Helper()
-	if !claim {
-		t.Errorf(format, args...)
-	}
-}
-
-// wantEqual fails the test unless two values are equal. what says what they are, or of which case.
-func wantEqual[T comparable](t *testing.T, got, want T, what any) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%+v: %+v, want %+v", what, got, want)
 	}
 }
 
@@ -483,7 +468,7 @@ func TestFIFO(t *testing.T) {
 	for _, w := range order {
 		s.Leave(w)
 	}
-	check(t, s.Empty() && len(s.retries) == 0,
+	testkit.Check(t, s.Empty() && len(s.retries) == 0,
 		"%d bounds are left in a queue that is empty: %v", len(s.retries), s.Empty())
 }
 
@@ -514,7 +499,7 @@ func TestBackoffDoubles(t *testing.T) {
 			in(step/2, step/2+most)(s)
 			longest = max(longest, s.next.Sub(s.now))
 		}
-		check(t, longest >= most/2, "after %d split votes at most %v until the next attempt", splits, longest)
+		testkit.Check(t, longest >= most/2, "after %d split votes at most %v until the next attempt", splits, longest)
 	}
 }
 
@@ -536,7 +521,7 @@ func TestBareQuorum(t *testing.T) {
 		s.Refused(r, s.at())
 		s.Message(2, s.at()) // a vote given back by another process
 	}
-	check(t, attempts <= 100, "%d attempts in 10s", attempts)
+	testkit.Check(t, attempts <= 100, "%d attempts in 10s", attempts)
 	messages(0)(s) // the holder's release, from the other two nodes
 	messages(1)(s)
 	in(0, maxPosition*step)(s)
@@ -555,7 +540,7 @@ func TestRetryGrows(t *testing.T) {
 				mean += s.next.Sub(s.now) / 100
 			}
 		}
-		check(t, mean >= usual.Max/4 && mean <= usual.Max, "the retry time is %v in the end", mean)
+		testkit.Check(t, mean >= usual.Max/4 && mean <= usual.Max, "the retry time is %v in the end", mean)
 		joins(usual)(s)
 		acquires(time.Minute)(s)
 		in(usual.Min/2, 3*usual.Min/2)(s)
