@@ -30,6 +30,26 @@ func (f *Flags) Value(name, usage, needs string, set func(text string) error) {
 	}})
 }
 
+// Path adds a flag for the path of a file.
+func (f *Flags) Path(name, usage string, path *string) {
+	f.Value(name, usage, "the path of a file", func(text string) error {
+		if *path = text; text == "" {
+			return errors.New("no path")
+		}
+		return nil
+	})
+}
+
+// Number adds a flag for a number from least to most.
+func (f *Flags) Number(name, usage, what string, least, most int, n *int) {
+	f.Value(name, usage, fmt.Sprintf("%s from %d to %d", what, least, most), func(text string) (err error) {
+		if *n, err = strconv.Atoi(text); err == nil && (*n < least || *n > most) {
+			err = strconv.ErrRange
+		}
+		return err
+	})
+}
+
 // Duration adds a flag for a duration of at least least.
 func (f *Flags) Duration(name, usage string, least time.Duration, d *time.Duration) {
 	f.Value(name, usage, fmt.Sprintf("a duration such as 30s, at least %v", least), func(text string) (err error) {

@@ -31,11 +31,10 @@ func printable(document []byte) []byte {
 		switch {
 		case r == '\n' || strconv.IsPrint(r): // a line break stands between values only
 			out = utf8.AppendRune(out, r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
 		default:
-			out = fmt.Appendf(out, `\u%04x`, r)
+			for _, unit := range utf16.AppendRune(nil, r) {
+				out = fmt.Appendf(out, `\u%04x`, unit)
+			}
 		}
 	}
 	return out

@@ -61,13 +61,7 @@ var Command = cli.Command{
 Exit codes: 0 if all went well, 1 if not, 130 after Ctrl-C.`,
 	Define: func(flags *cli.Flags) cli.Action {
 		svg := ""
-		flags.Value("svg", "write the picture at the end to `FILE`, too, as an SVG", "the path of a file", func(text string) error {
-			svg = text
-			if text == "" {
-				return errors.New("no path")
-			}
-			return nil
-		})
+		flags.Path("svg", "write the picture at the end to `FILE`, too, as an SVG", &svg)
 		return func(ctx context.Context, p *cli.Program, _ []string) int {
 			return demonstrate(ctx, redistest.Start, svg, p.Stdout, p.Stderr)
 		}
@@ -229,14 +223,8 @@ func masterName(i int) string { return fmt.Sprintf("m%d", i+1) }
 
 // pause waits, or returns the context's error.
 func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	masters.Sleep(ctx, d)
+	return ctx.Err()
 }
 
 // guard turns a goroutine's panic into an error: the panic would end the process and leave its

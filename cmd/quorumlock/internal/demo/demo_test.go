@@ -167,18 +167,28 @@ func TestDemoFindsFalseClaims(t *testing.T) {
 	clitest.Contains(t, summary, claim)
 }
 
-func TestDemoWithoutOutput(t *testing.T) {
+// A worker's panic, and an output that fails, end the demo. TestMain finds any process or file that they leave behind.
+func TestDemoFails(t *testing.T) {
 	t.Parallel()
-	const closed = "the pipe is closed"
-	errs := clitest.WhileStalled(t, timeout/4, func() (string, bool) { // the demo gives up on masters that stand still
-		out := &clitest.Output{Sees: clitest.OnceSeen("worker B asks", func() error { return errors.New(closed) })}
-		var errs clitest.Output
-		if code := clitest.Run(context.Background(), []string{"demo"}, out, &errs); code != cli.ExitFailed {
-			t.Errorf("exit code %d:\n%s\n%s", code, out, &errs)
-		}
-		return errs.String(), strings.Contains(errs.String(), closed)
-	})
-	clitest.Contains(t, errs, closed)
+	for at, test := range map[string]struct {
+		fail func() error
+		says []string
+	}{
+		"worker B asks":    {func() error { return errors.New("the pipe is closed") }, []string{"the pipe is closed"}},
+		"holds it, token ": {func() error { panic("on purpose") }, []string{"panic: on purpose", "contend.go"}},
+	} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			errs := clitest.WhileStalled(t, timeout/4, func() (string, bool) { // the demo gives up on masters that stand still
+				out, errs := &clitest.Output{Sees: clitest.OnceSeen(at, test.fail)}, &clitest.Output{}
+				if code := clitest.Run(context.Background(), []string{"demo"}, out, errs); code != cli.ExitFailed {
+					t.Errorf("exit code %d:\n%s\n%s", code, out, errs)
+				}
+				return errs.String(), strings.Contains(errs.String(), test.says[0])
+			})
+			clitest.Contains(t, errs, test.says...)
+		})
+	}
 }
 
 func TestDemoWithoutMasters(t *testing.T) {
@@ -194,33 +204,18 @@ func TestDemoWithoutMasters(t *testing.T) {
 // TestMain finds any process or file that the panic leaves behind.
 func TestDemoPanics(t *testing.T) {
 	t.Parallel()
-	t.Run("in the story", func(t *testing.T) {
-		t.Parallel()
-		panicked := clitest.WhileStalled(t, timeout/4, func() (value any, ok bool) { // the demo gives up on masters that stand still
-			defer func() {
-				value = recover()
-				ok = value != nil
-			}()
-			out := &clitest.Output{Sees: clitest.OnceSeen("m1 is killed", func() error { panic("on purpose") })}
-			clitest.Run(context.Background(), []string{"demo"}, out, &clitest.Output{})
-			return nil, false
-		})
-		if panicked != "on purpose" {
-			t.Errorf("the panic did not come through: %v", panicked)
-		}
+	panicked := clitest.WhileStalled(t, timeout/4, func() (value any, ok bool) { // the demo gives up on masters that stand still
+		defer func() {
+			value = recover()
+			ok = value != nil
+		}()
+		out := &clitest.Output{Sees: clitest.OnceSeen("m1 is killed", func() error { panic("on purpose") })}
+		clitest.Run(context.Background(), []string{"demo"}, out, &clitest.Output{})
+		return nil, false
 	})
-	t.Run("in a worker", func(t *testing.T) {
-		t.Parallel()
-		errs := clitest.WhileStalled(t, timeout/4, func() (string, bool) {
-			out := &clitest.Output{Sees: clitest.OnceSeen("holds it, token", func() error { panic("on purpose") })}
-			var errs clitest.Output
-			if code := clitest.Run(context.Background(), []string{"demo"}, out, &errs); code != cli.ExitFailed {
-				t.Errorf("exit code %d:\n%s\n%s", code, out, &errs)
-			}
-			return errs.String(), strings.Contains(errs.String(), "on purpose")
-		})
-		clitest.Contains(t, errs, "panic: on purpose", "contend.go")
-	})
+	if panicked != "on purpose" {
+		t.Errorf("the panic did not come through: %v", panicked)
+	}
 }
 
 // TestSignals sends signals to the command in a process of its own.

@@ -22,9 +22,7 @@ func newNarrator(out io.Writer, failed func(error)) *narrator {
 }
 
 // chapter prints a heading.
-func (n *narrator) chapter(format string, args ...any) {
-	n.print("\n" + fmt.Sprintf(format, args...) + "\n")
-}
+func (n *narrator) chapter(heading string) { n.print("\n" + heading + "\n") }
 
 // say prints an event with its time.
 func (n *narrator) say(format string, args ...any) { n.line("", format, args...) }
@@ -32,18 +30,15 @@ func (n *narrator) say(format string, args ...any) { n.line("", format, args...)
 // claim prints what the demo is there to show, and whether it held.
 func (n *narrator) claim(holds bool, format string, args ...any) {
 	claim := fmt.Sprintf(format, args...)
+	mark := "ok     "
 	n.mu.Lock()
 	if holds {
 		n.held++
 	} else {
-		n.broken = append(n.broken, claim)
+		mark, n.broken = "FALSE  ", append(n.broken, claim)
 	}
 	n.mu.Unlock()
-	if holds {
-		n.line("ok     ", "%s", claim)
-	} else {
-		n.line("FALSE  ", "%s", claim)
-	}
+	n.line(mark, "%s", claim)
 }
 
 // verdict sums up the claims. It returns false when one of them did not hold.

@@ -129,19 +129,16 @@ func (d *demo) loseMajority(ctx context.Context) error {
 // lock's keys on the remaining masters bar others, as last seen. Ended is zero when the context did
 // not end.
 func (d *demo) watchLoss(ctx context.Context) (ended, barred time.Time, err error) {
-	overdue := time.NewTimer(2 * lease)
-	defer overdue.Stop()
-	often := time.NewTicker(100 * time.Millisecond)
-	defer often.Stop()
+	overdue, often := time.After(2*lease), time.Tick(100*time.Millisecond)
 	for {
 		select {
 		case ended = <-d.ended:
 			return ended, barred, nil
-		case <-often.C:
+		case <-often:
 			if until, ok := d.barredUntil(ctx); ok {
 				barred = until
 			}
-		case <-overdue.C:
+		case <-overdue:
 			return ended, barred, nil
 		case <-ctx.Done():
 			return ended, barred, ctx.Err()
@@ -153,10 +150,7 @@ func (d *demo) watchLoss(ctx context.Context) (ended, barred time.Time, err erro
 func (d *demo) barredUntil(ctx context.Context) (until time.Time, ok bool) {
 	asked := time.Now()
 	state, _ := d.b.locker.Inspect(ctx, resource) // the error: these masters are no majority
-	for i, seen := range state.Nodes {
-		if i < 3 {
-			continue
-		}
+	for _, seen := range state.Nodes[3:] {
 		if seen.Err != nil || seen.Owner != d.lock.Owner() {
 			return until, false
 		}
@@ -213,15 +207,12 @@ func (d *demo) comeBack(ctx context.Context) error {
 
 // countDown prints the quarantines until worker B has the lock.
 func (d *demo) countDown(ctx context.Context) (acquisition, error) {
-	overdue := time.NewTimer(lease + 5*time.Second)
-	defer overdue.Stop()
-	often := time.NewTicker(lease / 5)
-	defer often.Stop()
+	overdue, often := time.After(lease+5*time.Second), time.Tick(lease/5)
 	for {
 		select {
 		case got := <-d.next:
 			return got, ctx.Err()
-		case <-often.C:
+		case <-often:
 			var parts []string
 			for i, f := range masters.CheckAll(ctx, d.b.nodes[:3]) {
 				d.quarantined(i, f.Report.Quarantine)
@@ -232,7 +223,7 @@ func (d *demo) countDown(ctx context.Context) (acquisition, error) {
 				parts = append(parts, masterName(i)+" "+left)
 			}
 			d.say("quarantine left: %s", strings.Join(parts, "   "))
-		case <-overdue.C:
+		case <-overdue:
 			return acquisition{}, errors.New("worker B does not get the lock, although the quarantine is over")
 		case <-ctx.Done():
 			return acquisition{}, ctx.Err()

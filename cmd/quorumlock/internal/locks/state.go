@@ -18,15 +18,9 @@ type lockState struct {
 	unused []bool    // masters whose quarantine has not begun: a client must come
 }
 
-// inspect reads the states of the names on all masters. It writes nothing: a quorum.Locker would
+// inspect reads the states of the names on all masters, and what these say of themselves. It writes nothing: a quorum.Locker would
 // mark masters that are new.
-func inspect(ctx context.Context, nodes []*node.Node, all bool, names []string) []lockState {
-	locks, _ := inspectMasters(ctx, nodes, all, names)
-	return locks
-}
-
-// inspectMasters also returns what the masters say of themselves.
-func inspectMasters(ctx context.Context, nodes []*node.Node, all bool, names []string) ([]lockState, []masters.Finding) {
+func inspect(ctx context.Context, nodes []*node.Node, all bool, names []string) ([]lockState, []masters.Finding) {
 	read := lockstate.Read(ctx, nodes, names...)
 	lockstate.Identify(ctx, nodes, read)
 	// A master that restarts between the two calls has forgotten by the second, so that one counts.

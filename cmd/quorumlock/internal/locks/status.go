@@ -56,11 +56,12 @@ func (s *statusLine) exclude() error {
 func (s *statusLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
 	code := cli.ExitOK
 	show := func(ctx context.Context) ([]byte, error) {
-		locks, text := inspect(ctx, nodes, s.all, s.names), bytes.Buffer{}
+		locks, _ := inspect(ctx, nodes, s.all, s.names)
 		code = cli.ExitOK
 		for _, lock := range locks {
 			code = max(code, lock.code(masters.QuorumSize(len(nodes), s.all)))
 		}
+		var text bytes.Buffer
 		var err error
 		switch {
 		case s.json:
@@ -90,11 +91,10 @@ func hintAtSlots(ctx context.Context, out io.Writer, nodes []*node.Node, locks [
 			continue
 		}
 		free := masters.Each(ctx, nodes, func(ctx context.Context, n *node.Node) int {
-			result := inside.Of(n).Pipe("").Do(ctx, scripts.Slots(lock.Name, scripts.MaxSlots))
-			if result.Err != nil {
-				return scripts.MaxSlots
+			if result := inside.Of(n).Pipe("").Do(ctx, scripts.Slots(lock.Name, scripts.MaxSlots)); result.Err == nil {
+				return len(result.Reply.Slots.Free)
 			}
-			return len(result.Reply.Slots.Free)
+			return scripts.MaxSlots
 		})
 		if taken := scripts.MaxSlots - slices.Min(free); taken > 0 {
 			fmt.Fprintf(out, "%q is also a semaphore, %d of its slots taken: -slots N shows them\n", lock.Name, taken)

@@ -19,6 +19,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 func TestMain(m *testing.M) {
@@ -50,9 +51,9 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err, text)
 	}
 	l := locks[0]
-	if h := l.Holder; h == nil || *h != (holderJSON{host, p.Process.Pid, filepath.Base(os.Args[0]), "sh"}) ||
-		l.Since == nil || time.Since(*l.Since) > time.Minute || time.Since(*l.Since) < 0 {
-		t.Errorf("json: held by %+v since %v", h, l.Since)
+	if want := (scripts.Identity{Host: host, PID: p.Process.Pid, Program: filepath.Base(os.Args[0]), Label: "sh"}); l.Holder != want ||
+		time.Since(l.Since) > time.Minute || time.Since(l.Since) < 0 || !strings.Contains(text, `"holder": {`) {
+		t.Errorf("json: held by %+v since %v", l.Holder, l.Since)
 	}
 	if l.Name != "b" || l.State != lockstate.Held || l.Owner != owner || l.TTL <= 0 || l.TTL > 60_000 || len(l.Masters) != 3 {
 		t.Errorf("json: %+v", l)
@@ -118,40 +119,58 @@ func TestCheckAfterTheFirstClient(t *testing.T) {
 	clitest.Contains(t, stdout, "quarantine ended, ")
 }
 
-// Masters of other clients do not say that a lock of these is free.
-func TestStatusOfAnotherList(t *testing.T) {
+// A part of the masters of another list is not ok, though it grants to others: it does not say who holds a lock, or that
+// the lock is gone.
+func TestAnotherList(t *testing.T) {
 	t.Parallel()
 	d := clitest.Deploy(t, 3, 30*time.Second)
-	other := &clitest.Deployment{Fleet: &redistest.Fleet{Masters: d.Masters[:1]}, MaxLease: d.MaxLease}
-	printed, _ := clitest.Ask(t, cli.ExitConfiguration, "status", other.Flags(t), "a")
+	d.Start(t, "a", "--", "sh", "-c", "echo ready; exec sleep 600")
+	flags := (&clitest.Deployment{Fleet: &redistest.Fleet{Masters: d.Masters[:1]}, MaxLease: d.MaxLease}).Flags(t)
+	printed, _ := clitest.Ask(t, cli.ExitConfiguration, "status", flags, "b")
 	clitest.Contains(t, printed, "it accepts clients with {")
+	printed, _ = clitest.Ask(t, cli.ExitOK, "top", flags)
+	clitest.Contains(t, printed, "\n!  masters not ok: 1 of 1; locks held: 0; unknown: 1;", " REFUSED ", ": check: the lists of masters differ")
+	printed, _ = clitest.Ask(t, cli.ExitFailed, "unlock", flags, "-yes", "a")
+	clitest.Contains(t, printed, "NOT UNLOCKED", "it accepts clients with {")
+	if strings.Contains(printed, "unlocked:") || testkit.Do(t, d.Masters[0], "EXISTS", "a") != int64(1) {
+		t.Errorf("it unlocked on one master: %s", printed)
+	}
 }
 
-func TestUsageOfStatus(t *testing.T) {
+// What is wrong with a command line is said in one line, without what may be a password.
+func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		says string
 		code int
 		args []string
 	}{
-		{"the name of a lock is missing", cli.ExitLockUsage, nil},
-		{"a name is empty", cli.ExitLockUsage, []string{""}},
-		{"begins with quorumlock:", cli.ExitLockUsage, []string{"quorumlock:x"}},
-		{"URLs do not belong on the command line", cli.ExitLockUsage, []string{"redis://:" + clitest.Secret + "@h"}},
-		{"flags come before the names", cli.ExitLockUsage, []string{"a", "-json"}},
-		{"-json and -q exclude each other", cli.ExitLockUsage, []string{"-json", "-q", "a"}},
-		{"-watch cannot be used with -json or -q", cli.ExitLockUsage, []string{"-watch", "-json", "a"}},
-		{"-timeout needs a duration", cli.ExitLockUsage, []string{"-timeout", clitest.Secret, "a"}},
-		{"no such file", cli.ExitConfiguration, []string{"-urls-file", "/none/here", "a"}},
-		{"no masters in /dev/null", cli.ExitConfiguration, []string{"-urls-file", "/dev/null", "a"}},
+		{"status: the name of a lock is missing", cli.ExitLockUsage, []string{"status"}},
+		{"a name is empty", cli.ExitLockUsage, []string{"status", ""}},
+		{"begins with quorumlock:", cli.ExitLockUsage, []string{"status", "quorumlock:x"}},
+		{"URLs do not belong on the command line", cli.ExitLockUsage, []string{"status", "redis://:" + clitest.Secret + "@h"}},
+		{"flags come before the names", cli.ExitLockUsage, []string{"status", "a", "-json"}},
+		{"-json and -q exclude each other", cli.ExitLockUsage, []string{"status", "-json", "-q", "a"}},
+		{"-watch cannot be used with -json or -q", cli.ExitLockUsage, []string{"status", "-watch", "-json", "a"}},
+		{"-timeout needs a duration", cli.ExitLockUsage, []string{"status", "-timeout", clitest.Secret, "a"}},
+		{"no such file", cli.ExitConfiguration, []string{"status", "-urls-file", "/none/here", "a"}},
+		{"no masters in /dev/null", cli.ExitConfiguration, []string{"status", "-urls-file", "/dev/null", "a"}},
+		{"status: -slots needs a number from 1 to 1024", cli.ExitLockUsage, []string{"status", "-slots", "1025", "a"}},
+		{"run: -slots needs a number from 1 to 1024", cli.ExitLockUsage, []string{"run", "-slots", "0", "a", "--", "true"}},
+		{"run: -slots takes one name", cli.ExitLockUsage, []string{"run", "-slots", "2", "a,b", "--", "true"}},
+		{"unlock: -slot needs a number from 0 to 1023", cli.ExitLockUsage, []string{"unlock", "-slot", "-1", "a"}},
+		{"unlock: the name of a lock is missing", cli.ExitLockUsage, []string{"unlock", "-yes"}},
+		{`unlock: unknown flag: "-json"`, cli.ExitLockUsage, []string{"unlock", "-json", "a"}},
+		{"top takes no arguments: the URLs come from QUORUMLOCK_URLS or -urls-file", cli.ExitLockUsage, []string{"top", "x"}},
+		{"top: -every needs a duration", cli.ExitLockUsage, []string{"top", "-every", clitest.Secret}},
+		{`top: unknown flag: "-q"`, cli.ExitLockUsage, []string{"top", "-q"}},
 	} {
-		stdout, stderr := clitest.Command(t, test.code, append([]string{"status"}, test.args...)...)
-		clitest.Contains(t, stderr, "quorumlock: status: ", test.says)
+		stdout, stderr := clitest.Command(t, test.code, test.args...)
+		clitest.Contains(t, stderr, "quorumlock: "+test.args[0], test.says)
 		if stdout != "" || strings.Contains(stderr, clitest.Secret) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%q: stdout %q, stderr %q", test.args, stdout, stderr)
 		}
 	}
-	clitest.Contains(t, func() string { help, _ := clitest.Command(t, cli.ExitOK, "status", "-h"); return help }(), "quorumlock status")
 }
 
 // status says why masters do not tell, and exits as run does for the same reason.

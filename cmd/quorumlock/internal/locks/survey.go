@@ -60,7 +60,7 @@ func (s *survey) look(ctx context.Context, nodes []*node.Node) {
 	}
 	names := s.ranked()
 	names = names[:min(len(names), topNames)]
-	locks, found := inspectMasters(ctx, nodes, s.all, names)
+	locks, found := inspect(ctx, nodes, s.all, names)
 	s.found = found
 	for _, lock := range locks {
 		b := s.known[lock.Name]

@@ -172,33 +172,19 @@ func lasts(ttl time.Duration) string {
 
 // lockJSON is a lock as status -json prints it. Times are in milliseconds; −1 is for ever.
 type lockJSON struct {
-	Name   string      `json:"name"`
-	Slot   *int        `json:"slot,omitempty"` // of the semaphore of that name
-	State  string      `json:"state"`
-	Owner  string      `json:"owner,omitempty"`
-	Level  int         `json:"level,omitempty"`
-	Token  uint64      `json:"token"`
-	TTL    int64       `json:"ttl_ms"`
-	Holder *holderJSON `json:"holder,omitempty"` // the process, if it is known
-	Since  *time.Time  `json:"since,omitempty"`  // or earlier
+	Name   string           `json:"name"`
+	Slot   *int             `json:"slot,omitempty"` // of the semaphore of that name
+	State  string           `json:"state"`
+	Owner  string           `json:"owner,omitempty"`
+	Level  int              `json:"level,omitempty"`
+	Token  uint64           `json:"token"`
+	TTL    int64            `json:"ttl_ms"`
+	Holder scripts.Identity `json:"holder,omitzero"` // the process, if it is known
+	Since  time.Time        `json:"since,omitzero"`  // or earlier
 	// Readers hold it in place of an owner. WriterWaits: new ones are kept back.
 	Readers     int          `json:"readers,omitempty"`
 	WriterWaits bool         `json:"writer_waits,omitempty"`
 	Masters     []masterJSON `json:"masters"`
-}
-
-type holderJSON struct {
-	Host    string `json:"host"`
-	PID     int    `json:"pid"`
-	Program string `json:"program,omitempty"`
-	Label   string `json:"label,omitempty"`
-}
-
-func holderOf(who scripts.Identity) *holderJSON {
-	if who == (scripts.Identity{}) {
-		return nil
-	}
-	return &holderJSON{who.Host, who.PID, who.Program, who.Label}
 }
 
 type masterJSON struct {
@@ -216,13 +202,10 @@ type masterJSON struct {
 func printLocksJSON(out io.Writer, locks []lockState) error {
 	all := make([]lockJSON, len(locks))
 	for i, l := range locks {
-		all[i] = lockJSON{l.Name, nil, l.State, l.Owner, l.Level, l.Token, milliseconds(l.TTL), holderOf(l.Identity), nil,
+		all[i] = lockJSON{l.Name, nil, l.State, l.Owner, l.Level, l.Token, milliseconds(l.TTL), l.Identity, l.since,
 			l.Readers, l.WriterWaits, []masterJSON{}}
 		if semaphore, slot, ok := scripts.ParseSlot(l.Name); ok {
 			all[i].Name, all[i].Slot = semaphore, &slot
-		}
-		if !l.since.IsZero() {
-			all[i].Since = &l.since
 		}
 		for _, m := range l.Masters {
 			why := ""

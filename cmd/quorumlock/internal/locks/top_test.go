@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -72,23 +71,6 @@ func TestTopWithoutMasters(t *testing.T) {
 	if stderr != "quorumlock: top: no master answers\n" {
 		t.Errorf("%q", stderr)
 	}
-	for says, args := range map[string][]string{
-		"top takes no arguments: the URLs come from QUORUMLOCK_URLS or -urls-file": {"x"}, "top: -every needs a duration": {"-every", clitest.Secret}, `top: unknown flag: "-q"`: {"-q"},
-	} {
-		_, stderr := clitest.Command(t, cli.ExitLockUsage, append([]string{"top"}, args...)...)
-		clitest.Contains(t, stderr, "quorumlock: "+says)
-	}
-}
-
-// A master that refuses the list of the URLs isn't ok, though it grants to others; nor is it known what they hold.
-func TestTopWithAnotherList(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	d.Start(t, "a", "--", "sh", "-c", "echo ready; exec sleep 600")
-	stale := filepath.Join(t.TempDir(), "urls")
-	testkit.Must(t, os.WriteFile(stale, []byte(d.URLs()[0]), 0o600))
-	printed, _ := clitest.Ask(t, cli.ExitOK, "top", []string{"-urls-file", stale})
-	clitest.Contains(t, printed, "\n!  masters not ok: 1 of 1; locks held: 0; unknown: 1;", " REFUSED ", ": check: the lists of masters differ")
 }
 
 // A long name leaves room for what follows it.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
@@ -45,20 +44,8 @@ Exit codes: 0 if no lock is left, 1 if masters refuse, 69 if too few answered; 6
 			}
 			return nil
 		})
-	flags.Value("slot", "slot `K` of each semaphore NAME", "a number from 0 to 1023", func(text string) error {
-		k, err := strconv.Atoi(text)
-		if l.slot = k; err == nil && (k < 0 || k >= scripts.MaxSlots) {
-			err = strconv.ErrRange
-		}
-		return err
-	})
-	flags.Value("owner-file", "delete the lock that run -owner-file has left in `FILE`, if the run and its job are dead, and the file",
-		"the path of a file", func(text string) error {
-			if l.file = text; text == "" {
-				return errors.New("no path")
-			}
-			return nil
-		})
+	flags.Number("slot", "slot `K` of each semaphore NAME", "a number", 0, scripts.MaxSlots-1, &l.slot)
+	flags.Path("owner-file", "delete the lock that run -owner-file has left in `FILE`, if the run and its job are dead, and the file", &l.file)
 	l.check = func() error {
 		if l.file != "" && (u.owner != "" || l.slot >= 0) {
 			return errors.New("-owner-file has the owner and the slot: give neither")
@@ -114,7 +101,7 @@ func (u *unlockLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node
 }
 
 func (u *unlockLine) unlock(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
-	locks := inspect(ctx, nodes, u.all, u.names)
+	locks, _ := inspect(ctx, nodes, u.all, u.names)
 	if !u.yes {
 		u.explain(locks, p.Stderr)
 		return cli.ExitLockUsage, nil

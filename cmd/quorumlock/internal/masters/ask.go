@@ -25,10 +25,8 @@ func Each[T any](ctx context.Context, nodes []*node.Node, ask func(context.Conte
 
 // Sleep waits. It returns false if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false

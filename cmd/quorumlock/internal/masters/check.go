@@ -58,7 +58,7 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 	if ctx.Err() != nil {
 		return cli.ExitInterrupted
 	}
-	failed := mixed(found) || slices.ContainsFunc(found, func(f Finding) bool { return !f.isFit() })
+	failed := mixed(found) || count(found, Finding.isFit) < len(found)
 	if wait > 0 {
 		failed = granting(found) < need
 	}
@@ -100,18 +100,8 @@ func (c *check) all(ctx context.Context, nodes []*node.Node, need int, wait time
 func printCheck(out io.Writer, found []Finding) {
 	printFindings(out, found)
 	printMembers(out, found)
-	fit, waiting, tried := 0, 0, 0
-	for _, f := range found {
-		if f.isFit() {
-			fit++
-		}
-		if f.State() == stateQuarantine {
-			waiting++
-		}
-		if f.tried {
-			tried++
-		}
-	}
+	fit, tried := count(found, Finding.isFit), count(found, func(f Finding) bool { return f.tried })
+	waiting := count(found, func(f Finding) bool { return f.State() == stateQuarantine })
 	inQuarantine := ""
 	if waiting > 0 {
 		inQuarantine = fmt.Sprintf(", %d of these in quarantine", waiting)

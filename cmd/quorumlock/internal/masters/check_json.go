@@ -34,12 +34,9 @@ type findingJSON struct {
 }
 
 func printCheckJSON(out io.Writer, found []Finding) error {
-	all := checkJSON{Granting: granting(found)}
+	all := checkJSON{Fit: count(found, Finding.isFit), Granting: granting(found)}
 	for _, f := range found {
 		r := f.Report
-		if f.isFit() {
-			all.Fit++
-		}
 		one := findingJSON{f.Name, f.State(), "", f.tried, r.Role, r.Version, r.Uptime.Milliseconds(), r.RoundTrip.Seconds() * 1000,
 			r.Persistence, r.MaxMemory, r.MaxLease.Milliseconds(), r.Quarantine.Milliseconds(),
 			r.Members, r.Next, r.Generation, r.Hazards}

@@ -117,11 +117,16 @@ func QuorumSize(masters int, all bool) int {
 
 // granting counts the masters that grant locks to clients whose list was checked. A master that was
 // admitted, and has no list yet, grants when its first client comes.
-func granting(found []Finding) (count int) {
+func granting(found []Finding) int {
+	return count(found, func(f Finding) bool { return f.State() == stateOK })
+}
+
+// count counts the masters of which that holds.
+func count(found []Finding, holds func(Finding) bool) (n int) {
 	for _, f := range found {
-		if f.State() == stateOK {
-			count++
+		if holds(f) {
+			n++
 		}
 	}
-	return count
+	return n
 }

@@ -28,12 +28,7 @@ func (f *tlsFiles) flags(flags *cli.Flags) {
 		{"cert", "present the certificate in `FILE`, for masters that ask for one"},
 		{"key", "its private key is in `FILE`"},
 	} {
-		flags.Value(flag.name, flag.usage, "the path of a file", func(text string) error {
-			if *paths[flag.name] = text; text == "" {
-				return errors.New("no path")
-			}
-			return nil
-		})
+		flags.Path(flag.name, flag.usage, paths[flag.name])
 	}
 }
 

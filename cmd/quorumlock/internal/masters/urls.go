@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
@@ -60,11 +59,5 @@ func CheckLockName(name string) error {
 
 // SlotsFlag defines -slots: into is the number of slots.
 func SlotsFlag(flags *cli.Flags, usage string, into *int) {
-	flags.Value("slots", usage, "a number from 1 to 1024", func(text string) error {
-		n, err := strconv.Atoi(text)
-		if *into = n; err == nil && (n < 1 || n > scripts.MaxSlots) {
-			err = strconv.ErrRange
-		}
-		return err
-	})
+	flags.Number("slots", usage, "a number", 1, scripts.MaxSlots, into)
 }

@@ -48,10 +48,10 @@ func (d deployment) countLockers(ctx context.Context) (c census) {
 		cursor := "0"
 		for range mostLockerCalls {
 			r := call(ctx, n, operators.Lockers(cursor))
-			if r.err != nil {
+			if r.Err != nil {
 				return h
 			}
-			said := r.reply.Other.(*operators.LockersReply)
+			said := r.Reply.Other.(*operators.LockersReply)
 			h.found = append(h.found, said.Found...)
 			if cursor = said.Cursor; cursor == "0" {
 				return heard{h.found, true}

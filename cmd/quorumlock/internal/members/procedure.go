@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -55,10 +56,10 @@ func (d deployment) carryOut(
 			p.TokensRaised(raised)
 		case change.Write:
 			r := call(ctx, d.nodes[step.Names[0]], step.Call)
-			if r.err != nil {
-				p.Unanswered(step.Names[0], errors.New(masters.Reason(r.err)))
+			if r.Err != nil {
+				p.Unanswered(step.Names[0], errors.New(masters.Reason(r.Err)))
 			} else {
-				p.Wrote(*r.reply.Mark)
+				p.Wrote(*r.Reply.Mark)
 			}
 		case change.Done:
 			return step.Report, errs, nil
@@ -74,17 +75,17 @@ func (d deployment) look(ctx context.Context) (views map[string]*membership.View
 	views, errs = map[string]*membership.View{}, map[string]error{}
 	nodes, began := slices.Collect(maps.Values(d.nodes)), clock.System().Now() // it counts a suspend, too
 	type seen struct {
-		answer
+		pipeline.Result
 		since time.Duration
 	}
 	for i, s := range masters.Each(ctx, nodes, func(ctx context.Context, n *node.Node) seen {
-		a := call(ctx, n, scripts.Look())
-		return seen{a, clock.System().Now().Sub(began)}
+		r := call(ctx, n, scripts.Look())
+		return seen{r, clock.System().Now().Sub(began)}
 	}) {
-		if name := nodes[i].Name(); s.err != nil {
-			errs[name] = s.err
+		if name := nodes[i].Name(); s.Err != nil {
+			errs[name] = s.Err
 		} else {
-			views[name] = membership.Read(*s.reply.Look, s.since)
+			views[name] = membership.Read(*s.Reply.Look, s.since)
 		}
 	}
 	noteTwoMaxLeases(views, errs)
@@ -138,7 +139,7 @@ func (d deployment) readCounters(ctx context.Context, names []string) (read map[
 		counters := new(operators.Counters)
 		err := firstError(replies)
 		for i := 0; i < len(replies) && err == nil; i++ {
-			err = counters.Add(i, replies[i].reply.Other.([]operators.Counter))
+			err = counters.Add(i, replies[i].Reply.Other.([]operators.Counter))
 		}
 		if err != nil {
 			errs[name] = err
@@ -168,8 +169,8 @@ func (d deployment) raiseCounters(ctx context.Context, read map[string]*operator
 }
 
 // callAll makes calls on masters, all at once: a far master costs one round trip, not one for each call.
-func (d deployment) callAll(ctx context.Context, names []string, calls func(name string) []scripts.Call) map[string][]answer {
-	all := map[string][]answer{}
+func (d deployment) callAll(ctx context.Context, names []string, calls func(name string) []scripts.Call) map[string][]pipeline.Result {
+	all := map[string][]pipeline.Result{}
 	var calling sync.WaitGroup
 	for _, name := range names {
 		n := d.nodes[name]
@@ -177,7 +178,7 @@ func (d deployment) callAll(ctx context.Context, names []string, calls func(name
 			continue
 		}
 		made := calls(name)
-		answers := make([]answer, len(made))
+		answers := make([]pipeline.Result, len(made))
 		all[name] = answers
 		for i, c := range made {
 			calling.Go(func() { answers[i] = call(ctx, n, c) })
@@ -187,24 +188,17 @@ func (d deployment) callAll(ctx context.Context, names []string, calls func(name
 	return all
 }
 
-func firstError(answers []answer) error {
-	for _, a := range answers {
-		if a.err != nil {
-			return a.err
+func firstError(results []pipeline.Result) error {
+	for _, r := range results {
+		if r.Err != nil {
+			return r.Err
 		}
 	}
 	return nil
 }
 
-// answer is a master's reply to a call.
-type answer struct {
-	reply scripts.Reply
-	err   error
-}
-
-func call(ctx context.Context, n *node.Node, script scripts.Call) answer {
-	r := inside.Of(n).Pipe("").Do(ctx, script)
-	return answer{r.Reply, r.Err}
+func call(ctx context.Context, n *node.Node, script scripts.Call) pipeline.Result {
+	return inside.Of(n).Pipe("").Do(ctx, script)
 }
 
 // explain adds to a refusal why a master did not answer. Another max lease is the whole reason:

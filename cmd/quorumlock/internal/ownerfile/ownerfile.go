@@ -33,7 +33,7 @@ type Record struct {
 
 // New returns the record of an owner that lives on this machine.
 func New(owner string, names []string, slot int, nodes []*node.Node) Record {
-	return Record{Owner: owner, Names: names, Slot: slot, Masters: namesOf(nodes), Machine: machine()}
+	return Record{Owner: owner, Names: names, Slot: slot, Masters: masters.List(nodes).Names(), Machine: machine()}
 }
 
 // Locks returns the names of the locks on the masters.
@@ -47,13 +47,12 @@ func (r Record) Locks() []string {
 // Foreign returns why nothing may be released by the record here, or nil. The owner of another machine may be alive, as
 // the file is a copy, or on a file system that both have. An owner of this one died at its restart.
 func (r Record) Foreign(nodes []*node.Node) error {
-	here := namesOf(nodes)
 	switch {
 	case r.isCopy:
 		return errors.New("it is a copy: the run that wrote the original, or its job, may be alive")
 	case r.Machine != machine():
 		return errors.New("it was written on another machine, or before this one was restarted")
-	case !slices.ContainsFunc(r.Masters, func(name string) bool { return slices.Contains(here, name) }):
+	case !slices.ContainsFunc(r.Masters, masters.List(nodes).Has):
 		return fmt.Errorf("its lock is on other masters: %.200q", r.Masters)
 	}
 	return nil
@@ -85,13 +84,6 @@ func parse(text []byte) (*Record, error) {
 		return nil, errors.New("it is no owner file of quorumlock run")
 	}
 	return &r, nil
-}
-
-func namesOf(nodes []*node.Node) (names []string) {
-	for _, n := range nodes {
-		names = append(names, n.Name())
-	}
-	return names
 }
 
 // machine names this machine until it's restarted, where the system has such a name (Linux); otherwise it is the host.

@@ -14,12 +14,6 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 )
 
-// findCommand returns the path of a command, by PATH if it has no slash. The error has its exit code.
-func findCommand(name string) (path string, err error) {
-	path, err = exec.LookPath(name)
-	return path, notStarted(name, err)
-}
-
 // notStarted adds the exit code to the reason why a command has not been started, if there is one.
 func notStarted(name string, err error) error {
 	switch {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -97,19 +98,12 @@ func (j *job) environment() []string {
 	if slot := j.lock.Slot(); slot >= 0 {
 		set = append(set, fmt.Sprintf("QUORUMLOCK_SLOT=%d", slot))
 	}
-	var all []string
-	for _, variable := range os.Environ() {
-		// By one of set, or left out: the command may run in a command of quorumlock run.
-		replaced := strings.HasPrefix(variable, "QUORUMLOCK_SLOT=")
-		for _, s := range set {
-			name, _, _ := strings.Cut(s, "=")
-			replaced = replaced || strings.HasPrefix(variable, name+"=")
-		}
-		if !replaced {
-			all = append(all, variable)
-		}
-	}
-	return append(all, set...)
+	outer := slices.DeleteFunc(os.Environ(), func(variable string) bool { // the command may run in a command of quorumlock run
+		name, _, _ := strings.Cut(variable, "=")
+		isIts := func(one string) bool { return strings.HasPrefix(one, name+"=") }
+		return name == "QUORUMLOCK_SLOT" || slices.ContainsFunc(set, isIts)
+	})
+	return append(outer, set...)
 }
 
 // follow acts on what happens until the command has ended.
@@ -203,8 +197,7 @@ func (j *job) endGroup() {
 	if j.ended == nil {
 		return
 	}
-	poll := time.NewTicker(groupPoll)
-	defer poll.Stop()
+	poll := time.Tick(groupPoll)
 	bound := j.clock.Now().Add(groupBound)
 	for j.child.isGroup() {
 		if !j.killed {
@@ -214,7 +207,7 @@ func (j *job) endGroup() {
 			return
 		}
 		select {
-		case <-poll.C:
+		case <-poll:
 		case s := <-j.signals.forward:
 			j.forward(s.(syscall.Signal))
 		}

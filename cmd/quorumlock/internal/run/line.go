@@ -70,13 +70,8 @@ func newLine(flags *cli.Flags) *line {
 			}
 			return nil
 		})
-	flags.Value("owner-file", "write to `FILE` who holds the lock while the command runs; if a run that died has left it behind, "+
-		"release that one's lock first", "the path of a file", func(text string) error {
-		if l.file = text; text == "" {
-			return errors.New("no path")
-		}
-		return nil
-	})
+	flags.Path("owner-file", "write to `FILE` who holds the lock while the command runs; if a run that died has left it behind, "+
+		"release that one's lock first", &l.file)
 	flags.Boolean("all", "all masters must grant the lock, not a majority", &l.all)
 	flags.Boolean("existing", "never found a deployment on masters that are all new: use it once the first client has locked", &l.existing)
 	l.access.Flags(flags)

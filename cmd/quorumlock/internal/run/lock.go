@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
+	"golang.org/x/sys/unix"
 )
 
 // open opens the masters, and a locker over them. The caller closes the locker, then the masters.
@@ -90,7 +91,7 @@ func (l *line) hinted(err error, nodes []*node.Node) error {
 // interrupted is the cause with which a signal ends the waiting.
 type interrupted struct{ signal syscall.Signal }
 
-func (i interrupted) Error() string { return "ended by " + nameOf(i.signal) }
+func (i interrupted) Error() string { return "ended by " + unix.SignalName(i.signal) }
 
 // acquire takes the lock after first, and waits for it as the command line says. A signal ends the waiting.
 func (l *line) acquire(locker *quorum.Locker, first func(context.Context), signals <-chan os.Signal) (*quorum.Lock, error) {
@@ -127,11 +128,9 @@ func (l *line) stay(lock *quorum.Lock, began clock.Instant, signals <-chan os.Si
 	if left <= 0 {
 		return true
 	}
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	for {
+	for over := time.After(left); ; {
 		select {
-		case <-timer.C:
+		case <-over:
 			return true
 		case <-lock.Context().Done():
 			return true

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
 	"syscall"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -52,8 +53,8 @@ func (l *line) carryOut(stderr io.Writer) int {
 // run takes the lock, runs the command, and returns the command's exit code. The error has its
 // exit code. What is no reason to fail is reported.
 func (l *line) run(signals *caught, report func(error)) (code int, err error) {
-	path, err := findCommand(l.command[0]) // before others wait for the lock
-	if err != nil {
+	path, err := exec.LookPath(l.command[0]) // before others wait for the lock
+	if err := notStarted(l.command[0], err); err != nil {
 		return 0, err
 	}
 	if err := l.openOwner(report); err != nil {

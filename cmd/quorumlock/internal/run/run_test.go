@@ -43,11 +43,11 @@ func TestRunGivesTheCommandWhatTheLockIs(t *testing.T) {
 	token := func() (token uint64) {
 		began := time.Now()
 		p := d.Prepare("b,a", "--", "env")
-		p.Env = append(p.Env, "QUORUMLOCK_TOKEN=outer", "QUORUMLOCK_OTHER=stays")
+		p.Env = append(p.Env, "QUORUMLOCK_TOKEN=outer", "QUORUMLOCK_SLOT=outer", "QUORUMLOCK_OTHER=stays")
 		p.Begin(t).Await(t, cli.ExitOK)
 		clitest.Contains(t, p.Out.String(), "QUORUMLOCK_NAMES=b,a\n", "QUORUMLOCK_OTHER=stays\n", "QUORUMLOCK_OWNER=")
 		if strings.Contains(p.Out.String(), "outer") {
-			t.Error("the outer lock's token is still there")
+			t.Error("the outer lock's token, or slot, is still there")
 		}
 		deadline := time.Unix(int64(p.Number(t, "\nQUORUMLOCK_DEADLINE")), 0)
 		if deadline.Before(began.Add(25*time.Second)) || deadline.After(time.Now().Add(30*time.Second)) {

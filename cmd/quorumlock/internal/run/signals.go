@@ -6,8 +6,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // forwarded are the signals that the command gets when run does.
@@ -40,6 +38,3 @@ func (c *caught) stop() {
 		signal.Stop(of)
 	}
 }
-
-// nameOf returns a signal's name, such as SIGTERM.
-func nameOf(s syscall.Signal) string { return unix.SignalName(s) }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,7 +16,9 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"golang.org/x/sys/unix"
 )
 
 // untilGone is a shell loop that runs until a file is gone, or the shell is ended.
@@ -34,7 +37,7 @@ func TestRunForwardsSignals(t *testing.T) {
 	t.Parallel()
 	d := clitest.Deploy(t, 3, 6*time.Second)
 	for _, s := range forwarded {
-		name := strings.TrimPrefix(nameOf(s.(syscall.Signal)), "SIG")
+		name := strings.TrimPrefix(unix.SignalName(s.(syscall.Signal)), "SIG")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := aFile(t)
@@ -87,22 +90,19 @@ func TestSignalsEndTheWaiting(t *testing.T) {
 	t.Parallel()
 	d := clitest.Deploy(t, 3, 30*time.Second)
 	d.Start(t, "x", "--", "sh", "-c", "echo ready; exec sleep 600")
+	waiters := func() int64 {
+		return testkit.Do(t, d.Masters[0], "PUBSUB", "NUMSUB", "redisson_lock__channel:{x}").([]any)[1].(int64)
+	}
 	for _, s := range forwarded {
 		p := d.Prepare("x", "--", "echo", "ran").Begin(t)
-		clitest.Eventually(t, "a waiter", func() bool {
-			reply := testkit.Do(t, d.Masters[0], "PUBSUB", "NUMSUB", "redisson_lock__channel:{x}").([]any)
-			return reply[1].(int64) > 0
-		})
+		clitest.Eventually(t, "a waiter", func() bool { return waiters() > 0 })
 		p.Send(t, s.(syscall.Signal))
 		p.Await(t, cli.ExitSignalled+int(s.(syscall.Signal)))
-		clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "ended by "+nameOf(s.(syscall.Signal)), "held by ")
+		clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "ended by "+unix.SignalName(s.(syscall.Signal)), "held by ")
 		if p.Out.String() != "" {
 			t.Errorf("%v: the command ran: %q", s, &p.Out)
 		}
-		clitest.Eventually(t, "the waiter gone", func() bool {
-			reply := testkit.Do(t, d.Masters[0], "PUBSUB", "NUMSUB", "redisson_lock__channel:{x}").([]any)
-			return reply[1].(int64) == 0
-		})
+		clitest.Eventually(t, "the waiter gone", func() bool { return waiters() == 0 })
 	}
 }
 
@@ -118,11 +118,7 @@ func TestAnInterruptAtAnyMomentLeavesNoLock(t *testing.T) {
 		p.Send(t, syscall.SIGINT)
 		p.Eventually(t, "the end of run", p.HasExited)
 		clitest.Eventually(t, "no lock", func() bool {
-			held := false
-			for _, m := range d.Masters {
-				held = held || testkit.Do(t, m, "EXISTS", "x").(int64) > 0
-			}
-			return !held
+			return !slices.ContainsFunc(d.Masters, func(m *redistest.Master) bool { return testkit.Do(t, m, "EXISTS", "x") != int64(0) })
 		})
 	}
 }

@@ -70,11 +70,9 @@ func (t *terminal) stopped(by syscall.Signal) bool {
 	default:
 	}
 	_ = syscall.Kill(0, syscall.SIGTSTP)
-	late := time.NewTimer(stopBound)
-	defer late.Stop()
 	select {
 	case <-t.continued:
-	case <-late.C: // there is no shell to continue it: then the kernel does not stop it, either
+	case <-time.After(stopBound): // there is no shell to continue it: then the kernel does not stop it, either
 	}
 	return true
 }
