@@ -51,6 +51,34 @@ func (c *cluster) carryOut(p *change.Procedure, before func(step change.Step)) (
 	}
 }
 
+// done carries out a procedure, which must end well. The trail is a word for each step.
+func (c *cluster) done(p *change.Procedure) (trail string) {
+	c.t.Helper()
+	words, last := c.carryOut(p, nil)
+	if last.Do != change.Done {
+		c.t.Fatalf("%q, and then: %v", words, last.Err)
+	}
+	return strings.Join(words, " ")
+}
+
+// marks is done with that trail.
+func (c *cluster) marks(what string, p *change.Procedure, want string) {
+	c.t.Helper()
+	if got := c.done(p); got != want {
+		c.t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// refuses carries out a procedure, which must mark nothing, and say that.
+func (c *cluster) refuses(what string, p *change.Procedure, want string) (said string) {
+	c.t.Helper()
+	trail, last := c.carryOut(p, nil)
+	if said = fmt.Sprint(last.Err); last.Do != change.Failed || len(trail) > 0 || !strings.Contains(said, want) {
+		c.t.Errorf("%s: it marks %q and says %s, want %q", what, trail, said, want)
+	}
+	return said
+}
+
 func changeOf(t *testing.T, from, to *scripts.List) change.Change {
 	t.Helper()
 	c, err := change.New(from, to)
@@ -78,21 +106,13 @@ func TestReplaceAMaster(t *testing.T) {
 		{change.Commit(abcd), "a b c d"},
 		{change.Commit(abcd), ""},
 	} {
-		trail, last := c.carryOut(step.p, nil)
-		if got := strings.Join(trail, " "); got != step.want || last.Do != change.Done {
-			t.Fatalf("%q, want %q; %v", got, step.want, last.Err)
-		}
+		c.marks("replace", step.p, step.want)
 	}
 	c.has("added", "d", abcd, none, 8)
-	if _, last := c.carryOut(changeOf(t, abcd, abd).Announce(), nil); last.Err == nil || !strings.Contains(last.Err.Error(), "less than one max lease ago") {
-		t.Fatalf("the next change follows at once: %v", last.Err)
-	}
+	c.refuses("the next change, at once", changeOf(t, abcd, abd).Announce(), "less than one max lease ago")
 	c.pass(maxLease)
-	trail, _ := c.carryOut(changeOf(t, abcd, abd).Announce(), nil)
-	more, last := c.carryOut(change.Commit(abcd), nil) // with the removed one
-	if got := strings.Join(append(trail, more...), " "); got != "read raise a b d a b d c" || last.Do != change.Done {
-		t.Fatalf("removed: %q, %v", got, last.Err)
-	}
+	c.marks("removed", changeOf(t, abcd, abd).Announce(), "read raise a b d")
+	c.marks("removed, with the removed one", change.Commit(abcd), "a b d c")
 	for _, name := range abcd.Names() {
 		c.has("removed", name, abd, none, 9)
 	}
@@ -100,9 +120,7 @@ func TestReplaceAMaster(t *testing.T) {
 		t.Errorf("c is retired: %v, and stands as %d", change.IsRetired(v), v.Standing(abc))
 	}
 	c.pass(maxLease)
-	if trail, _ := c.carryOut(changeOf(t, abd, abcd).Announce(), nil); strings.Join(trail, " ") != "c pause read raise a b c d" {
-		t.Errorf("taken back: %q", trail)
-	}
+	c.marks("taken back", changeOf(t, abd, abcd).Announce(), "c pause read raise a b c d")
 }
 
 // A mark that is not written ends the run: the next look says why.
@@ -119,9 +137,7 @@ func TestTheFirstMarkThatIsNotWrittenEndsTheRun(t *testing.T) {
 	if got := strings.Join(trail, " "); got != "read raise a b" || last.Err == nil || !strings.Contains(last.Err.Error(), "on b a change to {b, c} is under way") {
 		t.Errorf("%q, %v", got, last.Err)
 	}
-	if got, last := c.carryOut(change.Abort(abc), nil); strings.Join(got, " ") != "a b c" || last.Do != change.Done {
-		t.Errorf("taken back on %q, %v", got, last.Err)
-	}
+	c.marks("taken back", change.Abort(abc), "a b c")
 	for _, name := range abc.Names() {
 		c.has("taken back", name, abc, none, 7)
 	}
@@ -178,10 +194,11 @@ func TestAbort(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			world := newClusterOf(t, c.masters...)
-			trail, last := world.carryOut(change.Abort(abcd), nil)
-			if got := fmt.Sprint(last.Err); c.err != "" && !strings.Contains(got, c.err) || c.err == "" && last.Err != nil {
-				t.Errorf("%v, want %q", got, c.err)
+			if c.err != "" {
+				world.refuses("abort", change.Abort(abcd), c.err)
+				return
 			}
+			trail, last := world.carryOut(change.Abort(abcd), nil)
 			if got := strings.Join(trail, " "); got != c.marks || strings.Join(last.Report.NoAnswer, " ") != c.noAnswer {
 				t.Errorf("it marks %q, and %q do not answer", got, last.Report.NoAnswer)
 			}
@@ -226,30 +243,21 @@ func TestMastersWithoutOneListAreToldTheWayOut(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			world := newClusterOf(t, c.masters...)
-			trail, last := world.carryOut(c.by, nil)
-			said := fmt.Sprint(last.Err)
-			if last.Do != change.Failed || len(trail) > 0 || !strings.Contains(said, c.says) {
-				t.Fatalf("it marks %q and says %s", trail, said)
-			}
+			said := world.refuses("at first", c.by, c.says)
 			if c.commit == nil {
 				return
 			}
 			if step := "members commit with the URLs of " + c.commit.String() + " gives"; !strings.Contains(said, step) {
 				t.Fatalf("it does not say %q: %s", step, said)
 			}
-			if _, last := world.carryOut(change.Commit(c.commit), nil); last.Do != change.Done {
-				t.Fatalf("the step that it names fails: %v", last.Err)
-			}
+			world.done(change.Commit(c.commit))
 			for _, name := range c.commit.Names() {
 				if m := world.look(name).Marker(); !m.Members.Equal(c.commit) || m.Next.Len() > 0 {
 					t.Errorf("%s has %s afterwards", name, m.Members)
 				}
 			}
 			world.pass(maxLease)
-			to := change.Without(c.commit, "c")
-			if _, last := world.carryOut(changeOf(t, c.commit, to).Announce(), nil); last.Do != change.Done {
-				t.Errorf("the next change: %v", last.Err)
-			}
+			world.done(changeOf(t, c.commit, change.Without(c.commit, "c")).Announce())
 		})
 	}
 }
@@ -306,15 +314,11 @@ func TestAMasterThatWasRetiredBeforeHasNotCommitted(t *testing.T) {
 	if to := change.Pending(abcd, views); to == nil || !to.Equal(abd) { // c by mistake for e
 		t.Errorf("pending: %v", to)
 	}
-	if trail, last := c.carryOut(change.Abort(five), nil); strings.Join(trail, " ") != "a b d e" || last.Do != change.Done {
-		t.Errorf("taken back on %q, %v", trail, last.Err)
-	}
+	c.marks("taken back", change.Abort(five), "a b d e")
 
 	this := func(m *scripts.Marker) { m.Members, m.Generation = abd, 10 } // retired by this change
 	c = newClusterOf(t, absent, absent, nil, back, this)
-	if trail, last := c.carryOut(change.Abort(abde), nil); len(trail) > 0 || last.Err == nil || !strings.Contains(last.Err.Error(), "is committed on e already") {
-		t.Errorf("committed, and taken back on %q, %v", trail, last.Err)
-	}
+	c.refuses("committed", change.Abort(abde), "is committed on e already")
 }
 
 // A generation that no number of changes makes is refused, and does not spread. So no command counts
@@ -332,12 +336,8 @@ func TestAForgedGeneration(t *testing.T) {
 			"announce": {[]setup{marked, of(generation, none), marked, nil}, changeOf(t, abc, abcd).Announce()},
 			"commit":   {[]setup{becoming(abcd), of(generation, abcd), becoming(abcd), becoming(abcd)}, change.Commit(abcd)},
 		} {
-			world := newClusterOf(t, c.masters...)
-			trail, last := world.carryOut(c.by, nil)
-			if want := fmt.Sprintf("b has the generation %d, which counts no changes: wipe it (DEL quorumlock:marker)", generation); len(trail) > 0 ||
-				last.Err == nil || !strings.Contains(last.Err.Error(), want) {
-				t.Errorf("%s marks %q and says %v, want %q", what, trail, last.Err, want)
-			}
+			newClusterOf(t, c.masters...).refuses(what, c.by,
+				fmt.Sprintf("b has the generation %d, which counts no changes: wipe it (DEL quorumlock:marker)", generation))
 		}
 
 		world := newClusterOf(t, of(generation, none), marked, nil)
@@ -350,22 +350,17 @@ func TestAForgedGeneration(t *testing.T) {
 	}
 
 	world := newClusterOf(t, of(most-1, none), of(most-1, none), marked)
-	if _, last := world.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), nil); last.Do != change.Done {
-		t.Fatal(last.Err)
-	}
-	if _, last := world.carryOut(change.Commit(abc), nil); last.Do != change.Done {
-		t.Fatal(last.Err)
-	}
+	world.done(changeOf(t, abc, scripts.NewList("a", "b")).Announce())
+	world.done(change.Commit(abc))
 	world.has("committed", "a", scripts.NewList("a", "b"), none, most)
 }
 
 // The advice names the masters that it is about: a new one that does not answer is not yet a member. If
 // all answer, it names none.
 func TestWhatToStart(t *testing.T) {
-	world := newClusterOf(t, marked, marked, marked, absent)
-	if _, last := world.carryOut(changeOf(t, abc, abcd).Announce(), nil); last.Err == nil ||
-		last.Err.Error() != "d does not answer: it is the new master: start it, or give another" {
-		t.Errorf("the new one is away: %v", last.Err)
+	const away = "d does not answer: it is the new master: start it, or give another"
+	if said := newClusterOf(t, marked, marked, marked, absent).refuses("the new one is away", changeOf(t, abc, abcd).Announce(), away); said != away {
+		t.Error(said)
 	}
 	of8 := func(l *scripts.List) setup { return func(m *scripts.Marker) { m.Members, m.Generation = l, 8 } }
 	for what, c := range map[string]struct {
@@ -375,10 +370,8 @@ func TestWhatToStart(t *testing.T) {
 		"all answer": {[]setup{of8(abcd), of8(abcd), marked, marked}, ""},
 		"d is away":  {[]setup{of8(abcd), of8(abd), marked, absent}, "start the masters that do not answer, or give their URLs (d), and repeat"},
 	} {
-		world := newClusterOf(t, c.masters...)
-		_, last := world.carryOut(change.Abort(abcd), nil)
-		said := fmt.Sprint(last.Err)
-		if !strings.Contains(said, "quorumlock admit -yes -members") || !strings.Contains(said, c.want) || strings.Contains(said, "start the") != (c.want != "") {
+		said := newClusterOf(t, c.masters...).refuses(what, change.Abort(abcd), "quorumlock admit -yes -members")
+		if !strings.Contains(said, c.want) || strings.Contains(said, "start the") != (c.want != "") {
 			t.Errorf("%s: %s", what, said)
 		}
 	}
