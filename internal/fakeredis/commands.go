@@ -208,11 +208,7 @@ func (m *Master) scriptLocked(args []string) (any, error) {
 	case len(args) >= 1 && strings.EqualFold(args[0], "EXISTS"):
 		known := []any{}
 		for _, sha := range args[1:] {
-			if m.scripts[sha] {
-				known = append(known, int64(1))
-			} else {
-				known = append(known, int64(0))
-			}
+			known = append(known, number(m.scripts[sha]))
 		}
 		return known, nil
 	case len(args) >= 1 && strings.EqualFold(args[0], "FLUSH"):

@@ -333,9 +333,7 @@ func instantOf(t *testing.T, reply any) int64 {
 // canonical is a reply as text. An error of a call within a script names the script and its line.
 func canonical(reply any) string {
 	switch r := reply.(type) {
-	case []byte:
-		return fmt.Sprintf("%.300q", r)
-	case string:
+	case []byte, string:
 		return fmt.Sprintf("%.300q", r)
 	case error:
 		text, _, _ := strings.Cut(r.Error(), " script: ")

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -193,7 +194,7 @@ func clone(data map[string]*value) map[string]*value {
 	copied := map[string]*value{}
 	for key, v := range data {
 		c := *v
-		c.hash, c.list, c.scores = maps.Clone(v.hash), append([]string(nil), v.list...), maps.Clone(v.scores)
+		c.hash, c.list, c.scores = maps.Clone(v.hash), slices.Clone(v.list), maps.Clone(v.scores)
 		copied[key] = &c
 	}
 	return copied
