@@ -55,28 +55,23 @@ func universal(s clienttest.Settings) *redis.UniversalOptions {
 	}
 }
 
-func TestOptions(t *testing.T) {
-	t.Parallel()
-	clienttest.Run(t, func(s clienttest.Settings, opts ...node.Option) (*node.Node, error) {
-		return goredisquorumlock.Open(simple(s), opts...)
-	})
-}
-
-// The options that a client returns have defaults filled in, and a dialer.
-func TestOptionsOfAClient(t *testing.T) {
-	t.Parallel()
-	clienttest.Run(t, func(s clienttest.Settings, opts ...node.Option) (*node.Node, error) {
-		client := redis.NewClient(other(s))
-		defer client.Close()
-		return goredisquorumlock.Open(client.Options(), opts...)
-	})
-}
-
-func TestUniversalOptions(t *testing.T) {
-	t.Parallel()
-	clienttest.Run(t, func(s clienttest.Settings, opts ...node.Option) (*node.Node, error) {
-		return goredisquorumlock.OpenUniversal(universal(s), opts...)
-	})
+func TestConnections(t *testing.T) {
+	for name, open := range map[string]clienttest.Opener{
+		"options": func(s clienttest.Settings, opts ...node.Option) (*node.Node, error) {
+			return goredisquorumlock.Open(simple(s), opts...)
+		},
+		// They have defaults filled in, and a dialer.
+		"options of a client": func(s clienttest.Settings, opts ...node.Option) (*node.Node, error) {
+			client := redis.NewClient(other(s))
+			defer client.Close()
+			return goredisquorumlock.Open(client.Options(), opts...)
+		},
+		"universal options": func(s clienttest.Settings, opts ...node.Option) (*node.Node, error) {
+			return goredisquorumlock.OpenUniversal(universal(s), opts...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) { t.Parallel(); clienttest.Run(t, open) })
+	}
 }
 
 type nothing struct {

@@ -47,18 +47,15 @@ func withDialFn(s clienttest.Settings) rueidis.ClientOption {
 	return o
 }
 
-func TestOption(t *testing.T) {
-	t.Parallel()
-	clienttest.Run(t, func(s clienttest.Settings, opts ...node.Option) (*node.Node, error) {
-		return rueidisquorumlock.Open(option(s), opts...)
-	})
-}
-
-func TestDialFn(t *testing.T) {
-	t.Parallel()
-	clienttest.Run(t, func(s clienttest.Settings, opts ...node.Option) (*node.Node, error) {
-		return rueidisquorumlock.Open(withDialFn(s), opts...)
-	})
+func TestConnections(t *testing.T) {
+	for name, of := range map[string]func(clienttest.Settings) rueidis.ClientOption{"DialCtxFn": option, "DialFn": withDialFn} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clienttest.Run(t, func(s clienttest.Settings, opts ...node.Option) (*node.Node, error) {
+				return rueidisquorumlock.Open(of(s), opts...)
+			})
+		})
+	}
 }
 
 // docs/clients.md says of each field what becomes of it, and that happens. A field that a new version of

@@ -9,20 +9,15 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"reflect"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/clientnode"
 	"github.com/quorumlock/quorumlock/node"
 )
 
-const (
-	page = "https://github.com/quorumlock/quorumlock/blob/main/docs/clients.md#what-is-refused"
-
-	// dialTimeout is both clients' default.
-	dialTimeout = 5 * time.Second
-)
+// dialTimeout is both clients' default.
+const dialTimeout = 5 * time.Second
 
 // Option is what a node takes over of a client's option.
 type Option struct {
@@ -39,7 +34,7 @@ type Option struct {
 	ConnWriteTimeout               time.Duration
 }
 
-var refused = []struct{ field, reason string }{
+var refused = [][2]string{
 	{"Sentinel", "it may make a master of a replica that lacks locks"},
 	{"Standalone", "a node is one independent master, without replicas or redirections"},
 	{"SendToReplicas", "a replica may lack locks"},
@@ -52,38 +47,35 @@ var refused = []struct{ field, reason string }{
 // Open returns a node for the master of a client. Option o is taken of all the client's fields, some of which it
 // refuses.
 func Open(all any, o Option, opts ...node.Option) (*node.Node, error) {
-	for _, r := range refused {
-		if !reflect.ValueOf(all).FieldByName(r.field).IsZero() {
-			return nil, o.refuse(r.field, r.reason)
-		}
+	by := clientnode.Module{Name: o.Module, Address: "InitAddress", Database: "SelectDB"}
+	if err := by.CheckFields(all, refused); err != nil {
+		return nil, err
 	}
-	u, address, err := o.endpoint()
+	if n := len(o.InitAddress); n != 1 {
+		return nil, by.Refuse("InitAddress", fmt.Sprintf("%d addresses, and a node is one independent master", n))
+	}
+	address := addressOf(o.InitAddress[0])
+	isTLS := o.TLSConfig != nil && o.DialCtxFn == nil && o.DialFn == nil
+	u, err := by.URL(o.InitAddress[0], address.Network() == "unix", isTLS, o.SelectDB)
 	if err != nil {
 		return nil, err
 	}
-	taken, err := o.withTimeout()
+	taken, err := by.Timeout("Dialer.Timeout, ConnWriteTimeout", o.Dialer.Timeout, o.ConnWriteTimeout)
 	if err != nil {
 		return nil, err
 	}
-	taken = append(taken, node.WithDialer(o.dialer(address.String())), node.WithTLS(o.TLSConfig))
+	taken = append(taken, node.WithDialer(o.dialer(address.String())))
 	switch {
 	case o.Ask != nil:
 		taken = append(taken, node.WithCredentials(func(context.Context) (user, password string, err error) {
 			return o.Ask(address)
 		}))
 	case o.Username != "" && o.Password == "":
-		return nil, o.refuse("Username", "a node logs nobody in without a Password")
+		return nil, by.Refuse("Username", "a node logs nobody in without a Password")
 	case o.Password != "":
 		u.User = url.UserPassword(o.Username, o.Password)
 	}
-	if o.ClientName != "" {
-		taken = append(taken, node.WithClientName(o.ClientName))
-	}
-	n, err := node.Open(u.String(), append(taken, opts...)...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %s: %w", o.Module, address, err)
-	}
-	return n, nil
+	return by.Open(u, address.String(), o.ClientName, o.TLSConfig, taken, opts)
 }
 
 // dialer returns what makes a connection as a client with this option does. The node makes the TLS
@@ -107,54 +99,15 @@ func (o Option) dialer(address string) func(context.Context, string, string) (ne
 	}
 }
 
-// withTimeout returns the option that the client's timeouts make, if one is set.
-func (o Option) withTimeout() (none []node.Option, err error) {
-	dial, write := o.Dialer.Timeout, o.ConnWriteTimeout
-	switch {
-	case dial < 0 || write < 0:
-		return nil, o.refuse("Dialer.Timeout, ConnWriteTimeout", "a node always has a timeout")
-	case dial == 0 && write == 0:
-		return none, nil
-	case dial == 0 || write > 0 && write < dial:
-		return []node.Option{node.WithTimeout(write)}, nil
+// addressOf returns what to dial.
+func addressOf(text string) net.Addr {
+	if strings.HasPrefix(text, "/") {
+		return &net.UnixAddr{Name: text, Net: "unix"}
 	}
-	return []node.Option{node.WithTimeout(dial)}, nil
-}
-
-// endpoint returns the node's URL, still without credentials, and what to dial.
-func (o Option) endpoint() (*url.URL, net.Addr, error) {
-	if len(o.InitAddress) != 1 {
-		return nil, nil, o.refuse("InitAddress", fmt.Sprintf("%d addresses, and a node is one independent master",
-			len(o.InitAddress)))
+	if ip, err := netip.ParseAddrPort(text); err == nil {
+		return net.TCPAddrFromAddrPort(ip)
 	}
-	addr := o.InitAddress[0]
-	if o.SelectDB < 0 {
-		return nil, nil, o.invalidf("SelectDB %d is negative", o.SelectDB)
-	}
-	u := &url.URL{Scheme: "redis", RawQuery: "db=" + strconv.Itoa(o.SelectDB)}
-	if o.TLSConfig != nil && o.DialCtxFn == nil && o.DialFn == nil {
-		u.Scheme = "rediss"
-	}
-	if strings.HasPrefix(addr, "/") {
-		if u.Scheme == "rediss" {
-			return nil, nil, o.refuse("TLSConfig", "a node uses unix sockets without TLS")
-		}
-		u.Scheme, u.Path = "unix", addr
-		u.RawPath = strings.ReplaceAll(u.EscapedPath(), "@", "%40") // else it could end a password
-		return u, &net.UnixAddr{Name: addr, Net: "unix"}, nil
-	}
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, nil, o.invalidf("InitAddress %q is not host:port", addr)
-	}
-	if host == "" {
-		host = "localhost"
-	}
-	u.Host = net.JoinHostPort(host, port)
-	if ip, err := netip.ParseAddrPort(addr); err == nil {
-		return u, net.TCPAddrFromAddrPort(ip), nil
-	}
-	return u, hostPort(addr), nil
+	return hostPort(text)
 }
 
 // hostPort is an address whose name is not resolved.
@@ -162,11 +115,3 @@ type hostPort string
 
 func (hostPort) Network() string  { return "tcp" }
 func (h hostPort) String() string { return string(h) }
-
-func (o Option) refuse(field, reason string) error {
-	return o.invalidf("%s: %s (%s)", field, reason, page)
-}
-
-func (o Option) invalidf(format string, args ...any) error {
-	return fmt.Errorf("%s: %w: %s", o.Module, node.ErrInvalid, fmt.Sprintf(format, args...))
-}
