@@ -11,6 +11,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/ory/dockertest/v3"
 	dc "github.com/ory/dockertest/v3/docker"
+
+	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
 const (
@@ -188,22 +190,19 @@ func (m *Master) Do(args ...any) (any, error) {
 
 // awaitPong returns when the server answers PING.
 func (m *Master) awaitPong() error {
-	giveUp := time.Now().Add(reachBound)
-	for {
-		conn, err := redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(200*time.Millisecond),
-			redis.DialReadTimeout(200*time.Millisecond))
+	var err error
+	if !poll.Until(reachBound, func() bool {
+		var conn redis.Conn
+		conn, err = redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(200*time.Millisecond), redis.DialReadTimeout(200*time.Millisecond))
 		if err == nil {
 			_, err = conn.Do("PING")
 			conn.Close()
 		}
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(giveUp) {
-			return fmt.Errorf("no reply to PING within %v: %w", reachBound, err)
-		}
-		time.Sleep(10 * time.Millisecond)
+		return err == nil
+	}) {
+		return fmt.Errorf("no reply to PING within %v: %w", reachBound, err)
 	}
+	return nil
 }
 
 // Stop removes the container, running or not. A second call does nothing.

@@ -87,12 +87,14 @@ func reap(run string) int {
 // way, so remove repeats until it finds nothing.
 func remove(client *dc.Client, run string) error {
 	var last error
-	for try := range tries {
+	for try := 0; ; try++ {
 		left, err := list(client, run)
-		if err == nil && len(left) == 0 {
+		switch {
+		case err == nil && len(left) == 0:
 			return nil
-		}
-		if try > 0 {
+		case try == tries:
+			return errors.Join(fmt.Errorf("could not remove %q", left), err, last)
+		case try > 0:
 			time.Sleep(tryEvery)
 		}
 		last = err
@@ -109,11 +111,6 @@ func remove(client *dc.Client, run string) error {
 			}
 		}
 	}
-	left, err := list(client, run)
-	if err == nil && len(left) == 0 {
-		return nil
-	}
-	return errors.Join(fmt.Errorf("could not remove %q", left), err, last)
 }
 
 // list names everything with the run's label, as "container ID". Containers come first: what they

@@ -23,14 +23,22 @@ func (of *hold) held() Held {
 // Holds returns the holds of a history, by name and then in the order of the calls. A Lock that
 // returned after its deadline held nothing.
 func Holds(events []Event) (all []Held) {
-	for _, h := range gather(events, 0) {
+	for _, of := range begun(gather(events, 0)...) {
+		all = append(all, of.held())
+	}
+	return all
+}
+
+// begun returns the holds that began, in their order.
+func begun(histories ...*history) (holds []*hold) {
+	for _, h := range histories {
 		for _, of := range h.holds {
 			if of.began() {
-				all = append(all, of.held())
+				holds = append(holds, of)
 			}
 		}
 	}
-	return all
+	return holds
 }
 
 // Overlap is a time in which holds overlapped that exclude each other. From and To are equal if the
@@ -61,10 +69,8 @@ type overlap struct {
 // overlaps compares each part with the one that ends last of those before it.
 func (h *history) overlaps() (all []overlap) {
 	var began []part
-	for _, of := range h.holds {
-		if of.began() {
-			began = append(began, of.parts()...)
-		}
+	for _, of := range begun(h) {
+		began = append(began, of.parts()...)
 	}
 	slices.SortFunc(began, func(a, b part) int {
 		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.to, b.to))
@@ -92,14 +98,7 @@ func (h *history) overlaps() (all []overlap) {
 // [CheckCrowd] reports, in the same order. Each has all holds of that instant, first the one that
 // began then, and lasts until so many of them have ended that no more than most are left.
 func Crowds(events []Event, most int) (all []Overlap) {
-	var holds, open []*hold
-	for _, h := range gather(events, 0) {
-		for _, of := range h.holds {
-			if of.began() {
-				holds = append(holds, of)
-			}
-		}
-	}
+	holds, open := begun(gather(events, 0)...), []*hold(nil)
 	slices.SortFunc(holds, func(a, b *hold) int {
 		return cmp.Or(cmp.Compare(a.Return, b.Return), cmp.Compare(a.end, b.end))
 	})

@@ -54,10 +54,7 @@ func (r *Register) Read(token uint64) (string, error) {
 func (r *Register) ReadShared(token uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if token < r.highest {
-		return fmt.Errorf("%w: %d is below %d", ErrStale, token, r.highest)
-	}
-	return nil
+	return r.checkLocked(token)
 }
 
 // Write replaces the value. It acknowledges the write by returning nil. Otherwise the error wraps
@@ -74,10 +71,14 @@ func (r *Register) Write(token uint64, value string) error {
 }
 
 func (r *Register) fenceLocked(token uint64) error {
+	r.highest = max(r.highest, token)
+	return r.checkLocked(token)
+}
+
+func (r *Register) checkLocked(token uint64) error {
 	if token < r.highest {
 		return fmt.Errorf("%w: %d is below %d", ErrStale, token, r.highest)
 	}
-	r.highest = token
 	return nil
 }
 

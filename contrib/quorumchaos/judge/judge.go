@@ -87,9 +87,9 @@ func (j *Judge) Holds(lock *quorum.Lock) (ended func()) {
 		}
 	}
 	h := &hold{lock: lock, names: names, crowd: crowd, from: from, reads: lock.Shared(), valid: from, wrote: from}
-	add := func(kind history.Kind, call, ret int64) {
+	add := func(kind history.Kind, call, ret, deadline int64) {
 		for _, name := range names {
-			j.Add(h.event(name, kind, call, ret, call))
+			j.Add(h.event(name, kind, call, ret, deadline))
 		}
 	}
 	if !j.begin(h) {
@@ -99,15 +99,13 @@ func (j *Judge) Holds(lock *quorum.Lock) (ended func()) {
 	if !lock.Valid() {
 		seen = from
 	}
-	for _, name := range names {
-		j.Add(h.event(name, history.Acquired, from, from, seen))
-	}
+	add(history.Acquired, from, from, seen)
 	return func() {
 		valid := j.end(h)
 		if to := j.now(); lock.Valid() {
-			add(history.Released, to, to)
+			add(history.Released, to, to, to)
 		} else {
-			add(history.Lost, valid, to)
+			add(history.Lost, valid, to, valid)
 		}
 	}
 }
