@@ -199,16 +199,15 @@ func (h hostileMaster) script(args []string, runID string) string {
 		p.Member = h.process
 	}
 	owner := evil + ":1"
+	identity, _ := json.Marshal(scripts.Identity{Host: evil, PID: 7, Program: evil, Label: evil})
 	switch name {
 	case "look":
 		return canned.Array(m.String(), now, p.String())
 	case "inspect":
 		return canned.Array(owner, "1", 5000, "1700000000000000", m.String(), now, 0, 0)
 	case "who":
-		identity, _ := json.Marshal(scripts.Identity{Host: evil, PID: 7, Program: evil, Label: evil})
 		return canned.Array([]any{string(identity)}...)
 	case "lockers":
-		identity, _ := json.Marshal(scripts.Identity{Host: evil, PID: 7, Program: evil, Label: evil})
 		return "*2\r\n" + canned.Bulk("0") + canned.Array("quorumlock:locker:"+evil, string(identity), 70000)
 	case "survey":
 		return "*3\r\n" + canned.Bulk("0") + canned.Array("a", evil) + canned.Array("redisson_lock__channel:{"+evil+"}", 7)

@@ -32,7 +32,15 @@ the masters refuse the credentials, 78 if the URLs or the masters cannot be used
 	flags.Boolean("json", "print JSON", &s.json)
 	flags.Boolean("q", "print nothing", &s.quiet)
 	flags.Boolean("watch", "draw it again every second, on a terminal", &s.watch)
-	l.check = s.exclude
+	l.check = func() error {
+		switch {
+		case s.json && s.quiet:
+			return errors.New("-json and -q exclude each other")
+		case s.watch && (s.json || s.quiet):
+			return errors.New("-watch cannot be used with -json or -q")
+		}
+		return nil
+	}
 	return s.run
 })
 
@@ -40,17 +48,6 @@ the masters refuse the credentials, 78 if the URLs or the masters cannot be used
 type statusLine struct {
 	*line
 	json, quiet, watch bool
-}
-
-// exclude returns which of the flags exclude each other, or nil.
-func (s *statusLine) exclude() error {
-	switch {
-	case s.json && s.quiet:
-		return errors.New("-json and -q exclude each other")
-	case s.watch && (s.json || s.quiet):
-		return errors.New("-watch cannot be used with -json or -q")
-	}
-	return nil
 }
 
 func (s *statusLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {

@@ -126,8 +126,8 @@ func (s *survey) nameKnown(name string) *busy {
 // ranked returns the names: those first of which too few masters can tell, then the busiest.
 func (s *survey) ranked() []string {
 	all := slices.SortedFunc(maps.Values(s.known), func(a, b *busy) int {
-		return cmp.Or(cmp.Compare(b.unknownRank(), a.unknownRank()), cmp.Compare(b.waiting, a.waiting), cmp.Compare(b.changes, a.changes),
-			cmp.Compare(b.heldRank(), a.heldRank()), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(b.is(lockstate.Unknown), a.is(lockstate.Unknown)), cmp.Compare(b.waiting, a.waiting),
+			cmp.Compare(b.changes, a.changes), cmp.Compare(b.is(lockstate.Held), a.is(lockstate.Held)), cmp.Compare(a.name, b.name))
 	})
 	names := make([]string, len(all))
 	for i, b := range all {
@@ -136,15 +136,9 @@ func (s *survey) ranked() []string {
 	return names
 }
 
-func (b *busy) unknownRank() int {
-	if b.lock.Name != "" && b.lock.State == lockstate.Unknown {
-		return 1
-	}
-	return 0
-}
-
-func (b *busy) heldRank() int {
-	if b.lock.State == lockstate.Held {
+// is returns 1 for a lock that was seen in that state, else 0.
+func (b *busy) is(state string) int {
+	if b.lock.Name != "" && b.lock.State == state {
 		return 1
 	}
 	return 0

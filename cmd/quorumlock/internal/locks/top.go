@@ -129,7 +129,7 @@ func (s *survey) totals() string {
 		}
 	}
 	for _, b := range s.known {
-		held, unknown, waiting = held+b.heldRank(), unknown+b.unknownRank(), waiting+b.waiting
+		held, unknown, waiting = held+b.is(lockstate.Held), unknown+b.is(lockstate.Unknown), waiting+b.waiting
 	}
 	text := fmt.Sprintf("masters not ok: %d of %d; locks held: %d", unwell, len(s.found), held)
 	if unknown > 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -66,12 +67,9 @@ func (a *admit) run(ctx context.Context, p *cli.Program, line Line) int {
 			return cli.ExitFailed
 		}
 	}
-	before := map[*node.Node]Finding{}
-	for i, n := range line.Nodes {
-		before[n] = found[i]
-	}
 	done := Each(ctx, line.Nodes, func(ctx context.Context, n *node.Node) admission {
-		done := admission{name: n.Name(), before: before[n].Report, err: before[n].Err}
+		before := found[slices.Index(line.Nodes, n)]
+		done := admission{name: n.Name(), before: before.Report, err: before.Err}
 		switch {
 		case done.err != nil:
 		case a.members:
@@ -93,15 +91,11 @@ func (a *admit) run(ctx context.Context, p *cli.Program, line Line) int {
 
 // areProcesses returns why nodes may not be one list: two are one process.
 func areProcesses(nodes []*node.Node, found []Finding) error {
-	seen := map[string]*node.Node{}
 	for i, f := range found {
-		if f.Err != nil || f.Report.RunID == "" {
-			continue
+		isTwin := func(other Finding) bool { return other.Report.RunID != "" && other.Report.RunID == f.Report.RunID }
+		if first := slices.IndexFunc(found, isTwin); first >= 0 && first < i {
+			return TwinError(nodes[first], nodes[i])
 		}
-		if other := seen[f.Report.RunID]; other != nil {
-			return TwinError(other, nodes[i])
-		}
-		seen[f.Report.RunID] = nodes[i]
 	}
 	return nil
 }

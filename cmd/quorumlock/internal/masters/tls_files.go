@@ -16,25 +16,15 @@ import (
 // paths are the system's authorities, and no certificate.
 type tlsFiles struct{ cacert, cert, key string }
 
-// byWord returns where the path of each word is: of a flag, and before = in a file of URLs.
-func (f *tlsFiles) byWord() map[string]*string {
-	return map[string]*string{"cacert": &f.cacert, "cert": &f.cert, "key": &f.key}
-}
-
 func (f *tlsFiles) flags(flags *cli.Flags) {
-	paths := f.byWord()
-	for _, flag := range [...]struct{ name, usage string }{
-		{"cacert", "trust the authorities in `FILE`, not the system's (for rediss URLs)"},
-		{"cert", "present the certificate in `FILE`, for masters that ask for one"},
-		{"key", "its private key is in `FILE`"},
-	} {
-		flags.Path(flag.name, flag.usage, paths[flag.name])
-	}
+	flags.Path("cacert", "trust the authorities in `FILE`, not the system's (for rediss URLs)", &f.cacert)
+	flags.Path("cert", "present the certificate in `FILE`, for masters that ask for one", &f.cert)
+	flags.Path("key", "its private key is in `FILE`", &f.key)
 }
 
 // take takes words such as cacert=/etc/tls/ca.crt out of a list of URLs. Flags come before them.
 func (f *tlsFiles) take(words []string) (urls []string) {
-	paths := f.byWord()
+	paths := map[string]*string{"cacert": &f.cacert, "cert": &f.cert, "key": &f.key}
 	for _, word := range words {
 		name, path, _ := strings.Cut(word, "=")
 		switch at := paths[name]; {
