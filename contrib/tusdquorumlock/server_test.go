@@ -28,12 +28,17 @@ const patience = 20 * time.Second
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
 	devNull, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	tusdlog.SetDefault(tusdlog.New(tusdlog.NewTextHandler(devNull, nil)))
 	// tusd keeps a goroutine for the GracefulRequestCompletionTimeout after each request.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/tus/tusd/v2/pkg/handler.newDelayedContext.func1"))
+}
+
+// check ends the process on an error: the servers are an example's, too.
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
 }
 
 // server is a tusd server, as a client sees it.
@@ -45,9 +50,7 @@ type server struct {
 // start starts a server in this process, which has a locker of its own.
 func start(handler func(*quorum.Locker, string) (http.Handler, error), locker *quorum.Locker, dir string) *server {
 	h, err := handler(locker, dir)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	return &server{httptest.NewServer(h), dir}
 }
 
@@ -59,17 +62,13 @@ func (s *server) Close() {
 // request makes one request of the protocol.
 func (s *server) request(method, path string, header map[string]string, body string) *http.Response {
 	r, err := http.NewRequest(method, s.URL+path, strings.NewReader(body))
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	r.Header.Set("Tus-Resumable", "1.0.0")
 	for name, value := range header {
 		r.Header.Set(name, value)
 	}
 	resp, err := s.Client().Do(r)
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	resp.Body.Close()
 	return resp
 }
@@ -87,9 +86,7 @@ func (s *server) create(size int) (path string) {
 // connection stays open and silent, like that of a client which has lost its network.
 func (s *server) begin(path string, offset int, text string, size int) net.Conn {
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	fmt.Fprintf(conn, "PATCH %s HTTP/1.1\r\nHost: tusd\r\nTus-Resumable: 1.0.0\r\nUpload-Offset: %d\r\n"+
 		"Content-Type: application/offset+octet-stream\r\nContent-Length: %d\r\n\r\n%s", path, offset, size-offset, text)
 	if !poll.Until(patience, func() bool { return len(s.stored(path)) == offset+len(text) }) {
@@ -101,9 +98,7 @@ func (s *server) begin(path string, offset int, text string, size int) net.Conn 
 // stored returns what the server has of an upload.
 func (s *server) stored(path string) string {
 	text, err := os.ReadFile(filepath.Join(s.dir, filepath.Base(path)))
-	if err != nil {
-		log.Fatal(err)
-	}
+	check(err)
 	return string(text)
 }
 

@@ -1,7 +1,7 @@
 package metrics
 
 import (
-	"slices"
+	"maps"
 	"sync"
 
 	"github.com/quorumlock/quorumlock/quorum"
@@ -11,34 +11,32 @@ import (
 // has none. It is safe for concurrent use.
 type Lockers struct {
 	mu  sync.Mutex
-	all []named
-}
-
-type named struct {
-	name   string
-	locker *quorum.Locker
+	all map[string]*quorum.Locker
 }
 
 // Add adds a Locker, in place of one of the same name. It returns how to remove it.
 func (l *Lockers) Add(name string, locker *quorum.Locker) (remove func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	added := named{name, locker}
-	l.all = slices.DeleteFunc(l.all, func(n named) bool { return n.name == name })
-	l.all = append(l.all, added)
+	if l.all == nil {
+		l.all = map[string]*quorum.Locker{}
+	}
+	l.all[name] = locker
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.all = slices.DeleteFunc(l.all, func(n named) bool { return n == added })
+		if l.all[name] == locker {
+			delete(l.all, name)
+		}
 	}
 }
 
 // Observe calls observe with each metric from the Stats of all Lockers.
 func (l *Lockers) Observe(observe func(m *Metric, value float64, labels ...string)) {
 	l.mu.Lock()
-	all := slices.Clone(l.all)
+	all := maps.Clone(l.all)
 	l.mu.Unlock()
-	for _, n := range all {
-		Observe(n.name, n.locker.Stats(), observe)
+	for name, locker := range all {
+		Observe(name, locker.Stats(), observe)
 	}
 }

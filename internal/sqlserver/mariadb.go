@@ -14,7 +14,7 @@ import (
 // StartMariaDB starts MariaDB. It answers to that driver, by [MariaDBDSN]. The server ends with the thread
 // that calls.
 func StartMariaDB(driver string) *Server {
-	k := kind{
+	return start(kind{
 		name: "MariaDB", account: "mysql", driver: driver, end: syscall.SIGKILL,
 		initialises: func(_, dir string) *exec.Cmd {
 			return exec.Command("mariadb-install-db", "--no-defaults", "--datadir="+filepath.Join(dir, "data"),
@@ -26,12 +26,7 @@ func StartMariaDB(driver string) *Server {
 				"--skip-name-resolve", "--innodb-flush-log-at-trx-commit=0")
 		},
 		dsn: func(dir string) string { return MariaDBDSN(dir, "", nil) },
-	}
-	bin, err := mariadbd()
-	if err != nil {
-		return &Server{kind: k, missing: err}
-	}
-	return start(k, bin)
+	}, mariadbd)
 }
 
 // mariadbd returns the path of the server. Debian keeps it out of a user's path.

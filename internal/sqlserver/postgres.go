@@ -13,7 +13,7 @@ import (
 // StartPostgres starts PostgreSQL. It answers to that driver, by [PostgresDSN]. The server ends with the
 // thread that calls.
 func StartPostgres(driver string) *Server {
-	k := kind{
+	return start(kind{
 		name: "PostgreSQL", account: "postgres", driver: driver, end: syscall.SIGQUIT,
 		initialises: func(bin, dir string) *exec.Cmd {
 			return exec.Command(filepath.Join(bin, "initdb"),
@@ -24,12 +24,7 @@ func StartPostgres(driver string) *Server {
 				"-c", "listen_addresses=", "-c", "fsync=off", "-c", "max_connections=600")
 		},
 		dsn: func(dir string) string { return PostgresDSN(dir, "") },
-	}
-	bin, err := postgresBin()
-	if err != nil {
-		return &Server{kind: k, missing: err}
-	}
-	return start(k, bin)
+	}, postgresBin)
 }
 
 // postgresBin returns the directory of the server's programs. Debian keeps them out of the path.

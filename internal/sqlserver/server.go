@@ -48,10 +48,13 @@ type Server struct {
 	missing error
 }
 
-// start starts a server from the programs in bin.
-func start(k kind, bin string) *Server {
+// start starts a server from the programs that find finds.
+func start(k kind, find func() (bin string, err error)) *Server {
 	s := &Server{kind: k, exited: make(chan struct{})}
-	s.missing = s.run(bin)
+	bin, err := find()
+	if s.missing = err; err == nil {
+		s.missing = s.run(bin)
+	}
 	return s
 }
 

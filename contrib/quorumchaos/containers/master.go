@@ -131,7 +131,7 @@ func (m *Master) Freeze() error {
 		err = m.engine.pool.Client.PauseContainer(m.id)
 		// On a busy machine the engine gives up before all threads have stopped, and lets them go on. It
 		// refuses, for good, to pause what does not run.
-		if failed := (*dc.Error)(nil); !errors.As(err, &failed) || failed.Status != http.StatusInternalServerError {
+		if failed, ok := errors.AsType[*dc.Error](err); !ok || failed.Status != http.StatusInternalServerError {
 			break
 		}
 		time.Sleep(tryEvery)
@@ -226,7 +226,7 @@ func (m *Master) remove() error {
 	var err error
 	for range tries {
 		err = m.engine.pool.Client.RemoveContainer(dc.RemoveContainerOptions{ID: m.id, RemoveVolumes: true, Force: true})
-		if gone := (*dc.NoSuchContainer)(nil); err == nil || errors.As(err, &gone) {
+		if _, isGone := errors.AsType[*dc.NoSuchContainer](err); err == nil || isGone {
 			m.id = ""
 			return nil
 		}

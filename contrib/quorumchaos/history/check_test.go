@@ -181,12 +181,7 @@ func TestCheckCrowd(t *testing.T) {
 		return []Event{{Name: name, Owner: owner, Level: 1, Kind: Acquired, Token: 1, Call: from - 1, Return: from, Deadline: 1000},
 			{Name: name, Owner: owner, Level: 1, Kind: Released, Call: to, Return: to + 1}}
 	}
-	join := func(all ...[]Event) (events []Event) {
-		for _, one := range all {
-			events = append(events, one...)
-		}
-		return events
-	}
+	join := slices.Concat[[]Event]
 	for _, c := range []struct {
 		name   string
 		events []Event
@@ -236,11 +231,7 @@ func TestReaders(t *testing.T) {
 		"a writer beside one that was downgraded": {
 			[][]Event{hold("w", false, 5, 10, 60), lowered("w", 20), hold("x", false, 7, 30, 40)}, true},
 	} {
-		var events []Event
-		for _, of := range test.events {
-			events = append(events, of...)
-		}
-		if found := Check(events, Options{HonestClocks: true}); (len(found) > 0) != test.broken {
+		if found := Check(slices.Concat(test.events...), Options{HonestClocks: true}); (len(found) > 0) != test.broken {
 			t.Errorf("%s: %v", what, found)
 		}
 	}

@@ -43,8 +43,7 @@ func ExitWith(code int, err error) error { return &exitError{code, err} }
 
 // CodeOf returns the exit code that [ExitWith] added, or otherwise.
 func CodeOf(err error, otherwise int) int {
-	var exit *exitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exitError](err); ok {
 		return exit.code
 	}
 	return otherwise

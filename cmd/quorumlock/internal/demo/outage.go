@@ -108,13 +108,11 @@ func (d *demo) loseMajority(ctx context.Context) error {
 		names(3, 4), seconds(barred.Sub(ended)))
 	d.claim(len(d.next) == 0, "worker B still waits: the two masters that are left are no majority")
 
-	var lost *quorum.Error
 	blamed := map[string]bool{}
-	if errors.As(cause, &lost) && lost.Nodes != nil {
+	if lost, ok := errors.AsType[*quorum.Error](cause); ok && lost.Nodes != nil {
 		d.say("why, by master (context.Cause of the lock's context):")
 		for _, err := range lost.Nodes.Errors {
-			var failed *node.Error
-			if errors.As(err, &failed) {
+			if failed, ok := errors.AsType[*node.Error](err); ok {
 				blamed[failed.Node] = true
 				d.say("  %s  %s", failed.Node, masters.Reason(err))
 			}

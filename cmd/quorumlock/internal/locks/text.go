@@ -41,8 +41,8 @@ func printLocks(out io.Writer, locks []lockState) {
 // groupErrors groups nodes by their errors, which name them.
 func groupErrors(errs []error) (groups plain.Grouped) {
 	for _, err := range errs {
-		name, failed := "", (*node.Error)(nil)
-		if errors.As(err, &failed) {
+		name := ""
+		if failed, ok := errors.AsType[*node.Error](err); ok {
 			name = plain.Text(failed.Node)
 		}
 		groups.Add(name, masters.Reason(err))

@@ -215,7 +215,7 @@ func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, owner 
 		fmt.Fprintf(out, "  %s: %s\n", g, g.Reason)
 	}
 	for _, err := range errs {
-		if failed := (*node.Error)(nil); errors.As(err, &failed) && failed.Permanent() {
+		if failed, ok := errors.AsType[*node.Error](err); ok && failed.Permanent() {
 			usable--
 		}
 	}

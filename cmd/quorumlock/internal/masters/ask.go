@@ -55,8 +55,7 @@ func closeBy(ctx context.Context, nodes []*node.Node) {
 // Reason formats an error without the node's name, which the caller prints, and with the remedy for another max lease.
 func Reason(err error) string {
 	text := plain.Text(err.Error())
-	var failed *node.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*node.Error](err); ok {
 		text = plain.Text(strings.TrimPrefix(failed.Error(), plain.Text(fmt.Sprintf("node %s: ", failed.Node))))
 	}
 	if errors.Is(err, node.ErrMaxLease) {

@@ -251,8 +251,9 @@ func TestMembersShowOfMastersThatRestarted(t *testing.T) {
 func TestMembersThatCannotBe(t *testing.T) {
 	t.Parallel()
 	fleet := testkit.Real(t, 3)
-	a, b, c := fleet.URLs()[0]+"?name=a", fleet.URLs()[1]+"?name=b", fleet.URLs()[2]+"?name=c"
-	clitest.Command(t, cli.ExitOK, "admit", "-yes", "-members", "-max-lease=6s", a, b, c)
+	urls := named(fleet)
+	a, b, c := urls[0], urls[1], urls[2]
+	admit(t, urls...)
 	marker := func() string { return fmt.Sprintf("%s", testkit.Do(t, fleet.Masters[0], "GET", scripts.MarkerKey)) }
 	before := marker()
 	for says, args := range map[string][]string{

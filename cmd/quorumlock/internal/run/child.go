@@ -22,8 +22,7 @@ func notStarted(name string, err error) error {
 	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
 		return cli.ExitWith(cli.ExitNotFound, fmt.Errorf("%q is not found", name))
 	}
-	var of *exec.Error // its text has the name
-	if errors.As(err, &of) {
+	if of, ok := errors.AsType[*exec.Error](err); ok { // its text has the name
 		err = of.Err
 	}
 	return cli.ExitWith(cli.ExitNotExecutable, fmt.Errorf("%q cannot be executed: %w", name, err))
