@@ -53,9 +53,6 @@ func startReaper(run string) (*reaper, error) {
 	return &reaper{cmd, alive}, nil
 }
 
-// dismiss lets the reaper know that no request is under way.
-func (r *reaper) dismiss() { _, _ = io.WriteString(r.alive, "done") }
-
 // close makes the reaper remove everything that is left, and waits for it.
 func (r *reaper) close() error {
 	err := r.alive.Close()

@@ -40,10 +40,6 @@ type survey struct {
 	list    *scripts.List // the URLs'
 }
 
-func newSurvey(masters int, all bool) *survey {
-	return &survey{all: all, cursors: slices.Repeat([]string{"0"}, masters), known: map[string]*busy{}}
-}
-
 // look asks all masters: for names, for the states of those that were found, and for what the
 // masters say of themselves.
 func (s *survey) look(ctx context.Context, nodes []*node.Node) {

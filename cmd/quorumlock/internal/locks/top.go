@@ -43,7 +43,8 @@ Exit codes: 0, 69 if no master answers, 130 after Ctrl-C; 64 and 78 as for statu
 		l.masterFlags(flags)
 		return func(ctx context.Context, p *cli.Program, _ []string) int {
 			return l.withMasters(ctx, p, func(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
-				return newSurvey(len(nodes), l.all).show(ctx, p.Stdout, nodes, every)
+				s := &survey{all: l.all, cursors: slices.Repeat([]string{"0"}, len(nodes)), known: map[string]*busy{}}
+				return s.show(ctx, p.Stdout, nodes, every)
 			})
 		}
 	},

@@ -58,7 +58,8 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 	if ctx.Err() != nil {
 		return cli.ExitInterrupted
 	}
-	failed := mixed(found) || count(found, Finding.isFit) < len(found)
+	lists, isChanging := acceptedLists(found)
+	failed := len(lists) > 1 && !isChanging || count(found, Finding.isFit) < len(found)
 	if wait > 0 {
 		failed = granting(found) < need
 	}
@@ -175,13 +176,6 @@ func acceptedLists(found []Finding) (by map[string][]string, under bool) {
 		by[list] = append(by[list], f.Name)
 	}
 	return by, under
-}
-
-// mixed reports whether the masters accept different clients, by more than a change that is under
-// way.
-func mixed(found []Finding) bool {
-	by, under := acceptedLists(found)
-	return len(by) > 1 && !under
 }
 
 // printMembers prints whose clients the masters accept.

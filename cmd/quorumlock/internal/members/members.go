@@ -166,13 +166,13 @@ func (d deployment) announce(ctx context.Context, from, to *scripts.List, wait t
 	if _, _, err := d.carryOut(ctx, by.Announce(), out); err != nil {
 		return err
 	}
-	removed := ""
+	all, removed := to, ""
 	if to.Len() < from.Len() {
-		removed = " If the removed master runs, give its URL too: commit then retires it."
+		all, removed = from, " If the removed master runs, give its URL too: commit then retires it."
 	}
 	fmt.Fprintf(out, "Announced: clients with %s are accepted as well as clients with %s.\n"+
 		"Now deploy all clients with %[1]s, then: quorumlock members commit with the URLs of %[1]s.%[3]s\n"+
-		"To go back: quorumlock members abort with the URLs of %[4]s.\n", to, from, removed, longer(from, to))
+		"To go back: quorumlock members abort with the URLs of %[4]s.\n", to, from, removed, all)
 	return nil
 }
 
@@ -211,14 +211,6 @@ func (d deployment) commit(ctx context.Context, yes bool, out io.Writer) error {
 			plural(away, "it runs", "they run")), errs)
 	}
 	return nil
-}
-
-// longer returns the list that has all masters of a change.
-func longer(from, to *scripts.List) *scripts.List {
-	if to.Len() > from.Len() {
-		return to
-	}
-	return from
 }
 
 func plural(names []string, one, many string) string {
