@@ -100,8 +100,8 @@ func (j *job) environment() []string {
 	}
 	outer := slices.DeleteFunc(os.Environ(), func(variable string) bool { // the command may run in a command of quorumlock run
 		name, _, _ := strings.Cut(variable, "=")
-		isIts := func(one string) bool { return strings.HasPrefix(one, name+"=") }
-		return name == "QUORUMLOCK_SLOT" || slices.ContainsFunc(set, isIts)
+		replaces := func(one string) bool { return strings.HasPrefix(one, name+"=") }
+		return name == "QUORUMLOCK_SLOT" || slices.ContainsFunc(set, replaces)
 	})
 	return append(outer, set...)
 }
