@@ -25,10 +25,7 @@ if ends then
   readers = call('ZCOUNT', KEYS[2], string.format('%.0f', now), '+inf')
 end
 local marker = call('GET', KEYS[1]) or ''
-local counter = redis.pcall('GET', KEYS[3])
-if type(counter) == 'table' and not string.find(counter.err, 'WRONGTYPE', 1, true) then
-  return counter
-end
+local counter = redis.pcall('GET', KEYS[3]) -- an error is no number
 if counter then
   local number = tonumber(counter)
   if not number or number ~= number then

@@ -16,7 +16,7 @@ local reader, owner, expected, key = ARGV[1], string.sub(ARGV[1], #readerPrefix 
 local lease, carried, seed = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local read = call('MGET', unpack(KEYS, 1, 5)) -- every key that is a string
 
-local forced = tonumber(read[5] or '') or -1
+local forced = tonumber(read[5]) or -1
 if read[2] or carried > 0 and carried <= forced then
   return {'released', 0}
 end

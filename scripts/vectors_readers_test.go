@@ -155,6 +155,10 @@ func readVectors() []vector {
 		{name: "after the quarantine", before: state(markerOf(admitted(-time.Hour, false))), call: asReader(), want: granted(seed), after: []check{only(me, lease)}},
 		{name: "no marker", call: asReader(), want: notAccepted(""), untouched: true},
 		{name: "the marker of an earlier process", before: append(rivals, former), call: asReader(), want: notAccepted(some), untouched: true},
+		{name: "other members", before: append(slices.Clip(rivals), markerOf(admitted(0, true, theirMembers))), call: asReader(), want: notAccepted(some), untouched: true},
+		{name: "in quarantine, a late request of one that is there", before: append(slices.Clip(mine), waiting), call: asReader(), want: left(20 * s), untouched: true},
+		{name: "a counter that is nan", before: append(slices.Clip(rivals), counted("k", "nan")), call: asReader(), untouched: true,
+			err: `QUORUMLOCK the token counter "` + counterOf("k") + `" is not a number`},
 		{name: "the marker of an earlier process, entered again", before: append(mine, former), call: asReader(carrying(700)), want: granted(700)},
 
 		{name: "already released", before: state(ready, []any{"SET", tomb, "1"}), call: asReader(), want: barred, untouched: true},
@@ -284,6 +288,9 @@ func ownedByReadersVectors() []vector {
 		release(vector{name: "a reader, and a writer is there", before: state(holds("k", rival, "1"), expire("k", 5*s)), untouched: true}, 0, 0),
 		release(vector{name: "a reader whose downgrade was missed", before: state(holds("k", me, "1"), expire("k", 5*s)), published: freed, after: []check{absent("k")}}, 0, 1),
 		release(vector{name: "a reader's level", before: both, untouched: true}, 1, 1),
+		release(vector{name: "a reader's level, of one that is gone", before: state(reads(rival, 3*s), expire("k", 3*s)), untouched: true}, 1, 0),
+		release(vector{name: "a reader's level, and its lease is over", before: state(reads(me, -s), expire("k", 5*s)), untouched: true}, 1, 1),
+		release(vector{name: "a reader that is gone, next to some that are over", before: state(reads(rival, -s), expire("k", 5*s)), untouched: true}, 0, 0),
 		release(vector{name: "a reader leaves a tombstone", before: both, tombstone: maxLease, after: []check{ttl(tomb, maxLease)}}, 0, 1),
 
 		raise(vector{name: "a reader", before: both, want: uint64(9), after: []check{counter("k", "9")}}),
