@@ -187,11 +187,14 @@ func (d *demo) deploy(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if lock != nil && time.Since(d.begun) > lease {
+	isRefused := lock == nil && errors.Is(err, quorum.ErrQuarantined)
+	switch stoodStill := time.Since(d.begun) > lease; {
+	case isRefused || !stoodStill:
+		d.claim(isRefused, "worker A asks for the lock on %s and is refused: %v", resource, err)
+	case lock != nil:
 		d.say("this machine stood still until the quarantine was over, so it cannot be shown: worker A has the lock")
-	} else {
-		d.claim(lock == nil && errors.Is(err, quorum.ErrQuarantined),
-			"worker A asks for the lock on %s and is refused: %v", resource, err)
+	default:
+		d.say("this machine stood still until the quarantine was over, so it cannot be shown: %v", err)
 	}
 	if lock != nil {
 		if err := lock.Unlock(ctx); err != nil {
