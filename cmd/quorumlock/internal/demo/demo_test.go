@@ -15,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 func TestMain(m *testing.M) { clitest.Main(m, cli.App{Commands: []cli.Command{Command}}) }
@@ -131,10 +132,21 @@ func TestDemoAfterTheQuarantine(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	stall := clitest.OnceSeen("so it grants nothing", func() error { <-time.After(lease + timeout/4); return nil })
+	var fleet *redistest.Fleet
+	start := func(n int, args ...string) (_ *redistest.Fleet, err error) {
+		fleet, err = startEmbedded(n, args...)
+		return fleet, err
+	}
+	stall := clitest.OnceSeen("so it grants nothing", func() error {
+		for _, m := range fleet.Masters { // its quarantine begins when a worker marks it
+			testkit.Eventually(t, "marked", func() bool { return testkit.Do(t, m, "EXISTS", scripts.MarkerKey) == int64(1) })
+		}
+		<-time.After(lease + timeout/4)
+		return nil
+	})
 	stop := clitest.OnceSeen("operator.Admit", func() error { cancel(); return nil })
 	out := &clitest.Output{Sees: func(text string) error { return errors.Join(stall(text), stop(text)) }}
-	if code := demonstrate(ctx, startEmbedded, "", out, &clitest.Output{}); code != cli.ExitInterrupted {
+	if code := demonstrate(ctx, start, "", out, &clitest.Output{}); code != cli.ExitInterrupted {
 		t.Errorf("exit code %d", code)
 	}
 	clitest.Contains(t, out.String(), "the quarantine was over, so it cannot be shown: worker A has the lock\n")
