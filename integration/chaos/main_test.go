@@ -8,10 +8,10 @@
 // a report.
 //
 // A new scenario goes to the end of the list in chaos_test.go (its place decides whether it has 3 or 5 masters without
-// -chaos.full), its name into the Makefile if make test plays it, and its control below it; what it does to
-// masters and paths into faults_test.go, with its log line, its mark and its state in the picture, and into faults in walk_test.go.
-// run_test.go and cluster_test.go set a run up, judge_test.go decides, and report_test.go writes. For the pictures,
-// draw_test.go asks the masters what they are in, and puts all of it together.
+// -chaos.full), its name into the Makefile if make test plays it, and its control below it. What it does to masters and
+// paths goes into faults_test.go, with its log line, its mark and its state in the picture, and into faults in
+// walk_test.go. run_test.go and cluster_test.go set a run up, judge_test.go decides, and report_test.go writes; make
+// chaos writes docs/reports/chaos*. For the pictures, draw_test.go asks the masters what they are in.
 package chaos
 
 import (
