@@ -19,7 +19,7 @@ func newScript(name, sha, before string, parse func(v any) (any, bool)) *scripts
 const askLine = "local askPattern = '^" + scripts.ChannelPrefix + "{?" + scripts.Prefix + "request:'\n"
 
 var (
-	surveyScript   = newScript("survey", "87f76f56fc50ff83a453e66a0749dc17ef3daf19", askLine+scripts.Shape, parseSurvey)
+	surveyScript   = newScript("survey", "bf73ab868ea6c5f93d87aa3cd377332b00aadedb", askLine+scripts.Shape, parseSurvey)
 	lockersScript  = newScript("lockers", "64248587a1654e08ad407535b459f07c15e77e2a", "", parseLockers)
 	countersScript = newScript("counters", "46b2b4baa68e1f90f67bd64aee196a10e319a200", "", parseCounters)
 	liftScript     = newScript("lift", "efc4380a8e5934fc656f300bc89b4d62fa4262a6", "", parseLift)

@@ -20,7 +20,7 @@ for _, kind in ipairs({'hash', 'zset'}) do -- both go through the same keys
 end
 
 local channels, counts, most = redis.pcall('PUBSUB', 'CHANNELS', ARGV[1]), {}, {}
-for i = 1, channels.err and 0 or #channels do
+for i = 1, #channels do -- an error has none
   if not string.find(channels[i], askPattern) then -- holders listen there, and nobody waits
     counts[#counts + 1] = {channels[i], call('PUBSUB', 'NUMSUB', channels[i])[2]}
   end

@@ -41,9 +41,7 @@ func (l *Lease) Begin(now clock.Instant, p Plan, out []Command) []Command {
 				l.votes[i].answer = Failed
 			}
 		}
-	case p.Probe && !tooFew:
-		out = l.askNext(out)
-	default:
+	case !p.Probe || tooFew:
 		out = l.askAll(out)
 	}
 	return l.judge(out)
@@ -96,7 +94,7 @@ func (l *Lease) Count() (of Counts) {
 
 // judge judges the replies so far. It asks further masters once the probe master has replied.
 func (l *Lease) judge(out []Command) []Command {
-	for l.phase == Asking && l.verdict == Open {
+	for l.verdict == Open {
 		of := l.Count()
 		denied := len(l.votes) - of[Unasked] - of[Unanswered] - of[Granted]
 		l.verdict = Verdict(quorate.Judge(len(l.votes), l.terms.Need, of[Granted], denied))
@@ -169,7 +167,6 @@ func (l *Lease) takeGrantReply(now clock.Instant, c Command, r Reply, out []Comm
 		if e.Twin = l.confirm(now, c.Master, r.Process, c.Until); e.Twin >= 0 {
 			answer = Failed
 		}
-		e.Counts = e.Twin < 0
 	}
 	if l.phase != Asking && l.phase != Settling {
 		return e, l.review(now, r, out)
@@ -219,7 +216,7 @@ func (l *Lease) Submitted(c Command) (again Command, goesOn bool) {
 // it: then the counter is above the token.
 func (l *Lease) takeRaiseReply(c Command, r Reply, out []Command) (Effect, []Command) {
 	v, e := &l.votes[c.Master], Effect{Twin: -1}
-	if l.phase != Settling || l.cause != NoCause || !v.has(behind) {
+	if l.cause != NoCause {
 		return e, out
 	}
 	switch {

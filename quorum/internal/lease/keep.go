@@ -67,9 +67,9 @@ func (l *Lease) Due(now clock.Instant, out []Command) (goesOn bool, _ []Command)
 	case l.phase == Lingering && !(now.Before(l.MinHoldEnd()) && now.Before(l.deadline)):
 		l.become(Released)
 		return false, l.release(0, out)
-	case l.phase == Held && !now.Before(l.deadline):
+	case !now.Before(l.deadline):
 		return false, l.lose(l.whyOver(now), out)
-	case l.phase == Held && !l.stopped && !now.Before(l.ContextsEnd()):
+	case !now.Before(l.ContextsEnd()):
 		l.stopped = true
 		out = append(out, Command{Do: Stop, Cause: Stopping})
 	}

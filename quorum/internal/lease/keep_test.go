@@ -256,6 +256,25 @@ func TestALingeringLockThatIsNotKeptIsDueAtOnce(t *testing.T) {
 	testkit.Check(t, at == b.now, "it is due %v after the answer", at.Sub(b.now))
 }
 
+// A lock that lingers has no contexts left to end.
+func TestALingeringLockEndsNoContexts(t *testing.T) {
+	b := held(t, Terms{MinHold: 2 * time.Second, StopBefore: 300 * time.Millisecond})
+	linger(b)
+	goesOn, sent := b.Due(b.Lease.Deadline().Add(-time.Millisecond), nil)
+	testkit.Check(t, goesOn && len(sent) == 0, "it goes on: %v, and %+v", goesOn, sent)
+}
+
+// A call whose lock is unlocked meanwhile learns that, and not that too few masters replied: the replies count.
+func TestRepliesAfterTheEndCount(t *testing.T) {
+	for is, want := range map[Answer]bool{Kept: true, Granted: true, Gone: false, Failed: false} {
+		b := held(t, Terms{})
+		sent := b.Enter(b.now, nil)
+		b.Unlock(b.now, nil)
+		e, more := b.TakeReply(b.now, sent[0], Reply{Is: is, Process: processes[0]}, nil)
+		testkit.Check(t, e.Counts == want && len(more) == 0, "%v: %+v, and %+v", is, e, more)
+	}
+}
+
 // A command that could not be sent ends no lease, whatever the time: the shell feeds it while it
 // carries out commands, and could not tell its users.
 func TestWhatCouldNotBeSentEndsNoLease(t *testing.T) {

@@ -56,7 +56,7 @@ func (l *Lease) Extend(now clock.Instant, lease time.Duration, out []Command) []
 // Linger ends a lock whose min hold is not over, and leaves it on the masters until then. It reports
 // whether it does. A lock whose Locker was closed stays for its lease instead.
 func (l *Lease) Linger(now clock.Instant, out []Command) (bool, []Command) {
-	if l.terms.MinHold == 0 || !now.Before(l.MinHoldEnd()) {
+	if !now.Before(l.MinHoldEnd()) {
 		return false, out
 	}
 	switch {

@@ -133,7 +133,7 @@ var mutants = []mutate.Mutant[setup]{
 		Setup: base.with(alone).with(isTimed).with(stopsEarly)},
 	{Rule: "contexts end before a deadline that has come nearer", Edits: in(keepFile, "l.hasten(max(l.ContextsEnd(), now))", "l.hasten(max(l.deadline, now))"),
 		Setup: base.with(alone).with(isTimed).with(aForgets).with(stopsEarly)},
-	{Rule: "contexts end before the deadline", Edits: in(keepFile, "!l.stopped && !now.Before(l.ContextsEnd()):", "false:"),
+	{Rule: "contexts end before the deadline", Edits: in(keepFile, "!now.Before(l.ContextsEnd()):", "false:"),
 		Setup: base.with(alone).with(stopsEarly)},
 	{Rule: "no request follows the release", Edits: in(attemptFile, "if l.HasEnded() {", "if false {"),
 		Setup: base.with(alone).with(aForgets).with(isSlow)},
