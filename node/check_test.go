@@ -37,13 +37,10 @@ func check(t *testing.T, n *node.Node) operator.Report {
 // warns wants exactly these hazards, each given by a part of its sentence.
 func warns(t *testing.T, report operator.Report, parts ...string) {
 	t.Helper()
-	if len(report.Hazards) != len(parts) {
-		t.Errorf("hazards %q, want %d: %q", report.Hazards, len(parts), parts)
-	}
+	testkit.Check(t, len(report.Hazards) == len(parts), "hazards %q, want %d: %q", report.Hazards, len(parts), parts)
 	for _, part := range parts {
-		if !strings.Contains(strings.Join(report.Hazards, "\n"), part) {
-			t.Errorf("hazards %q: none says %q", report.Hazards, part)
-		}
+		testkit.Check(t, strings.Contains(strings.Join(report.Hazards, "\n"), part),
+			"hazards %q: none says %q", report.Hazards, part)
 	}
 }
 
@@ -73,39 +70,33 @@ func TestCheck(t *testing.T) {
 		if after, err := redis.Strings(m.Do("KEYS", "*")); err != nil || len(after) != len(before) {
 			t.Errorf("Check wrote %q (%v)", after, err)
 		}
-		if report.Name != n.Name() || report.Role != "master" || report.Version != version(t, m) ||
-			report.RunID != testkit.Info(t, m, "server", "run_id") || report.Uptime > time.Minute || report.EvictionPolicy != "noeviction" ||
-			report.MaxMemory != 0 || report.Persistence != persistence || report.Quarantine != time.Hour || report.MaxLease != 0 || report.Refused != nil ||
-			report.Member != "" || len(report.Members) != 0 || report.Generation != 0 || len(report.Next) != 0 ||
-			report.RoundTrip <= 0 || report.RoundTrip > took {
-			t.Errorf("a master not in use: %+v", report)
-		}
+		testkit.Check(t, report.Name == n.Name() && report.Role == "master" && report.Version == version(t, m) &&
+			report.RunID == testkit.Info(t, m, "server", "run_id") && report.Uptime <= time.Minute &&
+			report.EvictionPolicy == "noeviction" && report.MaxMemory == 0 && report.Persistence == persistence &&
+			report.Quarantine == time.Hour && report.MaxLease == 0 && report.Refused == nil && report.Member == "" &&
+			len(report.Members) == 0 && report.Generation == 0 && len(report.Next) == 0 && report.RoundTrip > 0 &&
+			report.RoundTrip <= took, "a master not in use: %+v", report)
 		warns(t, report, "no client has used this server")
-		if report = check(t, open(t, m.URL(), node.WithName(""))); report.Name != m.Addr() {
-			t.Errorf("without a name it is %q, want %q", report.Name, m.Addr())
-		}
+		testkit.Equal(t, check(t, open(t, m.URL(), node.WithName(""))).Name, m.Addr(), "its name without one")
 
-		quarantined(t, n, time.Hour, "k", "o:1")
+		quarantined(t, do(t, n, acquireFor(time.Hour, "k", "o:1")), time.Hour)
 		report = check(t, n)
-		if report.Quarantine <= time.Hour-time.Minute || report.Quarantine > time.Hour || report.MaxLease != time.Hour {
-			t.Errorf("quarantine of %v is left, max lease %v", report.Quarantine, report.MaxLease)
-		}
+		testkit.Check(t, report.Quarantine > time.Hour-time.Minute && report.Quarantine <= time.Hour &&
+			report.MaxLease == time.Hour, "quarantine of %v is left, max lease %v", report.Quarantine, report.MaxLease)
 		warns(t, report, "in quarantine for another")
-		if report.Member != nodeName || !slices.Equal(report.Members, []string{nodeName}) || report.Generation != 1 || len(report.Next) != 0 {
-			t.Errorf("marked, it is the member %q of %q in generation %d, next %q", report.Member, report.Members, report.Generation, report.Next)
-		}
+		testkit.Check(t, report.Member == nodeName && slices.Equal(report.Members, []string{nodeName}) &&
+			report.Generation == 1 && len(report.Next) == 0,
+			"marked, it is the member %q of %q in generation %d, next %q", report.Member, report.Members, report.Generation, report.Next)
 
 		testkit.Must(t, operator.Admit(t.Context(), n))
-		if report = check(t, n); report.Quarantine != 0 {
-			t.Errorf("admitted, quarantine of %v is left", report.Quarantine)
-		}
+		report = check(t, n)
+		testkit.Check(t, report.Quarantine == 0, "admitted, quarantine of %v is left", report.Quarantine)
 		warns(t, report)
 		warns(t, check(t, open(t, m.URL(), node.WithMaxLease(time.Hour))), "quarantine is switched off")
 
 		report = check(t, openQuarantined(t, m.URL(), time.Minute))
-		if !errors.Is(report.Refused, node.ErrMaxLease) || report.MaxLease != time.Hour {
-			t.Errorf("to a client with another max lease: refused %v, max lease %v", report.Refused, report.MaxLease)
-		}
+		testkit.Check(t, errors.Is(report.Refused, node.ErrMaxLease) && report.MaxLease == time.Hour,
+			"to a client with another max lease: refused %v, max lease %v", report.Refused, report.MaxLease)
 		warns(t, report, "max lease differs")
 	})
 }
@@ -115,26 +106,20 @@ func TestCheckOfAServerWithHazards(t *testing.T) {
 	n := openQuarantined(t, m.URL(), time.Hour)
 	testkit.Must(t, operator.Admit(t.Context(), n))
 	mark(t, n)
-	if report := check(t, n); report.Persistence != "aof" {
-		t.Errorf("persistence %q", report.Persistence)
-	}
+	testkit.Equal(t, check(t, n).Persistence, "aof", "persistence")
 	testkit.Do(t, m, "CONFIG", "SET", "save", "60 1000")
 	testkit.Do(t, m, "CONFIG", "SET", "maxmemory", "100mb")
 	report := check(t, n)
-	if report.Persistence != "rdb+aof" || report.MaxMemory != 100<<20 {
-		t.Errorf("persistence %q, maxmemory %d", report.Persistence, report.MaxMemory)
-	}
+	testkit.Check(t, report.Persistence == "rdb+aof" && report.MaxMemory == 100<<20,
+		"persistence %q, maxmemory %d", report.Persistence, report.MaxMemory)
 	warns(t, report, "maxmemory is set")
 	testkit.Do(t, m, "CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
 	testkit.Do(t, m, "CONFIG", "SET", "appendonly", "no")
 	report = check(t, n)
-	if report.EvictionPolicy != "volatile-ttl" || report.Persistence != "rdb" {
-		t.Errorf("persistence %q, policy %q", report.Persistence, report.EvictionPolicy)
-	}
+	testkit.Check(t, report.EvictionPolicy == "volatile-ttl" && report.Persistence == "rdb",
+		"persistence %q, policy %q", report.Persistence, report.EvictionPolicy)
 	warns(t, report, "may evict locks")
-	if !errors.Is(report.Refused, node.ErrEvicts) {
-		t.Errorf("refused %v, want ErrEvicts", report.Refused)
-	}
+	testkit.Check(t, errors.Is(report.Refused, node.ErrEvicts), "refused %v, want ErrEvicts", report.Refused)
 	testkit.Do(t, m, "CONFIG", "SET", "maxmemory", "0")
 	warns(t, check(t, n))
 
@@ -147,22 +132,17 @@ func TestCheckOfAServerWithHazards(t *testing.T) {
 	testkit.Eventually(t, "the replica in step", func() bool { return testkit.Info(t, m, "replication", "master_link_status") == "up" })
 	warns(t, check(t, of), "replicas are attached")
 	report = check(t, n)
-	if report.Role != "slave" || !errors.Is(report.Refused, node.ErrReplica) || !strings.Contains(strings.Join(report.Hazards, "\n"), "is a replica") {
-		t.Errorf("of a replica: %+v", report)
-	}
+	testkit.Check(t, report.Role == "slave" && errors.Is(report.Refused, node.ErrReplica) &&
+		strings.Contains(strings.Join(report.Hazards, "\n"), "is a replica"), "of a replica: %+v", report)
 }
 
 func TestCheckByAUserWithFewPermissions(t *testing.T) {
 	m := startReal(t)
 	testkit.Do(t, m, redistest.SetUser("app", "on", ">secret", "~*", "&*", "+@all", "-config")...)
 	report := check(t, open(t, "redis://app:secret@"+m.Addr()))
-	if report.Role != "master" || report.Persistence != "unknown" {
-		t.Errorf("%+v", report)
-	}
+	testkit.Check(t, report.Role == "master" && report.Persistence == "unknown", "%+v", report)
 	testkit.Do(t, m, "CONFIG", "SET", "appendonly", "yes")
-	if report = check(t, open(t, "redis://app:secret@"+m.Addr())); report.Persistence != "aof" {
-		t.Errorf("%+v", report)
-	}
+	testkit.Equal(t, check(t, open(t, "redis://app:secret@"+m.Addr())).Persistence, "aof", "persistence")
 }
 
 func TestCheckIsBounded(t *testing.T) {
@@ -211,9 +191,8 @@ func TestOptions(t *testing.T) {
 	if n.Name() != "north" || n.Timeout() != time.Second || n.MaxLease() != time.Hour {
 		t.Errorf("%q, %v, %v", n.Name(), n.Timeout(), n.MaxLease())
 	}
-	if longest := strings.Repeat("x", 255); open(t, "redis://h", node.WithName(longest)).Name() != longest {
-		t.Error("a name of 255 bytes is changed")
-	}
+	longest := strings.Repeat("x", 255)
+	testkit.Check(t, open(t, "redis://h", node.WithName(longest)).Name() == longest, "a name of 255 bytes is changed")
 	defaults, err := node.Open("redis://h")
 	testkit.Must(t, err)
 	if defaults.Timeout() != node.DefaultTimeout || defaults.MaxLease() != node.DefaultMaxLease {
@@ -239,9 +218,7 @@ func TestCheckReportsItsOwnFailure(t *testing.T) {
 		})
 	}
 	running.Wait()
-	if wrong.Load() > 0 {
-		t.Errorf("%d of 6400 calls of Check do not report why they failed", wrong.Load())
-	}
+	testkit.Equal(t, wrong.Load(), 0, "calls of Check, of 6400, that do not report why they failed")
 }
 
 // Check reports the caller's deadline, also when the connection, which has the same deadline, ends
@@ -329,13 +306,11 @@ func TestCheckOfTheMarker(t *testing.T) {
 	} {
 		writeMarker(t, m, c.change)
 		got := check(t, n)
-		if got.Member != c.want.Member || !slices.Equal(got.Members, c.want.Members) || got.Generation != c.want.Generation ||
-			!slices.Equal(got.Next, c.want.Next) || !errors.Is(got.Refused, c.want.Refused) || got.MaxLease != time.Hour {
-			t.Errorf("%s: %+v", what, got)
-		}
-		if got.Quarantine > c.quarantine || got.Quarantine < c.quarantine-time.Minute {
-			t.Errorf("%s: quarantine of %v, want %v", what, got.Quarantine, c.quarantine)
-		}
+		testkit.Check(t, got.Member == c.want.Member && slices.Equal(got.Members, c.want.Members) &&
+			got.Generation == c.want.Generation && slices.Equal(got.Next, c.want.Next) &&
+			errors.Is(got.Refused, c.want.Refused) && got.MaxLease == time.Hour, "%s: %+v", what, got)
+		testkit.Check(t, got.Quarantine <= c.quarantine && got.Quarantine >= c.quarantine-time.Minute,
+			"%s: quarantine of %v, want %v", what, got.Quarantine, c.quarantine)
 		warns(t, got, c.hazards...)
 	}
 	testkit.Do(t, m, "SET", scripts.MarkerKey, "no marker")

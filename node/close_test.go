@@ -84,9 +84,8 @@ func TestCloseDuringNewCalls(t *testing.T) {
 			for round := 0; ; round++ {
 				r := <-start(n, "key", acquire(fmt.Sprintf("k%d.%d", i, round), "o:1"), nil)
 				if r.Err != nil {
-					if !errors.Is(r.Err, node.ErrClosed) || !errors.As(r.Err, new(*node.Error)) {
-						t.Errorf("the error is %v, want one that wraps ErrClosed", r.Err)
-					}
+					testkit.Check(t, errors.Is(r.Err, node.ErrClosed) && errors.As(r.Err, new(*node.Error)),
+						"the error is %v, want one that wraps ErrClosed", r.Err)
 					return
 				}
 			}
@@ -111,13 +110,9 @@ func TestCloseWhileFrozen(t *testing.T) {
 	}
 	closes(t, fresh, 2*timeout)
 	closes(t, n, 2*timeout)
-	if r := await(t, asked); r.Err == nil {
-		t.Errorf("answered by a frozen master: %v", r.Reply)
-	}
+	testkit.Check(t, await(t, asked).Err != nil, "answered by a frozen master")
 	for _, a := range many {
-		if r := await(t, a); r.Err == nil {
-			t.Errorf("answered by a frozen master: %v", r.Reply)
-		}
+		testkit.Check(t, await(t, a).Err != nil, "answered by a frozen master")
 	}
 }
 
@@ -153,9 +148,7 @@ func TestCloseWhileADialHangs(t *testing.T) {
 		n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, fmt.Errorf("hung") }}, node.WithTimeout(timeout))
 		asked := start(n, "key", acquire("k", "o:1"), nil)
 		closes(t, n, 2*timeout)
-		if r := await(t, asked); r.Err == nil {
-			t.Errorf("answered by no server: %v", r.Reply)
-		}
+		testkit.Check(t, await(t, asked).Err != nil, "answered by no server")
 	})
 }
 
@@ -169,9 +162,8 @@ func TestCloseLeavesAPoolOpen(t *testing.T) {
 	closes(t, n, 0)
 	conn := pool.Get()
 	defer conn.Close()
-	if _, err := conn.Do("PING"); err != nil {
-		t.Errorf("the pool after the node is closed: %v", err)
-	}
+	_, err := conn.Do("PING")
+	testkit.Must(t, err)
 }
 
 // The end of its context ends Do. The call goes on, and says nothing of the node.
@@ -185,13 +177,10 @@ func TestAContextEndsOnlyTheWaiting(t *testing.T) {
 	began := stopwatch(t)
 	r := inside.Of(n).Pipe("key").Do(ctx, acquire("k", "o:1"))
 	took(t, "Do", began, 0, timeout/2)
-	if err := n.LastError(); err != nil {
-		t.Errorf("the node's last error is %v", err)
-	}
+	err := n.LastError()
+	testkit.Check(t, err == nil, "the node's last error is %v", err)
 	testkit.Must(t, m.Thaw())
 	mustFail(t, n, r.Err, context.DeadlineExceeded)
-	if !r.Sent {
-		t.Error("not sent, says the answer: it may be carried out")
-	}
+	testkit.Check(t, r.Sent, "not sent, says the answer: it may be carried out")
 	testkit.Eventually(t, "the call carried out", func() bool { return exists(t, m, "k") })
 }

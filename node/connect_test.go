@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -92,9 +91,7 @@ func TestATrialOnASlowWay(t *testing.T) {
 	n := open(t, startReal(t).URL(), slowed(150*time.Millisecond), node.WithTimeout(500*time.Millisecond))
 	testkit.Must(t, operator.AdmitMembers(t.Context(), n, []string{n.Name()}))
 	reply, err := heard.Lock(t.Context(), n, scripts.NewList(n.Name()), scripts.TrialName("way"))
-	if err != nil || reply.Outcome != scripts.Granted {
-		t.Errorf("%+v (%v), want granted", reply, err)
-	}
+	testkit.Check(t, err == nil && reply.Outcome == scripts.Granted, "%+v (%v), want granted", reply, err)
 }
 
 // The first of a host's addresses is dead: a net.Dialer goes on to the next after a part of the time.
@@ -122,9 +119,7 @@ func TestTheServersReasonForHangingUp(t *testing.T) {
 	n := open(t, m.URL())
 	r := await(t, start(n, "key", acquire("k", "o:1"), nil))
 	mustFail(t, n, r.Err, node.ErrDown)
-	if !strings.Contains(r.Err.Error(), "max number of clients") {
-		t.Error(r.Err)
-	}
+	testkit.Check(t, strings.Contains(r.Err.Error(), "max number of clients"), "%v", r.Err)
 
 	protected, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
@@ -142,9 +137,7 @@ func TestTheServersReasonForHangingUp(t *testing.T) {
 	denied := open(t, "redis://"+protected.Addr().String())
 	err = await(t, start(denied, "key", acquire("k", "o:1"), nil)).Err
 	mustFail(t, denied, err, node.ErrDown)
-	if !strings.Contains(err.Error(), "DENIED") {
-		t.Error(err)
-	}
+	testkit.Check(t, strings.Contains(err.Error(), "DENIED"), "%v", err)
 	isPermanent(t, err)
 }
 
@@ -154,9 +147,7 @@ func TestAServerThatRequiresACertificateSaysSo(t *testing.T) {
 	n := open(t, "rediss://localhost:"+s.port, node.WithTLS(&tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS13}))
 	err := await(t, start(n, "key", acquire("k", "o:1"), nil)).Err
 	mustFail(t, n, err, node.ErrDown)
-	if !strings.Contains(err.Error(), "certificate required") {
-		t.Error(err)
-	}
+	testkit.Check(t, strings.Contains(err.Error(), "certificate required"), "%v", err)
 }
 
 // A firewall forgets idle connections, and drops what comes over them: a request is resent over a new
@@ -182,9 +173,7 @@ func TestAnIdleConnectionThatTheNetworkForgot(t *testing.T) {
 	lost.Store(true)
 	r := do(t, n, release("k", "o:1"))
 	testkit.Must(t, r.Err)
-	if !r.Resent || r.Reply.Release.Found != 1 {
-		t.Errorf("%+v", r)
-	}
+	testkit.Check(t, r.Resent && r.Reply.Release.Found == 1, "%+v", r)
 }
 
 // A master that flaps fills no log.
@@ -192,9 +181,9 @@ func TestAFlappingMasterIsLoggedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.NewServer(t, timeout, fakeredis.New(time.Now, 1).Serve)
 		log := &lines{}
-		n := openPool(t, srv.Pool, node.WithTimeout(timeout), node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+		n := openPool(t, srv.Pool, node.WithTimeout(timeout), log.option())
 		mark(t, n)
-		before := len(log.all)
+		before := log.logged()
 		for i := range 50 { // half a minute
 			srv.SetDead(i%2 == 0)
 			srv.Kill()
@@ -202,15 +191,13 @@ func TestAFlappingMasterIsLoggedSeldom(t *testing.T) {
 			testkit.Pass(600 * time.Millisecond)
 			await(t, a)
 		}
-		if got := len(log.all) - before; got < 4 || got > 8 {
-			t.Errorf("%d lines: %q", got, log.all)
-		}
+		got := log.logged() - before
+		testkit.Check(t, got >= 4 && got <= 8, "%d lines: %q", got, log.text())
 		srv.SetDead(true)
 		srv.Kill()
 		start(n, "key", acquire("k", "o:1"), nil)
 		testkit.Pass(20 * time.Second)
-		if all := log.all; !strings.Contains(all[len(all)-1], "node down") {
-			t.Errorf("the last line is not that it is down: %q", all)
-		}
+		testkit.Check(t, strings.Contains(log.all[len(log.all)-1], "node down"),
+			"the last line is not that it is down: %q", log.text())
 	})
 }

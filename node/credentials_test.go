@@ -3,7 +3,6 @@ package node_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -91,19 +90,16 @@ func TestAPasswordThatRotates(t *testing.T) {
 	defer cancel()
 	testkit.Eventually(t, "subscribed", func() bool { return appConns(t, m, "PUBSUB") != "" })
 	calls, messages := appConns(t, m, "NORMAL"), appConns(t, m, "PUBSUB")
-	if v.times() != 2 {
-		t.Errorf("asked %d times for two connections", v.times())
-	}
+	testkit.Equal(t, v.times(), 2, "times asked, for two connections")
 
 	rotate(t, m, "second")
 	v.rotate("second")
 	mustGrant(t, do(t, n, acquire("l", "o:1")))
-	if now := appConns(t, m, "NORMAL"); now != calls || appConns(t, m, "PUBSUB") != messages || v.times() != 2 {
-		t.Errorf("the connections did not live on: %s, before %s; asked %d times", now, calls, v.times())
-	}
-	if report := check(t, n); report.Role != "master" || v.times() != 3 {
-		t.Errorf("Check: %+v, asked %d times", report, v.times())
-	}
+	testkit.Equal(t, appConns(t, m, "NORMAL"), calls, "the connection of calls")
+	testkit.Equal(t, appConns(t, m, "PUBSUB"), messages, "the connection of messages")
+	testkit.Equal(t, v.times(), 2, "times asked, with two connections that lived on")
+	testkit.Equal(t, check(t, n).Role, "master", "the role that Check reports")
+	testkit.Equal(t, v.times(), 3, "times asked, also by Check")
 
 	testkit.Do(t, m, "CLIENT", "KILL", "USER", "app")
 	testkit.Eventually(t, "granted over a new connection", func() bool { return isGranted(do(t, n, acquire("m", "o:1"))) })
@@ -111,6 +107,12 @@ func TestAPasswordThatRotates(t *testing.T) {
 		now := appConns(t, m, "PUBSUB")
 		return now != "" && now != messages
 	})
+}
+
+// isTransient reports whether an error is one of a node that may pass by itself.
+func isTransient(err error) bool {
+	failed, ok := errors.AsType[*node.Error](err)
+	return ok && !failed.Permanent()
 }
 
 // The vault may lag behind the server: the refusal passes once it returns the new password.
@@ -124,23 +126,18 @@ func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			log := &lines{}
 			v := &vault{password: first.password}
-			n := open(t, m.URL(), node.WithCredentials(v.ask), node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+			n := open(t, m.URL(), node.WithCredentials(v.ask), log.option())
 			err := do(t, n, acquire("k", "o:1")).Err
 			mustFail(t, n, err, node.ErrDown)
 			_, checkErr := operator.Check(t.Context(), n)
 			for _, err := range []error{err, checkErr} {
-				var typed *node.Error
-				if !errors.As(err, &typed) || typed.Permanent() || !strings.Contains(err.Error(), first.reason) ||
-					strings.Contains(err.Error(), "s3cret") {
-					t.Errorf("the error is %v", err)
-				}
+				testkit.Check(t, isTransient(err) && strings.Contains(err.Error(), first.reason) &&
+					!strings.Contains(err.Error(), "s3cret"), "the error is %v", err)
 			}
 			testkit.Eventually(t, "logged", func() bool { return log.logged("node down", first.reason) == 1 })
 			v.rotate("second")
 			testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
-			if log.logged("will not pass") != 0 || log.logged("s3cret") != 0 {
-				t.Errorf("logged %q", log.all)
-			}
+			testkit.Check(t, log.logged("will not pass") == 0 && log.logged("s3cret") == 0, "logged %q", log.text())
 		})
 	}
 	// A permission does not come with another password.
@@ -151,11 +148,8 @@ func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
 	none := func(context.Context) (user, password string, err error) { return "", "", nil }
 	mustGrant(t, do(t, open(t, m.URL(), node.WithCredentials(none)), acquire("k", "o:1")))
 	testkit.Do(t, m, "CONFIG", "SET", "requirepass", "secret")
-	var typed *node.Error
-	if err := do(t, open(t, m.URL(), node.WithCredentials(none)), acquire("k", "o:1")).Err; !errors.As(err, &typed) ||
-		typed.Permanent() || !strings.Contains(err.Error(), "NOAUTH") {
-		t.Errorf("no credentials: %v", err)
-	}
+	err := do(t, open(t, m.URL(), node.WithCredentials(none)), acquire("k", "o:1")).Err
+	testkit.Check(t, isTransient(err) && strings.Contains(err.Error(), "NOAUTH"), "no credentials: %v", err)
 }
 
 func TestCredentialsThatCannotBeHad(t *testing.T) {
@@ -184,9 +178,7 @@ func TestCredentialsThatCannotBeHad(t *testing.T) {
 						return ours, nil
 					}))
 				cannotConnect(t, n, c.reason, c.target, c.takes)
-				if n := connections.Load(); n > 5 {
-					t.Errorf("%d connections without credentials", n)
-				}
+				testkit.Check(t, connections.Load() <= 5, "more than 5 connections without credentials")
 			})
 		})
 	}
@@ -208,8 +200,7 @@ func TestOptionsOfConnectionsThatAreRefused(t *testing.T) {
 			"the URL contains a password, and WithCredentials is given"},
 	} {
 		n, err := c.open()
-		if !errors.Is(err, node.ErrInvalid) || n != nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s: %v", what, err)
-		}
+		testkit.Check(t, errors.Is(err, node.ErrInvalid) && n == nil && strings.Contains(err.Error(), c.says) &&
+			!strings.Contains(err.Error(), "s3cret"), "%s: %v", what, err)
 	}
 }

@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -40,15 +39,12 @@ func TestTheMarkerNamesItsDatabase(t *testing.T) {
 			}
 			n := openQuarantined(t, url, time.Hour)
 			testkit.Must(t, operator.Admit(t.Context(), n))
-			if got := markerRun(t, m, number); got != want {
-				t.Errorf("Admit: the marker of database %d says %q, want %q", number, got, want)
-			}
+			testkit.Equal(t, markerRun(t, m, number), want, "what Admit's marker says")
 			warns(t, check(t, n), "no client has marked it")
 			r := do(t, n, acquireFor(time.Hour, "k", "o:1"))
 			mustGrant(t, r)
-			if got := markerRun(t, m, number); got != want || r.RunID != run {
-				t.Errorf("a grant: the marker of database %d says %q, want %q; process %q", number, got, want, r.RunID)
-			}
+			testkit.Equal(t, markerRun(t, m, number), want, "what the marker says after a grant")
+			testkit.Equal(t, r.RunID, run, "the process that granted")
 		}
 	})
 }
@@ -66,11 +62,23 @@ func TestCheckAfterSWAPDB(t *testing.T) {
 	for _, n := range both {
 		report := check(t, n)
 		warns(t, report, "another database's (SWAPDB)")
-		if report.Quarantine != time.Hour {
-			t.Errorf("quarantine of %v", report.Quarantine)
-		}
-		quarantined(t, n, time.Hour, "k", "o:1")
+		testkit.Equal(t, report.Quarantine, time.Hour, "quarantine")
+		quarantined(t, do(t, n, acquireFor(time.Hour, "k", "o:1")), time.Hour)
 	}
+}
+
+// startDatabase starts an admitted master with these replies to CLIENT and SELECT.
+func startDatabase(t *testing.T, client, selected string) *fakeServer {
+	answer := admittedMaster(granting)
+	return startFake(t, func(args []string) string {
+		switch args[0] {
+		case "CLIENT":
+			return client
+		case "SELECT":
+			return selected
+		}
+		return answer(args)
+	})
 }
 
 // The URL's database counts if the server names none.
@@ -87,33 +95,19 @@ func TestDatabaseOfAServerThatDoesNotNameIt(t *testing.T) {
 		"neither the server nor the URL does": {"", "-ERR Unknown subcommand\r\n", run},
 	} {
 		t.Run(what, func(t *testing.T) {
-			f := startFake(t, func(args []string) string {
-				if args[0] == "CLIENT" {
-					return c.clientInfo
-				}
-				if args[0] == "SELECT" {
-					return "+OK\r\n"
-				}
-				return admittedMaster(func([]string) string { return ":7\r\n" })(args)
-			})
+			f := startDatabase(t, c.clientInfo, "+OK\r\n")
 			n := open(t, f.url()+c.path)
 			testkit.Must(t, operator.Admit(t.Context(), n))
 			mustGrant(t, do(t, n, acquire("k", "o:1")))
-			f.mu.Lock()
-			defer f.mu.Unlock()
 			scripts := 0
-			for _, args := range f.received {
+			for _, args := range f.all() {
 				if strings.HasPrefix(args[0], "EVAL") {
 					scripts++
 					got := strings.TrimPrefix(args[len(args)-1], "0 ") // of an acquire, the marker's first line
-					if !strings.HasPrefix(got, c.want+" 30000 ") {
-						t.Errorf("%q: want %q for the marker", args, c.want)
-					}
+					testkit.Check(t, strings.HasPrefix(got, c.want+" 30000 "), "%q: want %q for the marker", args, c.want)
 				}
 			}
-			if scripts != 4 { // two for Admit, one for the connection, one for the grant
-				t.Errorf("%d scripts", scripts)
-			}
+			testkit.Equal(t, scripts, 4, "scripts") // two for Admit, one for the connection, one for the grant
 		})
 	}
 }
@@ -136,10 +130,7 @@ func TestAConnectionToAnotherDatabase(t *testing.T) {
 	refused := func(t *testing.T, n *node.Node, err error) {
 		t.Helper()
 		mustFail(t, n, err, node.ErrMembership)
-		var failed *node.Error
-		if errors.As(err, &failed) && !failed.Permanent() {
-			t.Errorf("not permanent: %v", err)
-		}
+		isPermanent(t, err)
 	}
 	for what, c := range map[string]struct {
 		database int
@@ -157,16 +148,12 @@ func TestAConnectionToAnotherDatabase(t *testing.T) {
 		n := openPool(t, inDatabase(t, m.Addr(), 1), node.WithName("a/1"))
 		testkit.Must(t, do(t, n, scripts.Look()).Err)
 		testkit.Must(t, operator.Admit(t.Context(), n))
-		if n.Name() != "a/1" {
-			t.Errorf("named %s", n.Name())
-		}
+		testkit.Equal(t, n.Name(), "a/1", "named")
 	})
 	t.Run("a pool without a name that changes it", func(t *testing.T) {
 		n := openPool(t, inDatabase(t, m.Addr(), 1, 0), node.WithName(""))
 		testkit.Must(t, do(t, n, scripts.Look()).Err)
-		if want := m.Addr() + "/1"; n.Name() != want {
-			t.Errorf("named %s, want %s", n.Name(), want)
-		}
+		testkit.Equal(t, n.Name(), m.Addr()+"/1", "named")
 		_, err := operator.Check(t.Context(), n)
 		refused(t, n, err)
 	})
@@ -181,30 +168,16 @@ func TestAPoolsDatabaseIsSelected(t *testing.T) {
 		"the server has no such": {"a/1", "1", "-ERR DB index is out of range\r\n"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			f := startFake(t, func(args []string) string {
-				switch args[0] {
-				case "CLIENT":
-					return "-NOPERM no permissions\r\n"
-				case "SELECT":
-					return c.reply
-				}
-				return admittedMaster(func([]string) string { return ":7\r\n" })(args)
-			})
-			n := openPool(t, poolOf(strings.TrimPrefix(f.url(), "redis://")), node.WithName(c.name))
+			f := startDatabase(t, "-NOPERM no permissions\r\n", c.reply)
+			n := openPool(t, poolOf(f.addr), node.WithName(c.name))
 			_, err := operator.Check(t.Context(), n)
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			if !slices.ContainsFunc(f.received, func(args []string) bool { return slices.Equal(args, []string{"SELECT", c.selected}) }) {
-				t.Errorf("%s is not selected: %q", c.selected, f.received)
-			}
+			isSelected := func(args []string) bool { return slices.Equal(args, []string{"SELECT", c.selected}) }
+			testkit.Check(t, slices.ContainsFunc(f.all(), isSelected), "%s is not selected: %q", c.selected, f.all())
 			if strings.HasPrefix(c.reply, "+") {
 				testkit.Must(t, err)
 				return
 			}
-			var failed *node.Error
-			if !errors.As(err, &failed) || !failed.Permanent() {
-				t.Errorf("not permanent: %v", err)
-			}
+			isPermanent(t, err)
 		})
 	}
 }
@@ -226,7 +199,5 @@ func TestASelectedConnectionDoesNotGoBackToThePool(t *testing.T) {
 	defer c.Close()
 	_, err := c.Do("SET", "k", "v")
 	testkit.Must(t, err)
-	if testkit.Do(t, m, "EXISTS", "k") != int64(1) {
-		t.Error("the pool's next connection uses another database")
-	}
+	testkit.Check(t, exists(t, m, "k"), "the pool's next connection uses another database")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -27,9 +28,7 @@ func TestErrorsAreShort(t *testing.T) {
 		{"acquire", node.ErrTimeout, "node a: acquire: timed out"},
 		{"connect", node.ErrTimeout, "node a: connect: timed out (quorumlock check may show why)"},
 	} {
-		if e := (&node.Error{Node: "a", Op: test.op, Err: test.err}); e.Error() != test.want {
-			t.Errorf("%q, want %q", e, test.want)
-		}
+		testkit.Equal(t, (&node.Error{Node: "a", Op: test.op, Err: test.err}).Error(), test.want, "says")
 	}
 }
 
@@ -50,13 +49,9 @@ func TestWhichErrorsArePermanent(t *testing.T) {
 	}
 	transient := []error{node.ErrTimeout, redis.Error("LOADING Redis is loading"), redis.Error("BUSY a script runs"), redis.Error("OOM command not allowed")}
 	for i, err := range slices.Concat(permanent, transient) {
-		if e := (&node.Error{Node: "a", Op: "acquire", Err: err}); e.Permanent() != (i < len(permanent)) {
-			t.Errorf("%v: permanent: %v", e, e.Permanent())
-		}
+		testkit.Equal(t, (&node.Error{Node: "a", Op: "acquire", Err: err}).Permanent(), i < len(permanent), err)
 	}
-	if e := (&node.Error{Node: "a", Op: "connect", Err: errors.Join(node.ErrScripts)}); e.Kind() != "scripts" {
-		t.Errorf("%v: kind %q", e, e.Kind())
-	}
+	testkit.Equal(t, (&node.Error{Node: "a", Op: "connect", Err: errors.Join(node.ErrScripts)}).Kind(), "scripts", "kind")
 }
 
 // In JSON an error is what it says.
@@ -64,7 +59,5 @@ func TestErrorsInJSON(t *testing.T) {
 	e := &node.Error{Node: "a", Op: "acquire", Err: node.ErrReplica}
 	text, err := json.Marshal(map[string]any{"error": e})
 	want := `{"error":{"node":"a","op":"acquire","error":"is a replica, not a master","kind":"replica","permanent":true}}`
-	if err != nil || string(text) != want {
-		t.Errorf("%s, %v, want %s", text, err, want)
-	}
+	testkit.Check(t, err == nil && string(text) == want, "%s, %v, want %s", text, err, want)
 }

@@ -60,12 +60,8 @@ func TestCutConnectionsFailNoCall(t *testing.T) {
 func TestACallCutEachTimeFailsInTheEnd(t *testing.T) {
 	f, n := replying(t, canned.HangUp)
 	r := do(t, n, acquire("k", "o:1"))
-	if r.Err == nil || !r.Sent {
-		t.Errorf("answered %v, %v, sent %v: want an error, sent", r.Reply, r.Err, r.Sent)
-	}
-	if received := f.commands(); len(received) != 4 {
-		t.Errorf("sent %d times, want four", len(received))
-	}
+	testkit.Check(t, r.Err != nil && r.Sent, "answered %v, %v, sent %v: want an error, sent", r.Reply, r.Err, r.Sent)
+	testkit.Equal(t, len(f.commands()), 4, "times sent")
 }
 
 func TestADeadMasterFailsAtOnceAndIsFoundAgain(t *testing.T) {
@@ -94,9 +90,7 @@ func TestADeadMasterFailsAtOnceAndIsFoundAgain(t *testing.T) {
 				mu.Lock()
 				slowest = max(slowest, time.Since(began))
 				mu.Unlock()
-				if r.Err != nil && !errors.Is(r.Err, node.ErrDown) {
-					t.Errorf("an error other than that it is down: %v", r.Err)
-				}
+				testkit.Check(t, r.Err == nil || errors.Is(r.Err, node.ErrDown), "it is not down, but: %v", r.Err)
 			}
 		})
 	}
@@ -106,9 +100,9 @@ func TestADeadMasterFailsAtOnceAndIsFoundAgain(t *testing.T) {
 	took(t, "finding it again", began, 0, timeout)
 	close(stop)
 	running.Wait()
-	if _, stalled := all.Read(); slowest > poll.AtMost(timeout+slack, stalled) {
-		t.Errorf("a call waited %v, with a timeout of %v; the machine stood still for %v", slowest, timeout, stalled)
-	}
+	_, stalled := all.Read()
+	testkit.Check(t, slowest <= poll.AtMost(timeout+slack, stalled),
+		"a call waited %v, with a timeout of %v; the machine stood still for %v", slowest, timeout, stalled)
 }
 
 func TestAMasterThatNeverAnswered(t *testing.T) {
@@ -118,9 +112,7 @@ func TestAMasterThatNeverAnswered(t *testing.T) {
 	began := stopwatch(t)
 	r := do(t, n, acquire("k", "o:1"))
 	mustFail(t, n, r.Err, node.ErrDown)
-	if r.Sent {
-		t.Error("sent, without a server")
-	}
+	testkit.Check(t, !r.Sent, "sent, without a server")
 	took(t, "a refused connection", began, 0, timeout/2)
 }
 
@@ -142,9 +134,7 @@ func TestAFrozenMaster(t *testing.T) {
 	began := stopwatch(t)
 	r := await(t, start(n, "key", acquire("late", "o:2"), &late)) // stays in the server's socket buffer
 	mustFail(t, n, r.Err, node.ErrTimeout)
-	if !r.Sent {
-		t.Error("not sent, says the answer: it may be carried out")
-	}
+	testkit.Check(t, r.Sent, "not sent, says the answer: it may be carried out")
 	took(t, "the first call", began, timeout, timeout)
 
 	began = stopwatch(t)
@@ -169,12 +159,9 @@ func TestAFrozenMaster(t *testing.T) {
 		return exists(t, m, "quorumlock:released:o:2") && len(keys(t, m)) == 0
 	})
 	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("next", "o:4"))) })
-	if left := keys(t, m); len(left) != 1 {
-		t.Errorf("left behind: %q", left)
-	}
-	if reply := outcome(do(t, n, acquire("late", "o:2"))); reply.Token != 0 {
-		t.Errorf("the owner that released is granted again: %+v", reply)
-	}
+	left := keys(t, m)
+	testkit.Check(t, len(left) == 1, "left behind: %q", left)
+	testkit.Equal(t, outcome(do(t, n, acquire("late", "o:2"))).Token, 0, "the token of the owner that released")
 }
 
 // slowDown leaves a master a twentieth of a processor, until it is called.
@@ -214,9 +201,7 @@ func TestAllClientsReturnToASlowMaster(t *testing.T) {
 	call := func(i int) bool { return (<-start(nodes[i], "key", scripts.Look(), nil)).Err == nil }
 	each(func(i int) {
 		n, err := node.Open(m.URL(), node.WithName(nodeName), node.WithoutQuarantine())
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, err == nil, "%v", err)
 		nodes[i] = n
 	})
 	defer each(func(i int) { nodes[i].Close() })
@@ -239,9 +224,7 @@ func TestAllClientsReturnToASlowMaster(t *testing.T) {
 			_, err = c.Do("PING")
 			c.Close()
 		}
-		if err != nil {
-			t.Error(err)
-		}
+		testkit.Check(t, err == nil, "%v", err)
 	})
 	stop()
 
@@ -255,7 +238,6 @@ func TestAllClientsReturnToASlowMaster(t *testing.T) {
 	took := back()
 	stop()
 	t.Logf("%d clients are back after %v, as many plain connections after %v", clients, took, plain)
-	if took > plain+10*time.Second {
-		t.Errorf("%d clients are back after %v, as many plain connections after %v", clients, took, plain)
-	}
+	testkit.Check(t, took <= plain+10*time.Second,
+		"%d clients are back after %v, as many plain connections after %v", clients, took, plain)
 }

@@ -1,9 +1,9 @@
 package node_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"net"
 	"reflect"
 	"slices"
@@ -16,6 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/canned"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
@@ -39,12 +40,10 @@ const fuzzTimeout = 100 * time.Millisecond
 var (
 	fuzzMembers = scripts.NewList("10.0.0.1:1")
 	fuzzProcess = scripts.Process{Run: "abc", MaxLease: node.DefaultMaxLease, Member: "10.0.0.1:1"}
-	fuzzAddress = fuzzBulk("laddr=10.0.0.1:1 db=0") // in the reply to CLIENT INFO
+	fuzzAddress = bulk("laddr=10.0.0.1:1 db=0") // in the reply to CLIENT INFO
 	// fuzzLooked is the reply to look of a server without a marker.
-	fuzzLooked = "*3\r\n$0\r\n\r\n:1\r\n" + fuzzBulk(fuzzProcess.String())
+	fuzzLooked = "*3\r\n$0\r\n\r\n:1\r\n" + bulk(fuzzProcess.String())
 )
-
-func fuzzBulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
 
 // fuzzCalls names one call of each kind; Check and Admit use a connection of their own.
 var fuzzCalls = []string{"acquire", "renew", "release", "raise", "inspect", "force", "look", "mark", "Check", "Admit", "Identify"}
@@ -56,7 +55,7 @@ func FuzzReplies(f *testing.F) {
 	info := "$26\r\nrun_id:abc\r\nrole:master\r\n\r\n"
 	greeting := strings.Repeat(info, 3) + strings.Repeat("+OK\r\n", len(scripts.All())) + fuzzAddress + fuzzLooked
 	marker := scripts.Marker{Process: fuzzProcess, Generation: 1, Members: fuzzMembers, Next: scripts.NewList()}.String()
-	refused := "*3\r\n$6\r\nmarker\r\n" + fuzzBulk(marker) + fuzzBulk(fuzzProcess.Expected(fuzzMembers))
+	refused := "*3\r\n$6\r\nmarker\r\n" + bulk(marker) + bulk(fuzzProcess.Expected(fuzzMembers))
 	inspected := "*6\r\n$3\r\nme:\r\n$1\r\n1\r\n:5000\r\n$1\r\n7\r\n$3\r\nabc\r\n:0\r\n"
 	for call := range fuzzCalls {
 		for _, mode := range []int{0, hangsUp} {
@@ -65,8 +64,8 @@ func FuzzReplies(f *testing.F) {
 				"+1\r\n", "$1\r\n1\r\n", "*1\r\n:1\r\n", "*-1\r\n", "$-1\r\n", "*0\r\n", "#t\r\n", "_\r\n",
 				":9223372036854775807\r\n", ":99999999999999999999999\r\n", ":4503599627370496\r\n", "*2\r\n-ERR a\r\n-ERR b\r\n", "*3\r\n$4\r\nheld\r\n:1500\r\n:8\r\n", "*2\r\n$8\r\nreleased\r\n:0\r\n:5\r\n",
 				"-NOSCRIPT no\r\n:5\r\n", "-NOSCRIPT no\r\n-NOSCRIPT no\r\n:5\r\n", "-ERR no\r\n:5\r\n", "-\r\n",
-				refused, strings.Replace(refused, "*3", "*4", 1) + "$4\r\nNNNN\r\n", fuzzLooked, strings.Replace(fuzzLooked, "$0\r\n\r\n", fuzzBulk(marker), 1),
-				"*3\r\n:1\r\n" + fuzzBulk(marker) + ":5\r\n", "*3\r\n:0\r\n$0\r\n\r\n:5\r\n",
+				refused, strings.Replace(refused, "*3", "*4", 1) + "$4\r\nNNNN\r\n", fuzzLooked, strings.Replace(fuzzLooked, "$0\r\n\r\n", bulk(marker), 1),
+				"*3\r\n:1\r\n" + bulk(marker) + ":5\r\n", "*3\r\n:0\r\n$0\r\n\r\n:5\r\n",
 				"$4\r\nRRRR\r\n", "$1\r\nR\r\n:1\r\n", inspected, "$1048577\r\n", "*4097\r\n", "$99999999999999999999\r\n", strings.Repeat("*1\r\n", 9),
 				"$1\r\nab\r\n:1\r\n", "\r\n:1\r\n", "*1\r\n-ERR nested\r\n",
 			} {
@@ -74,7 +73,7 @@ func FuzzReplies(f *testing.F) {
 			}
 			for _, sent := range []string{ // which begin with the first byte
 				"", "-ERR no\r\n", ":1\r\n", "$0\r\n\r\n", "$-1\r\n", "$999999999999\r\n", "*999999999\r\n", greeting, greeting + ":5\r\n",
-				strings.Repeat(info, 4) + "+PONG\r\n*2\r\n$4\r\nsave\r\n$0\r\n\r\n" + inspected, info + info + info + fuzzLooked, info + info + info + fuzzLooked + "*3\r\n:1\r\n" + fuzzBulk(marker) + ":5\r\n",
+				strings.Repeat(info, 4) + "+PONG\r\n*2\r\n$4\r\nsave\r\n$0\r\n\r\n" + inspected, info + info + info + fuzzLooked, info + info + info + fuzzLooked + "*3\r\n:1\r\n" + bulk(marker) + ":5\r\n",
 				strings.Replace(greeting, "role:master", "role:slave\r", 1),
 			} {
 				f.Add([]byte(sent), byte(call), byte(mode|rude))
@@ -137,25 +136,14 @@ func (h *hostile) serve(c net.Conn) {
 // readCommands reads commands until the connection is closed.
 func readCommands(c net.Conn, received chan<- string) {
 	defer close(received)
-	in := bytes.Buffer{}
-	chunk := make([]byte, 4096)
-	for {
-		n, err := c.Read(chunk)
+	for in := bufio.NewReader(c); ; {
+		args, err := fakeredis.ReadCommand(in)
 		if err != nil {
 			return
 		}
-		in.Write(chunk[:n])
-		for {
-			value, rest, ok := strictReply(in.Bytes())
-			if !ok {
-				break
-			}
-			in.Next(in.Len() - len(rest))
-			command, _ := value.([]any)[0].([]byte)
-			select {
-			case received <- string(command):
-			default: // more commands than any of these tests sends
-			}
+		select {
+		case received <- args[0]:
+		default: // more commands than any of these tests sends
 		}
 	}
 }
@@ -188,34 +176,24 @@ func (h *hostile) run(t *testing.T, call string) {
 	case "Identify":
 		id, err := inside.Of(n).Identify(t.Context())
 		h.failsWell(t, n, call, err)
-		if err == nil && id == "" {
-			t.Errorf("%q: a run id that no server sent", h.Sent)
-		}
+		testkit.Check(t, err != nil || id != "", "%q: a run id that no server sent", h.Sent)
 	default:
 		h.ask(t, n, call)
 	}
-	if d := time.Since(began); d > bound {
-		t.Errorf("%q, mode %b: %s took %v", h.Sent, h.mode, call, d)
-	}
+	d := time.Since(began)
+	testkit.Check(t, d <= bound, "%q, mode %b: %s took %v", h.Sent, h.mode, call, d)
 	began = time.Now()
 	n.Close()
-	if d := time.Since(began); d > 2*fuzzTimeout {
-		t.Errorf("%q, mode %b: closing took %v after %s", h.Sent, h.mode, d, call)
-	}
+	d = time.Since(began)
+	testkit.Check(t, d <= 2*fuzzTimeout, "%q, mode %b: closing took %v after %s", h.Sent, h.mode, d, call)
 }
 
 func (h *hostile) failsWell(t *testing.T, n *node.Node, call string, err error) {
 	t.Helper()
-	var typed *node.Error
-	if err != nil && (!errors.As(err, &typed) || typed.Node == "") {
-		t.Errorf("%q, mode %b: %s failed with %#v, want an *Error that names its node", h.Sent, h.mode, call, err)
-	}
+	failed, ok := errors.AsType[*node.Error](err)
+	testkit.Check(t, err == nil || ok && failed.Node != "",
+		"%q, mode %b: %s failed with %#v, want an *Error that names its node", h.Sent, h.mode, call, err)
 }
-
-// results receives the result of one call. A second result would be a failure.
-type results chan pipeline.Result
-
-func (r results) Done(result pipeline.Result) { r <- result }
 
 // ask makes one script's call, and checks its result.
 func (h *hostile) ask(t *testing.T, n *node.Node, op string) {
@@ -239,23 +217,18 @@ func (h *hostile) ask(t *testing.T, n *node.Node, op string) {
 		call = scripts.Look()
 	case "mark":
 		var err error
-		if call, err = change.Admit(membership.Read(scripts.LookReply{Process: fuzzProcess}, 0), fuzzMembers); err != nil {
-			t.Fatal(err)
-		}
+		call, err = change.Admit(membership.Read(scripts.LookReply{Process: fuzzProcess}, 0), fuzzMembers)
+		testkit.Must(t, err)
 	}
 	var footprint pipeline.Footprint
-	received := make(results, 4)
+	received := make(answer, 4)
 	testkit.Must(t, inside.Of(n).Pipe("k").Start(call, &footprint, received))
 	r := <-received
 	h.failsWell(t, n, op, r.Err)
-	if r.Err == nil {
-		if granted := r.Reply.Acquire; granted.Outcome == scripts.Granted && !h.mayGrant(int64(granted.Token)) {
-			t.Errorf("%q, mode %b: the node granted token %d", h.Sent, h.mode, granted.Token)
-		}
-	}
-	if r.Err == nil && (!r.Sent || r.RunID == "") {
-		t.Errorf("%q, mode %b: %s: a reply that no server sent, %+v", h.Sent, h.mode, op, r)
-	}
+	token := int64(outcome(r).Token)
+	testkit.Check(t, !isGranted(r) || h.mayGrant(token), "%q, mode %b: the node granted token %d", h.Sent, h.mode, token)
+	testkit.Check(t, r.Err != nil || r.Sent && r.RunID != "",
+		"%q, mode %b: %s: a reply that no server sent, %+v", h.Sent, h.mode, op, r)
 	if h.mode&rude != 0 && !bytes.Contains(h.Sent, []byte("run_id")) && (r.Sent || !errors.Is(r.Err, node.ErrDown)) {
 		t.Errorf("%q, mode %b: %s of a server without a handshake: sent %v, %v", h.Sent, h.mode, op, r.Sent, r.Err)
 	}
@@ -268,9 +241,7 @@ func (h *hostile) ask(t *testing.T, n *node.Node, op string) {
 		}
 	}
 	synctest.Wait()
-	if len(received) > 0 {
-		t.Errorf("%q, mode %b: %s was answered twice: %+v", h.Sent, h.mode, op, <-received)
-	}
+	testkit.Check(t, len(received) == 0, "%q, mode %b: %s was answered twice", h.Sent, h.mode, op)
 }
 
 // mayGrant reports whether the server's bytes can grant that token to an acquire.
@@ -295,9 +266,8 @@ func (h *hostile) passesOn(t *testing.T, op string, call scripts.Call, r pipelin
 		return
 	}
 	if reason, bad := value.(redis.Error); bad {
-		if !errors.Is(r.Err, reason) && op != "release" { // a refused release is resent, and fails again
-			t.Errorf("%q, mode %b: %s failed with %v", h.Sent, h.mode, op, r.Err)
-		}
+		testkit.Check(t, errors.Is(r.Err, reason) || op == "release", // a refused release is resent, and fails again
+			"%q, mode %b: %s failed with %v", h.Sent, h.mode, op, r.Err)
 	} else if want, bad := call.Parse(value); (bad == nil) != (r.Err == nil) || bad == nil && !reflect.DeepEqual(r.Reply, want) {
 		t.Errorf("%q, mode %b: %s is answered %#v (%v)", h.Sent, h.mode, op, r.Reply, r.Err)
 	}

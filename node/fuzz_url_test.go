@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // FuzzURL tries valid and invalid URLs. A refused one is ErrInvalid. Neither an error nor a node's
@@ -45,9 +47,7 @@ func FuzzURL(f *testing.F) {
 				}
 				continue
 			}
-			if !errors.Is(err, ErrInvalid) || n != nil {
-				t.Errorf("%q: %v, want ErrInvalid", raw, err)
-			}
+			testkit.Check(t, errors.Is(err, ErrInvalid) && n == nil, "%q: %v, want ErrInvalid", raw, err)
 			digits := head[:len(head)-len(strings.TrimLeft(head, "0123456789"))]
 			repeats := len(digits) > 2 && !strings.Contains("65535 6379", digits) && !strings.Contains(scheme+user+rest, digits) &&
 				strings.Contains(err.Error(), digits)

@@ -64,24 +64,18 @@ func TestStateChanged(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		var s seen
-		n, err := node.Open(m.URL(), node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(short),
-			node.WithHooks(s.hooks()))
-		testkit.Must(t, err)
-		defer n.Close()
+		n := openQuarantined(t, m.URL(), short, node.WithTimeout(timeout), node.WithHooks(s.hooks()))
 		becomes := func(want string) node.StateEvent {
 			t.Helper()
 			testkit.Eventually(t, fmt.Sprint("the hook is told of ", want), func() bool {
 				do(t, n, acquireFor(short, "k", "o:1"))
 				return s.lastState().State == want
 			})
-			if e := s.lastState(); e.Node != nodeName {
-				t.Errorf("the event is of %q", e.Node)
-			}
-			return s.lastState()
+			e := s.lastState()
+			testkit.Equal(t, e.Node, nodeName, "the event's node")
+			return e
 		}
-		if got := n.State(); got != inside.Unknown {
-			t.Errorf("before the first call the state is %v", got)
-		}
+		testkit.Equal(t, n.State(), inside.Unknown, "the state before the first call")
 		if e := becomes(inside.Quarantined); e.Quarantine <= 0 || e.Quarantine > short || n.State() != inside.Quarantined {
 			t.Errorf("the quarantine of %v has %v left, and the state is %v", short, e.Quarantine, n.State())
 		}
@@ -96,11 +90,8 @@ func TestStateChanged(t *testing.T) {
 		}
 		testkit.Must(t, m.Start())
 		testkit.Eventually(t, "up again", func() bool { return n.State() != inside.Down })
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !slices.ContainsFunc(s.states, func(e node.StateEvent) bool { return e.State == inside.Up }) {
-			t.Errorf("the hook never got the node's state up: %v", s.states)
-		}
+		testkit.Check(t, slices.ContainsFunc(s.all(), func(e node.StateEvent) bool { return e.State == inside.Up }),
+			"the hook never got the node's state up: %v", s.all())
 	})
 }
 
@@ -131,12 +122,11 @@ func TestScriptEnded(t *testing.T) {
 		testkit.Eventually(t, fmt.Sprint(script, " told ", runs, " times"), func() bool { _, n := s.lastRun(script); return n == runs })
 		e, _ := s.lastRun(script)
 		got := ""
-		if failed := (*node.Error)(nil); errors.As(e.Err, &failed) {
+		if failed, ok := errors.AsType[*node.Error](e.Err); ok {
 			got = failed.Kind()
 		}
-		if e.Node != nodeName || e.Address != m.Addr() || e.Duration <= 0 || e.Duration > time.Since(began) || got != kind {
-			t.Errorf("%s: told %+v, of kind %q", script, e, got)
-		}
+		testkit.Check(t, e.Node == nodeName && e.Address == m.Addr() && e.Duration > 0 && e.Duration <= time.Since(began) &&
+			got == kind, "%s: told %+v, of kind %q", script, e, got)
 	}
 	told("acquire", 1, "")
 	testkit.Do(t, m, "SET", "text", "x")
@@ -146,9 +136,8 @@ func TestScriptEnded(t *testing.T) {
 	do(t, n, release("k", "o:1"))
 	testkit.Must(t, m.Thaw())
 	told("release", 1, "timeout")
-	if e, _ := s.lastRun("release"); e.Duration < timeout {
-		t.Errorf("a call that timed out after %v took %v", timeout, e.Duration)
-	}
+	e, _ := s.lastRun("release")
+	testkit.Check(t, e.Duration >= timeout, "a call that timed out after %v took %v", timeout, e.Duration)
 }
 
 func TestJoinHooksCallsAll(t *testing.T) { testkit.JoinsHooks(t, node.JoinHooks) }
@@ -161,8 +150,6 @@ func TestKindOfAnError(t *testing.T) {
 		"OOM": redis.Error("OOM command not allowed"), "ERR": redis.Error("ODD something of a later server"),
 		"NOPERM": fmt.Errorf("%w: %w", node.ErrDown, redis.Error("NOPERM this user")),
 	} {
-		if got := (&node.Error{Err: err}).Kind(); got != want {
-			t.Errorf("%v is of kind %q, not %q", err, got, want)
-		}
+		testkit.Equal(t, (&node.Error{Err: err}).Kind(), want, err)
 	}
 }

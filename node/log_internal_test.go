@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // A goroutine that hands on a reply late does not lengthen the quarantine that it reports.
@@ -20,12 +21,8 @@ func TestAQuarantineCountsFromItsReply(t *testing.T) {
 		time.Sleep(late)
 		l.Quarantined(pipeline.Quarantine{Left: left, Asked: came, Came: came})
 		time.Sleep(left - late - time.Nanosecond)
-		if got := l.state(); got != inside.Quarantined {
-			t.Errorf("before its end the state is %v", got)
-		}
+		testkit.Equal(t, l.state(), inside.Quarantined, "the state before its end")
 		time.Sleep(time.Nanosecond)
-		if got := l.state(); got != inside.Up {
-			t.Errorf("at its end the state is %v", got)
-		}
+		testkit.Equal(t, l.state(), inside.Up, "the state at its end")
 	})
 }

@@ -47,6 +47,15 @@ func (l *lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
+// option is for a node that logs there.
+func (l *lines) option() node.Option { return node.WithLogger(slog.New(slog.NewTextHandler(l, nil))) }
+
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Join(l.all, "")
+}
+
 // logged counts the lines that contain all of the words.
 func (l *lines) logged(words ...string) (n int) {
 	l.mu.Lock()
@@ -69,7 +78,7 @@ func logsItsStates(t *testing.T) {
 	log := &lines{}
 	m := bubble.Masters(t, 1)
 	n := bubble.Nodes(t, m, nil, node.WithTimeout(bound), node.WithName(nodeName), node.WithMaxLease(maxLease), node.WithConns(4),
-		node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))[0]
+		log.option())[0]
 	log.node = n
 	name := "node=" + n.Name()
 	found := map[string]bool{} // by each key, since the last change
@@ -104,9 +113,8 @@ func logsItsStates(t *testing.T) {
 	logged(2, "in quarantine", name)
 	testkit.Eventually(t, "granted again", onAllConns(isGranted))
 	logged(2, "its quarantine is over", name)
-	if got := log.logged(); got != 6 || !strings.Contains(log.all[3], "answers again") {
-		t.Errorf("%d lines: %q", got, log.all)
-	}
+	got := log.logged()
+	testkit.Check(t, got == 6 && strings.Contains(log.all[3], "answers again"), "%d lines: %q", got, log.text())
 }
 
 func isQuarantined(r pipeline.Result) bool { return outcome(r).Outcome == scripts.Quarantined }
@@ -120,10 +128,7 @@ func TestLogOfQuarantines(t *testing.T) {
 	var all [2]lines
 	var nodes [2]*node.Node
 	for i := range nodes {
-		n, err := node.Open(m.URL(), node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(maxLease),
-			node.WithLogger(slog.New(slog.NewTextHandler(&all[i], nil))))
-		testkit.Must(t, err)
-		defer n.Close()
+		n := openQuarantined(t, m.URL(), maxLease, node.WithTimeout(timeout), all[i].option())
 		nodes[i], all[i].node = n, n
 	}
 	quarantines := func(times int) {
@@ -176,29 +181,23 @@ func TestLogOfReasons(t *testing.T) {
 			}
 			return nil, redis.Error("ERR unknown command `AUTH`, with args beginning with: `secret`, ")
 		}}
-		n := openPool(t, pool, node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
+		n := openPool(t, pool, log.option())
 		log.node = n
 		testkit.Must(t, inside.Of(n).Pipe("key").Start(acquire("k", "o:1"), nil, make(answer, 1)))
 		testkit.Pass(time.Minute)
-		if log.logged("node refused", "unknown command", "AUTH") != 1 || log.logged("secret") != 0 || log.logged() != 1 {
-			t.Errorf("logged %q", log.all)
-		}
+		testkit.Check(t, log.logged("node refused", "unknown command", "AUTH") == 1 && log.logged("secret") == 0 &&
+			log.logged() == 1, "logged %q", log.text())
 		changed.Store(1)
 		testkit.Pass(time.Minute)
 		got := log.logged("node down", "it has no room")
 		for _, reason := range due {
-			if log.logged("node down", reason+`"`) != 1 {
-				t.Errorf("%q was not logged once", reason)
-			}
+			testkit.Equal(t, log.logged("node down", reason+`"`), 1, reason)
 		}
-		if got != len(due) || got < 3 || got > 6 {
-			t.Errorf("%d lines in a minute, of reasons %q: %q", got, due, log.all)
-		}
+		testkit.Check(t, got == len(due) && got >= 3 && got <= 6,
+			"%d lines in a minute, of reasons %q: %q", got, due, log.text())
 		changed.Store(2)
 		testkit.Pass(time.Minute)
-		if log.logged("node refused, which will not pass by itself", "WRONGPASS") != 1 {
-			t.Errorf("logged %q", log.all)
-		}
+		testkit.Check(t, log.logged("node refused, which will not pass by itself", "WRONGPASS") == 1, "logged %q", log.text())
 	})
 }
 
@@ -221,9 +220,7 @@ func TestTheDefaultLogger(t *testing.T) {
 		}
 		testkit.Pass(time.Minute)
 		told := log.logged("level=WARN", "node down", "node=stand-in", "section (server)")
-		if told != 1 || log.logged("node=quiet") != 0 {
-			t.Errorf("logged %q", log.all)
-		}
+		testkit.Check(t, told == 1 && log.logged("node=quiet") == 0, "logged %q", log.text())
 	})
 }
 
@@ -245,23 +242,17 @@ func TestASlowLogDelaysNoCall(t *testing.T) {
 			testkit.Pass(5 * time.Second)
 			a := start(n, "key", acquire("k", "o:1"), nil)
 			testkit.Pass(5 * time.Second)
-			if r := await(t, a); isGranted(r) == isDead {
-				t.Errorf("flap %d: %v", i, r.Err)
-			}
+			r := await(t, a)
+			testkit.Check(t, isGranted(r) != isDead, "flap %d: %v", i, r.Err)
 		}
-		if got := logged.Load(); got != 1 {
-			t.Errorf("%d lines at one time", got)
-		}
+		testkit.Equal(t, logged.Load(), 1, "lines at one time")
 		began := time.Now()
 		testkit.Must(t, n.Close())
-		if d := time.Since(began); d > 2*timeout {
-			t.Errorf("Close took %v", d)
-		}
+		d := time.Since(began)
+		testkit.Check(t, d <= 2*timeout, "Close took %v", d)
 		close(free)
 		testkit.Pass(time.Minute)
-		if got := logged.Load(); got != 1 {
-			t.Errorf("%d lines after Close", got-1)
-		}
+		testkit.Equal(t, logged.Load(), 1, "lines after Close")
 	})
 }
 
@@ -300,8 +291,7 @@ func TestLogThatEndsItsGoroutine(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		testkit.Must(t, n.Close())
-		if took := time.Since(began); took >= timeout {
-			t.Errorf("Close waited %v for a log that is gone", took)
-		}
+		took := time.Since(began)
+		testkit.Check(t, took < timeout, "Close waited %v for a log that is gone", took)
 	})
 }

@@ -60,25 +60,28 @@ func onBoth(t *testing.T, test func(*testing.T, *redistest.Master)) {
 // options say otherwise. It is closed with the test.
 func open(t *testing.T, url string, opts ...node.Option) *node.Node {
 	t.Helper()
-	n, err := node.Open(url, append([]node.Option{node.WithTimeout(bound), node.WithName(nodeName), node.WithoutQuarantine()}, opts...)...)
-	testkit.Must(t, err)
-	t.Cleanup(func() { testkit.Must(t, n.Close()) })
-	return n
+	n, err := node.Open(url, slices.Concat(usual, []node.Option{node.WithoutQuarantine()}, opts)...)
+	return untilTheEnd(t, n, err)
 }
 
 // openPool is open for a pool.
 func openPool(t *testing.T, pool *redis.Pool, opts ...node.Option) *node.Node {
 	t.Helper()
-	n, err := node.New(pool, append([]node.Option{node.WithTimeout(bound), node.WithName(nodeName), node.WithoutQuarantine()}, opts...)...)
-	testkit.Must(t, err)
-	t.Cleanup(func() { testkit.Must(t, n.Close()) })
-	return n
+	n, err := node.New(pool, slices.Concat(usual, []node.Option{node.WithoutQuarantine()}, opts)...)
+	return untilTheEnd(t, n, err)
 }
 
-// openQuarantined opens a node with quarantine, and with a timeout that no busy machine exceeds. It is closed with the test.
-func openQuarantined(t *testing.T, url string, maxLease time.Duration) *node.Node {
+// openQuarantined is open with a quarantine of that length.
+func openQuarantined(t *testing.T, url string, maxLease time.Duration, opts ...node.Option) *node.Node {
 	t.Helper()
-	n, err := node.Open(url, node.WithTimeout(bound), node.WithName(nodeName), node.WithMaxLease(maxLease))
+	n, err := node.Open(url, slices.Concat(usual, []node.Option{node.WithMaxLease(maxLease)}, opts)...)
+	return untilTheEnd(t, n, err)
+}
+
+var usual = []node.Option{node.WithTimeout(bound), node.WithName(nodeName)}
+
+func untilTheEnd(t *testing.T, n *node.Node, err error) *node.Node {
+	t.Helper()
 	testkit.Must(t, err)
 	t.Cleanup(func() { testkit.Must(t, n.Close()) })
 	return n
@@ -191,23 +194,18 @@ func mustGrant(t *testing.T, r pipeline.Result) {
 // mustFail wants a *node.Error that names the node and wraps target.
 func mustFail(t *testing.T, n *node.Node, err error, target error) {
 	t.Helper()
-	var typed *node.Error
-	if !errors.Is(err, target) || !errors.As(err, &typed) || typed.Node != n.Name() || !strings.Contains(err.Error(), n.Name()) {
+	failed, ok := errors.AsType[*node.Error](err)
+	if !errors.Is(err, target) || !ok || failed.Node != n.Name() || !strings.Contains(err.Error(), n.Name()) {
 		t.Fatalf("the error is %#v, %v: want one of %s that wraps %q", err, err, n.Name(), target)
 	}
 }
 
 // keys returns the keys of locks, without the library's own.
-func keys(t *testing.T, m *redistest.Master) (locks []string) {
+func keys(t *testing.T, m *redistest.Master) []string {
 	t.Helper()
 	all, err := redis.Strings(m.Do("KEYS", "*"))
 	testkit.Must(t, err)
-	for _, key := range all {
-		if !strings.HasPrefix(key, scripts.Prefix) {
-			locks = append(locks, key)
-		}
-	}
-	return locks
+	return slices.DeleteFunc(all, func(key string) bool { return strings.HasPrefix(key, scripts.Prefix) })
 }
 
 func exists(t *testing.T, m *redistest.Master, key string) bool {
@@ -226,9 +224,9 @@ func stopwatch(t *testing.T) *poll.Stopwatch {
 // the machine's stalls explain.
 func took(t *testing.T, what string, w *poll.Stopwatch, atLeast, atMost time.Duration) {
 	t.Helper()
-	if d, stalled := w.Read(); d < atLeast || d > poll.AtMost(atMost+slack, stalled) {
-		t.Errorf("%s took %v, want %v to %v; the machine stood still for %v", what, d, atLeast, atMost, stalled)
-	}
+	d, stalled := w.Read()
+	testkit.Check(t, d >= atLeast && d <= poll.AtMost(atMost+slack, stalled),
+		"%s took %v, want %v to %v; the machine stood still for %v", what, d, atLeast, atMost, stalled)
 	w.Stop()
 }
 
@@ -258,17 +256,18 @@ func startFake(t *testing.T, handle func(args []string) string) *fakeServer {
 
 func (f *fakeServer) url() string { return "redis://" + f.addr }
 
-// commands returns the received commands that run a script of a lock: each as its name and
-// arguments.
-func (f *fakeServer) commands() (list [][]string) {
+// all returns the received commands: each as its name and arguments.
+func (f *fakeServer) all() [][]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, args := range f.received {
-		if strings.HasPrefix(args[0], "EVAL") && !isLook(args) && !isMark(args) {
-			list = append(list, args)
-		}
-	}
-	return list
+	return slices.Clone(f.received)
+}
+
+// commands returns those that run a script of a lock.
+func (f *fakeServer) commands() [][]string {
+	return slices.DeleteFunc(f.all(), func(args []string) bool {
+		return !strings.HasPrefix(args[0], "EVAL") || isLook(args) || isMark(args)
+	})
 }
 
 // greeting returns the reply of an admitted master to a command of the handshake; ok is false for

@@ -28,24 +28,19 @@ var noReplies = map[string]string{
 func TestGarbageInsteadOfALook(t *testing.T) {
 	for what, reply := range noReplies {
 		t.Run(what, func(t *testing.T) {
+			greet := admittedMaster(granting)
 			f := startFake(t, func(args []string) string {
 				if isLook(args) {
 					return reply
 				}
-				if reply, ok := greeting(args); ok {
-					return reply
-				}
-				return ":1\r\n"
+				return greet(args)
 			})
 			n := open(t, f.url())
 			mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
-			var typed *node.Error
-			if err := operator.Admit(t.Context(), n); !errors.As(err, &typed) {
-				t.Errorf("Admit: %v", err)
-			}
-			if _, err := operator.Check(t.Context(), n); !errors.As(err, &typed) {
-				t.Errorf("Check: %v", err)
-			}
+			err := operator.Admit(t.Context(), n)
+			testkit.Check(t, errors.As(err, new(*node.Error)), "Admit: %v", err)
+			_, err = operator.Check(t.Context(), n)
+			testkit.Check(t, errors.As(err, new(*node.Error)), "Check: %v", err)
 		})
 	}
 }
@@ -66,15 +61,12 @@ func TestAdmitOfAMasterThatIsNotMarked(t *testing.T) {
 				reply, _ := greeting(args)
 				return reply
 			})
-			var typed *node.Error
 			n := open(t, f.url())
-			if err := operator.Admit(t.Context(), n); !errors.As(err, &typed) || typed.Node != n.Name() || typed.Op != "admit" {
-				t.Errorf("Admit: %v", err)
-			}
+			err := operator.Admit(t.Context(), n)
+			failed, ok := errors.AsType[*node.Error](err)
+			testkit.Check(t, ok && failed.Node == n.Name() && failed.Op == "admit", "Admit: %v", err)
 			f.stop()
-			if marks < 1 || marks > 10 {
-				t.Errorf("%d marks", marks)
-			}
+			testkit.Check(t, marks >= 1 && marks <= 10, "%d marks", marks)
 		})
 	}
 }
@@ -82,9 +74,7 @@ func TestAdmitOfAMasterThatIsNotMarked(t *testing.T) {
 // A server that sends replies to no command does not delay Close.
 func TestAServerThatSendsUnaskedDoesNotDelayClose(t *testing.T) {
 	_, n := replying(t, strings.Repeat(":7\r\n", 100_000))
-	if r := do(t, n, acquire("k", "o:1")); r.Err != nil {
-		t.Errorf("answered %v", r.Err)
-	}
+	testkit.Must(t, do(t, n, acquire("k", "o:1")).Err)
 	closes(t, n, 2*timeout)
 }
 
@@ -107,13 +97,9 @@ func TestAHugeFieldEndsNoConnection(t *testing.T) {
 	before := id()
 	for _, name := range []string{"field", "level", "counter"} {
 		r := do(t, n, scripts.Inspect(scripts.NewName(name)))
-		if !strings.Contains(errorText(r.Err), "QUORUMLOCK") {
-			t.Errorf("%s: %.100v, %v", name, r.Reply, r.Err)
-		}
+		testkit.Check(t, strings.Contains(fmt.Sprint(r.Err), "QUORUMLOCK"), "%s: %.100v, %v", name, r.Reply, r.Err)
 	}
-	if after := id(); after != before {
-		t.Errorf("connection %s, before %s", after, before)
-	}
+	testkit.Equal(t, id(), before, "the connection's id")
 }
 
 // What a hostile server says stands in errors, reports and logs as printable text in one line. The error keeps its meaning.
@@ -121,9 +107,8 @@ func TestHostileTexts(t *testing.T) {
 	const evil = "evil\x1b[2J\u009b31m\x9b\u202e"
 	wantPlain := func(what, text string) {
 		t.Helper()
-		if !strings.Contains(text, "evil") || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
-			t.Errorf("%s: %q", what, text)
-		}
+		testkit.Check(t, strings.Contains(text, "evil") &&
+			!strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }), "%s: %q", what, text)
 	}
 	for what, test := range map[string]struct {
 		members []string // of the marker
@@ -153,9 +138,7 @@ func TestHostileTexts(t *testing.T) {
 			r := do(t, n, acquire("k", "o:1"))
 			if err := r.Err; err != nil {
 				wantPlain("the error", err.Error())
-				if failed := (*node.Error)(nil); !errors.As(err, &failed) || !failed.Permanent() {
-					t.Errorf("%v does not report that it is permanent", err)
-				}
+				isPermanent(t, err)
 			}
 			report, err := operator.Check(t.Context(), n)
 			if err != nil {
@@ -166,9 +149,7 @@ func TestHostileTexts(t *testing.T) {
 				wantPlain("a list of the report", fmt.Sprint(scripts.NewList(report.Members...)))
 			}
 			testkit.Eventually(t, "logged", func() bool { return log.logged() > 0 })
-			log.mu.Lock()
-			defer log.mu.Unlock()
-			for _, line := range log.all {
+			for line := range strings.Lines(log.text()) {
 				wantPlain("a line of the log", strings.TrimSpace(line))
 			}
 		})

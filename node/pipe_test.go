@@ -50,12 +50,9 @@ func TestAKeyKeepsItsPipe(t *testing.T) {
 			t.Fatalf("pipes of 400 keys: %v: want them spread over 4", pipes)
 		}
 	}
-	if got := clients(t, m); got != 4 {
-		t.Errorf("%d connections, want 4", got)
-	}
-	if one := open(t, m.URL()); inside.Of(one).Pipe("a") != inside.Of(one).Pipe("b") {
-		t.Error("a node of one connection has several pipes")
-	}
+	testkit.Equal(t, clients(t, m), 4, "connections")
+	one := open(t, m.URL())
+	testkit.Check(t, inside.Of(one).Pipe("a") == inside.Of(one).Pipe("b"), "a node of one connection has several pipes")
 }
 
 // No call of a burst fails when the scripts are flushed, and no key of an abandoned acquire stays.
@@ -152,19 +149,13 @@ func TestARefusalByTheMarkerIsReported(t *testing.T) {
 	f, n := replying(t, notAccepted)
 	r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Footprint)))
 	reply := outcome(r)
-	if reply.Outcome != scripts.NotAccepted || reply.NotAccepted == nil || *reply.NotAccepted != (scripts.Refusal{Process: fakeProcess}) || !r.Sent || r.Resent {
-		t.Errorf("answered %+v, %v, sent %v, resent %v: want NotAccepted", reply, r.Err, r.Sent, r.Resent)
-	}
+	testkit.Check(t, reply.Outcome == scripts.NotAccepted && reply.NotAccepted != nil &&
+		*reply.NotAccepted == (scripts.Refusal{Process: fakeProcess}) && r.Sent && !r.Resent,
+		"answered %+v, %v, sent %v, resent %v: want NotAccepted", reply, r.Err, r.Sent, r.Resent)
 	testkit.Must(t, n.Close())
-	if received := f.commands(); len(received) != 1 {
-		t.Errorf("sent %d times, want once", len(received))
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, args := range f.received {
-		if isMark(args) {
-			t.Errorf("the node marks: %q", args)
-		}
+	testkit.Equal(t, len(f.commands()), 1, "times sent")
+	for _, args := range f.all() {
+		testkit.Check(t, !isMark(args), "the node marks: %q", args)
 	}
 }
 
@@ -218,9 +209,8 @@ func TestSharedRunsLeaveNothingBehind(t *testing.T) {
 						time.Sleep(pause)
 					} else if r := <-asked; isGranted(r) && !r.Resent {
 						mu.Lock()
-						if other := holder[name]; other != "" {
-							t.Errorf("seed %d: %s is granted %s, which %s holds", seed, owner, name, other)
-						}
+						other := holder[name]
+						testkit.Check(t, other == "", "seed %d: %s is granted %s, which %s holds", seed, owner, name, other)
 						holder[name] = owner
 						granted++
 						mu.Unlock()
@@ -246,15 +236,12 @@ func TestSharedRunsLeaveNothingBehind(t *testing.T) {
 			time.Sleep(100 * time.Millisecond) // what was resent
 			synctest.Wait()
 			for _, key := range m.Keys() {
-				if !strings.HasPrefix(key, scripts.Prefix) {
-					t.Errorf("seed %d: %s is left", seed, key)
-				}
+				testkit.Check(t, strings.HasPrefix(key, scripts.Prefix), "seed %d: %s is left", seed, key)
 			}
 		})
 	}
-	if shared < 100 || undone < 100 || granted < 200 {
-		t.Errorf("%d shared runs, %d requests undone, %d grants: the test shows little", shared, undone, granted)
-	}
+	testkit.Check(t, shared >= 100 && undone >= 100 && granted >= 200,
+		"%d shared runs, %d requests undone, %d grants: the test shows little", shared, undone, granted)
 	t.Logf("%d shared runs, %d requests undone, %d grants", shared, undone, granted)
 }
 

@@ -3,7 +3,7 @@ package node_test
 import (
 	"bytes"
 	"context"
-	"log/slog"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -28,10 +28,9 @@ import (
 // still for most of it.
 const short = 1500 * time.Millisecond
 
-// quarantined wants the node to grant nothing, and to report the quarantine left.
-func quarantined(t *testing.T, n *node.Node, maxLease time.Duration, name, owner string) {
+// quarantined wants a node to have granted nothing, and to report the quarantine left.
+func quarantined(t *testing.T, r pipeline.Result, maxLease time.Duration) {
 	t.Helper()
-	r := do(t, n, acquireFor(maxLease, name, owner))
 	reply := outcome(r)
 	if reply.Outcome != scripts.Quarantined || reply.Wait <= 0 || reply.Wait > maxLease {
 		t.Fatalf("answered %+v, %v: want quarantined for up to %v", reply, r.Err, maxLease)
@@ -41,7 +40,7 @@ func quarantined(t *testing.T, n *node.Node, maxLease time.Duration, name, owner
 func TestAdmitEndsQuarantine(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openQuarantined(t, m.URL(), time.Hour)
-		quarantined(t, n, time.Hour, "k", "o:1")
+		quarantined(t, do(t, n, acquireFor(time.Hour, "k", "o:1")), time.Hour)
 		testkit.Must(t, operator.Admit(t.Context(), n))
 		mustGrant(t, do(t, n, acquireFor(time.Hour, "k", "o:1")))
 
@@ -57,18 +56,13 @@ func TestIdentify(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openQuarantined(t, m.URL(), time.Hour)
 		id, err := inside.Of(n).Identify(t.Context())
-		if want := testkit.Info(t, m, "server", "run_id"); err != nil || id != want {
-			t.Errorf("identified as %q, %v; want %q", id, err, want)
-		}
-		if r := do(t, n, scripts.Inspect(scripts.NewName("k"))); r.RunID != id {
-			t.Errorf("a result comes from %q", r.RunID)
-		}
+		want := testkit.Info(t, m, "server", "run_id")
+		testkit.Check(t, err == nil && id == want, "identified as %q, %v; want %q", id, err, want)
+		testkit.Equal(t, do(t, n, scripts.Inspect(scripts.NewName("k"))).RunID, id, "a result comes from")
 		if r := await(t, start(n, "key", acquireFor(time.Hour, "k", "o:1"), nil)); outcome(r).Outcome != scripts.NotAccepted {
 			t.Errorf("a blank master answers %+v, %v", r.Reply, r.Err)
 		}
-		if exists(t, m, scripts.MarkerKey) || len(keys(t, m)) > 0 {
-			t.Errorf("written: %q", testkit.Do(t, m, "KEYS", "*"))
-		}
+		testkit.Equal(t, fmt.Sprint(testkit.Do(t, m, "KEYS", "*")), "[]", "written")
 	})
 }
 
@@ -96,27 +90,26 @@ func TestARestartOutOfMemory(t *testing.T) {
 	})
 	var r pipeline.Result
 	testkit.Eventually(t, "found again", func() bool { r = do(t, n, renewal); return r.Err == nil })
-	if !slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.Kept, scripts.Gone}) || r.Reply.NotAccepted == nil {
-		t.Errorf("before the marker is written, renewed %v, refused %v", r.Reply.Renew, r.Reply.NotAccepted)
-	}
+	testkit.Check(t, slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.Kept, scripts.Gone}) &&
+		r.Reply.NotAccepted != nil,
+		"before the marker is written, renewed %v, refused %v", r.Reply.Renew, r.Reply.NotAccepted)
 	repair := scripts.AcquireArgs{Names: testkit.Names("l"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7,
 		Lease: scripts.ToMillis(short), List: members}
 	for what, call := range map[string]scripts.Call{"a fresh one": acquireFor(short, "l", "o:2"), "a repair": scripts.Acquire(repair)} {
 		r := do(t, n, call)
-		if err := errorText(r.Err); isGranted(r) || !strings.Contains(err, "OOM") || strings.Contains(err, node.ErrDown.Error()) || r.NothingDone != redistest.Has(redistest.PlainScriptErrors) {
-			t.Errorf("%s: answered %v, %v, void %v: want OOM", what, r.Reply, r.Err, r.NothingDone)
-		}
+		err := fmt.Sprint(r.Err)
+		testkit.Check(t, !isGranted(r) && strings.Contains(err, "OOM") && !strings.Contains(err, node.ErrDown.Error()) &&
+			r.NothingDone == redistest.Has(redistest.PlainScriptErrors),
+			"%s: answered %v, %v, void %v: want OOM", what, r.Reply, r.Err, r.NothingDone)
 	}
-	if r := do(t, n, release("k", "o:1")); r.Reply.Release.Found != 1 {
-		t.Errorf("released %v, %v", r.Reply, r.Err)
-	}
+	testkit.Equal(t, do(t, n, release("k", "o:1")).Reply.Release.Found, 1, "released")
 
 	began := stopwatch(t)
 	testkit.Do(t, m, "DEL", "ballast")
 	testkit.Eventually(t, "memory is free", func() bool { return do(t, n, acquireFor(short, "l", "o:2")).Err == nil })
-	if r = do(t, n, renewal); r.Err != nil || !slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.Kept, scripts.Gone}) {
-		t.Errorf("once it is marked, renewed %v, %v", r.Reply.Renew, r.Err)
-	}
+	r = do(t, n, renewal)
+	testkit.Check(t, r.Err == nil && slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.Kept, scripts.Gone}),
+		"once it is marked, renewed %v, %v", r.Reply.Renew, r.Err)
 	testkit.Eventually(t, "granted", func() bool { return isGranted(do(t, n, acquireFor(short, "l", "o:2"))) })
 	took(t, "quarantine", began, short, short)
 }
@@ -169,10 +162,8 @@ func openTwoConns(t *testing.T, maxLease time.Duration) *twoConns {
 		go m.Serve(theirs)
 		return redis.NewConn(&lateConn{Conn: ours, by: &two.late}, timeout, timeout), nil
 	}}, node.WithTimeout(timeout), node.WithName(nodeName), node.WithConns(2), node.WithMaxLease(maxLease),
-		node.WithHooks(two.seen.hooks()), node.WithLogger(slog.New(slog.NewTextHandler(&two.log, nil))))
-	testkit.Must(t, err)
-	t.Cleanup(func() { testkit.Must(t, n.Close()) })
-	two.node = n
+		node.WithHooks(two.seen.hooks()), two.log.option())
+	two.node = untilTheEnd(t, n, err)
 	for two.last = "a"; inside.Of(two.node).Pipe(two.last) == inside.Of(two.node).Pipe(two.first); two.last += "a" {
 	}
 	return two
@@ -186,28 +177,19 @@ func TestALateReplyBeginsNoQuarantine(t *testing.T) {
 		n := two.node
 		mark(t, n)
 		for _, key := range []string{two.first, two.last} {
-			if r := doAt(t, n, key, acquireFor(maxLease, "k", "o:1")); !isQuarantined(r) {
-				t.Fatalf("%+v: want a quarantine", r)
-			}
+			quarantined(t, doAt(t, n, key, acquireFor(maxLease, "k", "o:1")), maxLease)
 		}
 		testkit.Pass(maxLease / 2)
 		two.late.Store(int64(maxLease))
 		late := start(n, two.last, acquireFor(maxLease, "k", "o:1"), nil)
 		testkit.Pass(maxLease/2 + time.Second)
-		if got := n.State(); got != inside.Up {
-			t.Errorf("when the quarantine is over the state is %v", got)
-		}
-		if r := await(t, late); !isQuarantined(r) {
-			t.Fatalf("the late reply: %+v", r)
-		}
+		testkit.Equal(t, n.State(), inside.Up, "the state when the quarantine is over")
+		quarantined(t, await(t, late), maxLease)
 		testkit.Pass(time.Millisecond)
-		if got := n.State(); got != inside.Up {
-			t.Errorf("after a late reply the state is %v", got)
-		}
+		testkit.Equal(t, n.State(), inside.Up, "the state after a late reply")
 		testkit.Pass(2 * maxLease)
-		if two.log.logged("in quarantine") != 1 || two.log.logged("its quarantine is over") != 1 || two.log.logged() != 2 {
-			t.Errorf("logged %q", two.log.all)
-		}
+		testkit.Check(t, two.log.logged("in quarantine") == 1 && two.log.logged("its quarantine is over") == 1 &&
+			two.log.logged() == 2, "logged %q", two.log.text())
 		if states := two.seen.all(); len(states) < 2 || states[0].State != inside.Up || states[1].State != inside.Quarantined ||
 			len(states) > 3 || len(states) == 3 && states[2].State != inside.Up {
 			t.Errorf("the hook was told %v", states)
@@ -225,21 +207,12 @@ func TestAnOlderReadingIsDropped(t *testing.T) {
 		late := start(n, two.last, acquireFor(maxLease, "k", "o:1"), nil) // its handshake finds a blank master
 		testkit.Pass(timeout / 4)
 		mark(t, n)
-		if r := doAt(t, n, two.first, acquireFor(maxLease, "k", "o:1")); !isQuarantined(r) {
-			t.Fatalf("%+v: want a quarantine", r)
-		}
-		if r := await(t, late); !isQuarantined(r) {
-			t.Fatalf("the call on the late connection: %+v", r)
-		}
+		quarantined(t, doAt(t, n, two.first, acquireFor(maxLease, "k", "o:1")), maxLease)
+		quarantined(t, await(t, late), maxLease)
 		testkit.Pass(maxLease / 2)
-		if got := n.State(); got != inside.Quarantined {
-			t.Errorf("within the quarantine the state is %v", got)
-		}
-		if two.log.logged("in quarantine") != 1 || two.log.logged() != 1 {
-			t.Errorf("logged %q", two.log.all)
-		}
-		if states := two.seen.all(); len(states) != 2 || states[1].State != inside.Quarantined {
-			t.Errorf("the hook was told %v", states)
-		}
+		testkit.Equal(t, n.State(), inside.Quarantined, "the state within the quarantine")
+		testkit.Check(t, two.log.logged("in quarantine") == 1 && two.log.logged() == 1, "logged %q", two.log.text())
+		states := two.seen.all()
+		testkit.Check(t, len(states) == 2 && states[1].State == inside.Quarantined, "the hook was told %v", states)
 	})
 }

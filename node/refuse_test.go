@@ -3,6 +3,7 @@ package node_test
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -29,10 +30,8 @@ func refuses(t *testing.T, n *node.Node, target error) {
 
 func isPermanent(t *testing.T, err error) {
 	t.Helper()
-	var typed *node.Error
-	if !errors.As(err, &typed) || !typed.Permanent() {
-		t.Errorf("not permanent: %v", err)
-	}
+	failed, ok := errors.AsType[*node.Error](err)
+	testkit.Check(t, ok && failed.Permanent(), "not permanent: %v", err)
 }
 
 func hostPort(t *testing.T, m *redistest.Master) (string, string) {
@@ -87,9 +86,8 @@ func TestAnotherMaxLeaseIsRefused(t *testing.T) {
 		second := open(t, m.URL())
 		refuses(t, second, node.ErrMaxLease)
 		err := do(t, second, acquire("l", "o:2")).Err
-		if !strings.Contains(err.Error(), "1m0s") || !strings.Contains(err.Error(), "30s") {
-			t.Errorf("the error does not name both: %v", err)
-		}
+		testkit.Check(t, strings.Contains(err.Error(), "1m0s") && strings.Contains(err.Error(), "30s"),
+			"the error does not name both: %v", err)
 
 		testkit.Must(t, operator.Admit(t.Context(), second)) // the operator changes the deployment's max lease
 		testkit.Eventually(t, "the second works", func() bool { return isGranted(do(t, second, acquire("l", "o:2"))) })
@@ -116,9 +114,8 @@ func TestAUserWithPasswordAndDatabase(t *testing.T) {
 	c, err := redis.Dial("tcp", m.Addr(), redis.DialUsername("default"), redis.DialPassword("other"), redis.DialDatabase(3))
 	testkit.Must(t, err)
 	defer c.Close()
-	if there, err := redis.Bool(c.Do("EXISTS", "k")); !there || err != nil {
-		t.Errorf("the key is not in database 3: %v", err)
-	}
+	there, err := redis.Bool(c.Do("EXISTS", "k"))
+	testkit.Check(t, there, "the key is not in database 3: %v", err)
 }
 
 func TestAPasswordAlone(t *testing.T) {
@@ -140,15 +137,11 @@ func TestBadCredentials(t *testing.T) {
 		err := do(t, n, acquire("k", "o:1")).Err
 		mustFail(t, n, err, node.ErrDown)
 		isPermanent(t, err)
-		if !strings.Contains(err.Error(), test.reason) {
-			t.Errorf("%s: %v, want it to say %s", what, err, test.reason)
-		}
+		testkit.Check(t, strings.Contains(err.Error(), test.reason), "%s: %v, want it to say %s", what, err, test.reason)
 		_, checkErr := operator.Check(t.Context(), n)
-		for _, text := range []string{err.Error(), n.Name(), errorText(checkErr)} {
+		for _, text := range []string{err.Error(), n.Name(), fmt.Sprint(checkErr)} {
 			for _, secret := range []string{"wrong/pass", "wrong%2Fpass", "se/cr@et", "se%2Fcr"} {
-				if strings.Contains(text, secret) {
-					t.Errorf("%s: %q reveals the password", what, text)
-				}
+				testkit.Check(t, !strings.Contains(text, secret), "%s: %q reveals the password", what, text)
 			}
 		}
 	}
@@ -156,17 +149,8 @@ func TestBadCredentials(t *testing.T) {
 	testkit.Do(t, m, "CONFIG", "SET", "requirepass", "secret")
 	n := open(t, m.URL())
 	err := do(t, n, acquire("k", "o:1")).Err
-	if !strings.Contains(errorText(err), "NOAUTH") {
-		t.Errorf("no password: %v", err)
-	}
+	testkit.Check(t, strings.Contains(fmt.Sprint(err), "NOAUTH"), "no password: %v", err)
 	isPermanent(t, err)
-}
-
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }
 
 func TestAMissingDatabase(t *testing.T) {
@@ -234,7 +218,5 @@ func TestAServerWithoutACommandIsRefused(t *testing.T) {
 		t.Fatal("it grants")
 	}
 	isPermanent(t, err)
-	if !strings.Contains(err.Error(), "(HSET)") {
-		t.Errorf("it does not name the command: %v", err)
-	}
+	testkit.Check(t, strings.Contains(err.Error(), "(HSET)"), "it does not name the command: %v", err)
 }

@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -29,7 +28,7 @@ func asApp(t *testing.T, m *redistest.Master, opts ...node.Option) *node.Node {
 // mustSay wants an error reply in time, from a node that is not down.
 func mustSay(t *testing.T, r pipeline.Result, words string) {
 	t.Helper()
-	if err := errorText(r.Err); !strings.Contains(err, words) || strings.Contains(err, node.ErrDown.Error()) {
+	if err := fmt.Sprint(r.Err); !strings.Contains(err, words) || strings.Contains(err, node.ErrDown.Error()) {
 		t.Fatalf("answered %v, %q: want %s", r.Reply, err, words)
 	}
 }
@@ -143,29 +142,22 @@ func TestALaterReleaseReplacesARefusedOne(t *testing.T) {
 	quiet := time.NewTimer(time.Second)
 	defer quiet.Stop()
 	<-quiet.C
-	if now := calls(); now != before {
-		t.Errorf("%d calls came by themselves", now-before)
-	}
+	testkit.Equal(t, calls(), before, "calls, and none comes by itself")
 }
 
 func TestARefusedReleaseIsLoggedOnce(t *testing.T) {
 	redistest.Need(t, redistest.RejectedCalls)
 	m := startReal(t)
 	log := &lines{}
-	testkit.Do(t, m, redistest.SetUser("app", "on", ">right", "~quorumlock:*", "~app:*", "&*", "+@all")...)
-	n, err := node.Open("redis://app:right@"+m.Addr(), node.WithTimeout(bound), node.WithoutQuarantine(),
-		node.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
-	testkit.Must(t, err)
-	defer n.Close()
+	n := asApp(t, m, log.option())
 	log.node = n
 	for i := range 20 {
 		mustSay(t, await(t, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(pipeline.Footprint))), "NOPERM")
 	}
 	testkit.Eventually(t, "resent twice", func() bool { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "rejected_calls=") >= 60 })
 	testkit.Eventually(t, "the refusal logged", func() bool { return log.logged() > 0 })
-	if log.logged("level=WARN", "release refused, tried again slowly", "other:bad", "owner=o:0", "NOPERM") != 1 || log.logged() != 1 {
-		t.Errorf("logged %q", log.all)
-	}
+	testkit.Check(t, log.logged("level=WARN", "release refused, tried again slowly", "other:bad", "owner=o:0", "NOPERM") == 1 &&
+		log.logged() == 1, "logged %q", log.text())
 }
 
 // Some refusals prove that nothing was carried out, others do not.
@@ -197,17 +189,11 @@ func TestRefusalsThatProveNothingDone(t *testing.T) {
 		testkit.Do(t, m, c.begin...)
 		r := do(t, n, acquire(c.name, "o:1"))
 		testkit.Do(t, m, c.end...)
-		if r.Err == nil || r.NothingDone != c.void {
-			t.Errorf("%s: %v, void %v", what, r.Err, r.NothingDone)
-		}
+		testkit.Check(t, r.Err != nil && r.NothingDone == c.void, "%s: %v, void %v", what, r.Err, r.NothingDone)
 		if strings.Contains(what, "forbidden") {
 			isPermanent(t, r.Err)
 		}
-		there, err := redis.Bool(m.Do("EXISTS", "app:k"))
-		testkit.Must(t, err)
-		if there && c.void {
-			t.Errorf("%s: void, and something was carried out", what)
-		}
+		testkit.Check(t, !c.void || !exists(t, m, "app:k"), "%s: void, and something was carried out", what)
 		testkit.Do(t, m, "DEL", "app:k")
 	}
 }
@@ -232,8 +218,7 @@ func TestRefusalsOfOtherVersionsThatProveNothingDone(t *testing.T) {
 		"-UNKILLABLE Sorry the script already executed\r\n": false,
 	} {
 		_, n := replying(t, reply)
-		if r := do(t, n, acquire("k", "o:1")); r.Err == nil || r.NothingDone != void {
-			t.Errorf("%q: void %v, %v", reply, r.NothingDone, r.Err)
-		}
+		r := do(t, n, acquire("k", "o:1"))
+		testkit.Check(t, r.Err != nil && r.NothingDone == void, "%q: void %v, %v", reply, r.NothingDone, r.Err)
 	}
 }

@@ -2,6 +2,8 @@ package node_test
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,9 +26,7 @@ func TestAReleaseOfAnUncutAcquireLeavesNoTombstone(t *testing.T) {
 	footprint := new(pipeline.Footprint)
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), footprint)))
 	testkit.Must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
-	if received := f.commands(); tombstoneOf(received[1]) != "0" {
-		t.Errorf("the release is %q", received[1])
-	}
+	testkit.Equal(t, tombstoneOf(f.commands()[1]), "0", "the release's tombstone")
 }
 
 // The old connection may still carry out the acquire that was cut off. The release must bar it.
@@ -38,50 +38,32 @@ func TestAReleaseAfterACutAcquireLeavesATombstone(t *testing.T) {
 	testkit.Must(t, await(t, start(n, "key", lowered, footprint)).Err)
 	testkit.Must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
 	received := f.commands()
-	if len(received) != 4 || tombstoneOf(received[2]) != "0" || tombstoneOf(received[3]) != withTombstone {
-		t.Errorf("received %q: want the acquire twice, a release without a tombstone, because the owner goes on, and one with a tombstone", received)
-	}
+	testkit.Check(t, len(received) == 4 && tombstoneOf(received[2]) == "0" && tombstoneOf(received[3]) == withTombstone,
+		"received %q: want the acquire twice, a release without a tombstone, because the owner goes on, and one with a tombstone", received)
 }
 
 // A release whose script the server does not know is resent as text, also after its footprint was
 // abandoned.
 func TestAnUnknownScriptIsResentForAReleaseOfAnAbandonedFootprint(t *testing.T) {
-	f := startFake(t, admittedMaster(func(args []string) string {
-		if args[0] == "EVALSHA" {
-			return "-NOSCRIPT No matching script\r\n"
-		}
-		return ":1\r\n"
-	}))
+	f := startFake(t, admittedMaster(grantingText))
 	n := open(t, f.url())
 	footprint := new(pipeline.Footprint)
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), footprint)))
 	footprint.Abandon()
-	if r := await(t, start(n, "key", release("k", "o:1"), footprint)); r.Err != nil {
-		t.Errorf("the release failed: %v", r.Err)
-	}
+	testkit.Must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
 }
 
 // An owed release reaches a server that does not know the scripts by their hashes.
 func TestAnOwedReleaseReachesAServerWithoutScripts(t *testing.T) {
 	var up atomic.Bool
-	f := startFake(t, onceUp(&up, func(args []string) string {
-		if args[0] == "EVALSHA" {
-			return "-NOSCRIPT No matching script\r\n"
-		}
-		return ":1\r\n"
-	}))
+	f := startFake(t, onceUp(&up, grantingText))
 	n := open(t, f.url())
 	if r := do(t, n, release("k", "o:1")); r.Err == nil {
 		t.Fatalf("a server that hangs up answers %v", r.Reply)
 	}
 	up.Store(true)
 	testkit.Eventually(t, "the release carried out", func() bool {
-		for _, args := range f.commands() {
-			if args[0] == "EVAL" && isRelease(args) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(f.commands(), func(args []string) bool { return args[0] == "EVAL" && isRelease(args) })
 	})
 }
 
@@ -117,18 +99,23 @@ func TestResentRequestsKeepTheirOrder(t *testing.T) {
 
 // onceUp hangs up on every command until up is set.
 func onceUp(up *atomic.Bool, handle func(args []string) string) func(args []string) string {
+	answer := admittedMaster(handle)
 	return func(args []string) string {
 		if !up.Load() {
 			return canned.HangUp
 		}
-		if reply, ok := greeting(args); ok {
-			return reply
-		}
-		return handle(args)
+		return answer(args)
 	}
 }
 
 func granting([]string) string { return ":1\r\n" }
+
+func grantingText(args []string) string {
+	if args[0] == "EVALSHA" {
+		return "-NOSCRIPT No matching script\r\n"
+	}
+	return ":1\r\n"
+}
 
 // While a node is down, only each owner's last release is owed.
 func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
@@ -152,9 +139,8 @@ func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 			received[owner] += level
 		}
 	}
-	if len(received) != 4 || received["o:1"] != "0" || received["o:2"] != "0" || received["o:3"] != "0" || received["o:4"] != "0" {
-		t.Errorf("the levels released, by owner, are %v: want a 0 of each of four", received)
-	}
+	testkit.Check(t, maps.Equal(received, map[string]string{"o:1": "0", "o:2": "0", "o:3": "0", "o:4": "0"}),
+		"the levels released, by owner, are %v: want a 0 of each of four", received)
 }
 
 // Owed releases are delivered in the order of their starts, over all chunks.
@@ -203,31 +189,24 @@ func TestReleasesOwedDuringDeliveryAreDeliveredFirst(t *testing.T) {
 	close(more)
 	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:3"))) })
 	received := f.commands()
-	if len(received) != 4 || received[1][5]+received[1][6] != "o:10" || received[2][5]+received[2][6] != "o:20" {
-		t.Errorf("received %q: want the release that was owed, those that became owed, and then the acquire", received)
-	}
+	testkit.Check(t, len(received) == 4 && received[1][5]+received[1][6] == "o:10" &&
+		received[2][5]+received[2][6] == "o:20",
+		"received %q: want the release that was owed, those that became owed, and then the acquire", received)
 }
 
 // An acquire was cut off and waits for a connection that is never made. It may have been carried
 // out.
 func TestACutAcquireCountsAsSentWhenTheMasterGoesDown(t *testing.T) {
-	var gone atomic.Bool
-	greet := admittedMaster(func([]string) string {
-		gone.Store(true)
+	var up atomic.Bool
+	up.Store(true)
+	f := startFake(t, onceUp(&up, func([]string) string {
+		up.Store(false)
 		return canned.HangUp
-	})
-	f := startFake(t, func(args []string) string {
-		if gone.Load() {
-			return canned.HangUp
-		}
-		return greet(args)
-	})
+	}))
 	n := open(t, f.url())
 	r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Footprint)))
 	mustFail(t, n, r.Err, node.ErrDown)
-	if !r.Sent || !r.Resent {
-		t.Errorf("sent %v, resent %v: it may have been carried out", r.Sent, r.Resent)
-	}
+	testkit.Check(t, r.Sent && r.Resent, "sent %v, resent %v: it may have been carried out", r.Sent, r.Resent)
 }
 
 // The first copy of a resent request may still be granted, so a refusal reports that the request
@@ -250,9 +229,9 @@ func TestARefusalReportsThatItsRequestWasResent(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			_, n := replying(t, c.replies...)
 			r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Footprint)))
-			if reply := outcome(r); reply.Outcome != c.want || r.Resent != c.resent || r.NothingDone {
-				t.Errorf("the answer is %v, %v, resent %v; want %v, resent %v", r.Reply, r.Err, r.Resent, c.want, c.resent)
-			}
+			reply := outcome(r)
+			testkit.Check(t, reply.Outcome == c.want && r.Resent == c.resent && !r.NothingDone,
+				"the answer is %v, %v, resent %v; want %v, resent %v", r.Reply, r.Err, r.Resent, c.want, c.resent)
 		})
 	}
 }
@@ -277,9 +256,9 @@ func TestAReleaseRefusedByABusyServerIsResentFirst(t *testing.T) {
 			}
 			up.Store(true)
 			testkit.Eventually(t, "granted", func() bool { return isGranted(do(t, n, acquire("k", "o:2"))) })
-			if received := f.commands(); len(received) != 3 || !isRelease(received[1]) {
-				t.Errorf("received %q: want the release twice and then the acquire", received)
-			}
+			received := f.commands()
+			testkit.Check(t, len(received) == 3 && isRelease(received[1]),
+				"received %q: want the release twice and then the acquire", received)
 		})
 	}
 }

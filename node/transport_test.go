@@ -28,16 +28,12 @@ func TestAUnixSocket(t *testing.T) {
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "redis.sock")
 	m := startReal(t, "--unixsocket", path)
-	if n := open(t, "unix://"+path, node.WithName("")); n.Name() != path {
-		t.Errorf("named %q, want %q", n.Name(), path)
-	}
+	testkit.Equal(t, open(t, "unix://"+path, node.WithName("")).Name(), path, "named")
 	n := open(t, "unix://"+path)
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	inThird := open(t, "unix://"+path+"?db=3")
 	mustGrant(t, do(t, inThird, acquire("k", "o:2")))
-	if !exists(t, m, "k") {
-		t.Error("the key is not on that server")
-	}
+	testkit.Check(t, exists(t, m, "k"), "the key is not on that server")
 }
 
 // tlsServer is a redis-server with a port for TLS.
@@ -66,9 +62,7 @@ func TestTLS(t *testing.T) {
 	for _, scheme := range []string{"rediss", "valkeys"} {
 		n := open(t, scheme+"://localhost:"+port, trusting(roots, ""))
 		mustGrant(t, do(t, n, acquire(scheme, "o:1")))
-		if report, err := operator.Check(t.Context(), n); err != nil || report.Role != "master" {
-			t.Errorf("Check: %+v, %v", report, err)
-		}
+		testkit.Equal(t, check(t, n).Role, "master", "the role that Check reports")
 	}
 	mustGrant(t, do(t, open(t, "rediss://127.0.0.1:"+port, trusting(roots, "localhost")), acquire("named", "o:1")))
 
@@ -81,9 +75,8 @@ func TestTLS(t *testing.T) {
 		"TLS without TLS":   open(t, strings.Replace(s.URL(), "redis:", "rediss:", 1), trusting(roots, "localhost"), node.WithTimeout(timeout)),
 		"no TLS where it's": open(t, "redis://localhost:"+port, node.WithTimeout(timeout)),
 	} {
-		if r := do(t, n, acquire("k", "o:1")); !errors.Is(r.Err, node.ErrDown) || r.Sent {
-			t.Errorf("%s: %v %v", what, r.Reply, r.Err)
-		}
+		r := do(t, n, acquire("k", "o:1"))
+		testkit.Check(t, errors.Is(r.Err, node.ErrDown) && !r.Sent, "%s: %v %v", what, r.Reply, r.Err)
 	}
 
 	// The handshake with a silent server ends at the timeout.
@@ -118,9 +111,7 @@ func TestADialer(t *testing.T) {
 		var asked []string
 		n := open(t, url, tunnel(m.Addr(), &asked))
 		mustGrant(t, do(t, n, acquire(url, "o:1")))
-		if len(asked) != 1 || asked[0] != want {
-			t.Errorf("%s: asked for %q, want %q", url, asked, want)
-		}
+		testkit.Check(t, len(asked) == 1 && asked[0] == want, "%s: asked for %q, want %q", url, asked, want)
 	}
 }
 
@@ -133,9 +124,8 @@ func TestADialerUnderTLS(t *testing.T) {
 	n := open(t, "rediss://lock-a.internal:7000", tunnel("127.0.0.1:"+s.port, &asked), trusting)
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	other := open(t, "rediss://lock-b.internal:7000", tunnel("127.0.0.1:"+s.port, &asked), trusting)
-	if err := do(t, other, acquire("k", "o:1")).Err; !errors.As(err, new(*tls.CertificateVerificationError)) {
-		t.Errorf("another host: %v", err)
-	}
+	err := do(t, other, acquire("k", "o:1")).Err
+	testkit.Check(t, errors.As(err, new(*tls.CertificateVerificationError)), "another host: %v", err)
 }
 
 func TestADialerThatFails(t *testing.T) {
@@ -171,43 +161,28 @@ func cannotConnect(t *testing.T, n *node.Node, reason string, target error, take
 	took(t, "the call", began, takes, takes)
 	mustFail(t, n, err, node.ErrDown)
 	mustFail(t, n, err, target)
-	var typed *node.Error
-	if !strings.Contains(err.Error(), reason) || strings.Contains(err.Error(), "s3cret") || errors.As(err, &typed) && typed.Permanent() {
-		t.Errorf("the error is %v", err)
-	}
+	testkit.Check(t, strings.Contains(err.Error(), reason) && !strings.Contains(err.Error(), "s3cret") && isTransient(err),
+		"the error is %v", err)
 }
 
 // CLIENT LIST shows whose the connections are. Those of a pool of the user's keep their name.
 func TestConnectionsHaveAName(t *testing.T) {
 	m := startReal(t)
-	named := func() int {
-		t.Helper()
-		list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
-		testkit.Must(t, err)
-		return strings.Count(list, " name=quorumlock ")
-	}
-	pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", m.Addr()) }}
+	pool := poolOf(m.Addr())
 	defer pool.Close()
-	own, err := node.New(pool, node.WithName("the-node"))
+	own := openPool(t, pool)
+	check(t, own)
+	mustGrant(t, do(t, own, acquire("k", "o:1")))
+	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
 	testkit.Must(t, err)
-	_, err = operator.Check(t.Context(), own)
-	testkit.Must(t, err)
-	do(t, own, acquire("k", "o:1"))
-	if got := named(); got != 0 {
-		t.Errorf("%d connections of the user's own pool have the name", got)
-	}
-	testkit.Must(t, own.Close())
+	testkit.Equal(t, strings.Count(list, " name=quorumlock "), 0, "connections of the user's own pool that have the name")
 }
 
 // So do the connections of Check and Admit, and those on which releases are heard.
 func TestAllConnectionsHaveAName(t *testing.T) {
 	t.Parallel()
-	for name, opts := range map[string][]node.Option{
-		"quorumlock":     nil,
-		"billing/lock~7": {node.WithClientName("billing/lock~7")},
-	} {
-		wantName(t, name, opts...)
-	}
+	wantName(t, "quorumlock")
+	wantName(t, "billing/lock~7", node.WithClientName("billing/lock~7"))
 }
 
 // wantName fails the test unless all connections of a node with these options have that name.
@@ -215,8 +190,7 @@ func wantName(t *testing.T, name string, opts ...node.Option) {
 	t.Helper()
 	m := startReal(t)
 	n := open(t, m.URL(), opts...)
-	_, err := operator.Check(t.Context(), n)
-	testkit.Must(t, err)
+	check(t, n)
 	testkit.Must(t, operator.Admit(t.Context(), n))
 	mark(t, n)
 	subscribed := make(chan struct{})
@@ -225,21 +199,17 @@ func wantName(t *testing.T, name string, opts ...node.Option) {
 	list, err := redis.String(m.Do("CLIENT", "LIST"))
 	testkit.Must(t, err)
 	for client := range strings.Lines(list) {
-		if !strings.Contains(client, " name="+name+" ") && !strings.Contains(client, " cmd=client") {
-			t.Errorf("a connection has no name: %s", client)
-		}
+		testkit.Check(t, strings.Contains(client, " name="+name+" ") || strings.Contains(client, " cmd=client"),
+			"a connection has no name: %s", client)
 	}
-	if !strings.Contains(list, " sub=1 ") {
-		t.Errorf("no connection is subscribed: %s", list)
-	}
+	testkit.Check(t, strings.Contains(list, " sub=1 "), "no connection is subscribed: %s", list)
 }
 
 // CLIENT SETNAME refuses such a name, and the connections would have none.
 func TestClientNamesThatAreRefused(t *testing.T) {
 	for _, name := range []string{"", "a b", "a\n", "\x7f", "é", strings.Repeat("a", 256)} {
-		if n, err := node.Open("redis://a", node.WithClientName(name)); !errors.Is(err, node.ErrInvalid) || n != nil {
-			t.Errorf("%q: %v", name, err)
-		}
+		n, err := node.Open("redis://a", node.WithClientName(name))
+		testkit.Check(t, errors.Is(err, node.ErrInvalid) && n == nil, "%q: %v", name, err)
 	}
 }
 

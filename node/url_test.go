@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -188,13 +189,10 @@ func TestBadURLs(t *testing.T) {
 			t.Errorf("%q: %v, want ErrInvalid", url, err)
 			continue
 		}
-		if !strings.HasPrefix(err.Error(), "node: ") {
-			t.Errorf("%q: the error %q does not say whose it is", url, err)
-		}
+		testkit.Check(t, strings.HasPrefix(err.Error(), "node: "), "%q: the error %q does not say whose it is", url, err)
 		for _, secret := range secrets {
-			if strings.Contains(err.Error(), secret) {
-				t.Errorf("%q: the error reveals %q of the password: %v", url, secret, err)
-			}
+			testkit.Check(t, !strings.Contains(err.Error(), secret),
+				"%q: the error reveals %q of the password: %v", url, secret, err)
 		}
 	}
 }
@@ -232,8 +230,8 @@ func TestBadURLsAreExplained(t *testing.T) {
 		"redis://h?timeout=5s":    `not one "timeout"`,
 		"redis://h?server-name=a": `not one "server-name"`,
 	} {
-		if _, err := parseURL(url); err == nil || !strings.HasSuffix(strings.TrimSuffix(err.Error(), ")"), says) {
-			t.Errorf("%q: %v, want %q", url, err, says)
-		}
+		_, err := parseURL(url)
+		testkit.Check(t, err != nil && strings.HasSuffix(strings.TrimSuffix(err.Error(), ")"), says),
+			"%q: %v, want %q", url, err, says)
 	}
 }
