@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
 )
 
@@ -34,9 +35,7 @@ func TestInstantAdd(t *testing.T) {
 		{"never, earlier", Never, -time.Hour, Never},
 		{"never, as late as can be", Never, longest, Never},
 	} {
-		if got := test.i.Add(test.d); got != test.want {
-			t.Errorf("%s: Instant(%d).Add(%d) = %d, want %d", test.name, test.i, test.d, got, test.want)
-		}
+		testkit.Equal(t, test.i.Add(test.d), test.want, test.name)
 	}
 }
 
@@ -61,20 +60,14 @@ func TestInstantSub(t *testing.T) {
 		{"since never, before the origin", -5, Never, longest},
 		{"never from never", Never, Never, 0},
 	} {
-		if got := test.i.Sub(test.j); got != test.want {
-			t.Errorf("%s: Instant(%d).Sub(%d) = %d, want %d", test.name, test.i, test.j, got, test.want)
-		}
+		testkit.Equal(t, test.i.Sub(test.j), test.want, test.name)
 	}
 }
 
 func TestInstantBefore(t *testing.T) {
 	for _, i := range []Instant{Never + 1, -1, 0, 1, endOfTime} {
-		if !Never.Before(i) {
-			t.Errorf("Never is not before %d", i)
-		}
-		if i.Before(Never) || i.Before(i) {
-			t.Errorf("%d is before Never or itself", i)
-		}
+		testkit.Check(t, Never.Before(i), "Never is not before %d", i)
+		testkit.Check(t, !i.Before(Never) && !i.Before(i), "%d is before Never or itself", i)
 	}
 }
 
@@ -100,9 +93,7 @@ func TestDrift(t *testing.T) {
 		{"negative factor", time.Second, -DefaultDriftFactor, longest},
 		{"factor not a number", time.Second, math.NaN(), longest},
 	} {
-		if got := Drift(test.lease, test.factor); got != test.want {
-			t.Errorf("%s: Drift(%v, %v) = %v, want %v", test.name, test.lease, test.factor, got, test.want)
-		}
+		testkit.Equal(t, Drift(test.lease, test.factor), test.want, test.name)
 	}
 }
 
@@ -130,9 +121,7 @@ func TestDeadline(t *testing.T) {
 		{"before time", Never + 1, shortest, 0, Never},
 		{"negative lease and factor above 1", sent, -time.Second, 2, sent.Add(-1002 * time.Millisecond)},
 	} {
-		if got := Deadline(test.sent, test.lease, test.factor); got != test.want {
-			t.Errorf("%s: Deadline(%d, %v, %v) = %d, want %d", test.name, test.sent, test.lease, test.factor, got, test.want)
-		}
+		testkit.Equal(t, Deadline(test.sent, test.lease, test.factor), test.want, test.name)
 	}
 }
 
@@ -140,9 +129,9 @@ func TestAWrongFactorGrantsNothing(t *testing.T) {
 	const sent = Instant(time.Hour)
 	for _, factor := range []float64{-1, math.Inf(-1), math.Inf(1), math.NaN()} {
 		for _, lease := range []time.Duration{shortest, -time.Second, 0, time.Second, longest} {
-			if deadline := Deadline(sent, lease, factor); !deadline.Before(sent) {
-				t.Errorf("lease %v, factor %v: deadline %d is not before the request was sent", lease, factor, deadline)
-			}
+			deadline := Deadline(sent, lease, factor)
+			testkit.Check(t, deadline.Before(sent),
+				"lease %v, factor %v: deadline %d is not before the request was sent", lease, factor, deadline)
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // hostClocks are the two clocks of a machine. It has no mutex: a suspendClock must read it under
@@ -49,9 +51,7 @@ func TestSuspendClock(t *testing.T) {
 			for i, step := range test.steps {
 				host.step(step.mono, step.wall)
 				now := c.Now()
-				if got := now.Sub(last); got != step.want {
-					t.Errorf("reading %d: %v passed, want %v", i, got, step.want)
-				}
+				testkit.Equal(t, now.Sub(last), step.want, i)
 				last = now
 			}
 		})
@@ -89,9 +89,7 @@ func TestSuspendClockDoesNotAddUpJitter(t *testing.T) {
 		host.mono += 100 * time.Nanosecond
 		c.Now()
 	}
-	if got := c.Now().Sub(0); got != host.mono {
-		t.Errorf("%v passed, want %v", got, host.mono)
-	}
+	testkit.Equal(t, c.Now().Sub(0), host.mono, "what passed")
 }
 
 func TestSuspendClockConcurrently(t *testing.T) {
@@ -105,9 +103,7 @@ func TestSuspendClockConcurrently(t *testing.T) {
 		readers.Go(func() {
 			for last := c.Now(); last < Instant(time.Second); {
 				now := c.Now()
-				if !last.Before(now) {
-					t.Errorf("read %d after %d", now, last)
-				}
+				testkit.Check(t, last.Before(now), "read %d after %d", now, last)
 				last = now
 			}
 		})
@@ -119,8 +115,7 @@ func TestGoClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read := readGoClocks()
 		time.Sleep(time.Hour)
-		if mono, wall := read(); mono != time.Hour || wall != time.Hour {
-			t.Errorf("an hour later: monotonic %v, wall %v", mono, wall)
-		}
+		mono, wall := read()
+		testkit.Check(t, mono == time.Hour && wall == time.Hour, "an hour later: monotonic %v, wall %v", mono, wall)
 	})
 }

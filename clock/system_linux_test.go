@@ -1,9 +1,11 @@
 package clock
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,12 +35,10 @@ func TestSystemReadsBootTime(t *testing.T) {
 		asked = append(asked, clockID)
 		return nil
 	})
-	if len(asked) != 1 || asked[0] != unix.CLOCK_BOOTTIME {
-		t.Errorf("asked for clocks %v, want only %d", asked, unix.CLOCK_BOOTTIME)
-	}
-	if _, ok := c.(bootClock); !ok {
-		t.Errorf("got a %T", c)
-	}
+	testkit.Check(t, len(asked) == 1 && asked[0] == unix.CLOCK_BOOTTIME,
+		"asked for clocks %v, want only %d", asked, unix.CLOCK_BOOTTIME)
+	_, ok := c.(bootClock)
+	testkit.Check(t, ok, "got a %T", c)
 }
 
 func TestSystemWithoutBootTime(t *testing.T) {
@@ -50,25 +50,20 @@ func TestSystemWithoutBootTime(t *testing.T) {
 	first := c.Now()
 	fired := make(chan Instant)
 	c.AfterFunc(5*time.Millisecond, func() { fired <- c.Now() })
-	if passed := (<-fired).Sub(first); passed < 5*time.Millisecond || passed > time.Since(start)+time.Minute {
-		t.Errorf("a timer of 5ms fired after %v, %v by Go's clock", passed, time.Since(start))
-	}
+	passed := (<-fired).Sub(first)
+	testkit.Check(t, passed >= 5*time.Millisecond && passed <= time.Since(start)+time.Minute,
+		"a timer of 5ms fired after %v, %v by Go's clock", passed, time.Since(start))
 }
 
 func TestBootTimeRefusedLaterEndsEveryLease(t *testing.T) {
 	now := bootInstant(unix.Timespec{}, unix.EPERM)
-	if deadline := Deadline(now, time.Hour, 0); !deadline.Before(now) {
-		t.Errorf("a lease asked for at %d lasts until %d", now, deadline)
-	}
-	if got, want := bootInstant(unix.Timespec{Sec: 2, Nsec: 3}, nil), Instant(2*time.Second+3); got != want {
-		t.Errorf("2s and 3ns since boot is instant %d", got)
-	}
+	deadline := Deadline(now, time.Hour, 0)
+	testkit.Check(t, deadline.Before(now), "a lease asked for at %d lasts until %d", now, deadline)
+	testkit.Equal(t, bootInstant(unix.Timespec{Sec: 2, Nsec: 3}, nil), Instant(2*time.Second+3), "2s and 3ns since boot")
 }
 
 func TestSystemIsOneClock(t *testing.T) {
-	if System() != System() {
-		t.Error("two calls returned different clocks")
-	}
+	testkit.Equal(t, System(), System(), "one clock")
 }
 
 func TestSystemTimerIsNotEarly(t *testing.T) {
@@ -77,23 +72,16 @@ func TestSystemTimerIsNotEarly(t *testing.T) {
 		start := c.Now()
 		fired := make(chan Instant)
 		timer := c.AfterFunc(d, func() { fired <- c.Now() })
-		if passed := (<-fired).Sub(start); passed < d {
-			t.Errorf("a timer of %v fired after %v", d, passed)
-		}
-		if timer.Stop() {
-			t.Errorf("a timer of %v could be stopped after it had fired", d)
-		}
+		passed := (<-fired).Sub(start)
+		testkit.Check(t, passed >= d, "a timer of %v fired after %v", d, passed)
+		testkit.Check(t, !timer.Stop(), "a timer of %v could be stopped after it had fired", d)
 	}
-	if timer := c.AfterFunc(time.Hour, func() {}); !timer.Stop() {
-		t.Error("Stop of a pending timer returned false")
-	}
+	testkit.Check(t, c.AfterFunc(time.Hour, func() {}).Stop(), "Stop of a pending timer returned false")
 }
 
 func TestReadingTheSystemClockDoesNotAllocate(t *testing.T) {
 	for _, c := range []Clock{System(), newSuspendClock(readGoClocks())} {
-		if allocs := testing.AllocsPerRun(1000, func() { c.Now() }); allocs != 0 {
-			t.Errorf("%T: %v allocations per reading", c, allocs)
-		}
+		testkit.Equal(t, testing.AllocsPerRun(1000, func() { c.Now() }), 0, fmt.Sprintf("%T: allocations per reading", c))
 	}
 }
 

@@ -1,7 +1,6 @@
 package fence
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -10,13 +9,11 @@ import (
 
 // docs/fencing.md quotes the statements.
 func TestDocumentQuotesTheStatements(t *testing.T) {
-	text, err := os.ReadFile("../docs/fencing.md")
-	testkit.Must(t, err)
+	text := testkit.Read(t, "../docs/fencing.md")
 	for name, statement := range map[string]string{
 		"Schema": Schema, "SchemaMySQL": SchemaMySQL, "stampRow": stampRow, "raiseMySQL": raiseMySQL, "readMySQL": readMySQL,
 	} {
-		if !strings.Contains(string(text), "```sql\n"+statement+"\n```") {
-			t.Errorf("docs/fencing.md does not quote %s:\n%s", name, statement)
-		}
+		testkit.Check(t, strings.Contains(text, "```sql\n"+statement+"\n```"),
+			"docs/fencing.md does not quote %s:\n%s", name, statement)
 	}
 }

@@ -40,9 +40,8 @@ func StampKey(ctx context.Context, conn redis.Conn, key string, token uint64, co
 	}
 	for {
 		replies, done, err := stampOnce(ctx, conn, key, token, commands)
-		var fenced *Error
 		switch {
-		case errors.As(err, &fenced):
+		case errors.Is(err, ErrFenced):
 			return nil, err
 		case err != nil:
 			return replies, fmt.Errorf("fence: stamp %s: %w", key, err)

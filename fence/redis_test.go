@@ -63,12 +63,9 @@ func TestStampKeyInterrupted(t *testing.T) {
 		}}
 		_, err := fence.StampKey(t.Context(), hooked, "token", 42, set("value", "mine"))
 		written := server.Exists("value")
-		if fenced := errors.Is(err, fence.ErrFenced); fenced != (other > 42) || written == fenced {
-			t.Errorf("after token %d: %v, written %v", other, err, written)
-		}
-		if other < 42 && attempts != 2 {
-			t.Errorf("after token %d: %d attempts, want 2", other, attempts)
-		}
+		fenced := errors.Is(err, fence.ErrFenced)
+		testkit.Check(t, fenced == (other > 42) && written != fenced, "after token %d: %v, written %v", other, err, written)
+		testkit.Check(t, other >= 42 || attempts == 2, "after token %d: %d attempts, want 2", other, attempts)
 	}
 }
 
@@ -78,21 +75,18 @@ func TestStampKeyOfEqualTokens(t *testing.T) {
 	other, err := redis.Dial("tcp", server.Addr())
 	testkit.Must(t, err)
 	defer other.Close()
-	if _, err := fence.StampKey(t.Context(), conn, "token", 42); err != nil {
-		t.Fatal(err)
-	}
+	_, err = fence.StampKey(t.Context(), conn, "token", 42)
+	testkit.Must(t, err)
 	attempts := 0
 	hooked := interrupted{conn, func(command string) {
 		if command == "EXEC" && attempts < 3 { // an end, should each send the other around
 			attempts++
-			if _, err := fence.StampKey(t.Context(), other, "token", 42, set("other", 1)); err != nil {
-				t.Error(err)
-			}
+			_, err := fence.StampKey(t.Context(), other, "token", 42, set("other", 1))
+			testkit.Is(t, err, nil, "the other stamp")
 		}
 	}}
-	if _, err := fence.StampKey(t.Context(), hooked, "token", 42, set("value", 1)); err != nil || attempts != 1 {
-		t.Errorf("%d attempts, error %v", attempts, err)
-	}
+	_, err = fence.StampKey(t.Context(), hooked, "token", 42, set("value", 1))
+	testkit.Check(t, err == nil && attempts == 1, "%d attempts, error %v", attempts, err)
 }
 
 // A refusal leaves no watch on the connection: it would end a later step of the application.
@@ -107,9 +101,8 @@ func TestStampKeyLeavesNoWatch(t *testing.T) {
 		for _, command := range []fence.Command{{Name: "MULTI"}, set("value", 1)} {
 			testkit.Must(t, conn.Send(command.Name, command.Args...))
 		}
-		if reply, err := conn.Do("EXEC"); reply == nil || err != nil {
-			t.Errorf("after %q a later step ended with %v, %v", value, reply, err)
-		}
+		reply, err := conn.Do("EXEC")
+		testkit.Check(t, reply != nil && err == nil, "after %q a later step ended with %v, %v", value, reply, err)
 	}
 }
 
@@ -129,29 +122,25 @@ func TestStampKeyErrors(t *testing.T) {
 		{"list", "WRONGTYPE", 1, false},
 	} {
 		_, err := fence.StampKey(t.Context(), conn, c.key, c.token, set("value", 1))
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "fence: ") ||
-			errors.Is(err, fence.ErrInvalid) != c.invalid {
-			t.Errorf("key %q, token %d: %v", c.key, c.token, err)
-		}
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), c.want) && strings.HasPrefix(err.Error(), "fence: ") &&
+			errors.Is(err, fence.ErrInvalid) == c.invalid, "key %q, token %d: %v", c.key, c.token, err)
 	}
 
 	// A command that fails does not undo the others.
 	replies, err := fence.StampKey(t.Context(), conn, "token", 42,
 		set("value", 1), fence.Command{Name: "GET", Args: []any{"list"}}, set("last", 1))
-	if err == nil || !strings.Contains(err.Error(), "GET: WRONGTYPE") || len(replies) != 3 || !server.Exists("last") {
-		t.Errorf("a command of the wrong type: %v, %v", replies, err)
-	}
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), "GET: WRONGTYPE") && len(replies) == 3 &&
+		server.Exists("last"), "a command of the wrong type: %v, %v", replies, err)
 	// One that the server cannot queue stops them all.
 	_, err = fence.StampKey(t.Context(), conn, "token", 43, set("none", 1), fence.Command{Name: "GET"})
-	if seen, _ := server.Get("token"); err == nil || server.Exists("none") || seen != "42" {
-		t.Errorf("a command without arguments: %v, token %q", err, seen)
-	}
+	seen, _ := server.Get("token")
+	testkit.Check(t, err != nil && !server.Exists("none") && seen == "42",
+		"a command without arguments: %v, token %q", err, seen)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := fence.StampKey(ctx, conn, "token", 44); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a context that has ended: %v", err)
-	}
+	_, err = fence.StampKey(ctx, conn, "token", 44)
+	testkit.Is(t, err, context.Canceled, "with a context that has ended")
 }
 
 // slowToEnd is a connection whose server does not answer. A write goes on for a second after Close.
@@ -179,12 +168,10 @@ func TestStampKeyLeavesNoUserOfTheConnection(t *testing.T) {
 		conn := pool.Get()
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		if _, err := fence.StampKey(ctx, conn, "token", 42); !errors.Is(err, context.Canceled) {
-			t.Errorf("with a context that ended: %v", err)
-		}
-		if n := slow.writing.Load(); n > 0 || conn.Err() == nil {
-			t.Errorf("%d goroutines still write; the connection's error is %v", n, conn.Err())
-		}
+		_, err := fence.StampKey(ctx, conn, "token", 42)
+		testkit.Is(t, err, context.Canceled, "with a context that ended")
+		testkit.Equal(t, slow.writing.Load(), 0, "goroutines that still write")
+		testkit.Check(t, conn.Err() != nil, "the connection is alive")
 		conn.Close()
 	})
 }
@@ -192,7 +179,6 @@ func TestStampKeyLeavesNoUserOfTheConnection(t *testing.T) {
 func TestError(t *testing.T) {
 	err := fmt.Errorf("pay: %w", &fence.Error{Resource: "account:42", Token: 41, Seen: 42})
 	const want = "pay: fence: account:42: fenced: token 41 is below 42, the greatest seen"
-	if err.Error() != want || !errors.Is(err, fence.ErrFenced) {
-		t.Errorf("%q wraps ErrFenced %v, want %q", err, errors.Is(err, fence.ErrFenced), want)
-	}
+	testkit.Check(t, err.Error() == want && errors.Is(err, fence.ErrFenced),
+		"%q wraps ErrFenced %v, want %q", err, errors.Is(err, fence.ErrFenced), want)
 }

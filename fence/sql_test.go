@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // answer is a row with a token, or an error.
@@ -43,13 +44,11 @@ func TestStampRow(t *testing.T) {
 		calls := 0
 		err := fence.StampRow(func(statement string, args ...any) fence.Row {
 			calls++
-			if !strings.HasPrefix(statement, "INSERT INTO quorumlock_fences") || !slices.Equal(args, []any{c.resource, int64(c.token)}) {
-				t.Errorf("%s with %v", statement, args)
-			}
+			testkit.Check(t, strings.HasPrefix(statement, "INSERT INTO quorumlock_fences") &&
+				slices.Equal(args, []any{c.resource, int64(c.token)}), "%s with %v", statement, args)
 			return c.answer
 		}, c.resource, c.token)
-		if !errors.Is(err, c.want) || calls != c.calls {
-			t.Errorf("%q, token %d: %v after %d calls, want %v after %d", c.resource, c.token, err, calls, c.want, c.calls)
-		}
+		testkit.Check(t, errors.Is(err, c.want) && calls == c.calls,
+			"%q, token %d: %v after %d calls, want %v after %d", c.resource, c.token, err, calls, c.want, c.calls)
 	}
 }

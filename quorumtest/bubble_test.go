@@ -25,14 +25,13 @@ func TestBubbleLeaseEnds(t *testing.T) {
 		crashed.Close()
 
 		began := time.Now()
-		if _, err := next.TryLock(t.Context(), name); !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("at once: %v", err)
-		}
+		_, err = next.TryLock(t.Context(), name)
+		testkit.Is(t, err, quorum.ErrHeld, "at once")
 		_, err = next.Lock(t.Context(), name)
 		testkit.Must(t, err)
-		if took := time.Since(began); took < quorum.DefaultLease-time.Second || took > quorum.DefaultLease+5*time.Second {
-			t.Errorf("the next holder waited for %v", took)
-		}
+		took := time.Since(began)
+		testkit.Check(t, took >= quorum.DefaultLease-time.Second && took <= quorum.DefaultLease+5*time.Second,
+			"the next holder waited for %v", took)
 	})
 }
 
@@ -49,9 +48,7 @@ func TestBubbleHourOfRenewals(t *testing.T) {
 				t.Fatalf("another locker: %v", err)
 			}
 		}
-		if !lock.Valid() || lock.Context().Err() != nil {
-			t.Errorf("lost: %v", lock.Err())
-		}
+		testkit.Check(t, lock.Valid() && lock.Context().Err() == nil, "lost: %v", lock.Err())
 		testkit.Must(t, lock.Unlock(t.Context()))
 		_, err = other.TryLock(t.Context(), name)
 		testkit.Must(t, err)
@@ -69,23 +66,17 @@ func TestBubblePausedHolder(t *testing.T) {
 		next := make(chan *quorum.Lock, 1)
 		go func() {
 			lock, err := other.Lock(t.Context(), name)
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, err == nil, "%v", err)
 			next <- lock
 		}()
 
 		masters.Pause(locker, 2*quorum.DefaultLease)
-		if lock.Valid() {
-			t.Error("valid after the lease")
-		}
+		testkit.Check(t, !lock.Valid(), "valid after the lease")
 		<-lock.Context().Done()
-		if !errors.Is(context.Cause(lock.Context()), quorum.ErrLost) {
-			t.Errorf("the context ended with %v", context.Cause(lock.Context()))
-		}
-		if after := <-next; after.Token() <= lock.Token() || !after.Valid() {
-			t.Errorf("token %d after %d, valid %v", after.Token(), lock.Token(), after.Valid())
-		}
+		testkit.Is(t, context.Cause(lock.Context()), quorum.ErrLost, "why the context ended")
+		after := <-next
+		testkit.Check(t, after.Token() > lock.Token() && after.Valid(),
+			"token %d after %d, valid %v", after.Token(), lock.Token(), after.Valid())
 		_, err = locker.Lock(t.Context(), "another") // the process goes on
 		testkit.Must(t, err)
 	})
@@ -102,9 +93,7 @@ func TestBubbleShortPause(t *testing.T) {
 			masters.Pause(locker, quorum.DefaultLease/2)
 			masters.Work(locker, quorum.DefaultLease/2)
 		}
-		if !lock.Valid() {
-			t.Errorf("lost: %v", lock.Err())
-		}
+		testkit.Check(t, lock.Valid(), "lost: %v", lock.Err())
 	})
 }
 
@@ -124,18 +113,16 @@ func TestBubbleForgetfulMaster(t *testing.T) {
 				time.Sleep(quorum.DefaultLease / 5)
 			}
 		}
-		if !lock.Valid() {
-			t.Errorf("lost: %v", lock.Err())
-		}
+		testkit.Check(t, lock.Valid(), "lost: %v", lock.Err())
 		// Two at once: the lock is lost, and only the next max lease makes a majority.
 		masters.Forget(0)
 		masters.Forget(1)
 		began := time.Now()
 		_, err = other.Lock(t.Context(), name)
 		testkit.Must(t, err)
-		if waited := time.Since(began); lock.Valid() || waited < quorum.DefaultLease {
-			t.Errorf("after %v; the first is valid: %v", waited, lock.Valid())
-		}
+		waited := time.Since(began)
+		testkit.Check(t, !lock.Valid() && waited >= quorum.DefaultLease,
+			"after %v; the first is valid: %v", waited, lock.Valid())
 	})
 }
 
@@ -147,24 +134,18 @@ func TestBubbleOptionsAndFaults(t *testing.T) {
 		testkit.Must(t, err)
 		defer service.Close()
 		held := masters.HoldElsewhere(name)
-		if _, err := service.TryLock(t.Context(), name); !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("held elsewhere: %v", err)
-		}
+		_, err = service.TryLock(t.Context(), name)
+		testkit.Is(t, err, quorum.ErrHeld, "held elsewhere")
 		masters.FastForward(quorum.DefaultLease)
 		lock, err := service.TryLock(t.Context(), name)
 		testkit.Must(t, err)
-		if held.Valid() {
-			t.Error("two holders")
-		}
+		testkit.Check(t, !held.Valid(), "two holders")
 		masters.Lose(lock)
-		if !errors.Is(lock.Err(), quorum.ErrLost) {
-			t.Errorf("lost: %v", lock.Err())
-		}
+		testkit.Is(t, lock.Err(), quorum.ErrLost, "lost")
 		masters.Stop(0)
 		masters.Stop(1)
-		if _, err := service.TryLock(t.Context(), name); !errors.Is(err, quorum.ErrUnavailable) {
-			t.Errorf("two masters are down: %v", err)
-		}
+		_, err = service.TryLock(t.Context(), name)
+		testkit.Is(t, err, quorum.ErrUnavailable, "two masters are down")
 		masters.Start(0)
 		lock, err = service.Lock(t.Context(), name)
 		testkit.Must(t, err)
@@ -183,7 +164,5 @@ func TestPauseOfAnotherLocker(t *testing.T) {
 	others := quorumtest.Start(f, 1)
 	others.Pause(locker, time.Hour)
 	others.Work(locker, time.Hour)
-	if len(f.Said) != 2 {
-		t.Errorf("it said %q", f.Said)
-	}
+	testkit.Check(t, len(f.Said) == 2, "it said %q", f.Said)
 }

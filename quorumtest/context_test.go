@@ -18,9 +18,8 @@ import (
 // What the methods of such a lock do is what its documentation says.
 func TestContextWithToken(t *testing.T) {
 	ctx := quorumtest.ContextWithToken(t.Context(), 7, "a", "b")
-	if _, ok := quorum.FromContext(ctx, "c"); ok {
-		t.Error("a name is found that was not given")
-	}
+	_, ok := quorum.FromContext(ctx, "c")
+	testkit.Check(t, !ok, "a name is found that was not given")
 	lock, ok := quorum.FromContext(ctx, "a")
 	derived, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -28,31 +27,22 @@ func TestContextWithToken(t *testing.T) {
 	if !ok || lock != same || lock.Context() != ctx {
 		t.Fatalf("found %v: %p, and by another name %p", ok, lock, same)
 	}
-	if lock.Token() != 7 || !lock.Valid() || lock.Err() != nil || lock.Level() != 1 || lock.Owner() == "" ||
-		fmt.Sprint(lock.Names()) != "[a b]" || time.Until(lock.Deadline()).Round(24*time.Hour) != 365*24*time.Hour {
-		t.Errorf("token %d, valid %v, error %v, level %d, owner %q, names %v, deadline %v",
-			lock.Token(), lock.Valid(), lock.Err(), lock.Level(), lock.Owner(), lock.Names(), lock.Deadline())
-	}
-	if err := lock.Extend(ctx, time.Second); err != nil || !lock.Valid() {
-		t.Errorf("Extend: %v, valid: %v", err, lock.Valid())
-	}
-	if err := lock.Extend(ctx, 0); !errors.Is(err, quorum.ErrInvalid) {
-		t.Errorf("Extend by no time: %v", err)
-	}
+	testkit.Check(t, lock.Token() == 7 && lock.Valid() && lock.Err() == nil && lock.Level() == 1 && lock.Owner() != "" &&
+		fmt.Sprint(lock.Names()) == "[a b]" && time.Until(lock.Deadline()).Round(24*time.Hour) == 365*24*time.Hour,
+		"token %d, valid %v, error %v, level %d, owner %q, names %v, deadline %v",
+		lock.Token(), lock.Valid(), lock.Err(), lock.Level(), lock.Owner(), lock.Names(), lock.Deadline())
+	err := lock.Extend(ctx, time.Second)
+	testkit.Check(t, err == nil && lock.Valid(), "Extend: %v, valid: %v", err, lock.Valid())
+	testkit.Is(t, lock.Extend(ctx, 0), quorum.ErrInvalid, "Extend by no time")
 
-	if err := lock.Unlock(ctx); err != nil {
-		t.Errorf("Unlock: %v", err)
-	}
-	if context.Cause(ctx) != quorum.ErrReleased || lock.Valid() || lock.Err() != quorum.ErrReleased || lock.Level() != 0 {
-		t.Errorf("after Unlock: the cause is %v, valid %v, error %v, level %d",
-			context.Cause(ctx), lock.Valid(), lock.Err(), lock.Level())
-	}
-	if err := lock.Unlock(ctx); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("the second Unlock: %v", err)
-	}
-	if _, ok := quorum.FromContext(ctx, "a"); ok {
-		t.Error("an unlocked lock is found")
-	}
+	testkit.Must(t, lock.Unlock(ctx))
+	testkit.Check(t, context.Cause(ctx) == quorum.ErrReleased && !lock.Valid() && lock.Err() == quorum.ErrReleased &&
+		lock.Level() == 0,
+		"after Unlock: the cause is %v, valid %v, error %v, level %d",
+		context.Cause(ctx), lock.Valid(), lock.Err(), lock.Level())
+	testkit.Is(t, lock.Unlock(ctx), quorum.ErrNotHeld, "the second Unlock")
+	_, ok = quorum.FromContext(ctx, "a")
+	testkit.Check(t, !ok, "an unlocked lock is found")
 }
 
 // The context ends with its parent, and with the parent's cause.
@@ -62,22 +52,19 @@ func TestContextWithTokenEndsWithItsParent(t *testing.T) {
 	lock, _ := quorum.FromContext(ctx, "a")
 	lose(fmt.Errorf("a test: %w", quorum.ErrLost))
 	<-ctx.Done()
-	if !errors.Is(context.Cause(ctx), quorum.ErrLost) || !lock.Valid() || lock.Err() != nil {
-		t.Errorf("the cause is %v, valid %v, error %v", context.Cause(ctx), lock.Valid(), lock.Err())
-	}
+	testkit.Check(t, errors.Is(context.Cause(ctx), quorum.ErrLost) && lock.Valid() && lock.Err() == nil,
+		"the cause is %v, valid %v, error %v", context.Cause(ctx), lock.Valid(), lock.Err())
 }
 
 func TestContextWithTokenThatIsHandedOver(t *testing.T) {
 	ctx := quorumtest.ContextWithToken(t.Context(), 7, "a")
 	lock, _ := quorum.FromContext(ctx, "a")
 	ticket, err := lock.HandOver(ctx)
-	if ticket == "" || err != nil || context.Cause(ctx) != quorum.ErrHandedOver || lock.Valid() {
-		t.Errorf("%q, %v; the context ended with %v", ticket, err, context.Cause(ctx))
-	}
+	testkit.Check(t, ticket != "" && err == nil && context.Cause(ctx) == quorum.ErrHandedOver && !lock.Valid(),
+		"%q, %v; the context ended with %v", ticket, err, context.Cause(ctx))
 	masters := quorumtest.Start(t, 1)
-	if _, err := masters.Locker().TakeOver(t.Context(), ticket); !errors.Is(err, quorum.ErrLost) {
-		t.Errorf("TakeOver of a lock of no master: %v", err)
-	}
+	_, err = masters.Locker().TakeOver(t.Context(), ticket)
+	testkit.Is(t, err, quorum.ErrLost, "TakeOver of a lock of no master")
 }
 
 // A Locker does not enter such a lock, and its own locks are found alongside it.
@@ -88,12 +75,10 @@ func TestContextWithTokenIsNoLockOfALocker(t *testing.T) {
 	defer locker.Close()
 	outer := quorumtest.ContextWithToken(t.Context(), 7, "a")
 	ctx := quorumtest.ContextWithToken(outer, 8, "b")
-	if _, err := locker.TryLock(ctx, "a"); !errors.Is(err, quorum.ErrUnavailable) {
-		t.Errorf("want to be sent to the masters: %v", err)
-	}
+	_, err = locker.TryLock(ctx, "a")
+	testkit.Is(t, err, quorum.ErrUnavailable, "sent to the masters")
 	for name, token := range map[string]uint64{"a": 7, "b": 8} {
-		if lock, ok := quorum.FromContext(ctx, name); !ok || lock.Token() != token {
-			t.Errorf("%s is found: %v", name, ok)
-		}
+		lock, ok := quorum.FromContext(ctx, name)
+		testkit.Check(t, ok && lock.Token() == token, "%s is found: %v", name, ok)
 	}
 }

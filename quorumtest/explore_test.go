@@ -58,9 +58,7 @@ func TestExplored(t *testing.T) {
 		}
 		tills.Wait()
 		t.Logf("token %d, at %v", bank.token, time.Now())
-		if bank.payments != 1 {
-			t.Errorf("paid %d times", bank.payments)
-		}
+		testkit.Check(t, bank.payments == 1, "paid %d times", bank.payments)
 	})
 }
 
@@ -96,9 +94,8 @@ func TestExploreFinds(t *testing.T) {
 	line := find("token ignored")
 	first, _ := explore(t, "token ignored", line)
 	second, _ := explore(t, "token ignored", line)
-	if !paidTwice.MatchString(first) || trace(first) != trace(second) {
-		t.Errorf("%s does not replay:\n%s\n%s", line, trace(first), trace(second))
-	}
+	testkit.Check(t, paidTwice.MatchString(first) && trace(first) == trace(second),
+		"%s does not replay:\n%s\n%s", line, trace(first), trace(second))
 }
 
 var paidTwice = regexp.MustCompile(`paid [23] times\n`)

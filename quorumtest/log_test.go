@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // printing is a test whose output is kept.
@@ -42,12 +43,9 @@ func TestLockersLogToTheTest(t *testing.T) {
 	m.Stop(1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, err := locker.Lock(ctx, "a"); err == nil {
-		t.Error("it locks without a majority")
-	}
+	_, err := locker.Lock(ctx, "a")
+	testkit.Check(t, err != nil, "it locks without a majority")
 	for _, line := range []string{"quorumlock: node down", "quorumlock: waiting for nodes"} {
-		if !poll.Until(5*time.Second, func() bool { return tb.has(line) }) {
-			t.Errorf("no %q in the test's output", line)
-		}
+		testkit.Check(t, poll.Until(5*time.Second, func() bool { return tb.has(line) }), "no %q in the test's output", line)
 	}
 }

@@ -41,9 +41,7 @@ func mustLock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
 func wantTry(t *testing.T, l *quorum.Locker, want error, names ...string) {
 	t.Helper()
 	lock, err := l.TryLock(t.Context(), names...)
-	if !errors.Is(err, want) {
-		t.Errorf("TryLock of %q: %v, want %v", names, err, want)
-	}
+	testkit.Check(t, errors.Is(err, want), "TryLock of %q: %v, want %v", names, err, want)
 	if err == nil {
 		testkit.Must(t, lock.Unlock(t.Context()))
 	}
@@ -51,9 +49,9 @@ func wantTry(t *testing.T, l *quorum.Locker, want error, names ...string) {
 
 func isLost(t *testing.T, lock *quorum.Lock) {
 	t.Helper()
-	if cause := context.Cause(lock.Context()); !errors.Is(cause, quorum.ErrLost) || lock.Valid() {
-		t.Errorf("cause %v, valid %v: want ErrLost and false", cause, lock.Valid())
-	}
+	cause := context.Cause(lock.Context())
+	testkit.Check(t, errors.Is(cause, quorum.ErrLost) && !lock.Valid(),
+		"cause %v, valid %v: want ErrLost and false", cause, lock.Valid())
 }
 
 // wantFatal expects do to fail the test that it is given, with a text that has all those parts.
@@ -61,9 +59,7 @@ func wantFatal(t *testing.T, do func(tb testing.TB), parts ...string) {
 	t.Helper()
 	said := fatalOf(t, do)
 	for _, part := range append(parts, "quorumtest: ") {
-		if !strings.Contains(said, part) {
-			t.Errorf("it failed with %q, want %q in it", said, part)
-		}
+		testkit.Check(t, strings.Contains(said, part), "it failed with %q, want %q in it", said, part)
 	}
 }
 
@@ -126,14 +122,10 @@ func TestOptions(t *testing.T) {
 	defer locker.Close()
 	lock := mustLock(t, locker, "a")
 	mu.Lock()
-	if least <= node.DefaultTimeout {
-		t.Errorf("a connection had %v", least)
-	}
+	testkit.Check(t, least > node.DefaultTimeout, "a connection had %v", least)
 	mu.Unlock()
 	m.FastForward(quorum.DefaultLease)
-	if lock.Valid() {
-		t.Error("valid after the lease")
-	}
+	testkit.Check(t, !lock.Valid(), "valid after the lease")
 }
 
 func TestDeploymentOfAnotherMaxLease(t *testing.T) {
@@ -180,9 +172,7 @@ func TestHoldElsewhere(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		if held.Err() == nil {
-			t.Error("locked while it was held elsewhere")
-		}
+		testkit.Check(t, held.Err() != nil, "locked while it was held elsewhere")
 		acquired <- lock
 	}()
 	testkit.Must(t, held.Unlock(t.Context()))
@@ -190,16 +180,12 @@ func TestHoldElsewhere(t *testing.T) {
 	if !ok {
 		return
 	}
-	if lock.Token() <= held.Token() {
-		t.Errorf("token %d after %d elsewhere", lock.Token(), held.Token())
-	}
+	testkit.Check(t, lock.Token() > held.Token(), "token %d after %d elsewhere", lock.Token(), held.Token())
 
 	wantHeldElsewhere(t, m, "a")
 	// Its own lock is one more process's: nobody enters it again.
 	again := m.HoldElsewhere("c")
-	if err := again.Context().Err(); err != nil {
-		t.Errorf("the context of a lock held elsewhere: %v", err)
-	}
+	testkit.Must(t, again.Context().Err())
 	wantHeldElsewhere(t, m, "c")
 }
 
@@ -213,20 +199,17 @@ func TestHandOverElsewhere(t *testing.T) {
 	wantTry(t, service, quorum.ErrHeld, "a")
 	lock, err := service.TakeOver(t.Context(), ticket)
 	testkit.Must(t, err)
-	if lock.Token() <= held.Token() || held.Valid() {
-		t.Errorf("token %d after %d; the first is valid: %v", lock.Token(), held.Token(), held.Valid())
-	}
-	if _, err := service.TakeOver(t.Context(), ticket); !errors.Is(err, quorum.ErrLost) {
-		t.Errorf("once more: %v", err)
-	}
+	testkit.Check(t, lock.Token() > held.Token() && !held.Valid(),
+		"token %d after %d; the first is valid: %v", lock.Token(), held.Token(), held.Valid())
+	_, err = service.TakeOver(t.Context(), ticket)
+	testkit.Is(t, err, quorum.ErrLost, "once more")
 	m.Lose(lock)
 
 	ticket, err = m.HoldElsewhere("a").HandOver(t.Context())
 	testkit.Must(t, err)
 	m.FastForward(quorum.DefaultLease)
-	if _, err := service.TakeOver(t.Context(), ticket); !errors.Is(err, quorum.ErrLost) {
-		t.Errorf("after the lease: %v", err)
-	}
+	_, err = service.TakeOver(t.Context(), ticket)
+	testkit.Is(t, err, quorum.ErrLost, "after the lease")
 }
 
 func TestLose(t *testing.T) {
@@ -247,19 +230,11 @@ func TestLose(t *testing.T) {
 			m.Lose(inner)
 			isLost(t, lock)
 			isLost(t, inner)
-			if err := <-lost; !errors.Is(err, quorum.ErrLost) {
-				t.Errorf("the Lost hook: %v", err)
-			}
-			if err := lock.Unlock(t.Context()); !errors.Is(err, quorum.ErrLost) {
-				t.Errorf("Unlock: %v, want ErrLost", err)
-			}
-			if !other.Valid() {
-				t.Errorf("another lock: %v", other.Err())
-			}
+			testkit.Is(t, <-lost, quorum.ErrLost, "the Lost hook")
+			testkit.Is(t, lock.Unlock(t.Context()), quorum.ErrLost, "Unlock")
+			testkit.Check(t, other.Valid(), "another lock: %v", other.Err())
 			next := mustLock(t, m.Locker(), "a", "b")
-			if next.Token() <= lock.Token() {
-				t.Errorf("token %d after %d", next.Token(), lock.Token())
-			}
+			testkit.Check(t, next.Token() > lock.Token(), "token %d after %d", next.Token(), lock.Token())
 		})
 	}
 }
@@ -279,12 +254,8 @@ func TestLoseEndsTheHolderBeforeTheNextBegins(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if lock.Valid() || lock.Context().Err() == nil {
-				t.Error("two holders")
-			}
-			if err := after.Unlock(t.Context()); err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, !lock.Valid() && lock.Context().Err() != nil, "two holders")
+			testkit.Is(t, after.Unlock(t.Context()), nil, "Unlock")
 		})
 		m.Lose(lock)
 		waiting.Wait()
@@ -308,9 +279,8 @@ func TestLoseWakesWaiters(t *testing.T) {
 	}
 	m.Lose(lock)
 	for i, c := range heard {
-		if got, ok := c.ReceiveWithTimeout(defaultPatience).(redis.Message); !ok || string(got.Data) != "0" {
-			t.Errorf("master %d published %v", i, got)
-		}
+		got, ok := c.ReceiveWithTimeout(defaultPatience).(redis.Message)
+		testkit.Check(t, ok && string(got.Data) == "0", "master %d published %v", i, got)
 	}
 }
 
@@ -346,9 +316,7 @@ func TestFastForwardByALease(t *testing.T) {
 	m := Start(t, 3)
 	lock, held := mustLock(t, m.Locker(), "a"), m.HoldElsewhere("b")
 	m.FastForward(quorum.DefaultLease)
-	if lock.Valid() || held.Valid() {
-		t.Error("valid after the lease")
-	}
+	testkit.Check(t, !lock.Valid() && !held.Valid(), "valid after the lease")
 	for _, l := range []*quorum.Lock{lock, held} {
 		<-l.Context().Done()
 		isLost(t, l)
@@ -409,9 +377,8 @@ func TestFastForwardKeepsHoldersApart(t *testing.T) {
 	}
 	cancel()
 	contenders.Wait()
-	if n := acquired.Load(); n < rounds/20 {
-		t.Errorf("acquired %d times while time leapt %d times: the test shows little", n, leaps)
-	}
+	n := acquired.Load()
+	testkit.Check(t, n >= rounds/20, "acquired %d times while time leapt %d times: the test shows little", n, leaps)
 }
 
 // A lease is asked for after its client's clock has moved. It must not begin before the masters'
@@ -423,9 +390,7 @@ func TestFastForwardLetsNoScriptInBetweenTheClocks(t *testing.T) {
 	m.time.advance(quorum.DefaultLease, func() {
 		go func() {
 			lock, err := locker.TryLock(t.Context(), "a")
-			if err != nil {
-				t.Error(err)
-			}
+			testkit.Check(t, err == nil, "%v", err)
 			granted <- lock
 		}()
 		select {
@@ -489,13 +454,9 @@ func TestProgramsThatLockDoNotBuildTheMasters(t *testing.T) {
 	}
 	for _, dep := range deps {
 		for _, unwanted := range []string{"miniredis", "gopher-lua", "redistest", "fakeredis", "quorumtest"} {
-			if strings.Contains(dep, unwanted) {
-				t.Errorf("a program that locks builds %s", dep)
-			}
+			testkit.Check(t, !strings.Contains(dep, unwanted), "a program that locks builds %s", dep)
 		}
-		if dep == "testing" {
-			t.Error("a program that locks builds testing")
-		}
+		testkit.Check(t, dep != "testing", "a program that locks builds testing")
 	}
 }
 
@@ -507,25 +468,17 @@ func TestSlots(t *testing.T) {
 	elsewhere := masters.HoldSlotsElsewhere("s", 2, 3)
 	mine, err := semaphore.TryAcquire(t.Context())
 	testkit.Must(t, err)
-	if lock, err := semaphore.TryAcquire(t.Context()); !errors.Is(err, quorum.ErrHeld) {
-		t.Errorf("next to all slots: %v, %v", lock, err)
-	}
+	_, err = semaphore.TryAcquire(t.Context())
+	testkit.Is(t, err, quorum.ErrHeld, "next to all slots")
 	waiting := make(chan error, 1)
 	go func() {
 		_, err := semaphore.Acquire(context.Background())
 		waiting <- err
 	}()
 	masters.Lose(mine)
-	if err := mine.Err(); !errors.Is(err, quorum.ErrLost) {
-		t.Errorf("the slot is not lost: %v", err)
-	}
-	if err := <-waiting; err != nil {
-		t.Errorf("the waiter got no slot: %v", err)
-	}
-	if err := elsewhere.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if _, err := semaphore.AcquireN(t.Context(), 2); err != nil {
-		t.Errorf("the two slots are not free: %v", err)
-	}
+	testkit.Is(t, mine.Err(), quorum.ErrLost, "the slot")
+	testkit.Must(t, <-waiting)
+	testkit.Must(t, elsewhere.Unlock(t.Context()))
+	_, err = semaphore.AcquireN(t.Context(), 2)
+	testkit.Must(t, err)
 }

@@ -13,21 +13,17 @@ func TestReadersElsewhere(t *testing.T) {
 	m := quorumtest.Start(t, 3)
 	rw := m.Locker().RWLock("a")
 	elsewhere := m.ReadElsewhere("a")
-	if _, err := rw.TryLock(t.Context()); !errors.Is(err, quorum.ErrHeld) {
-		t.Errorf("a writer next to a reader: %v", err)
-	}
+	_, err := rw.TryLock(t.Context())
+	testkit.Is(t, err, quorum.ErrHeld, "a writer next to a reader")
 	reader, err := rw.TryRLock(t.Context())
 	testkit.Must(t, err)
 	m.Lose(reader)
-	if !errors.Is(reader.Err(), quorum.ErrLost) || !elsewhere.Valid() {
-		t.Errorf("the reader: %v; the other: %v", reader.Err(), elsewhere.Err())
-	}
+	testkit.Check(t, errors.Is(reader.Err(), quorum.ErrLost) && elsewhere.Valid(),
+		"the reader: %v; the other: %v", reader.Err(), elsewhere.Err())
 	m.Lose(elsewhere)
 	writer, err := rw.TryLock(t.Context())
 	testkit.Must(t, err)
 	testkit.Must(t, writer.Downgrade(t.Context()))
 	m.Lose(writer)
-	if !errors.Is(writer.Err(), quorum.ErrLost) {
-		t.Errorf("the downgraded writer: %v", writer.Err())
-	}
+	testkit.Is(t, writer.Err(), quorum.ErrLost, "the downgraded writer")
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
 )
 
@@ -18,12 +19,8 @@ func TestQueueKeepsTheOrder(t *testing.T) {
 		q.Post(func() { got = append(got, i) }) // without a race: they run one after the other
 	}
 	<-q.Idle()
-	if !slices.Equal(got, want) {
-		t.Errorf("ran %d functions, not 0 to 999 in order: %v", len(got), got)
-	}
-	if n := q.Dropped(); n != 0 {
-		t.Errorf("%d were dropped", n)
-	}
+	testkit.Check(t, slices.Equal(got, want), "ran %d functions, not 0 to 999 in order: %v", len(got), got)
+	testkit.Equal(t, q.Dropped(), 0, "dropped")
 }
 
 // A function that ends its goroutine, as t.FailNow does, takes no other with it.
@@ -34,9 +31,7 @@ func TestFunctionThatEndsItsGoroutine(t *testing.T) {
 		q.Post(func() { ran++; runtime.Goexit() })
 	}
 	<-q.Idle()
-	if ran != 3 {
-		t.Errorf("%d of 3 functions ran", ran)
-	}
+	testkit.Equal(t, ran, 3, "functions that ran")
 }
 
 // Behind a function that blocks, Post does not block, and what waits is bounded.
@@ -48,12 +43,8 @@ func TestFunctionThatBlocks(t *testing.T) {
 	for range MaxWaiting + 5 {
 		q.Post(func() { ran++ })
 	}
-	if n := q.Dropped(); n != 5 {
-		t.Errorf("%d were dropped, not 5", n)
-	}
+	testkit.Equal(t, q.Dropped(), 5, "dropped")
 	close(goOn)
 	<-q.Idle()
-	if ran != MaxWaiting {
-		t.Errorf("%d ran, not %d", ran, MaxWaiting)
-	}
+	testkit.Equal(t, ran, MaxWaiting, "functions that ran")
 }

@@ -55,6 +55,14 @@ func Equal[T comparable](t testing.TB, got, want T, what any) {
 	}
 }
 
+// Is fails the test unless an error wraps the target. what says what was done.
+func Is(t testing.TB, err, target error, what any) {
+	t.Helper()
+	if !errors.Is(err, target) {
+		t.Errorf("%+v: %v, want %v", what, err, target)
+	}
+}
+
 // Eventually waits until the condition holds, and ends the test if it does not within Bound.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
