@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -129,11 +130,7 @@ func (p *Pipe) retryReleases() {
 
 // endRetriesLocked drops the releases that the server refused: their keys are left to their leases.
 func (p *Pipe) endRetriesLocked() {
-	for owner, r := range p.debts.of {
-		if r.retry != nil {
-			delete(p.debts.of, owner)
-		}
-	}
+	maps.DeleteFunc(p.debts.of, func(_ *Footprint, r *request) bool { return r.retry != nil })
 	if p.retryTimer != nil {
 		p.retryTimer.Stop()
 	}

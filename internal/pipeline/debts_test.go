@@ -63,12 +63,8 @@ func TestARefusedReleaseKeepsItsEndOverOutages(t *testing.T) {
 				t.Fatal("the release is still owed")
 			}
 		}
-		if resent < 5 || len(p.debts.of) > 0 {
-			t.Errorf("resent %d times, and %d are left", resent, len(p.debts.of))
-		}
-		if log.refused != 1 {
-			t.Errorf("the refusal was logged %d times", log.refused)
-		}
+		testkit.Check(t, resent >= 5 && len(p.debts.of) == 0, "resent %d times, and %d are left", resent, len(p.debts.of))
+		testkit.Equal(t, log.refused, 1, "times that the refusal was logged")
 	})
 }
 
@@ -83,17 +79,13 @@ func TestRefusedReleasesDelayNoConnection(t *testing.T) {
 		}
 		p.goDown(ErrTimeout)
 		time.Sleep(2 * minRetryPause)
-		if !p.goUp(new(Conn)) {
-			t.Error("the pipe waits for releases that were refused")
-		}
+		testkit.Check(t, p.goUp(new(Conn)), "the pipe waits for releases that were refused")
 		synctest.Wait()
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if len(p.queue) != 100 {
-			t.Errorf("%d are sent again, want 100", len(p.queue))
-		}
+		testkit.Equal(t, len(p.queue), 100, "sent again")
 	})
 }
 
@@ -117,9 +109,8 @@ func TestARefusedReleaseKeepsItsPlace(t *testing.T) {
 			p.refused(releaseOf(i+1), errRefused)
 		}
 		p.refused(retried[0], errRefused)
-		if kept := len(p.debts.of); p.debts.of[first.footprint] == nil || kept != maxRefused+1 {
-			t.Errorf("%d are kept, and the first is %v", kept, p.debts.of[first.footprint])
-		}
+		testkit.Equal(t, len(p.debts.of), maxRefused+1, "kept")
+		testkit.Check(t, p.debts.of[first.footprint] != nil, "the first is not kept")
 		p.state = idle // for Close
 		closeAndWait(p)
 	})
@@ -132,9 +123,7 @@ func TestAReleaseWhoseEndHasComeIsNotKept(t *testing.T) {
 	expired := releaseOf(0)
 	expired.retry = &retry{pause: minRetryPause, due: time.Now(), end: time.Now()}
 	p.refused(expired, errRefused)
-	if len(p.debts.of) > 0 {
-		t.Error("it is kept")
-	}
+	testkit.Check(t, len(p.debts.of) == 0, "it is kept")
 }
 
 // A refused release is kept only if something of its owner's may be there. What proves that there is nothing may come
@@ -196,9 +185,8 @@ func TestARefusedReleaseOfNothingIsNotKept(t *testing.T) {
 				r.commands()
 				time.Sleep(2 * maxRetryPause)
 				synctest.Wait()
-				if again := len(r.commands()); (again > 0) != test.kept {
-					t.Errorf("the release was sent %d times again", again)
-				}
+				again := len(r.commands())
+				testkit.Check(t, (again > 0) == test.kept, "the release was sent %d times again", again)
 			})
 		})
 	}

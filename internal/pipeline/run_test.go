@@ -21,14 +21,10 @@ import (
 
 // scriptedConn is a connection whose replies a test chooses.
 type scriptedConn struct {
-	redis.ConnWithTimeout // of the methods that the pipe does not use
-
+	mortalConn
 	r       *runs
 	replies chan any // to the commands that were flushed
 	unsent  []any    // commands
-
-	mu  sync.Mutex
-	err error
 }
 
 func (c *scriptedConn) Send(name string, args ...any) error {
@@ -61,22 +57,6 @@ func (c *scriptedConn) ReceiveWithTimeout(timeout time.Duration) (any, error) {
 		return nil, c.die(os.ErrDeadlineExceeded)
 	}
 }
-
-func (c *scriptedConn) die(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.err = err
-	return err
-}
-
-func (c *scriptedConn) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
-
-func (c *scriptedConn) Do(string, ...any) (any, error) { return nil, c.Err() }
-func (c *scriptedConn) Close() error                   { return nil }
 
 // runs is a pipe in a bubble, to a server whose replies a test chooses. What is started before open
 // shares a write.
@@ -157,9 +137,7 @@ func (r *runs) start(calls ...scripts.Call) (footprints []*Footprint, results []
 	r.t.Helper()
 	for _, call := range calls {
 		footprint, result := new(Footprint), make(resultChan, 2)
-		if err := r.pipe.Start(call, footprint, result); err != nil {
-			r.t.Fatal(err)
-		}
+		testkit.Must(r.t, r.pipe.Start(call, footprint, result))
 		footprints, results = append(footprints, footprint), append(results, result)
 	}
 	return footprints, results
@@ -199,16 +177,15 @@ func outcomes(t *testing.T, results []resultChan) (list []string) {
 
 func wantList(t *testing.T, what string, got []string, want ...string) {
 	t.Helper()
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: %q, want %q", what, got, want)
-	}
+	testkit.Check(t, slices.Equal(got, want), "%s: %q, want %q", what, got, want)
 }
 
 // threeAcquires have the seeds 101 to 103.
 func threeAcquires() (calls []scripts.Call) {
 	for i := range 3 {
-		calls = append(calls, scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names(fmt.Sprint("k", i+1)), Owner: scripts.OwnerOf(fmt.Sprint("o:", i+1)),
-			Level: 1, Lease: scripts.ToMillis(maxLease), List: ours, Seed: uint64(101 + i)}))
+		args := acquireArgs(fmt.Sprint(i + 1))
+		args.Seed += uint64(100 + i)
+		calls = append(calls, scripts.Acquire(args))
 	}
 	return calls
 }
@@ -224,9 +201,7 @@ func threeReleases() (calls []scripts.Call) {
 func always(t *testing.T, replies map[string]any) func(string) any {
 	return func(command string) any {
 		reply, known := replies[command]
-		if !known {
-			t.Errorf("%q is sent", command)
-		}
+		testkit.Check(t, known, "%q is sent", command)
 		return reply
 	}
 }
@@ -302,13 +277,9 @@ func TestAReleaseRefusedInARunIsKept(t *testing.T) {
 		outcomes(t, results)
 		r.pipe.mu.Lock()
 		for _, kept := range r.pipe.debts.of {
-			if kept.canShare() {
-				t.Error("the release spoils further runs")
-			}
+			testkit.Check(t, !kept.canShare(), "the release spoils further runs")
 		}
-		if kept := len(r.pipe.debts.of); kept != 1 {
-			t.Errorf("%d releases are kept", kept)
-		}
+		testkit.Equal(t, len(r.pipe.debts.of), 1, "releases kept")
 		r.pipe.mu.Unlock()
 		time.Sleep(maxRetryPause)
 		synctest.Wait()
@@ -354,9 +325,7 @@ func TestARunIsResent(t *testing.T) {
 		wantList(t, "the outcomes", outcomes(t, results), "granted 101, resent", "acquire: hung up", "granted 103, resent")
 		wantList(t, "sent", r.commands(), "acquires 3", "acquires 2")
 		for i, footprint := range footprints {
-			if !footprint.MayArriveLate() {
-				t.Errorf("the acquire of owner %d cannot arrive late", i+1)
-			}
+			testkit.Check(t, footprint.MayArriveLate(), "the acquire of owner %d cannot arrive late", i+1)
 		}
 		// So each release wants a tombstone, which a run does not write.
 		for i, call := range threeReleases() {
@@ -406,9 +375,7 @@ func TestAReleaseOfARunIsOwed(t *testing.T) {
 		close(r.gate)
 		time.Sleep(1100 * time.Millisecond)
 		for i, text := range outcomes(t, results) {
-			if want := "release: timed out after 1s"; text != want {
-				t.Errorf("release %d: %q, want %q", i, text, want)
-			}
+			testkit.Equal(t, text, "release: timed out after 1s", i)
 		}
 		time.Sleep(time.Second)
 		wantList(t, "sent", r.commands(), "releases 3", "release k1", "release k2", "release k3")
@@ -438,9 +405,7 @@ func TestAnUnknownScriptIsSentOnceForAllRequests(t *testing.T) {
 			}
 			_, results := r.start(calls...)
 			for i, text := range outcomes(t, results) {
-				if !strings.HasPrefix(text, "found") {
-					t.Errorf("call %d: %s", i, text)
-				}
+				testkit.Check(t, strings.HasPrefix(text, "found"), "call %d: %s", i, text)
 			}
 			texts := 0
 			for _, command := range r.commands() {
@@ -448,9 +413,7 @@ func TestAnUnknownScriptIsSentOnceForAllRequests(t *testing.T) {
 					texts++
 				}
 			}
-			if texts != 1 {
-				t.Errorf("the text was sent %d times", texts)
-			}
+			testkit.Equal(t, texts, 1, "times that the text was sent")
 			time.Sleep(time.Millisecond)
 		}
 	})

@@ -17,9 +17,10 @@ var (
 	theirs = scripts.NewList("a", "b", "d")
 )
 
-func acquireOf(owner string, names ...string) scripts.Call {
-	return scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names(names...), Owner: scripts.OwnerOf(owner), Level: 1,
-		Lease: scripts.ToMillis(maxLease), List: ours, Seed: 1})
+// acquireArgs are of owner o:1 and the name k1, say.
+func acquireArgs(number string) scripts.AcquireArgs {
+	return scripts.AcquireArgs{Names: testkit.Names("k" + number), Owner: scripts.OwnerOf("o:" + number), Level: 1,
+		Lease: scripts.ToMillis(maxLease), List: ours, Seed: 1}
 }
 
 // queueOf reads requests: A1 is a fresh acquire of owner 1, A1! one of two names, A1+ one with
@@ -32,13 +33,11 @@ func queueOf(text string) (queue []request) {
 		if footprints[owner] == nil {
 			footprints[owner] = new(Footprint)
 		}
-		names := []string{"k" + owner}
-		if strings.HasSuffix(word, "!") {
-			names = append(names, "l"+owner)
-		}
 		r := request{footprint: footprints[owner], alone: strings.HasSuffix(word, "?"), to: named(word)}
-		args := scripts.AcquireArgs{Names: testkit.Names(names...), Owner: scripts.OwnerOf("o:" + owner), Level: 1,
-			Lease: scripts.ToMillis(maxLease), List: ours, Seed: 1}
+		args := acquireArgs(owner)
+		if strings.HasSuffix(word, "!") {
+			args.Names = append(args.Names, scripts.NewName("l"+owner))
+		}
 		switch word[0] {
 		case 'A':
 			if strings.HasSuffix(word, "+") {
@@ -100,9 +99,7 @@ func TestArrange(t *testing.T) {
 	} {
 		var a arranger
 		for range 2 { // what the first arrangement leaves behind does not matter
-			if got := arranged(a.arrange(queueOf(test.queue))); got != test.want {
-				t.Errorf("%s is sent as %s, want %s", test.queue, got, test.want)
-			}
+			testkit.Equal(t, arranged(a.arrange(queueOf(test.queue))), test.want, test.queue)
 		}
 	}
 }
@@ -118,9 +115,8 @@ func TestRunsAreBounded(t *testing.T) {
 	for left := out; len(left) > 0; left = left[runOf(left):] {
 		sizes = append(sizes, runOf(left))
 	}
-	if want := []int{scripts.MaxRun, scripts.MaxRun, 1}; !slices.Equal(sizes, want) {
-		t.Errorf("runs of %v, want %v", sizes, want)
-	}
+	want := []int{scripts.MaxRun, scripts.MaxRun, 1}
+	testkit.Check(t, slices.Equal(sizes, want), "runs of %v, want %v", sizes, want)
 }
 
 // Whatever is queued: the requests of one owner keep their order, no acquire overtakes a release, and
@@ -171,25 +167,20 @@ func TestArrangeKeepsWhatMatters(t *testing.T) {
 			}
 		}
 	}
-	if shared < 2_000 {
-		t.Errorf("%d requests share a run", shared)
-	}
+	testkit.Check(t, shared >= 2_000, "%d requests share a run", shared)
 }
 
 func TestCallsOfOtherListsShareNoRun(t *testing.T) {
-	other := scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names("k2"), Owner: scripts.OwnerOf("o:2"), Level: 1,
-		Lease: scripts.ToMillis(maxLease), List: theirs, Seed: 1})
+	other := acquireArgs("2")
+	other.List = theirs
 	var a arranger
-	out := a.arrange([]request{{call: acquireOf("o:1", "k1"), footprint: new(Footprint)}, {call: other, footprint: new(Footprint)}})
-	if runOf(out) != 1 {
-		t.Errorf("clients of two lists share a run")
-	}
+	out := a.arrange([]request{{call: scripts.Acquire(acquireArgs("1")), footprint: new(Footprint)},
+		{call: scripts.Acquire(other), footprint: new(Footprint)}})
+	testkit.Equal(t, runOf(out), 1, "requests in the run of a client, next to one with another list")
 	for what, args := range map[string]scripts.AcquireArgs{
 		"a repair":   {Names: testkit.Names("k"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7},
 		"a re-entry": {Names: testkit.Names("k"), Owner: scripts.OwnerOf("o:1"), Level: 2},
 	} {
-		if scripts.Acquire(args).CanShare() {
-			t.Errorf("%s shares runs", what)
-		}
+		testkit.Check(t, !scripts.Acquire(args).CanShare(), "%s shares runs", what)
 	}
 }

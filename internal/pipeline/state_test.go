@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,12 +14,40 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const maxLease = 30 * time.Second
+
+// mortalConn is the base of connections whose replies a test chooses.
+type mortalConn struct {
+	redis.ConnWithTimeout // of the methods that the pipe does not use
+
+	mu  sync.Mutex
+	err error
+}
+
+var errHungUp = errors.New("hung up")
+
+func (c *mortalConn) die(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+	return err
+}
+
+func (c *mortalConn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *mortalConn) Send(string, ...any) error      { return nil }
+func (c *mortalConn) Do(string, ...any) (any, error) { return nil, c.Err() }
+func (c *mortalConn) Close() error                   { return nil }
 
 // newPipe returns a pipe that connects so.
 func newPipe(lifetime context.Context, timeout time.Duration, connect func(context.Context) (redis.ConnWithTimeout, error)) *Pipe {
@@ -66,9 +95,7 @@ func TestALateConnectTimerLeavesThePipeUp(t *testing.T) {
 		p.state = before
 		p.mu.Unlock()
 		p.goDownFrom(ErrTimeout, connecting)
-		if p.state != after {
-			t.Errorf("state %d became %d, want %d", before, p.state, after)
-		}
+		testkit.Equal(t, p.state, after, before)
 	}
 }
 
@@ -82,9 +109,7 @@ func TestRefusedReleasesAreBounded(t *testing.T) {
 		for i := range many {
 			p.refused(releaseOf(i), errRefused)
 		}
-		if kept := len(p.debts.of); kept != maxRefused {
-			t.Errorf("%d are kept, want %d", kept, maxRefused)
-		}
+		testkit.Equal(t, len(p.debts.of), maxRefused, "kept")
 
 		began, sent := time.Now(), 0
 		for time.Since(began) < 2*maxLease {
@@ -102,15 +127,13 @@ func TestRefusedReleasesAreBounded(t *testing.T) {
 				t.Fatalf("resent after %v", time.Since(began))
 			}
 		}
-		if each := sent / maxRefused; each < 5 || each > 15 || len(p.debts.of) > 0 {
-			t.Errorf("each was resent %d times, and %d are left", each, len(p.debts.of))
-		}
+		each := sent / maxRefused
+		testkit.Check(t, each >= 5 && each <= 15 && len(p.debts.of) == 0,
+			"each was resent %d times, and %d are left", each, len(p.debts.of))
 
 		p.refused(releaseOf(many), errRefused)
 		p.state = idle // for Close
 		closeAndWait(p)
-		if len(p.debts.of) > 0 {
-			t.Errorf("%d are left after Close", len(p.debts.of))
-		}
+		testkit.Equal(t, len(p.debts.of), 0, "left after Close")
 	})
 }

@@ -2,8 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,44 +13,20 @@ import (
 // strayConn is a connection to a server that has sent a reply too many, and hangs up: a write fails
 // while a reply can still be read.
 type strayConn struct {
-	redis.ConnWithTimeout // of the methods that the pipe does not use
-
-	mu    sync.Mutex
+	mortalConn
 	stray []any
-	err   error
 }
 
-var errHungUp = errors.New("hung up")
-
-func (c *strayConn) Send(string, ...any) error { return nil }
-
-func (c *strayConn) Flush() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.err = errHungUp
-	return c.err
-}
+func (c *strayConn) Flush() error { return c.die(errHungUp) }
 
 func (c *strayConn) ReceiveWithTimeout(time.Duration) (any, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if len(c.stray) == 0 {
-		c.err = errHungUp
-		return nil, c.err
+		return nil, c.die(errHungUp)
 	}
 	reply := c.stray[0]
 	c.stray = c.stray[1:]
 	return reply, nil
 }
-
-func (c *strayConn) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
-
-func (c *strayConn) Do(string, ...any) (any, error) { return nil, c.Err() }
-func (c *strayConn) Close() error                   { return nil }
 
 // A reply that no request had asked for leaves the reader without a request when the write fails:
 // nobody would notice that the connection is dead, and every later call would wait for ever.

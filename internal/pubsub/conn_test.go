@@ -23,9 +23,8 @@ func wantFewDials(t *testing.T, srv *server, d time.Duration) {
 	t.Helper()
 	before := srv.Dialled()
 	testkit.Pass(d)
-	if got := srv.Dialled() - before; got < 2 || got > maxDials(d) {
-		t.Errorf("%d connections in %v, want 2 to %d", got, d, maxDials(d))
-	}
+	got := srv.Dialled() - before
+	testkit.Check(t, got >= 2 && got <= maxDials(d), "%d connections in %v, want 2 to %d", got, d, maxDials(d))
 }
 
 func TestAKilledConnectionIsMadeAgain(t *testing.T) {
@@ -117,9 +116,8 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 		cancel := s.Subscribe("c", &r)
 		testkit.Pass(10 * timeout)
 		r.wants(t, "the subscriber")
-		if n := dials.Load(); n < 3 {
-			t.Errorf("%d connections, want a new one for each that is silent", n)
-		}
+		n := dials.Load()
+		testkit.Check(t, n >= 3, "%d connections, want a new one for each that is silent", n)
 		cancel()
 		testkit.Pass(3 * timeout)
 		wantNoneRunning(t)
@@ -138,9 +136,8 @@ func TestSubscribersOfAFrozenServerComeAndGo(t *testing.T) {
 			testkit.Pass(timeout / 40)
 			cancel()
 		}
-		if got, most := srv.Dialled(), maxDials(100*timeout/40); got > most {
-			t.Errorf("%d connections, want at most %d", got, most)
-		}
+		got, most := srv.Dialled(), maxDials(100*timeout/40)
+		testkit.Check(t, got <= most, "%d connections, want at most %d", got, most)
 		testkit.Pass(3 * timeout)
 		wantNoneRunning(t)
 	})

@@ -105,9 +105,7 @@ func (srv *server) do(t *testing.T, command string, args ...any) any {
 
 func (srv *server) wantDials(t *testing.T, want int) {
 	t.Helper()
-	if got := srv.Dialled(); got != want {
-		t.Errorf("%d connections, want %d", got, want)
-	}
+	testkit.Equal(t, srv.Dialled(), want, "connections")
 }
 
 // frozen accepts and never answers.
@@ -143,7 +141,5 @@ func running() int {
 
 func wantNoneRunning(t *testing.T) {
 	t.Helper()
-	if n := running(); n != 0 {
-		t.Errorf("%d goroutines go on", n)
-	}
+	testkit.Equal(t, running(), 0, "goroutines that go on")
 }

@@ -48,9 +48,8 @@ func TestHostileReplies(t *testing.T) {
 				cancel := s.Subscribe("c", &r)
 				before := srv.Dialled()
 				testkit.Pass(20 * time.Second)
-				if got := srv.Dialled() - before; got > maxDials(20*time.Second) {
-					t.Errorf("%d connections in 20s", got)
-				}
+				got := srv.Dialled() - before
+				testkit.Check(t, got <= maxDials(20*time.Second), "%d connections in 20s", got)
 				r.wants(t, "the subscriber")
 				cancel()
 				testkit.Pass(3*timeout + pubsub.Linger)
@@ -96,31 +95,23 @@ func FuzzMessages(f *testing.F) {
 			defer h.Serving.Wait()
 			defer pool.Close()
 			s := newSubscriptions(t, pool, fuzzTimeout)
-			r := &observed{}
-			cancel := s.Subscribe("c", r)
+			var r recorder
+			cancel := s.Subscribe("c", &r)
 			testkit.Pass(20 * fuzzTimeout)
 			cancel()
-			if r.subscribed && !bytes.Contains(sent, []byte("subscribe")) || r.message && !bytes.Contains(sent, []byte("message")) {
-				t.Errorf("%q: the subscriber was called: %+v", sent, *r)
+			for _, call := range r.calls {
+				word := map[byte]string{'s': "subscribe", 'u': "subscribe", 'm': "message"}[call[0]]
+				testkit.Check(t, bytes.Contains(sent, []byte(word)), "%q: the subscriber was called: %q", sent, r.calls)
 			}
 			atMost := 3*fuzzTimeout + pubsub.Linger
 			if mode&dribbles != 0 {
 				atMost += 2 * fuzzTimeout * time.Duration(len(sent)) // each byte may be a reply
 			}
 			testkit.Pass(atMost)
-			if running() != 0 {
-				t.Errorf("%q, mode %b: it runs on without a subscriber", sent, mode)
-			}
+			testkit.Check(t, running() == 0, "%q, mode %b: it runs on without a subscriber", sent, mode)
 		})
 	})
 }
-
-// observed is a Subscriber that records which of its methods were called.
-type observed struct{ subscribed, message bool }
-
-func (r *observed) OnSubscribed()    { r.subscribed = true }
-func (r *observed) OnMessage(string) { r.message = true }
-func (r *observed) OnUnsubscribed()  {}
 
 // serve is a server that reads while it writes: a net.Pipe has no buffer.
 func serve(h *canned.Hostile, hangsUp bool) func(net.Conn) {

@@ -57,9 +57,7 @@ func TestSubscribersComeAndGo(t *testing.T) {
 		srv.do(t, "PUBLISH", "c", "0")
 		cancelSecond()
 		synctest.Wait()
-		if got := srv.do(t, "PUBLISH", "c", "0"); got != int64(0) {
-			t.Errorf("%v subscriptions stand when all are cancelled", got)
-		}
+		testkit.Equal[any](t, srv.do(t, "PUBLISH", "c", "0"), int64(0), "subscriptions that stand when all are cancelled")
 		cancelThird := s.Subscribe("c", &third)
 		defer cancelThird()
 		synctest.Wait()
@@ -126,9 +124,7 @@ func TestTheConnectionLingers(t *testing.T) {
 		cancel()
 		testkit.Pass(pubsub.Linger * 3 / 2)
 		wantNoneRunning(t)
-		if got := srv.Pool.ActiveCount() - srv.Pool.IdleCount(); got != 0 {
-			t.Errorf("%d connections in use", got)
-		}
+		testkit.Equal(t, srv.Pool.ActiveCount()-srv.Pool.IdleCount(), 0, "connections in use")
 		cancel = s.Subscribe("e", &r)
 		synctest.Wait()
 		cancel()
@@ -184,9 +180,7 @@ type strict struct {
 func (s *strict) check() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over {
-		s.t.Error("called after cancel had returned")
-	}
+	testkit.Check(s.t, !s.over, "called after cancel had returned")
 }
 
 func (s *strict) OnSubscribed()    { s.check() }
@@ -226,9 +220,8 @@ func closesWithin(t *testing.T, s *subscriptions, atMost time.Duration) {
 	t.Helper()
 	began := time.Now()
 	s.closeAndWait()
-	if d := time.Since(began); d > atMost {
-		t.Errorf("Close took %v, want %v at most", d, atMost)
-	}
+	d := time.Since(began)
+	testkit.Check(t, d <= atMost, "Close took %v, want %v at most", d, atMost)
 	synctest.Wait()
 	wantNoneRunning(t)
 }
@@ -292,9 +285,7 @@ func TestADialThatHangs(t *testing.T) {
 		began := time.Now()
 		cancel()
 		s.Close()
-		if d := time.Since(began); d > 0 {
-			t.Errorf("cancel and Close took %v", d)
-		}
+		testkit.Equal(t, time.Since(began), 0, "what cancel and Close took")
 		ended := make(chan struct{})
 		go func() {
 			s.group.Wait()

@@ -105,9 +105,7 @@ func subscribeToMany(t *testing.T, many, first int) time.Duration {
 		close(served)
 		synctest.Wait()
 		push <- struct{}{}
-		if got := standing.Load(); got != int64(many) {
-			t.Errorf("%d subscriptions stand, want %d", got, many)
-		}
+		testkit.Equal(t, standing.Load(), int64(many), "subscriptions that stand")
 		for _, cancel := range cancels {
 			cancel()
 		}
@@ -116,9 +114,8 @@ func subscribeToMany(t *testing.T, many, first int) time.Duration {
 		srv.wantDials(t, 1)
 		mu.Lock()
 		defer mu.Unlock()
-		if commands["SUBSCRIBE"] != many || commands["UNSUBSCRIBE"] != many || commands["PING"] > 3 {
-			t.Errorf("sent %v, want one SUBSCRIBE and one UNSUBSCRIBE for each channel, and few pings", commands)
-		}
+		testkit.Check(t, commands["SUBSCRIBE"] == many && commands["UNSUBSCRIBE"] == many && commands["PING"] <= 3,
+			"sent %v, want one SUBSCRIBE and one UNSUBSCRIBE for each channel, and few pings", commands)
 	})
 	return <-shown
 }
@@ -136,12 +133,10 @@ func TestAPingDoesNotListTheChannels(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		each := (after.TotalAlloc - before.TotalAlloc) / pings
 		t.Logf("%d bytes for each ping", each)
-		if names := uint64(manyChannels * 16); each > names/100 {
-			t.Errorf("a ping allocates %d bytes: the headers of the channels' names alone are %d", each, names)
-		}
-		if got := standing.Load(); got != manyChannels {
-			t.Errorf("%d subscriptions stand, want %d", got, manyChannels)
-		}
+		names := uint64(manyChannels * 16)
+		testkit.Check(t, each <= names/100,
+			"a ping allocates %d bytes: the headers of the channels' names alone are %d", each, names)
+		testkit.Equal(t, standing.Load(), manyChannels, "subscriptions that stand")
 		srv.wantDials(t, 1)
 	})
 }

@@ -57,10 +57,7 @@ func Get(ctx context.Context, pool Pool) (c redis.Conn, err error) {
 // redacted cuts a command's arguments from a server's error: a server that does not know AUTH
 // repeats the password.
 func redacted(err error) error {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return err
-	}
+	reply, _ := errors.AsType[redis.Error](err)
 	text, _, found := strings.Cut(string(reply), ", with args beginning with")
 	if !found {
 		return err
@@ -146,7 +143,6 @@ func IsBroken(err error) bool {
 }
 
 func isTimeout(err error) bool {
-	var netErr net.Error
-	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) ||
-		errors.As(err, &netErr) && netErr.Timeout()
+	ofNet, ok := errors.AsType[net.Error](err)
+	return ok && ofNet.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -38,18 +38,15 @@ func TestGetOutlivesAClosedPool(t *testing.T) {
 			panicked++
 		}
 	}
-	if panicked == 0 {
-		t.Error("redigo does not panic any more: Get need not recover")
-	}
+	testkit.Check(t, panicked != 0, "redigo does not panic any more: Get need not recover")
 }
 
 // A server that does not know AUTH repeats the password in its error.
 func TestGetHidesPasswords(t *testing.T) {
 	unknown := redis.Error("ERR unknown command `AUTH`, with args beginning with: `secret`, ")
 	_, err := Get(t.Context(), &redis.Pool{Dial: func() (redis.Conn, error) { return nil, unknown }})
-	if !IsServerError(err) || !strings.Contains(err.Error(), "AUTH") || strings.Contains(err.Error(), "secret") {
-		t.Errorf("the error is %v", err)
-	}
+	testkit.Check(t, IsServerError(err) && strings.Contains(err.Error(), "AUTH") &&
+		!strings.Contains(err.Error(), "secret"), "the error is %v", err)
 }
 
 const timeout = time.Second
@@ -84,12 +81,10 @@ func inBubble(
 // wantTimeout fails the test unless ErrTimeout came after that time and names the timeout.
 func wantTimeout(t *testing.T, what string, err error, began time.Time, after time.Duration) {
 	t.Helper()
-	if d := time.Since(began); d < after || d > after+time.Microsecond {
-		t.Errorf("%s ended after %v, want %v", what, d, after)
-	}
-	if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), timeout.String()) {
-		t.Errorf("%s: %v, want ErrTimeout after %v", what, err, timeout)
-	}
+	d := time.Since(began)
+	testkit.Check(t, d >= after && d <= after+time.Microsecond, "%s ended after %v, want %v", what, d, after)
+	testkit.Check(t, errors.Is(err, ErrTimeout) && strings.Contains(err.Error(), timeout.String()),
+		"%s: %v, want ErrTimeout after %v", what, err, timeout)
 }
 
 func TestReceiveFromASilentServer(t *testing.T) {
@@ -97,9 +92,7 @@ func TestReceiveFromASilentServer(t *testing.T) {
 		began := time.Now()
 		_, err := Receive(c, timeout)
 		wantTimeout(t, "Receive", err, began, timeout)
-		if c.Err() == nil {
-			t.Error("the connection is alive: the reply may come yet")
-		}
+		testkit.Check(t, c.Err() != nil, "the connection is alive: the reply may come yet")
 	})
 }
 
@@ -146,9 +139,8 @@ func TestReceiveNeedsTimeouts(t *testing.T) {
 		time.AfterFunc(10*timeout, func() { server.Close() })
 		began := time.Now()
 		_, err := Receive(struct{ redis.Conn }{c}, timeout)
-		if d := time.Since(began); d > timeout || err == nil {
-			t.Errorf("Receive ended after %v: %v, want an error within %v", d, err, timeout)
-		}
+		d := time.Since(began)
+		testkit.Check(t, d <= timeout && err != nil, "Receive ended after %v: %v, want an error within %v", d, err, timeout)
 	})
 }
 
@@ -156,12 +148,10 @@ func TestReceiveNeedsTimeouts(t *testing.T) {
 func TestReceiveOfAnErrorReply(t *testing.T) {
 	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
 		go io.WriteString(server, "-ERR no\r\n:5\r\n")
-		if _, err := Receive(c, timeout); !IsServerError(err) || c.Err() != nil {
-			t.Errorf("the error is %v, of the connection %v", err, c.Err())
-		}
-		if value, err := Receive(c, timeout); value != int64(5) || err != nil {
-			t.Errorf("the next reply is %v, %v", value, err)
-		}
+		_, err := Receive(c, timeout)
+		testkit.Check(t, IsServerError(err) && c.Err() == nil, "the error is %v, of the connection %v", err, c.Err())
+		value, err := Receive(c, timeout)
+		testkit.Check(t, value == int64(5) && err == nil, "the next reply is %v, %v", value, err)
 	})
 }
 
@@ -169,9 +159,8 @@ func TestReceiveOfAnErrorReply(t *testing.T) {
 func TestReceiveOfAHugeReply(t *testing.T) {
 	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
 		go io.WriteString(server, "$9223372036854775807\r\n")
-		if value, err := Receive(c, timeout); !errors.Is(err, ErrReply) || IsServerError(err) {
-			t.Errorf("the reply is %v, %v, want ErrReply", value, err)
-		}
+		value, err := Receive(c, timeout)
+		testkit.Check(t, errors.Is(err, ErrReply) && !IsServerError(err), "the reply is %v, %v, want ErrReply", value, err)
 	})
 }
 
@@ -195,16 +184,11 @@ func TestReceiveBy(t *testing.T) {
 }
 
 func TestTimedOut(t *testing.T) {
-	if err := TimedOut(nil, timeout); err != nil {
-		t.Errorf("nil becomes %v", err)
-	}
-	if err := TimedOut(fmt.Errorf("dial: %w", context.DeadlineExceeded), timeout); !errors.Is(err, ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a deadline becomes %v", err)
-	}
+	testkit.Must(t, TimedOut(nil, timeout))
+	err := TimedOut(fmt.Errorf("dial: %w", context.DeadlineExceeded), timeout)
+	testkit.Check(t, errors.Is(err, ErrTimeout) && !errors.Is(err, context.DeadlineExceeded), "a deadline becomes %v", err)
 	for _, err := range []error{io.EOF, context.Canceled, fmt.Errorf("keeping the marker: %w after 1s", ErrTimeout)} {
-		if got := TimedOut(err, timeout); got != err {
-			t.Errorf("%v becomes %v", err, got)
-		}
+		testkit.Equal(t, TimedOut(err, timeout), err, "another error")
 	}
 }
 
@@ -213,9 +197,7 @@ func TestSendToAServerThatDoesNotRead(t *testing.T) {
 		began := time.Now()
 		err := Send(c, timeout, func() error { return c.Send("PING") })
 		wantTimeout(t, "Send", err, began, timeout)
-		if c.Err() == nil {
-			t.Error("the connection is alive: half a command may have been sent")
-		}
+		testkit.Check(t, c.Err() != nil, "the connection is alive: half a command may have been sent")
 	})
 }
 
@@ -229,17 +211,11 @@ func TestSend(t *testing.T) {
 			received <- string(text)
 		}()
 		testkit.Must(t, Send(c, timeout, func() error { return c.Send("PING") }))
-		if got := <-received; got != ping {
-			t.Errorf("the server received %q", got)
-		}
+		testkit.Equal(t, <-received, ping, "the server received")
 		bad := errors.New("bad")
-		if err := Send(c, timeout, func() error { return bad }); err != bad {
-			t.Errorf("the error is %v", err)
-		}
-		time.Sleep(2 * timeout) // the bubble's time
-		if c.Err() != nil {
-			t.Errorf("a connection that was written to in time is dead: %v", c.Err())
-		}
+		testkit.Equal(t, Send(c, timeout, func() error { return bad }), bad, "the error")
+		time.Sleep(2 * timeout)  // the bubble's time
+		testkit.Must(t, c.Err()) // a connection that was written to in time is not dead
 	})
 }
 
@@ -260,9 +236,8 @@ func TestKill(t *testing.T) {
 					t.Fatal("the connection is alive")
 				}
 				c.Close()
-				if d := time.Since(began); d > time.Microsecond {
-					t.Errorf("Kill and Close took %v", d)
-				}
+				d := time.Since(began)
+				testkit.Check(t, d <= time.Microsecond, "Kill and Close took %v", d)
 			})
 		})
 	}
@@ -273,8 +248,6 @@ func TestIsBroken(t *testing.T) {
 		io.EOF: true, io.ErrUnexpectedEOF: true, syscall.EPIPE: true, &net.OpError{Op: "read", Err: syscall.ECONNRESET}: true,
 		ErrTimeout: false, ErrReply: false, ErrPool: false, redis.Error("ERR no"): false, syscall.ECONNREFUSED: false,
 	} {
-		if got := IsBroken(fmt.Errorf("wrapped: %w", err)); got != want {
-			t.Errorf("IsBroken is %v for %v", got, err)
-		}
+		testkit.Equal(t, IsBroken(fmt.Errorf("wrapped: %w", err)), want, err)
 	}
 }

@@ -35,13 +35,11 @@ func TestHowOftenAFailedConnectionIsTried(t *testing.T) {
 		for passed := time.Duration(0); passed < 10*time.Minute; tries++ {
 			passed += b.Next(c.err, rng)
 		}
-		if tries < c.least || tries > c.most {
-			t.Errorf("%v: tried %d times in ten minutes, want %d to %d", c.err, tries, c.least, c.most)
-		}
+		testkit.Check(t, tries >= c.least && tries <= c.most,
+			"%v: tried %d times in ten minutes, want %d to %d", c.err, tries, c.least, c.most)
 		b.Reset()
-		if first := b.Next(c.err, rng); first > 2*minBackoff {
-			t.Errorf("%v: the first pause is %v", c.err, first)
-		}
+		first := b.Next(c.err, rng)
+		testkit.Check(t, first <= 2*minBackoff, "%v: the first pause is %v", c.err, first)
 	}
 }
 
@@ -66,9 +64,8 @@ func TestBufferedCommandsAndRepliesSetNoDeadline(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if socket.reads != 1 || socket.writes != 1 {
-		t.Errorf("%d deadlines of reads and %d of writes, want one of each", socket.reads, socket.writes)
-	}
+	testkit.Check(t, socket.reads == 1 && socket.writes == 1,
+		"%d deadlines of reads and %d of writes, want one of each", socket.reads, socket.writes)
 }
 
 // redigo's own bound of a write holds.
@@ -79,9 +76,9 @@ func TestADeferredWriteDeadline(t *testing.T) {
 		if err == nil {
 			err = c.Flush()
 		}
-		if d := time.Since(began); d != timeout || !isTimeout(err) {
-			t.Errorf("the write ended after %v: %v, want a timeout after %v", d, err, timeout)
-		}
+		d := time.Since(began)
+		testkit.Check(t, d == timeout && isTimeout(err),
+			"the write ended after %v: %v, want a timeout after %v", d, err, timeout)
 	})
 }
 
@@ -91,12 +88,10 @@ func TestADeferredDeadlineIsForBoth(t *testing.T) {
 	defer ours.Close()
 	c := DeferDeadlines(ours)
 	testkit.Must(t, c.SetDeadline(time.Unix(1, 0)))
-	if _, err := c.Read(make([]byte, 1)); !isTimeout(err) {
-		t.Errorf("the read ends with %v", err)
-	}
-	if _, err := c.Write([]byte("x")); !isTimeout(err) {
-		t.Errorf("the write ends with %v", err)
-	}
+	_, err := c.Read(make([]byte, 1))
+	testkit.Check(t, isTimeout(err), "the read ends with %v", err)
+	_, err = c.Write([]byte("x"))
+	testkit.Check(t, isTimeout(err), "the write ends with %v", err)
 }
 
 // A call that was refused for its keys may succeed with other keys. A server that refuses every
@@ -119,9 +114,7 @@ func TestRefusesKeys(t *testing.T) {
 		redis.Error("NOSCRIPT No matching script."):                                                     false,
 		errors.New("connection reset"):                                                                  false,
 	} {
-		if got := RefusesKeys(err); got != want {
-			t.Errorf("%v: %v, want %v", err, got, want)
-		}
+		testkit.Equal(t, RefusesKeys(err), want, err)
 	}
 }
 

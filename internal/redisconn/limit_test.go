@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // stream is a connection that returns so many of its bytes with each read.
@@ -50,14 +51,13 @@ func TestGoodRepliesPass(t *testing.T) {
 			if len(whole) > 100*maxLine && chunk < 7 {
 				continue // too slow
 			}
-			if got, err := io.ReadAll(LimitReplies(&stream{data: whole, chunk: chunk})); err != nil || string(got) != whole {
-				t.Errorf("%s, %d bytes at a time: %d of %d bytes came through: %v", what, chunk, len(got), len(whole), err)
-			}
+			got, err := io.ReadAll(LimitReplies(&stream{data: whole, chunk: chunk}))
+			testkit.Check(t, err == nil && string(got) == whole,
+				"%s, %d bytes at a time: %d of %d bytes came through: %v", what, chunk, len(got), len(whole), err)
 			c := redis.NewConn(LimitReplies(&stream{data: whole, chunk: chunk}), 0, 0)
 			for i := range replies {
-				if _, err := c.Receive(); c.Err() != nil {
-					t.Errorf("%s, %d bytes at a time: reply %d: %v", what, chunk, i, err)
-				}
+				_, err := c.Receive()
+				testkit.Check(t, c.Err() == nil, "%s, %d bytes at a time: reply %d: %v", what, chunk, i, err)
 			}
 		}
 	}
@@ -84,19 +84,15 @@ func TestTooLargeReplies(t *testing.T) {
 		for _, chunk := range []int{1, 3, len(reply)} {
 			limited := LimitReplies(&stream{data: reply + strings.Repeat(":1\r\n", 10_000), chunk: chunk})
 			passed, err := io.ReadAll(limited)
-			if !errors.Is(err, errTooLarge) || len(passed) > len(reply) {
-				t.Errorf("%s, %d bytes at a time: %d bytes passed, then %v", what, chunk, len(passed), err)
-			}
-			if n, err := limited.Read(make([]byte, 10)); n != 0 || !errors.Is(err, errTooLarge) {
-				t.Errorf("%s: then another %d bytes pass (%v)", what, n, err)
-			}
+			testkit.Check(t, errors.Is(err, errTooLarge) && len(passed) <= len(reply),
+				"%s, %d bytes at a time: %d bytes passed, then %v", what, chunk, len(passed), err)
+			n, err := limited.Read(make([]byte, 10))
+			testkit.Check(t, n == 0 && errors.Is(err, errTooLarge), "%s: then another %d bytes pass (%v)", what, n, err)
 			c := redis.NewConn(LimitReplies(&stream{data: reply, chunk: chunk}), 0, 0)
 			for c.Err() == nil {
 				c.Receive()
 			}
-			if !errors.Is(c.Err(), errTooLarge) {
-				t.Errorf("%s: the connection ends with %v", what, c.Err())
-			}
+			testkit.Check(t, errors.Is(c.Err(), errTooLarge), "%s: the connection ends with %v", what, c.Err())
 		}
 	}
 }

@@ -11,17 +11,14 @@ import (
 
 // IsServerError reports whether err is an error reply, which leaves the connection usable.
 func IsServerError(err error) bool {
-	if err == nil { // the usual case, without an allocation
-		return false
-	}
-	var reply redis.Error
-	return errors.As(err, &reply)
+	_, ok := errors.AsType[redis.Error](err)
+	return ok
 }
 
 // HasCode reports whether err is an error reply that begins with one of the codes, as a whole word.
 func HasCode(err error, codes ...string) bool {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
+	reply, ok := errors.AsType[redis.Error](err)
+	if !ok {
 		return false
 	}
 	// Redis 6 puts a prefix before an error raised in a script, and a dash before an error of its own there.
@@ -75,8 +72,8 @@ func RefusesKeys(err error) bool {
 // A permission that is missing inside the script may be reported after a write. Such an error names
 // the script.
 func ProvesNothingDone(err error) bool {
-	var reply redis.Error
-	if !errors.As(err, &reply) {
+	reply, ok := errors.AsType[redis.Error](err)
+	if !ok {
 		return false
 	}
 	if begins(reply, "NOPERM") {
