@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership/change"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -14,9 +15,7 @@ import (
 func TestAnAddedMasterWhoseClockWasSetBack(t *testing.T) {
 	c := newClusterOf(t, marked, marked, marked, func(m *scripts.Marker) { m.Claimed, m.Admitted = true, start+time.Hour })
 	c.marks("add", changeOf(t, abc, abcd).Announce(), "d pause read raise a b c d")
-	if waited := c.now() - start; waited != maxLease {
-		t.Errorf("it waited for %v", waited)
-	}
+	testkit.Equal(t, c.now()-start, maxLease, "the wait")
 }
 
 // The clock of a member was set back by an hour after a change: its wait begins anew, and is one max
@@ -27,16 +26,15 @@ func TestAMemberWhoseClockWasSetBack(t *testing.T) {
 		c := newClusterOf(t, marked, back, marked, nil)
 		by := changeOf(t, abc, to)
 		by.Waits = 30100 * time.Millisecond // as it says below
-		if got := c.done(by.Announce()); !strings.HasPrefix(got, "b pause ") {
-			t.Errorf("to %s: %q", to, got)
-		}
+		got := c.done(by.Announce())
+		testkit.Check(t, strings.HasPrefix(got, "b pause "), "to %s: %q", to, got)
 
 		c = newClusterOf(t, marked, back, marked, nil)
 		by.Waits = maxLease - time.Second
 		trail, last := c.carryOut(by.Announce(), nil)
-		if got := strings.Join(trail, " "); got != "b" || last.Err == nil || !strings.Contains(last.Err.Error(), "waits for another 30.1s") {
-			t.Errorf("to %s, with too short a wait: %q, %v", to, got, last.Err)
-		}
+		got = strings.Join(trail, " ")
+		testkit.Check(t, got == "b" && last.Err != nil && strings.Contains(last.Err.Error(), "waits for another 30.1s"),
+			"to %s, with too short a wait: %q, %v", to, got, last.Err)
 		c.pass(maxLease)
 		c.done(by.Announce())
 	}
@@ -48,9 +46,7 @@ func TestTheWaitOfAClockThatWasSetBack(t *testing.T) {
 	before := c.look("b").Marker()
 	c.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), nil)
 	before.Change = start + maxLease
-	if got := c.look("b").Text; got != before.String() {
-		t.Errorf("the marker is %q, want %q", got, before)
-	}
+	testkit.Equal(t, c.look("b").Text, before.String(), "the marker")
 }
 
 // A command that would wait says first what is wrong.

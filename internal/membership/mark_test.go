@@ -111,14 +111,10 @@ func TestPlan(t *testing.T) {
 			}
 			views := world.views(c.list)
 			got := world.found(client, views)
-			if fmt.Sprint(got) != fmt.Sprint(c.want) {
-				t.Errorf("it marks %q, want %q", got, c.want)
-			}
+			testkit.Equal(t, fmt.Sprint(got), fmt.Sprint(c.want), "it marks")
 			for _, round := range c.want[min(len(c.want), 1):] { // all that were marked accepted it
 				for _, name := range round {
-					if standing := world.look(name).Standing(c.list); standing != membership.Accepts {
-						t.Errorf("%s stands as %d", name, standing)
-					}
+					testkit.Equal(t, world.look(name).Standing(c.list), membership.Accepts, name)
 				}
 			}
 		})
@@ -135,9 +131,8 @@ func TestTwoClientsWithOneList(t *testing.T) {
 	c.found(second, seenToo)
 	before := c.look("a").Text
 	c.found(first, seen)
-	if in := c.accepts(abc); len(in) != 3 || c.look("a").Text != before {
-		t.Errorf("%q accepted them, the marker of a is %q, before %q", in, c.look("a").Text, before)
-	}
+	testkit.Equal(t, len(c.accepts(abc)), 3, "masters that accept them")
+	testkit.Equal(t, c.look("a").Text, before, "the marker of a")
 }
 
 // The lists that a blank master gets.
@@ -170,15 +165,12 @@ func TestTheMarkerThatABlankMasterGets(t *testing.T) {
 			world, client := newClusterOf(t, c.masters...), clientOf(abc)
 			world.found(client, world.views(abc))
 			got := world.look("b").Marker()
-			if got.Generation != c.want.generation || !got.Members.Equal(c.want.members) || !got.Next.Equal(c.want.next) || got.Claimed {
-				t.Errorf("%q, want generation %d, %v, %v", got, c.want.generation, c.want.members, c.want.next)
-			}
-			if got.Change < start+maxLease || got.Change > start+2*maxLease { // by its own clock, not by another's
-				t.Errorf("the members may change %v from the start", got.Change-start)
-			}
-			if got.Process != world.masters["b"].process {
-				t.Errorf("it is marked as %v", got.Process)
-			}
+			testkit.Check(t, got.Generation == c.want.generation && got.Members.Equal(c.want.members) &&
+				got.Next.Equal(c.want.next) && !got.Claimed,
+				"%q, want generation %d, %v, %v", got, c.want.generation, c.want.members, c.want.next)
+			wait := got.Change - start // by its own clock, not by another's
+			testkit.Check(t, wait >= maxLease && wait <= 2*maxLease, "the members may change %v from the start", wait)
+			testkit.Equal(t, got.Process, world.masters["b"].process, "whose marker it is")
 		})
 	}
 }
@@ -219,9 +211,9 @@ func TestAdmission(t *testing.T) {
 			client.Quarantine = func(int) time.Duration { return c.quarantine }
 			c.before(world)
 			world.settle(client, world.views(client.List))
-			if a := world.look("a"); a.Quarantine() != c.want || !a.IsMarked() {
-				t.Errorf("in quarantine for %v, want %v; marked %v", a.Quarantine(), c.want, a.IsMarked())
-			}
+			a := world.look("a")
+			testkit.Check(t, a.Quarantine() == c.want && a.IsMarked(),
+				"in quarantine for %v, want %v; marked %v", a.Quarantine(), c.want, a.IsMarked())
 		})
 	}
 }
@@ -235,13 +227,10 @@ func TestAdmissionOfOneOfMany(t *testing.T) {
 		t.Errorf("marked %q", got)
 	}
 	for i, name := range abc.Names() {
-		if left := c.look(name).Quarantine(); left != time.Duration(i)*time.Second {
-			t.Errorf("%s is in quarantine for %v", name, left)
-		}
+		testkit.Equal(t, c.look(name).Quarantine(), time.Duration(i)*time.Second, name)
 	}
-	if m := c.look("c").Marker(); m.Generation != 7 || !m.Members.Equal(abc) {
-		t.Errorf("corrected, the marker is %q", m)
-	}
+	m := c.look("c").Marker()
+	testkit.Check(t, m.Generation == 7 && m.Members.Equal(abc), "corrected, the marker is %q", m)
 }
 
 // What an operator's word writes.
@@ -283,9 +272,7 @@ func TestAdmit(t *testing.T) {
 			got := world.look("a")
 			m := got.Marker()
 			want := scripts.Marker{Process: ofA, Admitted: start, Claimed: c.claimed, Generation: c.generation, Change: c.change, Members: c.members, Next: c.next}
-			if m.String() != want.String() {
-				t.Errorf("%q, want %q", m, want)
-			}
+			testkit.Equal(t, m.String(), want.String(), "the marker")
 		})
 	}
 }
@@ -295,9 +282,8 @@ func TestAdmit(t *testing.T) {
 func TestAdmitByAWrongName(t *testing.T) {
 	c := newClusterOf(t, func(m *scripts.Marker) { m.Member = "b" })
 	const want = "the lists of masters differ: this master is the member b of {a, b, c}: admit it by that name (?name=... in the URL)"
-	if _, err := change.Admit(c.look("a"), nil); err == nil || err.Error() != want {
-		t.Errorf("%v, want %s", err, want)
-	}
+	_, err := change.Admit(c.look("a"), nil)
+	testkit.Check(t, err != nil && err.Error() == want, "%v, want %s", err, want)
 }
 
 // The view after a mark has the master's clock at that mark.
@@ -306,7 +292,6 @@ func TestAViewAfterAMark(t *testing.T) {
 	views := c.views(client.List)
 	c.pass(5 * time.Second)
 	c.settle(client, views)
-	if left, marked := views[0].Quarantine(), views[0].IsMarked(); left != maxLease || !marked || views[0].Now != start+5*time.Second {
-		t.Errorf("in quarantine for %v (%v) at %v", left, marked, views[0].Now-start)
-	}
+	testkit.Equal(t, views[0].Quarantine(), maxLease, "the quarantine")
+	testkit.Equal(t, views[0].Now, start+5*time.Second, "the time")
 }

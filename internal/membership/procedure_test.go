@@ -64,18 +64,16 @@ func (c *cluster) done(p *change.Procedure) (trail string) {
 // marks is done with that trail.
 func (c *cluster) marks(what string, p *change.Procedure, want string) {
 	c.t.Helper()
-	if got := c.done(p); got != want {
-		c.t.Errorf("%s: %q, want %q", what, got, want)
-	}
+	testkit.Equal(c.t, c.done(p), want, what)
 }
 
 // refuses carries out a procedure, which must mark nothing, and say that.
 func (c *cluster) refuses(what string, p *change.Procedure, want string) (said string) {
 	c.t.Helper()
 	trail, last := c.carryOut(p, nil)
-	if said = fmt.Sprint(last.Err); last.Do != change.Failed || len(trail) > 0 || !strings.Contains(said, want) {
-		c.t.Errorf("%s: it marks %q and says %s, want %q", what, trail, said, want)
-	}
+	said = fmt.Sprint(last.Err)
+	testkit.Check(c.t, last.Do == change.Failed && len(trail) == 0 && strings.Contains(said, want),
+		"%s: it marks %q and says %s, want %q", what, trail, said, want)
 	return said
 }
 
@@ -88,9 +86,9 @@ func changeOf(t *testing.T, from, to *scripts.List) change.Change {
 
 func (c *cluster) has(what string, name string, members, next *scripts.List, generation uint64) {
 	c.t.Helper()
-	if m := c.look(name).Marker(); m.Claimed || !m.Members.Equal(members) || !m.Next.Equal(next) || m.Generation != generation {
-		c.t.Errorf("%s: the marker of %s is %q", what, name, m)
-	}
+	m := c.look(name).Marker()
+	testkit.Check(c.t, !m.Claimed && m.Members.Equal(members) && m.Next.Equal(next) && m.Generation == generation,
+		"%s: the marker of %s is %q", what, name, m)
 }
 
 // A master is replaced, step by step: the marks are in the order of the names, and the pass over the
@@ -116,9 +114,9 @@ func TestReplaceAMaster(t *testing.T) {
 	for _, name := range abcd.Names() {
 		c.has("removed", name, abd, none, 9)
 	}
-	if v := c.look("c"); !change.IsRetired(v) || v.Standing(abc) != membership.Refuses {
-		t.Errorf("c is retired: %v, and stands as %d", change.IsRetired(v), v.Standing(abc))
-	}
+	v := c.look("c")
+	testkit.Check(t, change.IsRetired(v) && v.Standing(abc) == membership.Refuses,
+		"c is retired: %v, and stands as %d", change.IsRetired(v), v.Standing(abc))
 	c.pass(maxLease)
 	c.marks("taken back", changeOf(t, abd, abcd).Announce(), "c pause read raise a b c d")
 }
@@ -134,9 +132,9 @@ func TestTheFirstMarkThatIsNotWrittenEndsTheRun(t *testing.T) {
 			c.carryOut(p, nil) // another command is faster on b and c
 		}
 	})
-	if got := strings.Join(trail, " "); got != "read raise a b" || last.Err == nil || !strings.Contains(last.Err.Error(), "on b a change to {b, c} is under way") {
-		t.Errorf("%q, %v", got, last.Err)
-	}
+	got := strings.Join(trail, " ")
+	testkit.Check(t, got == "read raise a b" && last.Err != nil &&
+		strings.Contains(last.Err.Error(), "on b a change to {b, c} is under way"), "%q, %v", got, last.Err)
 	c.marks("taken back", change.Abort(abc), "a b c")
 	for _, name := range abc.Names() {
 		c.has("taken back", name, abc, none, 7)
@@ -153,9 +151,8 @@ func TestALateMarkIsNotWritten(t *testing.T) {
 			c.pass(maxLease / 2)
 		}
 	})
-	if got := strings.Join(trail, " "); got != "read raise a b read raise b" || last.Do != change.Done {
-		t.Errorf("%q, %v", got, last.Err)
-	}
+	got := strings.Join(trail, " ")
+	testkit.Check(t, got == "read raise a b read raise b" && last.Do == change.Done, "%q, %v", got, last.Err)
 }
 
 // The token counters of a majority are read and raised, or nothing is written.
@@ -172,9 +169,9 @@ func TestAnnounceNeedsTheTokensOfAMajority(t *testing.T) {
 		} else {
 			p.TokensRead([]string{"b"})
 		}
-		if err := p.Next().Err; err == nil || !strings.Contains(err.Error(), "the token counters were "+what+" on 1 of {a, b, c}") {
-			t.Errorf("%s: %v", what, err)
-		}
+		err := p.Next().Err
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), "the token counters were "+what+" on 1 of {a, b, c}"),
+			"%s: %v", what, err)
 	}
 }
 
@@ -199,14 +196,12 @@ func TestAbort(t *testing.T) {
 				return
 			}
 			trail, last := world.carryOut(change.Abort(abcd), nil)
-			if got := strings.Join(trail, " "); got != c.marks || strings.Join(last.Report.NoAnswer, " ") != c.noAnswer {
-				t.Errorf("it marks %q, and %q do not answer", got, last.Report.NoAnswer)
-			}
+			got := strings.Join(trail, " ")
+			testkit.Check(t, got == c.marks && strings.Join(last.Report.NoAnswer, " ") == c.noAnswer,
+				"it marks %q, and %q do not answer", got, last.Report.NoAnswer)
 			for _, name := range trail {
 				world.has("taken back", name, abc, none, 7)
-				if wait := change.Waits(world.look(name)); wait != maxLease {
-					t.Errorf("the next change waits %v on %s", wait, name)
-				}
+				testkit.Equal(t, change.Waits(world.look(name)), maxLease, name)
 			}
 		})
 	}
@@ -252,9 +247,8 @@ func TestMastersWithoutOneListAreToldTheWayOut(t *testing.T) {
 			}
 			world.done(change.Commit(c.commit))
 			for _, name := range c.commit.Names() {
-				if m := world.look(name).Marker(); !m.Members.Equal(c.commit) || m.Next.Len() > 0 {
-					t.Errorf("%s has %s afterwards", name, m.Members)
-				}
+				m := world.look(name).Marker()
+				testkit.Check(t, m.Members.Equal(c.commit) && m.Next.Len() == 0, "%s has %s afterwards", name, m.Members)
 			}
 			world.pass(maxLease)
 			world.done(changeOf(t, c.commit, change.Without(c.commit, "c")).Announce())
@@ -277,9 +271,8 @@ func TestRunsEnd(t *testing.T) {
 		}
 	}
 	p.Unanswered(p.Next().Names[0], errors.New("cut off"))
-	if err := p.Next().Err; err == nil || err.Error() != "a: cut off (run the same command again to continue)" {
-		t.Errorf("%v", err)
-	}
+	err := p.Next().Err
+	testkit.Check(t, err != nil && err.Error() == "a: cut off (run the same command again to continue)", "%v", err)
 	slow := newClusterOf(t, marked, marked, marked)
 	if _, last := slow.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), func(step change.Step) {
 		if step.Do == change.Write {
@@ -295,9 +288,8 @@ func TestRunsEnd(t *testing.T) {
 			c.put("a", func(m *scripts.Marker) { m.Generation += uint64(changes) })
 		}
 	})
-	if last.Err == nil || !strings.Contains(last.Err.Error(), "is another members command running") || changes != 20 {
-		t.Errorf("after %d changes: %v", changes, last.Err)
-	}
+	testkit.Check(t, last.Err != nil && strings.Contains(last.Err.Error(), "is another members command running") &&
+		changes == 20, "after %d changes: %v", changes, last.Err)
 }
 
 // A master that an earlier change has retired has the list of the change that is under way, and has
@@ -359,9 +351,9 @@ func TestAForgedGeneration(t *testing.T) {
 // all answer, it names none.
 func TestWhatToStart(t *testing.T) {
 	const away = "d does not answer: it is the new master: start it, or give another"
-	if said := newClusterOf(t, marked, marked, marked, absent).refuses("the new one is away", changeOf(t, abc, abcd).Announce(), away); said != away {
-		t.Error(said)
-	}
+	world := newClusterOf(t, marked, marked, marked, absent)
+	said := world.refuses("the new one is away", changeOf(t, abc, abcd).Announce(), away)
+	testkit.Equal(t, said, away, "it says")
 	of8 := func(l *scripts.List) setup { return func(m *scripts.Marker) { m.Members, m.Generation = l, 8 } }
 	for what, c := range map[string]struct {
 		masters []setup
@@ -371,8 +363,7 @@ func TestWhatToStart(t *testing.T) {
 		"d is away":  {[]setup{of8(abcd), of8(abd), marked, absent}, "start the masters that do not answer, or give their URLs (d), and repeat"},
 	} {
 		said := newClusterOf(t, c.masters...).refuses(what, change.Abort(abcd), "quorumlock admit -yes -members")
-		if !strings.Contains(said, c.want) || strings.Contains(said, "start the") != (c.want != "") {
-			t.Errorf("%s: %s", what, said)
-		}
+		testkit.Check(t, strings.Contains(said, c.want) && strings.Contains(said, "start the") == (c.want != ""),
+			"%s: %s", what, said)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -48,9 +49,7 @@ func TestStanding(t *testing.T) {
 		"admitted, another max lease":  {view(func(m *scripts.Marker) { m.Members, m.MaxLease = none, time.Second }), membership.Refuses},
 		"admitted by another name":     {view(func(m *scripts.Marker) { m.Members, m.Member = none, "x" }), membership.Blank},
 	} {
-		if got := c.view.Standing(abc); got != c.want {
-			t.Errorf("%s: %d, want %d", what, got, c.want)
-		}
+		testkit.Equal(t, c.view.Standing(abc), c.want, what)
 	}
 }
 
@@ -87,9 +86,8 @@ func TestRefusals(t *testing.T) {
 		if v.Standing(abc) != membership.Refuses {
 			t.Fatalf("%s: it does not refuse", what)
 		}
-		if err := v.Refusal(abc); !errors.Is(err, c.wraps) || err.Error() != c.want {
-			t.Errorf("%s: %v\nwant %s", what, err, c.want)
-		}
+		err := v.Refusal(abc)
+		testkit.Check(t, errors.Is(err, c.wraps) && err.Error() == c.want, "%s: %v\nwant %s", what, err, c.want)
 	}
 }
 
@@ -124,9 +122,7 @@ func TestWhatAViewSays(t *testing.T) {
 		if word, given := change.AdmissionLeft(c.view); given {
 			got.given, got.word = true, word
 		}
-		if got != c.want {
-			t.Errorf("%s: %+v, want %+v", what, got, c.want)
-		}
+		testkit.Equal(t, got, c.want, what)
 	}
 }
 
@@ -141,16 +137,13 @@ func TestWithAndWithout(t *testing.T) {
 		"{a, c}":    change.Without(l, "b"),
 		"{}":        change.Without(change.Without(l, "a"), "c"),
 	} {
-		if got.String() != want {
-			t.Errorf("%v, want %s", got, want)
-		}
+		testkit.Equal(t, got.String(), want, "as text")
 	}
 	more := change.With(l, "d")
 	change.With(more, "e")
 	change.Without(more, "a")
-	if l.String() != "{a, c}" || more.String() != "{a, c, d}" || !change.Without(more, "d").Equal(l) || !change.With(l, "d").Equal(more) {
-		t.Errorf("the lists are %v and %v", l, more)
-	}
+	testkit.Check(t, l.String() == "{a, c}" && more.String() == "{a, c, d}" && change.Without(more, "d").Equal(l) &&
+		change.With(l, "d").Equal(more), "the lists are %v and %v", l, more)
 }
 
 func TestHasAll(t *testing.T) {
@@ -162,11 +155,7 @@ func TestHasAll(t *testing.T) {
 		{scripts.NewList(), true}, {scripts.NewList("b"), true}, {scripts.NewList("a", "c"), true}, {three, true},
 		{scripts.NewList("a", "b", "c", "d"), false}, {scripts.NewList("d"), false}, {scripts.NewList("a", "d"), false},
 	} {
-		if change.HasAll(three, c.of) != c.want {
-			t.Errorf("%v has all of %v: %v", three, c.of, !c.want)
-		}
+		testkit.Equal(t, change.HasAll(three, c.of), c.want, c.of)
 	}
-	if change.HasAll(scripts.NewList(), three) {
-		t.Error("an empty list has all of them")
-	}
+	testkit.Check(t, !change.HasAll(scripts.NewList(), three), "an empty list has all of them")
 }
