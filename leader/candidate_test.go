@@ -41,14 +41,12 @@ func TestNewRefuses(t *testing.T) {
 			"a locker's bad option":   {p.With(quorum.WithLease(0)), election, nil, quorum.ErrInvalid},
 			"a closed locker":         {closed.Locker, election, nil, quorum.ErrClosed},
 		} {
-			if made, err := leader.New(test.locker, test.name, test.opts...); made != nil || !errors.Is(err, test.want) {
-				c.Errorf("%s: %v, %v; want an error that wraps %q", what, made, err, test.want)
-			}
+			made, err := leader.New(test.locker, test.name, test.opts...)
+			testkit.Check(c, made == nil && errors.Is(err, test.want),
+				"%s: %v, %v; want an error that wraps %q", what, made, err, test.want)
 		}
 		c.candidate(p.Locker)
-		if sent := p.sent.Load() - before; sent != 0 {
-			c.Errorf("New sent %d requests", sent)
-		}
+		testkit.Equal(c, p.sent.Load()-before, 0, "requests sent by New")
 	})
 }
 
@@ -58,9 +56,8 @@ func TestTerm(t *testing.T) {
 		c.wantLeader(b, "")
 		first := c.campaign(a)
 		c.wantLeader(b, first.ID())
-		if a.ID() != first.ID() || b.ID() != "" || first.ID() == "" {
-			c.Errorf("the term's ID is %q, its candidate's %q, the other one's %q", first.ID(), a.ID(), b.ID())
-		}
+		testkit.Check(c, a.ID() == first.ID() && b.ID() == "" && first.ID() != "",
+			"the term's ID is %q, its candidate's %q, the other one's %q", first.ID(), a.ID(), b.ID())
 		testkit.Must(c, a.IsLeader(c.Context()))
 		c.wantErr(b.IsLeader(c.Context()), leader.ErrNotLeader)
 
@@ -68,23 +65,19 @@ func TestTerm(t *testing.T) {
 		defer cancel()
 		_, err := b.Campaign(brief)
 		c.wantErr(err, context.DeadlineExceeded, quorum.ErrNotAcquired, quorum.ErrHeld)
-		if !first.Valid() || first.Context().Err() != nil {
-			c.Errorf("the term was not renewed: %v", context.Cause(first.Context()))
-		}
+		testkit.Check(c, first.Valid() && first.Context().Err() == nil,
+			"the term was not renewed: %v", context.Cause(first.Context()))
 
 		c.resign(first)
 		testkit.Must(c, first.Resign(c.Context())) // again: the same result
 		c.wantErr(context.Cause(first.Context()), quorum.ErrReleased)
 		c.wantErr(a.IsLeader(c.Context()), leader.ErrNotLeader)
-		if first.Valid() || a.ID() != "" {
-			c.Errorf("after Resign: valid %v, ID %q", first.Valid(), a.ID())
-		}
+		testkit.Check(c, !first.Valid() && a.ID() == "", "after Resign: valid %v, ID %q", first.Valid(), a.ID())
 		c.wantLeader(b, "")
 		second := c.campaign(b)
 		c.wantLeader(a, second.ID())
-		if second.Token() <= first.Token() || second.ID() == first.ID() {
-			c.Errorf("token %d after %d, ID %q after %q", second.Token(), first.Token(), second.ID(), first.ID())
-		}
+		testkit.Check(c, second.Token() > first.Token() && second.ID() != first.ID(),
+			"token %d after %d, ID %q after %q", second.Token(), first.Token(), second.ID(), first.ID())
 		c.resign(second)
 	})
 }
@@ -124,9 +117,7 @@ func TestTermOutlivesItsParent(t *testing.T) {
 		c.wantErr(a.IsLeader(c.Context()), leader.ErrNotLeader)
 		time.Sleep(3 * lease)
 		c.wantLeader(b, term.ID())
-		if !term.Valid() || a.ID() != term.ID() {
-			c.Error("the candidate no longer leads, and did not resign")
-		}
+		testkit.Check(c, term.Valid() && a.ID() == term.ID(), "the candidate no longer leads, and did not resign")
 		if err := term.Resign(ctx); err != nil && !errors.Is(err, context.Canceled) {
 			c.Error(err)
 		} // the release is sent in any case
@@ -146,18 +137,14 @@ func TestCampaignInsideATerm(t *testing.T) {
 		defer cancel()
 		for what, by := range map[string]*leader.Candidate{"the same": a, "another": c.candidate(p.Locker)} {
 			got, err := by.Campaign(within)
-			if got != nil {
-				c.Errorf("%s candidate got a term inside a term", what)
-			}
+			testkit.Check(c, got == nil, "%s candidate got a term inside a term", what)
 			c.wantErr(err, quorum.ErrInvalid)
 		}
-		if !term.Valid() || a.ID() != term.ID() {
-			c.Error("that ended the term")
-		}
+		testkit.Check(c, term.Valid() && a.ID() == term.ID(), "that ended the term")
 		synctest.Wait()
-		if state, err := p.Inspect(c.Context(), election); err != nil || state.Level != 1 {
-			c.Errorf("level %d, %v: a refused campaign has left the lock entered", state.Level, err)
-		}
+		state, err := p.Inspect(c.Context(), election)
+		testkit.Must(c, err)
+		testkit.Equal(c, state.Level, 1, "the level after a refused campaign")
 		another, err := leader.New(p.Locker, "another election")
 		testkit.Must(c, err)
 		elsewhere := c.candidate(newCluster(c.T).process().Locker) // the same name on other masters
@@ -188,25 +175,18 @@ func TestConcurrentCampaigns(t *testing.T) {
 					c.Error(err)
 					return
 				}
-				if err := by.IsLeader(c.Context()); err != nil || by.ID() != term.ID() {
-					c.Errorf("a candidate with a term: %v, ID %q, want %q", err, by.ID(), term.ID())
-				}
+				testkit.Is(c, by.IsLeader(c.Context()), nil, "a candidate with a term")
+				testkit.Equal(c, by.ID(), term.ID(), "the ID of a candidate with a term")
 				mu.Lock()
-				if term.Token() <= last {
-					c.Errorf("token %d after %d", term.Token(), last)
-				}
+				testkit.Check(c, term.Token() > last, "token %d after %d", term.Token(), last)
 				last, terms = term.Token(), terms+1
 				mu.Unlock()
 				time.Sleep(time.Millisecond)
-				if err := term.Resign(c.Context()); err != nil {
-					c.Error(err)
-				}
+				testkit.Is(c, term.Resign(c.Context()), nil, "Resign")
 			})
 		}
 		all.Wait()
-		if terms != 12 {
-			c.Errorf("%d terms, want 12", terms)
-		}
+		testkit.Equal(c, terms, 12, "terms")
 	})
 }
 
@@ -220,17 +200,14 @@ func TestTermEndsWithTheLocker(t *testing.T) {
 			p.Close()
 			c.wantErr(context.Cause(term.Context()), quorum.ErrClosed)
 			c.wantErr(a.IsLeader(c.Context()), leader.ErrNotLeader)
-			if term.Valid() {
-				c.Error("the term is valid after Close")
-			}
+			testkit.Check(c, !term.Valid(), "the term is valid after Close")
 			if resigns {
 				testkit.Must(c, term.Resign(c.Context()))
 			}
 			began := time.Now()
 			c.resign(c.campaign(b))
-			if took := time.Since(began); resigns != (took < lease/10) {
-				c.Errorf("resigned %v: the next leader came after %v", resigns, took)
-			}
+			took := time.Since(began)
+			testkit.Check(c, resigns == (took < lease/10), "resigned %v: the next leader came after %v", resigns, took)
 		})
 	}
 }

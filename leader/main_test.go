@@ -133,8 +133,6 @@ func (c *cluster) wantLeader(asked *leader.Candidate, id string) {
 func (c *cluster) wantErr(err error, targets ...error) {
 	c.Helper()
 	for _, target := range targets {
-		if !errors.Is(err, target) {
-			c.Errorf("error %v: does not wrap %q", err, target)
-		}
+		testkit.Check(c, errors.Is(err, target), "error %v: does not wrap %q", err, target)
 	}
 }

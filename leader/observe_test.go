@@ -47,13 +47,11 @@ func TestObserve(t *testing.T) {
 			c.Helper()
 			began := time.Now()
 			got := <-pairs
-			if got.ID != id || (got.err != nil) != (targets != nil) {
-				c.Errorf("%s: %q, %v; want %q", what, got.ID, got.err, id)
-			}
+			testkit.Check(c, got.ID == id && (got.err != nil) == (targets != nil),
+				"%s: %q, %v; want %q", what, got.ID, got.err, id)
 			c.wantErr(got.err, targets...)
-			if took := got.at.Sub(began); took > within {
-				c.Errorf("%s: seen after %v", what, took)
-			}
+			took := got.at.Sub(began)
+			testkit.Check(c, took <= within, "%s: seen after %v", what, took)
 		}
 		next("at first", "")
 		first := c.campaign(a)
@@ -88,9 +86,8 @@ func TestIdentityOfTheLeader(t *testing.T) {
 		for _, by := range []*leader.Candidate{a, c.candidate(c.process().Locker)} {
 			now, err := by.Leader(c.Context())
 			testkit.Must(c, err)
-			if now.Identity != leads.Identity() || now.Identity.Label != "10.0.0.7:8080" || now.Identity.PID != os.Getpid() {
-				c.Errorf("%+v leads, want %+v", now, leads.Identity())
-			}
+			testkit.Check(c, now.Identity == leads.Identity() && now.Identity.Label == "10.0.0.7:8080" &&
+				now.Identity.PID == os.Getpid(), "%+v leads, want %+v", now, leads.Identity())
 		}
 		for _, m := range c.masters {
 			m.Set(key, "") // as masters that do not know it
@@ -98,14 +95,13 @@ func TestIdentityOfTheLeader(t *testing.T) {
 		pairs, stop := c.observe(c.candidate(c.process().Locker))
 		defer stop()
 		for _, want := range []quorum.Identity{{}, leads.Identity()} { // it is written anew every 15 s
-			if got := <-pairs; got.err != nil || got.ID != term.ID() || got.Identity != want {
-				c.Errorf("%+v, %v; want %s and %+v", got.Leader, got.err, term.ID(), want)
-			}
+			got := <-pairs
+			testkit.Must(c, got.err)
+			testkit.Equal(c, got.Leader, leader.Leader{ID: term.ID(), Identity: want}, "who leads")
 		}
 		c.resign(term)
-		if got := <-pairs; got.err != nil || got.Leader != (leader.Leader{}) {
-			c.Errorf("nobody leads: %+v, %v", got.Leader, got.err)
-		}
+		got := <-pairs
+		testkit.Check(c, got.err == nil && got.Leader == (leader.Leader{}), "nobody leads: %+v, %v", got.Leader, got.err)
 	})
 }
 
@@ -125,9 +121,8 @@ func TestObserveEnds(t *testing.T) {
 		sequence := a.Observe(c.Context())
 		for range 2 {
 			next, stop := iter.Pull2(sequence)
-			if got, err, ok := next(); !ok || err != nil || got.ID != "" {
-				c.Errorf("%q, %v, %v", got.ID, err, ok)
-			}
+			got, err, ok := next()
+			testkit.Check(c, ok && err == nil && got.ID == "", "%q, %v, %v", got.ID, err, ok)
 			stop()
 		}
 		pairs, stop := c.observe(a)
@@ -135,9 +130,8 @@ func TestObserveEnds(t *testing.T) {
 		<-pairs
 		p.Close()
 		c.wantErr((<-pairs).err, quorum.ErrClosed)
-		if _, more := <-pairs; more {
-			c.Error("Observe goes on after Close")
-		}
+		_, more := <-pairs
+		testkit.Check(c, !more, "Observe goes on after Close")
 		_, err := a.Leader(c.Context())
 		c.wantErr(err, quorum.ErrClosed)
 	})
@@ -154,12 +148,9 @@ func TestLeaderIsNotKnown(t *testing.T) {
 		c.masters[0].Crash(fakeredis.Everything)
 		_, err := a.Leader(c.Context())
 		c.wantErr(err, quorum.ErrUnavailable)
-		if asked := errors.As(err, new(*quorum.Error)); asked {
-			c.Errorf("the test needs two masters that answer: %v", err)
-		}
-		if !term.Valid() {
-			c.Error("the leader lost its term")
-		}
+		asked := errors.As(err, new(*quorum.Error))
+		testkit.Check(c, !asked, "the test needs two masters that answer: %v", err)
+		testkit.Check(c, term.Valid(), "the leader lost its term")
 		c.masters[0].Start()
 		synctest.Wait()
 		time.Sleep(lease)
@@ -189,9 +180,7 @@ func TestLeaderThatMastersForgot(t *testing.T) {
 		defer cancel()
 		_, err = c.candidate(c.process(node.WithMaxLease(maxLease)).Locker).Campaign(brief)
 		c.wantErr(err, context.DeadlineExceeded)
-		if !term.Valid() {
-			c.Error("the leader knows already")
-		}
+		testkit.Check(c, term.Valid(), "the leader knows already")
 		_, err = a.Leader(c.Context())
 		c.wantErr(err, quorum.ErrQuarantined)
 		time.Sleep(lease)

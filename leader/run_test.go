@@ -33,17 +33,13 @@ func TestRunReturnsWithTheFunction(t *testing.T) {
 			err := a.Run(c.Context(), func(ctx context.Context, t *leader.Term) error {
 				calls++
 				c.wantLeader(b, t.ID())
-				if held, ok := quorum.FromContext(ctx, election); ctx != t.Context() || !ok || held.Token() != t.Token() {
-					c.Errorf("%s: the context is not the term's", what)
-				}
+				held, ok := quorum.FromContext(ctx, election)
+				testkit.Check(c, ctx == t.Context() && ok && held.Token() == t.Token(),
+					"%s: the context is not the term's", what)
 				return test.lead(ctx, t)
 			})
-			if test.want == nil && err != nil || !errors.Is(err, test.want) {
-				c.Errorf("%s: Run returned %v, want %v", what, err, test.want)
-			}
-			if calls != 1 {
-				c.Errorf("%s: %d calls", what, calls)
-			}
+			testkit.Is(c, err, test.want, what)
+			testkit.Equal(c, calls, 1, what)
 			synctest.Wait()
 			c.wantLeader(b, "")
 		})
@@ -56,9 +52,8 @@ func TestRunOutlastsWithWait(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		first := c.campaign(c.candidate(c.process().Locker))
 		b := c.candidate(c.process().With(quorum.WithWait(time.Second)))
-		if _, err := b.Campaign(c.Context()); !errors.Is(err, quorum.ErrHeld) {
-			c.Errorf("Campaign returned %v, want ErrHeld after a second", err)
-		}
+		_, err := b.Campaign(c.Context())
+		testkit.Check(c, errors.Is(err, quorum.ErrHeld), "Campaign returned %v, want ErrHeld after a second", err)
 		ended := make(chan error, 1)
 		led := false
 		go func() {
@@ -66,9 +61,8 @@ func TestRunOutlastsWithWait(t *testing.T) {
 		}()
 		time.Sleep(10 * time.Second)
 		c.resign(first)
-		if err := <-ended; err != nil || !led {
-			c.Errorf("Run returned %v; it has led: %v", err, led)
-		}
+		testkit.Must(c, <-ended)
+		testkit.Check(c, led, "it has not led")
 	})
 }
 
@@ -82,9 +76,8 @@ func TestRunResignsWhenTheFunctionDoesNotReturn(t *testing.T) {
 				defer func() { ended <- recover() }()
 				a.Run(c.Context(), func(context.Context, *leader.Term) error { end(); return nil })
 			}()
-			if got := <-ended; (got == "lead") != (what == "a panic") {
-				c.Errorf("%s: recovered %v", what, got)
-			}
+			got := <-ended
+			testkit.Check(c, (got == "lead") == (what == "a panic"), "%s: recovered %v", what, got)
 			synctest.Wait()
 			c.wantLeader(b, "")
 			c.wantErr(a.IsLeader(c.Context()), leader.ErrNotLeader)
@@ -103,9 +96,7 @@ func TestRunResignsOnlyAfterTheFunction(t *testing.T) {
 				leads <- t
 				<-ctx.Done()
 				<-ends // the work ends in good order
-				if !t.Valid() {
-					c.Error("resigned, or lost, while the function ran")
-				}
+				testkit.Check(c, t.Valid(), "resigned, or lost, while the function ran")
 				return ctx.Err()
 			})
 		}()
@@ -114,9 +105,9 @@ func TestRunResignsOnlyAfterTheFunction(t *testing.T) {
 		time.Sleep(5 * lease)
 		c.wantLeader(b, term.ID())
 		close(ends)
-		if err := <-ran; !errors.Is(err, context.Canceled) || err.Error() != context.Canceled.Error() {
-			c.Errorf("Run returned %v, want what the function did", err)
-		}
+		err := <-ran
+		testkit.Check(c, errors.Is(err, context.Canceled) && err.Error() == context.Canceled.Error(),
+			"Run returned %v, want what the function did", err)
 		c.wantLeader(b, "") // a quorum had confirmed when Run returned, though its context had ended
 	})
 }
@@ -169,15 +160,12 @@ func TestRunCampaignsAgain(t *testing.T) {
 			lose(c, p, b)
 			c.wantErr(context.Cause(first.Context()), quorum.ErrLost)
 			second := <-leads
-			if second.Token() <= first.Token() || !second.Valid() {
-				c.Errorf("%s: token %d after %d, valid %v", what, second.Token(), first.Token(), second.Valid())
-			}
+			testkit.Check(c, second.Token() > first.Token() && second.Valid(),
+				"%s: token %d after %d, valid %v", what, second.Token(), first.Token(), second.Valid())
 			testkit.Must(c, a.IsLeader(c.Context()))
 			cancel()
 			c.wantErr(<-ran, failed) // this term was not lost
-			if len(leads) != 0 {
-				c.Errorf("%s: a third term after ctx has ended", what)
-			}
+			testkit.Equal(c, len(leads), 0, what)
 			synctest.Wait()
 			c.wantLeader(b, "")
 		})
@@ -198,16 +186,14 @@ func TestRunCampaignsAgainAfterAStop(t *testing.T) {
 			}
 			<-ctx.Done()
 			c.wantErr(context.Cause(ctx), quorum.ErrLost)
-			if stopped := time.Since(began); stopped > 2*lease-lease/3 || !t.Valid() {
-				c.Errorf("it stopped after %v, valid %v", stopped, t.Valid())
-			}
+			stopped := time.Since(began)
+			testkit.Check(c, stopped <= 2*lease-lease/3 && t.Valid(), "it stopped after %v, valid %v", stopped, t.Valid())
 			time.Sleep(lease / 4)
 			c.wantLeader(b, t.ID())
 			return failed // of the term that was stopped: dropped
 		})
-		if calls != 2 || !errors.Is(err, failed) || errors.Is(err, quorum.ErrLost) {
-			c.Errorf("%d calls, %v", calls, err)
-		}
+		testkit.Check(c, calls == 2 && errors.Is(err, failed) && !errors.Is(err, quorum.ErrLost),
+			"%d calls, %v", calls, err)
 	})
 }
 
@@ -225,9 +211,8 @@ func TestRunDoesNotCampaignAfterItsContext(t *testing.T) {
 			return ctx.Err()
 		})
 		c.wantErr(err, context.Canceled, quorum.ErrLost)
-		if errors.Is(err, quorum.ErrNotAcquired) || calls != 1 {
-			c.Errorf("Run campaigned after its context had ended: %v, %d calls", err, calls)
-		}
+		testkit.Check(c, !errors.Is(err, quorum.ErrNotAcquired) && calls == 1,
+			"Run campaigned after its context had ended: %v, %d calls", err, calls)
 	})
 }
 
