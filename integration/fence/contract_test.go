@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // in runs fn in a transaction, which it commits if fn returns nil.
@@ -67,19 +68,14 @@ func TestStamp(t *testing.T) {
 			}
 			for range 2 {
 				err := stamp(41)
-				var fenced *fence.Error
-				if !errors.Is(err, fence.ErrFenced) || !errors.As(err, &fenced) {
-					t.Fatalf("error %v, want ErrFenced", err)
-				}
-				if fenced.Token != 41 || fenced.Seen != greatest-1 || !strings.Contains(fenced.Resource, "42") {
-					t.Errorf("%+v", *fenced)
-				}
+				testkit.Is(t, err, fence.ErrFenced, "stamp")
+				fenced, ok := errors.AsType[*fence.Error](err)
+				testkit.Check(t, ok && fenced.Token == 41 && fenced.Seen == greatest-1 && strings.Contains(fenced.Resource, "42"),
+					"%+v", fenced)
 			}
 			must(t, stamp(greatest))
 			for _, token := range []uint64{0, greatest + 1} {
-				if err := stamp(token); !errors.Is(err, fence.ErrInvalid) {
-					t.Errorf("token %d: %v, want ErrInvalid", token, err)
-				}
+				testkit.Is(t, stamp(token), fence.ErrInvalid, token)
 			}
 			must(t, stamp(greatest)) // the invalid one left no trace
 		})
@@ -98,24 +94,20 @@ func TestStampHoldsItsResource(t *testing.T) {
 			stamp := d.stamper(t)
 			for _, first := range []uint64{5, 7, 6} { // fresh, greater, refused
 				s, tx, err := d.stamped(t, first)
-				if errors.Is(err, fence.ErrFenced) != (first == 6) {
-					t.Errorf("token %d: %v", first, err)
-				}
+				testkit.Check(t, errors.Is(err, fence.ErrFenced) == (first == 6), "token %d: %v", first, err)
 				got := make(chan error, 1)
 				go func() { got <- stamp(7) }()
 				if d.driver == "sqlite" {
-					if err := <-got; !again(err) {
-						t.Errorf("during a transaction with token %d: %v, want SQLITE_BUSY", first, err)
-					}
+					err := <-got
+					testkit.Check(t, again(err), "during a transaction with token %d: %v, want SQLITE_BUSY", first, err)
 					go func() { got <- nil }()
 				} else if !poll.Until(soon, func() bool { return d.waiting(t) == 1 }) {
 					t.Errorf("no stamp waits for the transaction with token %d", first)
 				}
 				must(t, tx.Rollback())
 				s.close()
-				if err := <-got; err != nil && !again(err) {
-					t.Errorf("after the transaction with token %d: %v", first, err)
-				}
+				err = <-got
+				testkit.Check(t, err == nil || again(err), "after the transaction with token %d: %v", first, err)
 				must(t, stamp(7))
 			}
 		})
@@ -170,34 +162,27 @@ func TestColumn(t *testing.T) {
 			stamp := func(c fence.Column, key any) error {
 				return in(t, d, func(tx *sql.Tx) error { return c.Stamp(t.Context(), tx, key, 41) })
 			}
-			if err := stamp(column, 1); !errors.Is(err, sql.ErrNoRows) || errors.Is(err, fence.ErrFenced) {
-				t.Errorf("without a row: %v, want ErrNoRows", err)
-			}
+			err := stamp(column, 1)
+			testkit.Check(t, errors.Is(err, sql.ErrNoRows) && !errors.Is(err, fence.ErrFenced),
+				"without a row: %v, want ErrNoRows", err)
 			d.account(t, 1)
 			d.account(t, 2)
 			must(t, stamp(column, 1)) // the token was NULL
 			var untouched sql.NullInt64
 			must(t, d.db.QueryRowContext(t.Context(), "SELECT token FROM accounts WHERE id = 2").Scan(&untouched))
-			if untouched.Valid {
-				t.Errorf("the stamp of one row stamped another, with %d", untouched.Int64)
-			}
-			if err := stamp(fence.Column{Table: "accounts", Key: "id"}, 1); !errors.Is(err, fence.ErrInvalid) {
-				t.Errorf("without a column: %v, want ErrInvalid", err)
-			}
-			if err := stamp(fence.Column{Table: "accounts", Key: "id", Token: "absent"}, 1); err == nil ||
-				!strings.Contains(err.Error(), "fence: stamp accounts 1: ") {
-				t.Errorf("with an absent column: %v", err)
-			}
+			testkit.Check(t, !untouched.Valid, "the stamp of one row stamped another, with %d", untouched.Int64)
+			testkit.Is(t, stamp(fence.Column{Table: "accounts", Key: "id"}, 1), fence.ErrInvalid, "without a column")
+			err = stamp(fence.Column{Table: "accounts", Key: "id", Token: "absent"}, 1)
+			testkit.Check(t, err != nil && strings.Contains(err.Error(), "fence: stamp accounts 1: "),
+				"with an absent column: %v", err)
 			// A key that fits several rows: any one of them refuses.
 			for _, refuses := range []int{1, 2} {
 				_, err := d.db.ExecContext(t.Context(),
 					"UPDATE accounts SET token = CASE WHEN id = $1 THEN 50 ELSE 1 END", refuses)
 				must(t, err)
 				err = stamp(fence.Column{Table: "accounts", Key: "balance", Token: "token"}, opening)
-				var fenced *fence.Error
-				if !errors.As(err, &fenced) || fenced.Seen != 50 {
-					t.Errorf("row %d of two has seen 50: %v", refuses, err)
-				}
+				fenced, ok := errors.AsType[*fence.Error](err)
+				testkit.Check(t, ok && fenced.Seen == 50, "row %d of two has seen 50: %v", refuses, err)
 			}
 		})
 	}

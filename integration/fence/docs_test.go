@@ -5,12 +5,12 @@ package fence_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/jackc/pgx/v5"
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
 )
@@ -77,14 +77,11 @@ func TestDocuments(t *testing.T) {
 		for what, err := range map[string]error{
 			"ofAccount": ofAccount(ctx, db, lock), "ofKey": ofKey(ctx, conn, lock),
 		} {
-			if !errors.Is(err, test.want) {
-				t.Errorf("%s, token %d: %v, want %v", what, test.token, err, test.want)
-			}
+			testkit.Is(t, err, test.want, what)
 		}
 	}
-	if balance, err := redis.Int(conn.Do("GET", "account:42:balance")); err != nil || balance != 120 {
-		t.Errorf("balance %d, %v", balance, err)
-	}
+	balance, err := redis.Int(conn.Do("GET", "account:42:balance"))
+	testkit.Check(t, err == nil && balance == 120, "balance %d, %v", balance, err)
 }
 
 func TestDocumentOfPgx(t *testing.T) {
@@ -93,8 +90,6 @@ func TestDocumentOfPgx(t *testing.T) {
 	defer conn.Close(context.Background())
 	for _, test := range documented {
 		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error { return ofRow(t.Context(), tx, lockOf(t, test.token)) })
-		if !errors.Is(err, test.want) {
-			t.Errorf("ofRow, token %d: %v, want %v", test.token, err, test.want)
-		}
+		testkit.Is(t, err, test.want, test.token)
 	}
 }

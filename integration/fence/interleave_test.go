@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 const (
@@ -169,9 +170,7 @@ func TestInterleavings(t *testing.T) {
 					refusals += refused
 				}
 				t.Logf("%d orders of statements: %d writes, %d holders refused", seed, writes, refusals)
-				if !besideEachOther() {
-					t.Error("no two holders overlapped")
-				}
+				testkit.Check(t, besideEachOther(), "no two holders overlapped")
 			})
 		}
 	}

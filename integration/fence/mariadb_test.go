@@ -14,6 +14,7 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/internal/sqlserver"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // mariadb is the MariaDB of all tests.
@@ -83,10 +84,8 @@ func TestStampMySQLReadsNoSnapshot(t *testing.T) {
 		must(t, stamp(42))
 		return fence.StampMySQL(t.Context(), tx, resourceOf(account), 41)
 	})
-	var fenced *fence.Error
-	if !errors.As(err, &fenced) || fenced.Seen != 42 {
-		t.Errorf("token 41, after 42: %v", err)
-	}
+	fenced, ok := errors.AsType[*fence.Error](err)
+	testkit.Check(t, ok && fenced.Seen == 42, "token 41, after 42: %v", err)
 }
 
 // Resources that a collation would hold for equal are apart. One that the column cannot hold is
@@ -100,11 +99,9 @@ func TestResourcesOfMySQL(t *testing.T) {
 	longest := strings.Repeat("x", 255)
 	must(t, stamp("é", 41))
 	for i, resource := range []string{"É", "e", "E", "e ", "e\u0301", "\u00e9 ", longest} {
-		if err := stamp(resource, uint64(i)+1); err != nil {
-			t.Errorf("%q: %v", resource, err)
-		}
+		testkit.Is(t, stamp(resource, uint64(i)+1), nil, resource)
 	}
-	if err := stamp(longest+"y", 1); !errors.Is(err, fence.ErrInvalid) || !strings.Contains(err.Error(), "256 bytes") {
-		t.Errorf("a resource of 256 bytes: %v, want ErrInvalid", err)
-	}
+	err := stamp(longest+"y", 1)
+	testkit.Check(t, errors.Is(err, fence.ErrInvalid) && strings.Contains(err.Error(), "256 bytes"),
+		"a resource of 256 bytes: %v, want ErrInvalid", err)
 }

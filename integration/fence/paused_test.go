@@ -61,9 +61,7 @@ func startHolder(t *testing.T, masters *redistest.Fleet, r resource, by order, s
 	t.Cleanup(s.close)
 	go func() {
 		acknowledged, err := s.work(context.Background(), account, held.Token(), by, 1)
-		if err != nil && !errors.Is(err, fence.ErrFenced) {
-			t.Error(err)
-		}
+		testkit.Check(t, err == nil || errors.Is(err, fence.ErrFenced), "%v", err)
 		told <- outcome{err != nil, acknowledged}
 	}()
 	select {
@@ -72,9 +70,7 @@ func startHolder(t *testing.T, masters *redistest.Fleet, r resource, by order, s
 		t.Fatalf("the holder was not paused: %+v", o)
 	}
 	return func() outcome {
-		if !errors.Is(held.Err(), quorum.ErrLost) {
-			t.Errorf("the holder was paused for longer than its lease: %v", held.Err())
-		}
+		testkit.Is(t, held.Err(), quorum.ErrLost, "paused for longer than its lease")
 		close(goOn)
 		return <-told
 	}
@@ -177,15 +173,11 @@ func TestPausedInATransaction(t *testing.T) {
 				try = brief
 			}
 			acknowledged, err := s.work(try, account, next.Token(), stampFirst, 2)
-			if waited := err != nil; waited != c.waits {
-				t.Errorf("the next holder's first try: %v", err)
-			}
+			testkit.Equal(t, err != nil, c.waits, "the next holder's first try waits")
 			told := resume()
 			ctx, cancel = context.WithTimeout(context.Background(), soon) // the try may have lasted PostgreSQL's lock_timeout
 			defer cancel()
-			if told.fenced == c.waits {
-				t.Errorf("the paused holder: %+v", told)
-			}
+			testkit.Check(t, told.fenced != c.waits, "the paused holder: %+v", told)
 			if c.waits {
 				again := r.session(t, func(string) {})
 				defer again.close()
@@ -194,12 +186,8 @@ func TestPausedInATransaction(t *testing.T) {
 			}
 			must(t, next.Unlock(ctx))
 			balance, log := r.state(t, account)
-			if err := judge(append(told.acknowledged, acknowledged...), balance, log); err != nil {
-				t.Error(err)
-			}
-			if want := map[bool]int{true: opening + 3, false: opening + 2}[c.waits]; balance != want {
-				t.Errorf("balance %d, want %d: %v", balance, want, log)
-			}
+			testkit.Is(t, judge(append(told.acknowledged, acknowledged...), balance, log), nil, "the account")
+			testkit.Equal(t, balance, map[bool]int{true: opening + 3, false: opening + 2}[c.waits], "the balance")
 		})
 	}
 }

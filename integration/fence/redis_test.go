@@ -39,10 +39,7 @@ func (s *store) session(t *testing.T, step func(string)) session {
 
 func (s *store) state(t *testing.T, account int) (int, []write) {
 	t.Helper()
-	balance, err := redis.Int(s.conn.Do("GET", balanceKey(account)))
-	if errors.Is(err, redis.ErrNil) {
-		balance, err = opening, nil
-	}
+	balance, err := balanceOf(s.conn, account)
 	must(t, err)
 	lines, err := redis.Strings(s.conn.Do("LRANGE", logKey(account), 0, -1))
 	must(t, err)
@@ -54,6 +51,14 @@ func (s *store) state(t *testing.T, account int) (int, []write) {
 		log = append(log, w)
 	}
 	return balance, log
+}
+
+func balanceOf(conn redis.Conn, account int) (int, error) {
+	balance, err := redis.Int(conn.Do("GET", balanceKey(account)))
+	if errors.Is(err, redis.ErrNil) {
+		return opening, nil
+	}
+	return balance, err
 }
 
 func balanceKey(account int) string { return fmt.Sprintf("balance:%d", account) }
@@ -95,10 +100,7 @@ func (s *redisSession) work(ctx context.Context, account int, token uint64, by o
 		}
 	}
 	s.step("read")
-	balance, err := redis.Int(s.conn.Conn.Do("GET", balanceKey(account)))
-	if errors.Is(err, redis.ErrNil) {
-		balance, err = opening, nil
-	}
+	balance, err := balanceOf(s.conn.Conn, account)
 	if err != nil {
 		return nil, err
 	}

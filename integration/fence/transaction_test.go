@@ -142,14 +142,17 @@ func (s *sqlSession) transact(x *transaction, undo bool, statements func() error
 
 // again reports whether a transaction failed only because of others that ran alongside it.
 func again(err error) bool {
-	var postgres interface{ SQLState() string }
-	if errors.As(err, &postgres) {
+	type ofPostgres interface {
+		error
+		SQLState() string
+	}
+	if postgres, ok := errors.AsType[ofPostgres](err); ok {
 		return postgres.SQLState() == "40001" || postgres.SQLState() == "40P01"
 	}
-	var maria *mysql.MySQLError
-	if errors.As(err, &maria) { // a deadlock, a lock wait timeout, a record that changed since the snapshot
+	if maria, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		// a deadlock, a lock wait timeout, a record that changed since the snapshot
 		return maria.Number == 1213 || maria.Number == 1205 || maria.Number == 1020
 	}
-	var lite *sqlite.Error
-	return errors.As(err, &lite) && lite.Code()&0xff == 5 // SQLITE_BUSY
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	return ok && lite.Code()&0xff == 5 // SQLITE_BUSY
 }

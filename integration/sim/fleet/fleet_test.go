@@ -103,9 +103,7 @@ func checkContended(t *testing.T, r *result) {
 	if r.length < 5*time.Second || len(r.cut) > 0 && r.settle < quorum.DefaultLease {
 		return
 	}
-	if n := len(r.contended(8)); n == 0 {
-		t.Errorf("%s: no lock at names with 8 contenders", r.name)
-	}
+	testkit.Check(t, len(r.contended(8)) > 0, "%s: no lock at names with 8 contenders", r.name)
 }
 
 var lockTakes = regexp.MustCompile(`(?m)^\| 5 \| ([0-9.]+) µs \|`)
@@ -115,9 +113,7 @@ var lockTakes = regexp.MustCompile(`(?m)^\| 5 \| ([0-9.]+) µs \|`)
 // majority of the masters gets the two commands.
 func commandTakes(t *testing.T) time.Duration {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/scale.md")
-	testkit.Must(t, err)
-	found := lockTakes.FindStringSubmatch(string(text))
+	found := lockTakes.FindStringSubmatch(testkit.Read(t, "../../../docs/scale.md"))
 	if found == nil {
 		t.Fatal("docs/scale.md has no figure for five masters")
 	}

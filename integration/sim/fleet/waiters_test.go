@@ -55,9 +55,7 @@ func TestManyNamesWait(t *testing.T) {
 			appendReport(t, text)
 		}
 
-		if polls > mostPolls {
-			t.Errorf("%.0f polls per second, want at most %d", polls, mostPolls)
-		}
+		testkit.Check(t, polls <= mostPolls, "%.0f polls per second, want at most %d", polls, mostPolls)
 		for _, c := range []struct {
 			what        string
 			busy, alone []time.Duration
@@ -142,9 +140,7 @@ func (p *twoProcesses) measure() (m timings) {
 		})
 		time.Sleep(300 * time.Millisecond) // refused, subscribed, and refused again
 		began := time.Now()
-		if err := held.Unlock(ctx); err != nil {
-			p.t.Error(err)
-		}
+		testkit.Is(p.t, held.Unlock(ctx), nil, "Unlock")
 		waiting.Wait()
 		m.handoffs = append(m.handoffs, at.Sub(began))
 		p.mustUnlock(got)
@@ -197,9 +193,7 @@ func (p *twoProcesses) mustLock(l *quorum.Locker, name string) *quorum.Lock {
 }
 
 func (p *twoProcesses) mustUnlock(lock *quorum.Lock) {
-	if err := lock.Unlock(context.Background()); err != nil {
-		p.t.Error(err)
-	}
+	testkit.Is(p.t, lock.Unlock(context.Background()), nil, "Unlock")
 }
 
 // A slot costs what a lock costs, if there is no contention.
@@ -223,8 +217,6 @@ func TestASlotCostsALock(t *testing.T) {
 		locks := took(func() (*quorum.Lock, error) { return locker.Lock(t.Context(), "k") })
 		slots := took(func() (*quorum.Lock, error) { return semaphore.Acquire(t.Context()) })
 		t.Logf("100 pairs of a lock %v, of a slot %v", locks, slots)
-		if 4*slots > 5*locks {
-			t.Errorf("100 pairs of a slot take %v, of a lock %v", slots, locks)
-		}
+		testkit.Check(t, 4*slots <= 5*locks, "100 pairs of a slot take %v, of a lock %v", slots, locks)
 	})
 }
