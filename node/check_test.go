@@ -67,9 +67,8 @@ func TestCheck(t *testing.T) {
 		began := time.Now()
 		report := check(t, n)
 		took := time.Since(began)
-		if after, err := redis.Strings(m.Do("KEYS", "*")); err != nil || len(after) != len(before) {
-			t.Errorf("Check wrote %q (%v)", after, err)
-		}
+		after, err := redis.Strings(m.Do("KEYS", "*"))
+		testkit.Check(t, err == nil && len(after) == len(before), "Check wrote %q (%v)", after, err)
 		testkit.Check(t, report.Name == n.Name() && report.Role == "master" && report.Version == version(t, m) &&
 			report.RunID == testkit.Info(t, m, "server", "run_id") && report.Uptime <= time.Minute &&
 			report.EvictionPolicy == "noeviction" && report.MaxMemory == 0 && report.Persistence == persistence &&
@@ -86,11 +85,12 @@ func TestCheck(t *testing.T) {
 		warns(t, report, "in quarantine for another")
 		testkit.Check(t, report.Member == nodeName && slices.Equal(report.Members, []string{nodeName}) &&
 			report.Generation == 1 && len(report.Next) == 0,
-			"marked, it is the member %q of %q in generation %d, next %q", report.Member, report.Members, report.Generation, report.Next)
+			"marked, it is the member %q of %q in generation %d, next %q",
+			report.Member, report.Members, report.Generation, report.Next)
 
 		testkit.Must(t, operator.Admit(t.Context(), n))
 		report = check(t, n)
-		testkit.Check(t, report.Quarantine == 0, "admitted, quarantine of %v is left", report.Quarantine)
+		testkit.Equal(t, report.Quarantine, 0, "quarantine of one that is admitted")
 		warns(t, report)
 		warns(t, check(t, open(t, m.URL(), node.WithMaxLease(time.Hour))), "quarantine is switched off")
 
@@ -177,27 +177,23 @@ func TestOptions(t *testing.T) {
 		"many connections":   node.WithConns(65),
 		"a long name":        node.WithName(strings.Repeat("x", 256)),
 	} {
-		if n, err := node.Open("redis://h", opt); !errors.Is(err, node.ErrInvalid) || n != nil {
-			t.Errorf("%s: Open gives %v", what, err)
-		}
-		if n, err := node.New(&redis.Pool{}, opt); !errors.Is(err, node.ErrInvalid) || n != nil {
-			t.Errorf("%s: New gives %v", what, err)
-		}
+		n, err := node.Open("redis://h", opt)
+		testkit.Check(t, errors.Is(err, node.ErrInvalid) && n == nil, "%s: Open gives %v", what, err)
+		n, err = node.New(&redis.Pool{}, opt)
+		testkit.Check(t, errors.Is(err, node.ErrInvalid) && n == nil, "%s: New gives %v", what, err)
 	}
-	if n, err := node.New(nil); !errors.Is(err, node.ErrInvalid) || n != nil {
-		t.Errorf("New(nil) gives %v", err)
-	}
-	n := open(t, "redis://:secret@h", node.WithName("north"), node.WithTimeout(time.Second), node.WithMaxLease(time.Hour), node.WithConns(64))
-	if n.Name() != "north" || n.Timeout() != time.Second || n.MaxLease() != time.Hour {
-		t.Errorf("%q, %v, %v", n.Name(), n.Timeout(), n.MaxLease())
-	}
+	n, err := node.New(nil)
+	testkit.Check(t, errors.Is(err, node.ErrInvalid) && n == nil, "New(nil) gives %v", err)
+	n = open(t, "redis://:secret@h", node.WithName("north"), node.WithTimeout(time.Second),
+		node.WithMaxLease(time.Hour), node.WithConns(64))
+	testkit.Check(t, n.Name() == "north" && n.Timeout() == time.Second && n.MaxLease() == time.Hour,
+		"%q, %v, %v", n.Name(), n.Timeout(), n.MaxLease())
 	longest := strings.Repeat("x", 255)
 	testkit.Check(t, open(t, "redis://h", node.WithName(longest)).Name() == longest, "a name of 255 bytes is changed")
 	defaults, err := node.Open("redis://h")
 	testkit.Must(t, err)
-	if defaults.Timeout() != node.DefaultTimeout || defaults.MaxLease() != node.DefaultMaxLease {
-		t.Errorf("by default %v, %v", defaults.Timeout(), defaults.MaxLease())
-	}
+	testkit.Check(t, defaults.Timeout() == node.DefaultTimeout && defaults.MaxLease() == node.DefaultMaxLease,
+		"by default %v, %v", defaults.Timeout(), defaults.MaxLease())
 }
 
 // Check reports its own failure, also when its context ends at the same moment.
@@ -225,8 +221,7 @@ func TestCheckReportsItsOwnFailure(t *testing.T) {
 // first.
 func TestCheckReportsTheCallersDeadline(t *testing.T) {
 	t.Parallel()
-	m := startReal(t)
-	n := open(t, m.URL())
+	m, n := openReal(t)
 	check(t, n)
 	testkit.Must(t, m.Freeze())
 	defer func() { testkit.Must(t, m.Thaw()) }()
@@ -255,9 +250,9 @@ func TestAdmitMembersWithoutTheMaster(t *testing.T) {
 		mustFail(t, n, err, node.ErrInvalid)
 		isPermanent(t, err)
 	}
-	if err := operator.AdmitMembers(t.Context(), n, []string{"a", nodeName, "b"}); err == nil || errors.Is(err, node.ErrInvalid) {
-		t.Errorf("a list that has the master: %v, want that it does not answer", err)
-	}
+	err := operator.AdmitMembers(t.Context(), n, []string{"a", nodeName, "b"})
+	testkit.Check(t, err != nil && !errors.Is(err, node.ErrInvalid),
+		"a list that has the master: %v, want that it does not answer", err)
 }
 
 // What Check says of a master by its marker.

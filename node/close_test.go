@@ -75,8 +75,7 @@ func TestCloseCarriesOutAcceptedCalls(t *testing.T) {
 }
 
 func TestCloseDuringNewCalls(t *testing.T) {
-	m := startReal(t)
-	n := open(t, m.URL())
+	m, n := openReal(t)
 	mark(t, n)
 	var running sync.WaitGroup
 	for i := range 32 {
@@ -117,8 +116,7 @@ func TestCloseWhileFrozen(t *testing.T) {
 }
 
 func TestCloseWhileDown(t *testing.T) {
-	m := startReal(t)
-	n := open(t, m.URL(), node.WithConns(3))
+	m, n := openReal(t, node.WithConns(3))
 	testkit.Must(t, m.Kill())
 	for i := range 10 {
 		mustFail(t, n, await(t, start(n, fmt.Sprint(i), acquire("k", "o:1"), nil)).Err, node.ErrDown)
@@ -168,8 +166,7 @@ func TestCloseLeavesAPoolOpen(t *testing.T) {
 
 // The end of its context ends Do. The call goes on, and says nothing of the node.
 func TestAContextEndsOnlyTheWaiting(t *testing.T) {
-	m := startReal(t)
-	n := open(t, m.URL())
+	m, n := openReal(t)
 	mustGrant(t, do(t, n, acquire("first", "o:1")))
 	testkit.Must(t, m.Freeze())
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -110,12 +111,9 @@ func (e *Error) Permanent() bool {
 	if errors.As(e.Err, new(credentialsRefused)) {
 		return false
 	}
-	for _, target := range []error{ErrInvalid, ErrClosed, ErrReplica, ErrEvicts, ErrScripts, ErrMaxLease, ErrMembership} {
-		if errors.Is(e.Err, target) {
-			return true
-		}
-	}
-	return redisconn.RefusesCredentials(e.Err) || redisconn.ForbidsUser(e.Err) || e.lacksCommand() || lacksEngine(e.Err) ||
+	lasting := []error{ErrInvalid, ErrClosed, ErrReplica, ErrEvicts, ErrScripts, ErrMaxLease, ErrMembership}
+	return slices.ContainsFunc(lasting, func(target error) bool { return errors.Is(e.Err, target) }) ||
+		redisconn.RefusesCredentials(e.Err) || redisconn.ForbidsUser(e.Err) || e.lacksCommand() || lacksEngine(e.Err) ||
 		redisconn.HasCode(e.Err, "DENIED", "WRONGTYPE", "ERR DB index", "ERR invalid DB index", "READONLY", "QUORUMLOCK")
 }
 

@@ -20,8 +20,7 @@ import (
 
 // No call fails when its connection is cut: it is resent.
 func TestCutConnectionsFailNoCall(t *testing.T) {
-	m := startReal(t)
-	n := open(t, m.URL(), node.WithConns(2))
+	m, n := openReal(t, node.WithConns(2))
 	mark(t, n)
 	const calls = 500
 	for i := range 16 { // connects both
@@ -65,8 +64,7 @@ func TestACallCutEachTimeFailsInTheEnd(t *testing.T) {
 }
 
 func TestADeadMasterFailsAtOnceAndIsFoundAgain(t *testing.T) {
-	m := startReal(t)
-	n := open(t, m.URL(), node.WithTimeout(timeout))
+	m, n := openReal(t, node.WithTimeout(timeout))
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	testkit.Must(t, m.Kill())
 	mustFail(t, n, do(t, n, acquire("l", "o:2")).Err, node.ErrDown)
@@ -118,8 +116,7 @@ func TestAMasterThatNeverAnswered(t *testing.T) {
 
 func TestAFrozenMaster(t *testing.T) {
 	t.Parallel()
-	m := startReal(t)
-	n := open(t, m.URL(), node.WithTimeout(timeout))
+	m, n := openReal(t, node.WithTimeout(timeout))
 	mark(t, n)
 	var mine, late, never pipeline.Footprint
 	mustGrant(t, await(t, start(n, "key", acquire("mine", "o:1"), &mine)))

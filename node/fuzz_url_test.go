@@ -27,9 +27,9 @@ func FuzzURL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, scheme, user, head, tail, rest string) {
 		password := head + mark + tail
 		wellWritten := (&url.URL{Scheme: "redis", User: url.UserPassword(user, password), Host: "h:1"}).String()
-		if e, err := parseURL(wellWritten); err != nil || e.username != user || e.password != password || e.address != "h:1" {
-			t.Errorf("%q is %+v (%v)", wellWritten, e, err)
-		}
+		e, err := parseURL(wellWritten)
+		testkit.Check(t, err == nil && e.username == user && e.password == password && e.address == "h:1",
+			"%q is %+v (%v)", wellWritten, e, err)
 		if n, err := Open(scheme + head + tail + rest); err == nil {
 			n.Close()
 		} else if !errors.Is(err, ErrInvalid) || n != nil {
@@ -39,12 +39,9 @@ func FuzzURL(f *testing.F) {
 			user + ":" + password + "@" + rest} {
 			n, err := Open(raw)
 			if err == nil {
-				if strings.Contains(n.Name(), mark) {
-					t.Errorf("%q: the node's name %q reveals the password", raw, n.Name())
-				}
-				if err := n.Close(); err != nil {
-					t.Error(err)
-				}
+				testkit.Check(t, !strings.Contains(n.Name(), mark),
+					"%q: the node's name %q reveals the password", raw, n.Name())
+				testkit.Must(t, n.Close())
 				continue
 			}
 			testkit.Check(t, errors.Is(err, ErrInvalid) && n == nil, "%q: %v, want ErrInvalid", raw, err)

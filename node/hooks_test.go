@@ -76,18 +76,15 @@ func TestStateChanged(t *testing.T) {
 			return e
 		}
 		testkit.Equal(t, n.State(), inside.Unknown, "the state before the first call")
-		if e := becomes(inside.Quarantined); e.Quarantine <= 0 || e.Quarantine > short || n.State() != inside.Quarantined {
-			t.Errorf("the quarantine of %v has %v left, and the state is %v", short, e.Quarantine, n.State())
-		}
+		left := becomes(inside.Quarantined).Quarantine
+		testkit.Check(t, left > 0 && left <= short && n.State() == inside.Quarantined,
+			"the quarantine of %v has %v left, and the state is %v", short, left, n.State())
 		testkit.Eventually(t, "up by the clock", func() bool { return n.State() == inside.Up })
 
 		testkit.Must(t, m.Kill())
-		if e := becomes(inside.Down); e.Err == nil || n.State() != inside.Down {
-			t.Errorf("down with the error %v, and the state is %v", e.Err, n.State())
-		}
-		if e := n.LastError(); e == nil || e.Kind() != "connection" {
-			t.Errorf("the last error of a killed master is %v", e)
-		}
+		err := becomes(inside.Down).Err
+		testkit.Check(t, err != nil && n.State() == inside.Down, "down with the error %v, and the state is %v", err, n.State())
+		testkit.Equal(t, n.LastError().Kind(), "connection", "the last error of a killed master")
 		testkit.Must(t, m.Start())
 		testkit.Eventually(t, "up again", func() bool { return n.State() != inside.Down })
 		testkit.Check(t, slices.ContainsFunc(s.all(), func(e node.StateEvent) bool { return e.State == inside.Up }),
@@ -103,9 +100,8 @@ func TestStateRefused(t *testing.T) {
 	n := open(t, m.URL(), node.WithHooks(s.hooks()))
 	do(t, n, acquire("k", "o:1"))
 	testkit.Eventually(t, "refused", func() bool { return s.lastState().State == inside.Refused })
-	if n.State() != inside.Refused || n.LastError().Kind() != "NOAUTH" {
-		t.Errorf("the state is %v, the last error %v (%s)", n.State(), n.LastError(), n.LastError().Kind())
-	}
+	testkit.Equal(t, n.State(), inside.Refused, "the state")
+	testkit.Equal(t, n.LastError().Kind(), "NOAUTH", "the last error")
 }
 
 // Each call's run of a script is told once: a grant, an error of the server's, a timeout.

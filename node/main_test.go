@@ -64,6 +64,13 @@ func open(t *testing.T, url string, opts ...node.Option) *node.Node {
 	return untilTheEnd(t, n, err)
 }
 
+// openReal is open for a redis-server of its own.
+func openReal(t *testing.T, opts ...node.Option) (*redistest.Master, *node.Node) {
+	t.Helper()
+	m := startReal(t)
+	return m, open(t, m.URL(), opts...)
+}
+
 // openPool is open for a pool.
 func openPool(t *testing.T, pool *redis.Pool, opts ...node.Option) *node.Node {
 	t.Helper()
@@ -254,6 +261,13 @@ func startFake(t *testing.T, handle func(args []string) string) *fakeServer {
 	return f
 }
 
+// openFake is open for a server that replies with the results of handle.
+func openFake(t *testing.T, handle func(args []string) string, opts ...node.Option) (*fakeServer, *node.Node) {
+	t.Helper()
+	f := startFake(t, handle)
+	return f, open(t, f.url(), opts...)
+}
+
 func (f *fakeServer) url() string { return "redis://" + f.addr }
 
 // all returns the received commands: each as its name and arguments.
@@ -304,8 +318,7 @@ func admittedMaster(handle func(args []string) string) func([]string) string {
 func replying(t *testing.T, replies ...string) (*fakeServer, *node.Node) {
 	t.Helper()
 	var asked atomic.Int64
-	f := startFake(t, admittedMaster(func([]string) string { return replies[min(int(asked.Add(1)), len(replies))-1] }))
-	return f, open(t, f.url())
+	return openFake(t, admittedMaster(func([]string) string { return replies[min(int(asked.Add(1)), len(replies))-1] }))
 }
 
 func isLook(args []string) bool { return runs(args, "1") && len(args) == 5 }

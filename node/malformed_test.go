@@ -29,13 +29,12 @@ func TestGarbageInsteadOfALook(t *testing.T) {
 	for what, reply := range noReplies {
 		t.Run(what, func(t *testing.T) {
 			greet := admittedMaster(granting)
-			f := startFake(t, func(args []string) string {
+			_, n := openFake(t, func(args []string) string {
 				if isLook(args) {
 					return reply
 				}
 				return greet(args)
 			})
-			n := open(t, f.url())
 			mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
 			err := operator.Admit(t.Context(), n)
 			testkit.Check(t, errors.As(err, new(*node.Error)), "Admit: %v", err)
@@ -53,7 +52,7 @@ func TestAdmitOfAMasterThatIsNotMarked(t *testing.T) {
 	for what, reply := range replies {
 		t.Run(what, func(t *testing.T) {
 			marks := 0
-			f := startFake(t, func(args []string) string {
+			f, n := openFake(t, func(args []string) string {
 				if isMark(args) {
 					marks++
 					return reply
@@ -61,7 +60,6 @@ func TestAdmitOfAMasterThatIsNotMarked(t *testing.T) {
 				reply, _ := greeting(args)
 				return reply
 			})
-			n := open(t, f.url())
 			err := operator.Admit(t.Context(), n)
 			failed, ok := errors.AsType[*node.Error](err)
 			testkit.Check(t, ok && failed.Node == n.Name() && failed.Op == "admit", "Admit: %v", err)
@@ -81,8 +79,7 @@ func TestAServerThatSendsUnaskedDoesNotDelayClose(t *testing.T) {
 // An application's value at a name cannot make a reply so long that it ends the connection, which
 // other calls share.
 func TestAHugeFieldEndsNoConnection(t *testing.T) {
-	m := startReal(t)
-	n := open(t, m.URL())
+	m, n := openReal(t)
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	huge := strings.Repeat("x", 2<<20)
 	testkit.Do(t, m, "HSET", "field", huge, "1")

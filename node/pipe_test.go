@@ -33,8 +33,7 @@ func clients(t *testing.T, m *redistest.Master) int {
 }
 
 func TestAKeyKeepsItsPipe(t *testing.T) {
-	m := startReal(t)
-	n := open(t, m.URL(), node.WithConns(4))
+	m, n := openReal(t, node.WithConns(4))
 	mark(t, n)
 	pipes := map[*pipeline.Pipe]int{}
 	for i := range 400 {
@@ -57,8 +56,7 @@ func TestAKeyKeepsItsPipe(t *testing.T) {
 
 // No call of a burst fails when the scripts are flushed, and no key of an abandoned acquire stays.
 func TestFlushedScriptsInABurst(t *testing.T) {
-	m := startReal(t)
-	n := open(t, m.URL())
+	m, n := openReal(t)
 	mustGrant(t, do(t, n, acquire("first", "o:0")))
 	testkit.Must(t, inside.Of(n).Pipe("key").Do(t.Context(), release("first", "o:0")).Err)
 	const locks = 3000
@@ -78,7 +76,6 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 		}
 	})
 	var kept, givenUp, releases []answer
-	var failed []error
 	footprints := make([]pipeline.Footprint, locks)
 	for i := range locks {
 		key, owner := fmt.Sprint("given up ", i), fmt.Sprint("o:", i)
@@ -88,23 +85,17 @@ func TestFlushedScriptsInABurst(t *testing.T) {
 		kept = append(kept, start(n, "key", acquire(fmt.Sprint("kept ", i), owner), nil))
 	}
 	for i := range locks {
-		if r := await(t, kept[i]); !isGranted(r) {
-			failed = append(failed, r.Err)
-		}
+		r := await(t, kept[i])
+		testkit.Check(t, isGranted(r), "call %d: %v", i, r.Err)
 		await(t, givenUp[i])
-		if r := await(t, releases[i]); r.Err != nil {
-			failed = append(failed, r.Err)
-		}
-	}
-	if len(failed) > 0 {
-		t.Errorf("%d calls failed, the first with %v", len(failed), failed[0])
+		testkit.Is(t, await(t, releases[i]).Err, nil, i)
 	}
 	close(flushed)
 	running.Wait()
 	left := keys(t, m)
-	if i := slices.IndexFunc(left, func(key string) bool { return strings.HasPrefix(key, "given up") }); i >= 0 || len(left) != locks {
-		t.Errorf("%d keys are left, want the %d kept: %.20q", len(left), locks, left[:min(10, len(left))])
-	}
+	isKept := slices.DeleteFunc(slices.Clone(left), func(key string) bool { return !strings.HasPrefix(key, "kept ") })
+	testkit.Check(t, len(left) == locks && len(isKept) == locks,
+		"%d keys are left, %d of the %d kept", len(left), len(isKept), locks)
 }
 
 // The release of an abandoned acquire is in the pipeline before the server replies that it does not
@@ -117,13 +108,12 @@ func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			released := make(chan struct{})
-			f := startFake(t, admittedMaster(func(args []string) string {
+			f, n := openFake(t, admittedMaster(func(args []string) string {
 				if <-released; isRelease(args) {
 					return ":0\r\n"
 				}
 				return refusal
 			}))
-			n := open(t, f.url())
 			var footprint pipeline.Footprint
 			asked := start(n, "key", acquire("k", "o:1"), &footprint)
 			testkit.Eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
@@ -131,14 +121,14 @@ func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
 			given := start(n, "key", release("k", "o:1"), &footprint)
 			close(released)
 			isCut := refusal == canned.HangUp
-			if r := await(t, asked); isGranted(r) || isCut && (r.Err == nil || !r.Sent) {
-				t.Errorf("the acquire: %v %v, sent %v", r.Reply, r.Err, r.Sent)
-			}
+			r := await(t, asked)
+			testkit.Check(t, !isGranted(r) && (!isCut || r.Err != nil && r.Sent),
+				"the acquire: %v %v, sent %v", r.Reply, r.Err, r.Sent)
 			testkit.Must(t, await(t, given).Err)
 			testkit.Must(t, n.Close())
-			if received := f.commands(); len(received) != 2 || !isRelease(received[1]) || isCut && tombstoneOf(received[1]) != withTombstone {
-				t.Errorf("the server received %q, want the acquire and then the release, after a cut with a tombstone", received)
-			}
+			received := f.commands()
+			testkit.Check(t, len(received) == 2 && isRelease(received[1]) && (!isCut || tombstoneOf(received[1]) == withTombstone),
+				"the server received %q, want the acquire and then the release, after a cut with a tombstone", received)
 		})
 	}
 }

@@ -30,21 +30,15 @@ func TestACallersPool(t *testing.T) {
 	pool := poolOf(m.Addr())
 	defer pool.Close()
 	n := openPool(t, pool, node.WithName(""))
-	if n.Name() != inside.Unnamed || inside.Of(n).Named {
-		t.Errorf("named %q before it was reached", n.Name())
-	}
+	testkit.Check(t, n.Name() == inside.Unnamed && !inside.Of(n).Named, "named %q before it was reached", n.Name())
 	testkit.Must(t, do(t, n, scripts.Look()).Err)
 	name := m.Addr()
 	if !redistest.Has(redistest.ClientInfo) {
 		name = inside.Unnamed // such a server does not tell its address
 	}
-	if n.Name() != name || inside.Of(n).Named {
-		t.Errorf("named %q, want %q", n.Name(), name)
-	}
+	testkit.Check(t, n.Name() == name && !inside.Of(n).Named, "named %q, want %q", n.Name(), name)
 	named := openPool(t, pool, node.WithName(nodeName))
-	if named.Name() != nodeName || !inside.Of(named).Named {
-		t.Errorf("named %q, want %s", named.Name(), nodeName)
-	}
+	testkit.Check(t, named.Name() == nodeName && inside.Of(named).Named, "named %q, want %s", named.Name(), nodeName)
 	mustGrant(t, do(t, named, acquire("k", "o:1")))
 }
 
@@ -65,9 +59,8 @@ func TestAFullSocket(t *testing.T) {
 		answers = append(answers, start(n, "key", acquire(long, "o:1"), nil))
 	}
 	for _, a := range answers {
-		if r := await(t, a); !errors.Is(r.Err, node.ErrTimeout) && !errors.Is(r.Err, node.ErrDown) {
-			t.Errorf("answered %v", r.Err)
-		}
+		err := await(t, a).Err
+		testkit.Check(t, errors.Is(err, node.ErrTimeout) || errors.Is(err, node.ErrDown), "answered %v", err)
 	}
 	took(t, "the calls", began, timeout, timeout)
 	mustFail(t, n, do(t, n, acquire("l", "o:1")).Err, node.ErrDown)

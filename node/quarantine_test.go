@@ -59,9 +59,8 @@ func TestIdentify(t *testing.T) {
 		want := testkit.Info(t, m, "server", "run_id")
 		testkit.Check(t, err == nil && id == want, "identified as %q, %v; want %q", id, err, want)
 		testkit.Equal(t, do(t, n, scripts.Inspect(scripts.NewName("k"))).RunID, id, "a result comes from")
-		if r := await(t, start(n, "key", acquireFor(time.Hour, "k", "o:1"), nil)); outcome(r).Outcome != scripts.NotAccepted {
-			t.Errorf("a blank master answers %+v, %v", r.Reply, r.Err)
-		}
+		r := await(t, start(n, "key", acquireFor(time.Hour, "k", "o:1"), nil))
+		testkit.Check(t, outcome(r).Outcome == scripts.NotAccepted, "a blank master answers %+v, %v", r.Reply, r.Err)
 		testkit.Equal(t, fmt.Sprint(testkit.Do(t, m, "KEYS", "*")), "[]", "written")
 	})
 }

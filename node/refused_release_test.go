@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -15,14 +13,15 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// asApp gives the server a user that may use keys matching "app:*", and opens a node for it, which
+// asApp starts a server with a user that may use keys matching "app:*", and opens a node for it, which
 // it marks.
-func asApp(t *testing.T, m *redistest.Master, opts ...node.Option) *node.Node {
+func asApp(t *testing.T, opts ...node.Option) (*redistest.Master, *node.Node) {
 	t.Helper()
+	m := startReal(t)
 	testkit.Do(t, m, redistest.SetUser("app", "on", ">right", "~quorumlock:*", "~app:*", "&*", "+@all")...)
 	n := open(t, "redis://app:right@"+m.Addr(), opts...)
 	mark(t, n)
-	return n
+	return m, n
 }
 
 // mustSay wants an error reply in time, from a node that is not down.
@@ -33,14 +32,10 @@ func mustSay(t *testing.T, r pipeline.Result, words string) {
 	}
 }
 
-// statNumber returns one number of a line of INFO, 0 when there is none.
-func statNumber(t *testing.T, m *redistest.Master, section, line, field string) (n int) {
+// ofEVALSHA returns a number of the server's statistics of EVALSHA, 0 when there is none.
+func ofEVALSHA(t *testing.T, m *redistest.Master, field string) (n int) {
 	t.Helper()
-	text, err := redis.String(m.Do("INFO", section))
-	testkit.Must(t, err)
-	_, text, _ = strings.Cut(text, line+":")
-	text, _, _ = strings.Cut(text, "\r\n")
-	_, text, _ = strings.Cut(text, field)
+	_, text, _ := strings.Cut(testkit.Info(t, m, "commandstats", "cmdstat_evalsha"), field)
 	fmt.Sscan(text, &n)
 	return n
 }
@@ -56,8 +51,7 @@ func TestARefusedReleaseIsCarriedOutOnceAllowed(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			m := startReal(t)
-			n := asApp(t, m)
+			m, n := asApp(t)
 			var footprint pipeline.Footprint
 			mustGrant(t, await(t, start(n, "key", acquire("app:k", "o:1"), &footprint)))
 			testkit.Do(t, m, refuse.begin...)
@@ -78,8 +72,7 @@ var inspectMarker = scripts.Inspect(scripts.NewName(scripts.Prefix + "none"))
 
 // A release is owed during an outage, and refused afterwards. It delays no other call.
 func TestARefusedOwedReleaseDelaysNoOtherCall(t *testing.T) {
-	m := startReal(t)
-	n := asApp(t, m)
+	m, n := asApp(t)
 	var footprints [200]pipeline.Footprint // more than one chunk of owed releases
 	for i := range footprints {
 		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &footprints[i])))
@@ -100,8 +93,7 @@ func TestARefusedOwedReleaseDelaysNoOtherCall(t *testing.T) {
 // Attempts that fail, beyond the bound of what is owed, push out no release of a lock: its key is deleted as soon as the server
 // allows it.
 func TestAttemptsThatFailPushOutNoReleaseOfALock(t *testing.T) {
-	m := startReal(t)
-	n := asApp(t, m)
+	m, n := asApp(t)
 	const locks, attempts = 20, 2500 // many more than are kept
 	var footprints [locks]pipeline.Footprint
 	for i := range footprints {
@@ -128,15 +120,14 @@ func TestAttemptsThatFailPushOutNoReleaseOfALock(t *testing.T) {
 
 // A later release of the same owner replaces the one that was refused.
 func TestALaterReleaseReplacesARefusedOne(t *testing.T) {
-	m := startReal(t)
-	n := asApp(t, m)
+	m, n := asApp(t)
 	var footprint pipeline.Footprint
 	mustGrant(t, await(t, start(n, "key", acquire("app:k", "o:1"), &footprint)))
 	testkit.Do(t, m, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:*")
 	mustSay(t, await(t, start(n, "key", release("app:k", "o:1"), &footprint)), "NOPERM")
 	testkit.Do(t, m, "ACL", "SETUSER", "app", "~app:*")
 	testkit.Must(t, await(t, start(n, "key", release("app:k", "o:1"), &footprint)).Err)
-	calls := func() int { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "calls=") }
+	calls := func() int { return ofEVALSHA(t, m, "calls=") }
 	before := calls()
 	// Only time shows that the refused release is not resent.
 	quiet := time.NewTimer(time.Second)
@@ -147,24 +138,22 @@ func TestALaterReleaseReplacesARefusedOne(t *testing.T) {
 
 func TestARefusedReleaseIsLoggedOnce(t *testing.T) {
 	redistest.Need(t, redistest.RejectedCalls)
-	m := startReal(t)
 	log := &lines{}
-	n := asApp(t, m, log.option())
+	m, n := asApp(t, log.option())
 	log.node = n
 	for i := range 20 {
 		mustSay(t, await(t, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(pipeline.Footprint))), "NOPERM")
 	}
-	testkit.Eventually(t, "resent twice", func() bool { return statNumber(t, m, "commandstats", "cmdstat_evalsha", "rejected_calls=") >= 60 })
+	testkit.Eventually(t, "resent twice", func() bool { return ofEVALSHA(t, m, "rejected_calls=") >= 60 })
 	testkit.Eventually(t, "the refusal logged", func() bool { return log.logged() > 0 })
-	testkit.Check(t, log.logged("level=WARN", "release refused, tried again slowly", "other:bad", "owner=o:0", "NOPERM") == 1 &&
-		log.logged() == 1, "logged %q", log.text())
+	told := log.logged("level=WARN", "release refused, tried again slowly", "other:bad", "owner=o:0", "NOPERM")
+	testkit.Check(t, told == 1 && log.logged() == 1, "logged %q", log.text())
 }
 
 // Some refusals prove that nothing was carried out, others do not.
 func TestRefusalsThatProveNothingDone(t *testing.T) {
 	t.Parallel()
-	m := startReal(t)
-	n := asApp(t, m)
+	m, n := asApp(t)
 	mustGrant(t, do(t, n, acquire("app:other", "o:2")))
 	testkit.Do(t, m, "SET", "app:text", "x")
 	testkit.Do(t, m, "SET", scripts.NewName("app:count").Counter(), "x")

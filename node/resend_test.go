@@ -39,14 +39,13 @@ func TestAReleaseAfterACutAcquireLeavesATombstone(t *testing.T) {
 	testkit.Must(t, await(t, start(n, "key", release("k", "o:1"), footprint)).Err)
 	received := f.commands()
 	testkit.Check(t, len(received) == 4 && tombstoneOf(received[2]) == "0" && tombstoneOf(received[3]) == withTombstone,
-		"received %q: want the acquire twice, a release without a tombstone, because the owner goes on, and one with a tombstone", received)
+		"received %q: want the acquire twice, a release without a tombstone, as the owner goes on, and one with", received)
 }
 
 // A release whose script the server does not know is resent as text, also after its footprint was
 // abandoned.
 func TestAnUnknownScriptIsResentForAReleaseOfAnAbandonedFootprint(t *testing.T) {
-	f := startFake(t, admittedMaster(grantingText))
-	n := open(t, f.url())
+	_, n := openFake(t, admittedMaster(grantingText))
 	footprint := new(pipeline.Footprint)
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:1"), footprint)))
 	footprint.Abandon()
@@ -56,8 +55,7 @@ func TestAnUnknownScriptIsResentForAReleaseOfAnAbandonedFootprint(t *testing.T) 
 // An owed release reaches a server that does not know the scripts by their hashes.
 func TestAnOwedReleaseReachesAServerWithoutScripts(t *testing.T) {
 	var up atomic.Bool
-	f := startFake(t, onceUp(&up, grantingText))
-	n := open(t, f.url())
+	f, n := openFake(t, onceUp(&up, grantingText))
 	if r := do(t, n, release("k", "o:1")); r.Err == nil {
 		t.Fatalf("a server that hangs up answers %v", r.Reply)
 	}
@@ -72,14 +70,13 @@ func TestAnOwedReleaseReachesAServerWithoutScripts(t *testing.T) {
 func TestResentRequestsKeepTheirOrder(t *testing.T) {
 	full := make(chan struct{})
 	var cut atomic.Bool
-	f := startFake(t, admittedMaster(func([]string) string {
+	f, n := openFake(t, admittedMaster(func([]string) string {
 		if !cut.Swap(true) {
 			<-full
 			return canned.HangUp
 		}
 		return ":1\r\n"
-	}))
-	n := open(t, f.url(), node.WithTimeout(bound))
+	}), node.WithTimeout(bound))
 	answers := []answer{start(n, "key", acquire("0", "o:1"), nil)}
 	testkit.Eventually(t, "the first sent", func() bool { return len(f.commands()) == 1 })
 	for i := range 32 { // more than the sockets buffer: some are written, some wait
@@ -120,8 +117,7 @@ func grantingText(args []string) string {
 // While a node is down, only each owner's last release is owed.
 func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 	var up atomic.Bool
-	f := startFake(t, onceUp(&up, granting))
-	n := open(t, f.url())
+	f, n := openFake(t, onceUp(&up, granting))
 	first, second := new(pipeline.Footprint), new(pipeline.Footprint)
 	for level := 3; level >= 0; level-- {
 		call := scripts.Release(testkit.Names("k"), scripts.OwnerOf("o:1"), level)
@@ -146,8 +142,7 @@ func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 // Owed releases are delivered in the order of their starts, over all chunks.
 func TestOwedReleasesKeepTheirOrder(t *testing.T) {
 	var up atomic.Bool
-	f := startFake(t, onceUp(&up, granting))
-	n := open(t, f.url())
+	f, n := openFake(t, onceUp(&up, granting))
 	const many = 300
 	for i := range many {
 		r := await(t, start(n, "key", release("k", fmt.Sprint("o:", i)), new(pipeline.Footprint)))
@@ -171,14 +166,13 @@ func TestOwedReleasesKeepTheirOrder(t *testing.T) {
 func TestReleasesOwedDuringDeliveryAreDeliveredFirst(t *testing.T) {
 	var up atomic.Bool
 	paying, more := make(chan struct{}), make(chan struct{})
-	f := startFake(t, onceUp(&up, func(args []string) string {
+	f, n := openFake(t, onceUp(&up, func(args []string) string {
 		if isRelease(args) && args[6] == "1" {
 			close(paying)
 			<-more
 		}
 		return ":1\r\n"
-	}))
-	n := open(t, f.url(), node.WithTimeout(bound))
+	}), node.WithTimeout(bound))
 	first, second := new(pipeline.Footprint), new(pipeline.Footprint)
 	lowered := scripts.Release(testkit.Names("k"), scripts.OwnerOf("o:1"), 1)
 	mustFail(t, n, await(t, start(n, "key", lowered, first)).Err, node.ErrDown)
@@ -199,11 +193,10 @@ func TestReleasesOwedDuringDeliveryAreDeliveredFirst(t *testing.T) {
 func TestACutAcquireCountsAsSentWhenTheMasterGoesDown(t *testing.T) {
 	var up atomic.Bool
 	up.Store(true)
-	f := startFake(t, onceUp(&up, func([]string) string {
+	_, n := openFake(t, onceUp(&up, func([]string) string {
 		up.Store(false)
 		return canned.HangUp
 	}))
-	n := open(t, f.url())
 	r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Footprint)))
 	mustFail(t, n, r.Err, node.ErrDown)
 	testkit.Check(t, r.Sent && r.Resent, "sent %v, resent %v: it may have been carried out", r.Sent, r.Resent)
@@ -242,13 +235,12 @@ func TestAReleaseRefusedByABusyServerIsResentFirst(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			var up, refused atomic.Bool
 			up.Store(!isOwed)
-			f := startFake(t, onceUp(&up, func(args []string) string {
+			f, n := openFake(t, onceUp(&up, func(args []string) string {
 				if isRelease(args) && !refused.Swap(true) {
 					return "-BUSY Redis is busy running a script\r\n"
 				}
 				return ":1\r\n"
 			}))
-			n := open(t, f.url())
 			if err := do(t, n, release("k", "o:1")).Err; isOwed {
 				mustFail(t, n, err, node.ErrDown)
 			} else {

@@ -188,8 +188,7 @@ func TestAllConnectionsHaveAName(t *testing.T) {
 // wantName fails the test unless all connections of a node with these options have that name.
 func wantName(t *testing.T, name string, opts ...node.Option) {
 	t.Helper()
-	m := startReal(t)
-	n := open(t, m.URL(), opts...)
+	m, n := openReal(t, opts...)
 	check(t, n)
 	testkit.Must(t, operator.Admit(t.Context(), n))
 	mark(t, n)
