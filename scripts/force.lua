@@ -22,7 +22,7 @@ if ttl ~= -2 then
 end
 if ARGV[3] ~= '0' then
   local counter = redis.pcall('GET', KEYS[2]) or '0'
-  counter = type(counter) == 'string' and tonumber(counter) -- what is no counter stays: nobody reads here
+  counter = tonumber(counter) -- what is no counter stays: nobody reads here
   if counter and counter == counter and (counter >= tonumber(ARGV[3]) or not redis.pcall('SET', KEYS[2], ARGV[3]).err) then
     redis.pcall('SET', KEYS[3], ARGV[3], 'PX', ARGV[2])
   end

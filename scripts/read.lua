@@ -68,7 +68,7 @@ local counter = read[3] or redis.pcall('GET', KEYS[3]) or '0'
 if type(counter) == 'table' and not string.find(counter.err, 'WRONGTYPE', 1, true) then
   return counter
 end
-counter = type(counter) == 'string' and tonumber(counter)
+counter = tonumber(counter)
 if not counter or counter ~= counter then
   return redis.error_reply(ofCounter .. KEYS[3] .. isNoNumber)
 end

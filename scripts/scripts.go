@@ -115,12 +115,12 @@ local isTooHigh = '" has reached 2^52: no lock counts that far. Delete the key o
 
 var (
 	acquireScript = newScript("acquire", "faa629892e1d11640745f686e9d7a2944a161982", readerLine+writerLine+counterLines+shape+source("lists"))
-	readScript    = newScript("read", "04eed28feca31125509e851bf20aeba656824c13", readerLine+counterLines+shape+source("lists"))
+	readScript    = newScript("read", "88b8c96a5f43d42c272c8e0639f7ba2da765d163", readerLine+counterLines+shape+source("lists"))
 	renewScript   = newScript("renew", "72e58e3362c9e72692fb9ab417992bec8f35c5f9", readerLine+source("lists"))
 	releaseScript = newScript("release", "91b1beb8ee814317ff656ba5db17fde2853f1258", readerLine)
 	raiseScript   = newScript("raise", "3f1cf44dc9c432011d249d77796993b18c994cba", readerLine+counterLines)
 	inspectScript = newScript("inspect", "d0a3fcf1890c1c85aaf9fbe80010da99d479dfaa", readerLine+counterLines+shape)
-	forceScript   = newScript("force", "c2c578582a065971ba1ae8a6f815800ddc38abc3", Shape)
+	forceScript   = newScript("force", "b7c72a8dc84b8c7063e311ad7a17cdc8d0f0eec6", Shape)
 	lookScript    = newScript("look", "35810dfc0682ca9088444eb9ce5bbecc6f6147ea", "")
 	markScript    = newScript("mark", "4cdc3d6e44d2282111dafe41bb710a00fca65474", "")
 

@@ -294,7 +294,13 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 	if got, err := asReader().Parse(reply); err != nil || got.Acquire.Outcome != scripts.HeldByAnother || got.Acquire.Waiting != 0 {
 		t.Errorf("a reader without PUBSUB: %+v (%v), want held", got, err)
 	}
-	if reply, err := as("-pubsub", operators.Survey("0")); err != nil || reply == nil {
+	survey := operators.Survey("0")
+	reply, err = as("-hgetall", survey)
+	testkit.Must(t, err)
+	if got, err := survey.Parse(reply); err != nil || !slices.Equal(got.Other.(*operators.SurveyReply).Names, []string{"o"}) {
+		t.Errorf("a survey without HGETALL: %+v (%v), want the readers alone", got.Other, err)
+	}
+	if reply, err := as("-pubsub", survey); err != nil || reply == nil {
 		t.Errorf("a survey without PUBSUB: %v (%v)", reply, err)
 	}
 	both := scripts.Release(testkit.Names("l", "m"), scripts.OwnerOf(me), 0)
