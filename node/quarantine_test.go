@@ -215,3 +215,23 @@ func TestAnOlderReadingIsDropped(t *testing.T) {
 		testkit.Check(t, len(states) == 2 && states[1].State == inside.Quarantined, "the hook was told %v", states)
 	})
 }
+
+// Nor is a quarantine that another connection found ended: an operator has admitted the master meanwhile.
+func TestAnOlderQuarantineIsDropped(t *testing.T) {
+	const maxLease = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		two := openTwoConns(t, maxLease)
+		n := two.node
+		mark(t, n)
+		quarantined(t, doAt(t, n, two.first, acquireFor(maxLease, "k", "o:1")), maxLease)
+		two.late.Store(int64(timeout * 3 / 4))
+		late := start(n, two.first, acquireFor(maxLease, "k", "o:1"), nil)
+		testkit.Pass(timeout / 4)
+		testkit.Must(t, operator.Admit(t.Context(), n))
+		mustGrant(t, doAt(t, n, two.last, acquireFor(maxLease, "k", "o:2"))) // by a new connection
+		testkit.Equal(t, n.State(), inside.Up, "the state once it is admitted")
+		quarantined(t, await(t, late), maxLease)
+		testkit.Pass(time.Millisecond)
+		testkit.Equal(t, n.State(), inside.Up, "the state after an older reply")
+	})
+}
