@@ -148,7 +148,7 @@ func (h *Hold) takeReply(c lease.Command, reply lease.Reply, err error) (e lease
 	why = h.replyError(c, reply, e, err, wasKept)
 	h.members[c.Master].err = why
 	h.carryOutLocked(commands, nil)
-	if next, _ := h.lease.Next(); next.Before(before) && h.lease.Kept() {
+	if next, _ := h.lease.Next(); next.Before(before) {
 		sooner = next
 	}
 	return e, false, why
