@@ -129,9 +129,7 @@ func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
 	}
 	a.hold.mu.Lock()
 	defer a.hold.mu.Unlock()
-	if n := a.hold.lease.WriteBacks(); n > 0 {
-		a.hold.terms.Events.WroteBack(n)
-	}
+	a.hold.terms.Events.WroteBack(a.hold.lease.WriteBacks())
 }
 
 // ask reads the clock before any request is sent.
