@@ -154,7 +154,7 @@ func (l *Lock) unlisted(ctx context.Context, o *engine.Outcome) *Error {
 	switch {
 	case o.Refusals != nil:
 		causes = []error{ErrUnavailable}
-	case !o.Ended:
+	case o.Closed:
 		causes = []error{ErrClosed}
 	case isOverdue(causes):
 		causes = append([]error{ErrUnavailable}, causes...)

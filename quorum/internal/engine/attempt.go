@@ -45,7 +45,7 @@ func (h *Hold) Attempt(ctx context.Context, probe int, approach waiting.Approach
 	e.background.add() // so that Locker.Close does not close the nodes before the attempt is undone
 	defer e.background.done()
 	if refusals, known := e.awaitList(ctx); !known {
-		return false, e.unlisted(refusals, ctx.Err() != nil, approach)
+		return false, e.unlisted(refusals, approach)
 	}
 	h.list = e.Roster.List()
 	a := newAttempt(h, probe)
@@ -92,9 +92,8 @@ func (e *Engine) awaitList(ctx context.Context) (refusals []error, known bool) {
 }
 
 // unlisted is the outcome of an attempt that asked no node, because the list of masters is not known.
-func (e *Engine) unlisted(refusals []error, ended bool, approach waiting.Approach) *Outcome {
+func (e *Engine) unlisted(refusals []error, approach waiting.Approach) *Outcome {
 	o := &Outcome{Approach: approach, Need: e.Need, Unlisted: true, Refusals: refusals, Closed: e.IsClosed()}
-	o.Ended = ended && !o.Closed
 	if refusals != nil {
 		o.Verdict = lease.OutOfReach
 	}

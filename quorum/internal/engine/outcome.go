@@ -21,7 +21,7 @@ type Outcome struct {
 
 	Unlisted  bool // the list of masters is not known, because of Refusals, or because ctx or the Engine has ended
 	Refusals  []error
-	Ended     bool  // the context had ended when the attempt was given up
+	Ended     bool  // the context had ended when the attempt was undone
 	Closed    bool  // so had the Engine
 	ByMaxHold bool  // with lease.TooLate: the max hold was over
 	TakesOver bool  // the target has a predecessor
