@@ -137,7 +137,7 @@ func (l *Lock) failure(ctx context.Context, o *engine.Outcome) *Error {
 	}
 	for i := range o.Nodes {
 		e.addNodes(o.Nodes[i].Err)
-		switch o.Nodes[i].Late { // Barred is by our own release
+		switch o.Nodes[i].Late {
 		case lease.Refused:
 			e.Refused, e.Unknown = e.Refused+1, e.Unknown-1
 		case lease.Quarantined:

@@ -190,7 +190,7 @@ func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireRep
 	if a.timed && reply.Is != lease.Failed && reply.Is != lease.NotAccepted {
 		h.engine.RTT.Observe(node, h.engine.Clock.Now().Sub(h.lease.BegunAt()))
 	}
-	if r := &a.requests[node]; reply.Is == lease.Refused || reply.Is == lease.Barred || reply.Is == lease.Quarantined {
+	if r := &a.requests[node]; reply.Is == lease.Refused || reply.Is == lease.Quarantined {
 		r.said = Said{Late: reply.Is, Wait: said.Wait, Holder: said.Holder, Listeners: said.Waiting, Readers: said.Readers, Reserved: said.Reserved}
 	}
 }

@@ -31,7 +31,7 @@ type Outcome struct {
 // Said is what one node said of an attempt.
 type Said struct {
 	Is        lease.Answer  // when the outcome was certain
-	Late      lease.Answer  // what it said after that, while the attempt was undone: Refused, Barred or Quarantined; Unasked for nothing
+	Late      lease.Answer  // what it said after that, while the attempt was undone: Refused or Quarantined; Unasked for neither
 	Err       error         // a *node.Error, or nil
 	Wait      time.Duration // of a refusal or quarantine: until the node can grant; −1 for a key that never expires
 	Holder    string        // of a refusal: the owner that is there
