@@ -95,7 +95,7 @@ type Ending struct {
 // Keepers says which nodes keep an acquired lock.
 type Keepers struct {
 	Kept, Unknown int     // how many keep it, and how many may not
-	Errs          []error // a *node.Error for each node whose last reply was one
+	Errs          []error // of the nodes' last replies: a *node.Error, or nil
 	Reader        bool
 }
 
@@ -108,9 +108,7 @@ func (h *Hold) keepersLocked() (k Keepers) {
 		} else {
 			k.Unknown++
 		}
-		if err := h.members[i].err; err != nil {
-			k.Errs = append(k.Errs, err)
-		}
+		k.Errs = append(k.Errs, h.members[i].err)
 	}
 	return k
 }
