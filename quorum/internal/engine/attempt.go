@@ -139,7 +139,7 @@ func (a *attempt) ask(approach waiting.Approach) {
 	defer h.mu.Unlock()
 	now := e.Clock.Now()
 	args := scripts.AcquireArgs{Level: 1, Lease: h.terms.Millis, Seed: tokenSeed(), Room: a.room[:0]}
-	if approach.Reserves() && h.terms.Mode == lease.Write {
+	if approach.Reserves() {
 		args.Reservation = reservationMillis
 	}
 	a.call = h.grantCall(h.lease.Mode(), args)
@@ -250,7 +250,7 @@ func (a *attempt) outcomeLocked(approach waiting.Approach) *Outcome {
 	o := &Outcome{Approach: approach, Verdict: h.lease.Verdict(), Cause: h.lease.Cause(), Need: h.engine.Need,
 		WriteBacks: h.lease.WriteBacks(), ByMaxHold: h.lease.EndedByMaxHold(), TakesOver: h.predecessor != nil,
 		Nodes: make([]Said, len(a.requests))}
-	if approach.Reserves() && h.terms.Mode == lease.Write {
+	if approach.Reserves() {
 		o.Reserved = h
 	}
 	for i := range a.requests {

@@ -66,7 +66,7 @@ func (p *Place) Next(ctx context.Context) (t Turn, due bool) {
 // next to earlier ones: a node that a writer keeps, or that did not answer, replaces nothing. Close waits until the calls
 // of the queue have left.
 func (p *Place) NoteReserved(by *engine.Hold) {
-	if p.waiter == nil || by == nil {
+	if by == nil {
 		return
 	}
 	q := p.waiter.queue

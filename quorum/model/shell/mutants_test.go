@@ -43,7 +43,7 @@ var mutants = []mutate.Mutant[string]{
 		Edits: in("engine/reply.go", "			reply.Is = lease.NotRenewed\n			return reply, h.engine.NodeError(c.Master, \"renew\", errReader)\n",
 			"			reply.Is = lease.Kept\n")},
 	{Rule: "a writer that does not wait keeps no reader back", Setup: "a reader, and a writer that tries",
-		Edits: in("engine/attempt.go", "	if approach.Reserves() && h.terms.Mode == lease.Write {\n		args.", "	if h.terms.Mode == lease.Write {\n		args.")},
+		Edits: in("engine/attempt.go", "	if approach.Reserves() {\n		args.", "	if h.terms.Mode == lease.Write {\n		args.")},
 	{Rule: "the lease learns that a request was resent", Setup: "a master restarts out of memory",
 		Edits: in("engine/reply.go", "Process: r.RunID, Resent: r.Resent}", "Process: r.RunID}")},
 	{Rule: "a renewal that goes out again has the present mode", Setup: "a downgrade, masters that forget, and renewals one by one",
