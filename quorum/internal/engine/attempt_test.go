@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
+	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -234,4 +235,108 @@ func TestTallyCountsTheFewestThatHeard(t *testing.T) {
 		testkit.Check(t, len(failed) == errs, "%+v: errors %v", c.replies, failed)
 		testkit.Equal(t, tally.HeardBy(), c.want, c.replies)
 	}
+}
+
+// The error of a reply says what the node has done.
+func TestErrorsOfRepliesSayWhatTheNodeHasDone(t *testing.T) {
+	a, _ := asking(t, time.Second)
+	for _, c := range []struct {
+		do      lease.Do
+		is      lease.Answer
+		cause   lease.Cause
+		wasKept bool
+		want    error
+	}{
+		{do: lease.Ask, is: lease.Refused},
+		{do: lease.Ask, is: lease.NotAccepted, want: ErrMarker},
+		{do: lease.Raise, is: lease.Granted, cause: lease.NotRaised, want: errNotRaised},
+		{do: lease.Raise, is: lease.Granted, cause: lease.MovedOn, want: errMovedOn},
+		{do: lease.Renew, is: lease.Kept, wasKept: true},
+		{do: lease.Renew, is: lease.Gone, wasKept: true, want: errForgotten},
+		{do: lease.Extend, is: lease.Taken, wasKept: true, want: errTaken},
+		{do: lease.Repair, is: lease.Refused, wasKept: true, want: errTaken},
+		{do: lease.Repair, is: lease.Quarantined, wasKept: true, want: ErrQuarantined},
+		{do: lease.Repair, is: lease.Barred, wasKept: true, want: errForced},
+		{do: lease.Enter, is: lease.Barred, want: errTaken}, // the lock has ended meanwhile
+	} {
+		err := a.hold.replyError(lease.Command{Do: c.do}, lease.Reply{Is: c.is}, lease.Effect{Twin: -1, Cause: c.cause}, nil, c.wasKept)
+		testkit.Check(t, errors.Is(err, c.want), "%+v: %v", c, err)
+	}
+}
+
+// An answer that is none of those we know is a failure: an attempt does not wait for another one.
+func TestAnswersThatAreNotKnown(t *testing.T) {
+	a, _ := asking(t, time.Second)
+	for _, do := range []lease.Do{lease.Ask, lease.Renew} {
+		reply, err := a.hold.replyOf(lease.Command{Do: do}, pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{0}}}, 0)
+		testkit.Check(t, reply.Is == lease.Failed && errors.Is(err, errUnknown), "%d: answer %d, %v", do, reply.Is, err)
+	}
+}
+
+// An undo waits for those that have not answered. The reply that has decided the attempt may be about to look for its tally:
+// it must find none.
+func TestAnUndoCountsNoReplyThatHasCome(t *testing.T) {
+	a, _ := asking(t, time.Second)
+	refusal := pipeline.Result{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.HeldByAnother}}, RunID: "one"}
+	a.requests[0].Done(refusal)
+	a.requests[1].Done(refusal)
+	_, _, open := a.startUndo(false, waiting.AskAll)
+	a.hold.mu.Lock()
+	defer a.hold.mu.Unlock()
+	testkit.Check(t, a.requests[0].tally == nil && a.requests[1].tally == nil && a.requests[2].tally == open,
+		"%p, %p and %p, want %p for the last one", a.requests[0].tally, a.requests[1].tally, a.requests[2].tally, open)
+}
+
+// An attempt that comes before the list is known waits for it. Nodes whose names make none are asked for no grant, and the
+// outcome has why, of each.
+func TestTheListIsKnownBeforeNodesAreAsked(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		attempt := func(nodes []*node.Node) (acquired bool, o *Outcome) {
+			e := New(Config{Nodes: nodes, Need: 2, Clock: c.Clock, UUID: "other", Founds: true})
+			defer func() { e.Close(); <-e.Idle() }()
+			return e.newHold(terms(time.Second), "a").Attempt(t.Context(), -1, waiting.AskAll, false)
+		}
+		acquired, o := attempt(c.Nodes)
+		testkit.Check(t, acquired, "%+v", o)
+		acquired, o = attempt(bubble.Nodes(t, c.masters, nil, node.WithName("the same")))
+		testkit.Check(t, !acquired && o.Unlisted && len(o.Refusals) == 3 && !slices.Contains(o.Refusals, nil), "%v, %+v", acquired, o)
+	})
+}
+
+// A request that waits for the node to accept this client goes out as the lock is by then: entered again, or a reader's.
+func TestARequestIsSentAgainForThePresentLock(t *testing.T) {
+	for what, change := range map[string]func(l *Handle){
+		"entered":    func(l *Handle) { l.Enter(new(Handle), newHolder(), lease.Write) },
+		"downgraded": func(l *Handle) { l.Downgrade() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, nil, func(t *testing.T, c *cluster) {
+				a := c.won(t)
+				testkit.Check(t, a.commit(t.Context()), "it is not held")
+				synctest.Wait()
+				var calls [][]string
+				c.masters[2].Trace = func(_, script string, args []string, _ any, _ error) {
+					calls = append(calls, append([]string{script}, args...))
+				}
+				change(a.hold.First())
+				synctest.Wait()
+				a.requests[2].sendAgain()
+				synctest.Wait()
+				testkit.Check(t, len(calls) == 2 && slices.Equal(calls[0], calls[1]), "%q", calls)
+			})
+		})
+	}
+}
+
+// Who waits for a request hears that it has failed if it is not sent again, because the lock has ended.
+func TestARequestThatIsNotSentAgain(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		h, tally := c.lock(t), newTallyOfAll(1)
+		h.First().Release()
+		again := &request{hold: h, command: lease.Command{Do: lease.Enter, Master: 2, Level: 2}, tally: tally}
+		again.submit(false)
+		<-tally.Decided
+		_, failed := tally.Result()
+		testkit.Check(t, len(failed) == 1 && errors.Is(failed[0], ErrMarker), "%v", failed)
+	})
 }

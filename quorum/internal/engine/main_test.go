@@ -63,6 +63,16 @@ func (silent) Repaired(*Hold, int, error)    {}
 func (silent) WroteBack(int)                 {}
 func (silent) Unannounced()                  {}
 
+// heeding is Events that note what they hear.
+type heeding struct {
+	silent
+	renewed     []Renewals
+	unannounced int
+}
+
+func (e *heeding) Renewed(_ int, r Renewals) { e.renewed = append(e.renewed, r) }
+func (e *heeding) Unannounced()              { e.unannounced++ }
+
 var errEnded = errors.New("ended")
 
 // terms are for a lock over two of three nodes.

@@ -4,7 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // Reservations that can no longer be ended keep no Locker from closing: the end of the test waits for it.
@@ -26,4 +29,47 @@ func TestInterruptUnlocks(t *testing.T) {
 		testkit.Check(t, h.First().IsUnlocked(), "it is not")
 		c.wantNoOwners(t)
 	})
+}
+
+// A re-entry that is undone has no context left.
+func TestBackOutEndsTheContext(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		inner, user := new(Handle), newHolder()
+		c.lock(t).First().Enter(inner, user, lease.Write)
+		inner.BackOut()
+		testkit.Check(t, user.hasEnded(), "it goes on")
+	})
+}
+
+// To hand over a lock whose deadline has passed changes nothing: it is lost, and not unlocked.
+func TestALockThatIsOverIsNotHandedOver(t *testing.T) {
+	a, fake := heldHold(t, time.Second)
+	fake.Advance(time.Second)
+	l := a.hold.First()
+	handed, before := l.HandOver()
+	testkit.Check(t, !handed && !before.Holds() && !l.IsUnlocked() && !a.hold.holder().hasEnded(),
+		"handed over: %v, unlocked: %v, its contexts have ended: %v", handed, l.IsUnlocked(), a.hold.holder().hasEnded())
+}
+
+// A lock whose deadline has passed says how many nodes keep it yet.
+func TestStandingCountsTheKeepers(t *testing.T) {
+	a, fake := heldHold(t, time.Second)
+	extend := lease.Command{Do: lease.Extend, Until: fake.Now().Add(time.Minute)}
+	a.hold.takeReply(extend, lease.Reply{Is: lease.Kept, Process: "one"}, nil)
+	fake.Advance(time.Second)
+	k := a.hold.First().Standing().Keepers
+	testkit.Check(t, k.Kept == 1 && k.Unknown == 2, "%+v", k)
+}
+
+// A release that a node could not publish is told.
+func TestUnannouncedReleasesAreTold(t *testing.T) {
+	a, _ := heldHold(t, time.Second)
+	for heard, want := range map[int]int{-1: 1, 0: 0, 1: 0} {
+		heeds := new(heeding)
+		a.hold.terms.Events = heeds
+		a.hold.engine.background.add()
+		reply := scripts.Reply{Release: scripts.ReleaseReply{Found: 1, Heard: heard}}
+		(&releaseReply{hold: a.hold}).Done(pipeline.Result{Reply: reply})
+		testkit.Equal(t, heeds.unannounced, want, heard)
+	}
 }

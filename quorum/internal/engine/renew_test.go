@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,33 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 		t.Error("it travels alone for ever")
 	}
 	testkit.Check(t, h.engine.Roster.Accepts(0), "the node counts as one that refuses the list, and has renewed")
+}
+
+// It does so next to a call that others share.
+func TestALockThatIsRenewedAloneIsInNoOthersCall(t *testing.T) {
+	a, fake := heldHold(t, time.Second)
+	e := a.hold.engine
+	r := &renewalBatches{engine: e, sent: fake.Now(), open: map[*pipeline.Pipe]*renewalBatch{}}
+	for _, alone := range []bool{false, true, false} {
+		h := e.newHold(a.hold.terms, "a")
+		h.members[0].alone = alone
+		r.add(h, lease.Command{Do: lease.Renew})
+	}
+	testkit.Check(t, len(r.all) == 2 && len(r.all[0].members) == 2, "%d calls, the first for %d", len(r.all), len(r.all[0].members))
+}
+
+// A node's reply is told to each Events once, with all of their locks.
+func TestARenewalIsToldOnceToEachEvents(t *testing.T) {
+	one, other := new(heeding), new(heeding)
+	b := new(renewalBatch)
+	for _, events := range []Events{one, other, one} {
+		a, _ := heldHold(t, time.Second)
+		a.hold.terms.Events = events
+		b.members = append(b.members, &a.hold.members[0])
+	}
+	b.noteReply(pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Kept, scripts.Taken, scripts.Gone}}})
+	testkit.Check(t, slices.Equal(one.renewed, []Renewals{{Renewed: 1, Forgotten: 1}}), "%+v", one.renewed)
+	testkit.Check(t, slices.Equal(other.renewed, []Renewals{{Taken: 1}}), "%+v", other.renewed)
 }
 
 // Locks whose renewals are due at once are renewed one batch after the other from then on, each at most a quarter of the time to its

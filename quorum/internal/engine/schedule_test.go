@@ -32,9 +32,11 @@ func TestAHoldThatIsDueAfterItsRelease(t *testing.T) {
 		held.First().Release()
 		synctest.Wait()
 		calls := c.calls.Load()
+		held.first.user = newHolder()
 		held.handleDue()()
 		synctest.Wait()
 		testkit.Equal(t, c.calls.Load()-calls, 0, "calls after the release")
+		testkit.Check(t, !held.holder().hasEnded(), "its contexts end again")
 		c.wantNoOwners(t)
 	})
 }

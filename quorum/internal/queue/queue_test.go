@@ -182,6 +182,55 @@ func TestReadersDoNotQueueAtFirst(t *testing.T) {
 	})
 }
 
+// Among calls for slots, the next one attempts at once after one that got some, if more may be free, and after the first one
+// that gives up and wanted several.
+func TestCallsForSlotsFollowEachOther(t *testing.T) {
+	for what, c := range map[string]struct {
+		end  func(l *list, first, second *Place) (next *Place)
+		want bool
+	}{
+		"no more are free": {func(_ *list, first, second *Place) *Place {
+			first.Acquired(time.Minute, false)
+			return second
+		}, false},
+		"more are free": {func(_ *list, first, second *Place) *Place {
+			first.Acquired(time.Minute, true)
+			return second
+		}, true},
+		"one was released": {func(l *list, first, second *Place) *Place {
+			first.released(l)
+			first.Acquired(time.Minute, false)
+			return second
+		}, true},
+		"the first leaves": {func(_ *list, first, second *Place) *Place {
+			refuses(first)
+			first.Leave()
+			return second
+		}, true},
+		"the second leaves": {func(_ *list, first, second *Place) *Place {
+			refuses(first)
+			second.Leave()
+			return first
+		}, false},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inList(t, func(t *testing.T, l *list) {
+				enter := func() *Place {
+					p := &Place{list: l.List, at: l.Engine.Moment(), call: Call{Key: NewSlotsKey("a", 3), Slots: 2,
+						Retry: waiting.Retry{Min: time.Minute, Max: time.Minute}}}
+					p.join(nil)
+					return p
+				}
+				first := enter()
+				l.begins(first, true)
+				next := c.end(l, first, enter())
+				l.begins(next, c.want)
+				next.Leave()
+			})
+		})
+	}
+}
+
 // The second process that waits for a slot attempts at once after a release, and for a name one step later.
 func TestCallsForSlotsShare(t *testing.T) {
 	for slots, want := range map[int]bool{0: false, 1: true} {
@@ -233,6 +282,7 @@ func TestAReaderIsGoneBeforeItWaits(t *testing.T) {
 		first.Acquired(time.Second, false)
 		l.begins(second, false) // in a queue that it has left
 		l.wants(second, true)
+		second.Leave() // its context has ended meanwhile
 	})
 }
 
@@ -256,7 +306,7 @@ func TestAReaderThatIsLetGoWhileItSubscribes(t *testing.T) {
 		l.Engine.Clock = meanwhile{usual, func() { reader.waiter.queue.ended = true }} // with the list's mutex locked
 		reader.waiter.subscribe([]string{"a"})
 		l.Engine.Clock = usual
-		reader.Leave()
+		defer reader.Leave()
 		writer.Leave()
 		time.Sleep(time.Second)
 		for i, m := range l.masters {
@@ -284,14 +334,35 @@ func TestReadersThatAreLetGoAskNobody(t *testing.T) {
 func TestReservationsEndWithTheirCall(t *testing.T) {
 	for _, end := range []func(*Place){(*Place).Leave, func(p *Place) { p.Acquired(time.Second, false) }} {
 		inList(t, func(t *testing.T, l *list) {
-			p, h := l.joins(false, "a"), new(engine.Hold)
+			p := l.joins(false, "a")
 			l.begins(p, true)
-			h.Init(l.Engine, &engine.Terms{}, []string{"a"}, nil, nil)
-			p.NoteReserved(h)
-			p.NoteReserved(h)
+			p.NoteReserved(l.hold())
+			p.NoteReserved(l.hold())
 			end(p)
 		})
 	}
+}
+
+// hold returns a hold that has asked for nothing.
+func (l *list) hold() *engine.Hold {
+	h := new(engine.Hold)
+	h.Init(l.Engine, &engine.Terms{}, []string{"a"}, nil, nil)
+	return h
+}
+
+// Reservations that are over are not kept, however often a call is refused.
+func TestReservationsThatAreOverAreForgotten(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		p := l.joins(false, "a")
+		for _, want := range []int{1, 2, 1} { // the third time, both are over
+			p.NoteReserved(l.hold())
+			if n := len(p.waiter.queue.reserved); n != want {
+				t.Errorf("%d reservations, want %d", n, want)
+			}
+			time.Sleep(time.Duration(want)*waiting.ReservationLife + 1)
+		}
+		p.Acquired(time.Second, false)
+	})
 }
 
 // The list keeps queues to be used again: no more than maxFree, and none of readers, to which those that were let go may refer.
