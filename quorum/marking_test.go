@@ -178,6 +178,21 @@ func TestAllInQuarantineAreCounted(t *testing.T) {
 		var refusal *Error
 		testkit.Check(t, errors.As(err, &refusal) && refusal.Quarantined == 3 && refusal.Unknown == 0,
 			"three in quarantine, one of them slow: %v", err)
+		c.before(2, func() {})
+
+		other := c.process()
+		c.lets(l, "a") // so that they accept it
+		c.masters[0].Flush()
+		c.unlock(c.lock(l, "a"))
+		c.lock(l, "a")
+		synctest.Wait()
+		for slow := range c.masters {
+			c.before(slow, func() { time.Sleep(engine.Grace / 4) })
+			_, err := other.TryLock(t.Context(), "a")
+			testkit.Check(t, errors.As(err, &refusal) && refusal.Quarantined == 1 && refusal.Refused == 2 && refusal.Unknown == 0,
+				"the first in quarantine, the others refuse, and %d is slow: %v", slow, err)
+			c.before(slow, func() {})
+		}
 	})
 }
 

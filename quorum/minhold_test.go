@@ -51,6 +51,9 @@ func TestMinHoldKeepsALockThatIsUnlockedEarly(t *testing.T) {
 			c.unlock(inner)
 			c.wantUnlocked(again)
 			c.unlock(held)
+			if l, found := FromContext(held.Context(), "a"); found {
+				t.Errorf("its context leads to %v", l)
+			}
 			if took := time.Since(began); took != 0 || released != 2 {
 				t.Errorf("Unlock took %v, and %d hooks ran", took, released)
 			}

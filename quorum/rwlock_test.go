@@ -49,6 +49,7 @@ func TestReadersHoldTogetherAndAWriterAlone(t *testing.T) {
 		}
 		wantError(t, errorOf(other.RWLock("a").TryLock(t.Context())), ErrHeld) // a writer next to readers
 		wantError(t, errorOf(other.TryLock(t.Context(), "b", "a")), ErrHeld)   // a lock over two names next to readers
+		c.unlock(c.got(other.RWLock("a").TryRLock(t.Context())))               // neither keeps readers back
 		highest := max(first.Token(), second.Token(), third.Token())
 		for _, l := range []*Lock{first, second, third} {
 			c.unlock(l)
