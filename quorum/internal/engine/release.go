@@ -49,16 +49,11 @@ func (l *Handle) Lower() (t *Tally, before Standing) {
 	return h.releaseLocked(h.leaveLocked(l), 0), before
 }
 
-// releaseLocked carries out the commands with which a lock, or a level of it, is released. The tally
+// releaseLocked carries out the releases of a lock, or of a level of it. The tally
 // counts a node that gets no release as one that has confirmed. keepers are the nodes that should have
 // the owner, bit by node.
 func (h *Hold) releaseLocked(commands []lease.Command, keepers uint64) *Tally {
-	sent := 0
-	for _, c := range commands {
-		if c.Do == lease.Release {
-			sent++
-		}
-	}
+	sent := len(commands)
 	t := newTally(sent, h.engine.Need-(len(h.members)-sent))
 	t.believed = keepers
 	h.carryOutLocked(commands, t)
