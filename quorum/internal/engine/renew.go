@@ -112,7 +112,6 @@ func (h *Hold) renew(now clock.Instant, to *renewalBatches) {
 			h.carryOutLocked(commands[i:i+1:i+1], nil)
 		}
 	}
-	h.entry.At, h.entry.Early = h.lease.Next()
 }
 
 // renewalBatches gathers the renewals that are due together into as few calls per connection as the
