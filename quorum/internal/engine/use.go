@@ -17,7 +17,7 @@ type Standing struct {
 	Valid    bool    // by the clock
 	Unlocked bool    // the handle was
 	Ended    error   // of Events.Ending, or nil
-	Keepers  Keepers // of a lock whose deadline has passed before the schedule has noticed it
+	Keepers  Keepers // of a lock that is not valid
 }
 
 // Holds reports whether the handle holds the lock.
@@ -34,7 +34,7 @@ func (l *Handle) standingLocked(now clock.Instant) Standing {
 	h := l.hold
 	s := Standing{Phase: h.lease.Phase(), Cause: h.lease.Cause(), Mode: h.lease.Mode(), Level: h.lease.Level(),
 		Valid: h.lease.Valid(now), Unlocked: l.unlocked.Load(), Ended: h.ended}
-	if s.Phase == lease.Held && !s.Valid {
+	if !s.Valid {
 		s.Keepers = h.keepersLocked()
 	}
 	return s
