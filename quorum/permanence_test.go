@@ -77,6 +77,7 @@ func TestAPermanentErrorIsFoundWhileAHostIsDown(t *testing.T) {
 	for what, masters := range map[string][]any{
 		"one down, two refuse the list":                          {0, 1, gone},
 		"one down, one refuses the password, one the list":       {gone, wrong, 1},
+		"one refuses the password, one down, one the list":       {wrong, gone, 1},
 		"two down, three refuse the list":                        {0, 1, 2, gone, gone},
 		"one down, two refuse the password, two refuse the list": {gone, wrong, wrong, 0, 1},
 	} {

@@ -114,15 +114,16 @@ func TestAClaimedNodeAcceptsNobody(t *testing.T) {
 }
 
 // isRefused makes a node that refused the engine's list, at this time.
-func isRefused(t *testing.T, e *Engine) {
+func isRefused(t *testing.T, e *Engine) *scripts.Refusal {
 	t.Helper()
 	process := scripts.Process{Run: "one/0", MaxLease: time.Hour, Member: "a"}
 	marker := scripts.Marker{Process: process, Members: scripts.NewList("a"), Next: scripts.NewList()}
 	process.MaxLease = time.Minute
-	err := e.Roster.RenewalRefused(0, &scripts.Refusal{Marker: marker.String(), Process: process})
-	if err == nil || e.Roster.Accepts(0) {
+	refusal := &scripts.Refusal{Marker: marker.String(), Process: process}
+	if err := e.Roster.RenewalRefused(0, refusal); err == nil || e.Roster.Accepts(0) {
 		t.Fatalf("it is accepted: %v", err)
 	}
+	return refusal
 }
 
 // A grant says nothing of a holder.
@@ -328,7 +329,7 @@ func TestARequestIsSentAgainForThePresentLock(t *testing.T) {
 	}
 }
 
-// Who waits for a request hears that it has failed if it is not sent again, because the lock has ended.
+// Who waits for a request hears that it has failed if it is not sent again: the lock has ended, or the node is closed.
 func TestARequestThatIsNotSentAgain(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		h, tally := c.lock(t), newTallyOfAll(1)
@@ -338,5 +339,25 @@ func TestARequestThatIsNotSentAgain(t *testing.T) {
 		<-tally.Decided
 		_, failed := tally.Result()
 		testkit.Check(t, len(failed) == 1 && errors.Is(failed[0], ErrMarker), "%v", failed)
+
+		held := c.lock(t)
+		tally = newTallyOfAll(1)
+		c.Nodes[2].Close()
+		again = &request{hold: held, command: lease.Command{Do: lease.Enter, Master: 2, Level: 2}, tally: tally}
+		again.sendAgain()
+		_, failed = tally.Result()
+		testkit.Check(t, len(failed) == 1 && errors.Is(failed[0], node.ErrClosed), "%v", failed)
 	})
+}
+
+// All processes ask the same node first, in whatever order they give the names.
+func TestTheFirstNodeIsTheSameInAnyOrder(t *testing.T) {
+	a, _ := asking(t, time.Second)
+	first := func(names ...string) int {
+		return a.hold.engine.FirstNode(a.hold.engine.newHold(a.hold.terms, names...).names)
+	}
+	for i := range 10 {
+		name := fmt.Sprint(i)
+		testkit.Equal(t, first("a", name, "b"), first(name, "b", "a"), name)
+	}
 }

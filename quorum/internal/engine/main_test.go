@@ -66,9 +66,13 @@ func (silent) Unannounced()                  {}
 // heeding is Events that note what they hear.
 type heeding struct {
 	silent
-	renewed     []Renewals
-	unannounced int
+	ending, renewing, unannounced int
+	renewed                       []Renewals
 }
+
+func (e *heeding) Ending(h *Hold, why Ending) error { e.ending++; return e.silent.Ending(h, why) }
+
+func (e *heeding) Renewing(*Hold, time.Duration) { e.renewing++ }
 
 func (e *heeding) Renewed(_ int, r Renewals) { e.renewed = append(e.renewed, r) }
 func (e *heeding) Unannounced()              { e.unannounced++ }

@@ -26,7 +26,19 @@ func TestInterruptUnlocks(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		h := c.lock(t)
 		h.Interrupt()
-		testkit.Check(t, h.First().IsUnlocked(), "it is not")
+		testkit.Check(t, h.First().IsUnlocked() && h.holder().hasEnded(), "it is not, or its context goes on")
+		c.wantNoOwners(t)
+	})
+}
+
+// A lock that is released after Close has ended before: its contexts have the error of then.
+func TestAHoldEndsOnce(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		h, heeds := c.lock(t), new(heeding)
+		h.terms.Events = heeds
+		c.Close()
+		h.First().Release()
+		testkit.Equal(t, heeds.ending, 1, "ends")
 		c.wantNoOwners(t)
 	})
 }
@@ -38,6 +50,17 @@ func TestBackOutEndsTheContext(t *testing.T) {
 		c.lock(t).First().Enter(inner, user, lease.Write)
 		inner.BackOut()
 		testkit.Check(t, user.hasEnded(), "it goes on")
+	})
+}
+
+// A lock knows no handle that has left it, however often it is entered.
+func TestAHoldForgetsAHandleThatHasLeft(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		h, inner, user := c.lock(t), new(Handle), newHolder()
+		h.First().Enter(inner, user, lease.Write)
+		inner.Lower()
+		h.First().Release()
+		testkit.Check(t, !user.hasEnded(), "it ends the handle's context with its own")
 	})
 }
 

@@ -102,6 +102,34 @@ func TestALockThatIsRenewedAloneIsInNoOthersCall(t *testing.T) {
 	testkit.Check(t, len(r.all) == 2 && len(r.all[0].members) == 2, "%d calls, the first for %d", len(r.all), len(r.all[0].members))
 }
 
+// Nothing is told, or sent, of the renewal of a lock that is not renewed: its lease is fixed, or it has ended since it was due.
+func TestALockThatIsNotRenewed(t *testing.T) {
+	for what, change := range map[string]func(h *Hold){
+		"fixed": func(h *Hold) { h.terms.Fixed = true },
+		"ended": func(h *Hold) { h.First().HandOver() },
+	} {
+		a, fake := heldHold(t, time.Second)
+		heeds := new(heeding)
+		a.hold.terms.Events = heeds
+		change(a.hold)
+		r := &renewalBatches{engine: a.hold.engine, sent: fake.Now(), open: map[*pipeline.Pipe]*renewalBatch{}}
+		a.hold.renew(fake.Now(), r)
+		testkit.Check(t, heeds.renewing == 0 && len(r.all) == 0, "%s: told %d times, %d calls", what, heeds.renewing, len(r.all))
+	}
+}
+
+// A node that refuses this client's list does not accept it, even if it has none of the locks.
+func TestARenewalThatIsRefusedForTheListAlone(t *testing.T) {
+	a, fake := heldHold(t, time.Second)
+	h := a.hold
+	fake.Advance(time.Millisecond)
+	refusal := isRefused(t, h.engine)
+	fake.Advance(time.Millisecond)
+	b := &renewalBatch{engine: h.engine, sent: fake.Now(), members: []*member{&h.members[0]}, commands: []lease.Command{{Do: lease.Renew}}}
+	b.Done(pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Gone}, NotAccepted: refusal}, RunID: "one", Sent: true})
+	testkit.Check(t, !h.engine.Roster.Accepts(0), "the node counts as one that accepts it")
+}
+
 // A node's reply is told to each Events once, with all of their locks.
 func TestARenewalIsToldOnceToEachEvents(t *testing.T) {
 	one, other := new(heeding), new(heeding)
@@ -114,6 +142,11 @@ func TestARenewalIsToldOnceToEachEvents(t *testing.T) {
 	b.noteReply(pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Kept, scripts.Taken, scripts.Gone}}})
 	testkit.Check(t, slices.Equal(one.renewed, []Renewals{{Renewed: 1, Forgotten: 1}}), "%+v", one.renewed)
 	testkit.Check(t, slices.Equal(other.renewed, []Renewals{{Taken: 1}}), "%+v", other.renewed)
+
+	refused := errors.New("refused")
+	b.noteReply(pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.NotRenewed, scripts.Kept, scripts.NotRaised}}})
+	b.noteReply(pipeline.Result{Err: refused})
+	testkit.Check(t, slices.Equal(one.renewed[1:], []Renewals{{Failed: 2}, {Failed: 2, Err: refused}}), "%+v", one.renewed)
 }
 
 // Locks whose renewals are due at once are renewed one batch after the other from then on, each at most a quarter of the time to its

@@ -173,8 +173,12 @@ func TestReadersDoNotQueueAtFirst(t *testing.T) {
 				t.Errorf("%v, due: %v", turn, due)
 			}
 		}
-		refused := enter()
+		refused, alongside := enter(), enter()
 		refuses(&refused, "a")
+		if alongside.Refused(waiting.Result{Held: true, Wait: -1}, waiting.Alone, errHeld, []string{"a"}) {
+			t.Error("an attempt alongside the queue counts as the queue's")
+		}
+		alongside.Leave()
 		behind := enter()
 		l.begins(&behind, false)
 		behind.Leave()
@@ -249,6 +253,27 @@ func TestCallsForSlotsShare(t *testing.T) {
 	}
 }
 
+// The turn after a release has a node that published it: the one with which a quorum had. The next one has none.
+func TestATurnHasWhoPublishedTheRelease(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		p := l.joins(false, "a")
+		defer p.Leave()
+		for _, want := range []int{-1, 1, -1} {
+			turn, due := p.waiter.begin(l.Engine.Moment())
+			if !due || turn.Published != want {
+				t.Errorf("due: %v, %+v, want %d", due, turn, want)
+			}
+			refuses(p, "a")
+			synctest.Wait()
+			if want < 0 {
+				p.released(l)
+			} else {
+				time.Sleep(5 * time.Minute) // until it polls
+			}
+		}
+	})
+}
+
 // A timer may fire early by the Locker's clock: a waiter that wakes too early is woken again.
 func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
@@ -269,6 +294,16 @@ func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
 			t.Error("nothing wakes the waiter")
 		}
 		p.Leave()
+	})
+}
+
+// A call whose turn comes before its first look at the queue is woken all the same.
+func TestACallIsWokenBeforeItWaits(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		first, second := l.joins(false, "a"), l.joins(false, "a")
+		first.Leave()
+		l.wants(second, true)
+		second.Leave()
 	})
 }
 

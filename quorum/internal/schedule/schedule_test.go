@@ -135,6 +135,9 @@ func TestHasten(t *testing.T) {
 	removed := c.add(t, "removed", time.Second, 0)
 	c.schedule.Remove(removed)
 	c.schedule.Hasten(removed, clock.Instant(7*ms))
+	if removed.At != clock.Instant(time.Second) {
+		t.Errorf("one that was removed is due after %v", time.Duration(removed.At))
+	}
 	c.clock.Advance(time.Second)
 	c.want(t, "b 5ms", "-", "a 10ms", "-")
 }
