@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"runtime"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 )
@@ -22,6 +24,18 @@ func TestRenewalsAreSentUnderTheSchedulesMutex(t *testing.T) {
 		synctest.Wait()
 		testkit.Equal(t, c.calls.Load()-calls, 3, "renewals that were sent under the mutex")
 		after()
+	})
+}
+
+// A renewal that cannot be sent has failed: the lock says why.
+func TestARenewalThatCannotBeSent(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		held := c.lock(t)
+		c.Nodes[0].Close()
+		held.handleDue()()
+		held.mu.Lock()
+		defer held.mu.Unlock()
+		testkit.Check(t, errors.Is(held.members[0].err, node.ErrClosed), "%v", held.members[0].err)
 	})
 }
 

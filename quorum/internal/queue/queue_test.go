@@ -253,6 +253,25 @@ func TestCallsForSlotsShare(t *testing.T) {
 	}
 }
 
+// A call that polls often does not do so among many queues.
+func TestACallThatPollsOftenAmongManyQueues(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		p := l.joins(false, "a")
+		l.begins(p, true)
+		refuses(p)
+		for i := range 200 {
+			defer l.joins(false, fmt.Sprint(i)).Leave()
+		}
+		often := &Place{list: l.List, at: l.Engine.Moment(),
+			call: Call{Key: p.call.Key, Retry: waiting.Retry{Min: time.Millisecond, Max: time.Millisecond}}}
+		often.join(nil)
+		time.Sleep(10 * time.Millisecond)
+		l.begins(p, false)
+		often.Leave()
+		p.Leave()
+	})
+}
+
 // The turn after a release has a node that published it: the one with which a quorum had. The next one has none.
 func TestATurnHasWhoPublishedTheRelease(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
@@ -352,6 +371,21 @@ func TestAReaderThatIsLetGoWhileItSubscribes(t *testing.T) {
 	})
 }
 
+// One that is let go before it subscribes does not subscribe.
+func TestAReaderThatIsLetGoBeforeItSubscribes(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		first := l.joins(true, "a")
+		l.begins(first, true)
+		second, _ := l.join(first.call, first.at)
+		first.Acquired(time.Second, false)
+		second.subscribe([]string{"a"})
+		synctest.Wait()
+		if n := l.masters[0].Listening(scripts.Channel("a")); n > 0 {
+			t.Errorf("%d subscriptions", n)
+		}
+	})
+}
+
 // Readers that are let go ask the new holder, a reader, for nothing.
 func TestReadersThatAreLetGoAskNobody(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
@@ -391,6 +425,7 @@ func TestReservationsThatAreOverAreForgotten(t *testing.T) {
 		p := l.joins(false, "a")
 		for _, want := range []int{1, 2, 1} { // the third time, both are over
 			p.NoteReserved(l.hold())
+			l.joins(false, "a").Leave() // ends none
 			if n := len(p.waiter.queue.reserved); n != want {
 				t.Errorf("%d reservations, want %d", n, want)
 			}

@@ -132,14 +132,16 @@ func TestHasten(t *testing.T) {
 	a, b := c.add(t, "a", 10*ms, 0), c.add(t, "b", 20*ms, 0)
 	c.schedule.Hasten(a, clock.Instant(time.Minute))
 	c.schedule.Hasten(b, clock.Instant(5*ms))
+	c.clock.Advance(5 * ms)
+	c.want(t, "b 5ms", "-")
 	removed := c.add(t, "removed", time.Second, 0)
 	c.schedule.Remove(removed)
 	c.schedule.Hasten(removed, clock.Instant(7*ms))
-	if removed.At != clock.Instant(time.Second) {
+	if removed.At != clock.Instant(time.Second+5*ms) {
 		t.Errorf("one that was removed is due after %v", time.Duration(removed.At))
 	}
 	c.clock.Advance(time.Second)
-	c.want(t, "b 5ms", "-", "a 10ms", "-")
+	c.want(t, "a 10ms", "-")
 }
 
 // An entry that is not ready is not added, nor any to a schedule that is closed. Close returns the
