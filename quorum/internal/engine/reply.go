@@ -36,14 +36,10 @@ func (r *request) call() scripts.Call {
 }
 
 func (r *request) startLocked(call scripts.Call) error {
-	footprint := &r.hold.members[r.command.Master].footprint
-	if r.command.Do == lease.Raise || r.command.Do == lease.Extend { // they grant nothing
-		footprint = nil
-	}
 	if r.attempt != nil && r.attempt.asked {
 		r.attempt.timed = false // this node is asked later than the others
 	}
-	return r.hold.pipe(r.command.Master).Start(call, footprint, r)
+	return r.hold.pipe(r.command.Master).Start(call, &r.hold.members[r.command.Master].footprint, r)
 }
 
 // noteUnsentLocked tells the lease that the request could not be sent, and appends its commands.
