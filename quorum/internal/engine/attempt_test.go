@@ -54,6 +54,7 @@ func TestNoCommitAfterClose(t *testing.T) {
 		a := c.won(t)
 		c.Close()
 		testkit.Check(t, !a.commit(t.Context()), "it is a held lock of an engine that is closed")
+		testkit.Check(t, a.hold.holder().hasEnded(), "its context goes on")
 		o := a.undo(t.Context(), waiting.AskAll)
 		testkit.Check(t, o.Closed, "%+v", o)
 		c.wantNoOwners(t)
@@ -274,6 +275,19 @@ func TestAnswersThatAreNotKnown(t *testing.T) {
 	}
 }
 
+// A reply that comes without a look at the names, or not at all, says nothing of the time to the node.
+func TestFailuresAreNoRoundTrips(t *testing.T) {
+	for is, want := range map[lease.Answer]time.Duration{
+		lease.Granted: time.Millisecond, lease.Refused: time.Millisecond, lease.Failed: 0, lease.NotAccepted: 0,
+	} {
+		a, fake := asking(t, time.Second)
+		a.timed = true
+		fake.Advance(time.Millisecond)
+		a.noteReply(0, lease.Reply{Is: is}, scripts.AcquireReply{})
+		testkit.Equal(t, a.hold.engine.RTT.Mean(0), want, is)
+	}
+}
+
 // An undo waits for those that have not answered. The reply that has decided the attempt may be about to look for its tally:
 // it must find none.
 func TestAnUndoCountsNoReplyThatHasCome(t *testing.T) {
@@ -300,7 +314,8 @@ func TestTheListIsKnownBeforeNodesAreAsked(t *testing.T) {
 		acquired, o := attempt(c.Nodes)
 		testkit.Check(t, acquired, "%+v", o)
 		acquired, o = attempt(bubble.Nodes(t, c.masters, nil, node.WithName("the same")))
-		testkit.Check(t, !acquired && o.Unlisted && len(o.Refusals) == 3 && !slices.Contains(o.Refusals, nil), "%v, %+v", acquired, o)
+		testkit.Check(t, !acquired && o.Unlisted && o.Verdict == lease.OutOfReach && len(o.Refusals) == 3 &&
+			!slices.Contains(o.Refusals, nil), "%v, %+v", acquired, o)
 	})
 }
 

@@ -31,6 +31,16 @@ func TestInterruptUnlocks(t *testing.T) {
 	})
 }
 
+// One that was lost before stays lost.
+func TestInterruptOfALostLock(t *testing.T) {
+	a, fake := heldHold(t, time.Second)
+	fake.Advance(time.Second)
+	a.hold.due(fake.Now())
+	a.hold.Interrupt()
+	s := a.hold.First().Standing()
+	testkit.Check(t, s.Phase == lease.Expired && !s.Unlocked, "%+v", s)
+}
+
 // A lock that is released after Close has ended before: its contexts have the error of then.
 func TestAHoldEndsOnce(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {

@@ -43,6 +43,21 @@ type list struct {
 	*List
 }
 
+// A key is of a set of names: in any order, and of no other set.
+func TestKeys(t *testing.T) {
+	if NewKey([]string{"a", "b"}, false) != NewKey([]string{"b", "a"}, false) {
+		t.Error("the order counts")
+	}
+	of := map[Key][]string{}
+	for _, names := range [][]string{{"a"}, {"a", "b"}, {"a", "c"}, {"ab", "c"}, {"a", "bc"}, {"1:a1:b"}} {
+		key := NewKey(names, false)
+		if other, found := of[key]; found {
+			t.Errorf("%q and %q have one key", names, other)
+		}
+		of[key] = names
+	}
+}
+
 // joins puts a call for the names into its queue.
 func (l *list) joins(readers bool, names ...string) *Place {
 	p := &Place{list: l.List, at: l.Engine.Moment(),
