@@ -18,6 +18,8 @@ var (
 	// Scenarios are named in quotes, or by a pattern of go test.
 	scenarioNames = regexp.MustCompile(`chaos ((?:"[^"]+",? ?)+)|TestChaos/\(?([^)'/]+)`)
 	paths         = regexp.MustCompile("`([a-z]\\w*/[\\w/]+(?:\\.\\w+)?)`")
+	comments      = regexp.MustCompile(`(?m)^\s*//.*`)
+	goFiles       = regexp.MustCompile(`\b[a-z]\w*(?:/\w+)*\.go\b`)
 	noLetter      = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
 )
 
@@ -65,6 +67,24 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 			t.Errorf("doc.go does not name %s", module)
 		}
 	}
+}
+
+// A file that a comment in Go names is there: next to the comment, or at that path.
+func TestCommentsNameFilesThatExist(t *testing.T) {
+	testkit.Must(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".go" {
+			return err
+		}
+		for _, comment := range comments.FindAllString(testkit.Read(t, path), -1) {
+			for _, named := range goFiles.FindAllString(comment, -1) {
+				_, beside := os.Stat(filepath.Join(filepath.Dir(path), named))
+				if _, err := os.Stat(named); err != nil && beside != nil {
+					t.Errorf("%s: there is no %s", path, named)
+				}
+			}
+		}
+		return nil
+	}))
 }
 
 // A package that makes a lock by a rule of its own, as redlock does, is named where redlock and multilock are.

@@ -3,11 +3,6 @@
 // Package fence_test shows that the guards of package fence refuse late writes, on a real
 // PostgreSQL and MariaDB, on SQLite and on a real redis-server. Each guard has a control that leaves it out, or
 // uses the wrong order, and loses a write.
-//
-// The files in the order in which each uses only those before it: main_test.go and
-// mariadb_test.go (MariaDB), resource_test.go (what the guards protect, and the judge of its
-// writes), sql_test.go (with PostgreSQL), transaction_test.go and redis_test.go (the two kinds of resource), then the tests:
-// contract_test.go, interleave_test.go, paused_test.go, psql_test.go.
 package fence_test
 
 import (

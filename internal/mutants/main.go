@@ -3,7 +3,7 @@
 // Command mutants leaves out each branch of the code that decides, one at a time, and prints what no test notices:
 //
 //	go run ./internal/mutants -for 2h
-//	go run ./internal/mutants -only 'engine/reply.go' -list
+//	go run ./internal/mutants -only quorum/internal/engine/reply.go -list
 //
 // In Go it makes each condition of an if always true and never true, and leaves out each operand of && and ||, each
 // value of a case, and each assignment and call. In Lua it does the same, line by line. All mutants of a group are

@@ -31,7 +31,4 @@
 //   - What is owed because the server refused it is resent after a growing pause, and delays no other call.
 //
 // Acquires that are written together share a run of a script, and so do releases: see arranger.
-//
-// The files, each of which uses only those above it: request.go, share.go, conn.go, debts.go with state.go,
-// serve.go, connect.go, pipe.go.
 package pipeline

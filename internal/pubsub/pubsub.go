@@ -12,8 +12,6 @@
 //	    └────────────────────────────────┘ requested on the next connection, after a backoff
 //
 // Messages are hints: a message may be missed, or arrive twice.
-//
-// The files, each of which uses only those above it: message.go, state.go, conn.go, pubsub.go.
 package pubsub
 
 import (

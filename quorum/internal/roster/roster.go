@@ -15,9 +15,6 @@
 //
 // The errors are package node's, and say what to do. A *node.Error is one that a caller of
 // package quorum gets.
-//
-// The files, each of which uses only those above it (but roster.go names questions): errors.go,
-// distinct.go, roster.go, survey.go, look.go, ask.go, ready.go.
 package roster
 
 import (
