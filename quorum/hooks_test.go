@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 )
 
 // told collects the events of a Locker's hooks.
@@ -344,4 +345,26 @@ func TestNoHooksCostNothing(t *testing.T) {
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+}
+
+// Each field of a node's events is set.
+func TestEventsOfNodesLackNothing(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		x := new(told)
+		l := c.process(WithHooks(x.hooks()))
+		lock, why := c.lock(l, "a"), errors.New("on purpose")
+		o := &observer{l.core, l.set}
+		o.Renewed(0, engine.Renewals{Renewed: 1, Forgotten: 2, Taken: 3, Failed: 4, Err: why})
+		o.Repaired(lock.handle.Hold(), 0, why)
+		synctest.Wait()
+		all := x.take()
+		testkit.Equal(t, all.renewals[0], RenewalEvent{Node: l.Nodes()[0], Renewed: 1, Forgotten: 2, Taken: 3, Failed: 4, Err: why}, "a renewal")
+		testkit.Equal(t, all.repairs[0], RepairEvent{Node: l.Nodes()[0], Lock: lock, Err: why}, "a repair")
+		for _, e := range []any{all.renewals[0], all.repairs[0]} {
+			for i, v := 0, reflect.ValueOf(e); i < v.NumField(); i++ {
+				testkit.Check(t, !v.Field(i).IsZero(), "%T lacks %s", e, v.Type().Field(i).Name)
+			}
+		}
+		c.unlock(lock)
+	})
 }

@@ -85,7 +85,8 @@ func (o *observer) Renewed(node int, r engine.Renewals) {
 		n.renewalsFailed.Add(uint64(failed))
 	}
 	if hook := o.set.hooks.Renewed; hook != nil {
-		e := RenewalEvent{o.core.Nodes[node].Name(), r.Renewed, r.Forgotten, r.Taken, r.Failed, r.Err}
+		e := RenewalEvent{Node: o.core.Nodes[node].Name(), Renewed: r.Renewed, Forgotten: r.Forgotten, Taken: r.Taken,
+			Failed: r.Failed, Err: r.Err}
 		o.core.events.Post(func() { hook(e) })
 	}
 }
@@ -98,7 +99,7 @@ func (o *observer) Repaired(h *engine.Hold, node int, err error) {
 		n.repairsFailed.Add(1)
 	}
 	if hook := o.set.hooks.Repaired; hook != nil {
-		e := RepairEvent{o.core.Nodes[node].Name(), lockOf(h), err}
+		e := RepairEvent{Node: o.core.Nodes[node].Name(), Lock: lockOf(h), Err: err}
 		o.core.events.Post(func() { hook(e) })
 	}
 }
