@@ -19,7 +19,7 @@ func New(c Config) *Pipe {
 }
 
 // Start queues a call and returns at once. Calls are carried out in the order of their Starts. The
-// footprint is the owner's; it is nil for a call that can grant nothing.
+// footprint is the owner's; it may be nil for a call that can grant nothing, and frees nothing.
 //
 // On error the call was not sent and to.Done is never called. The error wraps [ErrClosed], or
 // [ErrDown] while the pipe is down; a release is then kept, and sent as soon as the server

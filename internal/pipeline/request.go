@@ -98,7 +98,7 @@ func (f *Footprint) answered(r Result) {
 // request is one call on its way through a pipe.
 type request struct {
 	call      scripts.Call
-	footprint *Footprint // nil for a call that can grant nothing
+	footprint *Footprint // may be nil for a call that neither grants nor frees
 	to        Receiver   // nil if the outcome interests no caller
 	resends   int        // how many connections died with it
 	source    bool       // sent as text, in any case

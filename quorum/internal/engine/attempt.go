@@ -144,7 +144,7 @@ func (a *attempt) ask(approach waiting.Approach) {
 	}
 	a.call = h.grantCall(h.lease.Mode(), args)
 	plan := lease.Plan{First: a.probe, Probe: approach.Probes()}
-	if plan.First < 0 {
+	if !plan.Probe || plan.First < 0 { // all processes begin at one node, so that fewer votes are split
 		plan.First = e.FirstNode(h.names)
 	}
 	a.timed = plan.Probe || e.RTT.Samples(now)
