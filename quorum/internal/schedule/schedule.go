@@ -115,7 +115,7 @@ func (s *Schedule[T]) Close() (owners []T) {
 }
 
 func (s *Schedule[T]) armLocked() {
-	if len(s.queue) == 0 {
+	if s.timer == nil || len(s.queue) == 0 {
 		return
 	}
 	next := s.queue[0].At
