@@ -79,6 +79,9 @@ func open(t *testing.T, nodes addressed, by opener, opts ...quorum.Option) *quor
 	return openWith(t, nodes, by, opts, node.WithTimeout(nodeTimeout), node.WithoutQuarantine())
 }
 
+// nodesInTime is for careful where masters die, or come back: no call waits for them for longer than nodeTimeout.
+var nodesInTime = quorum.WithNodeOptions(node.WithTimeout(nodeTimeout))
+
 // careful is open for a Locker that keeps nodes in quarantine after they forgot. It waits for them with patience.
 func careful(t *testing.T, nodes addressed, by opener, maxLease time.Duration, opts ...quorum.Option) *quorum.Locker {
 	t.Helper()

@@ -288,7 +288,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 	noGoroutines(t)
 	const maxLease = 10 * time.Second
 	usual, maxed := openNode(t, f.Masters[0].URL()), openNode(t, f.Masters[0].URL(), node.WithMaxLease(maxLease))
-	good := careful(t, f, redlock.Open, maxLease, quorum.WithNodeOptions(node.WithoutQuarantine()))
+	good := careful(t, f, redlock.Open, maxLease, nodesInTime, quorum.WithNodeOptions(node.WithoutQuarantine()))
 	for _, c := range []struct {
 		what  string
 		opt   quorum.Option

@@ -100,8 +100,10 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 				want(t, err, quorum.ErrMembership)
 			case waits:
 				want(t, err, quorum.ErrQuarantined)
-				unlock(t, lock(t, l, "job"))
-				if took := time.Since(moved); took < forgetLease {
+				held := lock(t, l, "job")
+				took := time.Since(moved)
+				unlock(t, held)
+				if took < forgetLease {
 					t.Errorf("granted %v after the address moved: the quarantine is %v", took, forgetLease)
 				}
 			}

@@ -60,7 +60,7 @@ func TestMasterThatForgotDoesNotVoteTwice(t *testing.T) {
 			inTime(t, way.maxLease, func(maxLease time.Duration) bool {
 				f := fleet(t, 3)
 				admit(t, maxLease, f.URLs()...)
-				a, b := careful(t, f, redlock.Open, maxLease), careful(t, f, redlock.Open, maxLease)
+				a, b := careful(t, f, redlock.Open, maxLease, nodesInTime), careful(t, f, redlock.Open, maxLease, nodesInTime)
 				first, second, quarantines := voteTwice(t, f, a, b, maxLease, way.forget)
 				switch {
 				case first == nil:
@@ -88,8 +88,8 @@ func TestMasterThatForgotDoesNotVoteTwice(t *testing.T) {
 			inTime(t, way.maxLease, func(maxLease time.Duration) bool {
 				f := fleet(t, 3)
 				trusting := quorum.WithNodeOptions(node.WithoutQuarantine())
-				a := careful(t, f, redlock.Open, maxLease, trusting)
-				b := careful(t, f, redlock.Open, maxLease, trusting)
+				a := careful(t, f, redlock.Open, maxLease, nodesInTime, trusting)
+				b := careful(t, f, redlock.Open, maxLease, nodesInTime, trusting)
 				first, second, _ := voteTwice(t, f, a, b, maxLease, way.forget)
 				if first != nil && second == nil {
 					t.Error("one holder at a time: the schedule proves nothing about the quarantine")
@@ -149,7 +149,7 @@ func database(f *redistest.Fleet, number int) addresses {
 
 func byURL(t *testing.T, f *redistest.Fleet, number int, maxLease time.Duration) *quorum.Locker {
 	t.Helper()
-	return careful(t, database(f, number), redlock.Open, maxLease)
+	return careful(t, database(f, number), redlock.Open, maxLease, nodesInTime)
 }
 
 // pooled opens a Locker over the test's own pools: no URL names the database.
