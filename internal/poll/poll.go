@@ -89,8 +89,8 @@ func (s *Stopwatch) Stop() { s.end() }
 func AtMost(want, stalled time.Duration) time.Duration { return want + 4*stalled }
 
 // Waited returns for how long the threads of this process have waited for a processor, all together,
-// since they began. One goroutine may be late by as much while a Stopwatch, on another thread, is on
-// time. It is 0 if the kernel does not say (Linux does).
+// since they began, and for how long the processors have stood still for a virtual machine's host. One goroutine may
+// be late by as much while a Stopwatch, on another thread, is on time. It is 0 if the kernel does not say (Linux does).
 func Waited() (all time.Duration) {
 	threads, _ := filepath.Glob("/proc/self/task/*/schedstat")
 	for _, file := range threads {
@@ -103,5 +103,22 @@ func Waited() (all time.Duration) {
 			all += waited
 		}
 	}
-	return all
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return all
+	}
+	return all + stolen(string(text))
+}
+
+// stolen reads the time for which the processors have stood still from /proc/stat. A thread that runs meanwhile does
+// not count it as waiting.
+func stolen(stat string) time.Duration {
+	const tick = 10 * time.Millisecond // of /proc, on every architecture that Go knows
+	var ticks [8]time.Duration         // user, nice, system, idle, iowait, irq, softirq, steal
+	_, err := fmt.Sscanf(stat, "cpu %d %d %d %d %d %d %d %d",
+		&ticks[0], &ticks[1], &ticks[2], &ticks[3], &ticks[4], &ticks[5], &ticks[6], &ticks[7])
+	if err != nil {
+		return 0 // an old kernel
+	}
+	return ticks[7] * tick
 }

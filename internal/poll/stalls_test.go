@@ -37,3 +37,19 @@ func TestStalls(t *testing.T) {
 		t.Errorf("without stalls a second is %v", got)
 	}
 }
+
+// What the host takes from a virtual machine is waiting, though no thread's own counters show it.
+func TestStolen(t *testing.T) {
+	for stat, want := range map[string]time.Duration{
+		"cpu  87040 0 9550 25684 638 0 1470 423 0 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n": 4230 * time.Millisecond,
+		"cpu  1 2 3 4\n": 0,
+		"":               0,
+	} {
+		if got := stolen(stat); got != want {
+			t.Errorf("%q: stolen %v, want %v", stat, got, want)
+		}
+	}
+	if before := Waited(); Waited() < before {
+		t.Error("what was waited for has become less")
+	}
+}
