@@ -28,7 +28,7 @@ func (w *walker) walk() {
 		w.groups = append(w.groups, w.rivals.two[0].way, w.rivals.two[1].way)
 	}
 	began := time.Now()
-	for time.Since(began) < *walkFor || w.played < len(w.faults()) && time.Since(began) < 2**walkFor {
+	for time.Since(began) < *walkFor || !w.walked() && time.Since(began) < 2**walkFor {
 		w.step()
 		w.wait(100*time.Millisecond + time.Duration(w.rng.Int64N(int64(400*time.Millisecond))))
 		w.heal(time.Now())
@@ -49,6 +49,11 @@ func (w *walker) walk() {
 	if all := len(w.faults()); w.played < all {
 		w.note("only %d of %d faults happened in that time", w.played, all)
 	}
+}
+
+// walked reports whether each fault has had its turn, and the rivals have done what they are here for.
+func (w *walker) walked() bool {
+	return w.played >= len(w.faults()) && (w.rivals == nil || w.rivals.fought())
 }
 
 // walker is a walk under way.
