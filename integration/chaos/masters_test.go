@@ -145,9 +145,9 @@ func forgetWhileHeld(r *run, forget func()) {
 	}
 	all := r.apartFor("B")
 	a, held := r.holds(contender.Plan{URLs: out.urls()})
-	// A call of Lock asks at once, and then waits for the message of a release: none comes here. So
-	// B's calls are short.
-	b := r.start(contender.Plan{URLs: all.urls(), Hold: 200 * time.Millisecond, Rest: 20 * time.Millisecond, Patience: 60 * time.Millisecond})
+	// A call of Lock would ask one master first, the same for all clients, and others only if that one grants: it may be
+	// one that A holds.
+	b := r.start(contender.Plan{URLs: all.urls(), Hold: 200 * time.Millisecond, Rest: 20 * time.Millisecond, Once: true})
 	r.until(held, r.lease/3+r.lease/30) // just after A's first renewal
 	r.cut(out, 0)
 	forget()

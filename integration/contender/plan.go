@@ -27,6 +27,7 @@ type Plan struct {
 	Patience time.Duration // the timeout of one call of Lock
 	Hold     time.Duration // the longest time from Lock to the write
 	Rest     time.Duration // the longest time from Unlock to the next round
+	Once     bool          // a call of this library's asks all masters once, and does not wait
 	Careless bool          // it writes without checking its lock, as a process that is paused after its check
 	Gated    bool          // each phase waits for an order; for one flow only
 }

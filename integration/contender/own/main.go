@@ -46,19 +46,23 @@ func open(p contender.Plan) (contender.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &library{Locker: locker, blind: p.Kind == "no-deadline", slots: p.Slots}, nil
+	return &library{Locker: locker, blind: p.Kind == "no-deadline", once: p.Once, slots: p.Slots}, nil
 }
 
 // library is a quorum.Locker as contenders use it.
 type library struct {
 	*quorum.Locker
 	blind bool
+	once  bool
 	slots int // of each semaphore; 0 for locks
 }
 
 func (l *library) Lock(ctx context.Context, name string) (contender.Lock, error) {
 	take := func() (*quorum.Lock, error) { return l.Locker.Lock(ctx, name) }
-	if l.slots > 0 {
+	switch {
+	case l.once:
+		take = func() (*quorum.Lock, error) { return l.Locker.TryLock(ctx, name) }
+	case l.slots > 0:
 		take = func() (*quorum.Lock, error) { return l.Locker.Semaphore(name, l.slots).Acquire(ctx) }
 	}
 	lock, err := take()
