@@ -74,6 +74,22 @@ func TestAHoldForgetsAHandleThatHasLeft(t *testing.T) {
 	})
 }
 
+// A handle that has left changes nothing any more, though the lock is still held.
+func TestAHandleThatHasLeftChangesNothing(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		h, left := c.lock(t), new(Handle)
+		h.First().Enter(left, newHolder(), lease.Write)
+		h.First().Enter(new(Handle), newHolder(), lease.Write)
+		left.Lower()
+		again, s := left.Lower()
+		extended, _ := left.Extend(time.Second)
+		testkit.Check(t, again == nil && extended == nil && s.Level == 2 && !s.Holds() && left.Standing().Level == 2,
+			"%+v, then %+v", s, left.Standing())
+		handed, _ := left.HandOver()
+		testkit.Check(t, !handed && h.First().Valid(), "handed over: %v", handed)
+	})
+}
+
 // To hand over a lock whose deadline has passed changes nothing: it is lost, and not unlocked.
 func TestALockThatIsOverIsNotHandedOver(t *testing.T) {
 	a, fake := heldHold(t, time.Second)

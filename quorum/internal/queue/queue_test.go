@@ -416,13 +416,19 @@ func TestReadersThatAreLetGoAskNobody(t *testing.T) {
 
 // Reservations that their call leaves behind are ended, and keep no Locker from closing: the end of the test waits for it.
 func TestReservationsEndWithTheirCall(t *testing.T) {
-	for _, end := range []func(*Place){(*Place).Leave, func(p *Place) { p.Acquired(time.Second, false) }} {
+	leaves, acquires := (*Place).Leave, func(p *Place) { p.Acquired(time.Second, false) }
+	for _, ends := range [][]func(*Place){{leaves}, {acquires}, {acquires, leaves}, {acquires, acquires}, {leaves, leaves}} {
 		inList(t, func(t *testing.T, l *list) {
-			p := l.joins(false, "a")
-			l.begins(p, true)
-			p.NoteReserved(l.hold())
-			p.NoteReserved(l.hold())
-			end(p)
+			calls := make([]*Place, len(ends))
+			for i := range calls {
+				calls[i] = l.joins(false, "a")
+			}
+			l.begins(calls[0], true)
+			calls[0].NoteReserved(l.hold())
+			calls[0].NoteReserved(l.hold())
+			for i, end := range ends {
+				end(calls[i])
+			}
 		})
 	}
 }
