@@ -94,13 +94,25 @@ func TestTheClockIsReadBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
-// A server that refuses to raise a reader has not renewed it: the reader's lease ends, and a writer may
-// come.
-func TestAReaderThatIsNotRaisedIsNotRenewed(t *testing.T) {
-	a, _ := heldHold(t, time.Second)
-	refused := pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.NotRaised}}}
-	reply, err := a.hold.replyOf(lease.Command{Do: lease.Renew}, refused, 0)
-	testkit.Check(t, reply.Is == lease.NotRenewed && errors.Is(err, errReader), "answer %d, %v", reply.Is, err)
+// What the lease hears of a renewal. A server that refuses to raise a reader has not renewed it: the reader's lease ends,
+// and a writer may come. A node that refuses the list has not, either, and may have the key yet.
+func TestAnswersToRenewals(t *testing.T) {
+	for letter, want := range map[scripts.Renewed]struct {
+		is  lease.Answer
+		err error
+	}{
+		scripts.Kept: {is: lease.Kept}, scripts.Gone: {is: lease.Gone}, scripts.Taken: {is: lease.Taken},
+		scripts.NotRaised: {lease.NotRenewed, errReader}, scripts.NotRenewed: {lease.NotRenewed, node.ErrMaxLease},
+	} {
+		a, fake := heldHold(t, time.Second)
+		said := scripts.Reply{Renew: []scripts.Renewed{letter}}
+		if letter == scripts.NotRenewed {
+			fake.Advance(time.Millisecond)
+			said.NotAccepted = isRefused(t, a.hold.engine)
+		}
+		reply, err := a.hold.replyOf(lease.Command{Do: lease.Renew}, pipeline.Result{Reply: said}, 0)
+		testkit.Check(t, reply.Is == want.is && errors.Is(err, want.err), "%c: answer %d, %v", letter, reply.Is, err)
+	}
 }
 
 // A node that is claimed, and is no member yet, accepts nobody: it is quarantined, and no process says so.
