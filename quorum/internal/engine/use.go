@@ -185,11 +185,8 @@ func (l *Handle) Linger() (lingers bool, before Standing) {
 	defer h.mu.Unlock()
 	now := h.engine.Clock.Now()
 	before = l.standingLocked(now)
-	switch {
-	case before.Phase == lease.Lingering:
+	if before.Phase == lease.Lingering {
 		return true, before
-	case before.Unlocked:
-		return false, before
 	}
 	var room [1]lease.Command
 	lingers, commands := h.lease.Linger(now, room[:0])
