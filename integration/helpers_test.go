@@ -106,10 +106,10 @@ func openNode(t *testing.T, url string, opts ...node.Option) *node.Node {
 }
 
 // admit admits the masters, as an operator does.
-func admit(t *testing.T, maxLease time.Duration, urls ...string) {
+func admit(t *testing.T, maxLease, timeout time.Duration, urls ...string) {
 	t.Helper()
 	for _, url := range urls {
-		n, err := node.Open(url, node.WithMaxLease(maxLease), node.WithTimeout(memberTimeout))
+		n, err := node.Open(url, node.WithMaxLease(maxLease), node.WithTimeout(timeout))
 		must(t, err)
 		must(t, admin.Admit(t.Context(), n))
 		must(t, n.Close())

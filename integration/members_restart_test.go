@@ -38,7 +38,7 @@ func TestMembersAddressMovesToASpare(t *testing.T) {
 	t.Parallel()
 	admits := func(t *testing.T, r *roster, name string, maxLease time.Duration) {
 		t.Helper()
-		admit(t, maxLease, r.masters["spare"].URL()+"?name="+name)
+		admit(t, maxLease, memberTimeout, r.masters["spare"].URL()+"?name="+name)
 	}
 	const longerLease = 10 * forgetLease // an admission is one of just now for that long
 	const atOnce, waits, refuses = "grants at once", "waits", "refuses"

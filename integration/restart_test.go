@@ -59,7 +59,7 @@ func TestMasterThatForgotDoesNotVoteTwice(t *testing.T) {
 			t.Parallel()
 			inTime(t, way.maxLease, func(maxLease time.Duration) bool {
 				f := fleet(t, 3)
-				admit(t, maxLease, f.URLs()...)
+				admit(t, maxLease, soon, f.URLs()...)
 				a, b := careful(t, f, redlock.Open, maxLease, nodesInTime), careful(t, f, redlock.Open, maxLease, nodesInTime)
 				first, second, quarantines := voteTwice(t, f, a, b, maxLease, way.forget)
 				switch {
@@ -193,7 +193,7 @@ func TestSwappedDatabasesDoNotVoteTwice(t *testing.T) {
 				redistest.Need(t, redistest.ClientInfo) // without it the database of a pool is taken to be 0
 			}
 			f := fleet(t, 3)
-			admit(t, maxLease, slices.Concat(database(f, c.one), database(f, c.two))...)
+			admit(t, maxLease, soon, slices.Concat(database(f, c.one), database(f, c.two))...)
 			a, b, other := c.open(t, f, c.one, maxLease), c.open(t, f, c.one, maxLease), c.open(t, f, c.two, maxLease)
 			unlock(t, lock(t, b, "warm up")) // they have their connections, and their databases serve locks
 			unlock(t, lock(t, other, "warm up"))

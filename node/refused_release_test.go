@@ -32,7 +32,7 @@ func mustSay(t *testing.T, r pipeline.Result, words string) {
 	}
 }
 
-// ofEVALSHA returns a number of the server's statistics of EVALSHA, 0 when there is none.
+// ofEVALSHA returns a number of the server's statistics of EVALSHA, which it has run.
 func ofEVALSHA(t *testing.T, m *redistest.Master, field string) (n int) {
 	t.Helper()
 	_, text, _ := strings.Cut(testkit.Info(t, m, "commandstats", "cmdstat_evalsha"), field)

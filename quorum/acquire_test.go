@@ -216,7 +216,7 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 		mustBegin(t, asking)
 		wantError(t, wait(), not{ErrHeld}, ErrUnavailable) // no node has answered
 		asking.Leave()
-		startAll(c)
+		startAll(c, 5*time.Second)
 
 		// The nodes failed, and then another waiter of this process acquired the lock.
 		first, behind := l.joins(), l.joins()

@@ -105,7 +105,7 @@ func TestPermanentErrors(t *testing.T) {
 		crashAll(c)
 		<-held.Context().Done()
 		wantError(t, held.Unlock(t.Context()), ErrLost, not{ErrPermanent}) // lost
-		startAll(c)
+		startAll(c, 5*time.Second)
 	})
 }
 
@@ -203,7 +203,7 @@ func TestUnlockOnAnEndedContext(t *testing.T) {
 		crashAll(c)
 		err = held.Unlock(t.Context())
 		wantError(t, err, ErrUnavailable, not{"release sent"}) // too few nodes
-		startAll(c)
+		startAll(c, 5*time.Second)
 	})
 }
 

@@ -141,7 +141,7 @@ func TestHandOverThatFails(t *testing.T) {
 		fails(held, c.ended(), context.Canceled)
 		crash(c.masters[:2], fakeredis.Everything)
 		fails(held, t.Context(), ErrUnavailable)
-		startAll(c)
+		startAll(c, time.Second)
 		c.unlock(c.takeOver(l, c.handOver(held)))
 	})
 }
@@ -157,7 +157,7 @@ func TestTakeOverThatFails(t *testing.T) {
 		wantError(t, errorOf(second.TakeOver(t.Context(), ticket)), ErrNotAcquired, ErrUnavailable, not{ErrLost}, "take over")
 		// TakeOver on a context that has ended
 		wantError(t, errorOf(second.TakeOver(c.ended(), ticket)), context.Canceled, not{ErrLost})
-		startAll(c)
+		startAll(c, time.Second)
 		c.unlock(c.takeOver(second, ticket))
 	})
 }

@@ -159,7 +159,7 @@ func TestOutcomes(t *testing.T) {
 		if a := last; a.Unknown < 2 || a.Granted+a.Refused > 1 {
 			t.Errorf("without two masters the attempt is told as %+v", a)
 		}
-		startAll(c)
+		startAll(c, 5*time.Second)
 	})
 }
 

@@ -62,11 +62,11 @@ func restart(keep fakeredis.Memory, masters ...*fakeredis.Master) {
 
 func crashAll(c *cluster) { crash(c.masters, fakeredis.Nothing) }
 
-func startAll(c *cluster) {
+func startAll(c *cluster, wait time.Duration) {
 	for _, m := range c.masters {
 		m.Start()
 	}
-	time.Sleep(5 * time.Second) // until probes find that the nodes answer again
+	time.Sleep(wait) // until probes find that the nodes answer again
 }
 
 // Without a logger of its own a Locker uses the default one, even if that is set later. What no
@@ -87,7 +87,7 @@ func TestTheDefaultLogger(t *testing.T) {
 		defer cancel()
 		wantError(t, errorOf(l.Lock(ctx, "a")), ErrUnavailable)
 		testkit.Equal(t, log.count(`level=WARN msg="quorumlock: waiting for nodes"`), 1, "lines about the waiting")
-		startAll(c)
+		startAll(c, 5*time.Second)
 	})
 }
 
@@ -105,7 +105,7 @@ func TestTheLogOfWaitingIsShort(t *testing.T) {
 					wantError(t, errorOf(l.Lock(t.Context(), name)), ErrUnavailable)
 				}
 			}
-			startAll(c)
+			startAll(c, 5*time.Second)
 			time.Sleep(time.Second) // until they are found
 			testkit.Equal(t, log.count("waiting for nodes"), logged, "lines about the waiting")
 			for _, name := range []string{"a", "b"} {

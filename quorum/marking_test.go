@@ -38,7 +38,7 @@ func (c *cluster) lets(l *Locker, name string) time.Duration {
 			c.unlock(lock)
 			return time.Since(began)
 		}
-		wantError(c.t, err, ErrQuarantined, of{time.Since(began)})
+		require(c.t, errors.Is(err, ErrQuarantined), "after %v: %v", time.Since(began), err)
 		time.Sleep(100 * time.Millisecond)
 	}
 }

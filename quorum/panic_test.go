@@ -197,7 +197,7 @@ func TestLogThatPanics(t *testing.T) {
 		l := plain.With(WithLogger(slog.New(panickingLog{slog.NewTextHandler(io.Discard, nil)})))
 		crash(c.masters, fakeredis.Nothing)
 		recoverCallerPanic(func() { l.Lock(t.Context(), "a"); t.Error("Lock has returned") })
-		startAll(c)
+		startAll(c, 5*time.Second)
 		c.wantNothingLeft(plain)
 	})
 }

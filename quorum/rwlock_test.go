@@ -349,7 +349,7 @@ func TestErrorsAndLocksSayWhoReads(t *testing.T) {
 		crashAll(c)
 		<-first.Context().Done()
 		wantError(t, first.Err(), ErrLost, `hold "a" for reading: lost`)
-		startAll(c)
+		startAll(c, 5*time.Second)
 	})
 }
 

@@ -484,7 +484,7 @@ func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 		if _, err := s.TryAcquire(t.Context()); !errors.Is(err, ErrUnavailable) || !refused {
 			t.Errorf("without masters: %v; the hook had the slot: %v", err, refused)
 		}
-		startAll(c)
+		startAll(c, 5*time.Second)
 	})
 }
 

@@ -69,7 +69,7 @@ func TestStatesPrintAsSentences(t *testing.T) {
 		c.unlock(c.nextLock(writers, shortly))
 		crashAll(c)
 		says("a", `"a" may be held: too few nodes can tell, token at most `, "; node master0: ")
-		startAll(c)
+		startAll(c, 5*time.Second)
 	})
 }
 
@@ -87,7 +87,7 @@ func TestDoTellsALossOnce(t *testing.T) {
 			if !errors.Is(err, ErrLost) || strings.Count(err.Error(), ": lost") != 1 || add != nil && !errors.Is(err, own) {
 				t.Errorf("%v", err)
 			}
-			startAll(c)
+			startAll(c, 5*time.Second)
 			time.Sleep(time.Minute)
 			synctest.Wait()
 		}
@@ -98,7 +98,7 @@ func TestDoTellsALossOnce(t *testing.T) {
 			return own
 		}, "a")
 		wantError(t, err, ErrLost, own, not{"\n"})
-		startAll(c)
+		startAll(c, 5*time.Second)
 	})
 }
 

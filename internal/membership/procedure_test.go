@@ -197,8 +197,8 @@ func TestAbort(t *testing.T) {
 			}
 			trail, last := world.carryOut(change.Abort(abcd), nil)
 			got := strings.Join(trail, " ")
-			testkit.Check(t, got == c.marks && strings.Join(last.Report.NoAnswer, " ") == c.noAnswer,
-				"it marks %q, and %q do not answer", got, last.Report.NoAnswer)
+			testkit.Check(t, last.Do == change.Done && got == c.marks && strings.Join(last.Report.NoAnswer, " ") == c.noAnswer,
+				"%v: it marks %q, and %q do not answer", last.Err, got, last.Report.NoAnswer)
 			for _, name := range trail {
 				world.has("taken back", name, abc, none, 7)
 				testkit.Equal(t, change.Waits(world.look(name)), maxLease, name)

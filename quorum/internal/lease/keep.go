@@ -17,7 +17,7 @@ const (
 
 // Effect is the result of a reply.
 type Effect struct {
-	Counts bool  // by a repair, a renewal or a re-entry: the master keeps the grant
+	Counts bool  // the master keeps the grant; by Ask and Raise only of a lease that has ended
 	Twin   int   // the other master that is the same process, −1 for none: then the reply does not count
 	Cause  Cause // why the reply to Raise fails the attempt
 }

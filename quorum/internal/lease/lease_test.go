@@ -3,6 +3,7 @@ package lease
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,13 +103,18 @@ func TestADeniedGrantCountsNoLonger(t *testing.T) {
 		"renewed by another master":   {Renew, Kept, true}, // one process is one vote
 		"repaired by another master":  {Repair, Granted, true},
 	} {
-		t.Run(what, func(t *testing.T) {
-			b := held(t, Terms{})
-			b.answer(Command{Do: c.do, Master: 0}, Reply{Is: c.is, Process: "two"})
-			b.want(fmt.Sprint("End ", NotKept))
-			testkit.Check(t, b.Until(0) == clock.Never && !b.Valid(b.now) && b.votes[0].has(forgot) == c.repair,
-				"kept until %v, valid %v, repaired soon %v", b.Until(0), b.Valid(b.now), b.votes[0].has(forgot))
-		})
+		for _, process := range []string{"one", "two"} {
+			if process == "one" && (c.is == Kept || c.is == Granted) {
+				continue
+			}
+			t.Run(what+", says "+process, func(t *testing.T) {
+				b := held(t, Terms{})
+				b.answer(Command{Do: c.do, Master: 0}, Reply{Is: c.is, Process: process})
+				b.want(fmt.Sprint("End ", NotKept))
+				testkit.Check(t, b.Until(0) == clock.Never && !b.Valid(b.now) && b.votes[0].has(forgot) == c.repair,
+					"kept until %v, valid %v, repaired soon %v", b.Until(0), b.Valid(b.now), b.votes[0].has(forgot))
+			})
+		}
 	}
 }
 
@@ -129,6 +135,8 @@ func TestWhatNeedsARelease(t *testing.T) {
 		"refused, resent":     {Reply{Is: Refused, Resent: true}, true}, // the first copy may come late
 		"quarantined, resent": {Reply{Is: Quarantined, Resent: true}, true},
 		"marker, resent":      {Reply{Is: NotAccepted, Resent: true}, true},
+		"submitted":           {Reply{Is: NotAccepted}, false}, // and given up meanwhile
+		"submitted, resent":   {Reply{Is: NotAccepted, Resent: true}, true},
 	} {
 		for _, isWon := range []bool{false, true} {
 			t.Run(fmt.Sprint(what, ", won: ", isWon), func(t *testing.T) {
@@ -141,6 +149,8 @@ func TestWhatNeedsARelease(t *testing.T) {
 				b.answer(asks[2], c.reply)
 				if c.reply.Is == NotAccepted {
 					b.want("Submit 2")
+				}
+				if strings.HasPrefix(what, "marker") {
 					again, _ := b.Submitted(asks[2])
 					b.answer(again, Reply{Is: Unsent})
 				}

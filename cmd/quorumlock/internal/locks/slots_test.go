@@ -20,6 +20,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // Two commands run at a time, each with a slot of its own, and the other commands show the slots.
@@ -36,7 +37,9 @@ func TestSlots(t *testing.T) {
 	}
 	d.Run(t, cli.ExitHeld, "-slots", "2", "-n", "a", "--", "true")
 	d.Run(t, cli.ExitOK, "-n", "a", "--", "true") // the lock of that name is another
-	waiting := d.Prepare("-slots", "2", "a", "--", "sh", "-c", job).Begin(t)
+	waiting := d.Prepare("-slots", "2", "a", "--", "sh", "-c", job)
+	waiting.Env = append(waiting.Env, "QUORUMLOCK_SLOT=3") // of an outer command
+	waiting.Begin(t)
 
 	clitest.Eventually(t, "both identities and the waiter", func() bool {
 		held, _ := clitest.Ask(t, cli.ExitOK, "status", flags, "-slots", "2", "a")
@@ -115,7 +118,7 @@ func TestReadersAreShown(t *testing.T) {
 		return strings.Contains(held, ", a writer waits\n") && strings.Contains(held, ", a writer keeps new readers back for ") &&
 			row("2 readers, a writer waits").MatchString(drawn) && locks[0].WriterWaits
 	})
-	if l := locks[0]; l.State != lockstate.Held || l.Readers != 2 || l.Owner != "" || l.Holder.PID != 0 || l.TTL <= 0 || len(l.Masters) != 3 {
+	if l := locks[0]; l.State != lockstate.Held || l.Readers != 2 || l.Owner != "" || l.Holder != (scripts.Identity{}) || l.TTL <= 0 || len(l.Masters) != 3 {
 		t.Errorf("json: %+v", l)
 	}
 	giveUp()

@@ -228,6 +228,29 @@ func TestCommandsAreInterruptedAtOnce(t *testing.T) {
 	}
 }
 
+// A member's clock was set back by an hour after a change: the next change waits for one max lease.
+func TestMembersOfAClockThatWasSetBack(t *testing.T) {
+	t.Parallel()
+	fleet := testkit.Real(t, 3)
+	urls := fleet.URLs()
+	admit(t, urls...)
+	marker, err := scripts.ParseMarker(fmt.Sprintf("%s", testkit.Do(t, fleet.Masters[1], "GET", scripts.MarkerKey)))
+	testkit.Must(t, err)
+	marker.Change += time.Hour
+	testkit.Do(t, fleet.Masters[1], "SET", scripts.MarkerKey, marker.String())
+	remove := append([]string{fleet.Masters[2].Addr()}, urls...)
+	_, errs := command(t, cli.ExitFailed, "remove", remove...)
+	_, advice, _ := strings.Cut(errs, "(-wait ")
+	wait, _, _ := strings.Cut(advice, " ")
+	clitest.Contains(t, errs, "waits for another "+wait+",")
+	began := time.Now()
+	printed, _ := command(t, cli.ExitOK, "remove", append([]string{"-wait", wait}, remove...)...)
+	clitest.Contains(t, printed, "The last change was less than one max lease ago: waiting for another", "Announced: clients with")
+	if took := time.Since(began); took < 4*time.Second { // the wait began with the command that was refused
+		t.Errorf("it waited for %v", took)
+	}
+}
+
 // Masters that restarted with their data in the midst of a change: show has the lists that they had.
 func TestMembersShowOfMastersThatRestarted(t *testing.T) {
 	t.Parallel()
