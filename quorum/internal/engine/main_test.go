@@ -66,11 +66,13 @@ func (silent) Unannounced()                  {}
 // heeding is Events that note what they hear.
 type heeding struct {
 	silent
-	ending, renewing, unannounced int
-	renewed                       []Renewals
+	ending, lost, renewing, unannounced int
+	renewed                             []Renewals
 }
 
 func (e *heeding) Ending(h *Hold, why Ending) error { e.ending++; return e.silent.Ending(h, why) }
+
+func (e *heeding) Lost(*Hold, error) { e.lost++ }
 
 func (e *heeding) Renewing(*Hold, time.Duration) { e.renewing++ }
 

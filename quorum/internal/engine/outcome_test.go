@@ -9,6 +9,12 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
+// An attempt without a list of masters asked no node: what they have is unknown.
+func TestAnAttemptWithoutAListKnowsNothing(t *testing.T) {
+	a, _ := asking(t, time.Second)
+	testkit.Equal(t, a.hold.engine.unlisted(nil, waiting.AskAll).Unknown(), 3, "unknown")
+}
+
 // The holder is the one that the most nodes name, wherever they stand; of as many, the first.
 func TestHolderIsTheOneThatMostNodesName(t *testing.T) {
 	for _, c := range []struct {

@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -50,6 +53,37 @@ func TestAHoldEndsOnce(t *testing.T) {
 		h.First().Release()
 		testkit.Equal(t, heeds.ending, 1, "ends")
 		c.wantNoOwners(t)
+	})
+}
+
+// Close loses no lock, and releases none: it stays on the nodes until its lease ends.
+func TestCloseLosesNoLock(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		h, heeds := c.lock(t), new(heeding)
+		h.terms.Events = heeds
+		h.engine.schedule.Close() // nodes outlast their engine, if the caller opened them
+		h.orphan()
+		synctest.Wait()
+		testkit.Check(t, h.holder().hasEnded() && heeds.lost == 0, "its context has ended: %v, told as lost %d times", h.holder().hasEnded(), heeds.lost)
+		for i, m := range c.masters {
+			testkit.Check(t, slices.Contains(m.Keys(), "a"), "master %d has released it", i)
+		}
+		h.First().Release()
+	})
+}
+
+// A node where nothing can be counts as one that has confirmed the release, and is not asked.
+func TestANodeWithNothingThereHasConfirmed(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		h := c.lock(t)
+		other := c.newHold(terms(time.Second), "a")
+		other.Attempt(t.Context(), -1, waiting.AskAll, false) // all nodes refuse it
+		synctest.Wait()
+		before, count := c.calls.Load(), newTallyOfAll(1)
+		other.sendRelease(lease.Command{Do: lease.Release}, scripts.Release(other.names, other.owner, 0), count)
+		enough, _ := count.Result()
+		testkit.Check(t, enough && c.calls.Load() == before, "it has not, or is asked")
+		h.First().Release()
 	})
 }
 
@@ -108,6 +142,21 @@ func TestStandingCountsTheKeepers(t *testing.T) {
 	fake.Advance(time.Second)
 	k := a.hold.First().Standing().Keepers
 	testkit.Check(t, k.Kept == 1 && k.Unknown == 2, "%+v", k)
+}
+
+// Who was told before that a waiter asks hears it also of one in the own process.
+func TestAWaiterOfTheOwnProcessIsHeard(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		h := c.lock(t)
+		asked := h.Requested()
+		h.NoteAsked()
+		select {
+		case <-asked:
+		default:
+			t.Error("the holder is not told")
+		}
+		h.First().Release()
+	})
 }
 
 // A release that a node could not publish is told.

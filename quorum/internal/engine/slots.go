@@ -33,7 +33,7 @@ func (e *Engine) AskSlots(ctx context.Context, q SlotsQuestion, first int) (hint
 	for {
 		for asked := false; left > 0 && !asked; left-- {
 			pipe := e.pipe(next, q.Name)
-			if asked = pipe.Down() == nil && pipe.Start(q.Call, nil, hintOf{next, answers}) == nil; asked {
+			if asked = pipe.Start(q.Call, nil, hintOf{next, answers}) == nil; asked {
 				open++
 				timer.Reset(2 * e.RTT.Step(e.Need))
 			}

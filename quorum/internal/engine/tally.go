@@ -134,11 +134,9 @@ func (t *Tally) Result() (enough bool, failed []error) {
 
 // AwaitFor waits until t is decided, for that long at most, or until ctx ends.
 func (t *Tally) AwaitFor(ctx context.Context, patience time.Duration) {
-	moment := time.NewTimer(patience)
-	defer moment.Stop()
 	select {
 	case <-t.Decided:
-	case <-moment.C:
+	case <-time.After(patience):
 	case <-ctx.Done():
 	}
 }

@@ -171,6 +171,22 @@ func TestQueueWaitsAfterAnAcquisition(t *testing.T) {
 	})
 }
 
+// A call behind others yields to nobody: its queue did, if it had to.
+func TestACallBehindOthersDelaysNone(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		first := l.joins(false, "a")
+		next := func() clock.Instant { _, at, _ := first.waiter.queue.Next(); return at }
+		before := next()
+		l.History.Released(first.call.Key.Hash(), 1, l.Engine.Clock.Now())
+		second := l.joins(false, "a")
+		if next() != before {
+			t.Errorf("the first one's attempt is due %v later", next().Sub(before))
+		}
+		second.Leave()
+		first.Leave()
+	})
+}
+
 // released is the holder's release, as the call's queue hears it.
 func (p *Place) released(l *list) {
 	for i := range l.Engine.Nodes {
