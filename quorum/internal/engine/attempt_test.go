@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -276,6 +277,8 @@ func TestErrorsOfRepliesSayWhatTheNodeHasDone(t *testing.T) {
 		err := a.hold.replyError(lease.Command{Do: c.do}, lease.Reply{Is: c.is}, lease.Effect{Twin: -1, Cause: c.cause}, nil, c.wasKept)
 		testkit.Check(t, errors.Is(err, c.want), "%+v: %v", c, err)
 	}
+	err := a.hold.replyError(lease.Command{Do: lease.Ask}, lease.Reply{Is: lease.Granted}, lease.Effect{Twin: 1}, nil, false)
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), "node a: acquire: invalid argument: it is one process with node b"), "%v", err)
 }
 
 // An answer that is none of those we know is a failure: an attempt does not wait for another one.

@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -184,6 +185,19 @@ func TestACallBehindOthersDelaysNone(t *testing.T) {
 		}
 		second.Leave()
 		first.Leave()
+	})
+}
+
+// The next call for names whose queue has just ended asks one node first: others may wait for them yet.
+func TestNamesStayContendedForATime(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		for _, want := range []waiting.Approach{waiting.Alone, waiting.ProbeFirst} {
+			p := l.joins(false, "a")
+			turn, due := p.waiter.begin(l.Engine.Moment())
+			testkit.Check(t, due && turn.Approach == want, "due: %v, approach %d, want %d", due, turn.Approach, want)
+			refuses(p, "a")
+			p.Leave()
+		}
 	})
 }
 
