@@ -281,6 +281,30 @@ func TestErrorsOfRepliesSayWhatTheNodeHasDone(t *testing.T) {
 	testkit.Check(t, err != nil && strings.Contains(err.Error(), "node a: acquire: invalid argument: it is one process with node b"), "%v", err)
 }
 
+// A clock that is centuries ahead uses up no token counter.
+func TestTokenSeedsOfAClockThatIsCenturiesOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		testkit.Equal(t, tokenSeed(), uint64(time.Now().UnixMicro()), "the seed")
+		time.Sleep(time.Date(2113, 1, 1, 0, 0, 0, 0, time.UTC).Sub(time.Now()))
+		testkit.Equal(t, tokenSeed(), 0, "the seed in 2113")
+	})
+}
+
+// Whoever waits until nothing is under way is told.
+func TestAllWhoWaitForTheEndOfTheWork(t *testing.T) {
+	var work tracker
+	work.add()
+	one, other := work.idle(), work.idle()
+	work.done()
+	for i, c := range []<-chan struct{}{one, other} {
+		select {
+		case <-c:
+		default:
+			t.Errorf("the one of place %d is not", i)
+		}
+	}
+}
+
 // An answer that is none of those we know is a failure: an attempt does not wait for another one.
 func TestAnswersThatAreNotKnown(t *testing.T) {
 	a, _ := asking(t, time.Second)

@@ -92,8 +92,10 @@ func TestBackOutEndsTheContext(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		inner, user := new(Handle), newHolder()
 		c.lock(t).First().Enter(inner, user, lease.Write)
-		inner.BackOut()
-		testkit.Check(t, user.hasEnded(), "it goes on")
+		undone := inner.BackOut()
+		undone.AwaitFor(t.Context(), time.Second)
+		enough, _ := undone.Result()
+		testkit.Check(t, user.hasEnded() && enough && undone.Counted() == 3, "it goes on, or %d nodes have lowered the level", undone.Counted())
 	})
 }
 
@@ -119,6 +121,8 @@ func TestAHandleThatHasLeftChangesNothing(t *testing.T) {
 		extended, _ := left.Extend(time.Second)
 		testkit.Check(t, again == nil && extended == nil && s.Level == 2 && !s.Holds() && left.Standing().Level == 2,
 			"%+v, then %+v", s, left.Standing())
+		_, is := left.Enter(new(Handle), newHolder(), lease.Write)
+		testkit.Equal(t, is, NotHeld, "entered")
 		handed, _ := left.HandOver()
 		testkit.Check(t, !handed && h.First().Valid(), "handed over: %v", handed)
 	})

@@ -361,6 +361,38 @@ func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
 	})
 }
 
+// The first of many queues does not poll often, either, and a call behind it that polls often wakes it.
+func TestWhenTheFirstPolls(t *testing.T) {
+	for others, want := range map[int]bool{0: true, 200: false} {
+		inList(t, func(t *testing.T, l *list) {
+			join := func(retry time.Duration) *Place {
+				p := &Place{list: l.List, at: l.Engine.Moment(), call: Call{Key: NewKey([]string{"a"}, false), Retry: waiting.Retry{Min: retry, Max: retry}}}
+				p.join(nil)
+				return p
+			}
+			for i := range others {
+				defer l.joins(false, fmt.Sprint(i)).Leave()
+			}
+			first := join(time.Millisecond)
+			l.begins(first, true)
+			refuses(first)
+			time.Sleep(5 * time.Millisecond)
+			l.begins(first, want)
+			first.Leave()
+
+			first = join(time.Minute)
+			l.begins(first, true)
+			refuses(first)
+			l.begins(first, false)
+			behind := join(time.Millisecond)
+			time.Sleep(5 * time.Millisecond)
+			l.wants(first, want)
+			behind.Leave()
+			first.Leave()
+		})
+	}
+}
+
 // A call whose turn comes before its first look at the queue is woken all the same.
 func TestACallIsWokenBeforeItWaits(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
