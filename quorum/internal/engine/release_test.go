@@ -124,7 +124,7 @@ func TestAHandleThatHasLeftChangesNothing(t *testing.T) {
 		_, is := left.Enter(new(Handle), newHolder(), lease.Write)
 		testkit.Equal(t, is, NotHeld, "entered")
 		handed, _ := left.HandOver()
-		testkit.Check(t, !handed && h.First().Valid(), "handed over: %v", handed)
+		testkit.Check(t, !handed && h.First().Valid() && !left.Valid(), "handed over: %v, valid: %v", handed, left.Valid())
 	})
 }
 
