@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/containers"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -93,9 +94,7 @@ func TestTheComposeFile(t *testing.T) {
 	r.compose(t, "kill", "master-b")
 	other, err := locker.Lock(ctx, "invoice:43")
 	must(t, err)
-	if !lock.Valid() {
-		t.Errorf("lost with a minority: %v", lock.Err())
-	}
+	testkit.Check(t, lock.Valid(), "lost with a minority: %v", lock.Err())
 	must(t, other.Unlock(ctx))
 	must(t, lock.Unlock(ctx))
 }

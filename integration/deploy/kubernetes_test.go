@@ -58,20 +58,15 @@ func TestKubernetesKeepsTheRules(t *testing.T) {
 	redis, quarantine := at(pod, "containers.0"), node.DefaultMaxLease.Seconds()
 	number := func(of any, path string) float64 {
 		n, ok := at(of, path).(float64)
-		if !ok {
-			t.Errorf("no number at %s", path)
-		}
+		testkit.Check(t, ok, "no number at %s", path)
 		return n
 	}
-	if number(set, "spec.minReadySeconds") <= quarantine || number(redis, "readinessProbe.initialDelaySeconds") <= quarantine {
-		t.Error("a rolling update, or a drain, does not wait for a quarantine")
-	}
-	if number(redis, "livenessProbe.periodSeconds")*number(redis, "livenessProbe.failureThreshold") < quarantine {
-		t.Error("a restart for a short pause costs a quarantine")
-	}
-	if n := int(number(set, "spec.replicas")); n < 3 || n%2 == 0 {
-		t.Errorf("%d masters", n)
-	}
+	testkit.Check(t, number(set, "spec.minReadySeconds") > quarantine && number(redis, "readinessProbe.initialDelaySeconds") > quarantine,
+		"a rolling update, or a drain, does not wait for a quarantine")
+	testkit.Check(t, number(redis, "livenessProbe.periodSeconds")*number(redis, "livenessProbe.failureThreshold") >= quarantine,
+		"a restart for a short pause costs a quarantine")
+	n := int(number(set, "spec.replicas"))
+	testkit.Check(t, n >= 3 && n%2 != 0, "%d masters", n)
 	required := at(pod, "affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.0")
 	preferred := at(pod, "affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution.0.podAffinityTerm")
 	labels := map[string]any{"app": "quorumlock"}
@@ -104,27 +99,20 @@ func TestKubernetesKeepsTheRules(t *testing.T) {
 		{all["ConfigMap quorumlock"], "data", map[string]any{"redis.conf": read(t, "redis.conf")}},
 		{all["Secret quorumlock-users"], "stringData", map[string]any{"users.acl": read(t, "users.acl")}},
 	} {
-		if got := at(c.of, c.path); fmt.Sprint(got) != fmt.Sprint(c.want) {
-			t.Errorf("%s is %v, want %v", c.path, got, c.want)
-		}
+		got := at(c.of, c.path)
+		testkit.Check(t, fmt.Sprint(got) == fmt.Sprint(c.want), "%s is %v, want %v", c.path, got, c.want)
 	}
 	for _, setting := range []string{"maxmemory 256mb", "maxmemory-policy noeviction", "aclfile /etc/quorumlock/users.acl", "dir /tmp"} {
-		if !strings.Contains(read(t, "redis.conf"), "\n"+setting+"\n") {
-			t.Errorf("redis.conf lacks %q", setting)
-		}
+		testkit.Check(t, strings.Contains(read(t, "redis.conf"), "\n"+setting+"\n"), "redis.conf lacks %q", setting)
 	}
 	urls := strings.Fields(fmt.Sprint(at(all["Secret quorumlock-client"], "stringData.QUORUMLOCK_URLS")))
-	if len(urls) != int(number(set, "spec.replicas")) {
-		t.Errorf("%d URLs", len(urls))
-	}
+	testkit.Check(t, len(urls) == int(number(set, "spec.replicas")), "%d URLs", len(urls))
 	for i, raw := range urls {
 		u, err := url.Parse(raw)
 		must(t, err)
 		password, _ := u.User.Password()
-		if u.Host != fmt.Sprintf("quorumlock-%d.quorumlock:6379", i) || at(service, "spec.ports.0.port") != 6379.0 ||
-			!strings.Contains(read(t, "users.acl"), "user "+u.User.Username()+" on >"+password+" ") {
-			t.Errorf("URL %d is %s", i+1, raw)
-		}
+		testkit.Check(t, u.Host == fmt.Sprintf("quorumlock-%d.quorumlock:6379", i) && at(service, "spec.ports.0.port") == 6379.0 &&
+			strings.Contains(read(t, "users.acl"), "user "+u.User.Username()+" on >"+password+" "), "URL %d is %s", i+1, raw)
 		n, err := node.Open(raw)
 		must(t, err)
 		must(t, n.Close())
@@ -136,11 +124,10 @@ func TestCronJob(t *testing.T) {
 	job := at(objects(t, "cronjob.yaml")["CronJob nightly-report"], "spec")
 	spec := at(job, "jobTemplate.spec")
 	report, command := at(spec, "template.spec.containers.0"), fmt.Sprint(at(spec, "template.spec.containers.0.command"))
-	if got := []any{at(job, "concurrencyPolicy"), at(spec, "backoffLimit"), at(spec, "template.spec.restartPolicy"),
-		at(report, "envFrom.0.secretRef.name")}; !slices.Equal(got, []any{"Forbid", 0.0, "Never", "quorumlock-client"}) ||
-		!strings.HasPrefix(command, "[quorumlock run ") || !strings.Contains(command, " -min-hold ") {
-		t.Errorf("%v, %s", got, command)
-	}
+	got := []any{at(job, "concurrencyPolicy"), at(spec, "backoffLimit"), at(spec, "template.spec.restartPolicy"),
+		at(report, "envFrom.0.secretRef.name")}
+	testkit.Check(t, slices.Equal(got, []any{"Forbid", 0.0, "Never", "quorumlock-client"}) &&
+		strings.HasPrefix(command, "[quorumlock run ") && strings.Contains(command, " -min-hold "), "%v, %s", got, command)
 }
 
 func read(t *testing.T, name string) string { return testkit.Read(t, docs+name) }

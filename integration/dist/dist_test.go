@@ -38,9 +38,7 @@ func TestBinariesAreStatic(t *testing.T) {
 		testkit.Must(t, err)
 		defer binary.Close()
 		for _, p := range binary.Progs {
-			if p.Type == elf.PT_INTERP {
-				t.Errorf("%s needs a dynamic linker", arch)
-			}
+			testkit.Check(t, p.Type != elf.PT_INTERP, "%s needs a dynamic linker", arch)
 		}
 	}
 }
@@ -54,9 +52,8 @@ func TestChecksums(t *testing.T) {
 	}
 	files, err := os.ReadDir(*dir)
 	testkit.Must(t, err)
-	if listed := strings.Count(string(out), "\n"); listed != len(files)-1 {
-		t.Errorf("%d files, %d of them in SHA256SUMS", len(files), listed)
-	}
+	listed := strings.Count(string(out), "\n")
+	testkit.Check(t, listed == len(files)-1, "%d files, %d of them in SHA256SUMS", len(files), listed)
 }
 
 func TestSBOM(t *testing.T) {
@@ -67,12 +64,10 @@ func TestSBOM(t *testing.T) {
 		Components []struct{ PURL string }
 	}
 	testkit.Must(t, json.Unmarshal([]byte(text), &bom))
-	if bom.BOMFormat != "CycloneDX" || bom.Metadata.Component.Version != *version {
-		t.Errorf("%+v", bom)
-	}
+	testkit.Check(t, bom.BOMFormat == "CycloneDX" && bom.Metadata.Component.Version == *version, "%+v", bom)
 	for line := range strings.Lines(run(t, "go", "version", "-m", binary())) { // "dep path version sum"
-		if f := strings.Fields(line); f[0] == "dep" && !strings.Contains(text, `"pkg:golang/`+f[1]+"@"+f[2]+`"`) {
-			t.Errorf("the SBOM lacks %s %s", f[1], f[2])
+		if f := strings.Fields(line); f[0] == "dep" {
+			testkit.Check(t, strings.Contains(text, `"pkg:golang/`+f[1]+"@"+f[2]+`"`), "the SBOM lacks %s %s", f[1], f[2])
 		}
 	}
 }
@@ -87,9 +82,8 @@ func TestDebInstalls(t *testing.T) {
 	run(t, "dpkg", "--root="+root, "--force-not-root", "--install", one(t, "*_"+runtime.GOARCH+".deb"))
 	installed(t, root, "vendor-completions")
 	run(t, "dpkg", "--root="+root, "--force-not-root", "--purge", "quorumlock")
-	if _, err := os.Stat(filepath.Join(root, "usr/bin/quorumlock")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("purged, and still there: %v", err)
-	}
+	_, err := os.Stat(filepath.Join(root, "usr/bin/quorumlock"))
+	testkit.Check(t, errors.Is(err, os.ErrNotExist), "purged, and still there: %v", err)
 }
 
 func TestRPMInstalls(t *testing.T) {
@@ -104,18 +98,15 @@ func TestRPMInstalls(t *testing.T) {
 func installed(t *testing.T, root, zsh string) {
 	t.Helper()
 	command := filepath.Join(root, "usr/bin/quorumlock")
-	if said := run(t, command, "version"); !strings.HasPrefix(said, "quorumlock "+*version) {
-		t.Errorf("version: %s", said)
-	}
+	said := run(t, command, "version")
+	testkit.Check(t, strings.HasPrefix(said, "quorumlock "+*version), "version: %s", said)
 	for shell, file := range map[string]string{"bash": "bash-completion/completions/quorumlock",
 		"fish": "fish/vendor_completions.d/quorumlock.fish", "zsh": "zsh/" + zsh + "/_quorumlock"} {
-		if testkit.Read(t, filepath.Join(root, "usr/share", file)) != run(t, command, "completion", shell) {
-			t.Errorf("the completion of %s differs from the command's", shell)
-		}
+		testkit.Check(t, testkit.Read(t, filepath.Join(root, "usr/share", file)) == run(t, command, "completion", shell),
+			"the completion of %s differs from the command's", shell)
 	}
-	if manual := run(t, "gzip", "-dc", filepath.Join(root, "usr/share/man/man1/quorumlock.1.gz")); manual != run(t, command, "man") {
-		t.Errorf("the manual differs from the command's: %s", manual)
-	}
+	manual := run(t, "gzip", "-dc", filepath.Join(root, "usr/share/man/man1/quorumlock.1.gz"))
+	testkit.Check(t, manual == run(t, command, "man"), "the manual differs from the command's: %s", manual)
 }
 
 // The image looks at masters, admits them, and runs a job under a lock: its own command, for it has
@@ -127,16 +118,13 @@ func TestImage(t *testing.T) {
 		return run(t, "docker", append([]string{"run", "--rm", "--network=host", "--read-only", "--cap-drop=ALL",
 			"--env=QUORUMLOCK_URLS=" + strings.Join(urls, " "), *image}, args...)...)
 	}
-	if said := image("version"); !strings.HasPrefix(said, "quorumlock "+*version) {
-		t.Errorf("version: %s", said)
-	}
+	said := image("version")
+	testkit.Check(t, strings.HasPrefix(said, "quorumlock "+*version), "version: %s", said)
 	image(append([]string{"admit", "-yes"}, urls...)...)
-	if said := image("run", "hello", "--", "/quorumlock", "version"); !strings.Contains(said, *version) {
-		t.Errorf("run: %s", said)
-	}
-	if said := image("check"); strings.Count(said, "127.0.0.1") < len(urls) {
-		t.Errorf("check: %s", said)
-	}
+	said = image("run", "hello", "--", "/quorumlock", "version")
+	testkit.Check(t, strings.Contains(said, *version), "run: %s", said)
+	said = image("check")
+	testkit.Check(t, strings.Count(said, "127.0.0.1") >= len(urls), "check: %s", said)
 }
 
 func binary() string { return filepath.Join(*dir, "quorumlock-"+runtime.GOOS+"-"+runtime.GOARCH) }

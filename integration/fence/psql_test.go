@@ -69,9 +69,9 @@ func TestShellJobThatIsLate(t *testing.T) {
 				t.Fatalf("the next job exits with %d: %s", code, says)
 			}
 			code, says := run(c.late)
-			if balance, log := d.state(t, account); balance != c.balance || code != c.code || !strings.Contains(says, c.says) {
-				t.Errorf("balance %d, want %d; psql exits with %d, want %d: %s; %v", balance, c.balance, code, c.code, says, log)
-			}
+			balance, log := d.state(t, account)
+			testkit.Check(t, balance == c.balance && code == c.code && strings.Contains(says, c.says),
+				"balance %d, want %d; psql exits with %d, want %d: %s; %v", balance, c.balance, code, c.code, says, log)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -283,12 +284,8 @@ func TestListsUncheckedFindTwo(t *testing.T) {
 		t.Logf("any list %v: two holders in the seeds %d", anyList, found)
 		return found
 	}
-	if len(find(true)) == 0 {
-		t.Error("two holders were never found")
-	}
-	if len(find(false)) > 0 {
-		t.Error("with the comparison, two holders were found")
-	}
+	testkit.Check(t, len(find(true)) > 0, "two holders were never found")
+	testkit.Check(t, len(find(false)) == 0, "with the comparison, two holders were found")
 }
 
 // A claim accepts nobody, nor those with the next list: a claimed master that copied a change under way granted to

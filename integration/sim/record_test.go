@@ -32,9 +32,7 @@ func (c *client) follow(lock *quorum.Lock, call, ret time.Time) *record {
 	r.stop = context.AfterFunc(lock.Context(), func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if r.ended.IsZero() {
-			r.ended = time.Now()
-		}
+		r.ended = time.Now()
 		r.refreshLocked()
 		c.world.trace.add("client %d  %s: context ended: %v", c.id, lock.Owner(), context.Cause(lock.Context()))
 	})

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -28,9 +29,8 @@ func TestReplay(t *testing.T) {
 			differ.Add(1)
 		}
 	})
-	if n := differ.Load(); n > int64(played)/10 {
-		t.Errorf("%d of %d seeds had two different runs", n, played)
-	}
+	n := differ.Load()
+	testkit.Check(t, n <= int64(played)/10, "%d of %d seeds had two different runs", n, played)
 }
 
 // history returns the events in an order that does not depend on when they were added.
@@ -102,22 +102,16 @@ func TestCloseUndoesAttempts(t *testing.T) {
 			ended <- err
 		}()
 		time.Sleep(5 * p.latency) // every master has granted it
-		if left := w.lockKeys(); len(left) != 3 {
-			t.Errorf("want three keys of a half-done attempt, got %v", left)
-		}
-		closed := make(chan struct{})
-		go func() {
-			c.close()
-			close(closed)
-		}()
-		if err := <-ended; err == nil {
-			t.Error("Lock of a closed locker succeeded")
-		}
+		left := w.lockKeys()
+		testkit.Check(t, len(left) == 3, "want three keys of a half-done attempt, got %v", left)
+		var closing sync.WaitGroup
+		closing.Go(c.close)
+		err = <-ended
+		testkit.Check(t, err != nil, "Lock of a closed locker succeeded")
 		time.Sleep(5 * p.latency)
-		if left := w.lockKeys(); len(left) > 0 {
-			t.Errorf("left behind: %v", left)
-		}
-		<-closed
+		left = w.lockKeys()
+		testkit.Check(t, len(left) == 0, "left behind: %v", left)
+		closing.Wait()
 		w.stop()
 	})
 }

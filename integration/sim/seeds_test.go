@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 var (
@@ -161,9 +162,7 @@ func TestOutsideDrift(t *testing.T) {
 				stray(p)
 				p.fixed, p.longest = 0.8, 2.5 // renewal hides a good deal of drift
 			}, true)
-			if found == 0 {
-				t.Error("two holders were never found")
-			}
+			testkit.Check(t, found != 0, "two holders were never found")
 		})
 	}
 }
@@ -172,12 +171,10 @@ func TestOutsideDrift(t *testing.T) {
 // fails now and then, and nothing had reached the disk. With the quarantine the same runs must show
 // no two holders.
 func TestWithoutQuarantineFindsTwo(t *testing.T) {
-	if countOverlaps(t, 30, func(p *plan) { powerFails(p); p.noQuarantine = true }, false) == 0 {
-		t.Error("two holders were never found")
-	}
-	if found := countOverlaps(t, 30, powerFails, true); found != 0 {
-		t.Errorf("with quarantine two holders were found in %d seeds", found)
-	}
+	testkit.Check(t, countOverlaps(t, 30, func(p *plan) { powerFails(p); p.noQuarantine = true }, false) != 0,
+		"two holders were never found")
+	found := countOverlaps(t, 30, powerFails, true)
+	testkit.Check(t, found == 0, "with quarantine two holders were found in %d seeds", found)
 }
 
 // powerFails makes the power of all masters fail now and then. Nothing has reached the disk.

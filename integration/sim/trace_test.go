@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -146,8 +147,7 @@ func (s *totals) want(t *testing.T, enough int, perRun map[string]float64) {
 		return
 	}
 	for what, least := range perRun {
-		if float64(s.counts[what]) < least*float64(s.runs) {
-			t.Errorf("%q happened %d times in %d runs, want at least %v per run", what, s.counts[what], s.runs, least)
-		}
+		testkit.Check(t, float64(s.counts[what]) >= least*float64(s.runs),
+			"%q happened %d times in %d runs, want at least %v per run", what, s.counts[what], s.runs, least)
 	}
 }

@@ -60,9 +60,9 @@ func TestManyNamesWait(t *testing.T) {
 			what        string
 			busy, alone []time.Duration
 		}{{"a free name", busy.pairs, alone.pairs}, {"a handoff", busy.handoffs, alone.handoffs}} {
-			if got, most := quantile(c.busy, 0.99), 2*quantile(c.alone, 0.99); got > most {
-				t.Errorf("while %d names wait, %s takes up to %v, want at most %v", *manyNames, c.what, got, most)
-			}
+			got, most := quantile(c.busy, 0.99), 2*quantile(c.alone, 0.99)
+			testkit.Check(t, got <= most,
+				"while %d names wait, %s takes up to %v, want at most %v", *manyNames, c.what, got, most)
 		}
 		stop()
 		for _, lock := range locks {
@@ -172,9 +172,8 @@ func (p *twoProcesses) wait(n int) (stop func()) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			if _, err := p.waiter.Lock(ctx, heldName(i)); err == nil {
-				p.t.Errorf("%q is held twice", heldName(i))
-			}
+			_, err := p.waiter.Lock(ctx, heldName(i))
+			testkit.Check(p.t, err != nil, "%q is held twice", heldName(i))
 		})
 	}
 	return func() {

@@ -384,12 +384,10 @@ func TestEveryMutexOfTheShellIsAStep(t *testing.T) {
 			text, err := os.ReadFile(file)
 			testkit.Must(t, err)
 			name := dir + "/" + filepath.Base(file)
-			if strings.Contains(string(text), "sync.Mutex") && !strings.HasSuffix(name, "_test.go") && !slices.Contains(steppedFiles, name) {
-				t.Errorf("%s has a mutex, and is not among steppedFiles", name)
-			}
-			if n, checked := strings.Count(string(text), "Invariant: "), strings.Count(more[name], `":`); n != checked {
-				t.Errorf("%s states %d invariants, and %d are checked: see more, and testdata", name, n, checked)
-			}
+			testkit.Check(t, !strings.Contains(string(text), "sync.Mutex") || strings.HasSuffix(name, "_test.go") ||
+				slices.Contains(steppedFiles, name), "%s has a mutex, and is not among steppedFiles", name)
+			n, checked := strings.Count(string(text), "Invariant: "), strings.Count(more[name], `":`)
+			testkit.Check(t, n == checked, "%s states %d invariants, and %d are checked: see more, and testdata", name, n, checked)
 		}
 	}
 }
