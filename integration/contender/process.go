@@ -54,10 +54,10 @@ func Main(factory Factory) int {
 
 func (p *process) contend(in *bufio.Reader, factory Factory) (err error) {
 	line, err := in.ReadBytes('\n')
-	if err != nil {
-		return fmt.Errorf("contender: read the plan: %w", err)
+	if err == nil {
+		err = json.Unmarshal(line, &p.plan)
 	}
-	if err := json.Unmarshal(line, &p.plan); err != nil {
+	if err != nil {
 		return fmt.Errorf("contender: read the plan: %w", err)
 	}
 	if p.history, err = os.OpenFile(p.plan.History, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {

@@ -43,21 +43,28 @@ type outcome struct {
 	acknowledged []write
 }
 
+// before calls do before the step of that number, from 1, among those of a name.
+func before(name string, nth int, do func()) (step func(next string)) {
+	return func(next string) {
+		if next != name {
+			return
+		}
+		if nth--; nth == 0 {
+			do()
+		}
+	}
+}
+
 // startHolder starts a holder that is paused before the step of that number, from 1, with its work half done. resume,
 // to be called when another has the lock, lets it go on to its end.
 func startHolder(t *testing.T, masters *redistest.Fleet, r resource, by order, step string, nth int) (resume func() outcome) {
 	t.Helper()
 	held := lock(t, masters, shortLease)
-	seen, paused, goOn, told := 0, make(chan bool), make(chan bool), make(chan outcome, 1)
-	s := r.session(t, func(next string) {
-		if next != step {
-			return
-		}
-		if seen++; seen == nth {
-			close(paused)
-			<-goOn
-		}
-	})
+	paused, goOn, told := make(chan bool), make(chan bool), make(chan outcome, 1)
+	s := r.session(t, before(step, nth, func() {
+		close(paused)
+		<-goOn
+	}))
 	t.Cleanup(s.close)
 	go func() {
 		acknowledged, err := s.work(context.Background(), account, held.Token(), by, 1)
@@ -76,20 +83,17 @@ func startHolder(t *testing.T, masters *redistest.Fleet, r resource, by order, s
 	}
 }
 
-// late is a schedule in which a paused holder writes late.
-type late struct {
-	name  string
-	after string // the next holder is before this step when the paused one goes on; "" for its end
-	nth   int
-	by    order
-	bad   bool // a control: it must lose an update
-}
-
 // A holder is paused for longer than its lease, with a write in hand that it has checked its lock for. Another one gets
 // the lock, and the first one goes on.
 func TestPausedHolder(t *testing.T) {
 	t.Parallel()
-	schedules := []late{
+	schedules := []struct {
+		name  string
+		after string // the next holder is before this step when the paused one goes on; "" for its end
+		nth   int
+		by    order
+		bad   bool // a control: it must lose an update
+	}{
 		{"after the next holder's write", "", 0, stampFirst, false},
 		{"between the next holder's read and its write", "begin", 2, stampFirst, false},
 		{"after the next holder's write", "", 0, stampOnlyRead, true},
@@ -110,15 +114,7 @@ func TestPausedHolder(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), soon)
 				defer cancel()
 				var told *outcome
-				seen := 0
-				s := r.session(t, func(step string) {
-					if step != c.after {
-						return
-					}
-					if seen++; seen == c.nth {
-						told = new(resume())
-					}
-				})
+				s := r.session(t, before(c.after, c.nth, func() { told = new(resume()) }))
 				defer s.close()
 				acknowledged, err := s.work(ctx, account, next.Token(), c.by, 2)
 				must(t, err)

@@ -34,7 +34,7 @@ func (s *store) session(t *testing.T, step func(string)) session {
 	t.Helper()
 	conn, err := redis.DialURL(s.url)
 	must(t, err)
-	return &redisSession{&steppedConn{Conn: conn, step: step}, step}
+	return &redisSession{Conn: conn, step: step}
 }
 
 func (s *store) state(t *testing.T, account int) (int, []write) {
@@ -65,42 +65,37 @@ func balanceKey(account int) string { return fmt.Sprintf("balance:%d", account) 
 func logKey(account int) string     { return fmt.Sprintf("log:%d", account) }
 func tokenKey(account int) string   { return fmt.Sprintf("token:%d", account) }
 
+// redisSession calls step before each command that waits for a reply.
 type redisSession struct {
-	conn *steppedConn
-	step func(string)
-}
-
-// steppedConn calls step before each command that waits for a reply.
-type steppedConn struct {
 	redis.Conn
 	step      func(string)
 	unwatched bool // WATCH is left out
 }
 
-func (c *steppedConn) DoContext(ctx context.Context, command string, args ...any) (any, error) {
-	c.step(command)
-	if command == "WATCH" && c.unwatched {
+func (s *redisSession) DoContext(ctx context.Context, command string, args ...any) (any, error) {
+	s.step(command)
+	if command == "WATCH" && s.unwatched {
 		return "OK", nil
 	}
-	return redis.DoContext(c.Conn, ctx, command, args...)
+	return redis.DoContext(s.Conn, ctx, command, args...)
 }
 
-func (c *steppedConn) ReceiveContext(ctx context.Context) (any, error) {
-	return redis.ReceiveContext(c.Conn, ctx)
+func (s *redisSession) ReceiveContext(ctx context.Context) (any, error) {
+	return redis.ReceiveContext(s.Conn, ctx)
 }
 
-func (s *redisSession) close() { s.conn.Close() }
+func (s *redisSession) close() { s.Conn.Close() }
 
 func (s *redisSession) work(ctx context.Context, account int, token uint64, by order, amounts ...int) ([]write, error) {
-	s.conn.unwatched = by == unwatched
+	s.unwatched = by == unwatched
 	if by == stampFirst || by == stampOnlyRead || by == unwatched {
 		s.step("begin")
-		if _, err := fence.StampKey(ctx, s.conn, tokenKey(account), token); err != nil {
+		if _, err := fence.StampKey(ctx, s, tokenKey(account), token); err != nil {
 			return nil, err
 		}
 	}
 	s.step("read")
-	balance, err := balanceOf(s.conn.Conn, account)
+	balance, err := balanceOf(s.Conn, account)
 	if err != nil {
 		return nil, err
 	}
@@ -123,18 +118,18 @@ func (s *redisSession) write(ctx context.Context, account int, w write, by order
 		{Name: "RPUSH", Args: []any{logKey(account), fmt.Sprint(w.Token, w.Before, w.After)}},
 	}
 	if by != unguarded && by != stampOnlyRead {
-		_, err := fence.StampKey(ctx, s.conn, tokenKey(account), w.Token, commands...)
+		_, err := fence.StampKey(ctx, s, tokenKey(account), w.Token, commands...)
 		return err
 	}
 	s.step("write")
-	if err := s.conn.Conn.Send("MULTI"); err != nil {
+	if err := s.Conn.Send("MULTI"); err != nil {
 		return err
 	}
 	for _, c := range commands {
-		if err := s.conn.Conn.Send(c.Name, c.Args...); err != nil {
+		if err := s.Conn.Send(c.Name, c.Args...); err != nil {
 			return err
 		}
 	}
-	_, err := s.conn.Conn.Do("EXEC")
+	_, err := s.Conn.Do("EXEC")
 	return err
 }

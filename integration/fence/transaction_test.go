@@ -124,13 +124,12 @@ func (s *sqlSession) transact(x *transaction, undo bool, statements func() error
 		}
 		x.tx = tx
 		err = statements()
-		switch {
-		case err == nil && !undo:
+		if err == nil && !undo {
 			s.step("commit")
 			if err = tx.Commit(); err != nil {
 				_ = tx.Rollback() // SQLite keeps the transaction when a commit has to wait
 			}
-		default:
+		} else {
 			s.step("rollback")
 			_ = tx.Rollback()
 		}

@@ -364,13 +364,8 @@ func TestARunIsResentInParts(t *testing.T) {
 
 // The releases of a run that a server does not answer are owed, each one.
 func TestAReleaseOfARunIsOwed(t *testing.T) {
-	reply := func(command string) any {
-		if command == "releases 3" {
-			return errSilence
-		}
-		return int64(1)
-	}
-	withRuns(t, reply, func(t *testing.T, r *runs) {
+	replies := map[string]any{"releases 3": errSilence, "release k1": int64(1), "release k2": int64(1), "release k3": int64(1)}
+	withRuns(t, always(t, replies), func(t *testing.T, r *runs) {
 		_, results := r.start(threeReleases()...)
 		close(r.gate)
 		time.Sleep(1100 * time.Millisecond)

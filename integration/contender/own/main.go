@@ -31,10 +31,9 @@ func main() {
 func open(p contender.Plan) (contender.Locker, error) {
 	opts := []node.Option{node.WithTimeout(p.Timeout), node.WithMaxLease(p.MaxLease)}
 	switch p.Kind {
-	case "library", "no-refusal":
+	case "library", "no-refusal", "no-deadline":
 	case "no-quarantine":
 		opts = append(opts, node.WithoutQuarantine())
-	case "no-deadline":
 	case "counting":
 		return openCounting(p)
 	case "no-rollback":
@@ -46,30 +45,28 @@ func open(p contender.Plan) (contender.Locker, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &library{Locker: locker, blind: p.Kind == "no-deadline", once: p.Once, slots: p.Slots}, nil
+	return &library{locker, p}, nil
 }
 
 // library is a quorum.Locker as contenders use it.
 type library struct {
 	*quorum.Locker
-	blind bool
-	once  bool
-	slots int // of each semaphore; 0 for locks
+	plan contender.Plan
 }
 
 func (l *library) Lock(ctx context.Context, name string) (contender.Lock, error) {
 	take := func() (*quorum.Lock, error) { return l.Locker.Lock(ctx, name) }
 	switch {
-	case l.once:
+	case l.plan.Once:
 		take = func() (*quorum.Lock, error) { return l.Locker.TryLock(ctx, name) }
-	case l.slots > 0:
-		take = func() (*quorum.Lock, error) { return l.Locker.Semaphore(name, l.slots).Acquire(ctx) }
+	case l.plan.Slots > 0:
+		take = func() (*quorum.Lock, error) { return l.Locker.Semaphore(name, l.plan.Slots).Acquire(ctx) }
 	}
 	lock, err := take()
 	if err != nil {
 		return nil, err
 	}
-	if l.blind {
+	if l.plan.Kind == "no-deadline" {
 		return blind{lock, ctx}, nil
 	}
 	return lock, nil

@@ -61,8 +61,7 @@ func TestManyNamesWait(t *testing.T) {
 			busy, alone []time.Duration
 		}{{"a free name", busy.pairs, alone.pairs}, {"a handoff", busy.handoffs, alone.handoffs}} {
 			got, most := quantile(c.busy, 0.99), 2*quantile(c.alone, 0.99)
-			testkit.Check(t, got <= most,
-				"while %d names wait, %s takes up to %v, want at most %v", *manyNames, c.what, got, most)
+			testkit.Check(t, got <= most, "while %d names wait, %s takes up to %v, want at most %v", *manyNames, c.what, got, most)
 		}
 		stop()
 		for _, lock := range locks {
@@ -95,9 +94,8 @@ func appendReport(t *testing.T, text string) {
 	file, err := os.OpenFile(filepath.Join(*docs, "reports", "fleet.md"), os.O_APPEND|os.O_WRONLY, 0o644)
 	testkit.Must(t, err)
 	defer file.Close()
-	if _, err := file.WriteString(text); err != nil {
-		t.Fatal(err)
-	}
+	_, err = file.WriteString(text)
+	testkit.Must(t, err)
 }
 
 func mustOpen(t *testing.T, w *world, process string, opts ...quorum.Option) *quorum.Locker {
