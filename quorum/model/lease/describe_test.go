@@ -13,39 +13,33 @@ var words = [...]string{lease.Ask: "request", lease.Raise: "write-back", lease.R
 var faultWords = map[change]string{itRefuses: "begins to refuse commands", itPersists: "gets a PERSIST of each lock",
 	itIsMixed: "gets a foreign member among its readers", itIsSwapped: "gets another database's data"}
 
+// attemptDoes has the steps of an attempt, and masterDoes those of a master, that need no more words.
+var attemptDoes = [...]string{asksOn: "asks the others", holds: "reads the clock", givesUp: "gives up", isDue: "is due", enters: "enters again",
+	leaves: "leaves a level", extends: "extends its lease", downgrades: "is downgraded", unlocks: "unlocks", handsOver: "hands over"}
+
+var masterDoes = map[steps]string{restarts: "%d restarts", reverts: "%d restarts with the data that it had at the handing over",
+	forgets: "%d forgets all", notices: "a client notices that %d is another process, or forgot", bumped: "a neighbour locks and unlocks on %d",
+	relents: "%d refuses no command any longer", expires: "the leases end on %d"}
+
 // describe puts a step into words.
 func (w *world) describe(by step, s *state) string {
 	who, at := fmt.Sprintf("%c%d", 'A'+by.client, by.number+1), by.node+1
 	l := &s.links[by.node][by.client]
 	word := func(id requestID) string { return who + "'s " + words[w.ls.requests[id].cmd.Do] }
+	if int(by.does) < len(attemptDoes) && attemptDoes[by.does] != "" {
+		return who + " " + attemptDoes[by.does]
+	}
+	if does, known := masterDoes[by.does]; known {
+		return fmt.Sprintf(does, at)
+	}
 	switch by.does {
 	case steps(begins):
 		if plan := w.ls.plans[by.place]; plan.Probe {
 			return fmt.Sprintf("%s probes %d", who, plan.First+1)
 		}
 		return who + " asks all masters"
-	case steps(asksOn):
-		return who + " asks the others"
-	case steps(holds):
-		return who + " reads the clock"
-	case steps(givesUp):
-		return who + " gives up"
-	case steps(isDue):
-		return who + " is due"
-	case steps(enters):
-		return who + " enters again"
-	case steps(leaves):
-		return who + " leaves a level"
-	case steps(extends):
-		return who + " extends its lease"
-	case steps(downgrades):
-		return who + " is downgraded"
-	case steps(unlocks):
-		return who + " unlocks"
 	case steps(isClosed):
 		return who + "'s Locker is closed"
-	case steps(handsOver):
-		return who + " hands over"
 	case delivers:
 		return fmt.Sprintf("%d carries out %s", at, word(l.queue[0]))
 	case deliversUnread:
@@ -72,22 +66,8 @@ func (w *world) describe(by step, s *state) string {
 		return fmt.Sprintf("%d takes the list of %s", at, who)
 	case failsToSubmit:
 		return fmt.Sprintf("%d does not take the list of %s", at, who)
-	case restarts:
-		return fmt.Sprintf("%d restarts", at)
-	case reverts:
-		return fmt.Sprintf("%d restarts with the data that it had at the handing over", at)
-	case forgets:
-		return fmt.Sprintf("%d forgets all", at)
-	case notices:
-		return fmt.Sprintf("a client notices that %d is another process, or forgot", at)
-	case bumped:
-		return fmt.Sprintf("a neighbour locks and unlocks on %d", at)
 	case strikes:
 		return fmt.Sprintf("%d %s", at, faultWords[change(by.place)])
-	case relents:
-		return fmt.Sprintf("%d refuses no command any longer", at)
-	case expires:
-		return fmt.Sprintf("the leases end on %d", at)
 	}
 	return "a tick passes"
 }

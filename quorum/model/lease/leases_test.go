@@ -278,15 +278,13 @@ func (l *leases) take(id leaseID, e event) (res result) {
 	case asksOn:
 		out = m.AskOthers(nil)
 	case holds:
-		if res.held = m.Hold(now); !res.held {
+		switch res.held = m.Hold(now); {
+		case !res.held:
 			out = m.GiveUp(nil)
-		} else {
-			if !m.Valid(now) {
-				fail(lateLock)
-			}
-			if l.processes(m) < need {
-				fail(twiceCounted)
-			}
+		case !m.Valid(now):
+			fail(lateLock)
+		case l.processes(m) < need:
+			fail(twiceCounted)
 		}
 	case givesUp:
 		out = m.GiveUp(nil)
@@ -331,9 +329,8 @@ func (l *leases) take(id leaseID, e event) (res result) {
 	// The call goes on when its outcome is certain.
 	for i := 0; i < len(out); i++ {
 		lost := m.Phase() == lease.Asking && (m.Verdict() == lease.OutOfReach || m.Verdict() == lease.Beaten)
-		switch {
-		case out[i].Do == lease.Decided && lost,
-			out[i].Do == lease.Decided && m.Phase() == lease.Settling && m.Cause() != lease.NoCause:
+		failed := m.Phase() == lease.Settling && m.Cause() != lease.NoCause
+		if out[i].Do == lease.Decided && (lost || failed) {
 			out = m.GiveUp(out)
 		}
 	}

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -160,10 +161,8 @@ func (m *masters) runMarked(data *fakeredis.Keyspace, call scripts.Call, tombsto
 // intern returns the number of a master's state.
 func (m *masters) intern(data *fakeredis.Keyspace) masterID {
 	if !m.tokens {
-		for c := range m.clients() {
-			for _, name := range m.names[c] {
-				data.Delete(name.Counter())
-			}
+		for _, name := range slices.Concat(m.names[:]...) {
+			data.Delete(name.Counter())
 		}
 	}
 	same := func(s string) string { return s }
@@ -326,20 +325,16 @@ func (m *masters) changed(id masterID, what change) masterID {
 		case itIsBumped:
 			m.bump(data)
 		case itsLeasesEnd:
-			for c := range m.clients() {
-				for _, name := range m.names[c] {
-					data.Delete(name.String())
-				}
+			for _, name := range slices.Concat(m.names[:]...) {
+				data.Delete(name.String())
 			}
 		case itRefuses:
 			data.Refuse(m.refuses)
 		case itRelents:
 			data.Refuse(fakeredis.Refusals{})
 		case itPersists:
-			for c := range m.clients() {
-				for _, name := range m.names[c] {
-					data.Persist(name.String())
-				}
+			for _, name := range slices.Concat(m.names[:]...) {
+				data.Persist(name.String())
 			}
 		case itIsMixed: // a reader that has died, and another program's member, come before the readers
 			for c := range m.clients() {

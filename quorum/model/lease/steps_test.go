@@ -132,22 +132,9 @@ func (w *world) isOver(s *state, c int, number uint8) bool {
 
 // awaits reports whether something of an attempt's is under way to a master or from it.
 func (w *world) awaits(l *link, number uint8) bool {
-	for _, id := range l.queue {
-		if id != 0 && w.ls.requests[id].number == number {
-			return true
-		}
-	}
-	for _, a := range l.unread {
-		if a.to != 0 && w.ls.requests[a.to].number == number {
-			return true
-		}
-	}
-	for _, id := range l.submits {
-		if id != 0 && w.ls.requests[id].number == number {
-			return true
-		}
-	}
-	return false
+	isIts := func(id requestID) bool { return id != 0 && w.ls.requests[id].number == number }
+	return slices.ContainsFunc(l.queue[:], isIts) || slices.ContainsFunc(l.submits[:], isIts) ||
+		slices.ContainsFunc(l.unread[:], func(a answer) bool { return isIts(a.to) })
 }
 
 // reduce leaves out what makes no difference to what may follow.
@@ -173,10 +160,8 @@ func (w *world) isCalling(s *state, c int, number uint8) bool {
 				return true
 			}
 		}
-		for _, id := range l.submits {
-			if id != 0 {
-				return true
-			}
+		if l.submits[0] != 0 {
+			return true
 		}
 	}
 	return false

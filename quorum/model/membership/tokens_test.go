@@ -23,13 +23,8 @@ func (w *world) pass(s *state, i int, next *step, try *trial) {
 			return
 		}
 		try.after(event{raises, uint8(i), 0, mask}, func(s *state) {
-			o := &s.ops[i]
-			for n := range maxNodes {
-				if mask&(1<<n) != 0 {
-					s.nodes[n].counter = max(s.nodes[n].counter, o.token)
-				}
-			}
-			*o = op{rest: next.yes}
+			s.raise(mask, s.ops[i].token)
+			s.ops[i] = op{rest: next.yes}
 			s.tidy(i)
 		})
 	})
@@ -42,11 +37,7 @@ func (w *world) issue(s *state, try *trial) {
 	}
 	if a := s.attempt; a.list > 0 {
 		try.after(event{does: commits}, func(s *state) {
-			for n := range maxNodes {
-				if a.votes&(1<<n) != 0 {
-					s.nodes[n].counter = max(s.nodes[n].counter, a.token)
-				}
-			}
+			s.raise(a.votes, a.token)
 			w.give(s, a.token)
 			s.attempt = attempt{}
 		})
@@ -62,11 +53,7 @@ func (w *world) issue(s *state, try *trial) {
 		eachSubset(free, len(members)/2+1, func(mask uint8) {
 			try.after(event{issues, uint8(l), 0, mask}, func(s *state) {
 				token := w.count(s, mask)
-				for n := range maxNodes {
-					if mask&(1<<n) != 0 {
-						s.nodes[n].counter = token
-					}
-				}
+				s.raise(mask, token)
 				w.give(s, token)
 			})
 			if s.attempt.list == 0 {
@@ -75,6 +62,15 @@ func (w *world) issue(s *state, try *trial) {
 				})
 			}
 		})
+	}
+}
+
+// raise raises the masters' counters to a token.
+func (s *state) raise(mask, token uint8) {
+	for n := range maxNodes {
+		if mask&(1<<n) != 0 {
+			s.nodes[n].counter = max(s.nodes[n].counter, token)
+		}
 	}
 }
 

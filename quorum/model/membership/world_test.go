@@ -238,7 +238,8 @@ func (w *world) tick(s *state) {
 			x.shown[kept] = silent
 		}
 		for l := range x.left {
-			x.left[l], x.ghost[l] = less(x.left[l]), less(x.ghost[l])
+			x.left[l] -= min(x.left[l], 1)
+			x.ghost[l] -= min(x.ghost[l], 1)
 		}
 	}
 	for i := maxOps - 1; i >= 0; i-- {
@@ -270,13 +271,6 @@ func oldest(views []record) (age int) {
 		}
 	}
 	return age
-}
-
-func less(ticks uint8) uint8 {
-	if ticks == 0 {
-		return 0
-	}
-	return ticks - 1
 }
 
 // twoHold reports whether clients of two lists, or two of one, may hold at once, and which.

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -381,12 +380,10 @@ func TestEveryMutexOfTheShellIsAStep(t *testing.T) {
 			t.Fatalf("%s: %v", dir, err)
 		}
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			testkit.Must(t, err)
-			name := dir + "/" + filepath.Base(file)
-			testkit.Check(t, !strings.Contains(string(text), "sync.Mutex") || strings.HasSuffix(name, "_test.go") ||
+			text, name := testkit.Read(t, file), dir + "/" + filepath.Base(file)
+			testkit.Check(t, !strings.Contains(text, "sync.Mutex") || strings.HasSuffix(name, "_test.go") ||
 				slices.Contains(steppedFiles, name), "%s has a mutex, and is not among steppedFiles", name)
-			n, checked := strings.Count(string(text), "Invariant: "), strings.Count(more[name], `":`)
+			n, checked := strings.Count(text, "Invariant: "), strings.Count(more[name], `":`)
 			testkit.Check(t, n == checked, "%s states %d invariants, and %d are checked: see more, and testdata", name, n, checked)
 		}
 	}

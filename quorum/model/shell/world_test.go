@@ -261,18 +261,15 @@ func (w *world) play(s scenario, picked []int) (all []choice) {
 			pick = min(picked[len(all)], len(enabled)-1)
 		}
 		all = append(all, choice{len(enabled), pick, enabled[pick]})
-		at := min(1, len(enabled)-1)
-		switch {
-		case len(jumps) == 0:
+		switch at := min(1, len(enabled)-1); {
+		case len(jumps) == 0 || pick < at:
 			schedule.Go(pick)
 		case pick == at:
 			w.passed += jumps[0]
 			time.Sleep(jumps[0])
 			jumps = jumps[1:]
-		case pick > at:
-			schedule.Go(pick - 1)
 		default:
-			schedule.Go(pick)
+			schedule.Go(pick - 1)
 		}
 	}
 }
