@@ -15,17 +15,25 @@ import (
 
 const name = "invoice:42"
 
-// The lock of a process that crashed is held until its lease ends, and no longer.
-func TestBubbleLeaseEnds(t *testing.T) {
+// inBubble runs a test in a bubble, with three masters and two lockers, of which the first has a lock.
+func inBubble(t *testing.T, test func(t *testing.T, masters *quorumtest.Masters, locker, other *quorum.Locker, lock *quorum.Lock)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		masters := quorumtest.Start(t, 3)
-		crashed, next := masters.Locker(), masters.Locker()
-		_, err := crashed.Lock(t.Context(), name)
+		locker, other := masters.Locker(), masters.Locker()
+		lock, err := locker.Lock(t.Context(), name)
 		testkit.Must(t, err)
+		test(t, masters, locker, other, lock)
+	})
+}
+
+// The lock of a process that crashed is held until its lease ends, and no longer.
+func TestBubbleLeaseEnds(t *testing.T) {
+	inBubble(t, func(t *testing.T, _ *quorumtest.Masters, crashed, next *quorum.Locker, _ *quorum.Lock) {
 		crashed.Close()
 
 		began := time.Now()
-		_, err = next.TryLock(t.Context(), name)
+		_, err := next.TryLock(t.Context(), name)
 		testkit.Is(t, err, quorum.ErrHeld, "at once")
 		_, err = next.Lock(t.Context(), name)
 		testkit.Must(t, err)
@@ -37,11 +45,7 @@ func TestBubbleLeaseEnds(t *testing.T) {
 
 // A lock is renewed for as long as the work takes.
 func TestBubbleHourOfRenewals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		masters := quorumtest.Start(t, 3)
-		locker, other := masters.Locker(), masters.Locker()
-		lock, err := locker.Lock(t.Context(), name)
-		testkit.Must(t, err)
+	inBubble(t, func(t *testing.T, _ *quorumtest.Masters, _, other *quorum.Locker, lock *quorum.Lock) {
 		for range 60 {
 			time.Sleep(time.Minute)
 			if _, err := other.TryLock(t.Context(), name); !errors.Is(err, quorum.ErrHeld) {
@@ -50,7 +54,7 @@ func TestBubbleHourOfRenewals(t *testing.T) {
 		}
 		testkit.Check(t, lock.Valid() && lock.Context().Err() == nil, "lost: %v", lock.Err())
 		testkit.Must(t, lock.Unlock(t.Context()))
-		_, err = other.TryLock(t.Context(), name)
+		_, err := other.TryLock(t.Context(), name)
 		testkit.Must(t, err)
 	})
 }
@@ -58,11 +62,7 @@ func TestBubbleHourOfRenewals(t *testing.T) {
 // A holder that stood still for longer than its lease is no longer valid when it goes on, and the next
 // has a higher token.
 func TestBubblePausedHolder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		masters := quorumtest.Start(t, 3)
-		locker, other := masters.Locker(), masters.Locker()
-		lock, err := locker.Lock(t.Context(), name)
-		testkit.Must(t, err)
+	inBubble(t, func(t *testing.T, masters *quorumtest.Masters, locker, other *quorum.Locker, lock *quorum.Lock) {
 		next := make(chan *quorum.Lock, 1)
 		go func() {
 			lock, err := other.Lock(t.Context(), name)
@@ -77,18 +77,14 @@ func TestBubblePausedHolder(t *testing.T) {
 		after := <-next
 		testkit.Check(t, after.Token() > lock.Token() && after.Valid(),
 			"token %d after %d, valid %v", after.Token(), lock.Token(), after.Valid())
-		_, err = locker.Lock(t.Context(), "another") // the process goes on
+		_, err := locker.Lock(t.Context(), "another") // the process goes on
 		testkit.Must(t, err)
 	})
 }
 
 // A short pause costs nothing.
 func TestBubbleShortPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		masters := quorumtest.Start(t, 3)
-		locker := masters.Locker()
-		lock, err := locker.Lock(t.Context(), name)
-		testkit.Must(t, err)
+	inBubble(t, func(t *testing.T, masters *quorumtest.Masters, locker, _ *quorum.Locker, lock *quorum.Lock) {
 		for range 10 {
 			masters.Pause(locker, quorum.DefaultLease/2)
 			masters.Work(locker, quorum.DefaultLease/2)
@@ -99,11 +95,7 @@ func TestBubbleShortPause(t *testing.T) {
 
 // A master that forgot the lock grants it to nobody else, and gets it back from its holder.
 func TestBubbleForgetfulMaster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		masters := quorumtest.Start(t, 3)
-		locker, other := masters.Locker(), masters.Locker()
-		lock, err := locker.Lock(t.Context(), name)
-		testkit.Must(t, err)
+	inBubble(t, func(t *testing.T, masters *quorumtest.Masters, _, other *quorum.Locker, lock *quorum.Lock) {
 		for master := range 3 { // one after another, all of them
 			masters.Forget(master)
 			for range 10 {
@@ -118,7 +110,7 @@ func TestBubbleForgetfulMaster(t *testing.T) {
 		masters.Forget(0)
 		masters.Forget(1)
 		began := time.Now()
-		_, err = other.Lock(t.Context(), name)
+		_, err := other.Lock(t.Context(), name)
 		testkit.Must(t, err)
 		waited := time.Since(began)
 		testkit.Check(t, !lock.Valid() && waited >= quorum.DefaultLease,

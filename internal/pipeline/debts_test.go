@@ -40,8 +40,7 @@ func TestARefusedReleaseKeepsItsEndOverOutages(t *testing.T) {
 		began, resent := time.Now(), 0
 		p.refused(r, errRefused)
 		for time.Since(began) < 3*maxLease {
-			time.Sleep(10 * time.Millisecond)
-			synctest.Wait()
+			testkit.Pass(10 * time.Millisecond)
 			p.mu.Lock()
 			retried := len(p.queue) > 0
 			p.mu.Unlock()
@@ -81,8 +80,7 @@ func TestRefusedReleasesDelayNoConnection(t *testing.T) {
 		time.Sleep(2 * minRetryPause)
 		testkit.Check(t, p.goUp(new(Conn)), "the pipe waits for releases that were refused")
 		synctest.Wait()
-		time.Sleep(time.Millisecond)
-		synctest.Wait()
+		testkit.Pass(time.Millisecond)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		testkit.Equal(t, len(p.queue), 100, "sent again")
@@ -96,8 +94,7 @@ func TestARefusedReleaseKeepsItsPlace(t *testing.T) {
 		p.state = up
 		first := releaseOf(0)
 		p.refused(first, errRefused)
-		time.Sleep(2 * minRetryPause)
-		synctest.Wait()
+		testkit.Pass(2 * minRetryPause)
 		p.mu.Lock()
 		retried := p.queue
 		p.queue = nil
@@ -183,8 +180,7 @@ func TestARefusedReleaseOfNothingIsNotKept(t *testing.T) {
 					t.Fatalf("%d requests, released %v: the test shows nothing", asked, released)
 				}
 				r.commands()
-				time.Sleep(2 * maxRetryPause)
-				synctest.Wait()
+				testkit.Pass(2 * maxRetryPause)
 				again := len(r.commands())
 				testkit.Check(t, (again > 0) == test.kept, "the release was sent %d times again", again)
 			})

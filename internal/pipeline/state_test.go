@@ -113,8 +113,7 @@ func TestRefusedReleasesAreBounded(t *testing.T) {
 
 		began, sent := time.Now(), 0
 		for time.Since(began) < 2*maxLease {
-			time.Sleep(10 * time.Millisecond)
-			synctest.Wait()
+			testkit.Pass(10 * time.Millisecond)
 			p.mu.Lock()
 			retried := p.queue
 			p.queue = nil

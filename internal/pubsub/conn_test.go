@@ -92,9 +92,7 @@ func TestTheTimeoutsOfThePool(t *testing.T) {
 				freeze()
 				testkit.Pass(3 * timeout)
 				r.wants(t, "the subscriber to a frozen server", "subscribed", "unsubscribed")
-				cancel()
-				testkit.Pass(3 * timeout)
-				wantNoneRunning(t)
+				endsWithin(t, cancel, 3*timeout)
 			})
 		})
 	}
@@ -118,9 +116,7 @@ func TestAServerThatDoesNotRead(t *testing.T) {
 		r.wants(t, "the subscriber")
 		n := dials.Load()
 		testkit.Check(t, n >= 3, "%d connections, want a new one for each that is silent", n)
-		cancel()
-		testkit.Pass(3 * timeout)
-		wantNoneRunning(t)
+		endsWithin(t, cancel, 3*timeout)
 		testkit.Must(t, pool.Close())
 		for range dials.Load() {
 			(<-unread).Close()
@@ -186,9 +182,7 @@ func TestServersThatAreTriedAgainWithTheBackoff(t *testing.T) {
 			inBubble(t, answering(handle), func(t *testing.T, s *subscriptions, srv *server) {
 				cancel := s.Subscribe("c", &recorder{})
 				wantFewDials(t, srv, 20*time.Second)
-				cancel()
-				testkit.Pass(3 * timeout)
-				wantNoneRunning(t)
+				endsWithin(t, cancel, 3*timeout)
 			})
 		})
 	}
@@ -209,9 +203,7 @@ func TestAPoolWithoutASpareConnection(t *testing.T) {
 			r.wants(t, "the subscriber")
 			_, err = taken.Do("DEL", "k")
 			testkit.Must(t, err)
-			cancel()
-			testkit.Pass(2 * timeout)
-			wantNoneRunning(t)
+			endsWithin(t, cancel, 2*timeout)
 
 			defer s.Subscribe("c", &r)()
 			testkit.Pass(time.Second)

@@ -143,3 +143,11 @@ func wantNoneRunning(t *testing.T) {
 	t.Helper()
 	testkit.Equal(t, running(), 0, "goroutines that go on")
 }
+
+// endsWithin cancels the last subscription. All goroutines must end within d.
+func endsWithin(t *testing.T, cancel func(), d time.Duration) {
+	t.Helper()
+	cancel()
+	testkit.Pass(d)
+	wantNoneRunning(t)
+}

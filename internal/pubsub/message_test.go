@@ -51,9 +51,7 @@ func TestHostileReplies(t *testing.T) {
 				got := srv.Dialled() - before
 				testkit.Check(t, got <= maxDials(20*time.Second), "%d connections in 20s", got)
 				r.wants(t, "the subscriber")
-				cancel()
-				testkit.Pass(3*timeout + pubsub.Linger)
-				wantNoneRunning(t)
+				endsWithin(t, cancel, 3*timeout+pubsub.Linger)
 			})
 		})
 	}

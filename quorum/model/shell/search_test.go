@@ -380,7 +380,7 @@ func TestEveryMutexOfTheShellIsAStep(t *testing.T) {
 			t.Fatalf("%s: %v", dir, err)
 		}
 		for _, file := range files {
-			text, name := testkit.Read(t, file), dir + "/" + filepath.Base(file)
+			text, name := testkit.Read(t, file), dir+"/"+filepath.Base(file)
 			testkit.Check(t, !strings.Contains(text, "sync.Mutex") || strings.HasSuffix(name, "_test.go") ||
 				slices.Contains(steppedFiles, name), "%s has a mutex, and is not among steppedFiles", name)
 			n, checked := strings.Count(text, "Invariant: "), strings.Count(more[name], `":`)

@@ -289,8 +289,7 @@ func (w *world) isLeft(key string) bool {
 func (w *world) end(s scenario) []string {
 	synctest.Wait()
 	if len(w.wrong) == 0 {
-		time.Sleep(time.Second)
-		synctest.Wait()
+		testkit.Pass(time.Second)
 		w.check()
 		for _, lock := range w.locks {
 			if lock.Valid() && w.isGone(lock) {
