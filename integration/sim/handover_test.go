@@ -118,10 +118,9 @@ func (f *flow) takeOver(locker *quorum.Locker, c *client, limit time.Duration) b
 	certain, call := w.lists.certain(c), time.Now()
 	got, err := locker.TakeOver(ctx, h.ticket)
 	if err != nil {
-		switch {
-		case !errors.Is(err, quorum.ErrLost):
+		if !errors.Is(err, quorum.ErrLost) {
 			w.count("not taken over yet")
-		default:
+		} else {
 			w.count("passed on")
 			prompt := time.Since(h.at) < w.plan.lease/8
 			if prompt && !w.isTriedByOthers(h) && w.plan.calm() && w.plan.fixed == 0 {

@@ -82,12 +82,10 @@ func (o *operator) admit(ctx context.Context, list *scripts.List) {
 	for name, v := range o.look(ctx) {
 		if !list.Has(name) {
 			w.masters[masterOf(name)].Flush()
+		} else if call, err := change.Admit(v, list); err != nil {
+			w.fail("operator: %s: %v", name, err)
 		} else {
-			if call, err := change.Admit(v, list); err != nil {
-				w.fail("operator: %s: %v", name, err)
-			} else {
-				calls[name] = []scripts.Call{call}
-			}
+			calls[name] = []scripts.Call{call}
 		}
 	}
 	o.call(ctx, calls)
