@@ -14,12 +14,13 @@ var faultWords = map[change]string{itRefuses: "begins to refuse commands", itPer
 	itIsMixed: "gets a foreign member among its readers", itIsSwapped: "gets another database's data"}
 
 // attemptDoes has the steps of an attempt, and masterDoes those of a master, that need no more words.
-var attemptDoes = [...]string{asksOn: "asks the others", holds: "reads the clock", givesUp: "gives up", isDue: "is due", enters: "enters again",
-	leaves: "leaves a level", extends: "extends its lease", downgrades: "is downgraded", unlocks: "unlocks", handsOver: "hands over"}
+var attemptDoes = [...]string{asksOn: "asks the others", holds: "reads the clock", givesUp: "gives up", isDue: "is due",
+	enters: "enters again", leaves: "leaves a level", extends: "extends its lease", downgrades: "is downgraded", unlocks: "unlocks",
+	handsOver: "hands over"}
 
 var masterDoes = map[steps]string{restarts: "%d restarts", reverts: "%d restarts with the data that it had at the handing over",
-	forgets: "%d forgets all", notices: "a client notices that %d is another process, or forgot", bumped: "a neighbour locks and unlocks on %d",
-	relents: "%d refuses no command any longer", expires: "the leases end on %d"}
+	forgets: "%d forgets all", notices: "a client notices that %d is another process, or forgot",
+	bumped: "a neighbour locks and unlocks on %d", relents: "%d refuses no command any longer", expires: "the leases end on %d"}
 
 // describe puts a step into words.
 func (w *world) describe(by step, s *state) string {
