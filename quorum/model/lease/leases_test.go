@@ -278,13 +278,15 @@ func (l *leases) take(id leaseID, e event) (res result) {
 	case asksOn:
 		out = m.AskOthers(nil)
 	case holds:
-		switch res.held = m.Hold(now); {
-		case !res.held:
+		if res.held = m.Hold(now); !res.held {
 			out = m.GiveUp(nil)
-		case !m.Valid(now):
-			fail(lateLock)
-		case l.processes(m) < need:
-			fail(twiceCounted)
+		} else {
+			if !m.Valid(now) {
+				fail(lateLock)
+			}
+			if l.processes(m) < need {
+				fail(twiceCounted)
+			}
 		}
 	case givesUp:
 		out = m.GiveUp(nil)
