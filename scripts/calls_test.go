@@ -17,23 +17,19 @@ func TestSendingDoesNotChangeACall(t *testing.T) {
 	call := acquire()
 	_, first := call.Command(nil, true, scripts.ConnArgs{Expected: "first", Tombstone: scripts.NoTombstone})
 	_, second := call.Command(nil, false, scripts.ConnArgs{Expected: "second", Tombstone: scripts.NoTombstone})
-	if first[len(first)-1] != "first" || second[len(second)-1] != "second" {
-		t.Errorf("the expected lines sent are %v and %v", first[len(first)-1], second[len(second)-1])
-	}
-	if source, sha := first[0].(string), second[0].(string); len(sha) != 40 || len(source) < 100 {
-		t.Errorf("EVAL is sent %q, EVALSHA %q", source, sha)
-	}
+	testkit.Check(t, first[len(first)-1] == "first" && second[len(second)-1] == "second",
+		"the expected lines sent are %v and %v", first[len(first)-1], second[len(second)-1])
+	source, sha := first[0].(string), second[0].(string)
+	testkit.Check(t, len(sha) == 40 && len(source) >= 100, "EVAL is sent %q, EVALSHA %q", source, sha)
 
 	release := scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0)
 	_, barred := release.Command(nil, false, scripts.ConnArgs{Tombstone: int64(5)})
 	_, plain := release.Command(nil, false, scripts.ConnArgs{Tombstone: scripts.NoTombstone})
-	if barred[len(barred)-1] != int64(5) || plain[len(plain)-1] != "0" {
-		t.Errorf("the tombstones' times are %v and %v", barred[len(barred)-1], plain[len(plain)-1])
-	}
+	testkit.Check(t, barred[len(barred)-1] == int64(5) && plain[len(plain)-1] == "0",
+		"the tombstones' times are %v and %v", barred[len(barred)-1], plain[len(plain)-1])
 	dst := append(make([]any, 0, 40), "before")
-	if _, args := release.Command(dst, true, scripts.ConnArgs{Tombstone: int64(5)}); args[0] != "before" || args[1] == plain[0] {
-		t.Errorf("appended to what was there: %v", args[:2])
-	}
+	_, args := release.Command(dst, true, scripts.ConnArgs{Tombstone: int64(5)})
+	testkit.Check(t, args[0] == "before" && args[1] != plain[0], "appended to what was there: %v", args[:2])
 }
 
 func TestKindsOfCalls(t *testing.T) {
@@ -50,13 +46,11 @@ func TestKindsOfCalls(t *testing.T) {
 		"ask":     scripts.Ask([]string{"k"}, me),
 		"mark":    scripts.Mark(scripts.Seen{}, scripts.Marker{Members: ours, Next: none}, scripts.In(0), scripts.In(0), 0),
 	} {
-		if call.Op() != want || call.IsAcquire() != (want == "acquire" || want == "read") || call.Frees() != (want == "release") {
-			t.Errorf("%s: Op %q, IsAcquire %v, Frees %v", want, call.Op(), call.IsAcquire(), call.Frees())
-		}
+		testkit.Check(t, call.Op() == want && call.IsAcquire() == (want == "acquire" || want == "read") &&
+			call.Frees() == (want == "release"), "%s: Op %q, IsAcquire %v, Frees %v", want, call.Op(), call.IsAcquire(), call.Frees())
 	}
-	if scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 2).Frees() {
-		t.Error("a release that leaves a level frees the lock")
-	}
+	testkit.Check(t, !scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 2).Frees(),
+		"a release that leaves a level frees the lock")
 }
 
 // A lease rounded down would end on the node before it ends for its holder.
@@ -65,9 +59,8 @@ func TestLeasesAreRoundedUp(t *testing.T) {
 		5 * time.Millisecond: 5, 5*time.Millisecond + 1: 6, 6*time.Millisecond - 1: 6, 1: 1, 0: 0,
 	} {
 		call := acquire(func(a *scripts.AcquireArgs) { a.Lease = scripts.ToMillis(asked) })
-		if _, args := call.Command(nil, false, scripts.ConnArgs{}); args[8] != want { // sha, 4, four keys, owner, level
-			t.Errorf("%v is sent as %v ms, want %d", asked, args[8], want)
-		}
+		_, args := call.Command(nil, false, scripts.ConnArgs{})
+		testkit.Equal(t, args[8], any(want), asked) // after sha, 4, four keys, owner, level
 	}
 }
 
@@ -81,10 +74,9 @@ func TestAReleaseAllocatesItsArgumentsOnce(t *testing.T) {
 		want  float64
 	}{{room, testkit.Names("k"), 0}, {nil, testkit.Names("k"), 1}, {room, testkit.Names("k", "l"), 1}, {nil, testkit.Names("k", "l", "m"), 1}} {
 		owner := scripts.OwnerOf(me)
-		if n := testing.AllocsPerRun(100, func() { scripts.ReleaseIn(c.room, c.names, owner, 0) }); n != c.want {
-			t.Errorf("a release of %d names with room for %d arguments: %v allocations, want %v", len(c.names),
-				cap(c.room), n, c.want)
-		}
+		n := testing.AllocsPerRun(100, func() { scripts.ReleaseIn(c.room, c.names, owner, 0) })
+		testkit.Check(t, n == c.want, "a release of %d names with room for %d arguments: %v allocations, want %v", len(c.names),
+			cap(c.room), n, c.want)
 	}
 }
 
@@ -108,12 +100,9 @@ func askVectors() []vector {
 
 // A waiter asks the slots' holders by the name that stands for all slots.
 func TestSlotsHaveOneChannelForRequests(t *testing.T) {
-	if slot, all := scripts.AskChannel(scripts.SlotName("k", 3)), scripts.AskChannel(scripts.SlotsName("k")); slot != all {
-		t.Errorf("%q of a slot, %q of all", slot, all)
-	}
-	if scripts.AskChannel("k") == scripts.AskChannel(scripts.SlotsName("k")) {
-		t.Error("the lock and the semaphore of a name have one channel")
-	}
+	testkit.Equal(t, scripts.AskChannel(scripts.SlotName("k", 3)), scripts.AskChannel(scripts.SlotsName("k")), "a slot's channel")
+	testkit.Check(t, scripts.AskChannel("k") != scripts.AskChannel(scripts.SlotsName("k")),
+		"the lock and the semaphore of a name have one channel")
 }
 
 func TestWhoIsAsked(t *testing.T) {
@@ -125,19 +114,15 @@ func TestWhoIsAsked(t *testing.T) {
 		"*locker:0": false,
 		"*other:6":  true, "*": true, "*locker": true, "*locker:": false, "*locker:x": false,
 	} {
-		if got := owner.IsAsked(message); got != want {
-			t.Errorf("%q asks locker:7: %v, want %v", message, got, want)
-		}
+		testkit.Equal(t, owner.IsAsked(message), want, fmt.Sprintf("%q asks locker:7", message))
 	}
-	if !scripts.OwnerOf("odd").IsAsked("*locker:1") || !scripts.OwnerOf("odd").IsAsked("odd") {
-		t.Error("an owner of another form is not asked")
-	}
+	testkit.Check(t, scripts.OwnerOf("odd").IsAsked("*locker:1") && scripts.OwnerOf("odd").IsAsked("odd"),
+		"an owner of another form is not asked")
 }
 
 func TestDigests(t *testing.T) {
 	for _, s := range slices.Concat(scripts.All(), operators.All()) {
-		if digest := fmt.Sprintf("%x", sha1.Sum([]byte(s.Source()))); s.SHA() != any(digest) {
-			t.Errorf("the script %s has changed. Its digest is %s", s.Name(), digest)
-		}
+		digest := fmt.Sprintf("%x", sha1.Sum([]byte(s.Source())))
+		testkit.Check(t, s.SHA() == any(digest), "the script %s has changed. Its digest is %s", s.Name(), digest)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
 )
@@ -52,13 +53,9 @@ func lockersVectors() []vector {
 func TestWhichLockersMayHold(t *testing.T) {
 	const maxLease = 30 * time.Second
 	for left, want := range map[time.Duration]bool{75 * time.Second: true, 30 * time.Second: true, 29 * time.Second: false} {
-		if got := (operators.Introduced{Left: left}).MayHold(maxLease); got != want {
-			t.Errorf("%v left: %v", left, got)
-		}
+		testkit.Equal(t, operators.Introduced{Left: left}.MayHold(maxLease), want, left)
 	}
-	if age := (operators.Introduced{Left: 70 * time.Second}).Age(maxLease); age != 5*time.Second {
-		t.Errorf("it is %v old", age)
-	}
+	testkit.Equal(t, operators.Introduced{Left: 70 * time.Second}.Age(maxLease), 5*time.Second, "its age")
 }
 
 const lockerKey = "quorumlock:locker:"
@@ -112,8 +109,6 @@ func whoVectors() []vector {
 
 func TestLockerOf(t *testing.T) {
 	for owner, locker := range map[string]string{"L:1": "L", "L:1:2": "L:1", ":7": "", "": "", "L": "L"} {
-		if got := scripts.LockerOf(owner); got != locker {
-			t.Errorf("%q is of %q, want %q", owner, got, locker)
-		}
+		testkit.Equal(t, scripts.LockerOf(owner), locker, owner)
 	}
 }

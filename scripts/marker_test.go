@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -33,23 +34,17 @@ func TestMarkersAreReadAsTheyAreWritten(t *testing.T) {
 	} {
 		text := m.String()
 		got, err := scripts.ParseMarker(text)
-		if err != nil || !reflect.DeepEqual(got, m) || got.String() != text {
-			t.Errorf("%s: %q is read as %+v (%v), want %+v", what, text, got, err, m)
-		}
+		testkit.Check(t, err == nil && reflect.DeepEqual(got, m) && got.String() == text,
+			"%s: %q is read as %+v (%v), want %+v", what, text, got, err, m)
 		process, err := scripts.ParseProcess(m.Process.String())
-		if err != nil || process != m.Process {
-			t.Errorf("%s: the process is read as %+v (%v)", what, process, err)
-		}
+		testkit.Check(t, err == nil && process == m.Process, "%s: the process is read as %+v (%v)", what, process, err)
 	}
 	for i := range 256 { // every byte of a name
 		name := fmt.Sprintf("x%cx%s", i, []byte{byte(i)})
 		m := scripts.Marker{Process: scripts.Process{Run: "r", MaxLease: time.Second, Member: name}, Members: scripts.NewList(name, "y"), Next: scripts.NewList()}
-		if got, err := scripts.ParseMarker(m.String()); err != nil || !reflect.DeepEqual(got, m) {
-			t.Errorf("%q: %q is read as %+v (%v)", name, m, got, err)
-		}
-		if strings.Count(m.String(), "\n") != 3 {
-			t.Errorf("%q: the marker is %q", name, m)
-		}
+		got, err := scripts.ParseMarker(m.String())
+		testkit.Check(t, err == nil && reflect.DeepEqual(got, m), "%q: %q is read as %+v (%v)", name, m, got, err)
+		testkit.Check(t, strings.Count(m.String(), "\n") == 3, "%q: the marker is %q", name, m)
 	}
 }
 
@@ -58,9 +53,8 @@ func TestExpectedLines(t *testing.T) {
 	p, list := aMarker.Process, scripts.NewList("a", "b", "c")
 	long := scripts.Marker{Process: p, Members: list, Next: scripts.NewList()}
 	expected := p.Expected(list)
-	if !strings.HasPrefix(long.String(), expected) || strings.Count(expected, "\n") != 1 || !strings.HasSuffix(expected, "\n") {
-		t.Errorf("%q is expected of %q", expected, long)
-	}
+	testkit.Check(t, strings.HasPrefix(long.String(), expected) && strings.Count(expected, "\n") == 1 && strings.HasSuffix(expected, "\n"),
+		"%q is expected of %q", expected, long)
 	for what, do := range map[string]func(*scripts.Marker){
 		"in quarantine":     func(m *scripts.Marker) { m.Admitted = time.Second },
 		"another run":       func(m *scripts.Marker) { m.Run = "run" },
@@ -73,9 +67,7 @@ func TestExpectedLines(t *testing.T) {
 	} {
 		m := long
 		do(&m)
-		if strings.HasPrefix(m.String(), expected) {
-			t.Errorf("%s: %q begins with %q", what, m, expected)
-		}
+		testkit.Check(t, !strings.HasPrefix(m.String(), expected), "%s: %q begins with %q", what, m, expected)
 	}
 }
 
@@ -115,14 +107,12 @@ func TestTextsThatAreNoMarkers(t *testing.T) {
 		if bad == text {
 			t.Fatalf("%s: nothing was changed", what)
 		}
-		if m, err := scripts.ParseMarker(bad); err == nil || !reflect.DeepEqual(m, scripts.Marker{}) {
-			t.Errorf("%s: %q is read as %+v (%v)", what, bad, m, err)
-		}
+		m, err := scripts.ParseMarker(bad)
+		testkit.Check(t, err != nil && reflect.DeepEqual(m, scripts.Marker{}), "%s: %q is read as %+v (%v)", what, bad, m, err)
 	}
 	for _, bad := range []string{"", "run", "run 1", "run 1 a b", "run x a", "run -1 a", "run 9223372036854775807 a", "run 1 %zz"} {
-		if p, err := scripts.ParseProcess(bad); err == nil {
-			t.Errorf("%q is read as the process %+v", bad, p)
-		}
+		p, err := scripts.ParseProcess(bad)
+		testkit.Check(t, err != nil, "%q is read as the process %+v", bad, p)
 	}
 }
 
@@ -135,12 +125,9 @@ func FuzzMarker(f *testing.F) {
 	f.Add("0 r 1 a ?-\n0 0\n\n- ", "r/1", "a", "a", "a", uint64(7), uint64(8), uint64(9), true)
 	f.Fuzz(func(t *testing.T, text, run, first, second, third string, admitted, change, generation uint64, claimed bool) {
 		if m, err := scripts.ParseMarker(text); err == nil {
-			if m.String() != text {
-				t.Errorf("%q is written as %q", text, m)
-			}
-			if m.Admitted < 0 || m.Change < 0 || m.MaxLease < 0 || m.Members == nil || m.Next == nil {
-				t.Errorf("%q is read as %+v", text, m)
-			}
+			testkit.Check(t, m.String() == text, "%q is written as %q", text, m)
+			testkit.Check(t, m.Admitted >= 0 && m.Change >= 0 && m.MaxLease >= 0 && m.Members != nil && m.Next != nil,
+				"%q is read as %+v", text, m)
 		} else if !reflect.DeepEqual(m, scripts.Marker{}) {
 			t.Errorf("%q is read as %+v with %v", text, m, err)
 		}
@@ -151,30 +138,22 @@ func FuzzMarker(f *testing.F) {
 		ms := func(n uint64) time.Duration { return time.Duration(n%most) * time.Millisecond }
 		m := scripts.Marker{Process: scripts.Process{Run: run, MaxLease: ms(admitted / 3), Member: first}, Admitted: ms(admitted), Claimed: claimed,
 			Generation: generation % (1 << 53), Change: ms(change), Members: scripts.NewList(first, second), Next: scripts.NewList(third)}
-		if got, err := scripts.ParseMarker(m.String()); err != nil || !reflect.DeepEqual(got, m) {
-			t.Errorf("%q is read as %+v (%v), want %+v", m, got, err, m)
-		}
+		got, err := scripts.ParseMarker(m.String())
+		testkit.Check(t, err == nil && reflect.DeepEqual(got, m), "%q is read as %+v (%v), want %+v", m, got, err, m)
 	})
 }
 
 func TestAListHasItsNamesInOrder(t *testing.T) {
 	given := []string{"c", "a", "b"}
 	l := scripts.NewList(given...)
-	if !slices.Equal(l.Names(), []string{"a", "b", "c"}) || l.Len() != 3 || l.String() != "{a, b, c}" {
-		t.Errorf("%v has %d names: %q", l, l.Len(), l.Names())
-	}
-	if !slices.Equal(given, []string{"c", "a", "b"}) {
-		t.Errorf("NewList sorted its argument: %q", given)
-	}
+	testkit.Check(t, slices.Equal(l.Names(), []string{"a", "b", "c"}) && l.Len() == 3 && l.String() == "{a, b, c}",
+		"%v has %d names: %q", l, l.Len(), l.Names())
+	testkit.Check(t, slices.Equal(given, []string{"c", "a", "b"}), "NewList sorted its argument: %q", given)
 	given[1] = "x"
 	for name, want := range map[string]bool{"a": true, "b": true, "c": true, "": false, "x": false, "ab": false, "A": false} {
-		if l.Has(name) != want {
-			t.Errorf("%v has %q: %v", l, name, !want)
-		}
+		testkit.Check(t, l.Has(name) == want, "%v has %q: %v", l, name, !want)
 	}
-	if none := scripts.NewList(); none.Len() != 0 || none.Has("") || none.String() != "{}" {
-		t.Errorf("the empty list is %v", none)
-	}
+	testkit.Check(t, none.Len() == 0 && !none.Has("") && none.String() == "{}", "the empty list is %v", none)
 }
 
 // Two lists are equal when they have the same names. No names look like two.
@@ -186,21 +165,16 @@ func TestEqualLists(t *testing.T) {
 		l := scripts.NewList(a...)
 		for _, b := range same {
 			m := scripts.NewList(b...)
-			if !l.Equal(m) || process.Expected(l) != process.Expected(m) {
-				t.Errorf("%q and %q differ", a, b)
-			}
+			testkit.Check(t, l.Equal(m) && process.Expected(l) == process.Expected(m), "%q and %q differ", a, b)
 		}
 		for _, b := range others {
-			if m := scripts.NewList(b...); l.Equal(m) || m.Equal(l) || process.Expected(l) == process.Expected(m) {
-				t.Errorf("%q and %q are equal", a, b)
-			}
+			m := scripts.NewList(b...)
+			testkit.Check(t, !l.Equal(m) && !m.Equal(l) && process.Expected(l) != process.Expected(m), "%q and %q are equal", a, b)
 		}
 	}
 	for i, a := range others {
 		for j, b := range others {
-			if l, m := scripts.NewList(a...), scripts.NewList(b...); l.Equal(m) != (i == j) {
-				t.Errorf("%q and %q are equal: %v", a, b, l.Equal(m))
-			}
+			testkit.Equal(t, scripts.NewList(a...).Equal(scripts.NewList(b...)), i == j, fmt.Sprintf("%q and %q are equal", a, b))
 		}
 	}
 }

@@ -133,9 +133,8 @@ func TestMalformedReplies(t *testing.T) {
 				continue
 			}
 			got, err := parse(v)
-			if !errors.Is(err, scripts.ErrReply) {
-				t.Errorf("%s: %T %.60q is %+v (%v), want ErrReply", script, v, fmt.Sprint(v), got, err)
-			}
+			testkit.Check(t, errors.Is(err, scripts.ErrReply),
+				"%s: %T %.60q is %+v (%v), want ErrReply", script, v, fmt.Sprint(v), got, err)
 			if acquired, ok := got.(scripts.AcquireReply); ok && acquired != (scripts.AcquireReply{}) {
 				t.Errorf("acquire: %T %.60q comes with %+v and an error", v, fmt.Sprint(v), got)
 			}
@@ -180,8 +179,7 @@ func TestReplies(t *testing.T) {
 		{"mark", []any{int64(1), bulk("x"), int64(5)}, scripts.MarkReply{Written: true, Marker: "x", Now: 5 * time.Millisecond}},
 	} {
 		got, err := parsers[test.script](test.reply)
-		if err != nil || !reflect.DeepEqual(got, test.want) {
-			t.Errorf("%s: %q is %+v (%v), want %+v", test.script, test.reply, got, err, test.want)
-		}
+		testkit.Check(t, err == nil && reflect.DeepEqual(got, test.want),
+			"%s: %q is %+v (%v), want %+v", test.script, test.reply, got, err, test.want)
 	}
 }

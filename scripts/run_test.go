@@ -38,9 +38,7 @@ func TestRunsEqualSingleCalls(t *testing.T) {
 			}
 			t.Log(seen)
 			for _, what := range []string{"acquire granted", "acquire held", "acquire alone", "release found", "release missing", "short"} {
-				if seen[what] < 15 {
-					t.Errorf("%q happened %d times", what, seen[what])
-				}
+				testkit.Check(t, seen[what] >= 15, "%q happened %d times", what, seen[what])
 			}
 		})
 	}
@@ -50,9 +48,7 @@ func TestRunsEqualSingleCalls(t *testing.T) {
 // [scripts.Release] gets an argument more, and the places in calls.go stay what they were.
 func TestCallsOfOneNameShareRuns(t *testing.T) {
 	for _, call := range []scripts.Call{acquire(named("k")), scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0)} {
-		if !call.CanShare() {
-			t.Errorf("%s shares no run", call.Op())
-		}
+		testkit.Check(t, call.CanShare(), "%s shares no run", call.Op())
 	}
 }
 
@@ -126,19 +122,14 @@ func compareRun(t *testing.T, s server, seed uint64, seen map[string]int) {
 		want[i] = single(calls[i])
 	}
 	for i := range calls {
-		if !alike(got[i], want[i]) {
-			t.Errorf("call %d of %d: %+v, want %+v", i, len(calls), got[i], want[i])
-		}
+		testkit.Check(t, alike(got[i], want[i]), "call %d of %d: %+v, want %+v", i, len(calls), got[i], want[i])
 	}
 	sequential := snapshot(t, s)
-	if len(sequential) != len(after) {
-		t.Errorf("the run leaves %v, single calls %v", after, sequential)
-	}
+	testkit.Check(t, len(sequential) == len(after), "the run leaves %v, single calls %v", after, sequential)
 	for key, is := range after {
 		was := sequential[key]
-		if is.content != was.content || !sameTTL(is.ttl, was.ttl) {
-			t.Errorf("the run leaves %q as %v, single calls as %v", key, is, was)
-		}
+		testkit.Check(t, is.content == was.content && sameTTL(is.ttl, was.ttl),
+			"the run leaves %q as %v, single calls as %v", key, is, was)
 	}
 }
 
@@ -287,9 +278,8 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 	} else {
 		_, alone, _ := replies.Of(0, acquires[0])
 		is, _, err := replies.Of(1, acquires[1])
-		if !alone || err != nil || is.Acquire.Outcome != scripts.HeldByAnother || is.Acquire.Holder != "locker:3" {
-			t.Errorf("one that is held, without memory: %v, want 0 and held", reply)
-		}
+		testkit.Check(t, alone && err == nil && is.Acquire.Outcome == scripts.HeldByAnother && is.Acquire.Holder == "locker:3",
+			"one that is held, without memory: %v, want 0 and held", reply)
 	}
 	sameSnapshot(t, start, snapshot(t, s), time.Minute)
 	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "0")

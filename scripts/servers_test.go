@@ -179,9 +179,8 @@ func TestOutOfMemory(t *testing.T) {
 	testkit.Must(t, err)
 	parsed, err := call.Parse(reply)
 	renewed := parsed.Renew
-	if err != nil || renewed[0] != scripts.Kept || renewed[1] != scripts.Kept || renewed[2] != scripts.Gone {
-		t.Errorf("renewed %c (%v), want R, R, G", renewed, err)
-	}
+	testkit.Check(t, err == nil && renewed[0] == scripts.Kept && renewed[1] == scripts.Kept && renewed[2] == scripts.Gone,
+		"renewed %c (%v), want R, R, G", renewed, err)
 	for _, holds := range []check{ttl("k", time.Minute), ttl("l", lease), counter("k", "7"), counter("l", "7")} {
 		holds(t, s)
 	}
@@ -202,9 +201,8 @@ func TestOutOfMemory(t *testing.T) {
 		call := scripts.Renew(ours, []scripts.Renewal{reader})
 		reply, err = run(call)
 		parsed, parseErr := call.Parse(reply)
-		if err != nil || parseErr != nil || parsed.Renew[0] != scripts.Kept {
-			t.Errorf("a reader, to %v: renewed %c (%v, %v), want R", left, parsed.Renew, err, parseErr)
-		}
+		testkit.Check(t, err == nil && parseErr == nil && parsed.Renew[0] == scripts.Kept,
+			"a reader, to %v: renewed %c (%v, %v), want R", left, parsed.Renew, err, parseErr)
 		ttl("d", left)(t, s)
 		testkit.Do(t, s, "PERSIST", "d")
 	}
@@ -227,9 +225,7 @@ func TestOutOfMemory(t *testing.T) {
 			t.Errorf("release: %+v (%v), want %+v", got, err, want)
 		}
 	})
-	if listenErr != nil || len(messages) != 2 {
-		t.Errorf("published %q (%v), want two messages", messages, listenErr)
-	}
+	testkit.Check(t, listenErr == nil && len(messages) == 2, "published %q (%v), want two messages", messages, listenErr)
 	absent("k", "l")(t, s)
 
 	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "0")
@@ -419,9 +415,8 @@ func TestWhatAUserMayNotDo(t *testing.T) {
 			case errors.As(err, new(redis.Error)) && !strings.Contains(err.Error(), "QUORUMLOCK") && !strings.Contains(err.Error(), "arguments"):
 				got = refused
 			}
-			if got != v.want || v.rule == "-pexpire" && !strings.Contains(strings.ToUpper(err.Error()), "PEXPIRE") {
-				t.Errorf("%v (%v), want %s", reply, err, v.want)
-			}
+			testkit.Check(t, got == v.want && (v.rule != "-pexpire" || strings.Contains(strings.ToUpper(err.Error()), "PEXPIRE")),
+				"%v (%v), want %s", reply, err, v.want)
 			if v.after == nil {
 				sameSnapshot(t, start, snapshot(t, s), 0)
 			} else {
@@ -444,7 +439,6 @@ func TestGrantsDoNotReadTheClock(t *testing.T) {
 	}
 	stats, err := redis.String(s.Do("INFO", "commandstats"))
 	testkit.Must(t, err)
-	if !strings.Contains(stats, "cmdstat_time:calls=1,") || !strings.Contains(stats, "cmdstat_set:calls=4,") {
-		t.Errorf("want TIME once, and SET for three counters and the marker:\n%s", stats)
-	}
+	testkit.Check(t, strings.Contains(stats, "cmdstat_time:calls=1,") && strings.Contains(stats, "cmdstat_set:calls=4,"),
+		"want TIME once, and SET for three counters and the marker:\n%s", stats)
 }

@@ -269,7 +269,5 @@ func takeOverVectors() []vector {
 
 // A take-over shares no run: the run's script knows no predecessor.
 func TestTakeOverSharesNoRun(t *testing.T) {
-	if acquire(after).CanShare() {
-		t.Error("it shares a run")
-	}
+	testkit.Check(t, !acquire(after).CanShare(), "it shares a run")
 }

@@ -28,9 +28,7 @@ func readers(want map[string]time.Duration) check {
 	return func(t *testing.T, s server) {
 		t.Helper()
 		got, err := redis.Int64Map(s.Do("ZRANGE", "k", 0, -1, "WITHSCORES"))
-		if err != nil || len(got) != len(want) {
-			t.Errorf("the readers are %v (%v), want %v", got, err, want)
-		}
+		testkit.Check(t, err == nil && len(got) == len(want), "the readers are %v (%v), want %v", got, err, want)
 		present := now(t, s)
 		for owner, left := range want {
 			if is := time.Duration(got[reader+owner]-present) * time.Millisecond; !within(is, left) && !(left < 0 && is < 0) {
@@ -352,18 +350,15 @@ func TestManyReaders(t *testing.T) {
 	slices.Sort(first)
 	slices.Sort(last)
 	t.Logf("the fastest tenth of 1000 reads: %v at first, %v next to %d others", first[100], last[100], many)
-	if last[100] > 4*first[100] {
-		t.Errorf("a read takes %v next to %d others, and %v at first", last[100], many, first[100])
-	}
+	testkit.Check(t, last[100] <= 4*first[100],
+		"a read takes %v next to %d others, and %v at first", last[100], many, first[100])
 	if n, err := redis.Int(s.Do("ZCARD", "k")); n != many || err != nil {
 		t.Errorf("%d readers (%v)", n, err)
 	}
 	call := acquire()
 	name, args := call.Command(nil, true, connArgs(call))
 	reply, err := call.Parse(testkit.Do(t, s, append([]any{name}, args...)...))
-	if err != nil || reply.Acquire.Readers != many {
-		t.Errorf("a writer is refused with %+v (%v)", reply, err)
-	}
+	testkit.Check(t, err == nil && reply.Acquire.Readers == many, "a writer is refused with %+v (%v)", reply, err)
 }
 
 // members holds when the sorted set has these members.

@@ -132,14 +132,11 @@ func (v vector) runOnce(t *testing.T, s server, published []message) {
 	if listenErr != nil {
 		t.Fatal(listenErr)
 	}
-	if !slices.Equal(heard, published) {
-		t.Errorf("published %q, want %q", heard, published)
-	}
+	testkit.Check(t, slices.Equal(heard, published), "published %q, want %q", heard, published)
 	if v.err != "" {
 		var refused redis.Error
-		if !errors.As(err, &refused) || !strings.Contains(string(refused), v.err) {
-			t.Errorf("replied %v (%v), want an error with %q", reply, err, v.err)
-		}
+		testkit.Check(t, errors.As(err, &refused) && strings.Contains(string(refused), v.err),
+			"replied %v (%v), want an error with %q", reply, err, v.err)
 		return
 	}
 	testkit.Must(t, err)
@@ -148,9 +145,7 @@ func (v vector) runOnce(t *testing.T, s server, published []message) {
 	}
 	got, err := v.parse(reply)
 	testkit.Must(t, err)
-	if !sameReply(got, v.want) {
-		t.Errorf("replied %+v, want %+v", got, v.want)
-	}
+	testkit.Check(t, sameReply(got, v.want), "replied %+v, want %+v", got, v.want)
 }
 
 // sameReply compares durations to within the slack, and everything else exactly.
@@ -253,9 +248,8 @@ func sameSnapshot(t *testing.T, before, after map[string]entry, raised time.Dura
 	t.Helper()
 	for key, was := range before {
 		is, ok := after[key]
-		if !ok || raised == 0 && is.scores != was.scores || is.content != was.content || !within(is.ttl, was.ttl) && !within(is.ttl-raised, was.ttl) {
-			t.Errorf("%q was %+v and is %+v", key, was, is)
-		}
+		testkit.Check(t, ok && (raised != 0 || is.scores == was.scores) && is.content == was.content && (within(is.ttl, was.ttl) || within(is.ttl-raised, was.ttl)),
+			"%q was %+v and is %+v", key, was, is)
 	}
 	for key := range after {
 		if _, ok := before[key]; !ok {
@@ -276,9 +270,7 @@ func hash(key string, fields ...string) check {
 	return func(t *testing.T, s server) {
 		t.Helper()
 		got, err := redis.StringMap(s.Do("HGETALL", key))
-		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("the hash %q is %q (%v), want %q", key, got, err, want)
-		}
+		testkit.Check(t, err == nil && reflect.DeepEqual(got, want), "the hash %q is %q (%v), want %q", key, got, err, want)
 	}
 }
 

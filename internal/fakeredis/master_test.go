@@ -56,13 +56,9 @@ func TestKeysExpireByTheMastersClock(t *testing.T) {
 			t.Errorf("after 60 ms of the master's time %v ms are left of 100", left)
 		}
 		time.Sleep(20 * time.Millisecond)
-		if !exists(t, c, "k") {
-			t.Error("the key is gone within the millisecond in which it expires")
-		}
+		testkit.Check(t, exists(t, c, "k"), "the key is gone within the millisecond in which it expires")
 		time.Sleep(500 * time.Microsecond)
-		if exists(t, c, "k") {
-			t.Error("the key outlives its time")
-		}
+		testkit.Check(t, !exists(t, c, "k"), "the key outlives its time")
 	})
 }
 
@@ -85,18 +81,14 @@ func TestCrash(t *testing.T) {
 			}
 			m.Start()
 			c = dial(t, m)
-			if runID(t, c) == old {
-				t.Error("the new process has the old one's run id")
-			}
+			testkit.Check(t, runID(t, c) != old, "the new process has the old one's run id")
 			kept := ""
 			for _, key := range []string{"before", "after"} {
 				if exists(t, c, key) {
 					kept = strings.TrimSpace(kept + " " + key)
 				}
 			}
-			if kept != want {
-				t.Errorf("kept %q, want %q", kept, want)
-			}
+			testkit.Check(t, kept == want, "kept %q, want %q", kept, want)
 		})
 	}
 }
@@ -175,7 +167,5 @@ func TestConnectionsWithoutAGoroutine(t *testing.T) {
 	if _, alive := speaker.Run([]string{"PING"}, nil); alive {
 		t.Error("a connection outlives the process")
 	}
-	if m.Connect(clientAddr("late"), nil) != nil {
-		t.Error("a process that has ended accepts a connection")
-	}
+	testkit.Check(t, m.Connect(clientAddr("late"), nil) == nil, "a process that has ended accepts a connection")
 }

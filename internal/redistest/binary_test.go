@@ -47,9 +47,8 @@ func TestTLSIsWhatTheServerWasBuiltWith(t *testing.T) {
 		path := pretend(t, "")
 		testkit.Must(t, child.WriteProgram(path, fmt.Sprintf("#!/bin/sh\n[ \"$1\" = --version ] && echo 'Redis server v=7.0.15 sha=0' && exit\ncat <<'end'\n%s\nend\nexit 1\n", says)))
 		reason, err := redistest.Lacks(redistest.TLS)
-		if err != nil || (reason != "") != lacks || lacks && !strings.Contains(reason, "built without TLS") {
-			t.Errorf("%s: %q, %v", says, reason, err)
-		}
+		testkit.Check(t, err == nil && (reason != "") == lacks && (!lacks || strings.Contains(reason, "built without TLS")),
+			"%s: %q, %v", says, reason, err)
 	}
 }
 
@@ -65,11 +64,8 @@ func TestWhatAVersionLacks(t *testing.T) {
 	} {
 		pretend(t, version)
 		reason, err := redistest.Lacks(redistest.ClientInfo, redistest.ACLChannels)
-		if err != nil || (reason != "") != lacks {
-			t.Errorf("%s: lacks %q, %v", version, reason, err)
-		}
-		if lacks && reason != "redis-server 6.0.20 has no CLIENT INFO (that came with Redis 6.2)" {
-			t.Errorf("the reason is %q", reason)
-		}
+		testkit.Check(t, err == nil && (reason != "") == lacks, "%s: lacks %q, %v", version, reason, err)
+		testkit.Check(t, !lacks || reason == "redis-server 6.0.20 has no CLIENT INFO (that came with Redis 6.2)",
+			"the reason is %q", reason)
 	}
 }

@@ -84,9 +84,7 @@ func TestServersAreInAProcessGroupOfTheirOwn(t *testing.T) {
 	testkit.Must(t, err)
 	group, err := syscall.Getpgid(pid)
 	testkit.Must(t, err)
-	if group == syscall.Getpgrp() {
-		t.Error("the server is in the test's process group")
-	}
+	testkit.Check(t, group != syscall.Getpgrp(), "the server is in the test's process group")
 }
 
 // Otherwise a client that redials could take the port of a killed master, which then could not come

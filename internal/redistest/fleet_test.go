@@ -30,9 +30,8 @@ func TestStartWithoutRedisServer(t *testing.T) {
 	fleet, err := redistest.Start(2, "--appendonly", "yes")
 	testkit.Must(t, err)
 	defer fleet.Stop()
-	if fleet.Kind != "embedded miniredis" || !fleet.Masters[0].Embedded() {
-		t.Errorf("kind %q, embedded %v", fleet.Kind, fleet.Masters[0].Embedded())
-	}
+	testkit.Check(t, fleet.Kind == "embedded miniredis" && fleet.Masters[0].Embedded(),
+		"kind %q, embedded %v", fleet.Kind, fleet.Masters[0].Embedded())
 }
 
 func TestStartThatFailsTellsWhyAndLeavesNothing(t *testing.T) {
@@ -40,9 +39,8 @@ func TestStartThatFailsTellsWhyAndLeavesNothing(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	_, err := redistest.StartReal(2, "--no-such-directive", "1")
-	if err == nil || !strings.Contains(err.Error(), "no-such-directive") {
-		t.Errorf("error %v: want what the server wrote", err)
-	}
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), "no-such-directive"),
+		"error %v: want what the server wrote", err)
 	if left, err := os.ReadDir(temp); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
@@ -111,16 +109,12 @@ func TestAKilledMasterComesBackEmptyAtItsAddress(t *testing.T) {
 			if err := m.Start(); err == nil {
 				t.Error("started while it runs")
 			}
-			if m.Addr() != addr {
-				t.Errorf("address %s, before %s", m.Addr(), addr)
-			}
+			testkit.Check(t, m.Addr() == addr, "address %s, before %s", m.Addr(), addr)
 			if mine, others := mustDo(t, m, "GET", "k"), mustDo(t, other, "GET", "k"); mine != "" || others != "v" {
 				t.Errorf("its key is %q, another master's %q", mine, others)
 			}
 			for i, is := range ids() {
-				if !isRunID(is) || is == before[i] {
-					t.Errorf("the id is %q, and was %q", is, before[i])
-				}
+				testkit.Check(t, isRunID(is) && is != before[i], "the id is %q, and was %q", is, before[i])
 			}
 		})
 	}

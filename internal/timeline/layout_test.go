@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // A clash of no length at all, among 7,200 spans, is seen, and nothing else is red.
@@ -51,9 +53,7 @@ func TestTextsDoNotOverlap(t *testing.T) {
 			}
 		}
 	}
-	if shown < 8000 {
-		t.Errorf("only %d texts are shown", shown)
-	}
+	testkit.Check(t, shown >= 8000, "only %d texts are shown", shown)
 	c := &canvas{100, 1, 0, int64(ms(1000))}
 	if got := c.marks([]Mark{{ms(110), "restart"}, {ms(990), "lost"}, {ms(100), "kill"}}); len(got) != 2 ||
 		got[0] != (text{10, "▾kill, restart", 0}) || got[1] != (text{95, "lost▾", 0}) {

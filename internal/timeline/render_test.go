@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func TestText(t *testing.T) {
@@ -68,13 +70,11 @@ func elements(t *testing.T, svg string) map[string][]string {
 			attrs[a.Name.Local] = a.Value
 		}
 		all[attrs["class"]] = append(all[attrs["class"]], attrs["d"])
-		if slices.Contains([]string{"script", "image", "foreignObject"}, start.Name.Local) {
-			t.Errorf("the SVG has a %s", start.Name.Local)
-		}
+		testkit.Check(t, !slices.Contains([]string{"script", "image", "foreignObject"}, start.Name.Local),
+			"the SVG has a %s", start.Name.Local)
 	}
-	if strings.Contains(svg, "@import") || strings.Contains(svg, "@font-face") || strings.Count(svg, "http") != 1 {
-		t.Error("the SVG needs something from elsewhere")
-	}
+	testkit.Check(t, !strings.Contains(svg, "@import") && !strings.Contains(svg, "@font-face") && strings.Count(svg, "http") == 1,
+		"the SVG needs something from elsewhere")
 	return all
 }
 
@@ -87,9 +87,7 @@ func TestSVGHasAllOfAPicture(t *testing.T) {
 	}
 	for _, want := range []string{"<title>a title: Never two holders of the lock</title>", `role="img"`, ">m1</text>",
 		"> dead </text>", ">▾kill</text>", "> #2 </text>", ">0.5s</text>", ">in quarantine</text>", ">&lt;script&gt;</text>"} {
-		if !strings.Contains(svg, want) {
-			t.Errorf("the SVG lacks %q:\n%s", want, svg)
-		}
+		testkit.Check(t, strings.Contains(svg, want), "the SVG lacks %q:\n%s", want, svg)
 	}
 }
 
