@@ -69,33 +69,31 @@ const near, neighbour = "stock:45", "stock:339"
 
 func state(commands ...[]any) [][]any { return commands }
 
-// acquire requests a fresh grant of "k", as altered by the changes.
-func acquire(changes ...func(*scripts.AcquireArgs)) scripts.Call {
-	args := scripts.AcquireArgs{
-		Names: testkit.Names("k"), Owner: scripts.OwnerOf(me), Level: 1,
-		Lease: scripts.ToMillis(lease), List: ours, Seed: seed,
-	}
+// asking alters what is asked for.
+type asking = func(*scripts.AcquireArgs)
+
+// asked is a fresh grant of "k", as altered by the changes.
+func asked(owner scripts.Owner, changes []asking) scripts.AcquireArgs {
+	args := scripts.AcquireArgs{Names: testkit.Names("k"), Owner: owner, Level: 1, Lease: scripts.ToMillis(lease), List: ours, Seed: seed}
 	for _, change := range changes {
 		change(&args)
 	}
-	return scripts.Acquire(args)
+	return args
 }
 
-func named(texts ...string) func(*scripts.AcquireArgs) {
+func acquire(changes ...asking) scripts.Call {
+	return scripts.Acquire(asked(scripts.OwnerOf(me), changes))
+}
+
+func named(texts ...string) asking {
 	return func(a *scripts.AcquireArgs) { a.Names = testkit.Names(texts...) }
 }
 
-func carrying(token uint64) func(*scripts.AcquireArgs) {
-	return func(a *scripts.AcquireArgs) { a.Token = token }
-}
+func carrying(token uint64) asking { return func(a *scripts.AcquireArgs) { a.Token = token } }
 
-func level(n int) func(*scripts.AcquireArgs) {
-	return func(a *scripts.AcquireArgs) { a.Level = n }
-}
+func level(n int) asking { return func(a *scripts.AcquireArgs) { a.Level = n } }
 
-func seeded(seed uint64) func(*scripts.AcquireArgs) {
-	return func(a *scripts.AcquireArgs) { a.Seed = seed }
-}
+func seeded(seed uint64) asking { return func(a *scripts.AcquireArgs) { a.Seed = seed } }
 
 func granted(token uint64) scripts.AcquireReply {
 	return scripts.AcquireReply{Outcome: scripts.Granted, Token: token}
@@ -105,6 +103,10 @@ func held(wait time.Duration) scripts.AcquireReply { return heldBy(rival, wait) 
 
 func heldBy(owner string, wait time.Duration) scripts.AcquireReply {
 	return scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: wait, Holder: owner}
+}
+
+func quarantined(wait time.Duration) scripts.AcquireReply {
+	return scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: wait}
 }
 
 // notAccepted is the reply of a node whose marker does not accept the client: some marker, or none.
@@ -289,9 +291,6 @@ func acquireVectors() []vector {
 }
 
 func quarantineVectors() []vector {
-	left := func(d time.Duration) scripts.AcquireReply {
-		return scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: d}
-	}
 	const always = true
 	waiting := markerOf(admitted(20*time.Second, false))
 	passed := markerOf(admitted(-time.Hour, false))
@@ -313,17 +312,17 @@ func quarantineVectors() []vector {
 			want: notAccepted(some), untouched: true},
 		{name: "marker a little further ahead than max lease", before: state(markerOf(admitted(35*time.Second, false))),
 			call: acquire(), want: notAccepted(some), untouched: true},
-		{name: "quarantined", before: state(waiting), call: acquire(), want: left(20 * time.Second), untouched: true, twice: true},
+		{name: "quarantined", before: state(waiting), call: acquire(), want: quarantined(20 * time.Second), untouched: true, twice: true},
 		{name: "quarantined and held", before: state(waiting, holds("k", rival, "1"), expire("k", lease)), call: acquire(),
-			want: left(20 * time.Second), untouched: true},
+			want: quarantined(20 * time.Second), untouched: true},
 		{name: "quarantine just over", before: state(markerOf(admitted(0, false))), call: acquire(), want: granted(seed),
 			after: []check{text(marker, admitted(0, always)(0))}},
 		{name: "quarantine over and held", before: state(passed, holds("k", rival, "1"),
 			expire("k", lease)), call: acquire(), want: held(lease), untouched: true},
-		{name: "no repair in quarantine", before: state(waiting), call: acquire(carrying(7)), want: left(20 * time.Second), untouched: true},
+		{name: "no repair in quarantine", before: state(waiting), call: acquire(carrying(7)), want: quarantined(20 * time.Second), untouched: true},
 		{name: "no repair without a marker", call: acquire(carrying(7)), want: notAccepted(""), untouched: true},
 		{name: "no repair of one of two names in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", lease)),
-			call: acquire(named("k", "l"), carrying(7)), want: left(20 * time.Second), untouched: true},
+			call: acquire(named("k", "l"), carrying(7)), want: quarantined(20 * time.Second), untouched: true},
 		{name: "re-entry in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", 5*time.Second)),
 			call: acquire(carrying(7), level(2)), want: granted(7),
 			after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7"), marked(20*time.Second, ours)}},
@@ -343,7 +342,7 @@ func quarantineVectors() []vector {
 		{name: "repair once the quarantine is over", before: state(passed), call: acquire(carrying(7)),
 			want: granted(7), after: []check{hash("k", me, "1"), text(marker, admitted(0, always)(0))}},
 		{name: "no retry in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", lease)), call: acquire(),
-			want: left(20 * time.Second), untouched: true},
+			want: quarantined(20 * time.Second), untouched: true},
 	})
 }
 
@@ -377,7 +376,7 @@ func listVectors() []vector {
 		as("an operator's word without a list accepts nobody", unlisted, notAccepted(some)),
 		as("the marker of another member", anotherName, notAccepted(some)),
 		{name: "the next members wait, too", before: state(markerOf(admitted(20*time.Second, false, oursNext))), call: acquire(),
-			want: scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: 20 * time.Second}, untouched: true},
+			want: quarantined(20 * time.Second), untouched: true},
 		{name: "other members, re-entry", before: mine(theirMembers), call: acquire(carrying(7), level(2)), want: notAccepted(some), untouched: true},
 		{name: "other members, repair", before: state(markerOf(admitted(0, always, theirMembers))), call: acquire(carrying(7)),
 			want: notAccepted(some), untouched: true},

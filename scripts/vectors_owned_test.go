@@ -100,6 +100,14 @@ func renewVectors() []vector {
 	}
 }
 
+// freed are the messages that tell of freed locks, at these ends of their channels' names.
+func freed(list ...string) (messages []message) {
+	for _, name := range list {
+		messages = append(messages, message{"redisson_lock__channel:" + name, "0"})
+	}
+	return messages
+}
+
 func releaseVectors() []vector {
 	found := func(names int) scripts.ReleaseReply { return scripts.ReleaseReply{Found: names} }
 	release := func(v vector, level int, texts ...string) vector {
@@ -108,12 +116,6 @@ func releaseVectors() []vector {
 			v.want = scripts.ReleaseReply{Found: v.want.(scripts.ReleaseReply).Found, Heard: 1}
 		}
 		return v
-	}
-	freed := func(list ...string) (messages []message) {
-		for _, name := range list {
-			messages = append(messages, message{"redisson_lock__channel:" + name, "0"})
-		}
-		return messages
 	}
 	mine := state(holds("k", me, "1"), expire("k", lease), counted("k", "7"))
 	heard := release(vector{name: "two names, the first with a waiter", before: state(holds("awaited", me, "1"), holds("k", me, "1")), want: found(2),
@@ -218,7 +220,7 @@ func takeOverVectors() []vector {
 	two := named("k", "l")
 	barred := text(formerTomb, "1")
 	passed := scripts.AcquireReply{Outcome: scripts.Passed}
-	waits := scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: 20 * time.Second}
+	waits := quarantined(20 * time.Second)
 	waiting := markerOf(admitted(20*time.Second, false))
 	return forAcquire([]vector{
 		{name: "take over", before: handed(), call: acquire(after), want: granted(201), twice: true,

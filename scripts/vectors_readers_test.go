@@ -31,9 +31,8 @@ func readers(want map[string]time.Duration) check {
 		testkit.Check(t, err == nil && len(got) == len(want), "the readers are %v (%v), want %v", got, err, want)
 		present := now(t, s)
 		for owner, left := range want {
-			if is := time.Duration(got[reader+owner]-present) * time.Millisecond; !within(is, left) && !(left < 0 && is < 0) {
-				t.Errorf("%s reads for %v, want %v", owner, is, left)
-			}
+			is := time.Duration(got[reader+owner]-present) * time.Millisecond
+			testkit.Check(t, within(is, left) || left < 0 && is < 0, "%s reads for %v, want %v", owner, is, left)
 		}
 	}
 }
@@ -54,15 +53,11 @@ func byReaders(last string, wait time.Duration, count int) scripts.AcquireReply 
 	return reply
 }
 
-func asReader(changes ...func(*scripts.AcquireArgs)) scripts.Call {
-	args := scripts.AcquireArgs{Names: testkit.Names("k"), Owner: scripts.OwnerOf(me).AsReader(), Level: 1, Lease: scripts.ToMillis(lease), List: ours, Seed: seed}
-	for _, change := range changes {
-		change(&args)
-	}
-	return scripts.Read(args)
+func asReader(changes ...asking) scripts.Call {
+	return scripts.Read(asked(scripts.OwnerOf(me).AsReader(), changes))
 }
 
-func reserving(life time.Duration) func(*scripts.AcquireArgs) {
+func reserving(life time.Duration) asking {
 	return func(a *scripts.AcquireArgs) { a.Reservation = scripts.ToMillis(life) }
 }
 
@@ -80,9 +75,6 @@ var (
 
 func readVectors() []vector {
 	const s = time.Second
-	left := func(d time.Duration) scripts.AcquireReply {
-		return scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: d}
-	}
 	barred := scripts.AcquireReply{Outcome: scripts.Barred}
 	waiting, former := markerOf(admitted(20*s, false)), markerOf(admitted(0, true, of("other")))
 	rivals := state(ready, reads(rival, 5*s), expire("k", 5*s), counted("k", "7"))
@@ -142,10 +134,10 @@ func readVectors() []vector {
 		{name: "a repair with a token below the counter", before: mine, call: asReader(carrying(50)), want: granted(700), after: []check{counter("k", "700")}},
 		{name: "held for ever", before: state(ready, holds("k", rival, "1")), call: asReader(), want: heldBy(rival, -1), untouched: true},
 
-		{name: "in quarantine", before: state(waiting), call: asReader(), want: left(20 * s), untouched: true},
-		{name: "in quarantine, next to readers", before: append(rivals, waiting), call: asReader(), want: left(20 * s), untouched: true},
-		{name: "in quarantine, a repair", before: append(rivals, waiting), call: asReader(carrying(7)), want: left(20 * s), untouched: true},
-		{name: "in quarantine, a repair of one that is over", before: state(waiting, reads(me, -s), expire("k", lease)), call: asReader(carrying(7)), want: left(20 * s),
+		{name: "in quarantine", before: state(waiting), call: asReader(), want: quarantined(20 * s), untouched: true},
+		{name: "in quarantine, next to readers", before: append(rivals, waiting), call: asReader(), want: quarantined(20 * s), untouched: true},
+		{name: "in quarantine, a repair", before: append(rivals, waiting), call: asReader(carrying(7)), want: quarantined(20 * s), untouched: true},
+		{name: "in quarantine, a repair of one that is over", before: state(waiting, reads(me, -s), expire("k", lease)), call: asReader(carrying(7)), want: quarantined(20 * s),
 			untouched: true},
 		{name: "in quarantine for longer than the max lease", before: state(markerOf(admitted(35*s, false))), call: asReader(), want: notAccepted(some), untouched: true},
 		{name: "in quarantine, entered again", before: append(mine, waiting), call: asReader(carrying(700), level(2)), want: granted(700),
@@ -154,7 +146,7 @@ func readVectors() []vector {
 		{name: "no marker", call: asReader(), want: notAccepted(""), untouched: true},
 		{name: "the marker of an earlier process", before: append(rivals, former), call: asReader(), want: notAccepted(some), untouched: true},
 		{name: "other members", before: append(slices.Clip(rivals), markerOf(admitted(0, true, theirMembers))), call: asReader(), want: notAccepted(some), untouched: true},
-		{name: "in quarantine, a late request of one that is there", before: append(slices.Clip(mine), waiting), call: asReader(), want: left(20 * s), untouched: true},
+		{name: "in quarantine, a late request of one that is there", before: append(slices.Clip(mine), waiting), call: asReader(), want: quarantined(20 * s), untouched: true},
 		{name: "a counter that is nan", before: append(slices.Clip(rivals), counted("k", "nan")), call: asReader(), untouched: true,
 			err: `QUORUMLOCK the token counter "` + counterOf("k") + `" is not a number`},
 		{name: "the marker of an earlier process, entered again", before: append(mine, former), call: asReader(carrying(700)), want: granted(700)},
@@ -209,7 +201,7 @@ func besideReadersVectors() []vector {
 			before: append(slices.Clip(over), []any{"ZADD", "l", serverTime(-s), reader + rival}, expire("l", lease))},
 		{name: "readers that are over, a repair", before: over, call: acquire(carrying(9)), want: granted(700), after: []check{hash("k", me, "1")}},
 		{name: "readers that are over, in quarantine", before: append(over, markerOf(admitted(20*s, false))), call: acquire(), untouched: true,
-			want: scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: 20 * s}},
+			want: quarantined(20 * s)},
 		{name: "granted, and has waited", before: state(ready, []any{"SET", writing, rival, "PX", 1500}), call: acquire(waits), want: granted(seed),
 			after: []check{hash("k", me, "1"), absent(writing)}},
 		{name: "granted, another waits", before: state(ready, []any{"SET", writing, rival, "PX", 1500}), call: acquire(), want: granted(seed),
@@ -332,9 +324,9 @@ func TestManyReaders(t *testing.T) {
 	}
 	took := func(number uint64) time.Duration {
 		call := ask(number)
-		name, args := call.Command(nil, true, connArgs(call))
+		command := whole(call.Command(nil, true, connArgs(call)))
 		began := time.Now()
-		testkit.Do(t, s, append([]any{name}, args...)...)
+		testkit.Do(t, s, command...)
 		return time.Since(began)
 	}
 	var first, last []time.Duration
@@ -352,12 +344,10 @@ func TestManyReaders(t *testing.T) {
 	t.Logf("the fastest tenth of 1000 reads: %v at first, %v next to %d others", first[100], last[100], many)
 	testkit.Check(t, last[100] <= 4*first[100],
 		"a read takes %v next to %d others, and %v at first", last[100], many, first[100])
-	if n, err := redis.Int(s.Do("ZCARD", "k")); n != many || err != nil {
-		t.Errorf("%d readers (%v)", n, err)
-	}
+	n, err := redis.Int(s.Do("ZCARD", "k"))
+	testkit.Check(t, n == many && err == nil, "%d readers (%v)", n, err)
 	call := acquire()
-	name, args := call.Command(nil, true, connArgs(call))
-	reply, err := call.Parse(testkit.Do(t, s, append([]any{name}, args...)...))
+	reply, err := call.Parse(testkit.Do(t, s, whole(call.Command(nil, true, connArgs(call)))...))
 	testkit.Check(t, err == nil && reply.Acquire.Readers == many, "a writer is refused with %+v (%v)", reply, err)
 }
 
@@ -365,9 +355,8 @@ func TestManyReaders(t *testing.T) {
 func members(key string, want ...string) check {
 	return func(t *testing.T, s server) {
 		t.Helper()
-		if got, _ := sortedSet(t, s, key); !slices.Equal(got, want) {
-			t.Errorf("the members of %q are %q, want %q", key, got, want)
-		}
+		got, _ := sortedSet(t, s, key)
+		testkit.Check(t, slices.Equal(got, want), "the members of %q are %q, want %q", key, got, want)
 	}
 }
 

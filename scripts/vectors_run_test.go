@@ -47,13 +47,13 @@ const crowdedSlot = "quorumlock:slot:12:crowded"
 func each(replies ...any) []any { return replies }
 
 // by is an acquire's owner.
-func by(owner string) func(*scripts.AcquireArgs) {
+func by(owner string) asking {
 	return func(a *scripts.AcquireArgs) { a.Owner = scripts.OwnerOf(owner) }
 }
 
 func acquiresVectors() []vector {
 	const other, third = "locker:3", "locker:4"
-	ask := func(name, owner string, changes ...func(*scripts.AcquireArgs)) scripts.Call {
+	ask := func(name, owner string, changes ...asking) scripts.Call {
 		return acquire(append(changes, named(name), by(owner))...)
 	}
 	k, l, m := ask("k", me), ask("l", other, seeded(200)), ask("m", third, seeded(300))
@@ -128,12 +128,6 @@ func releasesVectors() []vector {
 	}
 	k, l, m := release("k", me), release("l", other), release("m", third)
 	heard := scripts.ReleaseReply{Found: 1, Heard: 1} // by the test
-	freed := func(list ...string) (messages []message) {
-		for _, name := range list {
-			messages = append(messages, message{"redisson_lock__channel:" + name, "0"})
-		}
-		return messages
-	}
 	kept := state(holds("k", me, "1"), holds("m", third, "17"))
 	gone := []check{absent("k", "m", tomb)}
 	return []vector{

@@ -101,6 +101,19 @@ func (v vector) command(by scripts.ConnArgs) (string, []any) {
 	return v.call.Command(nil, true, by)
 }
 
+// whole is a command with its name, as Do takes it.
+func whole(name string, args []any) []any { return append([]any{name}, args...) }
+
+// send sends a call with what a connection adds to it.
+func send(s server, call scripts.Call) (any, error) {
+	return s.Do(whole(call.Command(nil, true, connArgs(call)))...)
+}
+
+// sendRun sends calls in one run.
+func sendRun(s server, calls []scripts.Call) (any, error) {
+	return s.Do(whole(scripts.RunCommand(nil, calls, true, connArgs(calls[0])))...)
+}
+
 func (v vector) run(t *testing.T, s server) {
 	testkit.Do(t, s, "FLUSHALL")
 	prepare(t, s, v.before)
@@ -125,13 +138,11 @@ func (v vector) runOnce(t *testing.T, s server, published []message) {
 	if v.tombstone != 0 {
 		by.Tombstone = v.tombstone.Milliseconds()
 	}
-	name, args := v.command(by)
+	command := whole(v.command(by))
 	var reply any
 	var err error
-	heard, listenErr := s.Listen(func() { reply, err = s.Do(append([]any{name}, args...)...) })
-	if listenErr != nil {
-		t.Fatal(listenErr)
-	}
+	heard, listenErr := s.Listen(func() { reply, err = s.Do(command...) })
+	testkit.Must(t, listenErr)
 	testkit.Check(t, slices.Equal(heard, published), "published %q, want %q", heard, published)
 	if v.err != "" {
 		var refused redis.Error
@@ -252,9 +263,8 @@ func sameSnapshot(t *testing.T, before, after map[string]entry, raised time.Dura
 			"%q was %+v and is %+v", key, was, is)
 	}
 	for key := range after {
-		if _, ok := before[key]; !ok {
-			t.Errorf("%q was written: %+v", key, after[key])
-		}
+		_, ok := before[key]
+		testkit.Check(t, ok, "%q was written: %+v", key, after[key])
 	}
 }
 
@@ -277,9 +287,8 @@ func hash(key string, fields ...string) check {
 func text(key, want string) check {
 	return func(t *testing.T, s server) {
 		t.Helper()
-		if got, err := redis.String(s.Do("GET", key)); got != want || err != nil {
-			t.Errorf("%q is %q (%v), want %q", key, got, err, want)
-		}
+		got, err := redis.String(s.Do("GET", key))
+		testkit.Check(t, got == want && err == nil, "%q is %q (%v), want %q", key, got, err, want)
 	}
 }
 
@@ -297,9 +306,8 @@ func counter(name, want string) check {
 func ttl(key string, want time.Duration) check {
 	return func(t *testing.T, s server) {
 		t.Helper()
-		if got := ttlOf(t, s, key); !within(got, want) {
-			t.Errorf("%q has %v to live, want %v", key, got, want)
-		}
+		got := ttlOf(t, s, key)
+		testkit.Check(t, within(got, want), "%q has %v to live, want %v", key, got, want)
 	}
 }
 
@@ -308,9 +316,8 @@ func absent(keys ...string) check {
 	return func(t *testing.T, s server) {
 		t.Helper()
 		for _, key := range keys {
-			if n, err := redis.Int(s.Do("EXISTS", key)); n != 0 || err != nil {
-				t.Errorf("%q exists (%v)", key, err)
-			}
+			n, err := redis.Int(s.Do("EXISTS", key))
+			testkit.Check(t, n == 0 && err == nil, "%q exists (%v)", key, err)
 		}
 	}
 }
