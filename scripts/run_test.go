@@ -66,7 +66,7 @@ func compareRun(t *testing.T, s server, seed uint64, seen map[string]int) {
 		}
 	}
 	run := func(name string, args []any) any {
-		reply, err := s.Do(append([]any{name}, args...)...)
+		reply, err := s.Do(whole(name, args)...)
 		if err != nil && !errors.As(err, new(redis.Error)) {
 			t.Fatal(err)
 		}
@@ -220,13 +220,10 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 	s := startReal(t)
 	acquires := []scripts.Call{acquire(named("k")), acquire(named("l"), by(rival))}
 	releases := []scripts.Call{scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0), scripts.Release(testkit.Names("l"), scripts.OwnerOf(rival), 0)}
-	run := func(do func(string, ...any) (any, error), calls []scripts.Call) (any, error) {
-		name, args := scripts.RunCommand(nil, calls, true, connArgs(calls[0]))
-		return do(name, args...)
-	}
 	as := func(rule string, calls []scripts.Call) (any, error) {
 		t.Helper()
-		return run(userWithout(t, s, rule).Do, calls)
+		name, args := scripts.RunCommand(nil, calls, true, connArgs(calls[0]))
+		return userWithout(t, s, rule).Do(name, args...)
 	}
 	refused := func(what string, reply any, err error, calls []scripts.Call) {
 		t.Helper()
@@ -238,16 +235,14 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		for i, call := range calls {
-			if _, alone, err := replies.Of(i, call); alone || !errors.As(err, new(redis.Error)) {
-				t.Errorf("%s: call %d: %v, want a refusal of its own", what, i, err)
-			}
+			_, alone, err := replies.Of(i, call)
+			testkit.Check(t, !alone && errors.As(err, new(redis.Error)), "%s: call %d: %v, want a refusal of its own", what, i, err)
 		}
 	}
 	undone := func(what string, reply any, err error) {
 		t.Helper()
-		if want := []any{int64(0), int64(0)}; err != nil || !reflect.DeepEqual(reply, want) {
-			t.Errorf("%s: %v %v, want %v: acquire tells why", what, reply, err, want)
-		}
+		want := []any{int64(0), int64(0)}
+		testkit.Check(t, err == nil && reflect.DeepEqual(reply, want), "%s: %v %v, want %v: acquire tells why", what, reply, err, want)
 	}
 	prepare(t, s, state(ready))
 
@@ -262,8 +257,7 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 
 	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "1")
 	start := snapshot(t, s)
-	plainly := func(name string, args ...any) (any, error) { return s.Do(append([]any{name}, args...)...) }
-	reply, err = run(plainly, acquires)
+	reply, err = sendRun(s, acquires)
 	undone("without memory", reply, err)
 	sameSnapshot(t, start, snapshot(t, s), 0)
 	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "0")
@@ -272,15 +266,14 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 	prepare(t, s, state(holds("l", "locker:3", "1"), expire("l", lease)))
 	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "1")
 	start = snapshot(t, s)
-	reply, err = run(plainly, acquires)
-	if replies, parseErr := acquires[0].ParseRun(reply, 2); err != nil || parseErr != nil {
-		t.Errorf("one that is held, without memory: %v, %v", err, parseErr)
-	} else {
-		_, alone, _ := replies.Of(0, acquires[0])
-		is, _, err := replies.Of(1, acquires[1])
-		testkit.Check(t, alone && err == nil && is.Acquire.Outcome == scripts.HeldByAnother && is.Acquire.Holder == "locker:3",
-			"one that is held, without memory: %v, want 0 and held", reply)
-	}
+	reply, err = sendRun(s, acquires)
+	testkit.Must(t, err)
+	replies, err := acquires[0].ParseRun(reply, 2)
+	testkit.Must(t, err)
+	_, alone, _ := replies.Of(0, acquires[0])
+	is, _, err := replies.Of(1, acquires[1])
+	testkit.Check(t, alone && err == nil && is.Acquire.Outcome == scripts.HeldByAnother && is.Acquire.Holder == "locker:3",
+		"one that is held, without memory: %v, want 0 and held", reply)
 	sameSnapshot(t, start, snapshot(t, s), time.Minute)
 	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "0")
 	testkit.Do(t, s, "DEL", "l")
@@ -290,14 +283,13 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 	refused("-hdel", reply, err, releases)
 	hash("k", me, "1")(t, s)
 	reply, err = as("-publish", releases)
-	if replies, parseErr := releases[0].ParseRun(reply, len(releases)); err != nil || parseErr != nil {
-		t.Errorf("-publish: %v, %v", err, parseErr)
-	} else {
-		for i, call := range releases {
-			if is, _, err := replies.Of(i, call); err != nil || is.Release != (scripts.ReleaseReply{Found: 1, Heard: -1}) {
-				t.Errorf("-publish: call %d: %+v (%v), want it found, and that nobody was told", i, is.Release, err)
-			}
-		}
+	testkit.Must(t, err)
+	replies, err = releases[0].ParseRun(reply, len(releases))
+	testkit.Must(t, err)
+	for i, call := range releases {
+		is, _, err := replies.Of(i, call)
+		testkit.Check(t, err == nil && is.Release == scripts.ReleaseReply{Found: 1, Heard: -1},
+			"-publish: call %d: %+v (%v), want it found, and that nobody was told", i, is.Release, err)
 	}
 	absent("k", "l")(t, s)
 }

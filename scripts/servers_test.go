@@ -108,9 +108,8 @@ func marked(in time.Duration, members *scripts.List) check {
 		if m.Process != process || m.Claimed || m.Generation != 3 || !m.Members.Equal(members) || m.Next.Len() != 0 || m.Change != 0 {
 			t.Fatalf("the marker is %q", m)
 		}
-		if got := m.Admitted - time.Duration(now(t, s))*time.Millisecond; got > in || got < in-slack {
-			t.Errorf("admitted in %v, want %v", got, in)
-		}
+		got := m.Admitted - time.Duration(now(t, s))*time.Millisecond
+		testkit.Check(t, got <= in && got >= in-slack, "admitted in %v, want %v", got, in)
 	}
 }
 
@@ -118,9 +117,8 @@ func marked(in time.Duration, members *scripts.List) check {
 func waits(want time.Duration) check {
 	return func(t *testing.T, s server) {
 		t.Helper()
-		if got := readMarker(t, s).Change - time.Duration(now(t, s))*time.Millisecond; got > want || got < want-slack {
-			t.Errorf("the next change in %v, want %v", got, want)
-		}
+		got := readMarker(t, s).Change - time.Duration(now(t, s))*time.Millisecond
+		testkit.Check(t, got <= want && got >= want-slack, "the next change in %v, want %v", got, want)
 	}
 }
 
@@ -145,10 +143,7 @@ func barring(call scripts.Call) scripts.ConnArgs {
 // Without memory a server grants nothing, and renews and releases what is held.
 func TestOutOfMemory(t *testing.T) {
 	s := startReal(t)
-	run := func(call scripts.Call) (any, error) {
-		name, args := call.Command(nil, true, barring(call))
-		return s.Do(append([]any{name}, args...)...)
-	}
+	run := func(call scripts.Call) (any, error) { return s.Do(whole(call.Command(nil, true, barring(call)))...) }
 	prepare(t, s, state(ready, holds("k", me, "3"), expire("k", time.Minute), counted("k", "7"),
 		holds("l", me, "1"), expire("l", lease), counted("l", "7"), holds("d", me, "1"), expire("d", time.Second)))
 	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "1")
@@ -156,20 +151,17 @@ func TestOutOfMemory(t *testing.T) {
 	start := snapshot(t, s)
 	for what, call := range map[string]scripts.Call{"a fresh grant": acquire(named("m")), "a repair": acquire(named("m"), carrying(9)),
 		"two names, one mine": acquire(named("k", "m")), "a fresh reader": asReader(named("m"))} {
-		if reply, err := run(call); err == nil || !strings.Contains(err.Error(), "OOM") {
-			t.Errorf("%s: %v %v, want an OOM error", what, reply, err)
-		}
+		reply, err := run(call)
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), "OOM"), "%s: %v %v, want an OOM error", what, reply, err)
 	}
 	calls := []scripts.Call{acquire(named("m")), acquire(named("n"), by(rival))}
-	name, args := scripts.RunCommand(nil, calls, true, connArgs(calls[0]))
-	reply, err := s.Do(append([]any{name}, args...)...)
+	reply, err := sendRun(s, calls)
 	testkit.Must(t, err)
 	shared, err := calls[0].ParseRun(reply, len(calls))
 	testkit.Must(t, err)
 	for i, call := range calls {
-		if got, isAlone, err := shared.Of(i, call); err != nil || !isAlone {
-			t.Errorf("one of two grants: %+v (%v), want that it is asked for alone", got, err)
-		}
+		got, isAlone, err := shared.Of(i, call)
+		testkit.Check(t, err == nil && isAlone, "one of two grants: %+v (%v), want that it is asked for alone", got, err)
 	}
 	sameSnapshot(t, start, snapshot(t, s), 0)
 
@@ -186,13 +178,10 @@ func TestOutOfMemory(t *testing.T) {
 	}
 
 	// Otherwise a lock that was downgraded would be lost, which as a writer's is renewed.
-	if token, err := redis.Int(run(asReader(named("d"), carrying(7)))); token != 7 || err != nil {
-		t.Errorf("a downgrade: %d (%v), want 7", token, err)
-	}
+	token, err := redis.Int(run(asReader(named("d"), carrying(7))))
+	testkit.Check(t, token == 7 && err == nil, "a downgrade: %d (%v), want 7", token, err)
 	ttl("d", lease)(t, s)
-	if members, _ := sortedSet(t, s, "d"); !slices.Equal(members, []string{reader + me}) {
-		t.Errorf("after a downgrade %q read", members)
-	}
+	members("d", reader+me)(t, s)
 
 	// So is its renewal, also where its key has no time to live.
 	reader := scripts.Renewal{Names: testkit.Names("d"), Owner: scripts.OwnerOf(me).AsReader(), Token: 7}
@@ -207,12 +196,10 @@ func TestOutOfMemory(t *testing.T) {
 		testkit.Do(t, s, "PERSIST", "d")
 	}
 
-	if found, err := redis.Int(run(scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 2))); found != 1 || err != nil {
-		t.Errorf("lowering the level: found %d (%v), want 1", found, err)
-	}
-	if found, err := redis.Int(run(scripts.Release(testkit.Names("g"), scripts.OwnerOf(me), 0))); found != 0 || err != nil {
-		t.Errorf("release of nothing, with a tombstone: found %d (%v), want 0", found, err)
-	}
+	found, err := redis.Int(run(scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 2)))
+	testkit.Check(t, found == 1 && err == nil, "lowering the level: found %d (%v), want 1", found, err)
+	found, err = redis.Int(run(scripts.Release(testkit.Names("g"), scripts.OwnerOf(me), 0)))
+	testkit.Check(t, found == 0 && err == nil, "release of nothing, with a tombstone: found %d (%v), want 0", found, err)
 	messages, listenErr := s.Listen(func() {
 		call := scripts.Release(testkit.Names("k", "l"), scripts.OwnerOf(me), 0)
 		reply, err := run(call)
@@ -221,17 +208,15 @@ func TestOutOfMemory(t *testing.T) {
 			return
 		}
 		got, err := call.Parse(reply)
-		if want := (scripts.ReleaseReply{Found: 2, Heard: 1}); got.Release != want || err != nil {
-			t.Errorf("release: %+v (%v), want %+v", got, err, want)
-		}
+		want := scripts.ReleaseReply{Found: 2, Heard: 1}
+		testkit.Check(t, got.Release == want && err == nil, "release: %+v (%v), want %+v", got, err, want)
 	})
 	testkit.Check(t, listenErr == nil && len(messages) == 2, "published %q (%v), want two messages", messages, listenErr)
 	absent("k", "l")(t, s)
 
 	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "0")
-	if reply, err := run(acquire(named("m"))); err != nil {
-		t.Errorf("with memory again: %v %v", reply, err)
-	}
+	reply, err = run(acquire(named("m")))
+	testkit.Check(t, err == nil, "with memory again: %v %v", reply, err)
 }
 
 // userWithout returns a connection of a user that may do all but what the rule forbids.
@@ -258,66 +243,53 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 	prepare(t, s, state(ready, holds("k", rival, "1"), expire("k", lease), holds("l", me, "1"), expire("l", lease),
 		holds("m", me, "1"), expire("m", lease)))
 
-	reply, err := as("-pubsub", acquire(named("k")))
-	testkit.Must(t, err)
-	if got, err := acquire(named("k")).Parse(reply); err != nil || got.Acquire.Outcome != scripts.HeldByAnother || got.Acquire.Waiting != 0 {
-		t.Errorf("without PUBSUB: %+v (%v), want held", got, err)
+	answer := func(rule string, call scripts.Call) scripts.Reply {
+		t.Helper()
+		reply, err := as(rule, call)
+		testkit.Must(t, err)
+		got, err := call.Parse(reply)
+		testkit.Must(t, err)
+		return got
 	}
+	isHeld := func(what string, got scripts.AcquireReply) {
+		t.Helper()
+		testkit.Check(t, got.Outcome == scripts.HeldByAnother && got.Waiting == 0, "%s: %+v, want held", what, got)
+	}
+	isHeld("without PUBSUB", answer("-pubsub", acquire(named("k"))).Acquire)
 	calls := []scripts.Call{acquire(named("k")), acquire(named("n"))}
 	name, args := scripts.RunCommand(nil, calls, true, connArgs(calls[0]))
-	reply, err = userWithout(t, s, "-pubsub").Do(name, args...)
+	reply, err := userWithout(t, s, "-pubsub").Do(name, args...)
 	testkit.Must(t, err)
 	run, err := calls[0].ParseRun(reply, len(calls))
 	testkit.Must(t, err)
-	if got, _, err := run.Of(0, calls[0]); err != nil || got.Acquire.Outcome != scripts.HeldByAnother || got.Acquire.Waiting != 0 {
-		t.Errorf("without PUBSUB, in a run: %+v (%v), want held", got, err)
-	}
-	slots := scripts.Slots("crowded", 1)
-	reply, err = as("-pubsub", slots)
+	got, _, err := run.Of(0, calls[0])
 	testkit.Must(t, err)
-	if got, err := slots.Parse(reply); err != nil || got.Slots.Waiting != 0 {
-		t.Errorf("slots without PUBSUB: %+v (%v)", got, err)
-	}
+	isHeld("without PUBSUB, in a run", got.Acquire)
+	waiting := answer("-pubsub", scripts.Slots("crowded", 1)).Slots.Waiting
+	testkit.Equal(t, waiting, 0, "slots without PUBSUB")
 	prepare(t, s, state([]any{"ZADD", "o", serverTime(lease), reader + rival}))
-	reply, err = as("-pubsub", acquire(named("o")))
-	testkit.Must(t, err)
-	if got, err := acquire(named("o")).Parse(reply); err != nil || got.Acquire.Readers != 1 || got.Acquire.Waiting != 0 {
-		t.Errorf("next to readers, without PUBSUB: %+v (%v), want held", got, err)
-	}
+	beside := answer("-pubsub", acquire(named("o"))).Acquire
+	testkit.Check(t, beside.Readers == 1 && beside.Waiting == 0, "next to readers, without PUBSUB: %+v, want held", beside)
 	prepare(t, s, state(holds("p", rival, "1"), expire("p", lease)))
-	reply, err = as("-pubsub", asReader(named("p")))
-	testkit.Must(t, err)
-	if got, err := asReader().Parse(reply); err != nil || got.Acquire.Outcome != scripts.HeldByAnother || got.Acquire.Waiting != 0 {
-		t.Errorf("a reader without PUBSUB: %+v (%v), want held", got, err)
-	}
+	isHeld("a reader without PUBSUB", answer("-pubsub", asReader(named("p"))).Acquire)
 	survey := operators.Survey("0")
-	reply, err = as("-hgetall", survey)
-	testkit.Must(t, err)
-	if got, err := survey.Parse(reply); err != nil || !slices.Equal(got.Other.(*operators.SurveyReply).Names, []string{"o"}) {
-		t.Errorf("a survey without HGETALL: %+v (%v), want the readers alone", got.Other, err)
-	}
-	if reply, err := as("-pubsub", survey); err != nil || reply == nil {
-		t.Errorf("a survey without PUBSUB: %v (%v)", reply, err)
-	}
+	names := answer("-hgetall", survey).Other.(*operators.SurveyReply).Names
+	testkit.Check(t, slices.Equal(names, []string{"o"}), "a survey without HGETALL: %q, want the readers alone", names)
+	reply, err = as("-pubsub", survey)
+	testkit.Check(t, err == nil && reply != nil, "a survey without PUBSUB: %v (%v)", reply, err)
 	both := scripts.Release(testkit.Names("l", "m"), scripts.OwnerOf(me), 0)
-	if reply, err := as("-hdel", both); !errors.As(err, new(redis.Error)) {
-		t.Errorf("without HDEL: %v (%v), want an error", reply, err)
-	}
-	reply, err = as("-publish", both)
-	if got, parsed := both.Parse(reply); err != nil || parsed != nil || got.Release != (scripts.ReleaseReply{Found: 2, Heard: -1}) {
-		t.Errorf("without PUBLISH: %v (%v), want both found, and that nobody was told", reply, err)
-	}
+	reply, err = as("-hdel", both)
+	testkit.Check(t, errors.As(err, new(redis.Error)), "without HDEL: %v (%v), want an error", reply, err)
+	testkit.Equal(t, answer("-publish", both).Release, scripts.ReleaseReply{Found: 2, Heard: -1}, "without PUBLISH, where nobody is told")
 	absent("l", "m")(t, s)
 	text(tomb, "1")(t, s)
 
 	testkit.Do(t, s, "HSET", "k", rival, "1")
-	if reply, err := as("-publish", scripts.Force(scripts.NewName("k"), nil, 0, maxLease)); err != nil || reply != int64(1) {
-		t.Errorf("force without PUBLISH: %v (%v)", reply, err)
-	}
+	reply, err = as("-publish", scripts.Force(scripts.NewName("k"), nil, 0, maxLease))
+	testkit.Check(t, err == nil && reply == int64(1), "force without PUBLISH: %v (%v)", reply, err)
 	prepare(t, s, state(holds("k", me, "1")))
-	if reply, err := as("-publish", asReader()); err != nil || reply == nil {
-		t.Errorf("a downgrade without PUBLISH: %v (%v)", reply, err)
-	}
+	reply, err = as("-publish", asReader())
+	testkit.Check(t, err == nil && reply != nil, "a downgrade without PUBLISH: %v (%v)", reply, err)
 	absent("l")(t, s)
 }
 
@@ -328,12 +300,11 @@ func TestARefusedRenewalHasTheMarker(t *testing.T) {
 	there, err := redis.String(s.Do("GET", marker))
 	testkit.Must(t, err)
 	call := scripts.Renew(ours, []scripts.Renewal{renewal(5, "k")})
-	name, args := call.Command(nil, true, connArgs(call))
-	reply, err := s.Do(append([]any{name}, args...)...)
+	reply, err := send(s, call)
 	testkit.Must(t, err)
-	if got, err := call.Parse(reply); err != nil || got.NotAccepted == nil || got.NotAccepted.Marker != there {
-		t.Errorf("%+v (%v), want the marker %q", got.NotAccepted, err, there)
-	}
+	got, err := call.Parse(reply)
+	testkit.Check(t, err == nil && got.NotAccepted != nil && got.NotAccepted.Marker == there, "%+v (%v), want the marker %q",
+		got.NotAccepted, err, there)
 }
 
 // A release of two names is not told if one message is not.
@@ -345,9 +316,9 @@ func TestAUserWithOneChannel(t *testing.T) {
 		prepare(t, s, state(holds("k", me, "1"), holds("l", me, "1")))
 		name, args := both.Command(nil, true, barring(both))
 		reply, err := c.Do(name, args...)
-		if got, parsed := both.Parse(reply); err != nil || parsed != nil || got.Release != (scripts.ReleaseReply{Found: 2, Heard: -1}) {
-			t.Errorf("%q may be told: %v (%v), want both found, and that nobody was told", may, reply, err)
-		}
+		got, parsed := both.Parse(reply)
+		testkit.Check(t, err == nil && parsed == nil && got.Release == scripts.ReleaseReply{Found: 2, Heard: -1},
+			"%q may be told: %v (%v), want both found, and that nobody was told", may, reply, err)
 	}
 }
 
@@ -432,8 +403,7 @@ func TestGrantsDoNotReadTheClock(t *testing.T) {
 	prepare(t, s, state(markerOf(admitted(-time.Hour, false))))
 	testkit.Do(t, s, "CONFIG", "RESETSTAT")
 	for _, name := range []string{"k", "l", "m"} {
-		command, args := acquire(named(name)).Command(nil, true, connArgs(acquire()))
-		if reply, err := redis.Int64(s.Do(append([]any{command}, args...)...)); err != nil || reply == 0 {
+		if reply, err := redis.Int64(send(s, acquire(named(name)))); err != nil || reply == 0 {
 			t.Fatalf("not granted: %v %v", reply, err)
 		}
 	}
