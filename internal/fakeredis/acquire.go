@@ -48,9 +48,8 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 				last, isRead := "", false
 				if unclear != nil || ttl == -1 || k.fields(key) > 1 {
 					var err error
-					if last, _, err = k.lockAt(key); err != nil {
-						return nil, err
-					}
+					last, _, err = k.lockAt(key)
+					endOn(err)
 					isRead = k.find(key).kind == aSet
 				}
 				ends, count := int64(0), int64(0)
@@ -59,9 +58,8 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 					ends, count = k.find(key).readers(k.now)
 				}
 				if isRead && ends < k.now {
-					if _, _, err := k.lockOf(key, true); err != nil {
-						return nil, err
-					}
+					_, _, err := k.lockOf(key, true)
+					endOn(err)
 					over = append(over, key)
 					break
 				}
@@ -86,9 +84,7 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 			}
 		}
 		c, _, err := k.counter(counters[i])
-		if err != nil {
-			return nil, err
-		}
+		endOn(err)
 		if c > counter {
 			counter, counterAt = c, counters[i]
 		}
@@ -135,18 +131,7 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		return []any{"passed", int64(0)}, nil
 	}
 
-	token := counter
-	if carried > 0 {
-		token = max(token, carried)
-	} else {
-		if mine < names {
-			token++
-		}
-		token = max(token, seed)
-	}
-	if token >= tooHigh {
-		return nil, counterTooHigh(counterAt)
-	}
+	token := tokenOf(counterAt, counter, carried, seed, mine == names)
 
 	if quarantineOver {
 		k.call("SET")
@@ -187,6 +172,22 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		k.set(counters[i], whole(token), 0)
 	}
 	return integer(token), nil
+}
+
+// tokenOf is the token of a grant, which ends the program if it is too high.
+func tokenOf(key string, counter, carried, seed float64, isThere bool) float64 {
+	switch {
+	case carried > 0:
+		counter = max(counter, carried)
+	case isThere:
+		counter = max(counter, seed)
+	default:
+		counter = max(counter+1, seed)
+	}
+	if counter >= tooHigh {
+		endOn(counterTooHigh(key))
+	}
+	return counter
 }
 
 // hexists is HEXISTS, which the user may not run perhaps.

@@ -1,6 +1,7 @@
 package fakeredis
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -35,10 +36,7 @@ const (
 func TestDifferential(t *testing.T) {
 	redistest.Need(t, redistest.PlainScriptErrors) // and PEXPIRETIME
 	w := startWorld(t)
-	first := *seedFlag
-	if first == 0 {
-		first = uint64(time.Now().UnixNano())
-	}
+	first := cmp.Or(*seedFlag, uint64(time.Now().UnixNano()))
 	t.Logf("-differential.seed=%d", first)
 	for done, seed := 0, first; done < *stepsFlag; done, seed = done+perSequence, seed+1 {
 		steps := sequence(rand.New(rand.NewPCG(seed, 14)))
@@ -81,14 +79,12 @@ func startWorld(t *testing.T) *world {
 	}
 	w := &world{conn: dial(), listener: dial(), ran: map[string]int{}}
 	for _, command := range forbidden {
-		if _, err := w.conn.Do("ACL", "SETUSER", "no"+command, "on", "nopass", "~*", "&*", "+@all", "-"+strings.ToLower(command)); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.conn.Do("ACL", "SETUSER", "no"+command, "on", "nopass", "~*", "&*", "+@all", "-"+strings.ToLower(command))
+		testkit.Must(t, err)
 	}
 	for _, s := range slices.Concat(scripts.All(), operators.All()) {
-		if _, err := w.conn.Do("SCRIPT", "LOAD", s.Source()); err != nil {
-			t.Fatal(err)
-		}
+		_, err := w.conn.Do("SCRIPT", "LOAD", s.Source())
+		testkit.Must(t, err)
 	}
 	subscriber := redis.PubSubConn{Conn: w.listener}
 	testkit.Must(t, errors.Join(subscriber.PSubscribe("*"), subscriber.Subscribe(redis.Args{}.AddFlat(listened)...)))

@@ -68,14 +68,10 @@ func release(k *Keyspace, keys, args []string) (any, error) {
 			k.tell(args[2+i])
 		}
 	}
-	if last != "0" {
-		if k.may("SET") == nil {
-			k.set(keys[0], "1", millis(last))
-		}
+	if last != "0" && k.may("SET") == nil {
+		k.set(keys[0], "1", millis(last))
 	}
-	if failure != nil {
-		return nil, failure
-	}
+	endOn(failure)
 	if heard != 0 {
 		return []any{found, int64(heard)}, nil
 	}
@@ -124,11 +120,9 @@ func raise(k *Keyspace, keys, args []string) (any, error) {
 	}
 	highest := token
 	for i := 0; i < len(keys); i += 2 {
-		err := k.may(find)
+		k.call(find)
 		v := k.find(keys[i])
 		switch {
-		case err != nil:
-			return nil, err
 		case v == nil:
 			v = &value{}
 		case v.kind == ofOther && k.may(findOther) == nil:
@@ -140,16 +134,14 @@ func raise(k *Keyspace, keys, args []string) (any, error) {
 		if there = there && ends >= k.now; ofMode == aHash {
 			_, there = v.hash[owner]
 		}
-		if !there || err != nil {
-			return int64(0), err
+		if !there {
+			return int64(0), nil
 		}
 	}
 	for i := 1; i < len(keys); i += 2 {
 		k.call("GET")
 		text, found, err := k.get(keys[i])
-		if err != nil {
-			return nil, err
-		}
+		endOn(err)
 		counter := -1.0
 		if found {
 			counter = need(counterOf(keys[i], text))

@@ -18,9 +18,8 @@ func inspect(k *Keyspace, keys, _ []string) (any, error) {
 	k.call("PTTL")
 	if v := k.find(keys[1]); v != nil {
 		var err error
-		if owner, level, err = k.lockAt(keys[1]); err != nil {
-			return nil, err
-		}
+		owner, level, err = k.lockAt(keys[1])
+		endOn(err)
 		if ttl = k.pttl(keys[1]); v.kind == aSet {
 			k.call("ZCOUNT")
 			var ends int64
@@ -30,13 +29,9 @@ func inspect(k *Keyspace, keys, _ []string) (any, error) {
 	}
 	k.call("GET")
 	marker, _, err := k.get(keys[0])
-	if err != nil {
-		return nil, err
-	}
+	endOn(err)
 	value, found, err := k.counter(keys[2])
-	if err != nil {
-		return nil, err
-	}
+	endOn(err)
 	if value >= tooHigh {
 		return nil, counterTooHigh(keys[2])
 	}
@@ -56,9 +51,8 @@ func force(k *Keyspace, keys, args []string) (any, error) {
 	k.call("PTTL")
 	there := k.exists(keys[0])
 	if there {
-		if _, _, err := k.lockAt(keys[0]); err != nil {
-			return nil, err
-		}
+		_, _, err := k.lockAt(keys[0])
+		endOn(err)
 	}
 	set := func(key, text string, ttl int64) bool {
 		if k.may("SET") != nil {
@@ -88,9 +82,7 @@ func force(k *Keyspace, keys, args []string) (any, error) {
 func look(k *Keyspace, keys, args []string) (any, error) {
 	k.call("GET")
 	marker, _, err := k.get(keys[0])
-	if err != nil {
-		return nil, err
-	}
+	endOn(err)
 	if len(marker) > maxMarker {
 		return nil, replyError("QUORUMLOCK the marker is too long")
 	}
@@ -103,9 +95,7 @@ func mark(k *Keyspace, keys, args []string) (any, error) {
 	k.call("TIME")
 	k.call("GET")
 	marker, _, err := k.get(keys[0])
-	if err != nil {
-		return nil, err
-	}
+	endOn(err)
 	text, written := MarkText(marker, args, k.now)
 	if !written {
 		return []any{int64(0), marker[:min(len(marker), maxMarker)], k.now}, nil
@@ -187,9 +177,7 @@ func lift(k *Keyspace, keys, args []string) (any, error) {
 	for i, key := range keys {
 		k.call("GET")
 		text, there, err := k.get(key)
-		if err != nil {
-			return nil, err
-		}
+		endOn(err)
 		if !there {
 			text = "-1"
 		}

@@ -40,9 +40,8 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 			_, end := v.firstReader()
 			last, _ := v.lastReader()
 			if isStale = end < k.now; isStale || !v.isRead(false) || !strings.HasPrefix(last, readerPrefix) {
-				if _, _, err := k.lockOf(key, isStale); err != nil {
-					return nil, err
-				}
+				_, _, err := k.lockOf(key, isStale)
+				endOn(err)
 			}
 			k.call("ZSCORE")
 			if until, there := v.scores[reader]; there && until >= k.now {
@@ -52,14 +51,12 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 			return nil, err
 		default:
 			k.call("HGET")
-			if level, isLevel, err = k.hget(key, owner); err != nil {
-				return nil, err
-			}
+			level, isLevel, err = k.hget(key, owner)
+			endOn(err)
 			if !isLevel {
 				if ttl == -1 || k.fields(key) > 1 {
-					if _, _, err := k.lockAt(key); err != nil {
-						return nil, err
-					}
+					_, _, err := k.lockAt(key)
+					endOn(err)
 				}
 				k.call("HKEYS")
 				held, holder = ttl, k.oneField(key)
@@ -67,9 +64,7 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		}
 	}
 	counter, _, err := k.counter(keys[2])
-	if err != nil {
-		return nil, err
-	}
+	endOn(err)
 
 	isThere := ends >= 0 || isLevel
 	isFresh, quarantineOver := carried == 0 || !isThere, false
@@ -95,18 +90,7 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		return []any{"held", held, k.waiting(args[5]), holder[:min(len(holder), 1024)]}, nil
 	}
 
-	token := counter
-	if carried > 0 {
-		token = max(token, carried)
-	} else {
-		if !isThere {
-			token++
-		}
-		token = max(token, seed)
-	}
-	if token >= tooHigh {
-		return nil, counterTooHigh(keys[2])
-	}
+	token := tokenOf(keys[2], counter, carried, seed, isThere)
 	if quarantineOver {
 		k.call("SET")
 		k.set(keys[0], "0"+strings.TrimPrefix(marker, admitted), 0)
