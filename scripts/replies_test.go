@@ -135,12 +135,9 @@ func TestMalformedReplies(t *testing.T) {
 			got, err := parse(v)
 			testkit.Check(t, errors.Is(err, scripts.ErrReply),
 				"%s: %T %.60q is %+v (%v), want ErrReply", script, v, fmt.Sprint(v), got, err)
-			if acquired, ok := got.(scripts.AcquireReply); ok && acquired != (scripts.AcquireReply{}) {
-				t.Errorf("acquire: %T %.60q comes with %+v and an error", v, fmt.Sprint(v), got)
-			}
-			if err != nil && len(err.Error()) > 300 {
-				t.Errorf("%s: an error of %d bytes", script, len(err.Error()))
-			}
+			acquired, ok := got.(scripts.AcquireReply)
+			testkit.Check(t, !ok || acquired == scripts.AcquireReply{}, "acquire: %T %.60q comes with %+v and an error", v, fmt.Sprint(v), got)
+			testkit.Check(t, len(fmt.Sprint(err)) <= 300, "%s: an error of %d bytes", script, len(fmt.Sprint(err)))
 		}
 	}
 }

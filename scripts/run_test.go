@@ -67,12 +67,10 @@ func compareRun(t *testing.T, s server, seed uint64, seen map[string]int) {
 	}
 	run := func(name string, args []any) any {
 		reply, err := s.Do(whole(name, args)...)
-		if err != nil && !errors.As(err, new(redis.Error)) {
-			t.Fatal(err)
-		}
-		if err != nil {
+		if errors.As(err, new(redis.Error)) {
 			return err
 		}
+		testkit.Must(t, err)
 		return reply
 	}
 	single := func(call scripts.Call) any {

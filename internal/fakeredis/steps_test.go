@@ -155,11 +155,7 @@ func (d dice) byHand() step {
 			}
 		}}
 	case 5:
-		return step{what: "PERSIST " + key, change: func(k *Keyspace) {
-			if v := k.find(key); v != nil {
-				v.expires = 0
-			}
-		}}
+		return step{what: "PERSIST " + key, change: func(k *Keyspace) { k.Persist(key) }}
 	case 6:
 		any := d.anyKey()
 		return step{what: "DEL " + any, change: func(k *Keyspace) { k.delete(any) }}

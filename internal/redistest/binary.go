@@ -1,6 +1,7 @@
 package redistest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,18 +35,14 @@ func (b Binary) String() string { return b.Name + " " + b.Version }
 // another error: tests must not be skipped for it.
 func FindBinary() (Binary, error) {
 	named := os.Getenv(BinaryVariable)
-	if named == "" {
-		path, err := exec.LookPath("redis-server")
-		if err != nil {
-			return Binary{}, fmt.Errorf("redistest: %w: %w", ErrNoServer, err)
-		}
+	path, err := exec.LookPath(cmp.Or(named, "redis-server"))
+	switch {
+	case err == nil:
 		return newBinary(path)
+	case named == "":
+		return Binary{}, fmt.Errorf("redistest: %w: %w", ErrNoServer, err)
 	}
-	path, err := exec.LookPath(named)
-	if err != nil {
-		return Binary{}, fmt.Errorf("redistest: %s: %w", BinaryVariable, err)
-	}
-	return newBinary(path)
+	return Binary{}, fmt.Errorf("redistest: %s: %w", BinaryVariable, err)
 }
 
 // newBinary asks the executable for its version.

@@ -24,17 +24,15 @@ func pretend(t *testing.T, version string) string {
 // Tests must not be skipped for a mistake in the variable.
 func TestAServerThatIsNamedAndCannotBeUsed(t *testing.T) {
 	t.Setenv(redistest.BinaryVariable, filepath.Join(t.TempDir(), "none"))
-	if _, err := redistest.FindBinary(); err == nil || errors.Is(err, redistest.ErrNoServer) ||
-		!strings.Contains(err.Error(), redistest.BinaryVariable) {
-		t.Errorf("a path without a file: %v", err)
-	}
+	_, err := redistest.FindBinary()
+	testkit.Check(t, err != nil && !errors.Is(err, redistest.ErrNoServer) && strings.Contains(err.Error(), redistest.BinaryVariable),
+		"a path without a file: %v", err)
 	if fleet, err := redistest.Start(1); err == nil {
 		t.Errorf("started %s", fleet.Kind)
 	}
 	pretend(t, "hello")
-	if _, err := redistest.FindBinary(); err == nil || errors.Is(err, redistest.ErrNoServer) {
-		t.Errorf("a program that is no server: %v", err)
-	}
+	_, err = redistest.FindBinary()
+	testkit.Check(t, err != nil && !errors.Is(err, redistest.ErrNoServer), "a program that is no server: %v", err)
 }
 
 // A server without TLS fails in words of its version, and none of them is about a certificate.

@@ -24,9 +24,8 @@ var kinds = map[string]func(*testing.T, int) *redistest.Fleet{
 func TestStartWithoutRedisServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv(redistest.BinaryVariable, "")
-	if _, err := redistest.StartReal(1); !errors.Is(err, redistest.ErrNoServer) {
-		t.Errorf("StartReal: %v, want ErrNoServer", err)
-	}
+	_, err := redistest.StartReal(1)
+	testkit.Is(t, err, redistest.ErrNoServer, "StartReal")
 	fleet, err := redistest.Start(2, "--appendonly", "yes")
 	testkit.Must(t, err)
 	defer fleet.Stop()
@@ -41,12 +40,10 @@ func TestStartThatFailsTellsWhyAndLeavesNothing(t *testing.T) {
 	_, err := redistest.StartReal(2, "--no-such-directive", "1")
 	testkit.Check(t, err != nil && strings.Contains(err.Error(), "no-such-directive"),
 		"error %v: want what the server wrote", err)
-	if left, err := os.ReadDir(temp); err != nil || len(left) != 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
-	if _, err := redistest.StartEmbedded(0); err == nil {
-		t.Error("started a fleet of none")
-	}
+	left, err := os.ReadDir(temp)
+	testkit.Check(t, err == nil && len(left) == 0, "left behind: %v, %v", left, err)
+	_, err = redistest.StartEmbedded(0)
+	testkit.Check(t, err != nil, "started a fleet of none")
 }
 
 func TestFleetStop(t *testing.T) {
@@ -62,16 +59,12 @@ func TestFleetStop(t *testing.T) {
 			testkit.Must(t, fleet.Stop())
 			testkit.Must(t, fleet.Stop())
 			for _, m := range fleet.Masters {
-				if _, err := m.Do("PING"); err == nil {
-					t.Errorf("%s answers after Stop", m.Addr())
-				}
-				if err := m.Start(); err == nil {
-					t.Errorf("%s starts after Stop", m.Addr())
-				}
+				_, err := m.Do("PING")
+				testkit.Check(t, err != nil, "%s answers after Stop", m.Addr())
+				testkit.Check(t, m.Start() != nil, "%s starts after Stop", m.Addr())
 			}
-			if left, err := os.ReadDir(temp); err != nil || len(left) != 0 {
-				t.Errorf("left behind: %v, %v", left, err)
-			}
+			left, err := os.ReadDir(temp)
+			testkit.Check(t, err == nil && len(left) == 0, "left behind: %v, %v", left, err)
 		})
 	}
 }
@@ -96,23 +89,17 @@ func TestAKilledMasterComesBackEmptyAtItsAddress(t *testing.T) {
 			defer conn.Close()
 
 			testkit.Must(t, m.Kill())
-			if _, err := conn.Do("PING"); err == nil {
-				t.Error("a connection survived the kill")
-			}
+			_, err = conn.Do("PING")
+			testkit.Check(t, err != nil, "a connection survived the kill")
 			if _, err := m.Do("PING"); err == nil {
 				t.Fatal("a killed master answers")
 			}
-			if err := m.Kill(); err == nil {
-				t.Error("killed twice")
-			}
+			testkit.Check(t, m.Kill() != nil, "killed twice")
 			testkit.Must(t, m.Start())
-			if err := m.Start(); err == nil {
-				t.Error("started while it runs")
-			}
+			testkit.Check(t, m.Start() != nil, "started while it runs")
 			testkit.Check(t, m.Addr() == addr, "address %s, before %s", m.Addr(), addr)
-			if mine, others := mustDo(t, m, "GET", "k"), mustDo(t, other, "GET", "k"); mine != "" || others != "v" {
-				t.Errorf("its key is %q, another master's %q", mine, others)
-			}
+			testkit.Equal(t, mustDo(t, m, "GET", "k"), "", "its key")
+			testkit.Equal(t, mustDo(t, other, "GET", "k"), "v", "another master's")
 			for i, is := range ids() {
 				testkit.Check(t, isRunID(is) && is != before[i], "the id is %q, and was %q", is, before[i])
 			}

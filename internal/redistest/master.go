@@ -92,23 +92,19 @@ func (m *Master) Embedded() bool { return m.embedded }
 // Kill ends the server as a crash would, and returns when it is gone. A process gets SIGKILL,
 // frozen or not; an embedded master cuts its connections and loses its data. Kill fails when the
 // server does not run, even if it ended by itself.
-func (m *Master) Kill() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.wrap("kill", m.server.kill())
-}
+func (m *Master) Kill() error { return m.alone("kill", m.server.kill) }
 
 // Start starts the server again at the same address, after [Master.Kill] or after it ended by
 // itself, and returns when it answers PING. It has a new run id, and no keys unless its arguments
 // persist them. Start waits 20 s for a port that is not free yet and 5 s for the answer. It fails
 // while the server still runs and after [Master.Stop].
 func (m *Master) Start() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.stopped {
-		return m.wrap("start", errStopped)
-	}
-	return m.wrap("start", retryAddress(m.server.start))
+	return m.alone("start", func() error {
+		if m.stopped {
+			return errStopped
+		}
+		return retryAddress(m.server.start)
+	})
 }
 
 // retryAddress repeats start while the address is taken, within addressBound.
@@ -125,19 +121,11 @@ func retryAddress(start func() error) error {
 
 // Freeze halts the server with SIGSTOP: the kernel still accepts connections and bytes for it,
 // nothing answers. The error of an embedded master wraps [ErrEmbedded].
-func (m *Master) Freeze() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.wrap("freeze", m.server.freeze())
-}
+func (m *Master) Freeze() error { return m.alone("freeze", m.server.freeze) }
 
 // Thaw continues a frozen server with SIGCONT: the server then runs the commands it was sent
 // meanwhile. The error of an embedded master wraps [ErrEmbedded].
-func (m *Master) Thaw() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.wrap("thaw", m.server.thaw())
-}
+func (m *Master) Thaw() error { return m.alone("thaw", m.server.thaw) }
 
 // Do sends one command over a connection of its own and returns the reply as redigo does: []byte
 // for bulk strings, int64, nil, []any. An error reply is a redis.Error in the error's chain. Do
@@ -153,17 +141,24 @@ func (m *Master) Do(args ...any) (any, error) {
 // Stop ends the server, frozen or not, removes its files and frees its port. A second call does
 // nothing and returns nil.
 func (m *Master) Stop() error {
+	return m.alone("stop", func() error {
+		if m.stopped {
+			return nil
+		}
+		m.stopped = true
+		err := m.server.kill()
+		if errors.Is(err, errNotRunning) {
+			err = nil
+		}
+		return errors.Join(err, m.server.remove(), m.held.Close())
+	})
+}
+
+// alone does something to the server while no other method does.
+func (m *Master) alone(action string, do func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.stopped {
-		return nil
-	}
-	m.stopped = true
-	err := m.server.kill()
-	if errors.Is(err, errNotRunning) {
-		err = nil
-	}
-	return m.wrap("stop", errors.Join(err, m.server.remove(), m.held.Close()))
+	return m.wrap(action, do())
 }
 
 func (m *Master) wrap(action string, err error) error {

@@ -84,13 +84,11 @@ func (p *process) start() error {
 	}()
 	p.cmd, p.exited = cmd, exited
 
-	if err := p.awaitPong(); err != nil {
-		if p.running() {
-			err = errors.Join(err, p.kill())
-		}
-		return err
+	err = p.awaitPong()
+	if err != nil && p.running() {
+		err = errors.Join(err, p.kill())
 	}
-	return nil
+	return err
 }
 
 // awaitPong returns when the server answers PING, has ended or takes too long. A server that loads
@@ -135,8 +133,7 @@ func (p *process) kill() error {
 	if !p.running() {
 		return p.notRunning()
 	}
-	err := p.cmd.Process.Kill()
-	if err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	<-p.exited

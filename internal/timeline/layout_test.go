@@ -17,9 +17,8 @@ func TestNoClashIsTooShortToSee(t *testing.T) {
 		at, row := ms(i/12*40), &p.Rows[i%12]
 		row.Spans = append(row.Spans, Span{at, at + ms(8), Waits, "", 0}, Span{at + ms(8), at + ms(24), Holds, "", 123})
 	}
-	if svg := p.SVG(); len(svg) > 100_000 || strings.Contains(svg, `class="cl"`) {
-		t.Errorf("%d bytes, or red: %s", len(svg), svg)
-	}
+	svg := p.SVG()
+	testkit.Check(t, len(svg) <= 100_000 && !strings.Contains(svg, `class="cl"`), "%d bytes, or red: %s", len(svg), svg)
 	first := p.Rows[0].Spans
 	for _, at := range []int{0, 6234, 11_984} {
 		p.Rows[0].Spans = append(slices.Clone(first), Span{ms(at), ms(at), Clash, "", 0})
@@ -55,8 +54,7 @@ func TestTextsDoNotOverlap(t *testing.T) {
 	}
 	testkit.Check(t, shown >= 8000, "only %d texts are shown", shown)
 	c := &canvas{100, 1, 0, int64(ms(1000))}
-	if got := c.marks([]Mark{{ms(110), "restart"}, {ms(990), "lost"}, {ms(100), "kill"}}); len(got) != 2 ||
-		got[0] != (text{10, "▾kill, restart", 0}) || got[1] != (text{95, "lost▾", 0}) {
-		t.Errorf("two marks side by side, and one at the end: %+v", got)
-	}
+	got := c.marks([]Mark{{ms(110), "restart"}, {ms(990), "lost"}, {ms(100), "kill"}})
+	testkit.Check(t, slices.Equal(got, []text{{10, "▾kill, restart", 0}, {95, "lost▾", 0}}),
+		"two marks side by side, and one at the end: %+v", got)
 }

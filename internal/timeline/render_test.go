@@ -30,9 +30,7 @@ B     ···························▒ #2 ████�
       ██ holds the lock
       #1, #2, …: fencing tokens in order
 `
-	if got := outage().Text(44, false); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	testkit.Equal(t, outage().Text(44, false), want, "the text")
 }
 
 func TestTextIsNoWiderThanAskedAndPlainWithoutColour(t *testing.T) {
@@ -41,9 +39,8 @@ func TestTextIsNoWiderThanAskedAndPlainWithoutColour(t *testing.T) {
 	for width := -5; width < 250; width += 7 {
 		plain, coloured := p.Text(width, false), p.Text(width, true)
 		for line := range strings.Lines(plain) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > max(width, 40) {
-				t.Errorf("width %d: %d letters: %q", width, n, line)
-			}
+			n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
+			testkit.Check(t, n <= max(width, 40), "width %d: %d letters: %q", width, n, line)
 		}
 		if !strings.Contains(coloured, "\x1b[1;31m!") ||
 			regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(coloured, "") != plain {
@@ -82,9 +79,8 @@ func TestSVGHasAllOfAPicture(t *testing.T) {
 	p := outage()
 	p.Rows[2].Label, p.Rows[2].Spans[0].Text = "<script>", "\"'&"
 	svg := p.SVG()
-	if large := regexp.MustCompile(`class="([a-z]+ )*t( |")`).FindAllString(svg, -1); len(elements(t, svg)) == 0 || len(large) != 1 {
-		t.Errorf("as large as the title: %q", large)
-	}
+	large := regexp.MustCompile(`class="([a-z]+ )*t( |")`).FindAllString(svg, -1)
+	testkit.Check(t, len(elements(t, svg)) > 0 && len(large) == 1, "as large as the title: %q", large)
 	for _, want := range []string{"<title>a title: Never two holders of the lock</title>", `role="img"`, ">m1</text>",
 		"> dead </text>", ">▾kill</text>", "> #2 </text>", ">0.5s</text>", ">in quarantine</text>", ">&lt;script&gt;</text>"} {
 		testkit.Check(t, strings.Contains(svg, want), "the SVG lacks %q:\n%s", want, svg)
@@ -92,10 +88,9 @@ func TestSVGHasAllOfAPicture(t *testing.T) {
 }
 
 func TestOnlyAClashIsRed(t *testing.T) {
-	if all := elements(t, outage().SVG()); len(all["cl"])+len(all["v bad"]) > 0 {
-		t.Errorf("red without a clash: %v", all)
-	}
-	all := elements(t, withClash(ms(600), ms(700)).SVG())
+	all := elements(t, outage().SVG())
+	testkit.Check(t, len(all["cl"])+len(all["v bad"]) == 0, "red without a clash: %v", all)
+	all = elements(t, withClash(ms(600), ms(700)).SVG())
 	if len(all["cl"]) != 4 || len(all["v bad"]) != 1 { // the band, two rows, the legend
 		t.Fatalf("two clients clash once: %v", all)
 	}
@@ -118,9 +113,8 @@ func TestStatesDifferWithoutColours(t *testing.T) {
 			shape = regexp.MustCompile(`\.tl \.` + looks[s].class + `\{fill:var.*?\}`).FindString(style)
 		}
 		for _, key := range []string{"shape " + shape, "letter " + looks[s].glyph, "word " + looks[s].word} {
-			if other, taken := seen[key]; taken || strings.HasSuffix(key, " ") {
-				t.Errorf("%v and %v share the %s", other, s, key)
-			}
+			other, taken := seen[key]
+			testkit.Check(t, !taken && !strings.HasSuffix(key, " "), "%v and %v share the %s", other, s, key)
 			seen[key] = s
 		}
 	}

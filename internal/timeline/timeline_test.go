@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
@@ -53,9 +55,7 @@ func TestVerdict(t *testing.T) {
 		"Two holders of the lock, for 250ms": three,
 		"More than 2 holders, for 0s":        crowd,
 	} {
-		if got := p.Verdict(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		testkit.Equal(t, p.Verdict(), want, "the verdict")
 	}
 }
 
@@ -76,7 +76,5 @@ func TestRecorder(t *testing.T) {
 	want := fmt.Sprint([]Row{
 		{"m 1", []Span{{12, 14, Down, "dead", 0}, {13, Open, Hindered, "full", 0}}, []Mark{{11, "kill"}}},
 		{"m 1 A", []Span{{5, 9, Down, "", 0}, {16, 18, Hindered, "slow", 0}, {17, 19, Hindered, "loses", 0}}, nil}})
-	if got := fmt.Sprint(r.Rows("m 1")); got != want {
-		t.Errorf("got  %v\nwant %v", got, want)
-	}
+	testkit.Equal(t, fmt.Sprint(r.Rows("m 1")), want, "the rows")
 }
