@@ -265,8 +265,7 @@ func TestUsersWithMissingPermissions(t *testing.T) {
 	got, _, err := run.Of(0, calls[0])
 	testkit.Must(t, err)
 	isHeld("without PUBSUB, in a run", got.Acquire)
-	waiting := answer("-pubsub", scripts.Slots("crowded", 1)).Slots.Waiting
-	testkit.Equal(t, waiting, 0, "slots without PUBSUB")
+	testkit.Equal(t, answer("-pubsub", scripts.Slots("crowded", 1)).Slots.Waiting, 0, "slots without PUBSUB")
 	prepare(t, s, state([]any{"ZADD", "o", serverTime(lease), reader + rival}))
 	beside := answer("-pubsub", acquire(named("o"))).Acquire
 	testkit.Check(t, beside.Readers == 1 && beside.Waiting == 0, "next to readers, without PUBSUB: %+v, want held", beside)
