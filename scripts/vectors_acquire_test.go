@@ -291,6 +291,7 @@ func acquireVectors() []vector {
 }
 
 func quarantineVectors() []vector {
+	left := quarantined
 	const always = true
 	waiting := markerOf(admitted(20*time.Second, false))
 	passed := markerOf(admitted(-time.Hour, false))
@@ -312,17 +313,17 @@ func quarantineVectors() []vector {
 			want: notAccepted(some), untouched: true},
 		{name: "marker a little further ahead than max lease", before: state(markerOf(admitted(35*time.Second, false))),
 			call: acquire(), want: notAccepted(some), untouched: true},
-		{name: "quarantined", before: state(waiting), call: acquire(), want: quarantined(20 * time.Second), untouched: true, twice: true},
+		{name: "quarantined", before: state(waiting), call: acquire(), want: left(20 * time.Second), untouched: true, twice: true},
 		{name: "quarantined and held", before: state(waiting, holds("k", rival, "1"), expire("k", lease)), call: acquire(),
-			want: quarantined(20 * time.Second), untouched: true},
+			want: left(20 * time.Second), untouched: true},
 		{name: "quarantine just over", before: state(markerOf(admitted(0, false))), call: acquire(), want: granted(seed),
 			after: []check{text(marker, admitted(0, always)(0))}},
 		{name: "quarantine over and held", before: state(passed, holds("k", rival, "1"),
 			expire("k", lease)), call: acquire(), want: held(lease), untouched: true},
-		{name: "no repair in quarantine", before: state(waiting), call: acquire(carrying(7)), want: quarantined(20 * time.Second), untouched: true},
+		{name: "no repair in quarantine", before: state(waiting), call: acquire(carrying(7)), want: left(20 * time.Second), untouched: true},
 		{name: "no repair without a marker", call: acquire(carrying(7)), want: notAccepted(""), untouched: true},
 		{name: "no repair of one of two names in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", lease)),
-			call: acquire(named("k", "l"), carrying(7)), want: quarantined(20 * time.Second), untouched: true},
+			call: acquire(named("k", "l"), carrying(7)), want: left(20 * time.Second), untouched: true},
 		{name: "re-entry in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", 5*time.Second)),
 			call: acquire(carrying(7), level(2)), want: granted(7),
 			after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7"), marked(20*time.Second, ours)}},
@@ -342,7 +343,7 @@ func quarantineVectors() []vector {
 		{name: "repair once the quarantine is over", before: state(passed), call: acquire(carrying(7)),
 			want: granted(7), after: []check{hash("k", me, "1"), text(marker, admitted(0, always)(0))}},
 		{name: "no retry in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", lease)), call: acquire(),
-			want: quarantined(20 * time.Second), untouched: true},
+			want: left(20 * time.Second), untouched: true},
 	})
 }
 

@@ -75,6 +75,7 @@ var (
 
 func readVectors() []vector {
 	const s = time.Second
+	left := quarantined
 	barred := scripts.AcquireReply{Outcome: scripts.Barred}
 	waiting, former := markerOf(admitted(20*s, false)), markerOf(admitted(0, true, of("other")))
 	rivals := state(ready, reads(rival, 5*s), expire("k", 5*s), counted("k", "7"))
@@ -134,10 +135,10 @@ func readVectors() []vector {
 		{name: "a repair with a token below the counter", before: mine, call: asReader(carrying(50)), want: granted(700), after: []check{counter("k", "700")}},
 		{name: "held for ever", before: state(ready, holds("k", rival, "1")), call: asReader(), want: heldBy(rival, -1), untouched: true},
 
-		{name: "in quarantine", before: state(waiting), call: asReader(), want: quarantined(20 * s), untouched: true},
-		{name: "in quarantine, next to readers", before: append(rivals, waiting), call: asReader(), want: quarantined(20 * s), untouched: true},
-		{name: "in quarantine, a repair", before: append(rivals, waiting), call: asReader(carrying(7)), want: quarantined(20 * s), untouched: true},
-		{name: "in quarantine, a repair of one that is over", before: state(waiting, reads(me, -s), expire("k", lease)), call: asReader(carrying(7)), want: quarantined(20 * s),
+		{name: "in quarantine", before: state(waiting), call: asReader(), want: left(20 * s), untouched: true},
+		{name: "in quarantine, next to readers", before: append(rivals, waiting), call: asReader(), want: left(20 * s), untouched: true},
+		{name: "in quarantine, a repair", before: append(rivals, waiting), call: asReader(carrying(7)), want: left(20 * s), untouched: true},
+		{name: "in quarantine, a repair of one that is over", before: state(waiting, reads(me, -s), expire("k", lease)), call: asReader(carrying(7)), want: left(20 * s),
 			untouched: true},
 		{name: "in quarantine for longer than the max lease", before: state(markerOf(admitted(35*s, false))), call: asReader(), want: notAccepted(some), untouched: true},
 		{name: "in quarantine, entered again", before: append(mine, waiting), call: asReader(carrying(700), level(2)), want: granted(700),
@@ -146,7 +147,7 @@ func readVectors() []vector {
 		{name: "no marker", call: asReader(), want: notAccepted(""), untouched: true},
 		{name: "the marker of an earlier process", before: append(rivals, former), call: asReader(), want: notAccepted(some), untouched: true},
 		{name: "other members", before: append(slices.Clip(rivals), markerOf(admitted(0, true, theirMembers))), call: asReader(), want: notAccepted(some), untouched: true},
-		{name: "in quarantine, a late request of one that is there", before: append(slices.Clip(mine), waiting), call: asReader(), want: quarantined(20 * s), untouched: true},
+		{name: "in quarantine, a late request of one that is there", before: append(slices.Clip(mine), waiting), call: asReader(), want: left(20 * s), untouched: true},
 		{name: "a counter that is nan", before: append(slices.Clip(rivals), counted("k", "nan")), call: asReader(), untouched: true,
 			err: `QUORUMLOCK the token counter "` + counterOf("k") + `" is not a number`},
 		{name: "the marker of an earlier process, entered again", before: append(mine, former), call: asReader(carrying(700)), want: granted(700)},

@@ -259,8 +259,8 @@ func sameSnapshot(t *testing.T, before, after map[string]entry, raised time.Dura
 	t.Helper()
 	for key, was := range before {
 		is, ok := after[key]
-		testkit.Check(t, ok && (raised != 0 || is.scores == was.scores) && is.content == was.content && (within(is.ttl, was.ttl) || within(is.ttl-raised, was.ttl)),
-			"%q was %+v and is %+v", key, was, is)
+		testkit.Check(t, ok && (raised != 0 || is.scores == was.scores) && is.content == was.content &&
+			(within(is.ttl, was.ttl) || within(is.ttl-raised, was.ttl)), "%q was %+v and is %+v", key, was, is)
 	}
 	for key := range after {
 		_, ok := before[key]
