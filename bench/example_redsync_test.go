@@ -95,9 +95,8 @@ func TestOneNameForBoth(t *testing.T) {
 	mutex := sync.NewMutex("invoice:42")
 	must(t, mutex.Lock())
 	_, err = locker.Lock(t.Context(), "invoice:42")
-	if !errors.Is(err, quorum.ErrPermanent) || !strings.Contains(err.Error(), "WRONGTYPE") {
-		t.Errorf("quorumlock at redsync's name: %v, want ErrPermanent and WRONGTYPE", err)
-	}
+	testkit.Check(t, errors.Is(err, quorum.ErrPermanent) && strings.Contains(err.Error(), "WRONGTYPE"),
+		"quorumlock at redsync's name: %v, want ErrPermanent and WRONGTYPE", err)
 	if ok, err := mutex.Unlock(); !ok {
 		t.Errorf("redsync has lost its lock: %v", err)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/integration/contender"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // plan is which contenders contend for which locks: contender i for lock i mod Locks. Each process is this program,
@@ -105,9 +106,7 @@ func (p plan) run(b *testing.B, r *running) {
 		all = append(all, holds...)
 	}
 	idle, overlaps := judge(all)
-	if overlaps > 0 {
-		b.Errorf("%s was held by two %d times", r.name, overlaps)
-	}
+	testkit.Check(b, overlaps == 0, "%s was held by two %d times", r.name, overlaps)
 	b.ReportMetric(0, "ns/op") // it is the length of a round
 	b.ReportMetric(float64(len(idle)), "handoffs")
 	if len(idle) > 0 {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // Every benchmark runs for a moment, and what it measured is in the report. No budget is checked: a machine that runs
@@ -26,9 +27,7 @@ func TestSmoke(t *testing.T) {
 	found, facts, err := read(bytes.NewReader(out))
 	must(t, err)
 	for _, l := range lines(found) {
-		if l.n == 3 && math.IsNaN(l.value()) {
-			t.Errorf("not measured: %v\n%s", l, out)
-		}
+		testkit.Check(t, l.n != 3 || !math.IsNaN(l.value()), "not measured: %v\n%s", l, out)
 	}
 
 	root := t.TempDir()
@@ -80,9 +79,8 @@ func TestVerdict(t *testing.T) {
 		"no number":                  {budgetOf(math.NaN()), "NOT MET", true},
 		"nothing to compare with":    {line{budget: budget{most: both(20)}, n: 3, ours: []float64{19}}, "MET", false},
 	} {
-		if c.line.verdict() != c.want || c.line.failed() != c.failed {
-			t.Errorf("%s: %v, failed %v", name, c.line, c.line.failed())
-		}
+		testkit.Check(t, c.line.verdict() == c.want && c.line.failed() == c.failed,
+			"%s: %v, failed %v", name, c.line, c.line.failed())
 	}
 }
 
@@ -122,8 +120,7 @@ func TestJudge(t *testing.T) {
 		for _, took := range idle {
 			sum += int(took)
 		}
-		if sum != c.idle+3 || overlaps != c.overlaps {
-			t.Errorf("%s: idle for %v, %d overlaps", name, idle, overlaps)
-		}
+		testkit.Check(t, sum == c.idle+3 && overlaps == c.overlaps,
+			"%s: idle for %v, %d overlaps", name, idle, overlaps)
 	}
 }

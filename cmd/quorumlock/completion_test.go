@@ -49,14 +49,11 @@ func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "pwsh"} {
 		script, _ := clitest.Command(t, cli.ExitOK, "completion", shell)
 		clitest.Contains(t, script, "quorumlock", "--generate-shell-completion")
-		if regexp.MustCompile(`(?i)\b(eval|invoke-expression|iex)\b`).MatchString(script) {
-			t.Errorf("the script for %s evaluates what it completes:\n%s", shell, script)
-		}
+		testkit.Check(t, !regexp.MustCompile(`(?i)\b(eval|invoke-expression|iex)\b`).MatchString(script),
+			"the script for %s evaluates what it completes:\n%s", shell, script)
 	}
 	_, stderr := clitest.Command(t, cli.ExitUsage, "completion", "tcsh")
-	if strings.Count(stderr, "\n") != 1 {
-		t.Errorf("%q", stderr)
-	}
+	testkit.Check(t, strings.Count(stderr, "\n") == 1, "%q", stderr)
 }
 
 // No completion comes twice: not a flag, and not a command that is in two directories of the path, or
@@ -79,9 +76,8 @@ func TestNoCompletionComesTwice(t *testing.T) {
 				"": "status", "run -": "--lease", "members ": "show", "completion ": "zsh", "run x -- in-three": "in-three-places",
 			} {
 				offers := completed(t, path, line, bin, dirs...)
-				if !slices.Contains(offers, want) || len(slices.Compact(slices.Clone(offers))) < len(offers) {
-					t.Errorf("%q: not each once, and %s among them: %q", line, want, offers)
-				}
+				testkit.Check(t, slices.Contains(offers, want) && len(slices.Compact(slices.Clone(offers))) >= len(offers),
+					"%q: not each once, and %s among them: %q", line, want, offers)
 			}
 		})
 	}

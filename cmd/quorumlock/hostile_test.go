@@ -39,9 +39,8 @@ func TestHostileMasters(t *testing.T) {
 	for name := range rows() {
 		help, _ := clitest.Command(t, cli.ExitOK, append(strings.Fields(name), "-h")...)
 		has := func(line []string) bool { return line[0] == name }
-		if strings.Contains(help, "--urls-file") && !slices.ContainsFunc(onMasters, has) {
-			t.Errorf("%s asks masters, and is missing in onMasters", name)
-		}
+		testkit.Check(t, !strings.Contains(help, "--urls-file") || slices.ContainsFunc(onMasters, has),
+			"%s asks masters, and is missing in onMasters", name)
 	}
 	for how, forge := range map[string]hostileMaster{
 		"other members":          {members: []string{evil, "a, b"}},
@@ -69,9 +68,8 @@ func TestHostileMasters(t *testing.T) {
 				seen := showAll(t, file)
 				return seen, strings.Contains(seen, "evil")
 			})
-			if !strings.Contains(seen, "evil") {
-				t.Errorf("nothing of it is shown: the test shows nothing:\n%s", seen)
-			}
+			testkit.Check(t, strings.Contains(seen, "evil"),
+				"nothing of it is shown: the test shows nothing:\n%s", seen)
 		})
 	}
 }
@@ -112,9 +110,8 @@ func showAll(t *testing.T, file string) (seen string) {
 			seen += printed
 			wantPlain(t, strings.Join(line, " "), printed)
 		}
-		if strings.Contains(line[1], "-json") && !json.Valid([]byte(out.String())) {
-			t.Errorf("%v: no JSON: %q", line, out.String())
-		}
+		testkit.Check(t, !strings.Contains(line[1], "-json") || json.Valid([]byte(out.String())),
+			"%v: no JSON: %q", line, out.String())
 	}
 	return seen
 }
@@ -128,13 +125,10 @@ func wantPlain(t *testing.T, what, printed string) {
 			return
 		}
 	}
-	if !utf8.ValidString(printed) {
-		t.Errorf("%s prints what is no text:\n%q", what, printed)
-	}
+	testkit.Check(t, utf8.ValidString(printed), "%s prints what is no text:\n%q", what, printed)
 	for line := range strings.Lines(printed) {
-		if strings.HasPrefix(strings.TrimSpace(line), "FORGED") {
-			t.Errorf("%s prints a forged line:\n%s", what, printed)
-		}
+		testkit.Check(t, !strings.HasPrefix(strings.TrimSpace(line), "FORGED"),
+			"%s prints a forged line:\n%s", what, printed)
 	}
 }
 

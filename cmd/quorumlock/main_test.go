@@ -60,9 +60,8 @@ func TestUsage(t *testing.T) {
 			help = "(see quorumlock " + test.args[0] + " -h)\n"
 		}
 		clitest.Contains(t, stderr, "quorumlock: "+test.says, help)
-		if stdout != "" || strings.Count(stderr, "\n") != 1 || strings.Contains(stderr, clitest.Secret) {
-			t.Errorf("%q: stdout %q, stderr %q", test.args, stdout, stderr)
-		}
+		testkit.Check(t, stdout == "" && strings.Count(stderr, "\n") == 1 && !strings.Contains(stderr, clitest.Secret),
+			"%q: stdout %q, stderr %q", test.args, stdout, stderr)
 	}
 	_, stderr := clitest.Command(t, cli.ExitUsage)
 	clitest.Contains(t, stderr, "COMMANDS:", "   demo ", "   check ", "   admit ", "Exit codes, ")
@@ -120,9 +119,7 @@ func TestUsersFindEachSubcommand(t *testing.T) {
 			"the completion":                  {"\n" + strings.ReplaceAll(completion.Out.String(), ":", "\n"), "\n" + row.Name + "\n"},
 			"docs/operations.md, Subcommands": {list, "| `" + name + "` | " + row.Usage + " |\n"},
 		} {
-			if !strings.Contains(is.text, is.has) {
-				t.Errorf("%s is missing in %s: no %q", name, place, is.has)
-			}
+			testkit.Check(t, strings.Contains(is.text, is.has), "%s is missing in %s: no %q", name, place, is.has)
 		}
 	}
 }
@@ -134,9 +131,8 @@ func TestHelp(t *testing.T) {
 		help, _ := clitest.Command(t, cli.ExitOK, append(strings.Fields(name), "-h")...)
 		_, options, _ := strings.Cut(help, "OPTIONS:")
 		reads := slices.Contains([]string{"run", "status", "top", "unlock", "check", "members show"}, name)
-		if strings.Contains(options, masters.URLsVariable) != reads {
-			t.Errorf("%s reads %s: %v, but its help says:%s", name, masters.URLsVariable, reads, options)
-		}
+		testkit.Check(t, strings.Contains(options, masters.URLsVariable) == reads,
+			"%s reads %s: %v, but its help says:%s", name, masters.URLsVariable, reads, options)
 	}
 	for says, lines := range map[string][][]string{
 		"   demo ":                        {{"help"}, {"-h"}, {"--help"}, {"-help"}, {"h"}},
@@ -150,9 +146,7 @@ func TestHelp(t *testing.T) {
 		for _, args := range lines {
 			stdout, stderr := clitest.Command(t, cli.ExitOK, args...)
 			clitest.Contains(t, stdout, says)
-			if stderr != "" {
-				t.Errorf("%q: stderr %q", args, stderr)
-			}
+			testkit.Check(t, stderr == "", "%q: stderr %q", args, stderr)
 		}
 	}
 	_, stderr := clitest.Command(t, cli.ExitUsage, "help", "nothing")
@@ -170,9 +164,8 @@ func TestWithoutSHA1(t *testing.T) {
 	begin("run", "-timeout", "10s", "-max-lease", "2s", "name", "--", "true").Await(t, cli.ExitOK)
 	begin("check", "-timeout", "10s", "-max-lease", "2s").Await(t, cli.ExitOK)
 	demo := begin("demo")
-	if !poll.Until(2*time.Minute, func() bool { return strings.Contains(demo.Out.String(), "ok     6 turns") }) {
-		t.Errorf("the demo does not lock: %s%s", &demo.Out, &demo.Errs)
-	}
+	testkit.Check(t, poll.Until(2*time.Minute, func() bool { return strings.Contains(demo.Out.String(), "ok     6 turns") }),
+		"the demo does not lock: %s%s", &demo.Out, &demo.Errs)
 	demo.Process.Signal(os.Interrupt)
 	<-demo.Exited
 }
@@ -196,8 +189,7 @@ func TestManual(t *testing.T) {
 	}
 	for line := range strings.Lines(manual) { // a request that troff does not know is dropped
 		request, _, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if strings.HasPrefix(line, ".") && !strings.Contains(" .TH .SH .SS .TP .B .PP .br .nf .fi ", " "+request+" ") {
-			t.Errorf("no request: %q", line)
-		}
+		testkit.Check(t, !strings.HasPrefix(line, ".") || strings.Contains(" .TH .SH .SS .TP .B .PP .br .nf .fi ", " "+request+" "),
+			"no request: %q", line)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	"github.com/quorumlock/quorumlock/contrib/certmagicquorumlock"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
 )
@@ -115,9 +116,8 @@ func TestLocks(t *testing.T) {
 			}
 			callers.Wait()
 			err := second.Unlock(t.Context(), name)
-			if !errors.Is(err, quorum.ErrNotHeld) || !strings.Contains(err.Error(), `"certs:`+name+`"`) {
-				t.Errorf("Unlock without a Lock: %v", err)
-			}
+			testkit.Check(t, errors.Is(err, quorum.ErrNotHeld) && strings.Contains(err.Error(), `"certs:`+name+`"`),
+				"Unlock without a Lock: %v", err)
 		})
 	}
 }
@@ -136,9 +136,7 @@ func TestALockThatPanics(t *testing.T) {
 	})))
 	func() {
 		defer func() {
-			if recover() == nil {
-				t.Error("it did not panic")
-			}
+			testkit.Check(t, recover() != nil, "it did not panic")
 		}()
 		_ = storage.Lock(t.Context(), name)
 	}()
@@ -160,18 +158,14 @@ func TestALostLockEndsWithItsJob(t *testing.T) {
 	if got, err := storage.TryLock(t.Context(), name); got || err != nil {
 		t.Errorf("TryLock beside a job: %v, %v", got, err)
 	}
-	if !free(t, masters) {
-		t.Error("a lost lock keeps other processes out")
-	}
+	testkit.Check(t, free(t, masters), "a lost lock keeps other processes out")
 	second := make(chan error, 1)
 	go func() { second <- storage.Lock(t.Context(), name) }()
 	if err := storage.Unlock(t.Context(), name); !errors.Is(err, quorum.ErrLost) {
 		t.Errorf("Unlock of a lost lock: %v", err)
 	}
 	must(t, receive(t, second))
-	if free(t, masters) {
-		t.Error("the first job's Unlock released the second one's lock")
-	}
+	testkit.Check(t, !free(t, masters), "the first job's Unlock released the second one's lock")
 	must(t, storage.Unlock(t.Context(), name))
 }
 
@@ -203,16 +197,12 @@ func TestRenewLockLease(t *testing.T) {
 	receive(t, refused) // so it waits
 	must(t, other.Unlock(t.Context()))
 	must(t, receive(t, result))
-	if free(t, masters) {
-		t.Error("RenewLockLease returned without the lock")
-	}
+	testkit.Check(t, !free(t, masters), "RenewLockLease returned without the lock")
 
 	masters.Lose(receive(t, acquired))
 	must(t, renew(t.Context()))
 	must(t, storage.Unlock(t.Context(), name))
-	if !free(t, masters) {
-		t.Error("Unlock has left the lock behind")
-	}
+	testkit.Check(t, free(t, masters), "Unlock has left the lock behind")
 }
 
 // certmagic.CleanUpOwnLocks unlocks alongside a job.
@@ -233,9 +223,7 @@ func TestUnlockBesideRenewLockLease(t *testing.T) {
 	if err := receive(t, result); !errors.Is(err, quorum.ErrNotHeld) {
 		t.Errorf("RenewLockLease of a job that is over: %v", err)
 	}
-	if !free(t, masters) {
-		t.Error("the lock is left behind")
-	}
+	testkit.Check(t, free(t, masters), "the lock is left behind")
 }
 
 // unlocked is a storage whose locks do nothing.
@@ -333,9 +321,8 @@ func TestALostLockMakesTwoOrders(t *testing.T) {
 	}
 	cert, err := second.CacheManagedCertificate(t.Context(), "www.example.com")
 	must(t, err)
-	if cert.Leaf.SerialNumber.Int64() != 1 {
-		t.Errorf("stored: the certificate of order %v, want that of the first, which came last", cert.Leaf.SerialNumber)
-	}
+	testkit.Check(t, cert.Leaf.SerialNumber.Int64() == 1,
+		"stored: the certificate of order %v, want that of the first, which came last", cert.Leaf.SerialNumber)
 }
 
 func TestArguments(t *testing.T) {

@@ -39,9 +39,8 @@ func TestNewRefuses(t *testing.T) {
 			"closed":                                                    {closed, 300 * ms, ms, nil, quorum.ErrClosed},
 		} {
 			made, err := New(test.locker, test.period, test.skew, test.opts...)
-			if made != nil || !errors.Is(err, test.want) || !strings.Contains(err.Error(), words) {
-				c.Errorf("%v, %v; want %q that wraps %q", made, err, words, test.want)
-			}
+			testkit.Check(c, made == nil && errors.Is(err, test.want) && strings.Contains(err.Error(), words),
+				"%v, %v; want %q that wraps %q", made, err, words, test.want)
 		}
 		for _, opts := range [][]Option{nil, {WithWait(59 * ms)}, {WithMinHold(129 * ms)}} {
 			if _, err := New(p, 300*ms, 40*ms, opts...); err != nil {
@@ -69,9 +68,7 @@ func TestHeld(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		if lock.Context().Err() == nil {
-			c.Error("the lock's context goes on after the job's")
-		}
+		testkit.Check(c, lock.Context().Err() != nil, "the lock's context goes on after the job's")
 		testkit.Must(c, first.Unlock(ctx)) // as gocron does
 		if _, ok := l.Held("job"); ok {
 			c.Error("held after its run")
@@ -118,9 +115,7 @@ func TestRunNowWithinTheMinHold(t *testing.T) {
 			c.Errorf("another process: %v; logged: %s", err, &log)
 		}
 		_, err = l.Lock(c.Context(), "job")
-		if !errors.Is(err, quorum.ErrHeld) || !strings.Contains(err.Error(), "within the min hold of this process's last run") ||
-			strings.Count(log.String(), "level=WARN") != 1 || !strings.Contains(log.String(), "job=job") {
-			c.Errorf("%v; logged: %s", err, &log)
-		}
+		testkit.Check(c, errors.Is(err, quorum.ErrHeld) && strings.Contains(err.Error(), "within the min hold of this process's last run") && strings.Count(log.String(), "level=WARN") == 1 && strings.Contains(log.String(), "job=job"),
+			"%v; logged: %s", err, &log)
 	})
 }

@@ -34,9 +34,7 @@ func TestOncePerTick(t *testing.T) {
 		c.until(firstTick+ticks, -period/2)
 		deaths := stop()
 		c.Logf("%d ticks, and %d masters died", ticks, deaths)
-		if deaths < ticks/10 {
-			c.Errorf("only %d masters died", deaths)
-		}
+		testkit.Check(c, deaths >= ticks/10, "only %d masters died", deaths)
 		for _, j := range jobs {
 			c.wantOnce(j.name, firstTick, firstTick+ticks-1)
 		}
@@ -112,9 +110,8 @@ func TestAgainstTryLock(t *testing.T) {
 				c.until(firstTick+ticks+1, -period/2)
 				twice, missed := c.wrong("brief", firstTick+1, firstTick+ticks)
 				c.Logf("%d runs too many and %d ticks without", twice, missed)
-				if twice > 0 != test.twice || missed > 0 != test.missed {
-					c.Errorf("want runs too many: %v, ticks without: %v", test.twice, test.missed)
-				}
+				testkit.Check(c, twice > 0 == test.twice && missed > 0 == test.missed,
+					"want runs too many: %v, ticks without: %v", test.twice, test.missed)
 			})
 		})
 	}
@@ -170,9 +167,8 @@ func TestRefusedSettings(t *testing.T) {
 				c.until(firstTick+ticks, -period/2)
 				twice, missed := c.wrong("brief", firstTick, firstTick+ticks-1)
 				c.Logf("%d runs too many, and %d ticks without", twice, missed)
-				if twice > 0 != test.twice || missed > 0 != test.missed {
-					c.Errorf("want runs too many %v, ticks without %v", test.twice, test.missed)
-				}
+				testkit.Check(c, twice > 0 == test.twice && missed > 0 == test.missed,
+					"want runs too many %v, ticks without %v", test.twice, test.missed)
 				_, err := New(c.process(0), period, skew, WithMinHold(test.minHold), WithWait(test.wait))
 				if refused := errors.Is(err, quorum.ErrInvalid); refused != (test.twice || test.missed) {
 					c.Errorf("New: %v", err)

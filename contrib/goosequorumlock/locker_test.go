@@ -145,9 +145,7 @@ func TestALostLockStopsTheMigrations(t *testing.T) {
 		t.Errorf("%d of %d migrations are noted, want the first, or few more", n, many+1)
 	}
 	_, err = migrateUp(t.Context(), db, masters.Locker(), fstest.MapFS{"00001_step.sql": files["00002_step.sql"]})
-	if err != nil {
-		t.Errorf("afterwards: %v", err)
-	}
+	testkit.Check(t, err == nil, "afterwards: %v", err)
 }
 
 // Who waits ends with its context, and leaves no lock behind.

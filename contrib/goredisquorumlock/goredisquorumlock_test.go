@@ -109,9 +109,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s %q: %v", c.network, c.addr, err)
 			continue
 		}
-		if n.Address() != c.want {
-			t.Errorf("%s %q is %q, want %q", c.network, c.addr, n.Address(), c.want)
-		}
+		testkit.Check(t, n.Address() == c.want, "%s %q is %q, want %q", c.network, c.addr, n.Address(), c.want)
 		n.Close()
 	}
 }
@@ -131,9 +129,7 @@ func TestTimeouts(t *testing.T) {
 		for _, o := range []*redis.Options{o, client.Options()} {
 			n, err := goredisquorumlock.Open(o)
 			testkit.Must(t, err)
-			if n.Timeout() != c.want {
-				t.Errorf("%+v make %v", c, n.Timeout())
-			}
+			testkit.Check(t, n.Timeout() == c.want, "%+v make %v", c, n.Timeout())
 			n.Close()
 		}
 		client.Close()
@@ -173,8 +169,7 @@ func TestRefusals(t *testing.T) {
 		"a node's options": {func() (*node.Node, error) { return goredisquorumlock.Open(&redis.Options{}, nil) }, "is nil"},
 	} {
 		n, err := c.open()
-		if !errors.Is(err, node.ErrInvalid) || n != nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", what, err)
-		}
+		testkit.Check(t, errors.Is(err, node.ErrInvalid) && n == nil && strings.Contains(err.Error(), c.want),
+			"%s: %v", what, err)
 	}
 }

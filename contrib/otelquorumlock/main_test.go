@@ -165,12 +165,9 @@ func TestMetrics(t *testing.T) {
 	told := f.read(t)
 	for _, m := range metrics.All() {
 		got, ok := told[m.Name]
-		if !ok && m != metrics.WriteBacks { // as the case may be
-			t.Errorf("%s is not told", m.Name)
-		}
-		if ok && (got.Unit != m.Unit || got.Description != m.Help) {
-			t.Errorf("%s has the unit %q and the description %q", m.Name, got.Unit, got.Description)
-		}
+		testkit.Check(t, ok || m == metrics.WriteBacks, "%s is not told", m.Name) // as the case may be
+		testkit.Check(t, !ok || got.Unit == m.Unit && got.Description == m.Help,
+			"%s has the unit %q and the description %q", m.Name, got.Unit, got.Description)
 	}
 	must(t, metricsHaveNo(told, "invoice:4"))
 }
@@ -205,13 +202,10 @@ func TestSpans(t *testing.T) {
 		outcome, _ := set.Value(outcomeKey)
 		group, _ := set.Value(groupKey)
 		attempts, _ := set.Value(attemptsKey)
-		if s.Name != "quorumlock.lock" || outcome.AsString() != want.outcome || group.AsString() != want.group ||
-			s.Status.Code != want.status || attempts.AsInt64() != int64(len(s.Events)) {
-			t.Errorf("span %d is %s %v, with the status %v", i, s.Name, s.Attributes, s.Status)
-		}
-		if s.Parent.SpanID() != parent.SpanContext().SpanID() || s.EndTime.IsZero() {
-			t.Errorf("span %d has the parent %v", i, s.Parent)
-		}
+		testkit.Check(t, s.Name == "quorumlock.lock" && outcome.AsString() == want.outcome && group.AsString() == want.group && s.Status.Code == want.status && attempts.AsInt64() == int64(len(s.Events)),
+			"span %d is %s %v, with the status %v", i, s.Name, s.Attributes, s.Status)
+		testkit.Check(t, s.Parent.SpanID() == parent.SpanContext().SpanID() && !s.EndTime.IsZero(),
+			"span %d has the parent %v", i, s.Parent)
 		if last := s.Events[len(s.Events)-1]; last.Name != "quorumlock.attempt" ||
 			!slices.Contains(last.Attributes, outcomeKey.String(want.outcome)) {
 			t.Errorf("span %d has the events %v", i, s.Events)
@@ -230,9 +224,8 @@ func TestEachHookIsTold(t *testing.T) {
 	must(t, err)
 	h, e := tel.Hooks(), quorum.AttemptEvent{Names: []string{"a"}}
 	for _, hook := range reflect.VisibleFields(reflect.TypeOf(h)) {
-		if reflect.ValueOf(h).FieldByIndex(hook.Index).IsNil() {
-			t.Errorf("%s is not told: see internal/metrics/hooks.go, and spans.go if it is of a call", hook.Name)
-		}
+		testkit.Check(t, !reflect.ValueOf(h).FieldByIndex(hook.Index).IsNil(),
+			"%s is not told: see internal/metrics/hooks.go, and spans.go if it is of a call", hook.Name)
 	}
 	l, err := redlock.Open([]string{"redis://127.0.0.1:1"})
 	must(t, err)
@@ -254,9 +247,8 @@ func TestEachHookIsTold(t *testing.T) {
 			t.Errorf("%s has the status %v: see LockEnd in spans.go", outcome, span.Status)
 		}
 		told := slices.DeleteFunc(span.Events[0].Attributes, func(a attribute.KeyValue) bool { return a.Value.String() != "7" })
-		if len(told) != counts {
-			t.Errorf("of %d counts of an attempt its event has only %v: see Attempt in spans.go", counts, told)
-		}
+		testkit.Check(t, len(told) == counts,
+			"of %d counts of an attempt its event has only %v: see Attempt in spans.go", counts, told)
 	}
 }
 
@@ -306,8 +298,6 @@ func FuzzNames(f *testing.F) {
 		tel.NodeHooks().StateChanged(node.StateEvent{Node: name})
 		tel.NodeHooks().ScriptEnded(node.ScriptEvent{Address: name})
 		told := fmt.Sprint((&fixture{reader: reader}).read(t), spans.GetSpans()[0].Attributes)
-		if !utf8.ValidString(told) {
-			t.Errorf("not UTF-8: %q", told)
-		}
+		testkit.Check(t, utf8.ValidString(told), "not UTF-8: %q", told)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/metrics"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // promtool runs Prometheus' tool, or skips the test.
@@ -56,13 +57,10 @@ func TestAlertsAndDashboardReadWhatIsMeasured(t *testing.T) {
 	}
 	read := regexp.MustCompile(`\b(quorumlock|db|server|error)_\w+`).FindAllString(string(alerts)+queries, -1)
 	for _, name := range read {
-		if !known[name] {
-			t.Errorf("%s is read, and not measured", name)
-		}
+		testkit.Check(t, known[name], "%s is read, and not measured", name)
 	}
-	if len(board.Panels) != 10 || len(read) < 50 {
-		t.Errorf("%d panels; %d names in all queries", len(board.Panels), len(read))
-	}
+	testkit.Check(t, len(board.Panels) == 10 && len(read) >= 50,
+		"%d panels; %d names in all queries", len(board.Panels), len(read))
 	file := filepath.Join(t.TempDir(), "rules.yml")
 	must(t, os.WriteFile(file, []byte(rules+"]}]\n"), 0o600))
 	promtool(t, "check", "rules", file, "../../docs/alerts.yml")

@@ -34,14 +34,11 @@ func TestDocumentsNameEachMetric(t *testing.T) {
 		var known []string
 		for _, m := range metrics.All() {
 			known = append(known, name(m))
-			if strings.HasSuffix(path, ".go") && !regexp.MustCompile(`[\s`+"`]"+regexp.QuoteMeta(name(m))+`[\s`+"`]").Match(text) {
-				t.Errorf("%s does not name %s", path, name(m))
-			}
+			testkit.Check(t, !strings.HasSuffix(path, ".go") || regexp.MustCompile(`[\s`+"`]"+regexp.QuoteMeta(name(m))+`[\s`+"`]").Match(text),
+				"%s does not name %s", path, name(m))
 		}
 		for _, found := range regexp.MustCompile(`(?m)(?:^//\t|`+"`"+`)(quorumlock[._][a-z._]+)`).FindAllStringSubmatch(string(text), -1) {
-			if !slices.Contains(known, found[1]) {
-				t.Errorf("%s names %s, which is not measured", path, found[1])
-			}
+			testkit.Check(t, slices.Contains(known, found[1]), "%s names %s, which is not measured", path, found[1])
 		}
 	}
 }
@@ -55,9 +52,7 @@ func TestDocumentNamesEachOutcomeAndVote(t *testing.T) {
 	must(t, err)
 	defer l.Close()
 	for outcome := range l.Stats().Attempts {
-		if !strings.Contains(lists, outcome) {
-			t.Errorf("doc.go does not name the outcome %s", outcome)
-		}
+		testkit.Check(t, strings.Contains(lists, outcome), "doc.go does not name the outcome %s", outcome)
 	}
 	e, counts, votes := quorum.AttemptEvent{Names: []string{"a"}}, -1, 0 // without WriteBacks
 	for i := range reflect.TypeOf(e).NumField() {
@@ -71,9 +66,8 @@ func TestDocumentNamesEachOutcomeAndVote(t *testing.T) {
 			votes++
 		}
 	}, nil).Hooks().Attempt(ctx, e)
-	if votes != counts {
-		t.Errorf("of %d counts %d are counted and documented: see internal/metrics, doc.go", counts, votes)
-	}
+	testkit.Check(t, votes == counts,
+		"of %d counts %d are counted and documented: see internal/metrics, doc.go", counts, votes)
 }
 
 // Each metric is collected from a Locker that has locked, renewed and lost, under names that promlint
@@ -95,9 +89,8 @@ func TestEachMetricIsCollected(t *testing.T) {
 	begun.Hooks().Acquired(lock)
 	for _, d := range metrics.All() {
 		named := len(d.Labels) > 0 && d.Labels[0] != "quorumlock.group" // by what is known later
-		if d.Kind == metrics.Counter && !named && testutil.CollectAndCount(begun, d.PrometheusName()) == 0 {
-			t.Errorf("%s begins with its first event, so its rate misses that: see Acquired in internal/metrics/hooks.go", d.Name)
-		}
+		testkit.Check(t, d.Kind != metrics.Counter || named || testutil.CollectAndCount(begun, d.PrometheusName()) != 0,
+			"%s begins with its first event, so its rate misses that: see Acquired in internal/metrics/hooks.go", d.Name)
 	}
 	short, err := l.With(quorum.WithFixedLease(50*time.Millisecond)).Lock(ctx, "secret:2")
 	must(t, err)
@@ -127,9 +120,7 @@ func TestEachMetricIsCollected(t *testing.T) {
 	families, err := registry.Gather()
 	must(t, err)
 	for _, f := range families {
-		if strings.Contains(f.String(), "secret") {
-			t.Errorf("%s has the name of a lock", f.GetName())
-		}
+		testkit.Check(t, !strings.Contains(f.String(), "secret"), "%s has the name of a lock", f.GetName())
 	}
 	stop()
 	if n, err := testutil.GatherAndCount(registry, metrics.Held.PrometheusName()); err != nil || n != 0 {

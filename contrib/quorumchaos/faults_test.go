@@ -93,9 +93,7 @@ func TestFaults(t *testing.T) {
 				c.Replace(1)
 				has("Replace of "+what, "")
 			}
-			if c.URLs()[1] != url {
-				t.Errorf("the master moved from %s to %s", url, c.URLs()[1])
-			}
+			testkit.Check(t, c.URLs()[1] == url, "the master moved from %s to %s", url, c.URLs()[1])
 		})
 	}
 }
@@ -121,9 +119,8 @@ func TestMastersAreAdmitted(t *testing.T) {
 	testkit.Must(t, err)
 	defer n.Close()
 	report, err := operator.Check(t.Context(), n)
-	if err != nil || report.Quarantine != 0 || len(report.Members) != 3 || report.MaxLease != time.Hour {
-		t.Errorf("%+v, %v", report, err)
-	}
+	testkit.Check(t, err == nil && report.Quarantine == 0 && len(report.Members) == 3 && report.MaxLease == time.Hour,
+		"%+v, %v", report, err)
 }
 
 // Nothing is left of a test's masters, neither processes nor files. TestReaper and integration/chaos ask for
@@ -186,9 +183,7 @@ func TestRandomIsItsSeeds(t *testing.T) {
 		})
 		return all
 	}
-	if play(7, 0) != play(7, 3*time.Second) || play(7, 0) == play(8, 0) {
-		t.Error("not one schedule for each seed")
-	}
+	testkit.Check(t, play(7, 0) == play(7, 3*time.Second) && play(7, 0) != play(8, 0), "not one schedule for each seed")
 }
 
 // The schedule plays every fault, and never makes more than a minority forget within a max lease.
@@ -226,9 +221,7 @@ func TestRandomKeepsToTheGuarantees(t *testing.T) {
 			}
 			c.Random(100*time.Hour, 0)
 			want := map[bool]int{false: 4, true: 8}[n > 2]
-			if len(seen) != want || most != n {
-				t.Errorf("of %d masters: %v; at most %d were halted", n, seen, most)
-			}
+			testkit.Check(t, len(seen) == want && most == n, "of %d masters: %v; at most %d were halted", n, seen, most)
 		})
 	}
 }

@@ -126,9 +126,7 @@ func TestPausedRequestWithoutTheTokenCheck(t *testing.T) {
 	cluster, service := masters(t, true)
 	pause(cluster, service)
 	err := cluster.Judge().Check()
-	if err == nil {
-		t.Error("nothing was caught")
-	}
+	testkit.Check(t, err != nil, "nothing was caught")
 	t.Log(err)
 }
 

@@ -58,9 +58,7 @@ func TestAnInterruptedUploadResumes(t *testing.T) {
 				at := second.offset(upload)
 				took, stalled := since.Read()
 				t.Logf("resumed after %v; the machine stood still for %v", took, stalled)
-				if took > poll.AtMost(soon, stalled) {
-					t.Errorf("it took %v until the upload could resume", took)
-				}
+				testkit.Check(t, took <= poll.AtMost(soon, stalled), "it took %v until the upload could resume", took)
 				if at != map[int]string{0: "4", 4: "8", 8: "12"}[offset] {
 					t.Fatalf("the upload resumes at %s, want all that has arrived", at)
 				}
@@ -156,9 +154,7 @@ func TestLock(t *testing.T) {
 	again := newLock(t, masters.Locker(), "a")
 	testkit.Must(t, again.Lock(t.Context(), ask))
 	testkit.Must(t, again.Unlock())
-	if len(asked) != 0 {
-		t.Error("asked after Unlock, or twice")
-	}
+	testkit.Check(t, len(asked) == 0, "asked after Unlock, or twice")
 	if err := newLock(t, locker, "c").Lock(ctx, ask); !errors.Is(err, handler.ErrLockTimeout) {
 		t.Errorf("Lock with a context that has ended: %v, want ErrLockTimeout", err)
 	}

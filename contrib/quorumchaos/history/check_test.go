@@ -1,6 +1,7 @@
 package history
 
 import (
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"slices"
 	"strings"
 	"testing"
@@ -153,12 +154,9 @@ func TestCheck(t *testing.T) {
 			for honest, want := range map[bool]string{true: test.want, false: test.dishonest} {
 				events := slices.Clone(test.events)
 				got := Check(events, Options{HonestClocks: honest})
-				if strings.Join(rules(got), " ") != want {
-					t.Errorf("honest clocks %v: %v, want %q", honest, got, want)
-				}
-				if !slices.Equal(events, test.events) {
-					t.Error("Check changed the events")
-				}
+				testkit.Check(t, strings.Join(rules(got), " ") == want,
+					"honest clocks %v: %v, want %q", honest, got, want)
+				testkit.Check(t, slices.Equal(events, test.events), "Check changed the events")
 			}
 		})
 	}

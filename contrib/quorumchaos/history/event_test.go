@@ -28,9 +28,7 @@ func TestEventsSurviveJSON(t *testing.T) {
 	}
 	whole := file.String()
 	got, err := ReadJSON(&file)
-	if err != nil || !slices.Equal(got, valid) {
-		t.Errorf("read back %+v (%v), want %+v", got, err, valid)
-	}
+	testkit.Check(t, err == nil && slices.Equal(got, valid), "read back %+v (%v), want %+v", got, err, valid)
 
 	// A process that is killed may leave a last line without an end, complete or not.
 	for cut := range len(whole) {
@@ -49,9 +47,8 @@ func TestJSONOfNoEvent(t *testing.T) {
 	testkit.Must(t, WriteJSON(&first, samples[0]))
 	for _, bad := range []string{"\n", "{}{}\n", `{"Kind":"gained"}` + "\n", `{"Token":-1}` + "\n", "[]\n"} {
 		got, err := ReadJSON(strings.NewReader(first.String() + bad + first.String()))
-		if err == nil || !strings.Contains(err.Error(), "line 2") || len(got) != 1 {
-			t.Errorf("%q: %d events and %v, want 1 and an error that names line 2", bad, len(got), err)
-		}
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), "line 2") && len(got) == 1,
+			"%q: %d events and %v, want 1 and an error that names line 2", bad, len(got), err)
 	}
 }
 

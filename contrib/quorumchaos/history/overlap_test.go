@@ -2,6 +2,7 @@ package history
 
 import (
 	"fmt"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"maps"
 	"math/rand/v2"
 	"testing"
@@ -71,9 +72,7 @@ func TestOverlapsAreWhatCheckReports(t *testing.T) {
 			}
 		}
 	}
-	if found < 300 {
-		t.Errorf("only %d overlaps in all", found)
-	}
+	testkit.Check(t, found >= 300, "only %d overlaps in all", found)
 }
 
 func TestCrowdsLastUntilFewEnoughAreLeft(t *testing.T) {
@@ -104,9 +103,7 @@ func TestCrowdsLastUntilFewEnoughAreLeft(t *testing.T) {
 			}
 		}
 	}
-	if found < 400 {
-		t.Errorf("only %d crowds in all", found)
-	}
+	testkit.Check(t, found >= 400, "only %d crowds in all", found)
 }
 
 func TestHoldsAreThoseThatCheckJudges(t *testing.T) {
@@ -115,7 +112,5 @@ func TestHoldsAreThoseThatCheckJudges(t *testing.T) {
 		acquired(4, 70, 80, deadline(200)), wasLost(4, 90, 95), acquired(5, 100, Unknown)})
 	want := []Held{{1, "k", "a:1", 1, 10, 20, "released"}, {2, "k", "b:1", 2, 40, 55, "deadline"}, {4, "k", "d:1",
 		4, 80, 90, "lost"}}
-	if fmt.Sprint(holds) != fmt.Sprint(want) {
-		t.Errorf("got  %v\nwant %v", holds, want)
-	}
+	testkit.Check(t, fmt.Sprint(holds) == fmt.Sprint(want), "got  %v\nwant %v", holds, want)
 }

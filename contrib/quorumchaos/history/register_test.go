@@ -72,9 +72,7 @@ func TestLostWritesAreFound(t *testing.T) {
 				t.Fatalf("%v, want %q", got, test.want)
 			}
 			for _, v := range got {
-				if v.Rule != "register" {
-					t.Errorf("%v is of the rule %q", v, v.Rule)
-				}
+				testkit.Check(t, v.Rule == "register", "%v is of the rule %q", v, v.Rule)
 			}
 		})
 	}

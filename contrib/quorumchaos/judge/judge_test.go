@@ -107,9 +107,7 @@ func TestJudge(t *testing.T) {
 				t.Errorf("the test failed with %q, Check returns %v", failed, err)
 			}
 			for _, part := range test.want {
-				if !strings.Contains(failed, part) {
-					t.Errorf("%q is not in %s", part, failed)
-				}
+				testkit.Check(t, strings.Contains(failed, part), "%q is not in %s", part, failed)
 			}
 		})
 	}
@@ -120,9 +118,7 @@ func TestCheck(t *testing.T) {
 	tb := &testkit.Recorder{TB: t}
 	j := New(tb)
 	j.Add(held("a", 1, -9, -5), held("a", 2, -6, -4))
-	if j.Check() == nil {
-		t.Error("nothing was found")
-	}
+	testkit.Check(t, j.Check() != nil, "nothing was found")
 	if tb.End(); tb.Failed() {
 		t.Errorf("the test failed all the same: %s", tb.Said)
 	}
@@ -192,9 +188,8 @@ func TestHolds(t *testing.T) {
 	for _, e := range j.events {
 		kinds[e.Kind]++
 	}
-	if fmt.Sprint(kinds) != fmt.Sprint(map[history.Kind]int{history.Acquired: 20, history.Released: 9, history.Lost: 2, history.Downgraded: 1}) {
-		t.Errorf("events: %v", kinds)
-	}
+	testkit.Check(t, fmt.Sprint(kinds) == fmt.Sprint(map[history.Kind]int{history.Acquired: 20, history.Released: 9, history.Lost: 2, history.Downgraded: 1}),
+		"events: %v", kinds)
 }
 
 // What is seen when another hold begins counts, even if the end is never reported, or the lock is lost.

@@ -20,9 +20,8 @@ func FuzzPrintable(f *testing.F) {
 		if err := json.Unmarshal(printed, &after); err != nil || before["text"] != after["text"] {
 			t.Errorf("%q: %v", printed, err)
 		}
-		if strings.ContainsFunc(string(printed), func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }) {
-			t.Errorf("%q is printed as %q", s, printed)
-		}
+		testkit.Check(t, !strings.ContainsFunc(string(printed), func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }),
+			"%q is printed as %q", s, printed)
 	})
 }
 

@@ -50,12 +50,9 @@ func TestDemo(t *testing.T) {
 			if strings.Contains(r.errs.String(), redistest.ErrNoServer.Error()) {
 				t.Skip(r.errs.String())
 			}
-			if r.code != cli.ExitOK || r.errs.String() != "" || strings.Contains(r.out.String(), "FALSE") {
-				t.Errorf("exit code %d:\n%s\n%s", r.code, &r.out, &r.errs)
-			}
-			if r.took > 40*time.Second {
-				t.Errorf("it took %v", r.took)
-			}
+			testkit.Check(t, r.code == cli.ExitOK && r.errs.String() == "" && !strings.Contains(r.out.String(), "FALSE"),
+				"exit code %d:\n%s\n%s", r.code, &r.out, &r.errs)
+			testkit.Check(t, r.took <= 40*time.Second, "it took %v", r.took)
 			clitest.Contains(t, r.out.String(), kind.name,
 				"ok     worker A asks for the lock on invoice:42 and is refused: quorumlock: lock \"invoice:42\": not acquired: nodes in quarantine",
 				"operator.Admit",
@@ -74,9 +71,7 @@ func TestDemo(t *testing.T) {
 				"One lock over five masters\nNever two holders of the lock\n",
 				"x dead xxx", "~~ in quarantine", "▾restart", "▾lost", " #7 ███", "worker B", "▒▒ part of the time",
 				"All 14 claims held")
-			if strings.Contains(r.out.String(), "\x1b") {
-				t.Error("there are colours, and no terminal")
-			}
+			testkit.Check(t, !strings.Contains(r.out.String(), "\x1b"), "there are colours, and no terminal")
 			svg, err := os.ReadFile(r.svg)
 			testkit.Must(t, err)
 			clitest.Contains(t, string(svg), "<svg ", "Never two holders of the lock", ">worker B</text>", "> #7 </text>", "</svg>\n")
@@ -110,15 +105,10 @@ func TestDemoInterrupted(t *testing.T) {
 				p.cleanup = time.Since(cancelled)
 				return p, p.code == cli.ExitInterrupted && p.cleanup <= 5*time.Second
 			})
-			if p.code != cli.ExitInterrupted {
-				t.Errorf("exit code %d, want %d:\n%s\n%s", p.code, cli.ExitInterrupted, p.out, p.errs)
-			}
-			if p.cleanup > 5*time.Second {
-				t.Errorf("it took %v to clean up", p.cleanup)
-			}
-			if strings.Contains(p.out.String(), "FALSE") {
-				t.Errorf("it claims what it could not see:\n%s", p.out)
-			}
+			testkit.Check(t, p.code == cli.ExitInterrupted,
+				"exit code %d, want %d:\n%s\n%s", p.code, cli.ExitInterrupted, p.out, p.errs)
+			testkit.Check(t, p.cleanup <= 5*time.Second, "it took %v to clean up", p.cleanup)
+			testkit.Check(t, !strings.Contains(p.out.String(), "FALSE"), "it claims what it could not see:\n%s", p.out)
 			clitest.Contains(t, p.errs.String(), "interrupted")
 			if text, err := os.ReadFile(svg); string(text) != "an older picture" {
 				t.Errorf("the older picture is %q, %v", text, err)
@@ -150,9 +140,7 @@ func TestDemoAfterTheQuarantine(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	clitest.Contains(t, out.String(), "the quarantine was over, so it cannot be shown: worker A has the lock\n")
-	if strings.Contains(out.String(), "FALSE") {
-		t.Errorf("it claims what it could not see:\n%s", out)
-	}
+	testkit.Check(t, !strings.Contains(out.String(), "FALSE"), "it claims what it could not see:\n%s", out)
 }
 
 // TestDemoFindsFalseClaims kills a master without the story knowing.
@@ -225,9 +213,7 @@ func TestDemoPanics(t *testing.T) {
 		clitest.Run(context.Background(), []string{"demo"}, out, &clitest.Output{})
 		return nil, false
 	})
-	if panicked != "on purpose" {
-		t.Errorf("the panic did not come through: %v", panicked)
-	}
+	testkit.Check(t, panicked == "on purpose", "the panic did not come through: %v", panicked)
 }
 
 // TestSignals sends signals to the command in a process of its own.

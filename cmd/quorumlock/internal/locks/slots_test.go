@@ -50,9 +50,7 @@ func TestSlots(t *testing.T) {
 	})
 	hinted, _ := clitest.Ask(t, cli.ExitFailed, "status", flags, "a", "b")
 	clitest.Contains(t, hinted, `"a" is free`, "\"a\" is also a semaphore, 2 of its slots taken: -slots N shows them\n")
-	if strings.Contains(hinted, `"b" is also`) {
-		t.Errorf("a semaphore without slots that are taken: %s", hinted)
-	}
+	testkit.Check(t, !strings.Contains(hinted, `"b" is also`), "a semaphore without slots that are taken: %s", hinted)
 	three, _ := clitest.Ask(t, cli.ExitFailed, "status", flags, "-slots", "3", "-json", "a")
 	var slots []lockJSON
 	if err := json.Unmarshal([]byte(three), &slots); err != nil || len(slots) != 3 {
@@ -97,9 +95,7 @@ func TestReadersAreShown(t *testing.T) {
 		drawn, _ = clitest.Ask(t, cli.ExitOK, "top", flags)
 		return code == cli.ExitOK && strings.Contains(held, `"a" is held by 2 readers for `) && row("2 readers").MatchString(drawn)
 	})
-	if strings.Contains(held+drawn, "writer") {
-		t.Errorf("nobody waits: %s\n%s", held, drawn)
-	}
+	testkit.Check(t, !strings.Contains(held+drawn, "writer"), "nobody waits: %s\n%s", held, drawn)
 
 	ctx, giveUp := context.WithCancel(t.Context())
 	gaveUp := make(chan error, 1)

@@ -55,9 +55,8 @@ func TestStatus(t *testing.T) {
 		time.Since(l.Since) > time.Minute || time.Since(l.Since) < 0 || !strings.Contains(text, `"holder": {`) {
 		t.Errorf("json: held by %+v since %v", l.Holder, l.Since)
 	}
-	if l.Name != "b" || l.State != lockstate.Held || l.Owner != owner || l.TTL <= 0 || l.TTL > 60_000 || len(l.Masters) != 3 {
-		t.Errorf("json: %+v", l)
-	}
+	testkit.Check(t, l.Name == "b" && l.State == lockstate.Held && l.Owner == owner && l.TTL > 0 && l.TTL <= 60_000 && len(l.Masters) == 3,
+		"json: %+v", l)
 
 	p.Send(t, syscall.SIGSTOP) // or a renewal repairs what the test deletes
 	defer p.Send(t, syscall.SIGCONT)
@@ -110,9 +109,7 @@ func TestCheckAfterTheFirstClient(t *testing.T) {
 	d.Run(t, cli.ExitUnavailable, "-n", "x", "--", "true")
 	stdout, _ := clitest.Command(t, cli.ExitOK, line("check")...)
 	clitest.Contains(t, stdout, "has begun to mark", "in quarantine for another 59m")
-	if strings.Contains(stdout, "no client has used this server") {
-		t.Errorf("a client has: %s", stdout)
-	}
+	testkit.Check(t, !strings.Contains(stdout, "no client has used this server"), "a client has: %s", stdout)
 	stdout, _ = clitest.Ask(t, cli.ExitUnavailable, "status", d.Flags(t), "x")
 	clitest.Contains(t, stdout, "in quarantine for another ")
 	stdout, _ = clitest.Command(t, cli.ExitOK, line("admit", "-yes")...)
@@ -132,9 +129,8 @@ func TestAnotherList(t *testing.T) {
 	clitest.Contains(t, printed, "\n!  masters not ok: 1 of 1; locks held: 0; unknown: 1;", " REFUSED ", ": check: the lists of masters differ")
 	printed, _ = clitest.Ask(t, cli.ExitFailed, "unlock", flags, "-yes", "a")
 	clitest.Contains(t, printed, "NOT UNLOCKED", "it accepts clients with {")
-	if strings.Contains(printed, "unlocked:") || testkit.Do(t, d.Masters[0], "EXISTS", "a") != int64(1) {
-		t.Errorf("it unlocked on one master: %s", printed)
-	}
+	testkit.Check(t, !strings.Contains(printed, "unlocked:") && testkit.Do(t, d.Masters[0], "EXISTS", "a") == int64(1),
+		"it unlocked on one master: %s", printed)
 }
 
 // What is wrong with a command line is said in one line, without what may be a password.
@@ -171,9 +167,8 @@ func TestUsage(t *testing.T) {
 			says = []string{"quorumlock: " + test.says}
 		}
 		clitest.Contains(t, stderr, says...)
-		if stdout != "" || strings.Contains(stderr, clitest.Secret) || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%q: stdout %q, stderr %q", test.args, stdout, stderr)
-		}
+		testkit.Check(t, stdout == "" && !strings.Contains(stderr, clitest.Secret) && strings.Count(stderr, "\n") == 1,
+			"%q: stdout %q, stderr %q", test.args, stdout, stderr)
 	}
 }
 

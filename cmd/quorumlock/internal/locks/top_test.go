@@ -41,15 +41,11 @@ func TestTop(t *testing.T) {
 		return row.MatchString(printed)
 	})
 	clitest.Contains(t, printed, "MASTER ", d.Masters[0].Addr(), d.Masters[2].Addr(), " ok ", `"{b}"`)
-	if strings.Contains(printed, "was:held") || strings.Contains(printed, "\x1b") {
-		t.Errorf("not only what is held or waited for, as plain text: %q", printed)
-	}
-	if strings.Contains(printed, "request:") {
-		t.Errorf("top shows a channel as a lock: %s", printed)
-	}
-	if strings.Index(printed, `"a"`) > strings.Index(printed, `"{b}"`) {
-		t.Errorf("the busiest lock is not first: %s", printed)
-	}
+	testkit.Check(t, !strings.Contains(printed, "was:held") && !strings.Contains(printed, "\x1b"),
+		"not only what is held or waited for, as plain text: %q", printed)
+	testkit.Check(t, !strings.Contains(printed, "request:"), "top shows a channel as a lock: %s", printed)
+	testkit.Check(t, strings.Index(printed, `"a"`) <= strings.Index(printed, `"{b}"`),
+		"the busiest lock is not first: %s", printed)
 }
 
 func TestTopWithoutMasters(t *testing.T) {
@@ -68,9 +64,7 @@ func TestTopWithoutMasters(t *testing.T) {
 	clitest.Contains(t, printed, "\n!  masters not ok: 2 of 3; locks held: 0; waiting: 0; nothing new is locked")
 	testkit.Must(t, d.Masters[0].Kill())
 	_, stderr := clitest.Ask(t, cli.ExitUnavailable, "top", flags)
-	if stderr != "quorumlock: top: no master answers\n" {
-		t.Errorf("%q", stderr)
-	}
+	testkit.Check(t, stderr == "quorumlock: top: no master answers\n", "%q", stderr)
 }
 
 // A long name leaves room for what follows it.

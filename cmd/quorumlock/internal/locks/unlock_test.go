@@ -25,9 +25,7 @@ func TestUnlock(t *testing.T) {
 	awaitIdentity(t, flags, "a")
 	printed, asked := clitest.Ask(t, cli.ExitLockUsage, "unlock", flags, "a", "b")
 	clitest.Contains(t, asked, "two holders are possible", `"a" is held by sh on `, `"b" is free`, "the same command with -yes")
-	if printed != "" {
-		t.Errorf("without -yes: %q", printed)
-	}
+	testkit.Check(t, printed == "", "without -yes: %q", printed)
 	clitest.Ask(t, cli.ExitOK, "status", flags, "a")
 
 	printed, _ = clitest.Ask(t, cli.ExitOK, "unlock", flags, "-yes", "a", "b")

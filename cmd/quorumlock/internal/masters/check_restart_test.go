@@ -85,9 +85,7 @@ func TestRestartsAsOnThePage(t *testing.T) {
 			} else if job.HasExited() {
 				t.Errorf("the job ended with %v: %s", job.ProcessState, &job.Errs)
 			}
-			if restarted != "abc" || t.Failed() {
-				t.Errorf("restarted: %s\n%s", restarted, &out)
-			}
+			testkit.Check(t, restarted == "abc" && !t.Failed(), "restarted: %s\n%s", restarted, &out)
 		})
 	}
 }

@@ -54,17 +54,14 @@ clients' lists. That holds once no client has held or requested a lock there for
 	printed, explained := clitest.Command(t, cli.ExitUsage, "admit", fleet.URLs()[0])
 	clitest.Contains(t, explained, "quorumlock: with admit you assert that "+belief+"\n", "two holders", "An empty spare",
 		"To assert it: the same command with -yes", "wait one max lease")
-	if printed != "" || testkit.Do(t, fleet.Masters[0], "DBSIZE") != int64(0) {
-		t.Errorf("admit without -yes: printed %q, %v keys", printed, testkit.Do(t, fleet.Masters[0], "DBSIZE"))
-	}
+	keys := testkit.Do(t, fleet.Masters[0], "DBSIZE")
+	testkit.Check(t, printed == "" && keys == int64(0), "admit without -yes: printed %q, %v keys", printed, keys)
 	_, explained = clitest.Command(t, cli.ExitUsage, "admit", "-members", fleet.URLs()[0])
 	clitest.Contains(t, explained, "only clients with {"+fleet.Masters[0].Addr()+"}", "To assert it: the same command with -yes.\n")
 	printed, _ = clitest.Command(t, cli.ExitOK, "admit", "-yes", fleet.URLs()[0])
 	clitest.Contains(t, printed, "\nYou asserted that "+belief+"\n")
 	printed, _ = clitest.Command(t, cli.ExitFailed, "admit", "-yes", "redis://127.0.0.1:1")
-	if strings.Contains(printed, "You asserted") {
-		t.Errorf("of none admitted: %q", printed)
-	}
+	testkit.Check(t, !strings.Contains(printed, "You asserted"), "of none admitted: %q", printed)
 	help, _ := clitest.Command(t, cli.ExitOK, "admit", "-h")
 	clitest.Contains(t, help, "whose place")
 }
@@ -116,9 +113,8 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 			if args[0] == "check" || test.code != cli.ExitOK {
 				clitest.Contains(t, printed, test.says)
 			}
-			if strings.Contains(printed+errs, "never-shown") {
-				t.Errorf("a password was printed:\n%s\n%s", printed, errs)
-			}
+			testkit.Check(t, !strings.Contains(printed+errs, "never-shown"),
+				"a password was printed:\n%s\n%s", printed, errs)
 		}
 	}
 	printed, _ := clitest.Command(t, cli.ExitFailed, "check", master.URL())
@@ -134,9 +130,8 @@ func TestCheckCountsMasters(t *testing.T) {
 			args = append(args, "redis://127.0.0.1:1")
 		}
 		printed, _ := clitest.Command(t, cli.ExitFailed, args...)
-		if strings.HasSuffix(printed, note) != noted {
-			t.Errorf("%d masters: the note's presence should be %v:\n%s", count, noted, printed)
-		}
+		testkit.Check(t, strings.HasSuffix(printed, note) == noted,
+			"%d masters: the note's presence should be %v:\n%s", count, noted, printed)
 	}
 }
 
@@ -159,10 +154,8 @@ func TestCheckJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(printed), &report); err != nil {
 		t.Fatal(err, printed)
 	}
-	if report.Fit != 2 || report.Granting != 2 || len(report.Masters) != 3 || report.Masters[0].State != "ok" ||
-		report.Masters[2].State != "FAILED" || report.Masters[2].Error == "" {
-		t.Errorf("%+v", report)
-	}
+	testkit.Check(t, report.Fit == 2 && report.Granting == 2 && len(report.Masters) == 3 && report.Masters[0].State == "ok" && report.Masters[2].State == "FAILED" && report.Masters[2].Error != "",
+		"%+v", report)
 }
 
 func TestCheckWaits(t *testing.T) {
@@ -186,9 +179,7 @@ func TestCheckWaits(t *testing.T) {
 	clitest.Command(t, cli.ExitFailed, append([]string{"admit", "-yes"}, urls...)...)
 	r := <-done
 	clitest.Contains(t, r.out, "2 of 3 masters grant, and 2 must: a majority is 2.")
-	if r.code != cli.ExitOK {
-		t.Errorf("exit code %d", r.code)
-	}
+	testkit.Check(t, r.code == cli.ExitOK, "exit code %d", r.code)
 	// Masters of another list do not grant to clients with this one.
 	clitest.Command(t, cli.ExitFailed, append([]string{"admit", "-yes", "-members"}, urls...)...)
 	clitest.Command(t, cli.ExitOK, append([]string{"check", "-wait", "10ms"}, urls...)...)
@@ -217,9 +208,7 @@ func TestCheckHintsAtTLS(t *testing.T) {
 		clitest.Contains(t, printed, hint)
 	}
 	printed, _ := clitest.Command(t, cli.ExitFailed, "check", "redis://127.0.0.1:1")
-	if strings.Contains(printed, "TLS") {
-		t.Errorf("a hint for a port where nothing listens: %s", printed)
-	}
+	testkit.Check(t, !strings.Contains(printed, "TLS"), "a hint for a port where nothing listens: %s", printed)
 }
 
 // The URLs, which may hold passwords, need not be on the command line. A command that changes what
@@ -256,9 +245,8 @@ func TestUnusableURLs(t *testing.T) {
 	} {
 		stdout, stderr := clitest.Command(t, cli.ExitUsage, args...)
 		clitest.Contains(t, stderr, "URL 2: ")
-		if stdout != "" || strings.Contains(stderr, clitest.Secret) || strings.Contains(stderr, "flags come before") != strings.Contains(args[2], clitest.Secret) {
-			t.Errorf("%q: printed %q, %q", args, stdout, stderr)
-		}
+		testkit.Check(t, stdout == "" && !strings.Contains(stderr, clitest.Secret) && strings.Contains(stderr, "flags come before") == strings.Contains(args[2], clitest.Secret),
+			"%q: printed %q, %q", args, stdout, stderr)
 	}
 	_, stderr := clitest.Command(t, cli.ExitUsage, "check", "-max-lease", "1ns", "redis://127.0.0.1")
 	clitest.Contains(t, stderr, "max lease 1ns")

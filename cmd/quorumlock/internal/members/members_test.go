@@ -192,9 +192,8 @@ func TestMembersOfTwoMaxLeases(t *testing.T) {
 		for _, verb := range []string{"show", "commit", "abort"} {
 			_, errs := clitest.Command(t, cli.ExitFailed, append([]string{"members", verb, "-max-lease", lease}, urls...)...)
 			clitest.Contains(t, errs, "max lease differs", "other masters of this list have this client's", "(DEL "+scripts.MarkerKey+")")
-			if strings.Contains(errs, "give the deployment's") {
-				t.Errorf("%s -max-lease %s: %s", verb, lease, errs)
-			}
+			testkit.Check(t, !strings.Contains(errs, "give the deployment's"),
+				"%s -max-lease %s: %s", verb, lease, errs)
 		}
 	}
 	testkit.Do(t, fleet.Masters[2], "DEL", scripts.MarkerKey)
@@ -218,9 +217,7 @@ func TestCommandsAreInterruptedAtOnce(t *testing.T) {
 		interrupt()
 		select {
 		case code := <-ended:
-			if code != cli.ExitInterrupted {
-				t.Errorf("%s ends with %d", line, code)
-			}
+			testkit.Check(t, code == cli.ExitInterrupted, "%s ends with %d", line, code)
 		case <-time.After(20 * time.Second):
 			t.Errorf("%s goes on", line)
 		}

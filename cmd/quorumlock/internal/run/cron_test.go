@@ -40,13 +40,10 @@ func TestTheCronRecipeRunsTheJobOncePerTick(t *testing.T) {
 	}
 	const inCron = "-urls-file /etc/quorumlock/urls " // systemd has the variable
 	others := recipeLines(t, "operations.md")
-	if len(others) != 2 {
-		t.Errorf("not a line for cron and one for systemd in operations.md: %q", others)
-	}
+	testkit.Check(t, len(others) == 2, "not a line for cron and one for systemd in operations.md: %q", others)
 	for _, line := range others {
-		if strings.Replace(line, inCron, "", 1) != strings.Replace(lines[0], inCron, "", 1) {
-			t.Errorf("operations.md has another line than recipes.md: %q", line)
-		}
+		testkit.Check(t, strings.Replace(line, inCron, "", 1) == strings.Replace(lines[0], inCron, "", 1),
+			"operations.md has another line than recipes.md: %q", line)
 	}
 
 	d := clitest.Deploy(t, 3, 30*time.Second)
@@ -90,9 +87,8 @@ func TestTheCronRecipeRunsTheJobOncePerTick(t *testing.T) {
 		}
 		for _, p := range started {
 			p.Await(t, cli.ExitOK)
-			if p.Out.String() != "" || p.Errs.String() != "" {
-				t.Errorf("tick %d: a machine printed %q, %q", tick, &p.Out, &p.Errs)
-			}
+			testkit.Check(t, p.Out.String() == "" && p.Errs.String() == "",
+				"tick %d: a machine printed %q, %q", tick, &p.Out, &p.Errs)
 		}
 		if ran, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("tick-%d", tick))); string(ran) != "ran\n" {
 			t.Errorf("tick %d: the job ran %d times: %v", tick, strings.Count(string(ran), "ran"), err)

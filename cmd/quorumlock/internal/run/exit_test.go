@@ -52,9 +52,8 @@ func TestRunUsage(t *testing.T) {
 	} {
 		stdout, stderr := clitest.Command(t, cli.ExitLockUsage, append([]string{"run"}, test.args...)...)
 		clitest.Contains(t, clitest.OneErrorLine(t, stderr), test.says, "(see quorumlock run -h)")
-		if stdout != "" || strings.Contains(stderr, clitest.Secret) {
-			t.Errorf("%q: stdout %q, stderr %q", test.args, stdout, stderr)
-		}
+		testkit.Check(t, stdout == "" && !strings.Contains(stderr, clitest.Secret),
+			"%q: stdout %q, stderr %q", test.args, stdout, stderr)
 	}
 	help, _ := clitest.Command(t, cli.ExitOK, "run", "-n", "-h")
 	clitest.Contains(t, help, "quorumlock run", "-max-hold")
@@ -81,9 +80,7 @@ func TestDefaultGrace(t *testing.T) {
 		}}
 		args := append(append([]string{"run"}, strings.Fields(flags)...), "x", "--", "true")
 		cli.App{Commands: []cli.Command{row}}.Run(t.Context(), args, io.Discard, io.Discard)
-		if err != nil || l.grace != want {
-			t.Errorf("%q: %+v, %v, want a grace of %v", flags, l, err, want)
-		}
+		testkit.Check(t, err == nil && l.grace == want, "%q: %+v, %v, want a grace of %v", flags, l, err, want)
 	}
 }
 
@@ -111,9 +108,7 @@ func TestRunExitCodeOfTheCommand(t *testing.T) {
 	} {
 		_, stderr := d.Run(t, test.code, append([]string{"-n", "x", "--"}, test.command...)...)
 		clitest.Contains(t, stderr, test.says)
-		if test.says == "" && stderr != "" {
-			t.Errorf("%q: stderr %q", test.command, stderr)
-		}
+		testkit.Check(t, test.says != "" || stderr == "", "%q: stderr %q", test.command, stderr)
 	}
 }
 
@@ -174,9 +169,7 @@ func TestRunWithUnusableMasters(t *testing.T) {
 		p.Env = append(p.Env, masters.URLsVariable+"="+test.urls)
 		p.Begin(t).Await(t, cli.ExitConfiguration)
 		clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), test.says...)
-		if strings.Contains(p.Errs.String(), clitest.Secret) {
-			t.Errorf("a password was printed: %s", &p.Errs)
-		}
+		testkit.Check(t, !strings.Contains(p.Errs.String(), clitest.Secret), "a password was printed: %s", &p.Errs)
 	}
 	_, stderr := d.Run(t, cli.ExitLockUsage, "quorumlock:x", "--", "true")
 	clitest.Contains(t, stderr, "quorumlock:x")
@@ -215,9 +208,7 @@ func TestRunWithWrongCredentials(t *testing.T) {
 	p.Env = append(p.Env, masters.URLsVariable+"="+strings.ReplaceAll(strings.Join(d.URLs(), " "), "//", "//:"+clitest.Secret+"@"))
 	p.Begin(t).Await(t, cli.ExitCredentials)
 	clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "WRONGPASS")
-	if strings.Contains(p.Errs.String(), clitest.Secret) {
-		t.Errorf("a password was printed: %s", &p.Errs)
-	}
+	testkit.Check(t, !strings.Contains(p.Errs.String(), clitest.Secret), "a password was printed: %s", &p.Errs)
 }
 
 // run does not wait for masters that run no scripts, and check names what is wrong.

@@ -31,9 +31,8 @@ func endedWithin(t *testing.T, due time.Duration, since *poll.Stopwatch) {
 	t.Helper()
 	took, stalled := since.Read()
 	since.Stop()
-	if took > poll.AtMost(due+time.Second, stalled) {
-		t.Errorf("it ended after %v, due after %v; the machine stood still for %v", took, due, stalled)
-	}
+	testkit.Check(t, took <= poll.AtMost(due+time.Second, stalled),
+		"it ended after %v, due after %v; the machine stood still for %v", took, due, stalled)
 }
 
 func TestTheCommandEndsBeforeItsLock(t *testing.T) {
@@ -67,9 +66,7 @@ func TestTheWholeGroupIsKilledAtTheDeadline(t *testing.T) {
 	p.Await(t, cli.ExitEnded)
 	endedWithin(t, lease, since)
 	for _, word := range []string{"child", "grandchild"} {
-		if alive(p.Number(t, word)) {
-			t.Errorf("the %s is alive", word)
-		}
+		testkit.Check(t, !alive(p.Number(t, word)), "the %s is alive", word)
 	}
 	clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "the lock is lost", "connect", "the command was killed")
 }
@@ -108,9 +105,7 @@ func TestWhatTheCommandLeavesBehindIsKilledAtTheDeadline(t *testing.T) {
 		t.Errorf("SIGTERM after %v", took)
 	}
 	grandchild := p.Number(t, "grandchild")
-	if !alive(grandchild) {
-		t.Error("it was killed before its time")
-	}
+	testkit.Check(t, alive(grandchild), "it was killed before its time")
 	p.Await(t, cli.ExitEnded)
 	if took := time.Since(began); took < 6*time.Second || alive(grandchild) {
 		t.Errorf("ended after %v; it is alive: %v", took, alive(grandchild))
@@ -144,9 +139,7 @@ func TestTheCommandIsKilledWhenRunContinuesTooLate(t *testing.T) {
 	p.Send(t, syscall.SIGCONT)
 	p.Await(t, cli.ExitEnded)
 	endedWithin(t, 0, since)
-	if alive(p.Number(t, "grandchild")) {
-		t.Error("the grandchild is alive")
-	}
+	testkit.Check(t, !alive(p.Number(t, "grandchild")), "the grandchild is alive")
 	clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "the lock is lost", "the command was killed")
 }
 

@@ -95,9 +95,8 @@ func TestOwnerFileFreesTheLockOfADeadRun(t *testing.T) {
 
 			job := fmt.Sprintf(`cat %s; for key in "$@"; do echo "$key"; done`, file)
 			out, errs := d.Run(t, cli.ExitOK, append(withFile, "--", "sh", "-c", job)...)
-			if strings.Contains(out, dead.Owner) || !strings.Contains(out, `"owner":"`) || !strings.Contains(errs, "released the lock of") {
-				t.Errorf("while the second ran, the file said %q; errors %q", out, errs)
-			}
+			testkit.Check(t, !strings.Contains(out, dead.Owner) && strings.Contains(out, `"owner":"`) && strings.Contains(errs, "released the lock of"),
+				"while the second ran, the file said %q; errors %q", out, errs)
 			isGone(t, file)
 
 			killed(t, d, withFile...)
@@ -109,9 +108,8 @@ func TestOwnerFileFreesTheLockOfADeadRun(t *testing.T) {
 			}
 			for _, m := range d.Masters {
 				for _, key := range test.keys {
-					if testkit.Do(t, m, "EXISTS", key) != int64(0) {
-						t.Errorf("%s is still there on %s", key, m.Addr())
-					}
+					testkit.Check(t, testkit.Do(t, m, "EXISTS", key) == int64(0),
+						"%s is still there on %s", key, m.Addr())
 				}
 			}
 			isGone(t, file)

@@ -57,9 +57,7 @@ func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 	gone.Wait()
 	clitest.Eventually(t, "the threads ended", func() bool { return threadsOf(t) <= before+len(children) })
 	for _, c := range children {
-		if !alive(c.pid) {
-			t.Error("it died with a thread")
-		}
+		testkit.Check(t, alive(c.pid), "it died with a thread")
 		c.signalGroup(syscall.SIGKILL)
 		close(c.watch)
 		if status := <-c.changes; status.Signal() != syscall.SIGKILL {

@@ -46,13 +46,10 @@ func TestRunGivesTheCommandWhatTheLockIs(t *testing.T) {
 		p.Env = append(p.Env, "QUORUMLOCK_TOKEN=outer", "QUORUMLOCK_SLOT=outer", "QUORUMLOCK_OTHER=stays")
 		p.Begin(t).Await(t, cli.ExitOK)
 		clitest.Contains(t, p.Out.String(), "QUORUMLOCK_NAMES=b,a\n", "QUORUMLOCK_OTHER=stays\n", "QUORUMLOCK_OWNER=")
-		if strings.Contains(p.Out.String(), "outer") {
-			t.Error("the outer lock's token, or slot, is still there")
-		}
+		testkit.Check(t, !strings.Contains(p.Out.String(), "outer"), "the outer lock's token, or slot, is still there")
 		deadline := time.Unix(int64(p.Number(t, "\nQUORUMLOCK_DEADLINE")), 0)
-		if deadline.Before(began.Add(25*time.Second)) || deadline.After(time.Now().Add(30*time.Second)) {
-			t.Errorf("deadline %v", deadline)
-		}
+		testkit.Check(t, !deadline.Before(began.Add(25*time.Second)) && !deadline.After(time.Now().Add(30*time.Second)),
+			"deadline %v", deadline)
 		return uint64(p.Number(t, "\nQUORUMLOCK_TOKEN"))
 	}
 	if first, second := token(), token(); first == 0 || second <= first {

@@ -64,9 +64,7 @@ func TestRunForwardsToTheGroup(t *testing.T) {
 	helper := p.Number(t, "helper")
 	p.Send(t, syscall.SIGUSR1)
 	p.AwaitOutput(t, "one\n")
-	if !alive(helper) {
-		t.Error("SIGUSR1 has ended the command's child")
-	}
+	testkit.Check(t, alive(helper), "SIGUSR1 has ended the command's child")
 	p.Send(t, syscall.SIGTERM)
 	clitest.Eventually(t, "the command's child ended", func() bool { return !alive(helper) })
 	p.Await(t, 4)
@@ -80,9 +78,7 @@ func TestRunEndsByTheForwardedSignal(t *testing.T) {
 		p := d.Start(t, "x", "--", "sh", "-c", "echo ready; exec sleep 600")
 		p.Send(t, s.(syscall.Signal))
 		p.Await(t, cli.ExitSignalled+int(s.(syscall.Signal)))
-		if p.Errs.String() != "" {
-			t.Errorf("%v: %s", s, &p.Errs)
-		}
+		testkit.Check(t, p.Errs.String() == "", "%v: %s", s, &p.Errs)
 	}
 }
 
@@ -99,9 +95,7 @@ func TestSignalsEndTheWaiting(t *testing.T) {
 		p.Send(t, s.(syscall.Signal))
 		p.Await(t, cli.ExitSignalled+int(s.(syscall.Signal)))
 		clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "ended by "+unix.SignalName(s.(syscall.Signal)), "held by ")
-		if p.Out.String() != "" {
-			t.Errorf("%v: the command ran: %q", s, &p.Out)
-		}
+		testkit.Check(t, p.Out.String() == "", "%v: the command ran: %q", s, &p.Out)
 		clitest.Eventually(t, "the waiter gone", func() bool { return waiters() == 0 })
 	}
 }

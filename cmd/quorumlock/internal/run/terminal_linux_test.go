@@ -42,9 +42,7 @@ func TestCtrlCIsTheCommands(t *testing.T) {
 	c.AwaitOutput(t, "INT\n")
 	c.Press(t, "\n")
 	c.Await(t, 5)
-	if strings.Contains(c.Out.String(), "script") {
-		t.Errorf("the script got the signal, too: %q", &c.Out)
-	}
+	testkit.Check(t, !strings.Contains(c.Out.String(), "script"), "the script got the signal, too: %q", &c.Out)
 }
 
 // A job under Ctrl-Z is stopped as a whole, and goes on as a whole.
