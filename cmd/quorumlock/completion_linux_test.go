@@ -114,9 +114,8 @@ func TestCompletionInARealShell(t *testing.T) {
 				before := len(c.Out.String())
 				c.Press(t, "quorumlock run x -- nothing-at\x04")
 				c.says(t, ctrlU)
-				if n := strings.Count(c.Out.String()[before:], "nothing-at-all"); n != 1 {
-					t.Errorf("it lists a command of the path and of the directory %d times: %q", n, &c.Out)
-				}
+				n := strings.Count(c.Out.String()[before:], "nothing-at-all")
+				testkit.Check(t, n == 1, "it lists a command of the path and of the directory %d times: %q", n, &c.Out)
 			}
 			for line, want := range map[string]string{
 				"quorumlock vers\t":                                      "version",

@@ -39,9 +39,8 @@ func TestCompletion(t *testing.T) {
 		"st": "status", "c": "check completion", "run --max-": "--max-hold --max-lease", "run -min": "--min-hold",
 		"unlock --y": "--yes", "members ": "abort add commit remove show", "run x -- touch x ": "", "unlock -yes x ": "",
 	} {
-		if got := completed(t, bash, line, bin); strings.Join(got, " ") != want {
-			t.Errorf("%q: %q, want %q", line, got, want)
-		}
+		got := completed(t, bash, line, bin)
+		testkit.Check(t, strings.Join(got, " ") == want, "%q: %q, want %q", line, got, want)
 	}
 	if said, _ := clitest.Command(t, cli.ExitOK, "run", "-", "--generate-shell-completion"); strings.Contains(said, "`") || !strings.Contains(said, "FILE") {
 		t.Errorf("what shells show next to the flags: %q", said)

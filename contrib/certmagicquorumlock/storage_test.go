@@ -104,9 +104,7 @@ func TestLocks(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						if n := working.Add(1); n != 1 {
-							t.Errorf("%d have the lock", n)
-						}
+						testkit.Equal(t, working.Add(1), 1, "how many have the lock")
 						working.Add(-1)
 						if err := by.Unlock(ctx, name); err != nil {
 							t.Error(err)
@@ -179,9 +177,7 @@ func TestRenewLockLease(t *testing.T) {
 	}
 	must(t, storage.Lock(t.Context(), name))
 	must(t, renew(t.Context()))
-	if n := len(acquired); n != 1 {
-		t.Errorf("%d locks were acquired for a lock that is held", n)
-	}
+	testkit.Equal(t, len(acquired), 1, "locks acquired for a lock that is held")
 
 	masters.Lose(receive(t, acquired))
 	ended, cancel := context.WithCancel(t.Context())
@@ -271,9 +267,7 @@ func TestThreeServersOrderOnce(t *testing.T) {
 			for range 3 {
 				must(t, receive(t, results))
 			}
-			if n := ca.orders.Load(); n != want {
-				t.Errorf("%d orders, want %d", n, want)
-			}
+			testkit.Equal(t, ca.orders.Load(), want, "orders")
 		})
 	}
 }
@@ -316,9 +310,7 @@ func TestALostLockMakesTwoOrders(t *testing.T) {
 	must(t, second.ObtainCertAsync(t.Context(), "www.example.com"))
 	issue <- true
 	must(t, receive(t, result))
-	if n := ca.orders.Load(); n != 2 {
-		t.Errorf("%d orders, want 2", n)
-	}
+	testkit.Equal(t, ca.orders.Load(), 2, "orders")
 	cert, err := second.CacheManagedCertificate(t.Context(), "www.example.com")
 	must(t, err)
 	testkit.Check(t, cert.Leaf.SerialNumber.Int64() == 1,

@@ -91,9 +91,8 @@ func TestHeldByTheNextRun(t *testing.T) {
 		next, err := l.Lock(c.Context(), "job")
 		testkit.Must(c, err)
 		testkit.Must(c, first.Unlock(c.Context()))
-		if lock, ok := l.Held("job"); !ok || lock != next.(*jobLock).lock {
-			c.Error("the next run has no lock any more")
-		}
+		lock, ok := l.Held("job")
+		testkit.Check(c, ok && lock == next.(*jobLock).lock, "the next run has no lock any more")
 		testkit.Must(c, next.Unlock(c.Context()))
 	})
 }
@@ -115,7 +114,7 @@ func TestRunNowWithinTheMinHold(t *testing.T) {
 			c.Errorf("another process: %v; logged: %s", err, &log)
 		}
 		_, err = l.Lock(c.Context(), "job")
-		testkit.Check(c, errors.Is(err, quorum.ErrHeld) && strings.Contains(err.Error(), "within the min hold of this process's last run") && strings.Count(log.String(), "level=WARN") == 1 && strings.Contains(log.String(), "job=job"),
-			"%v; logged: %s", err, &log)
+		testkit.Check(c, errors.Is(err, quorum.ErrHeld) && strings.Contains(err.Error(), "within the min hold of this process's last run") &&
+			strings.Count(log.String(), "level=WARN") == 1 && strings.Contains(log.String(), "job=job"), "%v; logged: %s", err, &log)
 	})
 }

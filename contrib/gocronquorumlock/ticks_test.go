@@ -170,9 +170,7 @@ func TestRefusedSettings(t *testing.T) {
 				testkit.Check(c, twice > 0 == test.twice && missed > 0 == test.missed,
 					"want runs too many %v, ticks without %v", test.twice, test.missed)
 				_, err := New(c.process(0), period, skew, WithMinHold(test.minHold), WithWait(test.wait))
-				if refused := errors.Is(err, quorum.ErrInvalid); refused != (test.twice || test.missed) {
-					c.Errorf("New: %v", err)
-				}
+				testkit.Check(c, errors.Is(err, quorum.ErrInvalid) == (test.twice || test.missed), "New: %v", err)
 			})
 		})
 	}

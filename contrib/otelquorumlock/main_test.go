@@ -154,9 +154,7 @@ func TestMetrics(t *testing.T) {
 		return f.sum(t, "quorumlock.lock.repairs", str("quorumlock.outcome", "granted")) >= 1
 	})
 	must(t, lock.Unlock(ctx))
-	if n := f.sum(t, "quorumlock.lock.releases", group); n != 1 {
-		t.Errorf("%d releases", n)
-	}
+	testkit.Equal(t, f.sum(t, "quorumlock.lock.releases", group), 1, "releases")
 	short, err := f.locker.With(quorum.WithFixedLease(50*time.Millisecond)).Lock(ctx, "invoice:43")
 	must(t, err)
 	<-short.Context().Done()
@@ -202,14 +200,14 @@ func TestSpans(t *testing.T) {
 		outcome, _ := set.Value(outcomeKey)
 		group, _ := set.Value(groupKey)
 		attempts, _ := set.Value(attemptsKey)
-		testkit.Check(t, s.Name == "quorumlock.lock" && outcome.AsString() == want.outcome && group.AsString() == want.group && s.Status.Code == want.status && attempts.AsInt64() == int64(len(s.Events)),
+		testkit.Check(t, s.Name == "quorumlock.lock" && outcome.AsString() == want.outcome && group.AsString() == want.group &&
+			s.Status.Code == want.status && attempts.AsInt64() == int64(len(s.Events)),
 			"span %d is %s %v, with the status %v", i, s.Name, s.Attributes, s.Status)
 		testkit.Check(t, s.Parent.SpanID() == parent.SpanContext().SpanID() && !s.EndTime.IsZero(),
 			"span %d has the parent %v", i, s.Parent)
-		if last := s.Events[len(s.Events)-1]; last.Name != "quorumlock.attempt" ||
-			!slices.Contains(last.Attributes, outcomeKey.String(want.outcome)) {
-			t.Errorf("span %d has the events %v", i, s.Events)
-		}
+		last := s.Events[len(s.Events)-1]
+		testkit.Check(t, last.Name == "quorumlock.attempt" && slices.Contains(last.Attributes, outcomeKey.String(want.outcome)),
+			"span %d has the events %v", i, s.Events)
 	}
 	first := all[0].Events
 	if got := first[len(first)-1].Attributes; !slices.Contains(got, grantedKey.Int(2)) && !slices.Contains(got, grantedKey.Int(3)) {

@@ -112,9 +112,8 @@ func TestMastersAreAdmitted(t *testing.T) {
 		t.Fatal(tb.Died)
 	}
 	names := strings.ReplaceAll(strings.Join(c.URLs(), ", "), "redis://", "")
-	if last := tb.Logged[len(tb.Logged)-1]; !strings.HasSuffix(last, ": "+names) {
-		t.Errorf("logged %q, want the names %s", last, names)
-	}
+	last := tb.Logged[len(tb.Logged)-1]
+	testkit.Check(t, strings.HasSuffix(last, ": "+names), "logged %q, want the names %s", last, names)
 	n, err := node.Open(c.URLs()[2], node.WithMaxLease(time.Hour), node.WithTimeout(patience))
 	testkit.Must(t, err)
 	defer n.Close()

@@ -70,9 +70,7 @@ func TestAnInterruptedUploadResumes(t *testing.T) {
 			if status := second.send(upload, 12, text[12:]); status != "204 No Content" {
 				t.Error(status)
 			}
-			if got := second.stored(upload); got != text {
-				t.Errorf("stored: %q, want %q", got, text)
-			}
+			testkit.Equal(t, second.stored(upload), text, "stored")
 		})
 	}
 }
@@ -87,9 +85,8 @@ func TestWithoutARequestNoUploadResumes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer cancel()
 	name := "tusd:" + upload[strings.LastIndexByte(upload, '/')+1:]
-	if _, err := masters.Locker().Lock(ctx, name); !errors.Is(err, quorum.ErrHeld) || ctx.Err() == nil {
-		t.Errorf("the upload's lock was to be had: %v", err)
-	}
+	_, err := masters.Locker().Lock(ctx, name)
+	testkit.Check(t, errors.Is(err, quorum.ErrHeld) && ctx.Err() != nil, "the upload's lock was to be had: %v", err)
 }
 
 // A lock that is lost stops the upload: another server may have it.

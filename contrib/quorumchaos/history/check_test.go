@@ -169,9 +169,8 @@ func TestManyWaiters(t *testing.T) {
 		o := owner("waiter:" + time.Duration(i).String())
 		events = append(events, acquired(int(i%50), max(0, 10*i-500), 10*i, o, token(uint64(i+1)), deadline(10*i+9)))
 	}
-	if got := Check(events, Options{HonestClocks: true, Timeout: time.Minute}); len(got) > 0 {
-		t.Errorf("found %v", got)
-	}
+	got := Check(events, Options{HonestClocks: true, Timeout: time.Minute})
+	testkit.Check(t, len(got) == 0, "found %v", got)
 }
 
 func TestCheckCrowd(t *testing.T) {
@@ -192,9 +191,8 @@ func TestCheckCrowd(t *testing.T) {
 		{"one after another", join(hold("0", "a", 10, 20), hold("1", "b", 15, 25), hold("0", "c", 20, 30), hold("1", "d", 25, 40)), 0},
 		{"the same slot", join(hold("0", "a", 10, 20), hold("0", "b", 15, 25), hold("0", "c", 16, 17)), 1},
 	} {
-		if got := CheckCrowd(c.events, 2); len(got) != c.want {
-			t.Errorf("%s: %v, want %d", c.name, got, c.want)
-		}
+		got := CheckCrowd(c.events, 2)
+		testkit.Check(t, len(got) == c.want, "%s: %v, want %d", c.name, got, c.want)
 	}
 }
 
@@ -229,8 +227,7 @@ func TestReaders(t *testing.T) {
 		"a writer beside one that was downgraded": {
 			[][]Event{hold("w", false, 5, 10, 60), lowered("w", 20), hold("x", false, 7, 30, 40)}, true},
 	} {
-		if found := Check(slices.Concat(test.events...), Options{HonestClocks: true}); (len(found) > 0) != test.broken {
-			t.Errorf("%s: %v", what, found)
-		}
+		found := Check(slices.Concat(test.events...), Options{HonestClocks: true})
+		testkit.Check(t, (len(found) > 0) == test.broken, "%s: %v", what, found)
 	}
 }

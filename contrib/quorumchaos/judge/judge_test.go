@@ -188,8 +188,8 @@ func TestHolds(t *testing.T) {
 	for _, e := range j.events {
 		kinds[e.Kind]++
 	}
-	testkit.Check(t, fmt.Sprint(kinds) == fmt.Sprint(map[history.Kind]int{history.Acquired: 20, history.Released: 9, history.Lost: 2, history.Downgraded: 1}),
-		"events: %v", kinds)
+	want := map[history.Kind]int{history.Acquired: 20, history.Released: 9, history.Lost: 2, history.Downgraded: 1}
+	testkit.Equal(t, fmt.Sprint(kinds), fmt.Sprint(want), "events")
 }
 
 // What is seen when another hold begins counts, even if the end is never reported, or the lock is lost.

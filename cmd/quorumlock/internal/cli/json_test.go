@@ -27,7 +27,6 @@ func FuzzPrintable(f *testing.F) {
 
 func TestPrintable(t *testing.T) {
 	document := "{\n  \"a\": \"\u009b \u202e \U000e0041 ä\"\n}\n"
-	if got, want := string(printable([]byte(document))), "{\n  \"a\": \"\\u009b \\u202e \\udb40\\udc41 ä\"\n}\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	const want = "{\n  \"a\": \"\\u009b \\u202e \\udb40\\udc41 ä\"\n}\n"
+	testkit.Equal(t, string(printable([]byte(document))), want, "printed")
 }

@@ -110,9 +110,8 @@ func TestDemoInterrupted(t *testing.T) {
 			testkit.Check(t, p.cleanup <= 5*time.Second, "it took %v to clean up", p.cleanup)
 			testkit.Check(t, !strings.Contains(p.out.String(), "FALSE"), "it claims what it could not see:\n%s", p.out)
 			clitest.Contains(t, p.errs.String(), "interrupted")
-			if text, err := os.ReadFile(svg); string(text) != "an older picture" {
-				t.Errorf("the older picture is %q, %v", text, err)
-			}
+			text, err := os.ReadFile(svg)
+			testkit.Check(t, string(text) == "an older picture", "the older picture is %q, %v", text, err)
 		})
 	}
 }
@@ -136,9 +135,7 @@ func TestDemoAfterTheQuarantine(t *testing.T) {
 	})
 	stop := clitest.OnceSeen("operator.Admit", func() error { cancel(); return nil })
 	out := &clitest.Output{Sees: func(text string) error { return errors.Join(stall(text), stop(text)) }}
-	if code := demonstrate(ctx, start, "", out, &clitest.Output{}); code != cli.ExitInterrupted {
-		t.Errorf("exit code %d", code)
-	}
+	testkit.Equal(t, demonstrate(ctx, start, "", out, &clitest.Output{}), cli.ExitInterrupted, "exit code")
 	clitest.Contains(t, out.String(), "the quarantine was over, so it cannot be shown: worker A has the lock\n")
 	testkit.Check(t, !strings.Contains(out.String(), "FALSE"), "it claims what it could not see:\n%s", out)
 }
@@ -155,9 +152,8 @@ func TestDemoFindsFalseClaims(t *testing.T) {
 		}
 		out := &clitest.Output{Sees: clitest.OnceSeen("m1 is killed", func() error { return fleet.Masters[3].Kill() })}
 		var errs clitest.Output
-		if code := demonstrate(context.Background(), start, "", out, &errs); code != cli.ExitFailed {
-			t.Errorf("exit code %d:\n%s\n%s", code, out, &errs)
-		}
+		code := demonstrate(context.Background(), start, "", out, &errs)
+		testkit.Check(t, code == cli.ExitFailed, "exit code %d:\n%s\n%s", code, out, &errs)
 		_, summary, found := strings.Cut(out.String(), "claims did not hold:\n")
 		if !found {
 			t.Fatalf("no summary of what did not hold:\n%s\n%s", out, &errs)
@@ -181,9 +177,8 @@ func TestDemoFails(t *testing.T) {
 			t.Parallel()
 			errs := clitest.WhileStalled(t, timeout/4, func() (string, bool) { // the demo gives up on masters that stand still
 				out, errs := &clitest.Output{Sees: clitest.OnceSeen(at, test.fail)}, &clitest.Output{}
-				if code := clitest.Run(context.Background(), []string{"demo"}, out, errs); code != cli.ExitFailed {
-					t.Errorf("exit code %d:\n%s\n%s", code, out, errs)
-				}
+				code := clitest.Run(context.Background(), []string{"demo"}, out, errs)
+				testkit.Check(t, code == cli.ExitFailed, "exit code %d:\n%s\n%s", code, out, errs)
 				return errs.String(), strings.Contains(errs.String(), test.says[0])
 			})
 			clitest.Contains(t, errs, test.says...)
@@ -195,9 +190,7 @@ func TestDemoWithoutMasters(t *testing.T) {
 	t.Parallel()
 	start := func(int, ...string) (*redistest.Fleet, error) { return nil, errors.New("no room") }
 	var out, errs clitest.Output
-	if code := demonstrate(context.Background(), start, "", &out, &errs); code != cli.ExitFailed {
-		t.Errorf("exit code %d", code)
-	}
+	testkit.Equal(t, demonstrate(context.Background(), start, "", &out, &errs), cli.ExitFailed, "exit code")
 	clitest.Contains(t, errs.String(), "no room")
 }
 

@@ -25,9 +25,8 @@ func play(second time.Duration) *timeline.Picture {
 func TestDemoDrawsTwoHolders(t *testing.T) {
 	t.Parallel()
 	for second, want := range map[time.Duration]string{4: "Two holders of the lock, for 1s", 6: "Never two holders of the lock"} {
-		if p := play(second); p.Verdict() != want {
-			t.Errorf("%q of %+v, want %q", p.Verdict(), p.Rows, want)
-		}
+		p := play(second)
+		testkit.Check(t, p.Verdict() == want, "%q of %+v, want %q", p.Verdict(), p.Rows, want)
 	}
 }
 

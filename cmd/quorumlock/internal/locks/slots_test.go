@@ -32,9 +32,8 @@ func TestSlots(t *testing.T) {
 	one := d.Start(t, "-slots", "2", "a", "--", "sh", "-c", job)
 	other := d.Start(t, "-slots", "2", "-n", "a", "--", "sh", "-c", job)
 	first, second := "slot=0, a ready\n", "slot=1, a ready\n"
-	if out := one.Out.String() + other.Out.String(); out != first+second && out != second+first {
-		t.Errorf("the commands printed %q", out)
-	}
+	out := one.Out.String() + other.Out.String()
+	testkit.Check(t, out == first+second || out == second+first, "the commands printed %q", out)
 	d.Run(t, cli.ExitHeld, "-slots", "2", "-n", "a", "--", "true")
 	d.Run(t, cli.ExitOK, "-n", "a", "--", "true") // the lock of that name is another
 	waiting := d.Prepare("-slots", "2", "a", "--", "sh", "-c", job)
@@ -57,9 +56,8 @@ func TestSlots(t *testing.T) {
 		t.Fatal(err, three)
 	}
 	for k, s := range slots {
-		if want := map[bool]string{true: lockstate.Held, false: lockstate.Free}[k < 2]; s.Name != "a" || s.Slot == nil || *s.Slot != k || s.State != want {
-			t.Errorf("slot %d: %+v", k, s)
-		}
+		want := map[bool]string{true: lockstate.Held, false: lockstate.Free}[k < 2]
+		testkit.Check(t, s.Name == "a" && s.Slot != nil && *s.Slot == k && s.State == want, "slot %d: %+v", k, s)
 	}
 	if drawn, _ := clitest.Ask(t, cli.ExitOK, "top", flags); strings.Contains(drawn, "quorumlock:slots") {
 		t.Errorf("top shows a channel as a lock: %s", drawn)

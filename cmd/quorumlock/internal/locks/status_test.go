@@ -51,12 +51,11 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err, text)
 	}
 	l := locks[0]
-	if want := (scripts.Identity{Host: host, PID: p.Process.Pid, Program: filepath.Base(os.Args[0]), Label: "sh"}); l.Holder != want ||
-		time.Since(l.Since) > time.Minute || time.Since(l.Since) < 0 || !strings.Contains(text, `"holder": {`) {
-		t.Errorf("json: held by %+v since %v", l.Holder, l.Since)
-	}
-	testkit.Check(t, l.Name == "b" && l.State == lockstate.Held && l.Owner == owner && l.TTL > 0 && l.TTL <= 60_000 && len(l.Masters) == 3,
-		"json: %+v", l)
+	want := (scripts.Identity{Host: host, PID: p.Process.Pid, Program: filepath.Base(os.Args[0]), Label: "sh"})
+	testkit.Check(t, l.Holder == want && time.Since(l.Since) <= time.Minute && time.Since(l.Since) >= 0 &&
+		strings.Contains(text, `"holder": {`), "json: held by %+v since %v", l.Holder, l.Since)
+	testkit.Check(t, l.Name == "b" && l.State == lockstate.Held && l.Owner == owner && l.TTL > 0 && l.TTL <= 60_000 &&
+		len(l.Masters) == 3, "json: %+v", l)
 
 	p.Send(t, syscall.SIGSTOP) // or a renewal repairs what the test deletes
 	defer p.Send(t, syscall.SIGCONT)
@@ -93,9 +92,7 @@ func TestStatusOfNewMasters(t *testing.T) {
 	printed, _ := clitest.Ask(t, cli.ExitUnavailable, "status", d.Flags(t), "a")
 	clitest.Contains(t, printed, `"a": unknown`, "in quarantine for 30.0s from its first client on")
 	for _, m := range d.Masters {
-		if keys := testkit.Do(t, m, "DBSIZE"); keys != int64(0) {
-			t.Errorf("status wrote %v keys", keys)
-		}
+		testkit.Equal(t, testkit.Do(t, m, "DBSIZE"), any(int64(0)), "keys that status wrote")
 	}
 }
 
@@ -187,9 +184,8 @@ func TestStatusSaysWhyItDoesNotKnow(t *testing.T) {
 	}
 	printed, _ = clitest.Ask(t, cli.ExitCredentials, "status", flags, "a")
 	clitest.Contains(t, printed, `"a": unknown, 3 of 3 masters refused`, "NOAUTH")
-	if n := strings.Count(printed, "NOAUTH"); n != 1 {
-		t.Errorf("what all masters say stands there %d times:\n%s", n, printed)
-	}
+	n := strings.Count(printed, "NOAUTH")
+	testkit.Check(t, n == 1, "what all masters say stands there %d times:\n%s", n, printed)
 	for _, m := range d.Masters[:2] {
 		testkit.Must(t, m.Kill())
 	}

@@ -55,9 +55,8 @@ func TestTopWithoutMasters(t *testing.T) {
 	testkit.Must(t, d.Masters[2].Kill())
 	printed, _ := clitest.Ask(t, cli.ExitOK, "top", flags)
 	clitest.Contains(t, printed, "masters not ok: 1 of 3; locks held: 0", "FAILED")
-	if first := regexp.MustCompile(`QUARANTINE\n! +` + d.Masters[2].Addr() + " +FAILED"); !first.MatchString(printed) {
-		t.Errorf("the dead master is not first: %s", printed)
-	}
+	first := regexp.MustCompile(`QUARANTINE\n! +` + d.Masters[2].Addr() + " +FAILED")
+	testkit.Check(t, first.MatchString(printed), "the dead master is not first: %s", printed)
 	clitest.Contains(t, printed, d.Masters[2].Addr()+": check: dial tcp", "waiting: 0\n")
 	testkit.Must(t, d.Masters[1].Kill())
 	printed, _ = clitest.Ask(t, cli.ExitOK, "top", flags)
@@ -71,9 +70,7 @@ func TestTopWithoutMasters(t *testing.T) {
 func TestNameWidth(t *testing.T) {
 	t.Parallel()
 	for terminal, want := range map[int]int{0: 64, 60: 24, 80: 24, 100: 40, 200: 64} {
-		if got := nameWidth(terminal); got != want {
-			t.Errorf("%d columns: %d, want %d", terminal, got, want)
-		}
+		testkit.Equal(t, nameWidth(terminal), want, terminal)
 	}
 }
 
@@ -113,9 +110,8 @@ func TestDrawing(t *testing.T) {
 	if got := drawing(text, 20, 3, false, true); string(got) != "\x1b[Hfirst line\x1b[K\r\n... 3 more lines\x1b[K\r\n\x1b[J" {
 		t.Errorf("a low terminal: %q", got)
 	}
-	if again := drawing(text, 5, 5, false, true); bytes.Contains(again, []byte("\x1b[2J")) {
-		t.Errorf("the second drawing clears the terminal: %q", again)
-	}
+	again := drawing(text, 5, 5, false, true)
+	testkit.Check(t, !bytes.Contains(again, []byte("\x1b[2J")), "the second drawing clears the terminal: %q", again)
 }
 
 // status -watch loses nothing on a narrow terminal.

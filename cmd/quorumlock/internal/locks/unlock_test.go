@@ -41,9 +41,7 @@ func TestUnlock(t *testing.T) {
 	printed, _ = clitest.Ask(t, cli.ExitFailed, "unlock", flags, "-yes", "a")
 	clitest.Contains(t, printed, `NOT UNLOCKED: "a"`, d.Masters[1].Addr())
 	for _, m := range d.Masters[:2] {
-		if text := fmt.Sprintf("%s", testkit.Do(t, m, "GET", "a")); text != "text" {
-			t.Error("unlock deleted a key that is no lock")
-		}
+		testkit.Equal(t, fmt.Sprintf("%s", testkit.Do(t, m, "GET", "a")), "text", "the key that is no lock")
 		testkit.Must(t, m.Kill())
 	}
 	printed, _ = clitest.Ask(t, cli.ExitUnavailable, "unlock", flags, "-yes", "a")

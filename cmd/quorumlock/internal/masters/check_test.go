@@ -30,9 +30,7 @@ func TestCheckAndAdmit(t *testing.T) {
 	clitest.Contains(t, clitest.LineOf(t, printed, addr), "quarantine master", "none no bound 30.0s")
 	clitest.Contains(t, printed, "no client has used this server", "3 of 3 masters are fit for locks, 3 of these in quarantine")
 	for _, m := range fleet.Masters {
-		if keys := testkit.Do(t, m, "DBSIZE"); keys != int64(0) {
-			t.Errorf("check wrote %v keys", keys)
-		}
+		testkit.Equal(t, testkit.Do(t, m, "DBSIZE"), any(int64(0)), "keys that check wrote")
 	}
 
 	printed, _ = clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-max-lease", "20s"}, urls...)...)
@@ -154,8 +152,8 @@ func TestCheckJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(printed), &report); err != nil {
 		t.Fatal(err, printed)
 	}
-	testkit.Check(t, report.Fit == 2 && report.Granting == 2 && len(report.Masters) == 3 && report.Masters[0].State == "ok" && report.Masters[2].State == "FAILED" && report.Masters[2].Error != "",
-		"%+v", report)
+	testkit.Check(t, report.Fit == 2 && report.Granting == 2 && len(report.Masters) == 3 && report.Masters[0].State == "ok" &&
+		report.Masters[2].State == "FAILED" && report.Masters[2].Error != "", "%+v", report)
 }
 
 func TestCheckWaits(t *testing.T) {
@@ -179,7 +177,7 @@ func TestCheckWaits(t *testing.T) {
 	clitest.Command(t, cli.ExitFailed, append([]string{"admit", "-yes"}, urls...)...)
 	r := <-done
 	clitest.Contains(t, r.out, "2 of 3 masters grant, and 2 must: a majority is 2.")
-	testkit.Check(t, r.code == cli.ExitOK, "exit code %d", r.code)
+	testkit.Equal(t, r.code, cli.ExitOK, "exit code")
 	// Masters of another list do not grant to clients with this one.
 	clitest.Command(t, cli.ExitFailed, append([]string{"admit", "-yes", "-members"}, urls...)...)
 	clitest.Command(t, cli.ExitOK, append([]string{"check", "-wait", "10ms"}, urls...)...)
@@ -245,8 +243,8 @@ func TestUnusableURLs(t *testing.T) {
 	} {
 		stdout, stderr := clitest.Command(t, cli.ExitUsage, args...)
 		clitest.Contains(t, stderr, "URL 2: ")
-		testkit.Check(t, stdout == "" && !strings.Contains(stderr, clitest.Secret) && strings.Contains(stderr, "flags come before") == strings.Contains(args[2], clitest.Secret),
-			"%q: printed %q, %q", args, stdout, stderr)
+		testkit.Check(t, stdout == "" && !strings.Contains(stderr, clitest.Secret) &&
+			strings.Contains(stderr, "flags come before") == strings.Contains(args[2], clitest.Secret), "%q: printed %q, %q", args, stdout, stderr)
 	}
 	_, stderr := clitest.Command(t, cli.ExitUsage, "check", "-max-lease", "1ns", "redis://127.0.0.1")
 	clitest.Contains(t, stderr, "max lease 1ns")

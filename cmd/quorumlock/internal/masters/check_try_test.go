@@ -100,9 +100,8 @@ func TestCheckTriesALock(t *testing.T) {
 			fleet := listed(t, test.masters, test.servers...)
 			printed, _ := clitest.Command(t, cli.ExitFailed, append([]string{"check"}, test.args(t, fleet)...)...)
 			clitest.Contains(t, printed, test.says)
-			if keys := testkit.Do(t, fleet.Masters[0], "KEYS", "quorumlock:trial:*"); len(keys.([]any)) > 0 {
-				t.Errorf("left behind: %s", keys)
-			}
+			keys := testkit.Do(t, fleet.Masters[0], "KEYS", "quorumlock:trial:*")
+			testkit.Check(t, len(keys.([]any)) == 0, "left behind: %s", keys)
 		})
 	}
 }
@@ -115,15 +114,13 @@ func TestCheckLeavesNothing(t *testing.T) {
 	for range 3 {
 		printed, _ := clitest.Command(t, cli.ExitOK, append([]string{"check"}, fleet.URLs()...)...)
 		clitest.Contains(t, printed, "3 of 3 masters are fit for locks.\nA lock was acquired, renewed and released on 3 of these, each time alone")
-		if keys := testkit.Do(t, fleet.Masters[0], "DBSIZE").(int64); keys > before+1 {
-			t.Errorf("%d keys, before it %d", keys, before)
-		}
+		keys := testkit.Do(t, fleet.Masters[0], "DBSIZE").(int64)
+		testkit.Check(t, keys <= before+1, "%d keys, before it %d", keys, before)
 	}
 	printed, _ := clitest.Command(t, cli.ExitOK, append([]string{"check", "-json"}, fleet.URLs()...)...)
 	var report checkReport
-	if err := json.Unmarshal([]byte(printed), &report); err != nil || !report.Masters[2].Tried || report.Granting != 3 {
-		t.Errorf("%v: %+v", err, report)
-	}
+	err := json.Unmarshal([]byte(printed), &report)
+	testkit.Check(t, err == nil && report.Masters[2].Tried && report.Granting == 3, "%v: %+v", err, report)
 	testkit.Do(t, fleet.Masters[0], "CONFIG", "SET", "min-replicas-to-write", "1")
 	printed, _ = clitest.Command(t, cli.ExitFailed, append([]string{"check", "-json"}, fleet.URLs()...)...)
 	clitest.Contains(t, printed, `"error": "acquire: `, `"tried": false`, "NOREPLICAS")

@@ -286,9 +286,7 @@ func TestMembersThatCannotBe(t *testing.T) {
 		_, errs := clitest.Command(t, cli.ExitFailed, append([]string{"members"}, args...)...)
 		clitest.Contains(t, errs, says)
 	}
-	if after := marker(); after != before {
-		t.Errorf("the marker was %s, and is %s", before, after)
-	}
+	testkit.Equal(t, marker(), before, "the marker")
 	for _, args := range [][]string{{"add"}, {"commit"}, {"abort"}, {"remove"}, {"remove", "b"}, {"remove", a, b}, {"add", "-yes", a}} {
 		says := map[bool]string{true: " needs the ", false: ": unknown flag"}[len(args) < 2 || args[0] == "remove"]
 		_, errs := clitest.Command(t, cli.ExitUsage, append([]string{"members"}, args...)...)

@@ -58,9 +58,8 @@ func write(t *testing.T, file string, r ownerfile.Record, forge func(*ownerfile.
 
 func isGone(t *testing.T, path string) {
 	t.Helper()
-	if left, _ := filepath.Glob(path + "*"); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
-	}
+	left, _ := filepath.Glob(path + "*")
+	testkit.Check(t, len(left) == 0, "left behind: %q", left)
 }
 
 // run that is started with the file of a run that was killed has the lock at once. After unlock with that file nothing of
@@ -84,9 +83,8 @@ func TestOwnerFileFreesTheLockOfADeadRun(t *testing.T) {
 			withFile := append([]string{"-owner-file", file, "-lease", "10m"}, test.lock...) // longer than a test waits
 			killed(t, d, withFile...)
 			dead := recordOf(t, file)
-			if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
-				t.Errorf("%v, %v", info.Mode(), err)
-			}
+			info, err := os.Stat(file)
+			testkit.Check(t, err == nil && info.Mode().Perm() == 0o600, "%v, %v", info, err)
 			without := append([]string{"-n"}, test.lock...)
 			if test.lock[0] == "-w" {
 				without = append([]string{"-n"}, test.lock[2:]...)
@@ -95,21 +93,19 @@ func TestOwnerFileFreesTheLockOfADeadRun(t *testing.T) {
 
 			job := fmt.Sprintf(`cat %s; for key in "$@"; do echo "$key"; done`, file)
 			out, errs := d.Run(t, cli.ExitOK, append(withFile, "--", "sh", "-c", job)...)
-			testkit.Check(t, !strings.Contains(out, dead.Owner) && strings.Contains(out, `"owner":"`) && strings.Contains(errs, "released the lock of"),
-				"while the second ran, the file said %q; errors %q", out, errs)
+			testkit.Check(t, !strings.Contains(out, dead.Owner) && strings.Contains(out, `"owner":"`) &&
+				strings.Contains(errs, "released the lock of"), "while the second ran, the file said %q; errors %q", out, errs)
 			isGone(t, file)
 
 			killed(t, d, withFile...)
 			shown, asked := clitest.Ask(t, cli.ExitLockUsage, "unlock", flags, "-owner-file", file)
 			clitest.Contains(t, asked, " is held ", "To do it: the same command with -yes.\n")
 			out, _ = clitest.Ask(t, cli.ExitOK, "unlock", flags, "-yes", "-owner-file", file)
-			if n := strings.Count(out, "unlocked: "); n != len(test.keys) || shown != "" {
-				t.Errorf("unlock printed %q, %q", shown, out)
-			}
+			n := strings.Count(out, "unlocked: ")
+			testkit.Check(t, n == len(test.keys) && shown == "", "unlock printed %q, %q", shown, out)
 			for _, m := range d.Masters {
 				for _, key := range test.keys {
-					testkit.Check(t, testkit.Do(t, m, "EXISTS", key) == int64(0),
-						"%s is still there on %s", key, m.Addr())
+					testkit.Equal(t, testkit.Do(t, m, "EXISTS", key), any(int64(0)), key+" on "+m.Addr())
 				}
 			}
 			isGone(t, file)
@@ -175,9 +171,8 @@ func TestOwnerFileThatReleasesNothing(t *testing.T) {
 		clitest.Contains(t, errs, file, "it is no owner file of quorumlock run")
 		_, errs = clitest.Ask(t, cli.ExitConfiguration, "unlock", flags, "-yes", "-owner-file", file)
 		clitest.Contains(t, errs, file, "it is no owner file of quorumlock run")
-		if now, err := os.ReadFile(file); string(now) != text {
-			t.Errorf("%q became %q: %v", text, now, err)
-		}
+		now, err := os.ReadFile(file)
+		testkit.Check(t, string(now) == text, "%q became %q: %v", text, now, err)
 	}
 	_, errs := d.Run(t, cli.ExitLockUsage, "-owner-file", file, "\xff", "--", "true")
 	clitest.Contains(t, errs, "which is not UTF-8")
@@ -220,9 +215,8 @@ func TestOwnerFileWhileMastersAreDown(t *testing.T) {
 	p := d.Prepare("-n", "-owner-file", file, "a", "--", "true").Begin(t)
 	p.Await(t, cli.ExitUnavailable)
 	clitest.Contains(t, p.Errs.String(), "the lock of the owner in", file, "is not released: ")
-	if left := recordOf(t, file); left.Owner != dead.Owner {
-		t.Errorf("the file says %+v, not %+v", left, dead)
-	}
+	left := recordOf(t, file)
+	testkit.Check(t, left.Owner == dead.Owner, "the file says %+v, not %+v", left, dead)
 	testkit.Must(t, d.Masters[1].Thaw())
 	d.Run(t, cli.ExitOK, "-n", "-owner-file", file, "a", "--", "true")
 	isGone(t, file)
@@ -271,9 +265,8 @@ func TestOwnerFileThatCannotBeWritten(t *testing.T) {
 	if clitest.Contains(t, p.Errs.String(), "the command was not started: ", file); p.Out.String() != "" {
 		t.Errorf("it printed %q", p.Out.String())
 	}
-	if left, _ := filepath.Glob(file + ".*"); len(left) > 0 {
-		t.Errorf("left behind: %q", left)
-	}
+	left, _ := filepath.Glob(file + ".*")
+	testkit.Check(t, len(left) == 0, "left behind: %q", left)
 	d.Run(t, cli.ExitOK, "-n", "a", "--", "true")
 }
 

@@ -60,9 +60,8 @@ func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 		testkit.Check(t, alive(c.pid), "it died with a thread")
 		c.signalGroup(syscall.SIGKILL)
 		close(c.watch)
-		if status := <-c.changes; status.Signal() != syscall.SIGKILL {
-			t.Errorf("it ended with %v", status)
-		}
+		status := <-c.changes
+		testkit.Check(t, status.Signal() == syscall.SIGKILL, "it ended with %v", status)
 	}
 }
 

@@ -52,9 +52,8 @@ func TestRunGivesTheCommandWhatTheLockIs(t *testing.T) {
 			"deadline %v", deadline)
 		return uint64(p.Number(t, "\nQUORUMLOCK_TOKEN"))
 	}
-	if first, second := token(), token(); first == 0 || second <= first {
-		t.Errorf("tokens %d and %d", first, second)
-	}
+	first, second := token(), token()
+	testkit.Check(t, first != 0 && second > first, "tokens %d and %d", first, second)
 }
 
 // completionRequest ends a line that a shell wants completed.
@@ -111,13 +110,11 @@ func TestRunHoldsTheLockForMinHold(t *testing.T) {
 	p := d.Start(t, "-min-hold", "4s", "x", "--", "sh", "-c", "echo ready; exit 7")
 	d.Run(t, cli.ExitHeld, "-n", "x", "--", "true")
 	d.Run(t, 7, "-w", "1m", "x", "--", "sh", "-c", "exit 7")
-	if took := time.Since(began); took < 4*time.Second {
-		t.Errorf("the next one ran after %v", took)
-	}
+	took := time.Since(began)
+	testkit.Check(t, took >= 4*time.Second, "the next one ran after %v", took)
 	<-p.Exited
-	if code := p.ProcessState.ExitCode(); code != 7 {
-		t.Errorf("exit code %d, errors %q", code, &p.Errs)
-	}
+	code := p.ProcessState.ExitCode()
+	testkit.Check(t, code == 7, "exit code %d, errors %q", code, &p.Errs)
 
 	p = d.Start(t, "-min-hold", "1h", "x", "--", "sh", "-c", "echo $$; echo ready")
 	child, err := strconv.Atoi(strings.Fields(p.Out.String())[0])
