@@ -87,9 +87,8 @@ func TestOneNameForBoth(t *testing.T) {
 
 	lock, err := locker.Lock(t.Context(), "invoice:42")
 	must(t, err)
-	if err := sync.NewMutex("invoice:42").TryLock(); err == nil || !lock.Valid() {
-		t.Errorf("redsync locks what quorumlock holds: %v, valid %v", err, lock.Valid())
-	}
+	err = sync.NewMutex("invoice:42").TryLock()
+	testkit.Check(t, err != nil && lock.Valid(), "redsync locks what quorumlock holds: %v, valid %v", err, lock.Valid())
 	must(t, lock.Unlock(t.Context()))
 
 	mutex := sync.NewMutex("invoice:42")
@@ -97,7 +96,6 @@ func TestOneNameForBoth(t *testing.T) {
 	_, err = locker.Lock(t.Context(), "invoice:42")
 	testkit.Check(t, errors.Is(err, quorum.ErrPermanent) && strings.Contains(err.Error(), "WRONGTYPE"),
 		"quorumlock at redsync's name: %v, want ErrPermanent and WRONGTYPE", err)
-	if ok, err := mutex.Unlock(); !ok {
-		t.Errorf("redsync has lost its lock: %v", err)
-	}
+	ok, err := mutex.Unlock()
+	testkit.Check(t, ok, "redsync has lost its lock: %v", err)
 }

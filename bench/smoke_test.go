@@ -32,25 +32,20 @@ func TestSmoke(t *testing.T) {
 
 	root := t.TempDir()
 	must(t, os.MkdirAll(filepath.Join(root, "docs/reports"), 0o700))
-	before, err := os.ReadFile("../README.md")
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(root, "README.md"), before, 0o600))
+	before := testkit.Read(t, "../README.md")
+	must(t, os.WriteFile(filepath.Join(root, "README.md"), []byte(before), 0o600))
 	for range 2 {
 		must(t, run(bytes.NewReader(out), t.Output(), root, "this tree"))
 	}
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
-	must(t, err)
-	page, err := os.ReadFile(filepath.Join(root, "docs/reports/bench.md"))
-	must(t, err)
-	above, _, _ := strings.Cut(string(before), figuresBegin)
-	_, below, _ := strings.Cut(string(before), figuresEnd)
+	readme := testkit.Read(t, filepath.Join(root, "README.md"))
+	page := testkit.Read(t, filepath.Join(root, "docs/reports/bench.md"))
+	above, _, _ := strings.Cut(before, figuresBegin)
+	_, below, _ := strings.Cut(before, figuresEnd)
 	whole, short := report{results: found}.table(3, true), report{results: found}.table(3, false)
-	if got := string(readme); !strings.HasPrefix(got, above) || !strings.HasSuffix(got, below) || strings.Contains(got, short) != (facts["etcd"] != "" && facts[postgres] != "") {
-		t.Errorf("README: %s", got)
-	}
-	if got := string(page); !strings.Contains(got, whole) || !strings.Contains(got, "budgets met") || strings.Contains(got, "NaN/s") {
-		t.Errorf("bench.md: %s", got)
-	}
+	testkit.Check(t, strings.HasPrefix(readme, above) && strings.HasSuffix(readme, below) &&
+		strings.Contains(readme, short) == (facts["etcd"] != "" && facts[postgres] != ""), "README: %s", readme)
+	testkit.Check(t, strings.Contains(page, whole) && strings.Contains(page, "budgets met") && !strings.Contains(page, "NaN/s"),
+		"bench.md: %s", page)
 }
 
 // budgetOf returns the line of a budget of at most 2, with these ratios of its rounds. The rounds differ: a busy machine
@@ -94,9 +89,8 @@ func TestRead(t *testing.T) {
 		t.Errorf("%v, %v, %v", found, facts, err)
 	}
 	for _, end := range []string{"", "FAIL\n"} {
-		if _, _, err := read(strings.NewReader(out + end)); err == nil {
-			t.Errorf("no error of output that ends with %q", end)
-		}
+		_, _, err := read(strings.NewReader(out + end))
+		testkit.Check(t, err != nil, "no error of output that ends with %q", end)
 	}
 }
 

@@ -77,22 +77,16 @@ func TestLocks(t *testing.T) {
 			ended, cancel := context.WithCancel(ctx)
 			must(t, first.Lock(ended, name))
 			cancel() // the lock stays
-			if got, err := second.TryLock(t.Context(), name); got || err != nil {
-				t.Errorf("TryLock while another has it: %v, %v", got, err)
-			}
-			if err := second.Lock(ended, name); !errors.Is(err, context.Canceled) {
-				t.Errorf("Lock with a context that has ended: %v", err)
-			}
-			if got, err := second.TryLock(t.Context(), "other"); !got || err != nil {
-				t.Errorf("TryLock of another name: %v, %v", got, err)
-			}
-			if err := second.Unlock(ended, "other"); err != nil && !errors.Is(err, context.Canceled) {
-				t.Errorf("Unlock with a context that has ended: %v", err) // else it is sent, and perhaps not confirmed
-			}
+			got, err := second.TryLock(t.Context(), name)
+			testkit.Check(t, !got && err == nil, "TryLock while another has it: %v, %v", got, err)
+			testkit.Is(t, second.Lock(ended, name), context.Canceled, "Lock with a context that has ended")
+			got, err = second.TryLock(t.Context(), "other")
+			testkit.Check(t, got && err == nil, "TryLock of another name: %v, %v", got, err)
+			err = second.Unlock(ended, "other") // it is sent, and perhaps not confirmed
+			testkit.Check(t, err == nil || errors.Is(err, context.Canceled), "Unlock with a context that has ended: %v", err)
 			must(t, first.Unlock(ctx, name))
-			if got, err := second.TryLock(ended, name); got || !errors.Is(err, context.Canceled) {
-				t.Errorf("TryLock with a context that has ended: %v, %v", got, err)
-			}
+			got, err = second.TryLock(ended, name)
+			testkit.Check(t, !got && errors.Is(err, context.Canceled), "TryLock with a context that has ended: %v, %v", got, err)
 
 			var working atomic.Int64
 			var callers sync.WaitGroup
@@ -106,14 +100,12 @@ func TestLocks(t *testing.T) {
 						}
 						testkit.Equal(t, working.Add(1), 1, "how many have the lock")
 						working.Add(-1)
-						if err := by.Unlock(ctx, name); err != nil {
-							t.Error(err)
-						}
+						testkit.Is(t, by.Unlock(ctx, name), nil, "Unlock")
 					}
 				})
 			}
 			callers.Wait()
-			err := second.Unlock(t.Context(), name)
+			err = second.Unlock(t.Context(), name)
 			testkit.Check(t, errors.Is(err, quorum.ErrNotHeld) && strings.Contains(err.Error(), `"certs:`+name+`"`),
 				"Unlock without a Lock: %v", err)
 		})
@@ -133,9 +125,7 @@ func TestALockThatPanics(t *testing.T) {
 		},
 	})))
 	func() {
-		defer func() {
-			testkit.Check(t, recover() != nil, "it did not panic")
-		}()
+		defer func() { testkit.Check(t, recover() != nil, "it did not panic") }()
 		_ = storage.Lock(t.Context(), name)
 	}()
 	panics = false
@@ -153,15 +143,12 @@ func TestALostLockEndsWithItsJob(t *testing.T) {
 	storage := newStorage(t, locker)
 	must(t, storage.Lock(t.Context(), name))
 	masters.Lose(receive(t, acquired))
-	if got, err := storage.TryLock(t.Context(), name); got || err != nil {
-		t.Errorf("TryLock beside a job: %v, %v", got, err)
-	}
+	got, err := storage.TryLock(t.Context(), name)
+	testkit.Check(t, !got && err == nil, "TryLock beside a job: %v, %v", got, err)
 	testkit.Check(t, free(t, masters), "a lost lock keeps other processes out")
 	second := make(chan error, 1)
 	go func() { second <- storage.Lock(t.Context(), name) }()
-	if err := storage.Unlock(t.Context(), name); !errors.Is(err, quorum.ErrLost) {
-		t.Errorf("Unlock of a lost lock: %v", err)
-	}
+	testkit.Is(t, storage.Unlock(t.Context(), name), quorum.ErrLost, "Unlock of a lost lock")
 	must(t, receive(t, second))
 	testkit.Check(t, !free(t, masters), "the first job's Unlock released the second one's lock")
 	must(t, storage.Unlock(t.Context(), name))
@@ -172,9 +159,8 @@ func TestRenewLockLease(t *testing.T) {
 	locker, acquired, refused := watched(masters)
 	storage := newStorage(t, locker)
 	renew := func(ctx context.Context) error { return storage.RenewLockLease(ctx, name, time.Hour) }
-	if err := renew(t.Context()); !errors.Is(err, quorum.ErrNotHeld) || !strings.Contains(err.Error(), name) {
-		t.Errorf("without a Lock: %v", err)
-	}
+	err := renew(t.Context())
+	testkit.Check(t, errors.Is(err, quorum.ErrNotHeld) && strings.Contains(err.Error(), name), "without a Lock: %v", err)
 	must(t, storage.Lock(t.Context(), name))
 	must(t, renew(t.Context()))
 	testkit.Equal(t, len(acquired), 1, "locks acquired for a lock that is held")
@@ -183,9 +169,9 @@ func TestRenewLockLease(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 2 {
-		if err := renew(ended); !errors.Is(err, quorum.ErrLost) || !errors.Is(err, context.Canceled) {
-			t.Errorf("of a lost lock, with a context that has ended: %v", err)
-		}
+		err := renew(ended)
+		testkit.Check(t, errors.Is(err, quorum.ErrLost) && errors.Is(err, context.Canceled),
+			"of a lost lock, with a context that has ended: %v", err)
 	}
 	result := make(chan error, 1)
 	other := masters.HoldElsewhere("certs:" + name)
@@ -212,13 +198,9 @@ func TestUnlockBesideRenewLockLease(t *testing.T) {
 	result := make(chan error, 1)
 	go func() { result <- storage.RenewLockLease(t.Context(), name, time.Hour) }()
 	receive(t, refused) // so it waits
-	if err := storage.Unlock(t.Context(), name); !errors.Is(err, quorum.ErrLost) {
-		t.Errorf("Unlock of a lost lock: %v", err)
-	}
+	testkit.Is(t, storage.Unlock(t.Context(), name), quorum.ErrLost, "Unlock of a lost lock")
 	must(t, other.Unlock(t.Context()))
-	if err := receive(t, result); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("RenewLockLease of a job that is over: %v", err)
-	}
+	testkit.Is(t, receive(t, result), quorum.ErrNotHeld, "RenewLockLease of a job that is over")
 	testkit.Check(t, free(t, masters), "the lock is left behind")
 }
 
@@ -322,9 +304,8 @@ func TestArguments(t *testing.T) {
 	locker, files := masters.Locker(), &certmagic.FileStorage{Path: t.TempDir()}
 	refused := func(title string, storage certmagic.Storage, locker *quorum.Locker, prefix string, want error) {
 		t.Helper()
-		if _, err := certmagicquorumlock.New(storage, locker, prefix); !errors.Is(err, want) {
-			t.Errorf("%s: %v", title, err)
-		}
+		_, err := certmagicquorumlock.New(storage, locker, prefix)
+		testkit.Is(t, err, want, title)
 	}
 	refused("no storage", nil, locker, "certs:", quorum.ErrInvalid)
 	refused("no locker", files, nil, "certs:", quorum.ErrInvalid)
@@ -332,15 +313,10 @@ func TestArguments(t *testing.T) {
 	refused("a reserved prefix", files, locker, "quorumlock:", quorum.ErrInvalid)
 	refused("a long prefix", files, locker, strings.Repeat("x", 5000), quorum.ErrInvalid)
 	storage := newStorage(t, locker)
-	if err := storage.Lock(t.Context(), strings.Repeat("x", 5000)); !errors.Is(err, quorum.ErrInvalid) {
-		t.Errorf("a long name: %v", err)
-	}
+	testkit.Is(t, storage.Lock(t.Context(), strings.Repeat("x", 5000)), quorum.ErrInvalid, "a long name")
 	must(t, locker.Close())
 	refused("a closed locker", files, locker, "certs:", quorum.ErrClosed)
-	if err := storage.Lock(t.Context(), name); !errors.Is(err, quorum.ErrClosed) {
-		t.Errorf("a closed locker: %v", err)
-	}
-	if _, err := storage.TryLock(t.Context(), name); !errors.Is(err, quorum.ErrClosed) {
-		t.Errorf("a closed locker: %v", err)
-	}
+	testkit.Is(t, storage.Lock(t.Context(), name), quorum.ErrClosed, "a closed locker")
+	_, err := storage.TryLock(t.Context(), name)
+	testkit.Is(t, err, quorum.ErrClosed, "a closed locker")
 }

@@ -65,9 +65,7 @@ func inBubble(t *testing.T, period time.Duration, test func(c *cluster)) {
 		c := newCluster(t, period)
 		c.masters = bubble.Masters(t, 3)
 		test(c)
-		if len(c.stale) > 0 {
-			t.Error(c.stale)
-		}
+		testkit.Check(t, len(c.stale) == 0, "%v", c.stale)
 	})
 }
 
@@ -170,9 +168,9 @@ func (c *cluster) wrong(job string, first, last int) (twice, missed int) {
 // wantOnce fails the test unless the job ran once at each tick.
 func (c *cluster) wantOnce(job string, first, last int) {
 	c.Helper()
-	if twice, missed := c.wrong(job, first, last); twice+missed > 0 {
-		c.Errorf("%s: of the ticks %d to %d, %d runs too many and %d ticks without", job, first, last, twice, missed)
-	}
+	twice, missed := c.wrong(job, first, last)
+	testkit.Check(c, twice+missed == 0,
+		"%s: of the ticks %d to %d, %d runs too many and %d ticks without", job, first, last, twice, missed)
 }
 
 // until sleeps until a time after a tick, by the true clock.

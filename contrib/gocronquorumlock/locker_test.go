@@ -43,9 +43,8 @@ func TestNewRefuses(t *testing.T) {
 				"%v, %v; want %q that wraps %q", made, err, words, test.want)
 		}
 		for _, opts := range [][]Option{nil, {WithWait(59 * ms)}, {WithMinHold(129 * ms)}} {
-			if _, err := New(p, 300*ms, 40*ms, opts...); err != nil {
-				c.Error(err)
-			}
+			_, err := New(p, 300*ms, 40*ms, opts...)
+			testkit.Is(c, err, nil, "New")
 		}
 	})
 }
@@ -56,9 +55,8 @@ func TestHeld(t *testing.T) {
 		p := c.process(0)
 		l := c.locker(p, 50*time.Millisecond)
 		time.Sleep(firstTick * c.period) // of the bubble's time
-		if _, ok := l.Held("job"); ok {
-			c.Error("held before it runs")
-		}
+		_, ok := l.Held("job")
+		testkit.Check(c, !ok, "held before it runs")
 		ctx, cancel := context.WithCancel(c.Context())
 		first, err := l.Lock(ctx, "job")
 		testkit.Must(c, err)
@@ -70,12 +68,10 @@ func TestHeld(t *testing.T) {
 		synctest.Wait()
 		testkit.Check(c, lock.Context().Err() != nil, "the lock's context goes on after the job's")
 		testkit.Must(c, first.Unlock(ctx)) // as gocron does
-		if _, ok := l.Held("job"); ok {
-			c.Error("held after its run")
-		}
-		if _, err := l.Lock(c.Context(), "job"); !errors.Is(err, quorum.ErrHeld) {
-			c.Errorf("during the min hold: %v", err)
-		}
+		_, ok = l.Held("job")
+		testkit.Check(c, !ok, "held after its run")
+		_, err = l.Lock(c.Context(), "job")
+		testkit.Is(c, err, quorum.ErrHeld, "during the min hold")
 	})
 }
 

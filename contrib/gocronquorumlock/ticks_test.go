@@ -73,9 +73,7 @@ func TestTwoProcesses(t *testing.T) {
 	if _, stalled := watch.Read(); len(wrong) > 0 && stalled > skew/4 {
 		t.Skipf("SKIPPED, this machine is too busy: it stood still for %v: %q", stalled, wrong)
 	}
-	if len(wrong) > 0 {
-		t.Error(wrong)
-	}
+	testkit.Check(t, len(wrong) == 0, "%v", wrong)
 }
 
 // What the Locker adds: with TryLock a job whose schedulers' clocks differ runs twice, and one that they ask

@@ -70,9 +70,8 @@ func TestThreeProcessesMigrateOnce(t *testing.T) {
 		})
 	}
 	starting.Wait()
-	if slices.Sort(ran); !slices.Equal(ran, []int{0, 0, 10}) {
-		t.Errorf("not one of three migrated: %d", ran)
-	}
+	slices.Sort(ran)
+	testkit.Check(t, slices.Equal(ran, []int{0, 0, 10}), "not one of three migrated: %d", ran)
 	testkit.Equal(t, versions(t, db), 10, "migrations noted")
 }
 
@@ -98,9 +97,8 @@ func TestWithoutTheLock(t *testing.T) {
 			failed <- err
 		}()
 	}
-	if err := errors.Join(<-failed, <-failed, <-failed); err == nil {
-		t.Error("three processes migrated at once, and nothing failed")
-	}
+	err := errors.Join(<-failed, <-failed, <-failed)
+	testkit.Check(t, err != nil, "three processes migrated at once, and nothing failed")
 }
 
 // The lock is lost during the first of many migrations: that one ends, and the rest do not run.
@@ -136,9 +134,7 @@ func TestALostLockStopsTheMigrations(t *testing.T) {
 	}
 	masters.Lose(<-acquired)
 	close(lost)
-	if err := <-ended; !errors.Is(err, quorum.ErrLost) {
-		t.Errorf("migrating under a lost lock: %v", err)
-	}
+	testkit.Is(t, <-ended, quorum.ErrLost, "migrating under a lost lock")
 	n := versions(t, db)
 	testkit.Check(t, n != 0 && n <= many/2, "%d of %d migrations are noted, want the first, or few more", n, many+1)
 	_, err = migrateUp(t.Context(), db, masters.Locker(), fstest.MapFS{"00001_step.sql": files["00002_step.sql"]})
@@ -153,33 +149,26 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	hurry := errors.New("in a hurry")
 	locker := masters.Locker(quorum.WithHooks(quorum.Hooks{Attempt: func(context.Context, quorum.AttemptEvent) { cancel(hurry) }}))
-	if _, err := migrateUp(ctx, db, locker, migrations()); !errors.Is(err, quorum.ErrHeld) || !errors.Is(err, hurry) {
-		t.Errorf("while another process migrates: %v", err)
-	}
+	_, err := migrateUp(ctx, db, locker, migrations())
+	testkit.Check(t, errors.Is(err, quorum.ErrHeld) && errors.Is(err, hurry), "while another process migrates: %v", err)
 	testkit.Must(t, elsewhere.Unlock(t.Context()))
-	if ran, err := migrateUp(t.Context(), db, masters.Locker(), migrations()); ran != 10 || err != nil {
-		t.Errorf("afterwards: %d, %v", ran, err)
-	}
+	ran, err := migrateUp(t.Context(), db, masters.Locker(), migrations())
+	testkit.Check(t, ran == 10 && err == nil, "afterwards: %d, %v", ran, err)
 }
 
 func TestArguments(t *testing.T) {
 	masters := quorumtest.Start(t, 1)
 	locker := masters.Locker()
-	if _, err := goosequorumlock.New(nil, name); !errors.Is(err, quorum.ErrInvalid) {
-		t.Errorf("no locker: %v", err)
-	}
-	if _, err := goosequorumlock.New(locker, ""); !errors.Is(err, quorum.ErrInvalid) {
-		t.Errorf("no name: %v", err)
-	}
+	_, err := goosequorumlock.New(nil, name)
+	testkit.Is(t, err, quorum.ErrInvalid, "no locker")
+	_, err = goosequorumlock.New(locker, "")
+	testkit.Is(t, err, quorum.ErrInvalid, "no name")
 	by, err := goosequorumlock.New(locker, name)
 	testkit.Must(t, err)
-	if err := by.SessionUnlock(t.Context(), nil); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("unlocked without a lock: %v", err)
-	}
+	testkit.Is(t, by.SessionUnlock(t.Context(), nil), quorum.ErrNotHeld, "unlocked without a lock")
 	testkit.Must(t, locker.Close())
-	if _, err := goosequorumlock.New(locker, name); !errors.Is(err, quorum.ErrClosed) {
-		t.Errorf("a closed locker: %v", err)
-	}
+	_, err = goosequorumlock.New(locker, name)
+	testkit.Is(t, err, quorum.ErrClosed, "a closed locker")
 }
 
 // name is that of the lock.

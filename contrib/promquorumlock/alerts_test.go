@@ -21,9 +21,8 @@ func promtool(t *testing.T, args ...string) {
 	if err != nil {
 		t.Skipf("SKIPPED, needs promtool (apt-get install prometheus): %v", err)
 	}
-	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
-		t.Errorf("%v:\n%s", err, out)
-	}
+	out, err := exec.Command(path, args...).CombinedOutput()
+	testkit.Check(t, err == nil, "%v:\n%s", err, out)
 }
 
 // promtool plays each rule with and without its fault, with the durations that the file has.
@@ -31,14 +30,12 @@ func TestAlertRules(t *testing.T) { promtool(t, "test", "rules", "testdata/alert
 
 // The alerts and the dashboard read metrics and labels that there are, in queries that Prometheus understands.
 func TestAlertsAndDashboardReadWhatIsMeasured(t *testing.T) {
-	alerts, err := os.ReadFile("../../docs/alerts.yml")
-	must(t, err)
-	text, err := os.ReadFile("../../docs/grafana/quorumlock.json")
-	must(t, err)
+	alerts := testkit.Read(t, "../../docs/alerts.yml")
+	text := testkit.Read(t, "../../docs/grafana/quorumlock.json")
 	var board struct {
 		Panels []struct{ Targets []struct{ Expr string } }
 	}
-	must(t, json.Unmarshal(text, &board))
+	must(t, json.Unmarshal([]byte(text), &board))
 	rules, queries := "groups: [{name: dashboard, rules: [\n", ""
 	for _, p := range board.Panels {
 		for i, target := range p.Targets {
@@ -55,7 +52,7 @@ func TestAlertsAndDashboardReadWhatIsMeasured(t *testing.T) {
 			known[strings.ReplaceAll(label, ".", "_")] = true
 		}
 	}
-	read := regexp.MustCompile(`\b(quorumlock|db|server|error)_\w+`).FindAllString(string(alerts)+queries, -1)
+	read := regexp.MustCompile(`\b(quorumlock|db|server|error)_\w+`).FindAllString(alerts+queries, -1)
 	for _, name := range read {
 		testkit.Check(t, known[name], "%s is read, and not measured", name)
 	}

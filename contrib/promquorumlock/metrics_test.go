@@ -3,7 +3,6 @@ package promquorumlock_test
 import (
 	"context"
 	"net/url"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -29,15 +28,14 @@ func TestDocumentsNameEachMetric(t *testing.T) {
 		"doc.go": prometheusNames, "../../docs/operations.md": prometheusNames,
 		"../otelquorumlock/doc.go": func(m *metrics.Metric) string { return m.Name },
 	} {
-		text, err := os.ReadFile(path)
-		must(t, err)
+		text := testkit.Read(t, path)
 		var known []string
 		for _, m := range metrics.All() {
 			known = append(known, name(m))
-			named := regexp.MustCompile("[\\s`]" + regexp.QuoteMeta(name(m)) + "[\\s`]").Match(text)
+			named := regexp.MustCompile("[\\s`]" + regexp.QuoteMeta(name(m)) + "[\\s`]").MatchString(text)
 			testkit.Check(t, !strings.HasSuffix(path, ".go") || named, "%s does not name %s", path, name(m))
 		}
-		for _, found := range regexp.MustCompile(`(?m)(?:^//\t|`+"`"+`)(quorumlock[._][a-z._]+)`).FindAllStringSubmatch(string(text), -1) {
+		for _, found := range regexp.MustCompile(`(?m)(?:^//\t|`+"`"+`)(quorumlock[._][a-z._]+)`).FindAllStringSubmatch(text, -1) {
 			testkit.Check(t, slices.Contains(known, found[1]), "%s names %s, which is not measured", path, found[1])
 		}
 	}
@@ -45,9 +43,7 @@ func TestDocumentsNameEachMetric(t *testing.T) {
 
 // The package's comment names each outcome and each vote, and each count of an attempt is a vote.
 func TestDocumentNamesEachOutcomeAndVote(t *testing.T) {
-	text, err := os.ReadFile("doc.go")
-	must(t, err)
-	_, lists, _ := strings.Cut(string(text), "An outcome is ")
+	_, lists, _ := strings.Cut(testkit.Read(t, "doc.go"), "An outcome is ")
 	l, err := redlock.Open([]string{"redis://127.0.0.1:1"})
 	must(t, err)
 	defer l.Close()
@@ -108,9 +104,7 @@ func TestEachMetricIsCollected(t *testing.T) {
 	must(t, fleet.Masters[0].Start())
 	testkit.Eventually(t, "repaired", func() bool { return len(missing()) == 0 })
 	must(t, lock.Unlock(ctx))
-	if n := value(t, registry, metrics.Releases); n != 1 {
-		t.Errorf("%v locks were released", n)
-	}
+	testkit.Equal(t, value(t, registry, metrics.Releases), 1, "locks released")
 
 	problems, err := testutil.GatherAndLint(registry)
 	must(t, err)
@@ -123,9 +117,8 @@ func TestEachMetricIsCollected(t *testing.T) {
 		testkit.Check(t, !strings.Contains(f.String(), "secret"), "%s has the name of a lock", f.GetName())
 	}
 	stop()
-	if n, err := testutil.GatherAndCount(registry, metrics.Held.PrometheusName()); err != nil || n != 0 {
-		t.Errorf("after stop %d Lockers are observed: %v", n, err)
-	}
+	n, err := testutil.GatherAndCount(registry, metrics.Held.PrometheusName())
+	testkit.Check(t, err == nil && n == 0, "after stop %d Lockers are observed: %v", n, err)
 }
 
 // value returns the value of a counter with one series.
@@ -165,8 +158,7 @@ func FuzzNames(f *testing.F) {
 		m.Hooks().Renewed(quorum.RenewalEvent{Node: name, Renewed: 1})
 		m.NodeHooks().StateChanged(node.StateEvent{Node: name})
 		m.NodeHooks().ScriptEnded(node.ScriptEvent{Address: name})
-		if _, err := registry.Gather(); err != nil {
-			t.Error(err)
-		}
+		_, err := registry.Gather()
+		must(t, err)
 	})
 }

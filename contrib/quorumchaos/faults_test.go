@@ -47,9 +47,8 @@ func TestFaults(t *testing.T) {
 			}
 			set := func() {
 				t.Helper()
-				if _, err := ask(url, patience, "SET", "k", "v"); err != nil {
-					t.Fatal(err)
-				}
+				_, err := ask(url, patience, "SET", "k", "v")
+				testkit.Must(t, err)
 			}
 			silent := func(what string) {
 				t.Helper()
@@ -78,9 +77,8 @@ func TestFaults(t *testing.T) {
 			before := dial(t, url)
 			c.Partition(1)
 			silent("Partition")
-			if got, err := redis.String(redis.DoWithTimeout(before, time.Second, "PING")); err == nil {
-				t.Errorf("Partition: on the connection that it cut, the master answers %q", got)
-			}
+			got, err := redis.String(redis.DoWithTimeout(before, time.Second, "PING"))
+			testkit.Check(t, err != nil, "Partition: on the connection that it cut, the master answers %q", got)
 			c.Heal(1)
 			has("Heal", "v")
 			c.Flush(1)
@@ -134,13 +132,11 @@ func TestNothingIsLeft(t *testing.T) {
 		urls = c.URLs()
 	})
 	for _, url := range urls {
-		if got, err := ask(url, time.Second, "PING"); err == nil {
-			t.Errorf("%s answers %q", url, got)
-		}
+		got, err := ask(url, time.Second, "PING")
+		testkit.Check(t, err != nil, "%s answers %q", url, got)
 	}
-	if files, err := os.ReadDir(os.Getenv("TMPDIR")); err != nil || len(files) > 0 {
-		t.Errorf("left behind: %v, %v", files, err)
-	}
+	files, err := os.ReadDir(os.Getenv("TMPDIR"))
+	testkit.Check(t, err == nil && len(files) == 0, "left behind: %v, %v", files, err)
 }
 
 // A call that makes no sense fails the test, and says why.
@@ -160,9 +156,9 @@ func TestBadInput(t *testing.T) {
 	} {
 		tb := &testkit.Recorder{TB: t}
 		tb.Run(func() { call(tb) })
-		if tb.End(); !strings.Contains(tb.Died, want) || !strings.HasPrefix(tb.Died, "quorumchaos: ") {
-			t.Errorf("the test failed with %q, want %q", tb.Died, want)
-		}
+		tb.End()
+		testkit.Check(t, strings.Contains(tb.Died, want) && strings.HasPrefix(tb.Died, "quorumchaos: "),
+			"the test failed with %q, want %q", tb.Died, want)
 	}
 }
 
@@ -246,9 +242,8 @@ func dial(t *testing.T, url string) redis.Conn {
 	conn, err := redis.DialURL(url)
 	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	if _, err := conn.Do("PING"); err != nil {
-		t.Fatal(err)
-	}
+	_, err = conn.Do("PING")
+	testkit.Must(t, err)
 	return conn
 }
 

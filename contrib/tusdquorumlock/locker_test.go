@@ -62,14 +62,11 @@ func TestAnInterruptedUploadResumes(t *testing.T) {
 				if at != map[int]string{0: "4", 4: "8", 8: "12"}[offset] {
 					t.Fatalf("the upload resumes at %s, want all that has arrived", at)
 				}
-				if status, body := response(t, broken); !strings.HasPrefix(body, "ERR_UPLOAD_INTERRUPTED") {
-					t.Errorf("the first request ended with %s: %s", status, body)
-				}
+				status, body := response(t, broken)
+				testkit.Check(t, strings.HasPrefix(body, "ERR_UPLOAD_INTERRUPTED"), "the first request ended with %s: %s", status, body)
 				first, second = second, first
 			}
-			if status := second.send(upload, 12, text[12:]); status != "204 No Content" {
-				t.Error(status)
-			}
+			testkit.Equal(t, second.send(upload, 12, text[12:]), "204 No Content", "the rest")
 			testkit.Equal(t, second.stored(upload), text, "stored")
 		})
 	}
@@ -99,12 +96,9 @@ func TestALostLockStopsTheUpload(t *testing.T) {
 	broken := first.begin(upload, 0, "hello", 10)
 	defer broken.Close()
 	masters.Lose(<-acquired)
-	if status, body := response(t, broken); !strings.HasPrefix(body, "ERR_UPLOAD_INTERRUPTED") {
-		t.Errorf("the upload ended with %s: %s", status, body)
-	}
-	if status := second.send(upload, 5, "world"); status != "204 No Content" {
-		t.Error(status)
-	}
+	status, body := response(t, broken)
+	testkit.Check(t, strings.HasPrefix(body, "ERR_UPLOAD_INTERRUPTED"), "the upload ended with %s: %s", status, body)
+	testkit.Equal(t, second.send(upload, 5, "world"), "204 No Content", "the rest")
 }
 
 // newLock returns an upload's lock of another server.
@@ -123,9 +117,7 @@ func TestLock(t *testing.T) {
 	locker, asked := masters.Locker(), make(chan struct{}, 10)
 	ask := func() { asked <- struct{}{} }
 	lock := newLock(t, locker, "a")
-	if err := lock.Unlock(); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("Unlock without a Lock: %v", err)
-	}
+	testkit.Is(t, lock.Unlock(), quorum.ErrNotHeld, "Unlock without a Lock")
 	ctx, cancel := context.WithCancel(t.Context())
 	testkit.Must(t, lock.Lock(ctx, ask))
 	cancel() // as tusd does: the lock stays
@@ -141,45 +133,32 @@ func TestLock(t *testing.T) {
 		t.Fatal("not asked to let go")
 	}
 	giveUp()
-	if err := <-result; !errors.Is(err, handler.ErrLockTimeout) {
-		t.Errorf("Lock until its context ended: %v, want ErrLockTimeout", err)
-	}
+	testkit.Is(t, <-result, handler.ErrLockTimeout, "Lock until its context ended")
 	testkit.Must(t, lock.Unlock())
-	if err := lock.Unlock(); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("the second Unlock: %v", err)
-	}
+	testkit.Is(t, lock.Unlock(), quorum.ErrNotHeld, "the second Unlock")
 	again := newLock(t, masters.Locker(), "a")
 	testkit.Must(t, again.Lock(t.Context(), ask))
 	testkit.Must(t, again.Unlock())
 	testkit.Check(t, len(asked) == 0, "asked after Unlock, or twice")
-	if err := newLock(t, locker, "c").Lock(ctx, ask); !errors.Is(err, handler.ErrLockTimeout) {
-		t.Errorf("Lock with a context that has ended: %v, want ErrLockTimeout", err)
-	}
+	testkit.Is(t, newLock(t, locker, "c").Lock(ctx, ask), handler.ErrLockTimeout, "Lock with a context that has ended")
 }
 
 func TestRefused(t *testing.T) {
-	if _, err := tusdquorumlock.New(nil); !errors.Is(err, quorum.ErrInvalid) {
-		t.Errorf("no locker: %v", err)
-	}
+	_, err := tusdquorumlock.New(nil)
+	testkit.Is(t, err, quorum.ErrInvalid, "no locker")
 	locker := quorumtest.Start(t, 1).Locker()
-	if _, err := tusdquorumlock.New(locker.With(quorum.WithLease(-1))); !errors.Is(err, quorum.ErrInvalid) {
-		t.Errorf("a bad option: %v", err)
-	}
+	_, err = tusdquorumlock.New(locker.With(quorum.WithLease(-1)))
+	testkit.Is(t, err, quorum.ErrInvalid, "a bad option")
 	uploads, err := tusdquorumlock.New(locker)
 	testkit.Must(t, err)
-	if _, err := uploads.NewLock(strings.Repeat("x", 5000)); !errors.Is(err, quorum.ErrInvalid) {
-		t.Errorf("a long id: %v", err)
-	}
+	_, err = uploads.NewLock(strings.Repeat("x", 5000))
+	testkit.Is(t, err, quorum.ErrInvalid, "a long id")
 	lock, err := uploads.NewLock("a")
 	testkit.Must(t, err)
 	testkit.Must(t, locker.Close())
-	if err := lock.Lock(t.Context(), func() {}); !errors.Is(err, quorum.ErrClosed) {
-		t.Errorf("a closed locker: %v", err)
-	}
-	if _, err := uploads.NewLock("a"); !errors.Is(err, quorum.ErrClosed) {
-		t.Errorf("a closed locker: %v", err)
-	}
-	if _, err := tusdquorumlock.New(locker); !errors.Is(err, quorum.ErrClosed) {
-		t.Errorf("a closed locker: %v", err)
-	}
+	testkit.Is(t, lock.Lock(t.Context(), func() {}), quorum.ErrClosed, "a closed locker")
+	_, err = uploads.NewLock("a")
+	testkit.Is(t, err, quorum.ErrClosed, "a closed locker")
+	_, err = tusdquorumlock.New(locker)
+	testkit.Is(t, err, quorum.ErrClosed, "a closed locker")
 }

@@ -32,13 +32,13 @@ func TestReaper(t *testing.T) {
 		_, err := e.Start()
 		testkit.Must(t, err)
 	}
-	if left, err := e.Left(); err != nil || len(left) < 3 {
+	left, err := e.Left()
+	if err != nil || len(left) < 3 {
 		t.Fatalf("two containers and a network: %q, %v", left, err)
 	}
 	testkit.Must(t, e.reaper.close()) // as the end of this process does, in place of a crash
-	if left, err := e.Left(); err != nil || len(left) != 0 {
-		t.Errorf("left behind: %q, %v", left, err)
-	}
+	left, err = e.Left()
+	testkit.Check(t, err == nil && len(left) == 0, "left behind: %q, %v", left, err)
 }
 
 // An engine that fails to pause is asked again; one that refuses is not.
@@ -55,9 +55,8 @@ func TestFreezeAgain(t *testing.T) {
 		client, err := dc.NewClient(engine.URL)
 		testkit.Must(t, err)
 		m := &Master{engine: &Engine{pool: &dockertest.Pool{Client: client}}, id: "one"}
-		if err := m.Freeze(); (err != nil) != c.fails || asked != len(c.answers) {
-			t.Errorf("answers %d: asked %d times, %v", c.answers, asked, err)
-		}
+		err = m.Freeze()
+		testkit.Check(t, (err != nil) == c.fails && asked == len(c.answers), "answers %d: asked %d times, %v", c.answers, asked, err)
 		client.HTTPClient.CloseIdleConnections()
 		engine.Close()
 	}

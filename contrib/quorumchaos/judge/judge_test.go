@@ -103,9 +103,9 @@ func TestJudge(t *testing.T) {
 			test.report(j)
 			tb.End()
 			failed := strings.Join(tb.Said, "")
-			if err := j.Check(); (err == nil) != (test.want == nil) || err != nil && fmt.Sprint(err) != failed {
-				t.Errorf("the test failed with %q, Check returns %v", failed, err)
-			}
+			err := j.Check()
+			testkit.Check(t, (err == nil) == (test.want == nil) && (err == nil || fmt.Sprint(err) == failed),
+				"the test failed with %q, Check returns %v", failed, err)
 			for _, part := range test.want {
 				testkit.Check(t, strings.Contains(failed, part), "%q is not in %s", part, failed)
 			}
@@ -119,13 +119,11 @@ func TestCheck(t *testing.T) {
 	j := New(tb)
 	j.Add(held("a", 1, -9, -5), held("a", 2, -6, -4))
 	testkit.Check(t, j.Check() != nil, "nothing was found")
-	if tb.End(); tb.Failed() {
-		t.Errorf("the test failed all the same: %s", tb.Said)
-	}
+	tb.End()
+	testkit.Check(t, !tb.Failed(), "the test failed all the same: %s", tb.Said)
 	j.Read("r", 1, "")
-	if tb.End(); !tb.Failed() {
-		t.Error("what came after Check went unchecked")
-	}
+	tb.End()
+	testkit.Check(t, tb.Failed(), "what came after Check went unchecked")
 }
 
 // Locks of the library: unlocked, lost, entered again, of slots, of readers, downgraded, and handed over.
@@ -181,9 +179,7 @@ func TestHolds(t *testing.T) {
 	taken, err := masters.Locker().TakeOver(t.Context(), ticket)
 	defer j.Holds(lock(err, taken))()
 	ended()
-	if err := j.Check(); err != nil {
-		t.Error(err)
-	}
+	testkit.Is(t, j.Check(), nil, "Check")
 	kinds := map[history.Kind]int{}
 	for _, e := range j.events {
 		kinds[e.Kind]++
@@ -205,9 +201,8 @@ func TestHoldsWithoutAnEnd(t *testing.T) {
 	for range 3 {
 		crowded.Holds(acquire(3))
 	}
-	if err := crowded.Check(); err == nil || !strings.Contains(err.Error(), "crowd") {
-		t.Errorf("three of two slots: %v", err)
-	}
+	err := crowded.Check()
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), "crowd"), "three of two slots: %v", err)
 
 	fine := New(t)
 	lowered, err := masters.Locker().RWLock("w").Lock(t.Context())
@@ -222,9 +217,7 @@ func TestHoldsWithoutAnEnd(t *testing.T) {
 	}
 	fine.Holds(readers[1])
 	fine.Holds(readers[0])
-	if err := fine.Check(); err != nil {
-		t.Error(err)
-	}
+	testkit.Is(t, fine.Check(), nil, "Check")
 }
 
 // A control: on masters without quarantine that forgot, two lockers hold one name, and are found.
@@ -244,9 +237,8 @@ func TestTwoHoldersOfTheLibrary(t *testing.T) {
 	}
 	for what, end := range []func(){func() {}, ends[1], ends[0]} { // without an end, its lock lost, and its end reported
 		end()
-		if err := j.Check(); err == nil || !strings.Contains(err.Error(), "overlap") {
-			t.Errorf("%d: found %v", what, err)
-		}
+		err := j.Check()
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), "overlap"), "%d: found %v", what, err)
 	}
 }
 
@@ -262,9 +254,7 @@ func TestJudgeIsSafeForConcurrentUse(t *testing.T) {
 				j.Add(held(name, uint64(k+1), int64(k-100), int64(k-99)))
 				j.Note("Kill(0)")
 			}
-			if err := j.Check(); err != nil {
-				t.Error(err)
-			}
+			testkit.Is(t, j.Check(), nil, "Check")
 		})
 	}
 	reporting.Wait()
