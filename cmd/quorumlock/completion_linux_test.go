@@ -100,12 +100,9 @@ func TestCompletionInARealShell(t *testing.T) {
 				c.Press(t, line+"\t")
 				c.says(t, ctrlU)
 			}
-			if content, err := os.ReadFile(filepath.Join(dir, "kept")); err != nil || string(content) != "content" {
-				t.Errorf("a file was written: %q %v", content, err)
-			}
-			if _, err := os.Stat(filepath.Join(dir, "pwned")); err == nil {
-				t.Errorf("a command was run: %q", &c.Out)
-			}
+			testkit.Equal(t, testkit.Read(t, filepath.Join(dir, "kept")), "content", "the file that no line writes")
+			_, err := os.Stat(filepath.Join(dir, "pwned"))
+			testkit.Check(t, err != nil, "a command was run: %q", &c.Out)
 
 			// And it does complete, nothing twice: commands, flags, after -- the name of a command, and then of a file.
 			testkit.Must(t, os.WriteFile(filepath.Join(dir, "an-odd-file"), nil, 0o600))
@@ -124,9 +121,9 @@ func TestCompletionInARealShell(t *testing.T) {
 				"quorumlock run -w 1ms -urls-file an-odd\t x -- nothing": "run -w 1ms -urls-file an-odd-file x -- nothing",
 			} {
 				c.says(t, line)
-				if calls, err := os.ReadFile(filepath.Join(dir, ".calls")); err != nil || !strings.Contains(string(calls), want+"\n") {
-					t.Errorf("%q was not completed to %q: %v, calls:\n%s\nscreen: %q", line, want, err, calls, &c.Out)
-				}
+				calls, err := os.ReadFile(filepath.Join(dir, ".calls"))
+				testkit.Check(t, err == nil && strings.Contains(string(calls), want+"\n"),
+					"%q was not completed to %q: %v, calls:\n%s\nscreen: %q", line, want, err, calls, &c.Out)
 			}
 		})
 	}

@@ -92,13 +92,10 @@ func rows() map[string]cli.Command {
 // A row of the table is enough: users find the subcommand wherever they look.
 func TestUsersFindEachSubcommand(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
-	testkit.Must(t, err)
-	_, list, _ := strings.Cut(string(page), "\n## Subcommands\n")
+	page := testkit.Read(t, filepath.Join("..", "..", "docs", "operations.md"))
+	_, list, _ := strings.Cut(page, "\n## Subcommands\n")
 	list, _, _ = strings.Cut(list, "\n## ")
-	if listed := strings.Count(list, "\n| `") - 1; listed != len(rows()) { // the first is the head
-		t.Errorf("docs/operations.md lists %d subcommands, and there are %d", listed, len(rows()))
-	}
+	testkit.Equal(t, strings.Count(list, "\n| `")-1, len(rows()), "subcommands that docs/operations.md lists") // the first is the head
 	manual, _ := clitest.Command(t, cli.ExitOK, "man")
 	manual = strings.ReplaceAll(manual, `\-`, "-")
 	for name, row := range rows() {

@@ -17,9 +17,8 @@ func FuzzPrintable(f *testing.F) {
 		var before, after map[string]string
 		printed := printable(document)
 		testkit.Must(t, json.Unmarshal(document, &before))
-		if err := json.Unmarshal(printed, &after); err != nil || before["text"] != after["text"] {
-			t.Errorf("%q: %v", printed, err)
-		}
+		err = json.Unmarshal(printed, &after)
+		testkit.Check(t, err == nil && before["text"] == after["text"], "%q: %v", printed, err)
 		testkit.Check(t, !strings.ContainsFunc(string(printed), func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }),
 			"%q is printed as %q", s, printed)
 	})

@@ -73,7 +73,6 @@ func (p *Process) OnTerminal(t *testing.T) *Console {
 // Press types keys.
 func (c *Console) Press(t *testing.T, keys string) {
 	t.Helper()
-	if _, err := c.keys.WriteString(keys); err != nil {
-		t.Fatal(err)
-	}
+	_, err := c.keys.WriteString(keys)
+	testkit.Must(t, err)
 }

@@ -83,8 +83,8 @@ func (d *Deployment) Start(t *testing.T, args ...string) *Process {
 func (d *Deployment) Run(t *testing.T, wantCode int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	p := d.Prepare(args...).Begin(t)
-	p.Await(t, wantCode)
-	return p.Out.String(), OneErrorLine(t, p.Errs.String())
+	p.Ends(t, wantCode)
+	return p.Out.String(), p.Errs.String()
 }
 
 // OneErrorLine checks that what run printed on stderr is one line at most.
@@ -156,6 +156,13 @@ func (p *Process) Await(t *testing.T, wantCode int) {
 	if code := p.ProcessState.ExitCode(); code != wantCode {
 		t.Errorf("%v, want exit code %d\nstdout: %s\nstderr: %s", p.ProcessState, wantCode, &p.Out, &p.Errs)
 	}
+}
+
+// Ends waits for the end, and checks the exit code and that there is at most one line of errors, with these texts.
+func (p *Process) Ends(t *testing.T, wantCode int, says ...string) {
+	t.Helper()
+	p.Await(t, wantCode)
+	Contains(t, OneErrorLine(t, p.Errs.String()), says...)
 }
 
 // Send sends a signal.

@@ -72,9 +72,7 @@ func TestDemo(t *testing.T) {
 				"x dead xxx", "~~ in quarantine", "▾restart", "▾lost", " #7 ███", "worker B", "▒▒ part of the time",
 				"All 14 claims held")
 			testkit.Check(t, !strings.Contains(r.out.String(), "\x1b"), "there are colours, and no terminal")
-			svg, err := os.ReadFile(r.svg)
-			testkit.Must(t, err)
-			clitest.Contains(t, string(svg), "<svg ", "Never two holders of the lock", ">worker B</text>", "> #7 </text>", "</svg>\n")
+			clitest.Contains(t, testkit.Read(t, r.svg), "<svg ", "Never two holders of the lock", ">worker B</text>", "> #7 </text>", "</svg>\n")
 		})
 	}
 }
@@ -110,8 +108,7 @@ func TestDemoInterrupted(t *testing.T) {
 			testkit.Check(t, p.cleanup <= 5*time.Second, "it took %v to clean up", p.cleanup)
 			testkit.Check(t, !strings.Contains(p.out.String(), "FALSE"), "it claims what it could not see:\n%s", p.out)
 			clitest.Contains(t, p.errs.String(), "interrupted")
-			text, err := os.ReadFile(svg)
-			testkit.Check(t, string(text) == "an older picture", "the older picture is %q, %v", text, err)
+			testkit.Equal(t, testkit.Read(t, svg), "an older picture", "the older picture")
 		})
 	}
 }
@@ -229,9 +226,7 @@ func TestSignals(t *testing.T) {
 				return out, signalled
 			})
 			clitest.Contains(t, out.String(), "m1 is killed", "interrupted")
-			if err := clitest.Empty(dir); err != nil {
-				t.Error(err)
-			}
+			testkit.Is(t, clitest.Empty(dir), nil, "left behind")
 		})
 	}
 }

@@ -37,13 +37,12 @@ func TestDemoWritesThePicture(t *testing.T) {
 	for path, works := range map[string]bool{path: true, filepath.Join(path, "none", "demo.svg"): false} {
 		var out clitest.Output
 		d := &demo{narrator: newNarrator(&out, func(err error) { t.Error(err) }), chart: newChart(time.Now())}
-		if err := d.draw(path, &out); (err == nil) != works || !strings.Contains(out.String(), "One lock over five masters") {
-			t.Errorf("%s: %v, and it said\n%s", path, err, &out)
-		}
+		err := d.draw(path, &out)
+		testkit.Check(t, (err == nil) == works && strings.Contains(out.String(), "One lock over five masters"),
+			"%s: %v, and it said\n%s", path, err, &out)
 	}
-	if svg, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(svg), "<svg ") || strings.Contains(string(svg), "previous") {
-		t.Errorf("%.100q, %v", svg, err)
-	}
+	svg := testkit.Read(t, path)
+	testkit.Check(t, strings.HasPrefix(svg, "<svg ") && !strings.Contains(svg, "previous"), "%.100q", svg)
 	_, stderr := clitest.Command(t, cli.ExitUsage, "demo", "-svg", "")
 	clitest.Contains(t, stderr, "quorumlock: demo: -svg needs the path of a file")
 }
@@ -60,8 +59,7 @@ func TestDemoPictureFitsTheTerminal(t *testing.T) {
 	} {
 		t.Setenv("NO_COLOR", test.noColor)
 		t.Setenv("TERM", test.term)
-		if width, colour := lineStyle(test.terminal); width != test.width || colour != test.colour {
-			t.Errorf("%+v: %d letters, colours %v", test, width, colour)
-		}
+		width, colour := lineStyle(test.terminal)
+		testkit.Check(t, width == test.width && colour == test.colour, "%+v: %d letters, colours %v", test, width, colour)
 	}
 }

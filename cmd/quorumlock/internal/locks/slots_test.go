@@ -59,9 +59,8 @@ func TestSlots(t *testing.T) {
 		want := map[bool]string{true: lockstate.Held, false: lockstate.Free}[k < 2]
 		testkit.Check(t, s.Name == "a" && s.Slot != nil && *s.Slot == k && s.State == want, "slot %d: %+v", k, s)
 	}
-	if drawn, _ := clitest.Ask(t, cli.ExitOK, "top", flags); strings.Contains(drawn, "quorumlock:slots") {
-		t.Errorf("top shows a channel as a lock: %s", drawn)
-	}
+	drawn, _ := clitest.Ask(t, cli.ExitOK, "top", flags)
+	testkit.Check(t, !strings.Contains(drawn, "quorumlock:slots"), "top shows a channel as a lock: %s", drawn)
 
 	free := strings.TrimSuffix(strings.TrimPrefix(one.Out.String(), "slot="), ", a ready\n")
 	printed, _ := clitest.Ask(t, cli.ExitOK, "unlock", flags, "-yes", "-slot", free, "a")
@@ -106,17 +105,15 @@ func TestReadersAreShown(t *testing.T) {
 		held, _ = clitest.Ask(t, cli.ExitOK, "status", flags, "a")
 		drawn, _ = clitest.Ask(t, cli.ExitOK, "top", flags)
 		text, _ := clitest.Ask(t, cli.ExitOK, "status", flags, "-json", "a")
-		if err := json.Unmarshal([]byte(text), &locks); err != nil {
-			t.Fatal(err, text)
-		}
+		testkit.Must(t, json.Unmarshal([]byte(text), &locks))
 		return strings.Contains(held, ", a writer waits\n") && strings.Contains(held, ", a writer keeps new readers back for ") &&
 			row("2 readers, a writer waits").MatchString(drawn) && locks[0].WriterWaits
 	})
-	if l := locks[0]; l.State != lockstate.Held || l.Readers != 2 || l.Owner != "" || l.Holder != (scripts.Identity{}) || l.TTL <= 0 || len(l.Masters) != 3 {
-		t.Errorf("json: %+v", l)
-	}
+	l := locks[0]
+	testkit.Check(t, l.State == lockstate.Held && l.Readers == 2 && l.Owner == "" && l.Holder == (scripts.Identity{}) &&
+		l.TTL > 0 && len(l.Masters) == 3, "json: %+v", l)
 	giveUp()
-	if err := <-gaveUp; !errors.Is(err, quorum.ErrHeld) || !strings.Contains(err.Error(), "held by 2 readers, among them ") {
-		t.Errorf("the writer gave up with %v", err)
-	}
+	err = <-gaveUp
+	testkit.Check(t, errors.Is(err, quorum.ErrHeld) && strings.Contains(err.Error(), "held by 2 readers, among them "),
+		"the writer gave up with %v", err)
 }

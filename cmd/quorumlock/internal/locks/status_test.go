@@ -42,14 +42,11 @@ func TestStatus(t *testing.T) {
 	clitest.Ask(t, cli.ExitOK, "status", flags, "a", "b")
 	both, _ := clitest.Ask(t, cli.ExitFailed, "status", flags, "a", "c")
 	clitest.Contains(t, both, `"a" is held`, `"c" is free`)
-	if quiet, errs := clitest.Ask(t, cli.ExitFailed, "status", flags, "-q", "c"); quiet+errs != "" {
-		t.Errorf("-q printed %q, %q", quiet, errs)
-	}
+	quiet, errs := clitest.Ask(t, cli.ExitFailed, "status", flags, "-q", "c")
+	testkit.Check(t, quiet+errs == "", "-q printed %q, %q", quiet, errs)
 	var locks []lockJSON
 	text, _ := clitest.Ask(t, cli.ExitOK, "status", flags, "-json", "b")
-	if err := json.Unmarshal([]byte(text), &locks); err != nil {
-		t.Fatal(err, text)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(text), &locks))
 	l := locks[0]
 	want := (scripts.Identity{Host: host, PID: p.Process.Pid, Program: filepath.Base(os.Args[0]), Label: "sh"})
 	testkit.Check(t, l.Holder == want && time.Since(l.Since) <= time.Minute && time.Since(l.Since) >= 0 &&
@@ -69,9 +66,8 @@ func TestStatus(t *testing.T) {
 	clitest.Ask(t, cli.ExitFailed, "status", flags, "c")
 	clitest.Ask(t, cli.ExitUnavailable, "status", flags, "c", "a")
 	testkit.Must(t, d.Masters[2].Kill())
-	if quiet, errs := clitest.Ask(t, cli.ExitUnavailable, "status", flags, "-q", "c"); quiet+errs != "" {
-		t.Errorf("-q printed %q, %q", quiet, errs)
-	}
+	quiet, errs = clitest.Ask(t, cli.ExitUnavailable, "status", flags, "-q", "c")
+	testkit.Check(t, quiet+errs == "", "-q printed %q, %q", quiet, errs)
 }
 
 // awaitIdentity returns what status says once it knows which process holds the lock: a process that has

@@ -29,9 +29,8 @@ func TestTop(t *testing.T) {
 	listener, err := redis.DialURL(d.URLs()[0]) // as a holder that may be asked to let go
 	testkit.Must(t, err)
 	defer listener.Close()
-	if _, err := listener.Do("SUBSCRIBE", scripts.AskChannel("a"), scripts.AskChannel("c{")); err != nil {
-		t.Fatal(err)
-	}
+	_, err = listener.Do("SUBSCRIBE", scripts.AskChannel("a"), scripts.AskChannel("c{"))
+	testkit.Must(t, err)
 	host, _ := os.Hostname()
 	row := regexp.MustCompile(fmt.Sprintf(`"a" +1 +0 +\d+\.\ds +sh on %s \(pid %d\) +\S+s ago +\d{16}\n`,
 		regexp.QuoteMeta(host), holder.Process.Pid))
@@ -92,9 +91,8 @@ func TestTakenAt(t *testing.T) {
 		masters := []lockstate.Master{{InspectReply: scripts.InspectReply{Owner: "a"}}, {InspectReply: scripts.InspectReply{Owner: "a", Token: test.by}},
 			{InspectReply: scripts.InspectReply{Token: token(now)}}}
 		at := takenAt(lockstate.Lock{Owner: "a", Identity: test.who, Masters: masters}, now)
-		if got := now.Sub(at).Round(time.Millisecond); at.IsZero() != (test.want < 0) || !at.IsZero() && got != test.want {
-			t.Errorf("%d: %v ago, want %v", i, got, test.want)
-		}
+		got := now.Sub(at).Round(time.Millisecond)
+		testkit.Check(t, at.IsZero() == (test.want < 0) && (at.IsZero() || got == test.want), "%d: %v ago, want %v", i, got, test.want)
 	}
 }
 
@@ -103,13 +101,11 @@ func TestDrawing(t *testing.T) {
 	text := []byte("first line\nüüüüüü\n! third\nfourth\n")
 	for coloured, third := range map[bool]string{true: "\x1b[31m! thi\x1b[0m", false: "! thi"} {
 		want := "\x1b[2J\x1b[Hfirst\x1b[K\r\nüüüüü\x1b[K\r\n" + third + "\x1b[K\r\nfourt\x1b[K\r\n\x1b[J"
-		if got := drawing(text, 5, 5, true, coloured); string(got) != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		got := drawing(text, 5, 5, true, coloured)
+		testkit.Check(t, string(got) == want, "%q, want %q", got, want)
 	}
-	if got := drawing(text, 20, 3, false, true); string(got) != "\x1b[Hfirst line\x1b[K\r\n... 3 more lines\x1b[K\r\n\x1b[J" {
-		t.Errorf("a low terminal: %q", got)
-	}
+	low := drawing(text, 20, 3, false, true)
+	testkit.Check(t, string(low) == "\x1b[Hfirst line\x1b[K\r\n... 3 more lines\x1b[K\r\n\x1b[J", "a low terminal: %q", low)
 	again := drawing(text, 5, 5, false, true)
 	testkit.Check(t, !bytes.Contains(again, []byte("\x1b[2J")), "the second drawing clears the terminal: %q", again)
 }
@@ -124,11 +120,7 @@ func TestWrapped(t *testing.T) {
 		"  a b c d e f\n":                "  a b c d\n    e f\n",
 		"üüüüü üüüüü\n":                  "üüüüü\n    üüüüü\n",
 	} {
-		if got := string(wrapped([]byte(text), 10)); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
+		testkit.Equal(t, string(wrapped([]byte(text), 10)), want, text)
 	}
-	if got := string(wrapped([]byte("too narrow\n"), 8)); got != "too narrow\n" {
-		t.Errorf("%q", got)
-	}
+	testkit.Equal(t, string(wrapped([]byte("too narrow\n"), 8)), "too narrow\n", "8 columns")
 }

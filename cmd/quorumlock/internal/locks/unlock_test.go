@@ -89,8 +89,6 @@ func TestUnlockDeletesNoSuccessor(t *testing.T) {
 	locker, err := redlock.New(nodes)
 	testkit.Must(t, err)
 	defer locker.Close()
-	if code := forceOne(t.Context(), locker, old[0], "", 2, io.Discard); code != cli.ExitOK {
-		t.Error("exit code", code)
-	}
+	testkit.Equal(t, forceOne(t.Context(), locker, old[0], "", 2, io.Discard), cli.ExitOK, "exit code")
 	clitest.Ask(t, cli.ExitOK, "status", flags, "a")
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // status -watch and top draw again and again, until Ctrl-C or q, and leave the terminal as it was: they
@@ -31,7 +32,7 @@ func TestWatchOnATerminal(t *testing.T) {
 	c.Press(t, "typed\n")
 	c.AwaitOutput(t, "line: typed\n")
 	c.Await(t, 0)
-	if said := c.Out.String(); strings.Contains(said, "\x1b[?") || strings.Count(said, "\x1b[2J") != 3 {
-		t.Errorf("it changed a mode of the terminal, or did not clear it three times: %q", said)
-	}
+	said := c.Out.String()
+	testkit.Check(t, !strings.Contains(said, "\x1b[?") && strings.Count(said, "\x1b[2J") == 3,
+		"it changed a mode of the terminal, or did not clear it three times: %q", said)
 }

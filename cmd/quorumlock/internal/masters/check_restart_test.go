@@ -22,9 +22,8 @@ import (
 // differs from the page.
 func TestRestartsAsOnThePage(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "operations.md"))
-	testkit.Must(t, err)
-	loop := regexp.MustCompile("(?s)\n## Restarts\n.*?\n```sh\n(.*?)```\n").FindSubmatch(page)
+	page := testkit.Read(t, filepath.Join("..", "..", "..", "..", "docs", "operations.md"))
+	loop := regexp.MustCompile("(?s)\n## Restarts\n.*?\n```sh\n(.*?)```\n").FindStringSubmatch(page)
 	if loop == nil {
 		t.Fatal("no loop below Restarts")
 	}
@@ -32,8 +31,8 @@ func TestRestartsAsOnThePage(t *testing.T) {
 		loop     string
 		survives bool
 	}{
-		"until all grant":         {string(loop[1]), true},
-		"until a majority grants": {strings.ReplaceAll(string(loop[1]), "-wait-all", "-wait"), false},
+		"until all grant":         {loop[1], true},
+		"until a majority grants": {strings.ReplaceAll(loop[1], "-wait-all", "-wait"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,9 +63,8 @@ func TestRestartsAsOnThePage(t *testing.T) {
 			for done := false; !done; {
 				select {
 				case err := <-ended:
-					if done = true; err != nil {
-						t.Errorf("the loop: %v", err)
-					}
+					done = true
+					testkit.Is(t, err, nil, "the loop")
 				case <-time.After(20 * time.Millisecond):
 					asked, err := os.ReadFile(dir + "/asked")
 					if err != nil {

@@ -149,9 +149,7 @@ func TestCheckJSON(t *testing.T) {
 	clitest.Command(t, cli.ExitFailed, append([]string{"admit", "-yes"}, fleet.URLs()...)...)
 	printed, _ := clitest.Command(t, cli.ExitFailed, append([]string{"check", "-json"}, fleet.URLs()...)...)
 	var report checkReport
-	if err := json.Unmarshal([]byte(printed), &report); err != nil {
-		t.Fatal(err, printed)
-	}
+	testkit.Must(t, json.Unmarshal([]byte(printed), &report))
 	testkit.Check(t, report.Fit == 2 && report.Granting == 2 && len(report.Masters) == 3 && report.Masters[0].State == "ok" &&
 		report.Masters[2].State == "FAILED" && report.Masters[2].Error != "", "%+v", report)
 }

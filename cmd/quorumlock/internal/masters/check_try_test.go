@@ -2,7 +2,6 @@ package masters_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -73,7 +72,7 @@ func TestCheckTriesALock(t *testing.T) {
 				testkit.Must(t, os.RemoveAll(gone))
 				testkit.Do(t, f.Masters[0], "BGSAVE")
 				if !poll.Until(20*time.Second, func() bool {
-					return strings.Contains(fmt.Sprintf("%s", testkit.Do(t, f.Masters[0], "INFO", "persistence")), "rdb_last_bgsave_status:err")
+					return testkit.Info(t, f.Masters[0], "persistence", "rdb_last_bgsave_status") == "err"
 				}) {
 					t.Fatal("BGSAVE does not fail")
 				}

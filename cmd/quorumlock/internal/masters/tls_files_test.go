@@ -30,9 +30,8 @@ func TestClientCertificates(t *testing.T) {
 	clitest.Command(t, cli.ExitOK, "check", "-urls-file", file)
 	job := exec.Command(os.Args[0], "run", "-timeout", "10s", "-urls-file", file, "x", "--", "true") // run changes its process's signals
 	job.Env = append(os.Environ(), clitest.Variable+"=1", "GORACE=atexit_sleep_ms=0")
-	if printed, err := job.CombinedOutput(); err != nil || len(printed) > 0 {
-		t.Errorf("run: %v, printed %q", err, printed)
-	}
+	said, err := job.CombinedOutput()
+	testkit.Check(t, err == nil && len(said) == 0, "run: %v, printed %q", err, said)
 	clitest.Command(t, cli.ExitFailed, "status", "-timeout", "10s", "-urls-file", file, "x")
 	for says, args := range map[string][]string{
 		"-cert and -key belong together": {"check", "-cert", cert, url},

@@ -20,11 +20,9 @@ import (
 // recipeLines returns the lines of a document that run the nightly report, from "quorumlock" on.
 func recipeLines(t *testing.T, document string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", document))
-	testkit.Must(t, err)
-	lines := regexp.MustCompile(`(?m)^    .*\b(quorumlock run .* nightly-report -- .*)$`).FindAllStringSubmatch(string(text), -1)
+	text := testkit.Read(t, filepath.Join("..", "..", "..", "..", "docs", document))
 	var found []string
-	for _, line := range lines {
+	for _, line := range regexp.MustCompile(`(?m)^    .*\b(quorumlock run .* nightly-report -- .*)$`).FindAllStringSubmatch(text, -1) {
 		found = append(found, line[1])
 	}
 	return found
@@ -90,8 +88,7 @@ func TestTheCronRecipeRunsTheJobOncePerTick(t *testing.T) {
 			testkit.Check(t, p.Out.String() == "" && p.Errs.String() == "",
 				"tick %d: a machine printed %q, %q", tick, &p.Out, &p.Errs)
 		}
-		if ran, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("tick-%d", tick))); string(ran) != "ran\n" {
-			t.Errorf("tick %d: the job ran %d times: %v", tick, strings.Count(string(ran), "ran"), err)
-		}
+		ran, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("tick-%d", tick)))
+		testkit.Check(t, string(ran) == "ran\n", "tick %d: the job ran %d times: %v", tick, strings.Count(string(ran), "ran"), err)
 	}
 }

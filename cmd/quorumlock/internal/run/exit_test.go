@@ -167,15 +167,12 @@ func TestRunWithUnusableMasters(t *testing.T) {
 	} {
 		p := d.Prepare(append(test.args, "-w", "20s", "x", "--", "true")...)
 		p.Env = append(p.Env, masters.URLsVariable+"="+test.urls)
-		p.Begin(t).Await(t, cli.ExitConfiguration)
-		clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), test.says...)
+		p.Begin(t).Ends(t, cli.ExitConfiguration, test.says...)
 		testkit.Check(t, !strings.Contains(p.Errs.String(), clitest.Secret), "a password was printed: %s", &p.Errs)
 	}
 	_, stderr := d.Run(t, cli.ExitLockUsage, "quorumlock:x", "--", "true")
 	clitest.Contains(t, stderr, "quorumlock:x")
-	p := d.Prepare("-max-lease", "29s", "x", "--", "true").Begin(t)
-	p.Await(t, cli.ExitConfiguration)
-	clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "max lease")
+	d.Prepare("-max-lease", "29s", "x", "--", "true").Begin(t).Ends(t, cli.ExitConfiguration, "max lease")
 
 	// A list that the masters refuse is a configuration error also while a host of it is down.
 	testkit.Must(t, d.Masters[2].Kill())
@@ -190,8 +187,7 @@ func TestRunWithUnusableMasters(t *testing.T) {
 				// While the machine stands still, run waits for the second master that refuses it, and says so.
 				return p, p.ProcessState.ExitCode() == cli.ExitConfiguration && strings.Count(p.Errs.String(), "\n") == 1
 			})
-			p.Await(t, cli.ExitConfiguration)
-			clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "will not pass by itself", "lists of masters differ")
+			p.Ends(t, cli.ExitConfiguration, "will not pass by itself", "lists of masters differ")
 		}
 	}
 }
@@ -206,8 +202,7 @@ func TestRunWithWrongCredentials(t *testing.T) {
 	clitest.Contains(t, stderr, "NOAUTH", d.Masters[0].Addr())
 	p := d.Prepare("-n", "x", "--", "true")
 	p.Env = append(p.Env, masters.URLsVariable+"="+strings.ReplaceAll(strings.Join(d.URLs(), " "), "//", "//:"+clitest.Secret+"@"))
-	p.Begin(t).Await(t, cli.ExitCredentials)
-	clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "WRONGPASS")
+	p.Begin(t).Ends(t, cli.ExitCredentials, "WRONGPASS")
 	testkit.Check(t, !strings.Contains(p.Errs.String(), clitest.Secret), "a password was printed: %s", &p.Errs)
 }
 

@@ -37,9 +37,7 @@ func killed(t *testing.T, d *clitest.Deployment, args ...string) {
 // recordOf returns what an owner file says.
 func recordOf(t *testing.T, file string) (r ownerfile.Record) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	testkit.Must(t, err)
-	testkit.Must(t, json.Unmarshal(text, &r))
+	testkit.Must(t, json.Unmarshal([]byte(testkit.Read(t, file)), &r))
 	return r
 }
 
@@ -134,9 +132,8 @@ func TestOwnerFileThatIsInUse(t *testing.T) {
 				clitest.Contains(t, errs, file, "it is in use: the run that wrote it, or a process of its job, is alive")
 			}
 			out, errs := d.Run(t, cli.ExitOK, "-n", "-E", "0", "-owner-file", file, "other", "--", "echo", "ran")
-			if clitest.Contains(t, errs, file, "it is in use"); out != "" {
-				t.Errorf("with -E 0 it printed %q", out)
-			}
+			clitest.Contains(t, errs, file, "it is in use")
+			testkit.Check(t, out == "", "with -E 0 it printed %q", out)
 			_, errs = clitest.Ask(t, cli.ExitHeld, "unlock", flags, "-yes", "-owner-file", file)
 			clitest.Contains(t, errs, file, "it is in use")
 		}
@@ -171,8 +168,7 @@ func TestOwnerFileThatReleasesNothing(t *testing.T) {
 		clitest.Contains(t, errs, file, "it is no owner file of quorumlock run")
 		_, errs = clitest.Ask(t, cli.ExitConfiguration, "unlock", flags, "-yes", "-owner-file", file)
 		clitest.Contains(t, errs, file, "it is no owner file of quorumlock run")
-		now, err := os.ReadFile(file)
-		testkit.Check(t, string(now) == text, "%q became %q: %v", text, now, err)
+		testkit.Equal(t, testkit.Read(t, file), text, "the file")
 	}
 	_, errs := d.Run(t, cli.ExitLockUsage, "-owner-file", file, "\xff", "--", "true")
 	clitest.Contains(t, errs, "which is not UTF-8")
@@ -262,9 +258,8 @@ func TestOwnerFileThatCannotBeWritten(t *testing.T) {
 	testkit.Must(t, os.Mkdir(file, 0o700))
 	holder.Send(t, syscall.SIGTERM)
 	p.Await(t, cli.ExitConfiguration)
-	if clitest.Contains(t, p.Errs.String(), "the command was not started: ", file); p.Out.String() != "" {
-		t.Errorf("it printed %q", p.Out.String())
-	}
+	clitest.Contains(t, p.Errs.String(), "the command was not started: ", file)
+	testkit.Check(t, p.Out.String() == "", "it printed %q", &p.Out)
 	left, _ := filepath.Glob(file + ".*")
 	testkit.Check(t, len(left) == 0, "left behind: %q", left)
 	d.Run(t, cli.ExitOK, "-n", "a", "--", "true")
@@ -274,12 +269,11 @@ func TestOwnerFileThatCannotBeWritten(t *testing.T) {
 // one that ended.
 func TestTheLinesOfTheUnitFreeTheLock(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "operations.md"))
-	testkit.Must(t, err)
+	page := testkit.Read(t, filepath.Join("..", "..", "..", "..", "docs", "operations.md"))
 	d := clitest.Deploy(t, 3, 10*time.Minute)
 	dir := t.TempDir()
 	line := func(setting, job string) string {
-		found := regexp.MustCompile(`(?m)^    `+setting+`=-?(/usr/bin/quorumlock .*-owner-file .*)$`).FindAllStringSubmatch(string(page), -1)
+		found := regexp.MustCompile(`(?m)^    `+setting+`=-?(/usr/bin/quorumlock .*-owner-file .*)$`).FindAllStringSubmatch(page, -1)
 		if len(found) != 1 {
 			t.Fatalf("%s: %q", setting, found)
 		}
@@ -327,9 +321,8 @@ func TestTheJobKeepsTheOwnerFileInUse(t *testing.T) {
 		p.Send(t, syscall.SIGKILL)
 		<-p.Exited
 		_, errs := d.Run(t, cli.ExitHeld, "-n", "-owner-file", file, "a", "--", "true")
-		if clitest.Contains(t, errs, "it is in use"); !alive(orphan) {
-			t.Errorf("%s: the orphan is dead: the test shows nothing", what)
-		}
+		clitest.Contains(t, errs, "it is in use")
+		testkit.Check(t, alive(orphan), "%s: the orphan is dead: the test shows nothing", what)
 		_ = syscall.Kill(orphan, syscall.SIGKILL)
 		clitest.Eventually(t, what+": the file free", func() bool {
 			_, _, code := clitest.Patiently(append(append([]string{"unlock"}, d.Flags(t)...), "-yes", "-owner-file", file))
@@ -345,15 +338,12 @@ func TestOwnerFilesNeighboursStay(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "owner")
 	testkit.Must(t, os.WriteFile(file+".new", []byte("precious"), 0o600))
 	d.Run(t, cli.ExitOK, "-n", "-owner-file", file, "a", "--", "true")
-	if text, err := os.ReadFile(file + ".new"); string(text) != "precious" {
-		t.Errorf("%q, %v", text, err)
-	}
+	testkit.Equal(t, testkit.Read(t, file+".new"), "precious", "the neighbour")
 	testkit.Must(t, os.WriteFile(file, nil, 0o600))
 	for _, yes := range [][]string{nil, {"-yes"}} {
 		out, _ := clitest.Ask(t, cli.ExitOK, "unlock", d.Flags(t), append(yes, "-owner-file", file)...)
 		clitest.Contains(t, out, "nothing to unlock: no owner in")
-		if _, err := os.Stat(file); err != nil {
-			t.Error(err)
-		}
+		_, err := os.Stat(file)
+		testkit.Is(t, err, nil, "the file")
 	}
 }

@@ -34,9 +34,8 @@ func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 	for i := range children { // at once, so that not all are started by the main thread, which never ends
 		starting.Go(func() {
 			var err error
-			if children[i], err = startChild("/bin/sleep", []string{"sleep", "600"}, os.Environ()); err != nil {
-				t.Error(err)
-			}
+			children[i], err = startChild("/bin/sleep", []string{"sleep", "600"}, os.Environ())
+			testkit.Is(t, err, nil, "startChild")
 		})
 	}
 	starting.Wait()
@@ -94,9 +93,9 @@ func TestRunReapsWhatItKills(t *testing.T) {
 	p.Env = append(p.Env, lateInitVariable+"=1")
 	p.Begin(t)
 	p.Await(t, cli.ExitEnded)
-	if printed := p.Out.String(); !strings.Contains(printed, "grandchild=") || strings.Contains(printed, "orphan") {
-		t.Errorf("run left a dead process of the group to init: %q", printed)
-	}
+	printed := p.Out.String()
+	testkit.Check(t, strings.Contains(printed, "grandchild=") && !strings.Contains(printed, "orphan"),
+		"run left a dead process of the group to init: %q", printed)
 }
 
 // In a container that has no init, run is process 1, and orphans are its to wait for: also those that outlive the command.

@@ -65,9 +65,8 @@ func TestTheCommandHasItsArguments(t *testing.T) {
 	t.Parallel()
 	d := clitest.Deploy(t, 3, 30*time.Second)
 	for _, last := range []string{completionRequest, "-h", "--help", "-version", "--"} {
-		if stdout, _ := d.Run(t, cli.ExitOK, "x", "--", "printf", `%s\n`, last); stdout != last+"\n" {
-			t.Errorf("%s: it printed %q", last, stdout)
-		}
+		stdout, _ := d.Run(t, cli.ExitOK, "x", "--", "printf", `%s\n`, last)
+		testkit.Equal(t, stdout, last+"\n", last)
 	}
 	stdout, _ := d.Run(t, cli.ExitOK, "--", completionRequest)
 	clitest.Contains(t, stdout, "--min-hold:")

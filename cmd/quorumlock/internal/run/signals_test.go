@@ -93,8 +93,7 @@ func TestSignalsEndTheWaiting(t *testing.T) {
 		p := d.Prepare("x", "--", "echo", "ran").Begin(t)
 		clitest.Eventually(t, "a waiter", func() bool { return waiters() > 0 })
 		p.Send(t, s.(syscall.Signal))
-		p.Await(t, cli.ExitSignalled+int(s.(syscall.Signal)))
-		clitest.Contains(t, clitest.OneErrorLine(t, p.Errs.String()), "ended by "+unix.SignalName(s.(syscall.Signal)), "held by ")
+		p.Ends(t, cli.ExitSignalled+int(s.(syscall.Signal)), "ended by "+unix.SignalName(s.(syscall.Signal)), "held by ")
 		testkit.Check(t, p.Out.String() == "", "%v: the command ran: %q", s, &p.Out)
 		clitest.Eventually(t, "the waiter gone", func() bool { return waiters() == 0 })
 	}
@@ -139,16 +138,14 @@ func TestTheCommandIgnoresWhatRunWasToldToIgnore(t *testing.T) {
 	status := []string{"x", "--", "cat", "/proc/self/status"}
 	p := d.Prepare(status...)
 	p.Stdout = nil
-	if got := ignoredSignals(t, p.Cmd); got != 0 {
-		t.Errorf("the command ignores the signals %b", got)
-	}
+	got := ignoredSignals(t, p.Cmd)
+	testkit.Check(t, got == 0, "the command ignores the signals %b", got)
 	p = d.Prepare(status...)
 	p.Stdout = nil
 	p.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`}, p.Args...)
 	p.Path, p.Err = "/bin/sh", nil
-	if got := ignoredSignals(t, p.Cmd); got != 1<<(syscall.SIGHUP-1) {
-		t.Errorf("under nohup the command ignores the signals %b", got)
-	}
+	got = ignoredSignals(t, p.Cmd)
+	testkit.Check(t, got == 1<<(syscall.SIGHUP-1), "under nohup the command ignores the signals %b", got)
 }
 
 // The exit code reports what the closed stderr cannot.
