@@ -1,11 +1,12 @@
 package history
 
 import (
-	"github.com/quorumlock/quorumlock/internal/testkit"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // acquired is a lock of client 1, 2, ... over "k" with the token of the same number, with the given

@@ -23,9 +23,7 @@ func TestEventsSurviveJSON(t *testing.T) {
 	valid := samples[:3]
 	var file bytes.Buffer
 	testkit.Must(t, WriteJSON(&file, valid...))
-	if got := strings.Count(file.String(), "\n"); got != len(valid) {
-		t.Errorf("%d events make %d lines:\n%s", len(valid), got, &file)
-	}
+	testkit.Equal(t, strings.Count(file.String(), "\n"), len(valid), "lines")
 	whole := file.String()
 	got, err := ReadJSON(&file)
 	testkit.Check(t, err == nil && slices.Equal(got, valid), "read back %+v (%v), want %+v", got, err, valid)
@@ -40,9 +38,7 @@ func TestEventsSurviveJSON(t *testing.T) {
 }
 
 func TestJSONOfNoEvent(t *testing.T) {
-	if err := WriteJSON(&bytes.Buffer{}, samples[3]); err == nil {
-		t.Error("an event without a kind was written")
-	}
+	testkit.Check(t, WriteJSON(&bytes.Buffer{}, samples[3]) != nil, "an event without a kind was written")
 	var first bytes.Buffer
 	testkit.Must(t, WriteJSON(&first, samples[0]))
 	for _, bad := range []string{"\n", "{}{}\n", `{"Kind":"gained"}` + "\n", `{"Token":-1}` + "\n", "[]\n"} {

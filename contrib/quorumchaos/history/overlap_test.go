@@ -2,10 +2,11 @@ package history
 
 import (
 	"fmt"
-	"github.com/quorumlock/quorumlock/internal/testkit"
 	"maps"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // someHolds returns random holds of a few names in [0, 40), an acquire and a release each. With readers

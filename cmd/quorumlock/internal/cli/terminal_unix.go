@@ -8,8 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TerminalSize returns the size of the terminal, 0 and 0 if the file is not one.
-func TerminalSize(file *os.File) (width, height int) {
+// TerminalSize returns the size of the terminal, 0 and 0 for what is not one.
+func TerminalSize(of any) (width, height int) {
+	file, ok := of.(*os.File)
+	if !ok {
+		return 0, 0
+	}
 	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
 		return 0, 0

@@ -140,10 +140,7 @@ func (d *demo) runSteps(ctx context.Context) (err error) {
 func (d *demo) draw(svg string, stdout io.Writer) error {
 	drawn := picture(d.chart)
 	d.chapter("6. All of it in one picture")
-	terminal := 0
-	if file, ok := stdout.(*os.File); ok {
-		terminal, _ = cli.TerminalSize(file)
-	}
+	terminal, _ := cli.TerminalSize(stdout)
 	d.print(drawn.Text(lineStyle(terminal)))
 	if svg == "" {
 		return nil

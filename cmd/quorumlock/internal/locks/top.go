@@ -60,10 +60,7 @@ func (s *survey) show(ctx context.Context, out io.Writer, nodes []*node.Node, ev
 			code, none = cli.ExitUnavailable, errors.New("no master answers")
 		}
 		var text bytes.Buffer
-		width := 0
-		if file, ok := out.(*os.File); ok {
-			width, _ = cli.TerminalSize(file)
-		}
+		width, _ := cli.TerminalSize(out)
 		s.print(&text, time.Now(), width)
 		return text.Bytes(), nil
 	})

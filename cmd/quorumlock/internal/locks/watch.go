@@ -32,11 +32,7 @@ func watch(ctx context.Context, out io.Writer, every time.Duration, wraps bool, 
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
-		file, ok := out.(*os.File)
-		width, height := 0, 0
-		if ok {
-			width, height = cli.TerminalSize(file)
-		}
+		width, height := cli.TerminalSize(out)
 		if width == 0 {
 			_, err := out.Write(text)
 			return err

@@ -70,14 +70,13 @@ func row(v *membership.View) string {
 	case change.IsRetired(v):
 		return fmt.Sprintf("%d\tretired: %s\tnone\t-\t-", marker.Generation, marker.Members)
 	}
-	quarantine := v.Quarantine()
 	members, change := marker.Members.String(), until(change.Waits(v))
 	if marker.Claimed {
 		members, change = "being marked for "+members, "-"
 	} else if marker.Next.Len() > 0 {
 		change = "after this one"
 	}
-	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s", marker.Generation, members, next(marker.Next), masters.Left(quarantine), change)
+	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s", marker.Generation, members, next(marker.Next), masters.Left(v.Quarantine()), change)
 }
 
 // summarize prints what the masters' lists mean together. It returns the list to which a change is
