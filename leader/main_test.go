@@ -58,9 +58,7 @@ func (c processConn) Write(p []byte) (int, error) {
 // inCluster runs a test in a bubble, with a new cluster.
 func inCluster(t *testing.T, test func(c *cluster)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		test(newCluster(t))
-	})
+	synctest.Test(t, func(t *testing.T) { test(newCluster(t)) })
 }
 
 func newCluster(t *testing.T) *cluster { return &cluster{T: t, masters: bubble.Masters(t, 3)} }
@@ -121,12 +119,8 @@ func (c *cluster) resign(t *leader.Term) {
 // wantLeader fails the test unless the masters say that the candidate with that ID leads; "" is nobody.
 func (c *cluster) wantLeader(asked *leader.Candidate, id string) {
 	c.Helper()
-	switch got, err := asked.Leader(c.Context()); {
-	case err != nil:
-		c.Error(err)
-	case got.ID != id:
-		c.Errorf("%q leads, want %q", got.ID, id)
-	}
+	got, err := asked.Leader(c.Context())
+	testkit.Check(c, err == nil && got.ID == id, "%q leads, %v, want %q", got.ID, err, id)
 }
 
 // wantErr fails the test unless err wraps all the targets.

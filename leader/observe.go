@@ -87,10 +87,8 @@ func (c *Candidate) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			if ctx.Err() != nil {
 				return
 			}
-			if first || now != last || (err != nil) != unknown {
-				if !yield(now, err) {
-					return
-				}
+			if (first || now != last || (err != nil) != unknown) && !yield(now, err) {
+				return
 			}
 			if errors.Is(err, quorum.ErrClosed) {
 				return

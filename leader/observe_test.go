@@ -68,9 +68,8 @@ func TestObserve(t *testing.T) {
 		next("they answer, and b leads still", second.ID())
 		time.Sleep(2 * lease)
 		stop()
-		if got, more := <-pairs; more {
-			c.Errorf("after the end, or without a change: %q, %v", got.ID, got.err)
-		}
+		got, more := <-pairs
+		testkit.Check(c, !more, "after the end, or without a change: %q, %v", got.ID, got.err)
 		c.resign(second)
 	})
 }

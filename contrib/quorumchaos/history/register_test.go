@@ -34,9 +34,8 @@ func TestRegisterFences(t *testing.T) {
 			t.Fatalf("%+v: %q %v", step, got, err)
 		}
 	}
-	if got := r.Check(); len(got) > 0 {
-		t.Errorf("found %v", got)
-	}
+	found := r.Check()
+	testkit.Check(t, len(found) == 0, "found %v", found)
 }
 
 func TestLostWritesAreFound(t *testing.T) {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -139,7 +138,7 @@ func (p *Program) build(within string, c Command) *urfave.Command {
 			args := cmd.Args().Slice()
 			switch {
 			case len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "-" && !looksLikeFlag(args[0]):
-				p.Misused(fmt.Sprintf("%s: %v", name, errors.New("unknown flag")))
+				p.Misused(name + ": unknown flag")
 			case len(args) > 0 && c.Arguments == "":
 				text := name + " takes no arguments"
 				if slices.ContainsFunc(flags.all, func(f urfave.Flag) bool { return f.Names()[0] == "urls-file" }) {
@@ -160,23 +159,18 @@ func (p *Program) group(c Command) *urfave.Command {
 	for _, below := range c.Below {
 		names = append(names, below.Name)
 	}
-	wrong := func(given string) {
+	wrong := func(given string) error {
 		said := c.Name + " needs one of " + strings.Join(names, ", ")
 		if text := named(given); text != "" {
 			said += ", not" + text[1:]
 		}
 		p.Misused(said)
+		return nil
 	}
 	group := &urfave.Command{
 		Name: c.Name, Usage: c.Usage, HideHelpCommand: true,
-		OnUsageError: func(context.Context, *urfave.Command, error, bool) error {
-			wrong("")
-			return nil
-		},
-		Action: func(_ context.Context, cmd *urfave.Command) error {
-			wrong(cmd.Args().First())
-			return nil
-		},
+		OnUsageError: func(context.Context, *urfave.Command, error, bool) error { return wrong("") },
+		Action:       func(_ context.Context, cmd *urfave.Command) error { return wrong(cmd.Args().First()) },
 	}
 	for _, below := range c.Below {
 		group.Commands = append(group.Commands, p.build(c.Name+" ", below))

@@ -138,9 +138,7 @@ func TestRunWithTooFewMasters(t *testing.T) {
 	clitest.Contains(t, p.Errs.String(), "nodes in quarantine", "gave up after 5s") // in this order unless an attempt was under way
 
 	clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes"}, d.URLs()...)...)
-	for _, m := range d.Masters[:2] {
-		testkit.Must(t, m.Kill())
-	}
+	kill(t, d, 0, 1)
 	_, stderr = d.Run(t, cli.ExitUnavailable, "-n", "-E", "1", "x", "--", "true")
 	clitest.Contains(t, stderr, "nodes unavailable", d.Masters[0].Addr())
 }

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"errors"
 	"syscall"
 	"testing"
 	"time"
@@ -75,14 +76,10 @@ func TestTheGraceIsNotLengthened(t *testing.T) {
 	const lease = 8 * time.Second
 	d := clitest.Deploy(t, 3, lease)
 	p := d.Start(t, "-k", "4s", "x", "--", "sh", "-c", stubborn)
-	for _, m := range d.Masters[:2] {
-		testkit.Must(t, m.Freeze())
-	}
+	testkit.Must(t, errors.Join(d.Masters[0].Freeze(), d.Masters[1].Freeze()))
 	p.AwaitOutput(t, "TERM\n")
 	since := poll.Start()
-	for _, m := range d.Masters[:2] {
-		testkit.Must(t, m.Thaw())
-	}
+	testkit.Must(t, errors.Join(d.Masters[0].Thaw(), d.Masters[1].Thaw()))
 	p.Ends(t, cli.ExitEnded, "the command was killed")
 	endedWithin(t, 4*time.Second, since)
 	d.Run(t, cli.ExitOK, "-n", "x", "--", "true") // it was renewed, and is released

@@ -43,7 +43,7 @@ func TestRunForwardsSignals(t *testing.T) {
 			file := aFile(t)
 			p := d.Start(t, name, "--", "sh", "-c",
 				`trap 'echo signalled' `+name+`; echo ready; `+untilGone(file)+`exit 3`)
-			p.Send(t, s.(syscall.Signal))
+			p.Send(t, s)
 			p.AwaitOutput(t, "signalled\n")
 			began := time.Now()
 			clitest.Eventually(t, "a lease over", func() bool { return time.Since(began) > d.MaxLease })
@@ -76,7 +76,7 @@ func TestRunEndsByTheForwardedSignal(t *testing.T) {
 	d := clitest.Deploy(t, 3, 30*time.Second)
 	for _, s := range forwarded {
 		p := d.Start(t, "x", "--", "sh", "-c", "echo ready; exec sleep 600")
-		p.Send(t, s.(syscall.Signal))
+		p.Send(t, s)
 		p.Await(t, cli.ExitSignalled+int(s.(syscall.Signal)))
 		testkit.Check(t, p.Errs.String() == "", "%v: %s", s, &p.Errs)
 	}
@@ -92,7 +92,7 @@ func TestSignalsEndTheWaiting(t *testing.T) {
 	for _, s := range forwarded {
 		p := d.Prepare("x", "--", "echo", "ran").Begin(t)
 		clitest.Eventually(t, "a waiter", func() bool { return waiters() > 0 })
-		p.Send(t, s.(syscall.Signal))
+		p.Send(t, s)
 		p.Ends(t, cli.ExitSignalled+int(s.(syscall.Signal)), "ended by "+unix.SignalName(s.(syscall.Signal)), "held by ")
 		testkit.Check(t, p.Out.String() == "", "%v: the command ran: %q", s, &p.Out)
 		clitest.Eventually(t, "the waiter gone", func() bool { return waiters() == 0 })
