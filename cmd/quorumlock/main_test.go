@@ -95,7 +95,8 @@ func TestUsersFindEachSubcommand(t *testing.T) {
 	page := testkit.Read(t, filepath.Join("..", "..", "docs", "operations.md"))
 	_, list, _ := strings.Cut(page, "\n## Subcommands\n")
 	list, _, _ = strings.Cut(list, "\n## ")
-	testkit.Equal(t, strings.Count(list, "\n| `")-1, len(rows()), "subcommands that docs/operations.md lists") // the first is the head
+	listed := strings.Count(list, "\n| `") - 1 // the first is the head
+	testkit.Equal(t, listed, len(rows()), "subcommands that docs/operations.md lists")
 	manual, _ := clitest.Command(t, cli.ExitOK, "man")
 	manual = strings.ReplaceAll(manual, `\-`, "-")
 	for name, row := range rows() {

@@ -110,6 +110,7 @@ func TestRunNowWithinTheMinHold(t *testing.T) {
 		testkit.Check(c, errors.Is(err, quorum.ErrHeld) && log.Len() == 0, "another process: %v; logged: %s", err, &log)
 		_, err = l.Lock(c.Context(), "job")
 		testkit.Check(c, errors.Is(err, quorum.ErrHeld) && strings.Contains(err.Error(), "within the min hold of this process's last run") &&
-			strings.Count(log.String(), "level=WARN") == 1 && strings.Contains(log.String(), "job=job"), "%v; logged: %s", err, &log)
+			strings.Count(log.String(), "level=WARN") == 1 && strings.Contains(log.String(), "job=job"),
+			"%v; logged: %s", err, &log)
 	})
 }

@@ -21,15 +21,11 @@ func acquired(client int, call, ret int64, change ...func(*Event)) Event {
 }
 
 func released(client int, call, ret int64, change ...func(*Event)) Event {
-	e := acquired(client, call, ret, change...)
-	e.Kind = Released
-	return e
+	return acquired(client, call, ret, append(change, ofKind(Released))...)
 }
 
 func wasLost(client int, call, ret int64, change ...func(*Event)) Event {
-	e := acquired(client, call, ret, change...)
-	e.Kind = Lost
-	return e
+	return acquired(client, call, ret, append(change, ofKind(Lost))...)
 }
 
 func token(n uint64) func(*Event)    { return func(e *Event) { e.Token = n } }
@@ -37,6 +33,7 @@ func deadline(at int64) func(*Event) { return func(e *Event) { e.Deadline = at }
 func level(n int) func(*Event)       { return func(e *Event) { e.Level = n } }
 func name(s string) func(*Event)     { return func(e *Event) { e.Name = s } }
 func owner(s string) func(*Event)    { return func(e *Event) { e.Owner = s } }
+func ofKind(k Kind) func(*Event)     { return func(e *Event) { e.Kind = k } }
 
 func rules(all []Violation) []string {
 	var out []string

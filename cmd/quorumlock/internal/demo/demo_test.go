@@ -72,7 +72,8 @@ func TestDemo(t *testing.T) {
 				"x dead xxx", "~~ in quarantine", "▾restart", "▾lost", " #7 ███", "worker B", "▒▒ part of the time",
 				"All 14 claims held")
 			testkit.Check(t, !strings.Contains(r.out.String(), "\x1b"), "there are colours, and no terminal")
-			clitest.Contains(t, testkit.Read(t, r.svg), "<svg ", "Never two holders of the lock", ">worker B</text>", "> #7 </text>", "</svg>\n")
+			clitest.Contains(t, testkit.Read(t, r.svg),
+				"<svg ", "Never two holders of the lock", ">worker B</text>", "> #7 </text>", "</svg>\n")
 		})
 	}
 }

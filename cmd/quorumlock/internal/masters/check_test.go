@@ -242,7 +242,8 @@ func TestUnusableURLs(t *testing.T) {
 		stdout, stderr := clitest.Command(t, cli.ExitUsage, args...)
 		clitest.Contains(t, stderr, "URL 2: ")
 		testkit.Check(t, stdout == "" && !strings.Contains(stderr, clitest.Secret) &&
-			strings.Contains(stderr, "flags come before") == strings.Contains(args[2], clitest.Secret), "%q: printed %q, %q", args, stdout, stderr)
+			strings.Contains(stderr, "flags come before") == strings.Contains(args[2], clitest.Secret),
+			"%q: printed %q, %q", args, stdout, stderr)
 	}
 	_, stderr := clitest.Command(t, cli.ExitUsage, "check", "-max-lease", "1ns", "redis://127.0.0.1")
 	clitest.Contains(t, stderr, "max lease 1ns")
