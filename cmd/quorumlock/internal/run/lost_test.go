@@ -63,11 +63,12 @@ func TestTheWholeGroupIsKilledAtTheDeadline(t *testing.T) {
 	kill(t, d, 0, 1)
 	since := poll.Start()
 	p.AwaitOutput(t, "TERM\n")
-	p.Ends(t, cli.ExitEnded, "the lock is lost", "connect", "the command was killed")
+	p.Await(t, cli.ExitEnded)
 	endedWithin(t, lease, since)
 	for _, word := range []string{"child", "grandchild"} {
 		testkit.Check(t, !alive(p.Number(t, word)), "the %s is alive", word)
 	}
+	p.Ends(t, cli.ExitEnded, "the lock is lost", "connect", "the command was killed")
 }
 
 // Masters that answer again after SIGTERM do not lengthen the grace.
@@ -99,9 +100,10 @@ func TestWhatTheCommandLeavesBehindIsKilledAtTheDeadline(t *testing.T) {
 	testkit.Check(t, took >= 3*time.Second, "SIGTERM after %v", took)
 	grandchild := p.Number(t, "grandchild")
 	testkit.Check(t, alive(grandchild), "it was killed before its time")
-	p.Ends(t, cli.ExitEnded, "-max-hold 6s: the command was killed")
+	p.Await(t, cli.ExitEnded)
 	took = time.Since(began)
 	testkit.Check(t, took >= 6*time.Second && !alive(grandchild), "ended after %v, or it is alive", took)
+	p.Ends(t, cli.ExitEnded, "-max-hold 6s: the command was killed")
 	d.Run(t, cli.ExitOK, "-n", "-max-hold", "10s", "x", "--", "true")
 }
 
@@ -127,9 +129,10 @@ func TestTheCommandIsKilledWhenRunContinuesTooLate(t *testing.T) {
 	}
 	since := poll.Start()
 	p.Send(t, syscall.SIGCONT)
-	p.Ends(t, cli.ExitEnded, "the lock is lost", "the command was killed")
+	p.Await(t, cli.ExitEnded)
 	endedWithin(t, 0, since)
 	testkit.Check(t, !alive(p.Number(t, "grandchild")), "the grandchild is alive")
+	p.Ends(t, cli.ExitEnded, "the lock is lost", "the command was killed")
 }
 
 // A command that is done while run is halted has worked without the lock, for all that run knows.
