@@ -285,7 +285,7 @@ func TestErrorsOfRepliesSayWhatTheNodeHasDone(t *testing.T) {
 func TestTokenSeedsOfAClockThatIsCenturiesOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		testkit.Equal(t, tokenSeed(), uint64(time.Now().UnixMicro()), "the seed")
-		time.Sleep(time.Date(2113, 1, 1, 0, 0, 0, 0, time.UTC).Sub(time.Now()))
+		time.Sleep(time.Until(time.Date(2113, 1, 1, 0, 0, 0, 0, time.UTC)))
 		testkit.Equal(t, tokenSeed(), 0, "the seed in 2113")
 	})
 }
