@@ -184,14 +184,21 @@ func FuzzNames(f *testing.F) {
 		f.Add("other", name, name, uint64(1<<64-1))
 	}
 	f.Fuzz(func(t *testing.T, first, second, id string, number uint64) {
-		ofSlots := func(name string) string { return slotForm.ReplaceAllString(name, "quorumlock:slots:$1") }
 		channel := func(name string) string {
-			if name = ofSlots(name); strings.Contains(name, "{") {
+			if slot := slotForm.FindStringSubmatch(name); slot != nil {
+				name = "quorumlock:slots:" + slot[1]
+			}
+			if strings.Contains(name, "{") {
 				return "redisson_lock__channel:" + name
 			}
 			return "redisson_lock__channel:{" + name + "}"
 		}
-		request := func(name string) string { return channel("quorumlock:request:" + ofSlots(name)) }
+		request := func(name string) string {
+			if slot := slotForm.FindStringSubmatch(name); slot != nil {
+				name = "quorumlock:slots:" + slot[1]
+			}
+			return channel("quorumlock:request:" + name)
+		}
 		counter := func(name string) string { // FNV-1a of 32 bits, as its authors define it, folded to 16
 			sum := uint32(2166136261)
 			for _, b := range []byte(name) {

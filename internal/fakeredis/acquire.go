@@ -52,19 +52,22 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 					endOn(err)
 					isRead = k.find(key).kind == aSet
 				}
+				ends, count := int64(0), int64(0)
 				if isRead {
 					k.call("TIME")
-					ends, count := k.find(key).readers(k.now)
-					if ends < k.now {
-						_, _, err := k.lockOf(key, true)
-						endOn(err)
-						over = append(over, key)
-						break
-					}
+					ends, count = k.find(key).readers(k.now)
+				}
+				if isRead && ends < k.now {
+					_, _, err := k.lockOf(key, true)
+					endOn(err)
+					over = append(over, key)
+					break
+				}
+				if isRead {
 					k.call("ZCOUNT")
 					readers, ttl = max(readers, count), ends-k.now
 				} else {
-					locks, last = locks+1, ""
+					locks++
 				}
 				switch {
 				case ttl < 0 || held && remaining == -1:
@@ -74,6 +77,9 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 				}
 				if !held {
 					held, heldAt, holder = true, key, last
+					if !isRead {
+						holder = ""
+					}
 				}
 			}
 		}
@@ -110,24 +116,30 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		}
 		if reservation > 0 {
 			for _, key := range hashes {
-				k.tryWrite(writerPrefix+key, owner, reservation)
+				if k.may("SET") == nil {
+					k.set(writerPrefix+key, owner, reservation)
+				}
 			}
 		}
 		return append(reply, readers), nil
 	}
 
 	if predecessor != "" && carried == 0 && mine+inherited < names {
-		k.tryWrite(keys[len(keys)-1], "1", millis(strings.Fields(expected)[2]))
+		if k.may("SET") == nil {
+			k.set(keys[len(keys)-1], "1", millis(strings.Fields(expected)[2]))
+		}
 		return []any{"passed", int64(0)}, nil
 	}
 
 	token := tokenOf(counterAt, counter, carried, seed, mine == names)
 
 	if quarantineOver {
-		k.write(keys[0], "0"+strings.TrimPrefix(marker, admitted), 0)
+		k.call("SET")
+		k.set(keys[0], "0"+strings.TrimPrefix(marker, admitted), 0)
 	}
 	if predecessor != "" {
-		k.write(keys[len(keys)-1], "1", millis(strings.Fields(expected)[2]))
+		k.call("SET")
+		k.set(keys[len(keys)-1], "1", millis(strings.Fields(expected)[2]))
 	}
 	for _, key := range over {
 		k.call("DEL")
@@ -156,7 +168,8 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		} else {
 			k.prolongKey(key, lease)
 		}
-		k.write(counters[i], whole(token), 0)
+		k.call("SET")
+		k.set(counters[i], whole(token), 0)
 	}
 	return integer(token), nil
 }
@@ -175,21 +188,6 @@ func tokenOf(key string, counter, carried, seed float64, isThere bool) float64 {
 		endOn(counterTooHigh(key))
 	}
 	return counter
-}
-
-// write is SET.
-func (k *Keyspace) write(key, text string, ttl int64) {
-	k.call("SET")
-	k.set(key, text, ttl)
-}
-
-// tryWrite is SET for redis.pcall of Lua. It reports whether the server let it.
-func (k *Keyspace) tryWrite(key, text string, ttl int64) bool {
-	if k.may("SET") != nil {
-		return false
-	}
-	k.set(key, text, ttl)
-	return true
 }
 
 // hexists is HEXISTS, which the user may not run perhaps.

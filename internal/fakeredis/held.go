@@ -68,8 +68,8 @@ func release(k *Keyspace, keys, args []string) (any, error) {
 			k.tell(args[2+i])
 		}
 	}
-	if last != "0" {
-		k.tryWrite(keys[0], "1", millis(last))
+	if last != "0" && k.may("SET") == nil {
+		k.set(keys[0], "1", millis(last))
 	}
 	endOn(failure)
 	if heard != 0 {
@@ -150,7 +150,8 @@ func raise(k *Keyspace, keys, args []string) (any, error) {
 			return nil, counterTooHigh(keys[i])
 		}
 		if !found || counter < token {
-			k.write(keys[i], args[1], 0)
+			k.call("SET")
+			k.set(keys[i], args[1], 0)
 		}
 		highest = max(highest, counter)
 	}

@@ -54,13 +54,20 @@ func force(k *Keyspace, keys, args []string) (any, error) {
 		_, _, err := k.lockAt(keys[0])
 		endOn(err)
 	}
+	set := func(key, text string, ttl int64) bool {
+		if k.may("SET") != nil {
+			return false
+		}
+		k.set(key, text, ttl)
+		return true
+	}
 	if args[2] != "0" && k.may("GET") == nil {
-		if counter, _, err := k.counter(keys[1]); err == nil && (counter >= or(args[2], 0) || k.tryWrite(keys[1], args[2], 0)) {
-			k.tryWrite(keys[2], args[2], millis(args[1]))
+		if counter, _, err := k.counter(keys[1]); err == nil && (counter >= or(args[2], 0) || set(keys[1], args[2], 0)) {
+			set(keys[2], args[2], millis(args[1]))
 		}
 	}
 	for _, tombstone := range keys[3:] {
-		k.tryWrite(tombstone, "1", millis(args[1]))
+		set(tombstone, "1", millis(args[1]))
 	}
 	if !there {
 		return int64(0), nil
@@ -93,7 +100,8 @@ func mark(k *Keyspace, keys, args []string) (any, error) {
 	if !written {
 		return []any{int64(0), marker[:min(len(marker), maxMarker)], k.now}, nil
 	}
-	k.write(keys[0], text, 0)
+	k.call("SET")
+	k.set(keys[0], text, 0)
 	return []any{int64(1), text, k.now}, nil
 }
 
@@ -114,7 +122,8 @@ func MarkText(marker string, args []string, now int64) (text string, written boo
 
 // introduce is introduce.lua.
 func introduce(k *Keyspace, keys, args []string) (any, error) {
-	k.write(keys[0], args[0], millis(args[1]))
+	k.call("SET")
+	k.set(keys[0], args[0], millis(args[1]))
 	return int64(1), nil
 }
 
@@ -173,7 +182,8 @@ func lift(k *Keyspace, keys, args []string) (any, error) {
 			text = "-1"
 		}
 		if need(counterOf(key, text)) < or(args[i], 0) {
-			k.write(key, args[i], 0)
+			k.call("SET")
+			k.set(key, args[i], 0)
 			raised++
 		}
 	}

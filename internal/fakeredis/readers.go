@@ -92,13 +92,15 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 
 	token := tokenOf(keys[2], counter, carried, seed, isThere)
 	if quarantineOver {
-		k.write(keys[0], "0"+strings.TrimPrefix(marker, admitted), 0)
+		k.call("SET")
+		k.set(keys[0], "0"+strings.TrimPrefix(marker, admitted), 0)
 	}
 	if isLevel && ttl != -1 {
 		k.call("PEXPIRE")
 		k.raise(key, lease)
 	}
-	k.write(keys[2], whole(token), 0)
+	k.call("SET")
+	k.set(keys[2], whole(token), 0)
 	last := k.now + max(ttl, lease)
 	if ends = max(ends, k.now+lease); isLevel {
 		ends = last
