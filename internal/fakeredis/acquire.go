@@ -48,8 +48,9 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 				last, isRead := "", false
 				if unclear != nil || ttl == -1 || k.fields(key) > 1 {
 					var err error
-					last, _, err = k.lockAt(key)
-					endOn(err)
+					if last, _, err = k.lockAt(key); err != nil {
+						return nil, err
+					}
 					isRead = k.find(key).kind == aSet
 				}
 				ends, count := int64(0), int64(0)
@@ -58,8 +59,9 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 					ends, count = k.find(key).readers(k.now)
 				}
 				if isRead && ends < k.now {
-					_, _, err := k.lockOf(key, true)
-					endOn(err)
+					if _, _, err := k.lockOf(key, true); err != nil {
+						return nil, err
+					}
 					over = append(over, key)
 					break
 				}
@@ -84,7 +86,9 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 			}
 		}
 		c, _, err := k.counter(counters[i])
-		endOn(err)
+		if err != nil {
+			return nil, err
+		}
 		if c > counter {
 			counter, counterAt = c, counters[i]
 		}
@@ -131,7 +135,18 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		return []any{"passed", int64(0)}, nil
 	}
 
-	token := tokenOf(counterAt, counter, carried, seed, mine == names)
+	token := counter
+	if carried > 0 {
+		token = max(token, carried)
+	} else {
+		if mine < names {
+			token++
+		}
+		token = max(token, seed)
+	}
+	if token >= tooHigh {
+		return nil, counterTooHigh(counterAt)
+	}
 
 	if quarantineOver {
 		k.call("SET")
@@ -172,22 +187,6 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		k.set(counters[i], whole(token), 0)
 	}
 	return integer(token), nil
-}
-
-// tokenOf is the token of a grant, which ends the program if it is too high.
-func tokenOf(key string, counter, carried, seed float64, isThere bool) float64 {
-	switch {
-	case carried > 0:
-		counter = max(counter, carried)
-	case isThere:
-		counter = max(counter, seed)
-	default:
-		counter = max(counter+1, seed)
-	}
-	if counter >= tooHigh {
-		endOn(counterTooHigh(key))
-	}
-	return counter
 }
 
 // hexists is HEXISTS, which the user may not run perhaps.

@@ -1,7 +1,6 @@
 package fakeredis
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -36,7 +35,10 @@ const (
 func TestDifferential(t *testing.T) {
 	redistest.Need(t, redistest.PlainScriptErrors) // and PEXPIRETIME
 	w := startWorld(t)
-	first := cmp.Or(*seedFlag, uint64(time.Now().UnixNano()))
+	first := *seedFlag
+	if first == 0 {
+		first = uint64(time.Now().UnixNano())
+	}
 	t.Logf("-differential.seed=%d", first)
 	for done, seed := 0, first; done < *stepsFlag; done, seed = done+perSequence, seed+1 {
 		steps := sequence(rand.New(rand.NewPCG(seed, 14)))
@@ -79,12 +81,14 @@ func startWorld(t *testing.T) *world {
 	}
 	w := &world{conn: dial(), listener: dial(), ran: map[string]int{}}
 	for _, command := range forbidden {
-		_, err := w.conn.Do("ACL", "SETUSER", "no"+command, "on", "nopass", "~*", "&*", "+@all", "-"+strings.ToLower(command))
-		testkit.Must(t, err)
+		if _, err := w.conn.Do("ACL", "SETUSER", "no"+command, "on", "nopass", "~*", "&*", "+@all", "-"+strings.ToLower(command)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, s := range slices.Concat(scripts.All(), operators.All()) {
-		_, err := w.conn.Do("SCRIPT", "LOAD", s.Source())
-		testkit.Must(t, err)
+		if _, err := w.conn.Do("SCRIPT", "LOAD", s.Source()); err != nil {
+			t.Fatal(err)
+		}
 	}
 	subscriber := redis.PubSubConn{Conn: w.listener}
 	testkit.Must(t, errors.Join(subscriber.PSubscribe("*"), subscriber.Subscribe(redis.Args{}.AddFlat(listened)...)))

@@ -68,10 +68,14 @@ func release(k *Keyspace, keys, args []string) (any, error) {
 			k.tell(args[2+i])
 		}
 	}
-	if last != "0" && k.may("SET") == nil {
-		k.set(keys[0], "1", millis(last))
+	if last != "0" {
+		if k.may("SET") == nil {
+			k.set(keys[0], "1", millis(last))
+		}
 	}
-	endOn(failure)
+	if failure != nil {
+		return nil, failure
+	}
 	if heard != 0 {
 		return []any{found, int64(heard)}, nil
 	}
@@ -120,9 +124,11 @@ func raise(k *Keyspace, keys, args []string) (any, error) {
 	}
 	highest := token
 	for i := 0; i < len(keys); i += 2 {
-		k.call(find)
+		err := k.may(find)
 		v := k.find(keys[i])
 		switch {
+		case err != nil:
+			return nil, err
 		case v == nil:
 			v = &value{}
 		case v.kind == ofOther && k.may(findOther) == nil:
@@ -134,14 +140,16 @@ func raise(k *Keyspace, keys, args []string) (any, error) {
 		if there = there && ends >= k.now; ofMode == aHash {
 			_, there = v.hash[owner]
 		}
-		if !there {
-			return int64(0), nil
+		if !there || err != nil {
+			return int64(0), err
 		}
 	}
 	for i := 1; i < len(keys); i += 2 {
 		k.call("GET")
 		text, found, err := k.get(keys[i])
-		endOn(err)
+		if err != nil {
+			return nil, err
+		}
 		counter := -1.0
 		if found {
 			counter = need(counterOf(keys[i], text))

@@ -69,13 +69,6 @@ func New(now func() time.Time, seed uint64) *Master {
 	return m
 }
 
-// locked does something while no other method does.
-func (m *Master) locked(do func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	do()
-}
-
 // Start starts a crashed master, as a new process with the memory that the crash left.
 func (m *Master) Start() {
 	m.mu.Lock()
@@ -89,7 +82,11 @@ func (m *Master) Start() {
 }
 
 // Save keeps the present memory for LastSave.
-func (m *Master) Save() { m.locked(func() { m.saved = clone(m.data) }) }
+func (m *Master) Save() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.saved = clone(m.data)
+}
 
 // Crash ends the process: its connections die, and unsent replies are lost.
 func (m *Master) Crash(keeps Memory) {
@@ -136,7 +133,9 @@ func (m *Master) Serve(conn net.Conn) {
 
 	s.serve()
 
-	m.locked(func() { m.forgetLocked(s) })
+	m.mu.Lock()
+	m.forgetLocked(s)
+	m.mu.Unlock()
 	m.ended.Done()
 }
 
@@ -155,16 +154,32 @@ func (m *Master) Listening(channel string) int {
 }
 
 // Publish sends a message to the subscribers of a channel.
-func (m *Master) Publish(channel, text string) { m.locked(func() { m.publishLocked(channel, text) }) }
+func (m *Master) Publish(channel, text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.publishLocked(channel, text)
+}
 
 // Set writes a string that does not expire.
-func (m *Master) Set(key, text string) { m.locked(func() { m.openLocked().set(key, text, 0) }) }
+func (m *Master) Set(key, text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.openLocked().set(key, text, 0)
+}
 
 // Flush deletes every key, as FLUSHALL does.
-func (m *Master) Flush() { m.locked(func() { clear(m.data) }) }
+func (m *Master) Flush() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.data)
+}
 
 // FlushScripts unloads every script, as SCRIPT FLUSH does.
-func (m *Master) FlushScripts() { m.locked(func() { clear(m.scripts) }) }
+func (m *Master) FlushScripts() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.scripts)
+}
 
 // openLocked returns the data at the present moment, which stays the same throughout a command or a
 // script.

@@ -2,7 +2,6 @@ package fakeredis_test
 
 import (
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -53,7 +52,9 @@ func TestKeysExpireByTheMastersClock(t *testing.T) {
 		c := dial(t, m)
 		do(t, c, "SET", "k", "v", "PX", 100)
 		time.Sleep(30 * time.Millisecond)
-		testkit.Equal(t, do(t, c, "PTTL", "k"), any(int64(40)), "left of 100 ms after 60 ms of the master's time")
+		if left := do(t, c, "PTTL", "k"); left != int64(40) {
+			t.Errorf("after 60 ms of the master's time %v ms are left of 100", left)
+		}
 		time.Sleep(20 * time.Millisecond)
 		testkit.Check(t, exists(t, c, "k"), "the key is gone within the millisecond in which it expires")
 		time.Sleep(500 * time.Microsecond)
@@ -72,10 +73,12 @@ func TestCrash(t *testing.T) {
 			do(t, c, "SET", "after", "x")
 			old := runID(t, c)
 			m.Crash(keeps)
-			_, err := c.Do("PING")
-			testkit.Check(t, err != nil, "a connection outlives the process")
-			_, err = dial(t, m).Do("PING")
-			testkit.Check(t, err != nil, "a process that has ended answers")
+			if _, err := c.Do("PING"); err == nil {
+				t.Error("a connection outlives the process")
+			}
+			if _, err := dial(t, m).Do("PING"); err == nil {
+				t.Error("a process that has ended answers")
+			}
 			m.Start()
 			c = dial(t, m)
 			testkit.Check(t, runID(t, c) != old, "the new process has the old one's run id")
@@ -106,21 +109,24 @@ func TestScriptsAreForgotten(t *testing.T) {
 		call := scripts.Inspect(scripts.NewName("k"))
 		name, args := call.Command(nil, false, scripts.ConnArgs{})
 		sha := func() error { _, err := c.Do(name, args...); return err }
-		refused := func(what string) {
-			t.Helper()
-			err := sha()
-			testkit.Check(t, err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT"), "%s: %v", what, err)
+		if err := sha(); err == nil || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
+			t.Errorf("a script that was not loaded: %v", err)
 		}
-		refused("a script that was not loaded")
 		for _, s := range scripts.All() {
 			do(t, c, "SCRIPT", "LOAD", s.Source())
 		}
-		testkit.Is(t, sha(), nil, "a script that was loaded")
+		if err := sha(); err != nil {
+			t.Errorf("a script that was loaded: %v", err)
+		}
 		m.FlushScripts()
-		refused("a script that was flushed")
+		if err := sha(); err == nil || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
+			t.Errorf("a script that was flushed: %v", err)
+		}
 		byText, source := call.Command(nil, true, scripts.ConnArgs{})
 		do(t, c, byText, source...)
-		testkit.Is(t, sha(), nil, "a script that ran by its source")
+		if err := sha(); err != nil {
+			t.Errorf("a script that ran by its source: %v", err)
+		}
 	})
 }
 
@@ -141,20 +147,25 @@ func TestConnectionsWithoutAGoroutine(t *testing.T) {
 	run := func(c *fakeredis.Connection, want string, command ...string) {
 		t.Helper()
 		got, alive := c.Run(command, []byte("before "))
-		testkit.Check(t, alive && string(got) == "before "+want, "%v: %q (alive: %v), want %q behind what was there",
-			command, got, alive, want)
+		if text, ok := strings.CutPrefix(string(got), "before "); !alive || !ok || text != want {
+			t.Errorf("%v: %q (alive: %v), want %q behind what was there", command, got, alive, want)
+		}
 	}
 	run(speaker, ":0\r\n", "PUBLISH", "news", "0")
 	run(listener, "*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n", "SUBSCRIBE", "news")
 	run(speaker, ":1\r\n", "PUBLISH", "news", "1")
-	want := []string{"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\n1\r\n"}
-	testkit.Check(t, slices.Equal(heard, want), "heard %q, want %q", heard, want)
-	testkit.Equal(t, m.Listening("news"), 1, "listening connections")
+	if want := "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\n1\r\n"; len(heard) != 1 || heard[0] != want {
+		t.Errorf("heard %q, want %q", heard, want)
+	}
+	if n := m.Listening("news"); n != 1 {
+		t.Errorf("%d connections listen, want 1", n)
+	}
 	listener.Close()
 	run(speaker, ":0\r\n", "PUBLISH", "news", "2")
 
 	m.Crash(fakeredis.Nothing)
-	_, alive := speaker.Run([]string{"PING"}, nil)
-	testkit.Check(t, !alive, "a connection outlives the process")
+	if _, alive := speaker.Run([]string{"PING"}, nil); alive {
+		t.Error("a connection outlives the process")
+	}
 	testkit.Check(t, m.Connect(clientAddr("late"), nil) == nil, "a process that has ended accepts a connection")
 }

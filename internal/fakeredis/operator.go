@@ -18,8 +18,9 @@ func inspect(k *Keyspace, keys, _ []string) (any, error) {
 	k.call("PTTL")
 	if v := k.find(keys[1]); v != nil {
 		var err error
-		owner, level, err = k.lockAt(keys[1])
-		endOn(err)
+		if owner, level, err = k.lockAt(keys[1]); err != nil {
+			return nil, err
+		}
 		if ttl = k.pttl(keys[1]); v.kind == aSet {
 			k.call("ZCOUNT")
 			var ends int64
@@ -29,9 +30,13 @@ func inspect(k *Keyspace, keys, _ []string) (any, error) {
 	}
 	k.call("GET")
 	marker, _, err := k.get(keys[0])
-	endOn(err)
+	if err != nil {
+		return nil, err
+	}
 	value, found, err := k.counter(keys[2])
-	endOn(err)
+	if err != nil {
+		return nil, err
+	}
 	if value >= tooHigh {
 		return nil, counterTooHigh(keys[2])
 	}
@@ -51,8 +56,9 @@ func force(k *Keyspace, keys, args []string) (any, error) {
 	k.call("PTTL")
 	there := k.exists(keys[0])
 	if there {
-		_, _, err := k.lockAt(keys[0])
-		endOn(err)
+		if _, _, err := k.lockAt(keys[0]); err != nil {
+			return nil, err
+		}
 	}
 	set := func(key, text string, ttl int64) bool {
 		if k.may("SET") != nil {
@@ -82,7 +88,9 @@ func force(k *Keyspace, keys, args []string) (any, error) {
 func look(k *Keyspace, keys, args []string) (any, error) {
 	k.call("GET")
 	marker, _, err := k.get(keys[0])
-	endOn(err)
+	if err != nil {
+		return nil, err
+	}
 	if len(marker) > maxMarker {
 		return nil, replyError("QUORUMLOCK the marker is too long")
 	}
@@ -95,7 +103,9 @@ func mark(k *Keyspace, keys, args []string) (any, error) {
 	k.call("TIME")
 	k.call("GET")
 	marker, _, err := k.get(keys[0])
-	endOn(err)
+	if err != nil {
+		return nil, err
+	}
 	text, written := MarkText(marker, args, k.now)
 	if !written {
 		return []any{int64(0), marker[:min(len(marker), maxMarker)], k.now}, nil
@@ -177,7 +187,9 @@ func lift(k *Keyspace, keys, args []string) (any, error) {
 	for i, key := range keys {
 		k.call("GET")
 		text, there, err := k.get(key)
-		endOn(err)
+		if err != nil {
+			return nil, err
+		}
 		if !there {
 			text = "-1"
 		}

@@ -40,8 +40,9 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 			_, end := v.firstReader()
 			last, _ := v.lastReader()
 			if isStale = end < k.now; isStale || !v.isRead(false) || !strings.HasPrefix(last, readerPrefix) {
-				_, _, err := k.lockOf(key, isStale)
-				endOn(err)
+				if _, _, err := k.lockOf(key, isStale); err != nil {
+					return nil, err
+				}
 			}
 			k.call("ZSCORE")
 			if until, there := v.scores[reader]; there && until >= k.now {
@@ -51,12 +52,14 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 			return nil, err
 		default:
 			k.call("HGET")
-			level, isLevel, err = k.hget(key, owner)
-			endOn(err)
+			if level, isLevel, err = k.hget(key, owner); err != nil {
+				return nil, err
+			}
 			if !isLevel {
 				if ttl == -1 || k.fields(key) > 1 {
-					_, _, err := k.lockAt(key)
-					endOn(err)
+					if _, _, err := k.lockAt(key); err != nil {
+						return nil, err
+					}
 				}
 				k.call("HKEYS")
 				held, holder = ttl, k.oneField(key)
@@ -64,7 +67,9 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		}
 	}
 	counter, _, err := k.counter(keys[2])
-	endOn(err)
+	if err != nil {
+		return nil, err
+	}
 
 	isThere := ends >= 0 || isLevel
 	isFresh, quarantineOver := carried == 0 || !isThere, false
@@ -90,7 +95,18 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		return []any{"held", held, k.waiting(args[5]), holder[:min(len(holder), 1024)]}, nil
 	}
 
-	token := tokenOf(keys[2], counter, carried, seed, isThere)
+	token := counter
+	if carried > 0 {
+		token = max(token, carried)
+	} else {
+		if !isThere {
+			token++
+		}
+		token = max(token, seed)
+	}
+	if token >= tooHigh {
+		return nil, counterTooHigh(keys[2])
+	}
 	if quarantineOver {
 		k.call("SET")
 		k.set(keys[0], "0"+strings.TrimPrefix(marker, admitted), 0)

@@ -33,7 +33,11 @@ func (k *Keyspace) Refuse(r Refusals) {
 }
 
 // Refuse changes what the server refuses to scripts from now on.
-func (m *Master) Refuse(r Refusals) { m.locked(func() { m.refusals = r }) }
+func (m *Master) Refuse(r Refusals) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.refusals = r
+}
 
 // may is the server's check before a script runs a command. It returns the refusal.
 func (k *Keyspace) may(command string) error {
@@ -55,7 +59,11 @@ func (k *Keyspace) may(command string) error {
 }
 
 // call is may for redis.call of Lua: a refusal ends the program. What it has written stays.
-func (k *Keyspace) call(command string) { endOn(k.may(command)) }
+func (k *Keyspace) call(command string) {
+	if err := k.may(command); err != nil {
+		panic(ending{err})
+	}
+}
 
 // tell publishes that a lock became free. It returns how many heard it, −1 if the user may not publish.
 func (k *Keyspace) tell(channel string) int {
@@ -65,16 +73,11 @@ func (k *Keyspace) tell(channel string) int {
 	return k.publish(channel, "0")
 }
 
-// endOn ends the program with an error, if there is one.
-func endOn(err error) {
+// need ends the program with an error, if there is one.
+func need[T any](value T, err error) T {
 	if err != nil {
 		panic(ending{err})
 	}
-}
-
-// need is a value without an error, which would end the program.
-func need[T any](value T, err error) T {
-	endOn(err)
 	return value
 }
 

@@ -3,7 +3,6 @@ package fakeredis
 import (
 	"bufio"
 	"net"
-	"strings"
 	"sync"
 )
 
@@ -105,14 +104,8 @@ func (m *Master) execute(s *session, command []string, to []byte) (replies []byt
 	if s.isOver() {
 		return to, false
 	}
-	switch word := name(command); word {
-	case "SUBSCRIBE", "UNSUBSCRIBE":
-		return s.change(s.subscribed, word, command[1:], to), true
-	case "PSUBSCRIBE":
-		m.withPatterns[s] = struct{}{}
-		fallthrough
-	case "PUNSUBSCRIBE":
-		return s.change(s.patterns, word, command[1:], to), true
+	if c, known := subscribing[name(command)]; known {
+		return c(s, command[1:], to), true
 	}
 	reply, err := m.runLocked(s, command)
 	if err != nil {
@@ -127,10 +120,24 @@ func (s *session) isOver() bool {
 	return s.over
 }
 
+var subscribing = map[string]func(s *session, args []string, to []byte) []byte{
+	"SUBSCRIBE": func(s *session, args []string, to []byte) []byte {
+		return s.change(s.subscribed, true, "subscribe", args, to)
+	},
+	"UNSUBSCRIBE": func(s *session, args []string, to []byte) []byte {
+		return s.change(s.subscribed, false, "unsubscribe", args, to)
+	},
+	"PSUBSCRIBE": func(s *session, args []string, to []byte) []byte {
+		s.master.withPatterns[s] = struct{}{}
+		return s.change(s.patterns, true, "psubscribe", args, to)
+	},
+	"PUNSUBSCRIBE": func(s *session, args []string, to []byte) []byte {
+		return s.change(s.patterns, false, "punsubscribe", args, to)
+	},
+}
+
 // change subscribes to the channels, or unsubscribes from them or from all, and confirms each.
-func (s *session) change(set map[string]bool, word string, channels []string, to []byte) []byte {
-	word = strings.ToLower(word)
-	on := !strings.Contains(word, "unsubscribe")
+func (s *session) change(set map[string]bool, on bool, word string, channels []string, to []byte) []byte {
 	if !on && len(channels) == 0 {
 		if len(set) == 0 {
 			return appendReply(to, []any{word, nil, int64(len(s.subscribed) + len(s.patterns))})
