@@ -88,30 +88,30 @@ func (s *Stopwatch) Stop() { s.end() }
 // servers, meets more stalls than one process alone: hence the factor.
 func AtMost(want, stalled time.Duration) time.Duration { return want + 4*stalled }
 
-// Waited returns for how long the threads of this process have waited for a processor, all together,
-// since they began, and for how long the processors have stood still for a virtual machine's host. One goroutine may
-// be late by as much while a Stopwatch, on another thread, is on time. It is 0 if the kernel does not say (Linux does).
-func Waited() (all time.Duration) {
-	threads, _ := filepath.Glob("/proc/self/task/*/schedstat")
-	for _, file := range threads {
+// Waited returns for how long the threads of this process have waited for a processor, all together, since they
+// began, and for how long processors have stood still because a virtual machine's host took them. One goroutine may be
+// late by as much while a Stopwatch, on another thread, is on time. They are 0 if the kernel does not say (Linux does).
+func Waited() (threads, processors time.Duration) {
+	files, _ := filepath.Glob("/proc/self/task/*/schedstat")
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			continue // the thread has ended
 		}
 		var ran, waited time.Duration
 		if _, err := fmt.Sscan(string(text), &ran, &waited); err == nil {
-			all += waited
+			threads += waited
 		}
 	}
-	text, err := os.ReadFile("/proc/stat")
+	stat, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return all
+		return threads, 0
 	}
-	return all + stolen(string(text))
+	return threads, stolen(string(stat))
 }
 
-// stolen reads the time for which the processors have stood still from /proc/stat. A thread that runs meanwhile does
-// not count it as waiting.
+// stolen reads from /proc/stat for how long the host has had the processors. A thread that runs meanwhile does not
+// count it as waiting.
 func stolen(stat string) time.Duration {
 	const tick = 10 * time.Millisecond // of /proc, on every architecture that Go knows
 	var ticks [8]time.Duration         // user, nice, system, idle, iowait, irq, softirq, steal
