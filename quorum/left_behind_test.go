@@ -187,15 +187,16 @@ func TestUnlockWhoseReplyIsLost(t *testing.T) {
 // It is sent again after an inner handle was unlocked: the lock is still held.
 func TestInnerUnlockAbandonsNoRequest(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		l, asked, answers := c.process(), 0, make(chan struct{})
+		l, answers := c.process(), make(chan struct{})
+		var asked atomic.Int32
 		c.before(2, func() { <-answers })
 		held := c.lock(l, "a")
 		c.unlock(c.got(l.Lock(held.Context(), "a")))
 		c.hangUp(2)
-		c.before(2, func() { asked++ })
+		c.before(2, func() { asked.Add(1) })
 		close(answers)
 		time.Sleep(2 * shortly)
-		testkit.Check(t, asked >= 3, "asked %d times: to grant, to raise the level and to lower it are 3", asked)
+		testkit.Check(t, asked.Load() >= 3, "asked %d times: to grant, to raise the level and to lower it are 3", asked.Load())
 		c.unlock(held)
 	})
 }
