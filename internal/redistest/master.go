@@ -154,7 +154,7 @@ func (m *Master) Stop() error {
 	})
 }
 
-// alone does something to the server while no other method does.
+// alone does something to the server, one action at a time.
 func (m *Master) alone(action string, do func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
