@@ -4,8 +4,8 @@ GO ?= go
 
 # The race detector needs a C compiler.
 RACE := $(if $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null),-race)
-# make lint vets. Without debug information (-w) the tests link faster. Other work may starve a test for long, hence the timeout.
-TEST ?= $(GO) test $(RACE) -vet=off -ldflags=-w -timeout 60m -shuffle=on
+# make lint vets. Without a symbol table (-s) the tests link faster. Other work may starve a test for long, hence the timeout.
+TEST ?= $(GO) test $(RACE) -vet=off -ldflags=-s -timeout 60m -shuffle=on
 # A session of its own gets a fair share of the processor, however busy the other tests are, where there is setsid.
 SESSION := $(shell setsid -fw true 2>/dev/null && echo setsid -fw sh $(CURDIR)/internal/session.sh)
 # These directories are modules of their own: their requirements stay out of users' module graphs.
@@ -74,7 +74,7 @@ flakes: redis-server ## tests again and again beside 4 processes that keep the c
 	for package in $(FLAKES); do \
 		tests='$(FLAKES_TESTS)'; flags=; \
 		if [ $$package = integration/chaos ]; then tests='$(SHORT_CHAOS)'; flags='$(CHAOS_FLAGS) -chaos.backend=processes'; fi; \
-		$(GO) test -C $$package -c $(RACE) -ldflags=-w -o $$logs/test .; \
+		$(GO) test -C $$package -c $(RACE) -ldflags=-s -o $$logs/test .; \
 		(cd $$package && timeout $(FLAKES_FOR) $(STRESS) -p 6 -count $(FLAKES_RUNS) -o $$logs/$$(echo $$package | tr / -)- \
 			$$logs/test -test.shuffle=on -test.run "$$tests" $$flags) >$$logs/said || true; \
 		printf '%-42s %s\n' $$package "$$(grep -oE '[0-9]+ runs [a-z ]+, [0-9]+ failures' $$logs/said | tail -n 1)"; \
@@ -86,10 +86,10 @@ flakes: redis-server ## tests again and again beside 4 processes that keep the c
 # What has no race detector here is not shuffled, so that go test caches it.
 LAST := nice -n 19 $(SESSION)
 test-searches:
-	$(LAST) $(GO) test -vet=off -ldflags=-w -timeout 60m $(SEARCHES)
+	$(LAST) $(GO) test -vet=off -ldflags=-s -timeout 60m $(SEARCHES)
 
 test-sim:
-	$(LAST) sh -c "cd integration && $(GO) test -vet=off -ldflags=-w -timeout 60m ./sim/..."
+	$(LAST) sh -c "cd integration && $(GO) test -vet=off -ldflags=-s -timeout 60m ./sim/..."
 	$(if $(RACE),$(LAST) sh -c "cd integration && $(TEST) -run TestSeeds ./sim -sim.seeds=15")
 
 # These are idle most of the time, so they run beside each other, and so do their parallel tests.
