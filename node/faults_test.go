@@ -1,18 +1,23 @@
 package node_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/canned"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/poll"
-	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -161,80 +166,103 @@ func TestAFrozenMaster(t *testing.T) {
 	testkit.Equal(t, outcome(do(t, n, acquire("late", "o:2"))).Token, 0, "the token of the owner that released")
 }
 
-// slowDown leaves a master a twentieth of a processor, until it is called.
-func slowDown(t *testing.T, m *redistest.Master) (stop func()) {
-	over, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			testkit.Must(t, m.Freeze())
-			<-time.After(95 * time.Millisecond)
-			testkit.Must(t, m.Thaw())
-			select {
-			case <-over:
-				return
-			case <-time.After(5 * time.Millisecond):
-			}
-		}
-	}()
-	return func() { close(over); <-done }
+// busyConn is a connection to a master with one processor, which all its connections share: it gets to what arrives on
+// them in that order, also once the client has hung up.
+type busyConn struct {
+	net.Conn
+	arrived chan []byte
+	over    chan struct{}
+	hangUp  func()
 }
 
-// A master stands still, and is slow when it comes back. All its clients return, at most 10 s after as many
-// plain connections.
-func TestAllClientsReturnToASlowMaster(t *testing.T) {
-	const clients = 300
-	m := startReal(t)
-	nodes := make([]*node.Node, clients)
-	each := func(do func(i int)) time.Duration {
-		began := time.Now()
-		var running sync.WaitGroup
-		for i := range clients {
-			running.Go(func() { do(i) })
-		}
-		running.Wait()
-		return time.Since(began)
-	}
-	call := func(i int) bool { return (<-start(nodes[i], "key", scripts.Look(), nil)).Err == nil }
-	each(func(i int) {
-		n, err := node.Open(m.URL(), node.WithName(nodeName), node.WithoutQuarantine())
-		testkit.Check(t, err == nil, "%v", err)
-		nodes[i] = n
-	})
-	defer each(func(i int) { nodes[i].Close() })
-	back := func() time.Duration {
-		return each(func(i int) {
-			for deadline := time.Now().Add(time.Minute); !call(i); <-time.After(100 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Error("not back within a minute")
+// dialBusy connects to a master. The processor has how long it takes for what is written at once; who has that value is
+// served.
+func dialBusy(m *fakeredis.Master, processor chan time.Duration) *busyConn {
+	ours, theirs := net.Pipe()
+	go m.Serve(theirs)
+	c := &busyConn{Conn: ours, arrived: make(chan []byte, 100), over: make(chan struct{})} // a pipe has no buffer
+	c.hangUp = sync.OnceFunc(func() { close(c.over) })
+	go func() {
+		defer ours.Close()
+		for {
+			select {
+			case data := <-c.arrived:
+				takes := <-processor
+				time.Sleep(takes)
+				processor <- takes
+				_, _ = ours.Write(data)
+			case <-c.over:
+				if len(c.arrived) == 0 {
 					return
 				}
 			}
-		})
-	}
-	back()
-
-	stop := slowDown(t, m)
-	plain := each(func(int) {
-		c, err := redis.Dial("tcp", m.Addr())
-		if err == nil {
-			_, err = c.Do("PING")
-			c.Close()
 		}
-		testkit.Check(t, err == nil, "%v", err)
-	})
-	stop()
+	}()
+	return c
+}
 
-	testkit.Must(t, m.Freeze())
-	frozen := time.Now()
-	for time.Since(frozen) < 4*time.Second {
-		each(func(i int) { call(i) })
-		<-time.After(100 * time.Millisecond)
-	}
-	stop = slowDown(t, m)
-	took := back()
-	stop()
-	t.Logf("%d clients are back after %v, as many plain connections after %v", clients, took, plain)
-	testkit.Check(t, took <= plain+10*time.Second,
-		"%d clients are back after %v, as many plain connections after %v", clients, took, plain)
+func (c *busyConn) Write(p []byte) (int, error) {
+	c.arrived <- bytes.Clone(p)
+	return len(p), nil
+}
+
+func (c *busyConn) Close() error {
+	c.hangUp()
+	return c.Conn.SetReadDeadline(time.Unix(1, 0))
+}
+
+func (c *busyConn) SetDeadline(t time.Time) error    { return c.Conn.SetReadDeadline(t) }
+func (c *busyConn) SetWriteDeadline(time.Time) error { return nil }
+
+// A master stands still, and is slow when it comes back. All its clients return, at most 2 s after as
+// many plain connections: no client hangs up and begins anew because its connection took longer than a call may.
+func TestAllClientsReturnToASlowMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const clients, slow = 300, 1500 * time.Microsecond // so all clients have a turn within a timeout
+		m, processor := bubble.Masters(t, 1)[0], make(chan time.Duration, 1)
+		processor <- 0
+		dial := func(context.Context, string, string) (net.Conn, error) { return dialBusy(m, processor), nil }
+		nodes := make([]*node.Node, clients)
+		each := func(do func(i int)) time.Duration {
+			began := time.Now()
+			var running sync.WaitGroup
+			for i := range clients {
+				running.Go(func() { do(i) })
+			}
+			running.Wait()
+			return time.Since(began)
+		}
+		call := func(i int) bool { return (<-start(nodes[i], "key", scripts.Look(), nil)).Err == nil }
+		for i := range nodes {
+			n, err := node.Open("redis://master", node.WithName(nodeName), node.WithoutQuarantine(), node.WithDialer(dial))
+			nodes[i] = untilTheEnd(t, n, err)
+		}
+		back := func() time.Duration {
+			return each(func(i int) {
+				for deadline := time.Now().Add(time.Minute); !call(i); time.Sleep(100 * time.Millisecond) {
+					if time.Now().After(deadline) {
+						t.Error("not back within a minute")
+						return
+					}
+				}
+			})
+		}
+		back()
+
+		<-processor // the master stands still
+		for frozen := time.Now(); time.Since(frozen) < 4*time.Second; time.Sleep(100 * time.Millisecond) {
+			each(func(i int) { call(i) })
+		}
+		processor <- slow
+		took := back()
+		plain := each(func(int) {
+			c := redis.NewConn(dialBusy(m, processor), time.Minute, time.Minute)
+			defer c.Close()
+			_, err := c.Do("PING")
+			testkit.Check(t, err == nil, "%v", err)
+		})
+		t.Logf("%d clients are back after %v, as many plain connections after %v", clients, took, plain)
+		testkit.Check(t, took <= plain+2*time.Second,
+			"%d clients are back after %v, as many plain connections after %v", clients, took, plain)
+	})
 }

@@ -22,17 +22,31 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestVectorsOnRedis(t *testing.T) { runVectors(t, startReal(t)) }
 
 func TestVectorsOnMiniredis(t *testing.T) {
-	runVectors(t, listener{testkit.Embedded(t, 1).Masters[0]})
+	runVectors(t, newListener(t, testkit.Embedded(t, 1).Masters[0]))
 }
 
 // startReal starts a redis-server, or skips the test.
 func startReal(t *testing.T) listener {
 	t.Helper()
-	return listener{testkit.Real(t, 1).Masters[0]}
+	return newListener(t, testkit.Real(t, 1).Masters[0])
 }
 
-// listener is a master that implements server for the vectors.
-type listener struct{ *redistest.Master }
+// listener is a master that implements server for the vectors. One connection serves all commands: a machine that tracks
+// connections has no room for one each.
+type listener struct {
+	*redistest.Master
+	conn redis.Conn
+}
+
+func newListener(t *testing.T, m *redistest.Master) listener {
+	t.Helper()
+	conn, err := redis.Dial("tcp", m.Addr())
+	testkit.Must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return listener{m, conn}
+}
+
+func (l listener) Do(args ...any) (any, error) { return l.conn.Do(args[0].(string), args[1:]...) }
 
 func (l listener) Listen(during func()) ([]message, error) {
 	conn, err := redis.Dial("tcp", l.Addr(), redis.DialReadTimeout(5*time.Second))
