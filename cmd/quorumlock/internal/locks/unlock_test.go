@@ -80,8 +80,12 @@ func TestUnlockDeletesNoSuccessor(t *testing.T) {
 	}
 	old, _ := inspect(t.Context(), nodes, false, []string{"a"})
 
-	_, refused := d.Run(t, cli.ExitHeld, "-urls-file", flags[5], "-n", "a", "--", "true")
-	clitest.Contains(t, refused, fmt.Sprintf("this host has no process %d: ", dead.Process.Pid))
+	isDead := fmt.Sprintf("this host has no process %d: ", dead.Process.Pid)
+	refused := clitest.WhileStalled(t, 5*time.Millisecond, func() (string, bool) { // run waits for the holder's process for 20 ms
+		_, refused := d.Run(t, cli.ExitHeld, "-urls-file", flags[5], "-n", "a", "--", "true")
+		return refused, strings.Contains(refused, isDead)
+	})
+	clitest.Contains(t, refused, isDead)
 	clitest.Contains(t, paste(refused, "frees its lock: "), `unlocked: "a" was held by sh on `)
 	d.Start(t, "-n", "a", "--", "sh", "-c", job) // at once
 
