@@ -47,6 +47,7 @@ type cluster struct {
 	*testing.T
 	period  time.Duration
 	masters []*fakeredis.Master // of a bubble
+	back    time.Duration       // the way of a reply from a master that is far
 	start   time.Time
 
 	mu     sync.Mutex
@@ -70,11 +71,20 @@ func inBubble(t *testing.T, period time.Duration, test func(c *cluster)) {
 }
 
 // farConn is a connection to a master that is farther away than the others.
-type farConn struct{ net.Conn }
+type farConn struct {
+	net.Conn
+	back time.Duration // the way of a reply
+}
 
 func (f farConn) Write(p []byte) (int, error) {
 	time.Sleep(time.Millisecond) // of the bubble's time
 	return f.Conn.Write(p)
+}
+
+func (f farConn) Read(p []byte) (int, error) {
+	n, err := f.Conn.Read(p)
+	time.Sleep(f.back)
+	return n, err
 }
 
 // process opens a quorum locker of its own, as another process does. One master is farther away from it.
@@ -83,7 +93,7 @@ func (c *cluster) process(far int) *quorum.Locker {
 	opts := []node.Option{node.WithTimeout(50 * time.Millisecond), node.WithMaxLease(2 * c.period)}
 	nodes := bubble.Nodes(c, c.masters, func(master int, conn net.Conn) net.Conn {
 		if master == far {
-			return farConn{conn}
+			return farConn{conn, c.back}
 		}
 		return conn
 	}, opts...)
