@@ -35,4 +35,5 @@ func TestWatchOnATerminal(t *testing.T) {
 	said := c.Out.String()
 	testkit.Check(t, !strings.Contains(said, "\x1b[?") && strings.Count(said, "\x1b[2J") == 3,
 		"it changed a mode of the terminal, or did not clear it three times: %q", said)
+	clitest.Contains(t, said, "quorumlock top (q and Enter ends it), ")
 }
