@@ -171,7 +171,6 @@ func TestAFrozenMaster(t *testing.T) {
 type busyConn struct {
 	net.Conn
 	arrived chan []byte
-	over    chan struct{}
 	hangUp  func()
 }
 
@@ -180,8 +179,8 @@ type busyConn struct {
 func dialBusy(m *fakeredis.Master, processor chan time.Duration) *busyConn {
 	ours, theirs := net.Pipe()
 	go m.Serve(theirs)
-	c := &busyConn{Conn: ours, arrived: make(chan []byte, 100), over: make(chan struct{})} // a pipe has no buffer
-	c.hangUp = sync.OnceFunc(func() { close(c.over) })
+	over, hangUp := context.WithCancel(context.Background())
+	c := &busyConn{ours, make(chan []byte, 100), hangUp} // a pipe has no buffer
 	go func() {
 		defer ours.Close()
 		for {
@@ -191,7 +190,7 @@ func dialBusy(m *fakeredis.Master, processor chan time.Duration) *busyConn {
 				time.Sleep(takes)
 				processor <- takes
 				_, _ = ours.Write(data)
-			case <-c.over:
+			case <-over.Done():
 				if len(c.arrived) == 0 {
 					return
 				}
