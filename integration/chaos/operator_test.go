@@ -20,8 +20,8 @@ import (
 const noRefusal = "no-refusal"
 
 // markDelay is of the operator's requests to master 2. It must leave time for the marks within half a
-// max lease.
-const markDelay = 40 * time.Millisecond
+// max lease. -chaos.stretch multiplies it.
+var markDelay = 40 * time.Millisecond
 
 // operator changes the members by the command. It is killed at each step, and then repeats it. Lists
 // are places of masters, of which 1 and 2 are in all lists.

@@ -32,7 +32,7 @@ var (
 )
 
 func stretchTimes() {
-	for _, d := range []*time.Duration{&defaultLease, &nodeTimeout, &operatorTimeout, &slack, &soon, &orphanBound} {
+	for _, d := range []*time.Duration{&defaultLease, &nodeTimeout, &operatorTimeout, &slack, &soon, &orphanBound, &markDelay} {
 		*d *= time.Duration(*stretch)
 	}
 }
