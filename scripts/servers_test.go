@@ -40,7 +40,8 @@ type listener struct {
 
 func newListener(t *testing.T, m *redistest.Master) listener {
 	t.Helper()
-	conn, err := redis.Dial("tcp", m.Addr())
+	const bound = 20 * time.Second // as Master.Do has
+	conn, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(bound), redis.DialWriteTimeout(bound))
 	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return listener{m, conn}
