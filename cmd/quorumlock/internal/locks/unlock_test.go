@@ -81,7 +81,7 @@ func TestUnlockDeletesNoSuccessor(t *testing.T) {
 	old, _ := inspect(t.Context(), nodes, false, []string{"a"})
 
 	isDead := fmt.Sprintf("this host has no process %d: ", dead.Process.Pid)
-	refused := clitest.WhileStalled(t, 5*time.Millisecond, func() (string, bool) { // run waits for the holder's process for 20 ms
+	refused := clitest.WhileStalled(t, 20*time.Millisecond, func() (string, bool) { // run waits for the holder's process for 20 ms
 		_, refused := d.Run(t, cli.ExitHeld, "-urls-file", flags[5], "-n", "a", "--", "true")
 		return refused, strings.Contains(refused, isDead)
 	})
