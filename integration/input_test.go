@@ -128,6 +128,7 @@ func TestSameMasterTwice(t *testing.T) {
 	noGoroutines(t)
 	same, other := f.Masters[0], f.Masters[1]
 	byName := strings.Replace(same.URL(), "127.0.0.1", "localhost", 1)
+	patient := quorum.WithNodeOptions(node.WithTimeout(nodeTimeout)) // a master that stands still for longer is not compared
 	ours := []*node.Node{openNode(t, same.URL()), openNode(t, same.URL()), openNode(t, other.URL())}
 
 	for _, c := range []struct {
@@ -135,16 +136,22 @@ func TestSameMasterTwice(t *testing.T) {
 		make  func() (*quorum.Locker, error)
 		words []string
 	}{
-		{"one URL", func() (*quorum.Locker, error) { return redlock.Open([]string{same.URL(), other.URL(), same.URL()}) },
+		{"one URL", func() (*quorum.Locker, error) {
+			return redlock.Open([]string{same.URL(), other.URL(), same.URL()}, patient)
+		},
 			[]string{same.Addr(), "given twice", "one process"}},
 		{"one URL, named", func() (*quorum.Locker, error) {
-			return multilock.Open([]string{same.URL(), same.URL()}, quorum.WithNodeOptions(node.WithName("north")))
+			return multilock.Open([]string{same.URL(), same.URL()}, patient, quorum.WithNodeOptions(node.WithName("north")))
 		}, []string{same.Addr(), "given twice"}},
-		{"two names", func() (*quorum.Locker, error) { return redlock.Open([]string{same.URL(), byName, other.URL()}) },
+		{"two names", func() (*quorum.Locker, error) {
+			return redlock.Open([]string{same.URL(), byName, other.URL()}, patient)
+		},
 			[]string{same.Addr(), strings.TrimPrefix(byName, "redis://"), "one process"}},
-		{"two databases", func() (*quorum.Locker, error) { return multilock.Open([]string{same.URL() + "/0", same.URL() + "/1"}) },
+		{"two databases", func() (*quorum.Locker, error) {
+			return multilock.Open([]string{same.URL() + "/0", same.URL() + "/1"}, patient)
+		},
 			[]string{same.Addr(), "one process"}},
-		{"two names, multilock", func() (*quorum.Locker, error) { return multilock.Open([]string{same.URL(), byName}) },
+		{"two names, multilock", func() (*quorum.Locker, error) { return multilock.Open([]string{same.URL(), byName}, patient) },
 			[]string{same.Addr(), "one process"}},
 		{"one node", func() (*quorum.Locker, error) { return redlock.New([]*node.Node{ours[0], ours[2], ours[0]}) },
 			[]string{same.Addr(), "twice"}},

@@ -26,6 +26,7 @@ func startEmbedded(n int, _ ...string) (*redistest.Fleet, error) { return redist
 
 func TestDemo(t *testing.T) {
 	t.Parallel()
+	const shown = "All 14 claims held"
 	kinds := []struct {
 		name  string
 		start startFunc
@@ -45,7 +46,7 @@ func TestDemo(t *testing.T) {
 				r.svg = filepath.Join(t.TempDir(), "demo.svg")
 				r.code = demonstrate(context.Background(), kind.start, r.svg, &r.out, &r.errs)
 				r.took = time.Since(began)
-				return &r, r.code == cli.ExitOK && r.took <= 40*time.Second
+				return &r, r.code == cli.ExitOK && r.took <= 40*time.Second && strings.Contains(r.out.String(), shown)
 			})
 			if strings.Contains(r.errs.String(), redistest.ErrNoServer.Error()) {
 				t.Skip(r.errs.String())
@@ -70,7 +71,7 @@ func TestDemo(t *testing.T) {
 				"is higher than worker A's",
 				"One lock over five masters\nNever two holders of the lock\n",
 				"x dead xxx", "~~ in quarantine", "▾restart", "▾lost", " #7 ███", "worker B", "▒▒ part of the time",
-				"All 14 claims held")
+				shown)
 			testkit.Check(t, !strings.Contains(r.out.String(), "\x1b"), "there are colours, and no terminal")
 			clitest.Contains(t, testkit.Read(t, r.svg),
 				"<svg ", "Never two holders of the lock", ">worker B</text>", "> #7 </text>", "</svg>\n")
@@ -169,8 +170,8 @@ func TestDemoFindsFalseClaims(t *testing.T) {
 		code := demonstrate(context.Background(), start, "", out, &errs)
 		testkit.Check(t, code == cli.ExitFailed, "exit code %d:\n%s\n%s", code, out, &errs)
 		_, summary, found := strings.Cut(out.String(), "claims did not hold:\n")
-		if !found {
-			t.Fatalf("no summary of what did not hold:\n%s\n%s", out, &errs)
+		if !found { // the demo gave up
+			return out.String() + errs.String(), false
 		}
 		return summary, strings.Contains(summary, claim)
 	})
