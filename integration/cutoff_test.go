@@ -41,7 +41,8 @@ func TestHolderThatIsCutOffStopsBeforeTheNextStarts(t *testing.T) {
 				// ends a context late, or nobody contends. Then the scene is played again.
 				for tries := 1; ; tries++ {
 					f, held, late, stalled := cutOffAll(t, n, fault.cut)
-					bare := slices.ContainsFunc(held, lacksReasons) && stalled > cutOffLease/4
+					lacks := func(lost *quorum.Lock) bool { return lacksReasons(lost, n) }
+					bare := slices.ContainsFunc(held, lacks) && stalled > cutOffLease/4
 					if (bare || late != "") && tries < 5 {
 						t.Logf("without a reason: %v, stalls of %v; %s: again", bare, stalled, late)
 						continue
@@ -188,10 +189,10 @@ func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int
 	}
 }
 
-// lacksReasons reports whether the loss of a lock names no node.
-func lacksReasons(lost *quorum.Lock) bool {
+// lacksReasons reports whether the loss of a lock does not name all masters.
+func lacksReasons(lost *quorum.Lock, masters int) bool {
 	var why *quorum.Error
-	return !errors.As(context.Cause(lost.Context()), &why) || why.Nodes == nil
+	return !errors.As(context.Cause(lost.Context()), &why) || why.Nodes == nil || len(why.Nodes.Errors) != masters
 }
 
 // wantReasons fails the test unless a lock was lost because no node answered.
@@ -201,10 +202,10 @@ func wantReasons(t *testing.T, lost *quorum.Lock, f *redistest.Fleet) {
 	want(t, cause, quorum.ErrLost, lost.Names()[0])
 	want(t, lost.Err(), quorum.ErrLost)
 	want(t, lost.Unlock(t.Context()), quorum.ErrLost)
-	var why *quorum.Error
-	if !errors.As(cause, &why) || why.Nodes == nil || len(why.Nodes.Errors) != len(f.Masters) {
+	if lacksReasons(lost, len(f.Masters)) {
 		t.Fatalf("%v: no reason for each node", cause)
 	}
+	why, _ := errors.AsType[*quorum.Error](cause)
 	for i, m := range f.Masters {
 		var failed *node.Error
 		if err := why.Nodes.Errors[i]; !errors.As(err, &failed) || failed.Node != m.Addr() ||
