@@ -23,8 +23,8 @@ import (
 
 // openBoth returns a locker and redsync over the masters, and what closes both.
 func openBoth(masters *redistest.Fleet) (*quorum.Locker, *redsync.Redsync, func()) {
-	locker, err := redlock.Open(masters.URLs(), quorum.WithNodeOptions(node.WithoutQuarantine(), node.WithTimeout(2*time.Second)), // a busy machine stands still
-		quorum.WithLogger(slog.New(slog.DiscardHandler)))
+	locker, err := redlock.Open(masters.URLs(), quorum.WithLogger(slog.New(slog.DiscardHandler)),
+		quorum.WithNodeOptions(node.WithoutQuarantine(), node.WithTimeout(2*time.Second))) // a busy machine stands still
 	if err != nil {
 		log.Fatal(err)
 	}
