@@ -36,8 +36,9 @@ PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 QUICK := . ./clock/... ./fence ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
 	./leader ./multilock ./quorum ./quorum/internal/... ./redlock ./scripts
 # What make flakes runs unless FLAKES names others: the packages whose tests start processes, or wait in real time.
-# Each has FLAKES_RUNS runs, 6 at a time, or as many as end within FLAKES_FOR. Meanwhile Linux does not group processes by
-# session, where we may decide that: with groups, one kernel (6.18) let processes beside these wait for 27 s.
+# Each has FLAKES_RUNS runs, 6 at a time, or as many as end within FLAKES_FOR. Each run of the chaos has masters and
+# clients in processes of their own: these are 2 at a time. Meanwhile Linux does not group processes by session, where we
+# may decide that: with groups, one kernel (6.18) let processes beside these wait for 27 s.
 GROUPS := /proc/sys/kernel/sched_autogroup_enabled
 FLAKES ?= $(filter-out . bench integration/sim%,$(sort $(patsubst %/,%,$(dir $(shell \
 	git grep -lE 'testkit\.Real|redistest\.|clitest\.|time\.Sleep|testkit\.Eventually' -- '*_test.go')))))
@@ -76,10 +77,10 @@ flakes: redis-server ## tests again and again beside 4 processes that keep the c
 	if [ -w $(GROUPS) ]; then echo 0 >$(GROUPS); fi; \
 	for n in 1 2 3 4; do yes >/dev/null & busy="$$busy $$!"; done; \
 	for package in $(FLAKES); do \
-		tests='$(FLAKES_TESTS)' flags=; \
-		if [ $$package = integration/chaos ]; then tests='$(SHORT_CHAOS)' flags='$(CHAOS_FLAGS) -chaos.backend=processes'; fi; \
+		tests='$(FLAKES_TESTS)' flags= copies=6; \
+		if [ $$package = integration/chaos ]; then tests='$(SHORT_CHAOS)' flags='$(CHAOS_FLAGS) -chaos.backend=processes' copies=2; fi; \
 		$(GO) test -C $$package -c $(RACE) -ldflags=-s -o $$logs/test .; \
-		(cd $$package && timeout $(FLAKES_FOR) $(STRESS) -p 6 -count $(FLAKES_RUNS) -o $$logs/$$(echo $$package | tr / -)- \
+		(cd $$package && timeout $(FLAKES_FOR) $(STRESS) -p $$copies -count $(FLAKES_RUNS) -o $$logs/$$(echo $$package | tr / -)- \
 			$$logs/test -test.shuffle=on -test.run "$$tests" $$flags) >$$logs/said || true; \
 		printf '%-42s %s\n' $$package "$$(grep -oE '[0-9]+ runs [a-z ]+, [0-9]+ failures' $$logs/said | tail -n 1)"; \
 	done; \
