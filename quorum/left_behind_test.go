@@ -206,7 +206,9 @@ func TestUnlockAbandonsRequests(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, answers := c.process(), make(chan struct{})
 		c.before(2, func() { <-answers })
-		c.unlock(c.lock(l, "a"))
+		held := c.lock(l, "a")
+		synctest.Wait() // master 2 has the request
+		c.unlock(held)
 		c.hangUp(2)
 		c.notAsked(2)
 		close(answers)
