@@ -42,7 +42,7 @@ QUICK := . ./clock/... ./fence ./internal/events ./internal/fakeredis ./internal
 GROUPS := /proc/sys/kernel/sched_autogroup_enabled
 FLAKES ?= $(filter-out . bench integration/sim%,$(sort $(patsubst %/,%,$(dir $(shell \
 	git grep -lE 'testkit\.Real|redistest\.|clitest\.|time\.Sleep|testkit\.Eventually' -- '*_test.go')))))
-FLAKES_FOR ?= 7m
+FLAKES_FOR ?= 30m
 FLAKES_RUNS ?= 30
 FLAKES_TESTS ?= .
 
@@ -71,7 +71,7 @@ test: tools ## all tests, with real redis-server processes (6 minutes); REDIS_SE
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
 	@$(MAKE) --no-print-directory --jobs=9 $(PIECES) test-searches test-sim test-waiting
 
-flakes: redis-server ## tests again and again beside 4 processes that keep the cores busy, and which failed (2 hours; less: FLAKES="node quorum" FLAKES_RUNS=10 FLAKES_FOR=2m FLAKES_TESTS=TestX)
+flakes: redis-server ## tests again and again beside 4 processes that keep the cores busy, and which failed (100 minutes with RACE=; less: FLAKES="node quorum" FLAKES_RUNS=10 FLAKES_FOR=2m FLAKES_TESTS=TestX)
 	@set -e; logs=$$(mktemp -d); groups=$$(cat $(GROUPS) 2>/dev/null || true); \
 	trap 'kill $$busy; test ! -w $(GROUPS) || echo $$groups >$(GROUPS)' EXIT; trap 'exit 1' INT TERM; \
 	if [ -w $(GROUPS) ]; then echo 0 >$(GROUPS); fi; \
