@@ -73,7 +73,7 @@ test: tools ## all tests, with real redis-server processes (6 minutes); REDIS_SE
 
 flakes: redis-server ## tests again and again beside 4 processes that keep the cores busy, and which failed (100 minutes with RACE=; less: FLAKES="node quorum" FLAKES_RUNS=10 FLAKES_FOR=2m FLAKES_TESTS=TestX)
 	@set -e; logs=$$(mktemp -d); groups=$$(cat $(GROUPS) 2>/dev/null || true); \
-	trap 'kill $$busy; test ! -w $(GROUPS) || echo $$groups >$(GROUPS)' EXIT; trap 'exit 1' INT TERM; \
+	trap 'test ! -w $(GROUPS) || echo $$groups >$(GROUPS); kill $$busy' EXIT; trap 'exit 1' INT TERM; \
 	if [ -w $(GROUPS) ]; then echo 0 >$(GROUPS); fi; \
 	for n in 1 2 3 4; do yes >/dev/null & busy="$$busy $$!"; done; \
 	for package in $(FLAKES); do \
