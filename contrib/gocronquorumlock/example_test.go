@@ -33,7 +33,10 @@ func schedule(
 	}
 	_, err = scheduler.NewJob(when,
 		gocron.NewTask(func() error {
-			lock, _ := by.Held("report")
+			lock, ok := by.Held("report")
+			if !ok {
+				return errors.New("a run that lost its lock still goes on")
+			}
 			return work(lock.Context(), lock.Token()) // the context ends when the lock is lost
 		}),
 		gocron.WithName("report"), // the lock's name, the same in all instances

@@ -29,6 +29,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -42,7 +43,7 @@ type Locker struct {
 	locker *quorum.Locker
 
 	mu   sync.Mutex
-	runs map[string]*jobLock // this process's last run of each job, by its name
+	runs map[string][]*jobLock // this process's runs that go on, and the last that began, by the job's name
 }
 
 var _ gocron.Locker = (*Locker)(nil)
@@ -74,7 +75,7 @@ func New(locker *quorum.Locker, period, skew time.Duration, opts ...Option) (*Lo
 
 func newLocker(locker *quorum.Locker, set *settings) *Locker {
 	own := locker.With(quorum.WithLease(set.minHold), quorum.WithMinHold(set.minHold), quorum.WithWait(set.wait))
-	return &Locker{locker: own, runs: map[string]*jobLock{}}
+	return &Locker{locker: own, runs: map[string][]*jobLock{}}
 }
 
 // Lock waits for the lock at the job's name, at most as long as [WithWait] says. When it returns an
@@ -91,27 +92,39 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	defer l.mu.Unlock()
 	if err == nil {
 		run := &jobLock{locker: l, lock: lock}
-		l.runs[job] = run
+		l.runs[job] = append(slices.DeleteFunc(l.runs[job], (*jobLock).hasEnded), run)
 		return run, nil
 	}
 	var failed *quorum.Error
-	if last := l.runs[job]; last != nil && last.ended && errors.As(err, &failed) && failed.Holder == last.lock.Owner() {
+	endedLast := func(run *jobLock) bool { return run.ended && failed.Holder == run.lock.Owner() }
+	if errors.As(err, &failed) && slices.ContainsFunc(l.runs[job], endedLast) {
 		slog.Warn("quorumlock: job not run again within its min hold", "job", job, "left", failed.Remaining)
 		err = fmt.Errorf("gocronquorumlock: not within the min hold of this process's last run: %w", err)
 	}
 	return nil, err
 }
 
-// Held returns the lock under which this process runs the job of that name; false when it does not
-// run it. The job takes the fencing token from it ([quorum.Lock.Token]), and the context that ends
-// when the lock is lost ([quorum.Lock.Context]): gocron gives a job neither.
+// Held returns the lock of this process's run of the job of that name. The job takes the fencing token
+// from it ([quorum.Lock.Token]), and the context that ends when the lock is lost ([quorum.Lock.Context]):
+// gocron gives a job neither.
+//
+// It returns false when the process does not run the job, and while a run that lost its lock goes on
+// beside the next one: gocron does not say which of the two asks, and neither may have the other's token.
+// With [gocron.WithSingletonMode] a scheduler starts no run beside another.
 func (l *Locker) Held(job string) (*quorum.Lock, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if run := l.runs[job]; run != nil && !run.ended {
-		return run.lock, true
+	var held *quorum.Lock
+	for _, run := range l.runs[job] {
+		switch {
+		case run.ended:
+		case held != nil:
+			return nil, false
+		default:
+			held = run.lock
+		}
 	}
-	return nil, false
+	return held, held != nil
 }
 
 // jobLock is the lock of one run of a job.
@@ -120,6 +133,8 @@ type jobLock struct {
 	lock   *quorum.Lock
 	ended  bool // by the locker's mutex
 }
+
+func (j *jobLock) hasEnded() bool { return j.ended }
 
 // Unlock ends the run's lock. The masters keep it until the end of the min hold.
 func (j *jobLock) Unlock(ctx context.Context) error {
