@@ -57,8 +57,6 @@
 //     migrations of goose.
 //   - [github.com/quorumlock/quorumlock/contrib/certmagicquorumlock] lets several servers share the
 //     certificates of certmagic.
-//   - [github.com/quorumlock/quorumlock/contrib/tusdquorumlock] lets several servers of tusd serve the same
-//     uploads.
 //   - [github.com/quorumlock/quorumlock/contrib/quorumchaos] puts a service that locks under faults of real
 //     masters, and judges what it did.
 //

@@ -19,7 +19,6 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // recipeRules returns the rules of the user "app" in the recipe, with that password instead of the
@@ -143,32 +142,6 @@ func TestAReleaseThatMayNotBePublished(t *testing.T) {
 	held = lock(t, l, "app:1") // the keys are gone
 	must(t, held.Downgrade(short(t)))
 	must(t, l.ForceUnlock(short(t), "app:1"))
-}
-
-// The rights of a user that locks are enough to ask and to listen.
-func TestAUserOfTheRecipeMayAsk(t *testing.T) {
-	redistest.Need(t, redistest.ACLChannels)
-	t.Parallel()
-	f := fleet(t, 3)
-	may(t, f, "app:*")
-	holder := open(t, asApp(f), redlock.Open, quorum.WithLease(30*time.Second))
-	waiter := open(t, asApp(f), redlock.Open, quorum.WithRequest(), patient)
-	held := lock(t, holder, "app:1")
-	held.Requested()
-	asks := func() int { return subscriptions(t, f.Masters, scripts.AskChannel("app:1")) }
-	eventually(t, "the holder listens", func() bool { return asks() == 3 })
-	w := wait(t, t.Context(), waiter, f.Masters, "app:1")
-	select {
-	case <-held.Requested(): // the waiter's first request arrives: it makes no poll
-	case <-time.After(patience):
-		t.Fatal("the holder was not asked to let go")
-	}
-	must(t, held.Err())
-	since := stopwatch(t)
-	unlock(t, held)
-	woken(t, w, since, soon)
-	eventually(t, "nobody listens", func() bool { return asks() == 0 })
-	noLocks(t, f.Masters)
 }
 
 // Ready fails if nothing would be granted, with what the masters say. None of the errors advises what they would

@@ -15,7 +15,7 @@
 // The error of a call is an [*Error], which names the node. Package operator is for those who run the masters.
 //
 // A node keeps one connection for its calls (see [WithConns]), and one more for messages while a
-// lock is waited for, or its holder listens for requests to let go. A master that does not answer
+// lock is waited for. A master that does not answer
 // within the timeout (see [WithTimeout]) is down: calls fail at once, and a probe in the background
 // finds when it answers again. A master that may have forgotten what it granted is in quarantine: it
 // grants nothing new for one max lease (see [WithMaxLease]).

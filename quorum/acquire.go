@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // Lock waits until it holds all the names, or ctx ends, or the bound of [WithWait] is reached. It takes 1 to 64 names
@@ -157,9 +155,7 @@ func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *
 			return
 		}
 		c.noteShort(false)
-		if place.Acquired(lock.set.terms.Lease, what.slots != nil && what.slots.more) {
-			lock.handle.Hold().NoteAsked()
-		}
+		place.Acquired(lock.set.terms.Lease, what.slots != nil && what.slots.more)
 	}()
 	for {
 		turn, due := place.Next(ctx)
@@ -187,9 +183,6 @@ func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *
 		if !place.Refused(r.Result, r.Approach, r.err, what.channels()) {
 			continue
 		}
-		if r.Held && place.Requests() {
-			c.askToLetGo(what, r)
-		}
 		if c.noteShort(!r.Held) {
 			set.log().Warn("quorumlock: waiting for nodes", "names", r.err.Names, "error", r.err)
 		}
@@ -198,8 +191,7 @@ func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *
 
 // takePlace gives a call its place among those that wait for what it wants.
 func (l *Locker) takePlace(what wanted) queue.Place {
-	return l.core.waitlist.Enter(queue.Call{Key: what.key, Slots: what.count(), Retry: l.set.retry, Requests: l.set.request},
-		what.channels())
+	return l.core.waitlist.Enter(queue.Call{Key: what.key, Slots: what.count(), Retry: l.set.retry}, what.channels())
 }
 
 // quietFor is the least time between two lines of the log that calls wait for nodes: attempts may
@@ -218,23 +210,6 @@ func (c *core) noteShort(short bool) (say bool) {
 	now, until := c.Clock.Now(), c.quietUntil.Load()
 	return now >= clock.Instant(until) && c.saidShort.CompareAndSwap(false, true) &&
 		c.quietUntil.CompareAndSwap(until, int64(now.Add(quietFor)))
-}
-
-// askToLetGo asks the holder that refused an attempt to let go. A node that is down is left out: the next attempt asks
-// again.
-func (c *core) askToLetGo(what wanted, r attemptResult) {
-	var call scripts.Call
-	switch {
-	case what.slots != nil, r.Readers: // an attempt doesn't learn who all of them are
-		call = scripts.AskAll(what.channels(), c.LastOwner())
-	case r.err.Holder != "":
-		call = scripts.Ask(what.channels(), r.err.Holder)
-	default:
-		return
-	}
-	for _, n := range c.Nodes {
-		inside.Of(n).Pipe(what.names[0]).Start(call, nil, nil)
-	}
 }
 
 // bounded returns a context that ends with the caller's, or earlier by WithWait. The caller calls stop

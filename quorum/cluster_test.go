@@ -338,6 +338,9 @@ func (c *cluster) nextLock(from <-chan lockResult, most time.Duration) *Lock {
 // shortly is far below every poll in these tests.
 const shortly = 100 * time.Millisecond
 
+// aPoll is above the longest poll of a waiter with the default retry bounds.
+const aPoll = 1100 * time.Millisecond
+
 // wantNoQueues fails the test if a queue of waiters is left.
 func (c *cluster) wantNoQueues(l *Locker) {
 	c.t.Helper()

@@ -140,7 +140,6 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			lock.Unlock(ctx)
 		}},
 		"max hold": {options: []Option{WithMaxHold(time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
-			lock.Requested()
 			time.Sleep(2 * time.Second)
 		}},
 		"stopped": {options: []Option{WithStopBefore(900 * time.Millisecond), WithFixedLease(2 * time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
@@ -191,7 +190,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			l.Semaphore("a", 1).TryAcquire(ctx)
 			lock.Unlock(ctx)
 		}},
-		"waiting": {options: []Option{WithRequest()}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+		"waiting": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			l.TryLock(ctx, "a")
 			l.With(WithWait(time.Second)).Lock(ctx, "a")
 			bounded, cancel := context.WithTimeout(ctx, time.Second)

@@ -246,19 +246,6 @@ func (l *Lock) keptError(op string, k engine.Keepers, causes ...error) *Error {
 	return e
 }
 
-// Requested returns a channel that is closed once a waiter asks the holder to let go ([WithRequest]). It is
-// a hint: nothing happens if the holder ignores it, and whoever may publish on the masters can send it. The
-// channel is the same for all calls and all handles of a lock. The end of the lock does not close it, so
-// wait for the end of [Lock.Context], too.
-//
-// The first call subscribes on all nodes, in the background, until the lock ends. A waiter that asked
-// before asks again at its next attempt, a second later at most by the default of [WithRetry]. A request
-// arrives if one node has both the waiter's message and the holder's subscription.
-//
-// All readers of a name are asked by a writer that waits for them, and all holders of a semaphore's slots by
-// a waiter for slots. Unlock before the end of a min hold ends nothing on the nodes: waiters wait on.
-func (l *Lock) Requested() <-chan struct{} { return l.handle.Hold().Requested() }
-
 // await waits until t is decided or ctx ends. It returns nil if enough replies count.
 func (l *Lock) awaitReplies(ctx context.Context, op string, t *engine.Tally) error {
 	ended := awaitDecided(ctx, t)

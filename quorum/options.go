@@ -38,7 +38,6 @@ type settings struct {
 	nodeOpts []node.Option
 
 	nodeOptsSet bool // by WithNodeOptions, also of none
-	request     bool // calls that wait ask the holder to let go
 	exists      bool // the masters are a deployment already
 	newOnly     bool // an option was given that only a new Locker accepts
 
@@ -106,13 +105,6 @@ func WithStopBefore(d time.Duration) Option {
 // The error of a call that gives up wraps [ErrNotAcquired] and the reason of the last attempt, but no
 // error of the context.
 func WithWait(d time.Duration) Option { return func(s *settings) { s.wait = d } }
-
-// WithRequest makes calls that wait ask the holder to let go (default: they don't): the channel of
-// [Lock.Requested] is closed in the holder's process. They ask after each attempt that is refused: when they
-// begin to wait, and then at each release and poll (see [WithRetry]). One holder is asked at a time, but all
-// readers of a name and all holders of a semaphore's slots. The holder may ignore it. Calls of one process
-// that wait for the same names ask if one of them does.
-func WithRequest() Option { return func(s *settings) { s.request = true } }
 
 // WithDrift sets by how much the rates of two clocks may differ, as a fraction from 0 to below 1 (default
 // [clock.DefaultDriftFactor], 0.01). A holder stops relying on its lock that part of the lease, and 2 ms, before the

@@ -43,7 +43,6 @@ func TestKindsOfCalls(t *testing.T) {
 		"force":   scripts.Force(scripts.NewName("k"), nil, 0, time.Second),
 		"look":    scripts.Look(),
 		"slots":   scripts.Slots("k", 3),
-		"ask":     scripts.Ask([]string{"k"}, me),
 		"mark":    scripts.Mark(scripts.Seen{}, scripts.Marker{Members: ours, Next: none}, scripts.In(0), scripts.In(0), 0),
 	} {
 		testkit.Check(t, call.Op() == want && call.IsAcquire() == (want == "acquire" || want == "read") &&
@@ -78,46 +77,6 @@ func TestAReleaseAllocatesItsArgumentsOnce(t *testing.T) {
 		testkit.Check(t, n == c.want, "a release of %d names with room for %d arguments: %v allocations, want %v", len(c.names),
 			cap(c.room), n, c.want)
 	}
-}
-
-func askVectors() []vector {
-	sent := func(v vector, call scripts.Call, text string, channels ...string) vector {
-		v.call, v.want, v.untouched, v.before = call, true, true, state(holds("k", me, "1"))
-		for _, channel := range channels {
-			v.published = append(v.published, message{"redisson_lock__channel:" + channel, text})
-		}
-		return v
-	}
-	return []vector{
-		sent(vector{name: "an owner"}, scripts.Ask([]string{"k"}, me), me, "{quorumlock:request:k}"),
-		sent(vector{name: "an owner of several names"}, scripts.Ask([]string{"k", "a{b}"}, me), me,
-			"{quorumlock:request:k}", "quorumlock:request:a{b}"),
-		sent(vector{name: "everybody"}, scripts.AskAll([]string{"k"}, scripts.OwnerOf(me)), "*"+me, "{quorumlock:request:k}"),
-		sent(vector{name: "of a slot"}, scripts.AskAll([]string{scripts.SlotName("k", 3)}, scripts.OwnerOf(me)), "*"+me,
-			"{quorumlock:request:quorumlock:slots:k}"),
-	}
-}
-
-// A waiter asks the slots' holders by the name that stands for all slots.
-func TestSlotsHaveOneChannelForRequests(t *testing.T) {
-	testkit.Equal(t, scripts.AskChannel(scripts.SlotName("k", 3)), scripts.AskChannel(scripts.SlotsName("k")), "a slot's channel")
-	testkit.Check(t, scripts.AskChannel("k") != scripts.AskChannel(scripts.SlotsName("k")),
-		"the lock and the semaphore of a name have one channel")
-}
-
-func TestWhoIsAsked(t *testing.T) {
-	owner := scripts.NewOwner("locker", 7)
-	for message, want := range map[string]bool{
-		"locker:7": true, "locker:8": false, "other:7": false, "": false, "0": false,
-		"*locker:7": true, "*locker:8": true, "*locker:18446744073709551615": true,
-		"*locker:6": false, // it asked before it made this owner
-		"*locker:0": false,
-		"*other:6":  true, "*": true, "*locker": true, "*locker:": false, "*locker:x": false,
-	} {
-		testkit.Equal(t, owner.IsAsked(message), want, fmt.Sprintf("%q asks locker:7", message))
-	}
-	testkit.Check(t, scripts.OwnerOf("odd").IsAsked("*locker:1") && scripts.OwnerOf("odd").IsAsked("odd"),
-		"an owner of another form is not asked")
 }
 
 func TestDigests(t *testing.T) {

@@ -109,7 +109,7 @@ func possible(script string, value, got any) bool {
 	case int64: // of lift
 		return value == got && got >= 0
 	case bool:
-		return script == "introduce" || script == "ask" || value == int64(1) && got || value == int64(0) && !got
+		return script == "introduce" || value == int64(1) && got || value == int64(0) && !got
 	case uint64:
 		return value == int64(got) && got < 1<<52
 	case scripts.InspectReply:
@@ -196,12 +196,6 @@ func FuzzNames(f *testing.F) {
 			}
 			return "redisson_lock__channel:{" + name + "}"
 		}
-		request := func(name string) string {
-			if slot := slotForm.FindStringSubmatch(name); slot != nil {
-				name = "quorumlock:slots:" + slot[1]
-			}
-			return channel("quorumlock:request:" + name)
-		}
 		counter := func(name string) string { // FNV-1a of 32 bits, as its authors define it, folded to 16
 			sum := uint32(2166136261)
 			for _, b := range []byte(name) {
@@ -242,8 +236,6 @@ func FuzzNames(f *testing.F) {
 				[]string{"1", lockerKey + first, `{"host":"h","pid":1,"list":"205830ca5b23bbe3"}`, "45002"}},
 			{scripts.Who([]string{first, second}), []string{"2", lockerKey + first, lockerKey + second}},
 			{scripts.Slots(first, 2), []string{"2", "quorumlock:slot:0:" + first, "quorumlock:slot:1:" + first, channel("quorumlock:slots:" + first)}},
-			{scripts.Ask([]string{first, second}, id), []string{"0", id, request(first), request(second)}},
-			{scripts.AskAll([]string{first}, owner), []string{"0", "*" + id, request(first)}},
 			{scripts.Look(), []string{"1", marker, second}},
 			{scripts.Mark(scripts.Seen{Marker: first}, scripts.Marker{Members: none, Next: none}, scripts.At(time.Second), scripts.In(time.Second), time.Minute),
 				[]string{"1", marker, first, "at", "1000", "-\n0", "in", "1000", "\n- ", "60000", " 0 ", second}},

@@ -104,7 +104,7 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 		reply.Look, ok = parseLook(v)
 	case markScript:
 		reply.Mark, ok = parseMark(v)
-	case introduceScript, askScript:
+	case introduceScript:
 		_, ok = number(v, 1, 1)
 	case whoScript:
 		reply.Who, ok = parseWho(v, c.args[1].(int))

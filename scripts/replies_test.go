@@ -30,7 +30,7 @@ var parsers = func() map[string]func(any) (any, error) {
 		acquire(), scripts.Release(testkit.Names("a", "b", "c"), owner, 0), scripts.Raise(testkit.Names("k"), owner, 1),
 		scripts.Force(k, nil, 0, maxLease), scripts.Inspect(k), scripts.Look(), operators.Survey("0"), operators.Lockers("0"),
 		scripts.Mark(scripts.Seen{}, scripts.Marker{Members: ours, Next: none}, scripts.At(0), scripts.At(0), 0),
-		scripts.Leave("L"), scripts.Ask([]string{"k"}, me), scripts.Slots("k", 2), scripts.Who([]string{"K", "L"}),
+		scripts.Leave("L"), scripts.Slots("k", 2), scripts.Who([]string{"K", "L"}),
 		operators.ReadCounters()[0], (&operators.Counters{1}).Above(new(operators.Counters))[0],
 	} {
 		all[call.Op()] = func(v any) (any, error) { return typed(call, v) }

@@ -8,8 +8,7 @@
 // The wire format is Redisson's (https://github.com/redisson/redisson): a hash at the lock's name
 // with one field, the owner, whose value is the level; and the channel
 // redisson_lock__channel:{NAME}, on which a release publishes "0" when the lock becomes free. The
-// library's own keys start with "quorumlock:". The channel redisson_lock__channel:{quorumlock:request:NAME}
-// has requests to let go.
+// library's own keys start with "quorumlock:".
 //
 //	NAME                        hash: owner -> level, with the lease as its time to live; or, while readers
 //	                            hold it, a sorted set: quorumlock:reader:OWNER -> the end of its lease
@@ -129,13 +128,12 @@ var (
 	introduceScript = newScript("introduce", "c78f9c274763f11f151bb216b735416dddd17917", "")
 	whoScript       = newScript("who", "d65c190dc66aa9918490566eb86cbbaf6905d5f2", "")
 	slotsScript     = newScript("slots", "20463fe502899db97eef7fe75568303745bff4d8", "")
-	askScript       = newScript("ask", "d9998ac9f91a22dca07a4efa7f26bd9b5ff7ef6f", "")
 )
 
 // All returns every script of a client that locks.
 func All() []*Script {
 	return []*Script{acquireScript, readScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript,
-		lookScript, markScript, acquiresScript, releasesScript, introduceScript, whoScript, slotsScript, askScript}
+		lookScript, markScript, acquiresScript, releasesScript, introduceScript, whoScript, slotsScript}
 }
 
 // newScript returns the script in that file, behind what precedes it. The SHA-1 is written down, because a program that

@@ -69,10 +69,10 @@ func listen(conn redis.Conn, s interface {
 	}
 	// The scripts count the subscribers of a channel, which are waiters, and no subscribers of
 	// patterns.
-	if err := subscriber.Subscribe(scripts.Channel("awaited"), scripts.Channel(crowdedSlot), scripts.Channel("await{ed"), scripts.AskChannel("asked")); err != nil {
+	if err := subscriber.Subscribe(scripts.Channel("awaited"), scripts.Channel(crowdedSlot), scripts.Channel("await{ed")); err != nil {
 		return nil, err
 	}
-	for range 5 {
+	for range 4 {
 		if err, ok := subscriber.Receive().(error); ok {
 			return nil, err
 		}

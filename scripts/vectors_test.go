@@ -50,7 +50,7 @@ type vector struct {
 func vectors() []vector {
 	return slices.Concat(acquireVectors(), takeOverVectors(), quarantineVectors(), listVectors(), renewVectors(), releaseVectors(), raiseVectors(),
 		inspectVectors(), forceVectors(), lookVectors(), markVectors(), acquiresVectors(), releasesVectors(),
-		introduceVectors(), whoVectors(), lockersVectors(), liftVectors(), countersVectors(), slotsVectors(), askVectors(), readVectors(), besideReadersVectors(), ownedByReadersVectors())
+		introduceVectors(), whoVectors(), lockersVectors(), liftVectors(), countersVectors(), slotsVectors(), readVectors(), besideReadersVectors(), ownedByReadersVectors())
 }
 
 // serverTime is an instant, as its distance from the server's now.
@@ -360,7 +360,7 @@ func typed(call scripts.Call, v any) (any, error) {
 		return *r.Slots, nil
 	case "who":
 		return r.Who, nil
-	case "introduce", "ask":
+	case "introduce":
 		return true, nil
 	}
 	return r.Other, nil

@@ -35,7 +35,6 @@ var programs = map[string]program{
 	"introduce": introduce,
 	"who":       who,
 	"slots":     slots,
-	"ask":       ask,
 	"lockers":   lockers,
 	"counters":  counters,
 	"lift":      lift,

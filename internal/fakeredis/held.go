@@ -88,15 +88,6 @@ func (k *Keyspace) isThere(key string) bool {
 	return k.exists(key)
 }
 
-// ask is ask.lua.
-func ask(k *Keyspace, _, args []string) (any, error) {
-	for _, channel := range args[1:] {
-		k.call("PUBLISH")
-		k.publish(channel, args[0])
-	}
-	return int64(1), nil
-}
-
 // slots is slots.lua.
 func slots(k *Keyspace, keys, args []string) (any, error) {
 	digits, least := make([]byte, len(keys)), int64(-1)

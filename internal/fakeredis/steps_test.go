@@ -348,7 +348,7 @@ func (d dice) script() step {
 		}
 		return d.sends(scripts.Force(names[0], owners, readers, 30*time.Second))
 	}
-	switch d.IntN(10) {
+	switch d.IntN(9) {
 	case 0:
 		return d.sends(scripts.Look())
 	case 1:
@@ -365,10 +365,8 @@ func (d dice) script() step {
 	case 4:
 		return d.sends(scripts.Slots("s", 3))
 	case 5:
-		return d.sends(scripts.Ask(theNames[:2], theOwners[0]))
-	case 6:
 		return d.sends(operators.Lockers("0"))
-	case 7, 8:
+	case 6, 7:
 		_, number, _ := strings.Cut(scripts.NewName(d.key()).Counter(), scripts.CounterPrefix)
 		return d.operates("counters", 0, scripts.CounterPrefix, number, pick(d, []int64{1, 2, 5}))
 	default:

@@ -15,11 +15,8 @@ func newScript(name, sha, before string, parse func(v any) (any, bool)) *scripts
 	return scripts.New(name, sha, before+string(text), parse)
 }
 
-// askLine precedes a script that leaves out the channels on which holders are asked to let go.
-const askLine = "local askPattern = '^" + scripts.ChannelPrefix + "{?" + scripts.Prefix + "request:'\n"
-
 var (
-	surveyScript   = newScript("survey", "bf73ab868ea6c5f93d87aa3cd377332b00aadedb", askLine+scripts.Shape, parseSurvey)
+	surveyScript   = newScript("survey", "47dbb3d12edd971a945c5fb7a7cae21b2ef7d697", scripts.Shape, parseSurvey)
 	lockersScript  = newScript("lockers", "64248587a1654e08ad407535b459f07c15e77e2a", "", parseLockers)
 	countersScript = newScript("counters", "46b2b4baa68e1f90f67bd64aee196a10e319a200", "", parseCounters)
 	liftScript     = newScript("lift", "efc4380a8e5934fc656f300bc89b4d62fa4262a6", "", parseLift)

@@ -21,9 +21,7 @@ end
 
 local channels, counts, most = redis.pcall('PUBSUB', 'CHANNELS', ARGV[1]), {}, {}
 for i = 1, #channels do -- an error has none
-  if not string.find(channels[i], askPattern) then -- holders listen there, and nobody waits
-    counts[#counts + 1] = {channels[i], call('PUBSUB', 'NUMSUB', channels[i])[2]}
-  end
+  counts[i] = {channels[i], call('PUBSUB', 'NUMSUB', channels[i])[2]}
 end
 table.sort(counts, function(a, b) return a[2] > b[2] end)
 for i = 1, math.min(#counts, tonumber(ARGV[4])) do

@@ -88,9 +88,6 @@ func (e *Engine) Idle() <-chan struct{} { return e.background.idle() }
 func (e *Engine) Track()   { e.background.add() }
 func (e *Engine) Untrack() { e.background.done() }
 
-// LastOwner returns the owner of the last attempt.
-func (e *Engine) LastOwner() scripts.Owner { return scripts.NewOwner(e.UUID, e.lastOwner.Load()) }
-
 // Moment returns the present, for package waiting.
 func (e *Engine) Moment() waiting.Moment {
 	return waiting.Moment{Now: e.Clock.Now(), Step: e.RTT.Step(e.Need)}

@@ -60,7 +60,6 @@ type Hold struct {
 	members   []member
 	inner     []*Handle // of levels above 1. Invariant: one for each, while it is held
 	ended     error     // of Events.Ending, or nil. Invariant: not nil once the lock has ended
-	listener  *listener // of requests to let go; nil before Requested or NoteAsked. Invariant: no subscription once the lock has ended
 	postponed bool      // its renewal is due at entry.At, and is not put off again
 	attempt   *attempt  // Invariant: nil once it has become a lock
 
@@ -254,7 +253,6 @@ func (h *Hold) grantCall(mode lease.Mode, args scripts.AcquireArgs) scripts.Call
 // contexts. The goroutine that unlocks a lock or hands it over ends them. If the lock is lost, or the
 // Locker closed, a new one does.
 func (h *Hold) noteEndLocked(why lease.Cause) {
-	h.unlistenLocked()
 	if h.ended != nil { // it was closed or unlocked before, and endContexts may be reading
 		return
 	}

@@ -148,21 +148,6 @@ func TestStandingCountsTheKeepers(t *testing.T) {
 	testkit.Check(t, k.Kept == 1 && k.Unknown == 2, "%+v", k)
 }
 
-// Who was told before that a waiter asks hears it also of one in the own process.
-func TestAWaiterOfTheOwnProcessIsHeard(t *testing.T) {
-	inCluster(t, nil, func(t *testing.T, c *cluster) {
-		h := c.lock(t)
-		asked := h.Requested()
-		h.NoteAsked()
-		select {
-		case <-asked:
-		default:
-			t.Error("the holder is not told")
-		}
-		h.First().Release()
-	})
-}
-
 // A release that a node could not publish is told.
 func TestUnannouncedReleasesAreTold(t *testing.T) {
 	a, _ := heldHold(t, time.Second)

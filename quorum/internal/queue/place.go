@@ -106,19 +106,11 @@ func (p *Place) LastError() error {
 	return p.waiter.queue.lastError
 }
 
-// Requests reports whether a call of the queue wants the holder to be asked to let go.
-func (p *Place) Requests() bool {
-	p.list.mu.Lock()
-	defer p.list.mu.Unlock()
-	return p.waiter.queue.asking > 0
-}
-
 // Acquired ends the place because its attempt acquired the lock. If more slots may be free, the next call attempts at once.
-// asked reports that a call behind it wants the new holder to let go.
-func (p *Place) Acquired(lease time.Duration, more bool) (asked bool) {
+func (p *Place) Acquired(lease time.Duration, more bool) {
 	w := p.waiter
 	if w == nil {
-		return false
+		return
 	}
 	w.queue.remove(w, func(q *queue) {
 		var at waiting.Moment // it counts for the next waiter only
@@ -139,9 +131,7 @@ func (p *Place) Acquired(lease time.Duration, more bool) (asked bool) {
 		if !q.Empty() {
 			q.lastError = p.list.HeldError()
 		}
-		asked = q.asking > 0
 	})
-	return asked
 }
 
 // Leave ends the place because the call gives up. If it was the first and wanted several slots, the next one attempts at

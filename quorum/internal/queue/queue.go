@@ -79,7 +79,6 @@ type queue struct {
 	ended      bool          // it has no waiters
 	cancels    []func()      // of the subscriptions
 	lastError  error         // of the last attempt; nil before one has ended
-	asking     int           // how many of the waiters want the holder to be asked to let go
 	published  int           // a node that published the last release since an attempt began; −1 for none
 	reserved   []reservation // that may stand on nodes; nil once the names are acquired
 }
@@ -98,7 +97,6 @@ type waiter struct {
 	waiting waiting.Waiter
 
 	// Under queue.list.mu. wake and alarm are nil for a call that has not had to wait.
-	asks  bool          // it wants the holder to be asked to let go
 	gone  bool          // a reader that has left the queue to ask at once, because another acquired the name
 	wake  chan struct{} // receives a value when the waiter should call begin
 	alarm clock.Timer   // sends to wake
@@ -106,10 +104,9 @@ type waiter struct {
 
 // Call is what a call waits for.
 type Call struct {
-	Key      Key
-	Slots    int // how many slots of a semaphore it wants; 0 for names
-	Retry    waiting.Retry
-	Requests bool // it wants the holder to be asked to let go
+	Key   Key
+	Slots int // how many slots of a semaphore it wants; 0 for names
+	Retry waiting.Retry
 }
 
 // join puts a call at the end of its queue. subscribe reports that it is to subscribe before its first attempt, because
@@ -128,9 +125,6 @@ func (list *List) join(call Call, at waiting.Moment) (w *waiter, subscribe bool)
 	}
 	w.queue, w.waiting.Owner, w.slots = q, w, call.Slots
 	list.waiters++
-	if w.asks = call.Requests; w.asks {
-		q.asking++
-	}
 	at.Queues = len(list.queues)
 	q.Join(&w.waiting, call.Retry, at)
 	if others, released := list.History.JustReleased(call.Key.Hash(), at); others > 0 && !subscribe {
@@ -229,7 +223,6 @@ func (q *queue) letGoLocked() {
 		}
 		w.signal()
 	}
-	q.asking = 0
 }
 
 // isGone reports whether the waiter has left its queue to ask at once.
@@ -267,9 +260,6 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	defer list.mu.Unlock()
 	if w.gone { // it has left, and perhaps the queue has ended
 		return nil
-	}
-	if w.asks {
-		q.asking--
 	}
 	out(q)
 	list.waiters--

@@ -463,19 +463,6 @@ func TestAReaderThatIsLetGoBeforeItSubscribes(t *testing.T) {
 	})
 }
 
-// Readers that are let go ask the new holder, a reader, for nothing.
-func TestReadersThatAreLetGoAskNobody(t *testing.T) {
-	inList(t, func(t *testing.T, l *list) {
-		first := l.joins(true, "a")
-		l.begins(first, true)
-		second := &Place{list: l.List, at: l.Engine.Moment(), call: Call{Key: NewKey([]string{"a"}, true), Requests: true}}
-		second.join([]string{"a"})
-		if first.Acquired(time.Second, false) {
-			t.Error("the holder is asked to let go")
-		}
-	})
-}
-
 // Reservations that their call leaves behind are ended, and keep no Locker from closing: the end of the test waits for it.
 func TestReservationsEndWithTheirCall(t *testing.T) {
 	leaves, acquires := (*Place).Leave, func(p *Place) { p.Acquired(time.Second, false) }

@@ -50,8 +50,6 @@ var mutants = []mutate.Mutant[string]{
 		Edits: in("lease/keep.go", "	c.Mode, c.Until = l.mode, l.until(now)\n", "	c.Until = l.until(now)\n")},
 	{Rule: "an extension of a lock that has ended meanwhile is an error", Setup: "Unlock, Extend and a renewal",
 		Edits: []mutate.Edit{{File: "quorum/use.go", Text: "	return l.unusable(op, l.handle.Standing()) // enough", Now: "	return nil // enough"}}},
-	{Rule: "the slots of a semaphore have one channel for requests to let go", Setup: "a holder of a slot is asked to let go",
-		Edits: []mutate.Edit{{File: "scripts/ask.go", Text: "Channel(askPrefix + channelName(name))", Now: "Channel(askPrefix + name)"}}},
 	{Rule: "a resent release that finds nothing says nothing of a loss", Setup: "masters restart while a lock is released",
 		Edits: in("engine/release.go", "found := result.Resent || said", "found := said")},
 	{Rule: "who takes over has a greater token than the ticket", Setup: "a hand-over whose counters are deleted",

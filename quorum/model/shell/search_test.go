@@ -98,8 +98,7 @@ func with(do func(w *world, lock *quorum.Lock)) func(*world) {
 	return func(w *world) { do(w, w.locks[0]) }
 }
 
-func unlock(w *world, lock *quorum.Lock)    { lock.Unlock(w.ctx()) }
-func requested(w *world, lock *quorum.Lock) { lock.Requested() }
+func unlock(w *world, lock *quorum.Lock) { lock.Unlock(w.ctx()) }
 
 func extend(w *world, lock *quorum.Lock) {
 	if lock.Extend(w.ctx(), lasts) == nil {
@@ -111,15 +110,6 @@ func downgrade(w *world, lock *quorum.Lock) {
 	if lock.Downgrade(w.ctx()) == nil {
 		w.confirmed("Downgrade", lock)
 	}
-}
-
-// letsGo unlocks once a waiter asks for it.
-func letsGo(w *world, lock *quorum.Lock) {
-	select {
-	case <-lock.Requested():
-	case <-lock.Context().Done():
-	}
-	lock.Unlock(w.ctx())
 }
 
 func reenter(w *world, lock *quorum.Lock) {
@@ -248,7 +238,7 @@ var scenarios = []scenario{
 		tasks: []func(*world){with(unlock), wait(1)}, jumps: []time.Duration{time.Second}},
 	{name: "a hand-over and a renewal", lockers: 2, prepare: holds, tasks: []func(*world){with(handOver)}, jumps: []time.Duration{renewal}},
 	{name: "Unlock and Close", prepare: holds, tasks: []func(*world){with(unlock), closes(0)}, keeps: true},
-	{name: "Requested, re-entry and Unlock", prepare: holds, tasks: []func(*world){with(requested), with(reenter), with(unlock)}},
+	{name: "re-entry and Unlock", prepare: holds, tasks: []func(*world){with(reenter), with(unlock)}},
 	{name: "a downgrade and Unlock", prepare: holds, tasks: []func(*world){with(downgrade), with(unlock)}},
 	{name: "a writer that reserves gives up", lockers: 2, prepare: reads, tasks: []func(*world){givesUp(1), with(unlock)}},
 	{name: "a loss", lockers: 2, opts: []quorum.Option{quorum.WithMaxHold(time.Second)}, prepare: holds,
@@ -266,8 +256,8 @@ var scenarios = []scenario{
 	{name: "a hand-over whose counters are deleted", lockers: 2, prepare: holds, tasks: []func(*world){with(handOverUncounted)}},
 	{name: "a downgrade, masters that forget, and renewals one by one", prepare: refuse(fakeredis.Refusals{Key: "b"}, holds, neighbour),
 		tasks: []func(*world){later(renewal, with(downgrade)), later(renewal, forget(0, 1, 2))}, keeps: true},
-	{name: "a holder of a slot is asked to let go", lockers: 2, opts: []quorum.Option{quorum.WithRequest(), quorum.WithWait(5 * time.Second)}, prepare: holdsSlot,
-		tasks: []func(*world){with(letsGo), waitSlot(1)}},
+	{name: "a waiter behind the holder of a slot", lockers: 2, opts: []quorum.Option{quorum.WithWait(5 * time.Second)}, prepare: holdsSlot,
+		tasks: []func(*world){with(unlock), waitSlot(1)}},
 }
 
 // report is what a search has found.

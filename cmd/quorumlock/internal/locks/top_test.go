@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
@@ -26,11 +25,6 @@ func TestTop(t *testing.T) {
 	d.Run(t, cli.ExitOK, "was:held", "--", "true")
 	holder := d.Start(t, "a,{b}", "--", "sh", "-c", "echo ready; exec sleep 600")
 	d.Prepare("a", "--", "true").Begin(t)
-	listener, err := redis.DialURL(d.URLs()[0]) // as a holder that may be asked to let go
-	testkit.Must(t, err)
-	defer listener.Close()
-	_, err = listener.Do("SUBSCRIBE", scripts.AskChannel("a"), scripts.AskChannel("c{"))
-	testkit.Must(t, err)
 	host, _ := os.Hostname()
 	row := regexp.MustCompile(fmt.Sprintf(`"a" +1 +0 +\d+\.\ds +sh on %s \(pid %d\) +\S+s ago +\d{16}\n`,
 		regexp.QuoteMeta(host), holder.Process.Pid))
@@ -42,7 +36,6 @@ func TestTop(t *testing.T) {
 	clitest.Contains(t, printed, "MASTER ", d.Masters[0].Addr(), d.Masters[2].Addr(), " ok ", `"{b}"`)
 	testkit.Check(t, !strings.Contains(printed, "was:held") && !strings.Contains(printed, "\x1b"),
 		"not only what is held or waited for, as plain text: %q", printed)
-	testkit.Check(t, !strings.Contains(printed, "request:"), "top shows a channel as a lock: %s", printed)
 	testkit.Check(t, strings.Index(printed, `"a"`) <= strings.Index(printed, `"{b}"`),
 		"the busiest lock is not first: %s", printed)
 }
