@@ -41,17 +41,13 @@ type ScriptEvent struct {
 	Err      error // a *Error, or nil; a refusal to grant is none
 }
 
-// WithHooks sets functions that are called when the node's state changes and when a script has run
-// (default: none). Of several WithHooks the last one counts: see [JoinHooks].
-func WithHooks(h Hooks) Option { return func(o *options) { o.hooks = h } }
-
-// JoinHooks returns hooks that call each of those given, in order.
-func JoinHooks(all ...Hooks) (joined Hooks) {
-	for _, h := range all {
-		joined.StateChanged = inOrder(joined.StateChanged, h.StateChanged)
-		joined.ScriptEnded = inOrder(joined.ScriptEnded, h.ScriptEnded)
+// WithHooks adds functions that are called when the node's state changes and when a script has run
+// (default: none). Those of several WithHooks are called in order.
+func WithHooks(h Hooks) Option {
+	return func(o *options) {
+		o.hooks.StateChanged = inOrder(o.hooks.StateChanged, h.StateChanged)
+		o.hooks.ScriptEnded = inOrder(o.hooks.ScriptEnded, h.ScriptEnded)
 	}
-	return joined
 }
 
 func inOrder[E any](first, second func(E)) func(E) {

@@ -136,8 +136,6 @@ func TestScriptEnded(t *testing.T) {
 	testkit.Check(t, e.Duration >= timeout, "a call that timed out after %v took %v", timeout, e.Duration)
 }
 
-func TestJoinHooksCallsAll(t *testing.T) { testkit.JoinsHooks(t, node.JoinHooks) }
-
 func TestKindOfAnError(t *testing.T) {
 	for want, err := range map[string]error{
 		"timeout": fmt.Errorf("%w after 1s", node.ErrTimeout), "closed": node.ErrClosed, "replica": node.ErrReplica,

@@ -102,17 +102,9 @@ type RepairEvent struct {
 	Err  error // why the node did not grant the lock again: a *node.Error, or nil
 }
 
-// WithHooks sets the Locker's hooks. Of several WithHooks the last one counts: see [JoinHooks].
-func WithHooks(h Hooks) Option { return func(s *settings) { s.hooks = h } }
-
-// JoinHooks returns hooks that call each of those given: in order, but LockEnd in reverse. Each
-// LockStart gets the context that the one before it has returned.
-func JoinHooks(all ...Hooks) (joined Hooks) {
-	for _, h := range all {
-		joined = joined.join(h)
-	}
-	return joined
-}
+// WithHooks adds hooks to the Locker's, also in [Locker.With]. Hooks of several WithHooks are called in order, but LockEnd in
+// reverse. Each LockStart gets the context that the one before it has returned.
+func WithHooks(h Hooks) Option { return func(s *settings) { s.hooks = s.hooks.join(h) } }
 
 func (h Hooks) join(next Hooks) Hooks {
 	return Hooks{

@@ -208,9 +208,10 @@ func TestHooksOfRenewals(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		const lease = 3 * time.Second
 		var all told
-		l := c.process(WithLease(lease), WithHooks(all.hooks()))
+		plain := c.process(WithLease(lease))
+		l := plain.With(WithHooks(all.hooks()))
 		lock := c.lock(l, "a")
-		other := c.lock(l.With(WithHooks(Hooks{})), "b") // in the same batches; its hooks are none
+		other := c.lock(plain, "b") // in the same batches; it has no hooks
 		time.Sleep(lease/3 + 10*time.Millisecond)
 		synctest.Wait()
 		x := all.take()
@@ -331,7 +332,15 @@ func TestHookOfRenewalsThatBlocks(t *testing.T) {
 }
 
 // LockEnd is as a deferred call.
-func TestJoinHooksCallsAll(t *testing.T) { testkit.JoinsHooks(t, JoinHooks, "LockEnd") }
+func TestWithHooksAdds(t *testing.T) {
+	testkit.AddsHooks(t, func(all ...Hooks) Hooks {
+		var set settings
+		for _, h := range all {
+			WithHooks(h)(&set)
+		}
+		return set.hooks
+	}, "LockEnd")
+}
 
 // A call without hooks allocates nothing for them, and reads no clock: there is no observation.
 func TestNoHooksCostNothing(t *testing.T) {

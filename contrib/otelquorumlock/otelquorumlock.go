@@ -108,14 +108,26 @@ func (t *Telemetry) collect(_ context.Context, to metric.Observer) error {
 }
 
 // Options returns the options with which redlock.Open and multilock.Open make a Locker that is
-// measured. For a Locker with hooks or nodes of its own, see [Telemetry.Hooks].
+// measured. For a Locker over nodes of its own, see [Telemetry.Hooks].
 func (t *Telemetry) Options() []quorum.Option {
 	return []quorum.Option{quorum.WithHooks(t.Hooks()), quorum.WithNodeOptions(node.WithHooks(t.NodeHooks()))}
 }
 
 // Hooks returns the hooks that measure and trace a Locker, for [quorum.WithHooks].
-// [quorum.JoinHooks] joins them with others.
-func (t *Telemetry) Hooks() quorum.Hooks { return quorum.JoinHooks(t.spans(), t.feed.Hooks()) }
+func (t *Telemetry) Hooks() quorum.Hooks {
+	h := t.feed.Hooks()
+	attempt, end := h.Attempt, h.LockEnd
+	h.LockStart = t.startSpan
+	h.Attempt = func(ctx context.Context, e quorum.AttemptEvent) {
+		addAttempt(ctx, e)
+		attempt(ctx, e)
+	}
+	h.LockEnd = func(ctx context.Context, e quorum.LockEvent) {
+		end(ctx, e) // in the span
+		endSpan(ctx, e)
+	}
+	return h
+}
 
 // NodeHooks returns the hooks that measure a node, for [node.WithHooks].
 func (t *Telemetry) NodeHooks() node.Hooks { return t.feed.NodeHooks() }

@@ -25,33 +25,31 @@ const (
 	errorKey = attribute.Key("error.type")
 )
 
-// spans returns the hooks that trace a call of Lock. Errors are told by their outcome alone: their
-// text has the names of locks.
-func (t *Telemetry) spans() quorum.Hooks {
-	return quorum.Hooks{
-		LockStart: func(ctx context.Context, names []string) context.Context {
-			var attributes []attribute.KeyValue
-			if g := t.feed.Group(names); g != "" {
-				attributes = append(attributes, groupKey.String(g))
-			}
-			ctx, _ = t.tracer.Start(ctx, "quorumlock.lock", trace.WithAttributes(attributes...))
-			return ctx
-		},
-		Attempt: func(ctx context.Context, e quorum.AttemptEvent) {
-			trace.SpanFromContext(ctx).AddEvent("quorumlock.attempt", trace.WithAttributes(
-				outcomeKey.String(e.Outcome), probedKey.Bool(e.Probed),
-				grantedKey.Int(e.Granted), refusedKey.Int(e.Refused), quarantinedKey.Int(e.Quarantined),
-				unknownKey.Int(e.Unknown), writeBacksKey.Int(e.WriteBacks)))
-		},
-		LockEnd: func(ctx context.Context, e quorum.LockEvent) {
-			span := trace.SpanFromContext(ctx)
-			span.SetAttributes(outcomeKey.String(e.Outcome), attemptsKey.Int(e.Attempts))
-			switch e.Outcome {
-			case "quarantined", "unavailable", "failed":
-				span.SetAttributes(errorKey.String(e.Outcome))
-				span.SetStatus(codes.Error, "not acquired: "+e.Outcome)
-			}
-			span.End()
-		},
+// startSpan, addAttempt and endSpan trace a call of Lock. Errors are told by their outcome alone: their text has the names
+// of locks.
+func (t *Telemetry) startSpan(ctx context.Context, names []string) context.Context {
+	var attributes []attribute.KeyValue
+	if g := t.feed.Group(names); g != "" {
+		attributes = append(attributes, groupKey.String(g))
 	}
+	ctx, _ = t.tracer.Start(ctx, "quorumlock.lock", trace.WithAttributes(attributes...))
+	return ctx
+}
+
+func addAttempt(ctx context.Context, e quorum.AttemptEvent) {
+	trace.SpanFromContext(ctx).AddEvent("quorumlock.attempt", trace.WithAttributes(
+		outcomeKey.String(e.Outcome), probedKey.Bool(e.Probed),
+		grantedKey.Int(e.Granted), refusedKey.Int(e.Refused), quarantinedKey.Int(e.Quarantined),
+		unknownKey.Int(e.Unknown), writeBacksKey.Int(e.WriteBacks)))
+}
+
+func endSpan(ctx context.Context, e quorum.LockEvent) {
+	span := trace.SpanFromContext(ctx)
+	span.SetAttributes(outcomeKey.String(e.Outcome), attemptsKey.Int(e.Attempts))
+	switch e.Outcome {
+	case "quarantined", "unavailable", "failed":
+		span.SetAttributes(errorKey.String(e.Outcome))
+		span.SetStatus(codes.Error, "not acquired: "+e.Outcome)
+	}
+	span.End()
 }

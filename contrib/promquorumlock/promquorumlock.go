@@ -64,13 +64,12 @@ func New(opts ...Option) *Metrics {
 }
 
 // Options returns the options with which redlock.Open and multilock.Open make a Locker that is
-// measured. For a Locker with hooks or nodes of its own, see [Metrics.Hooks].
+// measured. For a Locker over nodes of its own, see [Metrics.Hooks].
 func (m *Metrics) Options() []quorum.Option {
 	return []quorum.Option{quorum.WithHooks(m.Hooks()), quorum.WithNodeOptions(node.WithHooks(m.NodeHooks()))}
 }
 
-// Hooks returns the hooks that measure a Locker, for [quorum.WithHooks]. [quorum.JoinHooks] joins
-// them with others.
+// Hooks returns the hooks that measure a Locker, for [quorum.WithHooks].
 func (m *Metrics) Hooks() quorum.Hooks { return m.feed.Hooks() }
 
 // NodeHooks returns the hooks that measure a node, for [node.WithHooks].

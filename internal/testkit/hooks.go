@@ -19,18 +19,18 @@ func HooksThat[H any](do func(), only string) (h H) {
 	return h
 }
 
-// JoinsHooks wants each field of joined hooks to call both hooks in their order, or in the reverse order if it is in
-// backwards, and to be nil if neither is set.
-func JoinsHooks[H any](t *testing.T, join func(...H) H, backwards ...string) {
+// AddsHooks wants each field of hooks that were added up to call both hooks in their order, or in the reverse order if it
+// is in backwards, and to be nil if neither is set.
+func AddsHooks[H any](t *testing.T, add func(...H) H, backwards ...string) {
 	t.Helper()
 	var order []string
 	var none H
-	add := func(s string) H { return HooksThat[H](func() { order = append(order, s) }, "") }
-	nothing, all := reflect.ValueOf(join(none, none)), reflect.ValueOf(join(add("a"), none, add("b")))
+	says := func(s string) H { return HooksThat[H](func() { order = append(order, s) }, "") }
+	nothing, all := reflect.ValueOf(add(none, none)), reflect.ValueOf(add(says("a"), none, says("b")))
 	for i := range all.NumField() {
 		name, hook := all.Type().Field(i).Name, all.Field(i)
 		if !nothing.Field(i).IsNil() {
-			t.Errorf("%s: no hooks joined are a hook, which costs something", name)
+			t.Errorf("%s: no hooks added up are a hook, which costs something", name)
 		}
 		args := make([]reflect.Value, hook.Type().NumIn())
 		for j := range args {
