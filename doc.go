@@ -53,10 +53,6 @@
 //     [github.com/quorumlock/quorumlock/contrib/valkeygoquorumlock] open nodes by the options of go-redis,
 //     rueidis and valkey-go clients.
 //   - [github.com/quorumlock/quorumlock/contrib/gocronquorumlock] runs each job of gocron once per tick.
-//   - [github.com/quorumlock/quorumlock/contrib/goosequorumlock] lets one of several processes run the
-//     migrations of goose.
-//   - [github.com/quorumlock/quorumlock/contrib/certmagicquorumlock] lets several servers share the
-//     certificates of certmagic.
 //   - [github.com/quorumlock/quorumlock/contrib/quorumchaos] puts a service that locks under faults of real
 //     masters, and judges what it did.
 //

@@ -1,4 +1,4 @@
-package certmagicquorumlock_test
+package recipes_test
 
 import (
 	"context"
@@ -7,43 +7,31 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"log/slog"
 	"math/big"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/caddyserver/certmagic"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
-	"go.uber.org/goleak"
 	"go.uber.org/zap"
 )
 
 // patience bounds what a busy machine may delay.
 const patience = time.Minute
 
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	certmagic.Default.Logger, certmagic.DefaultACME.Logger = zap.NewNop(), zap.NewNop()
-	goleak.VerifyTestMain(m)
-}
-
 var must = testkit.Must
 
 // server configures what one server has: a locker of its own, the directory that all share, and a CA.
-func server(locker *quorum.Locker, dir string, ca certmagic.Issuer) (config *certmagic.Config, stop func(), err error) {
+func server(locker *quorum.Locker, dir string, ca certmagic.Issuer) (config *certmagic.Config, stop func()) {
 	cache := certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert: func(certmagic.Certificate) (*certmagic.Config, error) { return config, nil },
 		Logger:           zap.NewNop(),
 	})
-	config, err = configure(cache, locker, dir)
-	if err != nil {
-		cache.Stop()
-		return nil, nil, err
-	}
+	shared := &certmagic.FileStorage{Path: dir}
+	config = certmagic.New(cache, certmagic.Config{Storage: &lockedStorage{Storage: shared, locker: locker}})
 	config.Issuers = []certmagic.Issuer{ca}
-	return config, cache.Stop, nil
+	return config, cache.Stop
 }
 
 // standIn is a CA in this process, which issues at once.
