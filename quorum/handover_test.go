@@ -355,7 +355,7 @@ func TestTakeOverBesideReaders(t *testing.T) {
 func TestHandOverOfSlots(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		first, second, third := c.process(), c.process(), c.process()
-		held := c.got(first.Semaphore("s", 3).AcquireN(t.Context(), 2))
+		held := c.got(first.Semaphore("s", 3).Acquire(t.Context(), 2))
 		other := c.got(third.Semaphore("s", 3).Acquire(t.Context()))
 		ticket := c.handOver(held)
 		wantError(t, errorOf(third.Semaphore("s", 3).TryAcquire(t.Context())), ErrHeld) // next to a ticket
@@ -367,7 +367,7 @@ func TestHandOverOfSlots(t *testing.T) {
 		testkit.Check(t, !slices.Contains(taken.Slots(), other.Slot()) && other.Valid(),
 			"slots %v next to %d", taken.Slots(), other.Slot())
 		c.unlock(taken)
-		again, err := third.Semaphore("s", 3).AcquireN(t.Context(), 2)
+		again, err := third.Semaphore("s", 3).Acquire(t.Context(), 2)
 		testkit.Check(t, err == nil && again.Token() > taken.Token(), "after it: %v, %v", again, err)
 	})
 }

@@ -41,35 +41,33 @@ func (l *Locker) Semaphore(name string, n int) *Semaphore {
 // Lock's. [Lock.Slot] is the slot: while the lock is held, nobody else has this number.
 //
 // A call with the context of a held slot takes another slot: there is no re-entry. Calls of one
-// process take slots in their order, calls of [Semaphore.AcquireN] among them. Between processes the
-// order is roughly the order in which they began to wait.
-func (s *Semaphore) Acquire(ctx context.Context) (*Lock, error) { return s.AcquireN(ctx, 1) }
-
-// AcquireN is [Semaphore.Acquire] of k slots, all or none, as one lock with one token: [Lock.Slots] are
-// the slots. k is at most 64 and at most the number of slots. AcquireN reserves nothing while it waits,
-// so processes that want fewer slots may overtake it for as long as k slots are never free at once.
-func (s *Semaphore) AcquireN(ctx context.Context, k int) (*Lock, error) {
+// process take slots in their order. Between processes the order is roughly the order in which they
+// began to wait.
+//
+// With a number k it takes k slots, all or none, as one lock with one token: [Lock.Slots] are the slots. k is at most 64
+// and at most the number of slots. Nothing is reserved meanwhile, so processes that want fewer slots may overtake the
+// call for as long as k slots are never free at once. The error wraps [ErrInvalid] for several numbers.
+func (s *Semaphore) Acquire(ctx context.Context, k ...int) (*Lock, error) {
 	if s.locker.set.wait == 0 {
-		return s.TryAcquireN(ctx, k)
+		return s.TryAcquire(ctx, k...)
 	}
-	if err := s.check(ctx, k); err != nil {
+	want, err := s.check(ctx, k)
+	if err != nil {
 		return nil, err
 	}
-	return s.locker.wait(ctx, s.wanted(k, 1))
+	return s.locker.wait(ctx, s.wanted(want, 1))
 }
 
-// TryAcquire is [Semaphore.Acquire] without waiting for a release. It returns [ErrHeld] if no slot is
+// TryAcquire is [Semaphore.Acquire] without waiting for a release. It returns [ErrHeld] if too few slots are
 // free, or if others were faster a few times in a row.
-func (s *Semaphore) TryAcquire(ctx context.Context) (*Lock, error) { return s.TryAcquireN(ctx, 1) }
-
-// TryAcquireN is [Semaphore.AcquireN] without waiting for a release.
-func (s *Semaphore) TryAcquireN(ctx context.Context, k int) (*Lock, error) {
-	if err := s.check(ctx, k); err != nil {
+func (s *Semaphore) TryAcquire(ctx context.Context, k ...int) (*Lock, error) {
+	want, err := s.check(ctx, k)
+	if err != nil {
 		return nil, err
 	}
 	// Of that many nodes, at least one knows that a slot is free after a quorum has released it.
 	agree := len(s.locker.core.Nodes) - s.locker.core.Need + 1
-	return s.locker.try(ctx, s.wanted(k, agree))
+	return s.locker.try(ctx, s.wanted(want, agree))
 }
 
 // Do runs fn with a slot, as [Locker.Do] runs it with a lock.
@@ -135,15 +133,23 @@ func (s *Semaphore) question() engine.SlotsQuestion {
 	return s.ask
 }
 
-// check returns why a call for k slots is refused, or nil.
-func (s *Semaphore) check(ctx context.Context, k int) error {
+// check returns how many slots a call wants, or why it is refused.
+func (s *Semaphore) check(ctx context.Context, k []int) (want int, err error) {
 	if err := s.usable("lock"); err != nil {
-		return err
+		return 0, err
 	}
-	if k < 1 || k > min(s.size, scripts.MaxNames) {
-		return invalidf("lock", []string{s.name}, "%d slots are not between 1 and %d", k, min(s.size, scripts.MaxNames))
+	switch len(k) {
+	case 0:
+		want = 1
+	case 1:
+		want = k[0]
+	default:
+		return 0, invalidf("lock", []string{s.name}, "%d numbers of slots in place of one", len(k))
 	}
-	return endedError(ctx, "lock", []string{s.name})
+	if want < 1 || want > min(s.size, scripts.MaxNames) {
+		return 0, invalidf("lock", []string{s.name}, "%d slots are not between 1 and %d", want, min(s.size, scripts.MaxNames))
+	}
+	return want, endedError(ctx, "lock", []string{s.name})
 }
 
 // usable returns why the semaphore cannot be used, or nil.

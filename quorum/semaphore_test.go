@@ -100,14 +100,14 @@ func TestSemaphoreOfDifferentSizes(t *testing.T) {
 func TestSemaphoreOfSeveralSlots(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		one, other := c.process().Semaphore("s", 4), c.process().Semaphore("s", 4)
-		three, err := one.TryAcquireN(t.Context(), 3)
+		three, err := one.TryAcquire(t.Context(), 3)
 		require(t, err == nil && len(three.Slots()) == 3 && three.Slot() == three.Slots()[0],
 			"three slots: %v, %v", three, err)
 		time.Sleep(time.Second) // until all nodes have them: one that has not replied yet may show all slots free
-		lock, err := other.TryAcquireN(t.Context(), 2)
+		lock, err := other.TryAcquire(t.Context(), 2)
 		wantError(t, err, ErrHeld, "1 of 4 slots are free, and 2 are wanted", of{lock}) // two of one slot
 		got := make(chan lockResult, 1)
-		start(0, got, func() (*Lock, error) { return other.AcquireN(context.Background(), 2) })
+		start(0, got, func() (*Lock, error) { return other.Acquire(context.Background(), 2) })
 		last := c.takes(one) // the failed attempts have left nothing
 		if all := slotsOf(three, last); !slices.Equal(all, []int{0, 1, 2, 3}) {
 			t.Errorf("the slots are %v", all)
@@ -117,7 +117,7 @@ func TestSemaphoreOfSeveralSlots(t *testing.T) {
 		two := c.next(got, shortly)
 		require(t, two.err == nil && len(two.lock.Slots()) == 2, "two slots: %v, %v", two.lock, two.err)
 		c.unlock(two.lock)
-		if all, err := one.TryAcquireN(t.Context(), 4); err != nil || !slices.Equal(all.Slots(), []int{0, 1, 2, 3}) {
+		if all, err := one.TryAcquire(t.Context(), 4); err != nil || !slices.Equal(all.Slots(), []int{0, 1, 2, 3}) {
 			t.Errorf("all slots: %v, %v", all, err)
 		}
 	})
@@ -136,8 +136,10 @@ func TestSemaphoreRefusesWhatIsNotValid(t *testing.T) {
 			wantError(t, s.ForceUnlock(t.Context(), 0), ErrInvalid, ErrPermanent, of{s})
 		}
 		for size, k := range map[int]int{4: 5, 5: 0, 6: -1, 1024: 65} {
-			wantError(t, errorOf(l.Semaphore("s", size).AcquireN(t.Context(), k)), ErrInvalid, of{k})
+			wantError(t, errorOf(l.Semaphore("s", size).Acquire(t.Context(), k)), ErrInvalid, of{k})
 		}
+		wantError(t, errorOf(l.Semaphore("s", 4).Acquire(t.Context(), 1, 2)), ErrInvalid, "2 numbers")
+		wantError(t, errorOf(l.Semaphore("s", 4).TryAcquire(t.Context(), 1, 2)), ErrInvalid, "2 numbers")
 		wantError(t, l.Semaphore("s", 4).ForceUnlock(t.Context(), 4), ErrInvalid)           // slot 4 of 4
 		wantError(t, l.Semaphore("s", 4).ForceUnlock(t.Context()), ErrInvalid)              // no slots
 		wantError(t, errorOf(l.TryLock(t.Context(), scripts.SlotName("s", 0))), ErrInvalid) // a slot by its key
@@ -224,7 +226,7 @@ func TestSemaphoreGoesOnAfterACallForSeveral(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		gone := make(chan error, 1)
 		go func() {
-			_, err := s.AcquireN(ctx, 3)
+			_, err := s.Acquire(ctx, 3)
 			gone <- err
 		}()
 		synctest.Wait()
@@ -368,7 +370,7 @@ func TestSemaphoreTakesTheSlotItReleasedLast(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		const n = 64
 		other, l := c.process().Semaphore("s", n), c.process()
-		c.must(errorOf(other.TryAcquireN(t.Context(), n-2)))
+		c.must(errorOf(other.TryAcquire(t.Context(), n-2)))
 		mine := c.takes(l.Semaphore("s", n))
 		c.unlock(mine)
 		hints := c.count("slots")
@@ -442,7 +444,7 @@ func TestSemaphoreStateAndForce(t *testing.T) {
 				"slot %d is %+v", slot, state)
 		}
 		c.must(s.ForceUnlock(t.Context(), 0, 1, 2))
-		if all, err := c.process().Semaphore("s", 3).TryAcquireN(t.Context(), 3); err != nil {
+		if all, err := c.process().Semaphore("s", 3).TryAcquire(t.Context(), 3); err != nil {
 			t.Errorf("all slots, by force: %v, %v", all, err)
 		}
 	})
@@ -465,7 +467,7 @@ func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 		testkit.Check(t, slices.Equal(names, want), "the hooks had %q, want %q", names, want)
 		<-held.Context().Done()
 		wantError(t, held.Err(), ErrLost, `hold "s" slot 0: lost`)
-		both, err := c.process(WithFixedLease(time.Second)).Semaphore("s", 2).TryAcquireN(t.Context(), 2)
+		both, err := c.process(WithFixedLease(time.Second)).Semaphore("s", 2).TryAcquire(t.Context(), 2)
 		require(t, err == nil && strings.HasPrefix(both.String(), `lock "s" slots 0, 1, token`),
 			"%v, %v", both, err)
 		<-both.Context().Done()

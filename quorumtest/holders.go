@@ -37,7 +37,7 @@ func (m *Masters) ReadElsewhere(name string) *quorum.Lock {
 func (m *Masters) HoldSlotsElsewhere(semaphore string, k, n int) *quorum.Lock {
 	m.tb.Helper()
 	return m.holdElsewhere(func(ctx context.Context, elsewhere *quorum.Locker) (*quorum.Lock, error) {
-		return elsewhere.Semaphore(semaphore, n).AcquireN(ctx, k)
+		return elsewhere.Semaphore(semaphore, n).Acquire(ctx, k)
 	})
 }
 

@@ -479,6 +479,6 @@ func TestSlots(t *testing.T) {
 	testkit.Is(t, mine.Err(), quorum.ErrLost, "the slot")
 	testkit.Must(t, <-waiting)
 	testkit.Must(t, elsewhere.Unlock(t.Context()))
-	_, err = semaphore.AcquireN(t.Context(), 2)
+	_, err = semaphore.Acquire(t.Context(), 2)
 	testkit.Must(t, err)
 }

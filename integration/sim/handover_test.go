@@ -175,9 +175,9 @@ func (f *flow) takesSlots(locker *quorum.Locker) func(context.Context, ...string
 		k = 2
 	}
 	s := locker.Semaphore(semaphore, said)
-	acquire := s.AcquireN
+	acquire := s.Acquire
 	if f.rng.IntN(4) == 0 {
-		acquire = s.TryAcquireN
+		acquire = s.TryAcquire
 	}
 	return func(ctx context.Context, _ ...string) (*quorum.Lock, error) {
 		lock, err := acquire(ctx, k)
