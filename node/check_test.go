@@ -136,6 +136,30 @@ func TestCheckOfAServerWithHazards(t *testing.T) {
 		strings.Contains(strings.Join(report.Hazards, "\n"), "is a replica"), "of a replica: %+v", report)
 }
 
+// A server that refuses writes grants nothing, and its report says why. Nothing is written to find out.
+func TestCheckOfAServerThatRefusesWrites(t *testing.T) {
+	m := startReal(t)
+	n := open(t, m.URL())
+	testkit.Check(t, check(t, n).RefusesWrites == nil, "of one that takes them: %v", check(t, n).RefusesWrites)
+	for _, test := range []struct {
+		meanwhile, after []any
+		says             string
+	}{
+		{[]any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"}, "OOM "},
+		{[]any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}, "NOREPLICAS "},
+		{redistest.SetUser("default", "resetkeys", "~quorumlock:marker"), redistest.SetUser("default", "~*"), "(the user needs the keys quorumlock:* and the names of its locks)"},
+	} {
+		testkit.Do(t, m, test.meanwhile...)
+		report := check(t, n)
+		testkit.Do(t, m, test.after...)
+		var failed *node.Error
+		testkit.Check(t, errors.As(report.RefusesWrites, &failed) && failed.Node == n.Name() && strings.Contains(failed.Error(), test.says),
+			"refuses writes: %v, want %q", report.RefusesWrites, test.says)
+		testkit.Check(t, strings.Contains(strings.Join(report.Hazards, "\n"), "it grants nothing, because it refuses writes: "), "hazards %q", report.Hazards)
+	}
+	testkit.Equal(t, testkit.Do(t, m, "DBSIZE"), any(int64(0)), "keys")
+}
+
 func TestCheckByAUserWithFewPermissions(t *testing.T) {
 	m := startReal(t)
 	testkit.Do(t, m, redistest.SetUser("app", "on", ">secret", "~*", "&*", "+@all", "-config")...)

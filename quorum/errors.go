@@ -120,6 +120,8 @@ func (e *Error) Error() string {
 			said = "held by " + holder.Known()
 		case cause == ErrHeld && e.reserved:
 			said = "a writer waits"
+		case cause == ErrQuarantined && e.Nodes != nil:
+			said += ", others unavailable"
 		case cause == ErrUnavailable && differ > e.nodes()-e.Need:
 			said = "masters do not accept this client's list"
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
-	"github.com/quorumlock/quorumlock/internal/quorate"
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
@@ -280,30 +280,24 @@ func (l *Locker) Ready(ctx context.Context) error {
 // notReady returns why the nodes make no lock, as a survey and trials have found; nil if they can.
 func (c *core) notReady(s *roster.Survey, tried []error) error {
 	e := &Error{Op: opReady, Need: c.Need}
-	var waits []time.Duration // of the nodes that are ready, or will be
-	for i := range c.Nodes {
-		wait, err := s.Wait(i)
-		if err == nil && wait == 0 {
-			err = tried[i]
-		}
+	nodes := s.Readiness(tried)
+	for i, n := range nodes {
 		switch {
-		case err != nil:
+		case n.Err != nil:
 			e.Unknown++
-			e.addNodes(c.NodeError(i, "look", err))
-			continue
-		case wait > 0:
+			e.addNodes(c.NodeError(i, "look", n.Err))
+		case n.In > 0:
 			e.Quarantined++
 		default:
 			e.Granted++
 		}
-		waits = append(waits, wait)
 	}
+	left, ok := membership.ReadyIn(nodes, e.Need)
 	switch {
-	case e.Granted >= e.Need:
+	case ok && left == 0:
 		return nil
-	case len(waits) >= e.Need:
-		left := quorate.Smallest(e.Need, waits).Round(100 * time.Millisecond)
-		e.causes = []error{ErrQuarantined, detail(fmt.Sprintf("for another %v", left))}
+	case ok:
+		e.causes = []error{ErrQuarantined, detail(fmt.Sprintf("for another %v", left.Round(100*time.Millisecond)))}
 	default:
 		e.causes = []error{ErrUnavailable}
 	}

@@ -48,7 +48,9 @@ func TestReady(t *testing.T) {
 		c.unlock(c.lock(l, "a")) // the other two give it its list
 		synctest.Wait()
 		c.masters[1].Crash(fakeredis.Nothing)
-		wantNotReady(t, l.Ready(t.Context()), ErrQuarantined) // the one that came back
+		err = l.Ready(t.Context())
+		wantNotReady(t, err, ErrQuarantined) // the one that came back
+		wantError(t, err, "not ready: nodes in quarantine, others unavailable: for another 30s (1 ready of 2 needed, 1 in quarantine, 1 unknown): node master1: ")
 		c.masters[2].Crash(fakeredis.Nothing)
 		wantNotReady(t, l.Ready(t.Context()), ErrUnavailable)
 

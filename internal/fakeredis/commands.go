@@ -84,13 +84,19 @@ var plain = map[string]struct {
 	}},
 	"GET": {1, func(k *Keyspace, a []string) (any, error) { return optional(k.get(a[0])) }},
 	"SET": {2, func(k *Keyspace, a []string) (any, error) {
-		ttl := int64(0)
+		ttl, absent := int64(0), false
+		if len(a) > 2 && strings.EqualFold(a[2], "XX") {
+			absent, a = !k.exists(a[0]), slices.Delete(slices.Clone(a), 2, 3)
+		}
 		if len(a) > 2 {
 			var err error
 			if ttl, err = strconv.ParseInt(a[len(a)-1], 10, 64); err != nil || len(a) != 4 ||
 				!strings.EqualFold(a[2], "PX") || ttl <= 0 {
 				return nil, errSyntax
 			}
+		}
+		if absent {
+			return nil, nil
 		}
 		k.set(a[0], a[1], ttl)
 		return ok, nil

@@ -13,7 +13,7 @@
 //	for _, hazard := range report.Hazards {
 //		log.Print(hazard) // it works; an operator should know
 //	}
-//	return report.Refused // why it must not be a node, or nil
+//	return cmp.Or(report.Refused, report.RefusesWrites) // why it grants no lock, or nil
 //
 // A program that locks needs neither. The command quorumlock has both: check and admit.
 package operator
@@ -46,8 +46,9 @@ func Check(ctx context.Context, n *node.Node) (Report, error) {
 		if err != nil {
 			return err
 		}
-		report.fill(v, save, membership.Read(*look, 0))
-		return nil
+		refusal, err := v.refusesWrites(ctx)
+		report.fill(v, save, membership.Read(*look, 0), refusal)
+		return err
 	})
 	if err != nil {
 		return Report{}, err

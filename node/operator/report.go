@@ -2,6 +2,7 @@ package operator
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
@@ -33,11 +34,17 @@ type Report struct {
 	Next           []string      // the members after the change that is under way; empty for none
 	RoundTrip      time.Duration // of one command
 	Refused        error         // why Lock refuses the node (node.ErrReplica, node.ErrEvicts, node.ErrMaxLease, ...), or nil
+	RefusesWrites  error         // why the server writes nothing now, and grants nothing, as a *node.Error: its memory is full, say; or nil
 	Hazards        []string      // what an operator should know, one sentence each; empty when all is well
+
+	embedded // the view, which the command reaches by inside.ViewOf
 }
 
-// fill sets the fields that follow from INFO, the save points and the marker, and the hazards.
-func (r *Report) fill(v visit, save savePoints, view *membership.View) {
+type embedded = inside.Seen
+
+// fill sets the fields that follow from INFO, the save points, the marker and why writes are refused, and the hazards.
+func (r *Report) fill(v visit, save savePoints, view *membership.View, refusal error) {
+	r.embedded = inside.See(view)
 	in, maxLease := inside.Of(v.node), v.node.MaxLease()
 	m := view.Marker()
 	isClaimed := view.IsMarked() && m.Claimed
@@ -71,6 +78,9 @@ func (r *Report) fill(v visit, save savePoints, view *membership.View) {
 	}
 	if r.Refused != nil {
 		hazard("refused as a node: %v", r.Refused)
+	} else if refusal != nil {
+		r.RefusesWrites = &node.Error{Node: r.Name, Op: "write", Err: refusal}
+		hazard("it grants nothing, because it refuses writes: %s", strings.TrimPrefix(r.RefusesWrites.Error(), "node "+r.Name+": write: "))
 	}
 	if r.Role == "" {
 		hazard("the server does not say whether it is a master")

@@ -84,6 +84,16 @@ func (v visit) look(ctx context.Context) (*scripts.LookReply, error) {
 	return inside.Of(v.node).Server.Look(ctx, v.conn, v.node.Timeout())
 }
 
+// refusesWrites returns why the server refuses to write, nil if it does not. It writes nothing: SET with XX writes only a
+// key that is there, and no trial has this one.
+func (v visit) refusesWrites(ctx context.Context) (refusal, err error) {
+	_, err = v.command(ctx, "SET", scripts.TrialName(v.info["run_id"]).String(), "", "XX", "PX", 1)
+	if redisconn.IsServerError(err) {
+		return err, nil
+	}
+	return nil, err
+}
+
 // savePoints is what the server says of its RDB files. A user that may not use CONFIG does not
 // know.
 type savePoints struct{ known, any bool }

@@ -12,14 +12,6 @@ import (
 )
 
 var (
-	errUnmarked = errors.New("the master is new or has forgotten its list of masters. A client gives it its list when a " +
-		"majority of the masters carry that list, or all of them answer and none has another; " +
-		"quorumlock admit -members does so, if what it asserts is true")
-	errUnmarkedExisting = errors.New("the master is new or has forgotten its list of masters. It gets it back when a " +
-		"majority of the masters carry it; or, while all of them answer, from a client without WithExistingDeployment " +
-		"(quorumlock run without -existing); quorumlock admit -members does so, if what it asserts is true")
-	errUnmarkable = fmt.Errorf("%w: the master is new or has forgotten its list of masters, and does not get "+
-		"this client's, which another of its masters refuses", node.ErrMembership)
 	errForgotList = errors.New("the master had forgotten its list of masters")
 	errUnnamed    = errors.New("the list of masters is not known: a node over a pool has no name until it is " +
 		"connected to (node.WithName gives it one)")

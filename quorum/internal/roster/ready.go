@@ -30,7 +30,7 @@ func (r *Roster) Ready(ctx context.Context, need int) (enoughReady bool, tried [
 			return
 		}
 		view := membership.Read(*result.Reply.Look, 0)
-		if view.Standing(list) != membership.Accepts || r.quarantine(i, view) > 0 {
+		if view.Standing(list) != membership.Accepts || min(view.Quarantine(), inside.Of(n).Quarantine) > 0 {
 			return
 		}
 		r.NoteAccepted(i, sent)

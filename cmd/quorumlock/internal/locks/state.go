@@ -25,13 +25,12 @@ func inspect(ctx context.Context, nodes []*node.Node, all bool, names []string) 
 	lockstate.Identify(ctx, nodes, read)
 	// A master that restarts between the two calls has forgotten by the second, so that one counts.
 	found := masters.CheckAll(ctx, nodes)
-	list := masters.List(nodes)
 	locks := make([]lockState, len(names))
 	for i, name := range names {
 		unused := make([]bool, len(nodes))
 		for j := range nodes {
 			m := &read[i][j]
-			if err := found[j].NoVote(list); err != nil && m.Err == nil {
+			if err := found[j].NoVote; err != nil && m.Err == nil {
 				*m = lockstate.Master{Node: m.Node, Err: err}
 			}
 			if m.Err == nil {

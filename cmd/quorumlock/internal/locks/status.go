@@ -53,10 +53,11 @@ type statusLine struct {
 func (s *statusLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
 	code := cli.ExitOK
 	show := func(ctx context.Context) ([]byte, error) {
-		locks, _ := inspect(ctx, nodes, s.all, s.names)
+		locks, found := inspect(ctx, nodes, s.all, s.names)
+		need := masters.QuorumSize(len(nodes), s.all)
 		code = cli.ExitOK
 		for _, lock := range locks {
-			code = max(code, lock.code(masters.QuorumSize(len(nodes), s.all)))
+			code = max(code, lock.code(need))
 		}
 		var text bytes.Buffer
 		var err error
@@ -65,6 +66,7 @@ func (s *statusLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node
 			err = printLocksJSON(&text, locks)
 		case !s.quiet:
 			printLocks(&text, locks)
+			printOutlook(&text, found, need)
 			if s.slots == 0 {
 				hintAtSlots(ctx, &text, nodes, locks)
 			}

@@ -117,11 +117,11 @@ func TestAnotherList(t *testing.T) {
 	d.Start(t, "a", "--", "sh", "-c", "echo ready; exec sleep 600")
 	flags := (&clitest.Deployment{Fleet: &redistest.Fleet{Masters: d.Masters[:1]}, MaxLease: d.MaxLease}).Flags(t)
 	printed, _ := clitest.Ask(t, cli.ExitConfiguration, "status", flags, "b")
-	clitest.Contains(t, printed, "it accepts clients with {")
+	clitest.Contains(t, printed, "this master accepts clients with {")
 	printed, _ = clitest.Ask(t, cli.ExitOK, "top", flags)
 	clitest.Contains(t, printed, "\n!  masters not ok: 1 of 1; locks held: 0; unknown: 1;", " REFUSED ", ": check: the lists of masters differ")
 	printed, _ = clitest.Ask(t, cli.ExitFailed, "unlock", flags, "-yes", "a")
-	clitest.Contains(t, printed, "NOT UNLOCKED", "it accepts clients with {")
+	clitest.Contains(t, printed, "NOT UNLOCKED", "this master accepts clients with {")
 	testkit.Check(t, !strings.Contains(printed, "unlocked:") && testkit.Do(t, d.Masters[0], "EXISTS", "a") == int64(1),
 		"it unlocked on one master: %s", printed)
 }

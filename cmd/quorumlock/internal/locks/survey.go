@@ -37,13 +37,11 @@ type survey struct {
 	cursors []string // of SCAN, by master
 	known   map[string]*busy
 	found   []masters.Finding
-	list    *scripts.List // the URLs'
 }
 
 // look asks all masters: for names, for the states of those that were found, and for what the
 // masters say of themselves.
 func (s *survey) look(ctx context.Context, nodes []*node.Node) {
-	s.list = masters.List(nodes)
 	rounds := 1
 	if s.found == nil {
 		rounds = firstSurveys

@@ -38,6 +38,22 @@ func printLocks(out io.Writer, locks []lockState) {
 	}
 }
 
+// printOutlook says why masters grant nothing new, and whether enough do.
+func printOutlook(out io.Writer, found []masters.Finding, need int) {
+	if outlook := masters.Outlook(found, need); outlook != "" {
+		fmt.Fprintln(out, outlook)
+	}
+	var refusals []error
+	for _, f := range found {
+		if f.NoVote == nil && f.Refusal() != nil { // a master without a vote has its line
+			refusals = append(refusals, f.Refusal())
+		}
+	}
+	for _, g := range groupErrors(refusals) {
+		fmt.Fprintf(out, "  %s  GRANTS NOTHING: %s\n", g, g.Reason)
+	}
+}
+
 // groupErrors groups nodes by their errors, which name them.
 func groupErrors(errs []error) (groups plain.Grouped) {
 	for _, err := range errs {

@@ -73,7 +73,7 @@ func (s *survey) print(out io.Writer, now time.Time, width int) {
 	mark := map[bool]string{true: " ", false: notWell}
 	found := slices.Clone(s.found)
 	slices.SortStableFunc(found, func(a, b masters.Finding) int {
-		return cmp.Compare(mark[b.IsOK(s.list)], mark[a.IsOK(s.list)])
+		return cmp.Compare(mark[b.IsOK()], mark[a.IsOK()])
 	})
 	toEnd := ""
 	if typed, _ := cli.TerminalSize(os.Stdin); width > 0 && typed > 0 {
@@ -85,7 +85,7 @@ func (s *survey) print(out io.Writer, now time.Time, width int) {
 	fmt.Fprintln(table, " \tMASTER\tSTATE\tVERSION\tUP\tROUND TRIP\tQUARANTINE")
 	var reasons []error
 	for _, f := range found {
-		if err := f.NoVote(s.list); err != nil {
+		if err := f.Refusal(); err != nil {
 			reasons = append(reasons, err)
 		}
 		r := f.Report
@@ -93,8 +93,8 @@ func (s *survey) print(out io.Writer, now time.Time, width int) {
 			fmt.Fprintf(table, "%s\t%s\t%s\t-\t-\t-\t-\n", notWell, f.Name, f.State())
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%v\t%v\t%s\n", mark[f.IsOK(s.list)], f.Name, f.StateFor(s.list), r.Version, r.Uptime,
-			r.RoundTrip.Round(10*time.Microsecond), masters.Left(r.Quarantine))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%v\t%v\t%s\n", mark[f.IsOK()], f.Name, f.State(), r.Version, r.Uptime,
+			r.RoundTrip.Round(10*time.Microsecond), f.Quarantine())
 	}
 	table.Flush()
 	for _, g := range groupErrors(reasons) {
@@ -122,7 +122,7 @@ func (s *survey) print(out io.Writer, now time.Time, width int) {
 func (s *survey) totals() string {
 	unwell, held, unknown, waiting := 0, 0, 0, 0
 	for _, f := range s.found {
-		if !f.IsOK(s.list) {
+		if !f.IsOK() {
 			unwell++
 		}
 	}
@@ -134,8 +134,8 @@ func (s *survey) totals() string {
 		text += fmt.Sprintf("; unknown: %d", unknown)
 	}
 	text += fmt.Sprintf("; waiting: %d", waiting)
-	if len(s.found)-unwell < masters.QuorumSize(len(s.found), s.all) {
-		return notWell + "  " + text + "; nothing new is locked: too few masters are ok"
+	if outlook := masters.Outlook(s.found, masters.QuorumSize(len(s.found), s.all)); outlook != "" {
+		return notWell + "  " + text + "\n" + notWell + "  " + outlook
 	}
 	return text
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -22,8 +23,8 @@ var Check = Command{
 	Help: `Example, for monitoring:
   quorumlock check -json redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3
 
-Exit codes: 0 if all masters are fit (with -wait: if a majority grants, with -wait-all: if all do), else 1. 2 if the
-command line is invalid.`,
+Exit codes: 0 if all masters grant, or wait in a quarantine that is counted down (with -wait: if a majority grants, with
+-wait-all: if all do), else 1. 2 if the command line is invalid.`,
 	Reads: true,
 	Define: func(flags *cli.Flags) Action {
 		c := &check{}
@@ -59,7 +60,7 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 		return cli.ExitInterrupted
 	}
 	lists, isChanging := acceptedLists(found)
-	failed := len(lists) > 1 && !isChanging || count(found, Finding.isFit) < len(found)
+	failed := len(lists) > 1 && !isChanging || slices.ContainsFunc(found, func(f Finding) bool { return f.Refusal() != nil })
 	if wait > 0 {
 		failed = granting(found) < need
 	}
@@ -103,11 +104,15 @@ func printCheck(out io.Writer, found []Finding) {
 	printMembers(out, found)
 	fit, tried := count(found, Finding.isFit), count(found, func(f Finding) bool { return f.tried })
 	waiting := count(found, func(f Finding) bool { return f.State() == stateQuarantine })
-	inQuarantine := ""
+	blank := count(found, func(f Finding) bool { return f.State() == stateBlank })
+	fmt.Fprintf(out, "\n%d of %d masters are fit for locks", fit, len(found))
 	if waiting > 0 {
-		inQuarantine = fmt.Sprintf(", %d of these in quarantine", waiting)
+		fmt.Fprintf(out, ", %d of these in quarantine", waiting)
 	}
-	fmt.Fprintf(out, "\n%d of %d masters are fit for locks%s.\n", fit, len(found), inQuarantine)
+	if blank > 0 {
+		fmt.Fprintf(out, ", %d of these blank", blank)
+	}
+	fmt.Fprintln(out, ".")
 	if tried > 0 {
 		fmt.Fprintf(out, "A lock was acquired, renewed and released on %d of these, each time alone, and its message was heard.\n", tried)
 	}
@@ -115,7 +120,10 @@ func printCheck(out io.Writer, found []Finding) {
 		fmt.Fprintln(out, "A master in quarantine grants nothing until its quarantine is over.")
 	}
 	if tried < fit {
-		fmt.Fprintln(out, "No lock was tried on a master that is in quarantine, or that no client has used yet: check again when it grants.")
+		fmt.Fprintln(out, "No lock was tried on a master that is in quarantine or blank, or that no client has used yet: check again when it grants.")
+	}
+	if outlook := Outlook(found, QuorumSize(len(found), false)); outlook != "" {
+		fmt.Fprintln(out, strings.ToUpper(outlook[:1])+outlook[1:]+".")
 	}
 	if len(found) < 3 || len(found)%2 == 0 {
 		fmt.Fprintln(out, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
@@ -133,31 +141,40 @@ func printFindings(out io.Writer, found []Finding) {
 			continue
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%v\t%v\t%s\t%s\t%s\n", f.Name, f.State(), r.Role, r.Version, r.Uptime,
-			r.RoundTrip.Round(10*time.Microsecond), r.Persistence, memory(r), Left(r.Quarantine))
+			r.RoundTrip.Round(10*time.Microsecond), r.Persistence, memory(r), f.Quarantine())
 	}
 	table.Flush()
 
+	var groups plain.Grouped // of masters, by their notes
 	for _, f := range found {
-		notes := f.Report.Hazards
-		if f.Err != nil {
-			notes = append(notes, Reason(f.Err))
+		notes := ""
+		for _, note := range f.notes() {
+			notes += "  - " + note + "\n"
 		}
-		if f.unfit != nil {
-			notes = append(notes, "a lock was tried: "+Reason(f.unfit))
-		}
-		if f.hint != "" {
-			notes = append(notes, f.hint)
-		}
-		if f.twin != "" {
-			notes = append(notes, "it is one process with "+f.twin+": together they are one vote")
-		}
-		if len(notes) > 0 {
-			fmt.Fprintf(out, "\n%s\n", f.Name)
-		}
-		for _, note := range notes {
-			fmt.Fprintf(out, "  - %s\n", note)
+		if notes != "" {
+			groups.Add(f.Name, notes)
 		}
 	}
+	for _, g := range groups {
+		fmt.Fprintf(out, "\n%s\n%s", g, g.Reason)
+	}
+}
+
+// notes returns what an operator should know of the master.
+func (f Finding) notes() []string {
+	notes := slices.Clone(f.Report.Hazards)
+	switch {
+	case f.unfit != nil:
+		notes = append(notes, "a lock was tried: "+Reason(f.unfit))
+	case f.twin != "":
+		notes = append(notes, "it is one process with "+f.twin+": together they are one vote")
+	case f.ready.Err != nil && f.Report.Refused == nil && f.Report.RefusesWrites == nil: // these are hazards
+		notes = append(notes, Reason(f.ready.Err))
+	}
+	if f.hint != "" {
+		notes = append(notes, f.hint)
+	}
+	return notes
 }
 
 // acceptedLists returns the masters by the lists that they accept, and whether a change is under way.
@@ -197,6 +214,14 @@ func memory(r operator.Report) string {
 		return "no bound"
 	}
 	return fmt.Sprintf("%d MB, %s", r.MaxMemory>>20, r.EvictionPolicy)
+}
+
+// Quarantine says what is left of the master's quarantine.
+func (f Finding) Quarantine() string {
+	if f.State() == stateBlank {
+		return "not begun"
+	}
+	return Left(f.Report.Quarantine)
 }
 
 // Left formats what is left of a quarantine.

@@ -1,7 +1,6 @@
 package masters
 
 import (
-	"cmp"
 	"io"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
@@ -10,13 +9,14 @@ import (
 // checkJSON is what check -json prints. Times are in milliseconds.
 type checkJSON struct {
 	Fit      int           `json:"fit"`
-	Granting int           `json:"granting"` // fit, not in quarantine, and with the list that the URLs are
+	Granting int           `json:"granting"`    // fit, not in quarantine, and with the list that the URLs are
+	ReadyIn  int64         `json:"ready_in_ms"` // until a majority grants: 0 for now, −1 for never by itself
 	Masters  []findingJSON `json:"masters"`
 }
 
 type findingJSON struct {
 	Name        string   `json:"name"`
-	State       string   `json:"state"` // ok, quarantine, REFUSED or FAILED
+	State       string   `json:"state"` // ok, quarantine, BLANK, REFUSED or FAILED
 	Error       string   `json:"error,omitempty"`
 	Tried       bool     `json:"tried"` // a lock was acquired, renewed and released there, and its message heard
 	Role        string   `json:"role,omitempty"`
@@ -34,20 +34,17 @@ type findingJSON struct {
 }
 
 func printCheckJSON(out io.Writer, found []Finding) error {
-	all := checkJSON{Fit: count(found, Finding.isFit), Granting: granting(found)}
+	all := checkJSON{Fit: count(found, Finding.isFit), Granting: granting(found), ReadyIn: -1}
+	if in, ok := readyIn(found, QuorumSize(len(found), false)); ok {
+		all.ReadyIn = in.Milliseconds()
+	}
 	for _, f := range found {
 		r := f.Report
 		one := findingJSON{f.Name, f.State(), "", f.tried, r.Role, r.Version, r.Uptime.Milliseconds(), r.RoundTrip.Seconds() * 1000,
 			r.Persistence, r.MaxMemory, r.MaxLease.Milliseconds(), r.Quarantine.Milliseconds(),
-			r.Members, r.Next, r.Generation, r.Hazards}
-		if err := cmp.Or(f.Err, f.unfit); err != nil {
-			one.Error = Reason(err)
-		}
-		if f.hint != "" {
-			one.Notes = append(one.Notes, f.hint)
-		}
-		if f.twin != "" {
-			one.Notes = append(one.Notes, "it is one process with "+f.twin)
+			r.Members, r.Next, r.Generation, f.notes()}
+		if f.ready.Err != nil {
+			one.Error = Reason(f.ready.Err)
 		}
 		all.Masters = append(all.Masters, one)
 	}

@@ -1,7 +1,9 @@
 package masters_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/members"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/run"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -26,9 +29,9 @@ func TestCheckAndAdmit(t *testing.T) {
 	urls := fleet.URLs()
 	addr := fleet.Masters[0].Addr()
 
-	printed, _ := clitest.Command(t, cli.ExitOK, append([]string{"check"}, urls...)...)
-	clitest.Contains(t, clitest.LineOf(t, printed, addr), "quarantine master", "none no bound 30.0s")
-	clitest.Contains(t, printed, "no client has used this server", "3 of 3 masters are fit for locks, 3 of these in quarantine")
+	printed, _ := clitest.Command(t, cli.ExitFailed, append([]string{"check"}, urls...)...)
+	clitest.Contains(t, clitest.LineOf(t, printed, addr), "BLANK master", "none no bound not begun")
+	clitest.Contains(t, printed, "no client has used this server", "3 of 3 masters are fit for locks, 3 of these blank.\n", "\nNothing new can be locked")
 	for _, m := range fleet.Masters {
 		testkit.Equal(t, testkit.Do(t, m, "DBSIZE"), any(int64(0)), "keys that check wrote")
 	}
@@ -40,6 +43,70 @@ func TestCheckAndAdmit(t *testing.T) {
 	clitest.Contains(t, printed, "3 of 3 masters are fit for locks.\n")
 	printed, _ = clitest.Command(t, cli.ExitOK, append([]string{"admit", "-yes", "-max-lease", "20s"}, urls...)...)
 	clitest.Contains(t, clitest.LineOf(t, printed, addr), "admitted was not in quarantine")
+}
+
+// Where nothing can be locked, and no quarantine is counted down, nobody must wait: check fails, and says what to do. So do
+// top and status.
+func TestNothingCanBeLocked(t *testing.T) {
+	t.Parallel()
+	const never = "othing new can be locked, and waiting alone does not change that: "
+	config := func(words ...any) func(*testing.T, *clitest.Deployment) {
+		return func(t *testing.T, d *clitest.Deployment) {
+			for _, m := range d.Masters[:2] {
+				testkit.Do(t, m, slices.Concat([]any{"CONFIG", "SET"}, words)...)
+			}
+		}
+	}
+	full := config("maxmemory", "1")
+	for name, test := range map[string]struct {
+		meanwhile      func(*testing.T, *clitest.Deployment)
+		isNew, claimed bool
+		says, state    string
+		outlook        string // never, if it is empty
+	}{
+		"without a disk after a power failure": {says: "from a client without WithExistingDeployment (quorumlock run without -existing)",
+			state: "BLANK", meanwhile: func(t *testing.T, d *clitest.Deployment) {
+				for _, m := range d.Masters {
+					testkit.Must(t, errors.Join(m.Kill(), m.Start()))
+				}
+			}},
+		"new, too few replicas": {isNew: true, meanwhile: config("min-replicas-to-write", "1"), says: "NOREPLICAS", state: "REFUSED"},
+		"full":                  {meanwhile: full, says: "OOM", state: "REFUSED"},
+		"claimed, full":         {isNew: true, claimed: true, meanwhile: full, says: "OOM", state: "REFUSED"},
+		"no rights": {meanwhile: func(t *testing.T, d *clitest.Deployment) {
+			for _, m := range d.Masters[:2] {
+				testkit.Do(t, m, redistest.SetUser("default", "-set")...)
+			}
+		}, says: "NOPERM", state: "REFUSED"},
+		"one in quarantine, one full": {says: "OOM", state: "REFUSED", outlook: "othing new is locked for another ", meanwhile: func(t *testing.T, d *clitest.Deployment) {
+			testkit.Must(t, errors.Join(d.Masters[1].Kill(), d.Masters[1].Start()))
+			d.Run(t, cli.ExitOK, "a", "--", "true")
+			testkit.Do(t, d.Masters[0], "CONFIG", "SET", "maxmemory", "1")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var d *clitest.Deployment
+			if test.isNew {
+				d = &clitest.Deployment{Fleet: testkit.Real(t, 3), MaxLease: 30 * time.Second}
+			} else {
+				d = clitest.Deploy(t, 3, 30*time.Second)
+			}
+			if test.claimed {
+				d.Run(t, cli.ExitUnavailable, "-n", "a", "--", "true")
+			}
+			test.meanwhile(t, d)
+			outlook := cmp.Or(test.outlook, never)
+			printed, _ := clitest.Command(t, cli.ExitFailed, append([]string{"check"}, d.URLs()...)...)
+			clitest.Contains(t, clitest.LineOf(t, printed, d.Masters[0].Addr()), test.state)
+			clitest.Contains(t, printed, "\nN"+outlook, test.says)
+			printed, _ = clitest.Ask(t, cli.ExitOK, "top", d.Flags(t))
+			clitest.Contains(t, printed, "\n!  n"+outlook, test.says, test.state)
+			var out, errs clitest.Output
+			clitest.Run(t.Context(), append(append([]string{"status"}, d.Flags(t)...), "free"), &out, &errs)
+			clitest.Contains(t, out.String(), "\nn"+outlook, "GRANTS NOTHING: ", test.says)
+		})
+	}
 }
 
 // An empty master in a dead one's place holds no lock, but the dead master's leases may be alive.
@@ -85,7 +152,7 @@ func TestCheckFindsUnfitMasters(t *testing.T) {
 	clitest.Contains(t, clitest.LineOf(t, printed, other), "REFUSED master")
 	clitest.Contains(t, clitest.LineOf(t, printed, gone.Addr()), "FAILED")
 	clitest.Contains(t, clitest.LineOf(t, printed, frozen.Addr()), "FAILED")
-	clitest.Contains(t, clitest.LineOf(t, printed, well.Addr()), "quarantine master")
+	clitest.Contains(t, clitest.LineOf(t, printed, well.Addr()), "BLANK master")
 	clitest.Contains(t, printed, "may evict locks", "is a replica", "it is one process with", "refused", "timed out", "1 of 7 masters are fit")
 
 	printed, _ = clitest.Command(t, cli.ExitFailed, append([]string{"admit", "-yes", "-timeout", timeout}, urls...)...)
@@ -101,16 +168,16 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 	const right, wrong = "right-pw-never-shown", "wrong-pw-never-shown"
 	testkit.Do(t, master, "CONFIG", "SET", "requirepass", right)
 	for _, test := range []struct {
-		password string
-		code     int
-		says     string
-	}{{right, cli.ExitOK, "master"}, {wrong, cli.ExitFailed, "WRONGPASS"}} {
+		password, says string
+	}{{right, "BLANK"}, {wrong, "WRONGPASS"}} {
 		url := "redis://:" + test.password + "@" + master.Addr()
 		for _, args := range [][]string{{"check", url}, {"admit", "-yes", url}} {
-			printed, errs := clitest.Command(t, test.code, args...)
-			if args[0] == "check" || test.code != cli.ExitOK {
-				clitest.Contains(t, printed, test.says)
+			code, says := cli.ExitFailed, test.says
+			if args[0] == "admit" && test.password == right {
+				code, says = cli.ExitOK, " admitted "
 			}
+			printed, errs := clitest.Command(t, code, args...)
+			clitest.Contains(t, printed, says)
 			testkit.Check(t, !strings.Contains(printed+errs, "never-shown"),
 				"a password was printed:\n%s\n%s", printed, errs)
 		}
@@ -136,6 +203,7 @@ func TestCheckCountsMasters(t *testing.T) {
 // checkReport is what monitoring reads of check -json.
 type checkReport struct {
 	Fit, Granting int
+	ReadyIn       int64 `json:"ready_in_ms"`
 	Masters       []struct {
 		State, Error string
 		Tried        bool

@@ -3,26 +3,22 @@ package masters
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"sync"
 
-	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/trial/heard"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-var errBlank = errors.New("it has no list of masters, and others here have: it is new, or has forgotten, and grants nothing until a " +
-	"client marks it. Lock any name with this list")
-
-// tryAll tries a lock on each master that a client with the list of the nodes may use. An empty name stands for a
+// tryAll tries a lock on each master that grants to a client with the list of the nodes. An empty name stands for a
 // reserved one.
 func tryAll(ctx context.Context, nodes []*node.Node, found []Finding, name string) {
-	list, replies := List(nodes), make([]scripts.AcquireReply, len(nodes))
+	list := List(nodes)
 	var trying sync.WaitGroup
 	for i, n := range nodes {
-		if !found[i].isFit() {
+		f := &found[i]
+		if f.State() != stateOK || len(f.Report.Members) == 0 {
 			continue
 		}
 		trying.Go(func() {
@@ -30,33 +26,19 @@ func tryAll(ctx context.Context, nodes []*node.Node, found []Finding, name strin
 			if name != "" {
 				tried = scripts.NewName(name)
 			}
-			replies[i], found[i].unfit = heard.Lock(ctx, n, list, tried)
+			reply, err := heard.Lock(ctx, n, list, tried)
+			switch {
+			case err != nil:
+			case reply.Outcome == scripts.HeldByAnother:
+				err = fmt.Errorf("%q is held by %q: give -name a name that nobody locks", name, reply.Holder)
+			case reply.NotAccepted != nil: // since it was looked at
+				err = errBlank
+			}
+			f.tried, f.unfit = err == nil && reply.Outcome == scripts.Granted, err
+			if err != nil {
+				f.ready.Err = f.error(err)
+			}
 		})
 	}
 	trying.Wait()
-	isKnown, blank := false, []int(nil) // a master accepts the list; those that have none
-	for i, reply := range replies {
-		f := &found[i]
-		f.tried = f.unfit == nil && reply.Outcome == scripts.Granted
-		isKnown = isKnown || reply.Outcome != 0 && reply.NotAccepted == nil
-		switch {
-		case reply.Outcome == scripts.HeldByAnother:
-			f.unfit = fmt.Errorf("%q is held by %q: give -name a name that nobody locks", name, reply.Holder)
-		case reply.NotAccepted == nil:
-		default:
-			switch view := membership.ReadRefusal(*reply.NotAccepted); {
-			case view.Standing(list) == membership.Refuses:
-				f.unfit = view.Refusal(list)
-			case view.HadAnother(list):
-				f.unfit = fmt.Errorf("%w: it has come back with the list %s, not %s", node.ErrMembership, view.Marker().Members, list)
-			default:
-				blank = append(blank, i)
-			}
-		}
-	}
-	for _, i := range blank {
-		if isKnown {
-			found[i].unfit = errBlank
-		}
-	}
 }

@@ -53,21 +53,20 @@ func TestCheckTriesALock(t *testing.T) {
 			args: func(t *testing.T, f *redistest.Fleet) []string {
 				return append(all(f)[:2], "redis://"+strings.Replace(f.Masters[2].Addr(), "127.0.0.1", "localhost", 1))
 			}},
-		"a blank master": {masters: 3, says: "it has no list of masters, and others here have",
+		"a blank master": {masters: 3, says: "it has no list of masters: it is new, or has forgotten",
 			args: func(t *testing.T, f *redistest.Fleet) []string {
 				testkit.Do(t, f.Masters[1], "FLUSHALL")
 				return all(f)
 			}},
 		"no channels": {masters: 1, says: "(the user needs the channels redisson_lock__channel*)", needs: []redistest.Feature{redistest.ACLChannels},
 			args: as("~*", "resetchannels", "+@all")},
-		"no writes":         {masters: 1, says: "acquire: ", args: as("~*", "&*", "+@all", "-@write")},
+		"no writes":         {masters: 1, says: "refuses writes: NOPERM", args: as("~*", "&*", "+@all", "-@write")},
 		"no reserved keys":  {masters: 1, says: "(the user needs the keys quorumlock:* and the names of its locks)", args: as("~jobs:*", "~quorumlock:marker", "&*", "+@all")},
 		"no refusals":       {masters: 1, says: "HLEN", args: as("~*", "&*", "+@all", "-hlen")},
-		"too few replicas":  {masters: 1, says: "acquire: NOREPLICAS", args: config("min-replicas-to-write", "1"), needs: []redistest.Feature{redistest.PlainScriptErrors}},
-		"no memory":         {masters: 1, says: "acquire: OOM", args: config("maxmemory", "1"), needs: []redistest.Feature{redistest.PlainScriptErrors}},
+		"too few replicas":  {masters: 1, says: "refuses writes: NOREPLICAS", args: config("min-replicas-to-write", "1")},
+		"no memory":         {masters: 1, says: "refuses writes: OOM", args: config("maxmemory", "1")},
 		"a command renamed": {masters: 1, says: "PEXPIRE", servers: []string{"--rename-command", "PEXPIRE", ""}, args: func(_ *testing.T, f *redistest.Fleet) []string { return all(f) }},
 		"a disk that is full": {masters: 1, says: "MISCONF", servers: []string{"--save", "3600 1", "--dir", gone},
-			needs: []redistest.Feature{redistest.PlainScriptErrors},
 			args: func(t *testing.T, f *redistest.Fleet) []string {
 				testkit.Must(t, os.RemoveAll(gone))
 				testkit.Do(t, f.Masters[0], "BGSAVE")
@@ -122,7 +121,7 @@ func TestCheckLeavesNothing(t *testing.T) {
 	testkit.Check(t, err == nil && report.Masters[2].Tried && report.Granting == 3, "%v: %+v", err, report)
 	testkit.Do(t, fleet.Masters[0], "CONFIG", "SET", "min-replicas-to-write", "1")
 	printed, _ = clitest.Command(t, cli.ExitFailed, append([]string{"check", "-json"}, fleet.URLs()...)...)
-	clitest.Contains(t, printed, `"error": "acquire: `, `"tried": false`, "NOREPLICAS")
+	clitest.Contains(t, printed, `"error": "write: NOREPLICAS`, `"tried": false`)
 	// -wait is content with the others, -wait-all is not.
 	clitest.Command(t, cli.ExitOK, append([]string{"check", "-wait", "10ms"}, fleet.URLs()...)...)
 	clitest.Command(t, cli.ExitFailed, append([]string{"check", "-wait-all", "10ms"}, fleet.URLs()...)...)

@@ -2,9 +2,12 @@ package masters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
@@ -15,6 +18,7 @@ import (
 const (
 	stateOK         = "ok"
 	stateQuarantine = "quarantine" // passes by itself
+	stateBlank      = "BLANK"      // it has no list of masters, and no quarantine is counted down
 	stateRefused    = "REFUSED"
 	stateFailed     = "FAILED"
 )
@@ -23,15 +27,19 @@ const (
 type Finding struct {
 	Name   string
 	Report operator.Report
-	Err    error  // why there is no report
-	twin   string // another node of the same process, or empty
-	hint   string // why the master may not have answered, or empty
-	tried  bool   // of check: a lock was acquired, renewed and released there, and its message was heard
-	unfit  error  // of check: why that failed, or nil
+	Err    error // why there is no report
+	// NoVote is why the master has no vote for clients with the list of all masters that were checked, as a
+	// *node.Error, or nil.
+	NoVote error
+	ready  membership.Readiness // for these clients, with these users
+	twin   string               // another node of the same process, or empty
+	hint   string               // why the master may not have answered, or empty
+	tried  bool                 // of check: a lock was acquired, renewed and released there, and its message was heard
+	unfit  error                // of check: why that failed, or nil
 }
 
-// CheckAll checks the nodes, all at once. It marks those that are one process under two addresses: their
-// votes count as one.
+// CheckAll checks the nodes, all at once, and judges whether they grant to clients with the list that they are. Two that are
+// one process under two addresses grant nothing: their votes would count as one.
 func CheckAll(ctx context.Context, nodes []*node.Node) []Finding {
 	found := Each(ctx, nodes, func(ctx context.Context, n *node.Node) Finding {
 		report, err := operator.Check(ctx, n)
@@ -44,36 +52,118 @@ func CheckAll(ctx context.Context, nodes []*node.Node) []Finding {
 			}
 		}
 	}
+	judge(found, nodes)
 	return found
 }
 
-// State returns a word for the table: ok, quarantine, REFUSED or FAILED.
+var errBlank = errors.New("it has no list of masters: it is new, or has forgotten, and grants nothing until a client marks it. " +
+	"Lock any name with this list")
+
+// judge sets which masters have a vote, and which grant.
+func judge(found []Finding, nodes []*node.Node) {
+	client := membership.Client{List: List(nodes), Found: true, Exists: true,
+		Quarantine: func(i int) time.Duration { return inside.Of(nodes[i]).Quarantine }}
+	views, errs := make([]*membership.View, len(found)), make([]error, len(found))
+	isKnown := false // a master accepts these clients
+	for i := range found {
+		f, r, standing := &found[i], found[i].Report, membership.Standing(0)
+		view := inside.ViewOf(r)
+		if view != nil {
+			standing = view.Standing(client.List)
+		}
+		switch {
+		case f.Err != nil:
+			errs[i] = f.Err
+		case r.Refused != nil:
+			errs[i] = f.error(r.Refused)
+		case f.twin != "":
+			errs[i] = f.error(fmt.Errorf("%w: it is one process with %s", node.ErrInvalid, f.twin))
+		case standing != membership.Refuses && standing != membership.Accepts && r.RefusesWrites != nil: // nobody can mark it
+			errs[i] = f.error(r.RefusesWrites)
+			continue
+		case standing == membership.Refuses:
+			f.NoVote = f.error(view.Refusal(client.List))
+			fallthrough
+		default:
+			views[i], isKnown = view, isKnown || standing == membership.Accepts
+			continue
+		}
+		f.NoVote = errs[i]
+	}
+	isMarkable := len(client.Plan(views)) > 0 // by any client with the list
+	for i := range found {
+		f := &found[i]
+		f.ready = client.Readiness(views, errs, i)
+		isBlank := f.ready.Err != nil && f.NoVote == nil && views[i] != nil
+		switch {
+		case isBlank && isMarkable && !views[i].IsBlank(): // a claim, which any client confirms at once
+			f.ready = membership.Readiness{In: f.Report.Quarantine}
+		case isBlank && isMarkable:
+			f.ready.Err = errBlank
+		case isBlank && !isKnown && f.Report.Quarantine == 0: // an operator has admitted it
+			f.ready.Err = nil
+		case f.ready.Err == nil:
+			f.ready.Err = f.Report.RefusesWrites
+		}
+		if f.ready.Err != nil {
+			f.ready.Err = f.error(f.ready.Err)
+		}
+	}
+}
+
+// error returns an error that names the master, if err does not.
+func (f Finding) error(err error) error {
+	if _, named := errors.AsType[*node.Error](err); named {
+		return err
+	}
+	return &node.Error{Node: f.Name, Op: "check", Err: err}
+}
+
+// State returns a word for the table.
 func (f Finding) State() string {
 	switch {
 	case f.Err != nil:
 		return stateFailed
-	case f.twin != "" || f.Report.Refused != nil || f.unfit != nil:
+	case f.ready.Err != nil && f.NoVote == nil && f.Report.RefusesWrites == nil && f.unfit == nil:
+		return stateBlank
+	case f.ready.Err != nil:
 		return stateRefused
-	case f.Report.Quarantine > 0:
+	case f.ready.In > 0:
 		return stateQuarantine
 	default:
 		return stateOK
 	}
 }
 
-// StateFor is State as clients with the list see it: another list's master refuses them.
-func (f Finding) StateFor(list *scripts.List) string {
-	if f.Err == nil && f.NoVote(list) != nil {
-		return stateRefused
+// IsOK reports whether the master grants locks.
+func (f Finding) IsOK() bool { return f.State() == stateOK }
+
+// Refusal returns why the master grants nothing, however long one waits, as a *node.Error, or nil.
+func (f Finding) Refusal() error { return f.ready.Err }
+
+// isFit reports whether a master is fit for locks. Quarantine passes by itself, and a client makes a blank master grant.
+func (f Finding) isFit() bool { return f.ready.Err == nil || f.State() == stateBlank }
+
+// Outlook says whether need masters grant, or will; it is empty if they grant now.
+func Outlook(found []Finding, need int) string {
+	grant := fmt.Sprintf("%d of %d masters grant, and %d must", granting(found), len(found), need)
+	switch in, ok := readyIn(found, need); {
+	case !ok:
+		return "nothing new can be locked, and waiting alone does not change that: " + grant
+	case in > 0:
+		return fmt.Sprintf("nothing new is locked for another %s: %s", Left(in), grant)
 	}
-	return f.State()
+	return ""
 }
 
-// IsOK reports whether a master grants locks to clients with the list.
-func (f Finding) IsOK(list *scripts.List) bool { return f.StateFor(list) == stateOK }
-
-// isFit reports whether a master is fit for locks. Quarantine passes by itself.
-func (f Finding) isFit() bool { return f.State() == stateOK || f.State() == stateQuarantine }
+// readyIn returns in how long need masters grant, 0 for now. ok is false if that many never will by themselves.
+func readyIn(found []Finding, need int) (in time.Duration, ok bool) {
+	all := make([]membership.Readiness, len(found))
+	for i, f := range found {
+		all[i] = f.ready
+	}
+	return membership.ReadyIn(all, need)
+}
 
 // IsUnused reports whether the quarantine of a master has not begun, because it is no client's yet.
 func IsUnused(r operator.Report, maxLease time.Duration) bool {
@@ -87,24 +177,6 @@ func List(nodes []*node.Node) *scripts.List {
 		names[i] = n.Name()
 	}
 	return scripts.NewList(names...)
-}
-
-// NoVote returns why a master has no vote for clients with the list, as a *node.Error, or nil.
-func (f Finding) NoVote(list *scripts.List) error {
-	r, err := f.Report, error(nil)
-	switch {
-	case f.Err != nil:
-		return f.Err
-	case r.Refused != nil:
-		err = r.Refused
-	case f.twin != "":
-		err = fmt.Errorf("%w: it is one process with %s", node.ErrInvalid, f.twin)
-	case len(r.Members) > 0 && !list.Equal(scripts.NewList(r.Members...)) && !list.Equal(scripts.NewList(r.Next...)):
-		err = fmt.Errorf("%w: it accepts clients with %s, not %s", node.ErrMembership, scripts.NewList(r.Members...), list)
-	default:
-		return nil
-	}
-	return &node.Error{Node: f.Name, Op: "check", Err: err}
 }
 
 // QuorumSize returns how many masters make a lock. An even number is a step of a change of members.

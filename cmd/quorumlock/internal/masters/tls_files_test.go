@@ -21,7 +21,7 @@ func TestClientCertificates(t *testing.T) {
 	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	clitest.Command(t, cli.ExitFailed, "check", "-cacert", ca, url)
 	flags := []string{"-cacert", ca, "-cert", cert, "-key", key}
-	printed, _ := clitest.Command(t, cli.ExitOK, append(append([]string{"check"}, flags...), url)...)
+	printed, _ := clitest.Command(t, cli.ExitFailed, append(append([]string{"check"}, flags...), url)...)
 	clitest.Contains(t, printed, "1 of 1 masters are fit")
 	clitest.Command(t, cli.ExitOK, append(append([]string{"admit", "-yes"}, flags...), url)...)
 

@@ -1,0 +1,104 @@
+package membership
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/quorate"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+)
+
+var (
+	errUnmarked = errors.New("the master is new or has forgotten its list of masters. A client gives it its list when a " +
+		"majority of the masters carry that list, or all of them answer and none has another; " +
+		"quorumlock admit -members does so, if what it asserts is true")
+	errUnmarkedExisting = errors.New("the master is new or has forgotten its list of masters. It gets it back when a " +
+		"majority of the masters carry it; or, while all of them answer, from a client without WithExistingDeployment " +
+		"(quorumlock run without -existing); quorumlock admit -members does so, if what it asserts is true")
+	errUnmarkable = fmt.Errorf("%w: the master is new or has forgotten its list of masters, and does not get "+
+		"this client's, which another of its masters refuses", ErrDiffers)
+	errUnwritable = errors.New("the master is new or has forgotten its list of masters, and does not get it while another one refuses writes")
+)
+
+// Readiness is whether, and when, a node grants to a client.
+type Readiness struct {
+	In  time.Duration // its quarantine ends then by itself; 0: it grants now
+	Err error         // why it grants nothing, however long the client waits
+}
+
+// Readiness returns what the node's view says of it. errs says why a node has no view.
+func (c Client) Readiness(views []*View, errs []error, i int) Readiness {
+	if left := c.ClaimWaits(views, i); left > 0 {
+		return Readiness{In: left}
+	}
+	if err := c.Refusal(views, errs, i); err != nil {
+		return Readiness{Err: err}
+	}
+	return Readiness{In: min(views[i].Quarantine(), c.Quarantine(i))}
+}
+
+// ReadyIn returns in how long need nodes grant, 0 for now. ok is false if that many never will by themselves.
+func ReadyIn(nodes []Readiness, need int) (in time.Duration, ok bool) {
+	var waits []time.Duration
+	for _, n := range nodes {
+		if n.Err == nil {
+			waits = append(waits, n.In)
+		}
+	}
+	if len(waits) < need {
+		return 0, false
+	}
+	return quorate.Smallest(need, waits), true
+}
+
+// Refusal returns why the node does not accept the client, nil if it does.
+func (c Client) Refusal(views []*View, errs []error, i int) error {
+	v := views[i]
+	if v == nil {
+		return errs[i]
+	}
+	switch v.Standing(c.List) {
+	case Accepts:
+		return nil
+	case Refuses:
+		return v.Refusal(c.List)
+	}
+	for j, err := range errs {
+		if views[j] == nil && redisconn.RefusesWrites(err) { // an operator's admission would be refused, too
+			return errUnwritable
+		}
+	}
+	if v.HadAnother(c.List) {
+		return fmt.Errorf("%w: the master has come back with the list %s, and no client has marked it since; this client's "+
+			"list is %s (quorumlock admit -members gives it one, if what it asserts is true)", ErrDiffers, v.marker.Members, c.List)
+	}
+	if before, found := v.Announced(c.List); found {
+		return fmt.Errorf("the master has come back in the midst of the change from %s to %s, and waits for a client with %[1]s: "+
+			"lock any name with that list, all its masters up, and then repeat the change; or quorumlock admit -members gives it a "+
+			"list, if what it asserts is true", before, c.List)
+	}
+	if slices.ContainsFunc(views, c.isRefusedBy) && !slices.ContainsFunc(views, c.isAcceptedBy) {
+		return errUnmarkable
+	}
+	if c.Exists {
+		return errUnmarkedExisting
+	}
+	return errUnmarked
+}
+
+// ClaimWaits returns how long a node must wait that is claimed for the client's list, 0 if it is not.
+func (c Client) ClaimWaits(views []*View, i int) time.Duration {
+	if v := views[i]; v == nil || v.Standing(c.List) != Claimed {
+		return 0
+	}
+	return max(ClaimWaits(views, c.List), 0)
+}
+
+func (c Client) isAcceptedBy(v *View) bool { return v != nil && v.Standing(c.List) == Accepts }
+
+// isRefusedBy reports whether a node has another list.
+func (c Client) isRefusedBy(v *View) bool {
+	return v != nil && v.Standing(c.List) == Refuses && errors.Is(v.Refusal(c.List), ErrDiffers)
+}
