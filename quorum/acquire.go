@@ -63,9 +63,10 @@ func (l *Locker) wait(ctx context.Context, what wanted) (lock *Lock, err error) 
 	return l.report(o, held, err)
 }
 
-// TryLock is [Locker.Lock] in one attempt, without waiting for a release. It takes a round trip or
-// two; up to 40 ms more if other processes want the names and the node that it asked first does not
-// answer; and about a node's timeout if too many nodes do not answer. The errors are Lock's.
+// TryLock is [Locker.Lock] without waiting for a release. It returns [ErrHeld] if another holder has the names. While
+// nobody has them, because several processes try at once and none gets enough votes, it tries again: so one of them
+// gets the lock. It takes a round trip or two if nobody else tries, some more if others do, and about a node's timeout if
+// too many nodes do not answer. The errors are Lock's.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	within, err := l.checkCall(ctx, "lock", names)
 	if err != nil {
@@ -77,17 +78,44 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	return l.try(ctx, wanted{names: names})
 }
 
-// try makes one attempt at what is wanted.
+// try attempts to get what is wanted until this call has it, or another one is known to have it.
 func (l *Locker) try(ctx context.Context, what wanted) (*Lock, error) {
-	o := l.core.observe(ctx, l.set, what.names)
-	o.attempting()
-	lock, r := what.attempt(ctx, l.core, l.set, queue.Turn{Approach: waiting.Alone, Published: -1})
-	o.attempted(lock, r.Outcome, r.err)
-	if lock == nil {
-		l.core.describeHolder(ctx, r.err)
+	c := l.core
+	o := c.observe(ctx, l.set, what.names)
+	what.tries = waiting.NewTries(len(c.Nodes), c.Need)
+	for approach := waiting.Alone; ; {
+		o.attempting()
+		lock, r := what.attempt(ctx, c, l.set, queue.Turn{Approach: approach, Published: -1})
+		o.attempted(lock, r.Outcome, r.err)
+		if lock != nil {
+			return l.report(o, lock, nil)
+		}
+		var pause time.Duration
+		approach, pause = what.tries.Next(c.Moment(), c.random)
+		if r.mayTry && !r.err.permanent() && c.pause(ctx, pause) {
+			what.names = slices.Clone(what.names)
+			continue
+		}
+		if r.mayTry {
+			r.err.noteSplit()
+		}
+		r.err.noteEnd(ctx)
+		c.describeHolder(ctx, r.err)
 		return l.report(o, nil, r.err)
 	}
-	return l.report(o, lock, nil)
+}
+
+// pause waits that long. It returns false if ctx ends before.
+func (c *core) pause(ctx context.Context, d time.Duration) bool {
+	over := make(chan struct{})
+	timer := c.Clock.AfterFunc(d, func() { close(over) })
+	defer timer.Stop()
+	select {
+	case <-over:
+	case <-c.Closed: // the next attempt says so
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // report calls the hooks at the end of a call, and returns its results.
@@ -251,6 +279,9 @@ func (l *Locker) gaveUp(attempt error, names []string, causes []error) *Error {
 // errorOf returns an attempt's error for one waiter, with the further causes of its end and what is known of the holder.
 func (l *Locker) errorOf(attempt *Error, names []string, causes []error) *Error {
 	e := *attempt
+	if e.split {
+		e.noteSplit()
+	}
 	e.Names, e.causes = slices.Clone(names), append(slices.Clone(e.causes), causes...)
 	e.reads = l.set.isReader()
 	l.core.nameHolder(&e, l.core.holders.Recall)

@@ -16,9 +16,10 @@ import (
 // wanted is what a call wants: all of the names, or some slots of a semaphore. It is made once per call. An attempt is
 // for a [target], which has the slots that it asks for.
 type wanted struct {
-	names []string   // of the call: of a semaphore its name
-	slots *slotsCall // nil for names
-	key   queue.Key  // of the queue in which the call waits
+	names []string       // of the call: of a semaphore its name
+	slots *slotsCall     // nil for names
+	key   queue.Key      // of the queue in which the call waits
+	tries *waiting.Tries // of a call that waits for no release; nil for one that does
 }
 
 func (l *Locker) wants(names []string) wanted {
@@ -43,10 +44,12 @@ func (w wanted) channels() []string {
 
 // attempt makes one attempt, or for slots a turn of attempts.
 func (w wanted) attempt(ctx context.Context, c *core, set *settings, turn queue.Turn) (*Lock, attemptResult) {
-	if w.slots == nil {
-		return c.attempt(ctx, set, target{names: w.names}, turn.Approach)
+	if w.slots != nil {
+		return w.slots.attempt(ctx, set, turn, w.tries)
 	}
-	return w.slots.attempt(ctx, set, turn)
+	lock, r := c.attempt(ctx, set, target{names: w.names}, turn.Approach)
+	r.mayTry = lock == nil && w.tries != nil && r.Held && !c.isHeld(w.tries, r)
+	return lock, r
 }
 
 // target is what an attempt is for: all of the names, or slots of the semaphore names[0].
@@ -77,7 +80,8 @@ func (t target) firstNode() int {
 type attemptResult struct {
 	*engine.Outcome // nil for a lock, unless a hook needs it
 	waiting.Result
-	err *Error // nil for a lock
+	err    *Error // nil for a lock
+	mayTry bool   // of a call that waits for no release: nobody is known to hold what it wants
 }
 
 // attempt makes one attempt, and a second one if only another name's token stood in the way of the
@@ -192,9 +196,9 @@ func (l *Lock) counts(o *engine.Outcome) *Error {
 func (l *Lock) addReason(e *Error, o *engine.Outcome) {
 	if o.Blocking() == engine.HeldByAnother {
 		e.Remaining = o.Remaining()
-		e.Holder, e.namedBy = o.Holder()
-		e.ours = strings.HasPrefix(e.Holder, l.core.UUID+":")
-		e.readers, e.reserved = o.ReadersWith(e.Holder), e.Holder == "" && o.IsReserved()
+		holder, namedBy := o.Holder()
+		e.noteHolder(o, holder, namedBy, l.core.UUID)
+		e.split = o.IsSplit()
 	}
 	if reason := reasons[o.Reason()]; reason != nil {
 		e.causes = append(e.causes, reason)
@@ -204,6 +208,39 @@ func (l *Lock) addReason(e *Error, o *engine.Outcome) {
 // reasons has the errors of what keeps a quorum from being reached.
 var reasons = [engine.Reasons]error{
 	engine.NoReason: nil, engine.HeldByAnother: ErrHeld, engine.Quarantined: ErrQuarantined, engine.Unavailable: ErrUnavailable,
+}
+
+// isHeld reports whether somebody is known to hold what a refused attempt was for, and has the error name him.
+func (c *core) isHeld(tries *waiting.Tries, r attemptResult) bool {
+	at := c.Moment()
+	namedBy := tries.Refused(r.RefusedBy(), at.Now.Sub(r.BegunAt), at)
+	if namedBy < 0 {
+		return false
+	}
+	if holder := r.Nodes[namedBy].Holder; holder != r.err.Holder {
+		r.err.noteHolder(r.Outcome, holder, namedBy, c.UUID)
+	}
+	return true
+}
+
+// noteHolder has the error name that holder.
+func (e *Error) noteHolder(o *engine.Outcome, holder string, namedBy int, uuid string) {
+	e.Holder, e.namedBy = holder, namedBy
+	e.ours = strings.HasPrefix(holder, uuid+":")
+	e.readers, e.reserved = o.ReadersWith(holder), holder == "" && o.IsReserved()
+}
+
+// splitVote is why an attempt failed at a name that nobody is known to hold.
+const splitVote detail = "others try at the same time, and none has enough votes"
+
+// noteSplit makes the error of an attempt that others refused that of a split vote: none of them is known to hold.
+func (e *Error) noteSplit() {
+	for i, cause := range e.causes {
+		if cause == ErrHeld {
+			e.causes[i] = splitVote
+		}
+	}
+	e.Holder, e.Remaining, e.ours, e.readers, e.reserved = "", 0, false, 0, false
 }
 
 // passedOn is why a ticket is worthless.

@@ -208,7 +208,7 @@ func TestASlotsProbeAvoidsTheNodeOfTheHint(t *testing.T) {
 				}
 				c.on[i].Store(&each)
 			}
-			lock, _ := l.Semaphore("a", 100).wanted(1, 1).slots.attempt(t.Context(), l.set, queue.Turn{Approach: waiting.ProbeFirst, Published: -1})
+			lock, _ := l.Semaphore("a", 100).wanted(1, 1).slots.attempt(t.Context(), l.set, queue.Turn{Approach: waiting.ProbeFirst, Published: -1}, nil)
 			synctest.Wait()
 			testkit.Check(t, len(asked) >= 2 && asked[0] != asked[1] && slices.Index(asked[1:], asked[0]) >= 1,
 				"masters were asked in the order %v", asked)

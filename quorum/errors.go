@@ -91,6 +91,7 @@ type Error struct {
 	handedOver bool   // with ours: by this process
 	readers    int    // with Holder, if it is a reader: how many hold the name
 	reserved   bool   // nobody is known to be in the way but a writer that waits
+	split      bool   // several tried at once, and none is known to hold
 	kept       bool   // Granted counts the nodes that keep a lock that was lost
 }
 

@@ -181,7 +181,7 @@ func (s *Semaphore) wanted(k, agree int) wanted {
 // attempt makes a turn of attempts (package slots). It returns a lock, or the result of the last
 // attempt, or a result of its own if too few slots are free. The attempts of a waiter that has heard no
 // release probe: the hint may be wrong.
-func (s *slotsCall) attempt(ctx context.Context, set *settings, due queue.Turn) (*Lock, attemptResult) {
+func (s *slotsCall) attempt(ctx context.Context, set *settings, due queue.Turn, tries *waiting.Tries) (*Lock, attemptResult) {
 	c, names, approach := s.sem.locker.core, []string{s.sem.name}, due.Approach
 	turn := slots.NewTurn(s.sem.size, s.want, s.agree, c.random)
 	if approach == waiting.Alone {
@@ -190,11 +190,12 @@ func (s *slotsCall) attempt(ctx context.Context, set *settings, due queue.Turn) 
 	how := approach
 	if due.Published >= 0 {
 		s.asks = due.Published
-	} else if approach == waiting.AskAll {
+	} else if approach == waiting.AskAll && tries == nil { // of tries it is to find out who holds
 		how = waiting.ProbeFirst
 	}
 	var last attemptResult
 	var hint scripts.SlotsReply
+	held := true // each attempt was refused by a holder
 	for {
 		switch step, chosen := turn.Next(); step {
 		case slots.Try:
@@ -211,6 +212,7 @@ func (s *slotsCall) attempt(ctx context.Context, set *settings, due queue.Turn) 
 			}
 			last = r
 			turn.Refused()
+			held = tries != nil && c.isHeld(tries, r) && held
 		case slots.Ask:
 			found, node, answered := c.AskSlots(ctx, s.sem.question(), s.asks)
 			s.asks = (s.asks + 1) % len(c.Nodes)
@@ -219,16 +221,20 @@ func (s *slotsCall) attempt(ctx context.Context, set *settings, due queue.Turn) 
 				hint, s.asked = found, node
 				turn.Hinted(hint.Free)
 			case last.err != nil:
+				last.mayTry = tries != nil
 				return nil, last
 			default: // an attempt finds out why no node answers
 				turn.Guess(-1)
 			}
 		case slots.Full:
-			return nil, s.full(hint, approach)
+			r := s.full(hint, approach)
+			r.mayTry = tries != nil && !tries.Full(c.Moment())
+			return nil, r
 		case slots.Over:
 			if last.Listeners = max(last.Listeners, hint.Waiting); len(hint.Free) > 0 && turn.MayHaveFree() {
 				last.Wait = 0
 			}
+			last.mayTry = tries != nil && !tries.Over(held)
 			return nil, last
 		}
 	}

@@ -247,7 +247,7 @@ func (a *attempt) outcome(approach waiting.Approach) *Outcome {
 
 func (a *attempt) outcomeLocked(approach waiting.Approach) *Outcome {
 	h := a.hold
-	o := &Outcome{Approach: approach, Verdict: h.lease.Verdict(), Cause: h.lease.Cause(), Need: h.engine.Need,
+	o := &Outcome{Approach: approach, Verdict: h.lease.Verdict(), Cause: h.lease.Cause(), Need: h.engine.Need, BegunAt: h.lease.BegunAt(),
 		WriteBacks: h.lease.WriteBacks(), ByMaxHold: h.lease.EndedByMaxHold(), TakesOver: h.predecessor != nil,
 		Nodes: make([]Said, len(a.requests))}
 	if approach.Reserves() {
@@ -274,10 +274,12 @@ func (a *attempt) undo(ctx context.Context, approach waiting.Approach) *Outcome 
 	defer a.hold.mu.Unlock()
 	for i := range o.Nodes {
 		n := &o.Nodes[i]
-		n.Err = a.hold.members[i].err
 		if a.hold.lease.AnswerOf(i) == lease.Unanswered {
-			n.Late = a.requests[i].said.Late
+			is := n.Is
+			*n = a.requests[i].said
+			n.Is = is
 		}
+		n.Err = a.hold.members[i].err
 	}
 	return o
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -16,6 +17,7 @@ type Outcome struct {
 	Verdict    lease.Verdict
 	Cause      lease.Cause
 	Need       int
+	BegunAt    clock.Instant // zero if no node was asked
 	Nodes      []Said
 	WriteBacks int // how many nodes were to raise their counter to the token
 
@@ -33,7 +35,7 @@ type Said struct {
 	Is        lease.Answer  // when the outcome was certain
 	Late      lease.Answer  // what it said after that, while the attempt was undone: Refused or Quarantined; Unasked for neither
 	Err       error         // a *node.Error, or nil
-	Wait      time.Duration // of a refusal or quarantine: until the node can grant; −1 for a key that never expires
+	Wait      time.Duration // of a refusal or quarantine, also a late one: until the node can grant; −1 for a key that never expires
 	Holder    string        // of a refusal: the owner that is there
 	Listeners int           // of a refusal: connections that subscribe to the channel
 	Readers   int           // of a refusal by readers alone: how many
@@ -161,6 +163,38 @@ func (o *Outcome) ReadersWith(holder string) (count int) {
 // IsReserved reports whether a node refused because a writer waits.
 func (o *Outcome) IsReserved() bool {
 	return slices.ContainsFunc(o.Nodes, func(n Said) bool { return n.Is == lease.Refused && n.Reserved })
+}
+
+// RefusedBy returns who refused the attempt, also while it was undone.
+func (o *Outcome) RefusedBy() waiting.Refusals {
+	r := waiting.Refusals{By: make([]string, len(o.Nodes)), Votes: o.Count()[lease.Granted]}
+	for i := range o.Nodes {
+		switch n := &o.Nodes[i]; {
+		case n.Is != lease.Refused && n.Late != lease.Refused:
+			if n.Is == lease.Quarantined || n.Is == lease.Failed || n.Late == lease.Quarantined {
+				r.Unable++
+			}
+		case n.Readers > 0: // they do not keep each other out
+			r.By[i] = "readers"
+		case n.Holder == "":
+			r.By[i] = "a writer that waits"
+		default:
+			r.By[i] = n.Holder
+		}
+	}
+	return r
+}
+
+// IsSplit reports whether the attempt was refused, and nobody is known to hold.
+func (o *Outcome) IsSplit() bool {
+	count, most, r := map[string]int{}, 0, o.RefusedBy()
+	for _, by := range r.By {
+		if by != "" {
+			count[by]++
+			most = max(most, count[by])
+		}
+	}
+	return most < o.Need && (len(count) > 1 || r.Votes > 0)
 }
 
 // Result returns what package waiting must know.

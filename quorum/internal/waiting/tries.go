@@ -1,0 +1,123 @@
+package waiting
+
+import (
+	"time"
+
+	"github.com/quorumlock/quorumlock/clock"
+)
+
+const (
+	// patience is for how many times the duration of the call's own attempts somebody must stand in the way before he
+	// counts as a holder. An owner that doesn't hold lives no longer than its attempt. So of two calls that refuse each
+	// other again and again, only the one with the shorter attempts can give up.
+	patience = 4
+	// maxDoublings bounds the backoff of tries.
+	maxDoublings = 4
+)
+
+// Tries decides whether a call that waits for no release tries again after a failed attempt: it does until somebody holds
+// what it wants. When several processes try at once, each may get some of the votes, and none a quorum. It must be made by
+// [NewTries]. It is not safe for concurrent use.
+type Tries struct {
+	nodes, need int
+	approach    Approach                 // of the last attempt, or turn at slots
+	longest     time.Duration            // that an attempt of the call took
+	splits      int                      // attempts that got votes
+	failed      bool                     // the last one got none
+	seen        map[string]clock.Instant // who refused: since when
+	attempted   bool                     // since the last Next
+	again       bool                     // and refused by somebody who had refused before
+
+	// Of a semaphore.
+	doubt     bool            // an attempt was refused, and nobody was known to hold
+	holders   map[string]bool // that refused
+	news      bool            // another holder refused in this turn
+	full      bool            // by the last turn, in which nothing was attempted
+	fullSince clock.Instant   // with full
+}
+
+// Refusals is what a failed attempt found out.
+type Refusals struct {
+	By     []string // by node: the owner that is there, or a text for others; empty if the node did not refuse
+	Votes  int      // that the attempt got
+	Unable int      // nodes that could not have granted, whoever holds
+}
+
+// NewTries returns the tries of a call for a lock with that quorum size on that many nodes. The first attempt is [Alone].
+func NewTries(nodes, need int) *Tries {
+	return &Tries{nodes: nodes, need: need, approach: Alone, seen: map[string]clock.Instant{}, holders: map[string]bool{}}
+}
+
+// Next returns the approach of the next attempt, or of a turn at slots, and after how long it is due.
+func (t *Tries) Next(at Moment, random func(below int) int) (Approach, time.Duration) {
+	switch {
+	case !t.attempted: // the hints told of no free slot
+	case t.approach == ProbeFirst && t.again && t.need < t.nodes: // the probe node may be alone in refusing
+		t.approach = AskAll
+	default:
+		t.approach = ProbeFirst
+	}
+	t.attempted, t.again, t.news = false, false, false
+	unit := max(at.Step, t.longest)
+	if !t.failed { // others who got votes, too, shouldn't come at the same time
+		unit <<= min(t.splits, maxDoublings)
+	}
+	return t.approach, unit/2 + time.Duration(random(int(unit)))
+}
+
+// Refused notes an attempt that others refused, and how long it took. If somebody is known to hold, it returns a node that names him, else −1.
+// Enough nodes name a holder, or those in the way have been there for too long to be making an attempt.
+func (t *Tries) Refused(r Refusals, took time.Duration, at Moment) (namedBy int) {
+	t.longest = max(t.longest, took)
+	t.attempted, t.full = true, false
+	if t.failed = r.Votes == 0; !t.failed {
+		t.splits++
+	}
+	count, lasting, oldest := map[string]int{}, 0, -1
+	namedBy = -1
+	for node, owner := range r.By {
+		if owner == "" {
+			continue
+		}
+		since, known := t.seen[owner]
+		if !known {
+			t.seen[owner], since = at.Now, at.Now
+		}
+		t.again = t.again || since != at.Now
+		if count[owner]++; count[owner] == t.need {
+			namedBy = node
+		}
+		if t.isLong(since, at) {
+			lasting++
+		}
+		if oldest < 0 || since.Before(t.seen[r.By[oldest]]) {
+			oldest = node
+		}
+	}
+	if namedBy < 0 && lasting > t.nodes-r.Unable-t.need {
+		namedBy = oldest
+	}
+	if namedBy < 0 {
+		t.doubt = true
+	} else if holder := r.By[namedBy]; !t.holders[holder] {
+		t.holders[holder], t.news = true, true
+	}
+	return namedBy
+}
+
+func (t *Tries) isLong(since clock.Instant, at Moment) bool {
+	return at.Now.Sub(since) >= patience*max(t.longest, at.Step)
+}
+
+// Full notes that too few slots are free by the nodes' hints. It reports whether they are held: votes of an attempt would
+// be gone by now.
+func (t *Tries) Full(at Moment) (held bool) {
+	if !t.full {
+		t.full, t.fullSince = true, at.Now
+	}
+	return !t.doubt || t.isLong(t.fullSince, at)
+}
+
+// Over notes the end of a turn in which each slot that was attempted was refused, held reports whether by holders. It
+// reports whether the next turn would meet the same ones.
+func (t *Tries) Over(held bool) bool { return held && !t.news }

@@ -1,0 +1,196 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/bubble"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
+)
+
+type parcel struct {
+	data []byte
+	due  time.Time
+}
+
+// newFar delays what travels over c.
+func newFar(c net.Conn, oneWay time.Duration) net.Conn {
+	ours, theirs := net.Pipe()
+	carry := func(from, to net.Conn) {
+		sent := make(chan parcel, 1<<16)
+		go func() {
+			defer to.Close()
+			for p := range sent {
+				time.Sleep(time.Until(p.due))
+				if _, err := to.Write(p.data); err != nil {
+					from.Close()
+				}
+			}
+		}()
+		defer close(sent)
+		for buffer := make([]byte, 1<<16); ; {
+			n, err := from.Read(buffer)
+			if err != nil {
+				return
+			}
+			sent <- parcel{append([]byte(nil), buffer[:n]...), time.Now().Add(oneWay)}
+		}
+	}
+	go carry(theirs, c)
+	go carry(c, theirs)
+	return ours
+}
+
+// geometry is where k processes are, seen from n masters.
+type geometry struct {
+	name      string
+	n         int
+	rule      Rule
+	k         int
+	roundTrip func(process, master int) time.Duration
+}
+
+func geometries() (all []geometry) {
+	const ms = time.Millisecond
+	flat := func(rtt time.Duration) func(int, int) time.Duration {
+		return func(int, int) time.Duration { return rtt }
+	}
+	for _, n := range []int{3, 5} {
+		each := func(other time.Duration) func(process, master int) time.Duration {
+			return func(process, master int) time.Duration {
+				if process%n == master {
+					return 0
+				}
+				return other
+			}
+		}
+		for _, k := range []int{2, 3, 8, 32} {
+			for _, rule := range []Rule{Majority, All} {
+				if k == 32 && n == 5 {
+					continue
+				}
+				add := func(name string, rtt func(int, int) time.Duration) {
+					all = append(all, geometry{fmt.Sprintf("%d of %d, %d processes, %s", need(rule, n), n, k, name), n, rule, k, rtt})
+				}
+				add("in one place", flat(0))
+				add("1 ms away", flat(ms))
+				add("each next to one master, 10 ms from the others", each(10*ms))
+				add("each next to one master, 80 ms from the others", each(80*ms))
+				add("0, 30 and 80 ms away", func(process, master int) time.Duration {
+					return []time.Duration{0, 30 * ms, 80 * ms}[(process+master)%3]
+				})
+			}
+		}
+	}
+	return all
+}
+
+// Of the processes that try at once for a free name, exactly one gets it, wherever they are. The others' errors name it.
+func TestOneOfSimultaneousTriesWins(t *testing.T) {
+	type call func(l *Locker, ctx context.Context) (*Lock, error)
+	try := func(l *Locker, ctx context.Context) (*Lock, error) { return l.TryLock(ctx, "a") }
+	for _, g := range geometries() {
+		t.Run(g.name, func(t *testing.T) {
+			g.play(t, 1, try)
+		})
+	}
+	for _, c := range []struct {
+		name string
+		wins int
+		call call
+	}{
+		{"RWLock.TryLock", 1, func(l *Locker, ctx context.Context) (*Lock, error) { return l.RWLock("a").TryLock(ctx) }},
+		{"TryAcquire of 1", 1, func(l *Locker, ctx context.Context) (*Lock, error) { return l.Semaphore("a", 1).TryAcquire(ctx) }},
+		{"TryAcquire of 3", 3, func(l *Locker, ctx context.Context) (*Lock, error) { return l.Semaphore("a", 3).TryAcquire(ctx) }},
+		{"WithWait(0)", 1, func(l *Locker, ctx context.Context) (*Lock, error) { return l.With(WithWait(0)).Lock(ctx, "a") }},
+		{"two names", 1, func(l *Locker, ctx context.Context) (*Lock, error) { return l.TryLock(ctx, "b", "a") }},
+	} {
+		for _, g := range geometries() {
+			if g.k != 8 || g.n == 5 {
+				continue
+			}
+			t.Run(c.name+", "+g.name, func(t *testing.T) { g.play(t, c.wins, c.call) })
+		}
+	}
+}
+
+// play has all processes call at once, a few times.
+func (g geometry) play(t *testing.T, wins int, call func(*Locker, context.Context) (*Lock, error)) {
+	for seed := range uint64(3) {
+		synctest.Test(t, func(t *testing.T) {
+			masters := bubble.Masters(t, g.n)
+			var all []*Locker
+			for p := range g.k {
+				all = append(all, g.process(t, masters, p, seed))
+			}
+			time.Sleep(time.Second)
+			type result struct {
+				process int
+				lock    *Lock
+				err     error
+				took    time.Duration
+			}
+			results := make(chan result)
+			began := time.Now()
+			for p, l := range all {
+				go func() {
+					lock, err := call(l, t.Context())
+					results <- result{p, lock, err, time.Since(began)}
+				}()
+			}
+			var won []*Lock
+			var refused []result
+			longest := time.Duration(0)
+			for range all {
+				r := <-results
+				longest = max(longest, r.took)
+				if r.lock != nil {
+					won = append(won, r.lock)
+				} else {
+					refused = append(refused, r)
+				}
+			}
+			t.Logf("seed %d: the last of %d calls took %v", seed, g.k, longest)
+			if len(won) != min(wins, g.k) {
+				t.Fatalf("%d of %d calls hold, want %d: %v", len(won), g.k, wins, refused[0].err)
+			}
+			for _, r := range refused {
+				var e *Error
+				testkit.Check(t, errors.As(r.err, &e) && errors.Is(r.err, ErrHeld) && !errors.Is(r.err, ErrUnavailable), "%v", r.err)
+				if wins == 1 && e.Holder != "" && e.Holder != won[0].Owner() {
+					t.Errorf("process %d is told that %s holds, not %s", r.process, e.Holder, won[0].Owner())
+				}
+			}
+			for _, lock := range won {
+				testkit.Must(t, lock.Unlock(t.Context()))
+			}
+			for _, l := range all {
+				l.Close()
+			}
+		})
+	}
+}
+
+// process is a locker with a clock and connections of its own.
+func (g geometry) process(t *testing.T, masters []*fakeredis.Master, p int, seed uint64) *Locker {
+	nodes := bubble.Nodes(t, masters, func(master int, c net.Conn) net.Conn {
+		return newFar(c, g.roundTrip(p, master)/2)
+	}, node.WithoutQuarantine())
+	l, err := New(nodes, g.rule, withClock(bubble.Clock(t)), withRand(rand.NewPCG(seed, uint64(p))))
+	testkit.Must(t, err)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func need(rule Rule, n int) int {
+	need, _ := rule(n)
+	return need
+}
