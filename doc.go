@@ -12,7 +12,7 @@
 //
 // # The life of a lock
 //
-// Lock and Do wait until enough masters have granted the lock, TryLock attempts once. A lock is a
+// Lock and Do wait until enough masters have granted the lock, TryLock does not wait for a release. A lock is a
 // lease of 30 s that renews itself every 10 s, so a holder that crashes blocks the others for up to
 // its lease. The lock's context ends when the lock can no longer be trusted, by the local clock and
 // without needing a packet. Its fencing token is greater than every earlier holder's: a

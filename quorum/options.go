@@ -100,7 +100,7 @@ func WithStopBefore(d time.Duration) Option {
 // WithWait bounds how long calls that acquire wait: [Locker.Lock], [Locker.Do], and the calls of [RWLock] and [Semaphore]
 // (default: no bound, and [math.MaxInt64] means the same). The bound ends only the waiting. A deadline of the context
 // that they are given also ends the work, because that context is the parent of the lock's context. With 0 they
-// attempt once, as [Locker.TryLock] does. WithWait does not bound TryLock. d must not be negative.
+// do not wait for a release, as [Locker.TryLock] doesn't. WithWait does not bound TryLock. d must not be negative.
 //
 // The error of a call that gives up wraps [ErrNotAcquired] and the reason of the last attempt, but no
 // error of the context.

@@ -32,14 +32,14 @@ func (l *Locker) RWLock(name string) *RWLock {
 // Lock waits until it holds the name alone: see [Locker.Lock].
 func (rw *RWLock) Lock(ctx context.Context) (*Lock, error) { return rw.writer.Lock(ctx, rw.name) }
 
-// TryLock is Lock in one attempt: see [Locker.TryLock]. It keeps no readers back.
+// TryLock is Lock without waiting for a release: see [Locker.TryLock]. It keeps no readers back.
 func (rw *RWLock) TryLock(ctx context.Context) (*Lock, error) { return rw.writer.TryLock(ctx, rw.name) }
 
 // RLock waits until it holds the name together with other readers. The lock's context, its renewal and the
 // errors are as for [Locker.Lock].
 func (rw *RWLock) RLock(ctx context.Context) (*Lock, error) { return rw.reader.Lock(ctx, rw.name) }
 
-// TryRLock is RLock in one attempt: see [Locker.TryLock].
+// TryRLock is RLock without waiting for a release: see [Locker.TryLock].
 func (rw *RWLock) TryRLock(ctx context.Context) (*Lock, error) {
 	return rw.reader.TryLock(ctx, rw.name)
 }

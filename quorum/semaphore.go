@@ -58,8 +58,8 @@ func (s *Semaphore) Acquire(ctx context.Context, k ...int) (*Lock, error) {
 	return s.locker.wait(ctx, s.wanted(want, 1))
 }
 
-// TryAcquire is [Semaphore.Acquire] without waiting for a release. It returns [ErrHeld] if too few slots are
-// free, or if others were faster a few times in a row.
+// TryAcquire is [Semaphore.Acquire] without waiting for a release, as [Locker.TryLock] is Lock: it returns [ErrHeld] if
+// too many slots are held.
 func (s *Semaphore) TryAcquire(ctx context.Context, k ...int) (*Lock, error) {
 	want, err := s.check(ctx, k)
 	if err != nil {

@@ -107,10 +107,58 @@ func (w *world) run() {
 	faults.Wait()
 	endSlot.wait()
 	w.noOrphans()
+	w.tryTogether()
 	for _, m := range w.machines {
 		m.current().close()
 	}
 	w.stop()
+}
+
+// tryTogether has all clients try at once for a name that nobody has: one of them gets it.
+func (w *world) tryTogether() {
+	if w.plan.lists != nil || len(w.failures) > 0 {
+		return
+	}
+	type result struct {
+		lock *quorum.Lock
+		err  error
+	}
+	results := make(chan result, len(w.machines))
+	for _, m := range w.machines {
+		f := w.newFlow(m, 0)
+		go func() {
+			m.callers.enter(f.caller)
+			f.turn()
+			l := m.current().locker
+			try := func() (*quorum.Lock, error) { return l.TryLock(w.ctx, w.plan.names[0]) }
+			if w.plan.slots > 0 {
+				try = func() (*quorum.Lock, error) { return l.Semaphore(semaphore, 1).TryAcquire(w.ctx) }
+			}
+			lock, err := try()
+			results <- result{lock, err}
+		}()
+	}
+	var locks []*quorum.Lock
+	var errs []error
+	for range w.machines {
+		if r := <-results; r.err == nil {
+			locks = append(locks, r.lock)
+		} else {
+			errs = append(errs, r.err)
+		}
+	}
+	endSlot.wait()
+	if len(locks) != 1 {
+		w.fail("%d of %d clients that tried at once hold: %v", len(locks), len(w.machines), errors.Join(errs...))
+	}
+	if slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, quorum.ErrHeld) }) {
+		w.fail("a client that tried with others is told: %v", errors.Join(errs...))
+	}
+	for _, lock := range locks {
+		if err := lock.Unlock(w.ctx); err != nil {
+			w.fail("after a try with others: %v", err)
+		}
+	}
 }
 
 func (w *world) stop() {
