@@ -11,7 +11,7 @@ import (
 
 // underLock is quoted by docs/beside.md. It stands in a middleware of a queue, which names the work and calls next.
 func underLock(ctx context.Context, locker *quorum.Locker, name string, next func(context.Context) error) error {
-	once := locker.With(quorum.WithWait(0)) // one attempt: the queue tries again
+	once := locker.With(quorum.WithWait(0)) // without waiting: the queue tries again
 	return once.Do(ctx, func(ctx context.Context, _ *quorum.Lock) error {
 		return next(ctx) // quorum.FromContext(ctx, name) has the token
 	}, name)
