@@ -66,7 +66,11 @@ func (m Module) URL(address string, isUnix, isTLS bool, database int) (*url.URL,
 		return nil, m.Invalidf("%s %d is negative", m.Database, database)
 	}
 	u := &url.URL{Scheme: "redis", RawQuery: "db=" + strconv.Itoa(database)}
+	isPath := isUnix && strings.HasPrefix(address, "/") && !strings.HasPrefix(address, "//")
 	switch {
+	case !isPath && (strings.ContainsAny(address, "@?") || strings.Contains(address, "://")):
+		return nil, m.Invalidf("%s is no address (not shown: it may hold a password): an address is host:port, "+
+			"or the path of a unix socket; a URL is for the client's ParseURL, or for node.Open", m.Address)
 	case isUnix && isTLS:
 		return nil, m.Refuse("TLSConfig", "a node uses unix sockets without TLS")
 	case isUnix:

@@ -67,6 +67,7 @@ const (
 func Run(t *testing.T, open Opener) {
 	for name, test := range map[string]func(*testing.T, Opener){
 		"embedded":      testEmbedded,
+		"no address":    testNoAddress,
 		"connections":   testConnections,
 		"database":      testDatabase,
 		"user":          testUser,
@@ -85,6 +86,17 @@ func Run(t *testing.T, open Opener) {
 func testEmbedded(t *testing.T, open Opener) {
 	fleet := testkit.Embedded(t, 1)
 	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: fleet.Masters[0].Addr()})), "k")
+}
+
+// A URL in the place of an address is refused, and not repeated: it may hold a password.
+func testNoAddress(t *testing.T, open Opener) {
+	for _, address := range []string{"redis://:secret@h:6379", "redis://:secret@h", "redis://secret:6379", "app:secret@h", ":secret@h:6379",
+		"secret@h:6379", "h:6379?password=secret", "//app:secret@h:6379", "unix://app:secret@/run/r"} {
+		n, err := open(Settings{Addr: address})
+		if !errors.Is(err, node.ErrInvalid) || n != nil || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "host:port") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
 }
 
 // The client's dialer makes all connections, and they have the client's name: one for calls, one while a
