@@ -266,13 +266,15 @@ func writeMarker(t *testing.T, m *redistest.Master, change func(*scripts.Marker)
 	testkit.Do(t, m, "SET", scripts.MarkerKey, marker.String())
 }
 
-// The list must have the master. It is not contacted otherwise.
+// The list must have the master, and no URL in the place of a name. It is not contacted otherwise.
 func TestAdmitMembersWithoutTheMaster(t *testing.T) {
 	n := open(t, "redis://127.0.0.1:1")
-	for _, list := range [][]string{nil, {}, {"other"}, {nodeName + "x", "a", "b"}} {
+	for _, list := range [][]string{nil, {}, {"other"}, {nodeName + "x", "a", "b"},
+		{"redis://:secret@h"}, {nodeName, "redis://:secret@h"}} {
 		err := operator.AdmitMembers(t.Context(), n, list)
 		mustFail(t, n, err, node.ErrInvalid)
 		isPermanent(t, err)
+		testkit.Check(t, !strings.Contains(err.Error(), "secret"), "a password in %v", err)
 	}
 	err := operator.AdmitMembers(t.Context(), n, []string{"a", nodeName, "b"})
 	testkit.Check(t, err != nil && !errors.Is(err, node.ErrInvalid),

@@ -70,8 +70,8 @@ func WithConns(n int) Option { return func(o *options) { o.conns = n } }
 
 // WithName names the node in errors, logs and reports, and as a member of the clients' list of
 // masters: all clients must give a master the same name, or reach it by the same address (default:
-// see [Node.Name]). At most 255 bytes of UTF-8 without control characters. A URL may carry the
-// name, as ?name=a.
+// see [Node.Name]). At most 255 bytes of UTF-8 without control characters, and no URL. A URL may
+// carry the name, as ?name=a.
 //
 // A name must be one master's, of all that any of the clients can reach: put the environment into it, as in
 // staging-a. The number of a database other than 0 is part of it: [Open] appends it (a/1), and for [New] you
@@ -134,7 +134,8 @@ func WithLogger(l *slog.Logger) Option {
 
 // validName reports whether a name may stand in errors, tables and markers.
 func validName(name string) bool {
-	return len(name) <= maxName && strings.TrimSpace(name) == name && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
+	return len(name) <= maxName && strings.TrimSpace(name) == name && utf8.ValidString(name) &&
+		!strings.ContainsFunc(name, unicode.IsControl) && !strings.Contains(name, "://") // a URL may hold a password
 }
 
 // validClientName reports whether CLIENT SETNAME takes a name.
@@ -176,7 +177,7 @@ func databaseOf(name string) (int, error) {
 var databaseSuffix = regexp.MustCompile(`/[0-9]+$`)
 
 func errName() error {
-	return invalidf("a node's name is UTF-8 of at most %d bytes, without control characters, and without blanks at its ends", maxName)
+	return invalidf("a node's name is UTF-8 of at most %d bytes, without control characters, without blanks at its ends, and no URL", maxName)
 }
 
 // runtimeSource is the source of math/rand/v2's top-level functions.

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -36,7 +37,7 @@ type Pool interface {
 
 // Get takes a live connection from a pool that may be closed concurrently. Redigo panics ("send on
 // closed channel") when the context ends while Get waits at a pool that was closed: Get then
-// returns [ErrPool]. Its errors never repeat a command's arguments, one of which may be a password.
+// returns [ErrPool]. Its errors never repeat a URL, or a command's arguments, which may have a password.
 func Get(ctx context.Context, pool Pool) (c redis.Conn, err error) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -55,8 +56,12 @@ func Get(ctx context.Context, pool Pool) (c redis.Conn, err error) {
 }
 
 // redacted cuts a command's arguments from a server's error: a server that does not know AUTH
-// repeats the password.
+// repeats the password. The error of a URL that cannot be parsed repeats the URL.
 func redacted(err error) error {
+	if parsing, ok := errors.AsType[*url.Error](err); ok && parsing.Op == "parse" {
+		return errors.New("the pool's URL cannot be parsed " +
+			"(special characters in a password must be percent-encoded, the port must be a number)")
+	}
 	reply, _ := errors.AsType[redis.Error](err)
 	text, _, found := strings.Cut(string(reply), ", with args beginning with")
 	if !found {

@@ -41,12 +41,17 @@ func TestGetOutlivesAClosedPool(t *testing.T) {
 	testkit.Check(t, panicked != 0, "redigo does not panic any more: Get need not recover")
 }
 
-// A server that does not know AUTH repeats the password in its error.
+// A server that does not know AUTH repeats the password in its error, and redigo the URL that it cannot parse.
 func TestGetHidesPasswords(t *testing.T) {
 	unknown := redis.Error("ERR unknown command `AUTH`, with args beginning with: `secret`, ")
 	_, err := Get(t.Context(), &redis.Pool{Dial: func() (redis.Conn, error) { return nil, unknown }})
 	testkit.Check(t, IsServerError(err) && strings.Contains(err.Error(), "AUTH") &&
 		!strings.Contains(err.Error(), "secret"), "the error is %v", err)
+	for _, raw := range []string{"redis://:secret%@h", "redis://app:secret@h:port", "redis://:se/secret@h"} {
+		_, err = Get(t.Context(), &redis.Pool{Dial: func() (redis.Conn, error) { return redis.DialURL(raw) }})
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), "percent-encoded") && !strings.Contains(err.Error(), "secret"),
+			"%s: %v", raw, err)
+	}
 }
 
 const timeout = time.Second

@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
@@ -81,6 +82,11 @@ func Admit(ctx context.Context, n *node.Node) error { return admit(ctx, n, nil) 
 func AdmitMembers(ctx context.Context, n *node.Node, members []string) error {
 	if len(members) > maxMembers {
 		return invalid(n, "%d members are more than %d", len(members), maxMembers)
+	}
+	for i, member := range members {
+		if strings.Contains(member, "://") {
+			return invalid(n, "member %d is a URL, not a name (not shown: it may hold a password)", i+1)
+		}
 	}
 	list := scripts.NewList(members...)
 	if !list.Has(n.Name()) {
