@@ -32,8 +32,8 @@ func (f *Flags) Value(name, usage, needs string, set func(text string) error) {
 
 // Path adds a flag for the path of a file.
 func (f *Flags) Path(name, usage string, path *string) {
-	f.Value(name, usage, "the path of a file", func(text string) error {
-		if *path = text; text == "" {
+	f.Value(name, usage, "the path of a file, not a URL", func(text string) error {
+		if *path = text; text == "" || strings.Contains(text, "://") {
 			return errors.New("no path")
 		}
 		return nil
@@ -128,7 +128,7 @@ func (f *Flags) explain(err error) error {
 	case !isFlag || !looksLikeFlag(name):
 		name = ""
 	}
-	said := named(name)
+	said := Repeat(name)
 	if said != "" {
 		said += didYouMean("-"+strings.TrimLeft(name, "-"), f.names())
 	}
@@ -159,9 +159,9 @@ func (v *flagValue) Get() any              { return nil }
 func (v *flagValue) String() string        { return "" }
 func (v *flagValue) IsBoolFlag() bool      { return v.isBool }
 
-// named returns an argument as an error may repeat it, after a colon. It returns nothing for what
+// Repeat returns an argument as an error may repeat it, after a colon. It returns nothing for what
 // may be a URL, or the rest of one, with a password.
-func named(arg string) string {
+func Repeat(arg string) string {
 	if arg == "" || strings.Contains(arg, "://") || strings.Contains(arg, "@") {
 		return ""
 	}

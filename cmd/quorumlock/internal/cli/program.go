@@ -96,7 +96,7 @@ func (p *Program) root() *urfave.Command {
 			return nil
 		},
 		Action: func(_ context.Context, cmd *urfave.Command) error {
-			said, names := named(cmd.Args().First()), []string(nil)
+			said, names := Repeat(cmd.Args().First()), []string(nil)
 			for _, known := range cmd.Commands {
 				names = append(names, known.Name)
 			}
@@ -161,7 +161,7 @@ func (p *Program) group(c Command) *urfave.Command {
 	}
 	wrong := func(given string) error {
 		said := c.Name + " needs one of " + strings.Join(names, ", ")
-		if text := named(given); text != "" {
+		if text := Repeat(given); text != "" {
 			said += ", not" + text[1:]
 		}
 		p.Misused(said)

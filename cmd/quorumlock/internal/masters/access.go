@@ -36,13 +36,7 @@ func (a *Access) Flags(flags *cli.Flags) {
 
 func (a *Access) flags(flags *cli.Flags, fileUsage string, leastLease, leastTimeout time.Duration) {
 	a.MaxLease, a.Timeout = node.DefaultMaxLease, node.DefaultTimeout
-	flags.Value("urls-file", fileUsage, "the path of a file, not a URL", func(text string) error {
-		a.file = text
-		if text == "" || strings.Contains(text, "://") {
-			return errors.New("no path")
-		}
-		return nil
-	})
+	flags.Path("urls-file", fileUsage, &a.file)
 	a.tls.flags(flags)
 	flags.Duration("max-lease", "the max lease of all the deployment's clients is `D` (30s)", leastLease, &a.MaxLease)
 	flags.Duration("timeout", "wait for a reply for `D` at most (500ms), and for a connection for 5s at least", leastTimeout, &a.Timeout)

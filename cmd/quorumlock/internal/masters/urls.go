@@ -3,6 +3,7 @@ package masters
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -18,6 +19,9 @@ func readURLs(file string) ([]string, error) {
 	text, from := os.Getenv(URLsVariable), URLsVariable
 	if file != "" {
 		content, err := os.ReadFile(file)
+		if failed, ok := errors.AsType[*fs.PathError](err); ok && strings.Contains(file, "@") {
+			err = fmt.Errorf("-urls-file: %w", failed.Err) // without the path, which may be a URL's end, with a password
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -44,11 +48,11 @@ func withoutComments(text string) string {
 
 // CheckLockName returns why an argument is no lock's name, or nil.
 func CheckLockName(name string) error {
-	scheme, _, isURL := strings.Cut(name, "://")
+	scheme, _, isURL := strings.Cut(strings.ToLower(name), "://")
 	switch {
 	case name == "":
 		return errors.New("a name is empty")
-	case isURL && strings.Contains(" redis rediss valkey valkeys unix ", " "+scheme+" "):
+	case isURL && (strings.HasPrefix(scheme, "redis") || strings.HasPrefix(scheme, "valkey") || scheme == "unix"):
 		return errors.New("the masters' URLs do not belong on the command line, which shows passwords: see " +
 			URLsVariable + " and -urls-file")
 	case strings.HasPrefix(name, scripts.Prefix):

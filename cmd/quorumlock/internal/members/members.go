@@ -78,7 +78,7 @@ var remove = masters.Command{
 		return over(func(d deployment, ctx context.Context, out io.Writer) error {
 			given := d.list()
 			if !given.Has(d.member) {
-				return fmt.Errorf("%s is no member of %s: give the present list", d.member, given)
+				return fmt.Errorf("%s has no member of that name%s; give the present list", given, cli.Repeat(d.member))
 			}
 			return d.announce(ctx, given, change.Without(given, d.member), *wait, out)
 		})

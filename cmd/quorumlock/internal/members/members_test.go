@@ -279,11 +279,13 @@ func TestMembersThatCannotBe(t *testing.T) {
 		"{a} would be left: a change to fewer than two masters":                           {"remove", "-max-lease=6s", "b", a, b},
 		"add needs the new master's URL, and then those of the present list":              {"add", "-max-lease=6s", a},
 		"two URLs have the name b":                                                        {"add", "-max-lease=6s", a, b, b},
-		"x is no member of {a, b, c}":                                                     {"remove", "-max-lease=6s", "x", a, b, c},
+		`{a, b, c} has no member of that name: "x"; give the present list`:                {"remove", "-max-lease=6s", "x", a, b, c},
+		"{a, b, c} has no member of that name; give the present list":                     {"remove", "-max-lease=6s", ":" + clitest.Secret + "@h:6379", a, b, c},
 		"the deployment's is 6s, this client's 1s: give the deployment's with -max-lease": {"remove", "-max-lease=1s", "c", a, b, c},
 	} {
 		_, errs := clitest.Command(t, cli.ExitFailed, append([]string{"members"}, args...)...)
 		clitest.Contains(t, errs, says)
+		testkit.Check(t, !strings.Contains(errs, clitest.Secret), "a password was printed: %s", errs)
 	}
 	testkit.Equal(t, marker(), before, "the marker")
 	for _, args := range [][]string{{"add"}, {"commit"}, {"abort"}, {"remove"}, {"remove", "b"}, {"remove", a, b}, {"add", "-yes", a}} {
