@@ -31,6 +31,7 @@
 //	  by the probe node one more disagreement       in ten steps and one per position (or after a
 //	                                                longer backoff), ask all
 //	  by all nodes      one disagreement less       by the poll or the end of the lease, ask all
+//	Refused, quarantine one more failure            by the poll or its end, ask all
 //	Refused, otherwise  one more failure            after the retry time, ask all
 //	Acquired            head removed, position      by the poll or the end of the lease, ask all
 //	                    counted anew
@@ -49,6 +50,8 @@
 // position 0, too. An event during an attempt takes effect at the attempt's end.
 //
 // [Alone] is the approach of first attempts only: all others know that they may not be alone.
+//
+// A call that waits for no release has no queue: its [Tries] decide.
 //
 // Alongside the queues, an [RTT] has the round-trip times, from which a step follows, and a [History]
 // what has just happened to names: it chooses the approach of first attempts, and who must yield.

@@ -116,6 +116,8 @@ func TestTriesAskFirst(t *testing.T) {
 	want("z", ProbeFirst)
 	want("z", AskAll)
 	want("a", ProbeFirst)
+	tries.refused(0, 0, "a", "new", "") // the probe node had not answered in time
+	want("", AskAll)
 
 	tries = newTrying(3, 3) // one node is enough to know
 	for range 3 {
@@ -133,6 +135,7 @@ func TestTriesPause(t *testing.T) {
 		_, least := tries.next()
 		testkit.Equal(t, least, want, "the shortest pause")
 	}
+	want(0, 5*ms)
 	for _, pause := range []time.Duration{10, 20, 40, 80, 80, 80} {
 		want(1, pause*ms)
 	}

@@ -177,7 +177,11 @@ func (q *Queue) Leave(w *Waiter) {
 func (q *Queue) Refused(r Result, at Moment) {
 	q.attempting = false
 	if !r.Held {
-		q.attemptAt(AskAll, at.Now.Add(q.retryAfter(r.Wait, at)))
+		wait := q.retryAfter(r.Wait, at)
+		if r.Wait >= 0 { // a quorum answers, and only time ends a quarantine, or an operator
+			wait = q.poll(r.Wait, at)
+		}
+		q.attemptAt(AskAll, at.Now.Add(wait))
 		q.failures++
 		return
 	}

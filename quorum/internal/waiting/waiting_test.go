@@ -408,6 +408,10 @@ func TestEvents(t *testing.T) {
 		{name: "unavailable nodes: the retry time begins anew with the subscriptions",
 			events: []event{times(21, refused(AskAll, with(heldBy(0), unavailable))), subscribed(0, 1),
 				refused(AskAll, with(heldBy(0), unavailable)), in(5*ms, 15*ms)}},
+		{name: "nodes in quarantine: polls",
+			events: []event{listening(0), times(20, refused(AskAll, with(heldBy(0), unavailable, left(time.Minute)))), polls}},
+		{name: "nodes in quarantine, without subscriptions: the retry time",
+			events: []event{refused(AskAll, with(heldBy(0), unavailable, left(time.Minute))), in(5*ms, 15*ms)}},
 		{name: "unavailable nodes: by the end of the quarantine",
 			events: []event{times(20, refused(AskAll, with(heldBy(0), unavailable, left(3*ms)))), in(0, 4*ms)}},
 
