@@ -208,7 +208,7 @@ func TestUnlockOnAnEndedContext(t *testing.T) {
 }
 
 // The victim of ForceUnlock is told what happened, as far as the nodes tell it: exactly by a repair
-// or a re-entry, which meet the tombstone, and as one of three possibilities by a renewal.
+// or a re-entry, which meet the tombstone, and as one of several possibilities by a renewal.
 func TestTheVictimOfForceUnlockIsTold(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, operator := c.process(), c.process()
@@ -218,7 +218,9 @@ func TestTheVictimOfForceUnlockIsTold(t *testing.T) {
 				testkit.Check(t, err != nil, "it was entered again")
 				return "acquire: ForceUnlock took the lock away"
 			},
-			"renewal": func(held *Lock) string { return "ForceUnlock or another client deleted it" },
+			"renewal": func(held *Lock) string {
+				return "ForceUnlock or another client deleted it, the node lost its data, or its clock jumped"
+			},
 		} {
 			held := c.lock(l, "a")
 			c.must(operator.ForceUnlock(t.Context(), "a"))

@@ -25,6 +25,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/node"
@@ -43,12 +45,15 @@ func Check(ctx context.Context, n *node.Node) (Report, error) {
 		}
 		report.RoundTrip = time.Since(began)
 		save := v.savePoints(ctx)
-		look, err := v.look(ctx)
+		before, sent := time.Now(), clock.System().Now()
+		reply, err := v.look(ctx)
 		if err != nil {
 			return err
 		}
+		look := inside.Look{View: membership.Read(*reply, 0), Sent: sent, Came: clock.System().Now()}
+		report.ClockAhead = look.Ahead(before, time.Now())
 		refusal, err := v.refusesWrites(ctx)
-		report.fill(v, save, membership.Read(*look, 0), refusal)
+		report.fill(v, save, look, refusal)
 		return err
 	})
 	if err != nil {

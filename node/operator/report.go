@@ -16,6 +16,9 @@ import (
 // mark: it grants nothing before a client finishes that, however soon.
 const unfinished = time.Millisecond
 
+// clockOff is by how much clocks that are synchronised do not differ.
+const clockOff = 500 * time.Millisecond
+
 // Report is the result of [Check].
 type Report struct {
 	Name           string
@@ -33,19 +36,20 @@ type Report struct {
 	Generation     uint64        // counts the changes of the members
 	Next           []string      // the members after the change that is under way; empty for none
 	RoundTrip      time.Duration // of one command
+	ClockAhead     time.Duration // by how much at least the server's clock is ahead of this machine's; negative: behind
 	Refused        error         // why Lock refuses the node (node.ErrReplica, node.ErrEvicts, node.ErrMaxLease, ...), or nil
 	RefusesWrites  error         // why the server writes nothing now, and grants nothing, as a *node.Error: its memory is full, say; or nil
 	Hazards        []string      // what an operator should know, one sentence each; empty when all is well
 
-	embedded // the view, which the command reaches by inside.ViewOf
+	embedded // the look, which the command reaches by inside.LookOf
 }
 
-type embedded = inside.Seen
+type embedded = inside.Looked
 
 // fill sets the fields that follow from INFO, the save points, the marker and why writes are refused, and the hazards.
-func (r *Report) fill(v visit, save savePoints, view *membership.View, refusal error) {
-	r.embedded = inside.See(view)
-	in, maxLease := inside.Of(v.node), v.node.MaxLease()
+func (r *Report) fill(v visit, save savePoints, look inside.Look, refusal error) {
+	r.embedded = look.Embedding()
+	in, maxLease, view := inside.Of(v.node), v.node.MaxLease(), look.View
 	m := view.Marker()
 	isClaimed := view.IsMarked() && m.Claimed
 	accepts := !view.IsBlank() && !m.Claimed
@@ -87,6 +91,14 @@ func (r *Report) fill(v visit, save savePoints, view *membership.View, refusal e
 	}
 	if r.MaxMemory > 0 && !v.info.Evicts() {
 		hazard("maxmemory is set: at that limit no lock is granted until memory is free")
+	}
+	if r.ClockAhead.Abs() >= clockOff {
+		where := "ahead of"
+		if r.ClockAhead < 0 {
+			where = "behind"
+		}
+		hazard("its clock is %v %s this machine's: synchronise them, and set none forward while clients lock, which ends leases early",
+			r.ClockAhead.Abs().Round(100*time.Millisecond), where)
 	}
 	if replicas := v.info.Number("connected_slaves"); replicas > 0 {
 		hazard("replicas are attached (%d): a replica promoted in this master's place waits in quarantine, but "+

@@ -160,7 +160,7 @@ var (
 var (
 	// A node cannot tell these apart for a renewal.
 	errForgotten = errors.New("the node had forgotten the lock: ForceUnlock or another client deleted it, " +
-		"or the node lost its data")
+		"the node lost its data, or its clock jumped")
 	errForced  = errors.New("ForceUnlock took the lock away")
 	errTaken   = errors.New("the node had given the lock to another")
 	errUnknown = errors.New("the node's answer is not known")

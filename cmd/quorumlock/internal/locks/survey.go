@@ -37,6 +37,7 @@ type survey struct {
 	cursors []string // of SCAN, by master
 	known   map[string]*busy
 	found   []masters.Finding
+	began   []inside.Look // the first of each master
 }
 
 // look asks all masters: for names, for the states of those that were found, and for what the
@@ -56,6 +57,15 @@ func (s *survey) look(ctx context.Context, nodes []*node.Node) {
 	names = names[:min(len(names), topNames)]
 	locks, found := inspect(ctx, nodes, s.all, names)
 	s.found = found
+	if s.began == nil {
+		s.began = make([]inside.Look, len(nodes))
+	}
+	for i := range found {
+		if s.began[i].View == nil {
+			s.began[i] = found[i].Look()
+		}
+		found[i].CompareRate(s.began[i])
+	}
 	for _, lock := range locks {
 		b := s.known[lock.Name]
 		if b.lock.Owner != "" && lock.Owner != "" && b.lock.Owner != lock.Owner {

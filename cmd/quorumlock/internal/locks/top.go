@@ -15,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -83,10 +84,13 @@ func (s *survey) print(out io.Writer, now time.Time, width int) {
 
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, " \tMASTER\tSTATE\tVERSION\tUP\tROUND TRIP\tQUARANTINE")
-	var reasons []error
+	var reasons plain.Grouped
 	for _, f := range found {
 		if err := f.Refusal(); err != nil {
-			reasons = append(reasons, err)
+			reasons.Add(f.Name, masters.Reason(err))
+		}
+		if clock := f.Clock(); clock != "" {
+			reasons.Add(f.Name, clock)
 		}
 		r := f.Report
 		if f.Err != nil {
@@ -97,7 +101,7 @@ func (s *survey) print(out io.Writer, now time.Time, width int) {
 			r.RoundTrip.Round(10*time.Microsecond), f.Quarantine())
 	}
 	table.Flush()
-	for _, g := range groupErrors(reasons) {
+	for _, g := range reasons {
 		fmt.Fprintf(out, "%s  %s: %s\n", notWell, g, g.Reason)
 	}
 	fmt.Fprintln(out)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -56,6 +58,36 @@ func TestTopWithoutMasters(t *testing.T) {
 	testkit.Must(t, d.Masters[0].Kill())
 	_, stderr := clitest.Ask(t, cli.ExitUnavailable, "top", flags)
 	testkit.Check(t, stderr == "quorumlock: top: no master answers\n", "%q", stderr)
+}
+
+// top compares the masters' clocks with this machine's, and their rates since it began.
+func TestTopComparesClocks(t *testing.T) {
+	t.Parallel()
+	var step atomic.Int64
+	var nodes []*node.Node
+	for _, now := range []func() time.Time{time.Now, func() time.Time { return time.Now().Add(time.Duration(step.Load())) }} {
+		n, err := node.Open(clitest.WithClock(t, now), node.WithTimeout(clitest.Bound))
+		testkit.Must(t, err)
+		defer n.Close()
+		nodes = append(nodes, n)
+	}
+	s := &survey{cursors: []string{"0", "0"}, known: map[string]*busy{}}
+	for _, test := range []struct {
+		step time.Duration
+		says string
+	}{
+		{0, ""},
+		{time.Minute, "its clock gained 1m0s on this machine's within "},
+	} {
+		step.Store(int64(test.step))
+		s.look(t.Context(), nodes)
+		var printed bytes.Buffer
+		s.print(&printed, time.Now(), 0)
+		testkit.Check(t, strings.Contains(printed.String(), "its clock") == (test.says != ""), "%v: %s", test.step, &printed)
+		if test.says != "" {
+			clitest.Contains(t, printed.String(), "\n!  "+nodes[1].Name()+": "+test.says)
+		}
+	}
 }
 
 // A long name leaves room for what follows it.

@@ -23,8 +23,8 @@ var Check = Command{
 	Help: `Example, for monitoring:
   quorumlock check -json redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3
 
-Exit codes: 0 if all masters grant, or wait in a quarantine that is counted down (with -wait: if a majority grants, with
--wait-all: if all do), else 1. 2 if the command line is invalid.`,
+Exit codes: 0 if all masters grant, or wait in a quarantine that is counted down, and their clocks run as this machine's
+(with -wait: if a majority grants, with -wait-all: if all do), else 1. 2 if the command line is invalid.`,
 	Reads: true,
 	Define: func(flags *cli.Flags) Action {
 		c := &check{}
@@ -55,12 +55,13 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 	need := QuorumSize(len(line.Nodes), c.waitAll > 0)
 	wait := max(c.wait, c.waitAll)
 	found := c.all(ctx, line.Nodes, need, wait)
+	compareRates(ctx, line.Nodes, found)
 	addHints(ctx, found, line.Nodes, line.urls)
 	if ctx.Err() != nil {
 		return cli.ExitInterrupted
 	}
 	lists, isChanging := acceptedLists(found)
-	failed := len(lists) > 1 && !isChanging || slices.ContainsFunc(found, func(f Finding) bool { return f.Refusal() != nil })
+	failed := len(lists) > 1 && !isChanging || slices.ContainsFunc(found, func(f Finding) bool { return f.Refusal() != nil || f.rate != "" })
 	if wait > 0 {
 		failed = granting(found) < need
 	}
@@ -171,8 +172,10 @@ func (f Finding) notes() []string {
 	case f.ready.Err != nil && f.Report.Refused == nil && f.Report.RefusesWrites == nil: // these are hazards
 		notes = append(notes, Reason(f.ready.Err))
 	}
-	if f.hint != "" {
-		notes = append(notes, f.hint)
+	for _, note := range []string{f.rate, f.hint} {
+		if note != "" {
+			notes = append(notes, note)
+		}
 	}
 	return notes
 }

@@ -23,6 +23,7 @@ type findingJSON struct {
 	Version     string   `json:"version,omitempty"`
 	Uptime      int64    `json:"uptime_ms"`
 	RoundTrip   float64  `json:"round_trip_ms"`
+	ClockAhead  int64    `json:"clock_ahead_ms"` // of this machine's, at least
 	Persistence string   `json:"persistence,omitempty"`
 	MaxMemory   uint64   `json:"maxmemory_bytes"` // 0 for no bound
 	MaxLease    int64    `json:"max_lease_ms"`    // 0 while no client has marked it
@@ -41,7 +42,7 @@ func printCheckJSON(out io.Writer, found []Finding) error {
 	for _, f := range found {
 		r := f.Report
 		one := findingJSON{f.Name, f.State(), "", f.tried, r.Role, r.Version, r.Uptime.Milliseconds(), r.RoundTrip.Seconds() * 1000,
-			r.Persistence, r.MaxMemory, r.MaxLease.Milliseconds(), r.Quarantine.Milliseconds(),
+			r.ClockAhead.Milliseconds(), r.Persistence, r.MaxMemory, r.MaxLease.Milliseconds(), r.Quarantine.Milliseconds(),
 			r.Members, r.Next, r.Generation, f.notes()}
 		if f.ready.Err != nil {
 			one.Error = Reason(f.ready.Err)

@@ -33,6 +33,7 @@ type Finding struct {
 	NoVote error
 	ready  membership.Readiness // for these clients, with these users
 	twin   string               // another node of the same process, or empty
+	rate   string               // why its clock does not run as this machine's, or empty
 	hint   string               // why the master may not have answered, or empty
 	tried  bool                 // of check: a lock was acquired, renewed and released there, and its message was heard
 	unfit  error                // of check: why that failed, or nil
@@ -67,7 +68,7 @@ func judge(found []Finding, nodes []*node.Node) {
 	isKnown := false // a master accepts these clients
 	for i := range found {
 		f, r, standing := &found[i], found[i].Report, membership.Standing(0)
-		view := inside.ViewOf(r)
+		view := inside.LookOf(r).View
 		if view != nil {
 			standing = view.Standing(client.List)
 		}
