@@ -48,6 +48,7 @@ type stateLog struct {
 	downAt           time.Time // of the last line about a node that is down
 	refusedAt        time.Time // of that about a refused release
 	listsAt          time.Time // of that about a refused list
+	leftAt           time.Time // of that about a connection that was left
 }
 
 // Down, StillDown and Up take the changes of one connection, in order: see [pipeline.Log].
@@ -176,6 +177,12 @@ func (l *stateLog) logChangesLocked(now time.Time) {
 func (l *stateLog) ReleaseRefused(call scripts.Call, err error) {
 	owner, names := call.Released()
 	l.logSometimes(&l.refusedAt, "quorumlock: release refused, tried again slowly", "names", names, "owner", owner, "error", plain.Text(err.Error()))
+}
+
+// Left logs that a connection was left, whose server seems to have become a replica. Where the address leads now is
+// another event.
+func (l *stateLog) Left(err error) {
+	l.logSometimes(&l.leftAt, "quorumlock: node may be no master any more, its address is dialed again", "error", plain.Text(err.Error()))
 }
 
 // NotAccepted logs a node that refuses this client's list of masters. A blank node is about to be marked.

@@ -17,8 +17,9 @@
 // A node keeps one connection for its calls (see [WithConns]), and one more for messages while a
 // lock is waited for. A master that does not answer
 // within the timeout (see [WithTimeout]) is down: calls fail at once, and a probe in the background
-// finds when it answers again. A master that may have forgotten what it granted is in quarantine: it
-// grants nothing new for one max lease (see [WithMaxLease]).
+// finds when it answers again. One that is made a replica is left, and its address is dialed again. A
+// master that may have forgotten what it granted is in quarantine: it grants nothing new for one max
+// lease (see [WithMaxLease]).
 package node
 
 import (
@@ -143,7 +144,13 @@ func newNode(pool *redis.Pool, o options) *Node {
 	for range o.conns {
 		in.Pipes = append(in.Pipes, n.newPipe())
 	}
-	in.Subscriptions = pubsub.New(pool, o.timeout, n.newSource(), &n.group)
+	in.Subscriptions = pubsub.New(messages{&n.server}, o.timeout, n.newSource(), &n.group)
+	n.server.moved = func(runID string) {
+		for _, p := range in.Pipes {
+			p.Leave(runID)
+		}
+		in.Subscriptions.Reconnect()
+	}
 	n.embedded = inside.Embed(in)
 	return n
 }

@@ -126,7 +126,7 @@ func WithClientName(s string) Option {
 }
 
 // WithLogger logs the node's changes of state as calls discover them: the node is down or refused,
-// and why; it answers again; it is in quarantine; the server refuses a release (default: what
+// and why; it answers again; it may be no master any more; it is in quarantine; the server refuses a release (default: what
 // [slog.Default] returns when there is something to log). To log nothing, use [slog.DiscardHandler].
 func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger, o.loggerSet = l, true }

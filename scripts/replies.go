@@ -72,6 +72,21 @@ func (r Reply) Quarantine() time.Duration {
 	return 0
 }
 
+// ShowsMarker reports whether the reply shows a marker, and if so, whether it is that of the process that was asked.
+func (r Reply) ShowsMarker() (shows, isOwn bool) {
+	if r.Mark != nil {
+		return r.Mark.Written, r.Mark.Written
+	}
+	seen := Refusal{}
+	if refusal := r.Refusal(); refusal != nil {
+		seen = *refusal
+	} else if r.Look != nil {
+		seen = Refusal{r.Look.Marker, r.Look.Process}
+	}
+	m, err := ParseMarker(seen.Marker)
+	return err == nil, err == nil && m.Run == seen.Process.Run
+}
+
 // Refusal returns the marker of a node that did not accept the client; else nil.
 func (r Reply) Refusal() *Refusal {
 	if r.NotAccepted != nil {

@@ -59,6 +59,9 @@ func (f *Forward) Addr() string { return f.listener.Addr().String() }
 // Turn forwards to another target from now on, and cuts the connections to the last one.
 func (f *Forward) Turn(target string) { f.locked(func() { f.target = target; f.cutLocked() }) }
 
+// Lead forwards new connections to another target. The others stay, as they do where an address moves.
+func (f *Forward) Lead(target string) { f.locked(func() { f.target = target }) }
+
 // Lose loses everything in both directions, as a partition of the network does: connections stay open,
 // and new ones are accepted, but nobody answers.
 func (f *Forward) Lose() { f.locked(func() { f.requests.loses, f.replies.loses = true, true }) }

@@ -21,6 +21,9 @@ type Conn struct {
 	args       scripts.ConnArgs
 	list       *scripts.List // of args.Expected
 	writerDone chan struct{}
+	marked     bool                 // the marker was found to be the process's
+	resynced   bool                 // and later another one's
+	left       error                // why no more requests are written; nil while they are
 	came       time.Time            // when the latest reply was read, or the connection was made
 	replied    bool                 // at least once, to a request
 	texts      map[string]time.Time // when the latest request was queued that sent a script as text
@@ -47,7 +50,9 @@ func (c *Conn) Call(ctx context.Context, call scripts.Call, timeout time.Duratio
 		value, err := redisconn.ReceiveBy(ctx, c.redis, timeout)
 		switch {
 		case err == nil:
-			return call.Parse(value)
+			reply, err := call.Parse(value)
+			c.note(reply)
+			return reply, err
 		case r.source || !isNoScript(err):
 			return scripts.Reply{}, err
 		}
@@ -90,6 +95,13 @@ func (c *Conn) asText(script string, r *request) bool {
 		c.texts[script] = r.asked
 	}
 	return text
+}
+
+// note notes whether the marker is the process's, by a reply that shows one.
+func (c *Conn) note(reply scripts.Reply) {
+	if shows, isOwn := reply.ShowsMarker(); shows {
+		c.resynced, c.marked = c.marked && !isOwn, isOwn
+	}
 }
 
 func (c *Conn) argsOf(call scripts.Call) scripts.ConnArgs {

@@ -84,7 +84,7 @@ func (p *Pipe) payDebts(ctx context.Context, c *Conn) error {
 		}
 		for _, r := range chunk {
 			_, err := redisconn.ReceiveBy(ctx, c.redis, bound)
-			if err != nil && (c.redis.Err() != nil || !redisconn.IsServerError(err) || redisconn.RefusesAll(err)) {
+			if err != nil && (c.redis.Err() != nil || !redisconn.IsServerError(err) || redisconn.RefusesAll(err) || redisconn.NotAMaster(err)) {
 				return fmt.Errorf("delivering the releases of an earlier outage: %w", err)
 			}
 			if err != nil && isNoScript(err) && !r.source {

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -83,6 +82,18 @@ func (p *Pipe) Down() error {
 	return nil
 }
 
+// Leave ends the connection, unless it leads to that process: the node's address leads there now. What was written gets
+// its replies first; the rest goes to the next connection.
+func (p *Pipe) Leave(unless string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn != nil && p.conn.RunID != unless {
+		p.conn.left, p.conn = errMoved, nil
+		p.canWrite.Broadcast()
+		p.canRead.Broadcast()
+	}
+}
+
 // Close refuses new calls and lets the accepted ones end. Config.Group starts no goroutine of the
 // pipe any more.
 func (p *Pipe) Close() {
@@ -110,7 +121,7 @@ func (p *Pipe) run() error {
 			if err = p.serve(c); err == nil {
 				return nil
 			}
-			if c.replied || !errors.Is(err, ErrTimeout) {
+			if c.replied || !c.isUseless(err) {
 				backoff.Reset()
 				continue
 			}

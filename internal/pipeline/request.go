@@ -103,6 +103,7 @@ type request struct {
 	resends   int        // how many connections died with it
 	source    bool       // sent as text, in any case
 	unknown   time.Time  // when it was sent by a hash that the server did not know
+	void      bool       // the server that said it was no master did nothing of it
 	alone     bool       // shares no run any more: one that it shared did not settle it
 	run       int        // of the first request of several that share a run: how many they are
 	order     uint64     // of a debt: lower ones go first

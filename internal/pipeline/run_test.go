@@ -67,6 +67,8 @@ type runs struct {
 	mu    sync.Mutex
 	reply func(command string) any // nil: the connection dies; errSilence: no reply
 	sent  []string
+	conns int // made so far
+	last  *scriptedConn
 }
 
 // withRuns runs a test on a pipe that connects once open is called.
@@ -80,7 +82,11 @@ func withRuns(t *testing.T, reply func(command string) any, test func(t *testing
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
-			return &scriptedConn{r: r, replies: make(chan any, 1000)}, nil
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.conns++
+			r.last = &scriptedConn{r: r, replies: make(chan any, 1000)}
+			return r.last, nil
 		})
 		test(t, r)
 		end()
@@ -146,7 +152,7 @@ func (r *runs) start(calls ...scripts.Call) (footprints []*Footprint, results []
 // outcomes returns what the calls' results say, each of which must have come once.
 func outcomes(t *testing.T, results []resultChan) (list []string) {
 	t.Helper()
-	synctest.Wait()
+	testkit.Pass(time.Millisecond)
 	for i, result := range results {
 		if len(result) != 1 {
 			t.Fatalf("%d results of call %d", len(result), i)

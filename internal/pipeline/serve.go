@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"errors"
 	"runtime"
 	"slices"
@@ -18,6 +19,13 @@ const maxResends = 3
 // firewall may have forgotten it, while the server is well. So the requests are resent, as if the
 // connection had broken. The next one is not idle, and its timeout takes the node down.
 var errForgotten = errors.New("no reply over a connection that was idle")
+
+var (
+	// errResynced ends a connection to a server whose marker was its process's: it may have been made a replica, and have
+	// its master's data.
+	errResynced = errors.New("the server has another one's data")
+	errMoved    = errors.New("the address leads to another process")
+)
 
 // serve carries requests over a connection until it dies, then resends, owes or fails those that
 // had no reply. It returns nil when the pipe was closed and no request is left.
@@ -41,12 +49,22 @@ func (p *Pipe) serve(c *Conn) error {
 
 	failed := p.recover(unread, err)
 	for _, r := range failed {
-		r.finish(Result{Err: p.cfg.Error(r.call.Op(), err), Sent: true, Resent: r.resends > 0})
+		r.finish(Result{Err: p.cfg.Error(r.call.Op(), err), Sent: true, Resent: r.resends > 0,
+			NothingDone: r.void && r.resends == 0})
 	}
-	if errors.Is(err, ErrTimeout) {
+	if redisconn.NotAMaster(err) || errors.Is(err, errResynced) {
+		p.cfg.Log.Left(err)
+	}
+	if c.isUseless(err) {
 		p.goDown(err)
 	}
 	return err
+}
+
+// isUseless reports whether the next connection would be of no more use than this one, which ended with that error: the
+// server is silent, or says that it is no master to the first request after a handshake as a master.
+func (c *Conn) isUseless(err error) bool {
+	return errors.Is(err, ErrTimeout) || redisconn.NotAMaster(err) && !c.replied
 }
 
 // recover queues again the requests that had no reply when their connection died. It returns those
@@ -58,7 +76,7 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 	p.written = nil
 	var resent []request
 	for _, r := range lost {
-		if r.call.IsAcquire() && r.footprint != nil {
+		if r.call.IsAcquire() && r.footprint != nil && !r.void {
 			r.footprint.flags.Or(mayArriveLate)
 		}
 		if errors.Is(err, ErrTimeout) || r.resends == maxResends || r.isAbandoned() {
@@ -66,7 +84,10 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 			failed = append(failed, r)
 			continue
 		}
-		r.resends++
+		if !r.void {
+			r.resends++
+		}
+		r.void = false
 		resent = append(resent, r)
 	}
 	p.queue = append(resent, p.queue...)
@@ -139,7 +160,7 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 				p.mu.Unlock()
 				return nil, nil
 			}
-			if err := c.redis.Err(); err != nil { // the writer has ended: nothing would be written any more
+			if err := cmp.Or(c.redis.Err(), c.left); err != nil { // the writer has ended: nothing would be written any more
 				p.mu.Unlock()
 				return nil, err
 			}
@@ -156,18 +177,28 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 			c.came, c.replied = time.Now(), c.replied || err == nil
 			switch {
 			case err == nil && len(run) > 1:
-				p.handleRun(c, run, value)
+				if undone, err := p.handleRun(c, run, value); err != nil {
+					return append(undone, left[len(run):]...), err
+				}
 			case err == nil:
 				reply, err := run[0].call.Parse(value)
 				p.handOut(c, run[0], reply, err)
 			case errors.Is(err, ErrTimeout) && wasIdle:
 				return slices.Clone(left), errForgotten
+			case redisconn.NotAMaster(err) && (c.replied || run[0].call.IsRelease()):
+				return append(asVoid(run, err), left[len(run):]...), err
+			case redisconn.NotAMaster(err):
+				p.handleError(c, run, err)
+				return slices.Clone(left[len(run):]), err
 			case endsConn(c, run[0], err):
 				return slices.Clone(left), err
 			default:
 				p.handleError(c, run, err)
 			}
 			left = left[len(run):]
+			if c.resynced {
+				return slices.Clone(left), errResynced
+			}
 		}
 		clear(batch)
 	}
@@ -211,6 +242,7 @@ func (r *request) notKnown() { r.source, r.unknown = !r.unknown.IsZero(), r.aske
 // handOut hands out a parsed reply, as a Result.
 func (p *Pipe) handOut(c *Conn, r request, reply scripts.Reply, err error) {
 	result := Result{RunID: c.RunID, Sent: true, Resent: r.resends > 0, Reply: reply}
+	c.note(reply)
 	if err != nil {
 		result.Err = p.cfg.Error(r.call.Op(), err)
 	} else if left := result.Reply.Quarantine(); left > 0 {
@@ -221,8 +253,19 @@ func (p *Pipe) handOut(c *Conn, r request, reply scripts.Reply, err error) {
 	r.finish(result)
 }
 
-// handleRun hands out the reply to requests that shared a run.
-func (p *Pipe) handleRun(c *Conn, run []request, value any) {
+// asVoid returns requests that the server refused with that error, which are sent to the next one as if for the first
+// time, if it has carried out nothing.
+func asVoid(run []request, refusal error) []request {
+	run = slices.Clone(run)
+	for i := range run {
+		run[i].void = redisconn.ProvesNothingDone(refusal)
+	}
+	return run
+}
+
+// handleRun hands out the reply to requests that shared a run. A server that says that it is no master is left: those
+// that it refused are returned with its error.
+func (p *Pipe) handleRun(c *Conn, run []request, value any) (refused []request, notAMaster error) {
 	replies, err := run[0].call.ParseRun(value, len(run))
 	var undone []request
 	for i, r := range run {
@@ -235,12 +278,16 @@ func (p *Pipe) handleRun(c *Conn, run []request, value any) {
 		case alone:
 			undone = append(undone, r)
 			continue
+		case redisconn.NotAMaster(err):
+			refused, notAMaster = append(refused, asVoid(run[i:i+1], err)...), err
+			continue
 		case r.call.Frees() && redisconn.IsServerError(err):
 			p.refused(r, err)
 		}
 		p.handOut(c, r, reply, err)
 	}
 	p.resendAlone(c, undone)
+	return refused, notAMaster
 }
 
 // resendAlone queues requests again that a shared run did not carry out. An owner that wants no

@@ -45,6 +45,7 @@ type Log interface {
 	// NotAccepted is called for each reply of a server whose marker does not accept clients with that
 	// list.
 	NotAccepted(list *scripts.List, marker scripts.Refusal)
+	Left(err error) // a connection was left, because its server seems to be no master any more
 	ReleaseRefused(call scripts.Call, err error)
 }
 

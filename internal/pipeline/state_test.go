@@ -84,6 +84,7 @@ func (discardLog) StillDown(error)                            {}
 func (discardLog) Up()                                        {}
 func (discardLog) Quarantined(Quarantine)                     {}
 func (discardLog) NotAccepted(*scripts.List, scripts.Refusal) {}
+func (discardLog) Left(error)                                 {}
 func (discardLog) ReleaseRefused(scripts.Call, error)         {}
 
 // The connect timer may fire just after the connection was made. A pipe that it took down then

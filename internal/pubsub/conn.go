@@ -12,7 +12,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-var errClosed = errors.New("closed")
+var (
+	errClosed = errors.New("closed")
+	errMoved  = errors.New("the address leads to another process")
+)
 
 func (s *Subscriptions) connect() (*conn, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, redisconn.ConnectTimeout(s.timeout))
@@ -140,6 +143,9 @@ func (s *Subscriptions) handle(c *conn, kind, name, text string) (done bool, err
 	defer s.mu.Unlock()
 	if s.closing {
 		return true, nil
+	}
+	if c.moved {
+		return false, errMoved
 	}
 	if kind == "message" {
 		if ch := s.channels[name]; ch != nil {

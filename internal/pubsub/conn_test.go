@@ -213,3 +213,18 @@ func TestAPoolWithoutASpareConnection(t *testing.T) {
 		})
 	}
 }
+
+// An address that leads elsewhere now: the connection is made again, and the subscribers hear of it.
+func TestReconnect(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
+		s.Reconnect() // there is no connection
+		var r recorder
+		defer s.Subscribe("c", &r)()
+		testkit.Pass(time.Second)
+		srv.wantDials(t, 1)
+		s.Reconnect()
+		testkit.Pass(time.Second)
+		r.wants(t, "the subscriber", "subscribed", "unsubscribed", "subscribed")
+		srv.wantDials(t, 2)
+	})
+}

@@ -77,6 +77,16 @@ func (s *Subscriptions) remove(name string, c *channel, sub *subscription) {
 	}
 }
 
+// Reconnect makes the next connection, if there is one: the server's address leads to another process now.
+func (s *Subscriptions) Reconnect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conn != nil {
+		s.conn.moved = true
+		s.conn.pingLocked() // the next reply ends the connection
+	}
+}
+
 // Close ends the subscriptions. After it, the group gets no goroutine.
 func (s *Subscriptions) Close() {
 	s.mu.Lock()

@@ -82,6 +82,7 @@ type conn struct {
 	pinger         *time.Timer // sets pingDue
 	idleSince      time.Time   // when the last subscriber left
 	confirmedSince time.Time   // when the first subscription was confirmed
+	moved          bool        // the next reply ends it
 	over           bool        // the writer must end
 }
 

@@ -38,6 +38,10 @@ func begins(reply redis.Error, codes ...string) bool {
 // RefusesAll reports whether the server refuses every command for a while.
 func RefusesAll(err error) bool { return HasCode(err, "LOADING", "BUSY", "MASTERDOWN") }
 
+// NotAMaster reports whether the server says that it is no master, or not yet: it was made a replica, whose link is
+// down perhaps, or loads the data of its master.
+func NotAMaster(err error) bool { return HasCode(err, "READONLY", "MASTERDOWN", "LOADING") }
+
 // RefusesWrites reports whether the server refuses every write for a while: it has no memory, no
 // disk, or too few replicas.
 func RefusesWrites(err error) bool { return HasCode(err, "OOM", "MISCONF", "NOREPLICAS") }

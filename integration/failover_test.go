@@ -1,0 +1,85 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+// atOnce has a master send its data to a replica without delay.
+var atOnce = []string{"--repl-diskless-sync-delay", "0"}
+
+// failsOver makes the replica of a master its master, and leaves all connections to the old one open.
+func failsOver(t *testing.T, old, replica *redistest.Master) {
+	t.Helper()
+	do(t, replica, "REPLICAOF", "NO", "ONE")
+	follows(t, old, replica)
+}
+
+// follows makes a master another one's replica.
+func follows(t *testing.T, m, of *redistest.Master) {
+	t.Helper()
+	host, port, _ := strings.Cut(of.Addr(), ":")
+	do(t, m, "REPLICAOF", host, port)
+	eventually(t, "the replica has its master's data", func() bool {
+		return testkit.Info(t, m, "replication", "master_link_status") == "up"
+	})
+}
+
+// Masters' addresses fail over, and the old processes live on as replicas, with their connections. While an address
+// still leads to its replica, that is refused, which Ready and State show. Once it leads to the promoted server, locks
+// are granted there, by a client without calls in between as well, and those that wait hear of a release.
+func TestAddressesThatFailOver(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ masters, demoted int }{{1, 1}, {3, 2}, {3, 3}} {
+		t.Run(fmt.Sprintf("%d of %d", c.demoted, c.masters), func(t *testing.T) {
+			t.Parallel()
+			olds, replicas := fleet(t, c.masters, atOnce...), fleet(t, c.demoted, atOnce...)
+			gates, urls := forwarded(t, olds)
+			deployed := quorum.WithExistingDeployment()
+			unlock(t, lock(t, careful(t, urls, redlock.Open, forgetLease), "founds it"))
+			locker := careful(t, urls, redlock.Open, forgetLease, deployed)
+			other := careful(t, urls, redlock.Open, forgetLease, deployed)
+			for _, l := range []*quorum.Locker{locker, other} {
+				unlock(t, lock(t, l, "before"))
+			}
+			for i, replica := range replicas.Masters {
+				follows(t, replica, olds.Masters[i])
+			}
+			for i, replica := range replicas.Masters {
+				failsOver(t, olds.Masters[i], replica)
+			}
+
+			_, err := locker.TryLock(t.Context(), "refused")
+			want(t, err, node.ErrReplica)
+			want(t, locker.Ready(t.Context()), node.ErrReplica)
+			refused := 0
+			for _, n := range locker.Stats().Nodes {
+				if n.State == inside.Refused {
+					refused++
+				}
+			}
+			testkit.Equal(t, refused, c.demoted, "nodes refused")
+
+			for i, m := range replicas.Masters {
+				gates[i].Lead(m.Addr())
+			}
+			eventually(t, "ready", func() bool { return locker.Ready(t.Context()) == nil })
+			held := lock(t, locker, "after")
+			grantedByAll(t, replicas.Masters, "after")
+			waits := make(chan error, 1)
+			go func() { waits <- other.Do(short(t), func(context.Context, *quorum.Lock) error { return nil }, "after") }()
+			eventually(t, "the other waits", func() bool { return other.Stats().Waiting == 1 })
+			unlock(t, held)
+			must(t, <-waits)
+		})
+	}
+}
