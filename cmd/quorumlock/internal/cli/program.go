@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/launch"
 	urfave "github.com/urfave/cli/v3"
 )
 
@@ -39,6 +40,7 @@ const completionRequest = "--generate-shell-completion"
 // ends the command's context, except for a command with Job: it forwards signals, and its job would inherit
 // an ignored one.
 func (a App) Main() {
+	launch.Become()
 	args := os.Args[1:]
 	if a.hasJob(args) {
 		os.Exit(a.Run(context.Background(), args, os.Stdout, os.Stderr))

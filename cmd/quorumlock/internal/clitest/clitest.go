@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/launch"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"go.uber.org/goleak"
 )
@@ -36,6 +37,7 @@ var app cli.App // set by Main
 // Main runs the tests, or the command. After all tests it checks that no goroutine, process or file of theirs
 // is left.
 func Main(m *testing.M, tested cli.App) {
+	launch.Become()
 	app = tested
 	if os.Getenv(Variable) != "" {
 		app.Main()

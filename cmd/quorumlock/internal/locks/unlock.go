@@ -59,7 +59,7 @@ Exit codes: 0 if no lock is left, 1 if masters refuse, 69 if too few answered; 6
 type unlockLine struct {
 	*line
 	yes   bool
-	owner string // whose locks are deleted; empty for those that are shown
+	owner string // whose locks are deleted, or, of an owner file, the locker of the owners; empty for those that are shown
 }
 
 // run unlocks what the line names, or the owner file that it names.
@@ -149,13 +149,14 @@ func (u *unlockLine) explain(locks []lockState, out io.Writer) {
 	fmt.Fprintln(out)
 }
 
-// owners returns whose locks are to be deleted: the one that was asked for, or those that the masters show.
+// owners returns whose locks are to be deleted: the one that was asked for, or those that the masters show, of a locker
+// that was asked for or of any.
 func (l lockState) owners(asked string) (owners []string) {
-	if asked != "" {
+	if scripts.ValidOwner(asked) {
 		return []string{asked}
 	}
 	for _, m := range l.Masters {
-		if m.Owner != "" && !slices.Contains(owners, m.Owner) {
+		if m.Owner != "" && (asked == "" || ownerfile.IsOf(m.Owner, asked)) && !slices.Contains(owners, m.Owner) {
 			owners = append(owners, m.Owner)
 		}
 	}
@@ -201,7 +202,7 @@ func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, owner 
 			errs = failed.Nodes.Errors
 		case err != nil:
 			errs = []error{err}
-		case owner != "" && lock.Owner != owner:
+		case owner != "" && !ownerfile.IsOf(lock.Owner, owner):
 			fmt.Fprintf(out, "%q has nothing left here; before: %s\n", owner, lock)
 			return cli.ExitOK
 		default:

@@ -8,43 +8,49 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
 
-// mostText bounds a file, in bytes.
-const mostText = 1 << 20
+const (
+	// mostText bounds a file, in bytes.
+	mostText = 1 << 20
+	// descriptor is the lowest number of the descriptor that a job inherits: no script uses it for itself.
+	descriptor = 87
+)
 
 // File is an owner file that this process has locked. The methods of a nil File do nothing.
 type File struct {
 	path   string
-	open   *os.File
-	record *Record // nil if no lock is left to release
-	ours   bool    // an empty one is removed
+	open   *os.File // for reading: a job that inherits it cannot write to it
+	record *Record  // nil if no lock is left to release
+	ours   bool     // an empty one is removed
 }
 
-// Open opens and locks a file; create makes an empty one if it does not exist. The caller closes it. The error is
-// [ErrInUse] if a process has it locked, and fs.ErrNotExist if there is no file.
+// Open opens and locks a file; create makes an empty one if it does not exist. The caller closes it. The error wraps
+// [ErrInUse] if a process has it locked, or is of the job that it names, and fs.ErrNotExist if there is no file.
 func Open(path string, create bool) (*File, error) {
-	flags := os.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	flags := 0
 	if create {
-		flags |= os.O_CREATE
+		flags = os.O_CREATE
 	}
 	for range 1000 {
-		open, err := os.OpenFile(path, flags, 0o600)
-		if errors.Is(err, unix.ELOOP) {
-			err = fmt.Errorf("%q is a symbolic link", path)
-		}
+		f, err := open(path, flags)
 		if err != nil {
-			return nil, fmt.Errorf("the owner file: %w", err)
+			return nil, err
 		}
-		f := &File{path: path, open: open, ours: create}
-		err = f.lockAndRead()
-		if err == nil && f.isThere() {
+		f.ours = create
+		if err = f.lockAndRead(); err == nil && f.isThere() {
+			if create {
+				err = f.reserve()
+			}
+			if err != nil {
+				f.Close()
+				return nil, err
+			}
 			return f, nil
 		}
-		open.Close()
+		f.open.Close()
 		if err != nil {
 			return nil, fmt.Errorf("the owner file %q: %w", path, err)
 		}
@@ -55,26 +61,64 @@ func Open(path string, create bool) (*File, error) {
 
 // Look returns what the file of a run says, which may be alive.
 func Look(path string) (*Record, error) {
-	open, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := open(path, 0)
 	if err != nil {
-		return nil, fmt.Errorf("the owner file: %w", err)
+		return nil, err
 	}
-	defer open.Close()
-	f := &File{path: path, open: open}
+	defer f.open.Close()
 	if err := f.read(); err != nil {
 		return nil, fmt.Errorf("the owner file %q: %w", path, err)
 	}
 	return f.record, nil
 }
 
-func (f *File) lockAndRead() error {
-	if info, err := f.open.Stat(); err != nil || !info.Mode().IsRegular() {
-		return errors.Join(err, errors.New("it is no regular file"))
+// open opens a file that nobody but this process's user can have written.
+func open(path string, flags int) (*File, error) {
+	open, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|flags, 0o600)
+	if errors.Is(err, unix.ELOOP) {
+		err = fmt.Errorf("%q is a symbolic link", path)
 	}
-	if err := lock(f.open); err != nil {
+	if err != nil {
+		return nil, fmt.Errorf("the owner file: %w", err)
+	}
+	if err := isPrivate(open); err != nil {
+		open.Close()
+		return nil, fmt.Errorf("the owner file %q: %w", path, err)
+	}
+	return &File{path: path, open: open}, nil
+}
+
+// isPrivate returns why what a file says may be another user's word, or the file another program's.
+func isPrivate(f *os.File) error {
+	var stat unix.Stat_t
+	err := unix.Fstat(int(f.Fd()), &stat)
+	switch mode := stat.Mode; {
+	case err != nil:
 		return err
+	case mode&unix.S_IFMT != unix.S_IFREG:
+		return errors.New("it is no regular file")
+	case int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("it belongs to user %d, not %d: use it as that user", stat.Uid, os.Geteuid())
+	case mode&0o022 != 0:
+		return fmt.Errorf("others may write to it, with the mode %#o", mode&0o777)
+	case stat.Nlink > 1:
+		return errors.New("it has another name, as a hard link")
 	}
-	return f.read()
+	return nil
+}
+
+func (f *File) lockAndRead() error {
+	err := unix.Flock(int(f.open.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return fmt.Errorf("%w: the run that wrote it, or a process of its job, is alive (fuser shows which)", ErrInUse)
+	}
+	if err == nil {
+		err = f.read()
+	}
+	if err == nil && f.record != nil && f.record.Machine == machine() && f.record.Job.lives() {
+		err = fmt.Errorf("%w: its run is dead, but not the run's job: the process group %d is alive", ErrInUse, f.record.Job.Group)
+	}
+	return err
 }
 
 func (f *File) read() error {
@@ -97,19 +141,10 @@ func identityOf(f *os.File) string {
 	return fmt.Sprint(stat.Dev, ":", stat.Ino)
 }
 
-func lock(f *os.File) error {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return ErrInUse
-	}
-	return err
-}
-
 // isThere reports whether the path leads to the file.
 func (f *File) isThere() bool {
-	mine, err := f.open.Stat()
-	there, errThere := os.Lstat(f.path)
-	return err == nil && errThere == nil && os.SameFile(mine, there)
+	there, err := os.Lstat(f.path)
+	return err == nil && f.is(there)
 }
 
 // Record returns what the file says; nil if it is empty.
@@ -120,50 +155,53 @@ func (f *File) Record() *Record {
 	return f.record
 }
 
-// Write replaces the file. A reader finds the old text or the new one, also after a crash of the machine, and the path
-// always leads to a file that is locked.
+// is reports whether it is that file.
+func (f *File) is(info os.FileInfo) bool {
+	mine, err := f.open.Stat()
+	return err == nil && os.SameFile(mine, info)
+}
+
+// Write has the file say the record. It is written in place: so the path leads to the file that is locked at all times,
+// and there is no other file. A text that was not written to the end says nothing.
 func (f *File) Write(r Record) error {
 	if f == nil {
 		return nil
 	}
-	temporary, err := os.CreateTemp(filepath.Dir(f.path), filepath.Base(f.path)+".*")
+	r.File = identityOf(f.open)
+	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	next, err := f.replace(temporary, &r)
+	file, err := os.OpenFile(f.path, os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
-		temporary.Close()
-		_ = os.Remove(temporary.Name())
 		return err
 	}
-	f.open.Close()
-	f.open, f.record = next, &r
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || !f.is(info) {
+		return fmt.Errorf("%q is another file now", f.path)
+	}
+	text = append(text, '\n')
+	if _, err = file.WriteAt(text, 0); err == nil {
+		err = file.Truncate(int64(len(text)))
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if err != nil {
+		_, f.record = file.Truncate(0), nil
+		return err
+	}
+	f.record = &r
 	return nil
 }
 
-// replace puts a new file in the place of f's. It returns it open for reading: a job that inherits it cannot write to it.
-func (f *File) replace(temporary *os.File, r *Record) (*os.File, error) {
-	r.File = identityOf(temporary)
-	text, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
+// JobEnded takes the job out of the file: what it has left behind is its own affair.
+func (f *File) JobEnded() {
+	if r := f.Record(); r != nil {
+		without := *r
+		without.Job = Job{}
+		_ = f.Write(without)
 	}
-	_, err = temporary.Write(append(text, '\n'))
-	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
-		return nil, err
-	}
-	next, err := os.Open(temporary.Name())
-	if err != nil {
-		return nil, err
-	}
-	if err = lock(next); err == nil {
-		err = os.Rename(temporary.Name(), f.path)
-	}
-	if err != nil {
-		next.Close()
-		return nil, err
-	}
-	return next, nil
 }
 
 // Remove removes the file: no lock is left to release.
@@ -189,15 +227,29 @@ func (f *File) Close() {
 	f.open.Close()
 }
 
-// Bequeath has the processes that are started before done keep the file locked. They inherit a descriptor with a number
-// that no script uses for itself.
-func (f *File) Bequeath() (done func(), err error) {
-	if f == nil {
-		return func() {}, nil
-	}
-	high, err := unix.FcntlInt(f.open.Fd(), unix.F_DUPFD, 200)
+// reserve gives the file the descriptor that a job inherits.
+func (f *File) reserve() error {
+	high, err := unix.FcntlInt(f.open.Fd(), unix.F_DUPFD_CLOEXEC, descriptor)
 	if err != nil {
-		return nil, fmt.Errorf("the owner file %q: %w", f.path, err)
+		return fmt.Errorf("the owner file %q: a job inherits it as descriptor %d, which the limit of open files (ulimit -n) refuses: %w",
+			f.path, descriptor, err)
 	}
-	return func() { unix.Close(high) }, nil
+	f.open.Close()
+	f.open = os.NewFile(uintptr(high), f.path)
+	return nil
+}
+
+// Bequeath has the processes that are started from now on keep the file locked.
+func (f *File) Bequeath() {
+	if f != nil {
+		_, _ = unix.FcntlInt(f.open.Fd(), unix.F_SETFD, 0)
+	}
+}
+
+// JobOf returns the job that a process leads. It has not been waited for.
+func JobOf(pid int) Job { return Job{Group: pid, Started: started(pid), Namespace: namespace()} }
+
+// lives reports whether a process of the job lives.
+func (j Job) lives() bool {
+	return j.Group > 0 && !errors.Is(unix.Kill(-j.Group, 0), unix.ESRCH) && !j.isOther()
 }

@@ -1,9 +1,11 @@
 // Package ownerfile keeps in a file which owner has the lock of a running job, so that the lock of a process that died
-// can be released at once. The writer has the file locked (flock), and so has its job, which inherits the descriptor:
-// while one of them lives, nobody else opens the file.
+// can be released at once. The writer has the file locked (flock), and so has its job, which inherits the descriptor. As
+// programs close descriptors, the file has the job's process group, too. While one of these lives, nobody else opens the
+// file.
 package ownerfile
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,31 +20,49 @@ import (
 )
 
 // ErrInUse is the error of [Open] for the file of a process that is alive.
-var ErrInUse = errors.New("it is in use: the run that wrote it, or a process of its job, is alive (fuser shows which)")
+var ErrInUse = errors.New("it is in use")
 
 // Record is what a file says.
 type Record struct {
-	Owner   string   `json:"owner"`
+	Owner   string   `json:"owner"` // or its first part, the locker's id, before there is a lock
 	Names   []string `json:"names"`
-	Slot    int      `json:"slot"`    // of the semaphore that Names has; −1 for locks
+	Slots   int      `json:"slots"`   // of the semaphore that Names has; 0 for locks
+	Slot    int      `json:"slot"`    // that was taken; −1 for none
 	Masters []string `json:"masters"` // their names
 	Machine string   `json:"machine"` // until its restart: see machine
 	File    string   `json:"file"`    // which file it was written to: a copy's owner may be alive
+	Job     Job      `json:"job"`
 	isCopy  bool
 }
 
-// New returns the record of an owner that lives on this machine.
-func New(owner string, names []string, slot int, nodes []*node.Node) Record {
-	return Record{Owner: owner, Names: names, Slot: slot, Masters: masters.List(nodes).Names(), Machine: machine()}
+// Job is a process group.
+type Job struct {
+	Group     int    `json:"group"`     // its number, which is its leader's; 0 for no job
+	Started   string `json:"started"`   // when its leader was, in the system's ticks; empty if that is unknown
+	Namespace string `json:"namespace"` // in which the number counts; empty if there are no namespaces
+}
+
+// New returns the record of a locker, by its id, that wants locks, or a slot of a semaphore, on this machine.
+func New(locker string, names []string, slots int, nodes []*node.Node) Record {
+	return Record{Owner: locker, Names: names, Slots: slots, Slot: -1, Masters: masters.List(nodes).Names(), Machine: machine()}
 }
 
 // Locks returns the names of the locks on the masters.
-func (r Record) Locks() []string {
-	if r.Slot >= 0 {
+func (r Record) Locks() (names []string) {
+	switch {
+	case r.Slots == 0:
+		return r.Names
+	case r.Slot >= 0:
 		return []string{scripts.SlotName(r.Names[0], r.Slot)}
 	}
-	return r.Names
+	for slot := range r.Slots {
+		names = append(names, scripts.SlotName(r.Names[0], slot))
+	}
+	return names
 }
+
+// IsOf reports whether an owner is the one that is wanted, or of the locker that is wanted.
+func IsOf(owner, wanted string) bool { return strings.HasPrefix(owner+":", wanted+":") }
 
 // Foreign returns why nothing may be released by the record here, or nil. The owner of another machine may be alive, as
 // the file is a copy, or on a file system that both have. An owner of this one died at its restart.
@@ -68,15 +88,17 @@ func CheckNames(names []string) error {
 	return nil
 }
 
-// parse reads the text of a file. It returns nil for an empty one.
+// parse reads the text of a file. It returns nil for an empty one, and for one that nobody has written to the end.
 func parse(text []byte) (*Record, error) {
-	if len(text) == 0 {
+	line, _, whole := bytes.Cut(text, []byte("\n")) // what follows is left of a longer one
+	if len(text) == 0 || !whole && bytes.HasPrefix(line, []byte(`{"owner":`)) {
 		return nil, nil
 	}
 	var r Record
-	err := json.Unmarshal(text, &r)
-	isOne := err == nil && scripts.ValidOwner(r.Owner) && len(r.Names) > 0 && len(r.Masters) > 0 &&
-		r.Slot >= -1 && r.Slot < scripts.MaxSlots && (r.Slot < 0 || len(r.Names) == 1)
+	err := json.Unmarshal(line, &r)
+	isOne := err == nil && (scripts.ValidOwner(r.Owner) || scripts.ValidOwner(r.Owner+":0")) && len(r.Names) > 0 &&
+		len(r.Masters) > 0 && r.Slots >= 0 && r.Slots <= scripts.MaxSlots && r.Slot >= -1 && (r.Slots == 0 || len(r.Names) == 1) &&
+		r.Slot < r.Slots && r.Job.Group >= 0 && r.Job.Group != 1
 	for _, name := range r.Names {
 		isOne = isOne && masters.CheckLockName(name) == nil
 	}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/launch"
 )
 
 // notStarted adds the exit code to the reason why a command has not been started, if there is one.
@@ -31,12 +32,13 @@ func notStarted(name string, err error) error {
 // child is the command: a process that leads a process group of its own, and has the standard
 // streams of this process.
 type child struct {
-	pid     int                     // of the process, and of its group
-	changes chan syscall.WaitStatus // the process was stopped, and at last: it has ended
-	watch   chan struct{}           // closed when changes is read
+	*launch.Process                         // its number is its group's, too
+	changes         chan syscall.WaitStatus // the process was stopped, and at last: it has ended
+	watch           chan struct{}           // closed when changes is read
 }
 
-// startChild starts a command. The caller then reads changes, after close of watch, until the process has ended.
+// startChild starts the process of a command, which waits for Go. The caller then reads changes, after close of watch,
+// until the process has ended.
 func startChild(path string, args, env []string) (*child, error) {
 	c := &child{changes: make(chan syscall.WaitStatus), watch: make(chan struct{})}
 	started := make(chan error)
@@ -45,22 +47,20 @@ func startChild(path string, args, env []string) (*child, error) {
 		// fires when the thread that forked it ends, and Go ends threads at will.
 		runtime.LockOSThread()
 		var err error
-		c.pid, err = syscall.ForkExec(path, args, &syscall.ProcAttr{
-			Env: env, Files: []uintptr{0, 1, 2}, Sys: childAttributes(),
-		})
+		c.Process, err = launch.Start(path, args, env, childAttributes())
 		started <- err
 		if err == nil {
 			<-c.watch
 			c.follow()
 		}
 	}()
-	return c, notStarted(args[0], <-started)
+	return c, <-started
 }
 
 // follow sends the changes of the process until it has ended. Process 1, as in a container, waits for orphans, too: here
 // alone, so that nobody else gets the process's own status.
 func (c *child) follow() {
-	of, ended := c.pid, false
+	of, ended := c.PID, false
 	if os.Getpid() == 1 {
 		of = -1
 	}
@@ -69,7 +69,7 @@ func (c *child) follow() {
 		pid, err := syscall.Wait4(of, &status, syscall.WUNTRACED, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
-		case pid == c.pid || err != nil && !ended:
+		case pid == c.PID || err != nil && !ended:
 			c.changes <- status
 			ended = status.Exited() || status.Signaled() || err != nil
 		case err != nil:
@@ -79,11 +79,11 @@ func (c *child) follow() {
 }
 
 // signal sends a signal to the process.
-func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(c.pid, s) }
+func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(c.PID, s) }
 
 // signalGroup sends a signal to all processes of the group. Once the process has been waited for,
 // the group's number is its own only while isGroup.
-func (c *child) signalGroup(s syscall.Signal) { _ = syscall.Kill(-c.pid, s) }
+func (c *child) signalGroup(s syscall.Signal) { _ = syscall.Kill(-c.PID, s) }
 
 // end sends a signal that is to end the group. This process adopts what is orphaned by it: a dead process is in the group
 // until it is waited for, and init may be late, or another program that waits for none.
@@ -95,8 +95,8 @@ func (c *child) end(s syscall.Signal) {
 // isGroup reports whether the group has processes. The command itself has ended.
 func (c *child) isGroup() bool {
 	for {
-		if pid, err := syscall.Wait4(-c.pid, nil, syscall.WNOHANG, nil); pid <= 0 && !errors.Is(err, syscall.EINTR) {
-			return !errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH)
+		if pid, err := syscall.Wait4(-c.PID, nil, syscall.WNOHANG, nil); pid <= 0 && !errors.Is(err, syscall.EINTR) {
+			return !errors.Is(syscall.Kill(-c.PID, 0), syscall.ESRCH)
 		}
 	}
 }

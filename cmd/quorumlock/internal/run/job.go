@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/ownerfile"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -62,22 +63,38 @@ func (j *job) run(path string) (status syscall.WaitStatus, ended, err error) {
 		return status, nil, cli.ExitWith(cli.ExitSignalled+int(signal), interrupted{signal})
 	default:
 	}
-	inherited, err := j.line.owner.Bequeath()
-	if err != nil {
-		return status, nil, cli.ExitWith(cli.ExitConfiguration, err)
-	}
+	j.line.owner.Bequeath()
 	j.child, err = startChild(path, j.line.command, j.environment())
-	inherited()
 	if err != nil {
+		return status, nil, cli.ExitWith(cli.ExitNotExecutable, fmt.Errorf("the command was not started: %w", err))
+	}
+	err = j.begin()
+	close(j.child.watch)
+	if err != nil {
+		j.child.signalGroup(syscall.SIGKILL)
+		for status := range j.child.changes {
+			if !status.Stopped() {
+				break
+			}
+		}
 		return status, nil, err
 	}
 	j.tty = terminal{j.child, j.signals.continued}
 	j.tty.give()
-	close(j.child.watch)
 	status = j.follow()
 	j.tty.takeBack()
 	j.endGroup()
 	return status, j.ended, nil
+}
+
+// begin has the process that was started become the command, once its group is in the owner file. err has its exit code.
+func (j *job) begin() error {
+	r := j.line.record
+	r.Owner, r.Slot, r.Job = j.lock.Owner(), j.lock.Slot(), ownerfile.JobOf(j.child.PID)
+	if err := j.line.owner.Write(r); err != nil {
+		return cli.ExitWith(cli.ExitConfiguration, fmt.Errorf("the command was not started: the owner file: %w", err))
+	}
+	return notStarted(j.line.command[0], j.child.Go())
 }
 
 // left returns how long the command may go on. Renewal moves it, until the grace has begun. It is

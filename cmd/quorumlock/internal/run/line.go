@@ -37,10 +37,11 @@ type line struct {
 	all      bool
 	existing bool // the masters are a deployment already
 	access   masters.Access
-	urls     []string        // of the masters, once they are open
-	label    string          // of the locker's identity
-	file     string          // of the owner; empty for none
-	owner    *ownerfile.File // once it is open; nil for none
+	urls     []string         // of the masters, once they are open
+	label    string           // of the locker's identity
+	file     string           // of the owner; empty for none
+	owner    *ownerfile.File  // once it is open; nil for none
+	record   ownerfile.Record // of this run, without its lock
 	flags    *cli.Flags
 }
 

@@ -94,7 +94,7 @@ type interrupted struct{ signal syscall.Signal }
 func (i interrupted) Error() string { return "ended by " + unix.SignalName(i.signal) }
 
 // acquire takes the lock after first, and waits for it as the command line says. A signal ends the waiting.
-func (l *line) acquire(locker *quorum.Locker, first func(context.Context), signals <-chan os.Signal) (*quorum.Lock, error) {
+func (l *line) acquire(locker *quorum.Locker, first func(context.Context) error, signals <-chan os.Signal) (*quorum.Lock, error) {
 	// The lock's context ends with this one, so it is not cancelled once the lock is held.
 	ctx, cancel := context.WithCancelCause(context.Background())
 	over, watched := make(chan struct{}), make(chan struct{})
@@ -106,8 +106,11 @@ func (l *line) acquire(locker *quorum.Locker, first func(context.Context), signa
 		case <-over:
 		}
 	}()
-	first(ctx)
-	lock, err := l.lock(ctx, locker)
+	var lock *quorum.Lock
+	err := first(ctx)
+	if err == nil {
+		lock, err = l.lock(ctx, locker)
+	}
 	close(over)
 	<-watched
 	if err == nil && ctx.Err() != nil { // the waiting ended as the lock was acquired
@@ -181,6 +184,8 @@ func (l *line) refusal(err error, nodes []*node.Node) error {
 	var signal interrupted
 	var failed *quorum.Error
 	switch {
+	case cli.CodeOf(err, -1) >= 0:
+		return err
 	case errors.As(err, &signal):
 		return cli.ExitWith(cli.ExitSignalled+int(signal.signal), err)
 	case errors.Is(err, quorum.ErrHeld):

@@ -3,6 +3,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,25 +34,61 @@ func (l *line) openOwner(report func(error)) (err error) {
 	return nil
 }
 
-// releaseDead releases the lock of a run that died, by the file that it left behind. It reports that, or why it fails: the
-// lock then ends with its lease.
-func (l *line) releaseDead(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, report func(error)) {
-	dead := l.owner.Record()
-	if dead == nil {
-		return
+// takeOwner releases the lock of a run that died, by the file that it left behind, and writes to the file who may get the
+// lock now. It reports if the dead one's stays, until its lease ends: then the file keeps that owner until there is
+// a lock. The error has its exit code.
+func (l *line) takeOwner(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, report func(error)) error {
+	l.record = ownerfile.New(locker.ID(), l.names, l.slots, nodes)
+	if dead := l.owner.Record(); dead != nil {
+		if err := release(ctx, locker, nodes, *dead); err != nil {
+			report(fmt.Errorf("the lock of the owner in %q is not released: %w", l.file, err))
+			return nil
+		}
+		report(fmt.Errorf("released the lock of %q, a run that died", dead.Owner))
 	}
-	err := dead.Foreign(nodes)
+	if err := l.owner.Write(l.record); err != nil {
+		return cli.ExitWith(cli.ExitConfiguration, fmt.Errorf("the owner file: %w", err))
+	}
+	return nil
+}
+
+// release releases what a run that died has at its locks.
+func release(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, dead ownerfile.Record) error {
+	if err := dead.Foreign(nodes); err != nil {
+		return err
+	}
+	semaphore := locker.Semaphore(dead.Names[0], dead.Slots)
 	switch {
-	case err != nil:
-	case dead.Slot >= 0:
-		err = locker.Semaphore(dead.Names[0], scripts.MaxSlots).ForceUnlockOwner(ctx, dead.Owner, dead.Slot)
-	default:
-		err = locker.ForceUnlockOwner(ctx, dead.Owner, dead.Names...)
+	case !scripts.ValidOwner(dead.Owner):
+		return releaseAll(ctx, locker, semaphore, dead)
+	case dead.Slots > 0:
+		return semaphore.ForceUnlockOwner(ctx, dead.Owner, dead.Slot)
 	}
-	if err != nil {
-		err = fmt.Errorf("the lock of the owner in %q is not released: %w", l.file, err)
+	return locker.ForceUnlockOwner(ctx, dead.Owner, dead.Names...)
+}
+
+// releaseAll releases what any owner of a locker has that died before its file had the owner.
+func releaseAll(ctx context.Context, locker *quorum.Locker, semaphore *quorum.Semaphore, dead ownerfile.Record) error {
+	var states []quorum.State
+	var err error
+	if dead.Slots > 0 {
+		states, err = semaphore.Inspect(ctx)
 	} else {
-		err = fmt.Errorf("released the lock of %q, a run that died", dead.Owner)
+		for _, name := range dead.Names {
+			state, failed := locker.Inspect(ctx, name)
+			states, err = append(states, state), cmp.Or(err, failed)
+		}
 	}
-	report(err)
+	for _, state := range states {
+		for _, n := range state.Nodes {
+			switch {
+			case !ownerfile.IsOf(n.Owner, dead.Owner):
+			case state.Slot >= 0:
+				err = cmp.Or(err, semaphore.ForceUnlockOwner(ctx, n.Owner, state.Slot))
+			default:
+				err = cmp.Or(err, locker.ForceUnlockOwner(ctx, n.Owner, state.Name))
+			}
+		}
+	}
+	return err
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
-	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/ownerfile"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -68,15 +67,14 @@ func (l *line) run(signals *caught, report func(error)) (code int, err error) {
 	defer masters.CloseAll(nodes)
 	defer locker.Close()
 
-	lock, err := l.acquire(locker, func(ctx context.Context) { l.releaseDead(ctx, locker, nodes, report) }, signals.forward)
+	lock, err := l.acquire(locker, func(ctx context.Context) error { return l.takeOwner(ctx, locker, nodes, report) }, signals.forward)
 	if err != nil {
+		if r := l.owner.Record(); r != nil && r.Owner == locker.ID() {
+			l.owner.Remove()
+		}
 		return 0, l.refusal(err, nodes)
 	}
 	began := clock.System().Now()
-	if err := l.owner.Write(ownerfile.New(lock.Owner(), l.names, lock.Slot(), nodes)); err != nil {
-		l.unlock(lock)
-		return 0, cli.ExitWith(cli.ExitConfiguration, fmt.Errorf("the command was not started: the owner file: %w", err))
-	}
 	job := newJob(l, lock, signals)
 	status, ended, err := job.run(path)
 	if err == nil && ended == nil && !job.told {
@@ -90,6 +88,8 @@ func (l *line) run(signals *caught, report func(error)) (code int, err error) {
 	unlockErr := l.unlock(lock)
 	if unlockErr == nil {
 		l.owner.Remove()
+	} else {
+		l.owner.JobEnded()
 	}
 	switch {
 	case err != nil:

@@ -30,17 +30,11 @@ func TestTheCommandDiesWithRun(t *testing.T) {
 // The death signal fires when the thread that forked ends, not the process.
 func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 	children := make([]*child, 8)
-	var starting sync.WaitGroup
-	for i := range children { // at once, so that not all are started by the main thread, which never ends
-		starting.Go(func() {
-			var err error
-			children[i], err = startChild("/bin/sleep", []string{"sleep", "600"}, os.Environ())
-			testkit.Is(t, err, nil, "startChild")
-		})
-	}
-	starting.Wait()
-	if t.Failed() {
-		return
+	for i := range children { // each by a thread of its own, and the main one, which never ends, is one at most
+		var err error
+		children[i], err = startChild("/bin/sleep", []string{"sleep", "600"}, os.Environ())
+		testkit.Must(t, err)
+		testkit.Must(t, children[i].Go())
 	}
 	before := threadsOf(t)
 	const threads = 64
@@ -56,7 +50,7 @@ func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 	gone.Wait()
 	clitest.Eventually(t, "the threads ended", func() bool { return threadsOf(t) <= before+len(children) })
 	for _, c := range children {
-		testkit.Check(t, alive(c.pid), "it died with a thread")
+		testkit.Check(t, alive(c.PID), "it died with a thread")
 		c.signalGroup(syscall.SIGKILL)
 		close(c.watch)
 		status := <-c.changes

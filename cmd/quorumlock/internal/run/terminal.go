@@ -42,7 +42,7 @@ type terminal struct {
 
 // give gives the terminal to the command, and lets it go on.
 func (t *terminal) give() {
-	if moveTerminal(ownGroup(), t.child.pid) {
+	if moveTerminal(ownGroup(), t.child.PID) {
 		t.child.signalGroup(syscall.SIGCONT) // it may have stopped because it read before
 	}
 	// A process that takes the terminal and is not in the foreground gets SIGTTOU. The command is
@@ -51,7 +51,7 @@ func (t *terminal) give() {
 }
 
 // takeBack takes the terminal back from the command.
-func (t *terminal) takeBack() { moveTerminal(t.child.pid, ownGroup()) }
+func (t *terminal) takeBack() { moveTerminal(t.child.PID, ownGroup()) }
 
 // stopped is called when the terminal, or a signal, has stopped the command. If a shell would
 // then stop its job, this process stops, too: with all of its group, as by Ctrl-Z. stopped returns
@@ -60,7 +60,7 @@ func (t *terminal) stopped(by syscall.Signal) bool {
 	if by == syscall.SIGSTOP || !isTerminal() {
 		return false // what stopped the command continues it
 	}
-	if by != syscall.SIGTSTP && moveTerminal(ownGroup(), t.child.pid) {
+	if by != syscall.SIGTSTP && moveTerminal(ownGroup(), t.child.PID) {
 		return true // it wanted the terminal, which the shell has given back since (fg of a running job)
 	}
 	t.child.signalGroup(syscall.SIGSTOP) // without renewal none of it may go on
@@ -79,6 +79,6 @@ func (t *terminal) stopped(by syscall.Signal) bool {
 
 // resume lets the command go on after stopped, in the foreground if this process is.
 func (t *terminal) resume() {
-	moveTerminal(ownGroup(), t.child.pid)
+	moveTerminal(ownGroup(), t.child.PID)
 	t.child.signalGroup(syscall.SIGCONT)
 }

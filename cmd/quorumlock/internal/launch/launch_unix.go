@@ -1,0 +1,110 @@
+//go:build unix
+
+package launch
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// name is how a process that waits to become a program is called: its first argument.
+	name = "quorumlock-launch"
+	// socketNumber is the lowest descriptor for its socket to this process. Below are what a shell, or systemd, hands on
+	// to the program.
+	socketNumber = 64
+)
+
+// Process is a process that waits to become a program.
+type Process struct {
+	PID    int
+	socket *os.File // to the process: a byte says Go, and nothing comes back if it became the program
+}
+
+// Start starts a process that waits to become the program at path. It has the environment, and what this process has
+// open. No other process may be started meanwhile: it would inherit the socket. The caller waits for the process.
+func Start(path string, args, env []string, attributes *syscall.SysProcAttr) (*Process, error) {
+	self, err := ourselves()
+	if err != nil {
+		return nil, err
+	}
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, end := range ends {
+		unix.CloseOnExec(end)
+	}
+	defer unix.Close(ends[1])
+	p := &Process{socket: os.NewFile(uintptr(ends[0]), "socket")}
+	inherited, err := unix.FcntlInt(uintptr(ends[1]), unix.F_DUPFD, socketNumber)
+	if err != nil {
+		p.socket.Close()
+		return nil, err
+	}
+	defer unix.Close(inherited)
+	p.PID, err = syscall.ForkExec(self, append([]string{name, strconv.Itoa(inherited), path}, args...), &syscall.ProcAttr{
+		Env: env, Files: []uintptr{0, 1, 2}, Sys: attributes,
+	})
+	if err != nil {
+		p.socket.Close()
+		return nil, fmt.Errorf("%s: %w", self, err)
+	}
+	return p, nil
+}
+
+// ourselves returns the path of this process's program.
+func ourselves() (string, error) {
+	const running = "/proc/self/exe" // also after an upgrade has replaced the file
+	if _, err := os.Stat(running); err == nil {
+		return running, nil
+	}
+	if path, err := os.Executable(); err == nil {
+		return path, nil
+	}
+	return exec.LookPath(os.Args[0])
+}
+
+// Go has the process become the program. If it cannot, it ends, and the error says why. A process that has ended is no
+// error here.
+func (p *Process) Go() error {
+	defer p.socket.Close()
+	if _, err := p.socket.Write([]byte{0}); err != nil {
+		return nil
+	}
+	number := make([]byte, 16)
+	n, _ := p.socket.Read(number)
+	if code, err := strconv.Atoi(string(number[:n])); err == nil {
+		return syscall.Errno(code)
+	}
+	return nil
+}
+
+// Abandon has the process end.
+func (p *Process) Abandon() { p.socket.Close() }
+
+// Become is called first by a program that uses Start. In a process that Start has started it doesn't return: that one
+// becomes the program, or ends.
+func Become() {
+	if len(os.Args) < 4 || os.Args[0] != name {
+		return
+	}
+	inherited, err := strconv.Atoi(os.Args[1])
+	if err != nil {
+		return
+	}
+	unix.CloseOnExec(inherited)
+	socket := os.NewFile(uintptr(inherited), "socket")
+	if n, _ := socket.Read(make([]byte, 1)); n == 0 {
+		os.Exit(1) // abandoned, or the parent is dead
+	}
+	if code, ok := syscall.Exec(os.Args[2], os.Args[3:], os.Environ()).(syscall.Errno); ok {
+		_, _ = socket.WriteString(strconv.Itoa(int(code)))
+	}
+	os.Exit(1)
+}

@@ -1,0 +1,10 @@
+//go:build unix && !linux
+
+package ownerfile
+
+// isOther returns false: this system's kill(2) tells no group from a later one of the same number.
+func (Job) isOther() bool { return false }
+
+func namespace() string { return "" }
+
+func started(int) string { return "" }
