@@ -50,7 +50,7 @@ FLAKES_TESTS ?= .
 VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-g$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
 IMAGE ?= ghcr.io/quorumlock/quorumlock
 
-.PHONY: help demo quick test flakes chaos soak fleet bench bench-check lint vuln api dist image dist-test release
+.PHONY: help demo quick test flakes chaos soak bench bench-check lint vuln api dist image dist-test release
 .PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish
 .PHONY: test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
 .PHONY: test-chaos test-chaos-containers test-chaos-masters test-chaos-paths
@@ -94,7 +94,7 @@ test-searches:
 	$(LAST) $(GO) test -vet=off -ldflags=-s -timeout 60m $(SEARCHES)
 
 test-sim:
-	$(LAST) sh -c "cd integration && $(GO) test -vet=off -ldflags=-s -timeout 60m ./sim/..."
+	$(LAST) sh -c "cd integration && $(GO) test -vet=off -ldflags=-s -timeout 60m ./sim"
 	$(if $(RACE),$(LAST) sh -c "cd integration && $(TEST) -run TestSeeds ./sim -sim.seeds=15")
 
 # These are idle most of the time, so they run beside each other, and so do their parallel tests.
@@ -145,11 +145,6 @@ test-chaos-paths:
 chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos*, and a page with a picture of each to chaos/ (25 minutes)
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -chaos.report=$(CURDIR)/docs/reports/chaos.md \
 		-chaos.pair=$(CURDIR)/docs/reports -chaos.html=$(CURDIR)/chaos/index.html -chaos.revision="$$(git describe --always --dirty)"
-
-# 10,000 processes take 6 GB. It measures virtual time, so other work on the machine changes no figure.
-fleet: ## a simulated fleet of 10,000 processes in three regions; writes docs/reports/fleet.md (7 minutes)
-	cd integration && GOGC=200 $(GO) test -timeout 120m -v -run 'TestFleet|TestManyNamesWait' ./sim/fleet -fleet.processes=10000 -fleet.names=50000 \
-		-fleet.docs=$(CURDIR)/docs -fleet.revision="$$(git describe --always --dirty)"
 
 # These take too long for every change: deeper searches (about an hour, some GB), many seeds of the simulation,
 # five minutes of each random walk, fuzzing, and what no test notices when it is left out.

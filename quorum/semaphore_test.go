@@ -531,3 +531,22 @@ func TestASemaphoreOnTooFewMasters(t *testing.T) {
 		wantError(t, errorOf(l.Semaphore("s", 1).Acquire(t.Context())), ErrUnavailable, not{ErrHeld})
 	})
 }
+
+// A slot costs what a lock costs, if there is no contention.
+func TestASlotCostsALock(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		semaphore := l.Semaphore("s", 4)
+		calls := func(take func() (*Lock, error)) int64 {
+			before := c.calls.Load()
+			for range 100 {
+				c.unlock(c.got(take()))
+				synctest.Wait()
+			}
+			return c.calls.Load() - before
+		}
+		locks := calls(func() (*Lock, error) { return l.Lock(t.Context(), "k") })
+		slots := calls(func() (*Lock, error) { return semaphore.Acquire(t.Context()) })
+		testkit.Check(t, 4*slots <= 5*locks, "100 slots take %d scripts, 100 locks %d", slots, locks)
+	})
+}
