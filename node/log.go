@@ -44,7 +44,10 @@ type stateLog struct {
 
 	downLogged       bool // and not yet that it answers again
 	whyLogged        string
+	unmarked         bool      // the process grants nothing until a client marks it
 	quarantineLogged time.Time // and not yet that it is over
+	row              int       // quarantines that were logged since the node last granted
+	rowBegan         time.Time
 	downAt           time.Time // of the last line about a node that is down
 	refusedAt        time.Time // of that about a refused release
 	listsAt          time.Time // of that about a refused list
@@ -82,7 +85,7 @@ func (l *stateLog) readQuarantineLocked(q pipeline.Quarantine) {
 	if q.Asked.Before(l.asked) { // another connection has found something newer
 		return
 	}
-	l.asked = q.Asked
+	l.asked, l.unmarked = q.Asked, q.Unmarked
 	end := q.Came.Add(q.Left)
 	isSame := !q.Asked.Add(q.Left).After(l.quarantine.Add(sameEnd))
 	if isSame && !end.Before(l.quarantine) {
@@ -164,13 +167,23 @@ func (l *stateLog) logChangesLocked(now time.Time) {
 	switch {
 	case isDown:
 	case isQuarantined && l.quarantine.Sub(l.quarantineLogged) > sameEnd:
-		l.quarantineLogged = l.quarantine
-		left := l.quarantine.Sub(now).Round(time.Millisecond)
-		l.logLocked(slog.LevelWarn, "quorumlock: node in quarantine, it grants nothing new", "left", left.String())
-	case !isQuarantined && !l.quarantineLogged.IsZero():
-		l.quarantineLogged = time.Time{}
+		l.logQuarantineLocked(now)
+	case !isQuarantined && !l.unmarked && !l.quarantineLogged.IsZero():
+		l.quarantineLogged, l.row = time.Time{}, 0
 		l.logLocked(slog.LevelInfo, "quorumlock: node grants again, its quarantine is over")
 	}
+}
+
+func (l *stateLog) logQuarantineLocked(now time.Time) {
+	l.quarantineLogged = l.quarantine
+	left := l.quarantine.Sub(now).Round(time.Millisecond).String()
+	if l.row++; l.row > 1 {
+		l.logLocked(slog.LevelWarn, "quorumlock: node in quarantine again, and the last one was not over",
+			"times", l.row, "within", now.Sub(l.rowBegan).Round(time.Second).String(), "left", left)
+		return
+	}
+	l.rowBegan = now
+	l.logLocked(slog.LevelWarn, "quorumlock: node in quarantine, it grants nothing new", "left", left)
 }
 
 // ReleaseRefused is called once for each release that the server refused.

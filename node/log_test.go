@@ -117,6 +117,38 @@ func logsItsStates(t *testing.T) {
 	testkit.Check(t, got == 6 && strings.Contains(log.all[3], "answers again"), "%d lines: %q", got, log.text())
 }
 
+// A master that restarts in its quarantine, again and again, has not granted in between. The log says so, and how often.
+func TestLogOfAMasterThatKeepsRestarting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const maxLease, often, every = 30 * time.Second, 6, 5 * time.Second
+		log := &lines{}
+		m := bubble.Masters(t, 1)
+		n := bubble.Nodes(t, m, nil, node.WithName(nodeName), node.WithMaxLease(maxLease), log.option())[0]
+		over := func() int { return log.logged("level=INFO", "node grants again, its quarantine is over") }
+		for i := range often {
+			if i > 0 {
+				m[0].Crash(fakeredis.Memory(i % 2 * int(fakeredis.Everything)))
+				m[0].Start()
+			}
+			testkit.Eventually(t, "quarantined", func() bool { return isQuarantined(do(t, n, acquireFor(maxLease, "k", "o:1"))) })
+			testkit.Pass(every)
+			testkit.Check(t, over() == 0, "restart %d: it grants nothing: %s", i, log.text())
+			if i > 0 {
+				again := log.logged("level=WARN", "node in quarantine again, and the last one was not over", fmt.Sprintf("times=%d ", i+1), "left=30s")
+				testkit.Equal(t, again, 1, "lines about restart "+fmt.Sprint(i))
+			}
+		}
+		testkit.Equal(t, log.logged("times=6 within=25s"), 1, "lines about the last restart")
+		testkit.Pass(maxLease)
+		testkit.Equal(t, over(), 1, "lines that it grants")
+		m[0].Crash(fakeredis.Nothing)
+		m[0].Start()
+		testkit.Eventually(t, "quarantined", func() bool { return isQuarantined(do(t, n, acquireFor(maxLease, "k", "o:1"))) })
+		testkit.Pass(every)
+		testkit.Equal(t, log.logged("node in quarantine, it grants nothing new"), 2, "lines about the first one of a row: "+log.text())
+	})
+}
+
 func isQuarantined(r pipeline.Result) bool { return outcome(r).Outcome == scripts.Quarantined }
 
 // A quarantine that ended early, or began anew, does not hide the next one. A client that did not

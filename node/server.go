@@ -140,7 +140,7 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	if deployment := view.MaxLease(); deployment != 0 && deployment != s.opts.maxLease {
 		return nil, membership.DifferentMaxLease(deployment, s.opts.maxLease)
 	}
-	conn.Quarantine = pipeline.Quarantine{Left: view.Quarantine(), Asked: asked, Came: came}
+	conn.Quarantine = pipeline.Quarantine{Left: view.Quarantine(), Unmarked: !view.IsMarked(), Asked: asked, Came: came}
 	return conn, nil
 }
 

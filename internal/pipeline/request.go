@@ -38,9 +38,10 @@ type Result struct {
 // Quarantine is one reading of a node's quarantine. A goroutine that the machine holds up may hand it
 // on long after it was made, so it says when that was: after Asked and before Came.
 type Quarantine struct {
-	Left  time.Duration
-	Asked time.Time // before the request was sent
-	Came  time.Time // after the reply was read
+	Left     time.Duration
+	Unmarked bool      // it has not begun, and the node grants nothing
+	Asked    time.Time // before the request was sent
+	Came     time.Time // after the reply was read
 }
 
 // Receiver takes the outcome of a call.
