@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -103,8 +105,24 @@ func Become() {
 	if n, _ := socket.Read(make([]byte, 1)); n == 0 {
 		os.Exit(1) // abandoned, or the parent is dead
 	}
-	if code, ok := syscall.Exec(os.Args[2], os.Args[3:], os.Environ()).(syscall.Errno); ok {
+	if code, ok := syscall.Exec(os.Args[2], os.Args[3:], environment()).(syscall.Errno); ok {
 		_, _ = socket.WriteString(strconv.Itoa(int(code)))
 	}
 	os.Exit(1)
+}
+
+// environment returns the environment, in which what systemd says of the parent's number is said of this process's:
+// a program ignores its sockets, and the watchdog, if they are another's.
+func environment() []string {
+	parent, own := strconv.Itoa(os.Getppid()), strconv.Itoa(os.Getpid())
+	env := os.Environ()
+	if os.Getenv("LISTEN_PID") == parent { // which systemd may name in a second way
+		env = slices.DeleteFunc(env, func(variable string) bool { return strings.HasPrefix(variable, "LISTEN_PIDFDID=") })
+	}
+	for i, variable := range env {
+		if name, value, _ := strings.Cut(variable, "="); value == parent && (name == "LISTEN_PID" || name == "WATCHDOG_PID") {
+			env[i] = name + "=" + own
+		}
+	}
+	return env
 }

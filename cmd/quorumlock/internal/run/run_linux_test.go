@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -56,6 +58,48 @@ func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 		status := <-c.changes
 		testkit.Check(t, status.Signal() == syscall.SIGKILL, "it ended with %v", status)
 	}
+}
+
+// A service that systemd activates by a socket, or that has a watchdog, looks whether the variables have its own number.
+func TestTheCommandHasSystemdsNumbers(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	for number, own := range map[string]bool{"$$": true, "1": false} { // 1 is another process's word
+		p := d.Prepare("x", "--", "sh", "-c", "echo job=$$; env")
+		p.Path, p.Args = "/bin/sh", append([]string{"sh", "-c", "LISTEN_PID=" + number + " WATCHDOG_PID=" + number +
+			` LISTEN_FDS=1 LISTEN_PIDFDID=7 exec "$@"`, "sh"}, p.Args...)
+		p.Begin(t).Ends(t, cli.ExitOK)
+		want := "1"
+		if own {
+			want = fmt.Sprint(p.Number(t, "job"))
+		}
+		printed := p.Out.String()
+		clitest.Contains(t, printed, "LISTEN_PID="+want+"\n", "WATCHDOG_PID="+want+"\n", "LISTEN_FDS=1\n")
+		testkit.Check(t, strings.Contains(printed, "LISTEN_PIDFDID=7\n") == !own, "LISTEN_PIDFDID is that of run: %s", printed)
+	}
+}
+
+// systemd's own proxy runs under a lock, and serves the socket that systemd-socket-activate has opened for it.
+func TestTheCommandServesSystemdsSocket(t *testing.T) {
+	t.Parallel()
+	activate, err := exec.LookPath("systemd-socket-activate")
+	proxy := "/usr/lib/systemd/systemd-socket-proxyd"
+	if _, missing := os.Stat(proxy); err != nil || missing != nil {
+		t.Skipf("SKIPPED, needs systemd: %v", errors.Join(err, missing))
+	}
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	socket := filepath.Join(t.TempDir(), "socket")
+	p := d.Prepare("-n", "-owner-file", socket+".owner", "x", "--", proxy, d.Masters[0].Addr())
+	p.Args = append([]string{activate, "-l", socket, "-E", clitest.Variable, "-E", masters.URLsVariable}, p.Args...)
+	p.Path = activate
+	p.Begin(t)
+	p.Eventually(t, "the socket", func() bool { _, err := os.Stat(socket); return err == nil || p.HasExited() })
+	conn, err := redis.Dial("unix", socket, redis.DialReadTimeout(clitest.Bound))
+	testkit.Must(t, err)
+	defer conn.Close()
+	pong, err := redis.String(conn.Do("PING"))
+	testkit.Check(t, err == nil && pong == "PONG", "%q, %v; errors %q", pong, err, &p.Errs)
+	d.Run(t, cli.ExitHeld, "-n", "x", "--", "true")
 }
 
 const lateInitVariable = "QUORUMLOCK_TEST_LATE_INIT"
