@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -78,4 +79,17 @@ func firstDifference(code, tests string) string {
 			return line
 		}
 	}
+}
+
+// The README's timeline fits a terminal, and a page beside others.
+func TestTheTimelineIsNarrow(t *testing.T) {
+	lines := 0
+	for line := range strings.Lines(testkit.Read(t, "README.md")) {
+		if strings.HasPrefix(line, "    ") {
+			lines++
+			n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
+			testkit.Check(t, n <= 80, "%d columns: %s", n, line)
+		}
+	}
+	testkit.Check(t, lines > 5, "only %d lines: does the test find them?", lines)
 }

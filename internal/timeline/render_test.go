@@ -103,6 +103,19 @@ func TestOnlyAClashIsRed(t *testing.T) {
 	}
 }
 
+// A renderer that knows no variables of CSS (librsvg) draws the colours of light mode, and no black box.
+func TestEachColourStandsBeforeItsVariable(t *testing.T) {
+	colours, uses := map[string]string{}, 0
+	for _, c := range regexp.MustCompile(`--(\w+):(#\w+)`).FindAllStringSubmatch(strings.Split(style, "@media")[0], -1) {
+		colours[c[1]] = c[2]
+	}
+	for _, use := range regexp.MustCompile(`(.{0,15})\b(fill|stroke)(:|=")var\(--(\w+)\)`).FindAllStringSubmatch(style, -1) {
+		uses++
+		testkit.Check(t, strings.HasSuffix(use[1], use[2]+":"+colours[use[4]]+";"), "no colour before %s", use[0])
+	}
+	testkit.Check(t, uses > 20 && strings.Count(style, "var(") == uses, "%d uses of variables: does the test find them?", uses)
+}
+
 // Without colours each state has a letter, and a shape, of its own.
 func TestStatesDifferWithoutColours(t *testing.T) {
 	seen := map[string]State{}
@@ -110,7 +123,7 @@ func TestStatesDifferWithoutColours(t *testing.T) {
 		shape := regexp.MustCompile(`id="tl-` + looks[s].class + `".* d="([^"]*)"`).FindString(style)
 		_, shape, _ = strings.Cut(shape, " d=")
 		if shape == "" {
-			shape = regexp.MustCompile(`\.tl \.` + looks[s].class + `\{fill:var.*?\}`).FindString(style)
+			shape = regexp.MustCompile(`\.tl \.` + looks[s].class + `\{fill:#.*?\}`).FindString(style)
 		}
 		for _, key := range []string{"shape " + shape, "letter " + looks[s].glyph, "word " + looks[s].word} {
 			other, taken := seen[key]
