@@ -145,6 +145,39 @@ func TestBubbleOptionsAndFaults(t *testing.T) {
 	})
 }
 
+// Masters that were started outside a bubble fail the test that uses them in one, before Go's runtime ends the program.
+func TestMastersFromOutsideTheBubble(t *testing.T) {
+	f := &testkit.Recorder{TB: t}
+	defer f.End()
+	masters := quorumtest.Start(f, 3)
+	locker := masters.Locker()
+	lock, err := locker.Lock(t.Context(), name)
+	testkit.Must(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		for what, use := range map[string]func(){
+			"Locker":        func() { masters.Locker() },
+			"Options":       func() { masters.Options() },
+			"HoldElsewhere": func() { masters.HoldElsewhere("a") },
+			"Lose":          func() { masters.Lose(lock) },
+			"Stop":          func() { masters.Stop(0) },
+			"Start":         func() { masters.Start(0) },
+			"Forget":        func() { masters.Forget(0) },
+			"FastForward":   func() { masters.FastForward(time.Hour) },
+			"Pause":         func() { masters.Pause(locker, time.Hour) },
+			"Work":          func() { masters.Work(locker, time.Hour) },
+			"a Lock":        func() { locker.Lock(t.Context(), "a") },
+			"a TryLock":     func() { locker.TryLock(t.Context(), "a") },
+			"an Extend":     func() { lock.Extend(t.Context(), time.Second) },
+			"an Unlock":     func() { lock.Unlock(t.Context()) },
+		} {
+			f.Died = ""
+			f.Run(use)
+			testkit.Check(t, f.Died == "quorumtest: the masters were started outside this testing/synctest bubble: call Start in it",
+				"%s: it failed with %q", what, f.Died)
+		}
+	})
+}
+
 // A locker of somebody else's has no process to pause.
 func TestPauseOfAnotherLocker(t *testing.T) {
 	masters := quorumtest.Start(t, 3)

@@ -33,6 +33,7 @@ func (m *Masters) Forget(i int) {
 
 func (m *Masters) server(action string, i int) *server {
 	m.tb.Helper()
+	m.checkBubble()
 	if i < 0 || i >= len(m.servers) {
 		m.tb.Fatalf("quorumtest: %s master %d: there are %d, counted from 0", action, i, len(m.servers))
 	}
@@ -51,6 +52,7 @@ func (m *Masters) server(action string, i int) *server {
 // A locker with another clock does not notice, and believes that it holds what others are granted.
 func (m *Masters) FastForward(d time.Duration) {
 	m.tb.Helper()
+	m.checkBubble()
 	if d < 0 {
 		m.tb.Fatalf("quorumtest: fast-forward by %v: time does not go back", d)
 	}

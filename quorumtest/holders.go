@@ -86,6 +86,7 @@ func (m *Masters) Lose(lock *quorum.Lock) {
 	if lock == nil {
 		m.tb.Fatalf("quorumtest: lose: the lock is nil; FromContext finds it by the names that it was locked with")
 	}
+	m.checkBubble()
 	if err := m.lose(lock); err != nil {
 		m.tb.Fatalf("quorumtest: lose %q: %v", lock.Names(), err)
 	}

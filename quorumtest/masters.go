@@ -63,6 +63,7 @@ type Masters struct {
 
 // fleet is what the masters of a test are, whoever uses them.
 type fleet struct {
+	starter  testing.TB // of Start
 	servers  []*server
 	time     *sharedTime
 	nodeOpts []node.Option
@@ -97,7 +98,7 @@ func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 	if !inBubble() {
 		usual = append(usual, node.WithTimeout(nodeTimeout))
 	}
-	f := &fleet{time: &sharedTime{began: time.Now()}, nodeOpts: append(usual, opts...), clock: fakeclock.New(), logger: logger,
+	f := &fleet{starter: tb, time: &sharedTime{began: time.Now()}, nodeOpts: append(usual, opts...), clock: fakeclock.New(), logger: logger,
 		lockers: map[*quorum.Locker]*process{}}
 	m := &Masters{tb: tb, fleet: f, patience: defaultPatience}
 	f.clock.SetRate(1)

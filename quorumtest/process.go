@@ -23,6 +23,8 @@ type process struct {
 }
 
 func (f *fleet) newProcess() *process {
+	f.starter.Helper()
+	f.checkBubble()
 	f.processesMu.Lock()
 	defer f.processesMu.Unlock()
 	p := &process{masters: f, number: len(f.processes), clock: f.clock, dialed: map[int]int{}}
@@ -72,6 +74,7 @@ func (m *Masters) Work(locker *quorum.Locker, d time.Duration) {
 
 func (m *Masters) processOf(locker *quorum.Locker) *process {
 	m.tb.Helper()
+	m.checkBubble()
 	m.processesMu.Lock()
 	defer m.processesMu.Unlock()
 	p := m.lockers[locker]
@@ -106,6 +109,12 @@ func (p *process) pass() {
 type pausingClock struct {
 	*fakeclock.Clock
 	process *process
+}
+
+// Now comes first in each use of a lock.
+func (c pausingClock) Now() clock.Instant {
+	c.process.masters.checkBubble()
+	return c.Clock.Now()
 }
 
 func (c pausingClock) AfterFunc(d time.Duration, f func()) clock.Timer {

@@ -44,6 +44,14 @@ func startServer(i int, now func() time.Time) (*server, error) {
 // year 2000. A listener would keep the bubble's time from passing.
 func inBubble() bool { return time.Now().Year() < 2020 }
 
+// checkBubble fails the test that uses masters in a bubble in which they were not started: otherwise Go's runtime ends the program.
+func (f *fleet) checkBubble() {
+	f.starter.Helper()
+	if inBubble() && f.servers[0].listener != nil {
+		f.starter.Fatalf("quorumtest: the masters were started outside this testing/synctest bubble: call Start in it")
+	}
+}
+
 func (s *server) accept() {
 	for {
 		conn, err := s.listener.Accept()
