@@ -29,7 +29,7 @@ import (
 // fast or slow, within what a lease allows for; and a process stands still in some calls of
 // [Masters.Work]: have the test's stand-in for the work call it. After a few faults all is well again,
 // so whoever waits for a lock gets it. Each locker of [Masters.Locker] or [Masters.Options] is a
-// process.
+// process. If no process ever stood still, Explore fails: no seed could find what a pause does.
 //
 // Each seed is a subtest, which replays alone:
 //
@@ -46,25 +46,35 @@ func Explore(t *testing.T, seeds int, test func(t *testing.T, masters *Masters))
 	exploring.Lock()
 	defer exploring.Unlock()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var all pauses
 	for seed := 1; seed <= seeds; seed++ {
 		name := fmt.Sprint("seed=", seed)
 		passed := t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { explore(t, uint64(seed), test) })
+			synctest.Test(t, func(t *testing.T) { explore(t, uint64(seed), &all, test) })
 		})
 		if !passed {
 			this := strings.ReplaceAll(regexp.QuoteMeta(t.Name()), "/", "$/^")
 			t.Fatalf("to replay: go test -v -run '^%s$/^%s$'", this, name)
 		}
 	}
+	if all.ran == seeds && all.made == 0 && (all.calls == 0 || seeds >= seedsToPause) {
+		t.Fatalf("quorumtest: no process ever stood still: have the test's stand-in for the work call Masters.Work within the first minutes")
+	}
 }
+
+// seedsToPause is how many seeds make a pause if Work is called while there are faults: every other call pauses.
+const seedsToPause = 20
+
+// pauses counts, over all seeds, those that ran to their end, calls of Work, and pauses.
+type pauses struct{ ran, calls, made int }
 
 // exploring is for GOMAXPROCS, which is the whole process's.
 var exploring sync.Mutex
 
-func explore(t *testing.T, seed uint64, test func(t *testing.T, masters *Masters)) {
+func explore(t *testing.T, seed uint64, all *pauses, test func(t *testing.T, masters *Masters)) {
 	t.Cleanup(func() { time.Sleep(2 * longest) }) // last: what is on its way to a closed locker arrives
 	m := Start(t, 3)
-	x := &exploration{seed: seed, masters: m.fleet, over: make(chan struct{})}
+	x := &exploration{seed: seed, masters: m.fleet, over: make(chan struct{}), all: all}
 	x.clocks = rand.New(x.source("clocks"))
 	m.exploration = x
 	var faults sync.WaitGroup
@@ -72,6 +82,7 @@ func explore(t *testing.T, seed uint64, test func(t *testing.T, masters *Masters
 	defer faults.Wait()
 	defer close(x.over)
 	test(t, m)
+	all.ran++ // unless the seed was skipped
 }
 
 // exploration is what a seed decides.
@@ -85,6 +96,7 @@ type exploration struct {
 	mu      sync.Mutex
 	windows []window
 	healed  bool
+	all     *pauses
 }
 
 // window is a time in which nothing passes between a process and a master.
@@ -176,7 +188,7 @@ func (x *exploration) shut(w window) {
 // pause has a process stand still in every other call of Work, or so.
 func (x *exploration) pause(p *process) {
 	d := rand.New(x.source("pause", p.number, int(time.Now().UnixNano())))
-	if x.isHealed() || d.IntN(2) > 0 {
+	if !x.pauses(d.IntN(2) == 0) {
 		return
 	}
 	lasts := lasting(d)
@@ -184,10 +196,16 @@ func (x *exploration) pause(p *process) {
 	p.pause(lasts)
 }
 
-func (x *exploration) isHealed() bool {
+// pauses reports whether a call of Work pauses the process, which also hangs on a coin.
+func (x *exploration) pauses(coin bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.healed
+	x.all.calls++
+	if x.healed || !coin {
+		return false
+	}
+	x.all.made++
+	return true
 }
 
 // carry waits until data arrives. What becomes of it depends only on the time and the connection: goroutines

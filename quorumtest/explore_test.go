@@ -24,14 +24,19 @@ type scenario struct {
 	ignoresTokens bool
 	ask           func(masters *quorumtest.Masters, locker *quorum.Locker)
 	seeds         int
+	isLate        bool // the work begins when the faults are over
 }
 
 var scenarios = map[string]scenario{
-	"right": {false, asksInWork, 60},
+	"right": {false, asksInWork, 60, false},
 	// Only a process that stands still, or is cut off, for longer than its lease pays what another has paid.
-	"token ignored": {true, asksInWork, 200},
+	"token ignored": {true, asksInWork, 200, false},
 	// No process stands still: work is a sleep that ignores the context, from which faults of the network take the lock.
-	"context ignored": {true, func(*quorumtest.Masters, *quorum.Locker) { time.Sleep(time.Minute) }, 200},
+	"context ignored": {true, func(*quorumtest.Masters, *quorum.Locker) { time.Sleep(time.Minute) }, 200, false},
+	// The same bug as "token ignored", which no fault shows while no process stands still.
+	"no work":   {true, func(*quorumtest.Masters, *quorum.Locker) { time.Sleep(time.Second) }, 20, false},
+	"late work": {false, asksInWork, 20, true},
+	"one seed":  {false, asksInWork, 1, false},
 }
 
 func asksInWork(masters *quorumtest.Masters, locker *quorum.Locker) {
@@ -45,6 +50,9 @@ func TestExplored(t *testing.T) {
 		s = scenarios["right"]
 	}
 	quorumtest.Explore(t, s.seeds, func(t *testing.T, masters *quorumtest.Masters) {
+		if s.isLate {
+			time.Sleep(time.Hour)
+		}
 		bank := &bank{ignoresTokens: s.ignoresTokens}
 		var tills sync.WaitGroup
 		for range 3 {
@@ -79,6 +87,19 @@ func explore(t *testing.T, scenario, run string) (output string, failed bool) {
 }
 
 var replayLine = regexp.MustCompile(`to replay: go test -v -run '(\S+)'`)
+
+// A test that passes because no process ever stood still fails, unless only some seeds were to run.
+func TestExploreWithoutAPause(t *testing.T) {
+	const says = "quorumtest: no process ever stood still"
+	for _, scenario := range []string{"no work", "late work"} {
+		output, failed := explore(t, scenario, "^TestExplored$")
+		testkit.Check(t, failed && strings.Contains(output, says), "%s passes, or fails for another reason:\n%s", scenario, output)
+	}
+	for scenario, run := range map[string]string{"no work": "^TestExplored$/^seed=3$", "one seed": "^TestExplored$"} {
+		output, failed := explore(t, scenario, run)
+		testkit.Check(t, !failed, "%s, %s fails:\n%s", scenario, run, output)
+	}
+}
 
 // Explore finds the bugs that a test without faults does not, and the line that it prints replays the seed.
 func TestExploreFinds(t *testing.T) {
@@ -120,7 +141,7 @@ func TestExploreLeavesStoppedMastersAlone(t *testing.T) {
 			if _, err := locker.TryLock(t.Context(), "a"); err == nil {
 				t.Fatal("one master of three has granted a lock")
 			}
-			time.Sleep(5 * time.Second)
+			masters.Work(locker, 5*time.Second)
 		}
 	})
 }
