@@ -85,10 +85,9 @@ func TestRelease(t *testing.T) {
 	must(t, err)
 	cache := strings.TrimSpace(string(out))
 	repository, cacheOfUser, bin := t.TempDir(), t.TempDir(), t.TempDir()
-	env := append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw -trimpath", "GOMODCACHE="+cacheOfUser, "GOBIN="+bin, "GOSUMDB=off",
-		"GONOPROXY=github.com/quorumlock", "GOPROXY=file://"+cache+"/cache/download",
-		"GIT_CONFIG_COUNT=3", "GIT_CONFIG_KEY_0=url.file://"+repository+".insteadOf", "GIT_CONFIG_VALUE_0=https://github.com/quorumlock/quorumlock",
-		"GIT_CONFIG_KEY_1=user.name", "GIT_CONFIG_VALUE_1=test", "GIT_CONFIG_KEY_2=user.email", "GIT_CONFIG_VALUE_2=test@example.com")
+	env := append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw -trimpath", "GOMODCACHE="+cacheOfUser, "GOBIN="+bin,
+		"GOPROXY=file://"+cache+"/cache/download", "GIT_AUTHOR_NAME=test", "GIT_AUTHOR_EMAIL=test@example.com",
+		"GIT_COMMITTER_NAME=test", "GIT_COMMITTER_EMAIL=test@example.com")
 	sh := func(dir, script string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
@@ -100,10 +99,15 @@ func TestRelease(t *testing.T) {
 		return string(out)
 	}
 	sh("..", "git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "+repository)
-	sh(repository, "git init -q && git add -A && git commit -qm all && GOMODCACHE="+cache+" sh packaging/release.sh 0.1.0")
+	said := sh(repository, "git init -q && git add -A && git commit -qm all && GOMODCACHE="+cache+" sh packaging/release.sh 0.1.0")
 	if changed := sh(repository, "git show v0.1.0 -- CHANGELOG.md"); !strings.Contains(changed, "\n+## 0.1.0, 20") {
 		t.Errorf("CHANGELOG.md: %s", changed)
 	}
+	readme := sh(repository, "git show v0.1.0:README.md")
+	testkit.Check(t, !strings.Contains(readme, "tagged") && strings.Contains(readme, "## Guarantees"), "the README of a release: %s", readme)
+	_, recipe, found := strings.Cut(said, "gets it by these lines:\n")
+	testkit.Check(t, found, "make release says no recipe: %s", said)
+	recipe, _, _ = strings.Cut(recipe, "  go get ")
 
 	for what, program := range map[string]string{
 		"github.com/quorumlock/quorumlock/redlock": `_, err := used.Open([]string{"redis://a"}); fmt.Print(err == nil)`,
@@ -114,11 +118,11 @@ func TestRelease(t *testing.T) {
 			imports += "import \"github.com/redis/go-redis/v9\"\n"
 		}
 		must(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\n"+imports+"func main() { "+program+" }\n"), 0o600))
-		if got := sh(dir, "go mod init example.com/user 2>&1 && go get "+what+"@v0.1.0 2>&1 && go build -o user . && ./user 2>/dev/null"); !strings.HasSuffix(got, "true") {
+		if got := sh(dir, recipe+"go mod init example.com/user 2>&1 && go get "+what+"@v0.1.0 2>&1 && go build -o user . && ./user 2>/dev/null"); !strings.HasSuffix(got, "true") {
 			t.Errorf("a program with %s: %s", what, got)
 		}
 	}
-	if got := sh(bin, "go install github.com/quorumlock/quorumlock/cmd/quorumlock@v0.1.0 && ./quorumlock version"); !strings.Contains(got, "v0.1.0") {
+	if got := sh(bin, recipe+"go install github.com/quorumlock/quorumlock/cmd/quorumlock@v0.1.0 && ./quorumlock version"); !strings.Contains(got, "v0.1.0") {
 		t.Errorf("the command is %s", got)
 	}
 }
