@@ -308,7 +308,7 @@ func TestSettingsThatCannotBe(t *testing.T) {
 		{"lease endless", quorum.WithLease(math.MaxInt64), []string{"10s, the nodes' max lease"}},
 		{"fixed lease 0", quorum.WithFixedLease(0), []string{"lease 0s"}},
 		{"fixed lease negative", quorum.WithFixedLease(-1), []string{"lease -1ns"}},
-		{"fixed lease above max", quorum.WithFixedLease(time.Minute), []string{"lease 1m0s", "10s, the nodes' max lease"}},
+		{"fixed lease above max", quorum.WithFixedLease(time.Minute), []string{"lease 1m0s", "10s, the nodes' max lease", "WithMaxHold"}},
 		{"drift negative", quorum.WithDrift(-0.01), []string{"drift", "-0.01"}},
 		{"drift 1", quorum.WithDrift(1), []string{"drift", "1"}},
 		{"drift NaN", quorum.WithDrift(math.NaN()), []string{"drift", "NaN"}},

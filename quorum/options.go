@@ -193,8 +193,11 @@ func (s *settings) check(maxLease time.Duration, need int) error {
 		return fmt.Errorf("quorumlock: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case t.Lease < minLease || t.Lease > maxLease:
+	case t.Lease < minLease:
 		return bad("lease %v is not from %v to %v, the nodes' max lease", t.Lease, minLease, maxLease)
+	case t.Lease > maxLease:
+		return bad("lease %v is not from %v to %v, the nodes' max lease; to bound a longer hold, renew with WithLease, and use WithMaxHold",
+			t.Lease, minLease, maxLease)
 	case !(t.Drift >= 0 && t.Drift < 1):
 		return bad("drift factor %v is not from 0 to below 1", t.Drift)
 	case drift >= t.Lease:
