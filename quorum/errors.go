@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -262,15 +263,19 @@ func contextError(ctx context.Context) []error {
 	if over, ok := cause.(waitOver); ok {
 		return []error{over}
 	}
-	if cause == nil || cause == err {
+	if cause == nil || same(cause, err) {
 		return []error{err}
 	}
 	return []error{err, cause}
 }
 
+// same reports whether two errors are one. An error of the caller's, or a part of it, may be of a type that cannot be
+// compared: then == panics, and so does errors.Is for such a part.
+func same(a, b error) bool { return reflect.ValueOf(a).Comparable() && a == b }
+
 // noteEnd adds the context's end to the causes, unless they have it.
 func (e *Error) noteEnd(ctx context.Context) {
-	if ended := contextError(ctx); ended != nil && !errors.Is(e, ended[0]) {
+	if ended := contextError(ctx); ended != nil && !slices.ContainsFunc(e.causes, func(cause error) bool { return same(cause, ended[0]) }) {
 		e.causes = append(e.causes, ended...)
 	}
 }

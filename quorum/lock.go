@@ -287,11 +287,10 @@ func awaitDecided(ctx context.Context, t *engine.Tally) []error {
 	return awaitDecided(given, t)
 }
 
-// endedBy reports whether the lock's context has ended with that cause because the lock has. It
-// compares no cause of the caller's, which may not be comparable.
+// endedBy reports whether the lock's context has ended with that cause because the lock has.
 func (l *Lock) endedBy(cause error) bool {
 	_, lost := cause.(*Error)
-	return (lost || cause == ErrReleased || cause == ErrHandedOver || cause == ErrClosed) && context.Cause(l.ctx) == cause
+	return (lost || cause == ErrReleased || cause == ErrHandedOver || cause == ErrClosed) && same(context.Cause(l.ctx), cause)
 }
 
 // releaseUnless releases the lock, if there is one, unless the hooks have returned: otherwise the call

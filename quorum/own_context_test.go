@@ -172,3 +172,77 @@ func TestAContextThatEndsAfterAnAttemptIsInTheError(t *testing.T) {
 		wantError(t, errorOf(l.Lock(ctx, "a")), context.Canceled, ErrHeld)
 	})
 }
+
+// oddError is an error that cannot be compared: to try panics.
+type oddError struct{ text []string }
+
+func (oddError) Error() string { return "odd" }
+
+// deepError's type can be compared, and its value cannot.
+type deepError struct{ what any }
+
+func (deepError) Error() string { return "odd" }
+
+// oddContext ends with an error of its own.
+type oddContext struct {
+	context.Context
+	err error
+}
+
+func (c oddContext) Err() error {
+	if c.Context.Err() != nil {
+		return c.err
+	}
+	return nil
+}
+
+// A context's error, and its cause, may be of a type that cannot be compared. The calls that it ends say what they always do.
+func TestContextsErrorsAreNotCompared(t *testing.T) {
+	calls := map[string]func(ctx context.Context, l *Locker, lock *Lock) error{
+		"Lock":    func(ctx context.Context, l *Locker, _ *Lock) error { return errorOf(l.Lock(ctx, "a")) },
+		"TryLock": func(ctx context.Context, l *Locker, _ *Lock) error { return errorOf(l.TryLock(ctx, "b")) },
+		"RLock":   func(ctx context.Context, l *Locker, _ *Lock) error { return errorOf(l.RWLock("a").RLock(ctx)) },
+		"Acquire": func(ctx context.Context, l *Locker, _ *Lock) error { return errorOf(l.Semaphore("s", 1).Acquire(ctx)) },
+		"TryAcquire": func(ctx context.Context, l *Locker, _ *Lock) error {
+			return errorOf(l.Semaphore("s", 1).TryAcquire(ctx))
+		},
+		"Do": func(ctx context.Context, l *Locker, _ *Lock) error {
+			return l.Do(ctx, func(context.Context, *Lock) error { return nil }, "b")
+		},
+		"a re-entry": func(ctx context.Context, l *Locker, lock *Lock) error {
+			return errorOf(lock.enter(ctx, l.set, []string{"a"}))
+		},
+		"Extend":      func(ctx context.Context, _ *Locker, lock *Lock) error { return lock.Extend(ctx, time.Second) },
+		"Unlock":      func(ctx context.Context, _ *Locker, lock *Lock) error { return lock.Unlock(ctx) },
+		"Downgrade":   func(ctx context.Context, _ *Locker, lock *Lock) error { return lock.Downgrade(ctx) },
+		"HandOver":    func(ctx context.Context, _ *Locker, lock *Lock) error { return errorOf(lock.HandOver(ctx)) },
+		"Ready":       func(ctx context.Context, l *Locker, _ *Lock) error { return l.Ready(ctx) },
+		"Inspect":     func(ctx context.Context, l *Locker, _ *Lock) error { return errorOf(l.Inspect(ctx, "a")) },
+		"ForceUnlock": func(ctx context.Context, l *Locker, _ *Lock) error { return l.ForceUnlock(ctx, "b") },
+	}
+	for what, call := range calls {
+		for _, odd := range []error{oddError{[]string{"x"}}, deepError{[]string{"x"}}} {
+			for _, after := range []time.Duration{0, time.Millisecond} {
+				runInCluster(t, fmt.Sprintf("%s/%T/%v", what, odd, after), func(t *testing.T, c *cluster) {
+					l := c.process()
+					lock := c.lock(l, "a")
+					defer lock.Unlock(t.Context())
+					defer c.delay(0)
+					defer func() {
+						if p := recover(); p != nil {
+							t.Error("it panicked:", p)
+						}
+					}()
+					c.delay(100 * time.Millisecond)
+					ctx, cancel := context.WithCancelCause(t.Context())
+					if after == 0 {
+						cancel(odd)
+					}
+					time.AfterFunc(after, func() { cancel(odd) })
+					err := call(oddContext{ctx, odd}, l, lock)
+					testkit.Check(t, err != nil && strings.Contains(err.Error(), "odd"), "%v", err)
+				})
+			}
+		}
+	}
+}
