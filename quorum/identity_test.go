@@ -25,9 +25,11 @@ func TestIdentity(t *testing.T) {
 		testkit.Equal(t, c.process(WithLabel("nightly")).Identity(), want, "it is")
 	})
 	for said, is := range map[string]Identity{
-		"unknown":                     {},
-		"api-7 (pid 4711)":            {Host: "api-7", PID: 4711, Program: "worker"},
-		"nightly on api-7 (pid 4711)": {Host: "api-7", PID: 4711, Label: "nightly"},
+		"unknown":                                 {},
+		"api-7 (pid 4711)":                        {Host: "api-7", PID: 4711, Program: "worker"},
+		"nightly on api-7 (pid 4711)":             {Host: "api-7", PID: 4711, Label: "nightly"},
+		"worker on api-7 (pid 4711)":              {Host: "api-7", PID: 4711, Program: "worker", Label: "worker"},
+		"python3 on api-7 (quorumlock, pid 4711)": {Host: "api-7", PID: 4711, Program: "quorumlock", Label: "python3"}, // it is run's
 		strings.Repeat("x", 64) + " on " + strings.Repeat("y", 64) + " (pid 1)": {Host: strings.Repeat("y", 255), PID: 1,
 			Label: strings.Repeat("x", 255)},
 	} {

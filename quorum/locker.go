@@ -194,17 +194,20 @@ type Identity struct {
 	Label   string // of [WithLabel]; empty for none
 }
 
-// String returns "HOST (pid N)", after "LABEL on " if there is a label, and "unknown" for an
-// unknown identity.
+// String returns "HOST (pid N)", with a label "LABEL on HOST (PROGRAM, pid N)", whose program is left out if it is the label,
+// and "unknown" for an unknown identity.
 func (i Identity) String() string {
 	if i == (Identity{}) {
 		return "unknown"
 	}
-	text := fmt.Sprintf("%.64s (pid %d)", i.Host, i.PID)
+	label, program := "", ""
 	if i.Label != "" {
-		text = fmt.Sprintf("%.64s on %s", i.Label, text)
+		label = fmt.Sprintf("%.64s on ", i.Label)
+		if i.Program != "" && i.Program != i.Label {
+			program = fmt.Sprintf("%.64s, ", i.Program)
+		}
 	}
-	return text
+	return fmt.Sprintf("%s%.64s (%spid %d)", label, i.Host, program, i.PID)
 }
 
 // thisProcess returns the identity of a Locker of this process.

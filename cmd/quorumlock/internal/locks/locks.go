@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
@@ -95,13 +96,18 @@ func (l *line) withSlots(names []string) (locks []string) {
 	return locks
 }
 
+// closeTime is how long the end of a command waits for masters that do not answer.
+const closeTime = 100 * time.Millisecond
+
 // withMasters opens the masters, carries out an action on them, and reports an error in one line.
 func (l *line) withMasters(ctx context.Context, p *cli.Program, do action) int {
 	nodes, _, err := l.access.Open()
 	code := cli.ExitOK
 	if err == nil {
-		defer masters.CloseAll(nodes)
 		code, err = do(ctx, p, nodes)
+		closing, cancel := context.WithTimeout(ctx, closeTime) // nothing is left to say
+		masters.CloseBy(closing, nodes)
+		cancel()
 	}
 	switch code = cli.CodeOf(err, code); {
 	case ctx.Err() != nil:

@@ -20,10 +20,15 @@ type lockState struct {
 
 // inspect reads the states of the names on all masters, and what these say of themselves. It writes nothing: a quorum.Locker would
 // mark masters that are new.
-func inspect(ctx context.Context, nodes []*node.Node, all bool, names []string) ([]lockState, []masters.Finding) {
+func inspect(ctx context.Context, nodes []*node.Node, all, isLive bool, names []string) ([]lockState, []masters.Finding) {
 	read := lockstate.Read(ctx, nodes, names...)
 	lockstate.Identify(ctx, nodes, read)
 	// A master that restarts between the two calls has forgotten by the second, so that one counts.
+	if isLive { // a screen does not wait for a master as long as a connection may take
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, 3*nodes[0].Timeout())
+		defer cancel()
+	}
 	found := masters.CheckAll(ctx, nodes)
 	locks := make([]lockState, len(names))
 	for i, name := range names {

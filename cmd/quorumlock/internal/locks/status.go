@@ -2,6 +2,7 @@ package locks
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,31 +53,39 @@ type statusLine struct {
 
 func (s *statusLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
 	code := cli.ExitOK
-	show := func(ctx context.Context) ([]byte, error) {
-		locks, found := inspect(ctx, nodes, s.all, s.names)
+	show := func(ctx context.Context, isLive bool) ([]byte, error) {
+		locks, found := inspect(ctx, nodes, s.all, isLive, s.names)
+		if ctx.Err() != nil {
+			return nil, nil
+		}
 		need := masters.QuorumSize(len(nodes), s.all)
 		code = cli.ExitOK
 		for _, lock := range locks {
 			code = max(code, lock.code(need))
 		}
 		var text bytes.Buffer
-		var err error
 		switch {
 		case s.json:
-			err = printLocksJSON(&text, locks)
-		case !s.quiet:
-			printLocks(&text, locks)
-			printOutlook(&text, found, need)
-			if s.slots == 0 {
-				hintAtSlots(ctx, &text, nodes, locks)
-			}
+			err := printLocksJSON(&text, locks)
+			return text.Bytes(), err
+		case s.quiet:
+			return nil, nil
 		}
-		return text.Bytes(), err
+		printLocks(&text, locks)
+		printOutlook(&text, found, need)
+		if s.slots == 0 {
+			hintAtSlots(ctx, &text, nodes, locks)
+		}
+		if isLive {
+			return text.Bytes(), nil
+		}
+		width, _ := cli.TerminalSize(p.Stdout)
+		return wrapped(text.Bytes(), cmp.Or(width, widest)), nil
 	}
 	if s.watch {
 		return code, watch(ctx, p.Stdout, watchInterval, true, show)
 	}
-	text, err := show(ctx)
+	text, err := show(ctx, false)
 	if err == nil && ctx.Err() == nil {
 		_, err = p.Stdout.Write(text)
 	}

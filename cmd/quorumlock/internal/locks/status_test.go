@@ -37,8 +37,8 @@ func TestStatus(t *testing.T) {
 
 	held := awaitIdentity(t, flags, "a")
 	host, _ := os.Hostname()
-	clitest.Contains(t, held, fmt.Sprintf(`"a" is held by sh on %s (pid %d), for `, host, p.Process.Pid),
-		"s at most unless renewed, taken at least ", " ago, level 1, token at most "+token+`, owner "`+owner+`"`, d.Masters[0].Addr(), d.Masters[2].Addr())
+	clitest.Contains(t, held, fmt.Sprintf(`"a" is held by sh on %s (%s, pid %d), for `, host, filepath.Base(os.Args[0]), p.Process.Pid),
+		"s at most unless renewed, taken at least ", " ago, level 1, token at most "+token+",", `owner "`+owner+`"`, d.Masters[0].Addr(), d.Masters[2].Addr())
 	clitest.Ask(t, cli.ExitOK, "status", flags, "a", "b")
 	both, _ := clitest.Ask(t, cli.ExitFailed, "status", flags, "a", "c")
 	clitest.Contains(t, both, `"a" is held`, `"c" is free`)
@@ -70,13 +70,35 @@ func TestStatus(t *testing.T) {
 	testkit.Check(t, quiet+errs == "", "-q printed %q, %q", quiet, errs)
 }
 
+// A holder of another library counts no tokens, and no line is too long to read.
+func TestStatusOfAnotherLibrarysHolder(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, time.Minute)
+	name := "夜間報告-" + strings.Repeat("x", 40)
+	for _, m := range d.Masters {
+		testkit.Do(t, m, "HSET", name, "8743c9c0-0795-4907-87fd-6c719a6b4586:1", "1")
+		testkit.Do(t, m, "PEXPIRE", name, "60000")
+	}
+	held, _ := clitest.Ask(t, cli.ExitOK, "status", d.Flags(t), name)
+	clitest.Contains(t, held, "\""+name+"\" is held for ", "unless renewed, level 1, owner \"8743c9c0")
+	testkit.Check(t, !strings.Contains(held, "token at most"), "a token: %s", held)
+	for _, m := range d.Masters[:2] {
+		testkit.Do(t, m, "CONFIG", "SET", "requirepass", "another")
+	}
+	unknown, _ := clitest.Ask(t, cli.ExitCredentials, "status", d.Flags(t), name)
+	free, _ := clitest.Ask(t, cli.ExitUnavailable, "status", (&clitest.Deployment{Fleet: testkit.Real(t, 3), MaxLease: time.Minute}).Flags(t), "free")
+	for line := range strings.Lines(held + unknown + free) {
+		testkit.Check(t, columns(line) <= widest+1, "%d columns: %s", columns(line), line)
+	}
+}
+
 // awaitIdentity returns what status says once it knows which process holds the lock: a process that has
 // just taken its first lock may not have told the masters yet.
 func awaitIdentity(t *testing.T, flags []string, name string) (held string) {
 	t.Helper()
 	clitest.Eventually(t, "the identity of the holder of "+name, func() bool {
 		held, _ = clitest.Ask(t, cli.ExitOK, "status", flags, name)
-		return strings.Contains(held, "(pid ")
+		return strings.Contains(held, "pid ")
 	})
 	return held
 }

@@ -42,7 +42,7 @@ type survey struct {
 
 // look asks all masters: for names, for the states of those that were found, and for what the
 // masters say of themselves.
-func (s *survey) look(ctx context.Context, nodes []*node.Node) {
+func (s *survey) look(ctx context.Context, nodes []*node.Node, isLive bool) {
 	rounds := 1
 	if s.found == nil {
 		rounds = firstSurveys
@@ -55,7 +55,7 @@ func (s *survey) look(ctx context.Context, nodes []*node.Node) {
 	}
 	names := s.ranked()
 	names = names[:min(len(names), topNames)]
-	locks, found := inspect(ctx, nodes, s.all, names)
+	locks, found := inspect(ctx, nodes, s.all, isLive, names)
 	s.found = found
 	if s.began == nil {
 		s.began = make([]inside.Look, len(nodes))

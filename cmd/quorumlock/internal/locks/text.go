@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -69,27 +70,35 @@ func groupErrors(errs []error) (groups plain.Grouped) {
 // String returns one line: what holds the lock.
 func (l lockState) String() string { return l.sentence("is") }
 
-// shownName quotes by a verb the name of a lock, or of a semaphore, with the slot.
-func shownName(verb, name string) string {
+// shownName quotes the name of a lock, or of a semaphore, with the slot. The name takes at most that many columns.
+func shownName(name string, most int) string {
+	shownSlot := ""
 	if semaphore, slot, ok := scripts.ParseSlot(name); ok {
-		return fmt.Sprintf(verb+" slot %d", semaphore, slot)
+		name, shownSlot = semaphore, fmt.Sprintf(" slot %d", slot)
 	}
-	return fmt.Sprintf(verb, name)
+	return cut(fmt.Sprintf("%q", name), most) + shownSlot
 }
 
 // sentence is String with that verb: a lock that was deleted "was".
 func (l lockState) sentence(verb string) string {
-	switch name := shownName("%q", l.Name); {
+	switch name := shownName(l.Name, math.MaxInt); {
 	case l.State == lockstate.Held && l.Readers > 0:
-		return fmt.Sprintf("%s %s held by %s %s, token at most %d%s", name, verb, readers(l.Readers), lasts(l.TTL), l.Token,
-			l.waits())
+		return fmt.Sprintf("%s %s held by %s %s%s%s", name, verb, readers(l.Readers), lasts(l.TTL), l.mostToken(", "), l.waits())
 	case l.State == lockstate.Held:
-		return fmt.Sprintf("%s %s held %s%s%s, level %d, token at most %d, owner %q", name, verb, l.holder(), lasts(l.TTL),
-			l.taken(time.Now()), l.Level, l.Token, l.Owner)
+		return fmt.Sprintf("%s %s held %s%s%s, level %d%s, owner %q", name, verb, l.holder(), lasts(l.TTL),
+			l.taken(time.Now()), l.Level, l.mostToken(", "), l.Owner)
 	case l.State == lockstate.Free:
-		return fmt.Sprintf("%s %s free, last token at most %d", name, verb, l.Token)
+		return fmt.Sprintf("%s %s free%s", name, verb, l.mostToken(", last "))
 	}
-	return fmt.Sprintf("%s: unknown, %s", shownName("%q", l.Name), l.whyUnknown())
+	return fmt.Sprintf("%s: unknown, %s", shownName(l.Name, math.MaxInt), l.whyUnknown())
+}
+
+// mostToken says after that word what the token is at most; nothing if no client that counts has held the lock.
+func (l lockState) mostToken(after string) string {
+	if l.Token == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%stoken at most %d", after, l.Token)
 }
 
 // readers counts readers.

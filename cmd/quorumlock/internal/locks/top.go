@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
-	"text/tabwriter"
+	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
@@ -24,7 +25,7 @@ import (
 // topInterval is how often top looks at the masters.
 const topInterval = 2 * time.Second
 
-// longestName is how many characters of a name top prints at most.
+// longestName is how many columns of a name top takes at most.
 const longestName = 64
 
 // top shows the masters and the busiest locks.
@@ -54,8 +55,11 @@ Exit codes: 0, 69 if no master answers, 130 after Ctrl-C; 64 and 78 as for statu
 // show draws what the masters say again and again.
 func (s *survey) show(ctx context.Context, out io.Writer, nodes []*node.Node, every time.Duration) (int, error) {
 	code, none := cli.ExitOK, error(nil)
-	err := watch(ctx, out, every, false, func(ctx context.Context) ([]byte, error) {
-		s.look(ctx, nodes)
+	err := watch(ctx, out, every, false, func(ctx context.Context, isLive bool) ([]byte, error) {
+		s.look(ctx, nodes, isLive)
+		if ctx.Err() != nil {
+			return nil, nil
+		}
 		code, none = cli.ExitOK, nil
 		if !slices.ContainsFunc(s.found, func(f masters.Finding) bool { return f.Err == nil }) {
 			code, none = cli.ExitUnavailable, errors.New("no master answers")
@@ -82,8 +86,8 @@ func (s *survey) print(out io.Writer, now time.Time, width int) {
 	}
 	fmt.Fprintf(out, "quorumlock top%s, %s; %s\n%s\n\n", toEnd, now.Format(time.TimeOnly), s.deployment(), s.totals())
 
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, " \tMASTER\tSTATE\tVERSION\tUP\tROUND TRIP\tQUARANTINE")
+	var states table
+	states.row(" ", "MASTER", "STATE", "VERSION", "UP", "ROUND TRIP", "QUARANTINE")
 	var reasons plain.Grouped
 	for _, f := range found {
 		if err := f.Refusal(); err != nil {
@@ -94,32 +98,32 @@ func (s *survey) print(out io.Writer, now time.Time, width int) {
 		}
 		r := f.Report
 		if f.Err != nil {
-			fmt.Fprintf(table, "%s\t%s\t%s\t-\t-\t-\t-\n", notWell, f.Name, f.State())
+			states.row(notWell, f.Name, f.State(), "-", "-", "-", "-")
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%v\t%v\t%s\n", mark[f.IsOK()], f.Name, f.State(), r.Version, r.Uptime,
-			r.RoundTrip.Round(10*time.Microsecond), f.Quarantine())
+		states.row(mark[f.IsOK()], f.Name, f.State(), r.Version, r.Uptime, r.RoundTrip.Round(10*time.Microsecond), f.Quarantine())
 	}
-	table.Flush()
+	states.print(out)
 	for _, g := range reasons {
-		fmt.Fprintf(out, "%s  %s: %s\n", notWell, g, g.Reason)
+		line := wrapped(fmt.Appendf(nil, "%s  %s: %s\n", notWell, g, g.Reason), cmp.Or(width, math.MaxInt))
+		fmt.Fprint(out, strings.ReplaceAll(string(line), "\n"+indent, "\n"+notWell+indent[1:]))
 	}
 	fmt.Fprintln(out)
 
 	// A terminal that is too narrow cuts the last columns.
-	fmt.Fprintln(table, " \tLOCK\tWAITING\tCHANGES\tLEFT\tHELD BY\tTAKEN AT LEAST\tTOKEN AT MOST")
-	verb := fmt.Sprintf("%%.%dq", nameWidth(width))
+	var busiest table
+	busiest.row(" ", "LOCK", "WAITING", "CHANGES", "LEFT", "HELD BY", "TAKEN AT LEAST", "TOKEN AT MOST")
+	most := nameWidth(width)
 	for _, name := range s.ranked() {
 		b := s.known[name]
 		switch l := b.lock; {
 		case l.State == lockstate.Held:
-			fmt.Fprintf(table, " \t%s\t%d\t%d\t%s\t%s\t%s\t%d\n", shownName(verb, name), b.waiting, b.changes,
-				rest(l.TTL), l.byWhom(), ago(l.since, now), l.Token)
+			busiest.row(" ", shownName(name, most), b.waiting, b.changes, rest(l.TTL), l.byWhom(), ago(l.since, now), l.topToken())
 		case l.Name != "":
-			fmt.Fprintf(table, "%s\t%s\t%d\t%d\t\t- (%s)\t\t%d\n", mark[l.State == lockstate.Free], shownName(verb, name), b.waiting, b.changes, l.State, l.Token)
+			busiest.row(mark[l.State == lockstate.Free], shownName(name, most), b.waiting, b.changes, "", "- ("+l.State+")", "", l.topToken())
 		}
 	}
-	table.Flush()
+	busiest.print(out)
 }
 
 // totals returns the line of counts.
@@ -144,7 +148,15 @@ func (s *survey) totals() string {
 	return text
 }
 
-// nameWidth returns how many characters of a name a terminal of that width has room for next to the columns up to LEFT,
+// topToken returns the last token at most.
+func (l lockState) topToken() string {
+	if l.Token == 0 {
+		return "-"
+	}
+	return fmt.Sprint(l.Token)
+}
+
+// nameWidth returns how many columns of a name a terminal of that width has room for next to the columns up to LEFT,
 // and on a wide one HELD BY.
 func nameWidth(terminal int) int {
 	if terminal == 0 {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -28,8 +29,8 @@ func TestTop(t *testing.T) {
 	holder := d.Start(t, "a,{b}", "--", "sh", "-c", "echo ready; exec sleep 600")
 	d.Prepare("a", "--", "true").Begin(t)
 	host, _ := os.Hostname()
-	row := regexp.MustCompile(fmt.Sprintf(`"a" +1 +0 +\d+\.\ds +sh on %s \(pid %d\) +\S+s ago +\d{16}\n`,
-		regexp.QuoteMeta(host), holder.Process.Pid))
+	row := regexp.MustCompile(fmt.Sprintf(`"a" +1 +0 +\d+\.\ds +sh on %s \(%s, pid %d\) +\S+s ago +\d{16}\n`,
+		regexp.QuoteMeta(host), regexp.QuoteMeta(filepath.Base(os.Args[0])), holder.Process.Pid))
 	printed := ""
 	clitest.Eventually(t, "a waiter in top's table", func() bool {
 		printed, _ = clitest.Ask(t, cli.ExitOK, "top", d.Flags(t))
@@ -80,12 +81,15 @@ func TestTopComparesClocks(t *testing.T) {
 		{time.Minute, "its clock gained 1m0s on this machine's within "},
 	} {
 		step.Store(int64(test.step))
-		s.look(t.Context(), nodes)
+		s.look(t.Context(), nodes, false)
 		var printed bytes.Buffer
 		s.print(&printed, time.Now(), 0)
 		testkit.Check(t, strings.Contains(printed.String(), "its clock") == (test.says != ""), "%v: %s", test.step, &printed)
 		if test.says != "" {
 			clitest.Contains(t, printed.String(), "\n!  "+nodes[1].Name()+": "+test.says)
+			var narrow bytes.Buffer
+			s.print(&narrow, time.Now(), 60)
+			clitest.Contains(t, strings.ReplaceAll(narrow.String(), "\n!   ", " "), nodes[1].Name()+": "+test.says, "leases end early\n")
 		}
 	}
 }
@@ -124,8 +128,8 @@ func TestTakenAt(t *testing.T) {
 func TestDrawing(t *testing.T) {
 	t.Parallel()
 	text := []byte("first line\nüüüüüü\n! third\nfourth\n")
-	for coloured, third := range map[bool]string{true: "\x1b[31m! thi\x1b[0m", false: "! thi"} {
-		want := "\x1b[2J\x1b[Hfirst\x1b[K\r\nüüüüü\x1b[K\r\n" + third + "\x1b[K\r\nfourt\x1b[K\r\n\x1b[J"
+	for coloured, third := range map[bool]string{true: "\x1b[31m! th…\x1b[0m", false: "! th…"} {
+		want := "\x1b[2J\x1b[Hfirs…\x1b[K\r\nüüüü…\x1b[K\r\n" + third + "\x1b[K\r\nfour…\x1b[K\r\n\x1b[J"
 		got := drawing(text, 5, 5, true, coloured)
 		testkit.Check(t, string(got) == want, "%q, want %q", got, want)
 	}
@@ -144,6 +148,7 @@ func TestWrapped(t *testing.T) {
 		"onetwothreefour\n":              "onetwothre\n    efour\n",
 		"  a b c d e f\n":                "  a b c d\n    e f\n",
 		"üüüüü üüüüü\n":                  "üüüüü\n    üüüüü\n",
+		"夜間報告を待つ\n":                      "夜間報告を\n    待つ\n",
 	} {
 		testkit.Equal(t, string(wrapped([]byte(text), 10)), want, text)
 	}

@@ -101,7 +101,7 @@ func (u *unlockLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node
 }
 
 func (u *unlockLine) unlock(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
-	locks, _ := inspect(ctx, nodes, u.all, u.names)
+	locks, _ := inspect(ctx, nodes, u.all, false, u.names)
 	if !u.yes {
 		u.explain(locks, p.Stderr)
 		return cli.ExitLockUsage, nil

@@ -78,7 +78,7 @@ func TestUnlockDeletesNoSuccessor(t *testing.T) {
 		defer n.Close()
 		nodes = append(nodes, n)
 	}
-	old, _ := inspect(t.Context(), nodes, false, []string{"a"})
+	old, _ := inspect(t.Context(), nodes, false, false, []string{"a"})
 
 	isDead := fmt.Sprintf("this host has no process %d: ", dead.Process.Pid)
 	refused := clitest.WhileStalled(t, 20*time.Millisecond, func() (string, bool) { // run waits for the holder's process for 20 ms

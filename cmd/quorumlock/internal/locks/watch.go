@@ -18,35 +18,45 @@ import (
 // watchInterval is how often status -watch looks at the masters.
 const watchInterval = time.Second
 
+// widest is how many columns a line takes at most that is no terminal's.
+const widest = 200
+
+// indent begins what follows of a line that was broken.
+const indent = "    "
+
 // notWell begins a line that a terminal shows in red.
 const notWell = "!"
 
 // watch draws what show returns again and again, until ctx ends, or q and Enter are typed. If out is no
-// terminal it writes it once. It changes no mode of the terminal, so nothing needs to be restored, whatever ends the
-// process: each drawing goes over the one before. What is wider than the terminal is cut, or wrapped.
-func watch(ctx context.Context, out io.Writer, every time.Duration, wraps bool, show func(context.Context) ([]byte, error)) error {
-	quitting, quit := context.WithCancel(ctx)
+// terminal it writes it once, and show may wait for slow masters. It changes no mode of the terminal, so nothing needs to
+// be restored, whatever ends the process: each drawing goes over the one before. What is wider than the terminal is cut, or
+// wrapped.
+func watch(ctx context.Context, out io.Writer, every time.Duration, wraps bool, show func(ctx context.Context, isLive bool) ([]byte, error)) error {
+	ctx, quit := context.WithCancel(ctx)
 	defer quit()
-	for drawn := false; ; drawn = true {
-		text, err := show(ctx)
+	if width, _ := cli.TerminalSize(out); width == 0 {
+		text, err := show(ctx, false)
+		if err == nil && ctx.Err() == nil {
+			_, err = out.Write(text)
+		}
+		return err
+	}
+	if typed, _ := cli.TerminalSize(os.Stdin); typed > 0 {
+		go onQuit(os.Stdin, quit)
+	}
+	for isFirst := true; ; isFirst = false {
+		text, err := show(ctx, true)
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
 		width, height := cli.TerminalSize(out)
-		if width == 0 {
-			_, err := out.Write(text)
-			return err
-		}
-		if typed, _ := cli.TerminalSize(os.Stdin); typed > 0 && !drawn {
-			go onQuit(os.Stdin, quit)
-		}
 		if wraps {
 			text = wrapped(text, width)
 		}
-		if _, err := out.Write(drawing(text, width, height, !drawn, os.Getenv("NO_COLOR") == "")); err != nil {
+		if _, err := out.Write(drawing(text, width, height, isFirst, os.Getenv("NO_COLOR") == "")); err != nil {
 			return err
 		}
-		if !masters.Sleep(quitting, every) {
+		if !masters.Sleep(ctx, every) {
 			return nil
 		}
 	}
@@ -64,25 +74,22 @@ func onQuit(in io.Reader, quit func()) {
 
 // wrapped breaks lines that are wider, at a space if there is one, and indents what follows.
 func wrapped(text []byte, width int) []byte {
-	const indent = "    "
 	if width <= 2*len(indent) {
 		return text
 	}
 	var b strings.Builder
 	for line := range strings.Lines(string(text)) {
-		rest := []rune(line)
-		for len(rest) > width+1 { // the last one is the newline
-			end := width
-			for end > len(indent) && rest[end] != ' ' {
-				end--
+		rest := strings.TrimSuffix(line, "\n")
+		for end := fitting(rest, width); end < len(rest); end = fitting(rest, width) {
+			if rest[end] != ' ' {
+				if space := strings.LastIndexByte(rest[:end], ' '); space > len(indent) {
+					end = space // else it is one long word
+				}
 			}
-			if end <= len(indent) {
-				end = width // one long word
-			}
-			b.WriteString(strings.TrimRight(string(rest[:end]), " ") + "\n")
-			rest = []rune(indent + strings.TrimLeft(string(rest[end:]), " "))
+			b.WriteString(strings.TrimRight(rest[:end], " ") + "\n")
+			rest = indent + strings.TrimLeft(rest[end:], " ")
 		}
-		b.WriteString(string(rest))
+		b.WriteString(rest + "\n")
 	}
 	return []byte(b.String())
 }
@@ -100,9 +107,7 @@ func drawing(text []byte, width, height int, first, isColoured bool) []byte {
 		lines = append(lines[:room-1], fmt.Appendf(nil, "... %d more lines", len(lines)-room+1))
 	}
 	for _, line := range lines {
-		if runes := []rune(string(line)); len(runes) > width {
-			line = []byte(string(runes[:width]))
-		}
+		line = []byte(cut(string(line), width))
 		if bytes.HasPrefix(line, []byte(notWell)) && isColoured {
 			line = slices.Concat([]byte("\x1b[31m"), line, []byte("\x1b[0m"))
 		}

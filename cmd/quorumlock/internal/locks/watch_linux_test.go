@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -27,6 +28,7 @@ func TestWatchOnATerminal(t *testing.T) {
 	})
 	c.Press(t, clitest.CtrlC)
 	clitest.Eventually(t, "the second end", func() bool { return strings.Count(c.Out.String(), "code 130\n") == 2 })
+	clitest.Eventually(t, "the third screen", func() bool { return strings.Count(c.Out.String(), "\x1b[2J") == 3 })
 	c.Press(t, "no\nq\n")
 	c.AwaitOutput(t, "code 0\n")
 	c.Press(t, "typed\n")
@@ -36,4 +38,24 @@ func TestWatchOnATerminal(t *testing.T) {
 	testkit.Check(t, !strings.Contains(said, "\x1b[?") && strings.Count(said, "\x1b[2J") == 3,
 		"it changed a mode of the terminal, or did not clear it three times: %q", said)
 	clitest.Contains(t, said, "quorumlock top (q and Enter ends it), ")
+}
+
+// The screen goes on while a master is frozen, and so does q.
+func TestAFrozenMasterStopsNoScreen(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	c := d.Open(t, "-c", `"$0" top -every 200ms; echo "code $?"`)
+	c.AwaitOutput(t, "masters not ok: 0 of 3")
+	testkit.Must(t, d.Masters[1].Freeze())
+	within := func(most time.Duration, text string) {
+		t.Helper()
+		since := poll.Start()
+		defer since.Stop()
+		c.AwaitOutput(t, text)
+		took, stalled := since.Read()
+		testkit.Check(t, took-stalled < most, "%q after %v, of which the machine stood still for %v", text, took, stalled)
+	}
+	within(4*time.Second, d.Masters[1].Addr()+": check: no reply in time")
+	c.Press(t, "q\n")
+	within(time.Second, "code 0\n")
 }

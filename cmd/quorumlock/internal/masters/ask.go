@@ -38,9 +38,9 @@ func CloseAll(nodes []*node.Node) {
 	Each(context.Background(), nodes, func(_ context.Context, n *node.Node) error { return n.Close() })
 }
 
-// closeBy closes the nodes. It does not wait beyond the end of ctx for masters that do not answer: the
+// CloseBy closes the nodes. It does not wait beyond the end of ctx for masters that do not answer: the
 // process ends.
-func closeBy(ctx context.Context, nodes []*node.Node) {
+func CloseBy(ctx context.Context, nodes []*node.Node) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -58,6 +58,7 @@ func Reason(err error) string {
 	if failed, ok := errors.AsType[*node.Error](err); ok {
 		text = plain.Text(strings.TrimPrefix(failed.Error(), plain.Text(fmt.Sprintf("node %s: ", failed.Node))))
 	}
+	text = strings.Replace(text, context.DeadlineExceeded.Error(), "no reply in time", 1)
 	if errors.Is(err, node.ErrMaxLease) {
 		text += ": give the deployment's with -max-lease"
 	}

@@ -53,7 +53,7 @@ func (c Command) Row() cli.Command {
 					fmt.Fprintf(p.Stderr, "quorumlock: %s: %v\n", p.Command, err)
 					return cli.ExitUsage
 				}
-				defer closeBy(ctx, line.Nodes)
+				defer CloseBy(ctx, line.Nodes)
 				return do(ctx, p, line)
 			}
 		}}
