@@ -95,11 +95,18 @@ func (v visit) refusesWrites(ctx context.Context) (refusal, err error) {
 }
 
 // savePoints is what the server says of its RDB files. A user that may not use CONFIG does not
-// know.
+// know, and a client of a server older than Redis 7.
 type savePoints struct{ known, any bool }
+
+// mayAskSave tells whether the user may ask for save points: to ask without the right leaves an entry in ACL LOG. Before
+// Redis 7 nothing tells.
+const mayAskSave = "return redis.acl_check_cmd and redis.acl_check_cmd('CONFIG', 'GET', 'save') and 1 or 0"
 
 // savePoints returns the server's save points, or nothing if the user may not use CONFIG.
 func (v visit) savePoints(ctx context.Context) (save savePoints) {
+	if may, err := redis.Int(v.command(ctx, "EVAL", mayAskSave, 0)); err != nil || may == 0 {
+		return save
+	}
 	values, err := redis.Strings(v.command(ctx, "CONFIG", "GET", "save"))
 	if save.known = err == nil && len(values) == 2; save.known {
 		save.any = values[1] != ""

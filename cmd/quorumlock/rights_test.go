@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
+	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
+)
+
+// document returns the text of a document.
+func document(t *testing.T, path string) string {
+	t.Helper()
+	return testkit.Read(t, filepath.Join("..", "..", "docs", path))
+}
+
+// rulesIn returns the rules of the user app in a text.
+func rulesIn(text string) (rules []string) {
+	for line := range strings.Lines(text) {
+		if of, found := strings.CutPrefix(strings.TrimSpace(line), "user app "); found {
+			rules = strings.Fields(of)
+		}
+	}
+	return rules
+}
+
+// inScripts returns the commands that the scripts call, as rules name them. PUBSUB has the subcommand behind it.
+func inScripts() map[string]bool {
+	called := map[string]bool{}
+	for _, s := range slices.Concat(scripts.All(), operators.All()) {
+		for i, line := range strings.Split(s.Source(), "\n") {
+			for _, command := range scripts.CommandsAt(s.SHA().(string), i+1) {
+				command = strings.ToLower(command)
+				if command == "pubsub" {
+					command += "|" + map[bool]string{true: "channels", false: "numsub"}[strings.Contains(line, "'CHANNELS'")]
+				}
+				called[command] = true
+			}
+		}
+	}
+	return called
+}
+
+// The user of users.acl, which the documents repeat, has the rights that everything here needs, and no other.
+func TestTheUserHasTheRightsThatAreNeeded(t *testing.T) {
+	redistest.Need(t, redistest.AskedRights)
+	t.Parallel()
+	rules := rulesIn(document(t, "deploy/users.acl"))
+	testkit.Equal(t, strings.Join(rulesIn(document(t, "deploy/kubernetes.yaml")), " "), strings.Join(rules, " "), "kubernetes.yaml")
+	var commands, listed []string
+	for _, rule := range rules {
+		if command, isOne := strings.CutPrefix(rule, "+"); isOne {
+			commands = append(commands, command)
+		}
+	}
+	for line := range strings.Lines(document(t, "messages.md")) {
+		if strings.HasPrefix(line, "    +") {
+			listed = append(listed, strings.Fields(line)...)
+		}
+	}
+	testkit.Equal(t, strings.Join(listed, " "), "+"+strings.Join(commands, " +"), "messages.md")
+
+	d := &clitest.Deployment{Fleet: testkit.Real(t, 4), MaxLease: 4 * time.Second}
+	var urls []string
+	for i, m := range d.Masters {
+		testkit.Do(t, m, redistest.SetUser("app", rules...)...)
+		testkit.Do(t, m, "CONFIG", "RESETSTAT")
+		urls = append(urls, fmt.Sprintf("redis://app:change-me-app@%s?name=%c", m.Addr(), 'a'+i))
+	}
+	doEverything(t, d, urls)
+
+	needed := inScripts()
+	for _, m := range d.Masters {
+		denied, err := redis.Values(m.Do("ACL", "LOG"))
+		testkit.Check(t, err == nil && len(denied) == 0, "denied: %q, %v", denied, err)
+		stats, err := redis.String(m.Do("INFO", "commandstats"))
+		testkit.Must(t, err)
+		for line := range strings.Lines(stats) {
+			if command, _, isOne := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":"); isOne {
+				needed[command] = true
+			}
+		}
+	}
+	for command := range needed {
+		asks := []string{"acl|log", "acl|setuser", "config|resetstat"} // the test itself
+		testkit.Check(t, slices.Contains(commands, command) || slices.Contains(asks, command) || command == "auth", "+%s is missing", command)
+	}
+	for _, command := range commands {
+		testkit.Check(t, needed[command], "+%s is not needed", command)
+	}
+}
+
+// doEverything does as that user what a program that locks, and an operator, can do. The fourth master is no member.
+func doEverything(t *testing.T, d *clitest.Deployment, urls []string) {
+	const lease = "-max-lease=4s"
+	command := func(code int, line string, urls ...string) {
+		t.Helper()
+		clitest.Command(t, code, append(strings.Fields(line), urls...)...)
+	}
+	command(cli.ExitOK, "admit -yes "+lease, urls[:3]...)
+	open := func(options ...quorum.Option) *quorum.Locker {
+		l, err := redlock.Open(urls[:3], append(options, quorum.WithLease(3*time.Second), quorum.WithLabel("rights"),
+			quorum.WithLogger(masters.Silent),
+			quorum.WithNodeOptions(node.WithMaxLease(d.MaxLease), node.WithTimeout(5*time.Second)))...)
+		testkit.Must(t, err)
+		t.Cleanup(func() { l.Close() })
+		return l
+	}
+	one, other := open(), open()
+	ctx := t.Context()
+	got := func(l *quorum.Lock, err error) *quorum.Lock {
+		t.Helper()
+		testkit.Must(t, err)
+		return l
+	}
+	testkit.Must(t, one.Ready(ctx))
+
+	// Locks: one, several, many at once, of a waiter, handed over, forced, forgotten by a master.
+	held := got(one.Lock(ctx, "a", "b"))
+	inner := got(one.Lock(held.Context(), "a"))
+	testkit.Must(t, inner.Unlock(ctx))
+	testkit.Must(t, held.Extend(ctx, 4*time.Second))
+	clitest.Eventually(t, "the holder's name", func() bool {
+		_, err := other.TryLock(ctx, "a")
+		testkit.Check(t, errors.Is(err, quorum.ErrHeld), "of a lock that is held: %v", err)
+		return strings.Contains(err.Error(), "held by rights on ")
+	})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		next, err := other.Lock(ctx, "a")
+		if err == nil {
+			err = next.Unlock(ctx)
+		}
+		testkit.Is(t, err, nil, "of a waiter")
+	})
+	clitest.Eventually(t, "a waiter that listens", func() bool {
+		listens, err := redis.Values(d.Masters[0].Do("PUBSUB", "NUMSUB", scripts.ChannelPrefix+"{a}"))
+		return err == nil && len(listens) == 2 && listens[1] == any(int64(1))
+	})
+	testkit.Must(t, held.Unlock(ctx))
+	waiting.Wait()
+	for i := range 32 {
+		waiting.Go(func() {
+			testkit.Is(t, one.Do(ctx, func(context.Context, *quorum.Lock) error { return nil }, fmt.Sprint("many ", i)), nil, "many locks")
+		})
+	}
+	waiting.Wait()
+	ticket, err := got(one.Lock(ctx, "a")).HandOver(ctx)
+	testkit.Must(t, err)
+	testkit.Must(t, got(other.TakeOver(ctx, ticket)).Unlock(ctx))
+	held = got(one.Lock(ctx, "a"))
+	testkit.Must(t, other.ForceUnlockOwner(ctx, held.Owner(), "a"))
+	held = got(one.Lock(ctx, "forced"))
+	testkit.Must(t, other.ForceUnlock(ctx, "forced"))
+
+	// Readers and a writer.
+	rw, rival := one.RWLock("rw"), other.RWLock("rw")
+	reader, another := got(rw.RLock(ctx)), got(rival.RLock(ctx))
+	waiting.Go(func() {
+		writer, err := rival.Lock(ctx)
+		if err == nil {
+			err = writer.Downgrade(ctx)
+		}
+		if err == nil {
+			err = writer.Unlock(ctx)
+		}
+		testkit.Is(t, err, nil, "of a writer")
+	})
+	clitest.Eventually(t, "a writer that waits", func() bool {
+		state, err := one.Inspect(ctx, "rw")
+		return err == nil && state.WriterWaits
+	})
+	testkit.Must(t, another.Unlock(ctx))
+	testkit.Must(t, reader.Unlock(ctx))
+	waiting.Wait()
+	got(rw.RLock(ctx))
+	testkit.Must(t, one.ForceUnlock(ctx, "rw"))
+
+	// Slots.
+	slots := one.Semaphore("s", 3)
+	held = got(slots.Acquire(ctx, 2))
+	slot := got(slots.TryAcquire(ctx))
+	_, err = slots.TryAcquire(ctx)
+	testkit.Is(t, err, quorum.ErrHeld, "of slots that are taken")
+	_, err = slots.Inspect(ctx)
+	testkit.Must(t, err)
+	testkit.Must(t, slots.ForceUnlockOwner(ctx, slot.Owner(), slot.Slot()))
+	testkit.Must(t, held.Unlock(ctx))
+
+	// The commands.
+	run := func(code int, args ...string) {
+		t.Helper()
+		p := d.Prepare(args...)
+		p.Env = append(p.Env, masters.URLsVariable+"="+strings.Join(urls[:3], ","))
+		p.Begin(t).Ends(t, code)
+	}
+	run(cli.ExitOK, "-n", "-lease", "3s", "job", "--", "sleep", "1.5")
+	run(cli.ExitOK, "-slots", "2", "jobs", "--", "true")
+	file := filepath.Join(t.TempDir(), "urls")
+	testkit.Must(t, os.WriteFile(file, []byte(strings.Join(urls[:3], "\n")), 0o600))
+	held = got(one.Lock(ctx, "shown"))
+	command(cli.ExitOK, "check -name probe "+lease, urls[:3]...)
+	command(cli.ExitOK, "check -json -wait-all 1m "+lease+" -urls-file "+file)
+	command(cli.ExitOK, "status "+lease+" -urls-file "+file+" shown")
+	command(cli.ExitOK, "top "+lease+" -urls-file "+file)
+	command(cli.ExitOK, "unlock -yes "+lease+" -urls-file "+file+" shown")
+	testkit.Must(t, one.Close())
+	testkit.Must(t, other.Close())
+	command(cli.ExitOK, "members show "+lease, urls[:3]...)
+	command(cli.ExitOK, "members add -wait 1m "+lease, append(urls[3:], urls[:3]...)...)
+	command(cli.ExitOK, "members abort "+lease, urls...)
+	command(cli.ExitOK, "members add -wait 1m "+lease, append(urls[3:], urls[:3]...)...)
+	command(cli.ExitOK, "members commit -yes "+lease, urls...)
+	command(cli.ExitOK, "members remove -wait 1m "+lease+" d", urls...)
+	command(cli.ExitOK, "admit -yes -members "+lease, urls[:3]...)
+}
