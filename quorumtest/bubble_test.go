@@ -1,8 +1,11 @@
 package quorumtest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"os"
+	"os/exec"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,6 +179,26 @@ func TestMastersFromOutsideTheBubble(t *testing.T) {
 				"%s: it failed with %q", what, f.Died)
 		}
 	})
+}
+
+// Several lockers of a bubble, in goroutines of their own, ask at once whether they could lock.
+func TestBubbleReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		masters := quorumtest.Start(t, 3)
+		for range 20 {
+			locker := masters.Locker()
+			go func() { testkit.Is(t, locker.Ready(t.Context()), nil, "Ready") }()
+		}
+		synctest.Wait()
+	})
+}
+
+// In FIPS mode Go measures how long instructions take when it first needs randomness, and time stands still in a bubble.
+func TestBubblesInFIPSMode(t *testing.T) {
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.cpu=1,4", "-test.run=^TestBubble[LOPR]|^TestExplored$/^seed=[1-5]$")
+	child.Env = append(os.Environ(), "GODEBUG=fips140=on")
+	output, err := child.CombinedOutput()
+	testkit.Check(t, err == nil && bytes.Contains(output, []byte("PASS")), "%v\n%s", err, output)
 }
 
 // A locker of somebody else's has no process to pause.

@@ -4,7 +4,6 @@ package trial
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
@@ -13,13 +12,14 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Lock acquires, renews and releases a lock as clients with that list of masters do; contended, another owner is refused
-// meanwhile, which takes further commands. It leaves nothing but the name's token counter. The reply says whether the
+// Lock acquires, renews and releases a lock as clients with that list of masters do, by new owners; contended, another
+// owner is refused meanwhile, which takes further commands. It leaves nothing but the name's token counter. The reply says whether the
 // master grants. The error is a *node.Error.
-func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Name, contended bool) (scripts.AcquireReply, error) {
+func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Name, newOwner func() scripts.Owner,
+	contended bool) (scripts.AcquireReply, error) {
 	pipe, footprint := inside.Of(n).Pipe(name.String()), new(pipeline.Footprint)
 	do := func(call scripts.Call) pipeline.Result { return pipe.DoAs(ctx, call, footprint) }
-	names, owner, other := []scripts.Name{name}, scripts.NewOwner(rand.Text(), 1), scripts.NewOwner(rand.Text(), 1)
+	names, owner := []scripts.Name{name}, newOwner()
 	lease := scripts.ToMillis(min(4*n.Timeout(), n.MaxLease())) // after a crash, the lock is soon gone
 	acquire := scripts.AcquireArgs{Names: names, Owner: owner, Level: 1, Lease: lease, List: list, Seed: 1}
 	acquired := do(scripts.Acquire(acquire))
@@ -34,6 +34,7 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 		renewed = do(scripts.Renew(list, []scripts.Renewal{{Names: names, Owner: owner, Token: reply.Token, Lease: lease}}))
 	}
 	if renewed.Err == nil && contended {
+		other := newOwner()
 		acquire.Owner = other
 		second := new(pipeline.Footprint)
 		refused := pipe.DoAs(ctx, scripts.Acquire(acquire), second)

@@ -57,7 +57,9 @@ func TestTheSecondOwnerIsReleased(t *testing.T) {
 		n := bubble.Nodes(t, masters, func(_ int, c net.Conn) net.Conn { return &lateConn{Conn: c} }, node.WithConns(1))[0]
 		testkit.Must(t, operator.AdmitMembers(t.Context(), n, []string{n.Name()}))
 		name := scripts.TrialName("late")
-		if _, err := trial.Lock(t.Context(), n, scripts.NewList(n.Name()), name, true); err == nil {
+		owners := uint64(0)
+		newOwner := func() scripts.Owner { owners++; return scripts.NewOwner("locker", owners) }
+		if _, err := trial.Lock(t.Context(), n, scripts.NewList(n.Name()), name, newOwner, true); err == nil {
 			t.Fatal("the second owner was refused in time")
 		}
 		for over := time.Now().Add(2 * lateness); time.Now().Before(over); time.Sleep(n.Timeout() / 10) {

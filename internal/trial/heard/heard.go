@@ -3,6 +3,7 @@ package heard
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -35,10 +36,11 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 	if _, err := redisconn.Receive(c, n.Timeout()); err != nil {
 		return failed(err)
 	}
-	reply, err := trial.Lock(ctx, n, list, name, true)
+	newOwner := func() scripts.Owner { return scripts.NewOwner(rand.Text(), 1) }
+	reply, err := trial.Lock(ctx, n, list, name, newOwner, true)
 	for isConnecting(err) && ctx.Err() == nil {
 		<-time.After(n.Timeout() / 10)
-		reply, err = trial.Lock(ctx, n, list, name, true)
+		reply, err = trial.Lock(ctx, n, list, name, newOwner, true)
 	}
 	if err != nil || reply.Outcome != scripts.Granted {
 		return reply, err

@@ -51,7 +51,7 @@ func New(cfg Config) *Engine {
 	e := &Engine{Config: cfg, RTT: waiting.NewRTT(len(cfg.Nodes)), Closed: make(chan struct{})}
 	e.schedule = schedule.New(e.Clock, e.renewDue)
 	e.Roster = roster.New(e.Nodes, e.Clock, roster.Options{
-		Founds: cfg.Founds, Exists: cfg.Exists, Go: e.background.start, IsClosed: e.IsClosed,
+		Founds: cfg.Founds, Exists: cfg.Exists, NewOwner: e.newOwner, Go: e.background.start, IsClosed: e.IsClosed,
 	})
 	e.introduction = holders.NewIntroduction(e.Nodes, e.UUID, cfg.Identity, e.Roster.List, e.Nodes[0].MaxLease())
 	return e
@@ -77,6 +77,8 @@ func (e *Engine) IsClosed() bool {
 		return false
 	}
 }
+
+func (e *Engine) newOwner() scripts.Owner { return scripts.NewOwner(e.UUID, e.lastOwner.Add(1)) }
 
 // Held returns how many holds the nodes are to keep.
 func (e *Engine) Held() int { return e.schedule.Len() }

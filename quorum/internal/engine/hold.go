@@ -131,7 +131,7 @@ func (h *Hold) Init(e *Engine, terms *Terms, names []string, predecessor *script
 		votes, h.members = make([]lease.Vote, n), make([]member, n)
 	}
 	h.engine, h.terms, h.predecessor = e, terms, predecessor
-	h.owner = scripts.NewOwner(e.UUID, e.lastOwner.Add(1))
+	h.owner = e.newOwner()
 	h.lease.Init(&terms.Terms, votes)
 	h.names = h.one[:0]
 	for _, name := range names {

@@ -2,7 +2,6 @@ package roster
 
 import (
 	"context"
-	"crypto/rand"
 	"sync"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
@@ -34,7 +33,7 @@ func (r *Roster) Ready(ctx context.Context, need int) (enoughReady bool, tried [
 			return
 		}
 		r.NoteAccepted(i, sent)
-		reply, err := trial.Lock(ctx, n, list, scripts.TrialName(rand.Text()), false)
+		reply, err := trial.Lock(ctx, n, list, scripts.TrialName(r.opts.NewOwner().String()), r.opts.NewOwner, false)
 		if err == nil && reply.Outcome != scripts.Granted {
 			return // it restarts: a survey tells more
 		}

@@ -53,7 +53,8 @@ type Options struct {
 	Founds bool // it may found a deployment: see membership.Client
 	Exists bool // it was told that the deployment exists, and founds none
 
-	Go       func(f func()) // runs f in a goroutine of the locker's
+	NewOwner func() scripts.Owner // of the locker
+	Go       func(f func())       // runs f in a goroutine of the locker's
 	IsClosed func() bool
 }
 

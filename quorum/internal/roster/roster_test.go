@@ -25,6 +25,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 // deployment is masters in memory, in a bubble.
 type deployment struct {
+	owners  atomic.Uint64
 	t       *testing.T
 	masters []*fakeredis.Master
 	clock   *fakeclock.Clock
@@ -53,6 +54,7 @@ func (d *deployment) over(masters []*fakeredis.Master, opts []node.Option, exist
 	l := locker{nodes: bubble.Nodes(d.t, masters, nil, opts...), closed: new(atomic.Bool)}
 	l.Roster = roster.New(l.nodes, d.clock, roster.Options{
 		Founds: true, Exists: exists, Go: func(f func()) { go f() }, IsClosed: l.closed.Load,
+		NewOwner: func() scripts.Owner { return scripts.NewOwner("locker", d.owners.Add(1)) },
 	})
 	return l
 }
