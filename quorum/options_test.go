@@ -42,7 +42,7 @@ func TestEachTermMakesAnotherLock(t *testing.T) {
 
 // A setting that nobody has thought of is kept by With, and accepted whatever it is.
 func TestEachSettingIsKnown(t *testing.T) {
-	known := []string{"Settings", "terms", "wait", "retry", "logger", "hooks", "nodeOpts", "nodeOptsSet", "request", "exists", "newOnly",
+	known := []string{"Settings", "terms", "wait", "retry", "logger", "hooks", "nodeOpts", "nodeOptsSet", "exists", "newOnly",
 		"label", "loggerSet", "minHoldSet", "leaseSet", "Min", "Max"}
 	for _, field := range append(reflect.VisibleFields(reflect.TypeFor[settings]()), reflect.VisibleFields(reflect.TypeFor[waiting.Retry]())...) {
 		if len(field.Index) == 1 && !slices.Contains(known, field.Name) {
