@@ -27,7 +27,7 @@ func TestAMemberWhoseClockWasSetBack(t *testing.T) {
 		by := changeOf(t, abc, to)
 		by.Waits = 30100 * time.Millisecond // as it says below
 		got := c.done(by.Announce())
-		testkit.Check(t, strings.HasPrefix(got, "b pause "), "to %s: %q", to, got)
+		testkit.Check(t, strings.HasPrefix(got, "b pause ") || strings.HasPrefix(got, "b d pause "), "to %s: %q", to, got)
 
 		c = newClusterOf(t, marked, back, marked, nil)
 		by.Waits = maxLease - time.Second
@@ -47,6 +47,19 @@ func TestTheWaitOfAClockThatWasSetBack(t *testing.T) {
 	c.carryOut(changeOf(t, abc, scripts.NewList("a", "b")).Announce(), nil)
 	before.Change = start + maxLease
 	testkit.Equal(t, c.look("b").Text, before.String(), "the marker")
+}
+
+// The quarantine of the master that is added runs while the command waits for the last change.
+func TestTheAddedMasterIsInQuarantineWhileTheLastChangeIsAwaited(t *testing.T) {
+	changed := func(m *scripts.Marker) { m.Change = start + maxLease - 4*time.Second }
+	c := newClusterOf(t, marked, changed, marked, nil)
+	by := changeOf(t, abc, abcd)
+	by.Waits = maxLease - 5*time.Second
+	c.refuses("with too short a wait", by.Announce(), "less than one max lease ago")
+	testkit.Check(t, c.look("d").IsBlank(), "a command that refuses has marked %v", c.look("d").Marker())
+	by.Waits = maxLease
+	c.marks("add", by.Announce(), "d pause pause read raise a b c d")
+	testkit.Equal(t, c.now()-start, maxLease, "the wait")
 }
 
 // A command that would wait says first what is wrong.

@@ -34,10 +34,13 @@ func (c Change) announce(views map[string]*membership.View) (p plan, err error) 
 			return plan{}, err
 		}
 	}
-	if before, mayChange, err := c.await(views); !mayChange {
+	before, mayChange, err := c.await(views)
+	switch {
+	case before.wait > 0 && len(first.marks) > 0: // the quarantine of the member that is added runs meanwhile
+		return first, nil
+	case !mayChange:
 		return before, err
-	}
-	if !isReady {
+	case !isReady:
 		return first, nil
 	}
 	for _, name := range c.To.Names() {
