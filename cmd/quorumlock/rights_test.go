@@ -167,7 +167,7 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string) {
 	testkit.Must(t, got(other.TakeOver(ctx, ticket)).Unlock(ctx))
 	held = got(one.Lock(ctx, "a"))
 	testkit.Must(t, other.ForceUnlockOwner(ctx, held.Owner(), "a"))
-	held = got(one.Lock(ctx, "forced"))
+	got(one.Lock(ctx, "forced"))
 	testkit.Must(t, other.ForceUnlock(ctx, "forced"))
 
 	// Readers and a writer.
@@ -215,7 +215,7 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string) {
 	run(cli.ExitOK, "-slots", "2", "jobs", "--", "true")
 	file := filepath.Join(t.TempDir(), "urls")
 	testkit.Must(t, os.WriteFile(file, []byte(strings.Join(urls[:3], "\n")), 0o600))
-	held = got(one.Lock(ctx, "shown"))
+	got(one.Lock(ctx, "shown"))
 	command(cli.ExitOK, "check -name probe "+lease, urls[:3]...)
 	command(cli.ExitOK, "check -json -wait-all 1m "+lease+" -urls-file "+file)
 	command(cli.ExitOK, "status "+lease+" -urls-file "+file+" shown")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/ownerfile"
 	"github.com/quorumlock/quorumlock/quorum"
 )
@@ -118,7 +119,7 @@ func (j *job) environment() []string {
 	outer := slices.DeleteFunc(os.Environ(), func(variable string) bool { // the command may run in a command of quorumlock run
 		name, _, _ := strings.Cut(variable, "=")
 		replaces := func(one string) bool { return strings.HasPrefix(one, name+"=") }
-		return name == "QUORUMLOCK_SLOT" || slices.ContainsFunc(set, replaces)
+		return name == "QUORUMLOCK_SLOT" || name == masters.URLsVariable && j.line.hideURLs || slices.ContainsFunc(set, replaces)
 	})
 	return append(outer, set...)
 }

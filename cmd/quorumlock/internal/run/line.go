@@ -36,6 +36,7 @@ type line struct {
 	lease    time.Duration
 	all      bool
 	existing bool // the masters are a deployment already
+	hideURLs bool // the command's environment is without QUORUMLOCK_URLS
 	access   masters.Access
 	urls     []string         // of the masters, once they are open
 	label    string           // of the locker's identity
@@ -75,6 +76,7 @@ func newLine(flags *cli.Flags) *line {
 		"release that one's lock first", &l.file)
 	flags.Boolean("all", "all masters must grant the lock, not a majority", &l.all)
 	flags.Boolean("existing", "never found a deployment on masters that are all new: use it once the first client has locked", &l.existing)
+	flags.Boolean("hide-urls", "keep QUORUMLOCK_URLS, and the passwords in it, out of the command's environment", &l.hideURLs)
 	l.access.Flags(flags)
 	return l
 }

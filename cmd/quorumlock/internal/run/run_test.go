@@ -72,6 +72,16 @@ func TestTheCommandHasItsArguments(t *testing.T) {
 	clitest.Contains(t, stdout, "--min-hold:")
 }
 
+// The URLs, with their passwords, are in the command's environment, as all that run has, or with -hide-urls not.
+func TestTheCommandHasTheURLsUnlessHidden(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	out, _ := d.Run(t, cli.ExitOK, "x", "--", "env")
+	clitest.Contains(t, out, "\n"+masters.URLsVariable+"="+strings.Join(d.URLs(), ","))
+	out, _ = d.Run(t, cli.ExitOK, "-hide-urls", "x", "--", "env")
+	testkit.Check(t, !strings.Contains(out, masters.URLsVariable) && strings.Contains(out, "QUORUMLOCK_TOKEN="), "the command has %s", out)
+}
+
 func TestTheCommandHasStdin(t *testing.T) {
 	t.Parallel()
 	p := clitest.Deploy(t, 3, 30*time.Second).Prepare("x", "--", "cat")
