@@ -19,11 +19,14 @@ import (
 // Only the handle that acquired the lock can hand it over. An error is an [*Error], and comes without
 // a ticket: the lock is as before. It wraps [ErrUnavailable] if too few nodes confirmed the lease,
 // [ErrLost], [ErrNotHeld] or [ErrClosed] if the lock is not held, [ErrInvalid] for the handle of a
-// re-entry and for a reader's lock, or the context's error. The hook Released runs.
+// re-entry, for a reader's lock and for one with a min hold, or the context's error. The hook Released runs.
 func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 	if l.handle.Level() > 1 {
 		return "", invalidf(opHandOver, l.names,
 			"the handle entered the lock again: only the one that acquired it hands it over")
+	}
+	if l.set.terms.MinHold > 0 { // nor would a take-over that fails keep it, or a lease that ends before
+		return "", invalidf(opHandOver, l.names, "it has a min hold, which the next holder would not keep")
 	}
 	if ended := contextError(ctx); ended != nil {
 		return "", &Error{Op: opHandOver, Names: l.names, causes: ended}

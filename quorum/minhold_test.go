@@ -258,3 +258,21 @@ func TestMinHoldBounds(t *testing.T) {
 		wantError(t, errorOf(l.Lock(held.Context(), "a")), ErrInvalid, "its min hold is 8760h0m0s, not none")
 	})
 }
+
+// Whoever took over could unlock before the min hold is over, so no ticket is given.
+func TestMinHoldIsNotHandedOver(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		other, began := c.process(), time.Now()
+		held := c.lock(c.process(WithMinHold(oneMinHold)), "a")
+		ticket, err := held.HandOver(t.Context())
+		wantError(t, err, ErrInvalid, "min hold")
+		if err == nil {
+			held = c.got(other.TakeOver(t.Context(), ticket))
+		}
+		testkit.Check(t, held.Err() == nil, "the lock is not as before: %v", held.Err())
+		c.unlock(held)
+		next, took := c.got(other.Lock(t.Context(), "a")), time.Since(began)
+		testkit.Check(t, took >= oneMinHold, "the next got it after %v", took)
+		c.unlock(next)
+	})
+}
