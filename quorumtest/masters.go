@@ -45,6 +45,8 @@ import (
 const (
 	// defaultPatience bounds what should take milliseconds. Tests of this package shorten it.
 	defaultPatience = 20 * time.Second
+	// defaultDay is how long one owner may hold a lock in a bubble. Tests of this package shorten it.
+	defaultDay = 24 * time.Hour
 	// nodeTimeout is for a busy machine: a master of this package answers, or refuses connections.
 	nodeTimeout = 10 * time.Second
 )
@@ -55,6 +57,7 @@ const (
 type Masters struct {
 	tb       testing.TB
 	patience time.Duration
+	day      time.Duration // of watch
 	*fleet
 
 	mu        sync.Mutex
@@ -87,7 +90,8 @@ type fleet struct {
 // may stand still for longer than the usual one.
 //
 // In a testing/synctest bubble, call Start there. The masters then have no sockets: a locker that the
-// service opens itself reaches them by [Masters.Options], and the timeout is the usual one.
+// service opens itself reaches them by [Masters.Options], and the timeout is the usual one. A lock that one owner holds
+// for a day of the bubble's time fails the test, and is lost: if an Unlock is forgotten, time would pass without end.
 func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 	tb.Helper()
 	logger := newLogger(tb) // first, so that it ends last
@@ -100,7 +104,7 @@ func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 	}
 	f := &fleet{starter: tb, time: &sharedTime{began: time.Now()}, nodeOpts: append(usual, opts...), clock: fakeclock.New(), logger: logger,
 		lockers: map[*quorum.Locker]*process{}}
-	m := &Masters{tb: tb, fleet: f, patience: defaultPatience}
+	m := &Masters{tb: tb, fleet: f, patience: defaultPatience, day: defaultDay}
 	f.clock.SetRate(1)
 	tb.Cleanup(func() {
 		f.clock.SetRate(0)
@@ -121,6 +125,9 @@ func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 		if err := m.admit(s); err != nil {
 			tb.Fatalf("quorumtest: %v", err)
 		}
+	}
+	if inBubble() {
+		m.watchHolders()
 	}
 	return m
 }

@@ -1,6 +1,31 @@
 package fakeredis
 
-import "github.com/quorumlock/quorumlock/scripts"
+import (
+	"strings"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Holding is an owner at a key, as a writer or a reader.
+type Holding struct{ Key, Owner string }
+
+// Holdings returns all that are held.
+func (m *Master) Holdings() (all []Holding) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.openLocked()
+	for _, key := range k.names("*") {
+		for owner := range k.Fields(key) {
+			all = append(all, Holding{key, owner})
+		}
+		for member := range k.Scores(key) {
+			if owner, isReader := strings.CutPrefix(member, readerPrefix); isReader && k.Reads(key, owner) {
+				all = append(all, Holding{key, owner})
+			}
+		}
+	}
+	return all
+}
 
 // Take puts another owner in place of one at the keys, and keeps the leases: no key is free in
 // between. It returns at how many keys it found the owner, as a writer or a reader.
