@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,7 +117,12 @@ func TestCheckOfAServerWithHazards(t *testing.T) {
 	report := check(t, n)
 	testkit.Check(t, report.Persistence == both && report.MaxMemory == 100<<20,
 		"persistence %q, maxmemory %d", report.Persistence, report.MaxMemory)
-	warns(t, report, "maxmemory is set")
+	warns(t, report)
+	testkit.Do(t, m, "SETRANGE", "ballast", 20<<20, "x")
+	used, err := strconv.Atoi(testkit.Info(t, m, "memory", "used_memory"))
+	testkit.Must(t, err)
+	testkit.Do(t, m, "CONFIG", "SET", "maxmemory", used/9*10)
+	warns(t, check(t, n), "that maxmemory allows are used")
 	testkit.Do(t, m, "CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
 	testkit.Do(t, m, "CONFIG", "SET", "appendonly", "no")
 	report = check(t, n)

@@ -16,6 +16,9 @@ import (
 // mark: it grants nothing before a client finishes that, however soon.
 const unfinished = time.Millisecond
 
+// memoryNearlyFull is from which share of maxmemory on, in percent, a report warns.
+const memoryNearlyFull = 80
+
 // clockOff is by how much clocks that are synchronised do not differ.
 const clockOff = 500 * time.Millisecond
 
@@ -89,8 +92,9 @@ func (r *Report) fill(v visit, save savePoints, look inside.Look, refusal error)
 	if r.Role == "" {
 		hazard("the server does not say whether it is a master")
 	}
-	if r.MaxMemory > 0 && !v.info.Evicts() {
-		hazard("maxmemory is set: at that limit no lock is granted until memory is free")
+	if used := v.info.Number("used_memory"); r.MaxMemory > 0 && !v.info.Evicts() && used >= r.MaxMemory/100*memoryNearlyFull {
+		hazard("%d MB of the %d MB that maxmemory allows are used: at that limit no lock is granted until memory is free",
+			used>>20, r.MaxMemory>>20)
 	}
 	if r.ClockAhead.Abs() >= clockOff {
 		where := "ahead of"
