@@ -9,7 +9,7 @@ const help = `Example, for a crontab on every machine:
 
 Exit codes: the command's own, or 128 plus the number of the signal that ended it, or
   64   the command line is invalid
-  69   too few masters answered, or they are in quarantine
+  69   too few masters answered, they are in quarantine, or -w was over before one of several got the lock
   75   another holds the lock, or has the owner file in use (-E sets another code)
   77   the masters refuse the credentials
   78   the URLs, the masters or the owner file cannot be used
