@@ -93,7 +93,7 @@ func TestTheCommandServesSystemdsSocket(t *testing.T) {
 	p.Args = append([]string{activate, "-l", socket, "-E", clitest.Variable, "-E", masters.URLsVariable}, p.Args...)
 	p.Path = activate
 	p.Begin(t)
-	p.Eventually(t, "the socket", func() bool { _, err := os.Stat(socket); return err == nil || p.HasExited() })
+	p.Eventually(t, "the socket", func() bool { return strings.Contains(p.Errs.String(), "Listening on ") || p.HasExited() })
 	conn, err := redis.Dial("unix", socket, redis.DialReadTimeout(clitest.Bound))
 	testkit.Must(t, err)
 	defer conn.Close()
