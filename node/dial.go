@@ -153,5 +153,5 @@ func recovered(doing string, err *error) {
 	}
 }
 
-// forRedigo makes a connection safe from large replies, and its deadlines cheap.
-func forRedigo(c net.Conn) net.Conn { return redisconn.LimitReplies(redisconn.DeferDeadlines(c)) }
+// forRedigo makes a connection safe from large replies, and from those that nobody asked for, and its deadlines cheap.
+func forRedigo(c net.Conn) net.Conn { return redisconn.RefuseStrays(c) }

@@ -31,6 +31,8 @@ type limitedConn struct {
 	skip  int   // bytes of a bulk string still to come, with its CRLF
 	open  []int // elements still to come in each open array
 	err   error
+
+	replied func() // is called for each reply, at its last line; nil for nothing
 }
 
 // Read is called by one goroutine at a time, as redigo does.
@@ -110,6 +112,9 @@ func (c *limitedConn) endLine() error {
 	}
 	if len(c.open) == 0 {
 		c.total = 0
+		if c.replied != nil {
+			c.replied()
+		}
 	}
 	return nil
 }

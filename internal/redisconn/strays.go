@@ -1,0 +1,90 @@
+package redisconn
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+)
+
+// ErrStray: a reply came that no command had asked for. The next command would take it for its own: a lock could be held
+// by nobody's grant.
+var ErrStray = errors.New("a reply came that nobody had asked for: a proxy that answers twice?")
+
+// RefuseStrays returns a connection to a server that ends with [ErrStray] when there are more replies than commands, or
+// when one is there before its command is written. The latter shows only on a socket without TLS. A connection that
+// subscribes gets messages: what comes over it is not counted from then on. Replies are limited as by [LimitReplies].
+func RefuseStrays(c net.Conn) net.Conn {
+	s := &strictConn{limitedConn: LimitReplies(DeferDeadlines(c)).(*limitedConn), socket: c}
+	s.replied = func() { s.replies.Add(1) }
+	return s
+}
+
+// strictConn is written to by one goroutine at a time, and read by one.
+type strictConn struct {
+	*limitedConn
+	socket            net.Conn
+	commands, replies atomic.Int64
+	subscribes        atomic.Bool
+
+	// What the writer has parsed of the command that it writes.
+	header   byte // the first byte of a header's line: an array's or a bulk string's; 0 before it
+	value    int  // of the header
+	skip     int  // bytes of a bulk string still to come, with its CRLF
+	isName   bool // it is the command's name
+	nameRead []byte
+}
+
+func (s *strictConn) Read(p []byte) (int, error) {
+	n, err := s.limitedConn.Read(p)
+	begun := s.replies.Load()
+	if s.line > 0 || len(s.open) > 0 || s.limitedConn.skip > 0 {
+		begun++
+	}
+	if begun > s.commands.Load() && !s.subscribes.Load() {
+		return 0, ErrStray
+	}
+	return n, err
+}
+
+func (s *strictConn) Write(p []byte) (int, error) {
+	// Before its first reply a server may say why it hangs up.
+	if replies := s.replies.Load(); replies > 0 && replies == s.commands.Load() && !s.subscribes.Load() && isReadable(s.socket) {
+		return 0, ErrStray
+	}
+	s.parse(p) // before the reply can come
+	return s.limitedConn.Write(p)
+}
+
+// parse counts the commands in what redigo writes.
+func (s *strictConn) parse(p []byte) {
+	for len(p) > 0 {
+		if s.skip > 0 {
+			n := min(s.skip, len(p))
+			if s.isName {
+				s.nameRead = append(s.nameRead, p[:n]...)
+			}
+			if s.skip -= n; s.skip == 0 && s.isName {
+				s.isName = false
+				if strings.HasSuffix(strings.ToUpper(strings.TrimSpace(string(s.nameRead))), "SUBSCRIBE") {
+					s.subscribes.Store(true)
+				}
+			}
+			p = p[n:]
+			continue
+		}
+		b := p[0]
+		p = p[1:]
+		switch {
+		case s.header == 0:
+			s.header, s.value = b, 0
+		case b >= '0' && b <= '9':
+			s.value = s.value*10 + int(b-'0')
+		case b == '\n' && s.header == '*':
+			s.header, s.isName, s.nameRead = 0, true, s.nameRead[:0]
+			s.commands.Add(1)
+		case b == '\n':
+			s.header, s.skip = 0, s.value+2
+		}
+	}
+}

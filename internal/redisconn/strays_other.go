@@ -1,0 +1,8 @@
+//go:build !unix
+
+package redisconn
+
+import "net"
+
+// isReadable is not known on this system.
+func isReadable(net.Conn) bool { return false }

@@ -1,0 +1,95 @@
+package redisconn
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+)
+
+// proxied is a connection to a server whose answers the test writes.
+func proxied(t *testing.T) (client redis.Conn, socket, server net.Conn) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	defer listener.Close()
+	socket, err = net.Dial("tcp", listener.Addr().String())
+	testkit.Must(t, err)
+	server, err = listener.Accept()
+	testkit.Must(t, err)
+	client = redis.NewConn(RefuseStrays(socket), 5*time.Second, 5*time.Second)
+	t.Cleanup(func() { client.Close(); server.Close() })
+	return client, socket, server
+}
+
+func awaitReadable(t *testing.T, socket net.Conn) {
+	t.Helper()
+	testkit.Check(t, poll.Until(5*time.Second, func() bool { return isReadable(socket) }), "nothing has arrived")
+}
+
+// A reply that nobody asked for ends the connection before the next command could take it for its own.
+func TestStrayReplies(t *testing.T) {
+	const grant = ":1790000000000000\r\n"
+	for what, answers := range map[string]string{
+		"a second grant":                      grant + grant,
+		"a second refusal":                    "*2\r\n$4\r\nheld\r\n:5\r\n" + "*2\r\n$4\r\nheld\r\n:5\r\n",
+		"a second error":                      "-OOM no\r\n-OOM no\r\n",
+		"the beginning of one":                grant + ":17",
+		"the end of an array that was longer": "*1\r\n:1\r\n:2\r\n",
+	} {
+		t.Run(what, func(t *testing.T) {
+			client, socket, server := proxied(t)
+			for _, c := range []string{"AUTH", "EVALSHA"} {
+				testkit.Must(t, client.Send(c, "acquire", strings.Repeat("x", 5000)))
+			}
+			testkit.Must(t, client.Flush())
+			_, err := server.Write([]byte("+OK\r\n" + answers[:len(answers)/2]))
+			testkit.Must(t, err)
+			_, err = client.Receive()
+			testkit.Must(t, err)
+			_, err = server.Write([]byte(answers[len(answers)/2:]))
+			testkit.Must(t, err)
+			client.Receive() // of the second command; the stray may have come with it
+			if client.Err() == nil {
+				awaitReadable(t, socket)
+				_, err = client.Do("EVALSHA", "acquire")
+			} else {
+				err = client.Err()
+			}
+			testkit.Check(t, errors.Is(err, ErrStray), "the next command: %v", err)
+		})
+	}
+}
+
+// What comes before the first reply, and the messages of a subscription, were not asked for either.
+func TestRepliesThatAreNoStrays(t *testing.T) {
+	client, socket, server := proxied(t)
+	_, err := server.Write([]byte("-ERR max number of clients reached\r\n"))
+	testkit.Must(t, err)
+	awaitReadable(t, socket)
+	_, err = client.Do("PING")
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), "max number of clients"), "%v", err)
+
+	client, _, server = proxied(t)
+	_, err = server.Write([]byte("+OK\r\n"))
+	testkit.Must(t, err)
+	_, err = client.Do("AUTH", "secret")
+	testkit.Must(t, err)
+	sub := redis.PubSubConn{Conn: client}
+	testkit.Must(t, sub.Subscribe("a"))
+	message := "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n0\r\n"
+	_, err = server.Write([]byte("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + message + message))
+	testkit.Must(t, err)
+	for range 2 {
+		sub.Receive()
+	}
+	testkit.Must(t, sub.Subscribe("b"))
+	if m, ok := sub.Receive().(redis.Message); !ok || m.Channel != "a" {
+		t.Errorf("no message: %v", client.Err())
+	}
+}

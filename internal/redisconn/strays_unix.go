@@ -1,0 +1,26 @@
+//go:build unix
+
+package redisconn
+
+import (
+	"net"
+	"syscall"
+)
+
+// isReadable reports whether bytes that were not read have arrived at a socket; false for what is none.
+func isReadable(c net.Conn) (readable bool) {
+	socket, ok := c.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var first [1]byte
+	_ = raw.Control(func(fd uintptr) {
+		n, _, err := syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+		readable = err == nil && n > 0
+	})
+	return readable
+}
