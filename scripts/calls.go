@@ -91,7 +91,6 @@ type AcquireArgs struct {
 	// Reservation is how long a writer that waits keeps new readers back, if only readers are in its way.
 	// It is the zero Millis for all others, and with a Predecessor.
 	Reservation Millis
-	Room        []any // what the arguments are appended to; may be nil
 }
 
 // Acquire requests a grant of all names or none. The connection adds the marker's first line that
@@ -101,7 +100,7 @@ func Acquire(a AcquireArgs) Call {
 	if a.Predecessor != nil {
 		keys++
 	}
-	args := append(a.Room, acquireScript.sha, keys, any(MarkerKey), a.Owner.tombstone)
+	args := append(make([]any, 0, acquireArgs), acquireScript.sha, keys, any(MarkerKey), a.Owner.tombstone)
 	args = appendKeys(args, a.Names)
 	if a.Predecessor != nil {
 		args = append(args, a.Predecessor.tombstone)
@@ -121,8 +120,8 @@ func Acquire(a AcquireArgs) Call {
 // reader. The owner is [Owner.AsReader].
 func Read(a AcquireArgs) Call {
 	n := a.Names[0]
-	args := append(a.Room, readScript.sha, 6, any(MarkerKey), a.Owner.tombstone, n.counter, writerPrefix+n.text,
-		forcedPrefix+n.text, n.key, a.Owner.id, a.Level, a.Lease.boxed, int64(a.Token), int64(a.Seed), n.channel, "")
+	args := []any{readScript.sha, 6, any(MarkerKey), a.Owner.tombstone, n.counter, writerPrefix + n.text,
+		forcedPrefix + n.text, n.key, a.Owner.id, a.Level, a.Lease.boxed, int64(a.Token), int64(a.Seed), n.channel, ""}
 	return Call{script: readScript, args: args, list: a.List}
 }
 
@@ -181,15 +180,7 @@ func Renew(list *List, batch []Renewal) Call {
 // Release releases the names at level 0, and else lowers the lock to that level. The connection
 // decides whether the owner gets a tombstone ([ConnArgs]).
 func Release(names []Name, owner Owner, level int) Call {
-	return ReleaseIn(nil, names, owner, level)
-}
-
-// ReleaseIn is [Release] with its arguments in room, which is empty, if there is enough: then the call keeps it.
-func ReleaseIn(room []any, names []Name, owner Owner, level int) Call {
-	if most := 6 + 2*len(names); cap(room) < most {
-		room = make([]any, 0, most)
-	}
-	args := append(room, releaseScript.sha, 1+len(names), owner.tombstone)
+	args := append(make([]any, 0, 6+2*len(names)), releaseScript.sha, 1+len(names), owner.tombstone)
 	for _, n := range names {
 		args = append(args, n.key)
 	}

@@ -20,11 +20,9 @@ var reservationMillis = scripts.ToMillis(waiting.ReservationLife)
 type attempt struct {
 	hold     *Hold
 	call     scripts.Call // the request for a grant
-	room     [13]any      // for the arguments of call, with one name: as many as scripts.Acquire makes
 	requests []grantRequest
-	few      [5]grantRequest // room for the usual number of nodes
-	probe    int             // the node that is asked first by ProbeFirst; −1 for the node of the names
-	decided  chan struct{}   // closed when the outcome is certain
+	probe    int           // the node that is asked first by ProbeFirst; −1 for the node of the names
+	decided  chan struct{} // closed when the outcome is certain
 
 	// Under hold.mu.
 	asked bool // the first nodes: all, or the probe node
@@ -105,9 +103,9 @@ func (e *Engine) unlisted(refusals []error, approach waiting.Approach) *Outcome 
 
 func newAttempt(h *Hold, probe int) *attempt {
 	a := &attempt{hold: h, probe: probe, decided: make(chan struct{})}
-	a.requests = a.few[:0]
-	for range h.members {
-		a.requests = append(a.requests, grantRequest{request: request{hold: h, attempt: a}})
+	a.requests = make([]grantRequest, len(h.members))
+	for i := range a.requests {
+		a.requests[i].request = request{hold: h, attempt: a}
 	}
 	h.attempt = a
 	return a
@@ -138,7 +136,7 @@ func (a *attempt) ask(approach waiting.Approach) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := e.Clock.Now()
-	args := scripts.AcquireArgs{Level: 1, Lease: h.terms.Millis, Seed: tokenSeed(), Room: a.room[:0]}
+	args := scripts.AcquireArgs{Level: 1, Lease: h.terms.Millis, Seed: tokenSeed()}
 	if approach.Reserves() {
 		args.Reservation = reservationMillis
 	}

@@ -187,45 +187,6 @@ func TestTheLeaseLearnsThatARequestWasResent(t *testing.T) {
 	}
 }
 
-// A call is immutable, and is sent again long after others. So a tally's room is for one release: a second
-// one has its arguments elsewhere. Releases that nobody counts have no room.
-func TestATallysRoomIsForOneRelease(t *testing.T) {
-	counts := newTally(3, 2)
-	release := func(t *Tally, name, owner string) scripts.Call {
-		return scripts.ReleaseIn(t.takeRoom(), []scripts.Name{scripts.NewName(name)}, scripts.OwnerOf(owner), 0)
-	}
-	type call struct {
-		scripts.Call
-		name, owner string
-	}
-	calls := []call{
-		{release(counts, "a", "x:1"), "a", "x:1"}, {release(counts, "b", "y:2"), "b", "y:2"}, {release(nil, "c", "z:3"), "c", "z:3"},
-		{release(nil, "d", "z:4"), "d", "z:4"}, {release(counts, "e", "z:5"), "e", "z:5"},
-	}
-	for _, c := range calls {
-		if owner, names := c.Released(); owner != c.owner || !slices.Equal(names, []string{c.name}) {
-			t.Errorf("the release of %q by %q is one of %q by %q", c.name, c.owner, names, owner)
-		}
-	}
-}
-
-// The room has the size of a release of one name.
-func TestATallysRoomIsEnough(t *testing.T) {
-	all, names, owner := make([]Tally, 101), []scripts.Name{scripts.NewName("a")}, scripts.OwnerOf("x:1")
-	i := 0
-	n := testing.AllocsPerRun(100, func() { scripts.ReleaseIn(all[i].takeRoom(), names, owner, 0); i++ })
-	testkit.Equal(t, n, 0, "allocations")
-}
-
-// A tally has room for the receivers of five nodes, and makes the others'.
-func TestATallyReceivesFromEachNode(t *testing.T) {
-	tally, all := newTally(7, 4), map[*releaseReply]bool{}
-	for node := range 7 {
-		all[tally.receiver(node)] = true
-	}
-	testkit.Check(t, len(all) == 7 && !all[nil], "%d receivers", len(all))
-}
-
 // A release was heard by as many as heard it on every node that had the lock.
 func TestTallyCountsTheFewestThatHeard(t *testing.T) {
 	for _, c := range []struct {

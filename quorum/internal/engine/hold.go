@@ -47,8 +47,7 @@ type Hold struct {
 	terms  *Terms
 	owner  scripts.Owner
 	names  []scripts.Name
-	one    [1]scripts.Name // room for the usual number of names
-	list   *scripts.List   // of masters; nil while it is not known
+	list   *scripts.List // of masters; nil while it is not known
 	// predecessor is the owner that this one takes over from; nil for none.
 	predecessor *scripts.Owner
 	first       Handle                // of level 1
@@ -62,10 +61,6 @@ type Hold struct {
 	ended     error     // of Events.Ending, or nil. Invariant: not nil once the lock has ended
 	postponed bool      // its renewal is due at entry.At, and is not put off again
 	attempt   *attempt  // Invariant: nil once it has become a lock
-
-	// Room for the usual number of nodes.
-	fewVotes   [3]lease.Vote
-	fewMembers [3]member
 }
 
 // Handle is one entry into a hold: the first acquired the lock, the others entered it again.
@@ -124,23 +119,18 @@ type member struct {
 // Init makes a hold of the names that has asked for nothing yet. predecessor is the owner that it takes over from;
 // nil for none.
 func (h *Hold) Init(e *Engine, terms *Terms, names []string, predecessor *scripts.Owner, user User) {
-	var votes []lease.Vote
-	if n := len(e.Nodes); n <= len(h.fewVotes) {
-		votes, h.members = h.fewVotes[:n], h.fewMembers[:n]
-	} else {
-		votes, h.members = make([]lease.Vote, n), make([]member, n)
-	}
 	h.engine, h.terms, h.predecessor = e, terms, predecessor
 	h.owner = e.newOwner()
-	h.lease.Init(&terms.Terms, votes)
-	h.names = h.one[:0]
+	h.lease.Init(&terms.Terms, make([]lease.Vote, len(e.Nodes)))
+	h.names = make([]scripts.Name, 0, len(names))
 	for _, name := range names {
 		h.names = append(h.names, scripts.NewName(name))
 	}
 	h.entry.Owner = h
 	h.first.hold, h.first.user, h.first.level = h, user, 1
+	h.members = make([]member, len(e.Nodes))
 	for i := range h.members {
-		h.members[i] = member{hold: h, node: i}
+		h.members[i].hold, h.members[i].node = h, i
 	}
 }
 
@@ -191,7 +181,7 @@ func (h *Hold) carryOutLocked(commands []lease.Command, t *Tally) (rest []lease.
 			return commands[i+1:]
 		case lease.Release:
 			if isNew {
-				call = scripts.ReleaseIn(t.takeRoom(), h.names, h.ownerAs(c.Mode), c.Level)
+				call = scripts.Release(h.names, h.ownerAs(c.Mode), c.Level)
 			}
 			h.sendRelease(c, call, t)
 		case lease.Ask, lease.Enter, lease.Repair, lease.Raise, lease.Extend:

@@ -63,8 +63,7 @@ func (h *Hold) releaseLocked(commands []lease.Command, keepers uint64) *Tally {
 // sendRelease sends a release to a node. Before the release of the whole lock, requests for a grant are
 // abandoned, so that none of them is resent behind it.
 func (h *Hold) sendRelease(c lease.Command, call scripts.Call, t *Tally) {
-	footprint, r := &h.members[c.Master].footprint, t.receiver(c.Master)
-	*r = releaseReply{tally: t, hold: h, node: c.Master}
+	footprint := &h.members[c.Master].footprint
 	if c.Level == 0 {
 		footprint.Abandon()
 	}
@@ -73,6 +72,7 @@ func (h *Hold) sendRelease(c lease.Command, call scripts.Call, t *Tally) {
 		return
 	}
 	h.engine.background.add()
+	r := &releaseReply{tally: t, hold: h, node: c.Master}
 	if err := h.pipe(c.Master).Start(call, footprint, r); err != nil {
 		r.Done(pipeline.Result{Err: err})
 	}

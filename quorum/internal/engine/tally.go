@@ -26,10 +26,6 @@ type Tally struct {
 	found  bool   // on some node
 	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found; −1 if one could not publish
 	failed []error
-
-	few    [5]releaseReply // room for the receivers of a release, by node
-	room   [8]any          // for the arguments of a release, with one name: as many as scripts.Release makes
-	inRoom bool            // room is in use
 }
 
 // nodeReply is one node's reply, as a tally counts it.
@@ -53,23 +49,6 @@ func newTallyOfAll(nodes int) *Tally {
 	t := newTally(nodes, nodes)
 	t.all = true
 	return t
-}
-
-// receiver returns the receiver of a node's reply to a release, to be set.
-func (t *Tally) receiver(node int) *releaseReply {
-	if t == nil || node >= len(t.few) {
-		return new(releaseReply)
-	}
-	return &t.few[node]
-}
-
-// takeRoom returns room for the arguments of a release, once; nil for none.
-func (t *Tally) takeRoom() []any {
-	if t == nil || t.inRoom {
-		return nil
-	}
-	t.inRoom = true
-	return t.room[:0]
 }
 
 func (t *Tally) add(node int, a nodeReply) {
