@@ -193,3 +193,44 @@ func TestDo(t *testing.T) {
 		c.wantNothingLeft(l)
 	})
 }
+
+// A re-entry that gives up says why, and what the masters have replied, as a call that waits does.
+func TestAReentryThatGivesUpSaysWhy(t *testing.T) {
+	const patience = 200 * time.Millisecond
+	deadline := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(ctx, patience)
+	}
+	canceled := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(ctx)
+		time.AfterFunc(patience, cancel)
+		return ctx, cancel
+	}
+	patient := func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} }
+	for what, s := range map[string]struct {
+		opts  []Option
+		ctx   func(ctx context.Context) (context.Context, context.CancelFunc)
+		wants []any
+	}{
+		"WithWait": {[]Option{WithWait(patience)}, patient, []any{ErrUnavailable, "gave up after 200ms",
+			not{context.Canceled}, not{context.DeadlineExceeded}}},
+		"a deadline":     {nil, deadline, []any{ErrUnavailable, context.DeadlineExceeded}},
+		"a cancellation": {nil, canceled, []any{not{ErrUnavailable}, context.Canceled}},
+	} {
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			l := c.process(s.opts...)
+			held := c.lock(l, "a")
+			synctest.Wait()
+			for _, master := range []int{1, 2} {
+				c.before(master, func() { time.Sleep(2 * patience) })
+			}
+			ctx, cancel := s.ctx(held.Context())
+			defer cancel()
+			_, err := l.Lock(ctx, "a")
+			wantError(t, err, append(s.wants, ErrNotAcquired, "(1 granted of 2 needed, 2 unknown)")...)
+			var failed *Error
+			testkit.Check(t, errors.As(err, &failed) && failed.Need == 2 && failed.Granted == 1 && failed.Unknown == 2, "%+v", failed)
+			time.Sleep(2 * patience)
+			c.unlock(held)
+		})
+	}
+}

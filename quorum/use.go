@@ -91,8 +91,11 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 			failure.causes = []error{ErrLost}
 		}
 	}
-	if failure.Nodes != nil { // otherwise the nodes do not matter
-		_, failed := t.Result()
+	if failure.Nodes != nil || l.first.handle.Standing().Holds() { // otherwise the nodes do not matter
+		enough, failed := t.Result()
+		if !enough && isOverdue(failure.causes) {
+			failure.causes = slices.Insert(failure.causes, 0, error(ErrUnavailable))
+		}
 		failure.Nodes = nil
 		failure.addNodes(failed...)
 		failure.Need, failure.Granted = l.core.Need, t.Counted()
