@@ -155,6 +155,7 @@ soak: redis-server ## the same claims, for hours
 	$(GO) test -timeout 90m -v -run TestDifferential ./internal/fakeredis -differential.steps=1000000
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 5m ./scripts
 	$(GO) test -run '^$$' -fuzz FuzzNames -fuzztime 2m ./scripts
+	$(GO) test -run '^$$' -fuzz FuzzCanonical -fuzztime 1m ./scripts
 	$(GO) test -run '^$$' -fuzz FuzzReplies -fuzztime 5m ./node
 	$(GO) test -run '^$$' -fuzz FuzzURL -fuzztime 2m ./node
 	$(GO) test -run '^$$' -fuzz FuzzMessages -fuzztime 2m ./internal/pubsub

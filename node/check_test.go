@@ -288,7 +288,10 @@ func TestAdmitMembersWithoutTheMaster(t *testing.T) {
 		isPermanent(t, err)
 		testkit.Check(t, !strings.Contains(err.Error(), "secret"), "a password in %v", err)
 	}
-	err := operator.AdmitMembers(t.Context(), n, []string{"a", nodeName, "b"})
+	spelt := open(t, "redis://127.0.0.1:1", node.WithName("A.example.:1"))
+	err := operator.AdmitMembers(t.Context(), spelt, []string{"[::FFFF:1.2.3.4]:1", "a.EXAMPLE:01"})
+	testkit.Check(t, err != nil && !errors.Is(err, node.ErrInvalid), "a list that spells the master in another way: %v", err)
+	err = operator.AdmitMembers(t.Context(), n, []string{"a", nodeName, "b"})
 	testkit.Check(t, err != nil && !errors.Is(err, node.ErrInvalid),
 		"a list that has the master: %v, want that it does not answer", err)
 }

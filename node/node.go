@@ -35,6 +35,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
+	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -126,7 +127,7 @@ func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 		return nil, err
 	}
 	n := newNode(pool, o)
-	n.server.member, n.server.database = o.name, database
+	n.server.member, n.server.database = scripts.Canonical(o.name), database
 	return n, nil
 }
 
@@ -178,7 +179,8 @@ func (n *Node) newSource() rand.Source {
 }
 
 // Name returns the name given by [WithName] or the URL, otherwise host:port or the socket's path: never a password. It
-// ends with the number of a database other than 0, as in 10.0.0.1:6379/1. A node over a pool takes its address from
+// ends with the number of a database other than 0, as in 10.0.0.1:6379/1. An address has one spelling, however the URL
+// spells it: no capitals, no dot behind a domain, one form of each IP address. A node over a pool takes its address from
 // the server, and its name is "pool" until the first connection.
 func (n *Node) Name() string { return n.server.name() }
 

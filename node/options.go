@@ -75,7 +75,8 @@ func WithConns(n int) Option { return func(o *options) { o.conns = n } }
 //
 // A name must be one master's, of all that any of the clients can reach: put the environment into it, as in
 // staging-a. The number of a database other than 0 is part of it: [Open] appends it (a/1), and for [New] you
-// write it. No other name may end with / and digits.
+// write it. No other name may end with / and digits. A name of the form host:port is an address, with one spelling: see
+// [Node.Name].
 func WithName(s string) Option { return func(o *options) { o.name = s } }
 
 // WithTLS sets the TLS configuration of rediss and valkeys URLs. An empty server name means the
@@ -157,7 +158,7 @@ func memberName(named string, database int) (string, error) {
 		return "", invalidf("the name %q is for database %d, and the URL's database is %d: give another name "+
 			"(?name=... in the URL, or WithName)", named, number, database)
 	}
-	return named, nil
+	return scripts.Canonical(named), nil
 }
 
 // databaseOf returns the number that a name ends with; 0 if it ends with none.

@@ -94,6 +94,12 @@ func TestNamesOfURLs(t *testing.T) {
 		"a socket in database 1":   {"unix:///run/r?db=1", "", "/run/r/1"},
 		"a socket with a number":   {"unix:///run/redis/6379", "", ""},
 		"such a socket, named":     {"unix:///run/redis/6379?name=a", "", "a"},
+		"in capitals, with a dot":  {"redis://Redis.Example./1", "", "redis.example:6379/1"},
+		"IPv4 in IPv6":             {"redis://[::ffff:10.0.0.1]:06379", "", "10.0.0.1:6379"},
+		"long IPv6":                {"redis://[2001:DB8:0::1]", "", "[2001:db8::1]:6379"},
+		"an address as a name":     {"redis://h?name=A.b.:1", "", "a.b:1"},
+		"one in a database":        {"redis://h/2?name=A:1/2", "", "a:1/2"},
+		"a name in capitals":       {"redis://h?name=North", "", "North"},
 	} {
 		n, err := Open(c.url, WithName(c.option))
 		switch {

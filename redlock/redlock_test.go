@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,4 +49,36 @@ func TestHoldsByMajority(t *testing.T) {
 	if _, err := locker.TryLock(ctx, "a"); !errors.Is(err, quorum.ErrNotAcquired) || !errors.Is(err, quorum.ErrUnavailable) {
 		t.Errorf("with one of three: %v; want ErrNotAcquired and ErrUnavailable", err)
 	}
+}
+
+// Clients that spell the masters' addresses in different ways have one list: they exclude each other. Two spellings of one
+// address are one master.
+func TestSpellings(t *testing.T) {
+	fleet := testkit.Embedded(t, 3)
+	other := make([]string, 3)
+	for i, url := range fleet.URLs() {
+		other[i] = strings.Replace(url, "127.0.0.1", "[::ffff:127.0.0.1]", 1)
+	}
+	quick := quorum.WithNodeOptions(node.WithoutQuarantine())
+	var lockers []*quorum.Locker
+	for _, urls := range [][]string{fleet.URLs(), other} {
+		locker, err := redlock.Open(urls, quick)
+		testkit.Must(t, err)
+		defer locker.Close()
+		lockers = append(lockers, locker)
+	}
+	lock, err := lockers[0].Lock(t.Context(), "a")
+	testkit.Must(t, err)
+	_, err = lockers[1].TryLock(t.Context(), "a")
+	testkit.Check(t, errors.Is(err, quorum.ErrHeld) && !errors.Is(err, node.ErrMembership), "by another spelling: %v", err)
+	testkit.Must(t, lock.Unlock(t.Context()))
+	_, err = lockers[1].Lock(t.Context(), "a")
+	testkit.Must(t, err)
+	_, err = redlock.Open([]string{fleet.URLs()[0], other[0], other[1]}, quick)
+	testkit.Check(t, errors.Is(err, quorum.ErrInvalid) && strings.Contains(err.Error(), "given twice"), "one master twice: %v", err)
+	for _, m := range fleet.Masters {
+		testkit.Must(t, m.Kill())
+	}
+	_, err = redlock.Open([]string{fleet.URLs()[0], other[0], other[1]}, quick)
+	testkit.Check(t, errors.Is(err, quorum.ErrInvalid) && strings.Contains(err.Error(), "given twice"), "one dead master twice: %v", err)
 }

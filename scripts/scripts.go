@@ -42,9 +42,9 @@ const MarkerKey = Prefix + "marker"
 // number makes that visible.
 func MarkerRun(runID string, database int) string { return runID + suffix(database) }
 
-// MemberName returns what a master that has that name is called in lists, markers and errors: the name,
+// MemberName returns what a master that has that name is called in lists, markers and errors: the name in its one spelling,
 // and the number of a database other than 0. Clients that use other databases of a process have other data.
-func MemberName(name string, database int) string { return name + suffix(database) }
+func MemberName(name string, database int) string { return Canonical(name) + suffix(database) }
 
 func suffix(database int) string {
 	if database == 0 {

@@ -88,12 +88,14 @@ func AdmitMembers(ctx context.Context, n *node.Node, members []string) error {
 	if len(members) > maxMembers {
 		return invalid(n, "%d members are more than %d", len(members), maxMembers)
 	}
+	names := make([]string, len(members))
 	for i, member := range members {
+		names[i] = scripts.Canonical(member)
 		if strings.Contains(member, "://") {
 			return invalid(n, "member %d is a URL, not a name (not shown: it may hold a password)", i+1)
 		}
 	}
-	list := scripts.NewList(members...)
+	list := scripts.NewList(names...)
 	if !list.Has(n.Name()) {
 		return invalid(n, "the list %s does not contain this master", list)
 	}

@@ -15,7 +15,7 @@ func Distinct(nodes []*node.Node) error {
 	for j, n := range nodes {
 		for i, m := range nodes[:j] {
 			switch {
-			case m == n || n.Address() != "" && m.Address() == n.Address():
+			case m == n || n.Address() != "" && (m.Address() == n.Address() || m.Name() == n.Name() && !inside.Of(m).Named && !inside.Of(n).Named):
 				return fmt.Errorf("%w: node %s is given twice: one process is one vote",
 					node.ErrInvalid, cmp.Or(n.Address(), n.Name()))
 			case m.Name() == n.Name() && (inside.Of(m).Named || inside.Of(n).Named):

@@ -78,7 +78,7 @@ var mutants = []mutant{
 			commands: []string{"remove ab a", "remove ab b", "commit a", "commit b", "abort ab"}}},
 	{"a claim accepts nobody", markerFile, "sign = claimSign", `sign = ""`, founds("abcde", "abc", "cde")},
 	{"a master accepts its list only", gateFile, "has[4] == want[4] ||", "true ||", stale},
-	{"a database is part of a master's name", namesFile, "return name + suffix(database)", "return name", databases()},
+	{"a database is part of a master's name", namesFile, "return Canonical(name) + suffix(database)", "return name", databases()},
 	{"a pass over the tokens before a change", announceFile, "tokensOf: c.From, ", "", counts()},
 	{"the pass is of a majority", procedureFile, "if len(names) >= membership.Majority(p.plan.tokensOf) {", "if len(names) > 0 {", counts()},
 }

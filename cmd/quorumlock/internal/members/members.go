@@ -141,7 +141,7 @@ func over(step func(deployment, context.Context, io.Writer) error) masters.Actio
 
 // newDeployment returns the masters by name. Two with one name are an error.
 func newDeployment(line masters.Line) (deployment, error) {
-	d := deployment{nodes: map[string]*node.Node{}, member: line.Member}
+	d := deployment{nodes: map[string]*node.Node{}, member: scripts.Canonical(line.Member)}
 	for _, n := range line.Nodes {
 		if d.nodes[n.Name()] != nil {
 			return d, fmt.Errorf("two URLs have the name %s", n.Name())
