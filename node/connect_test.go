@@ -201,3 +201,22 @@ func TestAFlappingMasterIsLoggedSeldom(t *testing.T) {
 			"the last line is not that it is down: %q", log.text())
 	})
 }
+
+// What hangs up at the first commands may be a proxy, or another server: the error says so.
+func TestAServerThatHangsUpAtTheFirstCommands(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1<<16))
+			conn.Close()
+		}
+	}()
+	defer listener.Close()
+	err = do(t, open(t, "redis://"+listener.Addr().String()), acquire("k", "o:1")).Err
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), "hung up at the first commands"), "%v", err)
+}

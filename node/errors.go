@@ -3,6 +3,7 @@ package node
 import (
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strconv"
@@ -59,6 +60,9 @@ func (e *Error) text() string {
 	}
 	if redisconn.HasCode(e.Err, "WRONGTYPE") && e.Op != "connect" { // there it is the marker
 		text += " (another client's lock, redsync's perhaps, is at this key)"
+	}
+	if e.Op == "connect" && errors.Is(e.Err, io.EOF) {
+		text += " (it hung up at the first commands: a proxy, or no Redis server?)"
 	}
 	return plain.Text(text + e.missing()) // servers' words are in it
 }

@@ -48,7 +48,8 @@ func RefusesWrites(err error) bool { return HasCode(err, "OOM", "MISCONF", "NORE
 
 // RefusesCredentials reports whether the server refuses the user name or the password, or lacks them.
 func RefusesCredentials(err error) bool {
-	return HasCode(err, "WRONGPASS", "NOAUTH", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH")
+	return HasCode(err, "WRONGPASS", "NOAUTH", "ERR AUTH", "ERR invalid password", "ERR Client sent AUTH",
+		"ERR Protocol error: unauthenticated") // commands too long for a client that has not logged in
 }
 
 // ForbidsUser reports whether the user lacks a permission, also one that is missing inside a script: as worded by Redis

@@ -19,9 +19,14 @@ func TestClientCertificates(t *testing.T) {
 	dir, port, _ := startTLS(t)
 	url := "rediss://localhost:" + port
 	ca, cert, key := filepath.Join(dir, "ca.pem"), filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	clitest.Command(t, cli.ExitFailed, "check", "-cacert", ca, url)
+	printed, _ := clitest.Command(t, cli.ExitFailed, "check", url)
+	clitest.Contains(t, printed, "by -cacert FILE, or by cacert=FILE in the list of URLs")
+	printed, _ = clitest.Command(t, cli.ExitFailed, "check", "-cacert", ca, url)
+	clitest.Contains(t, printed, "-cert FILE and -key FILE")
+	printed, _ = clitest.Command(t, cli.ExitFailed, "check", "-cacert", ca, "rediss://127.0.0.1:"+port)
+	clitest.Contains(t, printed, "?server-name=HOST")
 	flags := []string{"-cacert", ca, "-cert", cert, "-key", key}
-	printed, _ := clitest.Command(t, cli.ExitFailed, append(append([]string{"check"}, flags...), url)...)
+	printed, _ = clitest.Command(t, cli.ExitFailed, append(append([]string{"check"}, flags...), url)...)
 	clitest.Contains(t, printed, "1 of 1 masters are fit")
 	clitest.Command(t, cli.ExitOK, append(append([]string{"admit", "-yes"}, flags...), url)...)
 
