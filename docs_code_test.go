@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/node"
@@ -182,7 +182,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestUsageOverPools(t *testing.T) {
-	masters, err := redistest.StartEmbedded(3)
+	masters, err := standin.Start(3)
 	testkit.Must(t, err)
 	t.Cleanup(func() { masters.Stop() })
 	pools := map[string]*redis.Pool{}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/otelquorumlock"
 	"github.com/quorumlock/quorumlock/contrib/promquorumlock"
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -22,7 +23,7 @@ import (
 // Prometheus, OpenTelemetry and hooks of one's own measure a Locker side by side, with their options as they are.
 func TestMeasuredByAll(t *testing.T) {
 	t.Parallel()
-	f := testkit.Embedded(t, 3)
+	f := standin.ForTest(t, 3)
 	prom, registry := promquorumlock.New(), prometheus.NewRegistry()
 	must(t, registry.Register(prom))
 	spans, reader := tracetest.NewInMemoryExporter(), metric.NewManualReader()

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
@@ -26,7 +27,7 @@ func TestOpenRefusesNone(t *testing.T) {
 }
 
 func TestHoldsByAllAndLeavesNothing(t *testing.T) {
-	fleet := testkit.Embedded(t, 2) // an even number is as good as any
+	fleet := standin.ForTest(t, 2) // an even number is as good as any
 	locker, err := multilock.Open(fleet.URLs(), quorum.WithNodeOptions(node.WithTimeout(10*time.Second), node.WithoutQuarantine()),
 		quorum.WithLogger(slog.New(slog.DiscardHandler)))
 	testkit.Must(t, err)

@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 		before, err := redis.Strings(m.Do("KEYS", "*"))
 		testkit.Must(t, err)
 		persistence := "none"
-		if _, err := m.Do("CONFIG", "GET", "save"); err != nil || !redistest.Has(redistest.AskedRights) { // miniredis
+		if config, err := redis.Strings(m.Do("CONFIG", "GET", "save")); err != nil || len(config) == 0 || !redistest.Has(redistest.AskedRights) { // a stand-in
 			persistence = "unknown"
 		}
 		began := time.Now()

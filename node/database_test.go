@@ -30,23 +30,22 @@ func markerRun(t *testing.T, m *redistest.Master, number int) string {
 }
 
 func TestTheMarkerNamesItsDatabase(t *testing.T) {
-	onBoth(t, func(t *testing.T, m *redistest.Master) {
-		run := testkit.Info(t, m, "server", "run_id")
-		for number, want := range map[int]string{0: run, 2: run + "/2", 7: run + "/7"} {
-			url := m.URL()
-			if number > 0 {
-				url += "/" + want[len(run)+1:]
-			}
-			n := openQuarantined(t, url, time.Hour)
-			testkit.Must(t, operator.Admit(t.Context(), n))
-			testkit.Equal(t, markerRun(t, m, number), want, "what Admit's marker says")
-			warns(t, check(t, n), "no client has marked it")
-			r := do(t, n, acquireFor(time.Hour, "k", "o:1"))
-			mustGrant(t, r)
-			testkit.Equal(t, markerRun(t, m, number), want, "what the marker says after a grant")
-			testkit.Equal(t, r.RunID, run, "the process that granted")
+	m := startReal(t)
+	run := testkit.Info(t, m, "server", "run_id")
+	for number, want := range map[int]string{0: run, 2: run + "/2", 7: run + "/7"} {
+		url := m.URL()
+		if number > 0 {
+			url += "/" + want[len(run)+1:]
 		}
-	})
+		n := openQuarantined(t, url, time.Hour)
+		testkit.Must(t, operator.Admit(t.Context(), n))
+		testkit.Equal(t, markerRun(t, m, number), want, "what Admit's marker says")
+		warns(t, check(t, n), "no client has marked it")
+		r := do(t, n, acquireFor(time.Hour, "k", "o:1"))
+		mustGrant(t, r)
+		testkit.Equal(t, markerRun(t, m, number), want, "what the marker says after a grant")
+		testkit.Equal(t, r.RunID, run, "the process that granted")
+	}
 }
 
 func TestCheckAfterSWAPDB(t *testing.T) {

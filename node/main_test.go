@@ -19,6 +19,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -47,7 +48,7 @@ func startReal(t *testing.T, args ...string) *redistest.Master {
 
 func startEmbedded(t *testing.T) *redistest.Master {
 	t.Helper()
-	return testkit.Embedded(t, 1).Masters[0]
+	return standin.ForTest(t, 1).Masters[0]
 }
 
 // onBoth runs a test on a real and on an embedded master.

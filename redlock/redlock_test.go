@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -30,7 +31,7 @@ func TestOpenRefusesNumbersWithoutMajority(t *testing.T) {
 }
 
 func TestHoldsByMajority(t *testing.T) {
-	fleet := testkit.Embedded(t, 3)
+	fleet := standin.ForTest(t, 3)
 	locker, err := redlock.Open(fleet.URLs(), quorum.WithNodeOptions(node.WithTimeout(10*time.Second), node.WithoutQuarantine()),
 		quorum.WithLogger(slog.New(slog.DiscardHandler)))
 	testkit.Must(t, err)
@@ -54,7 +55,7 @@ func TestHoldsByMajority(t *testing.T) {
 // Clients that spell the masters' addresses in different ways have one list: they exclude each other. Two spellings of one
 // address are one master.
 func TestSpellings(t *testing.T) {
-	fleet := testkit.Embedded(t, 3)
+	fleet := standin.ForTest(t, 3)
 	other := make([]string, 3)
 	for i, url := range fleet.URLs() {
 		other[i] = strings.Replace(url, "127.0.0.1", "[::ffff:127.0.0.1]", 1)

@@ -21,10 +21,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestVectorsOnRedis(t *testing.T) { runVectors(t, startReal(t)) }
 
-func TestVectorsOnMiniredis(t *testing.T) {
-	runVectors(t, newListener(t, testkit.Embedded(t, 1).Masters[0]))
-}
-
 // startReal starts a redis-server, or skips the test.
 func startReal(t *testing.T) listener {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// server runs the vectors: redis-server, miniredis, or the fake that must behave like them.
+// server runs the vectors: redis-server, or the fake that must behave like it.
 type server interface {
 	// Do runs one command. Its replies have the types of redigo: []byte, int64, nil, []any; error
 	// replies are a redis.Error in the error's chain.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/metrics"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -42,7 +43,7 @@ type fixture struct {
 
 func start(t *testing.T) *fixture {
 	t.Helper()
-	fleet := testkit.Embedded(t, 3)
+	fleet := standin.ForTest(t, 3)
 	f := &fixture{masters: fleet.Masters, reader: metric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
 	tel, err := New(
 		WithMeterProvider(metric.NewMeterProvider(metric.WithReader(f.reader))),

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/promquorumlock"
 	"github.com/quorumlock/quorumlock/internal/metrics"
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -69,7 +70,7 @@ func TestDocumentNamesEachOutcomeAndVote(t *testing.T) {
 // Each metric is collected from a Locker that has locked, renewed and lost, under names that promlint
 // accepts, and none has the name of a lock.
 func TestEachMetricIsCollected(t *testing.T) {
-	fleet := testkit.Embedded(t, 3)
+	fleet := standin.ForTest(t, 3)
 	m := promquorumlock.New()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m)

@@ -19,6 +19,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
@@ -84,7 +85,7 @@ func Run(t *testing.T, open Opener) {
 }
 
 func testEmbedded(t *testing.T, open Opener) {
-	fleet := testkit.Embedded(t, 1)
+	fleet := standin.ForTest(t, 1)
 	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: fleet.Masters[0].Addr()})), "k")
 }
 

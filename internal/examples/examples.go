@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -15,7 +16,7 @@ import (
 // Start starts three masters in this process, and returns them with a locker over them. New masters
 // wait in quarantine, and what happens to masters is logged; an example does not want that.
 func Start(opts ...quorum.Option) (*redistest.Fleet, *quorum.Locker) {
-	masters, err := redistest.StartEmbedded(3)
+	masters, err := standin.Start(3)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -70,7 +70,7 @@ const contention = "TestContention|TestTurns|TestPollsOfManyQueuesAreBounded" //
 var groups = []group{
 	{files: []string{"scripts/*.lua", "scripts/operators/*.lua"}, tests: []test{
 		{pkg: "scripts", args: []string{"-test.run=TestVectorsOnRedis"}},
-		{pkg: "scripts", args: []string{"-test.skip=TestVectorsOnRedis|OnMiniredis|TestDigests|^Fuzz"}},
+		{pkg: "scripts", args: []string{"-test.skip=TestVectorsOnRedis|TestDigests|^Fuzz"}},
 	}},
 	{files: []string{"quorum/internal/engine/*.go", "quorum/internal/queue/*.go", "quorum/internal/schedule/*.go"}, tests: []test{
 		{pkg: "quorum/internal/engine"}, {pkg: "quorum/internal/queue"}, {pkg: "quorum/internal/schedule"}, {pkg: "quorum"}, simulation,

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -88,7 +89,7 @@ func TestServersAreInAProcessGroupOfTheirOwn(t *testing.T) {
 // Otherwise a client that redials could take the port of a killed master, which then could not come
 // back.
 func TestNoConnectionTakesThePortOfAKilledMaster(t *testing.T) {
-	fleet := testkit.Embedded(t, 2)
+	fleet := standin.ForTest(t, 2)
 	killed, other := fleet.Masters[0], fleet.Masters[1]
 	testkit.Must(t, killed.Kill())
 

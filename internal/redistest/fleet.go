@@ -1,6 +1,5 @@
-// Package redistest starts and ends independent Redis masters: redis-server processes if
-// redis-server is on PATH or named by REDIS_SERVER, else servers inside this process (miniredis).
-// Tests and the demo run the lock library against them.
+// Package redistest starts and ends independent Redis masters: redis-server processes if redis-server is on PATH or named
+// by REDIS_SERVER, or servers inside this process (package standin). Tests and the demo run the lock library against them.
 //
 // The package signals only processes that it started. On Linux these die with this process, however
 // it ends. Elsewhere a killed process leaves them behind.
@@ -17,19 +16,9 @@ import (
 // not be changed.
 type Fleet struct {
 	Masters []*Master
-	Kind    string // "redis-server 7.0.15 processes", "valkey-server 8.0.1 processes" or "embedded miniredis"
+	Kind    string // "redis-server 7.0.15 processes", "valkey-server 8.0.1 processes" or "embedded stand-ins"
 
 	starter *starter // nil when embedded
-}
-
-// Start starts n masters: by [StartReal] if there is a server, else by [StartEmbedded].
-// Embedded masters ignore args. Fleet.Kind and [Master.Embedded] say which kind was started.
-func Start(n int, args ...string) (*Fleet, error) {
-	fleet, err := StartReal(n, args...)
-	if errors.Is(err, ErrNoServer) {
-		return StartEmbedded(n)
-	}
-	return fleet, err
 }
 
 // StartReal starts n processes of the server that [FindBinary] finds, each on a free port of
@@ -55,13 +44,11 @@ func StartRealWith(env []string, n int, args ...string) (*Fleet, error) {
 	})
 }
 
-// StartEmbedded starts n masters inside this process. They run the lock scripts, expire keys as
-// redis-server does, and answer INFO. They have no persistence, no CONFIG, no CLIENT PAUSE, and
-// cannot be frozen.
-func StartEmbedded(n int) (*Fleet, error) {
-	fleet := &Fleet{Kind: "embedded miniredis"}
+// StartEmbedded starts n masters inside this process, each of whose lives is a fresh server. They cannot be frozen.
+func StartEmbedded(n int, fresh func() Embedded) (*Fleet, error) {
+	fleet := &Fleet{Kind: "embedded stand-ins"}
 	return fleet.start(n, func(addr string) (server, error) {
-		return &embedded{addr: addr}, nil
+		return &embedded{addr: addr, fresh: fresh}, nil
 	})
 }
 

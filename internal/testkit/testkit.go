@@ -101,15 +101,6 @@ func Real(t testing.TB, n int, args ...string) *redistest.Fleet {
 	return fleet
 }
 
-// Embedded starts n masters in this process that end with the test.
-func Embedded(t testing.TB, n int) *redistest.Fleet {
-	t.Helper()
-	fleet, err := redistest.StartEmbedded(n)
-	Must(t, err)
-	t.Cleanup(func() { Must(t, fleet.Stop()) })
-	return fleet
-}
-
 // TLS starts a server with a certificate for that host, or skips the test. It asks its clients for one,
 // unless args say otherwise. dir has the files of package redistest.
 func TLS(t testing.TB, host string, args ...string) (m *redistest.Master, dir, port string, roots *x509.CertPool) {

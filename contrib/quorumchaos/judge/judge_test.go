@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/internal/examples"
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
@@ -222,7 +223,7 @@ func TestHoldsWithoutAnEnd(t *testing.T) {
 
 // A control: on masters without quarantine that forgot, two lockers hold one name, and are found.
 func TestTwoHoldersOfTheLibrary(t *testing.T) {
-	masters := testkit.Embedded(t, 3)
+	masters := standin.ForTest(t, 3)
 	j := New(&testkit.Recorder{TB: t})
 	var ends []func()
 	for range 2 {

@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
@@ -63,9 +64,18 @@ Exit codes: 0 if all went well, 1 if not, 130 after Ctrl-C.`,
 		svg := ""
 		flags.Path("svg", "write the picture at the end to `FILE`, too, as an SVG", &svg)
 		return func(ctx context.Context, p *cli.Program, _ []string) int {
-			return demonstrate(ctx, redistest.Start, svg, p.Stdout, p.Stderr)
+			return demonstrate(ctx, startMasters, svg, p.Stdout, p.Stderr)
 		}
 	},
+}
+
+// startMasters starts redis-server processes, or stand-ins where there is no redis-server.
+func startMasters(n int, args ...string) (*redistest.Fleet, error) {
+	fleet, err := redistest.StartReal(n, args...)
+	if errors.Is(err, redistest.ErrNoServer) {
+		return standin.Start(n)
+	}
+	return fleet, err
 }
 
 // demonstrate runs the demo on masters that it starts and stops. It writes the picture to the file svg,

@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -22,7 +23,7 @@ func TestMain(m *testing.M) { clitest.Main(m, cli.App{Commands: []cli.Command{Co
 
 type startFunc func(n int, args ...string) (*redistest.Fleet, error)
 
-func startEmbedded(n int, _ ...string) (*redistest.Fleet, error) { return redistest.StartEmbedded(n) }
+func startEmbedded(n int, _ ...string) (*redistest.Fleet, error) { return standin.Start(n) }
 
 func TestDemo(t *testing.T) {
 	t.Parallel()
@@ -30,7 +31,7 @@ func TestDemo(t *testing.T) {
 	kinds := []struct {
 		name  string
 		start startFunc
-	}{{"processes", redistest.StartReal}, {"embedded miniredis", startEmbedded}}
+	}{{"processes", redistest.StartReal}, {"embedded stand-ins", startEmbedded}}
 	for _, kind := range kinds {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
@@ -247,4 +248,17 @@ func TestSignals(t *testing.T) {
 			testkit.Is(t, clitest.Empty(dir), nil, "left behind")
 		})
 	}
+}
+
+func TestMastersWithoutRedisServer(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	t.Setenv(redistest.BinaryVariable, "")
+	fleet, err := startMasters(2, "--appendonly", "yes")
+	testkit.Must(t, err)
+	defer fleet.Stop()
+	testkit.Check(t, fleet.Kind == "embedded stand-ins" && fleet.Masters[0].Embedded(),
+		"kind %q, embedded %v", fleet.Kind, fleet.Masters[0].Embedded())
+	t.Setenv(redistest.BinaryVariable, filepath.Join(t.TempDir(), "none"))
+	_, err = startMasters(1)
+	testkit.Check(t, err != nil, "a server that is named and not there is replaced")
 }

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"log"
 	"strings"
 	"testing"
 	"time"
@@ -39,54 +36,50 @@ func alongsideRedislock(ctx context.Context, locker *quorum.Locker, client *redi
 	}, "lock:invoice:42")
 }
 
-func Example_fromRedislock() {
-	masters, err := redistest.StartEmbedded(3)
-	if err != nil {
-		log.Fatal(err)
-	}
-	locker, _, stop := openBoth(masters)
-	defer stop()
+// openRedislockBeside returns three masters, a locker over them, and redislock on the first.
+func openRedislockBeside(t *testing.T) (*redistest.Fleet, *quorum.Locker, *redislock.Client) {
+	t.Helper()
+	masters, locker, _ := openBoth(t)
 	redis := goredis.NewClient(&goredis.Options{Addr: masters.Masters[0].Addr()})
-	defer redis.Close()
-	client := redislock.New(redis)
-	ctx := context.Background()
+	t.Cleanup(func() { redis.Close() })
+	return masters, locker, redislock.New(redis)
+}
+
+func TestFromRedislock(t *testing.T) {
+	_, locker, client := openRedislockBeside(t)
+	ctx := t.Context()
 
 	lock, err := asRedislock(ctx, locker, "report")
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println("as redislock:", lock.Unlock(ctx))
-	err = alongsideRedislock(ctx, locker, client, func(context.Context) error {
+	must(t, err)
+	must(t, lock.Unlock(ctx))
+	must(t, alongsideRedislock(ctx, locker, client, func(context.Context) error {
 		_, old := client.Obtain(ctx, "invoice:42", time.Minute, nil)
+		testkit.Is(t, old, redislock.ErrNotObtained, "the old release")
 		_, next := locker.TryLock(ctx, "lock:invoice:42")
-		fmt.Println("the old release is kept out:", errors.Is(old, redislock.ErrNotObtained))
-		fmt.Println("the next release is kept out:", errors.Is(next, quorum.ErrHeld))
+		testkit.Is(t, next, quorum.ErrHeld, "the next release")
 		return nil
-	})
-	fmt.Println(err)
-	// Output:
-	// as redislock: <nil>
-	// the old release is kept out: true
-	// the next release is kept out: true
-	// <nil>
+	}))
 }
 
 // What docs/from-redislock.md warns of: at one name redislock fails where quorumlock holds, but quorumlock holds beside
 // it, by the masters that redislock does not know.
 func TestOneNameForRedislock(t *testing.T) {
-	masters := testkit.Real(t, 3)
-	locker, _, stop := openBoth(masters)
-	defer stop()
-	redis := goredis.NewClient(&goredis.Options{Addr: masters.Masters[0].Addr()})
-	defer redis.Close()
-	client := redislock.New(redis)
+	masters, locker, client := openRedislockBeside(t)
+	has := func(n int64) {
+		t.Helper()
+		testkit.Eventually(t, "what redislock's master has of the lock", func() bool {
+			return testkit.Do(t, masters.Masters[0], "EXISTS", "invoice:42") == n
+		})
+	}
 
 	lock, err := locker.Lock(t.Context(), "invoice:42")
 	must(t, err)
+	has(1) // not at once: the other two are enough
 	_, err = client.Obtain(t.Context(), "invoice:42", time.Minute, nil)
 	testkit.Check(t, err != nil && strings.Contains(err.Error(), "WRONGTYPE") && lock.Valid(),
 		"redislock at quorumlock's name: %v, valid %v", err, lock.Valid())
 	must(t, lock.Unlock(t.Context()))
+	has(0)
 
 	old, err := client.Obtain(t.Context(), "invoice:42", time.Minute, nil)
 	must(t, err)

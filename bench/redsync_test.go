@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log"
 	"log/slog"
 	"strings"
 	"testing"
@@ -21,19 +19,17 @@ import (
 
 // docs/from-redsync.md quotes this file.
 
-// openBoth returns a locker and redsync over the masters, and what closes both.
-func openBoth(masters *redistest.Fleet) (*quorum.Locker, *redsync.Redsync, func()) {
+// openBoth returns three masters, and a locker and redsync over them.
+func openBoth(t *testing.T) (*redistest.Fleet, *quorum.Locker, *redsync.Redsync) {
+	t.Helper()
+	masters := testkit.Real(t, 3)
 	locker, err := redlock.Open(masters.URLs(), quorum.WithLogger(slog.New(slog.DiscardHandler)),
 		quorum.WithNodeOptions(node.WithoutQuarantine(), node.WithTimeout(2*time.Second))) // a busy machine stands still
-	if err != nil {
-		log.Fatal(err)
-	}
+	must(t, err)
+	t.Cleanup(func() { locker.Close() })
 	sync, closeAll := redsyncOver(masters.URLs())
-	return locker, sync, func() {
-		closeAll()
-		locker.Close()
-		masters.Stop()
-	}
+	t.Cleanup(func() { closeAll() })
+	return masters, locker, sync
 }
 
 // asRedsync waits, and holds, for as long as a redsync mutex does by default.
@@ -54,36 +50,22 @@ func between(ctx context.Context, locker *quorum.Locker, mutex *redsync.Mutex, w
 	}, "lock:invoice:42")
 }
 
-func Example_fromRedsync() {
-	masters, err := redistest.StartEmbedded(3)
-	if err != nil {
-		log.Fatal(err)
-	}
-	locker, sync, stop := openBoth(masters)
-	defer stop()
-	ctx := context.Background()
+func TestFromRedsync(t *testing.T) {
+	_, locker, sync := openBoth(t)
+	ctx := t.Context()
 
-	fmt.Println("as redsync:", asRedsync(ctx, locker, func(context.Context) error { return nil }))
-	err = between(ctx, locker, sync.NewMutex("invoice:42"), func(context.Context) error {
-		old := sync.NewMutex("invoice:42").TryLock()
+	must(t, asRedsync(ctx, locker, func(context.Context) error { return nil }))
+	must(t, between(ctx, locker, sync.NewMutex("invoice:42"), func(context.Context) error {
+		testkit.Check(t, sync.NewMutex("invoice:42").TryLock() != nil, "the old release gets the lock")
 		_, next := locker.TryLock(ctx, "lock:invoice:42")
-		fmt.Println("the old release is kept out:", old != nil)
-		fmt.Println("the next release is kept out:", errors.Is(next, quorum.ErrHeld))
+		testkit.Is(t, next, quorum.ErrHeld, "the next release")
 		return nil
-	})
-	fmt.Println(err)
-	// Output:
-	// as redsync: <nil>
-	// the old release is kept out: true
-	// the next release is kept out: true
-	// <nil>
+	}))
 }
 
-// At one name redsync waits for quorumlock, but quorumlock gives up at once. The stand-ins word the
-// error of a key of another type in their own way, so this needs real masters.
+// At one name redsync waits for quorumlock, but quorumlock gives up at once.
 func TestOneNameForBoth(t *testing.T) {
-	locker, sync, stop := openBoth(testkit.Real(t, 3))
-	defer stop()
+	_, locker, sync := openBoth(t)
 
 	lock, err := locker.Lock(t.Context(), "invoice:42")
 	must(t, err)
