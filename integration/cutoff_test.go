@@ -94,7 +94,7 @@ func cutOffAll(t *testing.T, n int, cut func(*forward.Forward)) (*redistest.Flee
 	f := fleet(t, n)
 	forwards, urls := forwarded(t, f)
 	cutOff := open(t, urls, redlock.Open, quorum.WithLease(cutOffLease),
-		quorum.WithNodeOptions(node.WithTimeout(cutOffLease/8))) // an idle connection that says nothing takes two of them
+		quorum.WithNodeOptions(node.WithTimeout(cutOffLease/8)))
 	other := open(t, f, redlock.Open)
 	w := stopwatch(t)
 	defer w.Stop()

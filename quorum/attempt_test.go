@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,9 +12,12 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
+	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -71,6 +75,44 @@ func TestUndoWaitsForThoseThatGranted(t *testing.T) {
 		testkit.Check(t, took >= slow, "it returned after %v, before its grant was taken back", took)
 		testkit.Equal(t, c.owners(l)[2], "", "the owner on the third master")
 	})
+}
+
+// hushed is a client's end of a connection over which nothing arrives while it is silent.
+type hushed struct {
+	net.Conn
+	silent *atomic.Bool
+}
+
+func (c hushed) Write(p []byte) (int, error) {
+	if c.silent.Load() {
+		return len(p), nil
+	}
+	return c.Conn.Write(p)
+}
+
+// A call over idle connections to masters that stand still takes one timeout: half of it for the connections, which the
+// network may have forgotten, and half for the next ones.
+func TestIdleConnectionsCostNoSecondTimeout(t *testing.T) {
+	for what, call := range map[string]func(ctx context.Context, l *Locker, held *Lock){
+		"TryLock": func(ctx context.Context, l *Locker, _ *Lock) { l.TryLock(ctx, "b") },
+		"Unlock":  func(ctx context.Context, _ *Locker, held *Lock) { held.Unlock(ctx) },
+		"Ready":   func(ctx context.Context, l *Locker, _ *Lock) { l.Ready(ctx) },
+	} {
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			var silent atomic.Bool
+			nodes := bubble.Nodes(t, c.masters, func(_ int, conn net.Conn) net.Conn { return hushed{conn, &silent} },
+				node.WithoutQuarantine(), node.WithTimeout(time.Second))
+			l := c.locker(nodes)
+			held := c.lock(l, "a")
+			time.Sleep(2 * time.Second) // longer than a node's timeout
+			silent.Store(true)
+			began := time.Now()
+			call(t.Context(), l, held)
+			wantTook(t, began, 500*time.Millisecond, time.Second+engine.Grace)
+			silent.Store(false)
+			l.Close()
+		})
+	}
 }
 
 // Where too many nodes are known to be down, the others are not asked: they would grant what must be released again.

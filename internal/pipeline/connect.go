@@ -12,8 +12,8 @@ import (
 // debtsChunk is how many debts are sent before their replies are read.
 const debtsChunk = 128
 
-// connect makes a connection, pays the debts, and brings the pipe up.
-func (p *Pipe) connect() (*Conn, error) {
+// connect makes a connection, pays the debts, and brings the pipe up. The queued calls wait for it for so long.
+func (p *Pipe) connect(patience time.Duration) (*Conn, error) {
 	if p.cfg.Lifetime.Err() != nil && p.isUnused() {
 		return nil, ErrClosed
 	}
@@ -22,8 +22,8 @@ func (p *Pipe) connect() (*Conn, error) {
 	defer cancel()
 	ctx, stop := redisconn.Interruptible(ctx)
 	defer stop()
-	// The queued calls do not wait for as long. A pipe that is up by then stays up: it would not be connected again.
-	overdue := time.AfterFunc(p.cfg.Timeout, func() {
+	// A pipe that is up by then stays up: it would not be connected again.
+	overdue := time.AfterFunc(patience, func() {
 		p.goDownFrom(fmt.Errorf("%w after %v", ErrTimeout, p.cfg.Timeout), connecting)
 	})
 	defer overdue.Stop()

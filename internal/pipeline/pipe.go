@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -112,14 +113,19 @@ func (p *Pipe) Close() {
 func (p *Pipe) run() error {
 	defer p.cancel()
 	var backoff redisconn.Backoff
+	patience := p.cfg.Timeout
 	for {
-		c, err := p.connect()
+		c, err := p.connect(patience)
 		for tries := 1; tries < maxResends && redisconn.IsBroken(err) && p.isConnecting(); tries++ {
-			c, err = p.connect()
+			c, err = p.connect(patience)
 		}
+		patience = p.cfg.Timeout
 		if err == nil {
 			if err = p.serve(c); err == nil {
 				return nil
+			}
+			if errors.Is(err, errForgotten) { // its calls have waited for as long already
+				patience /= 2
 			}
 			if c.replied || !c.isUseless(err) {
 				backoff.Reset()

@@ -172,8 +172,11 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 
 		for left := batch; len(left) > 0; {
 			run := left[:runOf(left)]
-			value, err := redisconn.Receive(c.redis, p.cfg.Timeout)
-			wasIdle := run[0].asked.Sub(c.came) > p.cfg.Timeout
+			wait, wasIdle := p.cfg.Timeout, run[0].asked.Sub(c.came) > p.cfg.Timeout
+			if wasIdle { // what is left of the timeout is for the next connection
+				wait /= 2
+			}
+			value, err := redisconn.Receive(c.redis, wait)
 			c.came, c.replied = time.Now(), c.replied || err == nil
 			switch {
 			case err == nil && len(run) > 1:
