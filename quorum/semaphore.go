@@ -228,13 +228,13 @@ func (s *slotsCall) attempt(ctx context.Context, set *settings, due queue.Turn, 
 			}
 		case slots.Full:
 			r := s.full(hint, approach)
-			r.mayTry = tries != nil && !tries.Full(c.Moment())
+			r.mayTry = tries != nil && !tries.Full(c.Moment(), s.sem.size)
 			return nil, r
 		case slots.Over:
 			if last.Listeners = max(last.Listeners, hint.Waiting); len(hint.Free) > 0 && turn.MayHaveFree() {
 				last.Wait = 0
 			}
-			last.mayTry = tries != nil && !tries.Over(held)
+			last.mayTry = tries != nil && !tries.Over(held, s.sem.size)
 			return nil, last
 		}
 	}

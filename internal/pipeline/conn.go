@@ -100,7 +100,7 @@ func (c *Conn) asText(script string, r *request) bool {
 // note notes whether the marker is the process's, by a reply that shows one.
 func (c *Conn) note(reply scripts.Reply) {
 	if shows, isOwn := reply.ShowsMarker(); shows {
-		c.resynced, c.marked = c.marked && !isOwn, isOwn
+		c.resynced, c.marked = c.resynced || c.marked && !isOwn, isOwn
 	}
 }
 

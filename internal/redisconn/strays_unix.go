@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && !aix
 
 package redisconn
 
@@ -9,8 +9,13 @@ import (
 
 // isReadable reports whether bytes that were not read have arrived at a socket; false for what is none.
 func isReadable(c net.Conn) (readable bool) {
-	socket, ok := c.(syscall.Conn)
-	if !ok {
+	var socket syscall.Conn
+	switch c := c.(type) { // a connection that contains one of these may decrypt what arrives there
+	case *net.TCPConn:
+		socket = c
+	case *net.UnixConn:
+		socket = c
+	default:
 		return false
 	}
 	raw, err := socket.SyscallConn()

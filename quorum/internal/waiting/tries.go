@@ -27,6 +27,7 @@ type Tries struct {
 	seen        map[string]clock.Instant // who refused: since when
 	attempted   bool                     // since the last Next
 	again       bool                     // and refused by somebody who had refused before
+	probed      bool                     // the last two probed
 
 	// Of a semaphore.
 	doubt     bool            // an attempt was refused, and nobody was known to hold
@@ -52,10 +53,10 @@ func NewTries(nodes, need int) *Tries {
 func (t *Tries) Next(at Moment, random func(below int) int) (Approach, time.Duration) {
 	switch {
 	case !t.attempted: // the hints told of no free slot
-	case t.approach == ProbeFirst && t.again && t.need < t.nodes: // the probe node may be alone in refusing
-		t.approach = AskAll
+	case t.approach == ProbeFirst && (t.again || t.probed) && t.need < t.nodes: // the probe node may be alone in refusing
+		t.approach, t.probed = AskAll, false
 	default:
-		t.approach = ProbeFirst
+		t.approach, t.probed = ProbeFirst, t.approach == ProbeFirst
 	}
 	t.attempted, t.again, t.news = false, false, false
 	unit := max(at.Step, t.longest)
@@ -109,15 +110,18 @@ func (t *Tries) isLong(since clock.Instant, at Moment) bool {
 	return at.Now.Sub(since) >= patience*max(t.longest, at.Step)
 }
 
-// Full notes that too few slots are free by the nodes' hints. It reports whether they are held: votes of an attempt would
+// Full notes that too few slots of that many are free by the nodes' hints. It reports whether they are held: votes of an attempt would
 // be gone by now.
-func (t *Tries) Full(at Moment) (held bool) {
+func (t *Tries) Full(at Moment, size int) (held bool) {
 	if !t.full {
 		t.full, t.fullSince = true, at.Now
 	}
-	return !t.doubt || t.isLong(t.fullSince, at)
+	return !t.doubt || t.isLong(t.fullSince, at) || t.othersWereFaster(size)
 }
 
-// Over notes the end of a turn in which each slot that was attempted was refused, held reports whether by holders. It
-// reports whether the next turn would meet the same ones.
-func (t *Tries) Over(held bool) bool { return held && !t.news }
+// Over notes the end of a turn in which each of the slots that was attempted was refused, held reports whether by holders.
+// It reports whether the next turn would meet the same ones.
+func (t *Tries) Over(held bool, size int) bool { return held && !t.news || t.othersWereFaster(size) }
+
+// othersWereFaster reports whether more have held than there are slots: some have released, and others were faster.
+func (t *Tries) othersWereFaster(size int) bool { return len(t.holders) > size }
