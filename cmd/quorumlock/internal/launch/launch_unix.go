@@ -3,9 +3,11 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +47,9 @@ func Start(path string, args, env []string, attributes *syscall.SysProcAttr) (*P
 	defer unix.Close(ends[1])
 	p := &Process{socket: os.NewFile(uintptr(ends[0]), "socket")}
 	inherited, err := unix.FcntlInt(uintptr(ends[1]), unix.F_DUPFD, socketNumber)
+	if errors.Is(err, unix.EINVAL) { // ulimit -n is lower: any number that is free
+		inherited, err = unix.FcntlInt(uintptr(ends[1]), unix.F_DUPFD, 3)
+	}
 	if err != nil {
 		p.socket.Close()
 		return nil, err
@@ -89,6 +94,14 @@ func (p *Process) Go() error {
 
 // Abandon has the process end.
 func (p *Process) Abandon() { p.socket.Close() }
+
+// init keeps a process that waits on its first thread: Linux ends the program with its parent only if this thread becomes
+// the program.
+func init() {
+	if os.Args[0] == name {
+		runtime.LockOSThread()
+	}
+}
 
 // Become is called first by a program that uses Start. In a process that Start has started it doesn't return: that one
 // becomes the program, or ends.

@@ -1,0 +1,37 @@
+package launch
+
+import (
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) {
+	Become()
+	os.Exit(m.Run())
+}
+
+// The program ends with its parent, whichever thread the process that waited ran on.
+func TestTheProgramKeepsTheSignalOfItsParentsDeath(t *testing.T) {
+	perl, err := exec.LookPath("perl")
+	testkit.Must(t, err)
+	const isSet = `$s = pack("i", 0); syscall($ARGV[0], 2, $s, 0, 0, 0); exit(unpack("i", $s) == 9 ? 0 : 1)` // PR_GET_PDEATHSIG
+	prctl := strconv.Itoa(unix.SYS_PRCTL)
+	for i := range 150 {
+		p, err := Start(perl, []string{"perl", "-e", isSet, prctl}, append(os.Environ(), "GOGC=1", "GOMAXPROCS=1"),
+			&syscall.SysProcAttr{Pdeathsig: unix.SIGKILL})
+		testkit.Must(t, err)
+		testkit.Must(t, p.Go())
+		var status syscall.WaitStatus
+		_, err = syscall.Wait4(p.PID, &status, 0, nil)
+		testkit.Must(t, err)
+		if status.ExitStatus() != 0 {
+			t.Fatalf("program %d: status %v: the signal is not set", i, status)
+		}
+	}
+}
