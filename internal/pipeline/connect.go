@@ -32,8 +32,10 @@ func (p *Pipe) connect(patience time.Duration) (*Conn, error) {
 	if err != nil {
 		return nil, redisconn.TimedOut(err, bound)
 	}
+	paying, cancelPaying := context.WithTimeout(p.ctx, bound)
+	defer cancelPaying()
 	for !p.goUp(c) {
-		if err := p.payDebts(ctx, c); err != nil {
+		if err := p.payDebts(paying, c); err != nil {
 			c.close()
 			return nil, err
 		}
@@ -60,6 +62,7 @@ func (p *Pipe) goUp(c *Conn) bool {
 	}
 	p.state, p.conn, p.why = up, c, nil
 	p.armRetriesLocked()
+	p.leaveLocked()
 	return true
 }
 
