@@ -66,6 +66,23 @@ func TestStrayReplies(t *testing.T) {
 	}
 }
 
+// A reply that comes in pieces is one.
+func TestRepliesInPiecesAreNoStrays(t *testing.T) {
+	for _, reply := range []string{"$9\r\n123456789\r\n", "*2\r\n$4\r\nheld\r\n*1\r\n:5\r\n", "+OK\r\n", "-ERR no\r\n", ":17\r\n", "*0\r\n", "$-1\r\n"} {
+		for chunk := 1; chunk <= len(reply); chunk++ {
+			c := RefuseStrays(&stream{data: reply + reply, chunk: chunk})
+			client := redis.NewConn(c, 0, 0)
+			testkit.Must(t, client.Send("INFO"))
+			testkit.Must(t, client.Send("INFO"))
+			testkit.Must(t, client.Flush())
+			for range 2 {
+				client.Receive()
+				testkit.Check(t, client.Err() == nil, "%q, %d bytes at a time: %v", reply, chunk, client.Err())
+			}
+		}
+	}
+}
+
 // What comes before the first reply, and the messages of a subscription, were not asked for either.
 func TestRepliesThatAreNoStrays(t *testing.T) {
 	client, socket, server := proxied(t)
