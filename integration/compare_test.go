@@ -32,21 +32,23 @@ func TestErrorsAreNotCompared(t *testing.T) {
 	testkit.Check(t, files > 200, "only %d files were read", files)
 }
 
-// lintComparisons fails the test for each comparison of errors in a module's shipped files, and returns their number.
-func lintComparisons(t *testing.T, module string) (files int) {
-	list := exec.CommandContext(t.Context(), "go", "list", "-C", module, "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Module", "./...")
+type listedPackage struct {
+	ImportPath, Dir, Export string
+	GoFiles                 []string
+	Module                  *struct{ Main bool }
+}
+
+// listed returns the packages of a module that match, and what imports them and those that they need.
+func listed(t *testing.T, set *token.FileSet, module string, match ...string) (own []listedPackage, deps types.Importer) {
+	t.Helper()
+	args := append([]string{"list", "-C", module, "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Module"}, match...)
+	list := exec.CommandContext(t.Context(), "go", args...)
 	list.Env = append(os.Environ(), "GOWORK=off")
 	list.Stderr = os.Stderr
-	listed, err := list.Output()
+	all, err := list.Output()
 	must(t, err)
-	type listedPackage struct {
-		ImportPath, Dir, Export string
-		GoFiles                 []string
-		Module                  *struct{ Main bool }
-	}
-	var own []listedPackage
-	exports, set := map[string]string{}, token.NewFileSet()
-	for dec := json.NewDecoder(strings.NewReader(string(listed))); ; {
+	exports := map[string]string{}
+	for dec := json.NewDecoder(strings.NewReader(string(all))); ; {
 		var p listedPackage
 		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
 			break
@@ -58,7 +60,13 @@ func lintComparisons(t *testing.T, module string) (files int) {
 			own = append(own, p)
 		}
 	}
-	deps := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+	return own, importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+}
+
+// lintComparisons fails the test for each comparison of errors in a module's shipped files, and returns their number.
+func lintComparisons(t *testing.T, module string) (files int) {
+	set := token.NewFileSet()
+	own, deps := listed(t, set, module, "./...")
 	for _, p := range own {
 		var parsed []*ast.File
 		for _, name := range p.GoFiles {
@@ -178,7 +186,8 @@ var _ = func(a, b error, c odd, s struct{ err error }) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, "p.go", text, parser.SkipObjectResolution)
 	must(t, err)
-	found := comparisons(t, set, "p", []*ast.File{file}, importer.ForCompiler(set, "source", nil))
+	_, deps := listed(t, set, "..", "cmp", "reflect")
+	found := comparisons(t, set, "p", []*ast.File{file}, deps)
 	for i, line := range strings.Split(text, "\n") {
 		is := strings.Contains(strings.Join(found, "\n")+":", fmt.Sprintf("p.go:%d:", i+1))
 		testkit.Equal(t, is, strings.HasSuffix(line, "// bad"), line)

@@ -36,7 +36,7 @@ func TestSeeds(t *testing.T) {
 		"held": 1, "quarantined": 0.1, "unavailable": 0.1,
 		string(crash): 1, string(flush): 0.2, string(unload): 0.2, string(reset): 0.2,
 		string(pause): 0.2, string(kill): 0.2, string(restart): 0.2, string(parted): 0.2,
-		string(freeze): 0.2, "probes": 1, "locks after a probe": 1,
+		string(freeze): 0.2, "probes": 1, "locks after a probe": 1, "tried together": 0.9,
 	})
 }
 
