@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
@@ -142,9 +143,11 @@ func (s *server) take(ctx context.Context, forMessages bool, check func(redis.Co
 		if err == nil {
 			err = others.compare(ctx, c, runID, before.two)
 		}
-		others.end()
+		others.End()
 		if err == nil && before.runID != "" && before.runID != runID {
-			err = s.OneProcess(ctx, c, runID, ifItIsAnother)
+			others := s.dialAgain(ctx, ifItIsAnother)
+			err = others.Compare(ctx, c, runID)
+			others.End()
 		}
 		if err == nil && s.process.moveTo(runID, before, forMessages) {
 			return nil
@@ -157,13 +160,8 @@ func (s *server) take(ctx context.Context, forMessages bool, check func(redis.Co
 	}
 }
 
-// OneProcess dials the address again, so often, and returns an error if that leads to another master than a connection
-// to the process of that run id.
-func (s *server) OneProcess(ctx context.Context, c redis.Conn, runID string, dials int) error {
-	others := s.dialAgain(ctx, dials)
-	defer others.end()
-	return others.compare(ctx, c, runID, nil)
-}
+// DialAgain makes so many connections at once, to be compared with another.
+func (s *server) DialAgain(ctx context.Context, n int) inside.Others { return s.dialAgain(ctx, n) }
 
 // others are connections that are made to compare the processes at their other ends.
 type others struct {
@@ -234,8 +232,13 @@ func (o *others) compare(ctx context.Context, c redis.Conn, runID string, two er
 	return nil
 }
 
-// end closes the connections. None stays in a pool of the user's: a network that forgets it would delay a later call.
-func (o *others) end() {
+// Compare is compare for an address that has not led to two masters before.
+func (o *others) Compare(ctx context.Context, c redis.Conn, runID string) error {
+	return o.compare(ctx, c, runID, nil)
+}
+
+// End closes the connections. None stays in a pool of the user's: a network that forgets it would delay a later call.
+func (o *others) End() {
 	o.cancel()
 	o.asking.Wait()
 	for _, c := range o.conns {
