@@ -196,13 +196,15 @@ lint: ## gofmt, go vet and staticcheck on all modules, actionlint on the workflo
 vuln: ## known vulnerabilities in what the modules use, by the database of vuln.go.dev
 	@set -e; for module in $(MODULES); do (cd $$module; set -x; $(GOVULNCHECK) ./...); done
 
-dist: ## the command for a release, in dist/: static binaries, deb, rpm, manual, SBOM, checksums (10 s; 2 minutes with empty caches); VERSION=v0.1.0
+dist: ## the command for a release, in dist/: static binaries, deb, rpm, manual, an SBOM of each binary, checksums (10 s; 2 minutes with empty caches); VERSION=v0.1.0
 	rm -rf dist && mkdir dist
 	set -e; for target in linux-amd64 linux-arm64 darwin-arm64; do \
 		CGO_ENABLED=0 GOOS=$${target%-*} GOARCH=$${target#*-} $(GO) build -trimpath -ldflags "-s -w -X main.stamp=$(VERSION)" \
 			-o dist/quorumlock-$$target ./cmd/quorumlock; done
+	cp NOTICE dist/
 	$(GO) run -ldflags "-X main.stamp=$(VERSION)" ./cmd/quorumlock man | gzip -9n >dist/quorumlock.1.gz
-	$(CYCLONEDX) bin -json -std -short-purls -noserial -notimestamp -version $(VERSION) -output dist/quorumlock.cdx.json dist/quorumlock-linux-amd64
+	set -e; for target in linux-amd64 linux-arm64 darwin-arm64; do \
+		$(CYCLONEDX) bin -json -std -short-purls -noserial -notimestamp -version $(VERSION) -output dist/quorumlock-$$target.cdx.json dist/quorumlock-$$target; done
 	set -e; for arch in amd64 arm64; do for kind in deb rpm; do \
 		ARCH=$$arch VERSION=$(VERSION) $(NFPM) package -f packaging/nfpm.yaml -p $$kind -t dist/; done; done
 	cd dist && sha256sum * >SHA256SUMS

@@ -56,8 +56,17 @@ func TestChecksums(t *testing.T) {
 	testkit.Check(t, listed == len(files)-1, "%d files, %d of them in SHA256SUMS", len(files), listed)
 }
 
+// Each binary has an SBOM of its own, of all modules in it, and NOTICE names each with its licence.
 func TestSBOM(t *testing.T) {
-	text := testkit.Read(t, filepath.Join(*dir, "quorumlock.cdx.json"))
+	notice := testkit.Read(t, filepath.Join(*dir, "NOTICE"))
+	for _, target := range []string{"linux-amd64", "linux-arm64", "darwin-arm64"} {
+		wantSBOM(t, filepath.Join(*dir, "quorumlock-"+target), notice)
+	}
+}
+
+func wantSBOM(t *testing.T, binary, notice string) {
+	t.Helper()
+	text := testkit.Read(t, binary+".cdx.json")
 	var bom struct {
 		BOMFormat  string
 		Metadata   struct{ Component struct{ Version string } }
@@ -65,9 +74,10 @@ func TestSBOM(t *testing.T) {
 	}
 	testkit.Must(t, json.Unmarshal([]byte(text), &bom))
 	testkit.Check(t, bom.BOMFormat == "CycloneDX" && bom.Metadata.Component.Version == *version, "%+v", bom)
-	for line := range strings.Lines(run(t, "go", "version", "-m", binary())) { // "dep path version sum"
+	for line := range strings.Lines(run(t, "go", "version", "-m", binary)) { // "dep path version sum"
 		if f := strings.Fields(line); f[0] == "dep" {
 			testkit.Check(t, strings.Contains(text, `"pkg:golang/`+f[1]+"@"+f[2]+`"`), "the SBOM lacks %s %s", f[1], f[2])
+			testkit.Check(t, strings.Contains(notice, f[1]), "NOTICE lacks %s", f[1])
 		}
 	}
 }
