@@ -51,7 +51,9 @@ func (c *limitedConn) scan(p []byte) error {
 	for len(p) > 0 {
 		if c.skip > 0 {
 			n := min(c.skip, len(p))
-			c.skip -= n
+			if c.skip -= n; c.skip == 0 {
+				c.endElement()
+			}
 			p = p[n:]
 			continue
 		}
@@ -94,6 +96,7 @@ func (c *limitedConn) endLine() error {
 	}
 	if kind == '$' && value >= 0 {
 		c.skip = value + 2
+		return nil
 	}
 	if kind == '*' && value > 0 {
 		if len(c.open) == maxDepth {
@@ -102,7 +105,12 @@ func (c *limitedConn) endLine() error {
 		c.open = append(c.open, value)
 		return nil
 	}
-	// An element is complete. It may complete the arrays around it.
+	c.endElement()
+	return nil
+}
+
+// endElement notes that an element is complete. It may complete the arrays around it.
+func (c *limitedConn) endElement() {
 	for len(c.open) > 0 {
 		last := &c.open[len(c.open)-1]
 		if *last--; *last > 0 {
@@ -116,5 +124,4 @@ func (c *limitedConn) endLine() error {
 			c.replied()
 		}
 	}
-	return nil
 }

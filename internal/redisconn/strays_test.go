@@ -83,6 +83,25 @@ func TestRepliesInPiecesAreNoStrays(t *testing.T) {
 	}
 }
 
+// A command may be written while the end of a text is under way.
+func TestACommandBehindHalfAReplyIsWritten(t *testing.T) {
+	_, socket, server := proxied(t)
+	c, read := RefuseStrays(socket), make([]byte, 100)
+	for _, part := range []string{"+OK\r\n", "$6\r\n"} {
+		_, err := c.Write([]byte("*1\r\n$4\r\nINFO\r\n"))
+		testkit.Must(t, err)
+		_, err = server.Write([]byte(part))
+		testkit.Must(t, err)
+		_, err = c.Read(read)
+		testkit.Must(t, err)
+	}
+	_, err := server.Write([]byte("run_id\r\n"))
+	testkit.Must(t, err)
+	awaitReadable(t, socket)
+	_, err = c.Write([]byte("*1\r\n$4\r\nINFO\r\n"))
+	testkit.Must(t, err)
+}
+
 // What comes before the first reply, and the messages of a subscription, were not asked for either.
 func TestRepliesThatAreNoStrays(t *testing.T) {
 	client, socket, server := proxied(t)
