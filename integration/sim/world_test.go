@@ -148,9 +148,9 @@ func (w *world) tryTogether() {
 		}
 	}
 	endSlot.wait()
-	isUnavailable := func(err error) bool { return errors.Is(err, quorum.ErrUnavailable) }
+	isUnavailable := func(err error) bool { return errors.Is(err, quorum.ErrUnavailable) || errors.Is(err, quorum.ErrQuarantined) }
 	switch {
-	case slices.ContainsFunc(errs, isUnavailable): // a master's answer took longer than a timeout
+	case slices.ContainsFunc(errs, isUnavailable): // a master's answer took longer than a timeout, or it is in quarantine
 	case len(locks) != 1:
 		w.fail("%d of %d clients that tried at once hold: %v", len(locks), len(w.machines), errors.Join(errs...))
 	case slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, quorum.ErrHeld) }):
