@@ -170,9 +170,7 @@ func (p *plan) draw(d *rand.Rand) {
 	p.slowest = time.Duration(0.9 * float64(p.unit) * d.Float64())
 	p.loss = pick(d, 0, 0.005, 0.02)
 	p.healed = p.lease + 8*time.Second // the first max lease is quarantine: no lock can be lost in it
-	// Killed clients leave their locks to the lease. Each of the others may still hold its lock, or
-	// wait for one, in turn.
-	p.bound = 2*p.lease + time.Second + time.Duration(float64(p.clients*p.flows)*(p.longest+0.5)*float64(p.unit))
+	p.setBound()
 	for n := pick(d, 0, 4, 10, 20, 40); n > 0; n-- {
 		p.addFault(d)
 	}
@@ -184,6 +182,12 @@ func (p *plan) draw(d *rand.Rand) {
 			p.faults[i].keeps = fakeredis.Everything
 		}
 	}
+}
+
+// setBound sets how long a flow may wait once all faults have ended. Killed clients leave their locks to the lease. Each of
+// the others may still hold its lock, or wait for one, in turn.
+func (p *plan) setBound() {
+	p.bound = 2*p.lease + time.Second + time.Duration(float64(p.clients*p.flows)*(p.longest+0.5)*float64(p.unit))
 }
 
 func (p *plan) sort() {

@@ -148,7 +148,9 @@ func (w *world) tryTogether() {
 		}
 	}
 	endSlot.wait()
-	isUnavailable := func(err error) bool { return errors.Is(err, quorum.ErrUnavailable) || errors.Is(err, quorum.ErrQuarantined) }
+	isUnavailable := func(err error) bool {
+		return errors.Is(err, quorum.ErrUnavailable) || errors.Is(err, quorum.ErrQuarantined)
+	}
 	switch {
 	case slices.ContainsFunc(errs, isUnavailable): // a master's answer took longer than a timeout, or it is in quarantine
 	case len(locks) != 1:
