@@ -137,8 +137,6 @@ func TestImage(t *testing.T) {
 	testkit.Check(t, strings.Count(said, "127.0.0.1") >= len(urls), "check: %s", said)
 }
 
-func binary() string { return filepath.Join(*dir, "quorumlock-"+runtime.GOOS+"-"+runtime.GOARCH) }
-
 func one(t *testing.T, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(*dir, pattern))
