@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
@@ -143,11 +142,9 @@ func (s *server) take(ctx context.Context, forMessages bool, check func(redis.Co
 		if err == nil {
 			err = others.compare(ctx, c, runID, before.two)
 		}
-		others.End()
+		others.end()
 		if err == nil && before.runID != "" && before.runID != runID {
-			others := s.dialAgain(ctx, ifItIsAnother)
-			err = others.Compare(ctx, c, runID)
-			others.End()
+			err = s.OneProcess(ctx, c, runID, ifItIsAnother)
 		}
 		if err == nil && s.process.moveTo(runID, before, forMessages) {
 			return nil
@@ -160,8 +157,13 @@ func (s *server) take(ctx context.Context, forMessages bool, check func(redis.Co
 	}
 }
 
-// DialAgain makes so many connections at once, to be compared with another.
-func (s *server) DialAgain(ctx context.Context, n int) inside.Others { return s.dialAgain(ctx, n) }
+// OneProcess dials the address again, so often, and returns an error if that leads to another master than a connection
+// to the process of that run id.
+func (s *server) OneProcess(ctx context.Context, c redis.Conn, runID string, dials int) error {
+	others := s.dialAgain(ctx, dials)
+	defer others.end()
+	return others.compare(ctx, c, runID, nil)
+}
 
 // others are connections that are made to compare the processes at their other ends.
 type others struct {
@@ -232,13 +234,8 @@ func (o *others) compare(ctx context.Context, c redis.Conn, runID string, two er
 	return nil
 }
 
-// Compare is compare for an address that has not led to two masters before.
-func (o *others) Compare(ctx context.Context, c redis.Conn, runID string) error {
-	return o.compare(ctx, c, runID, nil)
-}
-
-// End closes the connections. None stays in a pool of the user's: a network that forgets it would delay a later call.
-func (o *others) End() {
+// end closes the connections. None stays in a pool of the user's: a network that forgets it would delay a later call.
+func (o *others) end() {
 	o.cancel()
 	o.asking.Wait()
 	for _, c := range o.conns {

@@ -16,8 +16,9 @@ type Server interface {
 	TakeConn(ctx context.Context) (redis.Conn, error)
 	// Ask asks the server who it is. With refuses, it stops at a server that must not be a node.
 	Ask(ctx context.Context, c redis.Conn, refuses bool) (Info, *pipeline.Conn, error)
-	// DialAgain makes connections to the address at once, to compare the processes at their other ends.
-	DialAgain(ctx context.Context, n int) Others
+	// OneProcess dials the address again, so often, and returns an error if that leads to another master than a
+	// connection to the process of that run id.
+	OneProcess(ctx context.Context, c redis.Conn, runID string, dials int) error
 	// Refuse returns why a server that says so must not be a node, or nil.
 	Refuse(Info) error
 	// Look reads the marker.
@@ -37,11 +38,4 @@ func (i Info) Number(key string) uint64 {
 func (i Info) Evicts() bool {
 	policy := i["maxmemory_policy"]
 	return i.Number("maxmemory") > 0 && policy != "" && policy != "noeviction"
-}
-
-// Others are connections that are compared with another one.
-type Others interface {
-	// Compare returns an error if one of them leads to another master than c, which leads to the process of that run id.
-	Compare(ctx context.Context, c redis.Conn, runID string) error
-	End()
 }

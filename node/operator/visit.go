@@ -39,14 +39,13 @@ func onVisit(ctx context.Context, n *node.Node, op string, refuses bool, fn func
 	go func() {
 		defer cancel()
 		v := visit{node: n}
-		dialing, cancelDials := context.WithTimeout(bounded, bound/2)
-		defer cancelDials()
-		others := in.Server.DialAgain(dialing, dials)
-		defer others.End()
 		var err error
 		if v.raw, err = in.Server.TakeConn(interruptible); err == nil {
 			if v.info, v.conn, err = in.Server.Ask(bounded, v.raw, refuses); err == nil {
-				if v.two = others.Compare(bounded, v.raw, v.info["run_id"]); refuses {
+				dialing, cancel := context.WithTimeout(bounded, bound/2)
+				v.two = in.Server.OneProcess(dialing, v.raw, v.info["run_id"], dials)
+				cancel()
+				if refuses {
 					err = v.two
 				}
 			}
