@@ -184,7 +184,6 @@ func TestCheckByAUserWithFewPermissions(t *testing.T) {
 func TestCheckIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.NewServer(t, timeout, fakeredis.New(time.Now, 1).Serve)
-		srv.Pool.MaxIdle = 0
 		n := openPool(t, srv.Pool, node.WithTimeout(timeout))
 		mustGrant(t, do(t, n, acquire("k", "o:1")))
 		srv.SetServe(func(c net.Conn) { io.Copy(io.Discard, c) })

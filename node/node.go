@@ -62,8 +62,7 @@ type embedded = inside.Embedded
 // :password@; special characters in it are percent-encoded. The query may have ?name= (as [WithName]), ?db= for a
 // database that the path does not name, and with TLS ?server-name=, the name in the server's certificate.
 //
-// The node connects on first use. The address must lead to one process: it is dialed several times then, and refused if
-// it leads to two masters. The error wraps [ErrInvalid] and never repeats the password.
+// The node connects on first use. The error wraps [ErrInvalid] and never repeats the password.
 func Open(url string, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -99,8 +98,7 @@ func Open(url string, opts ...Option) (*Node, error) {
 //
 // The node keeps one connection of the pool for its lifetime (see [WithConns]). It needs one more
 // for messages, and one for package operator: MaxActive should be 0 or at
-// least WithConns + 4. With a lower one, waiters poll, operator.Check fails, or it is not noticed that connections
-// lead to two masters.
+// least WithConns + 2. With a lower one, waiters poll, and operator.Check fails.
 //
 // The pool should bound its dials. The node bounds its own waits by its timeout, whatever the
 // pool's. It does not bound the size of replies, as it does with Open.
@@ -148,11 +146,11 @@ func newNode(pool *redis.Pool, o options) *Node {
 		in.Pipes = append(in.Pipes, n.newPipe())
 	}
 	in.Subscriptions = pubsub.New(messages{&n.server}, o.timeout, n.newSource(), &n.group)
-	n.server.process.reconnect = in.Subscriptions.Reconnect
-	n.server.process.leave = func(unless string, why error) {
+	n.server.moved = func(runID string) {
 		for _, p := range in.Pipes {
-			p.Leave(unless, why)
+			p.Leave(runID)
 		}
+		in.Subscriptions.Reconnect()
 	}
 	n.embedded = inside.Embed(in)
 	return n
@@ -163,7 +161,6 @@ func (n *Node) newPipe() *pipeline.Pipe {
 		Timeout:  n.Timeout(),
 		MaxLease: n.MaxLease(),
 		Connect:  n.server.connect,
-		Left:     n.server.left,
 		Error:    n.noteError,
 		Log:      n.log,
 		Lifetime: n.lifetime,

@@ -172,7 +172,6 @@ func (w *world) stop() {
 		m.Stop()
 	}
 	w.net.serving.Wait()
-	time.Sleep(10 * time.Second) // Close does not wait for a connection that is being made for as long as that may take
 }
 
 // countAhead sets a master's token counters above the clients' seeds, and apart from the other

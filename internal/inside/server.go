@@ -16,9 +16,6 @@ type Server interface {
 	TakeConn(ctx context.Context) (redis.Conn, error)
 	// Ask asks the server who it is. With refuses, it stops at a server that must not be a node.
 	Ask(ctx context.Context, c redis.Conn, refuses bool) (Info, *pipeline.Conn, error)
-	// OneProcess dials the address again, so often, and returns an error if that leads to another master than a
-	// connection to the process of that run id.
-	OneProcess(ctx context.Context, c redis.Conn, runID string, dials int) error
 	// Refuse returns why a server that says so must not be a node, or nil.
 	Refuse(Info) error
 	// Look reads the marker.

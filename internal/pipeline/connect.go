@@ -32,10 +32,8 @@ func (p *Pipe) connect(patience time.Duration) (*Conn, error) {
 	if err != nil {
 		return nil, redisconn.TimedOut(err, bound)
 	}
-	paying, cancelPaying := context.WithTimeout(p.ctx, bound)
-	defer cancelPaying()
 	for !p.goUp(c) {
-		if err := p.payDebts(paying, c); err != nil {
+		if err := p.payDebts(ctx, c); err != nil {
 			c.close()
 			return nil, err
 		}
@@ -62,7 +60,6 @@ func (p *Pipe) goUp(c *Conn) bool {
 	}
 	p.state, p.conn, p.why = up, c, nil
 	p.armRetriesLocked()
-	p.leaveLocked()
 	return true
 }
 

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -121,19 +120,6 @@ func TestAMasterThatIsReadOnlyIsDown(t *testing.T) {
 	})
 }
 
-// leave has the pipe leave its connection for another process's, to which the next one leads.
-func (r *runs) leave(runID string) {
-	connect := r.pipe.cfg.Connect
-	r.pipe.cfg.Connect = func(ctx context.Context) (*Conn, error) {
-		c, err := connect(ctx)
-		if err == nil {
-			c.RunID = runID
-		}
-		return c, err
-	}
-	r.pipe.Leave(runID, nil)
-}
-
 // A pipe leaves its connection for another process's once what was written has its replies.
 func TestAPipeLeavesItsConnection(t *testing.T) {
 	withRuns(t, func(command string) any {
@@ -146,13 +132,13 @@ func TestAPipeLeavesItsConnection(t *testing.T) {
 		calls := threeAcquires()
 		_, results := r.start(calls[0])
 		outcomes(t, results)
-		r.pipe.Leave("run", nil)
+		r.pipe.Leave("run")
 		testkit.Pass(time.Millisecond)
 		testkit.Equal(t, r.conns, 1, "connections when it leads to the right process")
 
 		_, under := r.start(calls[1])
 		testkit.Pass(time.Millisecond)
-		r.leave("another")
+		r.pipe.Leave("another")
 		testkit.Pass(time.Millisecond)
 		_, behind := r.start(calls[2])
 		testkit.Pass(time.Millisecond)
@@ -164,7 +150,7 @@ func TestAPipeLeavesItsConnection(t *testing.T) {
 		wantList(t, "sent", r.commands(), "acquire k1", "acquire k2", "acquire k3")
 		testkit.Equal(t, r.conns, 2, "connections")
 
-		r.leave("a third")
+		r.pipe.Leave("another")
 		testkit.Pass(time.Millisecond)
 		testkit.Equal(t, r.conns, 3, "connections of an idle pipe that has left")
 	})

@@ -83,31 +83,17 @@ func (p *Pipe) Down() error {
 	return nil
 }
 
-// Leave ends the connection, and any that is made later, unless it leads to that process: the node's address leads
-// there now. What was written gets its replies first, and the rest goes to the next connection. With an error the node is
-// down for that reason until the next connection is made.
-func (p *Pipe) Leave(unless string, why error) {
+// Leave ends the connection, unless it leads to that process: the node's address leads there now. What was written gets
+// its replies first; the rest goes to the next connection.
+func (p *Pipe) Leave(unless string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.process, p.left = unless, errMoved
-	if why != nil {
-		p.left = refusal{why}
-	}
-	p.leaveLocked()
-}
-
-func (p *Pipe) leaveLocked() {
-	if p.conn != nil && p.left != nil && p.conn.RunID != p.process {
-		p.conn.left, p.conn = p.left, nil
+	if p.conn != nil && p.conn.RunID != unless {
+		p.conn.left, p.conn = errMoved, nil
 		p.canWrite.Broadcast()
 		p.canRead.Broadcast()
 	}
 }
-
-// refusal is why connections are left and the node is down.
-type refusal struct{ error }
-
-func (r refusal) Unwrap() error { return r.error }
 
 // Close refuses new calls and lets the accepted ones end. Config.Group starts no goroutine of the
 // pipe any more.

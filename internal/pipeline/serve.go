@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"runtime"
 	"slices"
@@ -34,14 +33,6 @@ func (p *Pipe) serve(c *Conn) error {
 	c.came = time.Now()
 	go p.write(c)
 	unread, err := p.read(c)
-	if errors.Is(err, errMoved) {
-		<-c.writerDone
-		ctx, cancel := context.WithTimeout(p.ctx, p.cfg.Timeout)
-		if why := p.cfg.Left(ctx, c.redis, c.RunID); why != nil {
-			err = refusal{why}
-		}
-		cancel()
-	}
 
 	p.mu.Lock()
 	p.conn = nil
@@ -71,9 +62,9 @@ func (p *Pipe) serve(c *Conn) error {
 }
 
 // isUseless reports whether the next connection would be of no more use than this one, which ended with that error: the
-// server is silent, is refused, or says that it is no master to the first request after a handshake as a master.
+// server is silent, or says that it is no master to the first request after a handshake as a master.
 func (c *Conn) isUseless(err error) bool {
-	return errors.Is(err, ErrTimeout) || errors.As(err, new(refusal)) || redisconn.NotAMaster(err) && !c.replied
+	return errors.Is(err, ErrTimeout) || redisconn.NotAMaster(err) && !c.replied
 }
 
 // recover queues again the requests that had no reply when their connection died. It returns those

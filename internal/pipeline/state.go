@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
 )
@@ -23,9 +22,6 @@ type Config struct {
 	// Connect makes a connection and checks the server at its other end: node's server.connect. Its error is
 	// why the node is down.
 	Connect func(ctx context.Context) (*Conn, error)
-	// Left is called with a connection that is left for one to another process, and has no reply outstanding. Its error is
-	// why neither is used; nil if the other one is.
-	Left func(ctx context.Context, c redis.Conn, runID string) error
 	// Error makes an error that names the node and the operation.
 	Error func(op string, err error) error
 	// Timed returns the receiver of a call's outcome that also measures it; nil for none.
@@ -74,9 +70,7 @@ type Pipe struct {
 	canRead  sync.Cond
 	state    state
 	closing  bool
-	conn     *Conn     // when up; nil once it is left
-	process  string    // that connections must lead to, by Leave; empty before
-	left     error     // why others are left
+	conn     *Conn     // when up
 	why      error     // when down
 	queue    []request // accepted, not written
 	written  []request // written, not yet taken by the reader

@@ -61,7 +61,6 @@ func newPipe(lifetime context.Context, timeout time.Duration, connect func(conte
 			}
 			return NewConn(c, "run", scripts.Process{}, maxLease), nil
 		},
-		Left:  func(context.Context, redis.Conn, string) error { return nil },
 		Error: func(op string, err error) error { return fmt.Errorf("%s: %w", op, err) },
 	})
 }

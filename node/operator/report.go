@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -73,7 +72,7 @@ func (r *Report) fill(v visit, save savePoints, look inside.Look, refusal error)
 		r.Hazards = append(r.Hazards, plain.Text(fmt.Sprintf(format, args...)))
 	}
 
-	switch r.Refused = cmp.Or(in.Server.Refuse(v.info), v.two); {
+	switch r.Refused = in.Server.Refuse(v.info); {
 	case r.Refused != nil:
 	case r.MaxLease != 0 && r.MaxLease != maxLease:
 		r.Refused = membership.DifferentMaxLease(r.MaxLease, maxLease)

@@ -18,11 +18,7 @@ type visit struct {
 	raw  redis.Conn
 	conn *pipeline.Conn // over raw
 	info inside.Info
-	two  error // the address leads to another master, too
 }
-
-// dials is how often an address is dialed again: a balancer that chooses by chance may lead to one master several times.
-const dials = 7
 
 // onVisit runs fn with a connection of its own, for at most the time for connecting. It does so in a
 // goroutine: a Dial of the user's pool may ignore the context. With an error, fn may still run. With refuses,
@@ -42,14 +38,6 @@ func onVisit(ctx context.Context, n *node.Node, op string, refuses bool, fn func
 		var err error
 		if v.raw, err = in.Server.TakeConn(interruptible); err == nil {
 			if v.info, v.conn, err = in.Server.Ask(bounded, v.raw, refuses); err == nil {
-				dialing, cancel := context.WithTimeout(bounded, bound/2)
-				v.two = in.Server.OneProcess(dialing, v.raw, v.info["run_id"], dials)
-				cancel()
-				if refuses {
-					err = v.two
-				}
-			}
-			if err == nil {
 				err = fn(bounded, v)
 			}
 			stop() // the next user of the connection has another context
