@@ -23,11 +23,12 @@ const (
 )
 
 var (
-	none = scripts.NewList()
-	abc  = scripts.NewList("a", "b", "c")
-	abd  = scripts.NewList("a", "b", "d")
-	abcd = scripts.NewList("a", "b", "c", "d")
-	five = scripts.NewList("a", "b", "c", "d", "e")
+	none  = scripts.NewList()
+	abc   = scripts.NewList("a", "b", "c")
+	abd   = scripts.NewList("a", "b", "d")
+	abcd  = scripts.NewList("a", "b", "c", "d")
+	five  = scripts.NewList("a", "b", "c", "d", "e")
+	onlyA = scripts.NewList("a")
 )
 
 // cluster is masters, each by its member's name, which the clients of a test look at and mark.

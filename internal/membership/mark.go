@@ -33,6 +33,9 @@ func (c Client) Plan(views []*View) []Mark {
 	if top, found := c.evidence(views); found {
 		return c.markAll(views, top)
 	}
+	if v := views[0]; len(views) == 1 && v != nil && !v.IsMarked() && v.marker.Members.Equal(c.List) && !v.marker.Claimed {
+		return c.markAll(views, v.marker) // no other master can say more; and it goes on renewing what it has
+	}
 	return c.claim(views)
 }
 

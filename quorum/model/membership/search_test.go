@@ -89,6 +89,12 @@ func countsUp() setup {
 		maxLease: 2, commands: []string{"add abc abcd", "commit abcd", "add abcd abcde", "commit abcde"}}
 }
 
+// single is a master to which an operator adds another, of which either is removed.
+func single() setup {
+	return setup{names: "ab", start: []string{"a", ""}, lists: []string{"a", "ab", "b"}, silent: 1, maxLease: 2,
+		commands: []string{"add a ab", "commit ab", "abort a", "abort ab", "remove ab a", "remove ab b", "commit a", "commit b"}}
+}
+
 // with is a setup with other bounds.
 func (s setup) with(change func(*setup)) setup {
 	change(&s)
@@ -99,6 +105,7 @@ func exists(s *setup)      { s.exists = true }
 func oneForgets(s *setup)  { s.forgets = 1 }
 func twoForget(s *setup)   { s.forgets = 2 }
 func oneRestarts(s *setup) { s.restarts = 1 }
+func twoRestart(s *setup)  { s.restarts = 2 }
 func oneSetBack(s *setup)  { s.back = 1 }
 func twoAtOnce(s *setup)   { s.atOnce = 2 }
 func longer(s *setup)      { s.maxLease = 4 } // so that clients and commands may use what is a tick old
@@ -132,6 +139,8 @@ func TestSearch(t *testing.T) {
 		{"replaced by way of two, one clock is set back", replaces().with(oneSetBack), 150_000, false},
 		{"tokens, replaced by way of two", counts(), 150_000, false},
 		{"tokens, three to five", countsUp(), 150_000, false},
+		{"one master, restarts", single().with(twoRestart), 0, false},
+		{"one master, restarts and forgets", single().with(oneRestarts).with(oneForgets), 0, false},
 
 		{"four to three, either way, one forgets, all", shrinks().with(oneForgets), 0, true},
 		{"four to three, either way, two commands, one forgets", shrinks().with(twoAtOnce).with(oneForgets), 0, true},
@@ -145,6 +154,8 @@ func TestSearch(t *testing.T) {
 		{"replaced by way of two, a longer lease", replaces().with(oneForgets).with(longer), 20_000_000, true},
 		{"replaced by way of four, all", swaps().with(oneForgets), 0, true},
 		{"tokens, replaced by way of two, all", counts(), 0, true},
+		{"one master, restarts and forgets, two commands", single().with(oneRestarts).with(oneForgets).with(twoAtOnce), 0, true},
+		{"one master, restarts and forgets, a longer lease", single().with(oneRestarts).with(oneForgets).with(longer), 0, true},
 		{"tokens, three to five, all", countsUp(), 20_000_000, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
