@@ -18,14 +18,28 @@ var attemptDoes = [...]string{asksOn: "asks the others", holds: "reads the clock
 	enters: "enters again", leaves: "leaves a level", extends: "extends its lease", downgrades: "is downgraded", unlocks: "unlocks",
 	handsOver: "hands over"}
 
-var masterDoes = map[steps]string{restarts: "%d restarts", reverts: "%d restarts with the data that it had at the handing over",
-	forgets: "%d forgets all", notices: "a client notices that %d is another process, or forgot",
-	bumped: "a neighbour locks and unlocks on %d", relents: "%d refuses no command any longer", expires: "the leases end on %d"}
+var masterDoes = map[steps]string{restarts: "%s restarts", reverts: "%s restarts with the data that it had at the handing over",
+	forgets: "%s forgets all", notices: "a client notices that %s is another process, or forgot",
+	bumped: "a neighbour locks and unlocks on %s", relents: "%s refuses no command any longer", expires: "the leases end on %s"}
+
+// processDoes has what happens to a process of a master that fails over, and perhaps another.
+var processDoes = map[steps]string{applies: "%s does what its master did before%.0s",
+	isPromoted: "%s is promoted%.0s", takesPlace: "%s takes its master's place%.0s",
+	losesAndTakesPlace: "%s loses all or some of its data and takes its master's place%.0s", follows: "%s becomes the replica of %s, and gets its data", isDemoted: "%s becomes the replica of %s, and gets no data yet",
+	loses: "%s restarts without all or some of its data%.0s", expiresAt: "the leases end on %s%.0s"}
+
+// name is what a process of a master is called.
+func (w *world) name(master, process int) string {
+	if !w.failsOver(master) {
+		return fmt.Sprint(master + 1)
+	}
+	return fmt.Sprintf("%d%c", master+1, 'p'+process)
+}
 
 // describe puts a step into words.
 func (w *world) describe(by step, s *state) string {
-	who, at := fmt.Sprintf("%c%d", 'A'+by.client, by.number+1), by.node+1
-	l := &s.links[by.node][by.client]
+	who, l := fmt.Sprintf("%c%d", 'A'+by.client, by.number+1), &s.links[by.node][by.client]
+	at := w.name(int(by.node), l.at.process())
 	word := func(id requestID) string { return who + "'s " + words[w.ls.requests[id].cmd.Do] }
 	if int(by.does) < len(attemptDoes) && attemptDoes[by.does] != "" {
 		return who + " " + attemptDoes[by.does]
@@ -42,33 +56,42 @@ func (w *world) describe(by step, s *state) string {
 	case steps(isClosed):
 		return who + "'s Locker is closed"
 	case delivers:
-		return fmt.Sprintf("%d carries out %s", at, word(l.queue[0]))
+		return fmt.Sprintf("%s carries out %s", at, word(l.queue[0]))
 	case deliversUnread:
-		return fmt.Sprintf("%d carries out %s, whose reply is not read yet", at, word(l.queue[0]))
+		return fmt.Sprintf("%s carries out %s, whose reply is not read yet", at, word(l.queue[0]))
 	case deliversThenDies:
-		return fmt.Sprintf("%d carries out %s, and the connection dies", at, word(l.queue[0]))
+		return fmt.Sprintf("%s carries out %s, and the connection dies", at, word(l.queue[0]))
 	case deliversThenTimesOut:
-		return fmt.Sprintf("%d carries out %s, and does not answer in time", at, word(l.queue[0]))
+		return fmt.Sprintf("%s carries out %s, and does not answer in time", at, word(l.queue[0]))
 	case reads:
-		return fmt.Sprintf("the reply of %d to %s is read", at, word(l.unread[0].to))
+		return fmt.Sprintf("the reply of %s to %s is read", at, word(l.unread[0].to))
 	case deliversLate:
-		return fmt.Sprintf("%d carries out %s, which arrives late", at, word(l.late[by.place]))
+		return fmt.Sprintf("%s carries out %s, which arrives late", at, word(l.late[by.place]))
 	case reloads:
-		return fmt.Sprintf("%d does not know the script of %s, which goes behind what was sent since", at, word(l.queue[0]))
+		return fmt.Sprintf("%s does not know the script of %s, which goes behind what was sent since", at, word(l.queue[0]))
 	case dies:
-		return fmt.Sprintf("the connection of %c to %d dies", who[0], at)
+		return fmt.Sprintf("the connection of %c to %s dies", who[0], at)
 	case timesOut:
-		return fmt.Sprintf("%d does not answer %c in time", at, who[0])
+		return fmt.Sprintf("%s does not answer %c in time", at, who[0])
 	case isRefused:
-		return fmt.Sprintf("%c cannot connect to %d", who[0], at)
-	case comesUp:
-		return fmt.Sprintf("%c has a connection to %d again", who[0], at)
+		return fmt.Sprintf("%c cannot connect to %s", who[0], at)
 	case submits:
-		return fmt.Sprintf("%d takes the list of %s", at, who)
+		return fmt.Sprintf("%s takes the list of %s", at, who)
 	case failsToSubmit:
-		return fmt.Sprintf("%d does not take the list of %s", at, who)
+		return fmt.Sprintf("%s does not take the list of %s", at, who)
+	case isAcknowledged, isNotAcknowledged:
+		not := map[steps]string{isNotAcknowledged: "not "}[by.does]
+		return fmt.Sprintf("the replicas of %s have %sacknowledged %s", w.name(int(by.node), l.at.process()), not, word(l.unread[0].to))
+	case moves, movesLate, comesUp:
+		return fmt.Sprintf("%c connects to %s", who[0], w.name(int(by.node), int(by.place)))
+	case noticesAt:
+		return fmt.Sprintf("%c notices that %s is another process, or forgot", 'A'+by.place>>4, w.name(int(by.node), int(by.place&3)))
 	case strikes:
-		return fmt.Sprintf("%d %s", at, faultWords[change(by.place)])
+		return fmt.Sprintf("%s %s", at, faultWords[change(by.place)])
+	}
+	if does, known := processDoes[by.does]; known {
+		number, other := int(by.place&3), int(by.place>>4)
+		return fmt.Sprintf(does, w.name(int(by.node), number), w.name(int(by.node), other))
 	}
 	return "a tick passes"
 }
@@ -79,9 +102,9 @@ var phases = [...]string{lease.Asking: "asks", lease.Settling: "settles", lease.
 // display is a state on one line.
 func (w *world) display(s *state) string {
 	var b strings.Builder
-	for i := range s.masters {
-		st := &w.ms.states[s.masters[w.processOf(i)]]
-		fmt.Fprintf(&b, "%d:", i+1)
+	show := func(name string, id masterID, isUnaware bool) {
+		st := &w.ms.states[id]
+		fmt.Fprintf(&b, "%s:", name)
 		for o := range owners {
 			if st.owners>>o&1 == 1 {
 				fmt.Fprintf(&b, "%c%d", 'A'+o/maxAttempts, o%maxAttempts+1)
@@ -93,10 +116,29 @@ func (w *world) display(s *state) string {
 		if w.tokens {
 			fmt.Fprintf(&b, " c%d", w.ms.counters(st.data)[w.places[0][0]])
 		}
-		if st.unaware {
+		if isUnaware {
 			b.WriteString("?")
+		} else if st.left > 0 {
+			fmt.Fprintf(&b, "-%.0f", st.left.Seconds())
 		}
 		b.WriteString("  ")
+	}
+	for i := range w.masters() {
+		if !w.failsOver(i) {
+			id := s.masters[w.processOf(i)]
+			show(w.name(i, 0), id, w.ms.states[id].unaware)
+			continue
+		}
+		for number := range w.copies() {
+			p, name := w.process(s, i, number), w.name(i, number)
+			switch {
+			case p.of == 0:
+				name = strings.ToUpper(name)
+			case !p.linked:
+				name += "~"
+			}
+			show(name, p.data, p.of == 0 && w.ms.states[p.data].run != w.ms.runOf(p.place(number)))
+		}
 	}
 	for o, id := range s.leases {
 		if st := &w.ls.states[id]; st.begun {

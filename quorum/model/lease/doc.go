@@ -12,6 +12,7 @@
 //   - promises_test.go is what must hold.
 //   - explore_test.go has what package visited searches: which states are alike.
 //   - search_test.go has the setups in which the promises must hold.
+//   - failover_test.go is masters that have replicas, and failover_search_test.go their setups.
 //   - mutants_test.go leaves out one rule of the shipped code at a time: the search must find a trace.
 //     docs/reports/mutants.md has them as a table.
 //
@@ -40,6 +41,23 @@
 // Without tokens all counters are alike: a master's counter is deleted after each call, and each grant
 // has the token 1. With lying clocks nobody sends a release to level 0, as an end of the lease does the
 // same.
+//
+// # Masters that fail over
+//
+// Such a master is two or three processes, of which one is the master and the others replicas. A replica has what its
+// master had some writes before: a script's effects arrive together. It is promoted at any moment, and the master that it
+// followed goes on for as long as it likes: nothing tells it. Any process becomes another's replica at any moment, gets
+// the other's data, and may be promoted again. One may restart without its last locks, or without all its data. A client
+// stays at one process, or connects to another that is a master then. Its connections outlive promotions, which real
+// servers allow too.
+//
+// A reply to all but a release waits for package pipeline's seal. It is read when the seal holds, or as a failure at any
+// moment. Acknowledgments that replicas gave before they left are late by any time. The data on a replica whose clock
+// is ahead or behind has its times to live changed by a tick.
+//
+// A replica's own replicas are not played, nor are more processes than the deployment wants: docs/safety.md says what
+// they break. With three masters a failover is one step, except in setups that say otherwise. What is left behind is
+// not promised: a release needs no seal, so a failover may lose it.
 //
 // # What the search leaves out
 //

@@ -30,6 +30,7 @@ func (o outcome) String() string {
 func (w *world) explore(limit int) (found outcome) {
 	seed, salt := maphash.MakeSeed(), rand.Uint64()
 	space := visited.Space[state, step]{
+		Start:      w.start(),
 		Key:        func(s *state) uint64 { return w.key(seed, salt, s) },
 		Successors: w.successors,
 		Breaks:     func(s *state) bool { found.broken = w.check(s); return found.broken != kept },
@@ -109,6 +110,9 @@ func (w *world) key(seed maphash.Seed, salt uint64, s *state) uint64 {
 			taken, reverts uint8
 		}{s.handed, s.taken, s.reverts})
 	}
+	if w.fails > 0 {
+		all += mix(salt ^ uint64(s.promoted))
+	}
 	if w.tokens {
 		all += maphash.Comparable(seed, struct {
 			acquired, writes [maxNames][8]uint8
@@ -124,6 +128,9 @@ func (w *world) key(seed maphash.Seed, salt uint64, s *state) uint64 {
 		for i := range nodes {
 			saved, master := w.ms.states[s.saved[i]].renamed[order], w.ms.states[s.masters[w.processOf(i)]].renamed[order]
 			node := mix(salt ^ uint64(saved)<<32 ^ uint64(master))
+			if w.failsOver(i) {
+				node = w.processesKey(salt, s, i, order)
+			}
 			for c := range clients {
 				node += links[i][c] * places[to[c]]
 			}
@@ -135,4 +142,25 @@ func (w *world) key(seed maphash.Seed, salt uint64, s *state) uint64 {
 		least = min(least, mix(key))
 	}
 	return least
+}
+
+// processesKey is a master that fails over, under an order of the clients.
+func (w *world) processesKey(salt uint64, s *state, i, order int) uint64 {
+	key := salt
+	for number := range w.copies() {
+		p := w.process(s, i, number)
+		key = mix(key ^ uint64(w.ms.states[p.data].renamed[order])<<32 ^ uint64(p.of)<<8 ^ uint64(p.reign))
+		for _, behind := range p.behind {
+			if key = mix(key + 1); behind != 0 {
+				key = mix(key ^ uint64(w.ms.states[behind].renamed[order]) + 2)
+			}
+		}
+		for _, left := range p.left {
+			key = mix(key*4 + uint64(left))
+		}
+		if key = mix(key*8 + uint64(p.alone)); p.linked {
+			key = mix(key + 3)
+		}
+	}
+	return key
 }

@@ -100,7 +100,7 @@ func newLeases(s *setup) *leases {
 		results: map[eventOf]result{}, byAsked: map[request]requestID{}, byReply: map[lease.Reply]replyID{}}
 	for c := range l.terms {
 		terms := &l.terms[c]
-		*terms = lease.Terms{Need: need, Lease: ticks(s.lease), Fixed: s.fixed}
+		*terms = lease.Terms{Need: s.need(), Lease: ticks(s.lease), Fixed: s.fixed}
 		if s.minHold > 0 {
 			terms.MinHold = ticks(s.minHold)
 		}
@@ -115,7 +115,7 @@ func newLeases(s *setup) *leases {
 	l.states = []leaseState{{}}
 	l.requests, l.replies = make([]request, 1), make([]lease.Reply, 1)
 	l.plans = make([]lease.Plan, 1)
-	for first := range nodes {
+	for first := range s.masters() {
 		l.plans = append(l.plans, lease.Plan{First: first, Probe: true})
 	}
 	return l
@@ -130,7 +130,7 @@ func (l *leases) intern(is *lease.Lease) leaseID {
 	rest := is.AppendKey(nil, now, l.horizon(), l.timers)
 	key := bytes.Clone(rest)
 	var votes [nodes][]byte
-	for i := range nodes {
+	for i := range l.masters() {
 		votes[i] = is.AppendVote(nil, i, now, l.timers, l.processOf)
 		key = append(append(key, '/'), votes[i]...)
 	}
@@ -146,7 +146,7 @@ func (l *leases) intern(is *lease.Lease) leaseID {
 	}
 	st.keeps = is.Kept() && now.Before(is.Deadline())
 	st.asksOn = is.HasUnasked() && !st.over
-	for i := range nodes {
+	for i := range l.masters() {
 		st.votes[i] = 1 + numberOf(l.votes, string(votes[i]))
 	}
 	if st.phase == lease.Settling {
@@ -227,11 +227,11 @@ func (l *leases) becomes(what becoming, id requestID) requestID {
 		kept.Until = r.cmd.Until
 		r.cmd = kept
 	case isPlain:
-		r.cmd, r.resent = kept, false
+		r.cmd, r.resent, r.seal = kept, false, 0
 	case isMarked:
 		r.marked = true
 	case isResent:
-		r.resent = r.cmd.Do != lease.Release
+		r.resent, r.seal = r.cmd.Do != lease.Release, 0
 	case isOlder:
 		if left := r.cmd.Until.Sub(now); r.cmd.Until != 0 {
 			r.cmd.Until = now.Add(max(left-tick, 0))
@@ -261,7 +261,7 @@ func (l *leases) take(id leaseID, e event) (res result) {
 	var m *lease.Lease
 	if e.what == begins {
 		m = new(lease.Lease)
-		m.Init(&l.terms[e.client], make([]lease.Vote, nodes))
+		m.Init(&l.terms[e.client], make([]lease.Vote, l.masters()))
 	} else {
 		m = st.is.Clone()
 	}
@@ -284,7 +284,7 @@ func (l *leases) take(id leaseID, e event) (res result) {
 			if !m.Valid(now) {
 				fail(lateLock)
 			}
-			if l.processes(m) < need {
+			if l.processes(m) < l.need() {
 				fail(twiceCounted)
 			}
 		}
@@ -337,7 +337,7 @@ func (l *leases) take(id leaseID, e event) (res result) {
 		}
 	}
 	if m.Phase() == lease.Expired && !wasOver {
-		if l.clock == still && l.forgets == 0 && l.restarts == 0 && l.reverts == 0 && !l.twins {
+		if l.clock == still && l.forgets == 0 && l.restarts == 0 && l.reverts == 0 && !l.twins && l.fails == 0 {
 			fail(lostInVain)
 		}
 		out = m.Drop(out)

@@ -21,7 +21,9 @@ type request struct {
 	token  uint64
 	seed   uint8
 	resent bool
-	marked bool // a release that leaves a tombstone
+	marked bool  // a release that leaves a tombstone
+	at     place // where it may arrive late, on a master that fails over
+	seal   seal  // of one that was carried out there
 }
 
 // masters is the states of a master that were found, and what they answer. All masters have one name
@@ -34,10 +36,10 @@ type masters struct {
 	others  map[changeOf]masterID
 	renames map[string]uint32 // numbers the states under each order of the clients
 
-	names   [maxClients][]scripts.Name
-	owners  [owners]scripts.Owner
-	process scripts.Process
-	list    *scripts.List
+	names  [maxClients][]scripts.Name
+	owners [owners]scripts.Owner
+	list   *scripts.List
+	first  masterID // of a master that fails over
 }
 
 // anyLevel is the level of readers, which masters do not keep.
@@ -52,7 +54,9 @@ type masterState struct {
 	levels  [owners]uint8 // of the owners that have a key
 	renamed [len(orders3)]uint32
 	unaware bool // its marker is another process's
-	free    bool // no lock is there
+	run     string
+	left    time.Duration // of its quarantine
+	free    bool          // no lock is there
 	refuses bool
 }
 
@@ -68,17 +72,20 @@ type replied struct {
 	is     lease.Reply
 	lower  bool // a counter fell
 	spoils bool // what is no lock's is gone
+	sealed bool // it counts only once the replicas have it
 }
 
 type change uint8
 
 const (
-	itForgets change = iota
+	itIsTheSame change = iota
+	itForgets
 	itRestarts
-	itIsNoticed
 	itIsBumped
 	itsLeasesEnd
 	itAges
+	itIsAhead  // it is read by a clock that is a tick ahead
+	itIsBehind // or behind
 	itRelents
 	itRefuses // the first of the faults
 	itPersists
@@ -114,7 +121,6 @@ func ticks(n int) time.Duration { return time.Duration(n)*tick - time.Millisecon
 
 func newMasters(s *setup) *masters {
 	m := &masters{setup: s, byKey: map[string]masterID{}, replies: map[askedOf]replied{}, others: map[changeOf]masterID{}, renames: map[string]uint32{}}
-	m.process = scripts.Process{Run: "process", MaxLease: ticks(s.maxLease), Member: "m"}
 	m.list = scripts.NewList("m", "others")
 	for c := range s.clients() {
 		for _, letter := range s.names[c] {
@@ -125,28 +131,39 @@ func newMasters(s *setup) *masters {
 		}
 	}
 	data := fakeredis.NewKeyspace(nodeTime)
-	m.mark(data, scripts.At(0))
+	m.mark(data, scripts.At(0), 0)
 	m.intern(data)
+	if s.fails > 0 {
+		data = fakeredis.NewKeyspace(nodeTime)
+		m.mark(data, scripts.At(0), firstPlace)
+		m.first = m.intern(data)
+	}
 	return m
 }
 
 func locker(client int) string { return fmt.Sprintf("<%d>", client) }
 
 // mark writes the marker as a client does that notices, with the shipped script.
-func (m *masters) mark(data *fakeredis.Keyspace, admitted scripts.When) {
-	seen := scripts.Seen{Process: m.process, Marker: data.Get(scripts.MarkerKey)}
-	after := scripts.Marker{Process: m.process, Members: m.list, Next: scripts.NewList()}
+func (m *masters) mark(data *fakeredis.Keyspace, admitted scripts.When, at place) {
+	seen := scripts.Seen{Process: m.process(at), Marker: data.Get(scripts.MarkerKey)}
+	after := scripts.Marker{Process: seen.Process, Members: m.list, Next: scripts.NewList()}
 	last := time.Duration(nodeTime.UnixMilli()) * time.Millisecond
 	call := scripts.Mark(seen, after, admitted, scripts.At(0), last)
-	m.run(data, call)
+	m.run(data, call, at)
 }
 
-func (m *masters) run(data *fakeredis.Keyspace, call scripts.Call) (scripts.Reply, error) {
-	return m.runMarked(data, call, scripts.NoTombstone)
+// process is what a connection knows of a master.
+func (m *masters) process(at place) scripts.Process {
+	return scripts.Process{Run: m.runOf(at), MaxLease: ticks(m.quarantined()), Member: "m"}
 }
 
-func (m *masters) runMarked(data *fakeredis.Keyspace, call scripts.Call, tombstone any) (scripts.Reply, error) {
-	conn := scripts.ConnArgs{Process: m.process.String(), Expected: m.process.Expected(m.list), Tombstone: tombstone}
+func (m *masters) run(data *fakeredis.Keyspace, call scripts.Call, at place) (scripts.Reply, error) {
+	return m.runMarked(data, call, scripts.NoTombstone, at)
+}
+
+func (m *masters) runMarked(data *fakeredis.Keyspace, call scripts.Call, tombstone any, at place) (scripts.Reply, error) {
+	process := m.process(at)
+	conn := scripts.ConnArgs{Process: process.String(), Expected: process.Expected(m.list), Tombstone: tombstone}
 	value, err := data.Run(call, conn)
 	if err != nil {
 		return scripts.Reply{}, err
@@ -173,7 +190,10 @@ func (m *masters) intern(data *fakeredis.Keyspace) masterID {
 	id := masterID(len(m.states))
 	m.byKey[key] = id
 	st := masterState{data: data, free: true, refuses: data.Refuses()}
-	st.unaware = !strings.Contains(data.Get(scripts.MarkerKey), m.process.String())
+	if marker, err := scripts.ParseMarker(data.Get(scripts.MarkerKey)); err == nil {
+		st.run, st.left = marker.Run, marker.Quarantine(time.Duration(nodeTime.UnixMilli())*time.Millisecond)
+	}
+	st.unaware = st.run != m.runOf(0)
 	for c := range m.clients() {
 		for number := range int(m.attempts[c]) {
 			o := ownerOf(c, number)
@@ -215,23 +235,30 @@ func numberOf(all map[string]uint32, key string) uint32 {
 }
 
 // ask carries out a request, or returns what it did before.
-func (m *masters) ask(id masterID, client int, asked requestID, r *request) replied {
-	key := askedOf(id)<<32 | askedOf(client)<<16 | askedOf(asked)
+func (m *masters) ask(id masterID, client int, asked requestID, r *request, at place) replied {
+	key := askedOf(id)<<32 | askedOf(at)<<24 | askedOf(client)<<16 | askedOf(asked)
 	found, known := m.replies[key]
 	if !known {
-		found = m.carryOut(id, client, r)
+		found = m.carryOut(id, client, r, at)
 		m.replies[key] = found
 	}
 	return found
 }
 
-func (m *masters) carryOut(id masterID, client int, r *request) replied {
+func (m *masters) carryOut(id masterID, client int, r *request, at place) replied {
 	data, owner, tombstone := m.states[id].data.Clone(), m.owners[ownerOf(client, int(r.number))], scripts.NoTombstone
 	if r.marked {
 		tombstone = ticks(m.maxLease).Milliseconds()
 	}
 	before, strangers := m.counters(data), m.strangers(data)
-	reply, err := m.runMarked(data, m.call(client, owner, r), tombstone)
+	call := m.call(client, owner, r)
+	if at.refuses() {
+		data.Refuse(fakeredis.Refusals{ReadOnly: true})
+	}
+	reply, err := m.runMarked(data, call, tombstone, at)
+	if at.refuses() {
+		data.Refuse(fakeredis.Refusals{})
+	}
 	if err != nil { // what it has written stays
 		nothing := !r.resent && redisconn.ProvesNothingDone(redis.Error(err.Error()))
 		return replied{master: m.intern(data), is: lease.Reply{Is: lease.Failed, Resent: r.resent, NothingDone: nothing}}
@@ -250,6 +277,7 @@ func (m *masters) carryOut(id masterID, client int, r *request) replied {
 	case lease.Release:
 		found.is.Is = lease.Kept
 	}
+	found.sealed = isPositive(found.is.Is) && m.seals() && m.seal(at).Covers(call)
 	found.master = m.intern(data)
 	return found
 }
@@ -311,7 +339,7 @@ func (m *masters) lower(before, after [maxNames]int) bool {
 
 // changed is what becomes of a master.
 func (m *masters) changed(id masterID, what change) masterID {
-	key := changeOf(id)<<8 | changeOf(what)
+	key := changeOf(id)<<16 | changeOf(what)
 	to, known := m.others[key]
 	if !known {
 		data := m.states[id].data.Clone()
@@ -320,8 +348,6 @@ func (m *masters) changed(id masterID, what change) masterID {
 			data = fakeredis.NewKeyspace(nodeTime)
 		case itRestarts: // the marker names another process now
 			data.Set(scripts.MarkerKey, strings.Replace(data.Get(scripts.MarkerKey), " process ", " former ", 1))
-		case itIsNoticed:
-			m.mark(data, scripts.In(ticks(m.maxLease)))
 		case itIsBumped:
 			m.bump(data)
 		case itsLeasesEnd:
@@ -344,12 +370,35 @@ func (m *masters) changed(id masterID, what change) masterID {
 			}
 		case itIsSwapped: // with one that a client has marked before
 			data = fakeredis.NewKeyspace(nodeTime)
-			m.mark(data, scripts.At(0))
+			m.mark(data, scripts.At(0), 0)
 			data.Set(scripts.MarkerKey, strings.Replace(data.Get(scripts.MarkerKey), " process ", " former ", 1))
 		case itAges:
 			data.Age(tick)
-			m.ageMarker(data)
+			m.ageMarker(data, tick)
+		case itIsAhead:
+			data.Age(tick)
+			m.ageMarker(data, tick)
+		case itIsBehind:
+			data.Age(-tick)
+			m.ageMarker(data, -tick)
 		}
+		to = m.intern(data)
+		m.others[key] = to
+	}
+	return to
+}
+
+// noticed is a master whose marker a client writes, because it is another process's.
+func (m *masters) noticed(id masterID, at place) masterID {
+	key := changeOf(id)<<16 | changeOf(at)<<8 | 0xff
+	to, known := m.others[key]
+	if !known {
+		data := m.states[id].data.Clone()
+		admitted := scripts.In(ticks(m.quarantined()))
+		if m.clock == lying { // the server's, by which it may be over at once
+			admitted = scripts.At(0)
+		}
+		m.mark(data, admitted, at)
 		to = m.intern(data)
 		m.others[key] = to
 	}
@@ -359,16 +408,16 @@ func (m *masters) changed(id masterID, what change) masterID {
 // bump is a neighbour that is granted, and releases.
 func (m *masters) bump(data *fakeredis.Keyspace) {
 	names, owner := []scripts.Name{neighbours}, scripts.NewOwner("neighbour", 1)
-	m.run(data, scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Level: 1, Lease: scripts.ToMillis(tick), List: m.list}))
-	m.run(data, scripts.Release(names, owner, 0))
+	m.run(data, scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Level: 1, Lease: scripts.ToMillis(tick), List: m.list}), 0)
+	m.run(data, scripts.Release(names, owner, 0), 0)
 }
 
 // ageMarker moves the end of a quarantine, which the marker has as an instant; 0 for one that is over.
-func (m *masters) ageMarker(data *fakeredis.Keyspace) {
+func (m *masters) ageMarker(data *fakeredis.Keyspace, by time.Duration) {
 	text := data.Get(scripts.MarkerKey)
 	first, rest, _ := strings.Cut(text, " ")
 	if admitted, _ := strconv.ParseInt(first, 10, 64); admitted > 0 {
-		if admitted -= tick.Milliseconds(); admitted <= nodeTime.UnixMilli() {
+		if admitted -= by.Milliseconds(); admitted <= nodeTime.UnixMilli() {
 			admitted = 0
 		}
 		data.Set(scripts.MarkerKey, strconv.FormatInt(admitted, 10)+" "+rest)

@@ -18,6 +18,7 @@ const (
 	spaceFile   = "internal/fakeredis/keyspace.go"
 	readersFile = "internal/fakeredis/readers.go"
 	callsFile   = "scripts/names.go"
+	sealFile    = "internal/pipeline/seal.go"
 )
 
 func in(file, text, now string) []mutate.Edit {
@@ -29,6 +30,22 @@ var (
 	tokens = setup{clock: lying, tokens: true, attempts: two, lease: 1, maxLease: 1, fixed: true}
 	stands = setup{clock: still, attempts: one, lease: 1, maxLease: 1}
 )
+
+// onePair is a master that has a replica.
+var onePair = setup{single: true, attempts: two, lease: 1, maxLease: 1, failover: failover{fails: 1, replicas: 1, wanted: 1, lag: 1, promotions: 1}}
+
+// twoOfThree is three masters, of which two fail over.
+var twoOfThree = setup{attempts: two, lease: 1, maxLease: 1, failover: failover{fails: 2, replicas: 1, wanted: 1, promotions: 1, atOnce: true}}
+
+func hasTwo(s *setup)     { s.replicas, s.wanted = 2, 2 }
+func twice(s *setup)      { s.promotions = 2 }
+func standsToo(s *setup)  { s.clock, s.fixed = still, true }
+func isAtOnce(s *setup)   { s.atOnce, s.lag = true, 0 }
+func oneFails(s *setup)   { s.fails = 1 }
+func lagsBehind(s *setup) { s.lag = 1 }
+func isAhead(s *setup)    { s.skew = 1 }
+func isBehind(s *setup)   { s.skew = -1 }
+func isLying(s *setup)    { s.clock, s.tokens, s.fixed = lying, true, true }
 
 // with is a setup with other bounds.
 func (s setup) with(change func(*setup)) setup {
@@ -192,7 +209,27 @@ var mutants = []mutate.Mutant[setup]{
 		Setup: base.with(isFixed).with(ofPair)},
 	{Rule: "the token is raised on all names", Edits: in(acquireFile, "		k.call(\"SET\")\n		k.set(counters[i], whole(token), 0)\n	}\n	return integer", "		if i == 0 {\n			k.set(counters[i], whole(token), 0)\n		}\n	}\n	return integer"),
 		Setup: tokens.with(ofPair)},
+	// The rules of masters that fail over.
+	{Rule: "a grant counts once the replicas have it", Edits: in(sealFile, "case acknowledged < s.Replicas:", "case false:"), Setup: onePair.with(isFixed)},
+	{Rule: "a grant counts once all replicas have it", Edits: in(sealFile, "case acknowledged < s.Replicas:", "case acknowledged < s.Replicas-1:"),
+		Setup: onePair.with(isFixed).with(hasTwo)},
+	{Rule: "a renewal counts once the replicas have it", Edits: in(sealFile, "&& !call.IsRelease()", "&& call.IsAcquire()"), Setup: onePair.with(longer)},
+	{Rule: "nothing counts over a connection from before a promotion", Edits: in(sealFile, "|| now.History != s.History:", "|| false:"),
+		Setup: onePair.with(standsToo).with(twice)},
+	{Rule: "a process that is promoted again is another", Edits: in(sealFile, "runID, s.History, s.Replicas)", "runID, \"\", s.Replicas)"),
+		Setup: onePair.with(standsToo).with(twice).with(aForgets).with(isAtOnce)},
+	{Rule: "quarantine of a master that was promoted", Edits: in(acquireFile, "case left > 0:", "case false:"), Setup: onePair.with(standsToo).with(aForgets)},
 	{Rule: "a release needs no memory", Edits: in(heldFile, "	names := len(args) - 3\n", "	names := len(args) - 3\n	k.call(\"SET\")\n"), Setup: stands.with(isFull)},
+}
+
+// large are mutants whose traces take minutes to find.
+var large = []mutate.Mutant[setup]{
+	{Rule: "a write-back counts once the replicas have it", Edits: in(sealFile, "&& !call.IsRelease()", "&& !call.IsRelease() && call.Op() != \"raise\""),
+		Setup: twoOfThree.with(isLying).with(lagsBehind)},
+	{Rule: "a call that writes nothing needs acknowledgments, too", Edits: in(sealFile, "{\"PUBLISH\", sealChannel, \"\"}, ", ""),
+		Setup: onePair.with(longer).with(isBehind).with(twice)},
+	{Rule: "no repair into the quarantine of a master that was promoted", Edits: in(acquireFile, "carried == 0 || mine < names, false", "carried == 0, false"),
+		Setup: twoOfThree.with(longer).with(aForgets).with(oneFails)},
 }
 
 // countAll is what a mutant calls.
@@ -213,10 +250,25 @@ var table = &mutate.Table{
 }
 
 func TestMutants(t *testing.T) {
-	mutate.Run(t, mutants, map[string]string{attemptFile: countAll}, table, func(s setup) {
-		w := newWorld(s)
-		report(t, w, w.explore(visited.Limit))
+	all := mutants
+	if mutate.IsMutant() {
+		all = slices.Concat(mutants, large)
+	}
+	mutate.Run(t, all, map[string]string{attemptFile: countAll}, table, func(s setup) { explore(t, s) })
+}
+
+// TestLargeMutants is TestMutants for those that take minutes.
+func TestLargeMutants(t *testing.T) {
+	visited.Bounded(t, 1, true, func(int) bool {
+		mutate.Run(t, large, nil, nil, func(s setup) { explore(t, s) })
+		return true
 	})
+}
+
+// explore searches a setup, and logs what it found.
+func explore(t *testing.T, s setup) {
+	w := newWorld(s)
+	report(t, w, w.explore(visited.Limit))
 }
 
 // Without an edit the setups of the mutants have no trace: it is the edit that the search finds.

@@ -114,7 +114,7 @@ func (w *world) checkMasters(s *state, c, number int) promise {
 	if !st.over && !(st.phase == lease.Held && (w.levels > 1 || w.lowers)) || !st.begun {
 		return kept
 	}
-	if s.restarts > 0 || w.clock != still && s.deaths > 0 {
+	if w.fails > 0 || s.restarts > 0 || w.clock != still && s.deaths > 0 {
 		return kept
 	}
 	for i := range s.links {

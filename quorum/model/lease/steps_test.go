@@ -79,6 +79,19 @@ const (
 	reverts
 	strikes
 	relents
+	isAcknowledged // what follows happens to masters that fail over
+	isNotAcknowledged
+	applies
+	isPromoted
+	takesPlace
+	losesAndTakesPlace
+	follows
+	isDemoted
+	loses
+	expiresAt
+	noticesAt
+	moves
+	movesLate
 )
 
 // ---- What the shell and its pipelines do.
@@ -229,17 +242,21 @@ func (w *world) read(s *state, c, i int) {
 func (w *world) deliver(s *state, c, i int) {
 	l := &s.links[i][c]
 	id := shift(l.queue[:])
-	is := w.carryOut(s, c, i, w.marked(l, id))
+	is, needs := w.carryOut(s, c, i, w.marked(l, id), l.at)
 	if r := &w.ls.requests[id]; r.cmd.Do != lease.Release && !w.isOver(s, c, r.number) {
+		if needs > 0 {
+			id = w.sealed(id, needs)
+		}
 		push(l.unread[:], answer{id, w.ls.reply(is)})
 	}
 }
 
 // submit has a client notice that a master is another process, or forgot, and send its request again.
 func (w *world) submit(s *state, c, i, k int) {
-	at := &s.masters[w.processOf(i)]
-	if w.ms.states[*at].unaware {
-		*at = w.ms.changed(*at, itIsNoticed)
+	if at := &s.masters[w.processOf(i)]; w.failsOver(i) {
+		w.notice(s, i, s.links[i][c].at)
+	} else if w.ms.states[*at].unaware {
+		*at = w.ms.noticed(*at, 0)
 	}
 	id := s.links[i][c].submits[k]
 	remove(s.links[i][c].submits[:], k)
@@ -263,17 +280,24 @@ func (w *world) marked(l *link, id requestID) requestID {
 	return id
 }
 
-func (w *world) carryOut(s *state, c, i int, id requestID) lease.Reply {
-	at := &s.masters[w.processOf(i)]
-	found := w.ms.ask(*at, c, id, &w.ls.requests[id])
-	*at = found.master
+func (w *world) carryOut(s *state, c, i int, id requestID, at place) (is lease.Reply, needs seal) {
+	var found replied
+	if w.failsOver(i) {
+		if found = w.askProcess(s, c, i, id, at); found.sealed {
+			needs = w.sealFor(s, i, at.process())
+		}
+	} else {
+		master := &s.masters[w.processOf(i)]
+		found = w.ms.ask(*master, c, id, &w.ls.requests[id], 0)
+		*master = found.master
+	}
 	switch {
 	case found.lower:
 		s.broken = uint8(counterFell)
 	case found.spoils:
 		s.broken = uint8(spoiled)
 	}
-	return found.is
+	return found.is, needs
 }
 
 func isAsk(d lease.Do) bool { return d == lease.Ask || d == lease.Repair || d == lease.Enter }
@@ -294,7 +318,7 @@ func (w *world) die(s *state, c, i int, again, late bool) {
 	for _, id := range l.queue {
 		if id != 0 {
 			if late {
-				l.addLate(w.ls.becomes(isPlain, w.marked(l, id)))
+				l.addLate(w.at(w.ls.becomes(isPlain, w.marked(l, id)), l.at))
 			}
 			lost[n] = id
 			n++
@@ -328,6 +352,13 @@ func (w *world) die(s *state, c, i int, again, late bool) {
 	for _, id := range failed[:n] {
 		w.answer(s, c, i, id, lease.Reply{Is: lease.Failed, Resent: w.ls.requests[id].resent})
 	}
+}
+
+// at notes where a request may arrive late.
+func (w *world) at(id requestID, at place) requestID {
+	r := w.ls.requests[id]
+	r.at = at
+	return w.ls.request(r)
 }
 
 // goDown fails the requests of a pipeline, of which none went out.
@@ -385,7 +416,10 @@ func (w *world) pass(s *state) {
 	}
 	s.left -= min(s.left, 1)
 	for i := range s.masters {
-		if w.processOf(i) == i {
+		switch {
+		case w.failsOver(i):
+			w.ageProcesses(s, i)
+		case w.processOf(i) == i && i < w.masters():
 			s.masters[i] = w.ms.changed(s.masters[i], itAges)
 		}
 		if s.handed && w.reverts > 0 {
@@ -451,12 +485,15 @@ func (w *world) successors(s *state, f func(step, *state)) {
 		for number := range int(w.attempts[c]) {
 			w.callerSteps(s, c, number, try)
 		}
-		for i := range s.links {
+		for i := range w.masters() {
 			w.linkSteps(s, c, i, try)
 		}
 	}
-	for i := range s.masters {
-		if w.processOf(i) == i {
+	for i := range w.masters() {
+		switch {
+		case w.failsOver(i):
+			w.failoverSteps(s, i, try)
+		case w.processOf(i) == i:
 			w.masterSteps(s, i, try)
 		}
 	}
@@ -585,7 +622,7 @@ func (w *world) linkSteps(s *state, c, i int, try *trial) {
 	does := func(what steps, number uint8, place int, apply func(*state)) {
 		try.do(step{does: what, client: uint8(c), number: number, node: uint8(i), place: uint8(place)}, apply)
 	}
-	if id := l.queue[0]; id != 0 && !l.isDown {
+	if id := l.queue[0]; id != 0 && !l.isDown && (!w.failsOver(i) || w.hasRoom(s, i, l.at) && l.unread[len(l.unread)-1].to == 0) {
 		r := &w.ls.requests[id]
 		one, next := r.number, func(s *state) { w.deliver(s, c, i) }
 		if w.isOver(s, c, one) || r.cmd.Do == lease.Release || l.unread[0].to != 0 {
@@ -593,13 +630,16 @@ func (w *world) linkSteps(s *state, c, i int, try *trial) {
 		} else {
 			does(delivers, one, 0, func(s *state) {
 				next(s)
-				if s.links[i][c].unread[0].to != 0 {
+				switch l, to := &s.links[i][c], s.links[i][c].unread[0].to; {
+				case to != 0 && w.ls.requests[to].seal == 0:
 					w.read(s, c, i)
+				case to != 0 && w.lag == 0 && w.isSealed(s, i, l.at, w.ls.requests[to].seal):
+					w.readSealed(s, c, i, true)
 				}
 			})
 			if w.late.has(r.cmd.Do) {
 				does(deliversUnread, one, 0, next)
-			} else if s.deaths < w.deaths {
+			} else if s.deaths < w.deaths && !w.failsOver(i) {
 				does(deliversThenDies, one, 0, func(s *state) {
 					next(s)
 					s.deaths++
@@ -621,14 +661,20 @@ func (w *world) linkSteps(s *state, c, i int, try *trial) {
 			})
 		}
 	}
-	if l.unread[0].to != 0 {
+	if id := l.unread[0].to; id != 0 && w.ls.requests[id].seal > 0 {
+		r := &w.ls.requests[id]
+		if w.isSealed(s, i, l.at, r.seal) {
+			does(isAcknowledged, r.number, 0, func(s *state) { w.readSealed(s, c, i, true) })
+		}
+		does(isNotAcknowledged, r.number, 0, func(s *state) { w.readSealed(s, c, i, false) })
+	} else if id != 0 {
 		does(reads, w.ls.requests[l.unread[0].to].number, 0, func(s *state) { w.read(s, c, i) })
 	}
 	for k, id := range l.late {
-		if id != 0 {
+		if id != 0 && (!w.failsOver(i) || w.hasRoom(s, i, w.ls.requests[id].at)) {
 			does(deliversLate, w.ls.requests[id].number, k, func(s *state) {
 				remove(s.links[i][c].late[:], k)
-				w.carryOut(s, c, i, id)
+				w.carryOut(s, c, i, id, w.ls.requests[id].at)
 			})
 		}
 	}
@@ -639,19 +685,25 @@ func (w *world) linkSteps(s *state, c, i int, try *trial) {
 			does(failsToSubmit, number, k, func(s *state) { w.failToSubmit(s, c, i, k) })
 		}
 	}
-	if l.isDown {
+	if w.failsOver(i) {
+		w.moveSteps(s, c, i, does)
+	}
+	if l.isDown && !w.failsOver(i) {
 		does(comesUp, 0, 0, func(s *state) { s.links[i][c].isDown = false })
 		return
 	}
-	if busy := l.queue[0] != 0 || l.unread[0].to != 0; s.deaths < w.deaths && busy {
+	if busy := l.queue[0] != 0 || l.unread[0].to != 0; s.deaths < w.deaths && busy && !l.isDown {
 		die := func(again bool) func(s *state) {
 			return func(s *state) {
 				s.deaths++
 				w.die(s, c, i, again, true)
 			}
 		}
-		does(dies, 0, 0, die(true))
 		does(timesOut, 0, 0, die(false))
+		if w.failsOver(i) {
+			return
+		}
+		does(dies, 0, 0, die(true))
 		if l.unread[0].to == 0 {
 			does(isRefused, 0, 0, func(s *state) {
 				s.deaths++
@@ -686,7 +738,7 @@ func (w *world) masterSteps(s *state, i int, try *trial) {
 		})
 	}
 	if at.unaware {
-		becomes(notices, itIsNoticed, nothing)
+		try.do(step{does: notices, node: uint8(i)}, func(s *state) { s.masters[i] = w.ms.noticed(s.masters[i], 0) })
 	}
 	if s.bumps < w.bumps {
 		becomes(bumped, itIsBumped, func(s *state) { s.bumps++ })

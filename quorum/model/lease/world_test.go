@@ -11,7 +11,6 @@ import (
 
 const (
 	nodes       = 3
-	need        = 2
 	maxClients  = 3
 	maxAttempts = 2
 	owners      = maxClients * maxAttempts
@@ -69,6 +68,8 @@ type setup struct {
 	faults  uint8 // how often one of these happens to a master
 	kinds   faults
 	refuses fakeredis.Refusals // what a master refuses after itRefuses, until it relents
+	single  bool               // one master; else three
+	failover
 }
 
 // faults is a set of what may happen to a master.
@@ -96,6 +97,16 @@ func (s *setup) clients() int {
 	}
 	return n
 }
+
+// masters is how many masters there are, and need the quorum size.
+func (s *setup) masters() int {
+	if s.single {
+		return 1
+	}
+	return nodes
+}
+
+func (s *setup) need() int { return s.masters()/2 + 1 }
 
 // handsOver reports whether the first client may hand over its lock.
 func (s *setup) handsOver() bool { return slices.Contains(s.takes[:], true) }
@@ -127,6 +138,7 @@ type link struct {
 	late    [4]requestID // that dead connections may still deliver, in order of their numbers, once each
 	submits [3]requestID // that wait for the client's list to be submitted
 	mayBe   uint8        // bit by attempt: a request for a grant was on a connection that died
+	at      place        // of a master that fails over
 	isDown  bool
 }
 
@@ -155,6 +167,9 @@ type state struct {
 	taken   uint8           // how often the ticket has worked
 	saved   [nodes]masterID // as the masters were at the handing over, if they may revert to it
 	reverts uint8
+
+	processes [maxProcesses]process // of the masters that fail over
+	promoted  uint8
 }
 
 func ownerOf(client, number int) int { return client*maxAttempts + number }

@@ -1,0 +1,41 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// The seal of a server that has two replicas. The search in quorum/model/lease is why.
+func TestSeal(t *testing.T) {
+	s := pipeline.Seal{Replicas: 2, History: "h"}
+	well := pipeline.Replication{Master: true, Replicas: 2, History: "h"}
+	for what, c := range map[string]struct {
+		acknowledged int
+		now          pipeline.Replication
+		want         string // of the error; empty for none
+	}{
+		"all have it":          {2, well, ""},
+		"one has not":          {1, well, "not replicated: 1 of 2 replicas have acknowledged it in time"},
+		"one has left":         {2, pipeline.Replication{Master: true, Replicas: 1, History: "h"}, "not replicated: the server has 1 replicas, and the deployment wants 2"},
+		"one has come":         {2, pipeline.Replication{Master: true, Replicas: 3, History: "h"}, "not replicated: the server has 3 replicas, and the deployment wants 2"},
+		"it is a replica":      {2, pipeline.Replication{Replicas: 2, History: "h"}, "the server was a replica since the connection was made"},
+		"it was promoted":      {2, pipeline.Replication{Master: true, Replicas: 2, History: "i"}, "the server was a replica since the connection was made"},
+		"nobody has it, alone": {0, pipeline.Replication{Master: true, History: "h"}, "not replicated: the server has 0 replicas, and the deployment wants 2"},
+	} {
+		err := s.Broken(c.acknowledged, c.now)
+		testkit.Check(t, err == nil && c.want == "" || err != nil && err.Error() == c.want, "%s: %v, want %q", what, err, c.want)
+	}
+	testkit.Equal(t, fmt.Sprint(s.Commands(time.Second)), "[[PUBLISH quorumlock:seal ] [WAIT 2 1000] [INFO replication]]", "the seal")
+	testkit.Equal(t, s.Run("r"), "r.h.2", "its run")
+	testkit.Equal(t, pipeline.Seal{}.Run("r"), "r", "the run of a server without replicas")
+	names := []scripts.Name{scripts.NewName("k")}
+	for _, call := range []scripts.Call{scripts.Look(), scripts.Raise(names, scripts.NewOwner("o", 1), 1)} {
+		testkit.Check(t, s.Covers(call) && !pipeline.Seal{}.Covers(call), "%s needs a seal", call.Op())
+	}
+	testkit.Check(t, !s.Covers(scripts.Release(names, scripts.NewOwner("o", 1), 0)), "a release needs none")
+}
