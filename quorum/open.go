@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -183,7 +184,7 @@ func (c *core) endNodes() {
 	case <-bound.C:
 	}
 	if c.owned {
-		inside.Each(c.Nodes, func(_ int, n *node.Node) { n.Close() })
+		inside.Each(context.Background(), c.Nodes, func(_ context.Context, _ int, n *node.Node) error { return n.Close() })
 	}
 }
 

@@ -212,10 +212,11 @@ func (c *core) forceAll(ctx context.Context, names []string, by func(scripts.Nam
 		name, errs := scripts.NewName(text), make([]error, len(c.Nodes))
 		masters := lockstate.Read(ctx, c.Nodes, text)[0]
 		call := by(name, masters)
-		inside.Each(c.Nodes, func(i int, n *node.Node) {
+		inside.Each(ctx, c.Nodes, func(ctx context.Context, i int, n *node.Node) error {
 			if errs[i] = masters[i].Err; !redisconn.HasCode(errs[i], "QUORUMLOCK") { // no lock: a release of an owner would delete its field
 				errs[i] = inside.Of(n).Pipe(text).Do(ctx, call).Err
 			}
+			return nil // all are asked
 		})
 		failed = oneLine(failed, c.unavailable(ctx, "force", text, errs))
 	}

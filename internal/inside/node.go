@@ -5,13 +5,13 @@ package inside
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
+	"golang.org/x/sync/errgroup"
 )
 
 // Unnamed is the name of a node over a pool before its first connection.
@@ -55,13 +55,14 @@ func (n *Node) Pipe(key string) *pipeline.Pipe {
 	return n.Pipes[scripts.Hash(key)%uint32(len(n.Pipes))]
 }
 
-// Each calls f for all nodes, or whatever is given, at once, and waits for all of them.
-func Each[N any](nodes []N, f func(i int, n N)) {
-	var group sync.WaitGroup
+// Each calls f for all nodes, or whatever is given, at once, and waits for all of them. The first error ends the context
+// of the others, and is returned.
+func Each[N any](ctx context.Context, nodes []N, f func(ctx context.Context, i int, n N) error) error {
+	group, ctx := errgroup.WithContext(ctx)
 	for i, n := range nodes {
-		group.Go(func() { f(i, n) })
+		group.Go(func() error { return f(ctx, i, n) })
 	}
-	group.Wait()
+	return group.Wait()
 }
 
 // Identify returns the run id of the server's process, and connects first if it must. The error is

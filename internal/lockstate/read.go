@@ -29,7 +29,7 @@ func Read(ctx context.Context, nodes []*node.Node, names ...string) [][]Master {
 	for i := range names {
 		read[i] = make([]Master, len(nodes))
 	}
-	inside.Each(nodes, func(j int, n *node.Node) {
+	inside.Each(ctx, nodes, func(ctx context.Context, j int, n *node.Node) error {
 		for i, name := range names {
 			m := &read[i][j]
 			r := inside.Of(n).Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
@@ -37,6 +37,7 @@ func Read(ctx context.Context, nodes []*node.Node, names ...string) [][]Master {
 				m.InspectReply, m.Quarantine = *r.Reply.Inspect, r.Reply.Inspect.Quarantine()
 			}
 		}
+		return nil // all are asked
 	})
 	return read
 }
@@ -65,7 +66,7 @@ func Identify(ctx context.Context, nodes []*node.Node, read [][]Master) {
 func who(ctx context.Context, nodes []*node.Node, lockers []string) map[string]scripts.Identity {
 	var mu sync.Mutex
 	known := map[string]scripts.Identity{}
-	inside.Each(nodes, func(_ int, n *node.Node) {
+	inside.Each(ctx, nodes, func(ctx context.Context, _ int, n *node.Node) error {
 		for some := range slices.Chunk(lockers, scripts.MaxWho) {
 			found := inside.Of(n).Pipe("").Do(ctx, scripts.Who(some)).Reply.Who // none if the user may not read them
 			mu.Lock()
@@ -76,6 +77,7 @@ func who(ctx context.Context, nodes []*node.Node, lockers []string) map[string]s
 			}
 			mu.Unlock()
 		}
+		return nil // all are asked
 	})
 	return known
 }

@@ -28,10 +28,11 @@ func Distinct(nodes []*node.Node) error {
 		return err
 	}
 	runIDs := make([]string, len(nodes))
-	inside.Each(nodes, func(i int, n *node.Node) {
-		ctx, cancel := context.WithTimeout(context.Background(), n.Timeout())
+	inside.Each(context.Background(), nodes, func(ctx context.Context, i int, n *node.Node) error {
+		ctx, cancel := context.WithTimeout(ctx, n.Timeout())
 		defer cancel()
 		runIDs[i], _ = inside.Of(n).Identify(ctx) // a node that does not answer is checked when it grants
+		return nil
 	})
 	for i := range nodes {
 		for j := range i {

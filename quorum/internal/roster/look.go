@@ -2,6 +2,7 @@ package roster
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -28,6 +29,9 @@ func (r *Roster) survey(asked []question) *Survey {
 	return s
 }
 
+// errEnough ends the questions that wait for more answers than are needed.
+var errEnough = errors.New("enough nodes have answered")
+
 // look looks at all nodes. It stops waiting for nodes that no question is about once a majority
 // accepts this locker: the others cannot change what is marked.
 func (s *Survey) look(asked []question) {
@@ -37,17 +41,15 @@ func (s *Survey) look(asked []question) {
 	for i, n := range r.nodes {
 		s.errs[i] = NodeError(n, "look", node.ErrTimeout)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
 	var mu sync.Mutex
 	answered := make([]bool, len(r.nodes))
 	isOpen := func(q question) bool { return q.node == everyNode || !answered[q.node] }
-	inside.Each(r.nodes, func(i int, n *node.Node) {
+	inside.Each(context.Background(), r.nodes, func(ctx context.Context, i int, n *node.Node) error {
 		result := inside.Of(n).Pipe("").Do(ctx, scripts.Look())
 		mu.Lock()
 		defer mu.Unlock()
 		if ctx.Err() != nil {
-			return // it was not waited for
+			return nil // it was not waited for
 		}
 		answered[i] = true
 		if s.errs[i] = result.Err; result.Err == nil {
@@ -57,8 +59,9 @@ func (s *Survey) look(asked []question) {
 		s.list = r.Resolve()
 		s.noteAccepted(i, sent)
 		if !slices.ContainsFunc(asked, isOpen) && s.list != nil && r.client(s.list).MayMark(s.views) {
-			stop()
+			return errEnough
 		}
+		return nil
 	})
 	s.refuseTwins()
 }
@@ -89,15 +92,16 @@ func (s *Survey) mark(marks []membership.Mark) (changed bool) {
 	r := s.roster
 	sent := r.clock.Now()
 	before := slices.Clone(s.views)
-	inside.Each(marks, func(_ int, mark membership.Mark) {
+	inside.Each(context.Background(), marks, func(ctx context.Context, _ int, mark membership.Mark) error {
 		i := mark.Node
-		result := inside.Of(r.nodes[i]).Pipe("").Do(context.Background(), mark.Call)
+		result := inside.Of(r.nodes[i]).Pipe("").Do(ctx, mark.Call)
 		if result.Err != nil {
 			s.views[i], s.errs[i] = nil, result.Err
-			return
+			return nil
 		}
 		s.views[i] = s.views[i].Wrote(*result.Reply.Mark)
 		s.noteAccepted(i, sent)
+		return nil
 	})
 	for i, v := range s.views {
 		changed = changed || before[i] != nil && (v == nil || v.Text != before[i].Text)

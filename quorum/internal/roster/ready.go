@@ -19,34 +19,31 @@ func (r *Roster) Ready(ctx context.Context, need int) (enoughReady bool, tried [
 	if list == nil {
 		return false, tried
 	}
-	ctx, enough := context.WithCancel(ctx)
-	defer enough()
 	var mu sync.Mutex
 	ready := map[string]bool{} // by run id: one process is one vote
-	inside.Each(r.nodes, func(i int, n *node.Node) {
+	inside.Each(ctx, r.nodes, func(ctx context.Context, i int, n *node.Node) error {
 		result := inside.Of(n).Pipe("").Do(ctx, scripts.Look())
 		if result.Err != nil {
-			return
+			return nil
 		}
 		view := membership.Read(*result.Reply.Look, 0)
 		if view.Standing(list) != membership.Accepts || min(view.Quarantine(), inside.Of(n).Quarantine) > 0 {
-			return
+			return nil
 		}
 		r.NoteAccepted(i, sent)
 		reply, err := trial.Lock(ctx, n, list, scripts.TrialName(r.opts.NewOwner().String()), r.opts.NewOwner, false)
 		if err == nil && reply.Outcome != scripts.Granted {
-			return // it restarts: a survey tells more
+			return nil // it restarts: a survey tells more
 		}
 		if tried[i] = err; err != nil {
-			return
+			return nil
 		}
 		mu.Lock()
-		ready[result.RunID] = true
-		isEnough := len(ready) >= need
-		mu.Unlock()
-		if isEnough { // with mu unlocked: ctx is the caller's code
-			enough()
+		defer mu.Unlock()
+		if ready[result.RunID] = true; len(ready) >= need {
+			return errEnough
 		}
+		return nil
 	})
 	return len(ready) >= need, tried
 }
