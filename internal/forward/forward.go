@@ -3,6 +3,7 @@
 package forward
 
 import (
+	"bytes"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -22,7 +23,14 @@ type Forward struct {
 	requests, replies way
 	closed            bool
 	conns             map[net.Conn]bool
+	held              map[string]bool // words; see Hold
+	released          *sync.Cond      // a word is released, or all is closed
 }
+
+// link is one connection, with the first bytes that its client said.
+type link struct{ said []byte }
+
+const remembered = 512
 
 // locked does something while no other method does.
 func (f *Forward) locked(do func()) {
@@ -48,7 +56,8 @@ func New(target string) (*Forward, error) {
 
 // From forwards from a listener, which it closes.
 func From(listener net.Listener, target string) *Forward {
-	f := &Forward{listener: listener, target: target, conns: map[net.Conn]bool{}}
+	f := &Forward{listener: listener, target: target, conns: map[net.Conn]bool{}, held: map[string]bool{}}
+	f.released = sync.NewCond(&f.mu)
 	f.running.Go(f.accept)
 	return f
 }
@@ -77,7 +86,16 @@ func (f *Forward) DelayRequests(latency, jitter time.Duration) {
 	f.locked(func() { f.requests.latency, f.requests.jitter = latency, jitter })
 }
 
-// Heal ends all faults. What was lost stays lost, so Heal cuts the connections if anything may have been.
+// Hold holds back, in both directions, what connections carry whose clients began with a text with this word: all
+// connections if it is empty. Nothing is lost, and no end is told that the other one closed, until Release.
+func (f *Forward) Hold(word string) { f.locked(func() { f.held[word] = true }) }
+
+// Release ends Hold. What was held back arrives, late.
+func (f *Forward) Release(word string) {
+	f.locked(func() { delete(f.held, word); f.released.Broadcast() })
+}
+
+// Heal ends all faults, but for Hold. What was lost stays lost, so Heal cuts the connections if anything may have been.
 func (f *Forward) Heal() {
 	f.locked(func() {
 		if f.requests.loses || f.replies.loses {
@@ -90,7 +108,7 @@ func (f *Forward) Heal() {
 // Close cuts all connections, and returns when no goroutine is left.
 func (f *Forward) Close() {
 	f.listener.Close()
-	f.locked(func() { f.closed = true; f.cutLocked() })
+	f.locked(func() { f.closed = true; f.cutLocked(); f.released.Broadcast() })
 	f.running.Wait()
 }
 
@@ -132,17 +150,18 @@ func (f *Forward) carry(client net.Conn) {
 		return
 	}
 	var requests sync.WaitGroup
+	of := &link{}
 	requests.Go(func() {
-		f.copy(server, client, &f.requests)
+		f.copy(server, client, &f.requests, of)
 		_ = server.(*net.TCPConn).CloseWrite() // the server answers the received requests, then closes its end
 	})
-	f.copy(client, server, &f.replies)
+	f.copy(client, server, &f.replies, of)
 	client.Close()
 	requests.Wait()
 }
 
 // copy copies what is not lost, after its delay, until one end is closed.
-func (f *Forward) copy(to, from net.Conn, by *way) {
+func (f *Forward) copy(to, from net.Conn, by *way, of *link) {
 	type chunk struct {
 		data []byte
 		came time.Time
@@ -165,8 +184,15 @@ func (f *Forward) copy(to, from net.Conn, by *way) {
 			}
 		}
 	})
+	defer f.waitWhileHeld(of) // the end of the connection comes after what was held back
 	for c := range chunks {
 		var now way
+		f.locked(func() {
+			if by == &f.requests && len(of.said) < remembered {
+				of.said = append(of.said, c.data...)
+			}
+		})
+		f.waitWhileHeld(of)
 		f.locked(func() { now = *by })
 		if now.latency > 0 {
 			time.Sleep(time.Until(c.came.Add(now.latency + time.Duration((2*rand.Float64()-1)*float64(now.jitter)))))
@@ -180,6 +206,22 @@ func (f *Forward) copy(to, from net.Conn, by *way) {
 			close(broken)
 			return
 		}
+	}
+}
+
+func (f *Forward) waitWhileHeld(of *link) {
+	held := func() bool {
+		for word := range f.held {
+			if bytes.Contains(of.said, []byte(word)) {
+				return true
+			}
+		}
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for !f.closed && held() {
+		f.released.Wait()
 	}
 }
 

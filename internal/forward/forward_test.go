@@ -2,8 +2,11 @@ package forward
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -138,4 +141,50 @@ func TestDelayRequests(t *testing.T) {
 	testkit.Check(t, took >= silence, "answered after %v, want %v", took, silence)
 	f.Heal()
 	mustSay(t, conn, "3", "server 3")
+}
+
+// What is held back arrives when it is released, also on a connection whose client has left. Others go on.
+func TestHold(t *testing.T) {
+	f := forwarder(t, echo(t, "server"))
+	other := connect(t, f)
+	mustSay(t, other, "other", "server other")
+	f.Hold("replica")
+	conn := connect(t, f)
+	if got, err := say(conn, silence, "replica 1"); err == nil {
+		t.Fatalf("held back, and the server answers %q", got)
+	}
+	mustSay(t, other, "2", "server 2")
+	f.Release("replica")
+	testkit.Must(t, conn.SetReadDeadline(time.Now().Add(patience)))
+	got, err := bufio.NewReader(conn).ReadString('\n')
+	testkit.Check(t, got == "server replica 1\n" && err == nil, "released, the server answers %q, %v", got, err)
+	f.Hold("") // all
+	if got, err := say(other, silence, "3"); err == nil {
+		t.Fatalf("held back, and the server answers %q", got)
+	}
+}
+
+// A server does not see the end of a connection that is held back.
+func TestHoldTheEnd(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	testkit.Must(t, err)
+	defer listener.Close()
+	f := forwarder(t, listener.Addr().String())
+	client := connect(t, f)
+	server, err := listener.Accept()
+	testkit.Must(t, err)
+	defer server.Close()
+	f.Hold("")
+	_, err = client.Write([]byte("late"))
+	testkit.Must(t, err)
+	client.Close()
+	buffer := make([]byte, 9)
+	testkit.Must(t, server.SetReadDeadline(time.Now().Add(silence)))
+	if n, err := server.Read(buffer); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("held back, and the server reads %q, %v", buffer[:n], err)
+	}
+	f.Release("")
+	testkit.Must(t, server.SetReadDeadline(time.Now().Add(patience)))
+	got, err := io.ReadAll(server)
+	testkit.Check(t, string(got) == "late" && err == nil, "released, the server reads %q, %v", got, err)
 }
