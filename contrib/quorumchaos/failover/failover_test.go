@@ -1,0 +1,119 @@
+package failover
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func started(t *testing.T, groups, replicas int) *Sentinels {
+	t.Helper()
+	s, err := Start(groups, replicas)
+	if errors.Is(err, redistest.ErrNoServer) {
+		t.Skipf("SKIPPED, needs redis-server: %v", err)
+	}
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, s.Stop()) })
+	return s
+}
+
+// await is testkit.Eventually for a busy machine, on which elections fail.
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	if !poll.Until(time.Minute, holds) {
+		t.Fatalf("not within a minute: %s", what)
+	}
+}
+
+// promoted waits until the Sentinels have another primary.
+func promoted(t *testing.T, g *Group, old *Server) (now *Server) {
+	t.Helper()
+	await(t, "a promotion", func() bool {
+		primary, err := g.Primary()
+		now = primary
+		return err == nil && primary != old
+	})
+	return now
+}
+
+func get(t *testing.T, s *Server, want string) {
+	t.Helper()
+	got, err := s.Do("GET", "k")
+	testkit.Must(t, err)
+	if got == nil {
+		got = ""
+	}
+	testkit.Check(t, text(got) == want, "k is %q, want %q", got, want)
+}
+
+// A primary that is killed comes back as a replica of the next one.
+func TestKilledPrimary(t *testing.T) {
+	t.Parallel()
+	g := started(t, 2, 1).Groups[1]
+	old := g.Servers[0]
+	testkit.Must(t, old.Kill())
+	promoted(t, g, old)
+	testkit.Check(t, !g.Whole(), "the primary is dead, and the group whole")
+	testkit.Must(t, old.Start())
+	await(t, "the return as a replica", g.Whole)
+}
+
+// An isolated primary takes writes, which nobody else sees. What its replica was sent arrives when it joins, and it
+// becomes a replica.
+func TestIsolatedPrimary(t *testing.T) {
+	t.Parallel()
+	g := started(t, 1, 2).Groups[0]
+	old := g.Servers[0]
+	g.Isolate(old)
+	next := promoted(t, g, old)
+	_, err := old.Do("SET", "k", "v")
+	testkit.Must(t, err)
+	role, err := values(old.Do("ROLE"))
+	testkit.Check(t, err == nil && text(role[0]) == "master", "isolated, it is a %s, %v", role[0], err)
+	get(t, next, "")
+	g.Join(old)
+	await(t, "its return as a replica", g.Whole)
+	get(t, old, "")
+}
+
+// A silent link stops the replica's data, not the Sentinels: nobody is promoted.
+func TestSilentLink(t *testing.T) {
+	t.Parallel()
+	g := started(t, 1, 1).Groups[0]
+	primary, replica := g.Servers[0], g.Servers[1]
+	primary.Silence(replica)
+	_, err := primary.Do("SET", "k", "v")
+	testkit.Must(t, err)
+	time.Sleep(3 * downAfter) // in which a Sentinel would notice
+	get(t, replica, "")
+	now, err := g.Primary()
+	testkit.Check(t, err == nil && now == primary, "another primary, %v", err)
+	primary.Release(replica)
+	await(t, "what was held back", func() bool {
+		got, err := replica.Do("GET", "k")
+		return err == nil && got != nil
+	})
+}
+
+// SENTINEL FAILOVER loses nothing that the replica has.
+func TestFailoverByCommand(t *testing.T) {
+	t.Parallel()
+	g := started(t, 1, 1).Groups[0]
+	old := g.Servers[0]
+	await(t, "a promotion", func() bool { // a failover may fail, on a busy machine
+		_ = g.Failover()
+		return poll.Until(5*time.Second, func() bool {
+			primary, err := g.Primary()
+			return err == nil && primary != old
+		})
+	})
+	await(t, "the old primary's return as a replica", g.Whole)
+}
