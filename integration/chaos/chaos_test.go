@@ -12,7 +12,7 @@ import (
 
 // scenarios returns all schedules, in the order of the report.
 func scenarios() []scenario {
-	return []scenario{
+	return append([]scenario{
 		{name: "minority killed",
 			shows: "A minority of the masters is killed, and comes back empty. The lock goes on at once.",
 			play:  minorityKilled},
@@ -30,7 +30,7 @@ func scenarios() []scenario {
 			play:  thinQuorum},
 		{name: "failover to a replica that lacks the lock", lease: 2 * time.Second,
 			shows: "The same, where a replica without the lock takes the master's place behind its address.",
-			play:  failover},
+			play:  toStaleReplica},
 		{name: "partition of the holder",
 			shows: "The holder is cut off from all masters. It stops at its deadline, and withholds its write; another acquires.",
 			play:  partitionOfHolder},
@@ -79,24 +79,31 @@ func scenarios() []scenario {
 		{name: "walk of two operators among all faults", spares: 1, disks: [][]string{noDisk, aofEverySec, aofAlways},
 			shows: "The random walk, with these operators, and clients of all their lists.",
 			play:  rivalWalk},
-	}
+	}, failovers()...)
 }
 
 // TestChaos plays every scenario, on 3 and on 5 masters with -chaos.full, else on either in turn.
 func TestChaos(t *testing.T) {
 	for i, s := range scenarios() {
+		if s.replicas > 0 && !sealed {
+			continue
+		}
 		t.Run(s.name, func(t *testing.T) {
-			for _, n := range sizes(i) {
+			for _, n := range s.sizes(i) {
 				t.Run(fmt.Sprint(n), func(t *testing.T) { perform(t, s, library, n) })
 			}
 		})
 	}
 }
 
-func sizes(i int) []int {
+func (s scenario) sizes(i int) []int {
 	switch {
 	case *nodes != 0:
 		return []int{*nodes}
+	case *full && s.on != nil:
+		return s.on
+	case s.on != nil:
+		return s.on[:1]
 	case *full:
 		return []int{3, 5}
 	case i%2 == 0:
@@ -133,6 +140,7 @@ func orphan(r *result) bool     { return r.Orphans > 0 }
 
 func controls() []control {
 	const trusting = "masters that forgot are trusted at once (node.WithoutQuarantine)"
+	const unsealed = "the complete library, without failover=N: nobody asks whether the replicas have acknowledged"
 	const twoLists = "the complete library, on masters that accept two lists: the harness overwrites their markers, in place of `quorumlock members`, so that the first list is accepted as well as the newest one. Clients with wrong lists are refused: a marker has room for two lists"
 	return []control{
 		{pairScenario, "no-quarantine", trusting, doubleHold, true},
@@ -145,6 +153,10 @@ func controls() []control {
 		{"a live master is replaced", noRefusal, twoLists, twoHolders, true},
 		{"two masters are added", noRefusal, twoLists, twoHolders, true},
 		{"two operators against each other", noRefusal, "here the two lists are those without one of the operators' masters", doubleHold, true},
+		{"failover: primary frozen", plain, unsealed, doubleHold, false},
+		{"failover: holder stays beside the old primary", plain, unsealed, doubleHold, true},
+		{"failover: holder follows the new primary", plain, unsealed, doubleHold, true},
+		{"failover: two replicas, and one goes back and forth", fewer, "failover=1, of two replicas", doubleHold, false},
 	}
 }
 
@@ -154,11 +166,14 @@ func controls() []control {
 func TestControls(t *testing.T) {
 	for _, c := range controls() {
 		s := scenarioNamed(t, c.scenario)
+		if c.without == fewer && !sealed {
+			continue
+		}
 		if !*full && c.scenario == "failover to a replica that lacks the lock" {
 			continue // the same protection as the two before
 		}
 		t.Run(s.name, func(t *testing.T) {
-			for _, n := range controlSizes() {
+			for _, n := range controlSizes(s) {
 				t.Run(fmt.Sprintf("%s/%d", c.without, n), func(t *testing.T) {
 					c.mustHarm(t, s, c.without, n)
 				})
@@ -202,9 +217,9 @@ func scenarioNamed(t *testing.T, name string) scenario {
 	return scenario{}
 }
 
-func controlSizes() []int {
-	if *full || *nodes != 0 {
-		return sizes(0)
+func controlSizes(s scenario) []int {
+	if *full || *nodes != 0 || s.on != nil {
+		return s.sizes(0)
 	}
 	return []int{3}
 }

@@ -35,6 +35,11 @@ type cluster struct {
 	servers []server // in the places of masters, where a replica may be promoted
 	extra   []server // the other servers that were started
 	paths   []*paths
+	ends    []func() // of what runs beside the scenario
+
+	replicas  int      // of each master
+	sentinels []string // host:port
+	query     string   // of the masters' URLs, besides the name
 
 	tracks timeline.Recorder // what the harness did to masters and clients, for the picture
 
@@ -92,7 +97,7 @@ func (c *cluster) admit(maxLease time.Duration) error {
 func (c *cluster) urls(places ...int) []string {
 	var all []string
 	for i, s := range c.servers {
-		all = append(all, s.URL()+asMember(i))
+		all = append(all, s.URL()+asMember(i)+c.query)
 	}
 	return pick(all, places)
 }
@@ -173,6 +178,9 @@ func (c *cluster) keys() ([]string, error) {
 
 // stop ends all servers and paths.
 func (c *cluster) stop() error {
+	for _, end := range c.ends {
+		end()
+	}
 	var stopping sync.WaitGroup
 	all := slices.Concat(c.servers, c.extra)
 	failed := make([]error, len(all))
@@ -191,13 +199,14 @@ func (c *cluster) stop() error {
 // when the server behind them is replaced.
 type paths struct {
 	group    string
+	query    string
 	forwards []*forward.Forward
 }
 
 // apartFor makes paths for a group of clients.
 func (r *run) apartFor(group string) *paths {
 	r.t.Helper()
-	p := &paths{group: group}
+	p := &paths{group: group, query: r.query}
 	r.paths = append(r.paths, p)
 	for _, s := range r.servers {
 		f, err := forward.New(s.Addr())
@@ -211,7 +220,7 @@ func (r *run) apartFor(group string) *paths {
 func (p *paths) urls(places ...int) []string {
 	var all []string
 	for i, f := range p.forwards {
-		all = append(all, "redis://"+f.Addr()+asMember(i))
+		all = append(all, "redis://"+f.Addr()+asMember(i)+p.query)
 	}
 	return pick(all, places)
 }

@@ -79,7 +79,11 @@ func (r *run) orphans() int {
 	r.t.Helper()
 	var left []string
 	var err error
-	if !poll.Until(orphanBound, func() bool { left, err = r.keys(); return err == nil && len(left) == 0 }) {
+	bound := orphanBound
+	if r.replicas > 0 {
+		bound += r.lease // a failover may lose a release
+	}
+	if !poll.Until(bound, func() bool { left, err = r.keys(); return err == nil && len(left) == 0 }) {
 		r.t.Logf("left: %q", left)
 	}
 	if err != nil {
@@ -130,6 +134,7 @@ type result struct {
 	Tried, Acquired, Refused, Lost int
 	DoubleHolds, Other             int // Other: the other violations of the history
 	Stale, LostWrites, Orphans     int
+	Failovers                      int // that the schedule waited for
 	Gap, Took                      time.Duration
 	Notes                          []string
 

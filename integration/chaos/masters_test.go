@@ -167,8 +167,8 @@ func amnesia(r *run) { forgetWhileHeld(r, func() { r.must(r.crash(0)) }) }
 // thinQuorum: a master is flushed while its vote counts.
 func thinQuorum(r *run) { forgetWhileHeld(r, func() { r.must(r.flushAll(0)) }) }
 
-// failover: a replica without the lock takes a master's place.
-func failover(r *run) {
+// toStaleReplica: a replica without the lock takes a master's place.
+func toStaleReplica(r *run) {
 	replica, err := r.replica(0)
 	r.must(err)
 	r.must(r.cutOff(replica))

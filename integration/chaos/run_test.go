@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
 )
@@ -53,6 +54,9 @@ type scenario struct {
 	slots   int  // of the semaphore that clients contend for; 0 for a lock
 	spares  int  // masters alongside those that clients begin with, in the last places
 	founded bool // by its clients: no operator admits the masters
+
+	replicas int   // of each master, with Sentinels that promote them
+	on       []int // the numbers of masters; nil for 3 and 5
 }
 
 // run is one scenario under way.
@@ -96,14 +100,24 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 		_, err := program(command)
 		testkit.Must(t, err)
 	}
-	if r.cluster, err = newCluster(n+s.spares, s.start, s.disks, t.Logf); err != nil {
+	if s.replicas > 0 {
+		r.cluster, err = newReplicated(n, s.replicas, t.Logf)
+	} else {
+		r.cluster, err = newCluster(n+s.spares, s.start, s.disks, t.Logf)
+	}
+	if err != nil {
 		r.registers.close()
+		if errors.Is(err, redistest.ErrNoServer) {
+			lab.report.note("no failover was played: there is no redis-server on this machine, and failovers need processes")
+			t.Skipf("SKIPPED: %v", err)
+		}
 		if errors.Is(err, errNoSteps) {
 			lab.report.note(err.Error())
 			t.Skipf("SKIPPED: %v", err)
 		}
 		t.Fatal(err)
 	}
+	r.query = failoverQuery(kind, s.replicas)
 	defer func() { // after any outcome
 		for _, w := range r.workers {
 			w.cmd.Process.Kill()

@@ -24,6 +24,7 @@ func main() {
 //
 //   - library: the complete redlock.
 //   - no-refusal: the complete redlock too; its masters accept a list that they should refuse.
+//   - no-failover, fewer-replicas: the complete redlock too; its URLs do not say how many replicas there are, or too few.
 //   - no-quarantine: redlock with trust in masters that forgot.
 //   - no-deadline: redlock with a holder that checks neither the lock's context nor Valid.
 //   - counting: no semaphore of this library; see counting.
@@ -31,7 +32,7 @@ func main() {
 func open(p contender.Plan) (contender.Locker, error) {
 	opts := []node.Option{node.WithTimeout(p.Timeout), node.WithMaxLease(p.MaxLease)}
 	switch p.Kind {
-	case "library", "no-refusal", "no-deadline":
+	case "library", "no-refusal", "no-deadline", "no-failover", "fewer-replicas":
 	case "no-quarantine":
 		opts = append(opts, node.WithoutQuarantine())
 	case "counting":

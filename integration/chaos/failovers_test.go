@@ -1,0 +1,252 @@
+//go:build unix
+
+package chaos
+
+import (
+	"time"
+
+	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/internal/forward"
+)
+
+const failoverLease = 3 * time.Second
+
+// failovers are the schedules in which Sentinels promote replicas. On 3 masters two of them fail over.
+func failovers() []scenario {
+	one := []int{1, 3}
+	all := []scenario{
+		{name: "failover: primary killed", play: failoverKilled,
+			shows: "The primary is killed. Sentinels promote its replica, and clients follow. It comes back, empty, as a replica; then clients acquire again."},
+		{name: "failover: primary frozen", play: failoverFrozen,
+			shows: "The primary stands still until its replica is promoted and that one's quarantine is over. It goes on with clients that stayed beside it, and with what its replica and its clients had said meanwhile, but out of reach of the Sentinels. In the end they make it a replica."},
+		{name: "failover: holder stays beside the old primary", play: failoverHolderStays,
+			shows: "The primary is cut off from its replica and the Sentinels, not from the clients beside it, of which one holds. The replica is promoted, and the other clients follow it. Then what was held back between them arrives."},
+		{name: "failover: holder follows the new primary", play: failoverHolderFollows,
+			shows: "The same, where the holder follows, and clients beside the old primary ask for its lock."},
+		{name: "failover: by command", play: failoverByCommand,
+			shows: "SENTINEL FAILOVER, three times, under clients whose address moves at once, and others whose connections stay."},
+		{name: "failover: replica stands still", play: replicaStandsStill,
+			shows: "The replica stands still for more than a max lease. Then it runs, and its link to the primary is silent for as long, and what was sent meanwhile arrives. Nobody is promoted."},
+		{name: "failover: within a failover", play: failoverTwice,
+			shows: "The primary is killed, and as soon as its replica is promoted that one stands still, while the old one comes back, empty."},
+		{name: "failover: random walk", play: failoverWalk,
+			shows: "All of these faults, masters and times by seed, with a client beside each process, some that follow at once, and some whose connections stay."},
+	}
+	for i := range all {
+		all[i].lease, all[i].replicas, all[i].on = failoverLease, 1, one
+	}
+	two := []scenario{
+		{name: "failover: two replicas, within a failover", play: failoverTwice,
+			shows: "Of a primary with two replicas one process after another is killed, until the third one is the primary. Then the others come back."},
+		{name: "failover: two replicas, and one goes back and forth", play: replicaGoesBack,
+			shows: "The primary is cut off from its replicas. One is promoted, and the other one follows it. That one returns to the old primary, until a Sentinel corrects it."},
+	}
+	for i := range two {
+		two[i].lease, two[i].replicas, two[i].on = failoverLease, 2, one[:1]
+	}
+	return append(all, two...)
+}
+
+// crowdOn are clients that hold the lock for short times.
+func (r *run) crowdOn(n int, by *paths) []*worker {
+	return r.crowd(n, contender.Plan{URLs: by.urls(), Patience: r.lease})
+}
+
+func failoverKilled(r *run) {
+	crowd := r.crowdOn(3, r.following("clients", (*forward.Forward).Turn))
+	r.acquires(time.Now(), soon)
+	before := r.primaries()
+	r.all(0, r.failing(), r.kill)
+	r.promoted(before)
+	r.let(r.lease)
+	r.all(0, r.failing(), r.restart)
+	r.whole(crowd...)
+	r.let(r.lease / 2)
+}
+
+func failoverFrozen(r *run) {
+	left, right := r.pinned("beside the old primary", 0), r.following("clients that follow", (*forward.Forward).Turn)
+	r.start(r.holdsOn(left))
+	r.start(r.holdsOn(left))
+	follow := r.start(r.holdsOn(right))
+	r.start(r.holdsOn(right))
+	r.acquires(time.Now(), soon)
+	before := r.primaries()
+	r.all(0, r.failing(), r.pause)
+	r.promoted(before)
+	r.let(2 * r.lease)
+	r.happened(nobody, "old primary thawed", "cut off from replicas and Sentinels")
+	for i, old := range before { // else a Sentinel would soon make it a replica
+		r.group(i).Isolate(old)
+	}
+	r.all(0, r.failing(), r.unpause)
+	r.let(r.lease + r.lease/2) // it may grant to those who asked while it stood still, and have given up
+	for i, old := range before {
+		r.group(i).Join(old)
+	}
+	r.whole(follow)
+	r.let(r.lease / 2)
+}
+
+// cutOffWith cuts the primaries off, waits for the promotions and for more than a quarantine, and joins them again. The
+// clients beside an old primary do not reach the masters that do not fail over.
+func (r *run) cutOffWith(left *paths) (join func()) {
+	for i := r.failing(); i < r.n; i++ {
+		r.cut(left, i)
+	}
+	before := r.primaries()
+	r.all(0, r.failing(), r.isolate)
+	for i := range before { // at once: while the keys of locks, which the replicas have, live
+		_ = r.group(i).Failover()
+	}
+	r.promoted(before)
+	r.let(2*r.lease + r.lease/2)
+	return func() { r.all(0, r.failing(), r.join) }
+}
+
+func failoverHolderStays(r *run) {
+	left, right := r.pinned("beside the old primary", 0), r.following("clients that follow", (*forward.Forward).Turn)
+	a, _ := r.holds(contender.Plan{URLs: left.urls()})
+	others := r.crowdOn(2, right)
+	join := r.cutOffWith(left)
+	r.withholds(a)
+	join()
+	r.leaves(a)
+	a.order(contender.Stop)
+	r.whole(others...)
+	r.let(r.lease / 2)
+}
+
+func failoverHolderFollows(r *run) {
+	left, right := r.pinned("beside the old primary", 0), r.following("clients that follow", (*forward.Forward).Turn)
+	a, _ := r.holds(contender.Plan{URLs: right.urls()})
+	r.crowdOn(2, left)
+	r.cutOffWith(left)()
+	r.goesOn(a)
+	r.leaves(a)
+	a.order(contender.Stop)
+	r.whole(r.crowdOn(1, right)...)
+	r.let(r.lease / 2)
+}
+
+func failoverByCommand(r *run) {
+	crowd := r.crowdOn(2, r.following("clients that follow", (*forward.Forward).Turn))
+	crowd = append(crowd, r.crowdOn(2, r.following("clients whose connections stay", (*forward.Forward).Lead))...)
+	for range 3 {
+		r.acquires(time.Now(), soon+r.lease)
+		r.switchOver()
+		r.whole(crowd...)
+	}
+}
+
+func replicaStandsStill(r *run) {
+	crowd := r.crowdOn(3, r.following("clients", (*forward.Forward).Turn))
+	r.acquires(time.Now(), soon)
+	each := func(kind string, do func(g *replicated) error) {
+		for i := range r.failing() {
+			r.happened(ofMaster(i), kind, "of master %d", i+1)
+			r.must(do(r.group(i)))
+		}
+	}
+	each("replica frozen", func(g *replicated) error { return g.Servers[1].Freeze() })
+	r.let(r.lease + r.lease/4)
+	each("replica thawed", func(g *replicated) error { return g.Servers[1].Thaw() })
+	r.whole(crowd...)
+	each("replica's link silent", func(g *replicated) error { g.Servers[0].Silence(g.Servers[1]); return nil })
+	r.let(r.lease + r.lease/4)
+	each("replica's link released", func(g *replicated) error { g.Servers[0].Release(g.Servers[1]); return nil })
+	r.whole(crowd...)
+	r.let(r.lease / 2)
+}
+
+func failoverTwice(r *run) {
+	crowd := r.crowdOn(3, r.following("clients", (*forward.Forward).Turn))
+	r.acquires(time.Now(), soon)
+	before := r.primaries()
+	r.all(0, r.failing(), r.kill)
+	r.promoted(before)
+	next := r.primaries()
+	if r.replicas > 1 {
+		r.all(0, r.failing(), r.kill)
+		r.promoted(next)
+	} else {
+		r.all(0, r.failing(), r.pause)
+	}
+	for i := range before {
+		r.must(before[i].Start())
+		r.happened(ofMaster(i), "restart", "the first primary of master %d", i+1)
+	}
+	r.let(r.lease)
+	if r.replicas > 1 {
+		r.all(0, r.failing(), r.restart)
+	} else {
+		r.all(0, r.failing(), r.unpause)
+	}
+	r.whole(crowd...)
+	r.let(r.lease / 2)
+}
+
+// replicaGoesBack: if one of two replicas were enough, the old primary could grant by the one that went back to it, while
+// a lock lives that the new one granted by it.
+func replicaGoesBack(r *run) {
+	left, right := r.pinned("beside the old primary", 0), r.following("clients that follow", (*forward.Forward).Turn)
+	r.start(r.holdsOn(left))
+	follow := r.start(r.holdsOn(right))
+	r.start(r.holdsOn(right))
+	r.acquires(time.Now(), soon)
+	before := r.primaries()
+	r.must(r.isolate(0))
+	r.promoted(before)
+	r.let(2 * r.lease)
+	g, old, next := r.group(0), before[0], r.group(0).primary()
+	old.Release(next) // the link is over; the server finds that out
+	for _, s := range g.Servers {
+		if s != old && s != next {
+			r.happened(ofMaster(0), "replica returns to the old primary", "of master 1")
+			old.Release(s)
+			r.must(s.Follow(old))
+		}
+	}
+	r.let(r.lease)
+	r.must(r.join(0))
+	r.whole(follow)
+	r.let(r.lease / 2)
+}
+
+// failoverWalk plays one fault after another on each master that fails over, at the same time.
+func failoverWalk(r *run) {
+	follow := r.start(r.holdsOn(r.following("clients that follow", (*forward.Forward).Turn)))
+	r.start(r.holdsOn(r.following("clients whose connections stay", (*forward.Forward).Lead)))
+	for k := range r.replicas + 1 {
+		r.start(r.holdsOn(r.pinned([]string{"beside the first", "beside the second", "beside the third"}[k], k)))
+	}
+	r.acquires(time.Now(), soon)
+	faults := []struct{ begin, end func(int) error }{
+		{r.kill, r.restart}, {r.pause, r.unpause}, {r.isolate, r.join},
+		{func(i int) error { _ = r.group(i).Failover(); return nil }, nil},
+	}
+	for end := time.Now().Add(*walkFor); time.Now().Before(end); {
+		var endings []func()
+		for i := range r.failing() {
+			if r.rng.IntN(4) == 0 {
+				continue
+			}
+			f := faults[r.rng.IntN(len(faults))]
+			r.must(f.begin(i))
+			if f.end != nil {
+				endings = append(endings, func() { r.must(f.end(i)) })
+			}
+		}
+		r.let(time.Duration(r.rng.Int64N(int64(3 * r.lease))))
+		for _, end := range endings {
+			end()
+		}
+		if r.rng.IntN(2) == 0 {
+			r.whole(follow)
+		} else {
+			r.let(time.Duration(r.rng.Int64N(int64(r.lease))))
+		}
+	}
+	r.whole(follow)
+	r.let(r.lease)
+}
