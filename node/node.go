@@ -60,7 +60,8 @@ type embedded = inside.Embedded
 // Open returns a node for a URL: redis://user:password@host:6379/1, rediss:// for TLS, valkey:// and valkeys:// as
 // these two, or unix:///path/to/socket. The default port is 6379, the default database 0. A password alone is written
 // :password@; special characters in it are percent-encoded. The query may have ?name= (as [WithName]), ?db= for a
-// database that the path does not name, and with TLS ?server-name=, the name in the server's certificate.
+// database that the path does not name, ?failover= (as [WithFailover]), and with TLS ?server-name=, the name in the
+// server's certificate.
 //
 // The node connects on first use. The error wraps [ErrInvalid] and never repeats the password.
 func Open(url string, opts ...Option) (*Node, error) {
@@ -77,6 +78,12 @@ func Open(url string, opts ...Option) (*Node, error) {
 		o.name = e.name
 	case e.name != "" && e.name != o.name:
 		return nil, invalidf("the URL names the node %q, WithName %q", e.name, o.name)
+	}
+	switch {
+	case o.failover == 0:
+		o.failover = e.failover
+	case e.failover != 0 && e.failover != o.failover:
+		return nil, invalidf("the URL says %d replicas, WithFailover %d", e.failover, o.failover)
 	}
 	if !validName(o.name) {
 		return nil, errName()

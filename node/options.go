@@ -27,6 +27,7 @@ const (
 	maxTimeout = 24 * time.Hour
 	maxName    = 255
 	maxConns   = 64
+	maxCopies  = 16
 )
 
 type options struct {
@@ -35,6 +36,8 @@ type options struct {
 	timeout      time.Duration
 	maxLease     time.Duration
 	noQuarantine bool
+	failover     int // how many replicas may take the master's place
+	failoverSet  bool
 	conns        int
 	name         string
 	tls          *tls.Config
@@ -64,6 +67,13 @@ func WithMaxLease(d time.Duration) Option { return func(o *options) { o.maxLease
 // WithoutQuarantine lets a master that may have forgotten locks grant at once. Two holders are
 // possible when a master restarts: use it for tests and throw-away setups only.
 func WithoutQuarantine() Option { return func(o *options) { o.noQuarantine = true } }
+
+// WithFailover makes failovers of the master safe: its name leads to it or to one of its replicas, 1 to 16, and any of
+// them may be promoted. A grant or a renewal counts once all of them have acknowledged it, so while one is missing, the node
+// grants and renews nothing. All clients must use the same number. A URL may carry it, as ?failover=1.
+func WithFailover(replicas int) Option {
+	return func(o *options) { o.failover, o.failoverSet = replicas, true }
+}
 
 // WithConns spreads lock names over n connections, 1 to 64 (default 1). Each lock uses one of them.
 func WithConns(n int) Option { return func(o *options) { o.conns = n } }
@@ -181,6 +191,10 @@ func errName() error {
 	return invalidf("a node's name is UTF-8 of at most %d bytes, without control characters, without blanks at its ends, and no URL", maxName)
 }
 
+func errReplicas() error {
+	return invalidf("the number of replicas that a failover may promote is not between 1 and %d", maxCopies)
+}
+
 // runtimeSource is the source of math/rand/v2's top-level functions.
 type runtimeSource struct{}
 
@@ -211,6 +225,8 @@ func newOptions(opts []Option) (options, error) {
 		return o, invalidf("max lease %v is not in whole milliseconds", o.maxLease)
 	case o.conns < 1 || o.conns > maxConns:
 		return o, invalidf("the number of connections, %d, is not between 1 and %d", o.conns, maxConns)
+	case o.failoverSet && (o.failover < 1 || o.failover > maxCopies):
+		return o, errReplicas()
 	case !validName(o.name):
 		return o, errName()
 	case !validClientName(o.clientName):

@@ -20,11 +20,12 @@ type endpoint struct {
 	username, password string
 	database           int
 	name               string // of the query; empty for none
+	failover           int    // of the query; 0 for none
 }
 
 // parseURL reads a redis, rediss, valkey, valkeys or unix URL. Its errors never repeat the URL,
-// which may hold a password. The query may hold the node's name (?name=a), the database (?db=1), and
-// the name in the server's certificate (?server-name=host). A byte order mark and white space around it
+// which may hold a password. The query may hold the node's name (?name=a), the database (?db=1), the number of
+// replicas (?failover=1), and the name in the server's certificate (?server-name=host). A byte order mark and white space around it
 // don't belong to it.
 func parseURL(raw string) (endpoint, error) {
 	raw = strings.TrimSpace(strings.TrimPrefix(raw, "\ufeff"))
@@ -107,12 +108,18 @@ func parseURL(raw string) (endpoint, error) {
 		switch {
 		case key == "name" && len(values) == 1 && values[0] != "":
 			e.name = values[0]
+		case key == "failover" && len(values) == 1:
+			if e.failover, err = strconv.Atoi(values[0]); err != nil {
+				return endpoint{}, invalidf("the URL's failover is a number of replicas, not a duration or other text, as in ?failover=1")
+			} else if e.failover < 1 || e.failover > maxCopies {
+				return endpoint{}, errReplicas()
+			}
 		case key == "db" && len(values) == 1 && database == "":
 			database = values[0]
 		case key == "server-name" && len(values) == 1 && values[0] != "" && e.tls:
 			e.host = values[0]
 		default:
-			return endpoint{}, invalidf("the URL's query may contain one name=..., one db=N if the path names no database, "+
+			return endpoint{}, invalidf("the URL's query may contain one name=..., one failover=N, one db=N if the path names no database, "+
 				"and with TLS one server-name=...; not one %q", key)
 		}
 	}

@@ -46,6 +46,7 @@ func TestURLs(t *testing.T) {
 		"unix://app:secret@/r%40a":        {network: "unix", address: "/r@a", username: "app", password: "secret"},
 		"redis://:@h/0":                   plain,
 		"\ufeff redis://h?name=a \r\n":    with(plain, func(e *endpoint) { e.name = "a" }),
+		"redis://h/5?failover=16&name=a":  with(plain, func(e *endpoint) { e.name, e.database, e.failover = "a", 5, 16 }),
 		"rediss://10.0.0.1?server-name=h": {network: "tcp", address: "10.0.0.1:6379", host: "h", tls: true},
 	} {
 		got, err := parseURL(url)
@@ -107,6 +108,33 @@ func TestNamesOfURLs(t *testing.T) {
 			t.Errorf("%s: %v, want ErrInvalid", what, err)
 		case c.want != "" && (err != nil || n.Name() != c.want):
 			t.Errorf("%s: %v, want it to be named %q", what, err, c.want)
+		}
+	}
+}
+
+// The number of replicas is given once: by the URL, by the option, or the same by both.
+func TestReplicasOfURLs(t *testing.T) {
+	for what, c := range map[string]struct {
+		url  string
+		opts []Option
+		want int // -1 for ErrInvalid
+	}{
+		"by neither":        {"redis://h", nil, 0},
+		"by the URL":        {"redis://h?failover=2", nil, 2},
+		"by the option":     {"redis://h", []Option{WithFailover(2)}, 2},
+		"by both":           {"redis://h?failover=2", []Option{WithFailover(2)}, 2},
+		"another by both":   {"redis://h?failover=2", []Option{WithFailover(1)}, -1},
+		"none":              {"redis://h", []Option{WithFailover(0)}, -1},
+		"none by an option": {"redis://h?failover=1", []Option{WithFailover(0)}, -1},
+		"negative":          {"redis://h", []Option{WithFailover(-1)}, -1},
+		"too many":          {"redis://h", []Option{WithFailover(17)}, -1},
+	} {
+		n, err := Open(c.url, c.opts...)
+		switch {
+		case c.want < 0 && (!errors.Is(err, ErrInvalid) || n != nil):
+			t.Errorf("%s: %v, want ErrInvalid", what, err)
+		case c.want >= 0 && (err != nil || n.server.opts.failover != c.want):
+			t.Errorf("%s: %v, want %d replicas", what, err, c.want)
 		}
 	}
 }
@@ -235,7 +263,15 @@ func TestBadURLsAreExplained(t *testing.T) {
 		"redis://h1?name=a,redis://h2?name=b":         noSentinel,
 		"redis://:p@h1?name=a\nrediss://:p@h2?name=b": noSentinel,
 
-		"redis://h?timeout=5s":    `not one "timeout"`,
+		"redis://h?timeout=5s":   `not one "timeout"`,
+		"redis://h?failover=11s": "the URL's failover is a number of replicas, not a duration or other text, as in ?failover=1",
+		"redis://h?failover=":    "the URL's failover is a number of replicas, not a duration or other text, as in ?failover=1",
+		"redis://h?failover=0":   "the number of replicas that a failover may promote is not between 1 and 16",
+		"redis://h?failover=-1":  "the number of replicas that a failover may promote is not between 1 and 16",
+		"redis://h?failover=17":  "the number of replicas that a failover may promote is not between 1 and 16",
+
+		"redis://h?failover=1&failover=1": `not one "failover"`,
+
 		"redis://h?server-name=a": `not one "server-name"`,
 	} {
 		_, err := parseURL(url)
