@@ -12,10 +12,11 @@ import (
 )
 
 // List is a list of masters by their names: the members of a deployment, as one client or one node
-// has them. It is immutable.
+// has them. It is immutable. The names of a list that was read are canonical, and it keeps the text: the scripts
+// compare digests of texts, and clients that spell the names so go on being accepted.
 type List struct {
 	names  []string // sorted
-	text   string   // escaped, as the marker has it
+	text   string   // the names as they were given, sorted and escaped, as the marker has them
 	digest string   // of the text; "-" for no members
 }
 
@@ -40,8 +41,22 @@ func NewList(names ...string) *List {
 // Names returns the members' names, sorted. The caller must not change them.
 func (l *List) Names() []string { return l.names }
 
-// Digest returns what stands for the list in a request.
-func (l *List) Digest() string { return l.digest }
+// HasDigest reports whether a digest is the list's, in canonical names or as it was spelled.
+func (l *List) HasDigest(digest string) bool {
+	return digest == l.digest || digest == NewList(l.names...).digest
+}
+
+func (l *List) isCanonical() bool { return l.digest == NewList(l.names...).digest }
+
+// Twice returns a name that the list has twice, which was spelled in two ways; empty for none.
+func (l *List) Twice() string {
+	for i := 1; i < len(l.names); i++ {
+		if l.names[i] == l.names[i-1] {
+			return l.names[i]
+		}
+	}
+	return ""
+}
 
 // Len returns the number of members.
 func (l *List) Len() int { return len(l.names) }
@@ -53,7 +68,7 @@ func (l *List) Has(name string) bool {
 }
 
 // Equal reports whether two lists have the same members.
-func (l *List) Equal(other *List) bool { return l.text == other.text }
+func (l *List) Equal(other *List) bool { return slices.Equal(l.names, other.names) }
 
 // String returns the names in braces, for people. A name that could be taken for several is quoted.
 func (l *List) String() string {
@@ -93,5 +108,11 @@ func parseList(text string) (*List, error) {
 		}
 		names = append(names, name)
 	}
-	return NewList(names...), nil
+	l := NewList(names...)
+	for i, name := range names {
+		names[i] = Canonical(name)
+	}
+	slices.Sort(names)
+	l.names = names
+	return l, nil
 }

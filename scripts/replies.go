@@ -72,19 +72,18 @@ func (r Reply) Quarantine() time.Duration {
 	return 0
 }
 
-// ShowsMarker reports whether the reply shows a marker, and if so, whether it is that of the process that was asked.
-func (r Reply) ShowsMarker() (shows, isOwn bool) {
-	if r.Mark != nil {
-		return r.Mark.Written, r.Mark.Written
-	}
+// ShowsMarker returns the marker that the reply shows, if it does, and whether it is that of the process that was asked.
+func (r Reply) ShowsMarker() (m Marker, shows, isOwn bool) {
 	seen := Refusal{}
 	if refusal := r.Refusal(); refusal != nil {
 		seen = *refusal
 	} else if r.Look != nil {
 		seen = Refusal{r.Look.Marker, r.Look.Process}
+	} else if r.Mark != nil && r.Mark.Written {
+		seen.Marker = r.Mark.Marker
 	}
 	m, err := ParseMarker(seen.Marker)
-	return err == nil, err == nil && m.Run == seen.Process.Run
+	return m, err == nil, err == nil && (r.Mark != nil || m.Run == seen.Process.Run)
 }
 
 // Refusal returns the marker of a node that did not accept the client; else nil.

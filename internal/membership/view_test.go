@@ -2,6 +2,7 @@ package membership_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,40 @@ func TestStanding(t *testing.T) {
 		"admitted by another name":     {view(func(m *scripts.Marker) { m.Members, m.Member = none, "x" }), membership.Blank},
 	} {
 		testkit.Equal(t, c.view.Standing(abc), c.want, what)
+	}
+}
+
+// Names that are spelled otherwise are the same names. A list that has a name twice is nobody's.
+func TestStandingOfOtherSpellings(t *testing.T) {
+	list := scripts.NewList("10.0.0.1:6379", "redis-b.:6379", "redis-c.example:6379/1")
+	spelled := scripts.NewList("[::ffff:10.0.0.1]:06379", "Redis-B.:6379", "REDIS-C.example.:6379/1")
+	four := scripts.NewList(append([]string{"D.:1"}, spelled.Names()...)...)
+	twice := scripts.NewList("10.0.0.1:6379", "Redis-B.:6379", "redis-b.:6379")
+	look := func(members, next *scripts.List) *membership.View {
+		of := scripts.Process{Run: "run", MaxLease: maxLease, Member: list.Names()[0]}
+		m := scripts.Marker{Process: of, Generation: 1, Members: members, Next: next}
+		m.Member = "[::ffff:10.0.0.1]:06379"
+		return membership.Read(scripts.LookReply{Marker: m.String(), Now: start, Process: of}, 0)
+	}
+	for what, c := range map[string]struct {
+		view *membership.View
+		want membership.Standing
+	}{
+		"the members":         {look(spelled, none), membership.Accepts},
+		"before a change":     {look(spelled, four), membership.Accepts},
+		"after a change":      {look(four, spelled), membership.Accepts},
+		"another list":        {look(four, none), membership.Refuses},
+		"a name twice":        {look(twice, none), membership.Refuses},
+		"a name twice, next":  {look(four, twice), membership.Refuses},
+		"in its own spelling": {look(list, none), membership.Accepts},
+	} {
+		testkit.Equal(t, c.view.Standing(list), c.want, what)
+	}
+	testkit.Check(t, look(twice, none).Standing(scripts.NewList("10.0.0.1:6379", "redis-b.:6379")) == membership.Refuses,
+		"a list that has a name twice is taken for one that has it once")
+	for _, v := range []*membership.View{look(twice, none), look(four, twice)} {
+		err := v.Refusal(list)
+		testkit.Check(t, strings.HasSuffix(err.Error(), ". The list has redis-b.:6379 twice, in two spellings: quorumlock admit -members gives this master another"), "%v", err)
 	}
 }
 

@@ -21,7 +21,7 @@ type Introduced struct {
 }
 
 // HasList reports whether the locker says that it has that list.
-func (i Introduced) HasList(list *scripts.List) bool { return i.digest == list.Digest() }
+func (i Introduced) HasList(list *scripts.List) bool { return list.HasDigest(i.digest) }
 
 // Age returns how long ago the locker wrote its identity, at most.
 func (i Introduced) Age(maxLease time.Duration) time.Duration {

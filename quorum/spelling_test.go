@@ -1,0 +1,55 @@
+package quorum
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Markers that spell the names in another way accept a client, over live connections and over new ones, and stay as they
+// are. A master that forgets gets the list as the others spell it.
+func TestMarkersThatSpellNamesOtherwise(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		spelled := []string{"Redis-A.:6379", "[::FFFF:10.0.0.1]:6379", "REDIS.example.:06379"}
+		process := func() *Locker {
+			var nodes []*node.Node
+			for i, name := range spelled {
+				nodes = append(nodes, c.node(scripts.Canonical(name), true, func() (redis.Conn, error) {
+					ours, _ := c.dial(i)
+					return redis.NewConn(ours, 5*time.Second, 5*time.Second), nil
+				}))
+			}
+			return c.locker(nodes)
+		}
+		l := process()
+		c.unlock(c.lock(l, "a"))
+		var texts []string
+		for i, m := range c.masters {
+			marker := scripts.Marker{Process: scripts.Process{Run: identify(t, l, i), MaxLease: node.DefaultMaxLease, Member: spelled[i]},
+				Generation: 1, Members: scripts.NewList(spelled...), Next: scripts.NewList()}
+			texts = append(texts, marker.String())
+			m.Set(scripts.MarkerKey, texts[i])
+		}
+		text := func(i int) string { return c.ask(l, i, scripts.Look()).Look.Marker }
+		for _, l := range []*Locker{l, process()} {
+			lock := c.lock(l, "a")
+			time.Sleep(3 * DefaultLease)
+			require(t, lock.Valid(), "%v", lock.Err())
+			c.unlock(lock)
+			for i := range c.masters {
+				testkit.Equal(t, text(i), texts[i], "the marker")
+			}
+		}
+		flush(c.masters[2])
+		lock := c.lock(l, "a")
+		time.Sleep(3 * DefaultLease)
+		c.unlock(lock)
+		testkit.Check(t, strings.Contains(text(2), strings.Split(texts[0], "\n")[2]), "the master that has forgotten has the marker %q, another %q",
+			text(2), texts[0])
+	})
+}
