@@ -200,7 +200,7 @@ func (l *stateLog) Left(err error) {
 
 // NotAccepted logs a node that refuses this client's list of masters. A blank node is about to be marked.
 func (l *stateLog) NotAccepted(list *scripts.List, marker scripts.Refusal) {
-	if view := membership.ReadRefusal(marker); view.Standing(list) == membership.Refuses {
+	if view := membership.ReadRefusal(marker); view.Relation(list) == membership.Refuses {
 		l.logSometimes(&l.listsAt, "quorumlock: node does not accept this client", "error", plain.Text(view.Refusal(list).Error()))
 	}
 }

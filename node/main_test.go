@@ -167,7 +167,7 @@ func settle(t *testing.T, n *node.Node) pipeline.Result {
 		return r
 	}
 	view := membership.Read(*r.Reply.Look, 0)
-	switch view.Standing(members) {
+	switch view.Relation(members) {
 	case membership.Refuses:
 		return pipeline.Result{Err: &node.Error{Node: n.Name(), Op: "acquire", Err: view.Refusal(members)}}
 	case membership.Accepts:

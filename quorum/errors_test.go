@@ -165,7 +165,7 @@ func TestRemainingByTheAnswers(t *testing.T) {
 	} {
 		o := engine.Outcome{Need: 2}
 		for i, is := range c.answers {
-			o.Nodes = append(o.Nodes, engine.Said{Is: is, Wait: c.waits[i]})
+			o.Nodes = append(o.Nodes, engine.NodeAnswer{Is: is, Wait: c.waits[i]})
 		}
 		got := o.Remaining()
 		testkit.Check(t, got == c.want, "%v, %v: %v, want %v", c.answers, c.waits, got, c.want)

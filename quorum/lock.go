@@ -154,7 +154,7 @@ func (l *Lock) Token() uint64 { return l.handle.Hold().Token() }
 // [Lock.Unlock] of the handle that acquired the lock releases it at any level; Unlock of the other
 // handles then returns [ErrNotHeld].
 func (l *Lock) Level() int {
-	if s := l.handle.Standing(); s.Valid {
+	if s := l.handle.Status(); s.Valid {
 		return s.Level
 	}
 	return 0
@@ -200,7 +200,7 @@ func (l *Lock) Valid() bool { return l.handle.Valid() }
 // Err returns nil while the lock is held, and otherwise why it is not: an error that wraps [ErrLost], or
 // [ErrReleased], [ErrHandedOver] or [ErrClosed].
 func (l *Lock) Err() error {
-	switch s := l.handle.Standing(); {
+	switch s := l.handle.Status(); {
 	case s.Phase == lease.Expired:
 		return s.Ended
 	case s.Cause == lease.HandedOver:
@@ -216,7 +216,7 @@ func (l *Lock) Err() error {
 }
 
 // unusable returns why the handle does not hold the lock, or nil.
-func (l *Lock) unusable(op string, s engine.Standing) error {
+func (l *Lock) unusable(op string, s engine.Status) error {
 	switch {
 	case s.Cause == lease.HandedOver:
 		return &Error{Op: op, Names: l.names, causes: []error{ErrNotHeld, ErrHandedOver}}
@@ -233,7 +233,7 @@ func (l *Lock) unusable(op string, s engine.Standing) error {
 }
 
 // overdue returns the error of a lock whose deadline has passed before the schedule has noticed it.
-func (l *Lock) overdue(op string, s engine.Standing) *Error {
+func (l *Lock) overdue(op string, s engine.Status) *Error {
 	return l.first.keptError(op, s.Keepers, ErrLost, detail("the deadline has passed"))
 }
 
@@ -253,7 +253,7 @@ func (l *Lock) awaitReplies(ctx context.Context, op string, t *engine.Tally) err
 		return nil
 	}
 	e := &Error{Op: op, Names: l.names, causes: ended}
-	switch s := l.handle.Standing(); {
+	switch s := l.handle.Status(); {
 	case s.Phase == lease.Expired:
 		e.causes = append(e.causes, s.Ended) // it has the nodes' errors
 		return e

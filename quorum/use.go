@@ -91,7 +91,7 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 			failure.causes = []error{ErrLost}
 		}
 	}
-	if failure.Nodes != nil || l.first.handle.Standing().Holds() { // otherwise the nodes do not matter
+	if failure.Nodes != nil || l.first.handle.Status().Holds() { // otherwise the nodes do not matter
 		enough, failed := t.Result()
 		if !enough && isOverdue(failure.causes) {
 			failure.causes = slices.Insert(failure.causes, 0, error(ErrUnavailable))
@@ -124,7 +124,7 @@ func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 // extend asks all nodes, unless the call's context has ended.
 func (l *Lock) extend(ctx context.Context, op string, lasts time.Duration) error {
 	if ended := contextError(ctx); ended != nil {
-		if err := l.unusable(op, l.handle.Standing()); err != nil {
+		if err := l.unusable(op, l.handle.Status()); err != nil {
 			return err
 		}
 		return &Error{Op: op, Names: l.names, causes: ended}
@@ -141,7 +141,7 @@ func (l *Lock) confirm(ctx context.Context, op string, t *engine.Tally) error {
 	if err := l.awaitReplies(ctx, op, t); err != nil {
 		return err
 	}
-	return l.unusable(op, l.handle.Standing()) // enough nodes have confirmed, but perhaps after the lock was lost
+	return l.unusable(op, l.handle.Status()) // enough nodes have confirmed, but perhaps after the lock was lost
 }
 
 // Unlock lowers the level, or releases the lock when this is the handle that acquired it. It sends
@@ -227,7 +227,7 @@ func (l *Lock) unlockInner(ctx context.Context) error {
 	// The hold's own level decides, not the replies. The wait is for operators, so that Inspect finds
 	// the new level on the nodes.
 	awaitDecided(ctx, t)
-	if s := l.handle.Standing(); s.Phase == lease.Expired {
+	if s := l.handle.Status(); s.Phase == lease.Expired {
 		return &Error{Op: "unlock", Names: l.names, causes: []error{s.Ended}}
 	}
 	return nil

@@ -88,7 +88,7 @@ func majorityState(views map[string]*membership.View) *state {
 		s.next = next
 	}
 	carries := func(v *membership.View, list *scripts.List) bool {
-		return v != nil && v.Standing(list) == membership.Accepts
+		return v != nil && v.Relation(list) == membership.Accepts
 	}
 	s.whole, s.announced = true, s.next != nil
 	for _, name := range s.members.Names() {

@@ -154,7 +154,7 @@ func (c *cluster) found(client membership.Client, views []*membership.View) (rou
 func (c *cluster) accepts(list *scripts.List) (names []string) {
 	c.t.Helper()
 	for name := range c.masters {
-		if list.Has(name) && c.look(name).Standing(list) == membership.Accepts {
+		if list.Has(name) && c.look(name).Relation(list) == membership.Accepts {
 			names = append(names, name)
 		}
 	}

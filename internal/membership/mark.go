@@ -52,7 +52,7 @@ func (c Client) MayMark(views []*View) bool {
 func (c Client) evidence(views []*View) (top scripts.Marker, found bool) {
 	in := 0
 	for _, v := range views {
-		if v == nil || v.Standing(c.List) != Accepts {
+		if v == nil || v.Relation(c.List) != Accepts {
 			continue
 		}
 		m := v.marker
@@ -71,7 +71,7 @@ func (c Client) markAll(views []*View, top scripts.Marker) (marks []Mark) {
 		if v == nil {
 			continue
 		}
-		switch v.Standing(c.List) {
+		switch v.Relation(c.List) {
 		case Blank:
 			marks = append(marks, c.mark(i, v, top))
 		case Claimed:
@@ -98,18 +98,18 @@ func (c Client) claim(views []*View) (marks []Mark) {
 		if v == nil {
 			return nil
 		}
-		standing := v.Standing(c.List)
+		relation := v.Relation(c.List)
 		switch {
-		case standing == Blank && v.HadAnother(c.List), standing == Refuses:
+		case relation == Blank && v.HadAnother(c.List), relation == Refuses:
 			return nil
-		case standing == Blank && c.Exists && !v.had(c.List):
+		case relation == Blank && c.Exists && !v.had(c.List):
 			return nil // the node may have another list's clients, alongside a removed one that kept this list
-		case standing == Blank:
+		case relation == Blank:
 			blank = append(blank, i)
-		case standing == Claimed:
+		case relation == Claimed:
 			claimed = append(claimed, i)
 		}
-		if m := v.marker; m.Members.Len() > 0 && !(standing == Blank && m.Claimed) && (!known || m.Generation > top.Generation) {
+		if m := v.marker; m.Members.Len() > 0 && !(relation == Blank && m.Claimed) && (!known || m.Generation > top.Generation) {
 			top, known = m, true
 		}
 	}
@@ -136,7 +136,7 @@ func (c Client) claim(views []*View) (marks []Mark) {
 // the client wants none.
 func (c Client) correct(views []*View) (marks []Mark) {
 	for i, v := range views {
-		if v == nil || v.Standing(c.List) != Accepts && v.Standing(c.List) != Claimed {
+		if v == nil || v.Relation(c.List) != Accepts && v.Relation(c.List) != Claimed {
 			continue
 		}
 		if v.Quarantine() > c.Quarantine(i) {

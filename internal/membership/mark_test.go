@@ -117,7 +117,7 @@ func TestPlan(t *testing.T) {
 			testkit.Equal(t, fmt.Sprint(got), fmt.Sprint(c.want), "it marks")
 			for _, round := range c.want[min(len(c.want), 1):] { // all that were marked accepted it
 				for _, name := range round {
-					testkit.Equal(t, world.look(name).Standing(c.list), membership.Accepts, name)
+					testkit.Equal(t, world.look(name).Relation(c.list), membership.Accepts, name)
 				}
 			}
 		})

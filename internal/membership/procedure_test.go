@@ -115,8 +115,8 @@ func TestReplaceAMaster(t *testing.T) {
 		c.has("removed", name, abd, none, 9)
 	}
 	v := c.look("c")
-	testkit.Check(t, change.IsRetired(v) && v.Standing(abc) == membership.Refuses,
-		"c is retired: %v, and stands as %d", change.IsRetired(v), v.Standing(abc))
+	testkit.Check(t, change.IsRetired(v) && v.Relation(abc) == membership.Refuses,
+		"c is retired: %v, and stands as %d", change.IsRetired(v), v.Relation(abc))
 	c.pass(maxLease)
 	c.marks("taken back", changeOf(t, abd, abcd).Announce(), "c pause read raise a b c d")
 }

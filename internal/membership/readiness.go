@@ -59,7 +59,7 @@ func (c Client) Refusal(views []*View, errs []error, i int) error {
 	if v == nil {
 		return errs[i]
 	}
-	switch v.Standing(c.List) {
+	switch v.Relation(c.List) {
 	case Accepts:
 		return nil
 	case Refuses:
@@ -90,15 +90,15 @@ func (c Client) Refusal(views []*View, errs []error, i int) error {
 
 // ClaimWaits returns how long a node must wait that is claimed for the client's list, 0 if it is not.
 func (c Client) ClaimWaits(views []*View, i int) time.Duration {
-	if v := views[i]; v == nil || v.Standing(c.List) != Claimed {
+	if v := views[i]; v == nil || v.Relation(c.List) != Claimed {
 		return 0
 	}
 	return max(ClaimWaits(views, c.List), 0)
 }
 
-func (c Client) isAcceptedBy(v *View) bool { return v != nil && v.Standing(c.List) == Accepts }
+func (c Client) isAcceptedBy(v *View) bool { return v != nil && v.Relation(c.List) == Accepts }
 
 // isRefusedBy reports whether a node has another list.
 func (c Client) isRefusedBy(v *View) bool {
-	return v != nil && v.Standing(c.List) == Refuses && errors.Is(v.Refusal(c.List), ErrDiffers)
+	return v != nil && v.Relation(c.List) == Refuses && errors.Is(v.Refusal(c.List), ErrDiffers)
 }

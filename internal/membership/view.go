@@ -94,7 +94,7 @@ func (v *View) Quarantine() time.Duration {
 // ClaimWaits returns how long the claims for a list must wait before they can be confirmed.
 func ClaimWaits(views []*View, list *scripts.List) (longest time.Duration) {
 	for _, v := range views {
-		if v != nil && v.Standing(list) == Claimed {
+		if v != nil && v.Relation(list) == Claimed {
 			longest = max(longest, v.Quarantine())
 		}
 	}
@@ -120,13 +120,13 @@ func (v *View) had(list *scripts.List) bool {
 // Has reports whether the node has that list: it accepts clients with it, or did before it came back
 // blank, or is being marked for it.
 func (v *View) Has(list *scripts.List) bool {
-	return v.Standing(list) == Blank && v.had(list) || v.Standing(list) == Claimed || v.Standing(list) == Accepts
+	return v.Relation(list) == Blank && v.had(list) || v.Relation(list) == Claimed || v.Relation(list) == Accepts
 }
 
 // Announced reports whether a blank node has come back in the midst of a change to that list. It then
 // waits for a client with the list before, which is returned.
 func (v *View) Announced(list *scripts.List) (before *scripts.List, found bool) {
-	return v.marker.Members, v.Standing(list) == Blank && v.marker.Next.Equal(list)
+	return v.marker.Members, v.Relation(list) == Blank && v.marker.Next.Equal(list)
 }
 
 // HadAnother reports whether a blank node has come back with a marker that accepted other clients, but
@@ -135,12 +135,12 @@ func (v *View) HadAnother(list *scripts.List) bool {
 	return v.marker.Members.Len() > 0 && !v.marker.Claimed && !v.had(list)
 }
 
-// Standing is how a node stands to a client with a list of masters.
-type Standing int
+// Relation is how a node stands to a client with a list of masters.
+type Relation int
 
 const (
 	// Blank: the node has forgotten whom it accepts, or has never known: it grants nothing.
-	Blank Standing = iota + 1
+	Blank Relation = iota + 1
 	// Claimed: a client with the same list is marking all blank members. It accepts nobody yet.
 	Claimed
 	// Accepts: the list has exactly the members, or the next members.
@@ -150,8 +150,8 @@ const (
 	Refuses
 )
 
-// Standing returns how the node stands to a client with that list.
-func (v *View) Standing(list *scripts.List) Standing {
+// Relation returns how the node stands to a client with that list.
+func (v *View) Relation(list *scripts.List) Relation {
 	m := v.marker
 	switch {
 	case !v.IsMarked():

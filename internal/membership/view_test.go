@@ -26,10 +26,10 @@ func viewOf(text string) *membership.View {
 	return membership.Read(scripts.LookReply{Marker: text, Now: start, Process: ofA}, 0)
 }
 
-func TestStanding(t *testing.T) {
+func TestRelation(t *testing.T) {
 	for what, c := range map[string]struct {
 		view *membership.View
-		want membership.Standing
+		want membership.Relation
 	}{
 		"no marker":                    {viewOf(""), membership.Blank},
 		"a text that is no marker":     {viewOf("text"), membership.Blank},
@@ -50,7 +50,7 @@ func TestStanding(t *testing.T) {
 		"admitted, another max lease":  {view(func(m *scripts.Marker) { m.Members, m.MaxLease = none, time.Second }), membership.Refuses},
 		"admitted by another name":     {view(func(m *scripts.Marker) { m.Members, m.Member = none, "x" }), membership.Blank},
 	} {
-		testkit.Equal(t, c.view.Standing(abc), c.want, what)
+		testkit.Equal(t, c.view.Relation(abc), c.want, what)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestRefusals(t *testing.T) {
 			"the lists of masters differ: this master is being marked for clients with {a, b, c, d} (generation 7), this client's list is {a, b, c}"},
 	} {
 		v := view(c.change)
-		if v.Standing(abc) != membership.Refuses {
+		if v.Relation(abc) != membership.Refuses {
 			t.Fatalf("%s: it does not refuse", what)
 		}
 		err := v.Refusal(abc)

@@ -33,7 +33,7 @@ type attempt struct {
 // nothing. The hold's mutex guards it.
 type grantRequest struct {
 	request
-	said Said // without Is and Err
+	answer NodeAnswer // without Is and Err
 }
 
 // Attempt makes one attempt: the hold becomes a lock, or the attempt is undone. It is called once. probe is the node that
@@ -96,7 +96,7 @@ func (e *Engine) unlisted(refusals []error, approach waiting.Approach) *Outcome 
 		o.Verdict = lease.OutOfReach
 	}
 	for range e.Nodes {
-		o.Nodes = append(o.Nodes, Said{Is: lease.Unanswered})
+		o.Nodes = append(o.Nodes, NodeAnswer{Is: lease.Unanswered})
 	}
 	return o
 }
@@ -189,7 +189,7 @@ func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireRep
 		h.engine.RTT.Observe(node, h.engine.Clock.Now().Sub(h.lease.BegunAt()))
 	}
 	if r := &a.requests[node]; reply.Is == lease.Refused || reply.Is == lease.Quarantined {
-		r.said = Said{Late: reply.Is, Wait: said.Wait, Holder: said.Holder, Listeners: said.Waiting, Readers: said.Readers, Reserved: said.Reserved}
+		r.answer = NodeAnswer{Late: reply.Is, Wait: said.Wait, Holder: said.Holder, Listeners: said.Waiting, Readers: said.Readers, Reserved: said.Reserved}
 	}
 }
 
@@ -247,12 +247,12 @@ func (a *attempt) outcomeLocked(approach waiting.Approach) *Outcome {
 	h := a.hold
 	o := &Outcome{Approach: approach, Verdict: h.lease.Verdict(), Cause: h.lease.Cause(), Need: h.engine.Need, BegunAt: h.lease.BegunAt(),
 		WriteBacks: h.lease.WriteBacks(), ByMaxHold: h.lease.EndedByMaxHold(), TakesOver: h.predecessor != nil,
-		Nodes: make([]Said, len(a.requests))}
+		Nodes: make([]NodeAnswer, len(a.requests))}
 	if approach.Reserves() {
 		o.Reserved = h
 	}
 	for i := range a.requests {
-		o.Nodes[i] = a.requests[i].said
+		o.Nodes[i] = a.requests[i].answer
 		o.Nodes[i].Is, o.Nodes[i].Late = h.lease.AnswerOf(i), lease.Unasked
 	}
 	return o
@@ -274,7 +274,7 @@ func (a *attempt) undo(ctx context.Context, approach waiting.Approach) *Outcome 
 		n := &o.Nodes[i]
 		if a.hold.lease.AnswerOf(i) == lease.Unanswered {
 			is := n.Is
-			*n = a.requests[i].said
+			*n = a.requests[i].answer
 			n.Is = is
 		}
 		n.Err = a.hold.members[i].err

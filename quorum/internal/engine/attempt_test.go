@@ -143,7 +143,7 @@ func isRefused(t *testing.T, e *Engine) *scripts.Refusal {
 // A grant says nothing of a holder.
 func TestOnlyRefusalsSayWhoHolds(t *testing.T) {
 	a, _ := heldHold(t, time.Second)
-	testkit.Equal(t, a.requests[0].said, Said{}, "a grant says")
+	testkit.Equal(t, a.requests[0].answer, NodeAnswer{}, "a grant says")
 }
 
 // The error of a node that is down, and is not asked, is part of the outcome.

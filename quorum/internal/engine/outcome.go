@@ -18,7 +18,7 @@ type Outcome struct {
 	Cause      lease.Cause
 	Need       int
 	BegunAt    clock.Instant // zero if no node was asked
-	Nodes      []Said
+	Nodes      []NodeAnswer
 	WriteBacks int // how many nodes were to raise their counter to the token
 
 	Unlisted  bool // the list of masters is not known, because of Refusals, or because ctx or the Engine has ended
@@ -30,8 +30,8 @@ type Outcome struct {
 	Reserved  *Hold // whose reservations keep readers back; nil for none
 }
 
-// Said is what one node said of an attempt.
-type Said struct {
+// NodeAnswer is what one node said of an attempt.
+type NodeAnswer struct {
 	Is        lease.Answer  // when the outcome was certain
 	Late      lease.Answer  // what it said after that, while the attempt was undone: Refused or Quarantined; Unasked for neither
 	Err       error         // a *node.Error, or nil
@@ -162,7 +162,7 @@ func (o *Outcome) ReadersWith(holder string) (count int) {
 
 // IsReserved reports whether a node refused because a writer waits.
 func (o *Outcome) IsReserved() bool {
-	return slices.ContainsFunc(o.Nodes, func(n Said) bool { return n.Is == lease.Refused && n.Reserved })
+	return slices.ContainsFunc(o.Nodes, func(n NodeAnswer) bool { return n.Is == lease.Refused && n.Reserved })
 }
 
 // RefusedBy returns who refused the attempt, also while it was undone.

@@ -27,7 +27,7 @@ func TestHolderIsTheOneThatMostNodesName(t *testing.T) {
 	} {
 		var o Outcome
 		for _, holder := range c.named {
-			o.Nodes = append(o.Nodes, Said{Is: lease.Refused, Holder: holder})
+			o.Nodes = append(o.Nodes, NodeAnswer{Is: lease.Refused, Holder: holder})
 		}
 		if holder, by := o.Holder(); holder != c.want || by != c.by {
 			t.Errorf("%q: %q, named by %d", c.named, holder, by)
@@ -38,30 +38,30 @@ func TestHolderIsTheOneThatMostNodesName(t *testing.T) {
 // What waiters learn from a failed attempt.
 func TestResult(t *testing.T) {
 	const left = 3 * time.Second
-	granted, none := Said{Is: lease.Granted}, Said{Is: lease.Failed}
-	refused := Said{Is: lease.Refused, Wait: left, Listeners: 2, Holder: "other"}
-	reader := Said{Is: lease.Refused, Wait: left, Readers: 1, Holder: "reader"}
-	forever, starts := Said{Is: lease.Refused, Wait: -1}, Said{Is: lease.Quarantined, Wait: time.Second}
+	granted, none := NodeAnswer{Is: lease.Granted}, NodeAnswer{Is: lease.Failed}
+	refused := NodeAnswer{Is: lease.Refused, Wait: left, Listeners: 2, Holder: "other"}
+	reader := NodeAnswer{Is: lease.Refused, Wait: left, Readers: 1, Holder: "reader"}
+	forever, starts := NodeAnswer{Is: lease.Refused, Wait: -1}, NodeAnswer{Is: lease.Quarantined, Wait: time.Second}
 	for _, c := range []struct {
-		nodes []Said
+		nodes []NodeAnswer
 		want  waiting.Result
 	}{
-		{[]Said{refused, refused, refused}, waiting.Result{Held: true, Wait: left, Listeners: 2}},
-		{[]Said{granted, refused, refused}, waiting.Result{Held: true, Wait: left, Votes: 1, Listeners: 2}},
-		{[]Said{granted, refused, none}, waiting.Result{Held: true, Wait: left, Votes: 1, Listeners: 2}},
-		{[]Said{forever, refused, none}, waiting.Result{Held: true, Wait: -1, Listeners: 2}},
-		{[]Said{granted, none, none}, waiting.Result{Wait: -1, Votes: 1}},
-		{[]Said{refused, {}, {}}, waiting.Result{Held: true, Listeners: 2}},
-		{[]Said{reader, reader, none}, waiting.Result{Held: true, Readers: true, Wait: left}},
-		{[]Said{reader, refused, reader}, waiting.Result{Held: true, Wait: left, Listeners: 2}},
-		{[]Said{reader, reader, starts}, waiting.Result{Held: true, Wait: left}},
-		{[]Said{forever, forever, refused}, waiting.Result{Held: true, Wait: -1, Listeners: 2}},
-		{[]Said{starts, starts, granted}, waiting.Result{Wait: time.Second, Votes: 1}},
+		{[]NodeAnswer{refused, refused, refused}, waiting.Result{Held: true, Wait: left, Listeners: 2}},
+		{[]NodeAnswer{granted, refused, refused}, waiting.Result{Held: true, Wait: left, Votes: 1, Listeners: 2}},
+		{[]NodeAnswer{granted, refused, none}, waiting.Result{Held: true, Wait: left, Votes: 1, Listeners: 2}},
+		{[]NodeAnswer{forever, refused, none}, waiting.Result{Held: true, Wait: -1, Listeners: 2}},
+		{[]NodeAnswer{granted, none, none}, waiting.Result{Wait: -1, Votes: 1}},
+		{[]NodeAnswer{refused, {}, {}}, waiting.Result{Held: true, Listeners: 2}},
+		{[]NodeAnswer{reader, reader, none}, waiting.Result{Held: true, Readers: true, Wait: left}},
+		{[]NodeAnswer{reader, refused, reader}, waiting.Result{Held: true, Wait: left, Listeners: 2}},
+		{[]NodeAnswer{reader, reader, starts}, waiting.Result{Held: true, Wait: left}},
+		{[]NodeAnswer{forever, forever, refused}, waiting.Result{Held: true, Wait: -1, Listeners: 2}},
+		{[]NodeAnswer{starts, starts, granted}, waiting.Result{Wait: time.Second, Votes: 1}},
 	} {
 		o := Outcome{Need: 2, Verdict: lease.OutOfReach, Nodes: c.nodes}
 		testkit.Equal(t, o.Result(), c.want, c.nodes)
 	}
-	o := Outcome{Need: 2, Verdict: lease.Won, Cause: lease.TooLate, Nodes: []Said{granted, granted, refused}}
+	o := Outcome{Need: 2, Verdict: lease.Won, Cause: lease.TooLate, Nodes: []NodeAnswer{granted, granted, refused}}
 	if got, want := o.Result(), (waiting.Result{Wait: -1, Votes: 2, Listeners: 2}); got != want {
 		t.Errorf("won, and too late: %+v, want %+v", got, want)
 	}
@@ -82,14 +82,14 @@ func TestIsCut(t *testing.T) {
 
 // A take-over that is blocked has the reason of any attempt, except that another owner counts only if a node names it.
 func TestReasonOfATakeOver(t *testing.T) {
-	starts, refused, named := Said{Is: lease.Quarantined}, Said{Is: lease.Refused}, Said{Is: lease.Refused, Holder: "other"}
+	starts, refused, named := NodeAnswer{Is: lease.Quarantined}, NodeAnswer{Is: lease.Refused}, NodeAnswer{Is: lease.Refused, Holder: "other"}
 	for _, c := range []struct {
-		nodes []Said
+		nodes []NodeAnswer
 		want  Reason
 	}{
-		{[]Said{starts, starts, refused}, Quarantined},
-		{[]Said{refused, refused, refused}, NoReason},
-		{[]Said{refused, named, refused}, HeldByAnother},
+		{[]NodeAnswer{starts, starts, refused}, Quarantined},
+		{[]NodeAnswer{refused, refused, refused}, NoReason},
+		{[]NodeAnswer{refused, named, refused}, HeldByAnother},
 	} {
 		o := Outcome{Need: 2, Verdict: lease.OutOfReach, TakesOver: true, Nodes: c.nodes}
 		testkit.Equal(t, o.Reason(), c.want, c.nodes)
@@ -98,9 +98,9 @@ func TestReasonOfATakeOver(t *testing.T) {
 
 // What a node says after the outcome was certain says nothing of the reason.
 func TestOnlyRefusalsCount(t *testing.T) {
-	late := Said{Is: lease.Unanswered, Late: lease.Refused, Holder: "late", Readers: 3, Reserved: true}
-	refused := Said{Is: lease.Refused, Holder: "reader", Readers: 2}
-	o := Outcome{Need: 2, Nodes: []Said{late, refused, late}}
+	late := NodeAnswer{Is: lease.Unanswered, Late: lease.Refused, Holder: "late", Readers: 3, Reserved: true}
+	refused := NodeAnswer{Is: lease.Refused, Holder: "reader", Readers: 2}
+	o := Outcome{Need: 2, Nodes: []NodeAnswer{late, refused, late}}
 	holder, by := o.Holder()
 	testkit.Check(t, holder == "reader" && by == 1, "%q, named by %d", holder, by)
 	if late, timely := o.ReadersWith("late"), o.ReadersWith("reader"); late != 0 || timely != 2 {
@@ -114,7 +114,7 @@ func TestOnlyRefusalsCount(t *testing.T) {
 
 // An attempt is blocked by what would let it succeed; one that was won, or was cut, by nothing.
 func TestBlocking(t *testing.T) {
-	refused := []Said{{Is: lease.Refused}, {Is: lease.Refused}, {Is: lease.Refused}}
+	refused := []NodeAnswer{{Is: lease.Refused}, {Is: lease.Refused}, {Is: lease.Refused}}
 	for _, c := range []struct {
 		o    Outcome
 		want Reason

@@ -8,7 +8,7 @@ import (
 
 // Release ends the lock and its contexts, and sends the release. t counts the replies; it is nil if there is nothing to
 // release. An orphan is released, too.
-func (l *Handle) Release() (t *Tally, before Standing) {
+func (l *Handle) Release() (t *Tally, before Status) {
 	h := l.hold
 	h.engine.schedule.Remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
 	var room [8]lease.Command
@@ -25,23 +25,23 @@ func (l *Handle) Release() (t *Tally, before Standing) {
 }
 
 // endLease ends the lease. It appends the releases, which are due when the contexts have ended.
-func (l *Handle) endLease(room []lease.Command) (releases []lease.Command, keepers uint64, before Standing) {
+func (l *Handle) endLease(room []lease.Command) (releases []lease.Command, keepers uint64, before Status) {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.engine.Clock.Now()
-	before = l.standingLocked(now)
+	before = l.statusLocked(now)
 	l.unlocked.Store(true)
 	keepers = h.lease.KeepersAt(now)
 	return h.carryOutLocked(h.lease.Unlock(now, room), nil), keepers, before
 }
 
 // Lower ends an inner handle, and lowers the level here and on the nodes. t is nil if the handle doesn't hold the lock.
-func (l *Handle) Lower() (t *Tally, before Standing) {
+func (l *Handle) Lower() (t *Tally, before Status) {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before = l.standingLocked(h.engine.Clock.Now())
+	before = l.statusLocked(h.engine.Clock.Now())
 	l.unlocked.Store(true)
 	if !before.Holds() {
 		return nil, before

@@ -40,7 +40,7 @@ func TestInterruptOfALostLock(t *testing.T) {
 	fake.Advance(time.Second)
 	a.hold.due(fake.Now())
 	a.hold.Interrupt()
-	s := a.hold.First().Standing()
+	s := a.hold.First().Status()
 	testkit.Check(t, s.Phase == lease.Expired && !s.Unlocked, "%+v", s)
 }
 
@@ -119,8 +119,8 @@ func TestAHandleThatHasLeftChangesNothing(t *testing.T) {
 		left.Lower()
 		again, s := left.Lower()
 		extended, _ := left.Extend(time.Second)
-		testkit.Check(t, again == nil && extended == nil && s.Level == 2 && !s.Holds() && left.Standing().Level == 2,
-			"%+v, then %+v", s, left.Standing())
+		testkit.Check(t, again == nil && extended == nil && s.Level == 2 && !s.Holds() && left.Status().Level == 2,
+			"%+v, then %+v", s, left.Status())
 		_, is := left.Enter(new(Handle), newHolder(), lease.Write)
 		testkit.Equal(t, is, NotHeld, "entered")
 		handed, _ := left.HandOver()
@@ -144,7 +144,7 @@ func TestStandingCountsTheKeepers(t *testing.T) {
 	extend := lease.Command{Do: lease.Extend, Until: fake.Now().Add(time.Minute)}
 	a.hold.takeReply(extend, lease.Reply{Is: lease.Kept, Process: "one"}, nil)
 	fake.Advance(time.Second)
-	k := a.hold.First().Standing().Keepers
+	k := a.hold.First().Status().Keepers
 	testkit.Check(t, k.Kept == 1 && k.Unknown == 2, "%+v", k)
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
-// Standing is whether a handle holds its lock, and what else is known of the lock.
-type Standing struct {
+// Status is whether a handle holds its lock, and what else is known of the lock.
+type Status struct {
 	Phase    lease.Phase
 	Cause    lease.Cause
 	Mode     lease.Mode
@@ -21,18 +21,18 @@ type Standing struct {
 }
 
 // Holds reports whether the handle holds the lock.
-func (s Standing) Holds() bool { return s.Valid && !s.Unlocked }
+func (s Status) Holds() bool { return s.Valid && !s.Unlocked }
 
-// Standing returns the handle's.
-func (l *Handle) Standing() Standing {
+// Status returns the handle's.
+func (l *Handle) Status() Status {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
-	return l.standingLocked(l.hold.engine.Clock.Now())
+	return l.statusLocked(l.hold.engine.Clock.Now())
 }
 
-func (l *Handle) standingLocked(now clock.Instant) Standing {
+func (l *Handle) statusLocked(now clock.Instant) Status {
 	h := l.hold
-	s := Standing{Phase: h.lease.Phase(), Cause: h.lease.Cause(), Mode: h.lease.Mode(), Level: h.lease.Level(),
+	s := Status{Phase: h.lease.Phase(), Cause: h.lease.Cause(), Mode: h.lease.Mode(), Level: h.lease.Level(),
 		Valid: h.lease.Valid(now), Unlocked: l.unlocked.Load(), Ended: h.ended}
 	if !s.Valid {
 		s.Keepers = h.keepersLocked()
@@ -129,16 +129,16 @@ func (h *Hold) leaveLocked(l *Handle) []lease.Command {
 }
 
 // Extend asks all nodes for a lease of that length, if the handle holds the lock; t is nil if it doesn't.
-func (l *Handle) Extend(lasts time.Duration) (t *Tally, before Standing) {
-	return l.change(func(now clock.Instant, _ Standing) (commands []lease.Command, ok bool) {
+func (l *Handle) Extend(lasts time.Duration) (t *Tally, before Status) {
+	return l.change(func(now clock.Instant, _ Status) (commands []lease.Command, ok bool) {
 		return l.hold.lease.Extend(now, lasts, nil), true
 	})
 }
 
 // Downgrade makes a reader of the lock's holder, and asks all nodes to confirm it. t is nil if the handle doesn't hold
 // the lock, if the lock has several names, or if a writer has entered it again.
-func (l *Handle) Downgrade() (t *Tally, before Standing) {
-	return l.change(func(now clock.Instant, before Standing) (commands []lease.Command, ok bool) {
+func (l *Handle) Downgrade() (t *Tally, before Status) {
+	return l.change(func(now clock.Instant, before Status) (commands []lease.Command, ok bool) {
 		if len(l.hold.names) > 1 || before.Level > 1 && before.Mode == lease.Write {
 			return nil, false
 		}
@@ -147,12 +147,12 @@ func (l *Handle) Downgrade() (t *Tally, before Standing) {
 }
 
 // change has all nodes confirm a change to a lock that stays held.
-func (l *Handle) change(by func(now clock.Instant, before Standing) ([]lease.Command, bool)) (t *Tally, before Standing) {
+func (l *Handle) change(by func(now clock.Instant, before Status) ([]lease.Command, bool)) (t *Tally, before Status) {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.engine.Clock.Now()
-	before = l.standingLocked(now)
+	before = l.statusLocked(now)
 	if !before.Holds() {
 		return nil, before
 	}
@@ -167,7 +167,7 @@ func (l *Handle) change(by func(now clock.Instant, before Standing) ([]lease.Com
 
 // Linger ends the lock and its contexts before its min hold is over, and leaves the release to the schedule. It reports
 // whether the lock stays on the nodes: it lingers already if before says so, and if the Engine was closed, for its lease.
-func (l *Handle) Linger() (lingers bool, before Standing) {
+func (l *Handle) Linger() (lingers bool, before Status) {
 	h := l.hold
 	if h.terms.MinHold == 0 {
 		return false, before
@@ -184,7 +184,7 @@ func (l *Handle) Linger() (lingers bool, before Standing) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.engine.Clock.Now()
-	before = l.standingLocked(now)
+	before = l.statusLocked(now)
 	if before.Phase == lease.Lingering {
 		return true, before
 	}
@@ -199,7 +199,7 @@ func (l *Handle) Linger() (lingers bool, before Standing) {
 
 // HandOver ends the lock and its contexts, and leaves its keys on the nodes. No request for a grant is sent, or sent
 // again, after it. It does nothing if the handle doesn't hold the lock, or if a reader holds it.
-func (l *Handle) HandOver() (handed bool, before Standing) {
+func (l *Handle) HandOver() (handed bool, before Status) {
 	h := l.hold
 	defer func() { // with mu unlocked, because the schedule's mutex comes first
 		if handed {
@@ -210,7 +210,7 @@ func (l *Handle) HandOver() (handed bool, before Standing) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.engine.Clock.Now()
-	before = l.standingLocked(now)
+	before = l.statusLocked(now)
 	if !before.Holds() || before.Mode == lease.Read {
 		return false, before
 	}

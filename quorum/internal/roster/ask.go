@@ -46,7 +46,7 @@ func (r *Roster) Recheck(i int, done func(wait time.Duration, err error)) {
 // be the same process as that one.
 func (r *Roster) Refusal(i int, reply *scripts.Refusal) error {
 	view, list := membership.ReadRefusal(*reply), r.List()
-	if view.Standing(list) != membership.Refuses || view.IsAnotherMember(list) {
+	if view.Relation(list) != membership.Refuses || view.IsAnotherMember(list) {
 		return nil
 	}
 	r.noteRefused(i)
@@ -71,7 +71,7 @@ func (r *Roster) OtherList(marker string) error {
 	if list == nil || err != nil || m.Claimed {
 		return nil
 	}
-	if view := membership.ReadRefusal(scripts.Refusal{Marker: marker, Process: m.Process}); view.Standing(list) == membership.Refuses {
+	if view := membership.ReadRefusal(scripts.Refusal{Marker: marker, Process: m.Process}); view.Relation(list) == membership.Refuses {
 		return view.Refusal(list)
 	}
 	return nil

@@ -27,7 +27,7 @@ func (r *Roster) Ready(ctx context.Context, need int) (enoughReady bool, tried [
 			return nil
 		}
 		view := membership.Read(*result.Reply.Look, 0)
-		if view.Standing(list) != membership.Accepts || min(view.Quarantine(), inside.Of(n).Quarantine) > 0 {
+		if view.Relation(list) != membership.Accepts || min(view.Quarantine(), inside.Of(n).Quarantine) > 0 {
 			return nil
 		}
 		r.NoteAccepted(i, sent)

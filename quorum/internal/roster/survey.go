@@ -74,5 +74,5 @@ func (s *Survey) claimWaits(i int) time.Duration {
 
 // accepts reports whether a node with that view accepts this locker.
 func (s *Survey) accepts(v *membership.View) bool {
-	return s.list != nil && v != nil && v.Standing(s.list) == membership.Accepts
+	return s.list != nil && v != nil && v.Relation(s.list) == membership.Accepts
 }

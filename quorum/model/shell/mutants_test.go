@@ -49,7 +49,7 @@ var mutants = []mutate.Mutant[string]{
 	{Rule: "a renewal that goes out again has the present mode", Setup: "a downgrade, masters that forget, and renewals one by one",
 		Edits: in("lease/keep.go", "	c.Mode, c.Until = l.mode, l.until(now)\n", "	c.Until = l.until(now)\n")},
 	{Rule: "an extension of a lock that has ended meanwhile is an error", Setup: "Unlock, Extend and a renewal",
-		Edits: []mutate.Edit{{File: "quorum/use.go", Text: "	return l.unusable(op, l.handle.Standing()) // enough", Now: "	return nil // enough"}}},
+		Edits: []mutate.Edit{{File: "quorum/use.go", Text: "	return l.unusable(op, l.handle.Status()) // enough", Now: "	return nil // enough"}}},
 	{Rule: "a resent release that finds nothing says nothing of a loss", Setup: "masters restart while a lock is released",
 		Edits: in("engine/release.go", "found := result.Resent || said", "found := said")},
 	{Rule: "who takes over has a greater token than the ticket", Setup: "a hand-over whose counters are deleted",

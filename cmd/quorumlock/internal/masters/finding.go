@@ -67,10 +67,10 @@ func judge(found []Finding, nodes []*node.Node) {
 	views, errs := make([]*membership.View, len(found)), make([]error, len(found))
 	isKnown := false // a master accepts these clients
 	for i := range found {
-		f, r, standing := &found[i], found[i].Report, membership.Standing(0)
+		f, r, relation := &found[i], found[i].Report, membership.Relation(0)
 		view := inside.LookOf(r).View
 		if view != nil {
-			standing = view.Standing(client.List)
+			relation = view.Relation(client.List)
 		}
 		switch {
 		case f.Err != nil:
@@ -79,14 +79,14 @@ func judge(found []Finding, nodes []*node.Node) {
 			errs[i] = f.error(r.Refused)
 		case f.twin != "":
 			errs[i] = f.error(fmt.Errorf("%w: it is one process with %s", node.ErrInvalid, f.twin))
-		case standing != membership.Refuses && standing != membership.Accepts && r.RefusesWrites != nil: // nobody can mark it
+		case relation != membership.Refuses && relation != membership.Accepts && r.RefusesWrites != nil: // nobody can mark it
 			errs[i] = f.error(r.RefusesWrites)
 			continue
-		case standing == membership.Refuses:
+		case relation == membership.Refuses:
 			f.NoVote = f.error(view.Refusal(client.List))
 			fallthrough
 		default:
-			views[i], isKnown = view, isKnown || standing == membership.Accepts
+			views[i], isKnown = view, isKnown || relation == membership.Accepts
 			continue
 		}
 		f.NoVote = errs[i]
