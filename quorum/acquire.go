@@ -30,9 +30,9 @@ import (
 // The error is an [*Error]. When ctx ends it wraps [ErrNotAcquired], the reason of the last
 // attempt, if there was one ([ErrHeld], [ErrQuarantined] or [ErrUnavailable]), and the context's
 // error. Lock does not wait if the names cannot be locked (ErrInvalid), if the Locker is closed
-// ([ErrClosed]), or if too many nodes have an error that does not pass by itself, such as a wrong
-// password, or a key of another type at the name (the [*node.Error] of each). These three wrap
-// [ErrPermanent]: do not try them again in a loop.
+// ([ErrClosed]), or if too many nodes have a permanent error, such as a wrong password, or a key of
+// another type at the name (the [*node.Error] of each). These three wrap [ErrPermanent]: do not try
+// them again in a loop.
 func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 	if l.set.wait == 0 {
 		return l.TryLock(ctx, names...)
@@ -63,10 +63,11 @@ func (l *Locker) wait(ctx context.Context, what wanted) (lock *Lock, err error) 
 	return l.report(o, held, err)
 }
 
-// TryLock is [Locker.Lock] without waiting for a release. It returns [ErrHeld] if another holder has the names. While
-// nobody has them, because several processes try at once and none gets enough votes, it tries again: so one of them
-// gets the lock. It takes a round trip or two if nobody else tries, some more if others do, and about a node's timeout if
-// too many nodes do not answer. The errors are Lock's.
+// TryLock is [Locker.Lock] without waiting for a release. It returns [ErrHeld] if another holder
+// has the names. If nobody has them, because several processes try at once and none gets enough
+// votes, it tries again: so one of them gets the lock. It takes a round trip or two if nobody else
+// tries, some more if others do, and about a node's timeout if too many nodes do not answer. The
+// errors are as for Lock.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	within, err := l.checkCall(ctx, "lock", names)
 	if err != nil {
@@ -105,7 +106,7 @@ func (l *Locker) try(ctx context.Context, what wanted) (*Lock, error) {
 	}
 }
 
-// pause waits that long. It returns false if ctx ends before.
+// pause waits for d. It returns false if ctx ends before.
 func (c *core) pause(ctx context.Context, d time.Duration) bool {
 	over := make(chan struct{})
 	timer := c.Clock.AfterFunc(d, func() { close(over) })
@@ -222,12 +223,12 @@ func (l *Locker) takePlace(what wanted) queue.Place {
 	return l.core.waitlist.Enter(queue.Call{Key: what.key, Slots: what.count(), Retry: l.set.retry}, what.channels())
 }
 
-// quietFor is the least time between two lines of the log that calls wait for nodes: attempts may
-// fail and succeed by turns.
+// quietFor is the least time between two log lines about calls that wait for nodes: attempts may fail and succeed by
+// turns.
 const quietFor = 10 * time.Second
 
-// noteShort notes whether an attempt of a call that waits failed because nodes were missing. It reports whether the log
-// should say so: once while that lasts, however many calls wait.
+// noteShort records whether an attempt of a waiting call failed because nodes were missing. It reports whether to log
+// that: once while it lasts, for any number of calls.
 func (c *core) noteShort(short bool) (say bool) {
 	if !short {
 		if c.saidShort.Load() {
@@ -254,7 +255,7 @@ func (c *core) bounded(ctx context.Context, set *settings) (until context.Contex
 	}
 }
 
-// endOfWaiting returns what has ended the waiting, nil for nothing.
+// endOfWaiting returns what has ended the waiting; nil if nothing has.
 func (c *core) endOfWaiting(ctx context.Context) []error {
 	causes := contextError(ctx)
 	if c.IsClosed() {

@@ -13,13 +13,13 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// wanted is what a call wants: all of the names, or some slots of a semaphore. It is made once per call. An attempt is
-// for a [target], which has the slots that it asks for.
+// wanted is what a call wants: all of the names, or some slots of a semaphore. It is made once per call. Each attempt
+// has a [target], with the slots that it asks for.
 type wanted struct {
-	names []string       // of the call: of a semaphore its name
+	names []string       // of the call; for a semaphore, its name
 	slots *slotsCall     // nil for names
 	key   queue.Key      // of the queue in which the call waits
-	tries *waiting.Tries // of a call that waits for no release; nil for one that does
+	tries *waiting.Tries // for a call that waits for no release; else nil
 }
 
 func (l *Locker) wants(names []string) wanted {
@@ -52,7 +52,7 @@ func (w wanted) attempt(ctx context.Context, c *core, set *settings, turn queue.
 	return lock, r
 }
 
-// target is what an attempt is for: all of the names, or slots of the semaphore names[0].
+// target is what one attempt asks for: all of the names, or slots of the semaphore names[0].
 type target struct {
 	names       []string
 	slots       []int          // nil for names
@@ -76,12 +76,12 @@ func (t target) firstNode() int {
 	return t.probe
 }
 
-// attemptResult is what an attempt found out.
+// attemptResult is the result of an attempt.
 type attemptResult struct {
 	*engine.Outcome // nil for a lock, unless a hook needs it
 	waiting.Result
 	err    *Error // nil for a lock
-	mayTry bool   // of a call that waits for no release: nobody is known to hold what it wants
+	mayTry bool   // for a call that waits for no release: nobody is known to hold what it wants
 }
 
 // attempt makes one attempt, and a second one if only another name's token stood in the way of the
@@ -169,7 +169,7 @@ func (l *Lock) unlisted(ctx context.Context, o *engine.Outcome) *Error {
 	return e
 }
 
-// whyLate is why a won attempt has no time left to be held.
+// whyLate returns why a won attempt has no time left to be held.
 func (l *Lock) whyLate(o *engine.Outcome) error {
 	what, stop := "the lease", l.set.terms.StopBefore
 	if o.ByMaxHold {
@@ -192,7 +192,7 @@ func (l *Lock) counts(o *engine.Outcome) *Error {
 	}
 }
 
-// addReason adds what keeps the quorum from being reached, and for held what is known of the holder.
+// addReason adds the reason why there is no quorum and, if the lock is held, what is known of the holder.
 func (l *Lock) addReason(e *Error, o *engine.Outcome) {
 	if o.Blocking() == engine.HeldByAnother {
 		e.Remaining = o.Remaining()
@@ -205,12 +205,12 @@ func (l *Lock) addReason(e *Error, o *engine.Outcome) {
 	}
 }
 
-// reasons has the errors of what keeps a quorum from being reached.
+// reasons has the errors for the reasons why there is no quorum.
 var reasons = [engine.Reasons]error{
 	engine.NoReason: nil, engine.HeldByAnother: ErrHeld, engine.Quarantined: ErrQuarantined, engine.Unavailable: ErrUnavailable,
 }
 
-// isHeld reports whether somebody is known to hold what a refused attempt was for, and has the error name him.
+// isHeld reports whether somebody is known to hold what a refused attempt wanted, and names him in the error.
 func (c *core) isHeld(tries *waiting.Tries, r attemptResult) bool {
 	at := c.Moment()
 	namedBy := tries.Refused(r.RefusedBy(), at.Now.Sub(r.BegunAt), at)
@@ -223,7 +223,7 @@ func (c *core) isHeld(tries *waiting.Tries, r attemptResult) bool {
 	return true
 }
 
-// noteHolder has the error name that holder.
+// noteHolder names the holder in the error.
 func (e *Error) noteHolder(o *engine.Outcome, holder string, namedBy int, uuid string) {
 	e.Holder, e.namedBy = holder, namedBy
 	e.ours = strings.HasPrefix(holder, uuid+":")
@@ -233,7 +233,7 @@ func (e *Error) noteHolder(o *engine.Outcome, holder string, namedBy int, uuid s
 // splitVote is why an attempt failed at a name that nobody is known to hold.
 const splitVote detail = "others try at the same time, and none has enough votes"
 
-// noteSplit makes the error of an attempt that others refused that of a split vote: none of them is known to hold.
+// noteSplit makes the error say that the vote was split: none of those who refused is known to hold.
 func (e *Error) noteSplit() {
 	for i, cause := range e.causes {
 		if cause == ErrHeld {

@@ -19,8 +19,8 @@ import (
 var (
 	// ErrNotAcquired: the lock was not acquired, and the attempt is undone.
 	ErrNotAcquired = errors.New("not acquired")
-	// ErrHeld: because another owner holds the lock, or one of its names; or, of a reader, because a writer
-	// waits and keeps new readers back.
+	// ErrHeld: because another owner holds the lock, or one of its names; or, for a reader, because a writer waits
+	// and keeps new readers back.
 	ErrHeld = errors.New("held by another")
 	// ErrQuarantined: because of nodes in quarantine. They may have forgotten locks, and grant nothing
 	// new.
@@ -31,10 +31,10 @@ var (
 	// The errors of the nodes contain both lists.
 	ErrMembership = node.ErrMembership
 	// ErrPermanent: waiting or trying again cannot succeed until the program, its settings or the
-	// servers are changed, because too many nodes have an error that does not pass by itself (see
-	// [node.Error.Permanent]). Errors of [Locker.Lock] and [Locker.TryLock] wrap it. So do all errors
-	// that wrap [ErrInvalid] or [ErrClosed].
-	ErrPermanent = errors.New("will not pass by itself")
+	// servers are changed, because too many nodes have a permanent error (see
+	// [node.Error.Permanent]). Errors of [Locker.Lock] and [Locker.TryLock] wrap it. So do all
+	// errors that wrap [ErrInvalid] or [ErrClosed].
+	ErrPermanent = errors.New("not retryable")
 	// ErrLost: the lock was held, and can no longer be trusted.
 	ErrLost = errors.New("lost")
 	// ErrNotHeld: this handle, or the one that acquired the lock, was unlocked before, or handed over.
@@ -59,7 +59,7 @@ type Error struct {
 
 	Need        int // the quorum size
 	Granted     int
-	Refused     int // by nodes on which another owner holds a name, or a writer that waits keeps readers back
+	Refused     int // by nodes on which another owner holds a name, or a waiting writer keeps readers back
 	Quarantined int
 	// Unknown counts the other nodes: those that had not answered, or failed, and may yet have
 	// carried out the request; those that accept clients with another list; and those that were not
@@ -67,23 +67,23 @@ type Error struct {
 	Unknown int
 
 	// Holder is set with [ErrHeld]: the id of the owner that most nodes name ([Lock.Owner]; a Redisson client's
-	// looks different). Of several names it is the owner of one, of readers the one whose lease ends last. It is
-	// empty if no node named an owner, or if only a waiting writer is in a reader's way.
+	// looks different). With several names: of one of them. With readers: the reader whose lease ends last. It
+	// is empty if no node named an owner, or if only a waiting writer is in a reader's way.
 	Holder string
-	// Remaining is set with [ErrHeld]: for how long a quorum still keeps the lock if its holder does not renew it,
-	// counted from the nodes' replies; with fewer replies, for how long the nodes that refused keep it. It is −1 for
-	// a key that never expires, and 0 if no node said. If only a waiting writer is in the way, it is for how long
-	// that keeps readers back.
+	// Remaining is set with [ErrHeld]: how long a quorum still keeps the lock if its holder does not renew it,
+	// counted from the nodes' replies; with fewer replies, how long the nodes that refused keep it. It is −1 for a
+	// key that never expires, and 0 if no node told. If only a waiting writer is in the way, it is how long that
+	// writer keeps readers back.
 	Remaining time.Duration
 
-	// HolderIdentity says, with [ErrHeld], which process the holder is. It is zero if no node said so:
-	// for a client of another library, say, or a call that ended before a node was asked.
+	// HolderIdentity is set with [ErrHeld]: which process the holder is. It is zero if no node knows: for a client of
+	// another library, say, or if the call ended before a node was asked.
 	HolderIdentity Identity
 
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
 
 	causes     []error
-	slots      []int  // that the error is about, of the semaphore Names[0]; nil for a lock that is no slot
+	slots      []int  // of the semaphore Names[0]; nil for a lock that is no slot
 	reads      bool   // the lock is, or was to be, a reader's
 	key        string // with Holder: the name that it holds on the nodes
 	unasked    int    // of Unknown
@@ -91,8 +91,8 @@ type Error struct {
 	ours       bool   // Holder is a lock of this Locker, or of one that With made of it
 	handedOver bool   // with ours: by this process
 	readers    int    // with Holder, if it is a reader: how many hold the name
-	reserved   bool   // nobody is known to be in the way but a writer that waits
-	split      bool   // several tried at once, and none is known to hold
+	reserved   bool   // only a waiting writer is known to be in the way
+	split      bool   // several tried at once, and none of them is known to hold the lock
 	kept       bool   // Granted counts the nodes that keep a lock that was lost
 }
 
@@ -213,8 +213,7 @@ func (e *Error) permanent() bool {
 	return e.nodesRefuse()
 }
 
-// nodesRefuse reports whether, of an attempt, the nodes without a permanent error are fewer than
-// the quorum size.
+// nodesRefuse reports whether fewer nodes than the quorum size are without a permanent error, after an attempt.
 func (e *Error) nodesRefuse() bool {
 	if e.Need == 0 || e.Nodes == nil || e.kept {
 		return false
@@ -247,14 +246,14 @@ type detail string
 
 func (d detail) Error() string { return string(d) }
 
-// waitOver is the cause of the context by which [WithWait] bounds the waiting. It is not a context's
-// error: the caller's own context goes on.
+// waitOver is the cause of the context by which [WithWait] bounds the waiting. It is not a context's error: the
+// caller's own context has not ended.
 type waitOver time.Duration
 
 func (d waitOver) Error() string { return fmt.Sprintf("gave up after %v", time.Duration(d)) }
 
-// contextError returns what the context's end adds to an error: ctx.Err(), and the cause if it
-// is another; or the waitOver alone. It returns nil while the context goes on.
+// contextError returns what the end of ctx adds to an error: ctx.Err(), and the cause if it differs; or the waitOver
+// alone. It returns nil if ctx has not ended.
 func contextError(ctx context.Context) []error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	if err == nil {
@@ -269,7 +268,7 @@ func contextError(ctx context.Context) []error {
 	return []error{err, cause}
 }
 
-// same reports whether two errors are one. An error of the caller's, or a part of it, may be of a type that cannot be
+// same reports whether two errors are the same. A caller's error, or a part of it, may have a type that cannot be
 // compared: then == panics, and so does errors.Is for such a part.
 func same(a, b error) bool { return reflect.ValueOf(a).Comparable() && a == b }
 

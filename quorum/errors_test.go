@@ -172,7 +172,7 @@ func TestRemainingByTheAnswers(t *testing.T) {
 	}
 	forever := &Error{Need: 2, Refused: 2, Remaining: -1}
 	text := forever.Error()
-	testkit.Check(t, strings.Contains(text, "held without an end"), "%v", text)
+	testkit.Check(t, strings.Contains(text, "held, never expires"), "%v", text)
 }
 
 // Another client's lock, of another type, gets a sentence of its own.
@@ -195,7 +195,7 @@ func TestUnlockOnAnEndedContext(t *testing.T) {
 		held := c.lock(l, "a")
 		answers := c.stall()
 		err := held.Unlock(c.ended())
-		wantError(t, err, context.Canceled, "released; the masters' confirmation was not awaited")
+		wantError(t, err, context.Canceled, "released, not confirmed: the context ended first")
 		answers()
 		c.wantNothingLeft(l)
 
@@ -278,7 +278,7 @@ func TestErrorsSayOnceWhatNodesHaveInCommon(t *testing.T) {
 	again := &node.Error{Node: "c", Op: "acquire", Err: ErrMembership}
 	e := &Error{Op: "lock", Need: 2, Unknown: 3, causes: []error{ErrNotAcquired, ErrUnavailable},
 		Nodes: multierror.Append(nil, differs, other, again)}
-	want := "quorumlock: lock: not acquired: masters do not accept this client's list: will not pass by itself (0 granted of 2 needed, 2 with another list, 1 unknown): " +
+	want := "quorumlock: lock: not acquired: masters do not accept this client's list: not retryable (0 granted of 2 needed, 2 with another list, 1 unknown): " +
 		"nodes a, c: acquire: the lists of masters differ; node b: acquire: NOPERM this user has no permissions"
 	testkit.Check(t, e.Error() == want, "it says\n%s, want\n%s", e, want)
 	testkit.Equal(t, strings.Count(e.Error(), "lists of masters"), 1, "times that it is said")
@@ -292,9 +292,9 @@ func TestErrorOfMastersWithAnotherList(t *testing.T) {
 	}
 	down := &node.Error{Node: "c", Op: "connect", Err: node.ErrDown}
 	for want, nodes := range map[string][]error{
-		"not acquired: masters do not accept this client's list: will not pass by itself (0 granted of 2 needed, 2 with another list, 1 unknown)": {other("a"), other("b"), down},
-		"not acquired: nodes unavailable (0 granted of 2 needed, 1 with another list, 2 unknown)":                                                 {other("a"), down},
-		"not acquired: nodes unavailable (0 granted of 2 needed, 3 unknown)":                                                                      {down},
+		"not acquired: masters do not accept this client's list: not retryable (0 granted of 2 needed, 2 with another list, 1 unknown)": {other("a"), other("b"), down},
+		"not acquired: nodes unavailable (0 granted of 2 needed, 1 with another list, 2 unknown)":                                       {other("a"), down},
+		"not acquired: nodes unavailable (0 granted of 2 needed, 3 unknown)":                                                            {down},
 	} {
 		err := &Error{Op: "lock", Need: 2, Unknown: 3, causes: []error{ErrNotAcquired, ErrUnavailable}, Nodes: &multierror.Error{Errors: nodes}}
 		got := err.Error()

@@ -25,7 +25,7 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 		return "", invalidf(opHandOver, l.names,
 			"the handle entered the lock again: only the one that acquired it hands it over")
 	}
-	if l.set.terms.MinHold > 0 { // nor would a take-over that fails keep it, or a lease that ends before
+	if l.set.terms.MinHold > 0 { // a failed take-over would not keep it either, nor would a lease that ends before
 		return "", invalidf(opHandOver, l.names, "it has a min hold, which the next holder would not keep")
 	}
 	if ended := contextError(ctx); ended != nil {
@@ -57,7 +57,7 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 // further call with the ticket can succeed. Without ErrLost, it wraps [ErrUnavailable],
 // [ErrQuarantined] or the context's error, and another call may succeed until the lease ends. A failed
 // call releases what it has taken from the first holder. [ErrInvalid] is for a text that is no ticket,
-// and as for Lock; [ErrClosed] for a Locker that was closed.
+// and for what Lock refuses; [ErrClosed] for a closed Locker.
 func (l *Locker) TakeOver(ctx context.Context, ticket string) (*Lock, error) {
 	t, err := tickets.Parse(ticket)
 	if err != nil {

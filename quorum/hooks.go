@@ -45,8 +45,8 @@ type Hooks struct {
 	Renewing func(l *Lock, left, lease time.Duration)
 	// Renewed is called for each node's reply to the renewals of one or more locks.
 	Renewed func(e RenewalEvent)
-	// Repaired is called for each repair: a node had forgotten the lock, or never granted it, and was
-	// asked to grant it again. It is called when the node replies, or at once if the node is down.
+	// Repaired is called for each repair: a node that had forgotten the lock, or never granted it, was asked to grant
+	// it again. It is called when the node replies, or at once if the node is down.
 	Repaired func(e RepairEvent)
 }
 
@@ -75,7 +75,7 @@ type AttemptEvent struct {
 	Duration time.Duration
 }
 
-// LockEvent is the end of a call that acquires, in Do the end of the locking: see [Hooks].LockStart.
+// LockEvent is the end of a call that acquires, or of the locking in Do: see [Hooks].LockStart.
 type LockEvent struct {
 	Names    []string // not to be changed
 	Outcome  string   // as in [AttemptEvent]
@@ -85,13 +85,13 @@ type LockEvent struct {
 	Duration time.Duration // of the call
 }
 
-// RenewalEvent is one node's reply to the renewals of one or more locks: how many had which result.
+// RenewalEvent counts the results in one node's reply to the renewals of one or more locks.
 type RenewalEvent struct {
 	Node      string
 	Renewed   int
 	Forgotten int   // the key was gone
 	Taken     int   // the key was another owner's
-	Failed    int   // an error, or no reply: the node keeps the locks for as long as the last renewal said
+	Failed    int   // an error, or no reply: the node keeps the locks until their last lease ends there
 	Err       error // a *node.Error if the call failed
 }
 
@@ -155,8 +155,8 @@ func either[F any](first, second F, isSecond bool) F {
 	return first
 }
 
-// observation is what one call of Lock reports to its hooks. It is nil for a call without such
-// hooks, which reads no clock for them.
+// observation is what one call of Lock reports to its hooks. It is nil for a call without such hooks, which then
+// reads no clock for them.
 type observation struct {
 	core     *core
 	hooks    *Hooks

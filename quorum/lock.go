@@ -142,7 +142,7 @@ func FromContext(ctx context.Context, name string) (*Lock, bool) {
 // Names returns the names that were given for this handle: for slots, the name of the semaphore.
 func (l *Lock) Names() []string { return slices.Clone(l.names) }
 
-// Owner returns the owner's id, "<locker uuid>:<number>", as it stands on the nodes.
+// Owner returns the owner's id, "<locker uuid>:<number>", as the nodes store it.
 func (l *Lock) Owner() string { return l.handle.Hold().Owner().String() }
 
 // Token returns the fencing token: strictly greater for each successive holder of a name, below
@@ -165,7 +165,7 @@ func (l *Lock) Level() int {
 func (l *Lock) Shared() bool { return l.handle.Hold().Mode() == lease.Read }
 
 // Slot returns the number of the lock's slot, from 0 to n−1, or −1 for a lock that is no slot of a
-// semaphore. Nobody else has the number while the lock is held: it can be a worker's number. Of
+// semaphore. Nobody else has the number while the lock is held: it can be a worker's number. With
 // several slots it is the lowest.
 func (l *Lock) Slot() int {
 	if l.slots == nil {
@@ -183,8 +183,8 @@ func (l *Lock) Slots() []int { return slices.Clone(l.slots) }
 // [ErrReleased], [ErrHandedOver], [ErrClosed] or the parent's cause.
 func (l *Lock) Context() context.Context { return l.ctx }
 
-// Deadline returns the instant until which the holder may believe that it holds. Renewal moves it.
-// It is the zero time when too few nodes keep the lock, or the Locker was closed.
+// Deadline returns the instant until which the holder may rely on the lock. Renewal moves it. It is the zero time if
+// too few nodes keep the lock, or the Locker was closed.
 func (l *Lock) Deadline() time.Time {
 	deadline, now := l.handle.Hold().Deadline()
 	if deadline == clock.Never {
@@ -245,7 +245,7 @@ func (l *Lock) keptError(op string, k engine.Keepers, causes ...error) *Error {
 	return e
 }
 
-// await waits until t is decided or ctx ends. It returns nil if enough replies count.
+// awaitReplies waits until t is decided or ctx ends. It returns nil if enough replies count.
 func (l *Lock) awaitReplies(ctx context.Context, op string, t *engine.Tally) error {
 	ended := awaitDecided(ctx, t)
 	enough, failed := t.Result()
@@ -264,9 +264,9 @@ func (l *Lock) awaitReplies(ctx context.Context, op string, t *engine.Tally) err
 	return e
 }
 
-// awaitDecided waits until t is decided or ctx ends, and returns the errors of the context that
-// ended the waiting; nil for none. A context that ended because its lock did does not end the
-// waiting: then the context given to Lock bounds it, and the deadline of ctx.
+// awaitDecided waits until t is decided or ctx ends, and returns the errors of the context that ended the waiting;
+// nil for none. A context that ended with its lock does not end the waiting: then the context given to Lock bounds
+// it, and the deadline of ctx.
 func awaitDecided(ctx context.Context, t *engine.Tally) []error {
 	select {
 	case <-t.Decided:

@@ -43,8 +43,8 @@ type core struct {
 	events    events.Queue // hooks that are to run
 	closeOnce sync.Once
 
-	saidShort  atomic.Bool  // the last attempt of a call that waits failed because nodes were missing, and the log has said so
-	quietUntil atomic.Int64 // until this clock.Instant the log says nothing about calls that wait for nodes
+	saidShort  atomic.Bool  // the last attempt of a waiting call failed because nodes were missing, and this was logged
+	quietUntil atomic.Int64 // until this clock.Instant, nothing is logged about calls that wait for nodes
 
 	rngMu sync.Mutex
 	rng   *rand.Rand // seeds others; its source is the settings'
@@ -86,9 +86,9 @@ func (l *Locker) String() string {
 	return "locker over " + strings.Join(l.Nodes(), ", ")
 }
 
-// Validate returns the error with which [Locker.Lock] would refuse the names at once, whatever the
-// nodes say, or nil. It asks no node. The error wraps [ErrInvalid] for names that cannot be locked and
-// for options that [Locker.With] refused, and [ErrClosed] for a Locker that was closed.
+// Validate returns the error with which [Locker.Lock] would refuse the names at once, or nil. It asks no node. The
+// error wraps [ErrInvalid] for names that cannot be locked and for options that [Locker.With] refused, and
+// [ErrClosed] for a closed Locker.
 func (l *Locker) Validate(names ...string) error { return l.refuse("lock", names) }
 
 // checkStart returns why a call for the names is refused before any node is asked, or nil.
@@ -185,8 +185,8 @@ func newUUID() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
-// Identity is which process a [Locker] belongs to, self-reported. It is for people, in errors, in
-// [State] and in quorumlock status: nothing is decided by it. The zero Identity is an unknown one.
+// Identity says which process a [Locker] belongs to; it is self-reported. It is for people, in errors, in [State] and
+// in quorumlock status: no decision depends on it. The zero Identity is an unknown one.
 type Identity struct {
 	Host    string // os.Hostname
 	PID     int
@@ -194,8 +194,8 @@ type Identity struct {
 	Label   string // of [WithLabel]; empty for none
 }
 
-// String returns "HOST (pid N)", with a label "LABEL on HOST (PROGRAM, pid N)", whose program is left out if it is the label,
-// and "unknown" for an unknown identity.
+// String returns "HOST (pid N)", or with a label "LABEL on HOST (PROGRAM, pid N)", without the program if it equals
+// the label, or "unknown" for an unknown identity.
 func (i Identity) String() string {
 	if i == (Identity{}) {
 		return "unknown"
@@ -228,8 +228,8 @@ func (c *core) describeHolder(ctx context.Context, e *Error) {
 	c.nameHolder(e, func(of holders.Named) scripts.Identity { return c.holders.Describe(ctx, of) })
 }
 
-// nameHolder adds to an error which process the holder is, as far as find knows: Describe, Inquire or
-// Recall of package holders.
+// nameHolder adds to an error which process the holder is, if find knows: Describe, Inquire or Recall of package
+// holders.
 func (c *core) nameHolder(e *Error, find func(holders.Named) scripts.Identity) {
 	switch {
 	case e.ours:

@@ -35,7 +35,7 @@ func (o *observer) Ending(h *engine.Hold, why engine.Ending) error {
 	return lockOf(h).keptError("hold", why.Keepers, ErrLost, o.whyLost(why.Cause))
 }
 
-// whyStopping explains why a lock's contexts end before it.
+// whyStopping explains why a lock's contexts end before the lock does.
 func (o *observer) whyStopping(byMaxHold bool) detail {
 	t, what := &o.set.terms, "not renewed in time"
 	switch {
@@ -44,7 +44,7 @@ func (o *observer) whyStopping(byMaxHold bool) detail {
 	case t.Fixed:
 		what = fmt.Sprintf("its fixed lease of %v ends", t.Lease)
 	}
-	return detail(fmt.Sprintf("%s: its contexts end %v before the deadline, until which it is held", what, t.StopBefore))
+	return detail(fmt.Sprintf("%s: contexts canceled %v before the deadline; still held until then", what, t.StopBefore))
 }
 
 // whyLost explains why a lock was lost.
@@ -114,15 +114,15 @@ type Stats struct {
 	Waiting int // calls of Lock and Do that have not acquired the lock yet, the first attempt included
 
 	Attempts   map[string]uint64 // by outcome, as in [AttemptEvent]; 0 for one that has not occurred
-	Released   uint64            // locks that were unlocked, or handed over
+	Released   uint64            // locks that were unlocked or handed over
 	Lost       uint64
-	WriteBacks uint64 // of a token to a node that stood lower
-	// Unannounced counts the releases that a node carried out but could not publish, because its user may not:
-	// the waiters poll.
+	WriteBacks uint64 // of a token to a node with a lower counter
+	// Unannounced counts the releases that a node carried out but could not publish, because its user has no right
+	// to: the waiters poll.
 	Unannounced uint64
 
 	Quorum int         // how many nodes make the lock
-	Voters int         // nodes that can grant, by what is known of them: those that are up
+	Voters int         // nodes that are up, so that they can grant
 	Nodes  []NodeStats // in the Locker's order
 
 	// EventsDropped counts the events for which no hook was called, because hooks were too slow.

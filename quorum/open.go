@@ -118,8 +118,8 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	return newLocker(c, set, nil), nil
 }
 
-// notFounded returns why a number of nodes that the rule refuses makes no Locker: no master has
-// that list, or perhaps one does that does not answer.
+// notFounded returns why a number of nodes that the rule refuses makes no Locker: no master has that list, unless one
+// that does not answer has it.
 func notFounded(s *roster.Survey, rule error) error {
 	unanswered := s.Unanswered()
 	if len(unanswered) == 0 {
@@ -158,10 +158,10 @@ func (l *Locker) With(opts ...Option) *Locker {
 	return newLocker(l.core, &set, bad)
 }
 
-// Close ends the Locker. The contexts of locks that are still held end with [ErrClosed], and their
-// renewal stops; their keys are left to their leases, since the work may be running. Calls that
-// wait return ErrClosed. Close waits for releases that are on their way, for at most two timeouts
-// of a node; then it closes the nodes, if [Open] made them. It is idempotent and returns nil.
+// Close ends the Locker. The contexts of held locks end with [ErrClosed], and their renewal stops; their keys stay
+// until their leases end, since the work may be running. Calls that wait return ErrClosed. Close waits for releases
+// that are on their way, for at most two node timeouts; then it closes the nodes, if [Open] made them. It is
+// idempotent and returns nil.
 func (l *Locker) Close() error {
 	c := l.core
 	c.closeOnce.Do(func() {
@@ -188,8 +188,8 @@ func (c *core) endNodes() {
 	}
 }
 
-// Rule returns the quorum size for a number of nodes: how many of them make a lock. Any two sets of
-// that size must share a node. The error says why that number of nodes makes no lock.
+// Rule returns the quorum size for a number of nodes: how many of them make a lock. Any two sets of that size must
+// share a node. The error says why there is no quorum size for that number.
 type Rule func(nodes int) (need int, err error)
 
 // All is the rule of package multilock: every node.
@@ -200,8 +200,8 @@ func All(nodes int) (int, error) {
 	return nodes, nil
 }
 
-// Majority is the rule of package redlock: more than half of an odd number. It refuses an even number:
-// that needs as many nodes as the next odd number does, and survives the loss of one node less.
+// Majority is the rule of package redlock: more than half of an odd number. It refuses an even number, which needs
+// the same quorum as the next odd number and survives one loss less.
 func Majority(nodes int) (int, error) {
 	if nodes < 1 {
 		return 0, fmt.Errorf("%w: a lock needs at least one node", ErrInvalid)
@@ -212,10 +212,9 @@ func Majority(nodes int) (int, error) {
 	return quorate.Majority(nodes), nil
 }
 
-// quorumSize returns the quorum size by the rule. If the rule refuses an even number, need is the need of
-// the next odd number, and unfounded is the rule's error: a change of members passes through such a
-// number. It may be used if masters carry that list, and makes no new deployment. need is 0 for a
-// number that is never used.
+// quorumSize returns the quorum size by the rule. If the rule refuses an even number, need is that of the next odd
+// number, and unfounded is the rule's error: a change of members passes through such a number. It may be used if
+// masters carry that list, but founds no deployment. need is 0 for a number that is never used.
 func quorumSize(rule Rule, nodes int) (need int, unfounded error) {
 	need, unfounded = rule(nodes)
 	switch {

@@ -26,12 +26,11 @@ type State struct {
 	// Identity is which process the owner is; zero if no node knows, or for no owner.
 	Identity Identity
 	Level    int           // of that owner, on one of these nodes
-	Token    uint64        // the highest token counter on any node; other names share it: the last token is no higher
-	TTL      time.Duration // for how long a quorum keeps that owner, by the nodes' clocks; −1 for ever
-	// Readers is how many readers a quorum has, at least. They have no Owner; their
-	// TTL is the last one's.
+	Token    uint64        // the highest token counter on any node: at least the name's last token, since names share counters
+	TTL      time.Duration // how long a quorum keeps that owner, by the nodes' clocks; −1: never expires
+	// Readers is the least number of readers that a quorum has. They have no Owner; TTL is the last reader's.
 	Readers int
-	// WriterWaits reports that a writer that waits keeps new readers back.
+	// WriterWaits reports that a waiting writer keeps new readers back.
 	WriterWaits bool
 	Nodes       []NodeState // in the Locker's order
 	isUnknown   bool        // nodes that do not answer, or may have forgotten it, could make it held
@@ -48,7 +47,7 @@ type NodeState struct {
 	Token       uint64        // the token counter, which other names share
 	Quarantine  time.Duration // left
 	Readers     int           // that hold the name there
-	Reservation time.Duration // for how long a writer that waits keeps new readers back; 0 for none
+	Reservation time.Duration // how long a waiting writer keeps new readers back; 0 for none
 }
 
 // ownerText names an owner, with its process if that is known.
@@ -140,7 +139,7 @@ func (c *core) inspect(ctx context.Context, names []string) (states []State, err
 	return states, err
 }
 
-// stateOf returns what the nodes together have of a name.
+// stateOf combines the nodes' states of a name.
 func (c *core) stateOf(name string, masters []lockstate.Master) State {
 	lock := lockstate.Judge(name, masters, c.Need)
 	slot := -1
@@ -174,12 +173,11 @@ func (c *core) unavailable(ctx context.Context, op, name string, errs []error) e
 	return e
 }
 
-// ForceUnlock deletes the locks at the names, on an operator's word. The holder believes that it
-// holds until its next renewal finds out, or until its fixed lease ends: two holders are possible
-// until then. ForceUnlock returns nil when a quorum has no lock at any of
-// the names. Otherwise it returns an [*Error] for each name that failed, joined; each wraps
-// [ErrUnavailable]. A key that is no lock stays, and is an error of its node. A name that cannot be locked is
-// [ErrInvalid], a closed Locker [ErrClosed].
+// ForceUnlock deletes the locks at the names, on an operator's word. The holder learns of it with its next
+// renewal, or when its fixed lease ends: two holders are possible until then. ForceUnlock returns nil when a
+// quorum has no lock at any of the names. Otherwise it returns an [*Error] for each name that failed, joined;
+// each wraps [ErrUnavailable]. A key that is no lock stays, and is an error of its node. A name that cannot
+// be locked is [ErrInvalid], a closed Locker [ErrClosed].
 func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
 	if err := l.refuse("force", names); err != nil {
 		return err
@@ -187,9 +185,9 @@ func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
 	return l.core.forceAll(ctx, names, l.core.forceAnyone)
 }
 
-// ForceUnlockOwner is [Locker.ForceUnlock] of one owner's lock ([Lock.Owner], [State].Owner), which it may hold
-// as a reader: another's stays. Whoever knows that a process is dead frees its lock so, without waiting for
-// the lease. It returns nil even if the owner had nothing. The owner cannot come back.
+// ForceUnlockOwner is [Locker.ForceUnlock] of one owner's locks only ([Lock.Owner], [State].Owner), a reader's too.
+// Use it if you know that a process is dead, to free its lock without waiting for the lease. It returns nil even if
+// the owner had nothing. The owner cannot come back.
 func (l *Locker) ForceUnlockOwner(ctx context.Context, owner string, names ...string) error {
 	if err := l.refuse("force", names); err != nil {
 		return err
@@ -225,8 +223,8 @@ func (c *core) forceAll(ctx context.Context, names []string, by func(scripts.Nam
 
 // forceAnyone returns the call that deletes the lock at a name.
 func (c *core) forceAnyone(name scripts.Name, masters []lockstate.Master) scripts.Call {
-	// The owners on the nodes come first: each is barred on every node, or a repair would bring the
-	// lock back on nodes that have deleted it already. The token that bars readers must be known before, too.
+	// First get the owners on the nodes: each is barred on every node, or a repair would bring the lock back on nodes
+	// that have deleted it already. The token that bars readers must be known before, too.
 	var owners []scripts.Owner
 	token, isRead := uint64(0), false
 	for _, m := range masters {
@@ -241,20 +239,20 @@ func (c *core) forceAnyone(name scripts.Name, masters []lockstate.Master) script
 	return scripts.Force(name, owners, token, c.maxLease)
 }
 
-// Ready returns nil if a quorum of nodes answers, lets this Locker in and is out of
-// quarantine. It is for a readiness probe, and for a program that should fail at its start rather
-// than wait in its first call of Lock. It marks new masters, as [Open] does. On each node alone it acquires, renews and
-// releases a lock under a reserved name, quorumlock:trial:ID, of which nothing is left but a token counter. It does not
-// try whether the user may use the keys and the channels of the program's own names, whether messages are heard, nor
-// anything on a node that is in quarantine: quorumlock check -name tries these.
+// Ready returns nil if a quorum of nodes answers, lets this Locker in and is out of quarantine. It is for a readiness
+// probe, and for a program that should fail at its start rather than wait in its first call of Lock. It marks new
+// masters, as [Open] does. On each node alone it acquires, renews and releases a lock under a reserved name,
+// quorumlock:trial:ID, of which only a token counter remains. It does not test whether the user may use the
+// keys and channels of the program's own names, whether messages arrive, or anything on a node in quarantine:
+// quorumlock check -name does.
 //
 // It asks all nodes, and returns as soon as enough are ready: no dead node delays that. Otherwise it
 // takes up to about a node's timeout.
 //
 // The error is an [*Error] with the [*node.Error] of each node that failed. It wraps
-// [ErrQuarantined] if only quarantines, which pass by themselves, are in the way, otherwise
-// [ErrUnavailable]; with it [ErrMembership] for another list of masters, and [ErrPermanent] if too
-// few nodes are without a permanent error. A Locker whose options [Locker.With] refused returns
+// [ErrQuarantined] if only quarantines are in the way, which end by themselves. Otherwise it wraps
+// [ErrUnavailable], with [ErrMembership] for another list of masters, and with [ErrPermanent] if
+// too few nodes are without a permanent error. A Locker whose options [Locker.With] refused returns
 // [ErrInvalid], and a closed one [ErrClosed].
 func (l *Locker) Ready(ctx context.Context) error {
 	c := l.core

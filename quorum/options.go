@@ -31,7 +31,7 @@ type settings struct {
 	inside.Settings // of tests
 
 	terms    engine.Terms  // MinHold is 0 for none, if not minHoldSet
-	wait     time.Duration // for how long Lock waits; noBound for no bound
+	wait     time.Duration // how long Lock waits; noBound for no bound
 	retry    waiting.Retry
 	logger   *slog.Logger // nil for the default one
 	hooks    Hooks
@@ -67,29 +67,27 @@ func WithFixedLease(d time.Duration) Option {
 // lock is released, and its context ends with [ErrLost].
 func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.terms.MaxHold = d } }
 
-// WithMinHold keeps a lock on the nodes for at least d, counted like the max hold from the request
-// that acquired it. Processes whose clocks and timers differ by less than d then do a job once
-// (default: none). d is positive and at most a year. It also is at most the max hold, and at most a
-// fixed lease less its drift (see [clock.Drift]): nothing renews that lease, and nodes whose clocks
-// run fast end it early.
+// WithMinHold keeps a lock on the nodes for at least d, counted like the max hold from the request that acquired it.
+// Processes whose clocks and timers differ by less than d then do a job once (default: none). d is positive and at
+// most a year, at most the max hold, and at most a fixed lease less its drift (see [clock.Drift]): nothing renews
+// that lease, and nodes whose clocks run fast end it early.
 //
 // Unlock before the end of d returns at once: the lock's contexts end and the hook Released runs as
 // usual. The Locker renews the lock until the end of d, and releases it then. This process and
 // others are refused until then.
 //
-// The lock ends early if the process dies or the Locker is closed: its keys are left to their
-// leases, which may end before d. It also ends early if so few nodes keep it that a held lock would
-// be lost, or if [Locker.ForceUnlock] takes it. An Acquired hook that panics releases the lock at
-// once.
+// The lock ends early if the process dies or the Locker is closed: its keys expire with their
+// leases, which may end before d. It also ends early if too few nodes keep it, or if
+// [Locker.ForceUnlock] takes it. An Acquired hook that panics releases the lock at once.
 func WithMinHold(d time.Duration) Option {
 	return func(s *settings) { s.terms.MinHold, s.minHoldSet = d, true }
 }
 
-// WithStopBefore ends the contexts of a lock d before its deadline, so that the work can be put away while the lock is
-// held: it is held, and renewed, until Unlock or the deadline ([Lock.Valid], [Lock.Deadline]). A renewal that is
+// WithStopBefore ends the contexts of a lock d before its deadline, so that the work can be put away while the lock
+// is held: it is held, and renewed, until Unlock or the deadline ([Lock.Valid], [Lock.Deadline]). A renewal that is
 // confirmed after the contexts have ended doesn't bring them back (default 0: they end at the deadline). d is at most
-// half of the lease, less the drift of clocks: with more, a renewal that is only late would end the work. It is also
-// less than the max hold. If masters report that they no longer have the lock, it is lost at once, without that time.
+// half of the lease, less the drift of clocks: with more, a late renewal would already end the work. It is also less
+// than the max hold. If masters report that they no longer have the lock, it is lost at once.
 //
 // An attempt that leaves less than d is late: it acquires no lock. The contexts' cause wraps [ErrLost]. A
 // lock whose contexts have ended is not entered again.
@@ -97,26 +95,26 @@ func WithStopBefore(d time.Duration) Option {
 	return func(s *settings) { s.terms.StopBefore = d }
 }
 
-// WithWait bounds how long calls that acquire wait: [Locker.Lock], [Locker.Do], and the calls of [RWLock] and [Semaphore]
-// (default: no bound, and [math.MaxInt64] means the same). The bound ends only the waiting. A deadline of the context
-// that they are given also ends the work, because that context is the parent of the lock's context. With 0 they
-// do not wait for a release, as [Locker.TryLock] doesn't. WithWait does not bound TryLock. d must not be negative.
+// WithWait bounds how long calls that acquire wait: [Locker.Lock], [Locker.Do], and the calls of [RWLock] and
+// [Semaphore] (default: no bound, and [math.MaxInt64] means the same). The bound ends only the waiting. A deadline of
+// their context also ends the work, because it is the parent of the lock's context. With 0 they do not wait for a
+// release, like [Locker.TryLock]. WithWait does not bound TryLock. d must not be negative.
 //
 // The error of a call that gives up wraps [ErrNotAcquired] and the reason of the last attempt, but no
 // error of the context.
 func WithWait(d time.Duration) Option { return func(s *settings) { s.wait = d } }
 
 // WithDrift sets by how much the rates of two clocks may differ, as a fraction from 0 to below 1 (default
-// [clock.DefaultDriftFactor], 0.01). A holder stops relying on its lock that part of the lease, and 2 ms, before the
-// lease ends.
+// [clock.DefaultDriftFactor], 0.01). A holder stops relying on its lock before the lease ends, by this
+// part of the lease plus 2 ms.
 func WithDrift(factor float64) Option { return func(s *settings) { s.terms.Drift = factor } }
 
 // WithRetry sets the pause between the attempts of [Locker.Lock] while no release can be heard, because too few nodes
 // answer. It is random: about min at first, up to twice as long after each failure, and at most min/2 + max (default
-// 10ms and 200ms; max is at most 24h). While releases can be heard, a release causes the next attempt, or a poll after
-// 2.5 to 5 times max. Calls in one process that wait for the same names use the shortest bounds among them. A Locker
-// that waits for n sets of names leaves at least n/4 to n/2 ms between the polls for one of them: from about 2,000 on
-// by default, that is later than these bounds.
+// 10ms and 200ms; max is at most 24h). While releases can be heard, a release causes the next attempt, or a poll
+// after 2.5 to 5 times max. Calls in one process that wait for the same names use the shortest bounds among them. A
+// Locker that waits for n sets of names leaves at least n/4 to n/2 ms between the polls for one of them, which
+// exceeds these bounds from about 2,000 sets on by default.
 func WithRetry(min, max time.Duration) Option {
 	return func(s *settings) { s.retry = waiting.Retry{Min: min, Max: max} }
 }

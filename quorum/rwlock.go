@@ -7,13 +7,13 @@ import (
 // RWLock is a read-write lock over one name: one writer holds it, or any number of readers do. It is safe
 // for concurrent use. All RWLocks of a name are the same lock.
 //
-// The writer is an ordinary lock: [Locker.Lock] of the name waits for the readers, too. A writer that
-// waits keeps new readers back, so no writer starves. If it dies, readers get the name again within two
-// seconds. Redisson's clients get an error at a name that readers hold.
+// The writer is an ordinary lock: [Locker.Lock] of the name waits for the readers, too. A waiting writer keeps new
+// readers back, so no writer starves. If it dies, readers get the name again within two seconds. Redisson's clients
+// get an error at a name that readers hold.
 //
-// Code that is given the lock's context may read again, and as a writer also write again.
-// Nobody is upgraded: a reader that asks to write gets [ErrInvalid], since two that did would wait for
-// each other. A writer becomes a reader by [Lock.Downgrade].
+// Code that is given the lock's context may read again, and as a writer also write again. There is
+// no upgrade: a reader that asks to write gets [ErrInvalid], since two of them would wait for each
+// other. A writer becomes a reader by [Lock.Downgrade].
 //
 // A writer's token is greater than the tokens of all readers before it, and a reader's is greater than the tokens of
 // all writers before it. Readers at the same time may have the same token.
@@ -49,7 +49,7 @@ func (rw *RWLock) Do(ctx context.Context, fn func(ctx context.Context, lock *Loc
 	return rw.writer.Do(ctx, fn, rw.name)
 }
 
-// RDo runs fn while it holds the name together with other readers, as Do does.
+// RDo runs fn while it holds the name together with other readers: see [Locker.Do].
 func (rw *RWLock) RDo(ctx context.Context, fn func(ctx context.Context, lock *Lock) error) error {
 	return rw.reader.Do(ctx, fn, rw.name)
 }

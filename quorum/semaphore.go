@@ -65,7 +65,7 @@ func (s *Semaphore) TryAcquire(ctx context.Context, k ...int) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Of that many nodes, at least one knows that a slot is free after a quorum has released it.
+	// Among that many nodes, at least one knows that a slot is free once a quorum has released it.
 	agree := len(s.locker.core.Nodes) - s.locker.core.Need + 1
 	return s.locker.try(ctx, s.wanted(want, agree))
 }
@@ -170,7 +170,7 @@ type slotsCall struct {
 	want, agree int  // see slots.NewTurn
 	asks        int  // the node that is asked next which slots are free
 	asked       int  // the node whose hint is the last one
-	more        bool // another slot may be free, apart from those the call has acquired
+	more        bool // another slot may be free, besides those that the call has acquired
 }
 
 func (s *Semaphore) wanted(k, agree int) wanted {

@@ -39,7 +39,7 @@ func TestStopBefore(t *testing.T) {
 				t.Errorf("%v left, valid %v, %v, the inner context: %v", left, outer.Valid(), outer.Err(), inner.Context().Err())
 			}
 			cause := context.Cause(inner.Context())
-			wantError(t, cause, ErrLost, s.why+": its contexts end 5s before the deadline")
+			wantError(t, cause, ErrLost, s.why+": contexts canceled 5s before the deadline")
 			wantError(t, errorOf(l.Lock(context.WithoutCancel(outer.Context()), "a")), ErrLost) // entered again
 			if !s.silent {
 				c.unlock(inner)

@@ -43,7 +43,7 @@ func (l *Lock) covers(c *core, name string) bool {
 	return l.core == c && l.slots == nil && slices.Contains(l.first.names, name) && l.Valid()
 }
 
-// enter enters a lock again: its level rises by one, and a quorum must confirm that it keeps the lock.
+// enter enters the lock again: its level rises by one, and a quorum must confirm that it keeps the lock.
 func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*Lock, error) {
 	if other := within.set.differences(set); other != "" {
 		return nil, invalidf("lock", names,
@@ -82,7 +82,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	return nil, inner.notEntered(ctx, err, t)
 }
 
-// notEntered is the error of a re-entry that failed with err, or without an error because the lock or ctx has ended.
+// notEntered returns the error of a re-entry that failed: err, or if that is nil, the end of the lock or of ctx.
 func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Error {
 	failure, _ := err.(*Error)
 	if failure == nil {
@@ -184,7 +184,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	wasOrphaned := before.Phase == lease.Orphaned
 	if failed, _ := err.(*Error); failed != nil {
 		if !errors.Is(failed, ErrUnavailable) { // then it is the end of ctx
-			failed.causes = slices.Insert(failed.causes, 0, error(detail("released; the masters' confirmation was not awaited")))
+			failed.causes = slices.Insert(failed.causes, 0, error(detail("released, not confirmed: the context ended first")))
 		}
 		if wasOrphaned {
 			failed.causes = slices.Insert(failed.causes, 0, ErrClosed)
@@ -197,7 +197,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	return err
 }
 
-// noteReleased notes for the next calls of this process who waits, and which slot is free.
+// noteReleased records for the next calls of this process who waits, and which slot is free.
 func (l *Lock) noteReleased(t *engine.Tally) {
 	hash := queue.NewKey(l.names, false).Hash()
 	if l.slots != nil {
@@ -237,15 +237,14 @@ func (l *Lock) unlockInner(ctx context.Context) error {
 // must have finished its writes: once Downgrade is called it counts as a reader, whatever Downgrade
 // returns. The lock keeps its token, its context and its renewal.
 //
-// Downgrade returns nil when a quorum has confirmed. Otherwise the error is an
-// [*Error]. It wraps [ErrUnavailable] if too few nodes confirmed: the lock is held for reading then, and
-// the nodes that did not confirm keep other readers out until a renewal reaches them. It wraps [ErrLost],
-// [ErrNotHeld] or [ErrClosed] if the lock is not held, or the context's error. Nothing changes if it wraps
-// [ErrInvalid]: for a lock over several names, or a writer's that was entered again and not left. A reader
-// stays one. Nodes that did not confirm the downgrade of a fixed lease keep readers out until its end.
-//
-// The masters' user needs a right to sorted sets: a lock whose downgrade is refused for good is lost with
-// its lease.
+// Downgrade returns nil when a quorum has confirmed. Otherwise the error is an [*Error]. It wraps
+// [ErrUnavailable] if too few nodes confirmed: the lock is held for reading then, and the nodes that did
+// not confirm keep other readers out until a renewal reaches them. It wraps [ErrLost], [ErrNotHeld] or
+// [ErrClosed] if the lock is not held, or the context's error. Nothing changes if it wraps [ErrInvalid]:
+// for a lock over several names, or a writer's that was entered again and not left. A reader stays a
+// reader. With a fixed lease, nodes that did not confirm keep readers out until the lease ends. The
+// masters' user needs the right to use sorted sets: if masters refuse the downgrade permanently, the
+// lock is lost with its lease.
 //
 // ctx may be the lock's own context: see [Lock.Unlock].
 func (l *Lock) Downgrade(ctx context.Context) error {
@@ -261,5 +260,5 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	return invalidf("downgrade", l.names, "the lock was entered again, and its inner handles may write: unlock them first")
 }
 
-// slotsHash returns the hash of what the callers of a semaphore wait for.
+// slotsHash returns the hash under which the callers of a semaphore wait.
 func slotsHash(semaphore string) uint32 { return scripts.Hash(scripts.SlotsName(semaphore)) }

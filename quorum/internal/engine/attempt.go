@@ -37,7 +37,7 @@ type grantRequest struct {
 }
 
 // Attempt makes one attempt: the hold becomes a lock, or the attempt is undone. It is called once. probe is the node that
-// an attempt by ProbeFirst asks first, −1 for the node of the names. The outcome is nil for a lock, unless the caller wants it.
+// an attempt by ProbeFirst asks first, −1 for the node of the names. o is nil on success unless wantOutcome.
 func (h *Hold) Attempt(ctx context.Context, probe int, approach waiting.Approach, wantOutcome bool) (acquired bool, o *Outcome) {
 	e := h.engine
 	e.background.add() // so that Locker.Close does not close the nodes before the attempt is undone
@@ -65,8 +65,8 @@ func (h *Hold) Attempt(ctx context.Context, probe int, approach waiting.Approach
 	return acquired, o
 }
 
-// awaitList waits until the list of masters is known. While a node's name is not, it asks all nodes. Unless the list is
-// known then, refusals says why, with the error of each node; it is nil if ctx or the engine has ended.
+// awaitList waits until the list of masters is known. While a node's name is unknown, it asks all nodes. If the list
+// is still unknown then, refusals has each node's error; it is nil if ctx or the engine has ended.
 func (e *Engine) awaitList(ctx context.Context) (refusals []error, known bool) {
 	switch {
 	case e.IsClosed(): // Locker.Close may not wait for an attempt that begins now
@@ -180,7 +180,7 @@ func tokenSeed() uint64 {
 	return uint64(micros)
 }
 
-// noteReply notes how long a node's reply took, and what a refusal says of the holder.
+// noteReply records how long a node's reply took, and what a refusal says about the holder.
 func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireReply) {
 	h := a.hold
 	h.mu.Lock()
@@ -258,9 +258,9 @@ func (a *attempt) outcomeLocked(approach waiting.Approach) *Outcome {
 	return o
 }
 
-// undo ends a failed attempt: a release goes to every node that may have granted. undo waits for the
-// nodes that granted, and for Grace at most for those that have not replied, but not after ctx ends.
-// What they reply meanwhile may be an error that does not pass by itself.
+// undo ends a failed attempt: a release goes to every node that may have granted. undo waits for the nodes that
+// granted, and at most Grace for nodes that have not replied, but not after ctx ends. A reply that arrives meanwhile
+// may be a permanent error.
 func (a *attempt) undo(ctx context.Context, approach waiting.Approach) *Outcome {
 	o, granted, open := a.startUndo(ctx.Err() != nil, approach) // before the mutex is locked: ctx is the caller's code
 	open.AwaitFor(ctx, Grace)
@@ -282,8 +282,8 @@ func (a *attempt) undo(ctx context.Context, approach waiting.Approach) *Outcome 
 	return o
 }
 
-// startUndo sends the releases. granted counts their replies from the nodes that had granted. open counts
-// what the nodes that had not replied say to the request, and to its release if they get one.
+// startUndo sends the releases. granted counts their replies from the nodes that had granted. open counts the other
+// nodes' replies to the request, and to its release if they get one.
 func (a *attempt) startUndo(ended bool, approach waiting.Approach) (o *Outcome, granted, open *Tally) {
 	h := a.hold
 	h.mu.Lock()

@@ -239,7 +239,7 @@ func TestErrorsOfRepliesSayWhatTheNodeHasDone(t *testing.T) {
 		testkit.Check(t, errors.Is(err, c.want), "%+v: %v", c, err)
 	}
 	err := a.hold.replyError(lease.Command{Do: lease.Ask}, lease.Reply{Is: lease.Granted}, lease.Effect{Twin: 1}, nil, false)
-	testkit.Check(t, err != nil && strings.Contains(err.Error(), "node a: acquire: invalid argument: it is one process with node b"), "%v", err)
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), "node a: acquire: invalid argument: it is the same process as node b"), "%v", err)
 }
 
 // A clock that is centuries ahead uses up no token counter.

@@ -1,4 +1,4 @@
-// Package engine acquires, renews and releases locks on the nodes. It is the shell of package lease, which decides:
+// Package engine acquires, renews and releases locks on the nodes. It is the shell around package lease, which decides:
 // an [Engine] has the nodes, the clock and the schedule of renewals, a [Hold] is one owner's lease with its requests
 // and replies.
 //

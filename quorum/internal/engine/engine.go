@@ -30,7 +30,7 @@ type Config struct {
 	Exists   bool             // see roster.Options
 }
 
-// Engine is what the holds of a Locker have in common. It is safe for concurrent use.
+// Engine is what the holds of a Locker share. It is safe for concurrent use.
 type Engine struct {
 	Config
 	Roster *roster.Roster
@@ -40,7 +40,7 @@ type Engine struct {
 	introduction *holders.Introduction
 	lastOwner    atomic.Uint64
 	schedule     *schedule.Schedule[*Hold] // of renewals, and of the ends of holds
-	// lastRenewal is the send time of the latest due renewal: one goes out per renewalGap. The schedule's mutex
+	// lastRenewal is when the latest due renewal was sent: one is sent per renewalGap. The schedule's mutex
 	// guards it.
 	lastRenewal clock.Instant
 	background  tracker
@@ -103,7 +103,7 @@ func (e *Engine) NodeError(node int, op string, err error) error {
 	return roster.NodeError(e.Nodes[node], op, err)
 }
 
-// IsPermanent reports whether a node's error does not pass by itself.
+// IsPermanent reports whether a node's error is permanent ([node.Error.Permanent]).
 func IsPermanent(err error) bool {
 	var failed *node.Error
 	return errors.As(err, &failed) && failed.Permanent()

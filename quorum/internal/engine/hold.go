@@ -20,14 +20,14 @@ type Terms struct {
 	Events Events
 }
 
-// Events is what happens to holds. Its methods must lock no hold, and except Lost must not block. They may be called with the
-// mutex of the hold locked.
+// Events receives what happens to holds. Its methods must lock no hold, and except Lost must not
+// block. They may be called with the mutex of the hold locked.
 type Events interface {
 	// Ending returns the error with which the contexts of a hold end.
 	Ending(h *Hold, why Ending) error
 	// Lost runs in a goroutine of its own, when the contexts of a hold that was lost have ended.
 	Lost(h *Hold, why error)
-	// Renewing: the renewals of a hold go out, which is valid for left if no node confirms.
+	// Renewing: a hold's renewals go out. The hold is valid for left if no node confirms.
 	Renewing(h *Hold, left time.Duration)
 	// Renewed: a node has replied to the renewals of holds with these Events.
 	Renewed(node int, r Renewals)
@@ -86,9 +86,9 @@ type Ending struct {
 	ByMaxHold bool    // the max hold ends it
 }
 
-// Keepers says which nodes keep an acquired lock.
+// Keepers counts the nodes that keep an acquired lock.
 type Keepers struct {
-	Kept, Unknown int     // how many keep it, and how many may not
+	Kept, Unknown int     // nodes that keep it, and nodes that may not
 	Errs          []error // of the nodes' last replies: a *node.Error, or nil
 	Reader        bool
 }
@@ -116,8 +116,7 @@ type member struct {
 	alone     bool               // the node refused a batch with it: it is renewed alone until a renewal succeeds
 }
 
-// Init makes a hold of the names that has asked for nothing yet. predecessor is the owner that it takes over from;
-// nil for none.
+// Init makes a hold of the names. It asks for nothing yet. predecessor is the owner to take over from; nil for none.
 func (h *Hold) Init(e *Engine, terms *Terms, names []string, predecessor *scripts.Owner, user User) {
 	h.engine, h.terms, h.predecessor = e, terms, predecessor
 	h.owner = e.newOwner()
@@ -162,10 +161,10 @@ func (h *Hold) Key() string { return h.names[0].String() }
 // pipe returns the pipeline to a node that carries all the hold's calls, in order.
 func (h *Hold) pipe(node int) *pipeline.Pipe { return h.engine.pipe(node, h.Key()) }
 
-// carryOutLocked carries out commands in their order, and those that follow if one cannot be sent. t
-// counts the replies for a caller who waits for them; nil for none. Behind End it stops: the caller
-// unlocks mu, calls endContexts, and carries out the rest then. It does not carry out Renew, which
-// renewalBatches take, nor Submit, which needs no mutex.
+// carryOutLocked carries out commands in their order, and those that follow if one cannot be sent.
+// t counts the replies for a caller who waits for them; nil for none. It stops after End: the
+// caller unlocks mu, calls endContexts, and then carries out the rest. It does not carry out Renew,
+// which renewalBatches take, nor Submit, which needs no mutex.
 func (h *Hold) carryOutLocked(commands []lease.Command, t *Tally) (rest []lease.Command) {
 	var call scripts.Call // the same for all nodes
 	for i := 0; i < len(commands); i++ {

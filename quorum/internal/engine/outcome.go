@@ -11,7 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
-// Outcome is what an attempt has found out.
+// Outcome is the result of an attempt.
 type Outcome struct {
 	Approach   waiting.Approach
 	Verdict    lease.Verdict
@@ -19,9 +19,9 @@ type Outcome struct {
 	Need       int
 	BegunAt    clock.Instant // zero if no node was asked
 	Nodes      []NodeAnswer
-	WriteBacks int // how many nodes were to raise their counter to the token
+	WriteBacks int // how many nodes were asked to raise their counter to the token
 
-	Unlisted  bool // the list of masters is not known, because of Refusals, or because ctx or the Engine has ended
+	Unlisted  bool // the list of masters is not known: see Refusals, or ctx or the Engine has ended
 	Refusals  []error
 	Ended     bool  // the context had ended when the attempt was undone
 	Closed    bool  // so had the Engine
@@ -30,10 +30,10 @@ type Outcome struct {
 	Reserved  *Hold // whose reservations keep readers back; nil for none
 }
 
-// NodeAnswer is what one node said of an attempt.
+// NodeAnswer is one node's answer to an attempt.
 type NodeAnswer struct {
-	Is        lease.Answer  // when the outcome was certain
-	Late      lease.Answer  // what it said after that, while the attempt was undone: Refused or Quarantined; Unasked for neither
+	Is        lease.Answer  // by the time the outcome was certain
+	Late      lease.Answer  // a later one, while the attempt was undone: Refused, Quarantined, or Unasked for neither
 	Err       error         // a *node.Error, or nil
 	Wait      time.Duration // of a refusal or quarantine, also a late one: until the node can grant; −1 for a key that never expires
 	Holder    string        // of a refusal: the owner that is there
@@ -59,7 +59,7 @@ func (o *Outcome) Unknown() int {
 // IsCut reports whether the attempt ended before its outcome was certain.
 func (o *Outcome) IsCut() bool { return o.Verdict == lease.Open && !(o.Unlisted && o.Closed) }
 
-// Reason is what keeps a quorum from being reached.
+// Reason says why there is no quorum.
 type Reason uint8
 
 const (
@@ -71,8 +71,8 @@ const (
 	Reasons = iota
 )
 
-// Blocking returns the first of held by another, quarantined and unavailable that, if it changed, would let the attempt succeed. It
-// counts nodes that were not asked, or have not replied, as granting.
+// Blocking returns what has to change for the attempt to succeed: HeldByAnother before Quarantined before
+// Unavailable. It counts nodes that were not asked, or have not replied, as granting.
 func (o *Outcome) Blocking() Reason {
 	if o.Unlisted || o.Cause != lease.NoCause || o.Verdict == lease.Won || o.Verdict == lease.Open {
 		return NoReason
@@ -89,8 +89,8 @@ func (o *Outcome) Blocking() Reason {
 	}
 }
 
-// Reason returns what Blocking does, but of a take-over that was refused: HeldByAnother only if a node names the holder, and
-// NoReason if nobody has the lock.
+// Reason returns the same as Blocking. After a refused take-over, though, it returns HeldByAnother only if a node
+// names the holder, and NoReason if nobody has the lock.
 func (o *Outcome) Reason() Reason {
 	reason := o.Blocking()
 	switch holder, _ := o.Holder(); {
@@ -111,8 +111,8 @@ func (o *Outcome) HasPassedOn() bool {
 	return o.TakesOver && len(o.Nodes)-of[lease.Refused]-of[lease.Granted] < o.Need
 }
 
-// Remaining returns for how long the nodes that refused keep the lock by their replies, until a quorum can grant; −1
-// for ever. It goes by the nodes that have replied: of a probe that may be one.
+// Remaining returns how long it takes until a quorum can grant, by the replies of the nodes that refused; −1: never.
+// Only nodes that have replied count: after a probe that may be one.
 func (o *Outcome) Remaining() time.Duration {
 	const forever = time.Duration(math.MaxInt64)
 	waits := make([]time.Duration, 0, len(o.Nodes))
@@ -149,8 +149,8 @@ func (o *Outcome) Holder() (holder string, namedBy int) {
 	return holder, namedBy
 }
 
-// ReadersWith returns how many readers hold a name with the holder that nodes named, itself included: the most that one
-// of them says. It returns 0 for a holder that is no reader.
+// ReadersWith returns how many readers hold the name, including this holder: the largest number that a node reports.
+// It returns 0 if the holder is not a reader.
 func (o *Outcome) ReadersWith(holder string) (count int) {
 	for i := range o.Nodes {
 		if n := &o.Nodes[i]; n.Is == lease.Refused && n.Holder == holder {
@@ -165,7 +165,7 @@ func (o *Outcome) IsReserved() bool {
 	return slices.ContainsFunc(o.Nodes, func(n NodeAnswer) bool { return n.Is == lease.Refused && n.Reserved })
 }
 
-// RefusedBy returns who refused the attempt, also while it was undone.
+// RefusedBy returns who refused the attempt, including refusals that came while it was undone.
 func (o *Outcome) RefusedBy() waiting.Refusals {
 	r := waiting.Refusals{By: make([]string, len(o.Nodes)), Votes: o.Count()[lease.Granted]}
 	for i := range o.Nodes {
@@ -197,7 +197,7 @@ func (o *Outcome) IsSplit() bool {
 	return most < o.Need && (len(count) > 1 || r.Votes > 0)
 }
 
-// Result returns what package waiting must know.
+// Result returns the outcome for package waiting.
 func (o *Outcome) Result() waiting.Result {
 	r := waiting.Result{Held: o.Reason() == HeldByAnother, Wait: -1}
 	waits := make([]time.Duration, 0, len(o.Nodes))

@@ -6,8 +6,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Release ends the lock and its contexts, and sends the release. t counts the replies; it is nil if there is nothing to
-// release. An orphan is released, too.
+// Release ends the lock and its contexts, and sends the release, also of an orphan. t counts the replies; it is nil
+// if there is nothing to release.
 func (l *Handle) Release() (t *Tally, before Status) {
 	h := l.hold
 	h.engine.schedule.Remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
@@ -60,8 +60,8 @@ func (h *Hold) releaseLocked(commands []lease.Command, keepers uint64) *Tally {
 	return t
 }
 
-// sendRelease sends a release to a node. Before the release of the whole lock, requests for a grant are
-// abandoned, so that none of them is resent behind it.
+// sendRelease sends a release to a node. Before the release of the whole lock, requests for a grant are abandoned, so
+// that none is resent after it.
 func (h *Hold) sendRelease(c lease.Command, call scripts.Call, t *Tally) {
 	footprint := &h.members[c.Master].footprint
 	if c.Level == 0 {
@@ -95,9 +95,9 @@ func (h *Hold) Withdraw() {
 	}
 }
 
-// releaseReply receives a node's reply to a release. "Not found" counts too: the node has nothing of
-// the owner's. After a resend it doesn't mean that the lock was lost: the first copy may have deleted
-// the key.
+// releaseReply receives a node's reply to a release. "Not found" counts too: the owner holds
+// nothing on that node. After a resend it doesn't mean that the lock was lost: the first copy may
+// have deleted the key.
 type releaseReply struct {
 	tally *Tally
 	hold  *Hold

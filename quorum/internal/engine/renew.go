@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// Renewals that fall together are spread: one per renewalGap, after a first renewalBurst of them.
-	// So other calls wait behind few renewals.
+	// Renewals that are due together are spread out: one per renewalGap after the first renewalBurst. So other calls
+	// wait for few renewals.
 	renewalGap   = renewalBurst / batchSize
 	renewalBurst = 2 * time.Millisecond
 
@@ -44,8 +44,8 @@ func (h *Hold) postponeLocked(now clock.Instant) bool {
 // renewDue handles the holds that are due (schedule.Due): it ends those whose deadline has passed,
 // releases those that were unlocked and whose min hold is over, and renews the others.
 func (e *Engine) renewDue(now clock.Instant, due []*schedule.Entry[*Hold]) (after func()) {
-	// All contexts that must end begin to end before anything is sent: after their deadline another
-	// owner may be granted the lock.
+	// All contexts that must end begin to end before anything is sent: past the deadline another owner may be granted
+	// the lock.
 	var kept []*Hold
 	for _, entry := range due {
 		if h := entry.Owner; h.due(now) {
@@ -190,7 +190,7 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 	}
 }
 
-// Renewals is one node's reply to the renewals of some locks: how many had which result.
+// Renewals counts the results in one node's reply to the renewals of some locks.
 type Renewals struct {
 	Renewed   int
 	Forgotten int   // the key was gone

@@ -11,8 +11,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// request is a command on its way to a node, and the receiver of the reply ([pipeline.Receiver]): the pipe's own request has it. It is
-// for all commands except renewals and releases, which have receivers of their own.
+// request is a command on its way to a node, and receives the reply ([pipeline.Receiver]). Renewals and releases have
+// receivers of their own.
 type request struct {
 	hold    *Hold
 	command lease.Command
@@ -29,7 +29,7 @@ func (r *request) call() scripts.Call {
 	case c.Do == lease.Extend:
 		return scripts.Renew(h.list, []scripts.Renewal{h.renewal(scripts.ToMillis(c.Lease))})
 	case c.Do == lease.Ask && c.Level == 1 && c.Mode == h.terms.Mode:
-		// With another level or mode it goes out again, and the lock was entered again or downgraded meanwhile.
+		// A request with another level or mode is sent again, after a re-entry or a downgrade.
 		return r.attempt.call
 	}
 	return h.grantCall(c.Mode, scripts.AcquireArgs{Level: c.Level, Lease: scripts.ToMillis(c.Lease), Token: h.lease.Token()})
@@ -172,8 +172,8 @@ var (
 	errMovedOn = errors.New("the connection died during the attempt, and the token counter has moved on since the grant")
 )
 
-// replyOf returns what the lease must know of a node's reply to a command; of a renewal, to its i-th
-// lock. The error is a *node.Error; it is nil for a reply without one.
+// replyOf translates a node's reply to a command for the lease; for a renewal, the reply for its i-th lock. The error
+// is a *node.Error; it is nil for a reply without one.
 func (h *Hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, error) {
 	reply := lease.Reply{Process: r.RunID, Resent: r.Resent}
 	if r.Err != nil {

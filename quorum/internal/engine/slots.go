@@ -14,8 +14,8 @@ type SlotsQuestion struct {
 	Call scripts.Call
 }
 
-// AskSlots asks the first node, and the next one if that has not answered in two steps, or cannot. answered is false if no
-// node has answered or too few are up, or if ctx or the Engine has ended.
+// AskSlots asks the first node, and then the next one if a node is down or has not answered in two steps. answered is
+// false if no node has answered, too few are up, or ctx or the Engine has ended.
 func (e *Engine) AskSlots(ctx context.Context, q SlotsQuestion, first int) (hint scripts.SlotsReply, node int, answered bool) {
 	if e.tooFewUp(q.Name) {
 		return hint, 0, false

@@ -15,8 +15,8 @@ type Tally struct {
 	need    int           // of these nodes: for a release, less than the quorum size by the nodes that get none
 	all     bool          // every reply counts
 	Decided chan struct{} // closed when need replies count, or no longer can
-	// believed has the nodes that should have the owner, bit by node. If one of them replies that it
-	// hasn't, the reply counts but decides nothing: with too many of those, the lock had been lost.
+	// believed has the nodes that should have the owner, bit by node. If one of them replies that it hasn't, the
+	// reply counts but decides nothing: after too many such replies, the lock had been lost.
 	believed uint64
 
 	mu     sync.Mutex
@@ -81,8 +81,8 @@ func (t *Tally) isDecidedLocked() bool {
 	return certain >= t.need || certain+t.left < t.need
 }
 
-// HeardBy returns how many connections heard the release on every node that had the lock, by the
-// replies so far.
+// HeardBy returns how many connections heard the release on every node that had the lock, according to the replies so
+// far.
 func (t *Tally) HeardBy() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,7 +111,7 @@ func (t *Tally) Result() (enough bool, failed []error) {
 	return t.count >= t.need, slices.Clone(t.failed)
 }
 
-// AwaitFor waits until t is decided, for that long at most, or until ctx ends.
+// AwaitFor waits until t is decided or ctx ends, but at most for patience.
 func (t *Tally) AwaitFor(ctx context.Context, patience time.Duration) {
 	select {
 	case <-t.Decided:

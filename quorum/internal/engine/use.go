@@ -8,7 +8,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
-// Status is whether a handle holds its lock, and what else is known of the lock.
+// Status is a handle's view of its lock.
 type Status struct {
 	Phase    lease.Phase
 	Cause    lease.Cause
@@ -16,14 +16,14 @@ type Status struct {
 	Level    int     // of the hold
 	Valid    bool    // by the clock
 	Unlocked bool    // the handle was
-	Ended    error   // of Events.Ending, or nil
+	Ended    error   // from Events.Ending, or nil
 	Keepers  Keepers // of a lock that is not valid
 }
 
 // Holds reports whether the handle holds the lock.
 func (s Status) Holds() bool { return s.Valid && !s.Unlocked }
 
-// Status returns the handle's.
+// Status returns the handle's status.
 func (l *Handle) Status() Status {
 	l.hold.mu.Lock()
 	defer l.hold.mu.Unlock()
@@ -56,8 +56,8 @@ func (l *Handle) Valid() bool {
 	return l.hold.lease.Valid(l.hold.engine.Clock.Now()) && !l.unlocked.Load()
 }
 
-// Deadline returns until when the lock is held if no renewal is confirmed, and the present; clock.Never for a lock that
-// too few nodes keep, or whose Engine was closed.
+// Deadline returns when the lock ends if no renewal is confirmed, and the present; clock.Never if too few nodes keep
+// the lock, or the Engine was closed.
 func (h *Hold) Deadline() (deadline, now clock.Instant) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,9 +80,9 @@ const (
 	Upgrades       // a reader would become a writer
 )
 
-// Enter raises the level of the hold by one, here and on the nodes, and gives it to the inner handle. A quorum
-// must confirm that it keeps the lock: t counts the nodes. A downgrade comes before it, and is seen, or
-// after it, and is refused for the level.
+// Enter raises the level of the hold by one, here and on the nodes, and gives it to the inner handle. A quorum must
+// confirm that it keeps the lock: t counts the nodes. A concurrent downgrade either happens first, and Enter sees it,
+// or is refused because of the new level.
 func (l *Handle) Enter(inner *Handle, user User, mode lease.Mode) (t *Tally, is Entry) {
 	h := l.hold
 	inner.hold, inner.user = h, user
@@ -103,8 +103,8 @@ func (l *Handle) Enter(inner *Handle, user User, mode lease.Mode) (t *Tally, is 
 	return t, Entered
 }
 
-// BackOut undoes Enter on every node, once, even if the request has not arrived there, or if it was refused. The tally is
-// decided once all have replied.
+// BackOut undoes Enter on every node, once, even on nodes that the request has not reached or that refused it. The
+// tally is decided once all have replied.
 func (l *Handle) BackOut() *Tally {
 	h, t := l.hold, newTallyOfAll(0)
 	if h == nil || l.unlocked.Swap(true) {
@@ -165,8 +165,9 @@ func (l *Handle) change(by func(now clock.Instant, before Status) ([]lease.Comma
 	return t, before
 }
 
-// Linger ends the lock and its contexts before its min hold is over, and leaves the release to the schedule. It reports
-// whether the lock stays on the nodes: it lingers already if before says so, and if the Engine was closed, for its lease.
+// Linger ends the lock and its contexts before its min hold is over, and leaves the release to the schedule. It
+// reports whether the lock stays on the nodes. This is also true if it already lingered, or if the Engine was closed
+// (then for its lease).
 func (l *Handle) Linger() (lingers bool, before Status) {
 	h := l.hold
 	if h.terms.MinHold == 0 {

@@ -20,8 +20,8 @@ const (
 	// holderWait bounds how long a failed TryLock waits to learn which process the holder is. The
 	// node that is asked has just answered.
 	holderWait = 20 * time.Millisecond
-	// holderPause is how long an identity that a node does not know counts as unknown, and the
-	// least time between two questions of calls that wait.
+	// holderPause is how long an identity that a node does not know counts as unknown, and the shortest time between
+	// two questions of waiting calls.
 	holderPause = time.Second
 	// maxHolders bounds how many lockers are remembered.
 	maxHolders = 256
@@ -40,7 +40,7 @@ type Holders struct {
 	askedAt clock.Instant // of the last question for a call that waits
 }
 
-// knownLocker is what a node said of a locker. An identity does not change.
+// knownLocker is a node's answer about a locker. An identity does not change.
 type knownLocker struct {
 	identity scripts.Identity
 	until    clock.Instant // of an unknown one
@@ -59,8 +59,8 @@ func New(nodes []*node.Node, c clock.Clock) *Holders {
 		lockers: map[string]knownLocker{}, askedAt: clock.Never}
 }
 
-// Describe returns what is known of a holder. If it is not known, Describe asks the node that named
-// it, and waits for the answer for 20 ms at most, and no longer than ctx.
+// Describe returns what is known of a holder. If it is not known, Describe asks the node that named it, and waits at
+// most 20 ms for the answer, and no longer than ctx.
 func (hs *Holders) Describe(ctx context.Context, of Named) scripts.Identity {
 	if known, asked := hs.recall(of.Owner); asked {
 		return known
@@ -125,7 +125,7 @@ func (hs *Holders) WasHandedOver(owner string) bool {
 }
 
 // ask asks the node that named the holder for its identity. The channel that it returns is closed when the
-// answer is remembered; it is nil if the node takes no call.
+// answer is remembered; it is nil if the node is down.
 func (hs *Holders) ask(of Named) <-chan struct{} {
 	locker, answered := scripts.LockerOf(of.Owner), make(chan struct{})
 	pipe := inside.Of(hs.nodes[of.Node]).Pipe(of.Name)

@@ -24,8 +24,8 @@ type Plan struct {
 	Probe bool
 	// Down has the masters to which no request can be sent now, bit by master.
 	Down uint64
-	// Permanent: the error of one of these does not pass by itself. Then the others are asked in any case:
-	// theirs may make the attempt's error permanent.
+	// Permanent: one of these has a permanent error. Then the others are asked in any case: their errors may make the
+	// attempt's permanent.
 	Permanent bool
 }
 
@@ -119,9 +119,9 @@ func (l *Lease) judge(out []Command) []Command {
 	return out
 }
 
-// settle chooses the token: the largest counter among the grants that were read when the quorum was
-// reached. It raises those that stand lower. All of them must confirm, since the grants that count are
-// exactly a quorum. A later grant counts for the deadline only.
+// settle chooses the token: the largest counter among the grants that were read when the quorum was reached. It
+// raises the lower ones. All of them must confirm, since the grants that count are exactly a quorum. A later grant
+// counts for the deadline only.
 func (l *Lease) settle(out []Command) []Command {
 	l.become(Settling)
 	for i := range l.votes {
@@ -178,7 +178,7 @@ func (l *Lease) takeGrantReply(now clock.Instant, c Command, r Reply, out []Comm
 	return e, l.judge(out)
 }
 
-// provesNothingDone reports whether nothing of the owner's can be on the master, now or later.
+// provesNothingDone reports whether the owner has nothing on the master, now or later.
 func provesNothingDone(r Reply) bool {
 	switch r.Is {
 	case Failed:
@@ -210,10 +210,9 @@ func (l *Lease) Submitted(c Command) (again Command, goesOn bool) {
 	return l.noteRequest(c), true
 }
 
-// takeRaiseReply takes a reply to Raise. The owner must still hold by the grant that was read. It does
-// if its request went out once: no other attempt uses that owner, however high neighbours have raised
-// the counter. A request that was resent may have been granted again, after another owner and above
-// it: then the counter is above the token.
+// takeRaiseReply takes a reply to Raise. The owner must still hold by the grant that was read. It does if its request
+// went out once: no other attempt uses that owner, however high neighbours have raised the counter. A resent request
+// may have been granted again, after another owner and with a higher counter than the token.
 func (l *Lease) takeRaiseReply(c Command, r Reply, out []Command) (Effect, []Command) {
 	v, e := &l.votes[c.Master], Effect{Twin: -1}
 	if l.cause != NoCause {
@@ -239,7 +238,7 @@ func (l *Lease) takeRaiseReply(c Command, r Reply, out []Command) (Effect, []Com
 // IsSettled reports whether the token stands on the masters that were read, so that Hold may follow.
 func (l *Lease) IsSettled() bool { return l.phase == Settling && l.toRaise == 0 && l.cause == NoCause }
 
-// Hold makes a lease that is settled a held lock, unless its contexts would end at once: reading the clock
+// Hold makes a settled lease a held lock, unless its contexts would end at once: reading the clock
 // is the last step of an attempt. If it returns false, Cause says why.
 func (l *Lease) Hold(now clock.Instant) bool {
 	if !l.IsSettled() {

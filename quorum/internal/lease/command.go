@@ -14,9 +14,9 @@ const (
 	Raise             // the counter to Token, if the owner still has its grant
 	Renew             // the grant, by Lease
 	Repair            // ask for the grant again, with Token and Level
-	Enter             // the same, for a caller who waits; also of a downgrade
+	Enter             // the same, for a caller who waits; also for a downgrade
 	Extend            // as Renew, for a caller who waits
-	Release           // all of the owner's if Level is 0, else set its level
+	Release           // everything the owner holds if Level is 0, else set its level
 	Submit            // the client's list to the master, and then call [Lease.Submitted] for the request
 	Decided           // the outcome of the attempt is certain
 	Stop              // the contexts: the lock is held for another StopBefore, or for longer if a renewal comes
@@ -44,7 +44,7 @@ const (
 	Unanswered
 	Granted
 	Refused     // another owner holds a name
-	Barred      // a release of this owner's came before
+	Barred      // a release by this owner came before
 	Quarantined // the master may have forgotten grants
 	NotAccepted // its marker has no list, or another, and the client's may be submitted
 	Failed      // unreachable, timed out, or an error: the request may have been carried out
@@ -56,7 +56,7 @@ const (
 	NotRenewed // it keeps the grant, but its marker does not accept this client
 )
 
-// Reply is what matters of a master's reply to a command.
+// Reply is the part of a master's reply that the lease uses.
 type Reply struct {
 	Is      Answer
 	Process string // that answered
@@ -70,7 +70,7 @@ type Reply struct {
 	NothingDone bool
 }
 
-// Cause is why a lease has ended, or an attempt that was won has failed.
+// Cause is why a lease has ended, or why a won attempt has failed.
 type Cause uint8
 
 const (

@@ -2,9 +2,9 @@
 // released or lost, as a pure state machine: events go in, and commands come out. It sends nothing,
 // reads no clock, starts no timer and locks nothing. Package engine owns these: it calls an event's
 // method with the instant at which the event happened, and carries out the commands in their order,
-// before the next event. Behind End it ends the contexts first, which takes a while: the events that come
-// meanwhile change nothing, unless the lease lingers, or its Locker was closed. Of these, it
-// holds back the releases.
+// before the next event. After End it first ends the contexts, which takes a while. Events that
+// arrive meanwhile change nothing unless the lease lingers or its Locker was closed; their releases
+// wait.
 //
 //	phase      event             becomes    commands
 //	Asking     Begin                        Ask all masters, or the probe master alone

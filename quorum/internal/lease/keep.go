@@ -27,7 +27,7 @@ type Effect struct {
 // matters only for a lease that is [Lease.Kept], and not for Unsent: that never ends a lease, so the
 // shell may report it while it carries out commands.
 func (l *Lease) TakeReply(now clock.Instant, c Command, r Reply, out []Command) (Effect, []Command) {
-	if l.HasEnded() && r.Is != NotAccepted { // a master that does not accept the client gets its list all the same
+	if l.HasEnded() && r.Is != NotAccepted { // a master that does not accept the client still gets its list
 		return Effect{Twin: -1, Counts: r.Is == Granted || r.Is == Kept}, out
 	}
 	switch c.Do {
@@ -134,7 +134,7 @@ func (l *Lease) takeRenewReply(now clock.Instant, c Command, r Reply, out []Comm
 		if l.isPresent(c) {
 			l.deny(now, c.Master)
 		}
-	} // NotRenewed: the key is there, for as long as the last renewal said
+	} // NotRenewed: the key keeps its last TTL
 	return e, l.review(now, r, out)
 }
 
@@ -174,9 +174,9 @@ func (l *Lease) takeRepairReply(now clock.Instant, c Command, r Reply, out []Com
 	return e, l.review(now, r, out)
 }
 
-// isPresent reports whether a command is of the present mode. A writer's request may be carried out after
-// the downgrade, if it was resent or its script had to be loaded: the master no longer has such a writer then,
-// and the reply to the downgrade shows whether it has the reader.
+// isPresent reports whether a command is of the present mode. A writer's request may be carried out after the
+// downgrade, if it was resent or its script had to be loaded: the master has no such writer then, and the reply to
+// the downgrade shows whether it has the reader.
 func (l *Lease) isPresent(c Command) bool { return c.Mode == l.mode }
 
 // review ends a held lock that too few masters keep. If a renewal fell short, it is tried again soon.

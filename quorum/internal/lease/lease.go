@@ -15,11 +15,11 @@ type Terms struct {
 	Fixed      bool          // the lease is never renewed
 	MaxHold    time.Duration // 0 for none
 	MinHold    time.Duration // 0 for none
-	StopBefore time.Duration // the contexts end so long before the deadline
+	StopBefore time.Duration // how long before the deadline the contexts end
 	Mode       Mode          // with which a lease begins
 }
 
-// Mode is what a lease holds its names for.
+// Mode says whether a lease holds its names alone.
 type Mode uint8
 
 const (
@@ -33,7 +33,7 @@ type Phase uint8
 const (
 	Asking    Phase = iota // until the outcome of the attempt is certain
 	Settling               // a quorum has granted; its counters are raised to the token
-	Held                   // when the clock was last read; the deadline decides whether it still is
+	Held                   // as of the last clock reading: check the deadline
 	Lingering              // unlocked, and kept on the masters until the end of its min hold
 	Undone                 // an attempt that failed
 	Released
@@ -54,7 +54,7 @@ type Lease struct {
 	cause      Cause
 	first      uint8 // the master that is asked first. Invariant: first < len(votes)
 	asked      uint8 // how many masters were asked. Invariant: len(votes) once a quorum has granted
-	toRaise    uint8 // how many counters are yet to be raised. Invariant: as many votes are behind; 0 once it is held
+	toRaise    uint8 // how many counters are yet to be raised. Invariant: the number of votes that are behind; 0 once it is held
 	writeBacks uint8 // how many were to be raised in all. Invariant: toRaise <= writeBacks
 	token      uint64
 	level      int // Invariant: level >= 1 while it is kept
@@ -93,8 +93,7 @@ func (v *Vote) has(f flags) bool { return v.flags&f != 0 }
 func (v *Vote) set(f flags)      { v.flags |= f }
 func (v *Vote) clear(f flags)    { v.flags &^= f }
 
-// Init makes a lease that has asked for nothing yet. There is a vote for each master; the lease
-// keeps the slice.
+// Init makes a lease with a vote for each master. It asks for nothing yet, and keeps the slice.
 func (l *Lease) Init(terms *Terms, votes []Vote) {
 	*l = Lease{terms: terms, votes: votes, mode: terms.Mode, level: 1, begunAt: clock.Never, renewedAt: clock.Never,
 		deadline: clock.Never, maxHoldEnd: clock.Never, next: clock.Never}
@@ -145,13 +144,12 @@ func (l *Lease) Kept() bool { return l.phase == Held || l.phase == Lingering }
 // HasEnded reports whether the lease has ended: replies no longer change anything.
 func (l *Lease) HasEnded() bool { return l.phase != Asking && l.phase != Settling && !l.Kept() }
 
-// IsDone reports whether the lease has ended and no caller can release it: of those that have ended,
-// only an orphan waits for its Unlock.
+// IsDone reports whether the lease has ended and no caller can release it: among ended leases, only an orphan waits
+// for its Unlock.
 func (l *Lease) IsDone() bool { return l.HasEnded() && l.phase != Orphaned }
 
-// MinHoldEnd returns the instant before which an unlocked lease stays on the masters. Like the end
-// of the max hold, it counts from before the requests for a grant were sent: the lease on the
-// masters began later.
+// MinHoldEnd returns the instant before which an unlocked lease stays on the masters. Like the end of the max
+// hold, it counts from before the requests for a grant were sent: on the masters the lease began later.
 func (l *Lease) MinHoldEnd() clock.Instant { return l.begunAt.Add(l.terms.MinHold) }
 
 // EndedByMaxHold reports whether the max hold bounds the lease.

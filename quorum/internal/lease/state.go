@@ -75,7 +75,7 @@ func (l *Lease) Age(d time.Duration) {
 	}
 }
 
-// AppendKey appends everything but the votes that determines how the lease goes on. Instants are relative to
+// AppendKey appends all state but the votes that determines how the lease goes on. Instants are relative to
 // now. None is longer ago than horizon, past which it makes no difference. Without timers it leaves
 // out what decides on Next only.
 func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, timers bool) []byte {
@@ -112,8 +112,8 @@ func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, ti
 	return b
 }
 
-// AppendVote appends what decides on the future of one master's vote, as AppendKey does for the rest.
-// process returns a name for each process that the caller may exchange for others.
+// AppendVote appends the state of one vote, as AppendKey does the rest. process returns a name for each process, so
+// that the caller can treat processes as interchangeable.
 func (l *Lease) AppendVote(b []byte, master int, now clock.Instant, timers bool, process func(string) byte) []byte {
 	if l.IsDone() {
 		return b

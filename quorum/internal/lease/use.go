@@ -6,9 +6,9 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 )
 
-// Enter raises the level of a valid lock by one, and has each master confirm that it keeps the lock.
-// Levels and tokens on the masters are absolute, so a request or a reply that is lost, or comes
-// twice, counts once. Of a fixed lease it requests only the rest, so that no master prolongs it.
+// Enter raises the level of a valid lock by one, and has each master confirm that it keeps the lock. Levels and
+// tokens on the masters are absolute, so a request or reply that is lost or repeated counts once. For a fixed lease
+// it requests only the remaining time, so that no master prolongs it.
 func (l *Lease) Enter(now clock.Instant, out []Command) []Command {
 	l.level++
 	return l.confirmAll(now, out)
@@ -84,8 +84,7 @@ func (l *Lease) Unlock(now clock.Instant, out []Command) []Command {
 }
 
 // HandOver ends a valid lock and leaves it on the masters, for the owner that takes over. It reports
-// whether the lock was valid. No command of this lease follows, so nothing of the owner's is raised,
-// granted again or released.
+// whether the lock was valid. No command of this lease follows: none raises a counter, repairs or releases.
 func (l *Lease) HandOver(now clock.Instant, out []Command) (bool, []Command) {
 	if !l.Valid(now) {
 		return false, out

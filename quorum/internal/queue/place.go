@@ -9,8 +9,8 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
-// Place is where a call waits: in a queue, or in none as long as it is a reader that was not refused. It ends with Acquired
-// or Leave. It is not safe for concurrent use.
+// Place is a call's position in a queue. Readers are in no queue until one is refused. A Place ends with Acquired or
+// Leave. It is not safe for concurrent use.
 type Place struct {
 	list   *List
 	call   Call
@@ -62,9 +62,9 @@ func (p *Place) Next(ctx context.Context) (t Turn, due bool) {
 	return t, false
 }
 
-// NoteReserved notes that a failed attempt, by that hold, may have reserved the names; nil for none. Its reservations stand
-// next to earlier ones: a node that a writer keeps, or that did not answer, replaces nothing. Close waits until the calls
-// of the queue have left.
+// NoteReserved records that a failed attempt, by that hold, may have reserved the names; nil for
+// none. Earlier reservations stay recorded: nodes that another writer holds, or that did not
+// answer, may still have them. Close waits until the calls of the queue have left.
 func (p *Place) NoteReserved(by *engine.Hold) {
 	if by == nil {
 		return
@@ -80,8 +80,8 @@ func (p *Place) NoteReserved(by *engine.Hold) {
 	q.reserved = append(q.reserved, reservation{by, now.Add(2 * waiting.ReservationLife)})
 }
 
-// Refused ends a failed attempt, and waits on for messages on the channels. It reports whether the attempt was the
-// queue's: otherwise the call is a reader that has queued behind others, and the first of them attempts for all.
+// Refused ends a failed attempt, and waits on for messages on the channels. It returns false if another call attempts
+// for the queue, in which this reader now waits.
 func (p *Place) Refused(r waiting.Result, approach waiting.Approach, err error, channels []string) bool {
 	if p.waiter == nil {
 		p.at = p.list.Engine.Moment()
@@ -96,7 +96,7 @@ func (p *Place) Refused(r waiting.Result, approach waiting.Approach, err error, 
 	return true
 }
 
-// LastError returns the error of the queue's last attempt, no matter which call made it; nil for none.
+// LastError returns the error of the queue's last attempt, by any call; nil for none.
 func (p *Place) LastError() error {
 	if p.waiter == nil {
 		return nil
@@ -134,8 +134,8 @@ func (p *Place) Acquired(lease time.Duration, more bool) {
 	})
 }
 
-// Leave ends the place because the call gives up. If it was the first and wanted several slots, the next one attempts at
-// once: there may be enough for that one. If nobody is left, the reservations end.
+// Leave ends the place because the call gives up. If it was the first and wanted several slots, the next call
+// attempts at once: there may be enough for it. If nobody is left, the reservations end.
 func (p *Place) Leave() {
 	w := p.waiter
 	if w == nil {

@@ -34,7 +34,7 @@ func NewKey(names []string, readers bool) Key {
 	return Key{count: len(names), text: b.String(), readers: readers}
 }
 
-// NewSlotsKey returns the key of a semaphore's slots. Calls that say another size are in another queue.
+// NewSlotsKey returns the key of a semaphore's slots. Each size has a queue of its own.
 func NewSlotsKey(slots string, size int) Key { return Key{count: size, text: slots} }
 
 // Hash returns the hash of the names, the same for readers and for each size.
@@ -83,8 +83,8 @@ type queue struct {
 	reserved   []reservation // that may stand on nodes; nil once the names are acquired
 }
 
-// reservation is what a failed attempt may have left on nodes, until it has expired there: a node that had not answered may
-// have begun its life later.
+// reservation is what a failed attempt may have left on nodes, until it has expired on each: on a node that answered
+// late it began later.
 type reservation struct {
 	by    *engine.Hold
 	until clock.Instant
@@ -109,8 +109,8 @@ type Call struct {
 	Retry waiting.Retry
 }
 
-// join puts a call at the end of its queue. subscribe reports that it is to subscribe before its first attempt, because
-// others come first.
+// join puts a call at the end of its queue. If subscribe is true, the call must subscribe before its first attempt,
+// because others come first.
 func (list *List) join(call Call, at waiting.Moment) (w *waiter, subscribe bool) {
 	list.mu.Lock()
 	defer list.mu.Unlock()
@@ -253,7 +253,7 @@ func (q *queue) remove(w *waiter, out func(q *queue)) {
 	}
 }
 
-// takeOut returns how to cancel the subscriptions of a queue that has ended.
+// takeOut returns functions that cancel the subscriptions, if the queue has ended.
 func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	list := q.list
 	list.mu.Lock()

@@ -34,7 +34,8 @@ func (w *waiter) subscribe(names []string) {
 	}
 }
 
-// keep keeps how to cancel the subscriptions. It returns false if the queue has ended: the caller cancels them.
+// keep stores the functions that cancel the subscriptions. It returns false if the queue has ended: the caller calls
+// them.
 func (q *queue) keep(cancels []func()) bool {
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
@@ -71,8 +72,7 @@ func (s *subscriber) OnMessage(string) {
 	})
 }
 
-// dispatch passes an event to package waiting, and sets the head's timer anew if that moved its next
-// attempt.
+// dispatch passes an event to package waiting, and resets the head's timer if that moved its next attempt.
 func (s *subscriber) dispatch(event func(node int, at waiting.Moment)) {
 	q := s.queue
 	q.list.mu.Lock()

@@ -24,9 +24,8 @@ func (r *Roster) Survey() <-chan *Survey {
 	return done
 }
 
-// Recheck has a survey ask about one node, and mark it if that is allowed. done is called in another
-// goroutine: with how long a claimed node must wait, or with 0 and nil if the node accepts this locker
-// now, or else with a *node.Error.
+// Recheck has a survey ask about one node, and mark it if that is allowed. done is called in another goroutine: with
+// the wait of a claimed node, with 0 and nil if the node accepts this locker now, or else with a *node.Error.
 func (r *Roster) Recheck(i int, done func(wait time.Duration, err error)) {
 	r.ask(question{i, func(s *Survey) {
 		if wait := s.claimWaits(i); wait > 0 {

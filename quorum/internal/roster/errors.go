@@ -29,10 +29,10 @@ func NodeError(n *node.Node, op string, err error) error {
 	return &node.Error{Node: n.Name(), Op: op, Err: err}
 }
 
-// OneProcess is the error of a node that leads to the same process as another: they are one member,
-// with one vote.
+// OneProcess is the error of a node that leads to the same process as another: together they are one member, with one
+// vote.
 func OneProcess(n, other *node.Node) error {
-	return NodeError(n, "acquire", fmt.Errorf("%w: it is one process with node %s", node.ErrInvalid, other.Name()))
+	return NodeError(n, "acquire", fmt.Errorf("%w: it is the same process as node %s", node.ErrInvalid, other.Name()))
 }
 
 // MixedHosts returns why nodes make no list: one node's address, which has no other name, leads to another
@@ -69,7 +69,7 @@ func isOfHost(address string) bool {
 		strings.Contains(host, "localhost") || host == "ip6-loopback"
 }
 
-// unnamed returns why the list of masters is not known, as far as a node that has answered shows.
+// unnamed returns why the list of masters is not known, judging by a node that has answered.
 func (r *Roster) unnamed(i int) error {
 	if err := MixedHosts(r.nodes); err != nil {
 		return err

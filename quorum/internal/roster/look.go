@@ -66,8 +66,8 @@ func (s *Survey) look(asked []question) {
 	s.refuseTwins()
 }
 
-// refuseTwins takes away the views of nodes that are one process: no list has one process twice. It
-// leaves the one that accepts this locker.
+// refuseTwins removes the views of nodes that are the same process, except the one that accepts this locker: no list
+// has a process twice.
 func (s *Survey) refuseTwins() {
 	nodes := s.roster.nodes
 	for j := range s.views {

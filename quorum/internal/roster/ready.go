@@ -11,8 +11,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Ready tries a lock on each node that accepts this locker and is out of quarantine. It reports whether as many as need
-// granted it, as soon as they have, and marks nothing. An error says why one of these nodes did not.
+// Ready tries a lock on each node that accepts this locker and is out of quarantine. It returns true as soon as need
+// nodes have granted it, and marks nothing. tried has an error for each node that did not grant.
 func (r *Roster) Ready(ctx context.Context, need int) (enoughReady bool, tried []error) {
 	list, sent := r.Resolve(), r.clock.Now()
 	tried = make([]error, len(r.nodes))

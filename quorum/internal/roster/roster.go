@@ -40,7 +40,7 @@ type Roster struct {
 	list atomic.Pointer[scripts.List] // nil while it is not known
 
 	wasAccepted atomic.Bool    // a node has accepted this locker
-	acceptedAt  []atomic.Int64 // by node: when the request was sent by which it last accepted this locker
+	acceptedAt  []atomic.Int64 // by node: when the last request that it accepted from this locker was sent
 	refusedAt   []atomic.Int64 // by node: when it was last found not to accept this locker
 
 	mu      sync.Mutex
@@ -72,8 +72,8 @@ func New(nodes []*node.Node, c clock.Clock, opts Options) *Roster {
 // List returns the list of masters; nil while it is not known.
 func (r *Roster) List() *scripts.List { return r.list.Load() }
 
-// Resolve returns the list of masters, which it makes of the nodes' names; nil while one of them is
-// not known, a node over a pool has no name until it is connected to, or if the names make no list.
+// Resolve makes the list of masters from the nodes' names. It returns nil while a name is unknown (a node over a pool
+// has none until it is connected to), or if the names make no list.
 func (r *Roster) Resolve() *scripts.List {
 	if list := r.list.Load(); list != nil {
 		return list
@@ -106,8 +106,8 @@ func (r *Roster) Accepts(node int) bool {
 	return r.refusedAt[node].Load() <= r.acceptedAt[node].Load()
 }
 
-// client returns what package membership must know of this locker. An even number of masters founds
-// no deployment, but once masters have accepted it, it may go on with theirs.
+// client describes this locker for package membership. An even number of masters founds no deployment, but once
+// masters have accepted this locker, it may go on with theirs.
 func (r *Roster) client(list *scripts.List) membership.Client {
 	return membership.Client{
 		List: list, Found: r.opts.Founds || r.wasAccepted.Load(), Exists: r.opts.Exists,

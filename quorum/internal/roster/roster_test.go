@@ -101,7 +101,7 @@ func TestTwinsAreOneMember(t *testing.T) {
 		twin := d.over([]*fakeredis.Master{d.masters[0], d.masters[1], d.masters[0]}, quick, false)
 		s := <-twin.Survey()
 		for _, i := range []int{0, 2} {
-			if err := s.Refusal(i); !errors.Is(err, node.ErrInvalid) || !strings.Contains(err.Error(), "is one process with node master ") {
+			if err := s.Refusal(i); !errors.Is(err, node.ErrInvalid) || !strings.Contains(err.Error(), "is the same process as node master ") {
 				t.Errorf("node %d: %v", i, err)
 			}
 		}

@@ -8,11 +8,11 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Survey is what the nodes were found to have, after the marks that followed from it.
+// Survey is what the nodes had, after the marks that followed from it.
 type Survey struct {
 	roster *Roster
 	list   *scripts.List      // nil while the name of a node is not known
-	views  []*membership.View // nil for a node that did not answer, or is one process with another
+	views  []*membership.View // nil for a node that did not answer, or is the same process as another
 	errs   []error            // why there is no view
 	runIDs []string           // of the processes that answered
 }
@@ -30,7 +30,7 @@ func (s *Survey) Refusal(i int) error {
 	return s.client().Refusal(s.views, s.errs, i)
 }
 
-// client is what package membership must know of this locker.
+// client describes this locker for package membership.
 func (s *Survey) client() membership.Client { return s.roster.client(s.list) }
 
 // HasList reports whether any node has this locker's list: it accepts this locker, did before it
@@ -49,7 +49,7 @@ func (s *Survey) Unanswered() (errs []error) {
 	return errs
 }
 
-// Readiness returns whether each node grants, or why it does not: tried says so of those that were tried.
+// Readiness returns whether each node grants, or why it does not; tried has the results of trials.
 func (s *Survey) Readiness(tried []error) []membership.Readiness {
 	all := make([]membership.Readiness, len(s.views))
 	for i, err := range tried {
@@ -63,8 +63,7 @@ func (s *Survey) Readiness(tried []error) []membership.Readiness {
 	return all
 }
 
-// claimWaits returns how long a node must wait that is claimed for this locker's list; 0 if it is
-// not.
+// claimWaits returns how long a node that is claimed for this locker's list must wait; 0 for other nodes.
 func (s *Survey) claimWaits(i int) time.Duration {
 	if s.list == nil {
 		return 0

@@ -33,9 +33,9 @@ type Schedule[T any] struct {
 	wake  clock.Instant // when the timer fires; Never when it is not set
 }
 
-// Due handles the entries that are due at now, perhaps none: for each it sets At and Early anew, or
-// Over. It runs with the schedule's mutex held, so it must not call the schedule, and what it does
-// is done when [Schedule.Remove] returns. after is what is left to do without the mutex.
+// Due handles the entries that are due at now, perhaps none: for each it sets At and Early again, or Over. It runs
+// with the schedule's mutex held, so it must not call the schedule, and it has finished when [Schedule.Remove]
+// returns. after is what is left to do without the mutex.
 type Due[T any] func(now clock.Instant, entries []*Entry[T]) (after func())
 
 // Entry is the place of its owner in a schedule. While it is in one, only [Due] may change it.

@@ -8,9 +8,9 @@
 //	Full   waits for a release: too few slots are free     the turn is over
 //	Over   waits a moment: others were faster              the turn is over
 //
-// What a node says is a hint. It may be behind the others, or have forgotten all that it had granted, so
-// two refused attempts end its hint, and a turn has at most six. No slot is attempted without need: a
-// waiter that is told that all slots are taken attempts none.
+// A node's answer is a hint. The node may lag behind the others, or have forgotten its grants, so two refused
+// attempts end its hint, and a turn has at most six. No slot is attempted without need: if the hint says that all
+// slots are taken, a waiter attempts none.
 package slots
 
 import "slices"
@@ -26,13 +26,13 @@ const (
 )
 
 const (
-	// attemptsPerHint is after how many refusals a hint counts as out of date.
+	// After attemptsPerHint refusals a hint counts as out of date.
 	attemptsPerHint = 2
 	// maxAttempts bounds the attempts of a turn, whatever the nodes say.
 	maxAttempts = 6
 )
 
-// Turn is one turn of a call that wants slots. It must be made by [NewTurn]. It is not safe for
+// Turn is one turn of a call that wants slots. Make it with [NewTurn]. It is not safe for
 // concurrent use.
 type Turn struct {
 	size, want, agree int
@@ -106,8 +106,7 @@ func (t *Turn) choose(from []int) []int {
 	return t.tried
 }
 
-// Refused reports that the nodes refused the slots of the last attempt: one of them, at least, is
-// another client's.
+// Refused reports that the nodes refused the slots of the last attempt: another client has at least one of them.
 func (t *Turn) Refused() {
 	t.attempts++
 	t.failed++
@@ -116,7 +115,7 @@ func (t *Turn) Refused() {
 	}
 }
 
-// Hinted reports which slots are free by one node's word.
+// Hinted reports which slots are free, according to one node.
 func (t *Turn) Hinted(free []int) {
 	t.hinted, t.failed = true, 0
 	t.free = slices.DeleteFunc(slices.Clone(free), func(slot int) bool { return slices.Contains(t.refused, slot) })

@@ -13,8 +13,8 @@ const (
 	// granted. A refusal there costs one command, and leaves nothing to release: the vote is not
 	// split.
 	ProbeFirst
-	// Alone asks all nodes at once, too. It is for an attempt that most likely is alone: one at slots
-	// comes without a hint.
+	// Alone also asks all nodes at once. It is for attempts that probably meet no rival; an attempt at slots then
+	// needs no hint.
 	Alone
 )
 
@@ -22,8 +22,7 @@ const (
 // ones back for ReservationLife.
 const reserving Approach = 1 << 4
 
-// ReservationLife is how long a writer that waits keeps new readers back. Each of its attempts begins it
-// anew.
+// ReservationLife is how long a writer that waits keeps new readers back. Each of its attempts restarts it.
 const ReservationLife = 2 * time.Second
 
 // Probes reports whether the attempt asks one node first.

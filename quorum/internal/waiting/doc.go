@@ -21,7 +21,7 @@
 //	Yield, after the    position is the number of   in one step and one per process, probe first;
 //	first Join          processes that heard it     Subscribed does not change that
 //	Begin               an attempt is under way     none until it has ended
-//	Refused, held       position counted anew       by the first line that applies:
+//	Refused, held       position recounted          by the first line that applies:
 //	  a release since                               as after a release
 //	  by readers                                    at once, ask all, to reserve on all; then
 //	                                                twice within a reservation
@@ -34,7 +34,7 @@
 //	Refused, quarantine one more failure            by the poll or its end, ask all
 //	Refused, otherwise  one more failure            after the retry time, ask all
 //	Acquired            head removed, position      by the poll or the end of the lease, ask all
-//	                    counted anew
+//	                    recounted
 //	Hasten                                          at once, ask all
 //	Leave, the head     head removed                at once if its attempt was under way
 //	Leave, another      waiter removed              unchanged

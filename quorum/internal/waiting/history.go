@@ -7,15 +7,14 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 )
 
-// contendedFor is how long names count as contended after the process's subscriptions for them have
-// ended.
+// contendedFor is how long names count as contended after this process's subscriptions to them have ended.
 const contendedFor = 100 * time.Millisecond
 
 // History remembers what has just happened to sets of names, each by a hash of its names:
 //
 //   - This process has released them while other processes subscribed. A caller that asks again at
 //     once would be faster than a waiter, which has to hear of the release first. So for one step
-//     its call goes behind those that heard it.
+//     its call comes after the processes that heard it.
 //   - This process has released a slot, of the semaphore that the names stand for. Its next call
 //     attempts that slot first.
 //   - The subscriptions of this process have ended. Other processes most likely wait for them, so
@@ -110,8 +109,7 @@ func (h *History) record(names uint32) record {
 	return newRecord(names)
 }
 
-// keepLocked returns the record of a set of names, to be changed. Sets that share a place drive
-// each other out.
+// keepLocked returns the record of a set of names, to be changed. Sets that share an entry replace each other.
 func (h *History) keepLocked(names uint32) *record {
 	r := &h.recent[h.place(names)]
 	if !r.known || r.names != names {

@@ -12,7 +12,7 @@ const (
 	pollGap = 500 * time.Microsecond
 )
 
-// steps is the time of `more` steps and one for each position.
+// steps is the time of `more` steps plus one per position.
 func (q *Queue) steps(more int, step time.Duration) time.Duration {
 	position := min(q.position, maxPosition)
 	if q.shared {

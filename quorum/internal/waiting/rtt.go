@@ -50,8 +50,8 @@ func (r *RTT) Samples(now clock.Instant) bool {
 	return now.Sub(clock.Instant(last)) >= sampleEvery && r.sampledAt.CompareAndSwap(last, int64(now))
 }
 
-// Step returns the time that is long enough for one waiter's attempt to become visible to the next:
-// three times what a quorum of that size takes to answer, 1 to 20 ms.
+// Step returns a time in which one waiter's attempt becomes visible to the next: three times as long as a quorum of
+// that size takes to answer, 1 to 20 ms.
 func (r *RTT) Step(need int) time.Duration {
 	all := make([]time.Duration, 0, 8)
 	for i := range r.nanos {

@@ -7,17 +7,19 @@ import (
 )
 
 const (
-	// patience is for how many times the duration of the call's own attempts somebody must stand in the way before he
-	// counts as a holder. An owner that doesn't hold lives no longer than its attempt. So of two calls that refuse each
-	// other again and again, only the one with the shorter attempts can give up.
+	// patience times the duration of the call's own attempts is how long somebody must refuse
+	// before he counts as a holder. An owner that doesn't hold lives no longer than its attempt. So
+	// of two calls that refuse each other again and again, only the one with the shorter attempts
+	// can give up.
 	patience = 4
 	// maxDoublings bounds the backoff of tries.
 	maxDoublings = 4
 )
 
-// Tries decides whether a call that waits for no release tries again after a failed attempt: it does until somebody holds
-// what it wants. When several processes try at once, each may get some of the votes, and none a quorum. It must be made by
-// [NewTries]. It is not safe for concurrent use.
+// Tries decides whether a call that waits for no release tries again after a failed attempt: it
+// does until somebody is known to hold what it wants. When several processes try at once, each may
+// get some of the votes, and none a quorum. It must be made by [NewTries]. It is not safe for
+// concurrent use.
 type Tries struct {
 	nodes, need int
 	approach    Approach                 // of the last attempt, or turn at slots
@@ -37,7 +39,7 @@ type Tries struct {
 	fullSince clock.Instant   // with full
 }
 
-// Refusals is what a failed attempt found out.
+// Refusals says who refused a failed attempt.
 type Refusals struct {
 	By     []string // by node: the owner that is there, or a text for others; empty if the node did not refuse
 	Votes  int      // that the attempt got
@@ -49,7 +51,7 @@ func NewTries(nodes, need int) *Tries {
 	return &Tries{nodes: nodes, need: need, approach: Alone, seen: map[string]clock.Instant{}, holders: map[string]bool{}}
 }
 
-// Next returns the approach of the next attempt, or of a turn at slots, and after how long it is due.
+// Next returns the approach of the next attempt, or turn at slots, and the pause before it.
 func (t *Tries) Next(at Moment, random func(below int) int) (Approach, time.Duration) {
 	switch {
 	case !t.attempted: // the hints told of no free slot
@@ -66,8 +68,9 @@ func (t *Tries) Next(at Moment, random func(below int) int) (Approach, time.Dura
 	return t.approach, unit/2 + time.Duration(random(int(unit)))
 }
 
-// Refused notes an attempt that others refused, and how long it took. If somebody is known to hold, it returns a node that names him, else −1.
-// Enough nodes name a holder, or those in the way have been there for too long to be making an attempt.
+// Refused records an attempt that others refused, and how long it took. It returns a node that names a holder, or −1
+// if none is known. Somebody is a holder if enough nodes name him, or if those who refused have been there too long
+// to be making an attempt.
 func (t *Tries) Refused(r Refusals, took time.Duration, at Moment) (namedBy int) {
 	t.longest = max(t.longest, took)
 	t.attempted, t.full = true, false
@@ -110,8 +113,8 @@ func (t *Tries) isLong(since clock.Instant, at Moment) bool {
 	return at.Now.Sub(since) >= patience*max(t.longest, at.Step)
 }
 
-// Full notes that too few slots of that many are free by the nodes' hints. It reports whether they are held: votes of an attempt would
-// be gone by now.
+// Full records that too few of size slots are free by the nodes' hints. It reports whether they are held: votes of an
+// attempt would be gone by now.
 func (t *Tries) Full(at Moment, size int) (held bool) {
 	if !t.full {
 		t.full, t.fullSince = true, at.Now
@@ -119,9 +122,9 @@ func (t *Tries) Full(at Moment, size int) (held bool) {
 	return !t.doubt || t.isLong(t.fullSince, at) || t.othersWereFaster(size)
 }
 
-// Over notes the end of a turn in which each of the slots that was attempted was refused, held reports whether by holders.
-// It reports whether the next turn would meet the same ones.
+// Over records the end of a turn in which every attempt was refused; held: by holders. It reports whether the next
+// turn would meet the same holders.
 func (t *Tries) Over(held bool, size int) bool { return held && !t.news || t.othersWereFaster(size) }
 
-// othersWereFaster reports whether more have held than there are slots: some have released, and others were faster.
+// othersWereFaster reports whether there were more holders than slots: some have released, and others were faster.
 func (t *Tries) othersWereFaster(size int) bool { return len(t.holders) > size }

@@ -15,7 +15,7 @@ type Waiter struct {
 	prev, next *Waiter
 }
 
-// waiters is the waiters of a queue, in FIFO order, with the bounds of their retry times. An
+// waiters has the waiters of a queue, in FIFO order, with the bounds of their retry times. An
 // operation takes the same time for any number of waiters.
 type waiters struct {
 	head, tail *Waiter
@@ -55,8 +55,7 @@ func (l *waiters) remove(w *Waiter) {
 	l.countRetry(w.retry, -1)
 }
 
-// retryBounds returns the shortest bounds among the waiters: the head must not bind the others to
-// its own.
+// retryBounds returns the shortest bounds among the waiters: the head must not impose its own on the others.
 func (l *waiters) retryBounds() Retry {
 	if len(l.retries) == 0 {
 		return Retry{}
@@ -68,7 +67,7 @@ func (l *waiters) retryBounds() Retry {
 	return shortest
 }
 
-// countRetry keeps one entry for each different bounds: as many as a program has settings.
+// countRetry keeps one entry per pair of bounds: a program has few settings.
 func (l *waiters) countRetry(retry Retry, change int) {
 	i := slices.IndexFunc(l.retries, func(c retryCount) bool { return c.retry == retry })
 	if i < 0 {

@@ -22,7 +22,7 @@ type Moment struct {
 type Result struct {
 	Held      bool          // another owner is the reason; else nodes in quarantine or unavailable
 	Readers   bool          // of a writer: only readers stood in the way
-	Wait      time.Duration // until a quorum can grant, by the nodes' answers; −1 when unknown
+	Wait      time.Duration // until a quorum can grant, by the nodes' answers; −1: unknown
 	Votes     int           // that the attempt got, and gives back
 	Listeners int           // processes that subscribe to the channel, this one included; 0 for no answer
 }
@@ -39,8 +39,8 @@ type Queue struct {
 
 	attempting bool          // the head's attempt is under way
 	begunAt    clock.Instant // when it, or the last one, began
-	next       clock.Instant // when the head's next attempt is due. Invariant: not after now while one is under way, so nothing brings it forward
-	approach   Approach      // of the next attempt, or of that under way
+	next       clock.Instant // when the head's next attempt is due. Invariant: not after now during an attempt, so nothing brings it forward
+	approach   Approach      // of the next attempt, or the one under way
 
 	subscribed  uint64   // bit by node: its subscription is confirmed
 	messages    []uint64 // count by node; nil before the first
@@ -63,17 +63,16 @@ type Queue struct {
 // them may have come too early.
 type wakeSequence struct {
 	releases    uint64 // that a quorum has published
-	established uint64 // how often a quorum has confirmed the subscriptions anew
+	established uint64 // how often a quorum has confirmed the subscriptions
 	others      uint64 // messages during an attempt that made no release
 }
 
 const (
-	// probeRefusalSteps is for how many steps a refusal by the probe node stands for one by all
-	// nodes.
+	// For probeRefusalSteps steps, a refusal by the probe node counts as one by all nodes.
 	probeRefusalSteps = 10
-	// echoAttempts is for how many times the duration of an attempt that got votes, and too few, messages may
-	// be echoes: of votes that this attempt and its rivals give back. The votes of several attempts add up to
-	// a release. A rival's round trip may be longer.
+	// After an attempt that got too few votes, messages may be echoes for echoAttempts times its
+	// duration: of votes that this attempt and its rivals give back. The votes of several attempts
+	// add up to a release. A rival's round trip may be longer.
 	echoAttempts = 4
 )
 
@@ -83,10 +82,9 @@ func (q *Queue) Init(nodes, quorum int, first Approach, random func() *rand.Rand
 	*q = Queue{nodes: nodes, quorum: quorum, approach: first, random: random}
 }
 
-// Share makes q the queue for a semaphore: what it waits for has several holders. So releases come more
-// often, and a process misses some while it subscribes again after its own. Each would cost a step, while
-// a slot is free and nobody comes. A position therefore counts one less: two processes may attempt at
-// once, the second one probing.
+// Share makes q the queue of a semaphore, which has several holders. So releases come more often, and a process
+// misses some while it subscribes again after its own. Each would cost a step in which a slot is free and nobody
+// takes it. So a position counts one less: two processes may attempt at once, the second one probing.
 func (q *Queue) Share() { q.shared = true }
 
 // Next returns the head, and when its next attempt is due. ok is false while none will be: the
@@ -101,7 +99,7 @@ func (q *Queue) Empty() bool { return q.head == nil }
 // Alone reports whether the queue has no more than one waiter.
 func (q *Queue) Alone() bool { return q.head == q.tail }
 
-// Others returns how many other processes subscribed to the channel, by the last reply that said.
+// Others returns how many other processes subscribed to the channel, according to the last reply that told.
 func (q *Queue) Others() int { return max(q.listeners-1, 0) }
 
 // Join adds a waiter at the end. The queue polls by the shortest bounds among its waiters.
@@ -117,7 +115,7 @@ func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 }
 
 // Yield makes the first attempt of a new queue follow other processes' attempts: this process has released the lock
-// at that time, and others of them, at least one, have heard it. It is called after the first Join.
+// at that time, and `others` processes (at least one) have heard it. It is called after the first Join.
 func (q *Queue) Yield(others int, released Moment) {
 	q.position, q.ranked, q.listeners = others, true, others+1
 	// One step more than after a release that this process hears: it is awake, and the others are
@@ -155,16 +153,16 @@ func (q *Queue) Acquired(lease time.Duration, at Moment) {
 }
 
 // Woken reports whether an event since the last Begin called for an attempt: a release, for example.
-// Acquired keeps none of it, because it may be of the lock that was acquired.
+// Acquired discards such events: they may be of the lock that was acquired.
 func (q *Queue) Woken() bool { return q.wake != q.wakeAtBegin }
 
-// Hasten makes the head's next attempt due at once: after Acquired or Leave, if what the queue waits for may be
-// had once more. No attempt may be under way.
+// Hasten makes the head's next attempt due at once, after Acquired or Leave, because the next waiter may succeed too.
+// No attempt may be under way.
 func (q *Queue) Hasten(at Moment) {
 	q.attemptAt(AskAll, at.Now)
 }
 
-// Leave removes a waiter that gives up, at any place in the queue. It ends an attempt of that waiter: the next one
+// Leave removes a waiter that gives up, at any place in the queue. If its attempt was under way, the next waiter
 // attempts at once, because an event during the attempt may call for it.
 func (q *Queue) Leave(w *Waiter) {
 	if q.head == w {
@@ -238,8 +236,8 @@ func (q *Queue) Refused(r Result, at Moment) {
 	}
 }
 
-// Subscribed: a node has confirmed its subscription. When the subscriptions come to stand by it, an
-// attempt is due: the lock may have been released before.
+// Subscribed: a node has confirmed its subscription. If the subscriptions stand from now on, an attempt is due: the
+// lock may have been released before.
 func (q *Queue) Subscribed(node int, at Moment) {
 	before := q.subscriptionsStand()
 	q.subscribed |= 1 << node
@@ -293,8 +291,8 @@ func (q *Queue) Message(node int, at Moment) (released bool) {
 		q.wake.others++
 		return false
 	}
-	// The other nodes may be dead, or their messages lost. Or what looks like an echo is the holder's release. The
-	// backoff goes on: else the same attempts would meet again.
+	// The other nodes may be dead, or their messages lost. Or the apparent echo is the holder's release. The backoff
+	// goes on: otherwise the same attempts would meet again.
 	wait := max(q.steps(2, at.Step), q.backoff(at))
 	if soon := at.Now.Add(wait); soon.Before(q.next) {
 		q.attemptAt(ProbeFirst, soon)

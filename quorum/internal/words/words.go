@@ -11,18 +11,18 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// Left says for how long a lock is held, −1 for ever.
+// Left says how long a lock is held; −1: it never expires.
 func Left(left time.Duration) string {
 	switch {
 	case left < 0:
-		return "without an end"
+		return "never expires"
 	case left >= time.Second:
 		left = left.Round(100 * time.Millisecond)
 	}
 	return fmt.Sprintf("%v left", left)
 }
 
-// Slots names slots after the name of their semaphore; empty for none.
+// Slots formats slot numbers, to follow the semaphore's name; empty for none.
 func Slots(slots []int) string {
 	if slots == nil {
 		return ""
@@ -40,7 +40,7 @@ func Slots(slots []int) string {
 	return word
 }
 
-// Reading tells a reader's lock from others, after the name.
+// Reading returns the suffix of a reader's lock.
 func Reading(reads bool) string {
 	if reads {
 		return " for reading"
@@ -62,7 +62,7 @@ type Holder struct {
 	ID       string        // of the owner; empty if no node named one
 	Readers  int           // with ID, if it is a reader: how many hold the name
 	Reserved bool          // nobody is known to be in the way but a writer that waits
-	Left     time.Duration // for how long it holds; −1 for ever, 0 if unknown
+	Left     time.Duration // how long it holds; −1: never expires, 0: unknown
 }
 
 // Known describes a holder whose process is known.
@@ -74,8 +74,8 @@ func (h Holder) Known() string {
 	return said
 }
 
-// Unknown describes a holder whose process is not known: its id, and for how long it holds; or a reservation. It is empty
-// if the process is known, or nothing is.
+// Unknown describes a holder whose process is not known: its id, and how long it holds; or a reservation. It is empty
+// if the process is known, or nothing is known.
 func (h Holder) Unknown() string {
 	what := "; held"
 	switch {
@@ -88,7 +88,7 @@ func (h Holder) Unknown() string {
 	}
 	switch {
 	case h.Left < 0:
-		return what + " without an end"
+		return what + ", never expires"
 	case h.Left > 0:
 		return fmt.Sprintf("%s for %v more unless renewed", what, h.Left)
 	case h.ID != "":

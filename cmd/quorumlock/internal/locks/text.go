@@ -190,7 +190,7 @@ func says(m lockstate.Master, unused bool) string {
 
 func lasts(ttl time.Duration) string {
 	if ttl == lockstate.Forever {
-		return "without an end"
+		return "without expiry"
 	}
 	return fmt.Sprintf("for %.1fs at most unless renewed", ttl.Seconds())
 }

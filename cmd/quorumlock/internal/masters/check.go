@@ -168,7 +168,7 @@ func (f Finding) notes() []string {
 	case f.unfit != nil:
 		notes = append(notes, "a lock was tried: "+Reason(f.unfit))
 	case f.twin != "":
-		notes = append(notes, "it is one process with "+f.twin+": together they are one vote")
+		notes = append(notes, "it is the same process as "+f.twin+": together they are one vote")
 	case f.ready.Err != nil && f.Report.Refused == nil && f.Report.RefusesWrites == nil: // these are hazards
 		notes = append(notes, Reason(f.ready.Err))
 	}

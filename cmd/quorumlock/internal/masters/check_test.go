@@ -153,7 +153,7 @@ func TestCheckFindsUnfitMasters(t *testing.T) {
 	clitest.Contains(t, clitest.LineOf(t, printed, gone.Addr()), "FAILED")
 	clitest.Contains(t, clitest.LineOf(t, printed, frozen.Addr()), "FAILED")
 	clitest.Contains(t, clitest.LineOf(t, printed, well.Addr()), "BLANK master")
-	clitest.Contains(t, printed, "may evict locks", "is a replica", "it is one process with", "refused", "timed out", "1 of 7 masters are fit")
+	clitest.Contains(t, printed, "may evict locks", "is a replica", "it is the same process as", "refused", "timed out", "1 of 7 masters are fit")
 
 	printed, _ = clitest.Command(t, cli.ExitFailed, append([]string{"admit", "-yes", "-timeout", timeout}, urls...)...)
 	clitest.Contains(t, clitest.LineOf(t, printed, evicts.Addr()), "NOT ADMITTED", "may evict locks")

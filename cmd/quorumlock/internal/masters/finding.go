@@ -78,7 +78,7 @@ func judge(found []Finding, nodes []*node.Node) {
 		case r.Refused != nil:
 			errs[i] = f.error(r.Refused)
 		case f.twin != "":
-			errs[i] = f.error(fmt.Errorf("%w: it is one process with %s", node.ErrInvalid, f.twin))
+			errs[i] = f.error(fmt.Errorf("%w: it is the same process as %s", node.ErrInvalid, f.twin))
 		case relation != membership.Refuses && relation != membership.Accepts && r.RefusesWrites != nil: // nobody can mark it
 			errs[i] = f.error(r.RefusesWrites)
 			continue

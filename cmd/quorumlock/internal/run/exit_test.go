@@ -189,7 +189,7 @@ func TestRunWithUnusableMasters(t *testing.T) {
 				// While the machine stands still, run waits for the second master that refuses it, and says so.
 				return p, p.ProcessState.ExitCode() == cli.ExitConfiguration && strings.Count(p.Errs.String(), "\n") == 1
 			})
-			p.Ends(t, cli.ExitConfiguration, "will not pass by itself", "lists of masters differ")
+			p.Ends(t, cli.ExitConfiguration, "not retryable", "lists of masters differ")
 		}
 	}
 }
