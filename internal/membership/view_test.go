@@ -68,7 +68,7 @@ func TestStandingOfOtherSpellings(t *testing.T) {
 	}
 	for what, c := range map[string]struct {
 		view *membership.View
-		want membership.Standing
+		want membership.Relation
 	}{
 		"the members":         {look(spelled, none), membership.Accepts},
 		"before a change":     {look(spelled, four), membership.Accepts},
@@ -78,9 +78,9 @@ func TestStandingOfOtherSpellings(t *testing.T) {
 		"a name twice, next":  {look(four, twice), membership.Refuses},
 		"in its own spelling": {look(list, none), membership.Accepts},
 	} {
-		testkit.Equal(t, c.view.Standing(list), c.want, what)
+		testkit.Equal(t, c.view.Relation(list), c.want, what)
 	}
-	testkit.Check(t, look(twice, none).Standing(scripts.NewList("10.0.0.1:6379", "redis-b.:6379")) == membership.Refuses,
+	testkit.Check(t, look(twice, none).Relation(scripts.NewList("10.0.0.1:6379", "redis-b.:6379")) == membership.Refuses,
 		"a list that has a name twice is taken for one that has it once")
 	for _, v := range []*membership.View{look(twice, none), look(four, twice)} {
 		err := v.Refusal(list)
