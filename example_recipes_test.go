@@ -8,31 +8,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
 // docs/recipes.md and docs/from-redisson.md quote the functions of this file that are no examples.
-
-// startResource starts the server that holds what the lock protects. It is not one of the masters.
-func startResource() (redis.Conn, func()) {
-	server, err := miniredis.Run()
-	if err != nil {
-		log.Fatal(err)
-	}
-	conn, err := redis.Dial("tcp", server.Addr())
-	if err != nil {
-		log.Fatal(err)
-	}
-	return conn, func() {
-		conn.Close()
-		server.Close()
-	}
-}
 
 // schema stands for a database and its migrations.
 type schema struct {
@@ -144,9 +128,9 @@ func upload(ctx context.Context, locker *quorum.Locker, store objects, conn redi
 func Example_upload() {
 	masters, end := quorumtest.ForExample(3)
 	defer end()
-	locker := masters.Locker() // yours: redlock.Open(urls)
-	conn, stopResource := startResource()
-	defer stopResource()
+	locker := masters.Locker()  // yours: redlock.Open(urls)
+	conn := examples.Resource() // yours: redis.Dial, to the server that holds what the lock protects
+	defer conn.Close()
 	ctx := context.Background()
 
 	store := objects{}
@@ -182,9 +166,9 @@ func bill(ctx context.Context, candidate *leader.Candidate, conn redis.Conn, cha
 func Example_fencedLeader() {
 	masters, end := quorumtest.ForExample(3)
 	defer end()
-	locker := masters.Locker() // yours: redlock.Open(urls)
-	conn, stopResource := startResource()
-	defer stopResource()
+	locker := masters.Locker()  // yours: redlock.Open(urls)
+	conn := examples.Resource() // yours: redis.Dial, to the server that holds what the lock protects
+	defer conn.Close()
 	if _, err := conn.Do("SET", "billing:next", 40); err != nil {
 		log.Fatal(err)
 	}

@@ -3,7 +3,6 @@ module github.com/quorumlock/quorumlock
 go 1.26.0
 
 require (
-	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/gomodule/redigo v1.9.3
 	github.com/hashicorp/go-multierror v1.1.1
 	github.com/urfave/cli/v3 v3.14.0
@@ -12,7 +11,4 @@ require (
 	golang.org/x/sys v0.49.0
 )
 
-require (
-	github.com/hashicorp/errwrap v1.0.0 // indirect
-	github.com/yuin/gopher-lua v1.1.1
-)
+require github.com/hashicorp/errwrap v1.0.0 // indirect

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -28,17 +28,7 @@ func ExampleColumn_Stamp() {
 // The next holder stamps before it reads. So the write of the holder before it, which was paused, is
 // refused, though the next holder has not written yet.
 func ExampleStampKey() {
-	server, err := miniredis.Run() // the server that holds the balance
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer server.Close()
-	conn, err := redis.Dial("tcp", server.Addr())
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	conn := examples.Resource() // yours: redis.Dial, to the server that holds the balance
 	defer conn.Close()
 	ctx := context.Background()
 	const paused, next = 41, 42 // lock.Token() of the two

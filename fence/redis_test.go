@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
 )
@@ -35,13 +35,18 @@ func (c interrupted) ReceiveContext(ctx context.Context) (any, error) {
 	return redis.ReceiveContext(c.Conn, ctx)
 }
 
-func start(t *testing.T) (*miniredis.Miniredis, redis.Conn) {
+func start(t *testing.T) (*redistest.Master, redis.Conn) {
 	t.Helper()
-	server := miniredis.RunT(t)
+	server := testkit.Real(t, 1).Masters[0]
 	conn, err := redis.Dial("tcp", server.Addr())
 	testkit.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return server, conn
+}
+
+func exists(t *testing.T, server *redistest.Master, key string) bool {
+	t.Helper()
+	return testkit.Do(t, server, "EXISTS", key) == int64(1)
 }
 
 func set(key string, value any) fence.Command {
@@ -57,12 +62,12 @@ func TestStampKeyInterrupted(t *testing.T) {
 		hooked := interrupted{conn, func(command string) {
 			if command == "EXEC" {
 				if attempts++; attempts == 1 {
-					_ = server.Set("token", fmt.Sprint(other))
+					testkit.Do(t, server, "SET", "token", other)
 				}
 			}
 		}}
 		_, err := fence.StampKey(t.Context(), hooked, "token", 42, set("value", "mine"))
-		written := server.Exists("value")
+		written := exists(t, server, "value")
 		fenced := errors.Is(err, fence.ErrFenced)
 		testkit.Check(t, fenced == (other > 42) && written != fenced, "after token %d: %v, written %v", other, err, written)
 		testkit.Check(t, other >= 42 || attempts == 2, "after token %d: %d attempts, want 2", other, attempts)
@@ -93,11 +98,11 @@ func TestStampKeyOfEqualTokens(t *testing.T) {
 func TestStampKeyLeavesNoWatch(t *testing.T) {
 	server, conn := start(t)
 	for _, value := range []string{"99", "no token"} {
-		_ = server.Set("token", value)
+		testkit.Do(t, server, "SET", "token", value)
 		if _, err := fence.StampKey(t.Context(), conn, "token", 42); err == nil {
 			t.Fatalf("the key holds %q, and no error", value)
 		}
-		_ = server.Set("token", "100")
+		testkit.Do(t, server, "SET", "token", "100")
 		for _, command := range []fence.Command{{Name: "MULTI"}, set("value", 1)} {
 			testkit.Must(t, conn.Send(command.Name, command.Args...))
 		}
@@ -108,8 +113,8 @@ func TestStampKeyLeavesNoWatch(t *testing.T) {
 
 func TestStampKeyErrors(t *testing.T) {
 	server, conn := start(t)
-	_ = server.Set("text", "no token")
-	_, _ = server.Lpush("list", "1")
+	testkit.Do(t, server, "SET", "text", "no token")
+	testkit.Do(t, server, "LPUSH", "list", "1")
 	for _, c := range []struct {
 		key, want string
 		token     uint64
@@ -130,11 +135,11 @@ func TestStampKeyErrors(t *testing.T) {
 	replies, err := fence.StampKey(t.Context(), conn, "token", 42,
 		set("value", 1), fence.Command{Name: "GET", Args: []any{"list"}}, set("last", 1))
 	testkit.Check(t, err != nil && strings.Contains(err.Error(), "GET: WRONGTYPE") && len(replies) == 3 &&
-		server.Exists("last"), "a command of the wrong type: %v, %v", replies, err)
+		exists(t, server, "last"), "a command of the wrong type: %v, %v", replies, err)
 	// One that the server cannot queue stops them all.
 	_, err = fence.StampKey(t.Context(), conn, "token", 43, set("none", 1), fence.Command{Name: "GET"})
-	seen, _ := server.Get("token")
-	testkit.Check(t, err != nil && !server.Exists("none") && seen == "42",
+	seen := testkit.Do(t, server, "GET", "token")
+	testkit.Check(t, err != nil && !exists(t, server, "none") && fmt.Sprintf("%s", seen) == "42",
 		"a command without arguments: %v, token %q", err, seen)
 
 	ctx, cancel := context.WithCancel(t.Context())

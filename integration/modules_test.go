@@ -23,12 +23,10 @@ var usersModules = []string{
 	// The command reads its line by it; it requires nothing but testify.
 	"github.com/urfave/cli/v3",
 
-	// The demo runs on miniredis, and the tests alongside the library use the rest.
-	"github.com/alicebob/miniredis/v2",
+	// The tests alongside the library use the rest.
 	"github.com/davecgh/go-spew",
 	"github.com/pmezard/go-difflib",
 	"github.com/stretchr/testify",
-	"github.com/yuin/gopher-lua",
 	"go.uber.org/goleak",
 	"gopkg.in/yaml.v3",
 }

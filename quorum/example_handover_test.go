@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/fence"
+	"github.com/quorumlock/quorumlock/internal/examples"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
 )
@@ -57,22 +57,14 @@ func ExampleLock_HandOver() {
 	masters, end := quorumtest.ForExample(3)
 	defer end()
 	web, worker := masters.Locker(), masters.Locker() // of two processes
-	server, err := miniredis.Run()                    // it holds the reports, and is not one of the masters
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer server.Close()
-	conn, err := redis.Dial("tcp", server.Addr())
-	if err != nil {
-		log.Fatal(err)
-	}
+	conn := examples.Resource()                       // yours: redis.Dial, to the server that holds the reports
 	defer conn.Close()
 	ctx, queue := context.Background(), make(jobs, 1)
 
 	if err := accept(ctx, web, queue, "report:7"); err != nil {
 		log.Fatal(err)
 	}
-	err = accept(ctx, web, queue, "report:7")
+	err := accept(ctx, web, queue, "report:7")
 	fmt.Println("accepted once more:", !errors.Is(err, quorum.ErrHeld))
 	j := <-queue
 	fmt.Println(makeReport(ctx, worker, conn, j), makeReport(ctx, worker, conn, j))

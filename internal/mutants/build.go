@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 const (
@@ -47,8 +49,8 @@ func (leftOutLua) ReadFile(name string) ([]byte, error) {
 	embedded = "//go:embed *.lua\nvar lua embed.FS"
 )
 
-// read returns the mutants of the files, and writes the overlay with which all are compiled.
-func read(dir string, patterns []string) (mutants []mutant, overlay string, err error) {
+// read returns the mutants of the files, and writes the overlay with which all are compiled. The server compiles Lua.
+func read(dir string, server *redistest.Master, patterns []string) (mutants []mutant, overlay string, err error) {
 	replaced := map[string]string{}
 	put := func(path, text string) {
 		path, _ = filepath.Abs(path)
@@ -67,7 +69,7 @@ func read(dir string, patterns []string) (mutants []mutant, overlay string, err 
 				return nil, "", err
 			}
 			if filepath.Ext(path) == ".lua" {
-				mutants = append(mutants, mutantsOfLua(path, string(source))...)
+				mutants = append(mutants, mutantsOfLua(server, path, string(source))...)
 				continue
 			}
 			text, more, err := instrument(path, string(source), len(mutants))

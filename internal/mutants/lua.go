@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/yuin/gopher-lua/parse"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 var (
@@ -17,8 +17,8 @@ var (
 	luaComment   = regexp.MustCompile(`(^| +)--.*$`)
 )
 
-// mutantsOfLua returns the mutants of a Lua file, line by line, without what Lua cannot parse.
-func mutantsOfLua(file, text string) (mutants []mutant) {
+// mutantsOfLua returns the mutants of a Lua file, line by line, without what the server cannot compile.
+func mutantsOfLua(server *redistest.Master, file, text string) (mutants []mutant) {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
 		code := luaComment.ReplaceAllString(line, "")
@@ -28,7 +28,7 @@ func mutantsOfLua(file, text string) (mutants []mutant) {
 			edited := append([]string{}, lines...)
 			edited[i] = code[:from] + now + code[to:]
 			whole := strings.Join(edited, "\n")
-			if _, err := parse.Parse(strings.NewReader(whole), file); err == nil {
+			if _, err := server.Do("SCRIPT", "LOAD", whole); err == nil {
 				mutants = append(mutants, mutant{file: file, line: i + 1, edit: shown(what), lua: whole})
 			}
 		}

@@ -31,6 +31,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 // mutant is the code with one edit.
@@ -118,10 +120,15 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	fleet, err := redistest.StartReal(1)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = fleet.Stop() }()
 	begun, sums := time.Now(), map[string]map[string]int{}
 	fmt.Println("seed", *seed)
 	for i := range groups {
-		mutants, overlay, err := read(dir, groups[i].files)
+		mutants, overlay, err := read(dir, fleet.Masters[0], groups[i].files)
 		if err != nil {
 			return err
 		}
