@@ -39,17 +39,23 @@ func newPool(e endpoint, o options) *redis.Pool {
 			if err != nil {
 				return nil, err
 			}
-			raw, err := dial(ctx, e, o.dialer, o.tls)
-			if err != nil {
-				return nil, err
+			connect := func(to endpoint) (redis.Conn, error) {
+				raw, err := dial(ctx, to, o.dialer, o.tls)
+				if err != nil {
+					return nil, err
+				}
+				redisconn.Dialed(ctx, raw)
+				c := redis.NewConn(raw, o.timeout, o.timeout)
+				if err := logIn(ctx, c, user, password, e.database, o); err != nil {
+					c.Close()
+					return nil, err
+				}
+				return c, nil
 			}
-			redisconn.Dialed(ctx, raw)
-			c := redis.NewConn(raw, o.timeout, o.timeout)
-			if err := logIn(ctx, c, user, password, e.database, o); err != nil {
-				c.Close()
-				return nil, err
+			if e.sentinels != nil {
+				return e.sentinels.connect(ctx, o, e, connect)
 			}
-			return c, nil
+			return connect(e)
 		},
 	}
 }
@@ -68,20 +74,20 @@ func logIn(ctx context.Context, c redis.Conn, user, password string, database in
 	default:
 		commands = slices.Insert(commands, 0, []any{"AUTH", user, password})
 	}
-	first, err := sendAll(ctx, c, o.timeout, commands...)
+	first, _, err := sendAll(ctx, c, o.timeout, commands...)
 	if err == nil || c.Err() != nil || first < len(commands)-1 {
 		return err
 	}
 	// The user may not be allowed to set a name, which does not matter. Or the server says why it hangs
 	// up: it has too many clients, or is in protected mode.
-	if _, broken := sendAll(ctx, c, o.timeout, []any{"PING"}); c.Err() != nil && redisconn.IsBroken(broken) {
+	if _, _, broken := sendAll(ctx, c, o.timeout, []any{"PING"}); c.Err() != nil && redisconn.IsBroken(broken) {
 		return err
 	}
 	return nil
 }
 
-// sendAll sends commands together, and returns the first error with the number of its command.
-func sendAll(ctx context.Context, c redis.Conn, timeout time.Duration, commands ...[]any) (first int, err error) {
+// sendAll sends commands together, and returns the last one's reply, or the first error with the number of its command.
+func sendAll(ctx context.Context, c redis.Conn, timeout time.Duration, commands ...[]any) (first int, reply any, err error) {
 	bound := redisconn.ConnectTimeout(timeout)
 	err = redisconn.Send(c, timeout, func() error {
 		for _, command := range commands {
@@ -93,9 +99,9 @@ func sendAll(ctx context.Context, c redis.Conn, timeout time.Duration, commands 
 	})
 	for i := 0; err == nil && i < len(commands); i++ {
 		first = i
-		_, err = redisconn.ReceiveBy(ctx, c, bound)
+		reply, err = redisconn.ReceiveBy(ctx, c, bound)
 	}
-	return first, err
+	return first, reply, err
 }
 
 // ask returns the credentials of one connection.
@@ -111,6 +117,15 @@ func (f credentialsFunc) ask(ctx context.Context) (user, password string, err er
 		return "", "", errors.New("asking for the credentials: got a user name without a password")
 	}
 	return user, password, nil
+}
+
+// at returns the endpoint with another address, and with TLS its host as the server's name unless the URL gives one.
+func (e endpoint) at(address string) endpoint {
+	e.address = address
+	if e.host == "" {
+		e.host, _, _ = net.SplitHostPort(address)
+	}
+	return e
 }
 
 // dial makes the TLS handshake itself because redigo's ignores the context.

@@ -63,7 +63,13 @@ type embedded = inside.Embedded
 // database that the path does not name, ?failover= (as [WithFailover]), and with TLS ?server-name=, the name in the
 // server's certificate.
 //
-// The node connects on first use. The error wraps [ErrInvalid] and never repeats the password.
+// redis+sentinel://user:password@host1:26379,host2:26379/NAME?failover=1, or rediss+sentinel:// for TLS, asks Sentinel for
+// the address of the master that it calls NAME, which is the node's name unless ?name= gives another. It asks again for
+// each connection, and another sentinel if one does not answer or names no master. The user and the password are the master's;
+// Sentinel's own are ?sentinel-username= and ?sentinel-password=. The default port is 26379, and a database is ?db=.
+// Without [WithFailover] it is refused: a replica that is promoted may lack locks.
+//
+// The node connects on first use. The error wraps [ErrInvalid] and never repeats a password.
 func Open(url string, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -84,6 +90,13 @@ func Open(url string, opts ...Option) (*Node, error) {
 		o.failover = e.failover
 	case e.failover != 0 && e.failover != o.failover:
 		return nil, invalidf("the URL says %d replicas, WithFailover %d", e.failover, o.failover)
+	}
+	if e.sentinels != nil {
+		if o.failover == 0 {
+			return nil, invalidf("Sentinel may make a master of a replica that lacks locks: say how many replicas the master has, " +
+				"by ?failover=1 in the URL or WithFailover(1), and all of them acknowledge each lock")
+		}
+		o.name = cmp.Or(o.name, e.sentinels.master)
 	}
 	if !validName(o.name) {
 		return nil, errName()
@@ -185,13 +198,14 @@ func (n *Node) newSource() rand.Source {
 	return rand.NewPCG(random.Uint64(), random.Uint64())
 }
 
-// Name returns the name given by [WithName] or the URL, otherwise host:port or the socket's path: never a password. It
-// ends with the number of a database other than 0, as in 10.0.0.1:6379/1. An address has one spelling, however the URL
-// spells it: no capitals, no dot behind a domain, one form of each IP address. A node over a pool takes its address from
-// the server, and its name is "pool" until the first connection.
+// Name returns the name given by [WithName] or the URL, or Sentinel's, otherwise host:port or the socket's path: never a
+// password. It ends with the number of a database other than 0, as in 10.0.0.1:6379/1. An address has one spelling,
+// however the URL spells it: no capitals, no dot behind a domain, one form of each IP address. A node over a pool takes
+// its address from the server, and its name is "pool" until the first connection.
 func (n *Node) Name() string { return n.server.name() }
 
-// Address returns the URL's host:port or socket path; it is empty for a node over a pool.
+// Address returns the URL's host:port or socket path; for Sentinel its hosts and the master's name, as in
+// a:26379,b:26379/NAME. It is empty for a node over a pool.
 func (n *Node) Address() string { return n.server.address }
 
 // MaxLease returns the longest lease of the deployment (see [WithMaxLease]).

@@ -90,7 +90,7 @@ func WithConns(n int) Option { return func(o *options) { o.conns = n } }
 func WithName(s string) Option { return func(o *options) { o.name = s } }
 
 // WithTLS sets the TLS configuration of rediss and valkeys URLs. An empty server name means the
-// URL's server-name, or its host.
+// URL's server-name, or the host that is dialed.
 func WithTLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
 
 // WithCredentials sets a function that returns the user name and the password for each new
@@ -114,7 +114,8 @@ func WithCredentials(ask func(ctx context.Context) (user, password string, err e
 }
 
 // WithDialer sets a function that makes the node's connections, for proxies and tunnels. It gets "tcp" and the
-// URL's host:port, or "unix" and the socket's path. With a rediss or valkeys URL the node makes the
+// URL's host:port, or "unix" and the socket's path; with Sentinel the address of a sentinel, or of the master that it
+// names. With a rediss or valkeys URL the node makes the
 // TLS handshake over the connection.
 //
 //   - ctx ends with the time for connecting ([WithTimeout]), or before.

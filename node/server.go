@@ -223,7 +223,7 @@ func (s *server) identify(ctx context.Context, c redis.Conn, clientInfo any) (in
 		return want, nil
 	}
 	s.selected.Store(true)
-	if _, err = sendAll(ctx, c, s.opts.timeout, []any{"SELECT", want}); err != nil {
+	if _, _, err = sendAll(ctx, c, s.opts.timeout, []any{"SELECT", want}); err != nil {
 		return 0, fmt.Errorf("the server does not tell which database the connection uses (CLIENT INFO), so database %d is selected: %w", want, err)
 	}
 	return want, nil

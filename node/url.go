@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"net"
 	"net/url"
 	"slices"
@@ -8,7 +9,10 @@ import (
 	"strings"
 )
 
-const defaultPort = "6379"
+const (
+	defaultPort  = "6379"
+	sentinelPort = "26379"
+)
 
 var schemes = []string{"redis", "rediss", "valkey", "valkeys", "unix"}
 
@@ -21,10 +25,11 @@ type endpoint struct {
 	database           int
 	name               string // of the query; empty for none
 	failover           int    // of the query; 0 for none
+	sentinels          *sentinels
 }
 
-// parseURL reads a redis, rediss, valkey, valkeys or unix URL. Its errors never repeat the URL,
-// which may hold a password. The query may hold the node's name (?name=a), the database (?db=1), the number of
+// parseURL reads a redis, rediss, valkey, valkeys or unix URL, or one of Sentinel. Its errors never repeat the URL,
+// which may hold passwords. The query may hold the node's name (?name=a), the database (?db=1), the number of
 // replicas (?failover=1), and the name in the server's certificate (?server-name=host). A byte order mark and white space around it
 // don't belong to it.
 func parseURL(raw string) (endpoint, error) {
@@ -34,14 +39,19 @@ func parseURL(raw string) (endpoint, error) {
 	}
 	// url.Parse takes the host of an address without a scheme for the scheme, or gives a misleading
 	// reason.
-	scheme, _, found := strings.Cut(raw, ":")
-	switch isKnown := found && slices.Contains(schemes, strings.ToLower(scheme)); {
-	case !isKnown && (strings.Contains(scheme, "sentinel") || strings.Contains(raw, ",")):
+	scheme, rest, found := strings.Cut(raw, ":")
+	scheme, isSentinel := strings.CutSuffix(strings.ToLower(scheme), "+sentinel")
+	switch isKnown := found && slices.Contains(schemes, scheme) && (!isSentinel || scheme != "unix" && strings.HasPrefix(rest, "//")); {
+	case !isKnown && (isSentinel || strings.Contains(scheme, "sentinel") || strings.Contains(raw, ",")):
 		return endpoint{}, errSeveral()
 	case !isKnown:
 		return endpoint{}, errScheme()
 	case hasAnother(raw):
 		return endpoint{}, errSeveral()
+	}
+	var others []string // the hosts of the other sentinels
+	if isSentinel {
+		raw, others = withOneHost(scheme, rest[len("//"):])
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -66,24 +76,18 @@ func parseURL(raw string) (endpoint, error) {
 		if u.Opaque != "" { // "redis:6379": redis is the host's name
 			return endpoint{}, errScheme()
 		}
-		e.network, e.host = "tcp", u.Hostname()
-		port := u.Port()
 		if strings.Contains(u.Host, ",") {
 			return endpoint{}, errSeveral()
 		}
-		if e.host == "" {
-			return endpoint{}, invalidf("the URL names no host")
+		e.network = "tcp"
+		if isSentinel {
+			if e.sentinels, err = parseSentinels(u, others); err != nil {
+				return endpoint{}, err
+			}
+			e.address, database = strings.Join(e.sentinels.addresses, ",")+"/"+e.sentinels.master, ""
+		} else if e.host, e.address, err = hostPort(u, defaultPort); err != nil {
+			return endpoint{}, err
 		}
-		if strings.Contains(e.host, ":") && !strings.HasPrefix(u.Host, "[") {
-			return endpoint{}, invalidf("the URL's host has more than one colon")
-		}
-		if port == "" {
-			port = defaultPort
-		}
-		if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-			return endpoint{}, invalidf("the URL's port is not between 1 and 65535")
-		}
-		e.address = net.JoinHostPort(e.host, port)
 	case "unix":
 		if u.Host != "" || u.Path == "" || u.Path == "/" {
 			return endpoint{}, invalidf("a unix URL is unix:///path/to/socket, " +
@@ -116,12 +120,22 @@ func parseURL(raw string) (endpoint, error) {
 			}
 		case key == "db" && len(values) == 1 && database == "":
 			database = values[0]
+		case key == "sentinel-username" && len(values) == 1 && isSentinel:
+			e.sentinels.username = values[0]
+		case key == "sentinel-password" && len(values) == 1 && values[0] != "" && isSentinel:
+			e.sentinels.password = values[0]
+		case isSentinel && key != "server-name": // not repeated: it may be the rest of a password
+			return endpoint{}, invalidf("the URL's query may contain one failover=N, name=..., db=N, sentinel-username=... and " +
+				"sentinel-password=... (special characters percent-encoded)")
 		case key == "server-name" && len(values) == 1 && values[0] != "" && e.tls:
 			e.host = values[0]
 		default:
 			return endpoint{}, invalidf("the URL's query may contain one name=..., one failover=N, one db=N if the path names no database, "+
 				"and with TLS one server-name=...; not one %q", key)
 		}
+	}
+	if isSentinel && e.sentinels.username != "" && e.sentinels.password == "" {
+		return endpoint{}, invalidf("the URL has a sentinel-username but no sentinel-password")
 	}
 	if u.Fragment != "" {
 		return endpoint{}, invalidf("the URL has a fragment (a # in a password must be written %%23)")
@@ -137,6 +151,21 @@ func parseURL(raw string) (endpoint, error) {
 	return e, nil
 }
 
+// hostPort returns the host of a URL, and its address.
+func hostPort(u *url.URL, defaultPort string) (host, address string, err error) {
+	host, port := u.Hostname(), cmp.Or(u.Port(), defaultPort)
+	if host == "" {
+		return "", "", invalidf("the URL names no host")
+	}
+	if strings.Contains(host, ":") && !strings.HasPrefix(u.Host, "[") {
+		return "", "", invalidf("the URL's host has more than one colon")
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return "", "", invalidf("the URL's port is not between 1 and 65535")
+	}
+	return host, net.JoinHostPort(host, port), nil
+}
+
 // hasAnother reports whether another URL follows, after a blank or a comma. It would be taken for a part of the
 // first one's name: a lock on one master.
 func hasAnother(raw string) bool {
@@ -145,7 +174,8 @@ func hasAnother(raw string) bool {
 }
 
 func errSeveral() error {
-	return invalidf("Sentinel, clusters and several hosts are not supported: give each master a URL of its own, one string for each")
+	return invalidf("clusters and several hosts are not supported: give each master a URL of its own, one string for each " +
+		"(for Sentinel redis+sentinel://host:26379,host:26379/master?failover=1)")
 }
 
 // errScheme does not repeat an unknown scheme: in user:password@host it is the user name, which may

@@ -236,7 +236,8 @@ func TestBadURLs(t *testing.T) {
 // The most frequent mistakes are an address in place of a URL, and an unfinished port.
 func TestBadURLsAreExplained(t *testing.T) {
 	const scheme = "the URL's scheme is missing or unknown: it begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379"
-	const noSentinel = "Sentinel, clusters and several hosts are not supported: give each master a URL of its own, one string for each"
+	const noSentinel = "clusters and several hosts are not supported: give each master a URL of its own, one string for each " +
+		"(for Sentinel redis+sentinel://host:26379,host:26379/master?failover=1"
 	for url, says := range map[string]string{
 		"":                      scheme,
 		"host":                  scheme,
@@ -254,7 +255,7 @@ func TestBadURLsAreExplained(t *testing.T) {
 		"redis://h:port":        "the port must be a number",
 		"redis://:secret@h:six": "the port must be a number",
 		`"redis://h`:            "the URL is in quotes, which do not belong to it",
-		"redis+sentinel://h":    noSentinel,
+		"sentinel://h":          noSentinel,
 		"h1:6379,h2:6379":       noSentinel,
 		"redis://h1:1,h2:1":     noSentinel,
 		"redis://h1 redis://h2": noSentinel,

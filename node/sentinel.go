@@ -1,0 +1,210 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+)
+
+// sentinels say where a master is. They are asked for each connection.
+type sentinels struct {
+	addresses          []string
+	master             string // Sentinel's name of it
+	username, password string // for the sentinels
+	first              atomic.Int32
+}
+
+// maxQuick is how long all sentinels together may take at first.
+const maxQuick = time.Second
+
+// wrongSentinel is an answer that does not pass by itself.
+type wrongSentinel string
+
+func (e wrongSentinel) Error() string        { return string(e) }
+func (e wrongSentinel) Is(target error) bool { return target == ErrInvalid }
+
+var (
+	errNotAsked = errors.New("not asked in time")
+	// errDemoted is not ErrReplica, which does not pass by itself: sentinels learn of a failover one after another.
+	errDemoted = errors.New("it is a replica")
+)
+
+// connect connects to the master that a sentinel names. If that is none, or refuses, the next sentinel is asked: this one
+// may be cut off from the others. One that is slow is asked again after the others, for longer, so that a first call
+// does not wait for one that stands still.
+func (s *sentinels) connect(ctx context.Context, o options, e endpoint, to func(endpoint) (redis.Conn, error)) (redis.Conn, error) {
+	n := len(s.addresses)
+	begin := int(s.first.Load())
+	reasons := slices.Repeat([]error{errNotAsked}, n)
+	masters := map[string]error{} // why those that were named are none
+	for _, quick := range []bool{true, false} {
+		for k := range n {
+			i := (begin + k) % n
+			if !quick && !errors.Is(reasons[i], ErrTimeout) {
+				continue
+			}
+			deadline, _ := ctx.Deadline()
+			share := time.Until(deadline) / time.Duration(n-k+1) // one is left for the master
+			if quick {
+				share = min(share, min(o.timeout, maxQuick)/time.Duration(n+1))
+			}
+			address, err := s.ask(ctx, o, e.at(s.addresses[i]), share)
+			if err != nil {
+				reasons[i] = err
+				continue
+			}
+			if masters[address] == nil {
+				s.first.Store(int32(i+1) % int32(n)) // for the next connection, should this one take the time that is left
+				c, err := onMaster(ctx, o, e.at(address), to)
+				if err == nil {
+					s.first.Store(int32(i))
+					return c, nil
+				}
+				masters[address] = fmt.Errorf("names %s: %w", address, err)
+			}
+			reasons[i] = masters[address]
+			if ctx.Err() != nil {
+				return nil, s.notFound(reasons, masters)
+			}
+		}
+	}
+	return nil, s.notFound(reasons, masters)
+}
+
+// onMaster connects to a server that says it is a master. Its handshake asks again: a server may say more then.
+func onMaster(ctx context.Context, o options, e endpoint, to func(endpoint) (redis.Conn, error)) (redis.Conn, error) {
+	c, err := to(e)
+	if err != nil {
+		return nil, redisconn.TimedOut(err, redisconn.ConnectTimeout(o.timeout))
+	}
+	_, reply, err := sendAll(ctx, c, o.timeout, []any{"INFO", "replication"})
+	if err == nil && readInfo(reply)["role"] == "slave" {
+		err = errDemoted
+	}
+	if err != nil {
+		redisconn.Kill(c)
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// ask returns the address that a sentinel names.
+func (s *sentinels) ask(ctx context.Context, o options, e endpoint, bound time.Duration) (address string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	raw, err := dial(ctx, e, o.dialer, o.tls)
+	if err != nil {
+		return "", late(ctx, bound, err)
+	}
+	defer raw.Close()
+	redisconn.Dialed(ctx, raw)
+	commands := [][]any{{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.master}}
+	switch {
+	case s.username != "":
+		commands = slices.Insert(commands, 0, []any{"AUTH", s.username, s.password})
+	case s.password != "":
+		commands = slices.Insert(commands, 0, []any{"AUTH", s.password})
+	}
+	_, reply, err := sendAll(ctx, redis.NewConn(raw, bound, bound), bound, commands...)
+	at, isPair := reply.([]any)
+	switch {
+	case redisconn.HasCode(err, "ERR unknown command"):
+		return "", wrongSentinel("is no sentinel, but another server")
+	case err != nil:
+		return "", late(ctx, bound, err)
+	case reply == nil:
+		return "", wrongSentinel(fmt.Sprintf("knows no master %q", s.master))
+	case !isPair || len(at) != 2:
+		return "", wrongSentinel("names no address")
+	}
+	return net.JoinHostPort(fmt.Sprintf("%s", at[0]), fmt.Sprintf("%s", at[1])), nil
+}
+
+// late returns ErrTimeout for what failed because its time was over.
+func late(ctx context.Context, bound time.Duration, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, ErrTimeout) {
+		return fmt.Errorf("%w after %v", ErrTimeout, bound.Round(time.Millisecond))
+	}
+	return err
+}
+
+// notFound has each sentinel's reason, those of one reason together.
+type notFound struct {
+	text  string
+	wraps []error
+}
+
+func (e *notFound) Error() string   { return e.text }
+func (e *notFound) Unwrap() []error { return e.wraps }
+
+// notFound returns an error that wraps why the servers that were named are no masters, or else the sentinels' own reasons:
+// those that pass by themselves, if there are any.
+func (s *sentinels) notFound(reasons []error, masters map[string]error) error {
+	e := &notFound{wraps: slices.Collect(maps.Values(masters))}
+	if len(e.wraps) == 0 {
+		lasts := func(err error) bool { return (&Error{Err: err}).Permanent() }
+		if e.wraps = slices.DeleteFunc(slices.Clone(reasons), lasts); len(e.wraps) == 0 {
+			e.wraps = reasons
+		}
+	}
+	var texts []string
+	by := map[string][]string{} // sentinels, by what they said
+	for i, err := range reasons {
+		text := err.Error()
+		if by[text] == nil {
+			texts = append(texts, text)
+		}
+		by[text] = append(by[text], s.addresses[i])
+	}
+	for i, text := range texts {
+		texts[i] = fmt.Sprintf("sentinel %s: %s", strings.Join(by[text], ", "), text)
+	}
+	e.text = strings.Join(texts, "; ")
+	return e
+}
+
+// withOneHost returns a URL with that scheme and the first host, and the other hosts. net/url takes no list.
+func withOneHost(scheme, rest string) (string, []string) {
+	authority := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		authority = rest[:end]
+	}
+	user := authority[:strings.LastIndex(authority, "@")+1]
+	hosts := strings.Split(authority[len(user):], ",")
+	return scheme + "://" + user + hosts[0] + rest[len(authority):], hosts[1:]
+}
+
+// parseSentinels reads the path of a URL of Sentinel, and its hosts.
+func parseSentinels(first *url.URL, others []string) (*sentinels, error) {
+	s := &sentinels{master: strings.TrimPrefix(first.Path, "/")}
+	if s.master == "" || strings.Contains(strings.TrimPrefix(first.EscapedPath(), "/"), "/") {
+		return nil, invalidf("the path of a URL of Sentinel is its name of the master alone, as in " +
+			"redis+sentinel://host:26379/mymaster?failover=1; a database is ?db=N")
+	}
+	for i := range len(others) + 1 {
+		u, err := first, error(nil)
+		if i > 0 {
+			u, err = url.Parse("redis://" + others[i-1])
+		}
+		if err != nil {
+			return nil, invalidf("a host of the URL cannot be parsed (its port must be a number)")
+		}
+		_, address, err := hostPort(u, sentinelPort)
+		if err != nil {
+			return nil, err
+		}
+		s.addresses = append(s.addresses, address)
+	}
+	return s, nil
+}

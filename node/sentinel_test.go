@@ -1,0 +1,264 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/canned"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+)
+
+// watched is the network of sentinels and masters: servers by their addresses. At others nothing listens.
+type watched struct {
+	servers map[string]func(args []string) string
+	open    atomic.Int32
+	dialled []string
+}
+
+// silent serves connections, and never answers. A dial of nowhere does not end.
+func silent([]string) string  { return canned.Silent }
+func nowhere([]string) string { panic("not dialled") }
+
+func replies(reply string) func([]string) string { return func([]string) string { return reply } }
+
+// names is a sentinel's reply.
+func names(host, port string) func([]string) string { return replies(canned.Array(host, port)) }
+
+// is a server with that role.
+func is(role string) func([]string) string { return replies(canned.Bulk("role:" + role + "\r\n")) }
+
+type counted struct {
+	net.Conn
+	open   *atomic.Int32
+	closed atomic.Bool
+}
+
+func (c *counted) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.open.Add(-1)
+	}
+	return c.Conn.Close()
+}
+
+func (w *watched) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	w.dialled = append(w.dialled, address)
+	serve := w.servers[address]
+	switch {
+	case serve == nil:
+		return nil, syscall.ECONNREFUSED
+	case address == "nowhere:1":
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	ours, theirs := net.Pipe()
+	go canned.Serve(theirs, serve)
+	w.open.Add(1)
+	return &counted{Conn: ours, open: &w.open}, nil
+}
+
+// pool is of a node with that URL.
+func (w *watched) pool(t *testing.T, url string, timeout time.Duration) *redis.Pool {
+	t.Helper()
+	e, err := parseURL(url)
+	testkit.Must(t, err)
+	o, err := newOptions([]Option{WithTimeout(timeout), WithDialer(w.dial)})
+	testkit.Must(t, err)
+	return newPool(e, o)
+}
+
+const url3 = "redis+sentinel://a,b:1,c/m?failover=1"
+
+// A connection leads to what a sentinel names if it is a master. Otherwise the error has all reasons. No connection to a
+// sentinel stays open.
+func TestSentinels(t *testing.T) {
+	type servers = map[string]func([]string) string
+	wrongPassword := replies("-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+	for what, c := range map[string]struct {
+		servers   servers
+		want      string // of the error; empty for a connection to p:6379
+		wraps     error
+		permanent bool
+		takes     time.Duration
+	}{
+		"all name it":          {servers: servers{"a:26379": names("p", "6379"), "p:6379": is("master")}},
+		"the first is dead":    {servers: servers{"b:1": names("p", "6379"), "p:6379": is("master")}},
+		"two are dead":         {servers: servers{"c:26379": names("p", "6379"), "p:6379": is("master")}},
+		"the first is another": {servers: servers{"a:26379": replies("-ERR unknown command `SENTINEL`, with args beginning with: \r\n"), "b:1": names("p", "6379"), "p:6379": is("master")}},
+		"the first is new":     {servers: servers{"a:26379": replies("*-1\r\n"), "b:1": names("p", "6379"), "p:6379": is("master")}},
+		"the first is stale":   {servers: servers{"a:26379": names("r", "1"), "r:1": is("slave"), "b:1": names("p", "6379"), "p:6379": is("master")}},
+		"it names a dead one":  {servers: servers{"a:26379": names("r", "1"), "b:1": names("p", "6379"), "p:6379": is("master")}},
+		"the first is frozen":  {servers: servers{"a:26379": silent, "b:1": names("p", "6379"), "p:6379": is("master")}, takes: 100 * time.Millisecond},
+		"two are frozen": {servers: servers{"a:26379": silent, "b:1": silent, "c:26379": names("p", "6379"), "p:6379": is("master")},
+			takes: 200 * time.Millisecond},
+
+		"none answers": {want: "sentinel a:26379, b:1, c:26379: connection refused", wraps: syscall.ECONNREFUSED},
+		"all are frozen": {servers: servers{"a:26379": silent, "b:1": silent, "c:26379": silent}, wraps: ErrTimeout, takes: 3825 * time.Millisecond,
+			want: "sentinel a:26379, b:1, c:26379: timed out after"},
+		"all name a replica": {servers: servers{"a:26379": names("r", "1"), "b:1": names("r", "1"), "c:26379": names("r", "1"), "r:1": is("slave")},
+			want: "sentinel a:26379, b:1, c:26379: names r:1: it is a replica", wraps: errDemoted},
+		"it names nobody that listens": {servers: servers{"a:26379": names("::1", "1"), "b:1": names("r", "1"), "r:1": is("slave")},
+			want: "sentinel a:26379: names [::1]:1: connection refused; sentinel b:1: names r:1: it is a replica; " +
+				"sentinel c:26379: connection refused", wraps: syscall.ECONNREFUSED},
+		"none knows it": {servers: servers{"a:26379": replies("*-1\r\n"), "b:1": replies("*-1\r\n"), "c:26379": replies("*-1\r\n")},
+			want: `sentinel a:26379, b:1, c:26379: knows no master "m"`, wraps: ErrInvalid, permanent: true},
+		"one knows none": {servers: servers{"a:26379": replies("*-1\r\n")},
+			want: `sentinel a:26379: knows no master "m"; sentinel b:1, c:26379: connection refused`, wraps: syscall.ECONNREFUSED},
+		"servers that are none": {servers: servers{"a:26379": replies("-ERR unknown command\r\n"), "b:1": replies("-ERR unknown command\r\n"), "c:26379": replies("+OK\r\n")},
+			want: "sentinel a:26379, b:1: is no sentinel, but another server; sentinel c:26379: names no address", wraps: ErrInvalid, permanent: true},
+		"all refuse the password": {servers: servers{"a:26379": wrongPassword, "b:1": wrongPassword, "c:26379": wrongPassword},
+			want: "sentinel a:26379, b:1, c:26379: WRONGPASS", permanent: true},
+		"the master refuses the password": {servers: servers{"b:1": names("p", "6379"), "p:6379": wrongPassword},
+			want: "sentinel b:1: names p:6379: WRONGPASS", permanent: true},
+		"the master takes all the time": {servers: servers{"a:26379": names("nowhere", "1"), "nowhere:1": nowhere}, takes: 5 * time.Second,
+			want: "sentinel a:26379: names nowhere:1: timed out after 5s; sentinel b:1, c:26379: not asked in time", wraps: ErrTimeout},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := &watched{servers: c.servers}
+				pool := w.pool(t, strings.Replace(url3, "//", "//user:secret@", 1)+"&sentinel-password=secret", 400*time.Millisecond)
+				defer pool.Close()
+				began := time.Now()
+				conn, err := pool.GetContext(t.Context())
+				testkit.Equal(t, time.Since(began).Round(time.Millisecond), c.takes, "time")
+				if c.want == "" {
+					testkit.Must(t, err)
+					testkit.Equal(t, w.dialled[len(w.dialled)-1], "p:6379", "connected to")
+					testkit.Equal(t, w.open.Load(), 1, "open connections")
+					testkit.Must(t, conn.Close())
+					return
+				}
+				testkit.Check(t, err != nil && strings.Contains(err.Error(), c.want),
+					"%v, want %s", err, c.want)
+				testkit.Check(t, c.wraps == nil || errors.Is(err, c.wraps), "%v does not wrap %v", err, c.wraps)
+				testkit.Equal(t, (&Error{Op: "connect", Err: err}).Permanent(), c.permanent, "permanent")
+				testkit.Check(t, !strings.Contains(err.Error(), "secret"), "%v reveals a password", err)
+				testkit.Equal(t, w.open.Load(), 0, "open connections")
+			})
+		})
+	}
+}
+
+// The next connection begins with the sentinel that led to a master last, and not with one whose master took all the time.
+func TestTheSentinelThatIsAskedFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &watched{servers: map[string]func([]string) string{"a:26379": silent, "b:1": names("p", "6379"), "p:6379": is("master")}}
+		pool := w.pool(t, url3, 400*time.Millisecond)
+		defer pool.Close()
+		connect := func() string {
+			w.dialled = nil
+			conn, err := pool.DialContext(t.Context())
+			if err == nil {
+				conn.Close()
+			}
+			return strings.Join(w.dialled, " ")
+		}
+		testkit.Equal(t, connect(), "a:26379 b:1 p:6379", "the first dials")
+		began := time.Now()
+		testkit.Equal(t, connect(), "b:1 p:6379", "the next dials")
+		testkit.Equal(t, time.Since(began), 0, "the delay by the frozen sentinel")
+		w.servers["p:6379"], w.servers["b:1"], w.servers["c:26379"] = nil, names("nowhere", "1"), names("q", "1")
+		w.servers["nowhere:1"], w.servers["q:1"] = nowhere, is("master")
+		testkit.Equal(t, connect(), "b:1 nowhere:1", "the dials of a stale sentinel")
+		testkit.Equal(t, connect(), "c:26379 q:1", "the dials after that")
+	})
+}
+
+// A sentinel gets its own credentials, and the master its own.
+func TestTheCredentialsOfSentinels(t *testing.T) {
+	for query, want := range map[string]string{
+		"": "", "&sentinel-password=a%26b": "AUTH a&b", "&sentinel-username=u&sentinel-password=p": "AUTH u p",
+	} {
+		var asked, told []string
+		listen := func(to *[]string, reply func([]string) string) string {
+			addr, _ := canned.Listen(t, func(args []string) string {
+				if args[0] == "AUTH" {
+					*to = append(*to, strings.Join(args, " "))
+					return "+OK\r\n"
+				}
+				return reply(args)
+			})
+			return addr
+		}
+		host, port, _ := net.SplitHostPort(listen(&told, is("master")))
+		sentinel := listen(&asked, names(host, port))
+		e, err := parseURL("redis+sentinel://app:secret@" + sentinel + "/m?failover=1" + query)
+		testkit.Must(t, err)
+		o, err := newOptions(nil)
+		testkit.Must(t, err)
+		pool := newPool(e, o)
+		conn, err := pool.GetContext(t.Context())
+		testkit.Must(t, err)
+		testkit.Must(t, conn.Close())
+		testkit.Must(t, pool.Close())
+		testkit.Equal(t, strings.Join(asked, ";"), want, "the sentinel's")
+		testkit.Equal(t, strings.Join(told, ";"), "AUTH app secret", "the master's")
+	}
+}
+
+func TestURLsOfSentinel(t *testing.T) {
+	for url, want := range map[string]struct{ address, name string }{
+		"redis+sentinel://h/m?failover=1":                              {"h:26379/m", "m"},
+		"REDISS+Sentinel://h/m?failover=1":                             {"h:26379/m", "m"},
+		"valkey+sentinel://h/m?failover=1":                             {"h:26379/m", "m"},
+		"redis+sentinel://a:1,b,[::1]:2,[fe80::1%25eth0]/m?failover=2": {"a:1,b:26379,[::1]:2,[fe80::1%eth0]:26379/m", "m"},
+		"redis+sentinel://u:a,b@h,i/m?failover=1":                      {"h:26379,i:26379/m", "m"},
+		"redis+sentinel://h/m%2dn/?failover=1":                         {},
+		"redis+sentinel://h/m%2dn?failover=1&db=3":                     {"h:26379/m-n", "m-n/3"},
+		"redis+sentinel://h/m?failover=1&name=north":                   {"h:26379/m", "north"},
+		"redis+sentinel://h/m?failover=1&db=1&sentinel-password=a%23":  {"h:26379/m", "m/1"},
+	} {
+		n, err := Open(url)
+		if want.name == "" {
+			testkit.Is(t, err, ErrInvalid, url)
+			continue
+		}
+		testkit.Must(t, err)
+		testkit.Equal(t, n.Address(), want.address, "the address of "+url)
+		testkit.Equal(t, n.Name(), want.name, "the name of "+url)
+		testkit.Must(t, n.Close())
+	}
+	n, err := Open("redis+sentinel://h/m", WithFailover(1))
+	testkit.Must(t, err)
+	testkit.Must(t, n.Close())
+	const names = "the path of a URL of Sentinel is its name of the master alone"
+	for url, says := range map[string]string{
+		"redis+sentinel://h/m":                       "Sentinel may make a master of a replica that lacks locks: say how many replicas",
+		"redis+sentinel://:secret@h?failover=1":      names,
+		"redis+sentinel://h/?failover=1":             names,
+		"redis+sentinel://h/m/1?failover=1":          names,
+		"redis+sentinel:///m?failover=1":             "names no host",
+		"redis+sentinel://h,/m?failover=1":           "names no host",
+		"redis+sentinel://,h/m?failover=1":           "names no host",
+		"redis+sentinel://h,i:x/m?failover=1":        "port must be a number",
+		"redis+sentinel://h:x,i/m?failover=1":        "port must be a number",
+		"redis+sentinel://h,i:70000/m?failover=1":    "between 1 and 65535",
+		"redis+sentinel://h,i:1:2/m?failover=1":      "colon",
+		"redis+sentinel://h,redis://i/m?failover=1":  "clusters and several hosts",
+		"redis+sentinel://h redis+sentinel://i/m":    "clusters and several hosts",
+		"unix+sentinel:///h/m":                       "clusters and several hosts",
+		"redis+sentinel:h/m?failover=1":              "",
+		"redis://h?sentinel-password=x":              "not one \"sentinel-password\"",
+		"redis+sentinel://h/m?sentinel-username=u":   "no sentinel-password",
+		"redis+sentinel://h/m?sentinel-password=":    "sentinel-password",
+		"redis+sentinel://h/m?server-name=x":         "",
+		"redis+sentinel://:se/cret@h/m":              "",
+		"redis+sentinel://h/m?sentinel-password=x@y": "after its host",
+
+		"redis+sentinel://h/m?failover=1&sentinel-password=x&secret":   "special characters percent-encoded",
+		"redis+sentinel://h/m?failover=1&sentinel-password=x&secret=y": "special characters percent-encoded",
+		"redis+sentinel://h/m?failover=1&sentinel-password=x#secret":   "fragment",
+	} {
+		n, err := Open(url)
+		testkit.Check(t, errors.Is(err, ErrInvalid) && n == nil && strings.Contains(err.Error(), says), "%s: %v, want %s", url, err, says)
+		testkit.Check(t, err == nil || !strings.Contains(err.Error(), "cret"), "%s: %v", url, err)
+	}
+}
