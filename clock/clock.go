@@ -60,7 +60,7 @@ type Clock interface {
 	AfterFunc(d time.Duration, f func()) Timer
 }
 
-// Timer is a pending call of [Clock.AfterFunc]. Its methods behave like those of the [time.Timer] that
+// Timer is a pending call of [Clock.AfterFunc]. Its methods behave like the methods of the [time.Timer] that
 // [time.AfterFunc] returns, and are safe for concurrent use.
 type Timer interface {
 	// Stop prevents the call. It returns false if the timer has fired already, in which case f may

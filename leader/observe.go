@@ -13,25 +13,25 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Leader is what the masters say of who leads.
+// Leader is the masters' answer to the question who leads.
 type Leader struct {
 	ID string // the leader's Term.ID; empty when nobody leads
 
 	// Identity is which process leads, with the text of [quorum.WithLabel]: an address, say. It is
-	// self-reported, for people and routing. It is zero when nobody leads, and where no
-	// master knows it (yet): it is written behind the grant.
+	// self-reported, for people and routing. It is zero when nobody leads, and if no master knows
+	// it (yet): it is written after the grant.
 	Identity quorum.Identity
 }
 
-// Leader asks the masters who leads. A Leader without an ID says that nobody does. The answer is
-// what the masters had during the call. It is for people, logs and routing: a process that must
-// not act alongside the leader campaigns. A leader whose process died, or was cut off, is shown until
-// its lease is over. Masters that restarted without their data, and that no client has asked for a
-// grant since, say that nobody leads while a leader that they forgot may yet be valid, for at most
-// one lease.
+// Leader asks the masters who leads. A Leader without an ID means that nobody leads. The answer is
+// what the masters had during the call. It is for people, logs and routing: a process that must not
+// act alongside the leader campaigns. A leader whose process died, or was cut off, is shown until its
+// lease is over. Masters that restarted without their data, and that no client has asked for a grant
+// since, say that nobody leads while a leader that they forgot may yet be valid, for at most one
+// lease.
 //
 // The error wraps [quorum.ErrUnavailable] when too few masters answered to tell,
-// [quorum.ErrQuarantined] when those that may have forgotten a leader could make the difference,
+// [quorum.ErrQuarantined] when masters that may have forgotten a leader could make the difference,
 // [quorum.ErrClosed], and the context's error.
 func (c *Candidate) Leader(ctx context.Context) (Leader, error) {
 	state, err := c.locker.Inspect(ctx, c.name)
@@ -47,8 +47,8 @@ func (c *Candidate) Leader(ctx context.Context) (Leader, error) {
 	return Leader{}, nil
 }
 
-// undecided returns why an owner that no quorum shows may lead all the same, or nil. An owner leads
-// by more than half of the nodes at least, whatever the quorum rule.
+// undecided returns why somebody may lead although no quorum shows an owner, or nil. Under any quorum rule, a leader
+// has more than half of the nodes.
 func undecided(s quorum.State) error {
 	masters := make([]lockstate.Master, len(s.Nodes))
 	var causes []error

@@ -93,7 +93,7 @@ func TestIdentityOfTheLeader(t *testing.T) {
 		}
 		pairs, stop := c.observe(c.candidate(c.process().Locker))
 		defer stop()
-		for _, want := range []quorum.Identity{{}, leads.Identity()} { // it is written anew every 15 s
+		for _, want := range []quorum.Identity{{}, leads.Identity()} { // it is written again every 15 s
 			got := <-pairs
 			testkit.Must(c, got.err)
 			testkit.Equal(c, got.Leader, leader.Leader{ID: term.ID(), Identity: want}, "who leads")

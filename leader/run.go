@@ -16,8 +16,8 @@ import (
 // ended. lead must return when its context ends; the term stays valid ([Term.Valid]), and is
 // renewed, until then, unless it was lost.
 //
-// When the term was lost before lead returned, or was about to be ([quorum.WithStopBefore]), or the resignation
-// finds that it was, Run campaigns again: lead is called anew, with another term, after the last call has returned. What lead
+// If the term was lost before lead returned, or was about to be ([quorum.WithStopBefore]), or the resignation finds
+// that it was lost, Run campaigns again: it calls lead with another term, after the last call has returned. What lead
 // returned for a lost term is dropped: lead reports such errors itself, if they matter.
 //
 // Otherwise Run returns when lead has returned: lead's error joined with the one of [Term.Resign], and
@@ -48,11 +48,11 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, t *T
 	}
 }
 
-// during calls lead, and resigns. ended says how the term ended, if not in good order: it wraps
-// ErrLost, ErrClosed, or why the masters did not confirm.
+// during calls lead, and resigns. ended says how the term ended, if not in good order: it wraps ErrLost, ErrClosed,
+// or the error of the release.
 func (t *Term) during(ctx context.Context, lead func(ctx context.Context, t *Term) error) (worked, ended error) {
 	defer func() {
-		closed := errors.Is(t.lock.Err(), quorum.ErrClosed) // the release may succeed all the same
+		closed := errors.Is(t.lock.Err(), quorum.ErrClosed) // the release may still succeed
 		stopped := errors.Is(context.Cause(t.Context()), quorum.ErrLost) && ctx.Err() == nil
 		ended = t.Resign(context.WithoutCancel(ctx))
 		switch {

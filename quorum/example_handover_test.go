@@ -40,7 +40,7 @@ func accept(ctx context.Context, locker *quorum.Locker, queue jobs, report strin
 func makeReport(ctx context.Context, locker *quorum.Locker, conn redis.Conn, j job) error {
 	lock, err := locker.TakeOver(ctx, j.Ticket)
 	if errors.Is(err, quorum.ErrLost) {
-		return nil // the job came twice, or too late: another request may have begun anew
+		return nil // the job came twice, or too late: another request may have started over
 	}
 	if err != nil {
 		return err // not acknowledged: the queue delivers the job again

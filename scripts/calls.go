@@ -11,12 +11,12 @@ type Call struct {
 	args   []any     // the arguments of EVALSHA
 	frees  bool      // a release to level 0
 	reads  bool      // a release of a reader
-	bars   bool      // a release with a tombstone of its own: see ForceOwner
+	bars   bool      // a release with its own tombstone: see ForceOwner
 	batch  []Renewal // of renew
 	list   *List     // of acquire and renew: the client's list of masters
 }
 
-// Call runs a script of another package's: with how many arguments are keys, and the arguments.
+// Call returns a call of a script of another package. args are the number of keys, the keys, and the other arguments.
 func (s *Script) Call(args ...any) Call { return Call{script: s, args: append([]any{s.sha}, args...)} }
 
 // Op returns the script's name, for errors.
@@ -48,7 +48,7 @@ func (c Call) List() *List { return c.list }
 type ConnArgs struct {
 	Process   any // for look and mark: [Process.String]
 	Expected  any // for acquire, read and renew: [Process.Expected] of the call's list
-	Tombstone any // for release: for how long, in ms, it bars its owner from a grant that arrives late; or NoTombstone
+	Tombstone any // for release: how long, in ms, it bars its owner from a grant that arrives late; or NoTombstone
 }
 
 // NoTombstone is the Tombstone of a release whose owner has no request that may arrive late.
@@ -84,12 +84,12 @@ type AcquireArgs struct {
 	Lease Millis
 	List  *List  // the client's list of masters
 	Token uint64 // 0 for a fresh grant; the lock's token for a re-entry or a repair
-	Seed  uint64 // the least token of a grant, from which a lost counter restarts: the client's clock in µs
+	Seed  uint64 // the least token of a grant, at which a lost counter restarts: the client's clock in µs
 	// Predecessor is the owner that this one replaces; nil for none. A fresh grant then needs it at every
 	// name.
 	Predecessor *Owner
-	// Reservation is how long a writer that waits keeps new readers back, if only readers are in its way.
-	// It is the zero Millis for all others, and with a Predecessor.
+	// Reservation is how long a waiting writer keeps new readers back, if only readers are in its way. It is the zero
+	// Millis for all other calls, and with a Predecessor.
 	Reservation Millis
 }
 
@@ -125,8 +125,8 @@ func Read(a AcquireArgs) Call {
 	return Call{script: readScript, args: args, list: a.List}
 }
 
-// The places of the arguments of an acquire of one name, and their number: run.go reads them there,
-// and takes a call with more or fewer for one that shares no run.
+// The positions of the arguments of an acquire of one name, and their number: run.go reads them there. A call with
+// more or fewer arguments shares no run.
 const (
 	acquireTomb    = 3
 	acquireCounter = 4
@@ -177,7 +177,7 @@ func Renew(list *List, batch []Renewal) Call {
 	return Call{script: renewScript, args: append(args, ""), batch: batch, list: list}
 }
 
-// Release releases the names at level 0, and else lowers the lock to that level. The connection
+// Release releases the names at level 0, and otherwise lowers the lock to that level. The connection
 // decides whether the owner gets a tombstone ([ConnArgs]).
 func Release(names []Name, owner Owner, level int) Call {
 	args := append(make([]any, 0, 6+2*len(names)), releaseScript.sha, 1+len(names), owner.tombstone)
@@ -201,7 +201,7 @@ func Withdraw(names []Name, owner Owner) Call {
 	return c
 }
 
-// The places of the arguments of a release of one name, and their number, as above.
+// The positions of the arguments of a release of one name, and their number, as above.
 const (
 	releaseKey     = 3
 	releaseOwner   = 4
@@ -226,8 +226,8 @@ func Inspect(name Name) Call {
 		writerPrefix + name.text}}
 }
 
-// Force deletes the lock at a name, and bars the owners from new grants for as long as ban. If there are
-// readers, readers is the highest token counter of all nodes: it bars those whose token is no higher.
+// Force deletes the lock at a name, and bars the owners from new grants for the time ban. If there are readers,
+// readers is the highest token counter of all nodes: readers whose token is no higher are barred.
 func Force(name Name, owners []Owner, readers uint64, ban time.Duration) Call {
 	args := []any{forceScript.sha, 3 + len(owners), name.key, name.counter, forcedPrefix + name.text}
 	for _, o := range owners {
@@ -236,8 +236,8 @@ func Force(name Name, owners []Owner, readers uint64, ban time.Duration) Call {
 	return Call{script: forceScript, args: append(args, name.channel, ToMillis(ban).boxed, int64(readers))}
 }
 
-// ForceOwner is Force of one owner, whether it writes or reads: another's lock stays. It is the release of a reader,
-// which looks for a writer too.
+// ForceOwner is Force for one owner's lock, whether it writes or reads. It is the release of a reader, which looks
+// for a writer too.
 func ForceOwner(name Name, owner Owner, ban time.Duration) Call {
 	c := Release([]Name{name}, owner.AsReader(), 0)
 	c.args[len(c.args)-1], c.bars = ToMillis(ban).boxed, true
@@ -258,10 +258,10 @@ type When struct {
 // At is an instant by a node's clock, since 1970.
 func At(since time.Duration) When { return When{"at", since.Milliseconds()} }
 
-// In is so long from now on.
+// In is an instant d from now.
 func In(d time.Duration) When { return When{"in", ToMillis(d).boxed} }
 
-// Seen is what a look saw of a node: its process, and its marker's text, empty for none.
+// Seen is what a look found on a node: its process, and its marker's text, empty for none.
 type Seen struct {
 	Process Process
 	Marker  string

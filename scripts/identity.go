@@ -25,7 +25,7 @@ type Identity struct {
 	Label   string `json:"label,omitempty"`
 }
 
-// LockerOf returns the id of the locker that an owner is of: all but the number at its end.
+// LockerOf returns the id of an owner's locker: the owner's id without the number at its end.
 func LockerOf(owner string) string {
 	if end := strings.LastIndexByte(owner, ':'); end >= 0 {
 		return owner[:end]
@@ -33,7 +33,7 @@ func LockerOf(owner string) string {
 	return owner
 }
 
-// IntroduceEvery is how often a locker that holds locks writes its identity anew.
+// IntroduceEvery is how often a locker that holds locks writes its identity again.
 const IntroduceEvery = 15 * time.Second
 
 // introduced is what the locker's key has.
@@ -59,8 +59,8 @@ func Leave(locker string) Call {
 	return Call{script: introduceScript, args: []any{introduceScript.sha, 1, LockerPrefix + locker, "", ToMillis(time.Millisecond).boxed}}
 }
 
-// IntroducedFor is the time to live of an identity. A lock is renewed every third of a lease, at which
-// the key is written anew, too.
+// IntroducedFor is the time to live of an identity. It is written again with renewals, which come every third of a
+// lease.
 func IntroducedFor(maxLease time.Duration) time.Duration { return maxLease + 3*IntroduceEvery }
 
 // Who reads the identities of lockers, at most [MaxWho].
@@ -76,7 +76,7 @@ func Who(lockers []string) Call {
 // MaxWho is how many lockers one call of [Who] takes: a reply has a bound.
 const MaxWho = 128
 
-// parseWho reads the identities of that many lockers. One that is missing or malformed is zero.
+// parseWho reads the identities of the lockers. A missing or malformed one is zero.
 func parseWho(v any, lockers int) ([]Identity, bool) {
 	f, all := FieldsOf(v), make([]Identity, lockers)
 	for i := range all {
@@ -94,7 +94,7 @@ func ParseIdentity(said string) (is Identity, list string, ok bool) {
 	return found.bounded(), found.List, true
 }
 
-// bounded returns the identity as it may stand in a message: in one line, and not too long.
+// bounded returns the identity for use in messages: on one line, and not too long.
 func (i Identity) bounded() Identity {
 	i.Host, i.Program, i.Label = printable(i.Host), printable(i.Program), printable(i.Label)
 	return i

@@ -12,11 +12,11 @@ type InspectReply struct {
 	Now    time.Duration // the node's clock, since 1970
 	// Readers is how many readers hold the name. TTL is the last one's.
 	Readers int
-	// Reservation is for how long a writer that waits keeps new readers back; 0 for none.
+	// Reservation is how long a waiting writer keeps new readers back; 0 for none.
 	Reservation time.Duration
 }
 
-// Quarantine returns how long the node grants nothing new by its marker; 0 for none.
+// Quarantine returns how long the node grants nothing new, according to its marker; 0 for none.
 func (r InspectReply) Quarantine() time.Duration {
 	m, err := ParseMarker(r.Marker)
 	if err != nil {

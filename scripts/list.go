@@ -12,8 +12,9 @@ import (
 )
 
 // List is a list of masters by their names: the members of a deployment, as one client or one node
-// has them. It is immutable. The names of a list that was read are canonical, and it keeps the text: the scripts
-// compare digests of texts, and clients that spell the names so go on being accepted.
+// has them. It is immutable. The names of a list that was read are canonical, but it keeps the
+// text: the scripts compare digests of texts, and clients that spell the names that way must still
+// be accepted.
 type List struct {
 	names  []string // sorted
 	text   string   // the names as they were given, sorted and escaped, as the marker has them
@@ -41,14 +42,14 @@ func NewList(names ...string) *List {
 // Names returns the members' names, sorted. The caller must not change them.
 func (l *List) Names() []string { return l.names }
 
-// HasDigest reports whether a digest is the list's, in canonical names or as it was spelled.
+// HasDigest reports whether digest is the list's, in canonical spelling or in its own.
 func (l *List) HasDigest(digest string) bool {
 	return digest == l.digest || digest == NewList(l.names...).digest
 }
 
 func (l *List) isCanonical() bool { return l.digest == NewList(l.names...).digest }
 
-// Twice returns a name that the list has twice, which was spelled in two ways; empty for none.
+// Twice returns a name that the list has twice, in two spellings; empty for none.
 func (l *List) Twice() string {
 	for i := 1; i < len(l.names); i++ {
 		if l.names[i] == l.names[i-1] {

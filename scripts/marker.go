@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Process is what a connection knows of the node at its other end: the process and database, its
-// clients' max lease, and the member that they take it for.
+// Process is what a connection knows about its node: the process and database, the max lease of its clients, and the
+// member that they take it for.
 type Process struct {
 	Run      string // see MarkerRun
 	MaxLease time.Duration
@@ -30,8 +30,7 @@ func (p Process) String() string {
 	return fmt.Sprintf("%s %d %s", p.Run, p.MaxLease.Milliseconds(), escapeName(p.Member))
 }
 
-// Expected returns the first line of the marker of such a process, admitted long ago, whose members
-// are the list.
+// Expected returns the first line of this process's marker if it was admitted long ago and its members are the list.
 func (p Process) Expected(list *List) string {
 	return "0 " + p.String() + " " + list.digest + "\n"
 }
@@ -53,8 +52,8 @@ func parseProcess(fields []string) (p Process, err error) {
 	return p, nil
 }
 
-// Marker is what a node says of itself: which process it is, from when on it grants, and whom it
-// accepts. Only the scripts write it.
+// Marker is what a node says of itself: which process it is, when it may start to grant, and whom it accepts. Only
+// the scripts write it.
 type Marker struct {
 	Process
 	Admitted   time.Duration // when the node may grant, by its clock, since 1970; 0 for long ago
@@ -67,13 +66,13 @@ type Marker struct {
 	spelled string // the member's name, if the text that was read spells it otherwise
 }
 
-// claimSign stands before both digests of a claim, so that no client's digest equals either.
+// claimSign precedes both digests of a claim, so that no client's digest equals either.
 const claimSign = "?"
 
 var errMarker = errors.New("the text is no marker")
 
-// lines returns the lines of the marker from the digest of the members on, without the time of the
-// next change, which mark writes between them.
+// lines returns the lines of the marker, starting at the digest of the members, without the time of the next change,
+// which mark writes between them.
 func (m Marker) lines() (first, last string) {
 	sign := ""
 	if m.Claimed {
@@ -83,8 +82,7 @@ func (m Marker) lines() (first, last string) {
 		fmt.Sprintf("%s\n%s%s %s", m.Members.text, sign, m.Next.digest, m.Next.text)
 }
 
-// Quarantine returns how long the node grants nothing new, at that instant of its clock; 0 for
-// none.
+// Quarantine returns how long the node grants nothing new, if its clock shows now; 0 for none.
 func (m Marker) Quarantine(now time.Duration) time.Duration { return max(m.Admitted-now, 0) }
 
 // String returns the marker as the node keeps it.
@@ -103,8 +101,8 @@ func (m Marker) IsCanonical() bool {
 	return m.spelled == "" && m.Members.isCanonical() && m.Next.isCanonical()
 }
 
-// Expected is [Process.Expected] of a process whose marker was seen to be m. It spells the names as m does: the scripts
-// compare texts.
+// Expected is [Process.Expected] for a process whose marker is m. It spells the names as m does: the scripts compare
+// texts.
 func (m Marker) Expected(p Process, list *List) string {
 	if m.Member == p.Member {
 		p.Member = m.process().Member
@@ -149,7 +147,7 @@ func ParseMarker(text string) (m Marker, err error) {
 	return m, nil
 }
 
-// instant reads milliseconds, of an instant those since 1970.
+// instant reads a duration in milliseconds; an instant counts from 1970.
 func instant(text string) (time.Duration, error) {
 	ms, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || ms < 0 || ms > maxMillis {

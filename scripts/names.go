@@ -34,8 +34,8 @@ func TrialName(id string) Name {
 // node must agree on it, and on the hash.
 const TokenCounters = 1 << 16
 
-// counterNumber returns the number of a name's token counter: the hash FNV-1a of 32 bits, its upper
-// half XORed with its lower one.
+// counterNumber returns the number of a name's token counter: the 32-bit hash FNV-1a, its upper half XORed with its
+// lower half.
 func counterNumber(name string) int {
 	sum := Hash(name)
 	return int((sum>>16 ^ sum) % TokenCounters)
@@ -72,7 +72,7 @@ type Owner struct {
 	reads         bool
 }
 
-// AsReader returns the owner as calls name it that holds names as a reader.
+// AsReader returns the owner as a reader, as calls name it.
 func (o Owner) AsReader() Owner {
 	return Owner{id: readerPrefix + o.id.(string), tombstone: o.tombstone, reads: true}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ErrReply: none of our scripts sends such a reply. The server is broken or hostile. The reply
-// never counts as a grant.
+// ErrReply: none of our scripts sends such a reply. The server is broken or hostile. The reply never counts as a
+// grant.
 var ErrReply = errors.New("scripts: malformed reply")
 
 // MaxToken bounds tokens. They begin from a clock in microseconds, which reaches 2^52 in the year
@@ -23,7 +23,7 @@ type Outcome int
 const (
 	// Granted: the owner holds every name on this node.
 	Granted Outcome = iota + 1
-	// HeldByAnother: another owner holds one of the names, or a writer that waits keeps this reader back.
+	// HeldByAnother: another owner holds one of the names, or a waiting writer keeps this reader back.
 	HeldByAnother
 	// Quarantined: the node may have forgotten grants, and grants nothing for a while.
 	Quarantined
@@ -31,7 +31,7 @@ const (
 	NotAccepted
 	// Barred: this owner has released already; nothing was granted.
 	Barred
-	// Passed: the predecessor that this owner takes over from is not there, and nobody else is.
+	// Passed: the name is free: the predecessor from which this owner takes over is not there.
 	Passed
 )
 
@@ -47,14 +47,13 @@ type Reply struct {
 	Mark    *MarkReply
 	Who     []Identity // in the order of the call's lockers
 	Slots   *SlotsReply
-	Other   any // of a script of another package's
-	// NotAccepted is set when a renewal was refused because the node's marker does not let the client
-	// in.
+	Other   any // of a script of another package
+	// NotAccepted is set if a renewal was refused because the node's marker does not accept the client.
 	NotAccepted *Refusal
 }
 
-// Quarantine returns how long the node says that it grants nothing new, by a reply to a request for a grant, to a
-// look or to a mark, which another client may have begun; else 0.
+// Quarantine returns how long the node grants nothing new, according to its reply to a request for a grant, a look or
+// a mark; 0 for other replies. Another client may have begun the quarantine.
 func (r Reply) Quarantine() time.Duration {
 	if r.Acquire.Outcome == Quarantined {
 		return r.Acquire.Wait
@@ -72,7 +71,8 @@ func (r Reply) Quarantine() time.Duration {
 	return 0
 }
 
-// ShowsMarker returns the marker that the reply shows, if it does, and whether it is that of the process that was asked.
+// ShowsMarker returns the marker that the reply shows, if it shows one, and whether the marker names the process that
+// was asked.
 func (r Reply) ShowsMarker() (m Marker, shows, isOwn bool) {
 	seen := Refusal{}
 	if refusal := r.Refusal(); refusal != nil {
@@ -137,16 +137,16 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 type AcquireReply struct {
 	Outcome Outcome
 	Token   uint64 // of a grant
-	// Wait is, of HeldByAnother, the longest time to live, −1 for a key without one, or the time of the
-	// reservation; of Quarantined, the quarantine left.
+	// Wait is, with HeldByAnother, the longest time to live, −1 for a key without one, or the time of the
+	// reservation; with Quarantined, the remaining quarantine.
 	Wait time.Duration
-	// Waiting is, of HeldByAnother, how many connections subscribe to the first name's channel; 0 if the
-	// user may not ask.
+	// Waiting is, with HeldByAnother, how many connections subscribe to the first name's channel; 0 if the user may
+	// not ask.
 	Waiting     int
-	Holder      string   // of HeldByAnother: the owner at the first of the names that is held; empty if Reserved
-	Readers     int      // of HeldByAnother, if only readers are there: the number at the name that has the most
-	Reserved    bool     // of HeldByAnother: nobody is in the reader's way but a writer that waits
-	NotAccepted *Refusal // why, of that outcome
+	Holder      string   // with HeldByAnother: the owner at the first held name; empty if Reserved
+	Readers     int      // with HeldByAnother, if only readers are there: their number at the name with the most
+	Reserved    bool     // with HeldByAnother: only a waiting writer is in the reader's way
+	NotAccepted *Refusal // with NotAccepted: why
 }
 
 func parseAcquire(v any) (r AcquireReply, ok bool) {
@@ -228,9 +228,9 @@ func parseRenew(v any, batch []Renewal) (out []Renewed, refusal *Refusal, ok boo
 
 // ReleaseReply is the reply to Release.
 type ReleaseReply struct {
-	Found int // at how many names the owner was
-	// Heard is how many connections received the message that a name became free; of several names,
-	// the largest number; −1 if the user may not publish one.
+	Found int // the number of names at which the owner was found
+	// Heard is how many connections received the message that a name became free, the largest number with several
+	// names; −1 if the user may not publish.
 	Heard int
 }
 
@@ -243,8 +243,8 @@ func parseRelease(v any, names int) (r ReleaseReply, ok bool) {
 	return r, f.End() && r.Heard != 0
 }
 
-// Fields reads the fields of a reply, one after the other. What it returns counts only if all are of their kinds and
-// within their bounds, and no others are there: see End.
+// Fields reads the fields of a reply, one after the other. The results count only if all fields have the expected
+// kinds and bounds, and there are no others: see End.
 type Fields struct {
 	left []any
 	bad  bool
@@ -256,7 +256,7 @@ func FieldsOf(v any) Fields {
 	return Fields{left, !ok}
 }
 
-// End reports whether the reply was as read.
+// End reports whether the reply had exactly the fields that were read.
 func (f *Fields) End() bool { return !f.bad && !f.More() }
 
 // More reports whether there is another field.

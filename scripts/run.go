@@ -6,8 +6,8 @@ const MaxRun = 32
 
 // CanShare reports whether the call may share a run of a script with others like it: a fresh
 // acquire, or a holder's release to level 0, of one name. Runs read its arguments by their places
-// (calls.go). A lone request is no run of one: a master takes as long, and a permanent error would come a round trip
-// later.
+// (calls.go). A single request is sent on its own: a run of one saves nothing, and a permanent
+// error would come a round trip later.
 func (c Call) CanShare() bool {
 	switch c.script {
 	case acquireScript:
@@ -35,7 +35,7 @@ func (c Call) runScript() *Script {
 	return acquiresScript
 }
 
-// RunCommand is [Call.Command] for calls that share a run. No release among them wants a tombstone.
+// RunCommand is [Call.Command] for calls that share a run. No release among them needs a tombstone.
 func RunCommand(dst []any, calls []Call, source bool, conn ConnArgs) (string, []any) {
 	script, start := calls[0].runScript(), len(dst)
 	if calls[0].IsRelease() {
@@ -71,7 +71,7 @@ type RunReply struct {
 	each []any
 }
 
-// ParseRun reads the reply to as many calls as shared the run of this one; errors wrap ErrReply.
+// ParseRun reads the reply to the calls of this run; errors wrap ErrReply.
 func (c Call) ParseRun(v any, calls int) (RunReply, error) {
 	switch v := v.(type) {
 	case int64:
@@ -86,8 +86,8 @@ func (c Call) ParseRun(v any, calls int) (RunReply, error) {
 	return RunReply{}, malformed(c.runScript(), v)
 }
 
-// Of reads the reply to the i-th call of the run. alone reports that nothing was done, and that the
-// call must be sent alone. The error is an error reply to this call, or wraps ErrReply.
+// Of reads the reply to the i-th call of the run. alone means that the call did nothing, and must be sent alone. The
+// error is an error reply to this call, or wraps ErrReply.
 func (r RunReply) Of(i int, c Call) (reply Reply, alone bool, err error) {
 	if r.each == nil {
 		switch {

@@ -1,9 +1,7 @@
-// Package scripts holds the Lua scripts that a lock runs on each of its masters, each behind a
-// typed call and a typed reply. It knows the keys and the wire format, and no connections.
-//
-// It is no API: a program that locks does not import it, and its names may change in any release.
-// The wire format may not change, because clients of several versions, and Redisson's clients,
-// share the masters.
+// Package scripts holds the Lua scripts that a lock runs on each of its masters, each with a typed call and a typed
+// reply. It knows the keys and the wire format, and no connections. It is not an API: programs that lock do not
+// import it, and its names may change in any release. The wire format may not change, because clients of several
+// versions, and Redisson's clients, share the masters.
 //
 // The wire format is Redisson's (https://github.com/redisson/redisson): a hash at the lock's name
 // with one field, the owner, whose value is the level; and the channel
@@ -42,8 +40,8 @@ const MarkerKey = Prefix + "marker"
 // number makes that visible.
 func MarkerRun(runID string, database int) string { return runID + suffix(database) }
 
-// MemberName returns what a master that has that name is called in lists, markers and errors: the name in its one spelling,
-// and the number of a database other than 0. Clients that use other databases of a process have other data.
+// MemberName returns the name of a master in lists, markers and errors: its canonical name, and the number of a
+// database other than 0. Clients that use another database of a process have other data.
 func MemberName(name string, database int) string { return Canonical(name) + suffix(database) }
 
 func suffix(database int) string {
@@ -93,7 +91,7 @@ func source(name string) string {
 
 var shape = source("shape")
 
-// Shape defines a lock for the scripts behind it.
+// Shape defines a lock for the scripts that follow it.
 var Shape = readerLine + shape
 
 // runPrefixes precedes acquires, which derives an owner from its tombstone's key, and the channel
@@ -136,13 +134,12 @@ func All() []*Script {
 		lookScript, markScript, acquiresScript, releasesScript, introduceScript, whoScript, slotsScript}
 }
 
-// newScript returns the script in that file, behind what precedes it. The SHA-1 is written down, because a program that
-// imports this package may run where Go forbids SHA-1 (GODEBUG=fips140=only). TestDigests tells the right one after a
-// change.
+// newScript returns the script in that file, with its prelude. The SHA-1 is written down, because a program that
+// imports this package may run where Go forbids SHA-1 (GODEBUG=fips140=only). TestDigests prints the right one after
+// a change.
 func newScript(name, sha, before string) *Script { return New(name, sha, before+source(name), nil) }
 
-// New returns a script of another package's. parse reads a reply, which is [Reply.Other]; nil if it is not one of the
-// script's.
+// New returns a script of another package. parse reads a reply for [Reply.Other]; ok is false if it is malformed.
 func New(name, sha, source string, parse func(v any) (other any, ok bool)) *Script {
 	s := &Script{name, source, sha, parse}
 	known = append(known, s)
@@ -157,8 +154,8 @@ var (
 	commandWord   = regexp.MustCompile(`'([A-Z]+)'`)
 )
 
-// CommandsAt returns the commands that a script calls in a line of its text, for errors that do not name them: those
-// that may be meant.
+// CommandsAt returns the commands that a script calls in a line of its text: an error that does not name its command
+// may mean any of them.
 func CommandsAt(sha string, line int) (commands []string) {
 	for _, s := range known {
 		lines := strings.Split(s.source, "\n")

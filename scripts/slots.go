@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Slot k of a semaphore NAME is a lock with the reserved name quorumlock:slot:K:NAME. Its key does not
-// depend on the number of slots, so clients that differ in it share the slots. All slots of a
-// semaphore have one channel, the one of quorumlock:slots:NAME, which is no key.
+// Slot k of a semaphore NAME is a lock with the reserved name quorumlock:slot:K:NAME. Its key does not depend on the
+// number of slots, so clients with different numbers share the slots. All slots of a semaphore share the channel of
+// the name quorumlock:slots:NAME, which is no key.
 const (
 	slotPrefix  = Prefix + "slot:"
 	slotsPrefix = Prefix + "slots:"
@@ -33,11 +33,10 @@ func SlotNames(semaphore string, slots []int) []string {
 	return names
 }
 
-// SlotsName returns the name that stands for all slots of a semaphore. Its channel is theirs.
+// SlotsName returns the name whose channel all slots of a semaphore use.
 func SlotsName(semaphore string) string { return slotsPrefix + semaphore }
 
-// ParseSlot returns the semaphore and the slot that a lock's name stands for. ok is false for a lock
-// that is no slot.
+// ParseSlot returns the semaphore and the slot of a lock's name. ok is false for a lock that is no slot.
 func ParseSlot(name string) (semaphore string, slot int, ok bool) {
 	rest, ok := strings.CutPrefix(name, slotPrefix)
 	if !ok {
@@ -72,7 +71,7 @@ func Slots(semaphore string, n int) Call {
 // SlotsReply is the reply to Slots.
 type SlotsReply struct {
 	Free    []int         // in ascending order
-	Wait    time.Duration // the least time to live of a slot that is taken; −1 if none of them expires
+	Wait    time.Duration // the shortest time to live of a taken slot; −1 if none of them expires
 	Waiting int           // how many connections subscribe to the channel; 0 if the user may not ask
 }
 

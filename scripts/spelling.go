@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Canonical returns the one spelling of a master's name. Clients that spell an address in different ways have the same
-// list. A name of the form host:port, with the number of a database behind it or without, is an address: its host has no
-// capitals, no dot behind a domain, and one form of each IP address; its port has no leading zeros. Any other name is as it
-// was given: the path of a socket, a name without a port, a host that is not ASCII. Two masters that differ in no more
-// than that are one.
+// Canonical returns the canonical spelling of a master's name, so that clients that spell an address in different
+// ways have the same list. A name of the form host:port, with or without the number of a database, is an address:
+// its host is in lower case, a domain without a trailing dot and an IP address in one form, and its port has no
+// leading zeros. Any other name stays as it was given: the path of a socket, a name without a port, a host that
+// is not ASCII. Masters with the same canonical name are the same master.
 func Canonical(name string) string {
 	database := ""
 	if slash := strings.LastIndexByte(name, '/'); slash > 0 && isNumber(name[slash+1:]) {
@@ -28,7 +28,7 @@ func Canonical(name string) string {
 		host = ip.Unmap().String()
 	case isHost.MatchString(host):
 		host = strings.ToLower(host)
-		if bare := strings.TrimSuffix(host, "."); strings.Contains(bare, ".") { // the dot behind a single word keeps search domains away
+		if bare := strings.TrimSuffix(host, "."); strings.Contains(bare, ".") { // a single word keeps its dot, against search domains
 			host = bare
 		}
 	default:

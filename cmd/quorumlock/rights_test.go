@@ -41,7 +41,7 @@ func rulesIn(text string) (rules []string) {
 	return rules
 }
 
-// inScripts returns the commands that the scripts call, as rules name them. PUBSUB has the subcommand behind it.
+// inScripts returns the commands that the scripts call, as rules name them. PUBSUB is followed by its subcommand.
 func inScripts() map[string]bool {
 	called := map[string]bool{}
 	for _, s := range slices.Concat(scripts.All(), operators.All()) {

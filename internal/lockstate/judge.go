@@ -18,7 +18,7 @@ const (
 // Forever is the time to live of a key that never expires.
 const Forever = time.Duration(-1)
 
-// Lock is what the masters together have of a name. Unless it is held, it has no owner, and no readers.
+// Lock combines the masters' states of a name. Unless it is held, it has no owner, and no readers.
 type Lock struct {
 	Name     string
 	State    string
@@ -26,16 +26,16 @@ type Lock struct {
 	Identity scripts.Identity
 	Level    int
 	TTL      time.Duration // at most, unless renewed; or Forever
-	Token    uint64        // the highest counter, which other names share: the last token is no higher
-	// Readers is how many readers as many masters have as are needed, at least. Nobody knows without asking
-	// for each whether these have one in common: it may have been a moment of several attempts.
+	Token    uint64        // the highest counter: at least the last token, since names share counters
+	// Readers is the least number of readers on enough masters. These need not have a reader in common, since several
+	// attempts may be under way: only a question about each reader would tell.
 	Readers     int
-	WriterWaits bool // a writer that waits keeps new readers back
+	WriterWaits bool // a waiting writer keeps new readers back
 	Masters     []Master
 }
 
-// MayHide reports whether the master may stand for an owner that it does not name: it did not
-// answer, or may have forgotten.
+// MayHide reports whether the master may count for an owner that it does not name: it did not answer, or may have
+// forgotten.
 func (m Master) MayHide() bool {
 	return m.Err != nil || m.Owner == "" && m.Readers == 0 && m.Quarantine > 0
 }
@@ -83,7 +83,7 @@ func Judge(name string, masters []Master, need int) Lock {
 	return lock
 }
 
-// keptFor returns for how long at most as many masters as needed keep their grants.
+// keptFor returns how long need masters keep their grants at most.
 func keptFor(grants []Master, need int) time.Duration {
 	ttls := []time.Duration{}
 	for _, m := range grants {

@@ -1,5 +1,5 @@
 // Package lockstate reads what masters have of locks, and judges whether a name is held. It writes
-// nothing. It is for people: a process that must not act alongside the holder locks the name.
+// nothing. It is for people: to exclude others, lock the name instead.
 package lockstate
 
 import (
@@ -22,8 +22,8 @@ type Master struct {
 	Quarantine time.Duration // left
 }
 
-// Read returns what each node has of each name: [i][j] is node j's of names[i]. The identities of
-// the owners are left to [Identify].
+// Read returns each node's state of each name: [i][j] is node j's of names[i]. [Identify] adds the identities of the
+// owners.
 func Read(ctx context.Context, nodes []*node.Node, names ...string) [][]Master {
 	read := make([][]Master, len(names))
 	for i := range names {
@@ -42,8 +42,8 @@ func Read(ctx context.Context, nodes []*node.Node, names ...string) [][]Master {
 	return read
 }
 
-// Identify sets which processes the owners in what [Read] returned are, as far as the nodes know.
-// One that has not answered Read is down, and fails at once.
+// Identify adds the processes of the owners to the result of [Read], if the nodes know them. A node that has not
+// answered Read is down, and fails at once.
 func Identify(ctx context.Context, nodes []*node.Node, read [][]Master) {
 	var lockers []string
 	for _, masters := range read {

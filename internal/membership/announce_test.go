@@ -10,7 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// The clock of the master that is added was set back by an hour: its quarantine begins anew, and is one
+// The clock of the master that is added was set back by an hour: its quarantine starts over, and is one
 // max lease.
 func TestAnAddedMasterWhoseClockWasSetBack(t *testing.T) {
 	c := newClusterOf(t, marked, marked, marked, func(m *scripts.Marker) { m.Claimed, m.Admitted = true, start+time.Hour })
@@ -18,7 +18,7 @@ func TestAnAddedMasterWhoseClockWasSetBack(t *testing.T) {
 	testkit.Equal(t, c.now()-start, maxLease, "the wait")
 }
 
-// The clock of a member was set back by an hour after a change: its wait begins anew, and is one max
+// The clock of a member was set back by an hour after a change: its wait starts over, and is one max
 // lease. A command that does not wait says for how long to wait, and the next one finds it over.
 func TestAMemberWhoseClockWasSetBack(t *testing.T) {
 	back := func(m *scripts.Marker) { m.Change = start + time.Hour }
@@ -40,7 +40,7 @@ func TestAMemberWhoseClockWasSetBack(t *testing.T) {
 	}
 }
 
-// The wait begins anew at the whole max lease, and what else the marker has stays.
+// The wait starts over at the whole max lease, and what else the marker has stays.
 func TestTheWaitOfAClockThatWasSetBack(t *testing.T) {
 	c := newClusterOf(t, marked, func(m *scripts.Marker) { m.Change, m.Admitted = start+maxLease+1e6, start+time.Second }, marked)
 	before := c.look("b").Marker()

@@ -22,10 +22,9 @@ type Mark struct {
 	Call scripts.Call
 }
 
-// Plan returns the next marks to write. views has, for each node of the client's list, what it said
-// when it was looked at; nil for a node that did not answer. The marks of one plan may be written
-// at once. When they are written, Plan is called again with the views that they gave; it returns
-// none when nothing is left to do, or nothing may be done.
+// Plan returns the next marks to write. views has the view of each node of the client's list; nil for a node that did
+// not answer. The marks of one plan may be written at once. When they are written, Plan is called again with the new
+// views. It returns no marks when nothing is left to do, or nothing may be done.
 func (c Client) Plan(views []*View) []Mark {
 	if marks := c.correct(views); len(marks) > 0 {
 		return marks
@@ -46,9 +45,9 @@ func (c Client) MayMark(views []*View) bool {
 	return found
 }
 
-// evidence returns the marker of the highest generation among a majority of the list that lets this
-// client in; a generation that counts no changes is below all others. Fewer nodes could be those that a
-// change of the members has left behind.
+// evidence returns the marker of the highest generation among a majority of the list that accepts
+// this client; a generation that counts no changes is below all others. Fewer nodes could be ones
+// that a change of the members has left behind.
 func (c Client) evidence(views []*View) (top scripts.Marker, found bool) {
 	in := 0
 	for _, v := range views {
@@ -85,12 +84,12 @@ func (c Client) markAll(views []*View, top scripts.Marker) (marks []Mark) {
 
 // claim marks a deployment of which too few nodes are marked. All nodes must have answered, each
 // blank, claimed for this list, or accepting this client. A node that has come back with the marker
-// of another list is left for that list's clients, and so are all nodes if the highest generation is
-// of another list. The nodes are claimed one after the other, in the order of their names, so of two
+// of another list is left for that list's clients, and so are all nodes if the highest generation has
+// another list. The nodes are claimed one after the other, in the order of their names, so of two
 // clients whose lists share a node one stops; a claim accepts nobody, so a client that stops has made
 // no quorum. The quarantines begin with the claims. When all nodes are claimed, and every claim's
-// quarantine is over, the claims are confirmed: by then each lease is over that any list's quorum had
-// granted before.
+// quarantine is over, the claims are confirmed: by then every lease that a quorum of any list had
+// granted before is over.
 func (c Client) claim(views []*View) (marks []Mark) {
 	var blank, claimed []int
 	top, known := scripts.Marker{Generation: 1, Members: c.List}, false
@@ -154,15 +153,15 @@ func confirm(i int, v *View, generation uint64) Mark {
 	return Mark{Node: i, Call: v.Rewrite(m)}
 }
 
-// mark writes another node's lists on a blank node, without the next members. The next change waits
-// for one max lease: the time that the other marker has is by another clock.
+// mark writes another node's lists on a blank node, without the next members. The next change waits for one max
+// lease: the other marker's time is by another clock.
 func (c Client) mark(i int, v *View, m scripts.Marker) Mark {
 	m.Next = scripts.NewList()
 	return Mark{Node: i, Call: v.Write(m, v.Admission(c.Quarantine(i)), scripts.In(v.Process.MaxLease))}
 }
 
-// Admission returns from when on a node may grant that is marked or claimed now: after that quarantine,
-// unless an operator has admitted it within the last max lease.
+// Admission returns when a node that is marked or claimed now may start to grant: after the quarantine, unless an
+// operator has admitted it within the last max lease.
 func (v *View) Admission(quarantine time.Duration) scripts.When {
 	m := v.marker
 	admitted := v.IsMarked() && m.Member == v.Process.Member && v.Now-m.Admitted <= m.MaxLease
@@ -172,9 +171,9 @@ func (v *View) Admission(quarantine time.Duration) scripts.When {
 	return scripts.In(quarantine)
 }
 
-// mostChanges is more than the members ever change: a generation that is not below it was
-// forged, or corrupted. [scripts.ParseMarker] reads generations below 1<<53, so a command may count on from any
-// below this one.
+// mostChanges is more than members ever change: a generation at or above it was forged, or
+// corrupted. [scripts.ParseMarker] reads generations below 1<<53, so a command may count on from
+// any below this one.
 const mostChanges = 1 << 52
 
 // IsCounted reports whether a generation counts changes.

@@ -22,13 +22,13 @@ var (
 	errUnwritable = errors.New("the master is new or has forgotten its list of masters, and does not get it while another one refuses writes")
 )
 
-// Readiness is whether, and when, a node grants to a client.
+// Readiness says whether, and when, a node grants to a client.
 type Readiness struct {
 	In  time.Duration // its quarantine ends then by itself; 0: it grants now
 	Err error         // why it grants nothing, however long the client waits
 }
 
-// Readiness returns what the node's view says of it. errs says why a node has no view.
+// Readiness returns the readiness of node i by its view. errs says why a node has no view.
 func (c Client) Readiness(views []*View, errs []error, i int) Readiness {
 	if left := c.ClaimWaits(views, i); left > 0 {
 		return Readiness{In: left}
@@ -39,7 +39,7 @@ func (c Client) Readiness(views []*View, errs []error, i int) Readiness {
 	return Readiness{In: min(views[i].Quarantine(), c.Quarantine(i))}
 }
 
-// ReadyIn returns in how long need nodes grant, 0 for now. ok is false if that many never will by themselves.
+// ReadyIn returns how long until need nodes grant, 0 for now. ok is false if they never will by themselves.
 func ReadyIn(nodes []Readiness, need int) (in time.Duration, ok bool) {
 	var waits []time.Duration
 	for _, n := range nodes {
@@ -88,7 +88,7 @@ func (c Client) Refusal(views []*View, errs []error, i int) error {
 	return errUnmarked
 }
 
-// ClaimWaits returns how long a node must wait that is claimed for the client's list, 0 if it is not.
+// ClaimWaits returns how long a node that is claimed for the client's list must wait; 0 for other nodes.
 func (c Client) ClaimWaits(views []*View, i int) time.Duration {
 	if v := views[i]; v == nil || v.Relation(c.List) != Claimed {
 		return 0

@@ -23,18 +23,18 @@ func DifferentMaxLease(deployment, client time.Duration) error {
 	return fmt.Errorf("%w: the deployment's is %v, this client's %v", ErrMaxLease, deployment, client)
 }
 
-// View is what a node said of itself when it was looked at.
+// View is what a look found on a node.
 type View struct {
 	Process scripts.Process // at the connection's other end
 	Now     time.Duration   // the node's clock, since 1970
 	Text    string          // of the marker, empty for none
 
 	marker scripts.Marker // of the text; without a member if the text is no marker
-	last   time.Duration  // by the node's clock: until when a mark that follows from the look may be written
+	last   time.Duration  // by the node's clock: deadline for marks that follow from this look
 }
 
-// Read returns the view that a look gave. since is the time from the start of this round of looks to
-// the reply: marks that follow from the round are written within half a max lease of that start.
+// Read returns the view from a look. since is the time from the start of this round of looks to the reply: marks that
+// follow from the round are written within half a max lease of that start.
 func Read(r scripts.LookReply, since time.Duration) *View {
 	v := &View{Process: r.Process, Now: r.Now}
 	window := r.Process.MaxLease / 2
@@ -43,14 +43,14 @@ func Read(r scripts.LookReply, since time.Duration) *View {
 	return v
 }
 
-// ReadRefusal returns the view that a refusal gave. It does not have the node's clock.
+// ReadRefusal returns the view from a refusal. It does not have the node's clock.
 func ReadRefusal(r scripts.Refusal) *View {
 	v := &View{Process: r.Process}
 	v.update(r.Marker)
 	return v
 }
 
-// Wrote returns the view after a mark. Further marks have no more time than that one had.
+// Wrote returns the view after a mark. Further marks have the same deadline.
 func (v *View) Wrote(r scripts.MarkReply) *View {
 	next := &View{Process: v.Process, Now: r.Now, last: v.last}
 	next.update(r.Marker)
@@ -66,8 +66,7 @@ func (v *View) update(text string) {
 	}
 }
 
-// IsMarked reports whether the process at the other end is the marked one: it has forgotten nothing
-// since.
+// IsMarked reports whether the process at the other end is the one in the marker: it has forgotten nothing since.
 func (v *View) IsMarked() bool { return v.Text != "" && v.marker.Run == v.Process.Run }
 
 // IsBlank reports whether the node grants nothing, and no client has claimed it: it is not marked, or
@@ -123,19 +122,19 @@ func (v *View) Has(list *scripts.List) bool {
 	return v.Relation(list) == Blank && v.had(list) || v.Relation(list) == Claimed || v.Relation(list) == Accepts
 }
 
-// Announced reports whether a blank node has come back in the midst of a change to that list. It then
-// waits for a client with the list before, which is returned.
+// Announced reports whether a blank node has come back during a change to that list. It then waits for a client with
+// the previous list, which is returned.
 func (v *View) Announced(list *scripts.List) (before *scripts.List, found bool) {
 	return v.marker.Members, v.Relation(list) == Blank && v.marker.Next.Equal(list)
 }
 
 // HadAnother reports whether a blank node has come back with a marker that accepted other clients, but
-// not those with that list. They may not found their deployment anew with it.
+// not those with that list. They may not found their deployment again with it.
 func (v *View) HadAnother(list *scripts.List) bool {
 	return v.marker.Members.Len() > 0 && !v.marker.Claimed && !v.had(list)
 }
 
-// Relation is how a node stands to a client with a list of masters.
+// Relation is what a node makes of a client's list of masters.
 type Relation int
 
 const (
@@ -150,7 +149,7 @@ const (
 	Refuses
 )
 
-// Relation returns how the node stands to a client with that list.
+// Relation returns the node's relation to clients with that list.
 func (v *View) Relation(list *scripts.List) Relation {
 	m := v.marker
 	switch {
@@ -171,7 +170,7 @@ func (v *View) Relation(list *scripts.List) Relation {
 	}
 }
 
-// IsAnotherMember reports whether the node says that it is another member of the list than the
+// IsAnotherMember reports whether the node says that it is a different member of the list from the one that the
 // client takes it for.
 func (v *View) IsAnotherMember(list *scripts.List) bool {
 	return v.marker.Member != v.Process.Member && list.Has(v.marker.Member)

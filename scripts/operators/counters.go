@@ -11,7 +11,7 @@ import (
 // counterBatch is how many counters one call reads or raises.
 const counterBatch = 1024
 
-// maxPassed is the highest counter that is passed on to other nodes: it leaves room for 2^40 locks.
+// maxPassed is the highest counter that is copied to other nodes: it leaves room for 2^40 locks.
 const maxPassed = scripts.MaxToken - 1<<40
 
 // Counters is token counters by their numbers; 0 for none.
@@ -26,14 +26,14 @@ var ReadCounters = sync.OnceValue(func() (calls []scripts.Call) {
 	return calls
 })
 
-// Counter is a counter that was read, one of a reply to [ReadCounters]: its place in its call, from 1 on, and its text.
+// Counter is one counter in a reply to [ReadCounters]: its position in its call, from 1, and its text.
 type Counter struct {
 	Place int
 	Text  string
 }
 
-// Add takes up the reply to one of the calls of [ReadCounters], by the call's place. The error says
-// which counter cannot be compared with a token.
+// Add adds the reply to the call with that index of [ReadCounters]. The error names a counter that cannot be compared
+// with a token.
 func (c *Counters) Add(call int, found []Counter) error {
 	for _, f := range found {
 		number := call*counterBatch + f.Place - 1

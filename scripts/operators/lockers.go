@@ -15,7 +15,7 @@ const lockersKeys = 1000
 type Introduced struct {
 	Locker   string
 	Identity scripts.Identity
-	Left     time.Duration // until the key ends, if the locker locks no more
+	Left     time.Duration // until the key expires, if the locker no longer locks
 
 	digest string
 }
@@ -28,8 +28,8 @@ func (i Introduced) Age(maxLease time.Duration) time.Duration {
 	return max(scripts.IntroducedFor(maxLease)-i.Left, 0)
 }
 
-// MayHold reports whether the locker may hold a lock, or take the next one soon: it has locked within
-// the last max lease, and the time between two writings of its identity.
+// MayHold reports whether the locker may hold a lock, or take the next one soon: it has locked within the last max
+// lease plus the time between two writes of its identity.
 func (i Introduced) MayHold(maxLease time.Duration) bool {
 	return i.Age(maxLease) <= maxLease+scripts.IntroduceEvery
 }

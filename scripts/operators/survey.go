@@ -15,7 +15,7 @@ const (
 // SurveyReply is the reply to Survey.
 type SurveyReply struct {
 	Cursor  string         // of the next call; "0" after the last key
-	Names   []string       // of locks, of the keys that this call has looked at
+	Names   []string       // of the locks among the keys that this call has looked at
 	Waiting map[string]int // how many connections subscribe to a name's channel; the most subscribed names only
 }
 
@@ -40,7 +40,7 @@ func parseSurvey(v any) (any, bool) {
 	return reply, f.End() && names.End() && channels.End() && areOurs
 }
 
-// nameOf returns the name that a channel is of. The names x and {x} share one.
+// nameOf returns the name of a channel. The names x and {x} share one.
 func nameOf(channel string) string {
 	name := strings.TrimPrefix(channel, scripts.ChannelPrefix)
 	if inner, ok := strings.CutPrefix(name, "{"); ok {

@@ -23,7 +23,7 @@ func Admit(v *membership.View, list *scripts.List) (scripts.Call, error) {
 		m, change = seen, scripts.At(seen.Change)
 	}
 	if list != nil && !membership.IsCounted(m.Generation) {
-		m.Generation, m.Claimed = 0, true // all begins anew
+		m.Generation, m.Claimed = 0, true // everything starts over
 	}
 	if list != nil && (m.Claimed || !m.Members.Equal(list) || m.Next.Len() > 0) {
 		m.Members, m.Next, m.Claimed, m.Generation = list, scripts.NewList(), false, m.Generation+1

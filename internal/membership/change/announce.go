@@ -10,10 +10,10 @@ import (
 
 // Announce returns the command that accepts clients with To alongside those with From.
 //
-// All members of To must answer. Before the first mark that announces it raises the token counters: a
-// token stands on a majority of the list that issued it, and majorities of a list and of the next but
-// one need not meet. So the highest counters are read from a majority of From, and written to one. That
-// comes after the wait for the last change, when no attempt of an older list is under way.
+// All members of To must answer. Before the first mark that announces it raises the token counters: a token is on a
+// majority of the list that issued it, and majorities of a list and the next but one need not meet. So the highest
+// counters are read from a majority of From, and written to one. This comes after the wait for the last change, when
+// no attempt under an older list is under way.
 func (c Change) Announce() *Procedure {
 	all := c.From
 	if c.To.Len() > all.Len() {
@@ -108,8 +108,8 @@ func (c Change) instead(views map[string]*membership.View, m scripts.Marker) str
 }
 
 // await lets one max lease pass since the last change, and since each member that stays was marked:
-// locks may be held with the list before for so long. If a master's clock was set back meanwhile, its
-// wait begins anew. It returns what comes first, unless the members may change now.
+// that is how long locks may be held under the previous list. If a master's clock was set back meanwhile,
+// its wait starts over. Unless the members may change now, it returns what comes first.
 func (c Change) await(views map[string]*membership.View) (first plan, mayChange bool, err error) {
 	last := ""
 	for _, name := range c.To.Names() {
@@ -158,7 +158,7 @@ func (c Change) prepare(name string, v *membership.View, generation uint64) (fir
 		if left <= m.MaxLease {
 			return plan{wait: left, why: "The new member is in quarantine"}, left == 0, nil
 		}
-		first.again = true // the master's clock was set back: its quarantine begins anew
+		first.again = true // the master's clock was set back: its quarantine starts over
 		first.mark(name, v, v.Write(m, scripts.In(m.MaxLease), scripts.At(m.Change)))
 		return first, false, nil
 	case v.IsBlank() || isOutside(v) || m.Claimed && !m.Members.Has(name):
@@ -172,7 +172,7 @@ func (c Change) prepare(name string, v *membership.View, generation uint64) (fir
 		name, m.Member, m.Members, m.Generation, scripts.MarkerKey)
 }
 
-// newcomer returns from when on the member that is added may grant.
+// newcomer returns when the added member may start to grant.
 func (c Change) newcomer(v *membership.View) scripts.When {
 	if v.IsBlank() {
 		return v.Admission(v.Process.MaxLease)

@@ -15,12 +15,13 @@ import (
 // both may lock while it is under way.
 //
 // Announce accepts clients with To alongside those with From, Commit then refuses those with From, and
-// Abort goes back from Announce. After Commit and Abort, the next change waits for one max lease: the
-// lists that they refuse may hold for so long. Each may be interrupted anywhere, and repeated.
+// Abort goes back from Announce. After Commit and Abort, the next change waits for one max lease,
+// since clients with a refused list may hold locks until then. Each may be interrupted anywhere, and
+// repeated.
 type Change struct {
 	From, To *scripts.List
-	// Waits is the longest wait for one max lease to pass since the last change: Announce refuses at once if it would be
-	// longer.
+	// Waits bounds the wait until one max lease has passed since the last change: Announce refuses at once if it
+	// would be longer.
 	Waits time.Duration
 }
 
@@ -29,7 +30,7 @@ func New(from, to *scripts.List) (Change, error) {
 	switch {
 	case to.Len() < 2:
 		return Change{}, fmt.Errorf("%s would be left: a change to fewer than two masters is not safe: stop all clients, "+
-			"wait one max lease, and admit the masters anew (quorumlock admit -members)", to)
+			"wait one max lease, and admit the masters again (quorumlock admit -members)", to)
 	case !areNeighbours(from, to):
 		return Change{}, fmt.Errorf("%s and %s do not differ by one member", from, to)
 	}
@@ -54,7 +55,7 @@ func extraMember(list, other *scripts.List) string {
 	return ""
 }
 
-// errBlank is why a blank member holds up a change.
+// errBlank returns why a blank member holds up a change.
 func errBlank(v *membership.View, name string) error {
 	list := "its list"
 	if v.Marker().Members.Len() > 0 {
@@ -118,8 +119,8 @@ func missing(views map[string]*membership.View) (names []string) {
 	return slices.Compact(names)
 }
 
-// Finish says how masters get a list that most of its members have, or how the one that was removed is
-// retired; empty if a commit would write nothing.
+// Finish says how masters get a list that most of its members have, or how the removed master is retired; empty if a
+// commit would write nothing.
 func Finish(views map[string]*membership.View) string {
 	given, to := finishing(views)
 	switch {
@@ -132,8 +133,8 @@ func Finish(views map[string]*membership.View) string {
 		given, to, extraMember(given, to))
 }
 
-// finishing returns a list that a commit would write on some masters, and the masters to give to it; nil
-// for none. The master that is removed is given only if nothing else is left to do.
+// finishing returns a list that a commit would write on some masters, and the masters to give to the commit; nil for
+// none. The removed master is among them only if nothing else is left to do.
 func finishing(views map[string]*membership.View) (given, to *scripts.List) {
 	for _, name := range slices.Sorted(maps.Keys(views)) {
 		v := views[name]
@@ -154,7 +155,7 @@ func finishing(views map[string]*membership.View) (given, to *scripts.List) {
 	return given, to
 }
 
-// mostHave returns the list that a majority of its members have, and those that have another.
+// mostHave returns a list that a majority of its members have, and the members that have another.
 func mostHave(views map[string]*membership.View) (list *scripts.List, apart []string) {
 	for _, v := range views {
 		if v == nil || v.IsBlank() || v.Marker().Claimed || isOutside(v) {
@@ -206,6 +207,6 @@ func isOutside(v *membership.View) bool {
 	return !v.IsBlank() && !m.Claimed && !m.Members.Has(m.Member)
 }
 
-// IsRetired reports whether the node is outside and is not announced either, so it accepts nobody: a
-// change has removed it, or was taken back that added it, or it was added and has forgotten that.
+// IsRetired reports whether the node is outside and not announced, so it accepts nobody: a change has removed it, a
+// change that added it was taken back, or it was added and has forgotten that.
 func IsRetired(v *membership.View) bool { return isOutside(v) && v.Marker().Next.Len() == 0 }

@@ -12,8 +12,8 @@ import (
 // Commit returns the command that makes the announced members the members. Give it the masters of
 // the new list. If the removed master is given too, it is retired.
 //
-// Members that do not answer, or are blank, are left for a later run. The change must be announced,
-// or committed, on a majority of the new list: on fewer, clients with the old one would go on.
+// Members that do not answer, or are blank, are left for a later run. The change must be announced or committed on a
+// majority of the new list: with fewer, clients with the old list would go on.
 func Commit(given *scripts.List) *Procedure {
 	return newProcedure(given.Names(), func(views map[string]*membership.View) (plan, error) {
 		p, err := commit(given, views)
@@ -84,8 +84,8 @@ func commit(given *scripts.List, views map[string]*membership.View) (plan, error
 	return p, nil
 }
 
-// Pending returns the list that a commit of the masters given would make the members, while none of
-// them has committed it; else nil.
+// Pending returns the list that a commit of the given masters would make the members, if none of them has committed
+// it; else nil.
 func Pending(given *scripts.List, views map[string]*membership.View) *scripts.List {
 	to, isAnnounced, generation := target(given, views), false, uint64(0)
 	for _, v := range views {
@@ -104,9 +104,9 @@ func Pending(given *scripts.List, views map[string]*membership.View) *scripts.Li
 	return to
 }
 
-// hasCommitted reports whether a master has committed the change to a list that others announce in
-// that generation, the highest of theirs. One that was retired in it, or before, has that list from an
-// earlier change: the masters came back to it.
+// hasCommitted reports whether a master has committed the change to a list that others announce, in announced as
+// their highest generation. A master that was retired in that generation or before has the list from an earlier
+// change: the masters returned to it.
 func hasCommitted(v *membership.View, to *scripts.List, announced uint64) bool {
 	return !v.IsBlank() && !v.Marker().Claimed && v.Marker().Members.Equal(to) &&
 		!(IsRetired(v) && v.Marker().Generation <= announced)
@@ -146,17 +146,17 @@ func target(given *scripts.List, views map[string]*membership.View) *scripts.Lis
 	return given
 }
 
-// isTheRemoved reports whether a master is the one that the change removes: it has the list from still,
-// or is retired from it. One that a change has added has its list, too, alongside a member that the commit
-// left behind: target tells these apart, by a majority that has committed in a later generation.
+// isTheRemoved reports whether a master is the one that the change removes: it still has the list from, or is retired
+// from it. A master that a change has added also has its list, alongside a member that the commit left behind: target
+// tells these apart, by a majority that has committed in a later generation.
 func isTheRemoved(v *membership.View, from, to *scripts.List) bool {
 	return v != nil && !v.IsBlank() && !v.Marker().Claimed && v.Marker().Next.Len() == 0 &&
 		(v.Marker().Members.Equal(from) || IsRetired(v) && v.Marker().Members.Equal(to))
 }
 
-// origin returns the list from which the members change to the list to: the one that masters with the
-// announced change have, or else one that a master still has while others have committed. It is nil
-// if all masters that answer have committed.
+// origin returns the list that the change to the list to starts from: the one that masters with the announced change
+// have, or else one that a master still has while others have committed. It is nil if all masters that answer have
+// committed.
 func origin(given, to *scripts.List, views map[string]*membership.View) (from *scripts.List, err error) {
 	isBegun, behind := false, (*scripts.List)(nil)
 	for _, name := range given.Names() {

@@ -1,6 +1,6 @@
 // Package change changes the list of masters, by one member at a time. It is the operator's half of
 // package membership: the command quorumlock uses it, and no client. A [Change] decides, and a [Procedure]
-// is what a command does, step by step. It is pure, as package membership is, whose tests are its tests, too.
+// is what a command does, step by step. Like package membership it is pure; the tests are there, too.
 package change
 
 import (
@@ -19,14 +19,14 @@ import (
 //	  ├───▶ ReadTokens ─▶ RaiseTokens ─▶ Write   the first mark that announces
 //	  ├───▶ Write ─▶ Write ─▶ Done               each mark, in the order of the masters' names
 //	  └───▶ Failed, Done                         nothing may be written, or nothing is left to write
-//	Write ─▶ Look                                the master had changed since it was seen: all begins again
+//	Write ─▶ Look                                the master had changed since it was seen: start over
 //
-// Marks are written one by one. After the first that is not written the run looks again and decides
-// anew: of two operators whose changes share a master, one stops there. Each mark carries the last
-// instant at which it may be written, half a max lease after the looks began.
+// Marks are written one by one. After the first that is not written the run looks and decides again: if the changes
+// of two operators share a master, one of them stops there. Each mark carries the last instant at which it may be
+// written, half a max lease after the looks began.
 //
-// A Procedure is pure: it holds no connection and reads no clock. A copy of it goes on by itself. It
-// is not safe for concurrent use.
+// A Procedure is pure: it holds no connection and reads no clock. A copy is independent. It is not safe for
+// concurrent use.
 type Procedure struct {
 	decide func(views map[string]*membership.View) (plan, error)
 	names  []string

@@ -187,7 +187,7 @@ func TestTheLeaseLearnsThatARequestWasResent(t *testing.T) {
 	}
 }
 
-// A release was heard by as many as heard it on every node that had the lock.
+// A release counts as heard by the fewest connections that heard it on a node that had the lock.
 func TestTallyCountsTheFewestThatHeard(t *testing.T) {
 	for _, c := range []struct {
 		replies []nodeReply
@@ -266,7 +266,7 @@ func TestAllWhoWaitForTheEndOfTheWork(t *testing.T) {
 	}
 }
 
-// An answer that is none of those we know is a failure: an attempt does not wait for another one.
+// An unknown answer is a failure: an attempt does not wait for another one.
 func TestAnswersThatAreNotKnown(t *testing.T) {
 	a, _ := asking(t, time.Second)
 	for _, do := range []lease.Do{lease.Ask, lease.Renew} {

@@ -110,7 +110,7 @@ func TestAHoldForgetsAHandleThatHasLeft(t *testing.T) {
 	})
 }
 
-// A handle that has left changes nothing any more, though the lock is still held.
+// A handle that has left no longer changes anything, though the lock is still held.
 func TestAHandleThatHasLeftChangesNothing(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		h, left := c.lock(t), new(Handle)

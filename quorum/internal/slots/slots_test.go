@@ -32,7 +32,7 @@ func TestTurn(t *testing.T) {
 		{"a turn has an end", 16, 1, 1, "h0123456789 r r h23456789 r r h456789 r r", "ask try[0] try[1] ask try[2] try[3] ask try[4] try[5] over"},
 		{"two nodes must agree", 4, 1, 2, "h h", "ask ask full"},
 		{"the second node disagrees", 4, 1, 2, "h h2", "ask ask try[2]"},
-		{"agreement begins anew", 4, 1, 2, "h h123 r r h h", "ask ask try[1] try[2] ask ask full"},
+		{"agreement starts over", 4, 1, 2, "h h123 r r h h", "ask ask try[1] try[2] ask ask full"},
 		{"several at once", 4, 2, 1, "h013", "ask try[0 1]"},
 		{"several, guessed", 4, 2, 1, "g3 r h013", "try[1 3] ask try[0 1]"},
 		{"several, of which some may be free", 3, 2, 1, "g0 r h12", "try[0 1] ask try[1 2]"},

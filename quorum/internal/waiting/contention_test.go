@@ -156,7 +156,7 @@ func (one *contender) begin() {
 	}
 }
 
-// dispatch passes an event to the queue, and begins anew if that moved the next attempt.
+// dispatch passes an event to the queue, and starts over if that moved the next attempt.
 func (one *contender) dispatch(what func(q *Queue)) {
 	_, before, _ := one.queue.Next()
 	what(one.queue)

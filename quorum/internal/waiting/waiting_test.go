@@ -402,10 +402,10 @@ func TestEvents(t *testing.T) {
 				as(AskAll)}},
 		{name: "unavailable nodes: the retry time grows",
 			events: []event{times(20, refused(AskAll, with(heldBy(0), unavailable))), in(5*ms, 205*ms)}},
-		{name: "unavailable nodes: the retry time begins anew after a refusal",
+		{name: "unavailable nodes: the retry time starts over after a refusal",
 			events: []event{listening(0), times(20, refused(AskAll, with(heldBy(0), unavailable))),
 				refused(AskAll, heldBy(0)), refused(AskAll, with(heldBy(0), unavailable)), in(5*ms, 15*ms)}},
-		{name: "unavailable nodes: the retry time begins anew with the subscriptions",
+		{name: "unavailable nodes: the retry time starts over with the subscriptions",
 			events: []event{times(21, refused(AskAll, with(heldBy(0), unavailable))), subscribed(0, 1),
 				refused(AskAll, with(heldBy(0), unavailable)), in(5*ms, 15*ms)}},
 		{name: "nodes in quarantine: polls",
@@ -531,7 +531,7 @@ func TestBareQuorum(t *testing.T) {
 	in(0, maxPosition*step)(s)
 }
 
-// The retry time grows to its bound while no release can be heard, and starts anew after an
+// The retry time grows to its bound while no release can be heard, and starts over after an
 // acquisition.
 func TestRetryGrows(t *testing.T) {
 	for _, r := range []Result{heldBy(0), with(heldBy(0), unavailable)} {

@@ -13,7 +13,7 @@ var words = [...]string{lease.Ask: "request", lease.Raise: "write-back", lease.R
 var faultWords = map[change]string{itRefuses: "begins to refuse commands", itPersists: "gets a PERSIST of each lock",
 	itIsMixed: "gets a foreign member among its readers", itIsSwapped: "gets another database's data"}
 
-// attemptDoes has the steps of an attempt, and masterDoes those of a master, that need no more words.
+// attemptDoes has the steps of an attempt that need no more words, and masterDoes the steps of a master.
 var attemptDoes = [...]string{asksOn: "asks the others", holds: "reads the clock", givesUp: "gives up", isDue: "is due",
 	enters: "enters again", leaves: "leaves a level", extends: "extends its lease", downgrades: "is downgraded", unlocks: "unlocks",
 	handsOver: "hands over"}

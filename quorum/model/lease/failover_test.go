@@ -17,9 +17,9 @@ type failover struct {
 	skew       int8 // by how many ticks the clocks of first replicas are ahead: 1, 0 or -1
 	atOnce     bool // a replica is promoted, the old master follows it, and all clients connect to it, in one step
 
-	// The rule that issue 59 began with, in place of the seal (see TestLagIsNotEnough).
+	// An earlier rule, in place of the seal (see TestLagIsNotEnough).
 	stops    uint8 // after how many ticks a master that lacks replicas refuses to write; 0 for a seal
-	holdsOff bool  // a promoted master renews nothing for so long
+	holdsOff bool  // a promoted master renews nothing for that time
 	freezes  bool  // a master may stand still, and so count late
 }
 
@@ -265,7 +265,7 @@ func (w *world) translated(id masterID, from, to int) masterID {
 	return id
 }
 
-// depart ends what a process is: its link to its master, or those of its replicas.
+// depart ends a process's link to its master, or its replicas' links.
 func (w *world) depart(s *state, i, number int) {
 	p := w.process(s, i, number)
 	if p.linked {

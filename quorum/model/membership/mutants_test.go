@@ -60,7 +60,7 @@ var mutants = []mutant{
 			commands: []string{"add ab abd", "add ab abe"}, atOnce: 2, maxLease: 2}},
 	{"no announcement next to another", announceFile, "case m.Next.Len() > 0 && !m.Next.Equal(c.To):", "case false:", shrinks()},
 	{"a change waits for the last one", announceFile, "wait > first.wait {", "wait < 0 {", shrinks().with(oneForgets)},
-	{"a wait that begins anew is a whole one", announceFile, "scripts.In(v.Marker().MaxLease)", "scripts.In(0)", shrinks().with(oneSetBack)},
+	{"a wait that starts over is a whole one", announceFile, "scripts.In(v.Marker().MaxLease)", "scripts.In(0)", shrinks().with(oneSetBack)},
 	{"all members of the new list answer", announceFile, "v := views[name]\n", "v := views[name]\n		if v == nil {\n			continue\n		}\n", shrinks()},
 	{"a change waits after a commit", commitFile, "scripts.At(m.Admitted), scripts.In(v.Process.MaxLease))", "scripts.At(m.Admitted), scripts.At(0))",
 		setup{names: "abcd", start: []string{"abc>abcd", "abc>abcd", "abc>abcd", "abc>abcd"}, lists: []string{"abc", "abcd", "abd"},

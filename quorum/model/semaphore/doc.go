@@ -6,6 +6,6 @@
 // The promises:
 //
 //   - there are never more holders than slots, and no slot has two;
-//   - a call gets as many different slots as it wants, with numbers below the number that it said;
+//   - a call gets the number of different slots that it wants, all below the number of slots that it said;
 //   - a call that meets no other client gets its slots, if enough are free.
 package semaphore

@@ -15,7 +15,7 @@ type found struct {
 }
 
 // search explores all that the clients can do within the setup's steps, depth first. It plays each path
-// from its begin, and leaves a path at a world that was met before with as many steps left.
+// from its begin, and leaves a path at a world that was met before with the same number of steps left.
 func search(s setup) found {
 	met := map[string]int{} // how many steps were left
 	var path, widths []int

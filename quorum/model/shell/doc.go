@@ -4,7 +4,8 @@
 // no two locks are valid at once, tokens rise, no context is asked or ended with a mutex locked, every call returns, and no
 // key is left. A mutant leaves out one rule of the shell, and must be found.
 //
-// An order differs from the usual one, in which a goroutine goes on as long as it can, in as many places as the bound allows.
+// An order differs from the usual one, in which a goroutine runs as long as it can, in up to as many places as the
+// bound allows.
 //
 // What it does not play: a step goes from one mutex to the next, so what stands between them without one is not divided.
 // Time passes in jumps, or when nobody can go on. Connections die only with their master's process, and lose the replies that

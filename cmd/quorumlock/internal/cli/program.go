@@ -33,7 +33,7 @@ type Program struct {
 }
 
 // completionRequest ends a command line that a shell wants completed. The library carries out
-// nothing then. In a job it is an argument: our scripts ask for nothing behind --.
+// nothing then. In a job it is an argument: our scripts ask for nothing after --.
 const completionRequest = "--generate-shell-completion"
 
 // Main runs the command line of this process, and exits with its code. The first signal that ends programs

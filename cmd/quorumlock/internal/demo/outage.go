@@ -13,7 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// outlive is for how long a lock is watched after a master was killed: longer than a grant lasts
+// outlive is how long a lock is watched after a master was killed: longer than a grant lasts
 // without renewal.
 const outlive = lease + lease/5
 

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The program ends with its parent, whichever thread the process that waited ran on.
+// The program ends with its parent, on any thread of the process that waited.
 func TestTheProgramKeepsTheSignalOfItsParentsDeath(t *testing.T) {
 	perl, err := exec.LookPath("perl")
 	testkit.Must(t, err)

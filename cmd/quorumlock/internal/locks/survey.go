@@ -27,7 +27,7 @@ const (
 type busy struct {
 	name    string
 	waiting int // how many connections wait for it, on the master where they are the most
-	changes int // in how many drawings another owner was seen than in the one before
+	changes int // drawings in which the owner differed from the one before
 	lock    lockState
 }
 
@@ -103,8 +103,8 @@ func (s *survey) find(ctx context.Context, nodes []*node.Node) {
 	}
 }
 
-// noteWaiting notes how many connections wait for a semaphore, at the lowest slot that is known: they take
-// whichever comes free.
+// noteWaiting records how many connections wait for a semaphore, at its lowest known slot: they take any slot that
+// comes free.
 func (s *survey) noteWaiting(semaphore string, waiting int) {
 	var first *busy
 	lowest := scripts.MaxSlots

@@ -49,7 +49,7 @@ func TestUnlock(t *testing.T) {
 }
 
 // The holder changes between display and deletion: the successor keeps its lock, by -yes and by the line that was
-// shown. run tells that the holder was a process of this host that is dead, and how to free its lock.
+// shown. run says that the holder was a process of this host that is dead, and how to free its lock.
 func TestUnlockDeletesNoSuccessor(t *testing.T) {
 	t.Parallel()
 	d := clitest.Deploy(t, 3, 30*time.Second)

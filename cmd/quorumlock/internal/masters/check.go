@@ -86,7 +86,7 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 // pollInterval is how often check -wait looks at the masters.
 const pollInterval = 500 * time.Millisecond
 
-// all checks the nodes: again for that long at most, until as many as needed grant.
+// all checks the nodes, again and again until enough of them grant, but no longer than that.
 func (c *check) all(ctx context.Context, nodes []*node.Node, need int, wait time.Duration) []Finding {
 	began := time.Now()
 	for {

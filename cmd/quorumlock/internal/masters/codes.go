@@ -25,7 +25,7 @@ func ExitCode(errs []error, masters, need int) int {
 			code = cli.ExitConfiguration
 		}
 	}
-	if usable >= need { // without those errors, too few masters would be left all the same
+	if usable >= need { // even without these errors, too few masters would be left
 		return cli.ExitUnavailable
 	}
 	return code

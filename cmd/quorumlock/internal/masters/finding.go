@@ -157,7 +157,7 @@ func Outlook(found []Finding, need int) string {
 	return ""
 }
 
-// readyIn returns in how long need masters grant, 0 for now. ok is false if that many never will by themselves.
+// readyIn returns how long until need masters grant, 0 for now. ok is false if they never will by themselves.
 func readyIn(found []Finding, need int) (in time.Duration, ok bool) {
 	all := make([]membership.Readiness, len(found))
 	for i, f := range found {

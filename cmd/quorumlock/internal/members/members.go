@@ -54,7 +54,7 @@ var add = masters.Command{
 		wait := waitFlag(flags)
 		return over(func(d deployment, ctx context.Context, out io.Writer) error {
 			if len(d.names) < 2 {
-				return errors.New("add needs the new master's URL, and then those of the present list")
+				return errors.New("add needs the URL of the new master, and then the URLs of the present list")
 			}
 			added, given := d.names[0], d.list()
 			if err := d.addsVote(ctx, added, given); err != nil {

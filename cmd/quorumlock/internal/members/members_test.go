@@ -280,7 +280,7 @@ func TestMembersThatCannotBe(t *testing.T) {
 	before := marker()
 	for says, args := range map[string][]string{
 		"{a} would be left: a change to fewer than two masters":                           {"remove", "-max-lease=6s", "b", a, b},
-		"add needs the new master's URL, and then those of the present list":              {"add", "-max-lease=6s", a},
+		"add needs the URL of the new master, and then the URLs of the present list":      {"add", "-max-lease=6s", a},
 		"two URLs have the name b":                                                        {"add", "-max-lease=6s", a, b, b},
 		`{a, b, c} has no member of that name: "x"; give the present list`:                {"remove", "-max-lease=6s", "x", a, b, c},
 		"{a, b, c} has no member of that name; give the present list":                     {"remove", "-max-lease=6s", ":" + clitest.Secret + "@h:6379", a, b, c},

@@ -75,7 +75,7 @@ func TestTheCommandHasSystemdsNumbers(t *testing.T) {
 		}
 		printed := p.Out.String()
 		clitest.Contains(t, printed, "LISTEN_PID="+want+"\n", "WATCHDOG_PID="+want+"\n", "LISTEN_FDS=1\n")
-		testkit.Check(t, strings.Contains(printed, "LISTEN_PIDFDID=7\n") == !own, "LISTEN_PIDFDID is that of run: %s", printed)
+		testkit.Check(t, strings.Contains(printed, "LISTEN_PIDFDID=7\n") == !own, "LISTEN_PIDFDID is the one of run: %s", printed)
 	}
 }
 
