@@ -36,6 +36,9 @@ var (
 	// ErrMaxLease: the server's marker carries another max lease than this client's (see
 	// [WithMaxLease]).
 	ErrMaxLease = membership.ErrMaxLease
+	// ErrFailover: the server's marker carries another number of replicas than this client's (see
+	// [WithFailover]).
+	ErrFailover = membership.ErrFailover
 	// ErrMembership: the server accepts clients with another list of masters, not this client's.
 	// The message contains both lists.
 	ErrMembership = membership.ErrDiffers
@@ -73,7 +76,7 @@ func (e *Error) missing() string {
 	isForbidden := redisconn.ForbidsUser(e.Err)
 	switch {
 	case isForbidden && strings.Contains(said, "channel"):
-		return " (the user needs the channels redisson_lock__channel*)"
+		return " (the user needs the channels redisson_lock__channel* and quorumlock:seal)"
 	case isForbidden && strings.Contains(said, " key"):
 		return " (the user needs the keys quorumlock:* and the names of its locks)"
 	case !isForbidden && !e.lacksCommand():
@@ -109,13 +112,13 @@ var arguments = regexp.MustCompile(`(?s)(unknown command [^,]*), with args begin
 func (e *Error) Unwrap() error { return e.Err }
 
 // Permanent reports whether a retry fails until the server or the settings are changed: wrong
-// credentials (but see [WithCredentials]), a replica, a key of another type, another max lease,
-// another list of masters, scripts or commands that are switched off.
+// credentials (but see [WithCredentials]), a replica, a key of another type, another max lease, number of
+// replicas or list of masters, scripts or commands that are switched off.
 func (e *Error) Permanent() bool {
 	if errors.As(e.Err, new(credentialsRefused)) {
 		return false
 	}
-	lasting := []error{ErrInvalid, ErrClosed, ErrReplica, ErrEvicts, ErrScripts, ErrMaxLease, ErrMembership}
+	lasting := []error{ErrInvalid, ErrClosed, ErrReplica, ErrEvicts, ErrScripts, ErrMaxLease, ErrFailover, ErrMembership}
 	return slices.ContainsFunc(lasting, func(target error) bool { return errors.Is(e.Err, target) }) ||
 		redisconn.RefusesCredentials(e.Err) || redisconn.ForbidsUser(e.Err) || e.lacksCommand() || lacksEngine(e.Err) ||
 		redisconn.HasCode(e.Err, "DENIED", "WRONGTYPE", "ERR DB index", "ERR invalid DB index", "READONLY", "QUORUMLOCK")

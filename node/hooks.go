@@ -117,8 +117,8 @@ func (t *timedReceiver) Done(r pipeline.Result) {
 var codes = []string{"WRONGTYPE", "WRONGPASS", "NOAUTH", "NOPERM", "DENIED", "READONLY", "OOM", "MISCONF", "NOREPLICAS",
 	"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "NOSCRIPT", "QUORUMLOCK"}
 
-// Kind returns a word for the error, one of a few: "timeout", "canceled", "closed", "replica",
-// "evicts", "scripts", "max_lease", "membership", "invalid", the code of a server's error ("NOPERM", "OOM",
+// Kind returns a word for the error, one of a few: "timeout", "canceled", "closed", "replica", "not_replicated",
+// "evicts", "scripts", "max_lease", "failover", "membership", "invalid", the code of a server's error ("NOPERM", "OOM",
 // ..., and "ERR" for any other), or "connection".
 func (e *Error) Kind() string {
 	for _, kind := range []struct {
@@ -127,7 +127,7 @@ func (e *Error) Kind() string {
 	}{
 		{ErrTimeout, "timeout"}, {ErrClosed, "closed"}, {ErrReplica, "replica"}, {ErrEvicts, "evicts"},
 		{ErrScripts, "scripts"},
-		{ErrMaxLease, "max_lease"}, {ErrMembership, "membership"}, {ErrInvalid, "invalid"},
+		{ErrMaxLease, "max_lease"}, {ErrFailover, "failover"}, {redisconn.ErrNotReplicated, "not_replicated"}, {ErrMembership, "membership"}, {ErrInvalid, "invalid"},
 	} {
 		if errors.Is(e.Err, kind.err) {
 			return kind.word

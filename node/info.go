@@ -21,8 +21,10 @@ func readInfo(reply any) inside.Info {
 }
 
 // refuse returns why the server must not be a node, or nil.
-func refuse(info inside.Info) error {
+func (o *options) refuse(info inside.Info) error {
 	switch {
+	case o.failover > 0 && info["master_replid"] == "":
+		return fmt.Errorf("%w: INFO has no master_replid: a promotion would not show (WithFailover)", ErrInvalid)
 	case info["run_id"] == "":
 		return fmt.Errorf("%w: INFO has no run_id: the server cannot be identified", ErrInvalid)
 	case info["role"] != "" && info["role"] != "master":

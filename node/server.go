@@ -126,7 +126,7 @@ func (s *server) askedAgain(err error) error {
 // handshake identifies the server and refuses one that must not be a node: a replica, a server that
 // evicts, one of another deployment. It writes nothing.
 func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, error) {
-	_, conn, err := s.Ask(ctx, c, true)
+	info, conn, err := s.Ask(ctx, c, true)
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +139,12 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	view := membership.Read(*look, 0)
 	if deployment := view.MaxLease(); deployment != 0 && deployment != s.opts.maxLease {
 		return nil, membership.DifferentMaxLease(deployment, s.opts.maxLease)
+	}
+	if err := view.DiffersInReplicas(); err != nil {
+		return nil, err
+	}
+	if err := conn.CheckSeal(ctx, info.Number("connected_slaves"), s.opts.timeout); err != nil {
+		return nil, err
 	}
 	conn.Quarantine = pipeline.Quarantine{Left: view.Quarantine(), Unmarked: !view.IsMarked(), Asked: asked, Came: came}
 	return conn, nil
@@ -176,16 +182,18 @@ func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (inside.In
 		return nil, nil, err
 	}
 	found := readInfo(text)
-	if err := refuse(found); refuses && err != nil {
+	if err := s.opts.refuse(found); refuses && err != nil {
 		return nil, nil, err
 	}
 	database, err := s.identify(ctx, c, clientInfo)
 	if err != nil {
 		return nil, nil, err
 	}
-	process := scripts.Process{Run: scripts.MarkerRun(found["run_id"], database), MaxLease: s.opts.maxLease, Member: s.name()}
+	seal := pipeline.Seal{Replicas: s.opts.failover, History: found["master_replid"]}
+	run := scripts.MarkerRun(seal.Run(found["run_id"]), database)
+	process := scripts.Process{Run: run, MaxLease: s.opts.maxLease, Member: s.name()}
 	conn := pipeline.NewConn(c, found["run_id"], process, s.opts.maxLease)
-	conn.Selected = s.selected.Load()
+	conn.Seal, conn.Selected = seal, s.selected.Load()
 	for i, script := range scripts.All() { // a look that is not sent as text shows whether the server runs scripts
 		conn.Missing[script.Name()] = (i >= len(known) || known[i] == 0) && script.Name() != "look"
 	}
@@ -193,7 +201,7 @@ func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (inside.In
 }
 
 // Refuse returns why a server must not be a node, or nil.
-func (s *server) Refuse(info inside.Info) error { return refuse(info) }
+func (s *server) Refuse(info inside.Info) error { return s.opts.refuse(info) }
 
 // identify returns the database of a connection, by the reply to CLIENT INFO. It must be the node's: else
 // the client would take another database's data for the member's. A pool without a name has the address

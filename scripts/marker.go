@@ -25,6 +25,17 @@ func (p Process) IsInDatabase(of Process) bool {
 	return database == other
 }
 
+// Replicas returns how many replicas may take the process's place, by its run; 0 for none.
+func (p Process) Replicas() int {
+	run, _, _ := strings.Cut(p.Run, "/")
+	parts := strings.Split(run, ".")
+	if len(parts) != 3 {
+		return 0
+	}
+	replicas, _ := strconv.Atoi(parts[2])
+	return replicas
+}
+
 // String returns the process as the first line of a marker has it.
 func (p Process) String() string {
 	return fmt.Sprintf("%s %d %s", p.Run, p.MaxLease.Milliseconds(), escapeName(p.Member))

@@ -85,6 +85,7 @@ func TestTheUserHasTheRightsThatAreNeeded(t *testing.T) {
 		urls = append(urls, fmt.Sprintf("redis://app:change-me-app@%s?name=%c", m.Addr(), 'a'+i))
 	}
 	doEverything(t, d, urls)
+	d.Masters = append(d.Masters, failsOver(t, rules))
 
 	needed := inScripts()
 	for _, m := range d.Masters {
@@ -99,12 +100,28 @@ func TestTheUserHasTheRightsThatAreNeeded(t *testing.T) {
 		}
 	}
 	for command := range needed {
-		asks := []string{"acl|log", "acl|setuser", "config|resetstat"} // the test itself
+		asks := []string{"acl|log", "acl|setuser", "config|resetstat", "replconf"} // the test itself
 		testkit.Check(t, slices.Contains(commands, command) || slices.Contains(asks, command) || command == "auth", "+%s is missing", command)
 	}
 	for _, command := range commands {
 		testkit.Check(t, needed[command], "+%s is not needed", command)
 	}
+}
+
+// failsOver locks as that user on a master that has a replica, and returns the master.
+func failsOver(t *testing.T, rules []string) *redistest.Master {
+	servers := testkit.Real(t, 2, "--repl-diskless-sync-delay", "0").Masters
+	m, replica := servers[0], servers[1]
+	testkit.Do(t, m, redistest.SetUser("app", rules...)...)
+	host, port, _ := strings.Cut(m.Addr(), ":")
+	testkit.Do(t, replica, "REPLICAOF", host, port)
+	clitest.Eventually(t, "a replica", func() bool { return testkit.Info(t, replica, "replication", "master_link_status") == "up" })
+	clitest.Eventually(t, "its acknowledgment", func() bool { return fmt.Sprint(testkit.Do(t, m, "WAIT", 1, 1000)) == "1" })
+	testkit.Do(t, m, "CONFIG", "RESETSTAT")
+	url := fmt.Sprintf("redis://app:change-me-app@%s?failover=1", m.Addr())
+	clitest.Command(t, cli.ExitOK, "admit", "-yes", url)
+	clitest.Command(t, cli.ExitOK, "check", "-name", "probe", url)
+	return m
 }
 
 // doEverything does as that user what a program that locks, and an operator, can do. The fourth master is no member.

@@ -16,11 +16,22 @@ var (
 	ErrDiffers = errors.New("the lists of masters differ")
 	// ErrMaxLease: the deployment's max lease is not the client's.
 	ErrMaxLease = errors.New("max lease differs")
+	// ErrFailover: the deployment's number of replicas is not the client's.
+	ErrFailover = errors.New("the number of replicas differs")
 )
 
 // DifferentMaxLease returns an error that wraps [ErrMaxLease].
 func DifferentMaxLease(deployment, client time.Duration) error {
 	return fmt.Errorf("%w: the deployment's is %v, this client's %v", ErrMaxLease, deployment, client)
+}
+
+// UnsealedReplicas is what is wrong with a master of a client without a number of replicas.
+const UnsealedReplicas = "replicas are attached (%d): if one is promoted, two may hold a lock (node.WithFailover prevents that); and a " +
+	"resync of this master from its own replica goes unnoticed and loses the grants that the replica lacks"
+
+// DifferentReplicas returns an error that wraps [ErrFailover].
+func DifferentReplicas(deployment, client int) error {
+	return fmt.Errorf("%w: the deployment's is %d, this client's %d (node.WithFailover, ?failover=... in the URL)", ErrFailover, deployment, client)
 }
 
 // View is what a look found on a node.
@@ -77,6 +88,15 @@ func (v *View) IsBlank() bool { return !v.IsMarked() || v.marker.Members.Len() =
 // MaxLease returns the max lease of the deployment by the node's marker, even if that names
 // another process; 0 for none.
 func (v *View) MaxLease() time.Duration { return v.marker.MaxLease }
+
+// DiffersInReplicas returns why a client with another number of replicas may not use the node, by its marker, even if that
+// names another process; nil if it may. Their runs differ: each would take the other's master for one that has forgotten.
+func (v *View) DiffersInReplicas() error {
+	if deployment, client := v.marker.Replicas(), v.Process.Replicas(); v.marker.Run != "" && deployment != client {
+		return DifferentReplicas(deployment, client)
+	}
+	return nil
+}
 
 // Marker returns the marker; its lists are empty if the node has none.
 func (v *View) Marker() scripts.Marker { return v.marker }
@@ -153,6 +173,8 @@ const (
 func (v *View) Relation(list *scripts.List) Relation {
 	m := v.marker
 	switch {
+	case v.DiffersInReplicas() != nil:
+		return Refuses
 	case !v.IsMarked():
 		return Blank
 	case m.MaxLease != v.Process.MaxLease:
@@ -179,7 +201,9 @@ func (v *View) IsAnotherMember(list *scripts.List) bool {
 // Refusal returns why a node that Refuses does not accept a client with that list.
 func (v *View) Refusal(list *scripts.List) error {
 	m := v.marker
-	switch {
+	switch err := v.DiffersInReplicas(); {
+	case err != nil:
+		return err
 	case m.MaxLease != v.Process.MaxLease:
 		return DifferentMaxLease(m.MaxLease, v.Process.MaxLease)
 	case m.Member != v.Process.Member && (list.Has(m.Member) || v.had(list)): // otherwise the lists say enough, the same on each

@@ -16,7 +16,8 @@ type Conn struct {
 	RunID      string          // of the server's process
 	Quarantine Quarantine      // when the connection was made
 	Missing    map[string]bool // the names of scripts that the server did not have
-	Selected   bool            // its database was selected: it must not go back to the user's pool
+	Seal       Seal
+	Selected   bool // its database was selected: it must not go back to the user's pool
 	redis      redis.Conn
 	process    scripts.Process
 	args       scripts.ConnArgs

@@ -107,6 +107,7 @@ type request struct {
 	void      bool       // the server that said it was no master did nothing of it
 	alone     bool       // shares no run any more: one that it shared did not settle it
 	run       int        // of the first request of several that share a run: how many they are
+	sealed    bool       // the last one of a write that ends with a seal
 	order     uint64     // of a debt: lower ones go first
 	retry     *retry     // of a release that the server has refused before
 	asked     time.Time  // when it was last sent

@@ -1,10 +1,16 @@
 package pipeline
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -23,10 +29,8 @@ type Replication struct {
 	History  string // the replication id
 }
 
-var (
-	errNotReplicated = errors.New("not replicated")
-	errAnotherReign  = errors.New("the server was a replica since the connection was made")
-)
+// errAnotherReign ends a connection: what was asked over it may be lost.
+var errAnotherReign = errors.New("the server was a replica since the connection was made")
 
 // Covers reports whether a call needs the seal: a release counts as it is.
 func (s Seal) Covers(call scripts.Call) bool { return s.Replicas > 0 && !call.IsRelease() }
@@ -48,9 +52,9 @@ func (s Seal) Broken(acknowledged int, now Replication) error {
 	case !now.Master || now.History != s.History:
 		return errAnotherReign
 	case now.Replicas != s.Replicas:
-		return fmt.Errorf("%w: the server has %d replicas, and the deployment wants %d", errNotReplicated, now.Replicas, s.Replicas)
+		return fmt.Errorf("%w: the server has %s, and the deployment wants %d", redisconn.ErrNotReplicated, plural(now.Replicas), s.Replicas)
 	case acknowledged < s.Replicas:
-		return fmt.Errorf("%w: %d of %d replicas have acknowledged it in time", errNotReplicated, acknowledged, s.Replicas)
+		return fmt.Errorf("%w: %d of %s acknowledged in time", redisconn.ErrNotReplicated, acknowledged, plural(s.Replicas))
 	}
 	return nil
 }
@@ -62,4 +66,85 @@ func (s Seal) Run(runID string) string {
 		return runID
 	}
 	return fmt.Sprintf("%s.%s.%d", runID, s.History, s.Replicas)
+}
+
+func plural(replicas int) string {
+	if replicas == 1 {
+		return "1 replica"
+	}
+	return fmt.Sprintf("%d replicas", replicas)
+}
+
+// sendSeal writes the seal of what was written before. Its WAIT ends before the timeout of its reply.
+func (c *Conn) sendSeal(timeout time.Duration) error {
+	for _, command := range c.Seal.Commands(max(timeout*3/4, time.Millisecond)) {
+		if err := c.redis.Send(command[0].(string), command[1:]...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readSeal reads the replies to a seal. Its error is why what was written before does not count.
+func (c *Conn) readSeal(receive func() (any, error)) error {
+	var replies [3]any // of PUBLISH, WAIT and INFO
+	var refusal error
+	for i := range replies {
+		reply, err := receive()
+		if c.came = time.Now(); err != nil && c.redis.Err() != nil {
+			return err
+		}
+		replies[i], refusal = reply, cmp.Or(refusal, err)
+	}
+	acknowledged, _ := redis.Int(replies[1], nil)
+	info, _ := replies[2].([]byte)
+	err := c.Seal.Broken(acknowledged, readReplication(string(info)))
+	if refusal != nil && !errors.Is(err, errAnotherReign) {
+		return fmt.Errorf("asking for acknowledgments of the replicas: %w", refusal)
+	}
+	return err
+}
+
+// CheckSeal returns why no call over a connection that no pipe uses would count, to a server with so many replicas; nil if
+// one would.
+func (c *Conn) CheckSeal(ctx context.Context, attached uint64, timeout time.Duration) error {
+	if c.Seal.Replicas == 0 {
+		return nil
+	}
+	then := Replication{Master: true, Replicas: int(attached), History: c.Seal.History}
+	if err := c.Seal.Broken(c.Seal.Replicas, then); err != nil { // a WAIT for what is not there takes as long as it may
+		return err
+	}
+	if err := redisconn.Send(c.redis, timeout, func() error { return c.sendSeal(timeout) }); err != nil {
+		return err
+	}
+	return c.readSeal(func() (any, error) { return redisconn.ReceiveBy(ctx, c.redis, redisconn.ConnectTimeout(timeout)) })
+}
+
+// readReplication reads a reply to INFO.
+func readReplication(info string) (r Replication) {
+	for line := range strings.Lines(info) {
+		switch key, value, _ := strings.Cut(strings.TrimSpace(line), ":"); key {
+		case "role":
+			r.Master = value == "master"
+		case "connected_slaves":
+			r.Replicas, _ = strconv.Atoi(value)
+		case "master_replid":
+			r.History = value
+		}
+	}
+	return r
+}
+
+// unsealed is the reply to requests that shared a run, or to one, which counts with the seal.
+type unsealed struct {
+	run   []request
+	value any
+}
+
+func requestsOf(held []unsealed) (requests []request) {
+	for _, h := range held {
+		requests = append(requests, h.run...)
+	}
+	return requests
 }

@@ -20,8 +20,8 @@ func TestSeal(t *testing.T) {
 		want         string // of the error; empty for none
 	}{
 		"all have it":          {2, well, ""},
-		"one has not":          {1, well, "not replicated: 1 of 2 replicas have acknowledged it in time"},
-		"one has left":         {2, pipeline.Replication{Master: true, Replicas: 1, History: "h"}, "not replicated: the server has 1 replicas, and the deployment wants 2"},
+		"one has not":          {1, well, "not replicated: 1 of 2 replicas acknowledged in time"},
+		"one has left":         {2, pipeline.Replication{Master: true, Replicas: 1, History: "h"}, "not replicated: the server has 1 replica, and the deployment wants 2"},
 		"one has come":         {2, pipeline.Replication{Master: true, Replicas: 3, History: "h"}, "not replicated: the server has 3 replicas, and the deployment wants 2"},
 		"it is a replica":      {2, pipeline.Replication{Replicas: 2, History: "h"}, "the server was a replica since the connection was made"},
 		"it was promoted":      {2, pipeline.Replication{Master: true, Replicas: 2, History: "i"}, "the server was a replica since the connection was made"},

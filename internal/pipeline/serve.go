@@ -52,7 +52,7 @@ func (p *Pipe) serve(c *Conn) error {
 		r.finish(Result{Err: p.cfg.Error(r.call.Op(), err), Sent: true, Resent: r.resends > 0,
 			NothingDone: r.void && r.resends == 0})
 	}
-	if redisconn.NotAMaster(err) || errors.Is(err, errResynced) {
+	if redisconn.NotAMaster(err) || errors.Is(err, errResynced) || errors.Is(err, errAnotherReign) {
 		p.cfg.Log.Left(err)
 	}
 	if c.isUseless(err) {
@@ -64,7 +64,12 @@ func (p *Pipe) serve(c *Conn) error {
 // isUseless reports whether the next connection would be of no more use than this one, which ended with that error: the
 // server is silent, or says that it is no master to the first request after a handshake as a master.
 func (c *Conn) isUseless(err error) bool {
-	return errors.Is(err, ErrTimeout) || redisconn.NotAMaster(err) && !c.replied
+	return isSilent(err) || redisconn.NotAMaster(err) && !c.replied
+}
+
+// isSilent reports whether a reply has not come in time: the server's, or its replicas'.
+func isSilent(err error) bool {
+	return errors.Is(err, ErrTimeout) || errors.Is(err, redisconn.ErrNotReplicated)
 }
 
 // recover queues again the requests that had no reply when their connection died. It returns those
@@ -79,7 +84,7 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 		if r.call.IsAcquire() && r.footprint != nil && !r.void {
 			r.footprint.flags.Or(mayArriveLate)
 		}
-		if errors.Is(err, ErrTimeout) || r.resends == maxResends || r.isAbandoned() {
+		if isSilent(err) || r.resends == maxResends || r.isAbandoned() {
 			p.oweLocked(r)
 			failed = append(failed, r)
 			continue
@@ -125,6 +130,8 @@ func (p *Pipe) write(c *Conn) {
 		for i := range batch {
 			batch[i].asked = now
 		}
+		isSealed := c.Seal.Replicas > 0 && slices.ContainsFunc(batch, func(r request) bool { return c.Seal.Covers(r.call) })
+		batch[len(batch)-1].sealed = isSealed
 		p.written = append(p.written, batch...)
 		clear(p.queue)
 		p.queue = p.queue[:0]
@@ -136,7 +143,7 @@ func (p *Pipe) write(c *Conn) {
 				return
 			}
 		}
-		if err := c.redis.Flush(); err != nil {
+		if isSealed && c.sendSeal(p.cfg.Timeout) != nil || c.redis.Flush() != nil {
 			return
 		}
 	}
@@ -148,10 +155,11 @@ func (p *Pipe) wakeReader() {
 	p.canRead.Signal()
 }
 
-// read hands out replies until the connection dies, and then returns the requests that had none. It
+// read hands out replies until the connection dies, and then returns the requests that had none, or none that counts. It
 // returns nil when the pipe was closed and no request is left.
 func (p *Pipe) read(c *Conn) (unread []request, err error) {
 	var batch []request
+	var held []unsealed
 	for {
 		p.mu.Lock()
 		p.isReading = false
@@ -178,33 +186,54 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 			}
 			value, err := redisconn.Receive(c.redis, wait)
 			c.came, c.replied = time.Now(), c.replied || err == nil
-			switch {
-			case err == nil && len(run) > 1:
-				if undone, err := p.handleRun(c, run, value); err != nil {
-					return append(undone, left[len(run):]...), err
-				}
-			case err == nil:
-				reply, err := run[0].call.Parse(value)
-				p.handOut(c, run[0], reply, err)
-			case errors.Is(err, ErrTimeout) && wasIdle:
-				return slices.Clone(left), errForgotten
-			case redisconn.NotAMaster(err) && (c.replied || run[0].call.IsRelease()):
-				return append(asVoid(run, err), left[len(run):]...), err
-			case redisconn.NotAMaster(err):
-				p.handleError(c, run, err)
-				return slices.Clone(left[len(run):]), err
-			case endsConn(c, run[0], err):
-				return slices.Clone(left), err
-			default:
-				p.handleError(c, run, err)
-			}
 			left = left[len(run):]
-			if c.resynced {
-				return slices.Clone(left), errResynced
+			var undone []request
+			switch {
+			case err == nil && c.Seal.Covers(run[0].call):
+				held = append(held, unsealed{run, value})
+			case errors.Is(err, ErrTimeout) && wasIdle:
+				undone, err = run, errForgotten
+			default:
+				undone, err = p.handle(c, run, value, err)
+			}
+			if err == nil && run[len(run)-1].sealed {
+				err = c.readSeal(func() (any, error) { return redisconn.Receive(c.redis, p.cfg.Timeout) })
+				for ; err == nil && len(held) > 0; held = held[1:] {
+					undone, err = p.handle(c, held[0].run, held[0].value, nil)
+				}
+			}
+			if err != nil {
+				return slices.Concat(requestsOf(held), undone, left), err
 			}
 		}
 		clear(batch)
 	}
+}
+
+// handle hands out a reply, or an error reply, to a request or to several that shared a run. With an error, the use of the
+// connection ends; undone are the requests that then have no outcome.
+func (p *Pipe) handle(c *Conn, run []request, value any, err error) (undone []request, _ error) {
+	switch {
+	case err == nil && len(run) > 1:
+		undone, err = p.handleRun(c, run, value)
+	case err == nil:
+		reply, err := run[0].call.Parse(value)
+		p.handOut(c, run[0], reply, err)
+	case redisconn.NotAMaster(err) && (c.replied || run[0].call.IsRelease()):
+		return asVoid(run, err), err
+	case redisconn.NotAMaster(err):
+		p.handleError(c, run, err)
+		return nil, err
+	case endsConn(c, run[0], err):
+		return run, err
+	default:
+		p.handleError(c, run, err)
+		err = nil
+	}
+	if err == nil && c.resynced {
+		err = errResynced
+	}
+	return undone, err
 }
 
 // endsConn reports whether an error ends the use of a connection. A busy server's refusal of a

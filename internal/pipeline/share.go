@@ -33,7 +33,7 @@ func (a *arranger) arrange(queue []request) []request {
 	a.endSegment()
 	for i := range queue {
 		r := &queue[i]
-		r.run = 0 // of a write before
+		r.run, r.sealed = 0, false // of a write before
 		isRelease := r.call.Frees()
 		if r.footprint == nil || !isRelease && !r.call.IsAcquire() {
 			a.endSegment()

@@ -24,6 +24,8 @@ import (
 var (
 	// ErrTimeout: the server did not answer in time. It may still carry out the command.
 	ErrTimeout = errors.New("timed out")
+	// ErrNotReplicated: replicas that must acknowledge have not.
+	ErrNotReplicated = errors.New("not replicated")
 	// ErrReply: redigo cannot read the reply.
 	ErrReply = errors.New("malformed reply")
 	// ErrPool: the pool panicked.

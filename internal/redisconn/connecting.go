@@ -19,6 +19,7 @@ func ConnectTimeout(timeout time.Duration) time.Duration { return max(5*time.Sec
 const (
 	minBackoff     = 10 * time.Millisecond
 	cheapBackoff   = 250 * time.Millisecond
+	replicaBackoff = time.Second
 	maxBackoff     = 5 * time.Second
 	refusedBackoff = 30 * time.Second
 )
@@ -35,6 +36,8 @@ func (b *Backoff) Next(err error, rng *rand.Rand) time.Duration {
 	switch {
 	case IsBroken(err) || errors.Is(err, syscall.ECONNREFUSED):
 		longest = cheapBackoff
+	case errors.Is(err, ErrNotReplicated): // locks are held that need it back before their deadlines
+		longest = replicaBackoff
 	case RefusesCredentials(err):
 		longest = refusedBackoff
 	}

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/plain"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -41,7 +43,7 @@ type Report struct {
 	RoundTrip      time.Duration // of one command
 	ClockAhead     time.Duration // by how much at least the server's clock is ahead of this machine's; negative: behind
 	Refused        error         // why Lock refuses the node (node.ErrReplica, node.ErrEvicts, node.ErrMaxLease, ...), or nil
-	RefusesWrites  error         // why the server writes nothing now, and grants nothing, as a *node.Error: its memory is full, say; or nil
+	RefusesWrites  error         // why the server writes nothing now, and grants nothing, as a *node.Error: its memory is full, or a replica is missing; or nil
 	Hazards        []string      // what an operator should know, one sentence each; empty when all is well
 
 	embedded // the look, which the command reaches by inside.LookOf
@@ -76,6 +78,8 @@ func (r *Report) fill(v visit, save savePoints, look inside.Look, refusal error)
 	case r.Refused != nil:
 	case r.MaxLease != 0 && r.MaxLease != maxLease:
 		r.Refused = membership.DifferentMaxLease(r.MaxLease, maxLease)
+	case view.DiffersInReplicas() != nil:
+		r.Refused = view.DiffersInReplicas()
 	case view.IsMarked() && m.Member != view.Process.Member:
 		r.Refused = fmt.Errorf("%w: this master is the member %s of %s, and is named %s here: give it that name "+
 			"(?name=... in the URL, or node.WithName)", node.ErrMembership, m.Member, m.Members, view.Process.Member)
@@ -87,7 +91,11 @@ func (r *Report) fill(v visit, save savePoints, look inside.Look, refusal error)
 		hazard("refused as a node: %v", r.Refused)
 	} else if refusal != nil {
 		r.RefusesWrites = &node.Error{Node: r.Name, Op: "write", Err: refusal}
-		hazard("it grants nothing, because it refuses writes: %s", strings.TrimPrefix(r.RefusesWrites.Error(), "node "+r.Name+": write: "))
+		because := ", because it refuses writes"
+		if errors.Is(refusal, redisconn.ErrNotReplicated) {
+			because = ""
+		}
+		hazard("it grants nothing%s: %s", because, strings.TrimPrefix(r.RefusesWrites.Error(), "node "+r.Name+": write: "))
 	}
 	if r.Role == "" {
 		hazard("the server does not say whether it is a master")
@@ -104,10 +112,8 @@ func (r *Report) fill(v visit, save savePoints, look inside.Look, refusal error)
 		hazard("its clock is %v %s this machine's: synchronise them, and set none forward while clients lock, which ends leases early",
 			r.ClockAhead.Abs().Round(100*time.Millisecond), where)
 	}
-	if replicas := v.info.Number("connected_slaves"); replicas > 0 {
-		hazard("replicas are attached (%d): a replica promoted in this master's place waits in quarantine, but "+
-			"a resync of this master from its own replica goes unnoticed and loses the grants that the replica lacks",
-			replicas)
+	if replicas := v.info.Number("connected_slaves"); replicas > 0 && v.conn.Seal.Replicas == 0 {
+		hazard(membership.UnsealedReplicas, replicas)
 	}
 	if isClaimed {
 		hazard("a client has begun to mark %s, and has not finished: this master accepts nobody until its quarantine "+

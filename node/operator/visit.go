@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -84,11 +85,14 @@ func (v visit) look(ctx context.Context) (*scripts.LookReply, error) {
 	return inside.Of(v.node).Server.Look(ctx, v.conn, v.node.Timeout())
 }
 
-// refusesWrites returns why the server refuses to write, nil if it does not. It writes nothing: SET with XX writes only a
-// key that is there, and no trial has this one.
+// refusesWrites returns why the server refuses to write, or its replicas acknowledge nothing; nil if neither. It writes
+// nothing: SET with XX writes only a key that is there, and no trial has this one.
 func (v visit) refusesWrites(ctx context.Context) (refusal, err error) {
 	_, err = v.command(ctx, "SET", scripts.TrialName(v.info["run_id"]).String(), "", "XX", "PX", 1)
-	if redisconn.IsServerError(err) {
+	if err == nil {
+		err = v.conn.CheckSeal(ctx, v.info.Number("connected_slaves"), v.node.Timeout())
+	}
+	if redisconn.IsServerError(err) || errors.Is(err, redisconn.ErrNotReplicated) {
 		return err, nil
 	}
 	return nil, err

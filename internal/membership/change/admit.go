@@ -15,7 +15,7 @@ func Admit(v *membership.View, list *scripts.List) (scripts.Call, error) {
 	seen := v.Marker()
 	m := scripts.Marker{Members: scripts.NewList(), Next: scripts.NewList()}
 	change := scripts.At(0)
-	if !v.IsBlank() {
+	if !v.IsBlank() || v.DiffersInReplicas() != nil {
 		if list == nil && seen.Member != v.Process.Member {
 			return scripts.Call{}, fmt.Errorf("%w: this master is the member %s of %s: admit it by that name "+
 				"(?name=... in the URL)", membership.ErrDiffers, seen.Member, seen.Members)

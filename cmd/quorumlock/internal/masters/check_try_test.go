@@ -58,7 +58,7 @@ func TestCheckTriesALock(t *testing.T) {
 				testkit.Do(t, f.Masters[1], "FLUSHALL")
 				return all(f)
 			}},
-		"no channels": {masters: 1, says: "(the user needs the channels redisson_lock__channel*)", needs: []redistest.Feature{redistest.ACLChannels},
+		"no channels": {masters: 1, says: "(the user needs the channels redisson_lock__channel* and quorumlock:seal)", needs: []redistest.Feature{redistest.ACLChannels},
 			args: as("~*", "resetchannels", "+@all")},
 		"no writes":         {masters: 1, says: "refuses writes: NOPERM", args: as("~*", "&*", "+@all", "-@write")},
 		"no reserved keys":  {masters: 1, says: "(the user needs the keys quorumlock:* and the names of its locks)", args: as("~jobs:*", "~quorumlock:marker", "&*", "+@all")},
