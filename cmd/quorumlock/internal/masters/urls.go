@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
@@ -13,6 +14,9 @@ import (
 
 // URLsVariable is the variable that has the masters' URLs.
 const URLsVariable = "QUORUMLOCK_URLS"
+
+// words are separated by blanks or commas. A comma before the path of a URL of Sentinel separates its hosts.
+var words = regexp.MustCompile(`(?i)(?:redis|valkey)s?\+sentinel://[^/\s]*[^,\s]*|[^,\s]+`)
 
 // readURLs returns the masters' URLs, from the file or else the environment.
 func readURLs(file string) ([]string, error) {
@@ -27,7 +31,7 @@ func readURLs(file string) ([]string, error) {
 		}
 		text, from = withoutComments(strings.TrimPrefix(string(content), "\ufeff")), file
 	}
-	urls := strings.FieldsFunc(text, func(r rune) bool { return r == ',' || strings.ContainsRune(" \t\r\n", r) })
+	urls := words.FindAllString(text, -1)
 	if len(urls) == 0 {
 		return nil, fmt.Errorf("no masters in %s: set the variable %s, or use -urls-file",
 			from, URLsVariable)
