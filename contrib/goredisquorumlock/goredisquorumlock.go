@@ -33,23 +33,31 @@ import (
 // defaultTimeout is what the Options of a client have for a timeout that is not set.
 const defaultTimeout = 5 * time.Second
 
-var module = clientnode.Module{Name: "goredisquorumlock", Address: "Addr", Database: "DB"}
+var (
+	module   = clientnode.Module{Name: "goredisquorumlock", Address: "Addr", Database: "DB"}
+	failover = clientnode.Module{Name: "goredisquorumlock", Address: "SentinelAddrs", Database: "DB"}
+)
+
+const (
+	onConnect = "it expects a connection of go-redis, and a node makes its own"
+	streaming = "a node asks for credentials once per connection: use CredentialsProviderContext"
+	lacks     = "a replica may lack locks"
+)
 
 var (
 	refusedOptions = [][2]string{
-		{"OnConnect", "it expects a connection of go-redis, and a node makes its own"},
+		{"OnConnect", onConnect},
 		{"Limiter", "a node would not ask it"},
-		{"StreamingCredentialsProvider",
-			"a node asks for credentials once per connection: use CredentialsProviderContext"},
+		{"StreamingCredentialsProvider", streaming},
 	}
 	refusedUniversal = [][2]string{
-		{"MasterName", "Sentinel may make a master of a replica that lacks locks"},
-		{"SentinelUsername", "a node is one independent master, without Sentinel"},
-		{"SentinelPassword", "a node is one independent master, without Sentinel"},
 		{"IsClusterMode", "a node is one independent master, never a cluster"},
-		{"ReadOnly", "a replica may lack locks"},
-		{"RouteByLatency", "a replica may lack locks"},
-		{"RouteRandomly", "a replica may lack locks"},
+		{"ReadOnly", lacks}, {"RouteByLatency", lacks}, {"RouteRandomly", lacks},
+	}
+	refusedFailover = [][2]string{
+		{"OnConnect", onConnect},
+		{"StreamingCredentialsProvider", streaming},
+		{"ReplicaOnly", lacks}, {"RouteByLatency", lacks}, {"RouteRandomly", lacks},
 	}
 )
 
@@ -69,8 +77,8 @@ func Open(opt *redis.Options, opts ...node.Option) (*node.Node, error) {
 	if err := module.CheckFields(opt, refusedOptions); err != nil {
 		return nil, err
 	}
-	if opt.Addr == "FailoverClient" { // the Options of a client of Sentinel have no address
-		return nil, module.Refuse(refusedUniversal[0][0], refusedUniversal[0][1])
+	if opt.Addr == "FailoverClient" {
+		return nil, module.Refuse("Addr", "the Options of a client of Sentinel do not say where the sentinels are: OpenFailover takes its FailoverOptions")
 	}
 	addr, network := cmp.Or(opt.Addr, "localhost:6379"), cmp.Or(opt.Network, "tcp")
 	if opt.Network == "" && strings.HasPrefix(addr, "/") {
@@ -80,19 +88,28 @@ func Open(opt *redis.Options, opts ...node.Option) (*node.Node, error) {
 	if err != nil {
 		return nil, err
 	}
+	dial := dialer(opt)
+	return open(opt, u, addr, func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, network, addr) }, opts)
+}
+
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+func dialer(opt *redis.Options) dialFunc {
+	if opt.Dialer != nil {
+		return opt.Dialer
+	}
+	return (&net.Dialer{KeepAlive: time.Minute}).DialContext
+}
+
+// open opens a node at a URL. addr names it in the error.
+func open(opt *redis.Options, u *url.URL, addr string, dial dialFunc, opts []node.Option) (*node.Node, error) {
 	timeouts := []time.Duration{opt.DialTimeout, opt.ReadTimeout, opt.WriteTimeout}
 	timeouts = slices.DeleteFunc(timeouts, func(d time.Duration) bool { return d == defaultTimeout })
 	taken, err := module.Timeout("DialTimeout, ReadTimeout, WriteTimeout", timeouts...)
 	if err != nil {
 		return nil, err
 	}
-	dial := opt.Dialer
-	if dial == nil {
-		dial = (&net.Dialer{KeepAlive: time.Minute}).DialContext
-	}
-	taken = append(taken, node.WithDialer(func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return dial(ctx, network, addr)
-	}))
+	taken = append(taken, node.WithDialer(dial))
 	switch ask := opt.CredentialsProvider; {
 	case opt.CredentialsProviderContext != nil:
 		taken = append(taken, node.WithCredentials(opt.CredentialsProviderContext))
@@ -109,8 +126,8 @@ func Open(opt *redis.Options, opts ...node.Option) (*node.Node, error) {
 	return module.Open(u, addr, opt.ClientName, opt.TLSConfig, taken, opts)
 }
 
-// OpenUniversal is [Open] for the options of a universal client of one master. It refuses Sentinel,
-// clusters and replicas.
+// OpenUniversal is [Open] for the options of a universal client of one master, or [OpenFailover] with a MasterName. It
+// refuses clusters and replicas.
 func OpenUniversal(opt *redis.UniversalOptions, opts ...node.Option) (*node.Node, error) {
 	if opt == nil {
 		return nil, module.Invalidf("the options are nil")
@@ -118,8 +135,35 @@ func OpenUniversal(opt *redis.UniversalOptions, opts ...node.Option) (*node.Node
 	if err := module.CheckFields(opt, refusedUniversal); err != nil {
 		return nil, err
 	}
+	if opt.MasterName != "" {
+		own := *opt // Failover sets the default address
+		return OpenFailover(own.Failover(), opts...)
+	}
 	if len(opt.Addrs) > 1 {
 		return nil, module.Refuse("Addrs", "several addresses are a cluster, and a node is one independent master")
 	}
 	return Open(opt.Simple(), opts...)
+}
+
+// OpenFailover is [Open] for the master of a client of Sentinel. It needs [node.WithFailover]: without it a replica that
+// Sentinel promotes may lack locks. The node's name is the master's, MasterName. A Dialer is for sentinels, too.
+func OpenFailover(opt *redis.FailoverOptions, opts ...node.Option) (*node.Node, error) {
+	if opt == nil {
+		return nil, failover.Invalidf("the options are nil")
+	}
+	if err := failover.CheckFields(opt, refusedFailover); err != nil {
+		return nil, err
+	}
+	u, err := failover.SentinelURL(clientnode.Sentinel{
+		Addresses: opt.SentinelAddrs, Master: opt.MasterName, Username: opt.SentinelUsername, Password: opt.SentinelPassword,
+	}, opt.TLSConfig != nil && opt.Dialer == nil, opt.DB)
+	if err != nil {
+		return nil, err
+	}
+	master := &redis.Options{
+		Dialer: opt.Dialer, TLSConfig: opt.TLSConfig, Username: opt.Username, Password: opt.Password,
+		CredentialsProvider: opt.CredentialsProvider, CredentialsProviderContext: opt.CredentialsProviderContext, DB: opt.DB,
+		ClientName: opt.ClientName, DialTimeout: opt.DialTimeout, ReadTimeout: opt.ReadTimeout, WriteTimeout: opt.WriteTimeout,
+	}
+	return open(master, u, u.Host, dialer(master), opts)
 }

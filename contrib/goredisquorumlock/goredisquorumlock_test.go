@@ -55,6 +55,14 @@ func universal(s clienttest.Settings) *redis.UniversalOptions {
 	}
 }
 
+func failover(s clienttest.Settings) *redis.FailoverOptions {
+	return &redis.FailoverOptions{
+		SentinelAddrs: []string{s.Addr}, MasterName: "locks", SentinelUsername: s.User, SentinelPassword: s.Password,
+		Dialer: s.Dial, TLSConfig: s.TLS, Username: s.User, Password: s.Password, CredentialsProviderContext: s.Ask,
+		DB: s.DB, ClientName: s.Name, ReadTimeout: s.Timeout,
+	}
+}
+
 func TestConnections(t *testing.T) {
 	for name, open := range map[string]clienttest.Opener{
 		"options": func(s clienttest.Settings, opts ...node.Option) (*node.Node, error) {
@@ -72,6 +80,17 @@ func TestConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); clienttest.Run(t, open) })
 	}
+}
+
+func TestSentinel(t *testing.T) {
+	clienttest.Sentinel(t, func(s clienttest.Settings, opts ...node.Option) (*node.Node, error) {
+		return goredisquorumlock.OpenFailover(failover(s), opts...)
+	})
+	clienttest.Sentinel(t, func(s clienttest.Settings, opts ...node.Option) (*node.Node, error) {
+		o := universal(s)
+		o.MasterName, o.SentinelUsername, o.SentinelPassword = "locks", s.User, s.Password
+		return goredisquorumlock.OpenUniversal(o, opts...)
+	})
 }
 
 type nothing struct {
@@ -92,7 +111,11 @@ func TestEveryFieldIsDecided(t *testing.T) {
 		func(o *redis.Options) (*node.Node, error) { return goredisquorumlock.Open(o) })
 	clienttest.Check(t, all, func() *redis.UniversalOptions { return new(redis.UniversalOptions) }, values,
 		func(o *redis.UniversalOptions) (*node.Node, error) { return goredisquorumlock.OpenUniversal(o) })
-	clienttest.CheckTaken(t, all, simple(clienttest.Full()), other(clienttest.Full()), universal(clienttest.Full()))
+	clienttest.Check(t, all, func() *redis.FailoverOptions { return failover(clienttest.Settings{Addr: "a:1"}) }, values,
+		func(o *redis.FailoverOptions) (*node.Node, error) {
+			return goredisquorumlock.OpenFailover(o, node.WithFailover(1))
+		})
+	clienttest.CheckTaken(t, all, failover(clienttest.Full()), simple(clienttest.Full()), other(clienttest.Full()), universal(clienttest.Full()))
 }
 
 func TestAddresses(t *testing.T) {
@@ -146,11 +169,17 @@ func TestRefusals(t *testing.T) {
 		open func() (*node.Node, error)
 		want string
 	}{
-		"Sentinel": {func() (*node.Node, error) {
+		"Sentinel without a failover": {func() (*node.Node, error) {
 			return goredisquorumlock.OpenUniversal(&redis.UniversalOptions{MasterName: "m"})
-		}, "goredisquorumlock: invalid argument: MasterName: Sentinel may make a master of a replica that lacks locks " +
-			"(https://github.com/quorumlock/quorumlock/blob/main/docs/clients.md#what-is-refused)"},
-		"a client of Sentinel": {ofOne(*sentinel.Options()), "MasterName: Sentinel may make"},
+		}, "goredisquorumlock: 127.0.0.1:26379: node: invalid argument: Sentinel may make a master of a replica that lacks locks"},
+		"a client of Sentinel": {ofOne(*sentinel.Options()), "Addr: the Options of a client of Sentinel do not say"},
+		"no sentinels": {func() (*node.Node, error) {
+			return goredisquorumlock.OpenFailover(&redis.FailoverOptions{MasterName: "m"})
+		}, "SentinelAddrs names no sentinel"},
+		"no master's name": {func() (*node.Node, error) {
+			return goredisquorumlock.OpenFailover(&redis.FailoverOptions{SentinelAddrs: []string{"a:1"}})
+		}, "name of the master"},
+		"nil, of Sentinel": {func() (*node.Node, error) { return goredisquorumlock.OpenFailover(nil) }, "the options are nil"},
 		"a cluster": {func() (*node.Node, error) {
 			return goredisquorumlock.OpenUniversal(&redis.UniversalOptions{Addrs: []string{"a:6379", "b:6379"}})
 		}, "Addrs: several addresses are a cluster"},

@@ -47,6 +47,20 @@ func withDialFn(s clienttest.Settings) rueidis.ClientOption {
 	return o
 }
 
+// watched is of a master that Sentinel names.
+func watched(s clienttest.Settings) rueidis.ClientOption {
+	o := option(s)
+	o.AuthCredentialsFn = nil
+	o.Sentinel = rueidis.SentinelOption{MasterSet: "locks", Username: s.User, Password: s.Password, TLSConfig: s.TLS}
+	return o
+}
+
+func TestSentinel(t *testing.T) {
+	clienttest.Sentinel(t, func(s clienttest.Settings, opts ...node.Option) (*node.Node, error) {
+		return rueidisquorumlock.Open(watched(s), opts...)
+	})
+}
+
 func TestConnections(t *testing.T) {
 	for name, of := range map[string]func(clienttest.Settings) rueidis.ClientOption{"DialCtxFn": option, "DialFn": withDialFn} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +79,7 @@ func TestEveryFieldIsDecided(t *testing.T) {
 	fresh := func() *rueidis.ClientOption { return &rueidis.ClientOption{InitAddress: []string{"10.0.0.1:6379"}} }
 	open := func(o *rueidis.ClientOption) (*node.Node, error) { return rueidisquorumlock.Open(*o) }
 	clienttest.Check(t, all, fresh, nil, open)
-	clienttest.CheckTaken(t, all, option(clienttest.Full()), withDialFn(clienttest.Full()))
+	clienttest.CheckTaken(t, all, watched(clienttest.Full()), option(clienttest.Full()), withDialFn(clienttest.Full()))
 
 	redirected := fresh()
 	redirected.Standalone.EnableRedirect = true

@@ -27,7 +27,8 @@ import (
 // Open returns a node for the master of a client with this option, which connects on first use. The
 // node's own options come last: [node.WithTimeout], for example, replaces the client's timeouts.
 //
-// InitAddress has one address: host:port, or the path of a unix socket. A node has one timeout: the
+// InitAddress has one address: host:port, or the path of a unix socket; or, with Sentinel.MasterSet, those of the
+// sentinels. That needs [node.WithFailover]: without it a replica that Sentinel promotes may lack locks. A node has one timeout: the
 // shorter of Dialer.Timeout and ConnWriteTimeout, or [node.DefaultTimeout] if neither is set. DialFn
 // and DialCtxFn make the TLS handshake themselves, as for valkey-go. AuthCredentialsFn gets the
 // address before its name is resolved, and RefreshAfter does nothing: a node asks for credentials
@@ -40,6 +41,10 @@ func Open(option valkey.ClientOption, opts ...node.Option) (*node.Node, error) {
 		Dialer: option.Dialer, DialFn: option.DialFn, DialCtxFn: option.DialCtxFn, TLSConfig: option.TLSConfig,
 		Username: option.Username, Password: option.Password, ClientName: option.ClientName,
 		ConnWriteTimeout: option.ConnWriteTimeout,
+		Sentinel: rueidisnode.Sentinel{
+			Dialer: option.Sentinel.Dialer, TLSConfig: option.Sentinel.TLSConfig,
+			MasterSet: option.Sentinel.MasterSet, Username: option.Sentinel.Username, Password: option.Sentinel.Password,
+		},
 	}
 	if ask := option.AuthCredentialsFn; ask != nil {
 		taken.Ask = func(address net.Addr) (user, password string, err error) {

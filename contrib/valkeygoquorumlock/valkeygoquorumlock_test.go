@@ -47,6 +47,20 @@ func withDialFn(s clienttest.Settings) valkey.ClientOption {
 	return o
 }
 
+// watched is of a master that Sentinel names.
+func watched(s clienttest.Settings) valkey.ClientOption {
+	o := option(s)
+	o.AuthCredentialsFn = nil
+	o.Sentinel = valkey.SentinelOption{MasterSet: "locks", Username: s.User, Password: s.Password, TLSConfig: s.TLS}
+	return o
+}
+
+func TestSentinel(t *testing.T) {
+	clienttest.Sentinel(t, func(s clienttest.Settings, opts ...node.Option) (*node.Node, error) {
+		return valkeygoquorumlock.Open(watched(s), opts...)
+	})
+}
+
 func TestConnections(t *testing.T) {
 	for name, of := range map[string]func(clienttest.Settings) valkey.ClientOption{"DialCtxFn": option, "DialFn": withDialFn} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +79,7 @@ func TestEveryFieldIsDecided(t *testing.T) {
 	fresh := func() *valkey.ClientOption { return &valkey.ClientOption{InitAddress: []string{"10.0.0.1:6379"}} }
 	open := func(o *valkey.ClientOption) (*node.Node, error) { return valkeygoquorumlock.Open(*o) }
 	clienttest.Check(t, all, fresh, nil, open)
-	clienttest.CheckTaken(t, all, option(clienttest.Full()), withDialFn(clienttest.Full()))
+	clienttest.CheckTaken(t, all, watched(clienttest.Full()), option(clienttest.Full()), withDialFn(clienttest.Full()))
 
 	redirected := fresh()
 	redirected.Standalone.EnableRedirect = true

@@ -88,6 +88,37 @@ func (m Module) URL(address string, isUnix, isTLS bool, database int) (*url.URL,
 	return u, nil
 }
 
+// Sentinel is what a client's options say of Sentinel.
+type Sentinel struct {
+	Addresses                  []string
+	Master, Username, Password string
+}
+
+// SentinelURL is [Module.URL] for a master that Sentinel names.
+func (m Module) SentinelURL(s Sentinel, isTLS bool, database int) (u *url.URL, err error) {
+	if len(s.Addresses) == 0 {
+		return nil, m.Invalidf("%s names no sentinel", m.Address)
+	}
+	var hosts []string
+	for _, address := range s.Addresses {
+		if u, err = m.URL(address, false, isTLS, database); err != nil {
+			return nil, err
+		}
+		hosts = append(hosts, u.Host)
+	}
+	u.Scheme, u.Host = u.Scheme+"+sentinel", strings.Join(hosts, ",")
+	u.Path, u.RawPath = "/"+s.Master, "/"+url.PathEscape(s.Master)
+	query := u.Query()
+	if s.Username != "" {
+		query.Set("sentinel-username", s.Username)
+	}
+	if s.Password != "" {
+		query.Set("sentinel-password", s.Password)
+	}
+	u.RawQuery = query.Encode()
+	return u, nil
+}
+
 // Refuse returns the error for a field that a node cannot take over.
 func (m Module) Refuse(field, reason string) error {
 	return m.Invalidf("%s: %s (%s)", field, reason, page)

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 // all has the fields of a client's option that are refused.
 type all struct {
-	Sentinel, Standalone              struct{ MasterSet string }
+	Standalone                        struct{ MasterSet string }
 	SendToReplicas                    func() bool
 	ReplicaSelector, ReadNodeSelector func() int
 	ReplicaOnly, ShuffleInit          bool
@@ -77,6 +77,15 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
+func watched(change func(*rueidisnode.Option)) func(*rueidisnode.Option) {
+	return func(o *rueidisnode.Option) {
+		o.Sentinel.MasterSet = "m"
+		change(o)
+	}
+}
+
+func noAsk(net.Addr) (user, password string, err error) { return "", "", nil }
+
 func TestRefusals(t *testing.T) {
 	type option = rueidisnode.Option
 	for what, c := range map[string]struct {
@@ -84,18 +93,23 @@ func TestRefusals(t *testing.T) {
 		change func(*option)
 		want   string
 	}{
-		"Sentinel": {all{Sentinel: struct{ MasterSet string }{"m"}}, func(*option) {},
-			"m: invalid argument: Sentinel: it may make a master of a replica that lacks locks " +
+		"Standalone": {all{Standalone: struct{ MasterSet string }{"m"}}, func(*option) {},
+			"m: invalid argument: Standalone: a node is one independent master, without replicas or redirections " +
 				"(https://github.com/quorumlock/quorumlock/blob/main/docs/clients.md#what-is-refused)"},
-		"no address":      {all{}, func(o *option) { o.InitAddress = nil }, "InitAddress: 0 addresses, and a node is one"},
-		"two addresses":   {all{}, func(o *option) { o.InitAddress = []string{"a:1", "b:1"} }, "InitAddress: 2 addresses"},
-		"no port":         {all{}, func(o *option) { o.InitAddress = []string{"a"} }, `InitAddress "a" is not host:port`},
-		"a named port":    {all{}, func(o *option) { o.InitAddress = []string{"a:redis"} }, "m: a:redis: "},
-		"no dial timeout": {all{}, func(o *option) { o.Dialer.Timeout = -1 }, "Timeout: a node always has a timeout"},
-		"no timeout":      {all{}, func(o *option) { o.ConnWriteTimeout = -1 }, "Timeout: a node always has a timeout"},
-		"a database":      {all{}, func(o *option) { o.SelectDB = -1 }, "SelectDB -1 is negative"},
-		"a user alone":    {all{}, func(o *option) { o.Username = "app" }, "Username: a node logs nobody in"},
-		"a client name":   {all{}, func(o *option) { o.ClientName = "a b" }, "printable ASCII"},
+		"Sentinel":               {all{}, func(o *option) { o.Sentinel.MasterSet = "m" }, "m: 10.0.0.1:6379: node: invalid argument: Sentinel may make"},
+		"Sentinel, asked":        {all{}, watched(func(o *option) { o.Ask = noAsk }), "AuthCredentialsFn: with Sentinel"},
+		"Sentinel without TLS":   {all{}, watched(func(o *option) { o.TLSConfig = &tls.Config{} }), "Sentinel.TLSConfig: a node has one"},
+		"Sentinel without hosts": {all{}, watched(func(o *option) { o.InitAddress = nil }), "InitAddress names no sentinel"},
+		"Sentinel with an URL":   {all{}, watched(func(o *option) { o.InitAddress = []string{"a:1", "redis://b:2"} }), "InitAddress is no address"},
+		"no address":             {all{}, func(o *option) { o.InitAddress = nil }, "InitAddress: 0 addresses, and a node is one"},
+		"two addresses":          {all{}, func(o *option) { o.InitAddress = []string{"a:1", "b:1"} }, "InitAddress: 2 addresses"},
+		"no port":                {all{}, func(o *option) { o.InitAddress = []string{"a"} }, `InitAddress "a" is not host:port`},
+		"a named port":           {all{}, func(o *option) { o.InitAddress = []string{"a:redis"} }, "m: a:redis: "},
+		"no dial timeout":        {all{}, func(o *option) { o.Dialer.Timeout = -1 }, "Timeout: a node always has a timeout"},
+		"no timeout":             {all{}, func(o *option) { o.ConnWriteTimeout = -1 }, "Timeout: a node always has a timeout"},
+		"a database":             {all{}, func(o *option) { o.SelectDB = -1 }, "SelectDB -1 is negative"},
+		"a user alone":           {all{}, func(o *option) { o.Username = "app" }, "Username: a node logs nobody in"},
+		"a client name":          {all{}, func(o *option) { o.ClientName = "a b" }, "printable ASCII"},
 		"TLS on a socket": {all{}, func(o *option) { o.InitAddress, o.TLSConfig = []string{"/a"}, &tls.Config{} },
 			"TLSConfig: a node uses unix sockets"},
 	} {
