@@ -2,12 +2,7 @@ package quorum
 
 import (
 	"context"
-	"slices"
 	"time"
-
-	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/quorum/internal/engine"
-	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
 // Hooks are functions that the Locker calls, for metrics and traces. A nil hook costs nothing.
@@ -153,76 +148,4 @@ func either[F any](first, second F, isSecond bool) F {
 		return second
 	}
 	return first
-}
-
-// observation is what one call of Lock reports to its hooks. It is nil for a call without such hooks, which then
-// reads no clock for them.
-type observation struct {
-	core     *core
-	hooks    *Hooks
-	ctx      context.Context // that LockStart has returned
-	names    []string
-	began    clock.Instant // the call
-	asking   clock.Instant // the attempt
-	attempts int
-}
-
-// observe begins a call of Lock.
-func (c *core) observe(ctx context.Context, set *settings, names []string) *observation {
-	h := &set.hooks
-	if h.LockStart == nil && h.Attempt == nil && h.LockEnd == nil {
-		return nil
-	}
-	o := &observation{core: c, hooks: h, ctx: ctx, names: slices.Clone(names), began: c.Clock.Now()}
-	if h.LockStart != nil {
-		o.ctx = h.LockStart(ctx, o.names)
-	}
-	return o
-}
-
-// attempting notes that an attempt begins.
-func (o *observation) attempting() {
-	if o != nil {
-		o.attempts++
-		o.asking = o.core.Clock.Now()
-	}
-}
-
-// attempted calls the hook for an attempt. If it panics, the lock is released: the call
-// does not return it.
-func (o *observation) attempted(lock *Lock, found *engine.Outcome, err *Error) {
-	if o == nil || o.hooks.Attempt == nil {
-		return
-	}
-	of := found.Count()
-	e := AttemptEvent{
-		Names: o.names, Outcome: outcomeAcquired.String(), WriteBacks: found.WriteBacks, Probed: found.Approach.Probes(),
-		Granted: of[lease.Granted], Refused: of[lease.Refused], Quarantined: of[lease.Quarantined],
-		Unknown:  found.Unknown(),
-		Duration: o.core.Clock.Now().Sub(o.asking),
-	}
-	if err != nil {
-		e.Outcome, e.Err, e.Slots = outcomeOf(err).String(), err, err.slots
-	} else {
-		e.Slots = lock.slots
-	}
-	returned := false
-	defer lock.releaseUnless(&returned)
-	o.hooks.Attempt(o.ctx, e)
-	returned = true
-}
-
-// ended calls the hook for the end of a call.
-func (o *observation) ended(lock *Lock, err error) {
-	if o == nil || o.hooks.LockEnd == nil {
-		return
-	}
-	e := LockEvent{
-		Names: o.names, Outcome: outcomeAcquired.String(), Lock: lock, Err: err, Attempts: o.attempts,
-		Duration: o.core.Clock.Now().Sub(o.began),
-	}
-	if failed, ok := err.(*Error); ok {
-		e.Outcome = outcomeOf(failed).String()
-	}
-	o.hooks.LockEnd(o.ctx, e)
 }

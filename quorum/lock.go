@@ -79,40 +79,6 @@ func (u *user) EndContext(why error) {
 // lockOf returns the lock that an attempt has acquired, or is to acquire.
 func lockOf(h *engine.Hold) *Lock { return (*Lock)(h.User().(*user)) }
 
-// lockContext is the parent of a lock's context: the context given to Lock, and the lock as a
-// value. It is part of the Lock, because context.WithValue would allocate.
-type lockContext struct {
-	context.Context
-	lock *Lock
-}
-
-// waitContext bounds the waiting of a call of Lock by WithWait. It is not the parent of the lock's
-// context: the bound does not end the work.
-type waitContext struct {
-	context.Context
-	given context.Context // to Lock
-}
-
-type lockKey = testlock.Key
-
-func (c *lockContext) Value(key any) any {
-	if key == (lockKey{}) {
-		return c.lock
-	}
-	return c.Context.Value(key)
-}
-
-// innermost returns the handle whose context ctx is, or is derived from; nil for none.
-func innermost(ctx context.Context) *Lock {
-	switch l := ctx.Value(lockKey{}).(type) {
-	case *Lock:
-		return l
-	case *testlock.Lock:
-		return l.Handle(func() any { return newTestLock(l) }).(*Lock)
-	}
-	return nil
-}
-
 // newTestLock returns the handle of a lock that no node has granted: it is over no nodes, so that
 // none must confirm anything.
 func newTestLock(t *testlock.Lock) *Lock {
@@ -125,18 +91,6 @@ func newTestLock(t *testlock.Lock) *Lock {
 	c.Engine, l.handle, l.first = h.Engine(), h.First(), l
 	l.scope = lockContext{t.Parent, l}
 	return l
-}
-
-// FromContext returns the innermost lock over the name among those whose context ctx is, or is
-// derived from, and that have not been unlocked. It may have been lost: see [Lock.Err]. It finds no
-// slots of a semaphore.
-func FromContext(ctx context.Context, name string) (*Lock, bool) {
-	for l := innermost(ctx); l != nil; l = l.outer {
-		if l.slots == nil && slices.Contains(l.names, name) && !l.handle.IsUnlocked() {
-			return l, true
-		}
-	}
-	return nil, false
 }
 
 // Names returns the names that were given for this handle: for slots, the name of the semaphore.

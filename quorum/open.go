@@ -212,7 +212,7 @@ func Majority(nodes int) (int, error) {
 	return quorate.Majority(nodes), nil
 }
 
-// quorumSize returns the quorum size by the rule. If the rule refuses an even number, need is that of the next odd
+// quorumSize returns the quorum size by the rule. If the rule refuses an even number, need is the need of the next odd
 // number, and unfounded is the rule's error: a change of members passes through such a number. It may be used if
 // masters carry that list, but founds no deployment. need is 0 for a number that is never used.
 func quorumSize(rule Rule, nodes int) (need int, unfounded error) {

@@ -3,109 +3,14 @@ package quorum
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
-	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/quorum/internal/roster"
-	"github.com/quorumlock/quorumlock/quorum/internal/words"
 	"github.com/quorumlock/quorumlock/scripts"
 )
-
-// State is the nodes' state of a name.
-type State struct {
-	Name  string
-	Slot  int    // of the semaphore of that name; −1 for a lock that is no slot
-	Owner string // that a quorum keeps; empty for none
-	// Identity is which process the owner is; zero if no node knows, or for no owner.
-	Identity Identity
-	Level    int           // of that owner, on one of these nodes
-	Token    uint64        // the highest token counter on any node: at least the name's last token, since names share counters
-	TTL      time.Duration // how long a quorum keeps that owner, by the nodes' clocks; −1: never expires
-	// Readers is the least number of readers that a quorum has. They have no Owner; TTL is the last reader's.
-	Readers int
-	// WriterWaits reports that a waiting writer keeps new readers back.
-	WriterWaits bool
-	Nodes       []NodeState // in the Locker's order
-	isUnknown   bool        // nodes that do not answer, or may have forgotten it, could make it held
-}
-
-// NodeState is one node's state of a name.
-type NodeState struct {
-	Node        string
-	Err         error         // a *node.Error, or nil; with an error the fields below are zero
-	Owner       string        // empty when the name is free there, or readers have it
-	Identity    Identity      // of the owner; zero if no node knows it
-	Level       int           // as the key has it; the handle's own count decides
-	TTL         time.Duration // −1 when the key never expires
-	Token       uint64        // the token counter, which other names share
-	Quarantine  time.Duration // left
-	Readers     int           // that hold the name there
-	Reservation time.Duration // how long a waiting writer keeps new readers back; 0 for none
-}
-
-// ownerText names an owner, with its process if that is known.
-func ownerText(owner string, is Identity) string {
-	if is == (Identity{}) {
-		return fmt.Sprintf("%.64q", owner)
-	}
-	return fmt.Sprintf("%v as %.64q", is, owner)
-}
-
-// String says who holds the name, and then what each node replied, for people. The form may change.
-func (s State) String() string {
-	var b strings.Builder
-	b.WriteString(words.Quoted([]string{s.Name}))
-	if s.Slot >= 0 {
-		b.WriteString(words.Slots([]int{s.Slot}))
-	}
-	switch {
-	case s.Readers > 0:
-		fmt.Fprintf(&b, " is held by %s, %s", words.Readers(s.Readers), words.Left(s.TTL))
-	case s.Owner != "":
-		fmt.Fprintf(&b, " is held by %s, %s", ownerText(s.Owner, s.Identity), words.Left(s.TTL))
-	case s.isUnknown:
-		b.WriteString(" may be held: too few nodes can tell")
-	default:
-		b.WriteString(" is free")
-	}
-	if s.WriterWaits {
-		b.WriteString(", a writer waits")
-	}
-	fmt.Fprintf(&b, ", token at most %d", s.Token)
-	for _, n := range s.Nodes {
-		b.WriteString("; " + n.String())
-	}
-	return b.String()
-}
-
-// String says what the node replied, for people. The form may change.
-func (n NodeState) String() string {
-	if n.Err != nil {
-		return n.Err.Error()
-	}
-	text := fmt.Sprintf("node %s: free", n.Node)
-	switch {
-	case n.Readers > 0:
-		text = fmt.Sprintf("node %s: %s, %s", n.Node, words.Readers(n.Readers), words.Left(n.TTL))
-	case n.Owner != "":
-		text = fmt.Sprintf("node %s: %s, level %d, %s", n.Node, ownerText(n.Owner, n.Identity), n.Level, words.Left(n.TTL))
-	}
-	if n.Reservation > 0 {
-		text += fmt.Sprintf(", a writer keeps new readers back for %v", n.Reservation)
-	}
-	text += fmt.Sprintf(", token counter %d", n.Token)
-	if n.Quarantine > 0 {
-		text += fmt.Sprintf(", in quarantine for another %v", n.Quarantine)
-	}
-	return text
-}
 
 // Inspect returns the state of a name on every node. It writes nothing. A node that accepts clients with another list
 // of masters does not count: its [NodeState] has an error that wraps [ErrMembership]. If fewer nodes than the quorum
@@ -137,24 +42,6 @@ func (c *core) inspect(ctx context.Context, names []string) (states []State, err
 		err = cmp.Or(err, c.unavailable(ctx, "inspect", name, errs[k]))
 	}
 	return states, err
-}
-
-// stateOf combines the nodes' states of a name.
-func (c *core) stateOf(name string, masters []lockstate.Master) State {
-	lock := lockstate.Judge(name, masters, c.Need)
-	slot := -1
-	if semaphore, number, isSlot := scripts.ParseSlot(name); isSlot {
-		name, slot = semaphore, number
-	}
-	state := State{Name: name, Slot: slot, Owner: lock.Owner, Identity: Identity(lock.Identity), Level: lock.Level,
-		Token: lock.Token, TTL: lock.TTL, Readers: lock.Readers, WriterWaits: lock.WriterWaits,
-		isUnknown: lock.State == lockstate.Unknown}
-	for _, m := range masters {
-		state.Nodes = append(state.Nodes, NodeState{Node: m.Node, Err: m.Err, Owner: m.Owner, Identity: Identity(m.Identity),
-			Level: m.Level, TTL: m.TTL, Token: m.Token, Quarantine: m.Quarantine,
-			Readers: m.Readers, Reservation: m.Reservation})
-	}
-	return state
 }
 
 // unavailable returns the error of a call that failed on too many nodes, or nil.
@@ -237,68 +124,4 @@ func (c *core) forceAnyone(name scripts.Name, masters []lockstate.Master) script
 		token = 0
 	}
 	return scripts.Force(name, owners, token, c.maxLease)
-}
-
-// Ready returns nil if a quorum of nodes answers, lets this Locker in and is out of quarantine. It is for a readiness
-// probe, and for a program that should fail at its start rather than wait in its first call of Lock. It marks new
-// masters, as [Open] does. On each node alone it acquires, renews and releases a lock under a reserved name,
-// quorumlock:trial:ID, of which only a token counter remains. It does not test whether the user may use the
-// keys and channels of the program's own names, whether messages arrive, or anything on a node in quarantine:
-// quorumlock check -name does.
-//
-// It asks all nodes, and returns as soon as enough are ready: no dead node delays that. Otherwise it
-// takes up to about a node's timeout.
-//
-// The error is an [*Error] with the [*node.Error] of each node that failed. It wraps
-// [ErrQuarantined] if only quarantines are in the way, which end by themselves. Otherwise it wraps
-// [ErrUnavailable], with [ErrMembership] for another list of masters, and with [ErrPermanent] if
-// too few nodes are without a permanent error. A Locker whose options [Locker.With] refused returns
-// [ErrInvalid], and a closed one [ErrClosed].
-func (l *Locker) Ready(ctx context.Context) error {
-	c := l.core
-	if err := l.unusable(opReady, nil); err != nil {
-		return err
-	}
-	if ended := contextError(ctx); ended != nil {
-		return &Error{Op: opReady, causes: ended}
-	}
-	ready, tried := c.Roster.Ready(ctx, c.Need)
-	if ready {
-		return nil
-	}
-	select {
-	case s := <-c.Roster.Survey(): // it shows why, and marks new masters
-		return c.notReady(s, tried)
-	case <-ctx.Done():
-		return &Error{Op: opReady, causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
-	case <-c.Closed:
-		return &Error{Op: opReady, causes: []error{ErrClosed}}
-	}
-}
-
-// notReady returns why the nodes make no lock, as a survey and trials have found; nil if they can.
-func (c *core) notReady(s *roster.Survey, tried []error) error {
-	e := &Error{Op: opReady, Need: c.Need}
-	nodes := s.Readiness(tried)
-	for i, n := range nodes {
-		switch {
-		case n.Err != nil:
-			e.Unknown++
-			e.addNodes(c.NodeError(i, "look", n.Err))
-		case n.In > 0:
-			e.Quarantined++
-		default:
-			e.Granted++
-		}
-	}
-	left, ok := membership.ReadyIn(nodes, e.Need)
-	switch {
-	case ok && left == 0:
-		return nil
-	case ok:
-		e.causes = []error{ErrQuarantined, detail(fmt.Sprintf("for another %v", left.Round(100*time.Millisecond)))}
-	default:
-		e.causes = []error{ErrUnavailable}
-	}
-	return e
 }

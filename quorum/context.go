@@ -1,0 +1,54 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+
+	"github.com/quorumlock/quorumlock/internal/testlock"
+)
+
+// lockContext is the parent of a lock's context: the context given to Lock, and the lock as a
+// value. It is part of the Lock, because context.WithValue would allocate.
+type lockContext struct {
+	context.Context
+	lock *Lock
+}
+
+type lockKey = testlock.Key
+
+func (c *lockContext) Value(key any) any {
+	if key == (lockKey{}) {
+		return c.lock
+	}
+	return c.Context.Value(key)
+}
+
+// waitContext bounds the waiting of a call of Lock by WithWait. It is not the parent of the lock's
+// context: the bound does not end the work.
+type waitContext struct {
+	context.Context
+	given context.Context // to Lock
+}
+
+// innermost returns the handle whose context ctx is, or is derived from; nil for none.
+func innermost(ctx context.Context) *Lock {
+	switch l := ctx.Value(lockKey{}).(type) {
+	case *Lock:
+		return l
+	case *testlock.Lock:
+		return l.Handle(func() any { return newTestLock(l) }).(*Lock)
+	}
+	return nil
+}
+
+// FromContext returns the innermost lock over the name among those whose context ctx is, or is
+// derived from, and that have not been unlocked. It may have been lost: see [Lock.Err]. It finds no
+// slots of a semaphore.
+func FromContext(ctx context.Context, name string) (*Lock, bool) {
+	for l := innermost(ctx); l != nil; l = l.outer {
+		if l.slots == nil && slices.Contains(l.names, name) && !l.handle.IsUnlocked() {
+			return l, true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,74 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/quorum/internal/roster"
+)
+
+// Ready returns nil if a quorum of nodes answers, lets this Locker in and is out of quarantine. It is for a readiness
+// probe, and for a program that should fail at its start rather than wait in its first call of Lock. It marks new
+// masters, as [Open] does. On each node alone it acquires, renews and releases a lock under a reserved name,
+// quorumlock:trial:ID, of which only a token counter remains. It does not test whether the user may use the
+// keys and channels of the program's own names, whether messages arrive, or anything on a node in quarantine:
+// quorumlock check -name does.
+//
+// It asks all nodes, and returns as soon as enough are ready: no dead node delays that. Otherwise it
+// takes up to about a node's timeout.
+//
+// The error is an [*Error] with the [*node.Error] of each node that failed. It wraps
+// [ErrQuarantined] if only quarantines are in the way, which end by themselves. Otherwise it wraps
+// [ErrUnavailable], with [ErrMembership] for another list of masters, and with [ErrPermanent] if
+// too few nodes are without a permanent error. A Locker whose options [Locker.With] refused returns
+// [ErrInvalid], and a closed one [ErrClosed].
+func (l *Locker) Ready(ctx context.Context) error {
+	c := l.core
+	if err := l.unusable(opReady, nil); err != nil {
+		return err
+	}
+	if ended := contextError(ctx); ended != nil {
+		return &Error{Op: opReady, causes: ended}
+	}
+	ready, tried := c.Roster.Ready(ctx, c.Need)
+	if ready {
+		return nil
+	}
+	select {
+	case s := <-c.Roster.Survey(): // it shows why, and marks new masters
+		return c.notReady(s, tried)
+	case <-ctx.Done():
+		return &Error{Op: opReady, causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
+	case <-c.Closed:
+		return &Error{Op: opReady, causes: []error{ErrClosed}}
+	}
+}
+
+// notReady returns why the nodes make no lock, as a survey and trials have found; nil if they can.
+func (c *core) notReady(s *roster.Survey, tried []error) error {
+	e := &Error{Op: opReady, Need: c.Need}
+	nodes := s.Readiness(tried)
+	for i, n := range nodes {
+		switch {
+		case n.Err != nil:
+			e.Unknown++
+			e.addNodes(c.NodeError(i, "look", n.Err))
+		case n.In > 0:
+			e.Quarantined++
+		default:
+			e.Granted++
+		}
+	}
+	left, ok := membership.ReadyIn(nodes, e.Need)
+	switch {
+	case ok && left == 0:
+		return nil
+	case ok:
+		e.causes = []error{ErrQuarantined, detail(fmt.Sprintf("for another %v", left.Round(100*time.Millisecond)))}
+	default:
+		e.causes = []error{ErrUnavailable}
+	}
+	return e
+}
