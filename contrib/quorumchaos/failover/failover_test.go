@@ -1,15 +1,21 @@
 package failover
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -48,10 +54,8 @@ func get(t *testing.T, s *Server, want string) {
 	t.Helper()
 	got, err := s.Do("GET", "k")
 	testkit.Must(t, err)
-	if got == nil {
-		got = ""
-	}
-	testkit.Check(t, text(got) == want, "k is %q, want %q", got, want)
+	text, _ := got.([]byte)
+	testkit.Check(t, string(text) == want, "k is %q, want %q", text, want)
 }
 
 // A primary that is killed comes back as a replica of the next one.
@@ -76,8 +80,8 @@ func TestIsolatedPrimary(t *testing.T) {
 	next := promoted(t, g, old)
 	_, err := old.Do("SET", "k", "v")
 	testkit.Must(t, err)
-	role, err := values(old.Do("ROLE"))
-	testkit.Check(t, err == nil && text(role[0]) == "master", "isolated, it is a %s, %v", role[0], err)
+	role, err := redis.Values(old.Do("ROLE"))
+	testkit.Check(t, err == nil && fmt.Sprintf("%s", role[0]) == "master", "isolated, it is a %s, %v", role[0], err)
 	get(t, next, "")
 	g.Join(old)
 	await(t, "its return as a replica", g.Whole)
@@ -116,4 +120,27 @@ func TestFailoverByCommand(t *testing.T) {
 		})
 	})
 	await(t, "the old primary's return as a replica", g.Whole)
+}
+
+// Clients ask the Sentinels: they lock at the next primary, once the old one follows it.
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	s := started(t, 1, 1)
+	locker, err := redlock.Open(s.URLs(), quorum.WithNodeOptions(node.WithMaxLease(2*time.Second), node.WithTimeout(time.Second)))
+	testkit.Must(t, err)
+	defer locker.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	lock, err := locker.Lock(ctx, "invoice:42")
+	testkit.Must(t, err)
+	g, old := s.Groups[0], s.Groups[0].Servers[0]
+	testkit.Must(t, old.Kill())
+	promoted(t, g, old)
+	_, err = locker.TryLock(ctx, "invoice:42")
+	testkit.Check(t, err != nil, "without its replica the next primary grants")
+	testkit.Must(t, old.Start())
+	next, err := locker.Lock(ctx, "invoice:42")
+	testkit.Must(t, err)
+	testkit.Check(t, !lock.Valid() && next.Token() > lock.Token(), "the lock before is valid: %v, token %d, then %d", lock.Valid(), lock.Token(), next.Token())
+	testkit.Must(t, next.Unlock(ctx))
 }

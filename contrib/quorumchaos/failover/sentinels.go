@@ -20,13 +20,14 @@ const (
 	sentinels  = 3
 	readyBound = 30 * time.Second // on a busy machine
 	downAfter  = 500 * time.Millisecond
-	timeout    = time.Second // a failover that fails, as when the Sentinels elect no leader, is tried again after twice that
+	timeout    = 2 * time.Second // more than the second between two looks at the server that is promoted; twice this, and a failed failover is tried again
 )
 
 // periods are those of the Sentinels' own work, in milliseconds. By default seconds pass until they know each other, and
 // until a primary that comes back is made a replica; and a Sentinel that stood still for 2 s promotes nobody for 30 s.
-// Sentinels before 7.0 have no such setting.
-var periods = []any{"SENTINEL", "DEBUG", "INFO-PERIOD", 300, "PING-PERIOD", 100, "ASK-PERIOD", 100, "PUBLISH-PERIOD", 200,
+// They promote only a replica that they looked at within three INFO periods, and while its primary is down they look at it
+// once a second, so that a shorter INFO period makes failovers fail. Sentinels before 7.0 have no such setting.
+var periods = []any{"SENTINEL", "DEBUG", "INFO-PERIOD", 500, "ASK-PERIOD", 100, "PUBLISH-PERIOD", 200,
 	"MIN-LINK-RECONNECT-PERIOD", 100, "TILT-PERIOD", 1000}
 
 // Sentinels are three Sentinels, and the groups that they watch.
@@ -96,8 +97,8 @@ func (s *Sentinels) start(groups, replicas int, args []string) (err error) {
 func (s *Sentinels) ready() bool {
 	for _, g := range s.Groups {
 		for _, one := range s.sentinels {
-			others, err := values(one.Do("SENTINEL", "SENTINELS", g.Name))
-			replicas, failed := values(one.Do("SENTINEL", "REPLICAS", g.Name))
+			others, err := redis.Values(one.Do("SENTINEL", "SENTINELS", g.Name))
+			replicas, failed := redis.Values(one.Do("SENTINEL", "REPLICAS", g.Name))
 			if err != nil || failed != nil || len(others) != sentinels-1 || len(replicas) != len(g.Servers)-1 {
 				return false
 			}
@@ -112,10 +113,14 @@ func (s *Sentinels) ready() bool {
 	return true
 }
 
-// Addrs returns the Sentinels' host:port.
-func (s *Sentinels) Addrs() (all []string) {
+// URLs returns the groups' URLs, for redlock.Open: clients ask the Sentinels where the primary is.
+func (s *Sentinels) URLs() (all []string) {
+	var hosts []string
 	for _, one := range s.sentinels {
-		all = append(all, one.Addr())
+		hosts = append(hosts, one.Addr())
+	}
+	for _, g := range s.Groups {
+		all = append(all, fmt.Sprintf("redis+sentinel://%s/%s?failover=%d", strings.Join(hosts, ","), g.Name, len(g.Servers)-1))
 	}
 	return all
 }
@@ -133,7 +138,3 @@ func (s *Sentinels) Stop() error {
 	}
 	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
-
-func values(reply any, err error) ([]any, error)   { return redis.Values(reply, err) }
-func texts(reply any, err error) ([]string, error) { return redis.Strings(reply, err) }
-func text(v any) string                            { return fmt.Sprintf("%s", v) }

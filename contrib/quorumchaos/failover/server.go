@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
@@ -105,7 +107,7 @@ func (g *Group) Primary() (*Server, error) {
 	votes := map[string]int{}
 	var errs []error
 	for _, one := range g.of.sentinels {
-		addr, err := texts(one.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.Name))
+		addr, err := redis.Strings(one.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.Name))
 		if err != nil || len(addr) != 2 {
 			errs = append(errs, fmt.Errorf("%s: the primary's address is %q: %w", one.Addr(), addr, err))
 			continue
@@ -161,21 +163,15 @@ func (g *Group) Whole() bool {
 	if err != nil {
 		return false
 	}
-	role, err := values(primary.Do("ROLE"))
-	if err != nil || len(role) != 3 || text(role[0]) != "master" {
-		return false
-	}
-	replicas, _ := role[2].([]any)
-	if len(replicas) != len(g.Servers)-1 {
-		return false
-	}
 	for _, s := range g.Servers {
-		if s == primary {
-			continue
-		}
-		role, err := values(s.Do("ROLE"))
-		if err != nil || len(role) != 5 || text(role[0]) != "slave" || text(role[3]) != "connected" {
+		role, err := redis.Values(s.Do("ROLE")) // of a primary "master", an offset, its replicas; of a replica the fourth is its state
+		switch {
+		case err != nil, s == primary && len(role) != 3, s != primary && (len(role) != 5 || fmt.Sprintf("%s", role[3]) != "connected"):
 			return false
+		case s == primary:
+			if replicas, _ := role[2].([]any); len(replicas) != len(g.Servers)-1 {
+				return false
+			}
 		}
 	}
 	return true
