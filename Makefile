@@ -53,7 +53,7 @@ IMAGE ?= ghcr.io/quorumlock/quorumlock
 .PHONY: help demo quick test flakes chaos soak bench bench-check lint vuln api dist image dist-test release
 .PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish
 .PHONY: test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
-.PHONY: test-chaos test-chaos-containers test-chaos-masters test-chaos-paths
+.PHONY: test-chaos test-chaos-containers test-chaos-masters test-chaos-paths test-chaos-failovers
 
 help: ## this list; the times are those of 2 idle cores and a warm build cache
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -126,11 +126,11 @@ test-contrib-quorumchaos:
 # processor time of containers; clients without the race detector cost half, too.
 CHAOS_FLAGS := -chaos.stretch=2 -chaos.race=false
 CHAOS = $(TEST) $(FIRST) ./chaos $(CHAOS_FLAGS)
-SHORT_CHAOS := TestPictures|TestChaos/(majority|rolling|a_live_master|partition_of_the_holder|frozen|client_paused)
+SHORT_CHAOS := TestPictures|TestChaos/(majority|rolling|a_live_master|partition_of_the_holder|frozen|client_paused|failover:_each)
 # They measure time, and are idle most of it: where we may, they get the processor before all else. Their compilers and
 # linkers do not: other tests stood still for 5 s meanwhile.
 FIRST := -exec '$(if $(shell nice -n -10 true 2>&1),,nice -n -10 )$(SESSION)'
-test-chaos: test-chaos-containers test-chaos-masters test-chaos-paths
+test-chaos: test-chaos-containers test-chaos-masters test-chaos-paths test-chaos-failovers
 
 test-chaos-containers:
 	cd integration && $(CHAOS) -run 'TestChaos/(minority_killed|restart_amnesia|random_walk)'
@@ -140,6 +140,9 @@ test-chaos-masters:
 
 test-chaos-paths:
 	cd integration && $(CHAOS) -chaos.backend=processes -run 'TestPictures|TestChaos/(partition_of_the_holder|frozen|client_paused)'
+
+test-chaos-failovers:
+	cd integration && $(CHAOS) -chaos.backend=processes -run 'TestChaos/failover:_each'
 
 # Masters are containers where there is a container engine, else processes. The report says which.
 chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos*, and a page with a picture of each to chaos/ (25 minutes)
@@ -151,7 +154,7 @@ chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the
 soak: redis-server ## the same claims, for hours
 	$(GO) test -timeout 90m -v -run 'TestProtocol|TestSearch' ./quorum/model/lease ./quorum/model/membership ./quorum/model/shell -model.deep
 	cd integration && GOGC=400 $(GO) test -timeout 90m ./sim -sim.seeds=20000 -sim.semaphores=5000 -sim.readers=5000 -sim.handovers=5000 -sim.replays=200
-	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/(random walk|walk of two operators)' -chaos.full -chaos.walk=5m
+	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/(random walk|walk of two operators|failover: walk)' -chaos.full -chaos.walk=5m
 	$(GO) test -timeout 90m -v -run TestDifferential ./internal/fakeredis -differential.steps=1000000
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 5m ./scripts
 	$(GO) test -run '^$$' -fuzz FuzzNames -fuzztime 2m ./scripts

@@ -38,7 +38,7 @@ type cluster struct {
 	ends    []func() // of what runs beside the scenario
 
 	replicas  int      // of each master
-	sentinels []string // host:port
+	sentinels []string // the masters' URLs, by Sentinels
 	query     string   // of the masters' URLs, besides the name
 
 	tracks timeline.Recorder // what the harness did to masters and clients, for the picture
@@ -201,6 +201,7 @@ type paths struct {
 	group    string
 	query    string
 	forwards []*forward.Forward
+	named    []string // URLs without a query that name the masters, in place of the forwards
 }
 
 // apartFor makes paths for a group of clients.
@@ -220,7 +221,11 @@ func (r *run) apartFor(group string) *paths {
 func (p *paths) urls(places ...int) []string {
 	var all []string
 	for i, f := range p.forwards {
-		all = append(all, "redis://"+f.Addr()+asMember(i)+p.query)
+		url := "redis://" + f.Addr()
+		if p.named != nil {
+			url = p.named[i]
+		}
+		all = append(all, url+asMember(i)+p.query)
 	}
 	return pick(all, places)
 }

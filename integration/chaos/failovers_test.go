@@ -3,10 +3,13 @@
 package chaos
 
 import (
+	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/failover"
 	"github.com/quorumlock/quorumlock/integration/contender"
 	"github.com/quorumlock/quorumlock/internal/forward"
+	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
 const failoverLease = 3 * time.Second
@@ -17,7 +20,7 @@ func failovers() []scenario {
 	all := []scenario{
 		{name: "failover: primary killed", play: failoverKilled,
 			shows: "The primary is killed. Sentinels promote its replica, and clients follow. It comes back, empty, as a replica; then clients acquire again."},
-		{name: "failover: primary frozen", play: failoverFrozen,
+		{name: "failover: primary stands still", play: failoverFrozen,
 			shows: "The primary stands still until its replica is promoted and that one's quarantine is over. It goes on with clients that stayed beside it, and with what its replica and its clients had said meanwhile, but out of reach of the Sentinels. In the end they make it a replica."},
 		{name: "failover: holder stays beside the old primary", play: failoverHolderStays,
 			shows: "The primary is cut off from its replica and the Sentinels, not from the clients beside it, of which one holds. The replica is promoted, and the other clients follow it. Then what was held back between them arrives."},
@@ -29,20 +32,22 @@ func failovers() []scenario {
 			shows: "The replica stands still for more than a max lease. Then it runs, and its link to the primary is silent for as long, and what was sent meanwhile arrives. Nobody is promoted."},
 		{name: "failover: within a failover", play: failoverTwice,
 			shows: "The primary is killed, and as soon as its replica is promoted that one stands still, while the old one comes back, empty."},
-		{name: "failover: random walk", play: failoverWalk,
+		{name: "failover: walk", play: failoverWalk,
 			shows: "All of these faults, masters and times by seed, with a client beside each process, some that follow at once, and some whose connections stay."},
 	}
 	for i := range all {
 		all[i].lease, all[i].replicas, all[i].on = failoverLease, 1, one
 	}
+	all = append(all, scenario{name: "failover: each fault in turn", play: failoversInTurn, lease: time.Second, replicas: 1, on: one[:1],
+		shows: "One master, with a client beside each process and two that follow: the primary is cut off, then frozen; a failover by command; the primary is killed; the replica stands still."})
 	two := []scenario{
 		{name: "failover: two replicas, within a failover", play: failoverTwice,
 			shows: "Of a primary with two replicas one process after another is killed, until the third one is the primary. Then the others come back."},
 		{name: "failover: two replicas, and one goes back and forth", play: replicaGoesBack,
-			shows: "The primary is cut off from its replicas. One is promoted, and the other one follows it. That one returns to the old primary, until a Sentinel corrects it."},
+			shows: "The primary and one replica are cut off from the other replica and the Sentinels, and that other one is promoted. The first one follows it, and then the old primary again. Clients found the deployment."},
 	}
 	for i := range two {
-		two[i].lease, two[i].replicas, two[i].on = failoverLease, 2, one[:1]
+		two[i].lease, two[i].replicas, two[i].on, two[i].founded = failoverLease, 2, one[:1], true
 	}
 	return append(all, two...)
 }
@@ -53,7 +58,7 @@ func (r *run) crowdOn(n int, by *paths) []*worker {
 }
 
 func failoverKilled(r *run) {
-	crowd := r.crowdOn(3, r.following("clients", (*forward.Forward).Turn))
+	crowd := r.crowdOn(3, r.asking("clients"))
 	r.acquires(time.Now(), soon)
 	before := r.primaries()
 	r.all(0, r.failing(), r.kill)
@@ -65,7 +70,7 @@ func failoverKilled(r *run) {
 }
 
 func failoverFrozen(r *run) {
-	left, right := r.pinned("beside the old primary", 0), r.following("clients that follow", (*forward.Forward).Turn)
+	left, right := r.pinned("beside the old primary", 0), r.asking("clients that ask Sentinels")
 	r.start(r.holdsOn(left))
 	r.start(r.holdsOn(left))
 	follow := r.start(r.holdsOn(right))
@@ -105,7 +110,7 @@ func (r *run) cutOffWith(left *paths) (join func()) {
 }
 
 func failoverHolderStays(r *run) {
-	left, right := r.pinned("beside the old primary", 0), r.following("clients that follow", (*forward.Forward).Turn)
+	left, right := r.pinned("beside the old primary", 0), r.asking("clients that ask Sentinels")
 	a, _ := r.holds(contender.Plan{URLs: left.urls()})
 	others := r.crowdOn(2, right)
 	join := r.cutOffWith(left)
@@ -118,7 +123,7 @@ func failoverHolderStays(r *run) {
 }
 
 func failoverHolderFollows(r *run) {
-	left, right := r.pinned("beside the old primary", 0), r.following("clients that follow", (*forward.Forward).Turn)
+	left, right := r.pinned("beside the old primary", 0), r.asking("clients that ask Sentinels")
 	a, _ := r.holds(contender.Plan{URLs: right.urls()})
 	r.crowdOn(2, left)
 	r.cutOffWith(left)()
@@ -130,7 +135,8 @@ func failoverHolderFollows(r *run) {
 }
 
 func failoverByCommand(r *run) {
-	crowd := r.crowdOn(2, r.following("clients that follow", (*forward.Forward).Turn))
+	crowd := r.crowdOn(1, r.asking("clients that ask Sentinels"))
+	crowd = append(crowd, r.crowdOn(1, r.following("clients that follow", (*forward.Forward).Turn))...)
 	crowd = append(crowd, r.crowdOn(2, r.following("clients whose connections stay", (*forward.Forward).Lead))...)
 	for range 3 {
 		r.acquires(time.Now(), soon+r.lease)
@@ -142,21 +148,25 @@ func failoverByCommand(r *run) {
 func replicaStandsStill(r *run) {
 	crowd := r.crowdOn(3, r.following("clients", (*forward.Forward).Turn))
 	r.acquires(time.Now(), soon)
-	each := func(kind string, do func(g *replicated) error) {
-		for i := range r.failing() {
-			r.happened(ofMaster(i), kind, "of master %d", i+1)
-			r.must(do(r.group(i)))
-		}
-	}
-	each("replica frozen", func(g *replicated) error { return g.Servers[1].Freeze() })
+	r.toReplicas("replica frozen", func(_, replica *failover.Server) error { return replica.Freeze() })
 	r.let(r.lease + r.lease/4)
-	each("replica thawed", func(g *replicated) error { return g.Servers[1].Thaw() })
+	r.toReplicas("replica thawed", func(_, replica *failover.Server) error { return replica.Thaw() })
 	r.whole(crowd...)
-	each("replica's link silent", func(g *replicated) error { g.Servers[0].Silence(g.Servers[1]); return nil })
+	r.toReplicas("replica's link silent", func(primary, replica *failover.Server) error { primary.Silence(replica); return nil })
 	r.let(r.lease + r.lease/4)
-	each("replica's link released", func(g *replicated) error { g.Servers[0].Release(g.Servers[1]); return nil })
+	r.toReplicas("replica's link released", func(primary, replica *failover.Server) error { primary.Release(replica); return nil })
 	r.whole(crowd...)
 	r.let(r.lease / 2)
+}
+
+// toReplicas does something to a replica of each master that fails over.
+func (r *run) toReplicas(kind string, do func(primary, replica *failover.Server) error) {
+	r.t.Helper()
+	for i, primary := range r.primaries() {
+		r.happened(ofMaster(i), kind, "of master %d", i+1)
+		at := slices.IndexFunc(r.group(i).Servers, func(s *failover.Server) bool { return s != primary })
+		r.must(do(primary, r.group(i).Servers[at]))
+	}
 }
 
 func failoverTwice(r *run) {
@@ -186,66 +196,112 @@ func failoverTwice(r *run) {
 	r.let(r.lease / 2)
 }
 
-// replicaGoesBack: if one of two replicas were enough, the old primary could grant by the one that went back to it, while
-// a lock lives that the new one granted by it.
-func replicaGoesBack(r *run) {
-	left, right := r.pinned("beside the old primary", 0), r.following("clients that follow", (*forward.Forward).Turn)
-	r.start(r.holdsOn(left))
-	follow := r.start(r.holdsOn(right))
-	r.start(r.holdsOn(right))
+// failoversInTurn waits for clients to acquire twice only, so that it is short.
+func failoversInTurn(r *run) {
+	follow := r.start(r.holdsOn(r.asking("clients that ask Sentinels")))
+	r.start(r.holdsOn(r.following("clients whose connections stay", (*forward.Forward).Lead)))
+	r.start(r.holdsOn(r.pinned("beside the first", 0)))
+	r.start(r.holdsOn(r.pinned("beside the second", 1)))
 	r.acquires(time.Now(), soon)
-	before := r.primaries()
-	r.must(r.isolate(0))
-	r.promoted(before)
-	r.let(2 * r.lease)
-	g, old, next := r.group(0), before[0], r.group(0).primary()
-	old.Release(next) // the link is over; the server finds that out
-	for _, s := range g.Servers {
-		if s != old && s != next {
-			r.happened(ofMaster(0), "replica returns to the old primary", "of master 1")
-			old.Release(s)
-			r.must(s.Follow(old))
-		}
+	fault := func(begin, end func(int) error, lasts time.Duration) {
+		before := r.primaries()
+		r.must(begin(0))
+		r.promoted(before)
+		r.let(lasts)
+		r.must(end(0))
+		r.whole()
 	}
-	r.let(r.lease)
-	r.must(r.join(0))
+	fault(r.isolate, r.join, r.lease+r.lease/2)
 	r.whole(follow)
+	fault(r.pause, r.unpause, r.lease/2)
+	r.switchOver()
+	r.whole()
+	fault(r.kill, r.restart, 0)
+	r.toReplicas("replica frozen", func(_, replica *failover.Server) error { return replica.Freeze() })
+	r.let(r.lease / 4)
+	r.toReplicas("replica thawed", func(_, replica *failover.Server) error { return replica.Thaw() })
+	r.whole(follow)
+}
+
+// replicaGoesBack: if one of two replicas were enough, the old primary would grant by the one that went back to it, while
+// a lock lives that the new one granted by it. To such clients a primary with two replicas has too many: they need one
+// that has lost the other.
+func replicaGoesBack(r *run) {
+	left, right := r.pinned("beside the old primary", 0), r.asking("clients that ask Sentinels")
+	r.crowdOn(2, left)
+	b := r.gated(contender.Plan{URLs: right.urls(), Patience: 2 * r.lease})
+	if r.kind != fewer {
+		r.acquires(time.Now(), soon+r.lease)
+	}
+	g, before := r.group(0), r.primaries()
+	old, next, other := g.Servers[0], g.Servers[1], g.Servers[2]
+	r.happened(ofMaster(0), "primary and one replica cut off from the other and Sentinels", "master 1")
+	g.Isolate(old)
+	g.Isolate(other)
+	old.Release(other)
+	r.promoted(before)
+	old.Release(next) // the link is over, and the old primary finds that out
+	other.Release(next)
+	r.let(r.lease + r.lease/4) // a quarantine, and then one holds beside the old primary, if one replica is enough
+	r.happened(ofMaster(0), "replica changes sides", "of master 1")
+	r.must(other.Follow(next))
+	held := r.pass(b, contender.Acquired, contender.Refused).Did == contender.Acquired
+	r.happened(ofMaster(0), "replica changes sides", "of master 1")
+	r.must(other.Follow(old))
+	r.let(r.lease)
+	if held {
+		r.at(b, contender.ToWrite)
+		r.goesOn(b)
+		r.leaves(b)
+	}
+	b.order(contender.Stop)
+	g.Join(old)
+	g.Join(other)
+	if r.whole(); r.kind != fewer {
+		r.whole(r.crowdOn(1, right)...)
+	}
 	r.let(r.lease / 2)
 }
 
 // failoverWalk plays one fault after another on each master that fails over, at the same time.
 func failoverWalk(r *run) {
-	follow := r.start(r.holdsOn(r.following("clients that follow", (*forward.Forward).Turn)))
+	follow := r.start(r.holdsOn(r.asking("clients that ask Sentinels")))
 	r.start(r.holdsOn(r.following("clients whose connections stay", (*forward.Forward).Lead)))
-	for k := range r.replicas + 1 {
-		r.start(r.holdsOn(r.pinned([]string{"beside the first", "beside the second", "beside the third"}[k], k)))
+	for k, group := range []string{"beside the first", "beside the second"} {
+		r.start(r.holdsOn(r.pinned(group, k)))
 	}
 	r.acquires(time.Now(), soon)
 	faults := []struct{ begin, end func(int) error }{
 		{r.kill, r.restart}, {r.pause, r.unpause}, {r.isolate, r.join},
-		{func(i int) error { _ = r.group(i).Failover(); return nil }, nil},
+		{func(i int) error {
+			r.happened(ofMaster(i), "SENTINEL FAILOVER", "master %d", i+1)
+			_ = r.group(i).Failover()
+			return nil
+		}, nil},
 	}
+	upTo := func(d time.Duration) time.Duration { return time.Duration(r.rng.Int64N(int64(d))) }
 	for end := time.Now().Add(*walkFor); time.Now().Before(end); {
-		var endings []func()
+		before, endings := r.primaries(), []func(){}
 		for i := range r.failing() {
-			if r.rng.IntN(4) == 0 {
-				continue
-			}
 			f := faults[r.rng.IntN(len(faults))]
 			r.must(f.begin(i))
 			if f.end != nil {
 				endings = append(endings, func() { r.must(f.end(i)) })
 			}
 		}
-		r.let(time.Duration(r.rng.Int64N(int64(3 * r.lease))))
+		if r.rng.IntN(2) == 0 { // else perhaps before
+			poll.Until(soon, func() bool {
+				return !slices.ContainsFunc(r.primaries(), func(s *failover.Server) bool { return slices.Contains(before, s) })
+			})
+		}
+		r.let(upTo(2 * r.lease))
 		for _, end := range endings {
 			end()
 		}
 		if r.rng.IntN(2) == 0 {
 			r.whole(follow)
-		} else {
-			r.let(time.Duration(r.rng.Int64N(int64(r.lease))))
 		}
+		r.let(upTo(r.lease))
 	}
 	r.whole(follow)
 	r.let(r.lease)

@@ -40,7 +40,7 @@ func (r *run) judge() {
 	}
 	res.Tried = res.Acquired + res.Refused
 	r.expect(res.Acquired > 0, "the lock was acquired at least once")
-	res.Faults = r.told()
+	res.Faults, res.Failovers = r.told(), r.failovers()
 
 	events, err := r.events()
 	if err != nil {
@@ -134,7 +134,7 @@ type result struct {
 	Tried, Acquired, Refused, Lost int
 	DoubleHolds, Other             int // Other: the other violations of the history
 	Stale, LostWrites, Orphans     int
-	Failovers                      int // that the schedule waited for
+	Failovers                      int // to a replica
 	Gap, Took                      time.Duration
 	Notes                          []string
 
@@ -142,8 +142,8 @@ type result struct {
 }
 
 func (r *result) String() string {
-	return fmt.Sprintf("%s, %s, %d masters: tried %d, acquired %d, refused %d, lost %d, double holds %d, stale writes refused %d, lost writes %d, orphan keys %d, longest without a holder %v; faults: %s; took %v; %v",
-		r.Scenario, r.Kind, r.Masters, r.Tried, r.Acquired, r.Refused, r.Lost, r.DoubleHolds, r.Stale, r.LostWrites, r.Orphans,
+	return fmt.Sprintf("%s, %s, %d masters: tried %d, acquired %d, refused %d, lost %d, double holds %d, stale writes refused %d, lost writes %d, orphan keys %d, failovers %d, longest without a holder %v; faults: %s; took %v; %v",
+		r.Scenario, r.Kind, r.Masters, r.Tried, r.Acquired, r.Refused, r.Lost, r.DoubleHolds, r.Stale, r.LostWrites, r.Orphans, r.Failovers,
 		r.Gap.Round(time.Millisecond), r.Faults, r.Took.Round(100*time.Millisecond), r.Notes)
 }
 

@@ -8,7 +8,8 @@
 // a report.
 //
 // A new scenario goes to the end of the list in chaos_test.go (its place decides whether it has 3 or 5 masters without
-// -chaos.full), its name into the Makefile if make test plays it, and its control below it. What it does to masters and
+// -chaos.full), with replicas into failovers_test.go, its name into the Makefile if make test plays it, and its control
+// below the list. What it does to masters and
 // paths goes into faults_test.go, with its log line, its mark and its state in the picture, and into faults in
 // walk_test.go. run_test.go and cluster_test.go set a run up, judge_test.go decides, and report_test.go writes; make
 // chaos writes docs/reports/chaos*. For the pictures, draw_test.go asks the masters what they are in.
@@ -30,7 +31,7 @@ import (
 
 var (
 	full     = flag.Bool("chaos.full", false, "run every scenario on 3 and on 5 masters, and the controls; else each on either")
-	nodes    = flag.Int("chaos.masters", 0, "run every scenario on this many masters only (3 or 5)")
+	nodes    = flag.Int("chaos.masters", 0, "run every scenario on this many masters only (3 or 5; failovers 1 or 3)")
 	seed     = flag.Uint64("chaos.seed", 0, "the seed of every scenario; 0 for a random one")
 	stretch  = flag.Int("chaos.stretch", 1, "multiply leases, timeouts and bounds, for a machine with other work")
 	walkFor  = flag.Duration("chaos.walk", 30*time.Second, "how long each random walk is")

@@ -80,6 +80,7 @@ func (r *report) write(path string, passed bool) error {
 				sum["lost acknowledged writes"] += res.LostWrites
 				sum["orphan keys"] += res.Orphans
 				sum["acquired"] += res.Acquired
+				sum["failovers"] += res.Failovers
 			}
 		}
 		if one.Results != nil {

@@ -5,6 +5,7 @@ package chaos
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,17 +24,15 @@ const (
 	fewer = "fewer-replicas" // failover=N with one replica less than there are
 )
 
-// sealed reports whether the library knows failover=N. Until it does, only the controls are played.
-const sealed = false
-
 // replicated is a master of several processes. What the harness asks or does, it does to the primary.
 type replicated struct {
 	*failover.Group
 	stop func() error
 
-	mu   sync.Mutex
-	last *failover.Server // that the Sentinels named
-	hit  *failover.Server // by Kill or Freeze
+	mu    sync.Mutex
+	last  *failover.Server // that the Sentinels named
+	moved int              // how often they named another one
+	hit   *failover.Server // by Kill or Freeze
 }
 
 // newReplicated starts n masters with replicas.
@@ -43,7 +42,7 @@ func newReplicated(n, replicas int, log func(string, ...any)) (*cluster, error) 
 		return nil, err
 	}
 	c := &cluster{log: log, began: time.Now(), tracks: timeline.Recorder{Now: now}, counts: map[string]int{}, replicas: replicas,
-		sentinels: s.Addrs()}
+		sentinels: s.URLs()}
 	stop := sync.OnceValue(s.Stop)
 	for _, g := range s.Groups {
 		c.servers = append(c.servers, &replicated{Group: g, stop: stop, last: g.Servers[0]})
@@ -56,8 +55,9 @@ func (g *replicated) primary() *failover.Server {
 	one, err := g.Primary()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err == nil {
+	if err == nil && one != g.last {
 		g.last = one
+		g.moved++
 	}
 	return g.last
 }
@@ -96,7 +96,7 @@ func failoverQuery(kind string, replicas int) string {
 	if kind == fewer {
 		replicas--
 	}
-	if !sealed || replicas == 0 || kind != library && kind != fewer {
+	if replicas == 0 || kind != library && kind != fewer {
 		return ""
 	}
 	return fmt.Sprintf("&failover=%d", replicas)
@@ -140,6 +140,19 @@ func (r *run) following(group string, turn func(*forward.Forward, string)) *path
 	return p
 }
 
+// asking makes paths for clients that ask the Sentinels where the masters are, or that follow, if they cannot ask.
+func (r *run) asking(group string) *paths {
+	if !r.ours() {
+		return r.following(group, (*forward.Forward).Turn)
+	}
+	p := r.apartFor(group)
+	for _, url := range r.sentinels {
+		url, _, _ = strings.Cut(url, "?")
+		p.named = append(p.named, url)
+	}
+	return p
+}
+
 // primaries returns the present primaries of the masters that fail over.
 func (r *run) primaries() (all []*failover.Server) {
 	for i := range r.failing() {
@@ -178,8 +191,19 @@ func (r *run) promoted(before []*failover.Server) {
 		}
 		r.happened(ofMaster(i), "replica promoted", "for master %d", i+1)
 	}
-	r.result.Failovers += len(before)
 	r.log("+%v promoted after %v", time.Since(r.began).Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+}
+
+// failovers is how often a master has moved to another process.
+func (c *cluster) failovers() (n int) {
+	for _, s := range c.servers {
+		if g, ok := s.(*replicated); ok {
+			g.mu.Lock()
+			n += g.moved
+			g.mu.Unlock()
+		}
+	}
+	return n
 }
 
 // switchOver has the Sentinels promote replicas by command.
@@ -190,7 +214,10 @@ func (r *run) switchOver() {
 		r.happened(ofMaster(i), "SENTINEL FAILOVER", "master %d", i+1)
 		var err error
 		if !poll.Until(promoteBound, func() bool {
-			err = r.group(i).Failover() // again: they refuse it soon after another one, and it may fail
+			// They refuse it until they have seen that a replica is back, and it may fail.
+			if err = r.group(i).Failover(); err != nil {
+				return false
+			}
 			return poll.Until(5*time.Second, func() bool { return r.group(i).primary() != old })
 		}) {
 			r.must(errors.Join(errors.New("the Sentinels promote nobody"), err))
@@ -199,7 +226,7 @@ func (r *run) switchOver() {
 	r.promoted(before)
 }
 
-// whole waits until each master has all of its replicas, and then until the clients acquire.
+// whole waits until each master has all of its replicas, and then until the clients acquire, if any are given.
 func (r *run) whole(by ...*worker) {
 	r.t.Helper()
 	began := time.Now()
@@ -209,7 +236,9 @@ func (r *run) whole(by ...*worker) {
 		}
 	}
 	r.log("+%v all replicas are back after %v", time.Since(r.began).Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
-	r.available(time.Now(), r.lease+10*slack, "all replicas are back", by...)
+	if len(by) > 0 {
+		r.available(time.Now(), r.lease+10*slack, "all replicas are back", by...)
+	}
 }
 
 // holdsOn is a plan to hold the lock nearly all the time.
