@@ -205,6 +205,7 @@ dist: ## the command for a release, in dist/: static binaries, deb, rpm, manual,
 		CGO_ENABLED=0 GOOS=$${target%-*} GOARCH=$${target#*-} $(GO) build -trimpath -ldflags "-s -w -X main.stamp=$(VERSION)" \
 			-o dist/quorumlock-$$target ./cmd/quorumlock; done
 	cp NOTICE dist/
+	GO=$(GO) sh packaging/licenses.sh linux-amd64 linux-arm64 darwin-arm64 >dist/LICENSES
 	$(GO) run -ldflags "-X main.stamp=$(VERSION)" ./cmd/quorumlock man | gzip -9n >dist/quorumlock.1.gz
 	set -e; for target in linux-amd64 linux-arm64 darwin-arm64; do \
 		$(CYCLONEDX) bin -json -std -short-purls -noserial -notimestamp -version $(VERSION) -output dist/quorumlock-$$target.cdx.json dist/quorumlock-$$target; done

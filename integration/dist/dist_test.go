@@ -56,15 +56,18 @@ func TestChecksums(t *testing.T) {
 	testkit.Check(t, listed == len(files)-1, "%d files, %d of them in SHA256SUMS", len(files), listed)
 }
 
-// Each binary has an SBOM of its own, of all modules in it, and NOTICE names each with its licence.
+// Each binary has an SBOM of its own, of all modules in it. NOTICE names each with its licence, and LICENSES has the text.
 func TestSBOM(t *testing.T) {
-	notice := testkit.Read(t, filepath.Join(*dir, "NOTICE"))
+	notice, licences := testkit.Read(t, filepath.Join(*dir, "NOTICE")), testkit.Read(t, filepath.Join(*dir, "LICENSES"))
+	for _, text := range []string{"Apache License", "Mozilla Public License, version 2.0", "MIT License", "Copyright 2009 The Go Authors"} {
+		testkit.Check(t, strings.Contains(licences, text), "LICENSES lacks the text of the %s", text)
+	}
 	for _, target := range []string{"linux-amd64", "linux-arm64", "darwin-arm64"} {
-		wantSBOM(t, filepath.Join(*dir, "quorumlock-"+target), notice)
+		wantSBOM(t, filepath.Join(*dir, "quorumlock-"+target), notice, licences)
 	}
 }
 
-func wantSBOM(t *testing.T, binary, notice string) {
+func wantSBOM(t *testing.T, binary, notice, licences string) {
 	t.Helper()
 	text := testkit.Read(t, binary+".cdx.json")
 	var bom struct {
@@ -78,6 +81,7 @@ func wantSBOM(t *testing.T, binary, notice string) {
 		if f := strings.Fields(line); f[0] == "dep" {
 			testkit.Check(t, strings.Contains(text, `"pkg:golang/`+f[1]+"@"+f[2]+`"`), "the SBOM lacks %s %s", f[1], f[2])
 			testkit.Check(t, strings.Contains(notice, f[1]), "NOTICE lacks %s", f[1])
+			testkit.Check(t, strings.Contains(licences, "==== "+f[1]+" "+f[2]+": LICENSE"), "LICENSES lacks %s %s", f[1], f[2])
 		}
 	}
 }
@@ -90,7 +94,7 @@ func TestDebInstalls(t *testing.T) {
 	}
 	testkit.Must(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o600))
 	run(t, "dpkg", "--root="+root, "--force-not-root", "--install", one(t, "*_"+runtime.GOARCH+".deb"))
-	installed(t, root, "vendor-completions")
+	installed(t, root, "vendor-completions", "usr/share/doc/quorumlock")
 	run(t, "dpkg", "--root="+root, "--force-not-root", "--purge", "quorumlock")
 	_, err := os.Stat(filepath.Join(root, "usr/bin/quorumlock"))
 	testkit.Check(t, errors.Is(err, os.ErrNotExist), "purged, and still there: %v", err)
@@ -101,12 +105,15 @@ func TestRPMInstalls(t *testing.T) {
 	root := t.TempDir()
 	arch := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[runtime.GOARCH]
 	run(t, "rpm", "--root="+root, "--dbpath=/var/lib/rpm", "--nodeps", "--noscripts", "--install", one(t, "*."+arch+".rpm"))
-	installed(t, root, "site-functions")
+	installed(t, root, "site-functions", "usr/share/licenses/quorumlock")
 }
 
 // installed checks what a package put below root.
-func installed(t *testing.T, root, zsh string) {
+func installed(t *testing.T, root, zsh, licences string) {
 	t.Helper()
+	for _, file := range []string{"NOTICE", "LICENSES"} {
+		testkit.Check(t, testkit.Read(t, filepath.Join(root, licences, file)) == testkit.Read(t, filepath.Join(*dir, file)), "another %s", file)
+	}
 	command := filepath.Join(root, "usr/bin/quorumlock")
 	said := run(t, command, "version")
 	testkit.Check(t, strings.HasPrefix(said, "quorumlock "+*version), "version: %s", said)
@@ -123,6 +130,13 @@ func installed(t *testing.T, root, zsh string) {
 // no other.
 func TestImage(t *testing.T) {
 	need(t, "docker")
+	made := strings.TrimSpace(run(t, "docker", "create", *image))
+	defer run(t, "docker", "rm", made)
+	for _, file := range []string{"NOTICE", "LICENSES"} {
+		copied := filepath.Join(t.TempDir(), file)
+		run(t, "docker", "cp", made+":/"+file, copied)
+		testkit.Check(t, testkit.Read(t, copied) == testkit.Read(t, filepath.Join(*dir, file)), "another %s", file)
+	}
 	urls := testkit.Real(t, 3).URLs()
 	image := func(args ...string) string {
 		return run(t, "docker", append([]string{"run", "--rm", "--network=host", "--read-only", "--cap-drop=ALL",
