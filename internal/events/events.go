@@ -18,7 +18,7 @@ type Queue struct {
 
 // Post runs f after the functions that were posted before, and does not wait for it. If
 // [MaxWaiting] functions wait, because one of them blocks or is slow, f is dropped. f may block,
-// call Post, or end its goroutine: the functions behind it run all the same.
+// call Post, or end its goroutine: the functions after it still run.
 func (q *Queue) Post(f func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -16,7 +16,7 @@ type Server interface {
 	TakeConn(ctx context.Context) (redis.Conn, error)
 	// Ask asks the server who it is. With refuses, it stops at a server that must not be a node.
 	Ask(ctx context.Context, c redis.Conn, refuses bool) (Info, *pipeline.Conn, error)
-	// Refuse returns why a server that says so must not be a node, or nil.
+	// Refuse returns why a server with this INFO must not be a node, or nil.
 	Refuse(Info) error
 	// Look reads the marker.
 	Look(ctx context.Context, c *pipeline.Conn, timeout time.Duration) (*scripts.LookReply, error)

@@ -82,7 +82,7 @@ func (c Client) markAll(views []*View, top scripts.Marker) (marks []Mark) {
 	return marks
 }
 
-// claim marks a deployment of which too few nodes are marked. All nodes must have answered, each
+// claim marks a deployment that has too few marked nodes. All nodes must have answered, each
 // blank, claimed for this list, or accepting this client. A node that has come back with the marker
 // of another list is left for that list's clients, and so are all nodes if the highest generation has
 // another list. The nodes are claimed one after the other, in the order of their names, so of two

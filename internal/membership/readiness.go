@@ -75,7 +75,7 @@ func (c Client) Refusal(views []*View, errs []error, i int) error {
 			"list is %s (quorumlock admit -members gives it one, if what it asserts is true)", ErrDiffers, v.marker.Members, c.List)
 	}
 	if before, found := v.Announced(c.List); found {
-		return fmt.Errorf("the master has come back in the midst of the change from %s to %s, and waits for a client with %[1]s: "+
+		return fmt.Errorf("the master has come back during the change from %s to %s, and waits for a client with %[1]s: "+
 			"lock any name with that list, all its masters up, and then repeat the change; or quorumlock admit -members gives it a "+
 			"list, if what it asserts is true", before, c.List)
 	}

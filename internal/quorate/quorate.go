@@ -30,8 +30,8 @@ func Judge(nodes, need, granted, denied int) Verdict {
 	}
 }
 
-// Smallest returns the smallest bound that need of the values do not exceed. It sorts the values, of which there are need
-// at least.
+// Smallest returns the smallest bound that at least need values do not exceed. It sorts the values, of which there
+// are need at least.
 func Smallest[T cmp.Ordered](need int, values []T) T {
 	slices.Sort(values)
 	return values[need-1]

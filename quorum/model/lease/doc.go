@@ -38,42 +38,41 @@
 // seeds, the time. Delays and renewals are not bounded, nor is time without seeds: states repeat. Each
 // search says whether it was complete.
 //
-// Without tokens all counters are alike: a master's counter is deleted after each call, and each grant
-// has the token 1. With lying clocks nobody sends a release to level 0, as an end of the lease does the
-// same.
+// Without tokens all counters are alike: a master's counter is deleted after each call, and each grant has the
+// token 1. With lying clocks nobody sends a release to level 0: the end of a lease has the same effect.
 //
 // # Masters that fail over
 //
-// Such a master is two or three processes, of which one is the master and the others replicas. A replica has what its
-// master had some writes before: a script's effects arrive together. It is promoted at any moment, and the master that it
-// followed goes on for as long as it likes: nothing tells it. Any process becomes another's replica at any moment, gets
-// the other's data, and may be promoted again. One may restart without its last locks, or without all its data. A client
-// stays at one process, or connects to another that is a master then. Its connections outlive promotions, which real
-// servers allow too.
+// Such a master is two or three processes: one is the master, the others are replicas. A replica has its master's
+// data of some writes before: a script's effects arrive together. It is promoted at any moment, and the master that
+// it followed goes on for as long as it likes: nothing tells it. Any process becomes another's replica at any moment,
+// gets the other's data, and may be promoted again. One may restart without its last locks, or without all its data.
+// A client stays at one process, or connects to another that is a master then. Its connections outlive promotions,
+// which real servers allow too.
 //
-// A reply to all but a release waits for package pipeline's seal. It is read when the seal holds, or as a failure at any
-// moment. Acknowledgments that replicas gave before they left are late by any time. The data on a replica whose clock
-// is ahead or behind has its times to live changed by a tick.
+// A reply to all but a release waits for package pipeline's seal. It is read when the seal holds, or as a failure at
+// any moment. Acknowledgments that replicas gave before they left may arrive at any later time. On a replica whose
+// clock is ahead or behind, times to live differ by a tick.
 //
 // A replica's own replicas are not played, nor are more processes than the deployment wants: docs/safety.md says what
-// they break. With three masters a failover is one step, except in setups that say otherwise. What is left behind is
-// not promised: a release needs no seal, so a failover may lose it.
+// they break. With three masters a failover is one step, unless the setup says otherwise. That nothing is left behind
+// is not promised here: a release needs no seal, so a failover may lose it.
 //
 // # What the search leaves out
 //
 // It renews whenever it likes, and not only when the machine asks. The machine's next instant is part
-// of the state only in setups with timers. A timer is late only in setups that doze. A client that has
-// to submit its list does so at once, or fails, unless the setup is slow. A reply is read when it is
-// given, unless the setup reads it late.
+// of the state only in setups with timers. A timer is late only in setups that doze. A client that
+// has to submit its list submits it at once, or fails, unless the setup is slow. A reply is read when
+// it is given, unless the setup reads it late.
 //
-// What else may happen to a master is a fault: it refuses commands for a while, because memory or a permission is missing; an
-// operator's PERSIST; another program's member in a set of readers; another database's data. A master whose name leads to
-// another process is one that forgets.
+// Other faults of a master: it refuses commands for a while, because memory or a permission is
+// missing; an operator's PERSIST; another program's member in a set of readers; another database's
+// data. A master whose name leads to another process is one that forgets.
 //
 // All requests of a pipeline that dies were written, or, if the client cannot connect, none was. The
 // requests that dead connections may still deliver are a set. A holder enters, leaves and extends again
 // once its last such requests have reached the masters. A lease whose requests are proven to have done
-// nothing gets its release all the same (pipeline.Footprint.NothingThere). A renewal holds one lock, and no
+// nothing still gets its release (pipeline.Footprint.NothingThere). A renewal holds one lock, and no
 // server refuses keys. Clocks run alike: the drift is shorter than a tick. Five masters, and the marking
 // of masters by lists, are not played: package membership searches the latter.
 package lease

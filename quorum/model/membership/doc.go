@@ -17,17 +17,17 @@
 // # What stands for what
 //
 // Locks are not played. A master can give a lease to a client of each list that it accepts, and the
-// world knows for how long the last such lease may still run. Two may hold when the masters can be
-// dealt out to clients of two lists so that each has a majority. This allows all that clients can do:
-// they lock, renew, unlock and lose locks at any moment. A master that has forgotten may count for
-// two: for the lease before, and for the one after.
+// world knows how long the last such lease may still run. Two may hold if the masters can be
+// divided between clients of two lists so that each has a majority. This allows all that clients
+// can do: they lock, renew, unlock and lose locks at any moment. A master that has forgotten may
+// count for two: for the lease before, and for the one after.
 //
-// The rule that needs all masters is not searched for itself. Whoever has all has a majority.
+// The rule that needs all masters has no search of its own: all masters include a majority.
 //
-// Clients look at any moment. So a client may use, for each master, whatever that showed within the
-// window, or no answer. Each mark is sent by itself, so a client may stop after any of them. A command
-// looks in the same way; then it writes mark after mark, anything may happen in between, and it may
-// be left at any point.
+// Clients look at any moment. So a client may use, for each master, anything that it showed within
+// the window, or no answer. Each mark is sent by itself, so a client may stop after any of them. A
+// command looks in the same way; then it writes mark after mark, anything may happen in between,
+// and it may be left at any point.
 //
 // # What is bounded
 //

@@ -1,7 +1,7 @@
-// Package semaphore searches what clients of a semaphore do: the shipped choice of slots (package
-// slots), the shipped names and calls, and masters that are the pure part of internal/fakeredis. A client
-// asks the masters one after another, so others come in between at any moment. What a lock does beyond
-// that is searched in package lease: here a client that a majority has granted holds until it releases.
+// Package semaphore searches what clients of a semaphore do: the shipped choice of slots (package slots),
+// the shipped names and calls, and masters that are the pure part of internal/fakeredis. A client asks
+// the masters one after another, so others come in between at any moment. The rest of a lock is searched
+// in package lease: here a client that a majority has granted holds until it releases.
 //
 // The promises:
 //

@@ -2,7 +2,7 @@ package cli
 
 // didYouMean proposes the word that is nearest to one that does not exist, or nothing.
 func didYouMean(word string, words []string) string {
-	best, least := "", min(3, (len(word)+1)/2) // below that many letters of difference
+	best, least := "", min(3, (len(word)+1)/2) // fewer letters of difference than this
 	for _, candidate := range words {
 		if d := distance(word, candidate); d < least {
 			best, least = candidate, d

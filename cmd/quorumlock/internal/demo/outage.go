@@ -144,7 +144,7 @@ func (d *demo) watchLoss(ctx context.Context) (ended, barred time.Time, err erro
 	}
 }
 
-// barredUntil asks the remaining masters until when they keep the lock's keys.
+// barredUntil asks the remaining masters how long they keep the lock's keys.
 func (d *demo) barredUntil(ctx context.Context) (until time.Time, ok bool) {
 	asked := time.Now()
 	state, _ := d.b.locker.Inspect(ctx, resource) // the error: these masters are no majority

@@ -59,7 +59,7 @@ func (l lockState) errs() (errs []error) {
 	return errs
 }
 
-// code returns the exit code for a lock, which needs that many masters.
+// code returns the exit code for a lock that needs need masters.
 func (l lockState) code(need int) int {
 	switch l.State {
 	case lockstate.Held:

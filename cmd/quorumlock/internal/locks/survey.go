@@ -127,7 +127,7 @@ func (s *survey) nameKnown(name string) *busy {
 	return b
 }
 
-// ranked returns the names: those first of which too few masters can tell, then the busiest.
+// ranked returns the names: first the ones that too few masters can judge, then the busiest.
 func (s *survey) ranked() []string {
 	all := slices.SortedFunc(maps.Values(s.known), func(a, b *busy) int {
 		return cmp.Or(cmp.Compare(b.is(lockstate.Unknown), a.is(lockstate.Unknown)), cmp.Compare(b.waiting, a.waiting),

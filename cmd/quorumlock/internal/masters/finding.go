@@ -194,7 +194,7 @@ func granting(found []Finding) int {
 	return count(found, func(f Finding) bool { return f.State() == stateOK })
 }
 
-// count counts the masters of which that holds.
+// count counts the masters for which that holds.
 func count(found []Finding, holds func(Finding) bool) (n int) {
 	for _, f := range found {
 		if holds(f) {

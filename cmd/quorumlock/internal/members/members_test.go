@@ -250,7 +250,7 @@ func TestMembersOfAClockThatWasSetBack(t *testing.T) {
 	testkit.Check(t, took >= 4*time.Second, "it waited for %v", took) // the wait began with the command that was refused
 }
 
-// Masters that restarted with their data in the midst of a change: show has the lists that they had.
+// Masters that restarted with their data during a change: show has the lists that they had.
 func TestMembersShowOfMastersThatRestarted(t *testing.T) {
 	t.Parallel()
 	fleet := testkit.Real(t, 2)
