@@ -9,11 +9,10 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 )
 
-// stamp is the version that make dist gives with -ldflags -X. Without it the module's counts.
+// stamp is the version that make dist sets with -ldflags -X; without it, the module's version is used.
 var stamp string
 
-// versionCommand prints the version of the module, the revision and the toolchain, as far as the binary has
-// them.
+// versionCommand prints the version of the module, the revision and the toolchain, if the binary has them.
 var versionCommand = cli.Command{
 	Name: "version", Usage: "print the version of this command",
 	Help: `Example:

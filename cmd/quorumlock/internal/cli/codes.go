@@ -15,8 +15,8 @@ const (
 	ExitInterrupted = 130
 )
 
-// The exit codes of the commands over locks. run has them for what is not its job's own. If sysexits.h,
-// env(1) or timeout(1) have a number for the case, it is theirs.
+// The exit codes of the commands over locks. run uses them unless the code is its job's own. They follow sysexits.h,
+// env(1) and timeout(1).
 const (
 	ExitLockUsage     = 64  // the command line is invalid
 	ExitUnavailable   = 69  // too few masters answered, or they are in quarantine

@@ -16,7 +16,7 @@ import (
 type Flags struct {
 	all   []urfave.Flag
 	wrong string   // what a known flag with a wrong value needs
-	given []string // the flags that were given, as they may be pasted
+	given []string // the flags that were given, quoted for a shell
 }
 
 // Value adds a flag with a value, which set reads.
@@ -90,8 +90,7 @@ func (f *Flags) add(name, usage string, v flagValue) {
 	f.all = append(f.all, &urfave.GenericFlag{Name: name, Usage: usage, Value: &v, HideDefault: true})
 }
 
-// UnlockLine is the command line that deletes an owner's locks. It repeats the given flags that choose masters
-// and slots.
+// UnlockLine is the command line that deletes an owner's locks. It repeats the flags that choose masters and slots.
 func (f *Flags) UnlockLine(owner string, names ...string) string {
 	line := "quorumlock unlock -yes"
 	for _, flag := range f.given {
@@ -117,7 +116,7 @@ func shellWord(word string) string {
 	return "'" + strings.ReplaceAll(plain.Text(word), "'", `'\''`) + "'"
 }
 
-// explain returns what is wrong with the flags, by the library's error, which has their values.
+// explain words the library's error about flags without their values.
 func (f *Flags) explain(err error) error {
 	name, isFlag := strings.CutPrefix(err.Error(), "flag provided but not defined: ")
 	switch {
@@ -159,8 +158,8 @@ func (v *flagValue) Get() any              { return nil }
 func (v *flagValue) String() string        { return "" }
 func (v *flagValue) IsBoolFlag() bool      { return v.isBool }
 
-// Repeat returns an argument as an error may repeat it, after a colon. It returns nothing for what
-// may be a URL, or the rest of one, with a password.
+// Repeat returns an argument for an error, after a colon. It returns nothing if the argument may be a URL, or a part
+// of one, with a password.
 func Repeat(arg string) string {
 	if arg == "" || strings.Contains(arg, "://") || strings.Contains(arg, "@") {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// PrintJSON prints what a terminal may get, whatever is in the texts.
+// PrintJSON prints JSON that is safe for a terminal, with any texts in it.
 func PrintJSON(out io.Writer, v any) error {
 	var document bytes.Buffer
 	encoder := json.NewEncoder(&document)

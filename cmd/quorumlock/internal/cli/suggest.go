@@ -1,6 +1,6 @@
 package cli
 
-// didYouMean proposes the word that is nearest to one that does not exist, or nothing.
+// didYouMean proposes the known word nearest to a wrong one, or nothing.
 func didYouMean(word string, words []string) string {
 	best, least := "", min(3, (len(word)+1)/2) // fewer letters of difference than this
 	for _, candidate := range words {
@@ -14,7 +14,7 @@ func didYouMean(word string, words []string) string {
 	return "; did you mean " + best + "?"
 }
 
-// distance returns how many letters must be put in, taken out or replaced to make b of a.
+// distance returns how many letters must be inserted, deleted or replaced to turn a into b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1) // for the letters of a so far, and each beginning of b
 	for j := range row {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TerminalSize returns the size of the terminal, 0 and 0 for what is not one.
+// TerminalSize returns the size of the terminal, 0 and 0 if the file is not a terminal.
 func TerminalSize(of any) (width, height int) {
 	file, ok := of.(*os.File)
 	if !ok {

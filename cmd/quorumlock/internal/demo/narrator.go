@@ -27,7 +27,7 @@ func (n *narrator) chapter(heading string) { n.print("\n" + heading + "\n") }
 // say prints an event with its time.
 func (n *narrator) say(format string, args ...any) { n.line("", format, args...) }
 
-// claim prints what the demo is there to show, and whether it held.
+// claim prints a claim of the demo, and whether it held.
 func (n *narrator) claim(holds bool, format string, args ...any) {
 	claim := fmt.Sprintf(format, args...)
 	mark := "ok     "

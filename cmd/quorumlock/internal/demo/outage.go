@@ -123,9 +123,8 @@ func (d *demo) loseMajority(ctx context.Context) error {
 	return nil
 }
 
-// watchLoss waits for the end of the lock's context. It returns when that was, and until when the
-// lock's keys on the remaining masters bar others, as last seen. Ended is zero when the context did
-// not end.
+// watchLoss waits for the end of the lock's context. It returns that time, and when the lock's keys on the remaining
+// masters stop barring others, as last seen. ended is zero if the context did not end.
 func (d *demo) watchLoss(ctx context.Context) (ended, barred time.Time, err error) {
 	overdue, often := time.After(2*lease), time.Tick(100*time.Millisecond)
 	for {

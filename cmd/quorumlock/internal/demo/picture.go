@@ -37,8 +37,8 @@ func picture(chart *timeline.Recorder) *timeline.Picture {
 	return p
 }
 
-// lineStyle returns how wide lines may be on a terminal of this width, and whether they may have colours: 80 and none
-// on none.
+// lineStyle returns how wide lines may be on a terminal of this width, and whether they may have colours; without a
+// terminal, 80 and no colours.
 func lineStyle(terminal int) (width int, colour bool) {
 	if terminal == 0 {
 		return 80, false

@@ -1,3 +1,3 @@
-// Package launch starts a program in two steps: first a process of this program's own, and when that is told to go, it
-// becomes the other program. So its number is known, and can be written down, before anything of it runs.
+// Package launch starts a program in two steps: it starts a process of this program, which becomes the other program
+// when it is told to. So the process id is known, and can be written down, before the program runs.
 package launch

@@ -17,21 +17,22 @@ import (
 )
 
 const (
-	// name is how a process that waits to become a program is called: its first argument.
+	// name is the first argument of a process that waits to become a program.
 	name = "quorumlock-launch"
-	// socketNumber is the lowest descriptor for its socket to this process. Below are what a shell, or systemd, hands on
-	// to the program.
+	// socketNumber is the lowest descriptor for its socket to this process. Lower ones are for descriptors that a
+	// shell or systemd passes to the program.
 	socketNumber = 64
 )
 
 // Process is a process that waits to become a program.
 type Process struct {
 	PID    int
-	socket *os.File // to the process: a byte says Go, and nothing comes back if it became the program
+	socket *os.File // to the process: a byte means Go; no answer means that it became the program
 }
 
-// Start starts a process that waits to become the program at path. It has the environment, and what this process has
-// open. No other process may be started meanwhile: it would inherit the socket. The caller waits for the process.
+// Start starts a process that waits to become the program at path. It inherits the environment and this process's
+// open files. No other process may be started meanwhile: it would inherit the socket. The caller waits for the
+// process.
 func Start(path string, args, env []string, attributes *syscall.SysProcAttr) (*Process, error) {
 	self, err := ourselves()
 	if err != nil {
@@ -77,8 +78,8 @@ func ourselves() (string, error) {
 	return exec.LookPath(os.Args[0])
 }
 
-// Go has the process become the program. If it cannot, it ends, and the error says why. A process that has ended is no
-// error here.
+// Go tells the process to become the program. If it cannot, it ends, and the error says why. A process that has
+// already ended is no error here.
 func (p *Process) Go() error {
 	defer p.socket.Close()
 	if _, err := p.socket.Write([]byte{0}); err != nil {
@@ -92,7 +93,7 @@ func (p *Process) Go() error {
 	return nil
 }
 
-// Abandon has the process end.
+// Abandon ends the process.
 func (p *Process) Abandon() { p.socket.Close() }
 
 // init keeps a process that waits on its first thread: Linux ends the program with its parent only if this thread becomes
@@ -103,8 +104,8 @@ func init() {
 	}
 }
 
-// Become is called first by a program that uses Start. In a process that Start has started it doesn't return: that one
-// becomes the program, or ends.
+// A program that uses Start calls Become first. In a process that Start has started, Become does not return: the
+// process becomes the program, or ends.
 func Become() {
 	if len(os.Args) < 4 || os.Args[0] != name {
 		return
@@ -124,8 +125,8 @@ func Become() {
 	os.Exit(1)
 }
 
-// environment returns the environment, in which what systemd says of the parent's number is said of this process's:
-// a program ignores its sockets, and the watchdog, if they are another's.
+// environment returns the environment, with this process's number where systemd wrote the parent's: a program ignores
+// sockets and a watchdog that are meant for another process.
 func environment() []string {
 	parent, own := strconv.Itoa(os.Getppid()), strconv.Itoa(os.Getpid())
 	env := os.Environ()

@@ -21,17 +21,17 @@ var Commands = []cli.Command{status, top, unlock}
 // line is the command line of a command over locks.
 type line struct {
 	names  []string // of locks on the masters
-	slots  int      // of status: how many each of the semaphores has that are named; 0 for locks
-	slot   int      // of unlock: of the semaphores that the names are; −1 for locks
-	file   string   // of unlock: of the owner, with its names; empty for none
+	slots  int      // of status: the number of slots of each named semaphore; 0 for locks
+	slot   int      // of unlock: of the named semaphores; −1 for locks
+	file   string   // of unlock: the owner file, which has the names; empty for none
 	all    bool
 	flags  *cli.Flags
 	access masters.Access
 	check  func() error // whether the flags go together; nil if all do
 }
 
-// over returns a row for a command over locks that are named, on the masters of the environment. define adds
-// flags, and returns what carries the command out.
+// over returns a row for a command over named locks, on the masters of the environment. define adds flags, and
+// returns the function that carries the command out.
 func over(row cli.Command, define func(*cli.Flags, *line) action) cli.Command {
 	row.Arguments, row.Misuse = "NAME...", cli.ExitLockUsage
 	row.Define = func(flags *cli.Flags) cli.Action {

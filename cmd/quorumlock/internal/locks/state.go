@@ -11,15 +11,15 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// lockState is what the masters have of one name.
+// lockState is the masters' state of one name.
 type lockState struct {
 	lockstate.Lock
 	since  time.Time // or earlier, by the counter; zero if that is not known
 	unused []bool    // masters whose quarantine has not begun: a client must come
 }
 
-// inspect reads the states of the names on all masters, and what these say of themselves. It writes nothing: a quorum.Locker would
-// mark masters that are new.
+// inspect reads the states of the names on all masters, and the masters' own state. It writes nothing: a
+// quorum.Locker would mark new masters.
 func inspect(ctx context.Context, nodes []*node.Node, all, isLive bool, names []string) ([]lockState, []masters.Finding) {
 	read := lockstate.Read(ctx, nodes, names...)
 	lockstate.Identify(ctx, nodes, read)

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// firstSurveys is how many calls look for names at first, on each master; later it is one for
-	// each drawing. A call looks at 1000 keys.
+	// firstSurveys is how many calls first look for names on each master; later it is one per drawing. A call looks
+	// at 1000 keys.
 	firstSurveys = 10
 	// topNames is how many names are inspected at most for one drawing.
 	topNames = 200
@@ -26,7 +26,7 @@ const (
 // busy is what top knows of one name.
 type busy struct {
 	name    string
-	waiting int // how many connections wait for it, on the master where they are the most
+	waiting int // how many connections wait for it, on the master with the most
 	changes int // drawings in which the owner differed from the one before
 	lock    lockState
 }
@@ -40,8 +40,7 @@ type survey struct {
 	began   []inside.Look // the first of each master
 }
 
-// look asks all masters: for names, for the states of those that were found, and for what the
-// masters say of themselves.
+// look asks all masters for names, for the states of the names that were found, and for the masters' own state.
 func (s *survey) look(ctx context.Context, nodes []*node.Node, isLive bool) {
 	rounds := 1
 	if s.found == nil {

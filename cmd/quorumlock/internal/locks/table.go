@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// table is rows of cells.
+// table has rows of cells.
 type table [][]string
 
 func (t *table) row(cells ...any) {
@@ -59,7 +59,7 @@ func columnsOf(r rune) int {
 	return 1
 }
 
-// fitting returns how many bytes of a text fit into that many columns.
+// fitting returns how many bytes of a text fit into the columns.
 func fitting(text string, width int) int {
 	for i, r := range text {
 		if width -= columnsOf(r); width < 0 {
@@ -69,7 +69,7 @@ func fitting(text string, width int) int {
 	return len(text)
 }
 
-// cut returns a text that takes at most that many columns. It ends with … where something is left out.
+// cut shortens a text to the columns. A shortened text ends with ….
 func cut(text string, width int) string {
 	if fitting(text, width) == len(text) {
 		return text

@@ -70,7 +70,7 @@ func groupErrors(errs []error) (groups plain.Grouped) {
 // String returns one line: what holds the lock.
 func (l lockState) String() string { return l.sentence("is") }
 
-// shownName quotes the name of a lock, or of a semaphore, with the slot. The name takes at most that many columns.
+// shownName quotes the name of a lock, or of a semaphore, with the slot. The name is cut to the columns.
 func shownName(name string, most int) string {
 	shownSlot := ""
 	if semaphore, slot, ok := scripts.ParseSlot(name); ok {
@@ -79,7 +79,7 @@ func shownName(name string, most int) string {
 	return cut(fmt.Sprintf("%q", name), most) + shownSlot
 }
 
-// sentence is String with that verb: a lock that was deleted "was".
+// sentence is String with the verb: "was" for a lock that was deleted.
 func (l lockState) sentence(verb string) string {
 	switch name := shownName(l.Name, math.MaxInt); {
 	case l.State == lockstate.Held && l.Readers > 0:
@@ -93,7 +93,7 @@ func (l lockState) sentence(verb string) string {
 	return fmt.Sprintf("%s: unknown, %s", shownName(l.Name, math.MaxInt), l.whyUnknown())
 }
 
-// mostToken says after that word what the token is at most; nothing if no client that counts has held the lock.
+// mostToken says, after the word, what the token is at most; nothing if no client that counts tokens has held the lock.
 func (l lockState) mostToken(after string) string {
 	if l.Token == 0 {
 		return ""
@@ -117,7 +117,7 @@ func (l lockState) waits() string {
 	return ""
 }
 
-// whyUnknown says why the masters do not show the state: how many there are of each kind.
+// whyUnknown says why the masters do not show the state: the number of masters of each kind.
 func (l lockState) whyUnknown() string {
 	silent, refusing, waiting := 0, 0, 0
 	for _, m := range l.Masters {

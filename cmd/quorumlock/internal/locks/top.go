@@ -25,7 +25,7 @@ import (
 // topInterval is how often top looks at the masters.
 const topInterval = 2 * time.Second
 
-// longestName is how many columns of a name top takes at most.
+// longestName is how many columns a name takes in top at most.
 const longestName = 64
 
 // top shows the masters and the busiest locks.
@@ -52,7 +52,7 @@ Exit codes: 0, 69 if no master answers, 130 after Ctrl-C; 64 and 78 as for statu
 	},
 }
 
-// show draws what the masters say again and again.
+// show draws the masters' state again and again.
 func (s *survey) show(ctx context.Context, out io.Writer, nodes []*node.Node, every time.Duration) (int, error) {
 	code, none := cli.ExitOK, error(nil)
 	err := watch(ctx, out, every, false, func(ctx context.Context, isLive bool) ([]byte, error) {
@@ -156,8 +156,8 @@ func (l lockState) topToken() string {
 	return fmt.Sprint(l.Token)
 }
 
-// nameWidth returns how many columns of a name a terminal of that width has room for next to the columns up to LEFT,
-// and on a wide one HELD BY.
+// nameWidth returns how many columns a name may take on a terminal of that width, next to the columns up to LEFT, and
+// on a wide one HELD BY.
 func nameWidth(terminal int) int {
 	if terminal == 0 {
 		return longestName

@@ -59,7 +59,7 @@ Exit codes: 0 if no lock is left, 1 if masters refuse, 69 if too few answered; 6
 type unlockLine struct {
 	*line
 	yes   bool
-	owner string // whose locks are deleted, or, of an owner file, the locker of the owners; empty for those that are shown
+	owner string // whose locks are deleted; with an owner file, the owners' locker; empty for the owners that are shown
 }
 
 // run unlocks what the line names, or the owner file that it names.
@@ -70,7 +70,7 @@ func (u *unlockLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node
 	var file *ownerfile.File
 	var dead *ownerfile.Record
 	var err error
-	if !u.yes { // who only looks is in no run's way
+	if !u.yes { // one who only looks disturbs no run
 		dead, err = ownerfile.Look(u.file)
 	} else if file, err = ownerfile.Open(u.file, false); err == nil {
 		defer file.Close()
@@ -123,7 +123,7 @@ func (u *unlockLine) unlock(ctx context.Context, p *cli.Program, nodes []*node.N
 	return code, nil
 }
 
-// explain prints what unlock would delete, and how to have it do so.
+// explain prints what unlock would delete, and the command line for that.
 func (u *unlockLine) explain(locks []lockState, out io.Writer) {
 	if u.owner != "" {
 		fmt.Fprintf(out, "quorumlock: unlock deletes these locks on all masters where %q has them. End it first.\n\n", u.owner)
@@ -163,7 +163,7 @@ func (l lockState) owners(asked string) (owners []string) {
 	return owners
 }
 
-// force deletes the locks of the owners that a lock, or a slot of a semaphore, was seen with. Readers have no
+// force deletes the locks of the owners that were seen at a lock, or at a slot of a semaphore. Readers have no
 // owners: all are deleted.
 func force(ctx context.Context, locker *quorum.Locker, lock lockState, asked string) (err error) {
 	owners := lock.owners(asked)
@@ -221,7 +221,7 @@ func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, owner 
 		}
 	}
 	if usable < need {
-		code = cli.ExitFailed // these masters refuse, and will again
+		code = cli.ExitFailed // these masters refuse again
 	}
 	return code
 }

@@ -18,19 +18,19 @@ import (
 // watchInterval is how often status -watch looks at the masters.
 const watchInterval = time.Second
 
-// widest is how many columns a line takes at most that is no terminal's.
+// widest is how many columns a line takes at most without a terminal.
 const widest = 200
 
-// indent begins what follows of a line that was broken.
+// indent begins the rest of a broken line.
 const indent = "    "
 
 // notWell begins a line that a terminal shows in red.
 const notWell = "!"
 
 // watch draws what show returns again and again, until ctx ends, or q and Enter are typed. If out is no
-// terminal it writes it once, and show may wait for slow masters. It changes no mode of the terminal, so nothing needs to
-// be restored, whatever ends the process: each drawing goes over the one before. What is wider than the terminal is cut, or
-// wrapped.
+// terminal it writes it once, and show may wait for slow masters. It changes no mode of the terminal,
+// so nothing needs to be restored however the process ends: each drawing overwrites the one before.
+// Lines wider than the terminal are cut, or wrapped.
 func watch(ctx context.Context, out io.Writer, every time.Duration, wraps bool, show func(ctx context.Context, isLive bool) ([]byte, error)) error {
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
@@ -72,7 +72,7 @@ func onQuit(in io.Reader, quit func()) {
 	}
 }
 
-// wrapped breaks lines that are wider, at a space if there is one, and indents what follows.
+// wrapped breaks wider lines, at a space if there is one, and indents the rest.
 func wrapped(text []byte, width int) []byte {
 	if width <= 2*len(indent) {
 		return text

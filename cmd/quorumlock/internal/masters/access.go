@@ -14,10 +14,10 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// Silent is the logger of the command, which itself prints what there is to say.
+// Silent is the logger of the command, which prints everything itself.
 var Silent = slog.New(slog.DiscardHandler)
 
-// Shortest is the least lease, and the least max hold, that package quorum takes.
+// Shortest is the shortest lease and max hold that package quorum takes.
 const Shortest = 10 * time.Millisecond
 
 // Access is how a command reaches the masters, by its flags.

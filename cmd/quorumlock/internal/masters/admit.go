@@ -75,7 +75,7 @@ func (a *admit) run(ctx context.Context, p *cli.Program, line Line) int {
 		case a.members:
 			done.err = operator.AdmitMembers(ctx, n, list.Names())
 		default:
-			done.err = operator.Admit(ctx, n) // it refuses what Lock refuses, except another max lease, which it replaces
+			done.err = operator.Admit(ctx, n) // like Lock it refuses unfit masters, but it replaces another max lease
 		}
 		return done
 	})
@@ -89,7 +89,7 @@ func (a *admit) run(ctx context.Context, p *cli.Program, line Line) int {
 	return cli.ExitOK
 }
 
-// areProcesses returns why nodes may not be one list: two are one process.
+// areProcesses returns why nodes may not be one list: two of them are the same process.
 func areProcesses(nodes []*node.Node, found []Finding) error {
 	for i, f := range found {
 		isTwin := func(other Finding) bool { return other.Report.RunID != "" && other.Report.RunID == f.Report.RunID }
@@ -100,7 +100,7 @@ func areProcesses(nodes []*node.Node, found []Finding) error {
 	return nil
 }
 
-// TwinError says that two nodes are one process.
+// TwinError says that two nodes are the same process.
 func TwinError(a, b *node.Node) error {
 	return fmt.Errorf("%s (%s) and %s (%s) are one process, and one process is one vote: give each master a process of its own",
 		a.Name(), a.Address(), b.Name(), b.Address())

@@ -9,7 +9,7 @@ import (
 // checkJSON is what check -json prints. Times are in milliseconds.
 type checkJSON struct {
 	Fit      int           `json:"fit"`
-	Granting int           `json:"granting"`    // fit, not in quarantine, and with the list that the URLs are
+	Granting int           `json:"granting"`    // fit, not in quarantine, and with the URLs' list
 	ReadyIn  int64         `json:"ready_in_ms"` // until a majority grants: 0 for now, −1 for never by itself
 	Masters  []findingJSON `json:"masters"`
 }
@@ -23,7 +23,7 @@ type findingJSON struct {
 	Version     string   `json:"version,omitempty"`
 	Uptime      int64    `json:"uptime_ms"`
 	RoundTrip   float64  `json:"round_trip_ms"`
-	ClockAhead  int64    `json:"clock_ahead_ms"` // of this machine's, at least
+	ClockAhead  int64    `json:"clock_ahead_ms"` // of this machine's clock, at least
 	Persistence string   `json:"persistence,omitempty"`
 	MaxMemory   uint64   `json:"maxmemory_bytes"` // 0 for no bound
 	MaxLease    int64    `json:"max_lease_ms"`    // 0 while no client has marked it

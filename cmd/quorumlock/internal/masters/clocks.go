@@ -14,10 +14,10 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// rateTime is how far apart two looks are at least by which check compares the rates of clocks.
+// rateTime is the least time between two looks by which check compares the rates of clocks.
 const rateTime = 400 * time.Millisecond
 
-// compareRates looks at the masters once more, and notes which clocks do not run as this machine's.
+// compareRates looks at the masters once more, and records which clocks do not run at this machine's rate.
 func compareRates(ctx context.Context, nodes []*node.Node, found []Finding) {
 	again := Each(ctx, nodes, func(ctx context.Context, n *node.Node) (l inside.Look) {
 		first := found[slices.Index(nodes, n)].Look()
@@ -69,7 +69,7 @@ func wrongRate(since, now inside.Look) string {
 		verb, round(gain), round(elapsed), effect)
 }
 
-// round rounds a duration to what matters of it.
+// round rounds a duration for people.
 func round(d time.Duration) time.Duration {
 	if d >= time.Second {
 		return d.Round(100 * time.Millisecond)

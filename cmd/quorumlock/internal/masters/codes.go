@@ -8,8 +8,8 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// ExitCode returns the exit code if too few masters answered as they should, by their errors.
-// For errors that pass by themselves it is cli.ExitUnavailable.
+// ExitCode returns the exit code by the masters' errors if too few masters answered as they should. For errors that
+// are not permanent it is cli.ExitUnavailable.
 func ExitCode(errs []error, masters, need int) int {
 	code, usable := cli.ExitUnavailable, masters
 	for _, err := range errs {

@@ -13,7 +13,7 @@ import (
 // Command is a command over the masters whose URLs are its arguments, or in a file.
 type Command struct {
 	Name, Usage, Arguments, Help string
-	// Reads: it takes the URLs from the environment if it is given none. What changes something does not.
+	// Reads: without URLs it takes them from the environment. A command that changes something does not.
 	Reads bool
 	// NamesMember: the first argument is the name of a member.
 	NamesMember bool

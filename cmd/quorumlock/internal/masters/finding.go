@@ -33,14 +33,14 @@ type Finding struct {
 	NoVote error
 	ready  membership.Readiness // for these clients, with these users
 	twin   string               // another node of the same process, or empty
-	rate   string               // why its clock does not run as this machine's, or empty
+	rate   string               // how its clock's rate differs from this machine's, or empty
 	hint   string               // why the master may not have answered, or empty
 	tried  bool                 // of check: a lock was acquired, renewed and released there, and its message was heard
 	unfit  error                // of check: why that failed, or nil
 }
 
-// CheckAll checks the nodes, all at once, and judges whether they grant to clients with the list that they are. Two that are
-// one process under two addresses grant nothing: their votes would count as one.
+// CheckAll checks the nodes, all at once, and judges whether they grant to clients whose list they are. Two nodes
+// that are the same process under two addresses grant nothing: their votes would count as one.
 func CheckAll(ctx context.Context, nodes []*node.Node) []Finding {
 	found := Each(ctx, nodes, func(ctx context.Context, n *node.Node) Finding {
 		report, err := operator.Check(ctx, n)
@@ -166,12 +166,12 @@ func readyIn(found []Finding, need int) (in time.Duration, ok bool) {
 	return membership.ReadyIn(all, need)
 }
 
-// IsUnused reports whether the quarantine of a master has not begun, because it is no client's yet.
+// IsUnused reports whether the quarantine of a master has not begun, because no client has used it yet.
 func IsUnused(r operator.Report, maxLease time.Duration) bool {
 	return len(r.Members) == 0 && r.Quarantine >= maxLease
 }
 
-// List returns the list of masters that the nodes are.
+// List returns the nodes as a list of masters.
 func List(nodes []*node.Node) *scripts.List {
 	names := make([]string, len(nodes))
 	for i, n := range nodes {

@@ -14,8 +14,8 @@ import (
 )
 
 // TLSHint says which certificate is missing, or that a URL has the wrong scheme, for a master that did not answer: it
-// tries the port with TLS for a URL without, and without for a URL with. It sends no credentials. It returns nothing if
-// neither is to blame.
+// tries the port with TLS for a URL without, and without for a URL with. It sends no credentials. It returns nothing
+// if neither is the cause.
 func TLSHint(ctx context.Context, n *node.Node, url string, err error) string {
 	if hint := certificateHint(err); hint != "" {
 		return hint

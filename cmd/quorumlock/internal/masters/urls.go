@@ -50,7 +50,7 @@ func withoutComments(text string) string {
 	return kept.String()
 }
 
-// CheckLockName returns why an argument is no lock's name, or nil.
+// CheckLockName returns why an argument is not a lock's name, or nil.
 func CheckLockName(name string) error {
 	scheme, _, isURL := strings.Cut(strings.ToLower(name), "://")
 	switch {

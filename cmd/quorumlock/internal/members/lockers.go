@@ -30,7 +30,7 @@ const onlyThoseThatLock = "Only lockers that lock are known."
 // census is the lockers that may hold a lock, or take the next one soon.
 type census struct {
 	lockers []operators.Introduced
-	lacks   []string // masters that did not say, or not all of it
+	lacks   []string // masters that did not answer, or not completely
 }
 
 // countLockers asks all masters which lockers there are.
@@ -75,7 +75,7 @@ func (d deployment) countLockers(ctx context.Context) (c census) {
 	return c
 }
 
-// without returns the lockers that do not say that they have that list.
+// without returns the lockers that do not report that list.
 func (c census) without(list *scripts.List) (others []operators.Introduced) {
 	for _, l := range c.lockers {
 		if !l.HasList(list) {

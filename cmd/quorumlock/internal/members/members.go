@@ -155,8 +155,8 @@ func newDeployment(line masters.Line) (deployment, error) {
 // list returns the list of masters that was given.
 func (d deployment) list() *scripts.List { return scripts.NewList(d.names...) }
 
-// announce accepts clients with the list to as well as clients with the list from. It refuses if the masters take
-// the next change only after more than wait.
+// announce accepts clients with the list to as well as clients with the list from. It refuses if the masters take the
+// next change only later than wait.
 func (d deployment) announce(ctx context.Context, from, to *scripts.List, wait time.Duration, out io.Writer) error {
 	by, err := change.New(from, to)
 	if err != nil {

@@ -70,7 +70,7 @@ func (d deployment) carryOut(
 	return change.Report{}, errs, ctx.Err()
 }
 
-// look returns what the masters say of themselves, and why those that have no view did not answer.
+// look returns the masters' views, and why a master has none.
 func (d deployment) look(ctx context.Context) (views map[string]*membership.View, errs map[string]error) {
 	views, errs = map[string]*membership.View{}, map[string]error{}
 	nodes, began := slices.Collect(maps.Values(d.nodes)), clock.System().Now() // it counts a suspend, too
@@ -123,7 +123,7 @@ func (d deployment) addsVote(ctx context.Context, added string, to *scripts.List
 	return nil
 }
 
-// mostMasters is how many masters a list may have at most, as packages quorum and node have it.
+// mostMasters bounds the masters of a list, as in packages quorum and node.
 const mostMasters = 64
 
 // runID returns the run id of the process that a view is of, without the number of its database.

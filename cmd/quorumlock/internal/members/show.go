@@ -17,7 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// show prints the list that each master has, and where a change stands.
+// show prints the list that each master has, and the state of a change.
 func (d deployment) show(ctx context.Context, out io.Writer) error {
 	views, errs := d.look(ctx)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -79,8 +79,8 @@ func row(v *membership.View) string {
 	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s", marker.Generation, members, next(marker.Next), masters.Left(v.Quarantine()), change)
 }
 
-// summarize prints what the masters' lists mean together. It returns the list to which a change is
-// under way; nil for none.
+// summarize prints what the masters' lists mean together. It returns the new list of a change that is under way; nil
+// for none.
 func (d deployment) summarize(views map[string]*membership.View, out io.Writer) (announced *scripts.List) {
 	lists, begun, misnamed := map[string]*scripts.List{}, map[string]*scripts.List{}, false
 	for _, name := range d.names {

@@ -59,7 +59,7 @@ func Open(path string, create bool) (*File, error) {
 	return nil, fmt.Errorf("the owner file %q: it is replaced all the time", path)
 }
 
-// Look returns what the file of a run says, which may be alive.
+// Look returns the record of a run's file. The run may be alive.
 func Look(path string) (*Record, error) {
 	f, err := open(path, 0)
 	if err != nil {
@@ -88,7 +88,7 @@ func open(path string, flags int) (*File, error) {
 	return &File{path: path, open: open}, nil
 }
 
-// isPrivate returns why what a file says may be another user's word, or the file another program's.
+// isPrivate returns why another user may have written the file, or another program.
 func isPrivate(f *os.File) error {
 	var stat unix.Stat_t
 	err := unix.Fstat(int(f.Fd()), &stat)
@@ -161,8 +161,8 @@ func (f *File) is(info os.FileInfo) bool {
 	return err == nil && os.SameFile(mine, info)
 }
 
-// Write has the file say the record. It is written in place: so the path leads to the file that is locked at all times,
-// and there is no other file. A text that was not written to the end says nothing.
+// Write writes the record to the file, in place: so the path always leads to the locked file, and there is no other
+// file. A text that was not written to the end counts as empty.
 func (f *File) Write(r Record) error {
 	if f == nil {
 		return nil
@@ -195,7 +195,7 @@ func (f *File) Write(r Record) error {
 	return nil
 }
 
-// JobEnded takes the job out of the file: what it has left behind is its own affair.
+// JobEnded takes the job out of the file: processes that it has left behind do not count.
 func (f *File) JobEnded() {
 	if r := f.Record(); r != nil {
 		without := *r
@@ -239,7 +239,7 @@ func (f *File) reserve() error {
 	return nil
 }
 
-// Bequeath has the processes that are started from now on keep the file locked.
+// Bequeath makes processes that are started from now on inherit the lock of the file.
 func (f *File) Bequeath() {
 	if f != nil {
 		_, _ = unix.FcntlInt(f.open.Fd(), unix.F_SETFD, 0)

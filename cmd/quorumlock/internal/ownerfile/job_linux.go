@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// isOther reports whether the processes of the job's group are certainly another group's that got its number, or dead.
+// isOther reports whether the processes with the group's number are certainly dead, or of another group that got the
+// number.
 func (j Job) isOther() bool {
 	if here := namespace(); here != "" && j.Namespace != "" && here != j.Namespace {
 		return true

@@ -2,7 +2,7 @@
 
 package ownerfile
 
-// isOther returns false: this system's kill(2) tells no group from a later one of the same number.
+// isOther returns false: this system's kill(2) cannot tell a group from a later one with the same number.
 func (Job) isOther() bool { return false }
 
 func namespace() string { return "" }

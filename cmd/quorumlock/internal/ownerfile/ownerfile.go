@@ -1,7 +1,7 @@
-// Package ownerfile keeps in a file which owner has the lock of a running job, so that the lock of a process that died
-// can be released at once. The writer has the file locked (flock), and so has its job, which inherits the descriptor. As
-// programs close descriptors, the file has the job's process group, too. While one of these lives, nobody else opens the
-// file.
+// Package ownerfile keeps in a file which owner has the lock of a running job, so that the lock of a process that
+// died can be released at once. The writer has the file locked (flock), and so has its job, which inherits the
+// descriptor. Because programs close descriptors, the file also has the job's process group. While a process of these
+// lives, nobody else opens the file.
 package ownerfile
 
 import (
@@ -22,7 +22,7 @@ import (
 // ErrInUse is the error of [Open] for the file of a process that is alive.
 var ErrInUse = errors.New("it is in use")
 
-// Record is what a file says.
+// Record is the content of a file.
 type Record struct {
 	Owner   string   `json:"owner"` // or its first part, the locker's id, before there is a lock
 	Names   []string `json:"names"`
@@ -61,7 +61,7 @@ func (r Record) Locks() (names []string) {
 	return names
 }
 
-// IsOf reports whether an owner is the one that is wanted, or of the locker that is wanted.
+// IsOf reports whether an owner is the wanted one, or belongs to the wanted locker.
 func IsOf(owner, wanted string) bool { return strings.HasPrefix(owner+":", wanted+":") }
 
 // Foreign returns why nothing may be released by the record here, or nil. The owner of another machine may be alive, as
@@ -108,7 +108,7 @@ func parse(text []byte) (*Record, error) {
 	return &r, nil
 }
 
-// machine names this machine until it's restarted, where the system has such a name (Linux); otherwise it is the host.
+// machine names this machine until its restart, if the system has such a name (Linux); otherwise it is the host's name.
 func machine() string {
 	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
 		return strings.TrimSpace(string(boot))

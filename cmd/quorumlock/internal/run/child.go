@@ -57,8 +57,8 @@ func startChild(path string, args, env []string) (*child, error) {
 	return c, <-started
 }
 
-// follow sends the changes of the process until it has ended. Process 1, as in a container, waits for orphans, too: here
-// alone, so that nobody else gets the process's own status.
+// follow sends the changes of the process until it has ended. As process 1 in a container, it also waits for orphans:
+// only here, so that nobody else gets the status of the process.
 func (c *child) follow() {
 	of, ended := c.PID, false
 	if os.Getpid() == 1 {
@@ -85,8 +85,8 @@ func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(c.PID, s) }
 // the group's number is its own only while isGroup.
 func (c *child) signalGroup(s syscall.Signal) { _ = syscall.Kill(-c.PID, s) }
 
-// end sends a signal that is to end the group. This process adopts what is orphaned by it: a dead process is in the group
-// until it is waited for, and init may be late, or another program that waits for none.
+// end sends a signal that is to end the group. This process adopts the orphans: a dead process is in the group until
+// it is waited for, and process 1 may wait late, or never.
 func (c *child) end(s syscall.Signal) {
 	adoptOrphans()
 	c.signalGroup(s)

@@ -40,7 +40,7 @@ type job struct {
 
 	maxHoldEnd clock.Instant // the end of time for none
 	end        clock.Instant // of the grace; the end of time before it has begun
-	ended      error         // why the command was told to end; nil for not
+	ended      error         // why the command was told to end; nil if it was not
 	killed     bool
 	told       bool // a signal that ends programs was forwarded
 }
@@ -131,7 +131,7 @@ func (j *job) follow() syscall.WaitStatus {
 	defer timer.Stop()
 	resume := false
 	for {
-		// First: this process may have been halted, and the lock be another's.
+		// First: this process may have been stopped, and another may hold the lock.
 		wait := j.enforce()
 		if resume {
 			j.tty.resume()
@@ -153,8 +153,8 @@ func (j *job) follow() syscall.WaitStatus {
 	}
 }
 
-// forward passes a signal on: to all of the group what ends programs, as a terminal does. A signal
-// that means something to the one program only would end its helpers.
+// forward passes a signal on. Signals that end programs go to the whole group, as from a terminal. Another signal has
+// a meaning for the one program only, and would end its helpers.
 func (j *job) forward(s syscall.Signal) {
 	if s == syscall.SIGUSR1 || s == syscall.SIGUSR2 {
 		j.child.signal(s)
@@ -206,8 +206,8 @@ func (j *job) why() error {
 
 var errNotRenewed = errors.New("the lock was about to be lost: too few masters renewed it")
 
-// endGroup ends what is left of the group after the command, if run has ended the command, or its
-// time is over. Otherwise what the command has left behind is its own affair.
+// endGroup ends the rest of the group after the command, if run has ended the command, or its time is over. Otherwise
+// processes that the command has left behind go on.
 func (j *job) endGroup() {
 	if !j.killed && j.left() <= 0 {
 		j.kill()

@@ -18,7 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// defaultGrace is the time from SIGTERM to SIGKILL, if the lease and -max-hold leave as much.
+// defaultGrace is the time from SIGTERM to SIGKILL, if the lease and -max-hold are long enough.
 const defaultGrace = 5 * time.Second
 
 // line is the command line of run.
@@ -28,7 +28,7 @@ type line struct {
 
 	slots    int // of the semaphore that is named; 0 for locks
 	noWait   bool
-	wait     time.Duration // at most; 0 for no bound; while flags are read −1 for none
+	wait     time.Duration // at most; 0 for no bound; −1 while flags are read: not given
 	heldCode int
 	grace    time.Duration
 	maxHold  time.Duration // 0 for no bound
@@ -81,7 +81,7 @@ func newLine(flags *cli.Flags) *line {
 	return l
 }
 
-// take takes what follows the flags: the names, and from -- on the command.
+// take takes the arguments after the flags: the names, and after -- the command.
 func (l *line) take(args, job []string) error {
 	if err := l.takeArguments(args, job); err != nil {
 		return err

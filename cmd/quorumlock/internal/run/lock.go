@@ -59,7 +59,7 @@ func (w *waitingLog) WithAttrs([]slog.Attr) slog.Handler       { return w }
 func (w *waitingLog) WithGroup(string) slog.Handler            { return w }
 
 func (w *waitingLog) Handle(_ context.Context, r slog.Record) error {
-	if r.Message != "quorumlock: waiting for nodes" || !w.waits { // a lost lock is reported with what is done about it
+	if r.Message != "quorumlock: waiting for nodes" || !w.waits { // a lost lock is reported together with the reaction to it
 		return nil
 	}
 	r.Attrs(func(a slog.Attr) bool {
@@ -145,8 +145,7 @@ func (l *line) stay(lock *quorum.Lock, began clock.Instant, signals <-chan os.Si
 	}
 }
 
-// unlock releases the lock. What takes longer than two timeouts is left to Close, and then to the
-// lease.
+// unlock releases the lock. A release that takes longer than two timeouts is left to Close, and then to the lease.
 func (l *line) unlock(lock *quorum.Lock) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*l.access.Timeout)
 	defer cancel()
@@ -166,8 +165,8 @@ func (l *line) lock(ctx context.Context, locker *quorum.Locker) (*quorum.Lock, e
 	return locker.Lock(ctx, l.names...)
 }
 
-// diedHere adds to the error of a lock that is held how to free it, if the holder was a process of this host that is
-// gone. Containers may share a host's name, and not its processes: the operator decides.
+// diedHere adds to the error of a held lock how to free it, if the holder was a process of this host that is gone.
+// Containers may share a host's name without sharing its processes: the operator decides.
 func (l *line) diedHere(err error) error {
 	var held *quorum.Error
 	host, _ := os.Hostname()

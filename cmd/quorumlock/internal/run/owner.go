@@ -15,8 +15,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// openOwner opens the file of -owner-file, if it is given. The caller closes it. The error has its exit code. That the
-// file is in use is reported in any case: the lock may be free, and a process of a dead run's job be alive.
+// openOwner opens the file of -owner-file, if it is given. The caller closes it. The error has its exit code. A file
+// in use is always reported: the lock may be free while a process of a dead run's job is alive.
 func (l *line) openOwner(report func(error)) (err error) {
 	if l.file == "" {
 		return nil
@@ -34,9 +34,9 @@ func (l *line) openOwner(report func(error)) (err error) {
 	return nil
 }
 
-// takeOwner releases the lock of a run that died, by the file that it left behind, and writes to the file who may get the
-// lock now. It reports if the dead one's stays, until its lease ends: then the file keeps that owner until there is
-// a lock. The error has its exit code.
+// takeOwner releases the lock of a run that died, by the file that it left behind, and writes to the file who may get
+// the lock now. It reports a dead run's lock that stays until its lease ends: then the file keeps that owner until
+// there is a lock. The error has its exit code.
 func (l *line) takeOwner(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, report func(error)) error {
 	l.record = ownerfile.New(locker.ID(), l.names, l.slots, nodes)
 	if dead := l.owner.Record(); dead != nil {
@@ -52,7 +52,7 @@ func (l *line) takeOwner(ctx context.Context, locker *quorum.Locker, nodes []*no
 	return nil
 }
 
-// release releases what a run that died has at its locks.
+// release releases the locks of a run that died.
 func release(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, dead ownerfile.Record) error {
 	if err := dead.Foreign(nodes); err != nil {
 		return err
@@ -67,7 +67,7 @@ func release(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, dea
 	return locker.ForceUnlockOwner(ctx, dead.Owner, dead.Names...)
 }
 
-// releaseAll releases what any owner of a locker has that died before its file had the owner.
+// releaseAll releases the locks of any owner of a locker: the run died before its file had the owner.
 func releaseAll(ctx context.Context, locker *quorum.Locker, semaphore *quorum.Semaphore, dead ownerfile.Record) error {
 	var states []quorum.State
 	var err error

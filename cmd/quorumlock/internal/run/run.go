@@ -16,8 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// Command runs a job, -- and what follows, under a lock. Its exit code is the job's, or else one of package
-// cli.
+// Command runs a job, the arguments after --, under a lock. Its exit code is the job's, or else one of package cli.
 var Command = cli.Command{
 	Name: "run", Usage: "run a command while it holds the lock", Arguments: "NAME[,NAME...] -- COMMAND [ARGUMENT...]",
 	Help:   help,
@@ -49,8 +48,8 @@ func (l *line) carryOut(stderr io.Writer) int {
 	return code
 }
 
-// run takes the lock, runs the command, and returns the command's exit code. The error has its
-// exit code. What is no reason to fail is reported.
+// run takes the lock, runs the command, and returns the command's exit code. The error has its exit code. Anything
+// that is no reason to fail is only reported.
 func (l *line) run(signals *caught, report func(error)) (code int, err error) {
 	path, err := exec.LookPath(l.command[0]) // before others wait for the lock
 	if err := notStarted(l.command[0], err); err != nil {

@@ -26,15 +26,15 @@ func isTerminal() bool {
 	return err == nil
 }
 
-// moveTerminal makes the process group to the foreground group of the terminal on stdin, if from
-// is. It reports whether it did.
+// moveTerminal makes to the foreground process group of the terminal on stdin, if from is that now. It reports
+// whether it did.
 func moveTerminal(from, to int) bool {
 	now, err := unix.IoctlGetInt(unix.Stdin, unix.TIOCGPGRP)
 	return err == nil && now == from && unix.IoctlSetPointerInt(unix.Stdin, unix.TIOCSPGRP, to) == nil
 }
 
-// terminal is the terminal on stdin, if there is one. The command's group gets it whenever it is
-// this process's, so that the command reads from it, and its keys signal the command.
+// terminal is the terminal on stdin, if there is one. The command's group gets it whenever this process has it, so
+// that the command reads from it, and its keys signal the command.
 type terminal struct {
 	child     *child
 	continued <-chan os.Signal
