@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -58,4 +59,22 @@ func TestAFrozenMasterStopsNoScreen(t *testing.T) {
 	within(4*time.Second, d.Masters[1].Addr()+": check: no reply in time")
 	c.Press(t, "q\n")
 	within(time.Second, "code 0\n")
+}
+
+// Nor does what is printed once wait for it as long as a connection may take.
+func TestAFrozenMasterDelaysNothingForLong(t *testing.T) {
+	t.Parallel()
+	d := clitest.Deploy(t, 3, 30*time.Second)
+	flags := d.Flags(t)
+	testkit.Must(t, d.Masters[1].Freeze())
+	for command, says := range map[string]string{"status a": "NO VOTE: connect: down: timed out after 2s", "top": "FAILED"} {
+		since := poll.Start()
+		args := strings.Fields(command)
+		code := map[string]int{"status": cli.ExitFailed, "top": cli.ExitOK}[args[0]]
+		printed, _ := clitest.Ask(t, code, args[0], flags, args[1:]...)
+		took, stalled := since.Read()
+		since.Stop()
+		clitest.Contains(t, printed, d.Masters[1].Addr()+" ", says)
+		testkit.Check(t, took-stalled < 6*time.Second, "%s took %v, of which the machine stood still for %v", command, took, stalled)
+	}
 }

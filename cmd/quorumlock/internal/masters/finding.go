@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
@@ -43,6 +45,12 @@ type Finding struct {
 // that are the same process under two addresses grant nothing: their votes would count as one.
 func CheckAll(ctx context.Context, nodes []*node.Node) []Finding {
 	found := Each(ctx, nodes, func(ctx context.Context, n *node.Node) Finding {
+		if slices.ContainsFunc(inside.Of(n).Pipes, func(p *pipeline.Pipe) bool { return p.Down() != nil }) {
+			// It was asked already, and nobody waits for it as long as a first connection may take.
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, n.Timeout())
+			defer cancel()
+		}
 		report, err := operator.Check(ctx, n)
 		return Finding{Name: n.Name(), Report: report, Err: err}
 	})

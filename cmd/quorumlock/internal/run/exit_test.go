@@ -45,7 +45,7 @@ func TestRunUsage(t *testing.T) {
 		{"-owner-file needs the path", []string{"-owner-file", "redis://:" + clitest.Secret + "@h", "x", "--", "true"}},
 		{"URLs do not belong on the command line", []string{"redis://:" + clitest.Secret + "@h", "--", "true"}},
 		{"URLs do not belong on the command line", []string{"x,Redis+Sentinel://:" + clitest.Secret + "@h", "--", "true"}},
-		{"-lease 31s is above the max lease 30s", []string{"-lease", "31s", "x", "--", "true"}},
+		{"-lease 31s is above the max lease 30s: the lock is renewed while the command runs, and -max-hold bounds how long", []string{"-lease", "31s", "x", "--", "true"}},
 		{"-lease needs a duration such as 30s, at least 10ms", []string{"-lease", "9ms", "x", "--", "true"}},
 		{"max lease 10000h0m0s", []string{"-max-lease", "10000h", "x", "--", "true"}},
 		{"timeout 25h0m0s", []string{"-timeout", "25h", "x", "--", "true"}},

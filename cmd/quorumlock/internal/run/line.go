@@ -130,7 +130,7 @@ func (l *line) settleTimes() error {
 		l.lease = min(quorum.DefaultLease, l.access.MaxLease)
 	}
 	if l.lease > l.access.MaxLease {
-		return fmt.Errorf("-lease %v is above the max lease %v", l.lease, l.access.MaxLease)
+		return fmt.Errorf("-lease %v is above the max lease %v: the lock is renewed while the command runs, and -max-hold bounds how long", l.lease, l.access.MaxLease)
 	}
 	if l.maxHold > 0 && l.minHold > l.maxHold {
 		return fmt.Errorf("-min-hold %v is above -max-hold %v", l.minHold, l.maxHold)
