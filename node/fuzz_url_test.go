@@ -21,6 +21,8 @@ func FuzzURL(f *testing.F) {
 		{"redis", "u", "12#", "", "host"}, {"redis", "u", "a@", "", "host"},
 		{"redis", "u", "a@", "/", "host"}, {"redis", "u", "%", "", "host"}, {"redis", "u", "[", "]", "host"}, {"http", "", "", "", ""}, {"", "", "", "", ""},
 		{"redis", "u", " ", "\n", "host"}, {"redis", "u", "", "", "host:70000"}, {"unix", "u", "a/", "", "/run/s"}, {"unix", "u", "a@", "/", "run/s"},
+		{"redis+sentinel", "u", "a,", ",b", "h,i:1/m?failover=1"}, {"rediss+sentinel", "", "a/", "", "h/m?failover=1"},
+		{"redis+sentinel", "u", "1:", "", "h,[::1]:1/m?failover=1&sentinel-password=x&y"}, {"redis+sentinel", "u", "a", "", "h?failover=1"},
 	} {
 		f.Add(seed[0], seed[1], seed[2], seed[3], seed[4])
 	}

@@ -23,6 +23,8 @@ func readInfo(reply any) inside.Info {
 // refuse returns why the server must not be a node, or nil.
 func (o *options) refuse(info inside.Info) error {
 	switch {
+	case info["redis_mode"] == "sentinel":
+		return fmt.Errorf("%w: it is a sentinel: a URL that asks it for the master is redis+sentinel://host:26379/NAME?failover=1", ErrInvalid)
 	case o.failover > 0 && info["master_replid"] == "":
 		return fmt.Errorf("%w: INFO has no master_replid: a promotion would not show (WithFailover)", ErrInvalid)
 	case info["run_id"] == "":

@@ -14,6 +14,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/canned"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -261,4 +262,11 @@ func TestURLsOfSentinel(t *testing.T) {
 		testkit.Check(t, errors.Is(err, ErrInvalid) && n == nil && strings.Contains(err.Error(), says), "%s: %v, want %s", url, err, says)
 		testkit.Check(t, err == nil || !strings.Contains(err.Error(), "cret"), "%s: %v", url, err)
 	}
+}
+
+// A sentinel itself is no master, and its error says how it is asked for one.
+func TestASentinelIsNoMaster(t *testing.T) {
+	err := new(options).refuse(inside.Info{"redis_mode": "sentinel", "run_id": "x"})
+	testkit.Is(t, err, ErrInvalid, "a sentinel")
+	testkit.Check(t, strings.Contains(err.Error(), "redis+sentinel://"), "%v", err)
 }

@@ -20,7 +20,7 @@ func Distinct(nodes []*node.Node) error {
 					node.ErrInvalid, cmp.Or(n.Address(), n.Name()))
 			case m.Name() == n.Name() && (inside.Of(m).Named || inside.Of(n).Named):
 				return fmt.Errorf("%w: nodes %d and %d are both named %q: errors could not "+
-					"distinguish them (WithName in WithNodeOptions gives all nodes one name)", node.ErrInvalid, i+1, j+1, n.Name())
+					"distinguish them (?name= in a URL names one; WithName in WithNodeOptions gives all nodes one name)", node.ErrInvalid, i+1, j+1, n.Name())
 			}
 		}
 	}
