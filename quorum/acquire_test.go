@@ -51,8 +51,7 @@ func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
 	})
 }
 
-// Two sets of names never share a queue, whatever the names: the waiters of one set would wait for
-// the other's names.
+// Two sets of names never share a queue: the waiters of one set would wait for the other's names.
 func TestQueueKeysDoNotCollide(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithRetry(time.Minute, time.Minute))

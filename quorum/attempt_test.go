@@ -259,8 +259,8 @@ func TestASlotsProbeAvoidsTheNodeOfTheHint(t *testing.T) {
 	})
 }
 
-// An extension whose context has ended asks no node, so the deadline stays. It says so of a lock that is
-// held: else why it is not.
+// An extension whose context has ended asks no node, so the deadline stays. The error says that, or why the lock is
+// not held.
 func TestExtendWithAContextThatHasEnded(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		held := c.lockKnown(c.process(WithLease(10*time.Second)), "a")

@@ -11,8 +11,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// A call that is cancelled ends at once, and leaves nothing, whatever has happened by then: nothing at n = 0, else n scripts
-// have run. From then on no request arrives and no reply leaves, until the call has returned.
+// A call that is cancelled ends at once, and leaves nothing, at any moment: at n = 0 nothing has happened, else n
+// scripts have run. From then on no request arrives and no reply leaves, until the call has returned.
 func TestACallThatIsCancelledAnywhereLeavesNothing(t *testing.T) {
 	pair := func(l *Locker) func(ctx context.Context) error {
 		return func(ctx context.Context) error {

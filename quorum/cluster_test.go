@@ -27,8 +27,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// cluster is three masters in memory and the processes that lock on them, in a synctest bubble:
-// only waiting takes time there.
+// cluster has three masters in memory and the processes that lock on them, in a synctest bubble: only waiting takes
+// time there.
 type cluster struct {
 	t       *testing.T
 	masters []*fakeredis.Master
@@ -146,7 +146,7 @@ func block(at *atomic.Pointer[chan struct{}]) (goOn func()) {
 	}
 }
 
-// notAsked wants no request for a lock to reach a master from now on. A round may look at it.
+// notAsked fails the test if a request for a lock reaches a master from now on. A survey may look at it.
 func (c *cluster) notAsked(master int) {
 	each := func(script string) {
 		testkit.Check(c.t, script != "acquire" && script != "acquires", "master %d was asked", master)
@@ -256,10 +256,10 @@ func (c *cluster) got(lock *Lock, err error) *Lock {
 	return lock
 }
 
-// not is an error, or a text, that an error must not have.
+// not is an error, or a text, that an error must not contain.
 type not struct{ what any }
 
-// of is what an error is of, for the message.
+// of names what an error is about, for the message.
 type of struct{ what any }
 
 // wantError fails the test unless an error wraps each error that is wanted, and its text has each text. It wants no
@@ -291,7 +291,7 @@ func wantError(t *testing.T, err error, wants ...any) {
 // errorOf is the error of a call, whatever else it returns.
 func errorOf(_ any, err error) error { return err }
 
-// require ends the test unless a claim is true.
+// require ends the test unless the claim is true.
 func require(t *testing.T, claim bool, format string, args ...any) {
 	t.Helper()
 	if !claim {
@@ -299,7 +299,7 @@ func require(t *testing.T, claim bool, format string, args ...any) {
 	}
 }
 
-// wantTook fails the test unless what began then has taken that long.
+// wantTook fails the test unless that much time has passed since then.
 func wantTook(t *testing.T, began time.Time, least, most time.Duration) {
 	t.Helper()
 	took := time.Since(began)

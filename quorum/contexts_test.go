@@ -102,8 +102,8 @@ type lateClock struct {
 
 func (c *lateClock) Now() clock.Instant { return c.Clock.Now().Add(time.Duration(c.by.Load())) }
 
-// No method of a caller's context is called, none is ended, and nothing is logged, with a mutex of this package locked, in
-// whatever way a lock or a call that waits ends.
+// However a lock or a waiting call ends, with a mutex of this package locked no method of a caller's context is
+// called, no context is ended, and nothing is logged.
 func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 	late := &lateClock{Clock: fakeclock.Monotonic()}
 	for what, s := range map[string]struct {

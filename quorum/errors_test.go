@@ -69,8 +69,8 @@ func TestEachAnswerIsTold(t *testing.T) {
 	}
 }
 
-// A program that tries again in a loop can see when that cannot succeed. One node with such an error is
-// not enough, and what passes by itself is not among them.
+// A program that tries again in a loop can see when that cannot succeed. One node with such an error is not enough,
+// and temporary errors do not count.
 func TestPermanentErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wrong, gone := redis.Error("WRONGPASS invalid username-password pair"), errors.New("no route")
@@ -109,7 +109,7 @@ func TestPermanentErrors(t *testing.T) {
 	})
 }
 
-// An error says for how long the lock stays held if its holder does not renew it.
+// An error says how long the lock stays held if its holder does not renew it.
 func TestRemaining(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithWait(time.Second))
@@ -270,7 +270,7 @@ func TestWhoTheLockerIs(t *testing.T) {
 	})
 }
 
-// What several nodes have in common is said once, and what only Redis's scripts know is left out.
+// An error that several nodes have in common appears once, without the details of Redis's scripts.
 func TestErrorsSayOnceWhatNodesHaveInCommon(t *testing.T) {
 	differs := &node.Error{Node: "a", Op: "acquire", Err: ErrMembership}
 	other := &node.Error{Node: "b", Op: "acquire", Err: redis.Error(

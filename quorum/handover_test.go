@@ -162,8 +162,8 @@ func TestTakeOverThatFails(t *testing.T) {
 	})
 }
 
-// What one master says is not what a quorum says: if the others do not answer, the lock may be theirs
-// to give. But a lock that was taken over on one master, and lost by another, is lost.
+// One master's answer is not a quorum's: if the others do not answer, the lock may still be taken over there. But a
+// lock that was taken over on one master, and lost by another, is lost.
 func TestTakeOverWhereOneMasterHasLostIt(t *testing.T) {
 	for what, answers := range map[string]bool{"the third answers": true, "none of the others answers in time": false} {
 		runInCluster(t, what, func(t *testing.T, c *cluster) {
@@ -185,7 +185,7 @@ func TestTakeOverWhereOneMasterHasLostIt(t *testing.T) {
 	}
 }
 
-// A master that was down when the lock was taken over has the predecessor yet. The repair replaces it.
+// A master that was down when the lock was taken over still has the predecessor. The repair replaces it.
 func TestRepairOfALockThatWasTakenOver(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -216,7 +216,7 @@ func TestTakeOverThatIsGivenUpTooLate(t *testing.T) {
 	})
 }
 
-// Of a fixed lease the rest is left: to hand it over prolongs it as little as to enter it again.
+// Handing over a fixed lease leaves its rest: it prolongs the lease no more than a re-entry does.
 func TestHandOverOfAFixedLease(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, other := c.process(WithFixedLease(time.Second)), c.process()
@@ -351,7 +351,7 @@ func TestTakeOverBesideReaders(t *testing.T) {
 	})
 }
 
-// Who takes over the slots of a semaphore has the same slots, and nobody else gets one meanwhile.
+// A take-over of a semaphore's slots gets the same slots, and nobody else gets one meanwhile.
 func TestHandOverOfSlots(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		first, second, third := c.process(), c.process(), c.process()

@@ -70,8 +70,7 @@ func (x *told) hooks() Hooks {
 	}
 }
 
-// A call that waits tells of its start, each attempt and its end, in one context, which is not that
-// of the lock.
+// A call that waits reports its start, each attempt and its end, in one context, which is not the lock's.
 func TestHooksOfACallThatWaits(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		var all told
@@ -186,7 +185,7 @@ func TestOutcomeQuarantined(t *testing.T) {
 	})
 }
 
-// The token is written back to the nodes that stand lower.
+// The token is written back to the nodes with lower counters.
 func TestHookOfAWriteBack(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		var all told

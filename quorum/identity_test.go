@@ -96,7 +96,7 @@ func TestIntroduction(t *testing.T) {
 	})
 }
 
-// A locker that is closed and holds nothing counts no longer at a change of the members.
+// A closed locker that holds nothing no longer counts in a change of the members.
 func TestClosedLockersLeave(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

@@ -146,7 +146,7 @@ func (c *cluster) owners(l *Locker) (owners []string) {
 	return owners
 }
 
-// Nothing that could bring a key back is sent once the release is: through a handle that nobody has unlocked, of a lock that was.
+// After the release nothing that could bring a key back is sent, not even through another handle of the lock.
 func TestNothingIsSentAfterTheRelease(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

@@ -80,7 +80,8 @@ func TestMinHoldKeepsALockThatIsUnlockedEarly(t *testing.T) {
 	}
 }
 
-// Nothing renews a fixed lease, and masters whose clocks run fast end it early. Every min hold that is accepted is kept all the same.
+// Nothing renews a fixed lease, and masters whose clocks run fast end it early. Every min hold that is accepted is
+// still kept.
 func TestMinHoldOfAFixedLeaseOnFastMasters(t *testing.T) {
 	const lease = 20 * time.Second
 	longest := lease - clock.Drift(lease, clock.DefaultDriftFactor)
@@ -168,7 +169,7 @@ func TestMinHoldWhenTheLockerIsClosed(t *testing.T) {
 	})
 }
 
-// A node that forgot the lock during its min hold is asked for it again.
+// A node that forgot the lock during its min hold is asked to grant it again.
 func TestMinHoldRepairs(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithLease(300*time.Millisecond), WithMinHold(time.Hour))
@@ -183,7 +184,7 @@ func TestMinHoldRepairs(t *testing.T) {
 	})
 }
 
-// What a renewal during the min hold finds missing is asked for soon, and not a third of the lease later.
+// A lock that a renewal during the min hold finds missing is repaired soon, not a third of the lease later.
 func TestMinHoldRepairsSoon(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithLease(3*time.Second), WithMinHold(time.Hour))
@@ -194,7 +195,7 @@ func TestMinHoldRepairsSoon(t *testing.T) {
 	})
 }
 
-// A min hold ends early when a majority does not keep the lock: nothing goes on renewing what is left of it.
+// A min hold ends early when a majority does not keep the lock: nothing renews the rest of it.
 func TestMinHoldThatIsForced(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, other := c.process(WithLease(300*time.Millisecond), WithMinHold(time.Hour)), c.process()
@@ -259,7 +260,7 @@ func TestMinHoldBounds(t *testing.T) {
 	})
 }
 
-// Whoever took over could unlock before the min hold is over, so no ticket is given.
+// The next holder could unlock before the min hold is over, so no ticket is given.
 func TestMinHoldIsNotHandedOver(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		other, began := c.process(), time.Now()

@@ -21,8 +21,8 @@ func (c *cluster) delay(d time.Duration) {
 
 type valueKey struct{}
 
-// A program may shadow ctx with the lock's context, and call Unlock with it. Unlock ends that
-// context, and waits all the same.
+// A program may shadow ctx with the lock's context, and call Unlock with it. Unlock ends that context, and still
+// waits.
 func TestUnlockWaitsWithTheLocksOwnContext(t *testing.T) {
 	const slow = 50 * time.Millisecond
 	derived := map[string]func(ctx context.Context) (context.Context, context.CancelFunc){
@@ -62,8 +62,8 @@ func TestUnlockWaitsWithTheLocksOwnContext(t *testing.T) {
 	}
 }
 
-// Whatever else ends a context derived from the lock's ends the waiting: its deadline, the end of
-// the context given to Lock, and a cancellation before.
+// Any other end of a context derived from the lock's ends the waiting: its deadline, the end of the context given to
+// Lock, or an earlier cancellation.
 func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
 	const slow = 900 * time.Millisecond // less than the node's timeout
 	reason := errors.New("the reason")

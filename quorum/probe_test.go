@@ -41,7 +41,7 @@ func TestARefusalByTheProbeNodeAsksNoOtherNode(t *testing.T) {
 	})
 }
 
-// A lock stands on all nodes, slow ones too.
+// A lock reaches all nodes, slow ones too.
 func TestALockStandsOnAllNodes(t *testing.T) {
 	for _, approach := range []waiting.Approach{waiting.AskAll, waiting.Alone, waiting.ProbeFirst} {
 		inCluster(t, func(t *testing.T, c *cluster) {
@@ -96,7 +96,7 @@ func TestWhichAnswersTheRTTTakes(t *testing.T) {
 	})
 }
 
-// Attempts at the same names begin with the same node, in whatever order they are given. Names
+// Attempts at the same names begin with the same node, in any order of the names. Names
 // share the nodes evenly.
 func TestWithWhichNodeAttemptsBegin(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {

@@ -63,7 +63,7 @@ func TestReady(t *testing.T) {
 	})
 }
 
-// Ready tries a lock on each master, whose key it takes away, and believes what the masters say of it.
+// Ready tries a lock on each master, removes its key, and believes the masters' replies.
 func TestReadyTriesALock(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

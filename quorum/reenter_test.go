@@ -174,7 +174,7 @@ func TestWith(t *testing.T) {
 	})
 }
 
-// Do says what ended it: its own context, and a loss that nobody could notice in time.
+// Do reports what ended it: its own context, or a loss that nobody could notice in time.
 func TestDo(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

@@ -276,7 +276,7 @@ func TestAWriterThatGivesUpBehindAWriterKeepsNoReadersBack(t *testing.T) {
 	})
 }
 
-// A writer who died holds up readers for no longer than its reservation.
+// A writer that died holds up readers no longer than its reservation.
 func TestAWriterWhoDiedHoldsUpReadersForItsReservation(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		old, readers := c.read(c.process()), make(chan lockResult, 1)
@@ -424,7 +424,7 @@ func TestReadersDoNotQueue(t *testing.T) {
 	})
 }
 
-// Readers that give up leave nothing behind, in whatever order they leave the queue.
+// Readers that give up leave nothing behind, in any order.
 func TestReadersThatGiveUp(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

@@ -36,7 +36,7 @@ func slotsOf(locks ...*Lock) (all []int) {
 	return all
 }
 
-// Exactly n calls hold a slot, each another one, in one process and in several. A slot that is released
+// Exactly n calls hold a slot, each a different one, in one process and in several. A slot that is released
 // goes to another call, with a higher token.
 func TestSemaphoreHasNHolders(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 8} {
@@ -61,8 +61,8 @@ func TestSemaphoreHasNHolders(t *testing.T) {
 	}
 }
 
-// Locks of a semaphore's name, and semaphores of other names, are others. A flow takes another slot
-// for each call.
+// A lock with the semaphore's name and semaphores with other names are independent. A flow takes another slot for
+// each call.
 func TestSemaphoreIsNoLockOfItsName(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -153,7 +153,7 @@ func TestSemaphoreRefusesWhatIsNotValid(t *testing.T) {
 	})
 }
 
-// A slot that becomes free goes to a waiter at once, and to one only. While no slot is free, waiters
+// A slot that becomes free goes to one waiter, at once. While no slot is free, waiters
 // send no attempts.
 func TestSemaphoreWakesOneWaiter(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
@@ -490,7 +490,7 @@ func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 	})
 }
 
-// The error of a full semaphore says for how long the first of the slots is held.
+// The error of a full semaphore says how long the first of the slots is held.
 func TestAFullSemaphoreSaysForHowLong(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithFixedLease(10 * time.Second))

@@ -12,8 +12,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// The contexts end that long before the deadline, however the lock ends. It is held until then, and work can be put away and
-// the lock be unlocked in good order.
+// The contexts end that long before the deadline, however the lock ends. The lock is held until then, so work can be
+// put away and the lock unlocked in good order.
 func TestStopBefore(t *testing.T) {
 	const stop = 5 * time.Second
 	for what, s := range map[string]struct {

@@ -98,7 +98,7 @@ func TestTurnsOfNamesThatShareAPlace(t *testing.T) {
 	})
 }
 
-// A call that ends while it goes behind others says that the lock is held.
+// A call that ends while it lets others go first says that the lock is held.
 func TestTurnsErrorOfACallThatGivesUp(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()

@@ -16,7 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// What a program prints of a locker, of a lock and of Stats says something.
+// A locker, a lock and Stats print something meaningful.
 func TestValuesPrintAsValues(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -102,7 +102,7 @@ func TestDoTellsALossOnce(t *testing.T) {
 	})
 }
 
-// ForceUnlock removes each lock, whatever is at the other names. Waiting doesn't help if an application has the name.
+// ForceUnlock removes each lock, with anything at the other names. Waiting doesn't help if an application has the name.
 func TestForceUnlockPassesWhatIsNoLock(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, operator := c.process(), c.process()

@@ -77,7 +77,7 @@ func TestWaitDoesNotBoundTheWork(t *testing.T) {
 	})
 }
 
-// An attempt that is under way at the bound is undone, on nodes that answer late, too.
+// An attempt that is under way at the bound is undone, also on nodes that answer late.
 func TestWaitCutsAnAttempt(t *testing.T) {
 	const short = 300 * time.Millisecond // below a node's timeout
 	inCluster(t, func(t *testing.T, c *cluster) {

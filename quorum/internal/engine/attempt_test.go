@@ -95,8 +95,9 @@ func TestTheClockIsReadBeforeAnythingIsSent(t *testing.T) {
 	}
 }
 
-// What the lease hears of a renewal. A server that refuses to raise a reader has not renewed it: the reader's lease ends,
-// and a writer may come. A node that refuses the list has not, either, and may have the key yet.
+// What the lease learns from a renewal. A server that refuses to raise a reader has not renewed it:
+// the reader's lease ends, and a writer may come. A node that refuses the list has not, either, and
+// may have the key yet.
 func TestAnswersToRenewals(t *testing.T) {
 	for letter, want := range map[scripts.Renewed]struct {
 		is  lease.Answer
@@ -171,7 +172,7 @@ func TestErrorsOfRepliesNameTheCall(t *testing.T) {
 	}
 }
 
-// The lease learns that a request was resent, whatever the reply: its first copy may be carried out late.
+// The lease learns from any reply that the request was resent: its first copy may be carried out late.
 func TestTheLeaseLearnsThatARequestWasResent(t *testing.T) {
 	a, _ := heldHold(t, time.Second)
 	for _, resent := range []bool{false, true} {
@@ -251,7 +252,7 @@ func TestTokenSeedsOfAClockThatIsCenturiesOff(t *testing.T) {
 	})
 }
 
-// Whoever waits until nothing is under way is told.
+// A caller who waits until nothing is under way is woken.
 func TestAllWhoWaitForTheEndOfTheWork(t *testing.T) {
 	var work tracker
 	work.add()
@@ -302,8 +303,8 @@ func TestAnUndoCountsNoReplyThatHasCome(t *testing.T) {
 		"%p, %p and %p, want %p for the last one", a.requests[0].tally, a.requests[1].tally, a.requests[2].tally, open)
 }
 
-// An attempt that comes before the list is known waits for it. Nodes whose names make none are asked for no grant, and the
-// outcome has why, of each.
+// An attempt that comes before the list is known waits for it. If the nodes' names make no list, no node is asked for
+// a grant, and the outcome has each node's reason.
 func TestTheListIsKnownBeforeNodesAreAsked(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		attempt := func(nodes []*node.Node) (acquired bool, o *Outcome) {
@@ -319,7 +320,8 @@ func TestTheListIsKnownBeforeNodesAreAsked(t *testing.T) {
 	})
 }
 
-// A request that waits for the node to accept this client goes out as the lock is by then: entered again, or a reader's.
+// A request that waits for the node to accept this client is sent for the lock's state by then: entered again, or a
+// reader's.
 func TestARequestIsSentAgainForThePresentLock(t *testing.T) {
 	for what, change := range map[string]func(l *Handle){
 		"entered":    func(l *Handle) { l.Enter(new(Handle), newHolder(), lease.Write) },
@@ -344,7 +346,8 @@ func TestARequestIsSentAgainForThePresentLock(t *testing.T) {
 	}
 }
 
-// Who waits for a request hears that it has failed if it is not sent again: the lock has ended, or the node is closed.
+// A caller who waits for a request learns that it has failed if it is not sent again: the lock has ended, or the node
+// is closed.
 func TestARequestThatIsNotSentAgain(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		h, tally := c.lock(t), newTallyOfAll(1)
@@ -365,7 +368,7 @@ func TestARequestThatIsNotSentAgain(t *testing.T) {
 	})
 }
 
-// All processes ask the same node first, in whatever order they give the names.
+// All processes ask the same node first, in any order of the names.
 func TestTheFirstNodeIsTheSameInAnyOrder(t *testing.T) {
 	a, _ := asking(t, time.Second)
 	first := func(names ...string) int {

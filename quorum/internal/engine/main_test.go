@@ -52,7 +52,7 @@ func (u *holder) hasEnded() bool {
 	}
 }
 
-// silent are Events that nobody hears of.
+// silent ignores all Events.
 type silent struct{}
 
 func (silent) Ending(*Hold, Ending) error    { return errEnded }
@@ -63,7 +63,7 @@ func (silent) Repaired(*Hold, int, error)    {}
 func (silent) WroteBack(int)                 {}
 func (silent) Unannounced()                  {}
 
-// heeding is Events that note what they hear.
+// heeding records Events.
 type heeding struct {
 	silent
 	ending, lost, renewing, unannounced int

@@ -9,13 +9,13 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
-// An attempt without a list of masters asked no node: what they have is unknown.
+// An attempt without a list of masters asked no node: their state is unknown.
 func TestAnAttemptWithoutAListKnowsNothing(t *testing.T) {
 	a, _ := asking(t, time.Second)
 	testkit.Equal(t, a.hold.engine.unlisted(nil, waiting.AskAll).Unknown(), 3, "unknown")
 }
 
-// The holder is the one that the most nodes name, wherever they stand; of as many, the first.
+// The holder is the one that the most nodes name, in any positions; if equally many name two, the first.
 func TestHolderIsTheOneThatMostNodesName(t *testing.T) {
 	for _, c := range []struct {
 		named []string
@@ -96,7 +96,7 @@ func TestReasonOfATakeOver(t *testing.T) {
 	}
 }
 
-// What a node says after the outcome was certain says nothing of the reason.
+// A reply after the outcome was certain does not change the reason.
 func TestOnlyRefusalsCount(t *testing.T) {
 	late := NodeAnswer{Is: lease.Unanswered, Late: lease.Refused, Holder: "late", Readers: 3, Reserved: true}
 	refused := NodeAnswer{Is: lease.Refused, Holder: "reader", Readers: 2}
@@ -112,7 +112,7 @@ func TestOnlyRefusalsCount(t *testing.T) {
 	}
 }
 
-// An attempt is blocked by what would let it succeed; one that was won, or was cut, by nothing.
+// The reason is what has to change for the attempt to succeed; an attempt that was won, or was cut, has none.
 func TestBlocking(t *testing.T) {
 	refused := []NodeAnswer{{Is: lease.Refused}, {Is: lease.Refused}, {Is: lease.Refused}}
 	for _, c := range []struct {

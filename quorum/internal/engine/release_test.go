@@ -72,7 +72,7 @@ func TestCloseLosesNoLock(t *testing.T) {
 	})
 }
 
-// A node where nothing can be counts as one that has confirmed the release, and is not asked.
+// A node that can have nothing counts as having confirmed the release, and is not asked.
 func TestANodeWithNothingThereHasConfirmed(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		h := c.lock(t)
@@ -138,7 +138,7 @@ func TestALockThatIsOverIsNotHandedOver(t *testing.T) {
 		"handed over: %v, unlocked: %v, its contexts have ended: %v", handed, l.IsUnlocked(), a.hold.holder().hasEnded())
 }
 
-// A lock whose deadline has passed says how many nodes keep it yet.
+// A lock whose deadline has passed says how many nodes still keep it.
 func TestStandingCountsTheKeepers(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
 	extend := lease.Command{Do: lease.Extend, Until: fake.Now().Add(time.Minute)}
@@ -148,7 +148,7 @@ func TestStandingCountsTheKeepers(t *testing.T) {
 	testkit.Check(t, k.Kept == 1 && k.Unknown == 2, "%+v", k)
 }
 
-// A release that a node could not publish is told.
+// A release that a node could not publish is reported.
 func TestUnannouncedReleasesAreTold(t *testing.T) {
 	a, _ := heldHold(t, time.Second)
 	for heard, want := range map[int]int{-1: 1, 0: 0, 1: 0} {

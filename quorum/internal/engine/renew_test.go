@@ -102,7 +102,7 @@ func TestALockThatIsRenewedAloneIsInNoOthersCall(t *testing.T) {
 	testkit.Check(t, len(r.all) == 2 && len(r.all[0].members) == 2, "%d calls, the first for %d", len(r.all), len(r.all[0].members))
 }
 
-// Nothing is told, or sent, of the renewal of a lock that is not renewed: its lease is fixed, or it has ended since it was due.
+// For a lock that is not renewed nothing is reported or sent: its lease is fixed, or it has ended since it was due.
 func TestALockThatIsNotRenewed(t *testing.T) {
 	for what, change := range map[string]func(h *Hold){
 		"fixed": func(h *Hold) { h.terms.Fixed = true },
@@ -130,7 +130,7 @@ func TestARenewalThatIsRefusedForTheListAlone(t *testing.T) {
 	testkit.Check(t, !h.engine.Roster.Accepts(0), "the node counts as one that accepts it")
 }
 
-// A node's reply is told to each Events once, with all of their locks.
+// A node's reply is reported to each Events once, with all of their locks.
 func TestARenewalIsToldOnceToEachEvents(t *testing.T) {
 	one, other := new(heeding), new(heeding)
 	b := new(renewalBatch)
@@ -150,7 +150,7 @@ func TestARenewalIsToldOnceToEachEvents(t *testing.T) {
 }
 
 // Locks whose renewals are due at once are renewed one batch after the other from then on, each at most a quarter of the time to its
-// deadline late. What is unlocked, or has a fixed lease, is not put off.
+// deadline late. An unlocked lock, or one with a fixed lease, is not put off.
 func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
 	one := a.hold

@@ -89,7 +89,7 @@ func TestAHoldLeavesTheScheduleBeforeItsRelease(t *testing.T) {
 	}
 }
 
-// More holds than the schedule sees to at a time are lost in one go.
+// More holds than the schedule handles at a time are lost together.
 func TestManyHoldsAreLostTogether(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
 	e := a.hold.engine
@@ -116,7 +116,7 @@ func TestManyHoldsAreLostTogether(t *testing.T) {
 	}
 }
 
-// A deadline that comes nearer, since a node has forgotten what it had promised, is kept: the schedule sees to the hold by then.
+// If a node has forgotten its grant, the deadline comes nearer: the schedule handles the hold by then.
 func TestScheduleSeesToADeadlineThatCameNearer(t *testing.T) {
 	for _, fixed := range []bool{false, true} {
 		a, fake := heldHold(t, time.Second)

@@ -123,7 +123,7 @@ func TestWhichRenewalMayWait(t *testing.T) {
 	}
 }
 
-// A master that has not replied to a renewal or a repair gets no second one, whatever else it replies to.
+// A master that has not replied to a renewal or a repair gets no second one, even if it replies to other requests.
 func TestOneRenewalAtATime(t *testing.T) {
 	b := held(t, Terms{})
 	b.Renew(b.now, nil)
@@ -287,7 +287,7 @@ func TestWhatCouldNotBeSentEndsNoLease(t *testing.T) {
 	}
 }
 
-// A late copy of a writer's request says nothing of the downgrade: the master may keep readers out yet.
+// A late copy of a writer's request says nothing about the downgrade: the master may still keep readers out.
 func TestOnlyAReadersReplyConfirmsTheDowngrade(t *testing.T) {
 	b := held(t, Terms{})
 	late := b.Enter(b.now, nil)
@@ -335,7 +335,7 @@ func TestTwoCountersToRaise(t *testing.T) {
 	}
 }
 
-// A lock that a test is given is as one that was acquired.
+// A lock that a test is given behaves like one that was acquired.
 func TestAGivenLock(t *testing.T) {
 	l, until := new(Lease), start.Add(time.Second)
 	l.InitHeld(&Terms{StopBefore: time.Second}, 7, until)

@@ -87,7 +87,7 @@ func (b *bench) want(commands string) {
 var names = map[Do]string{Ask: "Ask", Raise: "Raise", Renew: "Renew", Repair: "Repair", Enter: "Enter", Extend: "Extend",
 	Submit: "Submit", Decided: "Decided", Stop: "Stop"}
 
-// A master that does not keep the grant counts no longer, however long it had confirmed it before.
+// A master that does not keep the grant no longer counts, even if it had confirmed a longer lease before.
 func TestADeniedGrantCountsNoLonger(t *testing.T) {
 	for what, c := range map[string]struct {
 		do     Do
@@ -233,7 +233,7 @@ func TestWhatGoesOutAgain(t *testing.T) {
 	testkit.Check(t, again.Level == 2 && again.Mode == Read, "%+v", again)
 }
 
-// No request follows the end of an attempt. A master that does not accept the client gets its list all the same.
+// No request follows the end of an attempt. A master that does not accept the client still gets its list.
 func TestNoRequestFollowsTheEnd(t *testing.T) {
 	b := newBench(t, Terms{})
 	ask := b.Begin(b.now, Plan{First: 2, Probe: true}, nil)[0]
@@ -264,7 +264,7 @@ func TestWhatNeedsAReleaseAfterARepair(t *testing.T) {
 	}
 }
 
-// Whom an attempt asks, by the answers in their order.
+// Which masters an attempt asks, by the answers in their order.
 func TestWhomAnAttemptAsks(t *testing.T) {
 	granted, refused, failed := Reply{Is: Granted}, Reply{Is: Refused}, Reply{Is: Failed}
 	for what, c := range map[string]struct {

@@ -16,7 +16,7 @@ func settable(of reflect.Value, field string) reflect.Value {
 	return reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem()
 }
 
-// sample is a lease on whose every field its future depends, with its fields and its first vote's.
+// sample is a lease whose future depends on every field, with its fields and its first vote's.
 func sample() (l *Lease, fields, vote reflect.Value) {
 	l = new(Lease)
 	l.Init(&Terms{Need: 2, Lease: time.Second, MaxHold: time.Hour}, make([]Vote, 3))
@@ -27,8 +27,8 @@ func sample() (l *Lease, fields, vote reflect.Value) {
 	return l, reflect.ValueOf(l).Elem(), reflect.ValueOf(&l.votes[0]).Elem()
 }
 
-// Searches take two leases for the same one if their keys are the same, and let time pass by Age. A new field must be in
-// both, or here among those that decide nothing.
+// Searches take two leases for the same one if their keys are the same, and let time pass by Age. A new field must be
+// in both, or here among the fields that decide nothing.
 func TestSearchesKnowEachField(t *testing.T) {
 	key := func(l *Lease) string {
 		b := l.AppendKey(nil, start, time.Hour, true)
@@ -75,7 +75,7 @@ func TestSearchesKnowEachField(t *testing.T) {
 	check(func() (*Lease, reflect.Value) { l, _, vote := sample(); return l, vote }, "AppendVote")
 }
 
-// The terms are no part of the key, but they decide from when on it makes no difference when the lease began.
+// The terms are not part of the key, but they decide when the lease's beginning no longer matters.
 func TestSearchesKnowEachTerm(t *testing.T) {
 	known := []string{"Need", "Lease", "Drift", "Fixed", "MaxHold", "MinHold", "StopBefore", "Mode"}
 	terms := reflect.TypeFor[Terms]()

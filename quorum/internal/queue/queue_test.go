@@ -44,7 +44,7 @@ type list struct {
 	*List
 }
 
-// A key is of a set of names: in any order, and of no other set.
+// A key stands for one set of names, in any order.
 func TestKeys(t *testing.T) {
 	if NewKey([]string{"a", "b"}, false) != NewKey([]string{"b", "a"}, false) {
 		t.Error("the order counts")
@@ -393,7 +393,7 @@ func TestWhenTheFirstPolls(t *testing.T) {
 	}
 }
 
-// A call whose turn comes before its first look at the queue is woken all the same.
+// A call whose turn comes before its first look at the queue is still woken.
 func TestACallIsWokenBeforeItWaits(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
 		first, second := l.joins(false, "a"), l.joins(false, "a")

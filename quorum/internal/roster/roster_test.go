@@ -31,7 +31,7 @@ type deployment struct {
 	clock   *fakeclock.Clock
 }
 
-// locker is what one locker has: its nodes and its roster.
+// locker is one locker's nodes and roster.
 type locker struct {
 	*roster.Roster
 	nodes  []*node.Node
@@ -112,7 +112,7 @@ func TestTwinsAreOneMember(t *testing.T) {
 	})
 }
 
-// A master with another list refuses, and what it replies says so.
+// A master with another list refuses, and its reply shows that list.
 func TestAnotherList(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
 		l, other := d.over(d.masters, quick, false), d.over(d.masters[:1], quick, false)
@@ -134,8 +134,8 @@ func TestAnotherList(t *testing.T) {
 	})
 }
 
-// A node counts as one that accepts the locker by its last reply: a refusal, or to the request that
-// was sent last.
+// Whether a node accepts the locker follows from its last reply: a refusal, or the reply to the request that was sent
+// last.
 func TestAccepts(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
 		l := d.over(d.masters, quick, false)
@@ -191,8 +191,8 @@ func TestQuestionsShareSurveys(t *testing.T) {
 	})
 }
 
-// What a look says is old after half a max lease: the members may have changed since, and no
-// unmarked master is marked by it.
+// A look is out of date after half a max lease: the members may have changed since, so no master is marked because of
+// it.
 func TestAnOldLookMarksNothing(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
 		last, old := d.masters[2], false
@@ -217,7 +217,7 @@ func TestAnOldLookMarksNothing(t *testing.T) {
 	})
 }
 
-// To be ready takes no mark, and no longer than ctx.
+// Ready writes no mark, and takes no longer than ctx.
 func TestReadyMarksNothing(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
 		l := d.over(d.masters, quick, false)

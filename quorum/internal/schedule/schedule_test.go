@@ -65,7 +65,7 @@ func (c *calls) want(t *testing.T, want ...string) {
 	c.handled = nil
 }
 
-// Entries are handled when they are due, in whatever order they were added, and until they are over.
+// Entries are handled when they are due, in any order of adding, until they are over.
 func TestEntriesAreHandledWhenTheyAreDue(t *testing.T) {
 	c := newCalls(t)
 	c.add(t, "b", 20*ms, 0)
@@ -202,7 +202,7 @@ func TestASuspendIsNoticedWithinASecond(t *testing.T) {
 	}
 }
 
-// What is handled is done when Remove returns.
+// When Remove returns, no entry is being handled.
 func TestRemoveWaitsForDue(t *testing.T) {
 	begun, done := make(chan struct{}), false
 	s := schedule.New(clock.System(), func(_ clock.Instant, entries []*schedule.Entry[int]) func() {

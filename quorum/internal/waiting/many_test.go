@@ -59,7 +59,7 @@ func TestManyQueues(t *testing.T) {
 	}
 }
 
-// However many queues a process has, it polls a fixed number of times in a second at most.
+// A process with any number of queues polls at most a fixed number of times in a second.
 func TestPollsOfManyQueuesAreBounded(t *testing.T) {
 	const most = float64(time.Second) / (0.75 * float64(pollGap)) // a queue polls after three quarters of the longest time
 	for _, queues := range []int{100, 3000, 30_000} {

@@ -55,8 +55,8 @@ func TestTriesEndAtAHolder(t *testing.T) {
 	}
 }
 
-// Who stands in the way for four times as long as the call's attempts take counts as a holder if the nodes that he is not
-// on are too few.
+// Somebody who refuses for four times as long as the call's attempts take counts as a holder if the nodes without him
+// are too few.
 func TestTriesEndWhereSomebodyLasts(t *testing.T) {
 	for _, c := range []struct {
 		name        string

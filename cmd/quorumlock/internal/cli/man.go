@@ -55,8 +55,8 @@ func printCommand(out io.Writer, name string, c *urfave.Command) {
 	printText(out, c.Description)
 }
 
-// printText prints paragraphs. A line after the end of a sentence begins a new paragraph, and an indented line stays
-// a line.
+// printText prints paragraphs. The line after the end of a sentence begins on a new line, and an indented line is printed
+// as it is.
 func printText(out io.Writer, text string) {
 	last := ""
 	for line := range strings.Lines(text) {
