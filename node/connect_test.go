@@ -100,7 +100,7 @@ func TestAHostWhoseFirstAddressIsDead(t *testing.T) {
 	m := startReal(t)
 	n := open(t, m.URL(), node.WithTimeout(timeout), node.WithDialer(
 		func(ctx context.Context, network, address string) (net.Conn, error) {
-			if deadline, _ := ctx.Deadline(); time.Until(deadline) < 4*time.Second { // a net.Dialer takes at least 2 s for each
+			if deadline, _ := ctx.Deadline(); time.Until(deadline) < 2*time.Second { // of which a net.Dialer takes 2 s for the first
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}

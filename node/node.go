@@ -69,7 +69,8 @@ type embedded = inside.Embedded
 // Sentinel's own are ?sentinel-username= and ?sentinel-password=. The default port is 26379, and a database is ?db=.
 // Without [WithFailover] it is refused: a replica that is promoted may lack locks.
 //
-// The node connects on first use. The error wraps [ErrInvalid] and never repeats a password.
+// The node connects on first use. The address must lead to one process: it is dialed once more then, and refused with
+// [ErrInvalid] if that leads to another master. The error wraps [ErrInvalid] and never repeats a password.
 func Open(url string, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)
 	if err != nil {
@@ -96,7 +97,7 @@ func Open(url string, opts ...Option) (*Node, error) {
 			return nil, invalidf("Sentinel may make a master of a replica that lacks locks: say how many replicas the master has, " +
 				"by ?failover=1 in the URL or WithFailover(1), and all of them acknowledge each lock")
 		}
-		o.name = cmp.Or(o.name, e.sentinels.master)
+		o.name, o.OneProcess = cmp.Or(o.name, e.sentinels.master), true
 	}
 	if !validName(o.name) {
 		return nil, errName()
@@ -118,7 +119,8 @@ func Open(url string, opts ...Option) (*Node, error) {
 //
 // The node keeps one connection of the pool for its lifetime (see [WithConns]). It needs one more
 // for messages, and one for package operator: MaxActive should be 0 or at
-// least WithConns + 2. With a lower one, waiters poll, and operator.Check fails.
+// least twice WithConns + 2. With a lower one it is not dialed once more to find out whether it leads to two masters; with
+// one below WithConns + 2, waiters poll, and operator.Check fails.
 //
 // The pool should bound its dials. The node bounds its own waits by its timeout, whatever the
 // pool's. It does not bound the size of replies, as it does with Open.
@@ -166,9 +168,9 @@ func newNode(pool *redis.Pool, o options) *Node {
 		in.Pipes = append(in.Pipes, n.newPipe())
 	}
 	in.Subscriptions = pubsub.New(messages{&n.server}, o.timeout, n.newSource(), &n.group)
-	n.server.moved = func(runID string) {
+	n.server.leads.leave = func(unless string, why error) {
 		for _, p := range in.Pipes {
-			p.Leave(runID)
+			p.Leave(unless, why)
 		}
 		in.Subscriptions.Reconnect()
 	}
@@ -181,6 +183,7 @@ func (n *Node) newPipe() *pipeline.Pipe {
 		Timeout:  n.Timeout(),
 		MaxLease: n.MaxLease(),
 		Connect:  n.server.connect,
+		Left:     n.server.left,
 		Error:    n.noteError,
 		Log:      n.log,
 		Lifetime: n.lifetime,

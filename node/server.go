@@ -27,9 +27,7 @@ type server struct {
 	// learned is what the server of a pool without a name reports, once a connection was made.
 	learned  atomic.Pointer[place]
 	selected atomic.Bool // connections of the user's pool had their database selected
-	// runID is of the process that the latest connection leads to. Those to another one are then ended by moved.
-	runID atomic.Pointer[string]
-	moved func(runID string)
+	leads    leads
 }
 
 // place is a server's address, and the database of a connection to it.
@@ -68,42 +66,6 @@ func (s *server) connect(ctx context.Context) (conn *pipeline.Conn, err error) {
 		return conn.RunID, nil
 	})
 	return conn, err
-}
-
-// messages makes the connections for messages, to servers that may be nodes.
-type messages struct{ *server }
-
-func (s messages) GetContext(ctx context.Context) (conn redis.Conn, err error) {
-	err = s.take(ctx, func(c redis.Conn) (runID string, err error) {
-		conn = c
-		info, _, err := s.Ask(ctx, c, true)
-		return info["run_id"], err
-	})
-	return conn, err
-}
-
-// take takes a connection from the pool that passes the check, which returns the run id of its process. An idle one may
-// lead to a master that was made a replica: then the next one is taken.
-func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string, err error)) error {
-	for {
-		mayBeIdle := s.pool.IdleCount() > 0
-		c, err := s.TakeConn(ctx)
-		if err != nil {
-			return err
-		}
-		runID, err := check(c)
-		if err == nil {
-			if before := s.runID.Swap(&runID); before != nil && *before != runID {
-				s.moved(runID)
-			}
-			return nil
-		}
-		redisconn.Kill(c)
-		c.Close()
-		if !mayBeIdle || !errors.Is(err, ErrReplica) {
-			return s.askedAgain(err)
-		}
-	}
 }
 
 // TakeConn takes a connection from the pool.

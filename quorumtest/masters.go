@@ -37,6 +37,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -98,7 +99,7 @@ func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 	if n < 1 {
 		tb.Fatalf("quorumtest: start %d masters: want at least 1", n)
 	}
-	usual := []node.Option{node.WithLogger(logger)}
+	usual := []node.Option{node.WithLogger(logger), inside.Option[node.Option](func(s *inside.Settings) { s.OneProcess = true })}
 	if !inBubble() {
 		usual = append(usual, node.WithTimeout(nodeTimeout))
 	}

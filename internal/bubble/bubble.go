@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -35,6 +36,7 @@ func Masters(t testing.TB, n int) []*fakeredis.Master {
 func Nodes(t testing.TB, masters []*fakeredis.Master, wrap func(master int, c net.Conn) net.Conn,
 	opts ...node.Option) []*node.Node {
 	t.Helper()
+	opts = append(opts, inside.Option[node.Option](func(s *inside.Settings) { s.OneProcess = true }))
 	var nodes []*node.Node
 	for i, m := range masters {
 		pool := &redis.Pool{DialContext: func(context.Context) (redis.Conn, error) {

@@ -19,7 +19,9 @@ type Forward struct {
 	running  sync.WaitGroup
 
 	mu                sync.Mutex
-	target            string
+	targets           []string
+	turns             int // of new connections, to the targets in turn
+	cuts              int
 	requests, replies way
 	closed            bool
 	conns             map[net.Conn]bool
@@ -56,7 +58,7 @@ func New(target string) (*Forward, error) {
 
 // From forwards from a listener, which it closes.
 func From(listener net.Listener, target string) *Forward {
-	f := &Forward{listener: listener, target: target, conns: map[net.Conn]bool{}, held: map[string]bool{}}
+	f := &Forward{listener: listener, targets: []string{target}, conns: map[net.Conn]bool{}, held: map[string]bool{}}
 	f.released = sync.NewCond(&f.mu)
 	f.running.Go(f.accept)
 	return f
@@ -66,10 +68,13 @@ func From(listener net.Listener, target string) *Forward {
 func (f *Forward) Addr() string { return f.listener.Addr().String() }
 
 // Turn forwards to another target from now on, and cuts the connections to the last one.
-func (f *Forward) Turn(target string) { f.locked(func() { f.target = target; f.cutLocked() }) }
+func (f *Forward) Turn(target string) {
+	f.locked(func() { f.targets = []string{target}; f.cutLocked() })
+}
 
-// Lead forwards new connections to another target. The others stay, as they do where an address moves.
-func (f *Forward) Lead(target string) { f.locked(func() { f.target = target }) }
+// Lead forwards new connections to other targets, in turn as a balancer does. Existing ones stay, as they do where an
+// address moves.
+func (f *Forward) Lead(targets ...string) { f.locked(func() { f.targets, f.turns = targets, 0 }) }
 
 // Lose loses everything in both directions, as a partition of the network does: connections stay open,
 // and new ones are accepted, but nobody answers.
@@ -113,6 +118,7 @@ func (f *Forward) Close() {
 }
 
 func (f *Forward) cutLocked() {
+	f.cuts++
 	for conn := range f.conns {
 		conn.Close()
 	}
@@ -131,11 +137,13 @@ func (f *Forward) accept() {
 // carry forwards one connection. Data that a client sent before it closed its end still arrives.
 func (f *Forward) carry(client net.Conn) {
 	defer client.Close()
-	target, loses, ok := f.keep(client)
+	cuts, loses, ok := f.keep(client)
 	if !ok {
 		return
 	}
 	defer f.forget(client)
+	var target string
+	f.locked(func() { target = f.targets[f.turns%len(f.targets)]; f.turns++ })
 	if loses {
 		_, _ = io.Copy(io.Discard, client) // until a cut
 		return
@@ -146,7 +154,7 @@ func (f *Forward) carry(client net.Conn) {
 	}
 	defer server.Close()
 	defer f.forget(server)
-	if now, _, ok := f.keep(server); !ok || now != target {
+	if now, _, ok := f.keep(server); !ok || now != cuts {
 		return
 	}
 	var requests sync.WaitGroup
@@ -227,14 +235,14 @@ func (f *Forward) waitWhileHeld(of *link) {
 
 // keep registers an end of a connection for a later cut. It returns false when the end must be closed at
 // once.
-func (f *Forward) keep(end net.Conn) (target string, loses, ok bool) {
+func (f *Forward) keep(end net.Conn) (cuts int, loses, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return "", false, false
+		return 0, false, false
 	}
 	f.conns[end] = true
-	return f.target, f.requests.loses, true
+	return f.cuts, f.requests.loses, true
 }
 
 func (f *Forward) forget(end net.Conn) { f.locked(func() { delete(f.conns, end) }) }

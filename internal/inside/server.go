@@ -16,6 +16,9 @@ type Server interface {
 	TakeConn(ctx context.Context) (redis.Conn, error)
 	// Ask asks the server who it is. With refuses, it stops at a server that must not be a node.
 	Ask(ctx context.Context, c redis.Conn, refuses bool) (Info, *pipeline.Conn, error)
+	// DialAgain dials the address n times more, at once. two is not nil if a connection leads to another master than the
+	// process of that run id; err is not nil if one leads to no master.
+	DialAgain(ctx context.Context, runID string, n int) (two, err error)
 	// Refuse returns why a server with this INFO must not be a node, or nil.
 	Refuse(Info) error
 	// Look reads the marker.

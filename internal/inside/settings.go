@@ -8,9 +8,10 @@ import (
 
 // Settings are those that only tests change. The settings of a Locker and of a node embed them.
 type Settings struct {
-	Clock  clock.Clock // of a Locker
-	Random rand.Source
-	Given  bool // by an option
+	Clock      clock.Clock // of a Locker
+	Random     rand.Source
+	OneProcess bool // of a node: no balancer is at its address, which is not dialed again to find out
+	Given      bool // by an option
 }
 
 func (s *Settings) inside() *Settings { return s }

@@ -60,6 +60,7 @@ func (p *Pipe) goUp(c *Conn) bool {
 	}
 	p.state, p.conn, p.why = up, c, nil
 	p.armRetriesLocked()
+	p.leaveLocked()
 	return true
 }
 

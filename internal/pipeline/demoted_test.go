@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -120,6 +122,19 @@ func TestAMasterThatIsReadOnlyIsDown(t *testing.T) {
 	})
 }
 
+// leave has the pipe leave its connection for another process's, to which the next one leads.
+func (r *runs) leave(runID string) {
+	connect := r.pipe.cfg.Connect
+	r.pipe.cfg.Connect = func(ctx context.Context) (*Conn, error) {
+		c, err := connect(ctx)
+		if err == nil {
+			c.RunID = runID
+		}
+		return c, err
+	}
+	r.pipe.Leave(runID, nil)
+}
+
 // A pipe leaves its connection for another process's once what was written has its replies.
 func TestAPipeLeavesItsConnection(t *testing.T) {
 	withRuns(t, func(command string) any {
@@ -132,13 +147,13 @@ func TestAPipeLeavesItsConnection(t *testing.T) {
 		calls := threeAcquires()
 		_, results := r.start(calls[0])
 		outcomes(t, results)
-		r.pipe.Leave("run")
+		r.pipe.Leave("run", nil)
 		testkit.Pass(time.Millisecond)
 		testkit.Equal(t, r.conns, 1, "connections when it leads to the right process")
 
 		_, under := r.start(calls[1])
 		testkit.Pass(time.Millisecond)
-		r.pipe.Leave("another")
+		r.leave("another")
 		testkit.Pass(time.Millisecond)
 		_, behind := r.start(calls[2])
 		testkit.Pass(time.Millisecond)
@@ -150,8 +165,41 @@ func TestAPipeLeavesItsConnection(t *testing.T) {
 		wantList(t, "sent", r.commands(), "acquire k1", "acquire k2", "acquire k3")
 		testkit.Equal(t, r.conns, 2, "connections")
 
-		r.pipe.Leave("another")
+		r.leave("a third")
 		testkit.Pass(time.Millisecond)
 		testkit.Equal(t, r.conns, 3, "connections of an idle pipe that has left")
 	})
+}
+
+// A connection that was being made when the pipe had to leave is left, too. With a reason, the pipe is down until the
+// next connection, which it makes with the backoff.
+func TestAPipeLeavesAConnectionThatIsBeingMade(t *testing.T) {
+	for _, why := range []error{nil, errors.New("two masters")} {
+		withRuns(t, func(string) any { return int64(7) }, func(t *testing.T, r *runs) {
+			close(r.gate)
+			connect := r.pipe.cfg.Connect
+			r.pipe.cfg.Connect = func(ctx context.Context) (*Conn, error) {
+				c, err := connect(ctx)
+				switch r.conns {
+				case 1, 2, 3, 4, 5:
+					r.pipe.Leave("another", why)
+				default:
+					r.pipe.Leave("run", nil)
+				}
+				return c, err
+			}
+			began := time.Now()
+			_, results := r.start(threeAcquires()[0])
+			if why == nil {
+				wantList(t, "the outcome", outcomes(t, results), "granted 7")
+				return
+			}
+			wantList(t, "the outcome", outcomes(t, results), "connect: down: two masters")
+			for r.pipe.Down() != nil {
+				testkit.Pass(time.Millisecond)
+			}
+			testkit.Equal(t, r.conns, 6, "connections")
+			testkit.Check(t, time.Since(began) >= 100*time.Millisecond, "up after %v: without the backoff", time.Since(began))
+		})
+	}
 }

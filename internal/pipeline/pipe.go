@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -83,13 +84,19 @@ func (p *Pipe) Down() error {
 	return nil
 }
 
-// Leave ends the connection, unless it leads to that process: the node's address leads there now. What was written gets
-// its replies first; the rest goes to the next connection.
-func (p *Pipe) Leave(unless string) {
+// Leave ends the connection, and later ones, unless it leads to that process: the node's address leads there now. What was
+// written gets its replies first; the rest goes to the next connection. With a reason why no process is to be used, the
+// pipe is down until the next connection.
+func (p *Pipe) Leave(unless string, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.conn != nil && p.conn.RunID != unless {
-		p.conn.left, p.conn = errMoved, nil
+	p.process, p.left = unless, cmp.Or(why, errMoved)
+	p.leaveLocked()
+}
+
+func (p *Pipe) leaveLocked() {
+	if p.conn != nil && p.left != nil && p.conn.RunID != p.process {
+		p.conn.left, p.conn = p.left, nil
 		p.canWrite.Broadcast()
 		p.canRead.Broadcast()
 	}
@@ -127,8 +134,10 @@ func (p *Pipe) run() error {
 			if errors.Is(err, errForgotten) { // its calls have waited for as long already
 				patience /= 2
 			}
-			if c.replied || !c.isUseless(err) {
-				backoff.Reset()
+			if !c.isRefused(err) && (c.replied || !c.isUseless(err)) {
+				if !errors.Is(err, errMoved) { // a balancer may move it to and fro
+					backoff.Reset()
+				}
 				continue
 			}
 		} else {

@@ -38,11 +38,16 @@ func (p *Pipe) serve(c *Conn) error {
 	p.conn = nil
 	p.canWrite.Broadcast()
 	p.mu.Unlock()
-	if err != nil || c.Selected {
+	isMoved := errors.Is(err, errMoved)
+	if !isMoved && (err != nil || c.Selected) {
 		redisconn.Kill(c.redis)
 	}
 	<-c.writerDone
-	c.redis.Close()
+	if isMoved {
+		p.cfg.Group.Go(func() error { p.cfg.Left(c.redis, c.RunID); return nil })
+	} else {
+		c.redis.Close()
+	}
 	if err == nil {
 		return nil
 	}
@@ -62,15 +67,18 @@ func (p *Pipe) serve(c *Conn) error {
 }
 
 // isUseless reports whether the next connection would be of no more use than this one, which ended with that error: the
-// server is silent, or says that it is no master to the first request after a handshake as a master.
+// server is silent, or says that it is no master to the first request after a handshake as a master; or none is to be used.
 func (c *Conn) isUseless(err error) bool {
-	return isSilent(err) || redisconn.NotAMaster(err) && !c.replied
+	return isSilent(err) || c.isRefused(err) || redisconn.NotAMaster(err) && !c.replied
 }
 
 // isSilent reports whether a reply has not come in time: the server's, or its replicas'.
 func isSilent(err error) bool {
 	return errors.Is(err, ErrTimeout) || errors.Is(err, redisconn.ErrNotReplicated)
 }
+
+// isRefused reports whether the connection ended because no process is to be used.
+func (c *Conn) isRefused(err error) bool { return err == c.left && !errors.Is(err, errMoved) }
 
 // recover queues again the requests that had no reply when their connection died. It returns those
 // that must not be resent.

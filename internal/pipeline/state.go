@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
 )
@@ -22,6 +23,8 @@ type Config struct {
 	// Connect makes a connection and checks the server at its other end: node's server.connect. Its error is
 	// why the node is down.
 	Connect func(ctx context.Context) (*Conn, error)
+	// Left takes over a connection that is left for another process's. No reply to it is outstanding.
+	Left func(c redis.Conn, runID string)
 	// Error makes an error that names the node and the operation.
 	Error func(op string, err error) error
 	// Timed returns the receiver of a call's outcome that also measures it; nil for none.
@@ -70,7 +73,9 @@ type Pipe struct {
 	canRead  sync.Cond
 	state    state
 	closing  bool
-	conn     *Conn     // when up
+	conn     *Conn     // when up; nil once it is left
+	process  string    // whose connections are not left
+	left     error     // why others are; nil before the first Leave
 	why      error     // when down
 	queue    []request // accepted, not written
 	written  []request // written, not yet taken by the reader

@@ -61,6 +61,7 @@ func newPipe(lifetime context.Context, timeout time.Duration, connect func(conte
 			}
 			return NewConn(c, "run", scripts.Process{}, maxLease), nil
 		},
+		Left:  func(redis.Conn, string) {},
 		Error: func(op string, err error) error { return fmt.Errorf("%s: %w", op, err) },
 	})
 }

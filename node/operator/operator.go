@@ -33,12 +33,20 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
+// dials is how often Check dials an address again: a balancer that chooses by chance may lead to one master repeatedly.
+const dials = 8
+
 // Check reports on the server over a connection of its own, within ctx and the time for connecting
-// ([node.WithTimeout]). It writes nothing. It also reports on a server that Lock refuses: see [Report]. The error is a
+// ([node.WithTimeout]), and dials its address eight times more: see [Report.Refused]. It writes nothing. It also reports on a server that Lock refuses: see [Report]. The error is a
 // [*node.Error].
 func Check(ctx context.Context, n *node.Node) (Report, error) {
 	var report Report
 	err := onVisit(ctx, n, "check", false, func(ctx context.Context, v visit) error {
+		two := make(chan error, 1)
+		go func() {
+			found, _ := inside.Of(n).Server.DialAgain(ctx, v.info["run_id"], dials)
+			two <- found
+		}()
 		began := time.Now()
 		if _, err := v.command(ctx, "PING"); err != nil {
 			return err
@@ -53,7 +61,7 @@ func Check(ctx context.Context, n *node.Node) (Report, error) {
 		look := inside.Look{View: membership.Read(*reply, 0), Sent: sent, Came: clock.System().Now()}
 		report.ClockAhead = look.Ahead(before, time.Now())
 		refusal, err := v.refusesWrites(ctx)
-		report.fill(v, save, look, refusal)
+		report.fill(v, save, look, refusal, <-two)
 		return err
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -51,8 +52,9 @@ type Report struct {
 
 type embedded = inside.Looked
 
-// fill sets the fields that follow from INFO, the save points, the marker and why writes are refused, and the hazards.
-func (r *Report) fill(v visit, save savePoints, look inside.Look, refusal error) {
+// fill sets the fields that follow from INFO, the save points, the marker, why writes are refused, and why
+// the address leads to two masters, and the hazards.
+func (r *Report) fill(v visit, save savePoints, look inside.Look, refusal, two error) {
 	r.embedded = look.Embedding()
 	in, maxLease, view := inside.Of(v.node), v.node.MaxLease(), look.View
 	m := view.Marker()
@@ -74,7 +76,7 @@ func (r *Report) fill(v visit, save savePoints, look inside.Look, refusal error)
 		r.Hazards = append(r.Hazards, plain.Text(fmt.Sprintf(format, args...)))
 	}
 
-	switch r.Refused = in.Server.Refuse(v.info); {
+	switch r.Refused = cmp.Or(in.Server.Refuse(v.info), two); {
 	case r.Refused != nil:
 	case r.MaxLease != 0 && r.MaxLease != maxLease:
 		r.Refused = membership.DifferentMaxLease(r.MaxLease, maxLease)

@@ -1,0 +1,179 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+)
+
+// leads is where the node's address leads: all connections must lead to one process. A balancer before several masters
+// would let a client hold on each of them.
+type leads struct {
+	mu    sync.Mutex
+	leave func(unless string, why error) // ends the connections to other processes
+	to    string                         // the run id of the process; empty before the first connection
+	two   error                          // why the node is refused: the address led to two masters; nil once it leads to one
+}
+
+func (l *leads) now() (to string, two error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.to, l.two
+}
+
+// turn has all connections lead to that process, to which a new one leads. It returns false if another one has found yet
+// another process since the address led to before: this one may lead to a dead one.
+func (l *leads) turn(runID, before string, two error) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.two != nil && l.two != two:
+		return false, l.two
+	case l.to != before && l.to != runID:
+		return false, nil
+	case l.to != runID || l.two != nil:
+		l.to, l.two = runID, nil
+		l.leave(runID, nil)
+	}
+	return true, nil
+}
+
+// refuse ends all connections: two masters have answered.
+func (l *leads) refuse(two error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.two = two
+	l.leave("", two)
+	return two
+}
+
+// messages makes the connections for messages, to servers that may be nodes.
+type messages struct{ *server }
+
+func (s messages) GetContext(ctx context.Context) (conn redis.Conn, err error) {
+	err = s.take(ctx, func(c redis.Conn) (runID string, err error) {
+		conn = c
+		info, _, err := s.Ask(ctx, c, true)
+		return info["run_id"], err
+	})
+	return conn, err
+}
+
+// take takes a connection from the pool that passes the check, which returns the run id of its process. The next one is
+// taken after one that was idle, and leads to a master that was made a replica, and after one that has become old.
+func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string, err error)) error {
+	for {
+		mayBeIdle := s.pool.IdleCount() > 0
+		before, two := s.leads.now()
+		c, err := s.TakeConn(ctx)
+		if err != nil {
+			return err
+		}
+		runID, err := check(c)
+		if err == nil && (runID != before || two != nil) {
+			err = s.compare(ctx, c, runID, two)
+		}
+		if err == nil {
+			var ok bool
+			if ok, err = s.leads.turn(runID, before, two); ok {
+				return nil
+			}
+		}
+		redisconn.Kill(c)
+		c.Close()
+		if err != nil && !(mayBeIdle && errors.Is(err, ErrReplica)) {
+			return s.askedAgain(err)
+		}
+	}
+}
+
+// compare dials the address again, and refuses the node if that leads to another master than c. If it has led to two, it is
+// dialed until it leads to one repeatedly.
+func (s *server) compare(ctx context.Context, c redis.Conn, runID string, known error) error {
+	n := 1
+	if known != nil {
+		n = 4
+	}
+	two, failed := s.DialAgain(ctx, runID, n)
+	switch {
+	case two == nil && failed == nil:
+		return nil
+	case two == nil:
+		return known
+	}
+	if _, err := s.ask(ctx, c); err != nil { // c leads to where the address led before it moved
+		return err
+	}
+	return s.leads.refuse(two)
+}
+
+// DialAgain implements [inside.Server]. A pool of the user's may have no connection to spare.
+func (s *server) DialAgain(ctx context.Context, runID string, n int) (two, err error) {
+	if most := s.pool.MaxActive; most > 0 {
+		n = min(n, most/(s.opts.conns+2)-1)
+	}
+	if s.opts.OneProcess || n < 1 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, redisconn.ConnectTimeout(s.opts.timeout)/2)
+	defer cancel()
+	var mu sync.Mutex
+	var dials sync.WaitGroup
+	for range n {
+		dials.Go(func() {
+			other, failed := s.dialAndAsk(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			if err = cmp.Or(err, failed); failed == nil && other != runID {
+				two = twoMasters(runID, other)
+			}
+		})
+	}
+	dials.Wait()
+	return two, err
+}
+
+func (s *server) dialAndAsk(ctx context.Context) (runID string, err error) {
+	ctx, stop := redisconn.Interruptible(ctx)
+	defer stop()
+	c, err := s.TakeConn(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	defer redisconn.Kill(c)
+	return s.ask(ctx, c)
+}
+
+// ask returns the run id of a server that may be a node.
+func (s *server) ask(ctx context.Context, c redis.Conn) (runID string, err error) {
+	if err := redisconn.Send(c, s.opts.timeout, func() error { return c.Send("INFO") }); err != nil {
+		return "", err
+	}
+	text, err := redisconn.ReceiveBy(ctx, c, s.opts.timeout)
+	if err != nil {
+		return "", err
+	}
+	info := readInfo(text)
+	return info["run_id"], s.Refuse(info)
+}
+
+// left closes a connection that was left for another process's. If it still leads to a master, the address leads to two;
+// but a failover may leave the old master as one for a while.
+func (s *server) left(c redis.Conn, runID string) {
+	defer c.Close()
+	defer redisconn.Kill(c)
+	_, err := s.ask(context.Background(), c)
+	if to, _ := s.leads.now(); err == nil && to != runID && s.opts.failover == 0 {
+		s.leads.refuse(twoMasters(to, runID))
+	}
+}
+
+func twoMasters(one, other string) error {
+	return fmt.Errorf("%w: one address leads to two masters (run ids %.8s, %.8s): a load balancer?", ErrInvalid, min(one, other), max(one, other))
+}
