@@ -105,7 +105,7 @@ func (s *sentinels) ask(ctx context.Context, o options, e endpoint, bound time.D
 	defer cancel()
 	raw, err := dial(ctx, e, o.dialer, o.tls)
 	if err != nil {
-		return "", late(ctx, bound, err)
+		return "", late(ctx, err)
 	}
 	defer raw.Close()
 	redisconn.Dialed(ctx, raw)
@@ -122,7 +122,7 @@ func (s *sentinels) ask(ctx context.Context, o options, e endpoint, bound time.D
 	case redisconn.HasCode(err, "ERR unknown command"):
 		return "", wrongSentinel("is no sentinel, but another server")
 	case err != nil:
-		return "", late(ctx, bound, err)
+		return "", late(ctx, err)
 	case reply == nil:
 		return "", wrongSentinel(fmt.Sprintf("knows no master %q", s.master))
 	case !isPair || len(at) != 2:
@@ -131,10 +131,10 @@ func (s *sentinels) ask(ctx context.Context, o options, e endpoint, bound time.D
 	return net.JoinHostPort(fmt.Sprintf("%s", at[0]), fmt.Sprintf("%s", at[1])), nil
 }
 
-// late returns ErrTimeout for what failed because its time was over.
-func late(ctx context.Context, bound time.Duration, err error) error {
+// late returns ErrTimeout for what failed because its time was over, without the time: all sentinels that are slow say the same.
+func late(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, ErrTimeout) {
-		return fmt.Errorf("%w after %v", ErrTimeout, bound.Round(time.Millisecond))
+		return ErrTimeout
 	}
 	return err
 }

@@ -2,8 +2,10 @@ package node
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -15,12 +17,14 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // watched is the network of sentinels and masters: servers by their addresses. At others nothing listens.
 type watched struct {
 	servers map[string]func(args []string) string
+	secured func(net.Conn) net.Conn // the servers' ends; nil without TLS
 	open    atomic.Int32
 	dialled []string
 }
@@ -61,17 +65,20 @@ func (w *watched) dial(ctx context.Context, _, address string) (net.Conn, error)
 		return nil, ctx.Err()
 	}
 	ours, theirs := net.Pipe()
+	if w.secured != nil {
+		theirs = w.secured(theirs)
+	}
 	go canned.Serve(theirs, serve)
 	w.open.Add(1)
 	return &counted{Conn: ours, open: &w.open}, nil
 }
 
 // pool is of a node with that URL.
-func (w *watched) pool(t *testing.T, url string, timeout time.Duration) *redis.Pool {
+func (w *watched) pool(t *testing.T, url string, timeout time.Duration, more ...Option) *redis.Pool {
 	t.Helper()
 	e, err := parseURL(url)
 	testkit.Must(t, err)
-	o, err := newOptions([]Option{WithTimeout(timeout), WithDialer(w.dial)})
+	o, err := newOptions(append(more, WithTimeout(timeout), WithDialer(w.dial)))
 	testkit.Must(t, err)
 	return newPool(e, o)
 }
@@ -103,7 +110,7 @@ func TestSentinels(t *testing.T) {
 
 		"none answers": {want: "sentinel a:26379, b:1, c:26379: connection refused", wraps: syscall.ECONNREFUSED},
 		"all are frozen": {servers: servers{"a:26379": silent, "b:1": silent, "c:26379": silent}, wraps: ErrTimeout, takes: 3825 * time.Millisecond,
-			want: "sentinel a:26379, b:1, c:26379: timed out after"},
+			want: "sentinel a:26379, b:1, c:26379: timed out"},
 		"all name a replica": {servers: servers{"a:26379": names("r", "1"), "b:1": names("r", "1"), "c:26379": names("r", "1"), "r:1": is("slave")},
 			want: "sentinel a:26379, b:1, c:26379: names r:1: it is a replica", wraps: errDemoted},
 		"it names nobody that listens": {servers: servers{"a:26379": names("::1", "1"), "b:1": names("r", "1"), "r:1": is("slave")},
@@ -269,4 +276,29 @@ func TestASentinelIsNoMaster(t *testing.T) {
 	err := new(options).refuse(inside.Info{"redis_mode": "sentinel", "run_id": "x"})
 	testkit.Is(t, err, ErrInvalid, "a sentinel")
 	testkit.Check(t, strings.Contains(err.Error(), "redis+sentinel://"), "%v", err)
+}
+
+// With TLS a sentinel and a master have the hosts that are dialed as their names, or both the URL's server-name.
+func TestTheNamesOfSentinelsWithTLS(t *testing.T) {
+	by, err := redistest.NewAuthority()
+	testkit.Must(t, err)
+	dir := t.TempDir()
+	testkit.Must(t, by.Issue(dir, "localhost"))
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
+	testkit.Must(t, err)
+	for query, want := range map[string]string{"": "a p", "&server-name=localhost": "localhost localhost"} {
+		var asked []string
+		w := &watched{servers: map[string]func([]string) string{"a:26379": names("p", "6379"), "p:6379": is("master")}}
+		secure := &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			asked = append(asked, hello.ServerName)
+			return &tls.Config{Certificates: []tls.Certificate{pair}}, nil
+		}}
+		w.secured = func(c net.Conn) net.Conn { return tls.Server(c, secure) }
+		pool := w.pool(t, strings.Replace(url3, "redis", "rediss", 1)+query, 10*time.Second, WithTLS(&tls.Config{InsecureSkipVerify: true}))
+		conn, err := pool.GetContext(t.Context())
+		testkit.Must(t, err)
+		testkit.Equal(t, strings.Join(asked, " "), want, "the names that servers were asked by")
+		testkit.Must(t, conn.Close())
+		testkit.Must(t, pool.Close())
+	}
 }

@@ -118,7 +118,8 @@ func (s *server) Look(ctx context.Context, c *pipeline.Conn, timeout time.Durati
 	return reply.Look, scriptError(err)
 }
 
-// Ask asks the server who it is. With refuses, it stops at a server that must not be a node.
+// Ask asks the server who it is. With refuses, it stops at a server that must not be a node. A sentinel can be
+// asked nothing else.
 func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (inside.Info, *pipeline.Conn, error) {
 	bound := redisconn.ConnectTimeout(s.opts.timeout)
 	exists := []any{"EXISTS"}
@@ -144,7 +145,7 @@ func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (inside.In
 		return nil, nil, err
 	}
 	found := readInfo(text)
-	if err := s.opts.refuse(found); refuses && err != nil {
+	if err := s.opts.refuse(found); err != nil && (refuses || found["redis_mode"] == "sentinel") {
 		return nil, nil, err
 	}
 	database, err := s.identify(ctx, c, clientInfo)
