@@ -73,5 +73,5 @@ func TestMeasuredByAll(t *testing.T) {
 	}
 	testkit.Equal(t, byProm("quorumlock_lock_wait_duration_seconds"), 3, "calls that Prometheus has")
 	testkit.Equal(t, len(spans.GetSpans()), 3, "spans")
-	testkit.Check(t, mine.Load() == 3 && byWith.Load() == 1, "hooks of one's own have %d locks, and those of With %d", mine.Load(), byWith.Load())
+	testkit.Check(t, mine.Load() == 3 && byWith.Load() == 1, "the Locker's hooks have %d locks, and the hooks of With %d", mine.Load(), byWith.Load())
 }

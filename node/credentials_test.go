@@ -78,8 +78,8 @@ func (s subscriber) OnSubscribed() {
 func (subscriber) OnMessage(string) {}
 func (subscriber) OnUnsubscribed()  {}
 
-// A connection that exists lives on with the old password, and a new one uses the new: that of the
-// calls, that of the messages, and that of Check.
+// A connection that exists lives on with the old password, and a new one uses the new password: for calls, for
+// messages, and in Check.
 func TestAPasswordThatRotates(t *testing.T) {
 	m := startReal(t)
 	rotate(t, m, "first")
@@ -103,7 +103,7 @@ func TestAPasswordThatRotates(t *testing.T) {
 
 	testkit.Do(t, m, "CLIENT", "KILL", "USER", "app")
 	testkit.Eventually(t, "granted over a new connection", func() bool { return isGranted(do(t, n, acquire("m", "o:1"))) })
-	testkit.Eventually(t, "subscribed anew", func() bool {
+	testkit.Eventually(t, "subscribed again", func() bool {
 		now := appConns(t, m, "PUBSUB")
 		return now != "" && now != messages
 	})

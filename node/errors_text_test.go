@@ -32,7 +32,7 @@ func TestErrorsAreShort(t *testing.T) {
 	}
 }
 
-// The words are those of the servers' versions.
+// The words come from the servers' versions.
 func TestWhichErrorsArePermanent(t *testing.T) {
 	permanent := []error{
 		redis.Error("ERR unknown command 'EVALSHA', with args beginning with: "),

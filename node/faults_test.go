@@ -216,7 +216,8 @@ func (c *busyConn) SetDeadline(t time.Time) error    { return c.Conn.SetReadDead
 func (c *busyConn) SetWriteDeadline(time.Time) error { return nil }
 
 // A master stands still, and is slow when it comes back: its clients wait longer for a turn than a call may take. All
-// return, at most 10 s after as many plain connections: none hangs up and begins anew because it has to wait.
+// return, at most 10 s after the same number of plain connections: none hangs up and starts over because it has to
+// wait.
 func TestAllClientsReturnToASlowMaster(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	bubble.OneProcessor()

@@ -38,11 +38,11 @@ type ScriptEvent struct {
 	// Duration is from the call to its outcome: with the wait for the connection and for the calls
 	// before it, the round trip, and resends, if the connection died.
 	Duration time.Duration
-	Err      error // a *Error, or nil; a refusal to grant is none
+	Err      error // a *Error, or nil, also for a refusal to grant
 }
 
 // WithHooks adds functions that are called when the node's state changes and when a script has run
-// (default: none). Those of several WithHooks are called in order.
+// (default: none). With several WithHooks, all are called, in order.
 func WithHooks(h Hooks) Option {
 	return func(o *options) {
 		o.hooks.StateChanged = inOrder(o.hooks.StateChanged, h.StateChanged)

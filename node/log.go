@@ -23,13 +23,13 @@ const (
 	sameEnd = 100 * time.Millisecond
 )
 
-// stateLog logs a node's changes of state. The user's logger runs in a goroutine of the lines': it may block, or call
+// stateLog logs a node's changes of state. The user's logger runs in the queue's goroutine, so it may block, or call
 // back.
 type stateLog struct {
 	logger  *slog.Logger // nil for slog.Default, as it is then
 	name    func() string
 	changed func(StateEvent) // posts the hook's call; nil for none
-	lines   events.Queue     // of a logger that blocks, so many wait, and no more
+	lines   events.Queue     // bounds the lines that wait for a logger that blocks
 
 	mu         sync.Mutex
 	down       int         // how many of its connections are down
@@ -48,10 +48,10 @@ type stateLog struct {
 	quarantineLogged time.Time // and not yet that it is over
 	row              int       // quarantines that were logged since the node last granted
 	rowBegan         time.Time
-	downAt           time.Time // of the last line about a node that is down
-	refusedAt        time.Time // of that about a refused release
-	listsAt          time.Time // of that about a refused list
-	leftAt           time.Time // of that about a connection that was left
+	downAt           time.Time // when a node that is down was last logged
+	refusedAt        time.Time // when a refused release was last logged
+	listsAt          time.Time // when a refused list was last logged
+	leftAt           time.Time // when a connection that was left was last logged
 }
 
 // Down, StillDown and Up take the changes of one connection, in order: see [pipeline.Log].
@@ -102,7 +102,7 @@ func (l *stateLog) readQuarantineLocked(q pipeline.Quarantine) {
 	}
 }
 
-func (l *stateLog) quarantineOver() { // which is no event
+func (l *stateLog) quarantineOver() { // no hook is called for it
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.logChangesLocked(time.Now())
@@ -195,7 +195,7 @@ func (l *stateLog) ReleaseRefused(call scripts.Call, err error) {
 // Left logs that a connection was left, whose server seems to have become a replica. Where the address leads now is
 // another event.
 func (l *stateLog) Left(err error) {
-	l.logSometimes(&l.leftAt, "quorumlock: node may be no master any more, its address is dialed again", "error", plain.Text(err.Error()))
+	l.logSometimes(&l.leftAt, "quorumlock: node may no longer be a master, its address is dialed again", "error", plain.Text(err.Error()))
 }
 
 // NotAccepted logs a node that refuses this client's list of masters. A blank node is about to be marked.

@@ -151,7 +151,7 @@ func TestLogOfAMasterThatKeepsRestarting(t *testing.T) {
 
 func isQuarantined(r pipeline.Result) bool { return outcome(r).Outcome == scripts.Quarantined }
 
-// A quarantine that ended early, or began anew, does not hide the next one. A client that did not
+// A quarantine that ended early, or started over, does not hide the next one. A client that did not
 // find the marker missing logs it, too.
 func TestLogOfQuarantines(t *testing.T) {
 	t.Parallel()

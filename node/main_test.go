@@ -326,7 +326,7 @@ func isLook(args []string) bool { return runs(args, "1") && len(args) == 5 }
 
 func isMark(args []string) bool { return runs(args, "1") && len(args) > 5 }
 
-// runs reports whether a command runs a script with so many keys, of which the marker is the first.
+// runs reports whether a command runs a script with that number of keys, the marker first.
 func runs(args []string, keys string) bool {
 	return strings.HasPrefix(args[0], "EVAL") && args[2] == keys && args[3] == scripts.MarkerKey
 }

@@ -41,7 +41,7 @@ type options struct {
 	conns        int
 	name         string
 	tls          *tls.Config
-	credentials  credentialsFunc // nil for those of the URL
+	credentials  credentialsFunc // nil for the URL's
 	dialer       dialFunc        // nil for a net.Dialer
 	clientName   string
 	ofURLs       []string     // the options given that only [Open] takes
@@ -137,8 +137,8 @@ func WithClientName(s string) Option {
 	return func(o *options) { o.clientName, o.ofURLs = s, append(o.ofURLs, "WithClientName") }
 }
 
-// WithLogger logs the node's changes of state as calls discover them: the node is down or refused,
-// and why; it answers again; it may be no master any more; it is in quarantine; the server refuses a release (default: what
+// WithLogger logs the node's changes of state as calls discover them: the node is down or refused, and why; it
+// answers again; it may no longer be a master; it is in quarantine; the server refuses a release (default: what
 // [slog.Default] returns when there is something to log). To log nothing, use [slog.DiscardHandler].
 func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger, o.loggerSet = l, true }

@@ -154,7 +154,7 @@ type twoConns struct {
 
 func openTwoConns(t *testing.T, maxLease time.Duration) *twoConns {
 	t.Helper()
-	two := &twoConns{first: "key"} // that of mark
+	two := &twoConns{first: "key"} // the script of mark
 	m := fakeredis.New(time.Now, 1)
 	n, err := node.New(&redis.Pool{DialContext: func(context.Context) (redis.Conn, error) {
 		ours, theirs := net.Pipe()

@@ -54,7 +54,7 @@ func TestAReplicaIsRefused(t *testing.T) {
 	testkit.Eventually(t, "a master is found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 }
 
-// A master that is demoted under a live connection grants nothing any more.
+// A master that is demoted under a live connection no longer grants anything.
 func TestAMasterThatBecomesAReplica(t *testing.T) {
 	master, m := startReal(t), startReal(t)
 	n := open(t, m.URL())

@@ -200,7 +200,7 @@ func (s *server) identify(ctx context.Context, c redis.Conn, clientInfo any) (in
 	return want, nil
 }
 
-// clientInfoField returns a field of a reply to CLIENT INFO, empty when there is none.
+// clientInfoField returns a field of a reply to CLIENT INFO, empty if it is missing.
 func clientInfoField(clientInfo any, name string) string {
 	text, _ := clientInfo.([]byte)
 	for field := range strings.FieldsSeq(string(text)) {

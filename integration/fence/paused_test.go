@@ -43,7 +43,7 @@ type outcome struct {
 	acknowledged []write
 }
 
-// before calls do before the step of that number, from 1, among those of a name.
+// before calls do before the step with that number, from 1, among the steps of a name.
 func before(name string, nth int, do func()) (step func(next string)) {
 	return func(next string) {
 		if next != name {

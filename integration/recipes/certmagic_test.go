@@ -262,5 +262,5 @@ func TestALostLockMakesTwoOrders(t *testing.T) {
 	cert, err := second.CacheManagedCertificate(t.Context(), "www.example.com")
 	must(t, err)
 	testkit.Check(t, cert.Leaf.SerialNumber.Int64() == 1,
-		"stored: the certificate of order %v, want that of the first, which came last", cert.Leaf.SerialNumber)
+		"stored: the certificate of order %v, want the first one, which came last", cert.Leaf.SerialNumber)
 }

@@ -146,7 +146,7 @@ func mastersOf(l *scripts.List) []int {
 // listState is what the operator and the clients of a world share. It is nil if the list stays.
 type listState struct {
 	settled chan struct{} // closed when all clients have the masters' list, after the faults
-	rolling atomic.Int32  // clients that are about to start anew
+	rolling atomic.Int32  // clients that are about to start again
 
 	mu    sync.Mutex
 	sure  []*scripts.List // their masters accept them, for as long as the epoch lasts

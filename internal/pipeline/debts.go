@@ -10,7 +10,7 @@ import (
 const (
 	minRetryPause = 250 * time.Millisecond
 	maxRetryPause = 5 * time.Second
-	maxRefused    = 1024 // with so many debts, a release that the server refuses is left to its key's lease
+	maxRefused    = 1024 // beyond this number of debts, a release that the server refuses is left to its key's lease
 )
 
 // debts holds each owner's last release that the server has not carried out: because it did not answer,

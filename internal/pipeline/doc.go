@@ -17,7 +17,7 @@
 //	Start ──▶ queue ──▶ written ──▶ reply ──▶ Receiver.Done
 //	            ▲          │          │
 //	            ├──────────┤          │      the connection died: resent, at most three times
-//	            ├──────────┼──────────┤      the server is no master any more: sent on the next connection
+//	            ├──────────┼──────────┤      the server is no longer a master: sent on the next connection
 //	            ├──────────┼──────────┤      the script is not known (NOSCRIPT): resent as text, once
 //	            ├──────────┼──────────┘      the run that it shared left it undone: resent alone
 //	            │          └──▶ Done(error)  no reply within the timeout, or resent too often;

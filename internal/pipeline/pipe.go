@@ -102,8 +102,7 @@ func (p *Pipe) leaveLocked() {
 	}
 }
 
-// Close refuses new calls and lets the accepted ones end. Config.Group starts no goroutine of the
-// pipe any more.
+// Close refuses new calls and lets the accepted ones end. Config.Group no longer starts a goroutine of the pipe.
 func (p *Pipe) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -61,14 +61,14 @@ type Footprint struct {
 }
 
 const (
-	abandoned     = 1 << iota // the owner wants no grant any more
+	abandoned     = 1 << iota // the owner no longer wants a grant
 	mayArriveLate             // a request for a grant was on a connection that died: it may be carried out at any time
 	hasBeenAsked              // for a grant
 )
 
 func (f *Footprint) has(flag uint32) bool { return f.flags.Load()&flag != 0 }
 
-// Abandon declares that the owner wants no grant any more: its requests for a grant are not resent.
+// Abandon declares that the owner no longer wants a grant: its requests for a grant are not resent.
 // It must be called before the owner's release is started, so that no request follows that release, and
 // when the lock is handed over.
 func (f *Footprint) Abandon() { f.flags.Or(abandoned) }
@@ -100,12 +100,12 @@ func (f *Footprint) answered(r Result) {
 type request struct {
 	call      scripts.Call
 	footprint *Footprint // may be nil for a call that neither grants nor frees
-	to        Receiver   // nil if the outcome interests no caller
+	to        Receiver   // nil: nobody waits
 	resends   int        // how many connections died with it
 	source    bool       // sent as text, in any case
 	unknown   time.Time  // when it was sent by a hash that the server did not know
 	void      bool       // the server that said it was no master did nothing of it
-	alone     bool       // shares no run any more: one that it shared did not settle it
+	alone     bool       // never shares a run again: one that it shared did not settle it
 	run       int        // of the first request of several that share a run: how many they are
 	sealed    bool       // the last one of a write that ends with a seal
 	order     uint64     // of a debt: lower ones go first
@@ -120,7 +120,7 @@ type retry struct {
 	end   time.Time // the key has expired by then: the owner asked for no grant after the first refusal
 }
 
-// isAbandoned reports whether the request is for a grant that its owner wants no more.
+// isAbandoned reports whether the request is for a grant, and abandoned by its owner.
 func (r request) isAbandoned() bool {
 	return r.call.IsAcquire() && r.footprint != nil && r.footprint.has(abandoned)
 }

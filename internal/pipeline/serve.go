@@ -176,7 +176,7 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 				p.mu.Unlock()
 				return nil, nil
 			}
-			if err := cmp.Or(c.redis.Err(), c.left); err != nil { // the writer has ended: nothing would be written any more
+			if err := cmp.Or(c.redis.Err(), c.left); err != nil { // the writer has ended: nothing more would be written
 				p.mu.Unlock()
 				return nil, err
 			}
@@ -330,8 +330,8 @@ func (p *Pipe) handleRun(c *Conn, run []request, value any) (refused []request, 
 	return refused, notAMaster
 }
 
-// resendAlone queues requests again that a shared run did not carry out. An owner that wants no
-// grant any more gets the reply that the server would send after its release.
+// resendAlone queues requests again that a shared run did not carry out. An owner that no longer wants a grant gets
+// the reply that the server would send after its release.
 func (p *Pipe) resendAlone(c *Conn, undone []request) {
 	for i := range undone {
 		undone[i].alone = true

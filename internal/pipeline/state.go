@@ -31,7 +31,7 @@ type Config struct {
 	Timed func(op string, to Receiver) Receiver
 	// Log receives changes of state.
 	Log Log
-	// Lifetime ends when the node is closed: the server is not probed any more.
+	// Lifetime ends when the node is closed: the server is no longer probed.
 	Lifetime context.Context
 	// Group runs the pipe's goroutine.
 	Group *errgroup.Group
@@ -43,12 +43,12 @@ type Config struct {
 type Log interface {
 	Down(err error)      // the pipe is down from now on
 	StillDown(err error) // a probe failed
-	Up()                 // the pipe is not down any more
+	Up()                 // the pipe is no longer down
 	Quarantined(Quarantine)
 	// NotAccepted is called for each reply of a server whose marker does not accept clients with that
 	// list.
 	NotAccepted(list *scripts.List, marker scripts.Refusal)
-	Left(err error) // a connection was left, because its server seems to be no master any more
+	Left(err error) // a connection was left, because its server seems to be no longer a master
 	ReleaseRefused(call scripts.Call, err error)
 }
 
@@ -64,7 +64,7 @@ const (
 // Pipe is an ordered pipeline to one server over one connection at a time. See [New].
 type Pipe struct {
 	cfg    Config
-	ctx    context.Context // ends when no connection is wanted any more
+	ctx    context.Context // ends when a connection is no longer wanted
 	cancel context.CancelFunc
 	rng    *rand.Rand // for the run goroutine
 

@@ -21,7 +21,7 @@ const Linger = 200 * time.Millisecond
 // after cancel has returned. They must not block, nor call Subscribe or cancel.
 type Subscriber interface {
 	// OnSubscribed is called when the server has confirmed the subscription, after each connection
-	// anew. Messages published before may have been missed.
+	// again. Messages published before may have been missed.
 	OnSubscribed()
 	// OnMessage is called for each message, with its text.
 	OnMessage(text string)

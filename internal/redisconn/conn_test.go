@@ -38,7 +38,7 @@ func TestGetOutlivesAClosedPool(t *testing.T) {
 			panicked++
 		}
 	}
-	testkit.Check(t, panicked != 0, "redigo does not panic any more: Get need not recover")
+	testkit.Check(t, panicked != 0, "redigo no longer panics: Get need not recover")
 }
 
 // A server that does not know AUTH repeats the password in its error, and redigo the URL that it cannot parse.
@@ -101,7 +101,7 @@ func TestReceiveFromASilentServer(t *testing.T) {
 	})
 }
 
-// The timeout is that of a reply, whose parts do not prolong it.
+// The timeout is for a whole reply, whose parts do not prolong it.
 func TestReceiveFromAServerThatTrickles(t *testing.T) {
 	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
 		ended := make(chan struct{})

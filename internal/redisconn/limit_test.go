@@ -13,7 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// stream is a connection that returns so many of its bytes with each read.
+// stream is a connection that returns a number of its bytes with each read.
 type stream struct {
 	net.Conn
 	data  string

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// isReadable reports whether bytes that were not read have arrived at a socket; false for what is none.
+// isReadable reports whether unread bytes have arrived at a socket; false if c has no socket.
 func isReadable(c net.Conn) (readable bool) {
 	var socket syscall.Conn
 	switch c := c.(type) { // a connection that contains one of these may decrypt what arrives there

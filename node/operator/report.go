@@ -38,7 +38,7 @@ type Report struct {
 	MaxLease       time.Duration // the deployment's, from the server's marker; 0 when there is no marker yet
 	Quarantine     time.Duration // left before the node grants
 	Member         string        // which member of its clients' lists the server is; empty when no client has marked it
-	Members        []string      // the list of masters whose clients the server accepts, sorted; empty when there is none
+	Members        []string      // the list of masters whose clients the server accepts, sorted; empty for no list
 	Generation     uint64        // counts the changes of the members
 	Next           []string      // the members after the change that is under way; empty for none
 	RoundTrip      time.Duration // of one command
