@@ -197,7 +197,7 @@ func TestRunCampaignsAgainAfterAStop(t *testing.T) {
 	})
 }
 
-// A term that is lost after Run's context has ended ends Run all the same.
+// A term that is lost after Run's context has ended still ends Run.
 func TestRunDoesNotCampaignAfterItsContext(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		p := c.process()

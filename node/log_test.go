@@ -310,7 +310,7 @@ func (q quitter) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A handler that ends the node's goroutine gets the next line all the same, and does not delay
+// A handler that ends the node's goroutine still gets the next line, and does not delay
 // Close.
 func TestLogThatEndsItsGoroutine(t *testing.T) {
 	const timeout = 10 * time.Second

@@ -407,7 +407,7 @@ func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 	})
 }
 
-// Messages may be lost: all of them, or with their connections. The waiter gets the lock all the same.
+// Messages may be lost: all of them, or with their connections. The waiter still gets the lock.
 func TestQueueGoesOnWithoutMessages(t *testing.T) {
 	for what, release := range map[string]func(c *cluster, held *Lock){
 		"no master publishes": func(c *cluster, _ *Lock) {

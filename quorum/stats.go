@@ -20,7 +20,7 @@ type Stats struct {
 	Unannounced uint64
 
 	Quorum int         // how many nodes make the lock
-	Voters int         // nodes that are up, so that they can grant
+	Voters int         // nodes that can grant: their State is "up"
 	Nodes  []NodeStats // in the Locker's order
 
 	// EventsDropped counts the events for which no hook was called, because hooks were too slow.

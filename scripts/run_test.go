@@ -260,7 +260,7 @@ func TestRunsWithoutPermissionOrMemory(t *testing.T) {
 	sameSnapshot(t, start, snapshot(t, s), 0)
 	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "0")
 
-	// What is held is told all the same.
+	// It still says what is held.
 	prepare(t, s, state(holds("l", "locker:3", "1"), expire("l", lease)))
 	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "1")
 	start = snapshot(t, s)

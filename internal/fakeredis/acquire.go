@@ -252,8 +252,8 @@ func counterIsNoNumber(key string) error {
 	return replyError(`QUORUMLOCK the token counter "` + key + `" is not a number`)
 }
 
-// Accepts reports whether a marker accepts a client that expects that first line, from when on the
-// node grants to it, in ms as text, and whether the node's present process wrote the marker.
+// Accepts reports whether a marker accepts a client that expects that first line, when the node may start to grant to
+// it, in ms as text, and whether the node's present process wrote the marker.
 func Accepts(marker, expected string) (admitted string, isItsOwn, ok bool) {
 	return accepts(marker, expected, false)
 }

@@ -30,7 +30,7 @@ type refusalCount struct {
 func (c *refusalCount) ReleaseRefused(scripts.Call, error) { c.refused++ }
 
 // The node goes down with each retry of a refused release, which is then owed and refused again.
-// The retries end one max lease after the first refusal all the same, and the log has one line.
+// The retries still end one max lease after the first refusal, and the log has one line.
 func TestARefusedReleaseKeepsItsEndOverOutages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, log := unconnected(), new(refusalCount)

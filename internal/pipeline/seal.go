@@ -46,7 +46,7 @@ func (s Seal) Commands(wait time.Duration) [][]any {
 }
 
 // Broken returns why calls do not count that were carried out before so many replicas acknowledged them, and before the
-// server said that; nil if they do. They may have been carried out all the same.
+// server said that; nil if they do. They may still have been carried out.
 func (s Seal) Broken(acknowledged int, now Replication) error {
 	switch {
 	case !now.Master || now.History != s.History:

@@ -136,7 +136,7 @@ var mutants = []mutate.Mutant[setup]{
 	{Rule: "an extension asks masters for its own lease", Edits: in(useFile, "Do: Extend, Master: i, Lease: lease,", "Do: Extend, Master: i, Lease: l.terms.Lease,"),
 		Setup: base.with(isExtended).with(isFixed)},
 	{Rule: "a lock is lost when too few keep it", Edits: in(keepFile, "	if l.phase == Held && !now.Before(l.deadline) {\n		return l.lose", "	if false {\n		return l.lose"),
-		Harmless: "The deadline has passed all the same, so the lock is not valid. The caller learns of it later: when the deadline's timer fires.",
+		Harmless: "The deadline has still passed, so the lock is not valid. The caller learns of it later: when the deadline's timer fires.",
 		Setup:    base.with(aForgets)},
 	{Rule: "a renewal does not raise a grant that is denied", Edits: in(leaseFile, "		v.until = clock.Never\n", ""),
 		Harmless: "A master that denied the grant was asked after it confirmed: the time to live that it confirmed has passed, or the master is in quarantine for longer. But no repair goes out.",
