@@ -4,6 +4,7 @@ package chaos
 
 import (
 	_ "embed"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -60,7 +61,7 @@ func (r *report) write(path string, passed bool) error {
 	}
 	data := map[string]any{
 		"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"), "Machine": machine(), "Revision": *revision, "Masters": lab.backend.Kind(),
-		"Seed": *seed, "Walk": *walkFor, "Race": *race, "Passed": passed, "Notes": r.notes,
+		"Part": flag.Lookup("test.run").Value, "Seed": *seed, "Walk": *walkFor, "Race": *race, "Passed": passed, "Notes": r.notes,
 		"Pair": []shown(nil), "Lease": defaultLease, "Timeout": nodeTimeout, "OrphanBound": orphanBound,
 	}
 	var sections []section
