@@ -154,6 +154,7 @@ func controls() []control {
 		{"failover: primary stands still", plain, unsealed, doubleHold, false},
 		{"failover: holder stays beside the old primary", plain, unsealed, doubleHold, true},
 		{"failover: holder follows the new primary", plain, unsealed, doubleHold, true},
+		{"failover: wild walk", plain, unsealed, doubleHold, false},
 		{"failover: two replicas, and one goes back and forth", fewer, "failover=1, of two replicas", doubleHold, false},
 	}
 }

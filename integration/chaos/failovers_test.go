@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -35,6 +36,8 @@ func failovers() []scenario {
 		{name: "failover: walk", play: failoverWalk,
 			shows: "All of these faults, masters and times by seed, with a client beside each process, some that follow at once, and some whose connections stay."},
 	}
+	wild := "Any process is killed, frozen or isolated, any link falls silent, and a process is told to follow another or none, at random by seed, in groups of up to four. Then all is healed, in any order."
+	all = append(all, scenario{name: "failover: wild walk", play: failoverWildly, shows: wild})
 	for i := range all {
 		all[i].lease, all[i].replicas, all[i].on = failoverLease, 1, one
 	}
@@ -46,6 +49,7 @@ func failovers() []scenario {
 		{name: "failover: two replicas, and one goes back and forth", play: replicaGoesBack,
 			shows: "The primary and one replica are cut off from the other replica and the Sentinels, and that other one is promoted. The first one follows it, and then the old primary again. Clients found the deployment."},
 	}
+	two = append(two, scenario{name: "failover: two replicas, wild walk", play: failoverWildly, shows: "The same, with two replicas."})
 	for i := range two {
 		two[i].lease, two[i].replicas, two[i].on, two[i].founded = failoverLease, 2, one[:1], true
 	}
@@ -299,6 +303,62 @@ func failoverWalk(r *run) {
 			end()
 		}
 		if r.rng.IntN(2) == 0 {
+			r.whole(follow)
+		}
+		r.let(upTo(r.lease))
+	}
+	r.whole(follow)
+	r.let(r.lease)
+}
+
+// failoverWildly does something at random to any server or link, over and over, as no single fault does: also to replicas,
+// and as an operator who errs. Clients are beside each process.
+func failoverWildly(r *run) {
+	for k := range r.replicas + 1 {
+		r.start(r.holdsOn(r.pinned(fmt.Sprintf("beside process %d", k+1), k)))
+	}
+	follow := r.start(r.holdsOn(r.asking("clients that ask Sentinels")))
+	r.start(r.holdsOn(r.following("clients whose connections stay", (*forward.Forward).Lead)))
+	r.acquires(time.Now(), soon+r.lease)
+	upTo := func(d time.Duration) time.Duration { return time.Duration(r.rng.Int64N(int64(d))) }
+	for end := time.Now().Add(*walkFor); time.Now().Before(end); {
+		var healing []func() error
+		for range 1 + r.rng.IntN(4) {
+			i := r.rng.IntN(r.failing())
+			g := r.group(i)
+			at := r.rng.Perm(len(g.Servers))
+			one, other := g.Servers[at[0]], g.Servers[at[1]]
+			hit := func(kind string, do func() error, heal func() error) {
+				r.happened(ofMaster(i), kind, "process %d of master %d", at[0]+1, i+1)
+				_ = do() // it may be dead
+				healing = append(healing, heal)
+			}
+			unless := func() error { return nil }
+			switch r.rng.IntN(9) {
+			case 0:
+				hit("process killed", one.Kill, one.Start)
+			case 1:
+				hit("process frozen", one.Freeze, one.Thaw)
+			case 2:
+				hit("link silent", func() error { one.Silence(other); return nil }, func() error { one.Release(other); return nil })
+			case 3:
+				hit("REPLICAOF another", func() error { return one.Follow(other) }, unless)
+			case 4:
+				hit("REPLICAOF NO ONE", func() error { _, err := one.Do("REPLICAOF", "NO", "ONE"); return err }, unless)
+			case 5:
+				hit("SENTINEL FAILOVER", g.Failover, unless)
+			default:
+				hit("process isolated", func() error { g.Isolate(one); return nil }, func() error { g.Join(one); return nil })
+			}
+			r.let(upTo(r.lease / 2))
+		}
+		r.let(r.lease/2 + upTo(2*r.lease))
+		r.rng.Shuffle(len(healing), func(i, j int) { healing[i], healing[j] = healing[j], healing[i] })
+		for _, heal := range healing {
+			_ = heal() // it may have been restarted
+			r.let(upTo(r.lease / 4))
+		}
+		if r.rng.IntN(3) > 0 {
 			r.whole(follow)
 		}
 		r.let(upTo(r.lease))
