@@ -9,7 +9,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/failover"
 	"github.com/quorumlock/quorumlock/integration/contender"
-	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
@@ -140,8 +139,8 @@ func failoverHolderFollows(r *run) {
 
 func failoverByCommand(r *run) {
 	crowd := r.crowdOn(1, r.asking("clients that ask Sentinels"))
-	crowd = append(crowd, r.crowdOn(1, r.following("clients that follow", (*forward.Forward).Turn))...)
-	crowd = append(crowd, r.crowdOn(2, r.following("clients whose connections stay", (*forward.Forward).Lead))...)
+	crowd = append(crowd, r.crowdOn(1, r.following("clients that follow", moves))...)
+	crowd = append(crowd, r.crowdOn(2, r.following("clients whose connections stay", stays))...)
 	for range 3 {
 		r.acquires(time.Now(), soon+r.lease)
 		r.switchOver()
@@ -150,7 +149,7 @@ func failoverByCommand(r *run) {
 }
 
 func replicaStandsStill(r *run) {
-	crowd := r.crowdOn(3, r.following("clients", (*forward.Forward).Turn))
+	crowd := r.crowdOn(3, r.following("clients", moves))
 	r.acquires(time.Now(), soon)
 	r.toReplicas("replica frozen", func(_, replica *failover.Server) error { return replica.Freeze() })
 	r.let(r.lease + r.lease/4)
@@ -174,7 +173,7 @@ func (r *run) toReplicas(kind string, do func(primary, replica *failover.Server)
 }
 
 func failoverTwice(r *run) {
-	crowd := r.crowdOn(3, r.following("clients", (*forward.Forward).Turn))
+	crowd := r.crowdOn(3, r.following("clients", moves))
 	r.acquires(time.Now(), soon)
 	before := r.primaries()
 	r.all(0, r.failing(), r.kill)
@@ -203,7 +202,7 @@ func failoverTwice(r *run) {
 // failoversInTurn waits for clients to acquire twice only, so that it is short.
 func failoversInTurn(r *run) {
 	follow := r.start(r.holdsOn(r.asking("clients that ask Sentinels")))
-	r.start(r.holdsOn(r.following("clients whose connections stay", (*forward.Forward).Lead)))
+	r.start(r.holdsOn(r.following("clients whose connections stay", stays)))
 	r.start(r.holdsOn(r.pinned("beside the first", 0)))
 	r.start(r.holdsOn(r.pinned("beside the second", 1)))
 	r.acquires(time.Now(), soon)
@@ -270,7 +269,7 @@ func replicaGoesBack(r *run) {
 // failoverWalk plays one fault after another on each master that fails over, at the same time.
 func failoverWalk(r *run) {
 	follow := r.start(r.holdsOn(r.asking("clients that ask Sentinels")))
-	r.start(r.holdsOn(r.following("clients whose connections stay", (*forward.Forward).Lead)))
+	r.start(r.holdsOn(r.following("clients whose connections stay", stays)))
 	for k, group := range []string{"beside the first", "beside the second"} {
 		r.start(r.holdsOn(r.pinned(group, k)))
 	}
@@ -318,7 +317,7 @@ func failoverWildly(r *run) {
 		r.start(r.holdsOn(r.pinned(fmt.Sprintf("beside process %d", k+1), k)))
 	}
 	follow := r.start(r.holdsOn(r.asking("clients that ask Sentinels")))
-	r.start(r.holdsOn(r.following("clients whose connections stay", (*forward.Forward).Lead)))
+	r.start(r.holdsOn(r.following("clients whose connections stay", stays)))
 	r.acquires(time.Now(), soon+r.lease)
 	upTo := func(d time.Duration) time.Duration { return time.Duration(r.rng.Int64N(int64(d))) }
 	for end := time.Now().Add(*walkFor); time.Now().Before(end); {

@@ -114,8 +114,11 @@ func (r *run) pinned(group string, to int) *paths {
 // followEvery is how often a path asks the Sentinels where it leads.
 const followEvery = 50 * time.Millisecond
 
-// following makes paths to the primaries that the Sentinels name, by turn: an address that moves. Forward.Turn cuts the
-// connections that there are, Forward.Lead does not.
+// An address moves, and the connections that there are end or stay.
+func moves(f *forward.Forward, to string) { f.Turn(to) }
+func stays(f *forward.Forward, to string) { f.Lead(to) }
+
+// following makes paths to the primaries that the Sentinels name, by turn, which is moves or stays.
 func (r *run) following(group string, turn func(*forward.Forward, string)) *paths {
 	p := r.apartFor(group)
 	stop := make(chan struct{})
@@ -143,7 +146,7 @@ func (r *run) following(group string, turn func(*forward.Forward, string)) *path
 // asking makes paths for clients that ask the Sentinels where the masters are, or that follow, if they cannot ask.
 func (r *run) asking(group string) *paths {
 	if !r.ours() {
-		return r.following(group, (*forward.Forward).Turn)
+		return r.following(group, moves)
 	}
 	p := r.apartFor(group)
 	for _, url := range r.sentinels {
