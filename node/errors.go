@@ -27,7 +27,7 @@ var (
 	ErrDown = pipeline.ErrDown
 	// ErrTimeout: the node did not answer in time. It may still carry out the call.
 	ErrTimeout = redisconn.ErrTimeout
-	// ErrReplica: the server is a replica, which may lack what its master granted.
+	// ErrReplica: the server is a replica, which may lack what its master granted. It passes with [WithFailover].
 	ErrReplica = errors.New("is a replica, not a master")
 	// ErrEvicts: the server may evict keys, and with them locks, when memory is short.
 	ErrEvicts = errors.New("may evict locks")
@@ -112,10 +112,10 @@ var arguments = regexp.MustCompile(`(?s)(unknown command [^,]*), with args begin
 func (e *Error) Unwrap() error { return e.Err }
 
 // Permanent reports whether a retry fails until the server or the settings are changed: wrong
-// credentials (but see [WithCredentials]), a replica, a key of another type, another max lease, number of
-// replicas or list of masters, scripts or commands that are switched off.
+// credentials (but see [WithCredentials]), a replica (but see [WithFailover]), a key of another type, another max lease,
+// number of replicas or list of masters, scripts or commands that are switched off.
 func (e *Error) Permanent() bool {
-	if errors.As(e.Err, new(credentialsRefused)) {
+	if errors.As(e.Err, new(passes)) {
 		return false
 	}
 	lasting := []error{ErrInvalid, ErrClosed, ErrReplica, ErrEvicts, ErrScripts, ErrMaxLease, ErrFailover, ErrMembership}
@@ -137,11 +137,10 @@ func scriptError(err error) error {
 	return err
 }
 
-// credentialsRefused is the server's refusal of what [WithCredentials] returned. The next connection
-// asks again.
-type credentialsRefused struct{ error }
+// passes is a refusal that may pass by itself, as others of its kind do not.
+type passes struct{ error }
 
-func (e credentialsRefused) Unwrap() error { return e.error }
+func (e passes) Unwrap() error { return e.error }
 
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("node: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))

@@ -81,7 +81,7 @@ func (n *Node) LastError() *Error { return n.lastError.Load() }
 
 // noteError makes the error of a call, and notes it.
 func (n *Node) noteError(op string, err error) error {
-	failed := &Error{n.Name(), op, err}
+	failed := &Error{n.Name(), op, n.server.passing(err)}
 	if !isContextError(err) {
 		n.lastError.Store(failed)
 	}

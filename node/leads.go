@@ -87,7 +87,7 @@ func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string,
 		redisconn.Kill(c)
 		c.Close()
 		if err != nil && !(mayBeIdle && errors.Is(err, ErrReplica)) {
-			return s.askedAgain(err)
+			return s.passing(err)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func (s *server) DialAgain(ctx context.Context, runID string, n int) (two, err e
 			mu.Lock()
 			defer mu.Unlock()
 			if err = cmp.Or(err, failed); failed == nil && other != runID {
-				two = twoMasters(runID, other)
+				two = s.twoMasters(runID, other)
 			}
 		})
 	}
@@ -170,10 +170,15 @@ func (s *server) left(c redis.Conn, runID string) {
 	defer redisconn.Kill(c)
 	_, err := s.ask(context.Background(), c)
 	if to, _ := s.leads.now(); err == nil && to != runID && s.opts.failover == 0 {
-		s.leads.refuse(twoMasters(to, runID))
+		s.leads.refuse(s.twoMasters(to, runID))
 	}
 }
 
-func twoMasters(one, other string) error {
-	return fmt.Errorf("%w: one address leads to two masters (run ids %.8s, %.8s): a load balancer?", ErrInvalid, min(one, other), max(one, other))
+// twoMasters passes by itself where the master may fail over: the old one may be a master for a while.
+func (s *server) twoMasters(one, other string) error {
+	err := fmt.Errorf("%w: one address leads to two masters (run ids %.8s, %.8s): a load balancer?", ErrInvalid, min(one, other), max(one, other))
+	if s.opts.failover > 0 {
+		return passes{err}
+	}
+	return err
 }

@@ -70,7 +70,8 @@ func WithoutQuarantine() Option { return func(o *options) { o.noQuarantine = tru
 
 // WithFailover makes failovers of the master safe: its name leads to it or to one of its replicas, 1 to 16, and any of
 // them may be promoted. A grant or a renewal counts once all of them have acknowledged it, so while one is missing, the node
-// grants and renews nothing. All clients must use the same number. A URL may carry it, as ?failover=1.
+// grants and renews nothing. All clients must use the same number. A URL may carry it, as ?failover=1. While the name
+// leads to a replica, calls wait for the failover: [ErrReplica] is not [Error.Permanent].
 func WithFailover(replicas int) Option {
 	return func(o *options) { o.failover, o.failoverSet = replicas, true }
 }

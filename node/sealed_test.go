@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -95,6 +96,26 @@ func TestAMasterWithoutItsReplicaIsDown(t *testing.T) {
 	attach(t, replica, m)
 	testkit.Eventually(t, "it is back", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 	testkit.Check(t, exists(t, replica, "k"), "the replica lacks the lock")
+}
+
+// A failover may make a replica of the master before its name leads to the new one: calls wait for that.
+func TestAReplicaPassesWhereTheMasterFailsOver(t *testing.T) {
+	t.Parallel()
+	m, replica := replicated(t)
+	for _, url := range []string{replica.URL(), m.URL()} { // from the first connection on, and over a live one
+		n := open(t, url, node.WithFailover(1))
+		if url == m.URL() {
+			mustGrant(t, do(t, n, acquire("k", "o:1")))
+			testkit.Do(t, replica, "REPLICAOF", "NO", "ONE")
+			attach(t, m, replica)
+		}
+		testkit.Eventually(t, "the call finds a replica", func() bool {
+			r := do(t, n, acquire("l", "o:1"))
+			failed, ok := errors.AsType[*node.Error](r.Err)
+			testkit.Check(t, !ok || !failed.Permanent(), "permanent: %v", r.Err)
+			return errors.Is(r.Err, node.ErrReplica) && n.State() == inside.Down
+		})
+	}
 }
 
 // A replica that stands still acknowledges nothing: the call fails within the timeout, the next ones at once, and releases go

@@ -74,13 +74,15 @@ func (s *server) TakeConn(ctx context.Context) (redis.Conn, error) {
 	if errors.Is(err, redisconn.ErrPool) {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
 	}
-	return c, s.askedAgain(err)
+	return c, s.passing(err)
 }
 
-// askedAgain marks a refusal of credentials that the next connection asks for again.
-func (s *server) askedAgain(err error) error {
-	if s.opts.credentials != nil && redisconn.RefusesCredentials(err) {
-		return credentialsRefused{err}
+// passing marks a refusal that may pass by itself: of credentials that the next connection asks for again, and by a
+// replica where the master may fail over, until the address leads to the new one.
+func (s *server) passing(err error) error {
+	isReplica := errors.Is(err, ErrReplica) || redisconn.NotAMaster(err)
+	if s.opts.failover > 0 && isReplica || s.opts.credentials != nil && redisconn.RefusesCredentials(err) {
+		return passes{err}
 	}
 	return err
 }
