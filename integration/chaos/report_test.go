@@ -99,7 +99,7 @@ func (r *report) write(path string, passed bool) error {
 		}
 		data["Pair"] = append(data["Pair"].([]shown), shown{one.Picture.Title, filepath.ToSlash(path)})
 	}
-	data["Sections"], data["Controls"], data["Sum"], data["Kinds"] = sections, controls, sum, kinds()
+	data["Sections"], data["Controls"], data["Sum"], data["Kinds"] = sections, controls, sum, kinds(controls)
 	var text strings.Builder
 	if err := page.Execute(&text, data); err != nil {
 		return err
@@ -107,15 +107,17 @@ func (r *report) write(path string, passed bool) error {
 	return os.WriteFile(path, []byte(text.String()), 0o644)
 }
 
-// kinds describes the controls.
-func kinds() [][2]string {
+// kinds describes the controls that were played.
+func kinds(played []*result) [][2]string {
 	all := [][2]string{{"redsync", "go-redsync v4 over redigo, extended every third of its expiry; its Until is the deadline, and the clock stands in for a fencing token. Where the members change, its clients have the same lists (clients with the first list run next to clients with the last one), without those that are wrong from the start"}}
 	for _, c := range controls() {
 		if kind := [2]string{c.without, c.means}; !slices.Contains(all, kind) {
 			all = append(all, kind)
 		}
 	}
-	return all
+	return slices.DeleteFunc(all, func(kind [2]string) bool {
+		return !slices.ContainsFunc(played, func(r *result) bool { return r.Kind == kind[0] })
+	})
 }
 
 // machine describes this machine.
