@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	admin "github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
@@ -82,4 +84,44 @@ func TestAddressesThatFailOver(t *testing.T) {
 			must(t, <-waits)
 		})
 	}
+}
+
+// A master whose replica acknowledges is one master through a failover. While the replica stands still nothing is granted,
+// and an attempt leaves nothing. Once the replica is promoted, the old master grants nothing, to whoever is still beside it;
+// the new one does when the old one follows it, after a quarantine. A lock held since before goes on.
+func TestAReplicaThatAcknowledges(t *testing.T) {
+	t.Parallel()
+	const maxLease = 15 * time.Second
+	servers := fleet(t, 2, atOnce...)
+	old, replica := servers.Masters[0], servers.Masters[1]
+	follows(t, replica, old)
+	moving := gate(t, old)
+	open := func(addr string) *quorum.Locker {
+		return careful(t, addresses{"redis://" + addr + "?name=m&failover=1"}, redlock.Open, maxLease, nodesInTime)
+	}
+	beside, moved := open(old.Addr()), open(moving.Addr())
+	must(t, admin.Admit(t.Context(), openNode(t, old.URL()+"?name=m&failover=1", node.WithMaxLease(maxLease))))
+	unlock(t, lock(t, beside, "before"))
+	held := lock(t, moved, "held")
+
+	must(t, replica.Freeze())
+	_, err := beside.TryLock(t.Context(), "frozen")
+	want(t, err, quorum.ErrUnavailable, "not replicated: 0 of 1 replica acknowledged in time")
+	must(t, replica.Thaw())
+	eventually(t, "ready", func() bool { return beside.Ready(t.Context()) == nil })
+	eventually(t, "nothing is left", func() bool { return keys(t, servers.Masters[:1], "frozen")[0] == nil })
+
+	do(t, replica, "REPLICAOF", "NO", "ONE")
+	eventually(t, "the replica has left", func() bool { return testkit.Info(t, old, "replication", "connected_slaves") == "0" })
+	_, err = beside.TryLock(t.Context(), "after")
+	want(t, err, quorum.ErrUnavailable, "not replicated: the server has 0 replicas, and the deployment wants 1")
+	moving.Lead(replica.Addr())
+	follows(t, old, replica)
+	granted := lock(t, moved, "after")
+	_, err = beside.TryLock(t.Context(), "after")
+	want(t, err, node.ErrReplica)
+	testkit.Check(t, held.Valid(), "the lock held since before is lost: %v", context.Cause(held.Context()))
+	unlock(t, granted)
+	unlock(t, held)
+	noLocks(t, []*redistest.Master{replica})
 }

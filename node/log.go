@@ -42,6 +42,7 @@ type stateLog struct {
 	told       string      // the state that changed was last called with
 	closed     bool
 
+	hazardLogged     bool
 	downLogged       bool // and not yet that it answers again
 	whyLogged        string
 	unmarked         bool      // the process grants nothing until a client marks it
@@ -196,6 +197,16 @@ func (l *stateLog) ReleaseRefused(call scripts.Call, err error) {
 // another event.
 func (l *stateLog) Left(err error) {
 	l.logSometimes(&l.leftAt, "quorumlock: node may no longer be a master, its address is dialed again", "error", plain.Text(err.Error()))
+}
+
+// Hazard logs once what makes the node unsafe.
+func (l *stateLog) Hazard(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.hazardLogged {
+		l.hazardLogged = true
+		l.logLocked(slog.LevelWarn, "quorumlock: node has replicas that acknowledge nothing", "hazard", text)
+	}
 }
 
 // NotAccepted logs a node that refuses this client's list of masters. A blank node is about to be marked.

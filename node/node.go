@@ -168,6 +168,7 @@ func newNode(pool *redis.Pool, o options) *Node {
 		in.Pipes = append(in.Pipes, n.newPipe())
 	}
 	in.Subscriptions = pubsub.New(messages{&n.server}, o.timeout, n.newSource(), &n.group)
+	n.server.hazard = n.log.Hazard
 	n.server.leads.leave = func(unless string, why error) {
 		for _, p := range in.Pipes {
 			p.Leave(unless, why)

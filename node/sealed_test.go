@@ -92,10 +92,12 @@ func TestAMasterWithoutItsReplicaIsDown(t *testing.T) {
 	testkit.Equal(t, n.State(), inside.Down, "the state")
 	report := check(t, n)
 	testkit.Check(t, report.Refused == nil && strings.HasSuffix(report.RefusesWrites.Error(), why), "check: %v", report.RefusesWrites)
+	testkit.Equal(t, report.Replicas, 0, "the number in the marker")
 	testkit.Equal(t, report.Hazards[0], "it grants nothing: "+why, "the hazard")
 	attach(t, replica, m)
 	testkit.Eventually(t, "it is back", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 	testkit.Check(t, exists(t, replica, "k"), "the replica lacks the lock")
+	testkit.Equal(t, check(t, n).Replicas, 1, "the number in the marker")
 }
 
 // A failover may make a replica of the master before its name leads to the new one: calls wait for that.
@@ -157,4 +159,19 @@ func TestAnotherReignIsAnotherProcess(t *testing.T) {
 		testkit.Check(t, !isGranted(r), "granted in another reign, without a quarantine")
 		return r.Err == nil && r.Reply.Acquire.Outcome == scripts.Quarantined
 	})
+}
+
+// A client that does not say how many replicas a master has logs once that it has some.
+func TestReplicasThatAcknowledgeNothingAreLogged(t *testing.T) {
+	t.Parallel()
+	m, _ := replicated(t)
+	const line = "quorumlock: node has replicas that acknowledge nothing"
+	log := &lines{}
+	n := open(t, m.URL(), log.option(), node.WithConns(2))
+	for _, key := range []string{"a", "b"} { // each over a connection of its own
+		mustGrant(t, doAt(t, n, key, acquire(key, "o:1")))
+	}
+	testkit.Eventually(t, "it is logged", func() bool { return log.logged(line) > 0 })
+	testkit.Equal(t, log.logged(line), 1, "lines")
+	testkit.Check(t, strings.HasPrefix(check(t, n).Hazards[0], "replicas are attached (1): if one is promoted, two may hold a lock"), "check")
 }

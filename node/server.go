@@ -28,6 +28,7 @@ type server struct {
 	learned  atomic.Pointer[place]
 	selected atomic.Bool // connections of the user's pool had their database selected
 	leads    leads
+	hazard   func(text string) // logs it once
 }
 
 // place is a server's address, and the database of a connection to it.
@@ -109,6 +110,9 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	}
 	if err := conn.CheckSeal(ctx, info.Number("connected_slaves"), s.opts.timeout); err != nil {
 		return nil, err
+	}
+	if replicas := info.Number("connected_slaves"); replicas > 0 && s.opts.failover == 0 {
+		s.hazard(fmt.Sprintf(membership.UnsealedReplicas, replicas))
 	}
 	conn.Quarantine = pipeline.Quarantine{Left: view.Quarantine(), Unmarked: !view.IsMarked(), Asked: asked, Came: came}
 	return conn, nil

@@ -120,7 +120,12 @@ func failsOver(t *testing.T, rules []string) *redistest.Master {
 	testkit.Do(t, m, "CONFIG", "RESETSTAT")
 	url := fmt.Sprintf("redis://app:change-me-app@%s?failover=1", m.Addr())
 	clitest.Command(t, cli.ExitOK, "admit", "-yes", url)
-	clitest.Command(t, cli.ExitOK, "check", "-name", "probe", url)
+	printed, _ := clitest.Command(t, cli.ExitOK, "check", "-name", "probe", url)
+	clitest.Contains(t, printed, " master+1 ")
+	printed, _ = clitest.Command(t, cli.ExitOK, "members", "show", url)
+	clitest.Contains(t, printed, m.Addr()+": replicas that acknowledge each lock: 1\n")
+	_, errs := clitest.Command(t, cli.ExitFailed, "members", "show", strings.TrimSuffix(url, "?failover=1"))
+	clitest.Contains(t, errs, "the number of replicas differs: the deployment's is 1, this client's 0 (node.WithFailover, ?failover=... in the URL)")
 	return m
 }
 

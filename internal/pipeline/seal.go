@@ -118,7 +118,9 @@ func (c *Conn) CheckSeal(ctx context.Context, attached uint64, timeout time.Dura
 	if err := redisconn.Send(c.redis, timeout, func() error { return c.sendSeal(timeout) }); err != nil {
 		return err
 	}
-	return c.readSeal(func() (any, error) { return redisconn.ReceiveBy(ctx, c.redis, redisconn.ConnectTimeout(timeout)) })
+	err := c.readSeal(func() (any, error) { return redisconn.ReceiveBy(ctx, c.redis, redisconn.ConnectTimeout(timeout)) })
+	c.replied = err == nil // only a master does
+	return err
 }
 
 // readReplication reads a reply to INFO.

@@ -16,6 +16,7 @@ import (
 type sealed struct {
 	acknowledged []any // the replies to WAIT, the last one for ever
 	info         []any // those to INFO
+	refusal      error // the reply to the first acquire, if there is one
 	sent         func(command string)
 }
 
@@ -41,6 +42,11 @@ func (s *sealed) reply(command string) any {
 		return first(&s.acknowledged)
 	case "INFO":
 		return first(&s.info)
+	case "acquire k1":
+		if refusal := s.refusal; refusal != nil {
+			s.refusal = nil
+			return refusal
+		}
 	case "renew k1":
 		return bulk("R")
 	}
@@ -155,4 +161,23 @@ func TestRunsShareASeal(t *testing.T) {
 func TestARequestThatIsResentEndsNoWrite(t *testing.T) {
 	out := new(arranger).arrange([]request{{call: scripts.Look(), sealed: true}, {call: scripts.Look()}})
 	testkit.Check(t, !out[0].sealed, "it ends a write")
+}
+
+// A server whose replicas acknowledged when the connection was made was a master: what refuses its first call is left, as
+// after any other reply.
+func TestAMasterThatIsNoneAtItsFirstCallIsLeft(t *testing.T) {
+	s := &sealed{acknowledged: []any{int64(1)}, info: []any{intact}, refusal: readOnly}
+	withSeal(t, s, func(t *testing.T, r *runs) {
+		unchecked := r.pipe.cfg.Connect
+		r.pipe.cfg.Connect = func(ctx context.Context) (*Conn, error) {
+			c, err := unchecked(ctx)
+			if err == nil {
+				err = c.CheckSeal(ctx, 1, time.Second)
+			}
+			return c, err
+		}
+		_, results := r.start(threeAcquires()[0])
+		wantList(t, "the outcome", outcomes(t, results), "granted 1")
+		testkit.Equal(t, r.conns, 2, "connections")
+	})
 }

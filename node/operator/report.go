@@ -36,6 +36,7 @@ type Report struct {
 	MaxMemory      uint64        // bytes, 0 for no bound
 	Persistence    string        // "none", "rdb", "aof", "rdb+aof", "unknown"; "aof" also if it may be both
 	MaxLease       time.Duration // the deployment's, from the server's marker; 0 when there is no marker yet
+	Replicas       int           // that may take its place, and acknowledge each lock, from the server's marker; 0 for none
 	Quarantine     time.Duration // left before the node grants
 	Member         string        // which member of its clients' lists the server is; empty when no client has marked it
 	Members        []string      // the list of masters whose clients the server accepts, sorted; empty for no list
@@ -60,7 +61,7 @@ func (r *Report) fill(v visit, save savePoints, look inside.Look, refusal, two e
 	m := view.Marker()
 	isClaimed := view.IsMarked() && m.Claimed
 	accepts := !view.IsBlank() && !m.Claimed
-	r.MaxLease = view.MaxLease()
+	r.MaxLease, r.Replicas = view.MaxLease(), m.Replicas()
 	if accepts {
 		r.Member, r.Members, r.Generation, r.Next = m.Member, m.Members.Names(), m.Generation, m.Next.Names()
 	}

@@ -141,7 +141,7 @@ func printFindings(out io.Writer, found []Finding) {
 			fmt.Fprintf(table, "%s\t%s%s\n", f.Name, f.State(), strings.Repeat("\t-", 7))
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%v\t%v\t%s\t%s\t%s\n", f.Name, f.State(), r.Role, r.Version, r.Uptime,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%v\t%v\t%s\t%s\t%s\n", f.Name, f.State(), role(r), r.Version, r.Uptime,
 			r.RoundTrip.Round(10*time.Microsecond), r.Persistence, memory(r), f.Quarantine())
 	}
 	table.Flush()
@@ -210,6 +210,14 @@ func printMembers(out io.Writer, found []Finding) {
 	if len(by) > 1 {
 		fmt.Fprintln(out, "The masters do not accept the same clients: see quorumlock members show.")
 	}
+}
+
+// role is "master+2" of a master with two replicas that acknowledge each lock.
+func role(r operator.Report) string {
+	if r.Replicas == 0 {
+		return r.Role
+	}
+	return fmt.Sprintf("%s+%d", r.Role, r.Replicas)
 }
 
 func memory(r operator.Report) string {

@@ -27,6 +27,7 @@ type findingJSON struct {
 	Persistence string   `json:"persistence,omitempty"`
 	MaxMemory   uint64   `json:"maxmemory_bytes"` // 0 for no bound
 	MaxLease    int64    `json:"max_lease_ms"`    // 0 while no client has marked it
+	Replicas    int      `json:"replicas"`        // that acknowledge each lock
 	Quarantine  int64    `json:"quarantine_ms"`
 	Members     []string `json:"members,omitempty"`
 	Next        []string `json:"next,omitempty"`
@@ -42,7 +43,7 @@ func printCheckJSON(out io.Writer, found []Finding) error {
 	for _, f := range found {
 		r := f.Report
 		one := findingJSON{f.Name, f.State(), "", f.tried, r.Role, r.Version, r.Uptime.Milliseconds(), r.RoundTrip.Seconds() * 1000,
-			r.ClockAhead.Milliseconds(), r.Persistence, r.MaxMemory, r.MaxLease.Milliseconds(), r.Quarantine.Milliseconds(),
+			r.ClockAhead.Milliseconds(), r.Persistence, r.MaxMemory, r.MaxLease.Milliseconds(), r.Replicas, r.Quarantine.Milliseconds(),
 			r.Members, r.Next, r.Generation, f.notes()}
 		if f.ready.Err != nil {
 			one.Error = Reason(f.ready.Err)

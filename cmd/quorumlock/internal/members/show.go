@@ -26,6 +26,11 @@ func (d deployment) show(ctx context.Context, out io.Writer) error {
 		fmt.Fprintf(table, "%s\t%s\n", name, row(views[name]))
 	}
 	table.Flush()
+	for _, name := range d.names {
+		if v := views[name]; v != nil && v.Marker().Replicas() > 0 {
+			fmt.Fprintf(out, "%s: replicas that acknowledge each lock: %d\n", name, v.Marker().Replicas())
+		}
+	}
 	fmt.Fprintln(out)
 	if announced := d.summarize(views, out); announced != nil {
 		d.showLockers(ctx, announced, out)
