@@ -12,14 +12,14 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// A process waits for a thousand names that another one holds. It polls no more often than docs/scale.md says, and its
+// A process waits for hundreds of names that another one holds. It polls no more often than docs/scale.md says, and its
 // other locks, and a name that becomes free, come at once.
 func TestManyNamesWait(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		const names, most, watched = 1000, 3000, 500 * time.Millisecond
+		const names, most, watched = 300, 3000, 150 * time.Millisecond
 		var polls atomic.Int64
 		holder := c.process()
-		waiter := c.process(WithRetry(10*time.Millisecond, 50*time.Millisecond), // without a bound: 5,000 polls per second
+		waiter := c.process(WithRetry(3*time.Millisecond, 15*time.Millisecond), // without a bound: 5,000 polls per second
 			WithHooks(Hooks{Attempt: func(context.Context, AttemptEvent) { polls.Add(1) }}))
 		held := make([]*Lock, names)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -46,7 +46,7 @@ func TestManyNamesWait(t *testing.T) {
 			name := fmt.Sprint("handed off ", i)
 			next := c.lock(holder, name)
 			got := c.waits(waiter, name)
-			time.Sleep(300 * time.Millisecond) // refused, subscribed, and refused again
+			time.Sleep(watched) // refused, subscribed, and refused again
 			began = time.Now()
 			c.unlock(next)
 			c.unlock(c.nextLock(got, time.Minute))
