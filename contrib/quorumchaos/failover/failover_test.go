@@ -138,6 +138,7 @@ func TestURLs(t *testing.T) {
 	promoted(t, g, old)
 	_, err = locker.TryLock(ctx, "invoice:42")
 	testkit.Check(t, err != nil, "without its replica the next primary grants")
+	<-lock.Context().Done() // it would go on if the old primary came back before its deadline
 	testkit.Must(t, old.Start())
 	next, err := locker.Lock(ctx, "invoice:42")
 	testkit.Must(t, err)
