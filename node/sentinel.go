@@ -145,8 +145,9 @@ type notFound struct {
 	wraps []error
 }
 
-func (e *notFound) Error() string   { return e.text }
-func (e *notFound) Unwrap() []error { return e.wraps }
+func (e *notFound) Error() string        { return e.text }
+func (e *notFound) Unwrap() []error      { return e.wraps }
+func (e *notFound) Is(target error) bool { return target == redisconn.ErrNoMaster }
 
 // notFound returns an error that wraps why the servers that were named are no masters, or else the sentinels' own reasons:
 // those that pass by themselves, if there are any.

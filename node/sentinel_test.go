@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
@@ -146,6 +147,7 @@ func TestSentinels(t *testing.T) {
 				}
 				testkit.Check(t, err != nil && strings.Contains(err.Error(), c.want),
 					"%v, want %s", err, c.want)
+				testkit.Is(t, err, redisconn.ErrNoMaster, "of another kind")
 				testkit.Check(t, c.wraps == nil || errors.Is(err, c.wraps), "%v does not wrap %v", err, c.wraps)
 				testkit.Equal(t, (&Error{Op: "connect", Err: err}).Permanent(), c.permanent, "permanent")
 				testkit.Check(t, !strings.Contains(err.Error(), "secret"), "%v reveals a password", err)

@@ -26,6 +26,8 @@ var (
 	ErrTimeout = errors.New("timed out")
 	// ErrNotReplicated: replicas that must acknowledge have not.
 	ErrNotReplicated = errors.New("not replicated")
+	// ErrNoMaster: no sentinel led to a master. A failover may be under way.
+	ErrNoMaster = errors.New("no sentinel leads to a master")
 	// ErrReply: redigo cannot read the reply.
 	ErrReply = errors.New("malformed reply")
 	// ErrPool: the pool panicked.

@@ -40,6 +40,8 @@ func (b *Backoff) Next(err error, rng *rand.Rand) time.Duration {
 		longest = replicaBackoff
 	case RefusesCredentials(err):
 		longest = refusedBackoff
+	case errors.Is(err, ErrNoMaster):
+		longest = replicaBackoff
 	}
 	b.pause = min(max(2*b.pause, minBackoff), longest)
 	return b.pause/2 + time.Duration(rng.Int64N(int64(b.pause)))

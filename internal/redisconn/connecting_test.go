@@ -28,6 +28,8 @@ func TestHowOftenAFailedConnectionIsTried(t *testing.T) {
 		{io.EOF, 2000, 3000},
 		{syscall.ECONNREFUSED, 2000, 3000},
 		{errors.New("no such host"), 100, 160},
+		{errors.Join(ErrNoMaster, ErrTimeout), 550, 650},
+		{errors.Join(ErrNoMaster, redis.Error("WRONGPASS")), 20, 45},
 	} {
 		var b Backoff
 		rng := rand.New(rand.NewPCG(1, 2))
