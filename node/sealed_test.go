@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/bubble"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -174,4 +178,30 @@ func TestReplicasThatAcknowledgeNothingAreLogged(t *testing.T) {
 	testkit.Eventually(t, "it is logged", func() bool { return log.logged(line) > 0 })
 	testkit.Equal(t, log.logged(line), 1, "lines")
 	testkit.Check(t, strings.HasPrefix(check(t, n).Hazards[0], "replicas are attached (1): if one is promoted, two may hold a lock"), "check")
+}
+
+// The same without a server: replicas that acknowledge or not, and a promotion and back.
+func TestSealInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const maxLease = 5 * time.Second
+		m := bubble.Masters(t, 1)
+		m[0].Replicate(fakeredis.Replicas{Attached: 1, Acknowledge: 1})
+		n := bubble.Nodes(t, m, nil, node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(maxLease), node.WithFailover(1))[0]
+		try := func() pipeline.Result { return do(t, n, acquireFor(maxLease, "k", "o:1")) }
+		testkit.Eventually(t, "granted, after the quarantine", func() bool { return isGranted(try()) })
+
+		m[0].Replicate(fakeredis.Replicas{Attached: 1})
+		r := try()
+		testkit.Check(t, r.Err != nil && strings.HasSuffix(r.Err.Error(), "not replicated: 0 of 1 replica acknowledged in time"), "%v", r.Err)
+		testkit.Check(t, errors.Is(try().Err, node.ErrDown), "the next call waits")
+		m[0].Replicate(fakeredis.Replicas{Attached: 1, Acknowledge: 1})
+		testkit.Eventually(t, "granted again, without a quarantine", func() bool {
+			r := try()
+			testkit.Check(t, !isQuarantined(r), "in quarantine")
+			return isGranted(r)
+		})
+
+		m[0].Replicate(fakeredis.Replicas{Attached: 1, Acknowledge: 1, Reign: 1})
+		testkit.Check(t, isQuarantined(try()), "granted in another reign, without a quarantine")
+	})
 }

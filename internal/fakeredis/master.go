@@ -51,6 +51,7 @@ type Master struct {
 	scripts  map[string]bool // loaded ones, by SHA-1
 	sessions map[*session]struct{}
 	refusals Refusals
+	replicas Replicas
 	ended    sync.WaitGroup
 
 	subscribers  map[string]map[*session]struct{} // by channel
@@ -79,6 +80,19 @@ func (m *Master) Start() {
 	m.up, m.started = true, m.now()
 	m.runID = fmt.Sprintf("%016x%016x%08x", m.ids.Uint64(), m.ids.Uint64(), m.ids.Uint32())
 	m.scripts = map[string]bool{}
+}
+
+// Replicas is what a master says of its replicas. It has none of its own.
+type Replicas struct {
+	Attached, Acknowledge int
+	Reign                 uint32 // each has another replication id
+}
+
+// Replicate sets the replicas. WAIT returns at once.
+func (m *Master) Replicate(r Replicas) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.replicas = r
 }
 
 // Save keeps the present memory for LastSave.
