@@ -327,7 +327,7 @@ func TestMembersOfMarkersThatSpellNamesOtherwise(t *testing.T) {
 		marker := scripts.Marker{Process: of, Generation: 1, Members: scripts.NewList(spelled...), Next: scripts.NewList()}
 		testkit.Do(t, fleet.Masters[i], "SET", scripts.MarkerKey, marker.String())
 	}
-	options := []quorum.Option{quorum.WithLease(time.Second), quorum.WithNodeOptions(node.WithMaxLease(6 * time.Second))}
+	options := []quorum.Option{quorum.WithLease(4 * time.Second), quorum.WithNodeOptions(node.WithMaxLease(6 * time.Second))}
 	l, err := quorum.Open(urls[:3], quorum.Majority, options...)
 	testkit.Must(t, err)
 	defer func() { testkit.Must(t, l.Close()) }()
