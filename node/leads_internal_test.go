@@ -1,0 +1,107 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+)
+
+// A process that is not known is used if one more dial leads to no other master; and if the address has led to two, only
+// if four more lead to it.
+func TestProcessesAreCompared(t *testing.T) {
+	masters := map[string]*fakeredis.Master{"a": fakeredis.New(time.Now, 1), "b": fakeredis.New(time.Now, 2)}
+	for _, m := range masters {
+		defer m.Stop()
+	}
+	known := errors.New("it has led to two")
+	for _, c := range []struct {
+		known     error
+		next      string // where the next dials lead; - for nowhere
+		isDead    bool   // the first connection is, when it is asked again
+		maxActive int
+		want      string
+		dials     int
+	}{
+		{next: "a", dials: 1},
+		{next: "-", dials: 1},
+		{next: "b", want: "one address leads to two masters", dials: 1},
+		{next: "b", isDead: true, want: "closed", dials: 1},
+		{next: "b", maxActive: 5},
+		{next: "b", maxActive: 6, want: "one address leads to two masters", dials: 1},
+		{known: known, next: "aaaa", dials: 4},
+		{known: known, next: "aaab", want: "one address leads to two masters", dials: 4},
+		{known: known, next: "aaa-", want: known.Error(), dials: 4},
+	} {
+		var mu sync.Mutex
+		leads, dials := "a"+c.next, 0
+		s := &server{opts: options{timeout: time.Second, conns: 1}, pool: &redis.Pool{MaxActive: c.maxActive,
+			DialContext: func(context.Context) (redis.Conn, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				m := masters[leads[dials:dials+1]]
+				if dials++; m == nil {
+					return nil, errors.New("no route")
+				}
+				ours, theirs := net.Pipe()
+				go m.Serve(theirs)
+				return redis.NewConn(ours, time.Second, time.Second), nil
+			}}}
+		left := 0
+		s.leads.leave = func(string, error) { left++ }
+		conn, err := s.TakeConn(t.Context())
+		testkit.Must(t, err)
+		runID, err := s.ask(t.Context(), conn)
+		testkit.Must(t, err)
+		if c.isDead {
+			redisconn.Kill(conn)
+		}
+		err = s.compare(t.Context(), conn, runID, c.known)
+		conn.Close()
+		testkit.Check(t, c.want == "" && err == nil || err != nil && c.want != "" && strings.Contains(err.Error(), c.want), "%+v: %v", c, err)
+		testkit.Equal(t, dials-1, c.dials, "dials")
+		_, two := s.leads.now()
+		testkit.Equal(t, two != nil && left == 1, strings.HasPrefix(c.want, "one address"), "refused")
+		testkit.Must(t, s.pool.Close())
+	}
+}
+
+// What other connections have found meanwhile counts.
+func TestWhereAnAddressLeads(t *testing.T) {
+	old, newer := errors.New("found before"), errors.New("found meanwhile")
+	for what, c := range map[string]struct {
+		to     string
+		now    error
+		before string
+		two    error
+		ok     bool
+		err    error
+		leaves string
+	}{
+		"the first connection":                      {ok: true, leaves: "b"},
+		"the same process":                          {to: "b", before: "b", ok: true},
+		"another process":                           {to: "a", before: "a", ok: true, leaves: "b"},
+		"another connection has found it":           {to: "b", before: "a", ok: true},
+		"another connection has found a third":      {to: "c", before: "a"},
+		"one process again":                         {to: "b", now: old, before: "b", two: old, ok: true, leaves: "b"},
+		"two masters meanwhile":                     {to: "b", now: newer, before: "b", err: newer},
+		"two masters again":                         {to: "b", now: newer, before: "b", two: old, err: newer},
+		"another connection has found one, the one": {to: "b", before: "b", two: old, ok: true},
+	} {
+		var leaves string
+		l := &leads{to: c.to, two: c.now, leave: func(unless string, _ error) { leaves += unless }}
+		ok, err := l.turn("b", c.before, c.two)
+		testkit.Check(t, ok == c.ok && err == c.err && leaves == c.leaves, "%s: %v, %v, left unless %q", what, ok, err, leaves)
+		to, two := l.now()
+		testkit.Check(t, !ok || to == "b" && two == nil, "%s: leads to %q, %v", what, to, two)
+	}
+}
