@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,10 +19,7 @@ import (
 // A process that is not known is used if one more dial leads to no other master; and if the address has led to two, only
 // if four more lead to it.
 func TestProcessesAreCompared(t *testing.T) {
-	masters := map[string]*fakeredis.Master{"a": fakeredis.New(time.Now, 1), "b": fakeredis.New(time.Now, 2)}
-	for _, m := range masters {
-		defer m.Stop()
-	}
+	masters := twoFakes(t)
 	known := errors.New("it has led to two")
 	for _, c := range []struct {
 		known     error
@@ -42,22 +39,7 @@ func TestProcessesAreCompared(t *testing.T) {
 		{known: known, next: "aaab", want: "one address leads to two masters", dials: 4},
 		{known: known, next: "aaa-", want: known.Error(), dials: 4},
 	} {
-		var mu sync.Mutex
-		leads, dials := "a"+c.next, 0
-		s := &server{opts: options{timeout: time.Second, conns: 1}, pool: &redis.Pool{MaxActive: c.maxActive,
-			DialContext: func(context.Context) (redis.Conn, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				m := masters[leads[dials:dials+1]]
-				if dials++; m == nil {
-					return nil, errors.New("no route")
-				}
-				ours, theirs := net.Pipe()
-				go m.Serve(theirs)
-				return redis.NewConn(ours, time.Second, time.Second), nil
-			}}}
-		left := 0
-		s.leads.leave = func(string, error) { left++ }
+		s, dials := leading(masters, "a"+c.next, c.maxActive)
 		conn, err := s.TakeConn(t.Context())
 		testkit.Must(t, err)
 		runID, err := s.ask(t.Context(), conn)
@@ -68,11 +50,66 @@ func TestProcessesAreCompared(t *testing.T) {
 		err = s.compare(t.Context(), conn, runID, c.known)
 		conn.Close()
 		testkit.Check(t, c.want == "" && err == nil || err != nil && c.want != "" && strings.Contains(err.Error(), c.want), "%+v: %v", c, err)
-		testkit.Equal(t, dials-1, c.dials, "dials")
+		testkit.Equal(t, int(dials.Load())-1, c.dials, "dials")
 		_, two := s.leads.now()
-		testkit.Equal(t, two != nil && left == 1, strings.HasPrefix(c.want, "one address"), "refused")
+		testkit.Equal(t, two != nil, strings.HasPrefix(c.want, "one address"), "refused")
 		testkit.Must(t, s.pool.Close())
 	}
+}
+
+// A process is compared whenever it is another one, and once the address has led to two, also the one that is known.
+func TestWhenProcessesAreCompared(t *testing.T) {
+	masters := twoFakes(t)
+	for _, c := range []struct {
+		isKnown bool
+		two     error
+	}{{}, {two: errors.New("two")}, {isKnown: true, two: errors.New("two")}} {
+		s, _ := leading(masters, "aabbbb", 0)
+		s.leads.to, s.leads.two = "another", c.two
+		runID, err := s.dialAndAsk(t.Context())
+		testkit.Must(t, err)
+		if c.isKnown {
+			s.leads.to = runID
+		}
+		err = s.take(t.Context(), func(conn redis.Conn) (string, error) { return s.ask(t.Context(), conn) })
+		testkit.Is(t, err, ErrInvalid, "what is taken")
+	}
+}
+
+// Sentinel names one master.
+func TestSentinelIsNoBalancer(t *testing.T) {
+	n, err := Open("redis+sentinel://a:26379/m?failover=1")
+	testkit.Must(t, err)
+	defer n.Close()
+	two, err := n.server.DialAgain(t.Context(), "run", 1)
+	testkit.Check(t, two == nil && err == nil, "it is asked again: %v, %v", two, err)
+}
+
+// twoFakes starts two masters, a and b.
+func twoFakes(t *testing.T) map[string]*fakeredis.Master {
+	masters := map[string]*fakeredis.Master{"a": fakeredis.New(time.Now, 1), "b": fakeredis.New(time.Now, 2)}
+	for _, m := range masters {
+		t.Cleanup(m.Stop)
+	}
+	return masters
+}
+
+// leading returns a server whose dials lead to those masters, one letter each, and counts the dials.
+func leading(masters map[string]*fakeredis.Master, to string, maxActive int) (*server, *atomic.Int32) {
+	dials := new(atomic.Int32)
+	s := &server{opts: options{timeout: time.Second, conns: 1}, pool: &redis.Pool{MaxActive: maxActive,
+		DialContext: func(context.Context) (redis.Conn, error) {
+			i := dials.Add(1)
+			m := masters[to[i-1:i]]
+			if m == nil {
+				return nil, errors.New("no route")
+			}
+			ours, theirs := net.Pipe()
+			go m.Serve(theirs)
+			return redis.NewConn(ours, time.Second, time.Second), nil
+		}}}
+	s.leads.leave = func(string, error) {}
+	return s, dials
 }
 
 // What other connections have found meanwhile counts.

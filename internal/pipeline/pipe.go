@@ -133,7 +133,7 @@ func (p *Pipe) run() error {
 			if errors.Is(err, errForgotten) { // its calls have waited for as long already
 				patience /= 2
 			}
-			if !c.isRefused(err) && (c.replied || !c.isUseless(err)) {
+			if c.replied || !c.isUseless(err) {
 				if !errors.Is(err, errMoved) { // a balancer may move it to and fro
 					backoff.Reset()
 				}
