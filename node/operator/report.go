@@ -131,7 +131,7 @@ func (r *Report) fill(v visit, save savePoints, look inside.Look, refusal, two e
 			"it will wait in quarantine for %v", word, maxLease)
 	case !accepts && !isClaimed:
 		r.Quarantine = maxLease
-		hazard("no client has used this server since it started, lost its data or got another database's (SWAPDB): "+
+		hazard("no client has used this server since it started, was promoted, lost its data or got another database's (SWAPDB): "+
 			"it will wait in quarantine for %v from the first use", maxLease)
 	default:
 		left := view.Quarantine()

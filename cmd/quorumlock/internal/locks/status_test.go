@@ -210,3 +210,20 @@ func TestStatusSaysWhyItDoesNotKnow(t *testing.T) {
 	printed, _ = clitest.Ask(t, cli.ExitUnavailable, "status", flags, "a")
 	clitest.Contains(t, printed, `"a": unknown, 2 of 3 masters did not answer, 1 refused`)
 }
+
+// A master that lacks its replica, and a replica, have answered.
+func TestStatusWhereAMasterFailsOver(t *testing.T) {
+	t.Parallel()
+	fleet := testkit.Real(t, 2)
+	lone, replica := fleet.Masters[0], fleet.Masters[1]
+	host, port, _ := strings.Cut(lone.Addr(), ":")
+	for _, m := range fleet.Masters {
+		if m == replica {
+			testkit.Do(t, replica, "REPLICAOF", host, port)
+		}
+		file := filepath.Join(t.TempDir(), "urls")
+		testkit.Must(t, os.WriteFile(file, []byte(m.URL()+"?failover=1"), 0o600))
+		printed, _ := clitest.Ask(t, cli.ExitUnavailable, "status", []string{"-timeout", "2s", "-urls-file", file}, "a")
+		clitest.Contains(t, printed, `"a": unknown, 1 of 1 masters refused`)
+	}
+}

@@ -123,7 +123,8 @@ func (l lockState) whyUnknown() string {
 	for _, m := range l.Masters {
 		var failed *node.Error
 		switch {
-		case errors.As(m.Err, &failed) && (redisconn.IsServerError(failed.Err) || failed.Permanent()):
+		case errors.As(m.Err, &failed) && (redisconn.IsServerError(failed.Err) || failed.Permanent() ||
+			errors.Is(failed.Err, node.ErrReplica) || errors.Is(failed.Err, redisconn.ErrNotReplicated)):
 			refusing++
 		case m.Err != nil:
 			silent++
