@@ -139,7 +139,7 @@ func TestScriptEnded(t *testing.T) {
 func TestKindOfAnError(t *testing.T) {
 	for want, err := range map[string]error{
 		"timeout": fmt.Errorf("%w after 1s", node.ErrTimeout), "closed": node.ErrClosed, "replica": node.ErrReplica,
-		"evicts": node.ErrEvicts, "max_lease": node.ErrMaxLease, "membership": node.ErrMembership,
+		"evicts": node.ErrEvicts, "max_lease": node.ErrMaxLease, "failover": node.ErrFailover, "membership": node.ErrMembership,
 		"invalid": node.ErrInvalid, "canceled": context.Canceled, "connection": io.EOF,
 		"OOM": redis.Error("OOM command not allowed"), "ERR": redis.Error("ODD something of a later server"),
 		"NOPERM": fmt.Errorf("%w: %w", node.ErrDown, redis.Error("NOPERM this user")),

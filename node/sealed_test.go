@@ -75,6 +75,8 @@ func TestAnotherNumberOfReplicasIsRefused(t *testing.T) {
 	testkit.Equal(t, fmt.Sprintf("%s", testkit.Do(t, m, "GET", scripts.MarkerKey)), before, "the marker")
 
 	testkit.Must(t, operator.Admit(t.Context(), with))
+	admitted, err := scripts.ParseMarker(fmt.Sprintf("%s", testkit.Do(t, m, "GET", scripts.MarkerKey)))
+	testkit.Check(t, err == nil && admitted.Members.Equal(members) && admitted.Replicas() == 1, "admitted: %v, %v", admitted, err)
 	mustGrant(t, do(t, open(t, m.URL(), node.WithFailover(1)), acquire("l", "o:2")))
 	r := do(t, without, acquire("m", "o:1"))
 	mustFail(t, without, r.Err, node.ErrFailover)

@@ -36,11 +36,9 @@ func (b *Backoff) Next(err error, rng *rand.Rand) time.Duration {
 	switch {
 	case IsBroken(err) || errors.Is(err, syscall.ECONNREFUSED):
 		longest = cheapBackoff
-	case errors.Is(err, ErrNotReplicated): // locks are held that need it back before their deadlines
-		longest = replicaBackoff
 	case RefusesCredentials(err):
 		longest = refusedBackoff
-	case errors.Is(err, ErrNoMaster):
+	case errors.Is(err, ErrNoMaster) || errors.Is(err, ErrNotReplicated): // locks may be held, and need it before their deadlines
 		longest = replicaBackoff
 	}
 	b.pause = min(max(2*b.pause, minBackoff), longest)

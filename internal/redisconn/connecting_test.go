@@ -2,6 +2,7 @@ package redisconn
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -29,6 +30,7 @@ func TestHowOftenAFailedConnectionIsTried(t *testing.T) {
 		{syscall.ECONNREFUSED, 2000, 3000},
 		{errors.New("no such host"), 100, 160},
 		{errors.Join(ErrNoMaster, ErrTimeout), 550, 650},
+		{fmt.Errorf("%w: the server has 0 replicas", ErrNotReplicated), 500, 800},
 		{errors.Join(ErrNoMaster, redis.Error("WRONGPASS")), 20, 45},
 	} {
 		var b Backoff
