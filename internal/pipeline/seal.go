@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ type Replication struct {
 	Master   bool
 	Replicas int    // that are attached
 	History  string // the replication id
+	Twice    string // an address that two of them have: one replica, whose former link has not ended; empty for none
 }
 
 // errAnotherReign ends a connection: what was asked over it may be lost.
@@ -53,6 +55,8 @@ func (s Seal) Broken(acknowledged int, now Replication) error {
 		return errAnotherReign
 	case now.Replicas != s.Replicas:
 		return fmt.Errorf("%w: the server has %s, and the deployment wants %d", redisconn.ErrNotReplicated, plural(now.Replicas), s.Replicas)
+	case now.Twice != "":
+		return fmt.Errorf("%w: two replicas are at %s, or one has two links", redisconn.ErrNotReplicated, now.Twice)
 	case acknowledged < s.Replicas:
 		return fmt.Errorf("%w: %d of %s acknowledged in time", redisconn.ErrNotReplicated, acknowledged, plural(s.Replicas))
 	}
@@ -125,6 +129,7 @@ func (c *Conn) CheckSeal(ctx context.Context, attached uint64, timeout time.Dura
 
 // readReplication reads a reply to INFO.
 func readReplication(info string) (r Replication) {
+	seen := map[string]bool{}
 	for line := range strings.Lines(info) {
 		switch key, value, _ := strings.Cut(strings.TrimSpace(line), ":"); key {
 		case "role":
@@ -133,6 +138,17 @@ func readReplication(info string) (r Replication) {
 			r.Replicas, _ = strconv.Atoi(value)
 		case "master_replid":
 			r.History = value
+		default: // as slave0:ip=10.0.0.1,port=6379,state=online,...
+			host, after, isReplica := strings.Cut(strings.TrimPrefix(value, "ip="), ",port=")
+			if !isReplica || !strings.HasPrefix(key, "slave") {
+				continue
+			}
+			port, _, _ := strings.Cut(after, ",")
+			if at := net.JoinHostPort(host, port); seen[at] {
+				r.Twice = at
+			} else {
+				seen[at] = true
+			}
 		}
 	}
 	return r

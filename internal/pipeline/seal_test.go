@@ -25,6 +25,7 @@ func TestSeal(t *testing.T) {
 		"one has come":         {2, pipeline.Replication{Master: true, Replicas: 3, History: "h"}, "not replicated: the server has 3 replicas, and the deployment wants 2"},
 		"it is a replica":      {2, pipeline.Replication{Replicas: 2, History: "h"}, "the server was a replica since the connection was made"},
 		"it was promoted":      {2, pipeline.Replication{Master: true, Replicas: 2, History: "i"}, "the server was a replica since the connection was made"},
+		"one has two links":    {2, pipeline.Replication{Master: true, Replicas: 2, History: "h", Twice: "a:1"}, "not replicated: two replicas are at a:1, or one has two links"},
 		"nobody has it, alone": {0, pipeline.Replication{Master: true, History: "h"}, "not replicated: the server has 0 replicas, and the deployment wants 2"},
 	} {
 		err := s.Broken(c.acknowledged, c.now)

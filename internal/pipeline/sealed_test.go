@@ -181,3 +181,12 @@ func TestAMasterThatIsNoneAtItsFirstCallIsLeft(t *testing.T) {
 		testkit.Equal(t, r.conns, 2, "connections")
 	})
 }
+
+// A replica with two links has one address, and would acknowledge for another one.
+func TestAReplicaWithTwoLinksCountsOnce(t *testing.T) {
+	const one, other, elsewhere = "slave0:ip=::1,port=7,state=online,offset=3,lag=0\r\n", "slave1:ip=::1,port=7,state=online,offset=2,lag=1\r\n",
+		"slave1:ip=::1,port=8,state=online,offset=3,lag=0\r\n"
+	master := string(replication("master", 2, "h")) + "slave_repl_offset:3\r\n"
+	testkit.Equal(t, readReplication(master+one+other), Replication{true, 2, "h", "[::1]:7"}, "two links of one")
+	testkit.Equal(t, readReplication(master+one+elsewhere), Replication{true, 2, "h", ""}, "one link of each")
+}
