@@ -170,6 +170,9 @@ func TestControls(t *testing.T) {
 		}
 		t.Run(s.name, func(t *testing.T) {
 			for _, n := range controlSizes(s) {
+				if n > 1 && s.name == "failover: wild walk" {
+					continue // two of three masters seldom have two primaries at once
+				}
 				t.Run(fmt.Sprintf("%s/%d", c.without, n), func(t *testing.T) {
 					c.mustHarm(t, s, c.without, n)
 				})
