@@ -76,7 +76,7 @@ func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string,
 		}
 		runID, err := check(c)
 		if err == nil && (runID != before || two != nil) {
-			err = s.compare(ctx, c, runID, two)
+			err = s.compare(ctx, c, runID, before, two)
 		}
 		if err == nil {
 			var ok bool
@@ -92,11 +92,12 @@ func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string,
 	}
 }
 
-// compare dials the address again, and refuses the node if that leads to another master than c. If it has led to two, it is
-// dialed until it leads to one repeatedly.
-func (s *server) compare(ctx context.Context, c redis.Conn, runID string, known error) error {
+// compare dials the address again, and refuses the node if that leads to another master than c. If no process is known, or
+// it has led to two, it is dialed repeatedly: a balancer that takes turns leads each of two clients that start together to
+// one master twice.
+func (s *server) compare(ctx context.Context, c redis.Conn, runID, before string, known error) error {
 	n := 1
-	if known != nil {
+	if before == "" || known != nil {
 		n = 4
 	}
 	two, failed := s.DialAgain(ctx, runID, n)

@@ -16,12 +16,13 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// A process that is not known is used if one more dial leads to no other master; and if the address has led to two, only
-// if four more lead to it.
+// A process other than before is used if one more dial leads to no other master; the first one if four more lead to none,
+// and if the address has led to two, only if all four lead to it.
 func TestProcessesAreCompared(t *testing.T) {
 	masters := twoFakes(t)
 	known := errors.New("it has led to two")
 	for _, c := range []struct {
+		before    string
 		known     error
 		next      string // where the next dials lead; - for nowhere
 		isDead    bool   // the first connection is, when it is asked again
@@ -29,10 +30,13 @@ func TestProcessesAreCompared(t *testing.T) {
 		want      string
 		dials     int
 	}{
-		{next: "a", dials: 1},
-		{next: "-", dials: 1},
-		{next: "b", want: "one address leads to two masters", dials: 1},
-		{next: "b", isDead: true, want: "closed", dials: 1},
+		{next: "aaaa", dials: 4},
+		{next: "aaa-", dials: 4},
+		{next: "aaab", want: "one address leads to two masters", dials: 4},
+		{next: "aaab", isDead: true, want: "closed", dials: 4},
+		{before: "another", next: "a", dials: 1},
+		{before: "another", next: "-", dials: 1},
+		{before: "another", next: "b", want: "one address leads to two masters", dials: 1},
 		{next: "b", maxActive: 5},
 		{next: "b", maxActive: 6, want: "one address leads to two masters", dials: 1},
 		{known: known, next: "aaaa", dials: 4},
@@ -47,7 +51,7 @@ func TestProcessesAreCompared(t *testing.T) {
 		if c.isDead {
 			redisconn.Kill(conn)
 		}
-		err = s.compare(t.Context(), conn, runID, c.known)
+		err = s.compare(t.Context(), conn, runID, c.before, c.known)
 		conn.Close()
 		testkit.Check(t, c.want == "" && err == nil || err != nil && c.want != "" && strings.Contains(err.Error(), c.want), "%+v: %v", c, err)
 		testkit.Equal(t, int(dials.Load())-1, c.dials, "dials")
@@ -55,6 +59,15 @@ func TestProcessesAreCompared(t *testing.T) {
 		testkit.Equal(t, two != nil, strings.HasPrefix(c.want, "one address"), "refused")
 		testkit.Must(t, s.pool.Close())
 	}
+}
+
+// A balancer takes turns: two clients that start together may each be led to one master twice, and repeatedly.
+func TestTheFirstProcessIsComparedRepeatedly(t *testing.T) {
+	s, dials := leading(twoFakes(t), "aaaab", 0)
+	err := s.take(t.Context(), func(c redis.Conn) (string, error) { return s.ask(t.Context(), c) })
+	testkit.Is(t, err, ErrInvalid, "what is taken")
+	testkit.Equal(t, int(dials.Load()), 5, "dials")
+	testkit.Must(t, s.pool.Close())
 }
 
 // A process is compared whenever it is another one, and once the address has led to two, also the one that is known.

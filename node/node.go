@@ -69,7 +69,7 @@ type embedded = inside.Embedded
 // Sentinel's own are ?sentinel-username= and ?sentinel-password=. The default port is 26379, and a database is ?db=.
 // Without [WithFailover] it is refused: a replica that is promoted may lack locks.
 //
-// The node connects on first use. The address must lead to one process: it is dialed once more then, and refused with
+// The node connects on first use. The address must lead to one process: it is dialed four times more then, and refused with
 // [ErrInvalid] if that leads to another master. The error wraps [ErrInvalid] and never repeats a password.
 func Open(url string, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)
@@ -119,8 +119,8 @@ func Open(url string, opts ...Option) (*Node, error) {
 //
 // The node keeps one connection of the pool for its lifetime (see [WithConns]). It needs one more
 // for messages, and one for package operator: MaxActive should be 0 or at
-// least twice WithConns + 2. With a lower one it is not dialed once more to find out whether it leads to two masters; with
-// one below WithConns + 2, waiters poll, and operator.Check fails.
+// least five times WithConns + 2. With a lower one it is dialed less often to find out whether it leads to two masters, and
+// with one below twice WithConns + 2 never; with one below WithConns + 2, waiters poll, and operator.Check fails.
 //
 // The pool should bound its dials. The node bounds its own waits by its timeout, whatever the
 // pool's. It does not bound the size of replies, as it does with Open.
