@@ -108,7 +108,9 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	if err := view.DiffersInReplicas(); err != nil {
 		return nil, err
 	}
-	if err := conn.CheckSeal(ctx, info.Number("connected_slaves"), s.opts.timeout); err != nil {
+	if s.opts.Unsealed {
+		conn.Seal = pipeline.Seal{}
+	} else if err := conn.CheckSeal(ctx, info.Number("connected_slaves"), s.opts.timeout); err != nil {
 		return nil, err
 	}
 	if replicas := info.Number("connected_slaves"); replicas > 0 && s.opts.failover == 0 {

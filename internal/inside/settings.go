@@ -6,11 +6,12 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 )
 
-// Settings are those that only tests change. The settings of a Locker and of a node embed them.
+// Settings are those that only tests and this module's command change. The settings of a Locker and of a node embed them.
 type Settings struct {
 	Clock      clock.Clock // of a Locker
 	Random     rand.Source
 	OneProcess bool // of a node: no balancer is at its address, which is not dialed again to find out
+	Unsealed   bool // of a node: what its calls read counts before replicas acknowledge it
 	Given      bool // by an option
 }
 

@@ -35,7 +35,7 @@ type line struct {
 func over(row cli.Command, define func(*cli.Flags, *line) action) cli.Command {
 	row.Arguments, row.Misuse = "NAME...", cli.ExitLockUsage
 	row.Define = func(flags *cli.Flags) cli.Action {
-		l := &line{slot: -1, flags: flags}
+		l := &line{slot: -1, flags: flags, access: masters.Access{Unsealed: true}}
 		do := define(flags, l)
 		l.masterFlags(flags)
 		return func(ctx context.Context, p *cli.Program, names []string) int {

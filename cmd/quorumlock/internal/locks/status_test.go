@@ -19,6 +19,9 @@ import (
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -211,19 +214,34 @@ func TestStatusSaysWhyItDoesNotKnow(t *testing.T) {
 	clitest.Contains(t, printed, `"a": unknown, 2 of 3 masters did not answer, 1 refused`)
 }
 
-// A master that lacks its replica, and a replica, have answered.
+// A master that lacks its replica still says who holds. A replica has answered, too.
 func TestStatusWhereAMasterFailsOver(t *testing.T) {
 	t.Parallel()
 	fleet := testkit.Real(t, 2)
-	lone, replica := fleet.Masters[0], fleet.Masters[1]
-	host, port, _ := strings.Cut(lone.Addr(), ":")
-	for _, m := range fleet.Masters {
-		if m == replica {
-			testkit.Do(t, replica, "REPLICAOF", host, port)
-		}
+	master, replica := fleet.Masters[0], fleet.Masters[1]
+	follow := func() {
+		host, port, _ := strings.Cut(master.Addr(), ":")
+		testkit.Do(t, replica, "REPLICAOF", host, port)
+		testkit.Eventually(t, "the replica is attached", func() bool {
+			return testkit.Info(t, replica, "replication", "master_link_status") == "up"
+		})
+	}
+	status := func(m *redistest.Master, code int) string {
 		file := filepath.Join(t.TempDir(), "urls")
 		testkit.Must(t, os.WriteFile(file, []byte(m.URL()+"?failover=1"), 0o600))
-		printed, _ := clitest.Ask(t, cli.ExitUnavailable, "status", []string{"-timeout", "2s", "-urls-file", file}, "a")
-		clitest.Contains(t, printed, `"a": unknown, 1 of 1 masters refused`)
+		printed, _ := clitest.Ask(t, code, "status", []string{"-timeout", "2s", "-urls-file", file}, "a")
+		return printed
 	}
+	testkit.Do(t, master, "CONFIG", "SET", "repl-diskless-sync-delay", 0)
+	follow()
+	l, err := redlock.Open([]string{master.URL() + "?failover=1"}, quorum.WithNodeOptions(node.WithoutQuarantine(), node.WithTimeout(2*time.Second)))
+	testkit.Must(t, err)
+	defer l.Close()
+	_, err = l.Lock(t.Context(), "a")
+	testkit.Must(t, err)
+	testkit.Do(t, replica, "REPLICAOF", "NO", "ONE")
+	testkit.Eventually(t, "the replica has left", func() bool { return testkit.Info(t, master, "replication", "connected_slaves") == "0" })
+	clitest.Contains(t, status(master, cli.ExitOK), `"a" is held by `, "not replicated")
+	follow()
+	clitest.Contains(t, status(replica, cli.ExitUnavailable), `"a": unknown, 1 of 1 masters refused`)
 }

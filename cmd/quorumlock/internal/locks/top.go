@@ -40,7 +40,7 @@ stays unless it is renewed. Lines that begin with ! need you; a terminal shows t
 Exit codes: 0, 69 if no master answers, 130 after Ctrl-C; 64 and 78 as for status.`,
 	Misuse: cli.ExitLockUsage,
 	Define: func(flags *cli.Flags) cli.Action {
-		l, every := &line{}, topInterval
+		l, every := &line{access: masters.Access{Unsealed: true}}, topInterval
 		flags.Duration("every", "look every `D` (2s)", 100*time.Millisecond, &every)
 		l.masterFlags(flags)
 		return func(ctx context.Context, p *cli.Program, _ []string) int {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 )
 
@@ -23,6 +24,7 @@ const Shortest = 10 * time.Millisecond
 // Access is how a command reaches the masters, by its flags.
 type Access struct {
 	MaxLease, Timeout time.Duration
+	Unsealed          bool // the command shows what masters say while replicas are missing, too
 
 	file     string // that has the URLs; empty for none
 	tls      tlsFiles
@@ -79,5 +81,6 @@ func (a *Access) open(list []string) (nodes []*node.Node, urls []string, err err
 
 // Options are the options of the nodes, but for TLS.
 func (a *Access) Options() []node.Option {
-	return []node.Option{node.WithMaxLease(a.MaxLease), node.WithTimeout(a.Timeout), node.WithLogger(Silent)}
+	return []node.Option{node.WithMaxLease(a.MaxLease), node.WithTimeout(a.Timeout), node.WithLogger(Silent),
+		inside.Option[node.Option](func(s *inside.Settings) { s.Unsealed = a.Unsealed })}
 }

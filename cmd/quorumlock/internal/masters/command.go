@@ -17,7 +17,9 @@ type Command struct {
 	Reads bool
 	// NamesMember: the first argument is the name of a member.
 	NamesMember bool
-	Define      func(*cli.Flags) Action
+	// Unsealed: it shows what masters say while replicas are missing, too.
+	Unsealed bool
+	Define   func(*cli.Flags) Action
 }
 
 // Action is a [cli.Action] on masters.
@@ -35,7 +37,7 @@ type Line struct {
 func (c Command) Row() cli.Command {
 	return cli.Command{Name: c.Name, Usage: c.Usage, Arguments: c.Arguments, Help: c.Help,
 		Define: func(flags *cli.Flags) cli.Action {
-			do, access := c.Define(flags), &Access{argument: true}
+			do, access := c.Define(flags), &Access{argument: true, Unsealed: c.Unsealed}
 			fileUsage := "read the URLs from `FILE`: arguments show passwords"
 			if c.Reads {
 				fileUsage += "; without either, from the variable " + URLsVariable

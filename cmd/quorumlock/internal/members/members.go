@@ -39,8 +39,9 @@ var show = masters.Command{
   quorumlock members show redis://a redis://b redis://c
 
 ` + exitCodes,
-	Reads:  true,
-	Define: func(*cli.Flags) masters.Action { return over(deployment.show) },
+	Reads:    true,
+	Unsealed: true,
+	Define:   func(*cli.Flags) masters.Action { return over(deployment.show) },
 }
 
 var add = masters.Command{
