@@ -74,10 +74,15 @@ func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string,
 		if err != nil {
 			return err
 		}
+		var others others
+		if before == "" && two == nil { // compared for sure: the check and the dials take the same round trips
+			others = s.dialMore(ctx, dialsOfFirst)
+		}
 		runID, err := check(c)
 		if err == nil && (runID != before || two != nil) {
-			err = s.compare(ctx, c, runID, before, two)
+			err = s.compare(ctx, c, runID, two, others)
 		}
+		others.end()
 		if err == nil {
 			var ok bool
 			if ok, err = s.leads.turn(runID, before, two); ok {
@@ -92,15 +97,20 @@ func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string,
 	}
 }
 
+const dialsOfFirst = 4
+
 // compare dials the address again, and refuses the node if that leads to another master than c. If no process is known, or
 // it has led to two, it is dialed repeatedly: a balancer that takes turns leads each of two clients that start together to
-// one master twice.
-func (s *server) compare(ctx context.Context, c redis.Conn, runID, before string, known error) error {
-	n := 1
-	if before == "" || known != nil {
-		n = 4
+// one master twice. Those of a first connection have begun.
+func (s *server) compare(ctx context.Context, c redis.Conn, runID string, known error, begun others) error {
+	switch {
+	case begun.results != nil:
+	case known != nil:
+		begun = s.dialMore(ctx, dialsOfFirst)
+	default:
+		begun = s.dialMore(ctx, 1)
 	}
-	two, failed := s.DialAgain(ctx, runID, n)
+	two, failed := s.differs(runID, begun)
 	switch {
 	case two == nil && failed == nil:
 		return nil
@@ -113,30 +123,62 @@ func (s *server) compare(ctx context.Context, c redis.Conn, runID, before string
 	return s.leads.refuse(two)
 }
 
-// DialAgain implements [inside.Server]. A pool of the user's may have no connection to spare.
-func (s *server) DialAgain(ctx context.Context, runID string, n int) (two, err error) {
+// others are dials of the address, at once.
+type others struct {
+	results chan other // one of each; nil for none
+	n       int
+	cancel  context.CancelFunc
+	dialing *sync.WaitGroup
+}
+
+type other struct {
+	runID string
+	err   error
+}
+
+// end ends the dials that have not ended.
+func (o others) end() {
+	if o.results != nil {
+		o.cancel()
+		o.dialing.Wait()
+	}
+}
+
+// dialMore begins to dial the address n times. A pool of the user's may have no connection to spare.
+func (s *server) dialMore(ctx context.Context, n int) others {
 	if most := s.pool.MaxActive; most > 0 {
 		n = min(n, most/(s.opts.conns+2)-1)
 	}
-	if s.opts.OneProcess || n < 1 {
-		return nil, nil
+	if s.opts.OneProcess {
+		n = 0
 	}
+	n = max(n, 0)
 	ctx, cancel := context.WithTimeout(ctx, redisconn.ConnectTimeout(s.opts.timeout)/2)
-	defer cancel()
-	var mu sync.Mutex
-	var dials sync.WaitGroup
+	o := others{make(chan other, n), n, cancel, new(sync.WaitGroup)}
 	for range n {
-		dials.Go(func() {
-			other, failed := s.dialAndAsk(ctx)
-			mu.Lock()
-			defer mu.Unlock()
-			if err = cmp.Or(err, failed); failed == nil && other != runID {
-				two = s.twoMasters(runID, other)
-			}
+		o.dialing.Go(func() {
+			runID, err := s.dialAndAsk(ctx)
+			o.results <- other{runID, err}
 		})
 	}
-	dials.Wait()
+	return o
+}
+
+// differs waits for the dials.
+func (s *server) differs(runID string, of others) (two, err error) {
+	defer of.end()
+	for range of.n {
+		found := <-of.results
+		if err = cmp.Or(err, found.err); found.err == nil && found.runID != runID {
+			two = s.twoMasters(runID, found.runID)
+		}
+	}
 	return two, err
+}
+
+// DialAgain implements [inside.Server].
+func (s *server) DialAgain(ctx context.Context, runID string, n int) (two, err error) {
+	return s.differs(runID, s.dialMore(ctx, n))
 }
 
 func (s *server) dialAndAsk(ctx context.Context) (runID string, err error) {
