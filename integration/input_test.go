@@ -261,11 +261,11 @@ func TestSameMasterTwiceComesOut(t *testing.T) {
 			_, err = l.TryLock(t.Context(), "bridge")
 			return !errors.Is(err, node.ErrDown)
 		})
-		want(t, err, quorum.ErrInvalid, "one process", f.Masters[0].Addr(), address)
+		want(t, err, quorum.ErrInvalid, "the same process", f.Masters[0].Addr(), address)
 	}
 	isRefused(all)
 	_, err := all.Lock(short(t), "bridge")
-	want(t, err, quorum.ErrNotAcquired, "one process")
+	want(t, err, quorum.ErrNotAcquired, "the same process")
 	if errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Lock waited for what waiting does not change: %v", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -69,6 +70,7 @@ func TestABalancerBeforeSeveralMasters(t *testing.T) {
 			testkit.Equal(t, len(keys(t, m)), 0, "locks")
 		}
 		testkit.Equal(t, log.logged("node refused", twoMasters), 1, log.text())
+		testkit.Is(t, operator.Admit(t.Context(), n), node.ErrInvalid, "an admission by way of a balancer")
 
 		f.Lead(ms[1].Addr())
 		testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })

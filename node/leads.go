@@ -32,7 +32,7 @@ func (l *leads) turn(runID, before string, two error) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.two != nil && l.two != two:
+	case l.two != nil && !errors.Is(l.two, two):
 		return false, l.two
 	case l.to != before && l.to != runID:
 		return false, nil

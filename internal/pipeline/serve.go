@@ -78,7 +78,9 @@ func isSilent(err error) bool {
 }
 
 // isRefused reports whether the connection ended because no process is to be used.
-func (c *Conn) isRefused(err error) bool { return err == c.left && !errors.Is(err, errMoved) }
+func (c *Conn) isRefused(err error) bool {
+	return c.left != nil && errors.Is(err, c.left) && !errors.Is(err, errMoved)
+}
 
 // recover queues again the requests that had no reply when their connection died. It returns those
 // that must not be resent.

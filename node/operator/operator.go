@@ -33,7 +33,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// dials is how often Check dials an address again: a balancer that chooses by chance may lead to one master repeatedly.
+// dials is how often Check and Admit dial an address again: a balancer that chooses by chance may lead to one master repeatedly.
 const dials = 8
 
 // Check reports on the server over a connection of its own, within ctx and the time for connecting
@@ -81,8 +81,8 @@ const maxTries = 8
 // By calling it you assert that no lease is alive that this master granted, or a master whose place
 // it takes in the clients' lists. That holds once no client has held or requested a lock there for
 // one max lease. An empty master proves nothing. If you are wrong, two holders are possible. Admit
-// refuses a server that must not be a node, and one that clients know by another name. The error is
-// a [*node.Error].
+// refuses a server that must not be a node, one that clients know by another name, and an address that leads to two
+// masters. The error is a [*node.Error].
 //
 // Admit changes no list of masters. A blank master has none until a client marks it. If that happens
 // within one max lease, it skips the quarantine.
@@ -117,6 +117,9 @@ func invalid(n *node.Node, format string, args ...any) error {
 // admit gives the node that list; nil keeps the list that it has.
 func admit(ctx context.Context, n *node.Node, list *scripts.List) error {
 	return onVisit(ctx, n, "admit", true, func(ctx context.Context, v visit) error {
+		if two, _ := inside.Of(n).Server.DialAgain(ctx, v.info["run_id"], dials); two != nil {
+			return two
+		}
 		for range maxTries {
 			look, err := v.look(ctx)
 			if err != nil {

@@ -129,6 +129,8 @@ func (r *Report) fill(v visit, save savePoints, look inside.Look, refusal, two e
 	case isAdmitted:
 		hazard("an operator admitted it, and no client has marked it since: unless one uses this server within %v, "+
 			"it will wait in quarantine for %v", word, maxLease)
+	case !accepts && !isClaimed && r.Refused != nil:
+		r.Quarantine = maxLease
 	case !accepts && !isClaimed:
 		r.Quarantine = maxLease
 		hazard("no client has used this server since it started, was promoted, lost its data or got another database's (SWAPDB): "+

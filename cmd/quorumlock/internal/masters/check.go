@@ -126,7 +126,7 @@ func printCheck(out io.Writer, found []Finding) {
 	if outlook := Outlook(found, QuorumSize(len(found), false)); outlook != "" {
 		fmt.Fprintln(out, strings.ToUpper(outlook[:1])+outlook[1:]+".")
 	}
-	if len(found) < 3 || len(found)%2 == 0 {
+	if (len(found) < 3 || len(found)%2 == 0) && !(len(found) == 1 && found[0].Report.Replicas > 0) {
 		fmt.Fprintln(out, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
 	}
 }
@@ -214,7 +214,7 @@ func printMembers(out io.Writer, found []Finding) {
 
 // role is "master+2" of a master with two replicas that acknowledge each lock.
 func role(r operator.Report) string {
-	if r.Replicas == 0 {
+	if r.Replicas == 0 || r.Role != "master" {
 		return r.Role
 	}
 	return fmt.Sprintf("%s+%d", r.Role, r.Replicas)

@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/quorate"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -156,7 +157,10 @@ func (f Finding) isFit() bool { return f.ready.Err == nil || f.State() == stateB
 // Outlook says whether need masters grant, or will; it is empty if they grant now.
 func Outlook(found []Finding, need int) string {
 	grant := fmt.Sprintf("%d of %d masters grant, and %d must", granting(found), len(found), need)
+	isUnacknowledged := func(f Finding) bool { return errors.Is(f.ready.Err, redisconn.ErrNotReplicated) }
 	switch in, ok := readyIn(found, need); {
+	case !ok && slices.ContainsFunc(found, isUnacknowledged):
+		return "nothing new can be locked until the replicas are back, or a failover is over: " + grant
 	case !ok:
 		return "nothing new can be locked, and waiting alone does not change that: " + grant
 	case in > 0:
