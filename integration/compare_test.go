@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -41,7 +42,7 @@ type listedPackage struct {
 // listed returns the packages of a module that match, and what imports them and those that they need.
 func listed(t *testing.T, set *token.FileSet, module string, match ...string) (own []listedPackage, deps types.Importer) {
 	t.Helper()
-	args := append([]string{"list", "-C", module, "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,Module"}, match...)
+	args := append([]string{"list", "-C", module, "-export", "-race=" + isRace(), "-deps", "-json=ImportPath,Dir,Export,GoFiles,Module"}, match...)
 	list := exec.CommandContext(t.Context(), "go", args...)
 	list.Env = append(os.Environ(), "GOWORK=off")
 	list.Stderr = os.Stderr
@@ -61,6 +62,17 @@ func listed(t *testing.T, set *token.FileSet, module string, match ...string) (o
 		}
 	}
 	return own, importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+}
+
+// isRace says whether the tests are compiled for the race detector, and with them what they need: it is compiled then.
+func isRace() string {
+	info, _ := debug.ReadBuildInfo()
+	for _, setting := range info.Settings {
+		if setting.Key == "-race" {
+			return setting.Value
+		}
+	}
+	return "false"
 }
 
 // lintComparisons fails the test for each comparison of errors in a module's shipped files, and returns their number.

@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -42,11 +43,12 @@ const dials = 8
 func Check(ctx context.Context, n *node.Node) (Report, error) {
 	var report Report
 	err := onVisit(ctx, n, "check", false, func(ctx context.Context, v visit) error {
-		two := make(chan error, 1)
-		go func() {
-			found, _ := inside.Of(n).Server.DialAgain(ctx, v.info["run_id"], dials)
-			two <- found
-		}()
+		dialing, stop := context.WithCancel(ctx)
+		var two error
+		var others sync.WaitGroup
+		others.Go(func() { two, _ = inside.Of(n).Server.DialAgain(dialing, v.info["run_id"], dials) })
+		defer others.Wait()
+		defer stop()
 		began := time.Now()
 		if _, err := v.command(ctx, "PING"); err != nil {
 			return err
@@ -61,7 +63,8 @@ func Check(ctx context.Context, n *node.Node) (Report, error) {
 		look := inside.Look{View: membership.Read(*reply, 0), Sent: sent, Came: clock.System().Now()}
 		report.ClockAhead = look.Ahead(before, time.Now())
 		refusal, err := v.refusesWrites(ctx)
-		report.fill(v, save, look, refusal, <-two)
+		others.Wait()
+		report.fill(v, save, look, refusal, two)
 		return err
 	})
 	if err != nil {
