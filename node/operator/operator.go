@@ -43,17 +43,17 @@ const dials = 8
 func Check(ctx context.Context, n *node.Node) (Report, error) {
 	var report Report
 	err := onVisit(ctx, n, "check", false, func(ctx context.Context, v visit) error {
+		began := time.Now()
+		if _, err := v.command(ctx, "PING"); err != nil {
+			return err
+		}
+		report.RoundTrip = time.Since(began)
 		dialing, stop := context.WithCancel(ctx)
 		var two error
 		var others sync.WaitGroup
 		others.Go(func() { two, _ = inside.Of(n).Server.DialAgain(dialing, v.info["run_id"], dials) })
 		defer others.Wait()
 		defer stop()
-		began := time.Now()
-		if _, err := v.command(ctx, "PING"); err != nil {
-			return err
-		}
-		report.RoundTrip = time.Since(began)
 		save := v.savePoints(ctx)
 		before, sent := time.Now(), clock.System().Now()
 		reply, err := v.look(ctx)
