@@ -61,14 +61,15 @@ func (c *scriptedConn) ReceiveWithTimeout(timeout time.Duration) (any, error) {
 // runs is a pipe in a bubble, to a server whose replies a test chooses. What is started before open
 // shares a write.
 type runs struct {
-	t     *testing.T
-	pipe  *Pipe
-	gate  chan struct{}
-	mu    sync.Mutex
-	reply func(command string) any // nil: the connection dies; errSilence: no reply
-	sent  []string
-	conns int // made so far
-	last  *scriptedConn
+	started func() // after the first calls; nil for nothing
+	t       *testing.T
+	pipe    *Pipe
+	gate    chan struct{}
+	mu      sync.Mutex
+	reply   func(command string) any // nil: the connection dies; errSilence: no reply
+	sent    []string
+	conns   int // made so far
+	last    *scriptedConn
 }
 
 // withRuns runs a test on a pipe that connects once open is called.
@@ -145,6 +146,9 @@ func (r *runs) start(calls ...scripts.Call) (footprints []*Footprint, results []
 		footprint, result := new(Footprint), make(resultChan, 2)
 		testkit.Must(r.t, r.pipe.Start(call, footprint, result))
 		footprints, results = append(footprints, footprint), append(results, result)
+	}
+	if r.started != nil {
+		r.started()
 	}
 	return footprints, results
 }

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,7 +65,7 @@ func withSeal(t *testing.T, s *sealed, test func(t *testing.T, r *runs)) {
 			}
 			return c, err
 		}
-		close(r.gate)
+		r.started = sync.OnceFunc(func() { close(r.gate) }) // what is started together is written together
 		test(t, r)
 	})
 }
