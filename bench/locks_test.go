@@ -195,7 +195,7 @@ func openBare(urls []string, _ bool) (opened, error) {
 	var number atomic.Uint64
 	return openFloor(urls, func(list *scripts.List, name string) (lock, unlock scripts.Call) {
 		names, owner := []scripts.Name{scripts.NewName(name)}, scripts.NewOwner("bench", number.Add(1))
-		return scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Level: 1, List: list,
+		return scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Depth: 1, List: list,
 			Lease: scripts.ToMillis(quorum.DefaultLease), Seed: uint64(time.Now().UnixMicro())}), scripts.Release(names, owner, 0)
 	})
 }

@@ -46,7 +46,7 @@ func TestAddressesThatFailOver(t *testing.T) {
 			t.Parallel()
 			olds, replicas := fleet(t, c.masters, atOnce...), fleet(t, c.demoted, atOnce...)
 			gates, urls := forwarded(t, olds)
-			deployed := quorum.WithExistingDeployment()
+			deployed := quorum.WithoutFounding()
 			unlock(t, lock(t, careful(t, urls, redlock.Open, forgetLease), "founds it"))
 			locker := careful(t, urls, redlock.Open, forgetLease, deployed)
 			other := careful(t, urls, redlock.Open, forgetLease, deployed)

@@ -122,7 +122,7 @@ func TestMembersOfOtherDatabasesNeverBothHold(t *testing.T) {
 			open := func(urls addresses, exists bool) *quorum.Locker {
 				opts := []quorum.Option{quorum.WithNodeOptions(node.WithoutQuarantine())}
 				if exists {
-					opts = append(opts, quorum.WithExistingDeployment())
+					opts = append(opts, quorum.WithoutFounding())
 				}
 				return careful(t, urls, redlock.Open, maxLease, opts...)
 			}

@@ -23,30 +23,30 @@ const (
 	peerOwner = "8743c9c0-0795-4907-87fd-6c719a6b4586:17" // "<uuid>:<thread>"
 	peerLease = 30 * time.Second
 
-	// peerEnter replies with the owner's level, and with the milliseconds until the lock expires.
-	// The level is 0 for an owner that is refused.
+	// peerEnter replies with the owner's depth, and with the milliseconds until the lock expires.
+	// The depth is 0 for an owner that is refused.
 	peerEnter = `
 		local lock, owner, lease = KEYS[1], ARGV[1], ARGV[2]
 		local others = redis.call('HLEN', lock) - redis.call('HEXISTS', lock, owner)
-		local level = 0
+		local depth = 0
 		if others == 0 then
-			level = redis.call('HINCRBY', lock, owner, 1)
+			depth = redis.call('HINCRBY', lock, owner, 1)
 			redis.call('PEXPIRE', lock, lease)
 		end
-		return {level, redis.call('PTTL', lock)}`
+		return {depth, redis.call('PTTL', lock)}`
 
-	// peerLeave replies with the level that is left, or with -1 for an owner that does not hold the
+	// peerLeave replies with the depth that is left, or with -1 for an owner that does not hold the
 	// lock.
 	peerLeave = `
 		local lock, owner, channel = KEYS[1], ARGV[1], ARGV[2]
-		local level = tonumber(redis.call('HGET', lock, owner) or 0)
-		if level > 1 then
+		local depth = tonumber(redis.call('HGET', lock, owner) or 0)
+		if depth > 1 then
 			return redis.call('HINCRBY', lock, owner, -1)
-		elseif level == 1 then
+		elseif depth == 1 then
 			redis.call('DEL', lock)
 			redis.call('PUBLISH', channel, '0')
 		end
-		return level - 1`
+		return depth - 1`
 )
 
 // peersOn returns a peer on each master, all with the same owner.
@@ -60,24 +60,24 @@ func peersOn(t *testing.T, f *redistest.Fleet) []peer {
 
 func peerChannel(name string) string { return "redisson_lock__channel:{" + name + "}" }
 
-// Lock enters the lock once more, without waiting. It returns the level, 0 when refused, and the
+// Lock enters the lock once more, without waiting. It returns the depth, 0 when refused, and the
 // time until the lock expires.
-func (p peer) Lock(name string) (level int, left time.Duration) {
+func (p peer) Lock(name string) (depth int, left time.Duration) {
 	p.t.Helper()
 	reply, err := redis.Ints(do(p.t, p.master, "EVAL", peerEnter, 1, name, peerOwner, peerLease.Milliseconds()), nil)
 	must(p.t, err)
 	return reply[0], time.Duration(reply[1]) * time.Millisecond
 }
 
-// Unlock leaves the lock once, and returns the level that is left.
-func (p peer) Unlock(name string) (level int) {
+// Unlock leaves the lock once, and returns the depth that is left.
+func (p peer) Unlock(name string) (depth int) {
 	p.t.Helper()
-	level, err := redis.Int(do(p.t, p.master, "EVAL", peerLeave, 1, name, peerOwner, peerChannel(name)), nil)
+	depth, err := redis.Int(do(p.t, p.master, "EVAL", peerLeave, 1, name, peerOwner, peerChannel(name)), nil)
 	must(p.t, err)
-	if level < 0 {
+	if depth < 0 {
 		p.t.Fatalf("the peer does not hold %s on %s", name, p.master.Addr())
 	}
-	return level
+	return depth
 }
 
 // Wait subscribes to the releases of a name. The function that it returns blocks until one is
@@ -108,15 +108,15 @@ func TestARedissonReleaseWakesUs(t *testing.T) {
 	peers := peersOn(t, f)
 	for _, p := range peers {
 		for want := 1; want <= 2; want++ {
-			if level, left := p.Lock("k"); level != want {
-				t.Fatalf("the peer enters: level %d, want %d; %v left", level, want, left)
+			if depth, left := p.Lock("k"); depth != want {
+				t.Fatalf("the peer enters: depth %d, want %d; %v left", depth, want, left)
 			}
 		}
 	}
 	w := wait(t, t.Context(), open(t, f, redlock.Open, patient), f.Masters, "k")
 	for _, p := range peers {
-		if level := p.Unlock("k"); level != 1 {
-			t.Fatalf("the peer leaves the first of two levels: level %d", level)
+		if depth := p.Unlock("k"); depth != 1 {
+			t.Fatalf("the peer leaves the first of two depths: depth %d", depth)
 		}
 	}
 	if len(w) > 0 {
@@ -139,8 +139,8 @@ func TestOurReleaseWakesARedissonWaiter(t *testing.T) {
 	var payloads []func() string
 	for _, p := range peers {
 		payloads = append(payloads, p.Wait("k"))
-		if level, left := p.Lock("k"); level != 0 || left <= 0 {
-			t.Fatalf("we hold the lock, and the peer is told: level %d, %v left", level, left)
+		if depth, left := p.Lock("k"); depth != 0 || left <= 0 {
+			t.Fatalf("we hold the lock, and the peer is told: depth %d, %v left", depth, left)
 		}
 	}
 	unlock(t, held)
@@ -148,8 +148,8 @@ func TestOurReleaseWakesARedissonWaiter(t *testing.T) {
 		if payload := payloads[i](); payload != "0" {
 			t.Errorf("the release on %s is published as %q", p.master.Addr(), payload)
 		}
-		if level, left := p.Lock("k"); level != 1 {
-			t.Errorf("the peer is woken and refused by %s: level %d, %v left", p.master.Addr(), level, left)
+		if depth, left := p.Lock("k"); depth != 1 {
+			t.Errorf("the peer is woken and refused by %s: depth %d, %v left", p.master.Addr(), depth, left)
 		}
 	}
 	for _, p := range peers {

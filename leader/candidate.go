@@ -55,7 +55,7 @@ func New(locker *quorum.Locker, name string, opts ...Option) (*Candidate, error)
 	if c.observe <= 0 {
 		return nil, fmt.Errorf("leader: %w: an observe interval of %v is not above 0", quorum.ErrInvalid, c.observe)
 	}
-	if err := locker.Validate(name); err != nil {
+	if err := locker.CheckNames(name); err != nil {
 		return nil, fmt.Errorf("leader: %w", err)
 	}
 	return c, nil
@@ -85,7 +85,7 @@ func (c *Candidate) campaign(ctx context.Context, locker *quorum.Locker) (*Term,
 	// The flow of a term enters its own lock again. That would be a second term with the same
 	// token.
 	if held, within := quorum.FromContext(ctx, c.name); within && held.Owner() == lock.Owner() {
-		lock.Unlock(ctx) // lowers the level
+		lock.Unlock(ctx) // lowers the depth
 		return nil, fmt.Errorf("leader: campaign for %q: %w: the context belongs to a holder of this lock",
 			c.name, quorum.ErrInvalid)
 	}

@@ -142,7 +142,7 @@ func TestCampaignInsideATerm(t *testing.T) {
 		synctest.Wait()
 		state, err := p.Inspect(c.Context(), election)
 		testkit.Must(c, err)
-		testkit.Equal(c, state.Level, 1, "the level after a refused campaign")
+		testkit.Equal(c, state.Depth, 1, "the depth after a refused campaign")
 		another, err := leader.New(p.Locker, "another election")
 		testkit.Must(c, err)
 		elsewhere := c.candidate(newCluster(c.T).process().Locker) // the same name on other masters

@@ -49,7 +49,7 @@ func (c *Candidate) Leader(ctx context.Context) (Leader, error) {
 
 // undecided returns why somebody may lead although no quorum shows an owner, or nil. Under any quorum rule, a leader
 // has more than half of the nodes.
-func undecided(s quorum.State) error {
+func undecided(s quorum.Status) error {
 	masters := make([]lockstate.Master, len(s.Nodes))
 	var causes []error
 	for i, n := range s.Nodes {

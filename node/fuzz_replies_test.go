@@ -202,7 +202,7 @@ func (h *hostile) ask(t *testing.T, n *node.Node, op string) {
 	var call scripts.Call
 	switch op {
 	case "acquire":
-		call = scripts.Acquire(scripts.AcquireArgs{Names: k, Owner: owner, Level: 1, Lease: ms, List: fuzzMembers, Seed: 1})
+		call = scripts.Acquire(scripts.AcquireArgs{Names: k, Owner: owner, Depth: 1, Lease: ms, List: fuzzMembers, Seed: 1})
 	case "renew":
 		call = scripts.Renew(fuzzMembers, batch)
 	case "release":

@@ -96,7 +96,7 @@ func untilTheEnd(t *testing.T, n *node.Node, err error) *node.Node {
 }
 
 func acquireFor(maxLease time.Duration, name, owner string) scripts.Call {
-	return scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names(name), Owner: scripts.OwnerOf(owner), Level: 1,
+	return scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names(name), Owner: scripts.OwnerOf(owner), Depth: 1,
 		Lease: scripts.ToMillis(min(lease, maxLease)), List: members, Seed: 1})
 }
 

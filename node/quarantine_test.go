@@ -92,7 +92,7 @@ func TestARestartOutOfMemory(t *testing.T) {
 	testkit.Check(t, slices.Equal(r.Reply.Renew, []scripts.Renewed{scripts.Kept, scripts.Gone}) &&
 		r.Reply.NotAccepted != nil,
 		"before the marker is written, renewed %v, refused %v", r.Reply.Renew, r.Reply.NotAccepted)
-	repair := scripts.AcquireArgs{Names: testkit.Names("l"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7,
+	repair := scripts.AcquireArgs{Names: testkit.Names("l"), Owner: scripts.OwnerOf("o:1"), Depth: 1, Token: 7,
 		Lease: scripts.ToMillis(short), List: members}
 	for what, call := range map[string]scripts.Call{"a fresh one": acquireFor(short, "l", "o:2"), "a repair": scripts.Acquire(repair)} {
 		r := do(t, n, call)

@@ -119,8 +119,8 @@ func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 	var up atomic.Bool
 	f, n := openFake(t, onceUp(&up, granting))
 	first, second := new(pipeline.Footprint), new(pipeline.Footprint)
-	for level := 3; level >= 0; level-- {
-		call := scripts.Release(testkit.Names("k"), scripts.OwnerOf("o:1"), level)
+	for depth := 3; depth >= 0; depth-- {
+		call := scripts.Release(testkit.Names("k"), scripts.OwnerOf("o:1"), depth)
 		mustFail(t, n, await(t, start(n, "key", call, first)).Err, node.ErrDown)
 	}
 	mustFail(t, n, await(t, start(n, "key", release("k", "o:2"), second)).Err, node.ErrDown)
@@ -131,8 +131,8 @@ func TestOnlyEachOwnersLastReleaseIsOwed(t *testing.T) {
 	received := map[string]string{}
 	for _, args := range f.commands() {
 		if isRelease(args) {
-			owner, level := args[5], args[6]
-			received[owner] += level
+			owner, depth := args[5], args[6]
+			received[owner] += depth
 		}
 	}
 	testkit.Check(t, maps.Equal(received, map[string]string{"o:1": "0", "o:2": "0", "o:3": "0", "o:4": "0"}),

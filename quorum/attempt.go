@@ -185,7 +185,7 @@ func (l *Lock) whyLate(o *engine.Outcome) error {
 func (l *Lock) counts(o *engine.Outcome) *Error {
 	of := o.Count()
 	return &Error{
-		Op: "lock", Names: l.names, slots: l.slots, key: l.handle.Hold().Key(), Need: o.Need,
+		Op: "lock", Names: l.names, slots: l.slots, key: l.handle.Hold().Key(), Quorum: o.Need,
 		reads: l.set.isReader(), causes: []error{ErrNotAcquired},
 		Granted: of[lease.Granted], Refused: of[lease.Refused], Quarantined: of[lease.Quarantined],
 		Unknown: o.Unknown(), unasked: of[lease.Unasked],

@@ -36,7 +36,7 @@ const rival = "rival:1"
 // grants has a master grant the name "a" to an owner, with a token above seed.
 func (c *cluster) grants(l *Locker, master int, owner string, seed uint64) {
 	c.t.Helper()
-	c.ask(l, master, scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names("a"), Owner: scripts.OwnerOf(owner), Level: 1,
+	c.ask(l, master, scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names("a"), Owner: scripts.OwnerOf(owner), Depth: 1,
 		Lease: l.set.terms.Millis, List: l.core.Roster.List(), Seed: seed}))
 }
 

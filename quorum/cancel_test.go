@@ -51,7 +51,7 @@ func TestACallThatIsCancelledAnywhereLeavesNothing(t *testing.T) {
 					return pair(l)(flow)
 				}, func() {
 					synctest.Wait()
-					testkit.Check(c.t, held.Level() == 1 && held.Valid(), "level %d, %v", held.Level(), held.Err())
+					testkit.Check(c.t, held.Depth() == 1 && held.Valid(), "depth %d, %v", held.Depth(), held.Err())
 					c.unlock(held)
 				}
 		},

@@ -57,7 +57,7 @@ type Error struct {
 	Op    string // "lock", "unlock", "extend", "renew", ...
 	Names []string
 
-	Need        int // the quorum size
+	Quorum      int // the quorum size
 	Granted     int
 	Refused     int // by nodes on which another owner holds a name, or a waiting writer keeps readers back
 	Quarantined int
@@ -124,7 +124,7 @@ func (e *Error) Error() string {
 			said = "a writer waits"
 		case cause == ErrQuarantined && e.Nodes != nil:
 			said += ", others unavailable"
-		case cause == ErrUnavailable && differ > e.nodes()-e.Need:
+		case cause == ErrUnavailable && differ > e.nodes()-e.Quorum:
 			said = "masters do not accept this client's list"
 		}
 		b.WriteString(": " + said)
@@ -133,13 +133,13 @@ func (e *Error) Error() string {
 		b.WriteString(": " + ErrPermanent.Error())
 	}
 	switch {
-	case e.Need == 0 && e.Remaining != 0: // a node says that a semaphore's slots are taken
+	case e.Quorum == 0 && e.Remaining != 0: // a node says that a semaphore's slots are taken
 		b.WriteString(" (" + strings.TrimPrefix(holder.Unknown(), "; ") + ")")
-	case e.Need == 0 || e.kept && e.Nodes == nil: // it ended by the clock: the nodes do not matter
+	case e.Quorum == 0 || e.kept && e.Nodes == nil: // it ended by the clock: the nodes do not matter
 	case e.kept:
-		fmt.Fprintf(&b, " (kept by %d of %d needed)", e.Granted, e.Need)
+		fmt.Fprintf(&b, " (kept by %d of %d needed)", e.Granted, e.Quorum)
 	default:
-		fmt.Fprintf(&b, " (%d %s of %d needed", e.Granted, counted, e.Need)
+		fmt.Fprintf(&b, " (%d %s of %d needed", e.Granted, counted, e.Quorum)
 		for _, part := range []struct {
 			n    int
 			what string
@@ -215,7 +215,7 @@ func (e *Error) permanent() bool {
 
 // nodesRefuse reports whether fewer nodes than the quorum size are without a permanent error, after an attempt.
 func (e *Error) nodesRefuse() bool {
-	if e.Need == 0 || e.Nodes == nil || e.kept {
+	if e.Quorum == 0 || e.Nodes == nil || e.kept {
 		return false
 	}
 	nodes := e.nodes()
@@ -224,7 +224,7 @@ func (e *Error) nodesRefuse() bool {
 			nodes--
 		}
 	}
-	return nodes < e.Need
+	return nodes < e.Quorum
 }
 
 // addNodes adds the nodes' errors, without nil ones.

@@ -63,14 +63,14 @@ func ExampleLocker_Lock_reentry() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	inner, err := locker.Lock(lock.Context(), "invoice:42") // level 2
+	inner, err := locker.Lock(lock.Context(), "invoice:42") // depth 2
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("level:", inner.Level())
+	fmt.Println("depth:", inner.Depth())
 	fmt.Println(inner.Unlock(ctx), lock.Unlock(ctx), context.Cause(lock.Context()))
 	// Output:
-	// level: 2
+	// depth: 2
 	// <nil> <nil> released
 }
 

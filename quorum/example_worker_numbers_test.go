@@ -30,7 +30,7 @@ func (w *ids) next(now time.Time) (uint64, error) {
 	if w.count == 1<<12 { // this millisecond is used up
 		w.last, w.count = w.last+1, 0
 	}
-	id := w.last<<22 | uint64(w.slot.Slot())<<12 | w.count
+	id := w.last<<22 | uint64(w.slot.Slots()[0])<<12 | w.count
 	if !w.slot.Valid() {
 		return 0, errWorkerNumber
 	}

@@ -21,7 +21,7 @@ import (
 // [ErrLost], [ErrNotHeld] or [ErrClosed] if the lock is not held, [ErrInvalid] for the handle of a
 // re-entry, for a reader's lock and for one with a min hold, or the context's error. The hook Released runs.
 func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
-	if l.handle.Level() > 1 {
+	if l.handle.Depth() > 1 {
 		return "", invalidf(opHandOver, l.names,
 			"the handle entered the lock again: only the one that acquired it hands it over")
 	}

@@ -55,8 +55,8 @@ func TestHandOver(t *testing.T) {
 		}
 		for what, l := range map[string]*Lock{"first": held, "inner": inner} {
 			cause := context.Cause(l.Context())
-			testkit.Check(t, !l.Valid() && l.Level() == 0 && cause == ErrHandedOver && l.Err() == ErrHandedOver,
-				"the %s handle: valid %v, level %d, %v, context %v", what, l.Valid(), l.Level(), l.Err(), cause)
+			testkit.Check(t, !l.Valid() && l.Depth() == 0 && cause == ErrHandedOver && l.Err() == ErrHandedOver,
+				"the %s handle: valid %v, depth %d, %v, context %v", what, l.Valid(), l.Depth(), l.Err(), cause)
 			for op, err := range map[string]error{"unlock": l.Unlock(t.Context()), "extend": l.Extend(t.Context(), lease)} {
 				testkit.Check(t, errors.Is(err, ErrNotHeld) && errors.Is(err, ErrHandedOver),
 					"%s of the %s handle: %v", op, what, err)
@@ -72,8 +72,8 @@ func TestHandOver(t *testing.T) {
 		testkit.Equal(t, c.calls.Load(), 0, "calls of the first process after handing over")
 		wantError(t, errorOf(third.TryLock(t.Context(), "b")), ErrHeld) // in between
 		taken := c.takeOver(second, ticket)
-		if taken.Token() <= held.Token() || taken.Owner() == held.Owner() || taken.Level() != 1 || len(taken.Names()) != 2 {
-			t.Errorf("%v took over from %v, level %d", taken, held, taken.Level())
+		if taken.Token() <= held.Token() || taken.Owner() == held.Owner() || taken.Depth() != 1 || len(taken.Names()) != 2 {
+			t.Errorf("%v took over from %v, depth %d", taken, held, taken.Depth())
 		}
 		time.Sleep(3 * lease)
 		testkit.Check(t, taken.Valid(), "it is not renewed: %v", taken.Err())
@@ -364,8 +364,8 @@ func TestHandOverOfSlots(t *testing.T) {
 			t.Errorf("%v takes over from %v", taken, held)
 		}
 		c.wantPassedOn(third, ticket, true)
-		testkit.Check(t, !slices.Contains(taken.Slots(), other.Slot()) && other.Valid(),
-			"slots %v next to %d", taken.Slots(), other.Slot())
+		testkit.Check(t, !slices.Contains(taken.Slots(), other.Slots()[0]) && other.Valid(),
+			"slots %v next to %d", taken.Slots(), other.Slots()[0])
 		c.unlock(taken)
 		again, err := third.Semaphore("s", 3).Acquire(t.Context(), 2)
 		testkit.Check(t, err == nil && again.Token() > taken.Token(), "after it: %v, %v", again, err)

@@ -107,12 +107,12 @@ func TestHooksOfALockThatIsEnteredAgain(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		var seen []string
 		l := c.process(WithHooks(Hooks{
-			Acquired: func(l *Lock) { seen = append(seen, fmt.Sprint("acquired, level ", l.Level())) },
+			Acquired: func(l *Lock) { seen = append(seen, fmt.Sprint("acquired, depth ", l.Depth())) },
 			Released: func(*Lock) { seen = append(seen, "released") },
 		}))
 		outer := c.lock(l, "a")
 		c.unlock(c.got(l.Lock(outer.Context(), "a")))
-		testkit.Check(t, slices.Equal(seen, []string{"acquired, level 1"}), "before the release: %q", seen)
+		testkit.Check(t, slices.Equal(seen, []string{"acquired, depth 1"}), "before the release: %q", seen)
 		c.unlock(outer)
 		testkit.Check(t, len(seen) == 2, "after the release: %q", seen)
 	})

@@ -244,7 +244,7 @@ func TestInspectTellsTheProcess(t *testing.T) {
 		is := held.core.identity
 		for range 2 {
 			state, err := l.Inspect(t.Context(), "a")
-			if err != nil || state.Identity != is || slices.ContainsFunc(state.Nodes, func(n NodeState) bool {
+			if err != nil || state.Identity != is || slices.ContainsFunc(state.Nodes, func(n NodeStatus) bool {
 				return n.Owner != "" && n.Identity != is
 			}) {
 				t.Errorf("%+v, %v", state, err)

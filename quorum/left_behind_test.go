@@ -130,7 +130,7 @@ func (c *cluster) wantNoOwners(l *Locker) {
 }
 
 // inspect returns the state of the name "a".
-func (c *cluster) inspect(l *Locker) State {
+func (c *cluster) inspect(l *Locker) Status {
 	c.t.Helper()
 	state, err := l.Inspect(context.Background(), "a")
 	c.must(err)
@@ -196,7 +196,7 @@ func TestInnerUnlockAbandonsNoRequest(t *testing.T) {
 		c.before(2, func() { asked.Add(1) })
 		close(answers)
 		time.Sleep(2 * shortly)
-		testkit.Check(t, asked.Load() >= 3, "asked %d times: to grant, to raise the level and to lower it are 3", asked.Load())
+		testkit.Check(t, asked.Load() >= 3, "asked %d times: to grant, to raise the depth and to lower it are 3", asked.Load())
 		c.unlock(held)
 	})
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Lock is a handle on a lock that was acquired. It is safe for concurrent use. Entering the lock
-// again through its context makes another handle, of a higher level.
+// again through its context makes another handle, of a higher depth.
 type Lock struct {
 	handle *engine.Handle
 	core   *core
@@ -100,16 +100,16 @@ func (l *Lock) Names() []string { return slices.Clone(l.names) }
 func (l *Lock) Owner() string { return l.handle.Hold().Owner().String() }
 
 // Token returns the fencing token: strictly greater for each successive holder of a name, below
-// 2^52, the same for every level. Hand it to the resource that the lock protects, which must refuse
+// 2^52, the same for every depth. Hand it to the resource that the lock protects, which must refuse
 // lower tokens than it has seen.
 func (l *Lock) Token() uint64 { return l.handle.Hold().Token() }
 
-// Level returns how many times the holder has entered the lock, 0 when it is no longer held.
-// [Lock.Unlock] of the handle that acquired the lock releases it at any level; Unlock of the other
+// Depth returns how many times the holder has entered the lock, 0 when it is no longer held.
+// [Lock.Unlock] of the handle that acquired the lock releases it at any depth; Unlock of the other
 // handles then returns [ErrNotHeld].
-func (l *Lock) Level() int {
+func (l *Lock) Depth() int {
 	if s := l.handle.Status(); s.Valid {
-		return s.Level
+		return s.Depth
 	}
 	return 0
 }
@@ -118,17 +118,8 @@ func (l *Lock) Level() int {
 // downgraded.
 func (l *Lock) Shared() bool { return l.handle.Hold().Mode() == lease.Read }
 
-// Slot returns the number of the lock's slot, from 0 to n−1, or −1 for a lock that is no slot of a
-// semaphore. Nobody else has the number while the lock is held: it can be a worker's number. With
-// several slots it is the lowest.
-func (l *Lock) Slot() int {
-	if l.slots == nil {
-		return -1
-	}
-	return l.slots[0]
-}
-
-// Slots returns the numbers of the lock's slots in ascending order, nil for a lock that is no slot.
+// Slots returns the numbers of the lock's slots in ascending order, from 0 to n−1; nil for a lock that is no
+// slot of a semaphore. Nobody else has a number while the lock is held: it can be a worker's number.
 func (l *Lock) Slots() []int { return slices.Clone(l.slots) }
 
 // Context returns a context that ends when the lock can no longer be trusted, by the local clock
@@ -193,7 +184,7 @@ func (l *Lock) overdue(op string, s engine.Status) *Error {
 
 // keptError returns the error of an operation on a lock that was acquired. It counts the nodes that still keep it.
 func (l *Lock) keptError(op string, k engine.Keepers, causes ...error) *Error {
-	e := &Error{Op: op, Names: l.names, slots: l.slots, reads: k.Reader, Need: l.core.Need, Granted: k.Kept,
+	e := &Error{Op: op, Names: l.names, slots: l.slots, reads: k.Reader, Quorum: l.core.Need, Granted: k.Kept,
 		Unknown: k.Unknown, causes: causes, kept: true}
 	e.addNodes(k.Errs...)
 	return e

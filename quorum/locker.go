@@ -84,10 +84,10 @@ func (l *Locker) String() string {
 	return "locker over " + strings.Join(l.Nodes(), ", ")
 }
 
-// Validate returns the error with which [Locker.Lock] would refuse the names at once, or nil. It asks no node. The
+// CheckNames returns the error with which [Locker.Lock] would refuse the names at once, or nil. It asks no node. The
 // error wraps [ErrInvalid] for names that cannot be locked and for options that [Locker.With] refused, and
 // [ErrClosed] for a closed Locker.
-func (l *Locker) Validate(names ...string) error { return l.refuse("lock", names) }
+func (l *Locker) CheckNames(names ...string) error { return l.refuse("lock", names) }
 
 // checkStart returns why a call for the names is refused before any node is asked, or nil.
 func (l *Locker) checkStart(ctx context.Context, op string, names []string) error {
@@ -172,7 +172,7 @@ func (c *core) random(below int) int {
 
 // unattempted returns the error of a call of Lock that ends before its first attempt.
 func (c *core) unattempted(reason ...error) *Error {
-	return &Error{Op: "lock", Need: c.Need, Unknown: len(c.Nodes), causes: append([]error{ErrNotAcquired}, reason...)}
+	return &Error{Op: "lock", Quorum: c.Need, Unknown: len(c.Nodes), causes: append([]error{ErrNotAcquired}, reason...)}
 }
 
 // newUUID returns a random UUID, version 4 (RFC 9562).

@@ -58,11 +58,11 @@ func TestANewDeploymentWaitsOnce(t *testing.T) {
 	})
 }
 
-// A client with WithExistingDeployment founds no deployment: it waits for the operator, and masters that
+// A client with WithoutFounding founds no deployment: it waits for the operator, and masters that
 // have a list accept it.
 func TestAnExistingDeploymentIsNotFounded(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithExistingDeployment())
+		l := c.process(WithoutFounding())
 		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrUnavailable, "quorumlock admit -members") // new masters
 		for i, m := range c.masters {
 			keys := m.Keys()
@@ -78,7 +78,7 @@ func TestAnExistingDeploymentIsNotFounded(t *testing.T) {
 		}
 		flush(c.masters[:2]...) // a majority, while the third has the list
 		// a majority without its data
-		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrUnavailable, "without WithExistingDeployment")
+		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrUnavailable, "without WithoutFounding")
 		c.unlock(c.lock(c.process(), "a")) // the way that the error names
 		c.unlock(c.lock(l, "a"))
 	})

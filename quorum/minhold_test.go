@@ -19,8 +19,8 @@ const oneMinHold = time.Second
 func (c *cluster) wantUnlocked(l *Lock) {
 	c.t.Helper()
 	cause := context.Cause(l.Context())
-	if l.Valid() || l.Level() != 0 || !errors.Is(l.Err(), ErrReleased) || !errors.Is(cause, ErrReleased) {
-		c.t.Errorf("valid %v, level %d, %v, context %v", l.Valid(), l.Level(), l.Err(), cause)
+	if l.Valid() || l.Depth() != 0 || !errors.Is(l.Err(), ErrReleased) || !errors.Is(cause, ErrReleased) {
+		c.t.Errorf("valid %v, depth %d, %v, context %v", l.Valid(), l.Depth(), l.Err(), cause)
 	}
 	if err := l.Unlock(context.Background()); !errors.Is(err, ErrNotHeld) {
 		c.t.Errorf("Unlock again: %v", err)

@@ -29,7 +29,7 @@ func (o *observer) Ending(h *engine.Hold, why engine.Ending) error {
 		return ErrClosed
 	case lease.Stopping:
 		e := lockOf(h).keptError("hold", why.Keepers, ErrLost, o.whyStopping(why.ByMaxHold))
-		e.Need, e.Granted, e.Unknown = 0, 0, 0 // it is kept
+		e.Quorum, e.Granted, e.Unknown = 0, 0, 0 // it is kept
 		return e
 	}
 	o.core.counters.lost.Add(1)

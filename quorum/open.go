@@ -139,7 +139,7 @@ func newLocker(c *core, set *settings, bad error) *Locker {
 
 // With returns a Locker over the same nodes with other settings. The two share everything else:
 // closing one closes both. An option that is not valid makes every call of the new Locker fail with
-// [ErrInvalid], as do [WithLabel], [WithNodeOptions] and [WithExistingDeployment]. A lock of one can
+// [ErrInvalid], as do [WithLabel], [WithNodeOptions] and [WithoutFounding]. A lock of one can
 // be entered again through the other only if both make the same lock: see [Locker.Lock].
 func (l *Locker) With(opts ...Option) *Locker {
 	set := *l.set

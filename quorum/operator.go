@@ -13,19 +13,19 @@ import (
 )
 
 // Inspect returns the state of a name on every node. It writes nothing. A node that accepts clients with another list
-// of masters does not count: its [NodeState] has an error that wraps [ErrMembership]. If fewer nodes than the quorum
-// size count, the error is an [*Error] that wraps [ErrUnavailable], and the State has what they replied. A name that
+// of masters does not count: its [NodeStatus] has an error that wraps [ErrMembership]. If fewer nodes than the quorum
+// size count, the error is an [*Error] that wraps [ErrUnavailable], and the Status has what they replied. A name that
 // cannot be locked is [ErrInvalid], a closed Locker [ErrClosed].
-func (l *Locker) Inspect(ctx context.Context, name string) (State, error) {
+func (l *Locker) Inspect(ctx context.Context, name string) (Status, error) {
 	if err := l.refuse("inspect", []string{name}); err != nil {
-		return State{}, err
+		return Status{}, err
 	}
 	states, err := l.core.inspect(ctx, []string{name})
 	return states[0], err
 }
 
 // inspect returns the states of the names, and the first error.
-func (c *core) inspect(ctx context.Context, names []string) (states []State, err error) {
+func (c *core) inspect(ctx context.Context, names []string) (states []Status, err error) {
 	read := lockstate.Read(ctx, c.Nodes, names...)
 	errs := make([][]error, len(names))
 	for k, masters := range read {
@@ -72,7 +72,7 @@ func (l *Locker) ForceUnlock(ctx context.Context, names ...string) error {
 	return l.core.forceAll(ctx, names, l.core.forceAnyone)
 }
 
-// ForceUnlockOwner is [Locker.ForceUnlock] of one owner's locks only ([Lock.Owner], [State].Owner), a reader's too.
+// ForceUnlockOwner is [Locker.ForceUnlock] of one owner's locks only ([Lock.Owner], [Status].Owner), a reader's too.
 // Use it if you know that a process is dead, to free its lock without waiting for the lease. It returns nil even if
 // the owner had nothing. The owner cannot come back.
 func (l *Locker) ForceUnlockOwner(ctx context.Context, owner string, names ...string) error {

@@ -132,13 +132,13 @@ func WithLogger(l *slog.Logger) Option {
 // may read it. At most 255 bytes of printable UTF-8 (default: none).
 func WithLabel(label string) Option { return func(s *settings) { s.label, s.newOnly = label, true } }
 
-// WithExistingDeployment makes a new Locker assume that its masters are a deployment already: it never
+// WithoutFounding makes a new Locker assume that its masters are a deployment already: it never
 // founds one (default: a Locker founds one if all masters are blank). Give it to all clients once the
 // first has locked. Without it, a client with an old list may found a second deployment next to the
 // present one, on masters that were removed, wiped and left running: they look new. With it, a
 // master that lost its data is used again only once a majority accepts this client: see "The list of masters" in
 // docs/operations.md for a majority that lost it.
-func WithExistingDeployment() Option {
+func WithoutFounding() Option {
 	return func(s *settings) { s.exists, s.newOnly = true, true }
 }
 

@@ -242,7 +242,7 @@ func TestContextThatPanics(t *testing.T) {
 			inner := c.got(l.Lock(watchedContext{lock.Context(), b.tick}, "a"))
 			lock.Deadline()
 			inner.Unlock(watchedContext{inner.Context(), b.tick})
-			testkit.Equal(c.t, lock.Level(), 1, "level")
+			testkit.Equal(c.t, lock.Depth(), 1, "depth")
 			lock.Unlock(ctx)
 		},
 		"TryLock of a held lock": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {

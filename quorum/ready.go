@@ -48,7 +48,7 @@ func (l *Locker) Ready(ctx context.Context) error {
 
 // notReady returns why the nodes make no lock, as a survey and trials have found; nil if they can.
 func (c *core) notReady(s *roster.Survey, tried []error) error {
-	e := &Error{Op: opReady, Need: c.Need}
+	e := &Error{Op: opReady, Quorum: c.Need}
 	nodes := s.Readiness(tried)
 	for i, n := range nodes {
 		switch {
@@ -61,7 +61,7 @@ func (c *core) notReady(s *roster.Survey, tried []error) error {
 			e.Granted++
 		}
 	}
-	left, ok := membership.ReadyIn(nodes, e.Need)
+	left, ok := membership.ReadyIn(nodes, e.Quorum)
 	switch {
 	case ok && left == 0:
 		return nil

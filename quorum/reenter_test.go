@@ -98,8 +98,8 @@ func TestAFlowThatHoldsSomeOfTheNames(t *testing.T) {
 		}
 		testkit.Equal(t, c.calls.Load()-calls, 0, "calls")
 		inner := c.got(l.Lock(outer.Context(), "free", "free too"))
-		if c.got(l.Lock(inner.Context(), "held")); outer.Level() != 2 || inner.Level() != 1 {
-			t.Errorf("levels %d and %d", outer.Level(), inner.Level())
+		if c.got(l.Lock(inner.Context(), "held")); outer.Depth() != 2 || inner.Depth() != 1 {
+			t.Errorf("depths %d and %d", outer.Depth(), inner.Depth())
 		}
 	})
 }
@@ -122,8 +122,8 @@ func TestReentryByOtherSettings(t *testing.T) {
 			wantError(t, other.Do(outer.Context(), nil, "a"), ErrInvalid, words, `"a"`)
 		}
 		same := l.With(WithRetry(time.Millisecond, time.Second), WithHooks(Hooks{}), WithLease(10*time.Second))
-		if c.got(same.Lock(outer.Context(), "a")); outer.Level() != 2 {
-			t.Errorf("level %d", outer.Level())
+		if c.got(same.Lock(outer.Context(), "a")); outer.Depth() != 2 {
+			t.Errorf("depth %d", outer.Depth())
 		}
 	})
 }
@@ -228,7 +228,7 @@ func TestAReentryThatGivesUpSaysWhy(t *testing.T) {
 			_, err := l.Lock(ctx, "a")
 			wantError(t, err, append(s.wants, ErrNotAcquired, "(1 granted of 2 needed, 2 unknown)")...)
 			var failed *Error
-			testkit.Check(t, errors.As(err, &failed) && failed.Need == 2 && failed.Granted == 1 && failed.Unknown == 2, "%+v", failed)
+			testkit.Check(t, errors.As(err, &failed) && failed.Quorum == 2 && failed.Granted == 1 && failed.Unknown == 2, "%+v", failed)
 			time.Sleep(2 * patience)
 			c.unlock(held)
 		})

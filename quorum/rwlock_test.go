@@ -83,20 +83,20 @@ func TestReentryOfReadersAndWriters(t *testing.T) {
 		rw := l.RWLock("a")
 		reader := c.read(l)
 		inner, err := rw.RLock(reader.Context())
-		require(t, err == nil && reader.Level() == 2 && inner.Token() == reader.Token(),
-			"read in read: %v, level %d", err, reader.Level())
+		require(t, err == nil && reader.Depth() == 2 && inner.Token() == reader.Token(),
+			"read in read: %v, depth %d", err, reader.Depth())
 		wantError(t, errorOf(rw.Lock(inner.Context())), ErrInvalid, "nobody is upgraded") // write in read
 		wantError(t, errorOf(rw.TryLock(reader.Context())), ErrInvalid)                   // write in read, in one attempt
 		c.must(reader.Downgrade(t.Context()))                                             // it stays a reader
 		c.unlock(inner)
-		testkit.Check(t, reader.Valid() && reader.Level() == 1,
-			"left: valid %v, level %d", reader.Valid(), reader.Level())
+		testkit.Check(t, reader.Valid() && reader.Depth() == 1,
+			"left: valid %v, depth %d", reader.Valid(), reader.Depth())
 		c.unlock(reader)
 
 		writer := c.lock(l, "a")
 		within, err := rw.RLock(writer.Context())
-		require(t, err == nil && writer.Level() == 2 && !within.Shared(),
-			"read in write: %v, level %d, shared %v", err, writer.Level(), within.Shared())
+		require(t, err == nil && writer.Depth() == 2 && !within.Shared(),
+			"read in write: %v, depth %d, shared %v", err, writer.Depth(), within.Shared())
 		wantError(t, writer.Downgrade(t.Context()), ErrInvalid) // downgraded while inner handles may write
 		c.unlock(c.got(rw.Lock(within.Context())))
 		c.unlock(within)
@@ -147,8 +147,8 @@ func TestADowngradeDuringReentry(t *testing.T) {
 		ctx := &lookedUp{writer.Context(), 2, func() {
 			c.must(writer.Downgrade(context.Background()))
 		}}
-		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrInvalid) || !writer.Shared() || writer.Level() != 1 {
-			t.Errorf("a writer's call within a reader's lock: %v; shared %v, level %d", err, writer.Shared(), writer.Level())
+		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrInvalid) || !writer.Shared() || writer.Depth() != 1 {
+			t.Errorf("a writer's call within a reader's lock: %v; shared %v, depth %d", err, writer.Shared(), writer.Depth())
 		}
 		c.unlock(writer)
 	})

@@ -90,7 +90,7 @@ func (s *Semaphore) String() string { return fmt.Sprintf("semaphore %.64q of %d"
 
 // Inspect returns the state of each slot, in their order, as [Locker.Inspect] does. If too few nodes
 // reply for one of them, it returns that error.
-func (s *Semaphore) Inspect(ctx context.Context) ([]State, error) {
+func (s *Semaphore) Inspect(ctx context.Context) ([]Status, error) {
 	if err := s.usable("inspect"); err != nil {
 		return nil, err
 	}

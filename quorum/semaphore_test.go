@@ -55,7 +55,7 @@ func TestSemaphoreHasNHolders(t *testing.T) {
 			left := held[n/2]
 			c.unlock(left)
 			next := c.takes(other)
-			testkit.Check(t, next.Slot() == left.Slot() && next.Token() > left.Token(),
+			testkit.Check(t, next.Slots()[0] == left.Slots()[0] && next.Token() > left.Token(),
 				"after %v the slot went to %v", left, next)
 		})
 	}
@@ -70,15 +70,15 @@ func TestSemaphoreIsNoLockOfItsName(t *testing.T) {
 		plain := c.lock(l, "s")
 		first := c.takes(s)
 		second, err := s.Acquire(first.Context())
-		require(t, err == nil && second.Slot() != first.Slot() && second.Owner() != first.Owner(),
+		require(t, err == nil && second.Slots()[0] != first.Slots()[0] && second.Owner() != first.Owner(),
 			"in the flow of %v: %v, %v", first, second, err)
 		// a flow with a slot entered the lock of that name
 		wantError(t, errorOf(l.TryLock(second.Context(), "s")), ErrHeld)
 		found, ok := FromContext(second.Context(), "s")
 		testkit.Check(t, !ok, "FromContext found %v", found)
-		testkit.Check(t, plain.Slot() == -1 && plain.Slots() == nil, "%v has slots %v", plain, plain.Slots())
-		testkit.Equal(t, c.takes(l.Semaphore("t", 1)).Slot(), 0, "the only slot")
-		if want := fmt.Sprintf(`lock "s" slot %d, token`, first.Slot()); !strings.HasPrefix(first.String(), want) || !slices.Equal(first.Names(), []string{"s"}) {
+		testkit.Check(t, plain.Slots() == nil, "%v has slots %v", plain, plain.Slots())
+		testkit.Equal(t, c.takes(l.Semaphore("t", 1)).Slots()[0], 0, "the only slot")
+		if want := fmt.Sprintf(`lock "s" slot %d, token`, first.Slots()[0]); !strings.HasPrefix(first.String(), want) || !slices.Equal(first.Names(), []string{"s"}) {
 			t.Errorf("a slot's lock is %v, names %q", first, first.Names())
 		}
 	})
@@ -101,8 +101,7 @@ func TestSemaphoreOfSeveralSlots(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		one, other := c.process().Semaphore("s", 4), c.process().Semaphore("s", 4)
 		three, err := one.TryAcquire(t.Context(), 3)
-		require(t, err == nil && len(three.Slots()) == 3 && three.Slot() == three.Slots()[0],
-			"three slots: %v, %v", three, err)
+		require(t, err == nil && len(three.Slots()) == 3, "three slots: %v, %v", three, err)
 		time.Sleep(time.Second) // until all nodes have them: one that has not replied yet may show all slots free
 		lock, err := other.TryAcquire(t.Context(), 2)
 		wantError(t, err, ErrHeld, "1 of 4 slots are free, and 2 are wanted", of{lock}) // two of one slot
@@ -179,8 +178,8 @@ func TestSemaphoreWakesOneWaiter(t *testing.T) {
 		for _, lock := range held {
 			c.unlock(lock)
 			next := c.next(got, shortly)
-			require(t, next.err == nil && next.lock.Slot() == lock.Slot(),
-				"after the release of slot %d: %v, %v", lock.Slot(), next.lock, next.err)
+			require(t, next.err == nil && next.lock.Slots()[0] == lock.Slots()[0],
+				"after the release of slot %d: %v, %v", lock.Slots()[0], next.lock, next.err)
 			time.Sleep(shortly)
 			require(t, len(got) == 0, "one release woke two waiters")
 		}
@@ -283,7 +282,7 @@ func TestSemaphoreServesAQueueAtOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		testkit.Check(t, len(got) == 0, "a call more than slots")
 		c.unlock(held[3])
-		if last := c.next(got, shortly); last.err != nil || last.lock.Slot() != held[3].Slot() {
+		if last := c.next(got, shortly); last.err != nil || last.lock.Slots()[0] != held[3].Slots()[0] {
 			t.Errorf("the last waiter got %v, %v", last.lock, last.err)
 		}
 		c.wantNoQueues(s.locker)
@@ -308,7 +307,7 @@ func TestSemaphoreGivesUp(t *testing.T) {
 		testkit.Equal(t, c.subscriptions("quorumlock:slots:s"), 0, "subscriptions are left")
 		c.wantNoQueues(l)
 		c.unlock(held)
-		testkit.Equal(t, c.takes(s).Slot(), 0, "the slot")
+		testkit.Equal(t, c.takes(s).Slots()[0], 0, "the slot")
 	})
 }
 
@@ -354,7 +353,7 @@ func TestSemaphoreBehindAnIncompleteRelease(t *testing.T) {
 				free := held[0]
 				c.unlock(free)
 				synctest.Wait() // on all masters
-				key := scripts.SlotName("s", free.Slot())
+				key := scripts.SlotName("s", free.Slots()[0])
 				c.command(behind, "HSET", key, free.Owner(), "1")
 				c.command(behind, "PEXPIRE", key, "60000")
 				held = append(held[1:], c.takes(other))
@@ -376,7 +375,7 @@ func TestSemaphoreTakesTheSlotItReleasedLast(t *testing.T) {
 		hints := c.count("slots")
 		for range 10 {
 			again := c.takes(l.Semaphore("s", n))
-			testkit.Equal(t, again.Slot(), mine.Slot(), "the slot of the next lock")
+			testkit.Equal(t, again.Slots()[0], mine.Slots()[0], "the slot of the next lock")
 			c.unlock(again)
 		}
 		testkit.Check(t, hints.Load() == 0, "%d questions", hints.Load())
@@ -402,10 +401,10 @@ func TestSemaphoreTurns(t *testing.T) {
 						return
 					}
 					mu.Lock()
-					if holders++; taken[lock.Slot()] {
-						t.Errorf("slot %d has two holders", lock.Slot())
+					if holders++; taken[lock.Slots()[0]] {
+						t.Errorf("slot %d has two holders", lock.Slots()[0])
 					}
-					taken[lock.Slot()] = true
+					taken[lock.Slots()[0]] = true
 					most = max(most, holders)
 					starved = max(starved, since[i])
 					for j := range since {
@@ -416,7 +415,7 @@ func TestSemaphoreTurns(t *testing.T) {
 					time.Sleep(100 * time.Millisecond)
 					mu.Lock()
 					holders--
-					taken[lock.Slot()] = false
+					taken[lock.Slots()[0]] = false
 					mu.Unlock()
 					testkit.Check(t, lock.Unlock(context.Background()) == nil, "it is not unlocked")
 				}
@@ -437,7 +436,7 @@ func TestSemaphoreStateAndForce(t *testing.T) {
 		require(t, err == nil && len(states) == 3, "the slots are %+v (%v)", states, err)
 		for slot, state := range states {
 			owner := ""
-			if slot == held.Slot() {
+			if slot == held.Slots()[0] {
 				owner = held.Owner()
 			}
 			testkit.Check(t, state.Owner == owner && state.Name == "s" && state.Slot == slot,
@@ -455,7 +454,7 @@ func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		var names []string
 		hooks := Hooks{
-			Acquired: func(l *Lock) { names = append(names, fmt.Sprint("acquired ", l.Names(), l.Slot())) },
+			Acquired: func(l *Lock) { names = append(names, fmt.Sprint("acquired ", l.Names(), l.Slots())) },
 			Attempt: func(_ context.Context, e AttemptEvent) {
 				names = append(names, fmt.Sprint(e.Outcome, e.Names, e.Slots))
 			},
@@ -463,7 +462,7 @@ func TestSemaphoreInErrorsAndHooks(t *testing.T) {
 		s := c.process(WithHooks(hooks), WithFixedLease(time.Second)).Semaphore("s", 1)
 		held := c.takes(s)
 		wantError(t, errorOf(s.TryAcquire(t.Context())), ErrHeld)
-		want := []string{"acquired[s] [0]", "acquired [s] 0", "held[s] []"}
+		want := []string{"acquired[s] [0]", "acquired [s] [0]", "held[s] []"}
 		testkit.Check(t, slices.Equal(names, want), "the hooks had %q, want %q", names, want)
 		<-held.Context().Done()
 		wantError(t, held.Err(), ErrLost, `hold "s" slot 0: lost`)
@@ -512,7 +511,7 @@ func TestDoWithASlot(t *testing.T) {
 		s := c.process().Semaphore("s", 1)
 		own := errors.New("the work's own error")
 		err := s.Do(t.Context(), func(ctx context.Context, lock *Lock) error {
-			testkit.Check(t, ctx == lock.Context() && lock.Slot() == 0 && lock.Valid(), "the work has %v", lock)
+			testkit.Check(t, ctx == lock.Context() && lock.Slots()[0] == 0 && lock.Valid(), "the work has %v", lock)
 			wantError(t, s.locker.With(WithWait(0)).Semaphore("s", 1).Do(ctx, nil), ErrHeld) // next to it
 			return own
 		})

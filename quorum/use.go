@@ -43,7 +43,7 @@ func (l *Lock) covers(c *core, name string) bool {
 	return l.core == c && l.slots == nil && slices.Contains(l.first.names, name) && l.Valid()
 }
 
-// enter enters the lock again: its level rises by one, and a quorum must confirm that it keeps the lock.
+// enter enters the lock again: its depth rises by one, and a quorum must confirm that it keeps the lock.
 func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*Lock, error) {
 	if other := within.set.differences(set); other != "" {
 		return nil, invalidf("lock", names,
@@ -98,7 +98,7 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 		}
 		failure.Nodes = nil
 		failure.addNodes(failed...)
-		failure.Need, failure.Granted = l.core.Need, t.Counted()
+		failure.Quorum, failure.Granted = l.core.Need, t.Counted()
 		failure.Unknown = len(l.core.Nodes) - failure.Granted
 	}
 	failure.causes = slices.Insert(failure.causes, 0, error(ErrNotAcquired))
@@ -144,7 +144,7 @@ func (l *Lock) confirm(ctx context.Context, op string, t *engine.Tally) error {
 	return l.unusable(op, l.handle.Status()) // enough nodes have confirmed, but perhaps after the lock was lost
 }
 
-// Unlock lowers the level, or releases the lock when this is the handle that acquired it. It sends
+// Unlock lowers the depth, or releases the lock when this is the handle that acquired it. It sends
 // the release to all nodes that may have the lock, even if ctx has ended: the end of ctx ends only
 // the waiting. Nodes that do not answer delay it by about their timeout ([node.WithTimeout]), and only while the
 // outcome depends on them.
@@ -164,7 +164,7 @@ func (l *Lock) confirm(ctx context.Context, op string, t *engine.Tally) error {
 // ctx may be the lock's own context, or derived from it. Unlock ends that context, which does not
 // end the waiting: then the context given to [Locker.Lock] bounds it, and the deadline of ctx.
 func (l *Lock) Unlock(ctx context.Context) error {
-	if l.handle.Level() > 1 {
+	if l.handle.Depth() > 1 {
 		return l.unlockInner(ctx)
 	}
 	if lingers, before := l.handle.Linger(); lingers {
@@ -224,8 +224,8 @@ func (l *Lock) unlockInner(ctx context.Context) error {
 	if t == nil {
 		return l.unusable("unlock", before)
 	}
-	// The hold's own level decides, not the replies. The wait is for operators, so that Inspect finds
-	// the new level on the nodes.
+	// The hold's own depth decides, not the replies. The wait is for operators, so that Inspect finds
+	// the new depth on the nodes.
 	awaitDecided(ctx, t)
 	if s := l.handle.Status(); s.Phase == lease.Expired {
 		return &Error{Op: "unlock", Names: l.names, causes: []error{s.Ended}}

@@ -51,7 +51,7 @@ func TestStatesPrintAsSentences(t *testing.T) {
 		held := c.lockKnown(l, "a")
 		by := fmt.Sprintf("%v as %q", l.Identity(), held.Owner())
 		says("a", fmt.Sprintf(`"a" is held by %s, 20s left, token at most %d; `, by, held.Token()),
-			fmt.Sprintf("; node master2: %s, level 1, 20s left, token counter %d", by, held.Token()))
+			fmt.Sprintf("; node master2: %s, depth 1, 20s left, token counter %d", by, held.Token()))
 		c.unlock(held)
 		slot := c.takes(l.Semaphore("s", 1))
 		synctest.Wait()
@@ -151,7 +151,7 @@ func TestInspectOfAMinority(t *testing.T) {
 		c.unlock(c.lock(l, "b"))
 		c.command(0, "HSET", "a", "other:1", "3")
 		state, err := l.Inspect(t.Context(), "a")
-		if first := state.Nodes[0]; err != nil || state.Owner != "" || first.Owner != "other:1" || first.Level != 3 || first.TTL != -1 {
+		if first := state.Nodes[0]; err != nil || state.Owner != "" || first.Owner != "other:1" || first.Depth != 3 || first.TTL != -1 {
 			t.Errorf("%+v, %v", state, err)
 		}
 		l.Close()

@@ -66,7 +66,7 @@ func TestWaitDoesNotBoundTheWork(t *testing.T) {
 		time.Sleep(2 * boundedWait)
 		for _, one := range []*Lock{lock, inner} {
 			testkit.Check(t, one.Valid() && one.Context().Err() == nil && one.Context().Value(key{}) == "given",
-				"level %d: valid %v, its context: %v", one.Level(), one.Valid(), context.Cause(one.Context()))
+				"depth %d: valid %v, its context: %v", one.Depth(), one.Valid(), context.Cause(one.Context()))
 		}
 		_, isWait := lock.scope.Context.(*waitContext)
 		testkit.Check(t, !isWait, "the lock's context derives from the one that bounds the waiting")
@@ -98,7 +98,7 @@ func TestWaitCutsAnAttempt(t *testing.T) {
 		}
 		answers()
 		synctest.Wait()
-		testkit.Check(t, held.Level() == 1 && held.Valid(), "level %d, valid %v", held.Level(), held.Valid())
+		testkit.Check(t, held.Depth() == 1 && held.Valid(), "depth %d, valid %v", held.Depth(), held.Valid())
 		c.unlock(held)
 		c.wantNothingLeft(plain)
 	})
@@ -174,9 +174,9 @@ func TestWaitBounds(t *testing.T) {
 		require(t, err == nil && time.Since(began) >= 10*boundedWait, "after %v: %v", time.Since(began), err)
 		c.unlock(lock)
 		for name, want := range map[string]error{"a": nil, "": ErrInvalid} {
-			wantError(t, l.Validate(name), want, of{name})
+			wantError(t, l.CheckNames(name), want, of{name})
 		}
 		l.Close()
-		wantError(t, l.Validate("a"), ErrClosed)
+		wantError(t, l.CheckNames("a"), ErrClosed)
 	})
 }

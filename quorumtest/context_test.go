@@ -27,19 +27,19 @@ func TestContextWithToken(t *testing.T) {
 	if !ok || lock != same || lock.Context() != ctx {
 		t.Fatalf("found %v: %p, and by another name %p", ok, lock, same)
 	}
-	testkit.Check(t, lock.Token() == 7 && lock.Valid() && lock.Err() == nil && lock.Level() == 1 && lock.Owner() != "" &&
+	testkit.Check(t, lock.Token() == 7 && lock.Valid() && lock.Err() == nil && lock.Depth() == 1 && lock.Owner() != "" &&
 		fmt.Sprint(lock.Names()) == "[a b]" && time.Until(lock.Deadline()).Round(24*time.Hour) == 365*24*time.Hour,
-		"token %d, valid %v, error %v, level %d, owner %q, names %v, deadline %v",
-		lock.Token(), lock.Valid(), lock.Err(), lock.Level(), lock.Owner(), lock.Names(), lock.Deadline())
+		"token %d, valid %v, error %v, depth %d, owner %q, names %v, deadline %v",
+		lock.Token(), lock.Valid(), lock.Err(), lock.Depth(), lock.Owner(), lock.Names(), lock.Deadline())
 	err := lock.Extend(ctx, time.Second)
 	testkit.Check(t, err == nil && lock.Valid(), "Extend: %v, valid: %v", err, lock.Valid())
 	testkit.Is(t, lock.Extend(ctx, 0), quorum.ErrInvalid, "Extend by no time")
 
 	testkit.Must(t, lock.Unlock(ctx))
 	testkit.Check(t, context.Cause(ctx) == quorum.ErrReleased && !lock.Valid() && lock.Err() == quorum.ErrReleased &&
-		lock.Level() == 0,
-		"after Unlock: the cause is %v, valid %v, error %v, level %d",
-		context.Cause(ctx), lock.Valid(), lock.Err(), lock.Level())
+		lock.Depth() == 0,
+		"after Unlock: the cause is %v, valid %v, error %v, depth %d",
+		context.Cause(ctx), lock.Valid(), lock.Err(), lock.Depth())
 	testkit.Is(t, lock.Unlock(ctx), quorum.ErrNotHeld, "the second Unlock")
 	_, ok = quorum.FromContext(ctx, "a")
 	testkit.Check(t, !ok, "an unlocked lock is found")

@@ -109,7 +109,7 @@ func (m *Masters) lose(lock *quorum.Lock) error {
 
 // keysOf returns the lock's keys on the masters.
 func keysOf(lock *quorum.Lock) []string {
-	if lock.Slot() < 0 {
+	if lock.Slots() == nil {
 		return lock.Names()
 	}
 	return scripts.SlotNames(lock.Names()[0], lock.Slots())

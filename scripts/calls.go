@@ -9,7 +9,7 @@ import (
 type Call struct {
 	script *Script
 	args   []any     // the arguments of EVALSHA
-	frees  bool      // a release to level 0
+	frees  bool      // a release to depth 0
 	reads  bool      // a release of a reader
 	bars   bool      // a release with its own tombstone: see ForceOwner
 	batch  []Renewal // of renew
@@ -25,10 +25,10 @@ func (c Call) Op() string { return c.script.name }
 // IsAcquire reports whether the call is a request for a grant.
 func (c Call) IsAcquire() bool { return c.script == acquireScript || c.script == readScript }
 
-// IsRelease reports whether the call is a release, to any level. A release must reach its node.
+// IsRelease reports whether the call is a release, to any depth. A release must reach its node.
 func (c Call) IsRelease() bool { return c.script == releaseScript }
 
-// Frees reports whether the call is a release to level 0, which ends the owner's hold.
+// Frees reports whether the call is a release to depth 0, which ends the owner's hold.
 func (c Call) Frees() bool { return c.frees }
 
 // Released returns the owner's id and the names of a release, for the log. The call must be a
@@ -80,7 +80,7 @@ func (c Call) Command(dst []any, source bool, conn ConnArgs) (string, []any) {
 type AcquireArgs struct {
 	Names []Name
 	Owner Owner
-	Level int
+	Depth int
 	Lease Millis
 	List  *List  // the client's list of masters
 	Token uint64 // 0 for a fresh grant; the lock's token for a re-entry or a repair
@@ -105,7 +105,7 @@ func Acquire(a AcquireArgs) Call {
 	if a.Predecessor != nil {
 		args = append(args, a.Predecessor.tombstone)
 	}
-	args = append(args, a.Owner.id, a.Level, a.Lease.boxed, int64(a.Token), int64(a.Seed),
+	args = append(args, a.Owner.id, a.Depth, a.Lease.boxed, int64(a.Token), int64(a.Seed),
 		a.Names[0].channel)
 	switch {
 	case a.Predecessor != nil:
@@ -121,7 +121,7 @@ func Acquire(a AcquireArgs) Call {
 func Read(a AcquireArgs) Call {
 	n := a.Names[0]
 	args := []any{readScript.sha, 6, any(MarkerKey), a.Owner.tombstone, n.counter, writerPrefix + n.text,
-		forcedPrefix + n.text, n.key, a.Owner.id, a.Level, a.Lease.boxed, int64(a.Token), int64(a.Seed), n.channel, ""}
+		forcedPrefix + n.text, n.key, a.Owner.id, a.Depth, a.Lease.boxed, int64(a.Token), int64(a.Seed), n.channel, ""}
 	return Call{script: readScript, args: args, list: a.List}
 }
 
@@ -131,7 +131,7 @@ const (
 	acquireTomb    = 3
 	acquireCounter = 4
 	acquireKey     = 5
-	acquireLevel   = 7
+	acquireDepth   = 7
 	acquireLease   = 8
 	acquireToken   = 9
 	acquireSeed    = 10
@@ -177,18 +177,18 @@ func Renew(list *List, batch []Renewal) Call {
 	return Call{script: renewScript, args: append(args, ""), batch: batch, list: list}
 }
 
-// Release releases the names at level 0, and otherwise lowers the lock to that level. The connection
+// Release releases the names at depth 0, and otherwise lowers the lock to that depth. The connection
 // decides whether the owner gets a tombstone ([ConnArgs]).
-func Release(names []Name, owner Owner, level int) Call {
+func Release(names []Name, owner Owner, depth int) Call {
 	args := append(make([]any, 0, 6+2*len(names)), releaseScript.sha, 1+len(names), owner.tombstone)
 	for _, n := range names {
 		args = append(args, n.key)
 	}
-	args = append(args, owner.id, level)
+	args = append(args, owner.id, depth)
 	for _, n := range names {
 		args = append(args, n.channel)
 	}
-	return Call{script: releaseScript, args: append(args, NoTombstone), frees: level == 0, reads: owner.reads}
+	return Call{script: releaseScript, args: append(args, NoTombstone), frees: depth == 0, reads: owner.reads}
 }
 
 // Withdraw is a release of an owner that holds nothing, and that may have reserved the names for a writer.

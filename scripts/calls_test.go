@@ -49,7 +49,7 @@ func TestKindsOfCalls(t *testing.T) {
 			call.Frees() == (want == "release"), "%s: Op %q, IsAcquire %v, Frees %v", want, call.Op(), call.IsAcquire(), call.Frees())
 	}
 	testkit.Check(t, !scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 2).Frees(),
-		"a release that leaves a level frees the lock")
+		"a release that leaves a depth frees the lock")
 }
 
 // A lease rounded down would end on the node before it ends for its holder.
@@ -59,7 +59,7 @@ func TestLeasesAreRoundedUp(t *testing.T) {
 	} {
 		call := acquire(func(a *scripts.AcquireArgs) { a.Lease = scripts.ToMillis(asked) })
 		_, args := call.Command(nil, false, scripts.ConnArgs{})
-		testkit.Equal(t, args[8], any(want), asked) // after sha, 4, four keys, owner, level
+		testkit.Equal(t, args[8], any(want), asked) // after sha, 4, four keys, owner, depth
 	}
 }
 

@@ -113,7 +113,7 @@ func possible(script string, value, got any) bool {
 	case uint64:
 		return value == int64(got) && got < 1<<52
 	case scripts.InspectReply:
-		return got.Level >= 0 && got.Token < 1<<53 && wait(got.TTL) && got.Now >= 0
+		return got.Depth >= 0 && got.Token < 1<<53 && wait(got.TTL) && got.Now >= 0
 	case refusedRenewal:
 		return got.refusal.Process.MaxLease >= 0 && len(got.renewed) == len(threeLocks)
 	case scripts.LookReply:
@@ -217,11 +217,11 @@ func FuzzNames(f *testing.F) {
 			call scripts.Call
 			want []string // after the script
 		}{
-			{scripts.Acquire(scripts.AcquireArgs{Names: both, Owner: owner, Level: 3, Lease: ms, List: ours, Token: token, Seed: token}),
+			{scripts.Acquire(scripts.AcquireArgs{Names: both, Owner: owner, Depth: 3, Lease: ms, List: ours, Token: token, Seed: token}),
 				[]string{"6", marker, tomb, counter(first), counter(second), first, second, id, "3", "2", digits, digits, channel(first), first}},
-			{scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names(first), Owner: owner, Level: 1, Lease: ms, List: ours, Reservation: ms}),
+			{scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names(first), Owner: owner, Depth: 1, Lease: ms, List: ours, Reservation: ms}),
 				[]string{"4", marker, tomb, counter(first), first, id, "1", "2", "0", "0", channel(first), "2", first}},
-			{scripts.Read(scripts.AcquireArgs{Names: testkit.Names(first), Owner: owner.AsReader(), Level: 3, Lease: ms, List: ours, Token: token, Seed: token}),
+			{scripts.Read(scripts.AcquireArgs{Names: testkit.Names(first), Owner: owner.AsReader(), Depth: 3, Lease: ms, List: ours, Token: token, Seed: token}),
 				[]string{"6", marker, tomb, counter(first), "quorumlock:writer:" + first, "quorumlock:forced:" + first, first,
 					"quorumlock:reader:" + id, "3", "2", digits, digits, channel(first), first}},
 			{scripts.Renew(ours, []scripts.Renewal{{Names: both, Owner: owner, Token: token, Lease: ms}, {Names: testkit.Names(second), Owner: owner, Lease: ms}}),

@@ -5,7 +5,7 @@ import "time"
 // InspectReply is the reply to Inspect: a node's state of a name.
 type InspectReply struct {
 	Owner  string        // empty when the name is free, or readers hold it
-	Level  int           // may lag behind: the holder's own count decides
+	Depth  int           // may lag behind: the holder's own count decides
 	TTL    time.Duration // −1 for a key without one
 	Token  uint64        // the counter, which other names share; 0 without one
 	Marker string        // its text; empty for none
@@ -27,7 +27,7 @@ func (r InspectReply) Quarantine() time.Duration {
 
 func parseInspect(v any) (*InspectReply, bool) {
 	f := FieldsOf(v)
-	r := InspectReply{Owner: f.Text(), Level: int(f.count()), TTL: f.TTL(), Token: f.count(), Marker: f.Text(),
+	r := InspectReply{Owner: f.Text(), Depth: int(f.count()), TTL: f.TTL(), Token: f.count(), Marker: f.Text(),
 		Now: f.Duration(), Readers: f.Number(0, 1<<31), Reservation: f.Duration()}
 	return &r, f.End()
 }

@@ -5,13 +5,13 @@ package scripts
 const MaxRun = 32
 
 // CanShare reports whether the call may share a run of a script with others like it: a fresh
-// acquire, or a holder's release to level 0, of one name. Runs read its arguments by their places
+// acquire, or a holder's release to depth 0, of one name. Runs read its arguments by their places
 // (calls.go). A single request is sent on its own: a run of one saves nothing, and a permanent
 // error would come a round trip later.
 func (c Call) CanShare() bool {
 	switch c.script {
 	case acquireScript:
-		return len(c.args) == acquireArgs && c.args[acquireToken] == any(int64(0)) && c.args[acquireLevel] == any(1)
+		return len(c.args) == acquireArgs && c.args[acquireToken] == any(int64(0)) && c.args[acquireDepth] == any(1)
 	case releaseScript:
 		return len(c.args) == releaseArgs && c.frees && !c.reads
 	}

@@ -201,7 +201,7 @@ func randomRun(rng *rand.Rand) (before [][]any, calls []scripts.Call) {
 		}
 		switch {
 		case !releases:
-			calls = append(calls, scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names(name), Owner: owner, Level: 1,
+			calls = append(calls, scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names(name), Owner: owner, Depth: 1,
 				Lease: scripts.ToMillis(2 * time.Hour), List: ours, Seed: 100 + rng.Uint64N(100)}))
 		case usual:
 			before = append(before, holds(name, owner.String(), "1"), expire(name, time.Hour))

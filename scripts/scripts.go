@@ -4,11 +4,11 @@
 // versions, and Redisson's clients, share the masters.
 //
 // The wire format is Redisson's (https://github.com/redisson/redisson): a hash at the lock's name
-// with one field, the owner, whose value is the level; and the channel
+// with one field, the owner, whose value is the depth; and the channel
 // redisson_lock__channel:{NAME}, on which a release publishes "0" when the lock becomes free. The
 // library's own keys start with "quorumlock:".
 //
-//	NAME                        hash: owner -> level, with the lease as its time to live; or, while readers
+//	NAME                        hash: owner -> depth, with the lease as its time to live; or, while readers
 //	                            hold it, a sorted set: quorumlock:reader:OWNER -> the end of its lease
 //	quorumlock:counter:NUMBER   the token counter of all names that hash to the number, 0 to 65535
 //	quorumlock:released:OWNER   the tombstone: bars an owner that has released

@@ -208,7 +208,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 
 	found, err := redis.Int(run(scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 2)))
-	testkit.Check(t, found == 1 && err == nil, "lowering the level: found %d (%v), want 1", found, err)
+	testkit.Check(t, found == 1 && err == nil, "lowering the depth: found %d (%v), want 1", found, err)
 	found, err = redis.Int(run(scripts.Release(testkit.Names("g"), scripts.OwnerOf(me), 0)))
 	testkit.Check(t, found == 0 && err == nil, "release of nothing, with a tombstone: found %d (%v), want 0", found, err)
 	messages, listenErr := s.Listen(func() {

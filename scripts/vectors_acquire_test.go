@@ -51,7 +51,7 @@ func of(run string) func(*scripts.Marker) { return func(m *scripts.Marker) { m.R
 
 func markerOf(text func(now time.Duration) string) []any { return []any{"SET", marker, text} }
 
-func holds(name, owner, level string) []any { return []any{"HSET", name, owner, level} }
+func holds(name, owner, depth string) []any { return []any{"HSET", name, owner, depth} }
 
 func expire(key string, d time.Duration) []any { return []any{"PEXPIRE", key, d.Milliseconds()} }
 
@@ -74,7 +74,7 @@ type asking = func(*scripts.AcquireArgs)
 
 // asked is a fresh grant of "k", as altered by the changes.
 func asked(owner scripts.Owner, changes []asking) scripts.AcquireArgs {
-	args := scripts.AcquireArgs{Names: testkit.Names("k"), Owner: owner, Level: 1, Lease: scripts.ToMillis(lease), List: ours, Seed: seed}
+	args := scripts.AcquireArgs{Names: testkit.Names("k"), Owner: owner, Depth: 1, Lease: scripts.ToMillis(lease), List: ours, Seed: seed}
 	for _, change := range changes {
 		change(&args)
 	}
@@ -91,7 +91,7 @@ func named(texts ...string) asking {
 
 func carrying(token uint64) asking { return func(a *scripts.AcquireArgs) { a.Token = token } }
 
-func level(n int) asking { return func(a *scripts.AcquireArgs) { a.Level = n } }
+func depth(n int) asking { return func(a *scripts.AcquireArgs) { a.Depth = n } }
 
 func seeded(seed uint64) asking { return func(a *scripts.AcquireArgs) { a.Seed = seed } }
 
@@ -133,14 +133,14 @@ func forAcquire(list []vector) []vector {
 
 func acquireVectors() []vector {
 	taken := state(ready, holds("k", rival, "1"), expire("k", 5*time.Second), counted("k", "7"))
-	mine := func(level string, d time.Duration, token string) [][]any {
-		return state(ready, holds("k", me, level), expire("k", d), counted("k", token))
+	mine := func(depth string, d time.Duration, token string) [][]any {
+		return state(ready, holds("k", me, depth), expire("k", d), counted("k", token))
 	}
 	two := named("k", "l")
 	return forAcquire([]vector{
 		{name: "fresh", before: state(ready), call: acquire(), want: granted(seed), twice: true,
 			after: []check{hash("k", me, "1"), ttl("k", lease), counter("k", "100"), absent(tomb)}},
-		{name: "fresh at the level asked for", before: state(ready), call: acquire(level(3)), want: granted(seed),
+		{name: "fresh at the depth asked for", before: state(ready), call: acquire(depth(3)), want: granted(seed),
 			after: []check{hash("k", me, "3")}},
 
 		{name: "held", before: taken, call: acquire(), want: held(5 * time.Second), untouched: true, twice: true},
@@ -175,11 +175,11 @@ func acquireVectors() []vector {
 		{name: "a hash of an application's, at a name byte for byte", before: state(ready, holds("a\x00\r\nb", "name", "bob")),
 			call: acquire(named("a\x00\r\nb")), err: `QUORUMLOCK the key "a???b" holds`, untouched: true},
 		{name: "re-entry next to fields of others", before: state(ready, []any{"HSET", "k", me, "1", "name", "bob"}, expire("k", lease)),
-			call: acquire(carrying(7), level(2)), want: granted(7), after: []check{hash("k", me, "2", "name", "bob"), ttl("k", lease)}},
+			call: acquire(carrying(7), depth(2)), want: granted(7), after: []check{hash("k", me, "2", "name", "bob"), ttl("k", lease)}},
 
-		{name: "re-entry sets the level", before: mine("1", time.Second, "7"), call: acquire(level(2), carrying(7)),
+		{name: "re-entry sets the depth", before: mine("1", time.Second, "7"), call: acquire(depth(2), carrying(7)),
 			want: granted(7), twice: true, after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7")}},
-		{name: "re-entry does not add to the level", before: mine("4", time.Second, "7"), call: acquire(level(2), carrying(7)),
+		{name: "re-entry does not add to the depth", before: mine("4", time.Second, "7"), call: acquire(depth(2), carrying(7)),
 			want: granted(7), after: []check{hash("k", me, "2")}},
 		{name: "a retry does not count up", before: mine("1", time.Second, "700"), call: acquire(), want: granted(700),
 			twice: true, after: []check{hash("k", me, "1"), ttl("k", lease), counter("k", "700")}},
@@ -209,7 +209,7 @@ func acquireVectors() []vector {
 			untouched: true},
 		{name: "a counter that no lock reaches, held", before: state(ready, holds("k", rival, "1"), expire("k", lease), counted("k", "9007199254740990")), call: acquire(), want: held(lease),
 			untouched: true},
-		{name: "a counter that no lock reaches, entered again", before: mine("1", lease, "9007199254740990"), call: acquire(carrying(7), level(2)),
+		{name: "a counter that no lock reaches, entered again", before: mine("1", lease, "9007199254740990"), call: acquire(carrying(7), depth(2)),
 			err: tooHigh("k"), untouched: true},
 		{name: "a counter that no lock reaches, repaired", before: state(ready, counted("k", "9007199254740990")), call: acquire(carrying(7)),
 			err: tooHigh("k"), untouched: true},
@@ -220,11 +220,11 @@ func acquireVectors() []vector {
 		{name: "counter is nan", before: state(ready, counted("k", "nan")), call: acquire(), err: "QUORUMLOCK", untouched: true},
 		{name: "counter is beyond all bounds", before: state(ready, counted("k", "1e300")), call: acquire(), err: "QUORUMLOCK", untouched: true},
 		{name: "counter is negative", before: state(ready, counted("k", "-5")), call: acquire(), want: granted(seed)},
-		{name: "token carried raises the counter", before: mine("1", lease, "7"), call: acquire(carrying(500), level(2)),
+		{name: "token carried raises the counter", before: mine("1", lease, "7"), call: acquire(carrying(500), depth(2)),
 			want: granted(500), after: []check{counter("k", "500")}},
-		{name: "token carried does not lower the counter", before: mine("1", lease, "700"), call: acquire(carrying(5), level(2)),
+		{name: "token carried does not lower the counter", before: mine("1", lease, "700"), call: acquire(carrying(5), depth(2)),
 			want: granted(700), after: []check{counter("k", "700")}},
-		{name: "a repair keeps its token", before: state(ready, counted("k", "7")), call: acquire(carrying(500), level(2)),
+		{name: "a repair keeps its token", before: state(ready, counted("k", "7")), call: acquire(carrying(500), depth(2)),
 			want: granted(500), after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "500")}},
 		{name: "the seed does not change a token carried", before: state(ready), call: acquire(carrying(50)), want: granted(50),
 			after: []check{counter("k", "50")}},
@@ -325,16 +325,16 @@ func quarantineVectors() []vector {
 		{name: "no repair of one of two names in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", lease)),
 			call: acquire(named("k", "l"), carrying(7)), want: left(20 * time.Second), untouched: true},
 		{name: "re-entry in quarantine", before: state(waiting, holds("k", me, "1"), expire("k", 5*time.Second)),
-			call: acquire(carrying(7), level(2)), want: granted(7),
+			call: acquire(carrying(7), depth(2)), want: granted(7),
 			after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "7"), marked(20*time.Second, ours)}},
-		{name: "no re-entry without a marker", before: state(holds("k", me, "1"), expire("k", 5*time.Second)), call: acquire(carrying(7), level(2)),
+		{name: "no re-entry without a marker", before: state(holds("k", me, "1"), expire("k", 5*time.Second)), call: acquire(carrying(7), depth(2)),
 			want: notAccepted(""), untouched: true},
 		{name: "re-entry under the marker of an earlier process",
 			before: state(markerOf(admitted(0, always, of("other"))), holds("k", me, "1"), expire("k", 5*time.Second)),
-			call:   acquire(carrying(7), level(2)), want: granted(7), after: []check{hash("k", me, "2"), ttl("k", lease)}},
+			call:   acquire(carrying(7), depth(2)), want: granted(7), after: []check{hash("k", me, "2"), ttl("k", lease)}},
 		{name: "no re-entry under the marker of an earlier process with other members", untouched: true, want: notAccepted(some),
 			before: state(markerOf(admitted(0, always, of("other"), theirMembers)), holds("k", me, "1"), expire("k", 5*time.Second)),
-			call:   acquire(carrying(7), level(2))},
+			call:   acquire(carrying(7), depth(2))},
 		{name: "no repair under the marker of an earlier process", before: state(markerOf(admitted(0, always, of("other")))),
 			call: acquire(carrying(7)), want: notAccepted(some), untouched: true},
 		{name: "no repair of one of two names under the marker of an earlier process", untouched: true, want: notAccepted(some),
@@ -378,10 +378,10 @@ func listVectors() []vector {
 		as("the marker of another member", anotherName, notAccepted(some)),
 		{name: "the next members wait, too", before: state(markerOf(admitted(20*time.Second, false, oursNext))), call: acquire(),
 			want: quarantined(20 * time.Second), untouched: true},
-		{name: "other members, re-entry", before: mine(theirMembers), call: acquire(carrying(7), level(2)), want: notAccepted(some), untouched: true},
+		{name: "other members, re-entry", before: mine(theirMembers), call: acquire(carrying(7), depth(2)), want: notAccepted(some), untouched: true},
 		{name: "other members, repair", before: state(markerOf(admitted(0, always, theirMembers))), call: acquire(carrying(7)),
 			want: notAccepted(some), untouched: true},
-		{name: "the next members, re-entry", before: mine(oursNext), call: acquire(carrying(7), level(2)), want: granted(7),
+		{name: "the next members, re-entry", before: mine(oursNext), call: acquire(carrying(7), depth(2)), want: granted(7),
 			after: []check{hash("k", me, "2")}},
 		{name: "other members, held", before: state(markerOf(admitted(0, always, theirMembers)), holds("k", rival, "1"), expire("k", lease)),
 			call: acquire(), want: notAccepted(some), untouched: true},

@@ -45,19 +45,19 @@ func inspectVectors() []vector {
 	vectors := []vector{
 		inspect(vector{name: "nothing", want: reply{}}, "k"),
 		inspect(vector{name: "held", before: state(ready, holds("k", me, "3"), expire("k", lease), counted("k", "1800000000000002")),
-			want: reply{Owner: me, Level: 3, TTL: lease, Token: 1800000000000002, Marker: has}}, "k"),
-		inspect(vector{name: "held for ever", before: state(holds("k", me, "1")), want: reply{Owner: me, Level: 1, TTL: -1}}, "k"),
+			want: reply{Owner: me, Depth: 3, TTL: lease, Token: 1800000000000002, Marker: has}}, "k"),
+		inspect(vector{name: "held for ever", before: state(holds("k", me, "1")), want: reply{Owner: me, Depth: 1, TTL: -1}}, "k"),
 		inspect(vector{name: "free, with a past", before: state(ready, counted("k", "7")), want: reply{Token: 7, Marker: has}}, "k"),
 		inspect(vector{name: "a hash at the marker", before: state([]any{"HSET", marker, "x", "y"}), err: "WRONGTYPE"}, "k"),
 		inspect(vector{name: "an application's counter, with a time to live", before: state(holds("k", "visits", "5"), expire("k", lease)),
 			err: "QUORUMLOCK"}, "k"),
 		inspect(vector{name: "held as often as can be", before: state(holds("k", me, "999999999")),
-			want: reply{Owner: me, Level: 999999999, TTL: -1}}, "k"),
+			want: reply{Owner: me, Depth: 999999999, TTL: -1}}, "k"),
 		inspect(vector{name: "a long marker", before: state([]any{"SET", marker, strings.Repeat("x", 65536)}),
 			want: reply{Marker: strings.Repeat("x", 65536)}}, "k"),
 		inspect(vector{name: "a marker that is too long", before: state([]any{"SET", marker, strings.Repeat("x", 65537)}), err: "marker is too long"}, "k"),
 		inspect(vector{name: "a malformed owner", before: state(holds("k", strings.Repeat("x", 5000), "1")), err: "QUORUMLOCK"}, "k"),
-		inspect(vector{name: "a malformed level", before: state(holds("k", me, strings.Repeat("1", 5000))), err: "QUORUMLOCK"}, "k"),
+		inspect(vector{name: "a malformed depth", before: state(holds("k", me, strings.Repeat("1", 5000))), err: "QUORUMLOCK"}, "k"),
 		inspect(vector{name: "a counter that is too long", before: state(counted("k", strings.Repeat("1", 5000))), err: "QUORUMLOCK"}, "k"),
 		inspect(vector{name: "a counter that is no number", before: state(counted("a", "x")),
 			err: `QUORUMLOCK the token counter "quorumlock:counter:52512" is not`}, "a"),
@@ -70,7 +70,7 @@ func inspectVectors() []vector {
 		inspect(vector{name: "free, with a neighbour's past", before: state(counted(neighbour, "7")), want: reply{Token: 7}}, near),
 		inspect(vector{name: "a string at the name", before: state([]any{"SET", "k", "x"}), err: "WRONGTYPE"}, "k"),
 		inspect(vector{name: "a name byte for byte", before: state(holds("a\x00\nb", me, "1"), expire("a\x00\nb", lease)),
-			want: reply{Owner: me, Level: 1, TTL: lease}}, "a\x00\nb"),
+			want: reply{Owner: me, Depth: 1, TTL: lease}}, "a\x00\nb"),
 	}
 	for _, h := range foreign {
 		vectors = append(vectors, inspect(vector{name: h.name, before: state(h.make...), err: noLock}, "k"))

@@ -110,8 +110,8 @@ func freed(list ...string) (messages []message) {
 
 func releaseVectors() []vector {
 	found := func(names int) scripts.ReleaseReply { return scripts.ReleaseReply{Found: names} }
-	release := func(v vector, level int, texts ...string) vector {
-		v.call = scripts.Release(testkit.Names(texts...), scripts.OwnerOf(me), level)
+	release := func(v vector, depth int, texts ...string) vector {
+		v.call = scripts.Release(testkit.Names(texts...), scripts.OwnerOf(me), depth)
 		if len(v.published) > 0 { // to the test's own connection
 			v.want = scripts.ReleaseReply{Found: v.want.(scripts.ReleaseReply).Found, Heard: 1}
 		}
@@ -124,7 +124,7 @@ func releaseVectors() []vector {
 	return []vector{heard,
 		release(vector{name: "releases", before: mine, want: found(1), published: freed("{k}"),
 			after: []check{absent("k", tomb), text(counterOf("k"), "7")}}, 0, "k"),
-		release(vector{name: "releases any level", before: state(holds("k", me, "17"), expire("k", lease)), want: found(1),
+		release(vector{name: "releases any depth", before: state(holds("k", me, "17"), expire("k", lease)), want: found(1),
 			published: freed("{k}"), after: []check{absent("k")}}, 0, "k"),
 		release(vector{name: "a second time finds nothing", before: state(counted("k", "7")), want: found(0), untouched: true}, 0, "k"),
 		release(vector{name: "of another's lock", before: state(holds("k", rival, "1"), expire("k", lease)), want: found(0), untouched: true}, 0, "k"),
@@ -136,7 +136,7 @@ func releaseVectors() []vector {
 			after: []check{absent("k"), ttl(tomb, maxLease)}}, 0, "k"),
 		release(vector{name: "leaves a tombstone next to another's lock", before: state(holds("k", rival, "1"), expire("k", lease)),
 			tombstone: maxLease, want: found(0), after: []check{hash("k", rival, "1"), ttl("k", lease), ttl(tomb, maxLease)}}, 0, "k"),
-		release(vector{name: "lowers the level", before: state(holds("k", me, "3"), expire("k", lease)), want: found(1), twice: true,
+		release(vector{name: "lowers the depth", before: state(holds("k", me, "3"), expire("k", lease)), want: found(1), twice: true,
 			after: []check{hash("k", me, "2"), ttl("k", lease), absent(tomb)}}, 2, "k"),
 		release(vector{name: "lowers nothing that is gone", want: found(0), untouched: true}, 2, "k"),
 		release(vector{name: "three names, one held, one another's, one gone",
@@ -227,7 +227,7 @@ func takeOverVectors() []vector {
 			after: []check{hash("k", me, "1"), ttl("k", lease), counter("k", "201"), barred, ttl(formerTomb, maxLease), absent(tomb)}},
 		{name: "take over, by the clock", before: handed(), call: acquire(after, seeded(500)), want: granted(500),
 			after: []check{hash("k", me, "1"), counter("k", "500")}},
-		{name: "take over a higher level", before: state(ready, holds("k", former, "3"), expire("k", lease)), call: acquire(after),
+		{name: "take over a higher depth", before: state(ready, holds("k", former, "3"), expire("k", lease)), call: acquire(after),
 			want: granted(seed), after: []check{hash("k", me, "1")}},
 		{name: "take over a longer lease", before: state(ready, holds("k", former, "1"), expire("k", time.Minute)), call: acquire(after),
 			want: granted(seed), after: []check{ttl("k", lease)}},
@@ -258,13 +258,13 @@ func takeOverVectors() []vector {
 		{name: "take over from a node with other members", untouched: true, want: notAccepted(some), call: acquire(after),
 			before: state(markerOf(admitted(0, always, theirMembers)), holds("k", former, "1"), expire("k", lease))},
 
-		{name: "a repair replaces the predecessor", before: handed(), call: acquire(after, carrying(500), level(2)), want: granted(500),
+		{name: "a repair replaces the predecessor", before: handed(), call: acquire(after, carrying(500), depth(2)), want: granted(500),
 			twice: true, after: []check{hash("k", me, "2"), ttl("k", lease), counter("k", "500"), barred}},
 		{name: "a repair takes what is free", before: state(ready), call: acquire(after, carrying(500)), want: granted(500),
 			after: []check{hash("k", me, "1"), barred}},
 		{name: "no repair in place of a predecessor in quarantine", untouched: true, want: waits, call: acquire(after, carrying(500)),
 			before: state(waiting, holds("k", former, "1"), expire("k", lease))},
-		{name: "re-entry of one who took over, in quarantine", want: granted(500), call: acquire(after, carrying(500), level(2)),
+		{name: "re-entry of one who took over, in quarantine", want: granted(500), call: acquire(after, carrying(500), depth(2)),
 			before: state(waiting, holds("k", me, "1"), expire("k", lease)), after: []check{hash("k", me, "2"), barred}},
 	})
 }

@@ -141,7 +141,7 @@ func readVectors() []vector {
 		{name: "in quarantine, a repair of one that is over", before: state(waiting, reads(me, -s), expire("k", lease)), call: asReader(carrying(7)), want: left(20 * s),
 			untouched: true},
 		{name: "in quarantine for longer than the max lease", before: state(markerOf(admitted(35*s, false))), call: asReader(), want: notAccepted(some), untouched: true},
-		{name: "in quarantine, entered again", before: append(mine, waiting), call: asReader(carrying(700), level(2)), want: granted(700),
+		{name: "in quarantine, entered again", before: append(mine, waiting), call: asReader(carrying(700), depth(2)), want: granted(700),
 			after: []check{marked(20*s, ours)}},
 		{name: "after the quarantine", before: state(markerOf(admitted(-time.Hour, false))), call: asReader(), want: granted(seed), after: []check{only(me, lease)}},
 		{name: "no marker", call: asReader(), want: notAccepted(""), untouched: true},
@@ -222,8 +222,8 @@ func ownedByReadersVectors() []vector {
 		v.want = want
 		return renew(v, lock)
 	}
-	release := func(v vector, level int, found int) vector {
-		v.call = scripts.Release(testkit.Names("k"), scripts.OwnerOf(me).AsReader(), level)
+	release := func(v vector, depth int, found int) vector {
+		v.call = scripts.Release(testkit.Names("k"), scripts.OwnerOf(me).AsReader(), depth)
 		v.want = scripts.ReleaseReply{Found: found, Heard: len(v.published)}
 		return v
 	}
@@ -278,9 +278,9 @@ func ownedByReadersVectors() []vector {
 		release(vector{name: "a reader that is gone", before: state(reads(rival, 3*s), expire("k", 3*s)), untouched: true}, 0, 0),
 		release(vector{name: "a reader, and a writer is there", before: state(holds("k", rival, "1"), expire("k", 5*s)), untouched: true}, 0, 0),
 		release(vector{name: "a reader whose downgrade was missed", before: state(holds("k", me, "1"), expire("k", 5*s)), published: freed, after: []check{absent("k")}}, 0, 1),
-		release(vector{name: "a reader's level", before: both, untouched: true}, 1, 1),
-		release(vector{name: "a reader's level, of one that is gone", before: state(reads(rival, 3*s), expire("k", 3*s)), untouched: true}, 1, 0),
-		release(vector{name: "a reader's level, and its lease is over", before: state(reads(me, -s), expire("k", 5*s)), untouched: true}, 1, 1),
+		release(vector{name: "a reader's depth", before: both, untouched: true}, 1, 1),
+		release(vector{name: "a reader's depth, of one that is gone", before: state(reads(rival, 3*s), expire("k", 3*s)), untouched: true}, 1, 0),
+		release(vector{name: "a reader's depth, and its lease is over", before: state(reads(me, -s), expire("k", 5*s)), untouched: true}, 1, 1),
 		release(vector{name: "a reader that is gone, next to some that are over", before: state(reads(rival, -s), expire("k", 5*s)), untouched: true}, 0, 0),
 		release(vector{name: "a reader leaves a tombstone", before: both, tombstone: maxLease, after: []check{ttl(tomb, maxLease)}}, 0, 1),
 

@@ -223,7 +223,7 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string) {
 	testkit.Is(t, err, quorum.ErrHeld, "of slots that are taken")
 	_, err = slots.Inspect(ctx)
 	testkit.Must(t, err)
-	testkit.Must(t, slots.ForceUnlockOwner(ctx, slot.Owner(), slot.Slot()))
+	testkit.Must(t, slots.ForceUnlockOwner(ctx, slot.Owner(), slot.Slots()[0]))
 	testkit.Must(t, held.Unlock(ctx))
 
 	// The commands.

@@ -67,7 +67,7 @@ func New(locker *quorum.Locker, period, skew time.Duration, opts ...Option) (*Lo
 		return nil, invalidf("the locker is nil")
 	}
 	l := newLocker(locker, set)
-	if err := l.locker.Validate("job"); err != nil {
+	if err := l.locker.CheckNames("job"); err != nil {
 		return nil, fmt.Errorf("gocronquorumlock: %w", err)
 	}
 	return l, nil

@@ -17,7 +17,7 @@ import (
 // hold is a client's hold of a name, in milliseconds.
 func hold(client int, name string, from, to int64) []history.Event {
 	const ms = int64(time.Millisecond)
-	acquired := history.Event{Client: client, Name: name, Owner: fmt.Sprintf("%d at %d", client, from), Level: 1, Kind: history.Acquired,
+	acquired := history.Event{Client: client, Name: name, Owner: fmt.Sprintf("%d at %d", client, from), Depth: 1, Kind: history.Acquired,
 		Token: uint64(1 + from), Call: (from - 5) * ms, Return: from * ms, Deadline: 1e6 * ms}
 	released := acquired
 	released.Kind, released.Call, released.Return = history.Released, to*ms, (to+5)*ms

@@ -53,10 +53,10 @@ func (f *flow) round(ctx context.Context) error {
 		return nil
 	}
 	if slot, ok := lock.(Slot); ok && f.plan.Slots > 0 {
-		name = SlotName(name, slot.Slot())
+		name = SlotName(name, slot.Slots()[0])
 	}
 	h := &held{flow: f, lock: lock, name: name, alive: returned, acquired: history.Event{
-		Client: f.plan.Client, Name: name, Owner: lock.Owner(), Level: 1, Kind: history.Acquired, Token: lock.Token(),
+		Client: f.plan.Client, Name: name, Owner: lock.Owner(), Depth: 1, Kind: history.Acquired, Token: lock.Token(),
 		Call: called, Return: returned,
 	}}
 	if err := h.recordDeadline(); err != nil {

@@ -28,7 +28,7 @@ type Lock interface {
 // Slot is a held slot of a semaphore.
 type Slot interface {
 	Lock
-	Slot() int // that nobody else holds
+	Slots() []int // that nobody else holds
 }
 
 // SlotName is the name by which a slot's holds are recorded.

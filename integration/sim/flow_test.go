@@ -198,7 +198,7 @@ func (f *flow) downgrade(r *record) {
 	call := time.Now()
 	err := r.lock.Downgrade(ctx)
 	if r.lock.Shared() {
-		r.lowered = []history.Event{{Kind: history.Downgraded, Level: 1, Call: call.UnixNano(), Return: time.Now().UnixNano()}}
+		r.lowered = []history.Event{{Kind: history.Downgraded, Depth: 1, Call: call.UnixNano(), Return: time.Now().UnixNano()}}
 		f.world.count("downgraded")
 	}
 	f.world.trace.add("client %d  %s: downgraded, %v", f.machine.id, r.lock.Owner(), err)
@@ -208,7 +208,7 @@ func (f *flow) downgrade(r *record) {
 	f.turn()
 }
 
-// enter enters the lock again, and releases that level. A slot can't be entered again.
+// enter enters the lock again, and releases that depth. A slot can't be entered again.
 func (f *flow) enter(r *record, locker *quorum.Locker) {
 	p := f.world.plan
 	if p.slots > 0 {
@@ -234,13 +234,13 @@ func (f *flow) enter(r *record, locker *quorum.Locker) {
 		return
 	}
 	f.world.count("entered again")
-	r.addEvents(history.Event{Kind: history.Acquired, Level: 2, Token: inner.Token(), Call: call.UnixNano(),
+	r.addEvents(history.Event{Kind: history.Acquired, Depth: 2, Token: inner.Token(), Call: call.UnixNano(),
 		Return: time.Now().UnixNano()})
 	f.turn()
 	f.rest(0.1)
 	call = time.Now()
 	inner.Unlock(ctx)
-	r.addEvents(history.Event{Kind: history.Released, Level: 2, Call: call.UnixNano(), Return: time.Now().UnixNano()})
+	r.addEvents(history.Event{Kind: history.Released, Depth: 2, Call: call.UnixNano(), Return: time.Now().UnixNano()})
 }
 
 // work reads and writes the resource of each name, with pauses in between. The resource must not

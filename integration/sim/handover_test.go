@@ -196,7 +196,7 @@ func (f *flow) takesSlots(locker *quorum.Locker) func(context.Context, ...string
 
 // keysOf returns the names that the lock is judged by: of a slot its key.
 func keysOf(lock *quorum.Lock) []string {
-	if lock.Slot() < 0 {
+	if lock.Slots() == nil {
 		return lock.Names()
 	}
 	return scripts.SlotNames(lock.Names()[0], lock.Slots())

@@ -122,12 +122,12 @@ func (r *record) end(called, returned time.Time) {
 	delete(c.live, r)
 	ended, deadline := r.ended, r.deadline
 	c.mu.Unlock()
-	acquired := history.Event{Kind: history.Acquired, Level: 1, Call: r.call.UnixNano(), Return: r.ret.UnixNano(),
+	acquired := history.Event{Kind: history.Acquired, Depth: 1, Call: r.call.UnixNano(), Return: r.ret.UnixNano(),
 		Token: r.lock.Token(), Deadline: deadline.UnixNano(), Shared: r.lock.Shared() && r.lowered == nil}
-	released := history.Event{Kind: history.Released, Level: 1, Call: called.UnixNano(), Return: returned.UnixNano()}
+	released := history.Event{Kind: history.Released, Depth: 1, Call: called.UnixNano(), Return: returned.UnixNano()}
 	events := append([]history.Event{acquired, released}, r.lowered...)
 	if !ended.IsZero() && ended.Before(called) {
-		events = append(events, history.Event{Kind: history.Lost, Level: 1, Call: ended.UnixNano(),
+		events = append(events, history.Event{Kind: history.Lost, Depth: 1, Call: ended.UnixNano(),
 			Return: ended.UnixNano()})
 	}
 	r.addEvents(events...)

@@ -288,7 +288,7 @@ func (d dice) small() uint64 {
 }
 
 func (d dice) acquire(names []scripts.Name) scripts.AcquireArgs {
-	a := scripts.AcquireArgs{Names: names, Owner: d.owner(), Level: 1 + d.IntN(3), Lease: scripts.ToMillis(pick(d, theLeases)), List: theLists[0], Seed: d.small()}
+	a := scripts.AcquireArgs{Names: names, Owner: d.owner(), Depth: 1 + d.IntN(3), Lease: scripts.ToMillis(pick(d, theLeases)), List: theLists[0], Seed: d.small()}
 	if d.in(6) {
 		a.List = pick(d, theLists)
 	}
@@ -332,7 +332,7 @@ func (d dice) script() step {
 		return d.sends(scripts.Inspect(names[0]))
 	case n < 31:
 		return d.run(func(name scripts.Name) scripts.Call {
-			a := scripts.AcquireArgs{Names: []scripts.Name{name}, Owner: d.owner(), Level: 1, Lease: scripts.ToMillis(theLeases[1]), List: theLists[0], Seed: d.small()}
+			a := scripts.AcquireArgs{Names: []scripts.Name{name}, Owner: d.owner(), Depth: 1, Lease: scripts.ToMillis(theLeases[1]), List: theLists[0], Seed: d.small()}
 			return scripts.Acquire(a)
 		}, "acquires")
 	case n < 33:

@@ -24,7 +24,7 @@ type Lock struct {
 	State    string
 	Owner    string
 	Identity scripts.Identity
-	Level    int
+	Depth    int
 	TTL      time.Duration // at most, unless renewed; or Forever
 	Token    uint64        // the highest counter: at least the last token, since names share counters
 	// Readers is the least number of readers on enough masters. These need not have a reader in common, since several
@@ -73,7 +73,7 @@ func Judge(name string, masters []Master, need int) Lock {
 	for owner, by := range grants {
 		switch {
 		case len(by) >= need:
-			lock.State, lock.Owner, lock.Identity, lock.Level = Held, owner, by[0].Identity, by[0].Level
+			lock.State, lock.Owner, lock.Identity, lock.Depth = Held, owner, by[0].Identity, by[0].Depth
 			lock.TTL = keptFor(by, need)
 			return lock
 		case len(by)+hiding >= need:

@@ -15,7 +15,7 @@ var (
 		"majority of the masters carry that list, or all of them answer and none has another; " +
 		"quorumlock admit -members does so, if what it asserts is true")
 	errUnmarkedExisting = errors.New("the master is new or has forgotten its list of masters. It gets it back when a " +
-		"majority of the masters carry it; or, while all of them answer, from a client without WithExistingDeployment " +
+		"majority of the masters carry it; or, while all of them answer, from a client without WithoutFounding " +
 		"(quorumlock run without -existing); quorumlock admit -members does so, if what it asserts is true")
 	errUnmarkable = fmt.Errorf("%w: the master is new or has forgotten its list of masters, and does not get "+
 		"this client's, which another of its masters refuses", ErrDiffers)

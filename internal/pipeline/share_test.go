@@ -19,13 +19,13 @@ var (
 
 // acquireArgs are of owner o:1 and the name k1, say.
 func acquireArgs(number string) scripts.AcquireArgs {
-	return scripts.AcquireArgs{Names: testkit.Names("k" + number), Owner: scripts.OwnerOf("o:" + number), Level: 1,
+	return scripts.AcquireArgs{Names: testkit.Names("k" + number), Owner: scripts.OwnerOf("o:" + number), Depth: 1,
 		Lease: scripts.ToMillis(maxLease), List: ours, Seed: 1}
 }
 
 // queueOf reads requests: A1 is a fresh acquire of owner 1, A1! one of two names, A1+ one with
 // another lease, A1? one that is sent alone; R1 and R1! are releases, R1t one that wants a
-// tombstone, L1 lowers the level, and X is a renewal.
+// tombstone, L1 lowers the depth, and X is a renewal.
 func queueOf(text string) (queue []request) {
 	footprints := map[string]*Footprint{}
 	for word := range strings.FieldsSeq(text) {
@@ -178,8 +178,8 @@ func TestCallsOfOtherListsShareNoRun(t *testing.T) {
 		{call: scripts.Acquire(other), footprint: new(Footprint)}})
 	testkit.Equal(t, runOf(out), 1, "requests in the run of a client, next to one with another list")
 	for what, args := range map[string]scripts.AcquireArgs{
-		"a repair":   {Names: testkit.Names("k"), Owner: scripts.OwnerOf("o:1"), Level: 1, Token: 7},
-		"a re-entry": {Names: testkit.Names("k"), Owner: scripts.OwnerOf("o:1"), Level: 2},
+		"a repair":   {Names: testkit.Names("k"), Owner: scripts.OwnerOf("o:1"), Depth: 1, Token: 7},
+		"a re-entry": {Names: testkit.Names("k"), Owner: scripts.OwnerOf("o:1"), Depth: 2},
 	} {
 		testkit.Check(t, !scripts.Acquire(args).CanShare(), "%s shares runs", what)
 	}

@@ -21,7 +21,7 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 	do := func(call scripts.Call) pipeline.Result { return pipe.DoAs(ctx, call, footprint) }
 	names, owner := []scripts.Name{name}, newOwner()
 	lease := scripts.ToMillis(min(4*n.Timeout(), n.MaxLease())) // after a crash, the lock is soon gone
-	acquire := scripts.AcquireArgs{Names: names, Owner: owner, Level: 1, Lease: lease, List: list, Seed: 1}
+	acquire := scripts.AcquireArgs{Names: names, Owner: owner, Depth: 1, Lease: lease, List: list, Seed: 1}
 	acquired := do(scripts.Acquire(acquire))
 	reply := acquired.Reply.Acquire
 	if acquired.NothingDone || acquired.Err == nil && reply.Outcome != scripts.Granted {

@@ -87,8 +87,8 @@ func (h *history) checkTokens() {
 		}
 		for _, e := range of.inner {
 			if e.Kind == Acquired && e.Token != of.Token && (e.Return != Unknown || e.Token != 0) {
-				h.report(e.Call, "token", "changed to %d when entered again (level %d, Lock called %s, returned %s): %s",
-					e.Token, e.Level, h.at(e.Call), h.at(e.Return), h.describe(of))
+				h.report(e.Call, "token", "changed to %d when entered again (depth %d, Lock called %s, returned %s): %s",
+					e.Token, e.Depth, h.at(e.Call), h.at(e.Return), h.describe(of))
 			}
 		}
 	}

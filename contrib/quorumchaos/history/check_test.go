@@ -12,7 +12,7 @@ import (
 // acquired is a lock of client 1, 2, ... over "k" with the token of the same number, with the given
 // changes.
 func acquired(client int, call, ret int64, change ...func(*Event)) Event {
-	e := Event{Client: client, Name: "k", Owner: string(rune('a'-1+client)) + ":1", Level: 1, Kind: Acquired,
+	e := Event{Client: client, Name: "k", Owner: string(rune('a'-1+client)) + ":1", Depth: 1, Kind: Acquired,
 		Token: uint64(client), Call: call, Return: ret}
 	for _, c := range change {
 		c(&e)
@@ -30,7 +30,7 @@ func wasLost(client int, call, ret int64, change ...func(*Event)) Event {
 
 func token(n uint64) func(*Event)    { return func(e *Event) { e.Token = n } }
 func deadline(at int64) func(*Event) { return func(e *Event) { e.Deadline = at } }
-func level(n int) func(*Event)       { return func(e *Event) { e.Level = n } }
+func depth(n int) func(*Event)       { return func(e *Event) { e.Depth = n } }
 func name(s string) func(*Event)     { return func(e *Event) { e.Name = s } }
 func owner(s string) func(*Event)    { return func(e *Event) { e.Owner = s } }
 func ofKind(k Kind) func(*Event)     { return func(e *Event) { e.Kind = k } }
@@ -109,25 +109,25 @@ func TestCheck(t *testing.T) {
 		"the highest tokens": {events: []Event{acquired(1, 0, 10, token(1<<53-2), deadline(20)),
 			acquired(2, 30, 40, token(1<<53-1))}},
 
-		"entered again": {events: []Event{acquired(1, 0, 10), acquired(1, 12, 14, level(2)),
-			acquired(1, 15, 16, level(3)), released(1, 17, 18, level(3)), released(1, 19, 20, level(2)),
-			acquired(1, 21, 22, level(2)), released(1, 30, 31), released(1, 32, 33, level(2)), acquired(2, 5, 40)}},
-		"the inner level released, and another client enters": {events: []Event{acquired(1, 0, 10),
-			acquired(1, 12, 14, level(2)), released(1, 17, 18, level(2)), acquired(2, 5, 20), released(1, 30, 31)},
+		"entered again": {events: []Event{acquired(1, 0, 10), acquired(1, 12, 14, depth(2)),
+			acquired(1, 15, 16, depth(3)), released(1, 17, 18, depth(3)), released(1, 19, 20, depth(2)),
+			acquired(1, 21, 22, depth(2)), released(1, 30, 31), released(1, 32, 33, depth(2)), acquired(2, 5, 40)}},
+		"the inner depth released, and another client enters": {events: []Event{acquired(1, 0, 10),
+			acquired(1, 12, 14, depth(2)), released(1, 17, 18, depth(2)), acquired(2, 5, 20), released(1, 30, 31)},
 			want: "overlap porcupine"},
 		"entered again, the token changed": {events: []Event{acquired(1, 0, 10),
-			acquired(1, 12, 14, level(2), token(2)), released(1, 20, 21)}, want: "porcupine token", dishonest: "token"},
+			acquired(1, 12, 14, depth(2), token(2)), released(1, 20, 21)}, want: "porcupine token", dishonest: "token"},
 		"entered again after the end": {events: []Event{acquired(1, 0, 10), released(1, 20, 25),
-			acquired(1, 26, 27, level(2))}, want: "porcupine"},
+			acquired(1, 26, 27, depth(2))}, want: "porcupine"},
 		"entered again during Unlock": {events: []Event{acquired(1, 0, 10), released(1, 20, 25),
-			acquired(1, 21, 27, level(2))}},
+			acquired(1, 21, 27, depth(2))}},
 		"entered again after a loss was seen": {events: []Event{acquired(1, 0, 10), wasLost(1, 20, 22),
-			acquired(1, 23, 24, level(2))}, want: "porcupine"},
+			acquired(1, 23, 24, depth(2))}, want: "porcupine"},
 		"entered again past a deadline that was moved unseen": {events: []Event{acquired(1, 0, 10, deadline(20)),
-			acquired(1, 23, 24, level(2))}},
-		"a level skipped": {events: []Event{acquired(1, 0, 10), acquired(1, 12, 14, level(3))}, want: "porcupine"},
-		"a level given twice": {events: []Event{acquired(1, 0, 10), acquired(1, 12, 14, level(2)),
-			acquired(1, 15, 16, level(2))}, want: "porcupine"},
+			acquired(1, 23, 24, depth(2))}},
+		"a depth skipped": {events: []Event{acquired(1, 0, 10), acquired(1, 12, 14, depth(3))}, want: "porcupine"},
+		"a depth given twice": {events: []Event{acquired(1, 0, 10), acquired(1, 12, 14, depth(2)),
+			acquired(1, 15, 16, depth(2))}, want: "porcupine"},
 
 		"an unknown outcome": {events: []Event{acquired(1, 0, 10), released(1, 20, 25),
 			acquired(2, 12, Unknown, token(0)), acquired(3, 30, 40, token(2))}},
@@ -139,7 +139,7 @@ func TestCheck(t *testing.T) {
 			acquired(2, 12, 21), wasLost(2, 30, 30)}},
 
 		"a release without an acquire":  {events: []Event{released(1, 0, 10)}, want: "log", dishonest: "log"},
-		"a re-entry without an acquire": {events: []Event{acquired(1, 0, 10, level(2))}, want: "log", dishonest: "log"},
+		"a re-entry without an acquire": {events: []Event{acquired(1, 0, 10, depth(2))}, want: "log", dishonest: "log"},
 		"an owner used twice": {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(1, 30, 40, token(2))},
 			want: "log", dishonest: "log"},
 		"returned before it began": {events: []Event{acquired(1, 10, 9)}, want: "log", dishonest: "log"},
@@ -173,8 +173,8 @@ func TestManyWaiters(t *testing.T) {
 
 func TestCheckCrowd(t *testing.T) {
 	hold := func(name, owner string, from, to int64) []Event {
-		return []Event{{Name: name, Owner: owner, Level: 1, Kind: Acquired, Token: 1, Call: from - 1, Return: from, Deadline: 1000},
-			{Name: name, Owner: owner, Level: 1, Kind: Released, Call: to, Return: to + 1}}
+		return []Event{{Name: name, Owner: owner, Depth: 1, Kind: Acquired, Token: 1, Call: from - 1, Return: from, Deadline: 1000},
+			{Name: name, Owner: owner, Depth: 1, Kind: Released, Call: to, Return: to + 1}}
 	}
 	join := slices.Concat[[]Event]
 	for _, c := range []struct {

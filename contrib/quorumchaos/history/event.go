@@ -44,8 +44,8 @@ func (k Kind) String() string {
 type Event struct {
 	Client int
 	Name   string
-	Owner  string // unique for each lock: all levels of one lock have the same
-	Level  int    // of the handle: 1 (or 0) for the one that releases the lock, more for re-entries
+	Owner  string // unique for each lock: all depths of one lock have the same
+	Depth  int    // of the handle: 1 (or 0) for the one that releases the lock, more for re-entries
 	Kind   Kind
 	Shared bool   // of an acquire: by a reader
 	Token  uint64 // of an acquire; 0 if Return is Unknown and the token is unknown too

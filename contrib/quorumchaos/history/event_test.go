@@ -12,10 +12,10 @@ import (
 )
 
 var samples = []Event{
-	{Client: 3, Name: "k", Owner: "a:1", Level: 1, Kind: Acquired, Token: 1<<53 - 1, Call: -5, Return: 1<<62 + 1,
+	{Client: 3, Name: "k", Owner: "a:1", Depth: 1, Kind: Acquired, Token: 1<<53 - 1, Call: -5, Return: 1<<62 + 1,
 		Deadline: Unknown},
 	{Name: "a\x00b\xff\n", Owner: "b:2", Kind: Released, Return: Unknown},
-	{Name: "a\x00b\xfe\n", Owner: "\"", Level: 2, Kind: Lost},
+	{Name: "a\x00b\xfe\n", Owner: "\"", Depth: 2, Kind: Lost},
 	{},
 }
 

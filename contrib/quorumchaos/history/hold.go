@@ -12,7 +12,7 @@ const never int64 = math.MaxInt64
 
 // hold is one owner's lock on one name, from Lock to its end.
 type hold struct {
-	Event        // the acquire of level 1
+	Event        // the acquire of depth 1
 	end   int64  // min(Unlock called, deadline, context ended); never if none is known
 	over  int64  // when the end was known: Unlock returned; never if it was not seen
 	how   string // how it ended
@@ -57,7 +57,7 @@ func (h *history) gather(events []Event) {
 	})
 	owners := map[string]*hold{}
 	for _, e := range events {
-		if e.Kind != Acquired || e.Level > 1 {
+		if e.Kind != Acquired || e.Depth > 1 {
 			continue
 		}
 		switch known := owners[e.Owner]; {
@@ -81,7 +81,7 @@ func (h *history) gather(events []Event) {
 				h.at(e.Call))
 		}
 		if known == nil {
-			h.report(e.Call, "log", "owner %s: %v of level %d at %s, without an acquire of level 1", e.Owner, e.Kind, e.Level,
+			h.report(e.Call, "log", "owner %s: %v of depth %d at %s, without an acquire of depth 1", e.Owner, e.Kind, e.Depth,
 				h.at(e.Call))
 			continue
 		}
@@ -91,7 +91,7 @@ func (h *history) gather(events []Event) {
 			known.reads, known.lower = min(known.reads, e.Call), &e
 		case e.Kind != Acquired && e.Kind != Released && e.Kind != Lost:
 			h.report(e.Call, "log", "owner %s: %v at %s", e.Owner, e.Kind, h.at(e.Call))
-		case e.Level > 1:
+		case e.Depth > 1:
 			known.inner = append(known.inner, e)
 		case e.Kind != Acquired && e.Call < known.end:
 			known.end, known.over, known.how = e.Call, e.Return, e.Kind.String()

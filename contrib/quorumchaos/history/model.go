@@ -16,12 +16,12 @@ import (
 // seen (Unlock returned, the loss noticed), or at any time later if it was never seen. The state is
 // that of one name:
 //
-//   - enter, level 1, with a token: only while the name is free, only with a token above the last
+//   - enter, depth 1, with a token: only while the name is free, only with a token above the last
 //     one.
-//   - enter, level n > 1: only by the owner, with its token, at level n − 1.
-//   - leave, of a level above 1: lowers the owner's level; changes nothing after the end of the
+//   - enter, depth n > 1: only by the owner, with its token, at depth n − 1.
+//   - leave, of a depth above 1: lowers the owner's depth; changes nothing after the end of the
 //     lock.
-//   - end: the owner's lock is over, at whatever level. The last token stays.
+//   - end: the owner's lock is over, at whatever depth. The last token stays.
 //   - read, with a token: only while no writer holds, with a token above the last writer's, and no lower than
 //     the last reader's. It adds the owner to the readers. Readers enter again unseen.
 //   - lower: the owner, which holds alone, is a reader from now on.
@@ -32,7 +32,7 @@ import (
 // after that.
 //
 // With dishonest clocks two clients may hold at once, and only the order of the tokens remains of
-// the model: enter of level 1. checkTokens decides that completely, so the search then only draws
+// the model: enter of depth 1. checkTokens decides that completely, so the search then only draws
 // the view.
 
 type opKind int
@@ -49,15 +49,15 @@ const (
 type op struct {
 	kind  opKind
 	owner string
-	level int
+	depth int
 	token uint64
 	how   string // how the hold ended
 }
 
 // state is a name's. The zero value is a name that was never held.
 type state struct {
-	owner   string // "" for a free name, at level 0
-	level   int
+	owner   string // "" for a free name, at depth 0
+	depth   int
 	last    uint64 // the last token
 	readers string // their owners, each after a comma, in order
 	shared  bool   // the last token is a reader's
@@ -80,16 +80,16 @@ func (s state) without(owner string) state {
 
 func (s state) step(o op, exclusive bool) (bool, state) {
 	switch {
-	case o.kind == enter && o.level == 1:
-		free := s.level == 0 && s.readers == "" || !exclusive
-		return free && o.token > s.last, state{owner: o.owner, level: 1, last: o.token}
+	case o.kind == enter && o.depth == 1:
+		free := s.depth == 0 && s.readers == "" || !exclusive
+		return free && o.token > s.last, state{owner: o.owner, depth: 1, last: o.token}
 	case o.kind == read:
-		free := s.level == 0 || !exclusive
+		free := s.depth == 0 || !exclusive
 		rises := o.token > s.last || o.token == s.last && s.shared
 		next := state{last: o.token, readers: s.readers, shared: true}
 		return free && rises, next.add(o.owner)
 	case o.kind == lower:
-		mine := s.level > 0 && s.owner == o.owner
+		mine := s.depth > 0 && s.owner == o.owner
 		if !mine { // it was over
 			return true, s
 		}
@@ -97,27 +97,27 @@ func (s state) step(o op, exclusive bool) (bool, state) {
 	case o.kind == end && s.reads(o.owner):
 		return true, s.without(o.owner)
 	case o.kind == enter:
-		mine := s.level > 0 && s.owner == o.owner && o.token == s.last
-		return mine && o.level == s.level+1, state{owner: s.owner, level: s.level + 1, last: s.last}
-	case o.kind == leave && s.owner == o.owner && s.level > 1:
-		return true, state{owner: s.owner, level: s.level - 1, last: s.last}
+		mine := s.depth > 0 && s.owner == o.owner && o.token == s.last
+		return mine && o.depth == s.depth+1, state{owner: s.owner, depth: s.depth + 1, last: s.last}
+	case o.kind == leave && s.owner == o.owner && s.depth > 1:
+		return true, state{owner: s.owner, depth: s.depth - 1, last: s.last}
 	case o.kind == leave:
 		return true, s
 	default:
-		return s.level > 0 && s.owner == o.owner, state{last: s.last}
+		return s.depth > 0 && s.owner == o.owner, state{last: s.last}
 	}
 }
 
 func (o op) String() string {
 	switch o.kind {
 	case enter:
-		return fmt.Sprintf("%s enters, level %d, token %d", o.owner, o.level, o.token)
+		return fmt.Sprintf("%s enters, depth %d, token %d", o.owner, o.depth, o.token)
 	case read:
 		return fmt.Sprintf("%s reads, token %d", o.owner, o.token)
 	case lower:
 		return o.owner + " is downgraded"
 	case leave:
-		return fmt.Sprintf("%s leaves level %d", o.owner, o.level)
+		return fmt.Sprintf("%s leaves depth %d", o.owner, o.depth)
 	default:
 		return fmt.Sprintf("%s ends: %s", o.owner, o.how)
 	}
@@ -127,10 +127,10 @@ func (s state) String() string {
 	if s.readers != "" {
 		return fmt.Sprintf("read by %s, last token %d", strings.TrimPrefix(s.readers, ","), s.last)
 	}
-	if s.level == 0 {
+	if s.depth == 0 {
 		return fmt.Sprintf("free, last token %d", s.last)
 	}
-	return fmt.Sprintf("%s holds, level %d, token %d", s.owner, s.level, s.last)
+	return fmt.Sprintf("%s holds, depth %d, token %d", s.owner, s.depth, s.last)
 }
 
 func model(exclusive bool) porcupine.Model {
@@ -154,7 +154,7 @@ func (h *history) operations(exclusive bool) []porcupine.Operation {
 		if of.Shared {
 			add(of.Client, of.Call, of.Return, op{kind: read, owner: of.Owner, token: of.Token})
 		} else {
-			add(of.Client, of.Call, of.Return, op{kind: enter, owner: of.Owner, level: 1, token: of.Token})
+			add(of.Client, of.Call, of.Return, op{kind: enter, owner: of.Owner, depth: 1, token: of.Token})
 		}
 		if !exclusive {
 			continue
@@ -164,11 +164,11 @@ func (h *history) operations(exclusive bool) []porcupine.Operation {
 		}
 		for _, e := range of.inner {
 			switch {
-			case of.reads != never: // a reader's levels count for nobody else
+			case of.reads != never: // a reader's depths count for nobody else
 			case e.Kind == Released:
-				add(e.Client, e.Call, e.Return, op{kind: leave, owner: e.Owner, level: e.Level})
+				add(e.Client, e.Call, e.Return, op{kind: leave, owner: e.Owner, depth: e.Depth})
 			case e.Kind == Acquired && e.Return != Unknown:
-				add(e.Client, e.Call, e.Return, op{kind: enter, owner: e.Owner, level: e.Level, token: e.Token})
+				add(e.Client, e.Call, e.Return, op{kind: enter, owner: e.Owner, depth: e.Depth, token: e.Token})
 			}
 		}
 		switch {

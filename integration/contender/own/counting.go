@@ -101,7 +101,7 @@ func (h *counted) leave() bool {
 	}) > len(h.of.pools)/2
 }
 
-func (h *counted) Slot() int                { return h.number }
+func (h *counted) Slots() []int             { return []int{h.number} }
 func (h *counted) Owner() string            { return fmt.Sprintf("counted:%d", h.number) }
 func (h *counted) Token() uint64            { return uint64(h.number) }
 func (h *counted) Deadline() time.Time      { return h.until }

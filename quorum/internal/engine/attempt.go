@@ -136,7 +136,7 @@ func (a *attempt) ask(approach waiting.Approach) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := e.Clock.Now()
-	args := scripts.AcquireArgs{Level: 1, Lease: h.terms.Millis, Seed: tokenSeed()}
+	args := scripts.AcquireArgs{Depth: 1, Lease: h.terms.Millis, Seed: tokenSeed()}
 	if approach.Reserves() {
 		args.Reservation = reservationMillis
 	}

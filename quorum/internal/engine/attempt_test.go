@@ -352,7 +352,7 @@ func TestARequestThatIsNotSentAgain(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		h, tally := c.lock(t), newTallyOfAll(1)
 		h.First().Release()
-		again := &request{hold: h, command: lease.Command{Do: lease.Enter, Master: 2, Level: 2}, tally: tally}
+		again := &request{hold: h, command: lease.Command{Do: lease.Enter, Master: 2, Depth: 2}, tally: tally}
 		again.submit(false)
 		<-tally.Decided
 		_, failed := tally.Result()
@@ -361,7 +361,7 @@ func TestARequestThatIsNotSentAgain(t *testing.T) {
 		held := c.lock(t)
 		tally = newTallyOfAll(1)
 		c.Nodes[2].Close()
-		again = &request{hold: held, command: lease.Command{Do: lease.Enter, Master: 2, Level: 2}, tally: tally}
+		again = &request{hold: held, command: lease.Command{Do: lease.Enter, Master: 2, Depth: 2}, tally: tally}
 		again.sendAgain()
 		_, failed = tally.Result()
 		testkit.Check(t, len(failed) == 1 && errors.Is(failed[0], node.ErrClosed) && held.members[2].err != nil, "%v", failed)

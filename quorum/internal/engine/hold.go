@@ -50,14 +50,14 @@ type Hold struct {
 	list   *scripts.List // of masters; nil while it is not known
 	// predecessor is the owner that this one takes over from; nil for none.
 	predecessor *scripts.Owner
-	first       Handle                // of level 1
+	first       Handle                // of depth 1
 	entry       schedule.Entry[*Hold] // in the schedule, while it is held
 
 	// mu orders the owner's requests: the lease's commands are carried out with mu held.
 	mu        sync.Mutex
 	lease     lease.Lease
 	members   []member
-	inner     []*Handle // of levels above 1. Invariant: one for each, while it is held
+	inner     []*Handle // of depths above 1. Invariant: one for each, while it is held
 	ended     error     // of Events.Ending, or nil. Invariant: not nil once the lock has ended
 	postponed bool      // its renewal is due at entry.At, and is not put off again
 	attempt   *attempt  // Invariant: nil once it has become a lock
@@ -67,7 +67,7 @@ type Hold struct {
 type Handle struct {
 	hold     *Hold
 	user     User
-	level    int
+	depth    int
 	unlocked atomic.Bool
 }
 
@@ -126,7 +126,7 @@ func (h *Hold) Init(e *Engine, terms *Terms, names []string, predecessor *script
 		h.names = append(h.names, scripts.NewName(name))
 	}
 	h.entry.Owner = h
-	h.first.hold, h.first.user, h.first.level = h, user, 1
+	h.first.hold, h.first.user, h.first.depth = h, user, 1
 	h.members = make([]member, len(e.Nodes))
 	for i := range h.members {
 		h.members[i].hold, h.members[i].node = h, i
@@ -180,7 +180,7 @@ func (h *Hold) carryOutLocked(commands []lease.Command, t *Tally) (rest []lease.
 			return commands[i+1:]
 		case lease.Release:
 			if isNew {
-				call = scripts.Release(h.names, h.ownerAs(c.Mode), c.Level)
+				call = scripts.Release(h.names, h.ownerAs(c.Mode), c.Depth)
 			}
 			h.sendRelease(c, call, t)
 		case lease.Ask, lease.Enter, lease.Repair, lease.Raise, lease.Extend:

@@ -36,7 +36,7 @@ func (l *Handle) endLease(room []lease.Command) (releases []lease.Command, keepe
 	return h.carryOutLocked(h.lease.Unlock(now, room), nil), keepers, before
 }
 
-// Lower ends an inner handle, and lowers the level here and on the nodes. t is nil if the handle doesn't hold the lock.
+// Lower ends an inner handle, and lowers the depth here and on the nodes. t is nil if the handle doesn't hold the lock.
 func (l *Handle) Lower() (t *Tally, before Status) {
 	h := l.hold
 	h.mu.Lock()
@@ -49,7 +49,7 @@ func (l *Handle) Lower() (t *Tally, before Status) {
 	return h.releaseLocked(h.leaveLocked(l), 0), before
 }
 
-// releaseLocked carries out the releases of a lock, or of a level of it. The tally
+// releaseLocked carries out the releases of a lock, or of a depth of it. The tally
 // counts a node that gets no release as one that has confirmed. keepers are the nodes that should have
 // the owner, bit by node.
 func (h *Hold) releaseLocked(commands []lease.Command, keepers uint64) *Tally {
@@ -64,7 +64,7 @@ func (h *Hold) releaseLocked(commands []lease.Command, keepers uint64) *Tally {
 // that none is resent after it.
 func (h *Hold) sendRelease(c lease.Command, call scripts.Call, t *Tally) {
 	footprint := &h.members[c.Master].footprint
-	if c.Level == 0 {
+	if c.Depth == 0 {
 		footprint.Abandon()
 	}
 	if footprint.NothingThere() {

@@ -95,7 +95,7 @@ func TestBackOutEndsTheContext(t *testing.T) {
 		undone := inner.BackOut()
 		undone.AwaitFor(t.Context(), time.Second)
 		enough, _ := undone.Result()
-		testkit.Check(t, user.hasEnded() && enough && undone.Counted() == 3, "it goes on, or %d nodes have lowered the level", undone.Counted())
+		testkit.Check(t, user.hasEnded() && enough && undone.Counted() == 3, "it goes on, or %d nodes have lowered the depth", undone.Counted())
 	})
 }
 
@@ -119,7 +119,7 @@ func TestAHandleThatHasLeftChangesNothing(t *testing.T) {
 		left.Lower()
 		again, s := left.Lower()
 		extended, _ := left.Extend(time.Second)
-		testkit.Check(t, again == nil && extended == nil && s.Level == 2 && !s.Holds() && left.Status().Level == 2,
+		testkit.Check(t, again == nil && extended == nil && s.Depth == 2 && !s.Holds() && left.Status().Depth == 2,
 			"%+v, then %+v", s, left.Status())
 		_, is := left.Enter(new(Handle), newHolder(), lease.Write)
 		testkit.Equal(t, is, NotHeld, "entered")

@@ -28,11 +28,11 @@ func (r *request) call() scripts.Call {
 		return scripts.Raise(h.names, h.ownerAs(h.lease.Mode()), h.lease.Token())
 	case c.Do == lease.Extend:
 		return scripts.Renew(h.list, []scripts.Renewal{h.renewal(scripts.ToMillis(c.Lease))})
-	case c.Do == lease.Ask && c.Level == 1 && c.Mode == h.terms.Mode:
-		// A request with another level or mode is sent again, after a re-entry or a downgrade.
+	case c.Do == lease.Ask && c.Depth == 1 && c.Mode == h.terms.Mode:
+		// A request with another depth or mode is sent again, after a re-entry or a downgrade.
 		return r.attempt.call
 	}
-	return h.grantCall(c.Mode, scripts.AcquireArgs{Level: c.Level, Lease: scripts.ToMillis(c.Lease), Token: h.lease.Token()})
+	return h.grantCall(c.Mode, scripts.AcquireArgs{Depth: c.Depth, Lease: scripts.ToMillis(c.Lease), Token: h.lease.Token()})
 }
 
 func (r *request) startLocked(call scripts.Call) error {

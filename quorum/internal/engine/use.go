@@ -13,7 +13,7 @@ type Status struct {
 	Phase    lease.Phase
 	Cause    lease.Cause
 	Mode     lease.Mode
-	Level    int     // of the hold
+	Depth    int     // of the hold
 	Valid    bool    // by the clock
 	Unlocked bool    // the handle was
 	Ended    error   // from Events.Ending, or nil
@@ -32,7 +32,7 @@ func (l *Handle) Status() Status {
 
 func (l *Handle) statusLocked(now clock.Instant) Status {
 	h := l.hold
-	s := Status{Phase: h.lease.Phase(), Cause: h.lease.Cause(), Mode: h.lease.Mode(), Level: h.lease.Level(),
+	s := Status{Phase: h.lease.Phase(), Cause: h.lease.Cause(), Mode: h.lease.Mode(), Depth: h.lease.Depth(),
 		Valid: h.lease.Valid(now), Unlocked: l.unlocked.Load(), Ended: h.ended}
 	if !s.Valid {
 		s.Keepers = h.keepersLocked()
@@ -43,8 +43,8 @@ func (l *Handle) statusLocked(now clock.Instant) Status {
 // Hold returns the hold that the handle is an entry into.
 func (l *Handle) Hold() *Hold { return l.hold }
 
-// Level returns the level to which the handle entered, 1 for the first.
-func (l *Handle) Level() int { return l.level }
+// Depth returns the depth to which the handle entered, 1 for the first.
+func (l *Handle) Depth() int { return l.depth }
 
 // IsUnlocked reports whether the handle was unlocked, or handed over.
 func (l *Handle) IsUnlocked() bool { return l.unlocked.Load() }
@@ -80,9 +80,9 @@ const (
 	Upgrades       // a reader would become a writer
 )
 
-// Enter raises the level of the hold by one, here and on the nodes, and gives it to the inner handle. A quorum must
+// Enter raises the depth of the hold by one, here and on the nodes, and gives it to the inner handle. A quorum must
 // confirm that it keeps the lock: t counts the nodes. A concurrent downgrade either happens first, and Enter sees it,
-// or is refused because of the new level.
+// or is refused because of the new depth.
 func (l *Handle) Enter(inner *Handle, user User, mode lease.Mode) (t *Tally, is Entry) {
 	h := l.hold
 	inner.hold, inner.user = h, user
@@ -97,7 +97,7 @@ func (l *Handle) Enter(inner *Handle, user User, mode lease.Mode) (t *Tally, is 
 	}
 	t = newTally(len(h.members), h.engine.Need)
 	commands := h.lease.Enter(now, nil)
-	inner.level = h.lease.Level()
+	inner.depth = h.lease.Depth()
 	h.inner = append(h.inner, inner)
 	h.carryOutLocked(commands, t)
 	return t, Entered
@@ -113,7 +113,7 @@ func (l *Handle) BackOut() *Tally {
 	defer l.user.EndContext(nil)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if l.level > 0 && h.lease.Phase() == lease.Held {
+	if l.depth > 0 && h.lease.Phase() == lease.Held {
 		commands := h.leaveLocked(l)
 		t = newTallyOfAll(len(commands))
 		h.carryOutLocked(commands, t)
@@ -121,7 +121,7 @@ func (l *Handle) BackOut() *Tally {
 	return t
 }
 
-// leaveLocked ends an inner handle: it lowers the level by one, and returns the commands that do so on the
+// leaveLocked ends an inner handle: it lowers the depth by one, and returns the commands that do so on the
 // nodes.
 func (h *Hold) leaveLocked(l *Handle) []lease.Command {
 	h.inner = slices.DeleteFunc(h.inner, func(other *Handle) bool { return other == l })
@@ -139,7 +139,7 @@ func (l *Handle) Extend(lasts time.Duration) (t *Tally, before Status) {
 // the lock, if the lock has several names, or if a writer has entered it again.
 func (l *Handle) Downgrade() (t *Tally, before Status) {
 	return l.change(func(now clock.Instant, before Status) (commands []lease.Command, ok bool) {
-		if len(l.hold.names) > 1 || before.Level > 1 && before.Mode == lease.Write {
+		if len(l.hold.names) > 1 || before.Depth > 1 && before.Mode == lease.Write {
 			return nil, false
 		}
 		return l.hold.lease.Downgrade(now, nil), true

@@ -71,7 +71,7 @@ func (l *Lease) askNext(out []Command) []Command {
 	master := int(l.first+l.asked) % len(l.votes)
 	l.asked++
 	l.votes[master].answer = Unanswered
-	return append(out, l.noteRequest(Command{Do: Ask, Master: master, Level: 1, Lease: l.terms.Lease, Until: l.until(l.begunAt)}))
+	return append(out, l.noteRequest(Command{Do: Ask, Master: master, Depth: 1, Lease: l.terms.Lease, Until: l.until(l.begunAt)}))
 }
 
 // noteRequest records that a request goes out which may be granted.
@@ -206,7 +206,7 @@ func (l *Lease) Submitted(c Command) (again Command, goesOn bool) {
 	if l.HasEnded() {
 		return c, false
 	}
-	c.Level = l.level
+	c.Depth = l.depth
 	return l.noteRequest(c), true
 }
 

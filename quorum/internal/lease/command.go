@@ -13,10 +13,10 @@ const (
 	Ask     Do = iota // for a grant
 	Raise             // the counter to Token, if the owner still has its grant
 	Renew             // the grant, by Lease
-	Repair            // ask for the grant again, with Token and Level
+	Repair            // ask for the grant again, with Token and Depth
 	Enter             // the same, for a caller who waits; also for a downgrade
 	Extend            // as Renew, for a caller who waits
-	Release           // everything the owner holds if Level is 0, else set its level
+	Release           // everything the owner holds if Depth is 0, else set its depth
 	Submit            // the client's list to the master, and then call [Lease.Submitted] for the request
 	Decided           // the outcome of the attempt is certain
 	Stop              // the contexts: the lock is held for another StopBefore, or for longer if a renewal comes
@@ -28,7 +28,7 @@ type Command struct {
 	Do     Do
 	Master int
 	Mode   Mode // of a request for a grant, and of Release: as what the owner holds
-	Level  int
+	Depth  int
 	Lease  time.Duration
 	Until  clock.Instant // a grant by this command lasts until then
 	Cause  Cause         // of End

@@ -28,7 +28,7 @@
 //	                             Expired    End
 //	           Enter, Extend                the same at all masters
 //	           Downgrade                    Enter at all masters, as a reader
-//	           Leave                        Release to the lower level
+//	           Leave                        Release to the lower depth
 //	           Linger            Lingering  End
 //	           Unlock            Released   End, Release
 //	           Unlock, the deadline has passed
@@ -42,7 +42,7 @@
 //	           Unlock            Released   End, Release
 //	Expired    Drop                         Release
 //
-// No request that could be granted follows a Release to level 0: no later phase emits one. If a
+// No request that could be granted follows a Release to depth 0: no later phase emits one. If a
 // master's marker does not accept the client, the reply to any request for a grant leads to Submit;
 // Submitted sends the request again. Interrupt ends a lease in any phase.
 //

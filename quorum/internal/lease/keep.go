@@ -95,7 +95,7 @@ func (l *Lease) Renew(now clock.Instant, out []Command) []Command {
 	}
 	l.renewedAt = now
 	for i := range l.votes {
-		c := Command{Do: Renew, Master: i, Level: l.level, Lease: l.terms.Lease, Until: l.until(now), Mode: l.mode}
+		c := Command{Do: Renew, Master: i, Depth: l.depth, Lease: l.terms.Lease, Until: l.until(now), Mode: l.mode}
 		switch v := &l.votes[i]; {
 		case v.has(renewing):
 			continue
@@ -244,10 +244,10 @@ func (l *Lease) Drop(out []Command) []Command { return l.release(0, out) }
 
 // release sends a release to each master that may hold something of the owner's, even if it has not
 // replied.
-func (l *Lease) release(level int, out []Command) []Command {
+func (l *Lease) release(depth int, out []Command) []Command {
 	for i := range l.votes {
 		if l.votes[i].has(mayHold) {
-			out = append(out, Command{Do: Release, Master: i, Mode: l.mode, Level: level})
+			out = append(out, Command{Do: Release, Master: i, Mode: l.mode, Depth: depth})
 		}
 	}
 	return out

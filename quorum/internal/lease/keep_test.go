@@ -339,7 +339,7 @@ func TestTwoCountersToRaise(t *testing.T) {
 func TestAGivenLock(t *testing.T) {
 	l, until := new(Lease), start.Add(time.Second)
 	l.InitHeld(&Terms{StopBefore: time.Second}, 7, until)
-	if !l.Valid(start) || l.Token() != 7 || l.Level() != 1 || l.Deadline() != until || l.ContextsEnd() != start || l.EndedByMaxHold() {
+	if !l.Valid(start) || l.Token() != 7 || l.Depth() != 1 || l.Deadline() != until || l.ContextsEnd() != start || l.EndedByMaxHold() {
 		t.Errorf("%+v", l)
 	}
 }

@@ -57,7 +57,7 @@ type Lease struct {
 	toRaise    uint8 // how many counters are yet to be raised. Invariant: the number of votes that are behind; 0 once it is held
 	writeBacks uint8 // how many were to be raised in all. Invariant: toRaise <= writeBacks
 	token      uint64
-	level      int // Invariant: level >= 1 while it is kept
+	depth      int // Invariant: depth >= 1 while it is kept
 
 	begunAt    clock.Instant // read before the requests for a grant were sent
 	renewedAt  clock.Instant // read before the last renewals, or else those requests, were sent
@@ -95,7 +95,7 @@ func (v *Vote) clear(f flags)    { v.flags &^= f }
 
 // Init makes a lease with a vote for each master. It asks for nothing yet, and keeps the slice.
 func (l *Lease) Init(terms *Terms, votes []Vote) {
-	*l = Lease{terms: terms, votes: votes, mode: terms.Mode, level: 1, begunAt: clock.Never, renewedAt: clock.Never,
+	*l = Lease{terms: terms, votes: votes, mode: terms.Mode, depth: 1, begunAt: clock.Never, renewedAt: clock.Never,
 		deadline: clock.Never, maxHoldEnd: clock.Never, next: clock.Never}
 	for i := range votes {
 		votes[i] = Vote{until: clock.Never}
@@ -114,7 +114,7 @@ func (l *Lease) Mode() Mode              { return l.mode }
 func (l *Lease) Verdict() Verdict        { return l.verdict }
 func (l *Lease) Cause() Cause            { return l.cause }
 func (l *Lease) Token() uint64           { return l.token }
-func (l *Lease) Level() int              { return l.level }
+func (l *Lease) Depth() int              { return l.depth }
 func (l *Lease) BegunAt() clock.Instant  { return l.begunAt }
 func (l *Lease) Deadline() clock.Instant { return l.deadline }
 

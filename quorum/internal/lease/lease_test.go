@@ -74,7 +74,7 @@ func (b *bench) want(commands string) {
 		case End:
 			got += fmt.Sprint("End ", c.Cause)
 		case Release:
-			got += fmt.Sprintf("Release %d to %d", c.Master, c.Level)
+			got += fmt.Sprintf("Release %d to %d", c.Master, c.Depth)
 		default:
 			got += fmt.Sprint(names[c.Do], " ", c.Master)
 		}
@@ -222,7 +222,7 @@ func TestEachRequestSubmitsTheList(t *testing.T) {
 	}
 }
 
-// A request that goes out again is of the present level and mode.
+// A request that goes out again is of the present depth and mode.
 func TestWhatGoesOutAgain(t *testing.T) {
 	b := held(t, Terms{})
 	ask := b.sent[2]
@@ -230,7 +230,7 @@ func TestWhatGoesOutAgain(t *testing.T) {
 	b.Enter(b.now, nil)
 	b.Downgrade(b.now, nil)
 	again, _ := b.Submitted(ask)
-	testkit.Check(t, again.Level == 2 && again.Mode == Read, "%+v", again)
+	testkit.Check(t, again.Depth == 2 && again.Mode == Read, "%+v", again)
 }
 
 // No request follows the end of an attempt. A master that does not accept the client still gets its list.

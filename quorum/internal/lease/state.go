@@ -43,7 +43,7 @@ func (l *Lease) Check() error {
 		"toRaise <= writeBacks":                 l.toRaise <= l.writeBacks,
 		"a lock that is kept has raised all":    !l.Kept() || l.toRaise == 0,
 		"a lock that is kept was won":           !l.Kept() || l.verdict == Won,
-		"level >= 1":                            !l.Kept() || l.level >= 1,
+		"depth >= 1":                            !l.Kept() || l.depth >= 1,
 		"deadline <= maxHoldEnd":                !l.Kept() || l.maxHoldEnd == clock.Never || l.deadline <= l.maxHoldEnd,
 		"no two votes that count are a process": keeping == len(processes),
 	} {
@@ -89,7 +89,7 @@ func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, ti
 	if l.IsDone() {
 		return b
 	}
-	b = append(b, byte(l.phase), byte(l.mode), byte(l.level))
+	b = append(b, byte(l.phase), byte(l.mode), byte(l.depth))
 	b = binary.AppendUvarint(b, l.token)
 	if l.phase <= Settling {
 		b = append(b, byte(l.verdict), byte(l.cause), l.toRaise, l.asked)

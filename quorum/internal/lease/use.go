@@ -6,11 +6,11 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 )
 
-// Enter raises the level of a valid lock by one, and has each master confirm that it keeps the lock. Levels and
+// Enter raises the depth of a valid lock by one, and has each master confirm that it keeps the lock. Levels and
 // tokens on the masters are absolute, so a request or reply that is lost or repeated counts once. For a fixed lease
 // it requests only the remaining time, so that no master prolongs it.
 func (l *Lease) Enter(now clock.Instant, out []Command) []Command {
-	l.level++
+	l.depth++
 	return l.confirmAll(now, out)
 }
 
@@ -25,23 +25,23 @@ func (l *Lease) Downgrade(now clock.Instant, out []Command) []Command {
 	return l.confirmAll(now, out)
 }
 
-// confirmAll has each master confirm the lock, with its level and its mode.
+// confirmAll has each master confirm the lock, with its depth and its mode.
 func (l *Lease) confirmAll(now clock.Instant, out []Command) []Command {
 	lease := l.terms.Lease
 	if l.terms.Fixed {
 		lease = l.deadline.Sub(now)
 	}
 	for i := range l.votes {
-		c := Command{Do: Enter, Master: i, Level: l.level, Lease: lease, Until: clock.Deadline(now, lease, l.terms.Drift)}
+		c := Command{Do: Enter, Master: i, Depth: l.depth, Lease: lease, Until: clock.Deadline(now, lease, l.terms.Drift)}
 		out = append(out, l.noteRequest(c))
 	}
 	return out
 }
 
-// Leave lowers the level of a held lock by one, here and on the masters.
+// Leave lowers the depth of a held lock by one, here and on the masters.
 func (l *Lease) Leave(out []Command) []Command {
-	l.level--
-	return l.release(l.level, out)
+	l.depth--
+	return l.release(l.depth, out)
 }
 
 // Extend asks all masters for a lease of that length from now.

@@ -15,7 +15,7 @@ var faultWords = map[change]string{itRefuses: "begins to refuse commands", itPer
 
 // attemptDoes has the steps of an attempt that need no more words, and masterDoes the steps of a master.
 var attemptDoes = [...]string{asksOn: "asks the others", holds: "reads the clock", givesUp: "gives up", isDue: "is due",
-	enters: "enters again", leaves: "leaves a level", extends: "extends its lease", downgrades: "is downgraded", unlocks: "unlocks",
+	enters: "enters again", leaves: "leaves a depth", extends: "extends its lease", downgrades: "is downgraded", unlocks: "unlocks",
 	handsOver: "hands over"}
 
 var masterDoes = map[steps]string{restarts: "%s restarts", reverts: "%s restarts with the data that it had at the handing over",

@@ -39,7 +39,7 @@
 // search says whether it was complete.
 //
 // Without tokens all counters are alike: a master's counter is deleted after each call, and each grant has the
-// token 1. With lying clocks nobody sends a release to level 0: the end of a lease has the same effect.
+// token 1. With lying clocks nobody sends a release to depth 0: the end of a lease has the same effect.
 //
 // # Masters that fail over
 //

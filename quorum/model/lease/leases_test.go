@@ -40,7 +40,7 @@ type leaseState struct {
 	settled bool // Hold makes it a lock, or says why not
 	reads   bool
 	repairs uint8 // bit by master: the next renewal asks it for a grant
-	level   int
+	depth   int
 	token   uint64
 }
 
@@ -140,7 +140,7 @@ func (l *leases) intern(is *lease.Lease) leaseID {
 	id := leaseID(len(l.states))
 	l.byKey[string(key)] = id
 	st := leaseState{is: is, rest: 1 + numberOf(l.rests, string(rest)), phase: is.Phase(), begun: true, over: is.IsDone(), valid: is.Valid(now),
-		reads: is.Mode() == lease.Read, level: is.Level(), token: is.Token()}
+		reads: is.Mode() == lease.Read, depth: is.Depth(), token: is.Token()}
 	if err := is.Check(); err != nil && !mutate.IsMutant() { // a mutant may break one, and is found by what it promises
 		panic(err)
 	}
@@ -221,7 +221,7 @@ func (l *leases) becomes(what becoming, id requestID) requestID {
 		return (*known)[id]
 	}
 	r := l.requests[id]
-	kept := lease.Command{Do: r.cmd.Do, Mode: r.cmd.Mode, Level: r.cmd.Level, Lease: r.cmd.Lease}
+	kept := lease.Command{Do: r.cmd.Do, Mode: r.cmd.Mode, Depth: r.cmd.Depth, Lease: r.cmd.Lease}
 	switch what {
 	case isAccepted:
 		kept.Until = r.cmd.Until
@@ -367,7 +367,7 @@ func (l *leases) take(id leaseID, e event) (res result) {
 				fail(asksAfterRelease)
 			}
 		case lease.Release:
-			released = released || c.Level == 0
+			released = released || c.Depth == 0
 		}
 		d.request = l.request(r)
 		res.does = append(res.does, d)

@@ -42,8 +42,8 @@ type masters struct {
 	first  masterID // of a master that fails over
 }
 
-// anyLevel is the level of readers, which masters do not keep.
-const anyLevel = 255
+// anyDepth is the depth of readers, which masters do not keep.
+const anyDepth = 255
 
 // foreign is another program's member of a sorted set.
 const foreign = "a"
@@ -51,7 +51,7 @@ const foreign = "a"
 type masterState struct {
 	data    *fakeredis.Keyspace
 	owners  uint8         // bit by owner: who has a key
-	levels  [owners]uint8 // of the owners that have a key
+	depths  [owners]uint8 // of the owners that have a key
 	renamed [len(orders3)]uint32
 	unaware bool // its marker is another process's
 	run     string
@@ -200,12 +200,12 @@ func (m *masters) intern(data *fakeredis.Keyspace) masterID {
 			for _, name := range m.names[c] {
 				if data.Reads(name.String(), m.owners[o].String()) {
 					st.owners |= 1 << o
-					st.levels[o] = anyLevel
+					st.depths[o] = anyDepth
 					st.free = false
 				}
-				if level, there := data.Fields(name.String())[m.owners[o].String()]; there {
+				if depth, there := data.Fields(name.String())[m.owners[o].String()]; there {
 					st.owners |= 1 << o
-					st.levels[o] = level[0] - '0'
+					st.depths[o] = depth[0] - '0'
 					st.free = false
 				}
 			}
@@ -285,7 +285,7 @@ func (m *masters) carryOut(id masterID, client int, r *request, at place) replie
 // call is a request as package quorum makes it.
 func (m *masters) call(client int, owner scripts.Owner, r *request) scripts.Call {
 	names, millis := m.names[client], scripts.ToMillis(r.cmd.Lease)
-	args := scripts.AcquireArgs{Names: names, Owner: owner, Level: r.cmd.Level, Lease: millis, List: m.list}
+	args := scripts.AcquireArgs{Names: names, Owner: owner, Depth: r.cmd.Depth, Lease: millis, List: m.list}
 	if r.cmd.Mode == lease.Read {
 		owner = owner.AsReader()
 		args.Owner = owner
@@ -306,7 +306,7 @@ func (m *masters) call(client int, owner scripts.Owner, r *request) scripts.Call
 	case lease.Renew, lease.Extend:
 		return scripts.Renew(m.list, []scripts.Renewal{{Names: names, Owner: owner, Token: r.token, Lease: millis}})
 	case lease.Release:
-		return scripts.Release(names, owner, r.cmd.Level)
+		return scripts.Release(names, owner, r.cmd.Depth)
 	}
 	panic("no request")
 }
@@ -408,7 +408,7 @@ func (m *masters) noticed(id masterID, at place) masterID {
 // bump is a neighbour that is granted, and releases.
 func (m *masters) bump(data *fakeredis.Keyspace) {
 	names, owner := []scripts.Name{neighbours}, scripts.NewOwner("neighbour", 1)
-	m.run(data, scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Level: 1, Lease: scripts.ToMillis(tick), List: m.list}), 0)
+	m.run(data, scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Depth: 1, Lease: scripts.ToMillis(tick), List: m.list}), 0)
 	m.run(data, scripts.Release(names, owner, 0), 0)
 }
 

@@ -60,7 +60,7 @@ func longer(s *setup)     { s.lease, s.maxLease = 2, 2 }
 func isExtended(s *setup) { s.maxLease, s.extends = 2, true }
 func isFixed(s *setup)    { s.fixed = true }
 func readsLate(s *setup)  { s.late = allKinds }
-func isEntered(s *setup)  { s.levels = 2 }
+func isEntered(s *setup)  { s.depths = 2 }
 func probesToo(s *setup)  { s.probes = true }
 func againFirst(s *setup) { s.attempts = oneTwice }
 func isSlow(s *setup)     { s.slow = true }
@@ -89,7 +89,7 @@ func isFull(s *setup)      { s.refuses.Full = true; aFault(itRefuses)(s) }
 func isForbidden(s *setup) { s.refuses = noSets; aFault(itRefuses)(s) }
 func isHalf(s *setup)      { s.refuses.Forbidden = "SET"; aFault(itRefuses)(s) }
 func ofPair(s *setup)      { s.names = pair }
-func aReadsTwice(s *setup) { s.reads[0], s.levels = true, 2 }
+func aReadsTwice(s *setup) { s.reads[0], s.depths = true, 2 }
 
 // mutants are small edits of shipped files. Each leaves out one rule. The programs of internal/fakeredis stand for the
 // Lua, to which vectors hold them.
@@ -154,9 +154,9 @@ var mutants = []mutate.Mutant[setup]{
 		Setup: base.with(alone).with(stopsEarly)},
 	{Rule: "no request follows the release", Edits: in(attemptFile, "if l.HasEnded() {", "if false {"),
 		Setup: base.with(alone).with(aForgets).with(isSlow)},
-	{Rule: "a repair has the level", Edits: in(keepFile, "Do: Renew, Master: i, Level: l.level,", "Do: Renew, Master: i, Level: 1,"),
+	{Rule: "a repair has the depth", Edits: in(keepFile, "Do: Renew, Master: i, Depth: l.depth,", "Do: Renew, Master: i, Depth: 1,"),
 		Setup: base.with(alone).with(aForgets).with(isEntered)},
-	{Rule: "a request that goes out again has the present level", Edits: in(attemptFile, "	c.Level = l.level\n", ""),
+	{Rule: "a request that goes out again has the present depth", Edits: in(attemptFile, "	c.Depth = l.depth\n", ""),
 		Setup: base.with(alone).with(longer).with(aForgets).with(isSlow).with(isEntered)},
 	{Rule: "a release goes to masters that have not answered", Edits: in(keepFile, "if l.votes[i].has(mayHold) {", "if l.votes[i].has(mayHold) && l.votes[i].answer != Unanswered {"),
 		Setup: stands},
@@ -203,7 +203,7 @@ var mutants = []mutate.Mutant[setup]{
 		"		for member := range v.scores {\n			if true {"), Setup: stands.with(aReadsTwice).with(aFault(itIsMixed))},
 	{Rule: "an error proves nothing if the script may have written", Edits: in("internal/redisconn/replies.go", "return begins(reply, \"NOAUTH\"", "return true || begins(reply, \"NOAUTH\""),
 		Setup: stands.with(isHalf)},
-	{Rule: "a request sets the level", Edits: in(acquireFile, "		k.call(\"HSET\")\n		if need", "		if old, there, _ := k.hget(key, owner); there {\n			level = whole(or(old, 0) + or(level, 0))\n		}\n		k.call(\"HSET\")\n		if need"),
+	{Rule: "a request sets the depth", Edits: in(acquireFile, "		k.call(\"HSET\")\n		if need", "		if old, there, _ := k.hget(key, owner); there {\n			depth = whole(or(old, 0) + or(depth, 0))\n		}\n		k.call(\"HSET\")\n		if need"),
 		Setup: stands.with(isEntered)},
 	{Rule: "several names are granted all or none", Edits: in(acquireFile, "	if held {\n		if holder", "	if held && locks == names {\n		if holder"),
 		Setup: base.with(isFixed).with(ofPair)},

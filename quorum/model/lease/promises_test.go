@@ -14,7 +14,7 @@ const (
 	counterFell
 	asksAfterRelease
 	leftBehind
-	wrongLevel
+	wrongDepth
 	keepsOut
 	shortHold
 	longHold
@@ -35,7 +35,7 @@ var promises = [...]string{
 	counterFell:      "a script lowers a counter",
 	asksAfterRelease: "a request for a grant follows the release",
 	leftBehind:       "a released lease is left on a master",
-	wrongLevel:       "a master has another level than the holder",
+	wrongDepth:       "a master has another depth than the holder",
 	keepsOut:         "a lock that was downgraded keeps readers out",
 	shortHold:        "the lock is released before the end of its min hold",
 	longHold:         "the lock outlives its bound",
@@ -111,7 +111,7 @@ func (w *world) getsIn(s *state) bool {
 func (w *world) checkMasters(s *state, c, number int) promise {
 	o := ownerOf(c, number)
 	st := &w.ls.states[s.leases[o]]
-	if !st.over && !(st.phase == lease.Held && (w.levels > 1 || w.lowers)) || !st.begun {
+	if !st.over && !(st.phase == lease.Held && (w.depths > 1 || w.lowers)) || !st.begun {
 		return kept
 	}
 	if w.fails > 0 || s.restarts > 0 || w.clock != still && s.deaths > 0 {
@@ -128,10 +128,10 @@ func (w *world) checkMasters(s *state, c, number int) promise {
 		case st.over && w.sharesOwner(s, c): // by a mutant
 		case st.over && w.clock != lying && s.orphaned>>o&1 == 0:
 			return leftBehind
-		case !st.over && st.reads && s.deaths == 0 && s.forgets == 0 && at.levels[o] != anyLevel && st.repairs>>i&1 == 0:
+		case !st.over && st.reads && s.deaths == 0 && s.forgets == 0 && at.depths[o] != anyDepth && st.repairs>>i&1 == 0:
 			return keepsOut
-		case !st.over && s.deaths == 0 && at.levels[o] != anyLevel && int(at.levels[o]) != st.level && !st.reads:
-			return wrongLevel
+		case !st.over && s.deaths == 0 && at.depths[o] != anyDepth && int(at.depths[o]) != st.depth && !st.reads:
+			return wrongDepth
 		}
 	}
 	return kept

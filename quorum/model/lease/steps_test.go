@@ -124,7 +124,7 @@ func (w *world) happen(s *state, c int, e event) {
 		switch {
 		case d.submits:
 			push(l.submits[:], d.request)
-		case isRelease && r.cmd.Level == 0 && w.clock == lying: // an end of the lease does the same
+		case isRelease && r.cmd.Depth == 0 && w.clock == lying: // an end of the lease does the same
 		case isRelease && l.isDown:
 			w.owe(l, d.request)
 		case l.isDown:
@@ -274,7 +274,7 @@ func (w *world) failToSubmit(s *state, c, i, k int) {
 // clocks the tombstone may end at once.
 func (w *world) marked(l *link, id requestID) requestID {
 	r := &w.ls.requests[id]
-	if r.cmd.Do == lease.Release && r.cmd.Level == 0 && l.mayBe>>r.number&1 == 1 && w.clock != lying {
+	if r.cmd.Do == lease.Release && r.cmd.Depth == 0 && l.mayBe>>r.number&1 == 1 && w.clock != lying {
 		return w.ls.becomes(isMarked, id)
 	}
 	return id
@@ -568,16 +568,16 @@ func (w *world) callerSteps(s *state, c, number int, try *trial) {
 			does(isDue, 0)
 		}
 		calls := !w.isCalling(s, c, uint8(number))
-		if st.valid && st.level < w.levels && calls {
+		if st.valid && st.depth < w.depths && calls {
 			does(enters, 0)
 		}
-		if st.level > 1 && calls {
+		if st.depth > 1 && calls {
 			does(leaves, 0)
 		}
 		if st.valid && w.setup.extends && calls {
 			does(extends, 0)
 		}
-		if st.valid && w.lowers && !st.reads && st.level == 1 && calls {
+		if st.valid && w.lowers && !st.reads && st.depth == 1 && calls {
 			does(downgrades, 0)
 		}
 		if ends {

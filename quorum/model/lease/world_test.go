@@ -51,7 +51,7 @@ type setup struct {
 	ticks    uint8            // the length of the search; 0 for no end
 	probes   bool             // an attempt may ask one master first
 	late     kinds            // the kinds of requests whose replies a client may read late
-	levels   int              // how high a lock may be entered; 0 is 1
+	depths   int              // how high a lock may be entered; 0 is 1
 	extends  bool             // a holder may extend the lease to maxLease
 	closes   bool             // a Locker may be closed
 	twins    bool             // the first two masters are one process

@@ -123,7 +123,7 @@ func (w *world) next(c *client) {
 // ask asks the attempt's next master. Each client begins with another one.
 func (w *world) ask(c *client) {
 	master := (c.id + c.asked) % masters
-	reply := w.run(master, scripts.Acquire(scripts.AcquireArgs{Names: names(c.chosen), Owner: c.owner(), Level: 1,
+	reply := w.run(master, scripts.Acquire(scripts.AcquireArgs{Names: names(c.chosen), Owner: c.owner(), Depth: 1,
 		Lease: scripts.ToMillis(time.Hour), List: w.list, Seed: 1})).Acquire
 	w.log(c, "asks master %d: granted %v", master, reply.Outcome == scripts.Granted)
 	if reply.Outcome == scripts.Granted {

@@ -41,7 +41,7 @@ func TestStatus(t *testing.T) {
 	held := awaitIdentity(t, flags, "a")
 	host, _ := os.Hostname()
 	clitest.Contains(t, held, fmt.Sprintf(`"a" is held by sh on %s (%s, pid %d), for `, host, filepath.Base(os.Args[0]), p.Process.Pid),
-		"s at most unless renewed, taken at least ", " ago, level 1, token at most "+token+",", `owner "`+owner+`"`, d.Masters[0].Addr(), d.Masters[2].Addr())
+		"s at most unless renewed, taken at least ", " ago, depth 1, token at most "+token+",", `owner "`+owner+`"`, d.Masters[0].Addr(), d.Masters[2].Addr())
 	clitest.Ask(t, cli.ExitOK, "status", flags, "a", "b")
 	both, _ := clitest.Ask(t, cli.ExitFailed, "status", flags, "a", "c")
 	clitest.Contains(t, both, `"a" is held`, `"c" is free`)
@@ -83,7 +83,7 @@ func TestStatusOfAnotherLibrarysHolder(t *testing.T) {
 		testkit.Do(t, m, "PEXPIRE", name, "60000")
 	}
 	held, _ := clitest.Ask(t, cli.ExitOK, "status", d.Flags(t), name)
-	clitest.Contains(t, held, "\""+name+"\" is held for ", "unless renewed, level 1, owner \"8743c9c0")
+	clitest.Contains(t, held, "\""+name+"\" is held for ", "unless renewed, depth 1, owner \"8743c9c0")
 	testkit.Check(t, !strings.Contains(held, "token at most"), "a token: %s", held)
 	for _, m := range d.Masters[:2] {
 		testkit.Do(t, m, "CONFIG", "SET", "requirepass", "another")

@@ -85,8 +85,8 @@ func (l lockState) sentence(verb string) string {
 	case l.State == lockstate.Held && l.Readers > 0:
 		return fmt.Sprintf("%s %s held by %s %s%s%s", name, verb, readers(l.Readers), lasts(l.TTL), l.mostToken(", "), l.waits())
 	case l.State == lockstate.Held:
-		return fmt.Sprintf("%s %s held %s%s%s, level %d%s, owner %q", name, verb, l.holder(), lasts(l.TTL),
-			l.taken(time.Now()), l.Level, l.mostToken(", "), l.Owner)
+		return fmt.Sprintf("%s %s held %s%s%s, depth %d%s, owner %q", name, verb, l.holder(), lasts(l.TTL),
+			l.taken(time.Now()), l.Depth, l.mostToken(", "), l.Owner)
 	case l.State == lockstate.Free:
 		return fmt.Sprintf("%s %s free%s", name, verb, l.mostToken(", last "))
 	}
@@ -168,7 +168,7 @@ func (l lockState) taken(now time.Time) string {
 func says(m lockstate.Master, unused bool) string {
 	text := "free"
 	if m.Owner != "" {
-		text = fmt.Sprintf("held %s, level %d", lasts(m.TTL), m.Level)
+		text = fmt.Sprintf("held %s, depth %d", lasts(m.TTL), m.Depth)
 	}
 	if m.Readers > 0 {
 		text = "held by " + readers(m.Readers) + " " + lasts(m.TTL)
@@ -202,7 +202,7 @@ type lockJSON struct {
 	Slot   *int             `json:"slot,omitempty"` // of the semaphore of that name
 	State  string           `json:"state"`
 	Owner  string           `json:"owner,omitempty"`
-	Level  int              `json:"level,omitempty"`
+	Depth  int              `json:"depth,omitempty"`
 	Token  uint64           `json:"token"`
 	TTL    int64            `json:"ttl_ms"`
 	Holder scripts.Identity `json:"holder,omitzero"` // the process, if it is known
@@ -217,7 +217,7 @@ type masterJSON struct {
 	Name        string `json:"name"`
 	Error       string `json:"error,omitempty"`
 	Owner       string `json:"owner,omitempty"`
-	Level       int    `json:"level,omitempty"`
+	Depth       int    `json:"depth,omitempty"`
 	Token       uint64 `json:"token"`
 	TTL         int64  `json:"ttl_ms"`
 	Quarantine  int64  `json:"quarantine_ms"`
@@ -228,7 +228,7 @@ type masterJSON struct {
 func printLocksJSON(out io.Writer, locks []lockState) error {
 	all := make([]lockJSON, len(locks))
 	for i, l := range locks {
-		all[i] = lockJSON{l.Name, nil, l.State, l.Owner, l.Level, l.Token, milliseconds(l.TTL), l.Identity, l.since,
+		all[i] = lockJSON{l.Name, nil, l.State, l.Owner, l.Depth, l.Token, milliseconds(l.TTL), l.Identity, l.since,
 			l.Readers, l.WriterWaits, []masterJSON{}}
 		if semaphore, slot, ok := scripts.ParseSlot(l.Name); ok {
 			all[i].Name, all[i].Slot = semaphore, &slot
@@ -238,7 +238,7 @@ func printLocksJSON(out io.Writer, locks []lockState) error {
 			if m.Err != nil {
 				why = masters.Reason(m.Err)
 			}
-			all[i].Masters = append(all[i].Masters, masterJSON{m.Node, why, m.Owner, m.Level, m.Token,
+			all[i].Masters = append(all[i].Masters, masterJSON{m.Node, why, m.Owner, m.Depth, m.Token,
 				milliseconds(m.TTL), milliseconds(m.Quarantine), m.Readers, milliseconds(m.Reservation)})
 		}
 	}

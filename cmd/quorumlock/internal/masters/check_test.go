@@ -64,7 +64,7 @@ func TestNothingCanBeLocked(t *testing.T) {
 		says, state    string
 		outlook        string // never, if it is empty
 	}{
-		"without a disk after a power failure": {says: "from a client without WithExistingDeployment (quorumlock run without -existing)",
+		"without a disk after a power failure": {says: "from a client without WithoutFounding (quorumlock run without -existing)",
 			state: "BLANK", meanwhile: func(t *testing.T, d *clitest.Deployment) {
 				for _, m := range d.Masters {
 					testkit.Must(t, errors.Join(m.Kill(), m.Start()))

@@ -251,5 +251,6 @@ func JobOf(pid int) Job { return Job{Group: pid, Started: started(pid), Namespac
 
 // lives reports whether a process of the job lives.
 func (j Job) lives() bool {
-	return j.Group > 0 && !errors.Is(unix.Kill(-j.Group, 0), unix.ESRCH) && !j.isOther()
+	exists := func() bool { return j.Group > 0 && !errors.Is(unix.Kill(-j.Group, 0), unix.ESRCH) }
+	return exists() && !j.isOther() && exists() // its last process may be waited for while isOther looks
 }

@@ -91,7 +91,10 @@ func (j *job) run(path string) (status syscall.WaitStatus, ended, err error) {
 // begin has the process that was started become the command, once its group is in the owner file. err has its exit code.
 func (j *job) begin() error {
 	r := j.line.record
-	r.Owner, r.Slot, r.Job = j.lock.Owner(), j.lock.Slot(), ownerfile.JobOf(j.child.PID)
+	r.Owner, r.Job = j.lock.Owner(), ownerfile.JobOf(j.child.PID)
+	if slots := j.lock.Slots(); slots != nil {
+		r.Slot = slots[0]
+	}
 	if err := j.line.owner.Write(r); err != nil {
 		return cli.ExitWith(cli.ExitConfiguration, fmt.Errorf("the command was not started: the owner file: %w", err))
 	}
@@ -113,8 +116,8 @@ func (j *job) environment() []string {
 		"QUORUMLOCK_OWNER=" + j.lock.Owner(),
 		fmt.Sprintf("QUORUMLOCK_DEADLINE=%d", time.Now().Add(j.left()).Unix()),
 	}
-	if slot := j.lock.Slot(); slot >= 0 {
-		set = append(set, fmt.Sprintf("QUORUMLOCK_SLOT=%d", slot))
+	if slots := j.lock.Slots(); slots != nil {
+		set = append(set, fmt.Sprintf("QUORUMLOCK_SLOT=%d", slots[0]))
 	}
 	outer := slices.DeleteFunc(os.Environ(), func(variable string) bool { // the command may run in a command of quorumlock run
 		name, _, _ := strings.Cut(variable, "=")

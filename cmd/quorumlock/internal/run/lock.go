@@ -35,7 +35,7 @@ func (l *line) open(report func(error)) (*quorum.Locker, []*node.Node, error) {
 	logger := slog.New(&waitingLog{report: func(err error) { report(l.hinted(err, nodes)) }, waits: !l.noWait})
 	options := []quorum.Option{quorum.WithLease(l.lease), quorum.WithLogger(logger), quorum.WithLabel(l.label)}
 	if l.existing {
-		options = append(options, quorum.WithExistingDeployment())
+		options = append(options, quorum.WithoutFounding())
 	}
 	if l.wait > 0 {
 		options = append(options, quorum.WithWait(l.wait))
@@ -189,7 +189,7 @@ func (l *line) refusal(err error, nodes []*node.Node) error {
 		return cli.ExitWith(cli.ExitSignalled+int(signal.signal), err)
 	case errors.Is(err, quorum.ErrHeld):
 		return cli.ExitWith(l.heldCode, l.diedHere(err))
-	case !errors.As(err, &failed) || failed.Need == 0 && errors.Is(err, quorum.ErrInvalid):
+	case !errors.As(err, &failed) || failed.Quorum == 0 && errors.Is(err, quorum.ErrInvalid):
 		return cli.ExitWith(cli.ExitLockUsage, err) // a name that cannot be locked
 	}
 	var errs []error
@@ -199,5 +199,5 @@ func (l *line) refusal(err error, nodes []*node.Node) error {
 	if errors.Is(err, quorum.ErrUnavailable) {
 		err = l.hinted(err, nodes)
 	}
-	return cli.ExitWith(masters.ExitCode(errs, len(nodes), failed.Need), err)
+	return cli.ExitWith(masters.ExitCode(errs, len(nodes), failed.Quorum), err)
 }

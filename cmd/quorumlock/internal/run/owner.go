@@ -69,7 +69,7 @@ func release(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, dea
 
 // releaseAll releases the locks of any owner of a locker: the run died before its file had the owner.
 func releaseAll(ctx context.Context, locker *quorum.Locker, semaphore *quorum.Semaphore, dead ownerfile.Record) error {
-	var states []quorum.State
+	var states []quorum.Status
 	var err error
 	if dead.Slots > 0 {
 		states, err = semaphore.Inspect(ctx)

@@ -10,31 +10,31 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// State is the nodes' state of a name.
-type State struct {
+// Status is the nodes' state of a name.
+type Status struct {
 	Name  string
 	Slot  int    // of the semaphore of that name; −1 for a lock that is no slot
 	Owner string // that a quorum keeps; empty for none
 	// Identity is which process the owner is; zero if no node knows, or for no owner.
 	Identity Identity
-	Level    int           // of that owner, on one of these nodes
+	Depth    int           // of that owner, on one of these nodes
 	Token    uint64        // the highest token counter on any node: at least the name's last token, since names share counters
 	TTL      time.Duration // how long a quorum keeps that owner, by the nodes' clocks; −1: never expires
 	// Readers is the least number of readers that a quorum has. They have no Owner; TTL is the last reader's.
 	Readers int
 	// WriterWaits reports that a waiting writer keeps new readers back.
 	WriterWaits bool
-	Nodes       []NodeState // in the Locker's order
-	isUnknown   bool        // nodes that do not answer, or may have forgotten it, could make it held
+	Nodes       []NodeStatus // in the Locker's order
+	isUnknown   bool         // nodes that do not answer, or may have forgotten it, could make it held
 }
 
-// NodeState is one node's state of a name.
-type NodeState struct {
+// NodeStatus is one node's state of a name.
+type NodeStatus struct {
 	Node        string
 	Err         error         // a *node.Error, or nil; with an error the fields below are zero
 	Owner       string        // empty when the name is free there, or readers have it
 	Identity    Identity      // of the owner; zero if no node knows it
-	Level       int           // as the key has it; the handle's own count decides
+	Depth       int           // as the key has it; the handle's own count decides
 	TTL         time.Duration // −1 when the key never expires
 	Token       uint64        // the token counter, which other names share
 	Quarantine  time.Duration // left
@@ -51,7 +51,7 @@ func ownerText(owner string, is Identity) string {
 }
 
 // String says who holds the name, and then what each node replied, for people. The form may change.
-func (s State) String() string {
+func (s Status) String() string {
 	var b strings.Builder
 	b.WriteString(words.Quoted([]string{s.Name}))
 	if s.Slot >= 0 {
@@ -78,7 +78,7 @@ func (s State) String() string {
 }
 
 // String says what the node replied, for people. The form may change.
-func (n NodeState) String() string {
+func (n NodeStatus) String() string {
 	if n.Err != nil {
 		return n.Err.Error()
 	}
@@ -87,7 +87,7 @@ func (n NodeState) String() string {
 	case n.Readers > 0:
 		text = fmt.Sprintf("node %s: %s, %s", n.Node, words.Readers(n.Readers), words.Left(n.TTL))
 	case n.Owner != "":
-		text = fmt.Sprintf("node %s: %s, level %d, %s", n.Node, ownerText(n.Owner, n.Identity), n.Level, words.Left(n.TTL))
+		text = fmt.Sprintf("node %s: %s, depth %d, %s", n.Node, ownerText(n.Owner, n.Identity), n.Depth, words.Left(n.TTL))
 	}
 	if n.Reservation > 0 {
 		text += fmt.Sprintf(", a writer keeps new readers back for %v", n.Reservation)
@@ -100,18 +100,18 @@ func (n NodeState) String() string {
 }
 
 // stateOf combines the nodes' states of a name.
-func (c *core) stateOf(name string, masters []lockstate.Master) State {
+func (c *core) stateOf(name string, masters []lockstate.Master) Status {
 	lock := lockstate.Judge(name, masters, c.Need)
 	slot := -1
 	if semaphore, number, isSlot := scripts.ParseSlot(name); isSlot {
 		name, slot = semaphore, number
 	}
-	state := State{Name: name, Slot: slot, Owner: lock.Owner, Identity: Identity(lock.Identity), Level: lock.Level,
+	state := Status{Name: name, Slot: slot, Owner: lock.Owner, Identity: Identity(lock.Identity), Depth: lock.Depth,
 		Token: lock.Token, TTL: lock.TTL, Readers: lock.Readers, WriterWaits: lock.WriterWaits,
 		isUnknown: lock.State == lockstate.Unknown}
 	for _, m := range masters {
-		state.Nodes = append(state.Nodes, NodeState{Node: m.Node, Err: m.Err, Owner: m.Owner, Identity: Identity(m.Identity),
-			Level: m.Level, TTL: m.TTL, Token: m.Token, Quarantine: m.Quarantine,
+		state.Nodes = append(state.Nodes, NodeStatus{Node: m.Node, Err: m.Err, Owner: m.Owner, Identity: Identity(m.Identity),
+			Depth: m.Depth, TTL: m.TTL, Token: m.Token, Quarantine: m.Quarantine,
 			Readers: m.Readers, Reservation: m.Reservation})
 	}
 	return state
