@@ -1,0 +1,6 @@
+//go:build !race
+
+package world
+
+// OneProcessor does nothing without the race detector.
+func OneProcessor() {}
