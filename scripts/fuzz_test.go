@@ -40,7 +40,7 @@ func FuzzParse(f *testing.F) {
 	}
 	f.Add(slices.Concat([]byte("*\x06"), text8('$', me), text8('$', "1"), number64(5000), text8('$', "7"), text8('$', runID), number64(0)))
 	f.Add(slices.Concat([]byte("*\x06"), text8('$', ""), text8('$', ""), number64(-1), text8('$', "18446744073709551616"), text8('$', ""), number64(-1)))
-	f.Add(slices.Concat([]byte("*\x02"), text8('$', api7Text), text8('$', `{"host":"\n\ud800","pid":1}`)))
+	f.Add(slices.Concat([]byte("*\x02"), text8('$', `{"host":"api-7","pid":4711,"program":"worker","label":"nightly"}`), text8('$', `{"host":"\n\ud800","pid":1}`)))
 	f.Add(slices.Concat([]byte("*\x01"), text8('-', "ERR in an array")))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		value, _ := decode(data, 8)

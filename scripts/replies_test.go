@@ -40,9 +40,32 @@ var parsers = func() map[string]func(any) (any, error) {
 
 var fourReleases = slices.Repeat([]scripts.Call{scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0)}, 4)
 
+// alone is the reply to a call that the run left undone, and that must be sent alone.
+type alone struct{}
+
 // parseRun returns the replies to the calls, or the first error.
 func parseRun(calls ...scripts.Call) func(any) (any, error) {
-	return together(vector{}, calls...).parse
+	return func(reply any) (any, error) {
+		run, err := calls[0].ParseRun(reply, len(calls))
+		if err != nil {
+			return nil, err
+		}
+		each := make([]any, len(calls))
+		for i, call := range calls {
+			r, isAlone, err := run.Of(i, call)
+			switch {
+			case err != nil:
+				return nil, err
+			case isAlone:
+				each[i] = alone{}
+			case call.IsRelease():
+				each[i] = r.Release
+			default:
+				each[i] = r.Acquire
+			}
+		}
+		return each, nil
+	}
 }
 
 // refusedRenewal is a renewal by a node whose marker does not accept the client.
