@@ -203,7 +203,7 @@ var mutants = []mutate.Mutant[setup]{
 		"		for member := range v.scores {\n			if true {"), Setup: stands.with(aReadsTwice).with(aFault(itIsMixed))},
 	{Rule: "an error proves nothing if the script may have written", Edits: in("internal/redisconn/replies.go", "return begins(reply, \"NOAUTH\"", "return true || begins(reply, \"NOAUTH\""),
 		Setup: stands.with(isHalf)},
-	{Rule: "a request sets the depth", Edits: in(acquireFile, "		k.call(\"HSET\")\n		if need", "		if old, there, _ := k.hget(key, owner); there {\n			depth = whole(or(old, 0) + or(depth, 0))\n		}\n		k.call(\"HSET\")\n		if need"),
+	{Rule: "a request sets the depth", Edits: in(acquireFile, "		k.call(\"HSET\")\n		if need", "		if old, there, _ := k.hget(key, owner); there {\n			level = whole(or(old, 0) + or(level, 0))\n		}\n		k.call(\"HSET\")\n		if need"),
 		Setup: stands.with(isEntered)},
 	{Rule: "several names are granted all or none", Edits: in(acquireFile, "	if held {\n		if holder", "	if held && locks == names {\n		if holder"),
 		Setup: base.with(isFixed).with(ofPair)},
