@@ -12,22 +12,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/testkit"
-	"github.com/quorumlock/quorumlock/node"
 )
 
 // says is what the code of the library may tell an operator, each with where it stands.
 type says struct {
 	lines  map[string]string // log messages, without "quorumlock: "
 	errors map[string]string // sentinels, as "node.ErrDown"
-	codes  map[string]string // the beginnings of servers' errors that the code tells apart
 }
 
 // whatTheCodeSays reads the library's packages. Commands print, and do not log; quorumchaos serves tests, and standin the demo.
 func whatTheCodeSays(t *testing.T) says {
 	t.Helper()
-	found := says{map[string]string{}, map[string]string{}, map[string]string{}}
+	found := says{map[string]string{}, map[string]string{}}
 	must(t, filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -88,12 +86,6 @@ func (s says) read(t *testing.T, path string, file *ast.File) {
 			name = fun.Name
 		}
 		switch name {
-		case "HasCode", "begins":
-			for _, arg := range call.Args[1:] {
-				for _, code := range literals(arg) {
-					s.codes[code] = path
-				}
-			}
 		case "Debug", "Info", "Warn", "Error", "logLocked", "logSometimes":
 			message := call.Args[0]
 			if strings.HasPrefix(name, "log") { // a node's log
@@ -196,10 +188,9 @@ func TestMessagesHaveEveryLineAndError(t *testing.T) {
 		}
 	}
 	compare(t, "an error", code.errors, sentinels)
-	compare(t, "a server's code", code.codes, codes)
-	for one := range code.codes {
-		if kind := (&node.Error{Err: redis.Error(one + " x")}).Kind(); !strings.Contains(one, " ") && kind != one {
-			t.Errorf("the kind of an error %s is %s: codes in node/hooks.go", one, kind)
-		}
+	known := map[string]string{}
+	for _, code := range redisconn.Codes() {
+		known[code] = "internal/redisconn/replies.go"
 	}
+	compare(t, "a server's code", known, codes)
 }

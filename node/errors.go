@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -79,7 +80,7 @@ func (e *Error) missing() string {
 		return " (the user needs the channels redisson_lock__channel* and quorumlock:seal)"
 	case isForbidden && strings.Contains(said, " key"):
 		return " (the user needs the keys quorumlock:* and the names of its locks)"
-	case !isForbidden && !e.lacksCommand():
+	case !isForbidden && !redisconn.LacksCommand(e.Err):
 		return ""
 	}
 	if at := placeInScript.FindStringSubmatch(said); at != nil {
@@ -93,13 +94,6 @@ func (e *Error) missing() string {
 
 // placeInScript is a script's hash and the line in which it failed, as Redis 6 has it, and later versions.
 var placeInScript = regexp.MustCompile(`(?:script: |call to f_)([0-9a-f]{40})(?:, on |\): )@user_script:(\d+)`)
-
-// lacksCommand reports whether a command is renamed, by itself and as scripts call it: by Redis 7, by Valkey, and by
-// Redis 6.
-func (e *Error) lacksCommand() bool {
-	return redisconn.HasCode(e.Err, "ERR unknown command", "ERR Unknown Redis command called from script",
-		"ERR Unknown command called from script", "Unknown Redis command called from Lua script")
-}
 
 // inScript is what Redis adds to an error inside a script: the script's hash and a line, before the
 // error in Redis 6 and behind it since.
@@ -119,19 +113,35 @@ func (e *Error) Permanent() bool {
 		return false
 	}
 	lasting := []error{ErrInvalid, ErrClosed, ErrReplica, ErrEvicts, ErrScripts, ErrMaxLease, ErrFailover, ErrMembership}
-	return slices.ContainsFunc(lasting, func(target error) bool { return errors.Is(e.Err, target) }) ||
-		redisconn.RefusesCredentials(e.Err) || redisconn.ForbidsUser(e.Err) || e.lacksCommand() || lacksEngine(e.Err) ||
-		redisconn.HasCode(e.Err, "DENIED", "WRONGTYPE", "ERR DB index", "ERR invalid DB index", "READONLY", "QUORUMLOCK")
+	return slices.ContainsFunc(lasting, func(target error) bool { return errors.Is(e.Err, target) }) || redisconn.Lasts(e.Err)
 }
 
-// lacksEngine reports whether the server's module for scripts is not loaded.
-func lacksEngine(err error) bool {
-	return redisconn.HasCode(err, "ERR Could not find scripting engine", "Could not find scripting engine")
+// Code returns a word for the error, one of a few: "timeout", "canceled", "closed", "replica", "not_replicated",
+// "evicts", "scripts", "max_lease", "failover", "membership", "invalid", the code of a server's error ("NOPERM", "OOM",
+// ..., and "ERR" for any other), or "connection".
+func (e *Error) Code() string {
+	for _, c := range []struct {
+		err  error
+		word string
+	}{
+		{ErrTimeout, "timeout"}, {ErrClosed, "closed"}, {ErrReplica, "replica"}, {ErrEvicts, "evicts"}, {ErrScripts, "scripts"},
+		{ErrMaxLease, "max_lease"}, {ErrFailover, "failover"}, {redisconn.ErrNotReplicated, "not_replicated"},
+		{ErrMembership, "membership"}, {ErrInvalid, "invalid"},
+	} {
+		if errors.Is(e.Err, c.err) {
+			return c.word
+		}
+	}
+	other := "connection"
+	if isContextError(e.Err) {
+		other = "canceled"
+	}
+	return cmp.Or(redisconn.Code(e.Err), other)
 }
 
 // scriptError says of the error of a command that runs or loads a script that the server runs none.
 func scriptError(err error) error {
-	if lacksEngine(err) || redisconn.HasCode(err, "ERR unknown command") {
+	if redisconn.LacksEngine(err) || redisconn.HasCode(err, "ERR unknown command") {
 		return fmt.Errorf("%w: %w", ErrScripts, err)
 	}
 	return err

@@ -51,13 +51,13 @@ func TestWhichErrorsArePermanent(t *testing.T) {
 	for i, err := range slices.Concat(permanent, transient) {
 		testkit.Equal(t, (&node.Error{Node: "a", Op: "acquire", Err: err}).Permanent(), i < len(permanent), err)
 	}
-	testkit.Equal(t, (&node.Error{Node: "a", Op: "connect", Err: errors.Join(node.ErrScripts)}).Kind(), "scripts", "kind")
+	testkit.Equal(t, (&node.Error{Node: "a", Op: "connect", Err: errors.Join(node.ErrScripts)}).Code(), "scripts", "code")
 }
 
 // In JSON an error is what it says.
 func TestErrorsInJSON(t *testing.T) {
 	e := &node.Error{Node: "a", Op: "acquire", Err: node.ErrReplica}
 	text, err := json.Marshal(map[string]any{"error": e})
-	want := `{"error":{"node":"a","op":"acquire","error":"is a replica, not a master","kind":"replica","permanent":true}}`
+	want := `{"error":{"node":"a","op":"acquire","error":"is a replica, not a master","code":"replica","permanent":true}}`
 	testkit.Check(t, err == nil && string(text) == want, "%s, %v, want %s", text, err, want)
 }

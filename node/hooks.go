@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/pipeline"
-	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
 // Hooks are functions that a Node calls to be measured. They run one at a time, in the order of the
@@ -110,40 +109,5 @@ func (t *timedReceiver) Done(r pipeline.Result) {
 	n.events.Post(func() { n.server.opts.hooks.ScriptEnded(e) })
 	if t.to != nil {
 		t.to.Done(r)
-	}
-}
-
-// codes are the errors of servers that [Error.Kind] distinguishes.
-var codes = []string{"WRONGTYPE", "WRONGPASS", "NOAUTH", "NOPERM", "DENIED", "READONLY", "OOM", "MISCONF", "NOREPLICAS",
-	"LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "NOSCRIPT", "QUORUMLOCK"}
-
-// Kind returns a word for the error, one of a few: "timeout", "canceled", "closed", "replica", "not_replicated",
-// "evicts", "scripts", "max_lease", "failover", "membership", "invalid", the code of a server's error ("NOPERM", "OOM",
-// ..., and "ERR" for any other), or "connection".
-func (e *Error) Kind() string {
-	for _, kind := range []struct {
-		err  error
-		word string
-	}{
-		{ErrTimeout, "timeout"}, {ErrClosed, "closed"}, {ErrReplica, "replica"}, {ErrEvicts, "evicts"},
-		{ErrScripts, "scripts"},
-		{ErrMaxLease, "max_lease"}, {ErrFailover, "failover"}, {redisconn.ErrNotReplicated, "not_replicated"}, {ErrMembership, "membership"}, {ErrInvalid, "invalid"},
-	} {
-		if errors.Is(e.Err, kind.err) {
-			return kind.word
-		}
-	}
-	for _, code := range codes {
-		if redisconn.HasCode(e.Err, code) {
-			return code
-		}
-	}
-	switch {
-	case redisconn.IsServerError(e.Err):
-		return "ERR"
-	case isContextError(e.Err):
-		return "canceled"
-	default:
-		return "connection"
 	}
 }

@@ -84,7 +84,7 @@ func TestStateChanged(t *testing.T) {
 		testkit.Must(t, m.Kill())
 		err := becomes(inside.Down).Err
 		testkit.Check(t, err != nil && n.State() == inside.Down, "down with the error %v, and the state is %v", err, n.State())
-		testkit.Equal(t, n.LastError().Kind(), "connection", "the last error of a killed master")
+		testkit.Equal(t, n.LastError().Code(), "connection", "the last error of a killed master")
 		testkit.Must(t, m.Start())
 		testkit.Eventually(t, "up again", func() bool { return n.State() != inside.Down })
 		testkit.Check(t, slices.ContainsFunc(s.all(), func(e node.StateEvent) bool { return e.State == inside.Up }),
@@ -101,7 +101,7 @@ func TestStateRefused(t *testing.T) {
 	do(t, n, acquire("k", "o:1"))
 	testkit.Eventually(t, "refused", func() bool { return s.lastState().State == inside.Refused })
 	testkit.Equal(t, n.State(), inside.Refused, "the state")
-	testkit.Equal(t, n.LastError().Kind(), "NOAUTH", "the last error")
+	testkit.Equal(t, n.LastError().Code(), "NOAUTH", "the last error")
 }
 
 // Each call's run of a script is told once: a grant, an error of the server's, a timeout.
@@ -119,7 +119,7 @@ func TestScriptEnded(t *testing.T) {
 		e, _ := s.lastRun(script)
 		got := ""
 		if failed, ok := errors.AsType[*node.Error](e.Err); ok {
-			got = failed.Kind()
+			got = failed.Code()
 		}
 		testkit.Check(t, e.Node == nodeName && e.Address == m.Addr() && e.Duration > 0 && e.Duration <= time.Since(began) &&
 			got == kind, "%s: told %+v, of kind %q", script, e, got)
@@ -144,6 +144,6 @@ func TestKindOfAnError(t *testing.T) {
 		"OOM": redis.Error("OOM command not allowed"), "ERR": redis.Error("ODD something of a later server"),
 		"NOPERM": fmt.Errorf("%w: %w", node.ErrDown, redis.Error("NOPERM this user")),
 	} {
-		testkit.Equal(t, (&node.Error{Err: err}).Kind(), want, err)
+		testkit.Equal(t, (&node.Error{Err: err}).Code(), want, err)
 	}
 }

@@ -94,7 +94,7 @@ func TestAMasterWithoutItsReplicaIsDown(t *testing.T) {
 	const why = "not replicated: the server has 0 replicas, and the deployment wants 1"
 	r := do(t, n, acquire("k", "o:1"))
 	testkit.Check(t, r.Err != nil && strings.HasSuffix(r.Err.Error(), "connect: down: "+why), "%v", r.Err)
-	testkit.Check(t, !n.LastError().Permanent() && n.LastError().Kind() == "not_replicated", "%v", n.LastError().Kind())
+	testkit.Check(t, !n.LastError().Permanent() && n.LastError().Code() == "not_replicated", "%v", n.LastError().Code())
 	testkit.Equal(t, n.State(), inside.Down, "the state")
 	report := check(t, n)
 	testkit.Check(t, report.Refused == nil && strings.HasSuffix(report.RefusesWrites.Error(), why), "check: %v", report.RefusesWrites)

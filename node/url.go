@@ -33,29 +33,54 @@ type endpoint struct {
 // replicas (?failover=1), and the name in the server's certificate (?server-name=host). A byte order mark and white space around it
 // don't belong to it.
 func parseURL(raw string) (endpoint, error) {
-	raw = strings.TrimSpace(strings.TrimPrefix(raw, "\ufeff"))
+	u, others, isSentinel, err := splitURL(strings.TrimSpace(strings.TrimPrefix(raw, "\ufeff")))
+	if err != nil {
+		return endpoint{}, err
+	}
+	var e endpoint
+	database, err := e.readAuthority(u, others, isSentinel)
+	if err == nil {
+		database, err = e.readQuery(u.RawQuery, database)
+	}
+	switch {
+	case err != nil:
+		return endpoint{}, err
+	case u.Fragment != "":
+		return endpoint{}, invalidf("the URL has a fragment (a # in a password must be written %%23)")
+	case database == "":
+		return e, nil
+	}
+	if e.database, err = strconv.Atoi(database); err != nil || e.database < 0 {
+		// The message does not repeat the path: after an unescaped / it holds the rest of the
+		// password.
+		return endpoint{}, invalidf("the URL's path is not a database number " +
+			"(a / in a password must be written %%2F)")
+	}
+	return e, nil
+}
+
+// splitURL checks the scheme, and that one URL is there. A URL of Sentinel comes back with one host, next to the others.
+func splitURL(raw string) (u *url.URL, others []string, isSentinel bool, err error) {
 	if strings.IndexAny(raw, "\"'") == 0 {
-		return endpoint{}, invalidf("the URL is in quotes, which do not belong to it")
+		return nil, nil, false, invalidf("the URL is in quotes, which do not belong to it")
 	}
 	// url.Parse takes the host of an address without a scheme for the scheme, or gives a misleading
 	// reason.
 	scheme, rest, found := strings.Cut(raw, ":")
-	scheme, isSentinel := strings.CutSuffix(strings.ToLower(scheme), "+sentinel")
+	scheme, isSentinel = strings.CutSuffix(strings.ToLower(scheme), "+sentinel")
 	switch isKnown := found && slices.Contains(schemes, scheme) && (!isSentinel || scheme != "unix" && strings.HasPrefix(rest, "//")); {
 	case !isKnown && (isSentinel || strings.Contains(scheme, "sentinel") || strings.Contains(raw, ",")):
-		return endpoint{}, errSeveral()
+		return nil, nil, false, errSeveral()
 	case !isKnown:
-		return endpoint{}, errScheme()
+		return nil, nil, false, errScheme()
 	case hasAnother(raw):
-		return endpoint{}, errSeveral()
+		return nil, nil, false, errSeveral()
 	}
-	var others []string // the hosts of the other sentinels
 	if isSentinel {
 		raw, others = withOneHost(scheme, rest[len("//"):])
 	}
-	u, err := url.Parse(raw)
-	if err != nil {
-		return endpoint{}, invalidf("the URL cannot be parsed " +
+	if u, err = url.Parse(raw); err != nil {
+		return nil, nil, false, invalidf("the URL cannot be parsed " +
 			"(special characters in a password must be percent-encoded, the port must be a number)")
 	}
 	path := u.EscapedPath()
@@ -63,92 +88,89 @@ func parseURL(raw string) (endpoint, error) {
 		path = "" // an @ of the socket's: no password can end there
 	}
 	if strings.Contains(path+u.RawQuery+u.Fragment, "@") {
-		return endpoint{}, invalidf("the URL has an @ after its host " +
+		return nil, nil, false, invalidf("the URL has an @ after its host " +
 			"(in a password, @ must be written %%40, / %%2F, ? %%3F, # %%23)")
 	}
-	var e endpoint
-	database := strings.TrimPrefix(u.Path, "/")
-	switch u.Scheme {
-	case "rediss", "valkeys":
-		e.tls = true
-		fallthrough
-	case "redis", "valkey":
-		if u.Opaque != "" { // "redis:6379": redis is the host's name
-			return endpoint{}, errScheme()
-		}
-		if strings.Contains(u.Host, ",") {
-			return endpoint{}, errSeveral()
-		}
-		e.network = "tcp"
-		if isSentinel {
-			if e.sentinels, err = parseSentinels(u, others); err != nil {
-				return endpoint{}, err
-			}
-			e.address, database = strings.Join(e.sentinels.addresses, ",")+"/"+e.sentinels.master, ""
-		} else if e.host, e.address, err = hostPort(u, defaultPort); err != nil {
-			return endpoint{}, err
-		}
-	case "unix":
+	return u, others, isSentinel, nil
+}
+
+// readAuthority reads where the server is, and with which user. It returns the database of the path.
+func (e *endpoint) readAuthority(u *url.URL, others []string, isSentinel bool) (database string, err error) {
+	database = strings.TrimPrefix(u.Path, "/")
+	switch {
+	case u.Scheme == "unix":
 		if u.Host != "" || u.Path == "" || u.Path == "/" {
-			return endpoint{}, invalidf("a unix URL is unix:///path/to/socket, " +
+			return "", invalidf("a unix URL is unix:///path/to/socket, " +
 				"with credentials as unix://user:password@/path")
 		}
 		e.network, e.address, database = "unix", u.Path, ""
+	case u.Opaque != "": // "redis:6379": redis is the host's name
+		return "", errScheme()
+	case strings.Contains(u.Host, ","):
+		return "", errSeveral()
+	case isSentinel:
+		if e.sentinels, err = parseSentinels(u, others); err != nil {
+			return "", err
+		}
+		e.network, e.address, database = "tcp", strings.Join(e.sentinels.addresses, ",")+"/"+e.sentinels.master, ""
+	default:
+		e.network = "tcp"
+		if e.host, e.address, err = hostPort(u, defaultPort); err != nil {
+			return "", err
+		}
 	}
-
+	e.tls = u.Scheme == "rediss" || u.Scheme == "valkeys"
 	if u.User != nil {
 		e.username = u.User.Username()
 		e.password, _ = u.User.Password()
 		if e.username != "" && e.password == "" {
-			return endpoint{}, invalidf("the URL has a user name but no password " +
+			return "", invalidf("the URL has a user name but no password " +
 				"(a password alone is written :password@host)")
 		}
 	}
-	query, err := url.ParseQuery(u.RawQuery)
+	return database, nil
+}
+
+// readQuery reads the query, and returns the database: that of the path, or the query's.
+func (e *endpoint) readQuery(raw, database string) (string, error) {
+	query, err := url.ParseQuery(raw)
 	if err != nil {
-		return endpoint{}, invalidf("the URL's query cannot be parsed")
+		return "", invalidf("the URL's query cannot be parsed")
 	}
 	for key, values := range query {
+		value, isOne := "", len(values) == 1
+		if isOne {
+			value = values[0]
+		}
 		switch {
-		case key == "name" && len(values) == 1 && values[0] != "":
-			e.name = values[0]
-		case key == "failover" && len(values) == 1:
-			if e.failover, err = strconv.Atoi(values[0]); err != nil {
-				return endpoint{}, invalidf("the URL's failover is a number of replicas, not a duration or other text, as in ?failover=1")
+		case key == "name" && value != "":
+			e.name = value
+		case key == "failover" && isOne:
+			if e.failover, err = strconv.Atoi(value); err != nil {
+				return "", invalidf("the URL's failover is a number of replicas, not a duration or other text, as in ?failover=1")
 			} else if e.failover < 1 || e.failover > maxCopies {
-				return endpoint{}, errReplicas()
+				return "", errReplicas()
 			}
-		case key == "db" && len(values) == 1 && database == "":
-			database = values[0]
-		case key == "sentinel-username" && len(values) == 1 && isSentinel:
-			e.sentinels.username = values[0]
-		case key == "sentinel-password" && len(values) == 1 && values[0] != "" && isSentinel:
-			e.sentinels.password = values[0]
-		case isSentinel && key != "server-name": // not repeated: it may be the rest of a password
-			return endpoint{}, invalidf("the URL's query may contain one failover=N, name=..., db=N, sentinel-username=... and " +
+		case key == "db" && isOne && database == "":
+			database = value
+		case key == "sentinel-username" && isOne && e.sentinels != nil:
+			e.sentinels.username = value
+		case key == "sentinel-password" && value != "" && e.sentinels != nil:
+			e.sentinels.password = value
+		case e.sentinels != nil && key != "server-name": // not repeated: it may be the rest of a password
+			return "", invalidf("the URL's query may contain one failover=N, name=..., db=N, sentinel-username=... and " +
 				"sentinel-password=... (special characters percent-encoded)")
-		case key == "server-name" && len(values) == 1 && values[0] != "" && e.tls:
-			e.host = values[0]
+		case key == "server-name" && value != "" && e.tls:
+			e.host = value
 		default:
-			return endpoint{}, invalidf("the URL's query may contain one name=..., one failover=N, one db=N if the path names no database, "+
+			return "", invalidf("the URL's query may contain one name=..., one failover=N, one db=N if the path names no database, "+
 				"and with TLS one server-name=...; not one %q", key)
 		}
 	}
-	if isSentinel && e.sentinels.username != "" && e.sentinels.password == "" {
-		return endpoint{}, invalidf("the URL has a sentinel-username but no sentinel-password")
+	if e.sentinels != nil && e.sentinels.username != "" && e.sentinels.password == "" {
+		return "", invalidf("the URL has a sentinel-username but no sentinel-password")
 	}
-	if u.Fragment != "" {
-		return endpoint{}, invalidf("the URL has a fragment (a # in a password must be written %%23)")
-	}
-	if database != "" {
-		if e.database, err = strconv.Atoi(database); err != nil || e.database < 0 {
-			// The message does not repeat the path: after an unescaped / it holds the rest of the
-			// password.
-			return endpoint{}, invalidf("the URL's path is not a database number " +
-				"(a / in a password must be written %%2F)")
-		}
-	}
-	return e, nil
+	return database, nil
 }
 
 // hostPort returns the host of a URL, and its address.

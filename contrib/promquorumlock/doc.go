@@ -43,7 +43,7 @@
 // a renewal renewed, forgotten, taken or failed; of a repair granted or failed. A vote is granted,
 // refused, quarantined or unknown; unknown also of a master that had not answered, or was not
 // asked, when the outcome was certain. A state is unknown, up, quarantined, down, refused or
-// not_accepted. error_type is a result of [github.com/quorumlock/quorumlock/node.Error.Kind], empty for
+// not_accepted. error_type is a result of [github.com/quorumlock/quorumlock/node.Error.Code], empty for
 // success; an operation is acquire, read, renew, release, raise, look, mark, introduce, who, slots,
 // ask, inspect or force.
 //

@@ -127,7 +127,7 @@ func kind(err error) string {
 	case err == nil:
 		return ""
 	case errors.As(err, &failed):
-		return failed.Kind()
+		return failed.Code()
 	default:
 		return "_OTHER"
 	}
