@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -17,63 +16,6 @@ import (
 )
 
 func TestMain(m *testing.M) { clitest.Main(m, app()) }
-
-// A message says what is wrong with which word, but repeats no value.
-func TestUsage(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		says string
-		args []string
-	}{
-		{`there is no such command: "lock" (`, []string{"lock"}},
-		{`there is no such command: "statsu"; did you mean status? (`, []string{"statsu"}},
-		{`check: unknown flag: "-timout"; did you mean -timeout? (`, []string{"check", "-timout", "1s", "redis://127.0.0.1"}},
-		{`check: unknown flag: "-tiemout"; did you mean -timeout? (`, []string{"check", "-tiemout", "1s", "redis://127.0.0.1"}},
-		{`check: unknown flag: "-timeuot"; did you mean -timeout? (`, []string{"check", "--timeuot=" + clitest.Secret}},
-		{"check: unknown flag (", []string{"check", "---" + clitest.Secret}},
-		{"check: unknown flag (", []string{"check", "-=" + clitest.Secret}},
-		{"check: unknown flag (", []string{"check", "-" + clitest.Secret + "@127.0.0.1"}},
-		{"admit: unknown flag (", []string{"admit", "-yes", "-redis://:" + clitest.Secret + "@127.0.0.1"}},
-		{"check: -timeout needs a duration", []string{"check", "-timeout", clitest.Secret}},
-		{"admit: -max-lease needs a duration", []string{"admit", "-max-lease=" + clitest.Secret, "redis://127.0.0.1"}},
-		{"check: flag needs an argument: -timeout (", []string{"check", "-timeout"}},
-		{"admit: -yes is given alone", []string{"admit", "-yes=" + clitest.Secret, "redis://127.0.0.1"}},
-		{"there is no such command (", []string{"redis://:" + clitest.Secret + "@127.0.0.1"}},
-		{"there is no such command (", []string{":" + clitest.Secret + "@127.0.0.1"}},
-		{"demo takes no arguments", []string{"demo", "now"}},
-		{"version takes no arguments", []string{"version", "now"}},
-		{"check needs the URL of at least one master: as an argument, by -urls-file, or in QUORUMLOCK_URLS", []string{"check"}},
-		{"check takes URLs as arguments or from -urls-file, not from both", []string{"check", "-urls-file", "f", "redis://127.0.0.1"}},
-		{"completion needs one of bash, zsh, fish, pwsh", []string{"completion", "tcsh"}},
-		{`check: unknown flag: "-yes"`, []string{"check", "-yes", "redis://127.0.0.1"}},
-		{"check: -timeout needs a duration", []string{"check", "-timeout", "redis://:" + clitest.Secret + "@127.0.0.1"}},
-		{"admit needs the URL of at least one master: as an argument, or by -urls-file; it does not read QUORUMLOCK_URLS",
-			[]string{"admit"}},
-		{"admit needs the URL", []string{"admit", "-yes"}},
-		{`members needs one of show, add, remove, commit, abort, not "list"`, []string{"members", "list"}},
-		{"members needs one of show, add, remove, commit, abort (", []string{"members", "redis://:" + clitest.Secret + "@h"}},
-		{"members needs one of show, add, remove, commit, abort (", []string{"members"}},
-	} {
-		stdout, stderr := clitest.Command(t, cli.ExitUsage, test.args...)
-		help := "(see quorumlock help)\n"
-		if slices.Contains([]string{"demo", "version", "check", "admit"}, test.args[0]) {
-			help = "(see quorumlock " + test.args[0] + " -h)\n"
-		}
-		clitest.Contains(t, stderr, "quorumlock: "+test.says, help)
-		testkit.Check(t, stdout == "" && strings.Count(stderr, "\n") == 1 && !strings.Contains(stderr, clitest.Secret),
-			"%q: stdout %q, stderr %q", test.args, stdout, stderr)
-	}
-	_, stderr := clitest.Command(t, cli.ExitUsage)
-	clitest.Contains(t, stderr, "COMMANDS:", "   demo ", "   check ", "   admit ", "Exit codes, ")
-}
-
-func TestVersion(t *testing.T) {
-	t.Parallel()
-	for _, arg := range []string{"version", "--version"} {
-		printed, _ := clitest.Command(t, cli.ExitOK, arg)
-		clitest.Contains(t, printed, "quorumlock ", runtime.Version())
-	}
-}
 
 // rows returns the rows of the table that carry something out, by their full names.
 func rows() map[string]cli.Command {
@@ -132,23 +74,6 @@ func TestHelp(t *testing.T) {
 		testkit.Check(t, strings.Contains(options, masters.URLsVariable) == reads,
 			"%s reads %s: %v, but its help says:%s", name, masters.URLsVariable, reads, options)
 	}
-	for says, lines := range map[string][][]string{
-		"   demo ":                        {{"help"}, {"-h"}, {"--help"}, {"-help"}, {"h"}},
-		"under 40 s":                      {{"demo", "-h"}, {"demo", "--help"}, {"help", "demo"}},
-		"--json            print JSON":    {{"check", "-h"}, {"check", "--help"}, {"check", "-timeout", "1s", "-h"}},
-		"quorumlock admit [options] URL":  {{"admit", "-h"}, {"admit", "-yes", "--help"}, {"help", "admit"}},
-		"quorumlock members [command":     {{"members", "-h"}, {"help", "members"}},
-		"members add [options] NEW-URL U": {{"members", "add", "-h"}},
-		"NAME[,NAME...] -- COMMAND":       {{"run", "-n", "-h"}, {"help", "run"}},
-	} {
-		for _, args := range lines {
-			stdout, stderr := clitest.Command(t, cli.ExitOK, args...)
-			clitest.Contains(t, stdout, says)
-			testkit.Check(t, stderr == "", "%q: stderr %q", args, stderr)
-		}
-	}
-	_, stderr := clitest.Command(t, cli.ExitUsage, "help", "nothing")
-	clitest.Contains(t, stderr, "quorumlock: there is no help for that (see quorumlock help)\n")
 }
 
 // Where Go forbids SHA-1, the library locks, and the demo runs on real masters.

@@ -26,9 +26,6 @@ import (
 // Variable makes the test binary run as the command.
 const Variable = "QUORUMLOCK_TEST_COMMAND"
 
-// Secret is a password that no output may have.
-const Secret = "pw-never-shown"
-
 // Bound is how long a test waits for anything: far longer than a busy machine needs.
 const Bound = 40 * time.Second
 
@@ -194,18 +191,6 @@ func Contains(t *testing.T, in string, texts ...string) {
 			t.Errorf("no %q in:\n%s", text, in)
 		}
 	}
-}
-
-// LineOf returns the table's line for a master.
-func LineOf(t *testing.T, printed string, addr string) string {
-	t.Helper()
-	for line := range strings.Lines(printed) {
-		if strings.HasPrefix(line, addr+" ") {
-			return strings.Join(strings.Fields(line), " ")
-		}
-	}
-	t.Fatalf("nothing about %s in:\n%s", addr, printed)
-	return ""
 }
 
 // Eventually waits for a condition.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,52 +21,6 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 )
-
-// Two commands run at a time, each with a slot of its own, and the other commands show the slots.
-func TestSlots(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 6*time.Second)
-	flags := d.Flags(t)
-	const job = "echo slot=$QUORUMLOCK_SLOT, $QUORUMLOCK_NAMES ready; exec sleep 600"
-	one := d.Start(t, "-slots", "2", "a", "--", "sh", "-c", job)
-	other := d.Start(t, "-slots", "2", "-n", "a", "--", "sh", "-c", job)
-	first, second := "slot=0, a ready\n", "slot=1, a ready\n"
-	out := one.Out.String() + other.Out.String()
-	testkit.Check(t, out == first+second || out == second+first, "the commands printed %q", out)
-	d.Run(t, cli.ExitHeld, "-slots", "2", "-n", "a", "--", "true")
-	d.Run(t, cli.ExitOK, "-n", "a", "--", "true") // the lock of that name is another
-	waiting := d.Prepare("-slots", "2", "a", "--", "sh", "-c", job)
-	waiting.Env = append(waiting.Env, "QUORUMLOCK_SLOT=3") // of an outer command
-	waiting.Begin(t)
-
-	clitest.Eventually(t, "both identities and the waiter", func() bool {
-		held, _ := clitest.Ask(t, cli.ExitOK, "status", flags, "-slots", "2", "a")
-		drawn, _ := clitest.Ask(t, cli.ExitOK, "top", flags)
-		return strings.Contains(held, `"a" slot 0 is held by sh on `) && strings.Contains(held, `"a" slot 1 is held by sh on `) &&
-			strings.Contains(strings.Join(strings.Fields(drawn), " "), `"a" slot 0 1 `) &&
-			strings.Contains(strings.Join(strings.Fields(drawn), " "), `"a" slot 1 0 `)
-	})
-	hinted, _ := clitest.Ask(t, cli.ExitFailed, "status", flags, "a", "b")
-	clitest.Contains(t, hinted, `"a" is free`, "\"a\" is also a semaphore, 2 of its slots taken: -slots N shows them\n")
-	testkit.Check(t, !strings.Contains(hinted, `"b" is also`), "a semaphore without slots that are taken: %s", hinted)
-	three, _ := clitest.Ask(t, cli.ExitFailed, "status", flags, "-slots", "3", "-json", "a")
-	var slots []lockJSON
-	if err := json.Unmarshal([]byte(three), &slots); err != nil || len(slots) != 3 {
-		t.Fatal(err, three)
-	}
-	for k, s := range slots {
-		want := map[bool]string{true: lockstate.Held, false: lockstate.Free}[k < 2]
-		testkit.Check(t, s.Name == "a" && s.Slot != nil && *s.Slot == k && s.State == want, "slot %d: %+v", k, s)
-	}
-	drawn, _ := clitest.Ask(t, cli.ExitOK, "top", flags)
-	testkit.Check(t, !strings.Contains(drawn, "quorumlock:slots"), "top shows a channel as a lock: %s", drawn)
-
-	free := strings.TrimSuffix(strings.TrimPrefix(one.Out.String(), "slot="), ", a ready\n")
-	printed, _ := clitest.Ask(t, cli.ExitOK, "unlock", flags, "-yes", "-slot", free, "a")
-	clitest.Contains(t, printed, fmt.Sprintf(`unlocked: "a" slot %s was held by sh on `, free))
-	waiting.AwaitOutput(t, "slot="+free)
-	one.Await(t, cli.ExitEnded) // its renewal finds out
-}
 
 // status and top count the readers of a name, and show that a writer waits for them.
 func TestReadersAreShown(t *testing.T) {

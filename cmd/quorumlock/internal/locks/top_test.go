@@ -4,62 +4,17 @@ package locks
 
 import (
 	"bytes"
-	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
-
-// top finds locks by their waiters, and by their counters, and tells which processes hold them.
-func TestTop(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	d.Run(t, cli.ExitOK, "was:held", "--", "true")
-	holder := d.Start(t, "a,{b}", "--", "sh", "-c", "echo ready; exec sleep 600")
-	d.Prepare("a", "--", "true").Begin(t)
-	host, _ := os.Hostname()
-	row := regexp.MustCompile(fmt.Sprintf(`"a" +1 +0 +\d+\.\ds +sh on %s \(%s, pid %d\) +\S+s ago +\d{16}\n`,
-		regexp.QuoteMeta(host), regexp.QuoteMeta(filepath.Base(os.Args[0])), holder.Process.Pid))
-	printed := ""
-	clitest.Eventually(t, "a waiter in top's table", func() bool {
-		printed, _ = clitest.Ask(t, cli.ExitOK, "top", d.Flags(t))
-		return row.MatchString(printed)
-	})
-	clitest.Contains(t, printed, "MASTER ", d.Masters[0].Addr(), d.Masters[2].Addr(), " ok ", `"{b}"`)
-	testkit.Check(t, !strings.Contains(printed, "was:held") && !strings.Contains(printed, "\x1b"),
-		"not only what is held or waited for, as plain text: %q", printed)
-	testkit.Check(t, strings.Index(printed, `"a"`) <= strings.Index(printed, `"{b}"`),
-		"the busiest lock is not first: %s", printed)
-}
-
-func TestTopWithoutMasters(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	flags := d.Flags(t)
-	testkit.Must(t, d.Masters[2].Kill())
-	printed, _ := clitest.Ask(t, cli.ExitOK, "top", flags)
-	clitest.Contains(t, printed, "masters not ok: 1 of 3; locks held: 0", "FAILED")
-	first := regexp.MustCompile(`QUARANTINE\n! +` + d.Masters[2].Addr() + " +FAILED")
-	testkit.Check(t, first.MatchString(printed), "the dead master is not first: %s", printed)
-	clitest.Contains(t, printed, d.Masters[2].Addr()+": check: dial tcp", "waiting: 0\n")
-	testkit.Must(t, d.Masters[1].Kill())
-	printed, _ = clitest.Ask(t, cli.ExitOK, "top", flags)
-	clitest.Contains(t, printed, "\n!  masters not ok: 2 of 3; locks held: 0; waiting: 0\n!  nothing new can be locked")
-	testkit.Must(t, d.Masters[0].Kill())
-	_, stderr := clitest.Ask(t, cli.ExitUnavailable, "top", flags)
-	testkit.Check(t, stderr == "quorumlock: top: no master answers\n", "%q", stderr)
-}
 
 // top compares the masters' clocks with this machine's, and their rates since it began.
 func TestTopComparesClocks(t *testing.T) {

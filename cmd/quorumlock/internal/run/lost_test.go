@@ -107,16 +107,6 @@ func TestWhatTheCommandLeavesBehindIsKilledAtTheDeadline(t *testing.T) {
 	d.Run(t, cli.ExitOK, "-n", "-max-hold", "10s", "x", "--", "true")
 }
 
-// A stopped command does not see SIGTERM before it continues.
-func TestAStoppedCommandIsEnded(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	p := d.Start(t, "-max-hold", "8s", "-k", "4s", "x", "--", "sh", "-c",
-		`trap 'echo TERM; exit 0' TERM; echo ready; kill -STOP $$; while :; do sleep 0.02; done`)
-	p.AwaitOutput(t, "TERM\n")
-	p.Ends(t, cli.ExitEnded, "-max-hold 8s: the command got SIGTERM")
-}
-
 // Nothing can end the command while run is halted. When run continues, another may hold the lock.
 func TestTheCommandIsKilledWhenRunContinuesTooLate(t *testing.T) {
 	t.Parallel()
@@ -132,43 +122,5 @@ func TestTheCommandIsKilledWhenRunContinuesTooLate(t *testing.T) {
 	p.Await(t, cli.ExitEnded)
 	endedWithin(t, 0, since)
 	testkit.Check(t, !alive(p.Number(t, "grandchild")), "the grandchild is alive")
-	p.Ends(t, cli.ExitEnded, "the lock is lost", "the command was killed")
-}
-
-// A command that is done while run is halted has worked without the lock, for all that run knows.
-func TestTheCommandIsDoneWhileRunIsHalted(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 6*time.Second)
-	file := aFile(t)
-	p := d.Start(t, "x", "--", "sh", "-c", `echo child=$$; echo ready; `+untilGone(file))
-	p.Send(t, syscall.SIGSTOP)
-	d.Run(t, cli.ExitOK, "x", "--", "rm", file)
-	clitest.Eventually(t, "the command's end", func() bool { return !alive(p.Number(t, "child")) })
-	p.Send(t, syscall.SIGCONT)
-	p.Ends(t, cli.ExitEnded, "the lock is lost")
-}
-
-func TestRunGoesOnAfterAShortHalt(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	file := aFile(t)
-	p := d.Start(t, "x", "--", "sh", "-c", `echo ready; `+untilGone(file))
-	p.Send(t, syscall.SIGSTOP)
-	d.Run(t, cli.ExitHeld, "-n", "x", "--", "true")
-	p.Send(t, syscall.SIGCONT)
-	d.Run(t, cli.ExitHeld, "-n", "x", "--", "rm", file)
-	d.Run(t, cli.ExitOK, "other", "--", "rm", file)
-	p.Await(t, cli.ExitOK)
-}
-
-// A lock that masters say to be another's is lost at once.
-func TestTheCommandIsKilledWhenItsLockIsTakenAway(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 3*time.Second)
-	p := d.Start(t, "x", "--", "sh", "-c", stubborn)
-	for _, m := range d.Masters {
-		testkit.Do(t, m, "DEL", "x")
-	}
-	d.Run(t, cli.ExitOK, "-n", "x", "--", "true")
 	p.Ends(t, cli.ExitEnded, "the lock is lost", "the command was killed")
 }

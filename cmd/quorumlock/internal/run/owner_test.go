@@ -18,7 +18,6 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/ownerfile"
 	"github.com/quorumlock/quorumlock/internal/testkit"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 const sleeps = "echo child=$$; echo ready; exec sleep 600"
@@ -58,99 +57,6 @@ func isGone(t *testing.T, path string) {
 	t.Helper()
 	left, _ := filepath.Glob(path + "*")
 	testkit.Check(t, len(left) == 0, "left behind: %q", left)
-}
-
-// run that is started with the file of a run that was killed has the lock at once. After unlock with that file nothing of
-// the dead owner's is left on any master.
-func TestOwnerFileFreesTheLockOfADeadRun(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 10*time.Minute)
-	flags := d.Flags(t)
-	for what, test := range map[string]struct {
-		lock []string
-		keys []string
-	}{
-		"names":   {[]string{"a,b"}, []string{"a", "b"}},
-		"a slot":  {[]string{"-slots", "1", "s"}, []string{scripts.SlotName("s", 0)}},
-		"-all":    {[]string{"-all", "c"}, []string{"c"}},
-		"no wait": {[]string{"-w", "0", "e"}, []string{"e"}},
-	} {
-		t.Run(what, func(t *testing.T) {
-			t.Parallel()
-			file := filepath.Join(t.TempDir(), "owner")
-			withFile := append([]string{"-owner-file", file, "-lease", "10m"}, test.lock...) // longer than a test waits
-			killed(t, d, withFile...)
-			dead := recordOf(t, file)
-			info, err := os.Stat(file)
-			testkit.Check(t, err == nil && info.Mode().Perm() == 0o600, "%v, %v", info, err)
-			without := append([]string{"-n"}, test.lock...)
-			if test.lock[0] == "-w" {
-				without = append([]string{"-n"}, test.lock[2:]...)
-			}
-			d.Run(t, cli.ExitHeld, append(without, "--", "true")...)
-
-			job := fmt.Sprintf(`cat %s; for key in "$@"; do echo "$key"; done`, file)
-			out, errs := d.Run(t, cli.ExitOK, append(withFile, "--", "sh", "-c", job)...)
-			testkit.Check(t, !strings.Contains(out, dead.Owner) && strings.Contains(out, `"owner":"`) &&
-				strings.Contains(errs, "released the lock of"), "while the second ran, the file said %q; errors %q", out, errs)
-			isGone(t, file)
-
-			killed(t, d, withFile...)
-			shown, asked := clitest.Ask(t, cli.ExitLockUsage, "unlock", flags, "-owner-file", file)
-			clitest.Contains(t, asked, " is held ", "To do it: the same command with -yes.\n")
-			out, _ = clitest.Ask(t, cli.ExitOK, "unlock", flags, "-yes", "-owner-file", file)
-			n := strings.Count(out, "unlocked: ")
-			testkit.Check(t, n == len(test.keys) && shown == "", "unlock printed %q, %q", shown, out)
-			for _, m := range d.Masters {
-				for _, key := range test.keys {
-					testkit.Equal(t, testkit.Do(t, m, "EXISTS", key), any(int64(0)), key+" on "+m.Addr())
-				}
-			}
-			isGone(t, file)
-			d.Run(t, cli.ExitOK, append(without, "--", "true")...)
-			out, _ = clitest.Ask(t, cli.ExitOK, "unlock", flags, "-yes", "-owner-file", file)
-			clitest.Contains(t, out, "nothing to unlock: there is no file")
-		})
-	}
-}
-
-// The file of a run that is alive is refused, also while that one waits; and so is the file of one that is dead, if its job
-// is alive. Nothing is released.
-func TestOwnerFileThatIsInUse(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	flags, dir := d.Flags(t), t.TempDir()
-	file, waiting := filepath.Join(dir, "owner"), filepath.Join(dir, "waiting")
-	p := d.Start(t, "-owner-file", file, "a", "--", "sh", "-c", `sh -c 'trap "" TERM; exec sleep 600' & echo grandchild=$!; `+sleeps)
-	w := d.Prepare("-owner-file", waiting, "a", "--", "true").Begin(t)
-	clitest.Eventually(t, "the waiting one's file", func() bool { _, err := os.Stat(waiting); return err == nil })
-	refused := func() {
-		t.Helper()
-		for _, file := range []string{file, waiting} {
-			for _, wait := range []string{"-n", "-w=1h"} {
-				_, errs := d.Run(t, cli.ExitHeld, wait, "-owner-file", file, "other", "--", "echo", "ran")
-				clitest.Contains(t, errs, file, "it is in use: the run that wrote it, or a process of its job, is alive")
-			}
-			out, errs := d.Run(t, cli.ExitOK, "-n", "-E", "0", "-owner-file", file, "other", "--", "echo", "ran")
-			clitest.Contains(t, errs, file, "it is in use")
-			testkit.Check(t, out == "", "with -E 0 it printed %q", out)
-			_, errs = clitest.Ask(t, cli.ExitHeld, "unlock", flags, "-yes", "-owner-file", file)
-			clitest.Contains(t, errs, file, "it is in use")
-		}
-		d.Run(t, cli.ExitHeld, "-n", "a", "--", "true")
-	}
-	refused()
-	p.Send(t, syscall.SIGKILL)
-	<-p.Exited
-	refused() // the grandchild is alive
-	testkit.Must(t, syscall.Kill(p.Number(t, "grandchild"), syscall.SIGKILL))
-	_ = syscall.Kill(p.Number(t, "child"), syscall.SIGKILL) // unless the system has done so
-	clitest.Eventually(t, "the lock released by the file", func() bool {
-		out, _, code := clitest.Patiently(append(append([]string{"unlock"}, flags...), "-yes", "-owner-file", file))
-		return code == cli.ExitOK && strings.Contains(out.String(), `unlocked: "a" was held`)
-	})
-	w.Await(t, cli.ExitOK)
-	isGone(t, waiting)
 }
 
 // A file that isn't run's stays as it is, and nothing is run. The file of an owner who may be alive elsewhere, or holds a
@@ -201,72 +107,6 @@ func TestOwnerFileThatReleasesNothing(t *testing.T) {
 	d.Run(t, cli.ExitHeld, "-n", "a", "--", "true")
 	write(t, file, right, func(*ownerfile.Record) {}) // the control
 	d.Run(t, cli.ExitOK, "-n", "-owner-file", file, "a", "--", "true")
-}
-
-// A minority of masters that are down does no harm. With too few masters the file stays for the next run.
-func TestOwnerFileWhileMastersAreDown(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 10*time.Minute)
-	file := filepath.Join(t.TempDir(), "owner")
-	killed(t, d, "-owner-file", file, "a")
-	testkit.Must(t, d.Masters[0].Kill())
-	testkit.Must(t, d.Masters[1].Freeze())
-	dead := recordOf(t, file)
-	p := d.Prepare("-n", "-owner-file", file, "a", "--", "true").Begin(t)
-	p.Await(t, cli.ExitUnavailable)
-	clitest.Contains(t, p.Errs.String(), "the lock of the owner in", file, "is not released: ")
-	left := recordOf(t, file)
-	testkit.Check(t, left.Owner == dead.Owner, "the file says %+v, not %+v", left, dead)
-	testkit.Must(t, d.Masters[1].Thaw())
-	d.Run(t, cli.ExitOK, "-n", "-owner-file", file, "a", "--", "true")
-	isGone(t, file)
-}
-
-// The file is there from before the command starts until the lock is released. It doesn't free the rest of a min hold.
-func TestOwnerFileOfAMinHold(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	file := filepath.Join(t.TempDir(), "owner")
-	p := d.Start(t, "-owner-file", file, "-min-hold", "1h", "a", "--", "sh", "-c", "cat "+file+" && echo ready")
-	p.Eventually(t, "no file", func() bool { _, err := os.Stat(file); return err != nil })
-	p.Send(t, syscall.SIGKILL)
-	<-p.Exited
-	d.Run(t, cli.ExitHeld, "-n", "-owner-file", file, "a", "--", "true")
-	isGone(t, file)
-}
-
-// What masters keep of a lock that was lost is released by the file.
-func TestOwnerFileOfALostLock(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 3*time.Second)
-	file := filepath.Join(t.TempDir(), "owner")
-	p := d.Start(t, "-owner-file", file, "a", "--", "sh", "-c", sleeps)
-	for _, m := range d.Masters {
-		testkit.Do(t, m, "DEL", "a")
-	}
-	d.Run(t, cli.ExitOK, "-n", "a", "--", "true")
-	p.Await(t, cli.ExitEnded)
-	clitest.Ask(t, cli.ExitOK, "unlock", d.Flags(t), "-yes", "-owner-file", file)
-	isGone(t, file)
-}
-
-// A file that cannot be written is an error, and the command isn't started.
-func TestOwnerFileThatCannotBeWritten(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	file := filepath.Join(t.TempDir(), "owner")
-	holder := d.Start(t, "a", "--", "sh", "-c", "echo ready; exec sleep 600")
-	p := d.Prepare("-owner-file", file, "a", "--", "echo", "ran").Begin(t)
-	p.Eventually(t, "a waiter, which has the file", func() bool { return waiters(t, d, "a") > 0 })
-	testkit.Must(t, os.Remove(file))
-	testkit.Must(t, os.Mkdir(file, 0o700))
-	holder.Send(t, syscall.SIGTERM)
-	p.Await(t, cli.ExitConfiguration)
-	clitest.Contains(t, p.Errs.String(), "the command was not started: ", file)
-	testkit.Check(t, p.Out.String() == "", "it printed %q", &p.Out)
-	left, _ := filepath.Glob(file + ".*")
-	testkit.Check(t, len(left) == 0, "left behind: %q", left)
-	d.Run(t, cli.ExitOK, "-n", "a", "--", "true")
 }
 
 // The lines of the documents do what is said: ExecStopPost frees the lock of a run that was killed, and does nothing after
@@ -337,39 +177,6 @@ func TestTheJobKeepsTheOwnerFileInUse(t *testing.T) {
 			return code == cli.ExitOK
 		})
 	}
-}
-
-// Neither run nor unlock touches a file whose name begins like the owner file's, and who only looks removes nothing.
-func TestOwnerFilesNeighboursStay(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	file := filepath.Join(t.TempDir(), "owner")
-	testkit.Must(t, os.WriteFile(file+".new", []byte("precious"), 0o600))
-	d.Run(t, cli.ExitOK, "-n", "-owner-file", file, "a", "--", "true")
-	testkit.Equal(t, testkit.Read(t, file+".new"), "precious", "the neighbour")
-	testkit.Must(t, os.WriteFile(file, nil, 0o600))
-	for _, yes := range [][]string{nil, {"-yes"}} {
-		out, _ := clitest.Ask(t, cli.ExitOK, "unlock", d.Flags(t), append(yes, "-owner-file", file)...)
-		clitest.Contains(t, out, "nothing to unlock: no owner in")
-		_, err := os.Stat(file)
-		testkit.Is(t, err, nil, "the file")
-	}
-}
-
-// A limit that leaves no descriptor to the job is found before others wait for the lock.
-func TestOwnerFileWithFewDescriptors(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	file := filepath.Join(t.TempDir(), "owner")
-	limited := func(limit string, args ...string) *clitest.Process {
-		p := d.Prepare(append([]string{"-owner-file", file}, args...)...)
-		p.Path, p.Args = "/bin/sh", append([]string{"sh", "-c", "ulimit -n " + limit + `; exec "$@"`, "sh"}, p.Args...)
-		return p.Begin(t)
-	}
-	limited("128", "-n", "a", "--", "true").Ends(t, cli.ExitOK)
-	d.Start(t, "a", "--", "sh", "-c", "echo ready; exec sleep 600")
-	limited("64", "a", "--", "true").Ends(t, cli.ExitConfiguration, "the owner file", "(ulimit -n)")
-	isGone(t, file)
 }
 
 // What a job that has ended leaves behind is its own affair, also if its lock could not be released.

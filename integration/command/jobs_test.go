@@ -1,0 +1,140 @@
+package command_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+)
+
+// job is quorumlock run in the background.
+type job struct {
+	*exec.Cmd
+	args      []string
+	out, errs buffer
+	exited    chan struct{}
+}
+
+// buffer has what a process has printed.
+type buffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// hold NAME: a process has the lock, until its end or the script's. It is the job of that name.
+func (w *world) hold(ts *testscript.TestScript, _ bool, args []string) {
+	w.job(ts, false, append(args[:1:1], append(args, "--", "sh", "-c", "echo child=$$; echo ready; exec sleep 600")...))
+	w.prints(ts, false, []string{args[0], "ready\n"})
+}
+
+// job ID [VARIABLE=VALUE...] ARGS...: quorumlock run ARGS in the background, until the script's end.
+func (w *world) job(ts *testscript.TestScript, _ bool, args []string) {
+	id, args := args[0], args[1:]
+	j := &job{exited: make(chan struct{})}
+	var set []string
+	for strings.Contains(args[0], "=") && !strings.HasPrefix(args[0], "-") {
+		set, args = append(set, args[0]), args[1:]
+	}
+	j.args = patiently(ts, append([]string{"run"}, args...))
+	j.Cmd = exec.Command(bin+"/quorumlock", j.args...)
+	j.Dir = ts.MkAbs(".")
+	for _, name := range []string{"PATH", "TMPDIR", "HOME", "GORACE", "QUORUMLOCK_URLS", "WORK"} {
+		j.Env = append(j.Env, name+"="+ts.Getenv(name))
+	}
+	j.Env = append(j.Env, set...)
+	j.Stdout, j.Stderr = &j.out, &j.errs
+	j.WaitDelay = 5 * time.Second // a process that is left behind may keep the pipes open
+	ts.Check(j.Start())
+	go func() {
+		defer close(j.exited)
+		_ = j.Wait()
+	}()
+	ts.Defer(func() {
+		_ = j.Process.Kill()
+		<-j.exited
+		ts.Logf("job %s: %v\nstdout: %s\nstderr: %s", id, j.ProcessState, &j.out, &j.errs)
+	})
+	w.jobs[id] = j
+}
+
+func (j *job) hasExited() bool {
+	select {
+	case <-j.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+func (w *world) of(ts *testscript.TestScript, id string) *job {
+	if w.jobs[id] == nil {
+		ts.Fatalf("no job %q", id)
+	}
+	return w.jobs[id]
+}
+
+// prints ID PATTERN: the job prints it. Its stdout is the script's.
+func (w *world) prints(ts *testscript.TestScript, _ bool, args []string) {
+	j, pattern := w.of(ts, args[0]), regexp.MustCompile(`(?m)`+args[1])
+	if !poll.Until(bound, func() bool { return pattern.MatchString(j.out.String()) || j.hasExited() }) || !pattern.MatchString(j.out.String()) {
+		ts.Fatalf("it does not print %q", args[1])
+	}
+	_, _ = ts.Stdout().Write([]byte(j.out.String()))
+}
+
+// signal ID NAME: run gets the signal, TERM, STOP and so on.
+func (w *world) signal(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(w.of(ts, args[0]).Process.Signal(unix.SignalNum("SIG" + args[1])))
+}
+
+// ended ID CODE: the job ends, or has. What it printed is the script's stdout and stderr.
+func (w *world) ended(ts *testscript.TestScript, _ bool, args []string) {
+	j := w.of(ts, args[0])
+	if !poll.Until(bound, j.hasExited) {
+		ts.Fatalf("waited %v for its end", bound)
+	}
+	w.code = j.ProcessState.ExitCode()
+	_, _ = ts.Stdout().Write([]byte(j.out.String()))
+	_, _ = ts.Stderr().Write([]byte(j.errs.String()))
+	w.check(ts, j.args, j.out.String(), j.errs.String())
+	w.wantCode(ts, false, args[1:])
+}
+
+// die ID: run dies by SIGKILL, and then its job, which has printed its number as child, with its group, as a unit's does.
+func (w *world) die(ts *testscript.TestScript, _ bool, args []string) {
+	j := w.of(ts, args[0])
+	child := number(ts, j.out.String(), "child")
+	ts.Check(j.Process.Kill())
+	<-j.exited
+	_ = syscall.Kill(-child, syscall.SIGKILL)
+	if !poll.Until(bound, func() bool { return !alive(child) }) {
+		ts.Fatalf("process %d is alive", child)
+	}
+}
+
+// alive reports whether a process runs: one that has ended and was not waited for does not.
+func alive(pid int) bool {
+	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, found := strings.Cut(string(stat), ") ") // "pid (name) state parent ..."
+	return syscall.Kill(pid, 0) == nil && !(found && strings.ContainsAny(rest[:1], "ZX"))
+}
