@@ -2,64 +2,77 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/scripts"
-	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
-// This file has what the operator's commands do: cmd/quorumlock has the same in other words.
+// This file has the operator's connections, and when a command is interrupted. What a command does is change.Driver's.
+
+// driver carries out procedures over the connections of the operator's process.
+func (o *operator) driver() change.Driver {
+	return change.Driver{Call: o.call, Now: o.clock.Now, Wait: o.wait}
+}
 
 // look returns what the masters say of themselves.
 func (o *operator) look(ctx context.Context) map[string]*membership.View {
-	calls, began := map[string][]scripts.Call{}, time.Now()
+	var all []string
 	for master := range o.world.masters {
-		calls[masterName(master)] = []scripts.Call{scripts.Look()}
+		all = append(all, masterName(master))
 	}
-	views := map[string]*membership.View{}
-	for name, replies := range o.call(ctx, calls) {
-		views[name] = membership.Read(*replies[0].reply.Look, replies[0].at.Sub(began))
+	return o.driver().Look(ctx, all).Views
+}
+
+// wait waits, unless ctx ends first.
+func (o *operator) wait(ctx context.Context, d time.Duration) bool {
+	defer o.turn()
+	timer := time.NewTimer(time.Until(o.due(d)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
-	return views
 }
 
 // answer is a master's reply to the operator.
 type answer struct {
-	name  string
-	place int // of the call
-	reply scripts.Reply
-	err   error
-	at    time.Time
+	change.Reply
+	to   chan<- *answer
+	now  func() clock.Instant
+	into *change.Reply
 }
 
-type answers struct {
-	name  string
-	place int
-	to    chan<- answer
+func (a *answer) Done(r pipeline.Result) {
+	a.Reply = change.Reply{Reply: r.Reply, Err: r.Err, At: a.now()}
+	a.to <- a
 }
 
-func (a answers) Done(r pipeline.Result) {
-	a.to <- answer{a.name, a.place, r.Reply, r.Err, time.Now()}
-}
+var errNoReply = errors.New("no reply")
 
-// call sends calls at once, and returns the replies of the masters that have answered all of theirs.
-func (o *operator) call(ctx context.Context, calls map[string][]scripts.Call) map[string][]answer {
+// call makes calls on masters, all at once.
+func (o *operator) call(ctx context.Context, calls map[string][]scripts.Call) map[string][]change.Reply {
 	all := 0
 	for _, of := range calls {
 		all += len(of)
 	}
-	c, came, open := o.current(), make(chan answer, all), 0
-	replies, missing := map[string][]answer{}, map[string]int{}
+	c, came, open := o.current(), make(chan *answer, all), 0
+	replies := map[string][]change.Reply{}
 	for _, name := range slices.Sorted(maps.Keys(calls)) {
-		replies[name], missing[name] = make([]answer, len(calls[name])), len(calls[name])
+		replies[name] = make([]change.Reply, len(calls[name]))
 		for i, call := range calls[name] {
-			if inside.Of(c.nodes[masterOf(name)]).Pipe("").Start(call, nil, answers{name, i, came}) == nil {
+			to := &replies[name][i]
+			to.Err = errNoReply
+			if inside.Of(c.nodes[masterOf(name)]).Pipe("").Start(call, nil, &answer{to: came, now: o.clock.Now, into: to}) == nil {
 				open++
 			}
 		}
@@ -67,98 +80,46 @@ func (o *operator) call(ctx context.Context, calls map[string][]scripts.Call) ma
 	for ; open > 0 && ctx.Err() == nil; open-- {
 		select {
 		case a := <-came:
-			if a.err == nil {
-				replies[a.name][a.place] = a
-				missing[a.name]--
-			}
+			*a.into = a.Reply
 		case <-ctx.Done():
 		}
 	}
-	maps.DeleteFunc(replies, func(name string, _ []answer) bool { return missing[name] > 0 })
 	o.turn()
 	return replies
 }
 
-// carryOut does what a procedure says. It returns false when it stopped before the end: the procedure
-// failed, or the command was interrupted.
-func (o *operator) carryOut(ctx context.Context, what string, p *change.Procedure) (done bool, err error) {
-	w := o.world
-	var counters map[string]*operators.Counters
-	for ctx.Err() == nil {
-		switch step := p.Next(); step.Do {
-		case change.Look:
-			if views := o.look(ctx); ctx.Err() == nil {
-				p.Looked(views)
-			}
-		case change.Pause:
-			timer := time.NewTimer(time.Until(o.due(step.Wait)))
-			select {
-			case <-timer.C:
-				p.Paused()
-			case <-ctx.Done():
-			}
-			timer.Stop()
-			o.turn()
-		case change.ReadTokens:
-			counters = o.readCounters(ctx, step.Names)
-			p.TokensRead(slices.Sorted(maps.Keys(counters)))
-		case change.RaiseTokens:
-			p.TokensRaised(o.raiseCounters(ctx, counters))
-		case change.Write:
-			if o.rng.IntN(12) == 0 {
-				w.count("interrupted")
-				return false, nil
-			}
-			name := step.Names[0]
-			w.trace.add("operator  %s on %s", what, name)
-			replies := o.call(ctx, map[string][]scripts.Call{name: {step.Call}})
-			if len(replies) == 0 {
-				w.count("interrupted")
-				o.struck = time.Now()
-				return false, nil
-			}
-			p.Wrote(*replies[name][0].reply.Mark)
-		case change.Failed:
-			w.count("refused to the operator")
-			w.trace.add("operator  %s: %v", what, step.Err)
-			return false, step.Err
-		case change.Done:
-			w.count(what)
-			w.trace.add("operator  %s: done", what)
-			return true, nil
+// carryOut carries out a procedure. The error is nil unless nothing may be written: a command that is interrupted is
+// not done either.
+func (o *operator) carryOut(ctx context.Context, what string, p *change.Procedure) (done bool, refused error) {
+	w, by := o.world, o.driver()
+	by.Before = func(step change.Step) bool {
+		if step.Do != change.Write {
+			return true
 		}
-	}
-	return false, nil
-}
-
-func (o *operator) readCounters(ctx context.Context, names []string) map[string]*operators.Counters {
-	calls := map[string][]scripts.Call{}
-	for _, name := range names {
-		calls[name] = operators.ReadCounters()
-	}
-	read := map[string]*operators.Counters{}
-	for name, replies := range o.call(ctx, calls) {
-		read[name] = new(operators.Counters)
-		for i, a := range replies {
-			if err := read[name].Add(i, a.reply.Other.([]operators.Counter)); err != nil {
-				delete(read, name)
-				break
-			}
+		if o.rng.IntN(12) == 0 {
+			w.count("interrupted")
+			return false
 		}
+		w.trace.add("operator  %s on %s", what, step.Names[0])
+		return true
 	}
-	return read
-}
-
-func (o *operator) raiseCounters(ctx context.Context, read map[string]*operators.Counters) []string {
-	var highest operators.Counters
-	for _, counters := range read {
-		highest.Raise(counters)
+	_, _, err := by.Run(ctx, p)
+	_, isUnanswered := errors.AsType[*change.UnansweredError](err)
+	switch {
+	case err == nil:
+		w.count(what)
+		w.trace.add("operator  %s: done", what)
+		return true, nil
+	case isUnanswered:
+		w.count("interrupted")
+		o.struck = time.Now()
+		return false, nil
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false, nil
 	}
-	calls := map[string][]scripts.Call{}
-	for name, counters := range read {
-		calls[name] = highest.Above(counters)
-	}
-	return slices.Sorted(maps.Keys(o.call(ctx, calls)))
+	w.count("refused to the operator")
+	w.trace.add("operator  %s: %v", what, err)
+	return false, err
 }
 
 func (o *operator) announce(ctx context.Context, c change.Change) {

@@ -1,6 +1,7 @@
 // Package change changes the list of masters, by one member at a time. It is the operator's half of
-// package membership: the command quorumlock uses it, and no client. A [Change] decides, and a [Procedure]
-// is what a command does, step by step. Like package membership it is pure; the tests are there, too.
+// package membership: the command quorumlock uses it, and no client. A [Change] decides, a [Procedure] is what a command
+// does, step by step, and a [Driver] does it, over the connections that it is given: the command's, and those of the
+// simulation. All but the Driver is pure, as package membership is; the tests are there, too.
 package change
 
 import (
@@ -163,9 +164,19 @@ func (p *Procedure) Wrote(r scripts.MarkReply) {
 }
 
 // Unanswered reports that a mark got no reply: it may have been written, or may be yet.
-func (p *Procedure) Unanswered(name string, err error) {
-	p.fail(fmt.Errorf("%s: %w (run the same command again to continue)", name, err))
+func (p *Procedure) Unanswered(name string, err error) { p.fail(&UnansweredError{name, err}) }
+
+// UnansweredError is how a run ends whose mark got no reply.
+type UnansweredError struct {
+	Name string // of the master
+	Err  error
 }
+
+func (e *UnansweredError) Error() string {
+	return fmt.Sprintf("%s: %v (run the same command again to continue)", e.Name, e.Err)
+}
+
+func (e *UnansweredError) Unwrap() error { return e.Err }
 
 func (p *Procedure) write() {
 	switch {
