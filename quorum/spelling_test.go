@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -52,4 +53,11 @@ func TestMarkersThatSpellNamesOtherwise(t *testing.T) {
 		testkit.Check(t, strings.Contains(text(2), strings.Split(texts[0], "\n")[2]), "the master that has forgotten has the marker %q, another %q",
 			text(2), texts[0])
 	})
+}
+
+func identify(t *testing.T, l *Locker, i int) string {
+	t.Helper()
+	id, err := inside.Of(l.core.Nodes[i]).Identify(t.Context())
+	testkit.Must(t, err)
+	return id
 }

@@ -38,6 +38,23 @@ func (c Client) Plan(views []*View) []Mark {
 	return c.claim(views)
 }
 
+// Settle has write carry out plan after plan, until nothing is left to write, or a plan has changed nothing: the views
+// are too old to mark by. write sets the views of the nodes that it marks, nil for one that does not answer; it returns
+// false to stop.
+func (c Client) Settle(views []*View, write func([]Mark) (goOn bool)) {
+	for range 4 * len(views) { // a bound for nodes whose markers change under us
+		marks, before := c.Plan(views), slices.Clone(views)
+		if len(marks) == 0 || !write(marks) || slices.EqualFunc(before, views, isUnchanged) {
+			return
+		}
+	}
+}
+
+// isUnchanged reports whether a mark has changed nothing that the client knew.
+func isUnchanged(before, after *View) bool {
+	return before == nil || after != nil && before.Text == after.Text
+}
+
 // MayMark reports whether a majority of the client's list accepts it: then blank nodes may be marked
 // without the other nodes' replies.
 func (c Client) MayMark(views []*View) bool {

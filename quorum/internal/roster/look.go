@@ -17,14 +17,8 @@ import (
 func (r *Roster) survey(asked []question) *Survey {
 	s := newSurvey(r)
 	s.look(asked)
-	for range 4 * len(r.nodes) { // a bound for nodes whose markers change under us
-		if s.list == nil || r.opts.IsClosed() {
-			return s
-		}
-		marks := r.client(s.list).Plan(s.views)
-		if len(marks) == 0 || !s.mark(marks) {
-			return s
-		}
+	if s.list != nil {
+		s.client().Settle(s.views, s.mark)
 	}
 	return s
 }
@@ -86,12 +80,14 @@ func (s *Survey) refuseTwins() {
 	}
 }
 
-// mark writes marks, all at once. A node that does not answer loses its view. mark returns false
-// if nothing has changed: the look is too old to mark by.
-func (s *Survey) mark(marks []membership.Mark) (changed bool) {
+// mark writes marks, all at once. A node that does not answer loses its view. It returns false, and writes nothing, if
+// the locker was closed.
+func (s *Survey) mark(marks []membership.Mark) (goOn bool) {
 	r := s.roster
+	if r.opts.IsClosed() {
+		return false
+	}
 	sent := r.clock.Now()
-	before := slices.Clone(s.views)
 	inside.Each(context.Background(), marks, func(ctx context.Context, _ int, mark membership.Mark) error {
 		i := mark.Node
 		result := inside.Of(r.nodes[i]).Pipe("").Do(ctx, mark.Call)
@@ -103,10 +99,7 @@ func (s *Survey) mark(marks []membership.Mark) (changed bool) {
 		s.noteAccepted(i, sent)
 		return nil
 	})
-	for i, v := range s.views {
-		changed = changed || before[i] != nil && (v == nil || v.Text != before[i].Text)
-	}
-	return changed
+	return true
 }
 
 // noteAccepted records whether a node accepts this locker, by its reply to a request sent at sent.

@@ -14,7 +14,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
@@ -231,25 +230,5 @@ func TestReadyMarksNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		testkit.Check(t, !l.Ready(ctx, 1), "ready after the end of ctx")
-	})
-}
-
-// A locker whose list has the next members is accepted, as are lockers with the present list.
-func TestTheNextMembersAreAccepted(t *testing.T) {
-	inDeployment(t, func(t *testing.T, d *deployment) {
-		l := d.over(d.masters, quick, false)
-		l.wants(t, true, true, true)
-		two := d.over(d.masters[:2], quick, false)
-		two.wants(t, false, false)
-		for i, m := range d.masters {
-			refusal := l.refusal(t, i)
-			marker := membership.ReadRefusal(*refusal).Marker()
-			marker.Generation++
-			marker.Next = two.List()
-			m.Set(scripts.MarkerKey, marker.String())
-		}
-		time.Sleep(time.Second)
-		two.wants(t, true, true)
-		l.wants(t, true, true, true)
 	})
 }
