@@ -36,7 +36,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/scripts"
-	"golang.org/x/sync/errgroup"
 )
 
 // Node is one independent Redis master: never a replica, never a cluster. It is safe for concurrent
@@ -46,7 +45,7 @@ type Node struct {
 	server    server
 	ownsPool  bool
 	log       *stateLog
-	group     errgroup.Group // of all goroutines that run until Close
+	group     sync.WaitGroup // of all goroutines that run until Close
 	events    events.Queue   // the hooks that are to run
 	lastError atomic.Pointer[Error]
 

@@ -115,8 +115,8 @@ func (p *Pipe) Close() {
 	p.canRead.Broadcast()
 }
 
-// run keeps the pipe connected until it is closed. Its error is nil.
-func (p *Pipe) run() error {
+// run keeps the pipe connected until it is closed.
+func (p *Pipe) run() {
 	defer p.cancel()
 	var backoff redisconn.Backoff
 	patience := p.cfg.Timeout
@@ -128,7 +128,7 @@ func (p *Pipe) run() error {
 		patience = p.cfg.Timeout
 		if err == nil {
 			if err = p.serve(c); err == nil {
-				return nil
+				return
 			}
 			if errors.Is(err, errForgotten) { // its calls have waited for as long already
 				patience /= 2
@@ -143,7 +143,7 @@ func (p *Pipe) run() error {
 			p.goDown(err)
 		}
 		if !p.pause(backoff.Next(err, p.rng)) {
-			return nil
+			return
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (p *Pipe) serve(c *Conn) error {
 	}
 	<-c.writerDone
 	if isMoved {
-		p.cfg.Group.Go(func() error { p.cfg.Left(c.redis, c.RunID); return nil })
+		p.cfg.Group.Go(func() { p.cfg.Left(c.redis, c.RunID) })
 	} else {
 		c.redis.Close()
 	}

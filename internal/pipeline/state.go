@@ -10,7 +10,6 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/scripts"
-	"golang.org/x/sync/errgroup"
 )
 
 // Config is what a pipe must know of its node.
@@ -34,7 +33,7 @@ type Config struct {
 	// Lifetime ends when the node is closed: the server is no longer probed.
 	Lifetime context.Context
 	// Group runs the pipe's goroutine.
-	Group *errgroup.Group
+	Group *sync.WaitGroup
 	// Source is the source of the jitter.
 	Source rand.Source
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -53,7 +52,7 @@ func (c *mortalConn) Close() error                   { return nil }
 func newPipe(lifetime context.Context, timeout time.Duration, connect func(context.Context) (redis.ConnWithTimeout, error)) *Pipe {
 	return New(Config{
 		Timeout: timeout, MaxLease: maxLease, Source: rand.NewPCG(1, 2), Lifetime: lifetime, Log: discardLog{},
-		Group: new(errgroup.Group),
+		Group: new(sync.WaitGroup),
 		Connect: func(ctx context.Context) (*Conn, error) {
 			c, err := connect(ctx)
 			if err != nil {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redisconn"
-	"golang.org/x/sync/errgroup"
 )
 
 var (
@@ -50,8 +50,8 @@ func (s *Subscriptions) connect() (*conn, error) {
 
 // serve reads the connection until it dies, or until it is done: then the error is nil.
 func (s *Subscriptions) serve(c *conn) error {
-	var writer errgroup.Group
-	writer.Go(func() error { return s.write(c) })
+	var writer sync.WaitGroup
+	writer.Go(func() { s.write(c) })
 	err := s.read(c)
 	s.mu.Lock()
 	s.conn, c.over = nil, true
@@ -73,24 +73,24 @@ func (s *Subscriptions) serve(c *conn) error {
 	return err
 }
 
-// write sends the commands. The reader, too, reports a broken connection.
-func (s *Subscriptions) write(c *conn) error {
+// write sends the commands, until the connection is over or broken, which the reader reports.
+func (s *Subscriptions) write(c *conn) {
 	for {
 		batch, ok := s.takeUnsent(c)
 		if !ok {
-			return nil
+			return
 		}
 		for _, cmd := range batch {
 			args := []any{cmd.channel}
 			if cmd == ping {
 				args = nil
 			}
-			if err := c.raw.Send(cmd.name, args...); err != nil {
-				return err
+			if c.raw.Send(cmd.name, args...) != nil {
+				return
 			}
 		}
-		if err := c.raw.Flush(); err != nil {
-			return err
+		if c.raw.Flush() != nil {
+			return
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"go.uber.org/goleak"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
@@ -76,7 +75,7 @@ func newServer(t testing.TB, serve func(net.Conn)) *server {
 // subscriptions are Subscriptions with the group of their goroutines.
 type subscriptions struct {
 	*pubsub.Subscriptions
-	group errgroup.Group
+	group sync.WaitGroup
 }
 
 // newSubscriptions returns Subscriptions that are closed with the test.

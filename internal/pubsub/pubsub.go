@@ -21,7 +21,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redisconn"
-	"golang.org/x/sync/errgroup"
 )
 
 // settled is for how long a subscription must last before the next failure has the shortest backoff.
@@ -29,7 +28,7 @@ const settled = 250 * time.Millisecond
 
 // New returns Subscriptions over connections of a pool. The timeout bounds every wait. The source
 // is for the jitter. The group runs the goroutine.
-func New(pool redisconn.Pool, timeout time.Duration, source rand.Source, group *errgroup.Group) *Subscriptions {
+func New(pool redisconn.Pool, timeout time.Duration, source rand.Source, group *sync.WaitGroup) *Subscriptions {
 	s := &Subscriptions{
 		pool: pool, timeout: timeout, rng: rand.New(source), group: group, channels: map[string]*channel{},
 	}
@@ -99,8 +98,8 @@ func (s *Subscriptions) Close() {
 	}
 }
 
-// run keeps a connection while there are subscribers. Its error is nil.
-func (s *Subscriptions) run() error {
+// run keeps a connection while there are subscribers.
+func (s *Subscriptions) run() {
 	var backoff redisconn.Backoff
 	for s.keepRunning() {
 		c, err := s.connect()
@@ -116,7 +115,6 @@ func (s *Subscriptions) run() error {
 		}
 		s.pause(backoff.Next(err, s.rng))
 	}
-	return nil
 }
 
 // keepRunning returns false, and counts the run goroutine as ended, when there are no subscribers.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
-	"golang.org/x/sync/errgroup"
 )
 
 // Linger is how long the connection outlives the last subscriber: a caller that locks repeatedly
@@ -36,7 +35,7 @@ type Subscriptions struct {
 	pool    redisconn.Pool
 	timeout time.Duration
 	rng     *rand.Rand // for the run goroutine
-	group   *errgroup.Group
+	group   *sync.WaitGroup
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
 
