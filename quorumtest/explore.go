@@ -3,31 +3,28 @@ package quorumtest
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"math"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock/fakeclock"
+	"github.com/quorumlock/quorumlock/internal/world"
 )
 
 // Explore runs a test under random faults, once per seed from 1 to seeds, until it fails. Each seed has
 // a testing/synctest bubble and three masters of its own, and takes milliseconds: the test may sleep
 // for hours. The faults come within the first minutes: have the work last as long.
 //
-// While the test runs, masters stand still, or crash and come back empty; lockers are cut off from
-// masters; requests and replies come late, or are lost with their connection; lockers' clocks run
-// fast or slow, within what a lease allows for; and a process stands still in some calls of
-// [Masters.Work]: have the test's stand-in for the work call it. After a few faults all is well again,
+// While the test runs, masters stand still, lose their data, or crash and come back, with their data or
+// empty; lockers are cut off from masters; requests and replies come late, or are lost with their
+// connection; lockers' clocks run fast or slow, within what a lease allows for; and a process stands
+// still in some calls of [Masters.Work]: have the test's stand-in for the work call it. After a few faults all is well again,
 // so whoever waits for a lock gets it. Each locker of [Masters.Locker] or [Masters.Options] is a
 // process. If no process ever stood still, Explore fails: no seed could find what a pause does.
 //
@@ -71,11 +68,14 @@ type pauses struct{ ran, calls, made int }
 // exploring is for GOMAXPROCS, which is the whole process's.
 var exploring sync.Mutex
 
+// weather is of every seed, until its faults are over.
+var weather = world.Weather{Latency: 200 * time.Microsecond, Slow: 0.02, Slowest: time.Second, Loss: 0.005}
+
 func explore(t *testing.T, seed uint64, all *pauses, test func(t *testing.T, masters *Masters)) {
 	t.Cleanup(func() { time.Sleep(2 * longest) }) // last: what is on its way to a closed locker arrives
-	m := Start(t, 3)
-	x := &exploration{seed: seed, masters: m.fleet, over: make(chan struct{}), all: all}
-	x.clocks = rand.New(x.source("clocks"))
+	m := start(t, world.Config{Masters: 3, Seed: seed, Weather: &weather}, nil)
+	x := &exploration{masters: m.fleet, over: make(chan struct{}), all: all}
+	x.rates = rand.New(m.world.Source("rates"))
 	m.exploration = x
 	var faults sync.WaitGroup
 	faults.Go(x.run)
@@ -87,37 +87,21 @@ func explore(t *testing.T, seed uint64, all *pauses, test func(t *testing.T, mas
 
 // exploration is what a seed decides.
 type exploration struct {
-	seed    uint64
 	masters *fleet
 	over    chan struct{} // closed at the end of the test
 
-	clocks *rand.Rand // under the mutex of the processes
-
-	mu      sync.Mutex
-	windows []window
-	healed  bool
-	all     *pauses
+	mu     sync.Mutex
+	rates  *rand.Rand
+	healed bool
+	all    *pauses
 }
 
-// window is a time in which nothing passes between a process and a master.
-type window struct {
-	process, master int // -1 for all
-	until           time.Time
-}
-
-// source returns the random numbers for one purpose.
-func (x *exploration) source(purpose string, keys ...int) rand.Source {
-	h := fnv.New64a()
-	fmt.Fprint(h, purpose, keys)
-	return rand.NewPCG(x.seed, h.Sum64())
-}
-
-// newClock returns a clock that is up to 0.4 % fast or slow: two of them differ by less than a lease
+// newRate returns the rate of a clock that is up to 0.4 % fast or slow: two of them differ by less than a lease
 // allows for.
-func (x *exploration) newClock() *fakeclock.Clock {
-	c := fakeclock.New()
-	c.SetRate(1 + 0.004*(2*x.clocks.Float64()-1))
-	return c
+func (x *exploration) newRate() float64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return 1 + 0.004*(2*x.rates.Float64()-1)
 }
 
 const shortest, longest = 50 * time.Millisecond, 2 * time.Minute
@@ -127,73 +111,69 @@ func lasting(d *rand.Rand) time.Duration {
 	return time.Duration(float64(shortest) * math.Pow(float64(longest/shortest), d.Float64()))
 }
 
+// roll draws a fault: of those for which the process' work stands still, or of the others.
+func (x *exploration) roll(d *rand.Rand, stills bool) []world.Fault {
+	w := x.masters.world
+	return world.Dice{Masters: len(w.Masters), Processes: w.Size(), Lasts: lasting,
+		Allow: func(k *world.Kind) bool { return w.Can(k) && k.Stills == stills }}.Roll(d)
+}
+
+func (x *exploration) inject(f world.Fault) {
+	var args []any
+	if f.Kind.Takes&world.OfProcess != 0 {
+		args = append(args, "process", f.Process)
+	}
+	if f.Kind.Takes&world.OfMaster != 0 {
+		args = append(args, "master", f.Master)
+	}
+	if f.Lasts > 0 {
+		args = append(args, "for", f.Lasts)
+	}
+	x.masters.logger.Log(context.Background(), slog.LevelInfo, "quorumtest: "+f.Kind.Says, args...)
+	x.masters.world.Inject(f)
+}
+
 // run makes the faults.
 func (x *exploration) run() {
-	d := rand.New(x.source("faults"))
+	d := rand.New(x.masters.world.Source("faults"))
+	last := time.Duration(0) // until the last fault is over
 	for range 1 + d.IntN(8) {
-		if !x.sleep(lasting(d)) {
+		pause := lasting(d)
+		if last -= pause; !x.sleep(pause) {
 			break
 		}
-		process, master, lasts := d.IntN(max(x.size(), 1)), d.IntN(len(x.masters.servers)), lasting(d)
-		switch d.IntN(4) {
-		case 0:
-			x.note("a master stands still", "master", master, "for", lasts)
-			x.shut(window{-1, master, time.Now().Add(lasts)})
-		case 1:
-			x.note("a process is cut off from all masters", "process", process, "for", lasts)
-			x.shut(window{process, -1, time.Now().Add(lasts)})
-		case 2:
-			x.note("a process is cut off from a master", "process", process, "master", master, "for", lasts)
-			x.shut(window{process, master, time.Now().Add(lasts)})
-		default:
-			x.note("a master crashes, and comes back empty", "master", master, "after", lasts)
-			s := x.masters.servers[master]
-			s.setOff(&s.isDown, true)
-			s.forget()
-			x.sleep(lasts)
-			s.setOff(&s.isDown, false)
+		for _, f := range x.roll(d, false) {
+			x.inject(f)
+			last = max(last, f.Lasts)
 		}
 	}
+	x.sleep(last)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.healed = true
+	x.masters.world.Heal()
 }
 
 // sleep reports whether the test still runs.
 func (x *exploration) sleep(d time.Duration) bool {
 	select {
-	case <-time.After(d):
+	case <-time.After(time.Until(world.FaultSlot.From(time.Now().Add(d)))):
 		return true
 	case <-x.over:
 		return false
 	}
 }
 
-func (x *exploration) note(what string, args ...any) {
-	x.masters.logger.Log(context.Background(), slog.LevelInfo, "quorumtest: "+what, args...)
-}
-
-func (x *exploration) size() int {
-	x.masters.processesMu.Lock()
-	defer x.masters.processesMu.Unlock()
-	return len(x.masters.processes)
-}
-
-func (x *exploration) shut(w window) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.windows = append(x.windows, w)
-}
-
 // pause has a process stand still in every other call of Work, or so.
 func (x *exploration) pause(p *process) {
-	d := rand.New(x.source("pause", p.number, int(time.Now().UnixNano())))
+	d := rand.New(x.masters.world.Source("pause", p.Number, int(time.Now().UnixNano())))
 	if !x.pauses(d.IntN(2) == 0) {
 		return
 	}
-	lasts := lasting(d)
-	x.note("a process stands still", "process", p.number, "for", lasts)
-	p.pause(lasts)
+	for _, f := range x.roll(d, true) {
+		f.Process = p.Number
+		x.inject(f)
+	}
 }
 
 // pauses reports whether a call of Work pauses the process, which also hangs on a coin.
@@ -206,44 +186,4 @@ func (x *exploration) pauses(coin bool) bool {
 	}
 	x.all.made++
 	return true
-}
-
-// carry waits until data arrives. What becomes of it depends only on the time and the connection: goroutines
-// of one instant run in any order.
-func (x *exploration) carry(c *conn, up bool, by time.Time) error {
-	d := rand.New(x.source("way", c.process.number, c.master, c.number, bit(up), int(time.Now().UnixNano())))
-	at := time.Now().Add(200*time.Microsecond + time.Duration(d.ExpFloat64()*float64(200*time.Microsecond)))
-	x.mu.Lock()
-	if !x.healed && d.IntN(50) == 0 {
-		at = at.Add(time.Duration(d.Float64() * float64(time.Second)))
-	}
-	isLost := !x.healed && d.IntN(200) == 0
-	for _, w := range x.windows {
-		if (w.process < 0 || w.process == c.process.number) && (w.master < 0 || w.master == c.master) && at.Before(w.until) {
-			at = w.until
-		}
-	}
-	x.mu.Unlock()
-	if !by.IsZero() && at.After(by) {
-		time.Sleep(c.turn(up).after(by))
-		return os.ErrDeadlineExceeded
-	}
-	time.Sleep(c.turn(up).after(at))
-	if isLost && c.Conn != nil {
-		c.Conn.Close()
-		return syscall.ECONNRESET
-	}
-	return nil
-}
-
-// turns is the number of nanoseconds in a round, in which each direction of a connection, and each timer, has one of
-// its own. The order of events at one instant is not fixed, so they have no instant in common.
-const turns = 1 << 14
-
-type turn int
-
-// after returns how long it is until the first turn after an instant.
-func (t turn) after(at time.Time) time.Duration {
-	at = at.Add(1)
-	return time.Until(at.Add(time.Duration((int64(t) - at.UnixNano()) & (turns - 1))))
 }

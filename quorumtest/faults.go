@@ -3,7 +3,7 @@ package quorumtest
 import (
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock/fakeclock"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 )
 
 // Stop makes master i, counted from 0, unreachable: its connections are cut and new ones are
@@ -12,7 +12,12 @@ import (
 // [Masters.FastForward].
 func (m *Masters) Stop(i int) {
 	m.tb.Helper()
-	m.server("stop", i).cut()
+	m.checkMaster("stop", i)
+	m.stopsMu.Lock()
+	defer m.stopsMu.Unlock()
+	if m.stops[i] == nil {
+		m.stops[i] = m.world.Unplug(i)
+	}
 }
 
 // Start ends [Masters.Stop] for master i. The master has forgotten nothing, so it needs no
@@ -20,7 +25,13 @@ func (m *Masters) Stop(i int) {
 // to a master that runs.
 func (m *Masters) Start(i int) {
 	m.tb.Helper()
-	m.server("start", i).reconnect()
+	m.checkMaster("start", i)
+	m.stopsMu.Lock()
+	defer m.stopsMu.Unlock()
+	if m.stops[i] != nil {
+		m.stops[i]()
+		m.stops[i] = nil
+	}
 }
 
 // Forget restarts master i without its data, as after a crash of a server that keeps nothing on
@@ -28,16 +39,17 @@ func (m *Masters) Start(i int) {
 // [Masters.FastForward], lets pass.
 func (m *Masters) Forget(i int) {
 	m.tb.Helper()
-	m.server("forget", i).forget()
+	m.checkMaster("forget", i)
+	m.world.Masters[i].Crash(fakeredis.Nothing)
+	m.world.Masters[i].Start()
 }
 
-func (m *Masters) server(action string, i int) *server {
+func (m *Masters) checkMaster(action string, i int) {
 	m.tb.Helper()
 	m.checkBubble()
-	if i < 0 || i >= len(m.servers) {
-		m.tb.Fatalf("quorumtest: %s master %d: there are %d, counted from 0", action, i, len(m.servers))
+	if n := len(m.addresses); i < 0 || i >= n {
+		m.tb.Fatalf("quorumtest: %s master %d: there are %d, counted from 0", action, i, n)
 	}
-	return m.servers[i]
 }
 
 // FastForward lets d pass at once, for the masters and for [Masters.Clock], as if all processes but
@@ -56,23 +68,6 @@ func (m *Masters) FastForward(d time.Duration) {
 	if d < 0 {
 		m.tb.Fatalf("quorumtest: fast-forward by %v: time does not go back", d)
 	}
-	m.time.advance(d, func() {
-		for _, c := range m.clocks() {
-			c.Advance(d)
-		}
-	})
+	m.world.Leap(d)
 	time.Sleep(time.Millisecond) // a key is still there in the millisecond in which it expires
-}
-
-// clocks returns the clocks of the lockers.
-func (m *Masters) clocks() []*fakeclock.Clock {
-	m.processesMu.Lock()
-	defer m.processesMu.Unlock()
-	all := []*fakeclock.Clock{m.clock}
-	for _, p := range m.processes {
-		if p.clock != m.clock {
-			all = append(all, p.clock)
-		}
-	}
-	return all
 }

@@ -27,8 +27,8 @@ func (m *Masters) watchHolders() {
 
 func (w *watch) look() {
 	now, since := time.Now(), map[fakeredis.Holding]time.Time{}
-	for _, s := range w.servers {
-		for _, h := range s.Holdings() {
+	for _, master := range w.world.Masters {
+		for _, h := range master.Holdings() {
 			began, known := w.since[h]
 			if !known {
 				began = now
@@ -50,8 +50,8 @@ func (w *watch) look() {
 		if w.said == "" {
 			w.said, w.failed = said, now
 		}
-		for _, s := range w.servers {
-			s.Take([]string{h.Key}, h.Owner, otherOwner) // until the lease ends
+		for _, master := range w.world.Masters {
+			master.Take([]string{h.Key}, h.Owner, otherOwner) // until the lease ends
 		}
 	}
 	w.timer.Reset(w.day / 24)
@@ -65,11 +65,11 @@ func (m *Masters) holder(owner string) string {
 	if isElsewhere {
 		return "Masters.HoldElsewhere"
 	}
-	m.processesMu.Lock()
-	defer m.processesMu.Unlock()
+	m.lockersMu.Lock()
+	defer m.lockersMu.Unlock()
 	for locker, p := range m.lockers {
 		if locker.ID() == scripts.LockerOf(owner) {
-			return fmt.Sprintf("locker %d of Masters.Locker", p.number+1)
+			return fmt.Sprintf("locker %d of Masters.Locker", p.Number+1)
 		}
 	}
 	return "a locker with Masters.Options"

@@ -99,9 +99,9 @@ func (m *Masters) lose(lock *quorum.Lock) error {
 	if err := m.take(lock); err != nil {
 		return err
 	}
-	for _, s := range m.servers {
-		if !s.cutOff() {
-			s.Free(keysOf(lock), otherOwner)
+	for i, master := range m.world.Masters {
+		if m.world.Reachable(i) {
+			master.Free(keysOf(lock), otherOwner)
 		}
 	}
 	return nil
@@ -125,8 +125,8 @@ func (m *Masters) take(lock *quorum.Lock) error {
 	defer again.Stop()
 	everTaken := false
 	for {
-		for _, s := range m.servers {
-			if !s.cutOff() && s.Take(keysOf(lock), lock.Owner(), otherOwner) > 0 {
+		for i, master := range m.world.Masters {
+			if m.world.Reachable(i) && master.Take(keysOf(lock), lock.Owner(), otherOwner) > 0 {
 				everTaken = true
 			}
 		}

@@ -36,8 +36,8 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -67,18 +67,20 @@ type Masters struct {
 
 // fleet is what the masters of a test are, whoever uses them.
 type fleet struct {
-	starter  testing.TB // of Start
-	servers  []*server
-	time     *sharedTime
-	nodeOpts []node.Option
-	clock    *fakeclock.Clock
-	logger   *slog.Logger
+	starter   testing.TB // of Start
+	world     *world.World
+	addresses []string // of the masters
+	isOutside bool     // of a bubble: they listen there
+	nodeOpts  []node.Option
+	logger    *slog.Logger
 
 	exploration *exploration // nil except in Explore
 
-	processesMu sync.Mutex
-	processes   []*process
-	lockers     map[*quorum.Locker]*process // of Masters.Locker
+	stopsMu sync.Mutex
+	stops   map[int]func() // what starts a master that the test has stopped
+
+	lockersMu sync.Mutex
+	lockers   map[*quorum.Locker]*process // of Masters.Locker
 }
 
 // Start starts n empty masters, which end when the test does. They are not in quarantine, and never
@@ -95,35 +97,32 @@ type fleet struct {
 // for a day of the bubble's time fails the test, and is lost: if an Unlock is forgotten, time would pass without end.
 func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 	tb.Helper()
+	return start(tb, world.Config{Masters: n}, opts)
+}
+
+func start(tb testing.TB, c world.Config, opts []node.Option) *Masters {
+	tb.Helper()
 	logger := newLogger(tb) // first, so that it ends last
-	if n < 1 {
-		tb.Fatalf("quorumtest: start %d masters: want at least 1", n)
+	if c.Masters < 1 {
+		tb.Fatalf("quorumtest: start %d masters: want at least 1", c.Masters)
 	}
 	usual := []node.Option{node.WithLogger(logger), inside.Option[node.Option](func(s *inside.Settings) { s.OneProcess = true })}
 	if !inBubble() {
 		usual = append(usual, node.WithTimeout(nodeTimeout))
 	}
-	f := &fleet{starter: tb, time: &sharedTime{began: time.Now()}, nodeOpts: append(usual, opts...), clock: fakeclock.New(), logger: logger,
+	f := &fleet{starter: tb, world: c.New(tb), nodeOpts: append(usual, opts...), logger: logger, stops: map[int]func(){},
 		lockers: map[*quorum.Locker]*process{}}
 	m := &Masters{tb: tb, fleet: f, patience: defaultPatience, day: defaultDay}
-	f.clock.SetRate(1)
-	tb.Cleanup(func() {
-		f.clock.SetRate(0)
-		for _, p := range f.processes {
-			p.pass()
-		}
-	})
-	for i := range n {
-		s, err := startServer(i, f.time.now)
+	for i := range c.Masters {
+		address, err := f.listen(i)
 		if err != nil {
 			tb.Fatalf("quorumtest: %v", err)
 		}
-		tb.Cleanup(s.stop)
-		f.servers = append(f.servers, s)
+		f.addresses = append(f.addresses, address)
 	}
-	for _, s := range f.servers {
+	for _, address := range f.addresses {
 		// It is safe to admit them: no master of this process has granted anything.
-		if err := m.admit(s); err != nil {
+		if err := m.admit(address); err != nil {
 			tb.Fatalf("quorumtest: %v", err)
 		}
 	}
@@ -133,36 +132,31 @@ func Start(tb testing.TB, n int, opts ...node.Option) *Masters {
 	return m
 }
 
-func (m *Masters) admit(s *server) error {
-	var members []string
-	for _, member := range m.servers {
-		members = append(members, member.address)
-	}
-	p := &process{masters: m.fleet, clock: m.clock, dialed: map[int]int{}}
-	n, err := node.Open("redis://"+s.address, append([]node.Option{node.WithDialer(p.dial)}, m.nodeOpts...)...)
+func (m *Masters) admit(address string) error {
+	n, err := node.Open("redis://"+address, append([]node.Option{node.WithDialer(m.dialAsNobody)}, m.nodeOpts...)...)
 	if err != nil {
 		return err
 	}
 	defer n.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), defaultPatience)
 	defer cancel()
-	return operator.AdmitMembers(ctx, n, members)
+	return operator.AdmitMembers(ctx, n, m.addresses)
 }
 
 // URLs returns the masters' URLs, in the order [Masters.Stop] counts them. Every locker of
 // a test must be given all of them, and no other names for them: the masters refuse a locker with
 // another list.
 func (m *Masters) URLs() []string {
-	urls := make([]string, len(m.servers))
-	for i, s := range m.servers {
-		urls[i] = "redis://" + s.address
+	urls := make([]string, len(m.addresses))
+	for i, address := range m.addresses {
+		urls[i] = "redis://" + address
 	}
 	return urls
 }
 
 // Clock returns the clock of the masters' lockers. It runs like any clock, and
 // [Masters.FastForward] moves it.
-func (m *Masters) Clock() clock.Clock { return m.clock }
+func (m *Masters) Clock() clock.Clock { return m.world.Clock }
 
 // Options returns the options of the masters' lockers, for a locker that the test or the service
 // opens itself: [Masters.Clock], the node options of [Start], connections in memory, and a logger to
@@ -179,7 +173,7 @@ func (m *Masters) Options() []quorum.Option { return m.newProcess().options() }
 // returns an error, and for an even number of masters.
 func (m *Masters) Locker(opts ...quorum.Option) *quorum.Locker {
 	m.tb.Helper()
-	if n := len(m.servers); n%2 == 0 {
+	if n := len(m.addresses); n%2 == 0 {
 		m.tb.Fatalf("quorumtest: redlock needs an odd number of masters, not %d", n)
 	}
 	return m.open(quorum.Majority, opts)
@@ -192,8 +186,8 @@ func (m *Masters) open(rule quorum.Rule, opts []quorum.Option) *quorum.Locker {
 	if err != nil {
 		m.tb.Fatalf("quorumtest: %v", err)
 	}
-	m.processesMu.Lock()
-	defer m.processesMu.Unlock()
+	m.lockersMu.Lock()
+	defer m.lockersMu.Unlock()
 	m.lockers[locker] = p
 	m.tb.Cleanup(func() { locker.Close() })
 	return locker

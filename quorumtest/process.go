@@ -1,46 +1,36 @@
 package quorumtest
 
 import (
-	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/clock/fakeclock"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
 // process is what a locker's process shares: its clock, its connections, and its pauses.
 type process struct {
+	*world.Process
 	masters *fleet
-	number  int
-	clock   *fakeclock.Clock
-
-	mu     sync.Mutex
-	dialed map[int]int // by master
-	timers int
-	until  time.Time // the end of its pause
 }
 
 func (f *fleet) newProcess() *process {
 	f.starter.Helper()
 	f.checkBubble()
-	f.processesMu.Lock()
-	defer f.processesMu.Unlock()
-	p := &process{masters: f, number: len(f.processes), clock: f.clock, dialed: map[int]int{}}
+	rate := 0.0
 	if f.exploration != nil {
-		p.clock = f.exploration.newClock()
+		rate = f.exploration.newRate()
 	}
-	f.processes = append(f.processes, p)
-	return p
+	return &process{f.world.NewProcessAt("", rate), f}
 }
 
 func (p *process) options() []quorum.Option {
 	nodeOpts := append([]node.Option{node.WithDialer(p.dial)}, p.masters.nodeOpts...)
-	opts := []quorum.Option{WithClock(pausingClock{p.clock, p}), quorum.WithLogger(p.masters.logger)}
+	opts := []quorum.Option{WithClock(checkedClock{p.Clock, p.masters}), quorum.WithLogger(p.masters.logger)}
 	if p.masters.exploration != nil {
-		opts = append(opts, WithRand(p.masters.exploration.source("waits", p.number)))
-		nodeOpts = append(nodeOpts, WithNodeRand(p.masters.exploration.source("probes", p.number)))
+		opts = append(opts, WithRand(p))
+		nodeOpts = append(nodeOpts, WithNodeRand(p.masters.world.Source("probes", p.Number)))
 	}
 	return append(opts, quorum.WithNodeOptions(nodeOpts...))
 }
@@ -52,8 +42,8 @@ func (p *process) options() []quorum.Option {
 func (m *Masters) Pause(locker *quorum.Locker, d time.Duration) {
 	m.tb.Helper()
 	if p := m.processOf(locker); p != nil {
-		p.pause(d)
-		p.pass()
+		time.AfterFunc(d, p.Process.Pause())
+		p.Pass()
 	}
 }
 
@@ -69,14 +59,14 @@ func (m *Masters) Work(locker *quorum.Locker, d time.Duration) {
 	if m.exploration != nil {
 		m.exploration.pause(p)
 	}
-	p.pass()
+	p.Pass()
 }
 
 func (m *Masters) processOf(locker *quorum.Locker) *process {
 	m.tb.Helper()
 	m.checkBubble()
-	m.processesMu.Lock()
-	defer m.processesMu.Unlock()
+	m.lockersMu.Lock()
+	defer m.lockersMu.Unlock()
 	p := m.lockers[locker]
 	if p == nil {
 		m.tb.Errorf("quorumtest: only a locker of Masters.Locker can stand still: give it to the service")
@@ -84,66 +74,14 @@ func (m *Masters) processOf(locker *quorum.Locker) *process {
 	return p
 }
 
-func (p *process) pause(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if until := time.Now().Add(d); until.After(p.until) {
-		p.until = until
-	}
-}
-
-func (p *process) left() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return time.Until(p.until)
-}
-
-// pass waits for the end of a pause.
-func (p *process) pass() {
-	for left := p.left(); left > 0; left = p.left() {
-		time.Sleep(left)
-	}
-}
-
-// pausingClock has the timers of a paused process fire when it goes on.
-type pausingClock struct {
-	*fakeclock.Clock
-	process *process
+// checkedClock is a process' clock.
+type checkedClock struct {
+	clock.Clock
+	masters *fleet
 }
 
 // Now comes first in each use of a lock.
-func (c pausingClock) Now() clock.Instant {
-	c.process.masters.checkBubble()
+func (c checkedClock) Now() clock.Instant {
+	c.masters.checkBubble()
 	return c.Clock.Now()
-}
-
-func (c pausingClock) AfterFunc(d time.Duration, f func()) clock.Timer {
-	p := c.process
-	turn := p.timerTurn()
-	return c.Clock.AfterFunc(d, func() {
-		if p.left() <= 0 && p.masters.exploration == nil {
-			f()
-			return
-		}
-		go func() { // FastForward must not wait for it
-			p.pass()
-			p.take(turn)
-			f()
-		}()
-	})
-}
-
-// timerTurn returns the turn of the process's next timer.
-func (p *process) timerTurn() turn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.timers++
-	return turn(turns/2 + p.number%8*1024 + p.timers%1024)
-}
-
-// take waits for a turn if the process is explored.
-func (p *process) take(its turn) {
-	if p.masters.exploration != nil {
-		time.Sleep(its.after(time.Now()))
-	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -24,7 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	bubble.OneProcessor()
+	world.OneProcessor()
 	goleak.VerifyTestMain(m)
 }
 
@@ -387,7 +387,7 @@ func TestFastForwardLetsNoScriptInBetweenTheClocks(t *testing.T) {
 	m := Start(t, 1)
 	locker := m.Locker()
 	granted := make(chan *quorum.Lock, 1)
-	m.time.advance(quorum.DefaultLease, func() {
+	m.Clock().AfterFunc(quorum.DefaultLease, func() {
 		go func() {
 			lock, err := locker.TryLock(t.Context(), "a")
 			testkit.Check(t, err == nil, "%v", err)
@@ -399,6 +399,7 @@ func TestFastForwardLetsNoScriptInBetweenTheClocks(t *testing.T) {
 		case <-time.After(100 * time.Millisecond):
 		}
 	})
+	m.FastForward(quorum.DefaultLease)
 	if lock := <-granted; lock != nil {
 		wantTry(t, m.Locker(), quorum.ErrHeld, "a")
 	}

@@ -102,8 +102,9 @@ func (w *World) begin(f Fault) (end func()) {
 	return end
 }
 
-// Heal ends all faults.
+// Heal ends all faults, and makes the weather calm.
 func (w *World) Heal() {
+	w.Calm(true)
 	w.mu.Lock()
 	all := w.faults
 	w.faults = nil

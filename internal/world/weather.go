@@ -14,11 +14,14 @@ type Weather struct {
 	Latency time.Duration // of one direction: half of it, and as much again on average
 	Gather  time.Duration // how long a process' write takes: requests gather meanwhile
 
-	Ends    time.Duration // when, since the start, nothing is slow or lost any more; 0: never
-	Slow    float64       // the share of what is sent that takes up to Slowest more
+	// While it is not calm:
+	Slow    float64 // the share of what is sent that takes up to Slowest more
 	Slowest time.Duration
 	Loss    float64 // the share of what is sent that is lost with its connection
 }
+
+// Calm says whether nothing is slow or lost from now on. A world begins with its weather, until [World.Heal].
+func (w *World) Calm(is bool) { w.calm.Store(is) }
 
 // way is one direction between a process and a master.
 type way struct {
@@ -49,7 +52,7 @@ func (d *way) carry() (at time.Time, lost bool) {
 	rng := d.rng(now)
 	usual := min(rng.ExpFloat64(), 2) // well below every timeout
 	delay := d.far + sky.Latency/2 + time.Duration(float64(sky.Latency)*usual)
-	if since := now.Sub(d.world.start); sky.Ends == 0 || since < sky.Ends {
+	if !d.world.calm.Load() {
 		if rng.Float64() < sky.Slow {
 			delay += time.Duration(rng.Float64() * float64(sky.Slowest))
 		}

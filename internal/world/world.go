@@ -33,6 +33,7 @@ type World struct {
 	seed    uint64
 	weather *Weather
 	start   time.Time
+	calm    atomic.Bool
 	before  atomic.Pointer[func(Script)]
 	serving sync.WaitGroup
 

@@ -84,7 +84,7 @@ func TestAQuietWorldTakesNoTime(t *testing.T) {
 // connection.
 func TestWeatherIsTheSeeds(t *testing.T) {
 	const conns = 30
-	sky := &Weather{Latency: time.Millisecond, Slow: 0.2, Slowest: 100 * time.Millisecond, Loss: 0.02, Ends: time.Minute}
+	sky := &Weather{Latency: time.Millisecond, Slow: 0.2, Slowest: 100 * time.Millisecond, Loss: 0.02}
 	play := func() (log []string, lost, slow int) {
 		inWorld(t, sky, func(t *testing.T, w *World, p *Process) {
 			results := make(chan string)
