@@ -1,7 +1,6 @@
 package integration_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,19 +14,10 @@ import (
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
-	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/quorum"
-	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// listLease is the max lease of the deployments whose list commands change.
-const listLease = 6 * time.Second
-
-var (
-	abc  = []string{"a", "b", "c"}
-	abcd = []string{"a", "b", "c", "d"}
-)
+var abc = []string{"a", "b", "c"}
 
 // roster has masters under the names that clients give them.
 type roster struct {
@@ -92,47 +82,6 @@ func (r *roster) giveAll(t *testing.T, maxLease time.Duration, members ...string
 	}
 }
 
-// tryOnce makes one attempt with a new client of that list, which it closes before it returns.
-func tryOnce(t *testing.T, urls addresses, name string) error {
-	t.Helper()
-	l, err := redlock.Open(urls, quorum.WithNodeOptions(node.WithTimeout(memberTimeout), node.WithMaxLease(listLease)))
-	if err != nil {
-		return err
-	}
-	defer func() { must(t, l.Close()) }()
-	held, err := l.TryLock(t.Context(), name)
-	if err != nil {
-		return err
-	}
-	if err := held.Unlock(t.Context()); !errors.Is(err, quorum.ErrLost) { // a busy machine outlasts a short lease
-		return err
-	}
-	return nil
-}
-
-// isAccepted fails the test unless clients with that list lock.
-func isAccepted(t *testing.T, urls addresses) {
-	t.Helper()
-	var err error
-	poll.Until(patience, func() bool { // a busy machine outlasts a short lease
-		err = tryOnce(t, urls, "let-in")
-		return err == nil || errors.Is(err, quorum.ErrMembership) || errors.Is(err, quorum.ErrInvalid)
-	})
-	if err != nil {
-		t.Errorf("a client with %v is not accepted: %v", urls, err)
-	}
-}
-
-// isRefused fails the test unless clients with that list are refused for it. If their number is
-// even, Open refuses them already.
-func isRefused(t *testing.T, urls addresses) {
-	t.Helper()
-	err := tryOnce(t, urls, "refused")
-	if !errors.Is(err, quorum.ErrMembership) && !(len(urls)%2 == 0 && errors.Is(err, quorum.ErrInvalid)) {
-		t.Errorf("a client with %v: not %q, but: %v", urls, quorum.ErrMembership, err)
-	}
-}
-
 // operator runs the quorumlock command.
 type operator struct {
 	path     string
@@ -180,14 +129,4 @@ func (o operator) says(t *testing.T, verb string, args ...string) (code int, out
 		return !strings.Contains(out, tooSlow)
 	})
 	return code, out
-}
-
-// does runs a call that must succeed.
-func (o operator) does(t *testing.T, verb string, args ...string) string {
-	t.Helper()
-	code, out := o.says(t, verb, args...)
-	if code != 0 {
-		t.Fatalf("quorumlock %s %v: exit code %d:\n%s", verb, args, code, out)
-	}
-	return out
 }

@@ -3,92 +3,17 @@ package integration_test
 import (
 	"errors"
 	"fmt"
-	"os"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
-	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
-
-// While a locker with the old list may hold a lock, show names it, and commit refuses. Neither counts a
-// locker that has the new list, nor one that is long gone.
-func TestMembersCommitKnowsTheLockers(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t, listLease)
-	r := rosterOf(t, abcd...)
-	r.giveAll(t, listLease, abc...)
-	do(t, r.masters["d"], "FLUSHALL")
-	held := func(label string, names []string) {
-		t.Helper()
-		lock(t, careful(t, r.of(names...), redlock.Open, listLease, quorum.WithLabel(label)), label)
-		r.awaitLocker(t, label, names...)
-	}
-	held("with the old list", abc)
-	o.does(t, "members add", r.of("d", "a", "b", "c")...)
-	held("with the new list", abcd)
-	do(t, r.masters["a"], "SET", "quorumlock:locker:gone", `{"host":"gone","pid":7}`, "PX", 2000) // of 45.8 s
-
-	self := fmt.Sprintf("pid %d", os.Getpid())
-	holds(t, o.does(t, "members show", r.of(abcd...)...), "that have another list than {a, b, c, d}", self, "with the old list", "Only lockers that lock")
-	code, out := o.says(t, "members commit", r.of(abcd...)...)
-	if code != 1 {
-		t.Fatalf("it commits: %s", out)
-	}
-	holds(t, out, self, "with the old list", "-yes commits at once")
-	lacks(t, out, "with the new list", "gone")
-	isAccepted(t, r.of(abc...)) // nothing was written
-	holds(t, o.does(t, "members commit -yes", r.of(abcd...)...), "The members are {a, b, c, d}")
-}
-
-// With all lockers moved, commit needs no word.
-func TestMembersCommitNeedsNoWord(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t, listLease)
-	r := rosterOf(t, abcd...)
-	for _, name := range abcd {
-		r.give(t, name, name, listLease, abc, abcd...)
-	}
-	holds(t, o.does(t, "members show", r.of(abcd...)...), "No locker has locked lately")
-	lock(t, careful(t, r.of(abcd...), redlock.Open, listLease), "held") // a locker that is closed counts no longer
-	r.awaitLocker(t, "", abcd...)
-	holds(t, o.does(t, "members show", r.of(abcd...)...), "All lockers that have locked lately have {a, b, c, d}")
-	o.does(t, "members commit", r.of(abcd...)...)
-}
-
-// awaitLocker waits until the masters know a locker with that label: no lock waits for that.
-func (r *roster) awaitLocker(t *testing.T, label string, names ...string) {
-	t.Helper()
-	testkit.Eventually(t, "the locker is known", func() bool {
-		return !slices.ContainsFunc(names, func(name string) bool {
-			keys, err := redis.Strings(r.masters[name].Do("KEYS", "quorumlock:locker:*"))
-			must(t, err)
-			return !slices.ContainsFunc(keys, func(key string) bool {
-				is, _ := redis.String(r.masters[name].Do("GET", key))
-				return strings.Contains(is, label)
-			})
-		})
-	})
-}
-
-// forgetLockers makes the masters that live forget the lockers, as if all had stopped a while ago.
-func (r *roster) forgetLockers(t *testing.T) {
-	t.Helper()
-	for _, m := range r.masters {
-		keys, _ := redis.Strings(m.Do("KEYS", "quorumlock:locker:*"))
-		for _, key := range keys {
-			do(t, m, "DEL", key)
-		}
-	}
-}
 
 // Two clients name the same masters, but one uses another database on some of them: these are other members. Each
 // client reaches only the masters with which it would hold alongside the other.

@@ -1,27 +1,135 @@
 package command_test
 
 import (
+	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// shellBlocks returns the sh and console blocks of a page in docs/, by the nearest heading.
-func shellBlocks(ts *testscript.TestScript, page string) map[string]string {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
-	ts.Check(err)
-	found, heading, block := map[string]string{}, "", false
-	for line := range strings.Lines(string(text)) {
+// docs is the directory of the pages.
+var docs = filepath.Join("..", "..", "docs")
+
+// elsewhere has the blocks that no script runs, with the test that does.
+var elsewhere = map[string]string{"fencing.md: In a shell job, with psql": "integration/fence, psql"}
+
+// Each block of shell in the documents is run by a script, as it stands there.
+func TestScriptsRunTheDocuments(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(docs, "*.md"))
+	testkit.Must(t, err)
+	scripts, err := filepath.Glob("testdata/*.txtar")
+	testkit.Must(t, err)
+	all := ""
+	for _, script := range scripts {
+		all += testkit.Read(t, script)
+	}
+	blocks := 0
+	for _, page := range append(pages, filepath.Join(docs, "..", "README.md")) {
+		for heading, block := range shellBlocks(testkit.Read(t, page)) {
+			blocks++
+			page := filepath.Base(page)
+			if elsewhere[page+": "+heading] != "" || strings.Contains(all, fmt.Sprintf("\ndocument %s '%s' ", page, heading)) {
+				continue
+			}
+			for i := range strings.Count(block, "\n") {
+				testkit.Check(t, regexp.MustCompile(fmt.Sprintf(`\ndocumented \d %s '%s' %d\n`, page, heading, i+1)).MatchString(all),
+					"%s: no script runs line %d below %q:\n%s", page, i+1, heading, block)
+			}
+		}
+	}
+	testkit.Check(t, blocks > 5, "only %d blocks: does this test find them?", blocks)
+}
+
+// shellBlocks returns the sh and console blocks of a page, by the nearest heading, without prompts.
+func shellBlocks(text string) map[string]string {
+	found, heading, block := map[string]string{}, "", ""
+	for line := range strings.Lines(text) {
 		switch {
-		case !block && strings.HasPrefix(line, "#"):
+		case block == "" && strings.HasPrefix(line, "#"):
 			_, heading, _ = strings.Cut(strings.TrimSpace(line), " ")
 		case strings.HasPrefix(line, "```"):
-			block = line == "```sh\n" || line == "```console\n"
-		case block:
+			block = map[bool]string{true: cmp.Or(strings.TrimSpace(line[3:]), "text")}[block == ""]
+		case block == "sh", block == "console":
 			found[heading] += strings.TrimPrefix(line, "$ ")
 		}
 	}
 	return found
+}
+
+// blockOf returns the block below a heading of a page in docs/.
+func blockOf(ts *testscript.TestScript, page, heading string) string {
+	text, err := os.ReadFile(filepath.Join(docs, page))
+	ts.Check(err)
+	block, ok := shellBlocks(string(text))[heading]
+	if !ok {
+		ts.Fatalf("no block of shell below %q", heading)
+	}
+	return block
+}
+
+// document PAGE HEADING FILE: the file gets the block of shell below the heading. In place of a heading there may be a
+// pattern, whose group is what it gets; it is in the page once.
+func (w *world) document(ts *testscript.TestScript, _ bool, args []string) {
+	text := ""
+	if strings.HasPrefix(args[1], "^") {
+		page, err := os.ReadFile(filepath.Join(docs, args[0]))
+		ts.Check(err)
+		found := regexp.MustCompile(`(?m)`+args[1]).FindAllStringSubmatch(string(page), -1)
+		if len(found) != 1 {
+			ts.Fatalf("%d times in the page", len(found))
+		}
+		text = found[0][1] + "\n"
+	} else {
+		text = blockOf(ts, args[0], args[1])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(text), 0o600))
+}
+
+var (
+	pageURL  = regexp.MustCompile(`^redis://(\w)(\.example)?:6379$`)
+	pageName = regexp.MustCompile(`^(\w):6379$`)
+)
+
+// documented CODE PAGE HEADING N: the command is run by line N of the block below the heading, and ends with the code. Only
+// the masters' URLs and names are the script's: a for a:6379. All lockers have stopped a while ago.
+func (w *world) documented(ts *testscript.TestScript, _ bool, args []string) {
+	n := 0
+	_, err := fmt.Sscan(args[3], &n)
+	ts.Check(err)
+	for _, m := range w.masters {
+		_, _ = m.Do("EVAL", "for _, key in ipairs(redis.call('KEYS', 'quorumlock:locker:*')) do redis.call('DEL', key) end", 0) // unless it is down
+	}
+	words := strings.Fields(strings.Split(blockOf(ts, args[1], args[2]), "\n")[n-1])
+	for i, word := range words {
+		if at := pageURL.FindStringSubmatch(word); at != nil {
+			words[i] = ts.Getenv(at[1])
+		}
+		words[i] = pageName.ReplaceAllString(words[i], "$1")
+	}
+	if words[0] != "quorumlock" {
+		ts.Fatalf("%q is no call of the command", words)
+	}
+	w.exits(ts, false, append(args[:1:1], words[1:]...))
+}
+
+// accepts NAME,...: clients with this list of masters lock.
+func (w *world) accepts(ts *testscript.TestScript, _ bool, args []string) { w.tries(ts, "0", args[0]) }
+
+// refuses NAME,...: clients with it are refused for it.
+func (w *world) refuses(ts *testscript.TestScript, _ bool, args []string) { w.tries(ts, "78", args[0]) }
+
+func (w *world) tries(ts *testscript.TestScript, code, list string) {
+	before, urls := ts.Getenv("QUORUMLOCK_URLS"), ""
+	for name := range strings.SplitSeq(list, ",") {
+		urls += ts.Getenv(name) + " "
+	}
+	ts.Setenv("QUORUMLOCK_URLS", urls)
+	w.exits(ts, false, []string{code, "run", "-timeout", "10s", "-w", "20s", "tried", "--", "true"})
+	ts.Setenv("QUORUMLOCK_URLS", before)
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -47,7 +46,8 @@ func init() {
 		"quorumlock": (*world).quorumlock, "exits": (*world).exits, "out": has("stdout"), "err": has("stderr"), "code": (*world).wantCode, "usage": (*world).usage, "until": (*world).until,
 		"hold": (*world).hold, "job": (*world).job, "prints": (*world).prints, "signal": (*world).signal,
 		"ended": (*world).ended, "die": (*world).die,
-		"capture": (*world).capture, "output": (*world).output, "document": (*world).document,
+		"capture": (*world).capture, "output": (*world).output, "document": (*world).document, "documented": (*world).documented,
+		"accepts": (*world).accepts, "refuses": (*world).refuses,
 	}
 }
 
@@ -248,15 +248,6 @@ func (w *world) inUse(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%s: exit code %d", line, w.code)
 		}
 	}
-}
-
-// document PAGE HEADING FILE: the file gets the block of shell below the heading of a page in docs/, without prompts.
-func (w *world) document(ts *testscript.TestScript, _ bool, args []string) {
-	block, ok := shellBlocks(ts, args[0])[args[1]]
-	if !ok {
-		ts.Fatalf("no block of shell below %q", args[1])
-	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(block), 0o600))
 }
 
 // number reads a number that a process printed after a word.

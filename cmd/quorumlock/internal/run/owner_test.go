@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
-	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/ownerfile"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
@@ -107,45 +105,6 @@ func TestOwnerFileThatReleasesNothing(t *testing.T) {
 	d.Run(t, cli.ExitHeld, "-n", "a", "--", "true")
 	write(t, file, right, func(*ownerfile.Record) {}) // the control
 	d.Run(t, cli.ExitOK, "-n", "-owner-file", file, "a", "--", "true")
-}
-
-// The lines of the documents do what is said: ExecStopPost frees the lock of a run that was killed, and does nothing after
-// one that ended.
-func TestTheLinesOfTheUnitFreeTheLock(t *testing.T) {
-	t.Parallel()
-	page := testkit.Read(t, filepath.Join("..", "..", "..", "..", "docs", "operations.md"))
-	d := clitest.Deploy(t, 3, 10*time.Minute)
-	dir := t.TempDir()
-	line := func(setting, job string) string {
-		found := regexp.MustCompile(`(?m)^    `+setting+`=-?(/usr/bin/quorumlock .*-owner-file .*)$`).FindAllStringSubmatch(page, -1)
-		if len(found) != 1 {
-			t.Fatalf("%s: %q", setting, found)
-		}
-		return strings.NewReplacer("/usr/bin/quorumlock run", "exec '"+os.Args[0]+"' run -timeout 2s -max-lease 10m",
-			"/usr/bin/quorumlock unlock", "exec '"+os.Args[0]+"' unlock -timeout 2s -max-lease 10m",
-			"/run/worker", dir, "/usr/bin/worker", job).Replace(found[0][1])
-	}
-	start := func(line string) *clitest.Process {
-		p := clitest.NewProcess("/bin/sh", "-c", line)
-		p.Env = append(p.Env, masters.URLsVariable+"="+strings.Join(d.URLs(), ","))
-		return p.Begin(t)
-	}
-	begin, stopped := line("ExecStart", "sh -c '"+sleeps+"'"), line("ExecStopPost", "")
-	p := start(begin)
-	p.AwaitOutput(t, "ready\n")
-	start(stopped).Await(t, cli.ExitHeld) // it is alive: a hook that comes too early frees nothing
-	p.Send(t, syscall.SIGKILL)
-	<-p.Exited
-	_ = syscall.Kill(-p.Number(t, "child"), syscall.SIGKILL)
-	clitest.Eventually(t, "the job dead", func() bool { return !alive(p.Number(t, "child")) })
-	d.Run(t, cli.ExitHeld, "-n", "worker", "--", "true")
-	post := start(stopped)
-	post.Await(t, cli.ExitOK)
-	clitest.Contains(t, post.Out.String(), `unlocked: "worker" was held`)
-	d.Run(t, cli.ExitOK, "-n", "worker", "--", "true")
-
-	start(line("ExecStart", "true")).Await(t, cli.ExitOK)
-	start(stopped).Await(t, cli.ExitOK)
 }
 
 // A job keeps the file in use whatever it does with descriptors, and so does a run within a run; what the caller has at
