@@ -119,18 +119,6 @@ func (c *cluster) onAll(do *func(script string)) {
 	}
 }
 
-// count counts the runs of a script on all masters, those that several calls share among them.
-func (c *cluster) count(script string) *atomic.Int64 {
-	n := new(atomic.Int64)
-	each := func(ran string) {
-		if ran == script || ran == script+"s" {
-			n.Add(1)
-		}
-	}
-	c.onAll(&each)
-	return n
-}
-
 // stall keeps all masters from answering scripts, until goOn is called.
 func (c *cluster) stall() (goOn func()) { return block(&c.stalled) }
 

@@ -150,6 +150,8 @@ func TestFromContext(t *testing.T) {
 		finds(derived, "a", a)
 		c.unlock(a)
 		finds(derived, "a", nil)
+		c.handOver(b)
+		finds(derived, "b", nil)
 	})
 }
 

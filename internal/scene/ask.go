@@ -1,0 +1,264 @@
+package scene
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// ask is for commands that hold nothing.
+func (p *play) ask(l line) {
+	p.t.Helper()
+	locker, names := p.locker(l), l.words[1:]
+	ctx, cancel := p.context(l)
+	defer cancel()
+	name, did, began := strings.Join(l.words, " "), "", time.Now()
+	var err error
+	var slots []int
+	if l.has("sem") {
+		name += " " + l.text("sem")
+	}
+	if l.has("as") {
+		name = l.text("as")
+	}
+	for i := range l.options["slots"] {
+		slots = append(slots, l.integer("slots", i))
+	}
+	switch l.cmd {
+	case "force":
+		if l.has("sem") {
+			err = p.semaphore(l).ForceUnlock(ctx, slots...)
+		} else {
+			err = locker.ForceUnlock(ctx, names...)
+		}
+	case "forceowner":
+		if l.has("sem") {
+			err = p.semaphore(l).ForceUnlockOwner(ctx, p.owner(l.text("owner")), slots...)
+		} else {
+			err = locker.ForceUnlockOwner(ctx, p.owner(l.text("owner")), names...)
+		}
+	case "check":
+		err = locker.CheckNames(names...)
+	case "ready":
+		err = locker.Ready(ctx)
+	case "inspect":
+		var all []quorum.Status
+		if l.has("sem") {
+			all, err = p.semaphore(l).Inspect(ctx)
+		} else {
+			all = make([]quorum.Status, 1)
+			all[0], err = locker.Inspect(ctx, names[0])
+		}
+		for _, status := range all {
+			did += strings.ReplaceAll(status.String(), "; node ", "\n  node ") + "\n"
+		}
+		did = strings.TrimSpace(did)
+	}
+	if err != nil || did == "" {
+		p.did(l.cmd, name, err, began)
+		return
+	}
+	p.say(name, "%s: %s", name, did)
+}
+
+// do runs work of for=1s that may fail.
+func (p *play) do(l line) {
+	p.t.Helper()
+	name := strings.Join(l.words, " ")
+	ctx, cancel := p.context(l)
+	defer cancel()
+	began := time.Now()
+	work := func(ctx context.Context, lock *quorum.Lock) error {
+		testkit.Check(p.t, ctx == lock.Context() && lock.Valid(), "%s: the work has %v, and another context", name, lock)
+		p.say(name, "%s: works, %s", name, p.lock(lock))
+		if l.has("for") {
+			time.Sleep(l.duration("for", 0))
+		}
+		if l.has("fails") {
+			return errors.New("the work's own error")
+		}
+		return nil
+	}
+	locker, names := p.locker(l), l.words[1:]
+	var err error
+	switch {
+	case l.has("sem"):
+		name += " " + l.text("sem")
+		err = p.semaphore(l).Do(ctx, work)
+	case l.has("read"):
+		err = locker.RWLock(names[0]).RDo(ctx, work)
+	default:
+		err = locker.Do(ctx, work, names...)
+	}
+	p.did("worked", name, err, began)
+}
+
+// took is how long something took that took time.
+func took(began time.Time) string {
+	if d := time.Since(began).Round(time.Millisecond); d > 0 {
+		return ", after " + d.String()
+	}
+	return ""
+}
+
+// held is what a lock says of itself, and of its context if that has ended.
+func (p *play) held(l line) {
+	p.t.Helper()
+	lock, name := p.handle(l)
+	said, failed := fmt.Sprintf("%v, depth %d, valid", lock, lock.Depth()), ""
+	if err := lock.Err(); err != nil {
+		failed = p.failed(err)
+	}
+	if !lock.Valid() {
+		said = fmt.Sprintf("%v, depth %d, not valid: %s", lock, lock.Depth(), failed)
+	}
+	if ctx := lock.Context(); ctx.Err() != nil {
+		cause := p.failed(context.Cause(ctx))
+		if cause == failed {
+			cause = "the same"
+		}
+		said += "; its context: " + cause
+	}
+	p.say(name, "%s: %s", name, said)
+}
+
+// stats has what is not 0.
+func (p *play) stats(l line) {
+	s := p.locker(l).Stats()
+	said := []string{fmt.Sprintf("held %d, waiting %d, voters %d", s.Held, s.Waiting, s.Voters)}
+	add := func(what string, n uint64) {
+		if n > 0 {
+			said = append(said, fmt.Sprint(what, " ", n))
+		}
+	}
+	for _, outcome := range sorted(s.Attempts) {
+		add("attempts "+outcome, s.Attempts[outcome])
+	}
+	add("released", s.Released)
+	add("lost", s.Lost)
+	add("write-backs", s.WriteBacks)
+	add("unannounced", s.Unannounced)
+	p.say(l.words[0], "%s: %s", l.words[0], strings.Join(said, ", "))
+}
+
+// scripts has what ran since the last time.
+func (p *play) scripts(line) {
+	p.say("", "ran: %s", strings.Join(p.count(), ", "))
+}
+
+func (p *play) count() (said []string) {
+	for _, s := range scripts.All() {
+		n := p.w.Ran(s.Name())
+		if more := n - p.ran[s.Name()]; more > 0 && s.Name() != "introduce" {
+			said = append(said, fmt.Sprint(s.Name(), " ", more))
+		}
+		p.ran[s.Name()] = n
+	}
+	return said
+}
+
+// subscribed counts the subscriptions to a name's channel.
+func (p *play) subscribed(l line) {
+	n := 0
+	for _, m := range p.w.Masters {
+		n += m.Listening(scripts.Channel(l.words[0]))
+	}
+	p.say("", "%s: %d subscriptions", l.words[0], n)
+}
+
+// on runs a command on a master.
+func (p *play) on(master int, name string, args ...any) any {
+	p.t.Helper()
+	ours, theirs := net.Pipe()
+	go p.w.Masters[master].Serve(theirs)
+	conn := redis.NewConn(ours, 0, 0)
+	defer conn.Close()
+	reply, err := conn.Do(name, args...)
+	testkit.Must(p.t, err)
+	return reply
+}
+
+func (p *play) redis(l line) {
+	var args []any
+	for _, word := range l.words[2:] {
+		args = append(args, word)
+	}
+	masters := []int{0}
+	if l.words[0] == "all" {
+		masters = nil
+		for i := range p.w.Masters {
+			masters = append(masters, i)
+		}
+	} else {
+		masters[0] = l.number(0)
+	}
+	for _, i := range masters {
+		p.on(i, l.words[1], args...)
+	}
+}
+
+// keys names masters with the same keys together.
+func (p *play) keys(line) {
+	p.t.Helper()
+	masters := map[string][]string{}
+	var order []string
+	for i, m := range p.w.Masters {
+		content := "down"
+		if m.Up() {
+			content = p.keysOf(i)
+		}
+		if masters[content] == nil {
+			order = append(order, content)
+		}
+		masters[content] = append(masters[content], strconv.Itoa(i))
+	}
+	for _, content := range order {
+		p.say("", "%s: %s", strings.Join(masters[content], " "), content)
+	}
+}
+
+func (p *play) keysOf(master int) string {
+	keys, err := redis.Strings(p.on(master, "KEYS", "*"), nil)
+	testkit.Must(p.t, err)
+	slices.Sort(keys)
+	var all []string
+	for _, key := range keys {
+		own := strings.TrimPrefix(key, scripts.Prefix)
+		if kind, _, _ := strings.Cut(own, ":"); own != key && (kind == "marker" || kind == "counter" || kind == "locker") {
+			continue
+		}
+		what := own
+		switch p.on(master, "TYPE", key) {
+		case "hash":
+			fields, err := redis.StringMap(p.on(master, "HGETALL", key), nil)
+			testkit.Must(p.t, err)
+			for _, owner := range sorted(fields) {
+				if what += " of " + owner; fields[owner] != "1" {
+					what += ", depth " + fields[owner]
+				}
+			}
+		case "zset":
+			members, err := redis.StringMap(p.on(master, "ZRANGE", key, 0, -1, "WITHSCORES"), nil)
+			testkit.Must(p.t, err)
+			for _, member := range sorted(members) {
+				what += " read by " + strings.TrimPrefix(member, scripts.Prefix+"reader:")
+			}
+		}
+		all = append(all, what)
+	}
+	if all == nil {
+		return "nothing"
+	}
+	return strings.Join(all, ", ")
+}

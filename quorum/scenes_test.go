@@ -1,0 +1,11 @@
+package quorum_test
+
+import (
+	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/scene"
+	"github.com/quorumlock/quorumlock/quorum"
+)
+
+// The scenes in testdata are tests of this package, as those in Go are: package scene says how one reads and writes them.
+func TestScenes(t *testing.T) { scene.Run(t, "testdata/*.txt", quorum.Left) }
