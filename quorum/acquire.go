@@ -18,8 +18,8 @@ import (
 // also the parent of the lock's context, so it should span the work, not only the waiting: when ctx ends the lock's
 // context ends, but the lock is held, and renewed, until Unlock.
 //
-// With the context of a held lock, Lock enters that lock again if all the names are its names. It
-// locks other names afresh, and returns [ErrInvalid] for a mix. Do not give the lock's context to a
+// With the context of a held lock, Lock enters that lock again if all the names are its names. If none is, it makes
+// another lock. For a mix it returns [ErrInvalid]. Do not give the lock's context to a
 // goroutine that should wait for the lock: it would enter at once. Re-entry does not change the lock:
 // a fixed lease is not prolonged, and a Locker that [Locker.With] made with another lease, max hold,
 // min hold, drift or [WithStopBefore] gets ErrInvalid.
@@ -63,11 +63,10 @@ func (l *Locker) wait(ctx context.Context, what wanted) (lock *Lock, err error) 
 	return l.report(o, held, err)
 }
 
-// TryLock is [Locker.Lock] without waiting for a release. It returns [ErrHeld] if another holder
-// has the names. If nobody has them, because several processes try at once and none gets enough
-// votes, it tries again: so one of them gets the lock. It takes a round trip or two if nobody else
-// tries, some more if others do, and about a node's timeout if too many nodes do not answer. The
-// errors are as for Lock.
+// TryLock is [Locker.Lock] without waiting for a release. It returns [ErrHeld] if another holder has the names. If
+// several processes try at once, so that none gets enough votes, each tries again: one of them gets the lock. TryLock
+// takes a round trip or two if nobody else tries, some more if others do, and about a node's timeout if too many
+// nodes do not answer. The errors are as for Lock.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	within, err := l.checkCall(ctx, "lock", names)
 	if err != nil {
@@ -138,8 +137,8 @@ func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
 // Do locks the names, runs fn with the lock and its context, and unlocks, even if fn panics or ctx has ended. The
 // context ends when the lock can no longer be trusted. The functions that fn calls find the lock by [FromContext].
 //
-// If the lock was not acquired, Do returns the error of [Locker.Lock], and fn does not run. Otherwise it returns the
-// errors of fn and [Lock.Unlock] in one. It wraps [ErrLost] if the lock was lost before fn returned, and, with
+// If the lock was not acquired, Do returns the error of [Locker.Lock], and fn does not run. Otherwise it returns fn's
+// error joined with that of [Lock.Unlock]. It wraps [ErrLost] if the lock was lost before fn returned, and, with
 // [WithStopBefore], if fn returned its context's cause. If fn has handed the lock over ([Lock.HandOver]), Do returns
 // fn's error.
 func (l *Locker) Do(ctx context.Context, fn func(ctx context.Context, lock *Lock) error, names ...string) error {

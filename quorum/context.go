@@ -41,9 +41,9 @@ func innermost(ctx context.Context) *Lock {
 	return nil
 }
 
-// FromContext returns the innermost lock over the name among those whose context ctx is, or is
-// derived from, and that have not been unlocked. It may have been lost: see [Lock.Err]. It finds no
-// slots of a semaphore.
+// FromContext returns the lock over the name whose context is ctx, or a parent of ctx. Of several it returns the
+// innermost. It leaves out locks that were unlocked, and slots of semaphores. The lock may have been lost: see
+// [Lock.Err].
 func FromContext(ctx context.Context, name string) (*Lock, bool) {
 	for l := innermost(ctx); l != nil; l = l.outer {
 		if l.slots == nil && slices.Contains(l.names, name) && !l.handle.IsUnlocked() {

@@ -19,25 +19,24 @@ import (
 var (
 	// ErrNotAcquired: the lock was not acquired, and the attempt is undone.
 	ErrNotAcquired = errors.New("not acquired")
-	// ErrHeld: because another owner holds the lock, or one of its names; or, for a reader, because a writer waits
-	// and keeps new readers back.
+	// ErrHeld: another owner holds the lock, or one of its names. For a reader also: a waiting writer keeps new
+	// readers back.
 	ErrHeld = errors.New("held by another")
-	// ErrQuarantined: because of nodes in quarantine. They may have forgotten locks, and grant nothing
-	// new.
+	// ErrQuarantined: too many nodes are in quarantine. They may have forgotten locks, and grant nothing new until
+	// it ends.
 	ErrQuarantined = engine.ErrQuarantined
-	// ErrUnavailable: because nodes did not reply, or replied with an error.
+	// ErrUnavailable: too many nodes did not reply, or replied with an error.
 	ErrUnavailable = errors.New("nodes unavailable")
-	// ErrMembership: because masters accept clients with another list of masters, not this client's.
-	// The errors of the nodes contain both lists.
+	// ErrMembership: masters accept only clients with another list of masters than this client's. The errors of the
+	// nodes contain both lists.
 	ErrMembership = node.ErrMembership
-	// ErrPermanent: waiting or trying again cannot succeed until the program, its settings or the
-	// servers are changed, because too many nodes have a permanent error (see
-	// [node.Error.Permanent]). Errors of [Locker.Lock] and [Locker.TryLock] wrap it. So do all
-	// errors that wrap [ErrInvalid] or [ErrClosed].
+	// ErrPermanent: a retry fails until the program, its settings or the servers are changed, because too many nodes
+	// have a permanent error (see [node.Error.Permanent]). Errors of [Locker.Lock] and [Locker.TryLock] wrap it. So
+	// does every error that wraps [ErrInvalid] or [ErrClosed].
 	ErrPermanent = errors.New("not retryable")
 	// ErrLost: the lock was held, and can no longer be trusted.
 	ErrLost = errors.New("lost")
-	// ErrNotHeld: this handle, or the one that acquired the lock, was unlocked before, or handed over.
+	// ErrNotHeld: this handle, or the one that acquired the lock, was unlocked or handed over before.
 	ErrNotHeld = errors.New("not held")
 	// ErrReleased is the cause of a lock's context after Unlock.
 	ErrReleased = errors.New("released")

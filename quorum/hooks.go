@@ -48,8 +48,8 @@ type Hooks struct {
 // AttemptEvent is one attempt at a lock.
 type AttemptEvent struct {
 	Names []string // not to be changed
-	// Slots are those that the attempt asked for, of the semaphore Names[0]. They are not to be changed.
-	// Slots is nil for names, and for an attempt that asked for none because too few were free.
+	// Slots are the slots of the semaphore Names[0] that the attempt asked for, not to be changed. It is nil for a
+	// lock over names, and if too few slots were free to ask for any.
 	Slots []int
 	// Outcome is "acquired", or says why the attempt failed: "held" ([ErrHeld]), "quarantined"
 	// ([ErrQuarantined]), "unavailable" ([ErrUnavailable]), "canceled" if the call's context ended

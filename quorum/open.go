@@ -55,14 +55,16 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 }
 
 // New returns a Locker over nodes that the caller owns and closes. It identifies their servers, and marks those that
-// are new with this list of masters, for at most a few of a node's timeouts. Masters that do not answer are no error,
+// are new with this list of masters, for at most a few of a node's timeouts. It is no error if masters do not answer,
 // even if none does: they are identified when they grant, [Locker.Lock] waits for them, and [Locker.Ready] reports
 // them. Masters that accept clients with another list refuse the Locker's calls with [ErrMembership].
 //
-// The error wraps [ErrInvalid]: no nodes, a number that the rule refuses, a nil node, one node twice, two nodes of one
-// name or of one process, nodes of different max lease, or an option that is not valid, [WithNodeOptions] among them.
-// An even number of nodes by the rule [Majority] is for a change of members: a master must have that list. If masters
-// that do not answer may have it, the error also wraps [ErrUnavailable].
+// The error wraps [ErrInvalid] for no nodes, a number of nodes that the rule refuses, a nil node, one node twice, two
+// nodes of one name or of one process, nodes of different max lease, and an option that is not valid
+// ([WithNodeOptions] is not valid here).
+//
+// The rule [Majority] refuses an even number of nodes unless a master already has that list, as in the middle of a
+// change of members. If masters that do not answer may have it, the error also wraps [ErrUnavailable].
 func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
 	set := defaults()
 	if err := set.apply(opts); err != nil {

@@ -67,30 +67,29 @@ func WithFixedLease(d time.Duration) Option {
 // lock is released, and its context ends with [ErrLost].
 func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.terms.MaxHold = d } }
 
-// WithMinHold keeps a lock on the nodes for at least d, counted like the max hold from the request that acquired it.
-// Processes whose clocks and timers differ by less than d then do a job once (default: none). d is positive and at
-// most a year, at most the max hold, and at most a fixed lease less its drift (see [clock.Drift]): nothing renews
-// that lease, and nodes whose clocks run fast end it early.
+// WithMinHold keeps a lock on the nodes for at least d from the request that acquired it (default: none). Processes
+// whose clocks and timers differ by less than d then do a job once. d is positive and at most a year, at most the max
+// hold, and at most a fixed lease less its drift (see [clock.Drift]): nothing renews that lease, and nodes whose
+// clocks run fast end it early.
 //
-// Unlock before the end of d returns at once: the lock's contexts end and the hook Released runs as
-// usual. The Locker renews the lock until the end of d, and releases it then. This process and
-// others are refused until then.
+// [Lock.Unlock] before the end of d returns at once: the lock's contexts end and the hook Released runs as usual. The
+// Locker renews the lock until the end of d, and releases it then. This process and others are refused until then.
 //
-// The lock ends early if the process dies or the Locker is closed: its keys expire with their
-// leases, which may end before d. It also ends early if too few nodes keep it, or if
-// [Locker.ForceUnlock] takes it. An Acquired hook that panics releases the lock at once.
+// The lock ends early if the process exits or the Locker is closed: its keys expire with their leases. So a program
+// that exits when its job is done needs a lease longer than d ([WithLease]). The lock also ends early if too few
+// nodes keep it, or if [Locker.ForceUnlock] takes it. An Acquired hook that panics releases the lock at once.
 func WithMinHold(d time.Duration) Option {
 	return func(s *settings) { s.terms.MinHold, s.minHoldSet = d, true }
 }
 
-// WithStopBefore ends the contexts of a lock d before its deadline, so that the work can be put away while the lock
-// is held: it is held, and renewed, until Unlock or the deadline ([Lock.Valid], [Lock.Deadline]). A renewal that is
-// confirmed after the contexts have ended doesn't bring them back (default 0: they end at the deadline). d is at most
-// half of the lease, less the drift of clocks: with more, a late renewal would already end the work. It is also less
-// than the max hold. If masters report that they no longer have the lock, it is lost at once.
+// WithStopBefore ends the contexts of a lock d before its deadline (default 0), so that the work can stop in good
+// order while the lock is held. The lock is held, and renewed, until Unlock or the deadline ([Lock.Valid],
+// [Lock.Deadline]). Once the contexts have ended, a renewal does not bring them back. d is at most half of the lease,
+// less the drift of clocks, since with more a late renewal would already end the work; and less than the max hold. If
+// masters report that they no longer have the lock, it is lost at once.
 //
-// An attempt that leaves less than d is late: it acquires no lock. The contexts' cause wraps [ErrLost]. A
-// lock whose contexts have ended is not entered again.
+// An attempt that leaves less than d is late: it acquires no lock. The contexts' cause wraps [ErrLost]. A lock whose
+// contexts have ended is not entered again.
 func WithStopBefore(d time.Duration) Option {
 	return func(s *settings) { s.terms.StopBefore = d }
 }
@@ -109,12 +108,14 @@ func WithWait(d time.Duration) Option { return func(s *settings) { s.wait = d } 
 // part of the lease plus 2 ms.
 func WithDrift(factor float64) Option { return func(s *settings) { s.terms.Drift = factor } }
 
-// WithRetry sets the pause between the attempts of [Locker.Lock] while no release can be heard, because too few nodes
-// answer. It is random: about min at first, up to twice as long after each failure, and at most min/2 + max (default
-// 10ms and 200ms; max is at most 24h). While releases can be heard, a release causes the next attempt, or a poll
-// after 2.5 to 5 times max. Calls in one process that wait for the same names use the shortest bounds among them. A
-// Locker that waits for n sets of names leaves at least n/4 to n/2 ms between the polls for one of them, which
-// exceeds these bounds from about 2,000 sets on by default.
+// WithRetry sets how long [Locker.Lock] pauses between attempts (default 10ms and 200ms; max is at most 24h).
+//
+// If too few nodes answer for a release to be heard, the pause is random: about min at first, up to twice as long
+// after each failure, and at most min/2 + max. Otherwise a release causes the next attempt, or a poll does, 2.5 to 5
+// times max after the last. Calls in one process that wait for the same names use the shortest bounds among them.
+//
+// A Locker that waits for n sets of names polls for each set no more often than every n/4 to n/2 ms. With the
+// defaults, that is longer than these bounds from about 2,000 sets on.
 func WithRetry(min, max time.Duration) Option {
 	return func(s *settings) { s.retry = waiting.Retry{Min: min, Max: max} }
 }

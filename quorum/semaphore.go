@@ -25,28 +25,26 @@ type Semaphore struct {
 	ask     engine.SlotsQuestion
 }
 
-// Semaphore returns the semaphore of that name with n slots, from 1 to 1,024. It asks no node. If n or
-// the name is not valid, the calls of the Semaphore return [ErrInvalid].
+// Semaphore returns the semaphore of that name with n slots, from 1 to 1,024. It asks no node. If n or the name is
+// not valid, the calls of the Semaphore return [ErrInvalid].
 //
-// Each slot is a lock of its own, with a lease, a renewal and fencing tokens that rise for each slot.
-// So the slots have at most n holders among clients that say n. Clients that say different numbers
-// share the slots, and the largest number is the bound. A lock of the same name is independent of the
-// semaphore.
+// Each slot is a lock of its own, with its own lease, renewal and fencing tokens. The slots have at most n holders if
+// all clients say the same n. If clients say different numbers, they share the slots, and the largest number is the
+// bound. A lock of the same name is independent of the semaphore.
 func (l *Locker) Semaphore(name string, n int) *Semaphore {
 	return &Semaphore{locker: l, name: strings.Clone(name), size: n}
 }
 
-// Acquire waits until it holds a slot, or ctx ends, or the bound of [WithWait] is reached. It is
-// [Locker.Lock] with the slot as the lock: ctx is the parent of the lock's context, and the errors are
-// Lock's. [Lock.Slot] is the slot: while the lock is held, nobody else has this number.
+// Acquire waits until it holds a slot, or ctx ends, or the bound of [WithWait] is reached. It is [Locker.Lock] with
+// the slot as the lock: ctx is the parent of the lock's context, and the errors are Lock's. [Lock.Slots] has the
+// slot's number, which nobody else has while the lock is held.
 //
-// A call with the context of a held slot takes another slot: there is no re-entry. Calls of one
-// process take slots in their order. Between processes the order is roughly the order in which they
-// began to wait.
+// A call with the context of a held slot takes another slot: there is no re-entry. Calls of one process take slots in
+// their order. Between processes the order is roughly the order in which they began to wait.
 //
-// With a number k it takes k slots, all or none, as one lock with one token: [Lock.Slots] are the slots. k is at most 64
-// and at most the number of slots. Nothing is reserved meanwhile, so processes that want fewer slots may overtake the
-// call for as long as k slots are never free at once. The error wraps [ErrInvalid] for several numbers.
+// Acquire(ctx, k) takes k slots, all or none, as one lock with one token. k is at most 64 and at most the number of
+// slots; more than one k is [ErrInvalid]. No slot is reserved while the call waits for k free ones at once, so calls
+// that want fewer slots may overtake it.
 func (s *Semaphore) Acquire(ctx context.Context, k ...int) (*Lock, error) {
 	if s.locker.set.wait == 0 {
 		return s.TryAcquire(ctx, k...)

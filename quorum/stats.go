@@ -31,7 +31,7 @@ type Stats struct {
 type NodeStats struct {
 	Name      string
 	State     string      // see [node.Node.State]; "not_accepted" for a node that answers, and accepts clients with another list
-	LastError *node.Error // of a call, however long ago, or nil; Kind is a word for it
+	LastError *node.Error // of a call, however long ago, or nil; its Code is a word for it
 
 	// Renewals counts locks, not calls. A renewal failed when the node had forgotten the lock, had
 	// given it to another, answered with an error, or did not answer.

@@ -144,25 +144,21 @@ func (l *Lock) confirm(ctx context.Context, op string, t *engine.Tally) error {
 	return l.unusable(op, l.handle.Status()) // enough nodes have confirmed, but perhaps after the lock was lost
 }
 
-// Unlock lowers the depth, or releases the lock when this is the handle that acquired it. It sends
-// the release to all nodes that may have the lock, even if ctx has ended: the end of ctx ends only
-// the waiting. Nodes that do not answer delay it by about their timeout ([node.WithTimeout]), and only while the
-// outcome depends on them.
+// Unlock lowers the depth, or releases the lock when this is the handle that acquired it. It sends the release to all
+// nodes that may have the lock, even if ctx has ended: the end of ctx ends only the waiting. Nodes that do not answer
+// delay it by about their timeout ([node.WithTimeout]), and only while the outcome depends on them.
 //
-// Unlock returns nil when a quorum has confirmed; the others get the
-// release when they answer again. Otherwise the error is an [*Error]. It wraps [ErrLost] when the lock
-// had been lost, [ErrNotHeld] when this handle or the one that acquired the lock was unlocked
-// before, [ErrUnavailable] when too few nodes confirmed, [ErrClosed] when the nodes were closed
-// before, and the context's error if it ended the waiting: then the release is sent, but not
-// confirmed. In each case the handle's context has ended. Once the lock is released, no renewal is
-// sent.
+// Unlock returns nil when a quorum has confirmed; the others get the release when they answer again. Otherwise the
+// error is an [*Error]. It wraps [ErrLost] when the lock had been lost, [ErrNotHeld] when this handle or the one that
+// acquired the lock was unlocked before, [ErrUnavailable] when too few nodes confirmed, [ErrClosed] when the nodes
+// were closed before, and the context's error if it ended the waiting: then the release is sent, but not confirmed.
+// In each case the handle's context has ended. Once the lock is released, no renewal is sent.
 //
-// Before the end of its min hold ([WithMinHold]) the release is put off until then: Unlock asks no
-// node, and returns nil; or an error that wraps [ErrClosed] after Close, which leaves the lock to
-// its lease.
+// Before the end of the min hold ([WithMinHold]), Unlock asks no node and returns nil: the Locker releases the lock
+// at that end. If the Locker was closed, the error wraps [ErrClosed], and the lock's lease ends by itself.
 //
-// ctx may be the lock's own context, or derived from it. Unlock ends that context, which does not
-// end the waiting: then the context given to [Locker.Lock] bounds it, and the deadline of ctx.
+// ctx may be the lock's own context, or derived from it. Unlock ends that context, but goes on waiting until the
+// deadline of ctx, or until the context that was given to [Locker.Lock] ends.
 func (l *Lock) Unlock(ctx context.Context) error {
 	if l.handle.Depth() > 1 {
 		return l.unlockInner(ctx)
@@ -233,18 +229,17 @@ func (l *Lock) unlockInner(ctx context.Context) error {
 	return nil
 }
 
-// Downgrade makes a reader of the lock's holder, without a gap: no other writer comes between. The holder
-// must have finished its writes: once Downgrade is called it counts as a reader, whatever Downgrade
-// returns. The lock keeps its token, its context and its renewal.
+// Downgrade turns a writer's lock into a reader's, without a gap: no other writer gets the name in between. Finish
+// the writes first: from the call on the lock counts as a reader's, whatever Downgrade returns. The lock keeps its
+// token, its context and its renewal. A reader's lock stays as it is.
 //
-// Downgrade returns nil when a quorum has confirmed. Otherwise the error is an [*Error]. It wraps
-// [ErrUnavailable] if too few nodes confirmed: the lock is held for reading then, and the nodes that did
-// not confirm keep other readers out until a renewal reaches them. It wraps [ErrLost], [ErrNotHeld] or
-// [ErrClosed] if the lock is not held, or the context's error. Nothing changes if it wraps [ErrInvalid]:
-// for a lock over several names, or a writer's that was entered again and not left. A reader stays a
-// reader. With a fixed lease, nodes that did not confirm keep readers out until the lease ends. The
-// masters' user needs the right to use sorted sets: if masters refuse the downgrade permanently, the
-// lock is lost with its lease.
+// Downgrade returns nil when a quorum has confirmed. Otherwise the error is an [*Error]. It wraps [ErrUnavailable] if
+// too few nodes confirmed: the lock is then held for reading, and the nodes that did not confirm keep other readers
+// out until a renewal reaches them. It wraps [ErrLost], [ErrNotHeld] or [ErrClosed] if the lock is not held, or the
+// context's error. It wraps [ErrInvalid], and nothing changes, for a lock over several names and for a writer's lock
+// that was entered again and not left. With a fixed lease, nodes that did not confirm keep readers out until the
+// lease ends. The masters' user needs the right to use sorted sets: if masters refuse the downgrade permanently, the
+// lock is lost when its lease ends.
 //
 // ctx may be the lock's own context: see [Lock.Unlock].
 func (l *Lock) Downgrade(ctx context.Context) error {
