@@ -12,7 +12,7 @@
 //
 // # The life of a lock
 //
-// Lock and Do wait until enough masters have granted the lock, TryLock does not wait for a release. A lock is a
+// Lock and Do wait until enough masters have granted the lock. TryLock does not wait for a release. A lock is a
 // lease of 30 s that renews itself every 10 s, so a holder that crashes blocks the others for up to
 // its lease. The lock's context ends when the lock can no longer be trusted, by the local clock and
 // without needing a packet. Its fencing token is greater than every earlier holder's: a
@@ -20,8 +20,8 @@
 // middle of a write.
 //
 // New masters, and masters that restarted, grant nothing for 30 s: they may have forgotten what
-// they granted. That, masters that do not answer, and locks that are lost are logged by slog's
-// default logger, unless quorum.WithLogger names another.
+// they granted. The library logs this, masters that do not answer, and locks that are lost, to slog's
+// default logger; quorum.WithLogger names another.
 //
 // The repository's README says what is guaranteed and what is not; docs/usage.md has the patterns,
 // the options and the errors; docs/operations.md is for people who run the masters.

@@ -1,7 +1,7 @@
-// Package multilock opens lockers whose locks every one of several independent Redis masters must grant, as
-// with Redisson's MultiLock. While one master is down or in quarantine nothing new is locked, and a held lock
-// is lost when that master's grant ends. In return, a single master that remembers its grant keeps others
-// out. Most programs want package redlock.
+// Package multilock opens lockers whose locks need a grant from every one of several independent Redis masters,
+// as with Redisson's MultiLock. While one master is down or in quarantine nothing new is locked, and a held lock
+// is lost when that master's grant ends. In return, one master that remembers its grant is enough to keep
+// others out. Most programs want package redlock.
 //
 //	locker, err := multilock.Open([]string{"redis://10.0.0.1", "redis://10.0.0.2"})
 //	if err != nil {
