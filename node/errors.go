@@ -28,7 +28,8 @@ var (
 	ErrDown = pipeline.ErrDown
 	// ErrTimeout: the node did not answer in time. It may still carry out the call.
 	ErrTimeout = redisconn.ErrTimeout
-	// ErrReplica: the server is a replica, which may lack what its master granted. It passes with [WithFailover].
+	// ErrReplica: the server is a replica, which may lack what its master granted. With [WithFailover] the node
+	// waits until it is a master.
 	ErrReplica = errors.New("is a replica, not a master")
 	// ErrEvicts: the server may evict keys, and with them locks, when memory is short.
 	ErrEvicts = errors.New("may evict locks")

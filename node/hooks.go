@@ -71,11 +71,11 @@ func (n *Node) EventsDropped() uint64 { return n.events.Dropped() }
 //	up           the node answers and grants
 //	quarantined  it answers, and grants nothing new
 //	down         it does not answer, and is probed
-//	refused      it must not be used: as down, for a reason that does not pass by itself
+//	refused      it must not be used, is handled as down, and needs a change of the server or the settings
 func (n *Node) State() string { return n.log.state() }
 
-// LastError returns the error of the last call that failed, a call's end by its context apart; nil
-// for none.
+// LastError returns the error of the last call that failed, or nil. A call that failed because its context ended does
+// not count.
 func (n *Node) LastError() *Error { return n.lastError.Load() }
 
 // noteError makes the error of a call, and notes it.

@@ -17,7 +17,7 @@
 // A node keeps one connection for its calls (see [WithConns]), and one more for messages while a
 // lock is waited for. A master that does not answer
 // within the timeout (see [WithTimeout]) is down: calls fail at once, and a probe in the background
-// finds when it answers again. One that is made a replica is left, and its address is dialed again. A
+// finds when it answers again. When a master is made a replica, the node leaves it and dials its address again. A
 // master that may have forgotten what it granted is in quarantine: it grants nothing new for one max
 // lease (see [WithMaxLease]).
 package node
@@ -116,10 +116,10 @@ func Open(url string, opts ...Option) (*Node, error) {
 // New returns a node over the caller's pool, which the caller closes after the node. The error
 // wraps [ErrInvalid].
 //
-// The node keeps one connection of the pool for its lifetime (see [WithConns]). It needs one more
-// for messages, and one for package operator: MaxActive should be 0 or at
-// least five times WithConns + 2. With a lower one it is dialed less often to find out whether it leads to two masters, and
-// with one below twice WithConns + 2 never; with one below WithConns + 2, waiters poll, and operator.Check fails.
+// The node keeps WithConns connections of the pool (by default 1) for its lifetime. It needs one more for messages,
+// and one for package operator. It dials four more when it first connects, to find out whether the pool leads to two
+// masters. So MaxActive should be 0 or at least 5 × (WithConns + 2). Below that the node dials fewer times, and below
+// 2 × (WithConns + 2) never more than once. Below WithConns + 2, waiters poll, and operator.Check fails.
 //
 // The pool should bound its dials. The node bounds its own waits by its timeout, whatever the
 // pool's. It does not bound the size of replies, as it does with Open.

@@ -68,10 +68,11 @@ func WithMaxLease(d time.Duration) Option { return func(o *options) { o.maxLease
 // possible when a master restarts: use it for tests and throw-away setups only.
 func WithoutQuarantine() Option { return func(o *options) { o.noQuarantine = true } }
 
-// WithFailover makes failovers of the master safe: its name leads to it or to one of its replicas, 1 to 16, and any of
-// them may be promoted. A grant or a renewal counts once all of them have acknowledged it, so while one is missing, the node
-// grants and renews nothing. All clients must use the same number. A URL may carry it, as ?failover=1. While the name
-// leads to a replica, calls wait for the failover: [ErrReplica] is not [Error.Permanent].
+// WithFailover makes failovers safe of a master with this many replicas, 1 to 16, any of which may be promoted. The
+// node's URL must lead to the one that is the master. A grant or a renewal counts once all replicas have acknowledged
+// it, so while one is missing, the node grants and renews nothing. All clients must use the same number. A URL may
+// carry it, as ?failover=1. While the URL leads to a replica, calls wait for the failover: [ErrReplica] is not
+// [Error.Permanent].
 func WithFailover(replicas int) Option {
 	return func(o *options) { o.failover, o.failoverSet = replicas, true }
 }

@@ -38,7 +38,8 @@ import (
 const dials = 8
 
 // Check reports on the server over a connection of its own, within ctx and the time for connecting
-// ([node.WithTimeout]), and dials its address eight times more: see [Report.Refused]. It writes nothing. It also reports on a server that Lock refuses: see [Report]. The error is a
+// ([node.WithTimeout]). It dials the address eight times more, to find out whether it leads to two masters. It writes
+// nothing. For a server that Lock refuses it returns a Report, too: Report.Refused says why. The error is a
 // [*node.Error].
 func Check(ctx context.Context, n *node.Node) (Report, error) {
 	var report Report
