@@ -79,7 +79,7 @@ type Timer interface {
 // if a sandbox forbids clock_gettime, each reading advances it by the larger step of the
 // monotonic clock and the wall clock. So it counts a suspend, because the wall clock
 // moves on. It also counts a wall clock that is set forward, which ends leases early but never
-// late. A wall clock that is set back during a suspend hides as much of the suspend.
+// late. A wall clock that is set back during a suspend hides that much of the suspend.
 //
 // No clock counts a pause that a hypervisor hides from its virtual machine. In a testing/synctest
 // bubble use package fakeclock: this clock does not follow the bubble's time.

@@ -16,24 +16,22 @@ type Command struct {
 	Args []any
 }
 
-// StampKey raises the greatest token that the resource has seen to token, in a string key of the
-// Redis server that holds the resource, and carries out the commands in the same step: all or none.
-// Without commands it only stamps, as a holder does before it reads. Reads need no step of their
-// own: they may follow on any connection to that server. It returns the replies to the
-// commands, in order.
+// StampKey raises the greatest token that the resource has seen to token, in a string key of the Redis server that
+// holds the resource, and carries out the commands in the same step: all or none. Without commands it only stamps, as
+// a holder does before it reads. Reads need no step of their own: they may follow on any connection to that server.
+// It returns the replies to the commands, in order.
 //
-// When the key has seen a greater token, the error is an [*Error], and no command is carried out. An error wraps
-// [ErrInvalid] for an empty key, a token outside 1 to 2^53−1, and a key that holds no token. A
-// command that fails by itself (WRONGTYPE) does not undo the others: the error wraps the first of
-// these, and the replies have all of them. When the connection fails, or ctx ends, the commands may
-// have been carried out, or not, and the connection is dead.
+// When the key has seen a greater token, the error is an [*Error], and no command is carried out. The error wraps
+// [ErrInvalid] for an empty key, a token outside 1 to 2^53−1, and a key that holds no token. A command that fails by
+// itself (WRONGTYPE) does not undo the others: its error is among the replies, and StampKey's error wraps the first
+// of them. When the connection fails, or ctx ends, the commands may have been carried out, or not, and the connection
+// is dead.
 //
-// The key guards for as long as the server keeps it: give it no time to live, evict nothing, and
-// see docs/fencing.md for servers that restart or fail over. On a Redis Cluster the key must be in
-// the slot of what the commands write.
+// The key guards for as long as the server keeps it: give it no time to live, evict nothing, and see docs/fencing.md
+// for servers that restart or fail over. On a Redis Cluster the key must be in the slot of what the commands write.
 //
-// conn must be a connection as redigo makes them, alone or of a pool, on which nothing is pending
-// or watched. One goroutine at a time may use it.
+// conn must be a connection of redigo, from a pool or not, with no pending reply and no WATCH. One goroutine at a
+// time may use it.
 func StampKey(ctx context.Context, conn redis.Conn, key string, token uint64, commands ...Command) ([]any, error) {
 	if err := check(key, token); err != nil {
 		return nil, err

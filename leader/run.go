@@ -21,9 +21,9 @@ import (
 // returned for a lost term is dropped: lead reports such errors itself, if they matter.
 //
 // Otherwise Run returns when lead has returned: lead's error joined with the one of [Term.Resign], and
-// with [quorum.ErrClosed] if the locker was closed meanwhile; nil without any of them. So a lead
-// that returns by itself ends Run, with nil too; one that leads for as long as it can waits for its
-// context to end. When ctx ends while the candidate campaigns, and when the locker is closed or
+// with [quorum.ErrClosed] if the locker was closed meanwhile; nil without any of them. So a lead that
+// returns before its context ends, also with nil, ends Run: to lead for as long as possible, wait for the
+// context. When ctx ends while the candidate campaigns, and when the locker is closed or
 // waiting cannot succeed, Run returns the error of [Candidate.Campaign]. The locker's [quorum.WithWait]
 // does not bound Run.
 //

@@ -188,9 +188,8 @@ func duration(nanoseconds float64) time.Duration {
 	return math.MaxInt64
 }
 
-// Monotonic returns a clock over [time.Now] and [time.AfterFunc]. Inside a testing/synctest bubble,
-// if it must be called, these follow the bubble's time. It does not count the time during which
-// the machine was suspended.
+// Monotonic returns a clock over [time.Now] and [time.AfterFunc]. Call it inside a testing/synctest bubble for a
+// clock that follows the bubble's time. It does not count the time during which the machine was suspended.
 func Monotonic() clock.Clock { return &monotonic{time.Now()} }
 
 type monotonic struct{ origin time.Time }
