@@ -24,7 +24,7 @@ import (
 // While the test runs, masters stand still, lose their data, or crash and come back, with their data or
 // empty; lockers are cut off from masters; requests and replies come late, or are lost with their
 // connection; lockers' clocks run fast or slow, within what a lease allows for; and a process stands
-// still in some calls of [Masters.Work]: have the test's stand-in for the work call it. After a few faults all is well again,
+// still in some calls of [Masters.Work]: call it where the service would work. After a few faults all is well again,
 // so whoever waits for a lock gets it. Each locker of [Masters.Locker] or [Masters.Options] is a
 // process. If no process ever stood still, Explore fails: no seed could find what a pause does.
 //
@@ -34,7 +34,7 @@ import (
 //
 // The output of a subtest shows its faults, with the bubble's time. A seed fixes the faults and the
 // library's random numbers, but not which goroutine comes first if several could go on at one instant.
-// Explore sets GOMAXPROCS to 1 meanwhile, which is faster and makes that order the same in most runs.
+// While it runs, Explore sets GOMAXPROCS to 1, which is faster and makes that order the same in most runs.
 func Explore(t *testing.T, seeds int, test func(t *testing.T, masters *Masters)) {
 	t.Helper()
 	if seeds < 1 {

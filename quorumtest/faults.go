@@ -58,8 +58,8 @@ func (m *Masters) checkMaster(action string, i int) {
 // [quorum.ErrLost], and the names are free. If d is less than half the lease, a lock that is
 // renewed is kept. The same goes for the locks of [Masters.HoldElsewhere].
 //
-// So FastForward by a lease loses every lock of a service, without its handle. It also ends the
-// leases of a locker that was closed while it held locks, like a crashed process's.
+// So FastForward by a lease loses every lock of a service; the test needs no handle. It also ends the leases of a
+// locker that was closed while it held locks, as if its process had crashed.
 //
 // A locker with another clock does not notice, and believes that it holds what others are granted.
 func (m *Masters) FastForward(d time.Duration) {

@@ -24,8 +24,8 @@
 // in milliseconds, while the test sleeps. (With -race, call runtime.GOMAXPROCS(1) in TestMain: Go 1.26
 // may crash otherwise, see https://go.dev/issue/78156.) [Explore] runs a test under random faults.
 //
-// The masters are stand-ins: state machines in Go that know the library's commands and scripts, held to
-// real servers by the library's tests. They are not Redis servers to keep a service's data in.
+// The masters are stand-ins: state machines in Go that know the library's commands and scripts. The
+// library's tests compare them with real servers. They are not Redis servers to keep a service's data in.
 package quorumtest
 
 import (

@@ -47,8 +47,8 @@ func (m *Masters) Pause(locker *quorum.Locker, d time.Duration) {
 	}
 }
 
-// Work lets d pass, as work takes its time, and returns when the locker's process is not paused.
-// Under [Explore] some calls of Work pause the process.
+// Work stands in for work that takes d: it lets d pass, and returns when the locker's process is not paused. Under
+// [Explore] some calls of Work pause the process.
 func (m *Masters) Work(locker *quorum.Locker, d time.Duration) {
 	m.tb.Helper()
 	p := m.processOf(locker)
