@@ -48,16 +48,16 @@ type Locker struct {
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// New returns a Locker for jobs that run once per period, or less often. skew bounds how far apart
-// two schedulers ask for the lock of one tick: by how much their clocks differ, and how late their
-// timers and goroutines run. Both are the same in all instances.
+// New returns a Locker for jobs that run once per period, or less often. skew bounds how far apart two schedulers ask
+// for the lock of one tick: by how much their clocks differ, and how late their timers and goroutines run. Both are
+// the same in all instances.
 //
-// The caller owns the quorum locker, which may serve other locks, and closes it after the scheduler
-// has been shut down. Of its settings, the lease, the min hold and the wait are replaced.
+// The caller owns the quorum locker, which may serve other locks, and closes it after the scheduler has been shut
+// down. Its settings apply, but for its lease, min hold and wait: the Locker has its own.
 //
-// The error wraps [quorum.ErrInvalid] for settings that let a tick run twice or not at all (see
-// [WithMinHold]) and for what the quorum locker refuses, such as a min hold above the masters' max
-// lease. It wraps [quorum.ErrClosed] for a locker that was closed.
+// The error wraps [quorum.ErrInvalid] for settings that let a tick run twice or not at all (see [WithMinHold]) and
+// for what the quorum locker refuses, such as a min hold above the masters' max lease. It wraps [quorum.ErrClosed]
+// for a locker that was closed.
 func New(locker *quorum.Locker, period, skew time.Duration, opts ...Option) (*Locker, error) {
 	set, err := newSettings(period, skew, opts)
 	if err != nil {
@@ -78,14 +78,14 @@ func newLocker(locker *quorum.Locker, set *settings) *Locker {
 	return &Locker{locker: own, runs: map[string][]*jobLock{}}
 }
 
-// Lock waits for the lock at the job's name, at most as long as [WithWait] says. When it returns an
-// error, gocron skips this tick and calls the job's [gocron.AfterLockError]. The error is
-// [quorum.Locker.Lock]'s: it wraps [quorum.ErrHeld] if another scheduler runs the job, or has run
-// it in this tick. gocron's RunNow runs nothing either within the min hold of the last run, and returns
-// nil all the same: if that was this process's run, the error says so, and a warning is logged.
+// Lock waits for the lock at the job's name, at most as long as WithWait says. When it returns an error, gocron skips
+// this tick and calls the job's gocron.AfterLockError. The error is [quorum.Locker.Lock]'s: it wraps [quorum.ErrHeld]
+// if another scheduler runs the job, or has run it in this tick.
 //
-// The lock's context derives from ctx, which is the job's: it ends when the job's does, or when the
-// lock is lost.
+// Within the min hold of the last run, gocron's RunNow runs nothing, although it returns nil. If the last run was
+// this process's, Lock's error says so, and a warning is logged.
+//
+// The lock's context derives from ctx, which is the job's: it ends when the job's does, or when the lock is lost.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	lock, err := l.locker.Lock(ctx, job)
 	l.mu.Lock()
@@ -104,13 +104,13 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	return nil, err
 }
 
-// Held returns the lock of this process's run of the job of that name. The job takes the fencing token
-// from it ([quorum.Lock.Token]), and the context that ends when the lock is lost ([quorum.Lock.Context]):
-// gocron gives a job neither.
+// Held returns the lock of this process's run of the job of that name. The job takes the fencing token from it
+// ([quorum.Lock.Token]), and the context that ends when the lock is lost ([quorum.Lock.Context]): gocron gives a job
+// neither.
 //
-// It returns false when the process does not run the job, and while a run that lost its lock goes on
-// beside the next one: gocron does not say which of the two asks, and neither may have the other's token.
-// With [gocron.WithSingletonMode] a scheduler starts no run beside another.
+// It returns false when the process does not run the job. It also returns false while two runs go on, one of which
+// has lost its lock: gocron does not say which of them asks, and neither may have the other's token. With
+// gocron.WithSingletonMode a scheduler starts no run beside another.
 func (l *Locker) Held(job string) (*quorum.Lock, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -43,8 +43,9 @@ type Cluster struct {
 }
 
 // Start starts n empty masters, in containers if there is a container engine, otherwise as redis-server processes.
-// Without either it skips the test. They grant at once, and end with the test. The options are the
-// service's nodes': a deployment has one max lease, and a master that forgot grants nothing for as long.
+// Without either it skips the test. They grant at once, and end with the test. opts are the node options of the
+// service, above all its max lease ([node.WithMaxLease]): a master that forgot what it granted grants nothing for
+// that long.
 func Start(tb testing.TB, n int, opts ...node.Option) *Cluster {
 	tb.Helper()
 	return start(tb, masters.Open, n, opts)

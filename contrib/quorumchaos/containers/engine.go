@@ -47,9 +47,8 @@ type Engine struct {
 	free []netip.Addr // addresses of removed containers
 }
 
-// Open finds the engine by the usual environment variables and an image of Redis (see findImage),
-// and makes a network. The error wraps [ErrNoEngine] when no engine can be used. A failed Open leaves
-// nothing behind.
+// Open finds the engine by the usual environment variables (DOCKER_HOST, ...) and an image of Redis, and makes a
+// network. The error wraps [ErrNoEngine] when no engine can be used. A failed Open leaves nothing behind.
 func Open() (*Engine, error) {
 	pool, err := dockertest.NewPool("")
 	if err != nil {
@@ -171,7 +170,8 @@ func (e *Engine) Image() string { return e.image.repository + ":" + e.image.tag 
 // Left lists the existing containers, networks and images of this run.
 func (e *Engine) Left() ([]string, error) { return list(e.pool.Client, e.run) }
 
-// Left lists those of a run whose process may have ended.
+// Left lists the existing containers, networks and images of the run with that id ([Engine.Run]), whose process may
+// have ended.
 func Left(run string) ([]string, error) {
 	client, err := dc.NewClientFromEnv()
 	if err != nil {

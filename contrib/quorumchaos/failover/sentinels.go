@@ -39,10 +39,10 @@ type Sentinels struct {
 	sentinels []*redistest.Master
 }
 
-// Start starts that many groups, master-1 and so on, each a primary with that many replicas, and the Sentinels. They
-// call a primary down when it has not answered for 500 ms. Start returns when the replicas have their primary's data
-// and the Sentinels know all. The arguments are each server's; without --appendonly yes it keeps nothing on disk. The
-// error wraps redistest.ErrNoServer if there is no redis-server.
+// Start starts that many groups, master-1 and so on, each a primary with that many replicas, and the Sentinels, which
+// call a primary down when it has not answered for 500 ms. It returns when the replicas have their primary's data and
+// the Sentinels know all of them. args are for every server; without --appendonly yes it keeps nothing on disk. Start
+// returns an error if this machine has no redis-server.
 func Start(groups, replicas int, args ...string) (*Sentinels, error) {
 	s := &Sentinels{}
 	if err := s.start(groups, replicas, args); err != nil {

@@ -49,7 +49,7 @@ const DefaultTimeout = 30 * time.Second
 //     strictly higher. No two owners of a name ever get the same token, but for readers at once. An
 //     owner that enters again keeps its token. Tokens are 1 to 2^53−1.
 //   - porcupine (with honest clocks): some order of all events, each within its call and return,
-//     explains the history; see model. Only this rule notices if two calls of Lock overlap, and the
+//     explains the history. Only this rule notices if two calls of Lock overlap, and the
 //     later holder has the lower token.
 //   - log: a release without an acquire, an owner used twice, a call that returned before it began.
 //

@@ -33,8 +33,8 @@ type Judge struct {
 	checked  bool                        // since the last report
 }
 
-// New returns a judge. Unless the test calls Check after the last report, its end does, and a violation fails the
-// test.
+// New returns a judge. At the end of the test it checks what was reported, and a violation fails the test, unless the
+// test itself has called Check since the last report.
 func New(tb testing.TB) *Judge {
 	j := &Judge{began: time.Now(), accepted: map[string][]history.Access{}, sizes: map[string]int{}}
 	tb.Cleanup(func() {
@@ -69,11 +69,13 @@ func (h *hold) event(name string, kind history.Kind, call, ret, deadline int64) 
 		Deadline: deadline}
 }
 
-// Holds reports that work under a lock begins, once for each lock; the function that it returns, that it ends:
-// call that before Unlock. Readers may hold with readers, and each slot of a semaphore is a name of its own. Of a
-// lock that is lost or handed over meanwhile, or whose end is not reported, only the begin counts as held, and the
-// time until the last begin of another hold of its name at which it was valid. A lock that is downgraded meanwhile
-// is a writer's until the last such begin. Holds ignores a lock that is entered again meanwhile.
+// Holds reports that work under a lock begins, once for each lock. Call the function that it returns when the work
+// ends, before Unlock. Readers may hold with readers, and each slot of a semaphore is a name of its own. Holds
+// ignores a lock that is entered again.
+//
+// If the lock is lost or handed over before the work ends, or the end is not reported, the judge knows less: the lock
+// counts as held from its begin to the last instant at which another hold of its name began and found it valid. A
+// lock that is downgraded counts as a writer's to the last such instant.
 func (j *Judge) Holds(lock *quorum.Lock) (ended func()) {
 	from := j.now()
 	if !lock.Valid() {
@@ -110,7 +112,7 @@ func (j *Judge) Holds(lock *quorum.Lock) (ended func()) {
 	}
 }
 
-// Semaphore states how many slots of a semaphore, at least 1, may be held at once, in all processes. In events, the
+// Semaphore sets how many slots of a semaphore, at least 1, may be held at once, in all processes. In events, the
 // names of its slots are NAME:0, NAME:1 and so on.
 func (j *Judge) Semaphore(name string, size int) {
 	if size < 1 {
