@@ -4,32 +4,19 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/mutants/overlay"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 const (
-	numberEnv = "QUORUMLOCK_LEFT_OUT"
-	luaEnv    = "QUORUMLOCK_LUA"
-	leftOut   = `package %s
-
-import (
-	"os"
-	"strconv"
-)
-
-var leftOutNumber, _ = strconv.Atoi(os.Getenv("` + numberEnv + `"))
-
-func leftOut(number int) bool { return number == leftOutNumber }
-`
+	luaEnv = "QUORUMLOCK_LUA"
 	// luaReader reads the scripts when a process begins: from that directory, except the file that luaEnv names.
 	luaReader = `
 type leftOutLua struct{}
@@ -49,24 +36,19 @@ func (leftOutLua) ReadFile(name string) ([]byte, error) {
 	embedded = "//go:embed *.lua\nvar lua embed.FS"
 )
 
-// read returns the mutants of the files, and writes the overlay with which all are compiled. The server compiles Lua.
-func read(dir string, server *redistest.Master, patterns []string) (mutants []mutant, overlay string, err error) {
-	replaced := map[string]string{}
-	put := func(path, text string) {
-		path, _ = filepath.Abs(path)
-		replaced[path] = filepath.Join(dir, fmt.Sprintf("%d-%s", len(replaced), filepath.Base(path)))
-		err = os.WriteFile(replaced[path], []byte(text), 0o600)
-	}
+// read returns the mutants of the files, and the overlay with which all are compiled. The server compiles Lua.
+func read(dir string, server *redistest.Master, patterns []string) (mutants []mutant, edited *overlay.Overlay, err error) {
+	edited = overlay.New(dir)
 	for _, pattern := range patterns {
 		paths, _ := filepath.Glob(pattern)
 		paths = slices.DeleteFunc(paths, func(path string) bool { return strings.HasSuffix(path, "_test.go") })
 		if len(paths) == 0 {
-			return nil, "", fmt.Errorf("no file is called %s", pattern)
+			return nil, nil, fmt.Errorf("no file is called %s", pattern)
 		}
 		for _, path := range paths {
 			source, err := os.ReadFile(path)
 			if err != nil {
-				return nil, "", err
+				return nil, nil, err
 			}
 			if filepath.Ext(path) == ".lua" {
 				mutants = append(mutants, mutantsOfLua(server, path, string(source))...)
@@ -74,12 +56,13 @@ func read(dir string, server *redistest.Master, patterns []string) (mutants []mu
 			}
 			text, more, err := instrument(path, string(source), len(mutants))
 			if err != nil {
-				return nil, "", err
+				return nil, nil, err
 			}
 			mutants = append(mutants, more...)
-			put(path, text)
 			name, _, _ := strings.Cut(text[len("package "):], "\n")
-			put(filepath.Join(filepath.Dir(path), "left_out.go"), fmt.Sprintf(leftOut, name))
+			if err := edited.Edit(path, name, text); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
 	number(mutants)
@@ -89,18 +72,15 @@ func read(dir string, server *redistest.Master, patterns []string) (mutants []mu
 			embeds := filepath.Join(scripts, filepath.Base(scripts)+".go")
 			source, err := os.ReadFile(embeds)
 			if err != nil {
-				return nil, "", err
+				return nil, nil, err
 			}
 			text := strings.Replace(string(source), embedded, "var lua leftOutLua", 1) + fmt.Sprintf(luaReader, scripts)
-			put(embeds, strings.Replace(text, "\t\"embed\"", "\t\"os\"\n\t\"path/filepath\"", 1))
+			if err := edited.Put(embeds, strings.Replace(text, "\t\"embed\"", "\t\"os\"\n\t\"path/filepath\"", 1)); err != nil {
+				return nil, nil, err
+			}
 		}
 	}
-	text, _ := json.Marshal(map[string]any{"Replace": replaced})
-	overlay = filepath.Join(dir, "overlay.json")
-	if err == nil {
-		err = os.WriteFile(overlay, text, 0o600)
-	}
-	return mutants, overlay, err
+	return mutants, edited, nil
 }
 
 // number distinguishes mutants with the same name.
@@ -115,14 +95,12 @@ func number(mutants []mutant) {
 }
 
 // build compiles the tests, and runs them once with nothing left out.
-func build(ctx context.Context, dir, overlay string, tests []test) error {
+func build(ctx context.Context, dir string, edited *overlay.Overlay, tests []test) error {
 	for i := range tests {
 		t := &tests[i]
 		t.path = filepath.Join(dir, strings.ReplaceAll(t.module+"/"+t.pkg, "/", "-")+".test")
-		cmd := exec.CommandContext(ctx, "go", "test", "-C", filepath.Join(".", t.module), "-c", "-vet=off", "-ldflags=-w",
-			"-overlay", overlay, "-o", t.path, "./"+t.pkg)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%s: %w\n%s", t.pkg, err, out)
+		if err := edited.Compile(ctx, filepath.Join(".", t.module), t.pkg, t.path); err != nil {
+			return err
 		}
 		begun := time.Now()
 		if out, err := runTest(ctx, dir, mutant{}, 0, t); err != nil {

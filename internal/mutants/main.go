@@ -27,11 +27,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/mutants/overlay"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
@@ -128,7 +128,7 @@ func run(ctx context.Context) error {
 	begun, sums := time.Now(), map[string]map[string]int{}
 	fmt.Println("seed", *seed)
 	for i := range groups {
-		mutants, overlay, err := read(dir, fleet.Masters[0], groups[i].files)
+		mutants, edited, err := read(dir, fleet.Masters[0], groups[i].files)
 		if err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func run(ctx context.Context) error {
 		if len(order) == 0 {
 			continue
 		}
-		if err := build(ctx, dir, overlay, groups[i].tests); err != nil {
+		if err := build(ctx, dir, edited, groups[i].tests); err != nil {
 			return err
 		}
 		for done, k := range order {
@@ -247,7 +247,7 @@ func runTest(ctx context.Context, dir string, m mutant, number int, t *test) ([]
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second
-	cmd.Env = append(os.Environ(), numberEnv+"="+strconv.Itoa(number))
+	cmd.Env = overlay.Environ(number)
 	if m.lua != "" {
 		edited := filepath.Join(dir, filepath.Base(m.file))
 		if err := os.WriteFile(edited, []byte(m.lua), 0o600); err != nil {

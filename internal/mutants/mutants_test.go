@@ -45,7 +45,7 @@ func (l *lock) end(at int) bool {
 	if got := mutants[0].String(); !strings.HasPrefix(got, "a.go lock.end: ") {
 		t.Error(got)
 	}
-	if !strings.Contains(text, "leftOut(8)") || !strings.Contains(text, "leftOut(15)") || strings.Contains(text, "leftOut(16)") {
+	if !strings.Contains(text, "mutantNumber == 8)") || !strings.Contains(text, "mutantNumber == 15)") || strings.Contains(text, "mutantNumber == 16)") {
 		t.Error(text)
 	}
 	if _, err := parser.ParseFile(token.NewFileSet(), "", text, 0); err != nil {

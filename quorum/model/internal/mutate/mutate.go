@@ -9,7 +9,6 @@ package mutate
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -24,6 +23,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/mutants/overlay"
 )
 
 // Mutant leaves out one rule. No other mutant of its package leaves out the same.
@@ -95,20 +96,6 @@ func Setups[S any](t *testing.T, mutants []Mutant[S], test func(*testing.T, S)) 
 	}
 }
 
-// numberEnv has the number of the mutant that a process runs, from 1.
-const numberEnv = "QUORUMLOCK_MUTANT"
-
-// numberFile declares that number in each package that has edits.
-const numberFile = `package %s
-
-import (
-	"os"
-	"strconv"
-)
-
-var mutantNumber, _ = strconv.Atoi(os.Getenv("` + numberEnv + `"))
-`
-
 // binary is the caller's test binary with the mutants.
 type binary struct {
 	path  string
@@ -148,12 +135,11 @@ func build[S any](t *testing.T, mutants []Mutant[S], more map[string]string, ste
 	for _, m := range mutants {
 		b.rules = append(b.rules, m.Rule)
 	}
-	overlay := write(t, root, files)
-	out, err := exec.CommandContext(t.Context(), "go", "test", "-overlay", overlay, "-vet=off", "-c", "-ldflags=-s -w",
-		"-o", b.path, ".").CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	edited := overlay.New(t.TempDir())
+	for name, f := range files {
+		must(t, edited.Edit(filepath.Join(root, name), f.parsed.Name.Name, f.mutated()))
 	}
+	must(t, edited.Compile(t.Context(), ".", ".", b.path))
 	return b
 }
 
@@ -202,7 +188,7 @@ func (b *binary) search(t *testing.T, rule string) string {
 	must(t, err)
 	// The binary has no timeout of its own, and may outlive this process.
 	cmd := exec.CommandContext(t.Context(), b.path, "-test.v", "-test.timeout=10m", "-test.run", "TestMutants", "-model.mutant", rule)
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", numberEnv, number))
+	cmd.Env = overlay.Environ(number)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -364,28 +350,6 @@ func (f *file) mutated() string {
 		text = text[:begin] + f.calls[i] + text[begin:]
 	}
 	return fmt.Sprintf("//line %s:1\n", f.path) + text + f.copies.String()
-}
-
-// write writes the files into a temporary directory, and returns an overlay of the shipped ones.
-func write(t *testing.T, root string, files map[string]*file) (overlay string) {
-	t.Helper()
-	dir, replaced := t.TempDir(), map[string]string{}
-	put := func(path, text string) {
-		replaced[path] = filepath.Join(dir, fmt.Sprint(len(replaced), ".go"))
-		must(t, os.WriteFile(replaced[path], []byte(text), 0o600))
-	}
-	for name, f := range files {
-		put(filepath.Join(root, name), f.mutated())
-		number := filepath.Join(root, filepath.Dir(name), "mutant_number.go")
-		if replaced[number] == "" {
-			put(number, fmt.Sprintf(numberFile, f.parsed.Name))
-		}
-	}
-	list, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
-	must(t, err)
-	overlay = filepath.Join(dir, "overlay.json")
-	must(t, os.WriteFile(overlay, list, 0o600))
-	return overlay
 }
 
 func must(t *testing.T, err error) {
