@@ -16,6 +16,7 @@ package quorumchaos
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -24,18 +25,48 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/internal/masters"
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/judge"
+	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
 )
 
+// Setup is what a Cluster is made of. The zero value is what [Start] uses.
+type Setup struct {
+	// Node is the options of the service's nodes: a deployment has one max lease, and a master that forgot grants
+	// nothing for as long.
+	Node []node.Option
+	// Args are arguments of redis-server, one list for each master in turn. By default a master keeps what the kernel
+	// has of its append-only file; with an empty list it keeps nothing.
+	Args [][]string
+	// Replicas is how many replicas each master has. Three Sentinels promote one of them, and URLs has their addresses.
+	// All of these are processes.
+	Replicas int
+	// Clocks are masters of whose clocks each can be stepped: processes, on Linux with a C compiler.
+	Clocks bool
+	// Strangers are masters that nobody has admitted: the service founds the deployment.
+	Strangers bool
+}
+
 // Cluster is the masters of one test. Its methods, but URLs and Judge, may fail the test: call them in the
 // goroutine of the test that [Start] was given.
 type Cluster struct {
+	embedded
+	*deployment
+	group group // of clients
+	urls  []string
+}
+
+type embedded = backstage.Embedded
+
+// deployment is what all groups of clients share.
+type deployment struct {
 	tb       testing.TB
 	maxLease time.Duration
+	names    []string
 	masters  []masters.Master
-	urls     []string
+	replicas int // of each
 	states   []state
+	notes    *backstage.Notes
 	random   string // the calls of Random so far, with their seeds
 
 	mu    sync.Mutex
@@ -48,36 +79,122 @@ type Cluster struct {
 // that long.
 func Start(tb testing.TB, n int, opts ...node.Option) *Cluster {
 	tb.Helper()
-	return start(tb, masters.Open, n, opts)
+	return start(tb, "", n, Setup{Node: opts})
 }
 
-func start(tb testing.TB, open func() (masters.Source, error), n int, opts []node.Option) *Cluster {
+func start(tb testing.TB, kind string, n int, s Setup) *Cluster {
 	tb.Helper()
-	c := newCluster(tb, n)
-	source, err := open()
-	if errors.Is(err, masters.ErrNone) {
-		tb.Skipf("SKIPPED: quorumchaos: %v", err)
+	backend, err := Open(kind)
+	if errors.Is(err, backstage.ErrNone) {
+		tb.Skipf("SKIPPED: %v", err)
 	}
-	c.must(err)
+	if err != nil {
+		tb.Fatalf("%v", err)
+	}
+	tb.Cleanup(func() {
+		if err := backend.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return backend.Start(tb, n, s)
+}
+
+// Backend starts masters for the Clusters of several tests, so that they share an image and a network.
+type Backend struct {
+	embeddedBackend
+	source masters.Source
+}
+
+type embeddedBackend = backstage.EmbeddedBackend
+
+// Open returns a Backend of "containers" or of "processes", or with "" of what there is, containers first.
+func Open(kind string) (*Backend, error) {
+	source, err := masters.Open(kind)
+	if err != nil {
+		return nil, fmt.Errorf("quorumchaos: %w", err)
+	}
+	return &Backend{backstage.EmbedBackend(&source.Backend), source}, nil
+}
+
+// Close removes all that there is of its Clusters.
+func (b *Backend) Close() error { return b.source.Close() }
+
+// Start starts n empty masters, which end with the test.
+func (b *Backend) Start(tb testing.TB, n int, s Setup) *Cluster {
+	tb.Helper()
+	c, source := newCluster(tb, n), b.source
+	var err error
+	if s.Clocks {
+		if source, err = masters.Clocks(); err == nil {
+			tb.Cleanup(func() { c.must(source.Close()) })
+		}
+		c.need(err)
+	}
 	tb.Logf("quorumchaos: masters are %s", source.Kind)
-	tb.Cleanup(func() { c.must(source.Close()) })
-	names, nodes := []string{}, []*node.Node{}
-	for range n {
-		m, err := source.Start()
-		c.must(err)
-		tb.Cleanup(func() { c.must(m.Stop()) })
-		opened, err := node.Open(m.URL(), append(slices.Clone(opts), node.WithTimeout(20*time.Second))...)
-		c.must(err)
-		defer opened.Close()
-		c.masters, c.urls = append(c.masters, m), append(c.urls, m.URL())
-		nodes, names = append(nodes, opened), append(names, opened.Name())
+	if s.Replicas > 0 {
+		c.masters, c.urls, err = masters.WithReplicas(n, s.Replicas, argsOf(s.Args, 0)...)
+		c.need(err)
+		tb.Cleanup(func() { c.must(c.masters[0].Stop()) })
+	} else {
+		c.startEach(source, s.Args)
 	}
-	tb.Logf("quorumchaos: the masters, from 0: %s", strings.Join(names, ", "))
-	for _, opened := range nodes { // they are new: no lease is alive
-		c.must(operator.AdmitMembers(tb.Context(), opened, names))
-		c.maxLease = opened.MaxLease()
+	c.replicas = s.Replicas
+	for i, url := range c.urls {
+		c.urls[i] = c.named(url, i)
 	}
+	c.lendInside(source)
+	tb.Logf("quorumchaos: the masters, from 0: %s", strings.Join(c.urls, ", "))
+	c.admit(s)
 	return c
+}
+
+// startEach starts the masters at once.
+func (c *Cluster) startEach(source masters.Source, args [][]string) {
+	c.tb.Helper()
+	errs := make([]error, len(c.states))
+	c.masters = make([]masters.Master, len(c.states))
+	c.tb.Cleanup(func() {
+		c.must(c.each(indices(c.masters), func(i int) error {
+			if errs[i] != nil {
+				return nil
+			}
+			return c.masters[i].Stop()
+		}))
+	})
+	c.must(c.each(indices(c.masters), func(i int) error {
+		c.masters[i], errs[i] = source.Start(argsOf(args, i)...)
+		return errs[i]
+	}))
+	for _, m := range c.masters {
+		c.urls = append(c.urls, "redis://"+m.Addr())
+	}
+}
+
+// disk survives a crash of the server.
+var disk = []string{"--appendonly", "yes", "--appendfsync", "no"}
+
+func argsOf(args [][]string, i int) []string {
+	if len(args) == 0 {
+		return disk
+	}
+	return append([]string{"--repl-diskless-sync-delay", "0"}, args[i%len(args)]...)
+}
+
+// admit asserts that no earlier lock on the masters is alive, and gives them their list, unless they are to be strangers.
+func (c *Cluster) admit(s Setup) {
+	c.tb.Helper()
+	leases := make([]time.Duration, len(c.urls))
+	c.must(c.each(indices(c.urls), func(i int) error {
+		n, err := node.Open(c.urls[i], append(slices.Clone(s.Node), node.WithTimeout(20*time.Second))...)
+		if err != nil {
+			return err
+		}
+		if leases[i] = n.MaxLease(); s.Strangers {
+			return n.Close()
+		}
+		return errors.Join(operator.AdmitMembers(c.tb.Context(), n, c.names), n.Close())
+	}))
+	c.maxLease = leases[0]
 }
 
 func newCluster(tb testing.TB, n int) *Cluster {
@@ -85,7 +202,11 @@ func newCluster(tb testing.TB, n int) *Cluster {
 	if n < 1 {
 		tb.Fatalf("quorumchaos: %d masters: want at least 1", n)
 	}
-	c := &Cluster{tb: tb, states: slices.Repeat([]state{up}, n)}
+	c := &Cluster{deployment: &deployment{tb: tb, states: slices.Repeat([]state{up}, n), notes: backstage.NewNotes(tb)}}
+	for i := range n {
+		c.names = append(c.names, fmt.Sprintf("master-%d", i))
+	}
+	c.lend(backstage.Cluster{})
 	tb.Cleanup(func() { // after the judge's
 		if tb.Failed() && c.random != "" {
 			tb.Logf("quorumchaos: it played%s", c.random)
@@ -94,25 +215,44 @@ func newCluster(tb testing.TB, n int) *Cluster {
 	return c
 }
 
+// named gives a URL its master's name: one master has several URLs.
+func (c *Cluster) named(url string, i int) string {
+	url, _, _ = strings.Cut(url, "?")
+	if url += "?name=" + c.names[i]; c.replicas > 0 {
+		url += fmt.Sprintf("&failover=%d", c.replicas)
+	}
+	return url
+}
+
 // URLs returns the masters' URLs, for redlock.Open. A master keeps its URL.
-func (c *Cluster) URLs() []string { return c.urls }
+func (c *Cluster) URLs() []string { return slices.Clone(c.urls) }
 
 // Judge returns the judge whose timeline has the faults of the Cluster, from the first call of Judge on.
 func (c *Cluster) Judge() *judge.Judge {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.judge == nil {
-		c.judge = judge.New(c.tb)
+	if c.deployment.judge == nil {
+		c.deployment.judge = judge.New(c.tb)
 	}
-	return c.judge
+	return c.deployment.judge
 }
 
-func (c *Cluster) note(what string, i int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.judge != nil {
-		c.judge.Note("%s(%d)", what, i)
+// each does the same for several masters, at once.
+func (c *Cluster) each(masters []int, do func(i int) error) error {
+	errs := make([]error, len(masters))
+	var doing sync.WaitGroup
+	for k, i := range masters {
+		doing.Go(func() { errs[k] = do(i) })
 	}
+	doing.Wait()
+	return errors.Join(errs...)
+}
+
+func indices[T any](all []T) (each []int) {
+	for i := range all {
+		each = append(each, i)
+	}
+	return each
 }
 
 func (c *Cluster) must(err error) {
@@ -120,4 +260,13 @@ func (c *Cluster) must(err error) {
 	if err != nil {
 		c.tb.Fatalf("quorumchaos: %v", err)
 	}
+}
+
+// need skips the test if this machine lacks what it needs.
+func (c *Cluster) need(err error) {
+	c.tb.Helper()
+	if errors.Is(err, backstage.ErrNone) {
+		c.tb.Skipf("SKIPPED: quorumchaos: %v", err)
+	}
+	c.must(err)
 }

@@ -3,71 +3,160 @@ package quorumchaos
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/failover"
+	"github.com/quorumlock/quorumlock/internal/timeline"
 )
 
 // A new fault is a method here, and one of [masters.Master] if a command to the server is not enough. Random draws it
-// if it is in schedules. TestFaults and the table in docs/chaos-tests.md have a line for each.
+// if it is in schedules. TestFaults and the table in docs/chaos-tests.md have a line for each. The log, the judge's
+// timeline and pictures have it from its name and state.
 
-// state is what a master is in, for people: a fault names the state that it needs.
+// state is what a master, or a path to it, is in, for people: a fault names the state that it needs.
 type state string
 
 const (
-	up     state = "up"
-	killed state = "killed"
-	frozen state = "frozen"
-	cutOff state = "cut off"
+	up       state = "up"
+	killed   state = "dead"
+	frozen   state = "frozen"
+	cutOff   state = "cut off"
+	isolated state = "isolated"
+	deaf     state = "requests lost"
+	mute     state = "replies lost"
+	slow     state = "slow"
+	isAny    state = "" // of a fault that needs none
 )
 
-// Kill ends a master as a crash does; its disk stays. Masters count from 0.
-func (c *Cluster) Kill(i int) { c.fault("Kill", i, up, killed, masters.Master.Kill) }
+// pictured is how pictures show a state.
+var pictured = map[state]timeline.State{killed: timeline.Down, frozen: timeline.Down, cutOff: timeline.Down,
+	isolated: timeline.Hindered, deaf: timeline.Hindered, mute: timeline.Hindered, slow: timeline.Hindered}
 
-// Restart starts a killed master again, with its disk.
-func (c *Cluster) Restart(i int) { c.fault("Restart", i, killed, up, masters.Master.Start) }
+// Kill ends masters as a crash does; their disks stay. Masters count from 0. Of a master with replicas it is the
+// primary: another one is promoted within 2 s or so.
+func (c *Cluster) Kill(i ...int) { c.fault("Kill", i, up, killed, masters.Master.Kill) }
 
-// RestartEmpty starts a killed master again, with an empty disk.
-func (c *Cluster) RestartEmpty(i int) { c.fault("RestartEmpty", i, killed, up, masters.Master.Replace) }
+// Restart starts killed masters again, with their disks. Sentinels make it a replica, if they have promoted another one.
+func (c *Cluster) Restart(i ...int) { c.fault("Restart", i, killed, up, masters.Master.Start) }
 
-// Freeze halts a master: connections and bytes are accepted for it, and nothing answers.
-func (c *Cluster) Freeze(i int) { c.fault("Freeze", i, up, frozen, masters.Master.Freeze) }
+// RestartEmpty starts killed masters again, with empty disks.
+func (c *Cluster) RestartEmpty(i ...int) {
+	c.fault("RestartEmpty", i, killed, up, masters.Master.Replace)
+}
 
-// Thaw continues a frozen master. It then does what it was asked meanwhile.
-func (c *Cluster) Thaw(i int) { c.fault("Thaw", i, frozen, up, masters.Master.Thaw) }
+// Freeze halts masters: connections and bytes are accepted for them, and nothing answers.
+func (c *Cluster) Freeze(i ...int) { c.fault("Freeze", i, up, frozen, masters.Master.Freeze) }
 
-// Partition cuts a master off from all clients.
-func (c *Cluster) Partition(i int) { c.fault("Partition", i, up, cutOff, masters.Master.Disconnect) }
+// Thaw continues frozen masters. They then do what they were asked meanwhile.
+func (c *Cluster) Thaw(i ...int) { c.fault("Thaw", i, frozen, up, masters.Master.Thaw) }
 
-// Heal ends Partition.
-func (c *Cluster) Heal(i int) { c.fault("Heal", i, cutOff, up, masters.Master.Reconnect) }
+// Partition cuts masters off from all clients, or from those of the group, if the Cluster is [Cluster.Apart]'s.
+func (c *Cluster) Partition(i ...int) {
+	if c.group.name != "" {
+		c.onPath("Partition", i, cutOff, lose)
+		return
+	}
+	c.fault("Partition", i, up, cutOff, masters.Master.Disconnect)
+}
 
-// Flush deletes everything that a master has.
-func (c *Cluster) Flush(i int) {
+// Heal ends Partition, and of a group of clients LoseReplies, LoseRequests and Slow.
+func (c *Cluster) Heal(i ...int) {
+	if c.group.name != "" {
+		c.onPath("Heal", i, up, heal)
+		return
+	}
+	c.fault("Heal", i, cutOff, up, masters.Master.Reconnect)
+}
+
+// Flush deletes everything that masters have.
+func (c *Cluster) Flush(i ...int) {
 	c.fault("Flush", i, up, up, func(m masters.Master) error { _, err := m.Do("FLUSHALL"); return err })
 }
 
-// Replace ends a master for good, whatever its state. An empty one takes its place, at its address.
-func (c *Cluster) Replace(i int) { c.fault("Replace", i, "", up, masters.Master.Replace) }
+// Replace ends masters for good, whatever their state. Empty ones take their places, at their addresses.
+func (c *Cluster) Replace(i ...int) { c.fault("Replace", i, isAny, up, masters.Master.Replace) }
 
-func (c *Cluster) fault(what string, i int, from, to state, do func(masters.Master) error) {
+// Isolate cuts the primaries of masters with replicas off from these and from the Sentinels, which promote another one.
+// Clients still reach them.
+func (c *Cluster) Isolate(i ...int) {
+	c.failover("Isolate", i, up, isolated, (*failover.Master).IsolatePrimary)
+}
+
+// Join ends Isolate. What was held back meanwhile arrives, and the Sentinels make it a replica.
+func (c *Cluster) Join(i ...int) {
+	c.failover("Join", i, isolated, up, (*failover.Master).JoinAgain)
+}
+
+// failover is a fault of masters with replicas.
+func (c *Cluster) failover(what string, hit []int, from, to state, do func(*failover.Master) error) {
+	c.tb.Helper()
+	if len(c.inside().Groups) == 0 {
+		c.tb.Fatalf("quorumchaos: %s%s: the masters have no replicas", what, arguments(hit))
+	}
+	c.play(what, hit, from, to, func(i int) error { return do(c.inside().Groups[i]) })
+}
+
+func (c *Cluster) fault(what string, hit []int, from, to state, do func(masters.Master) error) {
+	c.tb.Helper()
+	c.play(what, hit, from, to, func(i int) error { return do(c.masters[i]) })
+}
+
+// play plays a fault on several masters at once.
+func (c *Cluster) play(what string, hit []int, from, to state, do func(int) error) {
+	c.tb.Helper()
+	for _, i := range hit {
+		c.check(what, i)
+		// Another primary takes the place of one that is hit.
+		if is := c.states[i]; is != from && from != isAny && c.inside().Groups == nil {
+			c.tb.Fatalf("quorumchaos: %s(%d): the master is %s, not %s", what, i, is, from)
+		}
+		c.note(what, i, c.names[i], to)
+	}
+	if err := c.each(hit, do); err != nil {
+		c.tb.Fatalf("quorumchaos: %s%s: %v", what, arguments(hit), err)
+	}
+	for _, i := range hit {
+		if c.states[i] = to; to == up {
+			c.notes.Tracks.End(c.names[i], string(from))
+		}
+	}
+}
+
+func (c *Cluster) check(what string, i int) {
 	c.tb.Helper()
 	if i < 0 || i >= len(c.masters) {
 		c.tb.Fatalf("quorumchaos: %s(%d): the masters are 0 to %d", what, i, len(c.masters)-1)
 	}
-	if is := c.states[i]; is != from && from != "" {
-		c.tb.Fatalf("quorumchaos: %s(%d): the master is %s, not %s", what, i, is, from)
+}
+
+// arguments are those of a call: (0, 1).
+func arguments(hit []int) string {
+	return "(" + strings.Trim(strings.ReplaceAll(fmt.Sprint(hit), " ", ", "), "[]") + ")"
+}
+
+// note notes a fault where tests and people look for it.
+func (c *Cluster) note(what string, i int, row string, to state) {
+	c.tb.Helper()
+	text := fmt.Sprintf("%s(%d)", what, i)
+	if c.group.name != "" && row != c.names[i] {
+		text = c.group.name + ": " + text
 	}
-	c.note(what, i)
-	if err := do(c.masters[i]); err != nil {
-		c.tb.Fatalf("quorumchaos: %s(%d): %v", what, i, err)
+	c.notes.Happened(c.names[i], what, "%s", text)
+	if to != up {
+		c.notes.Tracks.Add(row, timeline.Span{State: pictured[to], Text: string(to)})
 	}
-	c.states[i] = to
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.deployment.judge != nil {
+		c.deployment.judge.Note("%s", text)
+	}
 }
 
 // schedules is what Random draws from. Those that forget hit a minority at a time.
 var schedules = []struct {
-	begin, end func(*Cluster, int)
+	begin, end func(*Cluster, ...int)
 	quarantine float64 // at least so many max leases follow, if masters forget
 }{
 	{(*Cluster).Freeze, (*Cluster).Thaw, 0}, {(*Cluster).Partition, (*Cluster).Heal, 0},
@@ -98,14 +187,9 @@ func (c *Cluster) Random(d time.Duration, seed uint64) {
 			most = (most - 1) / 2
 		}
 		hit := rng.Perm(len(c.masters))[:min(most, 1+rng.IntN(len(c.masters)))]
-		for _, i := range hit {
-			s.begin(c, i)
-		}
-		pass(0.5)
-		for _, i := range hit {
-			if s.end != nil {
-				s.end(c, i)
-			}
+		s.begin(c, hit...)
+		if pass(0.5); s.end != nil {
+			s.end(c, hit...)
 		}
 		pass(s.quarantine)
 	}

@@ -103,11 +103,9 @@ func pause(cluster *quorumchaos.Cluster, service *account) (paused, other int) {
 	service.bank = func(ctx context.Context) { working <- ctx; <-resume }
 	go func() { done <- post(service) }()
 	ctx := <-working
-	cluster.Freeze(0)
-	cluster.Freeze(1)
+	cluster.Freeze(0, 1)
 	<-ctx.Done()
-	cluster.Thaw(0)
-	cluster.Thaw(1)
+	cluster.Thaw(0, 1)
 	service.bank = func(context.Context) {}
 	other = post(service)
 	close(resume)

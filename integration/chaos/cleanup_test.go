@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/contrib/quorumchaos/containers"
+	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -41,11 +41,11 @@ func TestCleanUp(t *testing.T) {
 		t.Skip("SKIPPED, needs /proc, and servers that die with their parent")
 	}
 	backends := []string{"processes"}
-	if _, can := lab.backend.(*engines); can {
+	if backstage.OfBackend(lab.backend).Run != "" {
 		backends = append(backends, "containers")
 	}
 	for _, backend := range backends {
-		t.Run(backend+", Ctrl-C while a master is frozen", func(t *testing.T) { crash(t, backend, "frozen", "pause", false) })
+		t.Run(backend+", Ctrl-C while a master is frozen", func(t *testing.T) { crash(t, backend, "frozen", "Freeze(0)", false) })
 		t.Run(backend+", a panic while a client is stopped", func(t *testing.T) { crash(t, backend, "client paused", "SIGSTOP", true) })
 	}
 }
@@ -72,7 +72,7 @@ func crash(t *testing.T, backend, scenario, fault string, panics bool) {
 		if dir == "" {
 			_, _ = fmt.Sscanf(line, startLine, &dir, &run)
 		}
-		if !met && strings.Contains(line, " "+fault+" ") {
+		if !met && strings.Contains(line, " "+fault) {
 			met = true
 			if !panics {
 				if there := leftOf(dir, run); len(there) < 5 { // the directory, three masters, a client
@@ -102,7 +102,7 @@ func leftOf(dir, run string) (all []string) {
 	}
 	all = slices.Concat(all, inProc(dir, "exe"), inProc(dir, "cwd"))
 	if run != noRun {
-		left, err := containers.Left(run)
+		left, err := backstage.OfBackend(lab.backend).LeftOf(run)
 		if err != nil {
 			left = append(left, err.Error())
 		}

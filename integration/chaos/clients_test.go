@@ -17,20 +17,20 @@ func frozenMaster(r *run) {
 	freezing := time.Now()
 	ended := r.ping(r.n/2, r.n)
 	defer ended()
-	r.all(0, r.n/2, r.pause)
+	r.Freeze(placesTo(r.n / 2)...)
 	r.pass(a, contender.Acquired)
 	r.at(a, contender.ToWrite)
 	r.let(r.lease)
 	ping := ended()
 	before, slow := slowest(probe, time.Time{}, freezing), slowest(probe, freezing, time.Now())
 	r.waitsForNoDead(slow, before, ping, "with a minority frozen, the slowest")
-	r.all(0, r.n/2, r.unpause)
+	r.Thaw(placesTo(r.n / 2)...)
 	r.let(r.lease / 2)
 
 	b := r.start(contender.Plan{Hold: 200 * time.Millisecond, Rest: 20 * time.Millisecond})
-	r.all(0, r.n/2+1, r.pause)
+	r.Freeze(placesTo(r.n/2 + 1)...)
 	r.let(r.lease + r.lease/3)
-	r.all(0, r.n/2+1, r.unpause)
+	r.Thaw(placesTo(r.n/2 + 1)...)
 	r.available(time.Now(), r.lease+slack, "the thaw", b)
 	r.let(time.Second / 2)
 	r.withholds(a)
@@ -91,7 +91,7 @@ func restartingClients(r *run) {
 func cancelled(r *run) {
 	way := r.apartFor("clients")
 	for i := range r.n {
-		r.slow(way, i, 20*time.Millisecond, 20*time.Millisecond)
+		way.Slow(20*time.Millisecond, 20*time.Millisecond, i)
 	}
 	r.crowd(3, contender.Plan{URLs: way.urls(), Patience: 45 * time.Millisecond, Rest: 5 * time.Millisecond, Hold: 10 * time.Millisecond})
 	patient := r.start(contender.Plan{URLs: way.urls(), Patience: soon, Hold: 10 * time.Millisecond, Rest: 20 * time.Millisecond})
@@ -111,7 +111,7 @@ func sharedSlots(r *run) {
 	for k, places := range outOfReach[r.n] {
 		way := r.apartFor([]string{"first client", "second client", "third client"}[k])
 		for _, i := range places {
-			r.cut(way, i)
+			way.Partition(i)
 		}
 		plan.URLs = way.urls()
 		thin = append(thin, r.crowd(1, plan)...)
@@ -124,9 +124,9 @@ func sharedSlots(r *run) {
 	r.let(time.Second)
 	for round := range 3 {
 		victim := r.rng.IntN(r.n)
-		r.must(r.kill(victim))
+		r.Kill(victim)
 		r.let(r.lease / 3)
-		r.must(r.restart(victim))
+		r.Restart(victim)
 		stopped := crowd[round]
 		r.stopClient(stopped)
 		r.let(r.lease + r.lease/2)

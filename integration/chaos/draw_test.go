@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/node"
 	operators "github.com/quorumlock/quorumlock/node/operator"
@@ -50,14 +51,14 @@ func shownKind(kind string) string {
 // draw returns the picture of what was done to masters and clients, and of the events that were judged.
 func (r *run) draw(events []history.Event) *timeline.Picture {
 	p := &timeline.Picture{Title: fmt.Sprintf("%s: %s, %d masters", shownKind(r.kind), r.result.Scenario, r.n), Slots: r.slots}
-	for i := range r.servers {
-		rows := r.tracks.Rows(ofMaster(i))
+	for i := range r.Servers {
+		rows := r.Notes.Tracks.Rows(ofMaster(i))
 		rows[0].Spans = append(rows[0].Spans, timeline.Span{From: time.Duration(contender.At(r.playing)), To: timeline.Open,
 			State: timeline.Up}) // also of masters that nobody watches
 		p.Rows = append(p.Rows, rows...)
 	}
 	for _, w := range r.workers {
-		rows := r.tracks.Rows(ofClient(w))
+		rows := r.Notes.Tracks.Rows(ofClient(w))
 		waited(&rows[0], w)
 		rows[0].Spans = append(rows[0].Spans, held(events, r.slots, w.plan)...)
 		for _, p := range r.paths {
@@ -171,7 +172,7 @@ func writePage(path string, drawn []*result) error {
 		return err
 	}
 	return errors.Join(page.Execute(f, map[string]any{"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"),
-		"Revision": *revision, "Machine": machine(), "Masters": lab.backend.Kind(), "Seed": *seed, "Every": watchEvery,
+		"Revision": *revision, "Machine": machine(), "Masters": backstage.OfBackend(lab.backend).Kind, "Seed": *seed, "Every": watchEvery,
 		"Results": drawn}), f.Close())
 }
 
@@ -191,22 +192,22 @@ const watchEvery = 100 * time.Millisecond
 // the faults cover that.
 func (r *run) watch() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	for i := range r.servers {
+	for i := range r.Servers {
 		r.watching.Go(func() {
 			every := time.NewTicker(watchEvery)
 			defer every.Stop()
 			said := timeline.Span{State: timeline.Up, Text: "up"}
-			r.tracks.Add(ofMaster(i), said)
+			r.Notes.Tracks.Add(ofMaster(i), said)
 			for last := now(); ctx.Err() == nil; {
 				if next, err := r.ask(ctx, i); err == nil && next != said {
-					r.tracks.End(ofMaster(i), said.Text)
+					r.Notes.Tracks.End(ofMaster(i), said.Text)
 					said = next
 					// An empty master must not look up until it is asked: the last fault may have caused the change.
 					next.From = last
-					if marks := r.tracks.Rows(ofMaster(i))[0].Marks; len(marks) > 0 {
+					if marks := r.Notes.Tracks.Rows(ofMaster(i))[0].Marks; len(marks) > 0 {
 						next.From = max(last, marks[len(marks)-1].At)
 					}
-					r.tracks.Add(ofMaster(i), next)
+					r.Notes.Tracks.Add(ofMaster(i), next)
 				}
 				last = now()
 				select {
@@ -224,10 +225,7 @@ func (r *run) watch() (end func()) {
 
 // ask returns what a master says of itself.
 func (r *run) ask(ctx context.Context, i int) (timeline.Span, error) {
-	r.cluster.mu.Lock()
-	url := r.urls(i)[0]
-	r.cluster.mu.Unlock()
-	n, err := node.Open(url, node.WithMaxLease(r.lease), node.WithTimeout(nodeTimeout))
+	n, err := node.Open(r.urls(i)[0], node.WithMaxLease(r.lease), node.WithTimeout(nodeTimeout))
 	if err != nil {
 		return timeline.Span{}, err
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorumlock/quorumlock/contrib/quorumchaos/failover"
 	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/internal/failover"
 	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
@@ -64,10 +64,10 @@ func failoverKilled(r *run) {
 	crowd := r.crowdOn(3, r.asking("clients"))
 	r.acquires(time.Now(), soon)
 	before := r.primaries()
-	r.all(0, r.failing(), r.kill)
+	r.Kill(placesTo(r.failing())...)
 	r.promoted(before)
 	r.let(r.lease)
-	r.all(0, r.failing(), r.restart)
+	r.Restart(placesTo(r.failing())...)
 	r.whole(crowd...)
 	r.let(r.lease / 2)
 }
@@ -80,17 +80,17 @@ func failoverFrozen(r *run) {
 	r.start(r.holdsOn(right))
 	r.acquires(time.Now(), soon)
 	before := r.primaries()
-	r.all(0, r.failing(), r.pause)
+	r.Freeze(placesTo(r.failing())...)
 	r.promoted(before)
 	r.let(2 * r.lease)
 	r.happened(nobody, "old primary thawed", "cut off from replicas and Sentinels")
 	for i, old := range before { // else a Sentinel would soon make it a replica
-		r.group(i).Isolate(old)
+		r.Groups[i].Isolate(old)
 	}
-	r.all(0, r.failing(), r.unpause)
+	r.Thaw(placesTo(r.failing())...)
 	r.let(r.lease + r.lease/2) // it may grant to those who asked while it stood still, and have given up
 	for i, old := range before {
-		r.group(i).Join(old)
+		r.Groups[i].Join(old)
 	}
 	r.whole(follow)
 	r.let(r.lease / 2)
@@ -100,16 +100,16 @@ func failoverFrozen(r *run) {
 // clients beside an old primary do not reach the masters that do not fail over.
 func (r *run) cutOffWith(left *paths) (join func()) {
 	for i := r.failing(); i < r.n; i++ {
-		r.cut(left, i)
+		left.Partition(i)
 	}
 	before := r.primaries()
-	r.all(0, r.failing(), r.isolate)
+	r.Isolate(placesTo(r.failing())...)
 	for i := range before { // at once: while the keys of locks, which the replicas have, live
-		_ = r.group(i).Failover()
+		_ = r.Groups[i].Failover()
 	}
 	r.promoted(before)
 	r.let(2*r.lease + r.lease/2)
-	return func() { r.all(0, r.failing(), r.join) }
+	return func() { r.Join(placesTo(r.failing())...) }
 }
 
 func failoverHolderStays(r *run) {
@@ -166,9 +166,9 @@ func replicaStandsStill(r *run) {
 func (r *run) toReplicas(kind string, do func(primary, replica *failover.Server) error) {
 	r.t.Helper()
 	for i, primary := range r.primaries() {
-		r.happened(ofMaster(i), kind, "of master %d", i+1)
-		at := slices.IndexFunc(r.group(i).Servers, func(s *failover.Server) bool { return s != primary })
-		r.must(do(primary, r.group(i).Servers[at]))
+		r.happened(ofMaster(i), kind, "of %s", memberName(i))
+		at := slices.IndexFunc(r.Groups[i].Servers, func(s *failover.Server) bool { return s != primary })
+		r.must(do(primary, r.Groups[i].Servers[at]))
 	}
 }
 
@@ -176,24 +176,24 @@ func failoverTwice(r *run) {
 	crowd := r.crowdOn(3, r.following("clients", moves))
 	r.acquires(time.Now(), soon)
 	before := r.primaries()
-	r.all(0, r.failing(), r.kill)
+	r.Kill(placesTo(r.failing())...)
 	r.promoted(before)
 	next := r.primaries()
-	if r.replicas > 1 {
-		r.all(0, r.failing(), r.kill)
+	if len(r.Groups[0].Servers) > 2 {
+		r.Kill(placesTo(r.failing())...)
 		r.promoted(next)
 	} else {
-		r.all(0, r.failing(), r.pause)
+		r.Freeze(placesTo(r.failing())...)
 	}
 	for i := range before {
 		r.must(before[i].Start())
-		r.happened(ofMaster(i), "restart", "the first primary of master %d", i+1)
+		r.happened(ofMaster(i), "restart", "the first primary of %s", memberName(i))
 	}
 	r.let(r.lease)
-	if r.replicas > 1 {
-		r.all(0, r.failing(), r.restart)
+	if len(r.Groups[0].Servers) > 2 {
+		r.Restart(placesTo(r.failing())...)
 	} else {
-		r.all(0, r.failing(), r.unpause)
+		r.Thaw(placesTo(r.failing())...)
 	}
 	r.whole(crowd...)
 	r.let(r.lease / 2)
@@ -206,20 +206,20 @@ func failoversInTurn(r *run) {
 	r.start(r.holdsOn(r.pinned("beside the first", 0)))
 	r.start(r.holdsOn(r.pinned("beside the second", 1)))
 	r.acquires(time.Now(), soon)
-	fault := func(begin, end func(int) error, lasts time.Duration) {
+	fault := func(begin, end func(...int), lasts time.Duration) {
 		before := r.primaries()
-		r.must(begin(0))
+		begin(0)
 		r.promoted(before)
 		r.let(lasts)
-		r.must(end(0))
+		end(0)
 		r.whole()
 	}
-	fault(r.isolate, r.join, r.lease+r.lease/2)
+	fault(r.Isolate, r.Join, r.lease+r.lease/2)
 	r.whole(follow)
-	fault(r.pause, r.unpause, r.lease/2)
+	fault(r.Freeze, r.Thaw, r.lease/2)
 	r.switchOver()
 	r.whole()
-	fault(r.kill, r.restart, 0)
+	fault(r.Kill, r.Restart, 0)
 	r.toReplicas("replica frozen", func(_, replica *failover.Server) error { return replica.Freeze() })
 	r.let(r.lease / 4)
 	r.toReplicas("replica thawed", func(_, replica *failover.Server) error { return replica.Thaw() })
@@ -236,9 +236,9 @@ func replicaGoesBack(r *run) {
 	if r.kind != fewer {
 		r.acquires(time.Now(), soon+r.lease)
 	}
-	g, before := r.group(0), r.primaries()
+	g, before := r.Groups[0], r.primaries()
 	old, next, other := g.Servers[0], g.Servers[1], g.Servers[2]
-	r.happened(ofMaster(0), "primary and one replica cut off from the other and Sentinels", "master 1")
+	r.happened(ofMaster(0), "primary and one replica cut off from the other and Sentinels", "master-0")
 	g.Isolate(old)
 	g.Isolate(other)
 	old.Release(other)
@@ -246,10 +246,10 @@ func replicaGoesBack(r *run) {
 	old.Release(next) // the link is over, and the old primary finds that out
 	other.Release(next)
 	r.let(r.lease + r.lease/4) // a quarantine, and then one holds beside the old primary, if one replica is enough
-	r.happened(ofMaster(0), "replica changes sides", "of master 1")
+	r.happened(ofMaster(0), "replica changes sides", "of master-0")
 	r.must(other.Follow(next))
 	held := r.pass(b, contender.Acquired, contender.Refused).Did == contender.Acquired
-	r.happened(ofMaster(0), "replica changes sides", "of master 1")
+	r.happened(ofMaster(0), "replica changes sides", "of master-0")
 	r.must(other.Follow(old))
 	r.let(r.lease)
 	if held {
@@ -274,12 +274,11 @@ func failoverWalk(r *run) {
 		r.start(r.holdsOn(r.pinned(group, k)))
 	}
 	r.acquires(time.Now(), soon)
-	faults := []struct{ begin, end func(int) error }{
-		{r.kill, r.restart}, {r.pause, r.unpause}, {r.isolate, r.join},
-		{func(i int) error {
-			r.happened(ofMaster(i), "SENTINEL FAILOVER", "master %d", i+1)
-			_ = r.group(i).Failover()
-			return nil
+	faults := []struct{ begin, end func(...int) }{
+		{r.Kill, r.Restart}, {r.Freeze, r.Thaw}, {r.Isolate, r.Join},
+		{func(i ...int) {
+			r.happened(ofMaster(i[0]), "SENTINEL FAILOVER", "%s", memberName(i[0]))
+			_ = r.Groups[i[0]].Failover()
 		}, nil},
 	}
 	upTo := func(d time.Duration) time.Duration { return time.Duration(r.rng.Int64N(int64(d))) }
@@ -287,9 +286,9 @@ func failoverWalk(r *run) {
 		before, endings := r.primaries(), []func(){}
 		for i := range r.failing() {
 			f := faults[r.rng.IntN(len(faults))]
-			r.must(f.begin(i))
+			f.begin(i)
 			if f.end != nil {
-				endings = append(endings, func() { r.must(f.end(i)) })
+				endings = append(endings, func() { f.end(i) })
 			}
 		}
 		if r.rng.IntN(2) == 0 { // else perhaps before
@@ -313,7 +312,7 @@ func failoverWalk(r *run) {
 // failoverWildly does something at random to any server or link, over and over, as no single fault does: also to replicas,
 // and as an operator who errs. Clients are beside each process.
 func failoverWildly(r *run) {
-	for k := range r.replicas + 1 {
+	for k := range r.Groups[0].Servers {
 		r.start(r.holdsOn(r.pinned(fmt.Sprintf("beside process %d", k+1), k)))
 	}
 	follow := r.start(r.holdsOn(r.asking("clients that ask Sentinels")))
@@ -324,11 +323,11 @@ func failoverWildly(r *run) {
 		var healing []func() error
 		for range 1 + r.rng.IntN(4) {
 			i := r.rng.IntN(r.failing())
-			g := r.group(i)
+			g := r.Groups[i]
 			at := r.rng.Perm(len(g.Servers))
 			one, other := g.Servers[at[0]], g.Servers[at[1]]
 			hit := func(kind string, do func() error, heal func() error) {
-				r.happened(ofMaster(i), kind, "process %d of master %d", at[0]+1, i+1)
+				r.happened(ofMaster(i), kind, "process %d of %s", at[0]+1, memberName(i))
 				_ = do() // it may be dead
 				healing = append(healing, heal)
 			}

@@ -40,7 +40,7 @@ func (r *run) judge() {
 	}
 	res.Tried = res.Acquired + res.Refused
 	r.expect(res.Acquired > 0, "the lock was acquired at least once")
-	res.Faults, res.Failovers = r.told(), r.failovers()
+	res.Faults, res.Failovers = r.Notes.Told(), r.failovers()
 
 	events, err := r.events()
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *run) judge() {
 	}
 	from, gap := longestGap(events)
 	res.Gap = gap
-	r.t.Logf("longest without a holder: %v from +%v", gap, time.Duration(from-contender.At(r.began)).Round(time.Millisecond))
+	r.t.Logf("longest without a holder: %v from +%v", gap, time.Duration(from-contender.At(r.Notes.Began)).Round(time.Millisecond))
 	stale, lost, violations := r.registers.check()
 	res.Stale, res.LostWrites = stale, lost
 	for _, v := range violations {
@@ -80,7 +80,7 @@ func (r *run) orphans() int {
 	var left []string
 	var err error
 	bound := orphanBound
-	if r.replicas > 0 {
+	if r.Groups != nil {
 		bound += r.lease // a failover may lose a release
 	}
 	if !poll.Until(bound, func() bool { left, err = r.keys(); return err == nil && len(left) == 0 }) {

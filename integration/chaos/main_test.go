@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package chaos runs contenders, processes of their own, against real masters while faults happen,
+// Package chaos runs contenders, processes of their own, against the masters of contrib/quorumchaos while faults happen,
 // and judges the outcome: the history by package history, a fenced register, the keys that are
 // left, goroutines and containers.
 //
@@ -9,13 +9,14 @@
 //
 // A new scenario goes to the end of the list in chaos_test.go (its place decides whether it has 3 or 5 masters without
 // -chaos.full), with replicas into failovers_test.go, its name into the Makefile if make test plays it, and its control
-// below the list. What it does to masters and
-// paths goes into faults_test.go, with its log line, its mark and its state in the picture, and into faults in
-// walk_test.go. run_test.go and cluster_test.go set a run up, judge_test.go decides, and report_test.go writes; make
-// chaos writes docs/reports/chaos*. For the pictures, draw_test.go asks the masters what they are in.
+// below the list. A new fault of masters or paths is a method of quorumchaos.Cluster, which logs, counts and pictures
+// it; one that is a command to a server goes into faults_test.go. Either goes into faults in walk_test.go. run_test.go
+// sets a run up, judge_test.go decides, and report_test.go writes; make chaos writes docs/reports/chaos*. For the
+// pictures, draw_test.go asks the masters what they are in.
 package chaos
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -26,6 +27,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos"
+	"github.com/quorumlock/quorumlock/internal/backstage"
 	"go.uber.org/goleak"
 )
 
@@ -47,9 +50,12 @@ var (
 // leftovers.
 const startLine = "chaos: directory %s run %s"
 
+// noRun is the name of a run without an engine.
+const noRun = "-"
+
 // lab is the state that all scenarios share.
 var lab struct {
-	backend backend
+	backend *quorumchaos.Backend
 	scratch *scratch
 	report  report
 }
@@ -75,15 +81,16 @@ func runAll(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, lab.scratch.close()) }()
-	if lab.backend, err = openBackend(*wanted); err != nil {
-		if strings.HasPrefix(err.Error(), "SKIPPED") {
-			fmt.Println(err)
+	if lab.backend, err = quorumchaos.Open(strings.TrimPrefix(*wanted, "auto")); err != nil {
+		if errors.Is(err, backstage.ErrNone) {
+			fmt.Println("SKIPPED:", err)
 			return 0, nil
 		}
 		return 1, err
 	}
-	fmt.Printf(startLine+"\n", lab.scratch.dir, lab.backend.Run())
-	fmt.Printf("chaos: masters are %s; seed %d\n", lab.backend.Kind(), *seed)
+	of := backstage.OfBackend(lab.backend)
+	fmt.Printf(startLine+"\n", lab.scratch.dir, cmp.Or(of.Run, noRun))
+	fmt.Printf("chaos: masters are %s; seed %d\n", of.Kind, *seed)
 	// Should this process die first, the reaper and the janitor clean up.
 	defer func() {
 		if err = errors.Join(err, lab.backend.Close()); code == 0 && err == nil {

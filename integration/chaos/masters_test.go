@@ -20,7 +20,7 @@ func minorityKilled(r *run) {
 	dying := time.Now()
 	ended := r.ping(r.n/2, r.n)
 	defer ended()
-	r.all(0, r.n/2, r.kill)
+	r.Kill(placesTo(r.n / 2)...)
 	dead := time.Now()
 	first := r.acquires(dead, soon, probe)
 	ping := ended()
@@ -30,7 +30,7 @@ func minorityKilled(r *run) {
 	before, after := slowest(probe, time.Time{}, dying), slowest(probe, dying, time.Now())
 	r.note("the slowest call of an uncontended name after the first kill: %v", after.Round(100*time.Microsecond))
 	r.waitsForNoDead(first.Took, before, ping, "the first after the minority's death")
-	r.all(0, r.n/2, r.restart)
+	r.Restart(placesTo(r.n / 2)...)
 	r.let(r.lease)
 }
 
@@ -88,11 +88,11 @@ func majorityKilled(r *run) {
 	r.crowd(3, contender.Plan{})
 	r.acquires(time.Now(), soon)
 	r.let(time.Second)
-	r.all(0, r.n/2+1, r.kill)
+	r.Kill(placesTo(r.n/2 + 1)...)
 	dead := time.Now()
 	r.let(r.lease)
 	alive := time.Now()
-	r.all(0, r.n/2+1, r.restart)
+	r.Restart(placesTo(r.n/2 + 1)...)
 	r.available(time.Now(), r.lease+slack, "the majority's return")
 	for _, w := range r.workers {
 		for _, p := range w.all() {
@@ -109,7 +109,7 @@ func rollingRestart(r *run) {
 	holder, _ := r.holds(contender.Plan{})
 	r.crowd(2, contender.Plan{Patience: r.lease})
 	for i := range r.n {
-		r.must(r.crash(i))
+		r.crash(i)
 		r.let(r.lease + r.lease/2) // quarantine, and a renewal that repairs
 	}
 	r.heldThroughout(holder)
@@ -141,7 +141,7 @@ func (r *run) writes(holder *worker) {
 func forgetWhileHeld(r *run, forget func()) {
 	out := r.apartFor("A")
 	for i := r.n/2 + 1; i < r.n; i++ {
-		r.cut(out, i)
+		out.Partition(i)
 	}
 	all := r.apartFor("B")
 	a, held := r.holds(contender.Plan{URLs: out.urls()})
@@ -149,11 +149,11 @@ func forgetWhileHeld(r *run, forget func()) {
 	// one that A holds.
 	b := r.start(contender.Plan{URLs: all.urls(), Hold: 200 * time.Millisecond, Rest: 20 * time.Millisecond, Once: true})
 	r.until(held, r.lease/3+r.lease/30) // just after A's first renewal
-	r.cut(out, 0)
+	out.Partition(0)
 	forget()
 	r.let(r.lease / 2)
 	r.goesOn(a)
-	r.healAll(out)
+	healAll(out)
 	released := time.Now()
 	a.order(contender.Go)
 	a.order(contender.Stop)
@@ -162,15 +162,14 @@ func forgetWhileHeld(r *run, forget func()) {
 }
 
 // amnesia: a master restarts without its memory while its vote counts.
-func amnesia(r *run) { forgetWhileHeld(r, func() { r.must(r.crash(0)) }) }
+func amnesia(r *run) { forgetWhileHeld(r, func() { r.crash(0) }) }
 
 // thinQuorum: a master is flushed while its vote counts.
-func thinQuorum(r *run) { forgetWhileHeld(r, func() { r.must(r.flushAll(0)) }) }
+func thinQuorum(r *run) { forgetWhileHeld(r, func() { r.Flush(0) }) }
 
 // toStaleReplica: a replica without the lock takes a master's place.
 func toStaleReplica(r *run) {
-	replica, err := r.replica(0)
-	r.must(err)
-	r.must(r.cutOff(replica))
-	forgetWhileHeld(r, func() { r.must(r.promote(replica, 0)) })
+	replica := r.Replica(0)
+	r.cutOff(replica)
+	forgetWhileHeld(r, func() { r.Promote(replica, 0) })
 }

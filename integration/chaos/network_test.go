@@ -15,11 +15,11 @@ func partitionOfHolder(r *run) {
 	a, _ := r.holds(contender.Plan{URLs: out.urls()})
 	others := r.crowd(2, contender.Plan{})
 	r.let(r.lease / 2)
-	r.cutAll(out)
+	out.Partition(placesTo(r.n)...)
 	r.available(time.Now(), r.lease+slack, "the partition", others...)
 	r.withholds(a)
 	r.leaves(a)
-	r.healAll(out)
+	healAll(out)
 	a.order(contender.Go)
 	r.let(time.Second)
 }
@@ -36,9 +36,9 @@ func partitionOfClients(r *run) {
 	split := func(few, many *paths, without, with []*worker) {
 		for i := range r.n {
 			if i < half {
-				r.cut(many, i)
+				many.Partition(i)
 			} else {
-				r.cut(few, i)
+				few.Partition(i)
 			}
 		}
 		began := time.Now()
@@ -49,24 +49,22 @@ func partitionOfClients(r *run) {
 				r.expect(p.Did != contender.Acquired || p.At-int64(p.Took) < contender.At(began), "%s acquires nothing from a minority", few.group)
 			}
 		}
-		r.healAll(left, right)
+		healAll(left, right)
 	}
 	split(left, right, ls, rs)
 	split(right, left, rs, ls)
 	for i := range half + 1 {
-		r.loseReplies(left, i)
-		r.loseRequests(right, r.n-1-i)
+		left.LoseReplies(i)
+		right.LoseRequests(r.n - 1 - i)
 	}
 	r.let(r.lease)
-	r.healAll(left, right)
+	healAll(left, right)
 	r.available(time.Now(), r.lease+slack, "loss in one direction")
-	if r.canDisconnect() {
-		r.all(0, half+1, r.disconnect)
-		r.let(r.lease)
-		r.all(0, half+1, r.reconnect)
-		// The kernel resends lost data with growing pauses: 1 s and more.
-		r.available(time.Now(), r.lease+5*slack, "the masters' return to the network")
-	}
+	r.Partition(placesTo(half + 1)...)
+	r.let(r.lease)
+	r.Heal(placesTo(half + 1)...)
+	// The kernel resends lost data with growing pauses: 1 s and more.
+	r.available(time.Now(), r.lease+5*slack, "the masters' return to the network")
 	r.let(time.Second)
 }
 
@@ -75,15 +73,15 @@ func slowMaster(r *run) {
 	way := r.apartFor("clients")
 	r.crowd(3, contender.Plan{URLs: way.urls()})
 	r.acquires(time.Now(), soon)
-	r.slow(way, 0, 100*time.Millisecond, 50*time.Millisecond)
+	way.Slow(100*time.Millisecond, 50*time.Millisecond, 0)
 	r.available(time.Now(), slack, "one master became slow")
 	r.let(2 * time.Second)
 	for i := 1; i <= r.n/2; i++ {
-		r.slow(way, i, 100*time.Millisecond, 50*time.Millisecond)
+		way.Slow(100*time.Millisecond, 50*time.Millisecond, i)
 	}
 	r.available(time.Now(), 2*slack, "a majority became slow")
 	r.let(2 * time.Second)
-	r.healAll(way)
+	healAll(way)
 	r.let(time.Second / 2)
 }
 
@@ -96,12 +94,12 @@ func lostReplies(r *run) {
 	b := r.start(contender.Plan{Hold: 50 * time.Millisecond, Rest: 50 * time.Millisecond})
 	r.acquires(time.Now(), soon, b)
 
-	r.loseRepliesOf(out, majority)
+	out.LoseReplies(placesTo(majority)...)
 	asked := time.Now()
 	did := r.pass(a, contender.Acquired, contender.Refused)
 	r.expect(did.Did == contender.Refused, "A does not acquire without replies: %s", did.Did)
 	r.available(asked, r.lease+slack, "A asked", b)
-	r.healAll(out)
+	healAll(out)
 	r.available(time.Now(), r.lease+slack, "A's acquire", b)
 
 	again := func() { // until A acquires: B contends
@@ -115,21 +113,21 @@ func lostReplies(r *run) {
 		r.need(false, "A acquires when it gets replies again")
 	}
 	again()
-	r.loseRepliesOf(out, majority-1)
+	out.LoseReplies(placesTo(majority - 1)...)
 	r.let(2 * r.lease)
 	r.expect(!reported(a, contender.Lost), "A renews with replies of a majority")
-	r.healAll(out)
-	r.loseRepliesOf(out, majority)
+	healAll(out)
+	out.LoseReplies(placesTo(majority)...)
 	r.available(time.Now(), 2*r.lease+slack, "the replies to A's renewals were lost", b)
-	r.healAll(out)
+	healAll(out)
 	r.withholds(a)
 	r.leaves(a)
 	again()
 	r.goesOn(a)
-	r.loseRepliesOf(out, majority)
+	out.LoseReplies(placesTo(majority)...)
 	released := time.Now()
 	a.order(contender.Go)
 	r.available(released, r.lease+slack, "A's release, whose replies are lost", b)
-	r.healAll(out)
+	healAll(out)
 	r.let(time.Second / 2)
 }

@@ -90,7 +90,7 @@ func (r *run) members(verb string, timeout time.Duration, args ...string) *exec.
 // kills runs the command until it has put a mark on master 1. The mark for master 2 is on its way
 // then, and gets lost. It returns what the command said.
 func (o *operator) kills(cmd *exec.Cmd, verb string) (said string) {
-	o.way.forwards[1].DelayRequests(markDelay, 0)
+	o.way.relays()[1].DelayRequests(markDelay, 0)
 	var printed child.Output
 	cmd.Stdout, cmd.Stderr = &printed, &printed
 	first, second := o.marker(0), o.marker(1)
@@ -109,8 +109,8 @@ func (o *operator) kills(cmd *exec.Cmd, verb string) (said string) {
 	}
 	_ = cmd.Process.Kill() // it may have ended
 	<-ended
-	o.way.forwards[1].Turn(o.servers[1].Addr()) // this cuts the connections: what is on its way is lost
-	o.way.forwards[1].Heal()
+	o.way.relays()[1].Turn(o.Servers[1].Addr()) // this cuts the connections: what is on its way is lost
+	o.way.relays()[1].Heal()
 	if o.marker(0) != first {
 		o.happened(nobody, "quorumlock members killed", "at %s", verb)
 		o.killed++
@@ -123,7 +123,7 @@ func (o *operator) kills(cmd *exec.Cmd, verb string) (said string) {
 
 // marker is the text of a master's marker.
 func (o *operator) marker(i int) string {
-	text, err := redis.String(o.servers[i].Do("GET", scripts.MarkerKey))
+	text, err := redis.String(o.Servers[i].Do("GET", scripts.MarkerKey))
 	if err != nil && !errors.Is(err, redis.ErrNil) {
 		o.must(err)
 	}
@@ -132,7 +132,7 @@ func (o *operator) marker(i int) string {
 
 // overwrite writes the markers of masters that accept two lists.
 func (o *operator) overwrite(list, other []int) {
-	for i, s := range o.servers {
+	for i, s := range o.Servers {
 		if !slices.Contains(list, i) && !slices.Contains(other, i) {
 			continue
 		}

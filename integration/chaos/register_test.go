@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/internal/register"
 )
 
 // registers are the resources behind the locks: a fenced counter for each name, served to
@@ -28,7 +29,7 @@ type registers struct {
 // counter is a register that each holder reads and then sets to the value plus one, so acknowledged
 // writes can be counted.
 type counter struct {
-	history.Register
+	register.Register
 	acknowledged, stale int
 }
 
@@ -86,7 +87,7 @@ func (r *registers) answer(a contender.Access) (answer contender.Answer) {
 		}
 	}
 	switch {
-	case errors.Is(err, history.ErrStale):
+	case errors.Is(err, register.ErrStale):
 		answer.Stale = true
 		c.stale++
 	case err != nil:
@@ -119,7 +120,9 @@ func (r *registers) check() (stale, lost int, violations []history.Violation) {
 			lost += c.acknowledged - value
 			violations = append(violations, history.Violation{Rule: "register", Detail: fmt.Sprintf("%s: %d writes acknowledged, the value is %q (%v)", name, c.acknowledged, text, err)})
 		}
-		violations = append(violations, c.Check()...)
+		for _, v := range c.Check() {
+			violations = append(violations, history.Violation(v))
+		}
 	}
 	return stale, lost, violations
 }

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"text/template"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/backstage"
 )
 
 //go:embed report.md.tmpl
@@ -60,7 +62,7 @@ func (r *report) write(path string, passed bool) error {
 		return err
 	}
 	data := map[string]any{
-		"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"), "Machine": machine(), "Revision": *revision, "Masters": lab.backend.Kind(),
+		"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"), "Machine": machine(), "Revision": *revision, "Masters": backstage.OfBackend(lab.backend).Kind,
 		"Part": flag.Lookup("test.run").Value, "Seed": *seed, "Walk": *walkFor, "Race": *race, "Passed": passed, "Notes": r.notes,
 		"Pair": []shown(nil), "Lease": defaultLease, "Timeout": nodeTimeout, "OrphanBound": orphanBound,
 	}

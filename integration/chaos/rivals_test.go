@@ -80,7 +80,7 @@ func (o *rivals) turn(one *rival, now time.Time) {
 		default:
 			o.announced++
 		}
-		o.log("+%v members %s of %s: %s", time.Since(o.began).Round(time.Millisecond), one.verb, one.way.group,
+		o.Notes.Log("members %s of %s: %s", one.verb, one.way.group,
 			bytes.TrimSpace(bytes.SplitN(one.said.Bytes(), []byte("\n"), 2)[0]))
 		one.verb = ""
 		one.rests = now.Add(o.below(200 * time.Millisecond))
@@ -102,7 +102,7 @@ func (o *rivals) turn(one *rival, now time.Time) {
 // begin starts the command that a look at one master suggests, or another one.
 func (o *rivals) begin(one *rival) {
 	from, next := o.lists[o.rng.IntN(len(o.lists))], []int(nil)
-	if m, ok := o.markerOf(o.rng.IntN(len(o.servers))); ok && m.Members.Len() > 0 {
+	if m, ok := o.markerOf(o.rng.IntN(len(o.Servers))); ok && m.Members.Len() > 0 {
 		from, next = o.placesOf(m.Members), o.placesOf(m.Next)
 	}
 	dice := o.rng.IntN(10)
@@ -118,7 +118,7 @@ func (o *rivals) begin(one *rival) {
 		o.starts(one, "commit", one.way.urls(given...)...)
 	case dice < 8 && len(next) > 0, dice == 2:
 		o.starts(one, "abort", one.way.urls()...)
-	case len(from) == len(o.servers):
+	case len(from) == len(o.Servers):
 		o.starts(one, "remove", append([]string{memberName(one.own)}, one.way.urls(from...)...)...)
 	default:
 		missing := slices.IndexFunc(o.lists[0], func(i int) bool { return !slices.Contains(from, i) })
@@ -158,7 +158,7 @@ func (o *rivals) markerOf(i int) (m scripts.Marker, ok bool) {
 	if o.busy[i] {
 		return m, false
 	}
-	text, err := redis.String(o.servers[i].Do("GET", scripts.MarkerKey))
+	text, err := redis.String(o.Servers[i].Do("GET", scripts.MarkerKey))
 	if err == nil {
 		m, err = scripts.ParseMarker(text)
 	}
@@ -166,7 +166,7 @@ func (o *rivals) markerOf(i int) (m scripts.Marker, ok bool) {
 }
 
 func (o *rivals) placesOf(list *scripts.List) (places []int) {
-	for i := range o.servers {
+	for i := range o.Servers {
 		if list.Has(memberName(i)) {
 			places = append(places, i)
 		}
@@ -249,7 +249,7 @@ func (o *rivals) wipe() {
 			continue
 		}
 		for _, i := range others {
-			o.happened(ofMaster(i), "list wiped", "on master %d, as the command says", i+1)
+			o.happened(ofMaster(i), "list wiped", "on %s, as the command says", memberName(i))
 			o.must(o.do(i, "DEL", scripts.MarkerKey))
 			o.wiped++
 		}
@@ -277,11 +277,11 @@ func againstEachOther(r *run) {
 	o := r.rivalsWith(make([]bool, r.n+1))
 	defer o.end()
 	for i := range o.two {
-		o.two[i].way.forwards[1].DelayRequests(markDelay, 0) // so that most are killed half-way
+		o.two[i].way.relays()[1].DelayRequests(markDelay, 0) // so that most are killed half-way
 	}
 	ways := []*paths{r.apartFor("clients without the last but one"), r.apartFor("clients without the last")}
 	for i := range r.n - 1 {
-		r.cut(ways[i/(r.n/2)], i)
+		ways[i/(r.n/2)].Partition(i)
 	}
 	plan := contender.Plan{Hold: 300 * time.Millisecond, Rest: 100 * time.Millisecond, Patience: r.lease / 2}
 	var crowds [3][]*worker
@@ -306,21 +306,21 @@ func againstEachOther(r *run) {
 	}
 	for k := 0; k < rounds || !o.fought() && k < 2*rounds; k++ {
 		victim, missed := r.rng.IntN(r.n+1), r.rng.IntN(r.n+1)
-		r.must(r.kill(victim))
+		r.Kill(victim)
 		o.busy[victim] = true
 		o.work(o.below(r.lease / 2))
-		r.must(r.restart(victim))
+		r.Restart(victim)
 		o.busy[victim] = false
 		accepts()
 		way := o.two[r.rng.IntN(2)].way
 		if k%2 == 0 {
-			r.cut(way, missed)
+			way.Partition(missed)
 		}
 		o.work(2*r.lease + o.below(r.lease))
 		if k%2 == 0 {
-			r.heal(way, missed)
+			way.Heal(missed)
 			if missed == 1 {
-				way.forwards[1].DelayRequests(markDelay, 0)
+				way.relays()[1].DelayRequests(markDelay, 0)
 			}
 		}
 	}
@@ -328,7 +328,7 @@ func againstEachOther(r *run) {
 	if !r.ours() {
 		return
 	}
-	r.healAll(ways...)
+	healAll(ways...)
 	r.available(time.Now(), r.lease+5*slack, "the operators agreed", crowds[o.settle()]...)
 }
 

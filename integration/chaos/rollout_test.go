@@ -76,7 +76,7 @@ func (r *run) rollOut(o rollout) {
 	// The stale clients miss a minority: what they hold they hold on a bare majority.
 	old := r.apartFor("stale clients")
 	for i := 1; i < r.n-1 && !o.dead; i += 2 {
-		r.cut(old, i)
+		old.Partition(i)
 	}
 	o.stale, _ = r.holds(contender.Plan{URLs: old.urls(first...), Names: []string{staleName}})
 	contends := r.crowd(1, contender.Plan{URLs: old.urls(first...)})[0]
@@ -89,13 +89,13 @@ func (r *run) rollOut(o rollout) {
 			Names: []string{name, heldName, staleName, freeName}, Rest: 100 * time.Millisecond}))
 	}
 	if o.dead {
-		r.must(r.pause(r.n - 1))
+		r.Freeze(r.n - 1)
 	}
 	for k, to := range o.lists[1:] {
 		holder = o.change(o.lists[k], to, crowd, holder)
 	}
 	if o.dead { // it still has the first list
-		r.must(r.unpause(r.n - 1))
+		r.Thaw(r.n - 1)
 		r.let(r.lease)
 	}
 	next, _ := r.holds(contender.Plan{URLs: r.urls(last...), Names: []string{staleName}})
@@ -196,22 +196,22 @@ func (o *rollout) during(act func(), lists ...[]int) {
 	o.faults++
 	switch o.faults % 3 {
 	case 1:
-		o.must(o.kill(victim))
+		o.Kill(victim)
 		act()
 		o.let(o.lease / 2)
-		o.must(o.restart(victim))
+		o.Restart(victim)
 		o.let(o.lease + o.lease/2) // quarantine, and a renewal that repairs
 	case 2:
-		o.must(o.pause(victim))
+		o.Freeze(victim)
 		act()
 		o.let(o.lease)
-		o.must(o.unpause(victim))
+		o.Thaw(victim)
 		o.let(o.lease / 2)
 	default:
-		o.cut(o.theirs, victim)
+		o.theirs.Partition(victim)
 		act()
 		o.let(o.lease)
-		o.heal(o.theirs, victim)
+		o.theirs.Heal(victim)
 	}
 }
 

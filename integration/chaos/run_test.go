@@ -9,13 +9,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
-	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
 )
@@ -44,12 +45,12 @@ const library = "library"
 
 // scenario is a schedule of faults. It is named for what it shows.
 type scenario struct {
-	name  string
-	shows string
-	lease time.Duration                        // and max lease; 0 for defaultLease
-	disks [][]string                           // arguments of the masters, in turn; none for no disk
-	start func(args ...string) (server, error) // starts a master; nil for startServer
-	play  func(*run)
+	name   string
+	shows  string
+	lease  time.Duration // and max lease; 0 for defaultLease
+	disks  [][]string    // arguments of the masters, in turn; none for no disk
+	clocks bool          // of the masters can be stepped
+	play   func(*run)
 
 	slots   int  // of the semaphore that clients contend for; 0 for a lock
 	spares  int  // masters alongside those that clients begin with, in the last places
@@ -93,49 +94,20 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 	testkit.Must(t, err)
 	r.registers, err = serveRegisters()
 	testkit.Must(t, err)
-	if s.start == nil {
-		s.start = startServer
-	}
 	if s.spares > 0 { // to compile it under the locks would take the machine from them
 		_, err := program(command)
 		testkit.Must(t, err)
 	}
-	if s.replicas > 0 {
-		r.cluster, err = newReplicated(n, s.replicas, t.Logf)
-	} else {
-		r.cluster, err = newCluster(n+s.spares, s.start, s.disks, t.Logf)
-	}
-	if err != nil {
-		r.registers.close()
-		if errors.Is(err, redistest.ErrNoServer) {
-			lab.report.note("no failover was played: there is no redis-server on this machine, and failovers need processes")
-			t.Skipf("SKIPPED: %v", err)
-		}
-		if errors.Is(err, errNoSteps) {
-			lab.report.note(err.Error())
-			t.Skipf("SKIPPED: %v", err)
-		}
-		t.Fatal(err)
-	}
-	r.query = failoverQuery(kind, s.replicas)
-	defer func() { // after any outcome
-		for _, w := range r.workers {
-			w.cmd.Process.Kill()
-			<-w.exited
-			w.orders.Close()
-		}
-		r.endWatch()
-		if err := r.cluster.stop(); err != nil {
-			t.Error(err)
-		}
-		r.registers.close()
-		left, err := lab.backend.left()
-		more, _ := steppables.left()
-		if left = append(left, more...); err != nil || len(left) > 0 {
+	t.Cleanup(func() { // after the masters' end
+		left, err := leftOver()
+		if err != nil || len(left) > 0 {
 			t.Errorf("left behind: %q, %v", left, err)
 		}
 		if leak := goleak.Find(append(notOurs(), before)...); leak != nil {
 			t.Error(leak)
+		}
+		if t.Skipped() {
+			lab.report.note(s.name + " was not played: what it needs is not on this machine")
 		}
 		if t.Failed() {
 			kept, err := lab.scratch.keep(r.dir)
@@ -143,10 +115,17 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 		} else {
 			os.RemoveAll(r.dir)
 		}
+	})
+	defer func() { // after any outcome
+		for _, w := range r.workers {
+			w.cmd.Process.Kill()
+			<-w.exited
+			w.orders.Close()
+		}
+		r.endWatch()
+		r.registers.close()
 	}()
-	if !s.founded {
-		testkit.Must(t, r.admit(r.lease))
-	}
+	r.cluster = s.start(r)
 	if drawing() && marked(kind) {
 		r.endWatch = r.watch()
 	}
@@ -160,6 +139,12 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 	lab.report.add(r.result)
 	t.Logf("%v", r.result)
 	return r.result
+}
+
+// leftOver lists what is left of a scenario's masters. The network and the image are of all scenarios.
+func leftOver() ([]string, error) {
+	all, err := backstage.OfBackend(lab.backend).Left()
+	return slices.DeleteFunc(all, func(one string) bool { return !strings.HasPrefix(one, "container") }), err
 }
 
 // play runs the schedule until it ends or is abandoned.

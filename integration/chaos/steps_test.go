@@ -4,11 +4,9 @@ package chaos
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -159,39 +157,6 @@ func (r *run) note(format string, args ...any) {
 	r.result.Notes = append(r.result.Notes, fmt.Sprintf(format, args...))
 }
 
-// all does the same to the masters in [from, to), at once.
-func (r *run) all(from, to int, do func(int) error) {
-	r.t.Helper()
-	errs := make([]error, to)
-	var doing sync.WaitGroup
-	for i := from; i < to; i++ {
-		doing.Go(func() { errs[i] = do(i) })
-	}
-	doing.Wait()
-	r.must(errors.Join(errs...))
-}
-
-// loseRepliesOf is loseReplies of the first masters.
-func (r *run) loseRepliesOf(p *paths, masters int) {
-	for i := range masters {
-		r.loseReplies(p, i)
-	}
-}
-
-func (r *run) cutAll(p *paths) {
-	for i := range r.n {
-		r.cut(p, i)
-	}
-}
-
-func (r *run) healAll(all ...*paths) {
-	for _, p := range all {
-		for i := range r.n {
-			r.heal(p, i)
-		}
-	}
-}
-
 // reported reports whether a contender ever did something.
 func reported(w *worker, did string) bool {
 	return slices.ContainsFunc(w.all(), func(p contender.Report) bool { return p.Did == did })
@@ -213,9 +178,9 @@ func (r *run) stopClient(w *worker) {
 }
 
 func (r *run) continueClient(w *worker) {
-	r.log("+%v SIGCONT client %d", time.Since(r.began).Round(time.Millisecond), w.plan.Client)
+	r.Notes.Log("SIGCONT client %d", w.plan.Client)
 	r.must(w.signal(syscall.SIGCONT))
-	r.tracks.End(ofClient(w)+" process", "")
+	r.Notes.Tracks.End(ofClient(w)+" process", "")
 }
 
 // killClient ends a contender as a crash would.

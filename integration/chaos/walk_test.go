@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos"
 	"github.com/quorumlock/quorumlock/integration/contender"
 )
 
@@ -110,11 +111,11 @@ func (w *walker) heal(now time.Time) {
 }
 
 // during begins a fault that ends later. The master is busy until then.
-func (w *walker) during(i int, begin, end func(int) error) {
-	w.must(begin(i))
+func (w *walker) during(i int, begin, end func(...int)) {
+	begin(i)
 	w.busy[i] = true
 	w.later(func() {
-		w.must(end(i))
+		end(i)
 		w.busy[i] = false
 	})
 }
@@ -143,16 +144,17 @@ func (w *walker) faults() []func() bool {
 			return i >= 0
 		}
 	}
-	all := []func() bool{
-		at(w.killed), at(w.crashed), w.tailLost, at(w.paused), at(w.filled), w.resynced, at(w.replaced),
-		at(func(i int) { w.must(w.scriptFlush(i)) }), at(func(i int) { w.must(w.flushAll(i)) }), at(func(i int) { w.must(w.clientKill(i)) }),
-		at(w.clientsPaused), at(w.partitioned), at(w.repliesLost), at(w.requestsLost), at(w.slowed),
+	forNow := func(begin, end func(...int)) func() bool { return at(func(i int) { w.during(i, begin, end) }) }
+	return []func() bool{
+		forNow(w.Kill, w.Restart), forNow(w.Freeze, w.Thaw), forNow(w.Partition, w.Heal), forNow(w.fill, w.drain),
+		at(func(i int) { w.crash(i) }), w.tailLost, w.resynced, at(w.replaced), at(w.clientsPaused),
+		at(w.scriptFlush), at(func(i int) { w.Flush(i) }), at(w.clientKill),
+		w.onPath((*quorumchaos.Cluster).Partition), w.onPath((*quorumchaos.Cluster).LoseReplies),
+		w.onPath((*quorumchaos.Cluster).LoseRequests), w.onPath(func(c *quorumchaos.Cluster, i ...int) {
+			c.Slow(100*time.Millisecond, 80*time.Millisecond, i...)
+		}),
 		w.clientStopped, w.clientStopped, w.clientStopped, w.clientKilled,
 	}
-	if w.canDisconnect() {
-		all = append(all, at(w.unplugged))
-	}
-	return all
 }
 
 // step begins the next fault that can begin.
@@ -170,11 +172,6 @@ func (w *walker) step() {
 	}
 }
 
-func (w *walker) killed(i int)  { w.during(i, w.kill, w.restart) }
-func (w *walker) crashed(i int) { w.must(w.crash(i)) }
-func (w *walker) paused(i int)  { w.during(i, w.pause, w.unpause) }
-func (w *walker) filled(i int)  { w.during(i, w.fill, w.drain) }
-
 // tailLost restarts a master without the end of its append-only file.
 func (w *walker) tailLost() bool {
 	i := w.free()
@@ -184,8 +181,6 @@ func (w *walker) tailLost() bool {
 	w.during(i, w.loseTail, w.crash)
 	return true
 }
-
-func (w *walker) unplugged(i int) { w.during(i, w.disconnect, w.reconnect) }
 
 // resynced makes a master the replica of another for a while.
 func (w *walker) resynced() bool {
@@ -199,47 +194,37 @@ func (w *walker) resynced() bool {
 		return false
 	}
 	w.busy[of] = true
-	w.during(i, func(i int) error { return w.replicaOf(i, of) }, func(i int) error {
+	w.during(i, func(...int) { w.replicaOf(i, of) }, func(...int) {
 		w.busy[of] = false
-		return w.independent(i)
+		w.independent(i)
 	})
 	return true
 }
 
 // replaced puts a replica in a master's place.
 func (w *walker) replaced(i int) {
-	replica, err := w.replica(i)
-	w.must(err)
-	w.must(w.promote(replica, i))
+	w.Promote(w.Replica(i), i)
 }
 
 // clientsPaused ends by itself.
 func (w *walker) clientsPaused(i int) {
 	d := time.Duration(w.rng.Int64N(int64(w.lease)))
-	w.must(w.clientPause(i, d))
+	w.clientPause(i, d)
 	w.busy[i] = true
 	w.cures = append(w.cures, cure{time.Now().Add(d), func() { w.busy[i] = false }})
 }
 
-func (w *walker) partitioned(i int)  { w.onPath(i, w.cut) }
-func (w *walker) repliesLost(i int)  { w.onPath(i, w.loseReplies) }
-func (w *walker) requestsLost(i int) { w.onPath(i, w.loseRequests) }
-
-func (w *walker) slowed(i int) {
-	w.onPath(i, func(p *paths, i int) { w.slow(p, i, 100*time.Millisecond, 80*time.Millisecond) })
-}
-
 // onPath puts a fault on one group's path. The master is busy for the other group, too, so faults
 // do not pile up.
-func (w *walker) onPath(i int, begin func(*paths, int)) {
-	p := w.groups[w.rng.IntN(len(w.groups))]
-	w.during(i, func(i int) error {
-		begin(p, i)
-		return nil
-	}, func(i int) error {
-		w.run.heal(p, i)
-		return nil
-	})
+func (w *walker) onPath(fault func(*quorumchaos.Cluster, ...int)) func() bool {
+	return func() bool {
+		i := w.free()
+		if i >= 0 {
+			p := w.groups[w.rng.IntN(len(w.groups))]
+			w.during(i, func(i ...int) { fault(p.Cluster, i...) }, p.Heal)
+		}
+		return i >= 0
+	}
 }
 
 // clientStopped stops a client for a while.

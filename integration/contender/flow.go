@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
+	"github.com/quorumlock/quorumlock/internal/register"
 )
 
 const unlockBound = 3 * time.Second
@@ -80,7 +81,7 @@ type held struct {
 // use reads the register, and after a while writes the value plus one.
 func (h *held) use() error {
 	value, err := h.register.read(h.name, h.lock.Token())
-	if errors.Is(err, history.ErrStale) {
+	if errors.Is(err, register.ErrStale) {
 		h.report(Report{Did: Stale, Name: h.name, Token: h.lock.Token()})
 		return nil
 	}
@@ -97,7 +98,7 @@ func (h *held) use() error {
 		return nil
 	}
 	switch err := h.register.write(h.name, h.lock.Token(), value+1); {
-	case errors.Is(err, history.ErrStale):
+	case errors.Is(err, register.ErrStale):
 		h.report(Report{Did: Stale, Name: h.name, Token: h.lock.Token()})
 	case err != nil:
 		return err

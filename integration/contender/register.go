@@ -6,7 +6,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
+	"github.com/quorumlock/quorumlock/internal/register"
 )
 
 const registerBound = 10 * time.Second // the register is not under test
@@ -61,7 +61,7 @@ func (r *registerConn) do(a Access) (int, error) {
 	case err != nil:
 		return 0, fmt.Errorf("contender: register: %w", err)
 	case answer.Stale:
-		return 0, history.ErrStale
+		return 0, register.ErrStale
 	case answer.Err != "":
 		return 0, fmt.Errorf("contender: register: %s", answer.Err)
 	}

@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/contrib/quorumchaos/containers"
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos"
+	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -27,7 +28,7 @@ const (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recipe is the compose file with this run's image, ports and labels. The reaper of package containers removes what has
+// recipe is the compose file with this run's image, ports and labels. The reaper of quorumchaos removes what has
 // the label.
 type recipe struct {
 	files []string
@@ -35,13 +36,13 @@ type recipe struct {
 	urls  []string
 }
 
-func newRecipe(t *testing.T, e *containers.Engine) recipe {
+func newRecipe(t *testing.T, e *backstage.Backend) recipe {
 	t.Helper()
 	r := recipe{
-		files: []string{"-f", composeFile, "-f", filepath.Join(t.TempDir(), "labels.yaml"), "-p", "quorumlock" + strings.ToLower(e.Run())},
-		env:   append(os.Environ(), "REDIS_IMAGE="+e.Image()),
+		files: []string{"-f", composeFile, "-f", filepath.Join(t.TempDir(), "labels.yaml"), "-p", "quorumlock" + strings.ToLower(e.Run)},
+		env:   append(os.Environ(), "REDIS_IMAGE="+e.Image),
 	}
-	labels := fmt.Sprintf("labels: {%s: %q}\n", containers.Label, e.Run())
+	labels := fmt.Sprintf("labels: {%s: %q}\n", backstage.Label, e.Run)
 	override := "networks:\n  default:\n    " + labels + "services:\n"
 	for _, letter := range []string{"a", "b", "c"} {
 		port, held, err := redistest.ClaimPort()
@@ -72,13 +73,13 @@ func TestTheComposeFile(t *testing.T) {
 	if _, err := exec.LookPath("docker-compose"); err != nil {
 		t.Skipf("SKIPPED, needs docker-compose: %v", err)
 	}
-	e, err := containers.Open()
-	if errors.Is(err, containers.ErrNoEngine) {
+	e, err := quorumchaos.Open("containers")
+	if errors.Is(err, backstage.ErrNone) {
 		t.Skipf("SKIPPED, needs a container engine: %v", err)
 	}
 	must(t, err)
 	t.Cleanup(func() { must(t, e.Close()) })
-	r := newRecipe(t, e)
+	r := newRecipe(t, backstage.OfBackend(e))
 	t.Cleanup(func() { r.compose(t, "down", "--volumes", "--timeout", "1") })
 	r.compose(t, "up", "-d")
 	ctx, cancel := context.WithTimeout(t.Context(), composeBound)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/register"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -23,7 +24,7 @@ type world struct {
 	start     time.Time
 	trace     *trace
 	log       *history.Log
-	registers map[string]*history.Register
+	registers map[string]*register.Register
 	masters   []*fakeredis.Master
 	net       *network
 	machines  []*machine
@@ -51,9 +52,9 @@ func play(t *testing.T, p *plan) *world {
 }
 
 func newWorld(p *plan) *world {
-	w := &world{plan: p, log: &history.Log{}, registers: map[string]*history.Register{}, counts: map[string]int{}}
+	w := &world{plan: p, log: &history.Log{}, registers: map[string]*register.Register{}, counts: map[string]int{}}
 	for _, name := range p.names {
-		w.registers[name] = &history.Register{}
+		w.registers[name] = &register.Register{}
 	}
 	return w
 }
@@ -345,7 +346,9 @@ func (w *world) waited(d time.Duration) {
 func (w *world) violations(honest bool) []history.Violation {
 	all := history.Check(w.log.Events(), history.Options{HonestClocks: honest})
 	for _, name := range w.plan.names {
-		all = append(all, w.registers[name].Check()...)
+		for _, v := range w.registers[name].Check() {
+			all = append(all, history.Violation(v))
+		}
 	}
 	return all
 }

@@ -11,7 +11,7 @@ const maxToken = 1<<53 - 1
 
 // Violation is a broken guarantee.
 type Violation struct {
-	Rule   string // "overlap", "token", "porcupine" and "log" of [Check], "crowd" of [CheckCrowd], "register" of [CheckAccesses]
+	Rule   string // "overlap", "token", "porcupine" and "log" of [Check], "crowd" of [CheckCrowd], "register" of the judge
 	Detail string // a text with the name, and the holds with owner, token and times since Options.Origin
 	At     int64  // when it showed, by the events' clock; [Unknown] if no instant stands out
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
+	"github.com/quorumlock/quorumlock/internal/register"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -27,16 +28,16 @@ type Judge struct {
 	mu       sync.Mutex
 	timeline timeline
 	events   []history.Event
-	open     []*hold                     // whose end has not been reported
-	sizes    map[string]int              // of semaphores
-	accepted map[string][]history.Access // by resource
-	checked  bool                        // since the last report
+	open     []*hold                      // whose end has not been reported
+	sizes    map[string]int               // of semaphores
+	accepted map[string][]register.Access // by resource
+	checked  bool                         // since the last report
 }
 
 // New returns a judge. At the end of the test it checks what was reported, and a violation fails the test, unless the
 // test itself has called Check since the last report.
 func New(tb testing.TB) *Judge {
-	j := &Judge{began: time.Now(), accepted: map[string][]history.Access{}, sizes: map[string]int{}}
+	j := &Judge{began: time.Now(), accepted: map[string][]register.Access{}, sizes: map[string]int{}}
 	tb.Cleanup(func() {
 		j.mu.Lock()
 		checked := j.checked
@@ -204,20 +205,20 @@ func (j *Judge) Add(events ...history.Event) {
 
 // Read reports that a resource has answered a read. Resources report in the order in which they answer and accept.
 func (j *Judge) Read(resource string, token uint64, value any) {
-	j.access(resource, history.Access{Token: token, Value: fmt.Sprint(value)})
+	j.access(resource, register.Access{Token: token, Value: fmt.Sprint(value)})
 }
 
 // Wrote reports that a resource has accepted a write.
 func (j *Judge) Wrote(resource string, token uint64, value any) {
-	j.access(resource, history.Access{Token: token, Value: fmt.Sprint(value), Write: true})
+	j.access(resource, register.Access{Token: token, Value: fmt.Sprint(value), Write: true})
 }
 
-func (j *Judge) access(resource string, a history.Access) {
+func (j *Judge) access(resource string, a register.Access) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	a.At = j.now()
 	if len(j.accepted[resource]) == 0 && !a.Write { // what it had before the test
-		j.accepted[resource] = []history.Access{{Value: a.Value, Write: true}}
+		j.accepted[resource] = []register.Access{{Value: a.Value, Write: true}}
 	}
 	j.timeline.add(a.At, "%s: %v", resource, a)
 	j.accepted[resource], j.checked = append(j.accepted[resource], a), false
@@ -243,9 +244,9 @@ func (j *Judge) Check() error {
 	all := history.Check(writers, history.Options{HonestClocks: true, Origin: origin})
 	all = slices.Concat(all, j.withReaders(reads), j.crowds())
 	for _, resource := range slices.Sorted(maps.Keys(j.accepted)) {
-		for _, v := range history.CheckAccesses(j.accepted[resource]) {
+		for _, v := range register.Check(j.accepted[resource]) {
 			v.Detail = resource + ": " + v.Detail
-			all = append(all, v)
+			all = append(all, history.Violation(v))
 		}
 	}
 	if len(all) == 0 {

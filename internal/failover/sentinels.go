@@ -32,17 +32,17 @@ var periods = []any{"SENTINEL", "DEBUG", "INFO-PERIOD", 500, "ASK-PERIOD", 100, 
 
 // Sentinels are three Sentinels, and the groups that they watch.
 type Sentinels struct {
-	Groups []*Group
+	Groups   []*Group
+	Watchers []*redistest.Master // the Sentinels
 
-	dir       string
-	fleets    []*redistest.Fleet
-	sentinels []*redistest.Master
+	dir    string
+	fleets []*redistest.Fleet
 }
 
-// Start starts that many groups, master-1 and so on, each a primary with that many replicas, and the Sentinels, which
+// Start starts that many groups, master-0 and so on, each a primary with that many replicas, and the Sentinels, which
 // call a primary down when it has not answered for 500 ms. It returns when the replicas have their primary's data and
-// the Sentinels know all of them. args are for every server; without --appendonly yes it keeps nothing on disk. Start
-// returns an error if this machine has no redis-server.
+// the Sentinels know all of them. args are for every server; without --appendonly yes it keeps nothing on disk. The
+// error wraps redistest.ErrNoServer if this machine has no redis-server.
 func Start(groups, replicas int, args ...string) (*Sentinels, error) {
 	s := &Sentinels{}
 	if err := s.start(groups, replicas, args); err != nil {
@@ -57,7 +57,7 @@ func (s *Sentinels) start(groups, replicas int, args []string) (err error) {
 	}
 	var conf strings.Builder
 	for i := range groups {
-		g := &Group{Name: fmt.Sprintf("master-%d", i+1), of: s}
+		g := &Group{Name: fmt.Sprintf("master-%d", i), of: s}
 		s.Groups = append(s.Groups, g)
 		for range 1 + replicas {
 			one, err := startServer(args...)
@@ -84,7 +84,7 @@ func (s *Sentinels) start(groups, replicas int, args []string) (err error) {
 		if err != nil {
 			return err
 		}
-		s.fleets, s.sentinels = append(s.fleets, fleet), append(s.sentinels, fleet.Masters[0])
+		s.fleets, s.Watchers = append(s.fleets, fleet), append(s.Watchers, fleet.Masters[0])
 		_, _ = fleet.Masters[0].Do(periods...)
 	}
 	if !poll.Until(readyBound, s.ready) {
@@ -96,7 +96,7 @@ func (s *Sentinels) start(groups, replicas int, args []string) (err error) {
 // ready reports whether each Sentinel knows the others and all replicas, and these have their primaries' data.
 func (s *Sentinels) ready() bool {
 	for _, g := range s.Groups {
-		for _, one := range s.sentinels {
+		for _, one := range s.Watchers {
 			others, err := redis.Values(one.Do("SENTINEL", "SENTINELS", g.Name))
 			replicas, failed := redis.Values(one.Do("SENTINEL", "REPLICAS", g.Name))
 			if err != nil || failed != nil || len(others) != sentinels-1 || len(replicas) != len(g.Servers)-1 {
@@ -116,7 +116,7 @@ func (s *Sentinels) ready() bool {
 // URLs returns the groups' URLs, for redlock.Open: clients ask the Sentinels where the primary is.
 func (s *Sentinels) URLs() (all []string) {
 	var hosts []string
-	for _, one := range s.sentinels {
+	for _, one := range s.Watchers {
 		hosts = append(hosts, one.Addr())
 	}
 	for _, g := range s.Groups {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	dc "github.com/ory/dockertest/v3/docker"
+
+	"github.com/quorumlock/quorumlock/internal/backstage"
 )
 
 // reaperRun names, in the environment, the run that a copy of the test binary cleans up after.
@@ -113,7 +115,7 @@ func remove(client *dc.Client, run string) error {
 // list names everything with the run's label, as "container ID". Containers come first: what they
 // use is removed after them.
 func list(client *dc.Client, run string) ([]string, error) {
-	filter := map[string][]string{"label": {Label + "=" + run}}
+	filter := map[string][]string{"label": {backstage.Label + "=" + run}}
 	var all []string
 	containers, err := client.ListContainers(dc.ListContainersOptions{All: true, Filters: filter})
 	if err != nil {
@@ -122,7 +124,7 @@ func list(client *dc.Client, run string) ([]string, error) {
 	for _, c := range containers {
 		all = append(all, "container "+c.ID)
 	}
-	networks, err := client.FilteredListNetworks(dc.NetworkFilterOpts{"label": {Label + "=" + run: true}})
+	networks, err := client.FilteredListNetworks(dc.NetworkFilterOpts{"label": {backstage.Label + "=" + run: true}})
 	if err != nil {
 		return nil, err
 	}

@@ -18,14 +18,13 @@ import (
 
 	"github.com/ory/dockertest/v3"
 	dc "github.com/ory/dockertest/v3/docker"
+
+	"github.com/quorumlock/quorumlock/internal/backstage"
 )
 
 // ErrNoEngine is wrapped by [Open]'s error without a container engine, or without one whose
 // containers have reachable addresses.
 var ErrNoEngine = errors.New("no container engine")
-
-// Label is the label of everything that an Engine makes. Its value is the id of the run.
-const Label = "quorumlock.run"
 
 const (
 	reachBound  = 20 * time.Second // from a container's start to the reply to PING, on a busy machine
@@ -121,7 +120,9 @@ func (e *Engine) makeNetwork() (err error) {
 	return err // another process took the range each time
 }
 
-func (e *Engine) labelled(o *dc.CreateNetworkOptions) { o.Labels = map[string]string{Label: e.run} }
+func (e *Engine) labelled(o *dc.CreateNetworkOptions) {
+	o.Labels = map[string]string{backstage.Label: e.run}
+}
 
 // address returns an address that no container has.
 func (e *Engine) address() (netip.Addr, error) {

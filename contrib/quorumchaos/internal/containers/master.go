@@ -12,6 +12,7 @@ import (
 	"github.com/ory/dockertest/v3"
 	dc "github.com/ory/dockertest/v3/docker"
 
+	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
@@ -56,7 +57,7 @@ func (m *Master) create() error {
 	resource, err := e.pool.RunWithOptions(&dockertest.RunOptions{
 		Repository: e.image.repository, Tag: e.image.tag, Cmd: append(command, m.args...),
 		// NetworkID, not the option Networks: that one writes to data that masters share.
-		Labels: map[string]string{Label: e.run}, NetworkID: e.network.Network.ID,
+		Labels: map[string]string{backstage.Label: e.run}, NetworkID: e.network.Network.ID,
 	}, func(host *dc.HostConfig) { host.PublishAllPorts = false })
 	if err != nil {
 		return err
@@ -73,9 +74,6 @@ func (m *Master) create() error {
 
 // Addr returns host:port, the same over the master's whole life.
 func (m *Master) Addr() string { return m.address.String() + ":" + port }
-
-// URL returns redis://host:port.
-func (m *Master) URL() string { return "redis://" + m.Addr() }
 
 // Kill ends the server with SIGKILL, paused or not. Its disk stays.
 func (m *Master) Kill() error {
@@ -119,6 +117,26 @@ func (m *Master) Replace() error {
 		return m.wrap("replace", err)
 	}
 	return m.wrap("replace", m.create())
+}
+
+// Become ends the server for good. Another master's takes its address, and that one ends.
+func (m *Master) Become(other *Master) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	if err := m.remove(); err != nil {
+		return m.wrap("replace", err)
+	}
+	m.id, other.id, other.stopped = other.id, "", true
+	defer m.engine.giveBack(other.address)
+	if err := m.unplug(); err != nil {
+		return m.wrap("disconnect", err)
+	}
+	if err := m.plug(); err != nil {
+		return m.wrap("reconnect", err)
+	}
+	return m.wrap("replace", m.awaitPong())
 }
 
 // Freeze pauses the container: the kernel still accepts connections and bytes for it, nothing

@@ -1,14 +1,28 @@
-package history
+// Package register is a resource behind a lock: fenced, and judged by the accesses that it acknowledged.
+package register
 
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 )
 
 // ErrStale is wrapped by the errors of [Register.Read] and [Register.Write] for a token lower than
 // one seen before.
-var ErrStale = errors.New("history: stale token")
+var ErrStale = errors.New("register: stale token")
+
+// Unknown is the At of a violation that showed at no instant in particular.
+const Unknown int64 = math.MaxInt64
+
+// Violation is a write that was lost, or an access out of order: a history.Violation.
+type Violation struct {
+	Rule   string // "register"
+	Detail string
+	At     int64
+}
+
+func (v Violation) String() string { return v.Rule + ": " + v.Detail }
 
 // Register is a resource that a lock protects, in memory: one value, fenced. It refuses tokens
 // lower than it has seen, and so must lose no acknowledged write, even when a paused holder goes on
@@ -96,10 +110,10 @@ func (r *Register) Check() []Violation {
 	return all
 }
 
-// CheckAccesses returns the writes that were lost, as violations of the rule "register", and accesses with
+// Check returns the writes that were lost, as violations of the rule "register", and accesses with
 // a lower token than one before: see [Register.Check]. The accesses are those to one resource, in the order
 // in which it acknowledged them. It had the value "" at first.
-func CheckAccesses(accepted []Access) []Violation {
+func Check(accepted []Access) []Violation {
 	all, _ := lost(accepted)
 	return all
 }

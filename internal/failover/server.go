@@ -106,7 +106,7 @@ type Group struct {
 func (g *Group) Primary() (*Server, error) {
 	votes := map[string]int{}
 	var errs []error
-	for _, one := range g.of.sentinels {
+	for _, one := range g.of.Watchers {
 		addr, err := redis.Strings(one.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", g.Name))
 		if err != nil || len(addr) != 2 {
 			errs = append(errs, fmt.Errorf("%s: the primary's address is %q: %w", one.Addr(), addr, err))
@@ -115,7 +115,7 @@ func (g *Group) Primary() (*Server, error) {
 		votes[net.JoinHostPort(addr[0], addr[1])]++
 	}
 	for _, s := range g.Servers {
-		if votes[s.door.Addr()] > len(g.of.sentinels)/2 {
+		if votes[s.door.Addr()] > len(g.of.Watchers)/2 {
 			return s, nil
 		}
 	}
@@ -126,7 +126,7 @@ func (g *Group) Primary() (*Server, error) {
 // replica, or are in a failover.
 func (g *Group) Failover() error {
 	var errs []error
-	for _, one := range g.of.sentinels {
+	for _, one := range g.of.Watchers {
 		_, err := one.Do("SENTINEL", "FAILOVER", g.Name)
 		if err == nil {
 			return nil

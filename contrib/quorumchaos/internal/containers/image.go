@@ -18,6 +18,8 @@ import (
 	dc "github.com/ory/dockertest/v3/docker"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+
+	"github.com/quorumlock/quorumlock/internal/backstage"
 )
 
 const (
@@ -77,7 +79,7 @@ func buildImage(pool *dockertest.Pool, run string) (image, error) {
 	built.kind = server.String() + " of this machine"
 	var said bytes.Buffer
 	err = pool.Client.BuildImage(dc.BuildImageOptions{
-		Name: built.repository + ":" + built.tag, Labels: map[string]string{Label: run}, InputStream: layout,
+		Name: built.repository + ":" + built.tag, Labels: map[string]string{backstage.Label: run}, InputStream: layout,
 		OutputStream:   &said,
 		RmTmpContainer: true, ForceRmTmpContainer: true, Context: ctx,
 	})

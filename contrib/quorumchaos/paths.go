@@ -1,0 +1,64 @@
+package quorumchaos
+
+import (
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/forward"
+)
+
+// group is a group of clients, whose paths to the masters are relays.
+type group struct {
+	name   string // "" for all clients
+	relays []*forward.Forward
+}
+
+// Apart returns the masters as one group of clients reaches them, by URLs of its own. Partition and Heal of what it
+// returns, and LoseReplies, LoseRequests and Slow, are between this group and the masters. All other faults are the same.
+func (c *Cluster) Apart(name string) *Cluster {
+	c.tb.Helper()
+	g := &Cluster{deployment: c.deployment, group: group{name: name}}
+	for i, m := range c.masters {
+		relay, err := forward.New(m.Addr())
+		c.must(err)
+		c.tb.Cleanup(relay.Close)
+		g.group.relays = append(g.group.relays, relay)
+		g.urls = append(g.urls, c.named("redis://"+relay.Addr(), i))
+	}
+	in := *c.inside()
+	in.Relays = g.group.relays
+	g.lend(in)
+	return g
+}
+
+func lose(f *forward.Forward) { f.Lose() }
+func heal(f *forward.Forward) { f.Heal() }
+
+// LoseReplies loses what masters say to the group: they do what it asks. Heal ends it.
+func (c *Cluster) LoseReplies(i ...int) {
+	c.onPath("LoseReplies", i, mute, (*forward.Forward).LoseReplies)
+}
+
+// LoseRequests loses what the group asks masters. Heal ends it.
+func (c *Cluster) LoseRequests(i ...int) {
+	c.onPath("LoseRequests", i, deaf, (*forward.Forward).LoseRequests)
+}
+
+// Slow delays what the group asks masters, by latency give or take jitter. Heal ends it.
+func (c *Cluster) Slow(latency, jitter time.Duration, i ...int) {
+	c.onPath("Slow", i, slow, func(f *forward.Forward) { f.DelayRequests(latency, jitter) })
+}
+
+// onPath is a fault between a group and masters.
+func (c *Cluster) onPath(what string, hit []int, to state, do func(*forward.Forward)) {
+	c.tb.Helper()
+	for _, i := range hit {
+		if c.check(what, i); c.group.name == "" {
+			c.tb.Fatalf("quorumchaos: %s(%d): want a group of clients, from Apart", what, i)
+		}
+		row := c.names[i] + " ↔ " + c.group.name
+		if c.note(what, i, row, to); to == up {
+			c.notes.Tracks.End(row, "")
+		}
+		do(c.group.relays[i])
+	}
+}
