@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -32,14 +31,6 @@ func mustSay(t *testing.T, r pipeline.Result, words string) {
 	}
 }
 
-// ofEVALSHA returns a number of the server's statistics of EVALSHA, which it has run.
-func ofEVALSHA(t *testing.T, m *redistest.Master, field string) (n int) {
-	t.Helper()
-	_, text, _ := strings.Cut(testkit.Info(t, m, "commandstats", "cmdstat_evalsha"), field)
-	fmt.Sscan(text, &n)
-	return n
-}
-
 func TestARefusedReleaseIsCarriedOutOnceAllowed(t *testing.T) {
 	for what, refuse := range map[string]struct {
 		begin, end []any
@@ -51,7 +42,8 @@ func TestARefusedReleaseIsCarriedOutOnceAllowed(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			m, n := asApp(t)
+			log := &lines{}
+			m, n := asApp(t, log.option())
 			var footprint pipeline.Footprint
 			mustGrant(t, await(t, start(n, "key", acquire("app:k", "o:1"), &footprint)))
 			testkit.Do(t, m, refuse.begin...)
@@ -61,6 +53,9 @@ func TestARefusedReleaseIsCarriedOutOnceAllowed(t *testing.T) {
 			if !exists(t, m, "app:k") {
 				t.Fatal("released")
 			}
+			testkit.Eventually(t, "the refusal logged", func() bool {
+				return log.logged("level=WARN", "release refused, tried again slowly", "app:k", "owner=o:1", refuse.code) == 1
+			})
 			testkit.Do(t, m, refuse.end...)
 			testkit.Eventually(t, "the key gone", func() bool { return len(keys(t, m)) == 0 })
 			mustGrant(t, do(t, n, acquire("app:k", "o:2")))
@@ -88,66 +83,6 @@ func TestARefusedOwedReleaseDelaysNoOtherCall(t *testing.T) {
 	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("app:new", "o:2"))) })
 	testkit.Do(t, m, "ACL", "SETUSER", "app", "~app:*")
 	testkit.Eventually(t, "the releases carried out", func() bool { return len(keys(t, m)) == 1 })
-}
-
-// Attempts that fail, beyond the bound of what is owed, push out no release of a lock: its key is deleted as soon as the server
-// allows it.
-func TestAttemptsThatFailPushOutNoReleaseOfALock(t *testing.T) {
-	m, n := asApp(t)
-	const locks, attempts = 20, 2500 // many more than are kept
-	var footprints [locks]pipeline.Footprint
-	for i := range footprints {
-		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &footprints[i])))
-	}
-	testkit.Do(t, m, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:*")
-	for i := range footprints {
-		footprints[i].Abandon()
-		mustSay(t, await(t, start(n, "key", release(fmt.Sprint("app:k", i), "o:1"), &footprints[i])), "NOPERM")
-	}
-	var answers []answer
-	for i := range attempts { // each is given up before its answer comes
-		footprint, owner := new(pipeline.Footprint), fmt.Sprint("o:", i+2)
-		answers = append(answers, start(n, "key", acquire("app:k", owner), footprint))
-		footprint.Abandon()
-		answers = append(answers, start(n, "key", release("app:k", owner), footprint))
-	}
-	for _, a := range answers {
-		mustSay(t, await(t, a), "NOPERM")
-	}
-	testkit.Do(t, m, "ACL", "SETUSER", "app", "~app:*")
-	testkit.Eventually(t, "the keys gone", func() bool { return len(keys(t, m)) == 0 })
-}
-
-// A later release of the same owner replaces the one that was refused.
-func TestALaterReleaseReplacesARefusedOne(t *testing.T) {
-	m, n := asApp(t)
-	var footprint pipeline.Footprint
-	mustGrant(t, await(t, start(n, "key", acquire("app:k", "o:1"), &footprint)))
-	testkit.Do(t, m, "ACL", "SETUSER", "app", "resetkeys", "~quorumlock:*")
-	mustSay(t, await(t, start(n, "key", release("app:k", "o:1"), &footprint)), "NOPERM")
-	testkit.Do(t, m, "ACL", "SETUSER", "app", "~app:*")
-	testkit.Must(t, await(t, start(n, "key", release("app:k", "o:1"), &footprint)).Err)
-	calls := func() int { return ofEVALSHA(t, m, "calls=") }
-	before := calls()
-	// Only time shows that the refused release is not resent.
-	quiet := time.NewTimer(time.Second)
-	defer quiet.Stop()
-	<-quiet.C
-	testkit.Equal(t, calls(), before, "calls, and none comes by itself")
-}
-
-func TestARefusedReleaseIsLoggedOnce(t *testing.T) {
-	redistest.Need(t, redistest.RejectedCalls)
-	log := &lines{}
-	m, n := asApp(t, log.option())
-	log.node = n
-	for i := range 20 {
-		mustSay(t, await(t, start(n, "key", release("other:bad", fmt.Sprint("o:", i)), new(pipeline.Footprint))), "NOPERM")
-	}
-	testkit.Eventually(t, "resent twice", func() bool { return ofEVALSHA(t, m, "rejected_calls=") >= 60 })
-	testkit.Eventually(t, "the refusal logged", func() bool { return log.logged() > 0 })
-	told := log.logged("level=WARN", "release refused, tried again slowly", "other:bad", "owner=o:0", "NOPERM")
-	testkit.Check(t, told == 1 && log.logged() == 1, "logged %q", log.text())
 }
 
 // Some refusals prove that nothing was carried out, others do not.
@@ -184,30 +119,5 @@ func TestRefusalsThatProveNothingDone(t *testing.T) {
 		}
 		testkit.Check(t, !c.void || !exists(t, m, "app:k"), "%s: void, and something was carried out", what)
 		testkit.Do(t, m, "DEL", "app:k")
-	}
-}
-
-// The refusals of other versions of Redis, and errors that prove nothing.
-func TestRefusalsOfOtherVersionsThatProveNothingDone(t *testing.T) {
-	for reply, void := range map[string]bool{
-		"-NOPERM No permissions to access a key\r\n":                                                                                 true,
-		"-NOPERM this user has no permissions to run the 'evalsha' command\r\n":                                                      true,
-		"-NOPERM ACL failure in script: User app has no permissions to run the 'pexpire' command script: f, on @user_script:88.\r\n": false,
-		"-ERR ACL failure in script: User app has no permissions to run the 'pexpire' command\r\n":                                   false,
-		"-ERR Error running script (call to f_1): @user_script:85: @user_script: 85: -MISCONF Redis is configured to save\r\n":       false,
-		"-ERR Error running script (call to f_1): @user_script:24: WRONGTYPE Operation against a key\r\n":                            false,
-		"-LOADING Redis is loading the dataset in memory\r\n":                                                                        true,
-		"-BUSY Redis is busy running a script.\r\n":                                                                                  true,
-		"-BUSYKEY what is this\r\n":                         false,
-		"-MASTERDOWN Link with MASTER is down\r\n":          true,
-		"-NOAUTH Authentication required.\r\n":              true,
-		"-MISCONF Errors writing to the AOF file\r\n":       true,
-		"-READONLY You can't write\r\n":                     true,
-		"-ERR something else\r\n":                           false,
-		"-UNKILLABLE Sorry the script already executed\r\n": false,
-	} {
-		_, n := replying(t, reply)
-		r := do(t, n, acquire("k", "o:1"))
-		testkit.Check(t, r.Err != nil && r.NothingDone == void, "%q: void %v, %v", reply, r.NothingDone, r.Err)
 	}
 }

@@ -135,20 +135,22 @@ func TestARefusedReleaseOfNothingIsNotKept(t *testing.T) {
 	for what, test := range map[string]struct {
 		replies []any // to the acquire, one after the other; nil: the connection dies
 		kept    bool
+		again   bool // its owner releases once more, and is heard
 	}{
-		"granted":                      {[]any{int64(7)}, true},
-		"held by another":              {[]any{[]any{bulk("held"), int64(5), int64(0), bulk("x:1")}}, false},
-		"quarantined":                  {[]any{[]any{bulk("quarantined"), int64(5)}}, false},
-		"not accepted":                 {[]any{[]any{bulk("marker"), bulk(""), bulk("0 run 30000 a d")}}, false},
-		"the key is forbidden":         {[]any{noKey}, false},
-		"a foreign key":                {[]any{noLock}, false},
-		"no memory":                    {[]any{oom}, false},
-		"a reply that proves nothing":  {[]any{noWrite}, true},
-		"a malformed reply":            {[]any{bulk("what?")}, true},
-		"resent, then forbidden":       {[]any{nil, noKey}, true},
-		"resent, then held":            {[]any{nil, []any{bulk("held"), int64(5), int64(0), bulk("x:1")}}, true},
-		"the script is sent as text":   {[]any{redis.Error("NOSCRIPT No matching script."), noKey}, false},
-		"the second request is denied": {[]any{int64(7), noKey}, true},
+		"granted":                      {replies: []any{int64(7)}, kept: true},
+		"granted, and released again":  {replies: []any{int64(7)}, again: true},
+		"held by another":              {replies: []any{[]any{bulk("held"), int64(5), int64(0), bulk("x:1")}}},
+		"quarantined":                  {replies: []any{[]any{bulk("quarantined"), int64(5)}}},
+		"not accepted":                 {replies: []any{[]any{bulk("marker"), bulk(""), bulk("0 run 30000 a d")}}},
+		"the key is forbidden":         {replies: []any{noKey}},
+		"a foreign key":                {replies: []any{noLock}},
+		"no memory":                    {replies: []any{oom}},
+		"a reply that proves nothing":  {replies: []any{noWrite}, kept: true},
+		"a malformed reply":            {replies: []any{bulk("what?")}, kept: true},
+		"resent, then forbidden":       {replies: []any{nil, noKey}, kept: true},
+		"resent, then held":            {replies: []any{nil, []any{bulk("held"), int64(5), int64(0), bulk("x:1")}}, kept: true},
+		"the script is sent as text":   {replies: []any{redis.Error("NOSCRIPT No matching script."), noKey}},
+		"the second request is denied": {replies: []any{int64(7), noKey}, kept: true},
 	} {
 		t.Run(what, func(t *testing.T) {
 			asked, released := 0, false
@@ -178,6 +180,10 @@ func TestARefusedReleaseOfNothingIsNotKept(t *testing.T) {
 				synctest.Wait()
 				if asked != len(test.replies) || !released {
 					t.Fatalf("%d requests, released %v: the test shows nothing", asked, released)
+				}
+				if test.again {
+					testkit.Must(t, r.pipe.Start(threeReleases()[0], footprints[0], nil))
+					synctest.Wait()
 				}
 				r.commands()
 				testkit.Pass(2 * maxRetryPause)

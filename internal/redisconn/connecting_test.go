@@ -122,4 +122,29 @@ func TestRefusesKeys(t *testing.T) {
 	}
 }
 
+// Some refusals prove that nothing was done, in the words of several versions of Redis. TestRefusalsThatProveNothingDone of
+// package node asks a server.
+func TestProvesNothingDone(t *testing.T) {
+	for reply, want := range map[string]bool{
+		"NOPERM No permissions to access a key":                                                                                 true,
+		"NOPERM this user has no permissions to run the 'evalsha' command":                                                      true,
+		"NOPERM ACL failure in script: User app has no permissions to run the 'pexpire' command script: f, on @user_script:88.": false,
+		"ERR ACL failure in script: User app has no permissions to run the 'pexpire' command":                                   false,
+		"ERR Error running script (call to f_1): @user_script:85: @user_script: 85: -MISCONF Redis is configured to save":       false,
+		"ERR Error running script (call to f_1): @user_script:24: WRONGTYPE Operation against a key":                            false,
+		"LOADING Redis is loading the dataset in memory":                                                                        true,
+		"BUSY Redis is busy running a script.":                                                                                  true,
+		"BUSYKEY what is this":                                                                                                  false,
+		"MASTERDOWN Link with MASTER is down":                                                                                   true,
+		"NOAUTH Authentication required.":                                                                                       true,
+		"MISCONF Errors writing to the AOF file":                                                                                true,
+		"READONLY You can't write":                                                                                              true,
+		"ERR something else":                                                                                                    false,
+		"UNKILLABLE Sorry the script already executed":                                                                          false,
+	} {
+		testkit.Equal(t, ProvesNothingDone(redis.Error(reply)), want, reply)
+	}
+	testkit.Check(t, !ProvesNothingDone(errors.New("connection reset")), "a broken connection proves it")
+}
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
