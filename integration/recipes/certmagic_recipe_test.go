@@ -1,6 +1,6 @@
 package recipes_test
 
-// docs/recipes.md quotes this file, from here on.
+// docs/recipes.md has its readers copy this file, from here on.
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package recipes_test runs the recipes for other projects' programs: docs/recipes.md quotes them.
+// Package recipes_test runs the recipes for other projects' programs: docs/recipes.md quotes them, or links to them.
 package recipes_test
 
 import (
