@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,13 +42,33 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// hold NAME: a process has the lock, until its end or the script's. It is the job of that name.
+// hold ID [ARGS...]: a process has the lock, until its end or the script's. ARGS are of quorumlock run, before the --; without
+// any the lock has the job's name.
 func (w *world) hold(ts *testscript.TestScript, _ bool, args []string) {
-	w.job(ts, false, append(args[:1:1], append(args, "--", "sh", "-c", "echo child=$$; echo ready; exec sleep 600")...))
-	w.prints(ts, false, []string{args[0], "ready\n"})
+	id := args[0]
+	if len(args) > 1 {
+		args = args[1:]
+	}
+	w.job(ts, false, append([]string{id}, append(args, "--", "sh", "-c", "echo child=$$; echo ready; exec sleep 600")...))
 }
 
-// job ID [VARIABLE=VALUE...] ARGS...: quorumlock run ARGS in the background, until the script's end.
+// killed ARGS...: as hold, and then run dies by SIGKILL, and its job with its group, as a unit's does.
+func (w *world) killed(ts *testscript.TestScript, _ bool, args []string) {
+	w.hold(ts, false, append([]string{"killed"}, args...))
+	j := w.jobs["killed"]
+	_, child, _ := strings.Cut(j.out.String(), "child=")
+	group, err := strconv.Atoi(strings.Fields(child)[0])
+	ts.Check(err)
+	ts.Check(j.Process.Kill())
+	<-j.exited
+	_ = syscall.Kill(-group, syscall.SIGKILL)
+	if !poll.Until(bound, func() bool { return !alive(group) }) {
+		ts.Fatalf("process %d is alive", group)
+	}
+}
+
+// job ID [VARIABLE=VALUE...] ARGS...: quorumlock run ARGS in the background, until the script's end. If the line has the word
+// ready, it waits until that is printed.
 func (w *world) job(ts *testscript.TestScript, _ bool, args []string) {
 	id, args := args[0], args[1:]
 	j := &job{exited: make(chan struct{})}
@@ -75,6 +96,9 @@ func (w *world) job(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Logf("job %s: %v\nstdout: %s\nstderr: %s", id, j.ProcessState, &j.out, &j.errs)
 	})
 	w.jobs[id] = j
+	if strings.Contains(strings.Join(args, " "), "ready") {
+		w.prints(ts, false, []string{id, "ready$"})
+	}
 }
 
 func (j *job) hasExited() bool {
@@ -118,18 +142,6 @@ func (w *world) ended(ts *testscript.TestScript, _ bool, args []string) {
 	_, _ = ts.Stderr().Write([]byte(j.errs.String()))
 	w.check(ts, j.args, j.out.String(), j.errs.String())
 	w.wantCode(ts, false, args[1:])
-}
-
-// die ID: run dies by SIGKILL, and then its job, which has printed its number as child, with its group, as a unit's does.
-func (w *world) die(ts *testscript.TestScript, _ bool, args []string) {
-	j := w.of(ts, args[0])
-	child := number(ts, j.out.String(), "child")
-	ts.Check(j.Process.Kill())
-	<-j.exited
-	_ = syscall.Kill(-child, syscall.SIGKILL)
-	if !poll.Until(bound, func() bool { return !alive(child) }) {
-		ts.Fatalf("process %d is alive", child)
-	}
 }
 
 // alive reports whether a process runs: one that has ended and was not waited for does not.

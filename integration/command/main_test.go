@@ -5,11 +5,10 @@
 // A script is a file in testdata, of the language of testscript (go doc github.com/rogpeppe/go-internal/testscript) with
 // the verbs of this package: each is a method whose comment begins with its line.
 //
-//	masters a b c                        # processes, whose URLs are $a, $b, $c, and in QUORUMLOCK_URLS and the file urls
+//	masters a b c # processes, whose URLs are $a, $b, $c, and in QUORUMLOCK_URLS and the file urls
 //	quorumlock admit -yes -urls-file urls
-//	hold job                             # another process has the lock
-//	exits 75 run -n job -- true
-//	err 'held by sh on '
+//	hold job # another process has the lock
+//	says 75 'held by sh on ' run -n job -- true
 //
 // Run one with go test -run TestScripts/NAME -v, which prints what each line printed; -update writes what cmp compares.
 package command_test

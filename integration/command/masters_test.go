@@ -37,11 +37,12 @@ func (w *world) startMasters(ts *testscript.TestScript, _ bool, args []string) {
 	w.add(ts, names, fleet)
 }
 
-// standins NAME...: as masters, inside the test's process. They cannot be frozen.
+// standins NAME...: as deploy, inside the test's process, without a server. They cannot be frozen.
 func (w *world) startStandins(ts *testscript.TestScript, _ bool, args []string) {
 	fleet, err := standin.Start(len(args))
 	ts.Check(err)
 	w.add(ts, args, fleet)
+	w.admit(ts)
 }
 
 func (w *world) add(ts *testscript.TestScript, names []string, fleet *redistest.Fleet) {
@@ -65,6 +66,10 @@ func (w *world) add(ts *testscript.TestScript, names []string, fleet *redistest.
 // deploy NAME...: masters that grant.
 func (w *world) deploy(ts *testscript.TestScript, _ bool, args []string) {
 	w.startMasters(ts, false, args)
+	w.admit(ts)
+}
+
+func (w *world) admit(ts *testscript.TestScript) {
 	w.quorumlock(ts, false, []string{"admit", "-yes", "-urls-file", "urls"})
 	w.quorumlock(ts, false, []string{"run", "first", "--", "true"}) // after a quarantine if the word was too old
 }

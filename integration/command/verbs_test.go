@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/quorumlock/quorumlock/internal/poll"
@@ -43,9 +42,9 @@ func init() {
 		"freeze": each((*redistest.Master).Freeze),
 		"thaw":   each((*redistest.Master).Thaw),
 		"redis":  (*world).redis, "await": (*world).await, "stuck": (*world).stuck, "in-use": (*world).inUse, "marker": (*world).marker, "tls": (*world).tls, "clock": (*world).clock,
-		"quorumlock": (*world).quorumlock, "exits": (*world).exits, "out": has("stdout"), "err": has("stderr"), "code": (*world).wantCode, "usage": (*world).usage, "until": (*world).until,
+		"quorumlock": (*world).quorumlock, "exits": (*world).exits, "says": (*world).says, "out": has("stdout"), "err": has("stderr"), "code": (*world).wantCode, "usage": (*world).usage, "until": (*world).until,
 		"hold": (*world).hold, "job": (*world).job, "prints": (*world).prints, "signal": (*world).signal,
-		"ended": (*world).ended, "die": (*world).die,
+		"ended": (*world).ended, "killed": (*world).killed,
 		"capture": (*world).capture, "output": (*world).output, "document": (*world).document, "documented": (*world).documented,
 		"accepts": (*world).accepts, "refuses": (*world).refuses,
 	}
@@ -128,6 +127,14 @@ func (w *world) check(ts *testscript.TestScript, args []string, stdout, stderr s
 	}
 	if lines > 1 {
 		ts.Fatalf("run printed %d lines of errors", lines)
+	}
+}
+
+// says CODE TEXT ARGS...: as exits, and it prints the text.
+func (w *world) says(ts *testscript.TestScript, _ bool, args []string) {
+	w.exits(ts, false, append(args[:1:1], args[2:]...))
+	if !strings.Contains(ts.ReadFile("stdout")+ts.ReadFile("stderr"), args[1]) {
+		ts.Fatalf("it does not say %q", args[1])
 	}
 }
 
@@ -248,15 +255,6 @@ func (w *world) inUse(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Fatalf("%s: exit code %d", line, w.code)
 		}
 	}
-}
-
-// number reads a number that a process printed after a word.
-func number(ts *testscript.TestScript, text, word string) int {
-	_, rest, _ := strings.Cut(text, word+"=")
-	digits, _, _ := strings.Cut(rest, "\n")
-	n, err := strconv.Atoi(digits)
-	ts.Check(err)
-	return n
 }
 
 // lower makes one text of a reply.
