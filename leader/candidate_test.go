@@ -50,6 +50,32 @@ func TestNewRefuses(t *testing.T) {
 	})
 }
 
+// askedContext calls a function whenever it is asked.
+type askedContext struct {
+	context.Context
+	asked func()
+}
+
+func (c askedContext) Done() <-chan struct{} { c.asked(); return c.Context.Done() }
+func (c askedContext) Err() error            { c.asked(); return c.Context.Err() }
+func (c askedContext) Value(key any) any     { c.asked(); return c.Context.Value(key) }
+
+// A caller's context may ask who leads: none is asked with the candidate's mutex locked.
+func TestContextsMayAskTheCandidate(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		a := c.candidate(c.process().Locker)
+		asked := 0
+		ctx := askedContext{c.Context(), func() {
+			asked++
+			testkit.Check(c, testkit.Returns(func() { a.ID() }), "a context is asked with the mutex locked")
+		}}
+		term, err := a.Campaign(ctx)
+		testkit.Check(c, err == nil && a.IsLeader(ctx) == nil, "%v", err)
+		testkit.Must(c, term.Resign(ctx))
+		testkit.Check(c, asked > 5, "asked %d times: the test shows nothing", asked)
+	})
+}
+
 func TestTerm(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		a, b := c.candidate(c.process().Locker), c.candidate(c.process().Locker)

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"reflect"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -354,25 +353,6 @@ func (c *cluster) subscriptions(name string) (sum int) {
 		sum += m.Listening(scripts.Channel(name))
 	}
 	return sum
-}
-
-// returns reports whether a call returns that locks a mutex for a moment. In a bubble time stands
-// still while it waits, so the bound is a count.
-func returns(call func()) bool {
-	returned := make(chan struct{})
-	go func() {
-		call()
-		close(returned)
-	}()
-	for range 1_000_000 {
-		select {
-		case <-returned:
-			return true
-		default:
-			runtime.Gosched()
-		}
-	}
-	return false
 }
 
 // withClock and withRand are package quorumtest's, which this package cannot import.

@@ -66,7 +66,7 @@ func (p *statusPage) show() {
 		return
 	}
 	stack := string(debug.Stack())
-	if !strings.Contains(stack, "Locked(") && returns(func() { p.draw(locks) }) {
+	if !strings.Contains(stack, "Locked(") && testkit.Returns(func() { p.draw(locks) }) {
 		return
 	}
 	p.mu.Lock()
@@ -273,7 +273,7 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 			ended.Store(true)
 			go end.do(l, blocked)
 			time.Sleep(end.after)
-			require(t, returns(func() { <-asked; blocked.Valid(); l.core.Held() }),
+			require(t, testkit.Returns(func() { <-asked; blocked.Valid(); l.core.Held() }),
 				"the context was not asked, or a mutex is locked meanwhile")
 			time.Sleep(1100 * time.Millisecond) // the third of the lease, and the holds
 			synctest.Wait()

@@ -92,7 +92,7 @@ func (c *cluster) wantNothingLeft(l *Locker) {
 		c.t.Fatal("the mutex of the source of randomness stays locked")
 	}
 	l.core.rngMu.Unlock()
-	if !returns(func() { l.core.Held(); l.core.waitlist.Len() }) {
+	if !testkit.Returns(func() { l.core.Held(); l.core.waitlist.Len() }) {
 		c.t.Fatal("the mutex of the schedule or of the queues stays locked")
 	}
 	c.wantNoQueues(l)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -191,4 +192,23 @@ func EachOutcome(n, base int, f func(outcome []int)) {
 			return
 		}
 	}
+}
+
+// Returns reports whether a call returns that locks a mutex for a moment. In a bubble time stands still while it waits,
+// so the bound is a count.
+func Returns(call func()) bool {
+	returned := make(chan struct{})
+	go func() {
+		call()
+		close(returned)
+	}()
+	for range 1_000_000 {
+		select {
+		case <-returned:
+			return true
+		default:
+			runtime.Gosched()
+		}
+	}
+	return false
 }
