@@ -2,9 +2,7 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"runtime"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,92 +16,6 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
-
-// Waiters get their turns in the order they came, and cost no more than the first of them does.
-func TestQueueKeepsTheOrderOfArrival(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithRetry(time.Minute, time.Minute))
-		held, other := c.lock(l, "a"), c.lock(l, "c")
-		results, others := make(chan lockResult, 10), make(chan lockResult, 1)
-		calls := int64(0)
-		for i := range 10 {
-			names := []string{"a", "b"}
-			if i%2 == 1 {
-				slices.Reverse(names) // the same names in another order
-			}
-			startWaiter(t.Context(), l, i, results, names...)
-			if i == 0 {
-				time.Sleep(shortly) // until all that is left is to wait
-				calls = c.calls.Load()
-			}
-		}
-		testkit.Equal(t, c.calls.Load()-calls, 0, "calls by waiters behind the first")
-		startWaiter(t.Context(), l, 0, others, "c") // a waiter for other names is in another queue
-		c.unlock(other)
-		c.unlock(c.nextLock(others, shortly))
-		c.unlock(held)
-		for i := range 10 {
-			got := c.next(results, shortly)
-			require(t, got.err == nil && got.waiter == i, "lock %d is waiter %d's: %v", i, got.waiter, got.err)
-			c.unlock(got.lock)
-		}
-		c.wantNoQueues(l)
-	})
-}
-
-// Two sets of names never share a queue: the waiters of one set would wait for the other's names.
-func TestQueueKeysDoNotCollide(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithRetry(time.Minute, time.Minute))
-		held := c.lock(l, "a", "b")
-		results := c.waits(l, "a", "b")
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		c.unlock(c.got(l.Lock(ctx, "1:a1:b"))) // the name is free
-		c.unlock(held)
-		c.unlock(c.nextLock(results, shortly))
-		c.wantNoQueues(l)
-	})
-}
-
-// A cancelled waiter leaves at once, from any place in the queue. That costs no call to a node, and
-// the order of the others stays.
-func TestQueueIsLeftFromTheMiddle(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithRetry(time.Minute, time.Minute))
-		held := c.lock(l, "a")
-		results := make(chan lockResult, 6)
-		cancel := make([]context.CancelFunc, 6)
-		for i := range cancel {
-			var ctx context.Context
-			ctx, cancel[i] = context.WithCancel(t.Context())
-			startWaiter(ctx, l, i, results, "a")
-		}
-		calls, since := c.calls.Load(), time.Now()
-		for _, i := range []int{2, 5, 3} {
-			cancel[i]()
-			got := c.next(results, shortly)
-			if got.waiter != i || !errors.Is(got.err, context.Canceled) ||
-				!errors.Is(got.err, ErrHeld) || !errors.Is(got.err, ErrNotAcquired) {
-				t.Errorf("waiter %d was cancelled; waiter %d returned: %v", i, got.waiter, got.err)
-			}
-			synctest.Wait()
-		}
-		took, more := time.Since(since), c.calls.Load()-calls
-		testkit.Check(t, took == 0 && more == 0, "three waiters left in %v with %d calls, want 0 of both", took, more)
-		c.unlock(held)
-		for _, i := range []int{0, 1, 4} {
-			got := c.next(results, shortly)
-			require(t, got.err == nil && got.waiter == i,
-				"the next lock is waiter %d's, not waiter %d's: %v", i, got.waiter, got.err)
-			c.unlock(got.lock)
-		}
-		for _, stop := range cancel {
-			stop()
-		}
-		c.wantNoQueues(l)
-	})
-}
 
 // mustBegin begins an attempt of the call.
 func mustBegin(t *testing.T, p *queue.Place) {
@@ -150,44 +62,6 @@ func TestQueueLeavesNothing(t *testing.T) {
 func countGoroutines() int {
 	all := make([]byte, 1<<20)
 	return strings.Count(string(all[:runtime.Stack(all, true)]), "\ngoroutine ")
-}
-
-// The end of a dead holder's lease wakes the head.
-func TestQueueWakesAtTheEndOfTheLease(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		const lease = 300 * time.Millisecond
-		l := c.process(WithRetry(time.Minute, time.Minute))
-		holder := c.process(WithLease(lease))
-		since := time.Now()
-		c.lock(holder, "a")
-		holder.Close() // the key is left to its lease
-		results := c.waits(l, "a")
-		c.unlock(c.nextLock(results, time.Second))
-		// A probe that was refused last waits for ten steps, and a poll for minutes.
-		wantTook(t, since, lease, lease+10*waiting.MaxStep+shortly)
-		c.wantNoQueues(l)
-	})
-}
-
-// Close ends every call that waits.
-func TestQueueEndsWithTheLocker(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		held := c.lock(c.process(), "a")
-		results := make(chan lockResult, 5)
-		for i := range 5 {
-			startWaiter(t.Context(), l, i, results, "a")
-		}
-		time.Sleep(shortly) // until all that is left is to wait
-		since := time.Now()
-		l.Close()
-		for range 5 {
-			wantError(t, c.next(results, shortly).err, ErrClosed)
-		}
-		wantTook(t, since, 0, 0)
-		c.wantNoQueues(l)
-		c.unlock(held)
-	})
 }
 
 // The error of a call that gives up reports another owner only if an attempt has found one.
@@ -255,23 +129,6 @@ func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
 			c.unlock(held)
 			ctx = t.Context()
 		}
-	})
-}
-
-// A waiter for several names wakes at the release of the one that was held, be it the first or the last.
-func TestQueueWakesForEachOfItsNames(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l, holder := c.process(WithRetry(time.Minute, time.Minute)), c.process()
-		for _, name := range []string{"a", "b", "c"} {
-			held := c.lock(holder, name)
-			results := c.waits(l, "a", "b", "c")
-			time.Sleep(shortly) // until all that is left is to wait
-			free := map[string]string{"a": "b", "b": "c", "c": "a"}[name]
-			c.unlock(c.lock(l, free)) // who can get its name does not wait behind one who wants others, too
-			c.unlock(held)
-			c.unlock(c.nextLock(results, shortly))
-		}
-		c.wantNoQueues(l)
 	})
 }
 
@@ -405,31 +262,6 @@ func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 			testkit.Check(t, w.LastError() == want, "after %+v another error is told", attempt)
 		}
 	})
-}
-
-// Messages may be lost: all of them, or with their connections. The waiter still gets the lock.
-func TestQueueGoesOnWithoutMessages(t *testing.T) {
-	for what, release := range map[string]func(c *cluster, held *Lock){
-		"no master publishes": func(c *cluster, _ *Lock) {
-			for i := range c.masters {
-				c.command(i, "DEL", "a")
-			}
-		},
-		"the connections die with the release": func(c *cluster, held *Lock) {
-			for i := range c.masters {
-				c.hangUp(i)
-			}
-			c.unlock(held)
-		},
-	} {
-		runInCluster(t, what, func(t *testing.T, c *cluster) {
-			held := c.lockKnown(c.process(), "a")
-			results := c.waits(c.process(), "a")
-			time.Sleep(shortly) // until all that is left is to wait
-			release(c, held)
-			c.unlock(c.nextLock(results, aPoll))
-		})
-	}
 }
 
 // A node that is closed for good, one of three, does not end the waiting.

@@ -13,7 +13,6 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/bubble"
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -115,20 +114,6 @@ func TestIdleConnectionsCostNoSecondTimeout(t *testing.T) {
 	}
 }
 
-// Where too many nodes are known to be down, the others are not asked: they would grant what must be released again.
-func TestHopelessAttemptAsksNobody(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		crash(c.masters[:2], fakeredis.Everything)
-		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrUnavailable)
-		synctest.Wait()
-		calls := c.calls.Load()
-		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrUnavailable)
-		synctest.Wait()
-		testkit.Equal(t, c.calls.Load()-calls, 0, "calls")
-	})
-}
-
 // hookedContext is a context of a caller's that runs code whenever it is asked for Done.
 type hookedContext struct {
 	context.Context
@@ -138,22 +123,6 @@ type hookedContext struct {
 func (c hookedContext) Done() <-chan struct{} {
 	c.onDone()
 	return c.Context.Done()
-}
-
-// A lock that is renewed well ends at its max hold, and not before; nothing of it stays in the schedule.
-func TestMaxHoldBoundsTheDeadline(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		const maxHold = 700 * time.Millisecond
-		l := c.process(WithLease(300*time.Millisecond), WithMaxHold(maxHold))
-		began := time.Now()
-		held := c.lock(l, "a")
-		<-held.Context().Done()
-		wantTook(t, began, maxHold, maxHold+shortly)
-		wantError(t, held.Err(), ErrLost)
-		synctest.Wait()
-		c.wantNoOwners(l)
-		c.wantNothingScheduled(l)
-	})
 }
 
 // valuedContext is a context of a caller's that runs code whenever it is asked for a value.
@@ -256,22 +225,5 @@ func TestASlotsProbeAvoidsTheNodeOfTheHint(t *testing.T) {
 				"masters were asked in the order %v", asked)
 			c.unlock(lock)
 		}
-	})
-}
-
-// An extension whose context has ended asks no node, so the deadline stays. The error says that, or why the lock is
-// not held.
-func TestExtendWithAContextThatHasEnded(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		held := c.lockKnown(c.process(WithLease(10*time.Second)), "a")
-		before, calls := held.Deadline(), c.calls.Load()
-		time.Sleep(time.Second)
-		wantError(t, held.Extend(c.ended(), 20*time.Second), context.Canceled)
-		synctest.Wait()
-		if after := held.Deadline(); c.calls.Load() != calls || !after.Equal(before) {
-			t.Errorf("%d calls, and the deadline moved by %v", c.calls.Load()-calls, after.Sub(before))
-		}
-		c.unlock(held)
-		wantError(t, held.Extend(held.Context(), time.Second), ErrNotHeld)
 	})
 }

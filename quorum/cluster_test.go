@@ -224,13 +224,6 @@ func (c *cluster) waits(l *Locker, names ...string) <-chan lockResult {
 	return result
 }
 
-// ended is a context that was cancelled.
-func (c *cluster) ended() context.Context {
-	ctx, cancel := context.WithCancel(c.t.Context())
-	cancel()
-	return ctx
-}
-
 func (c *cluster) must(err error) {
 	c.t.Helper()
 	testkit.Must(c.t, err)

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -109,45 +108,6 @@ func TestPermanentErrors(t *testing.T) {
 	})
 }
 
-// An error says how long the lock stays held if its holder does not renew it.
-func TestRemaining(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithWait(time.Second))
-		held := c.lockKnown(c.process(WithFixedLease(10*time.Second)), "a")
-		time.Sleep(4 * time.Second)
-		var failed *Error
-		_, err := l.TryLock(t.Context(), "a")
-		if !errors.As(err, &failed) || failed.Remaining != 6*time.Second ||
-			!strings.Contains(err.Error(), ", 6s left (") {
-			t.Errorf("after 4 s of 10 s: %v", err)
-		}
-		// The waiting takes the refusal of the last attempt, within the second of the wait.
-		_, err = l.Lock(t.Context(), "a")
-		testkit.Check(t, errors.As(err, &failed) && failed.Remaining <= 6*time.Second && failed.Remaining >= 5*time.Second,
-			"Lock, after 5 s of 10 s: %v", err)
-		c.unlock(held)
-	})
-}
-
-// An error says who holds the lock, by the owner's id, and when that is this very process.
-func TestHolder(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l, other := c.process(), c.process(WithFixedLease(10*time.Second))
-		for locker, says := range map[*Locker]string{
-			l: "not acquired: held by this process, 30s left (", other: "not acquired: held by " + other.Identity().String(),
-		} {
-			held := c.lockKnown(locker, "a")
-			var failed *Error
-			_, err := l.TryLock(t.Context(), "a")
-			if !errors.As(err, &failed) || failed.Holder != held.Owner() || failed.HolderIdentity != locker.Identity() ||
-				!strings.Contains(err.Error(), says) || strings.Count(err.Error(), "held by") != 1 {
-				t.Errorf("held by %s: %v", held.Owner(), err)
-			}
-			c.unlock(held)
-		}
-	})
-}
-
 func TestRemainingByTheAnswers(t *testing.T) {
 	const s = time.Second
 	for _, c := range []struct {
@@ -173,62 +133,6 @@ func TestRemainingByTheAnswers(t *testing.T) {
 	forever := &Error{Quorum: 2, Refused: 2, Remaining: -1}
 	text := forever.Error()
 	testkit.Check(t, strings.Contains(text, "held, never expires"), "%v", text)
-}
-
-// Another client's lock, of another type, gets a sentence of its own.
-func TestAnotherClientsLockIsTold(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		for _, m := range c.masters {
-			m.Set("a", "a random value, as redsync sets it")
-		}
-		_, err := l.Lock(t.Context(), "a")
-		const sentence = "another client's lock, redsync's perhaps, is at this key"
-		wantError(t, err, ErrPermanent, sentence)
-	})
-}
-
-// Unlock on a context that has ended says what it has done.
-func TestUnlockOnAnEndedContext(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		held := c.lock(l, "a")
-		answers := c.stall()
-		err := held.Unlock(c.ended())
-		wantError(t, err, context.Canceled, "released, not confirmed: the context ended first")
-		answers()
-		c.wantNothingLeft(l)
-
-		held = c.lock(l, "a")
-		crashAll(c)
-		err = held.Unlock(t.Context())
-		wantError(t, err, ErrUnavailable, not{"release sent"}) // too few nodes
-		startAll(c, 5*time.Second)
-	})
-}
-
-// The victim of ForceUnlock is told what happened, as far as the nodes tell it: exactly by a repair
-// or a re-entry, which meet the tombstone, and as one of several possibilities by a renewal.
-func TestTheVictimOfForceUnlockIsTold(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l, operator := c.process(), c.process()
-		for what, find := range map[string]func(held *Lock) string{
-			"re-entry": func(held *Lock) string {
-				_, err := l.Lock(held.Context(), "a")
-				testkit.Check(t, err != nil, "it was entered again")
-				return "acquire: ForceUnlock took the lock away"
-			},
-			"renewal": func(held *Lock) string {
-				return "ForceUnlock or another client deleted it, the node lost its data, or its clock jumped"
-			},
-		} {
-			held := c.lock(l, "a")
-			c.must(operator.ForceUnlock(t.Context(), "a"))
-			words := find(held)
-			<-held.Context().Done()
-			wantError(t, held.Err(), ErrLost, words, of{what})
-		}
-	})
 }
 
 // A nil option, node or rule is refused wherever one is taken.

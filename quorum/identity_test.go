@@ -110,24 +110,6 @@ func TestClosedLockersLeave(t *testing.T) {
 	})
 }
 
-// Only a failed call asks who the holder is, once for each lock that it meets.
-func TestQuestions(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l, other := c.process(), c.process(WithLabel("nightly"))
-		for range 10 {
-			c.unlock(c.lock(l, "a"))
-			c.unlock(c.lock(other, "a"))
-		}
-		testkit.Equal(t, c.questions.Load(), 0, "questions without a failure")
-		held := c.lockKnown(other, "a")
-		for range 10 {
-			wantHolder(t, errorOf(l.TryLock(t.Context(), "a")), held)
-		}
-		testkit.Equal(t, c.questions.Load(), 1, "questions by ten attempts on three masters")
-		c.unlock(held)
-	})
-}
-
 // lockKnown is lock, and returns when all masters have the lock, and know the process.
 func (c *cluster) lockKnown(l *Locker, names ...string) *Lock {
 	c.t.Helper()
@@ -146,18 +128,6 @@ func wantHolder(t *testing.T, err error, held *Lock) {
 		!strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "another") {
 		t.Errorf("%v, want %q", err, says)
 	}
-}
-
-// A call that waits knows the holder when it gives up, and does not wait for that then.
-func TestHolderOfAWait(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l, held := c.process(WithWait(5*time.Second)), c.lockKnown(c.process(), "a")
-		began := time.Now()
-		wantHolder(t, errorOf(l.Lock(t.Context(), "a")), held)
-		wantTook(t, began, 5*time.Second, 5*time.Second)
-		testkit.Equal(t, c.questions.Load(), 1, "questions")
-		c.unlock(held)
-	})
 }
 
 // Waiters that meet one holder after another do not ask about each.
@@ -208,66 +178,6 @@ func TestQuestionDoesNotDelay(t *testing.T) {
 		wantHolder(t, errorOf(other.TryLock(t.Context(), "a")), held)
 		wantTook(t, began, 0, engine.Grace+20*time.Millisecond) // with a dead node
 		c.masters[0].Start()
-		c.unlock(held)
-	})
-}
-
-// A client of another library has no identity: the error has its id, as ever.
-func TestHolderWithoutIdentity(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		for i := range c.masters {
-			c.command(i, "HSET", "a", "8743c9c0-0795-4907-87fd-6c719a6b4586:42", 1)
-			c.command(i, "PEXPIRE", "a", 10_000)
-		}
-		try := func(within time.Duration, questions int64) {
-			t.Helper()
-			for range 5 {
-				_, err := l.TryLock(t.Context(), "a")
-				says := `; held by "8743c9c0-0795-4907-87fd-6c719a6b4586:42" for `
-				if err == nil || !strings.Contains(err.Error(), "held by another (") || !strings.Contains(err.Error(), says) {
-					t.Errorf("%v, want %q", err, says)
-				}
-			}
-			testkit.Equal(t, c.questions.Load(), questions, within)
-		}
-		try(0, 1)
-		time.Sleep(time.Second) // a locker that is new may have told the master since
-		try(time.Second, 2)
-	})
-}
-
-// Inspect reports each owner's process.
-func TestInspectTellsTheProcess(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l, held := c.process(), c.lockKnown(c.process(WithLabel("nightly")), "a")
-		is := held.core.identity
-		for range 2 {
-			state, err := l.Inspect(t.Context(), "a")
-			if err != nil || state.Identity != is || slices.ContainsFunc(state.Nodes, func(n NodeStatus) bool {
-				return n.Owner != "" && n.Identity != is
-			}) {
-				t.Errorf("%+v, %v", state, err)
-			}
-		}
-		testkit.Equal(t, c.questions.Load(), 2*(3+3), "questions: two states and two identities from each master")
-		if state, err := l.Inspect(t.Context(), "b"); err != nil || state.Identity != (Identity{}) {
-			t.Errorf("a free name: %+v, %v", state, err)
-		}
-		c.unlock(held)
-	})
-}
-
-// A lock of a fixed lease that is extended again and again keeps its identity.
-func TestExtendKeepsTheIdentity(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		held := c.lockKnown(c.process(WithFixedLease(20*time.Second)), "a")
-		for range 10 {
-			time.Sleep(15 * time.Second)
-			c.must(held.Extend(t.Context(), 20*time.Second))
-		}
-		state, err := c.process().Inspect(t.Context(), "a")
-		testkit.Check(t, err == nil && state.Identity == held.core.identity, "%+v, %v", state, err)
 		c.unlock(held)
 	})
 }

@@ -89,16 +89,6 @@ func TestUnlockReportsThatTheLockHadBeenLost(t *testing.T) {
 	}
 }
 
-// A minority of masters that had forgotten the lock is no loss.
-func TestUnlockOfALockThatAMinorityForgot(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		held := c.lockKnown(l, "a")
-		c.masters[0].Flush()
-		c.must(held.Unlock(t.Context()))
-	})
-}
-
 // A node gets no second renewal before it has answered the first, so that requests to a slow node
 // do not pile up.
 func TestSlowNodeIsRenewedOnceAtATime(t *testing.T) {

@@ -53,13 +53,6 @@ func flush(masters ...*fakeredis.Master) {
 	}
 }
 
-func restart(keep fakeredis.Memory, masters ...*fakeredis.Master) {
-	for _, m := range masters {
-		m.Crash(keep)
-		m.Start()
-	}
-}
-
 func crashAll(c *cluster) { crash(c.masters, fakeredis.Nothing) }
 
 func startAll(c *cluster, wait time.Duration) {

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
@@ -30,37 +28,6 @@ func wantNotReady(t *testing.T, err error, wants ...error) {
 	if !strings.HasPrefix(err.Error(), "quorumlock: not ready: ") {
 		t.Errorf("it says %q", err)
 	}
-}
-
-func TestReady(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		quarantine := c.quarantined()
-		l := c.process()
-		err := l.Ready(t.Context())
-		wantNotReady(t, err, ErrQuarantined)
-		wantError(t, err, "for another 30s (0 ready of 2 needed, 3 in quarantine)")
-		time.Sleep(quarantine + time.Second)
-		c.must(l.Ready(t.Context())) // after the quarantine
-		c.masters[0].Crash(fakeredis.Nothing)
-		c.must(l.Ready(t.Context())) // with a minority down
-		c.masters[0].Start()
-		time.Sleep(5 * time.Second)
-		c.unlock(c.lock(l, "a")) // the other two give it its list
-		synctest.Wait()
-		c.masters[1].Crash(fakeredis.Nothing)
-		err = l.Ready(t.Context())
-		wantNotReady(t, err, ErrQuarantined) // the one that came back
-		wantError(t, err, "not ready: nodes in quarantine, others unavailable: for another 30s (1 ready of 2 needed, 1 in quarantine, 1 unknown): node master1: ")
-		c.masters[2].Crash(fakeredis.Nothing)
-		wantNotReady(t, l.Ready(t.Context()), ErrUnavailable)
-
-		wantNotReady(t, l.With(WithLease(time.Hour)).Ready(t.Context()), ErrInvalid, ErrPermanent)
-		// options that With refused
-		wantError(t, l.With(WithLease(time.Hour)).Ready(t.Context()), "lease 1h0m0s is not from 10ms to 30s")
-		wantError(t, l.Ready(c.ended()), context.Canceled) // with an ended context
-		l.Close()
-		wantNotReady(t, l.Ready(t.Context()), ErrClosed, ErrPermanent)
-	})
 }
 
 // Ready tries a lock on each master, removes its key, and believes the masters' replies.

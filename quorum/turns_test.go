@@ -1,14 +1,12 @@
 package quorum
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -28,33 +26,6 @@ func (c *cluster) deafSubscriber(name string) {
 		}()
 	}
 	synctest.Wait()
-}
-
-// Subscribers that never ask delay a caller that asks again at once by a step and one more for each, TryLock and a
-// later call not at all. Without subscribers there is no delay.
-func TestTurnsNobodyTakes(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		lockTakes := func(what string, want time.Duration) {
-			t.Helper()
-			start := time.Now()
-			c.unlock(c.lock(l, "a"))
-			testkit.Equal(t, time.Since(start), want, what)
-		}
-		c.unlock(c.lock(l, "a"))
-		lockTakes("no subscriber", 0)
-
-		c.deafSubscriber("a")
-		c.deafSubscriber("a")
-		c.unlock(c.lock(l, "a"))
-		c.unlock(c.got(l.TryLock(t.Context(), "a")))
-		lockTakes("two subscribers", 3*waiting.MinStep)
-
-		time.Sleep(waiting.MinStep + 1)
-		lockTakes("a step later", 0)
-		c.unlock(c.lock(l, "b"))
-		lockTakes("two subscribers, again", 3*waiting.MinStep)
-	})
 }
 
 // A call that comes while its process holds the lock again, within a step of the release before, hears the next one.
@@ -95,18 +66,5 @@ func TestTurnsOfNamesThatShareAPlace(t *testing.T) {
 			synctest.Wait()
 			c.unlock(lock)
 		}
-	})
-}
-
-// A call that ends while it lets others go first says that the lock is held.
-func TestTurnsErrorOfACallThatGivesUp(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		c.deafSubscriber("a")
-		c.unlock(c.lock(l, "a"))
-		ctx, cancel := context.WithTimeout(t.Context(), waiting.MinStep/2)
-		defer cancel()
-		wantError(t, errorOf(l.Lock(ctx, "a")), ErrHeld, context.DeadlineExceeded)
-		c.wantNoQueues(l)
 	})
 }

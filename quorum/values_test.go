@@ -35,44 +35,6 @@ func TestValuesPrintAsValues(t *testing.T) {
 	})
 }
 
-// A state says who holds the name, and what each node has of it.
-func TestStatesPrintAsSentences(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithFixedLease(20 * time.Second))
-		says := func(name string, want ...string) {
-			t.Helper()
-			state, _ := l.Inspect(t.Context(), name)
-			text := state.String()
-			for _, part := range want {
-				testkit.Check(t, strings.Contains(text, part), "%s\nwant %q", text, part)
-			}
-		}
-		says("a", `"a" is free, token at most 0; node master0: free, token counter 0; node master1: free`)
-		held := c.lockKnown(l, "a")
-		by := fmt.Sprintf("%v as %q", l.Identity(), held.Owner())
-		says("a", fmt.Sprintf(`"a" is held by %s, 20s left, token at most %d; `, by, held.Token()),
-			fmt.Sprintf("; node master2: %s, depth 1, 20s left, token counter %d", by, held.Token()))
-		c.unlock(held)
-		slot := c.takes(l.Semaphore("s", 1))
-		synctest.Wait()
-		states, err := l.Semaphore("s", 1).Inspect(t.Context())
-		testkit.Check(t, err == nil && strings.HasPrefix(states[0].String(), `"s" slot 0 is held by `),
-			"%v, %v", states[0], err)
-		c.unlock(slot)
-
-		reader, writers := c.read(l), make(chan lockResult, 1)
-		synctest.Wait()
-		says("a", `"a" is held by 1 reader, 20s left, token at most `, "; node master1: 1 reader, 20s left, token counter ")
-		startWaiter(t.Context(), c.process(), 0, writers, "a")
-		says("a", " left, a writer waits, token at most ", " left, a writer keeps new readers back for ")
-		c.unlock(reader)
-		c.unlock(c.nextLock(writers, shortly))
-		crashAll(c)
-		says("a", `"a" may be held: too few nodes can tell, token at most `, "; node master0: ")
-		startAll(c, 5*time.Second)
-	})
-}
-
 // Do says once that its lock was lost, even if fn returns the cause of its context.
 func TestDoTellsALossOnce(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
@@ -99,21 +61,6 @@ func TestDoTellsALossOnce(t *testing.T) {
 		}, "a")
 		wantError(t, err, ErrLost, own, not{"\n"})
 		startAll(c, 5*time.Second)
-	})
-}
-
-// ForceUnlock removes each lock, with anything at the other names. Waiting doesn't help if an application has the name.
-func TestForceUnlockPassesWhatIsNoLock(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l, operator := c.process(), c.process()
-		c.lockKnown(l, "a")
-		for i := range c.masters {
-			c.command(i, "HSET", "profile", "name", "bob")
-		}
-		const noLock = `the key "profile" holds a hash that is no lock`
-		wantError(t, operator.ForceUnlock(t.Context(), "profile", "a"), ErrUnavailable, noLock)
-		c.wantNoOwners(operator)
-		wantError(t, errorOf(operator.Lock(t.Context(), "profile")), ErrPermanent, noLock)
 	})
 }
 

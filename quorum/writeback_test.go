@@ -4,8 +4,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -68,79 +66,6 @@ func TestTokenIsNotWrittenBackToAnotherGrant(t *testing.T) {
 		testkit.Check(t, lock.Token() == high+10 && attempts(lock) == 2,
 			"the token is %d after %d attempts, want %d after two", lock.Token(), attempts(lock), high+10)
 		c.unlock(lock)
-	})
-}
-
-// A repair carries the token to a master that forgot the lock and its counter. Without it the
-// counter would start from the clock.
-func TestRepairCarriesTheToken(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		c.raiseCounters(l, 0, 1, 2)
-		held := c.lockKnown(l, "a")
-		c.masters[0].Flush()
-		time.Sleep(DefaultLease) // a renewal finds that the lock is gone, and then comes the repair
-		synctest.Wait()
-		if n := c.inspect(l).Nodes[0]; n.Owner != held.Owner() || n.Token != held.Token() {
-			t.Errorf("the repaired master has %q with token %d, want %d", n.Owner, n.Token, held.Token())
-		}
-		c.unlock(held)
-	})
-}
-
-// Another program has written one master's counter, almost as high as a token can be. No token begins
-// there, and no other master's counter rises to it: the name goes on being locked, also once the key
-// was deleted. The error of that master names the key.
-func TestACounterThatNoLockReachesDoesNotSpread(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		key := scripts.NewName("a").Counter()
-		last := uint64(0)
-		lockTwice := func() {
-			t.Helper()
-			for range 2 {
-				held := c.got(l.TryLock(t.Context(), "a"))
-				synctest.Wait()
-				require(t, held.Token() > last && held.Token() < 1<<52, "token %d after %d", held.Token(), last)
-				last = held.Token()
-				c.unlock(held)
-				synctest.Wait()
-			}
-		}
-		lockTwice()
-		for _, stray := range []string{"9007199254740990", "9007199254740989", "4503599627370496"} {
-			c.masters[0].Set(key, stray)
-			lockTwice()
-		}
-		held := c.lockKnown(l, "a")
-		c.must(held.Extend(t.Context(), l.set.terms.Lease))
-		c.unlock(held)
-		state, err := l.Inspect(t.Context(), "a")
-		testkit.Check(t, err == nil && state.Token < 1<<52, "the counter is %d: %v", state.Token, err)
-		if err := state.Nodes[0].Err; err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "Delete the key") {
-			t.Errorf("the first master: %v", err)
-		}
-		c.masters[0].Set(key, "0")
-		lockTwice()
-		if state, err := l.Inspect(t.Context(), "a"); err != nil || state.Nodes[0].Err != nil || state.Nodes[0].Token == 0 {
-			t.Errorf("the first master has %+v: %v", state.Nodes[0], err)
-		}
-	})
-}
-
-// If two masters have such a counter, the name is not locked, and the error says why. The third master's counter stays.
-func TestCountersThatNoLockReachesOnAMajority(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		c.unlock(c.lock(l, "a"))
-		for i := range 2 {
-			c.masters[i].Set(scripts.NewName("a").Counter(), "9007199254740990")
-		}
-		wantError(t, errorOf(l.Lock(t.Context(), "a")), ErrPermanent, scripts.NewName("a").Counter())
-		synctest.Wait()
-		if state, _ := l.Inspect(t.Context(), "a"); state.Nodes[2].Token >= 1<<52 || state.Nodes[2].Owner != "" {
-			t.Errorf("the third master: %+v", state.Nodes[2])
-		}
 	})
 }
 

@@ -67,9 +67,10 @@ func (p *play) ask(l line) {
 	}
 	if err != nil || did == "" {
 		p.did(l.cmd, name, err, began)
-		return
 	}
-	p.say(name, "%s: %s", name, did)
+	if did != "" {
+		p.say(name, "%s: %s", name, did)
+	}
 }
 
 // do runs work of for=1s that may fail.
@@ -116,7 +117,8 @@ func took(began time.Time) string {
 func (p *play) held(l line) {
 	p.t.Helper()
 	lock, name := p.handle(l)
-	said, failed := fmt.Sprintf("%v, depth %d, valid", lock, lock.Depth()), ""
+	left := time.Until(lock.Deadline()).Round(time.Millisecond)
+	said, failed := fmt.Sprintf("%v, depth %d, valid for %v", lock, lock.Depth(), left), ""
 	if err := lock.Err(); err != nil {
 		failed = p.failed(err)
 	}
@@ -177,6 +179,22 @@ func (p *play) subscribed(l line) {
 	p.say("", "%s: %d subscriptions", l.words[0], n)
 }
 
+// subscribe makes a client that subscribes to a name's channel on every master, and never asks for the lock.
+func (p *play) subscribe(l line) {
+	for _, m := range p.w.Masters {
+		ours, theirs := net.Pipe()
+		go m.Serve(theirs)
+		conn := redis.PubSubConn{Conn: redis.NewConn(ours, 0, 0)}
+		p.t.Cleanup(func() { conn.Close() })
+		testkit.Must(p.t, conn.Subscribe(scripts.Channel(l.words[0])))
+		go func() {
+			for conn.Conn.Err() == nil {
+				conn.Receive()
+			}
+		}()
+	}
+}
+
 // on runs a command on a master.
 func (p *play) on(master int, name string, args ...any) any {
 	p.t.Helper()
@@ -209,14 +227,14 @@ func (p *play) redis(l line) {
 }
 
 // keys names masters with the same keys together.
-func (p *play) keys(line) {
+func (p *play) keys(l line) {
 	p.t.Helper()
 	masters := map[string][]string{}
 	var order []string
 	for i, m := range p.w.Masters {
 		content := "down"
 		if m.Up() {
-			content = p.keysOf(i)
+			content = p.keysOf(i, len(l.words) > 0)
 		}
 		if masters[content] == nil {
 			order = append(order, content)
@@ -228,14 +246,14 @@ func (p *play) keys(line) {
 	}
 }
 
-func (p *play) keysOf(master int) string {
+func (p *play) keysOf(master int, all bool) string {
 	keys, err := redis.Strings(p.on(master, "KEYS", "*"), nil)
 	testkit.Must(p.t, err)
 	slices.Sort(keys)
-	var all []string
+	var said []string
 	for _, key := range keys {
 		own := strings.TrimPrefix(key, scripts.Prefix)
-		if kind, _, _ := strings.Cut(own, ":"); own != key && (kind == "marker" || kind == "counter" || kind == "locker") {
+		if kind, _, _ := strings.Cut(own, ":"); !all && own != key && (kind == "marker" || kind == "counter" || kind == "locker") {
 			continue
 		}
 		what := own
@@ -244,8 +262,13 @@ func (p *play) keysOf(master int) string {
 			fields, err := redis.StringMap(p.on(master, "HGETALL", key), nil)
 			testkit.Must(p.t, err)
 			for _, owner := range sorted(fields) {
-				if what += " of " + owner; fields[owner] != "1" {
-					what += ", depth " + fields[owner]
+				switch {
+				case !scripts.ValidOwner(owner):
+					what += fmt.Sprintf(" {%s %s}", owner, fields[owner])
+				case fields[owner] == "1":
+					what += " of " + owner
+				default:
+					what += fmt.Sprintf(" of %s, depth %s", owner, fields[owner])
 				}
 			}
 		case "zset":
@@ -255,10 +278,10 @@ func (p *play) keysOf(master int) string {
 				what += " read by " + strings.TrimPrefix(member, scripts.Prefix+"reader:")
 			}
 		}
-		all = append(all, what)
+		said = append(said, what)
 	}
-	if all == nil {
+	if said == nil {
 		return "nothing"
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(said, ", ")
 }

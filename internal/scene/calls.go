@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -21,15 +22,20 @@ func (p *play) process(l line) {
 	}
 	for _, name := range l.words {
 		of := p.w.NewProcessAt(name, 0)
-		for master := range p.w.Masters { // no two answers come at one instant
-			of.Far(master, time.Duration(1000*(master+1)+100*of.Number))
+		var nodes []*node.Node
+		for master := range p.w.Masters {
+			of.Far(master, time.Duration(1000*(master+1)+100*of.Number)) // no two answers come at one instant
+			random := inside.Option[node.Option](func(s *inside.Settings) { s.Random = p.w.Source("probes", of.Number, master) })
+			n, err := of.Node(master, append(l.nodeSettings(), random)...)
+			testkit.Must(p.t, err)
+			nodes = append(nodes, n)
 		}
 		opts := []quorum.Option{quorum.WithLabel(name), quorum.WithLogger(p.logger(name, l.has("log"))),
 			inside.Option[quorum.Option](func(s *inside.Settings) { s.Clock, s.Random = of.Clock, of })}
 		if l.has("hooks") {
 			opts = append(opts, quorum.WithHooks(p.hooks(name)))
 		}
-		locker, err := quorum.New(of.Nodes(l.nodeSettings()...), rule, append(opts, l.settings()...)...)
+		locker, err := quorum.New(nodes, rule, append(opts, l.settings()...)...)
 		if err != nil {
 			p.say(name, "%s: %s", name, p.failed(err))
 			continue

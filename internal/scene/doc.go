@@ -26,8 +26,8 @@
 //	force A x                also forceowner (owner=A:1), ready A, close A, stats A, check A x, inspect A x, subscribed x
 //	pass 10s                 lets time pass
 //	stall 2, cut A 2 10s     any fault of world.Kinds, of a master or of all; heal ends them, end stall 2 one of them
-//	keys                     the masters' keys, without the library's own bookkeeping
-//	redis 1 DEL x            a command on a master
+//	keys                     the masters' keys, without the library's bookkeeping; with it: keys all
+//	redis 1 DEL x            a command on a master, or on all; subscribe x makes a client that only subscribes
 //	ran                      the scripts that the masters have run since the last ran
 //
 // A lock is named by its process and names; as=NAME names it otherwise, in=NAME calls in its context. A call takes deadline=1s

@@ -24,7 +24,7 @@ type line struct {
 }
 
 // flags are words that are options without a value.
-var flags = map[string]bool{"read": true, "detached": true, "fails": true, "ended": true, "hooks": true, "log": true, "quarantine": true}
+var flags = map[string]bool{"read": true, "detached": true, "fails": true, "ended": true, "hooks": true, "log": true, "quarantine": true, "unfounded": true}
 
 // linesOf are the lines of a directive: its first one, and its input.
 func linesOf(t *testing.T, d *datadriven.TestData) []line {
@@ -116,13 +116,14 @@ func (l line) duration(option string, value int) time.Duration {
 
 // settings are the options of a locker, by their names in a scene.
 var settings = map[string]func(line) quorum.Option{
-	"lease":   func(l line) quorum.Option { return quorum.WithLease(l.duration("lease", 0)) },
-	"fixed":   func(l line) quorum.Option { return quorum.WithFixedLease(l.duration("fixed", 0)) },
-	"maxhold": func(l line) quorum.Option { return quorum.WithMaxHold(l.duration("maxhold", 0)) },
-	"minhold": func(l line) quorum.Option { return quorum.WithMinHold(l.duration("minhold", 0)) },
-	"stop":    func(l line) quorum.Option { return quorum.WithStopBefore(l.duration("stop", 0)) },
-	"wait":    func(l line) quorum.Option { return quorum.WithWait(l.duration("wait", 0)) },
-	"drift":   func(l line) quorum.Option { return quorum.WithDrift(l.float("drift", 0)) },
+	"lease":     func(l line) quorum.Option { return quorum.WithLease(l.duration("lease", 0)) },
+	"fixed":     func(l line) quorum.Option { return quorum.WithFixedLease(l.duration("fixed", 0)) },
+	"maxhold":   func(l line) quorum.Option { return quorum.WithMaxHold(l.duration("maxhold", 0)) },
+	"minhold":   func(l line) quorum.Option { return quorum.WithMinHold(l.duration("minhold", 0)) },
+	"stop":      func(l line) quorum.Option { return quorum.WithStopBefore(l.duration("stop", 0)) },
+	"wait":      func(l line) quorum.Option { return quorum.WithWait(l.duration("wait", 0)) },
+	"drift":     func(l line) quorum.Option { return quorum.WithDrift(l.float("drift", 0)) },
+	"unfounded": func(line) quorum.Option { return quorum.WithoutFounding() },
 	"retry": func(l line) quorum.Option {
 		return quorum.WithRetry(l.duration("retry", 0), l.duration("retry", 1))
 	},

@@ -117,7 +117,7 @@ func init() { // its functions use it
 		"cancel": (*play).cancel, "unlock": (*play).use, "extend": (*play).use, "downgrade": (*play).use, "handover": (*play).use,
 		"held": (*play).held, "force": (*play).ask, "ready": (*play).ask, "inspect": (*play).ask, "check": (*play).ask, "do": (*play).do,
 		"stats": (*play).stats,
-		"keys":  (*play).keys, "subscribed": (*play).subscribed, "forceowner": (*play).ask, "redis": (*play).redis, "ran": (*play).scripts, "heal": (*play).heal, "end": (*play).heal,
+		"keys":  (*play).keys, "subscribed": (*play).subscribed, "subscribe": (*play).subscribe, "forceowner": (*play).ask, "redis": (*play).redis, "ran": (*play).scripts, "heal": (*play).heal, "end": (*play).heal,
 	}
 }
 
@@ -181,6 +181,7 @@ func (p *play) close() {
 	if p.w != nil {
 		p.w.Heal()
 	}
+	time.Sleep(time.Minute) // until all masters that were away have what is owed to them
 	synctest.Wait()
 	for name, l := range p.lockers {
 		if s := l.Stats(); p.left != nil && s.Held+s.Waiting == 0 {

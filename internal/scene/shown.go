@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // sentinels are the errors that a user tests for.
@@ -75,6 +76,9 @@ func (p *play) lock(lock *quorum.Lock) string {
 func (p *play) token(token uint64) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if token > scripts.MaxToken {
+		return fmt.Sprint(token)
+	}
 	at := slices.Index(p.tokens, token)
 	if at < 0 {
 		at = len(p.tokens)
