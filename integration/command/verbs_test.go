@@ -77,10 +77,14 @@ func patiently(ts *testscript.TestScript, args []string) []string {
 		return args
 	}
 	var flags []string
-	if !slices.Contains(args, "-timeout") {
+	given := args
+	if job := slices.Index(args, "--"); job >= 0 {
+		given = args[:job]
+	}
+	if !slices.Contains(given, "-timeout") {
 		flags = append(flags, "-timeout", timeout)
 	}
-	if lease := ts.Getenv("MAX_LEASE"); lease != "" && !slices.Contains(args, "-max-lease") {
+	if lease := ts.Getenv("MAX_LEASE"); lease != "" && !slices.Contains(given, "-max-lease") {
 		flags = append(flags, "-max-lease", lease)
 	}
 	return slices.Insert(slices.Clone(args), at, flags...)

@@ -1,6 +1,9 @@
 package run
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -20,8 +23,23 @@ func TestOwnerFileTellsTheJobFromAnother(t *testing.T) {
 	t.Parallel()
 	d := clitest.Deploy(t, 3, 10*time.Minute)
 	file := filepath.Join(t.TempDir(), "owner")
-	killed(t, d, "-owner-file", file, "a")
-	right := recordOf(t, file)
+	p := d.Start(t, "-owner-file", file, "a", "--", "sh", "-c", "echo child=$$; echo ready; exec sleep 600")
+	p.Send(t, syscall.SIGKILL)
+	<-p.Exited
+	clitest.Eventually(t, "the job dead", func() bool { return !alive(p.Number(t, "child")) })
+	var right ownerfile.Record
+	testkit.Must(t, json.Unmarshal([]byte(testkit.Read(t, file)), &right))
+	// write writes the record as a run would, but for the job and the machine.
+	write := func(job ownerfile.Job, machine string) {
+		testkit.Must(t, os.WriteFile(file, nil, 0o600))
+		var stat syscall.Stat_t
+		testkit.Must(t, syscall.Stat(file, &stat))
+		r := right
+		r.File, r.Job, r.Machine = fmt.Sprint(stat.Dev, ":", stat.Ino), job, machine
+		text, err := json.Marshal(r)
+		testkit.Must(t, err)
+		testkit.Must(t, os.WriteFile(file, append(text, '\n'), 0o600))
+	}
 	start := func(attributes *syscall.SysProcAttr, script string) *exec.Cmd {
 		cmd := exec.Command("sh", "-c", script)
 		cmd.SysProcAttr = attributes
@@ -54,7 +72,7 @@ func TestOwnerFileTellsTheJobFromAnother(t *testing.T) {
 		{"nothing", right.Job, false},
 	} {
 		for _, machine := range []string{right.Machine, "another"} {
-			write(t, file, right, func(r *ownerfile.Record) { r.Job, r.Machine = test.job, machine })
+			write(test.job, machine)
 			want := cli.ExitOK
 			if test.inUse && machine == right.Machine {
 				want = cli.ExitHeld

@@ -60,25 +60,6 @@ func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 	}
 }
 
-// A service that systemd activates by a socket, or that has a watchdog, looks whether the variables have its own number.
-func TestTheCommandHasSystemdsNumbers(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	for number, own := range map[string]bool{"$$": true, "1": false} { // 1 is another process's word
-		p := d.Prepare("x", "--", "sh", "-c", "echo job=$$; env")
-		p.Path, p.Args = "/bin/sh", append([]string{"sh", "-c", "LISTEN_PID=" + number + " WATCHDOG_PID=" + number +
-			` LISTEN_FDS=1 LISTEN_PIDFDID=7 exec "$@"`, "sh"}, p.Args...)
-		p.Begin(t).Ends(t, cli.ExitOK)
-		want := "1"
-		if own {
-			want = fmt.Sprint(p.Number(t, "job"))
-		}
-		printed := p.Out.String()
-		clitest.Contains(t, printed, "LISTEN_PID="+want+"\n", "WATCHDOG_PID="+want+"\n", "LISTEN_FDS=1\n")
-		testkit.Check(t, strings.Contains(printed, "LISTEN_PIDFDID=7\n") == !own, "LISTEN_PIDFDID is the one of run: %s", printed)
-	}
-}
-
 // systemd's own proxy runs under a lock, and serves the socket that systemd-socket-activate has opened for it.
 func TestTheCommandServesSystemdsSocket(t *testing.T) {
 	t.Parallel()
