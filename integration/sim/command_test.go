@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -19,14 +20,14 @@ import (
 
 // driver carries out procedures over the connections of the operator's process.
 func (o *operator) driver() change.Driver {
-	return change.Driver{Call: o.call, Now: o.clock.Now, Wait: o.wait}
+	return change.Driver{Call: o.call, Now: o.first.Clock.Now, Wait: o.wait}
 }
 
 // look returns what the masters say of themselves.
 func (o *operator) look(ctx context.Context) map[string]*membership.View {
 	var all []string
-	for master := range o.world.masters {
-		all = append(all, masterName(master))
+	for master := range o.world.Masters {
+		all = append(all, world.NodeName(master))
 	}
 	return o.driver().Look(ctx, all).Views
 }
@@ -72,7 +73,7 @@ func (o *operator) call(ctx context.Context, calls map[string][]scripts.Call) ma
 		for i, call := range calls[name] {
 			to := &replies[name][i]
 			to.Err = errNoReply
-			if inside.Of(c.nodes[masterOf(name)]).Pipe("").Start(call, nil, &answer{to: came, now: o.clock.Now, into: to}) == nil {
+			if inside.Of(c.nodes[masterOf(name)]).Pipe("").Start(call, nil, &answer{to: came, now: o.first.Clock.Now, into: to}) == nil {
 				open++
 			}
 		}
@@ -133,7 +134,7 @@ func (o *operator) announce(ctx context.Context, c change.Change) {
 		}
 		o.world.count("wiped")
 		o.world.trace.add("operator  wipes %s", name)
-		o.world.masters[masterOf(name)].Flush()
+		o.world.Masters[masterOf(name)].Flush()
 	}
 }
 

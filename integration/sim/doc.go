@@ -1,7 +1,7 @@
 // Package sim simulates a deployment: the real engine and node code of several clients, in a
-// testing/synctest bubble, over connections in memory, against fake masters. A seed makes the whole
-// plan of a run: the numbers of clients and masters, every clock's rate, the delays, the faults,
-// and what the clients do. Package history judges every run.
+// testing/synctest bubble, in a world of package internal/world. A seed makes the whole
+// plan of a run: the numbers of clients and masters, every clock's rate, the delays, the faults, of all
+// kinds that there are, and what the clients do. Package history judges every run.
 //
 // The simulation covers:
 //

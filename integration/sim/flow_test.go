@@ -9,28 +9,30 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
 // flow is one sequence of a client's actions.
 type flow struct {
 	*machine
-	id     int
-	slot   slot
-	rng    *rand.Rand
-	caller *caller
+	id   int
+	slot world.Slot
+	rng  *rand.Rand
 }
 
-func (w *world) newFlow(m *machine, id int) *flow {
-	return &flow{m, id, flowSlots + slot(m.id*w.plan.flows+id), w.plan.rng("flow", uint64(m.id), uint64(id)),
-		w.plan.newCaller(m.id, id)}
+func (w *run) newFlow(m *machine, id int) *flow {
+	return &flow{m, id, flowSlots + world.Slot(m.id*w.plan.flows+id), w.plan.rng("flow", m.id, id)}
 }
 
 // turn waits for the flow's next slot, whatever woke the flow.
 func (f *flow) turn() {
-	f.slot.wait()
-	f.gate.pass(f.slot)
+	f.slot.Wait()
+	f.first.PassAt(f.slot)
 }
+
+// enterProcess tells the library's timers and random numbers of this flow from others'.
+func (f *flow) enterProcess() { f.first.Enter(f.id + 1) }
 
 // within bounds a context.
 func (f *flow) within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
@@ -39,12 +41,12 @@ func (f *flow) within(ctx context.Context, d time.Duration) (context.Context, co
 
 // due is the end of a duration, in a slot that is not the flow's: the flow may be active in its own
 // slot then.
-func (f *flow) due(d time.Duration) time.Time { return f.caller.timerSlot().after(time.Now().Add(d)) }
+func (f *flow) due(d time.Duration) time.Time { return f.first.TimerSlot().After(time.Now().Add(d)) }
 
 func (f *flow) run() {
-	f.callers.enter(f.caller)
+	f.enterProcess()
 	f.turn()
-	for time.Since(f.world.start) < f.world.plan.healed {
+	for time.Since(f.world.Start()) < f.world.plan.healed {
 		f.rest(f.world.plan.rest)
 		f.once()
 	}
@@ -131,7 +133,7 @@ func (f *flow) once() {
 		w.count("acquired by readers")
 	}
 	w.trace.add("client %d  %s: holds %v, token %d, until %v", f.machine.id, got.Owner(), names, got.Token(),
-		r.until().Sub(w.start))
+		r.until().Sub(w.Start()))
 	f.turn()
 	f.hold(r, locker)
 	f.release(c, r, limit)
@@ -253,7 +255,9 @@ func (f *flow) work(r *record) {
 		if !r.lock.Shared() {
 			accesses = []func() error{
 				func() error { _, err := register.Read(token); return err },
-				func() error { return register.Write(token, fmt.Sprint(f.machine.id, f.id, time.Since(f.world.start))) },
+				func() error {
+					return register.Write(token, fmt.Sprint(f.machine.id, f.id, time.Since(f.world.Start())))
+				},
 			}
 		}
 		for _, access := range accesses {

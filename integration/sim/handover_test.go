@@ -42,7 +42,7 @@ type handed struct {
 const triesEach = 3
 
 // nextTicket returns the ticket that is to be tried next, nil for none.
-func (w *world) nextTicket() (h *handed) {
+func (w *run) nextTicket() (h *handed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.tickets) == 0 {
@@ -56,7 +56,7 @@ func (w *world) nextTicket() (h *handed) {
 }
 
 // isTriedByOthers reports whether more than one attempt to take over has begun. Two at once may refuse each other.
-func (w *world) isTriedByOthers(h *handed) bool {
+func (w *run) isTriedByOthers(h *handed) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return h.tries > 1
@@ -159,7 +159,7 @@ const semaphore = "s"
 // holder said, so there are never more holders than slots.
 func TestSemaphores(t *testing.T) {
 	judgeSeeds(t, *semaphoreSeeds, newSemaphorePlan).want(t, 40, map[string]float64{"acquired": 10, "several slots": 1,
-		"fewer slots said": 0.5, "held": 0.5, "lost": 0.1, string(crash): 0.5, string(kill): 0.2})
+		"fewer slots said": 0.5, "held": 0.5, "lost": 0.1, "crash": 0.5, "kill": 0.2})
 }
 
 // takesSlots returns a call for one or two slots of the plan's semaphore, with or without waiting. Some

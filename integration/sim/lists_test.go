@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -105,7 +106,7 @@ func (p *plan) listOf(client int) []int {
 func (p *plan) forgets() bool {
 	given := func(list []int) bool { return list != nil }
 	return slices.ContainsFunc(p.lists.wrong, given) ||
-		slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == crash || f.kind == flush })
+		slices.ContainsFunc(p.faults, func(f world.Fault) bool { return f.Kind.Forgets })
 }
 
 // settling bounds how long after the faults all clients have the list of the masters.
@@ -116,13 +117,10 @@ func (p *plan) settling() time.Duration {
 	return 16*p.lease + 10*time.Second
 }
 
-const namePrefix = "master"
-
-func masterName(master int) string { return fmt.Sprint(namePrefix, master) }
-
+// masterOf is the master of a name by [world.NodeName].
 func masterOf(name string) (master int) {
-	if _, err := fmt.Sscanf(name, namePrefix+"%d", &master); err != nil {
-		panic(err)
+	for world.NodeName(master) != name {
+		master++
 	}
 	return master
 }
@@ -130,7 +128,7 @@ func masterOf(name string) (master int) {
 func listOf(masters []int) *scripts.List {
 	var names []string
 	for _, m := range masters {
-		names = append(names, masterName(m))
+		names = append(names, world.NodeName(m))
 	}
 	return scripts.NewList(names...)
 }
@@ -190,7 +188,7 @@ func (s *listState) certain(c *client) int {
 }
 
 // notAccepted judges an error for the sake of lists.
-func (w *world) notAccepted(c *client, err error, certain int) {
+func (w *run) notAccepted(c *client, err error, certain int) {
 	w.count("not accepted")
 	switch {
 	case w.plan.lists == nil:
@@ -246,7 +244,7 @@ func (m *machine) replace(kill bool) {
 }
 
 // roll gives a machine's next process another list, and starts it.
-func (w *world) roll(m *machine, list *scripts.List, kill bool) {
+func (w *run) roll(m *machine, list *scripts.List, kill bool) {
 	w.count("rolled over")
 	w.trace.add("operator  gives client %d the list %s", m.id, list)
 	m.setList(mastersOf(list))
@@ -296,7 +294,7 @@ func TestListsWhenThePowerFails(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			p := newListPlan(seed)
-			p.faults, p.windows, p.loss, p.slow = nil, nil, 0, 0
+			p.faults, p.weather.Loss, p.weather.Slow = nil, 0, 0
 			powerFails(p)
 			judge(t, p)
 		})

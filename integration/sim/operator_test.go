@@ -25,9 +25,9 @@ type operator struct {
 func (o *operator) run() {
 	w := o.world
 	defer close(w.lists.settled)
-	o.callers.enter(o.caller)
+	o.enterProcess()
 	o.turn()
-	for time.Since(w.start) < w.plan.healed {
+	for time.Since(w.Start()) < w.plan.healed {
 		o.rest(0.2)
 		if o.rng.IntN(8) == 0 {
 			o.replace(o.rng.IntN(2) == 0)
@@ -44,7 +44,7 @@ func (o *operator) run() {
 func (o *operator) timeout() (context.Context, context.CancelFunc) {
 	p := o.world.plan
 	if o.rng.IntN(3) == 0 {
-		return o.within(o.world.ctx, time.Duration(o.rng.ExpFloat64()*float64(6*p.latency)))
+		return o.within(o.world.ctx, time.Duration(o.rng.ExpFloat64()*float64(6*p.weather.Latency)))
 	}
 	return o.within(o.world.ctx, 4*p.timeout+2*p.lease)
 }
@@ -179,7 +179,7 @@ func (o *operator) aim(members *scripts.List) {
 		o.foundDead = true
 		w.count("died before its removal")
 		w.trace.add("operator  finds %s dead", leaving)
-		w.masters[masterOf(leaving)].Crash(pick(o.rng, fakeredis.Nothing, fakeredis.Nothing, fakeredis.Everything))
+		w.Masters[masterOf(leaving)].Crash(pick(o.rng, fakeredis.Nothing, fakeredis.Nothing, fakeredis.Everything))
 	}
 }
 
@@ -191,7 +191,7 @@ func (o *operator) isSafe(list *scripts.List) bool {
 }
 
 // clients returns the machines that lock.
-func (w *world) clients() []*machine { return w.machines[:w.plan.clients-1] }
+func (w *run) clients() []*machine { return w.machines[:w.plan.clients-1] }
 
 // deploy rolls one client of such a manner over to the list, and reports whether there was one.
 func (o *operator) deploy(list *scripts.List, manners ...manner) bool {

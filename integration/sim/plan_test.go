@@ -1,14 +1,12 @@
 package sim
 
 import (
-	"cmp"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -28,17 +26,12 @@ type plan struct {
 	longest, rest           float64 // hold, and average pause between two, in units
 	masterRate, clientRate  []float64
 
-	latency       time.Duration // of one direction: half of it, and as much again on average
-	slow          float64       // the share of sent data that takes up to slowest more
-	slowest       time.Duration
-	loss          float64 // the share of sent data that is lost with its connection
-	windows       []window
-	faults        []fault
+	weather       world.Weather
+	faults        []world.Fault
 	healed, bound time.Duration // when faults end, and how long after that each flow must have had its locks
 	crowd         bool          // by newCrowdPlan
 	handsOver     bool          // by newHandOverPlan: holders hand their locks over
 	reads         float64       // the share of calls that are a reader's
-	gather        time.Duration // how long a client's write takes, in which requests gather
 	slots         int           // of the semaphore that the flows contend for; 0: they lock names
 	lists         *listPlan     // the clients' lists of masters, and who changes them; nil: all masters, for ever
 }
@@ -47,49 +40,9 @@ type plan struct {
 // allows for.
 const drift = 0.005
 
-// everyClient is the client of a window that hits all clients.
-const everyClient = -1
-
-// window is a time in which nothing arrives.
-type window struct {
-	link
-	up, down bool
-	from, to time.Duration
-}
-
-type faultKind string
-
-const (
-	crash   faultKind = "crash"
-	start   faultKind = "start"
-	save    faultKind = "save"
-	flush   faultKind = "flush"
-	unload  faultKind = "unload" // SCRIPT FLUSH
-	reset   faultKind = "reset"
-	pause   faultKind = "pause"
-	kill    faultKind = "kill"    // the client's process ends and another one starts
-	restart faultKind = "restart" // the same in good order
-	parted  faultKind = "part"    // a window; listed for the trace
-	freeze  faultKind = "freeze"  // a window; listed for the trace
-)
-
-type fault struct {
-	at, until time.Duration
-	kind      faultKind
-	link
-	keeps fakeredis.Memory
-}
-
 // rng returns the random numbers for one purpose. They do not depend on draws for other purposes.
 func (p *plan) rng(purpose string, keys ...any) *rand.Rand {
-	return rand.New(p.source(purpose, keys...))
-}
-
-// source is rng for the library.
-func (p *plan) source(purpose string, keys ...any) rand.Source {
-	h := fnv.New64a()
-	fmt.Fprint(h, purpose, keys)
-	return rand.NewPCG(p.seed, h.Sum64())
+	return rand.New(world.Source(p.seed, purpose, keys...))
 }
 
 // timeoutOf is a node's timeout. No two are the same, so no two nodes give up at one instant.
@@ -118,7 +71,7 @@ func newCrowdPlan(seed uint64) *plan {
 	p.conns, p.rest = 1, pick(d, 0.005, 0.02)
 	p.longest = pick(d, 0.02, 0.3)
 	p.timeout = max(p.timeout, 90*time.Millisecond)
-	p.gather = p.timeout / time.Duration(30+d.IntN(60)) // a handshake takes about ten writes
+	p.weather.Gather = p.timeout / time.Duration(30+d.IntN(60)) // a handshake takes about ten writes
 	p.crowd = true
 	return p
 }
@@ -165,21 +118,21 @@ func (p *plan) draw(d *rand.Rand) {
 		p.masterRate[0], p.clientRate[0] = 1+drift, 1-drift
 	}
 
-	p.latency = time.Duration((0.1 + 3*d.Float64()*d.Float64()) * float64(time.Millisecond))
-	p.slow = pick(d, 0, 0.01, 0.05, 0.2)
-	p.slowest = time.Duration(0.9 * float64(p.unit) * d.Float64())
-	p.loss = pick(d, 0, 0.005, 0.02)
+	p.weather.Latency = time.Duration((0.1 + 3*d.Float64()*d.Float64()) * float64(time.Millisecond))
+	p.weather.Slow = pick(d, 0, 0.01, 0.05, 0.2)
+	p.weather.Slowest = time.Duration(0.9 * float64(p.unit) * d.Float64())
+	p.weather.Loss = pick(d, 0, 0.005, 0.02)
 	p.healed = p.lease + 8*time.Second // the first max lease is quarantine: no lock can be lost in it
 	p.setBound()
+	p.ahead = d.IntN(4) == 0
+	dice := world.Dice{Masters: p.masters, Processes: p.clients,
+		Lasts: func(d *rand.Rand) time.Duration { return time.Duration(d.ExpFloat64() * 0.7 * float64(p.unit)) },
+		Allow: func(k *world.Kind) bool { return !p.ahead || !k.Forgets }}
 	for n := pick(d, 0, 4, 10, 20, 40); n > 0; n-- {
-		p.addFault(d)
-	}
-	p.sort()
-	if d.IntN(4) == 0 {
-		p.ahead = true
-		p.faults = slices.DeleteFunc(p.faults, func(f fault) bool { return f.kind == flush })
-		for i := range p.faults {
-			p.faults[i].keeps = fakeredis.Everything
+		at := p.lease + time.Duration(d.Float64()*float64(p.healed-p.lease))
+		for _, f := range dice.Roll(d) {
+			f.At = at
+			p.faults = append(p.faults, f)
 		}
 	}
 }
@@ -190,79 +143,7 @@ func (p *plan) setBound() {
 	p.bound = 2*p.lease + time.Second + time.Duration(float64(p.clients*p.flows)*(p.longest+0.5)*float64(p.unit))
 }
 
-func (p *plan) sort() {
-	slices.SortStableFunc(p.faults, func(a, b fault) int { return cmp.Compare(a.at, b.at) })
-}
-
 func pick[T any](d *rand.Rand, of ...T) T { return of[d.IntN(len(of))] }
-
-func (p *plan) addFault(d *rand.Rand) {
-	f := fault{
-		kind: pick(d, crash, crash, crash, flush, unload, save, reset, pause, pause, parted, parted, freeze, kill,
-			restart),
-		link: link{d.IntN(p.clients), d.IntN(p.masters)},
-		at:   p.lease + time.Duration(d.Float64()*float64(p.healed-p.lease)),
-	}
-	lasts := time.Duration(d.ExpFloat64() * 0.7 * float64(p.unit))
-	f.until = min(f.at+lasts, p.healed)
-	f.keeps = pick(d, fakeredis.Nothing, fakeredis.Nothing, fakeredis.LastSave, fakeredis.Everything,
-		fakeredis.Everything)
-	w := window{link: f.link, up: true, down: true, from: f.at, to: f.until}
-	switch f.kind {
-	case crash:
-		p.faults = append(p.faults, fault{at: f.until, kind: start, link: f.link})
-		if d.IntN(5) == 0 { // the power of all masters fails
-			for m := range p.masters {
-				f.master = m
-				up := f.at + time.Duration(d.Float64()*float64(lasts))
-				p.faults = append(p.faults, f, fault{at: min(up, p.healed), kind: start, link: f.link})
-			}
-			return
-		}
-	case parted:
-		if way := d.IntN(4); way < 2 {
-			w.up, w.down = way == 0, way == 1
-		}
-		if d.IntN(3) == 0 {
-			w.client, f.client = everyClient, everyClient
-		}
-		p.windows = append(p.windows, w)
-	case freeze: // a thawed master runs the commands that its sockets received
-		w.client, f.client, w.down = everyClient, everyClient, false
-		p.windows = append(p.windows, w)
-	}
-	p.faults = append(p.faults, f)
-}
-
-// clear returns the first time from t on at which no window blocks the direction.
-func (p *plan) clear(d *direction, rng *rand.Rand, t time.Duration) time.Duration {
-	for again := true; again; {
-		again = false
-		for _, w := range p.windows {
-			hit := w.master == d.link.master && (w.client == everyClient || w.client == d.link.client) &&
-				(d.up && w.up || !d.up && w.down)
-			if hit && t >= w.from && t < w.to {
-				t, again = w.to+time.Duration(rng.ExpFloat64()*float64(p.latency)), true
-			}
-		}
-	}
-	return t
-}
-
-func (f fault) String() string {
-	text := fmt.Sprintf("FAULT %s master %d", f.kind, f.master)
-	switch f.kind {
-	case crash:
-		text += fmt.Sprintf(", keeps %s", [...]string{"nothing", "what it saved", "everything"}[f.keeps])
-	case kill, restart:
-		text = fmt.Sprintf("FAULT %s client %d", f.kind, f.client)
-	case pause:
-		text = fmt.Sprintf("FAULT pause client %d until %v", f.client, f.until)
-	case reset, parted, freeze:
-		text += fmt.Sprintf(", client %d, until %v", f.client, f.until)
-	}
-	return text
-}
 
 func (p *plan) String() string {
 	rule := "majority"
@@ -272,7 +153,7 @@ func (p *plan) String() string {
 	return fmt.Sprintf("seed %d%v: %s of %d masters, %d clients with %d flows, names %v, lease %v, timeout %v, "+
 		"%d connections, latency %v, slow %v up to %v, loss %v, rates of masters %.4f, of clients %.4f",
 		p.seed, p.lists, rule, p.masters, p.clients, p.flows, p.names, p.lease, p.timeout,
-		p.conns, p.latency, p.slow, p.slowest, p.loss, p.masterRate, p.clientRate)
+		p.conns, p.weather.Latency, p.weather.Slow, p.weather.Slowest, p.weather.Loss, p.masterRate, p.clientRate)
 }
 
 // dishonest reports whether two clients may hold at once: by clocks beyond the allowance, or by
@@ -284,6 +165,6 @@ func (p *plan) dishonest() bool {
 
 // calm reports that a client notices nothing of any fault.
 func (p *plan) calm() bool {
-	noticed := func(f fault) bool { return f.kind != save && f.kind != unload }
-	return p.slow == 0 && p.loss == 0 && p.lists == nil && !slices.ContainsFunc(p.faults, noticed)
+	noticed := func(f world.Fault) bool { return !f.Kind.Unnoticed }
+	return p.weather.Slow == 0 && p.weather.Loss == 0 && p.lists == nil && !slices.ContainsFunc(p.faults, noticed)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 )
 
 var replays = flag.Int("sim.replays", 40, "how many seeds TestReplay plays twice, from 1 on")
@@ -34,7 +35,7 @@ func TestReplay(t *testing.T) {
 }
 
 // history returns the events in an order that does not depend on when they were added.
-func (w *world) history() []string {
+func (w *run) history() []string {
 	var all []string
 	lockers := w.trace.lockers()
 	for _, e := range w.log.Events() {
@@ -75,9 +76,10 @@ func TestScriptsAreForgottenWhileALockIsHeld(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {
 		p := newPlan(seed + 1)
-		p.faults, p.windows, p.slow, p.loss = nil, nil, 0, 0
+		p.faults, p.weather.Slow, p.weather.Loss = nil, 0, 0
+		p.timeout = max(p.timeout, 10*p.weather.Latency) // for a connection, and for scripts that are sent again
 		for m := range p.masters {
-			p.faults = append(p.faults, fault{at: p.lease + p.unit, kind: unload, link: link{master: m}})
+			p.faults = append(p.faults, world.Fault{Kind: world.KindOf("unload"), Master: m, At: p.lease + p.unit})
 		}
 		judge(t, p)
 	}
@@ -87,32 +89,31 @@ func TestScriptsAreForgottenWhileALockIsHeld(t *testing.T) {
 // were undone, and the keys stayed for their lease. Found by TestReplay with seed 841, as a race.
 func TestCloseUndoesAttempts(t *testing.T) {
 	p := newPlan(1)
-	p.masters, p.masterRate, p.all, p.noQuarantine, p.slow, p.loss = 3, []float64{1, 1, 1}, true, true, 0, 0
+	p.masters, p.masterRate, p.all, p.noQuarantine, p.weather.Slow, p.weather.Loss = 3, []float64{1, 1, 1}, true, true, 0, 0
 	// Master 2 grants, and its replies do not arrive.
-	p.windows = []window{{link: link{client: everyClient, master: 2}, down: true, from: p.lease, to: p.healed}}
-	w := newWorld(p)
-	synctest.Test(t, func(*testing.T) {
-		w.build()
+	w := newRun(p)
+	synctest.Test(t, func(t *testing.T) {
+		w.build(t)
 		c, err := newClient(w.machines[0])
 		testkit.Must(t, err)
 		time.Sleep(p.lease)
+		w.Inject(world.Fault{Kind: world.KindOf("cut-down"), Master: 2})
 		ended := make(chan error)
 		go func() {
 			_, err := c.locker.Lock(context.Background(), "a")
 			ended <- err
 		}()
-		time.Sleep(5 * p.latency) // every master has granted it
+		time.Sleep(5 * p.weather.Latency) // every master has granted it
 		left := w.lockKeys()
 		testkit.Check(t, len(left) == 3, "want three keys of a half-done attempt, got %v", left)
 		var closing sync.WaitGroup
 		closing.Go(c.close)
 		err = <-ended
 		testkit.Check(t, err != nil, "Lock of a closed locker succeeded")
-		time.Sleep(5 * p.latency)
+		time.Sleep(5 * p.weather.Latency)
 		left = w.lockKeys()
 		testkit.Check(t, len(left) == 0, "left behind: %v", left)
 		closing.Wait()
-		w.stop()
 	})
 }
 

@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/bubble"
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 )
 
 var (
@@ -23,7 +22,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	bubble.OneProcessor()
+	world.OneProcessor()
 	debug.SetGCPercent(1600) // the heap is small: a tenth less work
 	os.Exit(m.Run())
 }
@@ -31,13 +30,14 @@ func TestMain(m *testing.M) {
 // No seed may show two holders, a token that does not rise, a lost write, a stranded waiter, or a
 // key left behind.
 func TestSeeds(t *testing.T) {
-	judgeSeeds(t, *seeds, newPlan).want(t, 101, map[string]float64{
+	want := map[string]float64{
 		"acquired": 10, "entered again": 1, "lost": 0.1, "late write fenced off": 0.001,
-		"held": 1, "quarantined": 0.1, "unavailable": 0.1,
-		string(crash): 1, string(flush): 0.2, string(unload): 0.2, string(reset): 0.2,
-		string(pause): 0.2, string(kill): 0.2, string(restart): 0.2, string(parted): 0.2,
-		string(freeze): 0.2, "probes": 1, "locks after a probe": 1, "tried together": 0.9,
-	})
+		"held": 1, "quarantined": 0.1, "unavailable": 0.1, "probes": 1, "locks after a probe": 1, "tried together": 0.9,
+	}
+	for _, k := range world.Kinds {
+		want[k.Name] = k.Weight / 4
+	}
+	judgeSeeds(t, *seeds, newPlan).want(t, 101, want)
 }
 
 // eachSeed plays the seeds from 1 on, or only sim.seed, and returns how many these are.
@@ -72,7 +72,7 @@ func judgeSeeds(t *testing.T, seeds int, planOf func(seed uint64) *plan) *totals
 }
 
 // judge plays a plan with honest clocks and reports every violation.
-func judge(t *testing.T, p *plan) *world {
+func judge(t *testing.T, p *plan) *run {
 	t.Helper()
 	defer func() {
 		if broken := recover(); broken != nil {
@@ -88,7 +88,7 @@ func judge(t *testing.T, p *plan) *world {
 	return w
 }
 
-func (w *world) report(t *testing.T) {
+func (w *run) report(t *testing.T) {
 	t.Helper()
 	if len(w.failures) == 0 {
 		return
@@ -183,12 +183,9 @@ func powerFails(p *plan) {
 	p.ahead = false
 	for at := p.lease; at < p.healed; at += 2 * p.lease {
 		for m := range p.masters {
-			there := link{master: m}
-			p.faults = append(p.faults, fault{at: at, kind: crash, link: there, keeps: fakeredis.Nothing},
-				fault{at: at + p.lease/20, kind: start, link: there})
+			p.faults = append(p.faults, world.Fault{Kind: world.KindOf("crash"), Master: m, At: at, Lasts: p.lease / 20})
 		}
 	}
-	p.sort()
 }
 
 // countOverlaps plays some seeds with a change that may let two clients hold at once. It returns

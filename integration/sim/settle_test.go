@@ -13,7 +13,7 @@ import (
 func (o *operator) settle() {
 	w, p := o.world, o.world.plan
 	w.lists.setSure()
-	for _, m := range w.masters { // those that it found dead, too
+	for _, m := range w.Masters { // those that it found dead, too
 		m.Start()
 	}
 	var rolled time.Time
@@ -70,18 +70,14 @@ func (o *operator) admit(ctx context.Context, list *scripts.List) {
 	w.trace.add("operator  stops all clients, and admits %s", list)
 	for _, m := range w.clients() {
 		m.setList(mastersOf(list))
-		c := m.current()
-		c.dead.Store(true)
-		for master := range w.masters {
-			w.net.reset(link{m.id, master})
-		}
+		m.current().own.Kill()
 	}
 	time.Sleep(p.lease + p.lease/10)
 	o.turn()
 	calls := map[string][]scripts.Call{}
 	for name, v := range o.look(ctx) {
 		if !list.Has(name) {
-			w.masters[masterOf(name)].Flush()
+			w.Masters[masterOf(name)].Flush()
 		} else if call, err := change.Admit(v, list); err != nil {
 			w.fail("operator: %s: %v", name, err)
 		} else {

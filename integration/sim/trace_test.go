@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -91,18 +92,17 @@ func (t *trace) lockersLocked() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// script is a fakeredis.Master's Trace.
-func (t *trace) script(master int) func(client, script string, args []string, reply any, err error) {
-	return func(client, script string, args []string, reply any, err error) {
-		if err != nil {
-			reply = err
-		}
-		process, _, _ := strings.Cut(client, ":")
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.lines = append(t.lines, line{time.Since(t.start), process, "  master %d  %s %v: %v",
-			[]any{master, script, arguments(args), reply}})
+// script is called before a master answers.
+func (t *trace) script(s world.Script) {
+	reply := s.Reply
+	if s.Err != nil {
+		reply = s.Err
 	}
+	process, _, _ := strings.Cut(s.Client, ":")
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lines = append(t.lines, line{time.Since(t.start), process, "  master %d  %s %v: %v",
+		[]any{s.Master, s.Name, arguments(s.Args), reply}})
 }
 
 // arguments are a script's, without the library's own keys.
@@ -121,7 +121,7 @@ type totals struct {
 	longest time.Duration
 }
 
-func (s *totals) add(w *world) {
+func (s *totals) add(w *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.runs++

@@ -109,6 +109,9 @@ func (c *conn) Write(p []byte) (int, error) {
 			time.Sleep(time.Until(out.slot.After(time.Now().Add(sky.Gather))))
 		}
 		c.process.gate.pass(out.slot)
+		if sends := c.process.Sends; sends != nil && !sends(out.master, p) {
+			return len(p), nil
+		}
 	}
 	if c.in.isClosed() {
 		return 0, net.ErrClosed

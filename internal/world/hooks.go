@@ -1,5 +1,7 @@
 package world
 
+import "slices"
+
 // Script is a script that a master has run, before it answers.
 type Script struct {
 	Master int
@@ -10,13 +12,18 @@ type Script struct {
 	Err    error
 }
 
-// Before has the masters call do before they answer a script, from now on; nil for nothing. The master is locked during the call.
-func (w *World) Before(do func(Script)) {
-	if do == nil {
-		w.before.Store(nil)
-		return
+// Before has these masters, or all, call do before they answer a script, from now on; nil for nothing. The master is locked
+// during the call.
+func (w *World) Before(do func(Script), masters ...int) {
+	for i := range w.before {
+		switch {
+		case len(masters) > 0 && !slices.Contains(masters, i):
+		case do == nil:
+			w.before[i].Store(nil)
+		default:
+			w.before[i].Store(&do)
+		}
 	}
-	w.before.Store(&do)
 }
 
 // hear is a [fakeredis.Master]'s Trace.
@@ -25,7 +32,7 @@ func (w *World) hear(master int) func(client, script string, args []string, repl
 		w.ranMu.Lock()
 		w.ran[script]++
 		w.ranMu.Unlock()
-		if do := w.before.Load(); do != nil {
+		if do := w.before[master].Load(); do != nil {
 			(*do)(Script{master, client, script, args, reply, err})
 		}
 	}

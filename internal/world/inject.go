@@ -148,7 +148,7 @@ type Dice struct {
 }
 
 // Roll draws a fault: of each kind as often as its weight says. One in six that hits a master hits all of them, and ends at each
-// by itself.
+// by itself. It draws none if no kind is allowed.
 func (d Dice) Roll(r *rand.Rand) (faults []Fault) {
 	sum := 0.0
 	for _, k := range Kinds {
@@ -164,6 +164,9 @@ func (d Dice) Roll(r *rand.Rand) (faults []Fault) {
 			}
 			at -= k.Weight
 		}
+	}
+	if kind == nil {
+		return nil
 	}
 	f, all := Fault{Kind: kind, Process: r.IntN(max(d.Processes, 1)), Master: r.IntN(d.Masters)}, r.IntN(6) == 0
 	if kind.Takes&OfProcess == 0 {

@@ -39,6 +39,9 @@ type Process struct {
 	*computer
 	Name string // as masters see it in the addresses of its connections
 
+	// Sends, when set before the first connection, is called before data goes out to a master, and may wait. If it returns false,
+	// the data is lost, and nobody notices.
+	Sends func(master int, data []byte) (arrives bool)
 	// Received, when set before the first connection, is called before the process sees what it has read.
 	Received func()
 
@@ -148,7 +151,7 @@ func (p *Process) Nodes(opts ...node.Option) []*node.Node {
 
 // Node opens a node for one master.
 func (p *Process) Node(master int, opts ...node.Option) (*node.Node, error) {
-	pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+	pool := &redis.Pool{MaxIdle: 2, DialContext: func(ctx context.Context) (redis.Conn, error) {
 		c, err := p.Dial(ctx, master)
 		if err != nil {
 			return nil, err

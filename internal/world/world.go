@@ -34,7 +34,7 @@ type World struct {
 	weather *Weather
 	start   time.Time
 	calm    atomic.Bool
-	before  atomic.Pointer[func(Script)]
+	before  []atomic.Pointer[func(Script)] // by master
 	serving sync.WaitGroup
 
 	leaping sync.Mutex // while it is held, no script starts
@@ -63,7 +63,8 @@ func New(tb testing.TB, n int) *World {
 func (c Config) New(tb testing.TB) *World {
 	tb.Helper()
 	w := &World{tb: tb, seed: c.Seed, weather: c.Weather, start: time.Now(), Clock: fakeclock.New(), off: make([]int, c.Masters),
-		ran: map[string]int{}}
+		before: make([]atomic.Pointer[func(Script)], c.Masters),
+		ran:    map[string]int{}}
 	w.Clock.SetRate(1)
 	w.clocks = append(w.clocks, w.Clock)
 	for i := range c.Masters {

@@ -14,19 +14,18 @@ import (
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/register"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// world is one run.
-type world struct {
+// run is a world that plays a plan.
+type run struct {
+	*world.World
 	plan      *plan
-	start     time.Time
 	trace     *trace
 	log       *history.Log
 	registers map[string]*register.Register
-	masters   []*fakeredis.Master
-	net       *network
 	machines  []*machine
 	lists     *listState
 	ctx       context.Context // of all clients' calls; ends when a flow is stranded
@@ -41,18 +40,18 @@ type world struct {
 }
 
 // play runs a plan in a bubble of its own, and returns when no goroutine of it runs.
-func play(t *testing.T, p *plan) *world {
+func play(t *testing.T, p *plan) *run {
 	t.Helper()
-	w := newWorld(p)
-	synctest.Test(t, func(*testing.T) {
-		w.build()
+	w := newRun(p)
+	synctest.Test(t, func(t *testing.T) {
+		w.build(t)
 		w.run()
 	})
 	return w
 }
 
-func newWorld(p *plan) *world {
-	w := &world{plan: p, log: &history.Log{}, registers: map[string]*register.Register{}, counts: map[string]int{}}
+func newRun(p *plan) *run {
+	w := &run{plan: p, log: &history.Log{}, registers: map[string]*register.Register{}, counts: map[string]int{}}
 	for _, name := range p.names {
 		w.registers[name] = &register.Register{}
 	}
@@ -60,26 +59,21 @@ func newWorld(p *plan) *world {
 }
 
 // build makes the masters and the machines.
-func (w *world) build() {
-	w.start = time.Now()
-	w.trace = &trace{start: w.start}
-	for i, rate := range w.plan.masterRate {
-		// Masters need not agree on the date.
-		origin := w.start.Add(time.Duration(i) * 7 * time.Hour)
-		m := fakeredis.New(func() time.Time { return origin.Add(time.Duration(float64(time.Since(w.start)) * rate)) },
-			w.plan.seed*16+uint64(i))
-		traced := w.trace.script(i)
-		m.Trace = func(client, script string, args []string, reply any, err error) {
-			traced(client, script, args, reply, err)
-			w.countRun(script, reply)
-		}
-		m.AnyList = w.plan.lists != nil && w.plan.lists.anyList
-		w.masters = append(w.masters, m)
-		if w.plan.ahead {
+func (w *run) build(t *testing.T) {
+	p := w.plan
+	w.World = world.Config{Masters: p.masters, Rates: p.masterRate, Seed: p.seed, Weather: &p.weather}.New(t)
+	w.Replace = func(process int, kill bool) { w.flows.Go(func() { w.machines[process].replace(kill) }) }
+	w.trace = &trace{start: w.Start()}
+	w.Before(func(s world.Script) {
+		w.trace.script(s)
+		w.countRun(s.Name, s.Reply)
+	})
+	for i, m := range w.Masters {
+		m.AnyList = p.lists != nil && p.lists.anyList
+		if p.ahead {
 			w.countAhead(i, m)
 		}
 	}
-	w.net = &network{world: w, dialled: map[link]uint64{}, open: map[link][]*conn{}}
 	for id := range w.plan.clients {
 		w.machines = append(w.machines, newMachine(w, id))
 	}
@@ -88,7 +82,7 @@ func (w *world) build() {
 	}
 }
 
-func (w *world) run() {
+func (w *run) run() {
 	var cancel context.CancelFunc
 	w.ctx, cancel = context.WithCancel(context.Background())
 	defer cancel()
@@ -106,17 +100,16 @@ func (w *world) run() {
 	w.flows.Wait()
 	stranded.Stop()
 	faults.Wait()
-	endSlot.wait()
+	endSlot.Wait()
 	w.noOrphans()
 	w.tryTogether()
 	for _, m := range w.machines {
 		m.current().close()
 	}
-	w.stop()
 }
 
 // tryTogether has all clients try at once for a name that nobody has: one of them gets it.
-func (w *world) tryTogether() {
+func (w *run) tryTogether() {
 	if w.plan.lists != nil || len(w.failures) > 0 {
 		return
 	}
@@ -128,7 +121,7 @@ func (w *world) tryTogether() {
 	for _, m := range w.machines {
 		f := w.newFlow(m, 0)
 		go func() {
-			m.callers.enter(f.caller)
+			f.enterProcess()
 			f.turn()
 			l := m.current().locker
 			try := func() (*quorum.Lock, error) { return l.TryLock(w.ctx, w.plan.names[0]) }
@@ -148,7 +141,7 @@ func (w *world) tryTogether() {
 			errs = append(errs, r.err)
 		}
 	}
-	endSlot.wait()
+	endSlot.Wait()
 	isUnavailable := func(err error) bool {
 		return errors.Is(err, quorum.ErrUnavailable) || errors.Is(err, quorum.ErrQuarantined)
 	}
@@ -168,23 +161,16 @@ func (w *world) tryTogether() {
 	}
 }
 
-func (w *world) stop() {
-	for _, m := range w.masters {
-		m.Stop()
-	}
-	w.net.serving.Wait()
-}
-
 // countAhead sets a master's token counters above the clients' seeds, and apart from the other
 // masters' counters, so that tokens are counted up and written back.
-func (w *world) countAhead(i int, m *fakeredis.Master) {
+func (w *run) countAhead(i int, m *fakeredis.Master) {
 	rng := w.plan.rng("counters", uint64(i))
 	for _, name := range w.plan.names {
 		m.Set(scripts.NewName(name).Counter(), fmt.Sprint(1<<51+rng.IntN(5)))
 	}
 }
 
-func (w *world) runClient(m *machine) {
+func (w *run) runClient(m *machine) {
 	c, err := newClient(m)
 	if err != nil {
 		w.fail("client %d: %v", m.id, err)
@@ -203,35 +189,12 @@ func (w *world) runClient(m *machine) {
 }
 
 // injectFaults runs the faults of the plan, and then ends them all.
-func (w *world) injectFaults() {
-	for _, f := range w.plan.faults {
-		time.Sleep(time.Until(faultSlot.from(w.start.Add(f.at))))
-		w.trace.add("%s", f)
-		w.count(string(f.kind))
-		m := w.masters[f.master]
-		switch f.kind {
-		case crash:
-			m.Crash(f.keeps)
-		case start:
-			m.Start()
-		case save:
-			m.Save()
-		case flush:
-			m.Flush()
-		case unload:
-			m.FlushScripts()
-		case reset:
-			w.net.reset(f.link)
-		case pause:
-			w.machines[f.client].gate.shut(w.start.Add(f.until))
-		case kill, restart:
-			w.flows.Go(func() {
-				w.machines[f.client].replace(f.kind == kill)
-			})
-		}
-	}
-	time.Sleep(time.Until(faultSlot.from(w.start.Add(w.plan.healed))))
-	for _, m := range w.masters {
+func (w *run) injectFaults() {
+	w.Play(w.plan.faults, w.plan.healed, func(f world.Fault) {
+		w.trace.add("FAULT %s", f)
+		w.count(f.Kind.Name)
+	})
+	for _, m := range w.Masters { // the operator has crashed some
 		m.Start()
 	}
 }
@@ -239,17 +202,17 @@ func (w *world) injectFaults() {
 // noOrphans waits until the masters have no key of a lock without a holder. Requests may still be
 // under way when the faults end, and clients may have to connect again. Locks of an ended process,
 // and those that were handed over to nobody, stay for their lease.
-func (w *world) noOrphans() {
+func (w *run) noOrphans() {
 	p := w.plan
-	bound := max(p.healed+p.slowest+3*p.timeout+reconnecting, time.Since(w.start)+p.timeout)
+	bound := max(p.healed+p.weather.Slowest+3*p.timeout+reconnecting, time.Since(w.Start())+p.timeout)
 	if p.lists != nil || p.handsOver {
-		bound = max(bound, time.Since(w.start)+2*p.lease)
+		bound = max(bound, time.Since(w.Start())+2*p.lease)
 	}
-	if slices.ContainsFunc(p.faults, func(f fault) bool { return f.kind == kill || f.kind == restart }) {
+	if slices.ContainsFunc(p.faults, func(f world.Fault) bool { return f.Kind.Replaces }) {
 		bound = max(bound, p.healed+2*p.lease)
 	}
 	for {
-		left, now := w.lockKeys(), time.Since(w.start)
+		left, now := w.lockKeys(), time.Since(w.Start())
 		switch {
 		case len(left) == 0:
 			return
@@ -259,16 +222,16 @@ func (w *world) noOrphans() {
 		}
 		w.count("looks that found keys left")
 		time.Sleep(5 * time.Millisecond)
-		endSlot.wait()
+		endSlot.Wait()
 	}
 }
 
 // reconnecting bounds the time in which a node connects again, in several attempts.
 const reconnecting = 500 * time.Millisecond
 
-func (w *world) lockKeys() []string {
+func (w *run) lockKeys() []string {
 	var left []string
-	for i, m := range w.masters {
+	for i, m := range w.Masters {
 		for _, key := range m.Keys() {
 			if _, _, isSlot := scripts.ParseSlot(key); isSlot || !strings.HasPrefix(key, scripts.Prefix) {
 				left = append(left, fmt.Sprintf("%q on master %d", key, i))
@@ -279,7 +242,7 @@ func (w *world) lockKeys() []string {
 }
 
 // refused judges the error of a Lock.
-func (w *world) refused(c *client, names []string, err error, certain int) {
+func (w *run) refused(c *client, names []string, err error, certain int) {
 	w.trace.add("client %d  %v", c.id, err)
 	switch {
 	case errors.Is(err, quorum.ErrClosed) && c.closed.Load():
@@ -296,21 +259,21 @@ func (w *world) refused(c *client, names []string, err error, certain int) {
 	}
 }
 
-func (w *world) fail(format string, args ...any) {
+func (w *run) fail(format string, args ...any) {
 	w.trace.add("FAILURE "+format, args...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failures = append(w.failures, fmt.Sprintf(format, args...))
 }
 
-func (w *world) count(what string) {
+func (w *run) count(what string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts[what]++
 }
 
 // countProbe counts the attempts that asked one master first ([quorum.Hooks.Attempt]).
-func (w *world) countProbe(_ context.Context, e quorum.AttemptEvent) {
+func (w *run) countProbe(_ context.Context, e quorum.AttemptEvent) {
 	if !e.Probed {
 		return
 	}
@@ -321,7 +284,7 @@ func (w *world) countProbe(_ context.Context, e quorum.AttemptEvent) {
 }
 
 // countRun counts the runs of a script that several calls share, and how many had mixed outcomes.
-func (w *world) countRun(script string, reply any) {
+func (w *run) countRun(script string, reply any) {
 	if script != "acquires" && script != "releases" {
 		return
 	}
@@ -336,14 +299,14 @@ func (w *world) countRun(script string, reply any) {
 	}
 }
 
-func (w *world) waited(d time.Duration) {
+func (w *run) waited(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.longest = max(w.longest, d)
 }
 
 // violations judges the run. It must be called outside the bubble.
-func (w *world) violations(honest bool) []history.Violation {
+func (w *run) violations(honest bool) []history.Violation {
 	all := history.Check(w.log.Events(), history.Options{HonestClocks: honest})
 	for _, name := range w.plan.names {
 		for _, v := range w.registers[name].Check() {
