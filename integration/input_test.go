@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -51,58 +50,6 @@ func noGoroutines(t *testing.T) {
 	t.Helper()
 	now := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, now) })
-}
-
-// refuses fails the test unless each method that takes names returns ErrInvalid for these, with the words.
-func refuses(t *testing.T, l *quorum.Locker, words []string, names ...string) {
-	for call, do := range map[string]func(ctx context.Context) error{
-		"Lock":    func(ctx context.Context) error { _, err := l.Lock(ctx, names...); return err },
-		"TryLock": func(ctx context.Context) error { _, err := l.TryLock(ctx, names...); return err },
-		"Do": func(ctx context.Context) error {
-			return l.Do(ctx, func(context.Context, *quorum.Lock) error { return errors.New("fn was called") }, names...)
-		},
-		"ForceUnlock": func(ctx context.Context) error { return l.ForceUnlock(ctx, names...) },
-	} {
-		t.Run(call, func(t *testing.T) { want(t, do(short(t)), quorum.ErrInvalid, words...) })
-	}
-}
-
-func TestNamesThatCannotBeLocked(t *testing.T) {
-	f := fleet(t, 3)
-	noGoroutines(t)
-	l := open(t, f, redlock.Open)
-	many := make([]string, 65)
-	for i := range many {
-		many[i] = fmt.Sprintf("name %d", i)
-	}
-	for _, c := range []struct {
-		what  string
-		names []string
-		words []string
-	}{
-		{"none", nil, []string{"no names"}},
-		{"empty", []string{""}, []string{"name 1 is empty"}},
-		{"one of them empty", []string{"a", ""}, []string{"name 2 is empty"}},
-		{"twice", []string{"a", "b", "a"}, []string{"name 3", "twice", `"a"`}},
-		{"1 MB", []string{strings.Repeat("x", 1<<20)}, []string{"name 1", "1048576", "4096"}},
-		{"one byte too long", []string{strings.Repeat("x", 4097)}, []string{"4097"}},
-		{"ours", []string{"quorumlock:"}, []string{`"quorumlock:"`, "name 1"}},
-		{"the marker", []string{"a", scripts.MarkerKey}, []string{`"quorumlock:marker"`, "name 2"}},
-		{"a counter", []string{"quorumlock:counter:7"}, []string{`"quorumlock:counter:7"`}},
-		{"65", many, []string{"65", "64"}},
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			refuses(t, l, c.words, c.names...)
-			if len(c.names) == 1 {
-				_, err := l.Inspect(short(t), c.names[0])
-				want(t, err, quorum.ErrInvalid, c.words...)
-			}
-		})
-	}
-	onlyKeys(t, f.Masters)
-
-	unlock(t, lock(t, l, many[:64]...))
-	unlock(t, lock(t, l, strings.Repeat("x", 4096)))
 }
 
 // overPool opens a node over a pool of its own. wrap wraps the connections; nil leaves them.
@@ -290,78 +237,35 @@ func TestSameMasterTwiceComesOut(t *testing.T) {
 	noLocks(t, f.Masters[:1])
 }
 
+// What cannot be is refused before any master is asked: quorum/testdata/refused.txt has the names and the settings, these
+// are the rest.
 func TestSettingsThatCannotBe(t *testing.T) {
 	f := fleet(t, 1)
 	noGoroutines(t)
 	const maxLease = 10 * time.Second
 	usual, maxed := openNode(t, f.Masters[0].URL()), openNode(t, f.Masters[0].URL(), node.WithMaxLease(maxLease))
 	good := careful(t, f, redlock.Open, maxLease, nodesInTime, quorum.WithNodeOptions(node.WithoutQuarantine()))
-	for _, c := range []struct {
-		what  string
-		opt   quorum.Option
-		words []string
-	}{
-		{"lease 0", quorum.WithLease(0), []string{"lease 0s", "10ms"}},
-		{"lease negative", quorum.WithLease(-time.Second), []string{"lease -1s"}},
-		{"lease tiny", quorum.WithLease(time.Millisecond), []string{"lease 1ms", "10ms"}},
-		{"lease above max", quorum.WithLease(maxLease + 1), []string{"lease 10.000000001s", "10s, the nodes' max lease"}},
-		{"lease endless", quorum.WithLease(math.MaxInt64), []string{"10s, the nodes' max lease"}},
-		{"fixed lease 0", quorum.WithFixedLease(0), []string{"lease 0s"}},
-		{"fixed lease negative", quorum.WithFixedLease(-1), []string{"lease -1ns"}},
-		{"fixed lease above max", quorum.WithFixedLease(time.Minute), []string{"lease 1m0s", "10s, the nodes' max lease", "WithMaxHold"}},
-		{"drift negative", quorum.WithDrift(-0.01), []string{"drift", "-0.01"}},
-		{"drift 1", quorum.WithDrift(1), []string{"drift", "1"}},
-		{"drift NaN", quorum.WithDrift(math.NaN()), []string{"drift", "NaN"}},
-		{"drift infinite", quorum.WithDrift(math.Inf(1)), []string{"drift", "Inf"}},
-		{"drift eats the lease", quorum.WithDrift(0.9999), []string{"0.9999", "10s"}},
-		{"retry 0", quorum.WithRetry(0, time.Second), []string{"retry", "0s", "1s"}},
-		{"retry negative", quorum.WithRetry(-1, time.Second), []string{"retry", "-1ns"}},
-		{"retry turned round", quorum.WithRetry(2*time.Second, time.Second), []string{"retry", "2s", "1s"}},
-		{"retry endless",
-			quorum.WithRetry(10*time.Millisecond, 100*365*24*time.Hour), []string{"retry", "876000h0m0s", "24h0m0s"}},
-		{"retry both endless", quorum.WithRetry(math.MaxInt64, math.MaxInt64), []string{"retry", "24h0m0s"}},
-		{"wait negative", quorum.WithWait(-1), []string{"wait -1ns is negative"}},
-		{"max hold endless", quorum.WithMaxHold(math.MaxInt64), []string{"max hold", "8760h0m0s"}},
-		{"max hold negative", quorum.WithMaxHold(-1), []string{"max hold", "-1ns"}},
-		{"max hold that no attempt meets", quorum.WithMaxHold(30), []string{"max hold"}}, // seconds were meant
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			_, err := redlock.Open(f.URLs(), quorum.WithNodeOptions(node.WithMaxLease(maxLease)), c.opt)
-			want(t, err, quorum.ErrInvalid, c.words...)
-			_, err = multilock.New([]*node.Node{maxed}, c.opt)
-			want(t, err, quorum.ErrInvalid, c.words...)
-			bad := good.With(c.opt)
-			refuses(t, bad, c.words, "bridge")
-			_, err = bad.Inspect(short(t), "bridge")
-			want(t, err, quorum.ErrInvalid, c.words...)
-			_, err = bad.With(quorum.WithHooks(quorum.Hooks{})).TryLock(short(t), "bridge")
-			want(t, err, quorum.ErrInvalid, c.words...)
-		})
-	}
 	for what, opt := range map[string]quorum.Option{
-		"clock":  quorumtest.WithClock(nil),
-		"source": quorumtest.WithRand(nil),
-		"lease":  quorum.WithLease(31 * time.Second),
-		"a node": quorum.WithNodeOptions(node.WithTimeout(0)), // TestOptions of package node has the others
+		"clock":                quorumtest.WithClock(nil),
+		"source":               quorumtest.WithRand(nil),
+		"lease":                quorum.WithLease(31 * time.Second),
+		"lease above max":      quorum.WithLease(maxLease + 1),
+		"drift eats the lease": quorum.WithDrift(0.9999),
+		"a node":               quorum.WithNodeOptions(node.WithTimeout(0)), // TestOptions of package node has the others
 	} {
-		_, err := redlock.Open(f.URLs(), opt)
+		_, err := redlock.Open(f.URLs(), quorum.WithNodeOptions(node.WithMaxLease(maxLease)), opt)
+		want(t, err, quorum.ErrInvalid)
+		_, err = good.With(opt).With(quorum.WithHooks(quorum.Hooks{})).TryLock(short(t), "bridge")
 		want(t, err, quorum.ErrInvalid)
 		t.Logf("%s: %v", what, err)
 	}
-	_, err := redlock.New([]*node.Node{usual, maxed, usual})
+	_, err := multilock.New([]*node.Node{maxed}, quorum.WithLease(maxLease+1))
+	want(t, err, quorum.ErrInvalid, "10s, the nodes' max lease")
+	_, err = redlock.New([]*node.Node{usual, maxed, usual})
 	want(t, err, quorum.ErrInvalid, "max lease", "30s", "10s")
 	_, err = good.With(quorum.WithNodeOptions(node.WithConns(2))).TryLock(short(t), "bridge")
 	want(t, err, quorum.ErrInvalid, "nodes' options")
 	onlyKeys(t, f.Masters)
-
-	held := lock(t, good, "bridge")
-	for _, lease := range []time.Duration{0, -time.Second, time.Millisecond, maxLease + 1, math.MaxInt64, math.MinInt64} {
-		want(t, held.Extend(short(t), lease), quorum.ErrInvalid, lease.String())
-	}
-	if !held.Valid() {
-		t.Errorf("after Extend with leases that cannot be: %v", held.Err())
-	}
-	unlock(t, held)
 }
 
 // A dead master behind a pool has no name, so the list is not known: the masters that carry one are not

@@ -47,8 +47,8 @@ func TestEachSettingIsKnown(t *testing.T) {
 	for _, field := range append(reflect.VisibleFields(reflect.TypeFor[settings]()), reflect.VisibleFields(reflect.TypeFor[waiting.Retry]())...) {
 		if len(field.Index) == 1 && !slices.Contains(known, field.Name) {
 			t.Errorf("the setting %s is new: see defaults and check in options.go, newOnly and With in open.go and docs/usage.md#options if it is "+
-				"of a new Locker alone, retryBounds in package waiting if it is of a retry, TestSettingsThatCannotBe in "+
-				"integration/input_test.go; then name it here", field.Name)
+				"of a new Locker alone, retryBounds in package waiting if it is of a retry, testdata/refused.txt; then "+
+				"name it here", field.Name)
 		}
 	}
 }
