@@ -84,7 +84,7 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 		c.unlock(held)
 
 		// An attempt is under way without an answer.
-		crash(c.masters, fakeredis.Everything)
+		crash(c.Masters, fakeredis.Everything)
 		asking := l.joins()
 		mustBegin(t, asking)
 		wantError(t, wait(), not{ErrHeld}, ErrUnavailable) // no node has answered
@@ -119,8 +119,8 @@ func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
 			held := c.lock(holder, "a")
 			results := make(chan lockResult, 1)
 			startWaiter(ctx, l, 0, results, "a")
-			answers, calls := c.stall(), c.calls.Load()
-			for c.calls.Load() < calls+3 { // the poll
+			answers, calls := c.stall(), c.calls()
+			for c.calls() < calls+3 { // the poll
 				time.Sleep(time.Millisecond)
 			}
 			end.how()
@@ -210,7 +210,7 @@ func TestQueueWithTheLongestBounds(t *testing.T) {
 		c.unlock(c.nextLock(results, shortly))
 		c.wantNoQueues(l)
 
-		crash(c.masters, fakeredis.Everything)
+		crash(c.Masters, fakeredis.Everything)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		wantError(t, errorOf(l.Lock(ctx, "a")), ErrUnavailable)
@@ -282,7 +282,7 @@ func TestHeldIsTheReason(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		c.lockKnown(c.process(), "a")
-		c.masters[0].Crash(fakeredis.Everything)
+		c.Masters[0].Crash(fakeredis.Everything)
 		for range 100 {
 			wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrHeld, not{ErrUnavailable})
 		}

@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,10 +11,8 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
-	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -76,19 +73,6 @@ func TestUndoWaitsForThoseThatGranted(t *testing.T) {
 	})
 }
 
-// hushed is a client's end of a connection over which nothing arrives while it is silent.
-type hushed struct {
-	net.Conn
-	silent *atomic.Bool
-}
-
-func (c hushed) Write(p []byte) (int, error) {
-	if c.silent.Load() {
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
-}
-
 // A call over idle connections to masters that stand still takes one timeout: half of it for the connections, which the
 // network may have forgotten, and half for the next ones.
 func TestIdleConnectionsCostNoSecondTimeout(t *testing.T) {
@@ -99,9 +83,9 @@ func TestIdleConnectionsCostNoSecondTimeout(t *testing.T) {
 	} {
 		runInCluster(t, what, func(t *testing.T, c *cluster) {
 			var silent atomic.Bool
-			nodes := bubble.Nodes(t, c.masters, func(_ int, conn net.Conn) net.Conn { return hushed{conn, &silent} },
-				node.WithoutQuarantine(), node.WithTimeout(time.Second))
-			l := c.locker(nodes)
+			p := c.NewProcess()
+			p.Sends = func(int, []byte) bool { return !silent.Load() }
+			l := c.locker(p.Nodes(c.nodeOptions()...))
 			held := c.lock(l, "a")
 			time.Sleep(2 * time.Second) // longer than a node's timeout
 			silent.Store(true)
@@ -210,14 +194,14 @@ func TestASlotsProbeAvoidsTheNodeOfTheHint(t *testing.T) {
 		for range 6 {
 			var mu sync.Mutex
 			var asked []int
-			for i := range c.masters {
+			for i := range c.Masters {
 				each := func(script string) {
 					if mu.Lock(); script == "slots" || script == "acquire" || script == "acquires" {
 						asked = append(asked, i)
 					}
 					mu.Unlock()
 				}
-				c.on[i].Store(&each)
+				c.on(each, i)
 			}
 			lock, _ := l.Semaphore("a", 100).wanted(1, 1).slots.attempt(t.Context(), l.set, queue.Turn{Approach: waiting.ProbeFirst, Published: -1}, nil)
 			synctest.Wait()

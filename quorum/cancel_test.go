@@ -80,7 +80,7 @@ func TestACallThatIsCancelledAnywhereLeavesNothing(t *testing.T) {
 							<-healed
 						}
 					}
-					c.onAll(&each)
+					c.on(each)
 					if n == 0 {
 						end()
 					}
@@ -91,7 +91,7 @@ func TestACallThatIsCancelledAnywhereLeavesNothing(t *testing.T) {
 						testkit.Check(t, err == nil || errors.Is(err, context.Canceled) || errors.Is(err, ErrHeld),
 							"cancelled after %d scripts: %v", n, err)
 					}
-					c.onAll(nil)
+					c.on(nil)
 					c.jammed.Store(nil)
 					close(healed)
 					after()

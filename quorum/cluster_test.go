@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,18 +8,15 @@ import (
 	"net"
 	"reflect"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/internal/bubble"
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -29,74 +25,17 @@ import (
 // cluster has three masters in memory and the processes that lock on them, in a synctest bubble: only waiting takes
 // time there.
 type cluster struct {
-	t       *testing.T
-	masters []*fakeredis.Master
-	calls   atomic.Int64                           // of scripts, on all masters; without the introductions
-	on      [3]atomic.Pointer[func(script string)] // when set, what a master does before it answers a script
-	stalled atomic.Pointer[chan struct{}]          // when set, no script is answered until it is closed
-	jammed  atomic.Pointer[chan struct{}]          // when set, nothing that is sent arrives until it is closed
-
-	connsMu       sync.Mutex
-	conns         [3][]net.Conn // the masters' ends
-	introductions atomic.Int64  // writings of identities, on all masters
-	questions     atomic.Int64  // of who holds a lock, on all masters
-
-	quarantines bool // of the nodes of processes made from now on
-
-	rate float64 // of the masters' clocks, 0 for 1; set before the first process
-
-	other *Locker // another process, for tests that need one
-}
-
-// pipeConn is a client's end of a connection to a master.
-type pipeConn struct {
-	net.Conn
-	cluster *cluster
-}
-
-func (r pipeConn) Write(p []byte) (int, error) {
-	if jammed := r.cluster.jammed.Load(); jammed != nil {
-		<-*jammed
-	}
-	return r.Conn.Write(p)
+	*world.World
+	t           *testing.T
+	jammed      atomic.Pointer[chan struct{}] // when set, nothing that is sent arrives until it is closed
+	quarantines bool                          // of the nodes of processes made from now on
+	other       *Locker                       // another process, for tests that need one
 }
 
 // inCluster runs a test in a bubble, with a new cluster.
 func inCluster(t *testing.T, test func(t *testing.T, c *cluster)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t}
-		began := time.Now()
-		now := func() time.Time {
-			return began.Add(time.Duration(float64(time.Since(began)) * cmp.Or(c.rate, 1)))
-		}
-		for i := range 3 {
-			m := fakeredis.New(now, uint64(i+1))
-			m.Trace = func(_, script string, _ []string, _ any, _ error) {
-				switch script {
-				case "introduce":
-					c.introductions.Add(1)
-					return
-				case "who", "inspect":
-					c.questions.Add(1)
-				}
-				c.calls.Add(1)
-				if before := c.on[i].Load(); before != nil {
-					(*before)(script)
-				}
-				if stalled := c.stalled.Load(); stalled != nil {
-					<-*stalled
-				}
-			}
-			c.masters = append(c.masters, m)
-		}
-		t.Cleanup(func() {
-			for _, m := range c.masters {
-				m.Stop()
-			}
-		})
-		test(t, c)
-	})
+	synctest.Test(t, func(t *testing.T) { test(t, &cluster{World: world.New(t, 3), t: t}) })
 }
 
 // runInCluster is inCluster for a part of a test.
@@ -105,93 +44,89 @@ func runInCluster(t *testing.T, name string, test func(t *testing.T, c *cluster)
 	t.Run(name, func(t *testing.T) { inCluster(t, test) })
 }
 
-// before makes a master call do before it answers a script, from now on.
-func (c *cluster) before(master int, do func()) {
-	each := func(string) { do() }
-	c.on[master].Store(&each)
-}
+// calls counts the scripts on all masters, without the introductions.
+func (c *cluster) calls() int { return c.Ran() - c.Ran("introduce") }
 
-// onAll makes all masters call do with each script before they answer it, nil for nothing.
-func (c *cluster) onAll(do *func(script string)) {
-	for i := range c.on {
-		c.on[i].Store(do)
+// questions counts those of who holds a lock.
+func (c *cluster) questions() int { return c.Ran("who", "inspect") }
+
+// before makes a master call do before it answers a script, from now on.
+func (c *cluster) before(master int, do func()) { c.on(func(string) { do() }, master) }
+
+// on makes these masters, or all, call do with each script before they answer it, nil for nothing.
+func (c *cluster) on(do func(script string), masters ...int) {
+	if do == nil {
+		c.Before(nil, masters...)
+		return
 	}
+	c.Before(func(s world.Script) {
+		if s.Name != "introduce" {
+			do(s.Name)
+		}
+	}, masters...)
 }
 
 // stall keeps all masters from answering scripts, until goOn is called.
-func (c *cluster) stall() (goOn func()) { return block(&c.stalled) }
+func (c *cluster) stall() (goOn func()) {
+	over := make(chan struct{})
+	c.on(func(string) { <-over })
+	return func() {
+		c.on(nil)
+		close(over)
+	}
+}
 
 // jam keeps all that is sent from arriving, until goOn is called.
-func (c *cluster) jam() (goOn func()) { return block(&c.jammed) }
-
-func block(at *atomic.Pointer[chan struct{}]) (goOn func()) {
+func (c *cluster) jam() (goOn func()) {
 	over := make(chan struct{})
-	at.Store(&over)
+	c.jammed.Store(&over)
 	return func() {
-		at.Store(nil)
+		c.jammed.Store(nil)
 		close(over)
 	}
 }
 
 // notAsked fails the test if a request for a lock reaches a master from now on. A survey may look at it.
 func (c *cluster) notAsked(master int) {
-	each := func(script string) {
+	c.on(func(script string) {
 		testkit.Check(c.t, script != "acquire" && script != "acquires", "master %d was asked", master)
-	}
-	c.on[master].Store(&each)
+	}, master)
 }
 
-// hangUp ends all connections to a master.
-func (c *cluster) hangUp(master int) {
-	c.connsMu.Lock()
-	defer c.connsMu.Unlock()
-	for _, conn := range c.conns[master] {
-		conn.Close()
-	}
-	c.conns[master] = nil
-}
-
-// dial makes a connection to a master, and returns both ends.
-func (c *cluster) dial(master int) (ours, theirs net.Conn) {
-	ours, theirs = net.Pipe()
-	go c.masters[master].Serve(theirs)
-	return ours, theirs
+// dial makes a connection to a master, of no process' locker.
+func (c *cluster) dial(master int) net.Conn {
+	c.t.Helper()
+	conn, err := c.NewProcess().Dial(c.t.Context(), master)
+	c.must(err)
+	return conn
 }
 
 // process makes a Locker with connections of its own.
 func (c *cluster) process(opts ...Option) *Locker {
 	c.t.Helper()
-	var nodes []*node.Node
-	for i := range c.masters {
-		nodes = append(nodes, c.node(fmt.Sprint("master", i), !c.quarantines, func() (redis.Conn, error) {
-			ours, theirs := c.dial(i)
-			c.connsMu.Lock()
-			c.conns[i] = append(c.conns[i], theirs)
-			c.connsMu.Unlock()
-			return redis.NewConn(pipeConn{ours, c}, 5*time.Second, 5*time.Second), nil
-		}))
+	p := c.NewProcess()
+	p.Sends = func(int, []byte) bool {
+		if jammed := c.jammed.Load(); jammed != nil {
+			<-*jammed
+		}
+		return true
 	}
-	l := c.locker(nodes, opts...)
+	l := c.locker(p.Nodes(c.nodeOptions()...), opts...)
 	synctest.Wait()
 	return l
 }
 
-func (c *cluster) node(name string, trusts bool, dial func() (redis.Conn, error)) *node.Node {
-	c.t.Helper()
-	opts := []node.Option{node.WithName(name), node.WithTimeout(time.Second)}
-	if trusts {
+func (c *cluster) nodeOptions() []node.Option {
+	opts := []node.Option{node.WithTimeout(time.Second)}
+	if !c.quarantines {
 		opts = append(opts, node.WithoutQuarantine())
 	}
-	pool := &redis.Pool{Dial: dial}
-	n, err := node.New(pool, opts...)
-	c.must(err)
-	c.t.Cleanup(func() { n.Close(); pool.Close() })
-	return n
+	return opts
 }
 
 func (c *cluster) locker(nodes []*node.Node, opts ...Option) *Locker {
 	c.t.Helper()
-	l, err := New(nodes, Majority, append([]Option{withClock(bubble.Clock(c.t)), withRand(rand.NewPCG(1, 2))}, opts...)...)
+	l, err := New(nodes, Majority, append([]Option{withClock(c.Clock), withRand(rand.NewPCG(1, 2))}, opts...)...)
 	c.must(err)
 	c.t.Cleanup(func() { l.Close() })
 	return l
@@ -342,7 +277,7 @@ func (l *Locker) joins() *queue.Place {
 
 // subscriptions counts the subscriptions to a name's channel, on all masters.
 func (c *cluster) subscriptions(name string) (sum int) {
-	for _, m := range c.masters {
+	for _, m := range c.Masters {
 		sum += m.Listening(scripts.Channel(name))
 	}
 	return sum

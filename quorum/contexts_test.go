@@ -135,7 +135,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 		}},
 		"lost by replies": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			l.Lock(lock.Context(), "a")
-			flush(c.masters[0], c.masters[1])
+			flush(c.Masters[0], c.Masters[1])
 			lock.Extend(ctx, time.Second)
 			lock.Unlock(ctx)
 		}},
@@ -204,7 +204,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			l.Do(ctx, func(context.Context, *Lock) error { return nil }, "a")
 		}},
 		"masters that are down": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
-			crash(c.masters, fakeredis.Nothing)
+			crash(c.Masters, fakeredis.Nothing)
 			bounded, cancel := context.WithTimeout(ctx, 3*time.Second)
 			defer cancel()
 			l.TryLock(ctx, "a")

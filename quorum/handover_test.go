@@ -46,7 +46,7 @@ func TestTakeOverWhereOneMasterHasLostIt(t *testing.T) {
 			held := c.lock(l, "a")
 			ticket := c.handOver(held)
 			c.frees(l, 0, held.Owner())
-			c.masters[1].Crash(fakeredis.Everything)
+			c.Masters[1].Crash(fakeredis.Everything)
 			late := 0 // answers after all others
 			if !answers {
 				late = 2
@@ -87,11 +87,11 @@ func TestHandOverAbandonsRequests(t *testing.T) {
 		c.before(2, func() { <-answers })
 		c.handOver(c.lock(l, "a"))
 		time.Sleep(lease - shortly)
-		c.hangUp(2)
+		c.HangUp(2)
 		c.before(2, func() {})
 		close(answers)
 		time.Sleep(2 * shortly)
-		testkit.Check(t, !slices.Contains(c.masters[2].Keys(), "a"), "the third master has %q", c.masters[2].Keys())
+		testkit.Check(t, !slices.Contains(c.Masters[2].Keys(), "a"), "the third master has %q", c.Masters[2].Keys())
 	})
 }
 
@@ -115,7 +115,7 @@ func TestALateRequestOfThePredecessorIsNotGranted(t *testing.T) {
 		synctest.Wait()
 		close(arrives)
 		testkit.Pass(shortly)
-		testkit.Check(t, !slices.Contains(c.masters[2].Keys(), "a"), "the third master has %q", c.masters[2].Keys())
+		testkit.Check(t, !slices.Contains(c.Masters[2].Keys(), "a"), "the third master has %q", c.Masters[2].Keys())
 	})
 }
 

@@ -153,7 +153,7 @@ func TestOutcomes(t *testing.T) {
 		answers()
 		synctest.Wait()
 
-		crash(c.masters[1:], fakeredis.Nothing)
+		crash(c.Masters[1:], fakeredis.Nothing)
 		ends("unavailable", t.Context())
 		if a := last; a.Unknown < 2 || a.Granted+a.Refused > 1 {
 			t.Errorf("without two masters the attempt is told as %+v", a)
@@ -228,7 +228,7 @@ func TestHooksOfRenewals(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 
-		c.masters[0].Flush()
+		c.Masters[0].Flush()
 		l.Lock(t.Context(), "c") // marks the master again
 		time.Sleep(lease)
 		synctest.Wait()
@@ -257,12 +257,12 @@ func TestHookOfARepairThatFails(t *testing.T) {
 			var all told
 			l := c.process(WithLease(lease), WithHooks(all.hooks()))
 			if isDown {
-				c.masters[0].Crash(fakeredis.Nothing)
+				c.Masters[0].Crash(fakeredis.Nothing)
 			}
 			lock := c.lock(l, "a")
 			synctest.Wait() // until the third master has answered, too
 			if !isDown {
-				c.masters[0].Set("a", "an application's")
+				c.Masters[0].Set("a", "an application's")
 			}
 			time.Sleep(lease)
 			synctest.Wait()
@@ -274,7 +274,7 @@ func TestHookOfARepairThatFails(t *testing.T) {
 			testkit.Check(t, isDown || slices.ContainsFunc(x.renewals, func(e RenewalEvent) bool { return e.Taken == 1 }),
 				"no renewal is told as taken: %+v", x.renewals)
 			c.unlock(lock)
-			c.masters[0].Start()
+			c.Masters[0].Start()
 		})
 	}
 }

@@ -54,10 +54,10 @@ func TestIntroduction(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		key := "quorumlock:locker:" + l.ID()
-		wantIntroductions := func(when string, want int64) {
+		wantIntroductions := func(when string, want int) {
 			t.Helper()
 			synctest.Wait()
-			testkit.Equal(t, c.introductions.Load(), want, when)
+			testkit.Equal(t, c.Ran("introduce"), want, when)
 		}
 		wantIntroductions("before the first lock", 0)
 		var locks []*Lock
@@ -65,7 +65,7 @@ func TestIntroduction(t *testing.T) {
 			locks = append(locks, c.lockKnown(l, fmt.Sprint("name", i)))
 		}
 		wantIntroductions("100 locks", 3)
-		for _, m := range c.masters {
+		for _, m := range c.Masters {
 			testkit.Check(t, slices.Contains(m.Keys(), key), "no %s in %q", key, m.Keys())
 		}
 		for _, n := range l.core.Nodes {
@@ -73,7 +73,7 @@ func TestIntroduction(t *testing.T) {
 			testkit.Check(t, found != nil && len(found.Found) == 1 && found.Found[0].HasList(l.core.Roster.List()),
 				"the locker does not say its list: %+v", found)
 		}
-		c.masters[0].Flush()         // the others keep the locks
+		c.Masters[0].Flush()         // the others keep the locks
 		time.Sleep(61 * time.Second) // renewals come every 10 s
 		wantIntroductions("after a minute", 3+3*3)
 		for _, lock := range locks {
@@ -87,10 +87,10 @@ func TestIntroduction(t *testing.T) {
 		state, err := c.process().Inspect(t.Context(), "a")
 		testkit.Check(t, err == nil && state.Owner == held.Owner() && state.Identity == l.Identity(),
 			"a lock that nobody renews now: %+v, %v", state, err)
-		testkit.Check(t, slices.Contains(c.masters[0].Keys(), key),
+		testkit.Check(t, slices.Contains(c.Masters[0].Keys(), key),
 			"a master that was flushed does not get the identity again")
 		time.Sleep(time.Minute)
-		for _, m := range c.masters {
+		for _, m := range c.Masters {
 			testkit.Check(t, !slices.Contains(m.Keys(), key), "%s is left for ever", key)
 		}
 	})
@@ -103,7 +103,7 @@ func TestClosedLockersLeave(t *testing.T) {
 		c.unlock(c.lockKnown(l, "a"))
 		l.Close()
 		time.Sleep(10 * time.Millisecond)
-		for i, m := range c.masters {
+		for i, m := range c.Masters {
 			key := "quorumlock:locker:" + l.ID()
 			testkit.Check(t, !slices.Contains(m.Keys(), key), "master %d still has %s", i, key)
 		}
@@ -145,7 +145,7 @@ func TestWaitersAskSeldom(t *testing.T) {
 			startWaiter(t.Context(), l, 0, results, "a")
 			time.Sleep(50 * time.Millisecond)
 		}
-		n := c.questions.Load()
+		n := c.questions()
 		testkit.Check(t, n >= 1 && n <= 3, "%d questions about 20 holders within a second", n)
 		c.unlock(held)
 		c.unlock(c.nextLock(results, shortly))
@@ -157,7 +157,7 @@ func TestQuestionDoesNotDelay(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		held, other := c.lockKnown(c.process(WithMaxHold(time.Hour)), "a"), c.process()
 		l := c.process()
-		for i := range c.masters {
+		for i := range c.Masters {
 			slow := false
 			c.before(i, func() {
 				if slow {
@@ -171,13 +171,13 @@ func TestQuestionDoesNotDelay(t *testing.T) {
 		if took := time.Since(began); took > engine.Grace+20*time.Millisecond || !strings.Contains(err.Error(), "held by another (") {
 			t.Errorf("after %v: %v", took, err)
 		}
-		c.onAll(nil)
+		c.on(nil)
 		time.Sleep(time.Second)
-		c.masters[0].Crash(0)
+		c.Masters[0].Crash(0)
 		began = time.Now()
 		wantHolder(t, errorOf(other.TryLock(t.Context(), "a")), held)
 		wantTook(t, began, 0, engine.Grace+20*time.Millisecond) // with a dead node
-		c.masters[0].Start()
+		c.Masters[0].Start()
 		c.unlock(held)
 	})
 }

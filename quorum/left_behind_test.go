@@ -58,7 +58,7 @@ func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
 func TestAttemptThatIsGivenUpIsNotAskedAgain(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
-		flush(c.masters...) // the marker, too
+		flush(c.Masters...) // the marker, too
 		arrives := c.jam()
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -82,7 +82,7 @@ func TestUnlockReportsThatTheLockHadBeenLost(t *testing.T) {
 		inCluster(t, func(t *testing.T, c *cluster) {
 			l := c.process()
 			held := c.lockKnown(l, "a")
-			flush(c.masters[0], c.masters[2])
+			flush(c.Masters[0], c.Masters[2])
 			c.before(late, func() { time.Sleep(100 * time.Millisecond) })
 			wantError(t, held.Unlock(t.Context()), ErrLost, of{late})
 		})
@@ -145,13 +145,13 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 		synctest.Wait()
 		c.unlock(held)
 		synctest.Wait()
-		calls := c.calls.Load()
+		calls := c.calls()
 		wantError(t, errorOf(inner.enter(t.Context(), l.set, []string{"a"})), ErrNotAcquired) // entered again
 		wantError(t, inner.Extend(t.Context(), time.Second), ErrNotHeld)                      // extended
 		wantError(t, inner.Unlock(t.Context()), ErrNotHeld)                                   // unlocked
 		time.Sleep(DefaultLease)
 		synctest.Wait()
-		testkit.Equal(t, c.calls.Load()-calls, 0, "calls after the release")
+		testkit.Equal(t, c.calls()-calls, 0, "calls after the release")
 		c.wantNoOwners(l)
 	})
 }
@@ -161,10 +161,10 @@ func TestUnlockWhoseReplyIsLost(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		held := c.lockKnown(c.process(), "a")
 		var ran [3]int
-		for i := range c.masters {
+		for i := range c.Masters {
 			c.before(i, func() {
 				if ran[i]++; ran[i] == 1 {
-					c.hangUp(i)
+					c.HangUp(i)
 				}
 			})
 		}
@@ -182,7 +182,7 @@ func TestInnerUnlockAbandonsNoRequest(t *testing.T) {
 		c.before(2, func() { <-answers })
 		held := c.lock(l, "a")
 		c.unlock(c.got(l.Lock(held.Context(), "a")))
-		c.hangUp(2)
+		c.HangUp(2)
 		c.before(2, func() { asked.Add(1) })
 		close(answers)
 		time.Sleep(2 * shortly)
@@ -199,7 +199,7 @@ func TestUnlockAbandonsRequests(t *testing.T) {
 		held := c.lock(l, "a")
 		synctest.Wait() // master 2 has the request
 		c.unlock(held)
-		c.hangUp(2)
+		c.HangUp(2)
 		c.notAsked(2)
 		close(answers)
 		time.Sleep(time.Second)

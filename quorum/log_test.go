@@ -53,10 +53,10 @@ func flush(masters ...*fakeredis.Master) {
 	}
 }
 
-func crashAll(c *cluster) { crash(c.masters, fakeredis.Nothing) }
+func crashAll(c *cluster) { crash(c.Masters, fakeredis.Nothing) }
 
 func startAll(c *cluster, wait time.Duration) {
-	for _, m := range c.masters {
+	for _, m := range c.Masters {
 		m.Start()
 	}
 	time.Sleep(wait) // until probes find that the nodes answer again
@@ -112,7 +112,7 @@ func TestTheLogOfWaitingIsShort(t *testing.T) {
 		for range 5 {
 			crashAll(c)
 			l.With(WithWait(10*time.Millisecond)).Lock(t.Context(), "a")
-			for _, m := range c.masters {
+			for _, m := range c.Masters {
 				m.Start()
 			}
 			time.Sleep(time.Second)

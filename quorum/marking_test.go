@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 )
@@ -37,11 +37,11 @@ func TestAllInQuarantineAreCounted(t *testing.T) {
 
 		other := c.process()
 		c.unlock(c.lock(l, "a")) // so that they accept it
-		c.masters[0].Flush()
+		c.Masters[0].Flush()
 		c.unlock(c.lock(l, "a"))
 		c.lock(l, "a")
 		synctest.Wait()
-		for slow := range c.masters {
+		for slow := range c.Masters {
 			c.before(slow, func() { time.Sleep(engine.Grace / 4) })
 			_, err := other.TryLock(t.Context(), "a")
 			testkit.Check(t, errors.As(err, &refusal) && refusal.Quarantined == 1 && refusal.Refused == 2 && refusal.Unknown == 0,
@@ -55,7 +55,7 @@ func TestAllInQuarantineAreCounted(t *testing.T) {
 // failed, and sends it no more than two requests for a grant.
 func TestAMarkerThatChangesEachTime(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		last, acquires := c.masters[2], 0
+		last, acquires := c.Masters[2], 0
 		flushing := false
 		trace := last.Trace
 		last.Trace = func(client, script string, args []string, reply any, err error) {
@@ -93,11 +93,11 @@ func TestAFirstStartOfTwoReplicas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logLines
 		log.setDefault(t)
-		masters, all := bubble.Masters(t, 3), make([]*Locker, 2)
+		w, all := world.New(t, 3), make([]*Locker, 2)
 		var starting sync.WaitGroup
 		for i := range all {
-			nodes := bubble.Nodes(t, masters, nil)
-			starting.Go(func() { all[i], _ = New(nodes, Majority, withClock(bubble.Clock(t))) })
+			nodes := w.NewProcess().Nodes()
+			starting.Go(func() { all[i], _ = New(nodes, Majority, withClock(w.Clock)) })
 		}
 		starting.Wait()
 		for _, l := range all {

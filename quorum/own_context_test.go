@@ -14,7 +14,7 @@ import (
 
 // delay makes every master answer after d, from now on.
 func (c *cluster) delay(d time.Duration) {
-	for i := range c.masters {
+	for i := range c.Masters {
 		c.before(i, func() { time.Sleep(d) })
 	}
 }
@@ -130,7 +130,7 @@ func TestUnlockAfterTheEndWithTheLocksOwnContext(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		lost := c.lockKnown(l, "a")
-		flush(c.masters[0], c.masters[1])
+		flush(c.Masters[0], c.Masters[1])
 		<-lost.Context().Done()                                                   // a renewal finds that they are gone
 		wantError(t, lost.Unlock(lost.Context()), ErrLost, not{context.Canceled}) // Unlock of a lock that was lost
 		orphan := c.lockKnown(l, "b")
@@ -147,7 +147,7 @@ func TestExtendWithTheLocksOwnContext(t *testing.T) {
 		for _, own := range []bool{false, true} {
 			l := c.process()
 			held := c.lockKnown(l, "a")
-			flush(c.masters[0], c.masters[1])
+			flush(c.Masters[0], c.Masters[1])
 			ctx := t.Context()
 			if own {
 				ctx = held.Context()

@@ -195,7 +195,7 @@ func TestLogThatPanics(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		plain := c.process()
 		l := plain.With(WithLogger(slog.New(panickingLog{slog.NewTextHandler(io.Discard, nil)})))
-		crash(c.masters, fakeredis.Nothing)
+		crash(c.Masters, fakeredis.Nothing)
 		recoverCallerPanic(func() { l.Lock(t.Context(), "a"); t.Error("Lock has returned") })
 		startAll(c, 5*time.Second)
 		c.wantNothingLeft(plain)

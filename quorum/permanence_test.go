@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,32 +14,25 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 )
 
-// slowConn is a client's end of a connection. What it writes arrives late.
-type slowConn struct {
-	net.Conn
-	wait func()
-}
-
-func (s slowConn) Write(p []byte) (int, error) {
-	s.wait()
-	return s.Conn.Write(p)
-}
-
 // over makes a Locker whose nodes are masters of the cluster, by their numbers, or cannot connect
 // for an error. wait is called before something is sent to a master.
 func (c *cluster) over(wait func(master int), masters ...any) *Locker {
 	c.t.Helper()
+	p := c.NewProcess()
+	p.Sends = func(master int, _ []byte) bool { wait(master); return true }
 	var nodes []*node.Node
 	for i, to := range masters {
-		name, dial := fmt.Sprint("other ", i), func() (redis.Conn, error) { return nil, to.(error) }
+		var n *node.Node
+		var err error
 		if number, ok := to.(int); ok {
-			name = fmt.Sprint("master", number)
-			dial = func() (redis.Conn, error) {
-				ours, _ := c.dial(number)
-				return redis.NewConn(slowConn{ours, func() { wait(number) }}, 5*time.Second, 5*time.Second), nil
-			}
+			n, err = p.Node(number, c.nodeOptions()...)
+		} else {
+			n, err = node.New(&redis.Pool{Dial: func() (redis.Conn, error) { return nil, to.(error) }},
+				append(c.nodeOptions(), node.WithName(fmt.Sprint("other ", i)))...)
+			c.t.Cleanup(func() { n.Close() })
 		}
-		nodes = append(nodes, c.node(name, true, dial))
+		c.must(err)
+		nodes = append(nodes, n)
 	}
 	return c.locker(nodes)
 }
@@ -126,9 +118,9 @@ func TestAnAttemptWithoutAPermanentErrorAsksNobodyFurther(t *testing.T) {
 		c.process()
 		gone := errors.New("no route")
 		l := c.over(func(int) {}, 0, gone, gone)
-		before := c.calls.Load()
+		before := c.calls()
 		_, err := l.TryLock(t.Context(), "a")
 		testkit.Check(t, err != nil && !errors.Is(err, ErrPermanent), "%v", err)
-		testkit.Equal(t, c.calls.Load()-before, 0, "scripts that were run")
+		testkit.Equal(t, c.calls()-before, 0, "scripts that were run")
 	})
 }

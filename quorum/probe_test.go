@@ -91,7 +91,7 @@ func TestWhichAnswersTheRTTTakes(t *testing.T) {
 		takes("a probe", waiting.ProbeFirst, answer, 0, 0)
 		c.rivalHas(l, order[0])
 		takes("a probe that is refused", waiting.ProbeFirst, answer, 0, 0)
-		c.masters[order[0]].Crash(fakeredis.Everything)
+		c.Masters[order[0]].Crash(fakeredis.Everything)
 		takes("one that replaces the probe node", waiting.ProbeFirst, 0, 0, 0)
 	})
 }
@@ -134,13 +134,13 @@ func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 		l := c.process()
 		frozen := make(chan struct{})
 		c.before(inOrder(l)[0], func() { <-frozen })
-		calls := c.calls.Load()
+		calls := c.calls()
 		ctx, cancel := context.WithTimeout(t.Context(), waiting.MinStep)
 		defer cancel()
 		lock, _ := l.core.attempt(ctx, l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
 		testkit.Check(t, lock == nil, "it has the lock")
 		synctest.Wait()
-		testkit.Equal(t, c.calls.Load()-calls, 1, "nodes that were asked, the probe node among them")
+		testkit.Equal(t, c.calls()-calls, 1, "nodes that were asked, the probe node among them")
 		close(frozen)
 		synctest.Wait()
 		c.wantNoOwners(l)
@@ -156,7 +156,7 @@ func TestOthersThatFailAtOnce(t *testing.T) {
 		c.before(order[0], func() { <-frozen })
 		time.AfterFunc(waiting.MinStep, func() {
 			for _, i := range []int{order[1], order[2]} {
-				c.masters[i].Crash(fakeredis.Everything)
+				c.Masters[i].Crash(fakeredis.Everything)
 				inside.Of(l.core.Nodes[i]).Pipe("a").Do(context.Background(), scripts.Look())
 			}
 		})

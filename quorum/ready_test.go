@@ -35,7 +35,7 @@ func TestReadyTriesALock(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		var asked [3]string
-		for i, m := range c.masters {
+		for i, m := range c.Masters {
 			trace := m.Trace
 			m.Trace = func(client, script string, args []string, reply any, err error) {
 				trace(client, script, args, reply, err)

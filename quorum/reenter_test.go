@@ -49,9 +49,9 @@ func TestAPermanentErrorOfReentryIsFoundWhileAHostIsDown(t *testing.T) {
 			c.unlock(c.got(l.Lock(held.Context(), "a"))) // the masters have the scripts: a script's text is several writes
 			synctest.Wait()
 			slow.Store(true)
-			c.masters[0].Set("a", "of an application")
-			c.masters[1].Set("a", "of an application")
-			c.masters[2].Crash(fakeredis.Nothing)
+			c.Masters[0].Set("a", "of an application")
+			c.Masters[1].Set("a", "of an application")
+			c.Masters[2].Crash(fakeredis.Nothing)
 			began := time.Now()
 			_, err := l.Lock(held.Context(), "a")
 			wantTook(t, began, 0, engine.Grace)

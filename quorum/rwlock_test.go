@@ -76,7 +76,7 @@ func TestAWriterThatGivesUpInAProbeKeepsNoReadersBack(t *testing.T) {
 				cancel()
 			}
 		}
-		c.onAll(&probes)
+		c.on(probes)
 		c.command(0, "PUBLISH", scripts.Channel("a"), "0") // too few for a release: the writer probes
 		c.next(writers, shortly)
 		synctest.Wait()

@@ -63,7 +63,7 @@ func TestSemaphoreHearsAReleaseDuringAnAttempt(t *testing.T) {
 // command runs a command on a master.
 func (c *cluster) command(master int, name string, args ...any) {
 	c.t.Helper()
-	ours, _ := c.dial(master)
+	ours := c.dial(master)
 	conn := redis.NewConn(ours, 0, 0)
 	defer conn.Close()
 	_, err := conn.Do(name, args...)

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -19,18 +18,18 @@ func TestMarkersThatSpellNamesOtherwise(t *testing.T) {
 		spelled := []string{"Redis-A.:6379", "[::FFFF:10.0.0.1]:6379", "REDIS.example.:06379"}
 		process := func() *Locker {
 			var nodes []*node.Node
+			p := c.NewProcess()
 			for i, name := range spelled {
-				nodes = append(nodes, c.node(scripts.Canonical(name), true, func() (redis.Conn, error) {
-					ours, _ := c.dial(i)
-					return redis.NewConn(ours, 5*time.Second, 5*time.Second), nil
-				}))
+				n, err := p.Node(i, append(c.nodeOptions(), node.WithName(scripts.Canonical(name)))...)
+				c.must(err)
+				nodes = append(nodes, n)
 			}
 			return c.locker(nodes)
 		}
 		l := process()
 		c.unlock(c.lock(l, "a"))
 		var texts []string
-		for i, m := range c.masters {
+		for i, m := range c.Masters {
 			marker := scripts.Marker{Process: scripts.Process{Run: identify(t, l, i), MaxLease: node.DefaultMaxLease, Member: spelled[i]},
 				Generation: 1, Members: scripts.NewList(spelled...), Next: scripts.NewList()}
 			texts = append(texts, marker.String())
@@ -42,11 +41,11 @@ func TestMarkersThatSpellNamesOtherwise(t *testing.T) {
 			time.Sleep(3 * DefaultLease)
 			require(t, lock.Valid(), "%v", lock.Err())
 			c.unlock(lock)
-			for i := range c.masters {
+			for i := range c.Masters {
 				testkit.Equal(t, text(i), texts[i], "the marker")
 			}
 		}
-		flush(c.masters[2])
+		flush(c.Masters[2])
 		lock := c.lock(l, "a")
 		time.Sleep(3 * DefaultLease)
 		c.unlock(lock)

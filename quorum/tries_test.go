@@ -6,51 +6,16 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/bubble"
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 )
 
-type parcel struct {
-	data []byte
-	due  time.Time
-}
-
 var triesSeeds = flag.Int("quorum.tries", 1, "how often TestOneOfSimultaneousTriesWins plays each geometry")
-
-// newFar delays what travels over c.
-func newFar(c net.Conn, oneWay time.Duration) net.Conn {
-	ours, theirs := net.Pipe()
-	carry := func(from, to net.Conn) {
-		sent := make(chan parcel, 1<<16)
-		go func() {
-			defer to.Close()
-			for p := range sent {
-				time.Sleep(time.Until(p.due))
-				if _, err := to.Write(p.data); err != nil {
-					from.Close()
-				}
-			}
-		}()
-		defer close(sent)
-		for buffer := make([]byte, 1<<16); ; {
-			n, err := from.Read(buffer)
-			if err != nil {
-				return
-			}
-			sent <- parcel{append([]byte(nil), buffer[:n]...), time.Now().Add(oneWay)}
-		}
-	}
-	go carry(theirs, c)
-	go carry(c, theirs)
-	return ours
-}
 
 // geometry is where k processes are, seen from n masters.
 type geometry struct {
@@ -135,10 +100,10 @@ func TestOneOfSimultaneousTriesWins(t *testing.T) {
 func (g geometry) play(t *testing.T, wins int, call func(*Locker, context.Context) (*Lock, error)) {
 	for seed := range uint64(*triesSeeds) {
 		synctest.Test(t, func(t *testing.T) {
-			masters := bubble.Masters(t, g.n)
+			w := world.New(t, g.n)
 			var all []*Locker
 			for p := range g.k {
-				all = append(all, g.process(t, masters, p, seed))
+				all = append(all, g.process(t, w, p, seed))
 			}
 			time.Sleep(time.Second)
 			type result struct {
@@ -189,11 +154,12 @@ func (g geometry) play(t *testing.T, wins int, call func(*Locker, context.Contex
 }
 
 // process is a locker with a clock and connections of its own.
-func (g geometry) process(t *testing.T, masters []*fakeredis.Master, p int, seed uint64) *Locker {
-	nodes := bubble.Nodes(t, masters, func(master int, c net.Conn) net.Conn {
-		return newFar(c, g.roundTrip(p, master)/2)
-	}, node.WithoutQuarantine())
-	l, err := New(nodes, g.rule, withClock(bubble.Clock(t)), withRand(rand.NewPCG(seed, uint64(p))))
+func (g geometry) process(t *testing.T, w *world.World, p int, seed uint64) *Locker {
+	process := w.NewProcess()
+	for master := range w.Masters {
+		process.Far(master, g.roundTrip(p, master)/2)
+	}
+	l, err := New(process.Nodes(node.WithoutQuarantine()), g.rule, withClock(w.Clock), withRand(rand.NewPCG(seed, uint64(p))))
 	testkit.Must(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l

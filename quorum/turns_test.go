@@ -14,8 +14,8 @@ import (
 // deafSubscriber subscribes to a name's channel on every master, and never asks for the lock.
 func (c *cluster) deafSubscriber(name string) {
 	c.t.Helper()
-	for i := range c.masters {
-		ours, _ := c.dial(i)
+	for i := range c.Masters {
+		ours := c.dial(i)
 		conn := redis.PubSubConn{Conn: redis.NewConn(ours, 0, 5*time.Second)}
 		c.t.Cleanup(func() { conn.Close() })
 		c.must(conn.Subscribe(scripts.Channel(name)))

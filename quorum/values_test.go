@@ -79,12 +79,12 @@ func TestForceUnlockLeavesWhatIsNoLock(t *testing.T) {
 	} {
 		inCluster(t, func(t *testing.T, cl *cluster) {
 			l := cl.process()
-			for i := range cl.masters {
+			for i := range cl.Masters {
 				cl.command(i, "HSET", append([]any{"a"}, c.hash...)...)
 				cl.command(i, "PEXPIRE", "a", "1000000")
 			}
 			wantError(t, c.force(l), ErrUnavailable, "no lock", of{what})
-			for i, m := range cl.masters {
+			for i, m := range cl.Masters {
 				testkit.Check(t, slices.Contains(m.Keys(), "a"), "%s: master %d has lost it", what, i)
 			}
 		})

@@ -34,13 +34,13 @@ func (c *cluster) between(l *Locker, again bool) *Lock {
 	var ran int
 	c.before(1, func() {
 		if ran++; again && ran == 1 {
-			c.hangUp(1)
+			c.HangUp(1)
 		}
 	})
 	done := make(chan lockResult, 1)
 	start(0, done, func() (*Lock, error) { return l.TryLock(c.t.Context(), "a") })
 	testkit.Check(c.t, (ran > 1) == again, "the second master has run %d scripts", ran)
-	c.masters[1].Set(scripts.NewName("a").Counter(), strconv.Itoa(high+9))
+	c.Masters[1].Set(scripts.NewName("a").Counter(), strconv.Itoa(high+9))
 	close(first)
 	got := c.next(done, shortly)
 	require(c.t, got.err == nil, "%v", got.err)
