@@ -119,7 +119,7 @@ func (c *Cluster) play(what string, hit []int, from, to state, do func(int) erro
 	}
 	for _, i := range hit {
 		if c.states[i] = to; to == up {
-			c.notes.Tracks.End(c.names[i], string(from))
+			c.notes.Ends(c.names[i], string(from))
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (c *Cluster) note(what string, i int, row string, to state) {
 	}
 	c.notes.Happened(c.names[i], what, "%s", text)
 	if to != up {
-		c.notes.Tracks.Add(row, timeline.Span{State: pictured[to], Text: string(to)})
+		c.notes.Begins(row, pictured[to], string(to))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -57,7 +57,7 @@ func (c *Cluster) onPath(what string, hit []int, to state, do func(*forward.Forw
 		}
 		row := c.names[i] + " ↔ " + c.group.name
 		if c.note(what, i, row, to); to == up {
-			c.notes.Tracks.End(row, "")
+			c.notes.Ends(row, "")
 		}
 		do(c.group.relays[i])
 	}

@@ -49,7 +49,7 @@ func (s scenario) start(r *run) *cluster {
 	}
 	kit := lab.backend.Start(r.t, r.n+s.spares, set)
 	c := &cluster{Cluster: kit, stage: backstage.Of(kit), query: func(url string) string { return url }}
-	c.Notes.Tracks.Now = now
+	c.Notes.Tracks = &timeline.Recorder{Now: now}
 	if s.replicas > 0 {
 		query := failoverQuery(r.kind, s.replicas)
 		c.query = func(url string) string { return strings.Replace(url, failoverQuery(library, s.replicas), query, 1) }
@@ -101,11 +101,6 @@ func (c *cluster) happened(whose string, kind, format string, args ...any) {
 		defer func() { go panic("asked for") }() // in a goroutine of its own, where no recover stops it
 	}
 	c.Notes.Happened(whose, kind, kind+" "+format, args...)
-}
-
-// begins notes that a fault begins now.
-func (c *cluster) begins(whose string, state timeline.State, text string) {
-	c.Notes.Tracks.Add(whose, timeline.Span{State: state, Text: text})
 }
 
 // keys lists the locks on all masters: every key that is not the library's own.

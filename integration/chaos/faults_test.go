@@ -24,7 +24,7 @@ func (r *run) command(i int, kind, state string, args ...any) {
 	r.t.Helper()
 	r.happened(ofMaster(i), kind, "%s", memberName(i))
 	if state != "" {
-		r.begins(ofMaster(i), timeline.Hindered, state)
+		r.Notes.Begins(ofMaster(i), timeline.Hindered, state)
 	}
 	r.must(r.do(i, args...))
 }
@@ -92,7 +92,7 @@ func steppedClocks(r *run) {
 			r.happened(ofMaster(i), "clock stepped", "to %v, %s", ahead, memberName(i))
 			r.Notes.Tracks.End(ofMaster(i), "another time")
 			if ahead != 0 {
-				r.begins(ofMaster(i), timeline.Hindered, "another time")
+				r.Notes.Begins(ofMaster(i), timeline.Hindered, "another time")
 			}
 			r.Step(i, ahead)
 		}

@@ -27,7 +27,7 @@ func hold(client int, name string, from, to int64) []history.Event {
 
 // pictureOf draws events of three clients.
 func pictureOf(events []history.Event, slots int) *timeline.Picture {
-	r := &run{cluster: &cluster{stage: &stage{Notes: backstage.NewNotes(nil)}}, kind: library, slots: slots, result: &result{Scenario: "made up"}}
+	r := &run{cluster: &cluster{stage: &stage{Notes: &backstage.Notes{Tracks: &timeline.Recorder{Now: now}}}}, kind: library, slots: slots, result: &result{Scenario: "made up"}}
 	for client := range 3 {
 		r.workers = append(r.workers, &worker{plan: contender.Plan{Client: client + 1, Kind: library, URLs: []string{"a"}}})
 	}

@@ -173,7 +173,7 @@ func (r *run) let(d time.Duration) { time.Sleep(d) }
 // stopClient and continueClient are SIGSTOP and SIGCONT.
 func (r *run) stopClient(w *worker) {
 	r.happened(ofClient(w), "SIGSTOP", "client %d", w.plan.Client)
-	r.begins(ofClient(w)+" process", timeline.Down, "stopped")
+	r.Notes.Begins(ofClient(w)+" process", timeline.Down, "stopped")
 	r.must(w.signal(syscall.SIGSTOP))
 }
 
@@ -186,6 +186,6 @@ func (r *run) continueClient(w *worker) {
 // killClient ends a contender as a crash would.
 func (r *run) killClient(w *worker) {
 	r.happened(ofClient(w), "SIGKILL", "client %d", w.plan.Client)
-	r.begins(ofClient(w)+" process", timeline.Down, "dead")
+	r.Notes.Begins(ofClient(w)+" process", timeline.Down, "dead")
 	r.must(w.kill())
 }

@@ -14,7 +14,7 @@ import (
 // Notes are the faults that happened: in the test's log, counted, and as the rows of a picture. They are safe for
 // concurrent use.
 type Notes struct {
-	Tracks timeline.Recorder
+	Tracks *timeline.Recorder // nil if nobody draws
 	Began  time.Time
 	TB     testing.TB
 
@@ -23,11 +23,9 @@ type Notes struct {
 	counts map[string]int
 }
 
-// NewNotes returns Notes whose rows count from the Unix epoch.
+// NewNotes returns Notes that begin now.
 func NewNotes(tb testing.TB) *Notes {
-	began := time.Now()
-	now := func() time.Duration { return time.Duration(began.UnixNano()) + time.Since(began) }
-	return &Notes{Tracks: timeline.Recorder{Now: now}, Began: began, TB: tb, counts: map[string]int{}}
+	return &Notes{Began: time.Now(), TB: tb, counts: map[string]int{}}
 }
 
 // Log logs a line with the time since the begin.
@@ -39,7 +37,9 @@ func (n *Notes) Log(format string, args ...any) {
 // Happened notes a fault of a kind, of a row or of nobody's, and logs the line.
 func (n *Notes) Happened(row, kind, format string, args ...any) {
 	n.TB.Helper()
-	n.Tracks.Mark(row, kind)
+	if n.Tracks != nil {
+		n.Tracks.Mark(row, kind)
+	}
 	n.mu.Lock()
 	if n.counts[kind] == 0 {
 		n.kinds = append(n.kinds, kind)
@@ -47,6 +47,19 @@ func (n *Notes) Happened(row, kind, format string, args ...any) {
 	n.counts[kind]++
 	n.mu.Unlock()
 	n.Log(format, args...)
+}
+
+// Begins notes that a row is in a state from now on, and Ends that it no longer is; "" is all states.
+func (n *Notes) Begins(row string, state timeline.State, text string) {
+	if n.Tracks != nil {
+		n.Tracks.Add(row, timeline.Span{State: state, Text: text})
+	}
+}
+
+func (n *Notes) Ends(row, text string) {
+	if n.Tracks != nil {
+		n.Tracks.End(row, text)
+	}
 }
 
 // Told describes the faults that happened, with their counts.
