@@ -19,10 +19,11 @@ func TestMain(m *testing.M) {
 	testkit.Main(m)
 }
 
-// TestScenes plays the scenes of testdata, which say below "----" what comes of them. A scene is "play" and a verb on
-// each line; or one verb, and on each line other masters that it plays on, "what is special: MARKER...".
+// TestScenes plays the scenes of testdata: the rules, with no Locker (quorum/testdata has those). Below "----" stands what
+// comes of them. A scene is "play" and a verb on each line; or one verb, and on each line other masters that it plays on,
+// "what is special: MARKER...".
 //
-//	masters MARKER...          new masters: a, b, c and so on; show shows their lists, put a MARKER writes one
+//	masters MARKER...          new masters: a, b, c and so on
 //	announce FROM TO           members add or remove, with wait=30s for the last change
 //	commit LIST, abort LIST    the same commands; pending LIST, admit a with list=LIST
 //	begin P VERB... until=b    a command up to its step read, raise, wait, or the mark of b; finish P goes on, with
@@ -30,8 +31,7 @@ func TestMain(m *testing.M) {
 //	mark LIST                  a client marks what it may, plan by plan, with found=no, quarantine=10s
 //	look A LIST, plan A        a client that looks, and then writes a plan, or with mark A all
 //	relation a LIST, view a    what one look says
-//	open A LIST                a Locker, with existing, quick (no quarantine); try A x, lock A x, held A, loses A, unlock A
-//	pass 30s, stop a           time, and what befalls masters: flush a, restart a (with its data), crash a (without)
+//	pass 30s, flush a, stop a  time, and what befalls masters
 //	counter a 7, counters      a token counter, and those of all masters
 //
 // A list is its members' letters. A marker is as in package quorum/model/membership: - for none, abc, abc#2 (its
@@ -89,11 +89,6 @@ func (w *world) play(d *datadriven.TestData) string {
 	case "masters":
 		w.next(args)
 		return ""
-	case "show":
-		return w.show()
-	case "put":
-		w.put(arg(0), arg(1))
-		return ""
 	case "counter":
 		w.masters[arg(0)].Set(scripts.CounterPrefix+"7", arg(1))
 		return ""
@@ -102,10 +97,7 @@ func (w *world) play(d *datadriven.TestData) string {
 	case "pass":
 		time.Sleep(duration(arg(0)))
 		return ""
-	case "stop", "flush", "restart", "crash":
-		if run := w.runs[arg(0)]; run != nil {
-			return run.crash()
-		}
+	case "stop", "flush":
 		for _, name := range args {
 			w.befalls(d.Cmd, name)
 		}
@@ -115,6 +107,8 @@ func (w *world) play(d *datadriven.TestData) string {
 	case "begin":
 		w.runs[arg(0)] = w.begin(arg(1), args[2:], opts)
 		return w.runs[arg(0)].goOn(opts)
+	case "crash":
+		return w.runs[arg(0)].crash()
 	case "finish":
 		return w.runs[arg(0)].goOn(opts)
 	case "pending":
@@ -137,5 +131,6 @@ func (w *world) play(d *datadriven.TestData) string {
 	case "view":
 		return says(w.masters[arg(0)].look())
 	}
-	return w.locker(d.Cmd, arg(0), args[1:])
+	d.Fatalf(w.t, "no verb is called %s", d.Cmd)
+	return ""
 }

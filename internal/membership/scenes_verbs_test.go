@@ -5,20 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
-	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/bubble"
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/testkit"
-	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/quorum"
-	"github.com/quorumlock/quorumlock/quorumtest"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -239,89 +231,6 @@ func says(v *membership.View) string {
 	said := fmt.Sprintf("marked %v, retired %v, max lease %v, quarantine %v", v.IsMarked(), change.IsRetired(v), v.MaxLease(), v.Quarantine())
 	if left, given := change.AdmissionLeft(v); given {
 		said += fmt.Sprintf(", admitted for another %v", left)
-	}
-	return said
-}
-
-// locker is a Locker of a process of its own, with one lock.
-type locker struct {
-	*quorum.Locker
-	nodes []*node.Node
-	lock  *quorum.Lock
-}
-
-func (l *locker) close() {
-	l.Close()
-	for _, n := range l.nodes {
-		n.Close()
-	}
-}
-
-func (w *world) open(letters string, words []string) (*locker, error) {
-	l := new(locker)
-	for _, name := range listOf(letters).Names() {
-		opts := []node.Option{node.WithName(name), node.WithTimeout(time.Second)}
-		if slices.Contains(words, "quick") {
-			opts = append(opts, node.WithoutQuarantine())
-		}
-		l.nodes = append(l.nodes, bubble.Nodes(w.t, []*fakeredis.Master{w.masters[name].Master}, nil, opts...)...)
-	}
-	opts := []quorum.Option{quorumtest.WithClock(bubble.Clock(w.t)), quorumtest.WithRand(rand.NewPCG(1, 2))}
-	if slices.Contains(words, "existing") {
-		opts = append(opts, quorum.WithoutFounding())
-	}
-	var err error
-	l.Locker, err = quorum.New(l.nodes, quorum.Majority, opts...)
-	return l, err
-}
-
-func (w *world) locker(verb, who string, args []string) string {
-	defer synctest.Wait() // for what nobody waits for: marks, releases
-	if verb == "open" {
-		l, err := w.open(args[0], args[1:])
-		if err != nil {
-			return err.Error()
-		}
-		w.lockers[who] = l
-		return ""
-	}
-	l, began := w.lockers[who], time.Now()
-	if l == nil {
-		w.t.Fatalf("no verb is called %s, or no locker %s", verb, who)
-	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Minute)
-	w.t.Cleanup(cancel) // not before: a lock's context is of this one
-	var err error
-	switch verb {
-	case "unlock":
-		err = l.lock.Unlock(ctx)
-	case "held":
-		err = context.Cause(l.lock.Context())
-	case "loses":
-		<-l.lock.Context().Done()
-		why, _, _ := strings.Cut(context.Cause(l.lock.Context()).Error(), " (") // which answer was last depends
-		err = errors.New(why)
-		testkit.Check(w.t, time.Until(l.lock.Deadline()) <= 0, "%v before its deadline: %v", time.Until(l.lock.Deadline()), err)
-	case "try":
-		var lock *quorum.Lock
-		if lock, err = l.TryLock(ctx, args[0]); err == nil {
-			err = lock.Unlock(ctx)
-		}
-	case "lock":
-		last := w.tokens[args[0]]
-		if l.lock, err = l.Lock(ctx, args[0]); err == nil {
-			w.tokens[args[0]] = l.lock.Token()
-			testkit.Check(w.t, l.lock.Token() > last, "token %d after %d", l.lock.Token(), last)
-		}
-	default:
-		w.t.Fatalf("no verb is called %s", verb)
-	}
-	said := "ok"
-	if err != nil {
-		said = err.Error()
-	}
-	if took := time.Since(began).Round(5 * time.Second); took > 0 { // a waiter asks again at a moment of its own
-		said += fmt.Sprintf(", after some %v", took)
 	}
 	return said
 }

@@ -1,11 +1,9 @@
 package membership_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,8 +29,6 @@ type world struct {
 	masters map[string]*master
 	runs    map[string]*run    // of commands, by their names
 	clients map[string]*client // that have looked
-	lockers map[string]*locker
-	tokens  map[string]uint64 // of the last lock of a name
 }
 
 type master struct {
@@ -45,8 +41,7 @@ type master struct {
 // next ends what runs, and begins again with new masters.
 func (w *world) next(markers []string) {
 	w.end()
-	*w = world{t: w.t, masters: map[string]*master{}, runs: map[string]*run{}, clients: map[string]*client{}, lockers: map[string]*locker{},
-		tokens: map[string]uint64{}}
+	*w = world{t: w.t, masters: map[string]*master{}, runs: map[string]*run{}, clients: map[string]*client{}}
 	for i, marker := range markers {
 		name := string(rune('a' + i))
 		w.names = append(w.names, name)
@@ -59,9 +54,6 @@ func (w *world) next(markers []string) {
 func (w *world) end() {
 	for _, r := range w.runs {
 		r.crash()
-	}
-	for _, l := range w.lockers {
-		l.close()
 	}
 	for _, m := range w.masters {
 		m.disconnect()
@@ -76,12 +68,6 @@ func (w *world) befalls(what, name string) {
 		m.Flush()
 	case "stop":
 		m.Crash(fakeredis.Everything)
-	case "restart":
-		m.Crash(fakeredis.Everything)
-		m.Start()
-	case "crash":
-		m.Crash(fakeredis.Nothing)
-		m.Start()
 	}
 	m.disconnect()
 }
@@ -232,11 +218,6 @@ func (w *world) state() string {
 	return strings.Join(all, " ")
 }
 
-var instants = regexp.MustCompile(",[qw][^ ,]+")
-
-// show is the state without the instants: what a Locker does takes a while.
-func (w *world) show() string { return instants.ReplaceAllString(w.state(), "") }
-
 func (w *world) brief(name string) string {
 	m := w.masters[name]
 	v := m.look()
@@ -250,7 +231,7 @@ func (w *world) brief(name string) string {
 	}
 	of, text := v.Marker(), ""
 	if !v.IsMarked() {
-		text = cmp.Or(map[string]string{"old": "old:"}[of.Run], "back:")
+		text = "old:"
 	}
 	if of.Claimed {
 		text += "?"

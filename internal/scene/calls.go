@@ -23,7 +23,7 @@ func (p *play) process(l line) {
 	for _, name := range l.words {
 		of := p.w.NewProcessAt(name, 0)
 		var nodes []*node.Node
-		for master := range p.w.Masters {
+		for _, master := range p.mastersOf(l) {
 			of.Far(master, time.Duration(1000*(master+1)+100*of.Number)) // no two answers come at one instant
 			random := inside.Option[node.Option](func(s *inside.Settings) { s.Random = p.w.Source("probes", of.Number, master) })
 			n, err := of.Node(master, append(l.nodeSettings(), random)...)

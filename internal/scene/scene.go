@@ -116,8 +116,8 @@ func init() { // its functions use it
 		"acquire": (*play).acquire, "tryacquire": (*play).acquire, "wait": (*play).acquire, "takeover": (*play).acquire,
 		"cancel": (*play).cancel, "unlock": (*play).use, "extend": (*play).use, "downgrade": (*play).use, "handover": (*play).use,
 		"held": (*play).held, "force": (*play).ask, "ready": (*play).ask, "inspect": (*play).ask, "check": (*play).ask, "do": (*play).do,
-		"stats": (*play).stats,
-		"keys":  (*play).keys, "subscribed": (*play).subscribed, "subscribe": (*play).subscribe, "forceowner": (*play).ask, "redis": (*play).redis, "ran": (*play).scripts, "heal": (*play).heal, "end": (*play).heal,
+		"stats": (*play).stats, "marker": (*play).marker, "lists": (*play).lists,
+		"keys": (*play).keys, "subscribed": (*play).subscribed, "subscribe": (*play).subscribe, "forceowner": (*play).ask, "redis": (*play).redis, "ran": (*play).scripts, "heal": (*play).heal, "end": (*play).heal,
 	}
 }
 
