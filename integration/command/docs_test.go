@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
-	"github.com/rogpeppe/go-internal/testscript"
 )
 
 // docs is the directory of the pages.
@@ -63,32 +62,32 @@ func shellBlocks(text string) map[string]string {
 }
 
 // blockOf returns the block below a heading of a page in docs/.
-func blockOf(ts *testscript.TestScript, page, heading string) string {
+func (w *world) blockOf(page, heading string) string {
 	text, err := os.ReadFile(filepath.Join(docs, page))
-	ts.Check(err)
+	w.Check(err)
 	block, ok := shellBlocks(string(text))[heading]
 	if !ok {
-		ts.Fatalf("no block of shell below %q", heading)
+		w.Fatalf("no block of shell below %q", heading)
 	}
 	return block
 }
 
 // document PAGE HEADING FILE: the file gets the block of shell below the heading. In place of a heading there may be a
 // pattern, whose group is what it gets; it is in the page once.
-func (w *world) document(ts *testscript.TestScript, _ bool, args []string) {
+func (w *world) document(args []string) {
 	text := ""
 	if strings.HasPrefix(args[1], "^") {
 		page, err := os.ReadFile(filepath.Join(docs, args[0]))
-		ts.Check(err)
+		w.Check(err)
 		found := regexp.MustCompile(`(?m)`+args[1]).FindAllStringSubmatch(string(page), -1)
 		if len(found) != 1 {
-			ts.Fatalf("%d times in the page", len(found))
+			w.Fatalf("%d times in the page", len(found))
 		}
 		text = found[0][1] + "\n"
 	} else {
-		text = blockOf(ts, args[0], args[1])
+		text = w.blockOf(args[0], args[1])
 	}
-	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(text), 0o600))
+	w.Check(os.WriteFile(w.MkAbs(args[2]), []byte(text), 0o600))
 }
 
 var (
@@ -98,38 +97,38 @@ var (
 
 // documented CODE PAGE HEADING N: the command is run by line N of the block below the heading, and ends with the code. Only
 // the masters' URLs and names are the script's: a for a:6379. All lockers have stopped a while ago.
-func (w *world) documented(ts *testscript.TestScript, _ bool, args []string) {
+func (w *world) documented(args []string) {
 	n := 0
 	_, err := fmt.Sscan(args[3], &n)
-	ts.Check(err)
+	w.Check(err)
 	for _, m := range w.masters {
 		_, _ = m.Do("EVAL", "for _, key in ipairs(redis.call('KEYS', 'quorumlock:locker:*')) do redis.call('DEL', key) end", 0) // unless it is down
 	}
-	words := strings.Fields(strings.Split(blockOf(ts, args[1], args[2]), "\n")[n-1])
+	words := strings.Fields(strings.Split(w.blockOf(args[1], args[2]), "\n")[n-1])
 	for i, word := range words {
 		if at := pageURL.FindStringSubmatch(word); at != nil {
-			words[i] = ts.Getenv(at[1])
+			words[i] = w.Getenv(at[1])
 		}
 		words[i] = pageName.ReplaceAllString(words[i], "$1")
 	}
 	if words[0] != "quorumlock" {
-		ts.Fatalf("%q is no call of the command", words)
+		w.Fatalf("%q is no call of the command", words)
 	}
-	w.exits(ts, false, append(args[:1:1], words[1:]...))
+	w.exits(append(args[:1:1], words[1:]...))
 }
 
 // accepts NAME,...: clients with this list of masters lock.
-func (w *world) accepts(ts *testscript.TestScript, _ bool, args []string) { w.tries(ts, "0", args[0]) }
+func (w *world) accepts(args []string) { w.tries("0", args[0]) }
 
 // refuses NAME,...: clients with it are refused for it.
-func (w *world) refuses(ts *testscript.TestScript, _ bool, args []string) { w.tries(ts, "78", args[0]) }
+func (w *world) refuses(args []string) { w.tries("78", args[0]) }
 
-func (w *world) tries(ts *testscript.TestScript, code, list string) {
-	before, urls := ts.Getenv("QUORUMLOCK_URLS"), ""
+func (w *world) tries(code, list string) {
+	before, urls := w.Getenv("QUORUMLOCK_URLS"), ""
 	for name := range strings.SplitSeq(list, ",") {
-		urls += ts.Getenv(name) + " "
+		urls += w.Getenv(name) + " "
 	}
-	ts.Setenv("QUORUMLOCK_URLS", urls)
-	w.exits(ts, false, []string{code, "run", "-timeout", "10s", "-w", "20s", "tried", "--", "true"})
-	ts.Setenv("QUORUMLOCK_URLS", before)
+	w.Setenv("QUORUMLOCK_URLS", urls)
+	w.exits([]string{code, "run", "-timeout", "10s", "-w", "20s", "tried", "--", "true"})
+	w.Setenv("QUORUMLOCK_URLS", before)
 }

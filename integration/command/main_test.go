@@ -92,7 +92,7 @@ func run(t *testing.T, p testscript.Params) {
 	t.Helper()
 	p.UpdateScripts, p.RequireUniqueNames, p.Condition = *update, true, condition
 	p.Setup = func(env *testscript.Env) error {
-		env.Values[worldKey{}] = &world{t: env.T(), masters: map[string]*redistest.Master{}, jobs: map[string]*job{}}
+		env.Values[worldKey{}] = &world{t: env.T().(testing.TB), masters: map[string]*redistest.Master{}, jobs: map[string]*job{}}
 		env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 		env.Setenv("GORACE", "atexit_sleep_ms=0")
 		env.Setenv("secret", secret)
@@ -101,7 +101,12 @@ func run(t *testing.T, p testscript.Params) {
 	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){}
 	for name, verb := range verbs {
 		p.Cmds[name] = func(ts *testscript.TestScript, neg bool, args []string) {
-			verb(ts.Value(worldKey{}).(*world), ts, neg, args)
+			if neg && name != "until" {
+				ts.Fatalf("%s knows no !", name)
+			}
+			w := ts.Value(worldKey{}).(*world)
+			w.TestScript, w.neg = ts, neg
+			verb(w, args)
 		}
 	}
 	testscript.Run(t, p)

@@ -18,13 +18,12 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/scripts"
-	"github.com/rogpeppe/go-internal/testscript"
 )
 
 // masters NAME... [-- SERVER-ARGS...]: they are blank. $NAME is the URL of each, with its name, $NAME_addr its
 // host:port, $NAME_port its port.
 // QUORUMLOCK_URLS and the file urls have all URLs of the last such line.
-func (w *world) startMasters(ts *testscript.TestScript, _ bool, args []string) {
+func (w *world) startMasters(args []string) {
 	names, server := args, []string(nil)
 	if at := slices.Index(args, "--"); at >= 0 {
 		names, server = args[:at], args[at+1:]
@@ -33,52 +32,52 @@ func (w *world) startMasters(ts *testscript.TestScript, _ bool, args []string) {
 	if errors.Is(err, redistest.ErrNoServer) {
 		w.t.Skip("SKIPPED, needs real servers: ", err)
 	}
-	ts.Check(err)
-	w.add(ts, names, fleet)
+	w.Check(err)
+	w.add(names, fleet)
 }
 
 // standins NAME...: as deploy, inside the test's process, without a server. They cannot be frozen.
-func (w *world) startStandins(ts *testscript.TestScript, _ bool, args []string) {
+func (w *world) startStandins(args []string) {
 	fleet, err := standin.Start(len(args))
-	ts.Check(err)
-	w.add(ts, args, fleet)
-	w.admit(ts)
+	w.Check(err)
+	w.add(args, fleet)
+	w.admit()
 }
 
-func (w *world) add(ts *testscript.TestScript, names []string, fleet *redistest.Fleet) {
-	ts.Defer(func() {
+func (w *world) add(names []string, fleet *redistest.Fleet) {
+	w.Defer(func() {
 		if err := fleet.Stop(); err != nil {
-			ts.Logf("stop: %v", err)
+			w.t.Error(err)
 		}
 	})
 	var urls []string
 	for i, name := range names {
 		w.masters[name] = fleet.Masters[i]
 		urls = append(urls, fleet.Masters[i].URL()+"?name="+name)
-		ts.Setenv(name, urls[i])
-		ts.Setenv(name+"_addr", fleet.Masters[i].Addr())
-		ts.Setenv(name+"_port", strings.TrimPrefix(fleet.Masters[i].Addr(), "127.0.0.1:"))
+		w.Setenv(name, urls[i])
+		w.Setenv(name+"_addr", fleet.Masters[i].Addr())
+		w.Setenv(name+"_port", strings.TrimPrefix(fleet.Masters[i].Addr(), "127.0.0.1:"))
 	}
-	ts.Setenv("QUORUMLOCK_URLS", strings.Join(urls, ","))
-	ts.Check(os.WriteFile(ts.MkAbs("urls"), []byte(strings.Join(urls, "\n")+"\n"), 0o600))
+	w.Setenv("QUORUMLOCK_URLS", strings.Join(urls, ","))
+	w.Check(os.WriteFile(w.MkAbs("urls"), []byte(strings.Join(urls, "\n")+"\n"), 0o600))
 }
 
 // deploy NAME...: masters that grant.
-func (w *world) deploy(ts *testscript.TestScript, _ bool, args []string) {
-	w.startMasters(ts, false, args)
-	w.admit(ts)
+func (w *world) deploy(args []string) {
+	w.startMasters(args)
+	w.admit()
 }
 
-func (w *world) admit(ts *testscript.TestScript) {
-	w.quorumlock(ts, false, []string{"admit", "-yes", "-urls-file", "urls"})
-	w.quorumlock(ts, false, []string{"run", "first", "--", "true"}) // after a quarantine if the word was too old
+func (w *world) admit() {
+	w.quorumlock([]string{"admit", "-yes", "-urls-file", "urls"})
+	w.quorumlock([]string{"run", "first", "--", "true"}) // after a quarantine if the word was too old
 }
 
 // on returns the masters of names that commas separate.
-func (w *world) on(ts *testscript.TestScript, names ...string) (all []*redistest.Master) {
+func (w *world) on(names ...string) (all []*redistest.Master) {
 	for name := range strings.SplitSeq(strings.Join(names, ","), ",") {
 		if w.masters[name] == nil {
-			ts.Fatalf("no master %q", name)
+			w.Fatalf("no master %q", name)
 		}
 		all = append(all, w.masters[name])
 	}
@@ -87,19 +86,19 @@ func (w *world) on(ts *testscript.TestScript, names ...string) (all []*redistest
 
 // crash, start, freeze and thaw NAME...: processes end, begin again without data, stand still, and go on.
 func each(do func(*redistest.Master) error) verb {
-	return func(w *world, ts *testscript.TestScript, _ bool, args []string) {
-		for _, m := range w.on(ts, args...) {
-			ts.Check(do(m))
+	return func(w *world, args []string) {
+		for _, m := range w.on(args...) {
+			w.Check(do(m))
 		}
 	}
 }
 
 // redis NAME,... COMMAND...: stdout has the replies, one in a line.
-func (w *world) redis(ts *testscript.TestScript, _ bool, args []string) {
-	for _, m := range w.on(ts, args[0]) {
+func (w *world) redis(args []string) {
+	for _, m := range w.on(args[0]) {
 		reply, err := m.Do(anys(args[1:])...)
-		ts.Check(err)
-		fmt.Fprint(ts.Stdout(), lower(reply))
+		w.Check(err)
+		fmt.Fprint(w.Stdout(), lower(reply))
 	}
 }
 
@@ -115,23 +114,23 @@ func anys(words []string) (all []any) {
 }
 
 // await PATTERN NAME COMMAND...: as redis, again and again until the reply matches.
-func (w *world) await(ts *testscript.TestScript, _ bool, args []string) {
-	pattern, m := regexp.MustCompile(args[0]), w.on(ts, args[1])[0]
+func (w *world) await(args []string) {
+	pattern, m := regexp.MustCompile(args[0]), w.on(args[1])[0]
 	if !poll.Until(bound, func() bool {
 		reply, err := m.Do(anys(args[2:])...)
-		ts.Check(err)
+		w.Check(err)
 		return pattern.MatchString(lower(reply))
 	}) {
-		ts.Fatalf("waited %v", bound)
+		w.Fatalf("waited %v", bound)
 	}
 }
 
 // marker NAME [claimed] [run=ID] [max=6s] [change=1h] MEMBERS [NEXT]: the master is marked for the list, as if long ago. change
 // is how long from now the members may change again. A list has its names between commas.
-func (w *world) marker(ts *testscript.TestScript, _ bool, args []string) {
-	m := w.on(ts, args[0])[0]
+func (w *world) marker(args []string) {
+	m := w.on(args[0])[0]
 	info, err := m.Do("INFO", "server")
-	ts.Check(err)
+	w.Check(err)
 	_, id, _ := strings.Cut(fmt.Sprintf("%s", info), "run_id:")
 	marker := scripts.Marker{Process: scripts.Process{Run: id[:40], MaxLease: 6 * time.Second, Member: args[0]}, Generation: 1}
 	var lists []*scripts.List
@@ -151,39 +150,39 @@ func (w *world) marker(ts *testscript.TestScript, _ bool, args []string) {
 		default:
 			lists = append(lists, scripts.NewList(strings.Split(arg, ",")...))
 		}
-		ts.Check(err)
+		w.Check(err)
 	}
 	marker.Members, marker.Next = lists[0], append(lists, scripts.NewList())[1]
 	_, err = m.Do("SET", scripts.MarkerKey, marker.String())
-	ts.Check(err)
+	w.Check(err)
 }
 
 // tls: a master that asks its clients for a certificate. $tls is host:port with TLS, $plain without; ca.pem, cert.pem and
 // key.pem are in the directory certificates.
-func (w *world) tls(ts *testscript.TestScript, _ bool, _ []string) {
+func (w *world) tls(_ []string) {
 	authority, err := redistest.NewAuthority()
-	ts.Check(err)
-	dir := ts.MkAbs("certificates")
-	ts.Check(os.Mkdir(dir, 0o700))
-	ts.Check(errors.Join(authority.Issue(dir, "localhost"), redistest.WriteRoots(dir, authority)))
+	w.Check(err)
+	dir := w.MkAbs("certificates")
+	w.Check(os.Mkdir(dir, 0o700))
+	w.Check(errors.Join(authority.Issue(dir, "localhost"), redistest.WriteRoots(dir, authority)))
 	fleet, port, err := redistest.StartTLS(dir)
-	ts.Check(err)
-	w.add(ts, []string{filepath.Base(dir)}, fleet)
-	ts.Setenv("tls", "localhost:"+port)
-	ts.Setenv("plain", fleet.Masters[0].Addr())
+	w.Check(err)
+	w.add([]string{filepath.Base(dir)}, fleet)
+	w.Setenv("tls", "localhost:"+port)
+	w.Setenv("plain", fleet.Masters[0].Addr())
 }
 
 // clock NAME OFFSET RATE: a stand-in whose clock is ahead, and runs at that rate.
-func (w *world) clock(ts *testscript.TestScript, _ bool, args []string) {
+func (w *world) clock(args []string) {
 	offset, err := time.ParseDuration(args[1])
-	ts.Check(err)
+	w.Check(err)
 	var rate float64
 	_, err = fmt.Sscan(args[2], &rate)
-	ts.Check(err)
+	w.Check(err)
 	began := time.Now()
 	now := func() time.Time { return began.Add(offset + time.Duration(float64(time.Since(began))*rate)) }
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	ts.Check(err)
+	w.Check(err)
 	var serving sync.WaitGroup
 	master := fakeredis.New(now, rand.Uint64())
 	serving.Go(func() {
@@ -195,10 +194,10 @@ func (w *world) clock(ts *testscript.TestScript, _ bool, args []string) {
 			serving.Go(func() { master.Serve(c) })
 		}
 	})
-	ts.Defer(func() {
+	w.Defer(func() {
 		listener.Close()
 		master.Crash(fakeredis.Nothing)
 		serving.Wait()
 	})
-	ts.Setenv(args[0], "redis://"+listener.Addr().String()+"?name="+args[0])
+	w.Setenv(args[0], "redis://"+listener.Addr().String()+"?name="+args[0])
 }

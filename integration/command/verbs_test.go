@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -18,53 +19,53 @@ import (
 // secret is a password that no output may have.
 const secret = "pw-never-shown"
 
-type (
-	worldKey struct{}
+// world is what a script has.
+type world struct {
+	*testscript.TestScript // the script, and what its last command printed
+	t                      testing.TB
+	neg                    bool                         // the line begins with "!"
+	masters                map[string]*redistest.Master // by the names in their URLs
+	jobs                   map[string]*job
+	code                   int // of the last quorumlock
+}
 
-	// world is what a script has.
-	world struct {
-		t       testscript.T
-		masters map[string]*redistest.Master // by the names in their URLs
-		jobs    map[string]*job
-		code    int // of the last quorumlock
-	}
+type worldKey struct{}
 
-	verb func(w *world, ts *testscript.TestScript, neg bool, args []string)
-)
+type verb func(w *world, args []string)
 
-var verbs map[string]verb
+var verbs = map[string]verb{
+	"masters": (*world).startMasters, "standins": (*world).startStandins, "deploy": (*world).deploy,
+	"tls": (*world).tls, "clock": (*world).clock, "marker": (*world).marker,
+	"crash": each((*redistest.Master).Kill), "start": each((*redistest.Master).Start),
+	"freeze": each((*redistest.Master).Freeze), "thaw": each((*redistest.Master).Thaw),
+	"redis": (*world).redis, "await": (*world).await,
 
-func init() {
-	verbs = map[string]verb{
-		"masters": (*world).startMasters, "standins": (*world).startStandins, "deploy": (*world).deploy,
-		"crash":  each((*redistest.Master).Kill),
-		"start":  each((*redistest.Master).Start),
-		"freeze": each((*redistest.Master).Freeze),
-		"thaw":   each((*redistest.Master).Thaw),
-		"redis":  (*world).redis, "await": (*world).await, "stuck": (*world).stuck, "in-use": (*world).inUse, "marker": (*world).marker, "tls": (*world).tls, "clock": (*world).clock,
-		"quorumlock": (*world).quorumlock, "exits": (*world).exits, "says": (*world).says, "out": has("stdout"), "err": has("stderr"), "code": (*world).wantCode, "usage": (*world).usage, "until": (*world).until,
-		"hold": (*world).hold, "job": (*world).job, "prints": (*world).prints, "signal": (*world).signal,
-		"ended": (*world).ended, "killed": (*world).killed,
-		"capture": (*world).capture, "output": (*world).output, "document": (*world).document, "documented": (*world).documented,
-		"accepts": (*world).accepts, "refuses": (*world).refuses,
-	}
+	"quorumlock": (*world).quorumlock, "exits": (*world).exits, "says": (*world).says, "usage": (*world).usage,
+	"until": (*world).until, "code": (*world).wantCode, "out": has("stdout"), "err": has("stderr"),
+	"capture": (*world).capture, "output": (*world).output,
+
+	"hold": (*world).hold, "job": (*world).job, "killed": (*world).killed, "prints": (*world).prints,
+	"signal": (*world).signal, "ended": (*world).ended,
+
+	"accepts": (*world).accepts, "refuses": (*world).refuses, "stuck": (*world).stuck, "in-use": (*world).inUse,
+	"document": (*world).document, "documented": (*world).documented,
 }
 
 // quorumlock ARGS...: the command ends with 0, and prints no secret. It waits patiently for masters unless the line has a
 // -timeout, and has the -max-lease of the variable MAX_LEASE. run prints one line of errors at most, beside what it says of
 // waiting and of an owner file.
-func (w *world) quorumlock(ts *testscript.TestScript, _ bool, args []string) {
-	w.exits(ts, false, append([]string{"0"}, args...))
+func (w *world) quorumlock(args []string) {
+	w.exits(append([]string{"0"}, args...))
 }
 
 // exits CODE ARGS...: as quorumlock, and it ends with that code.
-func (w *world) exits(ts *testscript.TestScript, _ bool, args []string) {
-	w.call(ts, patiently(ts, args[1:]))
-	w.wantCode(ts, false, args[:1])
+func (w *world) exits(args []string) {
+	w.call(w.patiently(args[1:]))
+	w.wantCode(args[:1])
 }
 
 // patiently adds flags to a line that asks masters.
-func patiently(ts *testscript.TestScript, args []string) []string {
+func (w *world) patiently(args []string) []string {
 	at, timeout := 1, "10s"
 	switch {
 	case len(args) == 0 || slices.Contains(args, "-h"):
@@ -84,36 +85,36 @@ func patiently(ts *testscript.TestScript, args []string) []string {
 	if !slices.Contains(given, "-timeout") {
 		flags = append(flags, "-timeout", timeout)
 	}
-	if lease := ts.Getenv("MAX_LEASE"); lease != "" && !slices.Contains(given, "-max-lease") {
+	if lease := w.Getenv("MAX_LEASE"); lease != "" && !slices.Contains(given, "-max-lease") {
 		flags = append(flags, "-max-lease", lease)
 	}
 	return slices.Insert(slices.Clone(args), at, flags...)
 }
 
 // call runs the command, again if its marks came too late because the machine stood still.
-func (w *world) call(ts *testscript.TestScript, args []string) {
+func (w *world) call(args []string) {
 	for range 20 {
-		w.code = codeOf(ts, ts.Exec("quorumlock", args...))
-		if !strings.Contains(ts.ReadFile("stderr"), "the marks come too late") {
+		w.code = w.codeOf(w.Exec("quorumlock", args...))
+		if !strings.Contains(w.ReadFile("stderr"), "the marks come too late") {
 			break
 		}
 	}
-	w.check(ts, args, ts.ReadFile("stdout"), ts.ReadFile("stderr"))
+	w.check(args, w.ReadFile("stdout"), w.ReadFile("stderr"))
 }
 
 // codeOf returns the exit code of a process that has ended.
-func codeOf(ts *testscript.TestScript, err error) int {
+func (w *world) codeOf(err error) int {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exit.ExitCode()
 	}
-	ts.Check(err)
+	w.Check(err)
 	return 0
 }
 
 // check fails the script for what no command may print.
-func (w *world) check(ts *testscript.TestScript, args []string, stdout, stderr string) {
+func (w *world) check(args []string, stdout, stderr string) {
 	if strings.Contains(stdout+stderr, "never-shown") && !strings.Contains(strings.Join(args, " "), " -- ") {
-		ts.Fatalf("a password was printed")
+		w.Fatalf("a password was printed")
 	}
 	if len(args) == 0 || args[0] != "run" {
 		return
@@ -122,7 +123,7 @@ func (w *world) check(ts *testscript.TestScript, args []string, stdout, stderr s
 	for line := range strings.Lines(stderr) {
 		said, is := strings.CutPrefix(line, "quorumlock: run: ")
 		if !is {
-			ts.Fatalf("run printed a line that does not say what it is of: %q", line)
+			w.Fatalf("run printed a line that does not say what it is of: %q", line)
 		}
 		if !strings.HasPrefix(said, "waiting for masters: ") && !strings.HasPrefix(said, "the lock of the owner in") &&
 			!strings.HasPrefix(said, "released the lock of") {
@@ -130,68 +131,68 @@ func (w *world) check(ts *testscript.TestScript, args []string, stdout, stderr s
 		}
 	}
 	if lines > 1 {
-		ts.Fatalf("run printed %d lines of errors", lines)
+		w.Fatalf("run printed %d lines of errors", lines)
 	}
 }
 
 // says CODE TEXT ARGS...: as exits, and it prints the text.
-func (w *world) says(ts *testscript.TestScript, _ bool, args []string) {
-	w.exits(ts, false, append(args[:1:1], args[2:]...))
-	if !strings.Contains(ts.ReadFile("stdout")+ts.ReadFile("stderr"), args[1]) {
-		ts.Fatalf("it does not say %q", args[1])
+func (w *world) says(args []string) {
+	w.exits(append(args[:1:1], args[2:]...))
+	if !strings.Contains(w.ReadFile("stdout")+w.ReadFile("stderr"), args[1]) {
+		w.Fatalf("it does not say %q", args[1])
 	}
 }
 
 // code N: the exit code of the last quorumlock, also by until, was N.
-func (w *world) wantCode(ts *testscript.TestScript, _ bool, args []string) {
+func (w *world) wantCode(args []string) {
 	if fmt.Sprint(w.code) != args[0] {
-		ts.Fatalf("exit code %d, want %s", w.code, args[0])
+		w.Fatalf("exit code %d, want %s", w.code, args[0])
 	}
 }
 
 // out TEXT... and err TEXT...: stdout, or stderr, has the texts.
 func has(stream string) verb {
-	return func(_ *world, ts *testscript.TestScript, _ bool, args []string) {
+	return func(w *world, args []string) {
 		for _, text := range args {
-			if !strings.Contains(ts.ReadFile(stream), text) {
-				ts.Fatalf("no %q in %s", text, stream)
+			if !strings.Contains(w.ReadFile(stream), text) {
+				w.Fatalf("no %q in %s", text, stream)
 			}
 		}
 	}
 }
 
 // usage CODE TEXT ARGS...: the command refuses its line, by one line of errors that has the text and the page of help.
-func (w *world) usage(ts *testscript.TestScript, _ bool, args []string) {
-	w.call(ts, args[2:])
-	errs := ts.ReadFile("stderr")
+func (w *world) usage(args []string) {
+	w.call(args[2:])
+	errs := w.ReadFile("stderr")
 	if fmt.Sprint(w.code) != args[0] || !strings.Contains(errs, args[1]) || strings.Count(errs, "\n") != 1 ||
 		w.code == 64 != strings.Contains(errs, "(see quorumlock "+args[2]+" -h)") && w.code != 2 ||
-		!strings.HasPrefix(errs, "quorumlock: ") || ts.ReadFile("stdout") != "" {
-		ts.Fatalf("exit code %d, or not one line on stderr alone with %q", w.code, args[1])
+		!strings.HasPrefix(errs, "quorumlock: ") || w.ReadFile("stdout") != "" {
+		w.Fatalf("exit code %d, or not one line on stderr alone with %q", w.code, args[1])
 	}
 }
 
 // [!] until PATTERN ARGS...: quorumlock is repeated until its stdout matches, or does not.
-func (w *world) until(ts *testscript.TestScript, neg bool, args []string) {
+func (w *world) until(args []string) {
 	pattern := regexp.MustCompile(`(?m)` + args[0])
 	if !poll.Until(bound, func() bool {
-		w.call(ts, patiently(ts, args[1:]))
-		return pattern.MatchString(ts.ReadFile("stdout")) != neg
+		w.call(w.patiently(args[1:]))
+		return pattern.MatchString(w.ReadFile("stdout")) != w.neg
 	}) {
-		ts.Fatalf("waited %v", bound)
+		w.Fatalf("waited %v", bound)
 	}
 }
 
 // capture NAME PATTERN: the variable gets what the pattern's first group has in stdout, or else in stderr.
-func (w *world) capture(ts *testscript.TestScript, _ bool, args []string) {
+func (w *world) capture(args []string) {
 	pattern := regexp.MustCompile(`(?m)` + args[1])
-	found := cmp.Or(strings.Join(pattern.FindStringSubmatch(ts.ReadFile("stdout")), "\x00"),
-		strings.Join(pattern.FindStringSubmatch(ts.ReadFile("stderr")), "\x00"))
+	found := cmp.Or(strings.Join(pattern.FindStringSubmatch(w.ReadFile("stdout")), "\x00"),
+		strings.Join(pattern.FindStringSubmatch(w.ReadFile("stderr")), "\x00"))
 	_, value, ok := strings.Cut(found, "\x00")
 	if !ok {
-		ts.Fatalf("no %s", args[1])
+		w.Fatalf("no %s", args[1])
 	}
-	ts.Setenv(args[0], value)
+	w.Setenv(args[0], value)
 }
 
 var masks = []struct {
@@ -210,16 +211,16 @@ var masks = []struct {
 }
 
 // output: stdout, and what cmp compares with it, has words in place of times, processes, ports and tokens.
-func (w *world) output(ts *testscript.TestScript, _ bool, args []string) {
-	text := ts.ReadFile("stdout")
+func (w *world) output(args []string) {
+	text := w.ReadFile("stdout")
 	for _, m := range masks {
 		text = m.pattern.ReplaceAllString(text, m.mask)
 	}
-	fmt.Fprint(ts.Stdout(), text)
+	fmt.Fprint(w.Stdout(), text)
 }
 
 // stuck STATE OUTLOOK TEXT: check, top and status say that nothing can be locked, and why; the first master is in that state.
-func (w *world) stuck(ts *testscript.TestScript, _ bool, args []string) {
+func (w *world) stuck(args []string) {
 	state, outlook, text := args[0], args[1], args[2]
 	for _, try := range []struct {
 		line string
@@ -230,21 +231,21 @@ func (w *world) stuck(ts *testscript.TestScript, _ bool, args []string) {
 		{"top", 0, []string{"\n!  n" + outlook, text, state}},
 		{"status free", -1, []string{"\nn" + outlook, "GRANTS NOTHING: ", text}},
 	} {
-		w.call(ts, patiently(ts, strings.Fields(try.line)))
-		out := strings.ReplaceAll(ts.ReadFile("stdout"), "\n    ", " ") // status wraps its lines
+		w.call(w.patiently(strings.Fields(try.line)))
+		out := strings.ReplaceAll(w.ReadFile("stdout"), "\n    ", " ") // status wraps its lines
 		for _, says := range try.says {
 			if !strings.Contains(out, says) || try.code >= 0 && w.code != try.code {
-				ts.Fatalf("%s: exit code %d, or no %q", try.line, w.code, says)
+				w.Fatalf("%s: exit code %d, or no %q", try.line, w.code, says)
 			}
 		}
 		if try.code == 1 && !regexp.MustCompile(`(?m)^a +`+state).MatchString(out) {
-			ts.Fatalf("a is not %s", state)
+			w.Fatalf("a is not %s", state)
 		}
 	}
 }
 
 // in-use FILE: neither run nor unlock uses the owner file, because who wrote it may be alive.
-func (w *world) inUse(ts *testscript.TestScript, _ bool, args []string) {
+func (w *world) inUse(args []string) {
 	file := args[0]
 	for line, code := range map[string]int{
 		"run -n -owner-file " + file + " other -- echo ran":      75,
@@ -252,11 +253,11 @@ func (w *world) inUse(ts *testscript.TestScript, _ bool, args []string) {
 		"run -n -E 0 -owner-file " + file + " other -- echo ran": 0,
 		"unlock -yes -owner-file " + file:                        75,
 	} {
-		w.call(ts, patiently(ts, strings.Fields(line)))
-		errs := ts.ReadFile("stderr")
-		if w.code != code || ts.ReadFile("stdout") != "" || !strings.Contains(errs, file) ||
+		w.call(w.patiently(strings.Fields(line)))
+		errs := w.ReadFile("stderr")
+		if w.code != code || w.ReadFile("stdout") != "" || !strings.Contains(errs, file) ||
 			!strings.Contains(errs, "it is in use: the run that wrote it, or a process of its job, is alive") {
-			ts.Fatalf("%s: exit code %d", line, w.code)
+			w.Fatalf("%s: exit code %d", line, w.code)
 		}
 	}
 }
