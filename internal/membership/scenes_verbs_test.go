@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,18 +51,21 @@ func (w *world) begin(verb string, args []string, opts map[string]string) *run {
 		return <-r.may
 	}
 	go func() {
-		report, _, err := by.Run(context.Background(), p)
+		report, seen, err := by.Run(context.Background(), p)
 		said := ""
+		if err != nil {
+			said = "; " + err.Error()
+		}
+		for _, name := range slices.Sorted(maps.Keys(seen.Errs)) {
+			said += fmt.Sprintf("; %s: %v", name, seen.Errs[name])
+		}
 		for _, part := range []struct {
 			what  string
 			names []string
-		}{{"no reply", report.NoAnswer}, {"blank", report.Blank}, {"not retired", strings.Fields(report.Unretired)}} {
+		}{{"not done", report.NoAnswer}, {"blank", report.Blank}, {"not retired", strings.Fields(report.Unretired)}} {
 			if len(part.names) > 0 {
 				said += fmt.Sprintf("; %s: %s", part.what, strings.Join(part.names, " "))
 			}
-		}
-		if err != nil {
-			said = "; " + err.Error()
 		}
 		r.ended <- said
 		close(r.step)
