@@ -32,18 +32,20 @@ import (
 
 // Setup is what a Cluster is made of. The zero value is what [Start] uses.
 type Setup struct {
-	// Node is the options of the service's nodes: a deployment has one max lease, and a master that forgot grants
-	// nothing for as long.
+	// Node is the options of the service's nodes, above all its max lease: a master that forgot grants nothing for
+	// that long.
 	Node []node.Option
-	// Args are arguments of redis-server, one list for each master in turn. By default a master keeps what the kernel
-	// has of its append-only file; with an empty list it keeps nothing.
+	// Args are arguments of redis-server, one list for each master; with more masters than lists they begin again.
+	// By default a master has an append-only file that is written but not synced: it survives Kill. With an empty
+	// list it keeps nothing.
 	Args [][]string
-	// Replicas is how many replicas each master has. Three Sentinels promote one of them, and URLs has their addresses.
-	// All of these are processes.
+	// Replicas is how many replicas each master has. Three Sentinels promote one of them, and URLs has the
+	// Sentinels' addresses. All of these are processes.
 	Replicas int
-	// Clocks are masters of whose clocks each can be stepped: processes, on Linux with a C compiler.
+	// Clocks starts masters whose clocks the project's own tests can step: processes, on Linux with a C compiler.
 	Clocks bool
-	// Strangers are masters that nobody has admitted: the service founds the deployment.
+	// Strangers leaves the masters as new ones: the service founds the deployment, and waits for its first
+	// quarantine.
 	Strangers bool
 }
 
@@ -107,7 +109,8 @@ type Backend struct {
 
 type embeddedBackend = backstage.EmbeddedBackend
 
-// Open returns a Backend of "containers" or of "processes", or with "" of what there is, containers first.
+// Open returns a Backend whose masters are "containers" or "processes". With "" it takes containers if there is a
+// container engine, otherwise processes. The caller closes it.
 func Open(kind string) (*Backend, error) {
 	source, err := masters.Open(kind)
 	if err != nil {
@@ -116,10 +119,11 @@ func Open(kind string) (*Backend, error) {
 	return &Backend{backstage.EmbedBackend(&source.Backend), source}, nil
 }
 
-// Close removes all that there is of its Clusters.
+// Close ends the masters of all its Clusters, and removes what they left.
 func (b *Backend) Close() error { return b.source.Close() }
 
-// Start starts n empty masters, which end with the test.
+// Start starts n empty masters, which end with the test. It skips the test if this machine lacks what the Setup
+// needs.
 func (b *Backend) Start(tb testing.TB, n int, s Setup) *Cluster {
 	tb.Helper()
 	c, source := newCluster(tb, n), b.source

@@ -34,11 +34,12 @@ const (
 var pictured = map[state]timeline.State{killed: timeline.Down, frozen: timeline.Down, cutOff: timeline.Down,
 	isolated: timeline.Hindered, deaf: timeline.Hindered, mute: timeline.Hindered, slow: timeline.Hindered}
 
-// Kill ends masters as a crash does; their disks stay. Masters count from 0. Of a master with replicas it is the
-// primary: another one is promoted within 2 s or so.
+// Kill ends masters as a crash does; their disks stay. Masters count from 0. Of a master with replicas Kill ends the
+// primary, and a replica is promoted within 2 s or so.
 func (c *Cluster) Kill(i ...int) { c.fault("Kill", i, up, killed, masters.Master.Kill) }
 
-// Restart starts killed masters again, with their disks. Sentinels make it a replica, if they have promoted another one.
+// Restart starts killed masters again, with their disks. Sentinels make a former primary a replica if they have
+// promoted another one.
 func (c *Cluster) Restart(i ...int) { c.fault("Restart", i, killed, up, masters.Master.Start) }
 
 // RestartEmpty starts killed masters again, with empty disks.
@@ -61,7 +62,7 @@ func (c *Cluster) Partition(i ...int) {
 	c.fault("Partition", i, up, cutOff, masters.Master.Disconnect)
 }
 
-// Heal ends Partition, and of a group of clients LoseReplies, LoseRequests and Slow.
+// Heal ends Partition. For a group of clients ([Cluster.Apart]) it also ends LoseReplies, LoseRequests and Slow.
 func (c *Cluster) Heal(i ...int) {
 	if c.group.name != "" {
 		c.onPath("Heal", i, up, heal)
@@ -78,13 +79,13 @@ func (c *Cluster) Flush(i ...int) {
 // Replace ends masters for good, whatever their state. Empty ones take their places, at their addresses.
 func (c *Cluster) Replace(i ...int) { c.fault("Replace", i, isAny, up, masters.Master.Replace) }
 
-// Isolate cuts the primaries of masters with replicas off from these and from the Sentinels, which promote another one.
-// Clients still reach them.
+// Isolate cuts the primaries of masters with replicas off from their replicas and from the Sentinels, which promote a
+// replica. Clients still reach the primaries.
 func (c *Cluster) Isolate(i ...int) {
 	c.failover("Isolate", i, up, isolated, (*failover.Master).IsolatePrimary)
 }
 
-// Join ends Isolate. What was held back meanwhile arrives, and the Sentinels make it a replica.
+// Join ends Isolate. What was held back arrives, and the Sentinels make the former primary a replica.
 func (c *Cluster) Join(i ...int) {
 	c.failover("Join", i, isolated, up, (*failover.Master).JoinAgain)
 }

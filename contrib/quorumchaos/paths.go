@@ -12,8 +12,9 @@ type group struct {
 	relays []*forward.Forward
 }
 
-// Apart returns the masters as one group of clients reaches them, by URLs of its own. Partition and Heal of what it
-// returns, and LoseReplies, LoseRequests and Slow, are between this group and the masters. All other faults are the same.
+// Apart returns the same masters with URLs of their own for one group of clients. On the Cluster that it returns,
+// Partition, LoseReplies, LoseRequests and Slow, and the Heal that ends them, act between this group and the masters.
+// All other faults act on the masters, for all clients.
 func (c *Cluster) Apart(name string) *Cluster {
 	c.tb.Helper()
 	g := &Cluster{deployment: c.deployment, group: group{name: name}}
