@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -13,9 +12,9 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 	"github.com/jonboulle/clockwork"
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorumtest"
@@ -45,10 +44,9 @@ const firstTick = 4
 // cluster is three masters and the schedulers of a service, in a synctest bubble or on real servers.
 type cluster struct {
 	*testing.T
-	period  time.Duration
-	masters []*fakeredis.Master // of a bubble
-	back    time.Duration       // the way of a reply from a master that is far
-	start   time.Time
+	period time.Duration
+	world  *world.World // of a bubble
+	start  time.Time
 
 	mu     sync.Mutex
 	runs   map[string]map[int]int // how often a job ran at a tick
@@ -64,41 +62,19 @@ func inBubble(t *testing.T, period time.Duration, test func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, period)
-		c.masters = bubble.Masters(t, 3)
+		c.world = world.New(t, 3)
 		test(c)
 		testkit.Check(t, len(c.stale) == 0, "%v", c.stale)
 	})
 }
 
-// farConn is a connection to a master that is farther away than the others.
-type farConn struct {
-	net.Conn
-	back time.Duration // the way of a reply
-}
-
-func (f farConn) Write(p []byte) (int, error) {
-	time.Sleep(time.Millisecond) // of the bubble's time
-	return f.Conn.Write(p)
-}
-
-func (f farConn) Read(p []byte) (int, error) {
-	n, err := f.Conn.Read(p)
-	time.Sleep(f.back)
-	return n, err
-}
-
 // process opens a quorum locker of its own, as another process does. One master is farther away from it.
 func (c *cluster) process(far int) *quorum.Locker {
 	c.Helper()
-	opts := []node.Option{node.WithTimeout(50 * time.Millisecond), node.WithMaxLease(2 * c.period)}
-	nodes := bubble.Nodes(c, c.masters, func(master int, conn net.Conn) net.Conn {
-		if master == far {
-			return farConn{conn, c.back}
-		}
-		return conn
-	}, opts...)
-	l, err := quorum.New(nodes, quorum.Majority, quorumtest.WithClock(bubble.Clock(c)),
-		quorumtest.WithRand(rand.NewPCG(1, uint64(far))))
+	p := c.world.NewProcess()
+	p.Far(far, time.Millisecond)
+	l, err := quorum.New(p.Nodes(node.WithTimeout(50*time.Millisecond), node.WithMaxLease(2*c.period)), quorum.Majority,
+		quorumtest.WithClock(p.Clock), quorumtest.WithRand(p))
 	testkit.Must(c, err)
 	c.Cleanup(func() { l.Close() })
 	synctest.Wait()
@@ -129,7 +105,7 @@ func (c *cluster) scheduler(by gocron.Locker, clock offsetClock, jobs ...job) go
 		testkit.Must(c, err)
 	}
 	s.Start()
-	if c.masters != nil {
+	if c.world != nil {
 		synctest.Wait()
 	}
 	return s
@@ -206,7 +182,7 @@ func (c *cluster) dying(random *rand.Rand, job string) (stop func() (deaths int)
 		defer func() { deaths <- n }()
 		c.until(firstTick, c.period/2) // when the masters have confirmed their list
 		for ; ; n++ {
-			m := c.masters[n%len(c.masters)]
+			m := c.world.Masters[n%len(c.world.Masters)]
 			if !pause(time.Duration(random.Int64N(int64(3 * c.period)))) {
 				return
 			}

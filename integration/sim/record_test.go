@@ -135,10 +135,13 @@ func (r *record) end(called, returned time.Time) {
 
 // addEvents adds events of the lock's owner to the history, for each of its names.
 func (r *record) addEvents(events ...history.Event) {
+	w := r.client.world
 	for _, e := range events {
 		for _, name := range keysOf(r.lock) {
 			e.Client, e.Owner, e.Name = r.client.id, r.lock.Owner(), name
-			r.client.world.log.Add(e)
+			w.mu.Lock()
+			w.events = append(w.events, e)
+			w.mu.Unlock()
 		}
 	}
 }

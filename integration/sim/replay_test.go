@@ -38,7 +38,7 @@ func TestReplay(t *testing.T) {
 func (w *run) history() []string {
 	var all []string
 	lockers := w.trace.lockers()
-	for _, e := range w.log.Events() {
+	for _, e := range w.events {
 		all = append(all, lockers.Replace(fmt.Sprintf("%+v", e)))
 	}
 	slices.Sort(all)

@@ -24,7 +24,6 @@ type run struct {
 	*world.World
 	plan      *plan
 	trace     *trace
-	log       *history.Log
 	registers map[string]*register.Register
 	machines  []*machine
 	lists     *listState
@@ -32,6 +31,7 @@ type run struct {
 	flows     sync.WaitGroup
 
 	mu       sync.Mutex
+	events   []history.Event
 	failures []string
 	counts   map[string]int
 	tickets  []*handed     // to be tried
@@ -51,7 +51,7 @@ func play(t *testing.T, p *plan) *run {
 }
 
 func newRun(p *plan) *run {
-	w := &run{plan: p, log: &history.Log{}, registers: map[string]*register.Register{}, counts: map[string]int{}}
+	w := &run{plan: p, registers: map[string]*register.Register{}, counts: map[string]int{}}
 	for _, name := range p.names {
 		w.registers[name] = &register.Register{}
 	}
@@ -307,7 +307,7 @@ func (w *run) waited(d time.Duration) {
 
 // violations judges the run. It must be called outside the bubble.
 func (w *run) violations(honest bool) []history.Violation {
-	all := history.Check(w.log.Events(), history.Options{HonestClocks: honest})
+	all := history.Check(w.events, history.Options{HonestClocks: honest})
 	for _, name := range w.plan.names {
 		for _, v := range w.registers[name].Check() {
 			all = append(all, history.Violation(v))

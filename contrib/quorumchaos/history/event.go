@@ -7,8 +7,6 @@ package history
 import (
 	"fmt"
 	"math"
-	"slices"
-	"sync"
 )
 
 // Unknown is the Return of a call whose return was not recorded: its process was killed. The call
@@ -61,24 +59,4 @@ type Event struct {
 	// lock, or Released and Lost may carry the deadline instead. The largest deadline of a lock's
 	// events counts.
 	Deadline int64
-}
-
-// Log collects events. It is safe for concurrent use. The zero value is ready to use.
-type Log struct {
-	mu     sync.Mutex
-	events []Event
-}
-
-// Add appends an event. The order of events does not matter to [Check]: their times do.
-func (l *Log) Add(e Event) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.events = append(l.events, e)
-}
-
-// Events returns a copy of the added events, in their order.
-func (l *Log) Events() []Event {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.events)
 }
