@@ -26,7 +26,7 @@ STATICCHECK := $(GO) run -race=false honnef.co/go/tools/cmd/staticcheck@v0.8.2
 lint quick test flakes: export GOGC ?= 400
 # Without directories in what is compiled, a fresh clone finds it in the cache. These clients are so large that to optimise
 # them takes longer than their tests.
-LARGE := github.com/redis github.com/valkey-io github.com/prometheus google.golang.org go.etcd.io go.opentelemetry.io
+LARGE := github.com/redis github.com/valkey-io github.com/prometheus github.com/docker github.com/jackc google.golang.org go.etcd.io go.opentelemetry.io modernc.org
 lint quick test flakes: export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath $(LARGE:%='-gcflags=%/...=-N -l')
 
 # GNU make 4 prints the output of each command in one piece.
