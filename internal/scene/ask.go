@@ -65,6 +65,9 @@ func (p *play) ask(l line) {
 		}
 		did = strings.TrimSpace(did)
 	}
+	if errors.Is(err, quorum.ErrInvalid) {
+		did = "" // nothing was asked
+	}
 	if err != nil || did == "" {
 		p.did(l.cmd, name, err, began)
 	}
