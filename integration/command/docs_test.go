@@ -117,18 +117,21 @@ func (w *world) documented(args []string) {
 	w.exits(append(args[:1:1], words[1:]...))
 }
 
-// accepts NAME,...: clients with this list of masters lock.
-func (w *world) accepts(args []string) { w.tries("0", args[0]) }
+// accepts LIST...: clients with each of these lists of masters, whose names are between commas, lock.
+func (w *world) accepts(args []string) { w.tries("0", args) }
 
-// refuses NAME,...: clients with it are refused for it.
-func (w *world) refuses(args []string) { w.tries("78", args[0]) }
+// refuses LIST...: clients with them are refused for it.
+func (w *world) refuses(args []string) { w.tries("78", args) }
 
-func (w *world) tries(code, list string) {
-	before, urls := w.Getenv("QUORUMLOCK_URLS"), ""
-	for name := range strings.SplitSeq(list, ",") {
-		urls += w.Getenv(name) + " "
+func (w *world) tries(code string, lists []string) {
+	before := w.Getenv("QUORUMLOCK_URLS")
+	for _, list := range lists {
+		urls := ""
+		for name := range strings.SplitSeq(list, ",") {
+			urls += w.Getenv(name) + " "
+		}
+		w.Setenv("QUORUMLOCK_URLS", urls)
+		w.exits([]string{code, "run", "-timeout", "10s", "-w", "20s", "tried", "--", "true"})
 	}
-	w.Setenv("QUORUMLOCK_URLS", urls)
-	w.exits([]string{code, "run", "-timeout", "10s", "-w", "20s", "tried", "--", "true"})
 	w.Setenv("QUORUMLOCK_URLS", before)
 }

@@ -8,7 +8,7 @@
 //	masters a b c # processes, whose URLs are $a, $b, $c, and in QUORUMLOCK_URLS and the file urls
 //	quorumlock admit -yes -urls-file urls
 //	hold job # another process has the lock
-//	says 75 'held by sh on ' run -n job -- true
+//	says 75 'held by sh on ' : run -n job -- true
 //
 // Run one with go test -run TestScripts/NAME -v, which prints what each line printed; -update writes what cmp compares.
 package command_test

@@ -73,6 +73,12 @@ func (w *world) admit() {
 	w.quorumlock([]string{"run", "first", "--", "true"}) // after a quarantine if the word was too old
 }
 
+// listed NAME...: masters that grant to clients with the list of all of them.
+func (w *world) listed(args []string) {
+	w.startMasters(args)
+	w.quorumlock([]string{"admit", "-yes", "-members", "-urls-file", "urls"})
+}
+
 // on returns the masters of names that commas separate.
 func (w *world) on(names ...string) (all []*redistest.Master) {
 	for name := range strings.SplitSeq(strings.Join(names, ","), ",") {
@@ -90,6 +96,20 @@ func each(do func(*redistest.Master) error) verb {
 		for _, m := range w.on(args...) {
 			w.Check(do(m))
 		}
+	}
+}
+
+// asked NAME...: somebody writes each name into the file asked, and waits until it is gone: the master is restarted.
+func (w *world) asked(args []string) {
+	for _, name := range args {
+		file, m := w.MkAbs("asked"), w.on(name)[0]
+		if !poll.Until(bound, func() bool {
+			text, _ := os.ReadFile(file)
+			return string(text) == name+"\n"
+		}) {
+			w.Fatalf("nobody asks for %s", name)
+		}
+		w.Check(errors.Join(m.Kill(), m.Start(), os.Remove(file)))
 	}
 }
 
@@ -125,36 +145,38 @@ func (w *world) await(args []string) {
 	}
 }
 
-// marker NAME [claimed] [run=ID] [max=6s] [change=1h] MEMBERS [NEXT]: the master is marked for the list, as if long ago. change
-// is how long from now the members may change again. A list has its names between commas.
+// marker NAME,... [claimed] [run=ID] [max=6s] [change=1h] MEMBERS [NEXT]: the masters are marked for the list, as if long
+// ago. change is how long from now the members may change again. A list has its names between commas.
 func (w *world) marker(args []string) {
-	m := w.on(args[0])[0]
-	info, err := m.Do("INFO", "server")
-	w.Check(err)
-	_, id, _ := strings.Cut(fmt.Sprintf("%s", info), "run_id:")
-	marker := scripts.Marker{Process: scripts.Process{Run: id[:40], MaxLease: 6 * time.Second, Member: args[0]}, Generation: 1}
-	var lists []*scripts.List
-	for _, arg := range args[1:] {
-		switch key, value, _ := strings.Cut(arg, "="); key {
-		case "claimed":
-			marker.Claimed = true
-		case "run":
-			marker.Run = value
-		case "member":
-			marker.Member = value
-		case "max":
-			marker.MaxLease, err = time.ParseDuration(value)
-		case "change":
-			marker.Change, err = time.ParseDuration(value)
-			marker.Change += time.Duration(time.Now().UnixNano()).Truncate(time.Millisecond)
-		default:
-			lists = append(lists, scripts.NewList(strings.Split(arg, ",")...))
+	for _, name := range strings.Split(args[0], ",") {
+		m := w.on(name)[0]
+		info, err := m.Do("INFO", "server")
+		w.Check(err)
+		_, id, _ := strings.Cut(fmt.Sprintf("%s", info), "run_id:")
+		marker := scripts.Marker{Process: scripts.Process{Run: id[:40], MaxLease: 6 * time.Second, Member: name}, Generation: 1}
+		var lists []*scripts.List
+		for _, arg := range args[1:] {
+			switch key, value, _ := strings.Cut(arg, "="); key {
+			case "claimed":
+				marker.Claimed = true
+			case "run":
+				marker.Run = value
+			case "member":
+				marker.Member = value
+			case "max":
+				marker.MaxLease, err = time.ParseDuration(value)
+			case "change":
+				marker.Change, err = time.ParseDuration(value)
+				marker.Change += time.Duration(time.Now().UnixNano()).Truncate(time.Millisecond)
+			default:
+				lists = append(lists, scripts.NewList(strings.Split(arg, ",")...))
+			}
+			w.Check(err)
 		}
+		marker.Members, marker.Next = lists[0], append(lists, scripts.NewList())[1]
+		_, err = m.Do("SET", scripts.MarkerKey, marker.String())
 		w.Check(err)
 	}
-	marker.Members, marker.Next = lists[0], append(lists, scripts.NewList())[1]
-	_, err = m.Do("SET", scripts.MarkerKey, marker.String())
-	w.Check(err)
 }
 
 // tls: a master that asks its clients for a certificate. $tls is host:port with TLS, $plain without; ca.pem, cert.pem and

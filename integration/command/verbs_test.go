@@ -2,7 +2,6 @@ package command_test
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -36,6 +35,7 @@ type verb func(w *world, args []string)
 var verbs = map[string]verb{
 	"masters": (*world).startMasters, "standins": (*world).startStandins, "deploy": (*world).deploy,
 	"tls": (*world).tls, "clock": (*world).clock, "marker": (*world).marker,
+	"listed": (*world).listed, "asked": (*world).asked,
 	"crash": each((*redistest.Master).Kill), "start": each((*redistest.Master).Start),
 	"freeze": each((*redistest.Master).Freeze), "thaw": each((*redistest.Master).Thaw),
 	"redis": (*world).redis, "await": (*world).await,
@@ -135,11 +135,19 @@ func (w *world) check(args []string, stdout, stderr string) {
 	}
 }
 
-// says CODE TEXT ARGS...: as exits, and it prints the text.
+// says CODE TEXT... : ARGS...: as exits, and it prints the texts. One that begins with / is a pattern.
 func (w *world) says(args []string) {
-	w.exits(append(args[:1:1], args[2:]...))
-	if !strings.Contains(w.ReadFile("stdout")+w.ReadFile("stderr"), args[1]) {
-		w.Fatalf("it does not say %q", args[1])
+	at := slices.Index(args, ":")
+	w.exits(append(args[:1:1], args[at+1:]...))
+	w.has(w.ReadFile("stdout")+w.ReadFile("stderr"), args[1:at])
+}
+
+func (w *world) has(printed string, texts []string) {
+	for _, text := range texts {
+		pattern, is := strings.CutPrefix(text, "/")
+		if is && !regexp.MustCompile(`(?m)`+pattern).MatchString(printed) || !is && !strings.Contains(printed, text) {
+			w.Fatalf("no %q", text)
+		}
 	}
 }
 
@@ -152,21 +160,15 @@ func (w *world) wantCode(args []string) {
 
 // out TEXT... and err TEXT...: stdout, or stderr, has the texts.
 func has(stream string) verb {
-	return func(w *world, args []string) {
-		for _, text := range args {
-			if !strings.Contains(w.ReadFile(stream), text) {
-				w.Fatalf("no %q in %s", text, stream)
-			}
-		}
-	}
+	return func(w *world, args []string) { w.has(w.ReadFile(stream), args) }
 }
 
-// usage CODE TEXT ARGS...: the command refuses its line, by one line of errors that has the text and the page of help.
+// usage CODE TEXT : ARGS...: the command refuses its line, by one line of errors that has the text and the page of help.
 func (w *world) usage(args []string) {
-	w.call(args[2:])
+	w.call(args[3:])
 	errs := w.ReadFile("stderr")
 	if fmt.Sprint(w.code) != args[0] || !strings.Contains(errs, args[1]) || strings.Count(errs, "\n") != 1 ||
-		w.code == 64 != strings.Contains(errs, "(see quorumlock "+args[2]+" -h)") && w.code != 2 ||
+		w.code == 64 != strings.Contains(errs, "(see quorumlock "+args[3]+" -h)") && w.code != 2 ||
 		!strings.HasPrefix(errs, "quorumlock: ") || w.ReadFile("stdout") != "" {
 		w.Fatalf("exit code %d, or not one line on stderr alone with %q", w.code, args[1])
 	}
@@ -183,16 +185,15 @@ func (w *world) until(args []string) {
 	}
 }
 
-// capture NAME PATTERN: the variable gets what the pattern's first group has in stdout, or else in stderr.
+// capture NAME PATTERN ...: the variable gets what the pattern's first group has in stdout or stderr.
 func (w *world) capture(args []string) {
-	pattern := regexp.MustCompile(`(?m)` + args[1])
-	found := cmp.Or(strings.Join(pattern.FindStringSubmatch(w.ReadFile("stdout")), "\x00"),
-		strings.Join(pattern.FindStringSubmatch(w.ReadFile("stderr")), "\x00"))
-	_, value, ok := strings.Cut(found, "\x00")
-	if !ok {
-		w.Fatalf("no %s", args[1])
+	for pair := range slices.Chunk(args, 2) {
+		found := regexp.MustCompile(`(?m)` + pair[1]).FindStringSubmatch(w.ReadFile("stdout") + w.ReadFile("stderr"))
+		if found == nil {
+			w.Fatalf("no %s", pair[1])
+		}
+		w.Setenv(pair[0], found[1])
 	}
-	w.Setenv(args[0], value)
 }
 
 var masks = []struct {
