@@ -76,58 +76,6 @@ func TestContextsMayAskTheCandidate(t *testing.T) {
 	})
 }
 
-func TestTerm(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		a, b := c.candidate(c.process().Locker), c.candidate(c.process().Locker)
-		c.wantLeader(b, "")
-		first := c.campaign(a)
-		c.wantLeader(b, first.ID())
-		testkit.Check(c, a.ID() == first.ID() && b.ID() == "" && first.ID() != "",
-			"the term's ID is %q, its candidate's %q, the other one's %q", first.ID(), a.ID(), b.ID())
-		testkit.Must(c, a.IsLeader(c.Context()))
-		c.wantErr(b.IsLeader(c.Context()), leader.ErrNotLeader)
-
-		brief, cancel := context.WithTimeout(c.Context(), 4*lease)
-		defer cancel()
-		_, err := b.Campaign(brief)
-		c.wantErr(err, context.DeadlineExceeded, quorum.ErrNotAcquired, quorum.ErrHeld)
-		testkit.Check(c, first.Valid() && first.Context().Err() == nil,
-			"the term was not renewed: %v", context.Cause(first.Context()))
-
-		c.resign(first)
-		testkit.Must(c, first.Resign(c.Context())) // again: the same result
-		c.wantErr(context.Cause(first.Context()), quorum.ErrReleased)
-		c.wantErr(a.IsLeader(c.Context()), leader.ErrNotLeader)
-		testkit.Check(c, !first.Valid() && a.ID() == "", "after Resign: valid %v, ID %q", first.Valid(), a.ID())
-		c.wantLeader(b, "")
-		second := c.campaign(b)
-		c.wantLeader(a, second.ID())
-		testkit.Check(c, second.Token() > first.Token() && second.ID() != first.ID(),
-			"token %d after %d, ID %q after %q", second.Token(), first.Token(), second.ID(), first.ID())
-		c.resign(second)
-	})
-}
-
-// A term that is lost ends by the leader's own clock, before another candidate can lead.
-func TestTermOfALeaderThatIsCutOff(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		p := c.process()
-		a, b := c.candidate(p.Locker), c.candidate(c.process().Locker)
-		first := c.campaign(a)
-		p.cut.Store(true)
-		began := time.Now()
-		second := c.campaign(b)
-		took := time.Since(began) // the poll takes a second at most
-		testkit.Check(c, !first.Valid() && took <= lease+time.Second, "another leads after %v, or the first term is valid", took)
-		c.wantErr(context.Cause(first.Context()), quorum.ErrLost)
-		c.wantErr(a.IsLeader(c.Context()), leader.ErrNotLeader)
-		c.wantErr(first.Resign(c.Context()), quorum.ErrLost)
-		c.wantErr(first.Resign(c.Context()), quorum.ErrLost) // again: the same result
-		p.cut.Store(false)
-		c.resign(second)
-	})
-}
-
 // When the context that was given to Campaign ends, the term's context does, and the candidate leads
 // until it resigns, but takes on nothing new.
 func TestTermOutlivesItsParent(t *testing.T) {

@@ -20,7 +20,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	bubble.OneProcessor()
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	election = "scheduler"

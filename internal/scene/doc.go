@@ -9,11 +9,12 @@
 //	pass 10s
 //	----
 //	A x: token 1
-//	B x: lock "x": not acquired: held by A, 30s left: gave up after 10s (0 granted of 2 needed, 2 refused, 1 unknown) [not acquired, held], after 10s
+//	B x: lock "x": not acquired: held by A, 25.6s left: gave up after 5s (0 granted of 2 needed, 2 refused, 1 unknown) [not acquired, held], after 5s
 //
 // A command has the process first, then names, then options. Its result is what has happened until all masters have done what
-// they were asked, also to calls that wait. A call that has nothing to say and takes no time has none: an unlock, say. Errors stand there with their texts, and then with the sentinels that they wrap.
-// Tokens are numbered as they are seen, and owners by their processes: A:2 is the second attempt of A.
+// they were asked, also to calls that wait. A call that has nothing to say and takes no time has none: an unlock, say. Errors
+// stand there with their texts, and then with the sentinels that they wrap. Tokens are numbered as they are seen, and owners by
+// their processes: A:2 is the second attempt of A.
 //
 //	masters 3 [rate=1.01]    begins another scene
 //	process A lease=3s       makes lockers, with options (settings in line.go); hooks, log: what these say is part of the result
@@ -23,6 +24,8 @@
 //	unlock A x               also extend (for=3s), downgrade, handover; then takeover B
 //	held A x                 what the handle says
 //	do A x for=1s fails      work under a lock
+//	campaign A e             leads in the election e, or waits to (waits); resign, term, isleader; leader, observe: who leads
+//	run A e takes=1s fails   work while it leads, which ends so long after its context, or for=5s after it began; see leads.go
 //	force A x                also forceowner (owner=A:1), ready A, close A, stats A, check A x, inspect A x, subscribed x
 //	pass 10s                 lets time pass
 //	stall 2, cut A 2 10s     any fault of world.Kinds, of a master or of all; heal ends them, end stall 2 one of them

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/world"
+	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -53,7 +54,8 @@ func (s *stage) open(t *testing.T) {
 	go func() {
 		defer close(s.ended)
 		synctest.Test(t, func(t *testing.T) {
-			p := &play{t: t, left: s.left, lockers: map[string]*process{}, locks: map[string]*quorum.Lock{}, calls: map[string]*call{}, ends: map[string]func(){}}
+			p := &play{t: t, left: s.left, lockers: map[string]*process{}, locks: map[string]*quorum.Lock{}, calls: map[string]*call{}, ends: map[string]func(){},
+				elections: candidates{map[string]*leader.Candidate{}, map[string]*leader.Term{}}}
 			defer p.close()
 			for lines := range s.commands {
 				s.results <- p.run(lines)
@@ -94,8 +96,11 @@ type play struct {
 	ends    map[string]func() // of faults, by their line
 	tokens  []uint64          // as they were seen
 	ticket  string            // of the last hand-over
-	ran     map[string]int
-	began   time.Time // the world
+
+	elections candidates
+
+	ran   map[string]int
+	began time.Time // the world
 
 	mu     sync.Mutex
 	events []event
@@ -117,6 +122,8 @@ func init() { // its functions use it
 		"cancel": (*play).cancel, "unlock": (*play).use, "extend": (*play).use, "downgrade": (*play).use, "handover": (*play).use,
 		"held": (*play).held, "force": (*play).ask, "ready": (*play).ask, "inspect": (*play).ask, "check": (*play).ask, "do": (*play).do,
 		"stats": (*play).stats, "marker": (*play).marker, "lists": (*play).lists,
+		"campaign": (*play).campaigns, "resign": (*play).elect, "isleader": (*play).elect, "term": (*play).elect,
+		"leader": (*play).elect, "observe": (*play).observes, "run": (*play).runs,
 		"keys": (*play).keys, "subscribed": (*play).subscribed, "subscribe": (*play).subscribe, "forceowner": (*play).ask, "redis": (*play).redis, "ran": (*play).scripts, "heal": (*play).heal, "end": (*play).heal,
 	}
 }

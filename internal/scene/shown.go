@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -22,7 +23,7 @@ var sentinels = []struct {
 	{"unavailable", quorum.ErrUnavailable}, {"membership", quorum.ErrMembership}, {"permanent", quorum.ErrPermanent},
 	{"lost", quorum.ErrLost}, {"not held", quorum.ErrNotHeld}, {"released", quorum.ErrReleased},
 	{"handed over", quorum.ErrHandedOver}, {"closed", quorum.ErrClosed}, {"invalid", quorum.ErrInvalid},
-	{"canceled", context.Canceled}, {"deadline", context.DeadlineExceeded},
+	{"not leader", leader.ErrNotLeader}, {"canceled", context.Canceled}, {"deadline", context.DeadlineExceeded},
 }
 
 // failed is an error's text, and what it wraps.
