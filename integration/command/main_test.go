@@ -1,3 +1,5 @@
+//go:build unix
+
 // Package command_test runs the quorumlock command as its users do, in a process of its own, by the scripts of testdata.
 // It has the behaviour that a line of text can say. Signals that race, terminals, and what is not exported have tests in
 // Go, next to the command.

@@ -1,19 +1,17 @@
+//go:build unix
+
 package command_test
 
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/standin"
@@ -203,23 +201,7 @@ func (w *world) clock(args []string) {
 	w.Check(err)
 	began := time.Now()
 	now := func() time.Time { return began.Add(offset + time.Duration(float64(time.Since(began))*rate)) }
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	fleet, err := standin.WithClock(1, now)
 	w.Check(err)
-	var serving sync.WaitGroup
-	master := fakeredis.New(now, rand.Uint64())
-	serving.Go(func() {
-		for {
-			c, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() { master.Serve(c) })
-		}
-	})
-	w.Defer(func() {
-		listener.Close()
-		master.Crash(fakeredis.Nothing)
-		serving.Wait()
-	})
-	w.Setenv(args[0], "redis://"+listener.Addr().String()+"?name="+args[0])
+	w.add(args[:1], fleet)
 }

@@ -11,8 +11,11 @@ import (
 )
 
 // Start starts n masters. They know what the library sends, and no other scripts and databases.
-func Start(n int) (*redistest.Fleet, error) {
-	return redistest.StartEmbedded(n, func() redistest.Embedded { return fakeredis.New(time.Now, rand.Uint64()) })
+func Start(n int) (*redistest.Fleet, error) { return WithClock(n, time.Now) }
+
+// WithClock is [Start] of masters whose clocks show now.
+func WithClock(n int, now func() time.Time) (*redistest.Fleet, error) {
+	return redistest.StartEmbedded(n, func() redistest.Embedded { return fakeredis.New(now, rand.Uint64()) })
 }
 
 // test is the part of a testing.TB that ForTest uses. The demo links this package.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -22,7 +23,10 @@ func TestTopComparesClocks(t *testing.T) {
 	var step atomic.Int64
 	var nodes []*node.Node
 	for _, now := range []func() time.Time{time.Now, func() time.Time { return time.Now().Add(time.Duration(step.Load())) }} {
-		n, err := node.Open(clitest.WithClock(t, now), node.WithTimeout(clitest.Bound))
+		fleet, err := standin.WithClock(1, now)
+		testkit.Must(t, err)
+		defer fleet.Stop()
+		n, err := node.Open(fleet.URLs()[0], node.WithTimeout(clitest.Bound))
 		testkit.Must(t, err)
 		defer n.Close()
 		nodes = append(nodes, n)
