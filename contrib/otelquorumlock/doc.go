@@ -49,5 +49,5 @@
 //
 // A call of Lock, TryLock or Do is a span, quorumlock.lock, with an event for each attempt. Its
 // context is not the lock's: spans of the work are siblings of it. The span ends when the call
-// returns; of Do, before the work begins. Re-entry has no span.
+// returns; for Do it ends before the work begins. Re-entry has no span.
 package otelquorumlock

@@ -133,7 +133,7 @@ func (t *Telemetry) Hooks() quorum.Hooks {
 func (t *Telemetry) NodeHooks() node.Hooks { return t.feed.NodeHooks() }
 
 // Observe adds a Locker's Stats to what is read, with the attribute quorumlock.locker, until stop
-// is called. A Locker that is observed by the same name before is replaced.
+// is called. It replaces a Locker that is observed by the same name.
 func (t *Telemetry) Observe(name string, l *quorum.Locker) (stop func()) {
 	return t.lockers.Add(name, l)
 }

@@ -76,7 +76,7 @@ func (m *Metrics) Hooks() quorum.Hooks { return m.feed.Hooks() }
 func (m *Metrics) NodeHooks() node.Hooks { return m.feed.NodeHooks() }
 
 // Observe adds a Locker's Stats to what is collected, with the label quorumlock_locker, until stop
-// is called. A Locker that is observed by the same name before is replaced.
+// is called. It replaces a Locker that is observed by the same name.
 func (m *Metrics) Observe(name string, l *quorum.Locker) (stop func()) { return m.lockers.Add(name, l) }
 
 // record is a [metrics.Sink].

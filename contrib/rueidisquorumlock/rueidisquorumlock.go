@@ -24,15 +24,14 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// Open returns a node for the master of a client with this option, which connects on first use. The
-// node's own options come last: [node.WithTimeout], for example, replaces the client's timeouts.
+// Open returns a node for the master of a client with this option, which connects on first use. The node's own
+// options come last: [node.WithTimeout], for example, replaces the client's timeouts.
 //
-// InitAddress has one address: host:port, or the path of a unix socket; or, with Sentinel.MasterSet, those of the
-// sentinels. That needs [node.WithFailover]: without it a replica that Sentinel promotes may lack locks. A node has one timeout: the
-// shorter of Dialer.Timeout and ConnWriteTimeout, or [node.DefaultTimeout] if neither is set. DialFn
-// and DialCtxFn make the TLS handshake themselves, as for rueidis. AuthCredentialsFn gets the
-// address before its name is resolved, and RefreshAfter does nothing: a node asks for credentials
-// once per connection.
+// InitAddress is one host:port, or the path of a unix socket. With Sentinel.MasterSet it has the addresses of the
+// sentinels, and the node needs [node.WithFailover]: otherwise a replica that Sentinel promotes may lack locks. A
+// node has one timeout: the shorter of Dialer.Timeout and ConnWriteTimeout, or [node.DefaultTimeout] if neither is
+// set. DialFn and DialCtxFn make the TLS handshake themselves, as for rueidis. AuthCredentialsFn gets the address
+// before its name is resolved. RefreshAfter does nothing: a node asks for credentials once per connection.
 //
 // The error wraps [node.ErrInvalid], also for a field that a node cannot take over.
 func Open(option rueidis.ClientOption, opts ...node.Option) (*node.Node, error) {
