@@ -11,8 +11,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/timeline"
 )
 
-// A new fault is a method here, and one of [masters.Master] if a command to the server is not enough. Random draws it
-// if it is in schedules. TestFaults and the table in docs/chaos-tests.md have a line for each. The log, the judge's
+// A new fault is a method here, and one of [masters.Master] if a command to the server is not enough. Random, and the
+// walks of integration/chaos, draw it if it is in schedules; one of a group of clients if it is in pathFaults. TestFaults and the table in docs/chaos-tests.md have a line for each. The log, the judge's
 // timeline and pictures have it from its name and state.
 
 // state is what a master, or a path to it, is in, for people: a fault names the state that it needs.
@@ -155,11 +155,14 @@ func (c *Cluster) note(what string, i int, row string, to state) {
 	}
 }
 
-// schedules is what Random draws from. Those that forget hit a minority at a time.
-var schedules = []struct {
+// schedule is a fault and its end.
+type schedule struct {
 	begin, end func(*Cluster, ...int)
 	quarantine float64 // at least so many max leases follow, if masters forget
-}{
+}
+
+// schedules is what Random draws from. Those that forget hit a minority at a time.
+var schedules = []schedule{
 	{(*Cluster).Freeze, (*Cluster).Thaw, 0}, {(*Cluster).Partition, (*Cluster).Heal, 0},
 	{(*Cluster).Kill, (*Cluster).Restart, 1.25}, {(*Cluster).Kill, (*Cluster).RestartEmpty, 1.25},
 	{(*Cluster).Flush, nil, 1.25}, {(*Cluster).Replace, nil, 1.25},

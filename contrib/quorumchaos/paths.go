@@ -26,9 +26,14 @@ func (c *Cluster) Apart(name string) *Cluster {
 		g.urls = append(g.urls, c.named("redis://"+relay.Addr(), i))
 	}
 	in := *c.inside()
-	in.Relays = g.group.relays
+	in.Relays, in.Faults = g.group.relays, g.drawn(pathFaults)
 	g.lend(in)
 	return g
+}
+
+var pathFaults = []schedule{
+	{(*Cluster).Partition, (*Cluster).Heal, 0}, {(*Cluster).LoseReplies, (*Cluster).Heal, 0}, {(*Cluster).LoseRequests, (*Cluster).Heal, 0},
+	{func(c *Cluster, i ...int) { c.Slow(100*time.Millisecond, 80*time.Millisecond, i...) }, (*Cluster).Heal, 0},
 }
 
 func lose(f *forward.Forward) { f.Lose() }

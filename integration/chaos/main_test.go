@@ -10,8 +10,8 @@
 // A new scenario goes to the end of the list in chaos_test.go (its place decides whether it has 3 or 5 masters without
 // -chaos.full), with replicas into failovers_test.go, its name into the Makefile if make test plays it, and its control
 // below the list. A new fault of masters or paths is a method of quorumchaos.Cluster, which logs, counts and pictures
-// it; one that is a command to a server goes into faults_test.go. Either goes into faults in walk_test.go. run_test.go
-// sets a run up, judge_test.go decides, and report_test.go writes; make chaos writes docs/reports/chaos*. For the
+// it; random walks draw it if it is in the kit's schedules. One that is a command to a server goes into faults_test.go, and
+// into faults in walk_test.go. run_test.go sets a run up, judge_test.go decides, and report_test.go writes; make chaos writes docs/reports/chaos*. For the
 // pictures, draw_test.go asks the masters what they are in.
 package chaos
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorumlock/quorumlock/contrib/quorumchaos"
 	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/internal/backstage"
 )
 
 // walk is a random walk over all faults, by seed: which, where, for how long. Clients use two
@@ -110,9 +110,12 @@ func (w *walker) heal(now time.Time) {
 	}
 }
 
-// during begins a fault that ends later. The master is busy until then.
+// during begins a fault, which ends later if it has an end. The master is busy until then.
 func (w *walker) during(i int, begin, end func(...int)) {
 	begin(i)
+	if end == nil {
+		return
+	}
 	w.busy[i] = true
 	w.later(func() {
 		end(i)
@@ -144,17 +147,21 @@ func (w *walker) faults() []func() bool {
 			return i >= 0
 		}
 	}
-	forNow := func(begin, end func(...int)) func() bool { return at(func(i int) { w.during(i, begin, end) }) }
-	return []func() bool{
-		forNow(w.Kill, w.Restart), forNow(w.Freeze, w.Thaw), forNow(w.Partition, w.Heal), forNow(w.fill, w.drain),
-		at(func(i int) { w.crash(i) }), w.tailLost, w.resynced, at(w.replaced), at(w.clientsPaused),
-		at(w.scriptFlush), at(func(i int) { w.Flush(i) }), at(w.clientKill),
-		w.onPath((*quorumchaos.Cluster).Partition), w.onPath((*quorumchaos.Cluster).LoseReplies),
-		w.onPath((*quorumchaos.Cluster).LoseRequests), w.onPath(func(c *quorumchaos.Cluster, i ...int) {
-			c.Slow(100*time.Millisecond, 80*time.Millisecond, i...)
-		}),
+	all := []func() bool{
+		at(func(i int) { w.during(i, w.fill, w.drain) }), at(func(i int) { w.crash(i) }), w.tailLost, w.resynced, at(w.replaced),
+		at(w.clientsPaused), at(w.scriptFlush), at(w.clientKill),
 		w.clientStopped, w.clientStopped, w.clientStopped, w.clientKilled,
 	}
+	for _, f := range w.Faults {
+		all = append(all, at(func(i int) { w.during(i, f.Begin, f.End) }))
+	}
+	for k := range backstage.Of(w.groups[0].Cluster).Faults {
+		all = append(all, at(func(i int) { // the master is busy for the other groups, too, so faults do not pile up
+			f := backstage.Of(w.groups[w.rng.IntN(len(w.groups))].Cluster).Faults[k]
+			w.during(i, f.Begin, f.End)
+		}))
+	}
+	return all
 }
 
 // step begins the next fault that can begin.
@@ -212,19 +219,6 @@ func (w *walker) clientsPaused(i int) {
 	w.clientPause(i, d)
 	w.busy[i] = true
 	w.cures = append(w.cures, cure{time.Now().Add(d), func() { w.busy[i] = false }})
-}
-
-// onPath puts a fault on one group's path. The master is busy for the other group, too, so faults
-// do not pile up.
-func (w *walker) onPath(fault func(*quorumchaos.Cluster, ...int)) func() bool {
-	return func() bool {
-		i := w.free()
-		if i >= 0 {
-			p := w.groups[w.rng.IntN(len(w.groups))]
-			w.during(i, func(i ...int) { fault(p.Cluster, i...) }, p.Heal)
-		}
-		return i >= 0
-	}
 }
 
 // clientStopped stops a client for a while.

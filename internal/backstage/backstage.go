@@ -38,6 +38,7 @@ type Cluster struct {
 	Groups  []*failover.Master // of masters with replicas
 	Relays  []*forward.Forward // of a group of clients
 	Notes   *Notes
+	Faults  []Fault // of masters, or of the paths of a group, which random walks draw from
 
 	// Step sets a master's clock ahead of this machine's. It needs Setup.Clocks.
 	Step func(i int, ahead time.Duration)
@@ -45,6 +46,11 @@ type Cluster struct {
 	Replica func(of int) Server
 	// Promote puts a replica in the place of a master, at its address.
 	Promote func(replica Server, i int)
+}
+
+// Fault is something that a walk may do to masters.
+type Fault struct {
+	Begin, End func(i ...int) // End is nil for one that has no end
 }
 
 // Embedded ties a *quorumchaos.Cluster to its inside, and EmbeddedBackend a *quorumchaos.Backend.
