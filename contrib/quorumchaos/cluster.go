@@ -42,7 +42,7 @@ type Setup struct {
 	// Replicas is how many replicas each master has. Three Sentinels promote one of them, and URLs has the
 	// Sentinels' addresses. All of these are processes.
 	Replicas int
-	// Clocks starts masters whose clocks the project's own tests can step: processes, on Linux with a C compiler.
+	// Clocks gives each master a clock that [Cluster.Step] sets: they are processes, on Linux with a C compiler.
 	Clocks bool
 	// Strangers leaves the masters as new ones: the service founds the deployment, and waits for its first
 	// quarantine.

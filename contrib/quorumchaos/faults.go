@@ -1,6 +1,7 @@
 package quorumchaos
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -78,6 +79,23 @@ func (c *Cluster) Flush(i ...int) {
 
 // Replace ends masters for good, whatever their state. Empty ones take their places, at their addresses.
 func (c *Cluster) Replace(i ...int) { c.fault("Replace", i, isAny, up, masters.Master.Replace) }
+
+// Step sets the wall clocks of masters ahead of this machine's, or behind it; with 0 they are right again. The leases that
+// they have granted end at once, or live longer. It needs [Setup].Clocks.
+func (c *Cluster) Step(ahead time.Duration, i ...int) {
+	c.play("Step", i, up, up, func(i int) error {
+		m, ok := c.masters[i].(*masters.Steppable)
+		if !ok {
+			return errors.New("it needs Setup.Clocks")
+		}
+		if c.notes.Ends(c.names[i], stepped); ahead != 0 {
+			c.notes.Begins(c.names[i], timeline.Hindered, stepped)
+		}
+		return m.Step(ahead)
+	})
+}
+
+const stepped = "another time"
 
 // Isolate cuts the primaries of masters with replicas off from their replicas and from the Sentinels, which promote a
 // replica. Clients still reach the primaries.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -140,6 +141,21 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
+func TestStep(t *testing.T) {
+	t.Parallel()
+	c := start(t, "processes", 2, Setup{Clocks: true})
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour, 0} {
+		c.Step(ahead, 1)
+		for i, want := range []time.Duration{0, ahead} {
+			told, err := redis.Strings(c.inside().Servers[i].Do("TIME"))
+			testkit.Must(t, err)
+			seconds, _ := strconv.ParseInt(told[0], 10, 64)
+			off := time.Until(time.Unix(seconds, 0)) - want
+			testkit.Check(t, off.Abs() < patience, "stepped by %v, master %d is off by %v", ahead, i, off)
+		}
+	}
+}
+
 // New masters are no strangers: an operator has admitted them, with the options' max lease.
 func TestMastersAreAdmitted(t *testing.T) {
 	t.Parallel()
@@ -192,6 +208,7 @@ func TestBadInput(t *testing.T) {
 		"Thaw(1): the master is up, not frozen":    func(tb testing.TB) { fakes(tb, 3).Thaw(1) },
 		"want \"containers\" or \"processes\"":     func(tb testing.TB) { start(tb, "jails", 1, Setup{}) },
 		"LoseReplies(0): want a group of clients":  func(tb testing.TB) { fakes(tb, 1).LoseReplies(0) },
+		"Step(0): it needs Setup.Clocks":           func(tb testing.TB) { fakes(tb, 1).Step(time.Hour, 0) },
 		"Isolate(0): the masters have no replicas": func(tb testing.TB) { fakes(tb, 1).Isolate(0) },
 		"Kill(0): the master is cut off, not up":   func(tb testing.TB) { c := fakes(tb, 1); c.Partition(0); c.Kill(0) },
 		"Freeze(0): broken": func(tb testing.TB) {

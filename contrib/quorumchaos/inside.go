@@ -29,9 +29,6 @@ func (c *Cluster) lendInside(source masters.Source) {
 		}
 	}
 	in.Replica = func(of int) backstage.Server { return c.replica(source, of) }
-	in.Step = func(i int, ahead time.Duration) {
-		c.must(c.masters[i].(*masters.Steppable).Step(ahead))
-	}
 	c.lend(in)
 }
 

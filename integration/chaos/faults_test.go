@@ -88,14 +88,7 @@ func steppedClocks(r *run) {
 	r.crowd(2, contender.Plan{Patience: 200 * time.Millisecond})
 	r.let(r.lease / 2)
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour, 0} {
-		for i := range r.n / 2 {
-			r.happened(ofMaster(i), "clock stepped", "to %v, %s", ahead, memberName(i))
-			r.Notes.Tracks.End(ofMaster(i), "another time")
-			if ahead != 0 {
-				r.Notes.Begins(ofMaster(i), timeline.Hindered, "another time")
-			}
-			r.Step(i, ahead)
-		}
+		r.Step(ahead, placesTo(r.n/2)...)
 		r.let(r.lease + r.lease/2)
 	}
 	r.heldThroughout(holder)

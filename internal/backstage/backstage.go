@@ -5,7 +5,6 @@ package backstage
 
 import (
 	"errors"
-	"time"
 
 	"github.com/quorumlock/quorumlock/internal/failover"
 	"github.com/quorumlock/quorumlock/internal/forward"
@@ -40,8 +39,6 @@ type Cluster struct {
 	Notes   *Notes
 	Faults  []Fault // of masters, or of the paths of a group, which random walks draw from
 
-	// Step sets a master's clock ahead of this machine's. It needs Setup.Clocks.
-	Step func(i int, ahead time.Duration)
 	// Replica starts a replica of a master, and returns when it has the data.
 	Replica func(of int) Server
 	// Promote puts a replica in the place of a master, at its address.
