@@ -195,7 +195,9 @@ func (p *play) watch(name string, lock *quorum.Lock) {
 func (p *play) cancel(l line) {
 	name := strings.Join(l.words, " ")
 	c, ok := p.calls[name]
-	testkit.Check(p.t, ok, "no call of %s", name)
+	if !ok {
+		p.t.Fatalf("there is no call %q", name)
+	}
 	c.cancel()
 }
 

@@ -24,7 +24,7 @@
 //	unlock A x               also extend (for=3s), downgrade, handover; then takeover B
 //	held A x                 what the handle says
 //	do A x for=1s fails      work under a lock
-//	campaign A e             leads in the election e, or waits to (waits); resign, term, isleader; leader, observe: who leads
+//	campaign A e             leads in the election e, or waits to (background); resign, term, isleader; leader, observe: who leads
 //	run A e takes=1s fails   work while it leads, which ends so long after its context, or for=5s after it began; see leads.go
 //	force A x                also forceowner (owner=A:1), ready A, close A, stats A, check A x, inspect A x, subscribed x
 //	pass 10s                 lets time pass

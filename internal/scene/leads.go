@@ -35,7 +35,7 @@ func (p *play) candidate(l line) (c *leader.Candidate, name string) {
 	return c, name
 }
 
-// campaigns has a candidate campaign, and waits for its term unless it waits.
+// campaigns has a candidate campaign, and waits for its term, unless it does so in the background.
 func (p *play) campaigns(l line) {
 	p.t.Helper()
 	c, name := p.candidate(l)
@@ -59,7 +59,7 @@ func (p *play) campaigns(l line) {
 		p.say(name, "%s: leads, token %s%s", name, p.token(term.Token()), took(began))
 		p.watchTerm(name, term)
 	}()
-	if l.has("waits") {
+	if l.has("background") {
 		return
 	}
 	select {

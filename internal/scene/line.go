@@ -24,7 +24,7 @@ type line struct {
 }
 
 // flags are words that are options without a value.
-var flags = map[string]bool{"read": true, "detached": true, "waits": true, "stops": true, "fails": true, "ended": true, "hooks": true, "log": true, "quarantine": true, "unfounded": true}
+var flags = map[string]bool{"read": true, "detached": true, "background": true, "stops": true, "fails": true, "ended": true, "hooks": true, "log": true, "quarantine": true, "unfounded": true}
 
 // linesOf are the lines of a directive: its first one, and its input.
 func linesOf(t *testing.T, d *datadriven.TestData) []line {
