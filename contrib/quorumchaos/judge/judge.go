@@ -204,6 +204,7 @@ func (j *Judge) Add(events ...history.Event) {
 }
 
 // Read reports that a resource has answered a read. Resources report in the order in which they answer and accept.
+// Values are compared by their text ([fmt.Sprint]).
 func (j *Judge) Read(resource string, token uint64, value any) {
 	j.access(resource, register.Access{Token: token, Value: fmt.Sprint(value)})
 }
