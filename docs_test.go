@@ -9,12 +9,12 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 )
 
 func TestMain(m *testing.M) {
-	bubble.OneProcessor()
+	world.OneProcessor()
 	os.Exit(m.Run())
 }
 

@@ -4,15 +4,14 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/bubble"
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -34,28 +33,14 @@ const (
 // waiting takes time there.
 type cluster struct {
 	*testing.T
-	masters []*fakeredis.Master
+	world *world.World
 }
 
-// process is a locker with connections and a clock of its own.
+// process is a locker with connections of its own.
 type process struct {
 	*quorum.Locker
 	cut  atomic.Bool // while set, nothing that it sends arrives
 	sent atomic.Int64
-}
-
-// processConn is a process's end of a connection to a master.
-type processConn struct {
-	net.Conn
-	process *process
-}
-
-func (c processConn) Write(p []byte) (int, error) {
-	if c.process.cut.Load() {
-		return len(p), nil
-	}
-	c.process.sent.Add(1)
-	return c.Conn.Write(p)
 }
 
 // inCluster runs a test in a bubble, with a new cluster.
@@ -64,7 +49,7 @@ func inCluster(t *testing.T, test func(c *cluster)) {
 	synctest.Test(t, func(t *testing.T) { test(newCluster(t)) })
 }
 
-func newCluster(t *testing.T) *cluster { return &cluster{T: t, masters: bubble.Masters(t, 3)} }
+func newCluster(t *testing.T) *cluster { return &cluster{t, world.New(t, 3)} }
 
 // process starts a process. Its nodes wait in no quarantine, unless opts say otherwise.
 func (c *cluster) process(opts ...node.Option) *process {
@@ -78,10 +63,10 @@ func (c *cluster) labelled(label string, opts ...node.Option) *process {
 	if opts == nil {
 		opts = append(opts, node.WithoutQuarantine())
 	}
-	p := &process{}
-	nodes := bubble.Nodes(c, c.masters, func(_ int, conn net.Conn) net.Conn { return processConn{conn, p} },
-		append(opts, node.WithTimeout(500*time.Millisecond))...)
-	l, err := quorum.New(nodes, quorum.Majority, quorumtest.WithClock(bubble.Clock(c)),
+	p, in := &process{}, c.world.NewProcess()
+	in.Sends = func(int, []byte) bool { p.sent.Add(1); return !p.cut.Load() }
+	nodes := in.Nodes(append(opts, node.WithTimeout(500*time.Millisecond))...)
+	l, err := quorum.New(nodes, quorum.Majority, quorumtest.WithClock(in.Clock),
 		quorumtest.WithRand(rand.NewPCG(1, 2)), quorum.WithLease(lease), quorum.WithLabel(label))
 	testkit.Must(c, err)
 	c.Cleanup(func() { l.Close() })

@@ -47,7 +47,7 @@ func TestIdentityOfTheLeader(t *testing.T) {
 			testkit.Check(c, now.Identity == leads.Identity() && now.Identity.Label == "10.0.0.7:8080" &&
 				now.Identity.PID == os.Getpid(), "%+v leads, want %+v", now, leads.Identity())
 		}
-		for _, m := range c.masters {
+		for _, m := range c.world.Masters {
 			m.Set(key, "") // as masters that do not know it
 		}
 		pairs, stop := c.observe(c.candidate(c.process().Locker))

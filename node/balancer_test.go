@@ -3,7 +3,6 @@ package node_test
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,11 +11,11 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -184,16 +183,15 @@ func TestABalancerIsDialedRarely(t *testing.T) {
 		}
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				masters := bubble.Masters(t, 3)
+				p := world.New(t, 3).NewProcess()
 				var dials atomic.Int32
-				pool := &redis.Pool{MaxActive: maxActive, Wait: true, DialContext: func(context.Context) (redis.Conn, error) {
+				pool := &redis.Pool{MaxActive: maxActive, Wait: true, DialContext: func(ctx context.Context) (redis.Conn, error) {
 					i := dials.Add(1)
 					if i > 10_000 {
 						return nil, errors.New("a storm")
 					}
-					ours, theirs := net.Pipe()
-					go masters[i%3].Serve(theirs)
-					return redis.NewConn(ours, bound, bound), nil
+					c, err := p.Dial(ctx, int(i%3))
+					return redis.NewConn(c, bound, bound), err
 				}}
 				n := openPool(t, pool, node.WithConns(conns), node.WithTimeout(timeout))
 				defer pool.Close()

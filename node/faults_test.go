@@ -14,13 +14,13 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -220,10 +220,10 @@ func (c *busyConn) SetWriteDeadline(time.Time) error { return nil }
 // wait.
 func TestAllClientsReturnToASlowMaster(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
-	bubble.OneProcessor()
+	world.OneProcessor()
 	synctest.Test(t, func(t *testing.T) {
 		const clients, slow = 300, 3 * time.Millisecond
-		m, processor := bubble.Masters(t, 1)[0], make(chan time.Duration, 1)
+		m, processor := world.New(t, 1).Masters[0], make(chan time.Duration, 1)
 		dial := func(context.Context, string, string) (net.Conn, error) { return dialBusy(m, processor), nil }
 		nodes := make([]*node.Node, clients)
 		each := func(do func(i int)) time.Duration {

@@ -17,11 +17,11 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -76,8 +76,9 @@ func TestLogOfANode(t *testing.T) { synctest.Test(t, logsItsStates) }
 func logsItsStates(t *testing.T) {
 	const maxLease = 5 * time.Second // all connections find a quarantine within it
 	log := &lines{}
-	m := bubble.Masters(t, 1)
-	n := bubble.Nodes(t, m, nil, node.WithTimeout(bound), node.WithName(nodeName), node.WithMaxLease(maxLease), node.WithConns(4),
+	w := world.New(t, 1)
+	m := w.Masters
+	n := w.NewProcess().Nodes(node.WithTimeout(bound), node.WithName(nodeName), node.WithMaxLease(maxLease), node.WithConns(4),
 		log.option())[0]
 	log.node = n
 	name := "node=" + n.Name()
@@ -106,7 +107,7 @@ func logsItsStates(t *testing.T) {
 
 	m[0].Crash(fakeredis.Everything)
 	testkit.Eventually(t, "down", onAllConns(func(r pipeline.Result) bool { return r.Err != nil }))
-	logged(1, "level=WARN", "node down", name, "closed pipe")
+	logged(1, "level=WARN", "node down", name, "connection refused")
 	m[0].Start()
 	testkit.Eventually(t, "quarantined again", onAllConns(isQuarantined))
 	logged(1, "level=INFO", "answers again", name)
@@ -122,8 +123,9 @@ func TestLogOfAMasterThatKeepsRestarting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const maxLease, often, every = 30 * time.Second, 6, 5 * time.Second
 		log := &lines{}
-		m := bubble.Masters(t, 1)
-		n := bubble.Nodes(t, m, nil, node.WithName(nodeName), node.WithMaxLease(maxLease), log.option())[0]
+		w := world.New(t, 1)
+		m := w.Masters
+		n := w.NewProcess().Nodes(node.WithName(nodeName), node.WithMaxLease(maxLease), log.option())[0]
 		over := func() int { return log.logged("level=INFO", "node grants again, its quarantine is over") }
 		for i := range often {
 			if i > 0 {

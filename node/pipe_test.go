@@ -3,7 +3,6 @@ package node_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -13,13 +12,12 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/canned"
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -157,7 +155,8 @@ func TestSharedRunsLeaveNothingBehind(t *testing.T) {
 	for seed := range uint64(60) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 7))
-			m := bubble.Masters(t, 1)[0]
+			w := world.New(t, 1)
+			m := w.Masters[0]
 			deaths := 0
 			if seed%3 == 0 {
 				deaths = 3
@@ -177,13 +176,9 @@ func TestSharedRunsLeaveNothingBehind(t *testing.T) {
 					shared++
 				}
 			}
-			var conns []net.Conn
-			n := bubble.Nodes(t, []*fakeredis.Master{m}, func(_ int, c net.Conn) net.Conn {
-				mu.Lock()
-				defer mu.Unlock()
-				conns = append(conns, c)
-				return farConn{c}
-			}, node.WithName(nodeName), node.WithoutQuarantine(), node.WithTimeout(time.Second))[0]
+			p := w.NewProcess()
+			p.Far(0, time.Millisecond/2) // some requests are given up meanwhile
+			n := p.Nodes(node.WithName(nodeName), node.WithoutQuarantine(), node.WithTimeout(time.Second))[0]
 			mark(t, n)
 
 			names := []string{"a", "b", "c", "d"}
@@ -215,12 +210,7 @@ func TestSharedRunsLeaveNothingBehind(t *testing.T) {
 			}
 			for range deaths {
 				time.Sleep(time.Duration(rng.IntN(4)) * time.Millisecond)
-				mu.Lock()
-				for _, c := range conns {
-					c.Close()
-				}
-				conns = nil
-				mu.Unlock()
+				w.HangUp(0)
 			}
 			owners.Wait()
 			time.Sleep(100 * time.Millisecond) // what was resent
@@ -233,13 +223,4 @@ func TestSharedRunsLeaveNothingBehind(t *testing.T) {
 	testkit.Check(t, shared >= 100 && undone >= 100 && granted >= 200,
 		"%d shared runs, %d requests undone, %d grants: the test shows little", shared, undone, granted)
 	t.Logf("%d shared runs, %d requests undone, %d grants", shared, undone, granted)
-}
-
-// farConn is a connection on which replies take a while: some requests are given up meanwhile.
-type farConn struct{ net.Conn }
-
-func (c farConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	time.Sleep(time.Millisecond)
-	return n, err
 }

@@ -8,12 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -186,9 +186,10 @@ func TestReplicasThatAcknowledgeNothingAreLogged(t *testing.T) {
 func TestSealInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const maxLease = 5 * time.Second
-		m := bubble.Masters(t, 1)
+		w := world.New(t, 1)
+		m := w.Masters
 		m[0].Replicate(fakeredis.Replicas{Attached: 1, Acknowledge: 1})
-		n := bubble.Nodes(t, m, nil, node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(maxLease), node.WithFailover(1))[0]
+		n := w.NewProcess().Nodes(node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(maxLease), node.WithFailover(1))[0]
 		try := func() pipeline.Result { return do(t, n, acquireFor(maxLease, "k", "o:1")) }
 		testkit.Eventually(t, "granted, after the quarantine", func() bool { return isGranted(try()) })
 

@@ -9,13 +9,13 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	inmemory "github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 func TestMain(m *testing.M) {
-	bubble.OneProcessor()
+	inmemory.OneProcessor()
 	testkit.Main(m)
 }
 

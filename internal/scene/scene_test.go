@@ -5,11 +5,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/quorumlock/quorumlock/internal/bubble"
+	"github.com/quorumlock/quorumlock/internal/world"
 )
 
 func TestMain(m *testing.M) {
-	bubble.OneProcessor()
+	world.OneProcessor()
 	goleak.VerifyTestMain(m)
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -150,8 +149,8 @@ func TestOnlyRefusalsSayWhoHolds(t *testing.T) {
 // The error of a node that is down, and is not asked, is part of the outcome.
 func TestNodesThatAreNotAskedSayWhy(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
-		c.masters[1].Crash(fakeredis.Nothing)
-		c.masters[2].Crash(fakeredis.Nothing)
+		c.world.Masters[1].Crash(fakeredis.Nothing)
+		c.world.Masters[2].Crash(fakeredis.Nothing)
 		for range 2 { // the first attempt finds it out
 			acquired, o := c.newHold(terms(10*time.Second), "a").Attempt(t.Context(), -1, waiting.AskAll, false)
 			if synctest.Wait(); acquired || o.Nodes[1].Err == nil || o.Nodes[2].Err == nil {
@@ -314,7 +313,7 @@ func TestTheListIsKnownBeforeNodesAreAsked(t *testing.T) {
 		}
 		acquired, o := attempt(c.Nodes)
 		testkit.Check(t, acquired, "%+v", o)
-		acquired, o = attempt(bubble.Nodes(t, c.masters, nil, node.WithName("the same")))
+		acquired, o = attempt(c.world.NewProcess().Nodes(node.WithName("the same")))
 		testkit.Check(t, !acquired && o.Unlisted && o.Verdict == lease.OutOfReach && len(o.Refusals) == 3 &&
 			!slices.Contains(o.Refusals, nil), "%v, %+v", acquired, o)
 	})
@@ -333,7 +332,7 @@ func TestARequestIsSentAgainForThePresentLock(t *testing.T) {
 				testkit.Check(t, a.commit(t.Context()), "it is not held")
 				synctest.Wait()
 				var calls [][]string
-				c.masters[2].Trace = func(_, script string, args []string, _ any, _ error) {
+				c.world.Masters[2].Trace = func(_, script string, args []string, _ any, _ error) {
 					calls = append(calls, append([]string{script}, args...))
 				}
 				change(a.hold.First())

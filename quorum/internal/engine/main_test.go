@@ -3,16 +3,14 @@ package engine
 import (
 	"errors"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
-	"github.com/quorumlock/quorumlock/internal/bubble"
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
@@ -103,25 +101,21 @@ func (h *Hold) holder() *holder { return h.User().(*holder) }
 // cluster is three masters in memory, and an engine on them.
 type cluster struct {
 	*Engine
-	masters []*fakeredis.Master
-	calls   atomic.Int64 // of scripts, on all masters
+	world *world.World
 }
 
 // inCluster runs a test in a bubble. The engine has that clock, or the bubble's for nil.
 func inCluster(t *testing.T, ticking clock.Clock, test func(t *testing.T, c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{world: world.New(t, 3)}
 		if ticking == nil {
-			ticking = bubble.Clock(t)
+			ticking = c.world.Clock
 		}
-		c := &cluster{masters: bubble.Masters(t, 3)}
-		nodes := bubble.Nodes(t, c.masters, nil, node.WithoutQuarantine())
+		nodes := c.world.NewProcess().Nodes(node.WithoutQuarantine())
 		c.Engine = New(Config{Nodes: nodes, Need: 2, Clock: ticking, UUID: "test", Founds: true})
 		<-c.Roster.Survey()
 		synctest.Wait()
-		for _, m := range c.masters {
-			m.Trace = func(string, string, []string, any, error) { c.calls.Add(1) }
-		}
 		t.Cleanup(func() {
 			if !c.IsClosed() {
 				c.Close()
@@ -159,7 +153,7 @@ func (c *cluster) lock(t *testing.T) *Hold {
 func (c *cluster) wantNoOwners(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
-	for i, m := range c.masters {
+	for i, m := range c.world.Masters {
 		if slices.Contains(m.Keys(), "a") {
 			t.Errorf("master %d has an owner", i)
 		}

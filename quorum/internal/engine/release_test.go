@@ -65,7 +65,7 @@ func TestCloseLosesNoLock(t *testing.T) {
 		h.orphan()
 		synctest.Wait()
 		testkit.Check(t, h.holder().hasEnded() && heeds.lost == 0, "its context has ended: %v, told as lost %d times", h.holder().hasEnded(), heeds.lost)
-		for i, m := range c.masters {
+		for i, m := range c.world.Masters {
 			testkit.Check(t, slices.Contains(m.Keys(), "a"), "master %d has released it", i)
 		}
 		h.First().Release()
@@ -79,10 +79,10 @@ func TestANodeWithNothingThereHasConfirmed(t *testing.T) {
 		other := c.newHold(terms(time.Second), "a")
 		other.Attempt(t.Context(), -1, waiting.AskAll, false) // all nodes refuse it
 		synctest.Wait()
-		before, count := c.calls.Load(), newTallyOfAll(1)
+		before, count := c.world.Ran(), newTallyOfAll(1)
 		other.sendRelease(lease.Command{Do: lease.Release}, scripts.Release(other.names, other.owner, 0), count)
 		enough, _ := count.Result()
-		testkit.Check(t, enough && c.calls.Load() == before, "it has not, or is asked")
+		testkit.Check(t, enough && c.world.Ran() == before, "it has not, or is asked")
 		h.First().Release()
 	})
 }

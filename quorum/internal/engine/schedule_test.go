@@ -19,10 +19,10 @@ import (
 func TestRenewalsAreSentUnderTheSchedulesMutex(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		held := c.lock(t)
-		calls := c.calls.Load()
+		calls := c.world.Ran()
 		after := held.handleDue()
 		synctest.Wait()
-		testkit.Equal(t, c.calls.Load()-calls, 3, "renewals that were sent under the mutex")
+		testkit.Equal(t, c.world.Ran()-calls, 3, "renewals that were sent under the mutex")
 		after()
 	})
 }
@@ -45,11 +45,11 @@ func TestAHoldThatIsDueAfterItsRelease(t *testing.T) {
 		held := c.lock(t)
 		held.First().Release()
 		synctest.Wait()
-		calls := c.calls.Load()
+		calls := c.world.Ran()
 		held.first.user = newHolder()
 		held.handleDue()()
 		synctest.Wait()
-		testkit.Equal(t, c.calls.Load()-calls, 0, "calls after the release")
+		testkit.Equal(t, c.world.Ran()-calls, 0, "calls after the release")
 		testkit.Check(t, !held.holder().hasEnded(), "its contexts end again")
 		c.wantNoOwners(t)
 	})
@@ -71,19 +71,19 @@ func TestAHoldLeavesTheScheduleBeforeItsRelease(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			inCluster(t, nil, func(t *testing.T, c *cluster) {
 				h := c.lock(t)
-				calls := c.calls.Load()
+				calls := c.world.Ran()
 				var released sync.WaitGroup
 				c.schedule.Add(new(schedule.Entry[*Hold]), func() bool {
 					released.Go(func() { release(h) })
 					for range 100_000 { // no wait of the bubble ends while a goroutine waits for a mutex
 						runtime.Gosched()
 					}
-					testkit.Equal(t, c.calls.Load()-calls, 0, "releases that were sent while the schedule's mutex was locked")
+					testkit.Equal(t, c.world.Ran()-calls, 0, "releases that were sent while the schedule's mutex was locked")
 					return false
 				})
 				released.Wait()
 				synctest.Wait()
-				testkit.Check(t, c.calls.Load() != calls, "no release was sent: the test shows nothing")
+				testkit.Check(t, c.world.Ran() != calls, "no release was sent: the test shows nothing")
 			})
 		})
 	}

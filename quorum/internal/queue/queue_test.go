@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -22,11 +22,11 @@ import (
 func inList(t *testing.T, test func(t *testing.T, l *list)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		masters := bubble.Masters(t, 3)
-		nodes := bubble.Nodes(t, masters, nil, node.WithoutQuarantine())
-		e := engine.New(engine.Config{Nodes: nodes, Need: 2, Clock: bubble.Clock(t), UUID: "test", Founds: true})
+		w := world.New(t, 3)
+		nodes := w.NewProcess().Nodes(node.WithoutQuarantine())
+		e := engine.New(engine.Config{Nodes: nodes, Need: 2, Clock: w.Clock, UUID: "test", Founds: true})
 		t.Cleanup(func() { e.Close(); <-e.Idle() })
-		l := &list{t, masters, NewList(Config{Engine: e, History: new(waiting.History), HeldError: func() error { return errHeld },
+		l := &list{t, w.Masters, NewList(Config{Engine: e, History: new(waiting.History), HeldError: func() error { return errHeld },
 			NewRand: func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }})}
 		test(t, l)
 		synctest.Wait()

@@ -3,6 +3,7 @@ package roster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,11 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock/fakeclock"
-	"github.com/quorumlock/quorumlock/internal/bubble"
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -24,10 +23,9 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 // deployment is masters in memory, in a bubble.
 type deployment struct {
-	owners  atomic.Uint64
-	t       *testing.T
-	masters []*fakeredis.Master
-	clock   *fakeclock.Clock
+	*world.World
+	owners atomic.Uint64
+	t      *testing.T
 }
 
 // locker is one locker's nodes and roster.
@@ -40,18 +38,24 @@ type locker struct {
 func inDeployment(t *testing.T, test func(t *testing.T, d *deployment)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := &deployment{t: t, clock: bubble.Clock(t), masters: bubble.Masters(t, 3)}
-		test(t, d)
+		test(t, &deployment{t: t, World: world.New(t, 3)})
 	})
 }
+
+var allMasters = []int{0, 1, 2}
 
 // quick is the options of nodes without quarantine.
 var quick = []node.Option{node.WithoutQuarantine()}
 
 // over returns a locker over the masters, which may found a deployment.
-func (d *deployment) over(masters []*fakeredis.Master, opts []node.Option, exists bool) locker {
-	l := locker{nodes: bubble.Nodes(d.t, masters, nil, opts...), closed: new(atomic.Bool)}
-	l.Roster = roster.New(l.nodes, d.clock, roster.Options{
+func (d *deployment) over(masters []int, opts []node.Option, exists bool) locker {
+	l, p := locker{closed: new(atomic.Bool)}, d.NewProcess()
+	for i, master := range masters {
+		n, err := p.Node(master, append([]node.Option{node.WithName(fmt.Sprint("master ", i))}, opts...)...)
+		testkit.Must(d.t, err)
+		l.nodes = append(l.nodes, n)
+	}
+	l.Roster = roster.New(l.nodes, d.Clock, roster.Options{
 		Founds: true, Exists: exists, Go: func(f func()) { go f() }, IsClosed: l.closed.Load,
 		NewOwner: func() scripts.Owner { return scripts.NewOwner("locker", d.owners.Add(1)) },
 	})
@@ -88,7 +92,7 @@ func (l locker) refusal(t *testing.T, i int) *scripts.Refusal {
 // A closed locker marks nothing.
 func TestAClosedLockerMarksNothing(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
-		l := d.over(d.masters, quick, false)
+		l := d.over(allMasters, quick, false)
 		l.closed.Store(true)
 		l.wants(t, false, false, false)
 	})
@@ -97,14 +101,14 @@ func TestAClosedLockerMarksNothing(t *testing.T) {
 // Two nodes of one process are one member: the one that accepts the locker.
 func TestTwinsAreOneMember(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
-		twin := d.over([]*fakeredis.Master{d.masters[0], d.masters[1], d.masters[0]}, quick, false)
+		twin := d.over([]int{0, 1, 0}, quick, false)
 		s := <-twin.Survey()
 		for _, i := range []int{0, 2} {
 			if err := s.Refusal(i); !errors.Is(err, node.ErrInvalid) || !strings.Contains(err.Error(), "is the same process as node master ") {
 				t.Errorf("node %d: %v", i, err)
 			}
 		}
-		<-d.over(d.masters, quick, false).Survey()
+		<-d.over(allMasters, quick, false).Survey()
 		s = <-twin.Survey()
 		testkit.Check(t, s.Refusal(0) == nil && errors.Is(s.Refusal(2), node.ErrInvalid),
 			"once it is marked: %v, %v", s.Refusal(0), s.Refusal(2))
@@ -114,7 +118,7 @@ func TestTwinsAreOneMember(t *testing.T) {
 // A master with another list refuses, and its reply shows that list.
 func TestAnotherList(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
-		l, other := d.over(d.masters, quick, false), d.over(d.masters[:1], quick, false)
+		l, other := d.over(allMasters, quick, false), d.over(allMasters[:1], quick, false)
 		l.wants(t, true, true, true)
 		s := other.wants(t, false)
 		reply := other.refusal(t, 0)
@@ -137,12 +141,12 @@ func TestAnotherList(t *testing.T) {
 // last.
 func TestAccepts(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
-		l := d.over(d.masters, quick, false)
-		sent := d.clock.Now()
+		l := d.over(allMasters, quick, false)
+		sent := d.Clock.Now()
 		testkit.Check(t, l.Accepts(0), "a node that has not been asked does not accept the locker")
 		l.wants(t, true, true, true)
 		reply := l.refusal(t, 0)
-		other := d.over(d.masters[:1], quick, false)
+		other := d.over(allMasters[:1], quick, false)
 		other.Resolve()
 		time.Sleep(time.Second)
 		if other.Refusal(0, reply); other.Accepts(0) {
@@ -152,7 +156,7 @@ func TestAccepts(t *testing.T) {
 			t.Error("an older reply counts")
 		}
 		time.Sleep(time.Second)
-		other.NoteAccepted(0, d.clock.Now())
+		other.NoteAccepted(0, d.Clock.Now())
 		if other.NoteAccepted(0, sent); !other.Accepts(0) {
 			t.Error("a newer reply does not count, or an older one does")
 		}
@@ -163,15 +167,15 @@ func TestAccepts(t *testing.T) {
 // a survey runs share the next one.
 func TestQuestionsShareSurveys(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
-		l := d.over(d.masters, quick, false)
+		l := d.over(allMasters, quick, false)
 		l.wants(t, true, true, true)
 		thaws := make(chan struct{})
 		looks := 0
-		d.masters[0].Trace = func(string, string, []string, any, error) {
+		d.Masters[0].Trace = func(string, string, []string, any, error) {
 			looks++
 			time.Sleep(10 * time.Millisecond)
 		}
-		d.masters[2].Trace = func(string, string, []string, any, error) { <-thaws }
+		d.Masters[2].Trace = func(string, string, []string, any, error) { <-thaws }
 		defer close(thaws)
 		var answers sync.WaitGroup
 		began := time.Now()
@@ -194,14 +198,14 @@ func TestQuestionsShareSurveys(t *testing.T) {
 // it.
 func TestAnOldLookMarksNothing(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
-		last, old := d.masters[2], false
+		last, old := d.Masters[2], false
 		last.Trace = func(string, string, []string, any, error) {
 			if old {
 				old = false
-				d.clock.Advance(node.DefaultMaxLease / 2)
+				d.Clock.Advance(node.DefaultMaxLease / 2)
 			}
 		}
-		l := d.over(d.masters, quick, false)
+		l := d.over(allMasters, quick, false)
 		l.wants(t, true, true, true)
 		last.Flush()
 		old = true
@@ -219,13 +223,13 @@ func TestAnOldLookMarksNothing(t *testing.T) {
 // Ready writes no mark, and takes no longer than ctx.
 func TestReadyMarksNothing(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
-		l := d.over(d.masters, quick, false)
+		l := d.over(allMasters, quick, false)
 		l.wants(t, true, true, true)
-		for _, m := range d.masters[1:] {
+		for _, m := range d.Masters[1:] {
 			m.Flush()
 		}
 		testkit.Check(t, l.Ready(t.Context(), 1) && !l.Ready(t.Context(), 2), "not one is ready")
-		keys := d.masters[1].Keys()
+		keys := d.Masters[1].Keys()
 		testkit.Check(t, len(keys) == 0, "it has written %q", keys)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
