@@ -13,7 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
-// docs/usage.md and docs/recipes.md quote the other functions of this file.
+// docs/recipes.md quotes the other functions of this file.
 
 // jobs is a queue between the web servers and the workers.
 type jobs chan job

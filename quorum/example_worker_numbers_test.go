@@ -10,7 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
-// docs/recipes.md quotes ids and startWorker.
+// docs/recipes.md quotes next.
 
 // ids makes numbers that no other instance makes: the time in ms, a worker's number of 10 bits, and a
 // count of 12 bits.
