@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
 	"runtime"
 	"slices"
@@ -14,10 +13,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/events"
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
-	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
-	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 )
 
@@ -102,89 +98,6 @@ func TestHooksOfACallThatWaits(t *testing.T) {
 	})
 }
 
-// A lock that is entered again was acquired once, and is released once: by its first handle.
-func TestHooksOfALockThatIsEnteredAgain(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		var seen []string
-		l := c.process(WithHooks(Hooks{
-			Acquired: func(l *Lock) { seen = append(seen, fmt.Sprint("acquired, depth ", l.Depth())) },
-			Released: func(*Lock) { seen = append(seen, "released") },
-		}))
-		outer := c.lock(l, "a")
-		c.unlock(c.got(l.Lock(outer.Context(), "a")))
-		testkit.Check(t, slices.Equal(seen, []string{"acquired, depth 1"}), "before the release: %q", seen)
-		c.unlock(outer)
-		testkit.Check(t, len(seen) == 2, "after the release: %q", seen)
-	})
-}
-
-// Each outcome of an attempt is reported, by TryLock too, and counted.
-func TestOutcomes(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		var all told
-		l := c.process(WithHooks(all.hooks()))
-		var last AttemptEvent
-		ends := func(want string, ctx context.Context) {
-			t.Helper()
-			before := l.Stats().Attempts[want]
-			lock, err := l.TryLock(ctx, "a")
-			if lock != nil {
-				defer c.unlock(lock)
-			}
-			x := all.take()
-			a, end := x.attempts[0], x.ends[0]
-			last = a
-			if a.Outcome != want || end.Outcome != want || end.Attempts != 1 || end.Lock != lock || !errors.Is(end.Err, err) {
-				t.Errorf("%v is told as %v and %v: %v", want, a.Outcome, end.Outcome, err)
-			}
-			got := l.Stats().Attempts[want]
-			testkit.Check(t, got == before+1, "%v was counted %d times for one attempt", want, got-before)
-		}
-		ends("acquired", t.Context())
-		held := c.lock(c.process(), "a")
-		ends("held", t.Context())
-		c.unlock(held)
-		synctest.Wait() // else a master would stall in the release, with its mutex locked
-
-		answers := c.stall()
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(time.Millisecond, cancel)
-		ends("canceled", ctx)
-		answers()
-		synctest.Wait()
-
-		crash(c.Masters[1:], fakeredis.Nothing)
-		ends("unavailable", t.Context())
-		if a := last; a.Unknown < 2 || a.Granted+a.Refused > 1 {
-			t.Errorf("without two masters the attempt is told as %+v", a)
-		}
-		startAll(c, 5*time.Second)
-	})
-}
-
-func TestOutcomeQuarantined(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		c.quarantines = true
-		var all told
-		l := c.process(WithHooks(all.hooks()))
-		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrQuarantined)
-		if a := all.take().attempts[0]; a.Outcome != "quarantined" || a.Quarantined < 2 {
-			t.Errorf("told as %+v", a)
-		}
-		if s := l.Stats(); s.Voters != 0 || s.Nodes[0].State != inside.Quarantined || s.Attempts["quarantined"] != 1 {
-			t.Errorf("%+v", s)
-		}
-		time.Sleep(node.DefaultMaxLease)
-		if s := l.Stats(); s.Voters != 3 || s.Nodes[0].State != inside.Up {
-			t.Errorf("after the quarantine %+v", s)
-		}
-		c.unlock(c.lock(l, "a"))
-		if s := l.Stats(); s.Voters != 3 {
-			t.Errorf("after a lock %+v", s)
-		}
-	})
-}
-
 // The token is written back to the nodes with lower counters.
 func TestHookOfAWriteBack(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
@@ -247,36 +160,6 @@ func TestHooksOfRenewals(t *testing.T) {
 		c.unlock(lock)
 		c.unlock(other)
 	})
-}
-
-// A repair that fails is reported, too: there is something else at the name, or the node is down and nothing is sent.
-func TestHookOfARepairThatFails(t *testing.T) {
-	for what, isDown := range map[string]bool{"taken": false, "down": true} {
-		runInCluster(t, what, func(t *testing.T, c *cluster) {
-			const lease = 3 * time.Second
-			var all told
-			l := c.process(WithLease(lease), WithHooks(all.hooks()))
-			if isDown {
-				c.Masters[0].Crash(fakeredis.Nothing)
-			}
-			lock := c.lock(l, "a")
-			synctest.Wait() // until the third master has answered, too
-			if !isDown {
-				c.Masters[0].Set("a", "an application's")
-			}
-			time.Sleep(lease)
-			synctest.Wait()
-			x, stats := all.take(), l.Stats().Nodes[0]
-			if len(x.repairs) == 0 || x.repairs[0].Err == nil || errors.Is(x.repairs[0].Err, node.ErrDown) != isDown || x.repairs[0].Node != "master0" ||
-				stats.RepairsFailed != uint64(len(x.repairs)) || stats.Repairs != 0 {
-				t.Errorf("the repairs are told as %+v, and counted as %+v", x.repairs, stats)
-			}
-			testkit.Check(t, isDown || slices.ContainsFunc(x.renewals, func(e RenewalEvent) bool { return e.Taken == 1 }),
-				"no renewal is told as taken: %+v", x.renewals)
-			c.unlock(lock)
-			c.Masters[0].Start()
-		})
-	}
 }
 
 // Hooks of a call that panic, or end the goroutine, leave no lock behind. Each is called if it is the only one.

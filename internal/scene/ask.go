@@ -154,6 +154,14 @@ func (p *play) stats(l line) {
 	add("lost", s.Lost)
 	add("write-backs", s.WriteBacks)
 	add("unannounced", s.Unannounced)
+	for _, n := range s.Nodes {
+		if n.State != "up" {
+			said = append(said, n.Name+" "+n.State)
+		}
+		add(n.Name+" renewals failed", n.RenewalsFailed)
+		add(n.Name+" repairs", n.Repairs)
+		add(n.Name+" repairs failed", n.RepairsFailed)
+	}
 	p.say(l.words[0], "%s: %s", l.words[0], strings.Join(said, ", "))
 }
 

@@ -33,7 +33,7 @@ func (p *play) process(l line) {
 		opts := []quorum.Option{quorum.WithLabel(name), quorum.WithLogger(p.logger(name, l.has("log"))),
 			inside.Option[quorum.Option](func(s *inside.Settings) { s.Clock, s.Random = of.Clock, of })}
 		if l.has("hooks") {
-			opts = append(opts, quorum.WithHooks(p.hooks(name)))
+			opts = append(opts, quorum.WithHooks(p.hooks(name, l.text("hooks") == "all")))
 		}
 		locker, err := quorum.New(nodes, rule, append(opts, l.settings()...)...)
 		if err != nil {

@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"log/slog"
 	"regexp"
 	"strconv"
 	"strings"
@@ -141,7 +142,7 @@ func (l line) settings() (opts []quorum.Option) {
 
 // nodeSettings are those of the nodes: they have no quarantine unless the line wants it.
 func (l line) nodeSettings() []node.Option {
-	opts := []node.Option{node.WithTimeout(time.Second)}
+	opts := []node.Option{node.WithTimeout(time.Second), node.WithLogger(slog.New(slog.DiscardHandler))}
 	if !l.has("quarantine") {
 		opts = append(opts, node.WithoutQuarantine())
 	}

@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -92,21 +94,48 @@ func (p *play) token(token uint64) string {
 	return said
 }
 
-func (p *play) hooks(name string) quorum.Hooks {
+// hooks has what a process's hooks are told in the result; of renewals, too, if all is set.
+func (p *play) hooks(name string, all bool) quorum.Hooks {
 	say := func(what string, args ...any) { p.say(name, "%s hook: "+what, append([]any{name}, args...)...) }
-	return quorum.Hooks{
+	h := quorum.Hooks{
 		LockStart: func(ctx context.Context, names []string) context.Context {
 			say("start %v", names)
 			return ctx
 		},
-		Acquired: func(l *quorum.Lock) { say("acquired %v", l.Names()) },
+		Acquired: func(l *quorum.Lock) { say("acquired %v, depth %d", l.Names(), l.Depth()) },
 		Released: func(l *quorum.Lock) { say("released %v", l.Names()) },
 		Lost:     func(l *quorum.Lock, err error) { say("lost %v", l.Names()) },
 		Attempt: func(_ context.Context, e quorum.AttemptEvent) {
-			say("attempt %v%s %s", e.Names, slots(e.Slots), e.Outcome)
+			say("attempt %v%s %s (%d granted, %d refused, %d quarantined, %d unknown)", e.Names, slots(e.Slots), e.Outcome,
+				e.Granted, e.Refused, e.Quarantined, e.Unknown)
 		},
-		LockEnd: func(_ context.Context, e quorum.LockEvent) { say("end %v %s", e.Names, e.Outcome) },
+		LockEnd: func(_ context.Context, e quorum.LockEvent) {
+			testkit.Check(p.t, (e.Lock == nil) == (e.Err != nil), "%s: a call ends with %v and %v", name, e.Lock, e.Err)
+			say("end %v %s, attempt %d", e.Names, e.Outcome, e.Attempts)
+		},
 	}
+	if !all {
+		return h
+	}
+	h.Renewing = func(l *quorum.Lock, left, lease time.Duration) {
+		say("renewing %v, %v left of %v", l.Names(), left.Round(time.Millisecond), lease)
+	}
+	h.Renewed = func(e quorum.RenewalEvent) {
+		said := ""
+		if e.Err != nil {
+			said = ": " + p.failed(e.Err)
+		}
+		p.say(name+" hook "+e.Node, "%s hook: %s renewed %d, forgotten %d, taken %d, failed %d%s", name, e.Node, e.Renewed, e.Forgotten, e.Taken,
+			e.Failed, said)
+	}
+	h.Repaired = func(e quorum.RepairEvent) {
+		said := "repaired"
+		if e.Err != nil {
+			said = "not repaired: " + p.failed(e.Err)
+		}
+		p.say(name+" hook "+e.Node, "%s hook: %v on %s %s", name, e.Lock.Names(), e.Node, said)
+	}
+	return h
 }
 
 func slots(all []int) string {
