@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/leader"
@@ -20,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	bubble.OneProcessor()
+	world.OneProcessor()
 	goleak.VerifyTestMain(m)
 }
 

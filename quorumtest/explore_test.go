@@ -28,7 +28,7 @@ type scenario struct {
 }
 
 var scenarios = map[string]scenario{
-	"right": {false, asksInWork, 60, false},
+	"right": {false, asksInWork, 40, false},
 	// Only a process that stands still, or is cut off, for longer than its lease pays what another has paid.
 	"token ignored": {true, asksInWork, 200, false},
 	// No process stands still: work is a sleep that ignores the context, from which faults of the network take the lock.

@@ -4,7 +4,8 @@
 //	w := world.New(t, 3)
 //	a, b := w.NewProcess(), w.NewProcess()
 //	nodes := a.Nodes(node.WithoutQuarantine())
-//	defer w.Inject(w.Fault("cut 0 2"))() // process 0 and master 2; both are counted from 0
+//	cut, err := w.Fault("cut 0 2 10s") // process 0 and master 2, both counted from 0
+//	w.Inject(cut)
 //
 // A world is quiet unless its [Config] has a [Weather]: what is sent arrives at once, in order, and no instant passes. Writes do
 // not wait for the reader. With a Weather, data takes its time, and is lost with its connection. Then a seed fixes what becomes
@@ -14,7 +15,8 @@
 //
 // All that can go wrong is an entry of [Kinds]: its name, what it takes, how often it is drawn, and what it does. integration/sim
 // draws its plans from there, quorumtest.Explore its faults, and a scene names them (World.Fault). So to add a fault, add an
-// entry. What no fault is, but tests need, are hooks: [World.Before], [World.Ran], [World.HangUp], [Process.Far].
+// entry, and a line to the test that says what each does. What no fault is, but tests need, are hooks: [World.Before], [World.Ran],
+// [World.HangUp], [Process.Far], and the fields of [Process].
 //
 // Locks are no part of it: quorum's own tests stand on this package, so it cannot import quorum. A fault that takes a process'
 // place asks the test to start the next one ([World.Replace]).

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,8 @@ type Process struct {
 	*computer
 	Name string // as masters see it in the addresses of its connections
 
+	// Wrap, when set before the first connection, returns what the process' nodes have in place of a connection.
+	Wrap func(master int, c net.Conn) net.Conn
 	// Sends, when set before the first connection, is called before data goes out to a master, and may wait. If it returns false,
 	// the data is lost, and nobody notices.
 	Sends func(master int, data []byte) (arrives bool)
@@ -155,6 +158,9 @@ func (p *Process) Node(master int, opts ...node.Option) (*node.Node, error) {
 		c, err := p.Dial(ctx, master)
 		if err != nil {
 			return nil, err
+		}
+		if p.Wrap != nil {
+			c = p.Wrap(master, c)
 		}
 		return redis.NewConn(c, connTimeout, connTimeout), nil
 	}}

@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/internal/bubble"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/steps"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	inmemory "github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -186,20 +186,22 @@ type choice struct {
 // run plays the scenario: its first steps as picked, and then the usual ones.
 func (s scenario) run(t *testing.T, picked []int) (all []choice, wrong []string) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, masters: bubble.Masters(t, masters)}
+		in := inmemory.New(t, masters)
+		w := &world{t: t, masters: in.Masters}
 		for i := range w.masters {
 			w.gone[i] = map[string]bool{}
 			w.masters[i].Trace = w.hears(i)
 		}
-		ticking := bubble.Clock(t)
 		for l := range max(s.lockers, 1) {
-			nodes := bubble.Nodes(t, w.masters, func(master int, c net.Conn) net.Conn {
+			p := in.NewProcess()
+			p.Wrap = func(master int, c net.Conn) net.Conn {
 				deaths := &w.deaths[master]
 				return reading{c, fmt.Sprintf("reply of master %d to locker %d", master, l), deaths, deaths.Load()}
-			}, node.WithoutQuarantine(), node.WithMaxLease(lasts))
+			}
+			nodes := p.Nodes(node.WithoutQuarantine(), node.WithMaxLease(lasts))
 			opts := append([]quorum.Option{quorum.WithLease(lasts), quorum.WithLogger(slog.New(slog.DiscardHandler)),
 				inside.Option[quorum.Option](func(s *inside.Settings) {
-					s.Clock, s.Random = clock.Clock(ticking), rand.NewPCG(1, uint64(l))
+					s.Clock, s.Random = clock.Clock(in.Clock), rand.NewPCG(1, uint64(l))
 				})}, s.opts...)
 			locker, err := quorum.New(nodes, quorum.Majority, opts...)
 			testkit.Must(t, err)
