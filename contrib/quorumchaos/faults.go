@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,7 +57,7 @@ func (c *Cluster) Thaw(i ...int) { c.fault("Thaw", i, frozen, up, masters.Master
 
 // Partition cuts masters off from all clients, or from those of the group, if the Cluster is [Cluster.Apart]'s.
 func (c *Cluster) Partition(i ...int) {
-	if c.group.name != "" {
+	if c.group.relays != nil {
 		c.onPath("Partition", i, cutOff, lose)
 		return
 	}
@@ -65,7 +66,7 @@ func (c *Cluster) Partition(i ...int) {
 
 // Heal ends Partition. For a group of clients ([Cluster.Apart]) it also ends LoseReplies, LoseRequests and Slow.
 func (c *Cluster) Heal(i ...int) {
-	if c.group.name != "" {
+	if c.group.relays != nil {
 		c.onPath("Heal", i, up, heal)
 		return
 	}
@@ -125,8 +126,8 @@ func (c *Cluster) fault(what string, hit []int, from, to state, do func(masters.
 // play plays a fault on several masters at once.
 func (c *Cluster) play(what string, hit []int, from, to state, do func(int) error) {
 	c.tb.Helper()
+	c.check(what, hit)
 	for _, i := range hit {
-		c.check(what, i)
 		// Another primary takes the place of one that is hit.
 		if is := c.states[i]; is != from && from != isAny && c.inside().Groups == nil {
 			c.tb.Fatalf("quorumchaos: %s(%d): the master is %s, not %s", what, i, is, from)
@@ -143,10 +144,15 @@ func (c *Cluster) play(what string, hit []int, from, to state, do func(int) erro
 	}
 }
 
-func (c *Cluster) check(what string, i int) {
+func (c *Cluster) check(what string, hit []int) {
 	c.tb.Helper()
-	if i < 0 || i >= len(c.masters) {
-		c.tb.Fatalf("quorumchaos: %s(%d): the masters are 0 to %d", what, i, len(c.masters)-1)
+	for k, i := range hit {
+		if i < 0 || i >= len(c.masters) || slices.Contains(hit[:k], i) {
+			c.tb.Fatalf("quorumchaos: %s%s: the masters are 0 to %d, each given once", what, arguments(hit), len(c.masters)-1)
+		}
+	}
+	if len(hit) == 0 {
+		c.tb.Fatalf("quorumchaos: %s(): no master is given", what)
 	}
 }
 
@@ -159,7 +165,7 @@ func arguments(hit []int) string {
 func (c *Cluster) note(what string, i int, row string, to state) {
 	c.tb.Helper()
 	text := fmt.Sprintf("%s(%d)", what, i)
-	if c.group.name != "" && row != c.names[i] {
+	if c.group.relays != nil && row != c.names[i] {
 		text = c.group.name + ": " + text
 	}
 	c.notes.Happened(c.names[i], what, "%s", text)
@@ -209,8 +215,10 @@ func (c *Cluster) Random(d time.Duration, seed uint64) {
 			most = (most - 1) / 2
 		}
 		hit := rng.Perm(len(c.masters))[:min(most, 1+rng.IntN(len(c.masters)))]
-		s.begin(c, hit...)
-		if pass(0.5); s.end != nil {
+		if len(hit) > 0 { // one or two masters have no minority
+			s.begin(c, hit...)
+		}
+		if pass(0.5); len(hit) > 0 && s.end != nil {
 			s.end(c, hit...)
 		}
 		pass(s.quarantine)

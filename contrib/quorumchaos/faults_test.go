@@ -202,15 +202,17 @@ func TestNothingIsLeft(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	forever := Setup{Node: []node.Option{node.WithMaxLease(-1)}}
 	for want, call := range map[string]func(tb testing.TB){
-		"0 masters: want at least 1":               func(tb testing.TB) { start(tb, "processes", 0, Setup{}) },
-		"max lease":                                func(tb testing.TB) { start(tb, "processes", 1, forever) },
-		"Kill(3): the masters are 0 to 2":          func(tb testing.TB) { fakes(tb, 3).Kill(3) },
-		"Thaw(1): the master is up, not frozen":    func(tb testing.TB) { fakes(tb, 3).Thaw(1) },
-		"want \"containers\" or \"processes\"":     func(tb testing.TB) { start(tb, "jails", 1, Setup{}) },
-		"LoseReplies(0): want a group of clients":  func(tb testing.TB) { fakes(tb, 1).LoseReplies(0) },
-		"Step(0): it needs Setup.Clocks":           func(tb testing.TB) { fakes(tb, 1).Step(time.Hour, 0) },
-		"Isolate(0): the masters have no replicas": func(tb testing.TB) { fakes(tb, 1).Isolate(0) },
-		"Kill(0): the master is cut off, not up":   func(tb testing.TB) { c := fakes(tb, 1); c.Partition(0); c.Kill(0) },
+		"0 masters: want at least 1":                             func(tb testing.TB) { start(tb, "processes", 0, Setup{}) },
+		"max lease":                                              func(tb testing.TB) { start(tb, "processes", 1, forever) },
+		"Kill(3): the masters are 0 to 2":                        func(tb testing.TB) { fakes(tb, 3).Kill(3) },
+		"Thaw(1): the master is up, not frozen":                  func(tb testing.TB) { fakes(tb, 3).Thaw(1) },
+		"want \"containers\" or \"processes\"":                   func(tb testing.TB) { start(tb, "jails", 1, Setup{}) },
+		"LoseReplies(0): want a group of clients":                func(tb testing.TB) { fakes(tb, 1).LoseReplies(0) },
+		"Kill(1, 2, 1): the masters are 0 to 2, each given once": func(tb testing.TB) { fakes(tb, 3).Kill(1, 2, 1) },
+		"Freeze(): no master is given":                           func(tb testing.TB) { fakes(tb, 3).Freeze() },
+		"Step(0): it needs Setup.Clocks":                         func(tb testing.TB) { fakes(tb, 1).Step(time.Hour, 0) },
+		"Isolate(0): the masters have no replicas":               func(tb testing.TB) { fakes(tb, 1).Isolate(0) },
+		"Kill(0): the master is cut off, not up":                 func(tb testing.TB) { c := fakes(tb, 1); c.Partition(0); c.Kill(0) },
 		"Freeze(0): broken": func(tb testing.TB) {
 			c := fakes(tb, 1)
 			c.masters[0].(*fake).err = errors.New("broken")

@@ -57,10 +57,10 @@ func (c *Cluster) Slow(latency, jitter time.Duration, i ...int) {
 // onPath is a fault between a group and masters.
 func (c *Cluster) onPath(what string, hit []int, to state, do func(*forward.Forward)) {
 	c.tb.Helper()
+	if c.check(what, hit); c.group.relays == nil {
+		c.tb.Fatalf("quorumchaos: %s%s: want a group of clients, from Apart", what, arguments(hit))
+	}
 	for _, i := range hit {
-		if c.check(what, i); c.group.name == "" {
-			c.tb.Fatalf("quorumchaos: %s(%d): want a group of clients, from Apart", what, i)
-		}
 		row := c.names[i] + " ↔ " + c.group.name
 		if c.note(what, i, row, to); to == up {
 			c.notes.Ends(row, "")
