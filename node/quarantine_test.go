@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"net"
 	"slices"
@@ -12,13 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/node/operator"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -155,14 +152,10 @@ type twoConns struct {
 func openTwoConns(t *testing.T, maxLease time.Duration) *twoConns {
 	t.Helper()
 	two := &twoConns{first: "key"} // the script of mark
-	m := fakeredis.New(time.Now, 1)
-	n, err := node.New(&redis.Pool{DialContext: func(context.Context) (redis.Conn, error) {
-		ours, theirs := net.Pipe()
-		go m.Serve(theirs)
-		return redis.NewConn(&lateConn{Conn: ours, by: &two.late}, timeout, timeout), nil
-	}}, node.WithTimeout(timeout), node.WithName(nodeName), node.WithConns(2), node.WithMaxLease(maxLease),
-		node.WithHooks(two.seen.hooks()), two.log.option())
-	two.node = untilTheEnd(t, n, err)
+	p := world.New(t, 1).NewProcess()
+	p.Wrap = func(_ int, c net.Conn) net.Conn { return &lateConn{Conn: c, by: &two.late} }
+	two.node = p.Nodes(node.WithTimeout(timeout), node.WithName(nodeName), node.WithConns(2), node.WithMaxLease(maxLease),
+		node.WithHooks(two.seen.hooks()), two.log.option())[0]
 	for two.last = "a"; inside.Of(two.node).Pipe(two.last) == inside.Of(two.node).Pipe(two.first); two.last += "a" {
 	}
 	return two

@@ -116,11 +116,3 @@ func TestCloseUndoesAttempts(t *testing.T) {
 		closing.Wait()
 	})
 }
-
-// The timer of a question about slots fired before its first signal was read, and its goroutine stayed for
-// good. Found by TestSemaphores with seed 4913, as a goroutine that is left.
-func TestSecondSignalOfATimer(t *testing.T) {
-	for range 5 {
-		judge(t, newSemaphorePlan(4913))
-	}
-}
