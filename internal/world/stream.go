@@ -165,16 +165,17 @@ func (s *stream) takeLocked(p []byte) (int, error) {
 	return n, nil
 }
 
-// waitFor waits for the change, or for the time unless it is zero.
+// waitFor waits for the change, or for the time unless it is zero. It does not receive from a timer: see OneProcessor.
 func waitFor(changed <-chan struct{}, wake time.Time) {
 	if wake.IsZero() {
 		<-changed
 		return
 	}
-	due := time.NewTimer(time.Until(wake))
-	defer due.Stop()
+	due := make(chan struct{})
+	timer := time.AfterFunc(time.Until(wake), func() { close(due) })
+	defer timer.Stop()
 	select {
 	case <-changed:
-	case <-due.C:
+	case <-due:
 	}
 }
