@@ -23,7 +23,8 @@ var usersModules = []string{
 	// The command reads its line by it; it requires nothing but testify.
 	"github.com/urfave/cli/v3",
 
-	// The tests alongside the library use the rest.
+	// The tests alongside the library use the rest. None of it is compiled into a program.
+	"github.com/cockroachdb/datadriven",
 	"github.com/davecgh/go-spew",
 	"github.com/pmezard/go-difflib",
 	"github.com/stretchr/testify",
