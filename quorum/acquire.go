@@ -279,10 +279,11 @@ func (l *Locker) gaveUp(attempt error, names []string, causes []error) *Error {
 // errorOf returns an attempt's error for one waiter, with the further causes of its end and what is known of the holder.
 func (l *Locker) errorOf(attempt *Error, names []string, causes []error) *Error {
 	e := *attempt
+	e.causes = slices.Clone(e.causes) // other waiters have the attempt's
 	if e.split {
 		e.noteSplit()
 	}
-	e.Names, e.causes = slices.Clone(names), append(slices.Clone(e.causes), causes...)
+	e.Names, e.causes = slices.Clone(names), append(e.causes, causes...)
 	e.reads = l.set.isReader()
 	l.core.nameHolder(&e, l.core.holders.Recall)
 	return &e

@@ -135,6 +135,15 @@ func TestRemainingByTheAnswers(t *testing.T) {
 	testkit.Check(t, strings.Contains(text, "held, never expires"), "%v", text)
 }
 
+// An attempt's error may be several waiters': none of them changes it.
+func TestAnErrorOfOneWaiterIsNoOthers(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		attempt := &Error{Op: "lock", causes: []error{ErrNotAcquired, ErrHeld}, split: true}
+		wantError(t, c.process().errorOf(attempt, []string{"a"}, nil), not{ErrHeld})
+		wantError(t, attempt, ErrHeld)
+	})
+}
+
 // A nil option, node or rule is refused wherever one is taken.
 func TestNilOptions(t *testing.T) {
 	l := lockerWithout(t, errors.New("none"))

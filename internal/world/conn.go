@@ -51,8 +51,8 @@ func (p *Process) connect(master int) (ours, theirs *conn) {
 func (p *Process) Dial(ctx context.Context, master int) (net.Conn, error) {
 	ours, theirs := p.connect(master)
 	if err := p.shakeHands(ctx, ours, theirs); err != nil {
+		theirs.in.close() // first: then the world forgets the connection
 		ours.Close()
-		theirs.in.close()
 		return nil, &net.OpError{Op: "dial", Net: ours.local.Network(), Addr: ours.remote, Err: err}
 	}
 	return ours, nil

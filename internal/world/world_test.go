@@ -257,3 +257,17 @@ func TestDeadline(t *testing.T) {
 		testkit.Check(t, errors.Is(err, os.ErrDeadlineExceeded) && time.Since(w.Start()) == time.Minute, "%v", err)
 	})
 }
+
+// A dial that fails is not kept: processes may dial for days.
+func TestADialThatFailsIsForgotten(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *World, p *Process) {
+		fault, err := w.Fault("crash 0")
+		testkit.Must(t, err)
+		defer w.Inject(fault)()
+		for range 3 {
+			_, err := p.Dial(t.Context(), 0)
+			testkit.Check(t, err != nil, "it connected")
+		}
+		testkit.Equal(t, len(w.conns), 0, "connections that the world keeps")
+	})
+}

@@ -76,8 +76,8 @@ func (t *Tally) add(node int, a nodeReply) {
 	}
 }
 
-// isDecidedLocked reports whether no further reply changes what Result and WasLost say: enough have it and count, too few
-// can still count, or too few can have it and enough count.
+// isDecidedLocked reports whether no further reply changes what Result says, nor WasLost of nodes that are believed to have
+// it: enough have it and count, too few can still count, or too few can have it and enough count.
 func (t *Tally) isDecidedLocked() bool {
 	certain := t.count - bits.OnesCount64(t.denied&t.believed)
 	return certain >= t.need || t.count+t.left < t.need || certain+t.left < t.need && t.count >= t.need
