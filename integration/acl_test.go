@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	operators "github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
@@ -141,7 +142,7 @@ func TestAReleaseThatMayNotBePublished(t *testing.T) {
 	eventually(t, "three masters that could not publish", func() bool { return l.Stats().Unannounced == 3 })
 	held = lock(t, l, "app:1") // the keys are gone
 	must(t, held.Downgrade(short(t)))
-	must(t, l.ForceUnlock(short(t), "app:1"))
+	must(t, operators.ForceUnlock(short(t), l, "app:1"))
 }
 
 // Ready fails if nothing would be granted, with what the masters say. None of the errors advises what they would
@@ -181,7 +182,7 @@ func TestUserWithoutIdentities(t *testing.T) {
 			want(t, err, quorum.ErrHeld, "held by another (", held.Owner())
 		})
 	}
-	state, err := known.Inspect(t.Context(), "app:a")
+	state, err := operators.Inspect(t.Context(), known, "app:a")
 	if err != nil || state.Owner != held.Owner() || state.Identity != (quorum.Identity{}) {
 		t.Errorf("%+v, %v", state, err)
 	}
@@ -193,7 +194,7 @@ func TestUserWithoutIdentities(t *testing.T) {
 	})
 	_, err = anonymous.TryLock(t.Context(), "app:a")
 	want(t, err, quorum.ErrHeld, "held by another (", held.Owner())
-	if state, err = anonymous.Inspect(t.Context(), "app:a"); err != nil || state.Owner != held.Owner() ||
+	if state, err = operators.Inspect(t.Context(), anonymous, "app:a"); err != nil || state.Owner != held.Owner() ||
 		state.Identity != (quorum.Identity{}) {
 		t.Errorf("%+v, %v", state, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 )
 
 // A Candidate is an Elector of github.com/go-co-op/gocron/v2.
@@ -114,7 +115,7 @@ func TestCampaignInsideATerm(t *testing.T) {
 		}
 		testkit.Check(c, term.Valid() && a.ID() == term.ID(), "that ended the term")
 		synctest.Wait()
-		state, err := p.Inspect(c.Context(), election)
+		state, err := operator.Inspect(c.Context(), p.Locker, election)
 		testkit.Must(c, err)
 		testkit.Equal(c, state.Depth, 1, "the depth after a refused campaign")
 		another, err := leader.New(p.Locker, "another election")

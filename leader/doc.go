@@ -26,7 +26,7 @@
 //	dead      the process ends: the next candidate leads when the lease is over
 //
 // While the clocks of clients and masters run at rates within the lock's drift of each other, no
-// two terms of one election are valid at one time ([Term.Valid]). [quorum.Locker.ForceUnlock], and
+// two terms of one election are valid at one time ([Term.Valid]). [operator.ForceUnlock], and
 // others who delete the lock's keys, break that. Tokens of terms rise even if clocks are wrong: a
 // resource that refuses lower tokens than it has seen is safe from a leader that was paused in the
 // middle of a write.

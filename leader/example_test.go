@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
@@ -53,7 +54,7 @@ func ExampleCandidate_Run_lost() {
 		if len(tokens) == 2 {
 			return nil // this ends Run: the term is held
 		}
-		if err := locker.ForceUnlock(ctx, "scheduler"); err != nil { // as an outage of the masters would
+		if err := operator.ForceUnlock(ctx, locker, "scheduler"); err != nil { // as an outage of the masters would
 			return err
 		}
 		<-ctx.Done()

@@ -10,6 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -34,7 +35,7 @@ type Leader struct {
 // [quorum.ErrQuarantined] when masters that may have forgotten a leader could make the difference,
 // [quorum.ErrClosed], and the context's error.
 func (c *Candidate) Leader(ctx context.Context) (Leader, error) {
-	state, err := c.locker.Inspect(ctx, c.name)
+	state, err := operator.Inspect(ctx, c.locker, c.name)
 	if err != nil {
 		return Leader{}, fmt.Errorf("leader: %w", err)
 	}
@@ -49,7 +50,7 @@ func (c *Candidate) Leader(ctx context.Context) (Leader, error) {
 
 // undecided returns why somebody may lead although no quorum shows an owner, or nil. Under any quorum rule, a leader
 // has more than half of the nodes.
-func undecided(s quorum.Status) error {
+func undecided(s operator.Status) error {
 	masters := make([]lockstate.Master, len(s.Nodes))
 	var causes []error
 	for i, n := range s.Nodes {

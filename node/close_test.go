@@ -16,7 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/node/operator"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 )
 
 // closes closes the node twice. It wants Close to return in time, and calls to be refused

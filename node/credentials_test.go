@@ -18,7 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/node/operator"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 )
 
 // vault returns the password of user "app", and counts how often.

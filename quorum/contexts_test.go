@@ -243,7 +243,7 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 		"max hold": {options: []Option{WithMaxHold(time.Second)}, after: time.Second, do: func(*Locker, *Lock) {}},
 		"stopped":  {options: []Option{WithMaxHold(3 * time.Second), WithStopBefore(time.Second)}, free: true, after: 2 * time.Second, do: func(*Locker, *Lock) {}},
 		"lost by a reply": {free: true, do: func(l *Locker, lock *Lock) {
-			l.ForceUnlock(context.Background(), "blocked")
+			force(context.Background(), l, "blocked")
 			lock.Extend(context.Background(), time.Second)
 		}},
 		"unlocked": {do: func(l *Locker, lock *Lock) { lock.Unlock(context.Background()) }},
@@ -284,7 +284,7 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 				return
 			}
 			other := c.process()
-			state, err := other.Inspect(t.Context(), "blocked")
+			state, err := inspect(t.Context(), other, "blocked")
 			testkit.Check(t, err == nil && (state.Owner == "") == end.free,
 				"it was released before its contexts have ended: %+v, %v", state, err)
 			testkit.Check(t, what != "lingers" && what != "stopped" || inner.Context().Err() != nil,

@@ -148,14 +148,13 @@ func TestAnErrorOfOneWaiterIsNoOthers(t *testing.T) {
 func TestNilOptions(t *testing.T) {
 	l := lockerWithout(t, errors.New("none"))
 	for what, open := range map[string]func() error{
-		"Open":              func() error { _, err := Open([]string{"redis://127.0.0.1:1"}, Majority, nil); return err },
-		"New":               func() error { _, err := New(l.core.Nodes, Majority, nil); return err },
-		"With, Lock":        func() error { _, err := l.With(nil).Lock(t.Context(), "a"); return err },
-		"With, TryLock":     func() error { _, err := l.With(nil).TryLock(t.Context(), "a"); return err },
-		"With, Do":          func() error { return l.With(nil).Do(t.Context(), nil, "a") },
-		"With, Inspect":     func() error { _, err := l.With(nil).Inspect(t.Context(), "a"); return err },
-		"With, ForceUnlock": func() error { return l.With(nil).ForceUnlock(t.Context(), "a") },
-		"With of With":      func() error { return l.With(nil).With().Do(t.Context(), nil, "a") },
+		"Open":           func() error { _, err := Open([]string{"redis://127.0.0.1:1"}, Majority, nil); return err },
+		"New":            func() error { _, err := New(l.core.Nodes, Majority, nil); return err },
+		"With, Lock":     func() error { _, err := l.With(nil).Lock(t.Context(), "a"); return err },
+		"With, TryLock":  func() error { _, err := l.With(nil).TryLock(t.Context(), "a"); return err },
+		"With, Do":       func() error { return l.With(nil).Do(t.Context(), nil, "a") },
+		"With, operator": func() error { return insideLocker{l.With(nil)}.Refuse("inspect", []string{"a"}) },
+		"With of With":   func() error { return l.With(nil).With().Do(t.Context(), nil, "a") },
 		"WithNodeOptions": func() error {
 			_, err := Open([]string{"redis://127.0.0.1:1"}, Majority, WithNodeOptions(nil))
 			return err

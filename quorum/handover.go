@@ -53,7 +53,7 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 // ctx is the parent of its context, as for [Locker.Lock].
 //
 // The error is an [*Error] that wraps [ErrNotAcquired]. It also wraps [ErrLost] if the lock has passed
-// on: the ticket has worked before, the lease has ended, or [Locker.ForceUnlock] took the lock. Then no
+// on: the ticket has worked before, the lease has ended, or an operator's ForceUnlock took the lock. Then no
 // further call with the ticket can succeed. Without ErrLost, it wraps [ErrUnavailable],
 // [ErrQuarantined] or the context's error, and another call may succeed until the lease ends. A failed
 // call releases what it has taken from the first holder. [ErrInvalid] is for a text that is no ticket,

@@ -1,13 +1,17 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // A node that refused the attempt after it had become a lock has nothing of it: it gets no release.
@@ -119,18 +123,36 @@ func (c *cluster) wantNoOwners(l *Locker) {
 	}
 }
 
-// inspect returns the state of the name "a".
-func (c *cluster) inspect(l *Locker) Status {
-	c.t.Helper()
-	state, err := l.Inspect(context.Background(), "a")
-	c.must(err)
-	return state
+// inspect is operator.Inspect, which imports this package.
+func inspect(ctx context.Context, l *Locker, name string) (lockstate.Lock, error) {
+	in := insideLocker{l}
+	masters := lockstate.Read(ctx, l.core.Nodes, name)[0]
+	errs := make([]error, len(masters))
+	for i, m := range masters {
+		if errs[i] = in.NodeError(i, "inspect", cmp.Or(m.Err, in.OtherList(m.Marker))); errs[i] != nil {
+			masters[i] = lockstate.Master{Node: m.Node, Err: errs[i]}
+		}
+	}
+	lockstate.Identify(ctx, l.core.Nodes, [][]lockstate.Master{masters})
+	return lockstate.Judge(name, masters, l.core.Need), in.Unavailable(ctx, "inspect", name, errs)
+}
+
+// force is operator.ForceUnlockOwner of the lock's owners.
+func force(ctx context.Context, l *Locker, name string) error {
+	errs := make([]error, len(l.core.Nodes))
+	state, _ := inspect(ctx, l, name)
+	for i, n := range l.core.Nodes {
+		errs[i] = inside.Of(n).Pipe(name).Do(ctx, scripts.ForceOwner(scripts.NewName(name), scripts.OwnerOf(state.Owner), l.core.maxLease)).Err
+	}
+	return insideLocker{l}.Unavailable(ctx, "force", name, errs)
 }
 
 // owners returns the owner of the name "a" on each master, empty for none.
 func (c *cluster) owners(l *Locker) (owners []string) {
 	c.t.Helper()
-	for _, n := range c.inspect(l).Nodes {
+	state, err := inspect(context.Background(), l, "a")
+	c.must(err)
+	for _, n := range state.Masters {
 		owners = append(owners, n.Owner)
 	}
 	return owners

@@ -21,6 +21,7 @@ import (
 
 // Locker locks names on its nodes. It is safe for concurrent use.
 type Locker struct {
+	embedded
 	core  *core
 	set   *settings
 	reads *settings // the same, of readers

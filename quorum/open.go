@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/lockers"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
@@ -136,7 +137,9 @@ func newLocker(c *core, set *settings, bad error) *Locker {
 	reads := *set
 	reads.terms.Mode = lease.Read
 	set.terms.Events, reads.terms.Events = &observer{c, set}, &observer{c, &reads}
-	return &Locker{core: c, set: set, reads: &reads, bad: bad}
+	l := &Locker{core: c, set: set, reads: &reads, bad: bad}
+	l.embedded = lockers.Embed(insideLocker{l})
+	return l
 }
 
 // With returns a Locker over the same nodes with other settings. The two share everything else:

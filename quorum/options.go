@@ -77,7 +77,7 @@ func WithMaxHold(d time.Duration) Option { return func(s *settings) { s.terms.Ma
 //
 // The lock ends early if the process exits or the Locker is closed: its keys expire with their leases. So a program
 // that exits when its job is done needs a lease longer than d ([WithLease]). The lock also ends early if too few
-// nodes keep it, or if [Locker.ForceUnlock] takes it. An Acquired hook that panics releases the lock at once.
+// nodes keep it, or if an operator's ForceUnlock takes it. An Acquired hook that panics releases the lock at once.
 func WithMinHold(d time.Duration) Option {
 	return func(s *settings) { s.terms.MinHold, s.minHoldSet = d, true }
 }

@@ -217,8 +217,8 @@ func TestContextsErrorsAreNotCompared(t *testing.T) {
 		"Downgrade":   func(ctx context.Context, _ *Locker, lock *Lock) error { return lock.Downgrade(ctx) },
 		"HandOver":    func(ctx context.Context, _ *Locker, lock *Lock) error { return errorOf(lock.HandOver(ctx)) },
 		"Ready":       func(ctx context.Context, l *Locker, _ *Lock) error { return l.Ready(ctx) },
-		"Inspect":     func(ctx context.Context, l *Locker, _ *Lock) error { return errorOf(l.Inspect(ctx, "a")) },
-		"ForceUnlock": func(ctx context.Context, l *Locker, _ *Lock) error { return l.ForceUnlock(ctx, "b") },
+		"Inspect":     func(ctx context.Context, l *Locker, _ *Lock) error { return errorOf(inspect(ctx, l, "a")) },
+		"ForceUnlock": func(ctx context.Context, l *Locker, _ *Lock) error { return force(ctx, l, "a") },
 	}
 	for what, call := range calls {
 		for _, odd := range []error{oddError{[]string{"x"}}, deepError{[]string{"x"}}} {

@@ -70,7 +70,7 @@ func TestReadyDoesNotWaitForADeadNode(t *testing.T) {
 }
 
 // A list of masters that is refused is known from the start: Ready says so, the log and Stats do, and
-// so does Inspect.
+// so does package operator.
 func TestARefusedListIsKnownFromTheStart(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		var log logLines
@@ -84,8 +84,8 @@ func TestARefusedListIsKnownFromTheStart(t *testing.T) {
 			t.Errorf("%+v", stats)
 		}
 		wantNotReady(t, l.Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)
-		state, err := l.Inspect(t.Context(), "a")
-		testkit.Check(t, errors.Is(err, ErrMembership) && errors.Is(state.Nodes[0].Err, ErrMembership) && state.Owner == "",
+		state, err := inspect(t.Context(), l, "a")
+		testkit.Check(t, errors.Is(err, ErrMembership) && errors.Is(state.Masters[0].Err, ErrMembership) && state.Owner == "",
 			"%+v, %v", state, err)
 		_, err = l.TryLock(t.Context(), "a")
 		for _, list := range []string{"{master0, master1, master2}", `{master0, master1, "other 2"}`} {

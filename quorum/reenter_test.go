@@ -102,7 +102,7 @@ func TestDo(t *testing.T) {
 		}, "a")
 		wantError(t, err, context.Canceled)
 		c.wantNothingLeft(l)
-		err = l.Do(t.Context(), func(context.Context, *Lock) error { return l.ForceUnlock(t.Context(), "a") }, "a")
+		err = l.Do(t.Context(), func(context.Context, *Lock) error { return force(t.Context(), l, "a") }, "a")
 		wantError(t, err, ErrLost)
 		c.wantNothingLeft(l)
 	})

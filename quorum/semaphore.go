@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/quorumlock/quorumlock/internal/lockers"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
@@ -17,6 +18,7 @@ import (
 // Semaphore has a number of slots, and each slot has one holder at a time. It is safe for concurrent
 // use. [Locker.Semaphore] returns one.
 type Semaphore struct {
+	embedded
 	locker *Locker
 	name   string
 	size   int
@@ -32,7 +34,9 @@ type Semaphore struct {
 // all clients say the same n. If clients say different numbers, they share the slots, and the largest number is the
 // bound. A lock of the same name is independent of the semaphore.
 func (l *Locker) Semaphore(name string, n int) *Semaphore {
-	return &Semaphore{locker: l, name: strings.Clone(name), size: n}
+	s := &Semaphore{locker: l, name: strings.Clone(name), size: n}
+	s.embedded = lockers.Embed(&insideSemaphore{insideLocker{l}, s})
+	return s
 }
 
 // Acquire waits until it holds a slot, or ctx ends, or the bound of [WithWait] is reached. It is [Locker.Lock] with
@@ -85,45 +89,6 @@ func (s *Semaphore) Size() int { return s.size }
 
 // String returns the name and the number of slots.
 func (s *Semaphore) String() string { return fmt.Sprintf("semaphore %.64q of %d", s.name, s.size) }
-
-// Inspect returns the state of each slot, in their order, as [Locker.Inspect] does. If too few nodes
-// reply for one of them, it returns that error.
-func (s *Semaphore) Inspect(ctx context.Context) ([]Status, error) {
-	if err := s.usable("inspect"); err != nil {
-		return nil, err
-	}
-	keys := make([]string, s.size)
-	for slot := range keys {
-		keys[slot] = scripts.SlotName(s.name, slot)
-	}
-	return s.locker.core.inspect(ctx, keys)
-}
-
-// ForceUnlock frees slots, from 0 to n−1, as [Locker.ForceUnlock] frees names. The error wraps [ErrInvalid] for no
-// slots, and for one that the semaphore does not have.
-func (s *Semaphore) ForceUnlock(ctx context.Context, slots ...int) error {
-	return s.force(slots, func(names []string) error { return s.locker.core.forceAll(ctx, names, s.locker.core.forceAnyone) })
-}
-
-// ForceUnlockOwner frees the slots that the owner holds among these: see [Locker.ForceUnlockOwner].
-func (s *Semaphore) ForceUnlockOwner(ctx context.Context, owner string, slots ...int) error {
-	return s.force(slots, func(names []string) error { return s.locker.core.forceOwner(ctx, owner, names) })
-}
-
-func (s *Semaphore) force(slots []int, do func(names []string) error) error {
-	if err := s.usable("force"); err != nil {
-		return err
-	}
-	if len(slots) == 0 {
-		return invalidf("force", []string{s.name}, "no slots")
-	}
-	for _, slot := range slots {
-		if slot < 0 || slot >= s.size {
-			return invalidf("force", []string{s.name}, "slot %d is not among %d slots", slot, s.size)
-		}
-	}
-	return do(scripts.SlotNames(s.name, slots))
-}
 
 // question returns which slots are free, as a question.
 func (s *Semaphore) question() engine.SlotsQuestion {

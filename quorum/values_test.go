@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -61,48 +60,6 @@ func TestDoTellsALossOnce(t *testing.T) {
 		}, "a")
 		wantError(t, err, ErrLost, own, not{"\n"})
 		startAll(c, 5*time.Second)
-	})
-}
-
-// What an application has at a name stays, even if a field looks like an owner, or is too long for one.
-func TestForceUnlockLeavesWhatIsNoLock(t *testing.T) {
-	for what, c := range map[string]struct {
-		hash  []any
-		force func(l *Locker) error
-	}{
-		"fields like owners": {[]any{"user:17", "visits", "user:18", "2"},
-			func(l *Locker) error { return l.ForceUnlockOwner(context.Background(), "user:17", "a") }},
-		"a field like an owner": {[]any{"user:17", "visits"},
-			func(l *Locker) error { return l.ForceUnlockOwner(context.Background(), "user:17", "a") }},
-		"a long field": {[]any{strings.Repeat("u", 5000), "1"},
-			func(l *Locker) error { return l.ForceUnlock(context.Background(), "a") }},
-	} {
-		inCluster(t, func(t *testing.T, cl *cluster) {
-			l := cl.process()
-			for i := range cl.Masters {
-				cl.command(i, "HSET", append([]any{"a"}, c.hash...)...)
-				cl.command(i, "PEXPIRE", "a", "1000000")
-			}
-			wantError(t, c.force(l), ErrUnavailable, "no lock", of{what})
-			for i, m := range cl.Masters {
-				testkit.Check(t, slices.Contains(m.Keys(), "a"), "%s: master %d has lost it", what, i)
-			}
-		})
-	}
-}
-
-// A minority makes no owner, and shows only at its node.
-func TestInspectOfAMinority(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		c.unlock(c.lock(l, "b"))
-		c.command(0, "HSET", "a", "other:1", "3")
-		state, err := l.Inspect(t.Context(), "a")
-		if first := state.Nodes[0]; err != nil || state.Owner != "" || first.Owner != "other:1" || first.Depth != 3 || first.TTL != -1 {
-			t.Errorf("%+v, %v", state, err)
-		}
-		l.Close()
-		wantError(t, errorOf(l.Inspect(t.Context(), "a")), ErrClosed) // after Close
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -289,7 +290,7 @@ func TestLoseWithMastersStopped(t *testing.T) {
 	service := m.Locker()
 	lock, other := mustLock(t, service, "a"), mustLock(t, service, "b")
 	// A reply comes after those to earlier requests: now all masters have granted.
-	_, err := service.Inspect(t.Context(), "b")
+	_, err := operator.Inspect(t.Context(), service, "b")
 	testkit.Must(t, err)
 	m.Stop(1)
 	m.Stop(3)

@@ -20,6 +20,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
@@ -188,9 +189,9 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string) {
 	testkit.Must(t, err)
 	testkit.Must(t, got(other.TakeOver(ctx, ticket)).Unlock(ctx))
 	held = got(one.Lock(ctx, "a"))
-	testkit.Must(t, other.ForceUnlockOwner(ctx, held.Owner(), "a"))
+	testkit.Must(t, operator.ForceUnlockOwner(ctx, other, held.Owner(), "a"))
 	got(one.Lock(ctx, "forced"))
-	testkit.Must(t, other.ForceUnlock(ctx, "forced"))
+	testkit.Must(t, operator.ForceUnlock(ctx, other, "forced"))
 
 	// Readers and a writer.
 	rw, rival := one.RWLock("rw"), other.RWLock("rw")
@@ -206,14 +207,14 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string) {
 		testkit.Is(t, err, nil, "of a writer")
 	})
 	clitest.Eventually(t, "a writer that waits", func() bool {
-		state, err := one.Inspect(ctx, "rw")
+		state, err := operator.Inspect(ctx, one, "rw")
 		return err == nil && state.WriterWaits
 	})
 	testkit.Must(t, another.Unlock(ctx))
 	testkit.Must(t, reader.Unlock(ctx))
 	waiting.Wait()
 	got(rw.RLock(ctx))
-	testkit.Must(t, one.ForceUnlock(ctx, "rw"))
+	testkit.Must(t, operator.ForceUnlock(ctx, one, "rw"))
 
 	// Slots.
 	slots := one.Semaphore("s", 3)
@@ -221,9 +222,9 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string) {
 	slot := got(slots.TryAcquire(ctx))
 	_, err = slots.TryAcquire(ctx)
 	testkit.Is(t, err, quorum.ErrHeld, "of slots that are taken")
-	_, err = slots.Inspect(ctx)
+	_, err = operator.InspectSlots(ctx, slots)
 	testkit.Must(t, err)
-	testkit.Must(t, slots.ForceUnlockOwner(ctx, slot.Owner(), slot.Slots()[0]))
+	testkit.Must(t, operator.ForceUnlockOwnerSlots(ctx, slots, slot.Owner(), slot.Slots()[0]))
 	testkit.Must(t, held.Unlock(ctx))
 
 	// The commands.

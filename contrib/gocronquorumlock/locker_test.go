@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 )
 
 func TestNewRefuses(t *testing.T) {
@@ -86,7 +87,7 @@ func TestHeldBesideTheNextRun(t *testing.T) {
 				time.Sleep(firstTick * c.period) // of the bubble's time
 				first, err := l.Lock(c.Context(), "job")
 				testkit.Must(c, err)
-				testkit.Must(c, p.ForceUnlock(c.Context(), "job"))
+				testkit.Must(c, operator.ForceUnlock(c.Context(), p, "job"))
 				next, err := l.Lock(c.Context(), "job")
 				testkit.Must(c, err)
 				lock, ok := l.Held("job")

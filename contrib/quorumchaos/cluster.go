@@ -27,7 +27,7 @@ import (
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/judge"
 	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/node/operator"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 )
 
 // Setup is what a Cluster is made of. The zero value is what [Start] uses.

@@ -19,7 +19,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/node"
-	operators "github.com/quorumlock/quorumlock/node/operator"
+	operators "github.com/quorumlock/quorumlock/quorum/operator"
 )
 
 // The README's pair: the same schedule with redsync, and with the library.

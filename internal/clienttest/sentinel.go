@@ -10,7 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/node/operator"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 )
 
 // Sentinel tests the node of a master "locks" that Sentinel names, whose sentinels have the settings' address and

@@ -14,7 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/rueidisnode"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
-	"github.com/quorumlock/quorumlock/node/operator"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }

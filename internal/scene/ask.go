@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -38,34 +39,34 @@ func (p *play) ask(l line) {
 	switch l.cmd {
 	case "force":
 		if l.has("sem") {
-			err = p.semaphore(l).ForceUnlock(ctx, slots...)
+			err = operator.ForceUnlockSlots(ctx, p.semaphore(l), slots...)
 		} else {
-			err = locker.ForceUnlock(ctx, names...)
+			err = operator.ForceUnlock(ctx, locker, names...)
 		}
 	case "forceowner":
 		if l.has("sem") {
-			err = p.semaphore(l).ForceUnlockOwner(ctx, p.owner(l.text("owner")), slots...)
+			err = operator.ForceUnlockOwnerSlots(ctx, p.semaphore(l), p.owner(l.text("owner")), slots...)
 		} else {
-			err = locker.ForceUnlockOwner(ctx, p.owner(l.text("owner")), names...)
+			err = operator.ForceUnlockOwner(ctx, locker, p.owner(l.text("owner")), names...)
 		}
 	case "check":
 		err = locker.CheckNames(names...)
 	case "ready":
 		err = locker.Ready(ctx)
 	case "inspect":
-		var all []quorum.Status
+		var all []operator.Status
 		if l.has("sem") {
-			all, err = p.semaphore(l).Inspect(ctx)
+			all, err = operator.InspectSlots(ctx, p.semaphore(l))
 		} else {
-			all = make([]quorum.Status, 1)
-			all[0], err = locker.Inspect(ctx, names[0])
+			all = make([]operator.Status, 1)
+			all[0], err = operator.Inspect(ctx, locker, names[0])
 		}
 		for _, status := range all {
 			did += strings.ReplaceAll(status.String(), "; node ", "\n  node ") + "\n"
 		}
 		did = strings.TrimSpace(did)
 	}
-	if errors.Is(err, quorum.ErrInvalid) {
+	if errors.Is(err, quorum.ErrInvalid) || errors.Is(err, quorum.ErrClosed) {
 		did = "" // nothing was asked
 	}
 	if err != nil || did == "" {

@@ -12,6 +12,9 @@ const (
 	pollGap = 500 * time.Microsecond
 )
 
+// Retry has the bounds of the random time between attempts while no release can be heard.
+type Retry struct{ Min, Max time.Duration }
+
 // steps is the time of `more` steps plus one per position.
 func (q *Queue) steps(more int, step time.Duration) time.Duration {
 	position := min(q.position, maxPosition)

@@ -1,12 +1,6 @@
 package waiting
 
-import (
-	"slices"
-	"time"
-)
-
-// Retry has the bounds of the random time between attempts while no release can be heard.
-type Retry struct{ Min, Max time.Duration }
+import "slices"
 
 // Waiter is one call that waits in a Queue. It is in one queue at a time.
 type Waiter struct {

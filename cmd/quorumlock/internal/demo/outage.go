@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 )
 
 // outlive is how long a lock is watched after a master was killed: longer than a grant lasts
@@ -146,7 +147,7 @@ func (d *demo) watchLoss(ctx context.Context) (ended, barred time.Time, err erro
 // barredUntil asks the remaining masters how long they keep the lock's keys.
 func (d *demo) barredUntil(ctx context.Context) (until time.Time, ok bool) {
 	asked := time.Now()
-	state, _ := d.b.locker.Inspect(ctx, resource) // the error: these masters are no majority
+	state, _ := operator.Inspect(ctx, d.b.locker, resource) // the error: these masters are no majority
 	for _, seen := range state.Nodes[3:] {
 		if seen.Err != nil || seen.Owner != d.lock.Owner() {
 			return until, false

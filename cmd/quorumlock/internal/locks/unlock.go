@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -175,13 +176,13 @@ func force(ctx context.Context, locker *quorum.Locker, lock lockState, asked str
 		slots := locker.Semaphore(semaphore, scripts.MaxSlots)
 		switch {
 		case owner == "" && isSlot:
-			err = slots.ForceUnlock(ctx, slot)
+			err = operator.ForceUnlockSlots(ctx, slots, slot)
 		case owner == "":
-			err = locker.ForceUnlock(ctx, lock.Name)
+			err = operator.ForceUnlock(ctx, locker, lock.Name)
 		case isSlot:
-			err = slots.ForceUnlockOwner(ctx, owner, slot)
+			err = operator.ForceUnlockOwnerSlots(ctx, slots, owner, slot)
 		default:
-			err = locker.ForceUnlockOwner(ctx, owner, lock.Name)
+			err = operator.ForceUnlockOwner(ctx, locker, owner, lock.Name)
 		}
 		if err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/ownerfile"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -62,20 +63,20 @@ func release(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, dea
 	case !scripts.ValidOwner(dead.Owner):
 		return releaseAll(ctx, locker, semaphore, dead)
 	case dead.Slots > 0:
-		return semaphore.ForceUnlockOwner(ctx, dead.Owner, dead.Slot)
+		return operator.ForceUnlockOwnerSlots(ctx, semaphore, dead.Owner, dead.Slot)
 	}
-	return locker.ForceUnlockOwner(ctx, dead.Owner, dead.Names...)
+	return operator.ForceUnlockOwner(ctx, locker, dead.Owner, dead.Names...)
 }
 
 // releaseAll releases the locks of any owner of a locker: the run died before its file had the owner.
 func releaseAll(ctx context.Context, locker *quorum.Locker, semaphore *quorum.Semaphore, dead ownerfile.Record) error {
-	var states []quorum.Status
+	var states []operator.Status
 	var err error
 	if dead.Slots > 0 {
-		states, err = semaphore.Inspect(ctx)
+		states, err = operator.InspectSlots(ctx, semaphore)
 	} else {
 		for _, name := range dead.Names {
-			state, failed := locker.Inspect(ctx, name)
+			state, failed := operator.Inspect(ctx, locker, name)
 			states, err = append(states, state), cmp.Or(err, failed)
 		}
 	}
@@ -84,9 +85,9 @@ func releaseAll(ctx context.Context, locker *quorum.Locker, semaphore *quorum.Se
 			switch {
 			case !ownerfile.IsOf(n.Owner, dead.Owner):
 			case state.Slot >= 0:
-				err = cmp.Or(err, semaphore.ForceUnlockOwner(ctx, n.Owner, state.Slot))
+				err = cmp.Or(err, operator.ForceUnlockOwnerSlots(ctx, semaphore, n.Owner, state.Slot))
 			default:
-				err = cmp.Or(err, locker.ForceUnlockOwner(ctx, n.Owner, state.Name))
+				err = cmp.Or(err, operator.ForceUnlockOwner(ctx, locker, n.Owner, state.Name))
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package quorum
+package operator
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/internal/words"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -16,7 +17,7 @@ type Status struct {
 	Slot  int    // of the semaphore of that name; −1 for a lock that is no slot
 	Owner string // that a quorum keeps; empty for none
 	// Identity is which process the owner is; zero if no node knows, or for no owner.
-	Identity Identity
+	Identity quorum.Identity
 	Depth    int           // of that owner, on one of these nodes
 	Token    uint64        // the highest token counter on any node: at least the name's last token, since names share counters
 	TTL      time.Duration // how long a quorum keeps that owner, by the nodes' clocks; −1: never expires
@@ -31,20 +32,20 @@ type Status struct {
 // NodeStatus is one node's state of a name.
 type NodeStatus struct {
 	Node        string
-	Err         error         // a *node.Error, or nil; with an error the fields below are zero
-	Owner       string        // empty when the name is free there, or readers have it
-	Identity    Identity      // of the owner; zero if no node knows it
-	Depth       int           // as the key has it; the handle's own count decides
-	TTL         time.Duration // −1 when the key never expires
-	Token       uint64        // the token counter, which other names share
-	Quarantine  time.Duration // left
-	Readers     int           // that hold the name there
-	Reservation time.Duration // how long a waiting writer keeps new readers back; 0 for none
+	Err         error           // a *node.Error, or nil; with an error the fields below are zero
+	Owner       string          // empty when the name is free there, or readers have it
+	Identity    quorum.Identity // of the owner; zero if no node knows it
+	Depth       int             // as the key has it; the handle's own count decides
+	TTL         time.Duration   // −1 when the key never expires
+	Token       uint64          // the token counter, which other names share
+	Quarantine  time.Duration   // left
+	Readers     int             // that hold the name there
+	Reservation time.Duration   // how long a waiting writer keeps new readers back; 0 for none
 }
 
 // ownerText names an owner, with its process if that is known.
-func ownerText(owner string, is Identity) string {
-	if is == (Identity{}) {
+func ownerText(owner string, is quorum.Identity) string {
+	if is == (quorum.Identity{}) {
 		return fmt.Sprintf("%.64q", owner)
 	}
 	return fmt.Sprintf("%v as %.64q", is, owner)
@@ -99,18 +100,18 @@ func (n NodeStatus) String() string {
 	return text
 }
 
-// stateOf combines the nodes' states of a name.
-func (c *core) stateOf(name string, masters []lockstate.Master) Status {
-	lock := lockstate.Judge(name, masters, c.Need)
+// statusOf combines the nodes' states of a name.
+func statusOf(name string, masters []lockstate.Master, need int) Status {
+	lock := lockstate.Judge(name, masters, need)
 	slot := -1
 	if semaphore, number, isSlot := scripts.ParseSlot(name); isSlot {
 		name, slot = semaphore, number
 	}
-	state := Status{Name: name, Slot: slot, Owner: lock.Owner, Identity: Identity(lock.Identity), Depth: lock.Depth,
+	state := Status{Name: name, Slot: slot, Owner: lock.Owner, Identity: quorum.Identity(lock.Identity), Depth: lock.Depth,
 		Token: lock.Token, TTL: lock.TTL, Readers: lock.Readers, WriterWaits: lock.WriterWaits,
 		isUnknown: lock.State == lockstate.Unknown}
 	for _, m := range masters {
-		state.Nodes = append(state.Nodes, NodeStatus{Node: m.Node, Err: m.Err, Owner: m.Owner, Identity: Identity(m.Identity),
+		state.Nodes = append(state.Nodes, NodeStatus{Node: m.Node, Err: m.Err, Owner: m.Owner, Identity: quorum.Identity(m.Identity),
 			Depth: m.Depth, TTL: m.TTL, Token: m.Token, Quarantine: m.Quarantine,
 			Readers: m.Readers, Reservation: m.Reservation})
 	}

@@ -15,7 +15,9 @@
 //	}
 //	return cmp.Or(report.Refused, report.RefusesWrites) // why it grants no lock, or nil
 //
-// A program that locks needs neither. The command quorumlock has both: check and admit.
+// [Inspect] shows who holds a name, and [ForceUnlock] takes a lock from its holder.
+//
+// A program that locks needs none of them. The command quorumlock has them all: check, admit, status and unlock.
 package operator
 
 import (

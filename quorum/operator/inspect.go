@@ -1,0 +1,59 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/quorumlock/quorumlock/internal/lockers"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Inspect returns the state of a name on every node of the Locker. It writes nothing. A node that accepts clients with
+// another list of masters does not count: its [NodeStatus] has an error that wraps [quorum.ErrMembership]. If fewer nodes
+// than the quorum size count, the error is a [*quorum.Error] that wraps [quorum.ErrUnavailable], and the Status has what
+// they replied. A name that cannot be locked is [quorum.ErrInvalid], a closed Locker [quorum.ErrClosed].
+func Inspect(ctx context.Context, l *quorum.Locker, name string) (Status, error) {
+	in := lockers.Of(l)
+	if err := in.Refuse("inspect", []string{name}); err != nil {
+		return Status{}, err
+	}
+	states, err := inspect(ctx, in, []string{name})
+	return states[0], err
+}
+
+// InspectSlots returns the state of each slot of the Semaphore, in their order, as [Inspect] does. If too few nodes
+// reply for one of them, it returns that error.
+func InspectSlots(ctx context.Context, s *quorum.Semaphore) ([]Status, error) {
+	in := lockers.Of(s)
+	if err := in.Refuse("inspect", nil); err != nil {
+		return nil, err
+	}
+	keys := make([]string, s.Size())
+	for slot := range keys {
+		keys[slot] = scripts.SlotName(s.Name(), slot)
+	}
+	return inspect(ctx, in, keys)
+}
+
+// inspect returns the states of the names, and the first error.
+func inspect(ctx context.Context, in lockers.Inside, names []string) (states []Status, err error) {
+	nodes, need, _ := in.Masters()
+	read := lockstate.Read(ctx, nodes, names...)
+	errs := make([][]error, len(names))
+	for k, masters := range read {
+		errs[k] = make([]error, len(nodes))
+		for i, m := range masters {
+			if failed := in.NodeError(i, "inspect", cmp.Or(m.Err, in.OtherList(m.Marker))); failed != nil {
+				errs[k][i], masters[i] = failed, lockstate.Master{Node: m.Node, Err: failed}
+			}
+		}
+	}
+	lockstate.Identify(ctx, nodes, read)
+	for k, name := range names {
+		states = append(states, statusOf(name, read[k], need))
+		err = cmp.Or(err, in.Unavailable(ctx, "inspect", name, errs[k]))
+	}
+	return states, err
+}
