@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	seeds    = flag.Int("sim.seeds", 200, "how many seeds TestSeeds runs, from 1 on")
+	seeds    = flag.Int("sim.seeds", 120, "how many seeds TestSeeds runs, from 1 on")
 	oneSeed  = flag.Uint64("sim.seed", 0, "run only this seed")
 	repeat   = flag.Int("sim.repeat", 1, "how often to run each seed: a few events are left to chance")
 	lastLine = flag.Int("sim.trace", 150, "how many lines of a failed run's trace to print; 0 for all")
