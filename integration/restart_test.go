@@ -61,14 +61,17 @@ func TestMasterThatForgotDoesNotVoteTwice(t *testing.T) {
 				f := fleet(t, 3)
 				admit(t, maxLease, soon, f.URLs()...)
 				a, b := careful(t, f, redlock.Open, maxLease, nodesInTime), careful(t, f, redlock.Open, maxLease, nodesInTime)
-				first, second, quarantines := voteTwice(t, f, a, b, maxLease, way.forget)
+				first, second, quarantines, answered := voteTwice(t, f, a, b, maxLease, way.forget)
 				switch {
 				case first == nil:
 					return false
 				case second != nil:
 					t.Fatalf("two holders: A until %v, B until %v, now %v", first.Deadline(), second.Deadline(), time.Now())
+				case quarantines == 0 && answered > 0:
+					t.Errorf("%d attempts of B that all masters answered met no quarantine", answered)
 				case quarantines == 0:
-					return false // B did not ask in time
+					t.Log("B was not answered in time")
+					return false
 				}
 				ended := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), maxLease+patience)
@@ -90,7 +93,7 @@ func TestMasterThatForgotDoesNotVoteTwice(t *testing.T) {
 				trusting := quorum.WithNodeOptions(node.WithoutQuarantine())
 				a := careful(t, f, redlock.Open, maxLease, nodesInTime, trusting)
 				b := careful(t, f, redlock.Open, maxLease, nodesInTime, trusting)
-				first, second, _ := voteTwice(t, f, a, b, maxLease, way.forget)
+				first, second, _, _ := voteTwice(t, f, a, b, maxLease, way.forget)
 				if first != nil && second == nil {
 					t.Error("one holder at a time: the schedule proves nothing about the quarantine")
 				}
@@ -101,9 +104,10 @@ func TestMasterThatForgotDoesNotVoteTwice(t *testing.T) {
 }
 
 // voteTwice runs that schedule until A's lock ends. The second lock is not nil if B got it while A
-// held: both were Valid at one time. The first is nil if its lease was over before the schedule.
+// held: both were Valid at one time. The first is nil if its lease was over before the schedule. answered counts B's attempts
+// that every master has answered.
 func voteTwice(t *testing.T, f *redistest.Fleet, a, b *quorum.Locker, lease time.Duration,
-	forget func(*testing.T, *redistest.Master)) (first, second *quorum.Lock, quarantines int) {
+	forget func(*testing.T, *redistest.Master)) (first, second *quorum.Lock, quarantines, answered int) {
 	t.Helper()
 	unlock(t, lock(t, b, "warm up")) // B has its connections
 	do(t, f.Masters[2], "HSET", "bridge", "other:1", "1")
@@ -119,7 +123,7 @@ func voteTwice(t *testing.T, f *redistest.Fleet, a, b *quorum.Locker, lease time
 	forget(t, f.Masters[1])
 	do(t, f.Masters[2], "DEL", "bridge")
 	if time.Until(first.Deadline()) < lease/4 { // B may not get to ask
-		return nil, nil, 0
+		return nil, nil, 0, 0
 	}
 	b = b.With(quorum.WithFixedLease(lease))
 	for first.Valid() {
@@ -127,15 +131,17 @@ func voteTwice(t *testing.T, f *redistest.Fleet, a, b *quorum.Locker, lease time
 		var why *quorum.Error
 		switch {
 		case err == nil && lock.Valid() && first.Valid() && lock.Valid():
-			return first, lock, quarantines
+			return first, lock, quarantines, answered
 		case err == nil:
 			unlock(t, lock)
 		case errors.As(err, &why) && why.Quarantined > 0:
 			quarantines++
+		case errors.As(err, &why) && why.Unknown == 0:
+			answered++
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
-	return first, nil, quarantines
+	return first, nil, quarantines, answered
 }
 
 // database is the masters as one of their databases.

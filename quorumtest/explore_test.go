@@ -133,7 +133,7 @@ func trace(output string) string {
 
 // The end of a fault starts no master that the test has stopped.
 func TestExploreLeavesStoppedMastersAlone(t *testing.T) {
-	quorumtest.Explore(t, 8, func(t *testing.T, masters *quorumtest.Masters) {
+	quorumtest.Explore(t, 20, func(t *testing.T, masters *quorumtest.Masters) {
 		locker := masters.Locker()
 		masters.Stop(0)
 		masters.Stop(1)
