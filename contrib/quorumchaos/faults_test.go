@@ -87,6 +87,10 @@ func TestFaults(t *testing.T) {
 			}
 			replica := c.inside().Replica(1)
 			set()
+			testkit.Check(t, poll.Until(patience, func() bool {
+				got, err := redis.String(replica.Do("GET", "k"))
+				return err == nil && got == "v"
+			}), "the replica never has the key")
 			_, err = replica.Do("REPLICAOF", "127.0.0.1", "1")
 			testkit.Must(t, err)
 			c.Flush(1)
