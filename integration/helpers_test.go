@@ -4,7 +4,9 @@ package integration_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
+	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -114,20 +117,6 @@ func admit(t *testing.T, maxLease, timeout time.Duration, urls ...string) {
 		must(t, admin.Admit(t.Context(), n))
 		must(t, n.Close())
 	}
-}
-
-// inTime plays a schedule that must be over within a lease. If the machine was too slow for it, play returns
-// false, and inTime plays it again with twice the lease.
-func inTime(t *testing.T, lease time.Duration, play func(lease time.Duration) bool) {
-	t.Helper()
-	for range 4 {
-		if play(lease) {
-			return
-		}
-		t.Logf("a lease of %v was over before the schedule", lease)
-		lease *= 2
-	}
-	t.Fatal("the machine is too slow for this schedule")
 }
 
 // lock locks the names within our patience, with a context that lasts as long as the test.
@@ -341,4 +330,28 @@ func woken(t *testing.T, w <-chan waited, since *poll.Stopwatch, bound time.Dura
 	case <-time.After(bound + patience):
 		t.Fatalf("the waiter did not get the lock within %v", bound+patience)
 	}
+}
+
+// forwarded puts a forwarder in front of each master, until the test ends. Its URL has the name that the master
+// has for clients without it.
+func forwarded(t *testing.T, f *redistest.Fleet) (forwards []*forward.Forward, urls addresses) {
+	t.Helper()
+	for _, m := range f.Masters {
+		g := gate(t, m)
+		forwards, urls = append(forwards, g), append(urls, "redis://"+g.Addr()+"?name="+m.Addr())
+	}
+	return forwards, urls
+}
+
+// gate forwards to a master until the test ends.
+func gate(t *testing.T, m *redistest.Master) *forward.Forward {
+	t.Helper()
+	port, held, err := redistest.ClaimPort() // no other test's server answers where it has closed
+	must(t, err)
+	t.Cleanup(func() { held.Close() })
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	must(t, err)
+	g := forward.From(listener, m.Addr())
+	t.Cleanup(g.Close)
+	return g
 }

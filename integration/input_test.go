@@ -246,12 +246,9 @@ func TestSettingsThatCannotBe(t *testing.T) {
 	usual, maxed := openNode(t, f.Masters[0].URL()), openNode(t, f.Masters[0].URL(), node.WithMaxLease(maxLease))
 	good := careful(t, f, redlock.Open, maxLease, nodesInTime, quorum.WithNodeOptions(node.WithoutQuarantine()))
 	for what, opt := range map[string]quorum.Option{
-		"clock":                quorumtest.WithClock(nil),
-		"source":               quorumtest.WithRand(nil),
-		"lease":                quorum.WithLease(31 * time.Second),
-		"lease above max":      quorum.WithLease(maxLease + 1),
-		"drift eats the lease": quorum.WithDrift(0.9999),
-		"a node":               quorum.WithNodeOptions(node.WithTimeout(0)), // TestOptions of package node has the others
+		"clock":  quorumtest.WithClock(nil),
+		"source": quorumtest.WithRand(nil),
+		"a node": quorum.WithNodeOptions(node.WithTimeout(0)), // TestOptions of package node has the others
 	} {
 		_, err := redlock.Open(f.URLs(), quorum.WithNodeOptions(node.WithMaxLease(maxLease)), opt)
 		want(t, err, quorum.ErrInvalid)

@@ -211,3 +211,10 @@ func TestPasswordsThatRotate(t *testing.T) {
 		})
 	}
 }
+
+// restart kills a master and starts it again.
+func restart(t *testing.T, m *redistest.Master) {
+	t.Helper()
+	must(t, m.Kill())
+	must(t, m.Start())
+}
