@@ -8,59 +8,36 @@ import (
 
 // TestFailover searches masters whose replicas take their places, and must find nothing.
 func TestFailover(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		states int // the search stops there; 0 for a complete one
-		deep   bool
-		setup
-	}{
+	searchEach(t, []search{
 		{"a replica is promoted", 0, false, onePair},
 		{"there and back", 0, false, onePair.with(standsToo).with(twice)},
-		{"the replica's clock is ahead", 100_000, false, onePair.with(longer).with(isAhead)},
+		{"the replica's clock is ahead", 0, false, onePair.with(longer).with(isAhead)},
 		{"the replica's clock is behind", 100_000, false, onePair.with(longer).with(isBehind)},
-		{"a process loses data", 100_000, false, onePair.with(longer).with(aForgets)},
+		{"a process loses data", 0, false, onePair.with(longer).with(aForgets)},
 		{"a reader", 0, false, onePair.with(isRead)},
 		{"a ticket is given to two", 0, false, onePair.with(isFixed).with(takesTwice)},
-		{"a connection dies", 100_000, false, onePair.with(aDeath)},
-		{"two replicas", 100_000, false, onePair.with(isFixed).with(hasTwo)},
+		{"a connection dies", 0, false, onePair.with(aDeath)},
+		{"two replicas", 0, false, onePair.with(isFixed).with(hasTwo)},
 		{"lying", 0, false, onePair.with(isLying).with(aDeath)},
-		{"two of three", 100_000, false, twoOfThree.with(longer)},
-		{"two of three, tokens, lying", 100_000, false, twoOfThree.with(isLying).with(lagsBehind)},
+		{"two of three", 10_000_000, false, twoOfThree.with(longer)},
+		{"two of three, tokens, lying", 10_000_000, false, twoOfThree.with(isLying).with(lagsBehind)},
 
 		{"a replica is promoted, longer leases", 0, true, onePair.with(longer)},
 		{"there and back, renewals", 0, true, onePair.with(twice)},
 		{"there and back, a process loses data", 0, true, onePair.with(standsToo).with(twice).with(aForgets)},
 		{"there, back and there", 0, true, onePair.with(standsToo).with(thrice)},
 		{"a replica is two writes behind", 0, true, onePair.with(longer).with(func(s *setup) { s.lag = 2 })},
-		{"the replica's clock is ahead, all", 0, true, onePair.with(longer).with(isAhead)},
 		{"the replica's clock is behind, there and back", 0, true, onePair.with(longer).with(isBehind).with(twice)},
 		{"the replica's clock is ahead, there and back", 10_000_000, true, onePair.with(longer).with(isAhead).with(twice)},
 		{"the replica's clock is behind, there and back, extensions", 10_000_000, true, onePair.with(isExtended).with(isBehind).with(twice)},
-		{"a process loses data, all", 0, true, onePair.with(longer).with(aForgets)},
 		{"a second attempt", 0, true, onePair.with(againFirst)},
-		{"a connection dies, all", 0, true, onePair.with(aDeath)},
-		{"two replicas, all", 0, true, onePair.with(isFixed).with(hasTwo)},
 		{"lying, there and back", 0, true, onePair.with(isLying).with(aDeath).with(twice)},
 		{"one of three, step by step", 0, true, onePair.with(standsToo).with(ofThree)},
 		{"one of three, step by step, honest", 10_000_000, true, onePair.with(isFixed).with(ofThree)},
 		{"two of three, twice", 0, true, twoOfThree.with(isFixed).with(twice)},
-		{"two of three, all", 10_000_000, true, twoOfThree.with(longer)},
 		{"two of three, one loses data", 10_000_000, true, twoOfThree.with(longer).with(aForgets)},
-		{"two of three, tokens, lying, all", 10_000_000, true, twoOfThree.with(isLying).with(lagsBehind)},
 		{"two of three, tokens, lying, twice", 0, true, twoOfThree.with(isLying).with(twice)},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			visited.Bounded(t, c.states, c.deep, func(limit int) (complete bool) {
-				w := newWorld(c.setup)
-				found := w.explore(limit)
-				report(t, w, found)
-				if found.broken != kept {
-					t.Error("the protocol breaks a promise")
-				}
-				return found.Complete
-			})
-		})
-	}
+	})
 }
 
 // TestLagIsNotEnough searches the rule that needs no seal: a master refuses to write soon after a replica has left it

@@ -26,16 +26,16 @@ func in(file, text, now string) []mutate.Edit {
 }
 
 var (
-	base   = setup{attempts: two, lease: 1, maxLease: 1}
-	tokens = setup{clock: lying, tokens: true, attempts: two, lease: 1, maxLease: 1, fixed: true}
-	stands = setup{clock: still, attempts: one, lease: 1, maxLease: 1}
+	base   = setup{}
+	tokens = setup{clock: lying, tokens: true, fixed: true}
+	stands = setup{clock: still, attempts: one}
 )
 
 // onePair is a master that has a replica.
-var onePair = setup{single: true, attempts: two, lease: 1, maxLease: 1, failover: failover{fails: 1, replicas: 1, wanted: 1, lag: 1, promotions: 1}}
+var onePair = setup{single: true, failover: failover{fails: 1, replicas: 1, wanted: 1, lag: 1, promotions: 1}}
 
 // twoOfThree is three masters, of which two fail over.
-var twoOfThree = setup{attempts: two, lease: 1, maxLease: 1, failover: failover{fails: 2, replicas: 1, wanted: 1, promotions: 1, atOnce: true}}
+var twoOfThree = setup{failover: failover{fails: 2, replicas: 1, wanted: 1, promotions: 1, atOnce: true}}
 
 func hasTwo(s *setup)     { s.replicas, s.wanted = 2, 2 }
 func twice(s *setup)      { s.promotions = 2 }
@@ -45,7 +45,7 @@ func oneFails(s *setup)   { s.fails = 1 }
 func lagsBehind(s *setup) { s.lag = 1 }
 func isAhead(s *setup)    { s.skew = 1 }
 func isBehind(s *setup)   { s.skew = -1 }
-func isLying(s *setup)    { s.clock, s.tokens, s.fixed = lying, true, true }
+func isLying(s *setup)    { s.clock, s.fixed = lying, true }
 
 // with is a setup with other bounds.
 func (s setup) with(change func(*setup)) setup {
@@ -56,7 +56,7 @@ func (s setup) with(change func(*setup)) setup {
 func aDeath(s *setup)     { s.deaths = 1 }
 func twoDeaths(s *setup)  { s.deaths = 2 }
 func aForgets(s *setup)   { s.forgets = 1 }
-func longer(s *setup)     { s.lease, s.maxLease = 2, 2 }
+func longer(s *setup)     { s.lease = 2 }
 func isExtended(s *setup) { s.maxLease, s.extends = 2, true }
 func isFixed(s *setup)    { s.fixed = true }
 func readsLate(s *setup)  { s.late = allKinds }
@@ -71,8 +71,8 @@ func isTwinned(s *setup)  { s.twins = true }
 func lingersTwo(s *setup) { s.minHold = 2 }
 func isTimed(s *setup)    { s.timers = true }
 func boundedBy1(s *setup) { s.maxHold = 1 }
-func stopsEarly(s *setup) { s.lease, s.maxLease, s.stop = 3, 3, 1 }
-func takesOver(s *setup)  { s.attempts, s.takes = two, toSecond }
+func stopsEarly(s *setup) { s.lease, s.stop = 3, 1 }
+func takesOver(s *setup)  { s.takes = toSecond }
 func besideOne(s *setup)  { s.attempts, s.takes = three, toSecond }
 func takesTwice(s *setup) { s.attempts, s.takes = three, toEither }
 func aReverts(s *setup)   { s.reverts = 1 }
@@ -145,7 +145,7 @@ var mutants = []mutate.Mutant[setup]{
 		Setup: base.with(lingersTwo)},
 	{Rule: "a max hold bounds the deadline", Edits: in(leaseFile, "		at = min(at, l.maxHoldEnd)\n", ""), Setup: base.with(boundedBy1).with(alone).with(longer)},
 	{Rule: "the machine wants to be called no later than at its deadline", Edits: in(keepFile, "!l.terms.Fixed && next.Before(l.next) {", "!l.terms.Fixed {"),
-		Setup: base.with(alone).with(isTimed).with(func(s *setup) { s.lease, s.maxLease = 3, 3 })},
+		Setup: base.with(alone).with(isTimed).with(func(s *setup) { s.lease = 3 })},
 	{Rule: "the machine wants to be called when the contexts end", Edits: in(keepFile, "l.next, l.early = l.ContextsEnd(), 0", "l.next, l.early = l.deadline, 0"),
 		Setup: base.with(alone).with(isTimed).with(stopsEarly)},
 	{Rule: "contexts end before a deadline that has come nearer", Edits: in(keepFile, "l.hasten(max(l.ContextsEnd(), now))", "l.hasten(max(l.deadline, now))"),
@@ -160,7 +160,7 @@ var mutants = []mutate.Mutant[setup]{
 		Setup: base.with(alone).with(longer).with(aForgets).with(isSlow).with(isEntered)},
 	{Rule: "a release goes to masters that have not answered", Edits: in(keepFile, "if l.votes[i].has(mayHold) {", "if l.votes[i].has(mayHold) && l.votes[i].answer != Unanswered {"),
 		Setup: stands},
-	{Rule: "a refusal after a resend proves nothing", Edits: in(attemptFile, "return !r.Resent", "return true"), Setup: stands.with(twoDeaths).with(func(s *setup) { s.attempts = two })},
+	{Rule: "a refusal after a resend proves nothing", Edits: in(attemptFile, "return !r.Resent", "return true"), Setup: setup{clock: still, deaths: 2}},
 	// The rules of handing over.
 	{Rule: "a lock that is handed over has ended", Edits: in(useFile, "	l.become(Released)\n	l.cause = HandedOver\n", ""), Setup: base.with(isFixed).with(takesOver)},
 	{Rule: "a lock that is handed over is not released", Edits: in(useFile, "return true, append(out, Command{Do: End, Cause: HandedOver})",

@@ -18,11 +18,9 @@ type world struct {
 }
 
 func newWorld(s setup) *world {
+	s.complete()
 	w := &world{setup: &s}
 	for c := range s.clients() {
-		if s.names[c] == "" {
-			s.names[c] = "a"
-		}
 		for _, letter := range s.names[c] {
 			w.places[c] = append(w.places[c], placeOf(letter))
 		}

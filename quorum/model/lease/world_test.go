@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -34,12 +35,12 @@ const (
 
 // setup is the bounds of a search.
 type setup struct {
-	names    [maxClients]string // the names of each client's lock, one letter each: "a" and "n" share a counter
-	attempts [maxClients]uint8  // of each client: 0, 1 or 2
+	names    [maxClients]string // the names of each client's lock, one letter each: "a" and "n" share a counter; "a" if none is said
+	attempts [maxClients]uint8  // of each client: 0, 1 or 2; one each of two clients if none is said
 	clock    clocks
-	tokens   bool // counters are kept; without them the states repeat, and a search covers all time
-	lease    int  // in ticks, of a grant and of a renewal
-	maxLease int  // in ticks, of an extension and of a quarantine
+	tokens   bool // counters are kept, as always with lying clocks; without them the states repeat, and a search covers all time
+	lease    int  // in ticks, of a grant and of a renewal; 0 is 1
+	maxLease int  // in ticks, of an extension and of a quarantine; at least lease
 	fixed    bool // leases are never renewed
 	minHold  int  // in ticks
 	maxHold  int  // in ticks
@@ -70,6 +71,19 @@ type setup struct {
 	refuses fakeredis.Refusals // what a master refuses after itRefuses, until it relents
 	single  bool               // one master; else three
 	failover
+}
+
+// complete sets what a setup does not say.
+func (s *setup) complete() {
+	if s.attempts == [maxClients]uint8{} {
+		s.attempts = [maxClients]uint8{1, 1}
+	}
+	for c := range s.clients() {
+		s.names[c] = cmp.Or(s.names[c], "a")
+	}
+	s.lease = max(s.lease, 1)
+	s.maxLease = max(s.maxLease, s.lease)
+	s.tokens = s.tokens || s.clock == lying
 }
 
 // faults is a set of what may happen to a master.
