@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -32,6 +31,7 @@ var (
 	pass     = flag.Duration("pass", 1500*time.Millisecond, "length of a round of handoffs")
 	held     = flag.Int("held", 10_000, "how many locks the process of one caller holds, each renewed every second")
 	checking = flag.Bool("check", false, "leave out what no budget needs")
+	since    = flag.Bool("since", true, "measure the library at the recorded commit, too")
 )
 
 func TestMain(m *testing.M) {
@@ -95,11 +95,15 @@ func BenchmarkLock(b *testing.B) {
 			for _, callers := range []int{1, 16, 64, 256} {
 				turns(b, fmt.Sprintf("callers=%d", callers), *rounds, all, func(b *testing.B, r *running) { r.pairs(b, callers, masters) })
 			}
-			away(b, masters)
+			faulty(b, masters)
+			crash(b, masters)
 			if n == 3 {
 				renewing(b, masters, all[0])
 			}
 			handoffs(b, masters, contending)
+			if *since {
+				sinceRecorded(b, fleet.URLs()[:n])
+			}
 		})
 	}
 }
@@ -109,26 +113,6 @@ func names(prefix string, n int) (all []string) {
 		all = append(all, fmt.Sprintf("%s:%d", prefix, i))
 	}
 	return all
-}
-
-// away measures one caller whose requests take 1 ms longer.
-func away(b *testing.B, masters []*redistest.Master) {
-	var urls []string
-	for _, m := range masters {
-		f, err := forward.New(m.Addr())
-		must(b, err)
-		b.Cleanup(f.Close)
-		f.DelayRequests(time.Millisecond, 0)
-		urls = append(urls, "redis://"+f.Addr()+"?name="+m.Addr())
-	}
-	var all []*running
-	for _, s := range sides[:2] {
-		o, err := s.open(urls, false)
-		must(b, err)
-		defer o.close()
-		all = append(all, &running{opened: o, side: s, names: names("bench:away:"+s.name, 4096)})
-	}
-	turns(b, "away", *rounds, all, func(b *testing.B, r *running) { r.pairs(b, 1, masters) })
 }
 
 // renewing measures one caller, alone and while its process holds other locks.
@@ -156,6 +140,13 @@ func renewing(b *testing.B, masters []*redistest.Master, one *running) {
 		measure(onePair)
 		each(func(i int) (err error) { locks[i], err = l.Lock(b.Context(), others[i]); return err })
 		time.Sleep(time.Second) // the renewals begin
+		before := look(b, masters)
+		time.Sleep(time.Second)
+		used := look(b, masters)
+		b.Run(fmt.Sprintf("renewal/lock=%s/round=%d", ours, round+1), func(b *testing.B) {
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric((used.masters-before.masters)/float64(*held), "masters-ns/renewal")
+		})
 		measure(ours)
 		each(func(i int) error {
 			err := locks[i].Unlock(b.Context())
@@ -183,15 +174,28 @@ func turns(b *testing.B, what string, rounds int, all []*running, do func(*testi
 
 // pairs locks and unlocks b.N uncontended names.
 func (r *running) pairs(b *testing.B, callers int, masters []*redistest.Master) {
-	took := make([]time.Duration, b.N)
-	var next, failed atomic.Int64
+	var left atomic.Int64
+	left.Store(int64(b.N))
 	before := look(b, masters)
 	b.ReportAllocs()
 	b.ResetTimer()
+	r.measure(b, callers, func() bool { return left.Add(-1) >= 0 })
+	b.StopTimer()
+	used := look(b, masters)
+	if r.name != etcds && r.name != postgres {
+		b.ReportMetric(float64(used.masters-before.masters)/float64(b.N), "masters-ns/op")
+		b.ReportMetric(float64(used.bytes-before.bytes)/float64(b.N), "wire-B/op")
+	}
+	b.ReportMetric(float64(used.callers-before.callers)/float64(b.N), "callers-ns/op")
+}
+
+// measure locks and unlocks uncontended names while goesOn, and reports how long the pairs took and which part failed.
+func (r *running) measure(b *testing.B, callers int, goesOn func() bool) {
+	took, failed := make([][]time.Duration, callers), atomic.Int64{}
 	var all sync.WaitGroup
-	for range min(callers, b.N) {
+	for c := range took {
 		all.Go(func() {
-			for i := int(next.Add(1)) - 1; i < b.N; i = int(next.Add(1)) - 1 {
+			for goesOn() {
 				began := time.Now()
 				lock, err := r.lock(b.Context(), r.names[int(r.turn.Add(1))%len(r.names)])
 				if err == nil {
@@ -200,20 +204,14 @@ func (r *running) pairs(b *testing.B, callers int, masters []*redistest.Master) 
 				if err != nil && failed.Add(1) == 1 {
 					b.Log(err)
 				}
-				took[i] = time.Since(began)
+				took[c] = append(took[c], time.Since(began))
 			}
 		})
 	}
 	all.Wait()
-	b.StopTimer()
-	used := look(b, masters)
-	percentiles(b, took)
-	b.ReportMetric(float64(failed.Load())/float64(b.N), "failed/op")
-	if r.name != etcds && r.name != postgres {
-		b.ReportMetric(float64(used.masters-before.masters)/float64(b.N), "masters-ns/op")
-		b.ReportMetric(float64(used.bytes-before.bytes)/float64(b.N), "wire-B/op")
-	}
-	b.ReportMetric(float64(used.callers-before.callers)/float64(b.N), "callers-ns/op")
+	pairs := slices.Concat(took...)
+	percentiles(b, pairs)
+	b.ReportMetric(float64(failed.Load())/float64(len(pairs)), "failed/op")
 }
 
 func percentiles(b *testing.B, took []time.Duration) {

@@ -41,6 +41,7 @@ var plans = []plan{
 
 // handoffs measures for how long a lock lies idle between two holders of different processes, compared with our uncontended pair.
 func handoffs(b *testing.B, masters []*redistest.Master, all []*running) {
+	floorOfHandoffs(b, masters)
 	pair := &running{opened: all[0].opened, side: side{name: onePair}, names: all[0].names}
 	all = append([]*running{pair}, all...)
 	for _, p := range plans {

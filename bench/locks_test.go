@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,8 +48,8 @@ type side struct {
 var sides = []side{
 	{ours, true, true, openOurs},
 	{redsyncs, true, true, openRedsync},
+	{redsyncDefaults, false, true, func(urls []string, _ bool) (opened, error) { return openRedsync(urls, true) }},
 	{noOp, false, true, openNoOp},
-	{bare, false, true, openBare},
 	{oneMaster, false, false, openRedislock},
 	{etcds, true, false, openEtcd},
 	{postgres, false, false, openPostgres},
@@ -83,7 +82,11 @@ func openOurs(urls []string, _ bool) (opened, error) {
 	if err != nil {
 		return opened{}, err
 	}
-	return opened{func(ctx context.Context, name string) (unlocker, error) { return l.Lock(ctx, name) }, l.Close}, nil
+	return lockerOpened(l), nil
+}
+
+func lockerOpened(l *quorum.Locker) opened {
+	return opened{func(ctx context.Context, name string) (unlocker, error) { return l.Lock(ctx, name) }, l.Close}
 }
 
 // openRedsync has redsync's defaults for waiting. Without contention it has its fastest settings: one try, and an answer
@@ -186,34 +189,16 @@ func openPostgres(urls []string, _ bool) (opened, error) {
 // openNoOp is the least cost of a pair: two fan-outs of a script that reads and writes no key, over our own pipelines.
 func openNoOp(urls []string, _ bool) (opened, error) {
 	nothing := scripts.Raise(nil, scripts.NewOwner("bench", 1), 1) // a token written back for no names
-	return openFloor(urls, func(*scripts.List, string) (lock, unlock scripts.Call) { return nothing, nothing })
-}
-
-// openBare is our scripts without the engine: no deadline, no context, no schedule, no rollback. It marks no master: the
-// library must have used them.
-func openBare(urls []string, _ bool) (opened, error) {
-	var number atomic.Uint64
-	return openFloor(urls, func(list *scripts.List, name string) (lock, unlock scripts.Call) {
-		names, owner := []scripts.Name{scripts.NewName(name)}, scripts.NewOwner("bench", number.Add(1))
-		return scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Depth: 1, List: list,
-			Lease: scripts.ToMillis(quorum.DefaultLease), Seed: uint64(time.Now().UnixMicro())}), scripts.Release(names, owner, 0)
-	})
-}
-
-func openFloor(urls []string, calls func(list *scripts.List, name string) (lock, unlock scripts.Call)) (opened, error) {
 	var nodes floor
-	var names []string
 	for _, url := range urls {
 		n, err := node.Open(url, node.WithoutQuarantine(), node.WithLogger(silent))
 		if err != nil {
 			return opened{}, errors.Join(err, nodes.close())
 		}
-		nodes, names = append(nodes, n), append(names, n.Name())
+		nodes = append(nodes, n)
 	}
-	list := scripts.NewList(names...)
 	return opened{func(ctx context.Context, name string) (unlocker, error) {
-		first, second := calls(list, name)
-		return unlock(func(ctx context.Context) error { return nodes.fanOut(ctx, name, second) }), nodes.fanOut(ctx, name, first)
+		return unlock(func(ctx context.Context) error { return nodes.fanOut(ctx, name, nothing) }), nodes.fanOut(ctx, name, nothing)
 	}, nodes.close}, nil
 }
 
@@ -253,12 +238,7 @@ func (f floor) fanOut(ctx context.Context, key string, call scripts.Call) error 
 // answers takes one fan-out's answers.
 type answers chan error
 
-func (a answers) Done(r pipeline.Result) {
-	if outcome := r.Reply.Acquire.Outcome; r.Err == nil && outcome != 0 && outcome != scripts.Granted { // 0 for a release and the no-op
-		r.Err = errors.New("bench: refused")
-	}
-	a <- r.Err
-}
+func (a answers) Done(r pipeline.Result) { a <- r.Err }
 
 const startBound = time.Minute
 

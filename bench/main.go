@@ -1,5 +1,5 @@
 // Bench judges the output of this module's benchmarks by the budgets. It writes a report, or fails if a budget is
-// missed by more than a third.
+// missed by more than its tolerance.
 package main
 
 import (
@@ -27,7 +27,7 @@ func run(from io.Reader, to io.Writer, root, revision string) error {
 	for _, l := range lines(found) {
 		fmt.Fprintln(to, l)
 		if l.failed() && root == "" {
-			errs = append(errs, fmt.Errorf("bench: worse than its budget by more than a third: %v", l))
+			errs = append(errs, fmt.Errorf("bench: worse than its budget by more than its tolerance: %v", l))
 		}
 	}
 	if root != "" && err == nil {

@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/quorumlock/quorumlock/quorum"
 )
 
 type report struct {
@@ -70,46 +72,89 @@ func (r report) String() string {
 			met++
 		}
 	}
-	fmt.Fprintf(&b, "\n%d of %d budgets met.\n\n## Compared with other locks\n\nN=3:\n\n%s\nN=5:\n\n%s\n%s", met, len(all), r.table(3, true), r.table(5, true), method)
+	fmt.Fprintf(&b, "\n%d of %d budgets met.\n", met, len(all))
+	for _, n := range []int{3, 5} {
+		fmt.Fprintf(&b, "\n## %d masters\n\n%s\n%s\n%s", n, r.faults(n), r.table(n), r.costs(n))
+	}
+	b.WriteString("\n" + method)
 	return b.String()
 }
 
 func (r report) readme() string {
-	return fmt.Sprintf("%s\n[Measured](docs/reports/bench.md#how-it-is-measured) %s on %d CPUs, shared by callers and servers: "+
-		"3 servers each, 1 for bsm/redislock; %s; %s. Load average before: %s.\n",
-		r.table(3, false), time.Now().UTC().Format("2006-01-02"), runtime.NumCPU(), r.facts["etcd"], r.facts[postgres], r.facts["load average before"])
+	return fmt.Sprintf("%s\n[Measured](docs/reports/bench.md#how-it-is-measured) %s, one caller, 3 masters 1 ms away. On loopback, 256 callers lock "+
+		"and unlock %s (go-redsync %s, etcd %s).\n", r.faults(3), time.Now().UTC().Format("2006-01-02"),
+		r.perSecond(3, "callers=256", ours), r.perSecond(3, "callers=256", redsyncDefaults), r.perSecond(3, "callers=256", etcds))
 }
 
-// table compares our lock with others, by all figures or by those for README. A cell of what was not measured is empty.
-func (r report) table(n int, isWhole bool) string {
+// faults compares how long a pair takes where masters are away, with faults and without.
+func (r report) faults(n int) string {
 	var b strings.Builder
-	b.WriteString("| lock and unlock | quorumlock | go-redsync | bsm/redislock | etcd | PostgreSQL | quorumlock : etcd |\n|---|---|---|---|---|---|---|\n")
-	for _, row := range []struct{ what, of, unit string }{
-		{"1 caller", "callers=1", "ns/op"},
-		{"16 callers", "callers=16", "ns/op"},
-		{"64 callers", "callers=64", "ns/op"},
-		{"256 callers", "callers=256", "ns/op"},
-		{"contended: idle between two holders, p50", "crowd", "p50-ns"},
-		{"the same, p99", "crowd", "p99-ns"},
+	b.WriteString("| lock and unlock, p50 and p99 | quorumlock | go-redsync | go-redsync, fail-fast |\n|---|---|---|---|\n")
+	for _, row := range []struct{ what, of string }{
+		{"all masters well", "away"},
+		{"one 20 ms slower", "slow"},
+		{"1 of 100 requests 20 ms late", "jitter"},
+		{"one frozen", "frozen"},
+		{"one dead", "dead"},
+		{"one restarting", "restarting"},
+		{"masters 0, 10 and 30 ms away", "regions"},
+		{"the same, 5 callers", "regions-5"},
 	} {
-		if (row.of == "callers=16" || row.of == "callers=64") && !isWhole {
-			continue
-		}
 		fmt.Fprintf(&b, "| %s |", row.what)
-		for _, lock := range []string{ours, redsyncs, oneMaster, etcds, postgres} {
-			value := median(r.results[place{n, row.of, lock, row.unit}])
-			if text := figure(row.unit, value); row.unit != "ns/op" || text == "" {
-				fmt.Fprintf(&b, " %s |", text)
-			} else {
-				fmt.Fprintf(&b, " %.0f/s |", float64(time.Second)/value)
-			}
+		for _, lock := range []string{ours, redsyncDefaults, redsyncs} {
+			fmt.Fprintf(&b, " %s, %s |", millis(median(r.results[place{n, row.of, lock, "p50-ns"}])), millis(median(r.results[place{n, row.of, lock, "p99-ns"}])))
 		}
-		times := ratio(r.results[place{n, row.of, etcds, row.unit}], r.results[place{n, row.of, ours, row.unit}])
-		if math.IsNaN(times) {
-			b.WriteString(" |\n")
-		} else {
-			fmt.Fprintf(&b, " %.1f × as fast |\n", times)
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "| the holder crashed: idle after its lease | %s | %s | |\n",
+		millis(median(r.results[place{n, "crash", ours, "idle-ns"}])), millis(median(r.results[place{n, "crash", redsyncs, "idle-ns"}])))
+	return b.String()
+}
+
+func millis(ns float64) string { return fmt.Sprintf("%.1f ms", ns/1e6) }
+
+// table compares our lock with others on loopback. A cell of what was not measured is empty.
+func (r report) table(n int) string {
+	var b strings.Builder
+	b.WriteString("| lock and unlock on loopback | quorumlock | go-redsync | go-redsync, fail-fast | bsm/redislock | etcd | PostgreSQL |\n|---|---|---|---|---|---|---|\n")
+	locks := []string{ours, redsyncDefaults, redsyncs, oneMaster, etcds, postgres}
+	for _, callers := range []int{1, 16, 64, 256} {
+		fmt.Fprintf(&b, "| %d callers |", callers)
+		for _, lock := range locks {
+			fmt.Fprintf(&b, " %s |", r.perSecond(n, fmt.Sprint("callers=", callers), lock))
 		}
+		b.WriteString("\n")
+	}
+	for _, unit := range []string{"p50", "p99"} {
+		fmt.Fprintf(&b, "| contended: idle between two holders, %s | %s | %s | | | %s | |\n", unit, r.handoff(n, ours, unit), r.handoff(n, redsyncs, unit), r.handoff(n, etcds, unit))
+	}
+	return b.String()
+}
+
+func (r report) handoff(n int, lock, part string) string {
+	return figure("ns", median(r.results[place{n, "crowd", lock, part + "-ns"}]))
+}
+
+func (r report) perSecond(n int, of, lock string) string {
+	value := median(r.results[place{n, of, lock, "ns/op"}])
+	if math.IsNaN(value) {
+		return ""
+	}
+	return fmt.Sprintf("%.0f/s", float64(time.Second)/value)
+}
+
+// costs is the processor time of all masters.
+func (r report) costs(n int) string {
+	var b strings.Builder
+	b.WriteString("| processor time of all masters | quorumlock | go-redsync, fail-fast |\n|---|---|---|\n")
+	for _, callers := range []int{1, 16, 256} {
+		of := fmt.Sprint("callers=", callers)
+		fmt.Fprintf(&b, "| a pair, %d callers | %s | %s |\n", callers, figure("ns", median(r.results[place{n, of, ours, "masters-ns/op"}])),
+			figure("ns", median(r.results[place{n, of, redsyncs, "masters-ns/op"}])))
+	}
+	if renewal := median(r.results[place{n, "renewal", ours, "masters-ns/renewal"}]); !math.IsNaN(renewal) {
+		const anHour = float64(time.Hour / (quorum.DefaultLease / 3))
+		fmt.Fprintf(&b, "| a held lock for an hour, at the default lease | %s | |\n", figure("ns", renewal*anHour))
 	}
 	return b.String()
 }

@@ -18,7 +18,7 @@ import (
 func TestSmoke(t *testing.T) {
 	t.Parallel()
 	redistest.Need(t)
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$", "-test.bench=/n=3", "-test.benchtime=1x", "-rounds=1", "-pass=700ms", "-held=10")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$", "-test.bench=/n=3", "-test.benchtime=1x", "-rounds=1", "-pass=700ms", "-held=10", "-since=false")
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
 	if err != nil {
@@ -27,7 +27,7 @@ func TestSmoke(t *testing.T) {
 	found, facts, err := read(bytes.NewReader(out))
 	must(t, err)
 	for _, l := range lines(found) {
-		testkit.Check(t, l.n != 3 || !math.IsNaN(l.value()), "not measured: %v\n%s", l, out)
+		testkit.Check(t, l.n != 3 || l.lock == recorded || !math.IsNaN(l.value()), "not measured: %v\n%s", l, out)
 	}
 
 	root := t.TempDir()
@@ -41,7 +41,7 @@ func TestSmoke(t *testing.T) {
 	page := testkit.Read(t, filepath.Join(root, "docs/reports/bench.md"))
 	above, _, _ := strings.Cut(before, figuresBegin)
 	_, below, _ := strings.Cut(before, figuresEnd)
-	whole, short := report{results: found}.table(3, true), report{results: found}.table(3, false)
+	whole, short := report{results: found}.table(3), report{results: found}.faults(3)
 	testkit.Check(t, strings.HasPrefix(readme, above) && strings.HasSuffix(readme, below) &&
 		strings.Contains(readme, short) == (facts["etcd"] != "" && facts[postgres] != ""), "README: %s", readme)
 	testkit.Check(t, strings.Contains(page, whole) && strings.Contains(page, "budgets met") && !strings.Contains(page, "NaN/s"),
@@ -72,6 +72,7 @@ func TestVerdict(t *testing.T) {
 		"the rounds' own ratios":     {budgetOf(1, 9, 1), "MET", false},
 		"not measured":               {budgetOf(), "NOT MET", true},
 		"no number":                  {budgetOf(math.NaN()), "NOT MET", true},
+		"slower than recorded":       {line{budget: budget{lock: recorded, most: both(1)}, n: 3, ours: []float64{112}, theirs: []float64{100}}, "NOT MET", true},
 		"nothing to compare with":    {line{budget: budget{most: both(20)}, n: 3, ours: []float64{19}}, "MET", false},
 	} {
 		testkit.Check(t, c.line.verdict() == c.want && c.line.failed() == c.failed,

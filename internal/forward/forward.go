@@ -45,6 +45,8 @@ func (f *Forward) locked(do func()) {
 type way struct {
 	loses           bool
 	latency, jitter time.Duration
+	part            float64 // of all chunks; they take extra longer
+	extra           time.Duration
 }
 
 // New forwards from a free port of 127.0.0.1.
@@ -89,6 +91,11 @@ func (f *Forward) LoseReplies() { f.locked(func() { f.replies.loses = true }) }
 // DelayRequests delays what clients say by latency, give or take jitter.
 func (f *Forward) DelayRequests(latency, jitter time.Duration) {
 	f.locked(func() { f.requests.latency, f.requests.jitter = latency, jitter })
+}
+
+// DelaySome delays a part of what clients say, and what follows it, by extra more.
+func (f *Forward) DelaySome(part float64, extra time.Duration) {
+	f.locked(func() { f.requests.part, f.requests.extra = part, extra })
 }
 
 // Hold holds back, in both directions, what connections carry whose clients began with a text with this word: all
@@ -202,8 +209,12 @@ func (f *Forward) copy(to, from net.Conn, by *way, of *link) {
 		})
 		f.waitWhileHeld(of)
 		f.locked(func() { now = *by })
-		if now.latency > 0 {
-			time.Sleep(time.Until(c.came.Add(now.latency + time.Duration((2*rand.Float64()-1)*float64(now.jitter)))))
+		delay := now.latency + time.Duration((2*rand.Float64()-1)*float64(now.jitter))
+		if rand.Float64() < now.part {
+			delay += now.extra
+		}
+		if delay > 0 {
+			time.Sleep(time.Until(c.came.Add(delay)))
 			f.locked(func() { now = *by })
 		}
 		if now.loses {
