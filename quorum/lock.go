@@ -24,8 +24,9 @@ type Lock struct {
 	set    *settings // with which the lock was acquired
 	first  *Lock     // the handle that acquired the lock
 	names  []string
-	slots  []int // of the semaphore names[0]; nil for a lock that is no slot
-	outer  *Lock // the innermost handle in the context given to Lock
+	one    [1]string // room for the usual number of names
+	slots  []int     // of the semaphore names[0]; nil for a lock that is no slot
+	outer  *Lock     // the innermost handle in the context given to Lock
 	scope  lockContext
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -50,7 +51,7 @@ func (c *core) newLock(ctx context.Context, set *settings, what target) *Lock {
 
 // setNames copies the names, which are the caller's.
 func (l *Lock) setNames(names []string) {
-	l.names = slices.Clone(names)
+	l.names = append(l.one[:0], names...)
 }
 
 // setContext sets the parent of the lock's context: the one given to Lock.

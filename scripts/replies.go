@@ -82,6 +82,9 @@ func (r Reply) ShowsMarker() (m Marker, shows, isOwn bool) {
 	} else if r.Mark != nil && r.Mark.Written {
 		seen.Marker = r.Mark.Marker
 	}
+	if seen.Marker == "" {
+		return m, false, false
+	}
 	m, err := ParseMarker(seen.Marker)
 	return m, err == nil, err == nil && (r.Mark != nil || m.Run == seen.Process.Run)
 }

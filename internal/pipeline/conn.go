@@ -111,7 +111,8 @@ func (c *Conn) note(reply scripts.Reply) {
 	if m.IsCanonical() {
 		c.spelled.Store(nil)
 	} else {
-		c.spelled.Store(&m)
+		spelled := m // replies that show none allocate nothing
+		c.spelled.Store(&spelled)
 	}
 }
 

@@ -15,7 +15,7 @@ var ErrStray = errors.New("a reply came that nobody had asked for: a proxy that 
 // when one is there before its command is written. The latter shows only on a socket without TLS. A connection that
 // subscribes gets messages: what comes over it is not counted from then on. Replies are limited as by [LimitReplies].
 func RefuseStrays(c net.Conn) net.Conn {
-	s := &strictConn{limitedConn: LimitReplies(DeferDeadlines(c)).(*limitedConn), socket: c}
+	s := &strictConn{limitedConn: LimitReplies(DeferDeadlines(c)).(*limitedConn), isReadable: readable(c)}
 	s.replied = func() { s.replies.Add(1) }
 	return s
 }
@@ -23,7 +23,7 @@ func RefuseStrays(c net.Conn) net.Conn {
 // strictConn is written to by one goroutine at a time, and read by one.
 type strictConn struct {
 	*limitedConn
-	socket            net.Conn
+	isReadable        func() bool // see readable
 	commands, replies atomic.Int64
 	subscribes        atomic.Bool
 
@@ -49,7 +49,7 @@ func (s *strictConn) Read(p []byte) (int, error) {
 
 func (s *strictConn) Write(p []byte) (int, error) {
 	// Before its first reply a server may say why it hangs up.
-	if replies := s.replies.Load(); replies > 0 && replies == s.commands.Load() && !s.subscribes.Load() && isReadable(s.socket) {
+	if replies := s.replies.Load(); replies > 0 && replies == s.commands.Load() && !s.subscribes.Load() && s.isReadable() {
 		return 0, ErrStray
 	}
 	s.parse(p) // before the reply can come

@@ -4,5 +4,5 @@ package redisconn
 
 import "net"
 
-// isReadable is not known on this system.
-func isReadable(net.Conn) bool { return false }
+// readable knows nothing on this system.
+func readable(net.Conn) func() bool { return func() bool { return false } }

@@ -29,7 +29,7 @@ func proxied(t *testing.T) (client redis.Conn, socket, server net.Conn) {
 
 func awaitReadable(t *testing.T, socket net.Conn) {
 	t.Helper()
-	testkit.Check(t, poll.Until(5*time.Second, func() bool { return isReadable(socket) }), "nothing has arrived")
+	testkit.Check(t, poll.Until(5*time.Second, readable(socket)), "nothing has arrived")
 }
 
 // A reply that nobody asked for ends the connection before the next command could take it for its own.

@@ -7,8 +7,10 @@ import (
 	"syscall"
 )
 
-// isReadable reports whether unread bytes have arrived at a socket; false if c has no socket.
-func isReadable(c net.Conn) (readable bool) {
+// readable returns a function that reports whether unread bytes have arrived at a socket; false if c has no socket. One
+// goroutine at a time may call it. It allocates nothing: a connection calls it for each write.
+func readable(c net.Conn) func() bool {
+	no := func() bool { return false }
 	var socket syscall.Conn
 	switch c := c.(type) { // a connection that contains one of these may decrypt what arrives there
 	case *net.TCPConn:
@@ -16,16 +18,21 @@ func isReadable(c net.Conn) (readable bool) {
 	case *net.UnixConn:
 		socket = c
 	default:
-		return false
+		return no
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {
-		return false
+		return no
 	}
 	var first [1]byte
-	_ = raw.Control(func(fd uintptr) {
+	var found bool
+	peek := func(fd uintptr) {
 		n, _, err := syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		readable = err == nil && n > 0
-	})
-	return readable
+		found = err == nil && n > 0
+	}
+	return func() bool {
+		found = false
+		_ = raw.Control(peek)
+		return found
+	}
 }

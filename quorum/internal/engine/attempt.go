@@ -21,6 +21,7 @@ type attempt struct {
 	hold     *Hold
 	call     scripts.Call // the request for a grant
 	requests []grantRequest
+	room     [usualNodes]grantRequest
 	probe    int           // the node that is asked first by ProbeFirst; −1 for the node of the names
 	decided  chan struct{} // closed when the outcome is certain
 
@@ -103,7 +104,7 @@ func (e *Engine) unlisted(refusals []error, approach waiting.Approach) *Outcome 
 
 func newAttempt(h *Hold, probe int) *attempt {
 	a := &attempt{hold: h, probe: probe, decided: make(chan struct{})}
-	a.requests = make([]grantRequest, len(h.members))
+	a.requests = few(a.room[:], len(h.members))
 	for i := range a.requests {
 		a.requests[i].request = request{hold: h, attempt: a}
 	}

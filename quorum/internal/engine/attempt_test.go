@@ -187,6 +187,15 @@ func TestTheLeaseLearnsThatARequestWasResent(t *testing.T) {
 	}
 }
 
+// A tally has room for the receivers of five nodes, and makes the others'.
+func TestATallyReceivesFromEachNode(t *testing.T) {
+	tally, all := newTally(7, 4), map[*releaseReply]bool{}
+	for node := range 7 {
+		all[tally.receiver(node)] = true
+	}
+	testkit.Check(t, len(all) == 7 && !all[nil], "%d receivers", len(all))
+}
+
 // A release counts as heard by the fewest connections that heard it on a node that had the lock.
 func TestTallyCountsTheFewestThatHeard(t *testing.T) {
 	for _, c := range []struct {

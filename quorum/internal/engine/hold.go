@@ -61,6 +61,23 @@ type Hold struct {
 	ended     error     // of Events.Ending, or nil. Invariant: not nil once the lock has ended
 	postponed bool      // its renewal is due at entry.At, and is not put off again
 	attempt   *attempt  // Invariant: nil once it has become a lock
+
+	// Room for the usual numbers: see few.
+	room struct {
+		names   [1]scripts.Name
+		votes   [usualNodes]lease.Vote
+		members [usualNodes]member
+	}
+}
+
+const usualNodes = 5
+
+// few returns n zero values, in the room if they are no more than there is room for: one allocation less for each lock.
+func few[T any](room []T, n int) []T {
+	if n > len(room) {
+		return make([]T, n)
+	}
+	return room[:n]
 }
 
 // Handle is one entry into a hold: the first acquired the lock, the others entered it again.
@@ -120,14 +137,14 @@ type member struct {
 func (h *Hold) Init(e *Engine, terms *Terms, names []string, predecessor *scripts.Owner, user User) {
 	h.engine, h.terms, h.predecessor = e, terms, predecessor
 	h.owner = e.newOwner()
-	h.lease.Init(&terms.Terms, make([]lease.Vote, len(e.Nodes)))
-	h.names = make([]scripts.Name, 0, len(names))
-	for _, name := range names {
-		h.names = append(h.names, scripts.NewName(name))
+	h.lease.Init(&terms.Terms, few(h.room.votes[:], len(e.Nodes)))
+	h.names = few(h.room.names[:], len(names))
+	for i, name := range names {
+		h.names[i] = scripts.NewName(name)
 	}
 	h.entry.Owner = h
 	h.first.hold, h.first.user, h.first.depth = h, user, 1
-	h.members = make([]member, len(e.Nodes))
+	h.members = few(h.room.members[:], len(e.Nodes))
 	for i := range h.members {
 		h.members[i].hold, h.members[i].node = h, i
 	}

@@ -72,7 +72,8 @@ func (h *Hold) sendRelease(c lease.Command, call scripts.Call, t *Tally) {
 		return
 	}
 	h.engine.background.add()
-	r := &releaseReply{tally: t, hold: h, node: c.Master}
+	r := t.receiver(c.Master)
+	*r = releaseReply{tally: t, hold: h, node: c.Master}
 	if err := h.pipe(c.Master).Start(call, footprint, r); err != nil {
 		r.Done(pipeline.Result{Err: err})
 	}

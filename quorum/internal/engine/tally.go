@@ -26,6 +26,8 @@ type Tally struct {
 	found  bool   // on some node
 	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found; −1 if one could not publish
 	failed []error
+
+	room [usualNodes]releaseReply // the receivers of a release, by node
 }
 
 // nodeReply is one node's reply, as a tally counts it.
@@ -49,6 +51,14 @@ func newTallyOfAll(nodes int) *Tally {
 	t := newTally(nodes, nodes)
 	t.all = true
 	return t
+}
+
+// receiver returns the receiver of a node's reply to a release, to be set.
+func (t *Tally) receiver(node int) *releaseReply {
+	if t == nil || node >= len(t.room) {
+		return new(releaseReply)
+	}
+	return &t.room[node]
 }
 
 func (t *Tally) add(node int, a nodeReply) {
