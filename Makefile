@@ -147,18 +147,18 @@ test-chaos-failovers:
 # Masters are containers where there is a container engine, else processes. The report says which. Those that fail over are
 # processes, and have a report of their own.
 FAILOVERS := '^Test(Chaos|Controls)$$/^failover:'
-chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos*, docs/reports/failovers.md, and pages with a picture of each to chaos/ (45 minutes)
+chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos* and docs/reports/failovers.md (45 minutes)
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -skip $(FAILOVERS) -chaos.report=$(CURDIR)/docs/reports/chaos.md \
-		-chaos.pair=$(CURDIR)/docs/reports -chaos.html=$(CURDIR)/chaos/index.html -chaos.revision="$$(git describe --always --dirty)"
+		-chaos.pair=$(CURDIR)/docs/reports -chaos.revision="$$(git describe --always --dirty)"
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -run $(FAILOVERS) -chaos.report=$(CURDIR)/docs/reports/failovers.md \
-		-chaos.html=$(CURDIR)/chaos/failovers.html -chaos.revision="$$(git describe --always --dirty)"
+		-chaos.revision="$$(git describe --always --dirty)"
 
 # These take too long for every change: deeper searches (about an hour, some GB), many seeds of the simulation,
 # five minutes of each random walk, fuzzing, and what no test notices when it is left out.
 soak: redis-server ## the same claims, for hours
 	$(GO) test -timeout 90m -v -run 'TestProtocol|TestSearch' ./quorum/model/lease ./quorum/model/membership ./quorum/model/shell -model.deep
 	cd integration && GOGC=400 $(GO) test -timeout 90m ./sim -sim.seeds=20000 -sim.semaphores=5000 -sim.readers=5000 -sim.handovers=5000 -sim.replays=200
-	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/(random walk|walk of two operators|failover: walk|failover: wild walk|failover: two replicas, wild walk)' -chaos.full -chaos.walk=5m
+	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/(random walk|walk of two operators|failover: wild walk|failover: two replicas, wild walk)' -chaos.full -chaos.walk=5m
 	$(GO) test -timeout 90m -v -run TestDifferential ./internal/fakeredis -differential.steps=1000000
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 5m ./scripts
 	$(GO) test -run '^$$' -fuzz FuzzNames -fuzztime 2m ./scripts

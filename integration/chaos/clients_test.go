@@ -74,7 +74,7 @@ func restartingClients(r *run) {
 	for range 16 {
 		at := r.rng.IntN(size)
 		if r.rng.IntN(4) == 0 {
-			r.happened(ofClient(alive[at]), "end in good order", "client %d", alive[at].plan.Client)
+			r.happened("end in good order", "client %d", alive[at].plan.Client)
 			alive[at].order(contender.Stop)
 		} else {
 			r.killClient(alive[at])

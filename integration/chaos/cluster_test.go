@@ -49,7 +49,9 @@ func (s scenario) start(r *run) *cluster {
 	}
 	kit := lab.backend.Start(r.t, r.n+s.spares, set)
 	c := &cluster{Cluster: kit, stage: backstage.Of(kit), query: func(url string) string { return url }}
-	c.Notes.Tracks = &timeline.Recorder{Now: now}
+	if r.result.isDrawn() {
+		c.Notes.Tracks = &timeline.Recorder{Now: now}
+	}
 	if s.replicas > 0 {
 		query := failoverQuery(r.kind, s.replicas)
 		c.query = func(url string) string { return strings.Replace(url, failoverQuery(library, s.replicas), query, 1) }
@@ -89,18 +91,12 @@ func pick(all []string, places []int, as func(string) string) (some []string) {
 // memberName is the name of the master in a place.
 func memberName(i int) string { return fmt.Sprintf("master-%d", i) }
 
-// The parties, as rows of the picture: what goes on on a path between clients and a master is in a row below the master's.
-func ofMaster(i int) string     { return memberName(i) }
-func ofClient(w *worker) string { return fmt.Sprintf("client %d", w.plan.Client) }
-
-const nobody = ""
-
-// happened notes a fault that is not the kit's, for the log, the report and the picture.
-func (c *cluster) happened(whose string, kind, format string, args ...any) {
+// happened notes a fault that is not the kit's, for the log and the report.
+func (c *cluster) happened(kind, format string, args ...any) {
 	if os.Getenv(panicAt) == kind {
 		defer func() { go panic("asked for") }() // in a goroutine of its own, where no recover stops it
 	}
-	c.Notes.Happened(whose, kind, kind+" "+format, args...)
+	c.Notes.Happened("", kind, kind+" "+format, args...)
 }
 
 // keys lists the locks on all masters: every key that is not the library's own.

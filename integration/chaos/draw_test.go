@@ -4,25 +4,21 @@ package chaos
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
-	"html/template"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
-	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/node"
 	operators "github.com/quorumlock/quorumlock/quorum/operator"
 )
 
-// The README's pair: the same schedule with redsync, and with the library.
+// The README's pair of pictures: the same schedule with redsync, and with the library.
 const (
 	pairScenario = "restart amnesia between two holders"
 	pairMasters  = 3
@@ -31,55 +27,51 @@ const (
 
 func now() time.Duration { return time.Duration(contender.Now()) }
 
-// pairFile returns the name of the file of one of the pair.
-func pairFile(kind string) string { return "chaos-" + shownKind(kind) + ".svg" }
-
-// drawing reports whether somebody wants pictures.
-func drawing() bool { return *pageTo != "" || *pairTo != "" }
-
-// marked reports whether contenders of the kind mark their masters, and get fencing tokens.
-func marked(kind string) bool { return kind != redsync && kind != "counting" }
-
-// shownKind is the name of a kind of contender in titles and files.
-func shownKind(kind string) string {
-	if marked(kind) {
-		return strings.TrimSuffix("quorumlock-"+kind, "-"+library)
+// shown is the name of a kind of the pair in titles and files.
+func shown(kind string) string {
+	if kind == library {
+		return "quorumlock"
 	}
 	return kind
 }
 
-// draw returns the picture of what was done to masters and clients, and of the events that were judged.
+func pairFile(kind string) string { return "chaos-" + shown(kind) + ".svg" }
+
+// isDrawn reports whether the run may be one of the pair.
+func (r *result) isDrawn() bool {
+	return *pairTo != "" && r.Scenario == pairScenario && r.Masters == pairMasters && (r.Kind == library || r.Kind == redsync)
+}
+
+// draw returns the picture of what was done to the masters, and of the events that were judged.
 func (r *run) draw(events []history.Event) *timeline.Picture {
-	p := &timeline.Picture{Title: fmt.Sprintf("%s: %s, %d masters", shownKind(r.kind), r.result.Scenario, r.n), Slots: r.slots}
+	p := &timeline.Picture{Title: fmt.Sprintf("%s: %s, %d masters", shown(r.kind), r.result.Scenario, r.n)}
 	for i := range r.Servers {
-		rows := r.Notes.Tracks.Rows(ofMaster(i))
+		rows := r.Notes.Tracks.Rows(memberName(i))
 		rows[0].Spans = append(rows[0].Spans, timeline.Span{From: time.Duration(contender.At(r.playing)), To: timeline.Open,
-			State: timeline.Up}) // also of masters that nobody watches
+			State: timeline.Up}) // also of redsync's masters, which nobody watches
 		p.Rows = append(p.Rows, rows...)
 	}
 	for _, w := range r.workers {
-		rows := r.Notes.Tracks.Rows(ofClient(w))
-		waited(&rows[0], w)
-		rows[0].Spans = append(rows[0].Spans, held(events, r.slots, w.plan)...)
+		row := timeline.Row{Label: fmt.Sprintf("client %d", w.plan.Client), Spans: held(events, w.plan)}
+		waited(&row, w)
 		for _, p := range r.paths {
 			if slices.Contains(p.urls(), w.plan.URLs[0]) {
-				rows[0].Label += " (" + p.group + ")"
+				row.Label += " (" + p.group + ")"
 			}
 		}
-		p.Rows = append(p.Rows, rows...)
+		p.Rows = append(p.Rows, row)
 	}
 	return p
 }
 
 // held returns a client's holds, and the times in which it held alongside another one, as package history judges them.
-func held(events []history.Event, slots int, by contender.Plan) (all []timeline.Span) {
+func held(events []history.Event, by contender.Plan) (all []timeline.Span) {
 	span := func(of history.Held, from, to int64, state timeline.State) {
 		if of.Client != by.Client {
 			return
 		}
-		s := timeline.Span{From: time.Duration(from), To: time.Duration(to), State: state,
-			Text: strings.TrimSpace(strings.TrimPrefix(of.Name, name))}
-		if marked(by.Kind) { // else the clock stands in for a token
+		s := timeline.Span{From: time.Duration(from), To: time.Duration(to), State: state}
+		if by.Kind == library { // redsync has no tokens
 			s.Token = of.Token
 		}
 		all = append(all, s)
@@ -87,11 +79,7 @@ func held(events []history.Event, slots int, by contender.Plan) (all []timeline.
 	for _, of := range history.Holds(events) {
 		span(of, of.From, of.To, timeline.Holds)
 	}
-	overlaps := history.Overlaps(events)
-	if slots > 0 {
-		overlaps = append(overlaps, history.Crowds(events, slots)...)
-	}
-	for _, o := range overlaps {
+	for _, o := range history.Overlaps(events) {
 		for _, of := range o.Holds {
 			span(of, o.From, o.To, timeline.Clash)
 		}
@@ -101,6 +89,10 @@ func held(events []history.Event, slots int, by contender.Plan) (all []timeline.
 
 // waited adds what a client went through by its own reports: when it waited, what it lost.
 func waited(row *timeline.Row, w *worker) {
+	late := "late write"
+	if w.plan.Kind == library {
+		late = "stale token refused"
+	}
 	for _, p := range w.all() {
 		at := time.Duration(p.At)
 		switch p.Did {
@@ -109,107 +101,58 @@ func waited(row *timeline.Row, w *worker) {
 		case contender.Lost:
 			row.Marks = append(row.Marks, timeline.Mark{At: at, Text: "lost"})
 		case contender.Stale:
-			text := "stale token refused"
-			if !marked(w.plan.Kind) {
-				text = "late write"
-			}
-			row.Marks = append(row.Marks, timeline.Mark{At: at, Text: text})
+			row.Marks = append(row.Marks, timeline.Mark{At: at, Text: late})
 		}
 	}
 }
 
-//go:embed page.html.tmpl
-var pageText string
-
-// writePictures writes the pictures that are wanted.
-func (r *report) writePictures() error {
-	r.mu.Lock()
-	drawn := slices.DeleteFunc(slices.Clone(r.results), func(one *result) bool { return one.Picture == nil })
-	r.mu.Unlock()
-	var errs []error
-	if *pageTo != "" {
-		errs = append(errs, os.MkdirAll(filepath.Dir(*pageTo), 0o755), writePage(*pageTo, drawn))
-	}
+// writePair writes the pictures, if there are both.
+func (r *report) writePair() (err error) {
 	for _, one := range r.pair() {
-		errs = append(errs, os.MkdirAll(*pairTo, 0o755),
+		err = errors.Join(err, os.MkdirAll(*pairTo, 0o755),
 			os.WriteFile(filepath.Join(*pairTo, pairFile(one.Kind)), []byte(one.Picture.SVG()), 0o644))
 	}
-	return errors.Join(errs...)
+	return err
 }
 
-// pair returns the README's results: redsync's, which must have done harm, and the library's, which
-// must not. It returns none unless both were played so.
+// pair returns the last result of redsync that did harm, and the last of the library that did none; or none unless there
+// are both.
 func (r *report) pair() []*result {
-	if *pairTo == "" {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	last := func(kind string, harm bool) int {
-		for i, one := range slices.Backward(r.results) {
-			if one.Picture != nil && one.Scenario == pairScenario && one.Masters == pairMasters &&
-				one.Kind == kind && doubleHold(one) == harm {
-				return i
-			}
+	var theirs, own *result
+	for _, one := range r.results {
+		switch {
+		case one.Picture == nil:
+		case one.Kind == redsync && doubleHold(one):
+			theirs = one
+		case one.Kind == library && !doubleHold(one):
+			own = one
 		}
-		return -1
 	}
-	theirs, own := last(redsync, true), last(library, false)
-	if theirs < 0 || own < 0 {
+	if theirs == nil || own == nil {
 		return nil
 	}
-	return []*result{r.results[theirs], r.results[own]}
-}
-
-// writePage writes a page with the pictures.
-func writePage(path string, drawn []*result) error {
-	page, err := template.New("page").Parse(pageText)
-	if err != nil {
-		return err
-	}
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(page.Execute(f, map[string]any{"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"),
-		"Revision": *revision, "Machine": machine(), "Masters": backstage.OfBackend(lab.backend).Kind, "Seed": *seed, "Every": watchEvery,
-		"Results": drawn}), f.Close())
-}
-
-// SVG and Shows are for the page.
-func (r *result) SVG() template.HTML { return template.HTML(r.Picture.SVG()) } // it escapes texts
-
-func (r *result) Shows() string {
-	all := scenarios()
-	return all[slices.IndexFunc(all, func(s scenario) bool { return s.name == r.Scenario })].shows
+	return []*result{theirs, own}
 }
 
 // watchEvery is how often a master is asked.
 const watchEvery = 100 * time.Millisecond
 
-// watch asks each master, by connections of its own, whether it is in quarantine, and which list it has, until
-// the returned function is called. It writes nothing. While a master does not answer, what it said last stands:
-// the faults cover that.
+// watch notes, until the returned function is called, when each master is in quarantine, as it says itself. While it
+// does not answer, what it said last stands: the faults cover that.
 func (r *run) watch() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	for i := range r.Servers {
 		r.watching.Go(func() {
 			every := time.NewTicker(watchEvery)
 			defer every.Stop()
-			said := timeline.Span{State: timeline.Up, Text: "up"}
-			r.Notes.Tracks.Add(ofMaster(i), said)
-			for last := now(); ctx.Err() == nil; {
-				if next, err := r.ask(ctx, i); err == nil && next != said {
-					r.Notes.Tracks.End(ofMaster(i), said.Text)
-					said = next
-					// An empty master must not look up until it is asked: the last fault may have caused the change.
-					next.From = last
-					if marks := r.Notes.Tracks.Rows(ofMaster(i))[0].Marks; len(marks) > 0 {
-						next.From = max(last, marks[len(marks)-1].At)
+			for was, last := false, now(); ctx.Err() == nil; last = now() {
+				if is, err := r.isQuarantined(ctx, i); err == nil && is != was {
+					if was = is; is { // since the restart, if there was one since the last look
+						r.Notes.Tracks.Add(memberName(i), timeline.Span{From: last, State: timeline.Quarantine, Text: "quarantine"})
+					} else {
+						r.Notes.Tracks.End(memberName(i), "quarantine")
 					}
-					r.Notes.Tracks.Add(ofMaster(i), next)
 				}
-				last = now()
 				select {
 				case <-ctx.Done():
 				case <-every.C:
@@ -223,30 +166,14 @@ func (r *run) watch() (end func()) {
 	}
 }
 
-// ask returns what a master says of itself.
-func (r *run) ask(ctx context.Context, i int) (timeline.Span, error) {
+func (r *run) isQuarantined(ctx context.Context, i int) (bool, error) {
 	n, err := node.Open(r.urls(i)[0], node.WithMaxLease(r.lease), node.WithTimeout(nodeTimeout))
 	if err != nil {
-		return timeline.Span{}, err
+		return false, err
 	}
 	defer n.Close()
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
 	told, err := operators.Check(ctx, n)
-	return stateOf(told), err
-}
-
-// stateOf returns the state of a master that reports this. Its first list needs no number.
-func stateOf(told operators.Report) timeline.Span {
-	s := timeline.Span{State: timeline.Up, Text: "up"}
-	if told.Quarantine > 0 {
-		s = timeline.Span{State: timeline.Quarantine, Text: "quarantine"}
-	}
-	if told.Generation > 1 {
-		s.Text += fmt.Sprintf(", list %d", told.Generation)
-	}
-	if len(told.Next) > 0 {
-		s.Text += fmt.Sprintf(" → %d", told.Generation+1)
-	}
-	return s
+	return told.Quarantine > 0, err
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/integration/contender"
 	"github.com/quorumlock/quorumlock/internal/failover"
-	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
 const failoverLease = 3 * time.Second
@@ -32,11 +31,9 @@ func failovers() []scenario {
 			shows: "The replica stands still for more than a max lease. Then it runs, and its link to the primary is silent for as long, and what was sent meanwhile arrives. Nobody is promoted."},
 		{name: "failover: within a failover", play: failoverTwice,
 			shows: "The primary is killed, and as soon as its replica is promoted that one stands still, while the old one comes back, empty."},
-		{name: "failover: walk", play: failoverWalk,
-			shows: "All of these faults, masters and times by seed, with a client beside each process, some that follow at once, and some whose connections stay."},
+		{name: "failover: wild walk", play: failoverWildly,
+			shows: "Any process is killed, frozen or isolated, any link falls silent, a replica is promoted by command, and a process is told to follow another or none, at random by seed, in groups of up to four, with a client beside each process, some that follow at once, and some whose connections stay. Then all is healed, in any order."},
 	}
-	wild := "Any process is killed, frozen or isolated, any link falls silent, and a process is told to follow another or none, at random by seed, in groups of up to four. Then all is healed, in any order."
-	all = append(all, scenario{name: "failover: wild walk", play: failoverWildly, shows: wild})
 	for i := range all {
 		all[i].lease, all[i].replicas, all[i].on = failoverLease, 1, one
 	}
@@ -47,8 +44,8 @@ func failovers() []scenario {
 			shows: "Of a primary with two replicas one process after another is killed, until the third one is the primary. Then the others come back."},
 		{name: "failover: two replicas, and one goes back and forth", play: replicaGoesBack,
 			shows: "The primary and one replica are cut off from the other replica and the Sentinels, and that other one is promoted. The first one follows it, and then the old primary again. Clients found the deployment."},
+		{name: "failover: two replicas, wild walk", play: failoverWildly, shows: "The same, with two replicas."},
 	}
-	two = append(two, scenario{name: "failover: two replicas, wild walk", play: failoverWildly, shows: "The same, with two replicas."})
 	for i := range two {
 		two[i].lease, two[i].replicas, two[i].on, two[i].founded = failoverLease, 2, one[:1], true
 	}
@@ -83,7 +80,7 @@ func failoverFrozen(r *run) {
 	r.Freeze(placesTo(r.failing())...)
 	r.promoted(before)
 	r.let(2 * r.lease)
-	r.happened(nobody, "old primary thawed", "cut off from replicas and Sentinels")
+	r.happened("old primary thawed", "cut off from replicas and Sentinels")
 	for i, old := range before { // else a Sentinel would soon make it a replica
 		r.Groups[i].Isolate(old)
 	}
@@ -166,7 +163,7 @@ func replicaStandsStill(r *run) {
 func (r *run) toReplicas(kind string, do func(primary, replica *failover.Server) error) {
 	r.t.Helper()
 	for i, primary := range r.primaries() {
-		r.happened(ofMaster(i), kind, "of %s", memberName(i))
+		r.happened(kind, "of %s", memberName(i))
 		at := slices.IndexFunc(r.Groups[i].Servers, func(s *failover.Server) bool { return s != primary })
 		r.must(do(primary, r.Groups[i].Servers[at]))
 	}
@@ -187,7 +184,7 @@ func failoverTwice(r *run) {
 	}
 	for i := range before {
 		r.must(before[i].Start())
-		r.happened(ofMaster(i), "restart", "the first primary of %s", memberName(i))
+		r.happened("restart", "the first primary of %s", memberName(i))
 	}
 	r.let(r.lease)
 	if len(r.Groups[0].Servers) > 2 {
@@ -238,7 +235,7 @@ func replicaGoesBack(r *run) {
 	}
 	g, before := r.Groups[0], r.primaries()
 	old, next, other := g.Servers[0], g.Servers[1], g.Servers[2]
-	r.happened(ofMaster(0), "primary and one replica cut off from the other and Sentinels", "master-0")
+	r.happened("primary and one replica cut off from the other and Sentinels", "master-0")
 	g.Isolate(old)
 	g.Isolate(other)
 	old.Release(other)
@@ -246,10 +243,10 @@ func replicaGoesBack(r *run) {
 	old.Release(next) // the link is over, and the old primary finds that out
 	other.Release(next)
 	r.let(r.lease + r.lease/4) // a quarantine, and then one holds beside the old primary, if one replica is enough
-	r.happened(ofMaster(0), "replica changes sides", "of master-0")
+	r.happened("replica changes sides", "of master-0")
 	r.must(other.Follow(next))
 	held := r.pass(b, contender.Acquired, contender.Refused).Did == contender.Acquired
-	r.happened(ofMaster(0), "replica changes sides", "of master-0")
+	r.happened("replica changes sides", "of master-0")
 	r.must(other.Follow(old))
 	r.let(r.lease)
 	if held {
@@ -264,49 +261,6 @@ func replicaGoesBack(r *run) {
 		r.whole(r.crowdOn(1, right)...)
 	}
 	r.let(r.lease / 2)
-}
-
-// failoverWalk plays one fault after another on each master that fails over, at the same time.
-func failoverWalk(r *run) {
-	follow := r.start(r.holdsOn(r.asking("clients that ask Sentinels")))
-	r.start(r.holdsOn(r.following("clients whose connections stay", stays)))
-	for k, group := range []string{"beside the first", "beside the second"} {
-		r.start(r.holdsOn(r.pinned(group, k)))
-	}
-	r.acquires(time.Now(), soon)
-	faults := []struct{ begin, end func(...int) }{
-		{r.Kill, r.Restart}, {r.Freeze, r.Thaw}, {r.Isolate, r.Join},
-		{func(i ...int) {
-			r.happened(ofMaster(i[0]), "SENTINEL FAILOVER", "%s", memberName(i[0]))
-			_ = r.Groups[i[0]].Failover()
-		}, nil},
-	}
-	upTo := func(d time.Duration) time.Duration { return time.Duration(r.rng.Int64N(int64(d))) }
-	for end := time.Now().Add(*walkFor); time.Now().Before(end); {
-		before, endings := r.primaries(), []func(){}
-		for i := range r.failing() {
-			f := faults[r.rng.IntN(len(faults))]
-			f.begin(i)
-			if f.end != nil {
-				endings = append(endings, func() { f.end(i) })
-			}
-		}
-		if r.rng.IntN(2) == 0 { // else perhaps before
-			poll.Until(soon, func() bool {
-				return !slices.ContainsFunc(r.primaries(), func(s *failover.Server) bool { return slices.Contains(before, s) })
-			})
-		}
-		r.let(upTo(2 * r.lease))
-		for _, end := range endings {
-			end()
-		}
-		if r.rng.IntN(2) == 0 {
-			r.whole(follow)
-		}
-		r.let(upTo(r.lease))
-	}
-	r.whole(follow)
-	r.let(r.lease)
 }
 
 // failoverWildly does something at random to any server or link, over and over, as no single fault does: also to replicas,
@@ -327,7 +281,7 @@ func failoverWildly(r *run) {
 			at := r.rng.Perm(len(g.Servers))
 			one, other := g.Servers[at[0]], g.Servers[at[1]]
 			hit := func(kind string, do func() error, heal func() error) {
-				r.happened(ofMaster(i), kind, "process %d of %s", at[0]+1, memberName(i))
+				r.happened(kind, "process %d of %s", at[0]+1, memberName(i))
 				_ = do() // it may be dead
 				healing = append(healing, heal)
 			}

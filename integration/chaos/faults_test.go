@@ -8,7 +8,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/integration/contender"
 	"github.com/quorumlock/quorumlock/internal/backstage"
-	"github.com/quorumlock/quorumlock/internal/timeline"
 )
 
 // The faults are quorumchaos's. Here are those that are one command to a server.
@@ -19,21 +18,11 @@ func (r *run) do(i int, args ...any) error {
 	return err
 }
 
-// command is a fault of a master. It is in the state, for a picture, until ends; an empty state is none.
-func (r *run) command(i int, kind, state string, args ...any) {
+// command is a fault of a master.
+func (r *run) command(i int, kind string, args ...any) {
 	r.t.Helper()
-	r.happened(ofMaster(i), kind, "%s", memberName(i))
-	if state != "" {
-		r.Notes.Begins(ofMaster(i), timeline.Hindered, state)
-	}
+	r.happened(kind, "%s", memberName(i))
 	r.must(r.do(i, args...))
-}
-
-// ends sends the command that ends a state.
-func (r *run) ends(i int, state string, args ...any) {
-	r.t.Helper()
-	r.must(r.do(i, args...))
-	r.Notes.Tracks.End(ofMaster(i), state)
 }
 
 // crash kills masters and starts them again.
@@ -46,36 +35,35 @@ func (r *run) crash(i ...int) {
 // since, as a machine's crash loses the last second of everysec. (A crash of the process alone
 // loses nothing that the kernel has received.)
 func (r *run) loseTail(i ...int) {
-	r.command(i[0], "lose the tail of the append-only file", "", "CONFIG", "SET", "appendonly", "no")
+	r.command(i[0], "lose the tail of the append-only file", "CONFIG", "SET", "appendonly", "no")
 }
 
 func (r *run) clientPause(i int, d time.Duration) {
-	r.command(i, "CLIENT PAUSE", "", "CLIENT", "PAUSE", d.Milliseconds(), "ALL")
-	r.Notes.Tracks.Add(ofMaster(i), timeline.Span{To: now() + d, State: timeline.Hindered, Text: "CLIENT PAUSE"})
+	r.command(i, "CLIENT PAUSE", "CLIENT", "PAUSE", d.Milliseconds(), "ALL")
 }
 
 func (r *run) clientKill(i int) {
-	r.command(i, "CLIENT KILL", "", "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	r.command(i, "CLIENT KILL", "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 }
 
-func (r *run) scriptFlush(i int) { r.command(i, "SCRIPT FLUSH", "", "SCRIPT", "FLUSH") }
+func (r *run) scriptFlush(i int) { r.command(i, "SCRIPT FLUSH", "SCRIPT", "FLUSH") }
 
 // fill leaves a master no free memory, and it evicts nothing. drain ends that.
-func (r *run) fill(i ...int)  { r.command(i[0], "maxmemory", "full", "CONFIG", "SET", "maxmemory", "1") }
-func (r *run) drain(i ...int) { r.ends(i[0], "full", "CONFIG", "SET", "maxmemory", "0") }
+func (r *run) fill(i ...int)  { r.command(i[0], "maxmemory", "CONFIG", "SET", "maxmemory", "1") }
+func (r *run) drain(i ...int) { r.must(r.do(i[0], "CONFIG", "SET", "maxmemory", "0")) }
 
 // replicaOf makes a master the replica of another, which replaces its data; independent makes it a
 // master again.
 func (r *run) replicaOf(i, of int) {
 	host, port, _ := net.SplitHostPort(r.Servers[of].Addr())
-	r.command(i, "REPLICAOF", "replica", "REPLICAOF", host, port)
+	r.command(i, "REPLICAOF", "REPLICAOF", host, port)
 }
 
-func (r *run) independent(i int) { r.ends(i, "replica", "REPLICAOF", "NO", "ONE") }
+func (r *run) independent(i int) { r.must(r.do(i, "REPLICAOF", "NO", "ONE")) }
 
 // cutOff stops a replica's replication; it keeps its data. No server listens on port 1.
 func (r *run) cutOff(replica backstage.Server) {
-	r.happened(nobody, "replica cut off", "%s", replica.Addr())
+	r.happened("replica cut off", "%s", replica.Addr())
 	_, err := replica.Do("REPLICAOF", "127.0.0.1", "1")
 	r.must(err)
 }

@@ -5,7 +5,6 @@ package chaos
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -60,7 +59,7 @@ func (r *run) judge() {
 			r.expect(false, "history: %v", v)
 		}
 	}
-	if drawing() {
+	if res.isDrawn() {
 		r.endWatch()
 		res.Picture = r.draw(events)
 	}
@@ -95,31 +94,14 @@ func (r *run) orphans() int {
 // longestGap is the longest time between holders of the name, or of its slots, from the first to the last, and its
 // begin.
 func longestGap(events []history.Event) (from int64, gap time.Duration) {
-	type span struct{ from, to int64 }
-	holds := map[string]span{}
-	for _, e := range events {
-		if !strings.HasPrefix(e.Name, name) { // a slot's begins with it
-			continue
-		}
-		h := holds[e.Owner]
-		switch e.Kind {
-		case history.Acquired:
-			h.from, h.to = e.Return, max(h.to, e.Return)
-			if h.to == e.Return && e.Deadline > 0 {
-				h.to = e.Deadline // until a later event is more exact
-			}
-		default:
-			h.to = e.Call
-		}
-		holds[e.Owner] = h
-	}
-	maps.DeleteFunc(holds, func(_ string, h span) bool { return h.from == 0 })
+	holds := slices.DeleteFunc(history.Holds(events), func(h history.Held) bool { return !strings.HasPrefix(h.Name, name) }) // a slot's begins with it
+	slices.SortFunc(holds, func(a, b history.Held) int { return cmp.Compare(a.From, b.From) })
 	var end int64
-	for _, h := range slices.SortedFunc(maps.Values(holds), func(a, b span) int { return cmp.Compare(a.from, b.from) }) {
-		if d := time.Duration(h.from - end); end != 0 && d > gap {
+	for _, h := range holds {
+		if d := time.Duration(h.From - end); end != 0 && d > gap {
 			from, gap = end, d
 		}
-		end = max(end, h.to)
+		end = max(end, h.To)
 	}
 	return from, gap
 }
@@ -138,7 +120,7 @@ type result struct {
 	Gap, Took                      time.Duration
 	Notes                          []string
 
-	Picture *timeline.Picture // nil if nobody wants one
+	Picture *timeline.Picture // nil unless it is drawn
 }
 
 func (r *result) String() string {

@@ -9,10 +9,9 @@
 //
 // A new scenario goes to the end of the list in chaos_test.go (its place decides whether it has 3 or 5 masters without
 // -chaos.full), with replicas into failovers_test.go, its name into the Makefile if make test plays it, and its control
-// below the list. A new fault of masters or paths is a method of quorumchaos.Cluster, which logs, counts and pictures
+// below the list. A new fault of masters or paths is a method of quorumchaos.Cluster, which logs and counts
 // it; random walks draw it if it is in the kit's schedules. One that is a command to a server goes into faults_test.go, and
-// into faults in walk_test.go. run_test.go sets a run up, judge_test.go decides, and report_test.go writes; make chaos writes docs/reports/chaos*. For the
-// pictures, draw_test.go asks the masters what they are in.
+// into faults in walk_test.go. run_test.go sets a run up, judge_test.go decides, and report_test.go writes; make chaos writes docs/reports/chaos*, with the pictures of draw_test.go.
 package chaos
 
 import (
@@ -41,7 +40,6 @@ var (
 	race     = flag.Bool("chaos.race", raceDetector, "build the clients with the race detector; with it they need twice the processor time or more")
 	wanted   = flag.String("chaos.backend", "auto", "the kind of the masters: containers, processes, or auto for containers where there is an engine")
 	reportTo = flag.String("chaos.report", "", "the file that the report is written to")
-	pageTo   = flag.String("chaos.html", "", "the file that a page with all pictures is written to")
 	pairTo   = flag.String("chaos.pair", "", "the directory that the README's pictures are written to, if both were played")
 	revision = flag.String("chaos.revision", "unknown", "the library's revision, for the report")
 )
@@ -100,7 +98,7 @@ func runAll(m *testing.M) (code int, err error) {
 	if code = m.Run(); *reportTo != "" {
 		err = lab.report.write(*reportTo, code == 0)
 	}
-	return code, errors.Join(err, lab.report.writePictures())
+	return code, errors.Join(err, lab.report.writePair())
 }
 
 // notOurs are goroutines that a scenario may leave: idle connections to the engine.

@@ -112,7 +112,7 @@ func (o *operator) kills(cmd *exec.Cmd, verb string) (said string) {
 	o.way.relays()[1].Turn(o.Servers[1].Addr()) // this cuts the connections: what is on its way is lost
 	o.way.relays()[1].Heal()
 	if o.marker(0) != first {
-		o.happened(nobody, "quorumlock members killed", "at %s", verb)
+		o.happened("quorumlock members killed", "at %s", verb)
 		o.killed++
 		if o.marker(1) == second {
 			o.halfway++

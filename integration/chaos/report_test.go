@@ -50,9 +50,6 @@ type section struct {
 	Results     []*result
 }
 
-// shown is a picture in the report.
-type shown struct{ Title, Path string }
-
 func (r *report) write(path string, passed bool) error {
 	page, err := template.New("report").Funcs(template.FuncMap{
 		"ms":   func(d time.Duration) string { return d.Round(time.Millisecond).String() },
@@ -64,7 +61,7 @@ func (r *report) write(path string, passed bool) error {
 	data := map[string]any{
 		"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"), "Machine": machine(), "Revision": *revision, "Masters": backstage.OfBackend(lab.backend).Kind,
 		"Part": flag.Lookup("test.run").Value, "Seed": *seed, "Walk": *walkFor, "Race": *race, "Passed": passed, "Notes": r.notes,
-		"Pair": []shown(nil), "Lease": defaultLease, "Timeout": nodeTimeout, "OrphanBound": orphanBound,
+		"Lease": defaultLease, "Timeout": nodeTimeout, "OrphanBound": orphanBound,
 	}
 	var sections []section
 	var controls []*result
@@ -90,7 +87,7 @@ func (r *report) write(path string, passed bool) error {
 			sections = append(sections, one)
 		}
 	}
-	pair := r.pair()
+	pair, pictures := r.pair(), []string(nil)
 	if *pairTo != "" && pair == nil {
 		data["Notes"] = append(slices.Clone(r.notes), "the README's pictures are older: redsync was not run, or did no harm")
 	}
@@ -99,9 +96,9 @@ func (r *report) write(path string, passed bool) error {
 		if err != nil {
 			return err
 		}
-		data["Pair"] = append(data["Pair"].([]shown), shown{one.Picture.Title, filepath.ToSlash(path)})
+		pictures = append(pictures, fmt.Sprintf("![%s](%s)", one.Picture.Title, filepath.ToSlash(path)))
 	}
-	data["Sections"], data["Controls"], data["Sum"], data["Kinds"] = sections, controls, sum, kinds(controls)
+	data["Sections"], data["Controls"], data["Sum"], data["Kinds"], data["Pair"] = sections, controls, sum, kinds(controls), pictures
 	var text strings.Builder
 	if err := page.Execute(&text, data); err != nil {
 		return err

@@ -89,7 +89,7 @@ func (o *rivals) turn(one *rival, now time.Time) {
 			one.dies, one.saw = now, ""
 		}
 		if !one.dies.IsZero() && now.After(one.dies) {
-			o.happened(nobody, "quorumlock members killed", "at %s", one.verb)
+			o.happened("quorumlock members killed", "at %s", one.verb)
 			o.kills(one)
 			o.killed++
 			if o.isHalfway() {
@@ -249,7 +249,7 @@ func (o *rivals) wipe() {
 			continue
 		}
 		for _, i := range others {
-			o.happened(ofMaster(i), "list wiped", "on %s, as the command says", memberName(i))
+			o.happened("list wiped", "on %s, as the command says", memberName(i))
 			o.must(o.do(i, "DEL", scripts.MarkerKey))
 			o.wiped++
 		}

@@ -126,7 +126,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 		r.registers.close()
 	}()
 	r.cluster = s.start(r)
-	if drawing() && marked(kind) {
+	if r.result.isDrawn() && r.ours() {
 		r.endWatch = r.watch()
 	}
 	r.playing = time.Now()

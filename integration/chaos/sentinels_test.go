@@ -106,7 +106,7 @@ func (r *run) promoted(before []*failover.Server) {
 		if !poll.Until(promoteBound, func() bool { return r.Groups[i].Named() != old }) {
 			r.must(fmt.Errorf("the Sentinels promote nobody for %s within %v", memberName(i), promoteBound))
 		}
-		r.happened(ofMaster(i), "replica promoted", "for %s", memberName(i))
+		r.happened("replica promoted", "for %s", memberName(i))
 	}
 	r.Notes.Log("promoted after %v", time.Since(began).Round(time.Millisecond))
 }
@@ -124,7 +124,7 @@ func (r *run) switchOver() {
 	r.t.Helper()
 	before := r.primaries()
 	for i, old := range before {
-		r.happened(ofMaster(i), "SENTINEL FAILOVER", "%s", memberName(i))
+		r.happened("SENTINEL FAILOVER", "%s", memberName(i))
 		var err error
 		if !poll.Until(promoteBound, func() bool {
 			// They refuse it until they have seen that a replica is back, and it may fail.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/integration/contender"
-	"github.com/quorumlock/quorumlock/internal/timeline"
 )
 
 // The steps of schedules, besides faults of masters and paths.
@@ -172,20 +171,17 @@ func (r *run) let(d time.Duration) { time.Sleep(d) }
 
 // stopClient and continueClient are SIGSTOP and SIGCONT.
 func (r *run) stopClient(w *worker) {
-	r.happened(ofClient(w), "SIGSTOP", "client %d", w.plan.Client)
-	r.Notes.Begins(ofClient(w)+" process", timeline.Down, "stopped")
+	r.happened("SIGSTOP", "client %d", w.plan.Client)
 	r.must(w.signal(syscall.SIGSTOP))
 }
 
 func (r *run) continueClient(w *worker) {
 	r.Notes.Log("SIGCONT client %d", w.plan.Client)
 	r.must(w.signal(syscall.SIGCONT))
-	r.Notes.Tracks.End(ofClient(w)+" process", "")
 }
 
 // killClient ends a contender as a crash would.
 func (r *run) killClient(w *worker) {
-	r.happened(ofClient(w), "SIGKILL", "client %d", w.plan.Client)
-	r.Notes.Begins(ofClient(w)+" process", timeline.Down, "dead")
+	r.happened("SIGKILL", "client %d", w.plan.Client)
 	r.must(w.kill())
 }

@@ -58,7 +58,6 @@ type Row struct {
 // Picture is rows over the same time.
 type Picture struct {
 	Title string
-	Slots int // how many may hold at once, of a semaphore; 0 for a lock
 	Rows  []Row
 }
 
@@ -75,14 +74,10 @@ func (p *Picture) Verdict() string {
 		total += max(min(s.To, end)-max(s.From, until), 0)
 		until = max(until, s.To)
 	}
-	most := "two holders of the lock"
-	if p.Slots > 0 {
-		most = fmt.Sprintf("more than %d holders", p.Slots)
-	}
 	if clashes == nil {
-		return "Never " + most
+		return "Never two holders of the lock"
 	}
-	return fmt.Sprintf("%s%s, for %v", strings.ToUpper(most[:1]), most[1:], total.Round(time.Millisecond))
+	return fmt.Sprintf("Two holders of the lock, for %v", total.Round(time.Millisecond))
 }
 
 // extent returns the first and the last instant that is known.

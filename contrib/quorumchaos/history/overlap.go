@@ -93,30 +93,3 @@ func (h *history) overlaps() (all []overlap) {
 	}
 	return all
 }
-
-// Crowds returns the times in which more than most held, of any name: one for each violation that
-// [CheckCrowd] reports, in the same order. Each has all holds of that instant, first the one that
-// began then, and lasts until so many of them have ended that no more than most are left.
-func Crowds(events []Event, most int) (all []Overlap) {
-	holds, open := begun(gather(events, 0)...), []*hold(nil)
-	slices.SortFunc(holds, func(a, b *hold) int {
-		return cmp.Or(cmp.Compare(a.Return, b.Return), cmp.Compare(a.end, b.end))
-	})
-	for _, of := range holds {
-		open = slices.DeleteFunc(open, func(other *hold) bool { return other.end <= of.Return })
-		crowded := len(open) >= most && of.end > of.Return
-		open = append(open, of)
-		if !crowded {
-			continue
-		}
-		slices.SortFunc(open, func(a, b *hold) int { return cmp.Compare(a.end, b.end) })
-		crowd := Overlap{From: of.Return, To: open[len(open)-most-1].end, Holds: []Held{of.held()}}
-		for _, other := range open {
-			if other != of {
-				crowd.Holds = append(crowd.Holds, other.held())
-			}
-		}
-		all = append(all, crowd)
-	}
-	return all
-}
