@@ -4,13 +4,10 @@ import (
 	"context"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
@@ -132,92 +129,6 @@ func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
 	})
 }
 
-// timerCount is a clock that counts the timers that are set: that have neither fired nor been
-// stopped.
-type timerCount struct {
-	clock.Clock
-	pending atomic.Int64
-}
-
-func (c *timerCount) AfterFunc(d time.Duration, f func()) clock.Timer {
-	c.pending.Add(1)
-	return &countedTimer{count: c, Timer: c.Clock.AfterFunc(d, func() {
-		c.pending.Add(-1)
-		f()
-	})}
-}
-
-type countedTimer struct {
-	clock.Timer
-	count *timerCount
-}
-
-func (t *countedTimer) Stop() bool {
-	pending := t.Timer.Stop()
-	if pending {
-		t.count.pending.Add(-1)
-	}
-	return pending
-}
-
-func (t *countedTimer) Reset(d time.Duration) bool {
-	pending := t.Timer.Reset(d)
-	if !pending {
-		t.count.pending.Add(1)
-	}
-	return pending
-}
-
-// A waiter that leaves stops its timer: a timer of the longest bounds would keep the waiter and its
-// queue for hours.
-func TestQueueStopsTheTimerOfAWaiterThatLeaves(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		count := &timerCount{Clock: fakeclock.Monotonic()}
-		l := c.process(WithRetry(time.Hour, time.Hour), withClock(count))
-		held := c.lock(c.process(WithMaxHold(24*time.Hour)), "a")
-		before := count.pending.Load()
-		results := make(chan lockResult, 2)
-		first, cancelFirst := context.WithCancel(t.Context())
-		second, cancelSecond := context.WithCancel(t.Context())
-		startWaiter(first, l, 0, results, "a")
-		startWaiter(second, l, 1, results, "a")
-		for left, cancel := range []context.CancelFunc{nil, cancelFirst, cancelSecond} {
-			want := before
-			if left < 2 {
-				want++ // the head's
-			}
-			if cancel != nil {
-				cancel()
-				<-results
-			}
-			if pending := count.pending.Load(); pending != want {
-				t.Errorf("%d timers are set after %d of two waiters have left, want %d", pending, left, want)
-			}
-		}
-		c.wantNoQueues(l)
-		c.unlock(held)
-	})
-}
-
-// The longest bounds that the options allow do no harm.
-func TestQueueWithTheLongestBounds(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithRetry(maxRetry, maxRetry), WithMaxHold(maxMaxHold))
-		held := c.lock(l, "a")
-		results := c.waits(l, "a")
-		testkit.Check(t, !held.Deadline().IsZero(), "it has no deadline")
-		c.unlock(held)
-		c.unlock(c.nextLock(results, shortly))
-		c.wantNoQueues(l)
-
-		crash(c.Masters, fakeredis.Everything)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		wantError(t, errorOf(l.Lock(ctx, "a")), ErrUnavailable)
-		c.wantNoQueues(l)
-	})
-}
-
 // A queue is used again only when no subscriber knows it: messages of its old names would wake the new ones.
 func TestQueueWithSubscribersIsNotUsedAgain(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
@@ -274,17 +185,5 @@ func TestQueueGoesOnWithoutAClosedNode(t *testing.T) {
 		c.wantNone(results, "during the hold")
 		c.unlock(held)
 		c.unlock(c.nextLock(results, aPoll))
-	})
-}
-
-// A dead master that the quorum does not need changes nothing about why an attempt fails.
-func TestHeldIsTheReason(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		c.lockKnown(c.process(), "a")
-		c.Masters[0].Crash(fakeredis.Everything)
-		for range 100 {
-			wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrHeld, not{ErrUnavailable})
-		}
 	})
 }

@@ -96,20 +96,6 @@ func TestIntroduction(t *testing.T) {
 	})
 }
 
-// A closed locker that holds nothing no longer counts in a change of the members.
-func TestClosedLockersLeave(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		c.unlock(c.lockKnown(l, "a"))
-		l.Close()
-		time.Sleep(10 * time.Millisecond)
-		for i, m := range c.Masters {
-			key := "quorumlock:locker:" + l.ID()
-			testkit.Check(t, !slices.Contains(m.Keys(), key), "master %d still has %s", i, key)
-		}
-	})
-}
-
 // lockKnown is lock, and returns when all masters have the lock, and know the process.
 func (c *cluster) lockKnown(l *Locker, names ...string) *Lock {
 	c.t.Helper()

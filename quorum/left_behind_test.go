@@ -14,105 +14,6 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// A node that refused the attempt after it had become a lock has nothing of it: it gets no release.
-func TestALateRefusalNeedsNoRelease(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		c.rivalHas(l, 2)
-		c.before(2, func() { time.Sleep(10 * time.Millisecond) })
-		held := c.lock(l, "a")
-		time.Sleep(20 * time.Millisecond)
-		c.before(2, func() { t.Error("the node that refused was asked again") })
-		c.unlock(held)
-		synctest.Wait()
-		c.before(2, func() {})
-	})
-}
-
-// A node that refused the attempt has nothing of it, but may grant it later: by a repair or a
-// re-entry.
-func TestUnlockReleasesWhatWasGrantedLater(t *testing.T) {
-	for what, later := range map[string]func(c *cluster, l *Locker, held *Lock){
-		"repaired": func(c *cluster, l *Locker, held *Lock) {
-			time.Sleep(DefaultLease / 2)
-			synctest.Wait()
-		},
-		"entered again": func(c *cluster, l *Locker, held *Lock) {
-			inner := c.got(l.Lock(held.Context(), "a"))
-			synctest.Wait()
-			c.unlock(inner)
-		},
-	} {
-		runInCluster(t, what, func(t *testing.T, c *cluster) {
-			l := c.process()
-			c.rivalHas(l, 2)
-			held := c.lockKnown(l, "a")
-			c.frees(l, 2, rival)
-			later(c, l, held)
-			testkit.Equal(t, c.owners(l)[2], held.Owner(), "the owner on the third master, which shall grant later")
-			c.unlock(held)
-			synctest.Wait()
-			c.wantNoOwners(l)
-		})
-	}
-}
-
-// The masters answer that their marker must be written first when the attempt has been given up and
-// its release is under way. A resent request would be granted after the release.
-func TestAttemptThatIsGivenUpIsNotAskedAgain(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		flush(c.Masters...) // the marker, too
-		arrives := c.jam()
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() {
-			_, err := l.TryLock(ctx, "a")
-			ended <- err
-		}()
-		synctest.Wait()
-		cancel()
-		wantError(t, <-ended, context.Canceled)
-		arrives()
-		synctest.Wait()
-		c.wantNoOwners(l)
-	})
-}
-
-// Unlock, not a renewal, finds that two of three masters had forgotten the lock: so it was not held
-// to the end. That holds for any order of the replies, even if the third master's comes last.
-func TestUnlockReportsThatTheLockHadBeenLost(t *testing.T) {
-	for late := range 3 {
-		inCluster(t, func(t *testing.T, c *cluster) {
-			l := c.process()
-			held := c.lockKnown(l, "a")
-			flush(c.Masters[0], c.Masters[2])
-			c.before(late, func() { time.Sleep(100 * time.Millisecond) })
-			wantError(t, held.Unlock(t.Context()), ErrLost, of{late})
-		})
-	}
-}
-
-// A node gets no second renewal before it has answered the first, so that requests to a slow node
-// do not pile up.
-func TestSlowNodeIsRenewedOnceAtATime(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		held := c.lock(c.process(WithLease(300*time.Millisecond)), "a")
-		defer c.unlock(held)
-		synctest.Wait()
-		var calls atomic.Int64
-		stalled := make(chan struct{})
-		c.before(2, func() {
-			calls.Add(1)
-			<-stalled
-		})
-		time.Sleep(850 * time.Millisecond) // less than the node's timeout
-		close(stalled)
-		synctest.Wait()
-		testkit.Equal(t, calls.Load(), 1, "calls in eight periods of renewal")
-	})
-}
-
 // wantNoOwners fails the test if a master has an owner of the name "a".
 func (c *cluster) wantNoOwners(l *Locker) {
 	c.t.Helper()
@@ -175,24 +76,6 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 		synctest.Wait()
 		testkit.Equal(t, c.calls()-calls, 0, "calls after the release")
 		c.wantNoOwners(l)
-	})
-}
-
-// The masters have released the lock when the connections die. The resent release finds nothing, which is no loss.
-func TestUnlockWhoseReplyIsLost(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		held := c.lockKnown(c.process(), "a")
-		var ran [3]int
-		for i := range c.Masters {
-			c.before(i, func() {
-				if ran[i]++; ran[i] == 1 {
-					c.HangUp(i)
-				}
-			})
-		}
-		c.unlock(held)
-		synctest.Wait()
-		testkit.Check(t, min(ran[0], ran[1], ran[2]) >= 2, "the masters ran %v releases", ran)
 	})
 }
 

@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -41,23 +40,6 @@ func TestARefusalByTheProbeNodeAsksNoOtherNode(t *testing.T) {
 	})
 }
 
-// A lock reaches all nodes, slow ones too.
-func TestALockStandsOnAllNodes(t *testing.T) {
-	for _, approach := range []waiting.Approach{waiting.AskAll, waiting.Alone, waiting.ProbeFirst} {
-		inCluster(t, func(t *testing.T, c *cluster) {
-			l := c.process()
-			c.before(inOrder(l)[2], func() { time.Sleep(100 * time.Millisecond) })
-			lock, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, approach)
-			require(t, lock != nil, "%v", r.err)
-			time.Sleep(200 * time.Millisecond)
-			for i, owner := range c.owners(l) {
-				testkit.Check(t, owner == lock.Owner(), "approach %d: node %d has %q", approach, i, owner)
-			}
-			c.unlock(lock)
-		})
-	}
-}
-
 // The rtt takes the answers of a sample of the attempts that ask all nodes, and of probe nodes, but not
 // of nodes that are asked after another one.
 func TestWhichAnswersTheRTTTakes(t *testing.T) {
@@ -93,23 +75,6 @@ func TestWhichAnswersTheRTTTakes(t *testing.T) {
 		takes("a probe that is refused", waiting.ProbeFirst, answer, 0, 0)
 		c.Masters[order[0]].Crash(fakeredis.Everything)
 		takes("one that replaces the probe node", waiting.ProbeFirst, 0, 0, 0)
-	})
-}
-
-// Attempts at the same names begin with the same node, in any order of the names. Names
-// share the nodes evenly.
-func TestWithWhichNodeAttemptsBegin(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l, count := c.process(), [3]int{}
-		first := func(names ...string) int { return firstNode(l, names...) }
-		for i := range 300 {
-			one, other := fmt.Sprint("one ", i), fmt.Sprint("other ", i)
-			testkit.Check(t, first(one, other) == first(other, one), "%q and %q have no order of their own", one, other)
-			count[first(one)]++
-		}
-		for node, n := range count {
-			testkit.Check(t, n >= 70, "node %d is first for %d of 300 names", node, n)
-		}
 	})
 }
 

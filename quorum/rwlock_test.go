@@ -1,23 +1,13 @@
 package quorum
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
-	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
-	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
-
-func startReader(ctx context.Context, l *Locker, reader int, to chan<- lockResult) {
-	start(reader, to, func() (*Lock, error) { return l.RWLock("a").RLock(ctx) })
-}
 
 func (c *cluster) read(l *Locker) *Lock {
 	c.t.Helper()
@@ -82,56 +72,5 @@ func TestAWriterThatGivesUpInAProbeKeepsNoReadersBack(t *testing.T) {
 		synctest.Wait()
 		c.unlock(c.read(c.process(WithWait(shortly))))
 		c.unlock(old)
-	})
-}
-
-// All readers of a process that waited for a writer hold the name as soon as it is free: none waits for
-// the others.
-func TestReadersThatWaitedAreGrantedTogether(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process(WithRetry(time.Minute, time.Minute))
-		writer, readers := c.lock(c.process(), "a"), make(chan lockResult, 100)
-		for i := range 100 {
-			startReader(t.Context(), l, i, readers)
-		}
-		c.wantNone(readers, "a reader next to the writer")
-		c.unlock(writer)
-		for range 100 {
-			defer c.unlock(c.nextLock(readers, shortly))
-		}
-		c.wantNoQueues(l)
-		synctest.Wait() // nobody waits for an unsubscription
-		testkit.Equal(t, c.subscriptions("a"), 0, "subscriptions are left")
-	})
-}
-
-// Readers that nobody refuses ask alongside each other, and none of them subscribes.
-func TestReadersDoNotQueue(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		began := time.Now()
-		var all sync.WaitGroup
-		for range 50 {
-			all.Go(func() {
-				lock, err := l.RWLock("a").RLock(t.Context())
-				if err == nil {
-					err = lock.Unlock(t.Context())
-				}
-				testkit.Check(t, err == nil, "%v", err)
-			})
-		}
-		all.Wait()
-		wantTook(t, began, 0, 0)
-		c.wantNoQueues(l)
-	})
-}
-
-// A log line says that a lock is a reader's.
-func TestAReadersLogLine(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		var logged bytes.Buffer
-		slog.New(slog.NewJSONHandler(&logged, nil)).Info("held", "lock", c.read(c.process()))
-		attrs := `"lock":{"names":["a"],"shared":true,"token":`
-		testkit.Check(t, strings.Contains(logged.String(), attrs), "%s, want %s", &logged, attrs)
 	})
 }

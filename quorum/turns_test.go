@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,29 +41,5 @@ func TestTurnsOfACallThatComesWhileItsProcessHolds(t *testing.T) {
 		time.Sleep(shortly)
 		c.unlock(holds.lock)
 		c.unlock(c.nextLock(got, shortly))
-	})
-}
-
-// Another name that has the same place in the history does not make a process wait for itself.
-func TestTurnsOfNamesThatShareAPlace(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l, other := c.process(), ""
-		for i := 0; other == ""; i++ {
-			if name := fmt.Sprint(i); scripts.Hash(name)%256 == scripts.Hash("a")%256 {
-				other = name
-			}
-		}
-		c.deafSubscriber("a")
-		c.deafSubscriber(other)
-		c.unlock(c.lock(l, "a"))
-		for range 3 {
-			start := time.Now()
-			lock := c.lock(l, "a")
-			wantTook(t, start, 2*waiting.MinStep, 2*waiting.MinStep)
-			synctest.Wait() // the process's own subscription has ended: a release that came before that would count it
-			c.unlock(c.lock(l, other))
-			synctest.Wait()
-			c.unlock(lock)
-		}
 	})
 }

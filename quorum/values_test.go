@@ -24,11 +24,11 @@ func TestValuesPrintAsValues(t *testing.T) {
 		want := fmt.Sprintf("lock \"a b\", token %d, owner %s", held.Token(), held.Owner())
 		testkit.Equal(t, fmt.Sprint(held), want, "it is")
 		var logged bytes.Buffer
-		slog.New(slog.NewJSONHandler(&logged, nil)).Info("held", "lock", held)
-		attrs := fmt.Sprintf(`"lock":{"names":["a b"],"token":%d,"owner":"%s"}`, held.Token(), held.Owner())
+		slog.New(slog.NewJSONHandler(&logged, nil)).Info("held", "lock", held, "reader", c.got(l.RWLock("b").RLock(t.Context())))
+		attrs := fmt.Sprintf(`"lock":{"names":["a b"],"token":%d,"owner":"%s"},"reader":{"names":["b"],"shared":true,"token":`, held.Token(), held.Owner())
 		testkit.Check(t, strings.Contains(logged.String(), attrs), "%s, want %s", &logged, attrs)
 		stats, err := json.Marshal(l.Stats())
-		if err != nil || !bytes.Contains(stats, []byte(`"acquired":1`)) || !bytes.Contains(stats, []byte(`"State":"up"`)) {
+		if err != nil || !bytes.Contains(stats, []byte(`"acquired":2`)) || !bytes.Contains(stats, []byte(`"State":"up"`)) {
 			t.Errorf("%s, %v", stats, err)
 		}
 	})

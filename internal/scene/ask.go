@@ -110,8 +110,10 @@ func (p *play) do(l line) {
 }
 
 // took is how long something took that took time.
-func took(began time.Time) string {
-	if d := time.Since(began).Round(time.Millisecond); d > 0 {
+func took(began time.Time) string { return after(time.Since(began)) }
+
+func after(d time.Duration) string {
+	if d = d.Round(time.Millisecond); d > 0 {
 		return ", after " + d.String()
 	}
 	return ""

@@ -94,24 +94,37 @@ func (p *play) token(token uint64) string {
 	return said
 }
 
+// hookKey is what LockStart puts into the context that Attempt and LockEnd of the call get, and no lock.
+type hookKey struct{}
+
 // hooks has what a process's hooks are told in the result; of renewals, too, if all is set.
 func (p *play) hooks(name string, all bool) quorum.Hooks {
 	say := func(what string, args ...any) { p.say(name, "%s hook: "+what, append([]any{name}, args...)...) }
 	h := quorum.Hooks{
 		LockStart: func(ctx context.Context, names []string) context.Context {
 			say("start %v", names)
-			return ctx
+			return context.WithValue(ctx, hookKey{}, name)
 		},
-		Acquired: func(l *quorum.Lock) { say("acquired %v, depth %d", l.Names(), l.Depth()) },
+		Acquired: func(l *quorum.Lock) {
+			testkit.Check(p.t, l.Context().Value(hookKey{}) == nil, "%s: the lock's context derives from the hooks'", name)
+			say("acquired %v, depth %d", l.Names(), l.Depth())
+		},
 		Released: func(l *quorum.Lock) { say("released %v", l.Names()) },
 		Lost:     func(l *quorum.Lock, err error) { say("lost %v", l.Names()) },
-		Attempt: func(_ context.Context, e quorum.AttemptEvent) {
-			say("attempt %v%s %s (%d granted, %d refused, %d quarantined, %d unknown)", e.Names, slots(e.Slots), e.Outcome,
-				e.Granted, e.Refused, e.Quarantined, e.Unknown)
+		Attempt: func(ctx context.Context, e quorum.AttemptEvent) {
+			testkit.Check(p.t, ctx.Value(hookKey{}) == name, "%s: Attempt has another context than LockStart made", name)
+			testkit.Check(p.t, (e.Outcome == "acquired") == (e.Err == nil), "%s: an attempt is %s, with %v", name, e.Outcome, e.Err)
+			back := ""
+			if e.WriteBacks > 0 {
+				back = fmt.Sprintf(", %d write-backs", e.WriteBacks)
+			}
+			say("attempt %v%s %s (%d granted, %d refused, %d quarantined, %d unknown)%s", e.Names, slots(e.Slots), e.Outcome,
+				e.Granted, e.Refused, e.Quarantined, e.Unknown, back)
 		},
-		LockEnd: func(_ context.Context, e quorum.LockEvent) {
+		LockEnd: func(ctx context.Context, e quorum.LockEvent) {
+			testkit.Check(p.t, ctx.Value(hookKey{}) == name, "%s: LockEnd has another context than LockStart made", name)
 			testkit.Check(p.t, (e.Lock == nil) == (e.Err != nil), "%s: a call ends with %v and %v", name, e.Lock, e.Err)
-			say("end %v %s, attempt %d", e.Names, e.Outcome, e.Attempts)
+			say("end %v %s, attempt %d%s", e.Names, e.Outcome, e.Attempts, after(e.Duration))
 		},
 	}
 	if !all {

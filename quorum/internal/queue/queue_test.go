@@ -361,6 +361,20 @@ func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
 	})
 }
 
+// A call that leaves stops its timer: one of the longest bounds would keep it and its queue for hours.
+func TestACallThatLeavesStopsItsTimer(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		p := l.joins(false, "a")
+		l.begins(p, true)
+		refuses(p, "a")
+		l.begins(p, false)
+		w := p.waiter
+		w.alarm.Reset(time.Minute)
+		p.Leave()
+		testkit.Check(t, !w.alarm.Stop(), "it is still set")
+	})
+}
+
 // The first of many queues does not poll often, either, and a call behind it that polls often wakes it.
 func TestWhenTheFirstPolls(t *testing.T) {
 	for others, want := range map[int]bool{0: true, 200: false} {
