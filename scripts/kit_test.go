@@ -40,11 +40,6 @@ func send(s server, call scripts.Call) (any, error) {
 	return s.Do(whole(call.Command(nil, true, connArgs(call)))...)
 }
 
-// sendRun sends calls in one run.
-func sendRun(s server, calls []scripts.Call) (any, error) {
-	return s.Do(whole(scripts.RunCommand(nil, calls, true, connArgs(calls[0])))...)
-}
-
 // typed returns the field that a reply to the call sets; true if it sets none.
 func typed(call scripts.Call, v any) (any, error) {
 	r, err := call.Parse(v)

@@ -46,10 +46,13 @@ func TestRunsEqualSingleCalls(t *testing.T) {
 }
 
 // An acquire and a release of one name share runs. That fails if [scripts.Acquire] or
-// [scripts.Release] gets an argument more, and the places in calls.go stay what they were.
+// [scripts.Release] gets an argument more, and the places in calls.go stay what they were. A take-over shares none: the run's
+// script knows no predecessor.
 func TestCallsOfOneNameShareRuns(t *testing.T) {
-	for _, call := range []scripts.Call{acquire(named("k")), scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0)} {
-		testkit.Check(t, call.CanShare(), "%s shares no run", call.Op())
+	former := scripts.OwnerOf("locker:0")
+	takeOver := acquire(func(a *scripts.AcquireArgs) { a.Predecessor = &former })
+	for i, call := range []scripts.Call{takeOver, acquire(named("k")), scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0)} {
+		testkit.Check(t, call.CanShare() == (i > 0), "%s %d shares runs: %v", call.Op(), i, call.CanShare())
 	}
 }
 
@@ -207,85 +210,6 @@ func randomRun(rng *rand.Rand) (before []string, calls []scripts.Call) {
 	return before, calls
 }
 
-// What a server refuses to write in a run is each lock's own error, and no lock is half granted.
-func TestRunsWithoutPermissionOrMemory(t *testing.T) {
-	s := startReal(t)
-	acquires := []scripts.Call{acquire(named("k")), acquire(named("l"), by(rival))}
-	releases := []scripts.Call{scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0), scripts.Release(testkit.Names("l"), scripts.OwnerOf(rival), 0)}
-	as := func(rule string, calls []scripts.Call) (any, error) {
-		t.Helper()
-		name, args := scripts.RunCommand(nil, calls, true, connArgs(calls[0]))
-		return userWithout(t, s, rule).Do(name, args...)
-	}
-	refused := func(what string, reply any, err error, calls []scripts.Call) {
-		t.Helper()
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		replies, err := calls[0].ParseRun(reply, len(calls))
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		for i, call := range calls {
-			_, alone, err := replies.Of(i, call)
-			testkit.Check(t, !alone && errors.As(err, new(redis.Error)), "%s: call %d: %v, want a refusal of its own", what, i, err)
-		}
-	}
-	undone := func(what string, reply any, err error) {
-		t.Helper()
-		want := []any{int64(0), int64(0)}
-		testkit.Check(t, err == nil && reflect.DeepEqual(reply, want), "%s: %v %v, want %v: acquire tells why", what, reply, err, want)
-	}
-	tableOf(t, s).prepare("ready")
-
-	for _, rule := range []string{"-hset", "-pexpire"} {
-		reply, err := as(rule, acquires)
-		refused(rule, reply, err, acquires)
-		wantState(t, s, "DEL k", "DEL l")
-	}
-	reply, err := as("-mset", acquires)
-	undone("without MSET", reply, err)
-	wantState(t, s, "DEL k", "DEL l")
-
-	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "1")
-	start := tableOf(t, s).snapshot()
-	reply, err = sendRun(s, acquires)
-	undone("without memory", reply, err)
-	wantUnchanged(t, s, start)
-	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "0")
-
-	// It still says what is held.
-	tableOf(t, s).prepare("lock l third 10s")
-	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "1")
-	start = tableOf(t, s).snapshot()
-	reply, err = sendRun(s, acquires)
-	testkit.Must(t, err)
-	replies, err := acquires[0].ParseRun(reply, 2)
-	testkit.Must(t, err)
-	_, alone, _ := replies.Of(0, acquires[0])
-	is, _, err := replies.Of(1, acquires[1])
-	testkit.Check(t, alone && err == nil && is.Acquire.Outcome == scripts.HeldByAnother && is.Acquire.Holder == "locker:3",
-		"one that is held, without memory: %v, want 0 and held", reply)
-	wantUnchanged(t, s, start)
-	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "0")
-	testkit.Do(t, s, "DEL", "l")
-
-	tableOf(t, s).prepare("lock k me; lock l rival")
-	reply, err = as("-hdel", releases)
-	refused("-hdel", reply, err, releases)
-	wantState(t, s, "lock k me")
-	reply, err = as("-publish", releases)
-	testkit.Must(t, err)
-	replies, err = releases[0].ParseRun(reply, len(releases))
-	testkit.Must(t, err)
-	for i, call := range releases {
-		is, _, err := replies.Of(i, call)
-		testkit.Check(t, err == nil && is.Release == scripts.ReleaseReply{Found: 1, Heard: -1},
-			"-publish: call %d: %+v (%v), want it found, and that nobody was told", i, is.Release, err)
-	}
-	wantState(t, s, "DEL k", "DEL l")
-}
-
 // piped is a fake master behind in-memory connections.
 type piped struct {
 	master *fakeredis.Master
@@ -302,11 +226,4 @@ func (p piped) Do(args ...any) (any, error) { return p.conn.Do(args[0].(string),
 
 func (p piped) Listen(during func()) ([]message, error) {
 	return listen(testkit.Pipe(p.master.Serve), p, during)
-}
-
-// A take-over shares no run: the run's script knows no predecessor.
-func TestTakeOverSharesNoRun(t *testing.T) {
-	former := scripts.OwnerOf("locker:0")
-	after := acquire(func(a *scripts.AcquireArgs) { a.Predecessor = &former })
-	testkit.Check(t, !after.CanShare(), "it shares a run")
 }

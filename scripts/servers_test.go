@@ -13,7 +13,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
-	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -114,81 +113,6 @@ func barring(call scripts.Call) scripts.ConnArgs {
 	return args
 }
 
-// Without memory a server grants nothing, and renews and releases what is held.
-func TestOutOfMemory(t *testing.T) {
-	s := startReal(t)
-	run := func(call scripts.Call) (any, error) { return s.Do(whole(call.Command(nil, true, barring(call)))...) }
-	tableOf(t, s).prepare("ready; lock k me 3 1m; counter k 7; lock l me 10s; counter l 7; lock d me 1s")
-	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "1")
-
-	start := tableOf(t, s).snapshot()
-	for what, call := range map[string]scripts.Call{"a fresh grant": acquire(named("m")), "a repair": acquire(named("m"), carrying(9)),
-		"two names, one mine": acquire(named("k", "m")), "a fresh reader": asReader(named("m"))} {
-		reply, err := run(call)
-		testkit.Check(t, err != nil && strings.Contains(err.Error(), "OOM"), "%s: %v %v, want an OOM error", what, reply, err)
-	}
-	calls := []scripts.Call{acquire(named("m")), acquire(named("n"), by(rival))}
-	reply, err := sendRun(s, calls)
-	testkit.Must(t, err)
-	shared, err := calls[0].ParseRun(reply, len(calls))
-	testkit.Must(t, err)
-	for i, call := range calls {
-		got, isAlone, err := shared.Of(i, call)
-		testkit.Check(t, err == nil && isAlone, "one of two grants: %+v (%v), want that it is asked for alone", got, err)
-	}
-	wantUnchanged(t, s, start)
-
-	batch := []scripts.Renewal{renewal(9, "k"), renewal(7, "l"), renewal(7, "m")} // only the first needs to write its counter
-	call := scripts.Renew(ours, batch)
-	reply, err = run(call)
-	testkit.Must(t, err)
-	parsed, err := call.Parse(reply)
-	renewed := parsed.Renew
-	testkit.Check(t, err == nil && renewed[0] == scripts.Kept && renewed[1] == scripts.Kept && renewed[2] == scripts.Gone,
-		"renewed %c (%v), want R, R, G", renewed, err)
-	wantState(t, s, "lock k me 3 1m", "counter k 7", "lock l me 10s", "counter l 7")
-
-	// Otherwise a lock that was downgraded would be lost, which as a writer's is renewed.
-	token, err := redis.Int(run(asReader(named("d"), carrying(7))))
-	testkit.Check(t, token == 7 && err == nil, "a downgrade: %d (%v), want 7", token, err)
-	wantState(t, s, "readers d me/10s 10s")
-
-	// So is its renewal, also where its key has no time to live.
-	reader := scripts.Renewal{Names: testkit.Names("d"), Owner: scripts.OwnerOf(me).AsReader(), Token: 7}
-	for i, left := range []string{"readers d me/20s 20s", "readers d me/30s"} {
-		reader.Lease = scripts.ToMillis(time.Duration(2+i) * lease)
-		call := scripts.Renew(ours, []scripts.Renewal{reader})
-		reply, err = run(call)
-		parsed, parseErr := call.Parse(reply)
-		testkit.Check(t, err == nil && parseErr == nil && parsed.Renew[0] == scripts.Kept,
-			"%s: renewed %c (%v, %v), want R", left, parsed.Renew, err, parseErr)
-		wantState(t, s, left)
-		testkit.Do(t, s, "PERSIST", "d")
-	}
-
-	found, err := redis.Int(run(scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 2)))
-	testkit.Check(t, found == 1 && err == nil, "lowering the depth: found %d (%v), want 1", found, err)
-	found, err = redis.Int(run(scripts.Release(testkit.Names("g"), scripts.OwnerOf(me), 0)))
-	testkit.Check(t, found == 0 && err == nil, "release of nothing, with a tombstone: found %d (%v), want 0", found, err)
-	messages, listenErr := s.Listen(func() {
-		call := scripts.Release(testkit.Names("k", "l"), scripts.OwnerOf(me), 0)
-		reply, err := run(call)
-		if err != nil {
-			t.Errorf("release: %v", err)
-			return
-		}
-		got, err := call.Parse(reply)
-		want := scripts.ReleaseReply{Found: 2, Heard: 1}
-		testkit.Check(t, got.Release == want && err == nil, "release: %+v (%v), want %+v", got, err, want)
-	})
-	testkit.Check(t, listenErr == nil && len(messages) == 2, "published %q (%v), want two messages", messages, listenErr)
-	wantState(t, s, "DEL k", "DEL l")
-
-	testkit.Do(t, s, "CONFIG", "SET", "maxmemory", "0")
-	reply, err = run(acquire(named("m")))
-	testkit.Check(t, err == nil, "with memory again: %v %v", reply, err)
-}
-
 // userWithout returns a connection of a user that may do all but what the rule forbids.
 func userWithout(t *testing.T, s listener, rules ...string) redis.Conn {
 	t.Helper()
@@ -199,65 +123,6 @@ func userWithout(t *testing.T, s listener, rules ...string) redis.Conn {
 	_, err = c.Do("EXISTS", "k") // what it may
 	testkit.Must(t, err)
 	return c
-}
-
-// A user that may not count subscribers is refused like others. A user that may not publish
-// releases everything, and is told. A user that may not delete gets an error.
-func TestUsersWithMissingPermissions(t *testing.T) {
-	s := startReal(t)
-	as := func(rule string, call scripts.Call) (any, error) {
-		t.Helper()
-		name, args := call.Command(nil, true, barring(call))
-		return userWithout(t, s, rule).Do(name, args...)
-	}
-	tableOf(t, s).prepare("ready; lock k rival 10s; lock l me 10s; lock m me 10s")
-
-	answer := func(rule string, call scripts.Call) scripts.Reply {
-		t.Helper()
-		reply, err := as(rule, call)
-		testkit.Must(t, err)
-		got, err := call.Parse(reply)
-		testkit.Must(t, err)
-		return got
-	}
-	isHeld := func(what string, got scripts.AcquireReply) {
-		t.Helper()
-		testkit.Check(t, got.Outcome == scripts.HeldByAnother && got.Waiting == 0, "%s: %+v, want held", what, got)
-	}
-	isHeld("without PUBSUB", answer("-pubsub", acquire(named("k"))).Acquire)
-	calls := []scripts.Call{acquire(named("k")), acquire(named("n"))}
-	name, args := scripts.RunCommand(nil, calls, true, connArgs(calls[0]))
-	reply, err := userWithout(t, s, "-pubsub").Do(name, args...)
-	testkit.Must(t, err)
-	run, err := calls[0].ParseRun(reply, len(calls))
-	testkit.Must(t, err)
-	got, _, err := run.Of(0, calls[0])
-	testkit.Must(t, err)
-	isHeld("without PUBSUB, in a run", got.Acquire)
-	testkit.Equal(t, answer("-pubsub", scripts.Slots("crowded", 1)).Slots.Waiting, 0, "slots without PUBSUB")
-	tableOf(t, s).prepare("readers o rival/10s")
-	beside := answer("-pubsub", acquire(named("o"))).Acquire
-	testkit.Check(t, beside.Readers == 1 && beside.Waiting == 0, "next to readers, without PUBSUB: %+v, want held", beside)
-	tableOf(t, s).prepare("lock p rival 10s")
-	isHeld("a reader without PUBSUB", answer("-pubsub", asReader(named("p"))).Acquire)
-	survey := operators.Survey("0")
-	names := answer("-hgetall", survey).Other.(*operators.SurveyReply).Names
-	testkit.Check(t, slices.Equal(names, []string{"o"}), "a survey without HGETALL: %q, want the readers alone", names)
-	reply, err = as("-pubsub", survey)
-	testkit.Check(t, err == nil && reply != nil, "a survey without PUBSUB: %v (%v)", reply, err)
-	both := scripts.Release(testkit.Names("l", "m"), scripts.OwnerOf(me), 0)
-	reply, err = as("-hdel", both)
-	testkit.Check(t, errors.As(err, new(redis.Error)), "without HDEL: %v (%v), want an error", reply, err)
-	testkit.Equal(t, answer("-publish", both).Release, scripts.ReleaseReply{Found: 2, Heard: -1}, "without PUBLISH, where nobody is told")
-	wantState(t, s, "DEL l", "DEL m", "SET ~released:me 1 30s")
-
-	testkit.Do(t, s, "HSET", "k", rival, "1")
-	reply, err = as("-publish", scripts.Force(scripts.NewName("k"), nil, 0, maxLease))
-	testkit.Check(t, err == nil && reply == int64(1), "force without PUBLISH: %v (%v)", reply, err)
-	tableOf(t, s).prepare("lock k me")
-	reply, err = as("-publish", asReader())
-	testkit.Check(t, err == nil && reply != nil, "a downgrade without PUBLISH: %v (%v)", reply, err)
-	wantState(t, s, "DEL l")
 }
 
 // A renewal that is refused says by which marker.

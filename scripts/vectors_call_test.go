@@ -15,7 +15,7 @@ type sent struct {
 	call   scripts.Call
 	shared []scripts.Call
 	by     scripts.ConnArgs
-	forbid []string // of the user that sends it
+	forbid []string // of the user that sends it; "memory" is the server's
 }
 
 // The calls of a run are of these owners, with these seeds.
@@ -25,7 +25,7 @@ var (
 )
 
 // call makes the directive's call. Its words are names, and options: token=7 depth=2. The owner is me, but for owner=.
-// A user that may not run some commands sends it by without=.
+// A user that may not run some commands sends it by without=, and without=memory has the server refuse to take up more.
 func (v table) call() sent {
 	v.t.Helper()
 	var texts []string

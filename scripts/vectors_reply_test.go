@@ -59,6 +59,8 @@ func (v table) error(err error, forbidden bool) string {
 	switch {
 	case strings.Contains(text, "WRONGTYPE"):
 		return "WRONGTYPE"
+	case strings.Contains(text, "OOM"):
+		return "OOM"
 	case !forbidden || strings.Contains(text, "arguments"):
 		return text
 	case strings.Contains(strings.ToUpper(text), "PEXPIRE"):

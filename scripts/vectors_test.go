@@ -115,10 +115,15 @@ func (v table) send(c sent) (reply string, told []string) {
 	var raw any
 	var err error
 	heard, listenErr := v.s.Listen(func() {
-		if c.forbid != nil {
-			raw, err = userWithout(v.t, v.s.(listener), c.forbid...).Do(name, args...)
-		} else {
+		switch {
+		case c.forbid == nil:
 			raw, err = v.s.Do(whole(name, args)...)
+		case c.forbid[0] == "memory":
+			testkit.Do(v.t, v.s, "CONFIG", "SET", "maxmemory", "1")
+			raw, err = v.s.Do(whole(name, args)...)
+			testkit.Do(v.t, v.s, "CONFIG", "SET", "maxmemory", "0")
+		default:
+			raw, err = userWithout(v.t, v.s.(listener), c.forbid...).Do(name, args...)
 		}
 	})
 	testkit.Must(v.t, listenErr)
@@ -131,34 +136,6 @@ func (v table) send(c sent) (reply string, told []string) {
 
 // tableOf is for tests that compare states.
 func tableOf(t *testing.T, s server) table { return table{t: t, s: s, names: map[string]string{}} }
-
-// wantState fails the test unless the state has these parts, or not the key of a DEL.
-func wantState(t *testing.T, s server, wants ...string) {
-	t.Helper()
-	v := tableOf(t, s)
-	for _, want := range wants {
-		v.counter(strings.Fields(want)[1])
-	}
-	state := v.snapshot()
-	for _, want := range wants {
-		key, gone := strings.CutPrefix(want, "DEL ")
-		has := false
-		if gone {
-			_, has = state[key]
-		}
-		for _, is := range state {
-			has = has || is.shown == want
-		}
-		testkit.Check(t, has != gone, "want %s: %v", want, state)
-	}
-}
-
-// wantUnchanged fails the test if the state is not as before.
-func wantUnchanged(t *testing.T, s server, before map[string]entry) {
-	t.Helper()
-	changed := tableOf(t, s).changes(before, tableOf(t, s).snapshot(), true)
-	testkit.Check(t, len(changed) == 0, "it changed: %q", changed)
-}
 
 // changes has what differs between two states: to the millisecond of a reader's lease, if they are compared exactly.
 func (v table) changes(before, after map[string]entry, exactly bool) (list []string) {
