@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -76,6 +77,7 @@ func next(replies *[]any) func(string) any {
 
 // The calls behind the one that is refused are resent in their order, and so is a release.
 func TestCallsOfAServerThatIsNoMasterKeepTheirOrder(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what is started together is written together
 	replies := []any{int64(1), readOnly, readOnly, int64(1), int64(1)}
 	withRuns(t, next(&replies), func(t *testing.T, r *runs) {
 		close(r.gate)
@@ -124,14 +126,7 @@ func TestAMasterThatIsReadOnlyIsDown(t *testing.T) {
 
 // leave has the pipe leave its connection for another process's, to which the next one leads.
 func (r *runs) leave(runID string) {
-	connect := r.pipe.cfg.Connect
-	r.pipe.cfg.Connect = func(ctx context.Context) (*Conn, error) {
-		c, err := connect(ctx)
-		if err == nil {
-			c.RunID = runID
-		}
-		return c, err
-	}
+	r.made = func(_ context.Context, c *Conn) error { c.RunID = runID; return nil }
 	r.pipe.Leave(runID, nil)
 }
 
@@ -177,16 +172,13 @@ func TestAPipeLeavesAConnectionThatIsBeingMade(t *testing.T) {
 	for _, why := range []error{nil, errors.New("two masters")} {
 		withRuns(t, func(string) any { return int64(7) }, func(t *testing.T, r *runs) {
 			close(r.gate)
-			connect := r.pipe.cfg.Connect
-			r.pipe.cfg.Connect = func(ctx context.Context) (*Conn, error) {
-				c, err := connect(ctx)
-				switch r.conns {
-				case 1, 2, 3, 4, 5:
+			r.made = func(context.Context, *Conn) error {
+				if r.conns <= 5 {
 					r.pipe.Leave("another", why)
-				default:
+				} else {
 					r.pipe.Leave("run", nil)
 				}
-				return c, err
+				return nil
 			}
 			began := time.Now()
 			_, results := r.start(threeAcquires()[0])

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,11 +23,33 @@ import (
 
 // scriptedConn is a connection whose replies a test chooses.
 type scriptedConn struct {
-	mortalConn
+	redis.ConnWithTimeout // of the methods that the pipe does not use
+
 	r       *runs
 	replies chan any // to the commands that were flushed
 	unsent  []any    // commands
+
+	mu  sync.Mutex
+	err error
 }
+
+var errHungUp = errors.New("hung up")
+
+func (c *scriptedConn) die(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+	return err
+}
+
+func (c *scriptedConn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *scriptedConn) Do(string, ...any) (any, error) { return nil, c.Err() }
+func (c *scriptedConn) Close() error                   { return nil }
 
 func (c *scriptedConn) Send(name string, args ...any) error {
 	reply := c.r.answer(name, args)
@@ -40,6 +64,11 @@ func (c *scriptedConn) Flush() error {
 		}
 	}
 	c.unsent = nil
+	c.r.flushes.Add(1)
+	if c.r.breaks {
+		time.Sleep(time.Millisecond) // the reader takes the replies, and waits for the next request
+		return c.die(errHungUp)
+	}
 	return nil
 }
 
@@ -61,7 +90,8 @@ func (c *scriptedConn) ReceiveWithTimeout(timeout time.Duration) (any, error) {
 // runs is a pipe in a bubble, to a server whose replies a test chooses. What is started before open
 // shares a write.
 type runs struct {
-	started func() // after the first calls; nil for nothing
+	started func()                             // after the first calls; nil for nothing
+	made    func(context.Context, *Conn) error // with each connection; nil for nothing
 	t       *testing.T
 	pipe    *Pipe
 	gate    chan struct{}
@@ -70,6 +100,8 @@ type runs struct {
 	sent    []string
 	conns   int // made so far
 	last    *scriptedConn
+	flushes atomic.Int32
+	breaks  bool // each write fails, and what it is answered can be read
 }
 
 // withRuns runs a test on a pipe that connects once open is called.
@@ -89,6 +121,14 @@ func withRuns(t *testing.T, reply func(command string) any, test func(t *testing
 			r.last = &scriptedConn{r: r, replies: make(chan any, 1000)}
 			return r.last, nil
 		})
+		connect := r.pipe.cfg.Connect
+		r.pipe.cfg.Connect = func(ctx context.Context) (*Conn, error) {
+			c, err := connect(ctx)
+			if err == nil && r.made != nil {
+				err = r.made(ctx, c)
+			}
+			return c, err
+		}
 		test(t, r)
 		end()
 		closeAndWait(r.pipe)
@@ -419,6 +459,42 @@ func TestAnUnknownScriptIsSentOnceForAllRequests(t *testing.T) {
 			}
 			testkit.Equal(t, texts, 1, "times that the text was sent")
 			time.Sleep(time.Millisecond)
+		}
+	})
+}
+
+// Callers that are about to run while replies are due share a write.
+func TestCallersShareAWrite(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // each Start wakes the writer before the next caller
+	withRuns(t, func(string) any { return errSilence }, func(t *testing.T, r *runs) {
+		const callers = 64
+		call := scripts.Raise(nil, scripts.OwnerOf("o:1"), 1)
+		close(r.gate)
+		testkit.Must(t, r.pipe.Start(call, nil, nil))
+		synctest.Wait() // the reader waits for a reply
+		before := r.flushes.Load()
+		for range callers {
+			go r.pipe.Start(call, nil, nil)
+		}
+		synctest.Wait()
+		n := r.flushes.Load() - before
+		testkit.Check(t, n != 0 && n <= callers/4, "%d writes for %d calls", n, callers)
+	})
+}
+
+// A reply that no request had asked for leaves the reader without a request when the write fails: nobody would notice that the
+// connection is dead, and every later call would wait for ever.
+func TestAStrayReplyBeforeAHangUp(t *testing.T) {
+	withRuns(t, func(string) any { return int64(1) }, func(t *testing.T, r *runs) {
+		r.breaks = true
+		close(r.gate)
+		for range 3 {
+			answered := make(resultChan, 1)
+			if r.pipe.Start(threeReleases()[0], nil, answered) != nil {
+				break // the pipe is down, and says so
+			}
+			testkit.Pass(10 * time.Second)
+			testkit.Equal(t, len(answered), 1, "outcomes of a call after the hang-up")
 		}
 	})
 }

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -57,14 +58,7 @@ func (s *sealed) reply(command string) any {
 // withSeal runs a test on a pipe to a server that should have one replica, and the history h.
 func withSeal(t *testing.T, s *sealed, test func(t *testing.T, r *runs)) {
 	withRuns(t, s.reply, func(t *testing.T, r *runs) {
-		unsealed := r.pipe.cfg.Connect
-		r.pipe.cfg.Connect = func(ctx context.Context) (*Conn, error) {
-			c, err := unsealed(ctx)
-			if err == nil {
-				c.Seal = Seal{Replicas: 1, History: "h"}
-			}
-			return c, err
-		}
+		r.made = func(_ context.Context, c *Conn) error { c.Seal = Seal{Replicas: 1, History: "h"}; return nil }
 		r.started = sync.OnceFunc(func() { close(r.gate) }) // what is started together is written together
 		test(t, r)
 	})
@@ -169,13 +163,9 @@ func TestARequestThatIsResentEndsNoWrite(t *testing.T) {
 func TestAMasterThatIsNoneAtItsFirstCallIsLeft(t *testing.T) {
 	s := &sealed{acknowledged: []any{int64(1)}, info: []any{intact}, refusal: readOnly}
 	withSeal(t, s, func(t *testing.T, r *runs) {
-		unchecked := r.pipe.cfg.Connect
-		r.pipe.cfg.Connect = func(ctx context.Context) (*Conn, error) {
-			c, err := unchecked(ctx)
-			if err == nil {
-				err = c.CheckSeal(ctx, 1, time.Second)
-			}
-			return c, err
+		sealed := r.made
+		r.made = func(ctx context.Context, c *Conn) error {
+			return errors.Join(sealed(ctx, c), c.CheckSeal(ctx, 1, time.Second))
 		}
 		_, results := r.start(threeAcquires()[0])
 		wantList(t, "the outcome", outcomes(t, results), "granted 1")

@@ -21,33 +21,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const maxLease = 30 * time.Second
 
-// mortalConn is the base of connections whose replies a test chooses.
-type mortalConn struct {
-	redis.ConnWithTimeout // of the methods that the pipe does not use
-
-	mu  sync.Mutex
-	err error
-}
-
-var errHungUp = errors.New("hung up")
-
-func (c *mortalConn) die(err error) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.err = err
-	return err
-}
-
-func (c *mortalConn) Err() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.err
-}
-
-func (c *mortalConn) Send(string, ...any) error      { return nil }
-func (c *mortalConn) Do(string, ...any) (any, error) { return nil, c.Err() }
-func (c *mortalConn) Close() error                   { return nil }
-
 // newPipe returns a pipe that connects so.
 func newPipe(lifetime context.Context, timeout time.Duration, connect func(context.Context) (redis.ConnWithTimeout, error)) *Pipe {
 	return New(Config{
