@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,24 +14,30 @@ import (
 )
 
 const (
-	HangUp = "hang up" // a reply that closes the connection
+	HangUp = "hang up" // a reply, or its end, that closes the connection
 	Silent = ""        // no reply at all
 )
 
-// Serve replies to each command with the result of handle, until the connection ends.
+// Serve replies to each command with the result of handle, until the connection ends. Replies to commands that arrived
+// together leave together.
 func Serve(conn net.Conn, handle func(args []string) string) {
 	defer conn.Close()
-	in := bufio.NewReader(conn)
+	in, replies := bufio.NewReader(conn), ""
 	for {
 		args, err := fakeredis.ReadCommand(in)
 		if err != nil {
 			return
 		}
 		reply := handle(args)
-		if reply == HangUp {
-			return
+		replies += strings.TrimSuffix(reply, HangUp)
+		hangsUp := strings.HasSuffix(reply, HangUp)
+		if replies != "" && (hangsUp || in.Buffered() == 0) {
+			if _, err := io.WriteString(conn, replies); err != nil {
+				return
+			}
+			replies = ""
 		}
-		if _, err := io.WriteString(conn, reply); err != nil {
+		if hangsUp {
 			return
 		}
 	}

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
@@ -100,27 +98,18 @@ func TestTheTimeoutsOfThePool(t *testing.T) {
 
 // A server that reads nothing blocks the writer, which ends with the connection.
 func TestAServerThatDoesNotRead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var dials atomic.Int32
-		unread := make(chan net.Conn, 100)
-		pool := &redis.Pool{Dial: func() (redis.Conn, error) {
-			dials.Add(1)
-			ours, theirs := net.Pipe() // it has no buffer: the first byte blocks
-			unread <- theirs
-			return redis.NewConn(ours, 0, 0), nil
-		}}
-		s := newSubscriptions(t, pool, timeout)
+	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
+		over := make(chan struct{})
+		t.Cleanup(func() { close(over) })
+		srv.Timeout = 0
+		srv.SetServe(func(net.Conn) { <-over }) // a pipe has no buffer: the first byte blocks
 		var r recorder
 		cancel := s.Subscribe("c", &r)
 		testkit.Pass(10 * timeout)
 		r.wants(t, "the subscriber")
-		n := dials.Load()
+		n := srv.Dialled()
 		testkit.Check(t, n >= 3, "%d connections, want a new one for each that is silent", n)
 		endsWithin(t, cancel, 3*timeout)
-		testkit.Must(t, pool.Close())
-		for range dials.Load() {
-			(<-unread).Close()
-		}
 	})
 }
 

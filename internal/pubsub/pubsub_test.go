@@ -1,6 +1,7 @@
 package pubsub_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"runtime"
@@ -258,17 +259,13 @@ func TestCloseWhileMessagesCome(t *testing.T) {
 
 // A connection that is made after Close is not used.
 func TestCloseWhileConnecting(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, frozen, func(t *testing.T, s *subscriptions, srv *server) {
 		free := make(chan struct{})
-		ours, theirs := net.Pipe()
-		defer theirs.Close()
-		pool := &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return redis.NewConn(ours, timeout, timeout), nil }}
-		defer pool.Close()
-		s := newSubscriptions(t, pool, timeout)
+		dial := srv.Pool.DialContext
+		srv.Pool.DialContext = func(ctx context.Context) (redis.Conn, error) { <-free; return dial(ctx) }
 		defer s.Subscribe("c", &recorder{})()
 		synctest.Wait()
 		time.AfterFunc(timeout/2, func() { close(free) })
-		go frozen(theirs)
 		closesWithin(t, s, timeout)
 	})
 }

@@ -1,7 +1,6 @@
 package pubsub_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
@@ -34,27 +32,12 @@ func subscribeRange(s *subscriptions, from, to int, standing *atomic.Int64) (can
 	return cancels
 }
 
-// confirming replies like a correct server, and counts the commands. Replies to commands that
-// arrived together are sent together.
+// confirming replies like a correct server, and counts the commands.
 func confirming(count func(command string)) func(net.Conn) {
-	return func(c net.Conn) {
-		defer c.Close()
-		in, out := bufio.NewReader(c), []byte(nil)
-		for {
-			args, err := fakeredis.ReadCommand(in)
-			if err != nil {
-				return
-			}
-			count(args[0])
-			out = append(out, confirmation(args)...)
-			if in.Buffered() == 0 {
-				if _, err := c.Write(out); err != nil {
-					return
-				}
-				out = out[:0]
-			}
-		}
-	}
+	return answering(func(args []string) string {
+		count(args[0])
+		return confirmation(args)
+	})
 }
 
 // Commands that wait to be sent do not slow down the replies that arrive meanwhile: a reply takes the same time, whether or not half
