@@ -3,8 +3,6 @@ package node_test
 import (
 	"context"
 	"crypto/tls"
-	"fmt"
-	"io"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -24,52 +23,20 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// slowConn delivers what it reads after a delay, as a long way does.
-type slowConn struct {
-	net.Conn
-	late *io.PipeReader
-}
-
-func (c slowConn) Close() error { c.late.Close(); return c.Conn.Close() }
-
-// SetReadDeadline leaves alone what is on its way: only a deadline that is over ends the connection.
-func (c slowConn) SetReadDeadline(t time.Time) error {
-	if time.Until(t) > 0 {
-		return nil
-	}
-	return c.Conn.SetReadDeadline(t)
-}
-
-func (c slowConn) Read(p []byte) (int, error) { return c.late.Read(p) }
-
-// slowed dials with a round trip of that delay.
-func slowed(delay time.Duration) node.Option {
-	return node.WithDialer(func(ctx context.Context, network, address string) (net.Conn, error) {
-		c, err := (&net.Dialer{}).DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		timer := time.NewTimer(delay)
-		defer timer.Stop()
+// slowed leads to a server with round trips of that delay, of which the first connects.
+func slowed(t *testing.T, server string, delay time.Duration) node.Option {
+	t.Helper()
+	f, err := forward.New(server)
+	testkit.Must(t, err)
+	t.Cleanup(f.Close)
+	f.DelayRequests(delay, 0)
+	return node.WithDialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
 		select {
-		case <-timer.C:
+		case <-time.After(delay):
+			return new(net.Dialer).DialContext(ctx, network, f.Addr())
 		case <-ctx.Done():
-			c.Close()
 			return nil, ctx.Err()
 		}
-		late, in := io.Pipe()
-		go func() {
-			data := make([]byte, 1<<16)
-			for {
-				n, err := c.Read(data)
-				<-time.After(delay)
-				if _, broken := in.Write(data[:n]); broken != nil || err != nil {
-					in.CloseWithError(err)
-					return
-				}
-			}
-		}()
-		return slowConn{c, late}, nil
 	})
 }
 
@@ -79,7 +46,7 @@ func TestASlowWayToTheMaster(t *testing.T) {
 	t.Parallel()
 	s := startTLS(t, "localhost")
 	testkit.Do(t, s.Master, redistest.SetUser("app", "on", ">secret", "~*", "&*", "+@all")...)
-	n := open(t, "rediss://app:secret@localhost:"+s.port+"/3", slowed(300*time.Millisecond), node.WithTimeout(2*time.Second),
+	n := open(t, "rediss://app:secret@localhost:"+s.port+"/3", slowed(t, "127.0.0.1:"+s.port, 300*time.Millisecond), node.WithTimeout(2*time.Second),
 		node.WithTLS(&tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS12}))
 	testkit.Eventually(t, "granted", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 	check(t, n)
@@ -88,7 +55,8 @@ func TestASlowWayToTheMaster(t *testing.T) {
 // Connecting takes longer than a call waits for it, and each reply comes in time: a trial waits for the connection.
 func TestATrialOnASlowWay(t *testing.T) {
 	t.Parallel()
-	n := open(t, startReal(t).URL(), slowed(150*time.Millisecond), node.WithTimeout(500*time.Millisecond))
+	m := startReal(t)
+	n := open(t, m.URL(), slowed(t, m.Addr(), 150*time.Millisecond), node.WithTimeout(500*time.Millisecond))
 	testkit.Must(t, operator.AdmitMembers(t.Context(), n, []string{n.Name()}))
 	reply, err := heard.Lock(t.Context(), n, scripts.NewList(n.Name()), scripts.TrialName("way"))
 	testkit.Check(t, err == nil && reply.Outcome == scripts.Granted, "%+v (%v), want granted", reply, err)
@@ -117,37 +85,26 @@ func TestTheServersReasonForHangingUp(t *testing.T) {
 	testkit.Must(t, err)
 	defer other.Close()
 	n := open(t, m.URL())
-	r := await(t, start(n, "key", acquire("k", "o:1"), nil))
-	mustFail(t, n, r.Err, node.ErrDown)
-	testkit.Check(t, strings.Contains(r.Err.Error(), "max number of clients"), "%v", r.Err)
+	failsBy(t, n, "max number of clients")
 
-	protected, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	defer protected.Close()
-	go func() {
-		for {
-			c, err := protected.Accept()
-			if err != nil {
-				return
-			}
-			fmt.Fprint(c, "-DENIED Redis is running in protected mode\r\n")
-			c.Close()
-		}
-	}()
-	denied := open(t, "redis://"+protected.Addr().String())
-	err = await(t, start(denied, "key", acquire("k", "o:1"), nil)).Err
-	mustFail(t, denied, err, node.ErrDown)
-	testkit.Check(t, strings.Contains(err.Error(), "DENIED"), "%v", err)
-	isPermanent(t, err)
+	_, denied := openFake(t, func([]string) string { return "-DENIED Redis is running in protected mode\r\n" + canned.HangUp })
+	isPermanent(t, failsBy(t, denied, "DENIED"))
+}
+
+// failsBy wants a call to fail because the node is down, with an error that says so.
+func failsBy(t *testing.T, n *node.Node, says string) error {
+	t.Helper()
+	err := do(t, n, acquire("k", "o:1")).Err
+	mustFail(t, n, err, node.ErrDown)
+	testkit.Check(t, strings.Contains(err.Error(), says), "%v", err)
+	return err
 }
 
 func TestAServerThatRequiresACertificateSaysSo(t *testing.T) {
 	t.Parallel()
 	s := startTLS(t, "localhost", "--tls-auth-clients", "yes")
 	n := open(t, "rediss://localhost:"+s.port, node.WithTLS(&tls.Config{RootCAs: s.roots, MinVersion: tls.VersionTLS13}))
-	err := await(t, start(n, "key", acquire("k", "o:1"), nil)).Err
-	mustFail(t, n, err, node.ErrDown)
-	testkit.Check(t, strings.Contains(err.Error(), "certificate required"), "%v", err)
+	failsBy(t, n, "certificate required")
 }
 
 // A firewall forgets idle connections, and drops what comes over them: a request is resent over a new
@@ -204,19 +161,6 @@ func TestAFlappingMasterIsLoggedSeldom(t *testing.T) {
 
 // What hangs up at the first commands may be a proxy, or another server: the error says so.
 func TestAServerThatHangsUpAtTheFirstCommands(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			_, _ = conn.Read(make([]byte, 1<<16))
-			conn.Close()
-		}
-	}()
-	defer listener.Close()
-	err = do(t, open(t, "redis://"+listener.Addr().String()), acquire("k", "o:1")).Err
-	testkit.Check(t, err != nil && strings.Contains(err.Error(), "hung up at the first commands"), "%v", err)
+	_, n := openFake(t, func([]string) string { return canned.HangUp })
+	failsBy(t, n, "hung up at the first commands")
 }

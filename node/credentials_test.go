@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -23,28 +22,19 @@ import (
 
 // vault returns the password of user "app", and counts how often.
 type vault struct {
-	mu       sync.Mutex
-	password string
-	asked    int
+	password atomic.Value
+	asked    atomic.Int64
+}
+
+func holding(password string) *vault {
+	v := new(vault)
+	v.password.Store(password)
+	return v
 }
 
 func (v *vault) ask(context.Context) (user, password string, err error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.asked++
-	return "app", v.password, nil
-}
-
-func (v *vault) rotate(password string) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.password = password
-}
-
-func (v *vault) times() int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.asked
+	v.asked.Add(1)
+	return "app", v.password.Load().(string), nil
 }
 
 // rotate makes that the only password of user "app".
@@ -83,23 +73,23 @@ func (subscriber) OnUnsubscribed()  {}
 func TestAPasswordThatRotates(t *testing.T) {
 	m := startReal(t)
 	rotate(t, m, "first")
-	v := &vault{password: "first"}
+	v := holding("first")
 	n := open(t, m.URL(), node.WithCredentials(v.ask))
 	mustGrant(t, do(t, n, acquire("k", "o:1")))
 	cancel := inside.Of(n).Subscriptions.Subscribe("redisson_lock__channel:{k}", subscriber{})
 	defer cancel()
 	testkit.Eventually(t, "subscribed", func() bool { return appConns(t, m, "PUBSUB") != "" })
 	calls, messages := appConns(t, m, "NORMAL"), appConns(t, m, "PUBSUB")
-	testkit.Equal(t, v.times(), 6, "times asked, for two connections, and four that showed where the address leads")
+	testkit.Equal(t, v.asked.Load(), 6, "times asked, for two connections, and four that showed where the address leads")
 
 	rotate(t, m, "second")
-	v.rotate("second")
+	v.password.Store("second")
 	mustGrant(t, do(t, n, acquire("l", "o:1")))
 	testkit.Equal(t, appConns(t, m, "NORMAL"), calls, "the connection of calls")
 	testkit.Equal(t, appConns(t, m, "PUBSUB"), messages, "the connection of messages")
-	testkit.Equal(t, v.times(), 6, "times asked, with two connections that lived on")
+	testkit.Equal(t, v.asked.Load(), 6, "times asked, with two connections that lived on")
 	testkit.Equal(t, check(t, n).Role, "master", "the role that Check reports")
-	testkit.Equal(t, v.times(), 15, "times asked, also by Check, which dials nine times")
+	testkit.Equal(t, v.asked.Load(), 15, "times asked, also by Check, which dials nine times")
 
 	testkit.Do(t, m, "CLIENT", "KILL", "USER", "app")
 	testkit.Eventually(t, "granted over a new connection", func() bool { return isGranted(do(t, n, acquire("m", "o:1"))) })
@@ -125,7 +115,7 @@ func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			log := &lines{}
-			v := &vault{password: first.password}
+			v := holding(first.password)
 			n := open(t, m.URL(), node.WithCredentials(v.ask), log.option())
 			err := do(t, n, acquire("k", "o:1")).Err
 			mustFail(t, n, err, node.ErrDown)
@@ -135,14 +125,14 @@ func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
 					!strings.Contains(err.Error(), "s3cret"), "the error is %v", err)
 			}
 			testkit.Eventually(t, "logged", func() bool { return log.logged("node down", first.reason) == 1 })
-			v.rotate("second")
+			v.password.Store("second")
 			testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 			testkit.Check(t, log.logged("will not pass") == 0 && log.logged("s3cret") == 0, "logged %q", log.text())
 		})
 	}
 	// A permission does not come with another password.
 	testkit.Do(t, m, "ACL", "SETUSER", "app", "-evalsha")
-	v := &vault{password: "second"}
+	v := holding("second")
 	isPermanent(t, do(t, open(t, m.URL(), node.WithCredentials(v.ask)), acquire("k", "o:1")).Err)
 	// Neither a user name nor a password: the default user is without one here.
 	none := func(context.Context) (user, password string, err error) { return "", "", nil }

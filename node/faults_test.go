@@ -25,42 +25,6 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// No call fails when its connection is cut: it is resent.
-func TestCutConnectionsFailNoCall(t *testing.T) {
-	m, n := openReal(t, node.WithConns(2))
-	mark(t, n)
-	const calls = 500
-	for i := range 16 { // connects both
-		mustGrant(t, await(t, start(n, fmt.Sprint(i), acquire("first", "o:0"), nil)))
-	}
-	testkit.Must(t, do(t, n, release("first", "o:0")).Err)
-	for round := range 10 {
-		var acquired, released []answer
-		for i := range calls {
-			key, owner := fmt.Sprint("k", i), fmt.Sprintf("o:%d.%d", round, i)
-			footprint := new(pipeline.Footprint)
-			acquired = append(acquired, start(n, key, acquire(key, owner), footprint))
-			if i == calls/2 {
-				await(t, acquired[0]) // connections must exist before they can be killed
-				killed, err := redis.Int(m.Do("CLIENT", "KILL", "TYPE", "normal"))
-				if err != nil || killed < 1 {
-					t.Fatalf("killed %d connections: %v", killed, err)
-				}
-			}
-			released = append(released, start(n, key, release(key, owner), footprint))
-		}
-		for i := range calls {
-			if i > 0 {
-				mustGrant(t, await(t, acquired[i]))
-			}
-			testkit.Must(t, await(t, released[i]).Err)
-		}
-		if left := keys(t, m); len(left) != 0 {
-			t.Fatalf("round %d leaves %d keys behind: %.20q", round, len(left), left[:min(10, len(left))])
-		}
-	}
-}
-
 // A call is sent at most four times. A server that cuts the connection at each call would keep it
 // for ever.
 func TestACallCutEachTimeFailsInTheEnd(t *testing.T) {

@@ -78,3 +78,13 @@ func TestRefusedReleasesAreLoggedNowAndThen(t *testing.T) {
 		testkit.Equal(t, strings.Count(lines.String(), "release refused"), 2, lines.String())
 	})
 }
+
+func TestWithHooksAdds(t *testing.T) {
+	testkit.AddsHooks(t, func(all ...Hooks) Hooks {
+		var o options
+		for _, h := range all {
+			WithHooks(h)(&o)
+		}
+		return o.hooks
+	})
+}

@@ -3,7 +3,6 @@ package node_test
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -118,71 +117,43 @@ func TestAnotherMaxLeaseIsRefusedOutOfMemory(t *testing.T) {
 	refuses(t, openQuarantined(t, m.URL(), time.Hour), node.ErrMaxLease)
 }
 
-// lateConn is a connection on which the reply to the next script comes late: for the client it
-// makes no difference whether the network or its own goroutine was slow.
-type lateConn struct {
-	net.Conn
-	by  *atomic.Int64 // nanoseconds; for the next script alone
-	now time.Duration
-}
-
-func (c *lateConn) Write(p []byte) (int, error) {
-	if bytes.Contains(p, []byte("EVAL")) {
-		c.now = time.Duration(c.by.Swap(0))
-	}
-	return c.Conn.Write(p)
-}
-
-func (c *lateConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	time.Sleep(c.now)
-	c.now = 0
-	return n, err
-}
-
-// twoConns is a node with two connections to a blank master, in a bubble.
-type twoConns struct {
-	node        *node.Node
-	first, last string // keys, one for each connection
-	late        atomic.Int64
-	log         lines
-	seen        seen
-}
-
-func openTwoConns(t *testing.T, maxLease time.Duration) *twoConns {
-	t.Helper()
-	two := &twoConns{first: "key"} // the script of mark
-	p := world.New(t, 1).NewProcess()
-	p.Wrap = func(_ int, c net.Conn) net.Conn { return &lateConn{Conn: c, by: &two.late} }
-	two.node = p.Nodes(node.WithTimeout(timeout), node.WithName(nodeName), node.WithConns(2), node.WithMaxLease(maxLease),
-		node.WithHooks(two.seen.hooks()), two.log.option())[0]
-	for two.last = "a"; inside.Of(two.node).Pipe(two.last) == inside.Of(two.node).Pipe(two.first); two.last += "a" {
-	}
-	return two
-}
-
 // A late reply reports the quarantine that there was when the node was asked, not another one.
 func TestALateReplyBeginsNoQuarantine(t *testing.T) {
 	const maxLease = 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		two := openTwoConns(t, maxLease)
-		n := two.node
+		var log lines
+		var told seen
+		p := world.New(t, 1).NewProcess()
+		var late, now atomic.Int64 // by how much the reply to the next script comes late; for the client it is the same if its own goroutine is slow
+		p.Sends = func(_ int, data []byte) bool {
+			if bytes.Contains(data, []byte("EVAL")) {
+				now.Store(late.Swap(0))
+			}
+			return true
+		}
+		p.Received = func() { time.Sleep(time.Duration(now.Swap(0))) }
+		n := p.Nodes(node.WithTimeout(timeout), node.WithName(nodeName), node.WithConns(2), node.WithMaxLease(maxLease),
+			node.WithHooks(told.hooks()), log.option())[0]
+		first, last := "key", "a" // keys, one for each connection; the first is mark's
+		for inside.Of(n).Pipe(last) == inside.Of(n).Pipe(first) {
+			last += "a"
+		}
 		mark(t, n)
-		for _, key := range []string{two.first, two.last} {
+		for _, key := range []string{first, last} {
 			quarantined(t, doAt(t, n, key, acquireFor(maxLease, "k", "o:1")), maxLease)
 		}
 		testkit.Pass(maxLease / 2)
-		two.late.Store(int64(maxLease))
-		late := start(n, two.last, acquireFor(maxLease, "k", "o:1"), nil)
+		late.Store(int64(maxLease))
+		asked := start(n, last, acquireFor(maxLease, "k", "o:1"), nil)
 		testkit.Pass(maxLease/2 + time.Second)
 		testkit.Equal(t, n.State(), inside.Up, "the state when the quarantine is over")
-		quarantined(t, await(t, late), maxLease)
+		quarantined(t, await(t, asked), maxLease)
 		testkit.Pass(time.Millisecond)
 		testkit.Equal(t, n.State(), inside.Up, "the state after a late reply")
 		testkit.Pass(2 * maxLease)
-		testkit.Check(t, two.log.logged("in quarantine") == 1 && two.log.logged("its quarantine is over") == 1 &&
-			two.log.logged() == 2, "logged %q", two.log.text())
-		if states := two.seen.all(); len(states) < 2 || states[0].State != inside.Up || states[1].State != inside.Quarantined ||
+		testkit.Check(t, log.logged("in quarantine") == 1 && log.logged("its quarantine is over") == 1 && log.logged() == 2,
+			"logged %q", log.text())
+		if states := told.all(); len(states) < 2 || states[0].State != inside.Up || states[1].State != inside.Quarantined ||
 			len(states) > 3 || len(states) == 3 && states[2].State != inside.Up {
 			t.Errorf("the hook was told %v", states)
 		}

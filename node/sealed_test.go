@@ -5,15 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
-	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -127,12 +123,13 @@ func TestAReplicaPassesWhereTheMasterFailsOver(t *testing.T) {
 }
 
 // A replica that stands still acknowledges nothing: the call fails within the timeout, the next ones at once, and releases go
-// out before all else once it is back.
+// out before all else once it is back. There is no quarantine then.
 func TestAReplicaThatStandsStill(t *testing.T) {
 	t.Parallel()
 	m, replica := replicated(t)
 	const timeout = 3 * time.Second
-	n := open(t, m.URL(), node.WithFailover(1), node.WithTimeout(timeout))
+	n := openQuarantined(t, m.URL(), node.DefaultMaxLease, node.WithFailover(1), node.WithTimeout(timeout))
+	testkit.Must(t, operator.Admit(t.Context(), n))
 	mustGrant(t, do(t, n, acquire("held", "o:1")))
 	testkit.Must(t, replica.Freeze())
 	w := stopwatch(t)
@@ -145,6 +142,7 @@ func TestAReplicaThatStandsStill(t *testing.T) {
 	testkit.Must(t, replica.Thaw())
 	testkit.Eventually(t, "it is back", func() bool { return do(t, n, scripts.Look()).Err == nil })
 	testkit.Check(t, !exists(t, m, "k") && exists(t, m, "held"), "the keys are %v", keys(t, m))
+	mustGrant(t, do(t, n, acquire("k", "o:2")))
 }
 
 // A process that was a replica meanwhile may lack what it granted before: its connection ends, and its next reign is another
@@ -180,31 +178,4 @@ func TestReplicasThatAcknowledgeNothingAreLogged(t *testing.T) {
 	testkit.Eventually(t, "it is logged", func() bool { return log.logged(line) > 0 })
 	testkit.Equal(t, log.logged(line), 1, "lines")
 	testkit.Check(t, strings.HasPrefix(check(t, n).Hazards[0], "replicas are attached (1): if one is promoted, two may hold a lock"), "check")
-}
-
-// The same without a server: replicas that acknowledge or not, and a promotion and back.
-func TestSealInABubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const maxLease = 5 * time.Second
-		w := world.New(t, 1)
-		m := w.Masters
-		m[0].Replicate(fakeredis.Replicas{Attached: 1, Acknowledge: 1})
-		n := w.NewProcess().Nodes(node.WithTimeout(timeout), node.WithName(nodeName), node.WithMaxLease(maxLease), node.WithFailover(1))[0]
-		try := func() pipeline.Result { return do(t, n, acquireFor(maxLease, "k", "o:1")) }
-		testkit.Eventually(t, "granted, after the quarantine", func() bool { return isGranted(try()) })
-
-		m[0].Replicate(fakeredis.Replicas{Attached: 1})
-		r := try()
-		testkit.Check(t, r.Err != nil && strings.HasSuffix(r.Err.Error(), "not replicated: 0 of 1 replica acknowledged in time"), "%v", r.Err)
-		testkit.Check(t, errors.Is(try().Err, node.ErrDown), "the next call waits")
-		m[0].Replicate(fakeredis.Replicas{Attached: 1, Acknowledge: 1})
-		testkit.Eventually(t, "granted again, without a quarantine", func() bool {
-			r := try()
-			testkit.Check(t, !isQuarantined(r), "in quarantine")
-			return isGranted(r)
-		})
-
-		m[0].Replicate(fakeredis.Replicas{Attached: 1, Acknowledge: 1, Reign: 1})
-		testkit.Check(t, isQuarantined(try()), "granted in another reign, without a quarantine")
-	})
 }

@@ -44,11 +44,6 @@ func (m *Master) runLocked(s *session, command []string) (any, error) {
 	case "FLUSHALL":
 		clear(m.data)
 		return ok, nil
-	case "WAIT":
-		if len(args) != 2 {
-			return nil, errSyntax
-		}
-		return int64(m.replicas.Acknowledge), nil
 	case "PUBLISH":
 		if len(args) != 2 {
 			return nil, errSyntax
@@ -249,8 +244,7 @@ func (m *Master) infoLocked(asked []string) string {
 			m.runID, m.now().Sub(m.started)/time.Second)},
 		{"Memory", "maxmemory:0\r\nmaxmemory_policy:noeviction\r\n"},
 		{"Persistence", "loading:0\r\naof_enabled:0\r\n"},
-		{"Replication", fmt.Sprintf("role:master\r\nconnected_slaves:%d\r\nmaster_replid:%.32s%08x\r\n",
-			m.replicas.Attached, m.runID, m.replicas.Reign)},
+		{"Replication", "role:master\r\nconnected_slaves:0\r\n"},
 	} {
 		named := func(name string) bool { return strings.EqualFold(name, section.name) }
 		if len(asked) == 0 || slices.ContainsFunc(asked, named) {

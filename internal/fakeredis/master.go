@@ -51,11 +51,9 @@ type Master struct {
 	scripts  map[string]bool // loaded ones, by SHA-1
 	sessions map[*session]struct{}
 	refusals Refusals
-	replicas Replicas
 	ended    sync.WaitGroup
 
-	subscribers  map[string]map[*session]struct{} // by channel
-	withPatterns map[*session]struct{}            // the sessions that subscribed to patterns at any time
+	subscribers map[string]map[*session]struct{} // by channel
 }
 
 // New returns a running master. Its clock is now, which may run at any rate but must not go back.
@@ -64,7 +62,7 @@ func New(now func() time.Time, seed uint64) *Master {
 	m := &Master{
 		now: now, ids: rand.New(rand.NewPCG(seed, 0x5eed)),
 		data: map[string]*value{}, sessions: map[*session]struct{}{},
-		subscribers: map[string]map[*session]struct{}{}, withPatterns: map[*session]struct{}{},
+		subscribers: map[string]map[*session]struct{}{},
 	}
 	m.Start()
 	return m
@@ -80,19 +78,6 @@ func (m *Master) Start() {
 	m.up, m.started = true, m.now()
 	m.runID = fmt.Sprintf("%016x%016x%08x", m.ids.Uint64(), m.ids.Uint64(), m.ids.Uint32())
 	m.scripts = map[string]bool{}
-}
-
-// Replicas is what a master says of its replicas. It has none of its own.
-type Replicas struct {
-	Attached, Acknowledge int
-	Reign                 uint32 // each has another replication id
-}
-
-// Replicate sets the replicas. WAIT returns at once.
-func (m *Master) Replicate(r Replicas) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.replicas = r
 }
 
 // Save keeps the present memory for LastSave.
@@ -165,13 +150,6 @@ func (m *Master) Listening(channel string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return int(m.listeningLocked(channel))
-}
-
-// Publish sends a message to the subscribers of a channel.
-func (m *Master) Publish(channel, text string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.publishLocked(channel, text)
 }
 
 // Set writes a string that does not expire.
