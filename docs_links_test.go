@@ -45,9 +45,7 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 			}
 		}
 		for _, name := range testName.FindAllStringSubmatch(string(text), -1) {
-			if !strings.Contains(tests, "\nfunc "+name[1]+"(") {
-				t.Errorf("%s names the test %s, which does not exist", path, name[1])
-			}
+			testkit.Check(t, strings.Contains(tests, "\nfunc "+name[1]+"("), "%s names the test %s, which does not exist", path, name[1])
 		}
 		return err
 	})
@@ -63,9 +61,7 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 	testkit.Must(t, err)
 	modules, _ := filepath.Glob("contrib/*/go.mod")
 	for _, module := range modules {
-		if !strings.Contains(string(comment), "/"+filepath.Dir(module)+"]") {
-			t.Errorf("doc.go does not name %s", module)
-		}
+		testkit.Check(t, strings.Contains(string(comment), "/"+filepath.Dir(module)+"]"), "doc.go does not name %s", module)
 	}
 }
 
@@ -103,14 +99,10 @@ func TestEachRuleHasItsPlaces(t *testing.T) {
 			"integration/acl_test.go", "integration/helpers_test.go", "quorumtest/quorumtest_test.go"} {
 			text, err := os.ReadFile(place)
 			testkit.Must(t, err)
-			if !strings.Contains(string(text), filepath.Dir(file)) {
-				t.Errorf("%s does not name %s", place, filepath.Dir(file))
-			}
+			testkit.Check(t, strings.Contains(string(text), filepath.Dir(file)), "%s does not name %s", place, filepath.Dir(file))
 		}
 	}
-	if packages < 2 {
-		t.Errorf("only %d packages with a rule: does this test find them?", packages)
-	}
+	testkit.Check(t, packages >= 2, "only %d packages with a rule: does this test find them?", packages)
 }
 
 // brokenLink returns what is wrong with a link in a document; empty for nothing, or a link to elsewhere.

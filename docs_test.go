@@ -36,9 +36,7 @@ func TestDocumentsQuoteCodeThatRuns(t *testing.T) {
 			}
 		}
 	}
-	if blocks < 20 {
-		t.Errorf("only %d blocks of Go code: does the test find them?", blocks)
-	}
+	testkit.Check(t, blocks >= 20, "only %d blocks of Go code: does the test find them?", blocks)
 }
 
 var goBlocks = regexp.MustCompile("(?s)```go\n(.*?)```")

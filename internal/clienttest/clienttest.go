@@ -106,9 +106,7 @@ func testConnections(t *testing.T, open Opener) {
 	m := testkit.Real(t, 1).Masters[0]
 	var dialled atomic.Int32
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if network+" "+addr != "tcp lock-a.internal:7000" {
-			t.Errorf("asked to dial %s %s", network, addr)
-		}
+		testkit.Check(t, network+" "+addr == "tcp lock-a.internal:7000", "asked to dial %s %s", network, addr)
 		dialled.Add(1)
 		return new(net.Dialer).DialContext(ctx, "tcp", m.Addr())
 	}
@@ -159,9 +157,7 @@ func testConnections(t *testing.T, open Opener) {
 func testDatabase(t *testing.T, open Opener) {
 	m := testkit.Real(t, 1).Masters[0]
 	n := mustOpen(t, open, Settings{Addr: m.Addr(), DB: 3})
-	if n.Name() != "m/3" {
-		t.Errorf("the node is named %s", n.Name())
-	}
+	testkit.Check(t, n.Name() == "m/3", "the node is named %s", n.Name())
 	mustLock(t, newLocker(t, n), "k")
 	if keys := text(t, m, "INFO", "keyspace"); !strings.Contains(keys, "db3:") || strings.Contains(keys, "db0:") {
 		t.Errorf("the keys are not in database 3: %s", keys)
@@ -177,9 +173,7 @@ func testUser(t *testing.T, open Opener) {
 	onlyClient(t, m, "user=app")
 	_, err := operator.Check(t.Context(), mustOpen(t, open, Settings{Addr: m.Addr(), User: "app", Password: "s3cret"}))
 	var refused *node.Error
-	if !errors.As(err, &refused) || !refused.Permanent() || strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("with a wrong password: %v", err)
-	}
+	testkit.Check(t, errors.As(err, &refused) && refused.Permanent() && !strings.Contains(err.Error(), "s3cret"), "with a wrong password: %v", err)
 	testkit.Do(t, m, "CONFIG", "SET", "requirepass", "all")
 	_, err = operator.Check(t.Context(), mustOpen(t, open, Settings{Addr: m.Addr(), Password: "all"}))
 	testkit.Must(t, err)
@@ -206,9 +200,7 @@ func testRotation(t *testing.T, open Opener) {
 
 	_, err := operator.Check(t.Context(), n) // over a new connection
 	var refused *node.Error
-	if !errors.As(err, &refused) || refused.Permanent() {
-		t.Errorf("with the old password: %v", err)
-	}
+	testkit.Check(t, errors.As(err, &refused) && !refused.Permanent(), "with the old password: %v", err)
 	password.Store("second")
 	_, err = operator.Check(t.Context(), n)
 	testkit.Must(t, err)
@@ -232,9 +224,7 @@ func testTLS(t *testing.T, open Opener) {
 	stranger := config.Clone()
 	stranger.RootCAs = nil
 	_, err = operator.Check(t.Context(), mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: stranger}))
-	if !errors.As(err, new(*tls.CertificateVerificationError)) {
-		t.Errorf("with the system's authorities: %v", err)
-	}
+	testkit.Check(t, errors.As(err, new(*tls.CertificateVerificationError)), "with the system's authorities: %v", err)
 }
 
 func testUnixSocket(t *testing.T, open Opener) {
@@ -272,9 +262,7 @@ func testFrozenMaster(t *testing.T, open Opener) {
 			if !errors.Is(err, node.ErrTimeout) || !strings.Contains(err.Error(), "after "+want.String()) {
 				t.Errorf("want a timeout after %v, got %v", want, err)
 			}
-			if took > poll.AtMost(want+300*time.Millisecond, stalled) {
-				t.Errorf("took %v, want %v; the machine stood still for %v", took, want, stalled)
-			}
+			testkit.Check(t, took <= poll.AtMost(want+300*time.Millisecond, stalled), "took %v, want %v; the machine stood still for %v", took, want, stalled)
 		})
 	}
 	waiting.Wait()

@@ -40,9 +40,7 @@ func ReadDecisions(t *testing.T, heading string) Decisions {
 			continue
 		}
 		for _, found := range fieldName.FindAllStringSubmatch(cells[2], -1) {
-			if all[found[1]] != "" {
-				t.Errorf("docs/clients.md decides on %s twice", found[1])
-			}
+			testkit.Check(t, all[found[1]] == "", "docs/clients.md decides on %s twice", found[1])
 			all[found[1]] = strings.TrimSpace(cells[1])
 		}
 	}
@@ -71,9 +69,7 @@ func Check[O any](
 		switch all[field.Name] {
 		case taken: // see CheckTaken
 		case ignored:
-			if err != nil {
-				t.Errorf("%s is not ignored: %v", field.Name, err)
-			}
+			testkit.Check(t, err == nil, "%s is not ignored: %v", field.Name, err)
 		case refused:
 			if !errors.Is(err, node.ErrInvalid) || n != nil || !strings.Contains(err.Error(), ": "+field.Name+": ") ||
 				!strings.Contains(err.Error(), "/docs/clients.md#what-is-refused") {

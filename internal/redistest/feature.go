@@ -24,8 +24,6 @@ var (
 	// server that may not write refuses a script before its first write. An older one says "ERR
 	// Error running script", after whatever the script wrote before.
 	PlainScriptErrors = Feature{what: "plain errors of scripts", major: 7, minor: 0}
-	// RejectedCalls: INFO commandstats counts the calls that were refused.
-	RejectedCalls = Feature{what: "rejected_calls in INFO commandstats", major: 6, minor: 2}
 	// AskedRights: a script may ask what its user may do (redis.acl_check_cmd).
 	AskedRights = Feature{what: "redis.acl_check_cmd in scripts", major: 7, minor: 0}
 	// TLS: the server was built with TLS.

@@ -41,9 +41,8 @@ type server interface {
 // Master is one independent Redis master that this process started. Its methods
 // are safe for concurrent use.
 type Master struct {
-	addr     string
-	embedded bool
-	held     io.Closer // reserves the port while no server listens on it
+	addr string
+	held io.Closer // reserves the port while no server listens on it
 
 	mu      sync.Mutex // not held by Do, which must reach the server at any moment
 	server  server
@@ -73,7 +72,6 @@ func newMasterOnce(fresh func(addr string) (server, error)) (*Master, error) {
 		return nil, errors.Join(fmt.Errorf("redistest: prepare %s: %w", addr, err), held.Close())
 	}
 	m := &Master{addr: addr, held: held, server: srv}
-	_, m.embedded = srv.(*embedded)
 	if err := srv.start(); err != nil {
 		return nil, errors.Join(m.wrap("start", err), m.Stop())
 	}
@@ -85,9 +83,6 @@ func (m *Master) Addr() string { return m.addr }
 
 // URL returns redis://host:port.
 func (m *Master) URL() string { return "redis://" + m.addr }
-
-// Embedded reports whether the master runs inside this process.
-func (m *Master) Embedded() bool { return m.embedded }
 
 // Kill ends the server as a crash would, and returns when it is gone. A process gets SIGKILL,
 // frozen or not; an embedded master cuts its connections and loses its data. Kill fails when the
@@ -103,20 +98,13 @@ func (m *Master) Start() error {
 		if m.stopped {
 			return errStopped
 		}
-		return retryAddress(m.server.start)
-	})
-}
-
-// retryAddress repeats start while the address is taken, within addressBound.
-func retryAddress(start func() error) error {
-	giveUp := time.Now().Add(addressBound)
-	for {
-		err := start()
-		if !errors.Is(err, errAddressTaken) || time.Now().After(giveUp) {
-			return err
+		for giveUp := time.Now().Add(addressBound); ; time.Sleep(addressRetry) {
+			err := m.server.start()
+			if !errors.Is(err, errAddressTaken) || time.Now().After(giveUp) {
+				return err
+			}
 		}
-		time.Sleep(addressRetry)
-	}
+	})
 }
 
 // Freeze halts the server with SIGSTOP: the kernel still accepts connections and bytes for it,

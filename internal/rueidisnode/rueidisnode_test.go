@@ -70,9 +70,7 @@ func TestTimeouts(t *testing.T) {
 			InitAddress: []string{":6379"}, Dialer: net.Dialer{Timeout: c.dial}, ConnWriteTimeout: c.write,
 		})
 		testkit.Must(t, err)
-		if n.Timeout() != c.want || n.Address() != "localhost:6379" {
-			t.Errorf("%+v make %v, at %s", c, n.Timeout(), n.Address())
-		}
+		testkit.Check(t, n.Timeout() == c.want && n.Address() == "localhost:6379", "%+v make %v, at %s", c, n.Timeout(), n.Address())
 		n.Close()
 	}
 }
@@ -116,8 +114,6 @@ func TestRefusals(t *testing.T) {
 		o := option{Module: "m", InitAddress: []string{"10.0.0.1:6379"}}
 		c.change(&o)
 		n, err := rueidisnode.Open(c.fields, o)
-		if !errors.Is(err, node.ErrInvalid) || n != nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", what, err)
-		}
+		testkit.Check(t, errors.Is(err, node.ErrInvalid) && n == nil && strings.Contains(err.Error(), c.want), "%s: %v", what, err)
 	}
 }

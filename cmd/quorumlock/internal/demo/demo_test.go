@@ -256,8 +256,8 @@ func TestMastersWithoutRedisServer(t *testing.T) {
 	fleet, err := startMasters(2, "--appendonly", "yes")
 	testkit.Must(t, err)
 	defer fleet.Stop()
-	testkit.Check(t, fleet.Kind == "embedded stand-ins" && fleet.Masters[0].Embedded(),
-		"kind %q, embedded %v", fleet.Kind, fleet.Masters[0].Embedded())
+	testkit.Equal(t, fleet.Kind, "embedded stand-ins", "the masters")
+	testkit.Is(t, fleet.Masters[0].Freeze(), redistest.ErrEmbedded, "freezing one")
 	t.Setenv(redistest.BinaryVariable, filepath.Join(t.TempDir(), "none"))
 	_, err = startMasters(1)
 	testkit.Check(t, err != nil, "a server that is named and not there is replaced")
