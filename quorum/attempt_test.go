@@ -98,28 +98,6 @@ func TestIdleConnectionsCostNoSecondTimeout(t *testing.T) {
 	}
 }
 
-// hookedContext is a context of a caller's that runs code whenever it is asked for Done.
-type hookedContext struct {
-	context.Context
-	onDone func()
-}
-
-func (c hookedContext) Done() <-chan struct{} {
-	c.onDone()
-	return c.Context.Done()
-}
-
-// valuedContext is a context of a caller's that runs code whenever it is asked for a value.
-type valuedContext struct {
-	context.Context
-	onValue func()
-}
-
-func (c valuedContext) Value(key any) any {
-	c.onValue()
-	return c.Context.Value(key)
-}
-
 // A call that has begun before Close, and whose attempt begins when Close no longer waits for attempts,
 // asks nobody: no node would take its release.
 func TestNoAttemptBeginsAfterClose(t *testing.T) {
@@ -139,7 +117,7 @@ func TestNoAttemptBeginsAfterClose(t *testing.T) {
 			close(waiting)
 			<-closed
 		})
-		ctx := hookedContext{valuedContext{t.Context(), startClose}, endClose}
+		ctx := watched(watched(t.Context(), startClose, "Value"), endClose, "Done")
 		wantError(t, errorOf(l.TryLock(ctx, "a")), ErrClosed, ErrNotAcquired)
 		endClose()
 		synctest.Wait()

@@ -197,9 +197,7 @@ func wantError(t *testing.T, err error, wants ...any) {
 		case string:
 			has = strings.Contains(fmt.Sprint(err), want)
 		}
-		if has == isNot {
-			t.Errorf("the error has %q: %v, want %v: %v %+v", want, has, !isNot, err, wants)
-		}
+		testkit.Check(t, has != isNot, "the error has %q: %v, want %v: %v %+v", want, has, !isNot, err, wants)
 	}
 }
 

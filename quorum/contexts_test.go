@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,16 +19,28 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// watchedContext is a context of the caller's that runs code in every method.
+// watchedContext is a context of the caller's that runs code in every method: on gets the method, and the key of a value.
 type watchedContext struct {
 	context.Context
-	called func()
+	on func(method string, key any)
 }
 
-func (c watchedContext) Deadline() (time.Time, bool) { c.called(); return c.Context.Deadline() }
-func (c watchedContext) Done() <-chan struct{}       { c.called(); return c.Context.Done() }
-func (c watchedContext) Err() error                  { c.called(); return c.Context.Err() }
-func (c watchedContext) Value(key any) any           { c.called(); return c.Context.Value(key) }
+func (c watchedContext) Deadline() (time.Time, bool) {
+	c.on("Deadline", nil)
+	return c.Context.Deadline()
+}
+func (c watchedContext) Done() <-chan struct{} { c.on("Done", nil); return c.Context.Done() }
+func (c watchedContext) Err() error            { c.on("Err", nil); return c.Context.Err() }
+func (c watchedContext) Value(key any) any     { c.on("Value", key); return c.Context.Value(key) }
+
+// watched is a context that calls do in these methods, or in all.
+func watched(ctx context.Context, do func(), methods ...string) context.Context {
+	return watchedContext{ctx, func(method string, _ any) {
+		if len(methods) == 0 || slices.Contains(methods, method) {
+			do()
+		}
+	}}
+}
 
 // statusLog is a log with a status page.
 type statusLog struct {
@@ -218,7 +231,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			page.lockers = []*Locker{l}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			hostile := watchedContext{ctx, page.show}
+			hostile := watched(ctx, page.show)
 			if s.instead != nil {
 				s.instead(t, c, l, hostile)
 			} else {
@@ -258,12 +271,12 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 			defer close(unblock)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			blocks := hookedContext{ctx, func() {
+			blocks := watched(ctx, func() {
 				if ended.Load() {
 					asked <- struct{}{}
 					<-unblock
 				}
-			}}
+			}, "Done")
 			blocked := c.got(l.With(end.options...).Lock(blocks, "blocked"))
 			lost, kept := c.lock(l.With(WithMaxHold(time.Second)), "lost"), c.lock(l, "kept")
 			lingers := c.lock(l.With(WithMinHold(time.Second)), "lingers")

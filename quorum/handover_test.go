@@ -31,9 +31,7 @@ func (c *cluster) takeOver(l *Locker, ticket string) *Lock {
 func (c *cluster) wantPassedOn(l *Locker, ticket string, isHeld bool) {
 	c.t.Helper()
 	_, err := l.TakeOver(c.t.Context(), ticket)
-	if !errors.Is(err, ErrNotAcquired) || !errors.Is(err, ErrLost) || errors.Is(err, ErrHeld) != isHeld {
-		c.t.Errorf("TakeOver: %v", err)
-	}
+	testkit.Check(c.t, errors.Is(err, ErrNotAcquired) && errors.Is(err, ErrLost) && errors.Is(err, ErrHeld) == isHeld, "TakeOver: %v", err)
 }
 
 // One master's answer is not a quorum's: if the others do not answer, the lock may still be taken over there. But a

@@ -18,9 +18,7 @@ import (
 func (c *cluster) wantNoOwners(l *Locker) {
 	c.t.Helper()
 	for i, owner := range c.owners(l) {
-		if owner != "" {
-			c.t.Errorf("master %d still has %s", i, owner)
-		}
+		testkit.Check(c.t, owner == "", "master %d still has %s", i, owner)
 	}
 }
 

@@ -239,9 +239,9 @@ func TestContextThatPanics(t *testing.T) {
 			}()
 			lock.Valid()
 			lock.Extend(ctx, time.Second)
-			inner := c.got(l.Lock(watchedContext{lock.Context(), b.tick}, "a"))
+			inner := c.got(l.Lock(watched(lock.Context(), b.tick), "a"))
 			lock.Deadline()
-			inner.Unlock(watchedContext{inner.Context(), b.tick})
+			inner.Unlock(watched(inner.Context(), b.tick))
 			testkit.Equal(c.t, lock.Depth(), 1, "depth")
 			lock.Unlock(ctx)
 		},
@@ -265,7 +265,7 @@ func TestContextThatPanics(t *testing.T) {
 			defer c.unlock(held)
 			bounded, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
-			l.Lock(watchedContext{bounded, b.tick}, "a")
+			l.Lock(watched(bounded, b.tick), "a")
 		},
 		// Another waiter is behind the one that panics, and must acquire the lock in the end.
 		"Lock before another": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
@@ -291,7 +291,7 @@ func TestContextThatPanics(t *testing.T) {
 			b := &trigger{}
 			l := c.process()
 			c.other = c.process()
-			sweep(t, c, l, b, 5, func(b *trigger) { scenario(c, l, watchedContext{t.Context(), b.tick}, b) })
+			sweep(t, c, l, b, 5, func(b *trigger) { scenario(c, l, watched(t.Context(), b.tick), b) })
 		})
 	}
 }

@@ -21,13 +21,9 @@ func wantNotReady(t *testing.T, err error, wants ...error) {
 		for _, w := range wants {
 			want = want || w == reason
 		}
-		if errors.Is(err, reason) != want {
-			t.Errorf("wraps %q: %v, want %v: %v", reason, !want, want, err)
-		}
+		testkit.Check(t, errors.Is(err, reason) == want, "wraps %q: %v, want %v: %v", reason, !want, want, err)
 	}
-	if !strings.HasPrefix(err.Error(), "quorumlock: not ready: ") {
-		t.Errorf("it says %q", err)
-	}
+	testkit.Check(t, strings.HasPrefix(err.Error(), "quorumlock: not ready: "), "it says %q", err)
 }
 
 // Ready tries a lock on each master, removes its key, and believes the masters' replies.

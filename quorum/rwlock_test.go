@@ -24,29 +24,18 @@ func (c *cluster) wantNone(from <-chan lockResult, what string) {
 	}
 }
 
-// lookedUp is a context that calls do when a lock is looked up in it for the n-th time.
-type lookedUp struct {
-	context.Context
-	n  int
-	do func()
-}
-
-func (c *lookedUp) Value(key any) any {
-	if _, isLock := key.(lockKey); isLock {
-		if c.n--; c.n == 0 {
-			c.do()
-		}
-	}
-	return c.Context.Value(key)
-}
-
 // A downgrade may come while a writer's call is about to enter the lock: the call is refused, too.
 func TestADowngradeDuringReentry(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		writer := c.lock(l, "a")
-		ctx := &lookedUp{writer.Context(), 2, func() {
-			c.must(writer.Downgrade(context.Background()))
+		lookedUp := 0
+		ctx := watchedContext{writer.Context(), func(_ string, key any) {
+			if _, isLock := key.(lockKey); isLock {
+				if lookedUp++; lookedUp == 2 {
+					c.must(writer.Downgrade(context.Background()))
+				}
+			}
 		}}
 		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrInvalid) || !writer.Shared() || writer.Depth() != 1 {
 			t.Errorf("a writer's call within a reader's lock: %v; shared %v, depth %d", err, writer.Shared(), writer.Depth())

@@ -36,12 +36,12 @@ func TestStopBeforeEndsEachContextByItself(t *testing.T) {
 		defer close(unblock)
 		outer := c.lock(l, "a")
 		blocked := make(chan struct{}, 8)
-		c.got(l.Lock(hookedContext{context.WithoutCancel(outer.Context()), func() { // which would end it, if it ended first
+		c.got(l.Lock(watched(context.WithoutCancel(outer.Context()), func() { // which would end it, if it ended first
 			if ended.Load() {
 				blocked <- struct{}{}
 				<-unblock
 			}
-		}}, "a"))
+		}, "Done"), "a"))
 		ended.Store(true)
 		time.Sleep(15 * time.Second)
 		synctest.Wait()

@@ -117,9 +117,7 @@ func TestGroupsHaveEachFile(t *testing.T) {
 	for _, pkg := range []string{"engine", "queue", "schedule", "slots", "waiting", "lease"} {
 		files, err := filepath.Glob("../../quorum/internal/" + pkg + "/*.go")
 		testkit.Must(t, err)
-		if len(files) == 0 {
-			t.Errorf("no file of %s", pkg)
-		}
+		testkit.Check(t, len(files) != 0, "no file of %s", pkg)
 		for _, file := range files {
 			name := pkg + "/" + filepath.Base(file)
 			if strings.HasSuffix(name, "_test.go") {
@@ -127,9 +125,7 @@ func TestGroupsHaveEachFile(t *testing.T) {
 			}
 			isException := exceptions[name] != ""
 			delete(exceptions, name)
-			if isIn("quorum/internal/"+name) == isException {
-				t.Errorf("%s is in a group: %v, want %v", name, isException, !isException)
-			}
+			testkit.Check(t, isIn("quorum/internal/"+name) != isException, "%s is in a group: %v, want %v", name, isException, !isException)
 		}
 	}
 	for name := range exceptions {

@@ -154,9 +154,7 @@ func (c *cluster) wantNoOwners(t *testing.T) {
 	t.Helper()
 	synctest.Wait()
 	for i, m := range c.world.Masters {
-		if slices.Contains(m.Keys(), "a") {
-			t.Errorf("master %d has an owner", i)
-		}
+		testkit.Check(t, !slices.Contains(m.Keys(), "a"), "master %d has an owner", i)
 	}
 }
 

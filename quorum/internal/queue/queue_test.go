@@ -46,9 +46,7 @@ type list struct {
 
 // A key stands for one set of names, in any order.
 func TestKeys(t *testing.T) {
-	if NewKey([]string{"a", "b"}, false) != NewKey([]string{"b", "a"}, false) {
-		t.Error("the order counts")
-	}
+	testkit.Check(t, NewKey([]string{"a", "b"}, false) == NewKey([]string{"b", "a"}, false), "the order counts")
 	of := map[Key][]string{}
 	for _, names := range [][]string{{"a"}, {"a", "b"}, {"a", "c"}, {"ab", "c"}, {"a", "bc"}, {"1:a1:b"}} {
 		key := NewKey(names, false)
@@ -84,9 +82,7 @@ func refuses(p *Place, channels ...string) {
 func (l *list) wants(p *Place, woken bool) {
 	l.t.Helper()
 	synctest.Wait()
-	if (len(p.waiter.wake) > 0) != woken {
-		l.t.Errorf("the waiter was woken: %v", !woken)
-	}
+	testkit.Check(l.t, (len(p.waiter.wake) > 0) == woken, "the waiter was woken: %v", !woken)
 }
 
 // A node counts as subscribed by the channel of the first name alone: the others' confirmations and
@@ -115,21 +111,13 @@ func TestQueueCountsTheSubscriptionsOfTheFirstName(t *testing.T) {
 			}
 			return due() != before
 		}
-		if onAll(false, (*subscriber).OnSubscribed) {
-			t.Error("another name's subscriptions count as the nodes'")
-		}
-		if !onAll(true, (*subscriber).OnSubscribed) {
-			t.Error("the first name's subscriptions do not count as the nodes'")
-		}
+		testkit.Check(t, !onAll(false, (*subscriber).OnSubscribed), "another name's subscriptions count as the nodes'")
+		testkit.Check(t, onAll(true, (*subscriber).OnSubscribed), "the first name's subscriptions do not count as the nodes'")
 		attempt()               // asks the probe node
 		time.Sleep(time.Second) // some steps
 		attempt()               // asks all nodes, and then comes a poll
-		if onAll(false, (*subscriber).OnUnsubscribed) {
-			t.Error("the loss of another name's subscriptions counts as the nodes'")
-		}
-		if !onAll(true, (*subscriber).OnUnsubscribed) {
-			t.Error("the loss of the first name's subscriptions does not count as the nodes'")
-		}
+		testkit.Check(t, !onAll(false, (*subscriber).OnUnsubscribed), "the loss of another name's subscriptions counts as the nodes'")
+		testkit.Check(t, onAll(true, (*subscriber).OnUnsubscribed), "the loss of the first name's subscriptions does not count as the nodes'")
 	})
 }
 
@@ -180,9 +168,7 @@ func TestACallBehindOthersDelaysNone(t *testing.T) {
 		before := next()
 		l.History.Released(first.call.Key.Hash(), 1, l.Engine.Clock.Now())
 		second := l.joins(false, "a")
-		if next() != before {
-			t.Errorf("the first one's attempt is due %v later", next().Sub(before))
-		}
+		testkit.Check(t, next() == before, "the first one's attempt is due %v later", next().Sub(before))
 		second.Leave()
 		first.Leave()
 	})
@@ -324,9 +310,7 @@ func TestATurnHasWhoPublishedTheRelease(t *testing.T) {
 		defer p.Leave()
 		for _, want := range []int{-1, 1, -1} {
 			turn, due := p.waiter.begin(l.Engine.Moment())
-			if !due || turn.Published != want {
-				t.Errorf("due: %v, %+v, want %d", due, turn, want)
-			}
+			testkit.Check(t, due && turn.Published == want, "due: %v, %+v, want %d", due, turn, want)
 			refuses(p, "a")
 			synctest.Wait()
 			if want < 0 {
