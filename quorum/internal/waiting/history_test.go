@@ -104,3 +104,19 @@ func TestStepIsThreeRoundTripsOfAQuorum(t *testing.T) {
 		testkit.Equal(t, p.Step(2), of.want, of.means)
 	}
 }
+
+// The slot that was released last is taken once.
+func TestHistoryOfSlots(t *testing.T) {
+	const names, others = 7, 7 + 256 // they share a place
+	var h History
+	testkit.Equal(t, h.TakeSlot(names), -1, "a slot of none")
+	h.ReleasedSlot(names, 3)
+	h.ReleasedSlot(names, 0)
+	h.Released(names, 2, clock.Instant(time.Hour))
+	testkit.Equal(t, h.TakeSlot(others), -1, "a slot of another semaphore")
+	testkit.Equal(t, h.TakeSlot(names), 0, "the slot that was released last")
+	testkit.Equal(t, h.TakeSlot(names), -1, "a slot that was taken")
+	h.ReleasedSlot(names, 3)
+	h.ReleasedSlot(others, 4)
+	testkit.Equal(t, h.TakeSlot(names), -1, "a slot that was driven out")
+}

@@ -136,6 +136,23 @@ func acquires(lease time.Duration) event {
 	}
 }
 
+// acquired ends the attempt under way: it has acquired the lock.
+func acquired(s *scenario) { s.Acquired(time.Minute, s.at()) }
+
+func hasten(s *scenario) { s.Hasten(s.at()) }
+func share(s *scenario)  { s.Share() }
+
+// reserves begins an attempt, which keeps readers back or not, and asks all nodes if it does.
+func reserves(want bool) event {
+	return func(s *scenario) {
+		s.t.Helper()
+		head, at, _ := s.Next()
+		s.now = max(s.now, at)
+		got, due := s.Begin(head, s.at())
+		testkit.Check(s.t, due && got.Reserves() == want && !(want && got.Probes()), "due: %v, it reserves: %v, probes: %v", due, got.Reserves(), got.Probes())
+	}
+}
+
 // leaves removes the head.
 func leaves(s *scenario) {
 	head, _, _ := s.Next()
@@ -242,6 +259,15 @@ func TestEvents(t *testing.T) {
 		{name: "the head's next attempt stays when another waiter leaves",
 			events: []event{joins(usual), listening(0), leavesFromBehind, polls}},
 		{name: "an empty queue makes no attempt", events: []event{leaves, none}},
+		{name: "the next waiter polls after an acquisition", events: []event{joins(usual), hasten, begin, hasten, none,
+			ends(heldBy(0)), acquires(time.Minute), in(5*ms, 15*ms)}},
+		{name: "or attempts at once if more may be had", events: []event{joins(usual), acquires(time.Minute), hasten, at(0, AskAll)}},
+
+		// In the queue for a semaphore a position counts one less: the first two processes attempt at once after a release, and
+		// the second one probes.
+		{name: "a shared release, no others", events: []event{share, listening(0), messages(0, 1), at(0, AskAll)}},
+		{name: "a shared release, one other", events: []event{share, listening(1), messages(0, 1), at(0, ProbeFirst)}},
+		{name: "a shared release, three others", events: []event{share, listening(3), messages(0, 1), at(2, ProbeFirst)}},
 
 		// A release counts when a quorum has published it.
 		{name: "1 of 1 is a release", nodes: 1, quorum: 1, events: []event{listening(0), messages(0), in(0, 0)}},
@@ -334,6 +360,10 @@ func TestEvents(t *testing.T) {
 		{name: "by readers: the reservations are refreshed before they end, whatever the bounds",
 			events: []event{settings(longRetry), listening(0), times(2, refused(AskAll, with(heldBy(0), byReaders))),
 				in(1, ReservationLife/2), as(AskAll)}},
+		{name: "by readers: all attempts reserve from then on, until the grant",
+			events: []event{joins(usual), reserves(false), ends(with(heldBy(0), byReaders)), in(0, 0), reserves(true),
+				ends(with(heldBy(0), byReaders)), in(1, ReservationLife/2), reserves(true), ends(heldBy(0)), reserves(true),
+				acquired, reserves(false)}},
 		{name: "by readers, and a message that may be an echo: all nodes have the reservation",
 			events: []event{listening(3), refused(AskAll, with(heldBy(3), byReaders, votes(1))), begin, passes(5 * step),
 				messages(0, 1), ends(with(heldBy(3), byReaders, votes(1))), in(1, ReservationLife/2)}},
