@@ -1,23 +1,19 @@
 package integration_test
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"go/ast"
-	"go/importer"
-	"go/parser"
 	"go/token"
 	"go/types"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"golang.org/x/tools/go/packages"
 )
 
 // Two errors are compared only if one of them is a sentinel: of others both may have a type that cannot be compared, and
@@ -28,79 +24,37 @@ func TestErrorsAreNotCompared(t *testing.T) {
 	must(t, err)
 	files := 0
 	for _, module := range append(modules, "..") {
-		files += lintComparisons(t, module)
+		found, of := comparisons(t, module)
+		for _, at := range found {
+			t.Error(at, "compares two errors, which may be of a type that cannot be compared")
+		}
+		files += of
 	}
 	testkit.Check(t, files > 200, "only %d files were read", files)
 }
 
-type listedPackage struct {
-	ImportPath, Dir, Export string
-	GoFiles                 []string
-	Module                  *struct{ Main bool }
-}
-
-// listed returns the packages of a module that match, and what imports them and those that they need.
-func listed(t *testing.T, set *token.FileSet, module string, match ...string) (own []listedPackage, deps types.Importer) {
+// comparisons returns where a module's shipped files compare errors that are no sentinels, and how many files these are: by ==
+// or !=, as cases of a switch, as keys of a map, or as type arguments that must be comparable. cmp.Or compares with nil alone,
+// and who calls Comparable may compare.
+func comparisons(t *testing.T, module string) (found []string, files int) {
 	t.Helper()
-	args := append([]string{"list", "-C", module, "-export", "-race=" + isRace(), "-deps", "-json=ImportPath,Dir,Export,GoFiles,Module"}, match...)
-	list := exec.CommandContext(t.Context(), "go", args...)
-	list.Env = append(os.Environ(), "GOWORK=off")
-	list.Stderr = os.Stderr
-	all, err := list.Output()
-	must(t, err)
-	exports := map[string]string{}
-	for dec := json.NewDecoder(strings.NewReader(string(all))); ; {
-		var p listedPackage
-		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		exports[p.ImportPath] = p.Export
-		if p.Module != nil && p.Module.Main {
-			own = append(own, p)
-		}
-	}
-	return own, importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-}
-
-// isRace says whether the tests are compiled for the race detector, and with them what they need: it is compiled then.
-func isRace() string {
+	config := &packages.Config{Mode: packages.LoadSyntax, Dir: module, Context: t.Context(), Env: append(os.Environ(), "GOWORK=off")}
 	info, _ := debug.ReadBuildInfo()
-	for _, setting := range info.Settings {
-		if setting.Key == "-race" {
-			return setting.Value
-		}
+	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		config.BuildFlags = []string{"-race"} // what they need is compiled so
 	}
-	return "false"
-}
-
-// lintComparisons fails the test for each comparison of errors in a module's shipped files, and returns their number.
-func lintComparisons(t *testing.T, module string) (files int) {
-	set := token.NewFileSet()
-	own, deps := listed(t, set, module, "./...")
-	for _, p := range own {
-		var parsed []*ast.File
-		for _, name := range p.GoFiles {
-			file, err := parser.ParseFile(set, filepath.Join(p.Dir, name), nil, parser.SkipObjectResolution)
-			must(t, err)
-			parsed = append(parsed, file)
-		}
-		files += len(parsed)
-		for _, found := range comparisons(t, set, p.ImportPath, parsed, deps) {
-			t.Error(found, "compares two errors, which may be of a type that cannot be compared")
-		}
-	}
-	return files
-}
-
-// comparisons returns where a package compares errors that are no sentinels: by == or !=, as cases of a switch, as keys
-// of a map, or as type arguments that must be comparable. cmp.Or compares with nil alone, and who calls Comparable may
-// compare.
-func comparisons(t *testing.T, set *token.FileSet, path string, files []*ast.File, deps types.Importer) (found []string) {
-	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Uses: map[*ast.Ident]types.Object{}, Instances: map[*ast.Ident]types.Instance{}}
-	_, err := (&types.Config{Importer: deps}).Check(path, set, files, info)
+	all, err := packages.Load(config, "./...")
 	must(t, err)
+	for _, p := range all {
+		testkit.Check(t, p.Errors == nil, "%s: %v", p.PkgPath, p.Errors)
+		files += len(p.Syntax)
+		found = append(found, comparisonsIn(p)...)
+	}
+	return found, files
+}
+
+func comparisonsIn(p *packages.Package) (found []string) {
+	info := p.TypesInfo
 	failure := types.Universe.Lookup("error").Type().Underlying().(*types.Interface)
 	isError := func(of types.Type) bool { return types.IsInterface(of) && types.Implements(of, failure) }
 	// may reports whether an expression is an error that is no sentinel.
@@ -120,11 +74,7 @@ func comparisons(t *testing.T, set *token.FileSet, path string, files []*ast.Fil
 		}
 		return of.Type != nil && !of.IsNil() && isError(of.Type)
 	}
-	var cmpOr types.Object
-	if c, err := deps.Import("cmp"); err == nil {
-		cmpOr = c.Scope().Lookup("Or")
-	}
-	for _, file := range files {
+	for _, file := range p.Syntax {
 		ast.Inspect(file, func(n ast.Node) bool {
 			bad := false
 			switch n := n.(type) {
@@ -144,14 +94,14 @@ func comparisons(t *testing.T, set *token.FileSet, path string, files []*ast.Fil
 				bad = isError(info.TypeOf(n.Key))
 			case *ast.Ident:
 				instance, ok := info.Instances[n]
-				ok = ok && info.Uses[n] != cmpOr
+				ok = ok && info.Uses[n].Pkg().Path() != "cmp"
 				for i := 0; ok && i < instance.TypeArgs.Len(); i++ {
 					params := info.Uses[n].Type().(interface{ TypeParams() *types.TypeParamList }).TypeParams()
 					bad = bad || params.At(i).Constraint().Underlying().(*types.Interface).IsComparable() && isError(instance.TypeArgs.At(i))
 				}
 			}
 			if bad {
-				found = append(found, set.Position(n.Pos()).String())
+				found = append(found, p.Fset.Position(n.Pos()).String())
 			}
 			return true
 		})
@@ -195,11 +145,10 @@ var _ = func(a, b error, c odd, s struct{ err error }) {
 	var _ map[error]int // bad
 }
 `
-	set := token.NewFileSet()
-	file, err := parser.ParseFile(set, "p.go", text, parser.SkipObjectResolution)
-	must(t, err)
-	_, deps := listed(t, set, "..", "cmp", "reflect")
-	found := comparisons(t, set, "p", []*ast.File{file}, deps)
+	module := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(module, "go.mod"), []byte("module p\n\ngo 1.26\n"), 0o600))
+	must(t, os.WriteFile(filepath.Join(module, "p.go"), []byte(text), 0o600))
+	found, _ := comparisons(t, module)
 	for i, line := range strings.Split(text, "\n") {
 		is := strings.Contains(strings.Join(found, "\n")+":", fmt.Sprintf("p.go:%d:", i+1))
 		testkit.Equal(t, is, strings.HasSuffix(line, "// bad"), line)

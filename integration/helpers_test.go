@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -46,10 +45,7 @@ var (
 // TestMain silences the default logger: masters die all the time.
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(commandDir)
-		os.Exit(code)
-	}))
+	goleak.VerifyTestMain(m)
 }
 
 // fleet starts n redis-server processes and stops them when the test ends. Without redis-server the

@@ -1,17 +1,10 @@
 package integration_test
 
 import (
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/forward"
-	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -80,53 +73,4 @@ func (r *roster) giveAll(t *testing.T, maxLease time.Duration, members ...string
 	for _, name := range members {
 		r.give(t, name, name, maxLease, members)
 	}
-}
-
-// operator runs the quorumlock command.
-type operator struct {
-	path     string
-	maxLease time.Duration
-}
-
-var commandDir string
-
-// theCommand builds the command, once, in a directory that TestMain removes.
-var theCommand = sync.OnceValues(func() (path string, err error) {
-	if commandDir, err = os.MkdirTemp("", "command-"); err != nil {
-		return "", err
-	}
-	path = filepath.Join(commandDir, "quorumlock")
-	out, err := exec.Command("go", "build", "-C", "..", "-o", path, "./cmd/quorumlock").CombinedOutput() // its module is the root's
-	if err != nil {
-		return "", fmt.Errorf("building the command: %w: %s", err, out)
-	}
-	return path, nil
-})
-
-// newOperator calls the command.
-func newOperator(t *testing.T, maxLease time.Duration) operator {
-	t.Helper()
-	path, err := theCommand()
-	must(t, err)
-	return operator{path, maxLease}
-}
-
-// tooSlow is in the answer of a command whose marks came too late: a busy machine outlasts half of a
-// short max lease. The operator calls it again.
-const tooSlow = "the marks come too late, again and again"
-
-// says runs a call and returns its exit code and what it printed. The verb is the subcommand, of one or two words, and
-// its flags.
-func (o operator) says(t *testing.T, verb string, args ...string) (code int, out string) {
-	t.Helper()
-	words, flags, _ := strings.Cut(verb, " -")
-	all := append(strings.Fields(words), "-max-lease", o.maxLease.String(), "-timeout", memberTimeout.String())
-	if flags != "" {
-		all = append(all, strings.Fields("-"+flags)...)
-	}
-	poll.Until(3*patience, func() bool {
-		code, out = testkit.Exit(t, exec.CommandContext(t.Context(), o.path, append(all, args...)...))
-		return !strings.Contains(out, tooSlow)
-	})
-	return code, out
 }
