@@ -77,29 +77,6 @@ func TestContextsMayAskTheCandidate(t *testing.T) {
 	})
 }
 
-// When the context that was given to Campaign ends, the term's context does, and the candidate leads
-// until it resigns, but takes on nothing new.
-func TestTermOutlivesItsParent(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		a, b := c.candidate(c.process().Locker), c.candidate(c.process().Locker)
-		ctx, cancel := context.WithCancelCause(c.Context())
-		term, err := a.Campaign(ctx)
-		testkit.Must(c, err)
-		stop := errors.New("stop")
-		cancel(stop)
-		c.wantErr(context.Cause(term.Context()), stop)
-		c.wantErr(a.IsLeader(c.Context()), leader.ErrNotLeader)
-		time.Sleep(3 * lease)
-		c.wantLeader(b, term.ID())
-		testkit.Check(c, term.Valid() && a.ID() == term.ID(), "the candidate no longer leads, and did not resign")
-		err = term.Resign(ctx) // the release is sent in any case
-		testkit.Check(c, err == nil || errors.Is(err, context.Canceled), "Resign: %v", err)
-		synctest.Wait()
-		c.wantLeader(b, "")
-		c.resign(c.campaign(b))
-	})
-}
-
 // The flow of a term does not get the term again: it would be a second one with the same token.
 func TestCampaignInsideATerm(t *testing.T) {
 	inCluster(t, func(c *cluster) {
@@ -161,26 +138,4 @@ func TestConcurrentCampaigns(t *testing.T) {
 		all.Wait()
 		testkit.Equal(c, terms, 12, "terms")
 	})
-}
-
-// Close leaves the term to its lease: the work may be running. Resign ends it before.
-func TestTermEndsWithTheLocker(t *testing.T) {
-	for _, resigns := range []bool{false, true} {
-		inCluster(t, func(c *cluster) {
-			p := c.process()
-			a, b := c.candidate(p.Locker), c.candidate(c.process().Locker)
-			term := c.campaign(a)
-			p.Close()
-			c.wantErr(context.Cause(term.Context()), quorum.ErrClosed)
-			c.wantErr(a.IsLeader(c.Context()), leader.ErrNotLeader)
-			testkit.Check(c, !term.Valid(), "the term is valid after Close")
-			if resigns {
-				testkit.Must(c, term.Resign(c.Context()))
-			}
-			began := time.Now()
-			c.resign(c.campaign(b))
-			took := time.Since(began)
-			testkit.Check(c, resigns == (took < lease/10), "resigned %v: the next leader came after %v", resigns, took)
-		})
-	}
 }

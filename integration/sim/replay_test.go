@@ -3,8 +3,7 @@ package sim
 import (
 	"context"
 	"flag"
-	"fmt"
-	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,8 +23,7 @@ func TestReplay(t *testing.T) {
 	played := eachSeed(t, *replays, func(t *testing.T, seed uint64) {
 		p := newPlan(seed)
 		once, again := play(t, p), play(t, p)
-		if !same(t, "trace", once.trace.sorted(), again.trace.sorted()) ||
-			!same(t, "history", once.history(), again.history()) {
+		if !same(t, once.sorted(), again.sorted()) {
 			t.Logf("%v", p)
 			differ.Add(1)
 		}
@@ -34,41 +32,20 @@ func TestReplay(t *testing.T) {
 	testkit.Check(t, n <= int64(played)/10, "%d of %d seeds had two different runs", n, played)
 }
 
-// history returns the events in an order that does not depend on when they were added.
-func (w *run) history() []string {
-	var all []string
-	lockers := w.trace.lockers()
-	for _, e := range w.events {
-		all = append(all, lockers.Replace(fmt.Sprintf("%+v", e)))
-	}
-	slices.Sort(all)
-	return all
-}
-
-// same compares two runs and logs the first difference, with the equal lines before it.
-func same(t *testing.T, what string, once, again []string) bool {
+// same compares the traces of two runs, with the events, and logs where they differ.
+func same(t *testing.T, once, again []string) bool {
 	t.Helper()
-	if slices.Equal(once, again) {
-		return true
-	}
 	at := 0
 	for at < min(len(once), len(again)) && once[at] == again[at] {
 		at++
 	}
-	t.Logf("two runs: %s, of %d and %d lines, differing from line %d on", what, len(once), len(again), at+1)
-	for _, line := range once[max(0, at-*before):at] {
-		t.Log("  ", line)
+	if at == len(once) && at == len(again) {
+		return true
 	}
-	for _, line := range once[at:min(len(once), at+5)] {
-		t.Log("- ", line)
-	}
-	for _, line := range again[at:min(len(again), at+5)] {
-		t.Log("+ ", line)
-	}
+	t.Logf("two runs, of %d and %d lines, behind\n%s", len(once), len(again), strings.Join(once[max(0, at-10):at], "\n"))
+	t.Logf("once\n%s\nand again\n%s", strings.Join(once[at:min(len(once), at+5)], "\n"), strings.Join(again[at:min(len(again), at+5)], "\n"))
 	return false
 }
-
-var before = flag.Int("sim.before", 10, "how many lines before a difference to print")
 
 // A release that got NOSCRIPT was not resent with the script's source: from the first SCRIPT FLUSH until the
 // connection died, no Unlock succeeded and every lock stayed for its lease. Found by seed 19.

@@ -52,29 +52,27 @@ func (t *trace) last(most int) string {
 
 func (l line) String() string { return fmt.Sprintf("%12v  %s", l.at, fmt.Sprintf(l.format, l.args...)) }
 
-// sorted returns all lines in the order of time, and one instant's in alphabetical order.
-func (t *trace) sorted() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lines, lockers := make([]string, len(t.lines)), t.lockersLocked()
+// sorted returns all lines in the order of time, and one instant's in alphabetical order, and then the events.
+func (w *run) sorted() []string {
+	w.trace.mu.Lock()
+	defer w.trace.mu.Unlock()
+	lines, lockers := make([]string, len(w.trace.lines)), w.trace.lockersLocked()
 	first := 0
-	for i, l := range t.lines {
+	for i, l := range w.trace.lines {
 		lines[i] = lockers.Replace(l.String())
-		if l.at != t.lines[first].at {
+		if l.at != w.trace.lines[first].at {
 			first = i
 		}
 		slices.Sort(lines[first : i+1])
 	}
-	return lines
+	var events []string
+	for _, e := range w.events {
+		events = append(events, lockers.Replace(fmt.Sprintf("%+v", e)))
+	}
+	return append(lines, slices.Sorted(slices.Values(events))...)
 }
 
-// lockers replaces each locker's random uuid by its process' name.
-func (t *trace) lockers() *strings.Replacer {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lockersLocked()
-}
-
+// lockersLocked replaces each locker's random uuid by its process' name.
 var uuids = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
 func (t *trace) lockersLocked() *strings.Replacer {

@@ -3,11 +3,9 @@ package failover
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/internal/poll"
@@ -58,36 +56,6 @@ func get(t *testing.T, s *Server, want string) {
 	testkit.Check(t, string(text) == want, "k is %q, want %q", text, want)
 }
 
-// A primary that is killed comes back as a replica of the next one.
-func TestKilledPrimary(t *testing.T) {
-	t.Parallel()
-	g := started(t, 2, 1).Groups[1]
-	old := g.Servers[0]
-	testkit.Must(t, old.Kill())
-	promoted(t, g, old)
-	testkit.Check(t, !g.Whole(), "the primary is dead, and the group whole")
-	testkit.Must(t, old.Start())
-	await(t, "the return as a replica", g.Whole)
-}
-
-// An isolated primary takes writes, which nobody else sees. What its replica was sent arrives when it joins, and it
-// becomes a replica.
-func TestIsolatedPrimary(t *testing.T) {
-	t.Parallel()
-	g := started(t, 1, 2).Groups[0]
-	old := g.Servers[0]
-	g.Isolate(old)
-	next := promoted(t, g, old)
-	_, err := old.Do("SET", "k", "v")
-	testkit.Must(t, err)
-	role, err := redis.Values(old.Do("ROLE"))
-	testkit.Check(t, err == nil && fmt.Sprintf("%s", role[0]) == "master", "isolated, it is a %s, %v", role[0], err)
-	get(t, next, "")
-	g.Join(old)
-	await(t, "its return as a replica", g.Whole)
-	get(t, old, "")
-}
-
 // A silent link stops the replica's data, not the Sentinels: nobody is promoted.
 func TestSilentLink(t *testing.T) {
 	t.Parallel()
@@ -122,21 +90,6 @@ func silence(t *testing.T, g *Group) bool {
 		return err == nil && got != nil || !stays()
 	})
 	return stays()
-}
-
-// SENTINEL FAILOVER loses nothing that the replica has.
-func TestFailoverByCommand(t *testing.T) {
-	t.Parallel()
-	g := started(t, 1, 1).Groups[0]
-	old := g.Servers[0]
-	await(t, "a promotion", func() bool { // a failover may fail, on a busy machine
-		_ = g.Failover()
-		return poll.Until(5*time.Second, func() bool {
-			primary, err := g.Primary()
-			return err == nil && primary != old
-		})
-	})
-	await(t, "the old primary's return as a replica", g.Whole)
 }
 
 // Clients ask the Sentinels: they lock at the next primary, once the old one follows it, though one Sentinel stands still
