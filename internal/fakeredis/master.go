@@ -53,7 +53,8 @@ type Master struct {
 	refusals Refusals
 	ended    sync.WaitGroup
 
-	subscribers map[string]map[*session]struct{} // by channel
+	subscribers  map[string]map[*session]struct{} // by channel
+	withPatterns map[*session]struct{}            // the sessions that subscribed to patterns at any time
 }
 
 // New returns a running master. Its clock is now, which may run at any rate but must not go back.
@@ -62,7 +63,7 @@ func New(now func() time.Time, seed uint64) *Master {
 	m := &Master{
 		now: now, ids: rand.New(rand.NewPCG(seed, 0x5eed)),
 		data: map[string]*value{}, sessions: map[*session]struct{}{},
-		subscribers: map[string]map[*session]struct{}{},
+		subscribers: map[string]map[*session]struct{}{}, withPatterns: map[*session]struct{}{},
 	}
 	m.Start()
 	return m

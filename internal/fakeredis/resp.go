@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -93,5 +95,7 @@ func appendReply(to []byte, reply any) []byte {
 func appendHeader(to []byte, kind byte, n int) []byte {
 	return append(strconv.AppendInt(append(to, kind), int64(n), 10), "\r\n"...)
 }
+
+func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
 
 func name(command []string) string { return strings.ToUpper(command[0]) }

@@ -2,10 +2,7 @@ package fakeredis
 
 import (
 	"bufio"
-	"maps"
 	"net"
-	"slices"
-	"strings"
 	"sync"
 )
 
@@ -14,7 +11,8 @@ type session struct {
 	master *Master
 	conn   net.Conn
 
-	subscribed map[string]bool // the master's mutex guards it
+	// The master's mutex guards subscribed and patterns.
+	subscribed, patterns map[string]bool
 
 	mu    sync.Mutex
 	ready sync.Cond
@@ -23,7 +21,7 @@ type session struct {
 }
 
 func newSession(m *Master, conn net.Conn) *session {
-	s := &session{master: m, conn: conn, subscribed: map[string]bool{}}
+	s := &session{master: m, conn: conn, subscribed: map[string]bool{}, patterns: map[string]bool{}}
 	s.ready.L = &s.mu
 	return s
 }
@@ -101,8 +99,8 @@ func (m *Master) execute(s *session, command []string, to []byte) (replies []byt
 	if s.isOver() {
 		return to, false
 	}
-	if word := strings.ToLower(command[0]); word == "subscribe" || word == "unsubscribe" {
-		return s.change(word, command[1:], to), true
+	if c, known := subscribing[name(command)]; known {
+		return c(s, command[1:], to), true
 	}
 	reply, err := m.runLocked(s, command)
 	if err != nil {
@@ -117,23 +115,40 @@ func (s *session) isOver() bool {
 	return s.over
 }
 
+var subscribing = map[string]func(s *session, args []string, to []byte) []byte{
+	"SUBSCRIBE": func(s *session, args []string, to []byte) []byte {
+		return s.change(s.subscribed, true, "subscribe", args, to)
+	},
+	"UNSUBSCRIBE": func(s *session, args []string, to []byte) []byte {
+		return s.change(s.subscribed, false, "unsubscribe", args, to)
+	},
+	"PSUBSCRIBE": func(s *session, args []string, to []byte) []byte {
+		s.master.withPatterns[s] = struct{}{}
+		return s.change(s.patterns, true, "psubscribe", args, to)
+	},
+	"PUNSUBSCRIBE": func(s *session, args []string, to []byte) []byte {
+		return s.change(s.patterns, false, "punsubscribe", args, to)
+	},
+}
+
 // change subscribes to the channels, or unsubscribes from them or from all, and confirms each.
-func (s *session) change(word string, channels []string, to []byte) []byte {
-	on := word == "subscribe"
+func (s *session) change(set map[string]bool, on bool, word string, channels []string, to []byte) []byte {
 	if !on && len(channels) == 0 {
-		if len(s.subscribed) == 0 {
-			return appendReply(to, []any{word, nil, int64(0)})
+		if len(set) == 0 {
+			return appendReply(to, []any{word, nil, int64(len(s.subscribed) + len(s.patterns))})
 		}
-		channels = slices.Sorted(maps.Keys(s.subscribed))
+		channels = sorted(set)
 	}
 	for _, channel := range channels {
 		if on {
-			s.subscribed[channel] = true
+			set[channel] = true
 		} else {
-			delete(s.subscribed, channel)
+			delete(set, channel)
 		}
-		s.master.noteSubscriberLocked(s, channel, on)
-		to = appendReply(to, []any{word, channel, int64(len(s.subscribed))})
+		if word == "subscribe" || word == "unsubscribe" {
+			s.master.noteSubscriberLocked(s, channel, on)
+		}
+		to = appendReply(to, []any{word, channel, int64(len(s.subscribed) + len(s.patterns))})
 	}
 	return to
 }
@@ -159,15 +174,26 @@ func (m *Master) forgetLocked(s *session) {
 	for channel := range s.subscribed {
 		m.noteSubscriberLocked(s, channel, false)
 	}
+	delete(m.withPatterns, s)
 	delete(m.sessions, s)
 }
 
 // publishLocked sends a message to every subscriber and returns their number.
 func (m *Master) publishLocked(channel, payload string) int {
+	receivers := 0
 	for s := range m.subscribers[channel] {
 		s.send(appendReply(nil, []any{"message", channel, payload}))
+		receivers++
 	}
-	return len(m.subscribers[channel])
+	for s := range m.withPatterns {
+		for _, pattern := range sorted(s.patterns) {
+			if matches(pattern, channel) {
+				s.send(appendReply(nil, []any{"pmessage", pattern, channel, payload}))
+				receivers++
+			}
+		}
+	}
+	return receivers
 }
 
 // listeningLocked returns how many sessions have subscribed to a channel by its name.
