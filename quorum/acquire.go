@@ -82,7 +82,7 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 func (l *Locker) try(ctx context.Context, what wanted) (*Lock, error) {
 	c := l.core
 	o := c.observe(ctx, l.set, what.names)
-	what.tries = waiting.NewTries(len(c.Nodes), c.Need)
+	what.tries = waiting.NewTries(c.Quorum)
 	for approach := waiting.Alone; ; {
 		o.attempting()
 		lock, r := what.attempt(ctx, c, l.set, queue.Turn{Approach: approach, Published: -1})

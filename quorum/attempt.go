@@ -183,12 +183,12 @@ func (l *Lock) whyLate(o *engine.Outcome) error {
 
 // counts returns an error with how many nodes gave each answer.
 func (l *Lock) counts(o *engine.Outcome) *Error {
-	of := o.Count()
+	of := o.Answers()
 	return &Error{
-		Op: "lock", Names: l.names, slots: l.slots, key: l.handle.Hold().Key(), Quorum: o.Need,
+		Op: "lock", Names: l.names, slots: l.slots, key: l.handle.Hold().Key(), Quorum: o.Quorum.Need,
 		reads: l.set.isReader(), causes: []error{ErrNotAcquired},
-		Granted: of[lease.Granted], Refused: of[lease.Refused], Quarantined: of[lease.Quarantined],
-		Unknown: o.Unknown(), unasked: of[lease.Unasked],
+		Granted: of[lease.Granted].Len(), Refused: of[lease.Refused].Len(), Quarantined: of[lease.Quarantined].Len(),
+		Unknown: o.Unknown(), unasked: of[lease.Unasked].Len(),
 	}
 }
 

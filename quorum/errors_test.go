@@ -12,6 +12,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
@@ -123,7 +124,7 @@ func TestRemainingByTheAnswers(t *testing.T) {
 		{[]lease.Answer{lease.Refused, lease.Refused, lease.Refused}, []time.Duration{-1, 5 * s, 3 * s}, 5 * s},
 		{[]lease.Answer{lease.Quarantined, lease.Failed, lease.Unanswered}, []time.Duration{5 * s, 0, 0}, 0},
 	} {
-		o := engine.Outcome{Need: 2}
+		o := engine.Outcome{Quorum: quorate.Majority(3)}
 		for i, is := range c.answers {
 			o.Nodes = append(o.Nodes, engine.NodeAnswer{Is: is, Wait: c.waits[i]})
 		}

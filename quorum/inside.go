@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/lockers"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -15,8 +16,8 @@ type embedded = lockers.Embedded
 // insideLocker is what package operator needs of a Locker.
 type insideLocker struct{ *Locker }
 
-func (l insideLocker) Masters() ([]*node.Node, int, time.Duration) {
-	return l.core.Nodes, l.core.Need, l.core.maxLease
+func (l insideLocker) Masters() ([]*node.Node, quorate.Rule, time.Duration) {
+	return l.core.Nodes, l.core.Quorum, l.core.maxLease
 }
 
 func (l insideLocker) Refuse(op string, names []string) error { return l.refuse(op, names) }
@@ -33,10 +34,14 @@ func (l insideLocker) Invalid(op string, names []string, format string, args ...
 
 func (l insideLocker) Unavailable(ctx context.Context, op, name string, errs []error) error {
 	e := &Error{Op: op, Names: []string{name}}
+	var failed quorate.Set
 	for i, err := range errs {
-		e.addNodes(l.core.NodeError(i, op, err))
+		if err != nil {
+			failed |= quorate.Of(i)
+			e.addNodes(l.core.NodeError(i, op, err))
+		}
 	}
-	if e.Nodes == nil || len(errs)-e.Nodes.Len() >= l.core.Need {
+	if !l.core.Quorum.Blocks(failed) {
 		return nil
 	}
 	e.causes = append([]error{ErrUnavailable}, contextError(ctx)...)

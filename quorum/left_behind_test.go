@@ -33,7 +33,7 @@ func inspect(ctx context.Context, l *Locker, name string) (lockstate.Lock, error
 		}
 	}
 	lockstate.Identify(ctx, l.core.Nodes, [][]lockstate.Master{masters})
-	return lockstate.Judge(name, masters, l.core.Need), in.Unavailable(ctx, "inspect", name, errs)
+	return lockstate.Judge(name, masters, l.core.Quorum), in.Unavailable(ctx, "inspect", name, errs)
 }
 
 // force is operator.ForceUnlockOwner of the lock's owners.

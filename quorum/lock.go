@@ -185,7 +185,7 @@ func (l *Lock) overdue(op string, s engine.Status) *Error {
 
 // keptError returns the error of an operation on a lock that was acquired. It counts the nodes that still keep it.
 func (l *Lock) keptError(op string, k engine.Keepers, causes ...error) *Error {
-	e := &Error{Op: op, Names: l.names, slots: l.slots, reads: k.Reader, Quorum: l.core.Need, Granted: k.Kept,
+	e := &Error{Op: op, Names: l.names, slots: l.slots, reads: k.Reader, Quorum: l.core.Quorum.Need, Granted: k.Kept,
 		Unknown: k.Unknown, causes: causes, kept: true}
 	e.addNodes(k.Errs...)
 	return e

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/events"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
@@ -54,7 +55,7 @@ type counters struct {
 	attempts                   [outcomes]atomic.Uint64
 	released, lost, writeBacks atomic.Uint64
 	unannounced                atomic.Uint64
-	nodes                      [engine.MaxNodes]nodeCounters
+	nodes                      [quorate.MaxNodes]nodeCounters
 }
 
 // nodeCounters counts for one node.
@@ -173,7 +174,7 @@ func (c *core) random(below int) int {
 
 // unattempted returns the error of a call of Lock that ends before its first attempt.
 func (c *core) unattempted(reason ...error) *Error {
-	return &Error{Op: "lock", Quorum: c.Need, Unknown: len(c.Nodes), causes: append([]error{ErrNotAcquired}, reason...)}
+	return &Error{Op: "lock", Quorum: c.Quorum.Need, Unknown: len(c.Nodes), causes: append([]error{ErrNotAcquired}, reason...)}
 }
 
 // newUUID returns a random UUID, version 4 (RFC 9562).

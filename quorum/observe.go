@@ -147,10 +147,10 @@ func (o *observation) attempted(lock *Lock, found *engine.Outcome, err *Error) {
 	if o == nil || o.hooks.Attempt == nil {
 		return
 	}
-	of := found.Count()
+	of := found.Answers()
 	e := AttemptEvent{
 		Names: o.names, Outcome: outcomeAcquired.String(), WriteBacks: found.WriteBacks, Probed: found.Approach.Probes(),
-		Granted: of[lease.Granted], Refused: of[lease.Refused], Quarantined: of[lease.Quarantined],
+		Granted: of[lease.Granted].Len(), Refused: of[lease.Refused].Len(), Quarantined: of[lease.Quarantined].Len(),
 		Unknown:  found.Unknown(),
 		Duration: o.core.Clock.Now().Sub(o.asking),
 	}

@@ -84,12 +84,13 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 		return nil, fmt.Errorf("quorumlock: %w: the rule is nil", ErrInvalid)
 	}
 	need, unfounded := quorumSize(rule, len(nodes))
+	quorum := quorate.Rule{N: len(nodes), Need: need}
 	switch {
 	case need == 0:
 		return nil, fmt.Errorf("quorumlock: %w", unfounded)
-	case len(nodes) > engine.MaxNodes:
-		return nil, fmt.Errorf("quorumlock: %w: %d nodes are more than %d", ErrInvalid, len(nodes), engine.MaxNodes)
-	case need < 1 || need > len(nodes) || 2*need <= len(nodes):
+	case len(nodes) > quorate.MaxNodes:
+		return nil, fmt.Errorf("quorumlock: %w: %d nodes are more than %d", ErrInvalid, len(nodes), quorate.MaxNodes)
+	case !quorum.IsSafe():
 		return nil, fmt.Errorf("quorumlock: %w: the rule makes a lock of %d of %d nodes: two could be held at once",
 			ErrInvalid, need, len(nodes))
 	}
@@ -102,14 +103,14 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 				n.Name(), n.MaxLease(), nodes[0].Name(), nodes[0].MaxLease())
 		}
 	}
-	if err := set.check(nodes[0].MaxLease(), need); err != nil {
+	if err := set.check(nodes[0].MaxLease(), quorum); err != nil {
 		return nil, err
 	}
 	if err := roster.Distinct(nodes); err != nil {
 		return nil, fmt.Errorf("quorumlock: %w", err)
 	}
 	c := &core{maxLease: nodes[0].MaxLease(), identity: thisProcess(set.label), rng: rand.New(set.Random)}
-	c.Engine = engine.New(engine.Config{Nodes: nodes, Need: need, Clock: set.Clock, UUID: newUUID(),
+	c.Engine = engine.New(engine.Config{Nodes: nodes, Quorum: quorum, Clock: set.Clock, UUID: newUUID(),
 		Identity: scripts.Identity(c.identity), Founds: unfounded == nil, Exists: set.exists})
 	c.holders = holders.New(nodes, c.Clock)
 	c.waitlist = queue.NewList(queue.Config{Engine: c.Engine, History: &c.history, NewRand: c.newRand,
@@ -157,7 +158,7 @@ func (l *Locker) With(opts ...Option) *Locker {
 			"and whether the deployment exists can be set only for a new Locker", ErrInvalid)
 	}
 	set.Settings, set.nodeOpts, set.label = l.set.Settings, l.set.nodeOpts, l.set.label
-	if err := set.check(l.core.maxLease, l.core.Need); err != nil {
+	if err := set.check(l.core.maxLease, l.core.Quorum); err != nil {
 		bad = err
 	}
 	return newLocker(l.core, &set, bad)
@@ -214,7 +215,7 @@ func Majority(nodes int) (int, error) {
 	if nodes%2 == 0 {
 		return 0, fmt.Errorf("%w: a majority needs an odd number of nodes, not %d", ErrInvalid, nodes)
 	}
-	return quorate.Majority(nodes), nil
+	return quorate.Majority(nodes).Need, nil
 }
 
 // quorumSize returns the quorum size by the rule. If the rule refuses an even number, need is the need of the next odd

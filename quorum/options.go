@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
@@ -181,12 +182,12 @@ func (s *settings) apply(opts []Option) error {
 
 // check returns what is wrong with the settings, or nil. It shortens the default lease to the
 // nodes' max lease.
-func (s *settings) check(maxLease time.Duration, need int) error {
+func (s *settings) check(maxLease time.Duration, quorum quorate.Rule) error {
 	t := &s.terms
 	if !s.leaseSet {
 		t.Lease = min(t.Lease, maxLease)
 	}
-	t.Need, t.Millis = need, scripts.ToMillis(t.Lease)
+	t.Quorum, t.Millis = quorum, scripts.ToMillis(t.Lease)
 	drift := clock.Drift(t.Lease, t.Drift)
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("quorumlock: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))

@@ -12,7 +12,7 @@ import (
 )
 
 // notOfALock has the terms that do not make another lock.
-var notOfALock = []string{"Need", "Mode", "Millis", "Events"} // nodes', a reader's, the lease again, hooks'
+var notOfALock = []string{"Quorum", "Mode", "Millis", "Events"} // nodes', a reader's, the lease again, hooks'
 
 // A lock that was acquired with other terms is another lock: differences names each of them.
 func TestEachTermMakesAnotherLock(t *testing.T) {

@@ -32,7 +32,7 @@ func (l *Locker) Ready(ctx context.Context) error {
 	if ended := contextError(ctx); ended != nil {
 		return &Error{Op: opReady, causes: ended}
 	}
-	ready, tried := c.Roster.Ready(ctx, c.Need)
+	ready, tried := c.Roster.Ready(ctx, c.Quorum)
 	if ready {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (l *Locker) Ready(ctx context.Context) error {
 
 // notReady returns why the nodes make no lock, as a survey and trials have found; nil if they can.
 func (c *core) notReady(s *roster.Survey, tried []error) error {
-	e := &Error{Op: opReady, Quorum: c.Need}
+	e := &Error{Op: opReady, Quorum: c.Quorum.Need}
 	nodes := s.Readiness(tried)
 	for i, n := range nodes {
 		switch {
@@ -61,7 +61,7 @@ func (c *core) notReady(s *roster.Survey, tried []error) error {
 			e.Granted++
 		}
 	}
-	left, ok := membership.ReadyIn(nodes, e.Quorum)
+	left, ok := membership.ReadyIn(nodes, c.Quorum)
 	switch {
 	case ok && left == 0:
 		return nil

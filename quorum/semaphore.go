@@ -67,9 +67,8 @@ func (s *Semaphore) TryAcquire(ctx context.Context, k ...int) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Among that many nodes, at least one knows that a slot is free once a quorum has released it.
-	agree := len(s.locker.core.Nodes) - s.locker.core.Need + 1
-	return s.locker.try(ctx, s.wanted(want, agree))
+	// Among nodes that block, at least one knows that a slot is free once a quorum has released it.
+	return s.locker.try(ctx, s.wanted(want, s.locker.core.Quorum.Blocking()))
 }
 
 // Do runs fn with a slot, as [Locker.Do] runs it with a lock.

@@ -47,7 +47,7 @@ func (l *Locker) Stats() Stats {
 	s := Stats{
 		Held: c.Held(), Waiting: l.core.waitlist.Len(), Attempts: make(map[string]uint64, outcomes),
 		Released: n.released.Load(), Lost: n.lost.Load(), WriteBacks: n.writeBacks.Load(), Unannounced: n.unannounced.Load(),
-		Quorum: c.Need, Nodes: make([]NodeStats, len(c.Nodes)), EventsDropped: c.events.Dropped(),
+		Quorum: c.Quorum.Need, Nodes: make([]NodeStats, len(c.Nodes)), EventsDropped: c.events.Dropped(),
 	}
 	for o := range outcome(outcomes) {
 		s.Attempts[o.String()] = n.attempts[o].Load()

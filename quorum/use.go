@@ -98,7 +98,7 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 		}
 		failure.Nodes = nil
 		failure.addNodes(failed...)
-		failure.Quorum, failure.Granted = l.core.Need, t.Counted()
+		failure.Quorum, failure.Granted = l.core.Quorum.Need, t.Counted()
 		failure.Unknown = len(l.core.Nodes) - failure.Granted
 	}
 	failure.causes = slices.Insert(failure.causes, 0, error(ErrNotAcquired))
@@ -186,7 +186,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 			failed.causes = slices.Insert(failed.causes, 0, ErrClosed)
 		}
 	}
-	if err == nil && !wasOrphaned && t.WasLost(l.core.Need) {
+	if err == nil && !wasOrphaned && t.WasLost() {
 		causes := []error{ErrLost, detail("nodes had forgotten it, or given it to another")}
 		return &Error{Op: "unlock", Names: l.names, causes: causes}
 	}

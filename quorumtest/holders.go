@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -63,7 +64,7 @@ func (m *Masters) lockerElsewhere() *quorum.Locker {
 	defer m.mu.Unlock()
 	if m.elsewhere == nil {
 		// Not redlock's rule, which refuses an even number of masters: multilock may have it.
-		m.elsewhere = m.open(func(nodes int) (int, error) { return nodes/2 + 1, nil }, nil)
+		m.elsewhere = m.open(func(nodes int) (int, error) { return quorate.Majority(nodes).Need, nil }, nil)
 	}
 	return m.elsewhere
 }

@@ -6,12 +6,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
 )
 
 // Inside is a Locker, or a Semaphore and its Locker.
 type Inside interface {
-	Masters() (nodes []*node.Node, need int, maxLease time.Duration)
+	Masters() (nodes []*node.Node, quorum quorate.Rule, maxLease time.Duration)
 	// Refuse returns why calls for the names are refused, or nil.
 	Refuse(op string, names []string) error
 	// OtherList returns why a master with that marker does not count, or nil.

@@ -1,7 +1,7 @@
 package lockstate
 
 import (
-	"slices"
+	"math"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/quorate"
@@ -40,60 +40,63 @@ func (m Master) MayHide() bool {
 	return m.Err != nil || m.Owner == "" && m.Readers == 0 && m.Quarantine > 0
 }
 
-// Judge returns the lock that need masters make. A lock is free if no owner can be on need masters, not
+// Judge returns the lock that a quorum of the masters makes. A lock is free if no owner can be on a quorum, not
 // even with all the masters that may hide it.
-func Judge(name string, masters []Master, need int) Lock {
+func Judge(name string, masters []Master, quorum quorate.Rule) Lock {
 	lock := Lock{Name: name, State: Free, Masters: masters}
-	grants, hiding := map[string][]Master{}, 0
-	var read []Master
-	for _, m := range masters {
+	grants := map[string]quorate.Set{}
+	var hiding, read quorate.Set
+	readers := make([]int, len(masters))
+	for i, m := range masters {
 		lock.Token = max(lock.Token, m.Token)
 		lock.WriterWaits = lock.WriterWaits || m.Reservation > 0
 		switch {
 		case m.MayHide():
-			hiding++
+			hiding |= quorate.Of(i)
 		case m.Readers > 0:
-			read = append(read, m)
+			read |= quorate.Of(i)
+			readers[i] = m.Readers
 		case m.Owner != "":
-			grants[m.Owner] = append(grants[m.Owner], m)
+			grants[m.Owner] |= quorate.Of(i)
 		}
 	}
-	if hiding >= need {
+	if quorum.Enough(hiding) {
 		lock.State = Unknown
 	}
 	switch {
-	case len(read) >= need:
-		lock.State, lock.TTL = Held, keptFor(read, need)
-		slices.SortFunc(read, func(a, b Master) int { return b.Readers - a.Readers })
-		lock.Readers = read[need-1].Readers
+	case quorum.Enough(read):
+		lock.State, lock.TTL, lock.Readers = Held, keptFor(masters, read, quorum), quorate.Largest(quorum, readers)
 		return lock
-	case len(read) > 0 && len(read)+hiding >= need:
+	case read != 0 && quorum.Enough(read|hiding):
 		lock.State = Unknown
 	}
-	for owner, by := range grants {
-		switch {
-		case len(by) >= need:
-			lock.State, lock.Owner, lock.Identity, lock.Depth = Held, owner, by[0].Identity, by[0].Depth
-			lock.TTL = keptFor(by, need)
+	for _, m := range masters {
+		switch by := grants[m.Owner]; {
+		case quorum.Enough(by):
+			lock.State, lock.Owner, lock.Identity, lock.Depth = Held, m.Owner, m.Identity, m.Depth
+			lock.TTL = keptFor(masters, by, quorum)
 			return lock
-		case len(by)+hiding >= need:
+		case by != 0 && quorum.Enough(by|hiding):
 			lock.State = Unknown
 		}
 	}
 	return lock
 }
 
-// keptFor returns how long need masters keep their grants at most.
-func keptFor(grants []Master, need int) time.Duration {
-	ttls := []time.Duration{}
-	for _, m := range grants {
-		if m.TTL != Forever {
-			ttls = append(ttls, m.TTL)
+// keptFor returns how long a quorum keeps its grants at most, of masters that have granted.
+func keptFor(masters []Master, granted quorate.Set, quorum quorate.Rule) time.Duration {
+	const forever = time.Duration(math.MaxInt64)
+	ttls := make([]time.Duration, len(masters))
+	for i, m := range masters {
+		switch {
+		case granted.Has(i) && m.TTL == Forever:
+			ttls[i] = forever
+		case granted.Has(i):
+			ttls[i] = m.TTL
 		}
 	}
-	endless := len(grants) - len(ttls)
-	if endless >= need {
-		return Forever
+	if ttl := quorate.Largest(quorum, ttls); ttl != forever {
+		return ttl
 	}
-	return quorate.Largest(need-endless, ttls)
+	return Forever
 }

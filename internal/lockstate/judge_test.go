@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -42,7 +43,7 @@ func TestJudge(t *testing.T) {
 		{Unknown, 0, []Master{read(2, s), gone, free}},
 		{Unknown, 0, []Master{read(2, s), by("x", s), gone}},
 	} {
-		lock := Judge("a", test.masters, len(test.masters)/2+1)
+		lock := Judge("a", test.masters, quorate.Majority(len(test.masters)))
 		if lock.State != test.state || lock.TTL != test.ttl {
 			t.Errorf("%+v: %s, %v, want %s, %v", test.masters, lock.State, lock.TTL, test.state, test.ttl)
 		}

@@ -66,17 +66,18 @@ func (c Client) MayMark(views []*View) bool {
 // this client; a generation that counts no changes is below all others. Fewer nodes could be ones
 // that a change of the members has left behind.
 func (c Client) evidence(views []*View) (top scripts.Marker, found bool) {
-	in := 0
+	var accepting []string
 	for _, v := range views {
 		if v == nil || v.Relation(c.List) != Accepts {
 			continue
 		}
 		m := v.marker
-		if in++; in == 1 || IsCounted(m.Generation) && (m.Generation > top.Generation || !IsCounted(top.Generation)) {
+		if len(accepting) == 0 || IsCounted(m.Generation) && (m.Generation > top.Generation || !IsCounted(top.Generation)) {
 			top = m
 		}
+		accepting = append(accepting, v.Process.Member)
 	}
-	return top, in >= Majority(c.List)
+	return top, IsMajority(c.List, accepting)
 }
 
 // markAll gives the blank nodes the members and the generation of top, and confirms the claims for

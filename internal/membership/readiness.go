@@ -3,6 +3,7 @@ package membership
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -39,18 +40,19 @@ func (c Client) Readiness(views []*View, errs []error, i int) Readiness {
 	return Readiness{In: min(views[i].Quarantine(), c.Quarantine(i))}
 }
 
-// ReadyIn returns how long until need nodes grant, 0 for now. ok is false if they never will by themselves.
-func ReadyIn(nodes []Readiness, need int) (in time.Duration, ok bool) {
-	var waits []time.Duration
-	for _, n := range nodes {
-		if n.Err == nil {
-			waits = append(waits, n.In)
+// ReadyIn returns how long until a quorum grants, 0 for now. ok is false if it never will by itself.
+func ReadyIn(nodes []Readiness, quorum quorate.Rule) (in time.Duration, ok bool) {
+	const never = time.Duration(math.MaxInt64)
+	waits := make([]time.Duration, len(nodes))
+	for i, n := range nodes {
+		if waits[i] = n.In; n.Err != nil {
+			waits[i] = never
 		}
 	}
-	if len(waits) < need {
+	if in = quorate.Smallest(quorum, waits); in == never {
 		return 0, false
 	}
-	return quorate.Smallest(need, waits), true
+	return in, true
 }
 
 // Refusal returns why the node does not accept the client, nil if it does.

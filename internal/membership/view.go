@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -235,5 +236,13 @@ func (v *View) Refusal(list *scripts.List) error {
 const sameNames = ". If these are the same masters by other addresses, give every client the same names: " +
 	"?name=... in the URL, or node.WithName"
 
-// Majority returns how many members of a list make a majority.
-func Majority(list *scripts.List) int { return quorate.Majority(list.Len()) }
+// IsMajority reports whether a majority of the list's members is among the names.
+func IsMajority(list *scripts.List, names []string) bool {
+	var among quorate.Set
+	for i, member := range list.Names() {
+		if slices.Contains(names, member) {
+			among |= quorate.Of(i)
+		}
+	}
+	return quorate.Majority(list.Len()).Enough(among)
+}

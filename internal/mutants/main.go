@@ -77,6 +77,7 @@ var groups = []group{
 	{files: []string{"quorum/internal/engine/*.go", "quorum/internal/queue/*.go", "quorum/internal/schedule/*.go"}, tests: []test{
 		{pkg: "quorum/internal/engine"}, {pkg: "quorum/internal/queue"}, {pkg: "quorum/internal/schedule"}, {pkg: "quorum"}, simulation,
 	}},
+	{files: []string{"internal/quorate/*.go"}, tests: []test{{pkg: "internal/quorate"}}},
 	{files: []string{"quorum/internal/lease/attempt.go", "quorum/internal/lease/keep.go", "quorum/internal/lease/lease.go",
 		"quorum/internal/lease/use.go"}, tests: []test{
 		{pkg: "quorum/internal/lease"}, {pkg: "quorum/internal/engine"}, {pkg: "quorum"},

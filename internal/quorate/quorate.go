@@ -1,13 +1,52 @@
-// Package quorate is the arithmetic of quorums.
+// Package quorate says which sets of nodes are a quorum. All safety rests on this: any two quorums share a node. No
+// other package counts votes, so another rule, weights for example, is a change to this file.
 package quorate
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 )
 
-// Majority returns the least number of nodes that is more than half of them.
-func Majority(nodes int) int { return nodes/2 + 1 }
+// MaxNodes bounds the nodes of a rule: a [Set] has a bit for each.
+const MaxNodes = 64
+
+// Set is a set of nodes, bit by node.
+type Set uint64
+
+// Of returns the set of one node.
+func Of(node int) Set { return 1 << node }
+
+func (s Set) Has(node int) bool { return s&Of(node) != 0 }
+
+func (s Set) Len() int { return bits.OnesCount64(uint64(s)) }
+
+// Rule says which sets of N nodes are a quorum: those of Need nodes or more.
+type Rule struct{ N, Need int }
+
+// Majority is the rule of more than half of the nodes.
+func Majority(nodes int) Rule { return Rule{nodes, nodes/2 + 1} }
+
+// All is the rule of every node.
+func All(nodes int) Rule { return Rule{nodes, nodes} }
+
+// IsSafe reports whether any two quorums share a node.
+func (r Rule) IsSafe() bool { return r.Need <= r.N && 2*r.Need > r.N }
+
+// NeedsAll reports whether every node is in every quorum.
+func (r Rule) NeedsAll() bool { return r.Need == r.N }
+
+// Nodes returns the set of all nodes.
+func (r Rule) Nodes() Set { return 1<<r.N - 1 }
+
+// Enough reports whether a quorum is in the set.
+func (r Rule) Enough(s Set) bool { return s.Len() >= r.Need }
+
+// Blocks reports whether every quorum has a node in the set.
+func (r Rule) Blocks(s Set) bool { return !r.Enough(r.Nodes() &^ s) }
+
+// Blocking returns how many nodes block, whichever they are.
+func (r Rule) Blocking() int { return r.N - r.Need + 1 }
 
 // Verdict is the result of a vote, in which some votes may be open.
 type Verdict uint8
@@ -18,27 +57,54 @@ const (
 	Lost         // whatever the open votes will be
 )
 
-// Judge returns the verdict on a vote in which need of the nodes must grant: granted and denied count the votes that are known.
-func Judge(nodes, need, granted, denied int) Verdict {
+// Judge returns the verdict on a vote.
+func (r Rule) Judge(granted, open Set) Verdict {
 	switch {
-	case granted >= need:
+	case r.Enough(granted):
 		return Won
-	case nodes-denied < need:
+	case !r.Enough(granted | open):
 		return Lost
 	default:
 		return Open
 	}
 }
 
-// Smallest returns the smallest bound that at least need values do not exceed. It sorts the values, of which there
-// are need at least.
-func Smallest[T cmp.Ordered](need int, values []T) T {
-	slices.Sort(values)
-	return values[need-1]
+// Smallest returns the smallest bound that the values of a quorum do not exceed. values has one for each node.
+func Smallest[T cmp.Ordered](r Rule, values []T) T {
+	smallest := slices.Max(values)
+	for _, bound := range values {
+		if bound >= smallest {
+			continue
+		}
+		var within Set
+		for i, v := range values {
+			if v <= bound {
+				within |= Of(i)
+			}
+		}
+		if r.Enough(within) {
+			smallest = bound
+		}
+	}
+	return smallest
 }
 
-// Largest returns the largest bound that need of the values reach, as Smallest does.
-func Largest[T cmp.Ordered](need int, values []T) T {
-	slices.Sort(values)
-	return values[len(values)-need]
+// Largest returns the largest bound that the values of a quorum reach. values has one for each node.
+func Largest[T cmp.Ordered](r Rule, values []T) T {
+	largest := slices.Min(values)
+	for _, bound := range values {
+		if bound <= largest {
+			continue
+		}
+		var reach Set
+		for i, v := range values {
+			if v >= bound {
+				reach |= Of(i)
+			}
+		}
+		if r.Enough(reach) {
+			largest = bound
+		}
+	}
+	return largest
 }

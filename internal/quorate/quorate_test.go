@@ -34,17 +34,13 @@ func TestJudgeAgainstOracle(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		for need := 1; need <= n; need++ {
 			testkit.EachOutcome(n, 3, func(votes []int) { // open, yes, no
-				yes, no := 0, 0
-				for _, vote := range votes {
-					switch vote {
-					case 1:
-						yes++
-					case 2:
-						no++
-					}
+				var of [3]Set
+				for i, vote := range votes {
+					of[vote] |= Of(i)
 				}
-				if got, want := Judge(n, need, yes, no), oracleVerdict(votes, need); got != want {
-					t.Fatalf("Judge(%d nodes, need %d, votes %v) = %v, want %v", n, need, votes, got, want)
+				r, want := Rule{n, need}, oracleVerdict(votes, need)
+				if got := r.Judge(of[1], of[0]); got != want || r.Blocks(of[2]) != (want == Lost) {
+					t.Fatalf("%+v judges %v as %v, want %v; blocked: %v", r, votes, got, want, r.Blocks(of[2]))
 				}
 				compared++
 			})
@@ -76,10 +72,10 @@ func TestBoundsAgainstOracle(t *testing.T) {
 						largest = max(largest, bound)
 					}
 				}
-				if got := Smallest(need, append([]int{}, values...)); got != smallest {
+				if got := Smallest(Rule{n, need}, values); got != smallest {
 					t.Fatalf("Smallest(%d, %v) = %d, want %d", need, values, got, smallest)
 				}
-				if got := Largest(need, append([]int{}, values...)); got != largest {
+				if got := Largest(Rule{n, need}, values); got != largest {
 					t.Fatalf("Largest(%d, %v) = %d, want %d", need, values, got, largest)
 				}
 			})
@@ -87,10 +83,31 @@ func TestBoundsAgainstOracle(t *testing.T) {
 	}
 }
 
-func TestMajorityIsTheLeastThatIsMoreThanHalf(t *testing.T) {
-	for n := 1; n <= 64; n++ {
-		if m := Majority(n); 2*m <= n || 2*(m-1) > n {
-			t.Errorf("%d of %d", m, n)
+func TestMajorityIsTheLeastThatIsSafe(t *testing.T) {
+	for n := 1; n <= MaxNodes; n++ {
+		m := Majority(n)
+		if !m.IsSafe() || (Rule{n, m.Need - 1}).IsSafe() || (Rule{n, n + 1}).IsSafe() || !All(n).IsSafe() {
+			t.Errorf("%+v", m)
+		}
+		if all := m.Nodes(); all.Len() != n || !all.Has(n-1) || !All(n).Enough(all) || All(n).Enough(all&^Of(n-1)) {
+			t.Errorf("%d nodes: %b", n, all)
+		}
+	}
+}
+
+// A rule is safe if and only if any two of its quorums share a node.
+func TestQuorumsOfASafeRuleShareANode(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		for need := 0; need <= n; need++ {
+			r, share := Rule{n, need}, true
+			for a := range r.Nodes() + 1 {
+				for b := range r.Nodes() + 1 {
+					share = share && !(r.Enough(a) && r.Enough(b) && a&b == 0)
+				}
+			}
+			if share != r.IsSafe() {
+				t.Errorf("%+v: any two quorums share a node: %v", r, share)
+			}
 		}
 	}
 }

@@ -39,7 +39,7 @@ func InspectSlots(ctx context.Context, s *quorum.Semaphore) ([]Status, error) {
 
 // inspect returns the states of the names, and the first error.
 func inspect(ctx context.Context, in lockers.Inside, names []string) (states []Status, err error) {
-	nodes, need, _ := in.Masters()
+	nodes, rule, _ := in.Masters()
 	read := lockstate.Read(ctx, nodes, names...)
 	errs := make([][]error, len(names))
 	for k, masters := range read {
@@ -52,7 +52,7 @@ func inspect(ctx context.Context, in lockers.Inside, names []string) (states []S
 	}
 	lockstate.Identify(ctx, nodes, read)
 	for k, name := range names {
-		states = append(states, statusOf(name, read[k], need))
+		states = append(states, statusOf(name, read[k], rule))
 		err = cmp.Or(err, in.Unavailable(ctx, "inspect", name, errs[k]))
 	}
 	return states, err

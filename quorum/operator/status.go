@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/internal/words"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -101,8 +102,8 @@ func (n NodeStatus) String() string {
 }
 
 // statusOf combines the nodes' states of a name.
-func statusOf(name string, masters []lockstate.Master, need int) Status {
-	lock := lockstate.Judge(name, masters, need)
+func statusOf(name string, masters []lockstate.Master, rule quorate.Rule) Status {
+	lock := lockstate.Judge(name, masters, rule)
 	slot := -1
 	if semaphore, number, isSlot := scripts.ParseSlot(name); isSlot {
 		name, slot = semaphore, number

@@ -162,17 +162,17 @@ func mostHave(views map[string]*membership.View) (list *scripts.List, apart []st
 			continue
 		}
 		list, apart = v.Marker().Members, nil
-		have := 0
+		var have []string
 		for _, name := range list.Names() {
 			switch other := views[name]; {
 			case other == nil || other.IsBlank():
 			case !other.Marker().Claimed && other.Marker().Next.Len() == 0 && other.Marker().Members.Equal(list):
-				have++
+				have = append(have, name)
 			default:
 				apart = append(apart, name)
 			}
 		}
-		if have >= membership.Majority(list) {
+		if membership.IsMajority(list, have) {
 			return list, apart
 		}
 	}

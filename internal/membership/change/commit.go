@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -67,7 +68,7 @@ func commit(given *scripts.List, views map[string]*membership.View) (plan, error
 		}
 	}
 	switch {
-	case len(carrying) < membership.Majority(to):
+	case !membership.IsMajority(to, carrying):
 		return plan{}, errTooFew(carrying, p.report)
 	case from == nil:
 		return p, nil // committed wherever a master answers
@@ -115,7 +116,7 @@ func hasCommitted(v *membership.View, to *scripts.List, announced uint64) bool {
 // target returns the list to commit: the one that was given, or that list without the master that the
 // change removes, if that is announced, or the master is retired or has the old list still.
 func target(given *scripts.List, views map[string]*membership.View) *scripts.List {
-	committed := map[uint64]int{} // masters that have the given list, by generation
+	committed := map[uint64][]string{} // masters that have the given list, by generation
 	for _, name := range given.Names() {
 		v := views[name]
 		if v == nil || v.IsBlank() || v.Marker().Claimed {
@@ -126,7 +127,8 @@ func target(given *scripts.List, views map[string]*membership.View) *scripts.Lis
 			return next
 		}
 		if next.Len() == 0 && v.Marker().Members.Equal(given) {
-			committed[v.Marker().Generation]++
+			at := v.Marker().Generation
+			committed[at] = append(committed[at], name)
 		}
 	}
 	for _, name := range given.Names() {
@@ -139,7 +141,7 @@ func target(given *scripts.List, views map[string]*membership.View) *scripts.Lis
 		if !isTheRemoved(last, given, left) {
 			continue
 		}
-		if at := last.Marker().Generation; at <= v.Marker().Generation || committed[at] < membership.Majority(given) {
+		if at := last.Marker().Generation; at <= v.Marker().Generation || !membership.IsMajority(given, committed[at]) {
 			return left
 		}
 	}
@@ -249,5 +251,5 @@ func errTooFew(carrying []string, r Report) error {
 		hint = fmt.Sprintf("start %s and repeat this command, or %s", away, hint)
 	}
 	return tooFewError(fmt.Sprintf("the change to %s is on %d of its masters, and must be on %d: %s%s. If none of these works: "+
-		"quorumlock admit -members", r.To, len(carrying), membership.Majority(r.To), hint, abort))
+		"quorumlock admit -members", r.To, len(carrying), quorate.Majority(r.To.Len()).Need, hint, abort))
 }

@@ -144,7 +144,7 @@ func (p *Procedure) TokensRaised(names []string) {
 }
 
 func (p *Procedure) isMajority(names []string, what string) bool {
-	if len(names) >= membership.Majority(p.plan.tokensOf) {
+	if membership.IsMajority(p.plan.tokensOf, names) {
 		return true
 	}
 	p.fail(fmt.Errorf("the token counters were %s on %d of %s, and a majority is needed before the list may change: "+

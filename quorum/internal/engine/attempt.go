@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -92,7 +93,7 @@ func (e *Engine) awaitList(ctx context.Context) (refusals []error, known bool) {
 
 // unlisted is the outcome of an attempt that asked no node, because the list of masters is not known.
 func (e *Engine) unlisted(refusals []error, approach waiting.Approach) *Outcome {
-	o := &Outcome{Approach: approach, Need: e.Need, Unlisted: true, Refusals: refusals, Closed: e.IsClosed()}
+	o := &Outcome{Approach: approach, Quorum: e.Quorum, Unlisted: true, Refusals: refusals, Closed: e.IsClosed()}
 	if refusals != nil {
 		o.Verdict = lease.OutOfReach
 	}
@@ -117,7 +118,7 @@ func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
 	e := a.hold.engine
 	a.ask(approach)
 	if approach.Probes() {
-		late := e.Clock.AfterFunc(2*e.RTT.Step(e.Need), a.askOthers)
+		late := e.Clock.AfterFunc(2*e.RTT.Step(e.Quorum), a.askOthers)
 		defer late.Stop()
 	}
 	select {
@@ -153,7 +154,7 @@ func (a *attempt) ask(approach waiting.Approach) {
 			continue
 		}
 		h.members[i].err = err
-		plan.Down |= 1 << i
+		plan.Down |= quorate.Of(i)
 		plan.Permanent = plan.Permanent || IsPermanent(err)
 	}
 	var room [8]lease.Command
@@ -246,7 +247,7 @@ func (a *attempt) outcome(approach waiting.Approach) *Outcome {
 
 func (a *attempt) outcomeLocked(approach waiting.Approach) *Outcome {
 	h := a.hold
-	o := &Outcome{Approach: approach, Verdict: h.lease.Verdict(), Cause: h.lease.Cause(), Need: h.engine.Need, BegunAt: h.lease.BegunAt(),
+	o := &Outcome{Approach: approach, Verdict: h.lease.Verdict(), Cause: h.lease.Cause(), Quorum: h.engine.Quorum, BegunAt: h.lease.BegunAt(),
 		WriteBacks: h.lease.WriteBacks(), ByMaxHold: h.lease.EndedByMaxHold(), TakesOver: h.predecessor != nil,
 		Nodes: make([]NodeAnswer, len(a.requests))}
 	if approach.Reserves() {
@@ -302,8 +303,8 @@ func (a *attempt) startUndo(ended bool, approach waiting.Approach) (o *Outcome, 
 			toOthers = append(toOthers, c)
 		}
 	}
-	granted = newTally(len(toGranted), len(toGranted))
-	open = newTallyOfAll(h.lease.Count()[lease.Unanswered] + len(toOpen))
+	granted = newTally(quorate.All(len(h.members)), mastersOf(toGranted))
+	open = newTallyOfAll(h.lease.Answers()[lease.Unanswered].Len() + len(toOpen))
 	for i := range a.requests {
 		if h.lease.AnswerOf(i) == lease.Unanswered {
 			a.requests[i].tally = open // nothing reads it before the reply is taken, under mu

@@ -15,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
@@ -189,7 +190,7 @@ func TestTheLeaseLearnsThatARequestWasResent(t *testing.T) {
 
 // A tally has room for the receivers of five nodes, and makes the others'.
 func TestATallyReceivesFromEachNode(t *testing.T) {
-	tally, all := newTally(7, 4), map[*releaseReply]bool{}
+	tally, all := newTally(quorate.Majority(7), quorate.All(7).Nodes()), map[*releaseReply]bool{}
 	for node := range 7 {
 		all[tally.receiver(node)] = true
 	}
@@ -209,7 +210,7 @@ func TestTallyCountsTheFewestThatHeard(t *testing.T) {
 		{[]nodeReply{{counts: true, found: true, heard: 2}, {counts: true, found: true, heard: 3}}, 2},
 		{[]nodeReply{{found: true, err: errors.New("down")}, {counts: true, found: true, heard: 3}}, 3},
 	} {
-		tally := newTally(5, 3)
+		tally := newTally(quorate.Majority(5), quorate.Majority(5).Nodes())
 		errs := 0
 		for i, r := range c.replies {
 			if tally.add(i, r); r.err != nil {
@@ -316,7 +317,7 @@ func TestAnUndoCountsNoReplyThatHasCome(t *testing.T) {
 func TestTheListIsKnownBeforeNodesAreAsked(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		attempt := func(nodes []*node.Node) (acquired bool, o *Outcome) {
-			e := New(Config{Nodes: nodes, Need: 2, Clock: c.Clock, UUID: "other", Founds: true})
+			e := New(Config{Nodes: nodes, Quorum: quorate.Majority(3), Clock: c.Clock, UUID: "other", Founds: true})
 			defer func() { e.Close(); <-e.Idle() }()
 			return e.newHold(terms(time.Second), "a").Attempt(t.Context(), -1, waiting.AskAll, false)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
@@ -16,13 +17,10 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// MaxNodes bounds the nodes of an Engine: sets of nodes have a bit for each.
-const MaxNodes = 64
-
 // Config is what an Engine is made of. All fields are required.
 type Config struct {
 	Nodes    []*node.Node
-	Need     int // the quorum size
+	Quorum   quorate.Rule
 	Clock    clock.Clock
 	UUID     string           // the first part of every owner
 	Identity scripts.Identity // of this process
@@ -92,7 +90,7 @@ func (e *Engine) Untrack() { e.background.done() }
 
 // Moment returns the present, for package waiting.
 func (e *Engine) Moment() waiting.Moment {
-	return waiting.Moment{Now: e.Clock.Now(), Step: e.RTT.Step(e.Need)}
+	return waiting.Moment{Now: e.Clock.Now(), Step: e.RTT.Step(e.Quorum)}
 }
 
 // pipe returns the pipeline to a node for calls with that key.

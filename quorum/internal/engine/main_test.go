@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
@@ -81,7 +82,7 @@ var errEnded = errors.New("ended")
 
 // terms are for a lock over two of three nodes.
 func terms(lasts time.Duration) *Terms {
-	return &Terms{Terms: lease.Terms{Need: 2, Lease: lasts}, Millis: scripts.ToMillis(lasts), Events: silent{}}
+	return &Terms{Terms: lease.Terms{Quorum: quorate.Majority(3), Lease: lasts}, Millis: scripts.ToMillis(lasts), Events: silent{}}
 }
 
 func (e *Engine) newHold(t *Terms, names ...string) *Hold {
@@ -113,7 +114,7 @@ func inCluster(t *testing.T, ticking clock.Clock, test func(t *testing.T, c *clu
 			ticking = c.world.Clock
 		}
 		nodes := c.world.NewProcess().Nodes(node.WithoutQuarantine())
-		c.Engine = New(Config{Nodes: nodes, Need: 2, Clock: ticking, UUID: "test", Founds: true})
+		c.Engine = New(Config{Nodes: nodes, Quorum: quorate.Majority(3), Clock: ticking, UUID: "test", Founds: true})
 		<-c.Roster.Survey()
 		synctest.Wait()
 		t.Cleanup(func() {
@@ -183,7 +184,7 @@ func asking(t *testing.T, lasts time.Duration) (*attempt, *fakeclock.Clock) {
 		t.Cleanup(func() { n.Close() })
 		nodes[i] = n
 	}
-	e := New(Config{Nodes: nodes, Need: 2, Clock: fake, UUID: "test", Founds: true})
+	e := New(Config{Nodes: nodes, Quorum: quorate.Majority(3), Clock: fake, UUID: "test", Founds: true})
 	e.Roster.Resolve()
 	a := newAttempt(e.newHold(terms(lasts), "a"), -1)
 	for _, ask := range a.hold.lease.Begin(fake.Now(), lease.Plan{}, nil) {

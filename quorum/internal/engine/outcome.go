@@ -16,7 +16,7 @@ type Outcome struct {
 	Approach   waiting.Approach
 	Verdict    lease.Verdict
 	Cause      lease.Cause
-	Need       int
+	Quorum     quorate.Rule
 	BegunAt    clock.Instant // zero if no node was asked
 	Nodes      []NodeAnswer
 	WriteBacks int // how many nodes were asked to raise their counter to the token
@@ -42,18 +42,18 @@ type NodeAnswer struct {
 	Reserved  bool          // it refuses a reader, because a writer waits
 }
 
-// Count returns how many nodes gave each answer, when the outcome was certain.
-func (o *Outcome) Count() (of lease.Counts) {
+// Answers returns the nodes that gave each answer, when the outcome was certain.
+func (o *Outcome) Answers() (of lease.Answers) {
 	for i := range o.Nodes {
-		of[o.Nodes[i].Is]++
+		of[o.Nodes[i].Is] |= quorate.Of(i)
 	}
 	return of
 }
 
 // Unknown returns how many nodes have neither granted nor refused, and are not in quarantine.
 func (o *Outcome) Unknown() int {
-	of := o.Count()
-	return len(o.Nodes) - of[lease.Granted] - of[lease.Refused] - of[lease.Quarantined]
+	of := o.Answers()
+	return len(o.Nodes) - (of[lease.Granted] | of[lease.Refused] | of[lease.Quarantined]).Len()
 }
 
 // IsCut reports whether the attempt ended before its outcome was certain.
@@ -77,12 +77,12 @@ func (o *Outcome) Blocking() Reason {
 	if o.Unlisted || o.Cause != lease.NoCause || o.Verdict == lease.Won || o.Verdict == lease.Open {
 		return NoReason
 	}
-	of := o.Count()
-	willing := of[lease.Granted] + of[lease.Unanswered] + of[lease.Unasked]
+	of := o.Answers()
+	willing := of[lease.Granted] | of[lease.Unanswered] | of[lease.Unasked]
 	switch {
-	case willing+of[lease.Refused] >= o.Need:
+	case o.Quorum.Enough(willing | of[lease.Refused]):
 		return HeldByAnother
-	case willing+of[lease.Refused]+of[lease.Quarantined] >= o.Need:
+	case o.Quorum.Enough(willing | of[lease.Refused] | of[lease.Quarantined]):
 		return Quarantined
 	default:
 		return Unavailable
@@ -107,33 +107,39 @@ func (o *Outcome) Reason() Reason {
 // HasPassedOn reports whether a take-over can no longer succeed: too few nodes can have the predecessor. Those that
 // refused do not have it, and those that granted have replaced it.
 func (o *Outcome) HasPassedOn() bool {
-	of := o.Count()
-	return o.TakesOver && len(o.Nodes)-of[lease.Refused]-of[lease.Granted] < o.Need
+	of := o.Answers()
+	return o.TakesOver && o.Quorum.Blocks(of[lease.Refused]|of[lease.Granted])
 }
 
 // Remaining returns how long it takes until a quorum can grant, by the replies of the nodes that refused; −1: never.
 // Only nodes that have replied count: after a probe that may be one.
 func (o *Outcome) Remaining() time.Duration {
-	const forever = time.Duration(math.MaxInt64)
-	waits := make([]time.Duration, 0, len(o.Nodes))
+	waits, longest := make([]time.Duration, len(o.Nodes)), time.Duration(0)
 	for i := range o.Nodes {
-		switch n := &o.Nodes[i]; {
-		case n.Is == lease.Granted:
-			waits = append(waits, 0)
-		case n.Is != lease.Refused:
-		case n.Wait < 0:
-			waits = append(waits, forever)
-		default:
-			waits = append(waits, n.Wait)
+		if n := &o.Nodes[i]; n.Is == lease.Refused {
+			waits[i] = n.wait()
+			longest = max(longest, waits[i])
 		}
 	}
-	if len(waits) == 0 {
-		return 0
+	for i := range o.Nodes {
+		if is := o.Nodes[i].Is; is != lease.Refused && is != lease.Granted {
+			waits[i] = longest
+		}
 	}
-	if left := quorate.Smallest(min(o.Need, len(waits)), waits); left != forever {
+	if left := quorate.Smallest(o.Quorum, waits); left != never {
 		return left
 	}
 	return -1
+}
+
+const never = time.Duration(math.MaxInt64)
+
+// wait returns how long it takes until a node that refused, or is in quarantine, can grant.
+func (n *NodeAnswer) wait() time.Duration {
+	if n.Wait < 0 {
+		return never
+	}
+	return n.Wait
 }
 
 // Holder returns the owner that the most nodes named in their refusals, and one of these nodes.
@@ -167,12 +173,12 @@ func (o *Outcome) IsReserved() bool {
 
 // RefusedBy returns who refused the attempt, including refusals that came while it was undone.
 func (o *Outcome) RefusedBy() waiting.Refusals {
-	r := waiting.Refusals{By: make([]string, len(o.Nodes)), Votes: o.Count()[lease.Granted]}
+	r := waiting.Refusals{By: make([]string, len(o.Nodes)), Votes: o.Answers()[lease.Granted].Len()}
 	for i := range o.Nodes {
 		switch n := &o.Nodes[i]; {
 		case n.Is != lease.Refused && n.Late != lease.Refused:
 			if n.Is == lease.Quarantined || n.Is == lease.Failed || n.Late == lease.Quarantined {
-				r.Unable++
+				r.Unable |= quorate.Of(i)
 			}
 		case n.Readers > 0: // they do not keep each other out
 			r.By[i] = "readers"
@@ -187,20 +193,20 @@ func (o *Outcome) RefusedBy() waiting.Refusals {
 
 // IsSplit reports whether the attempt was refused, and nobody is known to hold.
 func (o *Outcome) IsSplit() bool {
-	count, most, r := map[string]int{}, 0, o.RefusedBy()
-	for _, by := range r.By {
+	has, holds, r := map[string]quorate.Set{}, false, o.RefusedBy()
+	for i, by := range r.By {
 		if by != "" {
-			count[by]++
-			most = max(most, count[by])
+			has[by] |= quorate.Of(i)
+			holds = holds || o.Quorum.Enough(has[by])
 		}
 	}
-	return most < o.Need && (len(count) > 1 || r.Votes > 0)
+	return !holds && (len(has) > 1 || r.Votes > 0)
 }
 
 // Result returns the outcome for package waiting.
 func (o *Outcome) Result() waiting.Result {
 	r := waiting.Result{Held: o.Reason() == HeldByAnother, Wait: -1}
-	waits := make([]time.Duration, 0, len(o.Nodes))
+	waits := make([]time.Duration, len(o.Nodes))
 	byReaders, byOthers := 0, 0
 	for i := range o.Nodes {
 		n := &o.Nodes[i]
@@ -208,23 +214,21 @@ func (o *Outcome) Result() waiting.Result {
 		switch n.Is {
 		case lease.Granted:
 			r.Votes++
-			waits = append(waits, 0)
 		case lease.Unasked:
-			waits = append(waits, 0)
 		case lease.Refused, lease.Quarantined:
 			if n.Readers > 0 {
 				byReaders++
 			} else {
 				byOthers++
 			}
-			if n.Wait >= 0 {
-				waits = append(waits, n.Wait)
-			}
+			waits[i] = n.wait()
+		default:
+			waits[i] = never
 		}
 	}
 	r.Readers = byReaders > 0 && byOthers == 0
-	if len(waits) >= o.Need && o.Verdict != lease.Won { // a won attempt failed for another reason
-		r.Wait = quorate.Smallest(o.Need, waits)
+	if wait := quorate.Smallest(o.Quorum, waits); wait != never && o.Verdict != lease.Won { // a won attempt failed for another reason
+		r.Wait = wait
 	}
 	return r
 }

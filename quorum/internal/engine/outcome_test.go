@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -58,10 +59,10 @@ func TestResult(t *testing.T) {
 		{[]NodeAnswer{forever, forever, refused}, waiting.Result{Held: true, Wait: -1, Listeners: 2}},
 		{[]NodeAnswer{starts, starts, granted}, waiting.Result{Wait: time.Second, Votes: 1}},
 	} {
-		o := Outcome{Need: 2, Verdict: lease.OutOfReach, Nodes: c.nodes}
+		o := Outcome{Quorum: quorate.Majority(3), Verdict: lease.OutOfReach, Nodes: c.nodes}
 		testkit.Equal(t, o.Result(), c.want, c.nodes)
 	}
-	o := Outcome{Need: 2, Verdict: lease.Won, Cause: lease.TooLate, Nodes: []NodeAnswer{granted, granted, refused}}
+	o := Outcome{Quorum: quorate.Majority(3), Verdict: lease.Won, Cause: lease.TooLate, Nodes: []NodeAnswer{granted, granted, refused}}
 	if got, want := o.Result(), (waiting.Result{Wait: -1, Votes: 2, Listeners: 2}); got != want {
 		t.Errorf("won, and too late: %+v, want %+v", got, want)
 	}
@@ -91,7 +92,7 @@ func TestReasonOfATakeOver(t *testing.T) {
 		{[]NodeAnswer{refused, refused, refused}, NoReason},
 		{[]NodeAnswer{refused, named, refused}, HeldByAnother},
 	} {
-		o := Outcome{Need: 2, Verdict: lease.OutOfReach, TakesOver: true, Nodes: c.nodes}
+		o := Outcome{Quorum: quorate.Majority(3), Verdict: lease.OutOfReach, TakesOver: true, Nodes: c.nodes}
 		testkit.Equal(t, o.Reason(), c.want, c.nodes)
 	}
 }
@@ -100,7 +101,7 @@ func TestReasonOfATakeOver(t *testing.T) {
 func TestOnlyRefusalsCount(t *testing.T) {
 	late := NodeAnswer{Is: lease.Unanswered, Late: lease.Refused, Holder: "late", Readers: 3, Reserved: true}
 	refused := NodeAnswer{Is: lease.Refused, Holder: "reader", Readers: 2}
-	o := Outcome{Need: 2, Nodes: []NodeAnswer{late, refused, late}}
+	o := Outcome{Quorum: quorate.Majority(3), Nodes: []NodeAnswer{late, refused, late}}
 	holder, by := o.Holder()
 	testkit.Check(t, holder == "reader" && by == 1, "%q, named by %d", holder, by)
 	if late, timely := o.ReadersWith("late"), o.ReadersWith("reader"); late != 0 || timely != 2 {
@@ -125,7 +126,7 @@ func TestBlocking(t *testing.T) {
 		{Outcome{Verdict: lease.OutOfReach, Unlisted: true}, NoReason},
 		{Outcome{Verdict: lease.OutOfReach, Cause: lease.RaiseFailed}, NoReason},
 	} {
-		c.o.Need, c.o.Nodes = 2, refused
+		c.o.Quorum, c.o.Nodes = quorate.Majority(3), refused
 		testkit.Equal(t, c.o.Blocking(), c.want, c.o)
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -25,7 +26,7 @@ func (l *Handle) Release() (t *Tally, before Status) {
 }
 
 // endLease ends the lease. It appends the releases, which are due when the contexts have ended.
-func (l *Handle) endLease(room []lease.Command) (releases []lease.Command, keepers uint64, before Status) {
+func (l *Handle) endLease(room []lease.Command) (releases []lease.Command, keepers quorate.Set, before Status) {
 	h := l.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -49,12 +50,10 @@ func (l *Handle) Lower() (t *Tally, before Status) {
 	return h.releaseLocked(h.leaveLocked(l), 0), before
 }
 
-// releaseLocked carries out the releases of a lock, or of a depth of it. The tally
-// counts a node that gets no release as one that has confirmed. keepers are the nodes that should have
-// the owner, bit by node.
-func (h *Hold) releaseLocked(commands []lease.Command, keepers uint64) *Tally {
-	sent := len(commands)
-	t := newTally(sent, h.engine.Need-(len(h.members)-sent))
+// releaseLocked carries out the releases of a lock, or of a depth of it. keepers are the nodes that should have the
+// owner.
+func (h *Hold) releaseLocked(commands []lease.Command, keepers quorate.Set) *Tally {
+	t := newTally(h.engine.Quorum, mastersOf(commands))
 	t.believed = keepers
 	h.carryOutLocked(commands, t)
 	return t

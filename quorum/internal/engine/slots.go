@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -35,7 +36,7 @@ func (e *Engine) AskSlots(ctx context.Context, q SlotsQuestion, first int) (hint
 			pipe := e.pipe(next, q.Name)
 			if asked = pipe.Start(q.Call, nil, hintOf{next, answers}) == nil; asked {
 				open++
-				timer.Reset(2 * e.RTT.Step(e.Need))
+				timer.Reset(2 * e.RTT.Step(e.Quorum))
 			}
 			next = (next + 1) % len(e.Nodes)
 		}
@@ -58,13 +59,13 @@ func (e *Engine) AskSlots(ctx context.Context, q SlotsQuestion, first int) (hint
 
 // tooFewUp reports whether too many nodes are down for any attempt to succeed.
 func (e *Engine) tooFewUp(name string) bool {
-	up := 0
+	var down quorate.Set
 	for i := range e.Nodes {
-		if e.pipe(i, name).Down() == nil {
-			up++
+		if e.pipe(i, name).Down() != nil {
+			down |= quorate.Of(i)
 		}
 	}
-	return up < e.Need
+	return e.Quorum.Blocks(down)
 }
 
 // hintOf receives the reply of a node that was asked.

@@ -2,30 +2,32 @@ package engine
 
 import (
 	"context"
-	"math/bits"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/quorate"
+	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
 // Tally counts the replies to one call (release, extend, re-entry) until its outcome is certain: no
 // caller waits for a slow node after that. A nil Tally ignores its replies.
 type Tally struct {
-	nodes   int
-	need    int           // of these nodes: for a release, less than the quorum size by the nodes that get none
-	all     bool          // every reply counts
-	Decided chan struct{} // closed when need replies count, or no longer can
-	// believed has the nodes that should have the owner, bit by node. If one of them replies that it hasn't, the
-	// reply counts but decides nothing: after too many such replies, the lock had been lost.
-	believed uint64
+	quorum  quorate.Rule
+	all     bool          // it is decided once no reply is left
+	Decided chan struct{} // closed when the replies of a quorum count, or no longer can
+	// believed has the nodes that should have the owner. If one of them replies that it hasn't, the reply counts but
+	// decides nothing: after too many such replies, the lock had been lost.
+	believed quorate.Set
 
-	mu     sync.Mutex
-	left   int // replies still to come
-	count  int
-	denied uint64 // bit by node: its reply counts, and the owner was not there
-	found  bool   // on some node
-	heard  int    // of a release: the fewest connections that heard it, over the nodes where the owner was found; −1 if one could not publish
-	failed []error
+	mu      sync.Mutex
+	left    int         // with all: replies still to come
+	open    quorate.Set // that are yet to reply
+	counted quorate.Set // their replies count, or they were not asked
+	denied  quorate.Set // their replies count, and the owner was not there
+	found   bool        // on some node
+	heard   int         // of a release: the fewest connections that heard it, over the nodes where the owner was found; −1 if one could not publish
+	failed  []error
 
 	room [usualNodes]releaseReply // the receivers of a release, by node
 }
@@ -38,19 +40,27 @@ type nodeReply struct {
 	err    error
 }
 
-func newTally(nodes, need int) *Tally {
-	t := &Tally{nodes: nodes, need: need, left: nodes, Decided: make(chan struct{})}
-	if t.isDecidedLocked() {
+// newTally returns a tally of the nodes that are asked. The others count as if they had confirmed.
+func newTally(quorum quorate.Rule, asked quorate.Set) *Tally {
+	return begin(&Tally{quorum: quorum, open: asked, counted: quorum.Nodes() &^ asked})
+}
+
+// newTallyOfAll returns a tally that is decided once that many replies have come, or failed.
+func newTallyOfAll(replies int) *Tally { return begin(&Tally{all: true, left: replies}) }
+
+func begin(t *Tally) *Tally {
+	if t.Decided = make(chan struct{}); t.isDecidedLocked() {
 		close(t.Decided)
 	}
 	return t
 }
 
-// newTallyOfAll returns a tally that is decided once all have replied, or failed.
-func newTallyOfAll(nodes int) *Tally {
-	t := newTally(nodes, nodes)
-	t.all = true
-	return t
+// mastersOf returns the masters that get the commands.
+func mastersOf(commands []lease.Command) (masters quorate.Set) {
+	for _, c := range commands {
+		masters |= quorate.Of(c.Master)
+	}
+	return masters
 }
 
 // receiver returns the receiver of a node's reply to a release, to be set.
@@ -69,11 +79,12 @@ func (t *Tally) add(node int, a nodeReply) {
 	defer t.mu.Unlock()
 	before := t.isDecidedLocked()
 	t.left--
+	t.open &^= quorate.Of(node)
 	if a.counts && !a.found {
-		t.denied |= 1 << node
+		t.denied |= quorate.Of(node)
 	}
 	if a.counts || t.all {
-		t.count++
+		t.counted |= quorate.Of(node)
 	}
 	if a.counts && a.found && (!t.found || a.heard < t.heard) {
 		t.found, t.heard = true, a.heard
@@ -89,8 +100,14 @@ func (t *Tally) add(node int, a nodeReply) {
 // isDecidedLocked reports whether no further reply changes what Result says, nor WasLost of nodes that are believed to have
 // it: enough have it and count, too few can still count, or too few can have it and enough count.
 func (t *Tally) isDecidedLocked() bool {
-	certain := t.count - bits.OnesCount64(t.denied&t.believed)
-	return certain >= t.need || t.count+t.left < t.need || certain+t.left < t.need && t.count >= t.need
+	if t.all {
+		return t.left == 0
+	}
+	certain := t.counted &^ (t.denied & t.believed)
+	if is := t.quorum.Judge(certain, t.open); is != quorate.Lost {
+		return is == quorate.Won
+	}
+	return t.quorum.Judge(t.counted, t.open) != quorate.Open
 }
 
 // HeardBy returns how many connections heard the release on every node that had the lock, according to the replies so
@@ -102,25 +119,25 @@ func (t *Tally) HeardBy() int {
 }
 
 // WasLost reports whether the lock that was released had been lost: without the nodes that should
-// have had it and did not, fewer than the quorum size had it.
-func (t *Tally) WasLost(quorumSize int) bool {
+// have had it and did not, no quorum had it.
+func (t *Tally) WasLost() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return bits.OnesCount64(t.believed&^t.denied) < quorumSize
+	return !t.quorum.Enough(t.believed &^ t.denied)
 }
 
 // Counted returns how many replies count so far.
 func (t *Tally) Counted() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.count
+	return t.counted.Len()
 }
 
 // Result returns what the replies so far say: whether enough count, and the errors.
 func (t *Tally) Result() (enough bool, failed []error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.count >= t.need, slices.Clone(t.failed)
+	return t.quorum.Enough(t.counted), slices.Clone(t.failed)
 }
 
 // AwaitFor waits until t is decided or ctx ends, but at most for patience.

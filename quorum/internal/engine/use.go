@@ -95,7 +95,7 @@ func (l *Handle) Enter(inner *Handle, user User, mode lease.Mode) (t *Tally, is 
 	case mode == lease.Write && h.lease.Mode() == lease.Read:
 		return nil, Upgrades
 	}
-	t = newTally(len(h.members), h.engine.Need)
+	t = newTally(h.engine.Quorum, h.engine.Quorum.Nodes())
 	commands := h.lease.Enter(now, nil)
 	inner.depth = h.lease.Depth()
 	h.inner = append(h.inner, inner)
@@ -160,7 +160,7 @@ func (l *Handle) change(by func(now clock.Instant, before Status) ([]lease.Comma
 	if !ok {
 		return nil, before
 	}
-	t = newTally(len(h.members), h.engine.Need)
+	t = newTally(h.engine.Quorum, h.engine.Quorum.Nodes())
 	h.carryOutLocked(commands, t)
 	return t, before
 }

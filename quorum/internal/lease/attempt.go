@@ -1,8 +1,6 @@
 package lease
 
 import (
-	"math/bits"
-
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 )
@@ -22,8 +20,7 @@ type Plan struct {
 	First int // the master that is asked first; the others follow in their order
 	// Probe: the first master is asked alone. Its refusal ends the attempt, at the cost of one command.
 	Probe bool
-	// Down has the masters to which no request can be sent now, bit by master.
-	Down uint64
+	Down  quorate.Set // the masters to which no request can be sent now
 	// Permanent: one of these has a permanent error. Then the others are asked in any case: their errors may make the
 	// attempt's permanent.
 	Permanent bool
@@ -34,10 +31,10 @@ type Plan struct {
 func (l *Lease) Begin(now clock.Instant, p Plan, out []Command) []Command {
 	l.begunAt, l.renewedAt = now, now
 	l.first = uint8(p.First)
-	switch tooFew := quorate.Judge(len(l.votes), l.terms.Need, 0, bits.OnesCount64(p.Down)) == quorate.Lost; {
+	switch tooFew := l.terms.Quorum.Blocks(p.Down); {
 	case tooFew && !p.Permanent:
 		for i := range l.votes {
-			if p.Down&(1<<i) != 0 {
+			if p.Down.Has(i) {
 				l.votes[i].answer = Failed
 			}
 		}
@@ -82,12 +79,12 @@ func (l *Lease) noteRequest(c Command) Command {
 	return c
 }
 
-// Counts is how many masters gave each answer to the request for a grant.
-type Counts [Unsent + 1]int
+// Answers has the masters that gave each answer to the request for a grant.
+type Answers [Unsent + 1]quorate.Set
 
-func (l *Lease) Count() (of Counts) {
+func (l *Lease) Answers() (of Answers) {
 	for i := range l.votes {
-		of[l.votes[i].answer]++
+		of[l.votes[i].answer] |= quorate.Of(i)
 	}
 	return of
 }
@@ -95,9 +92,8 @@ func (l *Lease) Count() (of Counts) {
 // judge judges the replies so far. It asks further masters once the probe master has replied.
 func (l *Lease) judge(out []Command) []Command {
 	for l.verdict == Open {
-		of := l.Count()
-		denied := len(l.votes) - of[Unasked] - of[Unanswered] - of[Granted]
-		l.verdict = Verdict(quorate.Judge(len(l.votes), l.terms.Need, of[Granted], denied))
+		of := l.Answers()
+		l.verdict = Verdict(l.terms.Quorum.Judge(of[Granted], of[Unasked]|of[Unanswered]))
 		switch {
 		case l.verdict == Won:
 			return l.settle(out)
@@ -105,10 +101,10 @@ func (l *Lease) judge(out []Command) []Command {
 			return append(out, Command{Do: Decided})
 		case !l.HasUnasked():
 			return out
-		case of[Refused] > 0:
+		case of[Refused] != 0:
 			l.verdict = Beaten
 			return append(out, Command{Do: Decided})
-		case of[Granted] > 0:
+		case of[Granted] != 0:
 			out = l.askAll(out)
 		case of[Unanswered] == 0: // the probe master has failed, or is in quarantine: the next one replaces it
 			out = l.askNext(out)

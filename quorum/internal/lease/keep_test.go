@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -316,7 +317,7 @@ func TestTwoCountersToRaise(t *testing.T) {
 		{Is: Unsent}:                         RaiseFailed,
 	} {
 		l := new(Lease)
-		l.Init(&Terms{Need: 3, Lease: time.Second}, make([]Vote, 5))
+		l.Init(&Terms{Quorum: quorate.Majority(5), Lease: time.Second}, make([]Vote, 5))
 		b := &bench{T: t, Lease: l, now: start}
 		asks := b.Begin(b.now, Plan{}, nil)
 		for i, token := range []uint64{7, 9, 8} {

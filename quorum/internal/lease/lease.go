@@ -9,7 +9,7 @@ import (
 
 // Terms are the settings of a lease. They do not change.
 type Terms struct {
-	Need       int           // the quorum size
+	Quorum     quorate.Rule
 	Lease      time.Duration // of a grant, and of a renewal
 	Drift      float64       // how much two clocks may differ over a lease, as a part of it
 	Fixed      bool          // the lease is never renewed
@@ -161,11 +161,11 @@ func (l *Lease) EndedByMaxHold() bool {
 // that does not.
 func (l *Lease) Until(master int) clock.Instant { return l.votes[master].until }
 
-// KeepersAt returns the masters that keep the grant at now, bit by master.
-func (l *Lease) KeepersAt(now clock.Instant) (keepers uint64) {
+// KeepersAt returns the masters that keep the grant at now.
+func (l *Lease) KeepersAt(now clock.Instant) (keepers quorate.Set) {
 	for i := range l.votes {
 		if now.Before(l.votes[i].until) {
-			keepers |= 1 << i
+			keepers |= quorate.Of(i)
 		}
 	}
 	return keepers
@@ -196,7 +196,7 @@ func (l *Lease) reckon() clock.Instant {
 	for i := range l.votes {
 		all = append(all, l.votes[i].until)
 	}
-	at := quorate.Largest(l.terms.Need, all)
+	at := quorate.Largest(l.terms.Quorum, all)
 	if l.maxHoldEnd != clock.Never {
 		at = min(at, l.maxHoldEnd)
 	}

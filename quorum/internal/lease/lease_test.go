@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -24,7 +25,7 @@ type bench struct {
 }
 
 func newBench(t *testing.T, terms Terms) *bench {
-	terms.Need = 2
+	terms.Quorum = quorate.Majority(3)
 	if terms.Lease == 0 {
 		terms.Lease = time.Second
 	}

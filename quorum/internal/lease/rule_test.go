@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // reckonOf returns the deadline of a lease whose masters keep their grants until then.
 func reckonOf(until []clock.Instant, need int) clock.Instant {
-	l := Lease{terms: &Terms{Need: need}, maxHoldEnd: clock.Never}
+	l := Lease{terms: &Terms{Quorum: quorate.Rule{N: len(until), Need: need}}, maxHoldEnd: clock.Never}
 	for _, u := range until {
 		l.votes = append(l.votes, Vote{until: u})
 	}

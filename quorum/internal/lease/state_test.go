@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 )
 
 // settable returns the field of an addressable struct, exported or not.
@@ -19,7 +20,7 @@ func settable(of reflect.Value, field string) reflect.Value {
 // sample is a lease whose future depends on every field, with its fields and its first vote's.
 func sample() (l *Lease, fields, vote reflect.Value) {
 	l = new(Lease)
-	l.Init(&Terms{Need: 2, Lease: time.Second, MaxHold: time.Hour}, make([]Vote, 3))
+	l.Init(&Terms{Quorum: quorate.Majority(3), Lease: time.Second, MaxHold: time.Hour}, make([]Vote, 3))
 	l.votes[0].until = start
 	for _, at := range []*clock.Instant{&l.begunAt, &l.renewedAt, &l.deadline, &l.maxHoldEnd, &l.next} {
 		*at = start
@@ -77,7 +78,7 @@ func TestSearchesKnowEachField(t *testing.T) {
 
 // The terms are not part of the key, but they decide when the lease's beginning no longer matters.
 func TestSearchesKnowEachTerm(t *testing.T) {
-	known := []string{"Need", "Lease", "Drift", "Fixed", "MaxHold", "MinHold", "StopBefore", "Mode"}
+	known := []string{"Quorum", "Lease", "Drift", "Fixed", "MaxHold", "MinHold", "StopBefore", "Mode"}
 	terms := reflect.TypeFor[Terms]()
 	for i := range terms.NumField() {
 		if name := terms.Field(i).Name; !slices.Contains(known, name) {

@@ -144,7 +144,7 @@ func (list *List) newQueueLocked(key Key, now clock.Instant) *queue {
 		q, list.spare = list.spare[last], list.spare[:last]
 	}
 	*q = queue{list: list, key: key, published: -1}
-	q.Init(len(e.Nodes), e.Need, list.History.FirstApproach(key.Hash(), now), list.NewRand)
+	q.Init(e.Quorum, list.History.FirstApproach(key.Hash(), now), list.NewRand)
 	list.queues[key] = q
 	return q
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
@@ -24,7 +25,7 @@ func inList(t *testing.T, test func(t *testing.T, l *list)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := world.New(t, 3)
 		nodes := w.NewProcess().Nodes(node.WithoutQuarantine())
-		e := engine.New(engine.Config{Nodes: nodes, Need: 2, Clock: w.Clock, UUID: "test", Founds: true})
+		e := engine.New(engine.Config{Nodes: nodes, Quorum: quorate.Majority(3), Clock: w.Clock, UUID: "test", Founds: true})
 		t.Cleanup(func() { e.Close(); <-e.Idle() })
 		l := &list{t, w.Masters, NewList(Config{Engine: e, History: new(waiting.History), HeldError: func() error { return errHeld },
 			NewRand: func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }})}

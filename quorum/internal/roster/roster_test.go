@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
@@ -63,7 +64,7 @@ func (d *deployment) over(masters []int, opts []node.Option, exists bool) locker
 }
 
 func (l locker) Ready(ctx context.Context, need int) bool {
-	ready, _ := l.Roster.Ready(ctx, need)
+	ready, _ := l.Roster.Ready(ctx, quorate.Rule{N: len(l.nodes), Need: need})
 	return ready
 }
 

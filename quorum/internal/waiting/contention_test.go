@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -20,7 +21,7 @@ type contention struct {
 	events simEvents
 	order  int
 
-	quorum int
+	quorum quorate.Rule
 	loss   float64 // of messages
 	death  float64 // of holders
 	hold   time.Duration
@@ -87,10 +88,10 @@ const (
 	simStep  = time.Millisecond
 )
 
-func newContention(seed uint64, contenders, nodes, quorum int, loss, death float64) *contention {
+func newContention(seed uint64, contenders int, quorum quorate.Rule, loss, death float64) *contention {
 	c := &contention{
 		rng: rand.New(rand.NewPCG(seed, 1)), now: clock.Instant(time.Hour),
-		quorum: quorum, loss: loss, death: death, hold: simHold, away: simAway, nodes: make([]simNode, nodes),
+		quorum: quorum, loss: loss, death: death, hold: simHold, away: simAway, nodes: make([]simNode, quorum.N),
 	}
 	c.freed = c.now
 	for i := range c.nodes {
@@ -130,7 +131,7 @@ func (one *contender) arrive() {
 	c := one.contention
 	one.since, one.wants = c.now, true
 	one.queue = new(Queue)
-	one.queue.Init(len(c.nodes), c.quorum, AskAll, func() *rand.Rand { return c.rng })
+	one.queue.Init(c.quorum, AskAll, func() *rand.Rand { return c.rng })
 	one.queue.Join(&one.waiter, usual, c.at())
 	if one.heard > 0 {
 		one.queue.Yield(one.heard, c.at())
@@ -190,13 +191,13 @@ func (one *contender) attempt(approach Approach) {
 		if left > 0 {
 			return
 		}
-		if len(granted) >= c.quorum {
+		if len(granted) >= c.quorum.Need {
 			one.hold(owner, granted, begun)
 			return
 		}
 		slices.Sort(waits)
-		if len(waits) >= c.quorum {
-			r.Wait = waits[c.quorum-1]
+		if len(waits) >= c.quorum.Need {
+			r.Wait = waits[c.quorum.Need-1]
 		}
 		r.Votes = len(granted)
 		for _, i := range granted {
@@ -293,7 +294,7 @@ func (one *contender) hold(owner int, granted []int, begun clock.Instant) {
 		var heard []int
 		for _, i := range granted {
 			c.release(i, owner, func(subscribed int) {
-				if heard = append(heard, subscribed); len(heard) != c.quorum {
+				if heard = append(heard, subscribed); len(heard) != c.quorum.Need {
 					return
 				}
 				if c.away == 0 {
@@ -340,12 +341,12 @@ func TestContention(t *testing.T) {
 		{loss: 1, usual: 500 * time.Millisecond, most: 1200 * time.Millisecond, lasts: time.Minute},
 		{loss: 0.1, death: 0.1, usual: 10 * time.Millisecond, most: 1200 * time.Millisecond, lasts: 20 * time.Second},
 	} {
-		for _, rule := range []struct{ nodes, quorum int }{{3, 2}, {5, 3}, {3, 3}} {
+		for _, rule := range []quorate.Rule{quorate.Majority(3), quorate.Majority(5), quorate.All(3)} {
 			for _, contenders := range []int{2, 8} {
 				name := fmt.Sprintf("%d of %d, %d contenders, %v messages lost, %v holders die",
-					rule.quorum, rule.nodes, contenders, c.loss, c.death)
+					rule.Need, rule.N, contenders, c.loss, c.death)
 				t.Run(name, func(t *testing.T) {
-					w := newContention(uint64(contenders), contenders, rule.nodes, rule.quorum, c.loss, c.death)
+					w := newContention(uint64(contenders), contenders, rule, c.loss, c.death)
 					w.run(c.lasts)
 					gaps := slices.Sorted(slices.Values(w.gaps))
 					usual, most := gaps[len(gaps)/2], gaps[len(gaps)-1]
@@ -368,11 +369,11 @@ func TestContention(t *testing.T) {
 // Processes that ask again at once take turns.
 func TestTurns(t *testing.T) {
 	for _, hold := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, simLease / 2} {
-		for _, rule := range []struct{ nodes, quorum int }{{3, 2}, {5, 3}, {3, 3}} {
+		for _, rule := range []quorate.Rule{quorate.Majority(3), quorate.Majority(5), quorate.All(3)} {
 			for _, contenders := range []int{2, 3, 8} {
-				t.Run(fmt.Sprintf("%d of %d, %d contenders, held for %v", rule.quorum, rule.nodes, contenders, hold),
+				t.Run(fmt.Sprintf("%d of %d, %d contenders, held for %v", rule.Need, rule.N, contenders, hold),
 					func(t *testing.T) {
-						w := newContention(uint64(contenders), contenders, rule.nodes, rule.quorum, 0, 0)
+						w := newContention(uint64(contenders), contenders, rule, 0, 0)
 						w.hold, w.away = hold, 0
 						w.run(200 * max(hold, simStep) * time.Duration(contenders)) // for 200 acquisitions each, or more
 						least, most := w.all[0].held, 0

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -101,7 +102,7 @@ func TestStepIsThreeRoundTripsOfAQuorum(t *testing.T) {
 				p.Observe(node, d)
 			}
 		}
-		testkit.Equal(t, p.Step(2), of.want, of.means)
+		testkit.Equal(t, p.Step(quorate.Majority(3)), of.want, of.means)
 	}
 }
 

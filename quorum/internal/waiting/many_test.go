@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -81,7 +82,7 @@ func pollsPerSecond(t *testing.T, queues int) float64 {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range queues {
 		q, w := new(Queue), new(Waiter)
-		q.Init(3, 2, AskAll, func() *rand.Rand { return rng })
+		q.Init(quorate.Majority(3), AskAll, func() *rand.Rand { return rng })
 		q.Join(w, usual, at())
 		var attempt func()
 		attempt = func() {

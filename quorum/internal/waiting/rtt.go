@@ -50,12 +50,12 @@ func (r *RTT) Samples(now clock.Instant) bool {
 	return now.Sub(clock.Instant(last)) >= sampleEvery && r.sampledAt.CompareAndSwap(last, int64(now))
 }
 
-// Step returns a time in which one waiter's attempt becomes visible to the next: three times as long as a quorum of
-// that size takes to answer, 1 to 20 ms.
-func (r *RTT) Step(need int) time.Duration {
+// Step returns a time in which one waiter's attempt becomes visible to the next: three times as long as a quorum
+// takes to answer, 1 to 20 ms.
+func (r *RTT) Step(quorum quorate.Rule) time.Duration {
 	all := make([]time.Duration, 0, 8)
 	for i := range r.nanos {
 		all = append(all, r.Mean(i))
 	}
-	return min(max(3*quorate.Smallest(need, all), MinStep), MaxStep)
+	return min(max(3*quorate.Smallest(quorum, all), MinStep), MaxStep)
 }

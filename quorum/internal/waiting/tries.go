@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 )
 
 const (
@@ -21,15 +22,15 @@ const (
 // get some of the votes, and none a quorum. It must be made by [NewTries]. It is not safe for
 // concurrent use.
 type Tries struct {
-	nodes, need int
-	approach    Approach                 // of the last attempt, or turn at slots
-	longest     time.Duration            // that an attempt of the call took
-	splits      int                      // attempts that got votes
-	failed      bool                     // the last one got none
-	seen        map[string]clock.Instant // who refused: since when
-	attempted   bool                     // since the last Next
-	again       bool                     // and refused by somebody who had refused before
-	probed      bool                     // the last two probed
+	quorum    quorate.Rule
+	approach  Approach                 // of the last attempt, or turn at slots
+	longest   time.Duration            // that an attempt of the call took
+	splits    int                      // attempts that got votes
+	failed    bool                     // the last one got none
+	seen      map[string]clock.Instant // who refused: since when
+	attempted bool                     // since the last Next
+	again     bool                     // and refused by somebody who had refused before
+	probed    bool                     // the last two probed
 
 	// Of a semaphore.
 	doubt     bool            // an attempt was refused, and nobody was known to hold
@@ -41,21 +42,21 @@ type Tries struct {
 
 // Refusals says who refused a failed attempt.
 type Refusals struct {
-	By     []string // by node: the owner that is there, or a text for others; empty if the node did not refuse
-	Votes  int      // that the attempt got
-	Unable int      // nodes that could not have granted, whoever holds
+	By     []string    // by node: the owner that is there, or a text for others; empty if the node did not refuse
+	Votes  int         // that the attempt got
+	Unable quorate.Set // nodes that could not have granted, whoever holds
 }
 
-// NewTries returns the tries of a call for a lock with that quorum size on that many nodes. The first attempt is [Alone].
-func NewTries(nodes, need int) *Tries {
-	return &Tries{nodes: nodes, need: need, approach: Alone, seen: map[string]clock.Instant{}, holders: map[string]bool{}}
+// NewTries returns the tries of a call for a lock. The first attempt is [Alone].
+func NewTries(quorum quorate.Rule) *Tries {
+	return &Tries{quorum: quorum, approach: Alone, seen: map[string]clock.Instant{}, holders: map[string]bool{}}
 }
 
 // Next returns the approach of the next attempt, or turn at slots, and the pause before it.
 func (t *Tries) Next(at Moment, random func(below int) int) (Approach, time.Duration) {
 	switch {
 	case !t.attempted: // the hints told of no free slot
-	case t.approach == ProbeFirst && (t.again || t.probed) && t.need < t.nodes: // the probe node may be alone in refusing
+	case t.approach == ProbeFirst && (t.again || t.probed) && !t.quorum.NeedsAll(): // the probe node may be alone in refusing
 		t.approach, t.probed = AskAll, false
 	default:
 		t.approach, t.probed = ProbeFirst, t.approach == ProbeFirst
@@ -77,7 +78,8 @@ func (t *Tries) Refused(r Refusals, took time.Duration, at Moment) (namedBy int)
 	if t.failed = r.Votes == 0; !t.failed {
 		t.splits++
 	}
-	count, lasting, oldest := map[string]int{}, 0, -1
+	var lasting quorate.Set
+	has, oldest := map[string]quorate.Set{}, -1
 	namedBy = -1
 	for node, owner := range r.By {
 		if owner == "" {
@@ -88,17 +90,17 @@ func (t *Tries) Refused(r Refusals, took time.Duration, at Moment) (namedBy int)
 			t.seen[owner], since = at.Now, at.Now
 		}
 		t.again = t.again || since != at.Now
-		if count[owner]++; count[owner] == t.need {
+		if has[owner] |= quorate.Of(node); namedBy < 0 && t.quorum.Enough(has[owner]) {
 			namedBy = node
 		}
 		if t.isLong(since, at) {
-			lasting++
+			lasting |= quorate.Of(node)
 		}
 		if oldest < 0 || since.Before(t.seen[r.By[oldest]]) {
 			oldest = node
 		}
 	}
-	if namedBy < 0 && lasting > t.nodes-r.Unable-t.need {
+	if namedBy < 0 && t.quorum.Blocks(lasting|r.Unable) {
 		namedBy = oldest
 	}
 	if namedBy < 0 {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -17,7 +18,13 @@ type trying struct {
 
 func (t *trying) refused(votes, unable int, by ...string) (namedBy int) {
 	t.now = t.now.Add(t.took)
-	return t.Refused(Refusals{By: by, Votes: votes, Unable: unable}, t.took, Moment{Now: t.now, Step: step})
+	var down quorate.Set
+	for i, owner := range by {
+		if owner == "" && down.Len() < unable {
+			down |= quorate.Of(i)
+		}
+	}
+	return t.Refused(Refusals{By: by, Votes: votes, Unable: down}, t.took, Moment{Now: t.now, Step: step})
 }
 
 func (t *trying) next() (Approach, time.Duration) {
@@ -27,7 +34,7 @@ func (t *trying) next() (Approach, time.Duration) {
 }
 
 func newTrying(nodes, need int) *trying {
-	return &trying{NewTries(nodes, need), clock.Instant(time.Hour), 10 * ms}
+	return &trying{NewTries(quorate.Rule{N: nodes, Need: need}), clock.Instant(time.Hour), 10 * ms}
 }
 
 // One attempt tells who holds: a quorum of the nodes names him.

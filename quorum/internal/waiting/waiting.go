@@ -1,7 +1,6 @@
 package waiting
 
 import (
-	"math/bits"
 	"math/rand/v2"
 	"time"
 
@@ -30,8 +29,7 @@ type Result struct {
 // Queue holds the waiters of one process for one set of names, or one semaphore. It must not be used before
 // [Queue.Init], nor be copied after. It is not safe for concurrent use.
 type Queue struct {
-	quorum int
-	nodes  int
+	quorum quorate.Rule
 	random func() *rand.Rand
 	rng    *rand.Rand // made by random on first use
 
@@ -42,8 +40,8 @@ type Queue struct {
 	next       clock.Instant // when the head's next attempt is due. Invariant: not after now during an attempt, so nothing brings it forward
 	approach   Approach      // of the next attempt, or the one under way
 
-	subscribed  uint64   // bit by node: its subscription is confirmed
-	messages    []uint64 // count by node; nil before the first
+	subscribed  quorate.Set // nodes whose subscription is confirmed
+	messages    []uint64    // count by node; nil before the first
 	wake        wakeSequence
 	wakeAtBegin wakeSequence // wake when the attempt under way began
 
@@ -76,10 +74,10 @@ const (
 	echoAttempts = 4
 )
 
-// Init makes q an empty queue for a lock with that quorum size on that many nodes, at most 64.
-// first is the approach of the first attempt. random makes the source of the jitter, on first use.
-func (q *Queue) Init(nodes, quorum int, first Approach, random func() *rand.Rand) {
-	*q = Queue{nodes: nodes, quorum: quorum, approach: first, random: random}
+// Init makes q an empty queue for a lock. first is the approach of the first attempt. random makes the source of the
+// jitter, on first use.
+func (q *Queue) Init(quorum quorate.Rule, first Approach, random func() *rand.Rand) {
+	*q = Queue{quorum: quorum, approach: first, random: random}
 }
 
 // Share makes q the queue of a semaphore, which has several holders. So releases come more often, and a process
@@ -221,7 +219,7 @@ func (q *Queue) Refused(r Result, at Moment) {
 	case q.wake.others > q.wakeAtBegin.others:
 		q.disagreements++
 		q.attemptAt(ProbeFirst, at.Now.Add(max(q.steps(2, at.Step), q.backoff(at))))
-	case q.approach == ProbeFirst && q.quorum < q.nodes:
+	case q.approach == ProbeFirst && !q.quorum.NeedsAll():
 		// Most likely another process has the lock, but the probe node may be alone in refusing.
 		q.disagreements++
 		wait := q.steps(probeRefusalSteps, at.Step)
@@ -240,7 +238,7 @@ func (q *Queue) Refused(r Result, at Moment) {
 // lock may have been released before.
 func (q *Queue) Subscribed(node int, at Moment) {
 	before := q.subscriptionsStand()
-	q.subscribed |= 1 << node
+	q.subscribed |= quorate.Of(node)
 	q.messageCounts()[node] = q.wake.releases // earlier messages of the node count for no later release
 	if before || !q.subscriptionsStand() {
 		return
@@ -258,7 +256,7 @@ func (q *Queue) Subscribed(node int, at Moment) {
 
 // Unsubscribed: the subscription on a node has ended.
 func (q *Queue) Unsubscribed(node int, at Moment) {
-	q.subscribed &^= 1 << node
+	q.subscribed &^= quorate.Of(node)
 	if !q.subscriptionsStand() {
 		q.next = min(q.next, at.Now.Add(q.retryAfter(-1, at)))
 	}
@@ -267,7 +265,7 @@ func (q *Queue) Unsubscribed(node int, at Moment) {
 // Message: a node has published that the lock became free there. It reports whether a quorum
 // has, with this message.
 func (q *Queue) Message(node int, at Moment) (released bool) {
-	if q.yielding && q.subscribed&(1<<node) == 0 {
+	if q.yielding && !q.subscribed.Has(node) {
 		return false // of this process's own release, by a subscription that has yet to end
 	}
 	messages := q.messageCounts()
@@ -275,7 +273,7 @@ func (q *Queue) Message(node int, at Moment) (released bool) {
 	if messages[node] <= q.wake.releases { // the rest of a release that has been counted
 		return false
 	}
-	releases := quorumLargest(messages, q.quorum)
+	releases := quorate.Largest(q.quorum, messages) // that a quorum has published
 	risen := releases > q.wake.releases
 	q.wake.releases = max(q.wake.releases, releases)
 	if risen && !at.Now.Before(q.echoesEnd) {
@@ -305,7 +303,7 @@ func (q *Queue) attemptAfterRelease(at Moment) {
 	approach := ProbeFirst
 	// If all nodes are needed, one vote for another owner spoils an attempt, and votes given
 	// back on all nodes look like a release: then only the probe keeps the order.
-	if q.position == 0 && q.ranked && q.quorum < q.nodes {
+	if q.position == 0 && q.ranked && !q.quorum.NeedsAll() {
 		approach = AskAll
 	}
 	q.attemptAt(approach, at.Now.Add(q.steps(0, at.Step)))
@@ -317,16 +315,11 @@ func (q *Queue) attemptAt(approach Approach, at clock.Instant) { q.next, q.appro
 
 // subscriptionsStand reports whether a release will be heard: every quorum that publishes it has a
 // node that has confirmed its subscription.
-func (q *Queue) subscriptionsStand() bool { return bits.OnesCount64(q.subscribed) >= q.quorum }
+func (q *Queue) subscriptionsStand() bool { return q.quorum.Enough(q.subscribed) }
 
 func (q *Queue) messageCounts() []uint64 {
 	if q.messages == nil {
-		q.messages = make([]uint64, q.nodes)
+		q.messages = make([]uint64, q.quorum.N)
 	}
 	return q.messages
-}
-
-// quorumLargest returns the number of messages that at least quorum nodes have published.
-func quorumLargest(messages []uint64, quorum int) uint64 {
-	return quorate.Largest(quorum, append(make([]uint64, 0, 8), messages...))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -31,7 +32,7 @@ type scenario struct {
 
 func newScenario(t *testing.T, nodes, quorum int) *scenario {
 	s := &scenario{t: t, now: clock.Instant(time.Hour), waiter: new(Waiter)}
-	s.Init(nodes, quorum, AskAll, func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) })
+	s.Init(quorate.Rule{N: nodes, Need: quorum}, AskAll, func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) })
 	s.Join(s.waiter, usual, s.at())
 	return s
 }
@@ -230,7 +231,7 @@ func (s *scenario) play(events []event) {
 func listening(others int) event {
 	return func(s *scenario) {
 		s.begin()
-		for i := range s.nodes {
+		for i := range s.quorum.N {
 			s.Subscribed(i, s.at())
 		}
 		s.Refused(heldBy(others), s.at())
@@ -511,7 +512,7 @@ func TestNoJitterWithoutContention(t *testing.T) {
 	var q Queue
 	var w Waiter
 	at := Moment{Now: clock.Instant(time.Hour), Step: step}
-	q.Init(3, 2, Alone, func() *rand.Rand {
+	q.Init(quorate.Majority(3), Alone, func() *rand.Rand {
 		t.Error("a source of jitter")
 		return rand.New(rand.NewPCG(1, 2))
 	})
@@ -632,7 +633,7 @@ func TestAnAttemptIsAlwaysDue(t *testing.T) {
 
 func ExampleQueue() {
 	var q Queue
-	q.Init(3, 2, AskAll, func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) })
+	q.Init(quorate.Majority(3), AskAll, func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) })
 	var first, second Waiter
 	at := Moment{Now: 0, Step: time.Millisecond}
 	q.Join(&first, Retry{10 * time.Millisecond, 200 * time.Millisecond}, at)

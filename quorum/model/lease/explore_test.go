@@ -83,7 +83,7 @@ func (w *world) key(seed maphash.Seed, salt uint64, s *state) uint64 {
 	var rests [maxClients]uint64
 	for c := range clients {
 		rests[c] = salt
-		for i := range nodes {
+		for i := range w.masters() {
 			last := &w.last[i][c]
 			if last.is == 0 || last.of != s.links[i][c] {
 				*last = linkKey{s.links[i][c], maphash.Comparable(seed, s.links[i][c])}
@@ -125,7 +125,7 @@ func (w *world) key(seed maphash.Seed, salt uint64, s *state) uint64 {
 		for c := range clients {
 			key += rests[c] * places[to[c]]
 		}
-		for i := range nodes {
+		for i := range w.masters() {
 			saved, master := w.ms.states[s.saved[i]].renamed[order], w.ms.states[s.masters[w.processOf(i)]].renamed[order]
 			node := mix(salt ^ uint64(saved)<<32 ^ uint64(master))
 			if w.failsOver(i) {
@@ -134,7 +134,7 @@ func (w *world) key(seed maphash.Seed, salt uint64, s *state) uint64 {
 			for c := range clients {
 				node += links[i][c] * places[to[c]]
 			}
-			if node = mix(node); w.twins {
+			if node = mix(node); w.twins || w.weights && i == 0 {
 				node *= places[i]
 			}
 			key += node

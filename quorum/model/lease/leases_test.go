@@ -2,9 +2,9 @@ package lease
 
 import (
 	"bytes"
-	"math/bits"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
 )
@@ -100,7 +100,7 @@ func newLeases(s *setup) *leases {
 		results: map[eventOf]result{}, byAsked: map[request]requestID{}, byReply: map[lease.Reply]replyID{}}
 	for c := range l.terms {
 		terms := &l.terms[c]
-		*terms = lease.Terms{Need: s.need(), Lease: ticks(s.lease), Fixed: s.fixed}
+		*terms = lease.Terms{Quorum: quorate.Majority(s.masters()), Lease: ticks(s.lease), Fixed: s.fixed}
 		if s.minHold > 0 {
 			terms.MinHold = ticks(s.minHold)
 		}
@@ -284,7 +284,7 @@ func (l *leases) take(id leaseID, e event) (res result) {
 			if !m.Valid(now) {
 				fail(lateLock)
 			}
-			if l.processes(m) < l.need() {
+			if !l.terms[0].Quorum.Enough(l.processes(m)) {
 				fail(twiceCounted)
 			}
 		}
@@ -402,11 +402,11 @@ func (r *request) cmdAt(master uint8) lease.Command {
 	return c
 }
 
-// processes is how many keep the lock.
-func (l *leases) processes(m *lease.Lease) int {
+// processes has one master for each process that keeps the lock.
+func (l *leases) processes(m *lease.Lease) quorate.Set {
 	keepers := m.KeepersAt(now)
 	if l.twins && keepers&3 == 3 {
 		keepers &^= 2
 	}
-	return bits.OnesCount64(keepers)
+	return keepers
 }

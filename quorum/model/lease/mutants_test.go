@@ -9,6 +9,7 @@ import (
 )
 
 const (
+	quorateFile = "internal/quorate/quorate.go"
 	leaseFile   = "quorum/internal/lease/lease.go"
 	attemptFile = "quorum/internal/lease/attempt.go"
 	keepFile    = "quorum/internal/lease/keep.go"
@@ -72,6 +73,7 @@ func lingersTwo(s *setup) { s.minHold = 2 }
 func isTimed(s *setup)    { s.timers = true }
 func boundedBy1(s *setup) { s.maxHold = 1 }
 func stopsEarly(s *setup) { s.lease, s.stop = 3, 1 }
+func areFour(s *setup)    { s.weights = true }
 func takesOver(s *setup)  { s.takes = toSecond }
 func besideOne(s *setup)  { s.attempts, s.takes = three, toSecond }
 func takesTwice(s *setup) { s.attempts, s.takes = three, toEither }
@@ -114,7 +116,7 @@ var mutants = []mutate.Mutant[setup]{
 		"	l.token++\n	for i := range l.votes {\n		if v := &l.votes[i]; v.has(counted) && v.token"),
 		in(acquireFile, "	if token >= tooHigh {", "	if token = max(token, 1); token >= tooHigh {")), Setup: tokens.with(aDeath)},
 	{Rule: "late grants do not count for the token", Edits: in(attemptFile, "	case r.Token < l.token:\n",
-		"	case r.Token < l.token && l.countAll() >= l.terms.Need:\n		l.toRaise = 0\n		return e, append(out, Command{Do: Decided})\n	case r.Token < l.token:\n"), Setup: tokens},
+		"	case r.Token < l.token && l.terms.Quorum.Enough(l.countAll()):\n		l.toRaise = 0\n		return e, append(out, Command{Do: Decided})\n	case r.Token < l.token:\n"), Setup: tokens},
 	{Rule: "counters start from the clock", Edits: in(acquireFile, "token = max(token, seed)", "token = max(token, 0*seed)"),
 		Setup: tokens.with(inTwoTicks).with(aForgets)},
 	{Rule: "a release leaves a tombstone", Edits: in(heldFile, `if last != "0" {`, "if false {"), Setup: stands.with(aDeath)},
@@ -124,7 +126,7 @@ var mutants = []mutate.Mutant[setup]{
 	{Rule: "every master that was read confirms the token", Edits: in(attemptFile, "	case r.Token < l.token:\n", "	case false:\n"), Setup: tokens},
 	{Rule: "a lost lock is released", Edits: in(keepFile, "Drop(out []Command) []Command { return l.release(0, out) }", "Drop(out []Command) []Command { return out }"),
 		Setup: base.with(longer).with(aForgets)},
-	{Rule: "the deadline is a quorum's", Edits: in(leaseFile, "quorate.Largest(l.terms.Need, all)", "quorate.Largest(l.terms.Need-1, all)"), Setup: base.with(longer)},
+	{Rule: "the deadline is a quorum's", Edits: in(leaseFile, "quorate.Largest(l.terms.Quorum, all)", "quorate.Largest(quorate.Rule{N: len(all), Need: 1}, all)"), Setup: base.with(longer)},
 	{Rule: "one process is one vote", Edits: in(leaseFile, "other.process == process {", "false {"), Setup: base.with(isTwinned)},
 	{Rule: "a grant of a master that is asked after the probe counts from the first request", Edits: slices.Concat(
 		in(attemptFile, "Until: l.until(l.begunAt)", "Until: l.until(l.renewedAt)"),
@@ -161,6 +163,14 @@ var mutants = []mutate.Mutant[setup]{
 	{Rule: "a release goes to masters that have not answered", Edits: in(keepFile, "if l.votes[i].has(mayHold) {", "if l.votes[i].has(mayHold) && l.votes[i].answer != Unanswered {"),
 		Setup: stands},
 	{Rule: "a refusal after a resend proves nothing", Edits: in(attemptFile, "return !r.Resent", "return true"), Setup: setup{clock: still, deaths: 2}},
+	// The rules of quorums.
+	{Rule: "a quorum has its size", Edits: in(quorateFile, "s.Len() >= r.Need", "s.Len() >= r.Need-1"), Setup: base},
+	{Rule: "a majority is more than half", Edits: in(quorateFile, "nodes/2 + 1}", "(nodes + 1) / 2}"), Setup: base.with(areFour)},
+	{Rule: "any two quorums share a master", Edits: in(quorateFile, "s.Len() >= r.Need", "s.Len()+2*int(s&1) >= r.Need"), Setup: base.with(areFour)},
+	{Rule: "a master has one vote", Edits: in(quorateFile, "s.Len() >= r.Need", "s.Len()+int(s&1) >= r.Need"), Setup: base.with(areFour),
+		Harmless: "It is another rule, as safe: the first of four masters has two of five votes, and three are a quorum."},
+	{Rule: "an attempt is won by a quorum", Edits: in(quorateFile, "case r.Enough(granted):", "case granted != 0:"), Setup: tokens},
+	{Rule: "a deadline that too few masters reach is none", Edits: in(quorateFile, "if r.Enough(reach) {", "if true {"), Setup: base.with(longer)},
 	// The rules of handing over.
 	{Rule: "a lock that is handed over has ended", Edits: in(useFile, "	l.become(Released)\n	l.cause = HandedOver\n", ""), Setup: base.with(isFixed).with(takesOver)},
 	{Rule: "a lock that is handed over is not released", Edits: in(useFile, "return true, append(out, Command{Do: End, Cause: HandedOver})",
@@ -234,13 +244,13 @@ var large = []mutate.Mutant[setup]{
 
 // countAll is what a mutant calls.
 const countAll = `
-func (l *Lease) countAll() (n int) {
+func (l *Lease) countAll() (all quorate.Set) {
 	for i := range l.votes {
 		if v := &l.votes[i]; v.answer == Granted && (v.token >= l.token || v.has(counted) && !v.has(behind)) {
-			n++
+			all |= quorate.Of(i)
 		}
 	}
-	return n
+	return all
 }
 `
 

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	nodes       = 3
+	nodes       = 4 // at most
 	maxClients  = 3
 	maxAttempts = 2
 	owners      = maxClients * maxAttempts
@@ -69,7 +69,8 @@ type setup struct {
 	faults  uint8 // how often one of these happens to a master
 	kinds   faults
 	refuses fakeredis.Refusals // what a master refuses after itRefuses, until it relents
-	single  bool               // one master; else three
+	single  bool               // one master; else three, or of weights four
+	weights bool               // the first master may weigh more than others, by a mutant of the rule
 	failover
 }
 
@@ -112,15 +113,16 @@ func (s *setup) clients() int {
 	return n
 }
 
-// masters is how many masters there are, and need the quorum size.
+// masters is how many masters there are.
 func (s *setup) masters() int {
-	if s.single {
+	switch {
+	case s.single:
 		return 1
+	case s.weights:
+		return 4
 	}
-	return nodes
+	return 3
 }
-
-func (s *setup) need() int { return s.masters()/2 + 1 }
 
 // handsOver reports whether the first client may hand over its lock.
 func (s *setup) handsOver() bool { return slices.Contains(s.takes[:], true) }

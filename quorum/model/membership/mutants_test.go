@@ -35,7 +35,7 @@ var stale = setup{names: "abcd", start: []string{"abd#3", "abd#3", "abc#1", "abd
 	forgets: 1, silent: 1, maxLease: 2}
 
 var mutants = []mutant{
-	{"a majority accepts who marks a blank master", markFile, "return top, in >= Majority(c.List)", "return top, in > 0", stale},
+	{"a majority accepts who marks a blank master", markFile, "return top, IsMajority(c.List, accepting)", "return top, len(accepting) > 0", stale},
 	{"a blank master gets no next members", markFile, "m.Next = scripts.NewList()\n	return Mark{", "return Mark{",
 		setup{names: "abcd", start: []string{"abcd>acd", "abcd", "abcd", "abcd"}, lists: []string{"abcd", "acd", "bcd"},
 			commands: []string{"remove abcd bcd"}, forgets: 1, silent: 1, maxLease: 2}},
@@ -68,7 +68,7 @@ var mutants = []mutant{
 	{"a change waits after an abort", abortFile, "scripts.At(m.Admitted), scripts.In(v.Process.MaxLease))", "scripts.At(m.Admitted), scripts.At(0))",
 		shrinks()},
 	{"a removed master is retired", commitFile, "		return removed\n	}", "		return \"\"\n	}", retires()},
-	{"a commit stands on a majority", commitFile, "case len(carrying) < membership.Majority(to):", "case false:",
+	{"a commit stands on a majority", commitFile, "case !membership.IsMajority(to, carrying):", "case false:",
 		shrinks().with(twoAtOnce).with(func(s *setup) { s.start = []string{"abcd#3", "abcd#1", "abc#2", "abcd#1"} })},
 	{"one member at a time", changeFile, "	case !areNeighbours(from, to):", "	case false:",
 		setup{names: "abcde", start: []string{"abc", "abc", "abc", "?abc", "?abc"}, lists: []string{"abc", "abcde"},
@@ -80,7 +80,7 @@ var mutants = []mutant{
 	{"a master accepts its list only", gateFile, "has[4] == want[4] ||", "true ||", stale},
 	{"a database is part of a master's name", namesFile, "return Canonical(name) + suffix(database)", "return name", databases()},
 	{"a pass over the tokens before a change", announceFile, "tokensOf: c.From, ", "", counts()},
-	{"the pass is of a majority", procedureFile, "if len(names) >= membership.Majority(p.plan.tokensOf) {", "if len(names) > 0 {", counts()},
+	{"the pass is of a majority", procedureFile, "if membership.IsMajority(p.plan.tokensOf, names) {", "if len(names) > 0 {", counts()},
 }
 
 // databases is two clients that name the same masters, but one uses another database on one of them.

@@ -7,6 +7,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -14,6 +15,7 @@ import (
 // lockState is the masters' state of one name.
 type lockState struct {
 	lockstate.Lock
+	quorum quorate.Rule
 	since  time.Time // or earlier, by the counter; zero if that is not known
 	unused []bool    // masters whose quarantine has not begun: a client must come
 }
@@ -43,8 +45,9 @@ func inspect(ctx context.Context, nodes []*node.Node, all, isLive bool, names []
 				unused[j] = masters.IsUnused(found[j].Report, nodes[j].MaxLease())
 			}
 		}
-		lock := lockstate.Judge(name, read[i], masters.QuorumSize(len(nodes), all))
-		locks[i] = lockState{lock, takenAt(lock, time.Now()), unused}
+		quorum := masters.Quorum(len(nodes), all)
+		lock := lockstate.Judge(name, read[i], quorum)
+		locks[i] = lockState{lock, quorum, takenAt(lock, time.Now()), unused}
 	}
 	return locks, found
 }
@@ -59,15 +62,25 @@ func (l lockState) errs() (errs []error) {
 	return errs
 }
 
-// code returns the exit code for a lock that needs need masters.
-func (l lockState) code(need int) int {
+// answered returns the masters that have a vote.
+func (l lockState) answered() (set quorate.Set) {
+	for i, m := range l.Masters {
+		if m.Err == nil {
+			set |= quorate.Of(i)
+		}
+	}
+	return set
+}
+
+// code returns the exit code for the lock.
+func (l lockState) code(nodes []*node.Node) int {
 	switch l.State {
 	case lockstate.Held:
 		return cli.ExitOK
 	case lockstate.Free:
 		return cli.ExitFailed
 	}
-	return masters.ExitCode(l.errs(), len(l.Masters), need)
+	return masters.ExitCode(l.errs(), nodes, l.quorum)
 }
 
 // takenAt returns when a lock was taken at the latest. A token is the clock of the client that took

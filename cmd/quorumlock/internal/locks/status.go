@@ -58,10 +58,9 @@ func (s *statusLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node
 		if ctx.Err() != nil {
 			return nil, nil
 		}
-		need := masters.QuorumSize(len(nodes), s.all)
 		code = cli.ExitOK
 		for _, lock := range locks {
-			code = max(code, lock.code(need))
+			code = max(code, lock.code(nodes))
 		}
 		var text bytes.Buffer
 		switch {
@@ -72,7 +71,7 @@ func (s *statusLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node
 			return nil, nil
 		}
 		printLocks(&text, locks)
-		printOutlook(&text, found, need)
+		printOutlook(&text, found, masters.Quorum(len(nodes), s.all))
 		if s.slots == 0 {
 			hintAtSlots(ctx, &text, nodes, locks)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/plain"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -40,8 +41,8 @@ func printLocks(out io.Writer, locks []lockState) {
 }
 
 // printOutlook says why masters grant nothing new, and whether enough do.
-func printOutlook(out io.Writer, found []masters.Finding, need int) {
-	if outlook := masters.Outlook(found, need); outlook != "" {
+func printOutlook(out io.Writer, found []masters.Finding, quorum quorate.Rule) {
+	if outlook := masters.Outlook(found, quorum); outlook != "" {
 		fmt.Fprintln(out, outlook)
 	}
 	var refusals []error

@@ -142,7 +142,7 @@ func (s *survey) totals() string {
 		text += fmt.Sprintf("; unknown: %d", unknown)
 	}
 	text += fmt.Sprintf("; waiting: %d", waiting)
-	if outlook := masters.Outlook(s.found, masters.QuorumSize(len(s.found), s.all)); outlook != "" {
+	if outlook := masters.Outlook(s.found, masters.Quorum(len(s.found), s.all)); outlook != "" {
 		return notWell + "  " + text + "\n" + notWell + "  " + outlook
 	}
 	return text

@@ -119,7 +119,7 @@ func (u *unlockLine) unlock(ctx context.Context, p *cli.Program, nodes []*node.N
 	defer locker.Close()
 	code := cli.ExitOK
 	for _, lock := range locks {
-		code = max(code, forceOne(ctx, locker, lock, u.owner, masters.QuorumSize(len(nodes), u.all), p.Stdout))
+		code = max(code, forceOne(ctx, locker, nodes, lock, u.owner, p.Stdout))
 	}
 	return code, nil
 }
@@ -192,10 +192,10 @@ func force(ctx context.Context, locker *quorum.Locker, lock lockState, asked str
 }
 
 // forceOne deletes one lock, and prints what it was.
-func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, owner string, need int, out io.Writer) int {
+func forceOne(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, lock lockState, owner string, out io.Writer) int {
 	errs := lock.errs()
 	// Masters that accept other clients would carry it out, and say nothing of the others' lock.
-	if len(lock.Masters)-len(errs) >= need {
+	if lock.quorum.Enough(lock.answered()) {
 		errs = nil
 		var failed *quorum.Error
 		switch err := force(ctx, locker, lock, owner); {
@@ -212,16 +212,11 @@ func forceOne(ctx context.Context, locker *quorum.Locker, lock lockState, owner 
 		}
 	}
 	fmt.Fprintf(out, "NOT UNLOCKED: %s\n", lock)
-	usable, code := len(lock.Masters), cli.ExitUnavailable
+	code := cli.ExitUnavailable
 	for _, g := range groupErrors(errs) {
 		fmt.Fprintf(out, "  %s: %s\n", g, g.Reason)
 	}
-	for _, err := range errs {
-		if failed, ok := errors.AsType[*node.Error](err); ok && failed.Permanent() {
-			usable--
-		}
-	}
-	if usable < need {
+	if lock.quorum.Blocks(masters.Refusing(errs, nodes)) {
 		code = cli.ExitFailed // these masters refuse again
 	}
 	return code

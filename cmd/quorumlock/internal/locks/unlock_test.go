@@ -79,6 +79,6 @@ func TestUnlockDeletesNoSuccessor(t *testing.T) {
 	locker, err := redlock.New(nodes)
 	testkit.Must(t, err)
 	defer locker.Close()
-	testkit.Equal(t, forceOne(t.Context(), locker, old[0], "", 2, io.Discard), cli.ExitOK, "exit code")
+	testkit.Equal(t, forceOne(t.Context(), locker, nodes, old[0], "", io.Discard), cli.ExitOK, "exit code")
 	clitest.Ask(t, cli.ExitOK, "status", flags, "a")
 }

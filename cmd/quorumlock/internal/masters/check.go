@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/internal/plain"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -52,9 +53,9 @@ type check struct {
 
 // run checks masters and prints a report. It fails when one of them is not fit for locks.
 func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
-	need := QuorumSize(len(line.Nodes), c.waitAll > 0)
+	quorum := Quorum(len(line.Nodes), c.waitAll > 0)
 	wait := max(c.wait, c.waitAll)
-	found := c.all(ctx, line.Nodes, need, wait)
+	found := c.all(ctx, line.Nodes, quorum, wait)
 	compareRates(ctx, line.Nodes, found)
 	addHints(ctx, found, line.Nodes, line.urls)
 	if ctx.Err() != nil {
@@ -63,7 +64,7 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 	lists, isChanging := acceptedLists(found)
 	failed := len(lists) > 1 && !isChanging || slices.ContainsFunc(found, func(f Finding) bool { return f.Refusal() != nil || f.rate != "" })
 	if wait > 0 {
-		failed = granting(found) < need
+		failed = !quorum.Enough(granting(found))
 	}
 	if c.json {
 		if err := printCheckJSON(p.Stdout, found); err != nil {
@@ -74,7 +75,7 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 		printCheck(p.Stdout, found)
 		if wait > 0 {
 			fmt.Fprintf(p.Stdout, "%d of %d masters grant, and %d must: a majority is %d.\n",
-				granting(found), len(found), need, QuorumSize(len(found), false))
+				granting(found).Len(), len(found), quorum.Need, Quorum(len(found), false).Need)
 		}
 	}
 	if failed {
@@ -87,13 +88,13 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 const pollInterval = 500 * time.Millisecond
 
 // all checks the nodes, again and again until enough of them grant, but no longer than that.
-func (c *check) all(ctx context.Context, nodes []*node.Node, need int, wait time.Duration) []Finding {
+func (c *check) all(ctx context.Context, nodes []*node.Node, quorum quorate.Rule, wait time.Duration) []Finding {
 	began := time.Now()
 	for {
 		found := CheckAll(ctx, nodes)
 		tryAll(ctx, nodes, found, c.tryName)
 		rest := wait - time.Since(began)
-		if rest <= 0 || granting(found) >= need || !Sleep(ctx, min(rest, pollInterval)) {
+		if rest <= 0 || quorum.Enough(granting(found)) || !Sleep(ctx, min(rest, pollInterval)) {
 			return found
 		}
 	}
@@ -123,7 +124,7 @@ func printCheck(out io.Writer, found []Finding) {
 	if tried < fit {
 		fmt.Fprintln(out, "No lock was tried on a master that is in quarantine or blank, or that no client has used yet: check again when it grants.")
 	}
-	if outlook := Outlook(found, QuorumSize(len(found), false)); outlook != "" {
+	if outlook := Outlook(found, Quorum(len(found), false)); outlook != "" {
 		fmt.Fprintln(out, strings.ToUpper(outlook[:1])+outlook[1:]+".")
 	}
 	if (len(found) < 3 || len(found)%2 == 0) && !(len(found) == 1 && found[0].Report.Replicas > 0) {

@@ -36,8 +36,8 @@ type findingJSON struct {
 }
 
 func printCheckJSON(out io.Writer, found []Finding) error {
-	all := checkJSON{Fit: count(found, Finding.isFit), Granting: granting(found), ReadyIn: -1}
-	if in, ok := readyIn(found, QuorumSize(len(found), false)); ok {
+	all := checkJSON{Fit: count(found, Finding.isFit), Granting: granting(found).Len(), ReadyIn: -1}
+	if in, ok := readyIn(found, Quorum(len(found), false)); ok {
 		all.ReadyIn = in.Milliseconds()
 	}
 	for _, f := range found {

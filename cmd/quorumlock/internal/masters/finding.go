@@ -154,11 +154,11 @@ func (f Finding) Refusal() error { return f.ready.Err }
 // isFit reports whether a master is fit for locks. Quarantine passes by itself, and a client makes a blank master grant.
 func (f Finding) isFit() bool { return f.ready.Err == nil || f.State() == stateBlank }
 
-// Outlook says whether need masters grant, or will; it is empty if they grant now.
-func Outlook(found []Finding, need int) string {
-	grant := fmt.Sprintf("%d of %d masters grant, and %d must", granting(found), len(found), need)
+// Outlook says whether a quorum of the masters grants, or will; it is empty if it grants now.
+func Outlook(found []Finding, quorum quorate.Rule) string {
+	grant := fmt.Sprintf("%d of %d masters grant, and %d must", granting(found).Len(), len(found), quorum.Need)
 	isUnacknowledged := func(f Finding) bool { return errors.Is(f.ready.Err, redisconn.ErrNotReplicated) }
-	switch in, ok := readyIn(found, need); {
+	switch in, ok := readyIn(found, quorum); {
 	case !ok && slices.ContainsFunc(found, isUnacknowledged):
 		return "nothing new can be locked until the replicas are back, or a failover is over: " + grant
 	case !ok:
@@ -169,13 +169,13 @@ func Outlook(found []Finding, need int) string {
 	return ""
 }
 
-// readyIn returns how long until need masters grant, 0 for now. ok is false if they never will by themselves.
-func readyIn(found []Finding, need int) (in time.Duration, ok bool) {
+// readyIn returns how long until a quorum of the masters grants, 0 for now. ok is false if it never will by itself.
+func readyIn(found []Finding, quorum quorate.Rule) (in time.Duration, ok bool) {
 	all := make([]membership.Readiness, len(found))
 	for i, f := range found {
 		all[i] = f.ready
 	}
-	return membership.ReadyIn(all, need)
+	return membership.ReadyIn(all, quorum)
 }
 
 // IsUnused reports whether the quarantine of a master has not begun, because no client has used it yet.
@@ -192,18 +192,23 @@ func List(nodes []*node.Node) *scripts.List {
 	return scripts.NewList(names...)
 }
 
-// QuorumSize returns how many masters make a lock. An even number is a step of a change of members.
-func QuorumSize(masters int, all bool) int {
+// Quorum returns which masters make a lock. An even number is a step of a change of members.
+func Quorum(masters int, all bool) quorate.Rule {
 	if all {
-		return masters
+		return quorate.All(masters)
 	}
 	return quorate.Majority(masters)
 }
 
-// granting counts the masters that grant locks to clients whose list was checked. A master that was
+// granting returns the masters that grant locks to clients whose list was checked. A master that was
 // admitted, and has no list yet, grants when its first client comes.
-func granting(found []Finding) int {
-	return count(found, func(f Finding) bool { return f.State() == stateOK })
+func granting(found []Finding) (set quorate.Set) {
+	for i, f := range found {
+		if f.IsOK() {
+			set |= quorate.Of(i)
+		}
+	}
+	return set
 }
 
 // count counts the masters for which that holds.

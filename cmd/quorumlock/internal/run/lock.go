@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -199,5 +200,5 @@ func (l *line) refusal(err error, nodes []*node.Node) error {
 	if errors.Is(err, quorum.ErrUnavailable) {
 		err = l.hinted(err, nodes)
 	}
-	return cli.ExitWith(masters.ExitCode(errs, len(nodes), failed.Quorum), err)
+	return cli.ExitWith(masters.ExitCode(errs, nodes, quorate.Rule{N: len(nodes), Need: failed.Quorum}), err)
 }
