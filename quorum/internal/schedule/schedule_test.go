@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
 )
 
@@ -59,9 +60,7 @@ func (c *calls) add(t *testing.T, owner string, d, early time.Duration) *schedul
 
 func (c *calls) want(t *testing.T, want ...string) {
 	t.Helper()
-	if !slices.Equal(c.handled, want) {
-		t.Errorf("handled: %q, want %q", c.handled, want)
-	}
+	testkit.Check(t, slices.Equal(c.handled, want), "handled: %q, want %q", c.handled, want)
 	c.handled = nil
 }
 
@@ -137,9 +136,7 @@ func TestHasten(t *testing.T) {
 	removed := c.add(t, "removed", time.Second, 0)
 	c.schedule.Remove(removed)
 	c.schedule.Hasten(removed, clock.Instant(7*ms))
-	if removed.At != clock.Instant(time.Second+5*ms) {
-		t.Errorf("one that was removed is due after %v", time.Duration(removed.At))
-	}
+	testkit.Check(t, removed.At == clock.Instant(time.Second+5*ms), "one that was removed is due after %v", time.Duration(removed.At))
 	c.clock.Advance(time.Second)
 	c.want(t, "a 10ms", "-")
 }
@@ -149,9 +146,7 @@ func TestHasten(t *testing.T) {
 func TestClose(t *testing.T) {
 	c := newCalls(t)
 	e := &schedule.Entry[string]{Owner: "not ready"}
-	if c.schedule.Add(e, func() bool { return false }) || c.schedule.Len() != 0 {
-		t.Error("an entry that is not ready was added")
-	}
+	testkit.Check(t, !c.schedule.Add(e, func() bool { return false }) && c.schedule.Len() == 0, "an entry that is not ready was added")
 	a := c.add(t, "a", 10*ms, 0)
 	c.add(t, "b", 10*ms, 0)
 	if left := c.schedule.Close(); !slices.Equal(left, []string{"a", "b"}) {
@@ -192,14 +187,10 @@ func TestASuspendIsNoticedWithinASecond(t *testing.T) {
 	defer s.Close()
 	s.Add(&schedule.Entry[int]{At: clock.Instant(time.Hour)}, func() bool { return true })
 	suspends.Advance(10 * time.Second)
-	if handled != 0 {
-		t.Error("it was handled before it was due")
-	}
+	testkit.Check(t, handled == 0, "it was handled before it was due")
 	suspends.suspended = time.Hour
 	suspends.Advance(time.Second)
-	if handled != 1 {
-		t.Errorf("it was handled %d times within a second", handled)
-	}
+	testkit.Check(t, handled == 1, "it was handled %d times within a second", handled)
 }
 
 // When Remove returns, no entry is being handled.
@@ -220,7 +211,5 @@ func TestRemoveWaitsForDue(t *testing.T) {
 	s.Add(e, func() bool { return true })
 	<-begun
 	s.Remove(e)
-	if !done {
-		t.Error("Remove has not waited")
-	}
+	testkit.Check(t, done, "Remove has not waited")
 }

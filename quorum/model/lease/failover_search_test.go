@@ -3,6 +3,7 @@ package lease
 import (
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
 )
 
@@ -57,9 +58,7 @@ func TestLagIsNotEnough(t *testing.T) {
 			w := newWorld(c.setup)
 			found := w.explore(visited.Limit)
 			report(t, w, found)
-			if found.broken != c.breaks {
-				t.Errorf("it finds %q, want %q", promises[found.broken], promises[c.breaks])
-			}
+			testkit.Check(t, found.broken == c.breaks, "it finds %q, want %q", promises[found.broken], promises[c.breaks])
 		})
 	}
 }

@@ -3,6 +3,7 @@ package membership
 import (
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
 )
 
@@ -155,9 +156,7 @@ func TestSearch(t *testing.T) {
 				w := newWorld(c.setup)
 				found := w.explore(limit)
 				report(t, w, found)
-				if found.trace != nil {
-					t.Error("the rules are violated")
-				}
+				testkit.Check(t, found.trace == nil, "the rules are violated")
 				return found.Complete
 			})
 		})
@@ -175,9 +174,7 @@ func TestNotCovered(t *testing.T) {
 			w := newWorld(s)
 			found := w.explore(visited.Limit)
 			report(t, w, found)
-			if found.trace == nil {
-				t.Error("no trace: docs/safety.md may promise more")
-			}
+			testkit.Check(t, found.trace != nil, "no trace: docs/safety.md may promise more")
 		})
 	}
 }
