@@ -44,16 +44,12 @@ func TestADeadMasterFailsAtOnceAndIsFoundAgain(t *testing.T) {
 	all := stopwatch(t)
 	var slowest time.Duration
 	var mu sync.Mutex
-	stop := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	var running sync.WaitGroup
 	for i := range 8 {
 		running.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(time.Millisecond):
-				}
+			for ; ctx.Err() == nil; <-time.After(time.Millisecond) {
 				began := time.Now()
 				r := <-start(n, "key", acquire("m", fmt.Sprint("caller:", i)), nil)
 				mu.Lock()
@@ -67,7 +63,7 @@ func TestADeadMasterFailsAtOnceAndIsFoundAgain(t *testing.T) {
 	began := stopwatch(t)
 	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:3"))) })
 	took(t, "finding it again", began, 0, timeout)
-	close(stop)
+	stop()
 	running.Wait()
 	_, stalled := all.Read()
 	testkit.Check(t, slowest <= poll.AtMost(timeout+slack, stalled),

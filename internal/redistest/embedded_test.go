@@ -13,35 +13,20 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// runAll repeats f in n goroutines until the test ends or f fails, which fails the test.
-func runAll(t *testing.T, n int, f func() error) {
-	t.Helper()
-	done := make(chan struct{})
-	var running sync.WaitGroup
-	t.Cleanup(running.Wait)
-	t.Cleanup(func() { close(done) })
-	for range n {
-		running.Go(func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-				}
-				if err := f(); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-}
-
 // A client of a master that crashes loses its connection. It never gets an error reply: that would
 // mean that the server looked at the command and refused it.
 func TestEmbeddedKillAndStartGiveClientsNoErrorReplies(t *testing.T) {
 	m := standin.ForTest(t, 1).Masters[0]
-	runAll(t, 32, func() error { return firstErrorReply(m) })
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	for range 32 {
+		running.Go(func() {
+			for err := error(nil); err == nil && t.Context().Err() == nil; { // which ends before the cleanup
+				err = firstErrorReply(m)
+				testkit.Is(t, err, nil, "an error reply")
+			}
+		})
+	}
 	for range 50 {
 		testkit.Must(t, m.Kill())
 		testkit.Must(t, m.Start())

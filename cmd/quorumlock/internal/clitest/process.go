@@ -87,15 +87,6 @@ func (d *Deployment) Run(t *testing.T, wantCode int, args ...string) (stdout, st
 	return p.Out.String(), p.Errs.String()
 }
 
-// OneErrorLine checks that what run printed on stderr is one line at most.
-func OneErrorLine(t *testing.T, stderr string) string {
-	t.Helper()
-	if stderr != "" && (strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "quorumlock: run: ")) {
-		t.Errorf("not one line that says what it is of: %q", stderr)
-	}
-	return stderr
-}
-
 // Begin starts the process, which ends with the test.
 func (p *Process) Begin(t *testing.T) *Process {
 	t.Helper()
@@ -162,7 +153,10 @@ func (p *Process) Await(t *testing.T, wantCode int) {
 func (p *Process) Ends(t *testing.T, wantCode int, says ...string) {
 	t.Helper()
 	p.Await(t, wantCode)
-	Contains(t, OneErrorLine(t, p.Errs.String()), says...)
+	errs := p.Errs.String()
+	testkit.Check(t, errs == "" || strings.Count(errs, "\n") == 1 && strings.HasPrefix(errs, "quorumlock: run: "),
+		"not one line that says what it is of: %q", errs)
+	Contains(t, errs, says...)
 }
 
 // Send sends a signal.

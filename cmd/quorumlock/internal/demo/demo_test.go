@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -179,7 +180,8 @@ func TestDemoFindsFalseClaims(t *testing.T) {
 	clitest.Contains(t, summary, claim)
 }
 
-// A worker's panic, and an output that fails, end the demo. TestMain finds any process or file that they leave behind.
+// A worker's panic, the story's own, and an output that fails, end the demo. TestMain finds any process or file that they leave
+// behind.
 func TestDemoFails(t *testing.T) {
 	t.Parallel()
 	for at, test := range map[string]struct {
@@ -188,10 +190,16 @@ func TestDemoFails(t *testing.T) {
 	}{
 		"worker B asks":    {func() error { return errors.New("the pipe is closed") }, []string{"the pipe is closed"}},
 		"holds it, token ": {func() error { panic("on purpose") }, []string{"panic: on purpose", "contend.go"}},
+		"m1 is killed":     {func() error { panic("on purpose") }, []string{"came through: on purpose"}},
 	} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
-			errs := clitest.WhileStalled(t, timeout/4, func() (string, bool) { // the demo gives up on masters that stand still
+			errs := clitest.WhileStalled(t, timeout/4, func() (said string, ok bool) { // the demo gives up on masters that stand still
+				defer func() {
+					if x := recover(); x != nil {
+						said, ok = fmt.Sprint("came through: ", x), true
+					}
+				}()
 				out, errs := &clitest.Output{Sees: clitest.OnceSeen(at, test.fail)}, &clitest.Output{}
 				code := clitest.Run(context.Background(), []string{"demo"}, out, errs)
 				testkit.Check(t, code == cli.ExitFailed, "exit code %d:\n%s\n%s", code, out, errs)
@@ -208,21 +216,6 @@ func TestDemoWithoutMasters(t *testing.T) {
 	var out, errs clitest.Output
 	testkit.Equal(t, demonstrate(context.Background(), start, "", &out, &errs), cli.ExitFailed, "exit code")
 	clitest.Contains(t, errs.String(), "no room")
-}
-
-// TestMain finds any process or file that the panic leaves behind.
-func TestDemoPanics(t *testing.T) {
-	t.Parallel()
-	panicked := clitest.WhileStalled(t, timeout/4, func() (value any, ok bool) { // the demo gives up on masters that stand still
-		defer func() {
-			value = recover()
-			ok = value != nil
-		}()
-		out := &clitest.Output{Sees: clitest.OnceSeen("m1 is killed", func() error { panic("on purpose") })}
-		clitest.Run(context.Background(), []string{"demo"}, out, &clitest.Output{})
-		return nil, false
-	})
-	testkit.Check(t, panicked == "on purpose", "the panic did not come through: %v", panicked)
 }
 
 // TestSignals sends signals to the command in a process of its own.

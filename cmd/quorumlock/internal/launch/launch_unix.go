@@ -93,9 +93,6 @@ func (p *Process) Go() error {
 	return nil
 }
 
-// Abandon ends the process.
-func (p *Process) Abandon() { p.socket.Close() }
-
 // init keeps a process that waits on its first thread: Linux ends the program with its parent only if this thread becomes
 // the program.
 func init() {
@@ -117,7 +114,7 @@ func Become() {
 	unix.CloseOnExec(inherited)
 	socket := os.NewFile(uintptr(inherited), "socket")
 	if n, _ := socket.Read(make([]byte, 1)); n == 0 {
-		os.Exit(1) // abandoned, or the parent is dead
+		os.Exit(1) // the parent is dead
 	}
 	if code, ok := syscall.Exec(os.Args[2], os.Args[3:], environment()).(syscall.Errno); ok {
 		_, _ = socket.WriteString(strconv.Itoa(int(code)))
