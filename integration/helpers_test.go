@@ -21,7 +21,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
-	admin "github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
 )
@@ -29,7 +28,7 @@ import (
 const (
 	// nodeTimeout is the node timeout of the lockers that open returns: longer than a busy machine stands still.
 	nodeTimeout = 3 * time.Second
-	// memberTimeout is for the operator's commands, and for lockers whose masters all answer.
+	// memberTimeout is for lockers whose masters all answer.
 	memberTimeout = 10 * time.Second
 	// soon bounds what should happen at once, even on a busy machine.
 	soon = 2 * time.Second
@@ -102,17 +101,6 @@ func openNode(t *testing.T, url string, opts ...node.Option) *node.Node {
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close()) })
 	return n
-}
-
-// admit admits the masters, as an operator does.
-func admit(t *testing.T, maxLease, timeout time.Duration, urls ...string) {
-	t.Helper()
-	for _, url := range urls {
-		n, err := node.Open(url, node.WithMaxLease(maxLease), node.WithTimeout(timeout))
-		must(t, err)
-		must(t, admin.Admit(t.Context(), n))
-		must(t, n.Close())
-	}
 }
 
 // lock locks the names within our patience, with a context that lasts as long as the test.
