@@ -313,18 +313,6 @@ func TestLoseFails(t *testing.T) {
 	}, "the lock is nil")
 }
 
-func TestFastForwardByALease(t *testing.T) {
-	m := Start(t, 3)
-	lock, held := mustLock(t, m.Locker(), "a"), m.HoldElsewhere("b")
-	m.FastForward(quorum.DefaultLease)
-	testkit.Check(t, !lock.Valid() && !held.Valid(), "valid after the lease")
-	for _, l := range []*quorum.Lock{lock, held} {
-		<-l.Context().Done()
-		isLost(t, l)
-	}
-	wantTry(t, m.Locker(), nil, "a", "b")
-}
-
 func TestFastForwardByLessThanHalfALease(t *testing.T) {
 	m := Start(t, 3)
 	lock := mustLock(t, m.Locker(), "a")
