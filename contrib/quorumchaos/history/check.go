@@ -28,14 +28,11 @@ type Options struct {
 	// ViewDir is the directory for porcupine's view of each name with a violation, an HTML
 	// file; "" for no views. Check makes the directory if it is missing.
 	ViewDir string
-	// Timeout bounds porcupine's search for each name; 0 is [DefaultTimeout]. In a testing/synctest
-	// bubble the timeout never comes: Check keeps the bubble's clock from moving. A search that is
-	// cut off is a violation of "porcupine".
-	Timeout time.Duration
 }
 
-// DefaultTimeout is the Timeout of zero Options.
-const DefaultTimeout = 30 * time.Second
+// timeout bounds porcupine's search for each name. In a testing/synctest bubble it never comes: Check keeps the bubble's clock
+// from moving.
+const timeout = 30 * time.Second
 
 // Check returns the violations of a history, none when all is well:
 //
@@ -50,7 +47,7 @@ const DefaultTimeout = 30 * time.Second
 //     owner that enters again keeps its token. Tokens are 1 to 2^53−1.
 //   - porcupine (with honest clocks): some order of all events, each within its call and return,
 //     explains the history. Only this rule notices if two calls of Lock overlap, and the
-//     later holder has the lower token.
+//     later holder has the lower token. A search that takes longer than 30 s is a violation, too.
 //   - log: a release without an acquire, an owner used twice, a call that returned before it began.
 //
 // An operator who forces a lock open ends its hold: record that as [Lost].
@@ -129,11 +126,4 @@ func (of *hold) parts() (parts []part) {
 		parts = append(parts, part{of, reads, of.end, true})
 	}
 	return parts
-}
-
-func (o Options) timeout() time.Duration {
-	if o.Timeout <= 0 {
-		return DefaultTimeout
-	}
-	return o.Timeout
 }

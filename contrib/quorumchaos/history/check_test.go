@@ -167,7 +167,7 @@ func TestManyWaiters(t *testing.T) {
 		o := owner("waiter:" + time.Duration(i).String())
 		events = append(events, acquired(int(i%50), max(0, 10*i-500), 10*i, o, token(uint64(i+1)), deadline(10*i+9)))
 	}
-	got := Check(events, Options{HonestClocks: true, Timeout: time.Minute})
+	got := Check(events, Options{HonestClocks: true})
 	testkit.Check(t, len(got) == 0, "found %v", got)
 }
 

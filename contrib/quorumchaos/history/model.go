@@ -186,17 +186,17 @@ func (h *history) operations(exclusive bool) []porcupine.Operation {
 func (h *history) checkModel(opts Options) {
 	model, operations := model(opts.HonestClocks), h.operations(opts.HonestClocks)
 	if opts.HonestClocks {
-		switch porcupine.CheckOperationsTimeout(model, operations, opts.timeout()) {
+		switch porcupine.CheckOperationsTimeout(model, operations, timeout) {
 		case porcupine.Illegal:
 			h.report(Unknown, "porcupine", "no order of its %d operations explains the history", len(operations))
 		case porcupine.Unknown:
-			h.report(Unknown, "porcupine", "undecided after %v, with %d operations", opts.timeout(), len(operations))
+			h.report(Unknown, "porcupine", "undecided after %v, with %d operations", timeout, len(operations))
 		}
 	}
 	if opts.ViewDir == "" || len(h.violations) == 0 {
 		return
 	}
-	_, info := porcupine.CheckOperationsVerbose(model, operations, opts.timeout())
+	_, info := porcupine.CheckOperationsVerbose(model, operations, timeout)
 	path, err := writeView(opts.ViewDir, h.name, func(f *os.File) error { return porcupine.Visualize(model, info, f) })
 	last := &h.violations[len(h.violations)-1]
 	if err != nil {
