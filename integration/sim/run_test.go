@@ -42,19 +42,14 @@ type run struct {
 // play runs a plan in a bubble of its own, and returns when no goroutine of it runs.
 func play(t *testing.T, p *plan) *run {
 	t.Helper()
-	w := newRun(p)
-	synctest.Test(t, func(t *testing.T) {
-		w.build(t)
-		w.run()
-	})
-	return w
-}
-
-func newRun(p *plan) *run {
 	w := &run{plan: p, registers: map[string]*register.Register{}, counts: map[string]int{}}
 	for _, name := range p.names {
 		w.registers[name] = &register.Register{}
 	}
+	synctest.Test(t, func(t *testing.T) {
+		w.build(t)
+		w.run()
+	})
 	return w
 }
 
