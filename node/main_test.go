@@ -254,6 +254,7 @@ func startFake(t *testing.T, handle func(args []string) string) *fakeServer {
 	t.Helper()
 	f := &fakeServer{}
 	f.addr, f.stop = canned.Listen(t, func(args []string) string {
+		args = inFull(args)
 		f.mu.Lock()
 		f.received = append(f.received, args)
 		f.mu.Unlock()
@@ -348,3 +349,12 @@ func markerOf(process string) string {
 
 // isRelease distinguishes a release from an acquire, of one name each.
 func isRelease(args []string) bool { return strings.HasPrefix(args[3], "quorumlock:released:") }
+
+// inFull returns a release in its short form as it would be in its full one.
+func inFull(args []string) []string {
+	if !strings.HasPrefix(args[0], "EVAL") || len(args) != 6 || args[2] != "1" {
+		return args
+	}
+	key, owner, channel := args[3], args[4], args[5]
+	return []string{args[0], args[1], "2", "quorumlock:released:" + owner, key, owner, "0", channel, "0"}
+}

@@ -7,7 +7,8 @@
 --       counter, 6 channel of the first name,
 --       then, of an owner that takes over, the predecessor; or, of a writer that has met readers and
 --       waits, the length of its reservation in ms,
---       last the first line of the marker of a node that accepts this client (lists.lua)
+--       last the first line of the marker of a node that accepts this client (lists.lua).
+--       A fresh owner of one name at depth 1 sends three of them: see usual.lua
 --
 -- Replies with one of
 --   the token (an integer)                  granted

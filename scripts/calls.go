@@ -58,22 +58,42 @@ var NoTombstone any = "0"
 // the command carries the script's text in place of its hash.
 func (c Call) Command(dst []any, source bool, conn ConnArgs) (string, []any) {
 	start := len(dst)
-	dst = append(dst, c.args...)
-	switch c.script {
-	case acquireScript, readScript, renewScript:
-		dst[len(dst)-1] = conn.Expected
-	case lookScript, markScript:
-		dst[len(dst)-1] = conn.Process
-	case releaseScript:
-		if !c.bars {
-			dst[len(dst)-1] = conn.Tombstone
-		}
+	switch short := c.isShort(); {
+	case short && c.script == acquireScript: // see usual.lua
+		dst = append(append(dst, c.args[0], 4), c.args[acquireTomb-1:acquireKey+1]...)
+		dst = append(dst, c.args[acquireLease], c.args[acquireSeed], conn.Expected)
+	case short && conn.Tombstone == NoTombstone:
+		dst = append(dst, c.args[0], 1, c.args[releaseKey], c.args[releaseOwner], c.args[releaseChannel])
+	default:
+		dst = append(dst, c.args...)
+		c.fill(dst, conn)
 	}
 	if source {
 		dst[start] = c.script.source
 		return "EVAL", dst
 	}
 	return "EVALSHA", dst
+}
+
+// isShort reports whether the call has a short form, of the same script. An acquire with a seed of 0 or 1 has none: its
+// reply of 1 would be ambiguous.
+func (c Call) isShort() bool {
+	return c.CanShare() && (c.script == releaseScript || c.args[acquireSeed].(int64) > 1)
+}
+
+// fill sets the argument that depends on the connection, the last one.
+func (c Call) fill(args []any, conn ConnArgs) {
+	last := &args[len(args)-1]
+	switch c.script {
+	case acquireScript, readScript, renewScript:
+		*last = conn.Expected
+	case lookScript, markScript:
+		*last = conn.Process
+	case releaseScript:
+		if !c.bars {
+			*last = conn.Tombstone
+		}
+	}
 }
 
 // AcquireArgs are the arguments of [Acquire].

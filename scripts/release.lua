@@ -4,7 +4,8 @@
 --       that has waited for readers and gives up, the reservation of each name
 -- ARGV  1 owner, or readerPrefix and the owner of a reader, 2 the level to leave (0 releases, whatever
 --       the level was), then the channel of each name, last the tombstone's time to live in ms (0 for no
---       tombstone)
+--       tombstone).
+--       A writer that releases one name, without a tombstone, sends KEYS 1 the key, and ARGV 1 owner, 2 channel
 --
 -- Replies with one of
 --   the number of names at which the owner was found
@@ -16,6 +17,15 @@
 -- owner's stays. It must work when the server is out of memory: a delete always does, while a level
 -- or a tombstone may not be written. A key of another type holds no lock, unless a reader's user may not
 -- look there. Any other refusal of a release is an error, but only after the remaining names.
+
+if #ARGV == 2 then -- each argument takes a server as long as a tenth of the script; a lock has one field: the key is gone
+  local reply = redis.pcall('HDEL', KEYS[1], ARGV[1])
+  if reply == 1 then
+    local heard = redis.pcall('PUBLISH', ARGV[2], '0')
+    return heard == 0 and 1 or {1, type(heard) == 'table' and -1 or heard}
+  end
+  return type(reply) == 'table' and not string.find(reply.err, 'WRONGTYPE', 1, true) and reply or 0
+end
 
 local owner, level, found, heard, failure = ARGV[1], ARGV[2], 0, 0, nil
 local isReader = string.sub(owner, 1, #readerPrefix) == readerPrefix

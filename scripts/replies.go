@@ -102,7 +102,9 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 	ok := false
 	switch c.script {
 	case acquireScript, readScript:
-		reply.Acquire, ok = parseAcquire(v)
+		if reply.Acquire, ok = parseAcquire(v); reply.Acquire.Token == 1 && c.isShort() {
+			reply.Acquire.Token = uint64(c.args[acquireSeed].(int64))
+		}
 	case renewScript:
 		reply.Renew, reply.NotAccepted, ok = parseRenew(v, c.batch)
 	case releaseScript:

@@ -94,7 +94,7 @@ var shape = source("shape")
 // Shape defines a lock for the scripts that follow it.
 var Shape = readerLine + shape
 
-// runPrefixes precedes acquires, which derives an owner from its tombstone's key, and the channel
+// runPrefixes precedes acquires and usual, which derive an owner from its tombstone's key, and the channel
 // of a name that is held: for a slot, its semaphore's.
 var runPrefixes = "local ownerAt, channelPrefix = " + strconv.Itoa(len(tombPrefix)+1) + ", '" + ChannelPrefix + "'\n" +
 	"local slotPattern, slotsPrefix = '^" + slotPrefix + "%d+:', '" + slotsPrefix + "'\n"
@@ -111,10 +111,10 @@ local isTooHigh = '" has reached 2^52: no lock counts that far. Delete the key o
 `
 
 var (
-	acquireScript = newScript("acquire", "faa629892e1d11640745f686e9d7a2944a161982", readerLine+writerLine+counterLines+shape+source("lists"))
+	acquireScript = newScript("acquire", "722c5ef5ad6b278dc6f1c25b942354153d3132a9", runPrefixes+source("usual")+readerLine+writerLine+counterLines+shape+source("lists"))
 	readScript    = newScript("read", "88b8c96a5f43d42c272c8e0639f7ba2da765d163", readerLine+counterLines+shape+source("lists"))
 	renewScript   = newScript("renew", "72e58e3362c9e72692fb9ab417992bec8f35c5f9", readerLine+source("lists"))
-	releaseScript = newScript("release", "91b1beb8ee814317ff656ba5db17fde2853f1258", readerLine)
+	releaseScript = newScript("release", "7848cb952dc4d1e8b385b6cc13d1b38f3ab1ce63", readerLine)
 	raiseScript   = newScript("raise", "3f1cf44dc9c432011d249d77796993b18c994cba", readerLine+counterLines)
 	inspectScript = newScript("inspect", "d0a3fcf1890c1c85aaf9fbe80010da99d479dfaa", readerLine+counterLines+shape)
 	forceScript   = newScript("force", "b7c72a8dc84b8c7063e311ad7a17cdc8d0f0eec6", Shape)

@@ -5,12 +5,20 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 const tooHigh = 1 << 52
 
 // acquire is acquire.lua.
 func acquire(k *Keyspace, keys, args []string) (any, error) {
+	if len(args) == 3 {
+		if granted, err := usual(k, keys, args); granted || err != nil {
+			return int64(1), err
+		}
+		args = []string{ownerOf(keys[1]), "1", args[0], "0", args[1], scripts.Channel(keys[3]), args[2]}
+	}
 	owner, level, lease := args[0], args[1], millis(args[2])
 	carried, seed := or(args[3], 0), or(args[4], 0)
 	expected, predecessor, reservation := args[len(args)-1], "", int64(0)
@@ -169,11 +177,8 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 	for i, key := range hashes {
 		k.call("HSET")
 		if need(k.hset(key, owner, level)) {
-			if err := k.may("PEXPIRE"); err != nil {
-				if k.may("HDEL") == nil {
-					k.hdel(key, owner)
-				}
-				return nil, replyError(err.Error() + " (PEXPIRE)")
+			if err := k.mayExpire(key, owner); err != nil {
+				return nil, err
 			}
 			k.pexpire(key, lease)
 			if predecessor != "" {
@@ -187,6 +192,49 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		k.set(counters[i], whole(token), 0)
 	}
 	return integer(token), nil
+}
+
+// usual is usual.lua, until acquire goes on.
+func usual(k *Keyspace, keys, args []string) (granted bool, _ error) {
+	lease, seed, expected, key, owner := millis(args[0]), args[1], args[2], keys[3], ownerOf(keys[1])
+	k.call("MGET")
+	marker, _, _ := k.get(keys[0])
+	_, released, _ := k.get(keys[1])
+	counter, _, _ := k.get(keys[2])
+	isBelow := len(counter) == len(seed) && counter < seed && strings.Trim(counter, "0123456789") == ""
+	if !isBelow || !strings.HasPrefix(marker, expected) || released {
+		return false, nil
+	}
+	k.call("PTTL")
+	if k.exists(key) {
+		return false, nil
+	}
+	k.call("HSET")
+	need(k.hset(key, owner, "1"))
+	if err := k.mayExpire(key, owner); err != nil {
+		return false, err
+	}
+	k.pexpire(key, lease)
+	k.call("SET")
+	k.set(keys[2], seed, 0)
+	return true, nil
+}
+
+// ownerOf is the owner of a tombstone's key.
+func ownerOf(tombstone string) string {
+	return strings.TrimPrefix(tombstone, scripts.Prefix+"released:")
+}
+
+// mayExpire reports whether the user may set the time to live of a key that has just got the owner. If not, it has none.
+func (k *Keyspace) mayExpire(key, owner string) error {
+	err := k.may("PEXPIRE")
+	if err == nil {
+		return nil
+	}
+	if k.may("HDEL") == nil {
+		k.hdel(key, owner)
+	}
+	return replyError(err.Error() + " (PEXPIRE)")
 }
 
 // hexists is HEXISTS, which the user may not run perhaps.

@@ -39,6 +39,10 @@ func renew(k *Keyspace, keys, args []string) (any, error) {
 
 // release is release.lua.
 func release(k *Keyspace, keys, args []string) (any, error) {
+	short := len(args) == 2
+	if short {
+		keys, args = []string{"", keys[0]}, []string{args[0], "0", args[1], "0"}
+	}
 	owner, level, last := args[0], args[1], args[len(args)-1]
 	found, heard, failure := int64(0), 0, error(nil)
 	names := len(args) - 3
@@ -55,7 +59,7 @@ func release(k *Keyspace, keys, args []string) (any, error) {
 			}
 		default:
 			found++
-			if k.isThere(key) {
+			if !short && k.isThere(key) {
 				break
 			}
 			if told := k.tell(args[2+i]); told < 0 || heard >= 0 && told > heard {

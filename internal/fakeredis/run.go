@@ -35,7 +35,7 @@ func acquires(k *Keyspace, keys, args []string) (any, error) {
 		case token == "" || barred || counted[counters[i]]:
 			replies[i], usual = int64(0), false
 		case someHeld && k.isThere(key):
-			replies[i], usual = k.heldPlainly(key, strings.TrimPrefix(tombs[i], scripts.Prefix+"released:")), false
+			replies[i], usual = k.heldPlainly(key, ownerOf(tombs[i])), false
 		default:
 			counted[counters[i]] = true
 			tokens[i], replies[i] = token, token
@@ -58,7 +58,7 @@ func acquires(k *Keyspace, keys, args []string) (any, error) {
 		if tokens[i] == "" {
 			continue
 		}
-		owner := strings.TrimPrefix(tombs[i], scripts.Prefix+"released:")
+		owner := ownerOf(tombs[i])
 		err := k.may("HSET")
 		if err == nil {
 			k.hset(key, owner, "1")

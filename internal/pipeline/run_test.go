@@ -405,7 +405,7 @@ func TestARunIsResentInParts(t *testing.T) {
 			testkit.Must(t, r.pipe.Start(call, footprints[i], results[i+1]))
 		}
 		close(r.gate)
-		wantList(t, "the outcomes", outcomes(t, results), "granted 1, resent", "found 1, heard 0, resent", "found 1, heard 0, resent",
+		wantList(t, "the outcomes", outcomes(t, results), "granted 101, resent", "found 1, heard 0, resent", "found 1, heard 0, resent",
 			"found 1, heard 0, resent")
 		wantList(t, "sent", r.commands(), "acquire k1", "releases 3", "acquire k1", "releases 2", "release k1")
 	})

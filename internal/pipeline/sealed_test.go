@@ -79,17 +79,17 @@ func TestACallCountsWithItsSeal(t *testing.T) {
 		acknowledged, info any
 		want               string
 	}{
-		"acknowledged":      {int64(1), intact, "granted 1"},
+		"acknowledged":      {int64(1), intact, "granted 101"},
 		"not acknowledged":  {int64(0), intact, "acquire: not replicated: 0 of 1 replica acknowledged in time"},
 		"nobody there":      {int64(0), replication("master", 0, "h"), "acquire: not replicated: the server has 0 replicas, and the deployment wants 1"},
 		"one too many":      {int64(2), replication("master", 2, "h"), "acquire: not replicated: the server has 2 replicas, and the deployment wants 1"},
-		"a replica":         {redis.Error("ERR WAIT cannot be used with replica instances."), replication("slave", 1, "h"), "granted 1, resent"},
-		"promoted":          {int64(1), replication("master", 1, "i"), "granted 1, resent"},
+		"a replica":         {redis.Error("ERR WAIT cannot be used with replica instances."), replication("slave", 1, "h"), "granted 101, resent"},
+		"promoted":          {int64(1), replication("master", 1, "i"), "granted 101, resent"},
 		"no reply to WAIT":  {errSilence, errSilence, "acquire: timed out after 1s"},
 		"no reply to INFO":  {int64(1), errSilence, "acquire: timed out after 1s"},
-		"no such field":     {int64(1), bulk("role:master\r\n"), "granted 1, resent"},
-		"WAIT is forbidden": {redis.Error("NOPERM wait"), intact, "granted 1, resent"},
-		"INFO is forbidden": {int64(1), redis.Error("NOPERM info"), "granted 1, resent"},
+		"no such field":     {int64(1), bulk("role:master\r\n"), "granted 101, resent"},
+		"WAIT is forbidden": {redis.Error("NOPERM wait"), intact, "granted 101, resent"},
+		"INFO is forbidden": {int64(1), redis.Error("NOPERM info"), "granted 101, resent"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := &sealed{acknowledged: []any{c.acknowledged, int64(1)}, info: []any{c.info, intact}}
@@ -97,7 +97,7 @@ func TestACallCountsWithItsSeal(t *testing.T) {
 				footprints, results := r.start(threeAcquires()[0])
 				testkit.Pass(1500 * time.Millisecond)
 				wantList(t, what, outcomes(t, results), c.want)
-				testkit.Equal(t, r.conns == 1, c.want == "granted 1", what+": one connection")
+				testkit.Equal(t, r.conns == 1, c.want == "granted 101", what+": one connection")
 				testkit.Equal(t, footprints[0].NothingThere(), false, what+": nothing is there")
 			})
 		})
@@ -133,7 +133,7 @@ func TestEachWriteHasItsSeal(t *testing.T) {
 			}
 		}
 		_, results := r.start(threeAcquires()[0])
-		wantList(t, "the first, and the second", outcomes(t, append(results, second)), "granted 1",
+		wantList(t, "the first, and the second", outcomes(t, append(results, second)), "granted 101",
 			"acquire: not replicated: 0 of 1 replica acknowledged in time")
 		wantList(t, "sent", r.commands(), "acquire k1", "PUBLISH", "WAIT", "INFO", "acquire k2", "PUBLISH", "WAIT", "INFO")
 	})
@@ -147,7 +147,7 @@ func TestRunsShareASeal(t *testing.T) {
 		wantList(t, "the outcomes", outcomes(t, results), "granted 101", "granted 102", "granted 103", "found 0, heard 0")
 		wantList(t, "sent", r.commands(), append([]string{"acquires 3", "renew k1"}, sealOfCall...)...)
 		_, results = r.start(threeAcquires()[0])
-		wantList(t, "the next outcome", outcomes(t, results), "granted 1")
+		wantList(t, "the next outcome", outcomes(t, results), "granted 101")
 		wantList(t, "sent", r.commands(), append([]string{"acquire k1"}, sealOfCall...)...)
 	})
 }
@@ -168,7 +168,7 @@ func TestAMasterThatIsNoneAtItsFirstCallIsLeft(t *testing.T) {
 			return errors.Join(sealed(ctx, c), c.CheckSeal(ctx, 1, time.Second))
 		}
 		_, results := r.start(threeAcquires()[0])
-		wantList(t, "the outcome", outcomes(t, results), "granted 1")
+		wantList(t, "the outcome", outcomes(t, results), "granted 101")
 		testkit.Equal(t, r.conns, 2, "connections")
 	})
 }

@@ -1,0 +1,35 @@
+-- usual: precedes acquire. An argument takes a server as long as a tenth of the script, and so does what a script
+-- defines. So the request of a fresh owner of one name at depth 1 has three arguments, and is granted here in the usual
+-- case: the node accepts the client and was admitted long ago; there is no tombstone and no key at the name; the counter
+-- is a number below the seed. In any other case acquire goes on, with all its arguments.
+--
+-- KEYS  as acquire's
+-- ARGV  1 lease in ms, 2 seed, above 1, 3 the first line of the marker of a node that accepts this client
+--
+-- Replies with 1 for a grant whose token is the seed, or as acquire.
+
+local ARGV = ARGV
+if #ARGV == 3 then
+  local lease, seed, expected, key = ARGV[1], ARGV[2], ARGV[3], KEYS[4]
+  local owner = string.sub(KEYS[2], ownerAt)
+  local read = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+  local marker, counter = read[1], read[3]
+  -- Numbers of one length have the order of their texts.
+  local isBelow = counter and #counter == #seed and counter < seed and not string.find(counter, '%D')
+  local isAccepted = marker and string.sub(marker, 1, #expected) == expected
+  if isBelow and isAccepted and not read[2] and redis.call('PTTL', key) == -2 then
+    redis.call('HSET', key, owner, '1')
+    local wrote = redis.pcall('PEXPIRE', key, lease)
+    if type(wrote) == 'table' then -- the user may not: no lock without a lease
+      redis.pcall('HDEL', key, owner)
+      wrote.err = wrote.err .. ' (PEXPIRE)'
+      return wrote
+    end
+    redis.call('SET', KEYS[3], seed)
+    return 1
+  end
+  local name = string.gsub(key, slotPattern, slotsPrefix)
+  local channel = channelPrefix .. (string.find(name, '{', 1, true) and name or '{' .. name .. '}')
+  ARGV = {owner, '1', lease, '0', seed, channel, expected}
+end
+
