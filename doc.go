@@ -33,6 +33,7 @@
 //   - [github.com/quorumlock/quorumlock/multilock] makes a lock that every master must grant.
 //   - [github.com/quorumlock/quorumlock/quorum] has what both return: a Locker, its Locks, the
 //     options and the errors.
+//   - [github.com/quorumlock/quorumlock/quorum/semaphore] lets at most n holders in at a time.
 //   - [github.com/quorumlock/quorumlock/node] has one master: its options, and how to bring a pool,
 //     TLS or a dialer of your own.
 //   - [github.com/quorumlock/quorumlock/fence] has a database or a Redis key refuse the writes of a

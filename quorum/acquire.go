@@ -46,21 +46,21 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 		defer stop()
 		return within.enter(until, l.set, names)
 	}
-	return l.wait(ctx, l.wants(names))
+	return l.newCall(names).wait(ctx)
 }
 
 // wait waits until it has what is wanted.
-func (l *Locker) wait(ctx context.Context, what wanted) (lock *Lock, err error) {
-	until, stop := l.core.bounded(ctx, l.set)
+func (c *call) wait(ctx context.Context) (lock *Lock, err error) {
+	until, stop := c.core.bounded(ctx, c.set)
 	defer func() {
 		stopped := false
 		defer func() { lock.releaseUnless(&stopped) }()
 		stop() // runs the caller's code: to end a context asks its parent
 		stopped = true
 	}()
-	o := l.core.observe(ctx, l.set, what.names)
-	held, err := l.await(until, what, o)
-	return l.report(o, held, err)
+	o := c.core.observe(ctx, c.set, c.wants.Names())
+	held, err := c.await(until, o)
+	return c.report(o, held, err)
 }
 
 // TryLock is [Locker.Lock] without waiting for a release. It returns [ErrHeld] if another holder has the names. If
@@ -75,33 +75,31 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	if within != nil {
 		return within.enter(ctx, l.set, names)
 	}
-	return l.try(ctx, wanted{names: names})
+	return l.newCall(names).try(ctx)
 }
 
 // try attempts to get what is wanted until this call has it, or another one is known to have it.
-func (l *Locker) try(ctx context.Context, what wanted) (*Lock, error) {
-	c := l.core
-	o := c.observe(ctx, l.set, what.names)
-	what.tries = waiting.NewTries(c.Quorum)
+func (c *call) try(ctx context.Context) (*Lock, error) {
+	o := c.core.observe(ctx, c.set, c.wants.Names())
+	c.tries = waiting.NewTries(c.core.Quorum)
 	for approach := waiting.Alone; ; {
 		o.attempting()
-		lock, r := what.attempt(ctx, c, l.set, queue.Turn{Approach: approach, Published: -1})
-		o.attempted(lock, r.Outcome, r.err)
-		if lock != nil {
-			return l.report(o, lock, nil)
+		r := c.wants.Attempt(ctx, c, queue.Turn{Approach: approach, Published: -1})
+		o.attempted(c, r)
+		if r.Acquired {
+			return c.report(o, c.lock, nil)
 		}
 		var pause time.Duration
-		approach, pause = what.tries.Next(c.Moment(), c.random)
-		if r.mayTry && !r.err.permanent() && c.pause(ctx, pause) {
-			what.names = slices.Clone(what.names)
+		approach, pause = c.tries.Next(c.core.Moment(), c.core.random)
+		if r.MayTry && !c.err.permanent() && c.core.pause(ctx, pause) {
 			continue
 		}
-		if r.mayTry {
-			r.err.noteSplit()
+		if r.MayTry {
+			c.err.noteSplit()
 		}
-		r.err.noteEnd(ctx)
-		c.describeHolder(ctx, r.err)
-		return l.report(o, nil, r.err)
+		c.err.noteEnd(ctx)
+		c.core.describeHolder(ctx, c.err)
+		return c.report(o, nil, c.err)
 	}
 }
 
@@ -174,53 +172,50 @@ func (l *Locker) checkCall(ctx context.Context, op string, names []string) (*Loc
 }
 
 // await waits for what is wanted until an attempt acquires it.
-func (l *Locker) await(ctx context.Context, what wanted, o *observation) (lock *Lock, err error) {
-	c, set := l.core, l.set
-	place := l.takePlace(what)
+func (c *call) await(ctx context.Context, o *observation) (lock *Lock, err error) {
+	place, more := c.takePlace(), false
 	defer func() { // even if the caller's code panics: a log, a context
 		if lock == nil {
 			place.Leave()
 			return
 		}
-		c.noteShort(false)
-		place.Acquired(lock.set.terms.Lease, what.slots != nil && what.slots.more)
+		c.core.noteShort(false)
+		place.Acquired(c.set.terms.Lease, more)
 	}()
 	for {
 		turn, due := place.Next(ctx)
 		if !due {
-			return nil, l.gaveUp(place.LastError(), what.names, c.endOfWaiting(ctx))
+			return nil, c.gaveUp(ctx, place.LastError())
 		}
 		o.attempting()
-		held, r := what.attempt(ctx, c, set, turn)
-		if held == nil {
+		r := c.wants.Attempt(ctx, c, turn)
+		if !r.Acquired {
 			place.NoteReserved(r.Reserved)
 		}
-		o.attempted(held, r.Outcome, r.err)
-		if held != nil {
-			return held, nil
+		o.attempted(c, r)
+		if r.Acquired {
+			more = r.More
+			return c.lock, nil
 		}
-		if ctx.Err() != nil || r.err.permanent() {
+		if ctx.Err() != nil || c.err.permanent() {
 			if last, _ := place.LastError().(*Error); r.IsCut() && last != nil { // the attempt before found out more
-				return nil, l.errorOf(last, what.names, c.endOfWaiting(ctx))
+				return nil, c.errorOf(last, c.core.endOfWaiting(ctx))
 			}
-			r.err.noteEnd(ctx) // it may have ended since the attempt was undone
-			return nil, r.err
+			c.err.noteEnd(ctx) // it may have ended since the attempt was undone
+			return nil, c.err
 		}
-		c.nameHolder(r.err, c.holders.Inquire)
-		what.names = slices.Clone(what.names) // the caller's slice may change while the call waits
-		if !place.Refused(r.Result, r.Approach, r.err, what.channels()) {
+		c.core.nameHolder(c.err, c.core.holders.Inquire)
+		if !place.Refused(r.Result, r.Approach, c.err) {
 			continue
 		}
-		if c.noteShort(!r.Held) {
-			set.log().Warn("quorumlock: waiting for nodes", "names", r.err.Names, "error", r.err)
+		if c.core.noteShort(!r.Held) {
+			c.set.log().Warn("quorumlock: waiting for nodes", "names", c.err.Names, "error", c.err)
 		}
 	}
 }
 
 // takePlace gives a call its place among those that wait for what it wants.
-func (l *Locker) takePlace(what wanted) queue.Place {
-	return l.core.waitlist.Enter(queue.Call{Key: what.key, Slots: what.count(), Retry: l.set.retry}, what.channels())
-}
+func (c *call) takePlace() queue.Place { return c.core.waitlist.Enter(c.wants, c.set.retry) }
 
 // quietFor is the least time between two log lines about calls that wait for nodes: attempts may fail and succeed by
 // turns.
@@ -264,27 +259,28 @@ func (c *core) endOfWaiting(ctx context.Context) []error {
 }
 
 // gaveUp returns the error of a call that gives up. attempt is the error of the queue's last attempt, nil for none.
-func (l *Locker) gaveUp(attempt error, names []string, causes []error) *Error {
+func (c *call) gaveUp(ctx context.Context, attempt error) *Error {
+	causes := c.core.endOfWaiting(ctx)
 	last, _ := attempt.(*Error)
 	switch {
 	case last != nil:
 	case isOverdue(causes): // the first attempt is under way without an answer
-		last = l.core.unattempted(ErrUnavailable)
+		last = c.core.unattempted(ErrUnavailable)
 	default:
-		last = l.core.unattempted()
+		last = c.core.unattempted()
 	}
-	return l.errorOf(last, names, causes)
+	return c.errorOf(last, causes)
 }
 
 // errorOf returns an attempt's error for one waiter, with the further causes of its end and what is known of the holder.
-func (l *Locker) errorOf(attempt *Error, names []string, causes []error) *Error {
+func (c *call) errorOf(attempt *Error, causes []error) *Error {
 	e := *attempt
 	e.causes = slices.Clone(e.causes) // other waiters have the attempt's
 	if e.split {
 		e.noteSplit()
 	}
-	e.Names, e.causes = slices.Clone(names), append(e.causes, causes...)
-	e.reads = l.set.isReader()
-	l.core.nameHolder(&e, l.core.holders.Recall)
+	e.Names, e.causes = c.wants.Names(), append(e.causes, causes...)
+	e.reads = c.set.isReader()
+	c.core.nameHolder(&e, c.core.holders.Recall)
 	return &e
 }

@@ -92,13 +92,13 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 		first, behind := l.joins(), l.joins()
 		mustBegin(t, first)
 		unavailable := &Error{causes: []error{ErrNotAcquired, ErrUnavailable}}
-		first.Refused(waiting.Result{Wait: -1}, waiting.AskAll, unavailable, nil)
-		lock, _ := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.AskAll)
+		first.Refused(waiting.Result{Wait: -1}, waiting.AskAll, unavailable)
+		one, _ := l.attempts(t.Context(), waiting.AskAll, "a")
 		first.Acquired(DefaultLease, false)
 		// another waiter has acquired the lock
-		wantError(t, l.gaveUp(behind.LastError(), []string{"a"}, nil), ErrHeld, not{ErrUnavailable})
+		wantError(t, one.gaveUp(t.Context(), behind.LastError()), ErrHeld, not{ErrUnavailable})
 		behind.Leave()
-		c.unlock(lock)
+		c.unlock(one.lock)
 		c.wantNoQueues(l)
 	})
 }
@@ -169,7 +169,7 @@ func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 			if attempt.told {
 				want = said
 			}
-			w.Refused(waiting.Result{Held: attempt.held, Wait: -1}, attempt.approach, said, nil)
+			w.Refused(waiting.Result{Held: attempt.held, Wait: -1}, attempt.approach, said)
 			testkit.Check(t, w.LastError() == want, "after %+v another error is told", attempt)
 		}
 	})

@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
@@ -13,101 +12,62 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// wanted is what a call wants: all of the names, or some slots of a semaphore. It is made once per call. Each attempt
-// has a [target], with the slots that it asks for.
-type wanted struct {
-	names []string       // of the call; for a semaphore, its name
-	slots *slotsCall     // nil for names
-	key   queue.Key      // of the queue in which the call waits
-	tries *waiting.Tries // for a call that waits for no release; else nil
+// call is a call that acquires what it wants.
+type call struct {
+	*Locker
+	wants queue.Wanted
+	tries *waiting.Tries // of a call that waits for no release; else nil
+	lock  *Lock          // of the last attempt; nil if it failed
+	err   *Error         // why it did; nil for a lock
 }
 
-func (l *Locker) wants(names []string) wanted {
-	return wanted{names: names, key: queue.NewKey(names, l.set.isReader())}
-}
+var _ queue.Attempts = (*call)(nil)
 
-// count returns how many slots the call wants, 0 for names.
-func (w wanted) count() int {
-	if w.slots == nil {
-		return 0
+func (c *call) Tries() *waiting.Tries { return c.tries }
+
+// Attempt makes one attempt, and a second one if only another name's token stood in the way of the first.
+func (c *call) Attempt(ctx context.Context, at queue.Target, approach waiting.Approach) queue.Result {
+	r := c.attemptOnce(ctx, at, approach)
+	if !r.Acquired && r.Cause == lease.MovedOn && ctx.Err() == nil {
+		return c.attemptOnce(ctx, at, approach)
 	}
-	return w.slots.want
+	return r
 }
 
-// channels returns the names whose channels the call waits for.
-func (w wanted) channels() []string {
-	if w.slots == nil {
-		return w.names
-	}
-	return []string{scripts.SlotsName(w.names[0])}
-}
-
-// attempt makes one attempt, or for slots a turn of attempts.
-func (w wanted) attempt(ctx context.Context, c *core, set *settings, turn queue.Turn) (*Lock, attemptResult) {
-	if w.slots != nil {
-		return w.slots.attempt(ctx, set, turn, w.tries)
-	}
-	lock, r := c.attempt(ctx, set, target{names: w.names}, turn.Approach)
-	r.mayTry = lock == nil && w.tries != nil && r.Held && !c.isHeld(w.tries, r)
-	return lock, r
-}
-
-// target is what one attempt asks for: all of the names, or slots of the semaphore names[0].
-type target struct {
-	names       []string
-	slots       []int          // nil for names
-	probe       int            // of slots: the node that an attempt by ProbeFirst asks first
-	predecessor *scripts.Owner // from which to take over; nil for none
-}
-
-// keys returns the names of the locks on the nodes.
-func (t target) keys() []string {
-	if t.slots == nil {
-		return t.names
-	}
-	return scripts.SlotNames(t.names[0], t.slots)
-}
-
-// firstNode returns the node that an attempt by ProbeFirst asks first; −1 for the node of the names.
-func (t target) firstNode() int {
-	if t.slots == nil {
-		return -1
-	}
-	return t.probe
-}
-
-// attemptResult is the result of an attempt.
-type attemptResult struct {
-	*engine.Outcome // nil for a lock, unless a hook needs it
-	waiting.Result
-	err    *Error // nil for a lock
-	mayTry bool   // for a call that waits for no release: nobody is known to hold what it wants
-}
-
-// attempt makes one attempt, and a second one if only another name's token stood in the way of the
-// first. It returns the lock, or nil and why the attempt failed.
-func (c *core) attempt(
-	ctx context.Context, set *settings, what target, approach waiting.Approach,
-) (*Lock, attemptResult) {
-	lock, r := c.attemptOnce(ctx, set, what, approach)
-	if lock == nil && r.Cause == lease.MovedOn && ctx.Err() == nil {
-		return c.attemptOnce(ctx, set, what, approach)
-	}
-	return lock, r
-}
-
-func (c *core) attemptOnce(
-	ctx context.Context, set *settings, what target, approach waiting.Approach,
-) (*Lock, attemptResult) {
-	l := c.newLock(ctx, set, what)
-	acquired, o := l.handle.Hold().Attempt(ctx, what.firstNode(), approach, set.hooks.Attempt != nil)
+func (c *call) attemptOnce(ctx context.Context, at queue.Target, approach waiting.Approach) queue.Result {
+	l := c.core.newLock(ctx, c.set, at)
+	acquired, o := l.handle.Hold().Attempt(ctx, at.First, approach, c.set.hooks.Attempt != nil)
 	if acquired {
-		c.counters.attempts[outcomeAcquired].Add(1)
-		return l, attemptResult{Outcome: o}
+		c.core.counters.attempts[outcomeAcquired].Add(1)
+		c.lock, c.err = l, nil
+		return queue.Result{Outcome: o, Acquired: true}
 	}
-	r := attemptResult{Outcome: o, Result: o.Result(), err: l.failure(ctx, o)}
-	c.counters.attempts[outcomeOf(r.err)].Add(1)
-	return nil, r
+	c.err = l.failure(ctx, o)
+	c.core.counters.attempts[outcomeOf(c.err)].Add(1)
+	return queue.Result{Outcome: o, Result: o.Result()}
+}
+
+// Full returns the result of a turn that finds too few free slots.
+func (c *call) Full(why string, hint scripts.SlotsReply, approach waiting.Approach) queue.Result {
+	c.err = &Error{Op: "lock", Names: c.wants.Names(), Remaining: hint.Wait, causes: []error{ErrNotAcquired, ErrHeld, detail(why)}}
+	c.core.counters.attempts[outcomeHeld].Add(1)
+	return queue.Result{
+		Outcome: &engine.Outcome{Approach: approach, Verdict: lease.OutOfReach},
+		Result:  waiting.Result{Held: true, Wait: hint.Wait, Listeners: hint.Waiting},
+	}
+}
+
+// IsHeld names who is known to hold in the error.
+func (c *call) IsHeld(r queue.Result) bool {
+	at := c.core.Moment()
+	namedBy := c.tries.Refused(r.RefusedBy(), at.Now.Sub(r.BegunAt), at)
+	if namedBy < 0 {
+		return false
+	}
+	if holder := r.Nodes[namedBy].Holder; holder != c.err.Holder {
+		c.err.noteHolder(r.Outcome, holder, namedBy, c.core.UUID)
+	}
+	return true
 }
 
 // failure returns why the attempt failed.
@@ -164,7 +124,7 @@ func (l *Lock) unlisted(ctx context.Context, o *engine.Outcome) *Error {
 		causes = append([]error{ErrUnavailable}, causes...)
 	}
 	e := l.core.unattempted(causes...)
-	e.Names = slices.Clone(l.names)
+	e.Names = l.over.Names
 	e.addNodes(o.Refusals...)
 	return e
 }
@@ -185,7 +145,7 @@ func (l *Lock) whyLate(o *engine.Outcome) error {
 func (l *Lock) counts(o *engine.Outcome) *Error {
 	of := o.Answers()
 	return &Error{
-		Op: "lock", Names: l.names, slots: l.slots, key: l.handle.Hold().Key(), Quorum: o.Quorum.Need,
+		Op: "lock", Names: l.over.Names, slots: l.over.Slots, key: l.handle.Hold().Key(), Quorum: o.Quorum.Need,
 		reads: l.set.isReader(), causes: []error{ErrNotAcquired},
 		Granted: of[lease.Granted].Len(), Refused: of[lease.Refused].Len(), Quarantined: of[lease.Quarantined].Len(),
 		Unknown: o.Unknown(), unasked: of[lease.Unasked].Len(),
@@ -208,19 +168,6 @@ func (l *Lock) addReason(e *Error, o *engine.Outcome) {
 // reasons has the errors for the reasons why there is no quorum.
 var reasons = [engine.Reasons]error{
 	engine.NoReason: nil, engine.HeldByAnother: ErrHeld, engine.Quarantined: ErrQuarantined, engine.Unavailable: ErrUnavailable,
-}
-
-// isHeld reports whether somebody is known to hold what a refused attempt wanted, and names him in the error.
-func (c *core) isHeld(tries *waiting.Tries, r attemptResult) bool {
-	at := c.Moment()
-	namedBy := tries.Refused(r.RefusedBy(), at.Now.Sub(r.BegunAt), at)
-	if namedBy < 0 {
-		return false
-	}
-	if holder := r.Nodes[namedBy].Holder; holder != r.err.Holder {
-		r.err.noteHolder(r.Outcome, holder, namedBy, c.UUID)
-	}
-	return true
 }
 
 // noteHolder names the holder in the error.

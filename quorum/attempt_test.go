@@ -16,7 +16,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
-	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -187,7 +186,8 @@ func TestASlotsProbeAvoidsTheNodeOfTheHint(t *testing.T) {
 				}
 				c.on(each, i)
 			}
-			lock, _ := l.Semaphore("a", 100).wanted(1, 1).slots.attempt(t.Context(), l.set, queue.Turn{Approach: waiting.ProbeFirst, Published: -1}, nil)
+			l.core.history.Unsubscribed(queue.NewSlotsKey("a", 100).Hash(), 1, l.core.Clock.Now()) // so it probes
+			lock := c.got(NewSemaphore(l, "a", 100).Acquire(t.Context()))
 			synctest.Wait()
 			testkit.Check(t, len(asked) >= 2 && asked[0] != asked[1] && slices.Index(asked[1:], asked[0]) >= 1,
 				"masters were asked in the order %v", asked)

@@ -19,6 +19,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -269,8 +270,14 @@ func ofList(l *Locker, field string) int {
 
 // joins puts a call for the name "a" into its queue.
 func (l *Locker) joins() *queue.Place {
-	p := l.takePlace(l.wants([]string{"a"}))
+	p := l.newCall([]string{"a"}).takePlace()
 	return &p
+}
+
+// attempts makes an attempt of a call.
+func (l *Locker) attempts(ctx context.Context, approach waiting.Approach, names ...string) (*call, queue.Result) {
+	c := l.newCall(names)
+	return c, c.wants.Attempt(ctx, c, queue.Turn{Approach: approach, Published: -1})
 }
 
 // subscriptions counts the subscriptions to a name's channel, on all masters.

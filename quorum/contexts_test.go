@@ -199,8 +199,8 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			lock.Unlock(ctx)
 		}},
 		"semaphore": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
-			lock := c.got(l.Semaphore("a", 1).Acquire(ctx))
-			l.Semaphore("a", 1).TryAcquire(ctx)
+			lock := c.got(NewSemaphore(l, "a", 1).Acquire(ctx))
+			NewSemaphore(l, "a", 1).TryAcquire(ctx)
 			lock.Unlock(ctx)
 		}},
 		"waiting": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/tickets"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
@@ -22,14 +23,14 @@ import (
 // re-entry, for a reader's lock and for one with a min hold, or the context's error. The hook Released runs.
 func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 	if l.handle.Depth() > 1 {
-		return "", invalidf(opHandOver, l.names,
+		return "", invalidf(opHandOver, l.over.Names,
 			"the handle entered the lock again: only the one that acquired it hands it over")
 	}
 	if l.set.terms.MinHold > 0 { // a failed take-over would not keep it either, nor would a lease that ends before
-		return "", invalidf(opHandOver, l.names, "it has a min hold, which the next holder would not keep")
+		return "", invalidf(opHandOver, l.over.Names, "it has a min hold, which the next holder would not keep")
 	}
 	if ended := contextError(ctx); ended != nil {
-		return "", &Error{Op: opHandOver, Names: l.names, causes: ended}
+		return "", &Error{Op: opHandOver, Names: l.over.Names, causes: ended}
 	}
 	if !l.set.terms.Fixed {
 		if err := l.extend(ctx, opHandOver, l.set.terms.Lease); err != nil {
@@ -40,11 +41,11 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 		if err := l.unusable(opHandOver, before); err != nil {
 			return "", err
 		}
-		return "", invalidf(opHandOver, l.names, "it is held as a reader: only a writer's lock is handed over")
+		return "", invalidf(opHandOver, l.over.Names, "it is held as a reader: only a writer's lock is handed over")
 	}
 	l.core.holders.NoteHandedOver(l.Owner())
 	l.runReleasedHook()
-	return tickets.Ticket{Owner: l.handle.Hold().Owner(), Token: l.Token(), Names: l.names, Slots: l.slots}.String(), nil
+	return tickets.Ticket{Owner: l.handle.Hold().Owner(), Token: l.Token(), Names: l.over.Names, Slots: l.over.Slots}.String(), nil
 }
 
 // TakeOver acquires the lock of a ticket ([Lock.HandOver]) in place of the one that handed it over, in
@@ -66,20 +67,26 @@ func (l *Locker) TakeOver(ctx context.Context, ticket string) (*Lock, error) {
 	if err := l.checkStart(ctx, opTakeOver, t.Names); err != nil {
 		return nil, err
 	}
+	c := l.newCall(t.Names)
+	at := c.wants.(*names).target
+	if t.Slots != nil {
+		at = queue.AtSlots(t.Names, queue.NewSlotsKey(t.Names[0], 0), t.Slots, -1)
+	}
+	at.Predecessor = &t.Owner
 	o := l.core.observe(ctx, l.set, t.Names)
 	o.attempting()
-	lock, r := l.core.attemptOnce(ctx, l.set, target{names: t.Names, slots: t.Slots, predecessor: &t.Owner}, waiting.AskAll)
-	if lock == nil {
-		r.err.Op = opTakeOver
-		o.attempted(nil, r.Outcome, r.err)
-		l.core.describeHolder(ctx, r.err)
-		return l.report(o, nil, r.err)
+	r := c.attemptOnce(ctx, at, waiting.AskAll)
+	if !r.Acquired {
+		c.err.Op = opTakeOver
+		o.attempted(c, r)
+		l.core.describeHolder(ctx, c.err)
+		return l.report(o, nil, c.err)
 	}
-	o.attempted(lock, r.Outcome, nil)
-	if lock.Token() <= t.Token { // an operator has deleted the counters, say
-		lock.handle.Hold().Interrupt()
+	o.attempted(c, r)
+	if c.lock.Token() <= t.Token { // an operator has deleted the counters, say
+		c.lock.handle.Hold().Interrupt()
 		return l.report(o, nil, &Error{Op: opTakeOver, Names: t.Names, causes: []error{ErrNotAcquired, ErrLost,
 			detail("the nodes' token counters are below the ticket's token")}})
 	}
-	return l.report(o, lock, nil)
+	return l.report(o, c.lock, nil)
 }

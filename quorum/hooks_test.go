@@ -13,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 )
 
 // Hooks of a call that panic, or end the goroutine, leave no lock behind. Each is called if it is the only one.
@@ -84,7 +85,7 @@ func TestNoHooksCostNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		o := c.observe(ctx, &set, names)
 		o.attempting()
-		o.attempted(nil, nil, nil)
+		o.attempted(nil, queue.Result{})
 		o.ended(nil, nil)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)

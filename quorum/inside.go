@@ -2,31 +2,43 @@ package quorum
 
 import (
 	"context"
-	"time"
 
-	"github.com/quorumlock/quorumlock/internal/lockers"
 	"github.com/quorumlock/quorumlock/internal/quorate"
-	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
+	"github.com/quorumlock/quorumlock/quorum/internal/lockers"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// embedded lets package operator reach the inside of a Locker or a Semaphore, and nobody else.
-type embedded = lockers.Embedded
+// embedded lets packages operator and semaphore reach the inside of a Locker, and nobody else.
+type embedded = lockers.Embedded[*Lock]
 
-// insideLocker is what package operator needs of a Locker.
+// insideLocker is what packages operator and semaphore need of a Locker.
 type insideLocker struct{ *Locker }
 
-func (l insideLocker) Masters() ([]*node.Node, quorate.Rule, time.Duration) {
-	return l.core.Nodes, l.core.Quorum, l.core.maxLease
+var _ lockers.Inside[*Lock] = insideLocker{}
+
+func (l insideLocker) Engine() *engine.Engine    { return l.core.Engine }
+func (l insideLocker) History() *waiting.History { return &l.core.history }
+func (l insideLocker) Random(below int) int      { return l.core.random(below) }
+
+func (l insideLocker) Acquire(ctx context.Context, wants queue.Wanted, waits bool) (*Lock, error) {
+	if err := endedError(ctx, "lock", wants.Names()); err != nil {
+		return nil, err
+	}
+	c := &call{Locker: l.Locker, wants: wants}
+	if waits && l.set.wait > 0 {
+		return c.wait(ctx)
+	}
+	return c.try(ctx)
+}
+
+func (l insideLocker) Do(ctx context.Context, lock *Lock, fn func(ctx context.Context, lock *Lock) error) error {
+	return lock.do(ctx, fn)
 }
 
 func (l insideLocker) Refuse(op string, names []string) error { return l.refuse(op, names) }
-
-func (l insideLocker) OtherList(marker string) error { return l.core.Roster.OtherList(marker) }
-
-func (l insideLocker) NodeError(node int, op string, err error) error {
-	return l.core.NodeError(node, op, err)
-}
 
 func (l insideLocker) Invalid(op string, names []string, format string, args ...any) error {
 	return invalidf(op, names, format, args...)
@@ -50,11 +62,3 @@ func (l insideLocker) Unavailable(ctx context.Context, op, name string, errs []e
 	}
 	return e
 }
-
-// insideSemaphore is the same of a Semaphore, which knows its only name.
-type insideSemaphore struct {
-	insideLocker
-	sem *Semaphore
-}
-
-func (s *insideSemaphore) Refuse(op string, _ []string) error { return s.sem.usable(op) }

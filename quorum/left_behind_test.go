@@ -28,7 +28,7 @@ func inspect(ctx context.Context, l *Locker, name string) (lockstate.Lock, error
 	masters := lockstate.Read(ctx, l.core.Nodes, name)[0]
 	errs := make([]error, len(masters))
 	for i, m := range masters {
-		if errs[i] = in.NodeError(i, "inspect", cmp.Or(m.Err, in.OtherList(m.Marker))); errs[i] != nil {
+		if errs[i] = l.core.NodeError(i, "inspect", cmp.Or(m.Err, l.core.Roster.OtherList(m.Marker))); errs[i] != nil {
 			masters[i] = lockstate.Master{Node: m.Node, Err: errs[i]}
 		}
 	}

@@ -13,7 +13,9 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/words"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // Lock is a handle on a lock that was acquired. It is safe for concurrent use. Entering the lock
@@ -21,37 +23,26 @@ import (
 type Lock struct {
 	handle *engine.Handle
 	core   *core
-	set    *settings // with which the lock was acquired
-	first  *Lock     // the handle that acquired the lock
-	names  []string
-	one    [1]string // room for the usual number of names
-	slots  []int     // of the semaphore names[0]; nil for a lock that is no slot
-	outer  *Lock     // the innermost handle in the context given to Lock
+	set    *settings    // with which the lock was acquired
+	first  *Lock        // the handle that acquired the lock
+	over   queue.Target // of a handle of a re-entry, its names alone
+	outer  *Lock        // the innermost handle in the context given to Lock
 	scope  lockContext
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
 // newLock returns the lock that an attempt is to acquire. ctx is the one given to Lock.
-func (c *core) newLock(ctx context.Context, set *settings, what target) *Lock {
+func (c *core) newLock(ctx context.Context, set *settings, at queue.Target) *Lock {
 	all := new(struct { // one allocation for all
 		Lock
 		hold engine.Hold
 	})
 	l, hold := &all.Lock, &all.hold
-	hold.Init(c.Engine, &set.terms, what.keys(), what.predecessor, (*user)(l))
-	l.handle, l.core, l.set, l.first = hold.First(), c, set, l
-	l.setNames(what.names)
-	if what.slots != nil {
-		l.slots = slices.Clone(what.slots)
-	}
+	hold.Init(c.Engine, &set.terms, at.Keys, at.Predecessor, (*user)(l))
+	l.handle, l.core, l.set, l.first, l.over = hold.First(), c, set, l, at
 	l.setContext(ctx)
 	return l
-}
-
-// setNames copies the names, which are the caller's.
-func (l *Lock) setNames(names []string) {
-	l.names = append(l.one[:0], names...)
 }
 
 // setContext sets the parent of the lock's context: the one given to Lock.
@@ -86,16 +77,16 @@ func newTestLock(t *testlock.Lock) *Lock {
 	set := defaults()
 	c := &core{maxLease: node.DefaultMaxLease, holders: &holders.Holders{}}
 	set.terms.Events = &observer{c, &set}
-	l := &Lock{core: c, set: &set, names: t.Names, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
+	l := &Lock{core: c, set: &set, over: queue.Target{Names: t.Names}, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
 	h := new(engine.Hold)
-	h.InitHeld(set.Clock, &set.terms, t.Names, t.Token, (*user)(l))
+	h.InitHeld(set.Clock, &set.terms, scripts.NewNames(nil, t.Names), t.Token, (*user)(l))
 	c.Engine, l.handle, l.first = h.Engine(), h.First(), l
 	l.scope = lockContext{t.Parent, l}
 	return l
 }
 
 // Names returns the names that were given for this handle: for slots, the name of the semaphore.
-func (l *Lock) Names() []string { return slices.Clone(l.names) }
+func (l *Lock) Names() []string { return slices.Clone(l.over.Names) }
 
 // Owner returns the owner's id, "<locker uuid>:<number>", as the nodes store it.
 func (l *Lock) Owner() string { return l.handle.Hold().Owner().String() }
@@ -121,7 +112,7 @@ func (l *Lock) Shared() bool { return l.handle.Hold().Mode() == lease.Read }
 
 // Slots returns the numbers of the lock's slots in ascending order, from 0 to n−1; nil for a lock that is no
 // slot of a semaphore. Nobody else has a number while the lock is held: it can be a worker's number.
-func (l *Lock) Slots() []int { return slices.Clone(l.slots) }
+func (l *Lock) Slots() []int { return slices.Clone(l.over.Slots) }
 
 // Context returns a context that ends when the lock can no longer be trusted, by the local clock
 // and without needing a packet (earlier with [WithStopBefore]), or when it is unlocked. It is derived from the context given to
@@ -165,13 +156,13 @@ func (l *Lock) Err() error {
 func (l *Lock) unusable(op string, s engine.Status) error {
 	switch {
 	case s.Cause == lease.HandedOver:
-		return &Error{Op: op, Names: l.names, causes: []error{ErrNotHeld, ErrHandedOver}}
+		return &Error{Op: op, Names: l.over.Names, causes: []error{ErrNotHeld, ErrHandedOver}}
 	case s.Unlocked || s.Phase == lease.Released || s.Phase == lease.Lingering:
-		return &Error{Op: op, Names: l.names, causes: []error{ErrNotHeld}}
+		return &Error{Op: op, Names: l.over.Names, causes: []error{ErrNotHeld}}
 	case s.Phase == lease.Expired:
-		return &Error{Op: op, Names: l.names, causes: []error{s.Ended}}
+		return &Error{Op: op, Names: l.over.Names, causes: []error{s.Ended}}
 	case s.Phase == lease.Orphaned:
-		return &Error{Op: op, Names: l.names, causes: []error{ErrClosed}}
+		return &Error{Op: op, Names: l.over.Names, causes: []error{ErrClosed}}
 	case !s.Valid:
 		return l.overdue(op, s)
 	}
@@ -185,7 +176,7 @@ func (l *Lock) overdue(op string, s engine.Status) *Error {
 
 // keptError returns the error of an operation on a lock that was acquired. It counts the nodes that still keep it.
 func (l *Lock) keptError(op string, k engine.Keepers, causes ...error) *Error {
-	e := &Error{Op: op, Names: l.names, slots: l.slots, reads: k.Reader, Quorum: l.core.Quorum.Need, Granted: k.Kept,
+	e := &Error{Op: op, Names: l.over.Names, slots: l.over.Slots, reads: k.Reader, Quorum: l.core.Quorum.Need, Granted: k.Kept,
 		Unknown: k.Unknown, causes: causes, kept: true}
 	e.addNodes(k.Errs...)
 	return e
@@ -198,7 +189,7 @@ func (l *Lock) awaitReplies(ctx context.Context, op string, t *engine.Tally) err
 	if enough {
 		return nil
 	}
-	e := &Error{Op: op, Names: l.names, causes: ended}
+	e := &Error{Op: op, Names: l.over.Names, causes: ended}
 	switch s := l.handle.Status(); {
 	case s.Phase == lease.Expired:
 		e.causes = append(e.causes, s.Ended) // it has the nodes' errors
@@ -249,14 +240,14 @@ func (l *Lock) releaseUnless(returned *bool) {
 // String returns the names, the slots if there are any, whether the lock is a reader's, the token and the
 // owner's id. It doesn't say whether the lock is still held: see [Lock.Err].
 func (l *Lock) String() string {
-	what := words.Quoted(l.names) + words.Slots(l.slots) + words.Reading(l.Shared())
+	what := words.Quoted(l.over.Names) + words.Slots(l.over.Slots) + words.Reading(l.Shared())
 	return fmt.Sprintf("lock %s, token %d, owner %s", what, l.Token(), l.Owner())
 }
 
 // LogValue returns what String does, as attributes ([slog.LogValuer]).
 func (l *Lock) LogValue() slog.Value {
 	all := append(make([]slog.Attr, 0, 4), slog.Any("names", l.Names()))
-	if l.slots != nil {
+	if l.over.Slots != nil {
 		all = append(all, slog.Any("slots", l.Slots()))
 	}
 	if l.Shared() {

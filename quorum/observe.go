@@ -3,12 +3,12 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 )
 
 // observer makes hooks, logs and counters of what happens to the holds of a Locker.
@@ -67,7 +67,7 @@ func (o *observer) whyLost(why lease.Cause) detail {
 
 func (o *observer) Lost(h *engine.Hold, why error) {
 	l := lockOf(h)
-	o.set.log().Warn("quorumlock: lock lost", "names", l.names, "owner", l.Owner(), "token", l.Token(), "error", why)
+	o.set.log().Warn("quorumlock: lock lost", "names", l.over.Names, "owner", l.Owner(), "token", l.Token(), "error", why)
 	if hook := o.set.hooks.Lost; hook != nil {
 		hook(l, why)
 	}
@@ -126,7 +126,7 @@ func (c *core) observe(ctx context.Context, set *settings, names []string) *obse
 	if h.LockStart == nil && h.Attempt == nil && h.LockEnd == nil {
 		return nil
 	}
-	o := &observation{core: c, hooks: h, ctx: ctx, names: slices.Clone(names), began: c.Clock.Now()}
+	o := &observation{core: c, hooks: h, ctx: ctx, names: names, began: c.Clock.Now()}
 	if h.LockStart != nil {
 		o.ctx = h.LockStart(ctx, o.names)
 	}
@@ -143,24 +143,24 @@ func (o *observation) attempting() {
 
 // attempted calls the hook for an attempt. If it panics, the lock is released: the call
 // does not return it.
-func (o *observation) attempted(lock *Lock, found *engine.Outcome, err *Error) {
+func (o *observation) attempted(c *call, r queue.Result) {
 	if o == nil || o.hooks.Attempt == nil {
 		return
 	}
-	of := found.Answers()
+	of := r.Answers()
 	e := AttemptEvent{
-		Names: o.names, Outcome: outcomeAcquired.String(), WriteBacks: found.WriteBacks, Probed: found.Approach.Probes(),
+		Names: o.names, Outcome: outcomeAcquired.String(), WriteBacks: r.WriteBacks, Probed: r.Approach.Probes(),
 		Granted: of[lease.Granted].Len(), Refused: of[lease.Refused].Len(), Quarantined: of[lease.Quarantined].Len(),
-		Unknown:  found.Unknown(),
+		Unknown:  r.Unknown(),
 		Duration: o.core.Clock.Now().Sub(o.asking),
 	}
-	if err != nil {
-		e.Outcome, e.Err, e.Slots = outcomeOf(err).String(), err, err.slots
+	if r.Acquired {
+		e.Slots = c.lock.over.Slots
 	} else {
-		e.Slots = lock.slots
+		e.Outcome, e.Err, e.Slots = outcomeOf(c.err).String(), c.err, c.err.slots
 	}
 	returned := false
-	defer lock.releaseUnless(&returned)
+	defer c.lock.releaseUnless(&returned)
 	o.hooks.Attempt(o.ctx, e)
 	returned = true
 }

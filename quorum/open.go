@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/internal/lockers"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/holders"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
+	"github.com/quorumlock/quorumlock/quorum/internal/lockers"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -139,7 +139,7 @@ func newLocker(c *core, set *settings, bad error) *Locker {
 	reads.terms.Mode = lease.Read
 	set.terms.Events, reads.terms.Events = &observer{c, set}, &observer{c, &reads}
 	l := &Locker{core: c, set: set, reads: &reads, bad: bad}
-	l.embedded = lockers.Embed(insideLocker{l})
+	l.embedded = lockers.Embed[*Lock](insideLocker{l})
 	return l
 }
 

@@ -96,7 +96,7 @@ func WithStopBefore(d time.Duration) Option {
 }
 
 // WithWait bounds how long calls that acquire wait: [Locker.Lock], [Locker.Do], and the calls of [RWLock] and
-// [Semaphore] (default: no bound, and [math.MaxInt64] means the same). The bound ends only the waiting. A deadline of
+// of a semaphore (default: no bound, and [math.MaxInt64] means the same). The bound ends only the waiting. A deadline of
 // their context also ends the work, because it is the parent of the lock's context. With 0 they do not wait for a
 // release, like [Locker.TryLock]. WithWait does not bound TryLock. d must not be negative.
 //

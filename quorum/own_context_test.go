@@ -202,9 +202,11 @@ func TestContextsErrorsAreNotCompared(t *testing.T) {
 		"Lock":    func(ctx context.Context, l *Locker, _ *Lock) error { return errorOf(l.Lock(ctx, "a")) },
 		"TryLock": func(ctx context.Context, l *Locker, _ *Lock) error { return errorOf(l.TryLock(ctx, "b")) },
 		"RLock":   func(ctx context.Context, l *Locker, _ *Lock) error { return errorOf(l.RWLock("a").RLock(ctx)) },
-		"Acquire": func(ctx context.Context, l *Locker, _ *Lock) error { return errorOf(l.Semaphore("s", 1).Acquire(ctx)) },
+		"Acquire": func(ctx context.Context, l *Locker, _ *Lock) error {
+			return errorOf(NewSemaphore(l, "s", 1).Acquire(ctx))
+		},
 		"TryAcquire": func(ctx context.Context, l *Locker, _ *Lock) error {
-			return errorOf(l.Semaphore("s", 1).TryAcquire(ctx))
+			return errorOf(NewSemaphore(l, "s", 1).TryAcquire(ctx))
 		},
 		"Do": func(ctx context.Context, l *Locker, _ *Lock) error {
 			return l.Do(ctx, func(context.Context, *Lock) error { return nil }, "b")

@@ -30,9 +30,9 @@ func TestARefusalByTheProbeNodeAsksNoOtherNode(t *testing.T) {
 		c.rivalHas(l.With(WithLease(5*time.Second)), order[0])
 		c.notAsked(order[1])
 		c.notAsked(order[2])
-		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
+		call, r := l.attempts(t.Context(), waiting.ProbeFirst, "a")
 		time.Sleep(2 * waiting.MaxStep)
-		if r.err == nil || !r.Held || r.err.Refused != 1 || r.err.Unknown != 2 || !strings.Contains(r.err.Error(), "1 refused, 2 not asked") {
+		if call.err == nil || !r.Held || call.err.Refused != 1 || call.err.Unknown != 2 || !strings.Contains(call.err.Error(), "1 refused, 2 not asked") {
 			t.Errorf("%+v", r)
 		}
 		c.before(order[1], func() {})
@@ -55,7 +55,8 @@ func TestWhichAnswersTheRTTTakes(t *testing.T) {
 			if sampled {
 				l.core.RTT.Samples(l.core.Clock.Now().Add(time.Hour))
 			}
-			lock, _ := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, approach)
+			call, _ := l.attempts(t.Context(), approach, "a")
+			lock := call.lock
 			time.Sleep(2 * waiting.MaxStep)
 			for k, want := range []time.Duration{first, second, last} {
 				got := l.core.RTT.Mean(order[k])
@@ -86,8 +87,9 @@ func TestProbeNodeThatIsFrozen(t *testing.T) {
 		defer close(frozen)
 		c.before(inOrder(l)[0], func() { <-frozen })
 		began := time.Now()
-		lock, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
-		require(t, lock != nil, "%v", r.err)
+		call, _ := l.attempts(t.Context(), waiting.ProbeFirst, "a")
+		lock := call.lock
+		require(t, lock != nil, "%v", call.err)
 		wantTook(t, began, 0, 2*waiting.MaxStep)
 		c.unlock(lock)
 	})
@@ -102,7 +104,8 @@ func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 		calls := c.calls()
 		ctx, cancel := context.WithTimeout(t.Context(), waiting.MinStep)
 		defer cancel()
-		lock, _ := l.core.attempt(ctx, l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
+		call, _ := l.attempts(ctx, waiting.ProbeFirst, "a")
+		lock := call.lock
 		testkit.Check(t, lock == nil, "it has the lock")
 		synctest.Wait()
 		testkit.Equal(t, c.calls()-calls, 1, "nodes that were asked, the probe node among them")
@@ -126,8 +129,8 @@ func TestOthersThatFailAtOnce(t *testing.T) {
 			}
 		})
 		began := time.Now()
-		_, r := l.core.attempt(t.Context(), l.set, target{names: []string{"a"}}, waiting.ProbeFirst)
-		require(t, r.err != nil && errors.Is(r.err, ErrUnavailable), "%+v", r)
+		call, r := l.attempts(t.Context(), waiting.ProbeFirst, "a")
+		require(t, call.err != nil && errors.Is(call.err, ErrUnavailable), "%+v", r)
 		wantTook(t, began, 0, 2*waiting.MinStep+engine.Grace)
 		close(frozen)
 		synctest.Wait()

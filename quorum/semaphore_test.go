@@ -16,12 +16,12 @@ import (
 )
 
 // takes acquires a slot, which must be free.
-func (c *cluster) takes(s *Semaphore) *Lock {
+func (c *cluster) takes(s Semaphore) *Lock {
 	c.t.Helper()
 	return c.got(s.TryAcquire(c.t.Context()))
 }
 
-func startAcquire(ctx context.Context, s *Semaphore, waiter int, to chan<- lockResult) {
+func startAcquire(ctx context.Context, s Semaphore, waiter int, to chan<- lockResult) {
 	start(waiter, to, func() (*Lock, error) { return s.Acquire(ctx) })
 }
 
@@ -37,17 +37,18 @@ func slotsOf(locks ...*Lock) (all []int) {
 // further release may come.
 func TestSemaphoreHearsAReleaseDuringAnAttempt(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		holder := c.process().Semaphore("s", 2)
+		holder := NewSemaphore(c.process(), "s", 2)
 		held := []*Lock{c.takes(holder), c.takes(holder)}
 		var once sync.Once
-		s := c.process(WithHooks(Hooks{Attempt: func(_ context.Context, e AttemptEvent) {
+		l := c.process(WithHooks(Hooks{Attempt: func(_ context.Context, e AttemptEvent) {
 			if e.Err == nil {
 				once.Do(func() {
 					c.unlock(held[1])
 					time.Sleep(shortly) // the process has heard it
 				})
 			}
-		}})).Semaphore("s", 2)
+		}}))
+		s := NewSemaphore(l, "s", 2)
 		got := make(chan lockResult, 2)
 		for i := range 2 {
 			startAcquire(context.Background(), s, i, got)
@@ -75,7 +76,8 @@ func (c *cluster) command(master int, name string, args ...any) {
 func TestSemaphoreServesAQueueAtOnce(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		const n = 8
-		s := c.process().Semaphore("s", n)
+		l := c.process()
+		s := NewSemaphore(l, "s", n)
 		got := make(chan lockResult, n+1)
 		arrives := c.jam() // so that they queue
 		for i := range n + 1 {
@@ -107,7 +109,7 @@ func TestSemaphoreServesAQueueAtOnce(t *testing.T) {
 		if last := c.next(got, shortly); last.err != nil || last.lock.Slots()[0] != held[3].Slots()[0] {
 			t.Errorf("the last waiter got %v, %v", last.lock, last.err)
 		}
-		c.wantNoQueues(s.locker)
+		c.wantNoQueues(l)
 	})
 }
 
@@ -115,7 +117,7 @@ func TestSemaphoreServesAQueueAtOnce(t *testing.T) {
 func TestSemaphoreBehindAnIncompleteRelease(t *testing.T) {
 	for behind := range 3 {
 		inCluster(t, func(t *testing.T, c *cluster) {
-			one, other := c.process().Semaphore("s", 4), c.process().Semaphore("s", 4)
+			one, other := NewSemaphore(c.process(), "s", 4), NewSemaphore(c.process(), "s", 4)
 			held := []*Lock{c.takes(one), c.takes(one), c.takes(one), c.takes(one)}
 			for range 10 {
 				free := held[0]
@@ -141,7 +143,7 @@ func TestSemaphoreTurns(t *testing.T) {
 		taken := map[int]bool{}
 		var callers sync.WaitGroup
 		for i := range processes {
-			s := c.process().Semaphore("s", n)
+			s := NewSemaphore(c.process(), "s", n)
 			callers.Go(func() {
 				for range rounds {
 					lock, err := s.Acquire(context.Background())
@@ -180,7 +182,7 @@ func TestSemaphoreTurns(t *testing.T) {
 // A slot is no lock of the semaphore's name: its flow does not find it by that.
 func TestAFlowDoesNotFindASlotByName(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		slot := c.takes(c.process().Semaphore("s", 2))
+		slot := c.takes(NewSemaphore(c.process(), "s", 2))
 		found, ok := FromContext(slot.Context(), "s")
 		testkit.Check(t, !ok && slices.Equal(slot.Names(), []string{"s"}), "FromContext found %v; names %q", found, slot.Names())
 	})

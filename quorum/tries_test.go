@@ -82,8 +82,8 @@ func TestOneOfSimultaneousTriesWins(t *testing.T) {
 		call call
 	}{
 		{"RWLock.TryLock", 1, func(l *Locker, ctx context.Context) (*Lock, error) { return l.RWLock("a").TryLock(ctx) }},
-		{"TryAcquire of 1", 1, func(l *Locker, ctx context.Context) (*Lock, error) { return l.Semaphore("a", 1).TryAcquire(ctx) }},
-		{"TryAcquire of 3", 3, func(l *Locker, ctx context.Context) (*Lock, error) { return l.Semaphore("a", 3).TryAcquire(ctx) }},
+		{"TryAcquire of 1", 1, func(l *Locker, ctx context.Context) (*Lock, error) { return NewSemaphore(l, "a", 1).TryAcquire(ctx) }},
+		{"TryAcquire of 3", 3, func(l *Locker, ctx context.Context) (*Lock, error) { return NewSemaphore(l, "a", 3).TryAcquire(ctx) }},
 		{"WithWait(0)", 1, func(l *Locker, ctx context.Context) (*Lock, error) { return l.With(WithWait(0)).Lock(ctx, "a") }},
 		{"two names", 1, func(l *Locker, ctx context.Context) (*Lock, error) { return l.TryLock(ctx, "b", "a") }},
 	} {

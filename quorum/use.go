@@ -8,8 +8,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
-	"github.com/quorumlock/quorumlock/quorum/internal/queue"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // heldBy returns the lock over the names that the flow of ctx holds, nil for none. A flow is the
@@ -40,7 +38,7 @@ func (c *core) heldBy(ctx context.Context, op string, names []string) (*Lock, er
 
 // covers reports whether the handle's lock is one of c over the name, and valid.
 func (l *Lock) covers(c *core, name string) bool {
-	return l.core == c && l.slots == nil && slices.Contains(l.first.names, name) && l.Valid()
+	return l.core == c && l.over.Slots == nil && slices.Contains(l.first.over.Names, name) && l.Valid()
 }
 
 // enter enters the lock again: its depth rises by one, and a quorum must confirm that it keeps the lock.
@@ -55,7 +53,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	})
 	inner := &all.Lock
 	inner.handle, inner.core, inner.set, inner.first = &all.handle, within.core, within.set, within.first
-	inner.setNames(names)
+	inner.over.Names = slices.Clone(names)
 	inner.setContext(ctx)
 	(*user)(inner).MakeContext()
 	entered := false
@@ -71,7 +69,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 		return nil, invalidf("lock", names, "this flow holds it as a reader, and nobody is upgraded: it would wait for itself, "+
 			"and two such readers for each other. Unlock it first")
 	default:
-		return nil, &Error{Op: "lock", Names: inner.names, causes: []error{ErrNotAcquired, ErrLost}}
+		return nil, &Error{Op: "lock", Names: inner.over.Names, causes: []error{ErrNotAcquired, ErrLost}}
 	}
 	err := inner.awaitReplies(ctx, "lock", t)
 	if err == nil && inner.Valid() && ctx.Err() == nil {
@@ -86,7 +84,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Error {
 	failure, _ := err.(*Error)
 	if failure == nil {
-		failure = &Error{Op: "lock", Names: slices.Clone(l.names), causes: contextError(ctx)}
+		failure = &Error{Op: "lock", Names: slices.Clone(l.over.Names), causes: contextError(ctx)}
 		if failure.causes == nil {
 			failure.causes = []error{ErrLost}
 		}
@@ -115,7 +113,7 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 // ctx may be the lock's own context: see [Lock.Unlock].
 func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 	if lease < minLease || lease > l.core.maxLease {
-		return invalidf("extend", l.names, "lease %v is not between %v and the nodes' max lease %v",
+		return invalidf("extend", l.over.Names, "lease %v is not between %v and the nodes' max lease %v",
 			lease, minLease, l.core.maxLease)
 	}
 	return l.extend(ctx, "extend", lease)
@@ -127,7 +125,7 @@ func (l *Lock) extend(ctx context.Context, op string, lasts time.Duration) error
 		if err := l.unusable(op, l.handle.Status()); err != nil {
 			return err
 		}
-		return &Error{Op: op, Names: l.names, causes: ended}
+		return &Error{Op: op, Names: l.over.Names, causes: ended}
 	}
 	t, before := l.handle.Extend(lasts)
 	if t == nil {
@@ -188,20 +186,18 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	}
 	if err == nil && !wasOrphaned && t.WasLost() {
 		causes := []error{ErrLost, detail("nodes had forgotten it, or given it to another")}
-		return &Error{Op: "unlock", Names: l.names, causes: causes}
+		return &Error{Op: "unlock", Names: l.over.Names, causes: causes}
 	}
 	return err
 }
 
 // noteReleased records for the next calls of this process who waits, and which slot is free.
 func (l *Lock) noteReleased(t *engine.Tally) {
-	hash := queue.NewKey(l.names, false).Hash()
-	if l.slots != nil {
-		hash = slotsHash(l.names[0])
-		l.core.history.ReleasedSlot(hash, l.slots[0])
+	if l.over.Slots != nil {
+		l.core.history.ReleasedSlot(l.over.Hash, l.over.Slots[0])
 	}
 	if heard := t.HeardBy(); heard > 0 {
-		l.core.history.Released(hash, heard, l.core.Clock.Now())
+		l.core.history.Released(l.over.Hash, heard, l.core.Clock.Now())
 	}
 }
 
@@ -224,7 +220,7 @@ func (l *Lock) unlockInner(ctx context.Context) error {
 	// the new depth on the nodes.
 	awaitDecided(ctx, t)
 	if s := l.handle.Status(); s.Phase == lease.Expired {
-		return &Error{Op: "unlock", Names: l.names, causes: []error{s.Ended}}
+		return &Error{Op: "unlock", Names: l.over.Names, causes: []error{s.Ended}}
 	}
 	return nil
 }
@@ -249,11 +245,8 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 		return l.confirm(ctx, "downgrade", t)
 	case err != nil:
 		return err
-	case len(l.first.names) > 1 || len(l.slots) > 1:
-		return invalidf("downgrade", l.names, "a lock over %d names is not downgraded", max(len(l.first.names), len(l.slots)))
+	case len(l.first.over.Names) > 1 || len(l.over.Slots) > 1:
+		return invalidf("downgrade", l.over.Names, "a lock over %d names is not downgraded", max(len(l.first.over.Names), len(l.over.Slots)))
 	}
-	return invalidf("downgrade", l.names, "the lock was entered again, and its inner handles may write: unlock them first")
+	return invalidf("downgrade", l.over.Names, "the lock was entered again, and its inner handles may write: unlock them first")
 }
-
-// slotsHash returns the hash under which the callers of a semaphore wait.
-func slotsHash(semaphore string) uint32 { return scripts.Hash(scripts.SlotsName(semaphore)) }

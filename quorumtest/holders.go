@@ -8,6 +8,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -34,11 +35,11 @@ func (m *Masters) ReadElsewhere(name string) *quorum.Lock {
 }
 
 // HoldSlotsElsewhere is [Masters.HoldElsewhere] of k slots of a semaphore with n slots
-// ([quorum.Locker.Semaphore]), at most 64. With n of n, none is left for the service.
-func (m *Masters) HoldSlotsElsewhere(semaphore string, k, n int) *quorum.Lock {
+// ([semaphore.New]), at most 64. With n of n, none is left for the service.
+func (m *Masters) HoldSlotsElsewhere(name string, k, n int) *quorum.Lock {
 	m.tb.Helper()
 	return m.holdElsewhere(func(ctx context.Context, elsewhere *quorum.Locker) (*quorum.Lock, error) {
-		return elsewhere.Semaphore(semaphore, n).Acquire(ctx, k)
+		return semaphore.New(elsewhere, name, n).Acquire(ctx, k)
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/operator"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -454,21 +455,21 @@ func TestProgramsThatLockDoNotBuildTheMasters(t *testing.T) {
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	masters := Start(t, 3)
-	semaphore := masters.Locker().Semaphore("s", 3)
+	slots := semaphore.New(masters.Locker(), "s", 3)
 	elsewhere := masters.HoldSlotsElsewhere("s", 2, 3)
-	mine, err := semaphore.TryAcquire(t.Context())
+	mine, err := slots.TryAcquire(t.Context())
 	testkit.Must(t, err)
-	_, err = semaphore.TryAcquire(t.Context())
+	_, err = slots.TryAcquire(t.Context())
 	testkit.Is(t, err, quorum.ErrHeld, "next to all slots")
 	waiting := make(chan error, 1)
 	go func() {
-		_, err := semaphore.Acquire(context.Background())
+		_, err := slots.Acquire(context.Background())
 		waiting <- err
 	}()
 	masters.Lose(mine)
 	testkit.Is(t, mine.Err(), quorum.ErrLost, "the slot")
 	testkit.Must(t, <-waiting)
 	testkit.Must(t, elsewhere.Unlock(t.Context()))
-	_, err = semaphore.Acquire(t.Context(), 2)
+	_, err = slots.Acquire(t.Context(), 2)
 	testkit.Must(t, err)
 }

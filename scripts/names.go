@@ -22,6 +22,14 @@ func NewName(name string) Name {
 	return Name{text: name, key: name, counter: both[:end], channel: both[end:]}
 }
 
+// NewNames appends locks' names.
+func NewNames(to []Name, names []string) []Name {
+	for _, name := range names {
+		to = append(to, NewName(name))
+	}
+	return to
+}
+
 // TrialName returns a name under which a master is tried, for an id that nobody else uses. All these names share one
 // token counter.
 func TrialName(id string) Name {
@@ -53,6 +61,9 @@ func (n Name) Counter() string { return n.counter.(string) }
 
 // String returns the name itself.
 func (n Name) String() string { return n.text }
+
+// Channel returns the channel of the name: see the function Channel.
+func (n Name) Channel() string { return n.channel.(string) }
 
 // Channel returns the channel on which a release of the lock is published. As in Redisson, a name
 // without a "{" gets braces. The slots of a semaphore have one channel.

@@ -21,6 +21,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/operator"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
@@ -217,7 +218,7 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string) {
 	testkit.Must(t, operator.ForceUnlock(ctx, one, "rw"))
 
 	// Slots.
-	slots := one.Semaphore("s", 3)
+	slots := semaphore.New(one, "s", 3)
 	held = got(slots.Acquire(ctx, 2))
 	slot := got(slots.TryAcquire(ctx))
 	_, err = slots.TryAcquire(ctx)

@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 )
 
 // flow is one sequence of a client's actions.
@@ -287,7 +288,7 @@ func (f *flow) lockAfterFaults(name string) {
 	lock := c.locker.Lock
 	if f.world.plan.slots > 0 {
 		lock = func(ctx context.Context, _ ...string) (*quorum.Lock, error) {
-			return c.locker.Semaphore(semaphore, f.world.plan.slots).Acquire(ctx)
+			return semaphore.New(c.locker, semaphoreName, f.world.plan.slots).Acquire(ctx)
 		}
 	}
 	got, err := lock(ctx, name)

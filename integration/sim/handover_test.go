@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -152,8 +153,8 @@ func (f *flow) takeOver(locker *quorum.Locker, c *client, limit time.Duration) b
 
 var semaphoreSeeds = flag.Int("sim.semaphores", 40, "how many seeds TestSemaphores runs, from 1 on")
 
-// semaphore is the name of the semaphore in the plans that have one.
-const semaphore = "s"
+// semaphoreName is the name of the semaphore in the plans that have one.
+const semaphoreName = "s"
 
 // The same must hold for each slot of a semaphore. A slot's number is below the number of slots that its
 // holder said, so there are never more holders than slots.
@@ -174,7 +175,7 @@ func (f *flow) takesSlots(locker *quorum.Locker) func(context.Context, ...string
 	if said > 1 && f.rng.IntN(4) == 0 {
 		k = 2
 	}
-	s := locker.Semaphore(semaphore, said)
+	s := semaphore.New(locker, semaphoreName, said)
 	acquire := s.Acquire
 	if f.rng.IntN(4) == 0 {
 		acquire = s.TryAcquire

@@ -86,7 +86,7 @@ func newSemaphorePlan(seed uint64) *plan {
 	p.draw(d)
 	p.slots, p.names = 1+d.IntN(3), nil
 	for slot := range p.slots {
-		p.names = append(p.names, scripts.SlotName(semaphore, slot))
+		p.names = append(p.names, scripts.SlotName(semaphoreName, slot))
 	}
 	return p
 }

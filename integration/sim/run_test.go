@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/register"
 	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -121,7 +122,7 @@ func (w *run) tryTogether() {
 			l := m.current().locker
 			try := func() (*quorum.Lock, error) { return l.TryLock(w.ctx, w.plan.names[0]) }
 			if w.plan.slots > 0 {
-				try = func() (*quorum.Lock, error) { return l.Semaphore(semaphore, 1).TryAcquire(w.ctx) }
+				try = func() (*quorum.Lock, error) { return semaphore.New(l, semaphoreName, 1).TryAcquire(w.ctx) }
 			}
 			lock, err := try()
 			results <- result{lock, err}

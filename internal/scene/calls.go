@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 )
 
 // process makes lockers, each of a process of its own.
@@ -142,15 +143,15 @@ func (p *play) getter(l line) func(context.Context) (*quorum.Lock, error) {
 	case l.cmd == "takeover":
 		return func(ctx context.Context) (*quorum.Lock, error) { return locker.TakeOver(ctx, p.ticket) }
 	case l.has("sem"):
-		semaphore := p.semaphore(l)
+		slots := p.semaphore(l)
 		var k []int
 		for i := range l.options["k"] {
 			k = append(k, l.integer("k", i))
 		}
 		if tries {
-			return func(ctx context.Context) (*quorum.Lock, error) { return semaphore.TryAcquire(ctx, k...) }
+			return func(ctx context.Context) (*quorum.Lock, error) { return slots.TryAcquire(ctx, k...) }
 		}
-		return func(ctx context.Context) (*quorum.Lock, error) { return semaphore.Acquire(ctx, k...) }
+		return func(ctx context.Context) (*quorum.Lock, error) { return slots.Acquire(ctx, k...) }
 	case l.cmd == "tryrlock":
 		return locker.RWLock(first).TryRLock
 	case l.cmd == "rlock" || l.has("read"):
@@ -162,12 +163,12 @@ func (p *play) getter(l line) func(context.Context) (*quorum.Lock, error) {
 }
 
 // semaphore is the line's: sem=NAME/SIZE.
-func (p *play) semaphore(l line) *quorum.Semaphore {
+func (p *play) semaphore(l line) *semaphore.Semaphore {
 	p.t.Helper()
 	name, size, _ := strings.Cut(l.text("sem"), "/")
 	n, err := strconv.Atoi(size)
 	testkit.Must(p.t, err)
-	return p.locker(l).Semaphore(name, n)
+	return semaphore.New(p.locker(l), name, n)
 }
 
 // watch says when a lock's context ends, unless its owner gave the lock up.

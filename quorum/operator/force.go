@@ -7,11 +7,12 @@ import (
 	"slices"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/internal/lockers"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/internal/lockers"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -41,7 +42,7 @@ func ForceUnlockOwner(ctx context.Context, l *quorum.Locker, owner string, names
 
 // ForceUnlockSlots frees slots of the Semaphore, from 0 to n−1, as [ForceUnlock] frees names. The error wraps
 // [quorum.ErrInvalid] for no slots, and for one that the Semaphore does not have.
-func ForceUnlockSlots(ctx context.Context, s *quorum.Semaphore, slots ...int) error {
+func ForceUnlockSlots(ctx context.Context, s *semaphore.Semaphore, slots ...int) error {
 	in := lockers.Of(s)
 	if err := checkSlots(in, s, slots); err != nil {
 		return err
@@ -50,7 +51,7 @@ func ForceUnlockSlots(ctx context.Context, s *quorum.Semaphore, slots ...int) er
 }
 
 // ForceUnlockOwnerSlots frees the slots that the owner holds among these: see [ForceUnlockOwner].
-func ForceUnlockOwnerSlots(ctx context.Context, s *quorum.Semaphore, owner string, slots ...int) error {
+func ForceUnlockOwnerSlots(ctx context.Context, s *semaphore.Semaphore, owner string, slots ...int) error {
 	in := lockers.Of(s)
 	if err := cmp.Or(checkSlots(in, s, slots), checkOwner(in, owner)); err != nil {
 		return err
@@ -58,14 +59,14 @@ func ForceUnlockOwnerSlots(ctx context.Context, s *quorum.Semaphore, owner strin
 	return force(ctx, in, owner, scripts.SlotNames(s.Name(), slots))
 }
 
-func checkOwner(in lockers.Inside, owner string) error {
+func checkOwner(in door, owner string) error {
 	if !scripts.ValidOwner(owner) {
 		return in.Invalid("force", nil, "%.64q is no owner", owner)
 	}
 	return nil
 }
 
-func checkSlots(in lockers.Inside, s *quorum.Semaphore, slots []int) error {
+func checkSlots(in door, s *semaphore.Semaphore, slots []int) error {
 	if err := in.Refuse("force", nil); err != nil {
 		return err
 	}
@@ -80,9 +81,13 @@ func checkSlots(in lockers.Inside, s *quorum.Semaphore, slots []int) error {
 	return nil
 }
 
+// door is what this package needs of a Locker, or of a Semaphore.
+type door = lockers.Inside[*quorum.Lock]
+
 // force deletes an owner's locks at the names, or anyone's for "".
-func force(ctx context.Context, in lockers.Inside, owner string, names []string) (failed error) {
-	nodes, _, maxLease := in.Masters()
+func force(ctx context.Context, in door, owner string, names []string) (failed error) {
+	nodes := in.Engine().Nodes
+	maxLease := nodes[0].MaxLease()
 	for _, text := range names {
 		name, errs := scripts.NewName(text), make([]error, len(nodes))
 		masters := lockstate.Read(ctx, nodes, text)[0]

@@ -4,9 +4,10 @@ import (
 	"cmp"
 	"context"
 
-	"github.com/quorumlock/quorumlock/internal/lockers"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/internal/lockers"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -25,7 +26,7 @@ func Inspect(ctx context.Context, l *quorum.Locker, name string) (Status, error)
 
 // InspectSlots returns the state of each slot of the Semaphore, in their order, as [Inspect] does. If too few nodes
 // reply for one of them, it returns that error.
-func InspectSlots(ctx context.Context, s *quorum.Semaphore) ([]Status, error) {
+func InspectSlots(ctx context.Context, s *semaphore.Semaphore) ([]Status, error) {
 	in := lockers.Of(s)
 	if err := in.Refuse("inspect", nil); err != nil {
 		return nil, err
@@ -38,21 +39,22 @@ func InspectSlots(ctx context.Context, s *quorum.Semaphore) ([]Status, error) {
 }
 
 // inspect returns the states of the names, and the first error.
-func inspect(ctx context.Context, in lockers.Inside, names []string) (states []Status, err error) {
-	nodes, rule, _ := in.Masters()
+func inspect(ctx context.Context, in door, names []string) (states []Status, err error) {
+	e := in.Engine()
+	nodes := e.Nodes
 	read := lockstate.Read(ctx, nodes, names...)
 	errs := make([][]error, len(names))
 	for k, masters := range read {
 		errs[k] = make([]error, len(nodes))
 		for i, m := range masters {
-			if failed := in.NodeError(i, "inspect", cmp.Or(m.Err, in.OtherList(m.Marker))); failed != nil {
+			if failed := e.NodeError(i, "inspect", cmp.Or(m.Err, e.Roster.OtherList(m.Marker))); failed != nil {
 				errs[k][i], masters[i] = failed, lockstate.Master{Node: m.Node, Err: failed}
 			}
 		}
 	}
 	lockstate.Identify(ctx, nodes, read)
 	for k, name := range names {
-		states = append(states, statusOf(name, read[k], rule))
+		states = append(states, statusOf(name, read[k], e.Quorum))
 		err = cmp.Or(err, in.Unavailable(ctx, "inspect", name, errs[k]))
 	}
 	return states, err

@@ -13,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/quorumtest"
 	"go.uber.org/goleak"
 )
@@ -158,9 +159,9 @@ func TestHolds(t *testing.T) {
 	lock(inner.Unlock(t.Context()), inner)
 	ended()
 
-	one, err := locker.Semaphore("s", 2).Acquire(t.Context())
+	one, err := semaphore.New(locker, "s", 2).Acquire(t.Context())
 	defer j.Holds(lock(err, one))()
-	two, err := masters.Locker().Semaphore("s", 2).Acquire(t.Context())
+	two, err := semaphore.New(masters.Locker(), "s", 2).Acquire(t.Context())
 	defer j.Holds(lock(err, two))()
 	for range 2 {
 		reader, err := masters.Locker().RWLock("r").RLock(t.Context())
@@ -193,7 +194,7 @@ func TestHolds(t *testing.T) {
 func TestHoldsWithoutAnEnd(t *testing.T) {
 	masters := quorumtest.Start(t, 3)
 	acquire := func(size int) *quorum.Lock {
-		l, err := masters.Locker().Semaphore("s", size).Acquire(t.Context())
+		l, err := semaphore.New(masters.Locker(), "s", size).Acquire(t.Context())
 		testkit.Must(t, err)
 		return l
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/integration/contender"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
@@ -61,7 +62,7 @@ func (l *library) Lock(ctx context.Context, name string) (contender.Lock, error)
 	case l.plan.Once:
 		take = func() (*quorum.Lock, error) { return l.Locker.TryLock(ctx, name) }
 	case l.plan.Slots > 0:
-		take = func() (*quorum.Lock, error) { return l.Locker.Semaphore(name, l.plan.Slots).Acquire(ctx) }
+		take = func() (*quorum.Lock, error) { return semaphore.New(l.Locker, name, l.plan.Slots).Acquire(ctx) }
 	}
 	lock, err := take()
 	if err != nil {

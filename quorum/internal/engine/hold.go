@@ -64,9 +64,9 @@ type Hold struct {
 
 	// Room for the usual numbers: see few.
 	room struct {
-		names   [1]scripts.Name
 		votes   [usualNodes]lease.Vote
 		members [usualNodes]member
+		release Tally // by the handle that acquired the lock
 	}
 }
 
@@ -133,15 +133,11 @@ type member struct {
 	alone     bool               // the node refused a batch with it: it is renewed alone until a renewal succeeds
 }
 
-// Init makes a hold of the names. It asks for nothing yet. predecessor is the owner to take over from; nil for none.
-func (h *Hold) Init(e *Engine, terms *Terms, names []string, predecessor *scripts.Owner, user User) {
-	h.engine, h.terms, h.predecessor = e, terms, predecessor
+// Init makes a hold of the names, which do not change. It asks for nothing yet. predecessor is the owner to take over from; nil for none.
+func (h *Hold) Init(e *Engine, terms *Terms, names []scripts.Name, predecessor *scripts.Owner, user User) {
+	h.engine, h.terms, h.names, h.predecessor = e, terms, names, predecessor
 	h.owner = e.newOwner()
 	h.lease.Init(&terms.Terms, few(h.room.votes[:], len(e.Nodes)))
-	h.names = few(h.room.names[:], len(names))
-	for i, name := range names {
-		h.names[i] = scripts.NewName(name)
-	}
 	h.entry.Owner = h
 	h.first.hold, h.first.user, h.first.depth = h, user, 1
 	h.members = few(h.room.members[:], len(e.Nodes))
@@ -151,7 +147,7 @@ func (h *Hold) Init(e *Engine, terms *Terms, names []string, predecessor *script
 }
 
 // InitHeld makes a hold that is held for a year, on no nodes: for tests of code that is given a lock.
-func (h *Hold) InitHeld(c clock.Clock, terms *Terms, names []string, token uint64, user User) {
+func (h *Hold) InitHeld(c clock.Clock, terms *Terms, names []scripts.Name, token uint64, user User) {
 	e := &Engine{Config: Config{Clock: c, UUID: "test"}, Closed: make(chan struct{}), schedule: &schedule.Schedule[*Hold]{}}
 	h.Init(e, terms, names, nil, user)
 	h.lease.InitHeld(&terms.Terms, token, c.Now().Add(365*24*time.Hour))

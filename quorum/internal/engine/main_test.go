@@ -87,7 +87,7 @@ func terms(lasts time.Duration) *Terms {
 
 func (e *Engine) newHold(t *Terms, names ...string) *Hold {
 	h := new(Hold)
-	h.Init(e, t, names, nil, newHolder())
+	h.Init(e, t, scripts.NewNames(nil, names), nil, newHolder())
 	h.list = e.Roster.List()
 	return h
 }

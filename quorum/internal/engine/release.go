@@ -18,7 +18,7 @@ func (l *Handle) Release() (t *Tally, before Status) {
 		if before.Holds() || before.Phase == lease.Orphaned {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			t = h.releaseLocked(releases, keepers)
+			t = h.releaseLocked(&h.room.release, releases, keepers)
 		}
 	}()
 	h.endContexts()
@@ -47,13 +47,13 @@ func (l *Handle) Lower() (t *Tally, before Status) {
 	if !before.Holds() {
 		return nil, before
 	}
-	return h.releaseLocked(h.leaveLocked(l), 0), before
+	return h.releaseLocked(new(Tally), h.leaveLocked(l), 0), before
 }
 
 // releaseLocked carries out the releases of a lock, or of a depth of it. keepers are the nodes that should have the
 // owner.
-func (h *Hold) releaseLocked(commands []lease.Command, keepers quorate.Set) *Tally {
-	t := newTally(h.engine.Quorum, mastersOf(commands))
+func (h *Hold) releaseLocked(t *Tally, commands []lease.Command, keepers quorate.Set) *Tally {
+	t.init(h.engine.Quorum, mastersOf(commands))
 	t.believed = keepers
 	h.carryOutLocked(commands, t)
 	return t

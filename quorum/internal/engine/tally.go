@@ -41,8 +41,11 @@ type nodeReply struct {
 }
 
 // newTally returns a tally of the nodes that are asked. The others count as if they had confirmed.
-func newTally(quorum quorate.Rule, asked quorate.Set) *Tally {
-	return begin(&Tally{quorum: quorum, open: asked, counted: quorum.Nodes() &^ asked})
+func newTally(quorum quorate.Rule, asked quorate.Set) *Tally { return new(Tally).init(quorum, asked) }
+
+func (t *Tally) init(quorum quorate.Rule, asked quorate.Set) *Tally {
+	t.quorum, t.open, t.counted = quorum, asked, quorum.Nodes()&^asked
+	return begin(t)
 }
 
 // newTallyOfAll returns a tally that is decided once that many replies have come, or failed.

@@ -13,7 +13,8 @@ import (
 // Leave. It is not safe for concurrent use.
 type Place struct {
 	list   *List
-	call   Call
+	want   Wanted
+	retry  waiting.Retry
 	waiter *waiter // nil for a reader that is in no queue
 	at     waiting.Moment
 }
@@ -25,18 +26,18 @@ type Turn struct {
 }
 
 // Enter gives a call its place. A reader asks alongside others, until one is refused: then they wait in a queue.
-func (list *List) Enter(call Call, channels []string) Place {
-	p := Place{list: list, call: call, at: list.Engine.Moment()}
-	if !call.Key.readers || list.isAwaited(call.Key) {
-		p.join(channels)
+func (list *List) Enter(want Wanted, retry waiting.Retry) Place {
+	p := Place{list: list, want: want, retry: retry, at: list.Engine.Moment()}
+	if key := want.Key(); !key.readers || list.isAwaited(key) {
+		p.join()
 	}
 	return p
 }
 
-func (p *Place) join(channels []string) {
+func (p *Place) join() {
 	var others bool
-	if p.waiter, others = p.list.join(p.call, p.at); others {
-		p.waiter.subscribe(channels)
+	if p.waiter, others = p.list.join(p.want, p.retry, p.at); others {
+		p.waiter.subscribe(p.want)
 	}
 }
 
@@ -80,18 +81,18 @@ func (p *Place) NoteReserved(by *engine.Hold) {
 	q.reserved = append(q.reserved, reservation{by, now.Add(2 * waiting.ReservationLife)})
 }
 
-// Refused ends a failed attempt, and waits on for messages on the channels. It returns false if another call attempts
+// Refused ends a failed attempt, and waits on for messages. It returns false if another call attempts
 // for the queue, in which this reader now waits.
-func (p *Place) Refused(r waiting.Result, approach waiting.Approach, err error, channels []string) bool {
+func (p *Place) Refused(r waiting.Result, approach waiting.Approach, err error) bool {
 	if p.waiter == nil {
 		p.at = p.list.Engine.Moment()
-		p.join(channels)
+		p.join()
 		if _, isFirst := p.waiter.begin(p.at); !isFirst {
 			return false
 		}
 	}
 	p.waiter.queue.refused(r, approach, err)
-	p.waiter.subscribe(channels)
+	p.waiter.subscribe(p.want)
 	p.at = p.list.Engine.Moment()
 	return true
 }

@@ -3,42 +3,13 @@
 package queue
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
-	"github.com/quorumlock/quorumlock/scripts"
 )
-
-// Key is a set of names, in any order, or a semaphore of a size.
-type Key struct {
-	count   int
-	text    string
-	readers bool // the queue of readers
-}
-
-// NewKey returns the key of the names. Readers wait in a queue of their own.
-func NewKey(names []string, readers bool) Key {
-	if len(names) == 1 {
-		return Key{count: 1, text: names[0], readers: readers}
-	}
-	var b strings.Builder
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		fmt.Fprintf(&b, "%d:%s", len(name), name)
-	}
-	return Key{count: len(names), text: b.String(), readers: readers}
-}
-
-// NewSlotsKey returns the key of a semaphore's slots. Each size has a queue of its own.
-func NewSlotsKey(slots string, size int) Key { return Key{count: size, text: slots} }
-
-// Hash returns the hash of the names, the same for readers and for each size.
-func (k Key) Hash() uint32 { return scripts.Hash(k.text) }
 
 // NewList returns a list without waiters.
 func NewList(cfg Config) *List { return &List{Config: cfg, queues: map[Key]*queue{}} }
@@ -102,32 +73,26 @@ type waiter struct {
 	alarm clock.Timer   // sends to wake
 }
 
-// Call is what a call waits for.
-type Call struct {
-	Key   Key
-	Slots int // how many slots of a semaphore it wants; 0 for names
-	Retry waiting.Retry
-}
-
 // join puts a call at the end of its queue. If subscribe is true, the call must subscribe before its first attempt,
 // because others come first.
-func (list *List) join(call Call, at waiting.Moment) (w *waiter, subscribe bool) {
+func (list *List) join(want Wanted, retry waiting.Retry, at waiting.Moment) (w *waiter, subscribe bool) {
 	list.mu.Lock()
 	defer list.mu.Unlock()
-	q := list.queues[call.Key]
+	key := want.Key()
+	q := list.queues[key]
 	if q == nil {
-		if q = list.newQueueLocked(call.Key, at.Now); call.Slots > 0 {
+		if q = list.newQueueLocked(key, at.Now); want.Slots() > 0 {
 			q.Share()
 		}
 		w = &q.first
 	} else {
 		w, subscribe = new(waiter), true
 	}
-	w.queue, w.waiting.Owner, w.slots = q, w, call.Slots
+	w.queue, w.waiting.Owner, w.slots = q, w, want.Slots()
 	list.waiters++
 	at.Queues = len(list.queues)
-	q.Join(&w.waiting, call.Retry, at)
-	if others, released := list.History.JustReleased(call.Key.Hash(), at); others > 0 && !subscribe {
+	q.Join(&w.waiting, retry, at)
+	if others, released := list.History.JustReleased(key.hash, at); others > 0 && !subscribe {
 		q.Yield(others, released)
 		q.lastError, subscribe = list.HeldError(), true
 	}
@@ -144,7 +109,7 @@ func (list *List) newQueueLocked(key Key, now clock.Instant) *queue {
 		q, list.spare = list.spare[last], list.spare[:last]
 	}
 	*q = queue{list: list, key: key, published: -1}
-	q.Init(e.Quorum, list.History.FirstApproach(key.Hash(), now), list.NewRand)
+	q.Init(e.Quorum, list.History.FirstApproach(key.hash, now), list.NewRand)
 	list.queues[key] = q
 	return q
 }
@@ -273,7 +238,7 @@ func (q *queue) takeOut(w *waiter, out func(q *queue)) (cancels []func()) {
 	delete(list.queues, q.key)
 	q.ended = true
 	if q.subscribed {
-		list.History.Unsubscribed(q.key.Hash(), q.Others(), list.Engine.Clock.Now())
+		list.History.Unsubscribed(q.key.hash, q.Others(), list.Engine.Clock.Now())
 	} else if len(list.spare) < maxFree && !q.key.readers { // waiters that were let go may refer to it
 		list.spare = append(list.spare, q) // no subscriber refers to it, and its one waiter has left
 	}

@@ -60,9 +60,31 @@ func TestKeys(t *testing.T) {
 
 // joins puts a call for the names into its queue.
 func (l *list) joins(readers bool, names ...string) *Place {
-	p := &Place{list: l.List, at: l.Engine.Moment(),
-		call: Call{Key: NewKey(names, readers), Retry: waiting.Retry{Min: time.Minute, Max: time.Minute}}}
-	p.join(names)
+	return l.waits(&wanted{key: NewKey(names, readers), channels: names}, time.Minute)
+}
+
+// wanted is what a call wants.
+type wanted struct {
+	Wanted
+	key      Key
+	slots    int
+	channels []string // the names of those that it subscribes to next
+}
+
+func (w *wanted) Key() Key   { return w.key }
+func (w *wanted) Slots() int { return w.slots }
+
+func (w *wanted) Channels() (all []string) {
+	for _, name := range w.channels {
+		all = append(all, scripts.Channel(name))
+	}
+	return all
+}
+
+// waits puts a call into its queue.
+func (l *list) waits(want *wanted, retry time.Duration) *Place {
+	p := &Place{list: l.List, at: l.Engine.Moment(), want: want, retry: waiting.Retry{Min: retry, Max: retry}}
+	p.join()
 	return p
 }
 
@@ -76,7 +98,8 @@ func (l *list) begins(p *Place, want bool) {
 
 // refuses ends an attempt of the call that was refused.
 func refuses(p *Place, channels ...string) {
-	p.Refused(waiting.Result{Held: true, Wait: -1}, waiting.AskAll, errHeld, channels)
+	p.want.(*wanted).channels = channels
+	p.Refused(waiting.Result{Held: true, Wait: -1}, waiting.AskAll, errHeld)
 }
 
 // wants wants the call to have been woken, or not.
@@ -167,7 +190,7 @@ func TestACallBehindOthersDelaysNone(t *testing.T) {
 		first := l.joins(false, "a")
 		next := func() clock.Instant { _, at, _ := first.waiter.queue.Next(); return at }
 		before := next()
-		l.History.Released(first.call.Key.Hash(), 1, l.Engine.Clock.Now())
+		l.History.Released(first.want.Key().Hash(), 1, l.Engine.Clock.Now())
 		second := l.joins(false, "a")
 		testkit.Check(t, next() == before, "the first one's attempt is due %v later", next().Sub(before))
 		second.Leave()
@@ -198,7 +221,9 @@ func (p *Place) released(l *list) {
 // Readers ask alongside each other, in no queue, until one is refused.
 func TestReadersDoNotQueueAtFirst(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
-		enter := func() Place { return l.Enter(Call{Key: NewKey([]string{"a"}, true)}, []string{"a"}) }
+		enter := func() Place {
+			return l.Enter(&wanted{key: NewKey([]string{"a"}, true), channels: []string{"a"}}, waiting.Retry{})
+		}
 		for range 2 {
 			p := enter()
 			if turn, due := p.Next(t.Context()); !due || turn.Approach != waiting.Alone || p.waiter != nil {
@@ -207,7 +232,7 @@ func TestReadersDoNotQueueAtFirst(t *testing.T) {
 		}
 		refused, alongside := enter(), enter()
 		refuses(&refused, "a")
-		if alongside.Refused(waiting.Result{Held: true, Wait: -1}, waiting.Alone, errHeld, []string{"a"}) {
+		if alongside.Refused(waiting.Result{Held: true, Wait: -1}, waiting.Alone, errHeld) {
 			t.Error("an attempt alongside the queue counts as the queue's")
 		}
 		alongside.Leave()
@@ -251,12 +276,7 @@ func TestCallsForSlotsFollowEachOther(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			inList(t, func(t *testing.T, l *list) {
-				enter := func() *Place {
-					p := &Place{list: l.List, at: l.Engine.Moment(), call: Call{Key: NewSlotsKey("a", 3), Slots: 2,
-						Retry: waiting.Retry{Min: time.Minute, Max: time.Minute}}}
-					p.join(nil)
-					return p
-				}
+				enter := func() *Place { return l.waits(&wanted{key: NewSlotsKey("a", 3), slots: 2}, time.Minute) }
 				first := enter()
 				l.begins(first, true)
 				next := c.end(l, first, enter())
@@ -271,11 +291,10 @@ func TestCallsForSlotsFollowEachOther(t *testing.T) {
 func TestCallsForSlotsShare(t *testing.T) {
 	for slots, want := range map[int]bool{0: false, 1: true} {
 		inList(t, func(t *testing.T, l *list) {
-			p := &Place{list: l.List, at: l.Engine.Moment(), call: Call{Key: NewSlotsKey("a", 2), Slots: slots}}
-			p.join([]string{"a"})
+			p := l.waits(&wanted{key: NewSlotsKey("a", 2), slots: slots, channels: []string{"a"}}, 0)
 			for range 2 { // the second time, the subscriptions stand
 				l.begins(p, true)
-				p.Refused(waiting.Result{Held: true, Wait: -1, Listeners: 2}, waiting.AskAll, errHeld, []string{"a"})
+				p.Refused(waiting.Result{Held: true, Wait: -1, Listeners: 2}, waiting.AskAll, errHeld)
 				synctest.Wait()
 			}
 			p.released(l)
@@ -294,9 +313,7 @@ func TestACallThatPollsOftenAmongManyQueues(t *testing.T) {
 		for i := range 200 {
 			defer l.joins(false, fmt.Sprint(i)).Leave()
 		}
-		often := &Place{list: l.List, at: l.Engine.Moment(),
-			call: Call{Key: p.call.Key, Retry: waiting.Retry{Min: time.Millisecond, Max: time.Millisecond}}}
-		often.join(nil)
+		often := l.waits(&wanted{key: p.want.Key()}, time.Millisecond)
 		time.Sleep(10 * time.Millisecond)
 		l.begins(p, false)
 		often.Leave()
@@ -365,9 +382,7 @@ func TestWhenTheFirstPolls(t *testing.T) {
 	for others, want := range map[int]bool{0: true, 200: false} {
 		inList(t, func(t *testing.T, l *list) {
 			join := func(retry time.Duration) *Place {
-				p := &Place{list: l.List, at: l.Engine.Moment(), call: Call{Key: NewKey([]string{"a"}, false), Retry: waiting.Retry{Min: retry, Max: retry}}}
-				p.join(nil)
-				return p
+				return l.waits(&wanted{key: NewKey([]string{"a"}, false)}, retry)
 			}
 			for i := range others {
 				defer l.joins(false, fmt.Sprint(i)).Leave()
@@ -434,7 +449,7 @@ func TestAReaderThatIsLetGoWhileItSubscribes(t *testing.T) {
 		reader := l.joins(true, "a")
 		usual := l.Engine.Clock
 		l.Engine.Clock = meanwhile{usual, func() { reader.waiter.queue.ended = true }} // with the list's mutex locked
-		reader.waiter.subscribe([]string{"a"})
+		reader.waiter.subscribe(reader.want)
 		l.Engine.Clock = usual
 		defer reader.Leave()
 		writer.Leave()
@@ -452,9 +467,9 @@ func TestAReaderThatIsLetGoBeforeItSubscribes(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
 		first := l.joins(true, "a")
 		l.begins(first, true)
-		second, _ := l.join(first.call, first.at)
+		second, _ := l.join(first.want, first.retry, first.at)
 		first.Acquired(time.Second, false)
-		second.subscribe([]string{"a"})
+		second.subscribe(first.want)
 		synctest.Wait()
 		if n := l.masters[0].Listening(scripts.Channel("a")); n > 0 {
 			t.Errorf("%d subscriptions", n)
@@ -484,7 +499,7 @@ func TestReservationsEndWithTheirCall(t *testing.T) {
 // hold returns a hold that has asked for nothing.
 func (l *list) hold() *engine.Hold {
 	h := new(engine.Hold)
-	h.Init(l.Engine, &engine.Terms{}, []string{"a"}, nil, nil)
+	h.Init(l.Engine, &engine.Terms{}, scripts.NewNames(nil, []string{"a"}), nil, nil)
 	return h
 }
 

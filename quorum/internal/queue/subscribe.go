@@ -4,12 +4,11 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// subscribe subscribes to the channels of the names on all nodes, once for a queue. A waiter of the
+// subscribe subscribes to the channels on all nodes, once for a queue. A waiter of the
 // queue calls it, so the queue does not end meanwhile, unless the waiter is a reader and was let go.
-func (w *waiter) subscribe(names []string) {
+func (w *waiter) subscribe(want Wanted) {
 	q := w.queue
 	list := q.list
 	list.mu.Lock()
@@ -19,11 +18,12 @@ func (w *waiter) subscribe(names []string) {
 	if again {
 		return
 	}
-	cancels := make([]func(), 0, len(list.Engine.Nodes)*len(names))
+	channels := want.Channels()
+	cancels := make([]func(), 0, len(list.Engine.Nodes)*len(channels))
 	for i, n := range list.Engine.Nodes {
-		for k, name := range names {
+		for k, channel := range channels {
 			s := &subscriber{queue: q, node: i, firstName: k == 0}
-			cancels = append(cancels, inside.Of(n).Subscriptions.Subscribe(scripts.Channel(name), s))
+			cancels = append(cancels, inside.Of(n).Subscriptions.Subscribe(channel, s))
 		}
 	}
 	if q.keep(cancels) {

@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -207,13 +208,13 @@ func connects(w *world) {
 
 // holdsSlot acquires the only slot of a semaphore before the steps.
 func holdsSlot(w *world) {
-	w.acquired(w.got(w.lockers[0].Semaphore("s", 1).TryAcquire(w.ctx())))
+	w.acquired(w.got(semaphore.New(w.lockers[0], "s", 1).TryAcquire(w.ctx())))
 }
 
 // waitSlot waits for that slot, and unlocks.
 func waitSlot(l int) func(*world) {
 	return func(w *world) {
-		lock, err := w.lockers[l].Semaphore("s", 1).Acquire(w.ctx())
+		lock, err := semaphore.New(w.lockers[l], "s", 1).Acquire(w.ctx())
 		if err != nil {
 			w.fail("a call that waits: %v", err)
 			return

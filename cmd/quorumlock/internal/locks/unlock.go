@@ -17,6 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/operator"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -136,8 +137,8 @@ func (u *unlockLine) explain(locks []lockState, out io.Writer) {
 	var lines []string
 	for _, lock := range locks {
 		name := lock.Name
-		if semaphore, _, isSlot := scripts.ParseSlot(name); isSlot {
-			name = semaphore
+		if of, _, isSlot := scripts.ParseSlot(name); isSlot {
+			name = of
 		}
 		for _, owner := range lock.owners(u.owner) {
 			lines = append(lines, "  "+u.flags.UnlockLine(owner, name))
@@ -172,8 +173,8 @@ func force(ctx context.Context, locker *quorum.Locker, lock lockState, asked str
 		owners = []string{""}
 	}
 	for _, owner := range owners {
-		semaphore, slot, isSlot := scripts.ParseSlot(lock.Name)
-		slots := locker.Semaphore(semaphore, scripts.MaxSlots)
+		name, slot, isSlot := scripts.ParseSlot(lock.Name)
+		slots := semaphore.New(locker, name, scripts.MaxSlots)
 		switch {
 		case owner == "" && isSlot:
 			err = operator.ForceUnlockSlots(ctx, slots, slot)

@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/redlock"
 	"golang.org/x/sys/unix"
 )
@@ -154,12 +155,12 @@ func (l *line) unlock(lock *quorum.Lock) error {
 }
 
 func (l *line) lock(ctx context.Context, locker *quorum.Locker) (*quorum.Lock, error) {
-	semaphore := locker.Semaphore(l.names[0], l.slots)
+	slots := semaphore.New(locker, l.names[0], l.slots)
 	switch {
 	case l.slots > 0 && l.noWait:
-		return semaphore.TryAcquire(ctx)
+		return slots.TryAcquire(ctx)
 	case l.slots > 0:
-		return semaphore.Acquire(ctx)
+		return slots.Acquire(ctx)
 	case l.noWait:
 		return locker.TryLock(ctx, l.names...)
 	}

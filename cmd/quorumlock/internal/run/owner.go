@@ -13,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/operator"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -58,22 +59,22 @@ func release(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, dea
 	if err := dead.Foreign(nodes); err != nil {
 		return err
 	}
-	semaphore := locker.Semaphore(dead.Names[0], dead.Slots)
+	slots := semaphore.New(locker, dead.Names[0], dead.Slots)
 	switch {
 	case !scripts.ValidOwner(dead.Owner):
-		return releaseAll(ctx, locker, semaphore, dead)
+		return releaseAll(ctx, locker, slots, dead)
 	case dead.Slots > 0:
-		return operator.ForceUnlockOwnerSlots(ctx, semaphore, dead.Owner, dead.Slot)
+		return operator.ForceUnlockOwnerSlots(ctx, slots, dead.Owner, dead.Slot)
 	}
 	return operator.ForceUnlockOwner(ctx, locker, dead.Owner, dead.Names...)
 }
 
 // releaseAll releases the locks of any owner of a locker: the run died before its file had the owner.
-func releaseAll(ctx context.Context, locker *quorum.Locker, semaphore *quorum.Semaphore, dead ownerfile.Record) error {
+func releaseAll(ctx context.Context, locker *quorum.Locker, slots *semaphore.Semaphore, dead ownerfile.Record) error {
 	var states []operator.Status
 	var err error
 	if dead.Slots > 0 {
-		states, err = operator.InspectSlots(ctx, semaphore)
+		states, err = operator.InspectSlots(ctx, slots)
 	} else {
 		for _, name := range dead.Names {
 			state, failed := operator.Inspect(ctx, locker, name)
@@ -85,7 +86,7 @@ func releaseAll(ctx context.Context, locker *quorum.Locker, semaphore *quorum.Se
 			switch {
 			case !ownerfile.IsOf(n.Owner, dead.Owner):
 			case state.Slot >= 0:
-				err = cmp.Or(err, operator.ForceUnlockOwnerSlots(ctx, semaphore, n.Owner, state.Slot))
+				err = cmp.Or(err, operator.ForceUnlockOwnerSlots(ctx, slots, n.Owner, state.Slot))
 			default:
 				err = cmp.Or(err, operator.ForceUnlockOwner(ctx, locker, n.Owner, state.Name))
 			}

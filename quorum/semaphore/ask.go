@@ -1,24 +1,26 @@
-package engine
+package semaphore
 
 import (
 	"context"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// SlotsQuestion asks which slots of a semaphore are free.
-type SlotsQuestion struct {
-	Name string // of the semaphore
-	Call scripts.Call
-}
-
-// AskSlots asks the first node, and then the next one if a node is down or has not answered in two steps. answered is
-// false if no node has answered, too few are up, or ctx or the Engine has ended.
-func (e *Engine) AskSlots(ctx context.Context, q SlotsQuestion, first int) (hint scripts.SlotsReply, node int, answered bool) {
-	if e.tooFewUp(q.Name) {
+// askNodes asks the first node which slots are free, and then the next one if a node is down or has not answered in two
+// steps. answered is false if no node has answered, too few are up, or ctx or the Locker has ended.
+func (s *Semaphore) askNodes(ctx context.Context, first int) (hint scripts.SlotsReply, node int, answered bool) {
+	e := s.inside.Engine()
+	var down quorate.Set
+	for i := range e.Nodes {
+		if s.pipe(i).Down() != nil {
+			down |= quorate.Of(i)
+		}
+	}
+	if e.Quorum.Blocks(down) {
 		return hint, 0, false
 	}
 	next, left := first, len(e.Nodes)
@@ -33,8 +35,7 @@ func (e *Engine) AskSlots(ctx context.Context, q SlotsQuestion, first int) (hint
 	open := 0
 	for {
 		for asked := false; left > 0 && !asked; left-- {
-			pipe := e.pipe(next, q.Name)
-			if asked = pipe.Start(q.Call, nil, hintOf{next, answers}) == nil; asked {
+			if asked = s.pipe(next).Start(s.ask(), nil, hintOf{next, answers}) == nil; asked {
 				open++
 				timer.Reset(2 * e.RTT.Step(e.Quorum))
 			}
@@ -57,15 +58,9 @@ func (e *Engine) AskSlots(ctx context.Context, q SlotsQuestion, first int) (hint
 	}
 }
 
-// tooFewUp reports whether too many nodes are down for any attempt to succeed.
-func (e *Engine) tooFewUp(name string) bool {
-	var down quorate.Set
-	for i := range e.Nodes {
-		if e.pipe(i, name).Down() != nil {
-			down |= quorate.Of(i)
-		}
-	}
-	return e.Quorum.Blocks(down)
+// pipe returns the pipeline to a node that carries the questions.
+func (s *Semaphore) pipe(node int) *pipeline.Pipe {
+	return inside.Of(s.inside.Engine().Nodes[node]).Pipe(s.Name())
 }
 
 // hintOf receives the reply of a node that was asked.

@@ -1,13 +1,16 @@
-package engine
+package semaphore
 
 import (
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/testkit"
-	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/internal/world"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
 )
 
 // eager is a clock whose timers fire twice whenever they are set again, a moment later.
@@ -31,13 +34,18 @@ func (t eagerTimer) Reset(d time.Duration) bool {
 	return t.Timer.Reset(d)
 }
 
-// The timer of a question about slots may fire before its first signal was read: its function returns all the same.
+// The timer of a question about slots may fire before its first signal was read: its function returns nevertheless.
 func TestATimerOfSlotsThatFiresAgain(t *testing.T) {
-	var returned atomic.Int64
-	inCluster(t, nil, func(t *testing.T, c *cluster) {
-		c.Engine.Clock = eager{c.Engine.Clock, &returned}
-		_, _, answered := c.AskSlots(t.Context(), SlotsQuestion{Name: "s", Call: scripts.Slots("s", 3)}, 0)
-		testkit.Pass(time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		l, err := quorum.New(world.New(t, 3).NewProcess().Nodes(node.WithoutQuarantine()), quorum.Majority)
+		testkit.Must(t, err)
+		defer l.Close()
+		s := New(l, "s", 3)
+		var returned atomic.Int64
+		e := s.inside.Engine()
+		e.Clock = eager{e.Clock, &returned}
+		_, _, answered := s.askNodes(t.Context(), 0)
+		time.Sleep(time.Millisecond)
 		testkit.Check(t, answered && returned.Load() == 2, "answered %v, %d signals", answered, returned.Load())
 	})
 }

@@ -1,4 +1,4 @@
-package quorum_test
+package semaphore_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
@@ -14,7 +15,7 @@ import (
 
 // At most four imports run at a time, on all instances together.
 func importOne(ctx context.Context, locker *quorum.Locker, load func(context.Context) error) error {
-	slot, err := locker.Semaphore("imports", 4).Acquire(ctx)
+	slot, err := semaphore.New(locker, "imports", 4).Acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -23,7 +24,7 @@ func importOne(ctx context.Context, locker *quorum.Locker, load func(context.Con
 }
 
 // Twelve imports start at once.
-func ExampleLocker_Semaphore() {
+func ExampleNew() {
 	masters, end := quorumtest.ForExample(3)
 	defer end()
 	locker := masters.Locker() // yours: redlock.Open(urls)

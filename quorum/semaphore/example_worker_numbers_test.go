@@ -1,4 +1,4 @@
-package quorum_test
+package semaphore_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
@@ -38,7 +39,7 @@ func (w *ids) next(now time.Time) (uint64, error) {
 }
 
 func startWorker(ctx context.Context, locker *quorum.Locker) (*ids, error) {
-	slot, err := locker.Semaphore("workers", 1024).Acquire(ctx)
+	slot, err := semaphore.New(locker, "workers", 1024).Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,40 @@
+// Package lockers lets packages operator and semaphore reach the inside of a *quorum.Locker and of a
+// *semaphore.Semaphore. The types embed [Embedded], whose method no other package can name.
+package lockers
+
+import (
+	"context"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+)
+
+// Inside is a Locker, or a Semaphore and its Locker. L is *quorum.Lock, which this package cannot import.
+type Inside[L any] interface {
+	Engine() *engine.Engine
+	History() *waiting.History
+	// Random returns a number from 0 to below−1.
+	Random(below int) int
+	// Acquire acquires what is wanted: it waits for a release, or it tries.
+	Acquire(ctx context.Context, wants queue.Wanted, waits bool) (L, error)
+	// Do runs fn, and unlocks.
+	Do(ctx context.Context, lock L, fn func(ctx context.Context, lock L) error) error
+	// Refuse returns why calls for the names are refused, or nil.
+	Refuse(op string, names []string) error
+	// Unavailable makes the error of a call that failed on too many nodes, or nil.
+	Unavailable(ctx context.Context, op, name string, errs []error) error
+	// Invalid makes the error of an argument.
+	Invalid(op string, names []string, format string, args ...any) error
+}
+
+// Embedded ties a *quorum.Locker or *semaphore.Semaphore, which embeds it, to its inside.
+type Embedded[L any] struct{ of Inside[L] }
+
+// Embed returns what the Locker or Semaphore of that inside embeds.
+func Embed[L any](of Inside[L]) Embedded[L] { return Embedded[L]{of} }
+
+func (e *Embedded[L]) inside() Inside[L] { return e.of }
+
+// Of returns the inside of a *quorum.Locker or *semaphore.Semaphore.
+func Of[L any](l interface{ inside() Inside[L] }) Inside[L] { return l.inside() }

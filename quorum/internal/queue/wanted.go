@@ -1,0 +1,91 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
+	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Wanted is what a call wants: names, or slots of a semaphore.
+type Wanted interface {
+	// Names returns the names of the call, which do not change: for slots, the semaphore's.
+	Names() []string
+	// Key returns the key of the queue in which the call waits.
+	Key() Key
+	// Channels returns the channels on which releases are published.
+	Channels() []string
+	// Slots returns how many slots the call wants, 0 for names.
+	Slots() int
+	// Attempt makes the attempt that is due; for slots, a turn of attempts.
+	Attempt(ctx context.Context, by Attempts, due Turn) Result
+}
+
+// Attempts makes the attempts of one call.
+type Attempts interface {
+	Attempt(ctx context.Context, at Target, approach waiting.Approach) Result
+	// IsHeld reports whether somebody is known to hold what a refused attempt of [waiting.Tries] wanted.
+	IsHeld(r Result) bool
+	// Full returns the result of a turn that attempts nothing, because too few slots are free.
+	Full(why string, hint scripts.SlotsReply, approach waiting.Approach) Result
+	// Tries is nil for a call that waits for a release.
+	Tries() *waiting.Tries
+}
+
+// Target is what an attempt asks for, all or nothing.
+type Target struct {
+	Names       []string       // of the call
+	Slots       []int          // of the semaphore Names[0]; nil for names
+	Keys        []scripts.Name // of the locks on the nodes
+	Hash        uint32         // under which calls of this process wait for it
+	First       int            // the node that an attempt by ProbeFirst asks first; −1 for the node of the names
+	Predecessor *scripts.Owner // from which to take over; nil for none
+}
+
+// AtSlots returns the target of an attempt at slots of the semaphore names[0].
+func AtSlots(names []string, key Key, slots []int, first int) Target {
+	return Target{Names: names, Slots: slots, Keys: scripts.NewNames(nil, scripts.SlotNames(names[0], slots)), Hash: key.hash, First: first}
+}
+
+// Result is the result of an attempt, or of a turn at slots.
+type Result struct {
+	*engine.Outcome // nil for a lock, unless a hook needs it
+	waiting.Result
+	Acquired bool
+	More     bool // of slots that were acquired: another one may be free
+	MayTry   bool // for a call that waits for no release: nobody is known to hold what it wants
+}
+
+// Key is a set of names, in any order, or a semaphore of a size.
+type Key struct {
+	count   int
+	text    string
+	readers bool // the queue of readers
+	hash    uint32
+}
+
+// NewKey returns the key of the names. Readers wait in a queue of their own.
+func NewKey(names []string, readers bool) Key {
+	text := names[0]
+	if len(names) > 1 {
+		var b strings.Builder
+		for _, name := range slices.Sorted(slices.Values(names)) {
+			fmt.Fprintf(&b, "%d:%s", len(name), name)
+		}
+		text = b.String()
+	}
+	return Key{count: len(names), text: text, readers: readers, hash: scripts.Hash(text)}
+}
+
+// NewSlotsKey returns the key of a semaphore's slots. Each size has a queue of its own.
+func NewSlotsKey(semaphore string, size int) Key {
+	text := scripts.SlotsName(semaphore)
+	return Key{count: size, text: text, hash: scripts.Hash(text)}
+}
+
+// Hash returns the hash of the names, the same for readers and for each size.
+func (k Key) Hash() uint32 { return k.hash }

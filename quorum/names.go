@@ -1,0 +1,80 @@
+package quorum
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/queue"
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// names are what a call of Lock wants.
+type names struct {
+	key    queue.Key
+	target queue.Target
+
+	// Room for the usual number of names.
+	one    [1]string
+	oneKey [1]scripts.Name
+}
+
+var _ queue.Wanted = (*names)(nil)
+
+// newCall returns a call that wants the names.
+func (l *Locker) newCall(texts []string) *call {
+	all := new(struct { // one allocation for both
+		call
+		names
+	})
+	c, n := &all.call, &all.names
+	c.Locker, c.wants = l, n
+	texts = append(n.one[:0], texts...) // the caller's may change
+	n.key = queue.NewKey(texts, l.set.isReader())
+	n.target = queue.Target{Names: texts, Keys: scripts.NewNames(n.oneKey[:0], texts), Hash: n.key.Hash(), First: -1}
+	return c
+}
+
+func (n *names) Names() []string { return n.target.Names }
+func (n *names) Key() queue.Key  { return n.key }
+func (n *names) Slots() int      { return 0 }
+
+func (n *names) Channels() []string {
+	all := make([]string, len(n.target.Keys))
+	for i, key := range n.target.Keys {
+		all[i] = key.Channel()
+	}
+	return all
+}
+
+func (n *names) Attempt(ctx context.Context, by queue.Attempts, due queue.Turn) queue.Result {
+	r := by.Attempt(ctx, n.target, due.Approach)
+	r.MayTry = r.Held && by.Tries() != nil && !by.IsHeld(r)
+	return r
+}
+
+const maxNameLen = 4096
+
+// checkNames returns why the names cannot be locked, or nil.
+func checkNames(op string, names []string) error {
+	switch {
+	case len(names) == 0:
+		return invalidf(op, names, "no names")
+	case len(names) > scripts.MaxNames:
+		return invalidf(op, names, "%d names are more than %d", len(names), scripts.MaxNames)
+	}
+	for i, name := range names {
+		switch {
+		case name == "":
+			return invalidf(op, names, "name %d is empty", i+1)
+		case len(name) > maxNameLen:
+			return invalidf(op, names, "name %d has %d bytes, more than %d", i+1, len(name), maxNameLen)
+		case strings.HasPrefix(name, scripts.Prefix):
+			return invalidf(op, names, "name %d begins with %q, which is for the library's own keys",
+				i+1, scripts.Prefix)
+		case slices.Contains(names[:i], name):
+			return invalidf(op, names, "name %d is given twice", i+1)
+		}
+	}
+	return nil
+}
