@@ -161,7 +161,7 @@ chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the
 soak: redis-server ## the same claims, for hours
 	$(GO) test -timeout 90m -v -run 'TestProtocol|TestSearch' ./quorum/model/lease ./quorum/model/membership ./quorum/model/shell -model.deep
 	cd integration && GOGC=400 $(GO) test -timeout 90m ./sim -sim.seeds=20000 -sim.semaphores=5000 -sim.readers=5000 -sim.handovers=5000 -sim.replays=200
-	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/(random walk|walk of two operators|failover: wild walk|failover: two replicas, wild walk)' -chaos.full -chaos.walk=5m
+	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/(random walk|walk of two operators|failover: walk|failover: wild walk|failover: two replicas, wild walk)' -chaos.full -chaos.walk=5m
 	$(GO) test -timeout 90m -v -run TestDifferential ./internal/fakeredis -differential.steps=1000000
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 5m ./scripts
 	$(GO) test -run '^$$' -fuzz FuzzNames -fuzztime 2m ./scripts

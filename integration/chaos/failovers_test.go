@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/integration/contender"
 	"github.com/quorumlock/quorumlock/internal/failover"
+	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
 const failoverLease = 3 * time.Second
@@ -31,6 +32,8 @@ func failovers() []scenario {
 			shows: "The replica stands still for more than a max lease. Then it runs, and its link to the primary is silent for as long, and what was sent meanwhile arrives. Nobody is promoted."},
 		{name: "failover: within a failover", play: failoverTwice,
 			shows: "The primary is killed, and as soon as its replica is promoted that one stands still, while the old one comes back, empty."},
+		{name: "failover: walk", play: failoverWalk,
+			shows: "All of these faults, masters and times by seed, with a client beside each process, some that follow at once, and some whose connections stay."},
 		{name: "failover: wild walk", play: failoverWildly,
 			shows: "Any process is killed, frozen or isolated, any link falls silent, a replica is promoted by command, and a process is told to follow another or none, at random by seed, in groups of up to four, with a client beside each process, some that follow at once, and some whose connections stay. Then all is healed, in any order."},
 	}
@@ -261,6 +264,49 @@ func replicaGoesBack(r *run) {
 		r.whole(r.crowdOn(1, right)...)
 	}
 	r.let(r.lease / 2)
+}
+
+// failoverWalk plays one fault after another on each master that fails over, at the same time.
+func failoverWalk(r *run) {
+	follow := r.start(r.holdsOn(r.asking("clients that ask Sentinels")))
+	r.start(r.holdsOn(r.following("clients whose connections stay", stays)))
+	for k, group := range []string{"beside the first", "beside the second"} {
+		r.start(r.holdsOn(r.pinned(group, k)))
+	}
+	r.acquires(time.Now(), soon)
+	faults := []struct{ begin, end func(...int) }{
+		{r.Kill, r.Restart}, {r.Freeze, r.Thaw}, {r.Isolate, r.Join},
+		{func(i ...int) {
+			r.happened("SENTINEL FAILOVER", "%s", memberName(i[0]))
+			_ = r.Groups[i[0]].Failover()
+		}, nil},
+	}
+	upTo := func(d time.Duration) time.Duration { return time.Duration(r.rng.Int64N(int64(d))) }
+	for end := time.Now().Add(*walkFor); time.Now().Before(end); {
+		before, endings := r.primaries(), []func(){}
+		for i := range r.failing() {
+			f := faults[r.rng.IntN(len(faults))]
+			f.begin(i)
+			if f.end != nil {
+				endings = append(endings, func() { f.end(i) })
+			}
+		}
+		if r.rng.IntN(2) == 0 { // else perhaps before
+			poll.Until(soon, func() bool {
+				return !slices.ContainsFunc(r.primaries(), func(s *failover.Server) bool { return slices.Contains(before, s) })
+			})
+		}
+		r.let(upTo(2 * r.lease))
+		for _, end := range endings {
+			end()
+		}
+		if r.rng.IntN(2) == 0 {
+			r.whole(follow)
+		}
+		r.let(upTo(r.lease))
+	}
+	r.whole(follow)
+	r.let(r.lease)
 }
 
 // failoverWildly does something at random to any server or link, over and over, as no single fault does: also to replicas,
