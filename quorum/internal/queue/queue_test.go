@@ -226,7 +226,10 @@ func TestReadersDoNotQueueAtFirst(t *testing.T) {
 		}
 		for range 2 {
 			p := enter()
-			if turn, due := p.Next(t.Context()); !due || turn.Approach != waiting.Alone || p.waiter != nil {
+			if p.waiter != nil {
+				t.Fatal("a reader whom nobody refused is in a queue")
+			}
+			if turn, due := p.Next(t.Context()); !due || turn.Approach != waiting.Alone {
 				t.Errorf("%v, due: %v", turn, due)
 			}
 		}
