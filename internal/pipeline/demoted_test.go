@@ -124,6 +124,20 @@ func TestAMasterThatIsReadOnlyIsDown(t *testing.T) {
 	})
 }
 
+// A release that such a server refuses at once is owed: the next connection begins with it.
+func TestAReleaseThatAReplicaRefusesAtOnceIsOwed(t *testing.T) {
+	replies := []any{readOnly, int64(1), int64(7)}
+	withRuns(t, next(&replies), func(t *testing.T, r *runs) {
+		close(r.gate)
+		_, results := r.start(threeReleases()[0])
+		wantList(t, "the outcome", outcomes(t, results), "connect: down: "+string(readOnly))
+		for r.pipe.Down() != nil {
+			testkit.Pass(time.Millisecond)
+		}
+		wantList(t, "sent when it is up", r.commands(), "release k1", "release k1")
+	})
+}
+
 // leave has the pipe leave its connection for another process's, to which the next one leads.
 func (r *runs) leave(runID string) {
 	r.made = func(_ context.Context, c *Conn) error { c.RunID = runID; return nil }
