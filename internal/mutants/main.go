@@ -84,6 +84,7 @@ var groups = []group{
 		{pkg: "quorum/model/lease", args: []string{"-test.run=TestSetupsOfMutants"}}, simulation,
 	}},
 	{files: []string{"quorum/internal/slots/*.go"}, tests: []test{{pkg: "quorum/internal/slots"}, {pkg: "quorum"}, simulation}},
+	{files: []string{"quorum/semaphore/*.go"}, tests: []test{{pkg: "quorum/semaphore"}, {pkg: "quorum"}, simulation}},
 	{files: []string{"quorum/internal/waiting/*.go"}, tests: []test{
 		{pkg: "quorum/internal/waiting", args: []string{"-test.skip=" + contention}},
 		{pkg: "quorum/internal/waiting", args: []string{"-test.run=" + contention}},
