@@ -20,6 +20,7 @@ CYCLONEDX := $(GO) run -race=false github.com/CycloneDX/cyclonedx-gomod/cmd/cycl
 NFPM := $(GO) run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2
 GOVULNCHECK := $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 ACTIONLINT := $(GO) run -race=false github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
+# Optimised, whatever GOFLAGS says below: it runs for longer than that takes.
 STATICCHECK := $(GO) run -race=false -gcflags=all= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 # Less garbage collection, a fifth less work for compilers and linters.

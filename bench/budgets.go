@@ -9,7 +9,7 @@ import (
 const (
 	ours     = "quorumlock"
 	redsyncs = "redsync"
-	// It tries again, and waits for all answers.
+	// With its defaults redsync tries again, and waits for all answers.
 	redsyncDefaults = "redsync-defaults"
 	oneMaster       = "redislock"
 	etcds           = "etcd"
@@ -17,7 +17,7 @@ const (
 	noOp            = "no-op"    // two round trips of a script that does nothing
 	bare            = "bare"     // our scripts over bare connections, without the library
 	onePair         = "pair"     // of one caller, alongside handoffs and renewals
-	recorded        = "recorded" // the library at the commit in the file recorded
+	recorded        = "recorded" // the library at the commit in recorded.txt
 
 	allocations = "allocs/op" // other work on the machine does not change them
 )

@@ -16,58 +16,59 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// way is the network between callers and masters, and the last of these.
-type way struct {
+// network is what lies between callers and masters.
+type network struct {
 	testing.TB
-	links []*forward.Forward
-	last  *redistest.Master
+	links []*forward.Forward // one to each master
+	last  *redistest.Master  // the master that faults hit
 }
 
-// distance is how much longer a request takes.
+// distance is how much longer a request takes than on loopback, unless a fault says otherwise.
 const distance = time.Millisecond
 
-func (w way) delay(ms ...int) {
-	for i, link := range w.links {
-		link.DelayRequests(time.Duration(ms[i*len(ms)/len(w.links)])*distance, 0)
+// delay divides the masters into as many groups as there are distances, and puts each group that far away.
+func (n network) delay(distances ...time.Duration) {
+	for i, link := range n.links {
+		link.DelayRequests(distances[i*len(distances)/len(n.links)], 0)
 	}
 }
 
-// faults are what callers meet. Each returns what ends it.
+// faults are what callers meet, one after the other.
 var faults = []struct {
 	name    string
 	callers int
-	begin   func(w way) (end func())
+	begin   func(n network) (end func())
 }{
-	{"away", 1, func(way) func() { return func() {} }},
-	{"slow", 1, func(w way) func() {
-		link := w.links[len(w.links)-1]
-		link.DelayRequests(21*distance, 0)
+	{"away", 1, func(network) func() { return func() {} }}, // no fault: what the others are compared with
+	{"slow", 1, func(n network) func() {
+		link := n.links[len(n.links)-1]
+		link.DelayRequests(distance+20*time.Millisecond, 0)
 		return func() { link.DelayRequests(distance, 0) }
 	}},
-	{"jitter", 1, func(w way) func() {
-		for _, link := range w.links {
+	{"jitter", 1, func(n network) func() {
+		for _, link := range n.links {
 			link.DelaySome(0.01, 20*time.Millisecond)
 		}
 		return func() {
-			for _, link := range w.links {
+			for _, link := range n.links {
 				link.DelaySome(0, 0)
 			}
 		}
 	}},
-	{"frozen", 1, func(w way) func() {
-		must(w, w.last.Freeze())
-		return func() { must(w, w.last.Thaw()) }
+	{"frozen", 1, func(n network) func() {
+		must(n, n.last.Freeze())
+		return func() { must(n, n.last.Thaw()) }
 	}},
-	{"dead", 1, func(w way) func() {
-		must(w, w.last.Kill())
-		return func() { must(w, w.last.Start()) }
+	{"dead", 1, func(n network) func() {
+		must(n, n.last.Kill())
+		return func() { must(n, n.last.Start()) }
 	}},
-	{"restarting", 1, func(w way) func() {
+	{"restarting", 1, func(n network) func() {
 		var restarts sync.WaitGroup
 		ended := make(chan struct{})
 		restarts.Go(func() {
 			for {
-				testkit.Check(w, w.last.Kill() == nil && w.last.Start() == nil, "the master does not restart")
+				testkit.Check(n, n.last.Kill() == nil && n.last.Start() == nil, "the master does not restart")
 				select {
 				case <-ended:
 					return
@@ -81,23 +82,24 @@ var faults = []struct {
 	{"regions-5", 5, regions},
 }
 
-// regions puts the masters into three.
-func regions(w way) func() {
-	w.delay(0, 10, 30)
-	return func() { w.delay(1) }
+// regions puts the masters into three regions.
+func regions(n network) func() {
+	n.delay(0, 10*time.Millisecond, 30*time.Millisecond)
+	return func() { n.delay(distance) }
 }
 
-// faulty measures callers 1 ms away from the masters, without faults and with each. A round has all of them.
+// faulty measures callers that are a distance away from the masters, without a fault and with each. A round has all of
+// them.
 func faulty(b *testing.B, masters []*redistest.Master) {
-	w := way{TB: b, last: masters[len(masters)-1]}
+	n := network{TB: b, last: masters[len(masters)-1]}
 	var urls []string
 	for _, m := range masters {
 		f, err := forward.New(m.Addr())
 		must(b, err)
 		b.Cleanup(f.Close)
-		w.links, urls = append(w.links, f), append(urls, "redis://"+f.Addr()+"?name="+m.Addr())
+		n.links, urls = append(n.links, f), append(urls, "redis://"+f.Addr()+"?name="+m.Addr())
 	}
-	w.delay(1)
+	n.delay(distance)
 	locker, err := redlock.Open(urls, quorum.WithNodeOptions(node.WithoutQuarantine()), quorum.WithLogger(silent))
 	must(b, err)
 	defer locker.Close()
@@ -113,7 +115,7 @@ func faulty(b *testing.B, masters []*redistest.Master) {
 	}
 	for round := range max(1, *rounds/3) {
 		for _, f := range faults {
-			end := f.begin(w)
+			end := f.begin(n)
 			for _, r := range all {
 				b.Run(fmt.Sprintf("%s/lock=%s/round=%d", f.name, r.name, round+1), func(b *testing.B) {
 					until := time.Now().Add(*pass / 3)

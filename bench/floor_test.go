@@ -13,8 +13,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// party is one of two who hand a lock to each other with our scripts and without the library: on each message of a
-// master it asks that master, and holds the lock when a majority has granted it.
+// party is one of two that hand a lock to each other with our scripts, without the library. On a master's message it asks
+// that master. It holds the lock when a majority has granted it.
 type party struct {
 	number        uint64
 	asks, listens []redis.Conn
@@ -50,7 +50,8 @@ func (p *party) send(i int, call scripts.Call) error {
 	return p.asks[i].Flush()
 }
 
-// lock asks each master, on its message if there is to be one, and returns when a majority has granted. The rest is in p.granted.
+// lock asks each master, with onMessage only once its message has come. It returns when a majority has granted; the
+// answers of the others are left in p.granted.
 func (p *party) lock(name scripts.Name, onMessage bool) error {
 	call := scripts.Acquire(scripts.AcquireArgs{Names: []scripts.Name{name}, Owner: scripts.NewOwner("floor", p.number), Depth: 1,
 		Lease: scripts.ToMillis(quorum.DefaultLease), Seed: uint64(time.Now().UnixMicro())})
@@ -80,6 +81,7 @@ func (p *party) lock(name scripts.Name, onMessage bool) error {
 	return p.wait(len(p.asks)/2 + 1)
 }
 
+// wait takes n answers from p.granted.
 func (p *party) wait(n int) error {
 	for range n {
 		if err := <-p.granted; err != nil {
@@ -89,7 +91,7 @@ func (p *party) wait(n int) error {
 	return nil
 }
 
-// floorOfHandoffs is the least that a handoff takes: message, question, grant.
+// floorOfHandoffs measures the least that a handoff takes: message, question, grant.
 func floorOfHandoffs(b *testing.B, masters []*redistest.Master) {
 	const text = "bench:floor"
 	name := scripts.NewName(text)
@@ -102,7 +104,7 @@ func floorOfHandoffs(b *testing.B, masters []*redistest.Master) {
 			for until := time.Now().Add(*pass / 5); time.Now().Before(until); a, other = other, a {
 				locked := make(chan error)
 				go func() { locked <- other.lock(name, true) }()
-				time.Sleep(time.Millisecond) // it waits
+				time.Sleep(time.Millisecond) // the other waits for messages
 				began := time.Now()
 				for i := range masters {
 					must(b, a.send(i, scripts.Release([]scripts.Name{name}, scripts.NewOwner("floor", a.number), 0)))
@@ -110,7 +112,7 @@ func floorOfHandoffs(b *testing.B, masters []*redistest.Master) {
 				must(b, <-locked)
 				idle = append(idle, time.Since(began))
 				must(b, other.wait(len(masters)/2))
-				for i := range masters { // what the releases answered, and the message that it hears, too
+				for i := range masters { // the reply to the release, and its message, which this party hears, too
 					_, err := a.asks[i].Receive()
 					must(b, err)
 					_, err = a.listens[i].Receive()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// sinceRecorded measures this library and the one of the recorded commit in turn, each in a process and in a database of its own.
+// sinceRecorded measures this tree and the recorded commit in turn, each in a process and a database of its own.
 func sinceRecorded(b *testing.B, urls []string) {
 	commit, err := os.ReadFile("recorded.txt")
 	must(b, err)
@@ -36,6 +36,7 @@ func sinceRecorded(b *testing.B, urls []string) {
 	}
 }
 
+// worker is a process of the program bench/worker, built from a tree.
 type worker struct {
 	name, tree string
 	in         io.Writer
@@ -63,13 +64,13 @@ func (w *worker) start(b *testing.B, database int, urls []string) {
 }
 
 func (w *worker) measure(b *testing.B, callers int) {
-	var a struct {
+	var answer struct { // Answer of the program
 		Pairs  int
 		Took   time.Duration
 		Allocs uint64
 	}
 	fmt.Fprintln(w.in, callers, *pass/10)
-	must(b, w.out.Decode(&a))
-	b.ReportMetric(float64(a.Took)/float64(a.Pairs), "ns/op")
-	b.ReportMetric(float64(a.Allocs)/float64(a.Pairs), "allocs/op")
+	must(b, w.out.Decode(&answer))
+	b.ReportMetric(float64(answer.Took)/float64(answer.Pairs), "ns/op")
+	b.ReportMetric(float64(answer.Allocs)/float64(answer.Pairs), "allocs/op")
 }

@@ -86,7 +86,8 @@ func (r report) readme() string {
 		r.perSecond(3, "callers=256", ours), r.perSecond(3, "callers=256", redsyncDefaults), r.perSecond(3, "callers=256", etcds))
 }
 
-// faults compares how long a pair takes where masters are away, with faults and without.
+// faults compares how long a pair takes where masters are away, with faults and without. A cell of what was not measured is
+// empty.
 func (r report) faults(n int) string {
 	var b strings.Builder
 	b.WriteString("| lock and unlock, p50 and p99 | quorumlock | go-redsync | go-redsync, fail-fast |\n|---|---|---|---|\n")
@@ -102,7 +103,7 @@ func (r report) faults(n int) string {
 	} {
 		fmt.Fprintf(&b, "| %s |", row.what)
 		for _, lock := range []string{ours, redsyncDefaults, redsyncs} {
-			fmt.Fprintf(&b, " %s, %s |", millis(median(r.results[place{n, row.of, lock, "p50-ns"}])), millis(median(r.results[place{n, row.of, lock, "p99-ns"}])))
+			fmt.Fprintf(&b, " %s |", millis(median(r.results[place{n, row.of, lock, "p50-ns"}]), median(r.results[place{n, row.of, lock, "p99-ns"}])))
 		}
 		b.WriteString("\n")
 	}
@@ -111,7 +112,23 @@ func (r report) faults(n int) string {
 	return b.String()
 }
 
-func millis(ns float64) string { return fmt.Sprintf("%.1f ms", ns/1e6) }
+// millis leaves out what was not measured.
+func millis(figures ...float64) string {
+	var texts []string
+	for _, ns := range figures {
+		if !math.IsNaN(ns) {
+			texts = append(texts, fmt.Sprintf("%.1f ms", ns/1e6))
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+func callersText(callers int) string {
+	if callers == 1 {
+		return "1 caller"
+	}
+	return fmt.Sprint(callers, " callers")
+}
 
 // table compares our lock with others on loopback. A cell of what was not measured is empty.
 func (r report) table(n int) string {
@@ -119,14 +136,14 @@ func (r report) table(n int) string {
 	b.WriteString("| lock and unlock on loopback | quorumlock | go-redsync | go-redsync, fail-fast | bsm/redislock | etcd | PostgreSQL |\n|---|---|---|---|---|---|---|\n")
 	locks := []string{ours, redsyncDefaults, redsyncs, oneMaster, etcds, postgres}
 	for _, callers := range []int{1, 16, 64, 256} {
-		fmt.Fprintf(&b, "| %d callers |", callers)
+		fmt.Fprintf(&b, "| %s |", callersText(callers))
 		for _, lock := range locks {
 			fmt.Fprintf(&b, " %s |", r.perSecond(n, fmt.Sprint("callers=", callers), lock))
 		}
 		b.WriteString("\n")
 	}
-	for _, unit := range []string{"p50", "p99"} {
-		fmt.Fprintf(&b, "| contended: idle between two holders, %s | %s | %s | | | %s | |\n", unit, r.handoff(n, ours, unit), r.handoff(n, redsyncs, unit), r.handoff(n, etcds, unit))
+	for _, part := range []string{"p50", "p99"} { // under contention redsyncs, too, has its defaults
+		fmt.Fprintf(&b, "| contended: idle between two holders, %s | %s | %s | | | %s | |\n", part, r.handoff(n, ours, part), r.handoff(n, redsyncs, part), r.handoff(n, etcds, part))
 	}
 	return b.String()
 }
@@ -149,7 +166,7 @@ func (r report) costs(n int) string {
 	b.WriteString("| processor time of all masters | quorumlock | go-redsync, fail-fast |\n|---|---|---|\n")
 	for _, callers := range []int{1, 16, 256} {
 		of := fmt.Sprint("callers=", callers)
-		fmt.Fprintf(&b, "| a pair, %d callers | %s | %s |\n", callers, figure("ns", median(r.results[place{n, of, ours, "masters-ns/op"}])),
+		fmt.Fprintf(&b, "| a pair, %s | %s | %s |\n", callersText(callers), figure("ns", median(r.results[place{n, of, ours, "masters-ns/op"}])),
 			figure("ns", median(r.results[place{n, of, redsyncs, "masters-ns/op"}])))
 	}
 	if renewal := median(r.results[place{n, "renewal", ours, "masters-ns/renewal"}]); !math.IsNaN(renewal) {

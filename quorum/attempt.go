@@ -12,7 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// call is a call that acquires what it wants.
+// call is one call that acquires: of Lock, TryLock, TakeOver, or a semaphore.
 type call struct {
 	*Locker
 	wants queue.Wanted
@@ -57,7 +57,7 @@ func (c *call) Full(why string, hint scripts.SlotsReply, approach waiting.Approa
 	}
 }
 
-// IsHeld names who is known to hold in the error.
+// IsHeld also names the holder in the call's error.
 func (c *call) IsHeld(r queue.Result) bool {
 	at := c.core.Moment()
 	namedBy := c.tries.Refused(r.RefusedBy(), at.Now.Sub(r.BegunAt), at)

@@ -68,7 +68,7 @@ func (l *Locker) TakeOver(ctx context.Context, ticket string) (*Lock, error) {
 		return nil, err
 	}
 	c := l.newCall(t.Names)
-	at := c.wants.(*names).target
+	at := c.wants.(*wantedNames).target
 	if t.Slots != nil {
 		at = queue.AtSlots(t.Names, queue.NewSlotsKey(t.Names[0], 0), t.Slots, -1)
 	}

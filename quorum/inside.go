@@ -11,7 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// embedded lets packages operator and semaphore reach the inside of a Locker, and nobody else.
+// embedded lets packages operator and semaphore, and no others, reach the inside of a Locker.
 type embedded = lockers.Embedded[*Lock]
 
 // insideLocker is what packages operator and semaphore need of a Locker.

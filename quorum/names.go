@@ -9,8 +9,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// names are what a call of Lock wants.
-type names struct {
+// wantedNames are what a call of Lock wants.
+type wantedNames struct {
 	key    queue.Key
 	target queue.Target
 
@@ -19,27 +19,27 @@ type names struct {
 	oneKey [1]scripts.Name
 }
 
-var _ queue.Wanted = (*names)(nil)
+var _ queue.Wanted = (*wantedNames)(nil)
 
 // newCall returns a call that wants the names.
-func (l *Locker) newCall(texts []string) *call {
+func (l *Locker) newCall(names []string) *call {
 	all := new(struct { // one allocation for both
 		call
-		names
+		wantedNames
 	})
-	c, n := &all.call, &all.names
+	c, n := &all.call, &all.wantedNames
 	c.Locker, c.wants = l, n
-	texts = append(n.one[:0], texts...) // the caller's may change
-	n.key = queue.NewKey(texts, l.set.isReader())
-	n.target = queue.Target{Names: texts, Keys: scripts.NewNames(n.oneKey[:0], texts), Hash: n.key.Hash(), First: -1}
+	names = append(n.one[:0], names...) // the caller's may change
+	n.key = queue.NewKey(names, l.set.isReader())
+	n.target = queue.Target{Names: names, Keys: scripts.NewNames(n.oneKey[:0], names), Hash: n.key.Hash(), First: -1}
 	return c
 }
 
-func (n *names) Names() []string { return n.target.Names }
-func (n *names) Key() queue.Key  { return n.key }
-func (n *names) Slots() int      { return 0 }
+func (n *wantedNames) Names() []string { return n.target.Names }
+func (n *wantedNames) Key() queue.Key  { return n.key }
+func (n *wantedNames) Slots() int      { return 0 }
 
-func (n *names) Channels() []string {
+func (n *wantedNames) Channels() []string {
 	all := make([]string, len(n.target.Keys))
 	for i, key := range n.target.Keys {
 		all[i] = key.Channel()
@@ -47,7 +47,7 @@ func (n *names) Channels() []string {
 	return all
 }
 
-func (n *names) Attempt(ctx context.Context, by queue.Attempts, due queue.Turn) queue.Result {
+func (n *wantedNames) Attempt(ctx context.Context, by queue.Attempts, due queue.Turn) queue.Result {
 	r := by.Attempt(ctx, n.target, due.Approach)
 	r.MayTry = r.Held && by.Tries() != nil && !by.IsHeld(r)
 	return r

@@ -58,11 +58,11 @@ var NoTombstone any = "0"
 // the command carries the script's text in place of its hash.
 func (c Call) Command(dst []any, source bool, conn ConnArgs) (string, []any) {
 	start := len(dst)
-	switch short := c.isShort(); {
+	switch short := c.hasShortForm(); {
 	case short && c.script == acquireScript: // see usual.lua
 		dst = append(append(dst, c.args[0], 4), c.args[acquireTomb-1:acquireKey+1]...)
 		dst = append(dst, c.args[acquireLease], c.args[acquireSeed], conn.Expected)
-	case short && conn.Tombstone == NoTombstone:
+	case short && conn.Tombstone == NoTombstone: // see release.lua
 		dst = append(dst, c.args[0], 1, c.args[releaseKey], c.args[releaseOwner], c.args[releaseChannel])
 	default:
 		dst = append(dst, c.args...)
@@ -75,9 +75,9 @@ func (c Call) Command(dst []any, source bool, conn ConnArgs) (string, []any) {
 	return "EVALSHA", dst
 }
 
-// isShort reports whether the call has a short form, of the same script. An acquire with a seed of 0 or 1 has none: its
-// reply of 1 would be ambiguous.
-func (c Call) isShort() bool {
+// hasShortForm reports whether the script also takes the call with fewer arguments. An acquire with a seed of 0 or 1 has
+// no short form: its reply of 1 would be ambiguous.
+func (c Call) hasShortForm() bool {
 	return c.CanShare() && (c.script == releaseScript || c.args[acquireSeed].(int64) > 1)
 }
 

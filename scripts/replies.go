@@ -102,7 +102,7 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 	ok := false
 	switch c.script {
 	case acquireScript, readScript:
-		if reply.Acquire, ok = parseAcquire(v); reply.Acquire.Token == 1 && c.isShort() {
+		if reply.Acquire, ok = parseAcquire(v); reply.Acquire.Token == 1 && c.hasShortForm() {
 			reply.Acquire.Token = uint64(c.args[acquireSeed].(int64))
 		}
 	case renewScript:

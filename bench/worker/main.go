@@ -1,6 +1,6 @@
-// Worker locks and unlocks names over the masters whose URLs are its arguments: a program of its own, so that the one of
-// another commit can run alongside. Each line of its input says for how many callers, and for how long: "256 100ms". It
-// answers with a line of JSON.
+// Worker locks and unlocks names over the masters whose URLs are its arguments. It is a program, so that another commit's
+// can run alongside. Each line of its input says how many callers lock, and for how long: "256 100ms". It answers with a
+// line of JSON.
 package main
 
 import (

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// MaxNodes bounds the nodes of a rule: a [Set] has a bit for each.
+// MaxNodes is the most nodes that a rule can have: a [Set] has a bit for each.
 const MaxNodes = 64
 
 // Set is a set of nodes, bit by node.
@@ -45,7 +45,7 @@ func (r Rule) Enough(s Set) bool { return s.Len() >= r.Need }
 // Blocks reports whether every quorum has a node in the set.
 func (r Rule) Blocks(s Set) bool { return !r.Enough(r.Nodes() &^ s) }
 
-// Blocking returns how many nodes block, whichever they are.
+// Blocking returns how many nodes are enough to block, whichever they are.
 func (r Rule) Blocking() int { return r.N - r.Need + 1 }
 
 // Verdict is the result of a vote, in which some votes may be open.
@@ -57,7 +57,7 @@ const (
 	Lost         // whatever the open votes will be
 )
 
-// Judge returns the verdict on a vote.
+// Judge returns the verdict on a vote. The nodes in neither set have not granted, and will not.
 func (r Rule) Judge(granted, open Set) Verdict {
 	switch {
 	case r.Enough(granted):

@@ -10,8 +10,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// askNodes asks the first node which slots are free, and then the next one if a node is down or has not answered in two
-// steps. answered is false if no node has answered, too few are up, or ctx or the Locker has ended.
+// askNodes asks the first node which slots are free, and then the next one if a node is down or has not answered
+// within two steps. answered is false if no node has answered, too few are up, or ctx or the Locker has ended.
 func (s *Semaphore) askNodes(ctx context.Context, first int) (hint scripts.SlotsReply, node int, answered bool) {
 	e := s.inside.Engine()
 	var down quorate.Set
@@ -35,7 +35,7 @@ func (s *Semaphore) askNodes(ctx context.Context, first int) (hint scripts.Slots
 	open := 0
 	for {
 		for asked := false; left > 0 && !asked; left-- {
-			if asked = s.pipe(next).Start(s.ask(), nil, hintOf{next, answers}) == nil; asked {
+			if asked = s.pipe(next).Start(s.question(), nil, hintOf{next, answers}) == nil; asked {
 				open++
 				timer.Reset(2 * e.RTT.Step(e.Quorum))
 			}

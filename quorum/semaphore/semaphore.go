@@ -1,6 +1,6 @@
 // Package semaphore lets at most n holders in at a time. Each has a numbered slot:
 //
-//	imports := semaphore.New(locker, "imports", 4) // of redlock.Open, say
+//	imports := semaphore.New(locker, "imports", 4) // the locker is redlock.Open's, for example
 //	slot, err := imports.Acquire(ctx)
 //	if err != nil {
 //		return err
@@ -23,18 +23,18 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// embedded lets package operator reach the inside of a Semaphore, and nobody else.
+// embedded lets package operator, and no other, reach the inside of a Semaphore.
 type embedded = lockers.Embedded[*quorum.Lock]
 
 // Semaphore has a number of slots, and each slot has one holder at a time. It is safe for concurrent use. Make it
 // with [New].
 type Semaphore struct {
 	embedded
-	inside lockers.Inside[*quorum.Lock] // of the Locker
-	names  []string                     // the name
-	key    queue.Key
-	size   int
-	ask    func() scripts.Call
+	inside   lockers.Inside[*quorum.Lock] // of the Locker
+	names    []string                     // one: the semaphore's
+	key      queue.Key
+	size     int
+	question func() scripts.Call // which slots are free
 }
 
 // New returns the semaphore of that name with n slots, from 1 to 1,024. It asks no node. If n or the name is not valid,
@@ -46,29 +46,29 @@ type Semaphore struct {
 func New(l *quorum.Locker, name string, n int) *Semaphore {
 	name = strings.Clone(name)
 	s := &Semaphore{inside: lockers.Of(l), names: []string{name}, key: queue.NewSlotsKey(name, n), size: n,
-		ask: sync.OnceValue(func() scripts.Call { return scripts.Slots(name, n) })}
-	s.embedded = lockers.Embed[*quorum.Lock](door{s.inside, s})
+		question: sync.OnceValue(func() scripts.Call { return scripts.Slots(name, n) })}
+	s.embedded = lockers.Embed[*quorum.Lock](insideSemaphore{s.inside, s})
 	return s
 }
 
-// door is what package operator needs of a Semaphore, which knows its only name.
-type door struct {
+// insideSemaphore is what package operator needs of a Semaphore.
+type insideSemaphore struct {
 	lockers.Inside[*quorum.Lock]
 	of *Semaphore
 }
 
-func (d door) Refuse(op string, _ []string) error { return d.of.usable(op) }
+func (i insideSemaphore) Refuse(op string, _ []string) error { return i.of.usable(op) }
 
-// Acquire waits until it holds a slot, or ctx ends, or the bound of [quorum.WithWait] is reached. It is [quorum.Locker.Lock] with
-// the slot as the lock: ctx is the parent of the lock's context, and the errors are Lock's. [quorum.Lock.Slots] has the
-// slot's number, which nobody else has while the lock is held.
+// Acquire waits until it holds a slot, or ctx ends, or the bound of [quorum.WithWait] is reached. It is
+// [quorum.Locker.Lock] with the slot as the lock: ctx is the parent of the lock's context, and the errors are Lock's.
+// [quorum.Lock.Slots] has the slot's number, which nobody else has while the lock is held.
 //
 // A call with the context of a held slot takes another slot: there is no re-entry. Calls of one process take slots in
 // their order. Between processes the order is roughly the order in which they began to wait.
 //
 // Acquire(ctx, k) takes k slots, all or none, as one lock with one token. k is at most 64 and at most the number of
-// slots; more than one k is [quorum.ErrInvalid]. No slot is reserved while the call waits for k free ones at once, so calls
-// that want fewer slots may overtake it.
+// slots; more than one k is [quorum.ErrInvalid]. No slot is reserved while the call waits for k free ones at once, so
+// calls that want fewer slots may overtake it.
 func (s *Semaphore) Acquire(ctx context.Context, k ...int) (*quorum.Lock, error) {
 	return s.acquire(ctx, k, true)
 }
@@ -128,38 +128,38 @@ func (s *Semaphore) usable(op string) error {
 // wanted is what a call wants.
 type wanted struct {
 	*Semaphore
-	want  int
-	asks  int // the node that is asked next which slots are free
-	asked int // the node whose hint is the last one
+	want     int
+	toAsk    int // the node that is asked next which slots are free
+	hintFrom int // the node that gave the last hint
 }
 
 var _ queue.Wanted = (*wanted)(nil)
 
 func (s *Semaphore) wants(k int) *wanted {
-	return &wanted{Semaphore: s, want: k, asks: s.inside.Random(len(s.inside.Engine().Nodes))}
+	return &wanted{Semaphore: s, want: k, toAsk: s.inside.Random(len(s.inside.Engine().Nodes))}
 }
 
-func (s *wanted) Names() []string { return s.names }
-func (s *wanted) Key() queue.Key  { return s.key }
-func (s *wanted) Slots() int      { return s.want }
-func (s *wanted) Channels() []string {
-	return []string{scripts.Channel(scripts.SlotsName(s.Name()))}
+func (w *wanted) Names() []string { return w.names }
+func (w *wanted) Key() queue.Key  { return w.key }
+func (w *wanted) Slots() int      { return w.want }
+func (w *wanted) Channels() []string {
+	return []string{scripts.Channel(scripts.SlotsName(w.Name()))}
 }
 
 // Attempt makes a turn of attempts (package slots). It returns the result of the last attempt, or a result of its own
 // if too few slots are free. The attempts of a waiter that has heard no release probe: the hint may be wrong.
-func (s *wanted) Attempt(ctx context.Context, by queue.Attempts, due queue.Turn) queue.Result {
-	e, tries, agree := s.inside.Engine(), by.Tries(), 1
+func (w *wanted) Attempt(ctx context.Context, by queue.Attempts, due queue.Turn) queue.Result {
+	e, tries, agree := w.inside.Engine(), by.Tries(), 1
 	if tries != nil { // among nodes that block, at least one knows that a slot is free once a quorum has released it
 		agree = e.Quorum.Blocking()
 	}
-	turn := slots.NewTurn(s.size, s.want, agree, s.inside.Random)
+	turn := slots.NewTurn(w.size, w.want, agree, w.inside.Random)
 	if due.Approach == waiting.Alone {
-		turn.Guess(s.inside.History().TakeSlot(s.key.Hash()))
+		turn.Guess(w.inside.History().TakeSlot(w.key.Hash()))
 	}
 	how := due.Approach
 	if due.Published >= 0 {
-		s.asks = due.Published
+		w.toAsk = due.Published
 	} else if how == waiting.AskAll && tries == nil { // of tries it is to find out who holds
 		how = waiting.ProbeFirst
 	}
@@ -171,19 +171,19 @@ func (s *wanted) Attempt(ctx context.Context, by queue.Attempts, due queue.Turn)
 		case slots.Try:
 			// Not the node of the hint: if that one is alone in having the slot free, because it
 			// missed the grant, the attempt would get its vote, give it back, and so wake others.
-			first := (s.asked + 1) % len(e.Nodes)
-			last, attempted = by.Attempt(ctx, queue.AtSlots(s.names, s.key, chosen, first), how), true
+			first := (w.hintFrom + 1) % len(e.Nodes)
+			last, attempted = by.Attempt(ctx, queue.AtSlots(w.names, w.key, chosen, first), how), true
 			if last.More = turn.MayHaveFree(); last.Acquired || !last.Held || last.IsCut() {
 				return last
 			}
 			turn.Refused()
 			held = tries != nil && by.IsHeld(last) && held
 		case slots.Ask:
-			found, node, answered := s.askNodes(ctx, s.asks)
-			s.asks = (s.asks + 1) % len(e.Nodes)
+			found, node, answered := w.askNodes(ctx, w.toAsk)
+			w.toAsk = (w.toAsk + 1) % len(e.Nodes)
 			switch {
 			case answered:
-				hint, s.asked = found, node
+				hint, w.hintFrom = found, node
 				turn.Hinted(hint.Free)
 			case attempted:
 				last.MayTry = tries != nil
@@ -192,23 +192,23 @@ func (s *wanted) Attempt(ctx context.Context, by queue.Attempts, due queue.Turn)
 				turn.Guess(-1)
 			}
 		case slots.Full:
-			r := by.Full(s.shortOf(hint), hint, due.Approach)
-			r.MayTry = tries != nil && !tries.Full(e.Moment(), s.size)
+			r := by.Full(w.shortOf(hint), hint, due.Approach)
+			r.MayTry = tries != nil && !tries.Full(e.Moment(), w.size)
 			return r
 		case slots.Over:
 			if last.Listeners = max(last.Listeners, hint.Waiting); len(hint.Free) > 0 && turn.MayHaveFree() {
 				last.Wait = 0
 			}
-			last.MayTry = tries != nil && !tries.Over(held, s.size)
+			last.MayTry = tries != nil && !tries.Over(held, w.size)
 			return last
 		}
 	}
 }
 
 // shortOf says that too few slots are free.
-func (s *wanted) shortOf(hint scripts.SlotsReply) string {
-	if s.want > 1 {
-		return fmt.Sprintf("%d of %d slots are free, and %d are wanted", len(hint.Free), s.size, s.want)
+func (w *wanted) shortOf(hint scripts.SlotsReply) string {
+	if w.want > 1 {
+		return fmt.Sprintf("%d of %d slots are free, and %d are wanted", len(hint.Free), w.size, w.want)
 	}
-	return fmt.Sprintf("all %d slots are taken", s.size)
+	return fmt.Sprintf("all %d slots are taken", w.size)
 }

@@ -16,15 +16,15 @@ type Inside[L any] interface {
 	History() *waiting.History
 	// Random returns a number from 0 to below−1.
 	Random(below int) int
-	// Acquire acquires what is wanted: it waits for a release, or it tries.
+	// Acquire acquires what is wanted, and waits for a release if it may.
 	Acquire(ctx context.Context, wants queue.Wanted, waits bool) (L, error)
-	// Do runs fn, and unlocks.
+	// Do runs fn with the lock, and unlocks it.
 	Do(ctx context.Context, lock L, fn func(ctx context.Context, lock L) error) error
 	// Refuse returns why calls for the names are refused, or nil.
 	Refuse(op string, names []string) error
-	// Unavailable makes the error of a call that failed on too many nodes, or nil.
+	// Unavailable returns the error of a call that failed on too many nodes, or nil; errs has one for each node.
 	Unavailable(ctx context.Context, op, name string, errs []error) error
-	// Invalid makes the error of an argument.
+	// Invalid returns the error of an argument.
 	Invalid(op string, names []string, format string, args ...any) error
 }
 

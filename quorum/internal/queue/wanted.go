@@ -28,11 +28,11 @@ type Wanted interface {
 // Attempts makes the attempts of one call.
 type Attempts interface {
 	Attempt(ctx context.Context, at Target, approach waiting.Approach) Result
-	// IsHeld reports whether somebody is known to hold what a refused attempt of [waiting.Tries] wanted.
+	// IsHeld reports whether somebody is known to hold what a refused attempt wanted. The call must have Tries.
 	IsHeld(r Result) bool
 	// Full returns the result of a turn that attempts nothing, because too few slots are free.
 	Full(why string, hint scripts.SlotsReply, approach waiting.Approach) Result
-	// Tries is nil for a call that waits for a release.
+	// Tries returns nil for a call that waits for a release.
 	Tries() *waiting.Tries
 }
 
@@ -41,7 +41,7 @@ type Target struct {
 	Names       []string       // of the call
 	Slots       []int          // of the semaphore Names[0]; nil for names
 	Keys        []scripts.Name // of the locks on the nodes
-	Hash        uint32         // under which calls of this process wait for it
+	Hash        uint32         // [Key.Hash]
 	First       int            // the node that an attempt by ProbeFirst asks first; −1 for the node of the names
 	Predecessor *scripts.Owner // from which to take over; nil for none
 }
@@ -56,7 +56,7 @@ type Result struct {
 	*engine.Outcome // nil for a lock, unless a hook needs it
 	waiting.Result
 	Acquired bool
-	More     bool // of slots that were acquired: another one may be free
+	More     bool // for slots: another one may be free
 	MayTry   bool // for a call that waits for no release: nobody is known to hold what it wants
 }
 
@@ -87,5 +87,5 @@ func NewSlotsKey(semaphore string, size int) Key {
 	return Key{count: size, text: text, hash: scripts.Hash(text)}
 }
 
-// Hash returns the hash of the names, the same for readers and for each size.
+// Hash returns the hash by which [waiting.History] knows the names: the same for readers, and for each size.
 func (k Key) Hash() uint32 { return k.hash }

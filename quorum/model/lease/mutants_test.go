@@ -18,7 +18,7 @@ const (
 	heldFile    = "internal/fakeredis/held.go"
 	spaceFile   = "internal/fakeredis/keyspace.go"
 	readersFile = "internal/fakeredis/readers.go"
-	callsFile   = "scripts/names.go"
+	namesFile   = "scripts/names.go"
 	sealFile    = "internal/pipeline/seal.go"
 )
 
@@ -97,7 +97,7 @@ func aReadsTwice(s *setup) { s.reads[0], s.depths = true, 2 }
 // Lua, to which vectors hold them.
 var mutants = []mutate.Mutant[setup]{
 	// The rules of the old model.
-	{Rule: "a fresh owner id for every attempt", Edits: in(callsFile, "strconv.AppendUint(b, number, 10)", "strconv.AppendUint(b, 0*number, 10)"),
+	{Rule: "a fresh owner id for every attempt", Edits: in(namesFile, "strconv.AppendUint(b, number, 10)", "strconv.AppendUint(b, 0*number, 10)"),
 		Setup: base.with(isFixed).with(aDeath).with(againFirst)},
 	{Rule: "quarantine of a master that forgot", Edits: in(acquireFile, "case left > 0:", "case false:"), Setup: base.with(longer).with(aForgets)},
 	{Rule: "no repair into quarantine", Edits: in(acquireFile, "carried == 0 || mine < names, false", "carried == 0, false"),
