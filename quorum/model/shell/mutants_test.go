@@ -53,7 +53,7 @@ var mutants = []mutate.Mutant[string]{
 	{Rule: "a resent release that finds nothing says nothing of a loss", Setup: "masters restart while a lock is released",
 		Edits: in("engine/release.go", "found := result.Resent || said", "found := said")},
 	{Rule: "who takes over has a greater token than the ticket", Setup: "a hand-over whose counters are deleted",
-		Edits: []mutate.Edit{{File: "quorum/handover.go", Text: "if lock.Token() <= t.Token {", Now: "if false {"}}},
+		Edits: []mutate.Edit{{File: "quorum/handover.go", Text: "if c.lock.Token() <= t.Token {", Now: "if false {"}}},
 	{Rule: "a lock of a closed Locker has no deadline", Setup: "an attempt and Close",
 		Edits: in("lease/use.go", "	l.become(Orphaned)\n	l.deadline = clock.Never\n", "	l.become(Orphaned)\n")},
 }
