@@ -177,7 +177,7 @@ BENCH := $(GO) test -run '^$$' -bench . -benchtime 120ms -timeout 60m
 bench: redis-server etcd postgres ## the library compared with other locks and its budgets; writes docs/reports/bench.md, and the figures of README.md (4 minutes)
 	cd bench && $(BENCH) | tee /dev/stderr | $(GO) run . -report .. -revision "$$(git describe --always --dirty)"
 
-bench-check: redis-server ## the budgets alone; fails where one is missed by more than a third (3 minutes)
+bench-check: redis-server ## the budgets alone; fails where one is missed by more than its tolerance (3 minutes)
 	cd bench && $(BENCH) -check | $(GO) run .
 
 # Without one of these, the tests that need it are skipped, and say so: without postgres and mariadb those of package fence,

@@ -207,8 +207,11 @@ func (w *wanted) Attempt(ctx context.Context, by queue.Attempts, due queue.Turn)
 
 // shortOf says that too few slots are free.
 func (w *wanted) shortOf(hint scripts.SlotsReply) string {
-	if w.want > 1 {
+	switch {
+	case w.want > 1:
 		return fmt.Sprintf("%d of %d slots are free, and %d are wanted", len(hint.Free), w.size, w.want)
+	case w.size == 1:
+		return "the only slot is taken"
 	}
 	return fmt.Sprintf("all %d slots are taken", w.size)
 }
