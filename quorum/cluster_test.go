@@ -153,13 +153,6 @@ func startWaiter(ctx context.Context, l *Locker, waiter int, to chan<- lockResul
 	start(waiter, to, func() (*Lock, error) { return l.Lock(ctx, names...) })
 }
 
-// waits has a call wait for the names, and returns where its result comes.
-func (c *cluster) waits(l *Locker, names ...string) <-chan lockResult {
-	result := make(chan lockResult, 1)
-	startWaiter(c.t.Context(), l, 0, result, names...)
-	return result
-}
-
 func (c *cluster) must(err error) {
 	c.t.Helper()
 	testkit.Must(c.t, err)

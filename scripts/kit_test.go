@@ -113,8 +113,6 @@ func named(texts ...string) asking {
 	return func(a *scripts.AcquireArgs) { a.Names = testkit.Names(texts...) }
 }
 
-func carrying(token uint64) asking { return func(a *scripts.AcquireArgs) { a.Token = token } }
-
 func granted(token uint64) scripts.AcquireReply {
 	return scripts.AcquireReply{Outcome: scripts.Granted, Token: token}
 }
@@ -149,9 +147,4 @@ func byReaders(last string, wait time.Duration, count int) scripts.AcquireReply 
 
 func asReader(changes ...asking) scripts.Call {
 	return scripts.Read(asked(scripts.OwnerOf(me).AsReader(), changes))
-}
-
-// by is an acquire's owner.
-func by(owner string) asking {
-	return func(a *scripts.AcquireArgs) { a.Owner = scripts.OwnerOf(owner) }
 }

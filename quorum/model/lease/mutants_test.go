@@ -55,7 +55,6 @@ func (s setup) with(change func(*setup)) setup {
 }
 
 func aDeath(s *setup)     { s.deaths = 1 }
-func twoDeaths(s *setup)  { s.deaths = 2 }
 func aForgets(s *setup)   { s.forgets = 1 }
 func longer(s *setup)     { s.lease = 2 }
 func isExtended(s *setup) { s.maxLease, s.extends = 2, true }
