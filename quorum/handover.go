@@ -70,7 +70,7 @@ func (l *Locker) TakeOver(ctx context.Context, ticket string) (*Lock, error) {
 	c := l.newCall(t.Names)
 	at := c.wants.(*wantedNames).target
 	if t.Slots != nil {
-		at = queue.AtSlots(t.Names, queue.NewSlotsKey(t.Names[0], 0), t.Slots, -1)
+		at = queue.AtSlots(t.Names[0], queue.NewSlotsKey(t.Names[0], 0), t.Slots, -1)
 	}
 	at.Predecessor = &t.Owner
 	o := l.core.observe(ctx, l.set, t.Names)

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -126,7 +127,7 @@ func (c *core) observe(ctx context.Context, set *settings, names []string) *obse
 	if h.LockStart == nil && h.Attempt == nil && h.LockEnd == nil {
 		return nil
 	}
-	o := &observation{core: c, hooks: h, ctx: ctx, names: names, began: c.Clock.Now()}
+	o := &observation{core: c, hooks: h, ctx: ctx, names: slices.Clone(names), began: c.Clock.Now()}
 	if h.LockStart != nil {
 		o.ctx = h.LockStart(ctx, o.names)
 	}

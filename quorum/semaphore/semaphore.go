@@ -31,7 +31,7 @@ type embedded = lockers.Embedded[*quorum.Lock]
 type Semaphore struct {
 	embedded
 	inside   lockers.Inside[*quorum.Lock] // of the Locker
-	names    []string                     // one: the semaphore's
+	name     string
 	key      queue.Key
 	size     int
 	question func() scripts.Call // which slots are free
@@ -45,7 +45,7 @@ type Semaphore struct {
 // and the largest number is the bound. A lock of the same name is independent of the semaphore.
 func New(l *quorum.Locker, name string, n int) *Semaphore {
 	name = strings.Clone(name)
-	s := &Semaphore{inside: lockers.Of(l), names: []string{name}, key: queue.NewSlotsKey(name, n), size: n,
+	s := &Semaphore{inside: lockers.Of(l), name: name, key: queue.NewSlotsKey(name, n), size: n,
 		question: sync.OnceValue(func() scripts.Call { return scripts.Slots(name, n) })}
 	s.embedded = lockers.Embed[*quorum.Lock](insideSemaphore{s.inside, s})
 	return s
@@ -88,10 +88,10 @@ func (s *Semaphore) acquire(ctx context.Context, k []int, waits bool) (*quorum.L
 	case len(k) == 1:
 		want = k[0]
 	case len(k) > 1:
-		return nil, s.inside.Invalid("lock", s.names, "%d numbers of slots in place of one", len(k))
+		return nil, s.inside.Invalid("lock", s.names(), "%d numbers of slots in place of one", len(k))
 	}
 	if want < 1 || want > most {
-		return nil, s.inside.Invalid("lock", s.names, "%d slots are not between 1 and %d", want, most)
+		return nil, s.inside.Invalid("lock", s.names(), "%d slots are not between 1 and %d", want, most)
 	}
 	return s.inside.Acquire(ctx, s.wants(want), waits)
 }
@@ -106,7 +106,10 @@ func (s *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, slot *q
 }
 
 // Name returns the semaphore's name.
-func (s *Semaphore) Name() string { return s.names[0] }
+func (s *Semaphore) Name() string { return s.name }
+
+// names returns the name in a slice of its own: errors show it to callers, who may change it.
+func (s *Semaphore) names() []string { return []string{s.name} }
 
 // Size returns the number of slots.
 func (s *Semaphore) Size() int { return s.size }
@@ -116,11 +119,11 @@ func (s *Semaphore) String() string { return fmt.Sprintf("semaphore %.64q of %d"
 
 // usable returns why the semaphore cannot be used, or nil.
 func (s *Semaphore) usable(op string) error {
-	if err := s.inside.Refuse(op, s.names); err != nil {
+	if err := s.inside.Refuse(op, s.names()); err != nil {
 		return err
 	}
 	if s.size < 1 || s.size > scripts.MaxSlots {
-		return s.inside.Invalid(op, s.names, "%d slots are not between 1 and %d", s.size, scripts.MaxSlots)
+		return s.inside.Invalid(op, s.names(), "%d slots are not between 1 and %d", s.size, scripts.MaxSlots)
 	}
 	return nil
 }
@@ -139,7 +142,7 @@ func (s *Semaphore) wants(k int) *wanted {
 	return &wanted{Semaphore: s, want: k, toAsk: s.inside.Random(len(s.inside.Engine().Nodes))}
 }
 
-func (w *wanted) Names() []string { return w.names }
+func (w *wanted) Names() []string { return w.names() }
 func (w *wanted) Key() queue.Key  { return w.key }
 func (w *wanted) Slots() int      { return w.want }
 func (w *wanted) Channels() []string {
@@ -172,7 +175,7 @@ func (w *wanted) Attempt(ctx context.Context, by queue.Attempts, due queue.Turn)
 			// Not the node of the hint: if that one is alone in having the slot free, because it
 			// missed the grant, the attempt would get its vote, give it back, and so wake others.
 			first := (w.hintFrom + 1) % len(e.Nodes)
-			last, attempted = by.Attempt(ctx, queue.AtSlots(w.names, w.key, chosen, first), how), true
+			last, attempted = by.Attempt(ctx, queue.AtSlots(w.name, w.key, chosen, first), how), true
 			if last.More = turn.MayHaveFree(); last.Acquired || !last.Held || last.IsCut() {
 				return last
 			}

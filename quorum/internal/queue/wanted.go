@@ -46,9 +46,10 @@ type Target struct {
 	Predecessor *scripts.Owner // from which to take over; nil for none
 }
 
-// AtSlots returns the target of an attempt at slots of the semaphore names[0].
-func AtSlots(names []string, key Key, slots []int, first int) Target {
-	return Target{Names: names, Slots: slots, Keys: scripts.NewNames(nil, scripts.SlotNames(names[0], slots)), Hash: key.hash, First: first}
+// AtSlots returns the target of an attempt at slots of a semaphore.
+func AtSlots(semaphore string, key Key, slots []int, first int) Target {
+	return Target{Names: []string{semaphore}, Slots: slots, Keys: scripts.NewNames(nil, scripts.SlotNames(semaphore, slots)),
+		Hash: key.hash, First: first}
 }
 
 // Result is the result of an attempt, or of a turn at slots.
