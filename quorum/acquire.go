@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
@@ -242,7 +243,7 @@ func (c *core) bounded(ctx context.Context, set *settings) (until context.Contex
 		return ctx, func() {}
 	}
 	inner, cancel := context.WithCancelCause(ctx)
-	timer := c.Clock.AfterFunc(set.wait, func() { cancel(waitOver(set.wait)) })
+	timer := c.Clock.AfterFunc(set.wait, func() { cancel(engine.WaitOver(set.wait)) })
 	return &waitContext{inner, ctx}, func() {
 		timer.Stop()
 		cancel(nil)
@@ -251,7 +252,7 @@ func (c *core) bounded(ctx context.Context, set *settings) (until context.Contex
 
 // endOfWaiting returns what has ended the waiting; nil if nothing has.
 func (c *core) endOfWaiting(ctx context.Context) []error {
-	causes := contextError(ctx)
+	causes := engine.EndOf(ctx)
 	if c.IsClosed() {
 		causes = append(causes, fmt.Errorf("quorumlock: %w", ErrClosed))
 	}
@@ -264,10 +265,10 @@ func (c *call) gaveUp(ctx context.Context, attempt error) *Error {
 	last, _ := attempt.(*Error)
 	switch {
 	case last != nil:
-	case isOverdue(causes): // the first attempt is under way without an answer
-		last = c.core.unattempted(ErrUnavailable)
+	case engine.IsOverdue(causes): // the first attempt is under way without an answer
+		last = c.core.unattempted(engine.Unavailable)
 	default:
-		last = c.core.unattempted()
+		last = c.core.unattempted(engine.Failed)
 	}
 	return c.errorOf(last, causes)
 }
@@ -279,8 +280,8 @@ func (c *call) errorOf(attempt *Error, causes []error) *Error {
 	if e.split {
 		e.noteSplit()
 	}
-	e.Names, e.causes = c.wants.Names(), append(e.causes, causes...)
-	e.reads = c.set.isReader()
+	e.Names, e.reads = c.wants.Names(), c.set.isReader()
+	e.addEnd(causes)
 	c.core.nameHolder(&e, c.core.holders.Recall)
 	return &e
 }

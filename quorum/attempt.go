@@ -38,21 +38,22 @@ func (c *call) attemptOnce(ctx context.Context, at queue.Target, approach waitin
 	l := c.core.newLock(ctx, c.set, at)
 	acquired, o := l.handle.Hold().Attempt(ctx, at.First, approach, c.set.hooks.Attempt != nil)
 	if acquired {
-		c.core.counters.attempts[outcomeAcquired].Add(1)
+		c.core.counters.attempts[engine.Acquired].Add(1)
 		c.lock, c.err = l, nil
 		return queue.Result{Outcome: o, Acquired: true}
 	}
-	c.err = l.failure(ctx, o)
-	c.core.counters.attempts[outcomeOf(c.err)].Add(1)
+	c.err = l.failure(o)
+	c.core.counters.attempts[o.Kind].Add(1)
 	return queue.Result{Outcome: o, Result: o.Result()}
 }
 
 // Full returns the result of a turn that finds too few free slots.
 func (c *call) Full(why string, hint scripts.SlotsReply, approach waiting.Approach) queue.Result {
-	c.err = &Error{Op: "lock", Names: c.wants.Names(), Remaining: hint.Wait, causes: []error{ErrNotAcquired, ErrHeld, detail(why)}}
-	c.core.counters.attempts[outcomeHeld].Add(1)
+	c.err = &Error{Op: "lock", Names: c.wants.Names(), Remaining: hint.Wait, kind: engine.Held,
+		causes: []error{ErrNotAcquired, ErrHeld, detail(why)}}
+	c.core.counters.attempts[engine.Held].Add(1)
 	return queue.Result{
-		Outcome: &engine.Outcome{Approach: approach, Verdict: lease.OutOfReach},
+		Outcome: &engine.Outcome{Kind: engine.Held, Approach: approach, Verdict: lease.OutOfReach},
 		Result:  waiting.Result{Held: true, Wait: hint.Wait, Listeners: hint.Waiting},
 	}
 }
@@ -71,30 +72,27 @@ func (c *call) IsHeld(r queue.Result) bool {
 }
 
 // failure returns why the attempt failed.
-func (l *Lock) failure(ctx context.Context, o *engine.Outcome) *Error {
+func (l *Lock) failure(o *engine.Outcome) *Error {
 	if o.Unlisted {
-		return l.unlisted(ctx, o)
+		return l.unlisted(o)
 	}
 	e := l.counts(o)
-	var ended []error
 	switch {
 	case o.Ended:
-		ended = contextError(ctx)
-		e.causes = append(e.causes, ended...)
+		e.causes = append(e.causes, o.End...)
 	case o.Closed:
 		e.causes = append(e.causes, ErrClosed)
 	}
-	switch {
-	case o.Verdict == lease.Won && o.Ended: // the quorum was reached too late for the caller
-	case o.Cause == lease.TooLate:
+	if reason := sentinels[o.Kind]; reason != nil {
+		e.causes = append(e.causes, reason)
+	} else if o.Cause == lease.TooLate && !o.Ended {
 		e.causes = append(e.causes, l.whyLate(o))
-	case o.Cause != lease.NoCause: // the token could not be written back
-		e.causes = append(e.causes, ErrUnavailable)
-	case o.Verdict == lease.Won: // the quorum was reached, but the Locker was closed
-	case o.Verdict != lease.Open:
-		l.addReason(e, o)
-	case isOverdue(ended):
-		e.causes = append(e.causes, ErrUnavailable)
+	}
+	if o.Blocking() == engine.Held {
+		e.Remaining = o.Remaining()
+		holder, namedBy := o.Holder()
+		e.noteHolder(o, holder, namedBy, l.core.UUID)
+		e.split = o.IsSplit()
 	}
 	if o.HasPassedOn() {
 		e.causes = append(e.causes, ErrLost, passedOn)
@@ -108,22 +106,22 @@ func (l *Lock) failure(ctx context.Context, o *engine.Outcome) *Error {
 			e.Quarantined, e.Unknown = e.Quarantined+1, e.Unknown-1
 		}
 	}
-	e.noteEnd(ctx)
+	if !o.Ended {
+		e.causes = append(e.causes, o.End...)
+	}
 	return e
 }
 
+// sentinels has the errors for the reasons why an attempt failed.
+var sentinels = [engine.Kinds]error{engine.Held: ErrHeld, engine.Quarantined: ErrQuarantined, engine.Unavailable: ErrUnavailable}
+
 // unlisted is the failure of an attempt while the list of masters is not known.
-func (l *Lock) unlisted(ctx context.Context, o *engine.Outcome) *Error {
-	causes := contextError(ctx)
-	switch {
-	case o.Refusals != nil:
-		causes = []error{ErrUnavailable}
-	case o.Closed:
-		causes = []error{ErrClosed}
-	case isOverdue(causes):
-		causes = append([]error{ErrUnavailable}, causes...)
+func (l *Lock) unlisted(o *engine.Outcome) *Error {
+	e := l.core.unattempted(o.Kind)
+	if o.Refusals == nil && o.Closed {
+		e.causes = append(e.causes, ErrClosed)
 	}
-	e := l.core.unattempted(causes...)
+	e.causes = append(e.causes, o.End...)
 	e.Names = l.over.Names
 	e.addNodes(o.Refusals...)
 	return e
@@ -148,26 +146,8 @@ func (l *Lock) counts(o *engine.Outcome) *Error {
 		Op: "lock", Names: l.over.Names, slots: l.over.Slots, key: l.handle.Hold().Key(), Quorum: o.Quorum.Need,
 		reads: l.set.isReader(), causes: []error{ErrNotAcquired},
 		Granted: of[lease.Granted].Len(), Refused: of[lease.Refused].Len(), Quarantined: of[lease.Quarantined].Len(),
-		Unknown: o.Unknown(), unasked: of[lease.Unasked].Len(),
+		Unknown: o.Unknown(), unasked: of[lease.Unasked].Len(), kind: o.Kind,
 	}
-}
-
-// addReason adds the reason why there is no quorum and, if the lock is held, what is known of the holder.
-func (l *Lock) addReason(e *Error, o *engine.Outcome) {
-	if o.Blocking() == engine.HeldByAnother {
-		e.Remaining = o.Remaining()
-		holder, namedBy := o.Holder()
-		e.noteHolder(o, holder, namedBy, l.core.UUID)
-		e.split = o.IsSplit()
-	}
-	if reason := reasons[o.Reason()]; reason != nil {
-		e.causes = append(e.causes, reason)
-	}
-}
-
-// reasons has the errors for the reasons why there is no quorum.
-var reasons = [engine.Reasons]error{
-	engine.NoReason: nil, engine.HeldByAnother: ErrHeld, engine.Quarantined: ErrQuarantined, engine.Unavailable: ErrUnavailable,
 }
 
 // noteHolder names the holder in the error.
@@ -184,7 +164,7 @@ const splitVote detail = "others try at the same time, and none has enough votes
 func (e *Error) noteSplit() {
 	for i, cause := range e.causes {
 		if cause == ErrHeld {
-			e.causes[i] = splitVote
+			e.causes[i], e.kind = splitVote, engine.KindOfEnd(e.causes)
 		}
 	}
 	e.Holder, e.Remaining, e.ours, e.readers, e.reserved = "", 0, false, 0, false

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -82,17 +81,18 @@ type Error struct {
 	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
 
 	causes     []error
-	slots      []int  // of the semaphore Names[0]; nil for a lock that is no slot
-	reads      bool   // the lock is, or was to be, a reader's
-	key        string // with Holder: the name that it holds on the nodes
-	unasked    int    // of Unknown
-	namedBy    int    // with Holder: a node that named it
-	ours       bool   // Holder is a lock of this Locker, or of one that With made of it
-	handedOver bool   // with ours: by this process
-	readers    int    // with Holder, if it is a reader: how many hold the name
-	reserved   bool   // only a waiting writer is known to be in the way
-	split      bool   // several tried at once, and none of them is known to hold the lock
-	kept       bool   // Granted counts the nodes that keep a lock that was lost
+	kind       engine.Kind // of an attempt, and of a call that acquires
+	slots      []int       // of the semaphore Names[0]; nil for a lock that is no slot
+	reads      bool        // the lock is, or was to be, a reader's
+	key        string      // with Holder: the name that it holds on the nodes
+	unasked    int         // of Unknown
+	namedBy    int         // with Holder: a node that named it
+	ours       bool        // Holder is a lock of this Locker, or of one that With made of it
+	handedOver bool        // with ours: by this process
+	readers    int         // with Holder, if it is a reader: how many hold the name
+	reserved   bool        // only a waiting writer is known to be in the way
+	split      bool        // several tried at once, and none of them is known to hold the lock
+	kept       bool        // Granted counts the nodes that keep a lock that was lost
 }
 
 // Operations that have texts, or causes, of their own.
@@ -245,86 +245,20 @@ type detail string
 
 func (d detail) Error() string { return string(d) }
 
-// waitOver is the cause of the context by which [WithWait] bounds the waiting. It is not a context's error: the
-// caller's own context has not ended.
-type waitOver time.Duration
-
-func (d waitOver) Error() string { return fmt.Sprintf("gave up after %v", time.Duration(d)) }
-
-// contextError returns what the end of ctx adds to an error: ctx.Err(), and the cause if it differs; or the waitOver
-// alone. It returns nil if ctx has not ended.
-func contextError(ctx context.Context) []error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if err == nil {
-		return nil
-	}
-	if over, ok := cause.(waitOver); ok {
-		return []error{over}
-	}
-	if cause == nil || same(cause, err) {
-		return []error{err}
-	}
-	return []error{err, cause}
-}
-
-// same reports whether two errors are the same. A caller's error, or a part of it, may have a type that cannot be
-// compared: then == panics, and so does errors.Is for such a part.
-func same(a, b error) bool { return reflect.ValueOf(a).Comparable() && a == b }
-
 // noteEnd adds the context's end to the causes, unless they have it.
 func (e *Error) noteEnd(ctx context.Context) {
-	if ended := contextError(ctx); ended != nil && !slices.ContainsFunc(e.causes, func(cause error) bool { return same(cause, ended[0]) }) {
-		e.causes = append(e.causes, ended...)
+	ended := engine.EndOf(ctx)
+	if ended != nil && !slices.ContainsFunc(e.causes, func(cause error) bool { return engine.Same(cause, ended[0]) }) {
+		e.addEnd(ended)
 	}
 }
 
-// isOverdue reports whether one of the causes is a timeout: the nodes had not answered by then.
-func isOverdue(causes []error) bool {
-	for _, cause := range causes {
-		if _, over := cause.(waitOver); over || cause == context.DeadlineExceeded {
-			return true
-		}
+// addEnd adds what ended the call to the causes.
+func (e *Error) addEnd(ended []error) {
+	e.causes = append(e.causes, ended...)
+	if e.kind == engine.Failed {
+		e.kind = engine.KindOfEnd(ended)
 	}
-	return false
-}
-
-// outcome is how an attempt, or a call of Lock, has ended.
-type outcome int
-
-const (
-	outcomeAcquired outcome = iota
-	outcomeHeld
-	outcomeQuarantined
-	outcomeUnavailable
-	outcomeCanceled
-	outcomeFailed
-
-	outcomes = iota
-)
-
-var outcomeNames = [outcomes]string{"acquired", "held", "quarantined", "unavailable", "canceled", "failed"}
-
-func (o outcome) String() string { return outcomeNames[o] }
-
-// outcomeOf returns the outcome of a call or an attempt that failed. It doesn't allocate, as errors.Is
-// would.
-func outcomeOf(e *Error) outcome {
-	for _, cause := range e.causes {
-		switch cause {
-		case ErrHeld:
-			return outcomeHeld
-		case ErrQuarantined:
-			return outcomeQuarantined
-		case ErrUnavailable:
-			return outcomeUnavailable
-		}
-	}
-	for _, cause := range e.causes {
-		if cause == context.Canceled || cause == context.DeadlineExceeded {
-			return outcomeCanceled
-		}
-	}
-	return outcomeFailed
 }
 
 // oneLine joins two errors, which may be nil. errors.Join would put a line break between them.

@@ -37,16 +37,16 @@ func lockerWithout(t *testing.T, reasons ...error) *Locker {
 
 // Each reason why an attempt fails has an error and an outcome of its own, and each cause with which a lock is lost a text.
 func TestEachReasonIsAnOutcome(t *testing.T) {
-	var seen []outcome
-	for reason := engine.HeldByAnother; reason < engine.Reasons; reason++ {
-		is := outcomeOf(&Error{causes: []error{ErrNotAcquired, reasons[reason]}})
-		if is == outcomeFailed || slices.Contains(seen, is) {
-			t.Errorf("reason %d has no error or no outcome of its own: see reasons in attempt.go, outcomeOf; AttemptEvent's comment, "+
-				"docs/usage.md#errors", reason)
+	var names []string
+	var errs []error
+	for kind := range engine.Kind(engine.Kinds) {
+		reason, isReason := sentinels[kind], kind != engine.Failed && kind != engine.Acquired && kind != engine.Canceled
+		if kind.String() == "" || slices.Contains(names, kind.String()) || (reason != nil) != isReason || isReason && slices.Contains(errs, reason) {
+			t.Errorf("kind %d has no error or no name of its own: see sentinels in attempt.go, AttemptEvent's comment, "+
+				"docs/usage.md#errors", kind)
 		}
-		seen = append(seen, is)
+		names, errs = append(names, kind.String()), append(errs, reason)
 	}
-	testkit.Check(t, !slices.Contains(outcomeNames[:], ""), "an outcome without a name: %q", outcomeNames)
 	for o, cause := (&observer{set: new(settings)}), lease.MaxHoldOver; cause < lease.Causes; cause++ {
 		testkit.Check(t, o.whyLost(cause) != o.whyLost(lease.NoCause),
 			"cause %d has no text: see whyLost in observe.go", cause)

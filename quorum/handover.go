@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/tickets"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -29,7 +30,7 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 	if l.set.terms.MinHold > 0 { // a failed take-over would not keep it either, nor would a lease that ends before
 		return "", invalidf(opHandOver, l.over.Names, "it has a min hold, which the next holder would not keep")
 	}
-	if ended := contextError(ctx); ended != nil {
+	if ended := engine.EndOf(ctx); ended != nil {
 		return "", &Error{Op: opHandOver, Names: l.over.Names, causes: ended}
 	}
 	if !l.set.terms.Fixed {

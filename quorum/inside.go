@@ -56,7 +56,7 @@ func (l insideLocker) Unavailable(ctx context.Context, op, name string, errs []e
 	if !l.core.Quorum.Blocks(failed) {
 		return nil
 	}
-	e.causes = append([]error{ErrUnavailable}, contextError(ctx)...)
+	e.causes = append([]error{ErrUnavailable}, engine.EndOf(ctx)...)
 	if semaphore, slot, isSlot := scripts.ParseSlot(name); isSlot {
 		e.Names, e.slots = []string{semaphore}, []int{slot}
 	}

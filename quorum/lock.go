@@ -212,7 +212,7 @@ func awaitDecided(ctx context.Context, t *engine.Tally) []error {
 	}
 	l := innermost(ctx)
 	if l == nil || !l.endedBy(context.Cause(ctx)) {
-		return contextError(ctx)
+		return engine.EndOf(ctx)
 	}
 	given := l.scope.Context
 	if deadline, bounded := ctx.Deadline(); bounded {
@@ -226,7 +226,7 @@ func awaitDecided(ctx context.Context, t *engine.Tally) []error {
 // endedBy reports whether the lock's context has ended with that cause because the lock has.
 func (l *Lock) endedBy(cause error) bool {
 	_, lost := cause.(*Error)
-	return (lost || cause == ErrReleased || cause == ErrHandedOver || cause == ErrClosed) && same(context.Cause(l.ctx), cause)
+	return (lost || cause == ErrReleased || cause == ErrHandedOver || cause == ErrClosed) && engine.Same(context.Cause(l.ctx), cause)
 }
 
 // releaseUnless releases the lock, if there is one, unless the hooks have returned: otherwise the call

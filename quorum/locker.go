@@ -51,7 +51,7 @@ type core struct {
 
 // counters are what a Locker counts for [Stats].
 type counters struct {
-	attempts                   [outcomes]atomic.Uint64
+	attempts                   [engine.Kinds]atomic.Uint64
 	released, lost, writeBacks atomic.Uint64
 	unannounced                atomic.Uint64
 	nodes                      [quorate.MaxNodes]nodeCounters
@@ -100,7 +100,7 @@ func (l *Locker) checkStart(ctx context.Context, op string, names []string) erro
 
 // endedError returns the error of a call whose context has ended before, or nil.
 func endedError(ctx context.Context, op string, names []string) error {
-	ended := contextError(ctx)
+	ended := engine.EndOf(ctx)
 	if ended == nil {
 		return nil
 	}
@@ -146,8 +146,12 @@ func (c *core) random(below int) int {
 }
 
 // unattempted returns the error of a call of Lock that ends before its first attempt.
-func (c *core) unattempted(reason ...error) *Error {
-	return &Error{Op: "lock", Quorum: c.Quorum.Need, Unknown: len(c.Nodes), causes: append([]error{ErrNotAcquired}, reason...)}
+func (c *core) unattempted(kind engine.Kind) *Error {
+	e := &Error{Op: "lock", Quorum: c.Quorum.Need, Unknown: len(c.Nodes), kind: kind, causes: []error{ErrNotAcquired}}
+	if reason := sentinels[kind]; reason != nil {
+		e.causes = append(e.causes, reason)
+	}
+	return e
 }
 
 // newUUID returns a random UUID, version 4 (RFC 9562).

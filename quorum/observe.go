@@ -150,7 +150,7 @@ func (o *observation) attempted(c *call, r queue.Result) {
 	}
 	of := r.Answers()
 	e := AttemptEvent{
-		Names: o.names, Outcome: outcomeAcquired.String(), WriteBacks: r.WriteBacks, Probed: r.Approach.Probes(),
+		Names: o.names, Outcome: r.Kind.String(), WriteBacks: r.WriteBacks, Probed: r.Approach.Probes(),
 		Granted: of[lease.Granted].Len(), Refused: of[lease.Refused].Len(), Quarantined: of[lease.Quarantined].Len(),
 		Unknown:  r.Unknown(),
 		Duration: o.core.Clock.Now().Sub(o.asking),
@@ -158,7 +158,7 @@ func (o *observation) attempted(c *call, r queue.Result) {
 	if r.Acquired {
 		e.Slots = c.lock.over.Slots
 	} else {
-		e.Outcome, e.Err, e.Slots = outcomeOf(c.err).String(), c.err, c.err.slots
+		e.Err, e.Slots = c.err, c.err.slots
 	}
 	returned := false
 	defer c.lock.releaseUnless(&returned)
@@ -172,11 +172,11 @@ func (o *observation) ended(lock *Lock, err error) {
 		return
 	}
 	e := LockEvent{
-		Names: o.names, Outcome: outcomeAcquired.String(), Lock: lock, Err: err, Attempts: o.attempts,
+		Names: o.names, Outcome: engine.Acquired.String(), Lock: lock, Err: err, Attempts: o.attempts,
 		Duration: o.core.Clock.Now().Sub(o.began),
 	}
 	if failed, ok := err.(*Error); ok {
-		e.Outcome = outcomeOf(failed).String()
+		e.Outcome = failed.kind.String()
 	}
 	o.hooks.LockEnd(o.ctx, e)
 }

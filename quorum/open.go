@@ -114,7 +114,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 		Identity: scripts.Identity(c.identity), Founds: unfounded == nil, Exists: set.exists})
 	c.holders = holders.New(nodes, c.Clock)
 	c.waitlist = queue.NewList(queue.Config{Engine: c.Engine, History: &c.history, NewRand: c.newRand,
-		HeldError: func() error { return c.unattempted(ErrHeld) }})
+		HeldError: func() error { return c.unattempted(engine.Held) }})
 	survey := <-c.Roster.Survey() // the first use of the nodes: they connect
 	if unfounded != nil && !survey.HasList() {
 		return nil, notFounded(survey, unfounded)

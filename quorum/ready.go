@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 )
 
@@ -29,7 +30,7 @@ func (l *Locker) Ready(ctx context.Context) error {
 	if err := l.unusable(opReady, nil); err != nil {
 		return err
 	}
-	if ended := contextError(ctx); ended != nil {
+	if ended := engine.EndOf(ctx); ended != nil {
 		return &Error{Op: opReady, causes: ended}
 	}
 	ready, tried := c.Roster.Ready(ctx, c.Quorum)
@@ -40,7 +41,7 @@ func (l *Locker) Ready(ctx context.Context) error {
 	case s := <-c.Roster.Survey(): // it shows why, and marks new masters
 		return c.notReady(s, tried)
 	case <-ctx.Done():
-		return &Error{Op: opReady, causes: append([]error{ErrUnavailable}, contextError(ctx)...)}
+		return &Error{Op: opReady, causes: append([]error{ErrUnavailable}, engine.EndOf(ctx)...)}
 	case <-c.Closed:
 		return &Error{Op: opReady, causes: []error{ErrClosed}}
 	}

@@ -3,6 +3,7 @@ package quorum
 import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 )
 
 // Stats is a snapshot of a Locker and of those that [Locker.With] makes of it. Counts are since the
@@ -45,12 +46,12 @@ func (l *Locker) Stats() Stats {
 	c := l.core
 	n := &c.counters
 	s := Stats{
-		Held: c.Held(), Waiting: l.core.waitlist.Len(), Attempts: make(map[string]uint64, outcomes),
+		Held: c.Held(), Waiting: l.core.waitlist.Len(), Attempts: make(map[string]uint64, engine.Kinds),
 		Released: n.released.Load(), Lost: n.lost.Load(), WriteBacks: n.writeBacks.Load(), Unannounced: n.unannounced.Load(),
 		Quorum: c.Quorum.Need, Nodes: make([]NodeStats, len(c.Nodes)), EventsDropped: c.events.Dropped(),
 	}
-	for o := range outcome(outcomes) {
-		s.Attempts[o.String()] = n.attempts[o].Load()
+	for k := range engine.Kind(engine.Kinds) {
+		s.Attempts[k.String()] = n.attempts[k].Load()
 	}
 	for i, nd := range c.Nodes {
 		of := &n.nodes[i]

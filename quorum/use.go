@@ -84,14 +84,14 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Error {
 	failure, _ := err.(*Error)
 	if failure == nil {
-		failure = &Error{Op: "lock", Names: slices.Clone(l.over.Names), causes: contextError(ctx)}
+		failure = &Error{Op: "lock", Names: slices.Clone(l.over.Names), causes: engine.EndOf(ctx)}
 		if failure.causes == nil {
 			failure.causes = []error{ErrLost}
 		}
 	}
 	if failure.Nodes != nil || l.first.handle.Status().Holds() { // otherwise the nodes do not matter
 		enough, failed := t.Result()
-		if !enough && isOverdue(failure.causes) {
+		if !enough && engine.IsOverdue(failure.causes) {
 			failure.causes = slices.Insert(failure.causes, 0, error(ErrUnavailable))
 		}
 		failure.Nodes = nil
@@ -121,7 +121,7 @@ func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 
 // extend asks all nodes, unless the call's context has ended.
 func (l *Lock) extend(ctx context.Context, op string, lasts time.Duration) error {
-	if ended := contextError(ctx); ended != nil {
+	if ended := engine.EndOf(ctx); ended != nil {
 		if err := l.unusable(op, l.handle.Status()); err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func (h *Hold) Attempt(ctx context.Context, probe int, approach waiting.Approach
 	e.background.add() // so that Locker.Close does not close the nodes before the attempt is undone
 	defer e.background.done()
 	if refusals, known := e.awaitList(ctx); !known {
-		return false, e.unlisted(refusals, approach)
+		return false, e.unlisted(ctx, refusals, approach)
 	}
 	h.list = e.Roster.List()
 	a := newAttempt(h, probe)
@@ -59,6 +59,7 @@ func (h *Hold) Attempt(ctx context.Context, probe int, approach waiting.Approach
 	if acquired = a.commit(ctx); acquired {
 		if wantOutcome {
 			o = a.outcome(approach)
+			o.Kind = Acquired
 		}
 	} else {
 		o = a.undo(ctx, approach)
@@ -92,14 +93,18 @@ func (e *Engine) awaitList(ctx context.Context) (refusals []error, known bool) {
 }
 
 // unlisted is the outcome of an attempt that asked no node, because the list of masters is not known.
-func (e *Engine) unlisted(refusals []error, approach waiting.Approach) *Outcome {
+func (e *Engine) unlisted(ctx context.Context, refusals []error, approach waiting.Approach) *Outcome {
 	o := &Outcome{Approach: approach, Quorum: e.Quorum, Unlisted: true, Refusals: refusals, Closed: e.IsClosed()}
-	if refusals != nil {
+	switch {
+	case refusals != nil:
 		o.Verdict = lease.OutOfReach
+	case !o.Closed:
+		o.Ended, o.End = true, EndOf(ctx)
 	}
 	for range e.Nodes {
 		o.Nodes = append(o.Nodes, NodeAnswer{Is: lease.Unanswered})
 	}
+	o.Kind = o.decide()
 	return o
 }
 
@@ -270,6 +275,7 @@ func (a *attempt) undo(ctx context.Context, approach waiting.Approach) *Outcome 
 	case <-granted.Decided:
 	case <-ctx.Done():
 	}
+	o.End = EndOf(ctx)
 	a.hold.mu.Lock()
 	defer a.hold.mu.Unlock()
 	for i := range o.Nodes {
@@ -281,6 +287,7 @@ func (a *attempt) undo(ctx context.Context, approach waiting.Approach) *Outcome 
 		}
 		n.Err = a.hold.members[i].err
 	}
+	o.Kind = o.decide()
 	return o
 }
 

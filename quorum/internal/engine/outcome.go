@@ -13,6 +13,7 @@ import (
 
 // Outcome is the result of an attempt.
 type Outcome struct {
+	Kind       Kind
 	Approach   waiting.Approach
 	Verdict    lease.Verdict
 	Cause      lease.Cause
@@ -23,11 +24,12 @@ type Outcome struct {
 
 	Unlisted  bool // the list of masters is not known: see Refusals, or ctx or the Engine has ended
 	Refusals  []error
-	Ended     bool  // the context had ended when the attempt was undone
-	Closed    bool  // so had the Engine
-	ByMaxHold bool  // with lease.TooLate: the max hold was over
-	TakesOver bool  // the target has a predecessor
-	Reserved  *Hold // whose reservations keep readers back; nil for none
+	Ended     bool    // the context had ended when the attempt was undone
+	End       []error // of the context, also while the attempt was undone: see EndOf
+	Closed    bool    // so had the Engine
+	ByMaxHold bool    // with lease.TooLate: the max hold was over
+	TakesOver bool    // the target has a predecessor
+	Reserved  *Hold   // whose reservations keep readers back; nil for none
 }
 
 // NodeAnswer is one node's answer to an attempt.
@@ -59,49 +61,57 @@ func (o *Outcome) Unknown() int {
 // IsCut reports whether the attempt ended before its outcome was certain.
 func (o *Outcome) IsCut() bool { return o.Verdict == lease.Open && !(o.Unlisted && o.Closed) }
 
-// Reason says why there is no quorum.
-type Reason uint8
+// Kind is how an attempt, or a call that acquires, has ended.
+type Kind uint8
 
 const (
-	NoReason      Reason = iota // another one, or none is known
-	HeldByAnother               // owner
-	Quarantined
-	Unavailable
+	Failed Kind = iota // for another reason than those below
+	Acquired
+	Held        // by another owner
+	Quarantined // too many nodes are
+	Unavailable // too many nodes are
+	Canceled    // the context ended before a reason was known
 
-	Reasons = iota
+	Kinds = iota
 )
 
-// Blocking returns what has to change for the attempt to succeed: HeldByAnother before Quarantined before
-// Unavailable. It counts nodes that were not asked, or have not replied, as granting.
-func (o *Outcome) Blocking() Reason {
+var kindNames = [Kinds]string{"failed", "acquired", "held", "quarantined", "unavailable", "canceled"}
+
+func (k Kind) String() string { return kindNames[k] }
+
+// decide returns the kind of an attempt that failed. A take-over that is refused is Held only if a node names the holder.
+func (o *Outcome) decide() Kind {
+	holder, _ := o.Holder()
+	switch blocking := o.Blocking(); {
+	case blocking == Held && o.TakesOver && !o.HasPassedOn():
+		return Unavailable
+	case blocking != Failed && !(blocking == Held && o.TakesOver && holder == ""):
+		return blocking
+	case o.Verdict == lease.Won && o.Ended: // too late for the caller
+	case o.Refusals != nil, o.Cause != lease.NoCause && o.Cause != lease.TooLate: // the token could not be written back
+		return Unavailable
+	case o.Verdict == lease.Open && o.Ended && IsOverdue(o.End):
+		return Unavailable
+	}
+	return KindOfEnd(o.End)
+}
+
+// Blocking returns what has to change for the attempt to succeed: Held before Quarantined before Unavailable, or Failed
+// if that is something else. It counts nodes that were not asked, or have not replied, as granting.
+func (o *Outcome) Blocking() Kind {
 	if o.Unlisted || o.Cause != lease.NoCause || o.Verdict == lease.Won || o.Verdict == lease.Open {
-		return NoReason
+		return Failed
 	}
 	of := o.Answers()
 	willing := of[lease.Granted] | of[lease.Unanswered] | of[lease.Unasked]
 	switch {
 	case o.Quorum.Enough(willing | of[lease.Refused]):
-		return HeldByAnother
+		return Held
 	case o.Quorum.Enough(willing | of[lease.Refused] | of[lease.Quarantined]):
 		return Quarantined
 	default:
 		return Unavailable
 	}
-}
-
-// Reason returns the same as Blocking. After a refused take-over, though, it returns HeldByAnother only if a node
-// names the holder, and NoReason if nobody has the lock.
-func (o *Outcome) Reason() Reason {
-	reason := o.Blocking()
-	switch holder, _ := o.Holder(); {
-	case reason != HeldByAnother || !o.TakesOver:
-		return reason
-	case !o.HasPassedOn():
-		return Unavailable
-	case holder == "":
-		return NoReason
-	}
-	return HeldByAnother
 }
 
 // HasPassedOn reports whether a take-over can no longer succeed: too few nodes can have the predecessor. Those that
@@ -205,7 +215,7 @@ func (o *Outcome) IsSplit() bool {
 
 // Result returns the outcome for package waiting.
 func (o *Outcome) Result() waiting.Result {
-	r := waiting.Result{Held: o.Reason() == HeldByAnother, Wait: -1}
+	r := waiting.Result{Held: o.Kind == Held, Wait: -1}
 	waits := make([]time.Duration, len(o.Nodes))
 	byReaders, byOthers := 0, 0
 	for i := range o.Nodes {

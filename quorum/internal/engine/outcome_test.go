@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -13,7 +15,7 @@ import (
 // An attempt without a list of masters asked no node: their state is unknown.
 func TestAnAttemptWithoutAListKnowsNothing(t *testing.T) {
 	a, _ := asking(t, time.Second)
-	testkit.Equal(t, a.hold.engine.unlisted(nil, waiting.AskAll).Unknown(), 3, "unknown")
+	testkit.Equal(t, a.hold.engine.unlisted(t.Context(), nil, waiting.AskAll).Unknown(), 3, "unknown")
 }
 
 // The holder is the one that the most nodes name, in any positions; if equally many name two, the first.
@@ -60,9 +62,11 @@ func TestResult(t *testing.T) {
 		{[]NodeAnswer{starts, starts, granted}, waiting.Result{Wait: time.Second, Votes: 1}},
 	} {
 		o := Outcome{Quorum: quorate.Majority(3), Verdict: lease.OutOfReach, Nodes: c.nodes}
+		o.Kind = o.decide()
 		testkit.Equal(t, o.Result(), c.want, c.nodes)
 	}
 	o := Outcome{Quorum: quorate.Majority(3), Verdict: lease.Won, Cause: lease.TooLate, Nodes: []NodeAnswer{granted, granted, refused}}
+	o.Kind = o.decide()
 	if got, want := o.Result(), (waiting.Result{Wait: -1, Votes: 2, Listeners: 2}); got != want {
 		t.Errorf("won, and too late: %+v, want %+v", got, want)
 	}
@@ -86,14 +90,14 @@ func TestReasonOfATakeOver(t *testing.T) {
 	starts, refused, named := NodeAnswer{Is: lease.Quarantined}, NodeAnswer{Is: lease.Refused}, NodeAnswer{Is: lease.Refused, Holder: "other"}
 	for _, c := range []struct {
 		nodes []NodeAnswer
-		want  Reason
+		want  Kind
 	}{
 		{[]NodeAnswer{starts, starts, refused}, Quarantined},
-		{[]NodeAnswer{refused, refused, refused}, NoReason},
-		{[]NodeAnswer{refused, named, refused}, HeldByAnother},
+		{[]NodeAnswer{refused, refused, refused}, Failed},
+		{[]NodeAnswer{refused, named, refused}, Held},
 	} {
 		o := Outcome{Quorum: quorate.Majority(3), Verdict: lease.OutOfReach, TakesOver: true, Nodes: c.nodes}
-		testkit.Equal(t, o.Reason(), c.want, c.nodes)
+		testkit.Equal(t, o.decide(), c.want, c.nodes)
 	}
 }
 
@@ -113,20 +117,29 @@ func TestOnlyRefusalsCount(t *testing.T) {
 	}
 }
 
-// The reason is what has to change for the attempt to succeed; an attempt that was won, or was cut, has none.
+// What blocks an attempt is what has to change for it to succeed; nothing blocks one that was won, or was cut. Its kind says why
+// it failed then: it took too long, it could not write the token back, or the context ended.
 func TestBlocking(t *testing.T) {
 	refused := []NodeAnswer{{Is: lease.Refused}, {Is: lease.Refused}, {Is: lease.Refused}}
+	overdue := []error{context.DeadlineExceeded, errors.New("the cause")}
 	for _, c := range []struct {
-		o    Outcome
-		want Reason
+		o              Outcome
+		blocking, kind Kind
 	}{
-		{Outcome{Verdict: lease.OutOfReach}, HeldByAnother},
-		{Outcome{Verdict: lease.Open}, NoReason},
-		{Outcome{Verdict: lease.Won}, NoReason},
-		{Outcome{Verdict: lease.OutOfReach, Unlisted: true}, NoReason},
-		{Outcome{Verdict: lease.OutOfReach, Cause: lease.RaiseFailed}, NoReason},
+		{Outcome{Verdict: lease.OutOfReach, Ended: true, End: overdue}, Held, Held},
+		{Outcome{Verdict: lease.Open}, Failed, Failed},
+		{Outcome{Verdict: lease.Open, Ended: true, End: overdue}, Failed, Unavailable},
+		{Outcome{Verdict: lease.Open, End: overdue}, Failed, Canceled}, // the Engine was closed first
+		{Outcome{Verdict: lease.Won}, Failed, Failed},
+		{Outcome{Verdict: lease.Won, Cause: lease.TooLate}, Failed, Failed},
+		{Outcome{Verdict: lease.Won, Cause: lease.RaiseFailed, Ended: true, End: overdue}, Failed, Canceled},
+		{Outcome{Verdict: lease.Won, Cause: lease.RaiseFailed, End: overdue}, Failed, Unavailable},
+		{Outcome{Verdict: lease.OutOfReach, Unlisted: true}, Failed, Failed},
+		{Outcome{Verdict: lease.OutOfReach, Unlisted: true, Refusals: overdue}, Failed, Unavailable},
+		{Outcome{Verdict: lease.OutOfReach, Cause: lease.RaiseFailed}, Failed, Unavailable},
 	} {
 		c.o.Quorum, c.o.Nodes = quorate.Majority(3), refused
-		testkit.Equal(t, c.o.Blocking(), c.want, c.o)
+		testkit.Equal(t, c.o.Blocking(), c.blocking, c.o)
+		testkit.Equal(t, c.o.decide(), c.kind, c.o)
 	}
 }
