@@ -94,10 +94,10 @@ func openWith(t *testing.T, nodes addressed, by opener, opts []quorum.Option, us
 	return locker
 }
 
-// openNode opens a node with nodeTimeout, and closes it when the test ends.
+// openNode opens a node with nodeTimeout, unless opts say otherwise, and closes it when the test ends.
 func openNode(t *testing.T, url string, opts ...node.Option) *node.Node {
 	t.Helper()
-	n, err := node.Open(url, append(opts, node.WithTimeout(nodeTimeout))...)
+	n, err := node.Open(url, append([]node.Option{node.WithTimeout(nodeTimeout)}, opts...)...)
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close()) })
 	return n

@@ -63,7 +63,7 @@ func overPool(t *testing.T, m *redistest.Master, wrap func(redis.Conn) redis.Con
 		return c, err
 	}}
 	t.Cleanup(func() { pool.Close() })
-	n, err := node.New(pool, append(opts, node.WithTimeout(nodeTimeout), node.WithoutQuarantine())...)
+	n, err := node.New(pool, append([]node.Option{node.WithTimeout(nodeTimeout), node.WithoutQuarantine()}, opts...)...)
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close()) })
 	return n
@@ -75,8 +75,9 @@ func TestSameMasterTwice(t *testing.T) {
 	noGoroutines(t)
 	same, other := f.Masters[0], f.Masters[1]
 	byName := strings.Replace(same.URL(), "127.0.0.1", "localhost", 1)
-	patient := quorum.WithNodeOptions(node.WithTimeout(nodeTimeout)) // a master that stands still for longer is not compared
-	ours := []*node.Node{openNode(t, same.URL()), openNode(t, same.URL()), openNode(t, other.URL())}
+	compared := node.WithTimeout(20 * time.Second) // a master that stands still for longer is not compared
+	patient := quorum.WithNodeOptions(compared)
+	ours := []*node.Node{openNode(t, same.URL(), compared), openNode(t, same.URL(), compared), openNode(t, other.URL(), compared)}
 
 	for _, c := range []struct {
 		what  string
@@ -104,10 +105,10 @@ func TestSameMasterTwice(t *testing.T) {
 			[]string{same.Addr(), "twice"}},
 		{"two nodes", func() (*quorum.Locker, error) { return multilock.New(ours[:2]) }, []string{same.Addr(), "one process"}},
 		{"two pools", func() (*quorum.Locker, error) {
-			return multilock.New([]*node.Node{overPool(t, same, nil), overPool(t, same, nil)})
+			return multilock.New([]*node.Node{overPool(t, same, nil, compared), overPool(t, same, nil, compared)})
 		}, []string{same.Addr(), "one process"}},
 		{"a pool and a URL", func() (*quorum.Locker, error) {
-			return redlock.New([]*node.Node{overPool(t, same, nil), ours[0], ours[2]})
+			return redlock.New([]*node.Node{overPool(t, same, nil, compared), ours[0], ours[2]})
 		}, []string{same.Addr(), "one process"}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
