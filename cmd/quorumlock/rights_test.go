@@ -79,7 +79,7 @@ func TestTheUserHasTheRightsThatAreNeeded(t *testing.T) {
 	}
 	testkit.Equal(t, strings.Join(listed, " "), "+"+strings.Join(commands, " +"), "messages.md")
 
-	d := &clitest.Deployment{Fleet: testkit.Real(t, 4), MaxLease: 4 * time.Second}
+	d := &clitest.Deployment{Fleet: testkit.Real(t, 4), MaxLease: 10 * time.Second}
 	var urls []string
 	for i, m := range d.Masters {
 		testkit.Do(t, m, redistest.SetUser("app", rules...)...)
@@ -133,14 +133,14 @@ func failsOver(t *testing.T, rules []string) *redistest.Master {
 
 // doEverything does as that user what a program that locks, and an operator, can do. The fourth master is no member.
 func doEverything(t *testing.T, d *clitest.Deployment, urls []string) {
-	const lease = "-max-lease=4s"
+	const lease = "-max-lease=10s"
 	command := func(code int, line string, urls ...string) {
 		t.Helper()
 		clitest.Command(t, code, append(strings.Fields(line), urls...)...)
 	}
 	command(cli.ExitOK, "admit -yes "+lease, urls[:3]...)
 	open := func(options ...quorum.Option) *quorum.Locker {
-		l, err := redlock.Open(urls[:3], append(options, quorum.WithLease(3*time.Second), quorum.WithLabel("rights"),
+		l, err := redlock.Open(urls[:3], append(options, quorum.WithLease(9*time.Second), quorum.WithLabel("rights"),
 			quorum.WithLogger(masters.Silent),
 			quorum.WithNodeOptions(node.WithMaxLease(d.MaxLease), node.WithTimeout(5*time.Second)))...)
 		testkit.Must(t, err)
@@ -160,7 +160,7 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string) {
 	held := got(one.Lock(ctx, "a", "b"))
 	inner := got(one.Lock(held.Context(), "a"))
 	testkit.Must(t, inner.Unlock(ctx))
-	testkit.Must(t, held.Extend(ctx, 4*time.Second))
+	testkit.Must(t, held.Extend(ctx, 10*time.Second))
 	clitest.Eventually(t, "the holder's name", func() bool {
 		_, err := other.TryLock(ctx, "a")
 		testkit.Check(t, errors.Is(err, quorum.ErrHeld), "of a lock that is held: %v", err)
@@ -235,7 +235,7 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string) {
 		p.Env = append(p.Env, masters.URLsVariable+"="+strings.Join(urls[:3], ","))
 		p.Begin(t).Ends(t, code)
 	}
-	run(cli.ExitOK, "-n", "-lease", "3s", "job", "--", "sleep", "1.5")
+	run(cli.ExitOK, "-n", "-lease", "6s", "job", "--", "sleep", "2.5")
 	run(cli.ExitOK, "-slots", "2", "jobs", "--", "true")
 	file := filepath.Join(t.TempDir(), "urls")
 	testkit.Must(t, os.WriteFile(file, []byte(strings.Join(urls[:3], "\n")), 0o600))

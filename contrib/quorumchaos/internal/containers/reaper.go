@@ -18,7 +18,7 @@ import (
 const reaperRun = "QUORUMLOCK_REAP_RUN"
 
 const (
-	tries     = 20 // of what the engine may fail to do
+	tries     = 240 // of what the engine may fail to do: a busy one lists an endpoint long after its container
 	tryEvery  = 250 * time.Millisecond
 	lateBound = 3 * time.Second // for a request that outlives its process
 )
