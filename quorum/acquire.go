@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -43,7 +42,7 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 		return nil, err
 	}
 	if within != nil {
-		until, stop := l.core.bounded(ctx, l.set)
+		until, stop := l.bounded(ctx)
 		defer stop()
 		return within.enter(until, l.set, names)
 	}
@@ -52,14 +51,14 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 
 // wait waits until it has what is wanted.
 func (c *call) wait(ctx context.Context) (lock *Lock, err error) {
-	until, stop := c.core.bounded(ctx, c.set)
+	until, stop := c.bounded(ctx)
 	defer func() {
 		stopped := false
 		defer func() { lock.releaseUnless(&stopped) }()
 		stop() // runs the caller's code: to end a context asks its parent
 		stopped = true
 	}()
-	o := c.core.observe(ctx, c.set, c.wants.Names())
+	o := c.observe(ctx, c.wants.Names())
 	held, err := c.await(until, o)
 	return c.report(o, held, err)
 }
@@ -81,8 +80,8 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 
 // try attempts to get what is wanted until this call has it, or another one is known to have it.
 func (c *call) try(ctx context.Context) (*Lock, error) {
-	o := c.core.observe(ctx, c.set, c.wants.Names())
-	c.tries = waiting.NewTries(c.core.Quorum)
+	o := c.observe(ctx, c.wants.Names())
+	c.tries = waiting.NewTries(c.engine.Quorum)
 	for approach := waiting.Alone; ; {
 		o.attempting()
 		r := c.wants.Attempt(ctx, c, queue.Turn{Approach: approach, Published: -1})
@@ -91,30 +90,17 @@ func (c *call) try(ctx context.Context) (*Lock, error) {
 			return c.report(o, c.lock, nil)
 		}
 		var pause time.Duration
-		approach, pause = c.tries.Next(c.core.Moment(), c.core.random)
-		if r.MayTry && !c.err.permanent() && c.core.pause(ctx, pause) {
+		approach, pause = c.tries.Next(c.engine.Moment(), c.room.random)
+		if r.MayTry && !c.err.permanent() && c.engine.Pause(ctx, pause) {
 			continue
 		}
 		if r.MayTry {
 			c.err.noteSplit()
 		}
 		c.err.noteEnd(ctx)
-		c.core.describeHolder(ctx, c.err)
+		c.describeHolder(ctx, c.err)
 		return c.report(o, nil, c.err)
 	}
-}
-
-// pause waits for d. It returns false if ctx ends before.
-func (c *core) pause(ctx context.Context, d time.Duration) bool {
-	over := make(chan struct{})
-	timer := c.Clock.AfterFunc(d, func() { close(over) })
-	defer timer.Stop()
-	select {
-	case <-over:
-	case <-c.Closed: // the next attempt says so
-	case <-ctx.Done():
-	}
-	return ctx.Err() == nil
 }
 
 // report calls the hooks at the end of a call, and returns its results.
@@ -169,7 +155,7 @@ func (l *Locker) checkCall(ctx context.Context, op string, names []string) (*Loc
 	if err := l.checkStart(ctx, op, names); err != nil {
 		return nil, err
 	}
-	return l.core.heldBy(ctx, op, names)
+	return l.heldBy(ctx, op, names)
 }
 
 // await waits for what is wanted until an attempt acquires it.
@@ -180,7 +166,7 @@ func (c *call) await(ctx context.Context, o *observation) (lock *Lock, err error
 			place.Leave()
 			return
 		}
-		c.core.noteShort(false)
+		c.room.noteShort(false)
 		place.Acquired(c.set.terms.Lease, more)
 	}()
 	for {
@@ -200,50 +186,32 @@ func (c *call) await(ctx context.Context, o *observation) (lock *Lock, err error
 		}
 		if ctx.Err() != nil || c.err.permanent() {
 			if last, _ := place.LastError().(*Error); r.IsCut() && last != nil { // the attempt before found out more
-				return nil, c.errorOf(last, c.core.endOfWaiting(ctx))
+				return nil, c.errorOf(last, c.endOfWaiting(ctx))
 			}
 			c.err.noteEnd(ctx) // it may have ended since the attempt was undone
 			return nil, c.err
 		}
-		c.core.nameHolder(c.err, c.core.holders.Inquire)
+		c.nameHolder(c.err, c.room.holders.Inquire)
 		if !place.Refused(r.Result, r.Approach, c.err) {
 			continue
 		}
-		if c.core.noteShort(!r.Held) {
+		if c.room.noteShort(!r.Held) {
 			c.set.log().Warn("quorumlock: waiting for nodes", "names", c.err.Names, "error", c.err)
 		}
 	}
 }
 
 // takePlace gives a call its place among those that wait for what it wants.
-func (c *call) takePlace() queue.Place { return c.core.waitlist.Enter(c.wants, c.set.retry) }
-
-// quietFor is the least time between two log lines about calls that wait for nodes: attempts may fail and succeed by
-// turns.
-const quietFor = 10 * time.Second
-
-// noteShort records whether an attempt of a waiting call failed because nodes were missing. It reports whether to log
-// that: once while it lasts, for any number of calls.
-func (c *core) noteShort(short bool) (say bool) {
-	if !short {
-		if c.saidShort.Load() {
-			c.saidShort.Store(false)
-		}
-		return false
-	}
-	now, until := c.Clock.Now(), c.quietUntil.Load()
-	return now >= clock.Instant(until) && c.saidShort.CompareAndSwap(false, true) &&
-		c.quietUntil.CompareAndSwap(until, int64(now.Add(quietFor)))
-}
+func (c *call) takePlace() queue.Place { return c.room.waitlist.Enter(c.wants, c.set.retry) }
 
 // bounded returns a context that ends with the caller's, or earlier by WithWait. The caller calls stop
 // when the waiting is over.
-func (c *core) bounded(ctx context.Context, set *settings) (until context.Context, stop func()) {
-	if set.wait == noBound {
+func (l *Locker) bounded(ctx context.Context) (until context.Context, stop func()) {
+	if l.set.wait == noBound {
 		return ctx, func() {}
 	}
 	inner, cancel := context.WithCancelCause(ctx)
-	timer := c.Clock.AfterFunc(set.wait, func() { cancel(engine.WaitOver(set.wait)) })
+	timer := l.engine.Clock.AfterFunc(l.set.wait, func() { cancel(engine.WaitOver(l.set.wait)) })
 	return &waitContext{inner, ctx}, func() {
 		timer.Stop()
 		cancel(nil)
@@ -251,9 +219,9 @@ func (c *core) bounded(ctx context.Context, set *settings) (until context.Contex
 }
 
 // endOfWaiting returns what has ended the waiting; nil if nothing has.
-func (c *core) endOfWaiting(ctx context.Context) []error {
+func (l *Locker) endOfWaiting(ctx context.Context) []error {
 	causes := engine.EndOf(ctx)
-	if c.IsClosed() {
+	if l.engine.IsClosed() {
 		causes = append(causes, fmt.Errorf("quorumlock: %w", ErrClosed))
 	}
 	return causes
@@ -261,14 +229,14 @@ func (c *core) endOfWaiting(ctx context.Context) []error {
 
 // gaveUp returns the error of a call that gives up. attempt is the error of the queue's last attempt, nil for none.
 func (c *call) gaveUp(ctx context.Context, attempt error) *Error {
-	causes := c.core.endOfWaiting(ctx)
+	causes := c.endOfWaiting(ctx)
 	last, _ := attempt.(*Error)
 	switch {
 	case last != nil:
 	case engine.IsOverdue(causes): // the first attempt is under way without an answer
-		last = c.core.unattempted(engine.Unavailable)
+		last = unattempted(c.engine, engine.Unavailable)
 	default:
-		last = c.core.unattempted(engine.Failed)
+		last = unattempted(c.engine, engine.Failed)
 	}
 	return c.errorOf(last, causes)
 }
@@ -282,6 +250,6 @@ func (c *call) errorOf(attempt *Error, causes []error) *Error {
 	}
 	e.Names, e.reads = c.wants.Names(), c.set.isReader()
 	e.addEnd(causes)
-	c.core.nameHolder(&e, c.core.holders.Recall)
+	c.nameHolder(&e, c.room.holders.Recall)
 	return &e
 }

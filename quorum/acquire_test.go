@@ -179,7 +179,7 @@ func TestQueueTellsWhatAllNodesSaid(t *testing.T) {
 func TestQueueGoesOnWithoutAClosedNode(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, held, results := c.process(), c.lock(c.process(), "a"), make(chan lockResult, 1)
-		l.core.Nodes[0].Close()
+		l.engine.Nodes[0].Close()
 		startWaiter(t.Context(), l, 0, results, "a")
 		time.Sleep(time.Second)
 		c.wantNone(results, "during the hold")

@@ -35,15 +35,15 @@ func (c *call) Attempt(ctx context.Context, at queue.Target, approach waiting.Ap
 }
 
 func (c *call) attemptOnce(ctx context.Context, at queue.Target, approach waiting.Approach) queue.Result {
-	l := c.core.newLock(ctx, c.set, at)
+	l := c.newLock(ctx, at)
 	acquired, o := l.handle.Hold().Attempt(ctx, at.First, approach, c.set.hooks.Attempt != nil)
 	if acquired {
-		c.core.counters.attempts[engine.Acquired].Add(1)
+		c.meter.attempts[engine.Acquired].Add(1)
 		c.lock, c.err = l, nil
 		return queue.Result{Outcome: o, Acquired: true}
 	}
 	c.err = l.failure(o)
-	c.core.counters.attempts[o.Kind].Add(1)
+	c.meter.attempts[o.Kind].Add(1)
 	return queue.Result{Outcome: o, Result: o.Result()}
 }
 
@@ -51,7 +51,7 @@ func (c *call) attemptOnce(ctx context.Context, at queue.Target, approach waitin
 func (c *call) Full(why string, hint scripts.SlotsReply, approach waiting.Approach) queue.Result {
 	c.err = &Error{Op: "lock", Names: c.wants.Names(), Remaining: hint.Wait, kind: engine.Held,
 		causes: []error{ErrNotAcquired, ErrHeld, detail(why)}}
-	c.core.counters.attempts[engine.Held].Add(1)
+	c.meter.attempts[engine.Held].Add(1)
 	return queue.Result{
 		Outcome: &engine.Outcome{Kind: engine.Held, Approach: approach, Verdict: lease.OutOfReach},
 		Result:  waiting.Result{Held: true, Wait: hint.Wait, Listeners: hint.Waiting},
@@ -60,13 +60,13 @@ func (c *call) Full(why string, hint scripts.SlotsReply, approach waiting.Approa
 
 // IsHeld also names the holder in the call's error.
 func (c *call) IsHeld(r queue.Result) bool {
-	at := c.core.Moment()
+	at := c.engine.Moment()
 	namedBy := c.tries.Refused(r.RefusedBy(), at.Now.Sub(r.BegunAt), at)
 	if namedBy < 0 {
 		return false
 	}
 	if holder := r.Nodes[namedBy].Holder; holder != c.err.Holder {
-		c.err.noteHolder(r.Outcome, holder, namedBy, c.core.UUID)
+		c.err.noteHolder(r.Outcome, holder, namedBy, c.engine.UUID)
 	}
 	return true
 }
@@ -91,7 +91,7 @@ func (l *Lock) failure(o *engine.Outcome) *Error {
 	if o.Blocking() == engine.Held {
 		e.Remaining = o.Remaining()
 		holder, namedBy := o.Holder()
-		e.noteHolder(o, holder, namedBy, l.core.UUID)
+		e.noteHolder(o, holder, namedBy, l.locker.engine.UUID)
 		e.split = o.IsSplit()
 	}
 	if o.HasPassedOn() {
@@ -117,7 +117,7 @@ var sentinels = [engine.Kinds]error{engine.Held: ErrHeld, engine.Quarantined: Er
 
 // unlisted is the failure of an attempt while the list of masters is not known.
 func (l *Lock) unlisted(o *engine.Outcome) *Error {
-	e := l.core.unattempted(o.Kind)
+	e := unattempted(l.locker.engine, o.Kind)
 	if o.Refusals == nil && o.Closed {
 		e.causes = append(e.causes, ErrClosed)
 	}
@@ -129,9 +129,9 @@ func (l *Lock) unlisted(o *engine.Outcome) *Error {
 
 // whyLate returns why a won attempt has no time left to be held.
 func (l *Lock) whyLate(o *engine.Outcome) error {
-	what, stop := "the lease", l.set.terms.StopBefore
+	what, stop := "the lease", l.locker.set.terms.StopBefore
 	if o.ByMaxHold {
-		what = fmt.Sprintf("its max hold of %v", l.set.terms.MaxHold)
+		what = fmt.Sprintf("its max hold of %v", l.locker.set.terms.MaxHold)
 	}
 	if stop > 0 {
 		what = fmt.Sprintf("%s, less %v to stop in,", what, stop)
@@ -144,7 +144,7 @@ func (l *Lock) counts(o *engine.Outcome) *Error {
 	of := o.Answers()
 	return &Error{
 		Op: "lock", Names: l.over.Names, slots: l.over.Slots, key: l.handle.Hold().Key(), Quorum: o.Quorum.Need,
-		reads: l.set.isReader(), causes: []error{ErrNotAcquired},
+		reads: l.locker.set.isReader(), causes: []error{ErrNotAcquired},
 		Granted: of[lease.Granted].Len(), Refused: of[lease.Refused].Len(), Quarantined: of[lease.Quarantined].Len(),
 		Unknown: o.Unknown(), unasked: of[lease.Unasked].Len(), kind: o.Kind,
 	}

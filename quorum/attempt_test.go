@@ -33,7 +33,7 @@ const rival = "rival:1"
 func (c *cluster) grants(l *Locker, master int, owner string, seed uint64) {
 	c.t.Helper()
 	c.ask(l, master, scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names("a"), Owner: scripts.OwnerOf(owner), Depth: 1,
-		Lease: l.set.terms.Millis, List: l.core.Roster.List(), Seed: seed}))
+		Lease: l.set.terms.Millis, List: l.engine.Roster.List(), Seed: seed}))
 }
 
 // frees has a master release the name "a".
@@ -45,7 +45,7 @@ func (c *cluster) frees(l *Locker, master int, owner string) {
 // ask has a master run a script.
 func (c *cluster) ask(l *Locker, master int, call scripts.Call) scripts.Reply {
 	c.t.Helper()
-	r := inside.Of(l.core.Nodes[master]).Pipe("a").Do(c.t.Context(), call)
+	r := inside.Of(l.engine.Nodes[master]).Pipe("a").Do(c.t.Context(), call)
 	c.must(r.Err)
 	return r.Reply
 }
@@ -103,9 +103,9 @@ func TestIdleConnectionsCostNoSecondTimeout(t *testing.T) {
 func TestNoAttemptBeginsAfterClose(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, other := c.process(), c.process()
-		l.core.owned = true
+		l.end = sync.OnceFunc(func() { l.endAll(true) })
 		waiting, closed := make(chan struct{}), make(chan struct{})
-		l.core.events.Post(func() { <-waiting }) // the last that Close waits for
+		l.meter.events.Post(func() { <-waiting }) // the last that Close waits for
 		startClose := sync.OnceFunc(func() {
 			go func() {
 				l.Close()
@@ -186,7 +186,7 @@ func TestASlotsProbeAvoidsTheNodeOfTheHint(t *testing.T) {
 				}
 				c.on(each, i)
 			}
-			l.core.history.Unsubscribed(queue.NewSlotsKey("a", 100).Hash(), 1, l.core.Clock.Now()) // so it probes
+			l.room.history.Unsubscribed(queue.NewSlotsKey("a", 100).Hash(), 1, l.engine.Clock.Now()) // so it probes
 			lock := c.got(NewSemaphore(l, "a", 100).Acquire(t.Context()))
 			synctest.Wait()
 			testkit.Check(t, len(asked) >= 2 && asked[0] != asked[1] && slices.Index(asked[1:], asked[0]) >= 1,

@@ -258,7 +258,7 @@ func (c *cluster) wantNoQueues(l *Locker) {
 
 // ofList returns how many queues the Locker has: those with waiters, or spare ones.
 func ofList(l *Locker, field string) int {
-	return reflect.ValueOf(l.core.waitlist).Elem().FieldByName(field).Len()
+	return reflect.ValueOf(l.room.waitlist).Elem().FieldByName(field).Len()
 }
 
 // joins puts a call for the name "a" into its queue.
@@ -293,7 +293,7 @@ func withRand(source rand.Source) Option {
 // wantNothingScheduled wants the schedule to be empty.
 func (c *cluster) wantNothingScheduled(l *Locker) {
 	c.t.Helper()
-	if n := l.core.Held(); n > 0 {
+	if n := l.engine.Held(); n > 0 {
 		c.t.Errorf("%d holds are left in the schedule", n)
 	}
 }

@@ -96,12 +96,12 @@ func (p *statusPage) draw(locks []*Lock) {
 	}
 	for _, l := range p.lockers {
 		l.Stats()
-		l.core.Held()
-		l.core.random(2)
-		l.core.Idle()
-		l.core.Roster.List()
-		l.core.waitlist.Len()
-		for _, n := range l.core.Nodes {
+		l.engine.Held()
+		l.room.random(2)
+		l.engine.Idle()
+		l.engine.Roster.List()
+		l.room.waitlist.Len()
+		for _, n := range l.engine.Nodes {
 			n.State()
 		}
 	}
@@ -286,7 +286,7 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 			ended.Store(true)
 			go end.do(l, blocked)
 			time.Sleep(end.after)
-			require(t, testkit.Returns(func() { <-asked; blocked.Valid(); l.core.Held() }),
+			require(t, testkit.Returns(func() { <-asked; blocked.Valid(); l.engine.Held() }),
 				"the context was not asked, or a mutex is locked meanwhile")
 			time.Sleep(1100 * time.Millisecond) // the third of the lease, and the holds
 			synctest.Wait()

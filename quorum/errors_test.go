@@ -150,7 +150,7 @@ func TestNilOptions(t *testing.T) {
 	l := lockerWithout(t, errors.New("none"))
 	for what, open := range map[string]func() error{
 		"Open":           func() error { _, err := Open([]string{"redis://127.0.0.1:1"}, Majority, nil); return err },
-		"New":            func() error { _, err := New(l.core.Nodes, Majority, nil); return err },
+		"New":            func() error { _, err := New(l.engine.Nodes, Majority, nil); return err },
 		"With, Lock":     func() error { _, err := l.With(nil).Lock(t.Context(), "a"); return err },
 		"With, TryLock":  func() error { _, err := l.With(nil).TryLock(t.Context(), "a"); return err },
 		"With, Do":       func() error { return l.With(nil).Do(t.Context(), nil, "a") },
@@ -163,8 +163,8 @@ func TestNilOptions(t *testing.T) {
 		"node.Open":            func() error { _, err := node.Open("redis://127.0.0.1:1", nil); return err },
 		"node.New":             func() error { _, err := node.New(&redis.Pool{}, nil); return err },
 		"a node":               func() error { _, err := New([]*node.Node{nil}, Majority); return err },
-		"a rule":               func() error { _, err := New(l.core.Nodes, nil); return err },
-		"a logger":             func() error { _, err := New(l.core.Nodes, Majority, WithLogger(nil)); return err },
+		"a rule":               func() error { _, err := New(l.engine.Nodes, nil); return err },
+		"a logger":             func() error { _, err := New(l.engine.Nodes, Majority, WithLogger(nil)); return err },
 		"a logger of the node": func() error { _, err := node.New(&redis.Pool{}, node.WithLogger(nil)); return err },
 	} {
 		wantError(t, open(), ErrInvalid, "nil", of{what})

@@ -16,11 +16,11 @@ var NewSemaphore func(l *Locker, name string, n int) Semaphore
 
 // Left says what a Locker that holds nothing has left in its process, or "".
 func Left(l *Locker) string {
-	if queues, scheduled := ofList(l, "queues"), l.core.Held(); queues+scheduled > 0 {
+	if queues, scheduled := ofList(l, "queues"), l.engine.Held(); queues+scheduled > 0 {
 		return fmt.Sprintf("%d queues, %d locks that are renewed", queues, scheduled)
 	}
 	select {
-	case <-l.core.Idle():
+	case <-l.engine.Idle():
 		return ""
 	default:
 		return "something under way"

@@ -27,14 +27,14 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 		return "", invalidf(opHandOver, l.over.Names,
 			"the handle entered the lock again: only the one that acquired it hands it over")
 	}
-	if l.set.terms.MinHold > 0 { // a failed take-over would not keep it either, nor would a lease that ends before
+	if l.locker.set.terms.MinHold > 0 { // a failed take-over would not keep it either, nor would a lease that ends before
 		return "", invalidf(opHandOver, l.over.Names, "it has a min hold, which the next holder would not keep")
 	}
 	if ended := engine.EndOf(ctx); ended != nil {
 		return "", &Error{Op: opHandOver, Names: l.over.Names, causes: ended}
 	}
-	if !l.set.terms.Fixed {
-		if err := l.extend(ctx, opHandOver, l.set.terms.Lease); err != nil {
+	if !l.locker.set.terms.Fixed {
+		if err := l.extend(ctx, opHandOver, l.locker.set.terms.Lease); err != nil {
 			return "", err
 		}
 	}
@@ -44,7 +44,7 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 		}
 		return "", invalidf(opHandOver, l.over.Names, "it is held as a reader: only a writer's lock is handed over")
 	}
-	l.core.holders.NoteHandedOver(l.Owner())
+	l.locker.room.holders.NoteHandedOver(l.Owner())
 	l.runReleasedHook()
 	return tickets.Ticket{Owner: l.handle.Hold().Owner(), Token: l.Token(), Names: l.over.Names, Slots: l.over.Slots}.String(), nil
 }
@@ -74,13 +74,13 @@ func (l *Locker) TakeOver(ctx context.Context, ticket string) (*Lock, error) {
 		at = queue.AtSlots(t.Names[0], queue.NewSlotsKey(t.Names[0], 0), t.Slots, -1)
 	}
 	at.Predecessor = &t.Owner
-	o := l.core.observe(ctx, l.set, t.Names)
+	o := l.observe(ctx, t.Names)
 	o.attempting()
 	r := c.attemptOnce(ctx, at, waiting.AskAll)
 	if !r.Acquired {
 		c.err.Op = opTakeOver
 		o.attempted(c, r)
-		l.core.describeHolder(ctx, c.err)
+		l.describeHolder(ctx, c.err)
 		return l.report(o, nil, c.err)
 	}
 	o.attempted(c, r)

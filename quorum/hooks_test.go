@@ -57,7 +57,7 @@ func TestHookOfRenewalsThatBlocks(t *testing.T) {
 			t.Errorf("%d events were dropped, and %d told during the first", n, behind.Load())
 		}
 		for range events.MaxWaiting {
-			l.core.events.Post(func() {})
+			l.meter.events.Post(func() {})
 		}
 		testkit.Check(t, l.Stats().EventsDropped != 0, "no event was dropped")
 		c.unlock(lock)
@@ -80,10 +80,11 @@ func TestWithHooksAdds(t *testing.T) {
 
 // A call without hooks allocates nothing for them, and reads no clock: there is no observation.
 func TestNoHooksCostNothing(t *testing.T) {
-	c, set, names := &core{}, defaults(), []string{"a"} // without a clock: to read it would panic
+	set, names := defaults(), []string{"a"}
+	l := &Locker{set: &set} // without a clock: to read it would panic
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() {
-		o := c.observe(ctx, &set, names)
+		o := l.observe(ctx, names)
 		o.attempting()
 		o.attempted(nil, queue.Result{})
 		o.ended(nil, nil)
@@ -99,7 +100,7 @@ func TestEventsOfNodesLackNothing(t *testing.T) {
 		var repaired RepairEvent
 		l := c.process(WithHooks(Hooks{Renewed: func(e RenewalEvent) { renewed = e }, Repaired: func(e RepairEvent) { repaired = e }}))
 		lock, why := c.lock(l, "a"), errors.New("on purpose")
-		o := &observer{l.core, l.set}
+		o := (*observer)(l)
 		o.Renewed(0, engine.Renewals{Renewed: 1, Forgotten: 2, Taken: 3, Failed: 4, Err: why})
 		o.Repaired(lock.handle.Hold(), 0, why)
 		synctest.Wait()

@@ -49,16 +49,16 @@ func thisProcess(label string) Identity {
 }
 
 // describeHolder is nameHolder for a call that makes one attempt: it may ask a node.
-func (c *core) describeHolder(ctx context.Context, e *Error) {
-	c.nameHolder(e, func(of holders.Named) scripts.Identity { return c.holders.Describe(ctx, of) })
+func (l *Locker) describeHolder(ctx context.Context, e *Error) {
+	l.nameHolder(e, func(of holders.Named) scripts.Identity { return l.room.holders.Describe(ctx, of) })
 }
 
 // nameHolder adds to an error which process the holder is, if find knows: Describe, Inquire or Recall of package
 // holders.
-func (c *core) nameHolder(e *Error, find func(holders.Named) scripts.Identity) {
+func (l *Locker) nameHolder(e *Error, find func(holders.Named) scripts.Identity) {
 	switch {
 	case e.ours:
-		e.HolderIdentity, e.handedOver = c.identity, c.holders.WasHandedOver(e.Holder)
+		e.HolderIdentity, e.handedOver = l.Identity(), l.room.holders.WasHandedOver(e.Holder)
 	case e.Holder != "":
 		e.HolderIdentity = Identity(find(holders.Named{Owner: e.Holder, Name: e.key, Node: e.namedBy}))
 	}

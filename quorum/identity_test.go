@@ -41,7 +41,7 @@ func TestLabelIsPrintable(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		for _, label := range []string{"a\nb", "\x1b[2J", "\xff", strings.Repeat("x", scripts.MaxLabel+1)} {
-			wantError(t, errorOf(New(l.core.Nodes, Majority, WithLabel(label))), ErrInvalid, of{label})
+			wantError(t, errorOf(New(l.engine.Nodes, Majority, WithLabel(label))), ErrInvalid, of{label})
 		}
 		// a label for a Locker that exists
 		wantError(t, errorOf(l.With(WithLabel("later")).TryLock(t.Context(), "a")), ErrInvalid)
@@ -68,9 +68,9 @@ func TestIntroduction(t *testing.T) {
 		for _, m := range c.Masters {
 			testkit.Check(t, slices.Contains(m.Keys(), key), "no %s in %q", key, m.Keys())
 		}
-		for _, n := range l.core.Nodes {
+		for _, n := range l.engine.Nodes {
 			found, _ := inside.Of(n).Pipe("").Do(t.Context(), operators.Lockers("0")).Reply.Other.(*operators.LockersReply)
-			testkit.Check(t, found != nil && len(found.Found) == 1 && found.Found[0].HasList(l.core.Roster.List()),
+			testkit.Check(t, found != nil && len(found.Found) == 1 && found.Found[0].HasList(l.engine.Roster.List()),
 				"the locker does not say its list: %+v", found)
 		}
 		c.Masters[0].Flush()         // the others keep the locks
@@ -108,7 +108,7 @@ func (c *cluster) lockKnown(l *Locker, names ...string) *Lock {
 func wantHolder(t *testing.T, err error, held *Lock) {
 	t.Helper()
 	var failed *Error
-	is := held.core.identity
+	is := held.locker.Identity()
 	says := fmt.Sprintf("not acquired: held by %v, ", is)
 	if !errors.As(err, &failed) || failed.HolderIdentity != is || !errors.Is(err, ErrHeld) ||
 		!strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "another") {

@@ -19,9 +19,9 @@ type insideLocker struct{ *Locker }
 
 var _ lockers.Inside[*Lock] = insideLocker{}
 
-func (l insideLocker) Engine() *engine.Engine    { return l.core.Engine }
-func (l insideLocker) History() *waiting.History { return &l.core.history }
-func (l insideLocker) Random(below int) int      { return l.core.random(below) }
+func (l insideLocker) Engine() *engine.Engine    { return l.engine }
+func (l insideLocker) History() *waiting.History { return &l.room.history }
+func (l insideLocker) Random(below int) int      { return l.room.random(below) }
 
 func (l insideLocker) Acquire(ctx context.Context, wants queue.Wanted, waits bool) (*Lock, error) {
 	if err := endedError(ctx, "lock", wants.Names()); err != nil {
@@ -50,10 +50,10 @@ func (l insideLocker) Unavailable(ctx context.Context, op, name string, errs []e
 	for i, err := range errs {
 		if err != nil {
 			failed |= quorate.Of(i)
-			e.addNodes(l.core.NodeError(i, op, err))
+			e.addNodes(l.engine.NodeError(i, op, err))
 		}
 	}
-	if !l.core.Quorum.Blocks(failed) {
+	if !l.engine.Quorum.Blocks(failed) {
 		return nil
 	}
 	e.causes = append([]error{ErrUnavailable}, engine.EndOf(ctx)...)

@@ -25,23 +25,23 @@ func (c *cluster) wantNoOwners(l *Locker) {
 // inspect is operator.Inspect, which imports this package.
 func inspect(ctx context.Context, l *Locker, name string) (lockstate.Lock, error) {
 	in := insideLocker{l}
-	masters := lockstate.Read(ctx, l.core.Nodes, name)[0]
+	masters := lockstate.Read(ctx, l.engine.Nodes, name)[0]
 	errs := make([]error, len(masters))
 	for i, m := range masters {
-		if errs[i] = l.core.NodeError(i, "inspect", cmp.Or(m.Err, l.core.Roster.OtherList(m.Marker))); errs[i] != nil {
+		if errs[i] = l.engine.NodeError(i, "inspect", cmp.Or(m.Err, l.engine.Roster.OtherList(m.Marker))); errs[i] != nil {
 			masters[i] = lockstate.Master{Node: m.Node, Err: errs[i]}
 		}
 	}
-	lockstate.Identify(ctx, l.core.Nodes, [][]lockstate.Master{masters})
-	return lockstate.Judge(name, masters, l.core.Quorum), in.Unavailable(ctx, "inspect", name, errs)
+	lockstate.Identify(ctx, l.engine.Nodes, [][]lockstate.Master{masters})
+	return lockstate.Judge(name, masters, l.engine.Quorum), in.Unavailable(ctx, "inspect", name, errs)
 }
 
 // force is operator.ForceUnlockOwner of the lock's owners.
 func force(ctx context.Context, l *Locker, name string) error {
-	errs := make([]error, len(l.core.Nodes))
+	errs := make([]error, len(l.engine.Nodes))
 	state, _ := inspect(ctx, l, name)
-	for i, n := range l.core.Nodes {
-		errs[i] = inside.Of(n).Pipe(name).Do(ctx, scripts.ForceOwner(scripts.NewName(name), scripts.OwnerOf(state.Owner), l.core.maxLease)).Err
+	for i, n := range l.engine.Nodes {
+		errs[i] = inside.Of(n).Pipe(name).Do(ctx, scripts.ForceOwner(scripts.NewName(name), scripts.OwnerOf(state.Owner), l.engine.MaxLease)).Err
 	}
 	return insideLocker{l}.Unavailable(ctx, "force", name, errs)
 }

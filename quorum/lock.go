@@ -22,8 +22,7 @@ import (
 // again through its context makes another handle, of a higher depth.
 type Lock struct {
 	handle *engine.Handle
-	core   *core
-	set    *settings    // with which the lock was acquired
+	locker *Locker      // with which the lock was acquired
 	first  *Lock        // the handle that acquired the lock
 	over   queue.Target // of a handle of a re-entry, its names alone
 	outer  *Lock        // the innermost handle in the context given to Lock
@@ -33,16 +32,16 @@ type Lock struct {
 }
 
 // newLock returns the lock that an attempt is to acquire. ctx is the one given to Lock.
-func (c *core) newLock(ctx context.Context, set *settings, at queue.Target) *Lock {
+func (l *Locker) newLock(ctx context.Context, at queue.Target) *Lock {
 	all := new(struct { // one allocation for all
 		Lock
 		hold engine.Hold
 	})
-	l, hold := &all.Lock, &all.hold
-	hold.Init(c.Engine, &set.terms, at.Keys, at.Predecessor, (*user)(l))
-	l.handle, l.core, l.set, l.first, l.over = hold.First(), c, set, l, at
-	l.setContext(ctx)
-	return l
+	lock, hold := &all.Lock, &all.hold
+	hold.Init(l.engine, &l.set.terms, at.Keys, at.Predecessor, (*user)(lock))
+	lock.handle, lock.locker, lock.first, lock.over = hold.First(), l, lock, at
+	lock.setContext(ctx)
+	return lock
 }
 
 // setContext sets the parent of the lock's context: the one given to Lock.
@@ -75,12 +74,13 @@ func lockOf(h *engine.Hold) *Lock { return (*Lock)(h.User().(*user)) }
 // none must confirm anything.
 func newTestLock(t *testlock.Lock) *Lock {
 	set := defaults()
-	c := &core{maxLease: node.DefaultMaxLease, holders: &holders.Holders{}}
-	set.terms.Events = &observer{c, &set}
-	l := &Lock{core: c, set: &set, over: queue.Target{Names: t.Names}, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
+	by := &Locker{set: &set, room: &waitingRoom{holders: &holders.Holders{}}, meter: new(meter)}
+	set.terms.Events = (*observer)(by)
+	l := &Lock{locker: by, over: queue.Target{Names: t.Names}, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
 	h := new(engine.Hold)
 	h.InitHeld(set.Clock, &set.terms, scripts.NewNames(nil, t.Names), t.Token, (*user)(l))
-	c.Engine, l.handle, l.first = h.Engine(), h.First(), l
+	by.engine, l.handle, l.first = h.Engine(), h.First(), l
+	by.engine.MaxLease = node.DefaultMaxLease
 	l.scope = lockContext{t.Parent, l}
 	return l
 }
@@ -176,7 +176,7 @@ func (l *Lock) overdue(op string, s engine.Status) *Error {
 
 // keptError returns the error of an operation on a lock that was acquired. It counts the nodes that still keep it.
 func (l *Lock) keptError(op string, k engine.Keepers, causes ...error) *Error {
-	e := &Error{Op: op, Names: l.over.Names, slots: l.over.Slots, reads: k.Reader, Quorum: l.core.Quorum.Need, Granted: k.Kept,
+	e := &Error{Op: op, Names: l.over.Names, slots: l.over.Slots, reads: k.Reader, Quorum: l.locker.engine.Quorum.Need, Granted: k.Kept,
 		Unknown: k.Unknown, causes: causes, kept: true}
 	e.addNodes(k.Errs...)
 	return e

@@ -4,19 +4,34 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/events"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 )
 
-// observer makes hooks, logs and counters of what happens to the holds of a Locker.
-type observer struct {
-	core *core
-	set  *settings
+// meter counts what Lockers do for [Stats], and runs their hooks.
+type meter struct {
+	attempts                   [engine.Kinds]atomic.Uint64
+	released, lost, writeBacks atomic.Uint64
+	unannounced                atomic.Uint64
+	nodes                      [quorate.MaxNodes]nodeMeter
+	events                     events.Queue // hooks that are to run
 }
+
+// nodeMeter counts for one node.
+type nodeMeter struct {
+	renewals, renewalsFailed atomic.Uint64
+	repairs, repairsFailed   atomic.Uint64
+}
+
+// observer is a Locker as it makes hooks, logs and counts of what happens to its holds.
+type observer Locker
 
 var _ engine.Events = (*observer)(nil)
 
@@ -33,7 +48,7 @@ func (o *observer) Ending(h *engine.Hold, why engine.Ending) error {
 		e.Quorum, e.Granted, e.Unknown = 0, 0, 0 // it is kept
 		return e
 	}
-	o.core.counters.lost.Add(1)
+	o.meter.lost.Add(1)
 	return lockOf(h).keptError("hold", why.Keepers, ErrLost, o.whyLost(why.Cause))
 }
 
@@ -76,43 +91,43 @@ func (o *observer) Lost(h *engine.Hold, why error) {
 
 func (o *observer) Renewing(h *engine.Hold, left time.Duration) {
 	if hook := o.set.hooks.Renewing; hook != nil {
-		o.core.events.Post(func() { hook(lockOf(h), left, o.set.terms.Lease) })
+		o.meter.events.Post(func() { hook(lockOf(h), left, o.set.terms.Lease) })
 	}
 }
 
 func (o *observer) Renewed(node int, r engine.Renewals) {
-	n := &o.core.counters.nodes[node]
+	n := &o.meter.nodes[node]
 	n.renewals.Add(uint64(r.Renewed))
 	if failed := r.Forgotten + r.Taken + r.Failed; failed > 0 {
 		n.renewalsFailed.Add(uint64(failed))
 	}
 	if hook := o.set.hooks.Renewed; hook != nil {
-		e := RenewalEvent{Node: o.core.Nodes[node].Name(), Renewed: r.Renewed, Forgotten: r.Forgotten, Taken: r.Taken,
+		e := RenewalEvent{Node: o.engine.Nodes[node].Name(), Renewed: r.Renewed, Forgotten: r.Forgotten, Taken: r.Taken,
 			Failed: r.Failed, Err: r.Err}
-		o.core.events.Post(func() { hook(e) })
+		o.meter.events.Post(func() { hook(e) })
 	}
 }
 
 func (o *observer) Repaired(h *engine.Hold, node int, err error) {
-	n := &o.core.counters.nodes[node]
+	n := &o.meter.nodes[node]
 	if err == nil {
 		n.repairs.Add(1)
 	} else {
 		n.repairsFailed.Add(1)
 	}
 	if hook := o.set.hooks.Repaired; hook != nil {
-		e := RepairEvent{Node: o.core.Nodes[node].Name(), Lock: lockOf(h), Err: err}
-		o.core.events.Post(func() { hook(e) })
+		e := RepairEvent{Node: o.engine.Nodes[node].Name(), Lock: lockOf(h), Err: err}
+		o.meter.events.Post(func() { hook(e) })
 	}
 }
 
-func (o *observer) WroteBack(nodes int) { o.core.counters.writeBacks.Add(uint64(nodes)) }
-func (o *observer) Unannounced()        { o.core.counters.unannounced.Add(1) }
+func (o *observer) WroteBack(nodes int) { o.meter.writeBacks.Add(uint64(nodes)) }
+func (o *observer) Unannounced()        { o.meter.unannounced.Add(1) }
 
 // observation is what one call of Lock reports to its hooks. It is nil for a call without such hooks, which then
 // reads no clock for them.
 type observation struct {
-	core     *core
+	clock    clock.Clock
 	hooks    *Hooks
 	ctx      context.Context // that LockStart has returned
 	names    []string
@@ -122,12 +137,13 @@ type observation struct {
 }
 
 // observe begins a call of Lock.
-func (c *core) observe(ctx context.Context, set *settings, names []string) *observation {
-	h := &set.hooks
+func (l *Locker) observe(ctx context.Context, names []string) *observation {
+	h := &l.set.hooks
 	if h.LockStart == nil && h.Attempt == nil && h.LockEnd == nil {
 		return nil
 	}
-	o := &observation{core: c, hooks: h, ctx: ctx, names: slices.Clone(names), began: c.Clock.Now()}
+	on := l.engine.Clock
+	o := &observation{clock: on, hooks: h, ctx: ctx, names: slices.Clone(names), began: on.Now()}
 	if h.LockStart != nil {
 		o.ctx = h.LockStart(ctx, o.names)
 	}
@@ -138,7 +154,7 @@ func (c *core) observe(ctx context.Context, set *settings, names []string) *obse
 func (o *observation) attempting() {
 	if o != nil {
 		o.attempts++
-		o.asking = o.core.Clock.Now()
+		o.asking = o.clock.Now()
 	}
 }
 
@@ -153,7 +169,7 @@ func (o *observation) attempted(c *call, r queue.Result) {
 		Names: o.names, Outcome: r.Kind.String(), WriteBacks: r.WriteBacks, Probed: r.Approach.Probes(),
 		Granted: of[lease.Granted].Len(), Refused: of[lease.Refused].Len(), Quarantined: of[lease.Quarantined].Len(),
 		Unknown:  r.Unknown(),
-		Duration: o.core.Clock.Now().Sub(o.asking),
+		Duration: o.clock.Now().Sub(o.asking),
 	}
 	if r.Acquired {
 		e.Slots = c.lock.over.Slots
@@ -173,7 +189,7 @@ func (o *observation) ended(lock *Lock, err error) {
 	}
 	e := LockEvent{
 		Names: o.names, Outcome: engine.Acquired.String(), Lock: lock, Err: err, Attempts: o.attempts,
-		Duration: o.core.Clock.Now().Sub(o.began),
+		Duration: o.clock.Now().Sub(o.began),
 	}
 	if failed, ok := err.(*Error); ok {
 		e.Outcome = failed.kind.String()

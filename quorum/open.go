@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
@@ -46,12 +47,11 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 		}
 		nodes = append(nodes, n)
 	}
-	made, err := assemble(nodes, rule, &set)
+	made, err := assemble(nodes, rule, &set, true)
 	if err != nil {
 		return nil, err
 	}
 	l = made
-	l.core.owned = true
 	return l, nil
 }
 
@@ -75,11 +75,11 @@ func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
 		return nil, fmt.Errorf("quorumlock: %w: WithNodeOptions is for Open; nodes that exist have "+
 			"theirs from node.Open or node.New", ErrInvalid)
 	}
-	return assemble(nodes, rule, &set)
+	return assemble(nodes, rule, &set, false)
 }
 
-// assemble makes a Locker over nodes that exist.
-func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
+// assemble makes a Locker over nodes that exist, and that its end closes if it owns them.
+func assemble(nodes []*node.Node, rule Rule, set *settings, owned bool) (*Locker, error) {
 	if rule == nil {
 		return nil, fmt.Errorf("quorumlock: %w: the rule is nil", ErrInvalid)
 	}
@@ -109,17 +109,18 @@ func assemble(nodes []*node.Node, rule Rule, set *settings) (*Locker, error) {
 	if err := roster.Distinct(nodes); err != nil {
 		return nil, fmt.Errorf("quorumlock: %w", err)
 	}
-	c := &core{maxLease: nodes[0].MaxLease(), identity: thisProcess(set.label), rng: rand.New(set.Random)}
-	c.Engine = engine.New(engine.Config{Nodes: nodes, Quorum: quorum, Clock: set.Clock, UUID: newUUID(),
-		Identity: scripts.Identity(c.identity), Founds: unfounded == nil, Exists: set.exists})
-	c.holders = holders.New(nodes, c.Clock)
-	c.waitlist = queue.NewList(queue.Config{Engine: c.Engine, History: &c.history, NewRand: c.newRand,
-		HeldError: func() error { return c.unattempted(engine.Held) }})
-	survey := <-c.Roster.Survey() // the first use of the nodes: they connect
+	e := engine.New(engine.Config{Nodes: nodes, Quorum: quorum, MaxLease: nodes[0].MaxLease(), Clock: set.Clock, UUID: newUUID(),
+		Identity: scripts.Identity(thisProcess(set.label)), Founds: unfounded == nil, Exists: set.exists})
+	room := &waitingRoom{holders: holders.New(nodes, e.Clock), clock: e.Clock, rng: rand.New(set.Random)}
+	room.waitlist = queue.NewList(queue.Config{Engine: e, History: &room.history, NewRand: room.newRand,
+		HeldError: func() error { return unattempted(e, engine.Held) }})
+	survey := <-e.Roster.Survey() // the first use of the nodes: they connect
 	if unfounded != nil && !survey.HasList() {
 		return nil, notFounded(survey, unfounded)
 	}
-	return newLocker(c, set, nil), nil
+	l := &Locker{engine: e, room: room, meter: new(meter)}
+	l.end = sync.OnceFunc(func() { l.endAll(owned) })
+	return l.with(set, nil), nil
 }
 
 // notFounded returns why a number of nodes that the rule refuses makes no Locker: no master has that list, unless one
@@ -134,13 +135,20 @@ func notFounded(s *roster.Survey, rule error) error {
 	return e
 }
 
-func newLocker(c *core, set *settings, bad error) *Locker {
+// with returns a Locker that shares with l everything but the settings.
+func (l *Locker) with(set *settings, bad error) *Locker {
 	reads := *set
 	reads.terms.Mode = lease.Read
-	set.terms.Events, reads.terms.Events = &observer{c, set}, &observer{c, &reads}
-	l := &Locker{core: c, set: set, reads: &reads, bad: bad}
-	l.embedded = lockers.Embed[*Lock](insideLocker{l})
-	return l
+	made := l.withOwn(set, bad)
+	made.reads = l.withOwn(&reads, bad)
+	return made
+}
+
+func (l *Locker) withOwn(set *settings, bad error) *Locker {
+	made := &Locker{engine: l.engine, room: l.room, meter: l.meter, end: l.end, set: set, bad: bad}
+	made.embedded = lockers.Embed[*Lock](insideLocker{made})
+	set.terms.Events = (*observer)(made)
+	return made
 }
 
 // With returns a Locker over the same nodes with other settings. The two share everything else:
@@ -158,10 +166,10 @@ func (l *Locker) With(opts ...Option) *Locker {
 			"and whether the deployment exists can be set only for a new Locker", ErrInvalid)
 	}
 	set.Settings, set.nodeOpts, set.label = l.set.Settings, l.set.nodeOpts, l.set.label
-	if err := set.check(l.core.maxLease, l.core.Quorum); err != nil {
+	if err := set.check(l.engine.MaxLease, l.engine.Quorum); err != nil {
 		bad = err
 	}
-	return newLocker(l.core, &set, bad)
+	return l.with(&set, bad)
 }
 
 // Close ends the Locker. The contexts of held locks end with [ErrClosed], and their renewal stops; their keys stay
@@ -169,28 +177,25 @@ func (l *Locker) With(opts ...Option) *Locker {
 // that are on their way, for at most two node timeouts; then it closes the nodes, if [Open] made them. It is
 // idempotent and returns nil.
 func (l *Locker) Close() error {
-	c := l.core
-	c.closeOnce.Do(func() {
-		c.Engine.Close()
-		c.endNodes()
-	})
+	l.end()
 	return nil
 }
 
-// endNodes waits for the requests that are on their way, and closes the nodes that Open made.
-func (c *core) endNodes() {
-	bound := time.NewTimer(2 * c.Nodes[0].Timeout())
+// endAll ends the engine, waits for the requests that are on their way, and closes the nodes that Open made.
+func (l *Locker) endAll(owned bool) {
+	l.engine.Close()
+	bound := time.NewTimer(2 * l.engine.Nodes[0].Timeout())
 	defer bound.Stop()
 	select {
-	case <-c.Idle():
+	case <-l.engine.Idle():
 		select {
-		case <-c.events.Idle():
+		case <-l.meter.events.Idle():
 		case <-bound.C:
 		}
 	case <-bound.C:
 	}
-	if c.owned {
-		inside.Each(context.Background(), c.Nodes, func(_ context.Context, _ int, n *node.Node) error { return n.Close() })
+	if owned {
+		inside.Each(context.Background(), l.engine.Nodes, func(_ context.Context, _ int, n *node.Node) error { return n.Close() })
 	}
 }
 

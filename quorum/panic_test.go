@@ -88,20 +88,20 @@ func endsGoroutine(what func()) {
 func (c *cluster) wantNothingLeft(l *Locker) {
 	c.t.Helper()
 	synctest.Wait()
-	if !l.core.rngMu.TryLock() {
+	if !l.room.rngMu.TryLock() {
 		c.t.Fatal("the mutex of the source of randomness stays locked")
 	}
-	l.core.rngMu.Unlock()
-	if !testkit.Returns(func() { l.core.Held(); l.core.waitlist.Len() }) {
+	l.room.rngMu.Unlock()
+	if !testkit.Returns(func() { l.engine.Held(); l.room.waitlist.Len() }) {
 		c.t.Fatal("the mutex of the schedule or of the queues stays locked")
 	}
 	c.wantNoQueues(l)
 	select {
-	case <-l.core.Idle():
+	case <-l.engine.Idle():
 	default:
 		c.t.Error("something is under way in the background")
 	}
-	if n := l.core.Held(); n != 0 {
+	if n := l.engine.Held(); n != 0 {
 		c.t.Errorf("%d locks are renewed", n)
 	}
 	if n := c.subscriptions("a"); n != 0 {

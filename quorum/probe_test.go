@@ -51,15 +51,15 @@ func TestWhichAnswersTheRTTTakes(t *testing.T) {
 		sampled := false
 		takes := func(what string, approach waiting.Approach, first, second, last time.Duration) {
 			t.Helper()
-			l.core.RTT = waiting.NewRTT(3)
+			l.engine.RTT = waiting.NewRTT(3)
 			if sampled {
-				l.core.RTT.Samples(l.core.Clock.Now().Add(time.Hour))
+				l.engine.RTT.Samples(l.engine.Clock.Now().Add(time.Hour))
 			}
 			call, _ := l.attempts(t.Context(), approach, "a")
 			lock := call.lock
 			time.Sleep(2 * waiting.MaxStep)
 			for k, want := range []time.Duration{first, second, last} {
-				got := l.core.RTT.Mean(order[k])
+				got := l.engine.RTT.Mean(order[k])
 				testkit.Check(t, got == want, "%s: node %d of the order: %v, want %v", what, k, got, want)
 			}
 			if lock != nil {
@@ -125,7 +125,7 @@ func TestOthersThatFailAtOnce(t *testing.T) {
 		time.AfterFunc(waiting.MinStep, func() {
 			for _, i := range []int{order[1], order[2]} {
 				c.Masters[i].Crash(fakeredis.Everything)
-				inside.Of(l.core.Nodes[i]).Pipe("a").Do(context.Background(), scripts.Look())
+				inside.Of(l.engine.Nodes[i]).Pipe("a").Do(context.Background(), scripts.Look())
 			}
 		})
 		began := time.Now()
@@ -143,5 +143,5 @@ func firstNode(l *Locker, names ...string) int {
 	for _, name := range names {
 		all = append(all, scripts.NewName(name))
 	}
-	return l.core.FirstNode(all)
+	return l.engine.FirstNode(all)
 }

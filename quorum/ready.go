@@ -26,43 +26,42 @@ import (
 // too few nodes are without a permanent error. A Locker whose options [Locker.With] refused returns
 // [ErrInvalid], and a closed one [ErrClosed].
 func (l *Locker) Ready(ctx context.Context) error {
-	c := l.core
 	if err := l.unusable(opReady, nil); err != nil {
 		return err
 	}
 	if ended := engine.EndOf(ctx); ended != nil {
 		return &Error{Op: opReady, causes: ended}
 	}
-	ready, tried := c.Roster.Ready(ctx, c.Quorum)
+	ready, tried := l.engine.Roster.Ready(ctx, l.engine.Quorum)
 	if ready {
 		return nil
 	}
 	select {
-	case s := <-c.Roster.Survey(): // it shows why, and marks new masters
-		return c.notReady(s, tried)
+	case s := <-l.engine.Roster.Survey(): // it shows why, and marks new masters
+		return l.notReady(s, tried)
 	case <-ctx.Done():
 		return &Error{Op: opReady, causes: append([]error{ErrUnavailable}, engine.EndOf(ctx)...)}
-	case <-c.Closed:
+	case <-l.engine.Closed:
 		return &Error{Op: opReady, causes: []error{ErrClosed}}
 	}
 }
 
 // notReady returns why the nodes make no lock, as a survey and trials have found; nil if they can.
-func (c *core) notReady(s *roster.Survey, tried []error) error {
-	e := &Error{Op: opReady, Quorum: c.Quorum.Need}
+func (l *Locker) notReady(s *roster.Survey, tried []error) error {
+	e := &Error{Op: opReady, Quorum: l.engine.Quorum.Need}
 	nodes := s.Readiness(tried)
 	for i, n := range nodes {
 		switch {
 		case n.Err != nil:
 			e.Unknown++
-			e.addNodes(c.NodeError(i, "look", n.Err))
+			e.addNodes(l.engine.NodeError(i, "look", n.Err))
 		case n.In > 0:
 			e.Quarantined++
 		default:
 			e.Granted++
 		}
 	}
-	left, ok := membership.ReadyIn(nodes, c.Quorum)
+	left, ok := membership.ReadyIn(nodes, l.engine.Quorum)
 	switch {
 	case ok && left == 0:
 		return nil

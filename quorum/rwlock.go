@@ -25,8 +25,7 @@ type RWLock struct {
 // RWLock returns the read-write lock of a name. It asks no node. If the name is not valid, the calls of
 // the RWLock return [ErrInvalid].
 func (l *Locker) RWLock(name string) *RWLock {
-	reader := &Locker{core: l.core, set: l.reads, bad: l.bad}
-	return &RWLock{name: name, writer: l, reader: reader}
+	return &RWLock{name: name, writer: l, reader: l.reads}
 }
 
 // Lock waits until it holds the name alone: see [Locker.Lock].

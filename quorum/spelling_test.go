@@ -56,7 +56,7 @@ func TestMarkersThatSpellNamesOtherwise(t *testing.T) {
 
 func identify(t *testing.T, l *Locker, i int) string {
 	t.Helper()
-	id, err := inside.Of(l.core.Nodes[i]).Identify(t.Context())
+	id, err := inside.Of(l.engine.Nodes[i]).Identify(t.Context())
 	testkit.Must(t, err)
 	return id
 }

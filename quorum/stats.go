@@ -43,20 +43,19 @@ type NodeStats struct {
 // Stats returns a snapshot. It asks the nodes nothing, and takes some microseconds; it can also be
 // called after Close.
 func (l *Locker) Stats() Stats {
-	c := l.core
-	n := &c.counters
+	e, n := l.engine, l.meter
 	s := Stats{
-		Held: c.Held(), Waiting: l.core.waitlist.Len(), Attempts: make(map[string]uint64, engine.Kinds),
+		Held: e.Held(), Waiting: l.room.waitlist.Len(), Attempts: make(map[string]uint64, engine.Kinds),
 		Released: n.released.Load(), Lost: n.lost.Load(), WriteBacks: n.writeBacks.Load(), Unannounced: n.unannounced.Load(),
-		Quorum: c.Quorum.Need, Nodes: make([]NodeStats, len(c.Nodes)), EventsDropped: c.events.Dropped(),
+		Quorum: e.Quorum.Need, Nodes: make([]NodeStats, len(e.Nodes)), EventsDropped: n.events.Dropped(),
 	}
 	for k := range engine.Kind(engine.Kinds) {
 		s.Attempts[k.String()] = n.attempts[k].Load()
 	}
-	for i, nd := range c.Nodes {
+	for i, nd := range e.Nodes {
 		of := &n.nodes[i]
 		s.Nodes[i] = NodeStats{
-			Name: nd.Name(), State: c.nodeState(i), LastError: nd.LastError(),
+			Name: nd.Name(), State: l.nodeState(i), LastError: nd.LastError(),
 			Renewals: of.renewals.Load(), RenewalsFailed: of.renewalsFailed.Load(),
 			Repairs: of.repairs.Load(), RepairsFailed: of.repairsFailed.Load(),
 		}
@@ -70,9 +69,9 @@ func (l *Locker) Stats() Stats {
 
 // nodeState returns the node's state: [inside.NotAccepted] for one that answers, but did not accept this locker
 // when it was last asked.
-func (c *core) nodeState(i int) string {
-	state := c.Nodes[i].State()
-	if answers := state == inside.Up || state == inside.Quarantined; answers && !c.Roster.Accepts(i) {
+func (l *Locker) nodeState(i int) string {
+	state := l.engine.Nodes[i].State()
+	if answers := state == inside.Up || state == inside.Quarantined; answers && !l.engine.Roster.Accepts(i) {
 		return inside.NotAccepted
 	}
 	return state

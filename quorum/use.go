@@ -13,11 +13,11 @@ import (
 // heldBy returns the lock over the names that the flow of ctx holds, nil for none. A flow is the
 // calls whose contexts derive from a lock's context. The error wraps ErrInvalid for a flow that
 // holds some of the names only, or holds them through several locks: it would wait for itself.
-func (c *core) heldBy(ctx context.Context, op string, names []string) (*Lock, error) {
+func (l *Locker) heldBy(ctx context.Context, op string, names []string) (*Lock, error) {
 	var within *Lock
 	for i, name := range names {
 		found := innermost(ctx)
-		for found != nil && !found.covers(c, name) {
+		for found != nil && !found.covers(name, l.engine) {
 			found = found.outer
 		}
 		switch {
@@ -36,14 +36,14 @@ func (c *core) heldBy(ctx context.Context, op string, names []string) (*Lock, er
 	return within, nil
 }
 
-// covers reports whether the handle's lock is one of c over the name, and valid.
-func (l *Lock) covers(c *core, name string) bool {
-	return l.core == c && l.over.Slots == nil && slices.Contains(l.first.over.Names, name) && l.Valid()
+// covers reports whether the handle's lock is one of that engine, over the name, and valid.
+func (l *Lock) covers(name string, by *engine.Engine) bool {
+	return l.locker.engine == by && l.over.Slots == nil && slices.Contains(l.first.over.Names, name) && l.Valid()
 }
 
 // enter enters the lock again: its depth rises by one, and a quorum must confirm that it keeps the lock.
 func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*Lock, error) {
-	if other := within.set.differences(set); other != "" {
+	if other := within.locker.set.differences(set); other != "" {
 		return nil, invalidf("lock", names,
 			"this flow holds it with other settings, which entering it again does not change: %s", other)
 	}
@@ -52,7 +52,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 		handle engine.Handle
 	})
 	inner := &all.Lock
-	inner.handle, inner.core, inner.set, inner.first = &all.handle, within.core, within.set, within.first
+	inner.handle, inner.locker, inner.first = &all.handle, within.locker, within.first
 	inner.over.Names = slices.Clone(names)
 	inner.setContext(ctx)
 	(*user)(inner).MakeContext()
@@ -96,8 +96,8 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 		}
 		failure.Nodes = nil
 		failure.addNodes(failed...)
-		failure.Quorum, failure.Granted = l.core.Quorum.Need, t.Counted()
-		failure.Unknown = len(l.core.Nodes) - failure.Granted
+		failure.Quorum, failure.Granted = l.locker.engine.Quorum.Need, t.Counted()
+		failure.Unknown = len(l.locker.engine.Nodes) - failure.Granted
 	}
 	failure.causes = slices.Insert(failure.causes, 0, error(ErrNotAcquired))
 	return failure
@@ -112,9 +112,9 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 //
 // ctx may be the lock's own context: see [Lock.Unlock].
 func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
-	if lease < minLease || lease > l.core.maxLease {
+	if lease < minLease || lease > l.locker.engine.MaxLease {
 		return invalidf("extend", l.over.Names, "lease %v is not between %v and the nodes' max lease %v",
-			lease, minLease, l.core.maxLease)
+			lease, minLease, l.locker.engine.MaxLease)
 	}
 	return l.extend(ctx, "extend", lease)
 }
@@ -194,17 +194,17 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // noteReleased records for the next calls of this process who waits, and which slot is free.
 func (l *Lock) noteReleased(t *engine.Tally) {
 	if l.over.Slots != nil {
-		l.core.history.ReleasedSlot(l.over.Hash, l.over.Slots[0])
+		l.locker.room.history.ReleasedSlot(l.over.Hash, l.over.Slots[0])
 	}
 	if heard := t.HeardBy(); heard > 0 {
-		l.core.history.Released(l.over.Hash, heard, l.core.Clock.Now())
+		l.locker.room.history.Released(l.over.Hash, heard, l.locker.engine.Clock.Now())
 	}
 }
 
 // runReleasedHook counts the release, and calls the Released hook.
 func (l *Lock) runReleasedHook() {
-	l.core.counters.released.Add(1)
-	if hook := l.set.hooks.Released; hook != nil {
+	l.locker.meter.released.Add(1)
+	if hook := l.locker.set.hooks.Released; hook != nil {
 		hook(l)
 	}
 }

@@ -57,7 +57,7 @@ func TestWaitForTheList(t *testing.T) {
 	const short = 300 * time.Millisecond // below a node's timeout
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithWait(short))
-		l.core.Roster = roster.New(l.core.Nodes, l.core.Clock, roster.Options{Founds: true, Go: func(f func()) { go f() }, IsClosed: l.core.IsClosed}) // whose list is not known yet
+		l.engine.Roster = roster.New(l.engine.Nodes, l.engine.Clock, roster.Options{Founds: true, Go: func(f func()) { go f() }, IsClosed: l.engine.IsClosed}) // whose list is not known yet
 		answers := c.stall()
 		gaveUp(t, errorOf(l.Lock(t.Context(), "a")), ErrUnavailable, short)
 		answers()

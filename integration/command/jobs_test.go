@@ -80,7 +80,7 @@ func (w *world) job(args []string) {
 	j.args = w.patiently(append([]string{"run"}, args...))
 	j.Cmd = exec.Command(bin+"/quorumlock", j.args...)
 	j.Dir = w.MkAbs(".")
-	for _, name := range []string{"PATH", "TMPDIR", "HOME", "GORACE", "QUORUMLOCK_URLS", "WORK"} {
+	for _, name := range []string{"PATH", "TMPDIR", "HOME", "QUORUMLOCK_URLS", "WORK"} {
 		j.Env = append(j.Env, name+"="+w.Getenv(name))
 	}
 	j.Env = append(j.Env, set...)

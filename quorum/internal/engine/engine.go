@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/inside"
@@ -21,6 +23,7 @@ import (
 type Config struct {
 	Nodes    []*node.Node
 	Quorum   quorate.Rule
+	MaxLease time.Duration // of all nodes
 	Clock    clock.Clock
 	UUID     string           // the first part of every owner
 	Identity scripts.Identity // of this process
@@ -51,7 +54,7 @@ func New(cfg Config) *Engine {
 	e.Roster = roster.New(e.Nodes, e.Clock, roster.Options{
 		Founds: cfg.Founds, Exists: cfg.Exists, NewOwner: e.newOwner, Go: e.background.start, IsClosed: e.IsClosed,
 	})
-	e.introduction = holders.NewIntroduction(e.Nodes, e.UUID, cfg.Identity, e.Roster.List, e.Nodes[0].MaxLease())
+	e.introduction = holders.NewIntroduction(e.Nodes, e.UUID, cfg.Identity, e.Roster.List, e.MaxLease)
 	return e
 }
 
@@ -91,6 +94,19 @@ func (e *Engine) Untrack() { e.background.done() }
 // Moment returns the present, for package waiting.
 func (e *Engine) Moment() waiting.Moment {
 	return waiting.Moment{Now: e.Clock.Now(), Step: e.RTT.Step(e.Quorum)}
+}
+
+// Pause waits for d, or until the engine is closed. It returns false if ctx ends before.
+func (e *Engine) Pause(ctx context.Context, d time.Duration) bool {
+	over := make(chan struct{})
+	timer := e.Clock.AfterFunc(d, func() { close(over) })
+	defer timer.Stop()
+	select {
+	case <-over:
+	case <-e.Closed:
+	case <-ctx.Done():
+	}
+	return ctx.Err() == nil
 }
 
 // pipe returns the pipeline to a node for calls with that key.
