@@ -13,7 +13,7 @@ CONTRIB := $(wildcard contrib/*)
 MODULES := . integration bench $(CONTRIB)
 # The searches need no race detector: they have one goroutine, or fake time. The simulation plays some seeds with it all the same.
 SEARCHES := ./quorum/model/... ./quorum/internal/waiting
-PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting -e /scripts$$)
+PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting -e /scripts$$ -e /cmd/)
 INTEGRATION ?= $(shell cd integration && $(GO) list ./... | grep -v -e /sim -e /chaos)
 STRESS := $(GO) run -race=false golang.org/x/tools/cmd/stress@v0.52.0
 CYCLONEDX := $(GO) run -race=false github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
@@ -69,7 +69,7 @@ quick: ## what needs no real time and no container, for the loop of a change (un
 
 test: tools ## all tests, with real redis-server processes (6 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
-	@$(MAKE) --no-print-directory --jobs=9 $(PIECES) test-searches test-sim test-waiting
+	@$(MAKE) --no-print-directory --jobs=5 $(PIECES) test-searches test-sim test-waiting
 
 flakes: redis-server ## tests again and again beside 4 processes that keep the cores busy, and which failed (100 minutes with RACE=; less: FLAKES="node quorum" FLAKES_RUNS=10 FLAKES_FOR=2m FLAKES_TESTS=TestX)
 	@set -e; logs=$$(mktemp -d); groups=$$(cat $(GROUPS) 2>/dev/null || true); \
@@ -97,16 +97,18 @@ test-sim:
 	$(LAST) sh -c "cd integration && $(GO) test -vet=off -ldflags=-s -timeout 60m ./sim"
 	$(if $(RACE),$(LAST) sh -c "cd integration && $(TEST) -run TestSeeds ./sim -sim.seeds=15")
 
-# These are idle most of the time, so they run beside each other, and so do their parallel tests.
+# These are idle half of the time, so some run beside each other, and so do their parallel tests. More at a time would end no
+# sooner, and stand still for seconds.
 test-waiting: test-integration test-chaos test-modules test-bench
 
 test-integration:
-	cd integration && $(TEST) -p 2 -parallel 8 $(INTEGRATION)
+	cd integration && $(TEST) -p 2 -parallel 4 $(INTEGRATION)
 
-# Package scripts starts no goroutine: it needs no race detector.
+# Package scripts starts no goroutine: it needs no race detector. The command's tests start it some hundred times, which takes
+# three times as long with the race detector: make soak has it.
 test-packages:
-	$(TEST) -p 2 -parallel 8 $(PACKAGES)
-	$(GO) test -vet=off -shuffle=on ./scripts
+	$(TEST) -p 2 -parallel 4 $(PACKAGES)
+	$(GO) test -vet=off -shuffle=on -ldflags=-s -p 2 -parallel 4 ./scripts ./cmd/...
 
 test-bench:
 	cd bench && $(TEST) ./...
@@ -166,6 +168,7 @@ soak: redis-server ## the same claims, for hours
 	$(GO) test -run '^$$' -fuzz FuzzReplies -fuzztime 5m ./node
 	$(GO) test -run '^$$' -fuzz FuzzURL -fuzztime 2m ./node
 	$(GO) test -run '^$$' -fuzz FuzzMessages -fuzztime 2m ./internal/pubsub
+	$(GO) test $(RACE) -timeout 30m ./cmd/...
 	nice -n 19 $(GO) run ./internal/mutants -for 90m
 
 BENCH := $(GO) test -run '^$$' -bench . -benchtime 120ms -timeout 60m

@@ -49,7 +49,7 @@ func (c *call) attemptOnce(ctx context.Context, at queue.Target, approach waitin
 
 // Full returns the result of a turn that finds too few free slots.
 func (c *call) Full(why string, hint scripts.SlotsReply, approach waiting.Approach) queue.Result {
-	c.err = &Error{Op: "lock", Names: c.wants.Names(), Remaining: hint.Wait, kind: engine.Held,
+	c.err = &Error{Op: "lock", Names: c.wants.Names(), HeldBy: HeldBy{Remaining: hint.Wait}, kind: engine.Held,
 		causes: []error{ErrNotAcquired, ErrHeld, detail(why)}}
 	c.meter.attempts[engine.Held].Add(1)
 	return queue.Result{
@@ -143,10 +143,10 @@ func (l *Lock) whyLate(o *engine.Outcome) error {
 func (l *Lock) counts(o *engine.Outcome) *Error {
 	of := o.Answers()
 	return &Error{
-		Op: "lock", Names: l.over.Names, slots: l.over.Slots, key: l.handle.Hold().Key(), Quorum: o.Quorum.Need,
-		reads: l.locker.set.isReader(), causes: []error{ErrNotAcquired},
-		Granted: of[lease.Granted].Len(), Refused: of[lease.Refused].Len(), Quarantined: of[lease.Quarantined].Len(),
-		Unknown: o.Unknown(), unasked: of[lease.Unasked].Len(), kind: o.Kind,
+		Op: "lock", Names: l.over.Names, slots: l.over.Slots, reads: l.locker.set.isReader(), kind: o.Kind,
+		causes: []error{ErrNotAcquired}, HeldBy: HeldBy{key: l.handle.Hold().Key()},
+		Answers: Answers{Quorum: o.Quorum.Need, Granted: of[lease.Granted].Len(), Refused: of[lease.Refused].Len(),
+			Quarantined: of[lease.Quarantined].Len(), Unknown: o.Unknown(), unasked: of[lease.Unasked].Len()},
 	}
 }
 
@@ -167,7 +167,7 @@ func (e *Error) noteSplit() {
 			e.causes[i], e.kind = splitVote, engine.KindOfEnd(e.causes)
 		}
 	}
-	e.Holder, e.Remaining, e.ours, e.readers, e.reserved = "", 0, false, 0, false
+	e.HeldBy = HeldBy{key: e.key}
 }
 
 // passedOn is why a ticket is worthless.

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/hashicorp/go-multierror"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/words"
@@ -55,44 +53,14 @@ type Error struct {
 	Op    string // "lock", "unlock", "extend", "renew", ...
 	Names []string
 
-	Quorum      int // the quorum size
-	Granted     int
-	Refused     int // by nodes on which another owner holds a name, or a waiting writer keeps readers back
-	Quarantined int
-	// Unknown counts the other nodes: those that had not answered, or failed, and may yet have
-	// carried out the request; those that accept clients with another list; and those that were not
-	// asked, because the outcome was certain before. The message counts each kind.
-	Unknown int
+	Answers
+	HeldBy
 
-	// Holder is set with [ErrHeld]: the id of the owner that most nodes name ([Lock.Owner]; a Redisson client's
-	// looks different). With several names: of one of them. With readers: the reader whose lease ends last. It
-	// is empty if no node named an owner, or if only a waiting writer is in a reader's way.
-	Holder string
-	// Remaining is set with [ErrHeld]: how long a quorum still keeps the lock if its holder does not renew it,
-	// counted from the nodes' replies; with fewer replies, how long the nodes that refused keep it. It is −1 for a
-	// key that never expires, and 0 if no node told. If only a waiting writer is in the way, it is how long that
-	// writer keeps readers back.
-	Remaining time.Duration
-
-	// HolderIdentity is set with [ErrHeld]: which process the holder is. It is zero if no node knows: for a client of
-	// another library, say, or if the call ended before a node was asked.
-	HolderIdentity Identity
-
-	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
-
-	causes     []error
-	kind       engine.Kind // of an attempt, and of a call that acquires
-	slots      []int       // of the semaphore Names[0]; nil for a lock that is no slot
-	reads      bool        // the lock is, or was to be, a reader's
-	key        string      // with Holder: the name that it holds on the nodes
-	unasked    int         // of Unknown
-	namedBy    int         // with Holder: a node that named it
-	ours       bool        // Holder is a lock of this Locker, or of one that With made of it
-	handedOver bool        // with ours: by this process
-	readers    int         // with Holder, if it is a reader: how many hold the name
-	reserved   bool        // only a waiting writer is known to be in the way
-	split      bool        // several tried at once, and none of them is known to hold the lock
-	kept       bool        // Granted counts the nodes that keep a lock that was lost
+	causes []error
+	kind   engine.Kind // of an attempt, and of a call that acquires
+	slots  []int       // of the semaphore Names[0]; nil for a lock that is no slot
+	reads  bool        // the lock is, or was to be, a reader's
+	split  bool        // several tried at once, and none of them is known to hold the lock
 }
 
 // Operations that have texts, or causes, of their own.
@@ -104,11 +72,10 @@ const (
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	counted, differ, holder := "granted", e.differing(), e.holder()
+	holder := e.holder()
 	b.WriteString("quorumlock: ")
 	if e.Op == opReady {
 		b.WriteString("not ")
-		counted = "ready"
 	}
 	b.WriteString(e.Op)
 	if len(e.Names) > 0 {
@@ -123,7 +90,7 @@ func (e *Error) Error() string {
 			said = "a writer waits"
 		case cause == ErrQuarantined && e.Nodes != nil:
 			said += ", others unavailable"
-		case cause == ErrUnavailable && differ > e.nodes()-e.Quorum:
+		case cause == ErrUnavailable && e.differing() > e.nodes()-e.Quorum:
 			said = "masters do not accept this client's list"
 		}
 		b.WriteString(": " + said)
@@ -135,58 +102,13 @@ func (e *Error) Error() string {
 	case e.Quorum == 0 && e.Remaining != 0: // a node says that a semaphore's slots are taken
 		b.WriteString(" (" + strings.TrimPrefix(holder.Unknown(), "; ") + ")")
 	case e.Quorum == 0 || e.kept && e.Nodes == nil: // it ended by the clock: the nodes do not matter
-	case e.kept:
-		fmt.Fprintf(&b, " (kept by %d of %d needed)", e.Granted, e.Quorum)
 	default:
-		fmt.Fprintf(&b, " (%d %s of %d needed", e.Granted, counted, e.Quorum)
-		for _, part := range []struct {
-			n    int
-			what string
-		}{
-			{e.Refused, "refused"}, {e.Quarantined, "in quarantine"},
-			{differ, "with another list"}, {e.Unknown - e.unasked - differ, "unknown"}, {e.unasked, "not asked"},
-		} {
-			if part.n > 0 {
-				fmt.Fprintf(&b, ", %d %s", part.n, part.what)
-			}
-		}
-		b.WriteString(holder.Unknown())
-		b.WriteByte(')')
+		b.WriteString(" (" + e.counts(e.Op) + holder.Unknown() + ")")
 	}
 	if e.Nodes != nil {
 		b.WriteString(": " + words.Grouped(e.Nodes.Errors))
 	}
 	return b.String()
-}
-
-// nodes returns how many nodes there are.
-func (e *Error) nodes() int { return e.Granted + e.Refused + e.Quarantined + e.Unknown }
-
-// differing returns how many of the unknown nodes accept clients with another list.
-func (e *Error) differing() (count int) {
-	if e.Nodes == nil {
-		return 0
-	}
-	for _, err := range e.Nodes.Errors {
-		if errors.Is(err, ErrMembership) {
-			count++
-		}
-	}
-	return min(count, e.Unknown-e.unasked)
-}
-
-// holder returns what is known of the holder.
-func (e *Error) holder() words.Holder {
-	h := words.Holder{ID: e.Holder, Readers: e.readers, Reserved: e.reserved, Left: e.Remaining}
-	switch {
-	case e.handedOver:
-		h.Process = "a ticket of this process (HandOver)"
-	case e.ours:
-		h.Process = "this process"
-	case e.HolderIdentity != (Identity{}):
-		h.Process = e.HolderIdentity.String()
-	}
-	return h
 }
 
 // Unwrap returns all that the error wraps.
@@ -210,29 +132,6 @@ func (e *Error) permanent() bool {
 		}
 	}
 	return e.nodesRefuse()
-}
-
-// nodesRefuse reports whether fewer nodes than the quorum size are without a permanent error, after an attempt.
-func (e *Error) nodesRefuse() bool {
-	if e.Quorum == 0 || e.Nodes == nil || e.kept {
-		return false
-	}
-	nodes := e.nodes()
-	for _, err := range e.Nodes.Errors {
-		if engine.IsPermanent(err) {
-			nodes--
-		}
-	}
-	return nodes < e.Quorum
-}
-
-// addNodes adds the nodes' errors, without nil ones.
-func (e *Error) addNodes(errs ...error) {
-	for _, err := range errs {
-		if err != nil {
-			e.Nodes = multierror.Append(e.Nodes, err)
-		}
-	}
 }
 
 func invalidf(op string, names []string, format string, args ...any) *Error {

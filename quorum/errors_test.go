@@ -59,7 +59,7 @@ func TestEachAnswerIsTold(t *testing.T) {
 		if !field.IsExported() || field.Type.Kind() != reflect.Int || field.Name == "Quorum" {
 			continue
 		}
-		e := &Error{Op: "lock", Quorum: 2}
+		e := &Error{Op: "lock", Answers: Answers{Quorum: 2}}
 		reflect.ValueOf(e).Elem().FieldByIndex(field.Index).SetInt(7)
 		_, told := reflect.TypeFor[AttemptEvent]().FieldByName(field.Name)
 		if e.nodes() != 7 || !strings.Contains(e.Error(), "7 ") || !told {
@@ -91,8 +91,8 @@ func TestPermanentErrors(t *testing.T) {
 	})
 	// What ended a lock says nothing of the next one, nor does an Unlock that one node refuses.
 	refusing := multierror.Append(nil, &node.Error{Err: node.ErrReplica}, &node.Error{Err: node.ErrInvalid})
-	reason := &Error{Quorum: 2, Unknown: 2, Granted: 1, kept: true, Nodes: refusing, causes: []error{ErrLost}}
-	unlock := &Error{Op: "unlock", Nodes: multierror.Append(nil, &node.Error{Err: node.ErrReplica})}
+	reason := &Error{Answers: Answers{Quorum: 2, Unknown: 2, Granted: 1, kept: true, Nodes: refusing}, causes: []error{ErrLost}}
+	unlock := &Error{Op: "unlock", Answers: Answers{Nodes: multierror.Append(nil, &node.Error{Err: node.ErrReplica})}}
 	for _, err := range []error{reason, &Error{Op: "unlock", causes: []error{reason}}, unlock} {
 		wantError(t, err, not{ErrPermanent}, not{ErrPermanent.Error()}) // the end of a lock
 	}
@@ -131,7 +131,7 @@ func TestRemainingByTheAnswers(t *testing.T) {
 		got := o.Remaining()
 		testkit.Check(t, got == c.want, "%v, %v: %v, want %v", c.answers, c.waits, got, c.want)
 	}
-	forever := &Error{Quorum: 2, Refused: 2, Remaining: -1}
+	forever := &Error{Answers: Answers{Quorum: 2, Refused: 2}, HeldBy: HeldBy{Remaining: -1}}
 	text := forever.Error()
 	testkit.Check(t, strings.Contains(text, "held, never expires"), "%v", text)
 }
@@ -189,8 +189,8 @@ func TestErrorsSayOnceWhatNodesHaveInCommon(t *testing.T) {
 	other := &node.Error{Node: "b", Op: "acquire", Err: redis.Error(
 		"NOPERM this user has no permissions script: 0123456789abcdef0123456789abcdef01234567, on @user_script:12.")}
 	again := &node.Error{Node: "c", Op: "acquire", Err: ErrMembership}
-	e := &Error{Op: "lock", Quorum: 2, Unknown: 3, causes: []error{ErrNotAcquired, ErrUnavailable},
-		Nodes: multierror.Append(nil, differs, other, again)}
+	e := &Error{Op: "lock", causes: []error{ErrNotAcquired, ErrUnavailable},
+		Answers: Answers{Quorum: 2, Unknown: 3, Nodes: multierror.Append(nil, differs, other, again)}}
 	want := "quorumlock: lock: not acquired: masters do not accept this client's list: not retryable (0 granted of 2 needed, 2 with another list, 1 unknown): " +
 		"nodes a, c: acquire: the lists of masters differ; node b: acquire: NOPERM this user has no permissions"
 	testkit.Check(t, e.Error() == want, "it says\n%s, want\n%s", e, want)
@@ -209,7 +209,8 @@ func TestErrorOfMastersWithAnotherList(t *testing.T) {
 		"not acquired: nodes unavailable (0 granted of 2 needed, 1 with another list, 2 unknown)":                                       {other("a"), down},
 		"not acquired: nodes unavailable (0 granted of 2 needed, 3 unknown)":                                                            {down},
 	} {
-		err := &Error{Op: "lock", Quorum: 2, Unknown: 3, causes: []error{ErrNotAcquired, ErrUnavailable}, Nodes: &multierror.Error{Errors: nodes}}
+		err := &Error{Op: "lock", causes: []error{ErrNotAcquired, ErrUnavailable},
+			Answers: Answers{Quorum: 2, Unknown: 3, Nodes: &multierror.Error{Errors: nodes}}}
 		got := err.Error()
 		testkit.Check(t, strings.Contains(got, want) && errors.Is(err, ErrUnavailable), "%s\nwant %s", got, want)
 	}

@@ -176,8 +176,8 @@ func (l *Lock) overdue(op string, s engine.Status) *Error {
 
 // keptError returns the error of an operation on a lock that was acquired. It counts the nodes that still keep it.
 func (l *Lock) keptError(op string, k engine.Keepers, causes ...error) *Error {
-	e := &Error{Op: op, Names: l.over.Names, slots: l.over.Slots, reads: k.Reader, Quorum: l.locker.engine.Quorum.Need, Granted: k.Kept,
-		Unknown: k.Unknown, causes: causes, kept: true}
+	e := &Error{Op: op, Names: l.over.Names, slots: l.over.Slots, reads: k.Reader, causes: causes,
+		Answers: Answers{Quorum: l.locker.engine.Quorum.Need, Granted: k.Kept, Unknown: k.Unknown, kept: true}}
 	e.addNodes(k.Errs...)
 	return e
 }

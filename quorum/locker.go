@@ -92,7 +92,8 @@ func (l *Locker) unusable(op string, names []string) error {
 
 // unattempted returns the error of a call of Lock that ends before its first attempt.
 func unattempted(e *engine.Engine, kind engine.Kind) *Error {
-	failure := &Error{Op: "lock", Quorum: e.Quorum.Need, Unknown: len(e.Nodes), kind: kind, causes: []error{ErrNotAcquired}}
+	failure := &Error{Op: "lock", kind: kind, causes: []error{ErrNotAcquired},
+		Answers: Answers{Quorum: e.Quorum.Need, Unknown: len(e.Nodes)}}
 	if reason := sentinels[kind]; reason != nil {
 		failure.causes = append(failure.causes, reason)
 	}

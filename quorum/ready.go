@@ -48,7 +48,7 @@ func (l *Locker) Ready(ctx context.Context) error {
 
 // notReady returns why the nodes make no lock, as a survey and trials have found; nil if they can.
 func (l *Locker) notReady(s *roster.Survey, tried []error) error {
-	e := &Error{Op: opReady, Quorum: l.engine.Quorum.Need}
+	e := &Error{Op: opReady, Answers: Answers{Quorum: l.engine.Quorum.Need}}
 	nodes := s.Readiness(tried)
 	for i, n := range nodes {
 		switch {

@@ -1,0 +1,131 @@
+package quorum
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
+	"github.com/quorumlock/quorumlock/quorum/internal/words"
+)
+
+// Answers is what the nodes said, in an [Error].
+type Answers struct {
+	Quorum      int // the quorum size
+	Granted     int
+	Refused     int // by nodes on which another owner holds a name, or a waiting writer keeps readers back
+	Quarantined int
+	// Unknown counts the other nodes: those that had not answered, or failed, and may yet have
+	// carried out the request; those that accept clients with another list; and those that were not
+	// asked, because the outcome was certain before. The message counts each kind.
+	Unknown int
+
+	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
+
+	unasked int  // of Unknown
+	kept    bool // Granted counts the nodes that keep a lock that was lost
+}
+
+// counts says how many nodes gave each answer.
+func (a *Answers) counts(op string) string {
+	if a.kept {
+		return fmt.Sprintf("kept by %d of %d needed", a.Granted, a.Quorum)
+	}
+	granted, differ := "granted", a.differing()
+	if op == opReady {
+		granted = "ready"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %s of %d needed", a.Granted, granted, a.Quorum)
+	for _, part := range []struct {
+		n    int
+		what string
+	}{
+		{a.Refused, "refused"}, {a.Quarantined, "in quarantine"},
+		{differ, "with another list"}, {a.Unknown - a.unasked - differ, "unknown"}, {a.unasked, "not asked"},
+	} {
+		if part.n > 0 {
+			fmt.Fprintf(&b, ", %d %s", part.n, part.what)
+		}
+	}
+	return b.String()
+}
+
+// nodes returns how many nodes there are.
+func (a *Answers) nodes() int { return a.Granted + a.Refused + a.Quarantined + a.Unknown }
+
+// differing returns how many of the unknown nodes accept clients with another list.
+func (a *Answers) differing() (count int) {
+	if a.Nodes == nil {
+		return 0
+	}
+	for _, err := range a.Nodes.Errors {
+		if errors.Is(err, ErrMembership) {
+			count++
+		}
+	}
+	return min(count, a.Unknown-a.unasked)
+}
+
+// nodesRefuse reports whether fewer nodes than the quorum size are without a permanent error, after an attempt.
+func (a *Answers) nodesRefuse() bool {
+	if a.Quorum == 0 || a.Nodes == nil || a.kept {
+		return false
+	}
+	nodes := a.nodes()
+	for _, err := range a.Nodes.Errors {
+		if engine.IsPermanent(err) {
+			nodes--
+		}
+	}
+	return nodes < a.Quorum
+}
+
+// addNodes adds the nodes' errors, without nil ones.
+func (a *Answers) addNodes(errs ...error) {
+	for _, err := range errs {
+		if err != nil {
+			a.Nodes = multierror.Append(a.Nodes, err)
+		}
+	}
+}
+
+// HeldBy is who is in the way of a lock, in an [Error] that wraps [ErrHeld]; otherwise it is zero.
+type HeldBy struct {
+	// Holder is the id of the owner that most nodes name ([Lock.Owner]; a Redisson client's
+	// looks different). With several names: of one of them. With readers: the reader whose lease ends last. It
+	// is empty if no node named an owner, or if only a waiting writer is in a reader's way.
+	Holder string
+	// Remaining is how long a quorum still keeps the lock if its holder does not renew it,
+	// counted from the nodes' replies; with fewer replies, how long the nodes that refused keep it. It is −1 for a
+	// key that never expires, and 0 if no node told. If only a waiting writer is in the way, it is how long that
+	// writer keeps readers back.
+	Remaining time.Duration
+
+	// HolderIdentity says which process the holder is. It is zero if no node knows: for a client of
+	// another library, say, or if the call ended before a node was asked.
+	HolderIdentity Identity
+
+	key        string // with Holder: the name that it holds on the nodes
+	namedBy    int    // with Holder: a node that named it
+	ours       bool   // Holder is a lock of this Locker, or of one that With made of it
+	handedOver bool   // with ours: by this process
+	readers    int    // with Holder, if it is a reader: how many hold the name
+	reserved   bool   // only a waiting writer is known to be in the way
+}
+
+// holder returns what is known of the holder.
+func (h *HeldBy) holder() words.Holder {
+	of := words.Holder{ID: h.Holder, Readers: h.readers, Reserved: h.reserved, Left: h.Remaining}
+	switch {
+	case h.handedOver:
+		of.Process = "a ticket of this process (HandOver)"
+	case h.ours:
+		of.Process = "this process"
+	case h.HolderIdentity != (Identity{}):
+		of.Process = h.HolderIdentity.String()
+	}
+	return of
+}
