@@ -33,7 +33,7 @@ lint quick test flakes: export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath $
 PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 
 # Tests of these packages wait for no real time, or little, and need no container.
-QUICK := . ./clock/... ./fence ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
+QUICK := . ./clock/... ./fence ./inmemory ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
 	./leader ./multilock ./quorum ./quorum/internal/... ./redlock ./scripts
 # What make flakes runs unless FLAKES names others: the packages whose tests start processes, or wait in real time.
 # Each has FLAKES_RUNS runs, 6 at a time, or as many as end within FLAKES_FOR. Each run of the chaos has masters and

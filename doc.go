@@ -36,6 +36,8 @@
 //   - [github.com/quorumlock/quorumlock/quorum/semaphore] lets at most n holders in at a time.
 //   - [github.com/quorumlock/quorumlock/node] has one master: its options, and how to bring a pool,
 //     TLS or a dialer of your own.
+//   - [github.com/quorumlock/quorumlock/inmemory] has a master within the process, for a service that
+//     runs as one process without a server.
 //   - [github.com/quorumlock/quorumlock/fence] has a database or a Redis key refuse the writes of a
 //     holder whose lock has passed to another.
 //   - [github.com/quorumlock/quorumlock/leader] lets one instance of a service lead.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -433,21 +434,17 @@ func TestLeasesRunWhileMastersAreStopped(t *testing.T) {
 	wantTry(t, m.Locker(), nil, "a")
 }
 
-// The stand-ins are for tests: a program that locks must not be built with them.
+// A program that locks must not be built with what is for tests, nor with masters, unless it imports inmemory.
 func TestProgramsThatLockDoNotBuildTheMasters(t *testing.T) {
 	const module = "github.com/quorumlock/quorumlock/"
-	list := exec.CommandContext(t.Context(), "go", "list", "-deps", module+"redlock", module+"multilock")
-	out, err := list.Output()
-	testkit.Must(t, err)
-	deps := strings.Fields(string(out))
-	if len(deps) == 0 {
-		t.Fatal("nothing is listed")
-	}
-	for _, dep := range deps {
-		for _, unwanted := range []string{"miniredis", "gopher-lua", "redistest", "fakeredis", "quorumtest"} {
-			testkit.Check(t, !strings.Contains(dep, unwanted), "a program that locks builds %s", dep)
+	for program, masters := range map[string]bool{"redlock": false, "multilock": false, "leader": false, "quorum/semaphore": false, "inmemory": true} {
+		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+program).Output()
+		testkit.Must(t, err)
+		deps := strings.Fields(string(out))
+		testkit.Check(t, slices.Contains(deps, module+"internal/fakeredis") == masters, "%s builds masters: %v", program, !masters)
+		for _, unwanted := range []string{"testing", module + "quorumtest", module + "internal/world", module + "internal/redistest"} {
+			testkit.Check(t, !slices.Contains(deps, unwanted), "%s builds %s", program, unwanted)
 		}
-		testkit.Check(t, dep != "testing", "a program that locks builds testing")
 	}
 }
 

@@ -63,6 +63,13 @@ func (k *Keyspace) find(key string) *value {
 	return v
 }
 
+// sweep deletes the keys that have expired.
+func (k *Keyspace) sweep() {
+	for key := range k.values {
+		k.find(key)
+	}
+}
+
 // typed is find for a command on keys of one type.
 func (k *Keyspace) typed(key string, want kind) (*value, error) {
 	v := k.find(key)

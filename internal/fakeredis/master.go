@@ -1,6 +1,6 @@
 // Package fakeredis is a stand-in for a Redis master: a state machine in Go of the commands that a
 // lock sends, with a clock, a memory and a process of its own. It serves any net.Conn, and runs in
-// a testing/synctest bubble, where no server can. The masters of package quorumtest are such.
+// a testing/synctest bubble, where no server can. The masters of packages quorumtest and inmemory are such.
 //
 // It does not run Lua: each script of package scripts, known by its hash, has a program in Go, which makes
 // the same calls of Redis in the same order. The script vectors of package scripts hold these programs to
@@ -47,6 +47,7 @@ type Master struct {
 	runID    string
 	started  time.Time
 	data     map[string]*value
+	sweepAt  int // this many keys
 	saved    map[string]*value
 	scripts  map[string]bool // loaded ones, by SHA-1
 	sessions map[*session]struct{}
@@ -180,6 +181,10 @@ func (m *Master) openLocked() *Keyspace {
 	k := &Keyspace{values: m.data, now: m.now().UnixMilli(), publish: m.publishLocked, listening: m.listeningLocked,
 		anyList: m.AnyList}
 	k.Refuse(m.refusals)
+	if len(m.data) >= m.sweepAt {
+		k.sweep()
+		m.sweepAt = 2*len(m.data) + 1024
+	}
 	return k
 }
 

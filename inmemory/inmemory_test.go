@@ -1,0 +1,155 @@
+package inmemory_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"go.uber.org/goleak"
+
+	"github.com/quorumlock/quorumlock/inmemory"
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/multilock"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
+	"github.com/quorumlock/quorumlock/redlock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Lockers over one master are like processes, by either rule.
+func TestLockersExcludeEachOther(t *testing.T) {
+	nodes := start(t)
+	a, err := redlock.New(nodes)
+	testkit.Must(t, err)
+	defer a.Close()
+	b, err := multilock.New(nodes, quorum.WithRetry(time.Hour, time.Hour)) // only a message wakes those who wait
+	testkit.Must(t, err)
+	defer b.Close()
+	testkit.Must(t, b.Ready(t.Context()))
+
+	first, err := a.Lock(t.Context(), "x", "y")
+	testkit.Must(t, err)
+	_, err = b.TryLock(t.Context(), "y")
+	testkit.Is(t, err, quorum.ErrHeld, "TryLock of a held name")
+	next := make(chan *quorum.Lock, 1)
+	go func() {
+		lock, err := b.Lock(t.Context(), "x")
+		testkit.Check(t, err == nil, "%v", err)
+		next <- lock
+	}()
+	testkit.Eventually(t, "b waits", func() bool { return b.Stats().Waiting == 1 })
+	testkit.Must(t, first.Unlock(t.Context()))
+	select {
+	case second := <-next:
+		testkit.Check(t, second.Token() > first.Token(), "token %d after %d", second.Token(), first.Token())
+	case <-time.After(quorum.DefaultLease / 2):
+		t.Fatal("the release woke nobody")
+	}
+
+	fixed, err := a.With(quorum.WithFixedLease(50*time.Millisecond)).Lock(t.Context(), "z")
+	testkit.Must(t, err)
+	<-fixed.Context().Done()
+	testkit.Is(t, fixed.Err(), quorum.ErrLost, "after the lease")
+	after, err := b.Lock(t.Context(), "z")
+	testkit.Must(t, err)
+	testkit.Check(t, after.Token() > fixed.Token(), "token %d after %d", after.Token(), fixed.Token())
+}
+
+func TestReadersAndSlots(t *testing.T) {
+	nodes := start(t)
+	a, err := redlock.New(nodes)
+	testkit.Must(t, err)
+	defer a.Close()
+	b, err := redlock.New(nodes)
+	testkit.Must(t, err)
+	defer b.Close()
+	var holds []*quorum.Lock
+	for _, locker := range []*quorum.Locker{a, b} {
+		reader, err := locker.RWLock("r").TryRLock(t.Context())
+		testkit.Must(t, err)
+		slot, err := semaphore.New(locker, "s", 2).TryAcquire(t.Context())
+		testkit.Must(t, err)
+		holds = append(holds, reader, slot)
+	}
+	_, err = a.RWLock("r").TryLock(t.Context())
+	testkit.Is(t, err, quorum.ErrHeld, "a writer next to readers")
+	_, err = semaphore.New(a, "s", 2).TryAcquire(t.Context())
+	testkit.Is(t, err, quorum.ErrHeld, "a third of two slots")
+	for _, lock := range holds {
+		testkit.Must(t, lock.Unlock(t.Context()))
+	}
+	_, err = a.RWLock("r").TryLock(t.Context())
+	testkit.Must(t, err)
+	_, err = semaphore.New(a, "s", 2).TryAcquire(t.Context(), 2)
+	testkit.Must(t, err)
+}
+
+// What a process had locked is free for the next one at once, with a higher token.
+func TestTokensRiseOverRestarts(t *testing.T) {
+	last := uint64(0)
+	for range 3 {
+		master, err := inmemory.Master()
+		testkit.Must(t, err)
+		locker, err := redlock.New([]*node.Node{master})
+		testkit.Must(t, err)
+		lock, err := locker.TryLock(t.Context(), "x")
+		testkit.Must(t, err)
+		testkit.Check(t, lock.Token() > last, "token %d after %d", lock.Token(), last)
+		last = lock.Token()
+		locker.Close()
+		master.Close()
+	}
+}
+
+// Names that are free leave their counters, of which there are 65,536.
+func TestMemoryIsBounded(t *testing.T) {
+	nodes := start(t)
+	locker, err := redlock.New(nodes)
+	testkit.Must(t, err)
+	defer locker.Close()
+	for call := range 2_000 {
+		names := make([]string, 50)
+		for i := range names {
+			names[i] = fmt.Sprintf("name:%d:%d", call, i)
+		}
+		lock, err := locker.Lock(t.Context(), names...)
+		testkit.Must(t, err)
+		testkit.Must(t, lock.Unlock(t.Context()))
+	}
+	c, err := inside.Of(nodes[0]).Server.TakeConn(t.Context())
+	testkit.Must(t, err)
+	defer c.Close()
+	for prefix, most := range map[string]int{"name:": 0, "quorumlock:released:": 0, "quorumlock:writer:": 0, "quorumlock:l": 1,
+		"quorumlock:counter:999": 11} { // 999, and 9990 to 9999
+		keys, err := redis.Strings(c.Do("KEYS", prefix+"*"))
+		testkit.Must(t, err)
+		testkit.Check(t, len(keys) <= most, "%d keys begin with %s", len(keys), prefix)
+	}
+}
+
+func TestOptionsOfANode(t *testing.T) {
+	master, err := inmemory.Master(node.WithName("north"), node.WithMaxLease(time.Minute))
+	testkit.Must(t, err)
+	defer master.Close()
+	locker, err := redlock.New([]*node.Node{master}, quorum.WithLease(time.Minute))
+	testkit.Must(t, err)
+	defer locker.Close()
+	_, err = locker.TryLock(t.Context(), "x")
+	testkit.Must(t, err)
+	testkit.Equal(t, master.Name(), "north", "the name")
+	_, err = inmemory.Master(node.WithMaxLease(0))
+	testkit.Is(t, err, node.ErrInvalid, "a max lease of 0")
+}
+
+// start returns a master that the test's end closes.
+func start(t *testing.T) []*node.Node {
+	t.Helper()
+	master, err := inmemory.Master()
+	testkit.Must(t, err)
+	t.Cleanup(func() { master.Close() })
+	return []*node.Node{master}
+}
