@@ -12,8 +12,8 @@ SESSION := $(shell setsid -fw true 2>/dev/null && echo setsid -fw sh $(CURDIR)/i
 CONTRIB := $(wildcard contrib/*)
 MODULES := . integration bench $(CONTRIB)
 # The searches need no race detector: they have one goroutine, or fake time. The simulation plays some seeds with it all the same.
-SEARCHES := ./quorum/model/... ./quorum/internal/waiting
-PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/waiting -e /scripts$$ -e /cmd/)
+SEARCHES := ./quorum/model/... ./quorum/internal/lease ./quorum/internal/waiting
+PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/lease -e /quorum/internal/waiting -e /scripts$$ -e /cmd/)
 INTEGRATION ?= $(shell cd integration && $(GO) list ./... | grep -v -e /sim -e /chaos)
 STRESS := $(GO) run -race=false golang.org/x/tools/cmd/stress@v0.52.0
 CYCLONEDX := $(GO) run -race=false github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
@@ -34,7 +34,7 @@ PIECES := $(if $(filter output-sync,$(.FEATURES)),--output-sync=line)
 
 # Tests of these packages wait for no real time, or little, and need no container.
 QUICK := . ./clock/... ./fence ./inmemory ./internal/events ./internal/fakeredis ./internal/membership ./internal/pipeline ./internal/redisconn \
-	./leader ./multilock ./quorum ./quorum/internal/... ./redlock ./scripts
+	./leader ./multilock ./quorum $(filter-out ./quorum/internal/lease,$(wildcard ./quorum/internal/*)) ./redlock ./scripts
 # What make flakes runs unless FLAKES names others: the packages whose tests start processes, or wait in real time.
 # Each has FLAKES_RUNS runs, 6 at a time, or as many as end within FLAKES_FOR. Each run of the chaos has masters and
 # clients in processes of their own: these are 2 at a time. Meanwhile Linux does not group processes by session, where we
@@ -158,7 +158,7 @@ chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the
 # These take too long for every change: deeper searches (about an hour, some GB), many seeds of the simulation,
 # five minutes of each random walk, fuzzing, and what no test notices when it is left out.
 soak: redis-server ## the same claims, for hours
-	$(GO) test -timeout 90m -v -run 'TestProtocol|TestSearch' ./quorum/model/lease ./quorum/model/membership ./quorum/model/shell -model.deep
+	$(GO) test -timeout 90m -v -run 'TestProtocol|TestSearch' ./quorum/internal/lease ./quorum/model/membership ./quorum/model/shell -model.deep
 	cd integration && GOGC=400 $(GO) test -timeout 90m ./sim -sim.seeds=20000 -sim.semaphores=5000 -sim.readers=5000 -sim.handovers=5000 -sim.replays=200
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/(random walk|walk of two operators|failover: walk|failover: wild walk|failover: two replicas, wild walk)' -chaos.full -chaos.walk=5m
 	$(GO) test -timeout 90m -v -run TestDifferential ./internal/fakeredis -differential.steps=1000000

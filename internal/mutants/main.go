@@ -67,6 +67,8 @@ var simulation = test{module: "integration", pkg: "sim",
 	args: []string{"-test.run=TestSeeds|TestReaders|TestHandOvers|TestSemaphores",
 		"-sim.seeds=20", "-sim.readers=20", "-sim.handovers=20", "-sim.semaphores=20"}}
 
+const searches = "TestProtocol|TestFailover|TestLagIsNotEnough|TestMutants|TestLargeMutants|TestSetupsOfMutants" // of lease's tests, the slow ones
+
 const contention = "TestContention|TestTurns|TestPollsOfManyQueuesAreBounded" // of waiting's tests, the slow ones
 
 var groups = []group{
@@ -80,8 +82,8 @@ var groups = []group{
 	{files: []string{"internal/quorate/*.go"}, tests: []test{{pkg: "internal/quorate"}}},
 	{files: []string{"quorum/internal/lease/attempt.go", "quorum/internal/lease/keep.go", "quorum/internal/lease/lease.go",
 		"quorum/internal/lease/use.go"}, tests: []test{
-		{pkg: "quorum/internal/lease"}, {pkg: "quorum/internal/engine"}, {pkg: "quorum"},
-		{pkg: "quorum/model/lease", args: []string{"-test.run=TestSetupsOfMutants"}}, simulation,
+		{pkg: "quorum/internal/lease", args: []string{"-test.skip=" + searches}}, {pkg: "quorum/internal/engine"}, {pkg: "quorum"},
+		{pkg: "quorum/internal/lease", args: []string{"-test.run=TestSetupsOfMutants"}}, simulation,
 	}},
 	{files: []string{"quorum/internal/slots/*.go"}, tests: []test{{pkg: "quorum/internal/slots"}, {pkg: "quorum"}, simulation}},
 	{files: []string{"quorum/semaphore/*.go"}, tests: []test{{pkg: "quorum/semaphore"}, {pkg: "quorum"}, simulation}},

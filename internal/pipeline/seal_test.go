@@ -10,7 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// The seal of a server that has two replicas. The search in quorum/model/lease is why.
+// The seal of a server that has two replicas. The search in quorum/internal/lease is why.
 func TestSeal(t *testing.T) {
 	s := pipeline.Seal{Replicas: 2, History: "h"}
 	well := pipeline.Replication{Master: true, Replicas: 2, History: "h"}

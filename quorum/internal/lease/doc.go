@@ -47,5 +47,5 @@
 // Submitted sends the request again. Interrupt ends a lease in any phase.
 //
 // The files: lease.go has the state, command.go what goes in and out, attempt.go the way to a lock,
-// keep.go renewal and loss, use.go what a holder does; state.go is for searches.
+// keep.go renewal and loss, use.go what a holder does.
 package lease

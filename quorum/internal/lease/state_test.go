@@ -52,7 +52,7 @@ func TestSearchesKnowEachField(t *testing.T) {
 			v := settable(fields, name)
 			if v.Type() == reflect.TypeFor[clock.Instant]() {
 				if l.Age(time.Minute); v.Interface() != start.Add(-time.Minute) {
-					t.Errorf("%v.%s does not age: see Age in state.go", fields.Type(), name)
+					t.Errorf("%v.%s does not age: see Age in export_test.go", fields.Type(), name)
 				}
 				l, fields = of()
 				v = settable(fields, name)
@@ -68,7 +68,7 @@ func TestSearchesKnowEachField(t *testing.T) {
 				v.SetBool(true)
 			}
 			if key(l) == key(base) {
-				t.Errorf("%v.%s is not in the key: see %s in state.go", fields.Type(), name, where)
+				t.Errorf("%v.%s is not in the key: see %s in export_test.go", fields.Type(), name, where)
 			}
 		}
 	}
@@ -82,8 +82,8 @@ func TestSearchesKnowEachTerm(t *testing.T) {
 	terms := reflect.TypeFor[Terms]()
 	for i := range terms.NumField() {
 		if name := terms.Field(i).Name; !slices.Contains(known, name) {
-			t.Errorf("the term %s is new: name it in AppendKey (state.go) if it counts from begunAt, and in the setups of "+
-				"quorum/model/lease if it decides on a grant; then name it here", name)
+			t.Errorf("the term %s is new: name it in AppendKey (export_test.go) if it counts from begunAt, and in the setups of "+
+				"quorum/internal/lease if it decides on a grant; then name it here", name)
 		}
 	}
 }

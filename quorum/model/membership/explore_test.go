@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 
-	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
+	"github.com/quorumlock/quorumlock/internal/visited"
 )
 
 // outcome is what a search found.

@@ -3,8 +3,8 @@ package membership
 import (
 	"testing"
 
-	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
-	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
+	"github.com/quorumlock/quorumlock/internal/mutants/mutate"
+	"github.com/quorumlock/quorumlock/internal/visited"
 )
 
 // mutant is a small edit of a shipped file that leaves out one rule. The programs of internal/fakeredis

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
-	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
+	"github.com/quorumlock/quorumlock/internal/visited"
 )
 
 var (

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
+	"github.com/quorumlock/quorumlock/internal/mutants/mutate"
 )
 
 // found is the result of a search: a trace that breaks a promise, if there is one.

@@ -3,7 +3,7 @@ package shell
 import (
 	"testing"
 
-	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
+	"github.com/quorumlock/quorumlock/internal/mutants/mutate"
 )
 
 func in(file, text, now string) []mutate.Edit {

@@ -1,7 +1,8 @@
-// Package lease holds no code, only tests: an exhaustive search of the life of locks for two holders, for
-// fencing tokens that do not increase, and for the other promises of promises_test.go.
+// This package is an exhaustive search of the life of locks for two holders, for fencing tokens that do not increase, and
+// for the other promises of promises_test.go. The tests of package lease itself are in keep_test.go, lease_test.go,
+// rule_test.go and state_test.go; export_test.go is what the search reads of a Lease.
 //
-// What is searched is what ships. Each client runs the machine of quorum/internal/lease. Each master is a
+// What is searched is what ships. Each client runs the machine of package lease. Each master is a
 // keyspace of internal/fakeredis, which script vectors hold to real servers. Calls are made and replies
 // are read by package scripts.
 //
@@ -75,4 +76,4 @@
 // nothing still gets its release (pipeline.Footprint.NothingThere). A renewal holds one lock, and no
 // server refuses keys. Clocks run alike: the drift is shorter than a tick. Five masters, and the marking
 // of masters by lists, are not played: package membership searches the latter.
-package lease
+package lease_test

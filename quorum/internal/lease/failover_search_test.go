@@ -1,10 +1,10 @@
-package lease
+package lease_test
 
 import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
-	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
+	"github.com/quorumlock/quorumlock/internal/visited"
 )
 
 // TestFailover searches masters whose replicas take their places, and must find nothing.

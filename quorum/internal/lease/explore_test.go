@@ -1,4 +1,4 @@
-package lease
+package lease_test
 
 import (
 	"encoding/binary"
@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"math/rand/v2"
 
-	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
+	"github.com/quorumlock/quorumlock/internal/visited"
 )
 
 // outcome is what a search found.

@@ -1,11 +1,11 @@
-package lease
+package lease_test
 
 import (
 	"slices"
 	"testing"
 
-	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
-	"github.com/quorumlock/quorumlock/quorum/model/internal/visited"
+	"github.com/quorumlock/quorumlock/internal/mutants/mutate"
+	"github.com/quorumlock/quorumlock/internal/visited"
 )
 
 const (

@@ -1,12 +1,12 @@
-package lease
+package lease_test
 
 import (
 	"bytes"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/mutants/mutate"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
-	"github.com/quorumlock/quorumlock/quorum/model/internal/mutate"
 )
 
 // leases is the states of a lease that were found, and what it does with events: the shipped machine runs
