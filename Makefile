@@ -12,8 +12,8 @@ SESSION := $(shell setsid -fw true 2>/dev/null && echo setsid -fw sh $(CURDIR)/i
 CONTRIB := $(wildcard contrib/*)
 MODULES := . integration bench $(CONTRIB)
 # The searches need no race detector: they have one goroutine, or fake time. The simulation plays some seeds with it all the same.
-SEARCHES := ./quorum/model/... ./quorum/internal/lease ./quorum/internal/waiting
-PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/lease -e /quorum/internal/waiting -e /scripts$$ -e /cmd/)
+SEARCHES := ./quorum/model/... ./quorum/internal/lease ./quorum/internal/waiting ./spec
+PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/lease -e /quorum/internal/waiting -e /scripts$$ -e /cmd/ -e /spec$$)
 INTEGRATION ?= $(shell cd integration && $(GO) list ./... | grep -v -e /sim -e /chaos)
 STRESS := $(GO) run -race=false golang.org/x/tools/cmd/stress@v0.52.0
 CYCLONEDX := $(GO) run -race=false github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
@@ -51,7 +51,7 @@ VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo 
 IMAGE ?= ghcr.io/quorumlock/quorumlock
 
 .PHONY: help demo quick test flakes chaos soak bench bench-check lint vuln api dist image dist-test release
-.PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish
+.PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish spin
 .PHONY: test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
 .PHONY: test-chaos test-chaos-containers test-chaos-masters test-chaos-paths test-chaos-failovers
 
@@ -159,6 +159,7 @@ chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the
 # five minutes of each random walk, fuzzing, and what no test notices when it is left out.
 soak: redis-server ## the same claims, for hours
 	$(GO) test -timeout 90m -v -run 'TestProtocol|TestSearch' ./quorum/internal/lease ./quorum/model/membership ./quorum/model/shell -model.deep
+	sh spec/run.sh
 	cd integration && GOGC=400 $(GO) test -timeout 90m ./sim -sim.seeds=20000 -sim.semaphores=5000 -sim.readers=5000 -sim.handovers=5000 -sim.replays=200
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/(random walk|walk of two operators|failover: walk|failover: wild walk|failover: two replicas, wild walk)' -chaos.full -chaos.walk=5m
 	$(GO) test -timeout 90m -v -run TestDifferential ./internal/fakeredis -differential.steps=1000000
@@ -181,12 +182,12 @@ bench-check: redis-server ## the budgets alone; fails where one is missed by mor
 
 # Without one of these, the tests that need it are skipped, and say so: without postgres and mariadb those of package fence,
 # without prometheus those of the alerts and the dashboard, without etcd the measurements beside it, without zsh and fish
-# those of their completion.
+# those of their completion, without spin the search of spec.
 # One at a time: a package manager has one lock.
 tools: ## installs what the tests use, where it can (1 s; 80 s where nothing is installed)
-	@$(MAKE) --no-print-directory --jobs=1 redis-server postgres mariadb prometheus etcd zsh fish
+	@$(MAKE) --no-print-directory --jobs=1 redis-server postgres mariadb prometheus etcd zsh fish spin
 
-redis-server postgres mariadb prometheus etcd zsh fish:
+redis-server postgres mariadb prometheus etcd zsh fish spin:
 	@sh internal/redistest/install.sh $@
 
 api: ## what the public packages export; writes docs/api.txt (3 s)

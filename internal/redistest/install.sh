@@ -1,9 +1,9 @@
 #!/bin/sh
-# Usage: install.sh redis-server | postgres | mariadb | prometheus | etcd | zsh | fish
+# Usage: install.sh redis-server | postgres | mariadb | prometheus | etcd | zsh | fish | spin
 #
 # Installs a server or a shell that tests need, where it is missing and can be installed. Says in one line what it did,
 # or could not do. REDIS_SERVER names another redis-server than the one on PATH.
-server=$1
+server=$1 option=--version
 
 # program prints the path of the server's program. debian, alpine, brew and service are the names of its packages, and of
 # the service that Debian's package starts.
@@ -33,8 +33,9 @@ etcd) # only make bench and its test use it
 	debian=etcd-server alpine=etcd brew=etcd service=etcd
 	program() { command -v etcd; }
 	;;
-zsh | fish)
+zsh | fish | spin)
 	debian=$server alpine=$server brew=$server service=
+	[ "$server" != spin ] || option=-V
 	program() { command -v "$server"; }
 	;;
 *)
@@ -42,7 +43,7 @@ zsh | fish)
 	exit 2
 	;;
 esac
-version() { "$(program)" --version 2>&1 | grep -v "^$(program): " | head -n 1 | tr -s ' ' | cut -d' ' -f1-3; }
+version() { "$(program)" $option 2>&1 | grep -v "^$(program): " | head -n 1 | tr -s ' ' | cut -d' ' -f1-3; }
 
 if [ -n "$(program)" ]; then
 	echo "$server: $(version)"
