@@ -1,8 +1,9 @@
 /*
  * The lock of a majority, after docs/safety.md and section 4 of docs/design.md: 3 masters, 2 clients, and what goes wrong.
- * "sh spec/run.sh" searches it with Spin. WITHOUT leaves out one rule, and then there must be a trace to what is on the right.
+ * "sh spec/run.sh" has Spin search it. WITHOUT leaves out one rule, and then there must be a trace to what stands right of
+ * it; "sh spec/run.sh RULE" prints that.
  *
- * Real time passes by ticks, at any moment. A message that is lost stays on its way. Not played: requests that arrive twice,
+ * Time passes by ticks, at any moment. A message that is lost stays on its way. Not played: requests that arrive twice,
  * several names, lists of masters. Tombstones do not end. A quarantine begins at once, which is the worst moment.
  */
 #define DRIFT       1 /* 4.3  validity allows for the drift of clocks               two holders */
@@ -119,8 +120,8 @@ active proctype World() {
 			if :: st[a] == ASKING && sent[a] == 0 || st[a] == HELD && !holds(a) -> end() :: else fi
 		}
 		a = 0; x = 0 }
-	:: d_step { restarts > 0 -> restart(0) } /* without a replica, the others are like it */
-	:: d_step { restarts > 0 && SERVERS > N -> restart(1) }
+	:: d_step { restarts > 0 -> restart(0) }
+	:: d_step { restarts > 0 -> restart(1) } /* server 2 is like 1, but for its clock */
 	:: d_step { restarts > 0 && SERVERS > N -> restart(R) }
 	:: d_step { replica[R] && failovers > 0 -> promote(R) }
 	:: d_step { replica[0] && failovers > 0 -> promote(0) }

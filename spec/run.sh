@@ -12,7 +12,8 @@ done
 
 names='WITHOUT CLAIM ATTEMPTS LEASE RESTARTS RENEWALS SERVERS FAILOVERS CLOCK RESOURCE LATE'
 rows='
-full  0          0  2 3 1 1 3 0 1 0 1
+full  0          0  2 3 1 0 3 0 1 0 1
+full  0          0  2 3 0 1 3 0 1 0 1
 full  0          0  2 2 0 0 4 1 1 0 1
 full  0          0  3 3 1 2 3 0 1 1 0
 full  0          0  2 3 1 1 4 2 1 0 0
