@@ -84,7 +84,7 @@ func (c *call) try(ctx context.Context) (*Lock, error) {
 	c.tries = waiting.NewTries(c.engine.Quorum)
 	for approach := waiting.Alone; ; {
 		o.attempting()
-		r := c.wants.Attempt(ctx, c, queue.Turn{Approach: approach, Published: -1})
+		r := c.wants.Attempt(ctx, c, queue.Due{Approach: approach, Published: -1})
 		o.attempted(c, r)
 		if r.Acquired {
 			return c.report(o, c.lock, nil)

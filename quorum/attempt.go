@@ -88,7 +88,7 @@ func (l *Lock) failure(o *engine.Outcome) *Error {
 	} else if o.Cause == lease.TooLate && !o.Ended {
 		e.causes = append(e.causes, l.whyLate(o))
 	}
-	if o.Blocking() == engine.Held {
+	if o.Obstacle() == engine.Held {
 		e.Remaining = o.Remaining()
 		holder, namedBy := o.Holder()
 		e.noteHolder(o, holder, namedBy, l.locker.engine.UUID)
@@ -122,7 +122,7 @@ func (l *Lock) unlisted(o *engine.Outcome) *Error {
 		e.causes = append(e.causes, ErrClosed)
 	}
 	e.causes = append(e.causes, o.End...)
-	e.Names = l.over.Names
+	e.Names = l.target.Names
 	e.addNodes(o.Refusals...)
 	return e
 }
@@ -143,7 +143,7 @@ func (l *Lock) whyLate(o *engine.Outcome) error {
 func (l *Lock) counts(o *engine.Outcome) *Error {
 	of := o.Answers()
 	return &Error{
-		Op: "lock", Names: l.over.Names, slots: l.over.Slots, reads: l.locker.set.isReader(), kind: o.Kind,
+		Op: "lock", Names: l.target.Names, slots: l.target.Slots, reads: l.locker.set.isReader(), kind: o.Kind,
 		causes: []error{ErrNotAcquired}, HeldBy: HeldBy{key: l.handle.Hold().Key()},
 		Answers: Answers{Quorum: o.Quorum.Need, Granted: of[lease.Granted].Len(), Refused: of[lease.Refused].Len(),
 			Quarantined: of[lease.Quarantined].Len(), Unknown: o.Unknown(), unasked: of[lease.Unasked].Len()},

@@ -270,7 +270,7 @@ func (l *Locker) joins() *queue.Place {
 // attempts makes an attempt of a call.
 func (l *Locker) attempts(ctx context.Context, approach waiting.Approach, names ...string) (*call, queue.Result) {
 	c := l.newCall(names)
-	return c, c.wants.Attempt(ctx, c, queue.Turn{Approach: approach, Published: -1})
+	return c, c.wants.Attempt(ctx, c, queue.Due{Approach: approach, Published: -1})
 }
 
 // subscriptions counts the subscriptions to a name's channel, on all masters.

@@ -46,7 +46,7 @@ func innermost(ctx context.Context) *Lock {
 // [Lock.Err].
 func FromContext(ctx context.Context, name string) (*Lock, bool) {
 	for l := innermost(ctx); l != nil; l = l.outer {
-		if l.over.Slots == nil && slices.Contains(l.over.Names, name) && !l.handle.IsUnlocked() {
+		if l.target.Slots == nil && slices.Contains(l.target.Names, name) && !l.handle.IsUnlocked() {
 			return l, true
 		}
 	}

@@ -24,14 +24,14 @@ import (
 // re-entry, for a reader's lock and for one with a min hold, or the context's error. The hook Released runs.
 func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 	if l.handle.Depth() > 1 {
-		return "", invalidf(opHandOver, l.over.Names,
+		return "", invalidf(opHandOver, l.target.Names,
 			"the handle entered the lock again: only the one that acquired it hands it over")
 	}
 	if l.locker.set.terms.MinHold > 0 { // a failed take-over would not keep it either, nor would a lease that ends before
-		return "", invalidf(opHandOver, l.over.Names, "it has a min hold, which the next holder would not keep")
+		return "", invalidf(opHandOver, l.target.Names, "it has a min hold, which the next holder would not keep")
 	}
 	if ended := engine.EndOf(ctx); ended != nil {
-		return "", &Error{Op: opHandOver, Names: l.over.Names, causes: ended}
+		return "", &Error{Op: opHandOver, Names: l.target.Names, causes: ended}
 	}
 	if !l.locker.set.terms.Fixed {
 		if err := l.extend(ctx, opHandOver, l.locker.set.terms.Lease); err != nil {
@@ -42,11 +42,11 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 		if err := l.unusable(opHandOver, before); err != nil {
 			return "", err
 		}
-		return "", invalidf(opHandOver, l.over.Names, "it is held as a reader: only a writer's lock is handed over")
+		return "", invalidf(opHandOver, l.target.Names, "it is held as a reader: only a writer's lock is handed over")
 	}
 	l.locker.room.holders.NoteHandedOver(l.Owner())
 	l.runReleasedHook()
-	return tickets.Ticket{Owner: l.handle.Hold().Owner(), Token: l.Token(), Names: l.over.Names, Slots: l.over.Slots}.String(), nil
+	return tickets.Ticket{Owner: l.handle.Hold().Owner(), Token: l.Token(), Names: l.target.Names, Slots: l.target.Slots}.String(), nil
 }
 
 // TakeOver acquires the lock of a ticket ([Lock.HandOver]) in place of the one that handed it over, in

@@ -24,7 +24,7 @@ type Lock struct {
 	handle *engine.Handle
 	locker *Locker      // with which the lock was acquired
 	first  *Lock        // the handle that acquired the lock
-	over   queue.Target // of a handle of a re-entry, its names alone
+	target queue.Target // of a handle of a re-entry, its names alone
 	outer  *Lock        // the innermost handle in the context given to Lock
 	scope  lockContext
 	ctx    context.Context
@@ -39,7 +39,7 @@ func (l *Locker) newLock(ctx context.Context, at queue.Target) *Lock {
 	})
 	lock, hold := &all.Lock, &all.hold
 	hold.Init(l.engine, &l.set.terms, at.Keys, at.Predecessor, (*user)(lock))
-	lock.handle, lock.locker, lock.first, lock.over = hold.First(), l, lock, at
+	lock.handle, lock.locker, lock.first, lock.target = hold.First(), l, lock, at
 	lock.setContext(ctx)
 	return lock
 }
@@ -76,7 +76,7 @@ func newTestLock(t *testlock.Lock) *Lock {
 	set := defaults()
 	by := &Locker{set: &set, room: &waitingRoom{holders: &holders.Holders{}}, meter: new(meter)}
 	set.terms.Events = (*observer)(by)
-	l := &Lock{locker: by, over: queue.Target{Names: t.Names}, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
+	l := &Lock{locker: by, target: queue.Target{Names: t.Names}, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
 	h := new(engine.Hold)
 	h.InitHeld(set.Clock, &set.terms, scripts.NewNames(nil, t.Names), t.Token, (*user)(l))
 	by.engine, l.handle, l.first = h.Engine(), h.First(), l
@@ -86,7 +86,7 @@ func newTestLock(t *testlock.Lock) *Lock {
 }
 
 // Names returns the names that were given for this handle: for slots, the name of the semaphore.
-func (l *Lock) Names() []string { return slices.Clone(l.over.Names) }
+func (l *Lock) Names() []string { return slices.Clone(l.target.Names) }
 
 // Owner returns the owner's id, "<locker uuid>:<number>", as the nodes store it.
 func (l *Lock) Owner() string { return l.handle.Hold().Owner().String() }
@@ -112,7 +112,7 @@ func (l *Lock) Shared() bool { return l.handle.Hold().Mode() == lease.Read }
 
 // Slots returns the numbers of the lock's slots in ascending order, from 0 to n−1; nil for a lock that is no
 // slot of a semaphore. Nobody else has a number while the lock is held: it can be a worker's number.
-func (l *Lock) Slots() []int { return slices.Clone(l.over.Slots) }
+func (l *Lock) Slots() []int { return slices.Clone(l.target.Slots) }
 
 // Context returns a context that ends when the lock can no longer be trusted, by the local clock
 // and without needing a packet (earlier with [WithStopBefore]), or when it is unlocked. It is derived from the context given to
@@ -156,13 +156,13 @@ func (l *Lock) Err() error {
 func (l *Lock) unusable(op string, s engine.Status) error {
 	switch {
 	case s.Cause == lease.HandedOver:
-		return &Error{Op: op, Names: l.over.Names, causes: []error{ErrNotHeld, ErrHandedOver}}
+		return &Error{Op: op, Names: l.target.Names, causes: []error{ErrNotHeld, ErrHandedOver}}
 	case s.Unlocked || s.Phase == lease.Released || s.Phase == lease.Lingering:
-		return &Error{Op: op, Names: l.over.Names, causes: []error{ErrNotHeld}}
+		return &Error{Op: op, Names: l.target.Names, causes: []error{ErrNotHeld}}
 	case s.Phase == lease.Expired:
-		return &Error{Op: op, Names: l.over.Names, causes: []error{s.Ended}}
+		return &Error{Op: op, Names: l.target.Names, causes: []error{s.Ended}}
 	case s.Phase == lease.Orphaned:
-		return &Error{Op: op, Names: l.over.Names, causes: []error{ErrClosed}}
+		return &Error{Op: op, Names: l.target.Names, causes: []error{ErrClosed}}
 	case !s.Valid:
 		return l.overdue(op, s)
 	}
@@ -176,7 +176,7 @@ func (l *Lock) overdue(op string, s engine.Status) *Error {
 
 // keptError returns the error of an operation on a lock that was acquired. It counts the nodes that still keep it.
 func (l *Lock) keptError(op string, k engine.Keepers, causes ...error) *Error {
-	e := &Error{Op: op, Names: l.over.Names, slots: l.over.Slots, reads: k.Reader, causes: causes,
+	e := &Error{Op: op, Names: l.target.Names, slots: l.target.Slots, reads: k.Reader, causes: causes,
 		Answers: Answers{Quorum: l.locker.engine.Quorum.Need, Granted: k.Kept, Unknown: k.Unknown, kept: true}}
 	e.addNodes(k.Errs...)
 	return e
@@ -189,7 +189,7 @@ func (l *Lock) awaitReplies(ctx context.Context, op string, t *engine.Tally) err
 	if enough {
 		return nil
 	}
-	e := &Error{Op: op, Names: l.over.Names, causes: ended}
+	e := &Error{Op: op, Names: l.target.Names, causes: ended}
 	switch s := l.handle.Status(); {
 	case s.Phase == lease.Expired:
 		e.causes = append(e.causes, s.Ended) // it has the nodes' errors
@@ -240,14 +240,14 @@ func (l *Lock) releaseUnless(returned *bool) {
 // String returns the names, the slots if there are any, whether the lock is a reader's, the token and the
 // owner's id. It doesn't say whether the lock is still held: see [Lock.Err].
 func (l *Lock) String() string {
-	what := words.Quoted(l.over.Names) + words.Slots(l.over.Slots) + words.Reading(l.Shared())
+	what := words.Quoted(l.target.Names) + words.Slots(l.target.Slots) + words.Reading(l.Shared())
 	return fmt.Sprintf("lock %s, token %d, owner %s", what, l.Token(), l.Owner())
 }
 
 // LogValue returns what String does, as attributes ([slog.LogValuer]).
 func (l *Lock) LogValue() slog.Value {
 	all := append(make([]slog.Attr, 0, 4), slog.Any("names", l.Names()))
-	if l.over.Slots != nil {
+	if l.target.Slots != nil {
 		all = append(all, slog.Any("slots", l.Slots()))
 	}
 	if l.Shared() {

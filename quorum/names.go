@@ -47,7 +47,7 @@ func (n *wantedNames) Channels() []string {
 	return all
 }
 
-func (n *wantedNames) Attempt(ctx context.Context, by queue.Attempts, due queue.Turn) queue.Result {
+func (n *wantedNames) Attempt(ctx context.Context, by queue.Attempts, due queue.Due) queue.Result {
 	r := by.Attempt(ctx, n.target, due.Approach)
 	r.MayTry = r.Held && by.Tries() != nil && !by.IsHeld(r)
 	return r

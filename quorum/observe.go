@@ -83,7 +83,7 @@ func (o *observer) whyLost(why lease.Cause) detail {
 
 func (o *observer) Lost(h *engine.Hold, why error) {
 	l := lockOf(h)
-	o.set.log().Warn("quorumlock: lock lost", "names", l.over.Names, "owner", l.Owner(), "token", l.Token(), "error", why)
+	o.set.log().Warn("quorumlock: lock lost", "names", l.target.Names, "owner", l.Owner(), "token", l.Token(), "error", why)
 	if hook := o.set.hooks.Lost; hook != nil {
 		hook(l, why)
 	}
@@ -172,7 +172,7 @@ func (o *observation) attempted(c *call, r queue.Result) {
 		Duration: o.clock.Now().Sub(o.asking),
 	}
 	if r.Acquired {
-		e.Slots = c.lock.over.Slots
+		e.Slots = c.lock.target.Slots
 	} else {
 		e.Err, e.Slots = c.err, c.err.slots
 	}

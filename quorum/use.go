@@ -38,7 +38,7 @@ func (l *Locker) heldBy(ctx context.Context, op string, names []string) (*Lock, 
 
 // covers reports whether the handle's lock is one of that engine, over the name, and valid.
 func (l *Lock) covers(name string, by *engine.Engine) bool {
-	return l.locker.engine == by && l.over.Slots == nil && slices.Contains(l.first.over.Names, name) && l.Valid()
+	return l.locker.engine == by && l.target.Slots == nil && slices.Contains(l.first.target.Names, name) && l.Valid()
 }
 
 // enter enters the lock again: its depth rises by one, and a quorum must confirm that it keeps the lock.
@@ -53,7 +53,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	})
 	inner := &all.Lock
 	inner.handle, inner.locker, inner.first = &all.handle, within.locker, within.first
-	inner.over.Names = slices.Clone(names)
+	inner.target.Names = slices.Clone(names)
 	inner.setContext(ctx)
 	(*user)(inner).MakeContext()
 	entered := false
@@ -69,7 +69,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 		return nil, invalidf("lock", names, "this flow holds it as a reader, and nobody is upgraded: it would wait for itself, "+
 			"and two such readers for each other. Unlock it first")
 	default:
-		return nil, &Error{Op: "lock", Names: inner.over.Names, causes: []error{ErrNotAcquired, ErrLost}}
+		return nil, &Error{Op: "lock", Names: inner.target.Names, causes: []error{ErrNotAcquired, ErrLost}}
 	}
 	err := inner.awaitReplies(ctx, "lock", t)
 	if err == nil && inner.Valid() && ctx.Err() == nil {
@@ -84,7 +84,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Error {
 	failure, _ := err.(*Error)
 	if failure == nil {
-		failure = &Error{Op: "lock", Names: slices.Clone(l.over.Names), causes: engine.EndOf(ctx)}
+		failure = &Error{Op: "lock", Names: slices.Clone(l.target.Names), causes: engine.EndOf(ctx)}
 		if failure.causes == nil {
 			failure.causes = []error{ErrLost}
 		}
@@ -113,7 +113,7 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 // ctx may be the lock's own context: see [Lock.Unlock].
 func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 	if lease < minLease || lease > l.locker.engine.MaxLease {
-		return invalidf("extend", l.over.Names, "lease %v is not between %v and the nodes' max lease %v",
+		return invalidf("extend", l.target.Names, "lease %v is not between %v and the nodes' max lease %v",
 			lease, minLease, l.locker.engine.MaxLease)
 	}
 	return l.extend(ctx, "extend", lease)
@@ -125,7 +125,7 @@ func (l *Lock) extend(ctx context.Context, op string, lasts time.Duration) error
 		if err := l.unusable(op, l.handle.Status()); err != nil {
 			return err
 		}
-		return &Error{Op: op, Names: l.over.Names, causes: ended}
+		return &Error{Op: op, Names: l.target.Names, causes: ended}
 	}
 	t, before := l.handle.Extend(lasts)
 	if t == nil {
@@ -186,18 +186,18 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	}
 	if err == nil && !wasOrphaned && t.WasLost() {
 		causes := []error{ErrLost, detail("nodes had forgotten it, or given it to another")}
-		return &Error{Op: "unlock", Names: l.over.Names, causes: causes}
+		return &Error{Op: "unlock", Names: l.target.Names, causes: causes}
 	}
 	return err
 }
 
 // noteReleased records for the next calls of this process who waits, and which slot is free.
 func (l *Lock) noteReleased(t *engine.Tally) {
-	if l.over.Slots != nil {
-		l.locker.room.history.ReleasedSlot(l.over.Hash, l.over.Slots[0])
+	if l.target.Slots != nil {
+		l.locker.room.history.ReleasedSlot(l.target.Hash, l.target.Slots[0])
 	}
 	if heard := t.HeardBy(); heard > 0 {
-		l.locker.room.history.Released(l.over.Hash, heard, l.locker.engine.Clock.Now())
+		l.locker.room.history.Released(l.target.Hash, heard, l.locker.engine.Clock.Now())
 	}
 }
 
@@ -220,7 +220,7 @@ func (l *Lock) unlockInner(ctx context.Context) error {
 	// the new depth on the nodes.
 	awaitDecided(ctx, t)
 	if s := l.handle.Status(); s.Phase == lease.Expired {
-		return &Error{Op: "unlock", Names: l.over.Names, causes: []error{s.Ended}}
+		return &Error{Op: "unlock", Names: l.target.Names, causes: []error{s.Ended}}
 	}
 	return nil
 }
@@ -245,8 +245,8 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 		return l.confirm(ctx, "downgrade", t)
 	case err != nil:
 		return err
-	case len(l.first.over.Names) > 1 || len(l.over.Slots) > 1:
-		return invalidf("downgrade", l.over.Names, "a lock over %d names is not downgraded", max(len(l.first.over.Names), len(l.over.Slots)))
+	case len(l.first.target.Names) > 1 || len(l.target.Slots) > 1:
+		return invalidf("downgrade", l.target.Names, "a lock over %d names is not downgraded", max(len(l.first.target.Names), len(l.target.Slots)))
 	}
-	return invalidf("downgrade", l.over.Names, "the lock was entered again, and its inner handles may write: unlock them first")
+	return invalidf("downgrade", l.target.Names, "the lock was entered again, and its inner handles may write: unlock them first")
 }

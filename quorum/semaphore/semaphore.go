@@ -151,7 +151,7 @@ func (w *wanted) Channels() []string {
 
 // Attempt makes a turn of attempts (package slots). It returns the result of the last attempt, or a result of its own
 // if too few slots are free. The attempts of a waiter that has heard no release probe: the hint may be wrong.
-func (w *wanted) Attempt(ctx context.Context, by queue.Attempts, due queue.Turn) queue.Result {
+func (w *wanted) Attempt(ctx context.Context, by queue.Attempts, due queue.Due) queue.Result {
 	e, tries, agree := w.inside.Engine(), by.Tries(), 1
 	if tries != nil { // among nodes that block, at least one knows that a slot is free once a quorum has released it
 		agree = e.Quorum.Blocking()

@@ -82,11 +82,11 @@ func (k Kind) String() string { return kindNames[k] }
 // decide returns the kind of an attempt that failed. A take-over that is refused is Held only if a node names the holder.
 func (o *Outcome) decide() Kind {
 	holder, _ := o.Holder()
-	switch blocking := o.Blocking(); {
-	case blocking == Held && o.TakesOver && !o.HasPassedOn():
+	switch obstacle := o.Obstacle(); {
+	case obstacle == Held && o.TakesOver && !o.HasPassedOn():
 		return Unavailable
-	case blocking != Failed && !(blocking == Held && o.TakesOver && holder == ""):
-		return blocking
+	case obstacle != Failed && !(obstacle == Held && o.TakesOver && holder == ""):
+		return obstacle
 	case o.Verdict == lease.Won && o.Ended: // too late for the caller
 	case o.Refusals != nil, o.Cause != lease.NoCause && o.Cause != lease.TooLate: // the token could not be written back
 		return Unavailable
@@ -96,9 +96,9 @@ func (o *Outcome) decide() Kind {
 	return KindOfEnd(o.End)
 }
 
-// Blocking returns what has to change for the attempt to succeed: Held before Quarantined before Unavailable, or Failed
+// Obstacle returns what has to change for the attempt to succeed: Held before Quarantined before Unavailable, or Failed
 // if that is something else. It counts nodes that were not asked, or have not replied, as granting.
-func (o *Outcome) Blocking() Kind {
+func (o *Outcome) Obstacle() Kind {
 	if o.Unlisted || o.Cause != lease.NoCause || o.Verdict == lease.Won || o.Verdict == lease.Open {
 		return Failed
 	}

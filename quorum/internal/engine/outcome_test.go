@@ -119,12 +119,12 @@ func TestOnlyRefusalsCount(t *testing.T) {
 
 // What blocks an attempt is what has to change for it to succeed; nothing blocks one that was won, or was cut. Its kind says why
 // it failed then: it took too long, it could not write the token back, or the context ended.
-func TestBlocking(t *testing.T) {
+func TestObstacle(t *testing.T) {
 	refused := []NodeAnswer{{Is: lease.Refused}, {Is: lease.Refused}, {Is: lease.Refused}}
 	overdue := []error{context.DeadlineExceeded, errors.New("the cause")}
 	for _, c := range []struct {
 		o              Outcome
-		blocking, kind Kind
+		obstacle, kind Kind
 	}{
 		{Outcome{Verdict: lease.OutOfReach, Ended: true, End: overdue}, Held, Held},
 		{Outcome{Verdict: lease.Open}, Failed, Failed},
@@ -139,7 +139,7 @@ func TestBlocking(t *testing.T) {
 		{Outcome{Verdict: lease.OutOfReach, Cause: lease.RaiseFailed}, Failed, Unavailable},
 	} {
 		c.o.Quorum, c.o.Nodes = quorate.Majority(3), refused
-		testkit.Equal(t, c.o.Blocking(), c.blocking, c.o)
+		testkit.Equal(t, c.o.Obstacle(), c.obstacle, c.o)
 		testkit.Equal(t, c.o.decide(), c.kind, c.o)
 	}
 }

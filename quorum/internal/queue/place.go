@@ -19,8 +19,8 @@ type Place struct {
 	at     waiting.Moment
 }
 
-// Turn is an attempt that is due.
-type Turn struct {
+// Due says how an attempt that is due is made.
+type Due struct {
 	Approach  waiting.Approach
 	Published int // a node that published the last release since the attempt before; −1 for none
 }
@@ -42,13 +42,13 @@ func (p *Place) join() {
 }
 
 // Next waits until an attempt is due. It returns false if ctx or the Engine has ended.
-func (p *Place) Next(ctx context.Context) (t Turn, due bool) {
+func (p *Place) Next(ctx context.Context) (t Due, due bool) {
 	for ctx.Err() == nil && !p.list.Engine.IsClosed() {
 		if p.waiter != nil && p.waiter.isGone() {
 			p.waiter = nil
 		}
 		if p.waiter == nil {
-			return Turn{Approach: waiting.Alone, Published: -1}, true
+			return Due{Approach: waiting.Alone, Published: -1}, true
 		}
 		if t, due = p.waiter.begin(p.at); due {
 			return t, true

@@ -129,7 +129,7 @@ func (list *List) Len() int {
 }
 
 // begin reports whether an attempt of the waiter is due. If none is, wake receives when begin should be called again.
-func (w *waiter) begin(at waiting.Moment) (t Turn, due bool) {
+func (w *waiter) begin(at waiting.Moment) (t Due, due bool) {
 	q := w.queue
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()

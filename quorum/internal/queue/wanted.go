@@ -22,7 +22,7 @@ type Wanted interface {
 	// Slots returns how many slots the call wants, 0 for names.
 	Slots() int
 	// Attempt makes the attempt that is due; for slots, a turn of attempts.
-	Attempt(ctx context.Context, by Attempts, due Turn) Result
+	Attempt(ctx context.Context, by Attempts, due Due) Result
 }
 
 // Attempts makes the attempts of one call.
