@@ -4,7 +4,10 @@ package chaos
 
 import (
 	"cmp"
+	"compress/gzip"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -44,6 +47,11 @@ func (r *run) judge() {
 	events, err := r.events()
 	if err != nil {
 		r.t.Error(err)
+	}
+	if *reportTo != "" && res.Kind == library && res.Scenario == "random walk over all faults" && res.Masters == 3 {
+		if err := leave(strings.TrimSuffix(*reportTo, ".md")+"-history.json.gz", events); err != nil {
+			r.t.Error(err)
+		}
 	}
 	for _, v := range history.Check(events, history.Options{HonestClocks: true, ViewDir: r.dir}) {
 		if v.Rule == "overlap" {
@@ -152,4 +160,15 @@ func (r *result) Again() string {
 		detector = "-race "
 	}
 	return fmt.Sprintf("go test -C integration %s-v ./chaos -run '%s' -chaos.masters=%d -chaos.seed=%d%s", detector, test, r.Masters, r.Seed, more)
+}
+
+// leave writes a history for others to check: docs/chaos-tests.md says how.
+func leave(path string, events []history.Event) (err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	zipped := gzip.NewWriter(f)
+	return errors.Join(history.WriteJSON(zipped, events...), zipped.Close())
 }
