@@ -54,15 +54,16 @@ func operations(events []event) map[string][]porcupine.Operation {
 			continue
 		}
 		key := e.Name + " " + e.Owner
-		if e.Kind == "acquired" {
+		if e.Kind == "acquired" { // once more when a renewal has moved the deadline
+			e.Deadline = max(e.Deadline, got[key].Deadline)
 			got[key] = e
-			all[e.Name] = append(all[e.Name], porcupine.Operation{ClientId: e.Client, Input: lock{owner: e.Owner, token: e.Token}, Call: e.Call, Return: e.Return})
 		} else if end, ok := ends[key]; !ok || e.Call < end.Call {
 			e.Deadline = max(e.Deadline, end.Deadline)
 			ends[key] = e
 		}
 	}
 	for key, e := range got {
+		all[e.Name] = append(all[e.Name], porcupine.Operation{ClientId: e.Client, Input: lock{owner: e.Owner, token: e.Token}, Call: e.Call, Return: e.Return})
 		end, ok := ends[key]
 		if !ok {
 			end.Call, end.Return = math.MaxInt64, math.MaxInt64
