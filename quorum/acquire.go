@@ -59,7 +59,7 @@ func (c *call) wait(ctx context.Context) (lock *Lock, err error) {
 		stopped = true
 	}()
 	o := c.observe(ctx, c.wants.Names())
-	held, err := c.await(until, o)
+	held, err := c.awaitWithin(innermost(ctx), until, o)
 	return c.report(o, held, err)
 }
 

@@ -18,6 +18,7 @@ type waitingRoom struct {
 	waitlist *queue.List
 	holders  *holders.Holders
 	history  waiting.History
+	flows    flows
 	clock    clock.Clock
 
 	saidShort  atomic.Bool  // the last attempt of a waiting call failed because nodes were missing, and this was logged

@@ -20,6 +20,9 @@
 //
 // With any of these, two holders are never valid at once if every locker has [Masters.Options].
 //
+// A test fails in which two names are taken in two orders, by calls that wait without a bound in the context of a held
+// lock: two processes that do so at once wait for each other.
+//
 // In a testing/synctest bubble all this takes no time: a lease ends, and a lock is renewed for an hour,
 // in milliseconds, while the test sleeps. (With -race, call runtime.GOMAXPROCS(1) in TestMain: Go 1.26
 // may crash otherwise, see https://go.dev/issue/78156.) [Explore] runs a test under random faults.
@@ -73,6 +76,7 @@ type fleet struct {
 	isOutside bool     // of a bubble: they listen there
 	nodeOpts  []node.Option
 	logger    *slog.Logger
+	orders    orders
 
 	exploration *exploration // nil except in Explore
 
@@ -111,7 +115,8 @@ func start(tb testing.TB, c world.Config, opts []node.Option) *Masters {
 		usual = append(usual, node.WithTimeout(nodeTimeout))
 	}
 	f := &fleet{starter: tb, world: c.New(tb), nodeOpts: append(usual, opts...), logger: logger, stops: map[int]func(){},
-		lockers: map[*quorum.Locker]*process{}}
+		lockers: map[*quorum.Locker]*process{}, orders: orders{taken: map[[2]string][][]string{}}}
+	tb.Cleanup(func() { f.orders.report(tb) })
 	m := &Masters{tb: tb, fleet: f, patience: defaultPatience, day: defaultDay}
 	for i := range c.Masters {
 		address, err := f.listen(i)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -27,7 +28,8 @@ func (f *fleet) newProcess() *process {
 
 func (p *process) options() []quorum.Option {
 	nodeOpts := append([]node.Option{node.WithDialer(p.dial)}, p.masters.nodeOpts...)
-	opts := []quorum.Option{WithClock(checkedClock{p.Clock, p.masters}), quorum.WithLogger(p.masters.logger)}
+	opts := []quorum.Option{WithClock(checkedClock{p.Clock, p.masters}), quorum.WithLogger(p.masters.logger),
+		inside.Option[quorum.Option](func(s *inside.Settings) { s.Nests = p.masters.orders.note })}
 	if p.masters.exploration != nil {
 		opts = append(opts, WithRand(p))
 		nodeOpts = append(nodeOpts, WithNodeRand(p.masters.world.Source("probes", p.Number)))

@@ -13,6 +13,9 @@ type Settings struct {
 	OneProcess bool // of a node: no balancer is at its address, which is not dialed again to find out
 	Unsealed   bool // of a node: what its calls read counts before replicas acknowledge it
 	Given      bool // by an option
+
+	// Nests, of a Locker, is told what a flow holds and wants when a call waits without a bound.
+	Nests func(holds, wants []string)
 }
 
 func (s *Settings) inside() *Settings { return s }

@@ -1,0 +1,79 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
+)
+
+// flows are the calls of this process that wait while their flows hold locks: only these can wait for each other.
+type flows struct {
+	mu    sync.Mutex
+	calls map[*call]*Lock // the innermost lock of its flow
+}
+
+// awaitWithin is await in a flow, whose innermost lock is given; nil for none.
+func (c *call) awaitWithin(flow *Lock, ctx context.Context, o *observation) (*Lock, error) {
+	if flow == nil || c.wants.Slots() > 0 {
+		return c.await(ctx, o)
+	}
+	if nests := c.set.Nests; nests != nil && c.set.wait == noBound {
+		nests(flow.held(c.engine), c.wants.Names())
+	}
+	f := &c.room.flows
+	f.enter(c, flow)
+	defer f.leave(c)
+	lock, err := c.await(ctx, o)
+	if failed, _ := err.(*Error); failed != nil {
+		failed.causes = append(failed.causes, f.circle(c)...)
+	}
+	return lock, err
+}
+
+func (f *flows) enter(c *call, flow *Lock) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[c] = flow
+}
+
+func (f *flows) leave(c *call) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.calls, c)
+}
+
+// circle says for which name the call's flow waits whose holder waits for this flow, in a call of this process.
+func (f *flows) circle(c *call) []error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	mine := f.calls[c].held(c.engine)
+	for other, flow := range f.calls {
+		theirs := flow.held(c.engine)
+		ours, want := common(mine, other.wants.Names()), common(theirs, c.wants.Names())
+		if ours != "" && want != "" {
+			return []error{detail(fmt.Sprintf("this flow holds %.64q and waits for %.64q, whose holder waits for %.64[1]q", ours, want))}
+		}
+	}
+	return nil
+}
+
+// common returns a name that is in both, or "".
+func common(some, others []string) string {
+	if i := slices.IndexFunc(some, func(name string) bool { return slices.Contains(others, name) }); i >= 0 {
+		return some[i]
+	}
+	return ""
+}
+
+// held returns the names that the flow holds, without those that it shares with other readers.
+func (l *Lock) held(by *engine.Engine) (names []string) {
+	for ; l != nil; l = l.outer {
+		if l.locker.engine == by && l.target.Slots == nil && l.Valid() && !l.Shared() {
+			names = append(names, l.first.target.Names...)
+		}
+	}
+	return names
+}
