@@ -1,6 +1,7 @@
 package quorumlock_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -90,4 +91,25 @@ func TestTheTimelineIsNarrow(t *testing.T) {
 		}
 	}
 	testkit.Check(t, lines > 5, "only %d lines: does the test find them?", lines)
+}
+
+var ran = regexp.MustCompile(`\n- (\d{4}-\d\d-\d\d) \d\d:\d\d UTC; quorumlock ([^;]+);`)
+
+// The table of reports has the date and the commit of each.
+func TestTheTableOfReports(t *testing.T) {
+	reports, err := filepath.Glob("docs/reports/*.md")
+	testkit.Must(t, err)
+	table, err := os.ReadFile("docs/reports/README.md")
+	testkit.Must(t, err)
+	rows := 0
+	for _, path := range reports {
+		text, err := os.ReadFile(path)
+		testkit.Must(t, err)
+		if head := ran.FindStringSubmatch(string(text)); head != nil {
+			rows++
+			row := fmt.Sprintf("| [%s](%[1]s) | %s | %s |", filepath.Base(path), head[1], head[2])
+			testkit.Check(t, strings.Contains(string(table), row), "the table lacks %q", row)
+		}
+	}
+	testkit.Check(t, rows >= 3, "%d reports have a date", rows)
 }
