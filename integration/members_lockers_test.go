@@ -3,6 +3,7 @@ package integration_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
@@ -19,10 +21,20 @@ import (
 // client reaches only the masters with which it would hold alongside the other.
 func TestMembersOfOtherDatabasesNeverBothHold(t *testing.T) {
 	t.Parallel()
+	neverBothHold(t, [3]string{"", "&db=1", "&db=2"})
+}
+
+// The same with prefixes.
+func TestMembersOfOtherPrefixesNeverBothHold(t *testing.T) {
+	t.Parallel()
+	neverBothHold(t, [3]string{"", "&prefix=team", "&prefix=teams"})
+}
+
+func neverBothHold(t *testing.T, queries [3]string) {
 	const maxLease, all = 10 * time.Second, -1
 	for _, c := range []struct {
 		what       string
-		one, two   [3]int // the databases
+		one, two   [3]int // the databases, or the prefixes
 		exists     bool   // both clients were told so
 		away, gone int    // the master that the first client cannot reach, and the second
 	}{
@@ -34,13 +46,13 @@ func TestMembersOfOtherDatabasesNeverBothHold(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
 			f := fleet(t, 3)
-			urls := func(databases [3]int, away int) (urls addresses) {
+			urls := func(of [3]int, away int) (urls addresses) {
 				for i, m := range f.Masters {
 					address := m.Addr()
 					if i == away {
 						address = "127.0.0.1:1"
 					}
-					urls = append(urls, fmt.Sprintf("redis://%s/%d?name=%c", address, databases[i], 'a'+i))
+					urls = append(urls, fmt.Sprintf("redis://%s?name=%c%s", address, 'a'+i, queries[of[i]]))
 				}
 				return urls
 			}
@@ -61,6 +73,53 @@ func TestMembersOfOtherDatabasesNeverBothHold(t *testing.T) {
 			want(t, err, quorum.ErrMembership)
 		})
 	}
+}
+
+// Two lists share one master. Each has a majority without it, and it tells neither of the other, because one has a
+// prefix. So their locks of one name are two, at keys that are not shared.
+func TestLocksOfTwoPrefixesShareNoKey(t *testing.T) {
+	t.Parallel()
+	f := fleet(t, 5)
+	urls := func(first int, query string) (urls addresses) {
+		for _, m := range f.Masters[first : first+3] {
+			urls = append(urls, "redis://"+m.Addr()+query)
+		}
+		return urls
+	}
+	keys := func() map[string]bool {
+		all := map[string]bool{}
+		for i, m := range f.Masters {
+			found, err := redis.Strings(m.Do("KEYS", "*"))
+			must(t, err)
+			for _, key := range found {
+				all[fmt.Sprint(i, " ", key)] = strings.HasPrefix(key, "team:quorumlock:")
+			}
+		}
+		return all
+	}
+	use := func(l *quorum.Locker) {
+		lock(t, l, "job", "team:job")
+		_, err := l.RWLock("read").RLock(t.Context())
+		must(t, err)
+		_, err = semaphore.New(l, "slots", 2).Acquire(t.Context(), 2)
+		must(t, err)
+	}
+	use(open(t, urls(0, ""), redlock.Open))
+	before := keys()
+	use(open(t, urls(2, "?prefix=team"), redlock.Open)) // the same names, at once: they are other locks
+	after := keys()
+	for key := range before {
+		if _, stays := after[key]; before[key] || !stays {
+			t.Errorf("without a prefix: %q", key)
+		}
+	}
+	for key, hasPrefix := range after {
+		if _, isOld := before[key]; !isOld && !hasPrefix {
+			t.Errorf("with the prefix: %q", key)
+		}
+	}
+	_, err := open(t, urls(0, ""), redlock.Open).TryLock(t.Context(), "team:quorumlock:lock:job")
+	want(t, err, quorum.ErrInvalid, `"team:quorumlock:"`)
 }
 
 // An address that leads to another process on each host makes no list with others: two hosts would have one list, and

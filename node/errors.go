@@ -74,9 +74,11 @@ func (e *Error) text() string {
 
 // missing returns what the server lacks, or forbids the user, if the server does not say it.
 func (e *Error) missing() string {
-	said := e.Err.Error()
+	said, prefix := e.Err.Error(), scripts.MemberPrefix(e.Node)
 	isForbidden := redisconn.ForbidsUser(e.Err)
 	switch {
+	case isForbidden && prefix != "" && (strings.Contains(said, "channel") || strings.Contains(said, " key")):
+		return " (the user needs the keys and channels " + prefix + "*)"
 	case isForbidden && strings.Contains(said, "channel"):
 		return " (the user needs the channels redisson_lock__channel* and quorumlock:seal)"
 	case isForbidden && strings.Contains(said, " key"):

@@ -59,8 +59,8 @@ type embedded = inside.Embedded
 // Open returns a node for a URL: redis://user:password@host:6379/1, rediss:// for TLS, valkey:// and valkeys:// as
 // these two, or unix:///path/to/socket. The default port is 6379, the default database 0. A password alone is written
 // :password@; special characters in it are percent-encoded. The query may have ?name= (as [WithName]), ?db= for a
-// database that the path does not name, ?failover= (as [WithFailover]), and with TLS ?server-name=, the name in the
-// server's certificate.
+// database that the path does not name, ?failover= (as [WithFailover]), ?prefix= (as [WithPrefix]), and with TLS
+// ?server-name=, the name in the server's certificate.
 //
 // redis+sentinel://user:password@host1:26379,host2:26379/NAME?failover=1, or rediss+sentinel:// for TLS, asks Sentinel for
 // the address of the master that it calls NAME, which is the node's name unless ?name= gives another. It asks again for
@@ -91,6 +91,12 @@ func Open(url string, opts ...Option) (*Node, error) {
 	case e.failover != 0 && e.failover != o.failover:
 		return nil, invalidf("the URL says %d replicas, WithFailover %d", e.failover, o.failover)
 	}
+	switch {
+	case o.prefix == "":
+		o.prefix = e.prefix
+	case e.prefix != "" && e.prefix != o.prefix:
+		return nil, invalidf("the URL says the prefix %q, WithPrefix %q", e.prefix, o.prefix)
+	}
 	if e.sentinels != nil {
 		if o.failover == 0 {
 			return nil, invalidf("Sentinel may make a master of a replica that lacks locks: say how many replicas the master has, " +
@@ -101,7 +107,7 @@ func Open(url string, opts ...Option) (*Node, error) {
 	if !validName(o.name) {
 		return nil, errName()
 	}
-	member, err := memberName(cmp.Or(o.name, e.address), e.database)
+	member, err := memberName(cmp.Or(o.name, e.address), e.database, o.prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +154,9 @@ func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 		return nil, err
 	}
 	n := newNode(pool, o)
-	n.server.member, n.server.database = scripts.Canonical(o.name), database
+	if n.server.database = database; o.name != "" {
+		n.server.member = scripts.MemberName(o.name, 0, o.prefix)
+	}
 	return n, nil
 }
 
@@ -159,7 +167,7 @@ func newNode(pool *redis.Pool, o options) *Node {
 	if hook := o.hooks.StateChanged; hook != nil {
 		n.log.changed = func(e StateEvent) { n.events.Post(func() { hook(e) }) }
 	}
-	in := &inside.Node{Pool: pool, Named: o.name != "", Quarantine: o.maxLease, Log: n.log, Server: &n.server, Lifetime: n.lifetime}
+	in := &inside.Node{Pool: pool, Named: o.name != "", Prefix: scripts.KeyPrefix(o.prefix), Quarantine: o.maxLease, Log: n.log, Server: &n.server, Lifetime: n.lifetime}
 	if o.noQuarantine {
 		in.Quarantine = 0
 	}
@@ -202,9 +210,10 @@ func (n *Node) newSource() rand.Source {
 }
 
 // Name returns the name given by [WithName] or the URL, or Sentinel's, otherwise host:port or the socket's path: never a
-// password. It ends with the number of a database other than 0, as in 10.0.0.1:6379/1. An address has one spelling,
-// however the URL spells it: no capitals, no dot behind a domain, one form of each IP address. A node over a pool takes
-// its address from the server, and its name is "pool" until the first connection.
+// password. It ends with the number of a database other than 0, as in 10.0.0.1:6379/1, and with the prefix, as in
+// a?prefix=team. An address has one spelling, however the URL spells it: no capitals, no dot behind a domain, one form of
+// each IP address. A node over a pool takes its address from the server, and its name is "pool" until the first
+// connection.
 func (n *Node) Name() string { return n.server.name() }
 
 // Address returns the URL's host:port or socket path; for Sentinel its hosts and the master's name, as in

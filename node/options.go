@@ -38,6 +38,8 @@ type options struct {
 	noQuarantine bool
 	failover     int // how many replicas may take the master's place
 	failoverSet  bool
+	prefix       string
+	prefixSet    bool
 	conns        int
 	name         string
 	tls          *tls.Config
@@ -77,6 +79,14 @@ func WithFailover(replicas int) Option {
 	return func(o *options) { o.failover, o.failoverSet = replicas, true }
 }
 
+// WithPrefix puts the prefix and a colon before all keys and channels, for a user who is limited to these (~team:*,
+// &team:*). It is 1 to 64 letters, digits, dots, dashes and underscores, and not quorumlock. The hash of a lock is then
+// at PREFIX:quorumlock:lock:NAME. A prefix is as a database: its locks exclude no others, whatever their names, and it is
+// part of the node's name, as in a?prefix=team. So all clients must use the same. A URL may carry it, as ?prefix=team.
+func WithPrefix(prefix string) Option {
+	return func(o *options) { o.prefix, o.prefixSet = prefix, true }
+}
+
 // WithConns spreads lock names over n connections, 1 to 64 (default 1). Each lock uses one of them.
 func WithConns(n int) Option { return func(o *options) { o.conns = n } }
 
@@ -87,8 +97,8 @@ func WithConns(n int) Option { return func(o *options) { o.conns = n } }
 //
 // A name must be one master's, of all that any of the clients can reach: put the environment into it, as in
 // staging-a. The number of a database other than 0 is part of it: [Open] appends it (a/1), and for [New] you
-// write it. No other name may end with / and digits. A name of the form host:port is an address, with one spelling: see
-// [Node.Name].
+// write it. No other name may end with / and digits, and none has ?prefix= in it ([WithPrefix]). A name of the form
+// host:port is an address, with one spelling: see [Node.Name].
 func WithName(s string) Option { return func(o *options) { o.name = s } }
 
 // WithTLS sets the TLS configuration of rediss and valkeys URLs. An empty server name means the
@@ -158,30 +168,33 @@ func validClientName(name string) bool {
 	return name != "" && len(name) <= maxName && !strings.ContainsFunc(name, isForbidden)
 }
 
-// memberName returns what a master is called in lists: what it was named, and the number of a database
-// other than 0. A name that ends with another number could be another member's.
-func memberName(named string, database int) (string, error) {
+// memberName returns what a master is called in lists: what it was named, the number of a database
+// other than 0, and the prefix. A name that ends with another number could be another member's.
+func memberName(named string, database int, prefix string) (string, error) {
 	number, err := databaseOf(named)
 	switch {
 	case err != nil:
 		return "", err
 	case number == 0:
-		return scripts.MemberName(named, database), nil
+		return scripts.MemberName(named, database, prefix), nil
 	case number != database:
 		return "", invalidf("the name %q is for database %d, and the URL's database is %d: give another name "+
 			"(?name=... in the URL, or WithName)", named, number, database)
 	}
-	return scripts.Canonical(named), nil
+	return scripts.MemberName(named, 0, prefix), nil
 }
 
 // databaseOf returns the number that a name ends with; 0 if it ends with none.
 func databaseOf(name string) (int, error) {
 	digits := databaseSuffix.FindString(name)
-	if digits == "" {
+	switch {
+	case scripts.HasPrefix(name):
+		return 0, invalidf("the name %q has a prefix in it: give that by ?prefix=... in the URL, or WithPrefix", name)
+	case digits == "":
 		return 0, nil
 	}
 	number, err := strconv.ParseInt(digits[1:], 10, 32)
-	if err != nil || scripts.MemberName("", int(number)) != digits {
+	if err != nil || scripts.MemberName("", int(number), "") != digits {
 		return 0, invalidf("the name %q ends like a database's number, and is none: give another name "+
 			"(?name=... in the URL, or WithName)", name)
 	}
@@ -192,6 +205,11 @@ var databaseSuffix = regexp.MustCompile(`/[0-9]+$`)
 
 func errName() error {
 	return invalidf("a node's name is UTF-8 of at most %d bytes, without control characters, without blanks at its ends, and no URL", maxName)
+}
+
+func errPrefix() error {
+	return invalidf("a prefix is 1 to 64 letters, digits, dots, dashes and underscores, and not quorumlock: the colon that follows it " +
+		"in keys does not belong to it")
 }
 
 func errReplicas() error {
@@ -230,6 +248,8 @@ func newOptions(opts []Option) (options, error) {
 		return o, invalidf("the number of connections, %d, is not between 1 and %d", o.conns, maxConns)
 	case o.failoverSet && (o.failover < 1 || o.failover > maxCopies):
 		return o, errReplicas()
+	case o.prefixSet && !scripts.ValidPrefix(o.prefix):
+		return o, errPrefix()
 	case !validName(o.name):
 		return o, errName()
 	case !validClientName(o.clientName):

@@ -38,13 +38,13 @@ type place struct {
 }
 
 // name returns the name given by [WithName], or else the URL's address, or else the address that
-// the server reports, with the number of a database other than 0.
+// the server reports, with the number of a database other than 0 and the prefix.
 func (s *server) name() string {
 	if s.member != "" {
 		return s.member
 	}
 	if learned := s.learned.Load(); learned != nil {
-		return scripts.MemberName(learned.address, learned.database)
+		return scripts.MemberName(learned.address, learned.database, s.opts.prefix)
 	}
 	return inside.Unnamed
 }
@@ -160,7 +160,7 @@ func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (inside.In
 	if err != nil {
 		return nil, nil, err
 	}
-	seal := pipeline.Seal{Replicas: s.opts.failover, History: found["master_replid"]}
+	seal := pipeline.Seal{Replicas: s.opts.failover, History: found["master_replid"], Prefix: scripts.KeyPrefix(s.opts.prefix)}
 	run := scripts.MarkerRun(seal.Run(found["run_id"]), database)
 	process := scripts.Process{Run: run, MaxLease: s.opts.maxLease, Member: s.name()}
 	conn := pipeline.NewConn(c, found["run_id"], process, s.opts.maxLease)
@@ -197,7 +197,7 @@ func (s *server) identify(ctx context.Context, c redis.Conn, clientInfo any) (in
 	case isTold && int(number) != want:
 		return 0, fmt.Errorf("%w: a connection uses database %d, and this node is database %d. All its connections must use "+
 			"one, and a name over a pool ends with the number, as in node.WithName(%q)", ErrMembership, number, want,
-			scripts.MemberName("a", max(int(number), want)))
+			scripts.MemberName("a", max(int(number), want), ""))
 	case isTold || s.address != "":
 		return want, nil
 	}

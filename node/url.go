@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 const (
@@ -25,13 +27,14 @@ type endpoint struct {
 	database           int
 	name               string // of the query; empty for none
 	failover           int    // of the query; 0 for none
+	prefix             string // of the query; empty for none
 	sentinels          *sentinels
 }
 
 // parseURL reads a redis, rediss, valkey, valkeys or unix URL, or one of Sentinel. Its errors never repeat the URL,
-// which may hold passwords. The query may hold the node's name (?name=a), the database (?db=1), the number of
-// replicas (?failover=1), and the name in the server's certificate (?server-name=host). A byte order mark and white space around it
-// don't belong to it.
+// which may hold passwords. The query may hold the node's name (?name=a), the database (?db=1), the prefix (?prefix=a), the
+// number of replicas (?failover=1), and the name in the server's certificate (?server-name=host). A byte order mark and
+// white space around it don't belong to it.
 func parseURL(raw string) (endpoint, error) {
 	u, others, isSentinel, err := splitURL(strings.TrimSpace(strings.TrimPrefix(raw, "\ufeff")))
 	if err != nil {
@@ -151,6 +154,10 @@ func (e *endpoint) readQuery(raw, database string) (string, error) {
 			} else if e.failover < 1 || e.failover > maxCopies {
 				return "", errReplicas()
 			}
+		case key == "prefix" && isOne:
+			if e.prefix = value; !scripts.ValidPrefix(value) {
+				return "", errPrefix()
+			}
 		case key == "db" && isOne && database == "":
 			database = value
 		case key == "sentinel-username" && isOne && e.sentinels != nil:
@@ -158,12 +165,12 @@ func (e *endpoint) readQuery(raw, database string) (string, error) {
 		case key == "sentinel-password" && value != "" && e.sentinels != nil:
 			e.sentinels.password = value
 		case e.sentinels != nil && key != "server-name": // not repeated: it may be the rest of a password
-			return "", invalidf("the URL's query may contain one failover=N, name=..., db=N, sentinel-username=... and " +
+			return "", invalidf("the URL's query may contain one failover=N, name=..., prefix=..., db=N, sentinel-username=... and " +
 				"sentinel-password=... (special characters percent-encoded)")
 		case key == "server-name" && value != "" && e.tls:
 			e.host = value
 		default:
-			return "", invalidf("the URL's query may contain one name=..., one failover=N, one db=N if the path names no database, "+
+			return "", invalidf("the URL's query may contain one name=..., one prefix=..., one failover=N, one db=N if the path names no database, "+
 				"and with TLS one server-name=...; not one %q", key)
 		}
 	}

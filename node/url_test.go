@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -33,6 +35,7 @@ func TestURLs(t *testing.T) {
 		"redis://h/5?name=north":          with(plain, func(e *endpoint) { e.name, e.database = "north", 5 }),
 		"redis://h?db=5&name=north":       with(plain, func(e *endpoint) { e.name, e.database = "north", 5 }),
 		"rediss://u:p@h?name=a%2Cb%20c":   with(plain, func(e *endpoint) { e.tls, e.username, e.password, e.name = true, "u", "p", "a,b c" }),
+		"redis://h/5?name=a&prefix=team":  with(plain, func(e *endpoint) { e.name, e.database, e.prefix = "a", 5, "team" }),
 		"unix:///run/r?name=a&db=2":       {network: "unix", address: "/run/r", database: 2, name: "a"},
 		"redis://:secret@h":               with(plain, func(e *endpoint) { e.password = "secret" }),
 		"redis://app:secret@h":            with(plain, func(e *endpoint) { e.username, e.password = "app", "secret" }),
@@ -57,7 +60,7 @@ func TestURLs(t *testing.T) {
 		n, err := Open(url)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
-		} else if name := scripts.MemberName(cmp.Or(want.name, want.address), want.database); n.Name() != name || inside.Of(n).Named != (want.name != "") {
+		} else if name := scripts.MemberName(cmp.Or(want.name, want.address), want.database, want.prefix); n.Name() != name || inside.Of(n).Named != (want.name != "") {
 			t.Errorf("%s is named %q (given: %v), want %q", url, n.Name(), inside.Of(n).Named, name)
 		}
 	}
@@ -101,6 +104,20 @@ func TestNamesOfURLs(t *testing.T) {
 		"an address as a name":     {"redis://h?name=A.b.:1", "", "a.b:1"},
 		"one in a database":        {"redis://h/2?name=A:1/2", "", "a:1/2"},
 		"a name in capitals":       {"redis://h?name=North", "", "North"},
+		"with a prefix":            {"redis://h/2?prefix=team", "", "h:6379/2?prefix=team"},
+		"a number and a prefix":    {"redis://h/1?name=a/1&prefix=T.e-a_m", "", "a/1?prefix=T.e-a_m"},
+		"a prefix in the name":     {"redis://h?name=a%3Fprefix=team", "", ""},
+		"a prefix in the option":   {"redis://h", "a?prefix=team", ""},
+		"a prefix in a socket":     {"unix:///run/r%3Fprefix=team", "", ""},
+		"an empty prefix":          {"redis://h?prefix=", "", ""},
+		"two prefixes":             {"redis://h?prefix=a&prefix=b", "", ""},
+		"a prefix with a colon":    {"redis://h?prefix=team:", "", ""},
+		"a prefix with braces":     {"redis://h?prefix={team}", "", ""},
+		"a prefix with a blank":    {"redis://h?prefix=a%20b", "", ""},
+		"a prefix with a pattern":  {"redis://h?prefix=team*", "", ""},
+		"the library's prefix":     {"redis://h?prefix=quorumlock", "", ""},
+		"the longest prefix":       {"redis://h?prefix=" + strings.Repeat("x", 64), "", "h:6379?prefix=" + strings.Repeat("x", 64)},
+		"a longer prefix":          {"redis://h?prefix=" + strings.Repeat("x", 65), "", ""},
 	} {
 		n, err := Open(c.url, WithName(c.option))
 		switch {
@@ -109,6 +126,26 @@ func TestNamesOfURLs(t *testing.T) {
 		case c.want != "" && (err != nil || n.Name() != c.want):
 			t.Errorf("%s: %v, want it to be named %q", what, err, c.want)
 		}
+	}
+}
+
+// The prefix is given once: by the URL, by the option, or the same by both.
+func TestPrefixesOfURLs(t *testing.T) {
+	for _, c := range []struct{ url, option, want string }{
+		{"redis://h", "team", "h:6379?prefix=team"},
+		{"redis://h?prefix=team", "team", "h:6379?prefix=team"},
+		{"redis://h?prefix=team", "other", ""},
+		{"redis://h?prefix=team", "", ""},
+		{"redis://h", "a:b", ""},
+	} {
+		n, err := Open(c.url, WithPrefix(c.option))
+		if c.want == "" && !errors.Is(err, ErrInvalid) || c.want != "" && (err != nil || n.Name() != c.want) {
+			t.Errorf("%q: %v, want it to be named %q", c, err, c.want)
+		}
+	}
+	pooled, err := New(&redis.Pool{}, WithPrefix("team"), WithName("a/1"))
+	if err != nil || pooled.Name() != "a/1?prefix=team" {
+		t.Errorf("over a pool: %v", err)
 	}
 }
 

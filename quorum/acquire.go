@@ -13,8 +13,8 @@ import (
 )
 
 // Lock waits until it holds all the names, or ctx ends, or the bound of [WithWait] is reached. It takes 1 to 64 names
-// of 1 to 4,096 bytes, each once, none beginning with "quorumlock:", and locks all or none: callers may give them in
-// any order. The lock is held until [Lock.Unlock], and renewed in the background unless the lease is fixed. ctx is
+// of 1 to 4,096 bytes, each once, none beginning with "quorumlock:", or a prefix and that, and locks all or none: callers
+// may give them in any order. The lock is held until [Lock.Unlock], and renewed in the background unless the lease is fixed. ctx is
 // also the parent of the lock's context, so it should span the work, not only the waiting: when ctx ends the lock's
 // context ends, but the lock is held, and renewed, until Unlock.
 //

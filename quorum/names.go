@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -69,9 +68,9 @@ func checkNames(op string, names []string) error {
 			return invalidf(op, names, "name %d is empty", i+1)
 		case len(name) > maxNameLen:
 			return invalidf(op, names, "name %d has %d bytes, more than %d", i+1, len(name), maxNameLen)
-		case strings.HasPrefix(name, scripts.Prefix):
+		case scripts.Reserved(name) != "":
 			return invalidf(op, names, "name %d begins with %q, which is for the library's own keys",
-				i+1, scripts.Prefix)
+				i+1, scripts.Reserved(name))
 		case slices.Contains(names[:i], name):
 			return invalidf(op, names, "name %d is given twice", i+1)
 		}

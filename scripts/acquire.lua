@@ -37,6 +37,12 @@ local reservation = not takesOver and ARGV[8] and ARGV[7]
 local carried, seed = tonumber(ARGV[4]), tonumber(ARGV[5])
 local names = (#KEYS - (predecessor and 3 or 2)) / 2
 local read = call('MGET', unpack(KEYS, 1, 2 + names)) -- every key that is a string
+local reservations = reservation and {}
+for i = 3 + names, reservation and #KEYS or 0 do
+  local own = string.sub(KEYS[1], 1, -18) -- the prefix, as in usual
+  local name = string.gsub(string.sub(KEYS[i], #own + 1), '^quorumlock:lock:', '')
+  reservations[#reservations + 1] = own .. writerPrefix .. name
+end
 
 -- A release that overtook this request on another connection has left a tombstone.
 if read[2] then
@@ -141,8 +147,8 @@ if held then
   if hashes > 0 then
     return {'held', held, waiting, holder}
   end
-  for i = 3 + names, reservation and #KEYS or 0 do -- refused if the server is out of memory
-    redis.pcall('SET', writerPrefix .. KEYS[i], owner, 'PX', reservation)
+  for i = 1, reservation and #reservations or 0 do -- refused if the server is out of memory
+    redis.pcall('SET', reservations[i], owner, 'PX', reservation)
   end
   return {'held', held, waiting, holder, readers}
 end
@@ -181,8 +187,8 @@ local text = token == seed and ARGV[5] or string.format('%.0f', token)
 if over then
   call('DEL', unpack(over))
 end
-for i = 3 + names, reservation and #KEYS or 0 do -- from now on all writers and readers have the same chance
-  call('DEL', writerPrefix .. KEYS[i])
+for i = 1, reservation and #reservations or 0 do -- from now on all writers and readers have the same chance
+  call('DEL', reservations[i])
 end
 for i = 1, names do
   local key = KEYS[2 + names + i]

@@ -24,6 +24,7 @@ local call, pcall, keys, args = redis.call, redis.pcall, KEYS, ARGV
 local expected, lease = args[1], args[2]
 local n = (#keys - 1) / 3
 local tombs, counters, hashes = 1, 1 + n, 1 + 2 * n -- the key before the first
+local ownerAt = #keys[1] + ownerAt
 local read = call('MGET', unpack(keys, 1, hashes))
 if not read[1] or string.sub(read[1], 1, #expected) ~= expected then
   return 0
@@ -53,8 +54,12 @@ for i = 1, n do
     local owner = pcall('HKEYS', key) -- an error has no first element
     local ttl = call('PTTL', key)
     if #owner == 1 and ttl >= 0 and owner[1] ~= string.sub(keys[tombs + i], ownerAt) then
-      local name = string.gsub(key, slotPattern, slotsPrefix)
-      local channel = channelPrefix .. (string.find(name, '{', 1, true) and name or '{' .. name .. '}')
+      local own, name = string.sub(keys[1], 1, -18), key -- the prefix, if the deployment has one: what precedes quorumlock:marker
+      if own ~= '' then
+        name = string.gsub(string.sub(key, #own + 1), '^quorumlock:lock:', '')
+      end
+      name = string.gsub(name, slotPattern, slotsPrefix)
+      local channel = own .. channelPrefix .. (string.find(name, '{', 1, true) and name or '{' .. name .. '}')
       reply = {'held', ttl, pcall('PUBSUB', 'NUMSUB', channel)[2] or 0, string.sub(owner[1], 1, 1024)}
     end
   else

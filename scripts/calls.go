@@ -46,9 +46,10 @@ func (c Call) List() *List { return c.list }
 
 // ConnArgs are the arguments of a call that depend on its connection, boxed for sending.
 type ConnArgs struct {
-	Process   any // for look and mark: [Process.String]
-	Expected  any // for acquire, read and renew: [Process.Expected] of the call's list
-	Tombstone any // for release: how long, in ms, it bars its owner from a grant that arrives late; or NoTombstone
+	Process   any    // for look and mark: [Process.String]
+	Expected  any    // for acquire, read and renew: [Process.Expected] of the call's list
+	Tombstone any    // for release: how long, in ms, it bars its owner from a grant that arrives late; or NoTombstone
+	Prefix    string // of all keys and channels: [KeyPrefix]
 }
 
 // NoTombstone is the Tombstone of a release whose owner has no request that may arrive late.
@@ -68,6 +69,7 @@ func (c Call) Command(dst []any, source bool, conn ConnArgs) (string, []any) {
 		dst = append(dst, c.args...)
 		c.fill(dst, conn)
 	}
+	withPrefix(conn.Prefix, dst[start:])
 	if source {
 		dst[start] = c.script.source
 		return "EVAL", dst

@@ -247,8 +247,29 @@ func FuzzNames(f *testing.F) {
 			got := overTheWire(t, name, args)
 			testkit.Check(t, len(got) >= 2 && got[0] == "EVAL" && slices.Equal(got[2:], test.want),
 				"%s of %q and %q by %q: %.400q, want %.400q", test.call.Op(), first, second, id, got, test.want)
+			name, args = test.call.Command(nil, true, scripts.ConnArgs{Expected: first, Process: second, Tombstone: second, Prefix: "team:"})
+			got, want := overTheWire(t, name, args), prefixed(test.want)
+			testkit.Check(t, slices.Equal(got[2:], want), "%s of %q and %q by %q with a prefix: %.400q, want %.400q", test.call.Op(), first, second, id, got, want)
 		}
 	})
+}
+
+// prefixed are a command's keys and arguments with a prefix.
+func prefixed(command []string) []string {
+	keys, _ := strconv.Atoi(command[0])
+	all := command[:1:1]
+	for i, text := range command[1:] {
+		isOwn := strings.HasPrefix(text, "quorumlock:")
+		isSought := strings.HasPrefix(text, "redisson_lock__channel:") || strings.HasPrefix(text, "quorumlock:locker:") || strings.HasPrefix(text, "quorumlock:counter:")
+		switch {
+		case i < keys && !isOwn:
+			text = "team:quorumlock:lock:" + text
+		case i < keys || isSought:
+			text = "team:" + text
+		}
+		all = append(all, text)
+	}
+	return all
 }
 
 // written is a connection that keeps the bytes written to it.

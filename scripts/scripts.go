@@ -19,6 +19,8 @@
 //	quorumlock:trial:ID         a lock by which a master is tried
 //	quorumlock:slot:K:NAME      slot K of a semaphore: a hash, as at the name of a lock
 //
+// With a prefix, PREFIX: precedes these keys and the channels, and the hash is at PREFIX:quorumlock:lock:NAME.
+//
 // Each script states its keys, arguments and replies in its first lines.
 package scripts
 
@@ -40,9 +42,15 @@ const MarkerKey = Prefix + "marker"
 // number makes that visible.
 func MarkerRun(runID string, database int) string { return runID + suffix(database) }
 
-// MemberName returns the name of a master in lists, markers and errors: its canonical name, and the number of a
-// database other than 0. Clients that use another database of a process have other data.
-func MemberName(name string, database int) string { return Canonical(name) + suffix(database) }
+// MemberName returns the name of a master in lists, markers and errors: its canonical name, the number of a
+// database other than 0, and the prefix. Clients that use another database of a process, or another prefix, have other
+// data.
+func MemberName(name string, database int, prefix string) string {
+	if prefix != "" {
+		prefix = prefixSign + prefix
+	}
+	return Canonical(name) + suffix(database) + prefix
+}
 
 func suffix(database int) string {
 	if database == 0 {
@@ -94,9 +102,9 @@ var shape = source("shape")
 // Shape defines a lock for the scripts that follow it.
 var Shape = readerLine + shape
 
-// runPrefixes precedes acquires and usual, which derive an owner from its tombstone's key, and the channel
-// of a name that is held: for a slot, its semaphore's.
-var runPrefixes = "local ownerAt, channelPrefix = " + strconv.Itoa(len(tombPrefix)+1) + ", '" + ChannelPrefix + "'\n" +
+// runPrefixes precedes acquires and usual, which derive an owner from its tombstone's key, whose prefix the marker's key
+// has too, and the channel of a name that is held: for a slot, its semaphore's.
+var runPrefixes = "local ownerAt, channelPrefix = " + strconv.Itoa(len(tombPrefix)-len(MarkerKey)+1) + ", '" + ChannelPrefix + "'\n" +
 	"local slotPattern, slotsPrefix = '^" + slotPrefix + "%d+:', '" + slotsPrefix + "'\n"
 
 // readerLine and writerLine precede scripts that find readers, and the marks of writers that wait.
@@ -111,7 +119,7 @@ local isTooHigh = '" has reached 2^52: no lock counts that far. Delete the key o
 `
 
 var (
-	acquireScript = newScript("acquire", "722c5ef5ad6b278dc6f1c25b942354153d3132a9", runPrefixes+source("usual")+readerLine+writerLine+counterLines+shape+source("lists"))
+	acquireScript = newScript("acquire", "b1c157a20403a2138d3a2196cad985fb572b290f", runPrefixes+source("usual")+readerLine+writerLine+counterLines+shape+source("lists"))
 	readScript    = newScript("read", "88b8c96a5f43d42c272c8e0639f7ba2da765d163", readerLine+counterLines+shape+source("lists"))
 	renewScript   = newScript("renew", "72e58e3362c9e72692fb9ab417992bec8f35c5f9", readerLine+source("lists"))
 	releaseScript = newScript("release", "7848cb952dc4d1e8b385b6cc13d1b38f3ab1ce63", readerLine)
@@ -121,7 +129,7 @@ var (
 	lookScript    = newScript("look", "35810dfc0682ca9088444eb9ce5bbecc6f6147ea", "")
 	markScript    = newScript("mark", "4cdc3d6e44d2282111dafe41bb710a00fca65474", "")
 
-	acquiresScript  = newScript("acquires", "d8d3e84561484ebb477ed45f373154cd77c3fc76", runPrefixes)
+	acquiresScript  = newScript("acquires", "83c1fca272e4e5a855a6880b6d4c5983bbe13089", runPrefixes)
 	releasesScript  = newScript("releases", "be03a9e1fa3480c37fb33a040cc90b39ea350a4b", "")
 	introduceScript = newScript("introduce", "c78f9c274763f11f151bb216b735416dddd17917", "")
 	whoScript       = newScript("who", "d65c190dc66aa9918490566eb86cbbaf6905d5f2", "")

@@ -61,10 +61,11 @@ func listen(conn redis.Conn, s interface {
 	}
 	// The scripts count the subscribers of a channel, which are waiters, and no subscribers of
 	// patterns.
-	if err := subscriber.Subscribe(scripts.Channel("awaited"), scripts.Channel("quorumlock:slot:12:crowded"), scripts.Channel("await{ed")); err != nil {
+	if err := subscriber.Subscribe(scripts.Channel("awaited"), scripts.Channel("quorumlock:slot:12:crowded"), scripts.Channel("await{ed"),
+		"team:"+scripts.Channel("heard")); err != nil {
 		return nil, err
 	}
-	for range 4 {
+	for range 5 {
 		if err, ok := subscriber.Receive().(error); ok {
 			return nil, err
 		}

@@ -50,8 +50,11 @@ func FuzzCanonical(f *testing.F) {
 		once := scripts.Canonical(name)
 		testkit.Check(t, scripts.Canonical(once) == once, "%q is %q, and that is %q", name, once, scripts.Canonical(once))
 		testkit.Check(t, len(once) <= len(name)+2, "%q is %q, which is longer", name, once)
-		if database > 0 {
-			testkit.Check(t, scripts.MemberName(name, database) == scripts.Canonical(scripts.MemberName(name, database)), "%q in database %d has two names", name, database)
+		for _, prefix := range []string{"", "team"} {
+			if database > 0 || prefix != "" {
+				member := scripts.MemberName(name, max(database, 0), prefix)
+				testkit.Check(t, member == scripts.Canonical(member), "%q in database %d with the prefix %q has two names", name, database, prefix)
+			}
 		}
 	})
 }

@@ -11,7 +11,7 @@
 local ARGV = ARGV
 if #ARGV == 3 then
   local lease, seed, expected, key = ARGV[1], ARGV[2], ARGV[3], KEYS[4]
-  local owner = string.sub(KEYS[2], ownerAt)
+  local owner = string.sub(KEYS[2], #KEYS[1] + ownerAt)
   local read = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
   local marker, counter = read[1], read[3]
   -- Numbers of one length have the order of their texts.
@@ -28,8 +28,12 @@ if #ARGV == 3 then
     redis.call('SET', KEYS[3], seed)
     return 1
   end
-  local name = string.gsub(key, slotPattern, slotsPrefix)
-  local channel = channelPrefix .. (string.find(name, '{', 1, true) and name or '{' .. name .. '}')
+  local own, name = string.sub(KEYS[1], 1, -18), key -- the prefix, if the deployment has one: what precedes quorumlock:marker
+  if own ~= '' then
+    name = string.gsub(string.sub(key, #own + 1), '^quorumlock:lock:', '')
+  end
+  name = string.gsub(name, slotPattern, slotsPrefix)
+  local channel = own .. channelPrefix .. (string.find(name, '{', 1, true) and name or '{' .. name .. '}')
   ARGV = {owner, '1', lease, '0', seed, channel, expected}
 end
 

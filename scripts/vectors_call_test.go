@@ -25,6 +25,7 @@ var (
 )
 
 // call makes the directive's call. Its words are names, and options: token=7 depth=2. The owner is me, but for owner=.
+// With prefix=, the state has whole keys.
 // A user that may not run some commands sends it by without=, and without=memory has the server refuse to take up more.
 func (v table) call() sent {
 	v.t.Helper()
@@ -144,6 +145,7 @@ func (v table) call() sent {
 		v.t.Fatalf("no call is named %s", v.script)
 	}
 	c.by = connArgs(c.call)
+	c.by.Prefix = scripts.KeyPrefix(text("prefix", ""))
 	if _, ok := options["tombstone"]; ok {
 		c.by.Tombstone = lasts("tombstone", 0).Milliseconds()
 	}

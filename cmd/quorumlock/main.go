@@ -18,8 +18,9 @@ import (
 )
 
 const description = `A URL is redis://[[user]:password@]host[:port][/database][?name=NAME], or with rediss, valkey,
-valkeys or unix. With TLS, ?server-name=HOST is the name in the certificate. With ?failover=N, N replicas acknowledge
-each lock, and redis+sentinel://host,host/NAME?failover=N asks Sentinel for the master.
+valkeys or unix. With TLS, ?server-name=HOST is the name in the certificate. With ?prefix=P, all keys begin with P: and
+are other locks. With ?failover=N, N replicas acknowledge each lock, and redis+sentinel://host,host/NAME?failover=N asks
+Sentinel for the master.
 The masters' URLs, separated by spaces or commas, come from the variable QUORUMLOCK_URLS or from the file of --urls-file,
 because a command line shows passwords. Where a help shows URL they are arguments; without any, the variable counts if
 the command changes nothing. All clients must know a master by the same name: the one in its URL, or host:port. Flags

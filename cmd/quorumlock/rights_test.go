@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +61,24 @@ func inScripts() map[string]bool {
 	return called
 }
 
+// A user of users.acl's commands who is limited to a prefix has the rights that everything needs with that prefix.
+func TestAUserOfAPrefix(t *testing.T) {
+	redistest.Need(t, redistest.AskedRights)
+	t.Parallel()
+	rules := slices.DeleteFunc(rulesIn(document(t, "deploy/users.acl")), func(rule string) bool { return strings.ContainsAny(rule[:1], "~&") })
+	rules = append(rules, "~team:*", "&team:*")
+	for _, m := range usesEverything(t, rules, "?prefix=team") {
+		keys, err := redis.Strings(m.Do("KEYS", "*"))
+		testkit.Must(t, err)
+		for _, key := range keys {
+			testkit.Check(t, strings.HasPrefix(key, "team:quorumlock:"), "%q has no prefix", key)
+		}
+		testkit.Do(t, m, redistest.SetUser("app", "resetkeys", "~quorumlock:*", "resetchannels", "&redisson_lock__channel*")...)
+		printed, _ := clitest.Command(t, cli.ExitFailed, "check", fmt.Sprintf("redis://app:change-me-app@%s?prefix=team", m.Addr()))
+		clitest.Contains(t, printed, "(the user needs the keys and channels team:*)")
+	}
+}
+
 // The user of users.acl, which the documents repeat, has the rights that everything here needs, and no other.
 func TestTheUserHasTheRightsThatAreNeeded(t *testing.T) {
 	redistest.Need(t, redistest.AskedRights)
@@ -79,20 +98,8 @@ func TestTheUserHasTheRightsThatAreNeeded(t *testing.T) {
 	}
 	testkit.Equal(t, strings.Join(listed, " "), "+"+strings.Join(commands, " +"), "messages.md")
 
-	d := &clitest.Deployment{Fleet: testkit.Real(t, 4), MaxLease: 10 * time.Second}
-	var urls []string
-	for i, m := range d.Masters {
-		testkit.Do(t, m, redistest.SetUser("app", rules...)...)
-		testkit.Do(t, m, "CONFIG", "RESETSTAT")
-		urls = append(urls, fmt.Sprintf("redis://app:change-me-app@%s?name=%c", m.Addr(), 'a'+i))
-	}
-	doEverything(t, d, urls)
-	d.Masters = append(d.Masters, failsOver(t, rules))
-
 	needed := inScripts()
-	for _, m := range d.Masters {
-		denied, err := redis.Values(m.Do("ACL", "LOG"))
-		testkit.Check(t, err == nil && len(denied) == 0, "denied: %q, %v", denied, err)
+	for _, m := range usesEverything(t, rules, "") {
 		stats, err := redis.String(m.Do("INFO", "commandstats"))
 		testkit.Must(t, err)
 		for line := range strings.Lines(stats) {
@@ -110,8 +117,27 @@ func TestTheUserHasTheRightsThatAreNeeded(t *testing.T) {
 	}
 }
 
+// usesEverything does everything as that user, with a URL's end for the prefix, and returns the masters, which have denied
+// nothing.
+func usesEverything(t *testing.T, rules []string, prefix string) []*redistest.Master {
+	d := &clitest.Deployment{Fleet: testkit.Real(t, 4), MaxLease: 10 * time.Second}
+	var urls []string
+	for i, m := range d.Masters {
+		testkit.Do(t, m, redistest.SetUser("app", rules...)...)
+		testkit.Do(t, m, "CONFIG", "RESETSTAT")
+		urls = append(urls, fmt.Sprintf("redis://app:change-me-app@%s%s&name=%c", m.Addr(), cmp.Or(prefix, "?"), 'a'+i))
+	}
+	doEverything(t, d, urls, prefix)
+	d.Masters = append(d.Masters, failsOver(t, rules, prefix))
+	for _, m := range d.Masters {
+		denied, err := redis.Values(m.Do("ACL", "LOG"))
+		testkit.Check(t, err == nil && len(denied) == 0, "denied: %q, %v", denied, err)
+	}
+	return d.Masters
+}
+
 // failsOver locks as that user on a master that has a replica, and returns the master.
-func failsOver(t *testing.T, rules []string) *redistest.Master {
+func failsOver(t *testing.T, rules []string, prefix string) *redistest.Master {
 	servers := testkit.Real(t, 2, "--repl-diskless-sync-delay", "0").Masters
 	m, replica := servers[0], servers[1]
 	testkit.Do(t, m, redistest.SetUser("app", rules...)...)
@@ -120,19 +146,20 @@ func failsOver(t *testing.T, rules []string) *redistest.Master {
 	clitest.Eventually(t, "a replica", func() bool { return testkit.Info(t, replica, "replication", "master_link_status") == "up" })
 	clitest.Eventually(t, "its acknowledgment", func() bool { return fmt.Sprint(testkit.Do(t, m, "WAIT", 1, 1000)) == "1" })
 	testkit.Do(t, m, "CONFIG", "RESETSTAT")
-	url := fmt.Sprintf("redis://app:change-me-app@%s?failover=1", m.Addr())
+	unsealed := "redis://app:change-me-app@" + m.Addr() + cmp.Or(prefix, "?")
+	url := unsealed + "&failover=1"
 	clitest.Command(t, cli.ExitOK, "admit", "-yes", url)
 	printed, _ := clitest.Command(t, cli.ExitOK, "check", "-name", "probe", url)
 	clitest.Contains(t, printed, " master+1 ")
 	printed, _ = clitest.Command(t, cli.ExitOK, "members", "show", url)
-	clitest.Contains(t, printed, m.Addr()+": replicas that acknowledge each lock: 1\n")
-	_, errs := clitest.Command(t, cli.ExitFailed, "members", "show", strings.TrimSuffix(url, "?failover=1"))
+	clitest.Contains(t, printed, m.Addr()+prefix+": replicas that acknowledge each lock: 1\n")
+	_, errs := clitest.Command(t, cli.ExitFailed, "members", "show", unsealed)
 	clitest.Contains(t, errs, "the number of replicas differs: the deployment's is 1, this client's 0 (node.WithFailover, ?failover=... in the URL)")
 	return m
 }
 
 // doEverything does as that user what a program that locks, and an operator, can do. The fourth master is no member.
-func doEverything(t *testing.T, d *clitest.Deployment, urls []string) {
+func doEverything(t *testing.T, d *clitest.Deployment, urls []string, prefix string) {
 	const lease = "-max-lease=10s"
 	command := func(code int, line string, urls ...string) {
 		t.Helper()
@@ -175,7 +202,7 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string) {
 		testkit.Is(t, err, nil, "of a waiter")
 	})
 	clitest.Eventually(t, "a waiter that listens", func() bool {
-		listens, err := redis.Values(d.Masters[0].Do("PUBSUB", "NUMSUB", scripts.ChannelPrefix+"{a}"))
+		listens, err := redis.Values(d.Masters[0].Do("PUBSUB", "NUMSUB", scripts.MemberPrefix(prefix)+scripts.ChannelPrefix+"{a}"))
 		return err == nil && len(listens) == 2 && listens[1] == any(int64(1))
 	})
 	testkit.Must(t, held.Unlock(ctx))
@@ -252,6 +279,6 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string) {
 	command(cli.ExitOK, "members abort "+lease, urls...)
 	command(cli.ExitOK, "members add -wait 1m "+lease, append(urls[3:], urls[:3]...)...)
 	command(cli.ExitOK, "members commit -yes "+lease, urls...)
-	command(cli.ExitOK, "members remove -wait 1m "+lease+" d", urls...)
+	command(cli.ExitOK, "members remove -wait 1m "+lease+" d"+prefix, urls...)
 	command(cli.ExitOK, "admit -yes -members "+lease, urls[:3]...)
 }

@@ -17,7 +17,7 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		if granted, err := usual(k, keys, args); granted || err != nil {
 			return int64(1), err
 		}
-		args = []string{ownerOf(keys[1]), "1", args[0], "0", args[1], scripts.Channel(keys[3]), args[2]}
+		args = []string{ownerOf(keys[1]), "1", args[0], "0", args[1], channelAt(keys[0], keys[3]), args[2]}
 	}
 	owner, level, lease := args[0], args[1], millis(args[2])
 	carried, seed := or(args[3], 0), or(args[4], 0)
@@ -129,7 +129,7 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		if reservation > 0 {
 			for _, key := range hashes {
 				if k.may("SET") == nil {
-					k.set(writerPrefix+key, owner, reservation)
+					k.set(reservationAt(keys[0], key), owner, reservation)
 				}
 			}
 		}
@@ -171,7 +171,7 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 	if reservation > 0 {
 		for _, key := range hashes {
 			k.call("DEL")
-			k.delete(writerPrefix + key)
+			k.delete(reservationAt(keys[0], key))
 		}
 	}
 	for i, key := range hashes {
@@ -222,7 +222,28 @@ func usual(k *Keyspace, keys, args []string) (granted bool, _ error) {
 
 // ownerOf is the owner of a tombstone's key.
 func ownerOf(tombstone string) string {
-	return strings.TrimPrefix(tombstone, scripts.Prefix+"released:")
+	_, owner, _ := strings.Cut(tombstone, scripts.Prefix+"released:")
+	return owner
+}
+
+// nameAt is the prefix of the deployment whose marker is at that key, and the name of its lock at another.
+func nameAt(marker, key string) (prefix, name string) {
+	if prefix = strings.TrimSuffix(marker, scripts.MarkerKey); prefix == "" {
+		return "", key
+	}
+	return prefix, strings.TrimPrefix(strings.TrimPrefix(key, prefix), scripts.Prefix+"lock:")
+}
+
+// channelAt is the channel of the lock at a key.
+func channelAt(marker, key string) string {
+	prefix, name := nameAt(marker, key)
+	return prefix + scripts.Channel(name)
+}
+
+// reservationAt is the key of the reservation of the name at a key.
+func reservationAt(marker, key string) string {
+	prefix, name := nameAt(marker, key)
+	return prefix + writerPrefix + name
 }
 
 // mayExpire reports whether the user may set the time to live of a key that has just got the owner. If not, it has none.

@@ -67,7 +67,7 @@ type world struct {
 }
 
 // listened are the channels that the listener subscribes to by name.
-var listened = []string{scripts.Channel(theNames[0]), scripts.Channel(theNames[2])}
+var listened = []string{scripts.Channel(theNames[0]), scripts.Channel(theNames[2]), thePrefix + scripts.Channel(theNames[1])}
 
 const endOfMessages = "the end"
 
@@ -289,6 +289,9 @@ func (w *world) call(t *testing.T, s step) (difference string) {
 		w.ran[s.name]++
 		w.ran[kindOf(reply)]++
 		w.take(real)
+		if difference = w.withoutPrefix(s, canonical(fakeReply)); difference != "" {
+			return difference
+		}
 		if got, want := canonical(fakeReply), canonical(reply); got != want {
 			return fmt.Sprintf("the script replies     %s\nthe Go program replies %s", want, got)
 		}
@@ -301,6 +304,38 @@ func (w *world) call(t *testing.T, s step) (difference string) {
 		return ""
 	}
 	t.Fatal("the server's millisecond changed during each of 10,000 runs of a script")
+	return ""
+}
+
+// withoutPrefix runs a step that had a prefix without it: nothing else is different.
+func (w *world) withoutPrefix(s step, reply string) (difference string) {
+	if s.prefix == "" {
+		return ""
+	}
+	plain := w.before.Clone()
+	plain.rename(withoutPrefix)
+	plain.listening = func(channel string) int64 { return w.fake.listening(s.prefix + channel) }
+	plain.publish = func(channel, _ string) int { return 1 + int(plain.listening(channel)) }
+	plain.Refuse(s.refusals)
+	keys, args := s.arguments()
+	for _, texts := range [][]string{keys, args} {
+		for i := range texts {
+			texts[i] = withoutPrefix(texts[i])
+		}
+	}
+	plainReply, err := plain.run(programs[s.name], keys, args)
+	if err != nil {
+		plainReply = err
+	}
+	is := w.fake.Clone()
+	plain.now = is.now
+	is.rename(withoutPrefix)
+	if got, want := canonical(plainReply), withoutPrefix(reply); got != want {
+		return fmt.Sprintf("the Go program replies %s without a prefix, and %s with one", got, want)
+	}
+	if got, want := shownData(plain), shownData(is); got != want {
+		return fmt.Sprintf("the Go program leaves\n%swithout a prefix, and with one\n%s", got, want)
+	}
 	return ""
 }
 

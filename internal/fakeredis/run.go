@@ -3,8 +3,6 @@ package fakeredis
 import (
 	"slices"
 	"strings"
-
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // acquires is acquires.lua.
@@ -35,7 +33,7 @@ func acquires(k *Keyspace, keys, args []string) (any, error) {
 		case token == "" || barred || counted[counters[i]]:
 			replies[i], usual = int64(0), false
 		case someHeld && k.isThere(key):
-			replies[i], usual = k.heldPlainly(key, ownerOf(tombs[i])), false
+			replies[i], usual = k.heldPlainly(keys[0], key, ownerOf(tombs[i])), false
 		default:
 			counted[counters[i]] = true
 			tokens[i], replies[i] = token, token
@@ -79,7 +77,7 @@ func acquires(k *Keyspace, keys, args []string) (any, error) {
 }
 
 // heldPlainly is what acquires replies for a key that exists: 0 if acquire must look closer.
-func (k *Keyspace) heldPlainly(key, owner string) any {
+func (k *Keyspace) heldPlainly(marker, key, owner string) any {
 	refused := k.may("HKEYS")
 	fields, err := k.hlen(key)
 	k.call("PTTL")
@@ -88,7 +86,7 @@ func (k *Keyspace) heldPlainly(key, owner string) any {
 		return int64(0)
 	}
 	holder := k.oneField(key)
-	return []any{"held", ttl, k.waiting(scripts.Channel(key)), holder[:min(len(holder), 1024)]}
+	return []any{"held", ttl, k.waiting(channelAt(marker, key)), holder[:min(len(holder), 1024)]}
 }
 
 // releases is releases.lua.

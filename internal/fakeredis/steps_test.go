@@ -18,6 +18,7 @@ type step struct {
 	name     string // of the script
 	command  []any
 	refusals Refusals
+	prefix   string // of all keys and channels
 }
 
 func (s step) String() string {
@@ -65,16 +66,53 @@ var (
 		"9007199254740993", "!!!", "0", "7", "1000", "99.5"}
 )
 
+// under is a step of a deployment with a prefix. A change has its keys without it.
+func (s step) under(prefix string) step {
+	if s.prefix = prefix; prefix != "" && s.change != nil {
+		change := s.change
+		s.change = func(k *Keyspace) {
+			k.rename(withoutPrefix)
+			change(k)
+			k.rename(func(key string) string {
+				if strings.HasPrefix(key, scripts.Prefix) {
+					return prefix + key
+				}
+				return prefix + scripts.Prefix + "lock:" + key
+			})
+		}
+	}
+	return s
+}
+
+const thePrefix = "team:"
+
+// withoutPrefix is a text without the prefix of its keys and channels.
+var withoutPrefix = strings.NewReplacer(thePrefix+scripts.Prefix+"lock:", "", thePrefix, "").Replace
+
+func (k *Keyspace) rename(key func(string) string) {
+	renamed := map[string]*value{}
+	for was, v := range k.values {
+		renamed[key(was)] = v
+	}
+	k.values = renamed
+}
+
 // dice makes choices.
-type dice struct{ *rand.Rand }
+type dice struct {
+	*rand.Rand
+	prefix string
+}
 
 func pick[T any](d dice, of []T) T { return of[d.IntN(len(of))] }
 
 // in is true once in n times.
 func (d dice) in(n int) bool { return d.IntN(n) == 0 }
 
-func sequence(rng *rand.Rand) []step {
-	d := dice{rng}
+func sequence(rng *rand.Rand) (steps []step) {
+	d := dice{rng, ""}
+	if d.in(3) {
+		d.prefix = thePrefix
+	}
 	marker := func(k *Keyspace) {
 		k.Set(scripts.MarkerKey, scripts.Marker{Process: theProcess, Generation: 3, Members: theLists[0], Next: theLists[2]}.String())
 	}
@@ -84,8 +122,13 @@ func sequence(rng *rand.Rand) []step {
 			k.delete(scripts.Prefix + "released:" + owner)
 		}
 	}
-	steps := []step{accepts}
+	steps = []step{accepts}
 	refusing := d.in(3)
+	defer func() {
+		for i := range steps {
+			steps[i] = steps[i].under(d.prefix)
+		}
+	}()
 	for len(steps) < perSequence {
 		switch d.IntN(20) {
 		case 0:
@@ -378,6 +421,11 @@ func (d dice) script() step {
 func (d dice) operates(name string, args ...any) step {
 	all := operators.All()
 	source := all[slices.IndexFunc(all, func(s *scripts.Script) bool { return s.Name() == name })].Source()
+	for i, arg := range args {
+		if key, isText := arg.(string); isText && strings.HasPrefix(key, scripts.Prefix) {
+			args[i] = d.prefix + key
+		}
+	}
 	return step{name: name, command: append([]any{"EVALSHA", shaOf(source)}, args...)}
 }
 
@@ -386,7 +434,7 @@ func (d dice) conn(call scripts.Call) scripts.ConnArgs {
 	if d.in(12) {
 		p.Run = "another-run"
 	}
-	by := scripts.ConnArgs{Process: p.String(), Tombstone: scripts.NoTombstone}
+	by := scripts.ConnArgs{Process: p.String(), Tombstone: scripts.NoTombstone, Prefix: d.prefix}
 	if list := call.List(); list != nil {
 		by.Expected = p.Expected(list)
 	}

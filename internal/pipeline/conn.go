@@ -40,7 +40,7 @@ type Conn struct {
 func NewConn(c redis.Conn, runID string, process scripts.Process, tombstone time.Duration) *Conn {
 	return &Conn{redis: c, RunID: runID, process: process, writerDone: make(chan struct{}),
 		Missing: map[string]bool{}, texts: map[string]time.Time{},
-		args: scripts.ConnArgs{Process: process.String(), Tombstone: tombstone.Milliseconds()}}
+		args: scripts.ConnArgs{Process: process.String(), Tombstone: tombstone.Milliseconds(), Prefix: scripts.MemberPrefix(process.Member)}}
 }
 
 // Call runs one call on a connection that no pipe uses, within the context's deadline, or the

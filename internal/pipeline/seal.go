@@ -21,6 +21,7 @@ import (
 type Seal struct {
 	Replicas int    // how many the server has: all of the processes that may take its place
 	History  string // the server's replication id when the connection was made: a promotion makes a new one
+	Prefix   string // of keys and channels
 }
 
 // Replication is what a server says of its replication, after the calls.
@@ -44,7 +45,7 @@ const sealChannel = scripts.Prefix + "seal"
 // question what the server is now. Without the message, calls that happened to write nothing would count by old
 // acknowledgments. Unlike a key, it needs no memory.
 func (s Seal) Commands(wait time.Duration) [][]any {
-	return [][]any{{"PUBLISH", sealChannel, ""}, {"WAIT", s.Replicas, wait.Milliseconds()}, {"INFO", "replication"}}
+	return [][]any{{"PUBLISH", s.Prefix + sealChannel, ""}, {"WAIT", s.Replicas, wait.Milliseconds()}, {"INFO", "replication"}}
 }
 
 // Broken returns why calls do not count that were carried out before so many replicas acknowledged them, and before the

@@ -88,7 +88,8 @@ func (v visit) look(ctx context.Context) (*scripts.LookReply, error) {
 // refusesWrites returns why the server refuses to write, or its replicas acknowledge nothing; nil if neither. It writes
 // nothing: SET with XX writes only a key that is there, and no trial has this one.
 func (v visit) refusesWrites(ctx context.Context) (refusal, err error) {
-	_, err = v.command(ctx, "SET", scripts.TrialName(v.info["run_id"]).String(), "", "XX", "PX", 1)
+	trial := inside.Of(v.node).Prefix + scripts.TrialName(v.info["run_id"]).String()
+	_, err = v.command(ctx, "SET", trial, "", "XX", "PX", 1)
 	if err == nil {
 		err = v.conn.CheckSeal(ctx, v.info.Number("connected_slaves"), v.node.Timeout())
 	}

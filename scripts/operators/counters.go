@@ -32,18 +32,18 @@ type Counter struct {
 	Text  string
 }
 
-// Add adds the reply to the call with that index of [ReadCounters]. The error names a counter that cannot be compared
-// with a token.
-func (c *Counters) Add(call int, found []Counter) error {
+// Add adds the reply to the call with that index of [ReadCounters]. The error names a counter, with the prefix of its
+// keys, that cannot be compared with a token.
+func (c *Counters) Add(call int, found []Counter, prefix string) error {
 	for _, f := range found {
 		number := call*counterBatch + f.Place - 1
 		token, err := strconv.ParseUint(f.Text, 10, 64)
 		switch {
 		case err != nil:
-			return fmt.Errorf("the token counter %s is %q, and no whole number", counterKey(number), f.Text)
+			return fmt.Errorf("the token counter %s is %q, and no whole number", prefix+counterKey(number), f.Text)
 		case token > maxPassed:
 			return fmt.Errorf("the token counter %s is at %d, within 2^40 of the highest token. Another program may have written it: "+
-				"docs/operations.md (token counter) says what to do", counterKey(number), token)
+				"docs/operations.md (token counter) says what to do", prefix+counterKey(number), token)
 		}
 		c[number] = max(c[number], token)
 	}

@@ -52,7 +52,7 @@ func parseLockers(v any) (any, bool) {
 	rows, isNamed := scripts.FieldsOf(f.Next()), true
 	for rows.More() {
 		key, said, ms := rows.Text(), rows.Text(), rows.Number(math.MinInt64, math.MaxInt64)
-		locker, found := strings.CutPrefix(key, scripts.LockerPrefix)
+		_, locker, found := strings.Cut(key, scripts.LockerPrefix)
 		isNamed = isNamed && found
 		if is, list, ok := scripts.ParseIdentity(said); ok && ms >= 0 && ms < 1<<40 {
 			reply.Found = append(reply.Found, Introduced{locker, is, time.Duration(ms) * time.Millisecond, list})

@@ -34,15 +34,15 @@ func parseSurvey(v any) (any, bool) {
 	}
 	for channels.More() {
 		channel, count := channels.Text(), channels.Number(math.MinInt64, math.MaxInt64)
-		areOurs = areOurs && strings.HasPrefix(channel, scripts.ChannelPrefix)
-		reply.Waiting[nameOf(channel)] = max(count, 0)
+		_, name, isOurs := strings.Cut(channel, scripts.ChannelPrefix)
+		areOurs = areOurs && isOurs
+		reply.Waiting[nameOf(name)] = max(count, 0)
 	}
 	return reply, f.End() && names.End() && channels.End() && areOurs
 }
 
-// nameOf returns the name of a channel. The names x and {x} share one.
-func nameOf(channel string) string {
-	name := strings.TrimPrefix(channel, scripts.ChannelPrefix)
+// nameOf returns the name of the lock whose channel ends so. The names x and {x} share one.
+func nameOf(name string) string {
 	if inner, ok := strings.CutPrefix(name, "{"); ok {
 		if inner, ok = strings.CutSuffix(inner, "}"); ok && !strings.Contains(inner, "{") {
 			return inner

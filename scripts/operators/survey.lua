@@ -8,13 +8,22 @@
 -- keys, and the channels with the most subscribers if the user may ask.
 
 local found
-local names = {}
+local names, own = {}, string.sub(ARGV[1], 1, -25) -- the prefix, if the deployment has one: what precedes redisson_lock__channel:*
+-- nameAt returns the name of the deployment's lock at a key.
+local function nameAt(key)
+  if own == '' then
+    return not string.find(key, '^[%w._-]+:quorumlock:') and key
+  end
+  local name, at = string.gsub(string.sub(key, #own + 1), '^quorumlock:lock:', '')
+  return string.sub(key, 1, #own) == own and (at == 1 or string.find(name, '^quorumlock:slot:')) and name
+end
 for _, kind in ipairs({'hash', 'zset'}) do -- both go through the same keys
   found = call('SCAN', ARGV[2], 'COUNT', ARGV[3], 'TYPE', kind)
   for _, key in ipairs(found[2]) do
     local may, owner = pcall(lockAt, key) -- the user may not read every key
-    if may and owner and #key <= 512 and #names < 1000 then
-      names[#names + 1] = key
+    local name = nameAt(key)
+    if may and owner and name and #key <= 512 and #names < 1000 then
+      names[#names + 1] = name
     end
   end
 end

@@ -77,7 +77,7 @@ func (c Change) present(views map[string]*membership.View) (generation uint64, e
 		switch {
 		case m.Claimed && !m.Members.Equal(c.From):
 			return 0, fmt.Errorf("%s is being marked for %s, not %s, and accepts nobody: wipe it (DEL %s), and a client with %[3]s marks "+
-				"it again (lock any name)", name, m.Members, c.From, scripts.MarkerKey)
+				"it again (lock any name)", name, m.Members, c.From, scripts.MarkerKeyOf(name))
 		case m.Claimed:
 			return 0, fmt.Errorf("%s is being marked for %s: lock any name with that list, and all its masters up", name, m.Members)
 		case !m.Members.Equal(c.From):
@@ -147,7 +147,7 @@ func (c Change) prepare(name string, v *membership.View, generation uint64) (fir
 	m := v.Marker()
 	if !v.IsBlank() {
 		if err := misfit(v, name); err != nil && !m.Members.Has(m.Member) {
-			return plan{}, false, fmt.Errorf("%w; or wipe it (DEL %s), and add it by this name", err, scripts.MarkerKey)
+			return plan{}, false, fmt.Errorf("%w; or wipe it (DEL %s), and add it by this name", err, scripts.MarkerKeyOf(name))
 		} else if err != nil {
 			return plan{}, false, err
 		}
@@ -169,7 +169,7 @@ func (c Change) prepare(name string, v *membership.View, generation uint64) (fir
 	}
 	return plan{}, false, fmt.Errorf("%s is already the member %s of %s (generation %d): a master that has been in another "+
 		"list is wiped before it joins this one: stop its clients, then DEL %s on it",
-		name, m.Member, m.Members, m.Generation, scripts.MarkerKey)
+		name, m.Member, m.Members, m.Generation, scripts.MarkerKeyOf(name))
 }
 
 // newcomer returns when the added member may start to grant.

@@ -75,7 +75,7 @@ func misfit(v *membership.View, name string) error {
 	case !membership.IsCounted(m.Generation):
 		return fmt.Errorf("%s has the generation %d, which counts no changes: wipe it (DEL %s), and clients with its list mark "+
 			"it again. If more than one has such a generation: quorumlock admit -yes -members with the URLs of all, once all "+
-			"clients have been stopped for one max lease", name, m.Generation, scripts.MarkerKey)
+			"clients have been stopped for one max lease", name, m.Generation, scripts.MarkerKeyOf(name))
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func wayOut(views map[string]*membership.View) string {
 	}
 	if list, apart := mostHave(views); len(apart) > 0 {
 		return fmt.Sprintf("most masters have %s, and %s another list, from a change that was taken back: wipe it there (DEL %s), "+
-			"and clients with %[1]s mark it again", list, strings.Join(apart, ", "), scripts.MarkerKey)
+			"and clients with %[1]s mark it again", list, strings.Join(apart, ", "), scripts.MarkerKeyOf(apart[0]))
 	}
 	start := ""
 	if away := missing(views); len(away) > 0 {

@@ -101,7 +101,7 @@ func (d Driver) readCounters(ctx context.Context, names []string, errs map[strin
 	for name, replies := range d.Call(ctx, calls) {
 		counters, err := new(operators.Counters), firstError(replies)
 		for i := 0; i < len(replies) && err == nil; i++ {
-			err = counters.Add(i, replies[i].Other.([]operators.Counter))
+			err = counters.Add(i, replies[i].Other.([]operators.Counter), scripts.MemberPrefix(name))
 		}
 		if err != nil {
 			errs[name] = err

@@ -29,7 +29,7 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 	}
 	defer c.Close()
 	defer redisconn.Kill(c) // a pool must not get it back subscribed
-	channel := scripts.Channel(name.String())
+	channel := inside.Of(n).Prefix + scripts.Channel(name.String())
 	if err := redisconn.Send(c, n.Timeout(), func() error { return c.Send("SUBSCRIBE", channel) }); err != nil {
 		return failed(err)
 	}

@@ -235,7 +235,7 @@ var mutants = []mutate.Mutant[setup]{
 var large = []mutate.Mutant[setup]{
 	{Rule: "a write-back counts once the replicas have it", Edits: in(sealFile, "&& !call.IsRelease()", "&& !call.IsRelease() && call.Op() != \"raise\""),
 		Setup: twoOfThree.with(isLying).with(lagsBehind)},
-	{Rule: "a call that writes nothing needs acknowledgments, too", Edits: in(sealFile, "{\"PUBLISH\", sealChannel, \"\"}, ", ""),
+	{Rule: "a call that writes nothing needs acknowledgments, too", Edits: in(sealFile, "{\"PUBLISH\", s.Prefix + sealChannel, \"\"}, ", ""),
 		Setup: onePair.with(longer).with(isBehind).with(twice)},
 	{Rule: "no repair into the quarantine of a master that was promoted", Edits: in(acquireFile, "carried == 0 || mine < names, false", "carried == 0, false"),
 		Setup: twoOfThree.with(longer).with(aForgets).with(oneFails)},

@@ -23,7 +23,8 @@ func (w *waiter) subscribe(want Wanted) {
 	for i, n := range list.Engine.Nodes {
 		for k, channel := range channels {
 			s := &subscriber{queue: q, node: i, firstName: k == 0}
-			cancels = append(cancels, inside.Of(n).Subscriptions.Subscribe(channel, s))
+			in := inside.Of(n)
+			cancels = append(cancels, in.Subscriptions.Subscribe(in.Prefix+channel, s))
 		}
 	}
 	if q.keep(cancels) {

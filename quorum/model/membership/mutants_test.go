@@ -78,14 +78,15 @@ var mutants = []mutant{
 			commands: []string{"remove ab a", "remove ab b", "commit a", "commit b", "abort ab"}}},
 	{"a claim accepts nobody", markerFile, "sign = claimSign", `sign = ""`, founds("abcde", "abc", "cde")},
 	{"a master accepts its list only", gateFile, "has[4] == want[4] ||", "true ||", stale},
-	{"a database is part of a master's name", namesFile, "return Canonical(name) + suffix(database)", "return name", databases()},
+	{"a database is part of a master's name", namesFile, "return Canonical(name) + suffix(database)", "return name", others("C")},
+	{"a prefix is part of a master's name", namesFile, "suffix(database) + prefix", "suffix(database)", others("3")},
 	{"a pass over the tokens before a change", announceFile, "tokensOf: c.From, ", "", counts()},
 	{"the pass is of a majority", procedureFile, "if membership.IsMajority(p.plan.tokensOf, names) {", "if len(names) > 0 {", counts()},
 }
 
-// databases is two clients that name the same masters, but one uses another database on one of them.
-func databases() setup {
-	return setup{names: "abcC", start: all3, lists: []string{"abc", "abC"}, exists: true, forgets: 1, maxLease: 2}
+// others is two clients that name the same masters, but one uses another database, or a prefix, on one of them.
+func others(master string) setup {
+	return setup{names: "abc" + master, start: all3, lists: []string{"abc", "ab" + master}, exists: true, forgets: 1, maxLease: 2}
 }
 
 // late is a command that pauses for long between two marks.

@@ -16,7 +16,7 @@ const (
 
 // setup is what is searched.
 type setup struct {
-	names    string   // of the masters, one letter each; C is database 1 of the process of c
+	names    string   // of the masters, one letter each; C is database 1 of the process of c, and 3 has it with a prefix
 	start    []string // each master's marker, see parse; missing ones are blank
 	lists    []string // whose clients lock and mark
 	found    bool     // clients may found a deployment
@@ -135,8 +135,11 @@ func listOf(letters string) *scripts.List {
 }
 
 func nameOf(letter rune) string {
-	if unicode.IsUpper(letter) {
-		return scripts.MemberName(string(unicode.ToLower(letter)), 1)
+	switch {
+	case unicode.IsUpper(letter):
+		return scripts.MemberName(string(unicode.ToLower(letter)), 1, "")
+	case unicode.IsDigit(letter):
+		return scripts.MemberName(string('a'+letter-'1'), 0, "team")
 	}
 	return string(letter)
 }

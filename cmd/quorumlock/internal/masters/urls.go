@@ -59,8 +59,8 @@ func CheckLockName(name string) error {
 	case isURL && (strings.HasPrefix(scheme, "redis") || strings.HasPrefix(scheme, "valkey") || scheme == "unix"):
 		return errors.New("the masters' URLs do not belong on the command line, which shows passwords: see " +
 			URLsVariable + " and -urls-file")
-	case strings.HasPrefix(name, scripts.Prefix):
-		return fmt.Errorf("the name %.64q begins with %s, which is for the library's own keys", name, scripts.Prefix)
+	case scripts.Reserved(name) != "":
+		return fmt.Errorf("the name %.64q begins with %s, which is for the library's own keys", name, scripts.Reserved(name))
 	}
 	return nil
 }

@@ -81,13 +81,13 @@ func (d deployment) look(ctx context.Context) (views map[string]*membership.View
 }
 
 // errTwoMaxLeases: the masters have different max leases, so no -max-lease makes all of them answer.
-var errTwoMaxLeases = fmt.Errorf("other masters of this list have this client's. Wipe those that have the wrong one (DEL %s) "+
-	"when its clients have stopped for that long, and clients with the right one mark them again", scripts.MarkerKey)
+var errTwoMaxLeases = errors.New("other masters of this list have this client's")
 
 func noteTwoMaxLeases(seen change.Seen) {
 	for name, err := range seen.Errs {
 		if errors.Is(err, node.ErrMaxLease) && slices.ContainsFunc(slices.Collect(maps.Values(seen.Views)), (*membership.View).IsMarked) {
-			seen.Errs[name] = fmt.Errorf("%w: %w", err, errTwoMaxLeases)
+			seen.Errs[name] = fmt.Errorf("%w: %w. Wipe those that have the wrong one (DEL %s) when its clients have stopped for that "+
+				"long, and clients with the right one mark them again", err, errTwoMaxLeases, scripts.MarkerKeyOf(name))
 		}
 	}
 }

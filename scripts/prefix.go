@@ -1,0 +1,75 @@
+package scripts
+
+import (
+	"regexp"
+	"strings"
+)
+
+// A deployment may have a prefix, for servers whose users are limited to keys and channels that begin with it. Calls and
+// their replies have no prefix: the connection puts it and a colon before each key and channel ([ConnArgs]). A lock's hash
+// is then at PREFIX:quorumlock:lock:NAME. So the locks of two deployments on one server, one of them without a prefix
+// perhaps, have different keys, whatever their names: each deployment has its own list, quarantine and counters, which say
+// nothing of the other's locks.
+
+const (
+	lockPrefix = Prefix + "lock:"
+	prefixSign = "?prefix=" // in the name of a member
+)
+
+var prefixForm = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
+
+// ValidPrefix reports whether a text may be a prefix: it needs no escape in patterns of keys. Without a colon, no prefix
+// with its colon begins another one's keys.
+func ValidPrefix(prefix string) bool { return prefixForm.MatchString(prefix) && prefix+":" != Prefix }
+
+// KeyPrefix returns what the keys begin with: the prefix and a colon, or nothing.
+func KeyPrefix(prefix string) string {
+	if prefix == "" {
+		return ""
+	}
+	return prefix + ":"
+}
+
+// HasPrefix reports whether a name ends as the one of a member with a prefix does.
+func HasPrefix(name string) bool { return strings.Contains(name, prefixSign) }
+
+// MemberPrefix is [KeyPrefix] of the prefix in a member's name.
+func MemberPrefix(member string) string {
+	_, prefix, _ := strings.Cut(member, prefixSign)
+	return KeyPrefix(prefix)
+}
+
+// MarkerKeyOf returns the key of a member's marker.
+func MarkerKeyOf(member string) string { return MemberPrefix(member) + MarkerKey }
+
+// Reserved returns the beginning of a name that is for the library's own keys, with a prefix or without; empty for none.
+func Reserved(name string) string {
+	prefix, rest, _ := strings.Cut(name, ":")
+	switch {
+	case strings.HasPrefix(name, Prefix):
+		return Prefix
+	case strings.HasPrefix(rest, Prefix) && ValidPrefix(prefix):
+		return prefix + ":" + Prefix
+	}
+	return ""
+}
+
+// withPrefix puts the prefix before the keys and channels of a command.
+func withPrefix(prefix string, args []any) {
+	if prefix == "" {
+		return
+	}
+	keys := args[1].(int)
+	for i, arg := range args[2:] {
+		text, isText := arg.(string)
+		isOwn := strings.HasPrefix(text, Prefix)
+		switch {
+		case !isText:
+		case i < keys && !isOwn:
+			args[2+i] = prefix + lockPrefix + text
+		case i < keys, strings.HasPrefix(text, ChannelPrefix), // and what operators look for
+			strings.HasPrefix(text, CounterPrefix), strings.HasPrefix(text, LockerPrefix):
+			args[2+i] = prefix + text
+		}
+	}
+}

@@ -1,0 +1,17 @@
+package scripts
+
+import "testing"
+
+func TestReservedNames(t *testing.T) {
+	for name, want := range map[string]string{"quorumlock:a": Prefix, "team:quorumlock:lock:a": "team:" + Prefix, "team:quorumlock:": "team:" + Prefix,
+		"a": "", "quorumlock": "", "team:quorumlock": "", "team:a:quorumlock:b": "", ":quorumlock:a": "", "a b:quorumlock:c": ""} {
+		if got := Reserved(name); got != want {
+			t.Errorf("%q begins with the reserved %q, want %q", name, got, want)
+		}
+	}
+	for member, want := range map[string]string{"a": "quorumlock:marker", "a/1?prefix=team": "team:quorumlock:marker"} {
+		if got := MarkerKeyOf(member); got != want {
+			t.Errorf("the marker of %s is at %s, want %s", member, got, want)
+		}
+	}
+}
