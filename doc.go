@@ -58,6 +58,7 @@
 //   - [github.com/quorumlock/quorumlock/contrib/gocronquorumlock] runs each job of gocron once per tick.
 //   - [github.com/quorumlock/quorumlock/contrib/quorumchaos] puts a service that locks under faults of real
 //     masters, and judges what it did.
+//   - [github.com/quorumlock/quorumlock/contrib/quorumvet] has go vet find code that ignores its lock.
 //
 // The other packages are no API: they may change at any time.
 package quorumlock

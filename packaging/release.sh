@@ -45,6 +45,7 @@ for module in $root $(for module in contrib/*; do echo $root/$module; done); do
 	rm -r "$user/program"
 done
 go install $root/cmd/quorumlock@$version
+go install $root/contrib/quorumvet/cmd/quorumvet@$version # which refuses a replace line
 "$user/quorumlock" version | grep -F "$version"
 
 before=

@@ -49,11 +49,13 @@ func ExampleLock_Token() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer paused.Unlock(ctx)
 	masters.FastForward(quorum.DefaultLease) // the process is paused
 	next, err := locker.Lock(ctx, "invoice:42")
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer next.Unlock(ctx)
 	fmt.Println("the token is greater:", next.Token() > paused.Token())
 	fmt.Println("paid:", table.set(42, "paid", next.Token()))
 	fmt.Println("reminded:", table.set(42, "reminded", paused.Token()))

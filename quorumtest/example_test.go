@@ -86,7 +86,7 @@ func ExampleMasters_FastForward() {
 	defer end()
 	ctx := context.Background()
 	crashed := masters.Locker()
-	if _, err := crashed.Lock(ctx, "invoice:42"); err != nil {
+	if _, err := crashed.Lock(ctx, "invoice:42"); err != nil { //quorumvet:ok the process crashes
 		log.Fatal(err)
 	}
 	crashed.Close()

@@ -1,0 +1,221 @@
+package unlock
+
+import (
+	"context"
+	"errors"
+	"log"
+	"os"
+
+	"github.com/quorumlock/quorumlock/leader"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/semaphore"
+)
+
+func work(ctx context.Context) (int, error) { return 0, ctx.Err() }
+
+func early(ctx context.Context, locker *quorum.Locker, skip bool) error {
+	lock, err := locker.Lock(ctx, "a") // want `the lock is still held in line 22: defer its Unlock once the error is nil`
+	if err != nil {
+		return err
+	}
+	if skip {
+		return nil
+	}
+	defer lock.Unlock(ctx)
+	_, err = work(lock.Context())
+	return err
+}
+
+// laterError returns the error of the work in the variable of the lock's error.
+func laterError(ctx context.Context, locker *quorum.Locker) error {
+	lock, err := locker.TryLock(ctx, "a") // want `the lock is still held in line 38`
+	if errors.Is(err, quorum.ErrHeld) || err != nil && ctx.Err() != nil {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if _, err = work(lock.Context()); err != nil {
+		return err
+	}
+	return lock.Unlock(ctx)
+}
+
+func never(ctx context.Context, rw *quorum.RWLock, slots *semaphore.Semaphore, locker *quorum.Locker, candidate *leader.Candidate) {
+	if lock, err := rw.RLock(ctx); err == nil { // want `the lock is still held`
+		work(lock.Context())
+	}
+	if lock, err := rw.TryRLock(ctx); err == nil { // want `the lock is still held`
+		work(lock.Context())
+	}
+	if slot, err := slots.Acquire(ctx, 2); err == nil { // want `the lock is still held`
+		work(slot.Context())
+	}
+	if slot, err := slots.TryAcquire(ctx); err == nil { // want `the lock is still held`
+		work(slot.Context())
+	}
+	if lock, err := locker.TakeOver(ctx, "ticket"); !(err != nil) { // want `the lock is still held`
+		work(lock.Context())
+	}
+	if term, err := candidate.Campaign(ctx); err == nil { // want `the lock is still held`
+		work(term.Context())
+	}
+	if _, err := locker.Lock(ctx, "a"); err != nil { // want `the lock is still held`
+		log.Print(err)
+	}
+}
+
+func inLoop(ctx context.Context, locker *quorum.Locker, names []string) error {
+	for _, name := range names {
+		lock, err := locker.Lock(ctx, name) // want `the lock is still held in line 69`
+		if err != nil {
+			return err
+		}
+		if _, err := work(lock.Context()); err != nil {
+			continue
+		}
+		lock.Unlock(ctx)
+	}
+	return nil
+}
+
+func inLiteral(ctx context.Context, locker *quorum.Locker) func() {
+	return func() {
+		lock, err := locker.Lock(ctx, "a") // want `the lock is still held`
+		if err != nil {
+			return
+		}
+		work(lock.Context())
+	}
+}
+
+// From here on nothing is reported.
+
+type server struct {
+	locker *quorum.Locker
+	lock   *quorum.Lock
+	locks  []*quorum.Lock
+}
+
+func (s *server) stored(ctx context.Context) (err error) {
+	if s.lock, err = s.locker.Lock(ctx, "a"); err != nil {
+		return err
+	}
+	lock, err := s.locker.Lock(ctx, "b")
+	if err != nil {
+		return err
+	}
+	s.locks = append(s.locks, lock)
+	return nil
+}
+
+func returned(ctx context.Context, locker *quorum.Locker) (*quorum.Lock, bool, error) {
+	lock, err := locker.Lock(ctx, "a")
+	if errors.Is(err, quorum.ErrHeld) && ctx.Err() == nil {
+		return nil, false, nil
+	}
+	return lock, err == nil, err
+}
+
+func namedResult(ctx context.Context, locker *quorum.Locker) (lock *quorum.Lock, err error) {
+	lock, err = locker.Lock(ctx, "a")
+	return
+}
+
+func deferredBefore(ctx context.Context, locker *quorum.Locker) error {
+	var lock *quorum.Lock
+	var err error
+	defer func() {
+		if lock != nil {
+			lock.Unlock(ctx)
+		}
+	}()
+	lock, err = locker.Lock(ctx, "a")
+	return err
+}
+
+func inClosure(ctx context.Context, locker *quorum.Locker, cleanup func(func())) error {
+	lock, err := locker.Lock(ctx, "a")
+	if err != nil {
+		return err
+	}
+	cleanup(func() { lock.Unlock(ctx) })
+	second, err := locker.Lock(ctx, "b")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, second.Unlock(ctx)) }()
+	_, err = work(second.Context())
+	return err
+}
+
+func allPaths(ctx context.Context, locker *quorum.Locker) error {
+	lock, err := locker.TryLock(ctx, "a")
+	switch {
+	case errors.Is(err, quorum.ErrHeld):
+		return nil
+	case err != nil:
+		return err
+	}
+	ticket, err := lock.HandOver(ctx)
+	if err != nil {
+		return errors.Join(err, lock.Unlock(ctx))
+	}
+	_ = ticket
+	return nil
+}
+
+func switchOnError(ctx context.Context, locker *quorum.Locker) error {
+	lock, err := locker.TryLock(ctx, "a")
+	switch err {
+	case nil:
+		return lock.Unlock(ctx)
+	}
+	return err
+}
+
+func byLock(ctx context.Context, locker *quorum.Locker) {
+	lock, _ := locker.TryLock(ctx, "a")
+	if lock == nil {
+		return
+	}
+	defer lock.Unlock(ctx)
+	work(lock.Context())
+}
+
+func retried(ctx context.Context, locker *quorum.Locker) error {
+	for {
+		lock, err := locker.TryLock(ctx, "a")
+		if errors.Is(err, quorum.ErrHeld) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		defer lock.Unlock(ctx)
+		_, err = work(lock.Context())
+		return err
+	}
+}
+
+func exits(ctx context.Context, locker *quorum.Locker) {
+	lock, err := locker.Lock(ctx, "a")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := work(lock.Context()); err != nil {
+		os.Exit(1)
+	}
+	lock.Unlock(ctx)
+}
+
+func asked(ctx context.Context, locker *quorum.Locker) bool {
+	_, err := locker.TryLock(ctx, "a")
+	return errors.Is(err, quorum.ErrHeld) // a holder is expected
+}
+
+func fromContext(ctx context.Context) uint64 {
+	lock, ok := quorum.FromContext(ctx, "a")
+	if !ok {
+		return 0
+	}
+	return lock.Token()
+}
