@@ -5,7 +5,7 @@
 //
 //   - a call under a lock that gets a context which does not end when the lock is lost: one from around the function,
 //     the one given to Lock, context.Background. The lock's own methods may have it, and so may Close, Rollback,
-//     Shutdown, log/slog, and what follows go or defer.
+//     Shutdown, what logs, measures or reads the context's values, and what follows go or defer.
 //   - a lock that stays held on a path on which the function neither unlocks it nor hands it on.
 //   - a SELECT in a transaction before its stamp by package fence.
 //
@@ -35,7 +35,8 @@ import (
 const (
 	root = `github\.com/quorumlock/quorumlock/`
 	lock = `\*` + root + `(quorum\.Lock|leader\.Term)`
-	free = `^\(` + lock + `\)|^context\.|^\(?\*?log/slog\.|\.(Close|Rollback|Shutdown)$` // may have any context
+	// They may have any context. The last ones read its values.
+	free = `^\(` + lock + `\)|^context\.|^\(?\*?(log/slog\.|go\.opentelemetry\.io/)|\.(Close|Rollback|Shutdown|Ctx)$|From\w*Context$`
 )
 
 var (
@@ -262,9 +263,10 @@ func (c *checker) checkLock(from place, i int, as *ast.AssignStmt, id *ast.Ident
 				c.checkContexts(n, id.Name+".Context()", inLock, other)
 			}
 			_, returns := n.(*ast.ReturnStmt)
+			_, assigns := n.(*ast.AssignStmt)
 			if _, ok := n.(*ast.DeferStmt); ok {
 				at.deferred = at.deferred || ended || escapes
-			} else if n != as && (ended || escapes && !at.deferred || asks && lock == nil || c.is(n, failure)) {
+			} else if n != as && (ended || escapes && !at.deferred || asks && (lock == nil || assigns) || c.is(n, failure)) {
 				return
 			} else if returns || n == as {
 				if !at.deferred {

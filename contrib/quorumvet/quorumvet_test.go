@@ -42,6 +42,21 @@ func TestReports(t *testing.T) {
 	analysistest.Run(t, module, &each, "./...")
 }
 
+func TestMayHaveAnyContext(t *testing.T) {
+	for name, may := range map[string]bool{
+		"(go.opentelemetry.io/otel/metric.Int64Counter).Add": true,
+		"github.com/rs/zerolog.Ctx":                          true,
+		"(*log/slog.Logger).InfoContext":                     true,
+		"(github.com/jackc/pgx/v5.Tx).Rollback":              true,
+		"(github.com/jackc/pgx/v5.Tx).Commit":                false,
+		"os/exec.CommandContext":                             false,
+	} {
+		if got := inDo.MatchString(name); got != may {
+			t.Errorf("%s may have any context: %v", name, got)
+		}
+	}
+}
+
 // The examples, and what the library ships, are what users copy: nothing is reported there.
 func TestNothingInThisRepository(t *testing.T) {
 	command := filepath.Join(t.TempDir(), "quorumvet")

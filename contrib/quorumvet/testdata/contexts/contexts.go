@@ -16,6 +16,8 @@ func work(ctx context.Context, values ...any) error { return ctx.Err() }
 
 var always = context.Background()
 
+func userFromContext(ctx context.Context) string { return "" }
+
 type service struct {
 	ctx    context.Context
 	locker *quorum.Locker
@@ -84,6 +86,7 @@ func goodFunctions(ctx context.Context, locker *quorum.Locker, tx *sql.Tx, serve
 		defer cancel()
 		work(timeout)
 		work(lock.Context())
+		userFromContext(ctx)
 		work(context.WithValue(held, 1, 2))
 		work(context.WithoutCancel(ctx)) // says that it goes on
 		ending, stop := context.WithDeadline(context.WithoutCancel(held), lock.Deadline())
@@ -166,7 +169,24 @@ func throughInterface(ctx context.Context, l locker) error {
 		return err
 	}
 	defer lock.Unlock(ctx)
+	second, err := l.Lock(ctx, "b")
+	if err != nil {
+		return err
+	}
+	defer second.Unlock(ctx)
 	return work(ctx) // want `ctx does not end`
+}
+
+type contexts struct{ request, service context.Context }
+
+func fields(c contexts, locker *quorum.Locker) error {
+	lock, err := locker.Lock(c.request, "a")
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock(c.request)
+	work(c.service)        // not the parent of the lock's
+	return work(c.request) // want `c.request does not end`
 }
 
 func goodAfterLock(ctx context.Context, locker *quorum.Locker) error {
@@ -204,7 +224,8 @@ func toAnotherDeferred(ctx context.Context, locker *quorum.Locker) error {
 		return err
 	}
 	defer finish(ctx, lock)
-	return work(ctx, lock.Token(), lock) // want `ctx does not end`
+	slog.Info("works", "lock", lock)
+	return work(ctx, lock.Token()) // want `ctx does not end`
 }
 
 // sameName makes the variable the lock's own.

@@ -88,7 +88,36 @@ func inLiteral(ctx context.Context, locker *quorum.Locker) func() {
 	}
 }
 
+func eitherReason(ctx context.Context, locker *quorum.Locker, skip bool) error {
+	lock, err := locker.Lock(ctx, "a") // want `the lock is still held`
+	if err != nil || skip {
+		return err
+	}
+	return lock.Unlock(ctx)
+}
+
 // From here on nothing is reported.
+
+// handle has a lock of its own, with a context of its own.
+type handle interface {
+	Lock() (*quorum.Lock, error)
+}
+
+func withoutContext(ctx context.Context, h handle) error {
+	lock, err := h.Lock()
+	if err != nil {
+		return err
+	}
+	return lock.Unlock(ctx)
+}
+
+func notNil(ctx context.Context, locker *quorum.Locker) error {
+	lock, err := locker.Lock(ctx, "a")
+	if !(err == nil) {
+		return err
+	}
+	return lock.Unlock(ctx)
+}
 
 type server struct {
 	locker *quorum.Locker
@@ -210,6 +239,17 @@ func exits(ctx context.Context, locker *quorum.Locker) {
 func asked(ctx context.Context, locker *quorum.Locker) bool {
 	_, err := locker.TryLock(ctx, "a")
 	return errors.Is(err, quorum.ErrHeld) // a holder is expected
+}
+
+func askedBefore(ctx context.Context, locker *quorum.Locker) error {
+	lock, err := locker.TryLock(ctx, "a")
+	isHeld := errors.Is(err, quorum.ErrHeld)
+	if isHeld {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return lock.Unlock(ctx)
 }
 
 func fromContext(ctx context.Context) uint64 {
