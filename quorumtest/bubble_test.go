@@ -26,6 +26,7 @@ func inBubble(t *testing.T, test func(t *testing.T, masters *quorumtest.Masters,
 		locker, other := masters.Locker(), masters.Locker()
 		lock, err := locker.Lock(t.Context(), name)
 		testkit.Must(t, err)
+		synctest.Wait() // all masters have it
 		test(t, masters, locker, other, lock)
 	})
 }

@@ -75,7 +75,7 @@ func (w *world) patiently(args []string) []string {
 	case args[0] == "members" && len(args) > 1:
 		at = 2
 	case args[0] == "run":
-		timeout = "2s"
+		timeout = "6s"
 	case !slices.Contains([]string{"check", "admit", "status", "top", "unlock"}, args[0]):
 		return args
 	}
