@@ -175,6 +175,8 @@ func memberName(named string, database int, prefix string) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
+	case prefix != "" && !scripts.MayHavePrefix(named):
+		return "", invalidf("the name %q begins as keys do: give another name (?name=... in the URL, or WithName)", named)
 	case number == 0:
 		return scripts.MemberName(named, database, prefix), nil
 	case number != database:

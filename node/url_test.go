@@ -116,6 +116,10 @@ func TestNamesOfURLs(t *testing.T) {
 		"a prefix with a blank":    {"redis://h?prefix=a%20b", "", ""},
 		"a prefix with a pattern":  {"redis://h?prefix=team*", "", ""},
 		"the library's prefix":     {"redis://h?prefix=quorumlock", "", ""},
+		"the channels' prefix":     {"redis://h?prefix=redisson_lock__channel", "", ""},
+		"a name like a key's":      {"redis://h?prefix=team&name=quorumlock:counter:a", "", ""},
+		"a name like a channel's":  {"redis://h?prefix=team&name=redisson_lock__channel:a", "", ""},
+		"such a name alone":        {"redis://h?name=quorumlock:counter:a", "", "quorumlock:counter:a"},
 		"the longest prefix":       {"redis://h?prefix=" + strings.Repeat("x", 64), "", "h:6379?prefix=" + strings.Repeat("x", 64)},
 		"a longer prefix":          {"redis://h?prefix=" + strings.Repeat("x", 65), "", ""},
 	} {

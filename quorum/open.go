@@ -111,7 +111,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings, owned bool) (*Locker
 	}
 	e := engine.New(engine.Config{Nodes: nodes, Quorum: quorum, MaxLease: nodes[0].MaxLease(), Clock: set.Clock, UUID: newUUID(),
 		Identity: scripts.Identity(thisProcess(set.label)), Founds: unfounded == nil, Exists: set.exists})
-	room := &waitingRoom{holders: holders.New(nodes, e.Clock), clock: e.Clock, rng: rand.New(set.Random), flows: flows{calls: map[*call]*Lock{}}}
+	room := &waitingRoom{holders: holders.New(nodes, e.Clock), clock: e.Clock, rng: rand.New(set.Random), flows: flows{calls: map[string]map[*call]*Lock{}}}
 	room.waitlist = queue.NewList(queue.Config{Engine: e, History: &room.history, NewRand: room.newRand,
 		HeldError: func() error { return unattempted(e, engine.Held) }})
 	survey := <-e.Roster.Survey() // the first use of the nodes: they connect

@@ -63,3 +63,17 @@ func TestWaitForTheList(t *testing.T) {
 		answers()
 	})
 }
+
+// A call that gives up looks only at the calls that want what its flow holds, however many others wait.
+func TestACircleIsSoughtAmongFewCalls(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		own := c.lock(l, "own")
+		f, waiting := &l.room.flows, l.newCall([]string{"hot"})
+		for range 1000 {
+			f.enter(l.newCall([]string{"hot"}), own)
+		}
+		looked := testing.AllocsPerRun(10, func() { testkit.Check(t, f.circle(waiting, own) == nil, "a circle") })
+		testkit.Check(t, looked < 10, "%v allocations", looked)
+	})
+}

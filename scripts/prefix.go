@@ -20,7 +20,15 @@ var prefixForm = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
 
 // ValidPrefix reports whether a text may be a prefix: it needs no escape in patterns of keys. Without a colon, no prefix
 // with its colon begins another one's keys.
-func ValidPrefix(prefix string) bool { return prefixForm.MatchString(prefix) && prefix+":" != Prefix }
+func ValidPrefix(prefix string) bool {
+	return prefixForm.MatchString(prefix) && !isOwn(prefix+":")
+}
+
+// isOwn reports whether a text begins as the library's own keys and channels do. Calls tell them by that from other
+// arguments, so no member of a deployment with a prefix has such a name.
+func isOwn(text string) bool {
+	return strings.HasPrefix(text, Prefix) || strings.HasPrefix(text, ChannelPrefix)
+}
 
 // KeyPrefix returns what the keys begin with: the prefix and a colon, or nothing.
 func KeyPrefix(prefix string) string {
@@ -32,6 +40,9 @@ func KeyPrefix(prefix string) string {
 
 // HasPrefix reports whether a name ends as the one of a member with a prefix does.
 func HasPrefix(name string) bool { return strings.Contains(name, prefixSign) }
+
+// MayHavePrefix reports whether the member of that name may have a prefix.
+func MayHavePrefix(name string) bool { return !isOwn(name) }
 
 // MemberPrefix is [KeyPrefix] of the prefix in a member's name.
 func MemberPrefix(member string) string {
@@ -62,10 +73,9 @@ func withPrefix(prefix string, args []any) {
 	keys := args[1].(int)
 	for i, arg := range args[2:] {
 		text, isText := arg.(string)
-		isOwn := strings.HasPrefix(text, Prefix)
 		switch {
 		case !isText:
-		case i < keys && !isOwn:
+		case i < keys && !strings.HasPrefix(text, Prefix):
 			args[2+i] = prefix + lockPrefix + text
 		case i < keys, strings.HasPrefix(text, ChannelPrefix), // and what operators look for
 			strings.HasPrefix(text, CounterPrefix), strings.HasPrefix(text, LockerPrefix):

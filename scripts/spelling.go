@@ -11,17 +11,20 @@ import (
 // Canonical returns the canonical spelling of a master's name, so that clients that spell an address in different
 // ways have the same list. A name of the form host:port, with or without the number of a database, is an address:
 // its host is in lower case, a domain without a trailing dot and an IP address in one form, and its port has no
-// leading zeros. Any other name stays as it was given: the path of a socket, a name without a port, a host that
+// leading zeros. A prefix stays as it is. Any other name stays as it was given: the path of a socket, a name without a port, a host that
 // is not ASCII. Masters with the same canonical name are the same master.
 func Canonical(name string) string {
-	database := ""
+	rest := ""
+	if at := strings.Index(name, prefixSign); at >= 0 {
+		name, rest = name[:at], name[at:]
+	}
 	if slash := strings.LastIndexByte(name, '/'); slash > 0 && isNumber(name[slash+1:]) {
-		name, database = name[:slash], name[slash:]
+		name, rest = name[:slash], name[slash:]+rest
 	}
 	host, port, err := net.SplitHostPort(name)
 	number, notNumber := strconv.ParseUint(port, 10, 16)
 	if err != nil || notNumber != nil || number == 0 || !isNumber(port) {
-		return name + database
+		return name + rest
 	}
 	switch ip, err := netip.ParseAddr(host); {
 	case err == nil:
@@ -32,9 +35,9 @@ func Canonical(name string) string {
 			host = bare
 		}
 	default:
-		return name + database
+		return name + rest
 	}
-	return net.JoinHostPort(host, strconv.FormatUint(number, 10)) + database
+	return net.JoinHostPort(host, strconv.FormatUint(number, 10)) + rest
 }
 
 // isHost matches the name of a host.

@@ -321,6 +321,9 @@ func (c *checker) fails(cond ast.Node, is bool, lock, failure types.Object) bool
 			return x && y || (x || y) && is == (e.Op == token.LAND)
 		}
 		isNil := is == (e.Op == token.EQL)
+		if c.TypesInfo.Types[e.X].IsNil() {
+			e = &ast.BinaryExpr{X: e.Y, Y: e.X}
+		}
 		return c.TypesInfo.Types[e.Y].IsNil() && (c.is(e.X, failure) && !isNil || c.is(e.X, lock) && isNil)
 	}
 	return false

@@ -16,6 +16,7 @@ import (
 	"go/parser"
 	"go/scanner"
 	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,7 +53,7 @@ var violated = regexp.MustCompile(`violated after (\d+) steps(?:: ([^(\n]*[^( \n
 
 // Run is TestMutants: it compiles the mutants, and each searches its setup, in which it must find a trace. Without the
 // edit [Setups] finds none there. more is declarations that edits need, by the paths of the files that they are
-// appended to. The table, if there is one, gets what was found. The stepped files use package steps' mutexes.
+// appended to, or that they make. The table, if there is one, gets what was found. The stepped files use package steps' mutexes.
 func Run[S any](t *testing.T, mutants []Mutant[S], more map[string]string, table *Table, search func(S), stepped ...string) {
 	if *rule != "" {
 		for _, m := range mutants {
@@ -233,7 +234,7 @@ type file struct {
 
 func read(path, more string) (*file, error) {
 	source, err := os.ReadFile(path)
-	if err != nil {
+	if err != nil && (more == "" || !errors.Is(err, fs.ErrNotExist)) {
 		return nil, err
 	}
 	f := &file{path: path, text: string(source) + more, calls: map[int]string{}}

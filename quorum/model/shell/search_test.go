@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -388,6 +389,14 @@ var more = map[string]string{
 
 //go:embed testdata/hold.txt
 var holdCheck string
+
+func init() {
+	text, err := os.ReadFile("../../internal/lease/export_test.go")
+	if err != nil {
+		panic(err)
+	}
+	more["quorum/internal/lease/check.go"] = string(text)
+}
 
 // steppedFiles have the mutexes whose sections are steps. The roster's is locked while a goroutine is started.
 var steppedFiles = []string{"quorum/internal/engine/hold.go", "quorum/internal/engine/tally.go", "quorum/internal/engine/engine.go",

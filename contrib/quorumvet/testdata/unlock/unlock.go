@@ -259,3 +259,12 @@ func fromContext(ctx context.Context) uint64 {
 	}
 	return lock.Token()
 }
+
+// nilFirst compares the other way round.
+func nilFirst(ctx context.Context, locker *quorum.Locker) error {
+	lock, err := locker.Lock(ctx, "a")
+	if nil != err {
+		return err
+	}
+	return lock.Unlock(ctx)
+}
