@@ -53,16 +53,15 @@ func MemberPrefix(member string) string {
 // MarkerKeyOf returns the key of a member's marker.
 func MarkerKeyOf(member string) string { return MemberPrefix(member) + MarkerKey }
 
+// ownOf matches what begins a key of a deployment with a prefix.
+var ownOf = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}:` + Prefix + `(marker$|(counter|forced|lock|locker|released|slot|trial|writer):)`)
+
 // Reserved returns the beginning of a name that is for the library's own keys, with a prefix or without; empty for none.
 func Reserved(name string) string {
-	prefix, rest, _ := strings.Cut(name, ":")
-	switch {
-	case strings.HasPrefix(name, Prefix):
+	if strings.HasPrefix(name, Prefix) {
 		return Prefix
-	case strings.HasPrefix(rest, Prefix) && ValidPrefix(prefix):
-		return prefix + ":" + Prefix
 	}
-	return ""
+	return ownOf.FindString(name)
 }
 
 // withPrefix puts the prefix before the keys and channels of a command.

@@ -1,9 +1,13 @@
 package scripts
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestReservedNames(t *testing.T) {
-	for name, want := range map[string]string{"quorumlock:a": Prefix, "team:quorumlock:lock:a": "team:" + Prefix, "team:quorumlock:": "team:" + Prefix,
+	for name, want := range map[string]string{"quorumlock:a": Prefix, "team:quorumlock:lock:a": "team:quorumlock:lock:", "team:quorumlock:marker": "team:quorumlock:marker",
+		"app:quorumlock:job": "", "app:quorumlock:": "", "app:quorumlock:marker:a": "", "app:quorumlock:locks:a": "", strings.Repeat("p", 65) + ":quorumlock:lock:a": "",
 		"a": "", "quorumlock": "", "team:quorumlock": "", "team:a:quorumlock:b": "", ":quorumlock:a": "", "a b:quorumlock:c": ""} {
 		if got := Reserved(name); got != want {
 			t.Errorf("%q begins with the reserved %q, want %q", name, got, want)

@@ -16,7 +16,7 @@ func newScript(name, sha, before string, parse func(v any) (any, bool)) *scripts
 }
 
 var (
-	surveyScript   = newScript("survey", "0a6d6a75e8db919d59fd918f131e2e469a1daff9", scripts.Shape, parseSurvey)
+	surveyScript   = newScript("survey", "5c3be4798716a9a0ec508ec2ee15fffdbc57abbf", scripts.Shape, parseSurvey)
 	lockersScript  = newScript("lockers", "64248587a1654e08ad407535b459f07c15e77e2a", "", parseLockers)
 	countersScript = newScript("counters", "46b2b4baa68e1f90f67bd64aee196a10e319a200", "", parseCounters)
 	liftScript     = newScript("lift", "efc4380a8e5934fc656f300bc89b4d62fa4262a6", "", parseLift)

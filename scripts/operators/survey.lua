@@ -12,8 +12,9 @@ local names, own = {}, string.sub(ARGV[1], 1, -25) -- the prefix, if the deploym
 -- nameAt returns the name of the deployment's lock at a key.
 local function nameAt(key)
   if own == '' then
-    local prefix = string.match(key, '^([%w._-]+):quorumlock:')
-    return not (prefix and #prefix <= 64) and key
+    local prefix, kind = string.match(key, '^([%w._-]+):quorumlock:(%l+):')
+    local isAnothers = prefix and #prefix <= 64 and (kind == 'lock' or kind == 'slot' or kind == 'trial')
+    return not isAnothers and key
   end
   local name, at = string.gsub(string.sub(key, #own + 1), '^quorumlock:lock:', '')
   return string.sub(key, 1, #own) == own and (at == 1 or string.find(name, '^quorumlock:slot:')) and name
