@@ -119,7 +119,7 @@ func TestLocksOfTwoPrefixesShareNoKey(t *testing.T) {
 		}
 	}
 	_, err := open(t, urls(0, ""), redlock.Open).TryLock(t.Context(), "team:quorumlock:lock:job")
-	want(t, err, quorum.ErrInvalid, `"team:quorumlock:"`)
+	want(t, err, quorum.ErrInvalid, `"team:quorumlock:lock:"`)
 }
 
 // An address that leads to another process on each host makes no list with others: two hosts would have one list, and
