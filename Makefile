@@ -13,7 +13,7 @@ CONTRIB := $(wildcard contrib/*)
 MODULES := . integration bench $(CONTRIB)
 # The searches need no race detector: they have one goroutine, or fake time. The simulation plays some seeds with it all the same.
 SEARCHES := ./quorum/model/... ./quorum/internal/lease ./quorum/internal/waiting ./spec
-PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/lease -e /quorum/internal/waiting -e /scripts$$ -e /cmd/ -e /spec$$)
+PACKAGES ?= $(shell $(GO) list ./... | grep -v -e /quorum/model -e /quorum/internal/lease -e /quorum/internal/waiting -e /scripts$$ -e /spec$$)
 INTEGRATION ?= $(shell cd integration && $(GO) list ./... | grep -v -e /sim -e /chaos)
 STRESS := $(GO) run -race=false golang.org/x/tools/cmd/stress@v0.52.0
 CYCLONEDX := $(GO) run -race=false github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0
@@ -104,11 +104,10 @@ test-waiting: test-integration test-chaos test-modules test-bench
 test-integration:
 	cd integration && $(TEST) -p 2 -parallel 4 $(INTEGRATION)
 
-# Package scripts starts no goroutine: it needs no race detector. The command's tests start it some hundred times, which takes
-# three times as long with the race detector: make soak has it.
+# Package scripts starts no goroutine: it needs no race detector.
 test-packages:
 	$(TEST) -p 2 -parallel 4 $(PACKAGES)
-	$(GO) test -vet=off -shuffle=on -ldflags=-s -p 2 -parallel 4 ./scripts ./cmd/...
+	$(GO) test -vet=off -shuffle=on ./scripts
 
 test-bench:
 	cd bench && $(TEST) ./...
@@ -169,7 +168,6 @@ soak: redis-server ## the same claims, for hours
 	$(GO) test -run '^$$' -fuzz FuzzReplies -fuzztime 5m ./node
 	$(GO) test -run '^$$' -fuzz FuzzURL -fuzztime 2m ./node
 	$(GO) test -run '^$$' -fuzz FuzzMessages -fuzztime 2m ./internal/pubsub
-	$(GO) test $(RACE) -timeout 30m ./cmd/...
 	nice -n 19 $(GO) run ./internal/mutants -for 90m
 
 BENCH := $(GO) test -run '^$$' -bench . -benchtime 120ms -timeout 60m

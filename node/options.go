@@ -80,9 +80,10 @@ func WithFailover(replicas int) Option {
 }
 
 // WithPrefix puts the prefix and a colon before all keys and channels, for a user who is limited to these (~team:*,
-// &team:*). It is 1 to 64 letters, digits, dots, dashes and underscores, and not quorumlock. The hash of a lock is then
-// at PREFIX:quorumlock:lock:NAME. A prefix is as a database: its locks exclude no others, whatever their names, and it is
-// part of the node's name, as in a?prefix=team. So all clients must use the same. A URL may carry it, as ?prefix=team.
+// &team:*). It is 1 to 64 letters, digits, dots, dashes and underscores, and neither quorumlock nor
+// redisson_lock__channel. The hash of a lock is then at PREFIX:quorumlock:lock:NAME. A prefix is as a database: its locks
+// exclude no others, whatever their names, and it is part of the node's name, as in a?prefix=team. So all clients must
+// use the same. A URL may carry it, as ?prefix=team.
 func WithPrefix(prefix string) Option {
 	return func(o *options) { o.prefix, o.prefixSet = prefix, true }
 }
@@ -210,8 +211,8 @@ func errName() error {
 }
 
 func errPrefix() error {
-	return invalidf("a prefix is 1 to 64 letters, digits, dots, dashes and underscores, and not quorumlock: the colon that follows it " +
-		"in keys does not belong to it")
+	return invalidf("a prefix is 1 to 64 letters, digits, dots, dashes and underscores, and neither quorumlock nor " +
+		"redisson_lock__channel: the colon that follows it in keys does not belong to it")
 }
 
 func errReplicas() error {

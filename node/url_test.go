@@ -119,6 +119,7 @@ func TestNamesOfURLs(t *testing.T) {
 		"the channels' prefix":     {"redis://h?prefix=redisson_lock__channel", "", ""},
 		"a name like a key's":      {"redis://h?prefix=team&name=quorumlock:counter:a", "", ""},
 		"a name like a channel's":  {"redis://h?prefix=team&name=redisson_lock__channel:a", "", ""},
+		"a host like a key":        {"redis://quorumlock?prefix=team", "", "quorumlock:6379?prefix=team"},
 		"such a name alone":        {"redis://h?name=quorumlock:counter:a", "", "quorumlock:counter:a"},
 		"the longest prefix":       {"redis://h?prefix=" + strings.Repeat("x", 64), "", "h:6379?prefix=" + strings.Repeat("x", 64)},
 		"a longer prefix":          {"redis://h?prefix=" + strings.Repeat("x", 65), "", ""},

@@ -21,13 +21,13 @@ var prefixForm = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}$`)
 // ValidPrefix reports whether a text may be a prefix: it needs no escape in patterns of keys. Without a colon, no prefix
 // with its colon begins another one's keys.
 func ValidPrefix(prefix string) bool {
-	return prefixForm.MatchString(prefix) && !isOwn(prefix+":")
+	return prefixForm.MatchString(prefix) && prefix+":" != Prefix && prefix+":" != ChannelPrefix
 }
 
-// isOwn reports whether a text begins as the library's own keys and channels do. Calls tell them by that from other
-// arguments, so no member of a deployment with a prefix has such a name.
-func isOwn(text string) bool {
-	return strings.HasPrefix(text, Prefix) || strings.HasPrefix(text, ChannelPrefix)
+// isOwnArgument reports whether an argument that is no key begins as a channel does, or as what operators look for. Calls
+// tell these by that from other arguments, so no member of a deployment with a prefix has such a name.
+func isOwnArgument(text string) bool {
+	return strings.HasPrefix(text, ChannelPrefix) || strings.HasPrefix(text, CounterPrefix) || strings.HasPrefix(text, LockerPrefix)
 }
 
 // KeyPrefix returns what the keys begin with: the prefix and a colon, or nothing.
@@ -42,7 +42,7 @@ func KeyPrefix(prefix string) string {
 func HasPrefix(name string) bool { return strings.Contains(name, prefixSign) }
 
 // MayHavePrefix reports whether the member of that name may have a prefix.
-func MayHavePrefix(name string) bool { return !isOwn(name) }
+func MayHavePrefix(name string) bool { return !isOwnArgument(name) }
 
 // MemberPrefix is [KeyPrefix] of the prefix in a member's name.
 func MemberPrefix(member string) string {
@@ -76,8 +76,7 @@ func withPrefix(prefix string, args []any) {
 		case !isText:
 		case i < keys && !strings.HasPrefix(text, Prefix):
 			args[2+i] = prefix + lockPrefix + text
-		case i < keys, strings.HasPrefix(text, ChannelPrefix), // and what operators look for
-			strings.HasPrefix(text, CounterPrefix), strings.HasPrefix(text, LockerPrefix):
+		case i < keys, isOwnArgument(text):
 			args[2+i] = prefix + text
 		}
 	}
