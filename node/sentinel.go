@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
@@ -159,17 +160,13 @@ func (s *sentinels) notFound(reasons []error, masters map[string]error) error {
 			e.wraps = reasons
 		}
 	}
-	var texts []string
-	by := map[string][]string{} // sentinels, by what they said
+	var all plain.Grouped
 	for i, err := range reasons {
-		text := err.Error()
-		if by[text] == nil {
-			texts = append(texts, text)
-		}
-		by[text] = append(by[text], s.addresses[i])
+		all.Add(s.addresses[i], err.Error())
 	}
-	for i, text := range texts {
-		texts[i] = fmt.Sprintf("sentinel %s: %s", strings.Join(by[text], ", "), text)
+	var texts []string
+	for _, of := range all {
+		texts = append(texts, fmt.Sprintf("sentinel %s: %s", of, of.Reason))
 	}
 	e.text = strings.Join(texts, "; ")
 	return e
