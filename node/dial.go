@@ -32,8 +32,8 @@ func newPool(e endpoint, o options) *redis.Pool {
 	return &redis.Pool{
 		MaxIdle:     o.conns,
 		IdleTimeout: time.Minute,
-		DialContext: func(ctx context.Context) (redis.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, redisconn.ConnectTimeout(o.timeout))
+		DialContext: func(wanted context.Context) (redis.Conn, error) {
+			ctx, cancel := context.WithTimeout(wanted, redisconn.ConnectTimeout(o.timeout))
 			defer cancel()
 			user, password, err := o.credentials.ask(ctx)
 			if err != nil {
@@ -44,7 +44,7 @@ func newPool(e endpoint, o options) *redis.Pool {
 				if err != nil {
 					return nil, err
 				}
-				redisconn.Dialed(ctx, raw)
+				redisconn.Dialed(wanted, raw)
 				c := redis.NewConn(raw, o.timeout, o.timeout)
 				if err := logIn(ctx, c, user, password, e.database, o); err != nil {
 					c.Close()

@@ -202,7 +202,7 @@ func (s *server) ask(ctx context.Context, c redis.Conn) (runID string, err error
 	if err != nil {
 		return "", err
 	}
-	info := readInfo(text)
+	info := redisconn.ReadInfo(text)
 	return info["run_id"], s.Refuse(info)
 }
 

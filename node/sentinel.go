@@ -89,7 +89,7 @@ func onMaster(ctx context.Context, o options, e endpoint, to func(endpoint) (red
 		return nil, redisconn.TimedOut(err, redisconn.ConnectTimeout(o.timeout))
 	}
 	_, reply, err := sendAll(ctx, c, o.timeout, []any{"INFO", "replication"})
-	if err == nil && readInfo(reply)["role"] == "slave" {
+	if err == nil && redisconn.ReadInfo(reply)["role"] == "slave" {
 		err = errDemoted
 	}
 	if err != nil {

@@ -110,7 +110,7 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	}
 	if s.opts.Unsealed {
 		conn.Seal = pipeline.Seal{}
-	} else if err := conn.CheckSeal(ctx, info.Number("connected_slaves"), s.opts.timeout); err != nil {
+	} else if err := conn.CheckSeal(ctx, info, s.opts.timeout); err != nil {
 		return nil, err
 	}
 	if replicas := info.Number("connected_slaves"); replicas > 0 && s.opts.failover == 0 {
@@ -128,7 +128,7 @@ func (s *server) Look(ctx context.Context, c *pipeline.Conn, timeout time.Durati
 
 // Ask asks the server who it is. With refuses, it stops at a server that must not be a node. A sentinel can be
 // asked nothing else.
-func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (inside.Info, *pipeline.Conn, error) {
+func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (redisconn.Info, *pipeline.Conn, error) {
 	bound := redisconn.ConnectTimeout(s.opts.timeout)
 	exists := []any{"EXISTS"}
 	for _, script := range scripts.All() {
@@ -152,7 +152,8 @@ func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (inside.In
 	if err != nil && c.Err() != nil {
 		return nil, nil, err
 	}
-	found := readInfo(text)
+	// All sections are asked for at once: servers before Redis 7 take only one name.
+	found := redisconn.ReadInfo(text)
 	if err := s.opts.refuse(found); err != nil && (refuses || found["redis_mode"] == "sentinel") {
 		return nil, nil, err
 	}
@@ -172,7 +173,7 @@ func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (inside.In
 }
 
 // Refuse returns why a server must not be a node, or nil.
-func (s *server) Refuse(info inside.Info) error { return s.opts.refuse(info) }
+func (s *server) Refuse(info redisconn.Info) error { return s.opts.refuse(info) }
 
 // identify returns the database of a connection, by the reply to CLIENT INFO. It must be the node's: else
 // the client would take another database's data for the member's. A pool without a name has the address

@@ -223,7 +223,7 @@ var mutants = []mutate.Mutant[setup]{
 	{Rule: "a grant counts once all replicas have it", Edits: in(sealFile, "case acknowledged < s.Replicas:", "case acknowledged < s.Replicas-1:"),
 		Setup: onePair.with(isFixed).with(hasTwo)},
 	{Rule: "a renewal counts once the replicas have it", Edits: in(sealFile, "&& !call.IsRelease()", "&& call.IsAcquire()"), Setup: onePair.with(longer)},
-	{Rule: "nothing counts over a connection from before a promotion", Edits: in(sealFile, "|| now.History != s.History:", "|| false:"),
+	{Rule: "nothing counts over a connection from before a promotion", Edits: in(sealFile, "|| now[\"master_replid\"] != s.History:", "|| false:"),
 		Setup: onePair.with(standsToo).with(twice)},
 	{Rule: "a process that is promoted again is another", Edits: in(sealFile, "runID, s.History, s.Replicas)", "runID, \"\", s.Replicas)"),
 		Setup: onePair.with(standsToo).with(twice).with(aForgets).with(isAtOnce)},
