@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,8 +89,8 @@ func onMaster(ctx context.Context, o options, e endpoint, to func(endpoint) (red
 	if err != nil {
 		return nil, redisconn.TimedOut(err, redisconn.ConnectTimeout(o.timeout))
 	}
-	_, reply, err := sendAll(ctx, c, o.timeout, []any{"INFO", "replication"})
-	if err == nil && redisconn.ReadInfo(reply)["role"] == "slave" {
+	replies, errs := redisconn.RoundTrip(ctx, c, o.timeout, []any{"INFO", "replication"})
+	if err = errs[0]; redisconn.ReadInfo(replies[0])["role"] == "slave" {
 		err = errDemoted
 	}
 	if err != nil {
@@ -117,7 +118,8 @@ func (s *sentinels) ask(ctx context.Context, o options, e endpoint, bound time.D
 	case s.password != "":
 		commands = slices.Insert(commands, 0, []any{"AUTH", s.password})
 	}
-	_, reply, err := sendAll(ctx, redis.NewConn(raw, bound, bound), bound, commands...)
+	replies, errs := redisconn.RoundTrip(ctx, redis.NewConn(raw, bound, bound), bound, commands...)
+	reply, err := replies[len(replies)-1], cmp.Or(errs...)
 	at, isPair := reply.([]any)
 	switch {
 	case redisconn.HasCode(err, "ERR unknown command"):
