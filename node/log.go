@@ -158,11 +158,11 @@ func (l *stateLog) logChangesLocked(now time.Time) {
 		if l.permanent {
 			message = "quorumlock: node refused, which will not pass by itself"
 		}
-		l.log(slog.LevelWarn, message, "error", l.whyLogged)
+		l.logLine(slog.LevelWarn, message, "error", l.whyLogged)
 	}
 	if l.downLogged && !isDown {
 		l.downLogged = false
-		l.log(slog.LevelInfo, "quorumlock: node answers again")
+		l.logLine(slog.LevelInfo, "quorumlock: node answers again")
 	}
 	switch {
 	case isDown:
@@ -170,7 +170,7 @@ func (l *stateLog) logChangesLocked(now time.Time) {
 		l.logQuarantineLocked(now)
 	case !isQuarantined && !l.unmarked && !l.quarantineLogged.IsZero():
 		l.quarantineLogged, l.row = time.Time{}, 0
-		l.log(slog.LevelInfo, "quorumlock: node grants again, its quarantine is over")
+		l.logLine(slog.LevelInfo, "quorumlock: node grants again, its quarantine is over")
 	}
 }
 
@@ -178,12 +178,12 @@ func (l *stateLog) logQuarantineLocked(now time.Time) {
 	l.quarantineLogged = l.quarantine
 	left := l.quarantine.Sub(now).Round(time.Millisecond).String()
 	if l.row++; l.row > 1 {
-		l.log(slog.LevelWarn, "quorumlock: node in quarantine again, and the last one was not over",
+		l.logLine(slog.LevelWarn, "quorumlock: node in quarantine again, and the last one was not over",
 			"times", l.row, "within", now.Sub(l.rowBegan).Round(time.Second).String(), "left", left)
 		return
 	}
 	l.rowBegan = now
-	l.log(slog.LevelWarn, "quorumlock: node in quarantine, it grants nothing new", "left", left)
+	l.logLine(slog.LevelWarn, "quorumlock: node in quarantine, it grants nothing new", "left", left)
 }
 
 // ReleaseRefused is called once for each release that the server refused.
@@ -201,7 +201,7 @@ func (l *stateLog) Left(err error) {
 // Hazard logs once what makes the node unsafe.
 func (l *stateLog) Hazard(text string) {
 	l.hazard.Do(func() {
-		l.log(slog.LevelWarn, "quorumlock: node has replicas that acknowledge nothing", "hazard", text)
+		l.logLine(slog.LevelWarn, "quorumlock: node has replicas that acknowledge nothing", "hazard", text)
 	})
 }
 
@@ -218,11 +218,11 @@ func (l *stateLog) logSometimes(message string, args ...any) {
 	defer l.mu.Unlock()
 	if now := time.Now(); now.Sub(l.warnedAt[message]) >= reasonPause {
 		l.warnedAt[message] = now
-		l.log(slog.LevelWarn, message, args...)
+		l.logLine(slog.LevelWarn, message, args...)
 	}
 }
 
-func (l *stateLog) log(level slog.Level, message string, args ...any) {
+func (l *stateLog) logLine(level slog.Level, message string, args ...any) {
 	l.lines.Post(func() {
 		if !l.closed.Load() {
 			l.logger().With("node", l.name()).Log(context.Background(), level, message, args...)
