@@ -41,6 +41,7 @@ var plans = []plan{
 
 // handoffs measures for how long a lock lies idle between two holders of different processes, compared with our uncontended pair.
 func handoffs(b *testing.B, masters []*redistest.Master, all []*running) {
+	floorOfHandoffs(b, masters)
 	pair := &running{opened: all[0].opened, side: side{name: onePair}, names: all[0].names}
 	all = append([]*running{pair}, all...)
 	for _, p := range plans {
@@ -51,7 +52,7 @@ func handoffs(b *testing.B, masters []*redistest.Master, all []*running) {
 				p.run(b, r)
 			}
 		})
-		all = append(all[:2], &running{side: bareSide, urls: all[1].urls}) // the other plan is for our budgets alone
+		all = all[:2] // the other plans are for our budgets alone
 	}
 }
 
@@ -155,9 +156,8 @@ func work(text string) int {
 }
 
 func (t task) do(in *bufio.Reader, out *json.Encoder) error {
-	all := append(slices.Clone(sides), bareSide)
-	i := slices.IndexFunc(all, func(s side) bool { return s.name == t.Lock })
-	o, err := all[i].open(t.URLs, true)
+	i := slices.IndexFunc(sides, func(s side) bool { return s.name == t.Lock })
+	o, err := sides[i].open(t.URLs, true)
 	if err != nil {
 		return err
 	}
@@ -178,16 +178,16 @@ func (t task) do(in *bufio.Reader, out *json.Encoder) error {
 	ctx, cancel := context.WithTimeout(context.Background(), t.For)
 	defer cancel()
 	holds := make([][]hold, t.Contenders)
-	var contenders sync.WaitGroup
+	var all sync.WaitGroup
 	for i := range holds {
-		contenders.Go(func() {
+		all.Go(func() {
 			time.Sleep(rand.N(t.Hold + t.Away)) // contenders that start at one instant would stay in step
 			for ctx.Err() == nil {
 				holds[i] = append(holds[i], t.contend(ctx, o, (t.First+i)%t.Locks))
 			}
 		})
 	}
-	contenders.Wait()
+	all.Wait()
 	return out.Encode(slices.Concat(holds...))
 }
 

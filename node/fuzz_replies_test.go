@@ -198,13 +198,13 @@ func (h *hostile) failsWell(t *testing.T, n *node.Node, call string, err error) 
 // ask makes one script's call, and checks its result.
 func (h *hostile) ask(t *testing.T, n *node.Node, op string) {
 	k, owner, ms := []scripts.Name{scripts.NewName("k"), scripts.NewName("l")}, scripts.NewOwner("locker", 1), scripts.ToMillis(time.Second)
-	batch := []scripts.Renewal{{Names: k, Owner: owner, Token: 5, Lease: ms}, {Names: k, Owner: owner, Token: 5, Lease: ms}}
+	batch := []scripts.Renewal{{Names: k, Owner: owner, Token: 5}, {Names: k, Owner: owner, Token: 5}}
 	var call scripts.Call
 	switch op {
 	case "acquire":
 		call = scripts.Acquire(scripts.AcquireArgs{Names: k, Owner: owner, Depth: 1, Lease: ms, List: fuzzMembers, Seed: 1})
 	case "renew":
-		call = scripts.Renew(fuzzMembers, batch)
+		call = scripts.Renew(fuzzMembers, ms, batch)
 	case "release":
 		call = scripts.Release(k, owner, 0)
 	case "raise":

@@ -79,9 +79,9 @@ func TestARestartOutOfMemory(t *testing.T) {
 	testkit.Must(t, m.Kill())
 	testkit.Must(t, m.Start())
 
-	renewal := scripts.Renew(members, []scripts.Renewal{
-		{Names: testkit.Names("kept"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)},
-		{Names: testkit.Names("gone"), Owner: scripts.OwnerOf("o:1"), Token: 1, Lease: scripts.ToMillis(lease)},
+	renewal := scripts.Renew(members, scripts.ToMillis(lease), []scripts.Renewal{
+		{Names: testkit.Names("kept"), Owner: scripts.OwnerOf("o:1"), Token: 1},
+		{Names: testkit.Names("gone"), Owner: scripts.OwnerOf("o:1"), Token: 1},
 	})
 	var r pipeline.Result
 	testkit.Eventually(t, "found again", func() bool { r = do(t, n, renewal); return r.Err == nil })

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
@@ -89,8 +87,8 @@ func onMaster(ctx context.Context, o options, e endpoint, to func(endpoint) (red
 	if err != nil {
 		return nil, redisconn.TimedOut(err, redisconn.ConnectTimeout(o.timeout))
 	}
-	replies, errs := redisconn.RoundTrip(ctx, c, o.timeout, []any{"INFO", "replication"})
-	if err = errs[0]; redisconn.ReadInfo(replies[0])["role"] == "slave" {
+	_, reply, err := sendAll(ctx, c, o.timeout, []any{"INFO", "replication"})
+	if err == nil && readInfo(reply)["role"] == "slave" {
 		err = errDemoted
 	}
 	if err != nil {
@@ -118,8 +116,7 @@ func (s *sentinels) ask(ctx context.Context, o options, e endpoint, bound time.D
 	case s.password != "":
 		commands = slices.Insert(commands, 0, []any{"AUTH", s.password})
 	}
-	replies, errs := redisconn.RoundTrip(ctx, redis.NewConn(raw, bound, bound), bound, commands...)
-	reply, err := replies[len(replies)-1], cmp.Or(errs...)
+	_, reply, err := sendAll(ctx, redis.NewConn(raw, bound, bound), bound, commands...)
 	at, isPair := reply.([]any)
 	switch {
 	case redisconn.HasCode(err, "ERR unknown command"):
@@ -162,13 +159,17 @@ func (s *sentinels) notFound(reasons []error, masters map[string]error) error {
 			e.wraps = reasons
 		}
 	}
-	var all plain.Grouped
-	for i, err := range reasons {
-		all.Add(s.addresses[i], err.Error())
-	}
 	var texts []string
-	for _, of := range all {
-		texts = append(texts, fmt.Sprintf("sentinel %s: %s", of, of.Reason))
+	by := map[string][]string{} // sentinels, by what they said
+	for i, err := range reasons {
+		text := err.Error()
+		if by[text] == nil {
+			texts = append(texts, text)
+		}
+		by[text] = append(by[text], s.addresses[i])
+	}
+	for i, text := range texts {
+		texts[i] = fmt.Sprintf("sentinel %s: %s", strings.Join(by[text], ", "), text)
 	}
 	e.text = strings.Join(texts, "; ")
 	return e

@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -176,27 +177,27 @@ type Renewal struct {
 	Names []Name
 	Owner Owner
 	Token uint64
-	Lease Millis
 }
 
 // Renew raises the time to live of each lock whose owner is still there, on a node that accepts
 // clients with that list. The connection adds the marker's first line that they expect
 // ([ConnArgs]).
-func Renew(list *List, batch []Renewal) Call {
+func Renew(list *List, lease Millis, batch []Renewal) Call {
 	names := make([]Name, 0, len(batch))
 	for _, r := range batch {
 		names = append(names, r.Names...)
 	}
-	args := make([]any, 0, 4+5*len(names))
+	args := make([]any, 0, 6+3*len(names))
 	args = append(args, renewScript.sha, 1+2*len(names), any(MarkerKey))
 	args = appendKeys(args, names)
+	tokens := make([]byte, 0, 16*len(names))
 	for _, r := range batch {
-		token := any(int64(r.Token))
+		digits := strconv.FormatUint(1e16+r.Token, 10)[1:]
 		for range r.Names {
-			args = append(args, r.Owner.id, token, r.Lease.boxed)
+			args, tokens = append(args, r.Owner.id), append(tokens, digits...)
 		}
 	}
-	return Call{script: renewScript, args: append(args, ""), batch: batch, list: list}
+	return Call{script: renewScript, args: append(args, lease.boxed, string(tokens), ""), batch: batch, list: list}
 }
 
 // Release releases the names at depth 0, and otherwise lowers the lock to that depth. The connection

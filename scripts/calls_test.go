@@ -39,7 +39,7 @@ func TestKindsOfCalls(t *testing.T) {
 	for want, call := range map[string]scripts.Call{
 		"acquire": acquire(),
 		"read":    asReader(),
-		"renew":   scripts.Renew(ours, threeLocks),
+		"renew":   scripts.Renew(ours, scripts.ToMillis(lease), threeLocks),
 		"release": scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0),
 		"raise":   scripts.Raise(testkit.Names("k"), scripts.OwnerOf(me), 1),
 		"inspect": scripts.Inspect(scripts.NewName("k")),

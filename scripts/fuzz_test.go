@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"reflect"
 	"regexp"
@@ -227,9 +228,9 @@ func FuzzNames(f *testing.F) {
 			{scripts.Read(scripts.AcquireArgs{Names: testkit.Names(first), Owner: owner.AsReader(), Depth: 3, Lease: ms, List: ours, Token: token, Seed: token}),
 				[]string{"6", marker, tomb, counter(first), "quorumlock:writer:" + first, "quorumlock:forced:" + first, first,
 					"quorumlock:reader:" + id, "3", "2", digits, digits, channel(first), first}},
-			{scripts.Renew(ours, []scripts.Renewal{{Names: both, Owner: owner, Token: token, Lease: ms}, {Names: testkit.Names(second), Owner: owner, Lease: ms}}),
+			{scripts.Renew(ours, ms, []scripts.Renewal{{Names: both, Owner: owner, Token: token}, {Names: testkit.Names(second), Owner: owner}}),
 				[]string{"7", marker, counter(first), counter(second), counter(second), first, second, second,
-					id, digits, "2", id, digits, "2", id, "0", "2", first}},
+					id, id, id, "2", fmt.Sprintf("%016d%016d%016d", token, token, 0), first}},
 			{scripts.Release(both, owner, 0), []string{"3", tomb, first, second, id, "0", channel(first), channel(second), second}},
 			{scripts.Raise(both, owner, token), []string{"4", first, counter(first), second, counter(second), id, digits}},
 			{scripts.Inspect(both[0]), []string{"4", marker, first, counter(first), "quorumlock:writer:" + first}},

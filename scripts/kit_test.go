@@ -130,7 +130,7 @@ func notAccepted(marker string) scripts.AcquireReply {
 
 // renewal renews one lock of the test's owner.
 func renewal(token uint64, texts ...string) scripts.Renewal {
-	return scripts.Renewal{Names: testkit.Names(texts...), Owner: scripts.OwnerOf(me), Token: token, Lease: scripts.ToMillis(lease)}
+	return scripts.Renewal{Names: testkit.Names(texts...), Owner: scripts.OwnerOf(me), Token: token}
 }
 
 // reserved is the refusal of a reader that a writer keeps back.

@@ -3,8 +3,8 @@
 --
 -- KEYS  1 the node's marker, then the token counter of each name, then its key: a lock's hash, or the
 --       readers
--- ARGV  for each name: owner, or readerPrefix and the owner of a reader, token, lease in ms,
---       last the first line of the marker of a node that accepts this client (lists.lua)
+-- ARGV  for each name: owner, or readerPrefix and the owner of a reader; then lease in ms, the tokens, 16
+--       digits for each name, last the first line of the marker of a node that accepts this client (lists.lua)
 --
 -- Replies with one letter for each name: R renewed, G gone (no key), T taken (another owner, or a
 -- key of another type), F failed (the owner is a reader, and the server refuses to raise its lease). If
@@ -15,8 +15,10 @@
 -- work when the server is out of memory. One bad key does not stop the others. A command that this
 -- user may not run is an error.
 
-local expected, names = ARGV[#ARGV], (#KEYS - 1) / 2
-local read = redis.call('MGET', unpack(KEYS, 1, 1 + names)) -- every key that is a string
+local call, pcall, keys, args, names = redis.call, redis.pcall, KEYS, ARGV, (#KEYS - 1) / 2
+local lease, tokens, expected = args[names + 1], args[names + 2], args[names + 3]
+local raises = redis.REDIS_VERSION_NUM -- since Redis 7.0, PEXPIRE can raise a time to live
+local read = call('MGET', unpack(keys, 1, 1 + names)) -- every key that is a string
 local marker = read[1]
 local isAccepted, isItsOwn = true, true
 if not marker or string.sub(marker, 1, #expected) ~= expected then
@@ -27,14 +29,14 @@ local now
 -- reader returns the end of a reader's lease, and 1 if it is there, 0 if it is not, or an error. A node
 -- that has missed the downgrade has the reader's hash.
 local function reader(key, owner)
-  local ends = redis.pcall('ZSCORE', key, owner)
+  local ends = pcall('ZSCORE', key, owner)
   if type(ends) == 'table' then
-    local found = redis.pcall('HEXISTS', key, string.sub(owner, #readerPrefix + 1))
+    local found = pcall('HEXISTS', key, string.sub(owner, #readerPrefix + 1))
     local isNoHash = type(found) == 'table' and string.find(found.err, 'WRONGTYPE', 1, true)
     return nil, isNoHash and ends or found
   end
   if not now then
-    local time = redis.call('TIME')
+    local time = call('TIME')
     now = time[1] * 1000 + math.floor(time[2] / 1000)
   end
   ends = tonumber(ends or '-1')
@@ -43,49 +45,52 @@ end
 
 -- prolong raises the end of a reader's lease. It returns false if the server refuses that. A write that needs
 -- no memory comes first: a server that is out of memory lets a script that has written write on.
-local function prolong(key, owner, ends, lease)
-  local ttl = redis.call('PTTL', key)
+local function prolong(key, owner, ends)
+  local ttl = call('PTTL', key)
   if ttl == -1 then
-    redis.call('PERSIST', key) -- changes nothing
+    call('PERSIST', key) -- changes nothing
   else
-    redis.call('PEXPIRE', key, math.max(ttl, lease))
+    call('PEXPIRE', key, math.max(ttl, lease))
   end
-  local wrote = ends >= now + lease or redis.pcall('ZADD', key, string.format('%.0f', now + lease), owner)
+  local wrote = ends >= now + lease or pcall('ZADD', key, string.format('%.0f', now + lease), owner)
   return type(wrote) ~= 'table'
 end
 
 local out = {}
 for i = 1, names do
-  local key, counterKey, j = KEYS[1 + names + i], KEYS[1 + i], 3 * i - 2
-  local owner, token, lease = ARGV[j], tonumber(ARGV[j + 1]), tonumber(ARGV[j + 2])
-  local found, ends
+  local key, owner, found, ends = keys[1 + names + i], args[i], nil, nil
   if string.sub(owner, 1, #readerPrefix) == readerPrefix then
     ends, found = reader(key, owner)
   else
-    found = redis.pcall('HEXISTS', key, owner)
+    found = pcall('HEXISTS', key, owner)
   end
   if found == 1 and not isAccepted then
-    out[#out + 1] = 'N'
-  elseif found == 1 and ends and not prolong(key, owner, ends, lease) then
-    out[#out + 1] = 'F'
+    out[i] = 'N'
+  elseif found == 1 and ends and not prolong(key, owner, ends) then
+    out[i] = 'F'
   elseif found == 1 then
-    local ttl = redis.call('PTTL', key)
-    if ttl ~= -1 and ttl < lease then
-      redis.call('PEXPIRE', key, ARGV[j + 2])
-    end
-    if (tonumber(read[1 + i] or 0) or token) < token then
-      -- It is read again: another lock of this call may share the counter and have raised it. MGET
-      -- returns nil for a key of another type too, and GET an error there.
-      local counter = redis.pcall('GET', counterKey) or '0'
-      if type(counter) == 'string' and tonumber(counter) < token then
-        redis.pcall('SET', counterKey, ARGV[j + 1])
+    if not ends and (not raises or type(pcall('PEXPIRE', key, lease, 'GT')) == 'table') then
+      local ttl = call('PTTL', key)
+      if ttl ~= -1 and ttl < tonumber(lease) then
+        call('PEXPIRE', key, lease)
       end
     end
-    out[#out + 1] = 'R'
-  elseif found == 0 and redis.call('EXISTS', key) == 0 then
-    out[#out + 1] = 'G'
+    local counter, token = read[1 + i], string.sub(tokens, 16 * i - 15, 16 * i)
+    -- Usually both have 16 digits, and the texts have the order of the numbers.
+    if not counter or #counter ~= 16 or counter < token then
+      token = tonumber(token)
+      -- It is read again: another lock of this call may share the counter and have raised it. MGET
+      -- returns nil for a key of another type too, and GET an error there.
+      counter = pcall('GET', keys[1 + i]) or '0'
+      if (tonumber(counter) or token) < token then
+        pcall('SET', keys[1 + i], string.format('%.0f', token))
+      end
+    end
+    out[i] = 'R'
+  elseif found == 0 and call('EXISTS', key) == 0 then
+    out[i] = 'G'
   elseif found == 0 or string.find(found.err, 'WRONGTYPE', 1, true) then
-    out[#out + 1] = 'T'
+    out[i] = 'T'
   else
     return found -- the server refuses the command, which says nothing about the lock
   end

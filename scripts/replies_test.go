@@ -76,7 +76,7 @@ type refusedRenewal struct {
 
 // parseRenewed returns the outcomes of the three locks, or the refusal.
 func parseRenewed(v any) (any, error) {
-	r, err := scripts.Renew(ours, threeLocks).Parse(v)
+	r, err := scripts.Renew(ours, scripts.ToMillis(lease), threeLocks).Parse(v)
 	if r.NotAccepted != nil {
 		return refusedRenewal{r.Renew, *r.NotAccepted}, err
 	}

@@ -121,7 +121,7 @@ local isTooHigh = '" has reached 2^52: no lock counts that far. Delete the key o
 var (
 	acquireScript = newScript("acquire", "b1c157a20403a2138d3a2196cad985fb572b290f", runPrefixes+source("usual")+readerLine+writerLine+counterLines+shape+source("lists"))
 	readScript    = newScript("read", "88b8c96a5f43d42c272c8e0639f7ba2da765d163", readerLine+counterLines+shape+source("lists"))
-	renewScript   = newScript("renew", "72e58e3362c9e72692fb9ab417992bec8f35c5f9", readerLine+source("lists"))
+	renewScript   = newScript("renew", "22017347a050490688f0699137b091e4a8852ad8", readerLine+source("lists"))
 	releaseScript = newScript("release", "7848cb952dc4d1e8b385b6cc13d1b38f3ab1ce63", readerLine)
 	raiseScript   = newScript("raise", "3f1cf44dc9c432011d249d77796993b18c994cba", readerLine+counterLines)
 	inspectScript = newScript("inspect", "d0a3fcf1890c1c85aaf9fbe80010da99d479dfaa", readerLine+counterLines+shape)

@@ -132,7 +132,7 @@ func TestARefusedRenewalHasTheMarker(t *testing.T) {
 	tableOf(t, s).prepare("marker members=abd; lock k me")
 	there, err := redis.String(s.Do("GET", marker))
 	testkit.Must(t, err)
-	call := scripts.Renew(ours, []scripts.Renewal{renewal(5, "k")})
+	call := scripts.Renew(ours, scripts.ToMillis(lease), []scripts.Renewal{renewal(5, "k")})
 	reply, err := send(s, call)
 	testkit.Must(t, err)
 	got, err := call.Parse(reply)

@@ -97,7 +97,7 @@ func (v table) call() sent {
 		}
 		c.call = c.shared[0]
 	case "renew":
-		c.call = scripts.Renew(ours, v.renewals(owner))
+		c.call = scripts.Renew(ours, scripts.ToMillis(lasts("lease", lease)), v.renewals(owner))
 	case "release":
 		c.call = scripts.Release(names, owner, number("depth", 0))
 	case "withdraw":
@@ -158,24 +158,22 @@ func numberOf(name string) int {
 	return number
 }
 
-// renewals are the locks of a renewal, with their tokens: k=7 a+b=8 r=(9, rival, 20s).
+// renewals are the locks of a renewal, with their tokens: k=7 a+b=8 r=(9, rival).
 func (v table) renewals(owner scripts.Owner) (batch []scripts.Renewal) {
 	v.t.Helper()
 	for _, arg := range v.args {
-		if arg.Key == "as" || arg.Key == "without" {
+		if arg.Key == "as" || arg.Key == "without" || arg.Key == "lease" {
 			continue
 		}
-		r := scripts.Renewal{Owner: owner, Lease: scripts.ToMillis(lease)}
+		r := scripts.Renewal{Owner: owner}
 		for _, name := range strings.Split(read(`"`+arg.Key+`"`), "+") {
 			v.counter(name)
 			r.Names = append(r.Names, scripts.NewName(name))
 		}
 		token, err := strconv.ParseUint(arg.Vals[0], 10, 64)
 		testkit.Must(v.t, err)
-		if r.Token = token; len(arg.Vals) == 3 {
-			d, err := time.ParseDuration(arg.Vals[2])
-			testkit.Must(v.t, err)
-			r.Owner, r.Lease = scripts.OwnerOf(ownerOf(arg.Vals[1])), scripts.ToMillis(d)
+		if r.Token = token; len(arg.Vals) == 2 {
+			r.Owner = scripts.OwnerOf(ownerOf(arg.Vals[1]))
 		}
 		batch = append(batch, r)
 	}

@@ -4,14 +4,15 @@ import "strings"
 
 // renew is renew.lua.
 func renew(k *Keyspace, keys, args []string) (any, error) {
-	expected, names := args[len(args)-1], (len(keys)-1)/2
+	names := (len(keys) - 1) / 2
+	lease, tokens, expected := millis(args[names]), args[names+1], args[names+2]
 	k.call("MGET")
 	marker, _, _ := k.get(keys[0])
 	_, isItsOwn, isAccepted := accepts(marker, expected, k.anyList)
 	out := make([]byte, 0, names)
 	for i := range names {
-		key, counterKey, j := keys[1+names+i], keys[1+i], 3*i
-		owner, token, lease := args[j], or(args[j+1], 0), millis(args[j+2])
+		key, owner, counterKey, digits := keys[1+names+i], args[i], keys[1+i], tokens[16*i:16*i+16]
+		token := or(digits, 0)
 		there, err := k.owns(key, owner)
 		switch {
 		case there && !isAccepted:
@@ -19,8 +20,10 @@ func renew(k *Keyspace, keys, args []string) (any, error) {
 		case there && !k.prolong(key, owner, lease):
 			out = append(out, 'F')
 		case there:
-			if counter, _, err := k.counter(counterKey); err == nil && counter < token && k.may("GET") == nil && k.may("SET") == nil {
-				k.set(counterKey, args[j+1], 0)
+			text, _, _ := k.get(counterKey)
+			counter, _, err := k.counter(counterKey)
+			if (len(text) != 16 || text < digits) && err == nil && counter < token && k.may("GET") == nil && k.may("SET") == nil {
+				k.set(counterKey, whole(token), 0)
 			}
 			out = append(out, 'R')
 		case err == nil && !k.isThere(key):

@@ -267,22 +267,27 @@ func (k *Keyspace) findSet(command, key string) (*value, error) {
 
 // prolong is what renew does for an owner that is there. It reports whether the server let it.
 func (k *Keyspace) prolong(key, owner string, lease int64) bool {
-	if v := k.find(key); v.kind == aSet {
-		k.call("PTTL")
-		if k.pttl(key) == -1 {
-			k.call("PERSIST")
-		} else {
-			k.call("PEXPIRE")
-			k.raise(key, lease)
+	v := k.find(key)
+	if v.kind != aSet {
+		if k.may("PEXPIRE") != nil {
+			k.prolongKey(key, lease)
 		}
-		if v.scores[owner] < k.now+lease {
-			if k.may("ZADD") != nil {
-				return false
-			}
-			v.scores[owner] = k.now + lease
-		}
+		k.raise(key, lease)
+		return true
 	}
-	k.prolongKey(key, lease)
+	k.call("PTTL")
+	if k.pttl(key) == -1 {
+		k.call("PERSIST")
+	} else {
+		k.call("PEXPIRE")
+		k.raise(key, lease)
+	}
+	if v.scores[owner] < k.now+lease {
+		if k.may("ZADD") != nil {
+			return false
+		}
+		v.scores[owner] = k.now + lease
+	}
 	return true
 }
 

@@ -366,9 +366,9 @@ func (d dice) script() step {
 	case n < 23:
 		var batch []scripts.Renewal
 		for range 1 + d.IntN(3) {
-			batch = append(batch, scripts.Renewal{Names: d.names(), Owner: d.reads(d.owner()), Token: d.small(), Lease: scripts.ToMillis(pick(d, theLeases))})
+			batch = append(batch, scripts.Renewal{Names: d.names(), Owner: d.reads(d.owner()), Token: d.small()})
 		}
-		return d.sends(scripts.Renew(pick(d, theLists[:1+d.IntN(2)]), batch))
+		return d.sends(scripts.Renew(pick(d, theLists[:1+d.IntN(2)]), scripts.ToMillis(pick(d, theLeases)), batch))
 	case n < 26:
 		return d.sends(scripts.Raise(names, d.reads(d.owner()), d.small()))
 	case n < 28:

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -108,7 +107,7 @@ func (p *Pipe) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closing = true
-	maps.DeleteFunc(p.debts.of, func(_ *Footprint, r *request) bool { return r.retry != nil }) // left to their keys' leases
+	p.endRetriesLocked()
 	if p.state != up && len(p.queue) == 0 {
 		p.cancel()
 	}
@@ -151,8 +150,11 @@ func (p *Pipe) run() {
 
 // pause waits. It returns false when the node was closed.
 func (p *Pipe) pause(d time.Duration) bool {
-	ctx, cancel := context.WithTimeout(p.cfg.Lifetime, d)
-	defer cancel()
-	<-ctx.Done()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.cfg.Lifetime.Done():
+	}
 	return p.cfg.Lifetime.Err() == nil
 }

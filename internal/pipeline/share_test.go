@@ -52,7 +52,7 @@ func queueOf(text string) (queue []request) {
 		case 'L':
 			r.call = scripts.Release(args.Names, args.Owner, 1)
 		case 'X':
-			r.footprint, r.call = nil, scripts.Renew(ours, []scripts.Renewal{{Names: args.Names, Owner: args.Owner, Token: 1}})
+			r.footprint, r.call = nil, scripts.Renew(ours, scripts.ToMillis(maxLease), []scripts.Renewal{{Names: args.Names, Owner: args.Owner, Token: 1}})
 		}
 		queue = append(queue, r)
 	}

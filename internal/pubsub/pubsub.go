@@ -33,7 +33,6 @@ func New(pool redisconn.Pool, timeout time.Duration, source rand.Source, group *
 		pool: pool, timeout: timeout, rng: rand.New(source), group: group, channels: map[string]*channel{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.changed.L = &s.mu
 	return s
 }
 
@@ -46,7 +45,7 @@ func (s *Subscriptions) Subscribe(name string, to Subscriber) (cancel func()) {
 	if c == nil {
 		c = new(channel)
 		s.channels[name] = c
-		s.sendLocked(command{"SUBSCRIBE", name, c})
+		s.sendLocked("SUBSCRIBE", name)
 	}
 	sub := &subscription{to, len(c.subscriptions)}
 	c.subscriptions = append(c.subscriptions, sub)
@@ -67,9 +66,9 @@ func (s *Subscriptions) remove(name string, c *channel, sub *subscription) {
 		return
 	}
 	delete(s.channels, name)
-	s.sendLocked(command{"UNSUBSCRIBE", name, c})
+	s.sendLocked("UNSUBSCRIBE", name)
 	if len(s.channels) == 0 {
-		s.changed.Signal()
+		s.endPauseLocked()
 		if s.conn != nil {
 			s.conn.idleSince = time.Now()
 			s.conn.pinger.Reset(s.silenceLocked())
@@ -93,7 +92,7 @@ func (s *Subscriptions) Close() {
 	defer s.mu.Unlock()
 	s.closing = true
 	s.cancel()
-	s.changed.Signal()
+	s.endPauseLocked()
 	if s.conn != nil {
 		s.conn.pingLocked() // the next reply ends the connection
 	}
@@ -129,16 +128,18 @@ func (s *Subscriptions) keepRunning() bool {
 // pause waits, as long as there are subscribers.
 func (s *Subscriptions) pause(d time.Duration) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	over := false
-	timer := time.AfterFunc(d, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		over = true
-		s.changed.Signal()
-	})
+	if s.endPause == nil {
+		s.endPause = make(chan struct{})
+	}
+	end := s.endPause
+	if len(s.channels) == 0 || s.closing {
+		s.endPauseLocked()
+	}
+	s.mu.Unlock()
+	timer := time.NewTimer(d)
 	defer timer.Stop()
-	for !over && len(s.channels) > 0 && !s.closing {
-		s.changed.Wait()
+	select {
+	case <-timer.C:
+	case <-end:
 	}
 }

@@ -5,6 +5,7 @@ package quorate
 import (
 	"cmp"
 	"math/bits"
+	"slices"
 )
 
 // MaxNodes is the most nodes that a rule can have: a [Set] has a bit for each.
@@ -69,29 +70,41 @@ func (r Rule) Judge(granted, open Set) Verdict {
 }
 
 // Smallest returns the smallest bound that the values of a quorum do not exceed. values has one for each node.
-func Smallest[T cmp.Ordered](r Rule, values []T) T { return best(r, values, cmp.Less) }
-
-// Largest returns the largest bound that the values of a quorum reach. values has one for each node.
-func Largest[T cmp.Ordered](r Rule, values []T) T {
-	return best(r, values, func(a, b T) bool { return cmp.Less(b, a) })
-}
-
-// best returns the first bound, in the order of before, that a quorum's values keep.
-func best[T cmp.Ordered](r Rule, values []T, before func(a, b T) bool) (best T) {
-	found := false
+func Smallest[T cmp.Ordered](r Rule, values []T) T {
+	smallest := slices.Max(values)
 	for _, bound := range values {
-		if found && !before(bound, best) {
+		if bound >= smallest {
 			continue
 		}
 		var within Set
 		for i, v := range values {
-			if !before(bound, v) {
+			if v <= bound {
 				within |= Of(i)
 			}
 		}
 		if r.Enough(within) {
-			best, found = bound, true
+			smallest = bound
 		}
 	}
-	return best
+	return smallest
+}
+
+// Largest returns the largest bound that the values of a quorum reach. values has one for each node.
+func Largest[T cmp.Ordered](r Rule, values []T) T {
+	largest := slices.Min(values)
+	for _, bound := range values {
+		if bound <= largest {
+			continue
+		}
+		var reach Set
+		for i, v := range values {
+			if v >= bound {
+				reach |= Of(i)
+			}
+		}
+		if r.Enough(reach) {
+			largest = bound
+		}
+	}
+	return largest
 }

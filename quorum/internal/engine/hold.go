@@ -228,8 +228,8 @@ func (h *Hold) requestLocked(c lease.Command, t *Tally) *request {
 }
 
 // renewal returns the lock's part of a call that renews several.
-func (h *Hold) renewal(lasts scripts.Millis) scripts.Renewal {
-	return scripts.Renewal{Names: h.names, Owner: h.ownerAs(h.lease.Mode()), Token: h.lease.Token(), Lease: lasts}
+func (h *Hold) renewal() scripts.Renewal {
+	return scripts.Renewal{Names: h.names, Owner: h.ownerAs(h.lease.Mode()), Token: h.lease.Token()}
 }
 
 // ownerAs returns the owner as nodes know it in that mode.

@@ -52,7 +52,7 @@ func (e *Engine) renewDue(now clock.Instant, due []*schedule.Entry[*Hold]) (afte
 			kept = append(kept, h)
 		}
 	}
-	batches := &renewalBatches{engine: e, sent: now, open: map[*pipeline.Pipe]*renewalBatch{}}
+	batches := &renewalBatches{engine: e, sent: now, open: map[batchKey]*renewalBatch{}}
 	for _, h := range kept {
 		h.renew(now, batches)
 	}
@@ -118,15 +118,21 @@ func (h *Hold) renew(now clock.Instant, to *renewalBatches) {
 // bounds allow.
 type renewalBatches struct {
 	engine *Engine
-	sent   clock.Instant                    // read before anything is sent
-	open   map[*pipeline.Pipe]*renewalBatch // the batch to add to, by connection
-	all    []*renewalBatch                  // in the order they are sent
+	sent   clock.Instant              // read before anything is sent
+	open   map[batchKey]*renewalBatch // the batch to add to
+	all    []*renewalBatch            // in the order they are sent
+}
+
+// batchKey is what the locks of a call have in common.
+type batchKey struct {
+	pipe  *pipeline.Pipe
+	lease scripts.Millis
 }
 
 // renewalBatch is the locks that one call renews on one node. It receives the reply.
 type renewalBatch struct {
+	batchKey
 	engine   *Engine
-	pipe     *pipeline.Pipe
 	sent     clock.Instant
 	members  []*member
 	commands []lease.Command // for each of the members
@@ -144,25 +150,25 @@ func (bs *renewalBatches) add(h *Hold, c lease.Command) {
 	m := &h.members[c.Master]
 	b := bs.batchFor(m, bytes)
 	b.members, b.commands, b.bytes = append(b.members, m), append(b.commands, c), b.bytes+bytes
-	b.locks = append(b.locks, h.renewal(h.terms.Millis))
+	b.locks = append(b.locks, h.renewal())
 }
 
 // batchFor returns the batch for a renewal whose names have that many bytes.
 func (bs *renewalBatches) batchFor(m *member, bytes int) *renewalBatch {
-	pipe := m.hold.pipe(m.node)
-	if b := bs.open[pipe]; b != nil && len(b.members) < batchSize && b.bytes+bytes <= batchBytes && !m.alone {
+	key := batchKey{m.hold.pipe(m.node), m.hold.terms.Millis}
+	if b := bs.open[key]; b != nil && len(b.members) < batchSize && b.bytes+bytes <= batchBytes && !m.alone {
 		return b
 	}
-	b := &renewalBatch{engine: bs.engine, pipe: pipe, sent: bs.sent}
+	b := &renewalBatch{batchKey: key, engine: bs.engine, sent: bs.sent}
 	bs.all = append(bs.all, b)
 	if !m.alone {
-		bs.open[pipe] = b
+		bs.open[key] = b
 	}
 	return b
 }
 
 func (b *renewalBatch) start() error {
-	return b.pipe.Start(scripts.Renew(b.members[0].hold.list, b.locks), nil, b)
+	return b.pipe.Start(scripts.Renew(b.members[0].hold.list, b.lease, b.locks), nil, b)
 }
 
 // Done receives a node's reply to the batch.
@@ -244,7 +250,7 @@ func (m *member) setAlone(alone bool) {
 // renewAlone renews one lock of a batch that the server refused: perhaps only for another lock's key.
 func (b *renewalBatch) renewAlone(i int) {
 	one := &renewalBatch{
-		engine: b.engine, pipe: b.pipe, members: b.members[i : i+1 : i+1], commands: b.commands[i : i+1 : i+1],
+		batchKey: b.batchKey, engine: b.engine, members: b.members[i : i+1 : i+1], commands: b.commands[i : i+1 : i+1],
 		locks: b.locks[i : i+1 : i+1],
 	}
 	if err := one.startAlone(); err != nil {
@@ -261,7 +267,7 @@ func (b *renewalBatch) startAlone() error {
 	if !goesOn {
 		return nil
 	}
-	b.commands[0], b.locks[0] = c, m.hold.renewal(b.locks[0].Lease) // a downgrade may have come before
+	b.commands[0], b.locks[0] = c, m.hold.renewal() // a downgrade may have come before
 	m.alone = true
 	return b.start()
 }

@@ -45,7 +45,7 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			a, fake := heldHold(t, time.Second)
 			one := a.hold
-			r, total := &renewalBatches{engine: one.engine, sent: fake.Now(), open: map[*pipeline.Pipe]*renewalBatch{}}, 0
+			r, total := &renewalBatches{engine: one.engine, sent: fake.Now(), open: map[batchKey]*renewalBatch{}}, 0
 			for i := range c.locks {
 				var names []string
 				for k := range c.names {
@@ -93,13 +93,25 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 func TestALockThatIsRenewedAloneIsInNoOthersCall(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
 	e := a.hold.engine
-	r := &renewalBatches{engine: e, sent: fake.Now(), open: map[*pipeline.Pipe]*renewalBatch{}}
+	r := &renewalBatches{engine: e, sent: fake.Now(), open: map[batchKey]*renewalBatch{}}
 	for _, alone := range []bool{false, true, false} {
 		h := e.newHold(a.hold.terms, "a")
 		h.members[0].alone = alone
 		r.add(h, lease.Command{Do: lease.Renew})
 	}
 	testkit.Check(t, len(r.all) == 2 && len(r.all[0].members) == 2, "%d calls, the first for %d", len(r.all), len(r.all[0].members))
+}
+
+// A call has one lease: it would shorten another's, or let it go on after its bound.
+func TestLocksWithDifferentLeasesShareNoCall(t *testing.T) {
+	a, fake := heldHold(t, time.Second)
+	r, longer := &renewalBatches{engine: a.hold.engine, sent: fake.Now(), open: map[batchKey]*renewalBatch{}}, *a.hold.terms
+	longer.Millis = scripts.ToMillis(time.Minute)
+	for _, terms := range []*Terms{a.hold.terms, &longer, a.hold.terms} {
+		r.add(a.hold.engine.newHold(terms, "a"), lease.Command{Do: lease.Renew})
+	}
+	testkit.Check(t, len(r.all) == 2 && len(r.all[0].members) == 2 && r.all[0].lease == a.hold.terms.Millis && r.all[1].lease == longer.Millis,
+		"%d calls, the first for %d, with leases of %v and %v ms", len(r.all), len(r.all[0].members), r.all[0].lease, r.all[1].lease)
 }
 
 // For a lock that is not renewed nothing is reported or sent: its lease is fixed, or it has ended since it was due.
@@ -112,7 +124,7 @@ func TestALockThatIsNotRenewed(t *testing.T) {
 		heeds := new(heeding)
 		a.hold.terms.Events = heeds
 		change(a.hold)
-		r := &renewalBatches{engine: a.hold.engine, sent: fake.Now(), open: map[*pipeline.Pipe]*renewalBatch{}}
+		r := &renewalBatches{engine: a.hold.engine, sent: fake.Now(), open: map[batchKey]*renewalBatch{}}
 		a.hold.renew(fake.Now(), r)
 		testkit.Check(t, heeds.renewing == 0 && len(r.all) == 0, "%s: told %d times, %d calls", what, heeds.renewing, len(r.all))
 	}
@@ -228,10 +240,10 @@ func refusedBatch(t *testing.T, refusal redis.Error, refusesKeys bool, meanwhile
 	one, _ := heldHold(t, time.Second)
 	two, _ := heldHold(t, time.Second)
 	two.hold.engine = one.hold.engine
-	b := &renewalBatch{engine: one.hold.engine, pipe: inside.Of(one.hold.engine.Nodes[0]).Pipe("a")}
+	b := &renewalBatch{engine: one.hold.engine, batchKey: batchKey{inside.Of(one.hold.engine.Nodes[0]).Pipe("a"), one.hold.terms.Millis}}
 	for _, h := range []*Hold{one.hold, two.hold} {
 		b.members, b.commands = append(b.members, &h.members[0]), append(b.commands, lease.Command{Do: lease.Renew})
-		b.locks = append(b.locks, h.renewal(h.terms.Millis))
+		b.locks = append(b.locks, h.renewal())
 	}
 	meanwhile(b, two.hold)
 	b.Done(pipeline.Result{Err: &node.Error{Err: refusal}, Sent: true, RefusesKeys: refusesKeys})

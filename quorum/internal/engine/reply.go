@@ -27,7 +27,7 @@ func (r *request) call() scripts.Call {
 	case c.Do == lease.Raise:
 		return scripts.Raise(h.names, h.ownerAs(h.lease.Mode()), h.lease.Token())
 	case c.Do == lease.Extend:
-		return scripts.Renew(h.list, []scripts.Renewal{h.renewal(scripts.ToMillis(c.Lease))})
+		return scripts.Renew(h.list, scripts.ToMillis(c.Lease), []scripts.Renewal{h.renewal()})
 	case c.Do == lease.Ask && c.Depth == 1 && c.Mode == h.terms.Mode:
 		// A request with another depth or mode is sent again, after a re-entry or a downgrade.
 		return r.attempt.call

@@ -2,10 +2,8 @@ package lease_test
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/quorumlock/quorumlock/internal/pipeline"
-	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
@@ -210,10 +208,7 @@ func (w *world) isSealed(s *state, i int, at place, is seal) bool {
 			attached++
 		}
 	}
-	now := redisconn.Info{"connected_slaves": strconv.Itoa(attached), "master_replid": fmt.Sprint("h", p.reign)}
-	if p.of == 0 {
-		now["role"] = "master"
-	}
+	now := pipeline.Replication{Master: p.of == 0, Replicas: attached, History: fmt.Sprint("h", p.reign)}
 	return w.ms.seal(at).Broken(acknowledged, now) == nil
 }
 

@@ -304,7 +304,7 @@ func (m *masters) call(client int, owner scripts.Owner, r *request) scripts.Call
 	case lease.Raise:
 		return scripts.Raise(names, owner, r.token)
 	case lease.Renew, lease.Extend:
-		return scripts.Renew(m.list, []scripts.Renewal{{Names: names, Owner: owner, Token: r.token, Lease: millis}})
+		return scripts.Renew(m.list, millis, []scripts.Renewal{{Names: names, Owner: owner, Token: r.token}})
 	case lease.Release:
 		return scripts.Release(names, owner, r.cmd.Depth)
 	}
