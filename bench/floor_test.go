@@ -1,126 +1,164 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
-	"testing"
+	"sync"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// party is one of two that hand a lock to each other with our scripts, without the library. On a master's message it asks
-// that master. It holds the lock when a majority has granted it.
-type party struct {
-	number        uint64
-	asks, listens []redis.Conn
-	expected      []any // of each master: the first line of its marker
-	granted       chan error
+// bareSide hands locks over with our scripts, without the library: a master's message, the question to that master, the
+// grant. It is the least that a handoff takes. Nothing ends its connections but the process.
+var bareSide = side{name: bare, open: openBare}
+
+func openBare(urls []string, _ bool) (opened, error) {
+	var mu sync.Mutex
+	parties := map[string]*party{}
+	return opened{func(ctx context.Context, name string) (unlocker, error) {
+		mu.Lock()
+		p, err := parties[name], error(nil)
+		if p == nil {
+			p, err = newParty(urls, name, uint64(len(parties)+1))
+			parties[name] = p
+		}
+		mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		return unlock(p.unlock), p.lock(ctx)
+	}, func() error { return nil }}, nil
 }
 
-func newParty(b *testing.B, number uint64, masters []*redistest.Master, channel string) *party {
-	p := &party{number: number, granted: make(chan error, len(masters))}
-	dial := func(m *redistest.Master) redis.Conn {
-		conn, err := redis.Dial("tcp", m.Addr())
-		must(b, err)
-		b.Cleanup(func() { conn.Close() })
-		return conn
-	}
-	for _, m := range masters {
-		p.asks, p.listens = append(p.asks, dial(m)), append(p.listens, dial(m))
-		marker, err := redis.String(m.Do("GET", scripts.MarkerKey))
-		must(b, err)
+// party is one of two that want a lock. It keeps the votes that it has until it holds the lock: of two, one always has a
+// majority.
+type party struct{ votes []*vote }
+
+// vote is one master's.
+type vote struct {
+	asks, listens    redis.Conn
+	expected         string // the first line of the master's marker
+	acquire, release scripts.Call
+
+	mu      sync.Mutex
+	granted chan<- error // nil while nobody wants the lock
+	has     bool
+}
+
+func newParty(urls []string, name string, number uint64) (*party, error) {
+	p := new(party)
+	owner, names := scripts.NewOwner(fmt.Sprint("floor:", os.Getpid()), number), []scripts.Name{scripts.NewName(name)}
+	for _, url := range urls {
+		asks, err := redis.DialURL(url)
+		if err != nil {
+			return nil, err
+		}
+		listens, err := redis.DialURL(url)
+		if err != nil {
+			return nil, err
+		}
+		marker, err := redis.String(asks.Do("GET", scripts.MarkerKey))
+		if err != nil {
+			return nil, err
+		}
 		line, _, _ := strings.Cut(marker, "\n")
-		p.expected = append(p.expected, line)
-		_, err = p.listens[len(p.listens)-1].Do("SUBSCRIBE", channel)
-		must(b, err)
+		if _, err := listens.Do("SUBSCRIBE", scripts.Channel(name)); err != nil {
+			return nil, err
+		}
+		v := &vote{asks: asks, listens: listens, expected: line, release: scripts.Release(names, owner, 0),
+			acquire: scripts.Acquire(scripts.AcquireArgs{Names: names, Owner: owner, Depth: 1,
+				Lease: scripts.ToMillis(quorum.DefaultLease), Seed: uint64(time.Now().UnixMicro())})}
+		p.votes = append(p.votes, v)
+		go v.listen()
 	}
-	return p
+	return p, nil
 }
 
-func (p *party) send(i int, call scripts.Call) error {
-	name, args := call.Command(nil, false, scripts.ConnArgs{Expected: p.expected[i], Tombstone: scripts.NoTombstone})
-	if err := p.asks[i].Send(name, args...); err != nil {
-		return err
+func (v *vote) do(call scripts.Call) (scripts.Reply, error) {
+	name, args := call.Command(nil, false, scripts.ConnArgs{Expected: v.expected, Tombstone: scripts.NoTombstone})
+	reply, err := v.asks.Do(name, args...)
+	if err != nil {
+		return scripts.Reply{}, err
 	}
-	return p.asks[i].Flush()
+	return call.Parse(reply)
 }
 
-// lock asks each master, with onMessage only once its message has come. It returns when a majority has granted; the
-// answers of the others are left in p.granted.
-func (p *party) lock(name scripts.Name, onMessage bool) error {
-	call := scripts.Acquire(scripts.AcquireArgs{Names: []scripts.Name{name}, Owner: scripts.NewOwner("floor", p.number), Depth: 1,
-		Lease: scripts.ToMillis(quorum.DefaultLease), Seed: uint64(time.Now().UnixMicro())})
-	for i := range p.asks {
+// ask is called with v.mu locked.
+func (v *vote) ask() {
+	if v.granted == nil || v.has {
+		return
+	}
+	result, err := v.do(v.acquire)
+	v.has = err == nil && result.Acquire.Outcome == scripts.Granted
+	if err != nil || v.has {
+		v.granted <- err
+	}
+}
+
+func (v *vote) listen() {
+	for {
+		_, err := v.listens.Receive()
+		v.mu.Lock()
+		if err != nil {
+			if v.granted != nil {
+				v.granted <- err
+			}
+			v.mu.Unlock()
+			return
+		}
+		v.ask()
+		v.mu.Unlock()
+	}
+}
+
+func (p *party) lock(ctx context.Context) error {
+	granted := make(chan error, 2*len(p.votes))
+	for _, v := range p.votes {
 		go func() {
-			p.granted <- func() error {
-				if onMessage {
-					if _, err := p.listens[i].Receive(); err != nil {
-						return err
-					}
-				}
-				if err := p.send(i, call); err != nil {
-					return err
-				}
-				reply, err := p.asks[i].Receive()
-				if err != nil {
-					return err
-				}
-				parsed, err := call.Parse(reply)
-				if err == nil && parsed.Acquire.Outcome != scripts.Granted {
-					return fmt.Errorf("the floor was refused: %v", parsed.Acquire.Outcome)
-				}
-				return err
-			}()
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			v.granted = granted
+			v.ask()
 		}()
 	}
-	return p.wait(len(p.asks)/2 + 1)
-}
-
-// wait takes n answers from p.granted.
-func (p *party) wait(n int) error {
-	for range n {
-		if err := <-p.granted; err != nil {
-			return err
+	for range len(p.votes)/2 + 1 {
+		select {
+		case err := <-granted:
+			if err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), p.unlock(ctx))
 		}
 	}
 	return nil
 }
 
-// floorOfHandoffs measures the least that a handoff takes: message, question, grant.
-func floorOfHandoffs(b *testing.B, masters []*redistest.Master) {
-	const text = "bench:floor"
-	name := scripts.NewName(text)
-	a, other := newParty(b, 1, masters, scripts.Channel(text)), newParty(b, 2, masters, scripts.Channel(text))
-	must(b, a.lock(name, false))
-	must(b, a.wait(len(masters)/2))
-	for round := range max(1, *rounds/5) {
-		b.Run(fmt.Sprintf("handoff/lock=%s/round=%d", bare, round+1), func(b *testing.B) {
-			var idle []time.Duration
-			for until := time.Now().Add(*pass / 5); time.Now().Before(until); a, other = other, a {
-				locked := make(chan error)
-				go func() { locked <- other.lock(name, true) }()
-				time.Sleep(time.Millisecond) // the other waits for messages
-				began := time.Now()
-				for i := range masters {
-					must(b, a.send(i, scripts.Release([]scripts.Name{name}, scripts.NewOwner("floor", a.number), 0)))
-				}
-				must(b, <-locked)
-				idle = append(idle, time.Since(began))
-				must(b, other.wait(len(masters)/2))
-				for i := range masters { // the reply to the release, and its message, which this party hears, too
-					_, err := a.asks[i].Receive()
-					must(b, err)
-					_, err = a.listens[i].Receive()
-					must(b, err)
-				}
+func (p *party) unlock(context.Context) error {
+	all := make(chan error)
+	for _, v := range p.votes {
+		go func() {
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			v.granted = nil
+			var err error
+			if v.has {
+				_, err = v.do(v.release)
 			}
-			b.ReportMetric(0, "ns/op")
-			percentiles(b, idle)
-		})
+			v.has = false
+			all <- err
+		}()
 	}
+	var err error
+	for range p.votes {
+		err = errors.Join(err, <-all)
+	}
+	return err
 }

@@ -41,7 +41,6 @@ var plans = []plan{
 
 // handoffs measures for how long a lock lies idle between two holders of different processes, compared with our uncontended pair.
 func handoffs(b *testing.B, masters []*redistest.Master, all []*running) {
-	floorOfHandoffs(b, masters)
 	pair := &running{opened: all[0].opened, side: side{name: onePair}, names: all[0].names}
 	all = append([]*running{pair}, all...)
 	for _, p := range plans {
@@ -52,7 +51,7 @@ func handoffs(b *testing.B, masters []*redistest.Master, all []*running) {
 				p.run(b, r)
 			}
 		})
-		all = all[:2] // the other plans are for our budgets alone
+		all = append(all[:2], &running{side: bareSide, urls: all[1].urls}) // the other plan is for our budgets alone
 	}
 }
 
@@ -156,8 +155,9 @@ func work(text string) int {
 }
 
 func (t task) do(in *bufio.Reader, out *json.Encoder) error {
-	i := slices.IndexFunc(sides, func(s side) bool { return s.name == t.Lock })
-	o, err := sides[i].open(t.URLs, true)
+	all := append(slices.Clone(sides), bareSide)
+	i := slices.IndexFunc(all, func(s side) bool { return s.name == t.Lock })
+	o, err := all[i].open(t.URLs, true)
 	if err != nil {
 		return err
 	}
@@ -178,16 +178,16 @@ func (t task) do(in *bufio.Reader, out *json.Encoder) error {
 	ctx, cancel := context.WithTimeout(context.Background(), t.For)
 	defer cancel()
 	holds := make([][]hold, t.Contenders)
-	var all sync.WaitGroup
+	var contenders sync.WaitGroup
 	for i := range holds {
-		all.Go(func() {
+		contenders.Go(func() {
 			time.Sleep(rand.N(t.Hold + t.Away)) // contenders that start at one instant would stay in step
 			for ctx.Err() == nil {
 				holds[i] = append(holds[i], t.contend(ctx, o, (t.First+i)%t.Locks))
 			}
 		})
 	}
-	all.Wait()
+	contenders.Wait()
 	return out.Encode(slices.Concat(holds...))
 }
 

@@ -86,9 +86,9 @@ func (s says) read(t *testing.T, path string, file *ast.File) {
 			name = fun.Name
 		}
 		switch name {
-		case "Debug", "Info", "Warn", "Error", "logLocked", "logSometimes":
+		case "Debug", "Info", "Warn", "Error", "logLine", "logSometimes":
 			message := call.Args[0]
-			if strings.HasPrefix(name, "log") { // a node's log
+			if name == "logLine" { // of a node, after its level
 				message = call.Args[1]
 			}
 			texts := literals(message)

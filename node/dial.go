@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -32,8 +33,8 @@ func newPool(e endpoint, o options) *redis.Pool {
 	return &redis.Pool{
 		MaxIdle:     o.conns,
 		IdleTimeout: time.Minute,
-		DialContext: func(ctx context.Context) (redis.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, redisconn.ConnectTimeout(o.timeout))
+		DialContext: func(wanted context.Context) (redis.Conn, error) {
+			ctx, cancel := context.WithTimeout(wanted, redisconn.ConnectTimeout(o.timeout))
 			defer cancel()
 			user, password, err := o.credentials.ask(ctx)
 			if err != nil {
@@ -44,7 +45,7 @@ func newPool(e endpoint, o options) *redis.Pool {
 				if err != nil {
 					return nil, err
 				}
-				redisconn.Dialed(ctx, raw)
+				redisconn.Dialed(wanted, raw)
 				c := redis.NewConn(raw, o.timeout, o.timeout)
 				if err := logIn(ctx, c, user, password, e.database, o); err != nil {
 					c.Close()
@@ -74,34 +75,17 @@ func logIn(ctx context.Context, c redis.Conn, user, password string, database in
 	default:
 		commands = slices.Insert(commands, 0, []any{"AUTH", user, password})
 	}
-	first, _, err := sendAll(ctx, c, o.timeout, commands...)
-	if err == nil || c.Err() != nil || first < len(commands)-1 {
+	_, errs := redisconn.RoundTrip(ctx, c, o.timeout, commands...)
+	err, isNamed := cmp.Or(errs...), errs[len(errs)-1] == nil
+	if isNamed || c.Err() != nil || cmp.Or(errs[:len(errs)-1]...) != nil {
 		return err
 	}
 	// The user may not be allowed to set a name, which does not matter. Or the server says why it hangs
 	// up: it has too many clients, or is in protected mode.
-	if _, _, broken := sendAll(ctx, c, o.timeout, []any{"PING"}); c.Err() != nil && redisconn.IsBroken(broken) {
+	if _, broken := redisconn.RoundTrip(ctx, c, o.timeout, []any{"PING"}); c.Err() != nil && redisconn.IsBroken(broken[0]) {
 		return err
 	}
 	return nil
-}
-
-// sendAll sends commands together, and returns the last one's reply, or the first error with the number of its command.
-func sendAll(ctx context.Context, c redis.Conn, timeout time.Duration, commands ...[]any) (first int, reply any, err error) {
-	bound := redisconn.ConnectTimeout(timeout)
-	err = redisconn.Send(c, timeout, func() error {
-		for _, command := range commands {
-			if err := c.Send(command[0].(string), command[1:]...); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	for i := 0; err == nil && i < len(commands); i++ {
-		first = i
-		reply, err = redisconn.ReceiveBy(ctx, c, bound)
-	}
-	return first, reply, err
 }
 
 // ask returns the credentials of one connection.

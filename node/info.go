@@ -2,26 +2,13 @@ package node
 
 import (
 	"fmt"
-	"strings"
 
-	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/plain"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// readInfo returns the fields of a reply to INFO. All sections are asked for at once: servers before Redis 7
-// take only one name.
-func readInfo(reply any) inside.Info {
-	text, _ := reply.([]byte)
-	info := inside.Info{}
-	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		info[key] = value
-	}
-	return info
-}
-
 // refuse returns why the server must not be a node, or nil.
-func (o *options) refuse(info inside.Info) error {
+func (o *options) refuse(info redisconn.Info) error {
 	switch {
 	case info["redis_mode"] == "sentinel":
 		return fmt.Errorf("%w: it is a sentinel: a URL that asks it for the master is redis+sentinel://host:26379/NAME?failover=1", ErrInvalid)

@@ -104,7 +104,7 @@ const dialsOfFirst = 4
 // one master twice. Those of a first connection have begun.
 func (s *server) compare(ctx context.Context, c redis.Conn, runID string, known error, begun others) error {
 	switch {
-	case begun.results != nil:
+	case begun.dialing != nil:
 	case known != nil:
 		begun = s.dialMore(ctx, dialsOfFirst)
 	default:
@@ -125,20 +125,15 @@ func (s *server) compare(ctx context.Context, c redis.Conn, runID string, known 
 
 // others are dials of the address, at once.
 type others struct {
-	results chan other // one of each; nil for none
-	n       int
+	runIDs  []string
+	errs    []error
 	cancel  context.CancelFunc
-	dialing *sync.WaitGroup
-}
-
-type other struct {
-	runID string
-	err   error
+	dialing *sync.WaitGroup // nil for none
 }
 
 // end ends the dials that have not ended.
 func (o others) end() {
-	if o.results != nil {
+	if o.dialing != nil {
 		o.cancel()
 		o.dialing.Wait()
 	}
@@ -147,33 +142,29 @@ func (o others) end() {
 // dialMore begins to dial the address n times. A pool of the user's may have no connection to spare.
 func (s *server) dialMore(ctx context.Context, n int) others {
 	if most := s.pool.MaxActive; most > 0 {
-		n = min(n, most/(s.opts.conns+2)-1)
+		n = max(0, min(n, most/(s.opts.conns+2)-1))
 	}
 	if s.opts.OneProcess {
 		n = 0
 	}
-	n = max(n, 0)
 	ctx, cancel := context.WithTimeout(ctx, redisconn.ConnectTimeout(s.opts.timeout)/2)
-	o := others{make(chan other, n), n, cancel, new(sync.WaitGroup)}
-	for range n {
-		o.dialing.Go(func() {
-			runID, err := s.dialAndAsk(ctx)
-			o.results <- other{runID, err}
-		})
+	o := others{make([]string, n), make([]error, n), cancel, new(sync.WaitGroup)}
+	for i := range n {
+		o.dialing.Go(func() { o.runIDs[i], o.errs[i] = s.dialAndAsk(ctx) })
 	}
 	return o
 }
 
 // differs waits for the dials.
 func (s *server) differs(runID string, of others) (two, err error) {
-	defer of.end()
-	for range of.n {
-		found := <-of.results
-		if err = cmp.Or(err, found.err); found.err == nil && found.runID != runID {
-			two = s.twoMasters(runID, found.runID)
+	of.dialing.Wait()
+	of.cancel()
+	for i, found := range of.runIDs {
+		if of.errs[i] == nil && found != runID {
+			two = s.twoMasters(runID, found)
 		}
 	}
-	return two, err
+	return two, cmp.Or(of.errs...)
 }
 
 // DialAgain implements [inside.Server].
@@ -195,14 +186,11 @@ func (s *server) dialAndAsk(ctx context.Context) (runID string, err error) {
 
 // ask returns the run id of a server that may be a node.
 func (s *server) ask(ctx context.Context, c redis.Conn) (runID string, err error) {
-	if err := redisconn.Send(c, s.opts.timeout, func() error { return c.Send("INFO") }); err != nil {
-		return "", err
+	replies, errs := redisconn.RoundTrip(ctx, c, s.opts.timeout, []any{"INFO"})
+	if errs[0] != nil {
+		return "", errs[0]
 	}
-	text, err := redisconn.ReceiveBy(ctx, c, s.opts.timeout)
-	if err != nil {
-		return "", err
-	}
-	info := readInfo(text)
+	info := redisconn.ReadInfo(replies[0])
 	return info["run_id"], s.Refuse(info)
 }
 
@@ -211,7 +199,9 @@ func (s *server) ask(ctx context.Context, c redis.Conn) (runID string, err error
 func (s *server) left(c redis.Conn, runID string) {
 	defer c.Close()
 	defer redisconn.Kill(c)
-	_, err := s.ask(context.Background(), c)
+	ctx, cancel := context.WithTimeout(context.Background(), s.opts.timeout)
+	defer cancel()
+	_, err := s.ask(ctx, c)
 	if to, _ := s.leads.now(); err == nil && to != runID && s.opts.failover == 0 {
 		s.leads.refuse(s.twoMasters(to, runID))
 	}

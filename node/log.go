@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/events"
@@ -26,10 +27,12 @@ const (
 // stateLog logs a node's changes of state. The user's logger runs in the queue's goroutine, so it may block, or call
 // back.
 type stateLog struct {
-	logger  *slog.Logger // nil for slog.Default, as it is then
+	logger  func() *slog.Logger
 	name    func() string
 	changed func(StateEvent) // posts the hook's call; nil for none
 	lines   events.Queue     // bounds the lines that wait for a logger that blocks
+	closed  atomic.Bool
+	hazard  sync.Once
 
 	mu         sync.Mutex
 	down       int         // how many of its connections are down
@@ -40,19 +43,15 @@ type stateLog struct {
 	asked      time.Time   // when the node was asked for it
 	ends       *time.Timer // of the quarantine; nil before the first one
 	told       string      // the state that changed was last called with
-	closed     bool
 
-	hazardLogged     bool
 	downLogged       bool // and not yet that it answers again
 	whyLogged        string
 	unmarked         bool      // the process grants nothing until a client marks it
 	quarantineLogged time.Time // and not yet that it is over
 	row              int       // quarantines that were logged since the node last granted
 	rowBegan         time.Time
-	downAt           time.Time // when a node that is down was last logged
-	refusedAt        time.Time // when a refused release was last logged
-	listsAt          time.Time // when a refused list was last logged
-	leftAt           time.Time // when a connection that was left was last logged
+	downAt           time.Time            // when a node that is down was last logged
+	warnedAt         map[string]time.Time // when a message of logSometimes was last logged
 }
 
 // Down, StillDown and Up take the changes of one connection, in order: see [pipeline.Log].
@@ -149,7 +148,7 @@ func (l *stateLog) noteLocked() {
 }
 
 func (l *stateLog) logChangesLocked(now time.Time) {
-	if l.closed || l.currentLogger().Handler() == slog.DiscardHandler {
+	if l.closed.Load() || l.logger().Handler() == slog.DiscardHandler {
 		return
 	}
 	isDown, isQuarantined := l.down > 0, l.quarantine.After(now)
@@ -159,11 +158,11 @@ func (l *stateLog) logChangesLocked(now time.Time) {
 		if l.permanent {
 			message = "quorumlock: node refused, which will not pass by itself"
 		}
-		l.logLocked(slog.LevelWarn, message, "error", l.whyLogged)
+		l.logLine(slog.LevelWarn, message, "error", l.whyLogged)
 	}
 	if l.downLogged && !isDown {
 		l.downLogged = false
-		l.logLocked(slog.LevelInfo, "quorumlock: node answers again")
+		l.logLine(slog.LevelInfo, "quorumlock: node answers again")
 	}
 	switch {
 	case isDown:
@@ -171,7 +170,7 @@ func (l *stateLog) logChangesLocked(now time.Time) {
 		l.logQuarantineLocked(now)
 	case !isQuarantined && !l.unmarked && !l.quarantineLogged.IsZero():
 		l.quarantineLogged, l.row = time.Time{}, 0
-		l.logLocked(slog.LevelInfo, "quorumlock: node grants again, its quarantine is over")
+		l.logLine(slog.LevelInfo, "quorumlock: node grants again, its quarantine is over")
 	}
 }
 
@@ -179,72 +178,54 @@ func (l *stateLog) logQuarantineLocked(now time.Time) {
 	l.quarantineLogged = l.quarantine
 	left := l.quarantine.Sub(now).Round(time.Millisecond).String()
 	if l.row++; l.row > 1 {
-		l.logLocked(slog.LevelWarn, "quorumlock: node in quarantine again, and the last one was not over",
+		l.logLine(slog.LevelWarn, "quorumlock: node in quarantine again, and the last one was not over",
 			"times", l.row, "within", now.Sub(l.rowBegan).Round(time.Second).String(), "left", left)
 		return
 	}
 	l.rowBegan = now
-	l.logLocked(slog.LevelWarn, "quorumlock: node in quarantine, it grants nothing new", "left", left)
+	l.logLine(slog.LevelWarn, "quorumlock: node in quarantine, it grants nothing new", "left", left)
 }
 
 // ReleaseRefused is called once for each release that the server refused.
 func (l *stateLog) ReleaseRefused(call scripts.Call, err error) {
 	owner, names := call.Released()
-	l.logSometimes(&l.refusedAt, "quorumlock: release refused, tried again slowly", "names", names, "owner", owner, "error", plain.Text(err.Error()))
+	l.logSometimes("quorumlock: release refused, tried again slowly", "names", names, "owner", owner, "error", plain.Text(err.Error()))
 }
 
 // Left logs that a connection was left, whose server seems to have become a replica. Where the address leads now is
 // another event.
 func (l *stateLog) Left(err error) {
-	l.logSometimes(&l.leftAt, "quorumlock: node may no longer be a master, its address is dialed again", "error", plain.Text(err.Error()))
+	l.logSometimes("quorumlock: node may no longer be a master, its address is dialed again", "error", plain.Text(err.Error()))
 }
 
 // Hazard logs once what makes the node unsafe.
 func (l *stateLog) Hazard(text string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.hazardLogged {
-		l.hazardLogged = true
-		l.logLocked(slog.LevelWarn, "quorumlock: node has replicas that acknowledge nothing", "hazard", text)
-	}
+	l.hazard.Do(func() {
+		l.logLine(slog.LevelWarn, "quorumlock: node has replicas that acknowledge nothing", "hazard", text)
+	})
 }
 
 // NotAccepted logs a node that refuses this client's list of masters. A blank node is about to be marked.
 func (l *stateLog) NotAccepted(list *scripts.List, marker scripts.Refusal) {
 	if view := membership.ReadRefusal(marker); view.Relation(list) == membership.Refuses {
-		l.logSometimes(&l.listsAt, "quorumlock: node does not accept this client", "error", plain.Text(view.Refusal(list).Error()))
+		l.logSometimes("quorumlock: node does not accept this client", "error", plain.Text(view.Refusal(list).Error()))
 	}
 }
 
 // logSometimes logs a warning at most once for each reasonPause.
-func (l *stateLog) logSometimes(last *time.Time, message string, args ...any) {
+func (l *stateLog) logSometimes(message string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(*last) >= reasonPause {
-		*last = now
-		l.logLocked(slog.LevelWarn, message, args...)
+	if now := time.Now(); now.Sub(l.warnedAt[message]) >= reasonPause {
+		l.warnedAt[message] = now
+		l.logLine(slog.LevelWarn, message, args...)
 	}
 }
 
-// currentLogger returns the logger. A program may set the default one after it has opened its
-// nodes.
-func (l *stateLog) currentLogger() *slog.Logger {
-	if l.logger != nil {
-		return l.logger
-	}
-	return slog.Default()
-}
-
-func (l *stateLog) logLocked(level slog.Level, message string, args ...any) {
-	if l.closed {
-		return
-	}
+func (l *stateLog) logLine(level slog.Level, message string, args ...any) {
 	l.lines.Post(func() {
-		l.mu.Lock()
-		closed := l.closed
-		l.mu.Unlock()
-		if !closed {
-			l.currentLogger().With("node", l.name()).Log(context.Background(), level, message, args...)
+		if !l.closed.Load() {
+			l.logger().With("node", l.name()).Log(context.Background(), level, message, args...)
 		}
 	})
 }
@@ -253,7 +234,7 @@ func (l *stateLog) logLocked(level slog.Level, message string, args ...any) {
 func (l *stateLog) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.closed = true
+	l.closed.Store(true)
 	if l.ends != nil {
 		l.ends.Stop()
 	}

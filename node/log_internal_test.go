@@ -17,7 +17,8 @@ import (
 // logging returns a node's log with its lines, and the states that the hook is told.
 func logging(t *testing.T) (l *stateLog, lines *strings.Builder, states *[]string) {
 	lines, states = new(strings.Builder), new([]string)
-	l = &stateLog{logger: slog.New(slog.NewTextHandler(lines, nil)), name: func() string { return "a" },
+	logger := slog.New(slog.NewTextHandler(lines, nil))
+	l = &stateLog{logger: func() *slog.Logger { return logger }, name: func() string { return "a" }, warnedAt: map[string]time.Time{},
 		changed: func(e StateEvent) { *states = append(*states, e.State) }}
 	t.Cleanup(l.close)
 	return l, lines, states

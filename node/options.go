@@ -46,9 +46,8 @@ type options struct {
 	credentials  credentialsFunc // nil for the URL's
 	dialer       dialFunc        // nil for a net.Dialer
 	clientName   string
-	ofURLs       []string     // the options given that only [Open] takes
-	logger       *slog.Logger // nil for the default one
-	loggerSet    bool
+	ofURLs       []string // the options given that only [Open] takes
+	logger       func() *slog.Logger
 	hooks        Hooks
 }
 
@@ -154,7 +153,7 @@ func WithClientName(s string) Option {
 // answers again; it may no longer be a master; it is in quarantine; the server refuses a release (default: what
 // [slog.Default] returns when there is something to log). To log nothing, use [slog.DiscardHandler].
 func WithLogger(l *slog.Logger) Option {
-	return func(o *options) { o.logger, o.loggerSet = l, true }
+	return func(o *options) { o.logger = func() *slog.Logger { return l } }
 }
 
 // validName reports whether a name may stand in errors, tables and markers.
@@ -230,6 +229,7 @@ func newOptions(opts []Option) (options, error) {
 		maxLease:   DefaultMaxLease,
 		conns:      1,
 		clientName: "quorumlock",
+		logger:     slog.Default, // a program may set that after it has opened its nodes
 		Settings:   inside.Settings{Random: runtimeSource{}},
 	}
 	for i, opt := range opts {
@@ -259,7 +259,7 @@ func newOptions(opts []Option) (options, error) {
 		return o, invalidf("the connections' name is 1 to %d printable ASCII characters without spaces", maxName)
 	case o.Random == nil:
 		return o, invalidf("the source of randomness is nil")
-	case o.loggerSet && o.logger == nil:
+	case o.logger() == nil:
 		return o, invalidf("the logger is nil")
 	case slices.Contains(o.ofURLs, "WithCredentials") && o.credentials == nil:
 		return o, invalidf("the function of WithCredentials is nil")

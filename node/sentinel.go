@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
@@ -87,8 +89,8 @@ func onMaster(ctx context.Context, o options, e endpoint, to func(endpoint) (red
 	if err != nil {
 		return nil, redisconn.TimedOut(err, redisconn.ConnectTimeout(o.timeout))
 	}
-	_, reply, err := sendAll(ctx, c, o.timeout, []any{"INFO", "replication"})
-	if err == nil && readInfo(reply)["role"] == "slave" {
+	replies, errs := redisconn.RoundTrip(ctx, c, o.timeout, []any{"INFO", "replication"})
+	if err = errs[0]; redisconn.ReadInfo(replies[0])["role"] == "slave" {
 		err = errDemoted
 	}
 	if err != nil {
@@ -116,7 +118,8 @@ func (s *sentinels) ask(ctx context.Context, o options, e endpoint, bound time.D
 	case s.password != "":
 		commands = slices.Insert(commands, 0, []any{"AUTH", s.password})
 	}
-	_, reply, err := sendAll(ctx, redis.NewConn(raw, bound, bound), bound, commands...)
+	replies, errs := redisconn.RoundTrip(ctx, redis.NewConn(raw, bound, bound), bound, commands...)
+	reply, err := replies[len(replies)-1], cmp.Or(errs...)
 	at, isPair := reply.([]any)
 	switch {
 	case redisconn.HasCode(err, "ERR unknown command"):
@@ -159,17 +162,13 @@ func (s *sentinels) notFound(reasons []error, masters map[string]error) error {
 			e.wraps = reasons
 		}
 	}
-	var texts []string
-	by := map[string][]string{} // sentinels, by what they said
+	var all plain.Grouped
 	for i, err := range reasons {
-		text := err.Error()
-		if by[text] == nil {
-			texts = append(texts, text)
-		}
-		by[text] = append(by[text], s.addresses[i])
+		all.Add(s.addresses[i], err.Error())
 	}
-	for i, text := range texts {
-		texts[i] = fmt.Sprintf("sentinel %s: %s", strings.Join(by[text], ", "), text)
+	var texts []string
+	for _, of := range all {
+		texts = append(texts, fmt.Sprintf("sentinel %s: %s", of, of.Reason))
 	}
 	e.text = strings.Join(texts, "; ")
 	return e

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,7 +111,7 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 	}
 	if s.opts.Unsealed {
 		conn.Seal = pipeline.Seal{}
-	} else if err := conn.CheckSeal(ctx, info.Number("connected_slaves"), s.opts.timeout); err != nil {
+	} else if err := conn.CheckSeal(ctx, info, s.opts.timeout); err != nil {
 		return nil, err
 	}
 	if replicas := info.Number("connected_slaves"); replicas > 0 && s.opts.failover == 0 {
@@ -128,35 +129,25 @@ func (s *server) Look(ctx context.Context, c *pipeline.Conn, timeout time.Durati
 
 // Ask asks the server who it is. With refuses, it stops at a server that must not be a node. A sentinel can be
 // asked nothing else.
-func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (inside.Info, *pipeline.Conn, error) {
-	bound := redisconn.ConnectTimeout(s.opts.timeout)
-	exists := []any{"EXISTS"}
+func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (redisconn.Info, *pipeline.Conn, error) {
+	exists := []any{"SCRIPT", "EXISTS"}
 	for _, script := range scripts.All() {
 		exists = append(exists, script.SHA())
 	}
-	err := redisconn.Send(c, s.opts.timeout, func() error {
-		return errors.Join(c.Send("INFO"), c.Send("CLIENT", "INFO"), c.Send("SCRIPT", exists...))
-	})
-	if err != nil {
-		return nil, nil, err
+	replies, errs := redisconn.RoundTrip(ctx, c, s.opts.timeout, []any{"INFO"}, []any{"CLIENT", "INFO"}, exists)
+	switch {
+	case errs[0] != nil:
+		return nil, nil, fmt.Errorf("reading INFO: %w", errs[0])
+	case c.Err() != nil:
+		return nil, nil, fmt.Errorf("reading CLIENT INFO: %w", cmp.Or(errs...))
 	}
-	text, err := redisconn.ReceiveBy(ctx, c, bound)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading INFO: %w", err)
-	}
-	clientInfo, err := redisconn.ReceiveBy(ctx, c, bound)
-	if err != nil && c.Err() != nil {
-		return nil, nil, fmt.Errorf("reading CLIENT INFO: %w", err)
-	}
-	known, err := redis.Ints(redisconn.ReceiveBy(ctx, c, bound)) // a server that cannot say has none
-	if err != nil && c.Err() != nil {
-		return nil, nil, err
-	}
-	found := readInfo(text)
+	known, _ := redis.Ints(replies[2], errs[2]) // a server that cannot say has none
+	// All sections are asked for at once: servers before Redis 7 take only one name.
+	found := redisconn.ReadInfo(replies[0])
 	if err := s.opts.refuse(found); err != nil && (refuses || found["redis_mode"] == "sentinel") {
 		return nil, nil, err
 	}
-	database, err := s.identify(ctx, c, clientInfo)
+	database, err := s.identify(ctx, c, replies[1])
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,7 +163,7 @@ func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (inside.In
 }
 
 // Refuse returns why a server must not be a node, or nil.
-func (s *server) Refuse(info inside.Info) error { return s.opts.refuse(info) }
+func (s *server) Refuse(info redisconn.Info) error { return s.opts.refuse(info) }
 
 // identify returns the database of a connection, by the reply to CLIENT INFO. It must be the node's: else
 // the client would take another database's data for the member's. A pool without a name has the address
@@ -202,8 +193,8 @@ func (s *server) identify(ctx context.Context, c redis.Conn, clientInfo any) (in
 		return want, nil
 	}
 	s.selected.Store(true)
-	if _, _, err = sendAll(ctx, c, s.opts.timeout, []any{"SELECT", want}); err != nil {
-		return 0, fmt.Errorf("the server does not tell which database the connection uses (CLIENT INFO), so database %d is selected: %w", want, err)
+	if _, errs := redisconn.RoundTrip(ctx, c, s.opts.timeout, []any{"SELECT", want}); errs[0] != nil {
+		return 0, fmt.Errorf("the server does not tell which database the connection uses (CLIENT INFO), so database %d is selected: %w", want, errs[0])
 	}
 	return want, nil
 }

@@ -25,15 +25,9 @@ type Node struct {
 	Named         bool          // by an option or the URL
 	Prefix        string        // of keys and channels: scripts.KeyPrefix
 	Quarantine    time.Duration // how long one lasts, by the node's options; 0 for none
-	Log           Log
+	Log           pipeline.Log
 	Server        Server
 	Lifetime      context.Context // ends with the node's Close
-}
-
-// Log is a node's log.
-type Log interface {
-	// NotAccepted logs that the server refuses a client with that list of masters.
-	NotAccepted(list *scripts.List, r scripts.Refusal)
 }
 
 // Embedded ties a *node.Node, which embeds it, to its inside.

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 )
@@ -94,22 +93,11 @@ func (p *Pipe) refusedLocked(r request, refusal error) {
 	p.armRetriesLocked()
 }
 
-// armRetriesLocked sets the timer for the next debt while the pipe is up. [Pipe.goUp] sets it after an
-// outage.
+// armRetriesLocked has the debts that are due sent while the pipe is up. [Pipe.goUp] does so after an outage.
 func (p *Pipe) armRetriesLocked() {
-	if p.state != up || len(p.debts.of) == 0 {
-		return
-	}
-	var first time.Time
-	for _, r := range p.debts.of {
-		if due := r.retry.due; first.IsZero() || due.Before(first) { // without a retry, the pipe would not be up
-			first = due
-		}
-	}
-	if left := time.Until(first); p.retryTimer == nil {
-		p.retryTimer = time.AfterFunc(left, p.retryReleases)
-	} else {
-		p.retryTimer.Reset(left)
+	if p.state == up && len(p.debts.of) > 0 && !p.retriesArmed {
+		p.retriesArmed = true
+		time.AfterFunc(minRetryPause, p.retryReleases)
 	}
 }
 
@@ -117,6 +105,7 @@ func (p *Pipe) armRetriesLocked() {
 func (p *Pipe) retryReleases() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.retriesArmed = false
 	if p.state != up || p.closing {
 		return
 	}
@@ -126,12 +115,4 @@ func (p *Pipe) retryReleases() {
 	}
 	p.canWrite.Signal()
 	p.armRetriesLocked()
-}
-
-// endRetriesLocked drops the releases that the server refused: their keys are left to their leases.
-func (p *Pipe) endRetriesLocked() {
-	maps.DeleteFunc(p.debts.of, func(_ *Footprint, r *request) bool { return r.retry != nil })
-	if p.retryTimer != nil {
-		p.retryTimer.Stop()
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -107,7 +108,7 @@ func (p *Pipe) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closing = true
-	p.endRetriesLocked()
+	maps.DeleteFunc(p.debts.of, func(_ *Footprint, r *request) bool { return r.retry != nil }) // left to their keys' leases
 	if p.state != up && len(p.queue) == 0 {
 		p.cancel()
 	}
@@ -150,11 +151,8 @@ func (p *Pipe) run() {
 
 // pause waits. It returns false when the node was closed.
 func (p *Pipe) pause(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-p.cfg.Lifetime.Done():
-	}
+	ctx, cancel := context.WithTimeout(p.cfg.Lifetime, d)
+	defer cancel()
+	<-ctx.Done()
 	return p.cfg.Lifetime.Err() == nil
 }

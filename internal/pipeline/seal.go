@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -22,14 +19,6 @@ type Seal struct {
 	Replicas int    // how many the server has: all of the processes that may take its place
 	History  string // the server's replication id when the connection was made: a promotion makes a new one
 	Prefix   string // of keys and channels
-}
-
-// Replication is what a server says of its replication, after the calls.
-type Replication struct {
-	Master   bool
-	Replicas int    // that are attached
-	History  string // the replication id
-	Twice    string // an address that two of them have: one replica, whose former link has not ended; empty for none
 }
 
 // errAnotherReign ends a connection: what was asked over it may be lost.
@@ -50,14 +39,15 @@ func (s Seal) Commands(wait time.Duration) [][]any {
 
 // Broken returns why calls do not count that were carried out before so many replicas acknowledged them, and before the
 // server said that; nil if they do. They may still have been carried out.
-func (s Seal) Broken(acknowledged int, now Replication) error {
+func (s Seal) Broken(acknowledged int, now redisconn.Info) error {
+	attached, twice := int(now.Number("connected_slaves")), now.TwoReplicasAt()
 	switch {
-	case !now.Master || now.History != s.History:
+	case now["role"] != "master" || now["master_replid"] != s.History:
 		return errAnotherReign
-	case now.Replicas != s.Replicas:
-		return fmt.Errorf("%w: the server has %s, and the deployment wants %d", redisconn.ErrNotReplicated, plural(now.Replicas), s.Replicas)
-	case now.Twice != "":
-		return fmt.Errorf("%w: two replicas are at %s, or one has two links", redisconn.ErrNotReplicated, now.Twice)
+	case attached != s.Replicas:
+		return fmt.Errorf("%w: the server has %s, and the deployment wants %d", redisconn.ErrNotReplicated, plural(attached), s.Replicas)
+	case twice != "": // one replica, whose former link has not ended
+		return fmt.Errorf("%w: two replicas are at %s, or one has two links", redisconn.ErrNotReplicated, twice)
 	case acknowledged < s.Replicas:
 		return fmt.Errorf("%w: %d of %s acknowledged in time", redisconn.ErrNotReplicated, acknowledged, plural(s.Replicas))
 	}
@@ -102,22 +92,20 @@ func (c *Conn) readSeal(receive func() (any, error)) error {
 		replies[i], refusal = reply, cmp.Or(refusal, err)
 	}
 	acknowledged, _ := redis.Int(replies[1], nil)
-	info, _ := replies[2].([]byte)
-	err := c.Seal.Broken(acknowledged, readReplication(string(info)))
+	err := c.Seal.Broken(acknowledged, redisconn.ReadInfo(replies[2]))
 	if refusal != nil && !errors.Is(err, errAnotherReign) {
 		return fmt.Errorf("asking for acknowledgments of the replicas: %w", refusal)
 	}
 	return err
 }
 
-// CheckSeal returns why no call over a connection that no pipe uses would count, to a server with so many replicas; nil if
+// CheckSeal returns why no call over a connection that no pipe uses would count, to a server that has said this; nil if
 // one would.
-func (c *Conn) CheckSeal(ctx context.Context, attached uint64, timeout time.Duration) error {
+func (c *Conn) CheckSeal(ctx context.Context, info redisconn.Info, timeout time.Duration) error {
 	if c.Seal.Replicas == 0 {
 		return nil
 	}
-	then := Replication{Master: true, Replicas: int(attached), History: c.Seal.History}
-	if err := c.Seal.Broken(c.Seal.Replicas, then); err != nil { // a WAIT for what is not there takes as long as it may
+	if err := c.Seal.Broken(c.Seal.Replicas, info); err != nil { // a WAIT for what is not there takes as long as it may
 		return err
 	}
 	if err := redisconn.Send(c.redis, timeout, func() error { return c.sendSeal(timeout) }); err != nil {
@@ -126,33 +114,6 @@ func (c *Conn) CheckSeal(ctx context.Context, attached uint64, timeout time.Dura
 	err := c.readSeal(func() (any, error) { return redisconn.ReceiveBy(ctx, c.redis, redisconn.ConnectTimeout(timeout)) })
 	c.replied = err == nil // only a master does
 	return err
-}
-
-// readReplication reads a reply to INFO.
-func readReplication(info string) (r Replication) {
-	seen := map[string]bool{}
-	for line := range strings.Lines(info) {
-		switch key, value, _ := strings.Cut(strings.TrimSpace(line), ":"); key {
-		case "role":
-			r.Master = value == "master"
-		case "connected_slaves":
-			r.Replicas, _ = strconv.Atoi(value)
-		case "master_replid":
-			r.History = value
-		default: // as slave0:ip=10.0.0.1,port=6379,state=online,...
-			host, after, isReplica := strings.Cut(strings.TrimPrefix(value, "ip="), ",port=")
-			if !isReplica || !strings.HasPrefix(key, "slave") {
-				continue
-			}
-			port, _, _ := strings.Cut(after, ",")
-			if at := net.JoinHostPort(host, port); seen[at] {
-				r.Twice = at
-			} else {
-				seen[at] = true
-			}
-		}
-	}
-	return r
 }
 
 // unsealed is the reply to requests that shared a run, or to one, which counts with the seal.

@@ -2,10 +2,12 @@ package pipeline_test
 
 import (
 	"fmt"
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -13,20 +15,25 @@ import (
 // The seal of a server that has two replicas. The search in quorum/internal/lease is why.
 func TestSeal(t *testing.T) {
 	s := pipeline.Seal{Replicas: 2, History: "h"}
-	well := pipeline.Replication{Master: true, Replicas: 2, History: "h"}
+	says := func(role string, replicas int, history string) redisconn.Info {
+		return redisconn.Info{"role": role, "connected_slaves": fmt.Sprint(replicas), "master_replid": history}
+	}
+	well := says("master", 2, "h")
+	twice := maps.Clone(well)
+	twice["slave0"], twice["slave1"] = "ip=a,port=1,state=online,offset=1,lag=0", "ip=a,port=1,state=online,offset=1,lag=1"
 	for what, c := range map[string]struct {
 		acknowledged int
-		now          pipeline.Replication
+		now          redisconn.Info
 		want         string // of the error; empty for none
 	}{
 		"all have it":          {2, well, ""},
 		"one has not":          {1, well, "not replicated: 1 of 2 replicas acknowledged in time"},
-		"one has left":         {2, pipeline.Replication{Master: true, Replicas: 1, History: "h"}, "not replicated: the server has 1 replica, and the deployment wants 2"},
-		"one has come":         {2, pipeline.Replication{Master: true, Replicas: 3, History: "h"}, "not replicated: the server has 3 replicas, and the deployment wants 2"},
-		"it is a replica":      {2, pipeline.Replication{Replicas: 2, History: "h"}, "the server was a replica since the connection was made"},
-		"it was promoted":      {2, pipeline.Replication{Master: true, Replicas: 2, History: "i"}, "the server was a replica since the connection was made"},
-		"one has two links":    {2, pipeline.Replication{Master: true, Replicas: 2, History: "h", Twice: "a:1"}, "not replicated: two replicas are at a:1, or one has two links"},
-		"nobody has it, alone": {0, pipeline.Replication{Master: true, History: "h"}, "not replicated: the server has 0 replicas, and the deployment wants 2"},
+		"one has left":         {2, says("master", 1, "h"), "not replicated: the server has 1 replica, and the deployment wants 2"},
+		"one has come":         {2, says("master", 3, "h"), "not replicated: the server has 3 replicas, and the deployment wants 2"},
+		"it is a replica":      {2, says("slave", 2, "h"), "the server was a replica since the connection was made"},
+		"it was promoted":      {2, says("master", 2, "i"), "the server was a replica since the connection was made"},
+		"one has two links":    {2, twice, "not replicated: two replicas are at a:1, or one has two links"},
+		"nobody has it, alone": {0, says("master", 0, "h"), "not replicated: the server has 0 replicas, and the deployment wants 2"},
 	} {
 		err := s.Broken(c.acknowledged, c.now)
 		testkit.Check(t, err == nil && c.want == "" || err != nil && err.Error() == c.want, "%s: %v, want %q", what, err, c.want)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -165,7 +166,7 @@ func TestAMasterThatIsNoneAtItsFirstCallIsLeft(t *testing.T) {
 	withSeal(t, s, func(t *testing.T, r *runs) {
 		sealed := r.made
 		r.made = func(ctx context.Context, c *Conn) error {
-			return errors.Join(sealed(ctx, c), c.CheckSeal(ctx, 1, time.Second))
+			return errors.Join(sealed(ctx, c), c.CheckSeal(ctx, redisconn.ReadInfo(intact), time.Second))
 		}
 		_, results := r.start(threeAcquires()[0])
 		wantList(t, "the outcome", outcomes(t, results), "granted 101")
@@ -178,6 +179,6 @@ func TestAReplicaWithTwoLinksCountsOnce(t *testing.T) {
 	const one, other, elsewhere = "slave0:ip=::1,port=7,state=online,offset=3,lag=0\r\n", "slave1:ip=::1,port=7,state=online,offset=2,lag=1\r\n",
 		"slave1:ip=::1,port=8,state=online,offset=3,lag=0\r\n"
 	master := string(replication("master", 2, "h")) + "slave_repl_offset:3\r\n"
-	testkit.Equal(t, readReplication(master+one+other), Replication{true, 2, "h", "[::1]:7"}, "two links of one")
-	testkit.Equal(t, readReplication(master+one+elsewhere), Replication{true, 2, "h", ""}, "one link of each")
+	testkit.Equal(t, redisconn.ReadInfo([]byte(master+one+other)).TwoReplicasAt(), "[::1]:7", "two links of one")
+	testkit.Equal(t, redisconn.ReadInfo([]byte(master+one+elsewhere)).TwoReplicasAt(), "", "one link of each")
 }

@@ -84,8 +84,8 @@ type Pipe struct {
 
 	// While the pipe is up, the server has refused each of the debts. The others are bounded by the
 	// number of owners that the server knew when it went down.
-	debts      debts
-	retryTimer *time.Timer // for the first debt that is due
+	debts        debts
+	retriesArmed bool // a timer will send those that are due
 }
 
 // requeue queues requests again, together, and returns those for a grant that their owner wants no

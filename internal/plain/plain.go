@@ -11,20 +11,17 @@ import (
 // Text returns the text with an escape in place of each byte or character that is not printable, as
 // in a string of Go: \x1b, \n, \u202e. The result is one line.
 func Text(s string) string {
-	i := firstUnprintable(s)
-	if i < 0 {
-		return s
-	}
 	var b strings.Builder
-	for i >= 0 {
-		b.WriteString(s[:i])
-		_, size := utf8.DecodeRuneInString(s[i:])
-		quoted := strconv.Quote(s[i : i+size])
-		b.WriteString(quoted[1 : len(quoted)-1])
-		s = s[i+size:]
-		i = firstUnprintable(s)
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		character := s[:size]
+		if isUTF8 := r != utf8.RuneError || size > 1; !isUTF8 || !strconv.IsPrint(r) {
+			quoted := strconv.Quote(character)
+			character = quoted[1 : len(quoted)-1]
+		}
+		b.WriteString(character)
+		s = s[size:]
 	}
-	b.WriteString(s)
 	return b.String()
 }
 
@@ -35,18 +32,3 @@ type shown struct{ error }
 
 func (s shown) Error() string { return Text(s.error.Error()) }
 func (s shown) Unwrap() error { return s.error }
-
-// firstUnprintable returns the index of the first character that cannot be shown; -1 for none.
-func firstUnprintable(s string) int {
-	for i, r := range s {
-		if !strconv.IsPrint(r) {
-			return i
-		}
-		if r == utf8.RuneError {
-			if _, size := utf8.DecodeRuneInString(s[i:]); size == 1 { // it is no UTF-8
-				return i
-			}
-		}
-	}
-	return -1
-}

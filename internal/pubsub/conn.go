@@ -26,8 +26,7 @@ func (s *Subscriptions) connect() (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{raw: raw, pending: map[string]int{}, refused: map[string]bool{}, pingDue: true}
-	c.changed.L = &s.mu
+	c := &conn{raw: raw, changed: &s.changed, refused: map[string]bool{}, pingDue: true}
 	c.pinger = time.AfterFunc(s.timeout, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -41,7 +40,7 @@ func (s *Subscriptions) connect() (*conn, error) {
 		return nil, errClosed
 	}
 	s.conn = c
-	s.forEachLocked(func(name string, _ *channel) { c.sendLocked("SUBSCRIBE", name) })
+	s.forEachLocked(func(name string, ch *channel) { c.sendLocked(command{"SUBSCRIBE", name, ch}) })
 	if len(c.unsent) == 0 {
 		c.idleSince = time.Now()
 	}
@@ -107,7 +106,7 @@ func (s *Subscriptions) takeUnsent(c *conn) (batch []command, ok bool) {
 	}
 	if c.pingDue {
 		for _, name := range slices.Sorted(maps.Keys(c.refused)) {
-			c.sendLocked("SUBSCRIBE", name)
+			c.sendLocked(command{"SUBSCRIBE", name, s.channels[name]})
 		}
 		c.unsent = append(c.unsent, ping)
 		c.pinger.Reset(s.silenceLocked())
@@ -164,24 +163,20 @@ func (s *Subscriptions) handle(c *conn, kind, name, text string) (done bool, err
 		return false, fmt.Errorf("%w: %s of %.40q after %s", errMessage, kind, name, sent.name)
 	}
 	if sent.name == "SUBSCRIBE" {
-		s.subscribedLocked(c, sent.channel, kind != kindError)
+		s.subscribedLocked(c, sent, kind != kindError)
 	}
 	return len(s.channels) == 0 && c.isDoneLocked(), nil
 }
 
-// subscribedLocked takes the reply to one SUBSCRIBE. A channel that was unsubscribed and
-// subscribed to again has several on their way: the last reply counts.
-func (s *Subscriptions) subscribedLocked(c *conn, name string, confirmed bool) {
-	if c.pending[name]--; c.pending[name] > 0 {
-		return
-	}
-	delete(c.pending, name)
-	ch := s.channels[name]
-	if ch == nil || ch.confirmed {
+// subscribedLocked takes the reply to one SUBSCRIBE, unless all its subscribers have left: if others have come since, they
+// have sent another.
+func (s *Subscriptions) subscribedLocked(c *conn, sent command, confirmed bool) {
+	ch := sent.of
+	if s.channels[sent.channel] != ch {
 		return
 	}
 	if ch.confirmed = confirmed; !confirmed {
-		c.refused[name] = true
+		c.refused[sent.channel] = true
 		return
 	}
 	if c.confirmedSince.IsZero() {

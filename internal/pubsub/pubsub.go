@@ -33,6 +33,7 @@ func New(pool redisconn.Pool, timeout time.Duration, source rand.Source, group *
 		pool: pool, timeout: timeout, rng: rand.New(source), group: group, channels: map[string]*channel{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.changed.L = &s.mu
 	return s
 }
 
@@ -45,7 +46,7 @@ func (s *Subscriptions) Subscribe(name string, to Subscriber) (cancel func()) {
 	if c == nil {
 		c = new(channel)
 		s.channels[name] = c
-		s.sendLocked("SUBSCRIBE", name)
+		s.sendLocked(command{"SUBSCRIBE", name, c})
 	}
 	sub := &subscription{to, len(c.subscriptions)}
 	c.subscriptions = append(c.subscriptions, sub)
@@ -66,9 +67,9 @@ func (s *Subscriptions) remove(name string, c *channel, sub *subscription) {
 		return
 	}
 	delete(s.channels, name)
-	s.sendLocked("UNSUBSCRIBE", name)
+	s.sendLocked(command{"UNSUBSCRIBE", name, c})
 	if len(s.channels) == 0 {
-		s.endPauseLocked()
+		s.changed.Signal()
 		if s.conn != nil {
 			s.conn.idleSince = time.Now()
 			s.conn.pinger.Reset(s.silenceLocked())
@@ -92,7 +93,7 @@ func (s *Subscriptions) Close() {
 	defer s.mu.Unlock()
 	s.closing = true
 	s.cancel()
-	s.endPauseLocked()
+	s.changed.Signal()
 	if s.conn != nil {
 		s.conn.pingLocked() // the next reply ends the connection
 	}
@@ -128,18 +129,16 @@ func (s *Subscriptions) keepRunning() bool {
 // pause waits, as long as there are subscribers.
 func (s *Subscriptions) pause(d time.Duration) {
 	s.mu.Lock()
-	if s.endPause == nil {
-		s.endPause = make(chan struct{})
-	}
-	end := s.endPause
-	if len(s.channels) == 0 || s.closing {
-		s.endPauseLocked()
-	}
-	s.mu.Unlock()
-	timer := time.NewTimer(d)
+	defer s.mu.Unlock()
+	over := false
+	timer := time.AfterFunc(d, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		over = true
+		s.changed.Signal()
+	})
 	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-end:
+	for !over && len(s.channels) > 0 && !s.closing {
+		s.changed.Wait()
 	}
 }

@@ -43,8 +43,8 @@ type Subscriptions struct {
 	channels map[string]*channel
 	running  bool
 	closing  bool
-	endPause chan struct{} // closed to end a pause: the last subscriber has gone
-	conn     *conn         // nil when there is no connection
+	conn     *conn // nil when there is no connection
+	changed  sync.Cond
 }
 
 // channel is a channel that has subscribers.
@@ -72,10 +72,9 @@ func (c *channel) remove(sub *subscription) {
 // Subscriptions.mu guards its fields.
 type conn struct {
 	raw            redis.Conn // not embedded: that would hide its timeouts from redisconn
-	changed        sync.Cond
+	changed        *sync.Cond // that of the Subscriptions
 	unsent         []command
 	unanswered     []command       // sent
-	pending        map[string]int  // by channel: SUBSCRIBE commands that are unsent or unanswered
 	refused        map[string]bool // the channels that the server refused; requested again with the next ping
 	pingDue        bool
 	pinger         *time.Timer // sets pingDue
@@ -86,16 +85,16 @@ type conn struct {
 }
 
 // command is a SUBSCRIBE or UNSUBSCRIBE of one channel, or a ping.
-type command struct{ name, channel string }
+type command struct {
+	name, channel string
+	of            *channel
+}
 
 var ping = command{name: "PING"}
 
-func (c *conn) sendLocked(name, channel string) {
-	delete(c.refused, channel)
-	c.unsent = append(c.unsent, command{name, channel})
-	if name == "SUBSCRIBE" {
-		c.pending[channel]++
-	}
+func (c *conn) sendLocked(cmd command) {
+	delete(c.refused, cmd.channel)
+	c.unsent = append(c.unsent, cmd)
 	c.changed.Signal()
 }
 
@@ -109,9 +108,9 @@ func (c *conn) isDoneLocked() bool {
 	return len(c.unanswered) == 0 && len(c.unsent) == 0 && time.Since(c.idleSince) >= Linger
 }
 
-func (s *Subscriptions) sendLocked(name, channel string) {
+func (s *Subscriptions) sendLocked(cmd command) {
 	if s.conn != nil {
-		s.conn.sendLocked(name, channel)
+		s.conn.sendLocked(cmd)
 	}
 }
 
@@ -122,13 +121,6 @@ func (s *Subscriptions) silenceLocked() time.Duration {
 		return min(Linger, s.timeout)
 	}
 	return s.timeout
-}
-
-func (s *Subscriptions) endPauseLocked() {
-	if s.endPause != nil {
-		close(s.endPause)
-		s.endPause = nil
-	}
 }
 
 // forEachLocked calls fn for every channel in the order of names, so that a run can be replayed.

@@ -5,7 +5,6 @@ package quorate
 import (
 	"cmp"
 	"math/bits"
-	"slices"
 )
 
 // MaxNodes is the most nodes that a rule can have: a [Set] has a bit for each.
@@ -70,41 +69,29 @@ func (r Rule) Judge(granted, open Set) Verdict {
 }
 
 // Smallest returns the smallest bound that the values of a quorum do not exceed. values has one for each node.
-func Smallest[T cmp.Ordered](r Rule, values []T) T {
-	smallest := slices.Max(values)
+func Smallest[T cmp.Ordered](r Rule, values []T) T { return best(r, values, cmp.Less) }
+
+// Largest returns the largest bound that the values of a quorum reach. values has one for each node.
+func Largest[T cmp.Ordered](r Rule, values []T) T {
+	return best(r, values, func(a, b T) bool { return cmp.Less(b, a) })
+}
+
+// best returns the first bound, in the order of before, that a quorum's values keep.
+func best[T cmp.Ordered](r Rule, values []T, before func(a, b T) bool) (best T) {
+	found := false
 	for _, bound := range values {
-		if bound >= smallest {
+		if found && !before(bound, best) {
 			continue
 		}
 		var within Set
 		for i, v := range values {
-			if v <= bound {
+			if !before(bound, v) {
 				within |= Of(i)
 			}
 		}
 		if r.Enough(within) {
-			smallest = bound
+			best, found = bound, true
 		}
 	}
-	return smallest
-}
-
-// Largest returns the largest bound that the values of a quorum reach. values has one for each node.
-func Largest[T cmp.Ordered](r Rule, values []T) T {
-	largest := slices.Min(values)
-	for _, bound := range values {
-		if bound <= largest {
-			continue
-		}
-		var reach Set
-		for i, v := range values {
-			if v >= bound {
-				reach |= Of(i)
-			}
-		}
-		if r.Enough(reach) {
-			largest = bound
-		}
-	}
-	return largest
+	return best
 }

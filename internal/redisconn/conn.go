@@ -93,6 +93,27 @@ func Send(c redis.Conn, timeout time.Duration, write func() error) error {
 	return err
 }
 
+// RoundTrip sends commands together, within the timeout, and returns the reply to each, or its error, before the context's
+// deadline, or within the time for connecting if it has none.
+func RoundTrip(ctx context.Context, c redis.Conn, timeout time.Duration, commands ...[]any) (replies []any, errs []error) {
+	err := Send(c, timeout, func() error {
+		for _, command := range commands {
+			if err := c.Send(command[0].(string), command[1:]...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for range commands {
+		var reply any
+		if err == nil || c.Err() == nil {
+			reply, err = ReceiveBy(ctx, c, ConnectTimeout(timeout))
+		}
+		replies, errs = append(replies, reply), append(errs, err)
+	}
+	return replies, errs
+}
+
 // Receive reads one reply within the timeout, or returns [ErrTimeout]. An error of the connection
 // leaves it dead; an error reply does not. The connection must be a redis.ConnWithTimeout, as every
 // connection of a *redis.Pool is.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -48,44 +47,22 @@ func (b *Backoff) Next(err error, rng *rand.Rand) time.Duration {
 // Reset is called for a connection that serves.
 func (b *Backoff) Reset() { b.pause = 0 }
 
-// Interruptible returns a context whose cancellation closes the connection that is dialed with it, until
-// stop is called: reads know only deadlines. See [Dialed].
-func Interruptible(ctx context.Context) (_ context.Context, stop func() bool) {
-	d := new(dialed)
-	return context.WithValue(ctx, dialedKey{}, d), context.AfterFunc(ctx, func() {
-		if errors.Is(ctx.Err(), context.Canceled) { // at the deadline the read fails, and says why
-			d.close()
+// errKept is the cause of a context that was stopped.
+var errKept = errors.New("the connection is kept")
+
+// Interruptible returns a context whose cancellation closes the connections that are dialed with it, until
+// stop is called, which ends the context: reads know only deadlines. See [Dialed].
+func Interruptible(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, func() { cancel(errKept) }
+}
+
+// Dialed has the cancellation of an [Interruptible] context close a new connection.
+func Dialed(ctx context.Context, c net.Conn) {
+	context.AfterFunc(ctx, func() {
+		// At the deadline the read fails, and says why.
+		if errors.Is(ctx.Err(), context.Canceled) && !errors.Is(context.Cause(ctx), errKept) {
+			c.Close()
 		}
 	})
-}
-
-// Dialed hands a new connection to the caller of [Interruptible], if there is one.
-func Dialed(ctx context.Context, c net.Conn) {
-	if d, ok := ctx.Value(dialedKey{}).(*dialed); ok {
-		d.keep(c)
-	}
-}
-
-type dialedKey struct{}
-
-type dialed struct {
-	mu     sync.Mutex
-	conn   net.Conn
-	closed bool
-}
-
-func (d *dialed) keep(c net.Conn) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.conn = c; d.closed {
-		c.Close()
-	}
-}
-
-func (d *dialed) close() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed = true; d.conn != nil {
-		d.conn.Close()
-	}
 }

@@ -1,8 +1,10 @@
 package redisconn
 
 import (
+	"bytes"
 	"errors"
 	"net"
+	"strconv"
 )
 
 // Bounds of a reply to our commands. redigo has none: it allocates what a reply's header announces,
@@ -24,12 +26,10 @@ func LimitReplies(c net.Conn) net.Conn { return &limitedConn{Conn: c} }
 
 type limitedConn struct {
 	net.Conn
-	line  int   // bytes of the current line read so far
-	kind  byte  // the line's first byte
-	value int   // of a length header, −1 when negative; of an integer, the number of its characters
-	total int   // see maxTotal
-	skip  int   // bytes of a bulk string still to come, with its CRLF
-	open  []int // elements still to come in each open array
+	line  []byte // the current line, as far as it was read
+	total int    // see maxTotal
+	skip  int    // bytes of a bulk string still to come, with its CRLF
+	open  []int  // elements still to come in each open array
 	err   error
 
 	replied func() // is called for each reply, at its last line; nil for nothing
@@ -57,55 +57,51 @@ func (c *limitedConn) scan(p []byte) error {
 			p = p[n:]
 			continue
 		}
-		b := p[0]
-		p = p[1:]
-		if b == '\n' {
+		text, rest, isWhole := bytes.Cut(p, []byte("\n"))
+		if c.line = append(c.line, text...); len(c.line) > maxLine {
+			return errTooLarge
+		}
+		if isWhole {
 			if err := c.endLine(); err != nil {
 				return err
 			}
-			continue
 		}
-		if c.line++; c.line > maxLine {
-			return errTooLarge
-		}
-		switch {
-		case c.line == 1:
-			c.kind, c.value = b, 0
-		case c.kind == ':':
-			if c.value++; c.value > maxDigits && b >= '0' && b <= '9' {
-				return errTooLarge
-			}
-		case b == '-':
-			c.value = -1
-		case b >= '0' && b <= '9' && c.value >= 0 && (c.kind == '$' || c.kind == '*'):
-			if c.value = c.value*10 + int(b-'0'); c.value > maxBulk || c.kind == '*' && c.value > maxArray {
-				return errTooLarge
-			}
-		}
+		p = rest
 	}
 	return nil
 }
 
 func (c *limitedConn) endLine() error {
-	kind, value := c.kind, c.value
-	c.line, c.kind = 0, 0
-	if (kind == '$' || kind == '*') && value > 0 {
-		if c.total += value; c.total > maxTotal {
+	line, kind, value := bytes.TrimRight(c.line, "\r"), byte(0), 0
+	c.line = c.line[:0]
+	if len(line) > 0 {
+		kind, line = line[0], line[1:]
+	}
+	switch kind {
+	case ':':
+		if len(line) > maxDigits {
+			return errTooLarge
+		}
+	case '$', '*':
+		value, _ = strconv.Atoi(string(line)) // redigo refuses what is no number
+		if value > maxBulk || kind == '*' && value > maxArray {
+			return errTooLarge
+		}
+		if c.total += max(value, 0); c.total > maxTotal {
 			return errTooLarge
 		}
 	}
-	if kind == '$' && value >= 0 {
-		c.skip = value + 2
-		return nil
-	}
-	if kind == '*' && value > 0 {
+	switch {
+	case kind == '$' && value >= 0:
+		c.skip = value + len("\r\n")
+	case kind == '*' && value > 0:
 		if len(c.open) == maxDepth {
 			return errTooLarge
 		}
 		c.open = append(c.open, value)
-		return nil
+	default:
+		c.endElement()
 	}
-	c.endElement()
 	return nil
 }
 

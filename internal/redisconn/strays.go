@@ -38,7 +38,7 @@ type strictConn struct {
 func (s *strictConn) Read(p []byte) (int, error) {
 	n, err := s.limitedConn.Read(p)
 	begun := s.replies.Load()
-	if s.line > 0 || len(s.open) > 0 || s.limitedConn.skip > 0 {
+	if len(s.line) > 0 || len(s.open) > 0 || s.limitedConn.skip > 0 {
 		begun++
 	}
 	if begun > s.commands.Load() && !s.subscribes.Load() {

@@ -12,14 +12,14 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Lock acquires, renews and releases a lock as clients with that list of masters do, by new owners; contended, another
-// owner is refused meanwhile, which takes further commands. It leaves nothing but the name's token counter. The reply says whether the
+// Lock acquires, renews and releases a lock as clients with that list of masters do. It leaves nothing but the name's token
+// counter. While the lock is held, meanwhile is called with what acquired it, unless it is nil. The reply says whether the
 // master grants. The error is a *node.Error.
-func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Name, newOwner func() scripts.Owner,
-	contended bool) (scripts.AcquireReply, error) {
+func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Name, owner scripts.Owner,
+	meanwhile func(scripts.AcquireArgs) error) (scripts.AcquireReply, error) {
 	pipe, footprint := inside.Of(n).Pipe(name.String()), new(pipeline.Footprint)
 	do := func(call scripts.Call) pipeline.Result { return pipe.DoAs(ctx, call, footprint) }
-	names, owner := []scripts.Name{name}, newOwner()
+	names := []scripts.Name{name}
 	lease := scripts.ToMillis(min(4*n.Timeout(), n.MaxLease())) // after a crash, the lock is soon gone
 	acquire := scripts.AcquireArgs{Names: names, Owner: owner, Depth: 1, Lease: lease, List: list, Seed: 1}
 	acquired := do(scripts.Acquire(acquire))
@@ -33,16 +33,8 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 	if acquired.Err == nil {
 		renewed = do(scripts.Renew(list, lease, []scripts.Renewal{{Names: names, Owner: owner, Token: reply.Token}}))
 	}
-	if renewed.Err == nil && contended {
-		other := newOwner()
-		acquire.Owner = other
-		second := new(pipeline.Footprint)
-		refused := pipe.DoAs(ctx, scripts.Acquire(acquire), second)
-		second.Abandon()
-		if !refused.NothingDone && (refused.Err != nil || refused.Reply.Acquire.Outcome == scripts.Granted) { // it may be granted yet
-			pipe.Start(scripts.Release(names, other, 0), second, nil)
-		}
-		renewed.Err = refused.Err
+	if renewed.Err == nil && meanwhile != nil {
+		renewed.Err = meanwhile(acquire)
 	}
 	if renewed.Err != nil { // the grant, or half of it, may be there
 		pipe.Start(release, footprint, nil)

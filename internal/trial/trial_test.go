@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/trial"
+	"github.com/quorumlock/quorumlock/internal/trial/heard"
 	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
@@ -41,9 +42,10 @@ func TestTheSecondOwnerIsReleased(t *testing.T) {
 		n := p.Nodes(node.WithConns(1))[0]
 		testkit.Must(t, operator.AdmitMembers(t.Context(), n, []string{n.Name()}))
 		name := scripts.TrialName("late")
-		owners := uint64(0)
-		newOwner := func() scripts.Owner { owners++; return scripts.NewOwner("locker", owners) }
-		if _, err := trial.Lock(t.Context(), n, scripts.NewList(n.Name()), name, newOwner, true); err == nil {
+		contend := func(acquire scripts.AcquireArgs) error {
+			return heard.Contend(t.Context(), n, acquire, scripts.NewOwner("locker", 2))
+		}
+		if _, err := trial.Lock(t.Context(), n, scripts.NewList(n.Name()), name, scripts.NewOwner("locker", 1), contend); err == nil {
 			t.Fatal("the second owner was refused in time")
 		}
 		for over := time.Now().Add(2 * lateness); time.Now().Before(over); time.Sleep(n.Timeout() / 10) {

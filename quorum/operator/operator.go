@@ -30,6 +30,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/looks"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/node"
@@ -63,7 +64,7 @@ func Check(ctx context.Context, n *node.Node) (Report, error) {
 		if err != nil {
 			return err
 		}
-		look := inside.Look{View: membership.Read(*reply, 0), Sent: sent, Came: clock.System().Now()}
+		look := looks.Look{View: membership.Read(*reply, 0), Sent: sent, Came: clock.System().Now()}
 		report.ClockAhead = look.Ahead(before, time.Now())
 		refusal, err := v.refusesWrites(ctx)
 		others.Wait()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/looks"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/plain"
@@ -48,14 +49,14 @@ type Report struct {
 	RefusesWrites  error         // why the server writes nothing now, and grants nothing, as a *node.Error: its memory is full, or a replica is missing; or nil
 	Hazards        []string      // what an operator should know, one sentence each; empty when all is well
 
-	embedded // the look, which the command reaches by inside.LookOf
+	embedded // the look, which the command reaches by looks.Of
 }
 
-type embedded = inside.Looked
+type embedded = looks.Looked
 
 // fill sets the fields that follow from INFO, the save points, the marker, why writes are refused, and why
 // the address leads to two masters, and the hazards.
-func (r *Report) fill(v visit, save savePoints, look inside.Look, refusal, two error) {
+func (r *Report) fill(v visit, save savePoints, look looks.Look, refusal, two error) {
 	r.embedded = look.Embedding()
 	in, maxLease, view := inside.Of(v.node), v.node.MaxLease(), look.View
 	m := view.Marker()

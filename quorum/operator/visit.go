@@ -18,7 +18,7 @@ type visit struct {
 	node *node.Node
 	raw  redis.Conn
 	conn *pipeline.Conn // over raw
-	info inside.Info
+	info redisconn.Info
 }
 
 // onVisit runs fn with a connection of its own, for at most the time for connecting. It does so in a
@@ -91,7 +91,7 @@ func (v visit) refusesWrites(ctx context.Context) (refusal, err error) {
 	trial := inside.Of(v.node).Prefix + scripts.TrialName(v.info["run_id"]).String()
 	_, err = v.command(ctx, "SET", trial, "", "XX", "PX", 1)
 	if err == nil {
-		err = v.conn.CheckSeal(ctx, v.info.Number("connected_slaves"), v.node.Timeout())
+		err = v.conn.CheckSeal(ctx, v.info, v.node.Timeout())
 	}
 	if redisconn.IsServerError(err) || errors.Is(err, redisconn.ErrNotReplicated) {
 		return err, nil

@@ -1,4 +1,4 @@
-// Package heard tries a lock on one master as package trial does, and hears its release.
+// Package heard tries a lock on one master as package trial does, contends for it, and hears its release.
 package heard
 
 import (
@@ -10,13 +10,14 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/trial"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Lock is a contended [trial.Lock], and also waits for the message of the release, as a waiter does.
+// Lock is a [trial.Lock] for which another owner contends, and also waits for the message of the release, as a waiter does.
 func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Name) (scripts.AcquireReply, error) {
 	failed := func(err error) (scripts.AcquireReply, error) {
 		return scripts.AcquireReply{}, &node.Error{Node: n.Name(), Op: "subscribe", Err: redisconn.TimedOut(err, n.Timeout())}
@@ -37,10 +38,11 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 		return failed(err)
 	}
 	newOwner := func() scripts.Owner { return scripts.NewOwner(rand.Text(), 1) }
-	reply, err := trial.Lock(ctx, n, list, name, newOwner, true)
+	contend := func(acquire scripts.AcquireArgs) error { return Contend(ctx, n, acquire, newOwner()) }
+	reply, err := trial.Lock(ctx, n, list, name, newOwner(), contend)
 	for isConnecting(err) && ctx.Err() == nil {
 		<-time.After(n.Timeout() / 10)
-		reply, err = trial.Lock(ctx, n, list, name, newOwner, true)
+		reply, err = trial.Lock(ctx, n, list, name, newOwner(), contend)
 	}
 	if err != nil || reply.Outcome != scripts.Granted {
 		return reply, err
@@ -50,6 +52,18 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 		return failed(fmt.Errorf("no message of the release was heard: %w", errors.Join(err, ctx.Err())))
 	}
 	return reply, nil
+}
+
+// Contend has another owner refused what acquire has acquired, which takes further commands.
+func Contend(ctx context.Context, n *node.Node, acquire scripts.AcquireArgs, other scripts.Owner) error {
+	acquire.Owner = other
+	pipe, footprint := inside.Of(n).Pipe(acquire.Names[0].String()), new(pipeline.Footprint)
+	refused := pipe.DoAs(ctx, scripts.Acquire(acquire), footprint)
+	footprint.Abandon()
+	if !refused.NothingDone && (refused.Err != nil || refused.Reply.Acquire.Outcome == scripts.Granted) { // it may be granted yet
+		pipe.Start(scripts.Release(acquire.Names, other, 0), footprint, nil)
+	}
+	return refused.Err
 }
 
 // isConnecting reports whether an error is of a node that may soon be up: on a long way, connecting takes longer

@@ -2,8 +2,10 @@ package lease_test
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/quorumlock/quorumlock/internal/pipeline"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
@@ -208,7 +210,10 @@ func (w *world) isSealed(s *state, i int, at place, is seal) bool {
 			attached++
 		}
 	}
-	now := pipeline.Replication{Master: p.of == 0, Replicas: attached, History: fmt.Sprint("h", p.reign)}
+	now := redisconn.Info{"connected_slaves": strconv.Itoa(attached), "master_replid": fmt.Sprint("h", p.reign)}
+	if p.of == 0 {
+		now["role"] = "master"
+	}
 	return w.ms.seal(at).Broken(acknowledged, now) == nil
 }
 

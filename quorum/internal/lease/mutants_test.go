@@ -169,7 +169,7 @@ var mutants = []mutate.Mutant[setup]{
 	{Rule: "a master has one vote", Edits: in(quorateFile, "s.Len() >= r.Need", "s.Len()+int(s&1) >= r.Need"), Setup: base.with(areFour),
 		Harmless: "It is another rule, as safe: the first of four masters has two of five votes, and three are a quorum."},
 	{Rule: "an attempt is won by a quorum", Edits: in(quorateFile, "case r.Enough(granted):", "case granted != 0:"), Setup: tokens},
-	{Rule: "a deadline that too few masters reach is none", Edits: in(quorateFile, "if r.Enough(reach) {", "if true {"), Setup: base.with(longer)},
+	{Rule: "a deadline that too few masters reach is none", Edits: in(quorateFile, "if r.Enough(within) {", "if true {"), Setup: base.with(longer)},
 	// The rules of handing over.
 	{Rule: "a lock that is handed over has ended", Edits: in(useFile, "	l.become(Released)\n	l.cause = HandedOver\n", ""), Setup: base.with(isFixed).with(takesOver)},
 	{Rule: "a lock that is handed over is not released", Edits: in(useFile, "return true, append(out, Command{Do: End, Cause: HandedOver})",
@@ -223,7 +223,7 @@ var mutants = []mutate.Mutant[setup]{
 	{Rule: "a grant counts once all replicas have it", Edits: in(sealFile, "case acknowledged < s.Replicas:", "case acknowledged < s.Replicas-1:"),
 		Setup: onePair.with(isFixed).with(hasTwo)},
 	{Rule: "a renewal counts once the replicas have it", Edits: in(sealFile, "&& !call.IsRelease()", "&& call.IsAcquire()"), Setup: onePair.with(longer)},
-	{Rule: "nothing counts over a connection from before a promotion", Edits: in(sealFile, "|| now.History != s.History:", "|| false:"),
+	{Rule: "nothing counts over a connection from before a promotion", Edits: in(sealFile, "|| now[\"master_replid\"] != s.History:", "|| false:"),
 		Setup: onePair.with(standsToo).with(twice)},
 	{Rule: "a process that is promoted again is another", Edits: in(sealFile, "runID, s.History, s.Replicas)", "runID, \"\", s.Replicas)"),
 		Setup: onePair.with(standsToo).with(twice).with(aForgets).with(isAtOnce)},

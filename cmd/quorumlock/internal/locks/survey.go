@@ -10,6 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/looks"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
@@ -37,7 +38,7 @@ type survey struct {
 	cursors []string // of SCAN, by master
 	known   map[string]*busy
 	found   []masters.Finding
-	began   []inside.Look // the first of each master
+	began   []looks.Look // the first of each master
 }
 
 // look asks all masters for names, for the states of the names that were found, and for the masters' own state.
@@ -57,7 +58,7 @@ func (s *survey) look(ctx context.Context, nodes []*node.Node, isLive bool) {
 	locks, found := inspect(ctx, nodes, s.all, isLive, names)
 	s.found = found
 	if s.began == nil {
-		s.began = make([]inside.Look, len(nodes))
+		s.began = make([]looks.Look, len(nodes))
 	}
 	for i := range found {
 		if s.began[i].View == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/looks"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -19,7 +20,7 @@ const rateTime = 400 * time.Millisecond
 
 // compareRates looks at the masters once more, and records which clocks do not run at this machine's rate.
 func compareRates(ctx context.Context, nodes []*node.Node, found []Finding) {
-	again := Each(ctx, nodes, func(ctx context.Context, n *node.Node) (l inside.Look) {
+	again := Each(ctx, nodes, func(ctx context.Context, n *node.Node) (l looks.Look) {
 		first := found[slices.Index(nodes, n)].Look()
 		if first.View == nil || !Sleep(ctx, rateTime-clock.System().Now().Sub(first.Sent)) {
 			return l
@@ -36,10 +37,10 @@ func compareRates(ctx context.Context, nodes []*node.Node, found []Finding) {
 }
 
 // Look returns when the master was looked at, and what it said.
-func (f Finding) Look() inside.Look { return inside.LookOf(f.Report) }
+func (f Finding) Look() looks.Look { return looks.Of(f.Report) }
 
 // CompareRate notes whether the master's clock has run as this machine's since an earlier look.
-func (f *Finding) CompareRate(since inside.Look) { f.rate = wrongRate(since, f.Look()) }
+func (f *Finding) CompareRate(since looks.Look) { f.rate = wrongRate(since, f.Look()) }
 
 // Clock says what is wrong with the master's clock; nothing if it is right.
 func (f Finding) Clock() string {
@@ -56,7 +57,7 @@ func (f Finding) Clock() string {
 
 // wrongRate says by how much a master's clock has gained or lost since an earlier look, beyond the difference of rates that
 // leases allow for; nothing if it has not.
-func wrongRate(since, now inside.Look) string {
+func wrongRate(since, now looks.Look) string {
 	gain, elapsed := now.Gained(since)
 	verb, effect := "gained", "leases end early"
 	if gain < 0 {

@@ -1,4 +1,5 @@
-package inside
+// Package looks has what a master said of itself, and when: for package operator and the command.
+package looks
 
 import (
 	"time"
@@ -21,8 +22,8 @@ func (l Look) Embedding() Looked { return Looked{l} }
 
 func (l Looked) inside() Look { return l.look }
 
-// LookOf returns the look of a report of package operator.
-func LookOf(report interface{ inside() Look }) Look { return report.inside() }
+// Of returns the look of a report of package operator.
+func Of(report interface{ inside() Look }) Look { return report.inside() }
 
 // Gained returns by how much at least the master's clock has gained on this machine's since an earlier look; negative: it has
 // lost. It is 0 if that may be the round trips. It also returns the time between the looks.
