@@ -12,10 +12,12 @@ import (
 )
 
 // List is a list of masters by their names: the members of a deployment, as one client or one node
-// has them. It is immutable.
+// has them. It is immutable. The names of a list that was read are canonical, but it keeps the
+// text: the scripts compare digests of texts, and clients that spell the names that way must still
+// be accepted.
 type List struct {
 	names  []string // sorted
-	text   string   // the names, escaped, as the marker has them
+	text   string   // the names as they were given, sorted and escaped, as the marker has them
 	digest string   // of the text; "-" for no members
 }
 
@@ -40,8 +42,22 @@ func NewList(names ...string) *List {
 // Names returns the members' names, sorted. The caller must not change them.
 func (l *List) Names() []string { return l.names }
 
-// HasDigest reports whether digest is the list's.
-func (l *List) HasDigest(digest string) bool { return digest == l.digest }
+// HasDigest reports whether digest is the list's, in canonical spelling or in its own.
+func (l *List) HasDigest(digest string) bool {
+	return digest == l.digest || digest == NewList(l.names...).digest
+}
+
+func (l *List) isCanonical() bool { return l.digest == NewList(l.names...).digest }
+
+// Twice returns a name that the list has twice, in two spellings; empty for none.
+func (l *List) Twice() string {
+	for i := 1; i < len(l.names); i++ {
+		if l.names[i] == l.names[i-1] {
+			return l.names[i]
+		}
+	}
+	return ""
+}
 
 // Len returns the number of members.
 func (l *List) Len() int { return len(l.names) }
@@ -93,5 +109,11 @@ func parseList(text string) (*List, error) {
 		}
 		names = append(names, name)
 	}
-	return NewList(names...), nil
+	l := NewList(names...)
+	for i, name := range names {
+		names[i] = Canonical(name)
+	}
+	slices.Sort(names)
+	l.names = names
+	return l, nil
 }

@@ -1,6 +1,7 @@
 package scripts
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -72,6 +73,8 @@ type Marker struct {
 	Change     time.Duration // when the members may change again, by the node's clock, since 1970
 	Members    *List         // empty for a node that an operator has admitted, and no client has marked
 	Next       *List         // the members after the change that is under way; empty for none
+
+	spelled string // the member's name, if the text that was read spells it otherwise
 }
 
 // claimSign precedes both digests of a claim, so that no client's digest equals either.
@@ -96,10 +99,34 @@ func (m Marker) Quarantine(now time.Duration) time.Duration { return max(m.Admit
 // String returns the marker as the node keeps it.
 func (m Marker) String() string {
 	first, last := m.lines()
-	return fmt.Sprintf("%d %s %s %d\n%s", m.Admitted.Milliseconds(), m.Process, first, m.Change.Milliseconds(), last)
+	return fmt.Sprintf("%d %s %s %d\n%s", m.Admitted.Milliseconds(), m.process(), first, m.Change.Milliseconds(), last)
 }
 
-// ParseMarker reads the text of a marker.
+// process is the marker's process as the text spells it.
+func (m Marker) process() Process {
+	return Process{m.Run, m.MaxLease, cmp.Or(m.spelled, m.Member)}
+}
+
+// IsCanonical reports whether the text spells all names canonically.
+func (m Marker) IsCanonical() bool {
+	return m.spelled == "" && m.Members.isCanonical() && m.Next.isCanonical()
+}
+
+// Expected is [Process.Expected] for a process whose marker is m. It spells the names as m does: the scripts compare
+// texts.
+func (m Marker) Expected(p Process, list *List) string {
+	if m.Member == p.Member {
+		p.Member = m.process().Member
+	}
+	for _, has := range []*List{m.Members, m.Next} {
+		if has.Equal(list) {
+			return p.Expected(has)
+		}
+	}
+	return p.Expected(list)
+}
+
+// ParseMarker reads the text of a marker. Its names are canonical, however they are spelled there.
 func ParseMarker(text string) (m Marker, err error) {
 	lines := strings.Split(text, "\n")
 	if len(lines) != 4 {
@@ -124,6 +151,9 @@ func ParseMarker(text string) (m Marker, err error) {
 	m.Claimed = strings.HasPrefix(first[4], claimSign)
 	if m.String() != text {
 		return Marker{}, errMarker // a digest of another list
+	}
+	if name := Canonical(m.Member); name != m.Member {
+		m.Member, m.spelled = name, m.Member
 	}
 	return m, nil
 }

@@ -19,6 +19,7 @@ func (f *Fields) refusal() *Refusal {
 		return nil
 	}
 	process, err := parseProcess(expected[1:4])
+	process.Member = Canonical(process.Member) // the line spells it as the marker does
 	f.bad = f.bad || err != nil
 	return &Refusal{marker, process}
 }

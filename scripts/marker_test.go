@@ -71,6 +71,39 @@ func TestExpectedLines(t *testing.T) {
 	}
 }
 
+// A marker that spells names otherwise has the same names. It keeps its text, and a client is let in by the line that the text
+// begins with, for the members and for the next ones.
+func TestMarkersOfOtherSpellings(t *testing.T) {
+	p := scripts.Process{Run: "run", MaxLease: time.Second, Member: "a.example:1"}
+	two, three := scripts.NewList("a.example:1", "b:1"), scripts.NewList("10.0.0.1:1/2", "a.example:1", "b:1")
+	spelled := scripts.Marker{Process: p, Generation: 1, Members: scripts.NewList("B:1", "A.Example.:01"),
+		Next: scripts.NewList("[::FFFF:10.0.0.1]:1/2", "A.Example.:1", "b:1")}
+	spelled.Member = "A.example.:1"
+	digest := func(l *scripts.List) string { return strings.Fields(p.Expected(l))[4] }
+	m, err := scripts.ParseMarker(spelled.String())
+	testkit.Must(t, err)
+	testkit.Equal(t, m.String(), spelled.String(), "the text")
+	testkit.Check(t, m.Process == p && m.Members.Equal(two) && m.Next.Equal(three) && m.Members.Has("b:1"), "it is read as %+v", m)
+	testkit.Check(t, m.Members.HasDigest(digest(two)) && m.Members.HasDigest(digest(spelled.Members)) && !m.Members.HasDigest(digest(three)),
+		"the digest of %v", m.Members)
+	testkit.Check(t, strings.HasPrefix(m.String(), m.Expected(p, two)), "%q is expected of %q", m.Expected(p, two), m)
+	testkit.Check(t, strings.HasSuffix(m.Expected(p, three), " 1000 A.example.:1 "+digest(spelled.Next)+"\n"), "%q is expected of %q", m.Expected(p, three), m)
+	other := scripts.Process{Run: "run", MaxLease: time.Second, Member: "b:1"}
+	testkit.Equal(t, m.Expected(other, scripts.NewList("c:1")), other.Expected(scripts.NewList("c:1")), "of another member and list")
+	testkit.Check(t, !m.IsCanonical(), "%q has canonical names", m)
+	for _, change := range []func(m *scripts.Marker){func(m *scripts.Marker) { m.Member = "A:1" },
+		func(m *scripts.Marker) { m.Members = scripts.NewList("A:1") }, func(m *scripts.Marker) { m.Next = scripts.NewList("A:1") }} {
+		text := scripts.Marker{Process: p, Members: two, Next: three}
+		m, err := scripts.ParseMarker(text.String())
+		testkit.Check(t, err == nil && m.IsCanonical(), "%q has other names", m)
+		change(&text)
+		m, err = scripts.ParseMarker(text.String())
+		testkit.Check(t, err == nil && !m.IsCanonical() && m.Members.Twice() == "", "%q has canonical names", m)
+	}
+	m, err = scripts.ParseMarker(scripts.Marker{Process: p, Members: scripts.NewList("A:1", "b", "a:1"), Next: none}.String())
+	testkit.Check(t, err == nil && m.Members.Twice() == "a:1" && m.Members.Len() == 3, "a name twice: %+v", m)
+}
+
 func TestTextsThatAreNoMarkers(t *testing.T) {
 	text := aMarker.String()
 	lines := strings.Split(text, "\n")
@@ -139,8 +172,11 @@ func FuzzMarker(f *testing.F) {
 		m := scripts.Marker{Process: scripts.Process{Run: run, MaxLease: ms(admitted / 3), Member: first}, Admitted: ms(admitted), Claimed: claimed,
 			Generation: generation % (1 << 53), Change: ms(change), Members: scripts.NewList(first, second), Next: scripts.NewList(third)}
 		got, err := scripts.ParseMarker(m.String())
-		testkit.Check(t, err == nil && got.String() == m.String() && got.Member == first, "%q is read as %+v (%v)", m, got, err)
-		testkit.Check(t, got.Members.Equal(m.Members) && got.Next.Equal(m.Next), "%q is read as %+v", m, got)
+		testkit.Check(t, err == nil && got.String() == m.String() && got.Member == scripts.Canonical(first), "%q is read as %+v (%v)", m, got, err)
+		want := m
+		want.Member, want.Members, want.Next = scripts.Canonical(first), scripts.NewList(scripts.Canonical(first), scripts.Canonical(second)), scripts.NewList(scripts.Canonical(third))
+		testkit.Check(t, got.Members.Equal(want.Members) && got.Next.Equal(want.Next) && got.IsCanonical() == (want.String() == m.String()),
+			"%q is read as %+v, want %+v", m, got, want)
 	})
 }
 

@@ -71,8 +71,9 @@ func (r Reply) Quarantine() time.Duration {
 	return 0
 }
 
-// ShowsMarker reports whether the reply shows a marker, and whether the marker names the process that was asked.
-func (r Reply) ShowsMarker() (shows, isOwn bool) {
+// ShowsMarker returns the marker that the reply shows, if it shows one, and whether the marker names the process that
+// was asked.
+func (r Reply) ShowsMarker() (m Marker, shows, isOwn bool) {
 	seen := Refusal{}
 	if refusal := r.Refusal(); refusal != nil {
 		seen = *refusal
@@ -82,10 +83,10 @@ func (r Reply) ShowsMarker() (shows, isOwn bool) {
 		seen.Marker = r.Mark.Marker
 	}
 	if seen.Marker == "" {
-		return false, false
+		return m, false, false
 	}
 	m, err := ParseMarker(seen.Marker)
-	return err == nil, err == nil && (r.Mark != nil || m.Run == seen.Process.Run)
+	return m, err == nil, err == nil && (r.Mark != nil || m.Run == seen.Process.Run)
 }
 
 // Refusal returns the marker of a node that did not accept the client; else nil.

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -224,6 +225,9 @@ func (v *View) Refusal(list *scripts.List) error {
 	}
 	if m.Members.Len() == list.Len() {
 		hint += sameNames
+	}
+	if name := cmp.Or(m.Members.Twice(), m.Next.Twice()); name != "" { // no client has such a list: one master is one vote
+		hint = fmt.Sprintf(". The list has %s twice, in two spellings: quorumlock admit -members gives this master another", name)
 	}
 	return fmt.Errorf("%w: this master %s clients with %s (generation %d)%s, this client's list is %s%s",
 		ErrDiffers, whom, m.Members, m.Generation, next, list, hint)

@@ -10,14 +10,39 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// A list with the names in other spellings is another list, which no client writes: the error says how to name masters.
-func TestAListInAnotherSpelling(t *testing.T) {
-	list, spelled := scripts.NewList("10.0.0.1:6379", "redis-b:6379"), scripts.NewList("10.0.0.1:6379", "Redis-B.:6379")
-	of := scripts.Process{Run: "run", MaxLease: maxLease, Member: list.Names()[0]}
-	m := scripts.Marker{Process: of, Generation: 1, Members: spelled, Next: scripts.NewList()}
-	v := membership.Read(scripts.LookReply{Marker: m.String(), Process: of}, 0)
-	testkit.Equal(t, v.Relation(list), membership.Refuses, "the relation")
-	testkit.Check(t, strings.HasSuffix(v.Refusal(list).Error(), "give every client the same names: ?name=... in the URL, or node.WithName"), "%v", v.Refusal(list))
+// Names that are spelled otherwise are the same names. A list that has a name twice is nobody's.
+func TestStandingOfOtherSpellings(t *testing.T) {
+	list := scripts.NewList("10.0.0.1:6379", "redis-b.:6379", "redis-c.example:6379/1")
+	spelled := scripts.NewList("[::ffff:10.0.0.1]:06379", "Redis-B.:6379", "REDIS-C.example.:6379/1")
+	four := scripts.NewList(append([]string{"D.:1"}, spelled.Names()...)...)
+	twice := scripts.NewList("10.0.0.1:6379", "Redis-B.:6379", "redis-b.:6379")
+	none := scripts.NewList()
+	look := func(members, next *scripts.List) *membership.View {
+		of := scripts.Process{Run: "run", MaxLease: maxLease, Member: list.Names()[0]}
+		m := scripts.Marker{Process: of, Generation: 1, Members: members, Next: next}
+		m.Member = "[::ffff:10.0.0.1]:06379"
+		return membership.Read(scripts.LookReply{Marker: m.String(), Process: of}, 0)
+	}
+	for what, c := range map[string]struct {
+		view *membership.View
+		want membership.Relation
+	}{
+		"the members":         {look(spelled, none), membership.Accepts},
+		"before a change":     {look(spelled, four), membership.Accepts},
+		"after a change":      {look(four, spelled), membership.Accepts},
+		"another list":        {look(four, none), membership.Refuses},
+		"a name twice":        {look(twice, none), membership.Refuses},
+		"a name twice, next":  {look(four, twice), membership.Refuses},
+		"in its own spelling": {look(list, none), membership.Accepts},
+	} {
+		testkit.Equal(t, c.view.Relation(list), c.want, what)
+	}
+	testkit.Check(t, look(twice, none).Relation(scripts.NewList("10.0.0.1:6379", "redis-b.:6379")) == membership.Refuses,
+		"a list that has a name twice is taken for one that has it once")
+	for _, v := range []*membership.View{look(twice, none), look(four, twice)} {
+		err := v.Refusal(list)
+		testkit.Check(t, strings.HasSuffix(err.Error(), ". The list has redis-b.:6379 twice, in two spellings: quorumlock admit -members gives this master another"), "%v", err)
+	}
 }
 
 // With and Without make new lists: a client's list may be in use elsewhere.

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -20,7 +21,9 @@ type Conn struct {
 	redis      redis.Conn
 	process    scripts.Process
 	args       scripts.ConnArgs
-	list       *scripts.List // of args.Expected
+	list       *scripts.List                  // of args.Expected
+	spelling   *scripts.Marker                // of args.Expected
+	spelled    atomic.Pointer[scripts.Marker] // the marker, if it spells names otherwise than clients do
 	writerDone chan struct{}
 	marked     bool                 // the marker was found to be the process's
 	resynced   bool                 // and later another one's
@@ -98,16 +101,31 @@ func (c *Conn) asText(script string, r *request) bool {
 	return text
 }
 
-// note notes whether the marker is the process's, by a reply that shows one.
+// note notes whether the marker is the process's, and how it spells names, by a reply that shows one.
 func (c *Conn) note(reply scripts.Reply) {
-	if shows, isOwn := reply.ShowsMarker(); shows {
-		c.resynced, c.marked = c.resynced || c.marked && !isOwn, isOwn
+	m, shows, isOwn := reply.ShowsMarker()
+	if !shows {
+		return
+	}
+	c.resynced, c.marked = c.resynced || c.marked && !isOwn, isOwn
+	if m.IsCanonical() {
+		c.spelled.Store(nil)
+	} else {
+		spelled := m // replies that show none allocate nothing
+		c.spelled.Store(&spelled)
 	}
 }
 
 func (c *Conn) argsOf(call scripts.Call) scripts.ConnArgs {
-	if list := call.List(); list != nil && list != c.list {
-		c.args.Expected, c.list = c.process.Expected(list), list
+	list, spelling := call.List(), c.spelled.Load()
+	switch {
+	case list == nil || list == c.list && spelling == c.spelling:
+	case spelling == nil:
+		c.args.Expected = c.process.Expected(list)
+		c.list, c.spelling = list, spelling
+	default:
+		c.args.Expected = spelling.Expected(c.process, list)
+		c.list, c.spelling = list, spelling
 	}
 	return c.args
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 func TestMain(m *testing.M) {
@@ -54,13 +55,18 @@ func TestCommandsAreInterruptedAtOnce(t *testing.T) {
 	}
 }
 
-// URLs and the operator may spell names in several ways: a lock is held over them while the members change.
-func TestMembersInOtherSpellings(t *testing.T) {
+// The masters' markers spell the names in another way than the clients do: a lock is held over them while the members change.
+func TestMembersOfMarkersThatSpellNamesOtherwise(t *testing.T) {
 	t.Parallel()
 	fleet := testkit.Real(t, 4)
 	spelled, urls := []string{"Redis-A.:6379", "[::FFFF:10.0.0.1]:6379", "REDIS-C.example.:06379"}, fleet.URLs()
 	for i, name := range append(spelled, "redis-d:6379") {
-		urls[i] += "?name=" + url.QueryEscape(name)
+		urls[i] += "?name=" + url.QueryEscape(scripts.Canonical(name))
+	}
+	for i, name := range spelled {
+		of := scripts.Process{Run: testkit.Info(t, fleet.Masters[i], "server", "run_id"), MaxLease: 6 * time.Second, Member: name}
+		marker := scripts.Marker{Process: of, Generation: 1, Members: scripts.NewList(spelled...), Next: scripts.NewList()}
+		testkit.Do(t, fleet.Masters[i], "SET", scripts.MarkerKey, marker.String())
 	}
 	options := []quorum.Option{quorum.WithLease(4 * time.Second), quorum.WithNodeOptions(node.WithMaxLease(6 * time.Second))}
 	l, err := quorum.Open(urls[:3], quorum.Majority, options...)
