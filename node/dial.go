@@ -64,17 +64,11 @@ func newPool(e endpoint, o options) *redis.Pool {
 // logIn authenticates, selects the database, and has CLIENT LIST show whose connection it is, in one
 // round trip: networks may be slow.
 func logIn(ctx context.Context, c redis.Conn, user, password string, database int, o options) error {
-	commands := [][]any{{"CLIENT", "SETNAME", o.clientName}}
+	var commands [][]any
 	if database != 0 {
-		commands = slices.Insert(commands, 0, []any{"SELECT", database})
+		commands = append(commands, []any{"SELECT", database})
 	}
-	switch {
-	case password == "":
-	case user == "":
-		commands = slices.Insert(commands, 0, []any{"AUTH", password})
-	default:
-		commands = slices.Insert(commands, 0, []any{"AUTH", user, password})
-	}
+	commands = authenticated(user, password, append(commands, []any{"CLIENT", "SETNAME", o.clientName}))
 	_, errs := redisconn.RoundTrip(ctx, c, o.timeout, commands...)
 	err, isNamed := cmp.Or(errs...), errs[len(errs)-1] == nil
 	if isNamed || c.Err() != nil || cmp.Or(errs[:len(errs)-1]...) != nil {
@@ -86,6 +80,17 @@ func logIn(ctx context.Context, c redis.Conn, user, password string, database in
 		return err
 	}
 	return nil
+}
+
+// authenticated returns the commands behind AUTH, if there is a password.
+func authenticated(user, password string, commands [][]any) [][]any {
+	switch {
+	case password == "":
+		return commands
+	case user == "":
+		return slices.Insert(commands, 0, []any{"AUTH", password})
+	}
+	return slices.Insert(commands, 0, []any{"AUTH", user, password})
 }
 
 // ask returns the credentials of one connection.
@@ -119,7 +124,7 @@ func dial(ctx context.Context, e endpoint, dialer dialFunc, config *tls.Config) 
 		return nil, err
 	}
 	if !e.tls {
-		return forRedigo(raw), nil
+		return redisconn.RefuseStrays(raw), nil
 	}
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -133,7 +138,7 @@ func dial(ctx context.Context, e endpoint, dialer dialFunc, config *tls.Config) 
 		raw.Close()
 		return nil, err
 	}
-	return forRedigo(secure), nil
+	return redisconn.RefuseStrays(secure), nil
 }
 
 func (f dialFunc) dial(ctx context.Context, e endpoint) (raw net.Conn, err error) {
@@ -151,6 +156,3 @@ func recovered(doing string, err *error) {
 		*err = fmt.Errorf("%s: panic: %v", doing, x)
 	}
 }
-
-// forRedigo makes a connection safe from large replies, and from those that nobody asked for, and its deadlines cheap.
-func forRedigo(c net.Conn) net.Conn { return redisconn.RefuseStrays(c) }

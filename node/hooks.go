@@ -93,21 +93,16 @@ func isContextError(err error) bool {
 
 // timeScript returns a receiver that also passes a call's outcome to the hook.
 func (n *Node) timeScript(script string, to pipeline.Receiver) pipeline.Receiver {
-	return &timedReceiver{n, script, time.Now(), to}
+	began := time.Now()
+	return receiver(func(r pipeline.Result) {
+		e := ScriptEvent{n.Name(), n.server.host(), script, time.Since(began), r.Err}
+		n.events.Post(func() { n.server.opts.hooks.ScriptEnded(e) })
+		if to != nil {
+			to.Done(r)
+		}
+	})
 }
 
-type timedReceiver struct {
-	node   *Node
-	script string
-	began  time.Time
-	to     pipeline.Receiver
-}
+type receiver func(pipeline.Result)
 
-func (t *timedReceiver) Done(r pipeline.Result) {
-	n := t.node
-	e := ScriptEvent{n.Name(), n.server.host(), t.script, time.Since(t.began), r.Err}
-	n.events.Post(func() { n.server.opts.hooks.ScriptEnded(e) })
-	if t.to != nil {
-		t.to.Done(r)
-	}
-}
+func (f receiver) Done(r pipeline.Result) { f(r) }

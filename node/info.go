@@ -7,12 +7,12 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// refuse returns why the server must not be a node, or nil.
-func (o *options) refuse(info redisconn.Info) error {
+// Refuse implements [inside.Server].
+func (s *server) Refuse(info redisconn.Info) error {
 	switch {
 	case info["redis_mode"] == "sentinel":
 		return fmt.Errorf("%w: it is a sentinel: a URL that asks it for the master is redis+sentinel://host:26379/NAME?failover=1", ErrInvalid)
-	case o.failover > 0 && info["master_replid"] == "":
+	case s.opts.failover > 0 && info["master_replid"] == "":
 		return fmt.Errorf("%w: INFO has no master_replid: a promotion would not show (WithFailover)", ErrInvalid)
 	case info["run_id"] == "":
 		return fmt.Errorf("%w: INFO has no run_id: the server cannot be identified", ErrInvalid)

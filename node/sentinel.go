@@ -111,13 +111,7 @@ func (s *sentinels) ask(ctx context.Context, o options, e endpoint, bound time.D
 	}
 	defer raw.Close()
 	redisconn.Dialed(ctx, raw)
-	commands := [][]any{{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.master}}
-	switch {
-	case s.username != "":
-		commands = slices.Insert(commands, 0, []any{"AUTH", s.username, s.password})
-	case s.password != "":
-		commands = slices.Insert(commands, 0, []any{"AUTH", s.password})
-	}
+	commands := authenticated(s.username, s.password, [][]any{{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.master}})
 	replies, errs := redisconn.RoundTrip(ctx, redis.NewConn(raw, bound, bound), bound, commands...)
 	reply, err := replies[len(replies)-1], cmp.Or(errs...)
 	at, isPair := reply.([]any)

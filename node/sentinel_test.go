@@ -274,7 +274,7 @@ func TestURLsOfSentinel(t *testing.T) {
 
 // A sentinel itself is no master, and its error says how it is asked for one.
 func TestASentinelIsNoMaster(t *testing.T) {
-	err := new(options).refuse(redisconn.Info{"redis_mode": "sentinel", "run_id": "x"})
+	err := new(server).Refuse(redisconn.Info{"redis_mode": "sentinel", "run_id": "x"})
 	testkit.Is(t, err, ErrInvalid, "a sentinel")
 	testkit.Check(t, strings.Contains(err.Error(), "redis+sentinel://"), "%v", err)
 }

@@ -144,7 +144,7 @@ func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (redisconn
 	known, _ := redis.Ints(replies[2], errs[2]) // a server that cannot say has none
 	// All sections are asked for at once: servers before Redis 7 take only one name.
 	found := redisconn.ReadInfo(replies[0])
-	if err := s.opts.refuse(found); err != nil && (refuses || found["redis_mode"] == "sentinel") {
+	if err := s.Refuse(found); err != nil && (refuses || found["redis_mode"] == "sentinel") {
 		return nil, nil, err
 	}
 	database, err := s.identify(ctx, c, replies[1])
@@ -161,9 +161,6 @@ func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (redisconn
 	}
 	return found, conn, nil
 }
-
-// Refuse returns why a server must not be a node, or nil.
-func (s *server) Refuse(info redisconn.Info) error { return s.opts.refuse(info) }
 
 // identify returns the database of a connection, by the reply to CLIENT INFO. It must be the node's: else
 // the client would take another database's data for the member's. A pool without a name has the address

@@ -79,10 +79,7 @@ func (c resultChan) Done(r Result) { c <- r }
 func (p *Pipe) Down() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.state == down {
-		return p.why
-	}
-	return nil
+	return p.why
 }
 
 // Leave ends the connection, and later ones, unless it leads to that process: the node's address leads there now. What was

@@ -121,10 +121,3 @@ type unsealed struct {
 	run   []request
 	value any
 }
-
-func requestsOf(held []unsealed) (requests []request) {
-	for _, h := range held {
-		requests = append(requests, h.run...)
-	}
-	return requests
-}

@@ -69,17 +69,13 @@ func (p *Pipe) serve(c *Conn) error {
 // isUseless reports whether the next connection would be of no more use than this one, which ended with that error: the
 // server is silent, or says that it is no master to the first request after a handshake as a master; or none is to be used.
 func (c *Conn) isUseless(err error) bool {
-	return isSilent(err) || c.isRefused(err) || redisconn.NotAMaster(err) && !c.replied
+	noneIsUsed := c.left != nil && errors.Is(err, c.left) && !errors.Is(err, errMoved)
+	return isSilent(err) || noneIsUsed || redisconn.NotAMaster(err) && !c.replied
 }
 
 // isSilent reports whether a reply has not come in time: the server's, or its replicas'.
 func isSilent(err error) bool {
 	return errors.Is(err, ErrTimeout) || errors.Is(err, redisconn.ErrNotReplicated)
-}
-
-// isRefused reports whether the connection ended because no process is to be used.
-func (c *Conn) isRefused(err error) bool {
-	return c.left != nil && errors.Is(err, c.left) && !errors.Is(err, errMoved)
 }
 
 // recover queues again the requests that had no reply when their connection died. It returns those
@@ -213,7 +209,10 @@ func (p *Pipe) read(c *Conn) (unread []request, err error) {
 				}
 			}
 			if err != nil {
-				return slices.Concat(requestsOf(held), undone, left), err
+				for _, h := range held {
+					unread = append(unread, h.run...)
+				}
+				return slices.Concat(unread, undone, left), err
 			}
 		}
 		clear(batch)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"sync/atomic"
 )
 
 // Bounds of a reply to our commands. redigo has none: it allocates what a reply's header announces,
@@ -32,7 +33,7 @@ type limitedConn struct {
 	open  []int  // elements still to come in each open array
 	err   error
 
-	replied func() // is called for each reply, at its last line; nil for nothing
+	replies atomic.Int64 // that were read to their ends
 }
 
 // Read is called by one goroutine at a time, as redigo does.
@@ -116,8 +117,6 @@ func (c *limitedConn) endElement() {
 	}
 	if len(c.open) == 0 {
 		c.total = 0
-		if c.replied != nil {
-			c.replied()
-		}
+		c.replies.Add(1)
 	}
 }

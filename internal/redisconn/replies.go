@@ -83,15 +83,6 @@ func means(err error, what meaning) bool {
 	return false
 }
 
-// Codes returns how the errors begin that the library tells apart.
-func Codes() []string {
-	var all []string
-	for _, r := range replies {
-		all = append(all, r.code)
-	}
-	return all
-}
-
 // Code returns the first word of an error reply: "ERR" if the library does not know it, "" if err is none.
 func Code(err error) string {
 	if !IsServerError(err) {

@@ -15,17 +15,15 @@ var ErrStray = errors.New("a reply came that nobody had asked for: a proxy that 
 // when one is there before its command is written. The latter shows only on a socket without TLS. A connection that
 // subscribes gets messages: what comes over it is not counted from then on. Replies are limited as by [LimitReplies].
 func RefuseStrays(c net.Conn) net.Conn {
-	s := &strictConn{limitedConn: LimitReplies(DeferDeadlines(c)).(*limitedConn), isReadable: readable(c)}
-	s.replied = func() { s.replies.Add(1) }
-	return s
+	return &strictConn{limitedConn: LimitReplies(DeferDeadlines(c)).(*limitedConn), isReadable: readable(c)}
 }
 
 // strictConn is written to by one goroutine at a time, and read by one.
 type strictConn struct {
 	*limitedConn
-	isReadable        func() bool // see readable
-	commands, replies atomic.Int64
-	subscribes        atomic.Bool
+	isReadable func() bool // see readable
+	commands   atomic.Int64
+	subscribes atomic.Bool
 
 	// What the writer has parsed of the command that it writes.
 	header   byte // the first byte of a header's line: an array's or a bulk string's; 0 before it
