@@ -12,16 +12,15 @@
 //
 // # The life of a lock
 //
-// Lock and Do wait until enough masters have granted the lock. TryLock does not wait for a release. A lock is a
-// lease of 30 s that renews itself every 10 s, so a holder that crashes blocks the others for up to
-// its lease. The lock's context ends when the lock can no longer be trusted, by the local clock and
-// without needing a packet. Its fencing token is greater than every earlier holder's: a
-// resource that refuses lower tokens than it has seen is safe from a holder that was paused in the
-// middle of a write.
+// Lock and Do wait until enough masters have granted the lock. TryLock does not wait for a release. A lock is a lease,
+// by default of 30 s, that renews itself every third of that. A holder that crashes blocks the others for up to one
+// lease. The lock's context ends when the lock can no longer be trusted, by the local clock and without needing a
+// packet. Its fencing token is greater than every earlier holder's: a resource that refuses lower tokens than it has
+// seen is safe from a holder that was paused in the middle of a write.
 //
-// New masters, and masters that restarted, grant nothing for 30 s: they may have forgotten what
-// they granted. The library logs this, masters that do not answer, and locks that are lost, to slog's
-// default logger; quorum.WithLogger names another.
+// New masters, and masters that restarted, grant nothing for 30 s (node.WithMaxLease): they may have forgotten what
+// they granted. So the first lock on new masters comes after 30 s. The library logs this, masters that do not answer,
+// and locks that are lost, to slog's default logger; quorum.WithLogger names another.
 //
 // The repository's README says what is guaranteed and what is not; docs/usage.md has the patterns,
 // the options and the errors; docs/operations.md is for people who run the masters.
@@ -42,7 +41,9 @@
 //     holder whose lock has passed to another.
 //   - [github.com/quorumlock/quorumlock/leader] lets one instance of a service lead.
 //   - [github.com/quorumlock/quorumlock/quorumtest] is for the tests of a service that locks.
-//   - [github.com/quorumlock/quorumlock/clock] has what quorumtest.WithClock takes, and a fake for tests.
+//   - [github.com/quorumlock/quorumlock/clock] measures time for leases; package fakeclock in it is for tests.
+//   - [github.com/quorumlock/quorumlock/quorum/operator] shows who holds a lock, takes it from its holder, and ends
+//     quarantines, for programs of the people who run the masters.
 //   - [github.com/quorumlock/quorumlock/cmd/quorumlock] is a command for the people who run the
 //     masters. Its demo shows what a lock survives.
 //

@@ -1,6 +1,5 @@
-// Package clock measures time for leases. Its clocks never go back, and count the time during which
-// the machine was suspended. It also holds the arithmetic of validity and drift. Package
-// fakeclock is for tests.
+// Package clock measures time for leases. Its clocks never go back, and count the time during which the machine was
+// suspended. [Deadline] and [Drift] compute how long a grant may be relied on. Package fakeclock is for tests.
 package clock
 
 import (

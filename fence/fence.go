@@ -3,7 +3,7 @@
 // checking its lock and writing, for longer than its lease, and only the resource can refuse the
 // write that comes late.
 //
-//	tx, err := db.BeginTx(ctx, nil)
+//	tx, err := db.BeginTx(ctx, nil) // ctx is the lock's
 //	if err != nil {
 //		return err
 //	}
@@ -59,7 +59,7 @@ var (
 	// ErrFenced: the resource has seen a greater token, so the lock has passed to another holder.
 	// The work of the lower token is over: a retry gets the same error.
 	ErrFenced = errors.New("fenced")
-	// ErrInvalid: an argument is not valid; the message says which and why.
+	// ErrInvalid: an argument is not valid; the message says which and why. It is not quorum.ErrInvalid.
 	ErrInvalid = errors.New("invalid argument")
 )
 

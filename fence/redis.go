@@ -16,9 +16,9 @@ type Command struct {
 	Args []any
 }
 
-// StampKey raises the greatest token that the resource has seen to token, in a string key of the Redis server that
-// holds the resource, and carries out the commands in the same step: all or none. Without commands it only stamps, as
-// a holder does before it reads. Reads need no step of their own: they may follow on any connection to that server.
+// StampKey records in a string key, on the Redis server that holds the resource, that the resource has seen the token,
+// if it has seen none that is greater, and carries out the commands in the same step. Without commands it only stamps,
+// as a holder does before it reads. Reads need no step of their own: they may follow on any connection to that server.
 // It returns the replies to the commands, in order.
 //
 // When the key has seen a greater token, the error is an [*Error], and no command is carried out. The error wraps

@@ -28,9 +28,9 @@ RETURNING token`
 WHERE %[2]s = $2 RETURNING %[3]s`
 )
 
-// Stamp raises the greatest token that the resource has seen to token, in the table of [Schema]. It
-// must be the first statement of the transaction: see the package comment. A resource that is not
-// in the table has seen no token.
+// Stamp records in the table of [Schema] that the resource has seen the token, if it has seen none that is greater. It
+// must be the first statement of the transaction: see the package comment. A resource that is not in the table has seen
+// no token.
 //
 // Until the transaction ends, Stamp in another transaction on the same resource waits (on SQLite,
 // on any resource, and for no longer than the busy timeout). So a process that is paused with its

@@ -8,8 +8,8 @@
 //	defer master.Close() // after the Locker
 //	locker, err := redlock.New([]*node.Node{master})
 //
-// Lockers over one master exclude each other. Nothing excludes another process: a service that runs twice, be it while
-// its next version starts, needs a server.
+// Lockers over one master exclude each other. Nothing excludes another process: a service that runs twice, even only
+// while its next version starts, needs a server.
 //
 // # The end of the process
 //
@@ -38,10 +38,10 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// Master returns a node for a new, empty master, which ends when the node is closed. It is a majority of one, and all of
-// them. It has no quarantine: nobody can hold a lock that it has forgotten. Its name is "inmemory" and its timeout 10 s,
-// as a process that stands still has no dead master, unless the options say otherwise. [node.WithDialer] has no effect,
-// and options for a server's password or replicas make each lock fail.
+// Master returns a node for a new, empty master, which ends when the node is closed. Packages redlock and multilock
+// take it alone. It has no quarantine: nobody can hold a lock that it has forgotten. Its name is "inmemory" and its
+// timeout 10 s, as a process that stands still has no dead master, unless the options say otherwise. [node.WithDialer]
+// has no effect, and options for a server's password or replicas make each lock fail.
 //
 // A Locker over it needs no quorum.WithoutFounding, which refuses new masters. The error wraps [node.ErrInvalid].
 func Master(opts ...node.Option) (*node.Node, error) {

@@ -39,8 +39,8 @@ func WithObserveInterval(d time.Duration) Option { return func(c *Candidate) { c
 // [quorum.Locker.Lock] apply: a program that locks it takes part in the election. The caller owns the
 // locker, which may serve several candidates and other locks, and closes it.
 //
-// The error wraps [quorum.ErrInvalid] for a nil locker, a name that cannot be locked, or an option
-// that is not valid (of the locker's, too), and [quorum.ErrClosed] for a locker that was closed.
+// The error wraps [quorum.ErrInvalid] for a nil locker, a name that cannot be locked, or an option that is not valid,
+// here or in [quorum.Locker.With], and [quorum.ErrClosed] for a locker that was closed.
 func New(locker *quorum.Locker, name string, opts ...Option) (*Candidate, error) {
 	if locker == nil {
 		return nil, fmt.Errorf("leader: %w: the locker is nil", quorum.ErrInvalid)

@@ -17,15 +17,15 @@ import (
 // renewed, until then, unless it was lost.
 //
 // If the term was lost before lead returned, or was about to be ([quorum.WithStopBefore]), or the resignation finds
-// that it was lost, Run campaigns again: it calls lead with another term, after the last call has returned. What lead
-// returned for a lost term is dropped: lead reports such errors itself, if they matter.
+// that it was lost, Run campaigns again, unless ctx has ended: it calls lead with another term, after the last call has
+// returned. What lead returned for the lost term is then dropped: lead reports such errors itself, if they matter.
 //
-// Otherwise Run returns when lead has returned: lead's error joined with the one of [Term.Resign], and
-// with [quorum.ErrClosed] if the locker was closed meanwhile; nil without any of them. So a lead that
-// returns before its context ends, also with nil, ends Run: to lead for as long as possible, wait for the
-// context. When ctx ends while the candidate campaigns, and when the locker is closed or
-// waiting cannot succeed, Run returns the error of [Candidate.Campaign]. The locker's [quorum.WithWait]
-// does not bound Run.
+// Otherwise Run returns when lead has returned: lead's error joined with the one of [Term.Resign], and with
+// [quorum.ErrClosed] if the locker was closed meanwhile; nil without any of them. So a lead that returns before its
+// context ends, also with nil, ends Run: to lead for as long as possible, wait for the context. When ctx ends while the
+// candidate campaigns, and when the locker is closed or waiting cannot succeed, Run returns the error of
+// [Candidate.Campaign], which wraps ctx's error if ctx has ended: at a shutdown that is no failure. The locker's
+// [quorum.WithWait] does not bound Run.
 //
 // Calls of Run on one candidate, or on several, in one process or in many, never call lead for two
 // valid terms at one time. A lead that goes on after its term was lost does so alongside the next

@@ -18,8 +18,9 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// Open returns a Locker over one node for each URL (see [node.Open]). The Locker owns the nodes:
-// [quorum.Locker.Close] closes them. The error is [quorum.Open]'s.
+// Open returns a Locker over one node for each URL (see [node.Open]). The Locker owns the nodes: [quorum.Locker.Close]
+// closes them. Masters that do not answer are no error: [quorum.Locker.Ready] reports them. The error is
+// [quorum.Open]'s.
 func Open(urls []string, opts ...quorum.Option) (*quorum.Locker, error) {
 	return quorum.Open(urls, quorum.All, opts...)
 }

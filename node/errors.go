@@ -22,9 +22,9 @@ var (
 	ErrInvalid = errors.New("invalid argument")
 	// ErrClosed: the node, or the locker above it, was closed.
 	ErrClosed = pipeline.ErrClosed
-	// ErrDown: the node did not answer or refused the connection before. It is probed in the
-	// background, and the call was not sent. [Error.Permanent] reports a reason that does not pass
-	// by itself, such as a wrong password.
+	// ErrDown: an earlier call or probe found that the node does not answer or refuses connections. It is
+	// probed in the background; this call was not sent. [Error.Permanent] reports a reason that does not
+	// pass by itself, such as a wrong password.
 	ErrDown = pipeline.ErrDown
 	// ErrTimeout: the node did not answer in time. It may still carry out the call.
 	ErrTimeout = redisconn.ErrTimeout
@@ -35,11 +35,9 @@ var (
 	ErrEvicts = errors.New("may evict locks")
 	// ErrScripts: the server runs no Lua scripts. They are switched off, or the commands are renamed.
 	ErrScripts = errors.New("runs no Lua scripts")
-	// ErrMaxLease: the server's marker carries another max lease than this client's (see
-	// [WithMaxLease]).
+	// ErrMaxLease: the master's other clients have another max lease than this client (see [WithMaxLease]).
 	ErrMaxLease = membership.ErrMaxLease
-	// ErrFailover: the server's marker carries another number of replicas than this client's (see
-	// [WithFailover]).
+	// ErrFailover: the master's other clients count another number of replicas than this client (see [WithFailover]).
 	ErrFailover = membership.ErrFailover
 	// ErrMembership: the server accepts clients with another list of masters, not this client's.
 	// The message contains both lists.

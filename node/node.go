@@ -12,14 +12,13 @@
 //	}
 //	defer n.Close() // after the Locker
 //
-// The error of a call is an [*Error], which names the node. Package operator is for those who run the masters.
+// The error of a call is an [*Error], which names the node. Package quorum/operator is for those who run the masters.
 //
-// A node keeps one connection for its calls (see [WithConns]), and one more for messages while a
-// lock is waited for. A master that does not answer
-// within the timeout (see [WithTimeout]) is down: calls fail at once, and a probe in the background
-// finds when it answers again. When a master is made a replica, the node leaves it and dials its address again. A
-// master that may have forgotten what it granted is in quarantine: it grants nothing new for one max
-// lease (see [WithMaxLease]).
+// A node keeps one connection for its calls (see [WithConns]), and one more for messages while a lock is waited for. A
+// master that does not answer within the timeout (see [WithTimeout]) is down: calls fail at once, and a probe in the
+// background finds when it answers again. When a master is made a replica, the node leaves it and dials its address
+// again. A master that may have forgotten what it granted is in quarantine: it grants nothing new for one max lease
+// (see [WithMaxLease]).
 package node
 
 import (
@@ -122,8 +121,8 @@ func Open(url string, opts ...Option) (*Node, error) {
 // New returns a node over the caller's pool, which the caller closes after the node. The error
 // wraps [ErrInvalid].
 //
-// The node keeps WithConns connections of the pool (by default 1) for its lifetime. It needs one more for messages,
-// and one for package operator. It dials four more when it first connects, to find out whether the pool leads to two
+// The node keeps WithConns connections of the pool (by default 1) for its lifetime. It needs one more for messages, and
+// one for package quorum/operator. It dials four more when it first connects, to find out whether the pool leads to two
 // masters. So MaxActive should be 0 or at least 5 × (WithConns + 2). Below that the node dials fewer times, and below
 // 2 × (WithConns + 2) never more than once. Below WithConns + 2, waiters poll, and operator.Check fails.
 //

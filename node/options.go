@@ -54,10 +54,9 @@ type options struct {
 // Option configures a [Node].
 type Option func(*options)
 
-// WithTimeout bounds a call's wait for a connection, and for the node's next reply (default
-// [DefaultTimeout], 1ms to 24h). A node that exceeds it is down until a probe in the background
-// finds that it answers. Connecting, by a probe or by package operator, may take as long, and
-// at least 5 s.
+// WithTimeout bounds a call's wait for a connection, and for the node's next reply (default [DefaultTimeout], 1ms to
+// 24h). A node that exceeds it is down until a probe in the background finds that it answers. A probe and package
+// quorum/operator connect within d or 5 s, whichever is longer.
 func WithTimeout(d time.Duration) Option { return func(o *options) { o.timeout = d } }
 
 // WithMaxLease sets the longest lease of the deployment (default [DefaultMaxLease], 10ms to a year,
@@ -149,9 +148,10 @@ func WithClientName(s string) Option {
 	return func(o *options) { o.clientName, o.ofURLs = s, append(o.ofURLs, "WithClientName") }
 }
 
-// WithLogger logs the node's changes of state as calls discover them: the node is down or refused, and why; it
-// answers again; it may no longer be a master; it is in quarantine; the server refuses a release (default: what
-// [slog.Default] returns when there is something to log). To log nothing, use [slog.DiscardHandler].
+// WithLogger logs the node's changes of state as calls discover them: the node is down or refused, and why; it answers
+// again; it may no longer be a master; its quarantine begins or ends; the server refuses a release; it does not accept
+// this client's list of masters (default: what [slog.Default] returns when there is something to log). To log nothing,
+// use [slog.DiscardHandler].
 func WithLogger(l *slog.Logger) Option {
 	return func(o *options) { o.logger = func() *slog.Logger { return l } }
 }

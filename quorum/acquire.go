@@ -13,11 +13,11 @@ import (
 )
 
 // Lock waits until it holds all the names, or ctx ends, or the bound of [WithWait] is reached. It takes 1 to 64 names
-// of 1 to 4,096 bytes, each once, none beginning with "quorumlock:", or as a key of a deployment with a prefix does
-// ("team:quorumlock:lock:"). It locks all or none: callers may give them in any order. The lock is held until
-// [Lock.Unlock], and renewed in the background unless the lease is fixed. ctx is also the parent of the lock's context,
-// so it should span the work, not only the waiting: when ctx ends the lock's context ends, but the lock is held, and
-// renewed, until Unlock.
+// of 1 to 4,096 bytes, each once. None may begin as the library's keys do: with "quorumlock:" or, under a prefix
+// ([node.WithPrefix]), "team:quorumlock:lock:", for example. It locks all or none: callers may give them in any order.
+// (Calls nested in two orders would wait for each other.) The lock is held until [Lock.Unlock], and renewed in the
+// background unless the lease is fixed. ctx is also the parent of the lock's context, so it should span the work, not
+// only the waiting: when ctx ends the lock's context ends, but the lock is held, and renewed, until Unlock.
 //
 // With the context of a held lock, Lock enters that lock again if all the names are its names. If none is, it makes
 // another lock. For a mix it returns [ErrInvalid]. Do not give the lock's context to a

@@ -22,7 +22,7 @@ type Answers struct {
 	// asked, because the outcome was certain before. The message counts each kind.
 	Unknown int
 
-	Nodes *multierror.Error // a *node.Error for each node that failed; nil when none did
+	Nodes *multierror.Error // of hashicorp/go-multierror: a *node.Error for each node that failed; nil when none did
 
 	unasked int  // of Unknown
 	kept    bool // Granted counts the nodes that keep a lock that was lost
@@ -99,8 +99,8 @@ type HeldBy struct {
 	// is empty if no node named an owner, or if only a waiting writer is in a reader's way.
 	Holder string
 	// Remaining is how long a quorum still keeps the lock if its holder does not renew it,
-	// counted from the nodes' replies; with fewer replies, how long the nodes that refused keep it. It is −1 for a
-	// key that never expires, and 0 if no node told. If only a waiting writer is in the way, it is how long that
+	// counted from the nodes' replies; with fewer replies, how long the nodes that refused keep it. It is −1 (ns) for
+	// a key that never expires, and 0 if no node told. If only a waiting writer is in the way, it is how long that
 	// writer keeps readers back.
 	Remaining time.Duration
 

@@ -22,8 +22,9 @@
 // context. [Lock.Token] is greater than the tokens of all holders before: let what the lock protects refuse lower ones.
 //
 // A name is held by [Locker.Lock], [Locker.TryLock] or [Locker.Do]; by many readers or one writer through
-// [Locker.RWLock]; or in slots by package semaphore. Errors wrap what applies: test them with errors.Is,
-// never by ==. [Error] has the details of a failed call.
+// [Locker.RWLock]; or in slots by package semaphore. Errors wrap what applies: test them with errors.Is, never by ==.
+// [Error] has the details of a failed call. To open a Locker needs no master that answers: [Locker.Ready] says whether
+// enough do.
 //
 // docs/usage.md in the repository has patterns, docs/safety.md what is guaranteed and what is not.
 package quorum

@@ -27,13 +27,14 @@ var (
 	// ErrMembership: masters accept only clients with another list of masters than this client's. The errors of the
 	// nodes contain both lists.
 	ErrMembership = node.ErrMembership
-	// ErrPermanent: a retry fails until the program, its settings or the servers are changed, because too many nodes
-	// have a permanent error (see [node.Error.Permanent]). Errors of [Locker.Lock] and [Locker.TryLock] wrap it. So
-	// does every error that wraps [ErrInvalid] or [ErrClosed].
+	// ErrPermanent: a retry fails until the program, its settings or the servers are changed. An [*Error] wraps it if
+	// the call was refused with [ErrInvalid] or [ErrClosed], or if too many nodes have a permanent error (see
+	// [node.Error.Permanent]). Whether to try again is its question, not ErrInvalid's: an Error also wraps the errors
+	// of single nodes, and one of them may be ErrInvalid.
 	ErrPermanent = errors.New("not retryable")
 	// ErrLost: the lock was held, and can no longer be trusted.
 	ErrLost = errors.New("lost")
-	// ErrNotHeld: this handle, or the one that acquired the lock, was unlocked or handed over before.
+	// ErrNotHeld: this handle of the lock, or the one that acquired it, was unlocked or handed over before.
 	ErrNotHeld = errors.New("not held")
 	// ErrReleased is the cause of a lock's context after Unlock.
 	ErrReleased = errors.New("released")
@@ -45,10 +46,9 @@ var (
 	ErrInvalid = node.ErrInvalid
 )
 
-// Error is a failed operation on a lock. It wraps the sentinels that apply ([ErrNotAcquired] with
-// one of [ErrHeld], [ErrQuarantined] and [ErrUnavailable] as the reason, or [ErrLost]), the
-// context's error if the context ended the operation, and a [*node.Error] for each node that
-// failed. If waiting is pointless it wraps [ErrPermanent].
+// Error is a failed operation on a lock. It wraps the sentinels that apply ([ErrNotAcquired] with one of [ErrHeld],
+// [ErrQuarantined] and [ErrUnavailable] as the reason, for example), the context's error if the context ended the
+// operation, and a [*node.Error] for each node that failed. If waiting is pointless it wraps [ErrPermanent].
 type Error struct {
 	Op    string // "lock", "unlock", "extend", "renew", ...
 	Names []string

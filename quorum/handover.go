@@ -54,12 +54,11 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 // and a higher token, so that a resource that compares tokens refuses late writes of the first holder.
 // ctx is the parent of its context, as for [Locker.Lock].
 //
-// The error is an [*Error] that wraps [ErrNotAcquired]. It also wraps [ErrLost] if the lock has passed
-// on: the ticket has worked before, the lease has ended, or an operator's ForceUnlock took the lock. Then no
-// further call with the ticket can succeed. Without ErrLost, it wraps [ErrUnavailable],
-// [ErrQuarantined] or the context's error, and another call may succeed until the lease ends. A failed
-// call releases what it has taken from the first holder. [ErrInvalid] is for a text that is no ticket,
-// and for what Lock refuses; [ErrClosed] for a closed Locker.
+// The error is an [*Error]. It wraps [ErrInvalid] for a text that is no ticket, and for what Lock refuses. Otherwise it
+// wraps [ErrNotAcquired], and [ErrLost] if the lock has passed on: the ticket has worked before, the lease has ended,
+// or an operator's ForceUnlock took the lock. Then no further call with the ticket can succeed. Without ErrLost, it
+// wraps [ErrUnavailable], [ErrQuarantined] or the context's error, and another call may succeed until the lease ends;
+// or [ErrClosed] for a closed Locker. A failed call releases what it has taken from the first holder.
 func (l *Locker) TakeOver(ctx context.Context, ticket string) (*Lock, error) {
 	t, err := tickets.Parse(ticket)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Identity says which process a [Locker] belongs to; it is self-reported. It is for people, in errors, in [Status] and
-// in quorumlock status: no decision depends on it. The zero Identity is an unknown one.
+// Identity says which process a [Locker] belongs to; it is self-reported. It is for people, in errors, in
+// operator.Status and in quorumlock status: no decision depends on it. The zero Identity is an unknown one.
 type Identity struct {
 	Host    string // os.Hostname
 	PID     int

@@ -121,7 +121,7 @@ func (l *Lock) Slots() []int { return slices.Clone(l.target.Slots) }
 func (l *Lock) Context() context.Context { return l.ctx }
 
 // Deadline returns the instant until which the holder may rely on the lock. Renewal moves it. It is the zero time if
-// too few nodes keep the lock, or the Locker was closed.
+// too few nodes keep the lock, or the Locker was closed. After Unlock it says nothing.
 func (l *Lock) Deadline() time.Time {
 	deadline, now := l.handle.Hold().Deadline()
 	if deadline == clock.Never {

@@ -55,17 +55,19 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 	return l, nil
 }
 
-// New returns a Locker over nodes that the caller owns and closes. It identifies their servers, and marks those that
-// are new with this list of masters, for at most a few of a node's timeouts. It is no error if masters do not answer,
-// even if none does: they are identified when they grant, [Locker.Lock] waits for them, and [Locker.Ready] reports
-// them. Masters that accept clients with another list refuse the Locker's calls with [ErrMembership].
+// New returns a Locker over nodes that the caller owns and closes. It identifies their servers, and writes the list of
+// their names to those that are blank: a master then accepts only clients with that list, and refuses others with
+// [ErrMembership]. New blocks for at most a few of a node's timeouts. It is no error if masters do not answer, even if
+// none does: they are identified when they grant, [Locker.Lock] waits for them, and [Locker.Ready] reports them.
 //
-// The error wraps [ErrInvalid] for no nodes, a number of nodes that the rule refuses, a nil node, one node twice, two
-// nodes of one name or of one process, nodes of different max lease, and an option that is not valid
-// ([WithNodeOptions] is not valid here).
+// The error wraps [ErrInvalid] for no nodes or more than 64, a number of nodes that the rule refuses, a nil node, one
+// node twice, two nodes of one name or one server, an unnamed node at a loopback address or a socket among nodes that
+// other hosts reach, nodes of different max lease, and an option that is not valid ([WithNodeOptions] is not valid
+// here).
 //
-// The rule [Majority] refuses an even number of nodes unless a master already has that list, as in the middle of a
-// change of members. If masters that do not answer may have it, the error also wraps [ErrUnavailable].
+// An even number of nodes that the rule refuses, as [Majority] does, is accepted if a master already has that list, as
+// in the middle of a change of members: the quorum size is then that of one node more. If masters that do not answer
+// may have the list, the error also wraps [ErrUnavailable].
 func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
 	set := defaults()
 	if err := set.apply(opts); err != nil {
@@ -211,8 +213,8 @@ func All(nodes int) (int, error) {
 	return nodes, nil
 }
 
-// Majority is the rule of package redlock: more than half of an odd number. It refuses an even number, which needs
-// the same quorum as the next odd number and survives one loss less.
+// Majority is the rule of package redlock: more than half of an odd number. It refuses an even number (but see [New]),
+// which needs the same quorum as the next odd number and survives one loss less.
 func Majority(nodes int) (int, error) {
 	if nodes < 1 {
 		return 0, fmt.Errorf("%w: a lock needs at least one node", ErrInvalid)

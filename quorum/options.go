@@ -18,7 +18,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// DefaultLease is how long one grant lasts without renewal, unless the nodes' max lease is shorter.
+// DefaultLease is how long one grant lasts without renewal, unless the nodes' max lease ([node.WithMaxLease]) is
+// shorter.
 const DefaultLease = 30 * time.Second
 
 const (
@@ -52,14 +53,14 @@ type settings struct {
 // Option configures a [Locker].
 type Option func(*settings)
 
-// WithLease sets how long one grant lasts, at least 10ms and at most the nodes' max lease (default
+// WithLease sets how long one grant lasts, at least 10ms and at most the nodes' max lease ([node.WithMaxLease]; default
 // [DefaultLease]). The lock is renewed every third of it.
 func WithLease(d time.Duration) Option {
 	return func(s *settings) { s.terms.Lease, s.terms.Fixed, s.leaseSet = d, false, true }
 }
 
-// WithFixedLease sets how long a lock lasts, and switches renewal off: the lock ends by itself.
-// Re-entry does not prolong it; [Lock.Extend] does.
+// WithFixedLease sets how long a lock lasts, from 10ms to the nodes' max lease, and switches renewal off: the lock ends
+// by itself. Re-entry does not prolong it; [Lock.Extend] does.
 func WithFixedLease(d time.Duration) Option {
 	return func(s *settings) { s.terms.Lease, s.terms.Fixed, s.leaseSet = d, true, true }
 }
@@ -109,7 +110,8 @@ func WithWait(d time.Duration) Option { return func(s *settings) { s.wait = d } 
 // part of the lease plus 2 ms.
 func WithDrift(factor float64) Option { return func(s *settings) { s.terms.Drift = factor } }
 
-// WithRetry sets how long [Locker.Lock] pauses between attempts (default 10ms and 200ms; max is at most 24h).
+// WithRetry sets how long [Locker.Lock] pauses between attempts (default 10ms and 200ms): min is above 0, and max from
+// min to 24h.
 //
 // If too few nodes answer for a release to be heard, the pause is random: about min at first, up to twice as long
 // after each failure, and at most min/2 + max. Otherwise a release causes the next attempt, or a poll does, 2.5 to 5

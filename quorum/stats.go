@@ -10,7 +10,7 @@ import (
 // Locker was made.
 type Stats struct {
 	Held    int // locks that the Locker keeps on the nodes, also until the end of their min hold
-	Waiting int // calls of Lock and Do that have not acquired the lock yet, the first attempt included
+	Waiting int // calls of Lock, RLock, Acquire and Do that have not acquired yet, the first attempt included
 
 	Attempts   map[string]uint64 // by outcome, as in [AttemptEvent]; 0 for one that has not occurred
 	Released   uint64            // locks that were unlocked or handed over

@@ -20,8 +20,8 @@
 //
 // With any of these, two holders are never valid at once if every locker has [Masters.Options].
 //
-// A test fails in which two names are taken in two orders, by calls that wait without a bound in the context of a held
-// lock: two processes that do so at once wait for each other.
+// The order of names is checked. A test fails if one call waits for "b" in the context of a lock of "a", another waits
+// for "a" in that of "b", and neither wait has a bound: two processes that did so at once would wait for each other.
 //
 // In a testing/synctest bubble all this takes no time: a lease ends, and a lock is renewed for an hour,
 // in milliseconds, while the test sleeps. (With -race, call runtime.GOMAXPROCS(1) in TestMain: Go 1.26
@@ -55,9 +55,9 @@ const (
 	nodeTimeout = 10 * time.Second
 )
 
-// Masters are the masters of one test. Their methods are safe for concurrent use, but those that
-// may fail the test (all but URLs, Clock, Pause and Work) must run in the goroutine of the test that [Start] was
-// given: a subtest starts masters of its own.
+// Masters are the masters of one test. Their methods are safe for concurrent use, but those that may fail the test (all
+// but URLs, Options, Clock, Pause and Work) must run in the goroutine of the test that the function [Start] was given:
+// a subtest starts masters of its own.
 type Masters struct {
 	tb       testing.TB
 	patience time.Duration

@@ -20,9 +20,11 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// Open returns a Locker over one node for each URL (see [node.Open]). The Locker owns the nodes:
-// [quorum.Locker.Close] closes them. The error is [quorum.Open]'s. It wraps [quorum.ErrInvalid] for an even number of
-// URLs, unless a master already has that list, as in the middle of a change of members.
+// Open returns a Locker over one node for each URL (see [node.Open]). The Locker owns the nodes: [quorum.Locker.Close]
+// closes them. Masters that do not answer are no error: [quorum.Locker.Ready] reports them.
+//
+// The error is [quorum.Open]'s. It wraps [quorum.ErrInvalid] for an even number of URLs, unless a master already has
+// that list, as in the middle of a change of members.
 func Open(urls []string, opts ...quorum.Option) (*quorum.Locker, error) {
 	return quorum.Open(urls, quorum.Majority, opts...)
 }

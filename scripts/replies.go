@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ErrReply: none of our scripts sends such a reply. The server is broken or hostile. The reply never counts as a
-// grant.
+// ErrReply: none of the library's scripts sends such a reply. The server is broken or hostile. The reply never counts
+// as a grant.
 var ErrReply = errors.New("scripts: malformed reply")
 
 // MaxToken bounds tokens. They begin from a clock in microseconds, which reaches 2^52 in the year

@@ -47,7 +47,7 @@
 // the wait in the client's queue. Those from quorumlock.locks.held on are of Lockers given to
 // [Telemetry.Observe].
 //
-// A call of Lock, TryLock or Do is a span, quorumlock.lock, with an event for each attempt. Its
-// context is not the lock's: spans of the work are siblings of it. The span ends when the call
-// returns; for Do it ends before the work begins. Re-entry has no span.
+// A call that acquires (see [quorum.Hooks]) is a span, quorumlock.lock, with an event for each attempt. Its context is
+// not the lock's: spans of the work are siblings of it. The span ends when the call returns; for Do it ends before the
+// work begins. Re-entry has no span.
 package otelquorumlock

@@ -16,7 +16,7 @@
 // bytes as "\xff".
 //
 //	metric                                    type       labels                              what
-//	quorumlock_lock_wait_duration_seconds     histogram  quorumlock_outcome, _group          a call of Lock, TryLock or Do
+//	quorumlock_lock_wait_duration_seconds     histogram  quorumlock_outcome, _group          a call that acquires (Lock, ...)
 //	quorumlock_attempt_duration_seconds       histogram  quorumlock_outcome, _group          one attempt of such a call
 //	quorumlock_attempt_votes_total            counter    quorumlock_vote                     nodes' answers to attempts
 //	quorumlock_token_write_backs_total        counter                                        nodes that a token was written back to
@@ -38,14 +38,13 @@
 //	quorumlock_releases_unannounced_total     counter    quorumlock_locker                   releases that a master could not publish
 //	quorumlock_events_dropped_total           counter    quorumlock_locker                   events not measured: hooks too slow
 //
-// "_group" stands for quorumlock_group, and so on. The gauges are of Lockers given to
-// [Metrics.Observe]. An outcome is acquired, held, quarantined, unavailable, canceled or failed; of
-// a renewal renewed, forgotten, taken or failed; of a repair granted or failed. A vote is granted,
-// refused, quarantined or unknown; unknown also of a master that had not answered, or was not
-// asked, when the outcome was certain. A state is unknown, up, quarantined, down, refused or
-// not_accepted. error_type is a result of [github.com/quorumlock/quorumlock/node.Error.Code], empty for
-// success; an operation is acquire, read, renew, release, raise, look, mark, introduce, who, slots,
-// ask, inspect or force.
+// "_group" stands for quorumlock_group, and so on. What has the label quorumlock_locker is of Lockers given to
+// [Metrics.Observe]. An outcome is acquired, held, quarantined, unavailable, canceled or failed; of a renewal renewed,
+// forgotten, taken or failed; of a repair granted or failed. A vote is granted, refused, quarantined or unknown;
+// unknown also of a master that had not answered, or was not asked, when the outcome was certain. A state is unknown,
+// up, quarantined, down, refused or not_accepted. error_type is a result of
+// [github.com/quorumlock/quorumlock/node.Error.Code], empty for success; an operation is acquire, read, renew, release,
+// raise, look, mark, introduce, who, slots, inspect or force.
 //
 // The names are those that OpenTelemetry's exporter makes of package otelquorumlock's. docs/grafana
 // and docs/alerts.yml in the repository have a dashboard and rules for alerts over them.

@@ -39,17 +39,18 @@ var pathFaults = []schedule{
 func lose(f *forward.Forward) { f.Lose() }
 func heal(f *forward.Forward) { f.Heal() }
 
-// LoseReplies loses what masters say to the group: they do what it asks. Heal ends it.
+// LoseReplies loses what masters say to the group ([Cluster.Apart], which this fault needs): they do what it asks. Heal
+// ends it.
 func (c *Cluster) LoseReplies(i ...int) {
 	c.onPath("LoseReplies", i, mute, (*forward.Forward).LoseReplies)
 }
 
-// LoseRequests loses what the group asks masters. Heal ends it.
+// LoseRequests loses what the group ([Cluster.Apart]) asks masters. Heal ends it.
 func (c *Cluster) LoseRequests(i ...int) {
 	c.onPath("LoseRequests", i, deaf, (*forward.Forward).LoseRequests)
 }
 
-// Slow delays what the group asks masters, by latency give or take jitter. Heal ends it.
+// Slow delays what the group ([Cluster.Apart]) asks masters, by latency give or take jitter. Heal ends it.
 func (c *Cluster) Slow(latency, jitter time.Duration, i ...int) {
 	c.onPath("Slow", i, slow, func(f *forward.Forward) { f.DelayRequests(latency, jitter) })
 }

@@ -50,7 +50,7 @@ var (
 	locking   = regexp.MustCompile(`(?i)\bFOR\s+(NO\s+KEY\s+)?(UPDATE|SHARE)\b`) // nobody writes the row before the transaction ends
 )
 
-// Analyzer makes the reports.
+// Analyzer makes the reports: an *analysis.Analyzer of golang.org/x/tools/go/analysis.
 var Analyzer = newAnalyzer()
 
 func newAnalyzer() *analysis.Analyzer {

@@ -36,8 +36,8 @@ type Report struct {
 	EvictionPolicy string        // maxmemory-policy; it matters when MaxMemory is not 0
 	MaxMemory      uint64        // bytes, 0 for no bound
 	Persistence    string        // "none", "rdb", "aof", "rdb+aof", "unknown"; "aof" also if it may be both
-	MaxLease       time.Duration // the deployment's, from the server's marker; 0 when there is no marker yet
-	Replicas       int           // that may take its place, and acknowledge each lock, from the server's marker; 0 for none
+	MaxLease       time.Duration // the deployment's, which clients have written to the server (its marker); 0 when none has yet
+	Replicas       int           // that may take its place, and acknowledge each lock, as its clients say; 0 for none
 	Quarantine     time.Duration // left before the node grants
 	Member         string        // which member of its clients' lists the server is; empty when no client has marked it
 	Members        []string      // the list of masters whose clients the server accepts, sorted; empty for no list

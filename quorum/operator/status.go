@@ -19,7 +19,7 @@ type Status struct {
 	Owner string // that a quorum keeps; empty for none
 	// Identity is which process the owner is; zero if no node knows, or for no owner.
 	Identity quorum.Identity
-	Depth    int           // of that owner, on one of these nodes
+	Depth    int           // of that owner, on a node that it has
 	Token    uint64        // the highest token counter on any node: at least the name's last token, since names share counters
 	TTL      time.Duration // how long a quorum keeps that owner, by the nodes' clocks; −1: never expires
 	// Readers is the least number of readers that a quorum has. They have no Owner; TTL is the last reader's.

@@ -37,8 +37,8 @@ type Semaphore struct {
 	question func() scripts.Call // which slots are free
 }
 
-// New returns the semaphore of that name with n slots, from 1 to 1,024. It asks no node. If n or the name is not valid,
-// the calls of the Semaphore return [quorum.ErrInvalid].
+// New returns the semaphore of that name with n slots, from 1 to 1,024. It asks no node. The name is valid as for
+// [quorum.Locker.Lock]. If n or the name is not valid, the calls of the Semaphore return [quorum.ErrInvalid].
 //
 // Each slot is a lock of its own, with its own lease, renewal and fencing tokens, and the settings of the Locker. The
 // slots have at most n holders if all clients say the same n. If clients say different numbers, they share the slots,
@@ -66,9 +66,9 @@ func (i insideSemaphore) Refuse(op string, _ []string) error { return i.of.usabl
 // A call with the context of a held slot takes another slot: there is no re-entry. Calls of one process take slots in
 // their order. Between processes the order is roughly the order in which they began to wait.
 //
-// Acquire(ctx, k) takes k slots, all or none, as one lock with one token. k is at most 64 and at most the number of
-// slots; more than one k is [quorum.ErrInvalid]. No slot is reserved while the call waits for k free ones at once, so
-// calls that want fewer slots may overtake it.
+// Acquire(ctx, k) takes k slots, all or none, as one lock with one token. k is from 1 to the number of slots, and at
+// most 64; another k, or more than one, is [quorum.ErrInvalid]. No slot is reserved while the call waits for k free
+// ones at once, so calls that want fewer slots may overtake it.
 func (s *Semaphore) Acquire(ctx context.Context, k ...int) (*quorum.Lock, error) {
 	return s.acquire(ctx, k, true)
 }

@@ -45,8 +45,8 @@ const timeout = 30 * time.Second
 //   - token: when Lock had returned to one owner before another one called it, the other's token is
 //     strictly higher. No two owners of a name ever get the same token, but for readers at once. An
 //     owner that enters again keeps its token. Tokens are 1 to 2^53−1.
-//   - porcupine (with honest clocks): some order of all events, each within its call and return,
-//     explains the history. Only this rule notices if two calls of Lock overlap, and the
+//   - porcupine, a checker of linearizability (with honest clocks): some order of all events, each
+//     within its call and return, explains the history. Only this rule notices if two calls of Lock overlap, and the
 //     later holder has the lower token. A search that takes longer than 30 s is a violation, too.
 //   - log: a release without an acquire, an owner used twice, a call that returned before it began.
 //
