@@ -57,7 +57,7 @@ func (e *Engine) renewDue(now clock.Instant, due []*schedule.Entry[*Hold]) (afte
 		h.renew(now, batches)
 	}
 	for _, b := range batches.all {
-		b.err = b.start()
+		b.err = b.pipe.Start(scripts.Renew(b.members[0].hold.list, b.lease, b.locks), nil, b)
 	}
 	if len(kept) > 0 {
 		e.introduction.Keep(now)
@@ -167,18 +167,9 @@ func (bs *renewalBatches) batchFor(m *member, bytes int) *renewalBatch {
 	return b
 }
 
-func (b *renewalBatch) start() error {
-	return b.pipe.Start(scripts.Renew(b.members[0].hold.list, b.lease, b.locks), nil, b)
-}
-
-// Done receives a node's reply to the batch.
+// Done receives a node's reply to the batch. If the server has refused it, perhaps only for one lock's key, each lock is
+// renewed alone from then on.
 func (b *renewalBatch) Done(r pipeline.Result) {
-	if len(b.members) > 1 && r.RefusesKeys {
-		for i := range b.members {
-			b.renewAlone(i)
-		}
-		return
-	}
 	b.noteReply(r)
 	node := b.members[0].node
 	switch refusal := r.Reply.NotAccepted; {
@@ -187,9 +178,10 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 	case r.Err == nil:
 		b.engine.Roster.NoteAccepted(node, b.sent)
 	}
+	alone := len(b.members) > 1 && r.RefusesKeys
 	for i, m := range b.members {
-		if r.Err == nil {
-			m.setAlone(false)
+		if alone || r.Err == nil {
+			m.setAlone(alone)
 		}
 		reply, err := m.hold.replyOf(b.commands[i], r, i)
 		m.hold.takeReply(b.commands[i], reply, err)
@@ -245,29 +237,4 @@ func (m *member) setAlone(alone bool) {
 	m.hold.mu.Lock()
 	defer m.hold.mu.Unlock()
 	m.alone = alone
-}
-
-// renewAlone renews one lock of a batch that the server refused: perhaps only for another lock's key.
-func (b *renewalBatch) renewAlone(i int) {
-	one := &renewalBatch{
-		batchKey: b.batchKey, engine: b.engine, members: b.members[i : i+1 : i+1], commands: b.commands[i : i+1 : i+1],
-		locks: b.locks[i : i+1 : i+1],
-	}
-	if err := one.startAlone(); err != nil {
-		one.Done(pipeline.Result{Err: err})
-	}
-}
-
-func (b *renewalBatch) startAlone() error {
-	m := b.members[0]
-	m.hold.mu.Lock()
-	defer m.hold.mu.Unlock()
-	b.sent = b.engine.Clock.Now()
-	c, goesOn := m.hold.lease.RenewAgain(b.sent, b.commands[0])
-	if !goesOn {
-		return nil
-	}
-	b.commands[0], b.locks[0] = c, m.hold.renewal() // a downgrade may have come before
-	m.alone = true
-	return b.start()
 }

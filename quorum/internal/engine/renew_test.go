@@ -11,7 +11,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/clock"
-	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -235,60 +234,24 @@ func granting(runID string, token uint64) pipeline.Result {
 	return pipeline.Result{Reply: reply, RunID: runID, Sent: true}
 }
 
-// refusedBatch is two locks whose renewals a node has refused together, after what happened meanwhile.
-func refusedBatch(t *testing.T, refusal redis.Error, refusesKeys bool, meanwhile func(b *renewalBatch, second *Hold)) (first, second *member) {
-	one, _ := heldHold(t, time.Second)
-	two, _ := heldHold(t, time.Second)
-	two.hold.engine = one.hold.engine
-	b := &renewalBatch{engine: one.hold.engine, batchKey: batchKey{inside.Of(one.hold.engine.Nodes[0]).Pipe("a"), one.hold.terms.Millis}}
-	for _, h := range []*Hold{one.hold, two.hold} {
-		b.members, b.commands = append(b.members, &h.members[0]), append(b.commands, lease.Command{Do: lease.Renew})
-		b.locks = append(b.locks, h.renewal())
-	}
-	meanwhile(b, two.hold)
-	b.Done(pipeline.Result{Err: &node.Error{Err: refusal}, Sent: true, RefusesKeys: refusesKeys})
-	one.hold.mu.Lock() // the nodes are never asked: nothing else takes them
-	two.hold.mu.Lock()
-	t.Cleanup(func() { one.hold.mu.Unlock(); two.hold.mu.Unlock() })
-	return b.members[0], b.members[1]
-}
-
-// A lock that was unlocked meanwhile is not renewed alone after the node refused its batch.
-func TestARefusedBatchIsNotRenewedAfterUnlock(t *testing.T) {
-	unlocks := func(_ *renewalBatch, second *Hold) { second.lease.Unlock(second.engine.Clock.Now(), nil) }
-	if kept, gone := refusedBatch(t, "NOPERM no", true, unlocks); !kept.alone || gone.alone {
-		t.Errorf("renewed alone: %v, and the one that was unlocked: %v", kept.alone, gone.alone)
-	}
-}
-
-// A server that refuses every write refuses each lock of a batch alone, too: none is asked again
-// before the next renewals.
-func TestABatchThatIsRefusedForAllKeysIsNotRenewedAlone(t *testing.T) {
-	refusal := redis.Error("OOM command not allowed when used memory > 'maxmemory'.")
-	first, second := refusedBatch(t, refusal, redisconn.RefusesKeys(refusal), func(*renewalBatch, *Hold) {})
-	for _, m := range []*member{first, second} {
-		testkit.Check(t, !m.alone && errors.Is(m.err, refusal), "renewed alone: %v, error: %v", m.alone, m.err)
-	}
-}
-
-// A lock that was downgraded meanwhile is renewed alone as a reader, from a new look at the clock on.
-func TestARenewalAloneIsOfThePresentLock(t *testing.T) {
-	var batch *renewalBatch
-	_, second := refusedBatch(t, "NOPERM no", true, func(b *renewalBatch, second *Hold) {
-		batch = b
-		second.lease.Downgrade(second.engine.Clock.Now(), nil)
-	})
-	h := second.hold
-	if now, c := h.engine.Clock.Now(), batch.commands[1]; batch.locks[1].Owner != h.owner.AsReader() || c.Mode != lease.Read || !now.Before(c.Until) {
-		t.Errorf("at %v: %+v, %+v", now, batch.locks[1], c)
-	}
-}
-
-// A renewal alone that cannot even be sent has failed: the lock says why.
-func TestARenewalAloneThatCannotBeSent(t *testing.T) {
-	closes := func(_ *renewalBatch, second *Hold) { second.engine.Nodes[0].Close() }
-	first, second := refusedBatch(t, "NOPERM no", true, closes)
-	for _, m := range []*member{first, second} {
-		testkit.Check(t, errors.Is(m.err, pipeline.ErrClosed), "error: %v", m.err)
+// A batch that a server has refused, perhaps only for one lock's key, has failed, and its locks travel alone from then on.
+// If it refuses every write, they would be refused alone, too.
+func TestABatchThatIsRefused(t *testing.T) {
+	for refusal, want := range map[redis.Error]bool{"NOPERM no": true, "OOM command not allowed when used memory > 'maxmemory'.": false} {
+		one, fake := heldHold(t, time.Second)
+		two, _ := heldHold(t, time.Second)
+		two.hold.engine = one.hold.engine
+		heeds := new(heeding)
+		one.hold.terms.Events, two.hold.terms.Events = heeds, heeds
+		b := &renewalBatch{engine: one.hold.engine}
+		for _, h := range []*Hold{one.hold, two.hold} {
+			c := h.lease.Renew(fake.Now(), nil)[0]
+			b.members, b.commands = append(b.members, &h.members[0]), append(b.commands, c)
+		}
+		b.Done(pipeline.Result{Err: &node.Error{Err: refusal}, Sent: true, RefusesKeys: redisconn.RefusesKeys(refusal)})
+		for _, m := range b.members {
+			testkit.Check(t, m.alone == want && errors.Is(m.err, refusal), "%v: renewed alone: %v, error: %v", refusal, m.alone, m.err)
+		}
+		testkit.Check(t, len(heeds.renewed) == 1 && heeds.renewed[0].Failed == 2, "%v: %+v", refusal, heeds.renewed)
 	}
 }

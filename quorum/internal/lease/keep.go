@@ -110,16 +110,6 @@ func (l *Lease) Renew(now clock.Instant, out []Command) []Command {
 	return out
 }
 
-// RenewAgain is Renew for one master, whose renewal was refused together with others. It returns
-// false after a release, which no renewal follows.
-func (l *Lease) RenewAgain(now clock.Instant, c Command) (Command, bool) {
-	if !l.Kept() {
-		return c, false
-	}
-	c.Mode, c.Until = l.mode, l.until(now)
-	return c, true
-}
-
 // takeRenewReply takes a reply to Renew or Extend.
 func (l *Lease) takeRenewReply(now clock.Instant, c Command, r Reply, out []Command) (Effect, []Command) {
 	e := Effect{Twin: -1}

@@ -150,21 +150,6 @@ func TestNoRenewal(t *testing.T) {
 	b.want("")
 }
 
-// A renewal that goes out again is of the present mode, and counts from its own time.
-func TestARenewalGoesOutAgain(t *testing.T) {
-	b := held(t, Terms{})
-	first := b.Renew(b.now, nil)[0]
-	b.Downgrade(b.now, nil)
-	b.now = b.now.Add(time.Millisecond)
-	again, goesOn := b.RenewAgain(b.now, first)
-	want := first.Until.Add(time.Millisecond)
-	testkit.Check(t, goesOn && again.Mode == Read && again.Until == want, "%+v, it goes on: %v", again, goesOn)
-	b.Unlock(b.now, nil)
-	if _, goesOn = b.RenewAgain(b.now, first); goesOn {
-		t.Error("it goes on after the release")
-	}
-}
-
 // A reply that comes after that to a longer request shortens no lease.
 func TestNoReplyShortensALease(t *testing.T) {
 	b := held(t, Terms{})

@@ -46,8 +46,6 @@ var mutants = []mutate.Mutant[string]{
 		Edits: in("engine/attempt.go", "	if approach.Reserves() {\n		args.", "	if h.terms.Mode == lease.Write {\n		args.")},
 	{Rule: "the lease learns that a request was resent", Setup: "a master restarts out of memory",
 		Edits: in("engine/reply.go", "Process: r.RunID, Resent: r.Resent}", "Process: r.RunID}")},
-	{Rule: "a renewal that goes out again has the present mode", Setup: "a downgrade, masters that forget, and renewals one by one",
-		Edits: in("lease/keep.go", "	c.Mode, c.Until = l.mode, l.until(now)\n", "	c.Until = l.until(now)\n")},
 	{Rule: "an extension of a lock that has ended meanwhile is an error", Setup: "Unlock, Extend and a renewal",
 		Edits: []mutate.Edit{{File: "quorum/use.go", Text: "	return l.unusable(op, l.handle.Status()) // enough", Now: "	return nil // enough"}}},
 	{Rule: "a resent release that finds nothing says nothing of a loss", Setup: "masters restart while a lock is released",

@@ -197,11 +197,6 @@ func later(d time.Duration, do func(*world)) func(*world) {
 	}
 }
 
-// neighbour acquires another lock before the steps, whose renewals go out together with the first lock's.
-func neighbour(w *world) {
-	w.others = append(w.others, w.got(w.lockers[0].TryLock(w.ctx(), "b")))
-}
-
 // connects connects the first locker before the steps.
 func connects(w *world) {
 	w.got(w.lockers[0].TryLock(w.ctx(), "b")).Unlock(w.ctx())
@@ -256,8 +251,6 @@ var scenarios = []scenario{
 	{name: "masters restart while a lock is released", prepare: holds,
 		tasks: []func(*world){with(unlockKept), restarts(0, fakeredis.Refusals{}), restarts(1, fakeredis.Refusals{})}},
 	{name: "a hand-over whose counters are deleted", lockers: 2, prepare: holds, tasks: []func(*world){with(handOverUncounted)}},
-	{name: "a downgrade, masters that forget, and renewals one by one", prepare: refuse(fakeredis.Refusals{Key: "b"}, holds, neighbour),
-		tasks: []func(*world){later(renewal, with(downgrade)), later(renewal, forget(0, 1, 2))}, keeps: true},
 	{name: "a waiter behind the holder of a slot", lockers: 2, opts: []quorum.Option{quorum.WithWait(5 * time.Second)}, prepare: holdsSlot,
 		tasks: []func(*world){with(unlock), waitSlot(1)}},
 }

@@ -41,7 +41,6 @@ type world struct {
 
 	mu     sync.Mutex
 	locks  []*quorum.Lock // in the order they were acquired
-	others []*quorum.Lock // of other names
 	wrong  []string
 	open   int           // tasks
 	passed time.Duration // by jumps
@@ -307,7 +306,7 @@ func (w *world) end(s scenario) []string {
 	}
 	for i, l := range w.lockers {
 		valid := 0
-		for _, lock := range slices.Concat(w.locks, w.others) {
+		for _, lock := range w.locks {
 			if lock.Valid() && strings.HasPrefix(lock.Owner(), l.ID()) {
 				valid++
 			}
