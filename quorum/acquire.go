@@ -35,33 +35,7 @@ import (
 // another type at the name (the [*node.Error] of each). These three wrap [ErrPermanent]: do not try
 // them again in a loop.
 func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
-	if l.set.wait == 0 {
-		return l.TryLock(ctx, names...)
-	}
-	within, err := l.checkCall(ctx, "lock", names)
-	if err != nil {
-		return nil, err
-	}
-	if within != nil {
-		until, stop := l.bounded(ctx)
-		defer stop()
-		return within.enter(until, l.set, names)
-	}
-	return l.newCall(names).wait(ctx)
-}
-
-// wait waits until it has what is wanted.
-func (c *call) wait(ctx context.Context) (lock *Lock, err error) {
-	until, stop := c.bounded(ctx)
-	defer func() {
-		stopped := false
-		defer func() { lock.releaseUnless(&stopped) }()
-		stop() // runs the caller's code: to end a context asks its parent
-		stopped = true
-	}()
-	o := c.observe(ctx, c.wants.Names())
-	held, err := c.awaitWithin(innermost(ctx), until, o)
-	return c.report(o, held, err)
+	return l.lock(ctx, names, l.set.wait > 0)
 }
 
 // TryLock is [Locker.Lock] without waiting for a release. It returns [ErrHeld] if another holder has the names. If
@@ -69,29 +43,64 @@ func (c *call) wait(ctx context.Context) (lock *Lock, err error) {
 // takes a round trip or two if nobody else tries, some more if others do, and about a node's timeout if too many
 // nodes do not answer. The errors are as for Lock.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
-	within, err := l.checkCall(ctx, "lock", names)
-	if err != nil {
+	return l.lock(ctx, names, false)
+}
+
+// lock checks the call, and enters the lock over the names that the flow of ctx holds, or makes another one.
+func (l *Locker) lock(ctx context.Context, names []string, waits bool) (*Lock, error) {
+	if err := l.checkStart(ctx, "lock", names); err != nil {
 		return nil, err
 	}
-	if within != nil {
-		return within.enter(ctx, l.set, names)
+	within, err := l.heldBy(ctx, "lock", names)
+	switch {
+	case err != nil:
+		return nil, err
+	case within == nil:
+		return l.newCall(ctx, names).acquire(waits)
+	case !waits:
+		return within.enter(ctx, ctx, l.set, names)
 	}
-	return l.newCall(names).try(ctx)
+	until, stop := l.bounded(ctx)
+	defer stop()
+	return within.enter(ctx, until, l.set, names)
+}
+
+// acquire acquires what is wanted, and waits for a release if it may.
+func (c *call) acquire(waits bool) (*Lock, error) {
+	if waits {
+		return c.wait()
+	}
+	return c.try()
+}
+
+// wait waits until it has what is wanted.
+func (c *call) wait() (lock *Lock, err error) {
+	until, stop := c.bounded(c.ctx)
+	defer func() {
+		stopped := false
+		defer func() { lock.releaseUnless(&stopped) }()
+		stop() // runs the caller's code: to end a context asks its parent
+		stopped = true
+	}()
+	o := c.observe(c.ctx, c.wants.Names)
+	held, err := c.awaitWithin(innermost(c.ctx), until, o)
+	return c.report(o, held, err)
 }
 
 // try attempts to get what is wanted until this call has it, or another one is known to have it.
-func (c *call) try(ctx context.Context) (*Lock, error) {
-	o := c.observe(ctx, c.wants.Names())
+func (c *call) try() (*Lock, error) {
+	ctx := c.ctx
+	o := c.observe(ctx, c.wants.Names)
 	c.tries = waiting.NewTries(c.engine.Quorum)
 	for approach := waiting.Alone; ; {
 		o.attempting()
-		r := c.wants.Attempt(ctx, c, queue.Due{Approach: approach, Published: -1})
+		r := c.attempt(ctx, queue.Due{Approach: approach, Published: -1})
 		o.attempted(c, r)
 		if r.Acquired {
 			return c.report(o, c.lock, nil)
 		}
 		var pause time.Duration
-		approach, pause = c.tries.Next(c.engine.Moment(), c.room.random)
+		approach, pause = c.tries.Next(c.engine.Moment(), c.room.waitlist.Random)
 		if r.MayTry && !c.err.permanent() && c.engine.Pause(ctx, pause) {
 			continue
 		}
@@ -150,18 +159,9 @@ func (l *Lock) do(ctx context.Context, fn func(ctx context.Context, lock *Lock) 
 	return fn(l.Context(), l)
 }
 
-// checkCall checks the call, and returns the lock over the names that the flow of ctx holds; nil for
-// none.
-func (l *Locker) checkCall(ctx context.Context, op string, names []string) (*Lock, error) {
-	if err := l.checkStart(ctx, op, names); err != nil {
-		return nil, err
-	}
-	return l.heldBy(ctx, op, names)
-}
-
 // await waits for what is wanted until an attempt acquires it.
 func (c *call) await(ctx context.Context, o *observation) (lock *Lock, err error) {
-	place, more := c.takePlace(), false
+	place, more := c.room.waitlist.Enter(c.wants, c.set.retry), false
 	defer func() { // even if the caller's code panics: a log, a context
 		if lock == nil {
 			place.Leave()
@@ -176,7 +176,7 @@ func (c *call) await(ctx context.Context, o *observation) (lock *Lock, err error
 			return nil, c.gaveUp(ctx, place.LastError())
 		}
 		o.attempting()
-		r := c.wants.Attempt(ctx, c, turn)
+		r := c.attempt(ctx, turn)
 		if !r.Acquired {
 			place.NoteReserved(r.Reserved)
 		}
@@ -202,9 +202,6 @@ func (c *call) await(ctx context.Context, o *observation) (lock *Lock, err error
 	}
 }
 
-// takePlace gives a call its place among those that wait for what it wants.
-func (c *call) takePlace() queue.Place { return c.room.waitlist.Enter(c.wants, c.set.retry) }
-
 // bounded returns a context that ends with the caller's, or earlier by WithWait. The caller calls stop
 // when the waiting is over.
 func (l *Locker) bounded(ctx context.Context) (until context.Context, stop func()) {
@@ -213,7 +210,7 @@ func (l *Locker) bounded(ctx context.Context) (until context.Context, stop func(
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	timer := l.engine.Clock.AfterFunc(l.set.wait, func() { cancel(engine.WaitOver(l.set.wait)) })
-	return &waitContext{inner, ctx}, func() {
+	return inner, func() {
 		timer.Stop()
 		cancel(nil)
 	}
@@ -249,7 +246,7 @@ func (c *call) errorOf(attempt *Error, causes []error) *Error {
 	if e.split {
 		e.noteSplit()
 	}
-	e.Names, e.reads = c.wants.Names(), c.set.isReader()
+	e.Names, e.reads = c.wants.Names, c.set.isReader()
 	e.addEnd(causes)
 	c.nameHolder(&e, c.room.holders.Recall)
 	return &e

@@ -38,7 +38,7 @@ func TestQueueLeavesNothing(t *testing.T) {
 			startWaiter(ctx, l, i, results, names...)
 		}
 		testkit.Equal(t, c.subscriptions("a"), 3, "connections that subscribe for 20 waiters")
-		testkit.Equal(t, ofList(l, "queues"), 3, "queues for three sets of names")
+		testkit.Equal(t, queuesOf(l), 3, "queues for three sets of names")
 		cancel()
 		for range 20 {
 			<-results
@@ -126,24 +126,6 @@ func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
 			c.unlock(held)
 			ctx = t.Context()
 		}
-	})
-}
-
-// A queue is used again only when no subscriber knows it: messages of its old names would wake the new ones.
-func TestQueueWithSubscribersIsNotUsedAgain(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		c.unlock(c.lock(l, "a"))
-		testkit.Equal(t, ofList(l, "spare"), 1, "spare queues, after one that nobody waited in")
-		held := c.lock(c.process(), "a")
-		ctx, cancel := context.WithCancel(t.Context())
-		left := make(chan lockResult, 1)
-		startWaiter(ctx, l, 0, left, "a")
-		cancel()
-		<-left
-		testkit.Equal(t, ofList(l, "spare"), 0, "spare queues, after one that has subscribers")
-		c.unlock(held)
-		c.wantNoQueues(l)
 	})
 }
 

@@ -116,16 +116,58 @@ type HeldBy struct {
 	reserved   bool   // only a waiting writer is known to be in the way
 }
 
-// holder returns what is known of the holder.
-func (h *HeldBy) holder() words.Holder {
-	of := words.Holder{ID: h.Holder, Readers: h.readers, Reserved: h.reserved, Left: h.Remaining}
+// process describes the process that is the holder; it returns "" if that is not known.
+func (h *HeldBy) process() string {
 	switch {
 	case h.handedOver:
-		of.Process = "a ticket of this process (HandOver)"
+		return "a ticket of this process (HandOver)"
 	case h.ours:
-		of.Process = "this process"
+		return "this process"
 	case h.HolderIdentity != (Identity{}):
-		of.Process = h.HolderIdentity.String()
+		return h.HolderIdentity.String()
 	}
-	return of
+	return ""
+}
+
+// knownHolder describes a holder whose process is known.
+func (h *HeldBy) knownHolder() string {
+	said := h.amongReaders(h.process())
+	if h.Remaining != 0 {
+		said += ", " + words.Left(h.Remaining)
+	}
+	return said
+}
+
+// unknownHolder describes a holder whose process is not known: its id, and how long it holds; or a reservation. It is
+// empty if the process is known, or nothing is known.
+func (h *HeldBy) unknownHolder() string {
+	what := "; held"
+	switch {
+	case h.process() != "":
+		return ""
+	case h.reserved:
+		what = "; reserved"
+	case h.Holder != "":
+		what += " by " + h.amongReaders(fmt.Sprintf("%.64q", h.Holder))
+	}
+	switch {
+	case h.Remaining < 0:
+		return what + ", never expires"
+	case h.Remaining > 0:
+		return fmt.Sprintf("%s for %v more unless renewed", what, h.Remaining)
+	case h.Holder != "":
+		return what
+	}
+	return ""
+}
+
+// amongReaders describes a holder that is one of several readers.
+func (h *HeldBy) amongReaders(holder string) string {
+	switch {
+	case h.readers == 1:
+		return "1 reader, " + holder
+	case h.readers > 1:
+		return fmt.Sprintf("%s, among them %s", words.Readers(h.readers), holder)
+	}
+	return holder
 }

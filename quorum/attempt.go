@@ -15,13 +15,37 @@ import (
 // call is one call that acquires: of Lock, TryLock, TakeOver, or a semaphore.
 type call struct {
 	*Locker
+	ctx   context.Context // the caller's
 	wants queue.Wanted
+	slots queue.Turn     // of a call that wants slots; else nil
 	tries *waiting.Tries // of a call that waits for no release; else nil
 	lock  *Lock          // of the last attempt; nil if it failed
 	err   *Error         // why it did; nil for a lock
+
+	// Room for the usual number of names.
+	one    [1]string
+	oneKey [1]scripts.Name
 }
 
 var _ queue.Attempts = (*call)(nil)
+
+// newCall returns a call that wants the names.
+func (l *Locker) newCall(ctx context.Context, names []string) *call {
+	c := &call{Locker: l, ctx: ctx}
+	names = append(c.one[:0], names...) // the caller's may change
+	c.wants = queue.Wanted{Names: names, Key: queue.NewKey(names, l.set.isReader()), Keys: scripts.NewNames(c.oneKey[:0], names)}
+	return c
+}
+
+// attempt makes the attempt that is due; for slots, a turn of attempts.
+func (c *call) attempt(ctx context.Context, due queue.Due) queue.Result {
+	if c.slots != nil {
+		return c.slots(ctx, c, due)
+	}
+	r := c.Attempt(ctx, c.wants.Target(), due.Approach)
+	r.MayTry = r.Held && c.tries != nil && c.HeldBy(r) == ""
+	return r
+}
 
 func (c *call) Tries() *waiting.Tries { return c.tries }
 
@@ -35,7 +59,7 @@ func (c *call) Attempt(ctx context.Context, at queue.Target, approach waiting.Ap
 }
 
 func (c *call) attemptOnce(ctx context.Context, at queue.Target, approach waiting.Approach) queue.Result {
-	l := c.newLock(ctx, at)
+	l := c.newLock(c.ctx, at)
 	acquired, o := l.handle.Hold().Attempt(ctx, at.First, approach, c.set.hooks.Attempt != nil)
 	if acquired {
 		c.meter.attempts[engine.Acquired].Add(1)
@@ -49,7 +73,7 @@ func (c *call) attemptOnce(ctx context.Context, at queue.Target, approach waitin
 
 // Full returns the result of a turn that finds too few free slots.
 func (c *call) Full(why string, hint scripts.SlotsReply, approach waiting.Approach) queue.Result {
-	c.err = &Error{Op: "lock", Names: c.wants.Names(), HeldBy: HeldBy{Remaining: hint.Wait}, kind: engine.Held,
+	c.err = &Error{Op: "lock", Names: c.wants.Names, HeldBy: HeldBy{Remaining: hint.Wait}, kind: engine.Held,
 		causes: []error{ErrNotAcquired, ErrHeld, detail(why)}}
 	c.meter.attempts[engine.Held].Add(1)
 	return queue.Result{
@@ -58,24 +82,21 @@ func (c *call) Full(why string, hint scripts.SlotsReply, approach waiting.Approa
 	}
 }
 
-// IsHeld also names the holder in the call's error.
-func (c *call) IsHeld(r queue.Result) bool {
-	at := c.engine.Moment()
-	namedBy := c.tries.Refused(r.RefusedBy(), at.Now.Sub(r.BegunAt), at)
+// HeldBy also names the holder in the call's error.
+func (c *call) HeldBy(r queue.Result) (holder string) {
+	at, by := c.engine.Moment(), r.RefusedBy()
+	namedBy := c.tries.Refused(by, at.Now.Sub(r.BegunAt), at)
 	if namedBy < 0 {
-		return false
+		return ""
 	}
 	if holder := r.Nodes[namedBy].Holder; holder != c.err.Holder {
 		c.err.noteHolder(r.Outcome, holder, namedBy, c.engine.UUID)
 	}
-	return true
+	return by.By[namedBy]
 }
 
 // failure returns why the attempt failed.
 func (l *Lock) failure(o *engine.Outcome) *Error {
-	if o.Unlisted {
-		return l.unlisted(o)
-	}
 	e := l.counts(o)
 	switch {
 	case o.Ended:
@@ -114,18 +135,6 @@ func (l *Lock) failure(o *engine.Outcome) *Error {
 
 // sentinels has the errors for the reasons why an attempt failed.
 var sentinels = [engine.Kinds]error{engine.Held: ErrHeld, engine.Quarantined: ErrQuarantined, engine.Unavailable: ErrUnavailable}
-
-// unlisted is the failure of an attempt while the list of masters is not known.
-func (l *Lock) unlisted(o *engine.Outcome) *Error {
-	e := unattempted(l.locker.engine, o.Kind)
-	if o.Refusals == nil && o.Closed {
-		e.causes = append(e.causes, ErrClosed)
-	}
-	e.causes = append(e.causes, o.End...)
-	e.Names = l.target.Names
-	e.addNodes(o.Refusals...)
-	return e
-}
 
 // whyLate returns why a won attempt has no time left to be held.
 func (l *Lock) whyLate(o *engine.Outcome) error {

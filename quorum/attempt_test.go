@@ -186,7 +186,7 @@ func TestASlotsProbeAvoidsTheNodeOfTheHint(t *testing.T) {
 				}
 				c.on(each, i)
 			}
-			l.room.history.Unsubscribed(queue.NewSlotsKey("a", 100).Hash(), 1, l.engine.Clock.Now()) // so it probes
+			l.room.waitlist.History.Unsubscribed(queue.NewSlotsKey("a", 100).Hash(), 1, l.engine.Clock.Now()) // so it probes
 			lock := c.got(NewSemaphore(l, "a", 100).Acquire(t.Context()))
 			synctest.Wait()
 			testkit.Check(t, len(asked) >= 2 && asked[0] != asked[1] && slices.Index(asked[1:], asked[0]) >= 1,

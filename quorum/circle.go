@@ -17,11 +17,11 @@ type flows struct {
 
 // awaitWithin is await in a flow, whose innermost lock is given; nil for none.
 func (c *call) awaitWithin(flow *Lock, ctx context.Context, o *observation) (*Lock, error) {
-	if flow == nil || c.wants.Slots() > 0 {
+	if flow == nil || c.slots != nil {
 		return c.await(ctx, o)
 	}
 	if nests := c.set.Nests; nests != nil && c.set.wait == noBound {
-		nests(flow.held(c.engine), c.wants.Names())
+		nests(flow.held(c.engine), c.wants.Names)
 	}
 	f := &c.room.flows
 	f.enter(c, flow)
@@ -36,7 +36,7 @@ func (c *call) awaitWithin(flow *Lock, ctx context.Context, o *observation) (*Lo
 func (f *flows) enter(c *call, flow *Lock) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, name := range c.wants.Names() {
+	for _, name := range c.wants.Names {
 		if f.calls[name] == nil {
 			f.calls[name] = map[*call]*Lock{}
 		}
@@ -47,7 +47,7 @@ func (f *flows) enter(c *call, flow *Lock) {
 func (f *flows) leave(c *call) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, name := range c.wants.Names() {
+	for _, name := range c.wants.Names {
 		if delete(f.calls[name], c); len(f.calls[name]) == 0 {
 			delete(f.calls, name)
 		}
@@ -61,7 +61,7 @@ func (f *flows) circle(c *call, flow *Lock) []error {
 	defer f.mu.Unlock()
 	for _, ours := range flow.held(c.engine) {
 		for _, theirs := range f.calls[ours] {
-			if want := common(theirs.held(c.engine), c.wants.Names()); want != "" {
+			if want := common(theirs.held(c.engine), c.wants.Names); want != "" {
 				return []error{detail(fmt.Sprintf("this flow holds %.64q and waits for %.64q, whose holder waits for %.64[1]q", ours, want))}
 			}
 		}

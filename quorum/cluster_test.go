@@ -251,26 +251,25 @@ const aPoll = 1100 * time.Millisecond
 // wantNoQueues fails the test if a queue of waiters is left.
 func (c *cluster) wantNoQueues(l *Locker) {
 	c.t.Helper()
-	if n := ofList(l, "queues"); n != 0 {
+	if n := queuesOf(l); n != 0 {
 		c.t.Errorf("%d queues are left", n)
 	}
 }
 
-// ofList returns how many queues the Locker has: those with waiters, or spare ones.
-func ofList(l *Locker, field string) int {
-	return reflect.ValueOf(l.room.waitlist).Elem().FieldByName(field).Len()
+// queuesOf returns how many queues the Locker has.
+func queuesOf(l *Locker) int {
+	return reflect.ValueOf(l.room.waitlist).Elem().FieldByName("queues").Len()
 }
 
 // joins puts a call for the name "a" into its queue.
 func (l *Locker) joins() *queue.Place {
-	p := l.newCall([]string{"a"}).takePlace()
-	return &p
+	return l.room.waitlist.Enter(l.newCall(context.Background(), []string{"a"}).wants, l.set.retry)
 }
 
 // attempts makes an attempt of a call.
 func (l *Locker) attempts(ctx context.Context, approach waiting.Approach, names ...string) (*call, queue.Result) {
-	c := l.newCall(names)
-	return c, c.wants.Attempt(ctx, c, queue.Due{Approach: approach, Published: -1})
+	c := l.newCall(ctx, names)
+	return c, c.attempt(ctx, queue.Due{Approach: approach, Published: -1})
 }
 
 // subscriptions counts the subscriptions to a name's channel, on all masters.

@@ -23,13 +23,6 @@ func (c *lockContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// waitContext bounds the waiting of a call of Lock by WithWait. It is not the parent of the lock's
-// context: the bound does not end the work.
-type waitContext struct {
-	context.Context
-	given context.Context // to Lock
-}
-
 // innermost returns the handle whose context ctx is, or is derived from; nil for none.
 func innermost(ctx context.Context) *Lock {
 	switch l := ctx.Value(lockKey{}).(type) {

@@ -97,7 +97,7 @@ func (p *statusPage) draw(locks []*Lock) {
 	for _, l := range p.lockers {
 		l.Stats()
 		l.engine.Held()
-		l.room.random(2)
+		l.room.waitlist.Random(2)
 		l.engine.Idle()
 		l.engine.Roster.List()
 		l.room.waitlist.Len()

@@ -72,7 +72,6 @@ const (
 
 func (e *Error) Error() string {
 	var b strings.Builder
-	holder := e.holder()
 	b.WriteString("quorumlock: ")
 	if e.Op == opReady {
 		b.WriteString("not ")
@@ -84,8 +83,8 @@ func (e *Error) Error() string {
 	for _, cause := range e.causes {
 		said := strings.TrimPrefix(cause.Error(), "quorumlock: ")
 		switch {
-		case cause == ErrHeld && holder.Process != "":
-			said = "held by " + holder.Known()
+		case cause == ErrHeld && e.process() != "":
+			said = "held by " + e.knownHolder()
 		case cause == ErrHeld && e.reserved:
 			said = "a writer waits"
 		case cause == ErrQuarantined && e.Nodes != nil:
@@ -100,10 +99,10 @@ func (e *Error) Error() string {
 	}
 	switch {
 	case e.Quorum == 0 && e.Remaining != 0: // a node says that a semaphore's slots are taken
-		b.WriteString(" (" + strings.TrimPrefix(holder.Unknown(), "; ") + ")")
+		b.WriteString(" (" + strings.TrimPrefix(e.unknownHolder(), "; ") + ")")
 	case e.Quorum == 0 || e.kept && e.Nodes == nil: // it ended by the clock: the nodes do not matter
 	default:
-		b.WriteString(" (" + e.counts(e.Op) + holder.Unknown() + ")")
+		b.WriteString(" (" + e.counts(e.Op) + e.unknownHolder() + ")")
 	}
 	if e.Nodes != nil {
 		b.WriteString(": " + words.Grouped(e.Nodes.Errors))

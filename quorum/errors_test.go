@@ -140,7 +140,7 @@ func TestRemainingByTheAnswers(t *testing.T) {
 func TestAnErrorOfOneWaiterIsNoOthers(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		attempt := &Error{Op: "lock", causes: []error{ErrNotAcquired, ErrHeld}, split: true}
-		wantError(t, c.process().newCall([]string{"a"}).errorOf(attempt, nil), not{ErrHeld})
+		wantError(t, c.process().newCall(t.Context(), []string{"a"}).errorOf(attempt, nil), not{ErrHeld})
 		wantError(t, attempt, ErrHeld)
 	})
 }

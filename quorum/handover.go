@@ -67,10 +67,10 @@ func (l *Locker) TakeOver(ctx context.Context, ticket string) (*Lock, error) {
 	if err := l.checkStart(ctx, opTakeOver, t.Names); err != nil {
 		return nil, err
 	}
-	c := l.newCall(t.Names)
-	at := c.wants.(*wantedNames).target
+	c := l.newCall(ctx, t.Names)
+	at := c.wants.Target()
 	if t.Slots != nil {
-		at = queue.AtSlots(t.Names[0], queue.NewSlotsKey(t.Names[0], 0), t.Slots, -1)
+		at = queue.AtSlots(t.Names[0], t.Slots, -1)
 	}
 	at.Predecessor = &t.Owner
 	o := l.observe(ctx, t.Names)

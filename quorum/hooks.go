@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"reflect"
 	"time"
 )
 
@@ -103,49 +104,30 @@ func WithHooks(h Hooks) Option { return func(s *settings) { s.hooks = s.hooks.jo
 
 func (h Hooks) join(next Hooks) Hooks {
 	return Hooks{
-		Acquired:  both(h.Acquired, next.Acquired),
-		Released:  both(h.Released, next.Released),
-		Renewed:   both(h.Renewed, next.Renewed),
-		Repaired:  both(h.Repaired, next.Repaired),
-		Lost:      bothOfTwo(h.Lost, next.Lost),
-		Attempt:   bothOfTwo(h.Attempt, next.Attempt),
-		LockEnd:   bothOfTwo(next.LockEnd, h.LockEnd),
-		LockStart: chain(h.LockStart, next.LockStart),
-		Renewing:  bothOfThree(h.Renewing, next.Renewing),
+		Acquired: both(h.Acquired, next.Acquired, func(l *Lock) { h.Acquired(l); next.Acquired(l) }),
+		Released: both(h.Released, next.Released, func(l *Lock) { h.Released(l); next.Released(l) }),
+		Lost:     both(h.Lost, next.Lost, func(l *Lock, err error) { h.Lost(l, err); next.Lost(l, err) }),
+		LockStart: both(h.LockStart, next.LockStart, func(ctx context.Context, names []string) context.Context {
+			return next.LockStart(h.LockStart(ctx, names), names)
+		}),
+		Attempt: both(h.Attempt, next.Attempt, func(ctx context.Context, e AttemptEvent) { h.Attempt(ctx, e); next.Attempt(ctx, e) }),
+		LockEnd: both(h.LockEnd, next.LockEnd, func(ctx context.Context, e LockEvent) { next.LockEnd(ctx, e); h.LockEnd(ctx, e) }),
+		Renewing: both(h.Renewing, next.Renewing, func(l *Lock, left, lease time.Duration) {
+			h.Renewing(l, left, lease)
+			next.Renewing(l, left, lease)
+		}),
+		Renewed:  both(h.Renewed, next.Renewed, func(e RenewalEvent) { h.Renewed(e); next.Renewed(e) }),
+		Repaired: both(h.Repaired, next.Repaired, func(e RepairEvent) { h.Repaired(e); next.Repaired(e) }),
 	}
 }
 
-func both[A any](first, second func(A)) func(A) {
-	if first == nil || second == nil {
-		return either(first, second, first == nil)
-	}
-	return func(a A) { first(a); second(a) }
-}
-
-func bothOfTwo[A, B any](first, second func(A, B)) func(A, B) {
-	if first == nil || second == nil {
-		return either(first, second, first == nil)
-	}
-	return func(a A, b B) { first(a, b); second(a, b) }
-}
-
-func bothOfThree[A, B, C any](first, second func(A, B, C)) func(A, B, C) {
-	if first == nil || second == nil {
-		return either(first, second, first == nil)
-	}
-	return func(a A, b B, c C) { first(a, b, c); second(a, b, c) }
-}
-
-func chain[A, B any](first, second func(A, B) A) func(A, B) A {
-	if first == nil || second == nil {
-		return either(first, second, first == nil)
-	}
-	return func(a A, b B) A { return second(first(a, b), b) }
-}
-
-func either[F any](first, second F, isSecond bool) F {
-	if isSecond {
+// both returns the hook that calls two, or if one of them is nil the other.
+func both[F any](first, second, calls F) F {
+	switch {
+	case reflect.ValueOf(first).IsNil():
 		return second
+	case reflect.ValueOf(second).IsNil():
+		return first
 	}
-	return first
+	return calls
 }

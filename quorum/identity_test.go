@@ -85,7 +85,7 @@ func TestIntroduction(t *testing.T) {
 		l.Close() // as if the process had died: the lock stays
 		time.Sleep(29 * time.Second)
 		state, err := inspect(t.Context(), c.process(), "a")
-		testkit.Check(t, err == nil && state.Owner == held.Owner() && Identity(state.Identity) == l.Identity(),
+		testkit.Check(t, err == nil && state.Owner == held.Owner() && state.Identity == l.Identity(),
 			"a lock that nobody renews now: %+v, %v", state, err)
 		testkit.Check(t, slices.Contains(c.Masters[0].Keys(), key),
 			"a master that was flushed does not get the identity again")

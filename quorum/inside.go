@@ -3,11 +3,8 @@ package quorum
 import (
 	"context"
 
-	"github.com/quorumlock/quorumlock/internal/quorate"
-	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lockers"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
-	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -19,19 +16,14 @@ type insideLocker struct{ *Locker }
 
 var _ lockers.Inside[*Lock] = insideLocker{}
 
-func (l insideLocker) Engine() *engine.Engine    { return l.engine }
-func (l insideLocker) History() *waiting.History { return &l.room.history }
-func (l insideLocker) Random(below int) int      { return l.room.random(below) }
+func (l insideLocker) Waiters() *queue.List { return l.room.waitlist }
 
-func (l insideLocker) Acquire(ctx context.Context, wants queue.Wanted, waits bool) (*Lock, error) {
-	if err := endedError(ctx, "lock", wants.Names()); err != nil {
+func (l insideLocker) Acquire(ctx context.Context, wants queue.Wanted, by queue.Turn, waits bool) (*Lock, error) {
+	if err := endedError(ctx, "lock", wants.Names); err != nil {
 		return nil, err
 	}
-	c := &call{Locker: l.Locker, wants: wants}
-	if waits && l.set.wait > 0 {
-		return c.wait(ctx)
-	}
-	return c.try(ctx)
+	c := &call{Locker: l.Locker, ctx: ctx, wants: wants, slots: by}
+	return c.acquire(waits && l.set.wait > 0)
 }
 
 func (l insideLocker) Do(ctx context.Context, lock *Lock, fn func(ctx context.Context, lock *Lock) error) error {
@@ -44,19 +36,9 @@ func (l insideLocker) Invalid(op string, names []string, format string, args ...
 	return invalidf(op, names, format, args...)
 }
 
-func (l insideLocker) Unavailable(ctx context.Context, op, name string, errs []error) error {
-	e := &Error{Op: op, Names: []string{name}}
-	var failed quorate.Set
-	for i, err := range errs {
-		if err != nil {
-			failed |= quorate.Of(i)
-			e.addNodes(l.engine.NodeError(i, op, err))
-		}
-	}
-	if !l.engine.Quorum.Blocks(failed) {
-		return nil
-	}
-	e.causes = append([]error{ErrUnavailable}, engine.EndOf(ctx)...)
+func (l insideLocker) Failed(op, name string, nodes []error, causes ...error) error {
+	e := &Error{Op: op, Names: []string{name}, causes: causes}
+	e.addNodes(nodes...)
 	if semaphore, slot, isSlot := scripts.ParseSlot(name); isSlot {
 		e.Names, e.slots = []string{semaphore}, []int{slot}
 	}

@@ -1,17 +1,13 @@
 package quorum
 
 import (
-	"cmp"
 	"context"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // wantNoOwners fails the test if a master has an owner of the name "a".
@@ -22,39 +18,12 @@ func (c *cluster) wantNoOwners(l *Locker) {
 	}
 }
 
-// inspect is operator.Inspect, which imports this package.
-func inspect(ctx context.Context, l *Locker, name string) (lockstate.Lock, error) {
-	in := insideLocker{l}
-	masters := lockstate.Read(ctx, l.engine.Nodes, name)[0]
-	errs := make([]error, len(masters))
-	for i, m := range masters {
-		if errs[i] = l.engine.NodeError(i, "inspect", cmp.Or(m.Err, l.engine.Roster.OtherList(m.Marker))); errs[i] != nil {
-			masters[i] = lockstate.Master{Node: m.Node, Err: errs[i]}
-		}
-	}
-	lockstate.Identify(ctx, l.engine.Nodes, [][]lockstate.Master{masters})
-	return lockstate.Judge(name, masters, l.engine.Quorum), in.Unavailable(ctx, "inspect", name, errs)
-}
-
-// force is operator.ForceUnlockOwner of the lock's owners.
-func force(ctx context.Context, l *Locker, name string) error {
-	errs := make([]error, len(l.engine.Nodes))
-	state, _ := inspect(ctx, l, name)
-	for i, n := range l.engine.Nodes {
-		errs[i] = inside.Of(n).Pipe(name).Do(ctx, scripts.ForceOwner(scripts.NewName(name), scripts.OwnerOf(state.Owner), l.engine.MaxLease)).Err
-	}
-	return insideLocker{l}.Unavailable(ctx, "force", name, errs)
-}
-
 // owners returns the owner of the name "a" on each master, empty for none.
-func (c *cluster) owners(l *Locker) (owners []string) {
+func (c *cluster) owners(l *Locker) []string {
 	c.t.Helper()
 	state, err := inspect(context.Background(), l, "a")
 	c.must(err)
-	for _, n := range state.Masters {
-		owners = append(owners, n.Owner)
-	}
-	return owners
+	return state.Owners
 }
 
 // After the release nothing that could bring a key back is sent, not even through another handle of the lock.
@@ -67,9 +36,9 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 		c.unlock(held)
 		synctest.Wait()
 		calls := c.calls()
-		wantError(t, errorOf(inner.enter(t.Context(), l.set, []string{"a"})), ErrNotAcquired) // entered again
-		wantError(t, inner.Extend(t.Context(), time.Second), ErrNotHeld)                      // extended
-		wantError(t, inner.Unlock(t.Context()), ErrNotHeld)                                   // unlocked
+		wantError(t, errorOf(inner.enter(t.Context(), t.Context(), l.set, []string{"a"})), ErrNotAcquired) // entered again
+		wantError(t, inner.Extend(t.Context(), time.Second), ErrNotHeld)                                   // extended
+		wantError(t, inner.Unlock(t.Context()), ErrNotHeld)                                                // unlocked
 		time.Sleep(DefaultLease)
 		synctest.Wait()
 		testkit.Equal(t, c.calls()-calls, 0, "calls after the release")

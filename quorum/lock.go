@@ -47,9 +47,6 @@ func (l *Locker) newLock(ctx context.Context, at queue.Target) *Lock {
 // setContext sets the parent of the lock's context: the one given to Lock.
 func (l *Lock) setContext(parent context.Context) {
 	l.outer = innermost(parent)
-	if waiting, ok := parent.(*waitContext); ok {
-		parent = waiting.given
-	}
 	l.scope = lockContext{parent, l}
 }
 

@@ -1,56 +1,10 @@
 package quorum
 
 import (
-	"context"
 	"slices"
 
-	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/scripts"
 )
-
-// wantedNames are what a call of Lock wants.
-type wantedNames struct {
-	key    queue.Key
-	target queue.Target
-
-	// Room for the usual number of names.
-	one    [1]string
-	oneKey [1]scripts.Name
-}
-
-var _ queue.Wanted = (*wantedNames)(nil)
-
-// newCall returns a call that wants the names.
-func (l *Locker) newCall(names []string) *call {
-	all := new(struct { // one allocation for both
-		call
-		wantedNames
-	})
-	c, n := &all.call, &all.wantedNames
-	c.Locker, c.wants = l, n
-	names = append(n.one[:0], names...) // the caller's may change
-	n.key = queue.NewKey(names, l.set.isReader())
-	n.target = queue.Target{Names: names, Keys: scripts.NewNames(n.oneKey[:0], names), Hash: n.key.Hash(), First: -1}
-	return c
-}
-
-func (n *wantedNames) Names() []string { return n.target.Names }
-func (n *wantedNames) Key() queue.Key  { return n.key }
-func (n *wantedNames) Slots() int      { return 0 }
-
-func (n *wantedNames) Channels() []string {
-	all := make([]string, len(n.target.Keys))
-	for i, key := range n.target.Keys {
-		all[i] = key.Channel()
-	}
-	return all
-}
-
-func (n *wantedNames) Attempt(ctx context.Context, by queue.Attempts, due queue.Due) queue.Result {
-	r := by.Attempt(ctx, n.target, due.Approach)
-	r.MayTry = r.Held && by.Tries() != nil && !by.IsHeld(r)
-	return r
-}
 
 const maxNameLen = 4096
 

@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -113,9 +112,8 @@ func assemble(nodes []*node.Node, rule Rule, set *settings, owned bool) (*Locker
 	}
 	e := engine.New(engine.Config{Nodes: nodes, Quorum: quorum, MaxLease: nodes[0].MaxLease(), Clock: set.Clock, UUID: newUUID(),
 		Identity: scripts.Identity(thisProcess(set.label)), Founds: unfounded == nil, Exists: set.exists})
-	room := &waitingRoom{holders: holders.New(nodes, e.Clock), clock: e.Clock, rng: rand.New(set.Random), flows: flows{calls: map[string]map[*call]*Lock{}}}
-	room.waitlist = queue.NewList(queue.Config{Engine: e, History: &room.history, NewRand: room.newRand,
-		HeldError: func() error { return unattempted(e, engine.Held) }})
+	room := &waitingRoom{waitlist: queue.NewList(e, set.Random, unattempted(e, engine.Held)), holders: holders.New(nodes, e.Clock),
+		flows: flows{calls: map[string]map[*call]*Lock{}}}
 	survey := <-e.Roster.Survey() // the first use of the nodes: they connect
 	if unfounded != nil && !survey.HasList() {
 		return nil, notFounded(survey, unfounded)

@@ -212,7 +212,7 @@ func TestContextsErrorsAreNotCompared(t *testing.T) {
 			return l.Do(ctx, func(context.Context, *Lock) error { return nil }, "b")
 		},
 		"a re-entry": func(ctx context.Context, l *Locker, lock *Lock) error {
-			return errorOf(lock.enter(ctx, l.set, []string{"a"}))
+			return errorOf(lock.enter(ctx, ctx, l.set, []string{"a"}))
 		},
 		"Extend":      func(ctx context.Context, _ *Locker, lock *Lock) error { return lock.Extend(ctx, time.Second) },
 		"Unlock":      func(ctx context.Context, _ *Locker, lock *Lock) error { return lock.Unlock(ctx) },

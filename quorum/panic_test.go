@@ -88,12 +88,8 @@ func endsGoroutine(what func()) {
 func (c *cluster) wantNothingLeft(l *Locker) {
 	c.t.Helper()
 	synctest.Wait()
-	if !l.room.rngMu.TryLock() {
-		c.t.Fatal("the mutex of the source of randomness stays locked")
-	}
-	l.room.rngMu.Unlock()
-	if !testkit.Returns(func() { l.engine.Held(); l.room.waitlist.Len() }) {
-		c.t.Fatal("the mutex of the schedule or of the queues stays locked")
+	if !testkit.Returns(func() { l.engine.Held(); l.room.waitlist.Len(); l.room.waitlist.Random(2) }) {
+		c.t.Fatal("the mutex of the schedule, of the queues or of the source of randomness stays locked")
 	}
 	c.wantNoQueues(l)
 	select {

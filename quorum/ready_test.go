@@ -81,7 +81,7 @@ func TestARefusedListIsKnownFromTheStart(t *testing.T) {
 		}
 		wantNotReady(t, l.Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)
 		state, err := inspect(t.Context(), l, "a")
-		testkit.Check(t, errors.Is(err, ErrMembership) && errors.Is(state.Masters[0].Err, ErrMembership) && state.Owner == "",
+		testkit.Check(t, errors.Is(err, ErrMembership) && errors.Is(state.Errs[0], ErrMembership) && state.Owner == "",
 			"%+v, %v", state, err)
 		_, err = l.TryLock(t.Context(), "a")
 		for _, list := range []string{"{master0, master1, master2}", `{master0, master1, "other 2"}`} {

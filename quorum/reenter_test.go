@@ -25,7 +25,7 @@ func TestErrorOfReentryKeepsItsNames(t *testing.T) {
 		held := c.lock(l, "a")
 		defer c.unlock(held)
 		names := []string{"a"}
-		_, err := held.enter(endedContext{held.Context()}, l.set, names)
+		_, err := held.enter(held.Context(), endedContext{held.Context()}, l.set, names)
 		failed, ok := err.(*Error)
 		require(t, ok, "it entered: %v", err)
 		names[0] = "b"

@@ -41,8 +41,9 @@ func (l *Lock) covers(name string, by *engine.Engine) bool {
 	return l.locker.engine == by && l.target.Slots == nil && slices.Contains(l.first.target.Names, name) && l.Valid()
 }
 
-// enter enters the lock again: its depth rises by one, and a quorum must confirm that it keeps the lock.
-func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*Lock, error) {
+// enter enters the lock again: its depth rises by one, and a quorum must confirm that it keeps the lock. given is the
+// parent of the handle's context, and ctx bounds the waiting.
+func (within *Lock) enter(given, ctx context.Context, set *settings, names []string) (*Lock, error) {
 	if other := within.locker.set.differences(set); other != "" {
 		return nil, invalidf("lock", names,
 			"this flow holds it with other settings, which entering it again does not change: %s", other)
@@ -54,7 +55,7 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 	inner := &all.Lock
 	inner.handle, inner.locker, inner.first = &all.handle, within.locker, within.first
 	inner.target.Names = slices.Clone(names)
-	inner.setContext(ctx)
+	inner.setContext(given)
 	(*user)(inner).MakeContext()
 	entered := false
 	defer func() {
@@ -62,10 +63,10 @@ func (within *Lock) enter(ctx context.Context, set *settings, names []string) (*
 			inner.handle.BackOut()
 		}
 	}()
-	t, is := within.handle.Enter(inner.handle, (*user)(inner), set.terms.Mode)
-	switch is {
-	case engine.Entered:
-	case engine.Upgrades:
+	t, before := within.handle.Enter(inner.handle, (*user)(inner), set.terms.Mode)
+	switch {
+	case t != nil:
+	case before.Holds() && before.Mode == lease.Read && !set.isReader():
 		return nil, invalidf("lock", names, "this flow holds it as a reader, and nobody is upgraded: it would wait for itself, "+
 			"and two such readers for each other. Unlock it first")
 	default:
@@ -194,10 +195,10 @@ func (l *Lock) Unlock(ctx context.Context) error {
 // noteReleased records for the next calls of this process who waits, and which slot is free.
 func (l *Lock) noteReleased(t *engine.Tally) {
 	if l.target.Slots != nil {
-		l.locker.room.history.ReleasedSlot(l.target.Hash, l.target.Slots[0])
+		l.locker.room.waitlist.History.ReleasedSlot(l.target.Hash, l.target.Slots[0])
 	}
 	if heard := t.HeardBy(); heard > 0 {
-		l.locker.room.history.Released(l.target.Hash, heard, l.locker.engine.Clock.Now())
+		l.locker.room.waitlist.History.Released(l.target.Hash, heard, l.locker.engine.Clock.Now())
 	}
 }
 

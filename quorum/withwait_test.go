@@ -42,8 +42,7 @@ func TestWaitDoesNotBoundTheWork(t *testing.T) {
 			testkit.Check(t, one.Valid() && one.Context().Err() == nil && one.Context().Value(key{}) == "given",
 				"depth %d: valid %v, its context: %v", one.Depth(), one.Valid(), context.Cause(one.Context()))
 		}
-		_, isWait := lock.scope.Context.(*waitContext)
-		testkit.Check(t, !isWait, "the lock's context derives from the one that bounds the waiting")
+		testkit.Check(t, lock.scope.Context == ctx, "the lock's context derives from the one that bounds the waiting")
 		why := errors.New("why")
 		cancel(why)
 		testkit.Equal(t, context.Cause(inner.Context()), why, "the cause is")
@@ -69,9 +68,9 @@ func TestACircleIsSoughtAmongFewCalls(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		own := c.lock(l, "own")
-		f, waiting := &l.room.flows, l.newCall([]string{"hot"})
+		f, waiting := &l.room.flows, l.newCall(t.Context(), []string{"hot"})
 		for range 1000 {
-			f.enter(l.newCall([]string{"hot"}), own)
+			f.enter(l.newCall(t.Context(), []string{"hot"}), own)
 		}
 		looked := testing.AllocsPerRun(10, func() { testkit.Check(t, f.circle(waiting, own) == nil, "a circle") })
 		testkit.Check(t, looked < 10, "%v allocations", looked)

@@ -8,9 +8,11 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lockers"
 	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -86,7 +88,7 @@ type door = lockers.Inside[*quorum.Lock]
 
 // force deletes an owner's locks at the names, or anyone's for "".
 func force(ctx context.Context, in door, owner string, names []string) (failed error) {
-	nodes := in.Engine().Nodes
+	nodes := in.Waiters().Engine.Nodes
 	maxLease := nodes[0].MaxLease()
 	for _, text := range names {
 		name, errs := scripts.NewName(text), make([]error, len(nodes))
@@ -104,7 +106,7 @@ func force(ctx context.Context, in door, owner string, names []string) (failed e
 			}
 			return nil // all are asked
 		})
-		if err := in.Unavailable(ctx, "force", text, errs); failed == nil {
+		if err := unavailable(ctx, in, "force", text, errs); failed == nil {
 			failed = err
 		} else if err != nil {
 			failed = fmt.Errorf("%w; %w", failed, err) // errors.Join would put a line break between them
@@ -127,4 +129,18 @@ func holdersOf(masters []lockstate.Master) (owners []scripts.Owner, token uint64
 		return owners, 0
 	}
 	return owners, token
+}
+
+// unavailable returns the error of a call that failed on too many nodes, or nil; errs has one for each node.
+func unavailable(ctx context.Context, in door, op, name string, errs []error) error {
+	e, failed := in.Waiters().Engine, quorate.Set(0)
+	for i, err := range errs {
+		if err != nil {
+			failed, errs[i] = failed|quorate.Of(i), e.NodeError(i, op, err)
+		}
+	}
+	if !e.Quorum.Blocks(failed) {
+		return nil
+	}
+	return in.Failed(op, name, errs, append([]error{quorum.ErrUnavailable}, engine.EndOf(ctx)...)...)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/internal/lockers"
 	"github.com/quorumlock/quorumlock/quorum/semaphore"
@@ -40,14 +41,14 @@ func InspectSlots(ctx context.Context, s *semaphore.Semaphore) ([]Status, error)
 
 // inspect returns the states of the names, and the first error.
 func inspect(ctx context.Context, in door, names []string) (states []Status, err error) {
-	e := in.Engine()
+	e := in.Waiters().Engine
 	nodes := e.Nodes
 	read := lockstate.Read(ctx, nodes, names...)
 	errs := make([][]error, len(names))
 	for k, masters := range read {
 		errs[k] = make([]error, len(nodes))
 		for i, m := range masters {
-			if failed := e.NodeError(i, "inspect", cmp.Or(m.Err, e.Roster.OtherList(m.Marker))); failed != nil {
+			if failed := e.NodeError(i, "inspect", cmp.Or(m.Err, otherList(e.Roster.List(), m.Marker))); failed != nil {
 				errs[k][i], masters[i] = failed, lockstate.Master{Node: m.Node, Err: failed}
 			}
 		}
@@ -55,7 +56,21 @@ func inspect(ctx context.Context, in door, names []string) (states []Status, err
 	lockstate.Identify(ctx, nodes, read)
 	for k, name := range names {
 		states = append(states, statusOf(name, read[k], e.Quorum))
-		err = cmp.Or(err, in.Unavailable(ctx, "inspect", name, errs[k]))
+		err = cmp.Or(err, unavailable(ctx, in, "inspect", name, errs[k]))
 	}
 	return states, err
+}
+
+// otherList returns why a node with that marker does not accept clients with the list, because it accepts clients with
+// another one; nil for other nodes.
+func otherList(list *scripts.List, marker string) error {
+	m, err := scripts.ParseMarker(marker)
+	if list == nil || err != nil || m.Claimed {
+		return nil
+	}
+	view := membership.ReadRefusal(scripts.Refusal{Marker: marker, Process: m.Process})
+	if view.Relation(list) != membership.Refuses {
+		return nil
+	}
+	return view.Refusal(list)
 }

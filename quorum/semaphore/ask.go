@@ -13,7 +13,7 @@ import (
 // askNodes asks the first node which slots are free, and then the next one if a node is down or has not answered
 // within two steps. answered is false if no node has answered, too few are up, or ctx or the Locker has ended.
 func (s *Semaphore) askNodes(ctx context.Context, first int) (hint scripts.SlotsReply, node int, answered bool) {
-	e := s.inside.Engine()
+	e := s.engine()
 	var down quorate.Set
 	for i := range e.Nodes {
 		if s.pipe(i).Down() != nil {
@@ -60,7 +60,7 @@ func (s *Semaphore) askNodes(ctx context.Context, first int) (hint scripts.Slots
 
 // pipe returns the pipeline to a node that carries the questions.
 func (s *Semaphore) pipe(node int) *pipeline.Pipe {
-	return inside.Of(s.inside.Engine().Nodes[node]).Pipe(s.Name())
+	return inside.Of(s.engine().Nodes[node]).Pipe(s.Name())
 }
 
 // hintOf receives the reply of a node that was asked.

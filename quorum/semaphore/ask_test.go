@@ -42,7 +42,7 @@ func TestATimerOfSlotsThatFiresAgain(t *testing.T) {
 		defer l.Close()
 		s := New(l, "s", 3)
 		var returned atomic.Int64
-		e := s.inside.Engine()
+		e := s.engine()
 		e.Clock = eager{e.Clock, &returned}
 		_, _, answered := s.askNodes(t.Context(), 0)
 		time.Sleep(time.Millisecond)

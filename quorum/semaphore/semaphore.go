@@ -15,7 +15,9 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lockers"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/slots"
@@ -33,6 +35,7 @@ type Semaphore struct {
 	inside   lockers.Inside[*quorum.Lock] // of the Locker
 	name     string
 	key      queue.Key
+	channel  []scripts.Name // the name whose channel all slots use
 	size     int
 	question func() scripts.Call // which slots are free
 }
@@ -45,7 +48,8 @@ type Semaphore struct {
 // and the largest number is the bound. A lock of the same name is independent of the semaphore.
 func New(l *quorum.Locker, name string, n int) *Semaphore {
 	name = strings.Clone(name)
-	s := &Semaphore{inside: lockers.Of(l), name: name, key: queue.NewSlotsKey(name, n), size: n,
+	s := &Semaphore{inside: lockers.Of(l), name: name, size: n, key: queue.NewSlotsKey(name, n),
+		channel:  scripts.NewNames(nil, []string{scripts.SlotsName(name)}),
 		question: sync.OnceValue(func() scripts.Call { return scripts.Slots(name, n) })}
 	s.embedded = lockers.Embed[*quorum.Lock](insideSemaphore{s.inside, s})
 	return s
@@ -93,7 +97,9 @@ func (s *Semaphore) acquire(ctx context.Context, k []int, waits bool) (*quorum.L
 	if want < 1 || want > most {
 		return nil, s.inside.Invalid("lock", s.names(), "%d slots are not between 1 and %d", want, most)
 	}
-	return s.inside.Acquire(ctx, s.wants(want), waits)
+	c := &call{Semaphore: s, want: want, toAsk: s.inside.Waiters().Random(len(s.engine().Nodes))}
+	wants := queue.Wanted{Names: s.names(), Key: s.key, Keys: s.channel, Slots: want}
+	return s.inside.Acquire(ctx, wants, c.turn, waits)
 }
 
 // Do runs fn with a slot, as [quorum.Locker.Do] runs it with a lock.
@@ -128,37 +134,28 @@ func (s *Semaphore) usable(op string) error {
 	return nil
 }
 
-// wanted is what a call wants.
-type wanted struct {
+func (s *Semaphore) engine() *engine.Engine { return s.inside.Waiters().Engine }
+
+// call is one call that acquires.
+type call struct {
 	*Semaphore
 	want     int
 	toAsk    int // the node that is asked next which slots are free
 	hintFrom int // the node that gave the last hint
+	tries    slots.Tries
 }
 
-var _ queue.Wanted = (*wanted)(nil)
-
-func (s *Semaphore) wants(k int) *wanted {
-	return &wanted{Semaphore: s, want: k, toAsk: s.inside.Random(len(s.inside.Engine().Nodes))}
-}
-
-func (w *wanted) Names() []string { return w.names() }
-func (w *wanted) Key() queue.Key  { return w.key }
-func (w *wanted) Slots() int      { return w.want }
-func (w *wanted) Channels() []string {
-	return []string{scripts.Channel(scripts.SlotsName(w.Name()))}
-}
-
-// Attempt makes a turn of attempts (package slots). It returns the result of the last attempt, or a result of its own
+// turn makes a turn of attempts (package slots). It returns the result of the last attempt, or a result of its own
 // if too few slots are free. The attempts of a waiter that has heard no release probe: the hint may be wrong.
-func (w *wanted) Attempt(ctx context.Context, by queue.Attempts, due queue.Due) queue.Result {
-	e, tries, agree := w.inside.Engine(), by.Tries(), 1
+func (w *call) turn(ctx context.Context, by queue.Attempts, due queue.Due) queue.Result {
+	e, tries, agree := w.engine(), by.Tries(), 1
+	w.tries.Begin()
 	if tries != nil { // among nodes that block, at least one knows that a slot is free once a quorum has released it
 		agree = e.Quorum.Blocking()
 	}
-	turn := slots.NewTurn(w.size, w.want, agree, w.inside.Random)
+	turn := slots.NewTurn(w.size, w.want, agree, w.inside.Waiters().Random)
 	if due.Approach == waiting.Alone {
-		turn.Guess(w.inside.History().TakeSlot(w.key.Hash()))
+		turn.Guess(w.inside.Waiters().History.TakeSlot(w.key.Hash()))
 	}
 	how := due.Approach
 	if due.Published >= 0 {
@@ -175,12 +172,16 @@ func (w *wanted) Attempt(ctx context.Context, by queue.Attempts, due queue.Due) 
 			// Not the node of the hint: if that one is alone in having the slot free, because it
 			// missed the grant, the attempt would get its vote, give it back, and so wake others.
 			first := (w.hintFrom + 1) % len(e.Nodes)
-			last, attempted = by.Attempt(ctx, queue.AtSlots(w.name, w.key, chosen, first), how), true
+			last, attempted = by.Attempt(ctx, queue.AtSlots(w.name, chosen, first), how), true
 			if last.More = turn.MayHaveFree(); last.Acquired || !last.Held || last.IsCut() {
 				return last
 			}
 			turn.Refused()
-			held = tries != nil && by.IsHeld(last) && held
+			if tries != nil {
+				holder := by.HeldBy(last)
+				w.tries.Refused(holder)
+				held = held && holder != ""
+			}
 		case slots.Ask:
 			found, node, answered := w.askNodes(ctx, w.toAsk)
 			w.toAsk = (w.toAsk + 1) % len(e.Nodes)
@@ -196,20 +197,22 @@ func (w *wanted) Attempt(ctx context.Context, by queue.Attempts, due queue.Due) 
 			}
 		case slots.Full:
 			r := by.Full(w.shortOf(hint), hint, due.Approach)
-			r.MayTry = tries != nil && !tries.Full(e.Moment(), w.size)
+			at := e.Moment()
+			isLong := func(since clock.Instant) bool { return tries.IsLong(since, at) }
+			r.MayTry = tries != nil && !w.tries.Full(at.Now, w.size, isLong)
 			return r
 		case slots.Over:
 			if last.Listeners = max(last.Listeners, hint.Waiting); len(hint.Free) > 0 && turn.MayHaveFree() {
 				last.Wait = 0
 			}
-			last.MayTry = tries != nil && !tries.Over(held, w.size)
+			last.MayTry = tries != nil && !w.tries.Over(held, w.size)
 			return last
 		}
 	}
 }
 
 // shortOf says that too few slots are free.
-func (w *wanted) shortOf(hint scripts.SlotsReply) string {
+func (w *call) shortOf(hint scripts.SlotsReply) string {
 	switch {
 	case w.want > 1:
 		return fmt.Sprintf("%d of %d slots are free, and %d are wanted", len(hint.Free), w.size, w.want)

@@ -94,15 +94,21 @@ func (e *Engine) awaitList(ctx context.Context) (refusals []error, known bool) {
 
 // unlisted is the outcome of an attempt that asked no node, because the list of masters is not known.
 func (e *Engine) unlisted(ctx context.Context, refusals []error, approach waiting.Approach) *Outcome {
-	o := &Outcome{Approach: approach, Quorum: e.Quorum, Unlisted: true, Refusals: refusals, Closed: e.IsClosed()}
+	o := &Outcome{Approach: approach, Quorum: e.Quorum}
 	switch {
 	case refusals != nil:
 		o.Verdict = lease.OutOfReach
-	case !o.Closed:
+	case e.IsClosed():
+		o.Closed = true
+	default:
 		o.Ended, o.End = true, EndOf(ctx)
 	}
-	for range e.Nodes {
-		o.Nodes = append(o.Nodes, NodeAnswer{Is: lease.Unanswered})
+	for i := range e.Nodes {
+		if refusals == nil {
+			o.Nodes = append(o.Nodes, NodeAnswer{Is: lease.Unanswered})
+		} else {
+			o.Nodes = append(o.Nodes, NodeAnswer{Is: lease.Failed, Err: refusals[i]})
+		}
 	}
 	o.Kind = o.decide()
 	return o
@@ -213,7 +219,7 @@ func (a *attempt) askOthers() {
 // Engine is open and the deadline has not passed.
 func (a *attempt) commit(ctx context.Context) bool {
 	h := a.hold
-	if ctx.Err() != nil || !a.isSettled() {
+	if ctx.Err() != nil {
 		return false
 	}
 	h.first.user.MakeContext() // before any mutex is locked: its context is the caller's code
@@ -223,12 +229,6 @@ func (a *attempt) commit(ctx context.Context) bool {
 	}
 	h.first.user.EndContext(nil)
 	return false
-}
-
-func (a *attempt) isSettled() bool {
-	a.hold.mu.Lock()
-	defer a.hold.mu.Unlock()
-	return a.hold.lease.IsSettled()
 }
 
 // holdUnlessLate makes the hold a lock, unless its deadline has passed. The clock is read last.

@@ -110,15 +110,10 @@ type Keepers struct {
 	Reader        bool
 }
 
-func (h *Hold) keepersLocked() (k Keepers) {
-	k.Reader = h.lease.Mode() == lease.Read
-	now := h.engine.Clock.Now()
+func (h *Hold) keepersLocked() Keepers {
+	kept := h.lease.KeepersAt(h.engine.Clock.Now()).Len()
+	k := Keepers{Kept: kept, Unknown: len(h.members) - kept, Reader: h.lease.Mode() == lease.Read}
 	for i := range h.members {
-		if now.Before(h.lease.Until(i)) {
-			k.Kept++
-		} else {
-			k.Unknown++
-		}
 		k.Errs = append(k.Errs, h.members[i].err)
 	}
 	return k

@@ -134,7 +134,7 @@ func (c *cluster) won(t *testing.T) *attempt {
 	a.ask(waiting.AskAll)
 	<-a.decided
 	synctest.Wait()
-	if !a.isSettled() {
+	if !a.hold.lease.IsSettled() {
 		t.Fatal("the attempt is not won")
 	}
 	return a

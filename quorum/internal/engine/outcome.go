@@ -22,8 +22,6 @@ type Outcome struct {
 	Nodes      []NodeAnswer
 	WriteBacks int // how many nodes were asked to raise their counter to the token
 
-	Unlisted  bool // the list of masters is not known: see Refusals, or ctx or the Engine has ended
-	Refusals  []error
 	Ended     bool    // the context had ended when the attempt was undone
 	End       []error // of the context, also while the attempt was undone: see EndOf
 	Closed    bool    // so had the Engine
@@ -59,7 +57,7 @@ func (o *Outcome) Unknown() int {
 }
 
 // IsCut reports whether the attempt ended before its outcome was certain.
-func (o *Outcome) IsCut() bool { return o.Verdict == lease.Open && !(o.Unlisted && o.Closed) }
+func (o *Outcome) IsCut() bool { return o.Verdict == lease.Open }
 
 // Kind is how an attempt, or a call that acquires, has ended.
 type Kind uint8
@@ -88,7 +86,7 @@ func (o *Outcome) decide() Kind {
 	case obstacle != Failed && !(obstacle == Held && o.TakesOver && holder == ""):
 		return obstacle
 	case o.Verdict == lease.Won && o.Ended: // too late for the caller
-	case o.Refusals != nil, o.Cause != lease.NoCause && o.Cause != lease.TooLate: // the token could not be written back
+	case o.Cause != lease.NoCause && o.Cause != lease.TooLate: // the token could not be written back
 		return Unavailable
 	case o.Verdict == lease.Open && o.Ended && IsOverdue(o.End):
 		return Unavailable
@@ -99,7 +97,7 @@ func (o *Outcome) decide() Kind {
 // Obstacle returns what has to change for the attempt to succeed: Held before Quarantined before Unavailable, or Failed
 // if that is something else. It counts nodes that were not asked, or have not replied, as granting.
 func (o *Outcome) Obstacle() Kind {
-	if o.Unlisted || o.Cause != lease.NoCause || o.Verdict == lease.Won || o.Verdict == lease.Open {
+	if o.Cause != lease.NoCause || o.Verdict == lease.Won || o.Verdict == lease.Open {
 		return Failed
 	}
 	of := o.Answers()

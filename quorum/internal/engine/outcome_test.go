@@ -72,14 +72,13 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// An attempt was cut if its outcome is open; one that a closed Engine never began was not.
+// An attempt was cut if its outcome is open.
 func TestIsCut(t *testing.T) {
 	for _, c := range []struct {
 		o    Outcome
 		want bool
 	}{
 		{Outcome{Verdict: lease.OutOfReach}, false}, {Outcome{}, true}, {Outcome{Closed: true}, true},
-		{Outcome{Unlisted: true}, true}, {Outcome{Unlisted: true, Closed: true}, false},
 	} {
 		testkit.Equal(t, c.o.IsCut(), c.want, c.o)
 	}
@@ -134,8 +133,6 @@ func TestObstacle(t *testing.T) {
 		{Outcome{Verdict: lease.Won, Cause: lease.TooLate}, Failed, Failed},
 		{Outcome{Verdict: lease.Won, Cause: lease.RaiseFailed, Ended: true, End: overdue}, Failed, Canceled},
 		{Outcome{Verdict: lease.Won, Cause: lease.RaiseFailed, End: overdue}, Failed, Unavailable},
-		{Outcome{Verdict: lease.OutOfReach, Unlisted: true}, Failed, Failed},
-		{Outcome{Verdict: lease.OutOfReach, Unlisted: true, Refusals: overdue}, Failed, Unavailable},
 		{Outcome{Verdict: lease.OutOfReach, Cause: lease.RaiseFailed}, Failed, Unavailable},
 	} {
 		c.o.Quorum, c.o.Nodes = quorate.Majority(3), refused

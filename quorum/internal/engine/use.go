@@ -71,36 +71,22 @@ func (h *Hold) Mode() lease.Mode {
 	return h.lease.Mode()
 }
 
-// Entry is the result of [Handle.Enter].
-type Entry uint8
-
-const (
-	Entered  Entry = iota
-	NotHeld        // the lock is not held, or its contexts have ended
-	Upgrades       // a reader would become a writer
-)
-
 // Enter raises the depth of the hold by one, here and on the nodes, and gives it to the inner handle. A quorum must
-// confirm that it keeps the lock: t counts the nodes. A concurrent downgrade either happens first, and Enter sees it,
-// or is refused because of the new depth.
-func (l *Handle) Enter(inner *Handle, user User, mode lease.Mode) (t *Tally, is Entry) {
+// confirm that it keeps the lock: t counts the nodes. It is nil if the lock is not held, or its contexts have ended, or
+// a reader would become a writer. A concurrent downgrade either happens first, and Enter sees it, or is refused because
+// of the new depth.
+func (l *Handle) Enter(inner *Handle, user User, mode lease.Mode) (t *Tally, before Status) {
 	h := l.hold
 	inner.hold, inner.user = h, user
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := h.engine.Clock.Now()
-	switch {
-	case !h.lease.Valid(now) || h.lease.Stopped() || l.unlocked.Load():
-		return nil, NotHeld
-	case mode == lease.Write && h.lease.Mode() == lease.Read:
-		return nil, Upgrades
-	}
-	t = newTally(h.engine.Quorum, h.engine.Quorum.Nodes())
-	commands := h.lease.Enter(now, nil)
-	inner.depth = h.lease.Depth()
-	h.inner = append(h.inner, inner)
-	h.carryOutLocked(commands, t)
-	return t, Entered
+	return l.change(func(now clock.Instant, before Status) (commands []lease.Command, ok bool) {
+		if h.lease.Stopped() || mode == lease.Write && before.Mode == lease.Read {
+			return nil, false
+		}
+		commands = h.lease.Enter(now, nil)
+		inner.depth = h.lease.Depth()
+		h.inner = append(h.inner, inner)
+		return commands, true
+	})
 }
 
 // BackOut undoes Enter on every node, once, even on nodes that the request has not reached or that refused it. The

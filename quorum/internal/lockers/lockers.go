@@ -5,25 +5,21 @@ package lockers
 import (
 	"context"
 
-	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
-	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 )
 
 // Inside is a Locker, or a Semaphore and its Locker. L is *quorum.Lock, which this package cannot import.
 type Inside[L any] interface {
-	Engine() *engine.Engine
-	History() *waiting.History
-	// Random returns a number from 0 to below−1.
-	Random(below int) int
-	// Acquire acquires what is wanted, and waits for a release if it may.
-	Acquire(ctx context.Context, wants queue.Wanted, waits bool) (L, error)
+	// Waiters returns the list of calls that wait, which has the Engine.
+	Waiters() *queue.List
+	// Acquire acquires the slots that are wanted, in turns, and waits for a release if it may.
+	Acquire(ctx context.Context, wants queue.Wanted, by queue.Turn, waits bool) (L, error)
 	// Do runs fn with the lock, and unlocks it.
 	Do(ctx context.Context, lock L, fn func(ctx context.Context, lock L) error) error
 	// Refuse returns why calls for the names are refused, or nil.
 	Refuse(op string, names []string) error
-	// Unavailable returns the error of a call that failed on too many nodes, or nil; errs has one for each node.
-	Unavailable(ctx context.Context, op, name string, errs []error) error
+	// Failed returns the error of a call, with those of the nodes that failed.
+	Failed(op, name string, nodes []error, causes ...error) error
 	// Invalid returns the error of an argument.
 	Invalid(op string, names []string, format string, args ...any) error
 }

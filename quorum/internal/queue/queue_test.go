@@ -27,8 +27,7 @@ func inList(t *testing.T, test func(t *testing.T, l *list)) {
 		nodes := w.NewProcess().Nodes(node.WithoutQuarantine())
 		e := engine.New(engine.Config{Nodes: nodes, Quorum: quorate.Majority(3), Clock: w.Clock, UUID: "test", Founds: true})
 		t.Cleanup(func() { e.Close(); <-e.Idle() })
-		l := &list{t, w.Masters, NewList(Config{Engine: e, History: new(waiting.History), HeldError: func() error { return errHeld },
-			NewRand: func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) }})}
+		l := &list{t, w.Masters, NewList(e, rand.NewPCG(1, 2), errHeld)}
 		test(t, l)
 		synctest.Wait()
 		if queues, calls := len(l.queues), l.Len(); queues > 0 || calls != 0 {
@@ -60,45 +59,32 @@ func TestKeys(t *testing.T) {
 
 // joins puts a call for the names into its queue.
 func (l *list) joins(readers bool, names ...string) *Place {
-	return l.waits(&wanted{key: NewKey(names, readers), channels: names}, time.Minute)
-}
-
-// wanted is what a call wants.
-type wanted struct {
-	Wanted
-	key      Key
-	slots    int
-	channels []string // the names of those that it subscribes to next
-}
-
-func (w *wanted) Key() Key   { return w.key }
-func (w *wanted) Slots() int { return w.slots }
-
-func (w *wanted) Channels() (all []string) {
-	for _, name := range w.channels {
-		all = append(all, scripts.Channel(name))
-	}
-	return all
+	return l.waits(Wanted{Key: NewKey(names, readers), Keys: scripts.NewNames(nil, names)}, time.Minute)
 }
 
 // waits puts a call into its queue.
-func (l *list) waits(want *wanted, retry time.Duration) *Place {
-	p := &Place{list: l.List, at: l.Engine.Moment(), want: want, retry: waiting.Retry{Min: retry, Max: retry}}
-	p.join()
+func (l *list) waits(want Wanted, retry time.Duration) *Place {
+	p := l.calls(want, retry)
+	p.join(new(queue))
 	return p
+}
+
+// calls has a call for what it wants, before it is in a queue.
+func (l *list) calls(want Wanted, retry time.Duration) *Place {
+	return &Place{list: l.List, at: l.Engine.Moment(), want: want, retry: waiting.Retry{Min: retry, Max: retry}}
 }
 
 // begins wants an attempt of the call to be due or not, and begins it.
 func (l *list) begins(p *Place, want bool) {
 	l.t.Helper()
-	if _, due := p.waiter.begin(l.Engine.Moment()); due != want {
+	if _, due := p.begin(l.Engine.Moment()); due != want {
 		l.t.Fatalf("an attempt is due: %v", due)
 	}
 }
 
 // refuses ends an attempt of the call that was refused.
 func refuses(p *Place, channels ...string) {
-	p.want.(*wanted).channels = channels
+	p.want.Keys = scripts.NewNames(nil, channels)
 	p.Refused(waiting.Result{Held: true, Wait: -1}, waiting.AskAll, errHeld)
 }
 
@@ -106,7 +92,7 @@ func refuses(p *Place, channels ...string) {
 func (l *list) wants(p *Place, woken bool) {
 	l.t.Helper()
 	synctest.Wait()
-	testkit.Check(l.t, (len(p.waiter.wake) > 0) == woken, "the waiter was woken: %v", !woken)
+	testkit.Check(l.t, (len(p.wake) > 0) == woken, "the waiter was woken: %v", !woken)
 }
 
 // A node counts as subscribed by the channel of the first name alone: the others' confirmations and
@@ -115,7 +101,7 @@ func TestQueueCountsTheSubscriptionsOfTheFirstName(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
 		p := l.joins(false, "a", "b")
 		defer p.Leave()
-		p.waiter.queue.subscribed = true // the test says of what
+		p.queue.subscribed = true // the test says of what
 		attempt := func() {
 			t.Helper()
 			l.begins(p, true)
@@ -125,13 +111,13 @@ func TestQueueCountsTheSubscriptionsOfTheFirstName(t *testing.T) {
 		due := func() clock.Instant {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			_, at, _ := p.waiter.queue.Next()
+			_, at, _ := p.queue.Next()
 			return at
 		}
 		onAll := func(firstName bool, event func(*subscriber)) (moved bool) {
 			before := due()
 			for i := range l.Engine.Nodes {
-				event(&subscriber{queue: p.waiter.queue, node: i, firstName: firstName})
+				event(&subscriber{queue: p.queue, node: i, firstName: firstName})
 			}
 			return due() != before
 		}
@@ -159,8 +145,8 @@ func TestQueueAttemptsAgainAfterALeaveDuringAnAttempt(t *testing.T) {
 		refuses(second, "a")
 		l.begins(second, false) // without an event
 		third, fourth := l.joins(false, "a"), l.joins(false, "a")
-		for len(second.waiter.wake) > 0 {
-			<-second.waiter.wake
+		for len(second.wake) > 0 {
+			<-second.wake
 		}
 		fourth.Leave()
 		l.wants(second, false)
@@ -188,9 +174,9 @@ func TestQueueWaitsAfterAnAcquisition(t *testing.T) {
 func TestACallBehindOthersDelaysNone(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
 		first := l.joins(false, "a")
-		next := func() clock.Instant { _, at, _ := first.waiter.queue.Next(); return at }
+		next := func() clock.Instant { _, at, _ := first.queue.Next(); return at }
 		before := next()
-		l.History.Released(first.want.Key().Hash(), 1, l.Engine.Clock.Now())
+		l.History.Released(first.want.Key.Hash(), 1, l.Engine.Clock.Now())
 		second := l.joins(false, "a")
 		testkit.Check(t, next() == before, "the first one's attempt is due %v later", next().Sub(before))
 		second.Leave()
@@ -203,7 +189,7 @@ func TestNamesStayContendedForATime(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
 		for _, want := range []waiting.Approach{waiting.Alone, waiting.ProbeFirst} {
 			p := l.joins(false, "a")
-			turn, due := p.waiter.begin(l.Engine.Moment())
+			turn, due := p.begin(l.Engine.Moment())
 			testkit.Check(t, due && turn.Approach == want, "due: %v, approach %d, want %d", due, turn.Approach, want)
 			refuses(p, "a")
 			p.Leave()
@@ -214,19 +200,19 @@ func TestNamesStayContendedForATime(t *testing.T) {
 // released is the holder's release, as the call's queue hears it.
 func (p *Place) released(l *list) {
 	for i := range l.Engine.Nodes {
-		(&subscriber{queue: p.waiter.queue, node: i, firstName: true}).OnMessage("0")
+		(&subscriber{queue: p.queue, node: i, firstName: true}).OnMessage("0")
 	}
 }
 
 // Readers ask alongside each other, in no queue, until one is refused.
 func TestReadersDoNotQueueAtFirst(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
-		enter := func() Place {
-			return l.Enter(&wanted{key: NewKey([]string{"a"}, true), channels: []string{"a"}}, waiting.Retry{})
+		enter := func() *Place {
+			return l.Enter(Wanted{Key: NewKey([]string{"a"}, true), Keys: testkit.Names("a")}, waiting.Retry{})
 		}
 		for range 2 {
 			p := enter()
-			if p.waiter != nil {
+			if p.queue != nil {
 				t.Fatal("a reader whom nobody refused is in a queue")
 			}
 			if turn, due := p.Next(t.Context()); !due || turn.Approach != waiting.Alone {
@@ -234,13 +220,13 @@ func TestReadersDoNotQueueAtFirst(t *testing.T) {
 			}
 		}
 		refused, alongside := enter(), enter()
-		refuses(&refused, "a")
+		refuses(refused, "a")
 		if alongside.Refused(waiting.Result{Held: true, Wait: -1}, waiting.Alone, errHeld) {
 			t.Error("an attempt alongside the queue counts as the queue's")
 		}
 		alongside.Leave()
 		behind := enter()
-		l.begins(&behind, false)
+		l.begins(behind, false)
 		behind.Leave()
 		refused.Leave()
 	})
@@ -279,7 +265,7 @@ func TestCallsForSlotsFollowEachOther(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			inList(t, func(t *testing.T, l *list) {
-				enter := func() *Place { return l.waits(&wanted{key: NewSlotsKey("a", 3), slots: 2}, time.Minute) }
+				enter := func() *Place { return l.waits(Wanted{Key: NewSlotsKey("a", 3), Slots: 2}, time.Minute) }
 				first := enter()
 				l.begins(first, true)
 				next := c.end(l, first, enter())
@@ -294,7 +280,7 @@ func TestCallsForSlotsFollowEachOther(t *testing.T) {
 func TestCallsForSlotsShare(t *testing.T) {
 	for slots, want := range map[int]bool{0: false, 1: true} {
 		inList(t, func(t *testing.T, l *list) {
-			p := l.waits(&wanted{key: NewSlotsKey("a", 2), slots: slots, channels: []string{"a"}}, 0)
+			p := l.waits(Wanted{Key: NewSlotsKey("a", 2), Slots: slots, Keys: testkit.Names("a")}, 0)
 			for range 2 { // the second time, the subscriptions stand
 				l.begins(p, true)
 				p.Refused(waiting.Result{Held: true, Wait: -1, Listeners: 2}, waiting.AskAll, errHeld)
@@ -316,7 +302,7 @@ func TestACallThatPollsOftenAmongManyQueues(t *testing.T) {
 		for i := range 200 {
 			defer l.joins(false, fmt.Sprint(i)).Leave()
 		}
-		often := l.waits(&wanted{key: p.want.Key()}, time.Millisecond)
+		often := l.waits(Wanted{Key: p.want.Key}, time.Millisecond)
 		time.Sleep(10 * time.Millisecond)
 		l.begins(p, false)
 		often.Leave()
@@ -330,7 +316,7 @@ func TestATurnHasWhoPublishedTheRelease(t *testing.T) {
 		p := l.joins(false, "a")
 		defer p.Leave()
 		for _, want := range []int{-1, 1, -1} {
-			turn, due := p.waiter.begin(l.Engine.Moment())
+			turn, due := p.begin(l.Engine.Moment())
 			testkit.Check(t, due && turn.Published == want, "due: %v, %+v, want %d", due, turn, want)
 			refuses(p, "a")
 			synctest.Wait()
@@ -354,11 +340,11 @@ func TestQueueWakesAgainAfterAnEarlyTimer(t *testing.T) {
 		}
 		for range 2 {
 			l.begins(p, false)
-			p.waiter.alarm.Stop() // as if it had fired
+			p.alarm.Stop() // as if it had fired
 		}
 		l.begins(p, false)
 		select {
-		case <-p.waiter.wake:
+		case <-p.wake:
 		case <-time.After(time.Hour):
 			t.Error("nothing wakes the waiter")
 		}
@@ -371,12 +357,11 @@ func TestACallThatLeavesStopsItsTimer(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
 		p := l.joins(false, "a")
 		l.begins(p, true)
-		refuses(p, "a")
+		refuses(p)
 		l.begins(p, false)
-		w := p.waiter
-		w.alarm.Reset(time.Minute)
+		p.alarm.Reset(time.Minute)
 		p.Leave()
-		testkit.Check(t, !w.alarm.Stop(), "it is still set")
+		testkit.Check(t, !p.alarm.Stop(), "it is still set")
 	})
 }
 
@@ -385,7 +370,7 @@ func TestWhenTheFirstPolls(t *testing.T) {
 	for others, want := range map[int]bool{0: true, 200: false} {
 		inList(t, func(t *testing.T, l *list) {
 			join := func(retry time.Duration) *Place {
-				return l.waits(&wanted{key: NewKey([]string{"a"}, false)}, retry)
+				return l.waits(Wanted{Key: NewKey([]string{"a"}, false)}, retry)
 			}
 			for i := range others {
 				defer l.joins(false, fmt.Sprint(i)).Leave()
@@ -420,16 +405,15 @@ func TestACallIsWokenBeforeItWaits(t *testing.T) {
 	})
 }
 
-// A reader joins the queue just as another is granted the name: it is freed before its first look at the
-// queue, which must not strand it.
+// A reader joins the queue just as another is granted the name: it is let go before its first look at the
+// queue, and asks at once.
 func TestAReaderIsGoneBeforeItWaits(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
 		first := l.joins(true, "a")
 		l.begins(first, true)
 		second := l.joins(true, "a")
 		first.Acquired(time.Second, false)
-		l.begins(second, false) // in a queue that it has left
-		l.wants(second, true)
+		l.begins(second, true)
 		second.Leave() // its context has ended meanwhile
 	})
 }
@@ -451,8 +435,8 @@ func TestAReaderThatIsLetGoWhileItSubscribes(t *testing.T) {
 		synctest.Wait() // so the reader's subscriptions are confirmed as soon as it asks
 		reader := l.joins(true, "a")
 		usual := l.Engine.Clock
-		l.Engine.Clock = meanwhile{usual, func() { reader.waiter.queue.ended = true }} // with the list's mutex locked
-		reader.waiter.subscribe(reader.want)
+		l.Engine.Clock = meanwhile{usual, func() { reader.queue.ended = true }} // with the list's mutex locked
+		reader.subscribe()
 		l.Engine.Clock = usual
 		defer reader.Leave()
 		writer.Leave()
@@ -470,9 +454,10 @@ func TestAReaderThatIsLetGoBeforeItSubscribes(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
 		first := l.joins(true, "a")
 		l.begins(first, true)
-		second, _ := l.join(first.want, first.retry, first.at)
+		second := l.calls(first.want, time.Minute)
+		second.enqueue(nil)
 		first.Acquired(time.Second, false)
-		second.subscribe(first.want)
+		second.subscribe()
 		synctest.Wait()
 		if n := l.masters[0].Listening(scripts.Channel("a")); n > 0 {
 			t.Errorf("%d subscriptions", n)
@@ -513,7 +498,7 @@ func TestReservationsThatAreOverAreForgotten(t *testing.T) {
 		for _, want := range []int{1, 2, 1} { // the third time, both are over
 			p.NoteReserved(l.hold())
 			l.joins(false, "a").Leave() // ends none
-			if n := len(p.waiter.queue.reserved); n != want {
+			if n := len(p.queue.reserved); n != want {
 				t.Errorf("%d reservations, want %d", n, want)
 			}
 			time.Sleep(time.Duration(want)*waiting.ReservationLife + 1)
@@ -522,22 +507,19 @@ func TestReservationsThatAreOverAreForgotten(t *testing.T) {
 	})
 }
 
-// The list keeps queues to be used again: no more than maxFree, and none of readers, to which those that were let go may refer.
-func TestSpareQueuesAreBounded(t *testing.T) {
+// A place is used again only if nobody else knows it: messages of its old names would wake the new call.
+func TestWhichPlacesAreUsedAgain(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
-		l.joins(true, "a").Leave()
-		if n := len(l.spare); n > 0 {
-			t.Errorf("%d queues of readers are kept", n)
-		}
-		var all []*Place
-		for i := range maxFree + 10 {
-			all = append(all, l.joins(false, fmt.Sprint(i)))
-		}
-		for _, p := range all {
-			p.Leave()
-		}
-		if n := len(l.spare); n != maxFree {
-			t.Errorf("%d queues are kept", n)
-		}
+		want := Wanted{Key: NewKey([]string{"a"}, false), Keys: testkit.Names("a")}
+		alone := l.Enter(want, waiting.Retry{})
+		l.begins(alone, true)
+		alone.Acquired(time.Second, false)
+		testkit.Check(t, alone.list == nil, "one that was alone is not used again")
+		subscribed, behind := l.Enter(want, waiting.Retry{}), l.Enter(want, waiting.Retry{})
+		l.begins(subscribed, true)
+		refuses(subscribed, "a")
+		subscribed.Leave()
+		behind.Leave()
+		testkit.Check(t, subscribed.list != nil && behind.list != nil, "one that others know is used again")
 	})
 }

@@ -8,23 +8,17 @@ import (
 
 // subscribe subscribes to the channels on all nodes, once for a queue. A waiter of the
 // queue calls it, so the queue does not end meanwhile, unless the waiter is a reader and was let go.
-func (w *waiter) subscribe(want Wanted) {
-	q := w.queue
-	list := q.list
-	list.mu.Lock()
-	again := q.subscribed || q.ended
-	q.subscribed = true
-	list.mu.Unlock()
-	if again {
+func (p *Place) subscribe() {
+	list, q := p.list, p.unsubscribed()
+	if q == nil {
 		return
 	}
-	channels := want.Channels()
-	cancels := make([]func(), 0, len(list.Engine.Nodes)*len(channels))
+	cancels := make([]func(), 0, len(list.Engine.Nodes)*len(p.want.Keys))
 	for i, n := range list.Engine.Nodes {
-		for k, channel := range channels {
+		for k, name := range p.want.Keys {
 			s := &subscriber{queue: q, node: i, firstName: k == 0}
 			in := inside.Of(n)
-			cancels = append(cancels, in.Subscriptions.Subscribe(in.Prefix+channel, s))
+			cancels = append(cancels, in.Subscriptions.Subscribe(in.Prefix+name.Channel(), s))
 		}
 	}
 	if q.keep(cancels) {
@@ -33,6 +27,18 @@ func (w *waiter) subscribe(want Wanted) {
 	for _, cancel := range cancels {
 		cancel()
 	}
+}
+
+// unsubscribed returns the call's queue, for which the call subscribes; nil if another one has, or it was let go.
+func (p *Place) unsubscribed() *queue {
+	p.list.mu.Lock()
+	defer p.list.mu.Unlock()
+	q := p.queue
+	if q == nil || q.subscribed {
+		return nil
+	}
+	q.subscribed = true
+	return q
 }
 
 // keep stores the functions that cancel the subscriptions. It returns false if the queue has ended: the caller calls

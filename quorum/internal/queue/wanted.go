@@ -11,25 +11,22 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Wanted is what a call wants: names, or slots of a semaphore.
-type Wanted interface {
-	// Names returns the names of the call, which do not change: for slots, the semaphore's.
-	Names() []string
-	// Key returns the key of the queue in which the call waits.
-	Key() Key
-	// Channels returns the channels on which releases are published.
-	Channels() []string
-	// Slots returns how many slots the call wants, 0 for names.
-	Slots() int
-	// Attempt makes the attempt that is due; for slots, a turn of attempts.
-	Attempt(ctx context.Context, by Attempts, due Due) Result
+// Wanted is what a call wants: names, or slots of a semaphore. It does not change.
+type Wanted struct {
+	Names []string       // of the call: for slots, the semaphore's
+	Key   Key            // of the queue in which the call waits
+	Keys  []scripts.Name // on whose channels releases are published: the names, or the semaphore's one
+	Slots int            // how many; 0 for names
 }
+
+// Turn makes the attempts at slots that are due.
+type Turn func(ctx context.Context, by Attempts, due Due) Result
 
 // Attempts makes the attempts of one call.
 type Attempts interface {
 	Attempt(ctx context.Context, at Target, approach waiting.Approach) Result
-	// IsHeld reports whether somebody is known to hold what a refused attempt wanted. The call must have Tries.
-	IsHeld(r Result) bool
+	// HeldBy returns who is known to hold what a refused attempt wanted; "" for nobody. The call must have Tries.
+	HeldBy(r Result) (holder string)
 	// Full returns the result of a turn that attempts nothing, because too few slots are free.
 	Full(why string, hint scripts.SlotsReply, approach waiting.Approach) Result
 	// Tries returns nil for a call that waits for a release.
@@ -46,10 +43,15 @@ type Target struct {
 	Predecessor *scripts.Owner // from which to take over; nil for none
 }
 
+// Target returns the target of an attempt at the names.
+func (w *Wanted) Target() Target {
+	return Target{Names: w.Names, Keys: w.Keys, Hash: w.Key.hash, First: -1}
+}
+
 // AtSlots returns the target of an attempt at slots of a semaphore.
-func AtSlots(semaphore string, key Key, slots []int, first int) Target {
+func AtSlots(semaphore string, slots []int, first int) Target {
 	return Target{Names: []string{semaphore}, Slots: slots, Keys: scripts.NewNames(nil, scripts.SlotNames(semaphore, slots)),
-		Hash: key.hash, First: first}
+		Hash: NewSlotsKey(semaphore, 0).hash, First: first}
 }
 
 // Result is the result of an attempt, or of a turn at slots.

@@ -62,20 +62,6 @@ func (r *Roster) RenewalRefused(i int, reply *scripts.Refusal) error {
 	return NodeError(r.nodes[i], "renew", errForgotList)
 }
 
-// OtherList returns why a node with that marker does not accept this locker, because it accepts
-// clients with another list; nil for other nodes.
-func (r *Roster) OtherList(marker string) error {
-	list := r.List()
-	m, err := scripts.ParseMarker(marker)
-	if list == nil || err != nil || m.Claimed {
-		return nil
-	}
-	if view := membership.ReadRefusal(scripts.Refusal{Marker: marker, Process: m.Process}); view.Relation(list) == membership.Refuses {
-		return view.Refusal(list)
-	}
-	return nil
-}
-
 // ask has a survey answer the question, in a goroutine. Questions that come while one runs share the
 // next one.
 func (r *Roster) ask(q question) {

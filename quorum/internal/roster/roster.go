@@ -40,8 +40,7 @@ type Roster struct {
 	list atomic.Pointer[scripts.List] // nil while it is not known
 
 	wasAccepted atomic.Bool    // a node has accepted this locker
-	acceptedAt  []atomic.Int64 // by node: when the last request that it accepted from this locker was sent
-	refusedAt   []atomic.Int64 // by node: when it was last found not to accept this locker
+	refusedAt   []atomic.Int64 // by node: when it was found not to accept this locker; clock.Never if it has accepted it since
 
 	mu      sync.Mutex
 	asked   []question // the next survey answers them
@@ -60,10 +59,8 @@ type Options struct {
 
 // New returns the roster of a locker over the nodes. It asks them nothing.
 func New(nodes []*node.Node, c clock.Clock, opts Options) *Roster {
-	r := &Roster{nodes: nodes, clock: c, opts: opts, acceptedAt: make([]atomic.Int64, len(nodes)),
-		refusedAt: make([]atomic.Int64, len(nodes))}
+	r := &Roster{nodes: nodes, clock: c, opts: opts, refusedAt: make([]atomic.Int64, len(nodes))}
 	for i := range nodes {
-		r.acceptedAt[i].Store(int64(clock.Never))
 		r.refusedAt[i].Store(int64(clock.Never))
 	}
 	return r
@@ -94,17 +91,15 @@ func (r *Roster) Resolve() *scripts.List {
 
 // NoteAccepted records that a node accepted this locker, by its reply to a request sent at sent.
 func (r *Roster) NoteAccepted(node int, sent clock.Instant) {
-	if sent > clock.Instant(r.acceptedAt[node].Load()) {
-		r.acceptedAt[node].Store(int64(sent))
+	if refused := r.refusedAt[node].Load(); refused != int64(clock.Never) && refused <= int64(sent) {
+		r.refusedAt[node].CompareAndSwap(refused, int64(clock.Never))
 	}
 }
 
 func (r *Roster) noteRefused(node int) { r.refusedAt[node].Store(int64(r.clock.Now())) }
 
 // Accepts reports whether the node has accepted this locker since it was last found not to.
-func (r *Roster) Accepts(node int) bool {
-	return r.refusedAt[node].Load() <= r.acceptedAt[node].Load()
-}
+func (r *Roster) Accepts(node int) bool { return r.refusedAt[node].Load() == int64(clock.Never) }
 
 // client describes this locker for package membership. An even number of masters founds no deployment, but once
 // masters have accepted this locker, it may go on with theirs.

@@ -126,15 +126,12 @@ func TestAnotherList(t *testing.T) {
 		var failed *node.Error
 		for what, err := range map[string]error{
 			"a survey": s.Refusal(0), "a refusal": other.Refusal(0, reply), "a renewal": other.RenewalRefused(0, reply),
-			"its marker": other.OtherList(reply.Marker),
 		} {
 			testkit.Check(t, errors.Is(err, node.ErrMembership), "%s: %v", what, err)
 		}
 		if err := other.Refusal(0, reply); !errors.As(err, &failed) || failed.Node != "master 0" {
 			t.Errorf("%v is not of the node", err)
 		}
-		testkit.Check(t, l.OtherList(reply.Marker) == nil, "the marker with its own list is of another")
-		testkit.Check(t, l.OtherList("?") == nil, "no marker is one with another list")
 	})
 }
 

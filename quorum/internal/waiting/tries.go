@@ -31,13 +31,6 @@ type Tries struct {
 	attempted bool                     // since the last Next
 	again     bool                     // and refused by somebody who had refused before
 	probed    bool                     // the last two probed
-
-	// Of a semaphore.
-	doubt     bool            // an attempt was refused, and nobody was known to hold
-	holders   map[string]bool // that refused
-	news      bool            // another holder refused in this turn
-	full      bool            // by the last turn, in which nothing was attempted
-	fullSince clock.Instant   // with full
 }
 
 // Refusals says who refused a failed attempt.
@@ -49,7 +42,7 @@ type Refusals struct {
 
 // NewTries returns the tries of a call for a lock. The first attempt is [Alone].
 func NewTries(quorum quorate.Rule) *Tries {
-	return &Tries{quorum: quorum, approach: Alone, seen: map[string]clock.Instant{}, holders: map[string]bool{}}
+	return &Tries{quorum: quorum, approach: Alone, seen: map[string]clock.Instant{}}
 }
 
 // Next returns the approach of the next attempt, or turn at slots, and the pause before it.
@@ -61,7 +54,7 @@ func (t *Tries) Next(at Moment, random func(below int) int) (Approach, time.Dura
 	default:
 		t.approach, t.probed = ProbeFirst, t.approach == ProbeFirst
 	}
-	t.attempted, t.again, t.news = false, false, false
+	t.attempted, t.again = false, false
 	unit := max(at.Step, t.longest)
 	if !t.failed { // others who got votes, too, shouldn't come at the same time
 		unit <<= min(t.splits, maxDoublings)
@@ -74,7 +67,7 @@ func (t *Tries) Next(at Moment, random func(below int) int) (Approach, time.Dura
 // to be making an attempt.
 func (t *Tries) Refused(r Refusals, took time.Duration, at Moment) (namedBy int) {
 	t.longest = max(t.longest, took)
-	t.attempted, t.full = true, false
+	t.attempted = true
 	if t.failed = r.Votes == 0; !t.failed {
 		t.splits++
 	}
@@ -93,7 +86,7 @@ func (t *Tries) Refused(r Refusals, took time.Duration, at Moment) (namedBy int)
 		if has[owner] |= quorate.Of(node); namedBy < 0 && t.quorum.Enough(has[owner]) {
 			namedBy = node
 		}
-		if t.isLong(since, at) {
+		if t.IsLong(since, at) {
 			lasting |= quorate.Of(node)
 		}
 		if oldest < 0 || since.Before(t.seen[r.By[oldest]]) {
@@ -103,30 +96,10 @@ func (t *Tries) Refused(r Refusals, took time.Duration, at Moment) (namedBy int)
 	if namedBy < 0 && t.quorum.Blocks(lasting|r.Unable) {
 		namedBy = oldest
 	}
-	if namedBy < 0 {
-		t.doubt = true
-	} else if holder := r.By[namedBy]; !t.holders[holder] {
-		t.holders[holder], t.news = true, true
-	}
 	return namedBy
 }
 
-func (t *Tries) isLong(since clock.Instant, at Moment) bool {
+// IsLong reports whether what refuses since then has lasted too long to be an attempt.
+func (t *Tries) IsLong(since clock.Instant, at Moment) bool {
 	return at.Now.Sub(since) >= patience*max(t.longest, at.Step)
 }
-
-// Full records that too few of size slots are free by the nodes' hints. It reports whether they are held: votes of an
-// attempt would be gone by now.
-func (t *Tries) Full(at Moment, size int) (held bool) {
-	if !t.full {
-		t.full, t.fullSince = true, at.Now
-	}
-	return !t.doubt || t.isLong(t.fullSince, at) || t.othersWereFaster(size)
-}
-
-// Over records the end of a turn in which every attempt was refused; held: by holders. It reports whether the next
-// turn would meet the same holders.
-func (t *Tries) Over(held bool, size int) bool { return held && !t.news || t.othersWereFaster(size) }
-
-// othersWereFaster reports whether there were more holders than slots: some have released, and others were faster.
-func (t *Tries) othersWereFaster(size int) bool { return len(t.holders) > size }

@@ -155,36 +155,3 @@ func TestTriesPause(t *testing.T) {
 	tries.took = 0
 	want(1, step)
 }
-
-// Hints that no slot is free are believed unless an attempt met others who tried; then once they have lasted.
-func TestTriesOfSlots(t *testing.T) {
-	at := func(tries *trying) Moment { return Moment{Now: tries.now, Step: step} }
-	tries := newTrying(3, 2)
-	testkit.Equal(t, tries.Full(at(tries), 3), true, "no attempt: full")
-	tries.refused(0, 0, "x", "x", "")
-	testkit.Equal(t, tries.Full(at(tries), 3), true, "after an attempt that a holder refused: full")
-	testkit.Equal(t, tries.Over(true, 3), false, "a turn with a new holder: over")
-	tries.next()
-	tries.refused(0, 0, "x", "x", "")
-	testkit.Equal(t, tries.Over(true, 3), true, "a turn with the same holder: over")
-	testkit.Equal(t, tries.Over(false, 3), false, "a turn with others, too: over")
-
-	tries.refused(0, 0, "x", "y", "")
-	testkit.Equal(t, tries.Full(at(tries), 3), false, "after an attempt that others refused: full")
-	tries.now = tries.now.Add(40*ms - 1)
-	testkit.Equal(t, tries.Full(at(tries), 3), false, "soon after: full")
-	tries.refused(0, 0, "x", "y", "")
-	testkit.Equal(t, tries.Full(at(tries), 3), false, "after another attempt: full")
-	tries.now = tries.now.Add(40 * ms)
-	testkit.Equal(t, tries.Full(at(tries), 3), true, "when it has lasted: full")
-
-	// More holders than slots: some have released, and others were faster.
-	tries = newTrying(3, 2)
-	for i, holder := range []string{"a", "b", "c", "d"} {
-		tries.next()
-		tries.refused(0, 0, "of "+holder, "behind "+holder, "") // who try, too
-		tries.refused(0, 0, holder, holder, "")
-		testkit.Equal(t, tries.Over(false, 3), i == 3, "after another holder: over")
-		testkit.Equal(t, tries.Full(at(tries), 3), i == 3, "after another holder: full")
-	}
-}

@@ -56,58 +56,6 @@ func Readers(n int) string {
 	return fmt.Sprintf("%d readers", n)
 }
 
-// Holder is what is known of who stands in the way of a lock.
-type Holder struct {
-	Process  string        // empty if unknown
-	ID       string        // of the owner; empty if no node named one
-	Readers  int           // with ID, if it is a reader: how many hold the name
-	Reserved bool          // nobody is known to be in the way but a writer that waits
-	Left     time.Duration // how long it holds; −1: never expires, 0: unknown
-}
-
-// Known describes a holder whose process is known.
-func (h Holder) Known() string {
-	said := h.amongReaders(h.Process)
-	if h.Left != 0 {
-		said += ", " + Left(h.Left)
-	}
-	return said
-}
-
-// Unknown describes a holder whose process is not known: its id, and how long it holds; or a reservation. It is empty
-// if the process is known, or nothing is known.
-func (h Holder) Unknown() string {
-	what := "; held"
-	switch {
-	case h.Process != "":
-		return ""
-	case h.Reserved:
-		what = "; reserved"
-	case h.ID != "":
-		what += " by " + h.amongReaders(fmt.Sprintf("%.64q", h.ID))
-	}
-	switch {
-	case h.Left < 0:
-		return what + ", never expires"
-	case h.Left > 0:
-		return fmt.Sprintf("%s for %v more unless renewed", what, h.Left)
-	case h.ID != "":
-		return what
-	}
-	return ""
-}
-
-// amongReaders describes a holder that is one of several readers.
-func (h Holder) amongReaders(holder string) string {
-	switch {
-	case h.Readers == 1:
-		return "1 reader, " + holder
-	case h.Readers > 1:
-		return fmt.Sprintf("%s, among them %s", Readers(h.Readers), holder)
-	}
-	return holder
-}
-
 // Quoted lists up to eight names, each up to 64 characters.
 func Quoted(names []string) string {
 	var b strings.Builder

@@ -36,7 +36,7 @@ var mutants = []mutate.Mutant[string]{
 	{Rule: "no lock is held by an engine that was closed", Setup: "an attempt and Close",
 		Edits: in("schedule/schedule.go", "	if s.timer == nil || !ready() {", "	if !ready() {")},
 	{Rule: "the next waiter is woken when the first leaves", Setup: "two waiters of a process, one gives up",
-		Edits: in("queue/queue.go", "	if !q.Empty() {\n		q.armLocked(nil)\n", "	if !q.Empty() {\n")},
+		Edits: in("queue/place.go", "	if !q.Empty() {\n		q.armLocked(nil)\n", "	if !q.Empty() {\n")},
 	{Rule: "an unlocked lock is released at the end of its min hold", Setup: "the end of a min hold",
 		Edits: in("engine/renew.go", "			h.carryOut(releases)\n", "			h.carryOut(releases[:0])\n")},
 	{Rule: "a server that refuses to raise a reader has not renewed it", Setup: "a reader that its masters don't renew",
