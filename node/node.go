@@ -67,8 +67,8 @@ type embedded = inside.Embedded
 // Sentinel's own are ?sentinel-username= and ?sentinel-password=. The default port is 26379, and a database is ?db=.
 // Without [WithFailover] it is refused: a replica that is promoted may lack locks.
 //
-// The node connects on first use. The address must lead to one process: it is dialed four times more then, and refused with
-// [ErrInvalid] if that leads to another master. The error wraps [ErrInvalid] and never repeats a password.
+// The node connects on first use. The address must lead to one server: it is dialed four times more then, and refused
+// with [ErrInvalid] if that leads to another master. The error wraps [ErrInvalid] and never repeats a password.
 func Open(url string, opts ...Option) (*Node, error) {
 	o, err := newOptions(opts)
 	if err != nil {

@@ -11,20 +11,20 @@ import (
 )
 
 // Ready returns nil if a quorum of nodes answers, lets this Locker in and is out of quarantine. It is for a readiness
-// probe, and for a program that should fail at its start rather than wait in its first call of Lock. It marks new
-// masters, as [Open] does. On each node alone it acquires, renews and releases a lock under a reserved name,
-// quorumlock:trial:ID, of which only a token counter remains. It does not test whether the user may use the
-// keys and channels of the program's own names, whether messages arrive, or anything on a node in quarantine:
-// quorumlock check -name does.
+// probe, and for a program that should fail at its start rather than wait in its first call of Lock. It writes the list
+// to blank masters, as [New] does. On each node alone it acquires, renews and releases a lock under a reserved name,
+// quorumlock:trial:ID, of which only a token counter remains. It does not test whether the user may use the keys and
+// channels of the program's own names, whether messages arrive, or anything on a node in quarantine: quorumlock check
+// -name does.
 //
 // It asks all nodes, and returns as soon as enough are ready: no dead node delays that. Otherwise it
 // takes up to about a node's timeout.
 //
-// The error is an [*Error] with the [*node.Error] of each node that failed. It wraps
-// [ErrQuarantined] if only quarantines are in the way, which end by themselves. Otherwise it wraps
-// [ErrUnavailable], with [ErrMembership] for another list of masters, and with [ErrPermanent] if
-// too few nodes are without a permanent error. A Locker whose options [Locker.With] refused returns
-// [ErrInvalid], and a closed one [ErrClosed].
+// The error is an [*Error] with the [*node.Error] of each node that failed. It wraps [ErrQuarantined] if only
+// quarantines are in the way, which end by themselves. Otherwise it wraps [ErrUnavailable], with [ErrMembership] for
+// another list of masters, and with [ErrPermanent] if too few nodes are without a permanent error. If ctx ended the
+// call, it wraps the context's error. A Locker whose options [Locker.With] refused returns [ErrInvalid], and a closed
+// one [ErrClosed].
 func (l *Locker) Ready(ctx context.Context) error {
 	if err := l.unusable(opReady, nil); err != nil {
 		return err

@@ -44,7 +44,7 @@ type Setup struct {
 	Replicas int
 	// Clocks gives each master a clock that [Cluster.Step] sets: they are processes, on Linux with a C compiler.
 	Clocks bool
-	// Strangers leaves the masters as new ones: the service founds the deployment, and waits for its first
+	// Strangers leaves the masters blank: the service founds the deployment, and waits for its first
 	// quarantine.
 	Strangers bool
 }
