@@ -254,7 +254,7 @@ func (w *run) roll(m *machine, list *scripts.List, kill bool) {
 // overlaps is a violation of mutual exclusion.
 func overlaps(v history.Violation) bool { return v.Rule == "overlap" }
 
-var listSeeds = flag.Int("sim.lists", 30, "how many seeds TestListsThatChange runs, from 1 on")
+var listSeeds = flag.Int("sim.lists", 20, "how many seeds TestListsThatChange runs, from 1 on")
 
 // The same must hold while the masters change, in any order of steps and with steps that stop
 // anywhere: with clients that have the next list, the last one, one from long ago, and a wrong one.

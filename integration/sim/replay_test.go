@@ -9,7 +9,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-var replays = flag.Int("sim.replays", 25, "how many seeds TestReplay plays twice, from 1 on")
+var replays = flag.Int("sim.replays", 10, "how many seeds TestReplay plays twice, from 1 on")
 
 // A seed is one run, to the nanosecond, whatever the scheduler does. The package
 // comment tells of the seldom exceptions.

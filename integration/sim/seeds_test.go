@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	seeds    = flag.Int("sim.seeds", 120, "how many seeds TestSeeds runs, from 1 on")
+	seeds    = flag.Int("sim.seeds", 101, "how many seeds TestSeeds runs, from 1 on")
 	oneSeed  = flag.Uint64("sim.seed", 0, "run only this seed")
 	repeat   = flag.Int("sim.repeat", 1, "how often to run each seed: a few events are left to chance")
 	lastLine = flag.Int("sim.trace", 150, "how many lines of a failed run's trace to print; 0 for all")
@@ -121,7 +121,7 @@ func (p *plan) replay() string {
 	return fmt.Sprintf("go test -C integration ./sim -run '%s$' -sim.seed=%d -sim.repeat=20 -sim.trace=0", test, p.seed)
 }
 
-var crowdSeeds = flag.Int("sim.crowds", 30, "how many seeds TestCrowds runs, from 1 on")
+var crowdSeeds = flag.Int("sim.crowds", 21, "how many seeds TestCrowds runs, from 1 on")
 
 // The same must hold if requests of several flows share runs of a script, under every fault.
 func TestCrowds(t *testing.T) {
@@ -158,7 +158,7 @@ func TestOutsideDrift(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			found := countOverlaps(t, 30, newPlan, func(p *plan) bool {
+			found := countOverlaps(t, 15, newPlan, func(p *plan) bool {
 				stray(p)
 				p.fixed, p.longest = 0.8, 2.5 // renewal hides a good deal of drift
 				p.setBound()
@@ -175,7 +175,7 @@ func TestOutsideDrift(t *testing.T) {
 func TestWithoutQuarantineFindsTwo(t *testing.T) {
 	trusting := func(p *plan) bool { p.noQuarantine = true; return powerFails(p) }
 	testkit.Check(t, countOverlaps(t, 30, newPlan, trusting, false) != 0, "two holders were never found")
-	found := countOverlaps(t, 30, newPlan, powerFails, true)
+	found := countOverlaps(t, 15, newPlan, powerFails, true)
 	testkit.Check(t, found == 0, "with quarantine two holders were found in %d seeds", found)
 }
 

@@ -56,10 +56,12 @@ func (m *Master) evalLocked(s *session, source bool, args []string) (any, error)
 	if len(args) < 2 {
 		return nil, errSyntax
 	}
-	sha := strings.ToLower(args[0])
+	var sha string
 	if source {
 		sha = shaOf(args[0])
 		m.scripts[sha] = true
+	} else {
+		sha = strings.ToLower(args[0])
 	}
 	script := bySHA()[sha]
 	reply, err := m.runScriptLocked(script, m.scripts[sha], args[1], args[2:])

@@ -41,7 +41,7 @@ const Limit = 40_000_000
 
 var (
 	deep = flag.Bool("model.deep", false, "search to the end, and with wider bounds, for many minutes, in some GB")
-	most = flag.Int("model.states", 60_000, "the most states of a search without -model.deep")
+	most = flag.Int("model.states", 30_000, "the most states of a search without -model.deep")
 )
 
 // Bounded runs a search up to that many states, or to its end if there are 0: with -model.deep such a search must be

@@ -1,9 +1,10 @@
 package world
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -84,10 +85,12 @@ func (f *flow) timerSlot() Slot {
 }
 
 // goroutine returns the id of the calling goroutine.
-func goroutine() (id int) {
+func goroutine() int {
 	var text [32]byte
 	n := runtime.Stack(text[:], false)
-	if _, err := fmt.Sscanf(string(text[:n]), "goroutine %d ", &id); err != nil {
+	number, _, _ := strings.Cut(strings.TrimPrefix(string(text[:n]), "goroutine "), " ")
+	id, err := strconv.Atoi(number)
+	if err != nil {
 		panic(err)
 	}
 	return id

@@ -104,10 +104,10 @@ type binary struct {
 }
 
 // RunStepped runs a test of the caller's package, with nothing left out, in a process in which the stepped files use
-// package steps' mutexes, and with more declarations.
-func RunStepped(t *testing.T, stepped []string, more map[string]string, test string, args ...string) {
+// package steps' mutexes, and with more declarations. The mutants are compiled, too: [Run] finds that in go's cache.
+func RunStepped[S any](t *testing.T, mutants []Mutant[S], stepped []string, more map[string]string, test string, args ...string) {
 	t.Helper()
-	b := build[struct{}](t, nil, more, stepped)
+	b := build(t, mutants, more, stepped)
 	args = append([]string{"-test.v", "-test.timeout=60m", "-test.run", test}, args...)
 	cmd := exec.CommandContext(t.Context(), b.path, args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr

@@ -112,11 +112,15 @@ func TestMutants(t *testing.T) {
 // Without an edit the setups of the mutants have no trace: it is the edit that the search finds.
 func TestSetupsOfMutants(t *testing.T) {
 	mutate.Setups(t, asMutants(), func(t *testing.T, s setup) {
-		s.window = 0 // the rules bound it
-		w := newWorld(s)
-		if found := w.explore(60_000); found.trace != nil {
-			report(t, w, found)
-			t.Error("the setup violates the rules without the edit")
-		}
+		visited.Bounded(t, 300_000, false, func(limit int) bool {
+			s.window = 0 // the rules bound it
+			w := newWorld(s)
+			found := w.explore(limit)
+			if found.trace != nil {
+				report(t, w, found)
+				t.Error("the setup violates the rules without the edit")
+			}
+			return found.Complete
+		})
 	})
 }

@@ -338,7 +338,7 @@ func TestSearch(t *testing.T) {
 		if *deep {
 			args = append(args, "-model.deep")
 		}
-		mutate.RunStepped(t, steppedFiles, more, "TestSearch", args...)
+		mutate.RunStepped(t, mutants, steppedFiles, more, "TestSearch", args...)
 		return
 	}
 	for _, s := range scenarios {
