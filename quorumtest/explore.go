@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,7 +26,8 @@ import (
 // While the test runs, masters stand still, lose their data, or crash and come back, with their data or
 // empty; lockers are cut off from masters; requests and replies come late, or are lost with their
 // connection; lockers' clocks run fast or slow, within what a lease allows for; and a process stands
-// still in some calls of [Masters.Work]: call it where the service would work. After a few faults all is well again,
+// still in some calls of [Masters.Work]: call it where the service would work. Processes of [Masters.Run] are killed, or
+// end in good order, and others take their places. After a few faults all is well again,
 // so whoever waits for a lock gets it. Each locker of [Masters.Locker] or [Masters.Options] is a
 // process. If no process ever stood still, Explore fails: no seed could find what a pause does.
 //
@@ -74,7 +77,8 @@ var weather = world.Weather{Latency: 200 * time.Microsecond, Slow: 0.02, Slowest
 func explore(t *testing.T, seed uint64, all *pauses, test func(t *testing.T, masters *Masters)) {
 	t.Cleanup(func() { time.Sleep(2 * longest) }) // last: what is on its way to a closed locker arrives
 	m := start(t, world.Config{Masters: 3, Seed: seed, Weather: &weather}, nil)
-	x := &exploration{masters: m.fleet, over: make(chan struct{}), all: all}
+	x := &exploration{masters: m.fleet, over: make(chan struct{}), all: all, runs: map[int]*service{}}
+	m.world.Replace = x.replace
 	x.rates = rand.New(m.world.Source("rates"))
 	m.exploration = x
 	var faults sync.WaitGroup
@@ -91,6 +95,7 @@ type exploration struct {
 	over    chan struct{} // closed at the end of the test
 
 	mu     sync.Mutex
+	runs   map[int]*service // by process
 	rates  *rand.Rand
 	healed bool
 	all    *pauses
@@ -104,6 +109,19 @@ func (x *exploration) newRate() float64 {
 	return 1 + 0.004*(2*x.rates.Float64()-1)
 }
 
+// add has faults end the process of a service, too.
+func (x *exploration) add(process int, s *service) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.runs[process] = s
+}
+
+func (x *exploration) replace(process int, kill bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.runs[process].replace(kill)
+}
+
 const shortest, longest = 50 * time.Millisecond, 2 * time.Minute
 
 // lasting draws a duration, by its logarithm: leases may be short or long.
@@ -114,8 +132,17 @@ func lasting(d *rand.Rand) time.Duration {
 // roll draws a fault: of those for which the process' work stands still, or of the others.
 func (x *exploration) roll(d *rand.Rand, stills bool) []world.Fault {
 	w := x.masters.world
-	return world.Dice{Masters: len(w.Masters), Processes: w.Size(), Lasts: lasting,
-		Allow: func(k *world.Kind) bool { return w.Can(k) && k.Stills == stills }}.Roll(d)
+	x.mu.Lock()
+	runs := slices.Sorted(maps.Keys(x.runs))
+	x.mu.Unlock()
+	faults := world.Dice{Masters: len(w.Masters), Processes: w.Size(), Lasts: lasting,
+		Allow: func(k *world.Kind) bool { return k.Stills == stills && (!k.Replaces || len(runs) > 0) }}.Roll(d)
+	for i := range faults {
+		if faults[i].Kind.Replaces { // nobody takes the place of other processes
+			faults[i].Process = runs[faults[i].Process%len(runs)]
+		}
+	}
+	return faults
 }
 
 func (x *exploration) inject(f world.Fault) {

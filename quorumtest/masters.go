@@ -15,6 +15,7 @@
 //   - a held lock is lost (ErrLost): [Masters.Lose]; all locks: [Masters.FastForward]
 //   - a lease ends that nobody renews: [Masters.FastForward]
 //   - a holder's process stands still: [Masters.Pause]
+//   - a process is killed, or deployed anew: [Masters.Run], under [Explore]
 //   - masters do not answer (ErrUnavailable): [Masters.Stop]
 //   - a master restarts without its data: [Masters.Forget]
 //
@@ -186,7 +187,13 @@ func (m *Masters) Locker(opts ...quorum.Option) *quorum.Locker {
 
 func (m *Masters) open(rule quorum.Rule, opts []quorum.Option) *quorum.Locker {
 	m.tb.Helper()
-	p := m.newProcess()
+	locker := m.openIn(m.newProcess(), rule, opts)
+	m.tb.Cleanup(func() { locker.Close() })
+	return locker
+}
+
+func (m *Masters) openIn(p *process, rule quorum.Rule, opts []quorum.Option) *quorum.Locker {
+	m.tb.Helper()
 	locker, err := quorum.Open(m.URLs(), rule, append(p.options(), opts...)...)
 	if err != nil {
 		m.tb.Fatalf("quorumtest: %v", err)
@@ -194,6 +201,5 @@ func (m *Masters) open(rule quorum.Rule, opts []quorum.Option) *quorum.Locker {
 	m.lockersMu.Lock()
 	defer m.lockersMu.Unlock()
 	m.lockers[locker] = p
-	m.tb.Cleanup(func() { locker.Close() })
 	return locker
 }

@@ -1,6 +1,8 @@
 package quorumtest
 
 import (
+	"context"
+	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -74,6 +76,75 @@ func (m *Masters) processOf(locker *quorum.Locker) *process {
 		m.tb.Errorf("quorumtest: only a locker of Masters.Locker can stand still: give it to the service")
 	}
 	return p
+}
+
+// Run has serve run in a process of its own, with a locker like those of [Masters.Locker], which is closed when serve
+// returns. The context ends at the end of the test. Under [Explore] it also ends when the process is killed, or is to end
+// in good order: then another one takes its place, and runs serve again. A killed process reaches no master any longer,
+// and the other one does not wait for it.
+//
+// Run does not wait. What it returns does, until serve has returned in a process that may go on.
+func (m *Masters) Run(serve func(context.Context, *quorum.Locker), opts ...quorum.Option) (wait func()) {
+	m.tb.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	s := &service{masters: m, serve: serve, opts: opts, ends: make(chan bool, 1), done: make(chan struct{})}
+	p := m.newProcess()
+	if m.exploration != nil {
+		m.exploration.add(p.Number, s)
+	}
+	locker := m.openIn(p, quorum.Majority, opts)
+	m.tb.Cleanup(func() { stop(); <-s.done })
+	go s.run(ctx, p, locker)
+	return func() { <-s.done }
+}
+
+// service is what Run runs.
+type service struct {
+	masters *Masters
+	serve   func(context.Context, *quorum.Locker)
+	opts    []quorum.Option
+	ends    chan bool     // has the process end: true if it is killed
+	done    chan struct{} // closed when no process runs
+}
+
+// replace has another process take the place of this one, unless that is about to happen.
+func (s *service) replace(kill bool) {
+	select {
+	case s.ends <- kill:
+	default:
+	}
+}
+
+func (s *service) run(ctx context.Context, p *process, locker *quorum.Locker) {
+	defer close(s.done)
+	var killed sync.WaitGroup
+	defer killed.Wait()
+	for {
+		its, end := context.WithCancel(ctx)
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			defer locker.Close()
+			s.serve(its, locker)
+		}()
+		select {
+		case <-served:
+			end()
+			return
+		case kill := <-s.ends:
+			if end(); kill {
+				p.Kill()
+				killed.Go(func() { <-served })
+			} else {
+				<-served
+			}
+		}
+		if ctx.Err() != nil { // the test is over
+			return
+		}
+		p = &process{p.Next(), p.masters}
+		locker = s.masters.openIn(p, quorum.Majority, s.opts)
+	}
 }
 
 // checkedClock is a process' clock.
