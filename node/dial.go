@@ -14,13 +14,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-type (
-	// credentialsFunc is the function of [WithCredentials].
-	credentialsFunc func(ctx context.Context) (user, password string, err error)
-	// dialFunc is the function of [WithDialer].
-	dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
-)
-
 // newPool returns the pool of a node that was opened by URL. It bounds the making of a connection, every
 // read and write, and the size of replies.
 func newPool(e endpoint, o options) *redis.Pool {
@@ -36,12 +29,12 @@ func newPool(e endpoint, o options) *redis.Pool {
 		DialContext: func(wanted context.Context) (redis.Conn, error) {
 			ctx, cancel := context.WithTimeout(wanted, redisconn.ConnectTimeout(o.timeout))
 			defer cancel()
-			user, password, err := o.credentials.ask(ctx)
+			user, password, err := o.askCredentials(ctx)
 			if err != nil {
 				return nil, err
 			}
 			connect := func(to endpoint) (redis.Conn, error) {
-				raw, err := dial(ctx, to, o.dialer, o.tls)
+				raw, err := o.dial(ctx, to)
 				if err != nil {
 					return nil, err
 				}
@@ -93,10 +86,10 @@ func authenticated(user, password string, commands [][]any) [][]any {
 	return slices.Insert(commands, 0, []any{"AUTH", user, password})
 }
 
-// ask returns the credentials of one connection.
-func (f credentialsFunc) ask(ctx context.Context) (user, password string, err error) {
+// askCredentials returns the credentials of one connection.
+func (o *options) askCredentials(ctx context.Context) (user, password string, err error) {
 	defer recovered("asking for the credentials", &err)
-	user, password, err = f(ctx)
+	user, password, err = o.credentials(ctx)
 	switch {
 	case err != nil:
 		return "", "", fmt.Errorf("asking for the credentials: %w", err)
@@ -118,14 +111,15 @@ func (e endpoint) at(address string) endpoint {
 }
 
 // dial makes the TLS handshake itself because redigo's ignores the context.
-func dial(ctx context.Context, e endpoint, dialer dialFunc, config *tls.Config) (net.Conn, error) {
-	raw, err := dialer.dial(ctx, e)
+func (o *options) dial(ctx context.Context, e endpoint) (net.Conn, error) {
+	raw, err := o.dialRaw(ctx, e)
 	if err != nil {
 		return nil, err
 	}
 	if !e.tls {
 		return redisconn.RefuseStrays(raw), nil
 	}
+	config := o.tls
 	if config == nil {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
@@ -141,9 +135,9 @@ func dial(ctx context.Context, e endpoint, dialer dialFunc, config *tls.Config) 
 	return redisconn.RefuseStrays(secure), nil
 }
 
-func (f dialFunc) dial(ctx context.Context, e endpoint) (raw net.Conn, err error) {
+func (o *options) dialRaw(ctx context.Context, e endpoint) (raw net.Conn, err error) {
 	defer recovered("dialing", &err)
-	raw, err = f(ctx, e.network, e.address)
+	raw, err = o.dialer(ctx, e.network, e.address)
 	if err == nil && raw == nil {
 		err = errors.New("dialing: got neither a connection nor an error")
 	}

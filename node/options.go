@@ -43,8 +43,8 @@ type options struct {
 	conns        int
 	name         string
 	tls          *tls.Config
-	credentials  credentialsFunc // nil for the URL's
-	dialer       dialFunc        // nil for a net.Dialer
+	credentials  func(context.Context) (user, password string, err error)             // nil for the URL's
+	dialer       func(ctx context.Context, network, address string) (net.Conn, error) // nil for a net.Dialer
 	clientName   string
 	ofURLs       []string // the options given that only [Open] takes
 	logger       func() *slog.Logger

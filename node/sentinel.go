@@ -105,7 +105,7 @@ func onMaster(ctx context.Context, o options, e endpoint, to func(endpoint) (red
 func (s *sentinels) ask(ctx context.Context, o options, e endpoint, bound time.Duration) (address string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	raw, err := dial(ctx, e, o.dialer, o.tls)
+	raw, err := o.dial(ctx, e)
 	if err != nil {
 		return "", late(ctx, err)
 	}

@@ -55,37 +55,31 @@ type Receiver interface {
 // Footprint is what one owner's requests may have left on one node, as far as the pipe knows. The zero
 // value is ready for use.
 type Footprint struct {
-	flags   atomic.Uint32
-	open    atomic.Int32 // requests for a grant, less those that are proven to have done nothing
-	segment uint32       // see arranger
+	abandoned     atomic.Bool  // the owner no longer wants a grant
+	mayArriveLate atomic.Bool  // a request for a grant was on a connection that died: it may be carried out at any time
+	hasBeenAsked  atomic.Bool  // for a grant
+	open          atomic.Int32 // requests for a grant, less those that are proven to have done nothing
+	segment       uint32       // see arranger
 }
-
-const (
-	abandoned     = 1 << iota // the owner no longer wants a grant
-	mayArriveLate             // a request for a grant was on a connection that died: it may be carried out at any time
-	hasBeenAsked              // for a grant
-)
-
-func (f *Footprint) has(flag uint32) bool { return f.flags.Load()&flag != 0 }
 
 // Abandon declares that the owner no longer wants a grant: its requests for a grant are not resent.
 // It must be called before the owner's release is started, so that no request follows that release, and
 // when the lock is handed over.
-func (f *Footprint) Abandon() { f.flags.Or(abandoned) }
+func (f *Footprint) Abandon() { f.abandoned.Store(true) }
 
 // MayArriveLate reports whether a request of the owner's for a grant was on a connection that died:
 // a copy of it may be carried out at any time, besides the request that was answered.
-func (f *Footprint) MayArriveLate() bool { return f.has(mayArriveLate) }
+func (f *Footprint) MayArriveLate() bool { return f.mayArriveLate.Load() }
 
 // NothingThere reports whether the server's replies prove that nothing of the owner's is there, nor
 // will be: none of its requests for a grant was or will be carried out. The proof may come after
 // the release was started.
-func (f *Footprint) NothingThere() bool { return f.has(hasBeenAsked) && f.open.Load() == 0 }
+func (f *Footprint) NothingThere() bool { return f.hasBeenAsked.Load() && f.open.Load() == 0 }
 
 // asks notes that a request for a grant is on its way.
 func (f *Footprint) asks() {
 	f.open.Add(1)
-	f.flags.Or(hasBeenAsked)
+	f.hasBeenAsked.Store(true)
 }
 
 // answered notes the outcome of a request for a grant.
@@ -122,7 +116,7 @@ type retry struct {
 
 // isAbandoned reports whether the request is for a grant, and abandoned by its owner.
 func (r request) isAbandoned() bool {
-	return r.call.IsAcquire() && r.footprint != nil && r.footprint.has(abandoned)
+	return r.call.IsAcquire() && r.footprint != nil && r.footprint.abandoned.Load()
 }
 
 func (r request) finish(result Result) {

@@ -88,7 +88,7 @@ func (p *Pipe) recover(unread []request, err error) (failed []request) {
 	var resent []request
 	for _, r := range lost {
 		if r.call.IsAcquire() && r.footprint != nil && !r.void {
-			r.footprint.flags.Or(mayArriveLate)
+			r.footprint.mayArriveLate.Store(true)
 		}
 		if isSilent(err) || r.resends == maxResends || r.isAbandoned() {
 			p.oweLocked(r)

@@ -47,7 +47,7 @@ func queueOf(text string) (queue []request) {
 		case 'R':
 			r.call = scripts.Release(args.Names, args.Owner, 0)
 			if strings.HasSuffix(word, "t") {
-				r.footprint.flags.Or(mayArriveLate)
+				r.footprint.mayArriveLate.Store(true)
 			}
 		case 'L':
 			r.call = scripts.Release(args.Names, args.Owner, 1)
