@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/lockstate"
@@ -52,21 +53,39 @@ func (c *Candidate) Leader(ctx context.Context) (Leader, error) {
 // has more than half of the nodes.
 func undecided(s operator.Status) error {
 	masters := make([]lockstate.Master, len(s.Nodes))
-	var causes []error
+	var failed []error
+	var quarantined []string
 	for i, n := range s.Nodes {
 		masters[i] = lockstate.Master{Err: n.Err, InspectReply: scripts.InspectReply{Owner: n.Owner}, Quarantine: n.Quarantine}
 		switch {
 		case n.Err != nil:
-			causes = append(causes, fmt.Errorf("%w: %w", quorum.ErrUnavailable, n.Err))
+			failed = append(failed, n.Err)
 		case masters[i].MayHide():
-			causes = append(causes, fmt.Errorf("%w: %s", quorum.ErrQuarantined, n.Node))
+			quarantined = append(quarantined, n.Node)
 		}
 	}
 	if lockstate.Judge(s.Name, masters, quorate.Majority(len(masters))).State == lockstate.Free {
 		return nil
 	}
-	return errors.Join(causes...) // nil when all nodes have answered
+	var causes []error
+	if failed != nil {
+		causes = append(causes, fmt.Errorf("%w: %w", quorum.ErrUnavailable, oneLine{failed}))
+	}
+	if quarantined != nil {
+		causes = append(causes, fmt.Errorf("%w: %s", quorum.ErrQuarantined, strings.Join(quarantined, ", ")))
+	}
+	if causes == nil { // all nodes have answered
+		return nil
+	}
+	return oneLine{causes}
 }
+
+// oneLine is several errors. errors.Join would put line breaks between them.
+type oneLine struct{ errs []error }
+
+func (o oneLine) Unwrap() []error { return o.errs }
+
+func (o oneLine) Error() string { return strings.ReplaceAll(errors.Join(o.errs...).Error(), "\n", "; ") }
 
 // Observe returns an iterator over who leads: what [Candidate.Leader] returns first, and then each
 // change of it, including when a leader's identity becomes known. A pair without an error has the
