@@ -85,7 +85,9 @@ type oneLine struct{ errs []error }
 
 func (o oneLine) Unwrap() []error { return o.errs }
 
-func (o oneLine) Error() string { return strings.ReplaceAll(errors.Join(o.errs...).Error(), "\n", "; ") }
+func (o oneLine) Error() string {
+	return strings.ReplaceAll(errors.Join(o.errs...).Error(), "\n", "; ")
+}
 
 // Observe returns an iterator over who leads: what [Candidate.Leader] returns first, and then each
 // change of it, including when a leader's identity becomes known. A pair without an error has the
