@@ -29,7 +29,7 @@ func FuzzURL(f *testing.F) {
 	f.Fuzz(func(t *testing.T, scheme, user, head, tail, rest string) {
 		password := head + mark + tail
 		wellWritten := (&url.URL{Scheme: "redis", User: url.UserPassword(user, password), Host: "h:1"}).String()
-		e, err := parseURL(wellWritten)
+		e, err := parseURL(wellWritten, new(options))
 		testkit.Check(t, err == nil && e.username == user && e.password == password && e.address == "h:1",
 			"%q is %+v (%v)", wellWritten, e, err)
 		if n, err := Open(scheme + head + tail + rest); err == nil {

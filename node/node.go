@@ -74,27 +74,9 @@ func Open(url string, opts ...Option) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	e, err := parseURL(url)
+	e, err := parseURL(url, &o)
 	if err != nil {
 		return nil, err
-	}
-	switch {
-	case o.name == "":
-		o.name = e.name
-	case e.name != "" && e.name != o.name:
-		return nil, invalidf("the URL names the node %q, WithName %q", e.name, o.name)
-	}
-	switch {
-	case o.failover == 0:
-		o.failover = e.failover
-	case e.failover != 0 && e.failover != o.failover:
-		return nil, invalidf("the URL says %d replicas, WithFailover %d", e.failover, o.failover)
-	}
-	switch {
-	case o.prefix == "":
-		o.prefix = e.prefix
-	case e.prefix != "" && e.prefix != o.prefix:
-		return nil, invalidf("the URL says the prefix %q, WithPrefix %q", e.prefix, o.prefix)
 	}
 	if e.sentinels != nil {
 		if o.failover == 0 {

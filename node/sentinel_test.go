@@ -76,7 +76,7 @@ func (w *watched) dial(ctx context.Context, _, address string) (net.Conn, error)
 // pool is of a node with that URL.
 func (w *watched) pool(t *testing.T, url string, timeout time.Duration, more ...Option) *redis.Pool {
 	t.Helper()
-	e, err := parseURL(url)
+	e, err := parseURL(url, new(options))
 	testkit.Must(t, err)
 	o, err := newOptions(append(more, WithTimeout(timeout), WithDialer(w.dial)))
 	testkit.Must(t, err)
@@ -199,7 +199,7 @@ func TestTheCredentialsOfSentinels(t *testing.T) {
 		}
 		host, port, _ := net.SplitHostPort(listen(&told, is("master")))
 		sentinel := listen(&asked, names(host, port))
-		e, err := parseURL("redis+sentinel://app:secret@" + sentinel + "/m?failover=1" + query)
+		e, err := parseURL("redis+sentinel://app:secret@"+sentinel+"/m?failover=1"+query, new(options))
 		testkit.Must(t, err)
 		o, err := newOptions(nil)
 		testkit.Must(t, err)

@@ -25,17 +25,14 @@ type endpoint struct {
 	tls                bool
 	username, password string
 	database           int
-	name               string // of the query; empty for none
-	failover           int    // of the query; 0 for none
-	prefix             string // of the query; empty for none
 	sentinels          *sentinels
 }
 
 // parseURL reads a redis, rediss, valkey, valkeys or unix URL, or one of Sentinel. Its errors never repeat the URL,
-// which may hold passwords. The query may hold the node's name (?name=a), the database (?db=1), the prefix (?prefix=a), the
-// number of replicas (?failover=1), and the name in the server's certificate (?server-name=host). A byte order mark and
-// white space around it don't belong to it.
-func parseURL(raw string) (endpoint, error) {
+// which may hold passwords. The query may hold the database (?db=1), the name in the server's certificate
+// (?server-name=host), and what goes to the options: the node's name (?name=a), the prefix (?prefix=a) and the number of
+// replicas (?failover=1). A byte order mark and white space around it don't belong to it.
+func parseURL(raw string, o *options) (endpoint, error) {
 	u, others, isSentinel, err := splitURL(strings.TrimSpace(strings.TrimPrefix(raw, "\ufeff")))
 	if err != nil {
 		return endpoint{}, err
@@ -43,7 +40,7 @@ func parseURL(raw string) (endpoint, error) {
 	var e endpoint
 	database, err := e.readAuthority(u, others, isSentinel)
 	if err == nil {
-		database, err = e.readQuery(u.RawQuery, database)
+		database, err = e.readQuery(u.RawQuery, database, o)
 	}
 	switch {
 	case err != nil:
@@ -135,7 +132,7 @@ func (e *endpoint) readAuthority(u *url.URL, others []string, isSentinel bool) (
 }
 
 // readQuery reads the query, and returns the database: that of the path, or the query's.
-func (e *endpoint) readQuery(raw, database string) (string, error) {
+func (e *endpoint) readQuery(raw, database string, o *options) (string, error) {
 	query, err := url.ParseQuery(raw)
 	if err != nil {
 		return "", invalidf("the URL's query cannot be parsed")
@@ -147,17 +144,20 @@ func (e *endpoint) readQuery(raw, database string) (string, error) {
 		}
 		switch {
 		case key == "name" && value != "":
-			e.name = value
+			err = agree(&o.name, value, "the URL names the node %q, WithName %q")
 		case key == "failover" && isOne:
-			if e.failover, err = strconv.Atoi(value); err != nil {
+			replicas, notNumber := strconv.Atoi(value)
+			if notNumber != nil {
 				return "", invalidf("the URL's failover is a number of replicas, not a duration or other text, as in ?failover=1")
-			} else if e.failover < 1 || e.failover > maxCopies {
+			} else if replicas < 1 || replicas > maxCopies {
 				return "", errReplicas()
 			}
+			err = agree(&o.failover, replicas, "the URL says %d replicas, WithFailover %d")
 		case key == "prefix" && isOne:
-			if e.prefix = value; !scripts.ValidPrefix(value) {
+			if !scripts.ValidPrefix(value) {
 				return "", errPrefix()
 			}
+			err = agree(&o.prefix, value, "the URL says the prefix %q, WithPrefix %q")
 		case key == "db" && isOne && database == "":
 			database = value
 		case key == "sentinel-username" && isOne && e.sentinels != nil:
@@ -173,11 +173,23 @@ func (e *endpoint) readQuery(raw, database string) (string, error) {
 			return "", invalidf("the URL's query may contain one name=..., one prefix=..., one failover=N, one db=N if the path names no database, "+
 				"and with TLS one server-name=...; not one %q", key)
 		}
+		if err != nil {
+			return "", err
+		}
 	}
 	if e.sentinels != nil && e.sentinels.username != "" && e.sentinels.password == "" {
 		return "", invalidf("the URL has a sentinel-username but no sentinel-password")
 	}
 	return database, nil
+}
+
+// agree sets an option to what the URL says, unless another value was given.
+func agree[T comparable](option *T, value T, format string) error {
+	if *option != *new(T) && *option != value {
+		return invalidf(format, value, *option)
+	}
+	*option = value
+	return nil
 }
 
 // hostPort returns the host of a URL, and its address.

@@ -14,10 +14,18 @@ import (
 )
 
 func TestURLs(t *testing.T) {
-	tcp := func(address, host string) endpoint { return endpoint{network: "tcp", address: address, host: host} }
-	with := func(e endpoint, change func(*endpoint)) endpoint { change(&e); return e }
+	type parsed struct {
+		endpoint
+		name, prefix string
+		failover     int
+	}
+	to := func(e endpoint) parsed { return parsed{endpoint: e} }
+	tcp := func(address, host string) parsed {
+		return to(endpoint{network: "tcp", address: address, host: host})
+	}
+	with := func(e parsed, change func(*parsed)) parsed { change(&e); return e }
 	plain := tcp("h:6379", "h")
-	for url, want := range map[string]endpoint{
+	for url, want := range map[string]parsed{
 		"redis://h":                       plain,
 		"redis://h/":                      plain,
 		"valkey://h":                      plain,
@@ -26,33 +34,35 @@ func TestURLs(t *testing.T) {
 		"redis://10.0.0.1:65535":          tcp("10.0.0.1:65535", "10.0.0.1"),
 		"redis://[::1]":                   tcp("[::1]:6379", "::1"),
 		"redis://[::1]:1234":              tcp("[::1]:1234", "::1"),
-		"rediss://h":                      with(plain, func(e *endpoint) { e.tls = true }),
-		"valkeys://h":                     with(plain, func(e *endpoint) { e.tls = true }),
-		"redis://h/5":                     with(plain, func(e *endpoint) { e.database = 5 }),
-		"redis://h?db=5":                  with(plain, func(e *endpoint) { e.database = 5 }),
-		"redis://h/?db=5":                 with(plain, func(e *endpoint) { e.database = 5 }),
-		"redis://h?name=north":            with(plain, func(e *endpoint) { e.name = "north" }),
-		"redis://h/5?name=north":          with(plain, func(e *endpoint) { e.name, e.database = "north", 5 }),
-		"redis://h?db=5&name=north":       with(plain, func(e *endpoint) { e.name, e.database = "north", 5 }),
-		"rediss://u:p@h?name=a%2Cb%20c":   with(plain, func(e *endpoint) { e.tls, e.username, e.password, e.name = true, "u", "p", "a,b c" }),
-		"redis://h/5?name=a&prefix=team":  with(plain, func(e *endpoint) { e.name, e.database, e.prefix = "a", 5, "team" }),
-		"unix:///run/r?name=a&db=2":       {network: "unix", address: "/run/r", database: 2, name: "a"},
-		"redis://:secret@h":               with(plain, func(e *endpoint) { e.password = "secret" }),
-		"redis://app:secret@h":            with(plain, func(e *endpoint) { e.username, e.password = "app", "secret" }),
-		"redis://app:se:cr@et@h":          with(plain, func(e *endpoint) { e.username, e.password = "app", "se:cr@et" }),
-		"redis://a%40b:%2F%3F%23%25@h":    with(plain, func(e *endpoint) { e.username, e.password = "a@b", "/?#%" }),
-		"unix:///run/redis.sock":          {network: "unix", address: "/run/redis.sock"},
-		"unix:///run/redis.sock?db=2":     {network: "unix", address: "/run/redis.sock", database: 2},
-		"unix://app:secret@/run/r":        {network: "unix", address: "/run/r", username: "app", password: "secret"},
-		"unix:///run/with%20space":        {network: "unix", address: "/run/with space"},
-		"unix:///run/redis@a.sock":        {network: "unix", address: "/run/redis@a.sock"},
-		"unix://app:secret@/r%40a":        {network: "unix", address: "/r@a", username: "app", password: "secret"},
+		"rediss://h":                      with(plain, func(e *parsed) { e.tls = true }),
+		"valkeys://h":                     with(plain, func(e *parsed) { e.tls = true }),
+		"redis://h/5":                     with(plain, func(e *parsed) { e.database = 5 }),
+		"redis://h?db=5":                  with(plain, func(e *parsed) { e.database = 5 }),
+		"redis://h/?db=5":                 with(plain, func(e *parsed) { e.database = 5 }),
+		"redis://h?name=north":            with(plain, func(e *parsed) { e.name = "north" }),
+		"redis://h/5?name=north":          with(plain, func(e *parsed) { e.name, e.database = "north", 5 }),
+		"redis://h?db=5&name=north":       with(plain, func(e *parsed) { e.name, e.database = "north", 5 }),
+		"rediss://u:p@h?name=a%2Cb%20c":   with(plain, func(e *parsed) { e.tls, e.username, e.password, e.name = true, "u", "p", "a,b c" }),
+		"redis://h/5?name=a&prefix=team":  with(plain, func(e *parsed) { e.name, e.database, e.prefix = "a", 5, "team" }),
+		"unix:///run/r?name=a&db=2":       with(to(endpoint{network: "unix", address: "/run/r", database: 2}), func(e *parsed) { e.name = "a" }),
+		"redis://:secret@h":               with(plain, func(e *parsed) { e.password = "secret" }),
+		"redis://app:secret@h":            with(plain, func(e *parsed) { e.username, e.password = "app", "secret" }),
+		"redis://app:se:cr@et@h":          with(plain, func(e *parsed) { e.username, e.password = "app", "se:cr@et" }),
+		"redis://a%40b:%2F%3F%23%25@h":    with(plain, func(e *parsed) { e.username, e.password = "a@b", "/?#%" }),
+		"unix:///run/redis.sock":          to(endpoint{network: "unix", address: "/run/redis.sock"}),
+		"unix:///run/redis.sock?db=2":     to(endpoint{network: "unix", address: "/run/redis.sock", database: 2}),
+		"unix://app:secret@/run/r":        to(endpoint{network: "unix", address: "/run/r", username: "app", password: "secret"}),
+		"unix:///run/with%20space":        to(endpoint{network: "unix", address: "/run/with space"}),
+		"unix:///run/redis@a.sock":        to(endpoint{network: "unix", address: "/run/redis@a.sock"}),
+		"unix://app:secret@/r%40a":        to(endpoint{network: "unix", address: "/r@a", username: "app", password: "secret"}),
 		"redis://:@h/0":                   plain,
-		"\ufeff redis://h?name=a \r\n":    with(plain, func(e *endpoint) { e.name = "a" }),
-		"redis://h/5?failover=16&name=a":  with(plain, func(e *endpoint) { e.name, e.database, e.failover = "a", 5, 16 }),
-		"rediss://10.0.0.1?server-name=h": {network: "tcp", address: "10.0.0.1:6379", host: "h", tls: true},
+		"\ufeff redis://h?name=a \r\n":    with(plain, func(e *parsed) { e.name = "a" }),
+		"redis://h/5?failover=16&name=a":  with(plain, func(e *parsed) { e.name, e.database, e.failover = "a", 5, 16 }),
+		"rediss://10.0.0.1?server-name=h": to(endpoint{network: "tcp", address: "10.0.0.1:6379", host: "h", tls: true}),
 	} {
-		got, err := parseURL(url)
+		var o options
+		e, err := parseURL(url, &o)
+		got := parsed{e, o.name, o.prefix, o.failover}
 		if err != nil || got != want {
 			t.Errorf("%s is %+v (%v), want %+v", url, got, err, want)
 			continue
@@ -317,7 +327,7 @@ func TestBadURLsAreExplained(t *testing.T) {
 
 		"redis://h?server-name=a": `not one "server-name"`,
 	} {
-		_, err := parseURL(url)
+		_, err := parseURL(url, new(options))
 		testkit.Check(t, err != nil && strings.HasSuffix(strings.TrimSuffix(err.Error(), ")"), says),
 			"%q: %v, want %q", url, err, says)
 	}

@@ -95,7 +95,7 @@ func (c Client) ClaimWaits(views []*View, i int) time.Duration {
 	if v := views[i]; v == nil || v.Relation(c.List) != Claimed {
 		return 0
 	}
-	return max(ClaimWaits(views, c.List), 0)
+	return ClaimWaits(views, c.List)
 }
 
 func (c Client) isAcceptedBy(v *View) bool { return v != nil && v.Relation(c.List) == Accepts }

@@ -30,11 +30,6 @@ func DifferentMaxLease(deployment, client time.Duration) error {
 const UnsealedReplicas = "replicas are attached (%d): if one is promoted, two may hold a lock (node.WithFailover prevents that); and a " +
 	"resync of this master from its own replica goes unnoticed and loses the grants that the replica lacks"
 
-// DifferentReplicas returns an error that wraps [ErrFailover].
-func DifferentReplicas(deployment, client int) error {
-	return fmt.Errorf("%w: the deployment's is %d, this client's %d (node.WithFailover, ?failover=... in the URL)", ErrFailover, deployment, client)
-}
-
 // View is what a look found on a node.
 type View struct {
 	Process scripts.Process // at the connection's other end
@@ -94,7 +89,7 @@ func (v *View) MaxLease() time.Duration { return v.marker.MaxLease }
 // names another process; nil if it may. Their runs differ: each would take the other's master for one that has forgotten.
 func (v *View) DiffersInReplicas() error {
 	if deployment, client := v.marker.Replicas(), v.Process.Replicas(); v.marker.Run != "" && deployment != client {
-		return DifferentReplicas(deployment, client)
+		return fmt.Errorf("%w: the deployment's is %d, this client's %d (node.WithFailover, ?failover=... in the URL)", ErrFailover, deployment, client)
 	}
 	return nil
 }
