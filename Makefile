@@ -95,7 +95,7 @@ test-searches:
 
 test-sim:
 	$(LAST) sh -c "cd integration && $(GO) test -vet=off -ldflags=-s -timeout 60m ./sim"
-	$(if $(RACE),$(LAST) sh -c "cd integration && $(TEST) -run TestSeeds ./sim -sim.seeds=15")
+	$(if $(RACE),$(LAST) sh -c "cd integration && $(TEST) -run TestSeeds ./sim -sim.seeds=8")
 
 # These are idle half of the time, so some run beside each other, and so do their parallel tests. More at a time would end no
 # sooner, and stand still for seconds.

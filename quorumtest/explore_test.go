@@ -28,7 +28,7 @@ type scenario struct {
 }
 
 var scenarios = map[string]scenario{
-	"right": {false, asksInWork, 40, false},
+	"right": {false, asksInWork, 20, false},
 	// Only a process that stands still, or is cut off, for longer than its lease pays what another has paid.
 	"token ignored": {true, asksInWork, 200, false},
 	// No process stands still: work is a sleep that ignores the context, from which faults of the network take the lock.
@@ -133,7 +133,7 @@ func trace(output string) string {
 
 // The end of a fault starts no master that the test has stopped.
 func TestExploreLeavesStoppedMastersAlone(t *testing.T) {
-	quorumtest.Explore(t, 20, func(t *testing.T, masters *quorumtest.Masters) {
+	quorumtest.Explore(t, 8, func(t *testing.T, masters *quorumtest.Masters) {
 		locker := masters.Locker()
 		masters.Stop(0)
 		masters.Stop(1)

@@ -1,45 +1,96 @@
 package quorumvet
 
 import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
-
-	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/analysis/analysistest"
 )
 
 const repository = "../.."
 
-// The code in testdata is checked against this repository's packages. They are no requirement of the module: with the
-// replace line that this takes, go install refuses it.
+// The code in testdata is checked as packages of the root's module, for which an overlay takes this module's go.mod away. It
+// gets the reports that it names, each in the line of the comment, or with +1 in the next. The examples, and what the library
+// ships, are what users copy: they get none.
 func TestReports(t *testing.T) {
-	module := t.TempDir()
-	if err := os.CopyFS(module, os.DirFS("testdata")); err != nil {
-		t.Fatal(err)
-	}
 	root, err := filepath.Abs(repository)
+	must(t, err)
+	packages := []string{"-overlay=" + filepath.Join(t.TempDir(), "overlay.json")}
+	text, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, "contrib/quorumvet/go.mod"): ""}})
+	must(t, err)
+	must(t, os.WriteFile(strings.TrimPrefix(packages[0], "-overlay="), text, 0o600))
+	wanted := map[string][]*regexp.Regexp{} // by file and line
+	must(t, filepath.WalkDir("testdata", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		if in := "./contrib/quorumvet/" + filepath.Dir(path); !slices.Contains(packages, in) {
+			packages = append(packages, in)
+		}
+		text, err := os.ReadFile(path)
+		for i, line := range strings.Split(string(text), "\n") {
+			if want := wants.FindStringSubmatch(line); want != nil {
+				at := fmt.Sprintf("%s:%d", path, i+1+len(want[1])/len("+1 "))
+				wanted[at] = append(wanted[at], regexp.MustCompile(want[2]))
+			}
+		}
+		return err
+	}))
+	command := filepath.Join(t.TempDir(), "quorumvet")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", command, "./cmd/quorumvet").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	const tests = "./contrib/quorumvet/testdata/tests"
+	out := vet(t, root, command, "./...") + vet(t, root, command, packages...) +
+		vet(t, root, command, "-quorumvet.tests", packages[0], tests)
+	for line := range strings.Lines(out) {
+		report := reports.FindStringSubmatch(line)
+		if report == nil {
+			if !strings.HasPrefix(line, "#") {
+				t.Errorf("go vet says: %s", line)
+			}
+			continue
+		}
+		_, at, _ := strings.Cut(report[1], "contrib/quorumvet/")
+		i := slices.IndexFunc(wanted[at], func(want *regexp.Regexp) bool { return want.MatchString(report[2]) })
+		if i < 0 {
+			t.Errorf("%s: not wanted: %s", report[1], report[2])
+			continue
+		}
+		wanted[at] = slices.Delete(wanted[at], i, i+1)
+	}
+	for at, missing := range wanted {
+		for _, want := range missing {
+			t.Errorf("%s: no report of %s", at, want)
+		}
+	}
+}
+
+var (
+	wants   = regexp.MustCompile("// want (\\+1 )?`([^`]+)`")
+	reports = regexp.MustCompile(`^(\S+\.go:\d+):\d+: (.*)`)
+)
+
+// vet returns what go vet prints, whether it has reports or none.
+func vet(t *testing.T, dir, command string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"vet", "-vettool=" + command}, args...)...)
+	cmd.Dir = dir
+	out, _ := cmd.CombinedOutput()
+	return string(out)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	requires := strings.Replace(read(t, "go.mod"), "module github.com/quorumlock/quorumlock", "module example.com/user", 1)
-	write(t, filepath.Join(module, "go.mod"), requires+"\nrequire github.com/quorumlock/quorumlock v0.0.0\n"+
-		"replace github.com/quorumlock/quorumlock => "+filepath.ToSlash(root)+"\n")
-	write(t, filepath.Join(module, "go.sum"), read(t, "go.sum"))
-	tests := newAnalyzer()
-	if err := tests.Flags.Set("tests", "true"); err != nil {
-		t.Fatal(err)
-	}
-	each := *Analyzer
-	each.Run = func(pass *analysis.Pass) (any, error) {
-		if pass.Pkg.Name() == "tests" {
-			return tests.Run(pass)
-		}
-		return Analyzer.Run(pass)
-	}
-	analysistest.Run(t, module, &each, "./...")
 }
 
 func TestMayHaveAnyContext(t *testing.T) {
@@ -54,37 +105,5 @@ func TestMayHaveAnyContext(t *testing.T) {
 		if got := inDo.MatchString(name); got != may {
 			t.Errorf("%s may have any context: %v", name, got)
 		}
-	}
-}
-
-// The examples, and what the library ships, are what users copy: nothing is reported there.
-func TestNothingInThisRepository(t *testing.T) {
-	command := filepath.Join(t.TempDir(), "quorumvet")
-	run(t, ".", "build", "-o", command, "./cmd/quorumvet")
-	run(t, repository, "vet", "-vettool="+command, "./...")
-}
-
-func run(t *testing.T, dir string, args ...string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", args...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-}
-
-func read(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(repository, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-func write(t *testing.T, name, text string) {
-	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }

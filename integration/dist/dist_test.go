@@ -1,4 +1,4 @@
-// Package dist_test installs and runs what make dist and make image have made: see make dist-test.
+// Package dist_test installs and runs what make dist, make image and make release have made: see make dist-test.
 package dist_test
 
 import (

@@ -92,7 +92,7 @@ func TestRefusedReleasesAreBounded(t *testing.T) {
 
 		began, sent := time.Now(), 0
 		for time.Since(began) < 2*maxLease {
-			testkit.Pass(10 * time.Millisecond)
+			testkit.Pass(50 * time.Millisecond)
 			p.mu.Lock()
 			retried := p.queue
 			p.queue = nil

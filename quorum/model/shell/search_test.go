@@ -343,7 +343,7 @@ func TestSearch(t *testing.T) {
 	}
 	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
-			r := seek(t, s.name, 120)
+			r := seek(t, s.name, 60)
 			if *deep {
 				r = s.search(t, 3, 1<<30)
 				r.sample(t, s, 6, 50_000)
