@@ -182,8 +182,8 @@ func (l *Lock) keptError(op string, k engine.Keepers, causes ...error) *Error {
 // awaitReplies waits until t is decided or ctx ends. It returns nil if enough replies count.
 func (l *Lock) awaitReplies(ctx context.Context, op string, t *engine.Tally) error {
 	ended := awaitDecided(ctx, t)
-	enough, failed := t.Result()
-	if enough {
+	said := t.Result()
+	if said.Enough {
 		return nil
 	}
 	e := &Error{Op: op, Names: l.target.Names, causes: ended}
@@ -194,7 +194,7 @@ func (l *Lock) awaitReplies(ctx context.Context, op string, t *engine.Tally) err
 	case ended == nil:
 		e.causes = append(e.causes, ErrUnavailable)
 	}
-	e.addNodes(failed...)
+	e.addNodes(said.Failed...)
 	return e
 }
 

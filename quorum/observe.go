@@ -17,11 +17,10 @@ import (
 
 // meter counts what Lockers do for [Stats], and runs their hooks.
 type meter struct {
-	attempts                   [engine.Kinds]atomic.Uint64
-	released, lost, writeBacks atomic.Uint64
-	unannounced                atomic.Uint64
-	nodes                      [quorate.MaxNodes]nodeMeter
-	events                     events.Queue // hooks that are to run
+	attempts       [engine.Kinds]atomic.Uint64
+	released, lost atomic.Uint64
+	nodes          [quorate.MaxNodes]nodeMeter
+	events         events.Queue // hooks that are to run
 }
 
 // nodeMeter counts for one node.
@@ -120,9 +119,6 @@ func (o *observer) Repaired(h *engine.Hold, node int, err error) {
 		o.meter.events.Post(func() { hook(e) })
 	}
 }
-
-func (o *observer) WroteBack(nodes int) { o.meter.writeBacks.Add(uint64(nodes)) }
-func (o *observer) Unannounced()        { o.meter.unannounced.Add(1) }
 
 // observation is what one call of Lock reports to its hooks. It is nil for a call without such hooks, which then
 // reads no clock for them.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/quorate"
@@ -32,6 +31,7 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 	}
 	var nodes []*node.Node
 	var l *Locker
+	var err error
 	defer func() {
 		if l == nil { // also after a rule or a clock that panicked
 			for _, n := range nodes {
@@ -46,12 +46,8 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 		}
 		nodes = append(nodes, n)
 	}
-	made, err := assemble(nodes, rule, &set, true)
-	if err != nil {
-		return nil, err
-	}
-	l = made
-	return l, nil
+	l, err = assemble(nodes, rule, &set, true)
+	return l, err
 }
 
 // New returns a Locker over nodes that the caller owns and closes. It identifies their servers, and writes the list of
@@ -184,15 +180,13 @@ func (l *Locker) Close() error {
 // endAll ends the engine, waits for the requests that are on their way, and closes the nodes that Open made.
 func (l *Locker) endAll(owned bool) {
 	l.engine.Close()
-	bound := time.NewTimer(2 * l.engine.Nodes[0].Timeout())
-	defer bound.Stop()
-	select {
-	case <-l.engine.Idle():
+	bounded, cancel := context.WithTimeout(context.Background(), 2*l.engine.Nodes[0].Timeout())
+	defer cancel()
+	for _, idle := range []func() <-chan struct{}{l.engine.Idle, l.meter.events.Idle} {
 		select {
-		case <-l.meter.events.Idle():
-		case <-bound.C:
+		case <-idle():
+		case <-bounded.Done():
 		}
-	case <-bound.C:
 	}
 	if owned {
 		inside.Each(context.Background(), l.engine.Nodes, func(_ context.Context, _ int, n *node.Node) error { return n.Close() })

@@ -46,7 +46,7 @@ func (l *Locker) Stats() Stats {
 	e, n := l.engine, l.meter
 	s := Stats{
 		Held: e.Held(), Waiting: l.room.waitlist.Len(), Attempts: make(map[string]uint64, engine.Kinds),
-		Released: n.released.Load(), Lost: n.lost.Load(), WriteBacks: n.writeBacks.Load(), Unannounced: n.unannounced.Load(),
+		Released: n.released.Load(), Lost: n.lost.Load(), WriteBacks: e.WriteBacks.Load(), Unannounced: e.Unannounced.Load(),
 		Quorum: e.Quorum.Need, Nodes: make([]NodeStats, len(e.Nodes)), EventsDropped: n.events.Dropped(),
 	}
 	for k := range engine.Kind(engine.Kinds) {

@@ -91,13 +91,13 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 		}
 	}
 	if failure.Nodes != nil || l.first.handle.Status().Holds() { // otherwise the nodes do not matter
-		enough, failed := t.Result()
-		if !enough && engine.IsOverdue(failure.causes) {
+		said := t.Result()
+		if !said.Enough && engine.IsOverdue(failure.causes) {
 			failure.causes = slices.Insert(failure.causes, 0, error(ErrUnavailable))
 		}
 		failure.Nodes = nil
-		failure.addNodes(failed...)
-		failure.Quorum, failure.Granted = l.locker.engine.Quorum.Need, t.Counted()
+		failure.addNodes(said.Failed...)
+		failure.Quorum, failure.Granted = l.locker.engine.Quorum.Need, said.Counted
 		failure.Unknown = len(l.locker.engine.Nodes) - failure.Granted
 	}
 	failure.causes = slices.Insert(failure.causes, 0, error(ErrNotAcquired))
@@ -185,7 +185,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 			failed.causes = slices.Insert(failed.causes, 0, ErrClosed)
 		}
 	}
-	if err == nil && !wasOrphaned && t.WasLost() {
+	if err == nil && !wasOrphaned && t.Result().WasLost {
 		causes := []error{ErrLost, detail("nodes had forgotten it, or given it to another")}
 		return &Error{Op: "unlock", Names: l.target.Names, causes: causes}
 	}
@@ -197,7 +197,7 @@ func (l *Lock) noteReleased(t *engine.Tally) {
 	if l.target.Slots != nil {
 		l.locker.room.waitlist.History.ReleasedSlot(l.target.Hash, l.target.Slots[0])
 	}
-	if heard := t.HeardBy(); heard > 0 {
+	if heard := t.Result().Heard; heard > 0 {
 		l.locker.room.waitlist.History.Released(l.target.Hash, heard, l.locker.engine.Clock.Now())
 	}
 }

@@ -139,7 +139,7 @@ func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
 	}
 	a.hold.mu.Lock()
 	defer a.hold.mu.Unlock()
-	a.hold.terms.Events.WroteBack(a.hold.lease.WriteBacks())
+	e.WriteBacks.Add(uint64(a.hold.lease.WriteBacks()))
 }
 
 // ask reads the clock before any request is sent.

@@ -217,9 +217,9 @@ func TestTallyCountsTheFewestThatHeard(t *testing.T) {
 				errs++
 			}
 		}
-		_, failed := tally.Result()
+		failed := tally.Result().Failed
 		testkit.Check(t, len(failed) == errs, "%+v: errors %v", c.replies, failed)
-		testkit.Equal(t, tally.HeardBy(), c.want, c.replies)
+		testkit.Equal(t, tally.Result().Heard, c.want, c.replies)
 	}
 }
 
@@ -365,7 +365,7 @@ func TestARequestThatIsNotSentAgain(t *testing.T) {
 		again := &request{hold: h, command: lease.Command{Do: lease.Enter, Master: 2, Depth: 2}, tally: tally}
 		again.submit(false)
 		<-tally.Decided
-		_, failed := tally.Result()
+		failed := tally.Result().Failed
 		testkit.Check(t, len(failed) == 1 && errors.Is(failed[0], ErrMarker), "%v", failed)
 
 		held := c.lock(t)
@@ -373,7 +373,7 @@ func TestARequestThatIsNotSentAgain(t *testing.T) {
 		c.Nodes[2].Close()
 		again = &request{hold: held, command: lease.Command{Do: lease.Enter, Master: 2, Depth: 2}, tally: tally}
 		again.sendAgain()
-		_, failed = tally.Result()
+		failed = tally.Result().Failed
 		testkit.Check(t, len(failed) == 1 && errors.Is(failed[0], node.ErrClosed) && held.members[2].err != nil, "%v", failed)
 	})
 }

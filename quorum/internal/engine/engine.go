@@ -38,6 +38,9 @@ type Engine struct {
 	RTT    *waiting.RTT
 	Closed chan struct{} // closed by Close
 
+	WriteBacks  atomic.Uint64 // how many nodes were asked to raise their counter to a token
+	Unannounced atomic.Uint64 // releases that a node has carried out, and could not publish
+
 	introduction *holders.Introduction
 	lastOwner    atomic.Uint64
 	schedule     *schedule.Schedule[*Hold] // of renewals, and of the ends of holds

@@ -33,10 +33,6 @@ type Events interface {
 	Renewed(node int, r Renewals)
 	// Repaired: a node has replied to a repair, or could not be asked.
 	Repaired(h *Hold, node int, err error)
-	// WroteBack: an attempt has asked that many nodes to raise their counter to the token.
-	WroteBack(nodes int)
-	// Unannounced: a node has carried out a release, and could not publish it.
-	Unannounced()
 }
 
 // Hold is one owner's lease with its requests and replies: it tells the lease what happens, and carries

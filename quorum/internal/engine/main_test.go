@@ -59,14 +59,12 @@ func (silent) Lost(*Hold, error)             {}
 func (silent) Renewing(*Hold, time.Duration) {}
 func (silent) Renewed(int, Renewals)         {}
 func (silent) Repaired(*Hold, int, error)    {}
-func (silent) WroteBack(int)                 {}
-func (silent) Unannounced()                  {}
 
 // heeding records Events.
 type heeding struct {
 	silent
-	ending, lost, renewing, unannounced int
-	renewed                             []Renewals
+	ending, lost, renewing int
+	renewed                []Renewals
 }
 
 func (e *heeding) Ending(h *Hold, why Ending) error { e.ending++; return e.silent.Ending(h, why) }
@@ -76,7 +74,6 @@ func (e *heeding) Lost(*Hold, error) { e.lost++ }
 func (e *heeding) Renewing(*Hold, time.Duration) { e.renewing++ }
 
 func (e *heeding) Renewed(_ int, r Renewals) { e.renewed = append(e.renewed, r) }
-func (e *heeding) Unannounced()              { e.unannounced++ }
 
 var errEnded = errors.New("ended")
 

@@ -108,7 +108,7 @@ func (r *releaseReply) Done(result pipeline.Result) {
 	defer r.hold.engine.background.done()
 	said := result.Reply.Release
 	if said.Heard < 0 {
-		r.hold.terms.Events.Unannounced()
+		r.hold.engine.Unannounced.Add(1)
 	}
 	found := result.Resent || said.Found == len(r.hold.names)
 	r.tally.add(r.node, nodeReply{counts: result.Err == nil, found: found, heard: said.Heard, err: result.Err})

@@ -102,7 +102,7 @@ func TestBackOutEndsTheContext(t *testing.T) {
 		c.lock(t).First().Enter(inner, user, lease.Write)
 		undone := inner.BackOut()
 		undone.AwaitFor(t.Context(), time.Second)
-		testkit.Check(t, user.hasEnded() && isDecided(undone) && undone.Counted() == 3, "it goes on, or %d nodes have lowered the depth", undone.Counted())
+		testkit.Check(t, user.hasEnded() && isDecided(undone) && undone.Result().Counted == 3, "it goes on, or %d nodes have lowered the depth", undone.Result().Counted)
 	})
 }
 
@@ -155,15 +155,14 @@ func TestStandingCountsTheKeepers(t *testing.T) {
 	testkit.Check(t, k.Kept == 1 && k.Unknown == 2, "%+v", k)
 }
 
-// A release that a node could not publish is reported.
-func TestUnannouncedReleasesAreTold(t *testing.T) {
+// A release that a node could not publish is counted.
+func TestUnannouncedReleasesAreCounted(t *testing.T) {
 	a, _ := heldHold(t, time.Second)
-	for heard, want := range map[int]int{-1: 1, 0: 0, 1: 0} {
-		heeds := new(heeding)
-		a.hold.terms.Events = heeds
+	for heard, want := range map[int]uint64{-1: 1, 0: 0, 1: 0} {
+		before := a.hold.engine.Unannounced.Load()
 		a.hold.engine.background.add()
 		reply := scripts.Reply{Release: scripts.ReleaseReply{Found: 1, Heard: heard}}
 		(&releaseReply{hold: a.hold}).Done(pipeline.Result{Reply: reply})
-		testkit.Equal(t, heeds.unannounced, want, heard)
+		testkit.Equal(t, a.hold.engine.Unannounced.Load()-before, want, heard)
 	}
 }

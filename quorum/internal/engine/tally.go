@@ -100,8 +100,7 @@ func (t *Tally) add(node int, a nodeReply) {
 	}
 }
 
-// isDecidedLocked reports whether no further reply changes what Result says, nor WasLost of nodes that are believed to have
-// it: enough have it and count, too few can still count, or too few can have it and enough count.
+// isDecidedLocked reports whether no further reply changes what Result says, of nodes that are believed to have it: enough have it and count, too few can still count, or too few can have it and enough count.
 func (t *Tally) isDecidedLocked() bool {
 	if t.all {
 		return t.left == 0
@@ -113,34 +112,23 @@ func (t *Tally) isDecidedLocked() bool {
 	return t.quorum.Judge(t.counted, t.open) != quorate.Open
 }
 
-// HeardBy returns how many connections heard the release on every node that had the lock, according to the replies so
-// far.
-func (t *Tally) HeardBy() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.heard
+// Replies is what the replies to a call say so far.
+type Replies struct {
+	Counted int  // how many count
+	Enough  bool // count
+	Heard   int  // how many connections heard the release on every node that had the lock
+	// WasLost: the lock that was released had been lost. Without the nodes that should have had it and did not, no quorum
+	// had it.
+	WasLost bool
+	Failed  []error
 }
 
-// WasLost reports whether the lock that was released had been lost: without the nodes that should
-// have had it and did not, no quorum had it.
-func (t *Tally) WasLost() bool {
+// Result returns what the replies say so far.
+func (t *Tally) Result() Replies {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.quorum.Enough(t.believed &^ t.denied)
-}
-
-// Counted returns how many replies count so far.
-func (t *Tally) Counted() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.counted.Len()
-}
-
-// Result returns what the replies so far say: whether enough count, and the errors.
-func (t *Tally) Result() (enough bool, failed []error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.quorum.Enough(t.counted), slices.Clone(t.failed)
+	return Replies{Counted: t.counted.Len(), Enough: t.quorum.Enough(t.counted), Heard: t.heard,
+		WasLost: !t.quorum.Enough(t.believed &^ t.denied), Failed: slices.Clone(t.failed)}
 }
 
 // AwaitFor waits until t is decided or ctx ends, but at most for patience.

@@ -42,17 +42,12 @@ type record struct {
 
 // Released notes that the names were released, and how many connections heard it.
 func (h *History) Released(names uint32, heard int, now clock.Instant) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := h.keepLocked(names)
-	r.released, r.heard = now, heard
+	h.change(names, func(r *record) { r.released, r.heard = now, heard })
 }
 
 // ReleasedSlot notes that a slot of the semaphore was released.
 func (h *History) ReleasedSlot(names uint32, slot int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.keepLocked(names).slot = slot
+	h.change(names, func(r *record) { r.slot = slot })
 }
 
 // TakeSlot returns the slot of the semaphore that was released last, and forgets it, so that no two
@@ -61,20 +56,14 @@ func (h *History) TakeSlot(names uint32) (slot int) {
 	if h.record(names).slot < 0 {
 		return -1
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := h.keepLocked(names)
-	slot, r.slot = r.slot, -1
+	h.change(names, func(r *record) { slot, r.slot = r.slot, -1 })
 	return slot
 }
 
 // Unsubscribed notes that the process's own subscriptions for the names end, and how many other
 // processes subscribe.
 func (h *History) Unsubscribed(names uint32, others int, now clock.Instant) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	r := h.keepLocked(names)
-	r.unsubscribed, r.others = now, others
+	h.change(names, func(r *record) { r.unsubscribed, r.others = now, others })
 }
 
 // JustReleased returns how many other processes heard this one release the names within the last
@@ -109,13 +98,15 @@ func (h *History) record(names uint32) record {
 	return newRecord(names)
 }
 
-// keepLocked returns the record of a set of names, to be changed. Sets that share an entry replace each other.
-func (h *History) keepLocked(names uint32) *record {
+// change changes the record of a set of names. Sets that share an entry replace each other.
+func (h *History) change(names uint32, by func(r *record)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	r := &h.recent[h.place(names)]
 	if !r.known || r.names != names {
 		*r = newRecord(names)
 	}
-	return r
+	by(r)
 }
 
 func (h *History) place(names uint32) uint32 { return names % uint32(len(h.recent)) }
