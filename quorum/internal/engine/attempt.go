@@ -129,7 +129,7 @@ func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
 	e := a.hold.engine
 	a.ask(approach)
 	if approach.Probes() {
-		late := e.Clock.AfterFunc(2*e.RTT.Step(e.Quorum), a.askOthers)
+		late := e.Clock.AfterFunc(2*e.RTT.Step(e.Quorum), func() { a.hold.tell(a.hold.lease.AskOthers) })
 		defer late.Stop()
 	}
 	select {
@@ -204,15 +204,6 @@ func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireRep
 	if r := &a.requests[node]; reply.Is == lease.Refused || reply.Is == lease.Quarantined {
 		r.answer = NodeAnswer{Late: reply.Is, Wait: said.Wait, Holder: said.Holder, Listeners: said.Waiting, Readers: said.Readers, Reserved: said.Reserved}
 	}
-}
-
-// askOthers asks the nodes that were not asked, because the probe node does not answer.
-func (a *attempt) askOthers() {
-	h := a.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var room [8]lease.Command
-	h.carryOutLocked(h.lease.AskOthers(room[:0]), nil)
 }
 
 // commit makes the attempt a held lock and schedules its renewal, if the quorum is reached, the

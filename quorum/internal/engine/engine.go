@@ -66,7 +66,7 @@ func (e *Engine) Close() {
 	close(e.Closed)
 	held := e.schedule.Close()
 	for _, h := range held {
-		h.orphan()
+		h.tell(h.lease.Orphan)
 	}
 	if len(held) == 0 {
 		e.introduction.Leave()

@@ -202,6 +202,13 @@ func (h *Hold) carryOutLocked(commands []lease.Command, t *Tally) (rest []lease.
 	return nil
 }
 
+// tell tells the lease of an event, and carries out what follows.
+func (h *Hold) tell(event func(out []lease.Command) []lease.Command) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.carryOutLocked(event(nil), nil)
+}
+
 func (h *Hold) carryOut(commands []lease.Command) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -289,16 +296,8 @@ func (h *Hold) endContexts() {
 func (h *Hold) finishLost() {
 	h.endContexts()
 	h.engine.schedule.Remove(&h.entry) // no renewal is on its way to a pipeline then
-	h.drop()
+	h.tell(h.lease.Drop)
 	h.terms.Events.Lost(h, h.ended)
-}
-
-// drop releases what nodes still keep of a lost lock.
-func (h *Hold) drop() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var room [8]lease.Command
-	h.carryOutLocked(h.lease.Drop(room[:0]), nil)
 }
 
 // Interrupt releases a hold after the caller's code (a hook, a context) has panicked or ended
@@ -320,12 +319,4 @@ func (h *Hold) interrupt() []lease.Command {
 	}
 	h.first.unlocked.Store(true)
 	return h.carryOutLocked(h.lease.Interrupt(nil), nil)
-}
-
-// orphan ends a hold because its Locker was closed. A hold that lingers has ended already.
-func (h *Hold) orphan() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var room [1]lease.Command
-	h.carryOutLocked(h.lease.Orphan(room[:0]), nil)
 }

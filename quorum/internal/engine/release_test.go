@@ -62,7 +62,7 @@ func TestCloseLosesNoLock(t *testing.T) {
 		h, heeds := c.lock(t), new(heeding)
 		h.terms.Events = heeds
 		h.engine.schedule.Close() // nodes outlast their engine, if the caller opened them
-		h.orphan()
+		h.tell(h.lease.Orphan)
 		synctest.Wait()
 		testkit.Check(t, h.holder().hasEnded() && heeds.lost == 0, "its context has ended: %v, told as lost %d times", h.holder().hasEnded(), heeds.lost)
 		for i, m := range c.world.Masters {

@@ -30,7 +30,7 @@ var mutants = []mutate.Mutant[string]{
 	{Rule: "an attempt is undone on nodes that granted", Setup: "a caller gives up",
 		Edits: in("engine/attempt.go", "	h.carryOutLocked(toGranted, granted)\n", "")},
 	{Rule: "what nodes keep of a lost lock is released", Setup: "a loss and Unlock",
-		Edits: in("engine/hold.go", "	h.drop()\n", "")},
+		Edits: in("engine/hold.go", "	h.tell(h.lease.Drop)\n", "")},
 	{Rule: "the reservations of a writer that gives up end", Setup: "a writer that reserves gives up",
 		Edits: in("queue/place.go", "range reserved {", "range reserved[:0] {")},
 	{Rule: "no lock is held by an engine that was closed", Setup: "an attempt and Close",
