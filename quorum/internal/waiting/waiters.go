@@ -12,9 +12,9 @@ type Waiter struct {
 // waiters has the waiters of a queue, in FIFO order, with the bounds of their retry times. An
 // operation takes the same time for any number of waiters.
 type waiters struct {
-	head, tail *Waiter
-	retries    []retryCount  // one entry for each different bounds
-	oneRetry   [1]retryCount // room for the usual case
+	ring     Waiter        // it links the tail to the head
+	retries  []retryCount  // one entry for each different bounds
+	oneRetry [1]retryCount // room for the usual case
 }
 
 // retryCount counts the waiters that have the same bounds.
@@ -23,28 +23,24 @@ type retryCount struct {
 	waiters int
 }
 
-func (l *waiters) push(w *Waiter, retry Retry) {
-	w.retry, w.prev, w.next = retry, l.tail, nil
-	if l.tail == nil {
-		l.head = w
-	} else {
-		l.tail.next = w
+func (l *waiters) init() { l.ring.prev, l.ring.next = &l.ring, &l.ring }
+
+// head returns the first waiter; nil for none.
+func (l *waiters) head() *Waiter {
+	if l.ring.next == &l.ring {
+		return nil
 	}
-	l.tail = w
+	return l.ring.next
+}
+
+func (l *waiters) push(w *Waiter, retry Retry) {
+	w.retry, w.prev, w.next = retry, l.ring.prev, &l.ring
+	w.prev.next, w.next.prev = w, w
 	l.countRetry(retry, 1)
 }
 
 func (l *waiters) remove(w *Waiter) {
-	if w.prev != nil {
-		w.prev.next = w.next
-	} else {
-		l.head = w.next
-	}
-	if w.next != nil {
-		w.next.prev = w.prev
-	} else {
-		l.tail = w.prev
-	}
+	w.prev.next, w.next.prev = w.next, w.prev
 	w.prev, w.next = nil, nil
 	l.countRetry(w.retry, -1)
 }

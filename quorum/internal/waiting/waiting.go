@@ -78,6 +78,7 @@ const (
 // jitter, on first use.
 func (q *Queue) Init(quorum quorate.Rule, first Approach, random func() *rand.Rand) {
 	*q = Queue{quorum: quorum, approach: first, random: random}
+	q.init()
 }
 
 // Share makes q the queue of a semaphore, which has several holders. So releases come more often, and a process
@@ -88,14 +89,14 @@ func (q *Queue) Share() { q.shared = true }
 // Next returns the head, and when its next attempt is due. ok is false while none will be: the
 // queue is empty, or an attempt is under way.
 func (q *Queue) Next() (head *Waiter, at clock.Instant, ok bool) {
-	return q.head, q.next, q.head != nil && !q.attempting
+	return q.head(), q.next, q.head() != nil && !q.attempting
 }
 
 // Empty reports whether the queue has no waiters.
-func (q *Queue) Empty() bool { return q.head == nil }
+func (q *Queue) Empty() bool { return q.head() == nil }
 
 // Alone reports whether the queue has no more than one waiter.
-func (q *Queue) Alone() bool { return q.head == q.tail }
+func (q *Queue) Alone() bool { return q.ring.next == q.ring.prev }
 
 // Others returns how many other processes subscribed to the channel, according to the last reply that told.
 func (q *Queue) Others() int { return max(q.listeners-1, 0) }
@@ -103,7 +104,7 @@ func (q *Queue) Others() int { return max(q.listeners-1, 0) }
 // Join adds a waiter at the end. The queue polls by the shortest bounds among its waiters.
 func (q *Queue) Join(w *Waiter, retry Retry, at Moment) {
 	before := q.retryBounds()
-	if q.push(w, retry); q.head == w {
+	if q.push(w, retry); q.head() == w {
 		q.next = at.Now
 		return
 	}
@@ -126,7 +127,7 @@ func (q *Queue) Yield(others int, released Moment) {
 // Begin reports whether an attempt of the waiter is due, and its approach. If so, the attempt is
 // under way until Refused, Acquired or Leave.
 func (q *Queue) Begin(w *Waiter, at Moment) (approach Approach, due bool) {
-	if q.head != w || q.attempting || at.Now.Before(q.next) {
+	if q.head() != w || q.attempting || at.Now.Before(q.next) {
 		return 0, false
 	}
 	q.attempting, q.begunAt, q.wakeAtBegin, q.yielding = true, at.Now, q.wake, false
@@ -140,8 +141,8 @@ func (q *Queue) Begin(w *Waiter, at Moment) (approach Approach, due bool) {
 // or released. at counts only if the head was not alone.
 func (q *Queue) Acquired(lease time.Duration, at Moment) {
 	q.attempting, q.reserves = false, false // the grant has ended the reservation: all have the same chance
-	q.remove(q.head)
-	if q.head == nil {
+	q.remove(q.head())
+	if q.head() == nil {
 		return
 	}
 	q.position, q.ranked = q.Others(), true
@@ -163,7 +164,7 @@ func (q *Queue) Hasten(at Moment) {
 // Leave removes a waiter that gives up, at any place in the queue. If its attempt was under way, the next waiter
 // attempts at once, because an event during the attempt may call for it.
 func (q *Queue) Leave(w *Waiter) {
-	if q.head == w {
+	if q.head() == w {
 		q.attempting = false
 	}
 	q.remove(w)

@@ -166,10 +166,10 @@ func leaves(s *scenario) {
 // leavesFromBehind removes the last waiter, which is not the head.
 func leavesFromBehind(s *scenario) {
 	s.t.Helper()
-	if s.tail == s.head {
+	if s.Alone() {
 		s.t.Fatal("no waiter is behind the head")
 	}
-	s.Leave(s.tail)
+	s.Leave(s.ring.prev)
 }
 
 // in fails the test unless the next attempt is due between least and most from now.
@@ -616,7 +616,7 @@ func TestAnAttemptIsAlwaysDue(t *testing.T) {
 			case 5:
 				joins(Retry{10 * ms, 200 * ms})(s)
 			case 6:
-				s.Leave(s.head)
+				s.Leave(s.head())
 			case 7:
 				s.begin()
 			}
