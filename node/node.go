@@ -25,6 +25,7 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,11 +71,8 @@ type embedded = inside.Embedded
 // The node connects on first use. The address must lead to one server: it is dialed four times more then, and refused
 // with [ErrInvalid] if that leads to another master. The error wraps [ErrInvalid] and never repeats a password.
 func Open(url string, opts ...Option) (*Node, error) {
-	o, err := newOptions(opts)
-	if err != nil {
-		return nil, err
-	}
-	e, err := parseURL(url, &o)
+	var e endpoint
+	o, err := newOptions(append(slices.Clip(opts), func(o *options) { e, o.ofURL = parseURL(url, o) }))
 	if err != nil {
 		return nil, err
 	}
@@ -84,9 +82,6 @@ func Open(url string, opts ...Option) (*Node, error) {
 				"by ?failover=1 in the URL or WithFailover(1), and all of them acknowledge each lock")
 		}
 		o.name, o.OneProcess = cmp.Or(o.name, e.sentinels.master), true
-	}
-	if !validName(o.name) {
-		return nil, errName()
 	}
 	member, err := memberName(cmp.Or(o.name, e.address), e.database, o.prefix)
 	if err != nil {

@@ -47,6 +47,7 @@ type options struct {
 	dialer       func(ctx context.Context, network, address string) (net.Conn, error) // nil for a net.Dialer
 	clientName   string
 	ofURLs       []string // the options given that only [Open] takes
+	ofURL        error    // what is wrong with the URL
 	logger       func() *slog.Logger
 	hooks        Hooks
 }
@@ -205,19 +206,6 @@ func databaseOf(name string) (int, error) {
 
 var databaseSuffix = regexp.MustCompile(`/[0-9]+$`)
 
-func errName() error {
-	return invalidf("a node's name is UTF-8 of at most %d bytes, without control characters, without blanks at its ends, and no URL", maxName)
-}
-
-func errPrefix() error {
-	return invalidf("a prefix is 1 to 64 letters, digits, dots, dashes and underscores, and neither quorumlock nor " +
-		"redisson_lock__channel: the colon that follows it in keys does not belong to it")
-}
-
-func errReplicas() error {
-	return invalidf("the number of replicas that a failover may promote is not between 1 and %d", maxCopies)
-}
-
 // runtimeSource is the source of math/rand/v2's top-level functions.
 type runtimeSource struct{}
 
@@ -239,6 +227,8 @@ func newOptions(opts []Option) (options, error) {
 		opt(&o)
 	}
 	switch {
+	case o.ofURL != nil:
+		return o, o.ofURL
 	case o.timeout < time.Millisecond:
 		return o, invalidf("timeout %v is below 1ms", o.timeout)
 	case o.timeout > maxTimeout:
@@ -250,11 +240,12 @@ func newOptions(opts []Option) (options, error) {
 	case o.conns < 1 || o.conns > maxConns:
 		return o, invalidf("the number of connections, %d, is not between 1 and %d", o.conns, maxConns)
 	case o.failoverSet && (o.failover < 1 || o.failover > maxCopies):
-		return o, errReplicas()
+		return o, invalidf("the number of replicas that a failover may promote is not between 1 and %d", maxCopies)
 	case o.prefixSet && !scripts.ValidPrefix(o.prefix):
-		return o, errPrefix()
+		return o, invalidf("a prefix is 1 to 64 letters, digits, dots, dashes and underscores, and neither quorumlock nor " +
+			"redisson_lock__channel: the colon that follows it in keys does not belong to it")
 	case !validName(o.name):
-		return o, errName()
+		return o, invalidf("a node's name is UTF-8 of at most %d bytes, without control characters, without blanks at its ends, and no URL", maxName)
 	case !validClientName(o.clientName):
 		return o, invalidf("the connections' name is 1 to %d printable ASCII characters without spaces", maxName)
 	case o.Random == nil:

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 const (
@@ -144,20 +142,15 @@ func (e *endpoint) readQuery(raw, database string, o *options) (string, error) {
 		}
 		switch {
 		case key == "name" && value != "":
-			err = agree(&o.name, value, "the URL names the node %q, WithName %q")
+			err = agree(o.name != "", &o.name, value, "the URL names the node %q, WithName %q")
 		case key == "failover" && isOne:
 			replicas, notNumber := strconv.Atoi(value)
 			if notNumber != nil {
 				return "", invalidf("the URL's failover is a number of replicas, not a duration or other text, as in ?failover=1")
-			} else if replicas < 1 || replicas > maxCopies {
-				return "", errReplicas()
 			}
-			err = agree(&o.failover, replicas, "the URL says %d replicas, WithFailover %d")
+			o.failoverSet, err = true, agree(o.failoverSet, &o.failover, replicas, "the URL says %d replicas, WithFailover %d")
 		case key == "prefix" && isOne:
-			if !scripts.ValidPrefix(value) {
-				return "", errPrefix()
-			}
-			err = agree(&o.prefix, value, "the URL says the prefix %q, WithPrefix %q")
+			o.prefixSet, err = true, agree(o.prefixSet, &o.prefix, value, "the URL says the prefix %q, WithPrefix %q")
 		case key == "db" && isOne && database == "":
 			database = value
 		case key == "sentinel-username" && isOne && e.sentinels != nil:
@@ -184,8 +177,8 @@ func (e *endpoint) readQuery(raw, database string, o *options) (string, error) {
 }
 
 // agree sets an option to what the URL says, unless another value was given.
-func agree[T comparable](option *T, value T, format string) error {
-	if *option != *new(T) && *option != value {
+func agree[T comparable](isGiven bool, option *T, value T, format string) error {
+	if isGiven && *option != value {
 		return invalidf(format, value, *option)
 	}
 	*option = value

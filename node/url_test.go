@@ -327,7 +327,7 @@ func TestBadURLsAreExplained(t *testing.T) {
 
 		"redis://h?server-name=a": `not one "server-name"`,
 	} {
-		_, err := parseURL(url, new(options))
+		_, err := Open(url)
 		testkit.Check(t, err != nil && strings.HasSuffix(strings.TrimSuffix(err.Error(), ")"), says),
 			"%q: %v, want %q", url, err, says)
 	}
