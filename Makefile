@@ -215,7 +215,7 @@ dist: ## the command for a release, in dist/: static binaries, deb, rpm, manual,
 	$(GO) run -ldflags "-X main.stamp=$(VERSION)" ./cmd/quorumlock man | gzip -9n >dist/quorumlock.1.gz
 	set -e; for target in linux-amd64 linux-arm64 darwin-arm64; do \
 		$(CYCLONEDX) bin -json -std -short-purls -noserial -notimestamp -version $(VERSION) -output dist/quorumlock-$$target.cdx.json dist/quorumlock-$$target; done
-	set -e; for arch in amd64 arm64; do for kind in deb rpm; do \
+	set -e; export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct); for arch in amd64 arm64; do for kind in deb rpm; do \
 		ARCH=$$arch VERSION=$(VERSION) $(NFPM) package -f packaging/nfpm.yaml -p $$kind -t dist/; done; done
 	cd dist && sha256sum * >SHA256SUMS
 
