@@ -204,11 +204,16 @@ func (c *call) await(ctx context.Context, o *observation) (lock *Lock, err error
 
 // bounded returns a context that ends with the caller's, or earlier by WithWait. The caller calls stop
 // when the waiting is over.
-func (l *Locker) bounded(ctx context.Context) (until context.Context, stop context.CancelFunc) {
+func (l *Locker) bounded(ctx context.Context) (until context.Context, stop func()) {
 	if l.set.wait == noBound {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, l.set.wait, engine.WaitOver(l.set.wait))
+	until, cancel := context.WithCancelCause(ctx)
+	timer := l.engine.Clock.AfterFunc(l.set.wait, func() { cancel(engine.WaitOver(l.set.wait)) })
+	return until, func() {
+		timer.Stop()
+		cancel(nil)
+	}
 }
 
 // endOfWaiting returns what has ended the waiting; nil if nothing has.

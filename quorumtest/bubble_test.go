@@ -215,3 +215,21 @@ func TestPauseOfAnotherLocker(t *testing.T) {
 	others.Work(locker, time.Hour)
 	testkit.Check(t, len(f.Said) == 2, "it said %q", f.Said)
 }
+
+// The bound of a wait passes with the locker's clock.
+func TestBubbleFastForwardEndsAWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		masters := quorumtest.Start(t, 3)
+		masters.HoldElsewhere("a")
+		locker := masters.Locker(quorum.WithWait(5 * time.Second))
+		began, ended := time.Now(), make(chan error)
+		go func() {
+			_, err := locker.Lock(t.Context(), "a")
+			ended <- err
+		}()
+		synctest.Wait()
+		masters.FastForward(6 * time.Second)
+		err := <-ended
+		testkit.Check(t, errors.Is(err, quorum.ErrHeld) && time.Since(began) < time.Second, "after %v: %v", time.Since(began), err)
+	})
+}

@@ -101,8 +101,11 @@ func (e *Engine) Moment() waiting.Moment {
 
 // Pause waits for d, or until the engine is closed. It returns false if ctx ends before.
 func (e *Engine) Pause(ctx context.Context, d time.Duration) bool {
+	over := make(chan struct{})
+	timer := e.Clock.AfterFunc(d, func() { close(over) })
+	defer timer.Stop()
 	select {
-	case <-time.After(d):
+	case <-over:
 	case <-e.Closed:
 	case <-ctx.Done():
 	}

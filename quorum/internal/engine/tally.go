@@ -100,7 +100,8 @@ func (t *Tally) add(node int, a nodeReply) {
 	}
 }
 
-// isDecidedLocked reports whether no further reply changes what Result says, of nodes that are believed to have it: enough have it and count, too few can still count, or too few can have it and enough count.
+// isDecidedLocked reports whether no further reply changes what Result says of the lock: enough have it and count, too few
+// can still count, or too few can have it and enough count.
 func (t *Tally) isDecidedLocked() bool {
 	if t.all {
 		return t.left == 0
