@@ -3,8 +3,7 @@
 -- KEYS  1 the node's marker, 2 the owner's tombstone, then the token counter of each name, then the
 --       hash of each; a counter that two names share comes twice; last, of an owner that takes over,
 --       the predecessor's tombstone
--- ARGV  1 owner, 2 level, 3 lease in ms, 4 the lock's token (0 for a fresh grant), 5 seed of the
---       counter, 6 channel of the first name,
+-- ARGV  1 level, 2 lease in ms, 3 the lock's token (0 for a fresh grant), 4 seed of the counter,
 --       then, of an owner that takes over, the predecessor; or, of a writer that has met readers and
 --       waits, the length of its reservation in ms,
 --       last the first line of the marker of a node that accepts this client (lists.lua).
@@ -32,15 +31,14 @@
 -- (read.lua); and a predecessor that is not there gets its tombstone. Nobody is upgraded: if the owner is a reader, it is one of those in the way.
 
 local takesOver = #KEYS % 2 == 1
-local owner, expected, predecessor = ARGV[1], ARGV[#ARGV], takesOver and ARGV[7]
-local reservation = not takesOver and ARGV[8] and ARGV[7]
-local carried, seed = tonumber(ARGV[4]), tonumber(ARGV[5])
+local expected, predecessor = ARGV[#ARGV], takesOver and ARGV[5]
+local reservation = not takesOver and ARGV[6] and ARGV[5]
+local carried, seed = tonumber(ARGV[3]), tonumber(ARGV[4])
 local names = (#KEYS - (predecessor and 3 or 2)) / 2
-local read = call('MGET', unpack(KEYS, 1, 2 + names)) -- every key that is a string
+read = read or call('MGET', unpack(KEYS, 1, 2 + names)) -- every key that is a string
 local reservations = reservation and {}
 for i = 3 + names, reservation and #KEYS or 0 do
-  local own = string.sub(KEYS[1], 1, -18) -- the prefix, as in usual
-  local name = string.gsub(string.sub(KEYS[i], #own + 1), '^quorumlock:lock:', '')
+  local own, name = nameAt(KEYS[i])
   reservations[#reservations + 1] = own .. writerPrefix .. name
 end
 
@@ -62,7 +60,7 @@ local mine, inherited, held, heldAt, holder, counter, counterAt = 0, 0, nil, nil
 local readers, hashes, over = nil, 0, nil
 for i = 1, names do
   local key = KEYS[2 + names + i]
-  local ttl = call('PTTL', key)
+  local ttl = ttl or call('PTTL', key)
   if ttl ~= -2 then
     local found = redis.pcall('HEXISTS', key, owner)
     if found == 1 then
@@ -143,7 +141,7 @@ end
 if held then
   -- Waiters space their attempts by the number of subscribers. It is 0 if the user may not ask.
   holder = string.sub(holder or call('HKEYS', heldAt)[1], 1, 1024)
-  local waiting = redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0
+  local waiting = redis.pcall('PUBSUB', 'NUMSUB', channelAt(KEYS[3 + names]))[2] or 0
   if hashes > 0 then
     return {'held', held, waiting, holder}
   end
@@ -183,7 +181,7 @@ if predecessor then -- a late request of its must not bring it back: its ticket 
 end
 -- The token usually is the seed, whose text is an argument: formatting a number takes Lua longer than
 -- a command takes Redis.
-local text = token == seed and ARGV[5] or string.format('%.0f', token)
+local text = token == seed and ARGV[4] or string.format('%.0f', token)
 if over then
   call('DEL', unpack(over))
 end
@@ -192,8 +190,8 @@ for i = 1, reservation and #reservations or 0 do -- from now on all writers and 
 end
 for i = 1, names do
   local key = KEYS[2 + names + i]
-  if call('HSET', key, owner, ARGV[2]) == 1 then
-    local wrote = redis.pcall('PEXPIRE', key, ARGV[3])
+  if call('HSET', key, owner, ARGV[1]) == 1 then
+    local wrote = redis.pcall('PEXPIRE', key, ARGV[2])
     if type(wrote) == 'table' then -- the user may not: no lock without a lease
       redis.pcall('HDEL', key, owner)
       wrote.err = wrote.err .. ' (PEXPIRE)'
@@ -206,10 +204,12 @@ for i = 1, names do
     -- A time to live is never shortened, since the holder may rely on it. A key without one (PERSIST)
     -- gets none.
     local ttl = call('PTTL', key)
-    if ttl ~= -1 and ttl < tonumber(ARGV[3]) then
-      call('PEXPIRE', key, ARGV[3])
+    if ttl ~= -1 and ttl < tonumber(ARGV[2]) then
+      call('PEXPIRE', key, ARGV[2])
     end
   end
-  call('SET', KEYS[2 + i], text)
+  if read[2 + i] ~= text then
+    call('SET', KEYS[2 + i], text)
+  end
 end
 return token

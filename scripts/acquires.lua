@@ -54,13 +54,7 @@ for i = 1, n do
     local owner = pcall('HKEYS', key) -- an error has no first element
     local ttl = call('PTTL', key)
     if #owner == 1 and ttl >= 0 and owner[1] ~= string.sub(keys[tombs + i], ownerAt) then
-      local own, name = string.sub(keys[1], 1, -18), key -- the prefix, if the deployment has one: what precedes quorumlock:marker
-      if own ~= '' then
-        name = string.gsub(string.sub(key, #own + 1), '^quorumlock:lock:', '')
-      end
-      name = string.gsub(name, slotPattern, slotsPrefix)
-      local channel = own .. channelPrefix .. (string.find(name, '{', 1, true) and name or '{' .. name .. '}')
-      reply = {'held', ttl, pcall('PUBSUB', 'NUMSUB', channel)[2] or 0, string.sub(owner[1], 1, 1024)}
+      reply = {'held', ttl, pcall('PUBSUB', 'NUMSUB', channelAt(key))[2] or 0, string.sub(owner[1], 1, 1024)}
     end
   else
     counted[counter], reply = true, token

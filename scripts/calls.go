@@ -128,8 +128,7 @@ func Acquire(a AcquireArgs) Call {
 	if a.Predecessor != nil {
 		args = append(args, a.Predecessor.tombstone)
 	}
-	args = append(args, a.Owner.id, a.Depth, a.Lease.boxed, int64(a.Token), int64(a.Seed),
-		a.Names[0].channel)
+	args = append(args, a.Depth, a.Lease.boxed, int64(a.Token), int64(a.Seed))
 	switch {
 	case a.Predecessor != nil:
 		args = append(args, a.Predecessor.id)
@@ -144,7 +143,7 @@ func Acquire(a AcquireArgs) Call {
 func Read(a AcquireArgs) Call {
 	n := a.Names[0]
 	args := []any{readScript.sha, 6, any(MarkerKey), a.Owner.tombstone, n.counter, writerPrefix + n.text,
-		forcedPrefix + n.text, n.key, a.Owner.id, a.Depth, a.Lease.boxed, int64(a.Token), int64(a.Seed), n.channel, ""}
+		forcedPrefix + n.text, n.key, a.Lease.boxed, int64(a.Token), int64(a.Seed), ""}
 	return Call{script: readScript, args: args, list: a.List}
 }
 
@@ -154,11 +153,11 @@ const (
 	acquireTomb    = 3
 	acquireCounter = 4
 	acquireKey     = 5
-	acquireDepth   = 7
-	acquireLease   = 8
-	acquireToken   = 9
-	acquireSeed    = 10
-	acquireArgs    = 13
+	acquireDepth   = 6
+	acquireLease   = 7
+	acquireToken   = 8
+	acquireSeed    = 9
+	acquireArgs    = 11
 )
 
 // appendKeys appends the counters of the names, then their hashes.

@@ -222,12 +222,12 @@ func FuzzNames(f *testing.F) {
 			want []string // after the script
 		}{
 			{scripts.Acquire(scripts.AcquireArgs{Names: both, Owner: owner, Depth: 3, Lease: ms, List: ours, Token: token, Seed: token}),
-				[]string{"6", marker, tomb, counter(first), counter(second), first, second, id, "3", "2", digits, digits, channel(first), first}},
+				[]string{"6", marker, tomb, counter(first), counter(second), first, second, "3", "2", digits, digits, first}},
 			{scripts.Acquire(scripts.AcquireArgs{Names: testkit.Names(first), Owner: owner, Depth: 1, Lease: ms, List: ours, Reservation: ms}),
-				[]string{"4", marker, tomb, counter(first), first, id, "1", "2", "0", "0", channel(first), "2", first}},
+				[]string{"4", marker, tomb, counter(first), first, "1", "2", "0", "0", "2", first}},
 			{scripts.Read(scripts.AcquireArgs{Names: testkit.Names(first), Owner: owner.AsReader(), Depth: 3, Lease: ms, List: ours, Token: token, Seed: token}),
 				[]string{"6", marker, tomb, counter(first), "quorumlock:writer:" + first, "quorumlock:forced:" + first, first,
-					"quorumlock:reader:" + id, "3", "2", digits, digits, channel(first), first}},
+					"2", digits, digits, first}},
 			{scripts.Renew(ours, ms, []scripts.Renewal{{Names: both, Owner: owner, Token: token}, {Names: testkit.Names(second), Owner: owner}}),
 				[]string{"7", marker, counter(first), counter(second), counter(second), first, second, second,
 					id, id, id, "2", fmt.Sprintf("%016d%016d%016d", token, token, 0), first}},

@@ -3,17 +3,16 @@
 --
 -- KEYS  1 the node's marker, 2 the owner's tombstone, 3 the token counter, 4 the reservation of a writer
 --       that waits, 5 the bar of a forced release, 6 the name's key: a lock's hash, or the readers
--- ARGV  1 the reader: readerPrefix and the owner, 2 the level, which readers do not have, 3 lease in ms,
---       4 the lock's token (0 for a fresh grant), 5 seed of the counter, 6 the name's channel,
---       7 the first line of the marker of a node that accepts this client (lists.lua)
+-- ARGV  1 lease in ms, 2 the lock's token (0 for a fresh grant), 3 seed of the counter, 4 the first line of the
+--       marker of a node that accepts this client (lists.lua)
 --
 -- Replies as acquire does. The readers are a sorted set: each with the end of its lease, in ms by this
 -- server's clock. The key lives at least as long as the last lease. If a writer has a reservation, a
 -- fresh request gets {'reserved', remaining ms of the reservation, waiting}. A reader that holds may renew,
 -- and read again. Every read precedes the first write.
 
-local reader, owner, expected, key = ARGV[1], string.sub(ARGV[1], #readerPrefix + 1), ARGV[7], KEYS[6]
-local lease, carried, seed = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local owner, expected, key = string.sub(KEYS[2], #KEYS[1] + ownerAt), ARGV[4], KEYS[6]
+local reader, lease, carried, seed = readerPrefix .. owner, tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local read = call('MGET', unpack(KEYS, 1, 5)) -- every key that is a string
 
 local forced = tonumber(read[5]) or -1
@@ -93,7 +92,7 @@ end
 
 local isReserved = not held and carried == 0 and not isThere and read[4]
 if held or isReserved then
-  local waiting = redis.pcall('PUBSUB', 'NUMSUB', ARGV[6])[2] or 0
+  local waiting = redis.pcall('PUBSUB', 'NUMSUB', channelAt(key))[2] or 0
   if isReserved then
     return {'reserved', call('PTTL', KEYS[4]), waiting}
   end
@@ -118,7 +117,7 @@ if level and ttl ~= -1 then -- a server that is out of memory lets a script writ
   call('PEXPIRE', key, math.max(ttl, lease))
 end
 -- A server that is out of memory refuses this write of others, before anything has changed.
-call('SET', KEYS[3], token == seed and ARGV[5] or string.format('%.0f', token))
+call('SET', KEYS[3], token == seed and ARGV[3] or string.format('%.0f', token))
 -- A time to live is never shortened, since the holder may rely on it.
 local last = now + math.max(ttl, lease)
 ends = math.max(ends or 0, level and last or now + lease)
@@ -150,6 +149,6 @@ if ttl ~= -1 or level then -- a set without one (PERSIST) outlives any lease, an
   end
 end
 if level then -- for readers that wait
-  redis.pcall('PUBLISH', ARGV[6], '0')
+  redis.pcall('PUBLISH', channelAt(key), '0')
 end
 return token

@@ -102,9 +102,9 @@ var shape = source("shape")
 // Shape defines a lock for the scripts that follow it.
 var Shape = readerLine + shape
 
-// runPrefixes precedes acquires and usual, which derive an owner from its tombstone's key, whose prefix the marker's key
-// has too, and the channel of a name that is held: for a slot, its semaphore's.
-var runPrefixes = "local ownerAt, channelPrefix = " + strconv.Itoa(len(tombPrefix)-len(MarkerKey)+1) + ", '" + ChannelPrefix + "'\n" +
+// keyLines precede scripts that derive an owner from its tombstone's key, whose prefix the marker's key has too, and the
+// channel of a name that is held (names.lua).
+var keyLines = "local ownerAt, channelPrefix = " + strconv.Itoa(len(tombPrefix)-len(MarkerKey)+1) + ", '" + ChannelPrefix + "'\n" +
 	"local slotPattern, slotsPrefix = '^" + slotPrefix + "%d+:', '" + slotsPrefix + "'\n"
 
 // readerLine and writerLine precede scripts that find readers, and the marks of writers that wait.
@@ -119,8 +119,8 @@ local isTooHigh = '" has reached 2^52: no lock counts that far. Delete the key o
 `
 
 var (
-	acquireScript = newScript("acquire", "b1c157a20403a2138d3a2196cad985fb572b290f", runPrefixes+source("usual")+readerLine+writerLine+counterLines+shape+source("lists"))
-	readScript    = newScript("read", "88b8c96a5f43d42c272c8e0639f7ba2da765d163", readerLine+counterLines+shape+source("lists"))
+	acquireScript = newScript("acquire", "fde7aebe8f1ebe9da9f18a5a5269503ae3b3a1f9", keyLines+source("usual")+source("names")+readerLine+writerLine+counterLines+shape+source("lists"))
+	readScript    = newScript("read", "9a304e05a85cc2d4be31efa3657838cb24ef545a", keyLines+source("names")+readerLine+counterLines+shape+source("lists"))
 	renewScript   = newScript("renew", "22017347a050490688f0699137b091e4a8852ad8", readerLine+source("lists"))
 	releaseScript = newScript("release", "7848cb952dc4d1e8b385b6cc13d1b38f3ab1ce63", readerLine)
 	raiseScript   = newScript("raise", "3f1cf44dc9c432011d249d77796993b18c994cba", readerLine+counterLines)
@@ -129,7 +129,7 @@ var (
 	lookScript    = newScript("look", "35810dfc0682ca9088444eb9ce5bbecc6f6147ea", "")
 	markScript    = newScript("mark", "4cdc3d6e44d2282111dafe41bb710a00fca65474", "")
 
-	acquiresScript  = newScript("acquires", "83c1fca272e4e5a855a6880b6d4c5983bbe13089", runPrefixes)
+	acquiresScript  = newScript("acquires", "1814e774f93b031a2ecaefd300c64beb7f8f58a5", keyLines+source("names"))
 	releasesScript  = newScript("releases", "be03a9e1fa3480c37fb33a040cc90b39ea350a4b", "")
 	introduceScript = newScript("introduce", "c78f9c274763f11f151bb216b735416dddd17917", "")
 	whoScript       = newScript("who", "d65c190dc66aa9918490566eb86cbbaf6905d5f2", "")

@@ -8,16 +8,17 @@
 --
 -- Replies with 1 for a grant whose token is the seed, or as acquire.
 
-local ARGV = ARGV
+local ARGV, owner, read, ttl = ARGV, string.sub(KEYS[2], #KEYS[1] + ownerAt), nil, nil
 if #ARGV == 3 then
   local lease, seed, expected, key = ARGV[1], ARGV[2], ARGV[3], KEYS[4]
-  local owner = string.sub(KEYS[2], #KEYS[1] + ownerAt)
-  local read = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+  read = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
   local marker, counter = read[1], read[3]
   -- Numbers of one length have the order of their texts.
   local isBelow = counter and #counter == #seed and counter < seed and not string.find(counter, '%D')
-  local isAccepted = marker and string.sub(marker, 1, #expected) == expected
-  if isBelow and isAccepted and not read[2] and redis.call('PTTL', key) == -2 then
+  if isBelow and marker and string.sub(marker, 1, #expected) == expected and not read[2] then
+    ttl = redis.call('PTTL', key)
+  end
+  if ttl == -2 then
     redis.call('HSET', key, owner, '1')
     local wrote = redis.pcall('PEXPIRE', key, lease)
     if type(wrote) == 'table' then -- the user may not: no lock without a lease
@@ -28,12 +29,6 @@ if #ARGV == 3 then
     redis.call('SET', KEYS[3], seed)
     return 1
   end
-  local own, name = string.sub(KEYS[1], 1, -18), key -- the prefix, if the deployment has one: what precedes quorumlock:marker
-  if own ~= '' then
-    name = string.gsub(string.sub(key, #own + 1), '^quorumlock:lock:', '')
-  end
-  name = string.gsub(name, slotPattern, slotsPrefix)
-  local channel = own .. channelPrefix .. (string.find(name, '{', 1, true) and name or '{' .. name .. '}')
-  ARGV = {owner, '1', lease, '0', seed, channel, expected}
+  ARGV = {'1', lease, '0', seed, expected}
 end
 

@@ -17,16 +17,16 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		if granted, err := usual(k, keys, args); granted || err != nil {
 			return int64(1), err
 		}
-		args = []string{ownerOf(keys[1]), "1", args[0], "0", args[1], channelAt(keys[0], keys[3]), args[2]}
+		args = []string{"1", args[0], "0", args[1], args[2]}
 	}
-	owner, level, lease := args[0], args[1], millis(args[2])
-	carried, seed := or(args[3], 0), or(args[4], 0)
+	owner, level, lease := ownerOf(keys[1]), args[0], millis(args[1])
+	carried, seed := or(args[2], 0), or(args[3], 0)
 	expected, predecessor, reservation := args[len(args)-1], "", int64(0)
 	switch {
 	case len(keys)%2 == 1:
-		predecessor = args[6]
-	case len(args) > 7:
-		reservation = millis(args[6])
+		predecessor = args[4]
+	case len(args) > 5:
+		reservation = millis(args[4])
 	}
 	names := len(keys)/2 - 1
 	counters, hashes := keys[2:2+names], keys[2+names:2+2*names]
@@ -122,7 +122,7 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 			k.call("HKEYS")
 			holder = k.oneField(heldAt)
 		}
-		reply := []any{"held", remaining, k.waiting(args[5]), holder[:min(len(holder), 1024)]}
+		reply := []any{"held", remaining, k.waiting(channelAt(keys[0], hashes[0])), holder[:min(len(holder), 1024)]}
 		if locks > 0 {
 			return reply, nil
 		}
@@ -188,8 +188,10 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		} else {
 			k.prolongKey(key, lease)
 		}
-		k.call("SET")
-		k.set(counters[i], whole(token), 0)
+		if text, _, _ := k.get(counters[i]); text != whole(token) {
+			k.call("SET")
+			k.set(counters[i], whole(token), 0)
+		}
 	}
 	return integer(token), nil
 }

@@ -14,8 +14,8 @@ const (
 
 // read is read.lua.
 func read(k *Keyspace, keys, args []string) (any, error) {
-	reader, owner, key := args[0], strings.TrimPrefix(args[0], readerPrefix), keys[5]
-	lease, carried, seed, expected := millis(args[2]), or(args[3], 0), or(args[4], 0), args[6]
+	owner, channel, key := ownerOf(keys[1]), channelAt(keys[0], keys[5]), keys[5]
+	reader, lease, carried, seed, expected := readerPrefix+owner, millis(args[0]), or(args[1], 0), or(args[2], 0), args[3]
 	k.call("MGET")
 	_, released, _ := k.get(keys[1])
 	forced, _, _ := k.get(keys[4])
@@ -87,12 +87,12 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		quarantineOver = true
 	}
 	if _, waits, _ := k.get(keys[3]); holder == "" && carried == 0 && !isThere && waits {
-		waiting := k.waiting(args[5])
+		waiting := k.waiting(channel)
 		k.call("PTTL")
 		return []any{"reserved", k.pttl(keys[3]), waiting}, nil
 	}
 	if holder != "" {
-		return []any{"held", held, k.waiting(args[5]), holder[:min(len(holder), 1024)]}, nil
+		return []any{"held", held, k.waiting(channel), holder[:min(len(holder), 1024)]}, nil
 	}
 
 	token := counter
@@ -154,7 +154,7 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		k.values[key].expires = last
 	}
 	if isLevel {
-		k.tell(args[5])
+		k.tell(channel)
 	}
 	return integer(token), nil
 }

@@ -216,7 +216,7 @@ var mutants = []mutate.Mutant[setup]{
 		Setup: stands.with(isEntered)},
 	{Rule: "several names are granted all or none", Edits: in(acquireFile, "	if held {\n		if holder", "	if held && locks == names {\n		if holder"),
 		Setup: base.with(isFixed).with(ofPair)},
-	{Rule: "the token is raised on all names", Edits: in(acquireFile, "		k.call(\"SET\")\n		k.set(counters[i], whole(token), 0)\n	}\n	return integer", "		if i == 0 {\n			k.set(counters[i], whole(token), 0)\n		}\n	}\n	return integer"),
+	{Rule: "the token is raised on all names", Edits: in(acquireFile, "text != whole(token) {", "i == 0 && text != whole(token) {"),
 		Setup: tokens.with(ofPair)},
 	// The rules of masters that fail over.
 	{Rule: "a grant counts once the replicas have it", Edits: in(sealFile, "case acknowledged < s.Replicas:", "case false:"), Setup: onePair.with(isFixed)},
