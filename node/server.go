@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -147,7 +146,7 @@ func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (redisconn
 	if err := s.Refuse(found); err != nil && (refuses || found["redis_mode"] == "sentinel") {
 		return nil, nil, err
 	}
-	database, err := s.identify(ctx, c, replies[1])
+	database, err := s.identify(ctx, c, redisconn.ReadClientInfo(replies[1]))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -168,11 +167,11 @@ func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (redisconn
 //
 // A server older than Redis 6.2, and one that forbids CLIENT INFO to the user, does not tell. A node with a
 // URL has selected its database; over a pool of the user's it selects the one that its name ends with.
-func (s *server) identify(ctx context.Context, c redis.Conn, clientInfo any) (int, error) {
-	number, err := strconv.ParseUint(clientInfoField(clientInfo, "db"), 10, 31)
+func (s *server) identify(ctx context.Context, c redis.Conn, clientInfo redisconn.Info) (int, error) {
+	number, err := strconv.ParseUint(clientInfo["db"], 10, 31)
 	isTold, want := err == nil, s.database
 	if s.member == "" {
-		if address := clientInfoField(clientInfo, "laddr"); isTold && address != "" {
+		if address := clientInfo["laddr"]; isTold && address != "" {
 			s.learned.CompareAndSwap(nil, &place{address, int(number)})
 		}
 		learned := s.learned.Load()
@@ -194,15 +193,4 @@ func (s *server) identify(ctx context.Context, c redis.Conn, clientInfo any) (in
 		return 0, fmt.Errorf("the server does not tell which database the connection uses (CLIENT INFO), so database %d is selected: %w", want, errs[0])
 	}
 	return want, nil
-}
-
-// clientInfoField returns a field of a reply to CLIENT INFO, empty if it is missing.
-func clientInfoField(clientInfo any, name string) string {
-	text, _ := clientInfo.([]byte)
-	for field := range strings.FieldsSeq(string(text)) {
-		if key, value, _ := strings.Cut(field, "="); key == name {
-			return value
-		}
-	}
-	return ""
 }

@@ -1,20 +1,26 @@
 package redisconn
 
 import (
+	"iter"
 	"net"
 	"strconv"
 	"strings"
 )
 
-// Info has the fields of a reply to INFO.
+// Info has the fields of a reply to INFO or CLIENT INFO.
 type Info map[string]string
 
 // ReadInfo reads a reply to INFO.
-func ReadInfo(reply any) Info {
+func ReadInfo(reply any) Info { return readFields(reply, strings.Lines, ":") }
+
+// ReadClientInfo reads a reply to CLIENT INFO.
+func ReadClientInfo(reply any) Info { return readFields(reply, strings.FieldsSeq, "=") }
+
+func readFields(reply any, split func(string) iter.Seq[string], separator string) Info {
 	text, _ := reply.([]byte)
 	info := Info{}
-	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+	for field := range split(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(field), separator)
 		info[key] = value
 	}
 	return info
