@@ -97,7 +97,13 @@ func (c *call) HeldBy(r queue.Result) (holder string) {
 
 // failure returns why the attempt failed.
 func (l *Lock) failure(o *engine.Outcome) *Error {
-	e := l.counts(o)
+	of := o.Answers()
+	e := &Error{
+		Op: "lock", Names: l.target.Names, slots: l.target.Slots, reads: l.locker.set.isReader(), kind: o.Kind,
+		causes: []error{ErrNotAcquired}, HeldBy: HeldBy{key: l.handle.Hold().Key()},
+		Answers: Answers{Quorum: o.Quorum.Need, Granted: of[lease.Granted].Len(), Refused: of[lease.Refused].Len(),
+			Quarantined: of[lease.Quarantined].Len(), Unknown: o.Unknown(), unasked: of[lease.Unasked].Len()},
+	}
 	switch {
 	case o.Ended:
 		e.causes = append(e.causes, o.End...)
@@ -146,17 +152,6 @@ func (l *Lock) whyLate(o *engine.Outcome) error {
 		what = fmt.Sprintf("%s, less %v to stop in,", what, stop)
 	}
 	return detail(what + " was over before enough nodes had granted it")
-}
-
-// counts returns an error with how many nodes gave each answer.
-func (l *Lock) counts(o *engine.Outcome) *Error {
-	of := o.Answers()
-	return &Error{
-		Op: "lock", Names: l.target.Names, slots: l.target.Slots, reads: l.locker.set.isReader(), kind: o.Kind,
-		causes: []error{ErrNotAcquired}, HeldBy: HeldBy{key: l.handle.Hold().Key()},
-		Answers: Answers{Quorum: o.Quorum.Need, Granted: of[lease.Granted].Len(), Refused: of[lease.Refused].Len(),
-			Quarantined: of[lease.Quarantined].Len(), Unknown: o.Unknown(), unasked: of[lease.Unasked].Len()},
-	}
 }
 
 // noteHolder names the holder in the error.

@@ -58,7 +58,9 @@ func (h *Hold) Attempt(ctx context.Context, probe int, approach waiting.Approach
 	a.askAndWait(ctx, approach)
 	if acquired = a.commit(ctx); acquired {
 		if wantOutcome {
-			o = a.outcome(approach)
+			h.mu.Lock()
+			o = a.outcomeLocked(approach)
+			h.mu.Unlock()
 			o.Kind = Acquired
 		}
 	} else {
@@ -234,13 +236,7 @@ func (h *Hold) holdUnlessLate() bool {
 	return true
 }
 
-// outcome returns what the nodes have said so far.
-func (a *attempt) outcome(approach waiting.Approach) *Outcome {
-	a.hold.mu.Lock()
-	defer a.hold.mu.Unlock()
-	return a.outcomeLocked(approach)
-}
-
+// outcomeLocked returns what the nodes have said so far.
 func (a *attempt) outcomeLocked(approach waiting.Approach) *Outcome {
 	h := a.hold
 	o := &Outcome{Approach: approach, Verdict: h.lease.Verdict(), Cause: h.lease.Cause(), Quorum: h.engine.Quorum, BegunAt: h.lease.BegunAt(),

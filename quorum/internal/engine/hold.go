@@ -256,19 +256,16 @@ func (h *Hold) noteEndLocked(why lease.Cause) {
 	if h.ended != nil { // it was closed or unlocked before, and endContexts may be reading
 		return
 	}
-	e := Ending{Cause: why}
-	switch why {
-	case lease.Unlocked, lease.HandedOver, lease.Closed:
-	default:
+	e, isLost := Ending{Cause: why}, why != lease.Unlocked && why != lease.HandedOver && why != lease.Closed
+	if isLost {
 		e.Keepers = h.keepersLocked()
 	}
 	h.ended = h.terms.Events.Ending(h, e)
-	switch why {
-	case lease.Unlocked, lease.HandedOver:
-	case lease.Closed:
-		h.engine.background.start(h.endContexts)
-	default:
+	switch {
+	case isLost:
 		h.engine.background.start(h.finishLost)
+	case why == lease.Closed:
+		h.engine.background.start(h.endContexts)
 	}
 }
 

@@ -65,13 +65,11 @@ func (hs *Holders) Describe(ctx context.Context, of Named) scripts.Identity {
 	if known, asked := hs.recall(of.Owner); asked {
 		return known
 	}
-	if answered := hs.ask(of); answered != nil {
-		ctx, cancel := context.WithTimeout(ctx, holderWait)
-		defer cancel()
-		select {
-		case <-answered:
-		case <-ctx.Done():
-		}
+	ctx, cancel := context.WithTimeout(ctx, holderWait)
+	defer cancel()
+	select {
+	case <-hs.ask(of):
+	case <-ctx.Done():
 	}
 	return hs.Recall(of)
 }
@@ -125,12 +123,12 @@ func (hs *Holders) WasHandedOver(owner string) bool {
 }
 
 // ask asks the node that named the holder for its identity. The channel that it returns is closed when the
-// answer is remembered; it is nil if the node is down.
+// answer is remembered, or if the node is down.
 func (hs *Holders) ask(of Named) <-chan struct{} {
 	locker, answered := scripts.LockerOf(of.Owner), make(chan struct{})
 	pipe := inside.Of(hs.nodes[of.Node]).Pipe(of.Name)
 	if pipe.Start(scripts.Who([]string{locker}), nil, identityReply{hs, locker, answered}) != nil {
-		return nil
+		close(answered)
 	}
 	return answered
 }
@@ -144,20 +142,16 @@ type identityReply struct {
 }
 
 func (i identityReply) Done(r pipeline.Result) {
-	is := scripts.Identity{}
+	defer close(i.answered)
+	hs := i.holders
+	known := knownLocker{until: hs.clock.Now().Add(holderPause)}
 	if r.Err == nil {
-		is = r.Reply.Who[0]
+		known.identity = r.Reply.Who[0]
 	}
-	i.holders.remember(i.locker, is)
-	close(i.answered)
-}
-
-func (hs *Holders) remember(locker string, is scripts.Identity) {
-	now := hs.clock.Now()
 	hs.mu.Lock()
 	defer hs.mu.Unlock()
 	if len(hs.lockers) >= maxHolders {
 		clear(hs.lockers)
 	}
-	hs.lockers[locker] = knownLocker{is, now.Add(holderPause)}
+	hs.lockers[i.locker] = known
 }
