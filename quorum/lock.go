@@ -105,7 +105,7 @@ func (l *Lock) Depth() int {
 
 // Shared reports whether other readers may hold the name as well: the lock is a reader's, or was
 // downgraded.
-func (l *Lock) Shared() bool { return l.handle.Hold().Mode() == lease.Read }
+func (l *Lock) Shared() bool { return l.handle.Status().Mode == lease.Read }
 
 // Slots returns the numbers of the lock's slots in ascending order, from 0 to n−1; nil for a lock that is no
 // slot of a semaphore. Nobody else has a number while the lock is held: it can be a worker's number.
@@ -120,16 +120,16 @@ func (l *Lock) Context() context.Context { return l.ctx }
 // Deadline returns the instant until which the holder may rely on the lock. Renewal moves it. It is the zero time if
 // too few nodes keep the lock, or the Locker was closed. After Unlock it says nothing.
 func (l *Lock) Deadline() time.Time {
-	deadline, now := l.handle.Hold().Deadline()
-	if deadline == clock.Never {
+	s := l.handle.Status()
+	if s.Deadline == clock.Never {
 		return time.Time{}
 	}
-	return time.Now().Add(deadline.Sub(now))
+	return time.Now().Add(s.Deadline.Sub(s.Now))
 }
 
 // Valid reports whether the lock is held. It reads the clock, so it is right even after the process
 // was paused.
-func (l *Lock) Valid() bool { return l.handle.Valid() }
+func (l *Lock) Valid() bool { return l.handle.Status().Holds() }
 
 // Err returns nil while the lock is held, and otherwise why it is not: an error that wraps [ErrLost], or
 // [ErrReleased], [ErrHandedOver] or [ErrClosed].

@@ -131,7 +131,7 @@ func TestAHandleThatHasLeftChangesNothing(t *testing.T) {
 		entered, _ := left.Enter(new(Handle), newHolder(), lease.Write)
 		testkit.Check(t, entered == nil, "it is entered")
 		handed, _ := left.HandOver()
-		testkit.Check(t, !handed && h.First().Valid() && !left.Valid(), "handed over: %v, valid: %v", handed, left.Valid())
+		testkit.Check(t, !handed && h.First().Status().Holds() && !left.Status().Holds(), "handed over: %v, valid: %v", handed, left.Status().Valid)
 	})
 }
 

@@ -135,7 +135,7 @@ func TestScheduleSeesToADeadlineThatCameNearer(t *testing.T) {
 		h.engine.schedule.Add(&h.entry, func() bool { return true })
 		second := h.lease.Until(2)
 		answer(0, lease.Gone, far)
-		testkit.Check(t, h.first.Valid() && !second.Before(h.entry.At) && h.lease.Deadline() == second,
-			"fixed %v: handled %v after the deadline, valid: %v", fixed, h.entry.At.Sub(second), h.first.Valid())
+		testkit.Check(t, h.first.Status().Holds() && !second.Before(h.entry.At) && h.lease.Deadline() == second,
+			"fixed %v: handled %v after the deadline, valid: %v", fixed, h.entry.At.Sub(second), h.first.Status().Holds())
 	}
 }

@@ -13,11 +13,13 @@ type Status struct {
 	Phase    lease.Phase
 	Cause    lease.Cause
 	Mode     lease.Mode
-	Depth    int     // of the hold
-	Valid    bool    // by the clock
-	Unlocked bool    // the handle was
-	Ended    error   // from Events.Ending, or nil
-	Keepers  Keepers // of a lock that is not valid
+	Depth    int  // of the hold
+	Valid    bool // at Now
+	Now      clock.Instant
+	Deadline clock.Instant // when the lock ends if no renewal is confirmed; clock.Never if too few nodes keep it, or the Engine was closed
+	Unlocked bool          // the handle was
+	Ended    error         // from Events.Ending, or nil
+	Keepers  Keepers       // of a lock that is not valid
 }
 
 // Holds reports whether the handle holds the lock.
@@ -33,7 +35,7 @@ func (l *Handle) Status() Status {
 func (l *Handle) statusLocked(now clock.Instant) Status {
 	h := l.hold
 	s := Status{Phase: h.lease.Phase(), Cause: h.lease.Cause(), Mode: h.lease.Mode(), Depth: h.lease.Depth(),
-		Valid: h.lease.Valid(now), Unlocked: l.unlocked.Load(), Ended: h.ended}
+		Valid: h.lease.Valid(now), Now: now, Deadline: h.lease.Deadline(), Unlocked: l.unlocked.Load(), Ended: h.ended}
 	if !s.Valid {
 		s.Keepers = h.keepersLocked()
 	}
@@ -48,28 +50,6 @@ func (l *Handle) Depth() int { return l.depth }
 
 // IsUnlocked reports whether the handle was unlocked, or handed over.
 func (l *Handle) IsUnlocked() bool { return l.unlocked.Load() }
-
-// Valid reports whether the handle holds the lock, by the clock.
-func (l *Handle) Valid() bool {
-	l.hold.mu.Lock()
-	defer l.hold.mu.Unlock()
-	return l.hold.lease.Valid(l.hold.engine.Clock.Now()) && !l.unlocked.Load()
-}
-
-// Deadline returns when the lock ends if no renewal is confirmed, and the present; clock.Never if too few nodes keep
-// the lock, or the Engine was closed.
-func (h *Hold) Deadline() (deadline, now clock.Instant) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lease.Deadline(), h.engine.Clock.Now()
-}
-
-// Mode returns what the lock is held for.
-func (h *Hold) Mode() lease.Mode {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.lease.Mode()
-}
 
 // Enter raises the depth of the hold by one, here and on the nodes, and gives it to the inner handle. A quorum must
 // confirm that it keeps the lock: t counts the nodes. It is nil if the lock is not held, or its contexts have ended, or
