@@ -222,9 +222,11 @@ func TestEachHookIsTold(t *testing.T) {
 	tel, err := New(WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(spans))))
 	must(t, err)
 	h, e := tel.Hooks(), quorum.AttemptEvent{Names: []string{"a"}}
-	for _, hook := range reflect.VisibleFields(reflect.TypeOf(h)) {
-		testkit.Check(t, !reflect.ValueOf(h).FieldByIndex(hook.Index).IsNil(),
-			"%s is not told: see internal/metrics/hooks.go, and spans.go if it is of a call", hook.Name)
+	for _, all := range []any{h, tel.NodeHooks()} {
+		for _, hook := range reflect.VisibleFields(reflect.TypeOf(all)) {
+			testkit.Check(t, !reflect.ValueOf(all).FieldByIndex(hook.Index).IsNil(),
+				"%s is not told: see internal/metrics/hooks.go, and spans.go if it is of a call", hook.Name)
+		}
 	}
 	l, err := redlock.Open([]string{"redis://127.0.0.1:1"})
 	must(t, err)

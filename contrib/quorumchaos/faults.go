@@ -14,8 +14,9 @@ import (
 )
 
 // A new fault is a method here, and one of [masters.Master] if a command to the server is not enough. Random, and the
-// walks of integration/chaos, draw it if it is in schedules; one of a group of clients if it is in pathFaults. TestFaults and the table in docs/chaos-tests.md have a line for each. The log, the judge's
-// timeline and pictures have it from its name and state.
+// walks of integration/chaos, draw it if it is in schedules; one of a group of clients if it is in pathFaults. TestFaults
+// and the table in docs/chaos-tests.md have a line for each. The log, the judge's timeline and pictures have it from its
+// name and state.
 
 // state is what a master, or a path to it, is in, for people: a fault names the state that it needs.
 type state string

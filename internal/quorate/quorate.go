@@ -1,5 +1,6 @@
 // Package quorate says which sets of nodes are a quorum. All safety rests on this: any two quorums share a node. No
-// other package counts votes, so another rule, weights for example, is a change to this file.
+// other package counts votes: another rule is a change to this file, if all clients have the same. Weights would have to
+// be in the list's digest.
 package quorate
 
 import (

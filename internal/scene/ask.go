@@ -33,7 +33,7 @@ func (p *play) ask(l line) {
 	if l.has("as") {
 		name = l.text("as")
 	}
-	for i := range l.options["slots"] {
+	for i := range l.values("slots") {
 		slots = append(slots, l.integer("slots", i))
 	}
 	switch l.cmd {

@@ -145,7 +145,7 @@ func (p *play) getter(l line) func(context.Context) (*quorum.Lock, error) {
 	case l.has("sem"):
 		slots := p.semaphore(l)
 		var k []int
-		for i := range l.options["k"] {
+		for i := range l.values("k") {
 			k = append(k, l.integer("k", i))
 		}
 		if tries {
@@ -228,7 +228,7 @@ func (p *play) handle(l line) (*quorum.Lock, string) {
 func (p *play) use(l line) {
 	p.t.Helper()
 	lock, name := p.handle(l)
-	ctx, cancel := p.context(line{t: l.t, options: map[string][]string{}, order: nil})
+	ctx, cancel := p.context(line{t: l.t, known: l.known})
 	if l.has("ended") || l.has("deadline") {
 		cancel()
 		ctx, cancel = p.context(l)

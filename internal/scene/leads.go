@@ -140,6 +140,7 @@ func (p *play) runs(l line) {
 	c, name := p.candidate(l)
 	ctx, cancel := p.context(l)
 	p.calls[name] = &call{name: name, cancel: cancel}
+	l.knows("for", "takes", "fails", "stops")
 	work := func(ctx context.Context, term *leader.Term) error {
 		p.say(name, "%s: works, token %s", name, p.token(term.Token()))
 		if l.has("for") {

@@ -3,8 +3,10 @@ package scene
 import (
 	"log/slog"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,7 +23,8 @@ type line struct {
 	cmd     string
 	words   []string
 	options map[string][]string
-	order   []string // of the options
+	order   []string  // of the options
+	known   *sync.Map // the options that the command has asked for
 }
 
 // flags are words that are options without a value.
@@ -43,7 +46,7 @@ func linesOf(t *testing.T, d *datadriven.TestData) []line {
 }
 
 func lineOf(cmd string, args []datadriven.CmdArg) line {
-	l := line{cmd: cmd, options: map[string][]string{}}
+	l := line{cmd: cmd, options: map[string][]string{}, known: new(sync.Map)}
 	for _, arg := range args {
 		if len(arg.Vals) == 0 && !flags[arg.Key] {
 			l.words = append(l.words, read(arg.Key))
@@ -75,16 +78,37 @@ func read(word string) string {
 }
 
 func (l line) has(option string) bool {
-	_, ok := l.options[option]
-	return ok
+	l.knows(option)
+	_, isThere := l.options[option]
+	return isThere
+}
+
+// knows names options that the command asks for when the line is over.
+func (l line) knows(options ...string) {
+	for _, option := range options {
+		l.known.Store(option, true)
+	}
+}
+
+// unknown returns the options that the command does not know.
+func (l line) unknown() []string {
+	return slices.DeleteFunc(slices.Clone(l.order), func(option string) bool {
+		_, isKnown := l.known.Load(option)
+		return isKnown
+	})
 }
 
 // text is an option's value, or "".
 func (l line) text(option string) string {
-	if values := l.options[option]; len(values) > 0 {
+	if values := l.values(option); len(values) > 0 {
 		return values[0]
 	}
 	return ""
+}
+
+func (l line) values(option string) []string {
+	l.knows(option)
+	return l.options[option]
 }
 
 func (l line) number(word int) int {
@@ -95,7 +119,7 @@ func (l line) number(word int) int {
 
 // integer is a value of an option.
 func (l line) integer(option string, value int) int {
-	n, err := strconv.Atoi(l.options[option][value])
+	n, err := strconv.Atoi(l.values(option)[value])
 	testkit.Must(l.t, err)
 	return n
 }
@@ -110,7 +134,7 @@ func (l line) float(option string, preset float64) float64 {
 }
 
 func (l line) duration(option string, value int) time.Duration {
-	d, err := time.ParseDuration(l.options[option][value])
+	d, err := time.ParseDuration(l.values(option)[value])
 	testkit.Must(l.t, err)
 	return d
 }
@@ -133,7 +157,7 @@ var settings = map[string]func(line) quorum.Option{
 // settings returns what the line sets.
 func (l line) settings() (opts []quorum.Option) {
 	for _, option := range l.order {
-		if set, ok := settings[option]; ok {
+		if set, ok := settings[option]; ok && l.has(option) {
 			opts = append(opts, set(l))
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // mastersOf are those in of=, or all.
 func (p *play) mastersOf(l line) (masters []int) {
-	for i := range l.options["of"] {
+	for i := range l.values("of") {
 		masters = append(masters, l.integer("of", i))
 	}
 	for i := range p.w.Masters {
@@ -45,7 +45,7 @@ func (p *play) marker(l line) {
 // list is an option's masters.
 func (l line) list(option string) *scripts.List {
 	var names []string
-	for i := range l.options[option] {
+	for i := range l.values(option) {
 		names = append(names, world.NodeName(l.integer(option, i)))
 	}
 	return scripts.NewList(names...)
