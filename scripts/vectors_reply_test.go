@@ -63,7 +63,7 @@ func (v table) error(err error, forbidden bool) string {
 		return "OOM"
 	case !forbidden || strings.Contains(text, "arguments"):
 		return text
-	case strings.Contains(strings.ToUpper(text), "PEXPIRE"):
+	case strings.Contains(text, "(PEXPIRE"): // the scripts say that: servers need not
 		return "refused to PEXPIRE"
 	}
 	return "refused"
