@@ -157,7 +157,7 @@ chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the
 # These take too long for every change: deeper searches (about an hour, some GB), many seeds of the simulation,
 # five minutes of each random walk, fuzzing, and what no test notices when it is left out.
 soak: redis-server ## the same claims, for hours
-	$(GO) test -timeout 90m -v -run 'TestProtocol|TestSearch|TestSetupsOfMutants' ./quorum/internal/lease ./quorum/model/membership ./quorum/model/shell -model.deep
+	$(GO) test -timeout 90m -v -run 'TestProtocol|TestSearch|TestSetupsOfMutants' ./quorum/internal/lease ./quorum/model/membership ./quorum/model/semaphore ./quorum/model/shell -model.deep
 	sh spec/run.sh || test $$? = 3 # without spin it says so
 	cd integration && GOGC=400 $(GO) test -timeout 90m ./sim -sim.seeds=20000 -sim.semaphores=5000 -sim.readers=5000 -sim.handovers=5000 -sim.lists=5000 -sim.crowds=5000 -sim.replays=200
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/(random walk|walk of two operators|failover: walk|failover: wild walk|failover: two replicas, wild walk)' -chaos.full -chaos.walk=5m
