@@ -72,8 +72,9 @@ type embedded = inside.Embedded
 // with [ErrInvalid] if that leads to another master. The error wraps [ErrInvalid] and never repeats a password.
 func Open(url string, opts ...Option) (*Node, error) {
 	var e endpoint
-	o, err := newOptions(append(slices.Clip(opts), func(o *options) { e, o.ofURL = parseURL(url, o) }))
-	if err != nil {
+	var ofURL error
+	o, err := newOptions(append(slices.Clip(opts), func(o *options) { e, ofURL = parseURL(url, o) }))
+	if err := cmp.Or(ofURL, err); err != nil {
 		return nil, err
 	}
 	if e.sentinels != nil {

@@ -47,7 +47,6 @@ type options struct {
 	dialer       func(ctx context.Context, network, address string) (net.Conn, error) // nil for a net.Dialer
 	clientName   string
 	ofURLs       []string // the options given that only [Open] takes
-	ofURL        error    // what is wrong with the URL
 	logger       func() *slog.Logger
 	hooks        Hooks
 }
@@ -227,8 +226,6 @@ func newOptions(opts []Option) (options, error) {
 		opt(&o)
 	}
 	switch {
-	case o.ofURL != nil:
-		return o, o.ofURL
 	case o.timeout < time.Millisecond:
 		return o, invalidf("timeout %v is below 1ms", o.timeout)
 	case o.timeout > maxTimeout:
