@@ -151,25 +151,35 @@ func failoverByCommand(r *run) {
 func replicaStandsStill(r *run) {
 	crowd := r.crowdOn(3, r.following("clients", moves))
 	r.acquires(time.Now(), soon)
-	r.toReplicas("replica frozen", func(_, replica *failover.Server) error { return replica.Freeze() })
+	then := r.toReplicas("replica frozen", func(_, replica *failover.Server) error { return replica.Freeze() })
 	r.let(r.lease + r.lease/4)
-	r.toReplicas("replica thawed", func(_, replica *failover.Server) error { return replica.Thaw() })
+	then("replica thawed", func(_, replica *failover.Server) error { return replica.Thaw() })
 	r.whole(crowd...)
-	r.toReplicas("replica's link silent", func(primary, replica *failover.Server) error { primary.Silence(replica); return nil })
+	then = r.toReplicas("replica's link silent", func(primary, replica *failover.Server) error { primary.Silence(replica); return nil })
 	r.let(r.lease + r.lease/4)
-	r.toReplicas("replica's link released", func(primary, replica *failover.Server) error { primary.Release(replica); return nil })
+	then("replica's link released", func(primary, replica *failover.Server) error { primary.Release(replica); return nil })
 	r.whole(crowd...)
 	r.let(r.lease / 2)
 }
 
-// toReplicas does something to a replica of each master that fails over.
-func (r *run) toReplicas(kind string, do func(primary, replica *failover.Server) error) {
+// toReplicas does something to a replica of each master that fails over. What it returns does something to the same
+// servers, even if they have been promoted meanwhile.
+func (r *run) toReplicas(kind string, do func(primary, replica *failover.Server) error) (then func(kind string, do func(primary, replica *failover.Server) error)) {
 	r.t.Helper()
-	for i, primary := range r.primaries() {
-		r.happened(kind, "of %s", memberName(i))
+	primaries, replicas := r.primaries(), []*failover.Server{}
+	for i, primary := range primaries {
 		at := slices.IndexFunc(r.Groups[i].Servers, func(s *failover.Server) bool { return s != primary })
-		r.must(do(primary, r.Groups[i].Servers[at]))
+		replicas = append(replicas, r.Groups[i].Servers[at])
 	}
+	then = func(kind string, do func(primary, replica *failover.Server) error) {
+		r.t.Helper()
+		for i, primary := range primaries {
+			r.happened(kind, "of %s", memberName(i))
+			r.must(do(primary, replicas[i]))
+		}
+	}
+	then(kind, do)
+	return then
 }
 
 func failoverTwice(r *run) {
@@ -220,9 +230,9 @@ func failoversInTurn(r *run) {
 	r.switchOver()
 	r.whole()
 	fault(r.Kill, r.Restart, 0)
-	r.toReplicas("replica frozen", func(_, replica *failover.Server) error { return replica.Freeze() })
+	then := r.toReplicas("replica frozen", func(_, replica *failover.Server) error { return replica.Freeze() })
 	r.let(r.lease / 4)
-	r.toReplicas("replica thawed", func(_, replica *failover.Server) error { return replica.Thaw() })
+	then("replica thawed", func(_, replica *failover.Server) error { return replica.Thaw() })
 	r.whole(follow)
 }
 
