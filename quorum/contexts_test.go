@@ -333,3 +333,20 @@ func TestUnlockWhileCloseEndsTheContexts(t *testing.T) {
 		testkit.Check(t, lock.Deadline().IsZero(), "after Close it has a deadline")
 	})
 }
+
+// A held lock whose key the masters refuse from now on costs the locks that are renewed in one call with it nothing.
+func TestARefusedKeyCostsOtherLocksNothing(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		kept, refused := c.lock(l, "a"), c.lock(l, "b")
+		for _, m := range c.Masters {
+			m.Refuse(fakeredis.Refusals{Key: "b"})
+		}
+		for range 10 {
+			time.Sleep(DefaultLease)
+			testkit.Check(t, kept.Valid(), "it is lost: %v", kept.Err())
+		}
+		wantError(t, refused.Err(), ErrLost)
+		c.unlock(kept)
+	})
+}

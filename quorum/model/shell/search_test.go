@@ -177,11 +177,9 @@ func restarts(master int, refuses fakeredis.Refusals) func(*world) {
 }
 
 // refuse has all masters refuse commands, after what comes before.
-func refuse(r fakeredis.Refusals, before ...func(*world)) func(*world) {
+func refuse(r fakeredis.Refusals, before func(*world)) func(*world) {
 	return func(w *world) {
-		for _, do := range before {
-			do(w)
-		}
+		before(w)
 		for _, m := range w.masters {
 			m.Refuse(r)
 		}
