@@ -28,7 +28,10 @@
 -- one field with a time to live counts as a lock here, whatever its field: a closer look would slow
 -- down every refusal. Every read precedes the first write, so a refused request leaves nothing behind.
 -- There are two exceptions: if only readers are in the way, a writer's reservation keeps new ones back
--- (read.lua); and a predecessor that is not there gets its tombstone. Nobody is upgraded: if the owner is a reader, it is one of those in the way.
+-- (read.lua); and a predecessor that is not there gets its tombstone. Nobody is upgraded: if the owner is
+-- a reader, it is one of those in the way.
+--
+-- usual has defined ARGV and owner, and, if it has read them, read and ttl.
 
 local takesOver = #KEYS % 2 == 1
 local expected, predecessor = ARGV[#ARGV], takesOver and ARGV[5]

@@ -119,7 +119,7 @@ local isTooHigh = '" has reached 2^52: no lock counts that far. Delete the key o
 `
 
 var (
-	acquireScript = newScript("acquire", "fde7aebe8f1ebe9da9f18a5a5269503ae3b3a1f9", keyLines+source("usual")+source("names")+readerLine+writerLine+counterLines+shape+source("lists"))
+	acquireScript = newScript("acquire", "79ea2cf62ab6acebcc132e3a71a07311cd2b3160", keyLines+source("usual")+source("names")+readerLine+writerLine+counterLines+shape+source("lists"))
 	readScript    = newScript("read", "9a304e05a85cc2d4be31efa3657838cb24ef545a", keyLines+source("names")+readerLine+counterLines+shape+source("lists"))
 	renewScript   = newScript("renew", "22017347a050490688f0699137b091e4a8852ad8", readerLine+source("lists"))
 	releaseScript = newScript("release", "7848cb952dc4d1e8b385b6cc13d1b38f3ab1ce63", readerLine)
