@@ -222,7 +222,7 @@ dist: ## the command for a release, in dist/: static binaries, deb, rpm, manual,
 image: ## an image of dist/'s binary, for this machine's engine (under 5 s)
 	docker build -f packaging/Dockerfile --build-arg TARGETARCH=$$($(GO) env GOARCH) -t $(IMAGE):$(VERSION:v%=%) dist
 
-dist-test: dist image redis-server ## what make dist and make image make, installed and run (2 minutes)
+dist-test: dist image redis-server ## what make dist, make image and make release make, installed and run (2 minutes)
 	cd integration && $(GO) test -v ./dist -dist.dir=$(CURDIR)/dist -dist.version=$(VERSION) -dist.image=$(IMAGE):$(VERSION:v%=%)
 
 release: ## the commit and tags of a release, of all modules, installed as users install them; pushes nothing (under a minute); VERSION=v0.1.0
