@@ -38,7 +38,7 @@ func newPool(e endpoint, o options) *redis.Pool {
 				if err != nil {
 					return nil, err
 				}
-				redisconn.Dialed(wanted, raw)
+				redisconn.Dialed(wanted, raw) // not ctx, which ends while the connection is used
 				c := redis.NewConn(raw, o.timeout, o.timeout)
 				if err := logIn(ctx, c, user, password, e.database, o); err != nil {
 					c.Close()

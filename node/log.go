@@ -17,8 +17,8 @@ import (
 
 const (
 	// reasonPause is for how long the log stays silent about a node that is down and up again; about
-	// another reason why it is down, which may change with every probe; about another release that was
-	// refused; and about the refusal of this client's list.
+	// another reason why it is down, which may change with every probe; and after a message of logSometimes
+	// about the same.
 	reasonPause = 10 * time.Second
 	// sameEnd is by how much two readings of one quarantine's end may differ.
 	sameEnd = 100 * time.Millisecond

@@ -26,10 +26,10 @@ import (
 // While the test runs, masters stand still, lose their data, or crash and come back, with their data or
 // empty; lockers are cut off from masters; requests and replies come late, or are lost with their
 // connection; lockers' clocks run fast or slow, within what a lease allows for; and a process stands
-// still in some calls of [Masters.Work]: call it where the service would work. Processes of [Masters.Run] are killed, or
-// end in good order, and others take their places. After a few faults all is well again,
-// so whoever waits for a lock gets it. Each locker of [Masters.Locker] or [Masters.Options] is a
-// process. If no process ever stood still, Explore fails: no seed could find what a pause does.
+// still in some calls of [Masters.Work]: call it where the service would work. Processes of [Masters.Run] are
+// killed, or end in good order, and others take their places. After a few faults all is well again, so whoever
+// waits for a lock gets it. Each locker of [Masters.Locker] or [Masters.Options] is a process. If no process
+// ever stood still, Explore fails: no seed could find what a pause does.
 //
 // Each seed is a subtest, which replays alone:
 //

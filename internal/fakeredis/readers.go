@@ -269,7 +269,7 @@ func (k *Keyspace) findSet(command, key string) (*value, error) {
 func (k *Keyspace) prolong(key, owner string, lease int64) bool {
 	v := k.find(key)
 	if v.kind != aSet {
-		if k.may("PEXPIRE") != nil {
+		if k.may("PEXPIRE") != nil { // renew raises by PTTL and PEXPIRE then, and refuses only a lease that has to be raised
 			k.prolongKey(key, lease)
 		}
 		k.raise(key, lease)

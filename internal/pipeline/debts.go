@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	minRetryPause = 250 * time.Millisecond
+	minRetryPause = 250 * time.Millisecond // also between two looks at which debts are due
 	maxRetryPause = 5 * time.Second
 	maxRefused    = 1024 // beyond this number of debts, a release that the server refuses is left to its key's lease
 )
@@ -93,7 +93,8 @@ func (p *Pipe) refusedLocked(r request, refusal error) {
 	p.armRetriesLocked()
 }
 
-// armRetriesLocked has the debts that are due sent while the pipe is up. [Pipe.goUp] does so after an outage.
+// armRetriesLocked has the next look at which debts are due, if there are any and the pipe is up. [Pipe.goUp] calls it after
+// an outage.
 func (p *Pipe) armRetriesLocked() {
 	if p.state == up && len(p.debts.of) > 0 && !p.retriesArmed {
 		p.retriesArmed = true

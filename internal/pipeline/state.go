@@ -85,7 +85,7 @@ type Pipe struct {
 	// While the pipe is up, the server has refused each of the debts. The others are bounded by the
 	// number of owners that the server knew when it went down.
 	debts        debts
-	retriesArmed bool // a timer will send those that are due
+	retriesArmed bool // a timer has retryReleases look at which are due
 }
 
 // requeue queues requests again, together, and returns those for a grant that their owner wants no

@@ -2,7 +2,7 @@ package plain
 
 import "strings"
 
-// Group is what several nodes have in common.
+// Group is what several nodes, or sentinels, have in common.
 type Group struct {
 	Reason string
 	Nodes  []string

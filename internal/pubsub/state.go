@@ -43,8 +43,8 @@ type Subscriptions struct {
 	channels map[string]*channel
 	running  bool
 	closing  bool
-	conn     *conn // nil when there is no connection
-	changed  sync.Cond
+	conn     *conn     // nil when there is no connection
+	changed  sync.Cond // for the connection's writer, or while there is none for pause
 }
 
 // channel is a channel that has subscribers.
@@ -72,7 +72,7 @@ func (c *channel) remove(sub *subscription) {
 // Subscriptions.mu guards its fields.
 type conn struct {
 	raw            redis.Conn // not embedded: that would hide its timeouts from redisconn
-	changed        *sync.Cond // that of the Subscriptions
+	changed        *sync.Cond // the Subscriptions'
 	unsent         []command
 	unanswered     []command       // sent
 	refused        map[string]bool // the channels that the server refused; requested again with the next ping
@@ -87,7 +87,7 @@ type conn struct {
 // command is a SUBSCRIBE or UNSUBSCRIBE of one channel, or a ping.
 type command struct {
 	name, channel string
-	of            *channel
+	of            *channel // for which it was sent; nil for a ping
 }
 
 var ping = command{name: "PING"}

@@ -57,7 +57,7 @@ func Interruptible(ctx context.Context) (_ context.Context, stop func()) {
 	return ctx, func() { cancel(errKept) }
 }
 
-// Dialed has the cancellation of an [Interruptible] context close a new connection.
+// Dialed has the cancellation of the context, which is [Interruptible] if the connection outlives it, close a new connection.
 func Dialed(ctx context.Context, c net.Conn) {
 	context.AfterFunc(ctx, func() {
 		// At the deadline the read fails, and says why.

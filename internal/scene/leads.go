@@ -134,8 +134,8 @@ func (p *play) observes(l line) {
 	}()
 }
 
-// runs has a candidate run work while it leads. The work ends takes=3s after its context, or for=3s after its begin, with an error
-// if it fails, or with its context's if it stops.
+// runs has a candidate run work while it leads. The work ends takes=3s after its context, or for=3s after its begin, with an
+// error if it fails, or with its context's if it stops.
 func (p *play) runs(l line) {
 	c, name := p.candidate(l)
 	ctx, cancel := p.context(l)

@@ -147,19 +147,19 @@ type call struct {
 
 // turn makes a turn of attempts (package slots). It returns the result of the last attempt, or a result of its own
 // if too few slots are free. The attempts of a waiter that has heard no release probe: the hint may be wrong.
-func (w *call) turn(ctx context.Context, by queue.Attempts, due queue.Due) queue.Result {
-	e, tries, agree := w.engine(), by.Tries(), 1
-	w.tries.Begin()
+func (c *call) turn(ctx context.Context, by queue.Attempts, due queue.Due) queue.Result {
+	e, tries, agree := c.engine(), by.Tries(), 1
+	c.tries.Begin()
 	if tries != nil { // among nodes that block, at least one knows that a slot is free once a quorum has released it
 		agree = e.Quorum.Blocking()
 	}
-	turn := slots.NewTurn(w.size, w.want, agree, w.inside.Waiters().Random)
+	turn := slots.NewTurn(c.size, c.want, agree, c.inside.Waiters().Random)
 	if due.Approach == waiting.Alone {
-		turn.Guess(w.inside.Waiters().History.TakeSlot(w.key.Hash()))
+		turn.Guess(c.inside.Waiters().History.TakeSlot(c.key.Hash()))
 	}
 	how := due.Approach
 	if due.Published >= 0 {
-		w.toAsk = due.Published
+		c.toAsk = due.Published
 	} else if how == waiting.AskAll && tries == nil { // of tries it is to find out who holds
 		how = waiting.ProbeFirst
 	}
@@ -171,23 +171,23 @@ func (w *call) turn(ctx context.Context, by queue.Attempts, due queue.Due) queue
 		case slots.Try:
 			// Not the node of the hint: if that one is alone in having the slot free, because it
 			// missed the grant, the attempt would get its vote, give it back, and so wake others.
-			first := (w.hintFrom + 1) % len(e.Nodes)
-			last, attempted = by.Attempt(ctx, queue.AtSlots(w.name, chosen, first), how), true
+			first := (c.hintFrom + 1) % len(e.Nodes)
+			last, attempted = by.Attempt(ctx, queue.AtSlots(c.name, chosen, first), how), true
 			if last.More = turn.MayHaveFree(); last.Acquired || !last.Held || last.IsCut() {
 				return last
 			}
 			turn.Refused()
 			if tries != nil {
 				holder := by.HeldBy(last)
-				w.tries.Refused(holder)
+				c.tries.Refused(holder)
 				held = held && holder != ""
 			}
 		case slots.Ask:
-			found, node, answered := w.askNodes(ctx, w.toAsk)
-			w.toAsk = (w.toAsk + 1) % len(e.Nodes)
+			found, node, answered := c.askNodes(ctx, c.toAsk)
+			c.toAsk = (c.toAsk + 1) % len(e.Nodes)
 			switch {
 			case answered:
-				hint, w.hintFrom = found, node
+				hint, c.hintFrom = found, node
 				turn.Hinted(hint.Free)
 			case attempted:
 				last.MayTry = tries != nil
@@ -196,28 +196,28 @@ func (w *call) turn(ctx context.Context, by queue.Attempts, due queue.Due) queue
 				turn.Guess(-1)
 			}
 		case slots.Full:
-			r := by.Full(w.shortOf(hint), hint, due.Approach)
+			r := by.Full(c.shortOf(hint), hint, due.Approach)
 			at := e.Moment()
 			isLong := func(since clock.Instant) bool { return tries.IsLong(since, at) }
-			r.MayTry = tries != nil && !w.tries.Full(at.Now, w.size, isLong)
+			r.MayTry = tries != nil && !c.tries.Full(at.Now, c.size, isLong)
 			return r
 		case slots.Over:
 			if last.Listeners = max(last.Listeners, hint.Waiting); len(hint.Free) > 0 && turn.MayHaveFree() {
 				last.Wait = 0
 			}
-			last.MayTry = tries != nil && !w.tries.Over(held, w.size)
+			last.MayTry = tries != nil && !c.tries.Over(held, c.size)
 			return last
 		}
 	}
 }
 
 // shortOf says that too few slots are free.
-func (w *call) shortOf(hint scripts.SlotsReply) string {
+func (c *call) shortOf(hint scripts.SlotsReply) string {
 	switch {
-	case w.want > 1:
-		return fmt.Sprintf("%d of %d slots are free, and %d are wanted", len(hint.Free), w.size, w.want)
-	case w.size == 1:
+	case c.want > 1:
+		return fmt.Sprintf("%d of %d slots are free, and %d are wanted", len(hint.Free), c.size, c.want)
+	case c.size == 1:
 		return "the only slot is taken"
 	}
-	return fmt.Sprintf("all %d slots are taken", w.size)
+	return fmt.Sprintf("all %d slots are taken", c.size)
 }

@@ -124,7 +124,8 @@ type member struct {
 	alone     bool               // the node refused a batch with it: it is renewed alone until a renewal succeeds
 }
 
-// Init makes a hold of the names, which do not change. It asks for nothing yet. predecessor is the owner to take over from; nil for none.
+// Init makes a hold of the names, which do not change. It asks for nothing yet. predecessor is the owner to take over from;
+// nil for none.
 func (h *Hold) Init(e *Engine, terms *Terms, names []scripts.Name, predecessor *scripts.Owner, user User) {
 	h.engine, h.terms, h.names, h.predecessor = e, terms, names, predecessor
 	h.owner = e.newOwner()

@@ -10,16 +10,17 @@ import (
 
 // Status is a handle's view of its lock.
 type Status struct {
-	Phase    lease.Phase
-	Cause    lease.Cause
-	Mode     lease.Mode
-	Depth    int  // of the hold
-	Valid    bool // at Now
-	Now      clock.Instant
-	Deadline clock.Instant // when the lock ends if no renewal is confirmed; clock.Never if too few nodes keep it, or the Engine was closed
-	Unlocked bool          // the handle was
-	Ended    error         // from Events.Ending, or nil
-	Keepers  Keepers       // of a lock that is not valid
+	Phase lease.Phase
+	Cause lease.Cause
+	Mode  lease.Mode
+	Depth int  // of the hold
+	Valid bool // at Now
+	Now   clock.Instant
+	// Deadline is when the lock ends if no renewal is confirmed; clock.Never if too few nodes keep it, or the Engine was closed.
+	Deadline clock.Instant
+	Unlocked bool    // the handle was
+	Ended    error   // from Events.Ending, or nil
+	Keepers  Keepers // of a lock that is not valid
 }
 
 // Holds reports whether the handle holds the lock.

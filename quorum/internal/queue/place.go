@@ -143,7 +143,7 @@ func (p *Place) NoteReserved(by *engine.Hold) {
 // Refused ends a failed attempt, and waits on for messages. It returns false if another call attempts
 // for the queue, in which this reader now waits.
 func (p *Place) Refused(r waiting.Result, approach waiting.Approach, err error) bool {
-	if p.queue == nil { // it attempts alongside a queue: none lets it go meanwhile
+	if p.queue == nil { // it is in none that could let it go meanwhile
 		p.at = p.list.Engine.Moment()
 		p.join(new(queue))
 		if _, isFirst := p.begin(p.at); !isFirst {
