@@ -212,7 +212,10 @@ func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireRep
 // Engine is open and the deadline has not passed.
 func (a *attempt) commit(ctx context.Context) bool {
 	h := a.hold
-	if ctx.Err() != nil {
+	h.mu.Lock()
+	isSettled := h.lease.IsSettled()
+	h.mu.Unlock()
+	if ctx.Err() != nil || !isSettled { // a refusal makes no context
 		return false
 	}
 	h.first.user.MakeContext() // before any mutex is locked: its context is the caller's code
