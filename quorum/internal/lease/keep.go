@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 )
 
 const (
@@ -190,21 +191,22 @@ func (l *Lease) hasten(by clock.Instant) {
 	}
 }
 
-// fellShort reports whether a master should be repaired soon, or all have replied to the last
-// renewals and too few have confirmed.
+// fellShort reports whether a master should be repaired soon, or too few have confirmed the last renewals, or may yet.
 func (l *Lease) fellShort() bool {
-	open := false
-	for i := range l.votes {
-		if l.votes[i].has(forgot) {
-			return true
-		}
-		open = open || l.votes[i].has(renewing)
-	}
 	goal := l.until(l.renewedAt)
 	if l.maxHoldEnd != clock.Never {
 		goal = min(goal, l.maxHoldEnd)
 	}
-	return !open && l.deadline.Before(goal)
+	var may quorate.Set
+	for i := range l.votes {
+		switch v := &l.votes[i]; {
+		case v.has(forgot):
+			return true
+		case v.has(renewing), !v.until.Before(goal):
+			may |= quorate.Of(i)
+		}
+	}
+	return !l.terms.Quorum.Enough(may)
 }
 
 // lose ends a lock that can no longer be trusted.

@@ -97,6 +97,8 @@ func TestWhenALockIsDue(t *testing.T) {
 		"it lingers past the next renewal":       {Terms{MinHold: 900 * ms}, lingersOn, third},
 		"a quorum has renewed it":                {Terms{}, renewed(Kept, Kept), 2 * third},
 		"a quorum may still renew it":            {Terms{}, renewed(Unanswered, Unanswered, Granted), 2 * third},
+		"a quorum may still renew it, one fails": {Terms{}, renewed(NotRenewed, Kept), 2 * third},
+		"too few may still renew it":             {Terms{}, renewed(NotRenewed, NotRenewed), third + twelfth},
 		"all have renewed it for its time":       {Terms{MaxHold: 900 * ms}, renewed(Kept, Kept, Granted), 2 * third},
 		"a repair was refused":                   {Terms{}, renewed(Kept, Kept, Refused), third + twelfth},
 		"a repair is on its way":                 {Terms{}, func(b *bench) { isRefused(b); renewed(Kept, Kept)(b) }, 2 * third},
