@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -363,13 +364,16 @@ func instantOf(t *testing.T, reply any) int64 {
 	return parts[0]*1000 + parts[1]/1000
 }
 
+// namesCommand is how Redis 8 and Valkey 8 say that a user may not run a command.
+var namesCommand = regexp.MustCompile(`^ERR ACL failure in script: User \S+ has no permissions to run the '\S+' command`)
+
 // canonical is a reply as text. An error of a call within a script names the script and its line.
 func canonical(reply any) string {
 	switch r := reply.(type) {
 	case []byte, string:
 		return fmt.Sprintf("%.300q", r)
 	case error:
-		text, _, _ := strings.Cut(r.Error(), " script: ")
+		text, _, _ := strings.Cut(namesCommand.ReplaceAllString(r.Error(), errForbidden.Error()), " script: ")
 		return "error " + text
 	case []any:
 		parts := make([]string, len(r))
