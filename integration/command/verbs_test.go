@@ -212,7 +212,7 @@ var masks = []struct {
 	{regexp.MustCompile(`[-+]?\b\d+(\.\d+)?(ms|µs|s|m|h)(\d+(\.\d+)?(ms|s|m))*\b`), "TIME"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*`), "DATE"},
 	{regexp.MustCompile(`\b\d\d:\d\d:\d\d\b`), "CLOCK"},
-	{regexp.MustCompile(`\b\d+\.\d+\.\d+\b`), "VERSION"},
+	{regexp.MustCompile(`\b(valkey )?\d+\.\d+\.\d+\b`), "VERSION"},
 	{regexp.MustCompile(`  +`), "  "}, // the columns
 }
 
