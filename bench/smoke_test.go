@@ -41,7 +41,7 @@ func TestSmoke(t *testing.T) {
 	page := testkit.Read(t, filepath.Join(root, "docs/reports/bench.md"))
 	above, _, _ := strings.Cut(before, figuresBegin)
 	_, below, _ := strings.Cut(before, figuresEnd)
-	whole, short := report{results: found}.table(3), report{results: found}.faults(3)
+	whole, short := report{results: found}.table(3), report{results: found}.faults(3, false)
 	testkit.Check(t, strings.HasPrefix(readme, above) && strings.HasSuffix(readme, below) &&
 		strings.Contains(readme, short) == (facts["etcd"] != "" && facts[postgres] != ""), "README: %s", readme)
 	testkit.Check(t, strings.Contains(page, whole) && strings.Contains(page, "budgets met") && !strings.Contains(page, "NaN/s") && !strings.Contains(page, "NaN ms"),
