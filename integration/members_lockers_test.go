@@ -10,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -105,7 +106,18 @@ func TestLocksOfTwoPrefixesShareNoKey(t *testing.T) {
 		must(t, err)
 	}
 	use(open(t, urls(0, ""), redlock.Open))
-	before := keys()
+	var before map[string]bool
+	testkit.Eventually(t, "each of the three masters has all keys, also one whose reply came after the majority's", func() bool {
+		before = keys()
+		for key := range before {
+			for i := range 3 {
+				if _, has := before[fmt.Sprint(i, key[1:])]; !has {
+					return false
+				}
+			}
+		}
+		return true
+	})
 	use(open(t, urls(2, "?prefix=team"), redlock.Open)) // the same names, at once: they are other locks
 	after := keys()
 	for key := range before {
