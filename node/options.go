@@ -219,9 +219,9 @@ func newOptions(opts []Option) (options, error) {
 		logger:     slog.Default, // a program may set that after it has opened its nodes
 		Settings:   inside.Settings{Random: runtimeSource{}},
 	}
-	for i, opt := range opts {
+	for _, opt := range opts {
 		if opt == nil {
-			return o, invalidf("option %d is nil", i+1)
+			return o, invalidf("an option is nil") // no number: callers add options of their own
 		}
 		opt(&o)
 	}
