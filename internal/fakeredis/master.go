@@ -47,7 +47,7 @@ type Master struct {
 	runID    string
 	started  time.Time
 	data     map[string]*value
-	sweepAt  int // this many keys
+	sweepAt  int // this many keys, and one fewer after each command
 	saved    map[string]*value
 	scripts  map[string]bool // loaded ones, by SHA-1
 	sessions map[*session]struct{}
@@ -181,7 +181,7 @@ func (m *Master) openLocked() *Keyspace {
 	k := &Keyspace{values: m.data, now: m.now().UnixMilli(), publish: m.publishLocked, listening: m.listeningLocked,
 		anyList: m.AnyList}
 	k.Refuse(m.refusals)
-	if len(m.data) >= m.sweepAt {
+	if m.sweepAt--; len(m.data) >= m.sweepAt {
 		k.sweep()
 		m.sweepAt = 2*len(m.data) + 1024
 	}

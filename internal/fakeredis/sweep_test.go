@@ -25,3 +25,23 @@ func TestExpiredKeysAreSwept(t *testing.T) {
 	testkit.Check(t, len(m.data) < 3*kept, "%d keys are in memory", len(m.data))
 	testkit.Check(t, len(m.Keys()) >= kept, "%d keys are left", len(m.Keys()))
 }
+
+// So are those after which no others come.
+func TestTheLastKeysAreSwept(t *testing.T) {
+	now := time.Now()
+	m := New(func() time.Time { return now }, 1)
+	command := func(key string) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.openLocked().set(key, "x", 1)
+	}
+	const keys = 10_000
+	for i := range keys {
+		command(fmt.Sprint(i))
+	}
+	now = now.Add(time.Second)
+	for range 2 * keys {
+		command("another")
+	}
+	testkit.Equal(t, len(m.data), 1, "keys in memory")
+}
