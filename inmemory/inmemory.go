@@ -48,7 +48,7 @@ func Master(opts ...node.Option) (*node.Node, error) {
 	began, origin := time.Now(), clock.System().Now()
 	m := fakeredis.New(func() time.Time { return began.Add(clock.System().Now().Sub(origin)) }, rand.Uint64())
 	usual := []node.Option{node.WithName("inmemory"), node.WithTimeout(10 * time.Second), node.WithoutQuarantine(),
-		inside.Option[node.Option](func(s *inside.Settings) { s.OneProcess = true })}
+		inside.Option[node.Option](func(s *inside.Settings) { s.OneProcess, s.Alone = true, true })}
 	dial := func(context.Context, string, string) (net.Conn, error) {
 		ours, theirs := net.Pipe()
 		go m.Serve(theirs) // until the node closes ours

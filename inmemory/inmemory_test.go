@@ -1,7 +1,13 @@
 package inmemory_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -10,10 +16,12 @@ import (
 
 	"github.com/quorumlock/quorumlock/inmemory"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/redlock"
 )
@@ -143,12 +151,69 @@ func TestOptionsOfANode(t *testing.T) {
 	testkit.Equal(t, master.Name(), "north", "the name")
 	_, err = inmemory.Master(node.WithMaxLease(0))
 	testkit.Is(t, err, node.ErrInvalid, "a max lease of 0")
+	_, err = inmemory.Master(nil)
+	testkit.Check(t, errors.Is(err, node.ErrInvalid) && strings.HasSuffix(err.Error(), ": an option is nil"), "%v", err)
+}
+
+func TestSeveralMasters(t *testing.T) {
+	nodes := slices.Concat(start(t), start(t), start(t))
+	for what, open := range map[string]func() (*quorum.Locker, error){
+		"redlock":   func() (*quorum.Locker, error) { return redlock.New(nodes) },
+		"multilock": func() (*quorum.Locker, error) { return multilock.New(nodes[:2]) },
+	} {
+		_, err := open()
+		testkit.Check(t, errors.Is(err, quorum.ErrInvalid) && strings.Contains(err.Error(), "must be the only one"), "%s: %v", what, err)
+	}
+}
+
+// Two processes have the same two servers and a master each, and each reaches one of the servers: both would have a
+// majority. So a Locker takes such a master alone; the control may take it beside others.
+func TestAMasterBesideServers(t *testing.T) {
+	servers := standin.ForTest(t, 2)
+	open := func(master *node.Node, cutOff int) (*quorum.Locker, error) {
+		nodes := []*node.Node{master}
+		for i, url := range servers.URLs() {
+			dial := new(net.Dialer).DialContext
+			if i == cutOff {
+				dial = func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }
+			}
+			n, err := node.Open(url, node.WithDialer(dial), node.WithName(fmt.Sprint("server ", i)), node.WithTimeout(10*time.Second),
+				node.WithoutQuarantine())
+			testkit.Must(t, err)
+			t.Cleanup(func() { n.Close() })
+			nodes = append(nodes, n)
+		}
+		locker, err := redlock.New(nodes)
+		if err == nil {
+			t.Cleanup(func() { locker.Close() })
+		}
+		return locker, err
+	}
+	_, err := open(start(t)[0], -1)
+	testkit.Check(t, errors.Is(err, quorum.ErrInvalid) && strings.Contains(err.Error(), "must be the only one"), "%v", err)
+
+	var locks []*quorum.Lock
+	for cutOff := range 2 {
+		master := start(t, inside.Option[node.Option](func(s *inside.Settings) { s.Alone = false }))[0]
+		_, err := open(master, -1)
+		testkit.Must(t, err)
+		testkit.Eventually(t, "the list on the master", func() bool {
+			report, err := operator.Check(t.Context(), master)
+			return err == nil && report.Member != ""
+		})
+		locker, err := open(master, cutOff)
+		testkit.Must(t, err)
+		lock, err := locker.TryLock(t.Context(), "x")
+		testkit.Must(t, err)
+		locks = append(locks, lock)
+	}
+	testkit.Check(t, locks[0].Valid() && locks[1].Valid(), "the control has no two holders: %v, %v", locks[0].Err(), locks[1].Err())
 }
 
 // start returns a master that the test's end closes.
-func start(t *testing.T) []*node.Node {
+func start(t *testing.T, opts ...node.Option) []*node.Node {
 	t.Helper()
-	master, err := inmemory.Master()
+	master, err := inmemory.Master(opts...)
 	testkit.Must(t, err)
 	t.Cleanup(func() { master.Close() })
 	return []*node.Node{master}

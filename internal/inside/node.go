@@ -23,6 +23,7 @@ type Node struct {
 	Pool          redisconn.Pool
 	Subscriptions *pubsub.Subscriptions
 	Named         bool          // by an option or the URL
+	Alone         bool          // no other process reaches the master: no list has it beside others
 	Prefix        string        // of keys and channels: scripts.KeyPrefix
 	Quarantine    time.Duration // how long one lasts, by the node's options; 0 for none
 	Log           pipeline.Log

@@ -11,6 +11,7 @@ type Settings struct {
 	Clock      clock.Clock // of a Locker
 	Random     rand.Source
 	OneProcess bool // of a node: no balancer is at its address, which is not dialed again to find out
+	Alone      bool // of a node: no other process reaches its master
 	Unsealed   bool // of a node: what its calls read counts before replicas acknowledge it
 	Given      bool // by an option
 

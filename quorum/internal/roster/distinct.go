@@ -10,9 +10,13 @@ import (
 )
 
 // Distinct refuses two nodes of one server, by the address and by the run id if the server
-// answers, two nodes of one name, and addresses that make no list.
+// answers, two nodes of one name, a master in this process's memory beside others, and addresses that make no list.
 func Distinct(nodes []*node.Node) error {
 	for j, n := range nodes {
+		if len(nodes) > 1 && inside.Of(n).Alone {
+			return fmt.Errorf("%w: node %s is in this process's memory, so it must be the only one: "+
+				"another process would have another master of its name", node.ErrInvalid, n.Name())
+		}
 		for i, m := range nodes[:j] {
 			switch {
 			case m == n || n.Address() != "" && (m.Address() == n.Address() || m.Name() == n.Name() && !inside.Of(m).Named && !inside.Of(n).Named):
