@@ -1,3 +1,4 @@
+// Package examples has what the examples of several packages run on.
 package examples
 
 import (

@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -9,9 +8,8 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
-	"github.com/quorumlock/quorumlock/internal/examples"
-	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/quorumtest"
@@ -224,17 +222,16 @@ func TestHoldsWithoutAnEnd(t *testing.T) {
 
 // A control: on masters without quarantine that forgot, two lockers hold one name, and are found.
 func TestTwoHoldersOfTheLibrary(t *testing.T) {
-	masters := standin.ForTest(t, 3)
+	masters := quorumtest.Start(t, 3, node.WithoutQuarantine())
 	j := New(&testkit.Recorder{TB: t})
 	var ends []func()
 	for range 2 {
-		locker := examples.Open(masters, quorum.WithFixedLease(30*time.Second))
-		defer locker.Close()
+		locker := masters.Locker(quorum.WithFixedLease(30 * time.Second))
 		l, err := locker.Lock(t.Context(), "a")
 		testkit.Must(t, err)
 		ends = append(ends, j.Holds(l), func() { locker.Close() })
-		for _, m := range masters.Masters {
-			testkit.Must(t, errors.Join(m.Kill(), m.Start()))
+		for i := range 3 {
+			masters.Forget(i)
 		}
 	}
 	for what, end := range []func(){func() {}, ends[1], ends[0]} { // without an end, its lock lost, and its end reported
