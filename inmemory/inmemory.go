@@ -21,8 +21,8 @@
 // # Memory
 //
 // A held lock takes some 2.5 KB, its Locker's part included. A name that is free leaves a token counter, which names
-// share: there are at most 65,536, of 11 MB. Leases that end without a release are deleted once the number of keys has
-// doubled.
+// share: there are at most 65,536, of 11 MB. Leases that end without a release, as those of a closed Locker, are deleted
+// by later commands, at the latest after two for each key and 1,024 more.
 package inmemory
 
 import (
@@ -38,10 +38,11 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// Master returns a node for a new, empty master, which ends when the node is closed. Packages redlock and multilock
-// take it alone. It has no quarantine: nobody can hold a lock that it has forgotten. Its name is "inmemory" and its
-// timeout 10 s, as a process that stands still has no dead master, unless the options say otherwise. [node.WithDialer]
-// has no effect, and options for a server's password or replicas make each lock fail.
+// Master returns a node for a new, empty master, which ends when the node is closed. It is a Locker's only node:
+// beside others it is refused, as two processes with one each and the same servers could both have a majority. It has
+// no quarantine: nobody can hold a lock that it has forgotten. Its name is "inmemory" and its timeout 10 s, as a process
+// that stands still has no dead master, unless the options say otherwise. [node.WithDialer] has no effect, and options
+// for a server's password or replicas make each lock fail.
 //
 // A Locker over it needs no quorum.WithoutFounding, which refuses new masters. The error wraps [node.ErrInvalid].
 func Master(opts ...node.Option) (*node.Node, error) {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -94,6 +96,59 @@ func TestReadersAndSlots(t *testing.T) {
 	testkit.Must(t, err)
 	_, err = semaphore.New(a, "s", 2).TryAcquire(t.Context(), 2)
 	testkit.Must(t, err)
+}
+
+// Many lockers of one process have the lock in turn, each with a greater token, next to calls that give up.
+func TestManyLockers(t *testing.T) {
+	nodes := start(t)
+	var holders atomic.Int32
+	last := uint64(0) // the lock guards it
+	var all sync.WaitGroup
+	for range 20 {
+		locker, err := redlock.New(nodes)
+		testkit.Must(t, err)
+		defer locker.Close()
+		for range 5 {
+			all.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+				defer cancel()
+				if lock, err := locker.Lock(ctx, "x"); err == nil {
+					testkit.Is(t, lock.Unlock(t.Context()), nil, "Unlock")
+				}
+			})
+			all.Go(func() {
+				testkit.Is(t, locker.Do(t.Context(), func(_ context.Context, lock *quorum.Lock) error {
+					testkit.Check(t, holders.Add(1) == 1, "two holders")
+					defer holders.Add(-1)
+					testkit.Check(t, lock.Token() > last, "token %d after %d", lock.Token(), last)
+					last = lock.Token()
+					return nil
+				}, "x"), nil, "Do")
+			})
+		}
+	}
+	all.Wait()
+}
+
+// A master that is closed first ends the calls that wait, and refuses others.
+func TestCloseOfTheMaster(t *testing.T) {
+	nodes := start(t)
+	locker, err := redlock.New(nodes)
+	testkit.Must(t, err)
+	defer locker.Close()
+	held, err := locker.Lock(t.Context(), "x")
+	testkit.Must(t, err)
+	waiting := make(chan error)
+	go func() {
+		_, err := locker.Lock(t.Context(), "x")
+		waiting <- err
+	}()
+	testkit.Eventually(t, "a call waits", func() bool { return locker.Stats().Waiting == 1 })
+	testkit.Must(t, nodes[0].Close())
+	testkit.Is(t, <-waiting, node.ErrClosed, "the call that waited")
+	testkit.Is(t, held.Unlock(t.Context()), node.ErrClosed, "Unlock")
+	_, err = locker.TryLock(t.Context(), "y")
+	testkit.Is(t, err, node.ErrClosed, "TryLock")
 }
 
 // What a process had locked is free for the next one at once, with a higher token.
