@@ -100,13 +100,12 @@ func (p *plan) listOf(client int) []int {
 	}
 }
 
-// forgets reports whether masters may be blank when clients with different lists ask: after the
-// start, or if some client has a wrong list at the start. One that the operator replaces does not
-// matter.
+// forgets reports whether masters may be blank, or marked again, when clients with different lists ask: after the
+// start, or if some client has a wrong list at the start. One that the operator replaces does not matter.
 func (p *plan) forgets() bool {
 	given := func(list []int) bool { return list != nil }
 	return slices.ContainsFunc(p.lists.wrong, given) ||
-		slices.ContainsFunc(p.faults, func(f world.Fault) bool { return f.Kind.Forgets })
+		slices.ContainsFunc(p.faults, func(f world.Fault) bool { return f.Kind.Forgets || f.Kind.Restarts })
 }
 
 // settling bounds how long after the faults all clients have the list of the masters.

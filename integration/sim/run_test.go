@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/register"
 	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -102,6 +103,8 @@ func (w *run) run() {
 	for _, m := range w.machines {
 		m.current().close()
 	}
+	// A process that was closed leaves a connection from a pool whose server is silent to its deadline.
+	time.Sleep(redisconn.ConnectTimeout(w.plan.timeout))
 }
 
 // tryTogether has all clients try at once for a name that nobody has: one of them gets it.

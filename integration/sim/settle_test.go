@@ -1,9 +1,13 @@
 package sim
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -20,12 +24,15 @@ func (o *operator) settle() {
 	tries := 0
 	for begun := time.Now(); w.ctx.Err() == nil; o.rest(0.2) {
 		ctx, end := o.within(w.ctx, 4*p.timeout+2*p.lease)
-		s := majorityState(o.look(ctx))
+		views := o.look(ctx)
+		s := majorityState(views)
 		want := listOf(p.lists.first)
 		switch {
-		case s != nil && s.next != nil:
+		case s == nil:
+			want = cmp.Or(newestList(views), want)
+		case s.announced:
 			want = s.next
-		case s != nil:
+		default:
 			want = s.members
 		}
 		old, running := false, w.lists.rolling.Load() == 0
@@ -35,7 +42,7 @@ func (o *operator) settle() {
 		}
 		switch {
 		case time.Since(begun) > 6*p.lease+2*time.Second:
-			if tries++; tries > 3 || !p.forgets() {
+			if tries++; tries > 3 || !p.forgets() && !o.foundDead {
 				w.fail("stranded: the masters' list does not come out: %+v", s)
 				end()
 				return
@@ -60,6 +67,18 @@ func (o *operator) settle() {
 		}
 		end()
 	}
+}
+
+// newestList returns the list of the highest generation that a master had, or is claimed for. After all have restarted at
+// once, with their data, only clients with that list confirm it.
+func newestList(views map[string]*membership.View) (list *scripts.List) {
+	newest := uint64(0)
+	for _, name := range slices.Sorted(maps.Keys(views)) {
+		if m := views[name].Marker(); m.Members.Has(name) && m.Generation > newest {
+			list, newest = m.Members, m.Generation
+		}
+	}
+	return list
 }
 
 // admit stops all clients for one max lease, and admits the masters with the list. It wipes the

@@ -19,6 +19,7 @@ type Kind struct {
 	Stills    bool // the process' work stands still, too: who plays it must wait for [Process.Pass]
 	Replaces  bool // another process takes its place: World.Replace is needed
 	Forgets   bool // a master loses data
+	Restarts  bool // a master's process ends, and another one comes
 	Unnoticed bool // no caller notices
 }
 
@@ -34,11 +35,11 @@ const (
 // Kinds are all kinds of faults.
 var Kinds = []*Kind{
 	{Name: "crash", Says: "a master crashes, and comes back empty", Takes: OfMaster | Lasts, Weight: 1.2,
-		Start: crash(fakeredis.Nothing), Forgets: true},
+		Start: crash(fakeredis.Nothing), Forgets: true, Restarts: true},
 	{Name: "crash-saved", Says: "a master crashes, and comes back with what it saved last", Takes: OfMaster | Lasts, Weight: 0.6,
-		Start: crash(fakeredis.LastSave), Forgets: true},
+		Start: crash(fakeredis.LastSave), Forgets: true, Restarts: true},
 	{Name: "crash-kept", Says: "a master crashes, and comes back with its data", Takes: OfMaster | Lasts, Weight: 1.2,
-		Start: crash(fakeredis.Everything)},
+		Start: crash(fakeredis.Everything), Restarts: true},
 	{Name: "save", Says: "a master saves its data", Takes: OfMaster, Weight: 0.5,
 		Start: on((*fakeredis.Master).Save), Unnoticed: true},
 	{Name: "flush", Says: "a master's data is deleted", Takes: OfMaster, Weight: 0.5,

@@ -113,6 +113,7 @@ func playKind(t *testing.T, w *World, k *Kind, wantOld, wantNew [4]bool, wantKey
 	testkit.Pass(time.Second)
 	look("connections from before", old, wantOld)
 	look("new connections", dial(), wantNew)
+	testkit.Equal(t, !w.Masters[0].Up(), k.Restarts, "whether a master restarts")
 	end()
 	testkit.Pass(time.Second)
 	testkit.Equal(t, len(w.Masters[0].Keys()), wantKeys, "keys")
