@@ -31,7 +31,9 @@ func TestTries(t *testing.T) {
 	testkit.Equal(t, full(tries), false, "soon after: full")
 	tries.Refused("")
 	testkit.Equal(t, full(tries), false, "after another attempt: full")
-	now = now.Add(long)
+	now = now.Add(long - 1)
+	testkit.Equal(t, full(tries), false, "soon after that: full")
+	now = now.Add(1)
 	testkit.Equal(t, full(tries), true, "when it has lasted: full")
 
 	// More holders than slots: some have released, and others were faster.
