@@ -4,10 +4,20 @@
 // *leader.Term), that a call such as Locker.Do gets, and between a call such as Locker.Lock and Unlock. Reported are:
 //
 //   - a call under a lock that gets a context which does not end when the lock is lost: one from around the function,
-//     the one given to Lock, context.Background. The lock's own methods may have it, and so may Close, Rollback,
-//     Shutdown, what logs, measures or reads the context's values, and what follows go or defer.
+//     the one given to Lock, context.Background.
 //   - a lock that stays held on a path on which the function neither unlocks it nor hands it on.
 //   - a SELECT in a transaction before its stamp by package fence.
+//
+// It would rather miss a bug than report code that is right. It does not report:
+//
+//   - a context that may be the lock's: from a function, an element, or a field of what is assigned under the lock, or of what
+//     a call gets beside a context.
+//   - a call that outlives the lock or cleans up (go, defer, AfterFunc, Close, Rollback, Shutdown), logs, measures or only
+//     reads a value of the context, or gets the lock or its context, too; the lock's own methods.
+//   - a lock on a path after its error was wrapped, kept in a variable or asked by another function than errors.Is and
+//     errors.As, and after a flag was set.
+//   - a lock that goes into a variable, a field, a channel, a closure that unlocks, or a call: who gets it unlocks it.
+//   - a SELECT that locks its rows, and one in a block that ends before the stamp.
 //
 // Of tests it reads only example*_test.go: others lock and lose in many ways. -quorumvet.tests reads all. A comment
 // //quorumvet:ok with a reason, in the line or the line before, ends a report.
@@ -18,15 +28,11 @@ import (
 	"go/constant"
 	"go/token"
 	"go/types"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
-	"golang.org/x/tools/go/analysis/passes/ctrlflow"
-	"golang.org/x/tools/go/analysis/passes/inspect"
-	"golang.org/x/tools/go/ast/inspector"
 	"golang.org/x/tools/go/cfg"
 	"golang.org/x/tools/go/types/typeutil"
 )
@@ -35,16 +41,25 @@ import (
 const (
 	root = `github\.com/quorumlock/quorumlock/`
 	lock = `\*` + root + `(quorum\.Lock|leader\.Term)`
-	// They may have any context. The last ones read its values.
-	free = `^\(` + lock + `\)|^context\.|^\(?\*?(log/slog\.|go\.opentelemetry\.io/)|\.(Close|Rollback|Shutdown|Ctx)$|From\w*Context$`
+	// These may have any context: the lock's methods, what cleans up, and what logs, measures or reads the context's values.
+	free = `^\(` + lock + `\)|^context\.|\.(Close|Rollback|Shutdown|Unlock|Release|Cleanup|AfterFunc|Ctx)$|From\w*Context$` +
+		`|\b(log|slog|logger|logging|zap|zerolog|metrics?|trace|tracing|otel|opentelemetry)\b`
 )
 
 var (
+	isLock    = regexp.MustCompile(`^` + lock + `$`)
 	underLock = regexp.MustCompile(`^func\((\w+ )?context\.Context, (\w+ )?` + lock + `\b`)
-	locks     = regexp.MustCompile(`^\((\w+ )?` + lock + `, (\w+ )?error\)`)
+	acquired  = regexp.MustCompile(`^\((\w+ )?` + lock + `, (\w+ )?error\)`)
 	acquiring = regexp.MustCompile(`\.((Try)?R?Lock|(Try)?Acquire|TakeOver|Campaign)$`)
+	ending    = regexp.MustCompile(`^(Unlock|HandOver|Resign|[a-z].*)$`)
+	noReturn  = regexp.MustCompile(`(?i)(exit|fatal\w*|panic\w*|failnow|skip\w*)$`)
 	inDo      = regexp.MustCompile(free)
 	inLock    = regexp.MustCompile(free + `|^\(?\*?` + root + `(quorum(/\w+|test)?|leader)\.|` + acquiring.String())
+	empty     = regexp.MustCompile(`^context\.(Background|TODO)$`)
+	plain     = regexp.MustCompile(`^\w+(\.\w+)*(\.Context\(\))?$`)
+	keeping   = regexp.MustCompile(`^&?\w+(\.\w+)?$`)
+	works     = regexp.MustCompile(`^\(\)$|\berror\)?$`) // the results of a function that does more than read a value
+	unread    = regexp.MustCompile(`^(.*[/\\])?([^e]|e[^x])[^/\\]*_test\.go$`)
 	stamping  = regexp.MustCompile(`^\(?` + root + `fence\.(Column\)\.)?Stamp`)
 	reading   = regexp.MustCompile(`(?is)^\s*SELECT\b.*\bFROM\b`)
 	locking   = regexp.MustCompile(`(?i)\bFOR\s+(NO\s+KEY\s+)?(UPDATE|SHARE)\b`) // nobody writes the row before the transaction ends
@@ -54,11 +69,17 @@ var (
 var Analyzer = newAnalyzer()
 
 func newAnalyzer() *analysis.Analyzer {
-	a := &analysis.Analyzer{Name: "quorumvet", Doc: "find code that ignores its quorumlock lock",
-		Requires: []*analysis.Analyzer{inspect.Analyzer, ctrlflow.Analyzer}}
+	a := &analysis.Analyzer{Name: "quorumvet", Doc: "find code that ignores its quorumlock lock"}
 	tests := a.Flags.Bool("tests", false, "read all tests, not only examples")
 	a.Run = func(pass *analysis.Pass) (any, error) {
-		(&checker{pass, *tests, map[line]bool{}}).run()
+		c := &checker{Pass: pass, tests: *tests, quiet: map[[2]any]bool{}, named: map[types.Object]*ast.FuncLit{},
+			reads: map[types.Object]ast.Node{}, ends: map[types.Object]token.Pos{}}
+		for _, file := range pass.Files {
+			c.prepare(file)
+		}
+		for _, file := range pass.Files {
+			ast.Inspect(file, c.check)
+		}
 		return nil, nil
 	}
 	return a
@@ -66,70 +87,68 @@ func newAnalyzer() *analysis.Analyzer {
 
 type checker struct {
 	*analysis.Pass
-	tests bool
-	quiet map[line]bool // lines that are excused, or have a report: code may be under two locks
-}
-
-type line struct {
-	file   string
-	number int
-}
-
-func (c *checker) run() {
-	for _, file := range c.Files {
-		for _, group := range file.Comments {
-			for _, comment := range group.List {
-				reason, ok := strings.CutPrefix(comment.Text, "//quorumvet:ok")
-				if ok && strings.TrimSpace(reason) == "" {
-					c.Reportf(comment.Pos(), "quorumvet:ok has no reason: say why this code is right")
-				} else if at := c.Fset.Position(comment.Pos()); ok && reason[0] == ' ' {
-					c.quiet[line{at.Filename, at.Line}], c.quiet[line{at.Filename, at.Line + 1}] = true, true
-				}
-			}
-		}
-	}
-	graphs, all := c.ResultOf[ctrlflow.Analyzer].(*ctrlflow.CFGs), c.ResultOf[inspect.Analyzer].(*inspector.Inspector)
-	named := map[types.Object]*ast.FuncDecl{}
-	for f := range inspector.All[*ast.FuncDecl](all) {
-		if g := graphs.FuncDecl(f); g != nil { // it has a body
-			named[c.TypesInfo.Defs[f.Name]] = f
-			c.checkLocks(g, f.Body)
-		}
-	}
-	for f := range inspector.All[*ast.FuncLit](all) {
-		c.checkLocks(graphs.FuncLit(f), f.Body)
-	}
-	stamped := map[types.Object]bool{}
-	for block := range inspector.All[*ast.BlockStmt](all) {
-		c.checkReads(block.List, stamped)
-	}
-	for call := range inspector.All[*ast.CallExpr](all) {
-		for _, arg := range call.Args {
-			if !underLock.MatchString(c.typeOf(arg)) {
-				continue
-			}
-			switch arg := ast.Unparen(arg).(type) {
-			case *ast.FuncLit:
-				c.checkFunction(arg.Type, arg.Body)
-			case *ast.Ident, *ast.SelectorExpr: // a function, or a method of a variable
-				if f := named[typeutil.Callee(c.TypesInfo, &ast.CallExpr{Fun: arg})]; f != nil {
-					c.checkFunction(f.Type, f.Body)
-				}
-			}
-		}
-	}
+	tests  bool
+	quiet  map[[2]any]bool // files and lines that are excused, or have a report: code may be under two locks
+	named  map[types.Object]*ast.FuncLit
+	blocks []ast.Node                 // around the node, and some that ended
+	reads  map[types.Object]ast.Node  // a transaction's SELECT
+	ends   map[types.Object]token.Pos // where the block of the SELECT ends; -1 once there is a stamp
 }
 
 func (c *checker) report(at ast.Node, format string, args ...any) {
 	p := c.Fset.Position(at.Pos())
-	name, in := filepath.Base(p.Filename), line{p.Filename, p.Line}
-	if !c.quiet[in] && (c.tests || !strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "example")) {
+	if in := [2]any{p.Filename, p.Line}; !c.quiet[in] && (c.tests || !unread.MatchString(p.Filename)) {
 		c.quiet[in] = true
 		c.ReportRangef(at, format, args...)
 	}
 }
 
+// prepare notes which lines are excused and which functions there are, and checks the locks of these.
+func (c *checker) prepare(file *ast.File) {
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			reason, ok := strings.CutPrefix(comment.Text+" ", "//quorumvet:ok ")
+			if p := c.Fset.Position(comment.Pos()); ok && strings.TrimSpace(reason) == "" {
+				c.report(comment, "quorumvet:ok has no reason: say why this code is right")
+			} else if ok {
+				c.quiet[[2]any{p.Filename, p.Line}], c.quiet[[2]any{p.Filename, p.Line + 1}] = true, true
+			}
+		}
+	}
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
+			c.named[c.TypesInfo.Defs[f.Name]] = &ast.FuncLit{Type: f.Type, Body: f.Body}
+			c.checkLocks(f.Body)
+		}
+	}
+}
+
+func (c *checker) check(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause:
+		c.blocks = append(c.blocks, n)
+	case *ast.FuncLit:
+		c.checkLocks(n.Body)
+	case *ast.CallExpr:
+		c.checkReads(n)
+		for _, arg := range n.Args {
+			f, ok := ast.Unparen(arg).(*ast.FuncLit)
+			if !ok {
+				f = c.named[typeutil.Callee(c.TypesInfo, &ast.CallExpr{Fun: arg})]
+			}
+			if f != nil && underLock.MatchString(c.typeOf(arg)) {
+				c.checkContexts(f.Body, inDo, c.others(f.Body, f.Body.Pos(), func(_ ast.Expr, v types.Object) bool {
+					return v.Pos() < f.Type.Params.Pos() || v.Pos() > f.End()
+				}))
+			}
+		}
+	}
+	return true
+}
+
 func (c *checker) typeOf(e ast.Expr) string { return types.TypeString(c.TypesInfo.TypeOf(e), nil) }
+
+func (c *checker) isContext(e ast.Expr) bool { return c.typeOf(e) == "context.Context" }
 
 // name returns the full name of the function that e calls, or "".
 func (c *checker) name(e ast.Expr) string {
@@ -142,225 +161,206 @@ func (c *checker) name(e ast.Expr) string {
 }
 
 // base returns the variable that an expression begins with: r in r.Context().
-func (c *checker) base(e ast.Node) (v types.Object) {
-	ast.Inspect(e, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok && v == nil {
-			v = c.TypesInfo.ObjectOf(id)
+func (c *checker) base(e ast.Expr) types.Object {
+	for n := range ast.Preorder(e) {
+		if id, ok := n.(*ast.Ident); ok {
+			return c.TypesInfo.ObjectOf(id)
 		}
-		return v == nil
-	})
-	return v
-}
-
-func (c *checker) is(e ast.Node, v types.Object) bool {
-	id, ok := e.(*ast.Ident)
-	return ok && v != nil && c.TypesInfo.ObjectOf(id) == v
+	}
+	return nil
 }
 
 // others returns a function that reports whether a context does not end with a lock. outside says so of a variable, and of
-// what begins with one; body defines further ones after from.
-func (c *checker) others(body ast.Node, from token.Pos, outside func(ast.Expr, types.Object) bool) (other func(ast.Expr) bool) {
-	derived, assigned := map[types.Object]ast.Expr{}, map[types.Object]bool{}
-	ast.Inspect(body, func(n ast.Node) bool {
-		if as, ok := n.(*ast.AssignStmt); ok && as.Pos() > from {
-			for i, l := range as.Lhs {
-				if v := c.base(l); v != nil && v.Pos() == l.Pos() {
-					derived[v] = as.Rhs[min(i, len(as.Rhs)-1)]
-				} else {
-					assigned[v] = true
+// what begins with one; body defines further ones, and changes some, after from.
+func (c *checker) others(body ast.Node, from token.Pos, outside func(ast.Expr, types.Object) bool) func(ast.Expr) bool {
+	others := map[types.Object]bool{} // false of what may be the lock's
+	other := func(e ast.Expr) bool {
+		for strings.HasPrefix(c.name(e), "context.With") && c.name(e) != "context.WithoutCancel" {
+			e = ast.Unparen(e).(*ast.CallExpr).Args[0]
+		}
+		name, text, v := c.name(e), types.ExprString(e), c.base(e)
+		is, known := others[v]
+		return empty.MatchString(name) || plain.MatchString(text) && !inDo.MatchString(name) && (is || !known && outside(e, v))
+	}
+	for n := range ast.Preorder(body) {
+		switch n := n.(type) {
+		case *ast.AssignStmt:
+			for i, l := range n.Lhs {
+				if v := c.base(l); n.Pos() > from {
+					others[v] = v != nil && v.Pos() == l.Pos() && other(n.Rhs[min(i, len(n.Rhs)-1)])
+				}
+			}
+		case *ast.CallExpr: // what gets a context may keep it
+			for _, e := range append([]ast.Expr{n.Fun}, n.Args...) {
+				if keeping.MatchString(types.ExprString(e)) && !c.isContext(e) && slices.ContainsFunc(n.Args, c.isContext) {
+					others[c.base(e)] = false
 				}
 			}
 		}
-		return true
-	})
-	other = func(e ast.Expr) bool {
-		v, name := c.base(e), c.name(e)
-		call, _ := ast.Unparen(e).(*ast.CallExpr)
-		switch {
-		case name == "context.Background", name == "context.TODO":
-			return true
-		case strings.HasPrefix(name, "context.With") && name != "context.WithoutCancel":
-			return other(call.Args[0])
-		case call != nil && !strings.HasSuffix(name, ".Context"), v == nil, assigned[v]:
-			return false
-		case derived[v] != nil:
-			return other(derived[v])
-		}
-		return outside(e, v)
 	}
 	return other
 }
 
-func (c *checker) checkFunction(typ *ast.FuncType, body *ast.BlockStmt) {
-	own := "the lock's context"
-	if names := typ.Params.List[0].Names; len(names) > 0 && names[0].Name != "_" {
-		own = names[0].Name
-	}
-	c.checkContexts(body, own, inDo, c.others(body, body.Pos(), func(_ ast.Expr, v types.Object) bool {
-		return v.Pos() < typ.Params.Pos() || v.Pos() > body.End()
-	}))
-}
-
-func (c *checker) checkContexts(in ast.Node, own string, free *regexp.Regexp, other func(ast.Expr) bool) {
+func (c *checker) checkContexts(in ast.Node, free *regexp.Regexp, other func(ast.Expr) bool) {
+	own := func(arg ast.Expr) bool { return isLock.MatchString(c.typeOf(arg)) || c.isContext(arg) && !other(arg) }
 	ast.Inspect(in, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt, *ast.DeferStmt: // what outlives the lock, and what cleans up
 			return false
 		case *ast.CallExpr:
-			for _, arg := range n.Args {
-				if c.typeOf(arg) == "context.Context" && !free.MatchString(c.name(n)) && other(arg) {
-					c.report(arg, "%s does not end when the lock is lost: pass %s", types.ExprString(arg), own)
-				}
+			if free.MatchString(c.name(n)) {
+				return false
+			}
+			i := slices.IndexFunc(n.Args, c.isContext)
+			reads := len(n.Args) == 1 && !works.MatchString(c.typeOf(n)) && !empty.MatchString(c.name(n.Args[0]))
+			if i >= 0 && !reads && !slices.ContainsFunc(n.Args, own) {
+				c.report(n.Args[i], "%s does not end when the lock is lost: pass the lock's context", types.ExprString(n.Args[i]))
 			}
 		}
 		return true
 	})
 }
 
-// place is where a path is, and what is known there of a lock.
-type place struct {
-	block    *cfg.Block
-	deferred bool // its Unlock
-	stale    bool // the variable of its error has another one
-}
-
-// checkLocks checks the paths from each assignment of a lock.
-func (c *checker) checkLocks(g *cfg.CFG, body *ast.BlockStmt) {
-	for _, b := range g.Blocks {
+// checkLocks follows the paths from each call that acquires a lock, as if it did.
+func (c *checker) checkLocks(body *ast.BlockStmt) {
+	returns := func(call *ast.CallExpr) bool { return !noReturn.MatchString(types.ExprString(call.Fun)) }
+	for _, b := range cfg.New(body, returns).Blocks {
 		for i, n := range b.Nodes {
 			as, ok := n.(*ast.AssignStmt)
-			if !ok || len(as.Rhs) != 1 || !locks.MatchString(c.typeOf(as.Rhs[0])) || !acquiring.MatchString(c.name(as.Rhs[0])) {
-				continue
-			}
-			if id, ok := as.Lhs[0].(*ast.Ident); ok && (id.Name == "_" || c.TypesInfo.Defs[id] != nil) { // only body sees it
-				c.checkLock(place{block: b}, i, as, id, body)
+			if ok && acquired.MatchString(c.typeOf(as.Rhs[0])) && acquiring.MatchString(c.name(as.Rhs[0])) {
+				if lock := c.base(as.Lhs[0]); lock == nil || lock.Pos() == as.Lhs[0].Pos() { // only body sees it
+					c.checkLock(b, i, as, lock, body)
+				}
 			}
 		}
 	}
 }
 
-func (c *checker) checkLock(from place, i int, as *ast.AssignStmt, id *ast.Ident, body *ast.BlockStmt) {
-	lock, failure, given := c.TypesInfo.Defs[id], c.base(as.Lhs[1]), as.Rhs[0]
-	if id.Name == "_" {
-		lock = nil
-	}
-	if args := ast.Unparen(given).(*ast.CallExpr).Args; len(args) > 0 {
-		given = args[0]
-	}
+func (c *checker) checkLock(first *cfg.Block, i int, as *ast.AssignStmt, lock types.Object, body *ast.BlockStmt) {
+	given := slices.Concat(ast.Unparen(as.Rhs[0]).(*ast.CallExpr).Args, as.Rhs)[0]
 	other := c.others(body, as.Pos(), func(e ast.Expr, v types.Object) bool {
 		return v == c.base(given) && types.ExprString(e) == types.ExprString(given)
 	})
-	seen := map[place]bool{}
-	var follow func(at place, i int)
-	follow = func(at place, i int) {
-		for _, n := range at.block.Nodes[i:] {
-			if next, ok := n.(*ast.AssignStmt); ok {
-				at.stale = at.stale || slices.ContainsFunc(next.Lhs, func(l ast.Expr) bool { return c.is(l, failure) })
-			}
-			ended, escapes := c.uses(n, lock)
-			_, asks := c.uses(n, failure)
-			if asks = asks && !at.stale; lock != nil && !asks && (at.deferred || !escapes) {
-				c.checkContexts(n, id.Name+".Context()", inLock, other)
-			}
+	seen := map[[3]any]bool{}
+	var follow func(b *cfg.Block, i int, failure types.Object, deferred bool)
+	// failure is the variable of the lock's error, until it has another one.
+	follow = func(b *cfg.Block, i int, failure types.Object, deferred bool) {
+		for _, n := range b.Nodes[i:] {
 			_, returns := n.(*ast.ReturnStmt)
-			_, assigns := n.(*ast.AssignStmt)
-			if _, ok := n.(*ast.DeferStmt); ok {
-				at.deferred = at.deferred || ended || escapes
-			} else if n != as && (ended || escapes && !at.deferred || asks && (lock == nil || assigns) || c.is(n, failure)) {
+			_, defers := n.(*ast.DeferStmt)
+			passes, ends := c.uses(n, lock)
+			asks, changes := c.uses(n, failure)
+			if b != first && types.ExprString(as.Lhs[0]) != "_" && !ends && (deferred || !passes) { // its error is looked at
+				c.checkContexts(n, inLock, other)
+			}
+			switch left := returns || n == as; {
+			case defers:
+				deferred = deferred || passes || ends
+			case left && deferred, n != as && (ends || passes && !deferred || asks && (b == first || !returns)):
 				return
-			} else if returns || n == as {
-				if !at.deferred {
-					c.report(id, "the lock is still held in line %d: defer its Unlock once the error is nil", c.Fset.Position(n.Pos()).Line)
-				}
+			case left:
+				in := c.Fset.Position(n.Pos()).Line
+				c.report(as, "the lock is still held in line %d: defer its Unlock once the error is nil", in)
 				return
+			case changes:
+				failure = nil
 			}
 		}
-		for i, b := range at.block.Succs {
-			next, nodes := place{b, at.deferred, at.stale}, at.block.Nodes
-			if len(at.block.Succs) == 2 && len(nodes) > 0 && !at.stale && c.fails(nodes[len(nodes)-1], i == 0, lock, failure) {
-				continue
-			}
-			if !seen[next] {
-				seen[next] = true
-				follow(next, 0)
+		for i, to := range b.Succs {
+			at := [3]any{to, failure, deferred}
+			if !seen[at] && (len(b.Nodes) == 0 || c.value(b.Nodes[len(b.Nodes)-1], failure) != 2*i-1) {
+				seen[at] = true
+				follow(to, 0, failure, deferred)
 			}
 		}
 	}
-	follow(from, i+1)
+	follow(first, i+1, c.base(as.Lhs[1]), false)
 }
 
-// uses reports whether n ends a lock, or does more with a variable than to call a method or to compare it.
-func (c *checker) uses(n ast.Node, v types.Object) (ended, escapes bool) {
-	ast.Inspect(n, func(n ast.Node) bool {
+// uses reports whether n passes a variable on, or sets a flag, on which conditions may depend, and whether n ends its lock,
+// or gives it another value.
+func (c *checker) uses(n ast.Node, v types.Object) (passes, ends bool) {
+	_, asks := n.(ast.Expr)
+	asks = asks && v != nil && v.Type().String() == "error" // value understands it
+	harmless := map[ast.Node]bool{}
+	for n := range ast.Preorder(n) {
 		switch n := n.(type) {
-		case *ast.SelectorExpr:
-			ended = ended || c.is(n.X, v) && (slices.Contains([]string{"Unlock", "HandOver", "Resign"}, n.Sel.Name) || !n.Sel.IsExported())
-			return !c.is(n.X, v)
-		case *ast.BinaryExpr:
-			return !c.is(n.X, v)
-		case *ast.Ident:
-			escapes = escapes || c.is(n, v)
-		}
-		return true
-	})
-	return ended, escapes
-}
-
-// fails reports whether a condition that is true, or false, shows that the lock is not acquired.
-func (c *checker) fails(cond ast.Node, is bool, lock, failure types.Object) bool {
-	switch e := cond.(type) {
-	case *ast.ParenExpr:
-		return c.fails(e.X, is, lock, failure)
-	case *ast.UnaryExpr:
-		return c.fails(e.X, !is, lock, failure)
-	case *ast.CallExpr: // errors.Is(err, quorum.ErrHeld)
-		return is && slices.ContainsFunc(e.Args, func(arg ast.Expr) bool { return c.is(arg, failure) })
-	case *ast.BinaryExpr:
-		x, y := c.fails(e.X, is, lock, failure), c.fails(e.Y, is, lock, failure)
-		if e.Op == token.LAND || e.Op == token.LOR {
-			return x && y || (x || y) && is == (e.Op == token.LAND)
-		}
-		isNil := is == (e.Op == token.EQL)
-		if c.TypesInfo.Types[e.X].IsNil() {
-			e = &ast.BinaryExpr{X: e.Y, Y: e.X}
-		}
-		return c.TypesInfo.Types[e.Y].IsNil() && (c.is(e.X, failure) && !isNil || c.is(e.X, lock) && isNil)
-	}
-	return false
-}
-
-// checkReads checks statements that follow each other for a SELECT before the stamp of its transaction. It doesn't look at
-// what only some paths do.
-func (c *checker) checkReads(list []ast.Stmt, stamped map[types.Object]bool) {
-	read, stamp := map[types.Object]ast.Node{}, ast.Node(nil)
-	for _, s := range list {
-		ast.Inspect(s, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause:
-				return stamp != nil && n.Pos() < stamp.End() // the function that StampRow gets
-			case *ast.CallExpr:
-				if tx := c.base(n.Fun); stamping.MatchString(c.name(n)) {
-					stamp = n
-				} else if read[tx] == nil && slices.ContainsFunc(n.Args, c.isSelect) && !strings.Contains(c.name(n), ").Exec") {
-					read[tx] = n
-				}
-			case *ast.Ident:
-				if stamp == nil || n.Pos() > stamp.End() || !strings.HasSuffix(c.typeOf(n), ".Tx") {
-					break
-				}
-				tx := c.TypesInfo.ObjectOf(n)
-				if at := read[tx]; at != nil && !stamped[tx] {
-					c.report(at, "an earlier holder may write between this and the stamp in line %d: stamp first", c.Fset.Position(stamp.Pos()).Line)
-				}
-				stamped[tx] = true
+		case *ast.AssignStmt:
+			for _, l := range n.Lhs {
+				harmless[l], ends = true, ends || c.base(l) == v
 			}
-			return true
-		})
+			passes = passes || slices.Contains([]string{"true", "false"}, types.ExprString(n.Rhs[0]))
+		case *ast.SelectorExpr:
+			harmless[n.X] = true
+			ends = ends || c.base(n.X) == v && ending.MatchString(n.Sel.Name)
+		case *ast.BinaryExpr:
+			harmless[n.X] = asks
+		case *ast.CallExpr:
+			for _, arg := range n.Args {
+				harmless[arg] = asks && strings.HasPrefix(c.name(n), "errors.")
+			}
+		case *ast.Ident:
+			passes = passes || v != nil && c.TypesInfo.Uses[n] == v && !harmless[n]
+		}
 	}
+	return passes, ends
 }
 
-// isSelect reports whether an argument is a statement that reads rows, and locks none: others may write them.
-func (c *checker) isSelect(arg ast.Expr) bool {
-	v := c.TypesInfo.Types[arg].Value
-	return v != nil && v.Kind() == constant.String && reading.MatchString(constant.StringVal(v)) && !locking.MatchString(constant.StringVal(v))
+// value returns what a condition is if the error is nil: 1 for true, -1 for false, 0 for either.
+func (c *checker) value(cond ast.Node, failure types.Object) int {
+	switch e := cond.(type) {
+	case *ast.Ident: // whether it is nil
+		if c.TypesInfo.Uses[e] == failure {
+			return 1
+		}
+	case *ast.ParenExpr:
+		return c.value(e.X, failure)
+	case *ast.UnaryExpr:
+		return -c.value(e.X, failure)
+	case *ast.CallExpr: // errors.Is(err, quorum.ErrHeld)
+		if len(e.Args) > 0 {
+			return -c.value(e.Args[0], failure)
+		}
+	case *ast.BinaryExpr:
+		x, y := c.value(e.X, failure), c.value(e.Y, failure)
+		switch {
+		case e.Op == token.LAND:
+			return min(x, y)
+		case e.Op == token.LOR:
+			return max(x, y)
+		case (e.Op == token.EQL) == c.TypesInfo.Types[e.Y].IsNil():
+			return x
+		}
+		return -x
+	}
+	return 0
+}
+
+// checkReads checks a stamp, or notes a SELECT, which it must not follow in the same block or in one within.
+func (c *checker) checkReads(call *ast.CallExpr) {
+	tx, name := c.base(call.Fun), c.name(call)
+	if strings.HasSuffix(name, ".Commit") {
+		delete(c.ends, tx)
+	}
+	for n := range ast.Preorder(call) {
+		if id, ok := n.(*ast.Ident); ok && stamping.MatchString(name) {
+			tx := c.TypesInfo.ObjectOf(id)
+			if c.ends[tx] > call.Pos() {
+				in := c.Fset.Position(call.Pos()).Line
+				c.report(c.reads[tx], "an earlier holder may write between this and the stamp in line %d: stamp first", in)
+			}
+			c.ends[tx] = -1
+		}
+	}
+	for _, arg := range call.Args {
+		text := c.TypesInfo.Types[arg].Value
+		if text == nil || text.Kind() != constant.String || strings.Contains(name, ").Exec") ||
+			!reading.MatchString(constant.StringVal(text)) || locking.MatchString(constant.StringVal(text)) {
+			continue
+		}
+		if end := c.ends[tx]; end >= 0 && end < call.Pos() && tx != nil && strings.HasSuffix(tx.Type().String(), ".Tx") {
+			c.blocks = slices.DeleteFunc(c.blocks, func(b ast.Node) bool { return b.End() <= call.Pos() })
+			c.reads[tx], c.ends[tx] = call, c.blocks[len(c.blocks)-1].End()
+		}
+	}
 }

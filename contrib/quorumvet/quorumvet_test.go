@@ -98,6 +98,8 @@ func TestMayHaveAnyContext(t *testing.T) {
 		"(go.opentelemetry.io/otel/metric.Int64Counter).Add": true,
 		"github.com/rs/zerolog.Ctx":                          true,
 		"(*log/slog.Logger).InfoContext":                     true,
+		"(example.org/app/logger.Logger).Info":               true,
+		"(example.org/app/catalog.Store).Save":               false,
 		"(github.com/jackc/pgx/v5.Tx).Rollback":              true,
 		"(github.com/jackc/pgx/v5.Tx).Commit":                false,
 		"os/exec.CommandContext":                             false,

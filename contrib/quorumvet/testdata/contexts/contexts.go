@@ -25,13 +25,13 @@ type service struct {
 
 func inFunctions(ctx context.Context, locker *quorum.Locker, candidate *leader.Candidate, r *http.Request) {
 	locker.Do(ctx, func(held context.Context, lock *quorum.Lock) error {
-		work(always)                       // want `always does not end when the lock is lost: pass held`
-		work(r.Context())                  // want `r.Context\(\) does not end when the lock is lost: pass held`
+		work(always)                       // want `always does not end when the lock is lost: pass the lock's context`
+		work(r.Context())                  // want `r.Context\(\) does not end when the lock is lost: pass the lock's context`
 		work(context.TODO())               // want `context.TODO\(\) does not end`
 		locker.Lock(ctx, "other")          // want `ctx does not end`
-		work(held, work(ctx))              // want `ctx does not end when the lock is lost: pass held`
+		work(held, work(ctx))              // want `ctx does not end when the lock is lost: pass the lock's context`
 		work(context.WithValue(ctx, 1, 2)) // want `context.WithValue\(ctx, 1, 2\) does not end`
-		return work(ctx)                   // want `ctx does not end when the lock is lost: pass held`
+		return work(ctx)                   // want `ctx does not end when the lock is lost: pass the lock's context`
 	}, "a")
 	locker.RWLock("a").Do(ctx, func(_ context.Context, lock *quorum.Lock) error {
 		return work(ctx) // want `ctx does not end when the lock is lost: pass the lock's context`
@@ -44,17 +44,17 @@ func inFunctions(ctx context.Context, locker *quorum.Locker, candidate *leader.C
 		return parallel()
 	})
 	candidate.Run(ctx, func(term context.Context, _ *leader.Term) error {
-		return work(ctx) // want `ctx does not end when the lock is lost: pass term`
+		return work(ctx) // want `ctx does not end when the lock is lost: pass the lock's context`
 	})
 	locker.Do(ctx, func(first context.Context, _ *quorum.Lock) error {
 		return locker.Do(first, func(second context.Context, _ *quorum.Lock) error {
-			return work(first) // want `first does not end when the lock is lost: pass second`
+			return work(first) // want `first does not end when the lock is lost: pass the lock's context`
 		}, "b")
 	}, "a")
 	wrapped(ctx, func(held context.Context, _ *quorum.Lock) error {
 		timeout, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		return work(timeout) // want `timeout does not end when the lock is lost: pass held`
+		return work(timeout) // want `timeout does not end when the lock is lost: pass the lock's context`
 	})
 }
 
@@ -68,11 +68,11 @@ func (s *service) named() {
 
 func (s *service) method(ctx context.Context, lock *quorum.Lock) error {
 	work(ctx)
-	return work(s.ctx) // want `s.ctx does not end when the lock is lost: pass ctx`
+	return work(s.ctx) // want `s.ctx does not end when the lock is lost: pass the lock's context`
 }
 
 func function(ctx context.Context, _ *quorum.Lock) error {
-	return work(context.Background()) // want `context.Background\(\) does not end when the lock is lost: pass ctx`
+	return work(context.Background()) // want `context.Background\(\) does not end when the lock is lost: pass the lock's context`
 }
 
 // notUnderLock has the same signature, and no lock: nothing says that Do calls it.
@@ -125,12 +125,12 @@ func afterLock(ctx context.Context, locker *quorum.Locker, r *http.Request) erro
 		return work(ctx)
 	}
 	defer lock.Unlock(ctx)
-	work(context.Background())               // want `context.Background\(\) does not end when the lock is lost: pass lock.Context\(\)`
+	work(context.Background())               // want `context.Background\(\) does not end when the lock is lost: pass the lock's context`
 	work(r.Context())                        // not the parent of the lock's
 	if _, err = work(ctx), nil; err != nil { // want `ctx does not end`
 		return err
 	}
-	return work(ctx) // want `ctx does not end when the lock is lost: pass lock.Context\(\)`
+	return work(ctx) // want `ctx does not end when the lock is lost: pass the lock's context`
 }
 
 func handler(w http.ResponseWriter, r *http.Request, locker *quorum.Locker) {
@@ -140,7 +140,7 @@ func handler(w http.ResponseWriter, r *http.Request, locker *quorum.Locker) {
 		work(r.Context())
 		return
 	default:
-		work(r.Context()) // want `r.Context\(\) does not end when the lock is lost: pass lock.Context\(\)`
+		work(r.Context()) // want `r.Context\(\) does not end when the lock is lost: pass the lock's context`
 	}
 	lock.Unlock(r.Context())
 	work(r.Context())
@@ -154,7 +154,7 @@ func leads(ctx context.Context, candidate *leader.Candidate) error {
 	}
 	defer term.Resign(ctx)
 	candidate.IsLeader(ctx)
-	work(ctx) // want `ctx does not end when the lock is lost: pass term.Context\(\)`
+	work(ctx) // want `ctx does not end when the lock is lost: pass the lock's context`
 	return work(term.Context())
 }
 

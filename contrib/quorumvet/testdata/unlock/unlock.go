@@ -96,6 +96,39 @@ func eitherReason(ctx context.Context, locker *quorum.Locker, skip bool) error {
 	return lock.Unlock(ctx)
 }
 
+// byHand unlocks on one of two paths.
+func byHand(ctx context.Context, locker *quorum.Locker, skip bool) error {
+	lock, err := locker.TryLock(ctx, "a") // want `the lock is still held in line 112`
+	if err != nil && !errors.Is(err, quorum.ErrHeld) {
+		return err
+	} else if err != nil {
+		return nil
+	}
+	if _, err := work(lock.Context()); err != nil {
+		lock.Unlock(ctx)
+		return err
+	}
+	if skip {
+		return nil
+	}
+	return lock.Unlock(ctx)
+}
+
+func inDefault(ctx context.Context, locker *quorum.Locker, done chan struct{}) error {
+	lock, err := locker.TryLock(ctx, "a") // want `the lock is still held in line 128`
+	switch {
+	case err == nil:
+	default:
+		return err
+	}
+	select {
+	case <-done:
+		return lock.Unlock(ctx)
+	default:
+		return nil
+	}
+}
+
 // From here on nothing is reported.
 
 // handle has a lock of its own, with a context of its own.
