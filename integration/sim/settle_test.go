@@ -21,6 +21,7 @@ func (o *operator) settle() {
 		m.Start()
 	}
 	var rolled time.Time
+	unmarked := time.Now() // since when clients have not marked a master that they may mark
 	tries := 0
 	for begun := time.Now(); w.ctx.Err() == nil; o.rest(0.2) {
 		ctx, end := o.within(w.ctx, 4*p.timeout+2*p.lease)
@@ -40,7 +41,14 @@ func (o *operator) settle() {
 			old = old || !m.nextList().Equal(want)
 			running = running && listOf(m.current().list).Equal(want)
 		}
+		if !mayMark(s, views) {
+			unmarked = time.Now()
+		}
 		switch {
+		case time.Since(unmarked) > 4*p.lease+2*time.Second:
+			w.fail("unmarked: a majority accepts %s, and no client has marked the other masters", s.members)
+			end()
+			return
 		case time.Since(begun) > 6*p.lease+2*time.Second:
 			if tries++; tries > 3 || !p.forgets() && !o.foundDead {
 				w.fail("stranded: the masters' list does not come out: %+v", s)
@@ -67,6 +75,30 @@ func (o *operator) settle() {
 		}
 		end()
 	}
+}
+
+// mayMark reports whether clients may mark a master, whatever was forgotten: a majority accepts its list, and it is blank
+// or claimed for that.
+func mayMark(s *state, views map[string]*membership.View) bool {
+	if s == nil {
+		return false
+	}
+	accepting, left := 0, false
+	for _, name := range s.members.Names() {
+		v := views[name]
+		if v == nil {
+			continue
+		}
+		switch v.Relation(s.members) {
+		case membership.Accepts:
+			accepting++
+		case membership.Blank:
+			left = true
+		case membership.Claimed:
+			left = left || v.Marker().Members.Equal(s.members)
+		}
+	}
+	return left && 2*accepting > s.members.Len()
 }
 
 // newestList returns the list of the highest generation that a master had, or is claimed for. After all have restarted at
