@@ -11,11 +11,12 @@
 // It would rather miss a bug than report code that is right. It does not report:
 //
 //   - a context that may be the lock's: from a function, an element, or a field of what is assigned under the lock, or of what
-//     a call gets beside a context.
+//     a call gets beside a context; and one that a goroutine or context.AfterFunc cancels.
 //   - a call that outlives the lock or cleans up (go, defer, AfterFunc, Close, Rollback, Shutdown), logs, measures or only
 //     reads a value of the context, or gets the lock or its context, too; the lock's own methods.
 //   - a lock on a path after its error was wrapped, kept in a variable or asked by another function than errors.Is and
 //     errors.As, and after a flag was set.
+//   - what follows once Valid or Err of the lock says that it is lost.
 //   - a lock that goes into a variable, a field, a channel, a closure that unlocks, or a call: who gets it unlocks it.
 //   - a SELECT that locks its rows, and one in a block that ends before the stamp.
 //
@@ -49,6 +50,7 @@ const (
 var (
 	isLock    = regexp.MustCompile(`^` + lock + `$`)
 	underLock = regexp.MustCompile(`^func\((\w+ )?context\.Context, (\w+ )?` + lock + `\b`)
+	lockAlive = regexp.MustCompile(`^\(` + lock + `\)\.(Valid|Err)$`)
 	acquired  = regexp.MustCompile(`^\((\w+ )?` + lock + `, (\w+ )?error\)`)
 	acquiring = regexp.MustCompile(`\.((Try)?R?Lock|(Try)?Acquire|TakeOver|Campaign)$`)
 	ending    = regexp.MustCompile(`^(Unlock|HandOver|Resign|[a-z].*)$`)
@@ -182,6 +184,7 @@ func (c *checker) others(body ast.Node, from token.Pos, outside func(ast.Expr, t
 		is, known := others[v]
 		return empty.MatchString(name) || plain.MatchString(text) && !inDo.MatchString(name) && (is || !known && outside(e, v))
 	}
+	cancels := map[types.Object]types.Object{} // the contexts of their cancel functions
 	for n := range ast.Preorder(body) {
 		switch n := n.(type) {
 		case *ast.AssignStmt:
@@ -190,7 +193,15 @@ func (c *checker) others(body ast.Node, from token.Pos, outside func(ast.Expr, t
 					others[v] = v != nil && v.Pos() == l.Pos() && other(n.Rhs[min(i, len(n.Rhs)-1)])
 				}
 			}
+			if cancel := c.base(n.Lhs[len(n.Lhs)-1]); cancel != nil && c.isContext(n.Lhs[0]) {
+				cancels[cancel] = c.base(n.Lhs[0])
+			}
+		case *ast.GoStmt:
+			c.cancelled(n.Call, cancels, others)
 		case *ast.CallExpr: // what gets a context may keep it
+			if c.name(n) == "context.AfterFunc" {
+				c.cancelled(n, cancels, others)
+			}
 			for _, e := range append([]ast.Expr{n.Fun}, n.Args...) {
 				if keeping.MatchString(types.ExprString(e)) && !c.isContext(e) && slices.ContainsFunc(n.Args, c.isContext) {
 					others[c.base(e)] = false
@@ -201,12 +212,28 @@ func (c *checker) others(body ast.Node, from token.Pos, outside func(ast.Expr, t
 	return other
 }
 
+// cancelled notes contexts that a call may end with the lock, as context.AfterFunc does, and a goroutine that waits for it.
+func (c *checker) cancelled(call *ast.CallExpr, cancels map[types.Object]types.Object, others map[types.Object]bool) {
+	for n := range ast.Preorder(call) {
+		if id, ok := n.(*ast.Ident); ok && cancels[c.TypesInfo.Uses[id]] != nil {
+			others[cancels[c.TypesInfo.Uses[id]]] = false
+		}
+	}
+}
+
 func (c *checker) checkContexts(in ast.Node, free *regexp.Regexp, other func(ast.Expr) bool) {
 	own := func(arg ast.Expr) bool { return isLock.MatchString(c.typeOf(arg)) || c.isContext(arg) && !other(arg) }
 	ast.Inspect(in, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.GoStmt, *ast.DeferStmt: // what outlives the lock, and what cleans up
 			return false
+		case *ast.IfStmt:
+			if c.value(n.Cond, nil) < 0 { // what follows comes once the lock is lost
+				if n.Else != nil {
+					c.checkContexts(n.Else, free, other)
+				}
+				return false
+			}
 		case *ast.CallExpr:
 			if free.MatchString(c.name(n)) {
 				return false
@@ -306,11 +333,11 @@ func (c *checker) uses(n ast.Node, v types.Object) (passes, ends bool) {
 	return passes, ends
 }
 
-// value returns what a condition is if the error is nil: 1 for true, -1 for false, 0 for either.
+// value returns what a condition is if the error is nil and the lock is not lost: 1 for true, -1 for false, 0 for either.
 func (c *checker) value(cond ast.Node, failure types.Object) int {
 	switch e := cond.(type) {
 	case *ast.Ident: // whether it is nil
-		if c.TypesInfo.Uses[e] == failure {
+		if failure != nil && c.TypesInfo.Uses[e] == failure {
 			return 1
 		}
 	case *ast.ParenExpr:
@@ -318,7 +345,9 @@ func (c *checker) value(cond ast.Node, failure types.Object) int {
 	case *ast.UnaryExpr:
 		return -c.value(e.X, failure)
 	case *ast.CallExpr: // errors.Is(err, quorum.ErrHeld)
-		if len(e.Args) > 0 {
+		if lockAlive.MatchString(c.name(e)) {
+			return 1
+		} else if len(e.Args) > 0 {
 			return -c.value(e.Args[0], failure)
 		}
 	case *ast.BinaryExpr:

@@ -51,6 +51,16 @@ func inFunctions(ctx context.Context, locker *quorum.Locker, candidate *leader.C
 			return work(first) // want `first does not end when the lock is lost: pass the lock's context`
 		}, "b")
 	}, "a")
+	locker.Do(ctx, func(held context.Context, lock *quorum.Lock) error {
+		other, _ := context.WithCancel(ctx)
+		context.AfterFunc(held, func() {})
+		if !lock.Valid() {
+			return work(ctx)
+		} else {
+			work(ctx) // want `ctx does not end`
+		}
+		return work(other) // want `other does not end`
+	}, "a")
 	wrapped(ctx, func(held context.Context, _ *quorum.Lock) error {
 		timeout, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()

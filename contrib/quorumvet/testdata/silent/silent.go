@@ -323,6 +323,41 @@ func twice(ctx context.Context, locker *quorum.Locker) error {
 	return work(ctx)
 }
 
+func unlessLost(ctx context.Context, locker *quorum.Locker) error {
+	lock, err := locker.Lock(ctx, "a")
+	if err != nil {
+		return err
+	}
+	if err := work(lock.Context()); err != nil {
+		if !lock.Valid() {
+			return errors.Join(err, work(ctx))
+		}
+		return errors.Join(err, lock.Unlock(ctx))
+	}
+	return lock.Unlock(ctx)
+}
+
+func whileValid(ctx context.Context, locker *quorum.Locker) error {
+	lock, err := locker.Lock(ctx, "a")
+	if err != nil {
+		return err
+	}
+	for lock.Valid() {
+		work(lock.Context())
+	}
+	return lock.Err()
+}
+
+func tellsOfLoss(ctx context.Context, locker *quorum.Locker) error {
+	return locker.Do(ctx, func(held context.Context, lock *quorum.Lock) error {
+		err := work(held)
+		if errors.Is(err, context.Canceled) && lock.Err() != nil {
+			work(ctx)
+		}
+		return err
+	}, "a")
+}
+
 // test is a *testing.T.
 type test interface {
 	Cleanup(func())
@@ -377,6 +412,22 @@ func do(ctx context.Context, locker *quorum.Locker, s *session, jobs chan reques
 		work(web.Context())
 		work(withUser(held))
 		return group.Wait()
+	}, "a")
+}
+
+func merged(ctx context.Context, locker *quorum.Locker) error {
+	return locker.Do(ctx, func(held context.Context, lock *quorum.Lock) error {
+		merged, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
+		second, end := context.WithCancel(ctx)
+		go func() {
+			defer end()
+			<-held.Done()
+		}()
+		third, end := context.WithTimeout(ctx, time.Second)
+		context.AfterFunc(held, end)
+		return work(merged, work(second), work(third))
 	}, "a")
 }
 

@@ -301,3 +301,14 @@ func nilFirst(ctx context.Context, locker *quorum.Locker) error {
 	}
 	return lock.Unlock(ctx)
 }
+
+func heldIfValid(ctx context.Context, locker *quorum.Locker) error {
+	lock, err := locker.Lock(ctx, "a") // want `the lock is still held in line`
+	if err != nil {
+		return err
+	}
+	if lock.Valid() {
+		return nil
+	}
+	return lock.Unlock(ctx)
+}
