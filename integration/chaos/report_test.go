@@ -60,7 +60,7 @@ func (r *report) write(path string, passed bool) error {
 	}
 	data := map[string]any{
 		"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"), "Machine": machine(), "Revision": *revision, "Masters": backstage.OfBackend(lab.backend).Kind,
-		"Part": flag.Lookup("test.run").Value, "Seed": *seed, "Walk": *walkFor, "Race": *race, "Passed": passed, "Notes": r.notes,
+		"Part": flag.Lookup("test.run").Value.String(), "Seed": *seed, "Walk": *walkFor, "Race": *race, "Passed": passed, "Notes": r.notes,
 		"Lease": defaultLease, "Timeout": nodeTimeout, "OrphanBound": orphanBound,
 	}
 	var sections []section
