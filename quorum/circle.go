@@ -62,7 +62,7 @@ func (f *flows) circle(c *call, flow *Lock) []error {
 	for _, ours := range flow.held(c.engine) {
 		for _, theirs := range f.calls[ours] {
 			if want := common(theirs.held(c.engine), c.wants.Names); want != "" {
-				return []error{detail(fmt.Sprintf("this flow holds %.64q and waits for %.64q, whose holder waits for %.64[1]q", ours, want))}
+				return []error{detail(fmt.Sprintf("this context holds %.64q and waits for %.64q, whose holder waits for %.64[1]q", ours, want))}
 			}
 		}
 	}

@@ -198,8 +198,11 @@ func (s *settings) check(maxLease time.Duration, quorum quorate.Rule) error {
 	case t.Lease < minLease:
 		return bad("lease %v is not from %v to %v, the nodes' max lease", t.Lease, minLease, maxLease)
 	case t.Lease > maxLease:
-		return bad("lease %v is not from %v to %v, the nodes' max lease; to bound a longer hold, renew with WithLease, and use WithMaxHold",
-			t.Lease, minLease, maxLease)
+		instead := "a lock is renewed, so a longer hold needs no longer lease"
+		if t.Fixed {
+			instead = "to bound a longer hold, renew with WithLease, and use WithMaxHold"
+		}
+		return bad("lease %v is not from %v to %v, the nodes' max lease; %s", t.Lease, minLease, maxLease, instead)
 	case !(t.Drift >= 0 && t.Drift < 1):
 		return bad("drift factor %v is not from 0 to below 1", t.Drift)
 	case drift >= t.Lease:

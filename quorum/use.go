@@ -27,9 +27,9 @@ func (l *Locker) heldBy(ctx context.Context, op string, names []string) (*Lock, 
 				missing = names[0]
 			}
 			return nil, invalidf(op, names,
-				"this flow holds some of the names already, but not %.64q: it would wait for itself", missing)
+				"this context holds some of the names already, but not %.64q: it would wait for itself", missing)
 		case found != nil && within != nil && found.first != within.first:
-			return nil, invalidf(op, names, "this flow holds the names through several locks: enter each by itself")
+			return nil, invalidf(op, names, "this context holds the names through several locks: enter each by itself")
 		}
 		within = found
 	}
@@ -46,7 +46,7 @@ func (l *Lock) covers(name string, by *engine.Engine) bool {
 func (within *Lock) enter(given, ctx context.Context, set *settings, names []string) (*Lock, error) {
 	if other := within.locker.set.differences(set); other != "" {
 		return nil, invalidf("lock", names,
-			"this flow holds it with other settings, which entering it again does not change: %s", other)
+			"this context holds it with other settings, which entering it again does not change: %s", other)
 	}
 	all := new(struct {
 		Lock
@@ -67,7 +67,7 @@ func (within *Lock) enter(given, ctx context.Context, set *settings, names []str
 	switch {
 	case t != nil:
 	case before.Holds() && before.Mode == lease.Read && !set.isReader():
-		return nil, invalidf("lock", names, "this flow holds it as a reader, and nobody is upgraded: it would wait for itself, "+
+		return nil, invalidf("lock", names, "this context holds it as a reader, and a reader cannot become a writer: it would wait for itself, "+
 			"and two such readers for each other. Unlock it first")
 	default:
 		return nil, &Error{Op: "lock", Names: inner.target.Names, causes: []error{ErrNotAcquired, ErrLost}}
