@@ -41,12 +41,12 @@ func (o *operator) settle() {
 			old = old || !m.nextList().Equal(want)
 			running = running && listOf(m.current().list).Equal(want)
 		}
-		if !mayMark(s, views) {
+		if !mayMark(want, views) {
 			unmarked = time.Now()
 		}
 		switch {
 		case time.Since(unmarked) > 4*p.lease+2*time.Second:
-			w.fail("unmarked: a majority accepts %s, and no client has marked the other masters", s.members)
+			w.fail("unmarked: clients with %s may mark a master, and have not", want)
 			end()
 			return
 		case time.Since(begun) > 6*p.lease+2*time.Second:
@@ -77,28 +77,28 @@ func (o *operator) settle() {
 	}
 }
 
-// mayMark reports whether clients may mark a master, whatever was forgotten: a majority accepts its list, and it is blank
-// or claimed for that.
-func mayMark(s *state, views map[string]*membership.View) bool {
-	if s == nil {
-		return false
-	}
-	accepting, left := 0, false
-	for _, name := range s.members.Names() {
+// mayMark reports whether clients with the list may mark a master, whatever was forgotten: it is blank or claimed for that
+// list, and a majority accepts the list, or all masters have it.
+func mayMark(list *scripts.List, views map[string]*membership.View) bool {
+	accepting, having, left := 0, 0, false
+	for _, name := range list.Names() {
 		v := views[name]
 		if v == nil {
 			continue
 		}
-		switch v.Relation(s.members) {
+		if v.Has(list) && !v.Marker().Next.Equal(list) {
+			having++
+		}
+		switch v.Relation(list) {
 		case membership.Accepts:
 			accepting++
 		case membership.Blank:
 			left = true
 		case membership.Claimed:
-			left = left || v.Marker().Members.Equal(s.members)
+			left = left || v.Marker().Members.Equal(list)
 		}
 	}
-	return left && 2*accepting > s.members.Len()
+	return left && (2*accepting > list.Len() || having == list.Len())
 }
 
 // newestList returns the list of the highest generation that a master had, or is claimed for. After all have restarted at
