@@ -58,6 +58,9 @@ func (e *Error) Error() string {
 // text returns what the error says of the node.
 func (e *Error) text() string {
 	text := arguments.ReplaceAllString(inScript.ReplaceAllString(e.Err.Error(), ""), "$1")
+	if why, isDown := strings.CutPrefix(text, ErrDown.Error()+": "); isDown && e.Permanent() {
+		text = "refused: " + why
+	}
 	if e.Op == "connect" && errors.Is(e.Err, ErrTimeout) {
 		text += " (quorumlock check may show why)"
 	}

@@ -128,7 +128,7 @@ func TestBadCredentials(t *testing.T) {
 	testkit.Do(t, m, "CONFIG", "SET", "requirepass", "secret")
 	n := open(t, m.URL())
 	err := do(t, n, acquire("k", "o:1")).Err
-	testkit.Check(t, strings.Contains(fmt.Sprint(err), "NOAUTH"), "no password: %v", err)
+	testkit.Check(t, strings.Contains(fmt.Sprint(err), ": connect: refused: ") && strings.Contains(fmt.Sprint(err), "NOAUTH"), "no password: %v", err)
 	isPermanent(t, err)
 	mustGrant(t, do(t, open(t, "redis://:secret@"+m.Addr()), acquire("k", "o:1")))
 }
