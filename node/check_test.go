@@ -327,7 +327,7 @@ func TestCheckOfTheMarker(t *testing.T) {
 		"claimed, its quarantine over, not finished": {func(w *scripts.Marker) {
 			w.Members, w.Claimed = three, true
 		},
-			operator.Report{}, time.Minute + time.Millisecond, []string{claimed, "in quarantine for another 1ms"}},
+			operator.Report{}, time.Minute + time.Millisecond, []string{claimed + ": this master accepts nobody until a client with that list locks"}},
 		"admitted": {func(w *scripts.Marker) {
 			w.Members, w.Generation, w.Admitted = scripts.NewList(), 0, since(time.Minute)
 		},

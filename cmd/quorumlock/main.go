@@ -40,5 +40,5 @@ var commands = slices.Concat(
 
 func app() cli.App {
 	version, _ := version()
-	return cli.App{Description: description, Version: version, Commands: commands}
+	return cli.App{Description: description, Version: version, Commands: commands, Hints: locks.Hints}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// unfinished is what a report says at least of the quarantine of a master that a client has begun to
-// mark: it grants nothing before a client finishes that, however soon.
+// unfinished is the least Report.Quarantine of a master that a client has begun to mark: it grants nothing before a
+// client finishes that.
 const unfinished = time.Millisecond
 
 // memoryNearlyFull is from which share of maxmemory on, in percent, a report warns.
@@ -38,7 +38,7 @@ type Report struct {
 	Persistence    string        // "none", "rdb", "aof", "rdb+aof", "unknown"; "aof" also if it may be both
 	MaxLease       time.Duration // the deployment's, which clients have written to the server (its marker); 0 when none has yet
 	Replicas       int           // that may take its place, and acknowledge each lock, as its clients say; 0 for none
-	Quarantine     time.Duration // left before the node grants
+	Quarantine     time.Duration // left before the node grants; at least 1 ms while a client has begun to mark it and none has finished
 	Member         string        // which member of its clients' lists the server is; empty when no client has marked it
 	Members        []string      // the list of masters whose clients the server accepts, sorted; empty for no list
 	Generation     uint64        // counts the changes of the members
@@ -119,9 +119,13 @@ func (r *Report) fill(v visit, save savePoints, look looks.Look, refusal, two er
 	if replicas := v.info.Number("connected_slaves"); replicas > 0 && v.conn.Seal.Replicas == 0 {
 		hazard(membership.UnsealedReplicas, replicas)
 	}
-	if isClaimed {
+	switch {
+	case isClaimed && view.Quarantine() > 0:
 		hazard("a client has begun to mark %s, and has not finished: this master accepts nobody until its quarantine "+
 			"is over, and a client with that list finds all of them", m.Members)
+	case isClaimed:
+		hazard("a client has begun to mark %s, and has not finished: this master accepts nobody until a client with that list "+
+			"locks and finds all of them", m.Members)
 	}
 	word, isAdmitted := change.AdmissionLeft(view)
 	switch {
@@ -137,12 +141,11 @@ func (r *Report) fill(v visit, save savePoints, look looks.Look, refusal, two er
 		hazard("no client has used this server since it started, was promoted, lost its data or got another database's (SWAPDB): "+
 			"it will wait in quarantine for %v from the first use", maxLease)
 	default:
-		left := view.Quarantine()
-		if isClaimed {
-			left = max(left, unfinished)
-		}
-		if r.Quarantine = min(left, maxLease); r.Quarantine > 0 {
+		if r.Quarantine = min(view.Quarantine(), maxLease); r.Quarantine > 0 {
 			hazard("in quarantine for another %v", r.Quarantine)
+		}
+		if isClaimed {
+			r.Quarantine = max(r.Quarantine, unfinished)
 		}
 	}
 }

@@ -19,6 +19,7 @@ type App struct {
 	Description string // in the help and the manual
 	Version     string // in the manual
 	Commands    []Command
+	Hints       map[string]string // by words that are no command: what the user may look for
 }
 
 // Program is one run of an App. Commands print on its streams.
@@ -98,12 +99,15 @@ func (p *Program) root() *urfave.Command {
 			return nil
 		},
 		Action: func(_ context.Context, cmd *urfave.Command) error {
-			said, names := Repeat(cmd.Args().First()), []string(nil)
+			word := cmd.Args().First()
+			said, names := Repeat(word), []string(nil)
 			for _, known := range cmd.Commands {
 				names = append(names, known.Name)
 			}
-			if said != "" {
-				said += didYouMean(cmd.Args().First(), names)
+			if hint := p.app.Hints[word]; hint != "" {
+				said += "; " + hint
+			} else if said != "" {
+				said += didYouMean(word, names)
 			}
 			p.Misused("there is no such command" + said)
 			return nil

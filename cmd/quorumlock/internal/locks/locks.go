@@ -18,6 +18,11 @@ import (
 // Commands show who holds locks, and delete them.
 var Commands = []cli.Command{status, top, unlock}
 
+const heldHint = "quorumlock top lists held locks"
+
+// Hints are for words that users try for a list of the held locks.
+var Hints = map[string]string{"locks": heldHint, "list": heldHint, "ls": heldHint, "ps": heldHint, "show": heldHint}
+
 // line is the command line of a command over locks.
 type line struct {
 	names  []string // of locks on the masters
@@ -65,7 +70,7 @@ func (l *line) takeNames(names []string) error {
 	case l.file != "" && len(names) > 0:
 		return errors.New("-owner-file has the names: give none")
 	case l.file == "" && len(names) == 0:
-		return errors.New("the name of a lock is missing")
+		return errors.New("the name of a lock is missing; " + heldHint)
 	}
 	for i, name := range names {
 		if err := masters.CheckLockName(name); err != nil {

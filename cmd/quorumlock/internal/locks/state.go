@@ -15,9 +15,31 @@ import (
 // lockState is the masters' state of one name.
 type lockState struct {
 	lockstate.Lock
-	quorum quorate.Rule
-	since  time.Time // or earlier, by the counter; zero if that is not known
-	unused []bool    // masters whose quarantine has not begun: a client must come
+	quorum  quorate.Rule
+	since   time.Time // or earlier, by the counter; zero if that is not known
+	waitFor []wait    // by master: what it waits for before it grants
+}
+
+// wait is what a master waits for before it grants.
+type wait int
+
+const (
+	forNothing    wait = iota
+	forFirst           // client, with which its quarantine begins
+	forQuarantine      // which is counted down
+	forMark            // by a client: it is half-marked
+)
+
+func waitOf(f masters.Finding, maxLease time.Duration) wait {
+	switch {
+	case masters.IsUnused(f.Report, maxLease):
+		return forFirst
+	case f.IsHalfMarked():
+		return forMark
+	case f.Report.Quarantine > 0:
+		return forQuarantine
+	}
+	return forNothing
 }
 
 // inspect reads the states of the names on all masters, and the masters' own state. It writes nothing: a
@@ -34,7 +56,7 @@ func inspect(ctx context.Context, nodes []*node.Node, all, isLive bool, names []
 	found := masters.CheckAll(ctx, nodes)
 	locks := make([]lockState, len(names))
 	for i, name := range names {
-		unused := make([]bool, len(nodes))
+		waits := make([]wait, len(nodes))
 		for j := range nodes {
 			m := &read[i][j]
 			if err := found[j].NoVote; err != nil && m.Err == nil {
@@ -42,12 +64,12 @@ func inspect(ctx context.Context, nodes []*node.Node, all, isLive bool, names []
 			}
 			if m.Err == nil {
 				m.Quarantine = found[j].Report.Quarantine
-				unused[j] = masters.IsUnused(found[j].Report, nodes[j].MaxLease())
+				waits[j] = waitOf(found[j], nodes[j].MaxLease())
 			}
 		}
 		quorum := masters.Quorum(len(nodes), all)
 		lock := lockstate.Judge(name, read[i], quorum)
-		locks[i] = lockState{lock, quorum, takenAt(lock, time.Now()), unused}
+		locks[i] = lockState{lock, quorum, takenAt(lock, time.Now()), waits}
 	}
 	return locks, found
 }

@@ -29,7 +29,7 @@ func printLocks(out io.Writer, locks []lockState) {
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		for i, m := range lock.Masters {
 			if m.Err == nil {
-				fmt.Fprintf(table, "  %s\t%s\n", m.Node, says(m, lock.unused[i]))
+				fmt.Fprintf(table, "  %s\t%s\n", m.Node, says(m, lock.waitFor[i]))
 			}
 		}
 		table.Flush()
@@ -120,8 +120,8 @@ func (l lockState) waits() string {
 
 // whyUnknown says why the masters do not show the state: the number of masters of each kind.
 func (l lockState) whyUnknown() string {
-	silent, refusing, waiting := 0, 0, 0
-	for _, m := range l.Masters {
+	silent, refusing, waiting, half := 0, 0, 0, 0
+	for i, m := range l.Masters {
 		var failed *node.Error
 		switch {
 		case errors.As(m.Err, &failed) && (redisconn.IsServerError(failed.Err) || failed.Permanent() ||
@@ -129,6 +129,8 @@ func (l lockState) whyUnknown() string {
 			refusing++
 		case m.Err != nil:
 			silent++
+		case l.waitFor[i] == forMark:
+			half++
 		case m.Quarantine > 0:
 			waiting++
 		}
@@ -137,7 +139,7 @@ func (l lockState) whyUnknown() string {
 	for _, part := range []struct {
 		n    int
 		what string
-	}{{silent, "did not answer"}, {refusing, "refused"}, {waiting, "in quarantine"}} {
+	}{{silent, "did not answer"}, {refusing, "refused"}, {waiting, "in quarantine"}, {half, "half-marked"}} {
 		switch {
 		case part.n == 0:
 		case parts == nil:
@@ -165,8 +167,8 @@ func (l lockState) taken(now time.Time) string {
 	return fmt.Sprintf(", taken at least %v ago", now.Sub(l.since).Round(100*time.Millisecond))
 }
 
-// says is for a master without an error; unused if its quarantine has not begun.
-func says(m lockstate.Master, unused bool) string {
+// says is for a master without an error.
+func says(m lockstate.Master, waits wait) string {
 	text := "free"
 	if m.Owner != "" {
 		text = fmt.Sprintf("held %s, depth %d", lasts(m.TTL), m.Depth)
@@ -178,10 +180,12 @@ func says(m lockstate.Master, unused bool) string {
 	if m.Reservation > 0 {
 		text += fmt.Sprintf(", a writer keeps new readers back for %.1fs", m.Reservation.Seconds())
 	}
-	switch {
-	case unused:
+	switch waits {
+	case forFirst:
 		text += fmt.Sprintf(", in quarantine for %s from its first client on", masters.Left(m.Quarantine))
-	case m.Quarantine > 0:
+	case forMark:
+		text += ", half-marked: a client has to finish its mark"
+	case forQuarantine:
 		text += fmt.Sprintf(", in quarantine for another %s", masters.Left(m.Quarantine))
 	}
 	if m.Owner != "" {

@@ -29,7 +29,7 @@ An empty spare in a dead master's place holds no lock, but the dead master's loc
 // admission is the result for one node.
 type admission struct {
 	name   string
-	before operator.Report
+	before Finding
 	err    error
 }
 
@@ -69,7 +69,7 @@ func (a *admit) run(ctx context.Context, p *cli.Program, line Line) int {
 	}
 	done := Each(ctx, line.Nodes, func(ctx context.Context, n *node.Node) admission {
 		before := found[slices.Index(line.Nodes, n)]
-		done := admission{name: n.Name(), before: before.Report, err: before.Err}
+		done := admission{name: n.Name(), before: before, err: before.Err}
 		switch {
 		case done.err != nil:
 		case a.members:
@@ -146,16 +146,17 @@ func (a *admit) printAdmissions(done []admission, maxLease time.Duration, list *
 		admitted++
 		what := "was not in quarantine"
 		switch {
-		case IsUnused(one.before, maxLease):
+		case IsUnused(one.before.Report, maxLease):
 			what = "its quarantine had not begun"
-		case one.before.Quarantine > 0:
-			what = fmt.Sprintf("quarantine ended, %s before its time", Left(one.before.Quarantine))
+		case one.before.IsHalfMarked(): // its quarantine is over
+		case one.before.Report.Quarantine > 0:
+			what = fmt.Sprintf("quarantine ended, %s before its time", Left(one.before.Report.Quarantine))
 		}
-		whom := "accepts clients with " + scripts.NewList(one.before.Members...).String()
+		whom := "accepts clients with " + scripts.NewList(one.before.Report.Members...).String()
 		switch {
 		case a.members:
 			whom = "accepts clients with " + list.String()
-		case len(one.before.Members) == 0:
+		case len(one.before.Report.Members) == 0:
 			whom, unlisted = "has no list of masters yet", true
 		}
 		fmt.Fprintf(table, "%s\tadmitted\t%s; max lease %v; %s\n", one.name, what, maxLease, whom)
@@ -177,6 +178,8 @@ func nowIs(f Finding) string {
 	switch {
 	case f.Err != nil:
 		return "does not answer: " + Reason(f.Err)
+	case f.claim:
+		return "a client has begun to mark it, and has not finished"
 	case len(r.Members) == 0:
 		return "has no list of masters: it is new, or has forgotten"
 	case r.Quarantine > 0:

@@ -21,7 +21,9 @@ import (
 // Check tries a lock on each master alone, and shows what makes masters unfit for locks.
 var Check = Command{
 	Name: "check", Usage: "try a lock on each master alone, and show what makes masters unfit for locks", Arguments: "URL...",
-	Help: `Example, for monitoring:
+	Help: `Give the URLs of all masters of the clients' list: masters refuse a client with a part of it.
+
+Example, for monitoring:
   quorumlock check -json redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3
 
 Exit codes: 0 if all masters grant, or wait in a quarantine that is counted down, and their clocks run as this machine's
@@ -102,11 +104,19 @@ func (c *check) all(ctx context.Context, nodes []*node.Node, quorum quorate.Rule
 
 // printCheck prints the report on all masters.
 func printCheck(out io.Writer, found []Finding) {
+	whole := partOf(found)
+	if whole != nil {
+		fmt.Fprintf(out, "Give the URLs of all masters of the list %s: they refuse a client with a part of it.\n\n", whole)
+	}
 	printFindings(out, found)
 	printMembers(out, found)
+	if whole != nil {
+		fmt.Fprintf(out, "\nNo lock was tried: these are %d of the %d masters of that list.\n", len(found), whole.Len())
+		return
+	}
 	fit, tried := count(found, Finding.isFit), count(found, func(f Finding) bool { return f.tried })
-	waiting := count(found, func(f Finding) bool { return f.State() == stateQuarantine })
-	blank := count(found, func(f Finding) bool { return f.State() == stateBlank })
+	in := func(state string) int { return count(found, func(f Finding) bool { return f.is(state) }) }
+	waiting, blank, half := in(stateQuarantine), in(stateBlank), in(stateHalfMarked)
 	fmt.Fprintf(out, "\n%d of %d masters are fit for locks", fit, len(found))
 	if waiting > 0 {
 		fmt.Fprintf(out, ", %d of these in quarantine", waiting)
@@ -114,18 +124,25 @@ func printCheck(out io.Writer, found []Finding) {
 	if blank > 0 {
 		fmt.Fprintf(out, ", %d of these blank", blank)
 	}
+	if half > 0 {
+		fmt.Fprintf(out, ", %d of these half-marked", half)
+	}
 	fmt.Fprintln(out, ".")
 	if tried > 0 {
-		fmt.Fprintf(out, "A lock was acquired, renewed and released on %d of these, each time alone, and its message was heard.\n", tried)
+		fmt.Fprintf(out, "A lock was acquired, renewed and released on %d of these, each time alone, and the release was announced to waiters.\n", tried)
 	}
 	if waiting > 0 {
 		fmt.Fprintln(out, "A master in quarantine grants nothing until its quarantine is over.")
 	}
 	if tried < fit {
-		fmt.Fprintln(out, "No lock was tried on a master that is in quarantine or blank, or that no client has used yet: check again when it grants.")
+		fmt.Fprintln(out, "No lock was tried on a master that is in quarantine, blank or half-marked, or that no client has used yet: check again when it grants.")
 	}
-	if outlook := Outlook(found, Quorum(len(found), false)); outlook != "" {
+	quorum, grant := Quorum(len(found), false), granting(found).Len()
+	if outlook := Outlook(found, quorum); outlook != "" {
 		fmt.Fprintln(out, strings.ToUpper(outlook[:1])+outlook[1:]+".")
+	} else if grant < len(found) {
+		fmt.Fprintf(out, "Locks are granted: %d of %d masters grant, and %d must, so %d more may fail.\n",
+			grant, len(found), quorum.Need, grant-quorum.Need)
 	}
 	if (len(found) < 3 || len(found)%2 == 0) && !(len(found) == 1 && found[0].Report.Replicas > 0) {
 		fmt.Fprintln(out, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
@@ -199,6 +216,30 @@ func acceptedLists(found []Finding) (by map[string][]string, under bool) {
 	return by, under
 }
 
+// partOf returns the list of all masters that answer and have one, if the masters that were checked are only a part of it;
+// otherwise nil.
+func partOf(found []Finding) (whole *scripts.List) {
+	names := make([]string, len(found))
+	for i, f := range found {
+		names[i] = f.Name
+	}
+	given := scripts.NewList(names...)
+	for _, f := range found {
+		view := f.Look().View
+		if view == nil || view.IsBlank() {
+			continue
+		}
+		list, next := view.Marker().Members, view.Marker().Next
+		isOutside := func(name string) bool { return !list.Has(name) }
+		if whole != nil && !whole.Equal(list) || given.Len() >= list.Len() || slices.ContainsFunc(given.Names(), isOutside) ||
+			next.Equal(given) {
+			return nil
+		}
+		whole = list
+	}
+	return whole
+}
+
 // printMembers prints whose clients the masters accept.
 func printMembers(out io.Writer, found []Finding) {
 	by, _ := acceptedLists(found)
@@ -230,16 +271,19 @@ func memory(r operator.Report) string {
 
 // Quarantine says what is left of the master's quarantine.
 func (f Finding) Quarantine() string {
-	if f.State() == stateBlank {
+	switch {
+	case f.is(stateBlank):
 		return "not begun"
+	case f.claim:
+		return Left(f.ready.In)
 	}
 	return Left(f.Report.Quarantine)
 }
 
-// Left formats what is left of a quarantine.
+// Left formats what is left of a quarantine, at least 0.1s unless it is over.
 func Left(quarantine time.Duration) string {
 	if quarantine == 0 {
 		return "none"
 	}
-	return fmt.Sprintf("%.1fs", quarantine.Seconds())
+	return fmt.Sprintf("%.1fs", max(quarantine.Seconds(), 0.1))
 }

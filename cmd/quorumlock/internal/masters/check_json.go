@@ -16,9 +16,9 @@ type checkJSON struct {
 
 type findingJSON struct {
 	Name        string   `json:"name"`
-	State       string   `json:"state"` // ok, quarantine, BLANK, REFUSED or FAILED
+	State       string   `json:"state"` // ok, quarantine, BLANK, HALF-MARKED, REFUSED or FAILED
 	Error       string   `json:"error,omitempty"`
-	Tried       bool     `json:"tried"` // a lock was acquired, renewed and released there, and its message heard
+	Tried       bool     `json:"tried"` // a lock was acquired, renewed and released there, and the release was announced
 	Role        string   `json:"role,omitempty"`
 	Version     string   `json:"version,omitempty"`
 	Uptime      int64    `json:"uptime_ms"`
@@ -37,7 +37,7 @@ type findingJSON struct {
 
 func printCheckJSON(out io.Writer, found []Finding) error {
 	all := checkJSON{Fit: count(found, Finding.isFit), Granting: granting(found).Len(), ReadyIn: -1}
-	if in, ok := readyIn(found, Quorum(len(found), false)); ok {
+	if in, ok := readyIn(found, Quorum(len(found), false), false); ok {
 		all.ReadyIn = in.Milliseconds()
 	}
 	for _, f := range found {

@@ -21,8 +21,9 @@ import (
 // The states of a master that was checked.
 const (
 	stateOK         = "ok"
-	stateQuarantine = "quarantine" // passes by itself
-	stateBlank      = "BLANK"      // it has no list of masters, and no quarantine is counted down
+	stateQuarantine = "quarantine"  // passes by itself
+	stateBlank      = "BLANK"       // it has no list of masters, and no quarantine is counted down
+	stateHalfMarked = "HALF-MARKED" // it is claimed for these clients, its quarantine is over, and no client has confirmed that
 	stateRefused    = "REFUSED"
 	stateFailed     = "FAILED"
 )
@@ -36,10 +37,12 @@ type Finding struct {
 	// *node.Error, or nil.
 	NoVote error
 	ready  membership.Readiness // for these clients, with these users
+	claim  bool                 // it is claimed for these clients
+	next   bool                 // it grants nothing until a client's next lock marks it, or finishes its mark
 	twin   string               // another node of the same process, or empty
 	rate   string               // how its clock's rate differs from this machine's, or empty
 	hint   string               // why the master may not have answered, or empty
-	tried  bool                 // of check: a lock was acquired, renewed and released there, and its message was heard
+	tried  bool                 // of check: a lock was acquired, renewed and released there, and the release was announced
 	unfit  error                // of check: why that failed, or nil
 }
 
@@ -68,7 +71,12 @@ func CheckAll(ctx context.Context, nodes []*node.Node) []Finding {
 }
 
 var errBlank = errors.New("it has no list of masters: it is new, or has forgotten, and grants nothing until a client marks it. " +
-	"Lock any name with this list")
+	lockAny)
+
+var errHalfMarked = errors.New("half-marked: its quarantine is over, and it grants nothing until a client finishes the mark. " +
+	lockAny)
+
+const lockAny = "Lock any name with this list: quorumlock run NAME -- true"
 
 // judge sets which masters have a vote, and which grant.
 func judge(found []Finding, nodes []*node.Node) {
@@ -102,13 +110,18 @@ func judge(found []Finding, nodes []*node.Node) {
 		f.NoVote = errs[i]
 	}
 	isMarkable := len(client.Plan(views)) > 0 // by any client with the list
+	founder := client
+	founder.Exists = false
+	isFoundable := len(founder.Plan(views)) > 0 // by one without WithoutFounding
 	for i := range found {
 		f := &found[i]
 		f.ready = client.Readiness(views, errs, i)
+		f.claim = views[i] != nil && views[i].Relation(client.List) == membership.Claimed
 		isBlank := f.ready.Err != nil && f.NoVote == nil && views[i] != nil
+		f.next = isBlank && isFoundable
 		switch {
-		case isBlank && isMarkable && !views[i].IsBlank(): // a claim, which any client confirms at once
-			f.ready = membership.Readiness{In: f.Report.Quarantine}
+		case isBlank && isMarkable && f.claim:
+			f.ready.Err = errHalfMarked
 		case isBlank && isMarkable:
 			f.ready.Err = errBlank
 		case isBlank && !isKnown && f.Report.Quarantine == 0: // an operator has admitted it
@@ -136,6 +149,9 @@ func (f Finding) State() string {
 	case f.Err != nil:
 		return stateFailed
 	case f.ready.Err != nil && f.NoVote == nil && f.Report.RefusesWrites == nil && f.unfit == nil:
+		if f.claim {
+			return stateHalfMarked
+		}
 		return stateBlank
 	case f.ready.Err != nil:
 		return stateRefused
@@ -146,22 +162,37 @@ func (f Finding) State() string {
 	}
 }
 
+// IsHalfMarked reports whether the master grants nothing until a client finishes its mark, its quarantine over.
+func (f Finding) IsHalfMarked() bool { return f.is(stateHalfMarked) }
+
 // IsOK reports whether the master grants locks.
 func (f Finding) IsOK() bool { return f.State() == stateOK }
 
 // Refusal returns why the master grants nothing, however long one waits, as a *node.Error, or nil.
 func (f Finding) Refusal() error { return f.ready.Err }
 
-// isFit reports whether a master is fit for locks. Quarantine passes by itself, and a client makes a blank master grant.
-func (f Finding) isFit() bool { return f.ready.Err == nil || f.State() == stateBlank }
+// isFit reports whether a master is fit for locks. Quarantine passes by itself, and a client makes a blank or half-marked
+// master grant.
+func (f Finding) isFit() bool { return f.ready.Err == nil || f.is(stateBlank) || f.IsHalfMarked() }
+
+func (f Finding) is(state string) bool { return f.State() == state }
 
 // Outlook says whether a quorum of the masters grants, or will; it is empty if it grants now.
 func Outlook(found []Finding, quorum quorate.Rule) string {
 	grant := fmt.Sprintf("%d of %d masters grant, and %d must", granting(found).Len(), len(found), quorum.Need)
 	isUnacknowledged := func(f Finding) bool { return errors.Is(f.ready.Err, redisconn.ErrNotReplicated) }
-	switch in, ok := readyIn(found, quorum); {
+	isUnmarked := func(f Finding) bool { return f.next && !f.claim }
+	_, isEnoughMarked := readyIn(found, quorum, true)
+	switch in, ok := readyIn(found, quorum, false); {
 	case !ok && slices.ContainsFunc(found, isUnacknowledged):
 		return "nothing new can be locked until the replicas are back, or a failover is over: " + grant
+	case !ok && isEnoughMarked:
+		marks := "finishes the masters' marks"
+		if slices.ContainsFunc(found, isUnmarked) {
+			marks = "marks the masters"
+		}
+		return "nothing new can be locked until the next lock of a client " + marks +
+			" (start a client, or: quorumlock run NAME -- true): " + grant
 	case !ok:
 		return "nothing new can be locked, and waiting alone does not change that: " + grant
 	case in > 0:
@@ -170,11 +201,14 @@ func Outlook(found []Finding, quorum quorate.Rule) string {
 	return ""
 }
 
-// readyIn returns how long until a quorum of the masters grants, 0 for now. ok is false if it never will by itself.
-func readyIn(found []Finding, quorum quorate.Rule) (in time.Duration, ok bool) {
+// readyIn returns how long until a quorum of the masters grants, 0 for now. ok is false if it never will by itself. With
+// isMarked, masters count as granting if a client's next lock marks them, or finishes their mark.
+func readyIn(found []Finding, quorum quorate.Rule, isMarked bool) (in time.Duration, ok bool) {
 	all := make([]membership.Readiness, len(found))
 	for i, f := range found {
-		all[i] = f.ready
+		if !isMarked || !f.next {
+			all[i] = f.ready
+		}
 	}
 	return membership.ReadyIn(all, quorum)
 }
