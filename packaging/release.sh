@@ -18,13 +18,13 @@ undo() {
 	test -n "$before" || return 0
 	git tag -d $version $tags >/dev/null 2>&1 || true
 	git reset -q --soft "$before"
-	git checkout -q "$before" -- CHANGELOG.md README.md contrib/*/go.mod integration/go.mod bench/go.mod # what else was edited stays
+	git checkout -q "$before" -- CHANGELOG.md README.md docs/usage.md docs/operations.md contrib/*/go.mod integration/go.mod bench/go.mod # what else was edited stays
 	echo "release: failed, and the commit and its tags are gone" >&2
 }
 trap undo EXIT
 trap 'exit 1' HUP INT TERM
 sed -i "s/^$heading\$/## ${version#v}, $(date -u +%F)/" CHANGELOG.md
-sed -i '/^<!--untagged-->$/,/^<!--\/untagged-->$/d' README.md
+sed -i '/^<!--untagged-->$/,/^<!--\/untagged-->$/d' README.md docs/usage.md docs/operations.md
 sed -i -E "s#^(\s+github\.com/quorumlock/quorumlock\S*) v\S+#\1 $version#" contrib/*/go.mod integration/go.mod bench/go.mod
 git commit -qam "Release $version"
 for tag in $version $tags; do git tag -a -m "$tag" "$tag"; done

@@ -1,27 +1,33 @@
-// Package quorumvet finds code that ignores its lock. Command quorumvet runs it under go vet.
+// Package quorumvet finds code that ignores its lock. Command quorumvet runs it under go vet. With -vettool, go vet's own
+// checks do not run, so it goes beside them; the second of these fails if quorumvet is not installed:
+//
+//	go vet ./... && go vet -vettool="$(go env GOPATH)/bin/quorumvet" ./...
 //
 // Code is under a lock in a function with the parameters (context.Context, *quorum.Lock), or (context.Context,
 // *leader.Term), that a call such as Locker.Do gets, and between a call such as Locker.Lock and Unlock. Reported are:
 //
 //   - a call under a lock that gets a context which does not end when the lock is lost: one from around the function,
 //     the one given to Lock, context.Background.
-//   - a lock that stays held on a path on which the function neither unlocks it nor hands it on.
+//   - a lock that stays held on a path on which the function neither unlocks it nor hands it on, and one whose result is
+//     discarded.
 //   - a SELECT in a transaction before its stamp by package fence.
 //
 // It would rather miss a bug than report code that is right. It does not report:
 //
 //   - a context that may be the lock's: from a function, an element, or a field of what is assigned under the lock, or of what
-//     a call gets beside a context; and one that a goroutine or context.AfterFunc cancels.
+//     a call gets beside a context; and one made before a goroutine, context.AfterFunc or a method Go that gets the lock or
+//     its context, and may cancel it.
 //   - a call that outlives the lock or cleans up (go, defer, AfterFunc, Close, Rollback, Shutdown), logs, measures or only
 //     reads a value of the context, or gets the lock or its context, too; the lock's own methods.
+//   - a discarded result of a method that begins with Try, whose error is asked by errors.Is.
 //   - a lock on a path after its error was wrapped, kept in a variable or asked by another function than errors.Is and
 //     errors.As, and after a flag was set.
 //   - what follows once Valid or Err of the lock says that it is lost.
 //   - a lock that goes into a variable, a field, a channel, a closure that unlocks, or a call: who gets it unlocks it.
 //   - a SELECT that locks its rows, and one in a block that ends before the stamp.
 //
-// Of tests it reads only example*_test.go: others lock and lose in many ways. -quorumvet.tests reads all. A comment
-// //quorumvet:ok with a reason, in the line or the line before, ends a report.
+// Of tests it reads only example*_test.go: others lock and lose in many ways. A comment //quorumvet:ok with a reason, in the
+// line or the line before, ends a report.
 package quorumvet
 
 import (
@@ -57,6 +63,8 @@ var (
 	noReturn  = regexp.MustCompile(`(?i)(exit|fatal\w*|panic\w*|failnow|skip\w*)$`)
 	inDo      = regexp.MustCompile(free)
 	inLock    = regexp.MustCompile(free + `|^\(?\*?` + root + `(quorum(/\w+|test)?|leader)\.|` + acquiring.String())
+	deriving  = regexp.MustCompile(`^context\.With[^o]|^golang\.org/x/sync/errgroup\.WithContext$`)
+	besides   = regexp.MustCompile(`^context\.AfterFunc$|\.Go$`) // what runs beside the function
 	empty     = regexp.MustCompile(`^context\.(Background|TODO)$`)
 	plain     = regexp.MustCompile(`^\w+(\.\w+)*(\.Context\(\))?$`)
 	keeping   = regexp.MustCompile(`^&?\w+(\.\w+)?$`)
@@ -68,28 +76,24 @@ var (
 )
 
 // Analyzer makes the reports: an *analysis.Analyzer of golang.org/x/tools/go/analysis.
-var Analyzer = newAnalyzer()
+var Analyzer = &analysis.Analyzer{Name: "quorumvet", Doc: "find code that ignores its quorumlock lock", Run: run}
 
-func newAnalyzer() *analysis.Analyzer {
-	a := &analysis.Analyzer{Name: "quorumvet", Doc: "find code that ignores its quorumlock lock"}
-	tests := a.Flags.Bool("tests", false, "read all tests, not only examples")
-	a.Run = func(pass *analysis.Pass) (any, error) {
-		c := &checker{Pass: pass, tests: *tests, quiet: map[[2]any]bool{}, named: map[types.Object]*ast.FuncLit{},
-			reads: map[types.Object]ast.Node{}, ends: map[types.Object]token.Pos{}}
-		for _, file := range pass.Files {
-			c.prepare(file)
-		}
-		for _, file := range pass.Files {
-			ast.Inspect(file, c.check)
-		}
-		return nil, nil
+func run(pass *analysis.Pass) (any, error) {
+	c := &checker{Pass: pass, quiet: map[[2]any]bool{}, named: map[types.Object]*ast.FuncLit{},
+		reads: map[types.Object]ast.Node{}, ends: map[types.Object]token.Pos{}}
+	for _, file := range pass.Files {
+		c.prepare(file)
 	}
-	return a
+	for _, file := range pass.Files {
+		for n := range ast.Preorder(file) {
+			c.check(n)
+		}
+	}
+	return nil, nil
 }
 
 type checker struct {
 	*analysis.Pass
-	tests  bool
 	quiet  map[[2]any]bool // files and lines that are excused, or have a report: code may be under two locks
 	named  map[types.Object]*ast.FuncLit
 	blocks []ast.Node                 // around the node, and some that ended
@@ -97,11 +101,13 @@ type checker struct {
 	ends   map[types.Object]token.Pos // where the block of the SELECT ends; -1 once there is a stamp
 }
 
+func (c *checker) line(at token.Pos) int { return c.Fset.Position(at).Line }
+
 func (c *checker) report(at ast.Node, format string, args ...any) {
 	p := c.Fset.Position(at.Pos())
-	if in := [2]any{p.Filename, p.Line}; !c.quiet[in] && (c.tests || !unread.MatchString(p.Filename)) {
+	if in := [2]any{p.Filename, p.Line}; !c.quiet[in] && !unread.MatchString(p.Filename) {
 		c.quiet[in] = true
-		c.ReportRangef(at, format, args...)
+		c.ReportRangef(at, "quorumvet: "+format, args...)
 	}
 }
 
@@ -125,7 +131,7 @@ func (c *checker) prepare(file *ast.File) {
 	}
 }
 
-func (c *checker) check(n ast.Node) bool {
+func (c *checker) check(n ast.Node) {
 	switch n := n.(type) {
 	case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause:
 		c.blocks = append(c.blocks, n)
@@ -145,12 +151,16 @@ func (c *checker) check(n ast.Node) bool {
 			}
 		}
 	}
-	return true
 }
 
 func (c *checker) typeOf(e ast.Expr) string { return types.TypeString(c.TypesInfo.TypeOf(e), nil) }
 
 func (c *checker) isContext(e ast.Expr) bool { return c.typeOf(e) == "context.Context" }
+
+// acquires reports whether a call returns a lock and an error.
+func (c *checker) acquires(e ast.Expr) bool {
+	return acquiring.MatchString(c.name(e)) && acquired.MatchString(c.typeOf(e))
+}
 
 // name returns the full name of the function that e calls, or "".
 func (c *checker) name(e ast.Expr) string {
@@ -174,51 +184,50 @@ func (c *checker) base(e ast.Expr) types.Object {
 
 // others returns a function that reports whether a context does not end with a lock. outside says so of a variable, and of
 // what begins with one; body defines further ones, and changes some, after from.
-func (c *checker) others(body ast.Node, from token.Pos, outside func(ast.Expr, types.Object) bool) func(ast.Expr) bool {
-	others := map[types.Object]bool{} // false of what may be the lock's
+func (c *checker) others(body *ast.BlockStmt, from token.Pos, outside func(ast.Expr, types.Object) bool) func(ast.Expr) bool {
+	since := map[types.Object]token.Pos{} // where a variable gets such a context; 0 if it may have the lock's
+	var background, ended token.Pos       // the end of what runs beside body; where it may end contexts with the lock
 	other := func(e ast.Expr) bool {
-		for strings.HasPrefix(c.name(e), "context.With") && c.name(e) != "context.WithoutCancel" {
+		for deriving.MatchString(c.name(e)) {
 			e = ast.Unparen(e).(*ast.CallExpr).Args[0]
 		}
-		name, text, v := c.name(e), types.ExprString(e), c.base(e)
-		is, known := others[v]
-		return empty.MatchString(name) || plain.MatchString(text) && !inDo.MatchString(name) && (is || !known && outside(e, v))
+		v, name := c.base(e), c.name(e)
+		at, known := since[v]
+		return empty.MatchString(name) || plain.MatchString(types.ExprString(e)) && !inDo.MatchString(name) &&
+			(at > ended && at < e.Pos() || !known && v != nil && outside(e, v))
 	}
-	cancels := map[types.Object]types.Object{} // the contexts of their cancel functions
 	for n := range ast.Preorder(body) {
+		if n.Pos() <= from {
+			continue
+		}
 		switch n := n.(type) {
 		case *ast.AssignStmt:
+			always := n.Tok == token.DEFINE || slices.Contains(body.List, ast.Stmt(n))
 			for i, l := range n.Lhs {
-				if v := c.base(l); n.Pos() > from {
-					others[v] = v != nil && v.Pos() == l.Pos() && other(n.Rhs[min(i, len(n.Rhs)-1)])
+				at := n.End()
+				if _, whole := l.(*ast.Ident); !whole || !always || !other(n.Rhs[min(i, len(n.Rhs)-1)]) {
+					at = 0
 				}
-			}
-			if cancel := c.base(n.Lhs[len(n.Lhs)-1]); cancel != nil && c.isContext(n.Lhs[0]) {
-				cancels[cancel] = c.base(n.Lhs[0])
+				since[c.base(l)] = at
 			}
 		case *ast.GoStmt:
-			c.cancelled(n.Call, cancels, others)
+			background = n.End()
+		case *ast.Ident:
+			if n.Pos() < background && (isLock.MatchString(c.typeOf(n)) || c.isContext(n) && !other(n)) {
+				ended = n.Pos()
+			}
 		case *ast.CallExpr: // what gets a context may keep it
-			if c.name(n) == "context.AfterFunc" {
-				c.cancelled(n, cancels, others)
+			if besides.MatchString(c.name(n)) {
+				background = n.End()
 			}
 			for _, e := range append([]ast.Expr{n.Fun}, n.Args...) {
 				if keeping.MatchString(types.ExprString(e)) && !c.isContext(e) && slices.ContainsFunc(n.Args, c.isContext) {
-					others[c.base(e)] = false
+					since[c.base(e)] = 0
 				}
 			}
 		}
 	}
 	return other
-}
-
-// cancelled notes contexts that a call may end with the lock, as context.AfterFunc does, and a goroutine that waits for it.
-func (c *checker) cancelled(call *ast.CallExpr, cancels map[types.Object]types.Object, others map[types.Object]bool) {
-	for n := range ast.Preorder(call) {
-		if id, ok := n.(*ast.Ident); ok && cancels[c.TypesInfo.Uses[id]] != nil {
-			others[cancels[c.TypesInfo.Uses[id]]] = false
-		}
-	}
 }
 
 func (c *checker) checkContexts(in ast.Node, free *regexp.Regexp, other func(ast.Expr) bool) {
@@ -228,12 +237,7 @@ func (c *checker) checkContexts(in ast.Node, free *regexp.Regexp, other func(ast
 		case *ast.GoStmt, *ast.DeferStmt: // what outlives the lock, and what cleans up
 			return false
 		case *ast.IfStmt:
-			if c.value(n.Cond, nil) < 0 { // what follows comes once the lock is lost
-				if n.Else != nil {
-					c.checkContexts(n.Else, free, other)
-				}
-				return false
-			}
+			return c.value(n.Cond, nil) >= 0 // else what follows comes once the lock is lost
 		case *ast.CallExpr:
 			if free.MatchString(c.name(n)) {
 				return false
@@ -248,16 +252,20 @@ func (c *checker) checkContexts(in ast.Node, free *regexp.Regexp, other func(ast
 	})
 }
 
+func isBlank(e ast.Expr) bool { return types.ExprString(e) == "_" }
+
 // checkLocks follows the paths from each call that acquires a lock, as if it did.
 func (c *checker) checkLocks(body *ast.BlockStmt) {
 	returns := func(call *ast.CallExpr) bool { return !noReturn.MatchString(types.ExprString(call.Fun)) }
 	for _, b := range cfg.New(body, returns).Blocks {
 		for i, n := range b.Nodes {
-			as, ok := n.(*ast.AssignStmt)
-			if ok && acquired.MatchString(c.typeOf(as.Rhs[0])) && acquiring.MatchString(c.name(as.Rhs[0])) {
-				if lock := c.base(as.Lhs[0]); lock == nil || lock.Pos() == as.Lhs[0].Pos() { // only body sees it
-					c.checkLock(b, i, as, lock, body)
-				}
+			as, assigns := n.(*ast.AssignStmt)
+			assigns = assigns && c.acquires(as.Rhs[0])
+			call, alone := n.(*ast.ExprStmt)
+			if alone && c.acquires(call.X) || assigns && isBlank(as.Lhs[0]) && !strings.Contains(c.name(as.Rhs[0]), ".Try") {
+				c.report(n, "nobody can unlock this lock: keep it and unlock it, or call Do")
+			} else if assigns && (isBlank(as.Lhs[0]) || c.base(as.Lhs[0]).Pos() == as.Lhs[0].Pos()) { // only body sees it
+				c.checkLock(b, i, as, c.base(as.Lhs[0]), body)
 			}
 		}
 	}
@@ -269,15 +277,18 @@ func (c *checker) checkLock(first *cfg.Block, i int, as *ast.AssignStmt, lock ty
 		return v == c.base(given) && types.ExprString(e) == types.ExprString(given)
 	})
 	seen := map[[3]any]bool{}
-	var follow func(b *cfg.Block, i int, failure types.Object, deferred bool)
-	// failure is the variable of the lock's error, until it has another one.
-	follow = func(b *cfg.Block, i int, failure types.Object, deferred bool) {
+	var follow func(b *cfg.Block, i int, failure types.Object, deferred bool, at token.Pos)
+	// failure is the variable of the lock's error, until it has another one; at is where the path has come to.
+	follow = func(b *cfg.Block, i int, failure types.Object, deferred bool, at token.Pos) {
+		if strings.HasSuffix(b.Kind.String(), "Done") {
+			at = max(at, b.Stmt.End())
+		}
 		for _, n := range b.Nodes[i:] {
 			_, returns := n.(*ast.ReturnStmt)
 			_, defers := n.(*ast.DeferStmt)
 			passes, ends := c.uses(n, lock)
 			asks, changes := c.uses(n, failure)
-			if b != first && types.ExprString(as.Lhs[0]) != "_" && !ends && (deferred || !passes) { // its error is looked at
+			if b != first && lock != nil && !ends && (deferred || !passes) { // its error is looked at
 				c.checkContexts(n, inLock, other)
 			}
 			switch left := returns || n == as; {
@@ -286,22 +297,37 @@ func (c *checker) checkLock(first *cfg.Block, i int, as *ast.AssignStmt, lock ty
 			case left && deferred, n != as && (ends || passes && !deferred || asks && (b == first || !returns)):
 				return
 			case left:
-				in := c.Fset.Position(n.Pos()).Line
-				c.report(as, "the lock is still held in line %d: defer its Unlock once the error is nil", in)
+				in := c.line(leaves(body, as, n, at))
+				c.report(as, "the lock is still held in line %d: unlock it there, or move the work into Do", in)
 				return
 			case changes:
 				failure = nil
 			}
+			at = max(at, n.End())
 		}
 		for i, to := range b.Succs {
-			at := [3]any{to, failure, deferred}
-			if !seen[at] && (len(b.Nodes) == 0 || c.value(b.Nodes[len(b.Nodes)-1], failure) != 2*i-1) {
-				seen[at] = true
-				follow(to, 0, failure, deferred)
+			state := [3]any{to, failure, deferred}
+			if !seen[state] && (len(b.Nodes) == 0 || c.value(b.Nodes[len(b.Nodes)-1], failure) != 2*i-1) {
+				seen[state] = true
+				follow(to, 0, failure, deferred, at)
 			}
 		}
 	}
-	follow(first, i+1, c.base(as.Lhs[1]), false)
+	follow(first, i+1, c.base(as.Lhs[1]), false, as.End())
+}
+
+// leaves returns where a path that came to at leaves the lock held: at last, a return, or if that is as, in a loop, at a
+// continue, or at the end of a block around as.
+func leaves(body *ast.BlockStmt, as, last ast.Node, at token.Pos) token.Pos {
+	end := last.Pos()
+	for n := range ast.Preorder(body) {
+		_, block := n.(*ast.BlockStmt)
+		_, jump := n.(*ast.BranchStmt)
+		if last == as && (block && n.Pos() < as.Pos() && at < n.End() || jump && at <= n.Pos() && n.Pos() < end) {
+			end = n.End() - 1
+		}
+	}
+	return end
 }
 
 // uses reports whether n passes a variable on, or sets a flag, on which conditions may depend, and whether n ends its lock,
@@ -335,13 +361,12 @@ func (c *checker) uses(n ast.Node, v types.Object) (passes, ends bool) {
 
 // value returns what a condition is if the error is nil and the lock is not lost: 1 for true, -1 for false, 0 for either.
 func (c *checker) value(cond ast.Node, failure types.Object) int {
-	switch e := cond.(type) {
+	e, _ := cond.(ast.Expr)
+	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident: // whether it is nil
 		if failure != nil && c.TypesInfo.Uses[e] == failure {
 			return 1
 		}
-	case *ast.ParenExpr:
-		return c.value(e.X, failure)
 	case *ast.UnaryExpr:
 		return -c.value(e.X, failure)
 	case *ast.CallExpr: // errors.Is(err, quorum.ErrHeld)
@@ -375,19 +400,18 @@ func (c *checker) checkReads(call *ast.CallExpr) {
 		if id, ok := n.(*ast.Ident); ok && stamping.MatchString(name) {
 			tx := c.TypesInfo.ObjectOf(id)
 			if c.ends[tx] > call.Pos() {
-				in := c.Fset.Position(call.Pos()).Line
-				c.report(c.reads[tx], "an earlier holder may write between this and the stamp in line %d: stamp first", in)
+				c.report(c.reads[tx], "an earlier holder may write between this and the stamp in line %d: stamp first", c.line(call.Pos()))
 			}
 			c.ends[tx] = -1
 		}
 	}
+	if tx == nil || !strings.HasSuffix(tx.Type().String(), ".Tx") || strings.Contains(name, ").Exec") {
+		return
+	}
 	for _, arg := range call.Args {
 		text := c.TypesInfo.Types[arg].Value
-		if text == nil || text.Kind() != constant.String || strings.Contains(name, ").Exec") ||
-			!reading.MatchString(constant.StringVal(text)) || locking.MatchString(constant.StringVal(text)) {
-			continue
-		}
-		if end := c.ends[tx]; end >= 0 && end < call.Pos() && tx != nil && strings.HasSuffix(tx.Type().String(), ".Tx") {
+		if end := c.ends[tx]; text != nil && text.Kind() == constant.String && reading.MatchString(constant.StringVal(text)) &&
+			!locking.MatchString(constant.StringVal(text)) && end >= 0 && end < call.Pos() {
 			c.blocks = slices.DeleteFunc(c.blocks, func(b ast.Node) bool { return b.End() <= call.Pos() })
 			c.reads[tx], c.ends[tx] = call, c.blocks[len(c.blocks)-1].End()
 		}

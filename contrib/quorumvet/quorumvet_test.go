@@ -46,9 +46,7 @@ func TestReports(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", command, "./cmd/quorumvet").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	const tests = "./contrib/quorumvet/testdata/tests"
-	out := vet(t, root, command, "./...") + vet(t, root, command, packages...) +
-		vet(t, root, command, "-quorumvet.tests", packages[0], tests)
+	out := vet(t, root, command, "./...") + vet(t, root, command, packages...)
 	for line := range strings.Lines(out) {
 		report := reports.FindStringSubmatch(line)
 		if report == nil {

@@ -46,6 +46,8 @@ func TestRelease(t *testing.T) {
 	}
 	readme := sh(repository, "git show v0.1.0:README.md")
 	testkit.Check(t, !strings.Contains(readme, "tagged") && strings.Contains(readme, "## Guarantees"), "the README of a release: %s", readme)
+	documents := sh(repository, "git show v0.1.0:docs/usage.md v0.1.0:docs/operations.md")
+	testkit.Check(t, !strings.Contains(documents, "<!--untagged-->"), "the documents of a release: %s", documents)
 	_, recipe, found := strings.Cut(said, "gets it by these lines:\n")
 	testkit.Check(t, found, "make release says no recipe: %s", said)
 	recipe, _, _ = strings.Cut(recipe, "  go get ")

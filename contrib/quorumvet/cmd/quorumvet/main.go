@@ -1,7 +1,8 @@
-// Command quorumvet finds code that ignores its lock:
+// Command quorumvet finds code that ignores its lock. With -vettool, go vet's own checks do not run: it goes beside them.
 //
 //	go install github.com/quorumlock/quorumlock/contrib/quorumvet/cmd/quorumvet@latest
-//	go vet -vettool=$(which quorumvet) ./...
+//	go vet ./...
+//	go vet -vettool="$(go env GOPATH)/bin/quorumvet" ./... # fails if it is not installed
 //
 // Package [github.com/quorumlock/quorumlock/contrib/quorumvet] says what it reports.
 package main

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/semaphore"
@@ -52,14 +54,24 @@ func inFunctions(ctx context.Context, locker *quorum.Locker, candidate *leader.C
 		}, "b")
 	}, "a")
 	locker.Do(ctx, func(held context.Context, lock *quorum.Lock) error {
-		other, _ := context.WithCancel(ctx)
 		context.AfterFunc(held, func() {})
+		other, _ := context.WithCancel(ctx)
 		if !lock.Valid() {
 			return work(ctx)
-		} else {
-			work(ctx) // want `ctx does not end`
 		}
 		return work(other) // want `other does not end`
+	}, "a")
+	locker.Do(ctx, func(held context.Context, _ *quorum.Lock) error {
+		group, inGroup := errgroup.WithContext(ctx)
+		group.Go(func() error { return work(inGroup) }) // want `inGroup does not end`
+		_, inSecond := errgroup.WithContext(context.WithValue(held, 1, 2))
+		work(inSecond)
+		return group.Wait()
+	}, "a")
+	locker.Do(ctx, func(ctx context.Context, _ *quorum.Lock) error {
+		work(ctx)
+		ctx = context.Background()
+		return work(ctx) // want `^quorumvet: ctx does not end when the lock is lost: pass the lock's context$`
 	}, "a")
 	wrapped(ctx, func(held context.Context, _ *quorum.Lock) error {
 		timeout, cancel := context.WithTimeout(ctx, time.Second)
@@ -185,6 +197,17 @@ func throughInterface(ctx context.Context, l locker) error {
 	}
 	defer second.Unlock(ctx)
 	return work(ctx) // want `ctx does not end`
+}
+
+func shortened(ctx context.Context, locker *quorum.Locker) error {
+	lock, err := locker.Lock(ctx, "a")
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return work(ctx) }) // want `ctx does not end`
+	return group.Wait()
 }
 
 type contexts struct{ request, service context.Context }

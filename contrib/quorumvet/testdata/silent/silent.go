@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -428,6 +429,49 @@ func merged(ctx context.Context, locker *quorum.Locker) error {
 		third, end := context.WithTimeout(ctx, time.Second)
 		context.AfterFunc(held, end)
 		return work(merged, work(second), work(third))
+	}, "a")
+}
+
+// inGroup ends a group's context with the lock.
+func inGroup(ctx context.Context, locker *quorum.Locker) error {
+	return locker.Do(ctx, func(held context.Context, lock *quorum.Lock) error {
+		group, inGroup := errgroup.WithContext(ctx)
+		group.Go(func() error {
+			<-held.Done()
+			return context.Cause(held)
+		})
+		group.Go(func() error { return work(inGroup) })
+		second, cancel := context.WithCancel(ctx)
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			for lock.Valid() {
+				time.Sleep(time.Second)
+			}
+			cancel()
+		})
+		return errors.Join(work(second), group.Wait())
+	}, "a")
+}
+
+// changed has the lock's context, or may have it.
+func changed(ctx context.Context, locker *quorum.Locker, detached bool) error {
+	return locker.Do(ctx, func(held context.Context, lock *quorum.Lock) error {
+		inner := ctx
+		inner = held
+		if err := work(inner); err != nil {
+			return err
+		}
+		attempt := 1
+		if detached && attempt > 0 {
+			held = context.Background()
+		}
+		ctx, cancel := context.WithTimeout(held, time.Second)
+		defer cancel()
+		last := context.Background()
+		if !detached {
+			last = held
+		}
+		return work(held, work(ctx), work(last))
 	}, "a")
 }
 

@@ -14,7 +14,7 @@ import (
 func work(ctx context.Context) (int, error) { return 0, ctx.Err() }
 
 func early(ctx context.Context, locker *quorum.Locker, skip bool) error {
-	lock, err := locker.Lock(ctx, "a") // want `the lock is still held in line 22: defer its Unlock once the error is nil`
+	lock, err := locker.Lock(ctx, "a") // want `^quorumvet: the lock is still held in line 22: unlock it there, or move the work into Do$`
 	if err != nil {
 		return err
 	}
@@ -59,14 +59,11 @@ func never(ctx context.Context, rw *quorum.RWLock, slots *semaphore.Semaphore, l
 	if term, err := candidate.Campaign(ctx); err == nil { // want `the lock is still held`
 		work(term.Context())
 	}
-	if _, err := locker.Lock(ctx, "a"); err != nil { // want `the lock is still held`
-		log.Print(err)
-	}
 }
 
 func inLoop(ctx context.Context, locker *quorum.Locker, names []string) error {
 	for _, name := range names {
-		lock, err := locker.Lock(ctx, name) // want `the lock is still held in line 69`
+		lock, err := locker.Lock(ctx, name) // want `the lock is still held in line 71`
 		if err != nil {
 			return err
 		}
@@ -76,6 +73,71 @@ func inLoop(ctx context.Context, locker *quorum.Locker, names []string) error {
 		lock.Unlock(ctx)
 	}
 	return nil
+}
+
+func roundsEnd(ctx context.Context, locker *quorum.Locker, names []string, done func(...any) bool) error {
+	for i := 0; i < len(names); i++ {
+		lock, err := locker.Lock(ctx, names[i]) // want `the lock is still held in line 88`
+		if err != nil {
+			continue
+		}
+		if done(i) {
+			lock.Unlock(ctx)
+			continue
+		}
+	}
+rounds:
+	for _, name := range names {
+		if name != "" {
+			lock, err := locker.Lock(ctx, name) // want `the lock is still held in line 99`
+			if err != nil {
+				return err
+			}
+			for range 3 {
+				if done() {
+					done()
+					continue rounds
+				}
+			}
+			lock.Unlock(ctx)
+		}
+	}
+	for {
+		lock, err := locker.TryLock(ctx, "a") // want `the lock is still held in line 118`
+		if errors.Is(err, quorum.ErrHeld) {
+			continue
+		}
+		switch {
+		case err != nil:
+			return err
+		case done():
+			lock.Unlock(ctx)
+			continue
+		}
+		done()
+	}
+}
+
+func inTry(ctx context.Context, locker *quorum.Locker) {
+	if _, err := locker.TryLock(ctx, "a"); err == nil { // want `the lock is still held`
+		log.Print("locked")
+	}
+}
+
+func discarded(ctx context.Context, locker *quorum.Locker, rw *quorum.RWLock, candidate *leader.Candidate, l handle) error {
+	locker.Lock(ctx, "a")                            // want `^quorumvet: nobody can unlock this lock: keep it and unlock it, or call Do$`
+	rw.TryRLock(ctx)                                 // want `nobody can unlock this lock`
+	l.Lock()                                         // want `nobody can unlock this lock`
+	if _, err := locker.Lock(ctx, "a"); err != nil { // want `nobody can unlock this lock`
+		log.Print(err)
+	}
+	_, _ = candidate.Campaign(ctx) // want `nobody can unlock this lock`
+	func() {
+		_, failure := locker.Lock(ctx, "a", "b") // want `nobody can unlock this lock`
+		log.Print(failure)
+	}()
+	_, err := locker.Lock(ctx, "a") // want `nobody can unlock this lock`
+	return err
 }
 
 func inLiteral(ctx context.Context, locker *quorum.Locker) func() {
@@ -98,7 +160,7 @@ func eitherReason(ctx context.Context, locker *quorum.Locker, skip bool) error {
 
 // byHand unlocks on one of two paths.
 func byHand(ctx context.Context, locker *quorum.Locker, skip bool) error {
-	lock, err := locker.TryLock(ctx, "a") // want `the lock is still held in line 112`
+	lock, err := locker.TryLock(ctx, "a") // want `the lock is still held in line 174`
 	if err != nil && !errors.Is(err, quorum.ErrHeld) {
 		return err
 	} else if err != nil {
@@ -115,7 +177,7 @@ func byHand(ctx context.Context, locker *quorum.Locker, skip bool) error {
 }
 
 func inDefault(ctx context.Context, locker *quorum.Locker, done chan struct{}) error {
-	lock, err := locker.TryLock(ctx, "a") // want `the lock is still held in line 128`
+	lock, err := locker.TryLock(ctx, "a") // want `the lock is still held in line 190`
 	switch {
 	case err == nil:
 	default:
