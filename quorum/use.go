@@ -163,11 +163,8 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		return l.unlockInner(ctx)
 	}
 	if lingers, before := l.handle.Linger(); lingers {
-		err := l.unusable("unlock", before)
-		if !errors.Is(err, ErrNotHeld) {
-			l.runReleasedHook()
-		}
-		return err
+		l.runReleasedHook()
+		return l.unusable("unlock", before)
 	}
 	t, before := l.handle.Release()
 	if t == nil {

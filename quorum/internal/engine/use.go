@@ -133,8 +133,7 @@ func (l *Handle) change(by func(now clock.Instant, before Status) ([]lease.Comma
 }
 
 // Linger ends the lock and its contexts before its min hold is over, and leaves the release to the schedule. It
-// reports whether the lock stays on the nodes. This is also true if it already lingered, or if the Engine was closed
-// (then for its lease).
+// reports whether the lock stays on the nodes. This is also true if the Engine was closed: then it stays for its lease.
 func (l *Handle) Linger() (lingers bool, before Status) {
 	h := l.hold
 	if h.terms.MinHold == 0 {
@@ -153,9 +152,6 @@ func (l *Handle) Linger() (lingers bool, before Status) {
 	defer h.mu.Unlock()
 	now := h.engine.Clock.Now()
 	before = l.statusLocked(now)
-	if before.Phase == lease.Lingering {
-		return true, before
-	}
 	var room [1]lease.Command
 	lingers, commands := h.lease.Linger(now, room[:0])
 	if lingers {
