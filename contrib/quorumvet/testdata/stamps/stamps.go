@@ -9,9 +9,13 @@ import (
 
 const query = "SELECT balance FROM accounts WHERE id = 42"
 
+var shared *sql.Tx
+
+var _ = shared.QueryRow(query) // in no block
+
 func stampLast(ctx context.Context, tx *sql.Tx, token uint64) error {
 	var balance int
-	if err := tx.QueryRowContext(ctx, query).Scan(&balance); err != nil { // want `an earlier holder may write between this and the stamp in line 17: stamp first`
+	if err := tx.QueryRowContext(ctx, query).Scan(&balance); err != nil { // want `an earlier holder may write between this and the stamp in line 21: stamp first`
 		return err
 	}
 	if err := fence.Stamp(ctx, tx, "account:42", token); err != nil {
@@ -22,7 +26,7 @@ func stampLast(ctx context.Context, tx *sql.Tx, token uint64) error {
 }
 
 func others(ctx context.Context, a, b *sql.Tx, token uint64) {
-	// want +1 `an earlier holder may write between this and the stamp in line 29`
+	// want +1 `an earlier holder may write between this and the stamp in line 33`
 	a.Query(`
 		select balance
 		from accounts`)
