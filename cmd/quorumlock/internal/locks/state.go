@@ -24,16 +24,16 @@ type lockState struct {
 type wait int
 
 const (
-	forNothing    wait = iota
-	forFirst           // client, with which its quarantine begins
-	forQuarantine      // which is counted down
-	forMark            // by a client: it is half-marked
+	forNothing     wait = iota
+	forFirstClient      // with which its quarantine begins
+	forQuarantine       // which is counted down
+	forMark             // that a client has to finish: it is half-marked
 )
 
 func waitOf(f masters.Finding, maxLease time.Duration) wait {
 	switch {
 	case masters.IsUnused(f.Report, maxLease):
-		return forFirst
+		return forFirstClient
 	case f.IsHalfMarked():
 		return forMark
 	case f.Report.Quarantine > 0:

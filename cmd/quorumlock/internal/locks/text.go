@@ -181,7 +181,7 @@ func says(m lockstate.Master, waits wait) string {
 		text += fmt.Sprintf(", a writer keeps new readers back for %.1fs", m.Reservation.Seconds())
 	}
 	switch waits {
-	case forFirst:
+	case forFirstClient:
 		text += fmt.Sprintf(", in quarantine for %s from its first client on", masters.Left(m.Quarantine))
 	case forMark:
 		text += ", half-marked: a client has to finish its mark"

@@ -178,7 +178,7 @@ func nowIs(f Finding) string {
 	switch {
 	case f.Err != nil:
 		return "does not answer: " + Reason(f.Err)
-	case f.claim:
+	case f.claimed:
 		return "a client has begun to mark it, and has not finished"
 	case len(r.Members) == 0:
 		return "has no list of masters: it is new, or has forgotten"

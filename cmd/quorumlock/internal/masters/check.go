@@ -115,8 +115,8 @@ func printCheck(out io.Writer, found []Finding) {
 		return
 	}
 	fit, tried := count(found, Finding.isFit), count(found, func(f Finding) bool { return f.tried })
-	in := func(state string) int { return count(found, func(f Finding) bool { return f.is(state) }) }
-	waiting, blank, half := in(stateQuarantine), in(stateBlank), in(stateHalfMarked)
+	inState := func(state string) int { return count(found, func(f Finding) bool { return f.is(state) }) }
+	waiting, blank, half := inState(stateQuarantine), inState(stateBlank), inState(stateHalfMarked)
 	fmt.Fprintf(out, "\n%d of %d masters are fit for locks", fit, len(found))
 	if waiting > 0 {
 		fmt.Fprintf(out, ", %d of these in quarantine", waiting)
@@ -274,7 +274,7 @@ func (f Finding) Quarantine() string {
 	switch {
 	case f.is(stateBlank):
 		return "not begun"
-	case f.claim:
+	case f.claimed:
 		return Left(f.ready.In)
 	}
 	return Left(f.Report.Quarantine)

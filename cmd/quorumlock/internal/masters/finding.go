@@ -23,7 +23,7 @@ const (
 	stateOK         = "ok"
 	stateQuarantine = "quarantine"  // passes by itself
 	stateBlank      = "BLANK"       // it has no list of masters, and no quarantine is counted down
-	stateHalfMarked = "HALF-MARKED" // it is claimed for these clients, its quarantine is over, and no client has confirmed that
+	stateHalfMarked = "HALF-MARKED" // claimed, and its quarantine is over
 	stateRefused    = "REFUSED"
 	stateFailed     = "FAILED"
 )
@@ -35,15 +35,15 @@ type Finding struct {
 	Err    error // why there is no report
 	// NoVote is why the master has no vote for clients with the list of all masters that were checked, as a
 	// *node.Error, or nil.
-	NoVote error
-	ready  membership.Readiness // for these clients, with these users
-	claim  bool                 // it is claimed for these clients
-	next   bool                 // it grants nothing until a client's next lock marks it, or finishes its mark
-	twin   string               // another node of the same process, or empty
-	rate   string               // how its clock's rate differs from this machine's, or empty
-	hint   string               // why the master may not have answered, or empty
-	tried  bool                 // of check: a lock was acquired, renewed and released there, and the release was announced
-	unfit  error                // of check: why that failed, or nil
+	NoVote     error
+	ready      membership.Readiness // for these clients, with these users
+	claimed    bool                 // for these clients: one has begun to mark it, and none has confirmed that
+	awaitsLock bool                 // it grants nothing until a client's next lock marks it, or finishes its mark
+	twin       string               // another node of the same process, or empty
+	rate       string               // how its clock's rate differs from this machine's, or empty
+	hint       string               // why the master may not have answered, or empty
+	tried      bool                 // of check: a lock was acquired, renewed and released there, and the release was announced
+	unfit      error                // of check: why that failed, or nil
 }
 
 // CheckAll checks the nodes, all at once, and judges whether they grant to clients whose list they are. Two nodes
@@ -70,11 +70,9 @@ func CheckAll(ctx context.Context, nodes []*node.Node) []Finding {
 	return found
 }
 
-var errBlank = errors.New("it has no list of masters: it is new, or has forgotten, and grants nothing until a client marks it. " +
-	lockAny)
+var errBlank = errors.New("it has no list of masters: it is new, or has forgotten, and grants nothing until a client marks it. " + lockAny)
 
-var errHalfMarked = errors.New("half-marked: its quarantine is over, and it grants nothing until a client finishes the mark. " +
-	lockAny)
+var errHalfMarked = errors.New("half-marked: its quarantine is over, and it grants nothing until a client finishes the mark. " + lockAny)
 
 const lockAny = "Lock any name with this list: quorumlock run NAME -- true"
 
@@ -116,11 +114,11 @@ func judge(found []Finding, nodes []*node.Node) {
 	for i := range found {
 		f := &found[i]
 		f.ready = client.Readiness(views, errs, i)
-		f.claim = views[i] != nil && views[i].Relation(client.List) == membership.Claimed
+		f.claimed = views[i] != nil && views[i].Relation(client.List) == membership.Claimed
 		isBlank := f.ready.Err != nil && f.NoVote == nil && views[i] != nil
-		f.next = isBlank && isFoundable
+		f.awaitsLock = isBlank && isFoundable
 		switch {
-		case isBlank && isMarkable && f.claim:
+		case isBlank && isMarkable && f.claimed:
 			f.ready.Err = errHalfMarked
 		case isBlank && isMarkable:
 			f.ready.Err = errBlank
@@ -149,7 +147,7 @@ func (f Finding) State() string {
 	case f.Err != nil:
 		return stateFailed
 	case f.ready.Err != nil && f.NoVote == nil && f.Report.RefusesWrites == nil && f.unfit == nil:
-		if f.claim {
+		if f.claimed {
 			return stateHalfMarked
 		}
 		return stateBlank
@@ -181,7 +179,7 @@ func (f Finding) is(state string) bool { return f.State() == state }
 func Outlook(found []Finding, quorum quorate.Rule) string {
 	grant := fmt.Sprintf("%d of %d masters grant, and %d must", granting(found).Len(), len(found), quorum.Need)
 	isUnacknowledged := func(f Finding) bool { return errors.Is(f.ready.Err, redisconn.ErrNotReplicated) }
-	isUnmarked := func(f Finding) bool { return f.next && !f.claim }
+	isUnmarked := func(f Finding) bool { return f.awaitsLock && !f.claimed }
 	_, isEnoughMarked := readyIn(found, quorum, true)
 	switch in, ok := readyIn(found, quorum, false); {
 	case !ok && slices.ContainsFunc(found, isUnacknowledged):
@@ -206,7 +204,7 @@ func Outlook(found []Finding, quorum quorate.Rule) string {
 func readyIn(found []Finding, quorum quorate.Rule, isMarked bool) (in time.Duration, ok bool) {
 	all := make([]membership.Readiness, len(found))
 	for i, f := range found {
-		if !isMarked || !f.next {
+		if !isMarked || !f.awaitsLock {
 			all[i] = f.ready
 		}
 	}
