@@ -22,7 +22,7 @@
 //
 // A held lock takes some 2.5 KB, its Locker's part included. A name that is free leaves a token counter, which names
 // share: there are at most 65,536, of 11 MB. Leases that end without a release, as those of a closed Locker, are deleted
-// by later commands, at the latest after two for each key and 1,024 more.
+// by later commands, after at most 1,024 and two for each key.
 package inmemory
 
 import (

@@ -59,7 +59,7 @@ func (e *Error) Error() string {
 func (e *Error) text() string {
 	text := arguments.ReplaceAllString(inScript.ReplaceAllString(e.Err.Error(), ""), "$1")
 	if why, isDown := strings.CutPrefix(text, ErrDown.Error()+": "); isDown && e.Permanent() {
-		text = "refused: " + why
+		text = "refused: " + why // the server answers
 	}
 	if e.Op == "connect" && errors.Is(e.Err, ErrTimeout) {
 		text += " (quorumlock check may show why)"

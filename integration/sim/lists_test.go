@@ -188,8 +188,8 @@ func (s *listState) certain(c *client) int {
 	return 0
 }
 
-// notAccepted judges an error for the sake of lists. Of a lock that another holds, a master's word may be from before: the
-// call failed in any case.
+// notAccepted judges an error for the sake of lists. If another holds the lock, what a master said may be old, and the call
+// fails in any case.
 func (w *run) notAccepted(c *client, err error, certain int) {
 	w.count("not accepted")
 	switch {

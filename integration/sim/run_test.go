@@ -103,7 +103,7 @@ func (w *run) run() {
 	for _, m := range w.machines {
 		m.current().close()
 	}
-	// A process that was closed leaves a connection from a pool whose server is silent to its deadline.
+	// Closed processes leave connections to silent servers open until their deadlines.
 	time.Sleep(redisconn.ConnectTimeout(w.plan.timeout))
 }
 

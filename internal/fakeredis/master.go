@@ -47,7 +47,7 @@ type Master struct {
 	runID    string
 	started  time.Time
 	data     map[string]*value
-	sweepAt  int // this many keys, and one fewer after each command
+	sweepAt  int // expired keys are deleted once there are so many; each command lowers it by one
 	saved    map[string]*value
 	scripts  map[string]bool // loaded ones, by SHA-1
 	sessions map[*session]struct{}
