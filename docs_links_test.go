@@ -15,7 +15,7 @@ var (
 	links    = regexp.MustCompile(`\]\(([^)\s]*)\)`)
 	headings = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)`")
-	// Scenarios are named in quotes, or by a pattern of go test.
+	// Scenarios are named in quotes, or by a pattern of go test, whose bars are \\| in a table.
 	scenarioNames = regexp.MustCompile(`chaos ((?:"[^"]+",? ?)+)|TestChaos/\(?([^)'/]+)`)
 	paths         = regexp.MustCompile("`([a-z]\\w*/[\\w/]+(?:\\.\\w+)?)`")
 	comments      = regexp.MustCompile(`(?m)^\s*//.*`)
@@ -33,7 +33,7 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 		}
 		text, err := os.ReadFile(path)
 		for _, names := range scenarioNames.FindAllStringSubmatch(strings.Join(strings.Fields(string(text)), " "), -1) {
-			for name := range strings.FieldsFuncSeq(names[1]+names[2], func(r rune) bool { return r == '"' || r == '|' }) {
+			for name := range strings.FieldsFuncSeq(names[1]+names[2], func(r rune) bool { return strings.ContainsRune(`"|\`, r) }) {
 				if name = strings.ReplaceAll(strings.Trim(name, ", "), "_", " "); !strings.Contains(tests, `{name: "`+name) {
 					t.Errorf("%s names the scenario %q, which does not exist", path, name)
 				}
