@@ -52,7 +52,7 @@ IMAGE ?= ghcr.io/quorumlock/quorumlock
 
 .PHONY: help demo quick test flakes chaos soak bench bench-check lint vuln api dist image dist-test release
 .PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish spin
-.PHONY: soaks test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
+.PHONY: soak-commands test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
 .PHONY: test-chaos test-chaos-containers test-chaos-masters test-chaos-paths
 
 help: ## this list; the times are those of 2 idle cores and a warm build cache
@@ -157,10 +157,10 @@ chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the
 # These take too long for every change: deeper searches (about an hour, some GB), many seeds of the simulation,
 # five minutes of each random walk, fuzzing, and what no test notices when it is left out.
 soak: redis-server ## the same claims, for hours; writes docs/reports/soak.md
-	@$(MAKE) --no-print-directory soaks 2>&1 | tee /dev/stderr | awk -f docs/soak.awk -v date="$$(date -u '+%F %H:%M')" \
+	@$(MAKE) --no-print-directory soak-commands 2>&1 | tee /dev/stderr | awk -f docs/soak.awk -v date="$$(date -u '+%F %H:%M')" \
 		-v revision="$$(git describe --always --dirty)" -v machine="$$(nproc) cores, $$($(GO) version | cut -d ' ' -f 3-)" >docs/reports/soak.md
 
-soaks:
+soak-commands:
 	$(GO) test -timeout 90m -v -run 'TestProtocol|TestSearch|TestSetupsOfMutants' ./quorum/internal/lease ./quorum/model/membership ./quorum/model/semaphore ./quorum/model/shell -model.deep
 	sh spec/run.sh || test $$? = 3 # without spin it says so
 	cd integration && GOGC=400 $(GO) test -timeout 90m ./sim -sim.seeds=20000 -sim.semaphores=5000 -sim.readers=5000 -sim.handovers=5000 -sim.lists=5000 -sim.crowds=5000 -sim.replays=200

@@ -132,6 +132,6 @@ func TestTheReportOfASoak(t *testing.T) {
 	rows, err := report(printed)
 	testkit.Must(t, err)
 	testkit.Equal(t, rows, want+"| `go run ./internal/mutants -for 90m` | 4 mutants noticed, 1 of them by time; 2 not noticed; 5 not run | - |\n", "rows")
-	rows, err = report(printed + "make: *** [Makefile:1: soaks] Error 1\n")
+	rows, err = report(printed + "make: *** [Makefile:1: soak-commands] Error 1\n")
 	testkit.Check(t, err != nil && strings.Contains(rows, "| **failed** 4 mutants"), "%v\n%s", err, rows)
 }
