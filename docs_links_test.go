@@ -15,7 +15,7 @@ var (
 	links    = regexp.MustCompile(`\]\(([^)\s]*)\)`)
 	headings = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	testName = regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w*)`")
-	// Scenarios are named in quotes, or by a pattern of go test, whose bars are \\| in a table.
+	// Scenarios are named in quotes, or by a pattern of go test, whose bars are \| in a table.
 	scenarioNames = regexp.MustCompile(`chaos ((?:"[^"]+",? ?)+)|TestChaos/\(?([^)'/]+)`)
 	paths         = regexp.MustCompile("`([a-z]\\w*/[\\w/]+(?:\\.\\w+)?)`")
 	comments      = regexp.MustCompile(`(?m)^\s*//.*`)
