@@ -86,6 +86,28 @@ func TestANodeWithNothingThereHasConfirmed(t *testing.T) {
 	})
 }
 
+// A call that differs from the last command's is made for it, though it is not the first.
+func TestAReleaseAfterAnotherCommand(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		h := c.lock(t)
+		commands := []lease.Command{{Do: lease.Stop}}
+		for master := range h.members {
+			commands = append(commands, lease.Command{Do: lease.Release, Master: master})
+		}
+		h.mu.Lock()
+		h.carryOutLocked(commands, nil)
+		h.mu.Unlock()
+		synctest.Wait()
+		c.wantNoOwners(t)
+		h.First().Release()
+	})
+}
+
+// A re-entry whose caller's context panics has nothing to undo.
+func TestBackOutBeforeEnter(t *testing.T) {
+	testkit.Check(t, isDecided(new(Handle).BackOut()), "something is undone")
+}
+
 func isDecided(t *Tally) bool {
 	select {
 	case <-t.Decided:
