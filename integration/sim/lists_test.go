@@ -188,8 +188,8 @@ func (s *listState) certain(c *client) int {
 	return 0
 }
 
-// notAccepted judges an error for the sake of lists. If another holds the lock, what a master said may be old, and the call
-// fails in any case.
+// notAccepted judges an error for the sake of lists. If another holds the lock, what a master said may be from before the
+// call: probes that are refused leave the queue the error of an earlier attempt.
 func (w *run) notAccepted(c *client, err error, certain int) {
 	w.count("not accepted")
 	switch {
