@@ -52,7 +52,7 @@ IMAGE ?= ghcr.io/quorumlock/quorumlock
 
 .PHONY: help demo quick test flakes chaos soak bench bench-check lint vuln api dist image dist-test release
 .PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish spin
-.PHONY: soak-commands test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
+.PHONY: soak-commands test-compile test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
 .PHONY: test-chaos test-chaos-containers test-chaos-masters test-chaos-paths
 
 help: ## this list; the times are those of 2 idle cores and a warm build cache
@@ -86,6 +86,11 @@ flakes: redis-server ## tests again and again beside 4 processes that keep the c
 	done; \
 	rm $$logs/test $$logs/said; echo "failures, by $$logs:"; grep -rhE '^ *--- FAIL|^panic:|^fatal error:|DATA RACE' $$logs | sed 's/ (.*//' | sort | uniq -c | sort -rn; \
 	! ls $$logs | grep -q .
+
+# Commands that begin together compile what they share once for each: the largest without the race detector are compiled first.
+test-compile:
+	@$(GO) list -test -export $(SEARCHES) >/dev/null
+	@cd integration && $(GO) list -test -export ./sim ./chaos >/dev/null
 
 # These keep a processor busy, and measure no time: they run beside all else, at the lowest priority.
 # What has no race detector here is not shuffled, so that go test caches it.
@@ -135,6 +140,8 @@ SHORT_CHAOS := TestPictures|TestChaos/(majority|rolling|a_live_master|partition_
 # linkers do not: other tests stood still for 5 s meanwhile.
 FIRST := -exec '$(if $(shell nice -n -10 true 2>&1),,nice -n -10 )$(SESSION)'
 test-chaos: test-chaos-containers test-chaos-masters test-chaos-paths
+
+test-chaos-containers test-chaos-masters test-chaos-paths test-sim test-searches: | test-compile
 
 test-chaos-containers:
 	cd integration && $(CHAOS) -run 'TestChaos/restart_amnesia'
