@@ -53,7 +53,7 @@ func (c *checker) others(body *ast.BlockStmt, from token.Pos, outside func(ast.E
 		v, name := c.base(e), c.name(e)
 		at, known := since[v]
 		return empty.MatchString(name) || plain.MatchString(types.ExprString(e)) && !inDo.MatchString(name) &&
-			(at > ended && at < e.Pos() || !known && v != nil && outside(e, v))
+			(at > ended && at < e.Pos() || !known && v != nil && (ended == 0 || isParam(v)) && outside(e, v))
 	}
 	for n := range ast.Preorder(body) {
 		if n.Pos() <= from {
@@ -87,6 +87,11 @@ func (c *checker) others(body *ast.BlockStmt, from token.Pos, outside func(ast.E
 		}
 	}
 	return other
+}
+
+func isParam(v types.Object) bool {
+	param, ok := v.(*types.Var)
+	return ok && param.Kind() == types.ParamVar
 }
 
 // checkContexts checks the calls in a node that is under a lock, but not those of exempt functions.

@@ -55,6 +55,30 @@ func do(ctx context.Context, locker *quorum.Locker, s *session, jobs chan reques
 	}, "a")
 }
 
+func mergedBefore(ctx context.Context, locker *quorum.Locker) error {
+	before, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return locker.Do(ctx, func(held context.Context, lock *quorum.Lock) error {
+		defer context.AfterFunc(held, cancel)()
+		return work(before)
+	}, "a")
+}
+
+func mergedLocks(ctx context.Context, locker *quorum.Locker) error {
+	before, cancel := context.WithCancel(ctx)
+	defer cancel()
+	lock, err := locker.Lock(before, "a")
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock(ctx)
+	go func() {
+		<-lock.Context().Done()
+		cancel()
+	}()
+	return work(before)
+}
+
 func merged(ctx context.Context, locker *quorum.Locker) error {
 	return locker.Do(ctx, func(held context.Context, lock *quorum.Lock) error {
 		merged, cancel := context.WithCancelCause(ctx)
