@@ -52,7 +52,7 @@ IMAGE ?= ghcr.io/quorumlock/quorumlock
 
 .PHONY: help demo quick test flakes chaos soak bench bench-check lint vuln api dist image dist-test release
 .PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish spin
-.PHONY: soak-commands test-compile test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
+.PHONY: soak-searches soak-spec soak-simulation soak-walks soak-servers soak-fuzz soak-mutants test-compile test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
 .PHONY: test-chaos test-chaos-containers test-chaos-masters test-chaos-paths
 
 help: ## this list; the times are those of 2 idle cores and a warm build cache
@@ -163,22 +163,32 @@ chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the
 
 # These take too long for every change: deeper searches (about an hour, some GB), many seeds of the simulation,
 # five minutes of each random walk, fuzzing, and what no test notices when it is left out.
-soak: redis-server ## the same claims, for hours; writes docs/reports/soak.md
-	@$(MAKE) --no-print-directory soak-commands 2>&1 | tee /dev/stderr | awk -f docs/soak.awk -v date="$$(date -u '+%F %H:%M')" \
-		-v revision="$$(git describe --always --dirty)" -v machine="$$(nproc) cores, $$($(GO) version | cut -d ' ' -f 3-)" >docs/reports/soak.md
+# PARTS hides that it is make, so that make -n soak writes no report.
+PARTS = $(MAKE) --no-print-directory --keep-going $(SOAK:%=soak-%)
+SOAK ?= searches spec simulation walks servers fuzz mutants
+soak: redis-server ## the same claims, for hours; writes docs/reports/soak.md; a part: SOAK="walks fuzz"
+	@report=docs/reports/soak.md; $(PARTS) 2>&1 | tee /dev/stderr | \
+	awk -f docs/soak.awk -v old=$$report -v date="$$(date -u '+%F %H:%M')" -v revision="$$(git describe --always --dirty)" \
+		-v machine="$$(nproc) cores, $$($(GO) version | cut -d ' ' -f 3-)" >$$report.new; failed=$$?; mv $$report.new $$report; exit $$failed
 
-soak-commands:
-	$(GO) test -timeout 90m -v -run 'TestProtocol|TestSearch|TestSetupsOfMutants' ./quorum/internal/lease ./quorum/model/membership ./quorum/model/semaphore ./quorum/model/shell -model.deep
+soak-searches:
+	$(GO) test -timeout 5h -v -run 'TestProtocol|TestSearch|TestSetupsOfMutants' ./quorum/internal/lease ./quorum/model/membership ./quorum/model/semaphore ./quorum/model/shell -model.deep
+soak-spec:
 	sh spec/run.sh || test $$? = 3 # without spin it says so
-	cd integration && GOGC=400 $(GO) test -timeout 90m ./sim -sim.seeds=20000 -sim.semaphores=5000 -sim.readers=5000 -sim.handovers=5000 -sim.lists=5000 -sim.crowds=5000 -sim.replays=200
+soak-simulation:
+	cd integration && GOGC=400 $(GO) test -timeout 5h ./sim -sim.seeds=20000 -sim.semaphores=5000 -sim.readers=5000 -sim.handovers=5000 -sim.lists=5000 -sim.crowds=5000 -sim.replays=200
+soak-walks:
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -run 'TestChaos/(random walk|walk of two operators|failover: walk|failover: wild walk|failover: two replicas, wild walk)' -chaos.full -chaos.walk=5m
+soak-servers:
 	$(GO) test -timeout 90m -v -run TestDifferential ./internal/fakeredis -differential.steps=1000000
+soak-fuzz:
 	$(GO) test -run '^$$' -fuzz FuzzParse -fuzztime 5m ./scripts
 	$(GO) test -run '^$$' -fuzz FuzzNames -fuzztime 2m ./scripts
 	$(GO) test -run '^$$' -fuzz FuzzCanonical -fuzztime 1m ./scripts
 	$(GO) test -run '^$$' -fuzz FuzzReplies -fuzztime 5m ./node
 	$(GO) test -run '^$$' -fuzz FuzzURL -fuzztime 2m ./node
 	$(GO) test -run '^$$' -fuzz FuzzMessages -fuzztime 2m ./internal/pubsub
+soak-mutants:
 	nice -n 19 $(GO) run ./internal/mutants -for 90m
 
 BENCH := $(GO) test -run '^$$' -bench . -benchtime 120ms -timeout 60m

@@ -115,23 +115,27 @@ func TestTheTableOfReports(t *testing.T) {
 	testkit.Check(t, rows >= 3, "%d reports have a date", rows)
 }
 
-// What make soak prints becomes a row for each command, and one that failed is an error.
+// What make soak prints becomes a row for each command, in the place of its last one, and one that failed is an error.
 func TestTheReportOfASoak(t *testing.T) {
 	printed := "GOGC=400 go test -timeout 90m ./sim -sim.seeds=20000\n" +
 		"    search_test.go:1: 20 states, 40 transitions, depth 3, 1ms: bounded\n    search_test.go:1: 7 states, 9 transitions, depth 2, 1ms: \n" +
 		"ok  \tsim\t119.1s\n" +
 		"nice -n 19 go run ./internal/mutants -for 90m\n| a.go | 3 | 1 | 2 | 0 | 5 |\n"
+	old := filepath.Join(t.TempDir(), "soak.md")
+	mutants := "| `go run ./internal/mutants -for 90m` | "
+	testkit.Must(t, os.WriteFile(old, []byte("# Soak\n\n"+mutants+"passed | 5 min | 1 | 2 |\n| `b` | passed | - | 1 | 2 |\n"), 0o600))
 	report := func(printed string) (rows string, err error) {
-		awk := exec.Command("awk", "-f", "docs/soak.awk")
+		awk := exec.Command("awk", "-f", "docs/soak.awk", "-v", "revision=abc", "-v", "date=today", "-v", "old="+old)
 		awk.Stdin = strings.NewReader(printed)
 		all, err := awk.Output()
-		_, rows, _ = strings.Cut(string(all), "|---|---|---|\n")
+		_, rows, _ = strings.Cut(string(all), "|---|---|---|---|---|\n")
 		return rows, err
 	}
-	want := "| `go test ./sim -sim.seeds=20000` | 2 searches with 27 states, the largest with 20; 1 of them stopped at their bound | 2 min |\n"
+	other := "| `b` | passed | - | 1 | 2 |\n" +
+		"| `go test ./sim -sim.seeds=20000` | 2 searches with 27 states, the largest with 20; 1 of them stopped at their bound | 2 min | abc | today |\n"
 	rows, err := report(printed)
 	testkit.Must(t, err)
-	testkit.Equal(t, rows, want+"| `go run ./internal/mutants -for 90m` | 4 mutants noticed, 1 of them by time; 2 not noticed; 5 not run | - |\n", "rows")
-	rows, err = report(printed + "make: *** [Makefile:1: soak-commands] Error 1\n")
+	testkit.Equal(t, rows, mutants+"4 mutants noticed, 1 of them by time; 2 not noticed; 5 not run | - | abc | today |\n"+other, "rows")
+	rows, err = report(printed + "make: *** [Makefile:1: soak-mutants] Error 1\n")
 	testkit.Check(t, err != nil && strings.Contains(rows, "| **failed** 4 mutants"), "%v\n%s", err, rows)
 }

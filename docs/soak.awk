@@ -1,4 +1,5 @@
-# Turns what make soak prints into docs/reports/soak.md: a row for each command. Ends with 1 if one failed.
+# Turns what make soak prints into docs/reports/soak.md: a row for each command; those of other commands stay, from the
+# report that old names. Ends with 1 if a command failed.
 
 function say(n, what) { if (n > 0) found = found (found == "" ? "" : "; ") n " " what }
 
@@ -12,19 +13,25 @@ function row() {
 	say(scenarios, "scenarios passed"); say(replies, "replies compared"); say(execs, "inputs")
 	say(noticed + late, "mutants noticed, " late + 0 " of them by time")
 	say(silent, "not noticed"); say(harmless, "need not be"); say(notRun, "not run")
-	gsub(/GOGC=[0-9]+ |nice -n 19 |cd integration && | -timeout [0-9]+m| -v | -run '\^\$'|-vet=off /, " ", command)
+	gsub(/GOGC=[0-9]+ |nice -n 19 |cd integration && | -timeout [0-9]+[hm]| -v | -run '\^\$'|-vet=off /, " ", command)
 	gsub(/\|/, "\\|", command)
 	gsub(/ +/, " ", command); sub(/^ /, "", command)
-	printf "| `%s` | %s%s | %s |\n", command, failed ? "**failed** " : "", found == "" ? "passed" : found, seconds ? int(seconds / 60 + 0.5) " min" : "-"
+	keep(sprintf("| `%s` | %s%s | %s | %s | %s |", command, failed ? "**failed** " : "", found == "" ? "passed" : found,
+		seconds ? int(seconds / 60 + 0.5) " min" : "-", revision, date))
 	command = ""; anyFailed += failed
 	searches = states = largest = bounded = worlds = orders = stopped = proofs = proved = traces = scenarios = replies = execs = 0
 	noticed = late = silent = harmless = notRun = seconds = failed = 0
 }
 
+# keep keeps the row of a command in the place of its last one.
+function keep(row) {
+	split(row, cells, / \| /)
+	if (!(cells[1] in rows)) order[++last] = cells[1]
+	rows[cells[1]] = row
+}
+
 BEGIN {
-	print "# Soak\n\nWritten by `make soak`; every figure is from that run.\n"
-	print "- " date " UTC; quorumlock " revision "; " machine "\n"
-	print "| command | found | took |\n|---|---|---|"
+	while (old != "" && (getline line <old) > 0) if (line ~ /^\| `/) keep(line)
 }
 
 /^(cd integration && )?(GOGC=[0-9]+ )?(nice -n 19 )?(go (test|run) |sh spec)/ { row(); command = $0; next }
@@ -42,5 +49,9 @@ BEGIN {
 
 END {
 	row()
+	print "# Soak\n\nWritten by `make soak`; every figure is from the run of its row. The last one:\n"
+	print "- " date " UTC; quorumlock " revision "; " machine "\n"
+	print "| command | found | took | commit | UTC |\n|---|---|---|---|---|"
+	for (i = 1; i <= last; i++) print rows[order[i]]
 	exit anyFailed > 0
 }
