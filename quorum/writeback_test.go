@@ -10,7 +10,7 @@ import (
 )
 
 // high is a counter that raiseCounters has raised.
-const high = 1 << 51
+const high uint64 = 1 << 51
 
 // raiseCounters raises the counter of the name "a" on some masters, as an earlier holder does.
 func (c *cluster) raiseCounters(l *Locker, masters ...int) {
@@ -40,7 +40,7 @@ func (c *cluster) between(l *Locker, again bool) *Lock {
 	done := make(chan lockResult, 1)
 	start(0, done, func() (*Lock, error) { return l.TryLock(c.t.Context(), "a") })
 	testkit.Check(c.t, (ran > 1) == again, "the second master has run %d scripts", ran)
-	c.Masters[1].Set(scripts.NewName("a").Counter(), strconv.Itoa(high+9))
+	c.Masters[1].Set(scripts.NewName("a").Counter(), strconv.FormatUint(high+9, 10))
 	close(first)
 	got := c.next(done, shortly)
 	require(c.t, got.err == nil, "%v", got.err)

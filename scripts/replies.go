@@ -3,6 +3,7 @@ package scripts
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -285,23 +286,27 @@ func (f *Fields) Text() string {
 }
 
 // Number reads a number within bounds.
-func (f *Fields) Number(least, most int64) int {
+func (f *Fields) Number(least, most int64) int { return int(f.number(least, most)) }
+
+func (f *Fields) number(least, most int64) int64 {
 	n, ok := number(f.Next(), least, most)
 	f.bad = f.bad || !ok
-	return int(n)
+	return n
 }
 
 // Duration reads milliseconds. It refuses what a time.Duration cannot hold.
 func (f *Fields) Duration() time.Duration {
-	return time.Duration(f.Number(0, maxMillis)) * time.Millisecond
+	return time.Duration(f.number(0, maxMillis)) * time.Millisecond
 }
 
-// TTL reads a time to live: −1 for a key without one.
+// TTL reads a time to live: −1 for a key without one, and for another program's key that lives longer than a
+// time.Duration tells.
 func (f *Fields) TTL() time.Duration {
-	if f.More() && f.left[0] == any(int64(-1)) {
-		return time.Duration(f.Number(-1, -1))
+	ms := f.number(-1, math.MaxInt64)
+	if ms < 0 || ms > maxMillis {
+		return -1
 	}
-	return f.Duration()
+	return time.Duration(ms) * time.Millisecond
 }
 
 // count reads a number that is stored as text. An empty text is 0.

@@ -112,16 +112,17 @@ func inspected(field int, value any) []any {
 	return fields
 }
 
+const tooLong = math.MaxInt64 / 1_000_000 // milliseconds; a time.Duration holds less
+
 func TestMalformedReplies(t *testing.T) {
 	anywhere := []any{
 		nil, true, 1, int32(1), uint64(1), 1.5, "OK", "1", bulk("1"), bulk(""), bulk("OK"), bulk("granted"), errors.New("ERR"),
 		[]any{}, []any{nil}, []any{nil, nil}, []any{int64(1), int64(1), int64(1)}, []any{bulk("granted"), int64(1)}, []any{[]any{}, []any{}},
 		[]int64{1, 2}, []string{"held", "1"}, map[string]any{}, struct{}{}, int64(-1), int64(math.MinInt64), int64(math.MaxInt64),
 	}
-	const tooLong = math.MaxInt64 / 1_000_000 // milliseconds; a time.Duration holds less
 	more := map[string][]any{
 		"acquire": {int64(0), int64(1 << 52), int64(1 << 53), waited(int64(-2), int64(0)), waited(int64(math.MinInt64), int64(0)),
-			waited(int64(tooLong), int64(0)), waited(bulk("5"), int64(0)), waited(nil, int64(0)), waited(int64(5), int64(-1)),
+			waited(bulk("5"), int64(0)), waited(nil, int64(0)), waited(int64(5), int64(-1)),
 			append(waited(int64(5), int64(0)), int64(0)), append(waited(int64(5), int64(0)), int64(-1)), append(waited(int64(5), int64(0)), bulk("1")),
 			append(waited(int64(5), int64(0)), int64(1), int64(1)), append(waited(int64(5), int64(0)), int64(math.MaxInt64)),
 			waited(int64(5), int64(math.MaxInt64)), waited(int64(5), nil), waited(int64(5), bulk("1")), pair("held", int64(5)),
@@ -130,7 +131,7 @@ func TestMalformedReplies(t *testing.T) {
 			refused(2, bulk("0 x -1 a 1\n")), refused(2, bulk("0 x 1 %zz 1\n")), pair("released", int64(-1)),
 			pair("HELD", int64(1)), pair("held ", int64(1)), pair("", int64(1)), []any{bulk("held")}, []any{bulk("held"), int64(1), int64(1), int64(1)},
 			[]any{bulk("held"), int64(1), int64(1)}, []any{bulk("held"), int64(1), int64(1), bulk(strings.Repeat("x", 1025))},
-			keptBack(int64(-2), int64(1)), keptBack(int64(tooLong), int64(1)), keptBack(bulk("5"), int64(1)), keptBack(int64(5), bulk("1")),
+			keptBack(int64(-2), int64(1)), keptBack(bulk("5"), int64(1)), keptBack(int64(5), bulk("1")),
 			keptBack(int64(5), int64(-1)), keptBack(int64(5), int64(math.MaxInt64)), append(keptBack(int64(5), int64(1)), bulk(rival)), pair("reserved", int64(5)),
 			[]any{"held", int64(1)}, []any{int64(5)}, []any{nil, int64(5)}},
 		"renew": {refused(1, bulk("x")), append(refused(0, bulk("x")), bulk("NNNN")), bulk("NRRR"), bulk("RR"), bulk("RRRRR"), bulk("RRRr"), bulk("RRR\x00"), bulk("RRR "), "RRRR", []any{bulk("RRRR")}, int64(4),
@@ -140,7 +141,7 @@ func TestMalformedReplies(t *testing.T) {
 		"raise": {int64(-1), int64(1 << 52), int64(1 << 53), []any{int64(1)}},
 		"force": {int64(2), []any{int64(1)}},
 		"inspect": {int64(1), inspected(0, nil), inspected(0, int64(1)), inspected(1, bulk("one")), inspected(1, bulk("-1")),
-			inspected(1, bulk("9007199254740992")), inspected(1, int64(1)), inspected(2, int64(-2)), inspected(2, int64(tooLong)),
+			inspected(1, bulk("9007199254740992")), inspected(1, int64(1)), inspected(2, int64(-2)),
 			inspected(2, bulk("5")), inspected(3, bulk("-7")), inspected(3, bulk("1e3")), inspected(3, bulk("18446744073709551616")),
 			inspected(3, nil), inspected(4, nil), inspected(5, int64(-1)), inspected(5, int64(math.MaxInt64)), inspected(5, nil),
 			inspected(6, int64(-1)), inspected(6, nil), inspected(7, int64(-1)), inspected(7, int64(tooLong)), inspected(7, bulk("5")),
@@ -176,6 +177,10 @@ func TestReplies(t *testing.T) {
 		{"acquire", waited(int64(0), int64(0)), held(0)},
 		{"acquire", waited(int64(1500), int64(0)), held(1500 * time.Millisecond)},
 		{"acquire", waited(int64(-1), int64(0)), held(-1)},
+		// EXPIRE takes more than 292 years, of another program's key.
+		{"acquire", waited(int64(tooLong-1), int64(0)), held((tooLong - 1) * time.Millisecond)},
+		{"acquire", waited(int64(tooLong), int64(0)), held(-1)},
+		{"acquire", waited(int64(math.MaxInt64), int64(0)), held(-1)},
 		{"acquire", append(waited(int64(1500), int64(0)), int64(10_000)), byReaders(rival, 1500*time.Millisecond, 10_000)},
 		{"acquire", waited(int64(5), int64(8)), scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: 5 * time.Millisecond, Waiting: 8, Holder: rival}},
 		{"acquire", keptBack(int64(1500), int64(0)), reserved(1500 * time.Millisecond)},

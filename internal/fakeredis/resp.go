@@ -72,7 +72,7 @@ func appendReply(to []byte, reply any) []byte {
 	case error:
 		return append(append(append(to, '-'), strings.ReplaceAll(r.Error(), "\n", " ")...), "\r\n"...)
 	case int64:
-		return appendHeader(to, ':', int(r))
+		return append(strconv.AppendInt(append(to, ':'), r, 10), "\r\n"...)
 	case string:
 		return append(append(appendHeader(to, '$', len(r)), r...), "\r\n"...)
 	case []string:

@@ -1,7 +1,6 @@
 package operators
 
 import (
-	"math"
 	"strings"
 	"time"
 
@@ -51,11 +50,11 @@ func parseLockers(v any) (any, bool) {
 	reply := &LockersReply{Cursor: f.Text()}
 	rows, isNamed := scripts.FieldsOf(f.Next()), true
 	for rows.More() {
-		key, said, ms := rows.Text(), rows.Text(), rows.Number(math.MinInt64, math.MaxInt64)
+		key, said, left := rows.Text(), rows.Text(), rows.TTL()
 		_, locker, found := strings.Cut(key, scripts.LockerPrefix)
 		isNamed = isNamed && found
-		if is, list, ok := scripts.ParseIdentity(said); ok && ms >= 0 && ms < 1<<40 {
-			reply.Found = append(reply.Found, Introduced{locker, is, time.Duration(ms) * time.Millisecond, list})
+		if is, list, ok := scripts.ParseIdentity(said); ok && left >= 0 {
+			reply.Found = append(reply.Found, Introduced{locker, is, left, list})
 		}
 	}
 	return reply, f.End() && rows.End() && isNamed

@@ -1,6 +1,7 @@
 package waiting
 
 import (
+	"math"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -59,7 +60,7 @@ func (t *Tries) Next(at Moment, random func(below int) int) (Approach, time.Dura
 	if !t.failed { // others who got votes, too, shouldn't come at the same time
 		unit <<= min(t.splits, maxDoublings)
 	}
-	return t.approach, unit/2 + time.Duration(random(int(unit)))
+	return t.approach, unit/2 + time.Duration(random(int(min(unit, math.MaxInt))))
 }
 
 // Refused records an attempt that others refused, and how long it took. It returns a node that names a holder, or −1
