@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,6 +117,47 @@ func TestReceiveFromAServerThatTrickles(t *testing.T) {
 		wantTimeout(t, "Receive", err, began, timeout)
 		<-ended
 	})
+}
+
+// heldUp is a connection whose process stands still in its first read, until late after the deadline.
+type heldUp struct {
+	net.Conn
+	late time.Duration
+}
+
+func (h *heldUp) Read(p []byte) (int, error) {
+	if h.late == 0 {
+		return h.Conn.Read(p)
+	}
+	time.Sleep(timeout + h.late) // the bubble's time
+	h.late = 0
+	return 0, os.ErrDeadlineExceeded
+}
+
+// A process that stood still takes the reply that has come meanwhile; but the server gets no more time.
+func TestReceiveInAProcessThatStoodStill(t *testing.T) {
+	for _, late := range []time.Duration{lateBy, lateBy + 1, timeout} {
+		wrap := func(c net.Conn) net.Conn { return DeferDeadlines(&heldUp{c, late}) }
+		inBubble(t, 0, wrap, func(t *testing.T, c redis.Conn, server net.Conn) {
+			go io.WriteString(server, ":1\r\n")
+			_, err := Receive(c, timeout)
+			testkit.Check(t, (err == nil) == (late > lateBy), "late by %v: %v", late, err)
+		})
+		inBubble(t, 0, wrap, func(t *testing.T, c redis.Conn, server net.Conn) {
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				for err := error(nil); err == nil; _, err = server.Write([]byte("+")) {
+					time.Sleep(lateBy / 2) // the bubble's time
+				}
+			}()
+			began := time.Now()
+			_, err := Receive(c, timeout)
+			d := time.Since(began)
+			<-ended
+			testkit.Check(t, errors.Is(err, ErrTimeout) && d <= timeout+late+lateBy+time.Microsecond, "late by %v: %v after %v", late, err, d)
+		})
+	}
 }
 
 // Each reply has the timeout to itself, whether it is buffered already or not.
