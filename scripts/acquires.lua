@@ -38,7 +38,7 @@ for i = 1, n do
   local value, token = read[counters + i], args[2 + i]
   -- Usually both have 16 digits, and the texts have the order of the numbers: Lua takes longer to
   -- read a number than to compare texts.
-  if not value or #value ~= #token or value >= token then
+  if not value or #value ~= #token or value >= token or string.find(value, '%D') then
     -- MGET returns nil for a key of another type too: GET fails there, and an error is no number.
     local number = tonumber(value or pcall('GET', counter) or 0)
     if not number or not (number < 4503599627370495) then

@@ -129,7 +129,7 @@ var (
 	lookScript    = newScript("look", "35810dfc0682ca9088444eb9ce5bbecc6f6147ea", "")
 	markScript    = newScript("mark", "4cdc3d6e44d2282111dafe41bb710a00fca65474", "")
 
-	acquiresScript  = newScript("acquires", "1814e774f93b031a2ecaefd300c64beb7f8f58a5", keyLines+source("names"))
+	acquiresScript  = newScript("acquires", "877bbfb25bc9302a0be47d7b166f892c3a99ecce", keyLines+source("names"))
 	releasesScript  = newScript("releases", "be03a9e1fa3480c37fb33a040cc90b39ea350a4b", "")
 	introduceScript = newScript("introduce", "c78f9c274763f11f151bb216b735416dddd17917", "")
 	whoScript       = newScript("who", "d65c190dc66aa9918490566eb86cbbaf6905d5f2", "")

@@ -203,7 +203,7 @@ func usual(k *Keyspace, keys, args []string) (granted bool, _ error) {
 	marker, _, _ := k.get(keys[0])
 	_, released, _ := k.get(keys[1])
 	counter, _, _ := k.get(keys[2])
-	isBelow := len(counter) == len(seed) && counter < seed && strings.Trim(counter, "0123456789") == ""
+	isBelow := len(counter) == len(seed) && counter < seed && isDigits(counter)
 	if !isBelow || !strings.HasPrefix(marker, expected) || released {
 		return false, nil
 	}
@@ -309,6 +309,8 @@ func (k *Keyspace) counter(key string) (value float64, found bool, err error) {
 	value, err = counterOf(key, text)
 	return value, err == nil, err
 }
+
+func isDigits(text string) bool { return strings.Trim(text, "0123456789") == "" }
 
 // counterOf is a counter's value.
 func counterOf(key, text string) (float64, error) {

@@ -20,7 +20,7 @@ func acquires(k *Keyspace, keys, args []string) (any, error) {
 	counted, tokens := map[string]bool{}, make([]string, n)
 	for i, key := range hashes {
 		token := seeds[i]
-		if value, found, _ := k.get(counters[i]); !found || len(value) != len(token) || value >= token {
+		if value, found, _ := k.get(counters[i]); !found || len(value) != len(token) || value >= token || !isDigits(value) {
 			number, _, err := k.counter(counters[i])
 			if seed := or(token, 0); err != nil || number >= tooHigh-1 {
 				token = ""
