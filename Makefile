@@ -52,7 +52,7 @@ IMAGE ?= ghcr.io/quorumlock/quorumlock
 
 .PHONY: help demo quick test flakes chaos soak bench bench-check lint vuln api dist image dist-test release
 .PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish spin
-.PHONY: soak-searches soak-spec soak-simulation soak-walks soak-servers soak-fuzz soak-mutants test-compile test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
+.PHONY: soak-lease soak-membership soak-semaphore soak-shell soak-spec soak-simulation soak-walks soak-servers soak-fuzz soak-mutants test-compile test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
 .PHONY: test-chaos test-chaos-containers test-chaos-masters test-chaos-paths
 
 help: ## this list; the times are those of 2 idle cores and a warm build cache
@@ -161,18 +161,18 @@ chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -run $(FAILOVERS) -chaos.report=$(CURDIR)/docs/reports/failovers.md \
 		-chaos.revision="$$(git describe --always --dirty)"
 
-# These take too long for every change: deeper searches (about an hour, some GB), many seeds of the simulation,
+# These take too long for every change: deeper searches (an hour or two each, some GB), many seeds of the simulation,
 # five minutes of each random walk, fuzzing, and what no test notices when it is left out.
 # PARTS hides that it is make, so that make -n soak writes no report.
 PARTS = $(MAKE) --no-print-directory --keep-going $(SOAK:%=soak-%)
-SOAK ?= searches spec simulation walks servers fuzz mutants
-soak: redis-server ## the same claims, for hours; writes docs/reports/soak.md; a part: SOAK="walks fuzz"
+SOAK ?= lease membership semaphore shell spec simulation walks servers fuzz mutants
+soak: redis-server ## the same claims, for hours; writes docs/reports/soak.md; a part: SOAK="walks fuzz", two at a time on two cores
 	@report=docs/reports/soak.md; $(PARTS) 2>&1 | tee /dev/stderr | \
 	awk -f docs/soak.awk -v old=$$report -v date="$$(date -u '+%F %H:%M')" -v revision="$$(git describe --always --dirty)" \
 		-v machine="$$(nproc) cores, $$($(GO) version | cut -d ' ' -f 3-)" >$$report.new; failed=$$?; mv $$report.new $$report; exit $$failed
 
-soak-searches:
-	$(GO) test -timeout 5h -v -run 'TestProtocol|TestSearch|TestSetupsOfMutants' ./quorum/internal/lease ./quorum/model/membership ./quorum/model/semaphore ./quorum/model/shell -model.deep
+soak-lease soak-membership soak-semaphore soak-shell: soak-%:
+	$(GO) test -timeout 5h -v -run 'TestProtocol|TestSearch|TestSetupsOfMutants' ./quorum/$(if $(filter lease,$*),internal,model)/$* -model.deep
 soak-spec:
 	sh spec/run.sh || test $$? = 3 # without spin it says so
 soak-simulation:

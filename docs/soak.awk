@@ -16,8 +16,8 @@ function row() {
 	gsub(/GOGC=[0-9]+ |nice -n 19 |cd integration && | -timeout [0-9]+[hm]| -v | -run '\^\$'|-vet=off /, " ", command)
 	gsub(/\|/, "\\|", command)
 	gsub(/ +/, " ", command); sub(/^ /, "", command)
-	keep(sprintf("| `%s` | %s%s | %s | %s | %s |", command, failed ? "**failed** " : "", found == "" ? "passed" : found,
-		seconds ? int(seconds / 60 + 0.5) " min" : "-", revision, date))
+	new[++rows] = sprintf("| `%s` | %s%s | %s | %s | %s |", command, failed ? "**failed** " : "", found == "" ? "passed" : found,
+		seconds ? int(seconds / 60 + 0.5) " min" : "-", revision, date)
 	command = ""; anyFailed += failed
 	searches = states = largest = bounded = worlds = orders = stopped = proofs = proved = traces = scenarios = replies = execs = 0
 	noticed = late = silent = harmless = notRun = seconds = failed = 0
@@ -26,12 +26,8 @@ function row() {
 # keep keeps the row of a command in the place of its last one.
 function keep(row) {
 	split(row, cells, / \| /)
-	if (!(cells[1] in rows)) order[++last] = cells[1]
-	rows[cells[1]] = row
-}
-
-BEGIN {
-	while (old != "" && (getline line <old) > 0) if (line ~ /^\| `/) keep(line)
+	if (!(cells[1] in all)) order[++last] = cells[1]
+	all[cells[1]] = row
 }
 
 /^(cd integration && )?(GOGC=[0-9]+ )?(nice -n 19 )?(go (test|run) |sh spec)/ { row(); command = $0; next }
@@ -49,9 +45,11 @@ BEGIN {
 
 END {
 	row()
+	while (old != "" && (getline line <old) > 0) if (line ~ /^\| `/) keep(line) # another part may have written it meanwhile
+	for (i = 1; i <= rows; i++) keep(new[i])
 	print "# Soak\n\nWritten by `make soak`; every figure is from the run of its row. The last one:\n"
 	print "- " date " UTC; quorumlock " revision "; " machine "\n"
 	print "| command | found | took | commit | UTC |\n|---|---|---|---|---|"
-	for (i = 1; i <= last; i++) print rows[order[i]]
+	for (i = 1; i <= last; i++) print all[order[i]]
 	exit anyFailed > 0
 }
