@@ -84,7 +84,7 @@ func (c Change) present(views map[string]*membership.View) (generation uint64, e
 			return 0, fmt.Errorf("%s has the members %s (generation %d), not %s: %s",
 				name, m.Members, m.Generation, c.From, c.instead(views, m))
 		case m.Next.Len() > 0 && !m.Next.Equal(c.To):
-			return 0, fmt.Errorf("on %s a change to %s is under way, which comes first: %s", name, m.Next, endChange(m))
+			return 0, fmt.Errorf("on %s a change to %s is under way, which comes first: %s", name, m.Next, endChange(m, views))
 		}
 		generation = max(generation, m.Generation)
 	}
@@ -96,7 +96,7 @@ func (c Change) instead(views map[string]*membership.View, m scripts.Marker) str
 	added := extraMember(c.To, m.Members)
 	switch {
 	case m.Next.Len() > 0:
-		return "a change is under way: " + endChange(m)
+		return "a change is under way: " + endChange(m, views)
 	case Finish(views) != "" || areSplit(views):
 		return wayOut(views)
 	case m.Members.Equal(c.To):

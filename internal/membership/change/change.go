@@ -81,7 +81,10 @@ func misfit(v *membership.View, name string) error {
 }
 
 // endChange says how the change that a marker announces ends.
-func endChange(m scripts.Marker) string {
+func endChange(m scripts.Marker, views map[string]*membership.View) string {
+	if _, isCommitted := Progress(m.Next, views); isCommitted {
+		return fmt.Sprintf("members commit with the URLs of %s, as a master has committed it", m.Next)
+	}
 	both := scripts.NewList(slices.Compact(slices.Sorted(slices.Values(slices.Concat(m.Members.Names(), m.Next.Names()))))...)
 	return fmt.Sprintf("members commit with the URLs of %s, or members abort with the URLs of %s", m.Next, both)
 }

@@ -64,7 +64,7 @@ func commit(given *scripts.List, views map[string]*membership.View) (plan, error
 		case m.Claimed:
 			p.report.Blank = append(p.report.Blank, name)
 		default:
-			return plan{}, errNotAnnounced(name, m, to)
+			return plan{}, errNotAnnounced(name, m, to, views)
 		}
 	}
 	switch {
@@ -88,21 +88,25 @@ func commit(given *scripts.List, views map[string]*membership.View) (plan, error
 // Pending returns the list that a commit of the given masters would make the members, if none of them has committed
 // it; else nil.
 func Pending(given *scripts.List, views map[string]*membership.View) *scripts.List {
-	to, isAnnounced, generation := target(given, views), false, uint64(0)
+	to := target(given, views)
+	if isAnnounced, isCommitted := Progress(to, views); !isAnnounced || isCommitted {
+		return nil
+	}
+	return to
+}
+
+// Progress reports whether a change to the list is announced on a master, and whether a master has committed it.
+func Progress(to *scripts.List, views map[string]*membership.View) (isAnnounced, isCommitted bool) {
+	generation := uint64(0)
 	for _, v := range views {
 		if v != nil && !v.IsBlank() && !v.Marker().Claimed && v.Marker().Next.Equal(to) {
 			isAnnounced, generation = true, max(generation, v.Marker().Generation)
 		}
 	}
 	for _, v := range views {
-		if v != nil && hasCommitted(v, to, generation) {
-			return nil
-		}
+		isCommitted = isCommitted || v != nil && hasCommitted(v, to, generation)
 	}
-	if !isAnnounced {
-		return nil
-	}
-	return to
+	return isAnnounced, isCommitted
 }
 
 // hasCommitted reports whether a master has committed the change to a list that others announce, in announced as
@@ -196,14 +200,14 @@ func origin(given, to *scripts.List, views map[string]*membership.View) (from *s
 		if err := misfit(v, name); err != nil {
 			return nil, err
 		}
-		return nil, errNotAnnounced(name, v.Marker(), to)
+		return nil, errNotAnnounced(name, v.Marker(), to, views)
 	}
 	return nil, fmt.Errorf("no master of %s answers", to)
 }
 
-func errNotAnnounced(name string, m scripts.Marker, to *scripts.List) error {
+func errNotAnnounced(name string, m scripts.Marker, to *scripts.List, views map[string]*membership.View) error {
 	if m.Next.Len() > 0 {
-		return fmt.Errorf("on %s a change to %s is under way, not to %s: %s", name, m.Next, to, endChange(m))
+		return fmt.Errorf("on %s a change to %s is under way, not to %s: %s", name, m.Next, to, endChange(m, views))
 	}
 	return fmt.Errorf("%s has the members %s (generation %d), and no change to %s is announced there: "+
 		"members add or remove comes first. If %s is what you wanted, it is done", name, m.Members, m.Generation, to, m.Members)

@@ -115,8 +115,11 @@ func (d deployment) summarize(views map[string]*membership.View, out io.Writer) 
 	switch {
 	case misnamed:
 	case announced != nil:
-		fmt.Fprintf(out, "A change to %s is under way. Next: members commit with the URLs of that list, when all clients "+
-			"have it; or members abort with the URLs of both lists.\n", announced)
+		next := "members commit with the URLs of that list, when all clients have it; or members abort with the URLs of both lists"
+		if _, isCommitted := change.Progress(announced, views); isCommitted {
+			next = "members commit with the URLs of that list, as a master has committed it"
+		}
+		fmt.Fprintf(out, "A change to %s is under way. Next: %s.\n", announced, next)
 	case len(begun) > 0 && len(lists) <= 1:
 		for _, name := range slices.Sorted(maps.Keys(begun)) {
 			goesOn := "the same members add goes on"
