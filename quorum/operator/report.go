@@ -141,7 +141,7 @@ func (r *Report) fill(v visit, save savePoints, look looks.Look, refusal, two er
 		hazard("no client has used this server since it started, was promoted, lost its data or got another database's (SWAPDB): "+
 			"it will wait in quarantine for %v from the first use", maxLease)
 	default:
-		if r.Quarantine = min(view.Quarantine(), maxLease); r.Quarantine > 0 {
+		if r.Quarantine = min(view.Quarantine(), r.MaxLease); r.Quarantine > 0 {
 			hazard("in quarantine for another %v", r.Quarantine)
 		}
 		if isClaimed {

@@ -52,6 +52,8 @@ func CloseBy(ctx context.Context, nodes []*node.Node) {
 	}
 }
 
+const giveMaxLease = "give the deployment's with -max-lease"
+
 // Reason formats an error without the node's name, which the caller prints, and with the remedy for another max lease.
 func Reason(err error) string {
 	text := plain.Text(err.Error())
@@ -60,7 +62,7 @@ func Reason(err error) string {
 	}
 	text = strings.Replace(text, context.DeadlineExceeded.Error(), "no reply in time", 1)
 	if errors.Is(err, node.ErrMaxLease) {
-		text += ": give the deployment's with -max-lease"
+		text += ": " + giveMaxLease
 	}
 	return text
 }

@@ -2,6 +2,7 @@ package masters
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -190,6 +191,9 @@ func (f Finding) notes() []string {
 	case f.ready.Err != nil && f.Report.Refused == nil && f.Report.RefusesWrites == nil: // these are hazards
 		notes = append(notes, Reason(f.ready.Err))
 	}
+	if errors.Is(f.Report.Refused, node.ErrMaxLease) {
+		notes = append(notes, giveMaxLease)
+	}
 	for _, note := range []string{f.rate, f.hint} {
 		if note != "" {
 			notes = append(notes, note)
@@ -272,6 +276,8 @@ func memory(r operator.Report) string {
 // Quarantine says what is left of the master's quarantine.
 func (f Finding) Quarantine() string {
 	switch {
+	case f.Report.Refused != nil:
+		return "-"
 	case f.is(stateBlank):
 		return "not begun"
 	case f.claimed:
