@@ -143,8 +143,9 @@ func (w *world) await(args []string) {
 	}
 }
 
-// marker NAME,... [claimed] [run=ID] [max=6s] [change=1h] MEMBERS [NEXT]: the masters are marked for the list, as if long
-// ago. change is how long from now the members may change again. A list has its names between commas.
+// marker NAME,... [claimed] [run=ID] [max=6s] [change=1h] [quarantine=1h] MEMBERS [NEXT]: the masters are marked for the
+// list, as if long ago. change is how long from now the members may change again, quarantine when they grant. A list has
+// its names between commas.
 func (w *world) marker(args []string) {
 	for _, name := range strings.Split(args[0], ",") {
 		m := w.on(name)[0]
@@ -164,8 +165,9 @@ func (w *world) marker(args []string) {
 			case "max":
 				marker.MaxLease, err = time.ParseDuration(value)
 			case "change":
-				marker.Change, err = time.ParseDuration(value)
-				marker.Change += time.Duration(time.Now().UnixNano()).Truncate(time.Millisecond)
+				marker.Change, err = fromNow(value)
+			case "quarantine":
+				marker.Admitted, err = fromNow(value)
 			default:
 				lists = append(lists, scripts.NewList(strings.Split(arg, ",")...))
 			}
@@ -175,6 +177,12 @@ func (w *world) marker(args []string) {
 		_, err = m.Do("SET", scripts.MarkerKey, marker.String())
 		w.Check(err)
 	}
+}
+
+// fromNow returns what a clock shows that long from now.
+func fromNow(d string) (time.Duration, error) {
+	left, err := time.ParseDuration(d)
+	return time.Duration(time.Now().UnixNano()).Truncate(time.Millisecond) + left, err
 }
 
 // tls: a master that asks its clients for a certificate. $tls is host:port with TLS, $plain without; ca.pem, cert.pem and

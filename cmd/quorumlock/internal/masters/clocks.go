@@ -55,9 +55,13 @@ func (f Finding) Clock() string {
 	return ""
 }
 
-// wrongRate says by how much a master's clock has gained or lost since an earlier look, beyond the difference of rates that
-// leases allow for; nothing if it has not.
+// wrongRate says that a master's clock was set back in its quarantine, or by how much it has gained or lost since an earlier
+// look, beyond the difference of rates that leases allow for; nothing if it has not.
 func wrongRate(since, now looks.Look) string {
+	if now.View != nil && now.View.Quarantine() > now.View.MaxLease() {
+		return "its clock was set back, and its quarantine lasts until that is made up for, or starts over with a client's next " +
+			"lock: quorumlock run NAME -- true"
+	}
 	gain, elapsed := now.Gained(since)
 	verb, effect := "gained", "leases end early"
 	if gain < 0 {
