@@ -30,6 +30,7 @@ func TestMain(m *testing.M) {
 //	                           each=15s or bump=a before each mark, and crash P ends it
 //	mark LIST                  a client marks what it may, plan by plan, with found=no, quarantine=10s
 //	look A LIST, plan A        a client that looks, and then writes a plan, or with mark A all
+//	ready LIST                 when a majority grants to a client, with found=no, exists=yes, quarantine=10s
 //	relation a LIST, view a    what one look says
 //	pass 30s, flush a, stop a  time, and what befalls masters
 //	counter a 7, counters      a token counter, and those of all masters
@@ -126,6 +127,8 @@ func (w *world) play(d *datadriven.TestData) string {
 			return w.mark(c)
 		}
 		return w.mark(w.newClient(arg(0), opts))
+	case "ready":
+		return w.newClient(arg(0), opts).ready()
 	case "relation":
 		return relation(w.masters[arg(0)].look(), listOf(arg(1)))
 	case "view":

@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -171,11 +172,38 @@ type client struct {
 
 // newClient returns a client of a list that has looked.
 func (w *world) newClient(letters string, opts map[string]string) *client {
-	c := &client{Client: membership.Client{List: listOf(letters), Found: opts["found"] != "no"}}
+	c := &client{Client: membership.Client{List: listOf(letters), Found: opts["found"] != "no", Exists: opts["exists"] == "yes"}}
 	quarantines := strings.Split(cmp.Or(opts["quarantine"], "30s"), ",")
 	c.Quarantine = func(i int) time.Duration { return duration(quarantines[min(i, len(quarantines)-1)]) }
 	c.views = w.views(c.List)
 	return c
+}
+
+// ready says when a majority grants, and what each master has against it.
+func (c *client) ready() string {
+	errs, all := make([]error, len(c.views)), make([]membership.Readiness, len(c.views))
+	for i, v := range c.views {
+		if v == nil {
+			errs[i] = errors.New("no answer")
+		}
+	}
+	said := ""
+	for i, name := range c.List.Names() {
+		all[i] = c.Readiness(c.views, errs, i)
+		if all[i].Err != nil {
+			said += fmt.Sprintf("; %s: %v", name, all[i].Err)
+		} else if all[i].In > 0 {
+			said += fmt.Sprintf("; %s in %s", name, short(all[i].In))
+		}
+	}
+	in, ok := membership.ReadyIn(all, quorate.Rule{N: len(all), Need: len(all)/2 + 1})
+	switch {
+	case !ok:
+		return "never" + said
+	case in > 0:
+		return "in " + short(in) + said
+	}
+	return "now" + said
 }
 
 // mark has a client write what it may, as a Locker does: it looks again when the quarantines of its claims are over.

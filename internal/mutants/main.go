@@ -67,6 +67,8 @@ var simulation = test{module: "integration", pkg: "sim",
 	args: []string{"-test.run=TestSeeds|TestReaders|TestHandOvers|TestSemaphores",
 		"-sim.seeds=20", "-sim.readers=20", "-sim.handovers=20", "-sim.semaphores=20"}}
 
+var lists = test{module: "integration", pkg: "sim", args: []string{"-test.run=TestListsThatChange", "-sim.lists=20"}}
+
 const searches = "TestProtocol|TestFailover|TestLagIsNotEnough|TestMutants|TestLargeMutants|TestSetupsOfMutants" // of lease's tests, the slow ones
 
 const contention = "TestContention|TestTurns|TestPollsOfManyQueuesAreBounded" // of waiting's tests, the slow ones
@@ -92,6 +94,10 @@ var groups = []group{
 		{pkg: "quorum/internal/waiting", args: []string{"-test.run=" + contention}},
 		{pkg: "quorum"}, simulation,
 	}},
+	{files: []string{"internal/membership/*.go", "internal/membership/change/*.go", "quorum/internal/roster/*.go"}, tests: []test{
+		{pkg: "internal/membership"}, {pkg: "quorum/internal/roster"}, {pkg: "quorum"}, {pkg: "quorum/model/membership"}, lists, {pkg: "node"},
+	}},
+	{files: []string{"internal/pipeline/*.go"}, tests: []test{{pkg: "internal/pipeline"}, {pkg: "quorum"}, {pkg: "node", args: []string{"-test.skip=^Fuzz"}}}},
 }
 
 var (

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -99,6 +100,53 @@ func TestAClosedLockerMarksNothing(t *testing.T) {
 	})
 }
 
+// Two nodes of one process are refused, and two of one name. No answer is no reason.
+func TestDistinct(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		p := d.NewProcess()
+		n := func(master int, opts ...node.Option) *node.Node {
+			n, err := p.Node(master, opts...)
+			testkit.Must(t, err)
+			return n
+		}
+		first := n(0)
+		second := n(1, node.WithName(first.Name()))
+		for _, c := range []struct {
+			nodes []*node.Node
+			why   string
+		}{
+			{[]*node.Node{first, n(1), n(2)}, ""},
+			{[]*node.Node{first, first}, "is given twice: one process is one vote"},
+			{[]*node.Node{first, second}, "nodes 1 and 2 are both named"},
+			{[]*node.Node{second, first}, "nodes 1 and 2 are both named"},
+			{d.over([]int{0, 1, 0}, quick, false).nodes, "nodes master 0 and master 2 are one process"},
+		} {
+			err := roster.Distinct(c.nodes)
+			testkit.Check(t, (err == nil) == (c.why == "") && errors.Is(err, node.ErrInvalid) == (err != nil) && strings.Contains(fmt.Sprint(err), c.why),
+				"%v, want %q", err, c.why)
+		}
+		d.Masters[0].Stop()
+		testkit.Must(t, roster.Distinct(d.over([]int{0, 1, 0}, quick, false).nodes))
+	})
+}
+
+// A master that refuses its mark says why.
+func TestAMasterThatCannotBeMarked(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		l := d.over(allMasters, quick, false)
+		l.wants(t, true, true, true)
+		d.Masters[1].Flush()
+		d.Masters[1].Refuse(fakeredis.Refusals{ReadOnly: true})
+		s := <-l.Survey()
+		testkit.Check(t, strings.Contains(fmt.Sprint(s.Refusal(1)), "NOREPLICAS"), "%v", s.Refusal(1))
+		d.Masters[2].Flush()
+		s = <-l.Survey()
+		testkit.Check(t, strings.HasSuffix(fmt.Sprint(s.Refusal(2)), "does not get it while another one refuses writes"), "%v", s.Refusal(2))
+		d.Masters[1].Refuse(fakeredis.Refusals{})
+		l.wants(t, true, true, true)
+	})
+}
+
 // Two nodes of one process are one member: the one that accepts the locker.
 func TestTwinsAreOneMember(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
@@ -158,6 +206,9 @@ func TestAccepts(t *testing.T) {
 		if other.NoteAccepted(0, sent); !other.Accepts(0) {
 			t.Error("a newer reply does not count, or an older one does")
 		}
+		other.Refusal(0, reply)
+		d.Masters[0].Flush()
+		other.wants(t, true)
 	})
 }
 
