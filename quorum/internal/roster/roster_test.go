@@ -161,6 +161,7 @@ func TestTwinsAreOneMember(t *testing.T) {
 		s = <-twin.Survey()
 		testkit.Check(t, s.Refusal(0) == nil && errors.Is(s.Refusal(2), node.ErrInvalid),
 			"once it is marked: %v, %v", s.Refusal(0), s.Refusal(2))
+		testkit.Check(t, twin.Ready(t.Context(), 2) && !twin.Ready(t.Context(), 3), "the twins are not one vote")
 	})
 }
 
