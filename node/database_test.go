@@ -68,7 +68,7 @@ func TestCheckAfterSWAPDB(t *testing.T) {
 
 // startDatabase starts an admitted master with these replies to CLIENT and SELECT.
 func startDatabase(t *testing.T, client, selected string) *fakeServer {
-	answer := admittedMaster(granting)
+	answer := admittedMaster(":1\r\n")
 	return startFake(t, func(args []string) string {
 		switch args[0] {
 		case "CLIENT":

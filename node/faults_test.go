@@ -14,7 +14,6 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
@@ -24,15 +23,6 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
-
-// A call is sent at most four times. A server that cuts the connection at each call would keep it
-// for ever.
-func TestACallCutEachTimeFailsInTheEnd(t *testing.T) {
-	f, n := replying(t, canned.HangUp)
-	r := do(t, n, acquire("k", "o:1"))
-	testkit.Check(t, r.Err != nil && r.Sent, "answered %v, %v, sent %v: want an error, sent", r.Reply, r.Err, r.Sent)
-	testkit.Equal(t, len(f.commands()), 4, "times sent")
-}
 
 func TestADeadMasterFailsAtOnceAndIsFoundAgain(t *testing.T) {
 	m, n := openReal(t, node.WithTimeout(timeout))

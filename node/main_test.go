@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -254,7 +253,6 @@ func startFake(t *testing.T, handle func(args []string) string) *fakeServer {
 	t.Helper()
 	f := &fakeServer{}
 	f.addr, f.stop = canned.Listen(t, func(args []string) string {
-		args = inFull(args)
 		f.mu.Lock()
 		f.received = append(f.received, args)
 		f.mu.Unlock()
@@ -279,13 +277,6 @@ func (f *fakeServer) all() [][]string {
 	return slices.Clone(f.received)
 }
 
-// commands returns those that run a script of a lock.
-func (f *fakeServer) commands() [][]string {
-	return slices.DeleteFunc(f.all(), func(args []string) bool {
-		return !strings.HasPrefix(args[0], "EVAL") || isLook(args) || isMark(args)
-	})
-}
-
 // greeting returns the reply of an admitted master to a command of the handshake; ok is false for
 // other commands.
 func greeting(args []string) (reply string, ok bool) {
@@ -305,22 +296,14 @@ func greeting(args []string) (reply string, ok bool) {
 	return "", false
 }
 
-// admittedMaster answers the handshake as an admitted master, and all other commands by handle.
-func admittedMaster(handle func(args []string) string) func([]string) string {
+// admittedMaster answers the handshake as an admitted master, and all other commands so.
+func admittedMaster(reply string) func([]string) string {
 	return func(args []string) string {
-		if reply, ok := greeting(args); ok {
-			return reply
+		if greeting, ok := greeting(args); ok {
+			return greeting
 		}
-		return handle(args)
+		return reply
 	}
-}
-
-// replying opens a node of an admitted master that replies so to the commands of locks: with one reply after the
-// other, and then with the last one.
-func replying(t *testing.T, replies ...string) (*fakeServer, *node.Node) {
-	t.Helper()
-	var asked atomic.Int64
-	return openFake(t, admittedMaster(func([]string) string { return replies[min(int(asked.Add(1)), len(replies))-1] }))
 }
 
 func isLook(args []string) bool { return runs(args, "1") && len(args) == 5 }
@@ -335,9 +318,6 @@ func runs(args []string, keys string) bool {
 // fakeProcess is what a connection of [open] knows of a fake server.
 var fakeProcess = scripts.Process{Run: strings.Repeat("0", 40), MaxLease: node.DefaultMaxLease, Member: nodeName}
 
-// notAccepted is the reply to an acquire of a fake server that has no marker.
-var notAccepted = array("marker", "", fakeProcess.Expected(members))
-
 // markerOf returns the marker of a process, as a call has it, that was admitted long ago.
 func markerOf(process string) string {
 	p, err := scripts.ParseProcess(process)
@@ -345,16 +325,4 @@ func markerOf(process string) string {
 		return err.Error()
 	}
 	return scripts.Marker{Process: p, Generation: 1, Members: members, Next: scripts.NewList()}.String()
-}
-
-// isRelease distinguishes a release from an acquire, of one name each.
-func isRelease(args []string) bool { return strings.HasPrefix(args[3], "quorumlock:released:") }
-
-// inFull returns a release in its short form as it would be in its full one.
-func inFull(args []string) []string {
-	if !strings.HasPrefix(args[0], "EVAL") || len(args) != 6 || args[2] != "1" {
-		return args
-	}
-	key, owner, channel := args[3], args[4], args[5]
-	return []string{args[0], args[1], "2", "quorumlock:released:" + owner, key, owner, "0", channel, "0"}
 }

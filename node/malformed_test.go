@@ -29,7 +29,7 @@ var noReplies = map[string]string{
 func TestGarbageInsteadOfALook(t *testing.T) {
 	for what, reply := range noReplies {
 		t.Run(what, func(t *testing.T) {
-			greet := admittedMaster(granting)
+			greet := admittedMaster(":1\r\n")
 			_, n := openFake(t, func(args []string) string {
 				if isLook(args) {
 					return reply
@@ -72,7 +72,7 @@ func TestAdmitOfAMasterThatIsNotMarked(t *testing.T) {
 
 // A server that sends replies to no command is left, none of them grants a lock, and Close is not delayed.
 func TestAServerThatSendsUnaskedDoesNotDelayClose(t *testing.T) {
-	_, n := replying(t, strings.Repeat(":7\r\n", 100_000))
+	_, n := openFake(t, admittedMaster(strings.Repeat(":7\r\n", 100_000)))
 	err := do(t, n, acquire("k", "o:1")).Err
 	testkit.Check(t, errors.Is(err, redisconn.ErrStray), "%v", err)
 	closes(t, n, 2*timeout)
@@ -119,9 +119,7 @@ func TestHostileTexts(t *testing.T) {
 		"INFO":    {refuses: "INFO"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			handle := admittedMaster(func([]string) string {
-				return array("marker", hostileMarker(test.members), fakeProcess.Expected(members))
-			})
+			handle := admittedMaster(array("marker", hostileMarker(test.members), fakeProcess.Expected(members)))
 			f := startFake(t, func(args []string) string {
 				switch {
 				case test.refuses != "" && strings.HasPrefix(args[0], test.refuses):

@@ -12,7 +12,6 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -50,57 +49,6 @@ func TestAKeyKeepsItsPipe(t *testing.T) {
 	testkit.Equal(t, clients(t, m), 4, "connections")
 	one := open(t, m.URL())
 	testkit.Check(t, inside.Of(one).Pipe("a") == inside.Of(one).Pipe("b"), "a node of one connection has several pipes")
-}
-
-// The release of an abandoned acquire is in the pipeline before the server replies that it does not
-// know the script, or hangs up: a resent acquire would follow it.
-func TestAnAbandonedAcquireIsNotResent(t *testing.T) {
-	for what, refusal := range map[string]string{
-		"script not known": "-NOSCRIPT No matching script\r\n",
-		"not accepted":     notAccepted,
-		"cut":              canned.HangUp,
-	} {
-		t.Run(what, func(t *testing.T) {
-			released := make(chan struct{})
-			f, n := openFake(t, admittedMaster(func(args []string) string {
-				if <-released; isRelease(args) {
-					return ":0\r\n"
-				}
-				return refusal
-			}))
-			var footprint pipeline.Footprint
-			asked := start(n, "key", acquire("k", "o:1"), &footprint)
-			testkit.Eventually(t, "the acquire sent", func() bool { return len(f.commands()) > 0 })
-			footprint.Abandon()
-			given := start(n, "key", release("k", "o:1"), &footprint)
-			close(released)
-			isCut := refusal == canned.HangUp
-			r := await(t, asked)
-			testkit.Check(t, !isGranted(r) && (!isCut || r.Err != nil && r.Sent),
-				"the acquire: %v %v, sent %v", r.Reply, r.Err, r.Sent)
-			testkit.Must(t, await(t, given).Err)
-			testkit.Must(t, n.Close())
-			received := f.commands()
-			testkit.Check(t, len(received) == 2 && isRelease(received[1]) && (!isCut || tombstoneOf(received[1]) == withTombstone),
-				"the server received %q, want the acquire and then the release, after a cut with a tombstone", received)
-		})
-	}
-}
-
-// A request for a grant that the marker does not accept is the caller's to send again: the node
-// marks nothing, and reports what it knows of itself.
-func TestARefusalByTheMarkerIsReported(t *testing.T) {
-	f, n := replying(t, notAccepted)
-	r := await(t, start(n, "key", acquire("k", "o:1"), new(pipeline.Footprint)))
-	reply := outcome(r)
-	testkit.Check(t, reply.Outcome == scripts.NotAccepted && reply.NotAccepted != nil &&
-		*reply.NotAccepted == (scripts.Refusal{Process: fakeProcess}) && r.Sent && !r.Resent,
-		"answered %+v, %v, sent %v, resent %v: want NotAccepted", reply, r.Err, r.Sent, r.Resent)
-	testkit.Must(t, n.Close())
-	testkit.Equal(t, len(f.commands()), 1, "times sent")
-	for _, args := range f.all() {
-		testkit.Check(t, !isMark(args), "the node marks: %q", args)
-	}
 }
 
 // Many owners ask for few names at once, and release at any moment after that: granted, refused, or before an answer came. Their

@@ -1,20 +1,16 @@
 package node_test
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
-	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -115,47 +111,4 @@ func TestAnotherMaxLeaseIsRefusedOutOfMemory(t *testing.T) {
 	testkit.Must(t, operator.Admit(t.Context(), openQuarantined(t, m.URL(), time.Minute)))
 	testkit.Do(t, m, "CONFIG", "SET", "maxmemory", "1")
 	refuses(t, openQuarantined(t, m.URL(), time.Hour), node.ErrMaxLease)
-}
-
-// A late reply reports the quarantine that there was when the node was asked, not another one.
-func TestALateReplyBeginsNoQuarantine(t *testing.T) {
-	const maxLease = 10 * time.Second
-	synctest.Test(t, func(t *testing.T) {
-		var log lines
-		var told seen
-		p := world.New(t, 1).NewProcess()
-		var late, now atomic.Int64 // by how much the reply to the next script comes late; for the client it is the same if its own goroutine is slow
-		p.Sends = func(_ int, data []byte) bool {
-			if bytes.Contains(data, []byte("EVAL")) {
-				now.Store(late.Swap(0))
-			}
-			return true
-		}
-		p.Received = func() { time.Sleep(time.Duration(now.Swap(0))) }
-		n := p.Nodes(node.WithTimeout(timeout), node.WithName(nodeName), node.WithConns(2), node.WithMaxLease(maxLease),
-			node.WithHooks(told.hooks()), log.option())[0]
-		first, last := "key", "a" // keys, one for each connection; the first is mark's
-		for inside.Of(n).Pipe(last) == inside.Of(n).Pipe(first) {
-			last += "a"
-		}
-		mark(t, n)
-		for _, key := range []string{first, last} {
-			quarantined(t, doAt(t, n, key, acquireFor(maxLease, "k", "o:1")), maxLease)
-		}
-		testkit.Pass(maxLease / 2)
-		late.Store(int64(maxLease))
-		asked := start(n, last, acquireFor(maxLease, "k", "o:1"), nil)
-		testkit.Pass(maxLease/2 + time.Second)
-		testkit.Equal(t, n.State(), inside.Up, "the state when the quarantine is over")
-		quarantined(t, await(t, asked), maxLease)
-		testkit.Pass(time.Millisecond)
-		testkit.Equal(t, n.State(), inside.Up, "the state after a late reply")
-		testkit.Pass(2 * maxLease)
-		testkit.Check(t, log.logged("in quarantine") == 1 && log.logged("its quarantine is over") == 1 && log.logged() == 2,
-			"logged %q", log.text())
-		if states := told.all(); len(states) < 2 || states[0].State != inside.Up || states[1].State != inside.Quarantined ||
-			len(states) > 3 || len(states) == 3 && states[2].State != inside.Up {
-			t.Errorf("the hook was told %v", states)
-		}
-	})
 }

@@ -65,26 +65,6 @@ func TestARefusedReleaseIsCarriedOutOnceAllowed(t *testing.T) {
 
 var inspectMarker = scripts.Inspect(scripts.NewName(scripts.Prefix + "none"))
 
-// A release is owed during an outage, and refused afterwards. It delays no other call.
-func TestARefusedOwedReleaseDelaysNoOtherCall(t *testing.T) {
-	m, n := asApp(t)
-	var footprints [200]pipeline.Footprint // more than one chunk of owed releases
-	for i := range footprints {
-		mustGrant(t, await(t, start(n, "key", acquire(fmt.Sprint("app:k", i), "o:1"), &footprints[i])))
-	}
-	testkit.Do(t, m, "ACL", "SETUSER", "app", "resetpass", ">other", "resetkeys", "~quorumlock:*", "~app:new")
-	testkit.Do(t, m, "CLIENT", "KILL", "TYPE", "normal")
-	testkit.Eventually(t, "down", func() bool { return do(t, n, inspectMarker).Err != nil })
-	for i := range footprints {
-		footprints[i].Abandon()
-		mustFail(t, n, await(t, start(n, "key", release(fmt.Sprint("app:k", i), "o:1"), &footprints[i])).Err, node.ErrDown)
-	}
-	testkit.Do(t, m, "ACL", "SETUSER", "app", ">right")
-	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("app:new", "o:2"))) })
-	testkit.Do(t, m, "ACL", "SETUSER", "app", "~app:*")
-	testkit.Eventually(t, "the releases carried out", func() bool { return len(keys(t, m)) == 1 })
-}
-
 // Some refusals prove that nothing was carried out, others do not.
 func TestRefusalsThatProveNothingDone(t *testing.T) {
 	t.Parallel()

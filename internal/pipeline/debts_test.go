@@ -2,12 +2,11 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -19,6 +18,69 @@ var errRefused = errors.New("refused")
 func releaseOf(i int) request {
 	call := scripts.Release([]scripts.Name{scripts.NewName("k")}, scripts.NewOwner("o", uint64(i)), 0)
 	return request{call: call, footprint: new(Footprint)}
+}
+
+// While a pipe is down, each owner's last release is owed. They are delivered in the order of their starts, over all chunks.
+func TestEachOwnersLastReleaseIsOwed(t *testing.T) {
+	withRuns(t, func(string) any { return int64(1) }, func(t *testing.T, r *runs) {
+		r.isDown = true
+		r.start("L1 R2")
+		testkit.Equal(t, r.outcomes(t), "connect: down: no server, not sent; connect: down: no server, not sent", "the outcomes")
+		r.start("L1 R1")
+		want := "release k2, release k1, release k, release k"
+		for i := range 2 {
+			testkit.Is(t, r.pipe.Start(releaseOf(i).call, nil, nil), ErrDown, "a release without a footprint")
+		}
+		for i := range 2*debtsChunk + 1 {
+			r.start(fmt.Sprint("R", 10+i))
+			want += fmt.Sprint(", release k", 10+i)
+		}
+		r.setDown(false)
+		testkit.Pass(5 * time.Second)
+		testkit.Equal(t, r.commands(), want, "sent")
+	})
+}
+
+// What is owed is carried out, or refused, before any other call.
+func TestWhatIsOwedIsDeliveredFirst(t *testing.T) {
+	for what, c := range map[string]struct {
+		owed      string
+		exchanges []exchange
+	}{
+		"releases that become owed meanwhile": {"L1", []exchange{{"lower k1", during{"R1 R2", int64(1)}}, {"release k1", int64(1)},
+			{"release k2", int64(1)}, {"acquire k9", int64(7)}}},
+		"to a busy server": {"R1", []exchange{{"release k1", busy}, {"release k1", int64(1)}, {"acquire k9", int64(7)}}},
+		"to a server that does not know the script": {"R1 R2", []exchange{{"release k1", noScript}, {"release k2", int64(1)}, {"release k1!", int64(1)},
+			{"acquire k9", int64(7)}}},
+		"refused": {"R1 R2", []exchange{{"release k1", noKey}, {"release k2", int64(1)}, {"acquire k9", int64(7)}, {"release k1", int64(1)}}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			withRuns(t, inOrder(t, c.exchanges...), func(t *testing.T, r *runs) {
+				r.isDown = true
+				r.start(c.owed)
+				testkit.Check(t, strings.HasPrefix(r.outcomes(t), "connect: down"), "not owed")
+				r.setDown(false)
+				for r.pipe.Down() != nil {
+					testkit.Pass(time.Millisecond)
+				}
+				r.outcomes(t)
+				r.start("A9")
+				testkit.Equal(t, r.outcomes(t), "granted 7", "the outcome of another call")
+				testkit.Pass(2 * maxRetryPause)
+			})
+		})
+	}
+}
+
+// The releases of a run that a server does not answer are owed, each one.
+func TestAReleaseOfARunIsOwed(t *testing.T) {
+	withRuns(t, inOrder(t, exchange{"releases 2", errSilence}, exchange{"release k1", int64(1)}, exchange{"release k2", int64(1)}),
+		func(t *testing.T, r *runs) {
+			r.start("R1 R2")
+			testkit.Pass(1100 * time.Millisecond)
+			testkit.Equal(t, r.outcomes(t), "release: timed out after 1s; release: timed out after 1s", "the outcomes")
+			testkit.Pass(time.Second)
+		})
 }
 
 // refusalCount counts the refused releases that are logged.
@@ -122,73 +184,73 @@ func TestAReleaseWhoseEndHasComeIsNotKept(t *testing.T) {
 	testkit.Check(t, len(p.debts.of) == 0, "it is kept")
 }
 
-// A refused release is kept only if something of its owner's may be there. What proves that there is nothing may come
-// when the release is on its way already.
+// A refused release is kept, and sent again, only if something of its owner's may be there. What proves that there is
+// nothing may come when the release is on its way already.
 func TestARefusedReleaseOfNothingIsNotKept(t *testing.T) {
-	var (
-		noKey   = redis.Error("NOPERM this user has no permissions to access one of the keys used as arguments")
-		noWrite = redis.Error("ERR ACL failure in script: User app has no permissions to run the 'pexpire' command")
-		noLock  = redis.Error(`QUORUMLOCK the key "k1" holds a hash that is no lock`)
-		oom     = redis.Error("OOM command not allowed when used memory > 'maxmemory'.")
-	)
-	for what, test := range map[string]struct {
-		replies []any // to the acquire, one after the other; nil: the connection dies
-		kept    bool
-		again   bool // its owner releases once more, and is heard
-	}{
-		"granted":                      {replies: []any{int64(7)}, kept: true},
-		"granted, and released again":  {replies: []any{int64(7)}, again: true},
-		"held by another":              {replies: []any{[]any{bulk("held"), int64(5), int64(0), bulk("x:1")}}},
-		"quarantined":                  {replies: []any{[]any{bulk("quarantined"), int64(5)}}},
-		"not accepted":                 {replies: []any{[]any{bulk("marker"), bulk(""), bulk("0 run 30000 a d")}}},
-		"the key is forbidden":         {replies: []any{noKey}},
-		"a foreign key":                {replies: []any{noLock}},
-		"no memory":                    {replies: []any{oom}},
-		"a reply that proves nothing":  {replies: []any{noWrite}, kept: true},
-		"a malformed reply":            {replies: []any{bulk("what?")}, kept: true},
-		"resent, then forbidden":       {replies: []any{nil, noKey}, kept: true},
-		"resent, then held":            {replies: []any{nil, []any{bulk("held"), int64(5), int64(0), bulk("x:1")}}, kept: true},
-		"the script is sent as text":   {replies: []any{redis.Error("NOSCRIPT No matching script."), noKey}},
-		"the second request is denied": {replies: []any{int64(7), noKey}, kept: true},
-	} {
-		t.Run(what, func(t *testing.T) {
-			asked, released := 0, false
-			reply := func(command string) any {
-				if strings.HasPrefix(command, "release") {
-					if released {
-						return int64(1)
-					}
-					released = true
-					return noKey
-				}
-				asked++
-				return test.replies[asked-1]
+	refused, again := exchange{"release k1", noKey}, exchange{"release k1", int64(1)}
+	late, lateAgain := exchange{"release k1 with a tombstone", noKey}, exchange{"release k1 with a tombstone", int64(1)}
+	denied := "release: " + noKey.Error() + " (nothing done)"
+	play(t, map[string]talk{
+		"granted":                     {"A1|R1", []exchange{{"acquire k1", int64(7)}, refused, again}, "granted 7; " + denied},
+		"granted, and released again": {"A1|R1|R1", []exchange{{"acquire k1", int64(7)}, refused, again}, "granted 7; " + denied + "; found 1, heard 0"},
+		"held by another":             {"A1|R1", []exchange{{"acquire k1", held}, refused}, "held by x:1; " + denied},
+		"quarantined":                 {"A1|R1", []exchange{{"acquire k1", quarantined}, refused}, "quarantined; " + denied},
+		"not accepted":                {"A1|R1", []exchange{{"acquire k1", notAccepted}, refused}, "not accepted by run 30000 a; " + denied},
+		"the key is forbidden":        {"A1|R1", []exchange{{"acquire k1", noKey}, refused}, "acquire: " + noKey.Error() + " (nothing done); " + denied},
+		"a foreign key":               {"A1|R1", []exchange{{"acquire k1", noLock}, refused}, "acquire: " + noLock.Error() + " (nothing done); " + denied},
+		"no memory":                   {"A1|R1", []exchange{{"acquire k1", oom}, refused}, "acquire: " + oom.Error() + " (nothing done); " + denied},
+		"a reply that proves nothing": {"A1|R1", []exchange{{"acquire k1", noWrite}, refused, again}, "acquire: " + noWrite.Error() + "; " + denied},
+		"a malformed reply": {"A1|R1", []exchange{{"acquire k1", bulk("what?")}, refused, again},
+			`acquire: scripts: malformed reply to acquire: []uint8 "what?"; ` + denied},
+		"resent, then forbidden": {"A1|R1", []exchange{{"acquire k1", nil}, {"acquire k1", noKey}, late, lateAgain},
+			"acquire: " + noKey.Error() + ", resent; " + denied},
+		"resent, then held": {"A1|R1", []exchange{{"acquire k1", nil}, {"acquire k1", held}, late, lateAgain}, "held by x:1, resent; " + denied},
+		"the script is sent as text": {"A1|R1", []exchange{{"acquire k1", noScript}, {"acquire k1!", noKey}, refused},
+			"acquire: " + noKey.Error() + " (nothing done); " + denied},
+		"the second request is denied": {"A1 A1|R1", []exchange{{"acquire k1", int64(7)}, {"acquire k1", noKey}, refused, again},
+			"granted 7; acquire: " + noKey.Error() + " (nothing done); " + denied},
+	})
+}
+
+// The number of refused releases that are kept is bounded, their retries become rare, and end after
+// one max lease.
+func TestRefusedReleasesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := unconnected()
+		p.state = up
+		const many = 3 * maxRefused
+		var first *Footprint
+		for i := range many {
+			r := releaseOf(i)
+			p.refused(r, errRefused)
+			if i == 0 {
+				first = r.footprint
 			}
-			withRuns(t, reply, func(t *testing.T, r *runs) {
-				footprints, results := r.start(threeAcquires()[0])
-				for range len(test.replies) - 1 {
-					if _, isToken := test.replies[0].(int64); isToken { // a repair
-						results = append(results, make(resultChan, 1))
-						testkit.Must(t, r.pipe.Start(threeAcquires()[0], footprints[0], results[1]))
-					}
-				}
-				close(r.gate)
-				synctest.Wait()
-				footprints[0].Abandon()
-				testkit.Must(t, r.pipe.Start(threeReleases()[0], footprints[0], nil))
-				synctest.Wait()
-				if asked != len(test.replies) || !released {
-					t.Fatalf("%d requests, released %v: the test shows nothing", asked, released)
-				}
-				if test.again {
-					testkit.Must(t, r.pipe.Start(threeReleases()[0], footprints[0], nil))
-					synctest.Wait()
-				}
-				r.commands()
-				testkit.Pass(2 * maxRetryPause)
-				again := len(r.commands())
-				testkit.Check(t, (again > 0) == test.kept, "the release was sent %d times again", again)
-			})
-		})
-	}
+		}
+		testkit.Check(t, len(p.debts.of) == maxRefused && p.debts.of[first] != nil, "%d are kept, not the first", len(p.debts.of))
+
+		began, sent := time.Now(), 0
+		for time.Since(began) < 2*maxLease {
+			testkit.Pass(50 * time.Millisecond)
+			p.mu.Lock()
+			retried := p.queue
+			p.queue = nil
+			p.mu.Unlock()
+			sent += len(retried)
+			for _, r := range retried {
+				p.refused(r, errRefused)
+			}
+			if len(retried) > 0 && time.Since(began) > maxLease {
+				t.Fatalf("resent after %v", time.Since(began))
+			}
+		}
+		each := sent / maxRefused
+		testkit.Check(t, each >= 5 && each <= 15 && len(p.debts.of) == 0,
+			"each was resent %d times, and %d are left", each, len(p.debts.of))
+
+		p.refused(releaseOf(many), errRefused)
+		p.state = idle // for Close
+		closeAndWait(p)
+		testkit.Equal(t, len(p.debts.of), 0, "left after Close")
+	})
 }

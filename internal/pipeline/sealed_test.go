@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,8 +19,7 @@ import (
 type sealed struct {
 	acknowledged []any // the replies to WAIT, the last one for ever
 	info         []any // those to INFO
-	refusal      error // the reply to the first acquire, if there is one
-	sent         func(command string)
+	grants       []any // those to acquires
 }
 
 func replication(role string, replicas int, history string) []byte {
@@ -28,9 +27,6 @@ func replication(role string, replicas int, history string) []byte {
 }
 
 func (s *sealed) reply(command string) any {
-	if s.sent != nil {
-		s.sent(command)
-	}
 	first := func(of *[]any) any {
 		reply := (*of)[0]
 		if len(*of) > 1 {
@@ -38,20 +34,17 @@ func (s *sealed) reply(command string) any {
 		}
 		return reply
 	}
-	switch command {
-	case "PUBLISH":
+	switch {
+	case command == "PUBLISH":
 		return int64(0)
-	case "WAIT":
+	case command == "WAIT":
 		return first(&s.acknowledged)
-	case "INFO":
+	case command == "INFO":
 		return first(&s.info)
-	case "acquire k1":
-		if refusal := s.refusal; refusal != nil {
-			s.refusal = nil
-			return refusal
-		}
-	case "renew k1":
+	case command == "renew k4":
 		return bulk("R")
+	case strings.HasPrefix(command, "acquire") && s.grants != nil:
+		return first(&s.grants)
 	}
 	return int64(1)
 }
@@ -60,21 +53,13 @@ func (s *sealed) reply(command string) any {
 func withSeal(t *testing.T, s *sealed, test func(t *testing.T, r *runs)) {
 	withRuns(t, s.reply, func(t *testing.T, r *runs) {
 		r.made = func(_ context.Context, c *Conn) error { c.Seal = Seal{Replicas: 1, History: "h"}; return nil }
-		r.started = sync.OnceFunc(func() { close(r.gate) }) // what is started together is written together
 		test(t, r)
 	})
 }
 
-var (
-	intact     = replication("master", 1, "h")
-	sealOfCall = []string{"PUBLISH", "WAIT", "INFO"}
-)
+var intact = replication("master", 1, "h")
 
-func renewal() scripts.Call {
-	return scripts.Renew(ours, scripts.ToMillis(maxLease), []scripts.Renewal{{Names: testkit.Names("k1"), Owner: scripts.OwnerOf("o:9"), Token: 1}})
-}
-
-// A call counts with its seal: else its outcome is unknown, and the connection ends.
+// A call counts with its seal: else its outcome is unknown, and the connection ends. TestSeal has what breaks one.
 func TestACallCountsWithItsSeal(t *testing.T) {
 	for what, c := range map[string]struct {
 		acknowledged, info any
@@ -82,10 +67,7 @@ func TestACallCountsWithItsSeal(t *testing.T) {
 	}{
 		"acknowledged":      {int64(1), intact, "granted 101"},
 		"not acknowledged":  {int64(0), intact, "acquire: not replicated: 0 of 1 replica acknowledged in time"},
-		"nobody there":      {int64(0), replication("master", 0, "h"), "acquire: not replicated: the server has 0 replicas, and the deployment wants 1"},
-		"one too many":      {int64(2), replication("master", 2, "h"), "acquire: not replicated: the server has 2 replicas, and the deployment wants 1"},
 		"a replica":         {redis.Error("ERR WAIT cannot be used with replica instances."), replication("slave", 1, "h"), "granted 101, resent"},
-		"promoted":          {int64(1), replication("master", 1, "i"), "granted 101, resent"},
 		"no reply to WAIT":  {errSilence, errSilence, "acquire: timed out after 1s"},
 		"no reply to INFO":  {int64(1), errSilence, "acquire: timed out after 1s"},
 		"no such field":     {int64(1), bulk("role:master\r\n"), "granted 101, resent"},
@@ -95,11 +77,11 @@ func TestACallCountsWithItsSeal(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			s := &sealed{acknowledged: []any{c.acknowledged, int64(1)}, info: []any{c.info, intact}}
 			withSeal(t, s, func(t *testing.T, r *runs) {
-				footprints, results := r.start(threeAcquires()[0])
+				r.start("A1")
 				testkit.Pass(1500 * time.Millisecond)
-				wantList(t, what, outcomes(t, results), c.want)
+				testkit.Equal(t, r.outcomes(t), c.want, what)
 				testkit.Equal(t, r.conns == 1, c.want == "granted 101", what+": one connection")
-				testkit.Equal(t, footprints[0].NothingThere(), false, what+": nothing is there")
+				testkit.Equal(t, r.footprints["1"].NothingThere(), false, what+": nothing is there")
 			})
 		})
 	}
@@ -109,47 +91,37 @@ func TestACallCountsWithItsSeal(t *testing.T) {
 func TestAReleaseNeedsNoSeal(t *testing.T) {
 	s := &sealed{acknowledged: []any{errSilence}, info: []any{errSilence}}
 	withSeal(t, s, func(t *testing.T, r *runs) {
-		_, results := r.start(renewal(), threeReleases()[0])
-		wantList(t, "the release", outcomes(t, results[1:]), "found 1, heard 0")
-		testkit.Equal(t, len(results[0]), 0, "outcomes of the renewal")
+		r.start("X4 R1")
+		testkit.Equal(t, r.outcomes(t), "none; found 1, heard 0", "the renewal and the release")
 		testkit.Pass(time.Second)
-		wantList(t, "the renewal", outcomes(t, results[:1]), "renew: timed out after 1s")
+		testkit.Equal(t, r.outcomes(t), "renew: timed out after 1s", "the renewal")
 	})
 	withSeal(t, s, func(t *testing.T, r *runs) {
-		_, results := r.start(threeReleases()[0])
-		wantList(t, "a release alone", outcomes(t, results), "found 1, heard 0")
-		wantList(t, "sent", r.commands(), "release k1")
+		r.start("R1")
+		testkit.Equal(t, r.outcomes(t), "found 1, heard 0", "a release alone")
+		testkit.Equal(t, r.commands(), "release k1", "sent")
 	})
 }
 
 // A seal is of the calls that were written before it, not of those that the same read finds behind it.
 func TestEachWriteHasItsSeal(t *testing.T) {
-	s := &sealed{acknowledged: []any{int64(1), int64(0)}, info: []any{intact}}
+	s := &sealed{acknowledged: []any{int64(1), int64(0)}, info: []any{during{"A2", intact}, intact}} // before the first write is flushed
 	withSeal(t, s, func(t *testing.T, r *runs) {
-		second := make(resultChan, 2)
-		s.sent = func(command string) {
-			if command == "INFO" { // before the first write is flushed
-				s.sent = nil
-				testkit.Must(t, r.pipe.Start(threeAcquires()[1], new(Footprint), second))
-			}
-		}
-		_, results := r.start(threeAcquires()[0])
-		wantList(t, "the first, and the second", outcomes(t, append(results, second)), "granted 101",
-			"acquire: not replicated: 0 of 1 replica acknowledged in time")
-		wantList(t, "sent", r.commands(), "acquire k1", "PUBLISH", "WAIT", "INFO", "acquire k2", "PUBLISH", "WAIT", "INFO")
+		r.start("A1")
+		testkit.Equal(t, r.outcomes(t), "granted 101; acquire: not replicated: 0 of 1 replica acknowledged in time", "the outcomes")
+		testkit.Equal(t, r.commands(), "acquire k1, PUBLISH, WAIT, INFO, acquire k2, PUBLISH, WAIT, INFO", "sent")
 	})
 }
 
 // Calls that share a write share its seal, and each has its outcome.
 func TestRunsShareASeal(t *testing.T) {
-	s := &sealed{acknowledged: []any{int64(1)}, info: []any{intact}}
-	withSeal(t, s, func(t *testing.T, r *runs) {
-		_, results := r.start(append(threeAcquires(), renewal())...)
-		wantList(t, "the outcomes", outcomes(t, results), "granted 101", "granted 102", "granted 103", "found 0, heard 0")
-		wantList(t, "sent", r.commands(), append([]string{"acquires 3", "renew k1"}, sealOfCall...)...)
-		_, results = r.start(threeAcquires()[0])
-		wantList(t, "the next outcome", outcomes(t, results), "granted 101")
-		wantList(t, "sent", r.commands(), append([]string{"acquire k1"}, sealOfCall...)...)
+	withSeal(t, &sealed{acknowledged: []any{int64(1)}, info: []any{intact}}, func(t *testing.T, r *runs) {
+		r.start("A1 A2 A3 X4")
+		testkit.Equal(t, r.outcomes(t), "granted 101; granted 102; granted 103; found 0, heard 0", "the outcomes")
+		testkit.Equal(t, r.commands(), "acquires 3, renew k4, PUBLISH, WAIT, INFO", "sent")
+		r.start("A1")
+		testkit.Equal(t, r.outcomes(t), "granted 101", "the next outcome")
+		testkit.Equal(t, r.commands(), "acquire k1, PUBLISH, WAIT, INFO", "sent")
 	})
 }
 
@@ -162,14 +134,14 @@ func TestARequestThatIsResentEndsNoWrite(t *testing.T) {
 // A server whose replicas acknowledged when the connection was made was a master: what refuses its first call is left, as
 // after any other reply.
 func TestAMasterThatIsNoneAtItsFirstCallIsLeft(t *testing.T) {
-	s := &sealed{acknowledged: []any{int64(1)}, info: []any{intact}, refusal: readOnly}
+	s := &sealed{acknowledged: []any{int64(1)}, info: []any{intact}, grants: []any{readOnly, int64(1)}}
 	withSeal(t, s, func(t *testing.T, r *runs) {
 		sealed := r.made
 		r.made = func(ctx context.Context, c *Conn) error {
 			return errors.Join(sealed(ctx, c), c.CheckSeal(ctx, redisconn.ReadInfo(intact), time.Second))
 		}
-		_, results := r.start(threeAcquires()[0])
-		wantList(t, "the outcome", outcomes(t, results), "granted 101")
+		r.start("A1")
+		testkit.Equal(t, r.outcomes(t), "granted 101", "the outcome")
 		testkit.Equal(t, r.conns, 2, "connections")
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,17 +18,17 @@ var (
 	theirs = scripts.NewList("a", "b", "d")
 )
 
-// acquireArgs are of owner o:1 and the name k1, say.
+// acquireArgs are of owner o:1 and the name k1, say, with the seed 101.
 func acquireArgs(number string) scripts.AcquireArgs {
+	seed, _ := strconv.ParseUint(number, 10, 64)
 	return scripts.AcquireArgs{Names: testkit.Names("k" + number), Owner: scripts.OwnerOf("o:" + number), Depth: 1,
-		Lease: scripts.ToMillis(maxLease), List: ours, Seed: 1}
+		Lease: scripts.ToMillis(maxLease), List: ours, Seed: 100 + seed}
 }
 
 // queueOf reads requests: A1 is a fresh acquire of owner 1, A1! one of two names, A1+ one with
 // another lease, A1? one that is sent alone; R1 and R1! are releases, R1t one that wants a
-// tombstone, L1 lowers the depth, and X is a renewal.
-func queueOf(text string) (queue []request) {
-	footprints := map[string]*Footprint{}
+// tombstone, L1 lowers the depth, and X1 is a renewal.
+func queueOf(text string, footprints map[string]*Footprint) (queue []request) {
 	for word := range strings.FieldsSeq(text) {
 		owner := strings.Trim(word[1:], "!+?t")
 		if footprints[owner] == nil {
@@ -99,7 +100,7 @@ func TestArrange(t *testing.T) {
 	} {
 		var a arranger
 		for range 2 { // what the first arrangement leaves behind does not matter
-			testkit.Equal(t, arranged(a.arrange(queueOf(test.queue))), test.want, test.queue)
+			testkit.Equal(t, arranged(a.arrange(queueOf(test.queue, map[string]*Footprint{}))), test.want, test.queue)
 		}
 	}
 }
@@ -108,7 +109,7 @@ func TestArrange(t *testing.T) {
 func TestRunsAreBounded(t *testing.T) {
 	var queue []request
 	for i := range 2*scripts.MaxRun + 1 {
-		queue = append(queue, queueOf(fmt.Sprint("A", i))...)
+		queue = append(queue, queueOf(fmt.Sprint("A", i), map[string]*Footprint{})...)
 	}
 	var a arranger
 	out, sizes := a.arrange(queue), []int{}
@@ -137,7 +138,7 @@ func TestArrangeKeepsWhatMatters(t *testing.T) {
 			}
 			words = append(words, word)
 		}
-		queue := queueOf(strings.Join(words, " "))
+		queue := queueOf(strings.Join(words, " "), map[string]*Footprint{})
 		for i := range queue {
 			queue[i].order = uint64(i)
 		}
