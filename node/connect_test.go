@@ -7,13 +7,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/canned"
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -131,32 +129,6 @@ func TestAnIdleConnectionThatTheNetworkForgot(t *testing.T) {
 	r := do(t, n, release("k", "o:1"))
 	testkit.Must(t, r.Err)
 	testkit.Check(t, r.Resent && r.Reply.Release.Found == 1, "%+v", r)
-}
-
-// A master that flaps fills no log.
-func TestAFlappingMasterIsLoggedSeldom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		srv := testkit.NewServer(t, timeout, fakeredis.New(time.Now, 1).Serve)
-		log := &lines{}
-		n := openPool(t, srv.Pool, node.WithTimeout(timeout), log.option())
-		mark(t, n)
-		before := log.logged()
-		for i := range 50 { // half a minute
-			srv.SetDead(i%2 == 0)
-			srv.Kill()
-			a := start(n, "key", acquire("k", "o:1"), nil)
-			testkit.Pass(600 * time.Millisecond)
-			await(t, a)
-		}
-		got := log.logged() - before
-		testkit.Check(t, got >= 4 && got <= 8, "%d lines: %q", got, log.text())
-		srv.SetDead(true)
-		srv.Kill()
-		start(n, "key", acquire("k", "o:1"), nil)
-		testkit.Pass(20 * time.Second)
-		testkit.Check(t, strings.Contains(log.all[len(log.all)-1], "node down"),
-			"the last line is not that it is down: %q", log.text())
-	})
 }
 
 // What hangs up at the first commands may be a proxy, or another server: the error says so.

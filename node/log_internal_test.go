@@ -2,11 +2,14 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
@@ -65,6 +68,57 @@ func TestReadingsOfAQuarantine(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A master that flaps fills no log.
+func TestAFlappingMasterIsLoggedSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, lines, _ := logging(t)
+		for range 25 { // half a minute
+			l.Down(errors.New("no route"))
+			testkit.Pass(600 * time.Millisecond)
+			l.Up()
+			testkit.Pass(600 * time.Millisecond)
+		}
+		got := strings.Count(lines.String(), "\n")
+		testkit.Check(t, got >= 4 && got <= 8, "%d lines: %s", got, lines)
+		l.Down(errors.New("no route"))
+		for range 20 { // probes
+			testkit.Pass(time.Second)
+			l.StillDown(errors.New("no route"))
+		}
+		synctest.Wait()
+		all := strings.Split(strings.TrimSpace(lines.String()), "\n")
+		testkit.Check(t, strings.Contains(all[len(all)-1], "node down"), "the last line is not that it is down: %s", lines)
+	})
+}
+
+// The reason why a node is down may change with every probe. Not every one is logged.
+func TestReasonsAreLoggedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, lines, _ := logging(t)
+		logged := func(what string, want int) {
+			t.Helper()
+			synctest.Wait()
+			testkit.Equal(t, strings.Count(lines.String(), what), want, "lines with "+what+" of "+lines.String())
+		}
+		l.Down(redis.Error("ERR unknown command `AUTH`"))
+		for range 60 {
+			testkit.Pass(time.Second)
+			l.StillDown(redis.Error("ERR unknown command `AUTH`"))
+		}
+		logged("node refused, which will not pass by itself", 1)
+		for i := range 60 {
+			l.StillDown(fmt.Errorf("it has no room, says probe %d", i))
+			testkit.Pass(time.Second)
+		}
+		logged("node down", 6)
+		for _, i := range []int{0, 10, 20, 30, 40, 50} { // at least 10 s after the last one logged
+			logged(fmt.Sprintf("no room, says probe %d\"", i), 1)
+		}
+		l.StillDown(redis.Error("WRONGPASS invalid username-password pair"))
+		logged("node refused, which will not pass by itself", 2)
+	})
 }
 
 // Releases that a server refuses may be many: of each ten seconds one is logged.

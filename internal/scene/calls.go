@@ -27,7 +27,7 @@ func (p *play) process(l line) {
 		for _, master := range p.mastersOf(l) {
 			of.Far(master, time.Duration(1000*(master+1)+100*of.Number)) // no two answers come at one instant
 			random := inside.Option[node.Option](func(s *inside.Settings) { s.Random = p.w.Source("probes", of.Number, master) })
-			n, err := of.Node(master, append(l.nodeSettings(), random)...)
+			n, err := of.Node(master, append(l.nodeSettings(p.logger(name, l.text("log") == "all")), random)...)
 			testkit.Must(p.t, err)
 			nodes = append(nodes, n)
 		}

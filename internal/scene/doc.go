@@ -17,7 +17,7 @@
 // their processes: A:2 is the second attempt of A.
 //
 //	masters 3 [rate=1.01]    begins another scene
-//	process A lease=3s       makes lockers (rule=all: of all masters), with options (settings in line.go); hooks (hooks=all), log: what they say
+//	process A lease=3s       makes lockers (rule=all: of all masters), with options (settings in line.go); hooks (hooks=all), log: what they say (log=all: and their nodes)
 //	lock A x y               also trylock, rlock, tryrlock (readers), acquire, tryacquire (sem=s/3 k=2)
 //	wait A x                 lock, rlock (read) or acquire (sem=s/3) that may wait; its result comes when it has one
 //	cancel A x               ends the context of that call

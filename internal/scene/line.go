@@ -165,8 +165,11 @@ func (l line) settings() (opts []quorum.Option) {
 }
 
 // nodeSettings are those of the nodes: they have no quarantine unless the line wants it.
-func (l line) nodeSettings() []node.Option {
-	opts := []node.Option{node.WithTimeout(time.Second), node.WithLogger(slog.New(slog.DiscardHandler))}
+func (l line) nodeSettings(log *slog.Logger) []node.Option {
+	opts := []node.Option{node.WithTimeout(time.Second), node.WithLogger(log)}
+	if l.has("conns") {
+		opts = append(opts, node.WithConns(l.integer("conns", 0)))
+	}
 	if !l.has("quarantine") {
 		opts = append(opts, node.WithoutQuarantine())
 	}
