@@ -208,13 +208,3 @@ func TestABalancerIsDialedRarely(t *testing.T) {
 		})
 	}
 }
-
-// A pool without a connection to spare is used as it is.
-func TestAPoolThatCannotDialAgain(t *testing.T) {
-	t.Parallel()
-	m := startReal(t)
-	pool := poolOf(m.Addr())
-	pool.MaxActive, pool.Wait = 1, true
-	n := openPool(t, pool, node.WithTimeout(timeout))
-	mustGrant(t, do(t, n, acquire("k", "o:1")))
-}

@@ -139,17 +139,6 @@ func TestCloseWhileProbing(t *testing.T) {
 	})
 }
 
-func TestCloseWhileADialHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		free := make(chan struct{})
-		defer close(free)
-		n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, fmt.Errorf("hung") }}, node.WithTimeout(timeout))
-		asked := start(n, "key", acquire("k", "o:1"), nil)
-		closes(t, n, 2*timeout)
-		testkit.Check(t, await(t, asked).Err != nil, "answered by no server")
-	})
-}
-
 // Close leaves the caller's pool open.
 func TestCloseLeavesAPoolOpen(t *testing.T) {
 	m := startReal(t)

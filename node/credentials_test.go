@@ -3,16 +3,12 @@ package node_test
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -140,38 +136,6 @@ func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
 	testkit.Do(t, m, "CONFIG", "SET", "requirepass", "secret")
 	err := do(t, open(t, m.URL(), node.WithCredentials(none)), acquire("k", "o:1")).Err
 	testkit.Check(t, isTransient(err) && strings.Contains(err.Error(), "NOAUTH"), "no credentials: %v", err)
-}
-
-func TestCredentialsThatCannotBeHad(t *testing.T) {
-	failed := errors.New("the vault is sealed")
-	for what, c := range map[string]struct {
-		ask    func(context.Context) (string, string, error)
-		reason string
-		target error
-		takes  time.Duration
-	}{
-		"an error": {func(context.Context) (string, string, error) { return "app", "s3cret", failed }, "the vault is sealed", failed, 0},
-		"a panic":  {func(context.Context) (string, string, error) { panic("sealed") }, "panic: sealed", node.ErrDown, 0},
-		"too late": {func(ctx context.Context) (string, string, error) { <-ctx.Done(); return "", "s3cret", ctx.Err() }, "timed out",
-			node.ErrTimeout, timeout},
-		"never": {func(context.Context) (string, string, error) { time.Sleep(time.Hour); return "", "", failed }, "timed out", node.ErrTimeout, timeout},
-	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(func() { testkit.Pass(time.Hour) }) // until who asks for ever has an answer
-				var connections atomic.Int32
-				n := open(t, "redis://lock-a.internal", node.WithCredentials(c.ask), node.WithTimeout(timeout), node.WithDialer(
-					func(context.Context, string, string) (net.Conn, error) {
-						connections.Add(1)
-						ours, theirs := net.Pipe()
-						go fakeredis.New(time.Now, 1).Serve(theirs)
-						return ours, nil
-					}))
-				cannotConnect(t, n, c.reason, c.target, c.takes)
-				testkit.Check(t, connections.Load() <= 5, "more than 5 connections without credentials")
-			})
-		})
-	}
 }
 
 // What only Open can do is not ignored by New.

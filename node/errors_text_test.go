@@ -1,10 +1,11 @@
 package node_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"io"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
@@ -32,26 +33,25 @@ func TestErrorsAreShort(t *testing.T) {
 	}
 }
 
-// The words come from the servers' versions.
-func TestWhichErrorsArePermanent(t *testing.T) {
-	permanent := []error{
-		redis.Error("ERR unknown command 'EVALSHA', with args beginning with: "),
-		redis.Error("ERR unknown command `EVALSHA`, with args beginning with: "),
-		redis.Error("ERR Could not find scripting engine 'lua'"),
-		redis.Error("ERR Unknown Redis command called from script script: 1234, on @user_script:3."),
-		redis.Error("ERR Unknown command called from script script: 1234, on @user_script:3."),
-		redis.Error("ERR Error running script (call to f_1234): @user_script:3: @user_script: 3: Unknown Redis command called from Lua script "),
-		redis.Error("ERR The user executing the script can't run this command or subcommand script: f, on @user_script:85."),
-		redis.Error("ERR ACL failure in script: User app has no permissions to run the 'hset' command script: f, on @user_script:85."),
-		redis.Error("ERR Error running script (call to f_1): @user_script:85: @user_script: 85: The user executing the script can't run this command or subcommand"),
-		redis.Error("ERR Error running script (call to f_1): @user_script:85: @user_script: 85: -READONLY You can't write against a read only replica."),
-		errors.Join(node.ErrScripts),
+// The code of an error, and whether a retry fails until something is changed. TestWhatErrorRepliesMean of redisconn has the
+// words of servers.
+func TestKindsOfErrors(t *testing.T) {
+	for want, err := range map[string]error{
+		"timeout": fmt.Errorf("%w after 1s", node.ErrTimeout), "canceled": context.Canceled, "connection": io.EOF,
+		"ERR": redis.Error("ODD something of a later server"), "OOM": redis.Error("OOM command not allowed"),
+		"LOADING": redis.Error("LOADING Redis is loading"), "BUSY": redis.Error("BUSY a script runs"),
+		"NOPERM, permanent": fmt.Errorf("%w: %w", node.ErrDown, redis.Error("NOPERM this user")),
+		"closed, permanent": node.ErrClosed, "replica, permanent": node.ErrReplica, "evicts, permanent": node.ErrEvicts,
+		"max_lease, permanent": node.ErrMaxLease, "failover, permanent": node.ErrFailover, "membership, permanent": node.ErrMembership,
+		"invalid, permanent": node.ErrInvalid, "scripts, permanent": errors.Join(node.ErrScripts),
+	} {
+		e := &node.Error{Node: "a", Op: "acquire", Err: err}
+		got := e.Code()
+		if e.Permanent() {
+			got += ", permanent"
+		}
+		testkit.Equal(t, got, want, err)
 	}
-	transient := []error{node.ErrTimeout, redis.Error("LOADING Redis is loading"), redis.Error("BUSY a script runs"), redis.Error("OOM command not allowed")}
-	for i, err := range slices.Concat(permanent, transient) {
-		testkit.Equal(t, (&node.Error{Node: "a", Op: "acquire", Err: err}).Permanent(), i < len(permanent), err)
-	}
-	testkit.Equal(t, (&node.Error{Node: "a", Op: "connect", Err: errors.Join(node.ErrScripts)}).Code(), "scripts", "code")
 }
 
 // In JSON an error is what it says.

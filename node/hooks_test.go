@@ -1,16 +1,12 @@
 package node_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -134,16 +130,4 @@ func TestScriptEnded(t *testing.T) {
 	told("release", 1, "timeout")
 	e, _ := s.lastRun("release")
 	testkit.Check(t, e.Duration >= timeout, "a call that timed out after %v took %v", timeout, e.Duration)
-}
-
-func TestKindOfAnError(t *testing.T) {
-	for want, err := range map[string]error{
-		"timeout": fmt.Errorf("%w after 1s", node.ErrTimeout), "closed": node.ErrClosed, "replica": node.ErrReplica,
-		"evicts": node.ErrEvicts, "max_lease": node.ErrMaxLease, "failover": node.ErrFailover, "membership": node.ErrMembership,
-		"invalid": node.ErrInvalid, "canceled": context.Canceled, "connection": io.EOF,
-		"OOM": redis.Error("OOM command not allowed"), "ERR": redis.Error("ODD something of a later server"),
-		"NOPERM": fmt.Errorf("%w: %w", node.ErrDown, redis.Error("NOPERM this user")),
-	} {
-		testkit.Equal(t, (&node.Error{Err: err}).Code(), want, err)
-	}
 }

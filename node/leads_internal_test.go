@@ -37,6 +37,7 @@ func TestProcessesAreCompared(t *testing.T) {
 		{before: "another", next: "a", dials: 1},
 		{before: "another", next: "-", dials: 1},
 		{before: "another", next: "b", want: "one address leads to two masters", dials: 1},
+		{next: "b", maxActive: 1},
 		{next: "b", maxActive: 5},
 		{next: "b", maxActive: 6, want: "one address leads to two masters", dials: 1},
 		{known: known, next: "aaaa", dials: 4},

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -67,11 +69,17 @@ func TestAFullSocket(t *testing.T) {
 	closes(t, n, 2*timeout)
 }
 
+// A dial that hangs delays calls, Check and Close for no longer than they may take. The node is up when it succeeds.
 func TestADialThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		free := make(chan struct{})
-		defer close(free)
-		n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, errors.New("hung") }}, node.WithTimeout(timeout))
+		free, p := make(chan struct{}), world.New(t, 1).NewProcess()
+		pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+			<-free
+			c, err := p.Dial(ctx, 0)
+			return redis.NewConn(c, bound, bound), err
+		}}
+		defer pool.Close()
+		n, closing := openPool(t, pool, node.WithTimeout(timeout)), openPool(t, pool, node.WithTimeout(timeout))
 		began := stopwatch(t)
 		var answers []answer
 		for i := range 10 {
@@ -90,18 +98,14 @@ func TestADialThatHangs(t *testing.T) {
 		_, err := operator.Check(t.Context(), n)
 		mustFail(t, n, err, node.ErrTimeout)
 		took(t, "Check", began, redisconn.ConnectTimeout(timeout), redisconn.ConnectTimeout(timeout))
-	})
-}
 
-// The node is up again when the dial that hung succeeds.
-func TestADialThatHangsAndThenSucceeds(t *testing.T) {
-	t.Parallel()
-	m := startReal(t)
-	free := make(chan struct{})
-	n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return redis.Dial("tcp", m.Addr()) }}, node.WithTimeout(timeout))
-	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
-	close(free)
-	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
+		asked := start(closing, "key", acquire("k", "o:1"), nil)
+		closes(t, closing, 2*timeout)
+		testkit.Check(t, await(t, asked).Err != nil, "answered by no server")
+
+		close(free)
+		testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
+	})
 }
 
 // An exhausted pool costs the node's timeout, and no more.

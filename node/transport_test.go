@@ -9,12 +9,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -124,41 +126,60 @@ func TestADialerUnderTLS(t *testing.T) {
 	testkit.Check(t, errors.As(err, new(*tls.CertificateVerificationError)), "another host: %v", err)
 }
 
-func TestADialerThatFails(t *testing.T) {
+// A dialer, or who is asked for credentials, that fails, panics or hangs: the call fails for that reason in time, not for
+// good, and without a secret in its error.
+func TestAConnectionThatCannotBeMade(t *testing.T) {
+	sealed := errors.New("the vault is sealed")
+	asking := func(ask func(context.Context) (user, password string, err error)) []node.Option {
+		var connections atomic.Int32
+		return []node.Option{node.WithCredentials(ask), node.WithDialer(func(context.Context, string, string) (net.Conn, error) {
+			testkit.Check(t, connections.Add(1) <= 5, "more than 5 connections without credentials")
+			ours, theirs := net.Pipe()
+			go fakeredis.New(time.Now, 1).Serve(theirs)
+			return ours, nil
+		})}
+	}
+	dialing := func(dial func(context.Context, string, string) (net.Conn, error)) []node.Option {
+		return []node.Option{node.WithDialer(dial)}
+	}
 	for what, c := range map[string]struct {
-		dial   func(context.Context, string, string) (net.Conn, error)
+		opts   []node.Option
 		reason string
 		target error
 		takes  time.Duration
 	}{
-		"an error": {noRoute, "no route through the tunnel", errNoRoute, 0},
-		"nothing":  {func(context.Context, string, string) (net.Conn, error) { return nil, nil }, "neither a connection nor", node.ErrDown, 0},
-		"a panic":  {func(context.Context, string, string) (net.Conn, error) { panic("collapsed") }, "panic: collapsed", node.ErrDown, 0},
-		"too late": {func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }, "timed out",
-			node.ErrTimeout, timeout},
-		"never": {func(context.Context, string, string) (net.Conn, error) { time.Sleep(time.Hour); return nil, errNoRoute }, "timed out",
-			node.ErrTimeout, timeout},
+		"no route": {dialing(noRoute), "no route through the tunnel", errNoRoute, 0},
+		"nothing is dialed": {dialing(func(context.Context, string, string) (net.Conn, error) { return nil, nil }),
+			"neither a connection nor", node.ErrDown, 0},
+		"a panic of the dialer": {dialing(func(context.Context, string, string) (net.Conn, error) { panic("collapsed") }),
+			"panic: collapsed", node.ErrDown, 0},
+		"dialed too late": {dialing(func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }),
+			"timed out", node.ErrTimeout, timeout},
+		"dialed for ever": {dialing(func(context.Context, string, string) (net.Conn, error) { time.Sleep(time.Hour); return nil, errNoRoute }),
+			"timed out", node.ErrTimeout, timeout},
+		"no credentials": {asking(func(context.Context) (string, string, error) { return "app", "s3cret", sealed }),
+			"the vault is sealed", sealed, 0},
+		"a panic of who is asked": {asking(func(context.Context) (string, string, error) { panic("sealed") }),
+			"panic: sealed", node.ErrDown, 0},
+		"credentials too late": {asking(func(ctx context.Context) (string, string, error) { <-ctx.Done(); return "", "s3cret", ctx.Err() }),
+			"timed out", node.ErrTimeout, timeout},
+		"no credentials ever": {asking(func(context.Context) (string, string, error) { time.Sleep(time.Hour); return "", "", sealed }),
+			"timed out", node.ErrTimeout, timeout},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(func() { testkit.Pass(time.Hour) }) // until the dial that hangs ends
-				n := open(t, "redis://lock-a.internal", node.WithDialer(c.dial), node.WithTimeout(timeout))
-				cannotConnect(t, n, c.reason, c.target, c.takes)
+				t.Cleanup(func() { testkit.Pass(time.Hour) }) // until what hangs ends
+				n := open(t, "redis://lock-a.internal", append(c.opts, node.WithTimeout(timeout))...)
+				began := stopwatch(t)
+				err := do(t, n, acquire("k", "o:1")).Err
+				took(t, "the call", began, c.takes, c.takes)
+				mustFail(t, n, err, node.ErrDown)
+				mustFail(t, n, err, c.target)
+				testkit.Check(t, strings.Contains(err.Error(), c.reason) && !strings.Contains(err.Error(), "s3cret") && isTransient(err),
+					"the error is %v", err)
 			})
 		})
 	}
-}
-
-// cannotConnect wants a call to fail for that reason after so long, not for good, and without a secret in its error.
-func cannotConnect(t *testing.T, n *node.Node, reason string, target error, takes time.Duration) {
-	t.Helper()
-	began := stopwatch(t)
-	err := do(t, n, acquire("k", "o:1")).Err
-	took(t, "the call", began, takes, takes)
-	mustFail(t, n, err, node.ErrDown)
-	mustFail(t, n, err, target)
-	testkit.Check(t, strings.Contains(err.Error(), reason) && !strings.Contains(err.Error(), "s3cret") && isTransient(err),
-		"the error is %v", err)
 }
 
 // CLIENT LIST shows whose the connections are. Those of a pool of the user's keep their name.

@@ -7,46 +7,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// What a server says that was made a replica ends the connection, and the calls go to the next one: as if they had been
-// sent once, if it is proven that nothing of them was done. In the words of Redis 6, READONLY comes from inside the script,
-// and proves nothing. Other refusals end nothing.
+// What a server says that was made a replica ends the connection, and the calls go to the next one. They count as sent once
+// if it is proven that nothing of them was done. TestWhatErrorRepliesMean of redisconn has the words.
 func TestAServerThatIsNoMasterAnyMoreIsLeft(t *testing.T) {
-	const left, leftInDoubt, stays = "granted 7", "granted 7, resent", ""
-	for said, want := range map[redis.Error]string{
-		readOnly: left,
-		"READONLY You can't write against a read only replica. script: f, on @user_script:88.":         left,
-		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.":             left,
-		"LOADING Redis is loading the dataset in memory":                                               left,
-		"ERR Error running script (call to f_1): @user_script:85: @user_script: 85: -READONLY You can": leftInDoubt,
-		"NOREPLICAS Not enough good replicas to write.":                                                stays,
-		"CLUSTERDOWN The cluster is down":                                                              stays,
-		"UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)": stays,
-		"ERR Error running script (call to f_1): @user_script:24: READONLYX":                           stays,
-		busy: stays,
-		oom:  stays,
-	} {
-		exchanges := []exchange{{"acquire k1", int64(7)}, {"acquire k2", said}}
-		if want != stays {
-			exchanges = append(exchanges, exchange{"acquire k2", int64(7)})
-		}
-		withRuns(t, inOrder(t, exchanges...), func(t *testing.T, r *runs) {
-			r.start("A1")
-			testkit.Equal(t, r.outcomes(t), "granted 7", "the first outcome")
-			r.start("A2")
-			testkit.Check(t, r.outcomes(t) == want || want == stays, "%s: %s, want %s", said, r.outcomes(t), want)
-			testkit.Equal(t, r.conns == 2, want != stays, said+": connected again")
-			testkit.Equal(t, r.footprints["2"].MayArriveLate(), want == leftInDoubt, said+": it may arrive late")
-		})
-	}
-}
-
-func TestCallsOfAServerThatIsNoMaster(t *testing.T) {
 	play(t, map[string]talk{
+		"proven": {"A1|A2|R2", []exchange{{"acquire k1", int64(7)}, {"acquire k2", readOnly}, {"acquire k2", int64(8)}, {"release k2", int64(1)}},
+			"granted 7; granted 8; found 1, heard 0"},
+		// In the words of Redis 6, READONLY comes from inside the script, and proves nothing.
+		"in doubt": {"A1|A2|R2", []exchange{{"acquire k1", int64(7)}, {"acquire k2", readOnly6}, {"acquire k2", int64(8)},
+			{"release k2 with a tombstone", int64(1)}}, "granted 7; granted 8, resent; found 1, heard 0"},
 		// The calls behind the one that is refused are resent in their order, and so is a release.
 		"one after the other": {"A9", []exchange{{"acquire k9", during{"R1 A2", int64(1)}}, {"release k1", readOnly}, {"acquire k2", readOnly},
 			{"release k1", int64(1)}, {"acquire k2", int64(1)}}, "granted 109; found 1, heard 0; granted 102, resent"},

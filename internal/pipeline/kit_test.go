@@ -68,6 +68,7 @@ var (
 	noKey       = redis.Error("NOPERM this user has no permissions to access one of the keys used as arguments")
 	noWrite     = redis.Error("ERR ACL failure in script: User app has no permissions to run the 'pexpire' command")
 	noLock      = redis.Error(`QUORUMLOCK the key "k2" holds a hash that is no lock`)
+	readOnly6   = redis.Error("ERR Error running script (call to f_1): @user_script:85: @user_script: 85: -READONLY You can't write.")
 	readOnly    = redis.Error("READONLY You can't write against a read only replica.")
 	errSilence  = errors.New("silence") // no reply
 	errHungUp   = errors.New("hung up")
