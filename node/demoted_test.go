@@ -1,7 +1,6 @@
 package node_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
@@ -137,28 +136,6 @@ func TestAReplicaThatForgotIsLeft(t *testing.T) {
 	f.synced(t)
 	testkit.Equal(t, outcome(await(t, start(n, "key", acquire("k", "o:2"), nil))).Outcome, scripts.NotAccepted, "the replica's answer")
 	mustGrant(t, await(t, start(n, "key", acquire("k", "o:2"), nil)))
-}
-
-// A replica is no place for subscriptions either: it may follow another master than the address leads to later.
-func TestMessagesComeFromNoReplica(t *testing.T) {
-	f, n := openFake(t, func(args []string) string {
-		if args[0] == "INFO" {
-			return bulk("run_id:" + strings.Repeat("0", 40) + "\r\nrole:slave\r\n")
-		}
-		reply, _ := greeting(args)
-		return reply
-	})
-	defer inside.Of(n).Subscriptions.Subscribe("c", subscriber{})()
-	asked := func(command string) (times int) {
-		for _, args := range f.all() {
-			if args[0] == command {
-				times++
-			}
-		}
-		return times
-	}
-	testkit.Eventually(t, "asked three times", func() bool { return asked("INFO") >= 3 })
-	testkit.Equal(t, asked("SUBSCRIBE"), 0, "subscriptions")
 }
 
 // The lock of a caller's pool is as well off, however many of the pool's connections lead to the replica.

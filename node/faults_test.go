@@ -16,7 +16,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/world"
@@ -58,64 +57,6 @@ func TestADeadMasterFailsAtOnceAndIsFoundAgain(t *testing.T) {
 	_, stalled := all.Read()
 	testkit.Check(t, slowest <= poll.AtMost(timeout+slack, stalled),
 		"a call waited %v, with a timeout of %v; the machine stood still for %v", slowest, timeout, stalled)
-}
-
-func TestAMasterThatNeverAnswered(t *testing.T) {
-	m := startReal(t)
-	testkit.Must(t, m.Kill())
-	n := open(t, m.URL())
-	began := stopwatch(t)
-	r := do(t, n, acquire("k", "o:1"))
-	mustFail(t, n, r.Err, node.ErrDown)
-	testkit.Check(t, !r.Sent, "sent, without a server")
-	took(t, "a refused connection", began, 0, timeout/2)
-}
-
-func TestAFrozenMaster(t *testing.T) {
-	t.Parallel()
-	m, n := openReal(t, node.WithTimeout(timeout))
-	mark(t, n)
-	var mine, late, never pipeline.Footprint
-	mustGrant(t, await(t, start(n, "key", acquire("mine", "o:1"), &mine)))
-	testkit.Must(t, m.Freeze())
-	thawed := false
-	defer func() {
-		if !thawed {
-			testkit.Must(t, m.Thaw())
-		}
-	}()
-
-	began := stopwatch(t)
-	r := await(t, start(n, "key", acquire("late", "o:2"), &late)) // stays in the server's socket buffer
-	mustFail(t, n, r.Err, node.ErrTimeout)
-	testkit.Check(t, r.Sent, "not sent, says the answer: it may be carried out")
-	took(t, "the first call", began, timeout, timeout)
-
-	began = stopwatch(t)
-	for range 100 {
-		r := await(t, start(n, "key", acquire("never", "o:3"), &never))
-		mustFail(t, n, r.Err, node.ErrDown)
-		if r.Sent {
-			t.Fatal("a call was sent to a node that is down")
-		}
-	}
-	took(t, "a hundred later calls", began, 0, timeout/2)
-
-	for owner, footprint := range map[string]*pipeline.Footprint{"o:1": &mine, "o:2": &late} {
-		footprint.Abandon()
-		name := map[string]string{"o:1": "mine", "o:2": "late"}[owner]
-		mustFail(t, n, await(t, start(n, "key", release(name, owner), footprint)).Err, node.ErrDown)
-	}
-
-	testkit.Must(t, m.Thaw())
-	thawed = true
-	testkit.Eventually(t, "the releases delivered", func() bool {
-		return exists(t, m, "quorumlock:released:o:2") && len(keys(t, m)) == 0
-	})
-	testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("next", "o:4"))) })
-	left := keys(t, m)
-	testkit.Check(t, len(left) == 1, "left behind: %q", left)
-	testkit.Equal(t, outcome(do(t, n, acquire("late", "o:2"))).Token, 0, "the token of the owner that released")
 }
 
 // busyConn is a connection to a master with one processor, which all its connections share: it gets to what arrives on

@@ -88,18 +88,6 @@ func TestStateChanged(t *testing.T) {
 	})
 }
 
-// A node that a password keeps out is refused, not down.
-func TestStateRefused(t *testing.T) {
-	m := startReal(t)
-	testkit.Do(t, m, "CONFIG", "SET", "requirepass", "x")
-	var s seen
-	n := open(t, m.URL(), node.WithHooks(s.hooks()))
-	do(t, n, acquire("k", "o:1"))
-	testkit.Eventually(t, "refused", func() bool { return s.lastState().State == inside.Refused })
-	testkit.Equal(t, n.State(), inside.Refused, "the state")
-	testkit.Equal(t, n.LastError().Code(), "NOAUTH", "the last error")
-}
-
 // Each call's run of a script is told once: a grant, an error of the server's, a timeout.
 func TestScriptEnded(t *testing.T) {
 	t.Parallel()

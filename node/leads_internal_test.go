@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -92,6 +93,16 @@ func TestWhenProcessesAreCompared(t *testing.T) {
 		err = s.take(t.Context(), func(conn redis.Conn) (string, error) { return s.ask(t.Context(), conn) })
 		testkit.Is(t, err, ErrInvalid, "what is taken")
 	}
+}
+
+// A replica is no place for subscriptions either: it may follow another master than the address leads to later.
+func TestMessagesComeFromNoReplica(t *testing.T) {
+	pool := &redis.Pool{Dial: func() (redis.Conn, error) {
+		return testkit.Pipe(func(c net.Conn) { canned.Serve(c, replies(canned.Bulk("run_id:x\r\nrole:slave\r\n"))) }), nil
+	}}
+	s := &server{opts: options{timeout: time.Second, conns: 1}, pool: pool}
+	_, err := messages{s}.GetContext(t.Context())
+	testkit.Is(t, err, ErrReplica, "a connection for messages")
 }
 
 // Sentinel names one master.

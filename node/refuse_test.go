@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/canned"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -126,10 +127,14 @@ func TestBadCredentials(t *testing.T) {
 	}
 
 	testkit.Do(t, m, "CONFIG", "SET", "requirepass", "secret")
-	n := open(t, m.URL())
+	var s seen
+	n := open(t, m.URL(), node.WithHooks(s.hooks()))
 	err := do(t, n, acquire("k", "o:1")).Err
 	testkit.Check(t, strings.Contains(fmt.Sprint(err), ": connect: refused: ") && strings.Contains(fmt.Sprint(err), "NOAUTH"), "no password: %v", err)
 	isPermanent(t, err)
+	testkit.Equal(t, n.LastError().Code(), "NOAUTH", "the last error")
+	testkit.Equal(t, n.State(), inside.Refused, "the state: it is not down")
+	testkit.Eventually(t, "the hook is told", func() bool { return s.lastState().State == inside.Refused })
 	mustGrant(t, do(t, open(t, "redis://:secret@"+m.Addr()), acquire("k", "o:1")))
 }
 

@@ -186,30 +186,25 @@ func TestTheCredentialsOfSentinels(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "", "&sentinel-password=a%26b": "AUTH a&b", "&sentinel-username=u&sentinel-password=p": "AUTH u p",
 	} {
-		var asked, told []string
-		listen := func(to *[]string, reply func([]string) string) string {
-			addr, _ := canned.Listen(t, func(args []string) string {
-				if args[0] == "AUTH" {
-					*to = append(*to, strings.Join(args, " "))
-					return "+OK\r\n"
+		told := map[string]string{}
+		hearing := func(who string, reply func([]string) string) func([]string) string {
+			return func(args []string) string {
+				if args[0] != "AUTH" {
+					return reply(args)
 				}
-				return reply(args)
-			})
-			return addr
+				told[who] += strings.Join(args, " ")
+				return "+OK\r\n"
+			}
 		}
-		host, port, _ := net.SplitHostPort(listen(&told, is("master")))
-		sentinel := listen(&asked, names(host, port))
-		e, err := parseURL("redis+sentinel://app:secret@"+sentinel+"/m?failover=1"+query, new(options))
-		testkit.Must(t, err)
-		o, err := newOptions(nil)
-		testkit.Must(t, err)
-		pool := newPool(e, o)
+		w := &watched{servers: map[string]func([]string) string{
+			"a:26379": hearing("sentinel", names("p", "6379")), "p:6379": hearing("master", is("master"))}}
+		pool := w.pool(t, "redis+sentinel://app:secret@a/m?failover=1"+query, 10*time.Second)
 		conn, err := pool.GetContext(t.Context())
 		testkit.Must(t, err)
 		testkit.Must(t, conn.Close())
 		testkit.Must(t, pool.Close())
-		testkit.Equal(t, strings.Join(asked, ";"), want, "the sentinel's")
-		testkit.Equal(t, strings.Join(told, ";"), "AUTH app secret", "the master's")
+		testkit.Equal(t, told["sentinel"], want, "the sentinel's")
+		testkit.Equal(t, told["master"], "AUTH app secret", "the master's")
 	}
 }
 

@@ -100,6 +100,29 @@ func TestACutAcquireCountsAsSentWhenTheMasterGoesDown(t *testing.T) {
 	})
 }
 
+// A server that stands still: the first call waits for the timeout, and may be carried out. Later ones fail at once, and are not
+// sent. Releases go out when it answers again, and bar the owner whose acquire may arrive late.
+func TestAServerThatStandsStill(t *testing.T) {
+	withRuns(t, inOrder(t, exchange{"acquire k1", int64(7)}, exchange{"acquire k2", errSilence}, exchange{"release k1", int64(1)},
+		exchange{"release k2 with a tombstone", int64(1)}, exchange{"acquire k4", int64(8)}), func(t *testing.T, r *runs) {
+		r.start("A1")
+		testkit.Equal(t, r.outcomes(t), "granted 7", "the outcome while it answers")
+		r.setDown(true)
+		r.start("A2")
+		testkit.Pass(900 * time.Millisecond)
+		testkit.Equal(t, r.outcomes(t), "none", "the outcome before the timeout")
+		testkit.Pass(100 * time.Millisecond)
+		testkit.Equal(t, r.outcomes(t), "acquire: timed out after 1s", "the outcome after it")
+		r.start("A3 R1 R2")
+		const down = "connect: down: no server, not sent"
+		testkit.Equal(t, r.outcomes(t), down+"; "+down+"; "+down, "the outcomes while it is down")
+		r.setDown(false)
+		testkit.Pass(5 * time.Second)
+		r.start("A4")
+		testkit.Equal(t, r.outcomes(t), "granted 8", "the outcome when it answers again")
+	})
+}
+
 // Of several requests whose script the server does not know, one brings its text, again and again.
 func TestAnUnknownScriptIsSentOnceForAllRequests(t *testing.T) {
 	known := false
