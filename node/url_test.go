@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -144,51 +145,38 @@ func TestNamesOfURLs(t *testing.T) {
 	}
 }
 
-// The prefix is given once: by the URL, by the option, or the same by both.
-func TestPrefixesOfURLs(t *testing.T) {
-	for _, c := range []struct{ url, option, want string }{
-		{"redis://h", "team", "h:6379?prefix=team"},
-		{"redis://h?prefix=team", "team", "h:6379?prefix=team"},
-		{"redis://h?prefix=team", "other", ""},
-		{"redis://h?prefix=team", "", ""},
-		{"redis://h", "a:b", ""},
+// The prefix, and the number of replicas, are given once: by the URL, by the option, or the same by both.
+func TestOptionsThatURLsHaveToo(t *testing.T) {
+	for _, c := range []struct {
+		url  string
+		opt  Option
+		want string // the name and the number of replicas; empty for ErrInvalid
+	}{
+		{"redis://h", WithPrefix("team"), "h:6379?prefix=team 0"},
+		{"redis://h?prefix=team", WithPrefix("team"), "h:6379?prefix=team 0"},
+		{"redis://h?prefix=team", WithPrefix("other"), ""},
+		{"redis://h?prefix=team", WithPrefix(""), ""},
+		{"redis://h", WithPrefix("a:b"), ""},
+		{"redis://h?failover=2", WithName(""), "h:6379 2"},
+		{"redis://h", WithFailover(2), "h:6379 2"},
+		{"redis://h?failover=2", WithFailover(2), "h:6379 2"},
+		{"redis://h?failover=2", WithFailover(1), ""},
+		{"redis://h?failover=1", WithFailover(0), ""},
+		{"redis://h", WithFailover(0), ""},
+		{"redis://h", WithFailover(-1), ""},
+		{"redis://h", WithFailover(17), ""},
 	} {
-		n, err := Open(c.url, WithPrefix(c.option))
-		if c.want == "" && !errors.Is(err, ErrInvalid) || c.want != "" && (err != nil || n.Name() != c.want) {
-			t.Errorf("%q: %v, want it to be named %q", c, err, c.want)
+		n, err := Open(c.url, c.opt)
+		if c.want == "" {
+			testkit.Check(t, errors.Is(err, ErrInvalid) && n == nil, "%v: %v, want ErrInvalid", c, err)
+			continue
 		}
+		testkit.Must(t, err)
+		testkit.Equal(t, fmt.Sprint(n.Name(), " ", n.server.opts.failover), c.want, c)
 	}
 	pooled, err := New(&redis.Pool{}, WithPrefix("team"), WithName("a/1"))
-	if err != nil || pooled.Name() != "a/1?prefix=team" {
-		t.Errorf("over a pool: %v", err)
-	}
-}
-
-// The number of replicas is given once: by the URL, by the option, or the same by both.
-func TestReplicasOfURLs(t *testing.T) {
-	for what, c := range map[string]struct {
-		url  string
-		opts []Option
-		want int // -1 for ErrInvalid
-	}{
-		"by neither":        {"redis://h", nil, 0},
-		"by the URL":        {"redis://h?failover=2", nil, 2},
-		"by the option":     {"redis://h", []Option{WithFailover(2)}, 2},
-		"by both":           {"redis://h?failover=2", []Option{WithFailover(2)}, 2},
-		"another by both":   {"redis://h?failover=2", []Option{WithFailover(1)}, -1},
-		"none":              {"redis://h", []Option{WithFailover(0)}, -1},
-		"none by an option": {"redis://h?failover=1", []Option{WithFailover(0)}, -1},
-		"negative":          {"redis://h", []Option{WithFailover(-1)}, -1},
-		"too many":          {"redis://h", []Option{WithFailover(17)}, -1},
-	} {
-		n, err := Open(c.url, c.opts...)
-		switch {
-		case c.want < 0 && (!errors.Is(err, ErrInvalid) || n != nil):
-			t.Errorf("%s: %v, want ErrInvalid", what, err)
-		case c.want >= 0 && (err != nil || n.server.opts.failover != c.want):
-			t.Errorf("%s: %v, want %d replicas", what, err, c.want)
-		}
-	}
+	testkit.Must(t, err)
+	testkit.Equal(t, pooled.Name(), "a/1?prefix=team", "over a pool")
 }
 
 // refusesURL wants a URL to be refused, and returns what the error says. No part of a password may be in it.

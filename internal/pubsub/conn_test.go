@@ -25,22 +25,31 @@ func wantFewDials(t *testing.T, srv *server, d time.Duration) {
 	testkit.Check(t, got >= 2 && got <= maxDials(d), "%d connections in %v, want 2 to %d", got, d, maxDials(d))
 }
 
-func TestAKilledConnectionIsMadeAgain(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
-		var r, other recorder
-		defer s.Subscribe("c", &r)()
-		defer s.Subscribe("d", &other)()
-		synctest.Wait()
-		srv.Kill()
-		synctest.Wait()
-		r.wants(t, "the subscriber", "subscribed", "unsubscribed")
-		testkit.Pass(time.Second)
-		r.wants(t, "the subscriber", "subscribed", "unsubscribed", "subscribed")
-		other.wants(t, "the other", "subscribed", "unsubscribed", "subscribed")
-		srv.do(t, "PUBLISH", "c", "0")
-		r.wants(t, "the subscriber", "subscribed", "unsubscribed", "subscribed", "message 0")
-		srv.wantDials(t, 2)
-	})
+// A connection that dies, or whose address leads elsewhere now, is made again, and the subscribers hear of it.
+func TestAConnectionIsMadeAgain(t *testing.T) {
+	for what, end := range map[string]func(*subscriptions, *server){
+		"killed":      func(_ *subscriptions, srv *server) { srv.Kill() },
+		"reconnected": func(s *subscriptions, _ *server) { s.Reconnect() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
+				s.Reconnect() // there is no connection
+				var r, other recorder
+				defer s.Subscribe("c", &r)()
+				defer s.Subscribe("d", &other)()
+				testkit.Pass(time.Second)
+				srv.wantDials(t, 1)
+				end(s, srv)
+				synctest.Wait()
+				r.wants(t, "the subscriber", "subscribed", "unsubscribed")
+				testkit.Pass(time.Second)
+				other.wants(t, "the other", "subscribed", "unsubscribed", "subscribed")
+				srv.do(t, "PUBLISH", "c", "0")
+				r.wants(t, "the subscriber", "subscribed", "unsubscribed", "subscribed", "message 0")
+				srv.wantDials(t, 2)
+			})
+		})
+	}
 }
 
 func TestADeadServer(t *testing.T) {
@@ -201,19 +210,4 @@ func TestAPoolWithoutASpareConnection(t *testing.T) {
 			r.wants(t, "the subscriber, with a connection to spare", "subscribed")
 		})
 	}
-}
-
-// An address that leads elsewhere now: the connection is made again, and the subscribers hear of it.
-func TestReconnect(t *testing.T) {
-	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
-		s.Reconnect() // there is no connection
-		var r recorder
-		defer s.Subscribe("c", &r)()
-		testkit.Pass(time.Second)
-		srv.wantDials(t, 1)
-		s.Reconnect()
-		testkit.Pass(time.Second)
-		r.wants(t, "the subscriber", "subscribed", "unsubscribed", "subscribed")
-		srv.wantDials(t, 2)
-	})
 }

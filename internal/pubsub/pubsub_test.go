@@ -257,44 +257,39 @@ func TestCloseWhileMessagesCome(t *testing.T) {
 	})
 }
 
-// A connection that is made after Close is not used.
-func TestCloseWhileConnecting(t *testing.T) {
-	inBubble(t, frozen, func(t *testing.T, s *subscriptions, srv *server) {
-		free := make(chan struct{})
-		dial := srv.Pool.DialContext
-		srv.Pool.DialContext = func(ctx context.Context) (redis.Conn, error) { <-free; return dial(ctx) }
-		defer s.Subscribe("c", &recorder{})()
-		synctest.Wait()
-		time.AfterFunc(timeout/2, func() { close(free) })
-		closesWithin(t, s, timeout)
-	})
-}
-
-// A pool whose dials hang and ignore the context delays neither cancel nor Close.
+// A pool whose dials hang and ignore the context delays neither cancel nor Close. A connection that is made after Close is not
+// used.
 func TestADialThatHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		free := make(chan struct{})
-		s := newSubscriptions(t, &redis.Pool{Dial: func() (redis.Conn, error) { <-free; return nil, net.ErrClosed }}, timeout)
-		cancel := s.Subscribe("c", &recorder{})
-		testkit.Pass(time.Second)
-		began := time.Now()
-		cancel()
-		s.Close()
-		testkit.Equal(t, time.Since(began), 0, "what cancel and Close took")
-		ended := make(chan struct{})
-		go func() {
-			s.group.Wait()
-			close(ended)
-		}()
-		testkit.Pass(2 * timeout)
-		select {
-		case <-ended:
-			t.Error("Close reports the end during the dial")
-		default:
-		}
-		close(free)
-		<-ended
-		synctest.Wait()
-		wantNoneRunning(t)
-	})
+	for _, cancels := range []bool{false, true} {
+		inBubble(t, frozen, func(t *testing.T, s *subscriptions, srv *server) {
+			free := make(chan struct{})
+			dial := srv.Pool.DialContext
+			srv.Pool.DialContext = func(ctx context.Context) (redis.Conn, error) { <-free; return dial(ctx) }
+			cancel := s.Subscribe("c", &recorder{})
+			testkit.Pass(timeout / 2)
+			began := time.Now()
+			if cancels {
+				cancel()
+			}
+			s.Close()
+			testkit.Equal(t, time.Since(began), 0, "what cancel and Close took")
+			ended := make(chan struct{})
+			go func() {
+				s.group.Wait()
+				close(ended)
+			}()
+			testkit.Pass(timeout / 2)
+			select {
+			case <-ended:
+				t.Error("Close reports the end during the dial")
+			default:
+			}
+			close(free)
+			synctest.Wait()
+			testkit.Equal(t, time.Since(began), timeout/2, "time until the end")
+			<-ended
+			wantNoneRunning(t)
+			cancel()
+		})
+	}
 }
