@@ -166,33 +166,28 @@ func TestAServerWithoutARunIDIsRefused(t *testing.T) {
 	})
 }
 
-// A server that runs no scripts is refused for good, and Check and Admit say why.
-func TestAServerWithoutScriptsIsRefused(t *testing.T) {
-	for _, off := range []string{"EVALSHA", "EVAL"} {
-		t.Run(off, func(t *testing.T) {
+// A server that runs no scripts is refused for good, and Check and Admit say why. So is a call of one that does not know a
+// command of the script. Scripts come with the calls that need them: SCRIPT is not needed.
+func TestAServerWithoutACommand(t *testing.T) {
+	for _, command := range []string{"EVALSHA", "EVAL", "HSET", "SCRIPT"} {
+		t.Run(command, func(t *testing.T) {
 			t.Parallel()
-			n := open(t, startReal(t, "--rename-command", off, "").URL())
-			refuses(t, n, node.ErrScripts)
-			_, err := operator.Check(t.Context(), n)
-			mustFail(t, n, err, node.ErrScripts)
-			isPermanent(t, err)
-			mustFail(t, n, operator.Admit(t.Context(), n), node.ErrScripts)
+			n := open(t, startReal(t, "--rename-command", command, "").URL())
+			r := do(t, n, acquire("k", "o:1"))
+			switch command {
+			case "SCRIPT":
+				mustGrant(t, r)
+			case "HSET":
+				isPermanent(t, r.Err)
+				testkit.Check(t, strings.Contains(fmt.Sprint(r.Err), "(HSET)"), "it does not name the command: %v", r.Err)
+			default:
+				mustFail(t, n, r.Err, node.ErrDown)
+				_, err := operator.Check(t.Context(), n)
+				for _, err := range []error{r.Err, err, operator.Admit(t.Context(), n)} {
+					mustFail(t, n, err, node.ErrScripts)
+					isPermanent(t, err)
+				}
+			}
 		})
 	}
-}
-
-// Scripts come with the calls that need them.
-func TestAServerWithoutSCRIPTIsUsed(t *testing.T) {
-	mustGrant(t, do(t, open(t, startReal(t, "--rename-command", "SCRIPT", "").URL()), acquire("k", "o:1")))
-}
-
-// So is one that does not know a command which a script calls.
-func TestAServerWithoutACommandIsRefused(t *testing.T) {
-	n := open(t, startReal(t, "--rename-command", "HSET", "").URL())
-	err := do(t, n, acquire("k", "o:1")).Err
-	if err == nil {
-		t.Fatal("it grants")
-	}
-	isPermanent(t, err)
-	testkit.Check(t, strings.Contains(err.Error(), "(HSET)"), "it does not name the command: %v", err)
 }
