@@ -25,7 +25,7 @@ const (
 )
 
 // onlyThoseThatLock is what the masters do not know of clients.
-const onlyThoseThatLock = "Only lockers that lock are known."
+const onlyThoseThatLock = "Only lockers that run and lock are known, no job that has ended."
 
 // census is the lockers that may hold a lock, or take the next one soon.
 type census struct {
@@ -139,9 +139,9 @@ func (d deployment) showLockers(ctx context.Context, to *scripts.List, out io.Wr
 		fmt.Fprintf(out, "Lockers that have another list than %s:\n%s%s\n", to,
 			nameLockers(others, d.nodes[d.names[0]].MaxLease()), onlyThoseThatLock)
 	case len(found.lockers) > 0:
-		fmt.Fprintf(out, "All lockers that have locked lately have %s. %s\n", to, onlyThoseThatLock)
+		fmt.Fprintf(out, "All running lockers that have locked lately have %s. %s\n", to, onlyThoseThatLock)
 	default:
-		fmt.Fprintf(out, "No locker has locked lately. %s\n", onlyThoseThatLock)
+		fmt.Fprintf(out, "No running locker has locked lately. %s\n", onlyThoseThatLock)
 	}
 	if len(found.lacks) > 0 {
 		fmt.Fprintf(out, "%s did not say which lockers there are.\n", strings.Join(found.lacks, ", "))

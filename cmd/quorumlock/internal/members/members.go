@@ -92,7 +92,8 @@ var commit = masters.Command{
 	Help: `Example, once all clients use the list a, b, c and d:
   quorumlock members commit redis://a redis://b redis://c redis://d
 
-It refuses if a locker with another list has locked lately, and names it. It does not know of lockers that have not.
+It refuses if a locker with another list has locked lately, and names it. It does not know of lockers that have not, nor
+of jobs that have ended.
 
 ` + exitCodes,
 	Define: func(flags *cli.Flags) masters.Action {
