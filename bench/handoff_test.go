@@ -73,6 +73,19 @@ type hold struct {
 }
 
 func (p plan) run(b *testing.B, r *running) {
+	var idle []time.Duration
+	for tries := 0; len(idle) == 0 && tries < 5; tries++ { // on a busy machine a short pass may end before there is one
+		idle = p.pass(b, r)
+	}
+	b.ReportMetric(0, "ns/op") // it is the length of a round
+	b.ReportMetric(float64(len(idle)), "handoffs")
+	if len(idle) > 0 {
+		percentiles(b, idle)
+	}
+}
+
+// pass has the contenders lock for the length of a pass, and returns how long each lock was idle between two of them.
+func (p plan) pass(b *testing.B, r *running) []time.Duration {
 	ctx, cancel := context.WithTimeout(b.Context(), *pass+2*startBound)
 	defer cancel()
 	name := fmt.Sprintf("bench:handoff:%d", contender.Now())
@@ -107,11 +120,7 @@ func (p plan) run(b *testing.B, r *running) {
 	}
 	idle, overlaps := judge(all)
 	testkit.Check(b, overlaps == 0, "%s was held by two %d times", r.name, overlaps)
-	b.ReportMetric(0, "ns/op") // it is the length of a round
-	b.ReportMetric(float64(len(idle)), "handoffs")
-	if len(idle) > 0 {
-		percentiles(b, idle)
-	}
+	return idle
 }
 
 // judge returns the idle times of locks that passed to another process while one wanted them, be it to a waiter or to a
