@@ -156,6 +156,7 @@ func (c *scriptedConn) ReceiveWithTimeout(timeout time.Duration) (any, error) {
 // runs is a pipe in a bubble, to a server whose replies a test chooses. It connects once calls were started, so that these
 // share a write.
 type runs struct {
+	t          *testing.T
 	made       func(context.Context, *Conn) error // with each connection; nil for nothing
 	pipe       *Pipe
 	gate       chan struct{}
@@ -170,16 +171,18 @@ type runs struct {
 	last       *scriptedConn
 	flushes    atomic.Int32
 	breaks     bool // each write fails, and what it is answered can be read
+	isOver     bool // only Close follows
 }
 
 // withRuns runs a test on a pipe to a server that replies so.
 func withRuns(t *testing.T, reply func(command string) any, test func(t *testing.T, r *runs)) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &runs{gate: make(chan struct{}), reply: reply, footprints: map[string]*Footprint{}}
+		r := &runs{t: t, gate: make(chan struct{}), reply: reply, footprints: map[string]*Footprint{}}
 		r.open = sync.OnceFunc(func() { close(r.gate) })
 		lifetime, end := context.WithCancel(t.Context())
 		r.pipe = newPipe(lifetime, r.connect)
 		test(t, r)
+		r.end()
 		end()
 		closeAndWait(r.pipe)
 	})
@@ -220,11 +223,19 @@ func (r *runs) setDown(isDown bool) {
 	r.isDown = isDown
 }
 
+// end is the end of the test: what waits for Close to be sent comes too late.
+func (r *runs) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.isOver = true
+}
+
 // answer notes a command, and returns its reply.
 func (r *runs) answer(name string, args []any) any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	command := commandOf(name, args)
+	testkit.Check(r.t, !r.isOver, "%s is sent only when the pipe is closed", command)
 	r.sent = append(r.sent, command)
 	reply := r.reply(command)
 	if d, ok := reply.(during); ok {
