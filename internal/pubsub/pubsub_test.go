@@ -285,9 +285,9 @@ func TestADialThatHangs(t *testing.T) {
 			default:
 			}
 			close(free)
-			synctest.Wait()
-			testkit.Equal(t, time.Since(began), timeout/2, "time until the end")
 			<-ended
+			testkit.Equal(t, time.Since(began), timeout/2, "time until the end")
+			synctest.Wait()
 			wantNoneRunning(t)
 			cancel()
 		})
