@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"runtime"
 	"strings"
 	"testing"
@@ -144,6 +145,16 @@ func TestAnUnknownScriptIsSentOnceForAllRequests(t *testing.T) {
 	})
 }
 
+// A refusal over a connection that was idle is an answer: only silence is not.
+func TestARefusalOverAnIdleConnection(t *testing.T) {
+	withRuns(t, inOrder(t, exchange{"acquire k1", int64(7)}, exchange{"acquire k2", noKey}), func(t *testing.T, r *runs) {
+		r.start("A1")
+		testkit.Pass(5 * time.Second)
+		r.start("A2")
+		testkit.Equal(t, r.outcomes(t), "granted 7; acquire: "+noKey.Error()+" (nothing done)", "the outcomes")
+	})
+}
+
 // Callers that are about to run while replies are due share a write.
 func TestCallersShareAWrite(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // each Start wakes the writer before the next caller
@@ -181,9 +192,11 @@ func TestAQuarantineIsReadWithItsTimes(t *testing.T) {
 	withRuns(t, func(string) any { return errSilence }, func(t *testing.T, r *runs) {
 		log := new(lastReading)
 		r.pipe.cfg.Log = log
+		r.made = func(_ context.Context, c *Conn) error { c.Quarantine.Left = time.Second; return nil }
 		began := time.Now()
 		r.start("A1")
 		testkit.Pass(500 * time.Millisecond)
+		testkit.Equal(t, log.read.Left, time.Second, "what the connection's handshake has read")
 		r.last.replies <- quarantined
 		testkit.Equal(t, r.outcomes(t), "quarantined", "the outcome")
 		q := log.read
