@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -62,7 +64,8 @@ func (a App) hasJob(args []string) bool {
 // Run carries out a command line and returns the exit code. At the end of ctx the command cleans up, and
 // returns ExitInterrupted.
 func (a App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	p := &Program{app: a, Stdout: stdout, Stderr: stderr}
+	out := &output{Writer: stdout}
+	p := &Program{app: a, Stdout: out, Stderr: stderr}
 	switch {
 	case len(args) == 0:
 		p.Stdout, args, p.code = stderr, []string{"help"}, ExitUsage
@@ -75,7 +78,7 @@ func (a App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) i
 		}
 	}
 	if p.Job == nil && args[len(args)-1] == completionRequest {
-		p.Stdout = withoutBackquotes{stdout}
+		p.Stdout = withoutBackquotes{out}
 	}
 	if err := p.root().Run(ctx, append([]string{"quorumlock"}, args...)); err != nil {
 		if args[0] == "completion" {
@@ -84,7 +87,23 @@ func (a App) Run(ctx context.Context, args []string, stdout, stderr io.Writer) i
 			p.Misused("there is no help for that") // the errors of commands do not come here
 		}
 	}
+	if out.err != nil && !errors.Is(out.err, syscall.EPIPE) { // that reader had enough
+		fmt.Fprintf(stderr, "quorumlock: the output is incomplete: %v\n", out.err)
+		p.code = cmp.Or(p.code, ExitFailed)
+	}
 	return p.code
+}
+
+// output remembers the first error of its writes.
+type output struct {
+	io.Writer
+	err error
+}
+
+func (o *output) Write(text []byte) (int, error) {
+	n, err := o.Writer.Write(text)
+	o.err = cmp.Or(o.err, err)
+	return n, err
 }
 
 // root returns the commands as the library takes them.

@@ -10,6 +10,9 @@ import (
 
 // TerminalSize returns the size of the terminal, 0 and 0 if the file is not a terminal.
 func TerminalSize(of any) (width, height int) {
+	if out, ok := of.(*output); ok {
+		of = out.Writer
+	}
 	file, ok := of.(*os.File)
 	if !ok {
 		return 0, 0

@@ -85,8 +85,8 @@ func (s *statusLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node
 		return code, watch(ctx, p.Stdout, watchInterval, true, show)
 	}
 	text, err := show(ctx, false)
-	if err == nil && ctx.Err() == nil {
-		_, err = p.Stdout.Write(text)
+	if ctx.Err() == nil {
+		p.Stdout.Write(text)
 	}
 	return code, err
 }

@@ -36,8 +36,8 @@ func watch(ctx context.Context, out io.Writer, every time.Duration, wraps bool, 
 	defer quit()
 	if width, _ := cli.TerminalSize(out); width == 0 {
 		text, err := show(ctx, false)
-		if err == nil && ctx.Err() == nil {
-			_, err = out.Write(text)
+		if ctx.Err() == nil {
+			out.Write(text)
 		}
 		return err
 	}

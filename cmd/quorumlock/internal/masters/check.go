@@ -70,10 +70,7 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 		failed = !quorum.Enough(granting(found))
 	}
 	if c.json {
-		if err := printCheckJSON(p.Stdout, found); err != nil {
-			fmt.Fprintf(p.Stderr, "quorumlock: check: %v\n", err)
-			failed = true
-		}
+		printCheckJSON(p.Stdout, found)
 	} else {
 		printCheck(p.Stdout, found)
 		if wait > 0 {

@@ -35,7 +35,7 @@ type findingJSON struct {
 	Notes       []string `json:"notes,omitempty"`
 }
 
-func printCheckJSON(out io.Writer, found []Finding) error {
+func printCheckJSON(out io.Writer, found []Finding) {
 	all := checkJSON{Fit: count(found, Finding.isFit), Granting: granting(found).Len(), ReadyIn: -1}
 	if in, ok := readyIn(found, Quorum(len(found), false), false); ok {
 		all.ReadyIn = in.Milliseconds()
@@ -50,5 +50,5 @@ func printCheckJSON(out io.Writer, found []Finding) error {
 		}
 		all.Masters = append(all.Masters, one)
 	}
-	return cli.PrintJSON(out, all)
+	cli.PrintJSON(out, all)
 }
