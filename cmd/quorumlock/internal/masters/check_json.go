@@ -37,7 +37,7 @@ type findingJSON struct {
 
 func printCheckJSON(out io.Writer, found []Finding) {
 	all := checkJSON{Fit: count(found, Finding.isFit), Granting: granting(found).Len(), ReadyIn: -1}
-	if in, ok := readyIn(found, Quorum(len(found), false), false); ok {
+	if in, ok := readyIn(found, Quorum(len(found), false), isNone); ok {
 		all.ReadyIn = in.Milliseconds()
 	}
 	for _, f := range found {

@@ -180,8 +180,9 @@ func Outlook(found []Finding, quorum quorate.Rule) string {
 	grant := fmt.Sprintf("%d of %d masters grant, and %d must", granting(found).Len(), len(found), quorum.Need)
 	isUnacknowledged := func(f Finding) bool { return errors.Is(f.ready.Err, redisconn.ErrNotReplicated) }
 	isUnmarked := func(f Finding) bool { return f.awaitsLock && !f.claimed }
-	_, isEnoughMarked := readyIn(found, quorum, true)
-	switch in, ok := readyIn(found, quorum, false); {
+	_, isEnoughMarked := readyIn(found, quorum, isAwaitingLock)
+	_, isEnoughAnswering := readyIn(found, quorum, isAway)
+	switch in, ok := readyIn(found, quorum, isNone); {
 	case !ok && slices.ContainsFunc(found, isUnacknowledged):
 		return "nothing new can be locked until the replicas are back, or a failover is over: " + grant
 	case !ok && isEnoughMarked:
@@ -191,6 +192,8 @@ func Outlook(found []Finding, quorum quorate.Rule) string {
 		}
 		return "nothing new can be locked until the next lock of a client " + marks +
 			" (start a client, or: quorumlock run NAME -- true): " + grant
+	case !ok && isEnoughAnswering:
+		return "nothing new can be locked until more masters answer: " + grant
 	case !ok:
 		return "nothing new can be locked, and waiting alone does not change that: " + grant
 	case in > 0:
@@ -199,12 +202,21 @@ func Outlook(found []Finding, quorum quorate.Rule) string {
 	return ""
 }
 
-// readyIn returns how long until a quorum of the masters grants, 0 for now. ok is false if it never will by itself. With
-// isMarked, masters count as granting if a client's next lock marks them, or finishes their mark.
-func readyIn(found []Finding, quorum quorate.Rule, isMarked bool) (in time.Duration, ok bool) {
+func isNone(Finding) bool           { return false }
+func isAwaitingLock(f Finding) bool { return f.awaitsLock }
+
+// isAway reports whether a master did not answer, and may by itself: it starts, or fails over.
+func isAway(f Finding) bool {
+	err, ok := errors.AsType[*node.Error](f.Err)
+	return ok && !err.Permanent()
+}
+
+// readyIn returns how long until a quorum of the masters grants, 0 for now. ok is false if it never will by itself.
+// Masters count as granting if that holds.
+func readyIn(found []Finding, quorum quorate.Rule, grants func(Finding) bool) (in time.Duration, ok bool) {
 	all := make([]membership.Readiness, len(found))
 	for i, f := range found {
-		if !isMarked || !f.awaitsLock {
+		if !grants(f) {
 			all[i] = f.ready
 		}
 	}

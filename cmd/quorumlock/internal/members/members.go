@@ -196,6 +196,9 @@ func (d deployment) commit(ctx context.Context, yes bool, out io.Writer) error {
 	}
 	if len(report.Changed) == 0 {
 		fmt.Fprintf(out, "Nothing to commit: the members are %s already.\n", report.To)
+		if !given.Equal(report.To) {
+			fmt.Fprintf(out, "No change to %s is announced.\n", given)
+		}
 	} else {
 		fmt.Fprintf(out, "The members are %s. Clients with another list are refused from now on.\n"+
 			"The next change of members is refused for one max lease, %v.\n", report.To, d.nodes[d.names[0]].MaxLease())
