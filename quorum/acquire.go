@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
@@ -241,13 +240,12 @@ func (c *call) gaveUp(ctx context.Context, attempt error) *Error {
 
 // errorOf returns an attempt's error for one waiter, with the further causes of its end and what is known of the holder.
 func (c *call) errorOf(attempt *Error, causes []error) *Error {
-	e := *attempt
-	e.causes = slices.Clone(e.causes) // other waiters have the attempt's
+	e := attempt.clone() // other waiters have the attempt's
 	if e.split {
 		e.noteSplit()
 	}
 	e.Names, e.reads = c.wants.Names, c.set.isReader()
 	e.addEnd(causes)
-	c.nameHolder(&e, c.room.holders.Recall)
-	return &e
+	c.nameHolder(e, c.room.holders.Recall)
+	return e
 }

@@ -143,6 +143,13 @@ type detail string
 
 func (d detail) Error() string { return string(d) }
 
+// clone returns a copy that does not change with e.
+func (e *Error) clone() *Error {
+	c := *e
+	c.causes = slices.Clone(e.causes)
+	return &c
+}
+
 // noteEnd adds the context's end to the causes, unless they have it.
 func (e *Error) noteEnd(ctx context.Context) {
 	ended := engine.EndOf(ctx)

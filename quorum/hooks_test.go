@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"runtime"
@@ -64,6 +65,23 @@ func TestHookOfRenewalsThatBlocks(t *testing.T) {
 		began := time.Now()
 		l.Close()
 		wantTook(t, began, 0, 3*time.Second)
+	})
+}
+
+// A hook may keep an attempt's error, and read it in another goroutine, while the call adds to its own.
+func TestErrorOfAnAttemptDoesNotChange(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		said := map[error]string{}
+		l := c.process(WithHooks(Hooks{Attempt: func(_ context.Context, e AttemptEvent) { said[e.Err] = e.Err.Error() }}))
+		defer c.unlock(c.lock(c.process(), "a"))
+		l.TryLock(t.Context(), "a")
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		l.Lock(ctx, "a")
+		testkit.Check(t, len(said) >= 3, "%d attempts", len(said))
+		for err, before := range said {
+			testkit.Equal(t, err.Error(), before, "the error")
+		}
 	})
 }
 

@@ -170,7 +170,7 @@ func (o *observation) attempted(c *call, r queue.Result) {
 	if r.Acquired {
 		e.Slots = c.lock.target.Slots
 	} else {
-		e.Err, e.Slots = c.err, c.err.slots
+		e.Err, e.Slots = c.err.clone(), c.err.slots // the hook may keep it, and the call adds to its own
 	}
 	returned := false
 	defer c.lock.releaseUnless(&returned)
