@@ -7,14 +7,11 @@ import (
 	"errors"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/node"
@@ -138,28 +135,6 @@ func waitFor(ctx context.Context, locker *quorum.Locker) (*quorum.Lock, error) {
 	return lock, err
 }
 
-func overPools(pools map[string]*redis.Pool, use func(*quorum.Locker) error) error {
-	nodes := make([]*node.Node, 0, len(pools))
-	for name, pool := range pools {
-		n, err := node.New(pool, node.WithName(name))
-		if err != nil {
-			return err
-		}
-		nodes = append(nodes, n)
-	}
-	locker, err := redlock.New(nodes)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		locker.Close()
-		for _, n := range nodes {
-			n.Close()
-		}
-	}()
-	return use(locker)
-}
-
 func TestUsage(t *testing.T) {
 	locker := quorumtest.Start(t, 3).Locker()
 	ctx := t.Context()
@@ -177,27 +152,6 @@ func TestUsage(t *testing.T) {
 	lock, err := waitFor(ctx, locker)
 	testkit.Must(t, err)
 	if err := lock.Unlock(ctx); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestUsageOverPools(t *testing.T) {
-	masters, err := standin.Start(3)
-	testkit.Must(t, err)
-	t.Cleanup(func() { masters.Stop() })
-	pools := map[string]*redis.Pool{}
-	for i, name := range []string{"a", "b", "c"} {
-		addr := masters.Masters[i].Addr()
-		pools[name] = &redis.Pool{Dial: func() (redis.Conn, error) { return redis.Dial("tcp", addr) }}
-		t.Cleanup(func() { pools[name].Close() })
-	}
-	err = overPools(pools, func(l *quorum.Locker) error {
-		if names := slices.Sorted(slices.Values(l.Nodes())); !slices.Equal(names, []string{"a", "b", "c"}) {
-			t.Errorf("nodes %q", names)
-		}
-		return nil
-	})
-	if err != nil {
 		t.Error(err)
 	}
 }
