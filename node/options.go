@@ -113,8 +113,8 @@ func WithTLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
 //   - ctx ends with the time for connecting ([WithTimeout]), or before. An ask that takes
 //     longer fails the connection: it should answer from a cache.
 //   - ask is called by several goroutines at once, and for every probe of a node that is down.
-//   - An error, or a panic, fails the connection. The node's error wraps ask's and has its text,
-//     which must hold no secret.
+//   - An error, a panic or the end of its goroutine fails the connection. The node's error wraps ask's and has its
+//     text, which must hold no secret.
 //   - Credentials that the server refuses are not [Error.Permanent]: the next connection asks again.
 //
 // It is for [Open]; [New] refuses it.
@@ -132,7 +132,7 @@ func WithCredentials(ask func(ctx context.Context) (user, password string, err e
 //   - ctx ends with the time for connecting ([WithTimeout]), or before.
 //   - dial is called by several goroutines at once.
 //   - The node closes the connection, and relies on its read and write deadlines.
-//   - An error, or a panic, fails the connection. The node's error wraps dial's.
+//   - An error, a panic or the end of its goroutine fails the connection. The node's error wraps dial's.
 //
 // It is for [Open]; [New] refuses it.
 func WithDialer(dial func(ctx context.Context, network, address string) (net.Conn, error)) Option {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -126,8 +127,8 @@ func TestADialerUnderTLS(t *testing.T) {
 	testkit.Check(t, errors.As(err, new(*tls.CertificateVerificationError)), "another host: %v", err)
 }
 
-// A dialer, or who is asked for credentials, that fails, panics or hangs: the call fails for that reason in time, not for
-// good, and without a secret in its error.
+// A dialer, or who is asked for credentials, that fails, panics, ends its goroutine or hangs: the call fails for that
+// reason in time, not for good, and without a secret in its error.
 func TestAConnectionThatCannotBeMade(t *testing.T) {
 	sealed := errors.New("the vault is sealed")
 	asking := func(ask func(context.Context) (user, password string, err error)) []node.Option {
@@ -153,6 +154,8 @@ func TestAConnectionThatCannotBeMade(t *testing.T) {
 			"neither a connection nor", node.ErrDown, 0},
 		"a panic of the dialer": {dialing(func(context.Context, string, string) (net.Conn, error) { panic("collapsed") }),
 			"panic: collapsed", node.ErrDown, 0},
+		"a dialer that ends its goroutine": {dialing(func(context.Context, string, string) (net.Conn, error) { runtime.Goexit(); return nil, nil }),
+			"ended its goroutine", node.ErrDown, 0},
 		"dialed too late": {dialing(func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }),
 			"timed out", node.ErrTimeout, timeout},
 		"dialed for ever": {dialing(func(context.Context, string, string) (net.Conn, error) { time.Sleep(time.Hour); return nil, errNoRoute }),
@@ -161,6 +164,8 @@ func TestAConnectionThatCannotBeMade(t *testing.T) {
 			"the vault is sealed", sealed, 0},
 		"a panic of who is asked": {asking(func(context.Context) (string, string, error) { panic("sealed") }),
 			"panic: sealed", node.ErrDown, 0},
+		"who is asked ends the goroutine": {asking(func(context.Context) (string, string, error) { runtime.Goexit(); return "", "", nil }),
+			"ended its goroutine", node.ErrDown, 0},
 		"credentials too late": {asking(func(ctx context.Context) (string, string, error) { <-ctx.Done(); return "", "s3cret", ctx.Err() }),
 			"timed out", node.ErrTimeout, timeout},
 		"no credentials ever": {asking(func(context.Context) (string, string, error) { time.Sleep(time.Hour); return "", "", sealed }),

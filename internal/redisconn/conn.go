@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -30,8 +31,10 @@ var (
 	ErrNoMaster = errors.New("no sentinel leads to a master")
 	// ErrReply: redigo cannot read the reply.
 	ErrReply = errors.New("malformed reply")
-	// ErrPool: the pool panicked.
-	ErrPool = errors.New("the pool panicked")
+	// ErrPool: the pool was closed.
+	ErrPool = errors.New("the pool was closed")
+
+	errEnded = errors.New("the code that makes connections has ended its goroutine (t.FailNow, runtime.Goexit)")
 )
 
 // Pool is the part of a *redis.Pool that this package uses.
@@ -43,12 +46,21 @@ type Pool interface {
 // closed channel") when the context ends while Get waits at a pool that was closed: Get then
 // returns [ErrPool]. Its errors never repeat a URL, or a command's arguments, which may have a password.
 func Get(ctx context.Context, pool Pool) (c redis.Conn, err error) {
-	defer func() {
-		if x := recover(); x != nil {
-			c, err = nil, fmt.Errorf("%w: %v", ErrPool, x)
-		}
-	}()
-	c, err = pool.GetContext(ctx)
+	err = errEnded
+	var making sync.WaitGroup
+	making.Go(func() { // of its own: without the goroutine that it ends, a pipe would hang for ever
+		defer func() {
+			switch x := recover(); {
+			case x == nil:
+			case fmt.Sprint(x) == "send on closed channel":
+				err = ErrPool
+			default:
+				err = fmt.Errorf("making a connection: panic: %v", x)
+			}
+		}()
+		c, err = pool.GetContext(ctx)
+	})
+	making.Wait()
 	if err == nil && c.Err() != nil {
 		err = c.Err()
 		c.Close()

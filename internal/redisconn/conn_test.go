@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,6 +41,14 @@ func TestGetOutlivesAClosedPool(t *testing.T) {
 		}
 	}
 	testkit.Check(t, panicked != 0, "redigo no longer panics: Get need not recover")
+}
+
+// The code that makes connections may panic, or end its goroutine: that is no pool that was closed.
+func TestGetOutlivesTheCodeThatMakesConnections(t *testing.T) {
+	for want, end := range map[string]func(){"panic: collapsed": func() { panic("collapsed") }, "ended its goroutine": runtime.Goexit} {
+		c, err := Get(t.Context(), &redis.Pool{Dial: func() (redis.Conn, error) { end(); return nil, nil }})
+		testkit.Check(t, c == nil && err != nil && strings.Contains(err.Error(), want) && !errors.Is(err, ErrPool), "%s: %v", want, err)
+	}
 }
 
 // A server that does not know AUTH repeats the password in its error, and redigo the URL that it cannot parse.
