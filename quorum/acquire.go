@@ -61,7 +61,16 @@ func (l *Locker) lock(ctx context.Context, names []string, waits bool) (*Lock, e
 	}
 	until, stop := l.bounded(ctx)
 	defer stop()
-	return within.enter(ctx, until, l.set, names)
+	inner, err := within.enter(ctx, until, l.set, names)
+	stopped := err != nil
+	defer func() {
+		if !stopped {
+			inner.handle.BackOut()
+		}
+	}()
+	stop() // runs the caller's code, as in wait
+	stopped = true
+	return inner, err
 }
 
 // acquire acquires what is wanted, and waits for a release if it may.

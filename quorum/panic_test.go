@@ -241,6 +241,17 @@ func TestContextThatPanics(t *testing.T) {
 			testkit.Equal(c.t, lock.Depth(), 1, "depth")
 			lock.Unlock(ctx)
 		},
+		"Lock again, that waits for so long": func(c *cluster, l *Locker, _ context.Context, b *trigger) {
+			outer := c.lock(l, "a")
+			defer func() {
+				b.disarm()
+				testkit.Equal(c.t, outer.Depth(), 1, "depth")
+				c.unlock(outer)
+			}()
+			inner, err := l.With(WithWait(time.Minute)).Lock(watched(outer.Context(), b.tick), "a")
+			b.disarm()
+			c.unlock(c.got(inner, err))
+		},
 		"TryLock of a held lock": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
 			held := c.lockByOther()
 			defer c.unlock(held)
