@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -83,7 +84,7 @@ func assemble(nodes []*node.Node, rule Rule, set *settings, owned bool) (*Locker
 	need, unfounded := quorumSize(rule, len(nodes))
 	quorum := quorate.Rule{N: len(nodes), Need: need}
 	switch {
-	case need == 0:
+	case need == 0 && unfounded != nil:
 		return nil, fmt.Errorf("quorumlock: %w", unfounded)
 	case len(nodes) > quorate.MaxNodes:
 		return nil, fmt.Errorf("quorumlock: %w: %d nodes are more than %d", ErrInvalid, len(nodes), quorate.MaxNodes)
@@ -222,6 +223,9 @@ func Majority(nodes int) (int, error) {
 // masters carry that list, but founds no deployment. need is 0 for a number that is never used.
 func quorumSize(rule Rule, nodes int) (need int, unfounded error) {
 	need, unfounded = rule(nodes)
+	if unfounded != nil && !errors.Is(unfounded, ErrInvalid) { // the program's own rule
+		unfounded = fmt.Errorf("%w: %w", ErrInvalid, unfounded)
+	}
 	switch {
 	case unfounded == nil:
 		return need, nil

@@ -75,3 +75,15 @@ func TestRules(t *testing.T) {
 			"Majority(%d) = %d, %v", nodes, need, err)
 	}
 }
+
+// A rule of the program's own is refused with ErrInvalid and a reason, whatever it returns.
+func TestRulesThatAreRefused(t *testing.T) {
+	for want, rule := range map[string]Rule{
+		"0 of 0 nodes": func(int) (int, error) { return 0, nil },
+		"1 of 0 nodes": func(int) (int, error) { return 1, nil },
+		"odd":          func(int) (int, error) { return 0, errors.New("odd") },
+	} {
+		_, err := New(nil, rule)
+		testkit.Check(t, errors.Is(err, ErrInvalid) && strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "%"), "%s: %v", want, err)
+	}
+}
