@@ -10,7 +10,7 @@ import (
 //
 // Acquired, Released, LockStart, Attempt and LockEnd run in the goroutine that locks or unlocks,
 // and delay it. If one of them panics or ends its goroutine, the lock, if any, is released, and no
-// further hook is called for that call.
+// further hook is called for that call. A lock that was handed over ends with its lease then: nobody has the ticket.
 //
 // Lost runs in a goroutine of its own for each lock that is lost, when its contexts have ended.
 // Renewing, Renewed and Repaired run one at a time, in the order of the events, in a goroutine of
