@@ -35,7 +35,7 @@ func TestRun(t *testing.T) {
 // once, and no seed waits for a process that is gone.
 func TestExploreReplacesProcesses(t *testing.T) {
 	var lives, killed, ended atomic.Int64
-	quorumtest.Explore(t, 60, func(t *testing.T, masters *quorumtest.Masters) {
+	quorumtest.Explore(t, 20, func(t *testing.T, masters *quorumtest.Masters) {
 		bank := &bank{}
 		var waits []func()
 		for range 3 {
@@ -62,6 +62,6 @@ func TestExploreReplacesProcesses(t *testing.T) {
 		}
 		testkit.Check(t, bank.payments == 1, "paid %d times", bank.payments)
 	})
-	testkit.Check(t, lives.Load() > 3*60 && killed.Load() > 0 && ended.Load() > 0, "%d processes, %d killed, %d ended in good order",
+	testkit.Check(t, lives.Load() > 3*20 && killed.Load() > 0 && ended.Load() > 0, "%d processes, %d killed, %d ended in good order",
 		lives.Load(), killed.Load(), ended.Load())
 }
