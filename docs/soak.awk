@@ -31,7 +31,7 @@ function keep(row) {
 }
 
 /^(cd integration && )?(GOGC=[0-9]+ )?(nice -n 19 )?(go (test|run) |sh spec)/ { row(); command = $0; next }
-/_test.go:[0-9]+: [0-9]+ states, / { searches++; states += $2; if ($2 > largest) largest = $2; if (/: bounded$/) bounded++ }
+/_test.go:[0-9]+: [0-9]+ states, / { searches++; states += $2; if ($2 > largest) largest = $2; if (/: bounded( |$)/) bounded++ }
 /_test.go:[0-9]+: [0-9]+ worlds$/ { worlds += $2 }
 /_test.go:[0-9]+: [0-9]+ orders of / { orders += $2; if (/stopped$/) stopped++ }
 /^all rules: no trace in / { proofs++; proved += $6 }

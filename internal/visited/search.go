@@ -44,15 +44,19 @@ var (
 	most = flag.Int("model.states", 30_000, "the most states of a search without -model.deep")
 )
 
-// Bounded runs a search up to that many states, or to its end if there are 0: with -model.deep such a search must be
-// complete by Limit, without it -model.states bounds them all. A deep one runs only with -model.deep.
+// Bounded runs a search up to that many states, or to its end if there are 0. With -model.deep a search without a bound
+// must be complete by Limit, and another goes to 10 million states at least; without it -model.states bounds them all. A
+// deep one runs only with -model.deep.
 func Bounded(t *testing.T, states int, isDeep bool, search func(limit int) (complete bool)) {
 	if isDeep && !*deep {
 		t.Skip("only with -model.deep")
 	}
 	limit := cmp.Or(states, Limit)
-	if !*deep {
+	switch {
+	case !*deep:
 		limit = min(limit, *most)
+	case states > 0:
+		limit = max(states, 10_000_000)
 	}
 	switch complete := search(limit); {
 	case complete || states > 0:
