@@ -29,6 +29,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -40,10 +41,11 @@ import (
 // Locker is a [gocron.Locker], for [gocron.WithDistributedLocker] or
 // [gocron.WithDistributedJobLocker]. It is safe for concurrent use.
 type Locker struct {
-	locker *quorum.Locker
+	locker  *quorum.Locker
+	minHold time.Duration
 
 	mu   sync.Mutex
-	runs map[string][]*jobLock // this process's runs that go on, and the last that began, by the job's name
+	runs map[string][]*jobLock // this process's runs that go on, and the last that began, by the job's name: see matters
 }
 
 var _ gocron.Locker = (*Locker)(nil)
@@ -75,7 +77,7 @@ func New(locker *quorum.Locker, period, skew time.Duration, opts ...Option) (*Lo
 
 func newLocker(locker *quorum.Locker, set *settings) *Locker {
 	own := locker.With(quorum.WithLease(set.minHold), quorum.WithMinHold(set.minHold), quorum.WithWait(set.wait))
-	return &Locker{locker: own, runs: map[string][]*jobLock{}}
+	return &Locker{locker: own, minHold: set.minHold, runs: map[string][]*jobLock{}}
 }
 
 // Lock waits for the lock at the job's name, at most as long as WithWait says. When it returns an error, gocron skips
@@ -90,8 +92,9 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	lock, err := l.locker.Lock(ctx, job)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	maps.DeleteFunc(l.runs, func(_ string, of []*jobLock) bool { return !slices.ContainsFunc(of, (*jobLock).matters) })
 	if err == nil {
-		run := &jobLock{locker: l, lock: lock}
+		run := &jobLock{locker: l, lock: lock, began: time.Now()}
 		l.runs[job] = append(slices.DeleteFunc(l.runs[job], (*jobLock).hasEnded), run)
 		return run, nil
 	}
@@ -131,10 +134,14 @@ func (l *Locker) Held(job string) (*quorum.Lock, bool) {
 type jobLock struct {
 	locker *Locker
 	lock   *quorum.Lock
+	began  time.Time
 	ended  bool // by the locker's mutex
 }
 
 func (j *jobLock) hasEnded() bool { return j.ended }
+
+// matters reports whether the run goes on, or the masters may have its lock. A scheduler may have jobs of ever new names.
+func (j *jobLock) matters() bool { return !j.ended || time.Since(j.began) < 2*j.locker.minHold }
 
 // Unlock ends the run's lock. The masters keep it until the end of the min hold.
 func (j *jobLock) Unlock(ctx context.Context) error {

@@ -3,6 +3,7 @@ package gocronquorumlock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -73,6 +74,21 @@ func TestHeld(t *testing.T) {
 		testkit.Check(c, !ok, "held after its run")
 		_, err = l.Lock(c.Context(), "job")
 		testkit.Is(c, err, quorum.ErrHeld, "during the min hold")
+	})
+}
+
+// A scheduler whose jobs have ever new names keeps none that has ended long ago.
+func TestEndedRunsAreForgotten(t *testing.T) {
+	inBubble(t, 300*time.Millisecond, func(c *cluster) {
+		l := c.locker(c.process(0), 50*time.Millisecond)
+		time.Sleep(firstTick * c.period) // of the bubble's time
+		for i := range 20 {
+			run, err := l.Lock(c.Context(), fmt.Sprint("job ", i))
+			testkit.Must(c, err)
+			testkit.Must(c, run.Unlock(c.Context()))
+			time.Sleep(c.period)
+		}
+		testkit.Check(c, len(l.runs) <= 2, "%d jobs are remembered", len(l.runs))
 	})
 }
 
