@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 //	relation a LIST, view a    what one look says
 //	pass 30s, flush a, stop a  time, and what befalls masters
 //	counter a 7, counters      a token counter, and those of all masters
+//	partly a b                 of several calls at once the last gets no reply
 //
 // A list is its members' letters. A marker is as in package quorum/model/membership: - for none, abc, abc#2 (its
 // generation), abc>abcd while a change is announced, ?abc for a claim, old:abc of an earlier process, () admitted by an
@@ -101,6 +102,11 @@ func (w *world) play(d *datadriven.TestData) string {
 	case "stop", "flush":
 		for _, name := range args {
 			w.befalls(d.Cmd, name)
+		}
+		return ""
+	case "partly":
+		for _, name := range args {
+			w.masters[name].partly = true
 		}
 		return ""
 	case "announce", "commit", "abort":

@@ -33,9 +33,10 @@ type world struct {
 
 type master struct {
 	*fakeredis.Master
-	name string
-	away bool
-	conn redis.Conn // nil until it is needed
+	name   string
+	away   bool
+	partly bool       // of several calls at once the last gets no reply
+	conn   redis.Conn // nil until it is needed
 }
 
 // next ends what runs, and begins again with new masters.
@@ -127,6 +128,9 @@ func (w *world) driver() change.Driver {
 				for _, call := range made {
 					r, err := w.masters[name].run(call)
 					all[name] = append(all[name], change.Reply{Reply: r, Err: err, At: now()})
+				}
+				if last := len(made) - 1; last > 0 && w.masters[name].partly {
+					all[name][last] = change.Reply{Err: errors.New("no reply"), At: now()}
 				}
 			}
 			return all

@@ -1,8 +1,10 @@
 package membership_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
@@ -77,4 +79,36 @@ func TestHasAll(t *testing.T) {
 		testkit.Equal(t, change.HasAll(three, c.of), c.want, c.of)
 	}
 	testkit.Check(t, !change.HasAll(scripts.NewList(), three), "an empty list has all of them")
+}
+
+// A change is by one member, and leaves two.
+func TestNew(t *testing.T) {
+	for _, c := range []struct{ from, to, want string }{
+		{"abc", "abcd", "<nil>"}, {"abc", "ab", "<nil>"},
+		{"ab", "a", "a change to fewer than two masters is not safe"},
+		{"abc", "abc", "do not differ by one member"}, {"abc", "abcde", "do not differ by one member"},
+		{"abcde", "abc", "do not differ by one member"},
+		{"abc", "abde", "do not differ by one member"}, {"abc", "ad", "do not differ by one member"},
+	} {
+		_, err := change.New(listOf(c.from), listOf(c.to))
+		testkit.Check(t, strings.Contains(fmt.Sprint(err), c.want), "from %s to %s: %v", c.from, c.to, err)
+	}
+}
+
+// A command may pause as often as it must: only looks without a pause are bounded.
+func TestPausesAreNotBounded(t *testing.T) {
+	by, err := change.New(listOf("abc"), listOf("ab"))
+	testkit.Must(t, err)
+	by.Waits = time.Minute
+	p, views := by.Announce(), map[string]*membership.View{}
+	for _, name := range by.From.Names() {
+		of := scripts.Process{Run: "run", MaxLease: maxLease, Member: name}
+		m := scripts.Marker{Process: of, Generation: 1, Members: by.From, Next: scripts.NewList(), Change: time.Second}
+		views[name] = membership.Read(scripts.LookReply{Marker: m.String(), Process: of}, 0)
+	}
+	for range 30 {
+		testkit.Equal(t, p.Next().Do, change.Look, "after a pause")
+		p.Looked(views)
+		p.Paused()
+	}
 }

@@ -101,7 +101,7 @@ func (c Change) instead(views map[string]*membership.View, m scripts.Marker) str
 		return wayOut(views)
 	case m.Members.Equal(c.To):
 		return "the change is made already"
-	case added != "" && c.To.Len() > c.From.Len() && c.From.Has(added):
+	case added != "" && c.To.Len() > c.From.Len():
 		return fmt.Sprintf("%s is not one of these, and the URL of the new master comes first", added)
 	}
 	return "give the URLs of that list"
@@ -161,7 +161,7 @@ func (c Change) prepare(name string, v *membership.View, generation uint64) (fir
 		first.again = true // the master's clock was set back: its quarantine starts over
 		first.mark(name, v, v.Write(m, scripts.In(m.MaxLease), scripts.At(m.Change)))
 		return first, false, nil
-	case v.IsBlank() || isOutside(v) || m.Claimed && !m.Members.Has(name):
+	case v.IsBlank() || !m.Members.Has(name):
 		first.again = true
 		claim := scripts.Marker{Claimed: true, Generation: generation, Members: c.From, Next: scripts.NewList()}
 		first.mark(name, v, v.Write(claim, c.newcomer(v), scripts.In(v.Process.MaxLease)))

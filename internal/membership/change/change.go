@@ -109,7 +109,7 @@ func wayOut(views map[string]*membership.View) string {
 // missing returns the masters of any list that have no view.
 func missing(views map[string]*membership.View) (names []string) {
 	for _, v := range views {
-		if v == nil || v.IsBlank() {
+		if v.IsBlank() {
 			continue
 		}
 		for _, name := range slices.Concat(v.Marker().Members.Names(), v.Marker().Next.Names()) {
@@ -140,14 +140,11 @@ func Finish(views map[string]*membership.View) string {
 // none. The removed master is among them only if nothing else is left to do.
 func finishing(views map[string]*membership.View) (given, to *scripts.List) {
 	for _, name := range slices.Sorted(maps.Keys(views)) {
-		v := views[name]
-		if v == nil || v.IsBlank() || v.Marker().Claimed {
-			continue
-		}
-		for _, list := range []*scripts.List{v.Marker().Next, v.Marker().Members} {
-			p, err := commit(list, views)
+		m := views[name].Marker()
+		for _, list := range []*scripts.List{m.Next, m.Members} {
+			p, _ := commit(list, views) // it refuses a list that only blank or claimed masters have
 			switch {
-			case list.Len() == 0 || err != nil || len(p.marks) == 0:
+			case len(p.marks) == 0:
 			case p.report.To.Equal(list):
 				return list, list
 			case given == nil:
@@ -161,9 +158,6 @@ func finishing(views map[string]*membership.View) (given, to *scripts.List) {
 // mostHave returns a list that a majority of its members have, and the members that have another.
 func mostHave(views map[string]*membership.View) (list *scripts.List, apart []string) {
 	for _, v := range views {
-		if v == nil || v.IsBlank() || v.Marker().Claimed || isOutside(v) {
-			continue
-		}
 		list, apart = v.Marker().Members, nil
 		var have []string
 		for _, name := range list.Names() {
@@ -186,7 +180,7 @@ func mostHave(views map[string]*membership.View) (list *scripts.List, apart []st
 func areSplit(views map[string]*membership.View) bool {
 	lists := map[string]*scripts.List{}
 	for _, v := range views {
-		if v != nil && !v.IsBlank() && !v.Marker().Claimed && !isOutside(v) {
+		if !v.IsBlank() && !v.Marker().Claimed && !isOutside(v) {
 			lists[v.Marker().Members.String()] = v.Marker().Members
 		}
 	}

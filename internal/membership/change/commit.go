@@ -55,7 +55,7 @@ func commit(given *scripts.List, views map[string]*membership.View) (plan, error
 		case !m.Claimed && m.Members.Equal(to) && m.Next.Len() == 0:
 			carrying = append(carrying, name)
 			generation = max(generation, m.Generation)
-		case isFrom && !m.Claimed && m.Next.Equal(to):
+		case !m.Claimed && m.Next.Equal(to): // it has the list from: see origin
 			carrying, toWrite = append(carrying, name), append(toWrite, name)
 			generation = max(generation, m.Generation+1)
 		case isFrom && (m.Claimed && !from.Has(name) || !m.Claimed && m.Next.Len() == 0):
@@ -99,12 +99,12 @@ func Pending(given *scripts.List, views map[string]*membership.View) *scripts.Li
 func Progress(to *scripts.List, views map[string]*membership.View) (isAnnounced, isCommitted bool) {
 	generation := uint64(0)
 	for _, v := range views {
-		if v != nil && !v.IsBlank() && !v.Marker().Claimed && v.Marker().Next.Equal(to) {
+		if !v.IsBlank() && !v.Marker().Claimed && v.Marker().Next.Equal(to) {
 			isAnnounced, generation = true, max(generation, v.Marker().Generation)
 		}
 	}
 	for _, v := range views {
-		isCommitted = isCommitted || v != nil && hasCommitted(v, to, generation)
+		isCommitted = isCommitted || hasCommitted(v, to, generation)
 	}
 	return isAnnounced, isCommitted
 }
@@ -130,7 +130,7 @@ func target(given *scripts.List, views map[string]*membership.View) *scripts.Lis
 		if next.Equal(given) || extraMember(given, next) != "" {
 			return next
 		}
-		if next.Len() == 0 && v.Marker().Members.Equal(given) {
+		if v.Marker().Members.Equal(given) {
 			at := v.Marker().Generation
 			committed[at] = append(committed[at], name)
 		}
@@ -157,12 +157,12 @@ func target(given *scripts.List, views map[string]*membership.View) *scripts.Lis
 // tells these apart, by a majority that has committed in a later generation.
 func isTheRemoved(v *membership.View, from, to *scripts.List) bool {
 	return v != nil && !v.IsBlank() && !v.Marker().Claimed && v.Marker().Next.Len() == 0 &&
-		(v.Marker().Members.Equal(from) || IsRetired(v) && v.Marker().Members.Equal(to))
+		(v.Marker().Members.Equal(from) || v.Marker().Members.Equal(to))
 }
 
 // origin returns the list that the change to the list to starts from: the one that masters with the announced change
 // have, or else one that a master still has while others have committed. It is nil if all masters that answer have
-// committed.
+// committed, or if none has begun.
 func origin(given, to *scripts.List, views map[string]*membership.View) (from *scripts.List, err error) {
 	isBegun, behind := false, (*scripts.List)(nil)
 	for _, name := range given.Names() {
@@ -179,7 +179,7 @@ func origin(given, to *scripts.List, views map[string]*membership.View) (from *s
 			isBegun, from = true, m.Members
 		case m.Members.Equal(to):
 			isBegun = true
-		case behind == nil && areNeighbours(m.Members, to):
+		case areNeighbours(m.Members, to):
 			behind = m.Members
 		}
 	}
@@ -197,10 +197,7 @@ func origin(given, to *scripts.List, views map[string]*membership.View) (from *s
 		if v.IsBlank() {
 			return nil, errBlank(v, name)
 		}
-		if err := misfit(v, name); err != nil {
-			return nil, err
-		}
-		return nil, errNotAnnounced(name, v.Marker(), to, views)
+		return nil, nil // commit finds what is wrong with this one, or that too few have the change
 	}
 	return nil, fmt.Errorf("no master of %s answers", to)
 }
@@ -218,10 +215,7 @@ func errNotAnnounced(name string, m scripts.Marker, to *scripts.List, views map[
 // to clients with an old list. It comes last.
 func (p *plan) retiring(views map[string]*membership.View, from, to *scripts.List) string {
 	removed := extraMember(from, to)
-	if removed == "" {
-		return ""
-	}
-	v := views[removed]
+	v := views[removed] // nil if none is removed
 	switch {
 	case v == nil || v.IsBlank() || v.Marker().Claimed || misfit(v, removed) != nil:
 	case v.Marker().Members.Equal(to):

@@ -20,7 +20,7 @@ type Driver struct {
 	Call func(ctx context.Context, calls map[string][]scripts.Call) map[string][]Reply
 	Now  func() clock.Instant                                   // of a clock that counts a suspend, too
 	Wait func(ctx context.Context, d time.Duration) (over bool) // false if ctx ends first
-	// Before is called before each step, unless it is nil. If it returns false, the run ends as if it were interrupted.
+	// Before is called before each step. If it returns false, the run ends as if it were interrupted.
 	Before func(Step) (goOn bool)
 }
 
@@ -44,7 +44,7 @@ func (d Driver) Run(ctx context.Context, p *Procedure) (report Report, seen Seen
 	var counters map[string]*operators.Counters
 	for ctx.Err() == nil {
 		step := p.Next()
-		if d.Before != nil && !d.Before(step) {
+		if !d.Before(step) {
 			return Report{}, seen, context.Canceled
 		}
 		switch step.Do {

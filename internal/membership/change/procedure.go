@@ -108,7 +108,7 @@ func (p *Procedure) look() {
 
 func (p *Procedure) fail(err error) { p.next = Step{Do: Failed, Err: err} }
 
-// Looked takes the masters' replies, by their names; nil or no entry for one that did not reply.
+// Looked takes the masters' replies, by their names; no entry for one that did not reply.
 func (p *Procedure) Looked(views map[string]*membership.View) {
 	var err error
 	switch p.plan, err = p.decide(views); {

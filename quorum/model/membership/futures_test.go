@@ -81,7 +81,9 @@ func (w *world) ask(r run) (next step, ok bool) {
 		by := &w.cmds[r.command]
 		p, first, seen := by.begin(), oldest(r.views[:]), map[string]*membership.View{}
 		for _, n := range by.looks {
-			seen[w.names[n:n+1]] = w.view(n, r.views[n], first)
+			if v := w.view(n, r.views[n], first); v != nil {
+				seen[w.names[n:n+1]] = v
+			}
 		}
 		p.Looked(seen)
 		w.futures.base, w.futures.looked = base, p
