@@ -58,7 +58,9 @@ func Get(ctx context.Context, pool Pool) (c redis.Conn, err error) {
 				err = fmt.Errorf("making a connection: panic: %v", x)
 			}
 		}()
-		c, err = pool.GetContext(ctx)
+		if c, err = pool.GetContext(ctx); err != nil {
+			err = fmt.Errorf("%w", err) // with its text: its method may panic (of a nil pointer), or block the mutexes of a log
+		}
 	})
 	making.Wait()
 	if err == nil && c.Err() != nil {

@@ -43,10 +43,20 @@ func TestGetOutlivesAClosedPool(t *testing.T) {
 	testkit.Check(t, panicked != 0, "redigo no longer panics: Get need not recover")
 }
 
-// The code that makes connections may panic, or end its goroutine: that is no pool that was closed.
+// nilError is an error that panics for its text, as a nil pointer may.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+// The code that makes connections may panic, also for its error's text, or end its goroutine: that is no pool that was
+// closed.
 func TestGetOutlivesTheCodeThatMakesConnections(t *testing.T) {
-	for want, end := range map[string]func(){"panic: collapsed": func() { panic("collapsed") }, "ended its goroutine": runtime.Goexit} {
-		c, err := Get(t.Context(), &redis.Pool{Dial: func() (redis.Conn, error) { end(); return nil, nil }})
+	for want, dial := range map[string]func() error{
+		"panic: collapsed":    func() error { panic("collapsed") },
+		"ended its goroutine": func() error { runtime.Goexit(); return nil },
+		"<nil>":               func() error { return (*nilError)(nil) },
+	} {
+		c, err := Get(t.Context(), &redis.Pool{Dial: func() (redis.Conn, error) { return nil, dial() }})
 		testkit.Check(t, c == nil && err != nil && strings.Contains(err.Error(), want) && !errors.Is(err, ErrPool), "%s: %v", want, err)
 	}
 }
