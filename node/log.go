@@ -94,7 +94,7 @@ func (l *stateLog) readQuarantineLocked(q pipeline.Quarantine) {
 	l.quarantine = end
 	left := time.Until(end)
 	switch {
-	case left <= 0:
+	case left <= 0 || l.closed.Load(): // calls that Close waits for may read one yet
 	case l.ends == nil:
 		l.ends = time.AfterFunc(left, l.quarantineOver)
 	default:

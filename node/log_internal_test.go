@@ -27,6 +27,17 @@ func logging(t *testing.T) (l *stateLog, lines *strings.Builder, states *[]strin
 	return l, lines, states
 }
 
+// A reply that comes while the node is closed sets no timer, which would keep the node in memory for a quarantine.
+func TestNoTimerIsLeftOfAClosedLog(t *testing.T) {
+	for what, before := range map[string]time.Duration{"none was set": 0, "one was stopped": time.Hour} {
+		l, _, _ := logging(t)
+		l.Quarantined(pipeline.Quarantine{Left: before, Asked: time.Now(), Came: time.Now()})
+		l.close()
+		l.Quarantined(pipeline.Quarantine{Left: 2 * time.Hour, Asked: time.Now(), Came: time.Now()})
+		testkit.Check(t, l.ends == nil || !l.ends.Stop(), "%s: a timer is set", what)
+	}
+}
+
 // Connections read the master's quarantine, of 10 s, and hand their readings on late or out of order. What an older one
 // has found is no news, and none lengthens the quarantine or makes a second one of it.
 func TestReadingsOfAQuarantine(t *testing.T) {
