@@ -145,8 +145,13 @@ func TestMembersOfSeveralHosts(t *testing.T) {
 		{"redis://localhost.localdomain:1", shared}:           true,
 		{"redis://127.0.0.2:1/3", shared + "?name=b"}:         true,
 		{"redis://[::1]:1", shared}:                           true,
+		{"redis://[::ffff:127.0.0.1]:1", shared}:              true,
+		{"redis://0.0.0.0:1", shared}:                         true,
+		{"redis://LOCALHOST:1", shared}:                       true,
+		{"redis://ip6-loopback:1", shared}:                    true,
 		{"unix:///run/a.sock", shared}:                        true,
 		{"redis://localhost:1?name=a", shared}:                false,
+		{"redis://localhost:1?name=a", "redis://localhost:2"}: false,
 		{"redis://localhost:1", "unix:///run/b"}:              false,
 		{"redis://localhost:1", "redis://127.0.0.1:2?name=b"}: false,
 	} {

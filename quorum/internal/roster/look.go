@@ -31,10 +31,6 @@ var errEnough = errors.New("enough nodes have answered")
 func (s *Survey) look(asked []question) {
 	r := s.roster
 	sent := r.clock.Now()
-	s.list = r.Resolve() // even if no node answers
-	for i, n := range r.nodes {
-		s.errs[i] = NodeError(n, "look", node.ErrTimeout)
-	}
 	var mu sync.Mutex
 	answered := make([]bool, len(r.nodes))
 	isOpen := func(q question) bool { return q.node == everyNode || !answered[q.node] }
@@ -42,9 +38,6 @@ func (s *Survey) look(asked []question) {
 		result := inside.Of(n).Pipe("").Do(ctx, scripts.Look())
 		mu.Lock()
 		defer mu.Unlock()
-		if ctx.Err() != nil {
-			return nil // it was not waited for
-		}
 		answered[i] = true
 		if s.errs[i] = result.Err; result.Err == nil {
 			since := r.clock.Now().Sub(sent)
@@ -66,7 +59,7 @@ func (s *Survey) refuseTwins() {
 	nodes := s.roster.nodes
 	for j := range s.views {
 		for i := range j {
-			if s.views[i] == nil || s.views[j] == nil || s.runIDs[i] != s.runIDs[j] {
+			if s.views[j] == nil || s.runIDs[i] != s.runIDs[j] {
 				continue
 			}
 			refused := map[int]error{i: s.Refusal(i), j: s.Refusal(j)}

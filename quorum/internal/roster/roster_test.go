@@ -26,8 +26,9 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // deployment is masters in memory, in a bubble.
 type deployment struct {
 	*world.World
-	owners atomic.Uint64
-	t      *testing.T
+	owners  atomic.Uint64
+	befalls func() // what happens between Ready's look and its trial; nil for nothing
+	t       *testing.T
 }
 
 // locker is one locker's nodes and roster.
@@ -59,7 +60,12 @@ func (d *deployment) over(masters []int, opts []node.Option, exists bool) locker
 	}
 	l.Roster = roster.New(l.nodes, d.Clock, roster.Options{
 		Founds: true, Exists: exists, Go: func(f func()) { go f() }, IsClosed: l.closed.Load,
-		NewOwner: func() scripts.Owner { return scripts.NewOwner("locker", d.owners.Add(1)) },
+		NewOwner: func() scripts.Owner {
+			if d.befalls != nil {
+				d.befalls()
+			}
+			return scripts.NewOwner("locker", d.owners.Add(1))
+		},
 	})
 	return l
 }
@@ -162,6 +168,7 @@ func TestTwinsAreOneMember(t *testing.T) {
 		testkit.Check(t, s.Refusal(0) == nil && errors.Is(s.Refusal(2), node.ErrInvalid),
 			"once it is marked: %v, %v", s.Refusal(0), s.Refusal(2))
 		testkit.Check(t, twin.Ready(t.Context(), 2) && !twin.Ready(t.Context(), 3), "the twins are not one vote")
+		testkit.Check(t, twin.Refusal(2, twin.refusal(t, 2)) == nil, "without a survey the twin is refused for its name")
 	})
 }
 
@@ -181,6 +188,7 @@ func TestAnotherList(t *testing.T) {
 		if err := other.Refusal(0, reply); !errors.As(err, &failed) || failed.Node != "master 0" {
 			t.Errorf("%v is not of the node", err)
 		}
+		testkit.Check(t, !other.Ready(t.Context(), 1) && !other.Accepts(0), "Ready notes that the node accepts the locker")
 	})
 }
 
@@ -210,6 +218,13 @@ func TestAccepts(t *testing.T) {
 		other.Refusal(0, reply)
 		d.Masters[0].Flush()
 		other.wants(t, true)
+		other.Refusal(0, reply)
+		testkit.Check(t, other.Ready(t.Context(), 1) && other.Accepts(0), "Ready does not note that the node accepts the locker")
+		d.Masters[0].Stop()
+		other.Recheck(0, func(_ time.Duration, err error) {
+			testkit.Check(t, err != nil && !other.Accepts(0), "%v, and a node that does not answer accepts the locker", err)
+		})
+		synctest.Wait()
 	})
 }
 
@@ -238,6 +253,7 @@ func TestQuestionsShareSurveys(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		answers.Wait()
+		testkit.Check(t, l.Accepts(0), "a node that was asked about does not accept the locker")
 		took := time.Since(began)
 		testkit.Check(t, took <= 120*time.Millisecond, "the answers took %v", took)
 		testkit.Check(t, looks <= 12, "100 questions made %d looks at a master", looks)
@@ -284,5 +300,56 @@ func TestReadyMarksNothing(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		testkit.Check(t, !l.Ready(ctx, 1), "ready after the end of ctx")
+	})
+}
+
+// Ready believes only a grant. What it tried is why a node that accepts the locker is not ready.
+func TestReadyBelievesGrants(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		l := d.over(allMasters[:1], quick, false)
+		for what, befalls := range map[string]func(){
+			"forgets":        d.Masters[0].Flush,
+			"refuses writes": func() { d.Masters[0].Refuse(fakeredis.Refusals{ReadOnly: true}) },
+		} {
+			l.wants(t, true)
+			d.befalls = befalls
+			ready, tried := l.Roster.Ready(t.Context(), quorate.All(1))
+			d.befalls = nil
+			s := <-l.Survey()
+			why := s.Readiness(tried)[0].Err
+			testkit.Check(t, !ready && (tried[0] == nil) == (what == "forgets") && errors.Is(why, tried[0]),
+				"a master that %s: %v, %v, %v", what, ready, tried, why)
+			d.Masters[0].Refuse(fakeredis.Refusals{})
+		}
+		d.Masters[0].Flush()
+		s := <-d.over(allMasters[:1], nil, false).Survey()
+		r := s.Readiness([]error{errors.New("not granted")})[0]
+		testkit.Check(t, r.Err == nil && r.In > 0, "a quarantine ends by itself: %+v", r)
+	})
+}
+
+// A node over a pool has no name until it is connected to. Until all have one, the list is not known: masters are neither
+// marked nor refuse it.
+func TestNodesWithoutNames(t *testing.T) {
+	inDeployment(t, func(t *testing.T, d *deployment) {
+		unnamed := append([]node.Option{node.WithName("")}, quick...)
+		d.over(allMasters, unnamed, false).wants(t, true, true, true)
+		d.Masters[1].Stop()
+		d.Masters[2].Stop()
+		l := d.over(allMasters, unnamed, false)
+		testkit.Check(t, !l.Ready(t.Context(), 1), "ready without a list")
+		s := <-l.Survey()
+		all := s.Readiness(make([]error, 3))
+		testkit.Check(t, !s.HasList() && l.List() == nil && l.Accepts(0), "the list is %v", l.List())
+		for i, want := range []string{"list of masters is not known", "connection refused", "connection refused"} {
+			testkit.Check(t, strings.Contains(fmt.Sprint(s.Refusal(i)), want) && all[i].Err != nil, "node %d: %v, %v", i, s.Refusal(i), all[i].Err)
+		}
+		l.Recheck(0, func(_ time.Duration, err error) { testkit.Check(t, err != nil, "it accepts the locker") })
+		synctest.Wait()
+		for _, m := range d.Masters[1:] {
+			m.Start()
+		}
+		time.Sleep(time.Minute) // the nodes dial again by then
+		l.wants(t, true, true, true)
 	})
 }
