@@ -24,6 +24,7 @@ const DefaultLease = 30 * time.Second
 
 const (
 	minLease   = 10 * time.Millisecond
+	minRetry   = time.Millisecond     // with a forgotten unit, as in WithRetry(10, 200), a waiter would flood the masters
 	maxRetry   = 24 * time.Hour       // the poll multiplies it by five, without overflow
 	maxMaxHold = 365 * 24 * time.Hour // the bound of node.WithMaxLease, too
 	noBound    = math.MaxInt64        // of WithWait
@@ -110,8 +111,8 @@ func WithWait(d time.Duration) Option { return func(s *settings) { s.wait = d } 
 // part of the lease plus 2 ms.
 func WithDrift(factor float64) Option { return func(s *settings) { s.terms.Drift = factor } }
 
-// WithRetry sets how long [Locker.Lock] pauses between attempts (default 10ms and 200ms): min is above 0, and max from
-// min to 24h.
+// WithRetry sets how long [Locker.Lock] pauses between attempts (default 10ms and 200ms): min is at least 1ms, and
+// max from min to 24h.
 //
 // If too few nodes answer for a release to be heard, the pause is random: about min at first, up to twice as long
 // after each failure, and at most min/2 + max. Otherwise a release causes the next attempt, or a poll does, 2.5 to 5
@@ -221,8 +222,8 @@ func (s *settings) check(maxLease time.Duration, quorum quorate.Rule) error {
 		return bad("stop before %v is not below the max hold %v", t.StopBefore, t.MaxHold)
 	case s.wait < 0:
 		return bad("wait %v is negative", s.wait)
-	case s.retry.Min <= 0 || s.retry.Max < s.retry.Min || s.retry.Max > maxRetry:
-		return bad("retry times %v and %v are not in order, above 0 and at most %v", s.retry.Min, s.retry.Max, maxRetry)
+	case s.retry.Min < minRetry || s.retry.Max < s.retry.Min || s.retry.Max > maxRetry:
+		return bad("retry times %v and %v are not in order, from %v to %v", s.retry.Min, s.retry.Max, minRetry, maxRetry)
 	case !scripts.ValidLabel(s.label):
 		return bad("the label is not printable UTF-8 of at most %d bytes", scripts.MaxLabel)
 	case s.Clock == nil:
