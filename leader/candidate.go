@@ -30,8 +30,8 @@ type Candidate struct {
 // Option configures a Candidate.
 type Option func(*Candidate)
 
-// WithObserveInterval sets the time between two looks of [Candidate.Observe] at the masters, above
-// 0 (default [DefaultObserveInterval]). A look costs each master one command.
+// WithObserveInterval sets the time between two looks of [Candidate.Observe] at the masters, at
+// least 1ms (default [DefaultObserveInterval]). A look costs each master one command.
 func WithObserveInterval(d time.Duration) Option { return func(c *Candidate) { c.observe = d } }
 
 // New returns a candidate for the election of that name. It asks no master. Candidates of one
@@ -52,8 +52,8 @@ func New(locker *quorum.Locker, name string, opts ...Option) (*Candidate, error)
 		}
 		opt(c)
 	}
-	if c.observe <= 0 {
-		return nil, fmt.Errorf("leader: %w: an observe interval of %v is not above 0", quorum.ErrInvalid, c.observe)
+	if c.observe < time.Millisecond {
+		return nil, fmt.Errorf("leader: %w: an observe interval of %v is below 1ms", quorum.ErrInvalid, c.observe)
 	}
 	if err := locker.CheckNames(name); err != nil {
 		return nil, fmt.Errorf("leader: %w", err)

@@ -39,6 +39,7 @@ func TestNewRefuses(t *testing.T) {
 			"a long name":             {p.Locker, strings.Repeat("x", 4097), nil, quorum.ErrInvalid},
 			"a nil option":            {p.Locker, election, []leader.Option{nil}, quorum.ErrInvalid},
 			"no interval":             {p.Locker, election, []leader.Option{leader.WithObserveInterval(0)}, quorum.ErrInvalid},
+			"a forgotten unit":        {p.Locker, election, []leader.Option{leader.WithObserveInterval(500)}, quorum.ErrInvalid},
 			"a locker's bad option":   {p.With(quorum.WithLease(0)), election, nil, quorum.ErrInvalid},
 			"a closed locker":         {closed.Locker, election, nil, quorum.ErrClosed},
 		} {
