@@ -5,9 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"net/http"
-	"os"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,26 +37,6 @@ func readme(ctx context.Context, charge func(ctx context.Context, token uint64) 
 
 var _ = readme
 
-// readiness is quoted by docs/usage.md.
-func readiness(ctx context.Context, urls []string) error {
-	locker, err := redlock.Open(urls)
-	if err != nil {
-		return err
-	}
-	defer locker.Close()
-	if err := locker.Ready(ctx); errors.Is(err, quorum.ErrPermanent) {
-		return err // a wrong list of masters, or a wrong password: waiting cannot help
-	}
-	http.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := locker.Ready(r.Context()); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		}
-	})
-	return nil
-}
-
-var _ = readiness
-
 // overTLS is quoted by docs/operations.md. Its certificates are the reader's.
 func overTLS(urls []string, roots *x509.CertPool) (*quorum.Locker, error) {
 	tlsConfig := &tls.Config{
@@ -76,15 +53,8 @@ func overTLS(urls []string, roots *x509.CertPool) (*quorum.Locker, error) {
 
 var _ = overTLS
 
-// fromEnvironment is quoted by docs/operations.md.
-func fromEnvironment() (*quorum.Locker, error) {
-	locker, err := redlock.Open(strings.Fields(os.Getenv("QUORUMLOCK_URLS"))) // "redis://a:6379", later three, with spaces
-	return locker, err
-}
-
 func TestOneRedis(t *testing.T) {
-	t.Setenv("QUORUMLOCK_URLS", quorumtest.Start(t, 1).URLs()[0])
-	locker, err := fromEnvironment()
+	locker, err := redlock.Open(quorumtest.Start(t, 1).URLs())
 	testkit.Must(t, err)
 	defer locker.Close()
 	_, err = locker.Lock(t.Context(), "invoice:42") // a busy machine exceeds the timeout, and Lock tries again

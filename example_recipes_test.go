@@ -16,7 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorumtest"
 )
 
-// docs/recipes.md and docs/from-redisson.md quote the functions of this file that are no examples.
+// docs/recipes.md quotes functions of this file.
 
 // schema stands for a database and its migrations.
 type schema struct {

@@ -14,8 +14,6 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// docs/from-redislock.md quotes this file.
-
 // asRedislock waits, and holds, as Obtain does with a TTL of 10 minutes and 50 retries, one each 100 ms.
 func asRedislock(ctx context.Context, locker *quorum.Locker, name string) (*quorum.Lock, error) {
 	patient := locker.With(quorum.WithMaxHold(10*time.Minute), quorum.WithWait(5*time.Second))

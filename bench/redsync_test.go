@@ -17,8 +17,6 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// docs/from-redsync.md quotes this file.
-
 // openBoth returns three masters, and a locker and redsync over them.
 func openBoth(t *testing.T) (*redistest.Fleet, *quorum.Locker, *redsync.Redsync) {
 	t.Helper()
@@ -39,7 +37,7 @@ func asRedsync(ctx context.Context, locker *quorum.Locker, work func(context.Con
 }
 
 // between is the work of the release that runs alongside the old one: the lock that the old release
-// knows is taken last.
+// knows is taken last. docs/from-redsync.md quotes it.
 func between(ctx context.Context, locker *quorum.Locker, mutex *redsync.Mutex, work func(context.Context) error) error {
 	return locker.Do(ctx, func(ctx context.Context, _ *quorum.Lock) error {
 		if err := mutex.LockContext(ctx); err != nil {

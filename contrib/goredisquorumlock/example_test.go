@@ -14,8 +14,6 @@ import (
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
-// docs/clients.md quotes openNodes.
-
 func openNodes(clients []*redis.Client, opts ...node.Option) ([]*node.Node, error) {
 	nodes := make([]*node.Node, 0, len(clients))
 	for _, client := range clients { // one for each master
