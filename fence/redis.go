@@ -78,6 +78,9 @@ func stampOnce(
 		return nil, false, nil
 	}
 	replies, err = redis.Values(reply, nil)
+	if err == nil && len(replies) != 1+len(commands) { // of a proxy, perhaps
+		err = fmt.Errorf("%d replies to EXEC of %d commands", len(replies), 1+len(commands))
+	}
 	if err != nil {
 		return nil, false, err
 	}

@@ -181,6 +181,32 @@ func TestStampKeyLeavesNoUserOfTheConnection(t *testing.T) {
 	})
 }
 
+// odd is a connection to a server, or through a proxy, that answers EXEC with these replies.
+type odd struct {
+	redis.Conn
+	replies []any
+}
+
+func (odd) Send(string, ...any) error                   { return nil }
+func (odd) ReceiveContext(context.Context) (any, error) { return nil, errors.New("killed") }
+func (o odd) DoContext(_ context.Context, command string, _ ...any) (any, error) {
+	switch command {
+	case "EXEC":
+		return o.replies, nil
+	case "GET":
+		return nil, nil
+	}
+	return "OK", nil
+}
+
+// An EXEC whose replies are not those to the commands is an error, not a panic.
+func TestStampKeyOfOddReplies(t *testing.T) {
+	for _, replies := range [][]any{{}, {"OK"}, {"OK", "OK", redis.Error("ERR odd")}} {
+		_, err := fence.StampKey(t.Context(), odd{nil, replies}, "fence", 41, set("balance", 1))
+		testkit.Check(t, err != nil && strings.Contains(err.Error(), "EXEC"), "%v: %v", replies, err)
+	}
+}
+
 func TestError(t *testing.T) {
 	err := fmt.Errorf("pay: %w", &fence.Error{Resource: "account:42", Token: 41, Seen: 42})
 	const want = "pay: fence: account:42: fenced: token 41 is below 42, the greatest seen"
