@@ -95,6 +95,9 @@ func TestSameMasterTwice(t *testing.T) {
 			return redlock.Open([]string{same.URL(), byName, other.URL()}, patient)
 		},
 			[]string{same.Addr(), strings.TrimPrefix(byName, "redis://"), "one process"}},
+		{"two spellings", func() (*quorum.Locker, error) {
+			return multilock.Open([]string{byName, strings.Replace(byName, "localhost", "LOCALHOST", 1)}, patient)
+		}, []string{"given twice"}},
 		{"two databases", func() (*quorum.Locker, error) {
 			return multilock.Open([]string{same.URL() + "/0", same.URL() + "/1"}, patient)
 		},
@@ -136,6 +139,9 @@ func TestNodesNamedAlike(t *testing.T) {
 		}, []string{"nodes 1 and 3", `both named "north"`}},
 		"as another's address": {func() (*quorum.Locker, error) {
 			return multilock.New([]*node.Node{named(f.Masters[0], f.Masters[1].Addr()), openNode(t, f.Masters[1].URL())})
+		}, []string{"nodes 1 and 2", "both named"}},
+		"its address as another's name": {func() (*quorum.Locker, error) {
+			return multilock.New([]*node.Node{openNode(t, f.Masters[1].URL()), named(f.Masters[0], f.Masters[1].Addr())})
 		}, []string{"nodes 1 and 2", "both named"}},
 	} {
 		t.Run(what, func(t *testing.T) {

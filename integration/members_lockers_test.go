@@ -151,7 +151,8 @@ func TestMembersOfSeveralHosts(t *testing.T) {
 		{"redis://ip6-loopback:1", shared}:                    true,
 		{"unix:///run/a.sock", shared}:                        true,
 		{"redis://localhost:1?name=a", shared}:                false,
-		{"redis://localhost:1?name=a", "redis://localhost:2"}: false,
+		{"redis://LOCALHOST:1?name=a", "redis://localhost:2"}: false,
+		{"redis://192.0.2.2:1?name=localhost:1", shared}:      false,
 		{"redis://localhost:1", "unix:///run/b"}:              false,
 		{"redis://localhost:1", "redis://127.0.0.1:2?name=b"}: false,
 	} {
@@ -163,6 +164,9 @@ func TestMembersOfSeveralHosts(t *testing.T) {
 			t.Errorf("%q: %v", list, err)
 		}
 	}
+	named, err := multilock.New([]*node.Node{overPool(t, f.Masters[0], nil, node.WithName("a")), openNode(t, f.Masters[1].URL())})
+	must(t, err)
+	must(t, named.Close())
 	if !redistest.Has(redistest.ClientInfo) {
 		return // without it such a node needs a name
 	}

@@ -63,9 +63,9 @@ func isOfHost(address string) bool {
 		return true
 	}
 	host, _, _ := net.SplitHostPort(address) // the number of a database is taken for a part of the port
-	ip, err := netip.ParseAddr(host)
+	ip, _ := netip.ParseAddr(host)
 	host = strings.ToLower(host) // localhost.localdomain and ip6-localhost are in many hosts' files
-	return err == nil && (ip.Unmap().IsLoopback() || ip.IsUnspecified()) ||
+	return ip.Unmap().IsLoopback() || ip.IsUnspecified() ||
 		strings.Contains(host, "localhost") || host == "ip6-loopback"
 }
 
