@@ -124,7 +124,7 @@ func TestSearch(t *testing.T) {
 		{"replaced by way of two", replaces().with(oneForgets), 0, false},
 		{"replaced by way of two, one restarts", replaces().with(oneRestarts), 150_000, false},
 		{"replaced by way of two, two commands", replaces().with(twoAtOnce), 0, false},
-		{"replaced by way of four", swaps().with(oneForgets), 10_000_000, false},
+		{"replaced by way of four", swaps().with(oneForgets), visited.Limit, false},
 		{"added, taken back, and ended by a commit of the list before", takesBack().with(oneForgets), 150_000, false},
 		{"two to three, either way, two commands", grows().with(twoAtOnce).with(oneForgets), 0, false},
 		{"two deployments that share two", founds("abcd", "abc", "bcd").with(oneForgets), 0, false},

@@ -70,7 +70,7 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 		failed = !quorum.Enough(granting(found))
 	}
 	if c.json {
-		printCheckJSON(p.Stdout, found)
+		failed = printCheckJSON(p.Stdout, found) != nil || failed
 	} else {
 		printCheck(p.Stdout, found)
 		if wait > 0 {

@@ -35,7 +35,7 @@ type findingJSON struct {
 	Notes       []string `json:"notes,omitempty"`
 }
 
-func printCheckJSON(out io.Writer, found []Finding) {
+func printCheckJSON(out io.Writer, found []Finding) error {
 	all := checkJSON{Fit: count(found, Finding.isFit), Granting: granting(found).Len(), ReadyIn: -1}
 	if in, ok := readyIn(found, Quorum(len(found), false), isNone); ok {
 		all.ReadyIn = in.Milliseconds()
@@ -50,5 +50,5 @@ func printCheckJSON(out io.Writer, found []Finding) {
 		}
 		all.Masters = append(all.Masters, one)
 	}
-	cli.PrintJSON(out, all)
+	return cli.PrintJSON(out, all)
 }
