@@ -1,5 +1,5 @@
 # Turns what make soak prints into docs/reports/soak.md: a row for each command; those of other commands stay, from the
-# report that old names. Ends with 1 if a command failed.
+# report that old names. Ends with 1 if a command failed. Read by mawk and by gawk.
 
 function say(n, what) { if (n > 0) found = found (found == "" ? "" : "; ") n " " what }
 
@@ -24,10 +24,10 @@ function row() {
 }
 
 # keep keeps the row of a command in the place of its last one.
-function keep(row) {
-	split(row, cells, / \| /)
+function keep(line) {
+	split(line, cells, / \| /)
 	if (!(cells[1] in all)) order[++last] = cells[1]
-	all[cells[1]] = row
+	all[cells[1]] = line
 }
 
 /^(cd integration && )?(GOGC=[0-9]+ )?(nice -n 19 )?(go (test|run) |sh spec)/ { row(); command = $0; next }
