@@ -10,7 +10,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
-	testchild "github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"golang.org/x/sys/unix"
 )
@@ -39,7 +39,7 @@ func shellOnTerminal(t *testing.T, shell string) (c *typist, dir string) {
 	}
 	bin, dir, home := t.TempDir(), t.TempDir(), t.TempDir()
 	wrapper := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>'%s/.calls'\nexec '%s' \"$@\"\n", dir, os.Args[0])
-	testkit.Must(t, testchild.WriteProgram(filepath.Join(bin, "quorumlock"), wrapper))
+	testkit.Must(t, child.WriteProgram(filepath.Join(bin, "quorumlock"), wrapper))
 	testkit.Must(t, os.Symlink("/bin/true", filepath.Join(bin, "nothing-at-all")))
 	p := clitest.NewProcess(path, interactive[shell].args...)
 	p.Dir = dir

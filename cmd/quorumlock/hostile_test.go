@@ -19,6 +19,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/internal/canned"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -98,7 +99,7 @@ func showAll(t *testing.T, file string) (seen string) {
 				args = append(args, word)
 			}
 		}
-		var out, errs clitest.Output
+		var out, errs child.Printed
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for a command that hangs
 		began := time.Now()
 		clitest.Run(ctx, args, &out, &errs)

@@ -3,44 +3,19 @@
 package command_test
 
 import (
-	"fmt"
-	"os"
-	"os/exec"
 	"regexp"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
-	"time"
 
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"golang.org/x/sys/unix"
 )
 
 // job is quorumlock run in the background.
 type job struct {
-	*exec.Cmd
-	args      []string
-	out, errs buffer
-	exited    chan struct{}
-}
-
-// buffer has what a process has printed.
-type buffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
+	*child.Program
+	args []string
 }
 
 // hold ID [ARGS...]: a process has the lock, until its end or the script's. ARGS are of quorumlock run, before the --; without
@@ -57,13 +32,11 @@ func (w *world) hold(args []string) {
 func (w *world) killed(args []string) {
 	w.hold(append([]string{"killed"}, args...))
 	j := w.jobs["killed"]
-	_, child, _ := strings.Cut(j.out.String(), "child=")
-	group, err := strconv.Atoi(strings.Fields(child)[0])
+	group, err := j.Number("child")
 	w.Check(err)
-	w.Check(j.Process.Kill())
-	<-j.exited
+	j.Kill()
 	_ = syscall.Kill(-group, syscall.SIGKILL)
-	if !poll.Until(bound, func() bool { return !alive(group) }) {
+	if !poll.Until(bound, func() bool { return !child.Alive(group) }) {
 		w.Fatalf("process %d is alive", group)
 	}
 }
@@ -72,42 +45,26 @@ func (w *world) killed(args []string) {
 // ready, it waits until that is printed.
 func (w *world) job(args []string) {
 	id, args := args[0], args[1:]
-	j := &job{exited: make(chan struct{})}
 	var set []string
 	for strings.Contains(args[0], "=") && !strings.HasPrefix(args[0], "-") {
 		set, args = append(set, args[0]), args[1:]
 	}
-	j.args = w.patiently(append([]string{"run"}, args...))
-	j.Cmd = exec.Command(bin+"/quorumlock", j.args...)
+	line := w.patiently(append([]string{"run"}, args...))
+	j := &job{child.New(bin+"/quorumlock", line...), line}
 	j.Dir = w.MkAbs(".")
 	for _, name := range []string{"PATH", "TMPDIR", "HOME", "QUORUMLOCK_URLS", "WORK"} {
 		j.Env = append(j.Env, name+"="+w.Getenv(name))
 	}
 	j.Env = append(j.Env, set...)
-	j.Stdout, j.Stderr = &j.out, &j.errs
-	j.WaitDelay = 5 * time.Second // a process that is left behind may keep the pipes open
 	w.Check(j.Start())
-	go func() {
-		defer close(j.exited)
-		_ = j.Wait()
-	}()
+	j.Follow()
 	w.Defer(func() {
-		_ = j.Process.Kill()
-		<-j.exited
-		w.Logf("job %s: %v\nstdout: %s\nstderr: %s", id, j.ProcessState, &j.out, &j.errs)
+		j.Kill()
+		w.Logf("job %s: %v\nstdout: %s\nstderr: %s", id, j.ProcessState, &j.Out, &j.Errs)
 	})
 	w.jobs[id] = j
 	if strings.Contains(strings.Join(args, " "), "ready") {
 		w.prints([]string{id, "ready$"})
-	}
-}
-
-func (j *job) hasExited() bool {
-	select {
-	case <-j.exited:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -121,10 +78,10 @@ func (w *world) of(id string) *job {
 // prints ID PATTERN: the job prints it. Its stdout is the script's.
 func (w *world) prints(args []string) {
 	j, pattern := w.of(args[0]), regexp.MustCompile(`(?m)`+args[1])
-	if !poll.Until(bound, func() bool { return pattern.MatchString(j.out.String()) || j.hasExited() }) || !pattern.MatchString(j.out.String()) {
+	if !poll.Until(bound, func() bool { return pattern.MatchString(j.Out.String()) || j.HasExited() }) || !pattern.MatchString(j.Out.String()) {
 		w.Fatalf("it does not print %q", args[1])
 	}
-	_, _ = w.Stdout().Write([]byte(j.out.String()))
+	_, _ = w.Stdout().Write([]byte(j.Out.String()))
 }
 
 // signal ID NAME: run gets the signal, TERM, STOP and so on.
@@ -135,19 +92,12 @@ func (w *world) signal(args []string) {
 // ended ID CODE: the job ends, or has. What it printed is the script's stdout and stderr.
 func (w *world) ended(args []string) {
 	j := w.of(args[0])
-	if !poll.Until(bound, j.hasExited) {
+	if !poll.Until(bound, j.HasExited) {
 		w.Fatalf("waited %v for its end", bound)
 	}
 	w.code = j.ProcessState.ExitCode()
-	_, _ = w.Stdout().Write([]byte(j.out.String()))
-	_, _ = w.Stderr().Write([]byte(j.errs.String()))
-	w.check(j.args, j.out.String(), j.errs.String())
+	_, _ = w.Stdout().Write([]byte(j.Out.String()))
+	_, _ = w.Stderr().Write([]byte(j.Errs.String()))
+	w.check(j.args, j.Out.String(), j.Errs.String())
 	w.wantCode(args[1:])
-}
-
-// alive reports whether a process runs: one that has ended and was not waited for does not.
-func alive(pid int) bool {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, found := strings.Cut(string(stat), ") ") // "pid (name) state parent ..."
-	return syscall.Kill(pid, 0) == nil && !(found && strings.ContainsAny(rest[:1], "ZX"))
 }

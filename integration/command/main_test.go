@@ -23,10 +23,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
-	if err := errors.Join(goleak.Find(), noChildren(), os.RemoveAll(bin)); err != nil {
+	if err := errors.Join(goleak.Find(), child.NoneLeft(), os.RemoveAll(bin)); err != nil {
 		fmt.Fprintln(os.Stderr, "left behind:", err)
 		code = max(code, 1)
 	}
@@ -67,19 +67,6 @@ func build() (dir string, err error) {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
 	return dir, nil
-}
-
-// noChildren returns an error for child processes that still run, if there is a /proc.
-func noChildren() error {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range stats {
-		stat, _ := os.ReadFile(path)                  // nothing of one that has ended
-		_, rest, _ := strings.Cut(string(stat), ") ") // "pid (name) state parent ..."
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == fmt.Sprint(os.Getpid()) {
-			return fmt.Errorf("a process: %s", stat)
-		}
-	}
-	return nil
 }
 
 func TestScripts(t *testing.T) { run(t, testscript.Params{Dir: "testdata"}) }

@@ -1,15 +1,15 @@
+//go:build unix
+
 // Package clitest runs command lines in tests: in this process, in processes of their own, and on terminals. A
 // package that tests a subcommand has [Main] in its TestMain, with the rows that its tests use.
 package clitest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/launch"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"go.uber.org/goleak"
 )
@@ -58,32 +59,11 @@ func Main(m *testing.M, tested cli.App) {
 		os.Exit(1)
 	}
 	code := m.Run()
-	if err := errors.Join(goleak.Find(), noChildren(), Empty(dir), os.RemoveAll(dir)); err != nil {
+	if err := errors.Join(goleak.Find(), child.NoneLeft(), Empty(dir), os.RemoveAll(dir)); err != nil {
 		fmt.Fprintln(os.Stderr, "left behind:", err)
 		code = max(code, 1)
 	}
 	os.Exit(code)
-}
-
-// noChildren returns an error for child processes that still run, if there is a /proc.
-func noChildren() error {
-	if children := Children(os.Getpid()); len(children) > 0 {
-		return fmt.Errorf("processes: %.60q", children)
-	}
-	return nil
-}
-
-// Children returns what /proc says of a process's children, with those that were not waited for.
-func Children(pid int) (children []string) {
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range stats {
-		stat, _ := os.ReadFile(path)                  // nothing of one that has ended
-		_, rest, _ := strings.Cut(string(stat), ") ") // "pid (name) state parent ..."
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == fmt.Sprint(pid) {
-			children = append(children, string(stat))
-		}
-	}
-	return children
 }
 
 // Empty returns an error if a directory has files.
@@ -93,31 +73,6 @@ func Empty(dir string) error {
 		return fmt.Errorf("files: %v", entries)
 	}
 	return err
-}
-
-// Output collects what a command prints. Sees, if set, is called with each piece first.
-type Output struct {
-	Sees func(text string) error
-
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *Output) Write(p []byte) (int, error) {
-	if o.Sees != nil {
-		if err := o.Sees(string(p)); err != nil {
-			return 0, err
-		}
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *Output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // OnceSeen calls do when the text is printed for the first time.
@@ -137,7 +92,7 @@ func OnceSeen(text string, do func() error) func(string) error {
 }
 
 // Run carries out a command line in this process.
-func Run(ctx context.Context, args []string, stdout, stderr *Output) int {
+func Run(ctx context.Context, args []string, stdout, stderr *child.Printed) int {
 	return app.Run(ctx, args, stdout, stderr)
 }
 
@@ -157,9 +112,9 @@ func Command(t *testing.T, wantCode int, args ...string) (stdout, stderr string)
 
 // onTime repeats a command whose marks came too late, as its error asks for, because the machine
 // stood still.
-func onTime(args []string) (out, errs *Output, code int) {
+func onTime(args []string) (out, errs *child.Printed, code int) {
 	for range 20 {
-		out, errs = new(Output), new(Output)
+		out, errs = new(child.Printed), new(child.Printed)
 		code = Run(context.Background(), args, out, errs)
 		if !strings.Contains(errs.String(), "the marks come too late") {
 			break
@@ -170,7 +125,7 @@ func onTime(args []string) (out, errs *Output, code int) {
 
 // Patiently runs a command with a timeout that a busy machine does not exceed, if it asks masters and has no
 // other one.
-func Patiently(args []string) (out, errs *Output, code int) {
+func Patiently(args []string) (out, errs *child.Printed, code int) {
 	at := 1
 	switch {
 	case slices.Contains(args, "-timeout") || !slices.ContainsFunc(args, func(arg string) bool { return arg == "-urls-file" || strings.Contains(arg, "://") }):

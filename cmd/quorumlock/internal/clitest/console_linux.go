@@ -53,11 +53,11 @@ func (p *Process) OnTerminal(t *testing.T) *Console {
 
 	p.Stdin, p.Stdout, p.Stderr = screen, screen, screen
 	p.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	p.shown = make(chan struct{})
+	p.Shown = make(chan struct{})
 	p.Begin(t)
 	t.Cleanup(func() { keys.Close() }) // before the wait for its end: it hangs up on all that is left
 	go func() {
-		defer close(p.shown)
+		defer close(p.Shown)
 		buffer := make([]byte, 4096)
 		for {
 			n, err := keys.Read(buffer)

@@ -1,9 +1,10 @@
+//go:build unix
+
 package clitest
 
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -47,20 +49,12 @@ func Ask(t *testing.T, wantCode int, name string, flags []string, args ...string
 }
 
 // Process is a command in a process of its own.
-type Process struct {
-	*exec.Cmd
-	Out, Errs Output
-	Exited    chan struct{} // closed when it has ended
-
-	shown chan struct{} // closed when Out has all that a terminal shows; nil without one
-}
+type Process struct{ *child.Program }
 
 // NewProcess returns a process that is not started. Where it runs the test binary, that is the command.
 func NewProcess(name string, args ...string) *Process {
-	p := &Process{Cmd: exec.Command(name, args...), Exited: make(chan struct{})}
+	p := &Process{child.New(name, args...)}
 	p.Env = append(os.Environ(), Variable+"=1", "GORACE=atexit_sleep_ms=0")
-	p.Stdout, p.Stderr = &p.Out, &p.Errs
-	p.WaitDelay = 5 * time.Second // a process that is left behind may keep the pipes open
 	return p
 }
 
@@ -98,17 +92,8 @@ func (p *Process) Begin(t *testing.T) *Process {
 // Follow awaits the end of a process that was started, which comes with the test's.
 func (p *Process) Follow(t *testing.T) {
 	t.Helper()
-	go func() {
-		defer close(p.Exited)
-		_ = p.Wait()
-		if p.shown != nil {
-			<-p.shown
-		}
-	}()
-	t.Cleanup(func() {
-		_ = p.Process.Kill()
-		<-p.Exited
-	})
+	p.Program.Follow()
+	t.Cleanup(p.Kill)
 }
 
 // AwaitOutput waits until the process has printed the text.
@@ -127,16 +112,6 @@ func (p *Process) Eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	if !poll.Until(Bound, holds) {
 		t.Fatalf("waited %v for %s\nstdout: %q\nstderr: %q", Bound, what, &p.Out, &p.Errs)
-	}
-}
-
-// HasExited reports whether the process has ended.
-func (p *Process) HasExited() bool {
-	select {
-	case <-p.Exited:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -166,10 +141,10 @@ func (p *Process) Send(t *testing.T, s os.Signal) {
 }
 
 // Number returns the number that the command printed after a word.
-func (p *Process) Number(t *testing.T, word string) (n int) {
+func (p *Process) Number(t *testing.T, word string) int {
 	t.Helper()
-	_, rest, _ := strings.Cut(p.Out.String(), word+"=")
-	if _, err := fmt.Sscan(rest, &n); err != nil {
+	n, err := p.Program.Number(word)
+	if err != nil {
 		t.Fatalf("no %s in %q: %v", word, &p.Out, err)
 	}
 	return n

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -38,7 +39,7 @@ func TestDemo(t *testing.T) {
 			t.Parallel()
 			type result struct {
 				code      int
-				out, errs clitest.Output
+				out, errs child.Printed
 				svg       string
 				took      time.Duration
 			}
@@ -90,7 +91,7 @@ func TestDemoInterrupted(t *testing.T) {
 			svg := filepath.Join(t.TempDir(), "demo.svg")
 			testkit.Must(t, os.WriteFile(svg, []byte("an older picture"), 0o600))
 			type played struct {
-				out, errs *clitest.Output
+				out, errs *child.Printed
 				code      int
 				cleanup   time.Duration
 			}
@@ -98,7 +99,7 @@ func TestDemoInterrupted(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				var cancelled time.Time
-				p := played{errs: new(clitest.Output), out: &clitest.Output{Sees: clitest.OnceSeen(at, func() error {
+				p := played{errs: new(child.Printed), out: &child.Printed{Sees: clitest.OnceSeen(at, func() error {
 					cancelled = time.Now()
 					cancel()
 					return nil
@@ -149,8 +150,8 @@ func TestDemoAfterTheQuarantine(t *testing.T) {
 			return nil
 		})
 		stop := clitest.OnceSeen("operator.Admit", func() error { cancel(); return nil })
-		out := &clitest.Output{Sees: func(text string) error { return errors.Join(stall(text), stop(text)) }}
-		testkit.Equal(t, demonstrate(ctx, start, "", out, &clitest.Output{}), cli.ExitInterrupted, "exit code")
+		out := &child.Printed{Sees: func(text string) error { return errors.Join(stall(text), stop(text)) }}
+		testkit.Equal(t, demonstrate(ctx, start, "", out, &child.Printed{}), cli.ExitInterrupted, "exit code")
 		testkit.Check(t, !strings.Contains(out.String(), "FALSE"), "it claims what it could not see:\n%s", out)
 		return out.String(), strings.Contains(out.String(), shown)
 	})
@@ -167,8 +168,8 @@ func TestDemoFindsFalseClaims(t *testing.T) {
 			fleet, err = startEmbedded(n, args...)
 			return fleet, err
 		}
-		out := &clitest.Output{Sees: clitest.OnceSeen("m1 is killed", func() error { return fleet.Masters[3].Kill() })}
-		var errs clitest.Output
+		out := &child.Printed{Sees: clitest.OnceSeen("m1 is killed", func() error { return fleet.Masters[3].Kill() })}
+		var errs child.Printed
 		code := demonstrate(context.Background(), start, "", out, &errs)
 		testkit.Check(t, code == cli.ExitFailed, "exit code %d:\n%s\n%s", code, out, &errs)
 		_, summary, found := strings.Cut(out.String(), "claims did not hold:\n")
@@ -200,7 +201,7 @@ func TestDemoFails(t *testing.T) {
 						said, ok = fmt.Sprint("came through: ", x), true
 					}
 				}()
-				out, errs := &clitest.Output{Sees: clitest.OnceSeen(at, test.fail)}, &clitest.Output{}
+				out, errs := &child.Printed{Sees: clitest.OnceSeen(at, test.fail)}, &child.Printed{}
 				code := clitest.Run(context.Background(), []string{"demo"}, out, errs)
 				testkit.Check(t, code == cli.ExitFailed, "exit code %d:\n%s\n%s", code, out, errs)
 				return errs.String(), strings.Contains(errs.String(), test.says[0])
@@ -213,7 +214,7 @@ func TestDemoFails(t *testing.T) {
 func TestDemoWithoutMasters(t *testing.T) {
 	t.Parallel()
 	start := func(int, ...string) (*redistest.Fleet, error) { return nil, errors.New("no room") }
-	var out, errs clitest.Output
+	var out, errs child.Printed
 	testkit.Equal(t, demonstrate(context.Background(), start, "", &out, &errs), cli.ExitFailed, "exit code")
 	clitest.Contains(t, errs.String(), "no room")
 }
@@ -225,11 +226,11 @@ func TestSignals(t *testing.T) {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			out := clitest.WhileStalled(t, timeout/4, func() (*clitest.Output, bool) { // the demo gives up on masters that stand still
+			out := clitest.WhileStalled(t, timeout/4, func() (*child.Printed, bool) { // the demo gives up on masters that stand still
 				cmd := exec.Command(os.Args[0], "demo")
 				cmd.Env = append(os.Environ(), clitest.Variable+"=1", "TMPDIR="+dir)
 				signalled := false
-				out := &clitest.Output{Sees: clitest.OnceSeen("m1 is killed", func() error { signalled = true; return cmd.Process.Signal(signal) })}
+				out := &child.Printed{Sees: clitest.OnceSeen("m1 is killed", func() error { signalled = true; return cmd.Process.Signal(signal) })}
 				cmd.Stdout, cmd.Stderr = out, out
 				var ended *exec.ExitError
 				if err := cmd.Run(); signalled && (!errors.As(err, &ended) || ended.ExitCode() != cli.ExitInterrupted) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 )
@@ -35,7 +36,7 @@ func TestDemoWritesThePicture(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "demo.svg")
 	testkit.Must(t, os.WriteFile(path, []byte(strings.Repeat("previous ", 20_000)), 0o600))
 	for path, works := range map[string]bool{path: true, filepath.Join(path, "none", "demo.svg"): false} {
-		var out clitest.Output
+		var out child.Printed
 		d := &demo{narrator: newNarrator(&out, func(err error) { t.Error(err) }), chart: newChart(time.Now())}
 		err := d.draw(path, &out)
 		testkit.Check(t, (err == nil) == works && strings.Contains(out.String(), "One lock over five masters"),

@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -40,7 +41,7 @@ func TestCommandsAreInterruptedAtOnce(t *testing.T) {
 		ctx, interrupt := context.WithCancel(t.Context())
 		ended := make(chan int, 1)
 		go func() {
-			ended <- clitest.Run(ctx, append(strings.Fields(line), "-timeout=1m", "redis://"+silent.Addr().String()), &clitest.Output{}, &clitest.Output{})
+			ended <- clitest.Run(ctx, append(strings.Fields(line), "-timeout=1m", "redis://"+silent.Addr().String()), &child.Printed{}, &child.Printed{})
 		}()
 		conn, err := silent.Accept()
 		testkit.Must(t, err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	testchild "github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
@@ -66,7 +67,7 @@ func TestTheWholeGroupIsKilledAtTheDeadline(t *testing.T) {
 	p.Await(t, cli.ExitEnded)
 	endedWithin(t, lease, since)
 	for _, word := range []string{"child", "grandchild"} {
-		testkit.Check(t, !alive(p.Number(t, word)), "the %s is alive", word)
+		testkit.Check(t, !testchild.Alive(p.Number(t, word)), "the %s is alive", word)
 	}
 	p.Ends(t, cli.ExitEnded, "the lock is lost", "connect", "the command was killed")
 }
@@ -99,10 +100,10 @@ func TestWhatTheCommandLeavesBehindIsKilledAtTheDeadline(t *testing.T) {
 	took := time.Since(began)
 	testkit.Check(t, took >= 3*time.Second, "SIGTERM after %v", took)
 	grandchild := p.Number(t, "grandchild")
-	testkit.Check(t, alive(grandchild), "it was killed before its time")
+	testkit.Check(t, testchild.Alive(grandchild), "it was killed before its time")
 	p.Await(t, cli.ExitEnded)
 	took = time.Since(began)
-	testkit.Check(t, took >= 6*time.Second && !alive(grandchild), "ended after %v, or it is alive", took)
+	testkit.Check(t, took >= 6*time.Second && !testchild.Alive(grandchild), "ended after %v, or it is alive", took)
 	p.Ends(t, cli.ExitEnded, "-max-hold 6s: the command was killed")
 	d.Run(t, cli.ExitOK, "-n", "-max-hold", "10s", "x", "--", "true")
 }
@@ -114,13 +115,13 @@ func TestTheCommandIsKilledWhenRunContinuesTooLate(t *testing.T) {
 	p := d.Start(t, "x", "--", "sh", "-c", stubborn)
 	p.Send(t, syscall.SIGSTOP)
 	d.Run(t, cli.ExitOK, "x", "--", "true") // waits for the end of the lease
-	if !alive(p.Number(t, "child")) {
+	if !testchild.Alive(p.Number(t, "child")) {
 		t.Fatal("the command is gone while run is halted")
 	}
 	since := poll.Start()
 	p.Send(t, syscall.SIGCONT)
 	p.Await(t, cli.ExitEnded)
 	endedWithin(t, 0, since)
-	testkit.Check(t, !alive(p.Number(t, "grandchild")), "the grandchild is alive")
+	testkit.Check(t, !testchild.Alive(p.Number(t, "grandchild")), "the grandchild is alive")
 	p.Ends(t, cli.ExitEnded, "the lock is lost", "the command was killed")
 }

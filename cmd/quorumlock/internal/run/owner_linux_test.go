@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/ownerfile"
+	testchild "github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -26,7 +27,7 @@ func TestOwnerFileTellsTheJobFromAnother(t *testing.T) {
 	p := d.Start(t, "-owner-file", file, "a", "--", "sh", "-c", "echo child=$$; echo ready; exec sleep 600")
 	p.Send(t, syscall.SIGKILL)
 	<-p.Exited
-	clitest.Eventually(t, "the job dead", func() bool { return !alive(p.Number(t, "child")) })
+	clitest.Eventually(t, "the job dead", func() bool { return !testchild.Alive(p.Number(t, "child")) })
 	var right ownerfile.Record
 	testkit.Must(t, json.Unmarshal([]byte(testkit.Read(t, file)), &right))
 	// write writes the record as a run would, but for the job and the machine.
@@ -56,7 +57,7 @@ func TestOwnerFileTellsTheJobFromAnother(t *testing.T) {
 	session := start(&syscall.SysProcAttr{Setsid: true}, "sleep 600 & exit")
 	zombie := start(group, "exit")
 	for _, ended := range []*exec.Cmd{leaderless, session, zombie} {
-		clitest.Eventually(t, "the leader dead", func() bool { return stateOf(ended.Process.Pid) == "Z" })
+		clitest.Eventually(t, "the leader dead", func() bool { return testchild.State(ended.Process.Pid) == "Z" })
 	}
 	for _, test := range []struct {
 		what  string

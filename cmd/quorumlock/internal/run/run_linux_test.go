@@ -17,6 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	testchild "github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
@@ -26,7 +27,7 @@ func TestTheCommandDiesWithRun(t *testing.T) {
 	p := d.Start(t, "x", "--", "sh", "-c", `echo child=$$; echo ready; trap '' TERM HUP; while :; do sleep 0.02; done`)
 	p.Send(t, syscall.SIGKILL)
 	<-p.Exited
-	clitest.Eventually(t, "the command dead", func() bool { return !alive(p.Number(t, "child")) })
+	clitest.Eventually(t, "the command dead", func() bool { return !testchild.Alive(p.Number(t, "child")) })
 }
 
 // The death signal fires when the thread that forked ends, not the process.
@@ -52,7 +53,7 @@ func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 	gone.Wait()
 	clitest.Eventually(t, "the threads ended", func() bool { return threadsOf(t) <= before+len(children) })
 	for _, c := range children {
-		testkit.Check(t, alive(c.PID), "it died with a thread")
+		testkit.Check(t, testchild.Alive(c.PID), "it died with a thread")
 		c.signalGroup(syscall.SIGKILL)
 		close(c.watch)
 		status := <-c.changes
@@ -140,7 +141,9 @@ func TestRunAsProcessOneReapsOrphans(t *testing.T) {
 	}
 	p.Follow(t)
 	p.AwaitOutput(t, "ready\n")
-	left := func(want int) func() bool { return func() bool { return len(clitest.Children(p.Process.Pid)) == want } }
+	left := func(want int) func() bool {
+		return func() bool { return len(testchild.Children(p.Process.Pid)) == want }
+	}
 	p.Eventually(t, "only the command and one orphan", left(2))
 	create := func(name string) {
 		testkit.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))

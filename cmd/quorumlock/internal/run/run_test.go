@@ -3,13 +3,9 @@
 package run
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"io"
-	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,19 +18,6 @@ import (
 
 func TestMain(m *testing.M) {
 	clitest.Main(m, cli.App{Commands: append([]cli.Command{Command, masters.Check, masters.Admit}, locks.Commands...)})
-}
-
-// alive reports whether a process runs: one that has ended and was not waited for does not.
-func alive(pid int) bool {
-	return syscall.Kill(pid, 0) == nil && !strings.Contains("Z X", cmp.Or(stateOf(pid), "unknown"))
-}
-
-// stateOf returns the letter of a process's state, if there is a /proc: T is stopped, Z a zombie.
-func stateOf(pid int) string {
-	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, _ := strings.Cut(string(stat), ") ") // "pid (name) state parent ..."
-	state, _, _ := strings.Cut(rest, " ")
-	return state
 }
 
 func TestDefaultGrace(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	testchild "github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"golang.org/x/sys/unix"
@@ -64,9 +65,9 @@ func TestRunForwardsToTheGroup(t *testing.T) {
 	helper := p.Number(t, "helper")
 	p.Send(t, syscall.SIGUSR1)
 	p.AwaitOutput(t, "one\n")
-	testkit.Check(t, alive(helper), "SIGUSR1 has ended the command's child")
+	testkit.Check(t, testchild.Alive(helper), "SIGUSR1 has ended the command's child")
 	p.Send(t, syscall.SIGTERM)
-	clitest.Eventually(t, "the command's child ended", func() bool { return !alive(helper) })
+	clitest.Eventually(t, "the command's child ended", func() bool { return !testchild.Alive(helper) })
 	p.Await(t, 4)
 	clitest.Contains(t, p.Out.String(), "two\n")
 }

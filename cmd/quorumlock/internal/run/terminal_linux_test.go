@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
+	testchild "github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"golang.org/x/sys/unix"
 )
@@ -57,7 +58,7 @@ func TestJobControl(t *testing.T) {
 	helper := c.Number(t, "helper")
 	c.Press(t, clitest.CtrlZ)
 	c.AwaitOutput(t, "stopped\n")
-	clitest.Eventually(t, "the command's child stopped, though it ignores Ctrl-Z", func() bool { return stateOf(helper) == "T" })
+	clitest.Eventually(t, "the command's child stopped, though it ignores Ctrl-Z", func() bool { return testchild.State(helper) == "T" })
 	c.Press(t, "continue\n")
 	c.Press(t, "more\n")
 	c.AwaitOutput(t, "got more\n")
@@ -79,7 +80,7 @@ func TestCtrlZStopsACommandThatDoesNotRead(t *testing.T) {
 		return err == nil && foreground == child
 	})
 	c.Press(t, clitest.CtrlZ)
-	clitest.Eventually(t, "the command stopped", func() bool { return stateOf(child) == "T" })
+	clitest.Eventually(t, "the command stopped", func() bool { return testchild.State(child) == "T" })
 	testkit.Must(t, os.Remove(file))
 	c.Press(t, "continue\n")
 	c.AwaitOutput(t, "code=5\n")
