@@ -9,22 +9,6 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
-// failover is the bounds of what happens to masters that have replicas.
-type failover struct {
-	fails      uint8 // how many masters have them, from the first
-	replicas   uint8 // of each
-	wanted     uint8 // how many the deployment wants
-	lag        uint8 // by how many writes a replica may be behind
-	promotions uint8
-	skew       int8 // by how many ticks the clocks of first replicas are ahead: 1, 0 or -1
-	atOnce     bool // a replica is promoted, the old master follows it, and all clients connect to it, in one step
-
-	// An earlier rule, in place of the seal (see TestLagIsNotEnough).
-	stops    uint8 // after how many ticks a master that lacks replicas refuses to write; 0 for a seal
-	holdsOff bool  // a promoted master renews nothing for that time
-	freezes  bool  // a master may stand still, and so count late
-}
-
 const (
 	maxProcesses = 4 // of all masters that fail over
 	maxLag       = 2
@@ -97,7 +81,7 @@ func isPositive(a lease.Answer) bool { return a == lease.Granted || a == lease.K
 
 // seal is what a connection to that place wants.
 func (m *masters) seal(at place) pipeline.Seal {
-	return pipeline.Seal{Replicas: int(m.wanted), History: fmt.Sprint("h", at.reign())}
+	return pipeline.Seal{Replicas: int(m.replicas), History: fmt.Sprint("h", at.reign())}
 }
 
 func (m *masters) runOf(at place) string {
@@ -361,7 +345,7 @@ func (w *world) apply(s *state, i, number int) {
 // ageProcesses lets a tick pass on a master that fails over.
 func (w *world) ageProcesses(s *state, i int) {
 	for number := range w.copies() {
-		p, replicas := w.process(s, i, number), 0
+		p, linked := w.process(s, i, number), 0
 		p.data = w.ms.changed(p.data, itAges)
 		for k := range p.behind {
 			if p.behind[k] != 0 {
@@ -370,12 +354,12 @@ func (w *world) ageProcesses(s *state, i int) {
 		}
 		for f := range w.copies() {
 			if r := w.process(s, i, f); r.linked && int(r.of) == number+1 {
-				replicas++
+				linked++
 			}
 		}
 		switch {
 		case w.stops == 0 || p.of > 0:
-		case replicas >= int(w.wanted):
+		case linked >= int(w.replicas):
 			p.alone = 0
 		default:
 			p.alone = min(p.alone+1, w.stops)

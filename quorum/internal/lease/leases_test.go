@@ -153,7 +153,7 @@ func (l *leases) intern(is *lease.Lease) leaseID {
 		trial := is.Clone()
 		st.settled = trial.Hold(now) || trial.Cause() != is.Cause()
 	}
-	if st.reads && is.Kept() && l.faults > 0 {
+	if st.reads && is.Kept() && l.kinds != 0 {
 		for _, c := range is.Clone().Renew(now, nil) {
 			if c.Do == lease.Repair {
 				st.repairs |= 1 << c.Master

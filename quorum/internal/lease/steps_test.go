@@ -742,7 +742,7 @@ func (w *world) masterSteps(s *state, i int, try *trial) {
 		becomes(bumped, itIsBumped, func(s *state) { s.bumps++ })
 	}
 	for what := itRefuses; what <= itIsSwapped; what++ {
-		if w.kinds.has(what) && s.faults < w.faults {
+		if w.kinds.has(what) && s.faults == 0 {
 			try.do(step{does: strikes, node: uint8(i), place: uint8(what)}, func(s *state) {
 				s.faults++
 				s.masters[i] = w.ms.changed(s.masters[i], what)

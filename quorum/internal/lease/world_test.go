@@ -65,13 +65,24 @@ type setup struct {
 	// takes: who takes over what the first client hands over at any moment, with the one ticket. The
 	// others lock as usual.
 	takes   [maxClients]bool
-	reverts uint8 // how many masters restart with the data that they had at the handing over
-	faults  uint8 // how often one of these happens to a master
-	kinds   faults
+	reverts uint8              // how many masters restart with the data that they had at the handing over
+	kinds   faults             // of which one happens to a master, once
 	refuses fakeredis.Refusals // what a master refuses after itRefuses, until it relents
 	single  bool               // one master; else three, or of weights four
 	weights bool               // the first master may weigh more than others, by a mutant of the rule
-	failover
+
+	// Masters that have replicas.
+	fails      uint8 // how many, from the first
+	replicas   uint8 // of each, and how many the deployment wants; 0 is 1
+	lag        uint8 // by how many writes a replica may be behind
+	promotions uint8 // 0 is 1
+	skew       int8  // by how many ticks the clocks of first replicas are ahead: 1, 0 or -1
+	atOnce     bool  // a replica is promoted, the old master follows it, and all clients connect to it, in one step
+
+	// An earlier rule, in place of the seal (see TestLagIsNotEnough).
+	stops    uint8 // after how many ticks a master that lacks replicas refuses to write; 0 for a seal
+	holdsOff bool  // a promoted master renews nothing for that time
+	freezes  bool  // a master may stand still, and so count late
 }
 
 // complete sets what a setup does not say.
@@ -85,6 +96,7 @@ func (s *setup) complete() {
 	s.lease = max(s.lease, 1)
 	s.maxLease = max(s.maxLease, s.lease)
 	s.tokens = s.tokens || s.clock == lying
+	s.replicas, s.promotions = max(s.replicas, 1), max(s.promotions, 1)
 }
 
 // faults is a set of what may happen to a master.
