@@ -25,6 +25,16 @@ func (s *Set) Add(key uint64) bool {
 	return true
 }
 
+// Once returns what is known of a key. The first time it makes it.
+func Once[K comparable, V any](known map[K]V, key K, make func() V) V {
+	v, ok := known[key]
+	if !ok {
+		v = make()
+		known[key] = v
+	}
+	return v
+}
+
 func (s *Set) put(key uint64) bool {
 	mask := uint64(len(s.slots) - 1)
 	for i := key & mask; ; i = (i + 1) & mask {

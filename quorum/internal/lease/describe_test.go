@@ -13,20 +13,50 @@ var words = [...]string{lease.Ask: "request", lease.Raise: "write-back", lease.R
 var faultWords = map[change]string{itRefuses: "begins to refuse commands", itPersists: "gets a PERSIST of each lock",
 	itIsMixed: "gets a foreign member among its readers", itIsSwapped: "gets another database's data"}
 
-// attemptDoes has the steps of an attempt that need no more words, and masterDoes the steps of a master.
-var attemptDoes = [...]string{asksOn: "asks the others", holds: "reads the clock", givesUp: "gives up", isDue: "is due",
-	enters: "enters again", leaves: "leaves a depth", extends: "extends its lease", downgrades: "is downgraded", unlocks: "unlocks",
-	handsOver: "hands over"}
+// says has the steps in words. The master is the process of it to which the client is connected.
+var says = [...]string{
+	begins: "{attempt} asks all masters", asksOn: "{attempt} asks the others", holds: "{attempt} reads the clock", givesUp: "{attempt} gives up", isDue: "{attempt} is due",
+	enters: "{attempt} enters again", leaves: "{attempt} leaves a depth", extends: "{attempt} extends its lease", downgrades: "{attempt} is downgraded",
+	unlocks: "{attempt} unlocks", isClosed: "{attempt}'s Locker is closed", handsOver: "{attempt} hands over",
 
-var masterDoes = map[steps]string{restarts: "%s restarts", reverts: "%s restarts with the data that it had at the handing over",
-	forgets: "%s forgets all", notices: "a client notices that %s is another process, or forgot",
-	bumped: "a neighbour locks and unlocks on %s", relents: "%s refuses no command any longer", expires: "the leases end on %s"}
+	delivers:             "{master} carries out {request}",
+	deliversUnread:       "{master} carries out {request}, whose reply is not read yet",
+	deliversThenDies:     "{master} carries out {request}, and the connection dies",
+	deliversThenTimesOut: "{master} carries out {request}, and does not answer in time",
+	reads:                "the reply of {master} to {answered} is read",
+	deliversLate:         "{master} carries out {late}, which arrives late",
+	reloads:              "{master} does not know the script of {request}, which goes behind what was sent since",
+	dies:                 "the connection of {client} to {master} dies",
+	timesOut:             "{master} does not answer {client} in time",
+	isRefused:            "{client} cannot connect to {master}",
+	comesUp:              "{client} connects to {process}",
+	submits:              "{master} takes the list of {attempt}",
+	failsToSubmit:        "{master} does not take the list of {attempt}",
 
-// processDoes has what happens to a process of a master that fails over, and perhaps another.
-var processDoes = map[steps]string{applies: "%s does what its master did before%.0s",
-	isPromoted: "%s is promoted%.0s", takesPlace: "%s takes its master's place%.0s",
-	losesAndTakesPlace: "%s loses all or some of its data and takes its master's place%.0s", follows: "%s becomes the replica of %s, and gets its data", isDemoted: "%s becomes the replica of %s, and gets no data yet",
-	loses: "%s restarts without all or some of its data%.0s", expiresAt: "the leases end on %s%.0s"}
+	restarts: "{master} restarts",
+	forgets:  "{master} forgets all",
+	notices:  "a client notices that {master} is another process, or forgot",
+	bumped:   "a neighbour locks and unlocks on {master}",
+	expires:  "the leases end on {master}",
+	passes:   "a tick passes",
+	reverts:  "{master} restarts with the data that it had at the handing over",
+	strikes:  "{master} {fault}",
+	relents:  "{master} refuses no command any longer",
+
+	isAcknowledged:     "the replicas of {master} have acknowledged {answered}",
+	isNotAcknowledged:  "the replicas of {master} have not acknowledged {answered}",
+	applies:            "{process} does what its master did before",
+	isPromoted:         "{process} is promoted",
+	takesPlace:         "{process} takes its master's place",
+	losesAndTakesPlace: "{process} loses all or some of its data and takes its master's place",
+	follows:            "{process} becomes the replica of {other}, and gets its data",
+	isDemoted:          "{process} becomes the replica of {other}, and gets no data yet",
+	loses:              "{process} restarts without all or some of its data",
+	expiresAt:          "the leases end on {process}",
+	noticesAt:          "{other client} notices that {process} is another process, or forgot",
+	moves:              "{client} connects to {process}",
+	movesLate:          "{client} connects to {process}",
+}
 
 // name is what a process of a master is called.
 func (w *world) name(master, process int) string {
@@ -38,62 +68,16 @@ func (w *world) name(master, process int) string {
 
 // describe puts a step into words.
 func (w *world) describe(by step, s *state) string {
-	who, l := fmt.Sprintf("%c%d", 'A'+by.client, by.number+1), &s.links[by.node][by.client]
-	at := w.name(int(by.node), l.at.process())
-	word := func(id requestID) string { return who + "'s " + words[w.ls.requests[id].cmd.Do] }
-	if int(by.does) < len(attemptDoes) && attemptDoes[by.does] != "" {
-		return who + " " + attemptDoes[by.does]
+	attempt, l := fmt.Sprintf("%c%d", 'A'+by.client, by.number+1), &s.links[by.node][by.client]
+	if by.does == steps(begins) && by.place > 0 {
+		return fmt.Sprintf("%s probes %d", attempt, w.ls.plans[by.place].First+1)
 	}
-	if does, known := masterDoes[by.does]; known {
-		return fmt.Sprintf(does, at)
-	}
-	switch by.does {
-	case steps(begins):
-		if plan := w.ls.plans[by.place]; plan.Probe {
-			return fmt.Sprintf("%s probes %d", who, plan.First+1)
-		}
-		return who + " asks all masters"
-	case steps(isClosed):
-		return who + "'s Locker is closed"
-	case delivers:
-		return fmt.Sprintf("%s carries out %s", at, word(l.queue[0]))
-	case deliversUnread:
-		return fmt.Sprintf("%s carries out %s, whose reply is not read yet", at, word(l.queue[0]))
-	case deliversThenDies:
-		return fmt.Sprintf("%s carries out %s, and the connection dies", at, word(l.queue[0]))
-	case deliversThenTimesOut:
-		return fmt.Sprintf("%s carries out %s, and does not answer in time", at, word(l.queue[0]))
-	case reads:
-		return fmt.Sprintf("the reply of %s to %s is read", at, word(l.unread[0].to))
-	case deliversLate:
-		return fmt.Sprintf("%s carries out %s, which arrives late", at, word(l.late[by.place]))
-	case reloads:
-		return fmt.Sprintf("%s does not know the script of %s, which goes behind what was sent since", at, word(l.queue[0]))
-	case dies:
-		return fmt.Sprintf("the connection of %c to %s dies", who[0], at)
-	case timesOut:
-		return fmt.Sprintf("%s does not answer %c in time", at, who[0])
-	case isRefused:
-		return fmt.Sprintf("%c cannot connect to %s", who[0], at)
-	case submits:
-		return fmt.Sprintf("%s takes the list of %s", at, who)
-	case failsToSubmit:
-		return fmt.Sprintf("%s does not take the list of %s", at, who)
-	case isAcknowledged, isNotAcknowledged:
-		not := map[steps]string{isNotAcknowledged: "not "}[by.does]
-		return fmt.Sprintf("the replicas of %s have %sacknowledged %s", w.name(int(by.node), l.at.process()), not, word(l.unread[0].to))
-	case moves, movesLate, comesUp:
-		return fmt.Sprintf("%c connects to %s", who[0], w.name(int(by.node), int(by.place)))
-	case noticesAt:
-		return fmt.Sprintf("%c notices that %s is another process, or forgot", 'A'+by.place>>4, w.name(int(by.node), int(by.place&3)))
-	case strikes:
-		return fmt.Sprintf("%s %s", at, faultWords[change(by.place)])
-	}
-	if does, known := processDoes[by.does]; known {
-		number, other := int(by.place&3), int(by.place>>4)
-		return fmt.Sprintf(does, w.name(int(by.node), number), w.name(int(by.node), other))
-	}
-	return "a tick passes"
+	of := func(id requestID) string { return attempt + "'s " + words[w.ls.requests[id].cmd.Do] }
+	name := func(process int) string { return w.name(int(by.node), process) }
+	process, other := int(by.place&3), int(by.place>>4)
+	return strings.NewReplacer("{attempt}", attempt, "{client}", attempt[:1], "{other client}", string('A'+rune(other)),
+		"{master}", name(l.at.process()), "{process}", name(process), "{other}", name(other), "{fault}", faultWords[change(by.place)],
+		"{request}", of(l.queue[0]), "{answered}", of(l.unread[0].to), "{late}", of(l.late[process])).Replace(says[by.does])
 }
 
 var phases = [...]string{lease.Asking: "asks", lease.Settling: "settles", lease.Held: "holds", lease.Lingering: "lingers", lease.Undone: "undone",

@@ -1,6 +1,6 @@
 // This package is an exhaustive search of the life of locks for two holders, for fencing tokens that do not increase, and
-// for the other promises of promises_test.go. The tests of package lease itself are in keep_test.go, lease_test.go,
-// rule_test.go and state_test.go; export_test.go is what the search reads of a Lease.
+// for the other promises of promises_test.go. The tests of package lease itself are in keep_test.go, lease_test.go
+// and state_test.go; export_test.go is what the search reads of a Lease.
 //
 // What is searched is what ships. Each client runs the machine of package lease. Each master is a
 // keyspace of internal/fakeredis, which script vectors hold to real servers. Calls are made and replies

@@ -301,3 +301,30 @@ func TestWhomAnAttemptAsks(t *testing.T) {
 		})
 	}
 }
+
+// The token is the highest counter of those that were read in time, and those that are lower are raised.
+func TestTokenAgainstOracle(t *testing.T) {
+	for n := 1; n <= 5; n++ {
+		testkit.EachOutcome(n, 5, func(outcome []int) { // 0: a late grant, with the highest counter
+			votes := make([]Vote, n)
+			var highest uint64
+			standing := map[uint64]int{}
+			read := 0
+			for i, o := range outcome {
+				votes[i] = Vote{token: uint64(o), answer: Granted}
+				if o == 0 {
+					votes[i] = Vote{token: 99, answer: Unanswered}
+					continue
+				}
+				read++
+				standing[uint64(o)]++
+				highest = max(highest, uint64(o))
+			}
+			l := Lease{terms: &Terms{}, votes: votes}
+			behind := len(slices.DeleteFunc(l.settle(nil), func(c Command) bool { return c.Do != Raise }))
+			if l.token != highest || behind != read-standing[highest] {
+				t.Fatalf("settle(%v): %d, %d behind; want %d, %d", outcome, l.token, behind, highest, read-standing[highest])
+			}
+		})
+	}
+}

@@ -2,10 +2,12 @@ package lease_test
 
 import (
 	"bytes"
+	"math"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/mutants/mutate"
 	"github.com/quorumlock/quorumlock/internal/quorate"
+	"github.com/quorumlock/quorumlock/internal/visited"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 )
 
@@ -181,26 +183,20 @@ func (l *leases) process(master int) string {
 }
 
 func (l *leases) request(r request) requestID {
-	id, known := l.byAsked[r]
-	if !known {
-		id = requestID(len(l.requests))
-		if id == 0 {
+	return visited.Once(l.byAsked, r, func() requestID {
+		if len(l.requests) > math.MaxUint16 {
 			panic("too many requests")
 		}
-		l.byAsked[r] = id
 		l.requests = append(l.requests, r)
-	}
-	return id
+		return requestID(len(l.requests) - 1)
+	})
 }
 
 func (l *leases) reply(r lease.Reply) replyID {
-	id, known := l.byReply[r]
-	if !known {
-		id = replyID(len(l.replies))
-		l.byReply[r] = id
+	return visited.Once(l.byReply, r, func() replyID {
 		l.replies = append(l.replies, r)
-	}
-	return id
+		return replyID(len(l.replies) - 1)
+	})
 }
 
 // becoming is what happens to a request.
@@ -245,13 +241,7 @@ func (l *leases) becomes(what becoming, id requestID) requestID {
 
 // react has the machine take an event, or returns what it did before.
 func (l *leases) react(id leaseID, e event) result {
-	key := eventOf{id, e}
-	found, known := l.results[key]
-	if !known {
-		found = l.take(id, e)
-		l.results[key] = found
-	}
-	return found
+	return visited.Once(l.results, eventOf{id, e}, func() result { return l.take(id, e) })
 }
 
 // take runs the shipped machine, as the shell does: one call at a time, and with what follows from its

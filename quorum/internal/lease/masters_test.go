@@ -10,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
+	"github.com/quorumlock/quorumlock/internal/visited"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -226,23 +227,13 @@ func (m *masters) intern(data *fakeredis.Keyspace) masterID {
 }
 
 func numberOf(all map[string]uint32, key string) uint32 {
-	n, known := all[key]
-	if !known {
-		n = uint32(len(all))
-		all[key] = n
-	}
-	return n
+	return visited.Once(all, key, func() uint32 { return uint32(len(all)) })
 }
 
 // ask carries out a request, or returns what it did before.
 func (m *masters) ask(id masterID, client int, asked requestID, r *request, at place) replied {
 	key := askedOf(id)<<32 | askedOf(at)<<24 | askedOf(client)<<16 | askedOf(asked)
-	found, known := m.replies[key]
-	if !known {
-		found = m.carryOut(id, client, r, at)
-		m.replies[key] = found
-	}
-	return found
+	return visited.Once(m.replies, key, func() replied { return m.carryOut(id, client, r, at) })
 }
 
 func (m *masters) carryOut(id masterID, client int, r *request, at place) replied {
@@ -339,9 +330,7 @@ func (m *masters) lower(before, after [maxNames]int) bool {
 
 // changed is what becomes of a master.
 func (m *masters) changed(id masterID, what change) masterID {
-	key := changeOf(id)<<16 | changeOf(what)
-	to, known := m.others[key]
-	if !known {
+	return visited.Once(m.others, changeOf(id)<<16|changeOf(what), func() masterID {
 		data := m.states[id].data.Clone()
 		switch what {
 		case itForgets:
@@ -372,37 +361,28 @@ func (m *masters) changed(id masterID, what change) masterID {
 			data = fakeredis.NewKeyspace(nodeTime)
 			m.mark(data, scripts.At(0), 0)
 			data.Set(scripts.MarkerKey, strings.Replace(data.Get(scripts.MarkerKey), " process ", " former ", 1))
-		case itAges:
-			data.Age(tick)
-			m.ageMarker(data, tick)
-		case itIsAhead:
+		case itAges, itIsAhead:
 			data.Age(tick)
 			m.ageMarker(data, tick)
 		case itIsBehind:
 			data.Age(-tick)
 			m.ageMarker(data, -tick)
 		}
-		to = m.intern(data)
-		m.others[key] = to
-	}
-	return to
+		return m.intern(data)
+	})
 }
 
 // noticed is a master whose marker a client writes, because it is another process's.
 func (m *masters) noticed(id masterID, at place) masterID {
-	key := changeOf(id)<<16 | changeOf(at)<<8 | 0xff
-	to, known := m.others[key]
-	if !known {
+	return visited.Once(m.others, changeOf(id)<<16|changeOf(at)<<8|0xff, func() masterID {
 		data := m.states[id].data.Clone()
 		admitted := scripts.In(ticks(m.quarantined()))
 		if m.clock == lying { // the server's, by which it may be over at once
 			admitted = scripts.At(0)
 		}
 		m.mark(data, admitted, at)
-		to = m.intern(data)
-		m.others[key] = to
-	}
-	return to
+		return m.intern(data)
+	})
 }
 
 // bump is a neighbour that is granted, and releases.

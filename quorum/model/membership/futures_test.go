@@ -5,6 +5,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
+	"github.com/quorumlock/quorumlock/internal/visited"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -47,12 +48,11 @@ func newFutures() futures {
 
 // foresee returns the future of a run: the procedure says what it does next, if told so.
 func (w *world) foresee(r run) future {
-	if f, known := w.futures.of[r]; known {
-		return f
-	}
-	next, ok := w.ask(r)
-	var f future
-	if ok {
+	return visited.Once(w.futures.of, r, func() future {
+		next, ok := w.ask(r)
+		if !ok {
+			return 0
+		}
 		yes, no := r, r
 		if next.do == change.Write {
 			yes.count++
@@ -65,14 +65,11 @@ func (w *world) foresee(r run) future {
 		next.yes = w.foresee(yes)
 		next.run = r
 		key := fmt.Sprint(next.do, next.write, next.list, next.yes, next.no)
-		if f, ok = w.futures.number[key]; !ok {
-			f = future(len(w.futures.all))
+		return visited.Once(w.futures.number, key, func() future {
 			w.futures.all = append(w.futures.all, next)
-			w.futures.number[key] = f
-		}
-	}
-	w.futures.of[r] = f
-	return f
+			return future(len(w.futures.all) - 1)
+		})
+	})
 }
 
 // ask runs the procedure up to there. It returns false when the run is over, waits or looks again.
@@ -134,16 +131,14 @@ func (w *world) ask(r run) (next step, ok bool) {
 
 // later is a future a tick later; nothing, if it is too late for all marks.
 func (w *world) later(f future) future {
-	older, known := w.futures.older[f]
-	if !known {
+	return visited.Once(w.futures.older, f, func() future {
 		r := w.futures.all[f].run
 		for n := range r.views {
 			r.views[n] = w.markers.older(r.views[n])
 		}
-		if oldest(r.views[:]) <= w.window {
-			older = w.foresee(r)
+		if oldest(r.views[:]) > w.window {
+			return 0
 		}
-		w.futures.older[f] = older
-	}
-	return older
+		return w.foresee(r)
+	})
 }

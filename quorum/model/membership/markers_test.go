@@ -2,11 +2,13 @@ package membership
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/visited"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -55,15 +57,13 @@ func newMarkers(s *setup) *markers {
 }
 
 func (t *markers) intern(text string) marker {
-	m, known := t.number[text]
-	if !known {
-		m = marker(len(t.texts))
-		if m >= 1<<16 {
+	return visited.Once(t.number, text, func() marker {
+		if len(t.texts) > math.MaxUint16 {
 			panic("too many markers")
 		}
-		t.texts, t.number[text] = append(t.texts, text), m
-	}
-	return m
+		t.texts = append(t.texts, text)
+		return marker(len(t.texts) - 1)
+	})
 }
 
 func (t *markers) lease() time.Duration { return time.Duration(t.setup.maxLease) * tick }
@@ -74,13 +74,7 @@ func (t *markers) process(n int, process uint8) scripts.Process {
 
 // processText is Process.String, remembered.
 func (t *markers) processText(n int, process uint8) string {
-	key := keyOf(n, process, 0)
-	text, known := t.processes[key]
-	if !known {
-		text = t.process(n, process).String()
-		t.processes[key] = text
-	}
-	return text
+	return visited.Once(t.processes, keyOf(n, process, 0), func() string { return t.process(n, process).String() })
 }
 
 // parse reads a master's first marker, of its own process: "abc", "abc#2", "abc>abd#2" while a change
@@ -109,21 +103,23 @@ func (t *markers) aged(old marker) marker {
 	if old == 0 {
 		return 0
 	}
-	later, known := t.aging[old]
-	if !known {
-		m, err := scripts.ParseMarker(t.texts[old])
-		if err != nil {
-			panic(err)
-		}
+	return visited.Once(t.aging, old, func() marker {
+		m := t.read(old)
 		for _, instant := range []*time.Duration{&m.Admitted, &m.Change} {
 			if *instant -= tick; *instant < now-tick*time.Duration(t.setup.window) {
 				*instant = 0
 			}
 		}
-		later = t.intern(m.String())
-		t.aging[old] = later
+		return t.intern(m.String())
+	})
+}
+
+func (t *markers) read(m marker) scripts.Marker {
+	read, err := scripts.ParseMarker(t.texts[m])
+	if err != nil {
+		panic(err)
 	}
-	return later
+	return read
 }
 
 // ahead is the marker after the clock was set back by a max lease and a tick: so much further ahead are
@@ -132,10 +128,7 @@ func (t *markers) ahead(old marker) marker {
 	if old == 0 {
 		return 0
 	}
-	m, err := scripts.ParseMarker(t.texts[old])
-	if err != nil {
-		panic(err)
-	}
+	m := t.read(old)
 	for _, instant := range []*time.Duration{&m.Admitted, &m.Change} {
 		if *instant > 0 {
 			*instant += t.lease() + tick
@@ -146,26 +139,22 @@ func (t *markers) ahead(old marker) marker {
 
 // accepts is what the master does for clients of each list, by the programs of acquire and renew.
 func (t *markers) accepts(n int, process uint8, m marker) [maxLists]lets {
-	key := keyOf(n, process, m)
-	if in, known := t.in[key]; known {
+	return visited.Once(t.in, keyOf(n, process, m), func() (in [maxLists]lets) {
+		for l, letters := range t.setup.lists {
+			if !strings.Contains(letters, t.setup.names[n:n+1]) {
+				continue
+			}
+			admitted, isItsOwn, ok := fakeredis.Accepts(t.texts[m], t.process(n, process).Expected(t.parsed[l]))
+			switch {
+			case !ok:
+			case isItsOwn && millis(admitted) <= now:
+				in[l] = grants
+			default:
+				in[l] = renews
+			}
+		}
 		return in
-	}
-	var in [maxLists]lets
-	for l, letters := range t.setup.lists {
-		if !strings.Contains(letters, t.setup.names[n:n+1]) {
-			continue
-		}
-		admitted, isItsOwn, ok := fakeredis.Accepts(t.texts[m], t.process(n, process).Expected(t.parsed[l]))
-		switch {
-		case !ok:
-		case isItsOwn && millis(admitted) <= now:
-			in[l] = grants
-		default:
-			in[l] = renews
-		}
-	}
-	t.in[key] = in
-	return in
+	})
 }
 
 func millis(text string) time.Duration {
@@ -182,15 +171,11 @@ func (t *markers) view(n int, r record, first int) *membership.View {
 	if r == silent {
 		return nil
 	}
-	key := viewKey(n)<<48 | viewKey(first)<<32 | viewKey(r)
-	v, known := t.views[key]
-	if !known {
+	return visited.Once(t.views, viewKey(n)<<48|viewKey(first)<<32|viewKey(r), func() *membership.View {
 		ago := func(age int) time.Duration { return time.Duration(age) * tick }
-		v = membership.Read(scripts.LookReply{Marker: t.texts[r.marker()], Now: now - ago(r.age()), Process: t.process(n, r.process())},
+		return membership.Read(scripts.LookReply{Marker: t.texts[r.marker()], Now: now - ago(r.age()), Process: t.process(n, r.process())},
 			ago(first-r.age()))
-		t.views[key] = v
-	}
-	return v
+	})
 }
 
 // write is a mark for one master.

@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -13,43 +14,27 @@ var (
 )
 
 // shrinks is four masters of which an operator removes one or another.
-func shrinks() setup {
-	return setup{names: "abcd", start: all4, lists: []string{"abcd", "abc", "abd"}, silent: 1, maxLease: 2,
-		commands: []string{"remove abcd abc", "remove abcd abd", "commit abc", "commit abd", "commit abcd", "abort abcd"}}
-}
+var shrinks = setup{names: "abcd", start: all4, lists: []string{"abcd", "abc", "abd"}, silent: 1, maxLease: 2,
+	commands: []string{"remove abcd abc", "remove abcd abd", "commit abc", "commit abd", "commit abcd", "abort abcd"}}
 
 // generations is shrinks of masters whose lists are of two generations: an operator has admitted some.
-func generations() setup {
-	s := shrinks()
-	s.start = []string{"abcd#3", "abcd#1", "abcd#3", "abcd#1"}
-	return s
-}
+var generations = shrinks.with(func(s *setup) { s.start = []string{"abcd#3", "abcd#1", "abcd#3", "abcd#1"} })
 
 // replaces is three masters of which one is replaced, by way of two.
-func replaces() setup {
-	return setup{names: "abcd", start: all3, lists: []string{"abc", "ab", "abd"}, silent: 1, maxLease: 2,
-		commands: []string{"remove abc ab", "commit abc", "commit ab", "abort abc", "add ab abd", "commit abd", "abort abd"}}
-}
+var replaces = setup{names: "abcd", start: all3, lists: []string{"abc", "ab", "abd"}, silent: 1, maxLease: 2,
+	commands: []string{"remove abc ab", "commit abc", "commit ab", "abort abc", "add ab abd", "commit abd", "abort abd"}}
 
 // grows is two masters to which an operator adds one or another.
-func grows() setup {
-	return setup{names: "abde", start: []string{"ab", "ab"}, lists: []string{"ab", "abd", "abe"}, silent: 1, maxLease: 2,
-		commands: []string{"add ab abd", "add ab abe", "commit abd", "commit abe", "abort abd", "abort abe"}}
-}
+var grows = setup{names: "abde", start: []string{"ab", "ab"}, lists: []string{"ab", "abd", "abe"}, silent: 1, maxLease: 2,
+	commands: []string{"add ab abd", "add ab abe", "commit abd", "commit abe", "abort abd", "abort abe"}}
 
 // swaps is three masters of which one is replaced, by way of four.
-func swaps() setup {
-	return setup{names: "abcd", start: all3, lists: []string{"abc", "abcd", "abd"}, silent: 1, maxLease: 2,
-		commands: []string{"add abc abcd", "commit abcd", "abort abcd", "remove abcd abd", "commit abd"}}
-}
+var swaps = setup{names: "abcd", start: all3, lists: []string{"abc", "abcd", "abd"}, silent: 1, maxLease: 2,
+	commands: []string{"add abc abcd", "commit abcd", "abort abcd", "remove abcd abd", "commit abd"}}
 
 // takesBack is swaps with a commit of the first list, if a change was committed on some masters and
 // taken back on the others. It raises generations without end, so no search of it is complete.
-func takesBack() setup {
-	s := swaps()
-	s.commands = append(s.commands, "commit abc")
-	return s
-}
+var takesBack = swaps.with(func(s *setup) { s.commands = append(slices.Clone(s.commands), "commit abc") })
 
 // founds is two new deployments whose lists share masters.
 func founds(names, one, other string) setup {
@@ -57,44 +42,30 @@ func founds(names, one, other string) setup {
 }
 
 // wipes is after three masters were replaced one by one: all that were removed are wiped, and run on.
-func wipes() setup {
-	return setup{names: "abcde", start: []string{"", "", "cde#5", "cde#5", "cde#5"}, lists: []string{"abc", "cde"}, silent: 1, maxLease: 2}
-}
+var wipes = setup{names: "abcde", start: []string{"", "", "cde#5", "cde#5", "cde#5"}, lists: []string{"abc", "cde"}, silent: 1, maxLease: 2}
 
 // wipedAll is wipes without a master in common.
-func wipedAll() setup {
-	return setup{names: "abcdef", start: []string{"", "", "", "def#7", "def#7", "def#7"}, lists: []string{"abc", "def"}, found: true, maxLease: 2}
-}
+var wipedAll = setup{names: "abcdef", start: []string{"", "", "", "def#7", "def#7", "def#7"}, lists: []string{"abc", "def"}, found: true, maxLease: 2}
 
 // removed is after two masters became three others, while one was away: it comes back with its list.
-func removed() setup {
-	return setup{names: "abde", start: []string{"ab", "bde#4", "bde#4", "bde#4"}, lists: []string{"ab", "bde"}, forgets: 1, maxLease: 2}
-}
+var removed = setup{names: "abde", start: []string{"ab", "bde#4", "bde#4", "bde#4"}, lists: []string{"ab", "bde"}, forgets: 1, maxLease: 2}
 
 // retires is three masters that become three others, by way of two: no command is interrupted, and all
 // masters answer and are given. The first that is removed runs on, and two of the others forget.
-func retires() setup {
-	return setup{names: "abcde", start: []string{"abc", "abc>bc", "abc>bc"}, lists: []string{"abc", "cde"}, whole: true, forgets: 2, maxLease: 2,
-		commands: []string{"commit abc", "add bc bcd", "commit abcd", "add bcd bcde", "commit abcde", "remove bcde cde"}}
-}
+var retires = setup{names: "abcde", start: []string{"abc", "abc>bc", "abc>bc"}, lists: []string{"abc", "cde"}, whole: true, forgets: 2, maxLease: 2,
+	commands: []string{"commit abc", "add bc bcd", "commit abcd", "add bcd bcde", "commit abcde", "remove bcde cde"}}
 
 // counts is the tokens of three masters of which one is replaced.
-func counts() setup {
-	return setup{names: "abcd", start: all3, lists: []string{"abc", "ab", "abd"}, tokens: 3, maxLease: 2,
-		commands: []string{"remove abc ab", "commit ab", "add ab abd", "commit abd"}}
-}
+var counts = setup{names: "abcd", start: all3, lists: []string{"abc", "ab", "abd"}, tokens: 3, maxLease: 2,
+	commands: []string{"remove abc ab", "commit ab", "add ab abd", "commit abd"}}
 
 // countsUp is the tokens of three masters that become five.
-func countsUp() setup {
-	return setup{names: "abcde", start: []string{"abc", "abc", "abc", "?abc", ""}, lists: []string{"abc", "abcd", "abcde"}, tokens: 3,
-		maxLease: 2, commands: []string{"add abc abcd", "commit abcd", "add abcd abcde", "commit abcde"}}
-}
+var countsUp = setup{names: "abcde", start: []string{"abc", "abc", "abc", "?abc", ""}, lists: []string{"abc", "abcd", "abcde"}, tokens: 3,
+	maxLease: 2, commands: []string{"add abc abcd", "commit abcd", "add abcd abcde", "commit abcde"}}
 
 // single is a master to which an operator adds another, of which either is removed.
-func single() setup {
-	return setup{names: "ab", start: []string{"a", ""}, lists: []string{"a", "ab", "b"}, silent: 1, maxLease: 2,
-		commands: []string{"add a ab", "commit ab", "abort a", "abort ab", "remove ab a", "remove ab b", "commit a", "commit b"}}
-}
+var single = setup{names: "ab", start: []string{"a", ""}, lists: []string{"a", "ab", "b"}, silent: 1, maxLease: 2,
+	commands: []string{"add a ab", "commit ab", "abort a", "abort ab", "remove ab a", "remove ab b", "commit a", "commit b"}}
 
 // with is a setup with other bounds.
 func (s setup) with(change func(*setup)) setup {
@@ -119,37 +90,37 @@ func TestSearch(t *testing.T) {
 		states int // the search stops there; 0 for a complete one
 		deep   bool
 	}{
-		{"four to three, either way, two commands", shrinks().with(twoAtOnce), 0, false},
-		{"four to three, either way, one forgets", shrinks().with(oneForgets), 0, false},
-		{"replaced by way of two", replaces().with(oneForgets), 0, false},
-		{"replaced by way of two, one restarts", replaces().with(oneRestarts), 150_000, false},
-		{"replaced by way of two, two commands", replaces().with(twoAtOnce), 0, false},
-		{"replaced by way of four", swaps().with(oneForgets), visited.Limit, false},
-		{"added, taken back, and ended by a commit of the list before", takesBack().with(oneForgets), 150_000, false},
-		{"two to three, either way, two commands", grows().with(twoAtOnce).with(oneForgets), 0, false},
+		{"four to three, either way, two commands", shrinks.with(twoAtOnce), 0, false},
+		{"four to three, either way, one forgets", shrinks.with(oneForgets), 0, false},
+		{"replaced by way of two", replaces.with(oneForgets), 0, false},
+		{"replaced by way of two, one restarts", replaces.with(oneRestarts), 150_000, false},
+		{"replaced by way of two, two commands", replaces.with(twoAtOnce), 0, false},
+		{"replaced by way of four", swaps.with(oneForgets), visited.Limit, false},
+		{"added, taken back, and ended by a commit of the list before", takesBack.with(oneForgets), 150_000, false},
+		{"two to three, either way, two commands", grows.with(twoAtOnce).with(oneForgets), 0, false},
 		{"two deployments that share two", founds("abcd", "abc", "bcd").with(oneForgets), 0, false},
 		{"two deployments that share one", founds("abcde", "abc", "cde"), 0, false},
 		{"two deployments of which one has the other's masters", founds("abcde", "abc", "abcde"), 0, false},
-		{"wiped masters next to the present ones", wipes().with(oneForgets), 0, false},
-		{"a removed master next to the present ones", removed().with(exists), 0, false},
-		{"wiped masters, and clients that know", wipedAll().with(exists), 0, false},
-		{"masters of two generations, two commands", generations().with(twoAtOnce), 0, false},
-		{"masters of two generations, one forgets", generations().with(oneForgets), 150_000, false},
-		{"a retired master next to the present ones", retires(), 0, false},
-		{"four to three, either way, one clock is set back", shrinks().with(oneSetBack), 0, false},
-		{"replaced by way of two, one clock is set back", replaces().with(oneSetBack), 0, false},
-		{"tokens, replaced by way of two", counts(), 0, false},
-		{"tokens, three to five", countsUp(), 20_000_000, false},
-		{"one master, restarts", single().with(twoRestart), 0, false},
-		{"one master, restarts and forgets", single().with(oneRestarts).with(oneForgets), 0, false},
+		{"wiped masters next to the present ones", wipes.with(oneForgets), 0, false},
+		{"a removed master next to the present ones", removed.with(exists), 0, false},
+		{"wiped masters, and clients that know", wipedAll.with(exists), 0, false},
+		{"masters of two generations, two commands", generations.with(twoAtOnce), 0, false},
+		{"masters of two generations, one forgets", generations.with(oneForgets), 150_000, false},
+		{"a retired master next to the present ones", retires, 0, false},
+		{"four to three, either way, one clock is set back", shrinks.with(oneSetBack), 0, false},
+		{"replaced by way of two, one clock is set back", replaces.with(oneSetBack), 0, false},
+		{"tokens, replaced by way of two", counts, 0, false},
+		{"tokens, three to five", countsUp, 20_000_000, false},
+		{"one master, restarts", single.with(twoRestart), 0, false},
+		{"one master, restarts and forgets", single.with(oneRestarts).with(oneForgets), 0, false},
 
-		{"four to three, either way, two commands, one forgets", shrinks().with(twoAtOnce).with(oneForgets), 0, true},
-		{"four to three, either way, two forget", shrinks().with(twoForget), 0, true},
-		{"replaced by way of two, two forget", replaces().with(twoForget), 0, true},
-		{"replaced by way of two, one clock is set back, one forgets", replaces().with(oneSetBack).with(oneForgets), 0, true},
-		{"replaced by way of two, a longer lease", replaces().with(oneForgets).with(longer), 20_000_000, true},
-		{"one master, restarts and forgets, two commands", single().with(oneRestarts).with(oneForgets).with(twoAtOnce), 0, true},
-		{"one master, restarts and forgets, a longer lease", single().with(oneRestarts).with(oneForgets).with(longer), 0, true},
+		{"four to three, either way, two commands, one forgets", shrinks.with(twoAtOnce).with(oneForgets), 0, true},
+		{"four to three, either way, two forget", shrinks.with(twoForget), 0, true},
+		{"replaced by way of two, two forget", replaces.with(twoForget), 0, true},
+		{"replaced by way of two, one clock is set back, one forgets", replaces.with(oneSetBack).with(oneForgets), 0, true},
+		{"replaced by way of two, a longer lease", replaces.with(oneForgets).with(longer), 20_000_000, true},
+		{"one master, restarts and forgets, two commands", single.with(oneRestarts).with(oneForgets).with(twoAtOnce), 0, true},
+		{"one master, restarts and forgets, a longer lease", single.with(oneRestarts).with(oneForgets).with(longer), 0, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			visited.Bounded(t, c.states, c.deep, func(limit int) (complete bool) {
@@ -166,8 +137,8 @@ func TestSearch(t *testing.T) {
 // TestNotCovered searches what the rules do not prevent, and docs/safety.md says so.
 func TestNotCovered(t *testing.T) {
 	for name, s := range map[string]setup{
-		"all that were removed are wiped, and an old client founds": wipedAll(),
-		"a removed master is back, and a present one forgets":       removed(),
+		"all that were removed are wiped, and an old client founds": wipedAll,
+		"a removed master is back, and a present one forgets":       removed,
 		"new deployments share one master, which forgets":           founds("abcde", "abc", "cde").with(oneForgets),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/quorumlock/quorumlock/internal/membership/change"
+	"github.com/quorumlock/quorumlock/internal/visited"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -138,9 +139,7 @@ type marking struct {
 
 // marksOf returns what clients of a list may write now.
 func (w *world) marksOf(s *state, l int, members []int) []marking {
-	key := w.sceneOf(s, l, members)
-	done, known := w.changes[key]
-	if !known {
+	return visited.Once(w.changes, w.sceneOf(s, l, members), func() (done []marking) {
 		w.looks(s, members, len(members), &w.firsts[l], func(views [maxNodes]record, at *look) {
 			if !at.known {
 				at.known, at.plan = true, w.plan(l, members, views)
@@ -153,9 +152,8 @@ func (w *world) marksOf(s *state, l int, members []int) []marking {
 				}
 			}
 		})
-		w.changes[key] = done
-	}
-	return done
+		return done
+	})
 }
 
 // scene is all that some masters show, to clients of a list or to a command.
@@ -176,14 +174,10 @@ func (w *world) sceneOf(s *state, of int, at []int) scene {
 
 // isOpen reports whether clients may mark a master: it is blank, or claimed.
 func (w *world) isOpen(n int, x *node) bool {
-	key := keyOf(n, x.process, x.marker)
-	in, known := w.open[key]
-	if !known {
+	return visited.Once(w.open, keyOf(n, x.process, x.marker), func() bool {
 		v := w.view(n, recordOf(x.process, x.marker, 0), 0)
-		in = v.IsBlank() || v.Marker().Claimed
-		w.open[key] = in
-	}
-	return in
+		return v.IsBlank() || v.Marker().Claimed
+	})
 }
 
 // look is what some masters have shown, in the order in which a command or a list's clients look at them, and what
@@ -267,9 +261,7 @@ func (w *world) beginnings(s *state, c int) []beginning {
 	if w.cmds[c].begin == nil {
 		return nil
 	}
-	key := w.sceneOf(s, c, w.cmds[c].looks)
-	all, known := w.futures.begun[key]
-	if !known {
+	return visited.Once(w.futures.begun, w.sceneOf(s, c, w.cmds[c].looks), func() (all []beginning) {
 		var may []future
 		w.looks(s, w.cmds[c].looks, w.silent, &w.cmds[c].first, func(views [maxNodes]record, at *look) {
 			if !at.known {
@@ -292,9 +284,8 @@ func (w *world) beginnings(s *state, c int) []beginning {
 				all = append(all, b)
 			}
 		}
-		w.futures.begun[key] = all
-	}
-	return all
+		return all
+	})
 }
 
 // tidy drops a command that is at its end.
