@@ -28,7 +28,7 @@ var status = over(cli.Command{
 Exit codes: 0 if all locks are held, 1 if one is free, 69 if one is unknown. 64 if the command line is invalid, 77 if
 the masters refuse the credentials, 78 if the URLs or the masters cannot be used.`,
 }, func(flags *cli.Flags, l *line) action {
-	masters.SlotsFlag(flags, "show the `N` slots of each semaphore NAME", &l.slots)
+	flags.Number("slots", "show the `N` slots of each semaphore NAME", "a number", 1, scripts.MaxSlots, &l.slots)
 	s := &statusLine{line: l}
 	flags.Boolean("json", "print JSON", &s.json)
 	flags.Boolean("q", "print nothing", &s.quiet)
@@ -97,7 +97,7 @@ func hintAtSlots(ctx context.Context, out io.Writer, nodes []*node.Node, locks [
 		if lock.State != lockstate.Free {
 			continue
 		}
-		free := masters.Each(ctx, nodes, func(ctx context.Context, n *node.Node) int {
+		free := masters.Each(ctx, nodes, func(ctx context.Context, _ int, n *node.Node) int {
 			if result := inside.Of(n).Pipe("").Do(ctx, scripts.Slots(lock.Name, scripts.MaxSlots)); result.Err == nil {
 				return len(result.Reply.Slots.Free)
 			}

@@ -80,8 +80,8 @@ func (s *survey) look(ctx context.Context, nodes []*node.Node, isLive bool) {
 
 // find asks each master for more names.
 func (s *survey) find(ctx context.Context, nodes []*node.Node) {
-	replies := masters.Each(ctx, nodes, func(ctx context.Context, n *node.Node) any {
-		return inside.Of(n).Pipe("").Do(ctx, operators.Survey(s.cursors[slices.Index(nodes, n)])).Reply.Other
+	replies := masters.Each(ctx, nodes, func(ctx context.Context, i int, n *node.Node) any {
+		return inside.Of(n).Pipe("").Do(ctx, operators.Survey(s.cursors[i])).Reply.Other
 	})
 	for i, said := range replies {
 		r, ok := said.(*operators.SurveyReply)

@@ -26,13 +26,6 @@ const admitMeaning = `The masters then grant new locks at once. If you are wrong
 An empty spare in a dead master's place holds no lock, but the dead master's locks may still be held.
 `
 
-// admission is the result for one node.
-type admission struct {
-	name   string
-	before Finding
-	err    error
-}
-
 // Admit ends the quarantine of masters.
 var Admit = Command{
 	Name: "admit", Usage: "end the quarantine of masters, if no lock can still be held that they " +
@@ -50,36 +43,31 @@ Exit codes: 0 if all masters were admitted, 1 if one was not, 2 without -yes or 
 	},
 }.Row()
 
-// admit is what admit does, by its flags.
 type admit struct{ yes, members bool }
 
-// run ends the quarantine of masters, as the operator asserts that it may.
 func (a *admit) run(ctx context.Context, p *cli.Program, line Line) int {
-	list := List(line.Nodes)
+	nodes, list := line.Nodes, List(line.Nodes)
 	if !a.yes {
-		a.askAssertion(ctx, line.Nodes, list, p.Stderr)
+		a.askAssertion(ctx, nodes, list, p.Stderr)
 		return cli.ExitUsage
 	}
-	found := CheckAll(ctx, line.Nodes)
+	found := CheckAll(ctx, nodes)
 	if a.members {
-		if err := areProcesses(line.Nodes, found); err != nil {
+		if err := areProcesses(nodes, found); err != nil {
 			fmt.Fprintf(p.Stderr, "quorumlock: admit: %v\n", err)
 			return cli.ExitFailed
 		}
 	}
-	done := Each(ctx, line.Nodes, func(ctx context.Context, n *node.Node) admission {
-		before := found[slices.Index(line.Nodes, n)]
-		done := admission{name: n.Name(), before: before, err: before.Err}
+	errs := Each(ctx, nodes, func(ctx context.Context, i int, n *node.Node) error {
 		switch {
-		case done.err != nil:
+		case found[i].Err != nil:
+			return found[i].Err
 		case a.members:
-			done.err = operator.AdmitMembers(ctx, n, list.Names())
-		default:
-			done.err = operator.Admit(ctx, n) // like Lock it refuses unfit masters, but it replaces another max lease
+			return operator.AdmitMembers(ctx, n, list.Names())
 		}
-		return done
+		return operator.Admit(ctx, n) // like Lock it refuses unfit masters, but it replaces another max lease
 	})
-	allAdmitted := a.printAdmissions(done, line.Nodes[0].MaxLease(), list, p.Stdout)
+	allAdmitted := a.printAdmissions(found, errs, nodes[0].MaxLease(), list, p.Stdout)
 	switch {
 	case ctx.Err() != nil:
 		return cli.ExitInterrupted
@@ -106,7 +94,6 @@ func TwinError(a, b *node.Node) error {
 		a.Name(), a.Address(), b.Name(), b.Address())
 }
 
-// belief returns what the operator asserts.
 func (a *admit) belief() string {
 	if a.members {
 		return admitBelief + "\n" + membersBelief
@@ -133,33 +120,32 @@ func (a *admit) askAssertion(ctx context.Context, nodes []*node.Node, list *scri
 	fmt.Fprintln(out)
 }
 
-// printAdmissions prints the result for each master, and what was asserted. It returns false
-// when one was not admitted.
-func (a *admit) printAdmissions(done []admission, maxLease time.Duration, list *scripts.List, out io.Writer) bool {
+// printAdmissions prints the result for each master, and what was asserted. It returns false when one was not admitted.
+func (a *admit) printAdmissions(before []Finding, errs []error, maxLease time.Duration, list *scripts.List, out io.Writer) bool {
 	admitted, unlisted := 0, false
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, one := range done {
-		if one.err != nil {
-			fmt.Fprintf(table, "%s\tNOT ADMITTED\t%s\n", one.name, Reason(one.err))
+	for i, f := range before {
+		if errs[i] != nil {
+			fmt.Fprintf(table, "%s\tNOT ADMITTED\t%s\n", f.Name, Reason(errs[i]))
 			continue
 		}
 		admitted++
 		what := "was not in quarantine"
 		switch {
-		case IsUnused(one.before.Report, maxLease):
+		case IsUnused(f.Report, maxLease):
 			what = "its quarantine had not begun"
-		case one.before.IsHalfMarked(): // its quarantine is over
-		case one.before.Report.Quarantine > 0:
-			what = fmt.Sprintf("quarantine ended, %s before its time", Left(one.before.Report.Quarantine))
+		case f.IsHalfMarked(): // its quarantine is over
+		case f.Report.Quarantine > 0:
+			what = fmt.Sprintf("quarantine ended, %s before its time", Left(f.Report.Quarantine))
 		}
-		whom := "accepts clients with " + scripts.NewList(one.before.Report.Members...).String()
+		whom := "accepts clients with " + scripts.NewList(f.Report.Members...).String()
 		switch {
 		case a.members:
 			whom = "accepts clients with " + list.String()
-		case len(one.before.Report.Members) == 0:
+		case len(f.Report.Members) == 0:
 			whom, unlisted = "has no list of masters yet", true
 		}
-		fmt.Fprintf(table, "%s\tadmitted\t%s; max lease %v; %s\n", one.name, what, maxLease, whom)
+		fmt.Fprintf(table, "%s\tadmitted\t%s; max lease %v; %s\n", f.Name, what, maxLease, whom)
 	}
 	table.Flush()
 	if unlisted {
@@ -169,7 +155,7 @@ func (a *admit) printAdmissions(done []admission, maxLease time.Duration, list *
 	if admitted > 0 {
 		fmt.Fprintf(out, "\nYou asserted that %s\n", a.belief())
 	}
-	return admitted == len(done)
+	return admitted == len(before)
 }
 
 // nowIs says what a master is before it is admitted.
@@ -185,7 +171,6 @@ func nowIs(f Finding) string {
 	case r.Quarantine > 0:
 		return fmt.Sprintf("accepts clients with %s; in quarantine for another %s",
 			scripts.NewList(r.Members...), Left(r.Quarantine))
-	default:
-		return fmt.Sprintf("accepts clients with %s; not in quarantine", scripts.NewList(r.Members...))
 	}
+	return fmt.Sprintf("accepts clients with %s; not in quarantine", scripts.NewList(r.Members...))
 }

@@ -4,22 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/plain"
+	"github.com/quorumlock/quorumlock/internal/quorate"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// Each calls ask for all nodes at once, and returns the results in the nodes' order.
-func Each[T any](ctx context.Context, nodes []*node.Node, ask func(context.Context, *node.Node) T) []T {
+// Each calls ask for all nodes at once, by their index, and returns the results in the nodes' order.
+func Each[T any](ctx context.Context, nodes []*node.Node, ask func(context.Context, int, *node.Node) T) []T {
 	answers := make([]T, len(nodes))
-	var asking sync.WaitGroup
-	for i, n := range nodes {
-		asking.Go(func() { answers[i] = ask(ctx, n) })
-	}
-	asking.Wait()
+	_ = inside.Each(ctx, nodes, func(ctx context.Context, i int, n *node.Node) error {
+		answers[i] = ask(ctx, i, n)
+		return nil
+	})
 	return answers
 }
 
@@ -35,7 +38,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 
 // CloseAll closes nodes, all at once.
 func CloseAll(nodes []*node.Node) {
-	Each(context.Background(), nodes, func(_ context.Context, n *node.Node) error { return n.Close() })
+	Each(context.Background(), nodes, func(_ context.Context, _ int, n *node.Node) error { return n.Close() })
 }
 
 // CloseBy closes the nodes. It does not wait beyond the end of ctx for masters that do not answer: the
@@ -65,4 +68,36 @@ func Reason(err error) string {
 		text += ": " + giveMaxLease
 	}
 	return text
+}
+
+// ExitCode returns the exit code by the masters' errors if too few masters answered as they should. For errors that
+// are not permanent it is cli.ExitUnavailable.
+func ExitCode(errs []error, nodes []*node.Node, quorum quorate.Rule) int {
+	code := cli.ExitUnavailable
+	for _, err := range errs {
+		switch n, _ := errors.AsType[*node.Error](err); {
+		case n == nil || !n.Permanent():
+		case redisconn.RefusesCredentials(n.Err), redisconn.ForbidsUser(n.Err):
+			code = cli.ExitCredentials
+		case code != cli.ExitCredentials:
+			code = cli.ExitConfiguration
+		}
+	}
+	if !quorum.Blocks(Refusing(errs, nodes)) { // even without these errors, too few masters would be left
+		return cli.ExitUnavailable
+	}
+	return code
+}
+
+// Refusing returns the nodes that have a permanent error.
+func Refusing(errs []error, nodes []*node.Node) (set quorate.Set) {
+	for i, n := range nodes {
+		if slices.ContainsFunc(errs, func(err error) bool {
+			failed, _ := errors.AsType[*node.Error](err)
+			return failed != nil && failed.Node == n.Name() && failed.Permanent()
+		}) {
+			set |= quorate.Of(i)
+		}
+	}
+	return set
 }

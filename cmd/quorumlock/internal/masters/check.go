@@ -2,6 +2,7 @@ package masters
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -14,12 +15,13 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/quorate"
+	"github.com/quorumlock/quorumlock/internal/trial/heard"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Check tries a lock on each master alone, and shows what makes masters unfit for locks.
+// Check finds what makes masters unfit for locks.
 var Check = Command{
 	Name: "check", Usage: "try a lock on each master alone, and show what makes masters unfit for locks", Arguments: "URL...",
 	Help: `Give the URLs of all masters of the clients' list: masters refuse a client with a part of it.
@@ -46,7 +48,6 @@ Exit codes: 0 if all masters grant, or wait in a quarantine that is counted down
 	},
 }.Row()
 
-// check is what check does, by its flags.
 type check struct {
 	json    bool
 	wait    time.Duration // for a majority that grants; 0 for not at all
@@ -60,14 +61,19 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 	wait := max(c.wait, c.waitAll)
 	found := c.all(ctx, line.Nodes, quorum, wait)
 	compareRates(ctx, line.Nodes, found)
-	addHints(ctx, found, line.Nodes, line.urls)
+	Each(ctx, line.Nodes, func(ctx context.Context, i int, n *node.Node) error {
+		if found[i].Err != nil {
+			found[i].hint = TLSHint(ctx, n, line.urls[i], found[i].Err)
+		}
+		return nil
+	})
 	if ctx.Err() != nil {
 		return cli.ExitInterrupted
 	}
 	lists, isChanging := acceptedLists(found)
 	failed := len(lists) > 1 && !isChanging || slices.ContainsFunc(found, func(f Finding) bool { return f.Refusal() != nil || f.rate != "" })
 	if wait > 0 {
-		failed = !quorum.Enough(granting(found))
+		failed = !quorum.Enough(thoseThat(found, Finding.IsOK))
 	}
 	if c.json {
 		failed = printCheckJSON(p.Stdout, found) != nil || failed
@@ -75,7 +81,7 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 		printCheck(p.Stdout, found)
 		if wait > 0 {
 			fmt.Fprintf(p.Stdout, "%d of %d masters grant, and %d must: a majority is %d.\n",
-				granting(found).Len(), len(found), quorum.Need, Quorum(len(found), false).Need)
+				thoseThat(found, Finding.IsOK).Len(), len(found), quorum.Need, Quorum(len(found), false).Need)
 		}
 	}
 	if failed {
@@ -94,7 +100,7 @@ func (c *check) all(ctx context.Context, nodes []*node.Node, quorum quorate.Rule
 		found := CheckAll(ctx, nodes)
 		tryAll(ctx, nodes, found, c.tryName)
 		rest := wait - time.Since(began)
-		if rest <= 0 || quorum.Enough(granting(found)) || !Sleep(ctx, min(rest, pollInterval)) {
+		if rest <= 0 || quorum.Enough(thoseThat(found, Finding.IsOK)) || !Sleep(ctx, min(rest, pollInterval)) {
 			return found
 		}
 	}
@@ -112,30 +118,27 @@ func printCheck(out io.Writer, found []Finding) {
 		fmt.Fprintf(out, "\nNo lock was tried: these are %d of the %d masters of that list.\n", len(found), whole.Len())
 		return
 	}
-	fit, tried := count(found, Finding.isFit), count(found, func(f Finding) bool { return f.tried })
-	inState := func(state string) int { return count(found, func(f Finding) bool { return f.is(state) }) }
-	waiting, blank, half := inState(stateQuarantine), inState(stateBlank), inState(stateHalfMarked)
+	count := func(holds func(Finding) bool) int { return thoseThat(found, holds).Len() }
+	fit, tried := count(Finding.isFit), count(func(f Finding) bool { return f.tried })
 	fmt.Fprintf(out, "\n%d of %d masters are fit for locks", fit, len(found))
-	if waiting > 0 {
-		fmt.Fprintf(out, ", %d of these in quarantine", waiting)
-	}
-	if blank > 0 {
-		fmt.Fprintf(out, ", %d of these blank", blank)
-	}
-	if half > 0 {
-		fmt.Fprintf(out, ", %d of these half-marked", half)
+	for _, is := range []struct{ state, word string }{
+		{stateQuarantine, "in quarantine"}, {stateBlank, "blank"}, {stateHalfMarked, "half-marked"},
+	} {
+		if n := count(func(f Finding) bool { return f.is(is.state) }); n > 0 {
+			fmt.Fprintf(out, ", %d of these %s", n, is.word)
+		}
 	}
 	fmt.Fprintln(out, ".")
 	if tried > 0 {
 		fmt.Fprintf(out, "A lock was acquired, renewed and released on %d of these, each time alone, and the release was announced to waiters.\n", tried)
 	}
-	if waiting > 0 {
+	if count(func(f Finding) bool { return f.is(stateQuarantine) }) > 0 {
 		fmt.Fprintln(out, "A master in quarantine grants nothing until its quarantine is over.")
 	}
 	if tried < fit {
 		fmt.Fprintln(out, "No lock was tried on a master that is in quarantine, blank or half-marked, or that no client has used yet: check again when it grants.")
 	}
-	quorum, grant := Quorum(len(found), false), granting(found).Len()
+	quorum, grant := Quorum(len(found), false), thoseThat(found, Finding.IsOK).Len()
 	if outlook := Outlook(found, quorum); outlook != "" {
 		fmt.Fprintln(out, strings.ToUpper(outlook[:1])+outlook[1:]+".")
 	} else if grant < len(found) {
@@ -289,4 +292,80 @@ func Left(quarantine time.Duration) string {
 		return "none"
 	}
 	return fmt.Sprintf("%.1fs", max(quarantine.Seconds(), 0.1))
+}
+
+// tryAll tries a lock on each master that grants to a client with the list of the nodes. An empty name stands for a
+// reserved one.
+func tryAll(ctx context.Context, nodes []*node.Node, found []Finding, name string) {
+	list := List(nodes)
+	Each(ctx, nodes, func(ctx context.Context, i int, n *node.Node) error {
+		f := &found[i]
+		if !f.IsOK() || len(f.Report.Members) == 0 {
+			return nil
+		}
+		tried := scripts.TrialName(rand.Text()) // so that two checks do not meet
+		if name != "" {
+			tried = scripts.NewName(name)
+		}
+		reply, err := heard.Lock(ctx, n, list, tried)
+		switch {
+		case err != nil:
+		case reply.Outcome == scripts.HeldByAnother:
+			err = fmt.Errorf("%q is held by %q: give -name a name that nobody locks", name, reply.Holder)
+		case reply.NotAccepted != nil: // since it was looked at
+			err = errBlank
+		}
+		f.tried, f.unfit = err == nil && reply.Outcome == scripts.Granted, err
+		if err != nil {
+			f.ready.Err = f.error(err)
+		}
+		return nil
+	})
+}
+
+// checkJSON is what check -json prints. Times are in milliseconds.
+type checkJSON struct {
+	Fit      int           `json:"fit"`
+	Granting int           `json:"granting"`    // fit, not in quarantine, and with the URLs' list
+	ReadyIn  int64         `json:"ready_in_ms"` // until a majority grants: 0 for now, −1 for never by itself
+	Masters  []findingJSON `json:"masters"`
+}
+
+type findingJSON struct {
+	Name        string   `json:"name"`
+	State       string   `json:"state"` // ok, quarantine, BLANK, HALF-MARKED, REFUSED or FAILED
+	Error       string   `json:"error,omitempty"`
+	Tried       bool     `json:"tried"` // a lock was acquired, renewed and released there, and the release was announced
+	Role        string   `json:"role,omitempty"`
+	Version     string   `json:"version,omitempty"`
+	Uptime      int64    `json:"uptime_ms"`
+	RoundTrip   float64  `json:"round_trip_ms"`
+	ClockAhead  int64    `json:"clock_ahead_ms"` // of this machine's clock, at least
+	Persistence string   `json:"persistence,omitempty"`
+	MaxMemory   uint64   `json:"maxmemory_bytes"` // 0 for no bound
+	MaxLease    int64    `json:"max_lease_ms"`    // 0 while no client has marked it
+	Replicas    int      `json:"replicas"`        // that acknowledge each lock
+	Quarantine  int64    `json:"quarantine_ms"`
+	Members     []string `json:"members,omitempty"`
+	Next        []string `json:"next,omitempty"`
+	Generation  uint64   `json:"generation"`
+	Notes       []string `json:"notes,omitempty"`
+}
+
+func printCheckJSON(out io.Writer, found []Finding) error {
+	all := checkJSON{Fit: thoseThat(found, Finding.isFit).Len(), Granting: thoseThat(found, Finding.IsOK).Len(), ReadyIn: -1}
+	if in, ok := readyIn(found, Quorum(len(found), false), isNone); ok {
+		all.ReadyIn = in.Milliseconds()
+	}
+	for _, f := range found {
+		r := f.Report
+		one := findingJSON{f.Name, f.State(), "", f.tried, r.Role, r.Version, r.Uptime.Milliseconds(), r.RoundTrip.Seconds() * 1000,
+			r.ClockAhead.Milliseconds(), r.Persistence, r.MaxMemory, r.MaxLease.Milliseconds(), r.Replicas, r.Quarantine.Milliseconds(),
+			r.Members, r.Next, r.Generation, f.notes()}
+		if f.ready.Err != nil {
+			one.Error = Reason(f.ready.Err)
+		}
+		all.Masters = append(all.Masters, one)
+	}
+	return cli.PrintJSON(out, all)
 }

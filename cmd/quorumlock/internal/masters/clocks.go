@@ -3,7 +3,6 @@ package masters
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,8 +19,8 @@ const rateTime = 400 * time.Millisecond
 
 // compareRates looks at the masters once more, and records which clocks do not run at this machine's rate.
 func compareRates(ctx context.Context, nodes []*node.Node, found []Finding) {
-	again := Each(ctx, nodes, func(ctx context.Context, n *node.Node) (l looks.Look) {
-		first := found[slices.Index(nodes, n)].Look()
+	again := Each(ctx, nodes, func(ctx context.Context, i int, n *node.Node) (l looks.Look) {
+		first := found[i].Look()
 		if first.View == nil || !Sleep(ctx, rateTime-clock.System().Now().Sub(first.Sent)) {
 			return l
 		}

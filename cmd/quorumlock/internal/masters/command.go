@@ -44,12 +44,17 @@ func (c Command) Row() cli.Command {
 			}
 			access.flags(flags, fileUsage, 0, 0)
 			return func(ctx context.Context, p *cli.Program, args []string) int {
-				line, list, wrong, err := c.take(access, p.Command, args)
-				if wrong != "" {
-					return p.Misused(wrong)
+				if wrong := c.wrong(access.file, args); wrong != "" {
+					return p.Misused(p.Command + " " + wrong)
 				}
-				if err == nil {
-					line.Nodes, line.urls, err = access.open(list)
+				line, err := Line{}, error(nil)
+				if c.NamesMember {
+					line.Member, args = args[0], args[1:]
+				}
+				if len(args) == 0 {
+					line.Nodes, line.urls, err = access.Open()
+				} else {
+					line.Nodes, line.urls, err = access.open(args)
 				}
 				if err != nil {
 					fmt.Fprintf(p.Stderr, "quorumlock: %s: %v\n", p.Command, err)
@@ -61,27 +66,23 @@ func (c Command) Row() cli.Command {
 		}}
 }
 
-// take reads the arguments and returns the list of URLs, or what is wrong with the command line. The error
-// is about a file.
-func (c Command) take(access *Access, name string, args []string) (line Line, list []string, wrong string, err error) {
-	list = args
+// wrong says what is wrong with the arguments, next to that file of URLs; nothing if they can be used.
+func (c Command) wrong(file string, args []string) string {
 	if c.NamesMember {
-		if len(args) == 0 || strings.Contains(args[0], "://") || len(args) == 1 && access.file == "" {
-			return line, nil, name + " needs the name of the member (host:port or ?name=, not a URL: see members show), and then " +
-				"the URLs of the present list, or -urls-file", nil
+		if len(args) == 0 || strings.Contains(args[0], "://") || len(args) == 1 && file == "" {
+			return "needs the name of the member (host:port or ?name=, not a URL: see members show), and then " +
+				"the URLs of the present list, or -urls-file"
 		}
-		line.Member, list = args[0], args[1:]
+		args = args[1:]
 	}
+	const needsURL = "needs the URL of at least one master: as an argument, "
 	switch {
-	case access.file != "" && len(list) > 0:
-		wrong = name + " takes URLs as arguments or from -urls-file, not from both"
-	case access.file != "" || len(list) == 0 && c.Reads && os.Getenv(URLsVariable) != "":
-		list, err = readURLs(access.file)
-	case len(list) == 0 && c.Reads:
-		wrong = name + " needs the URL of at least one master: as an argument, by -urls-file, or in " + URLsVariable
-	case len(list) == 0:
-		wrong = name + " needs the URL of at least one master: as an argument, or by -urls-file; it does not read " +
-			URLsVariable
+	case file != "" && len(args) > 0:
+		return "takes URLs as arguments or from -urls-file, not from both"
+	case file != "" || len(args) > 0 || c.Reads && os.Getenv(URLsVariable) != "":
+		return ""
+	case c.Reads:
+		return needsURL + "by -urls-file, or in " + URLsVariable
 	}
-	return line, list, wrong, err
+	return needsURL + "or by -urls-file; it does not read " + URLsVariable
 }

@@ -49,7 +49,7 @@ type Finding struct {
 // CheckAll checks the nodes, all at once, and judges whether they grant to clients whose list they are. Two nodes
 // that are the same process under two addresses grant nothing: their votes would count as one.
 func CheckAll(ctx context.Context, nodes []*node.Node) []Finding {
-	found := Each(ctx, nodes, func(ctx context.Context, n *node.Node) Finding {
+	found := Each(ctx, nodes, func(ctx context.Context, _ int, n *node.Node) Finding {
 		if slices.ContainsFunc(inside.Of(n).Pipes, func(p *pipeline.Pipe) bool { return p.Down() != nil }) {
 			// It was asked already, and nobody waits for it as long as a first connection may take.
 			var cancel context.CancelFunc
@@ -155,15 +155,15 @@ func (f Finding) State() string {
 		return stateRefused
 	case f.ready.In > 0:
 		return stateQuarantine
-	default:
-		return stateOK
 	}
+	return stateOK
 }
 
 // IsHalfMarked reports whether the master grants nothing until a client finishes its mark, its quarantine over.
 func (f Finding) IsHalfMarked() bool { return f.is(stateHalfMarked) }
 
-// IsOK reports whether the master grants locks.
+// IsOK reports whether the master grants locks to clients whose list was checked. One that was admitted, and has no
+// list yet, grants when its first client comes.
 func (f Finding) IsOK() bool { return f.State() == stateOK }
 
 // Refusal returns why the master grants nothing, however long one waits, as a *node.Error, or nil.
@@ -177,7 +177,7 @@ func (f Finding) is(state string) bool { return f.State() == state }
 
 // Outlook says whether a quorum of the masters grants, or will; it is empty if it grants now.
 func Outlook(found []Finding, quorum quorate.Rule) string {
-	grant := fmt.Sprintf("%d of %d masters grant, and %d must", granting(found).Len(), len(found), quorum.Need)
+	grant := fmt.Sprintf("%d of %d masters grant, and %d must", thoseThat(found, Finding.IsOK).Len(), len(found), quorum.Need)
 	isUnacknowledged := func(f Finding) bool { return errors.Is(f.ready.Err, redisconn.ErrNotReplicated) }
 	isUnmarked := func(f Finding) bool { return f.awaitsLock && !f.claimed }
 	_, isEnoughMarked := readyIn(found, quorum, isAwaitingLock)
@@ -245,23 +245,12 @@ func Quorum(masters int, all bool) quorate.Rule {
 	return quorate.Majority(masters)
 }
 
-// granting returns the masters that grant locks to clients whose list was checked. A master that was
-// admitted, and has no list yet, grants when its first client comes.
-func granting(found []Finding) (set quorate.Set) {
+// thoseThat returns the masters for which that holds.
+func thoseThat(found []Finding, holds func(Finding) bool) (set quorate.Set) {
 	for i, f := range found {
-		if f.IsOK() {
+		if holds(f) {
 			set |= quorate.Of(i)
 		}
 	}
 	return set
-}
-
-// count counts the masters for which that holds.
-func count(found []Finding, holds func(Finding) bool) (n int) {
-	for _, f := range found {
-		if holds(f) {
-			n++
-		}
-	}
-	return n
 }

@@ -44,7 +44,7 @@ func (d deployment) countLockers(ctx context.Context) (c census) {
 		nodes[i] = d.nodes[name]
 	}
 	latest := map[string]operators.Introduced{}
-	for i, h := range masters.Each(ctx, nodes, func(ctx context.Context, n *node.Node) (h heard) {
+	for i, h := range masters.Each(ctx, nodes, func(ctx context.Context, _ int, n *node.Node) (h heard) {
 		cursor := "0"
 		for range mostLockerCalls {
 			r := call(ctx, n, operators.Lockers(cursor))

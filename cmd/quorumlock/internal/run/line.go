@@ -49,8 +49,8 @@ type line struct {
 // newLine returns a command line that the flags set.
 func newLine(flags *cli.Flags) *line {
 	l := &line{heldCode: cli.ExitHeld, grace: -1, wait: -1, flags: flags}
-	masters.SlotsFlag(flags, "take one of `N` slots of the semaphore NAME: at most N commands at a time, "+
-		"each with its QUORUMLOCK_SLOT", &l.slots)
+	flags.Number("slots", "take one of `N` slots of the semaphore NAME: at most N commands at a time, each with its QUORUMLOCK_SLOT",
+		"a number", 1, scripts.MaxSlots, &l.slots)
 	flags.Boolean("n", "do not wait for the lock", &l.noWait)
 	flags.Duration("w", "wait for the lock for `D` at most", 0, &l.wait)
 	flags.Value("E", "exit with `N`, not 75, if another holds the lock; with 0 print nothing then", "an exit code from 0 to 255",
