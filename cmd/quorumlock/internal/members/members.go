@@ -20,9 +20,11 @@ import (
 
 // deployment is the masters that a command was given.
 type deployment struct {
-	nodes  map[string]*node.Node // by name
-	names  []string              // in the order of the command line
-	member string                // to remove
+	given    []*node.Node
+	names    []string              // of these
+	nodes    map[string]*node.Node // by name
+	maxLease time.Duration
+	member   string // to remove
 }
 
 // Command shows and changes the list of masters.
@@ -143,7 +145,8 @@ func over(step func(deployment, context.Context, io.Writer) error) masters.Actio
 
 // newDeployment returns the masters by name. Two with one name are an error.
 func newDeployment(line masters.Line) (deployment, error) {
-	d := deployment{nodes: map[string]*node.Node{}, member: scripts.Canonical(line.Member)}
+	d := deployment{given: line.Nodes, nodes: map[string]*node.Node{}, maxLease: line.Nodes[0].MaxLease(),
+		member: scripts.Canonical(line.Member)}
 	for _, n := range line.Nodes {
 		if d.nodes[n.Name()] != nil {
 			return d, fmt.Errorf("two URLs have the name %s", n.Name())
@@ -201,7 +204,7 @@ func (d deployment) commit(ctx context.Context, yes bool, out io.Writer) error {
 		}
 	} else {
 		fmt.Fprintf(out, "The members are %s. Clients with another list are refused from now on.\n"+
-			"The next change of members is refused for one max lease, %v.\n", report.To, d.nodes[d.names[0]].MaxLease())
+			"The next change of members is refused for one max lease, %v.\n", report.To, d.maxLease)
 	}
 	if blank := report.Blank; len(blank) > 0 {
 		fmt.Fprintf(out, "Not done on %s: blank, until a client marks %s.\n", strings.Join(blank, ", "), plural(blank, "it", "them"))
@@ -236,7 +239,7 @@ func (d deployment) abort(ctx context.Context, out io.Writer) error {
 	} else {
 		fmt.Fprintf(out, "The change from %s to %s is taken back on %s.\n"+
 			"The next change of members is refused for one max lease, %v.\n",
-			report.From, report.To, strings.Join(report.Changed, ", "), d.nodes[d.names[0]].MaxLease())
+			report.From, report.To, strings.Join(report.Changed, ", "), d.maxLease)
 	}
 	if len(report.NoAnswer) > 0 {
 		them := plural(report.NoAnswer, "it", "them")

@@ -16,8 +16,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
-	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/plain"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -64,7 +64,7 @@ func (d deployment) call(ctx context.Context, calls map[string][]scripts.Call) m
 		all[name] = replies
 		for i, c := range made {
 			calling.Go(func() {
-				r := call(ctx, n, c)
+				r := inside.Of(n).Pipe("").Do(ctx, c)
 				replies[i] = change.Reply{Reply: r.Reply, Err: r.Err, At: clock.System().Now()}
 			})
 		}
@@ -95,8 +95,8 @@ func noteTwoMaxLeases(seen change.Seen) {
 // addsVote returns why the master to add may not be a member: one of the others is the same process, or
 // there are too many.
 func (d deployment) addsVote(ctx context.Context, added string, to *scripts.List) error {
-	if to.Len() > mostMasters {
-		return fmt.Errorf("a list has at most %d masters, and this one would have %d", mostMasters, to.Len())
+	if to.Len() > quorate.MaxNodes {
+		return fmt.Errorf("a list has at most %d masters, and this one would have %d", quorate.MaxNodes, to.Len())
 	}
 	views, _ := d.look(ctx)
 	newcomer := views[added]
@@ -111,17 +111,10 @@ func (d deployment) addsVote(ctx context.Context, added string, to *scripts.List
 	return nil
 }
 
-// mostMasters bounds the masters of a list, as in packages quorum and node.
-const mostMasters = 64
-
 // runID returns the run id of the process that a view is of, without the number of its database.
 func runID(v *membership.View) string {
 	id, _, _ := strings.Cut(v.Process.Run, "/")
 	return id
-}
-
-func call(ctx context.Context, n *node.Node, script scripts.Call) pipeline.Result {
-	return inside.Of(n).Pipe("").Do(ctx, script)
 }
 
 // explain adds to a refusal why a master did not answer. Another max lease is the whole reason:
