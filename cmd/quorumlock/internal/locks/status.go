@@ -29,32 +29,25 @@ Exit codes: 0 if all locks are held, 1 if one is free, 69 if one is unknown. 64 
 the masters refuse the credentials, 78 if the URLs or the masters cannot be used.`,
 }, func(flags *cli.Flags, l *line) action {
 	flags.Number("slots", "show the `N` slots of each semaphore NAME", "a number", 1, scripts.MaxSlots, &l.slots)
-	s := &statusLine{line: l}
-	flags.Boolean("json", "print JSON", &s.json)
-	flags.Boolean("q", "print nothing", &s.quiet)
-	flags.Boolean("watch", "draw it again every second, on a terminal", &s.watch)
+	flags.Boolean("json", "print JSON", &l.json)
+	flags.Boolean("q", "print nothing", &l.quiet)
+	flags.Boolean("watch", "draw it again every second, on a terminal", &l.watch)
 	l.check = func() error {
 		switch {
-		case s.json && s.quiet:
+		case l.json && l.quiet:
 			return errors.New("-json and -q exclude each other")
-		case s.watch && (s.json || s.quiet):
+		case l.watch && (l.json || l.quiet):
 			return errors.New("-watch cannot be used with -json or -q")
 		}
 		return nil
 	}
-	return s.run
+	return l.showStatus
 })
 
-// statusLine is the command line of status.
-type statusLine struct {
-	*line
-	json, quiet, watch bool
-}
-
-func (s *statusLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
+func (l *line) showStatus(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
 	code := cli.ExitOK
 	show := func(ctx context.Context, isLive bool) ([]byte, error) {
-		locks, found := inspect(ctx, nodes, s.all, isLive, s.names)
+		locks, found := inspect(ctx, nodes, l.all, isLive, l.names)
 		if ctx.Err() != nil {
 			return nil, nil
 		}
@@ -64,15 +57,15 @@ func (s *statusLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node
 		}
 		var text bytes.Buffer
 		switch {
-		case s.json:
+		case l.json:
 			err := printLocksJSON(&text, locks)
 			return text.Bytes(), err
-		case s.quiet:
+		case l.quiet:
 			return nil, nil
 		}
 		printLocks(&text, locks)
-		printOutlook(&text, found, masters.Quorum(len(nodes), s.all))
-		if s.slots == 0 {
+		printOutlook(&text, found, masters.Quorum(len(nodes), l.all))
+		if l.slots == 0 {
 			hintAtSlots(ctx, &text, nodes, locks)
 		}
 		if isLive {
@@ -81,7 +74,7 @@ func (s *statusLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node
 		width, _ := cli.TerminalSize(p.Stdout)
 		return wrapped(text.Bytes(), cmp.Or(width, widest)), nil
 	}
-	if s.watch {
+	if l.watch {
 		return code, watch(ctx, p.Stdout, watchInterval, true, show)
 	}
 	text, err := show(ctx, false)

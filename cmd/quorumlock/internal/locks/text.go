@@ -29,7 +29,7 @@ func printLocks(out io.Writer, locks []lockState) {
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		for i, m := range lock.Masters {
 			if m.Err == nil {
-				fmt.Fprintf(table, "  %s\t%s\n", m.Node, says(m, lock.waitFor[i]))
+				fmt.Fprintf(table, "  %s\t%s\n", m.Node, says(m, lock.found[i]))
 			}
 		}
 		table.Flush()
@@ -129,7 +129,7 @@ func (l lockState) whyUnknown() string {
 			refusing++
 		case m.Err != nil:
 			silent++
-		case l.waitFor[i] == forMark:
+		case l.found[i].IsHalfMarked():
 			half++
 		case m.Quarantine > 0:
 			waiting++
@@ -168,7 +168,7 @@ func (l lockState) taken(now time.Time) string {
 }
 
 // says is for a master without an error.
-func says(m lockstate.Master, waits wait) string {
+func says(m lockstate.Master, f masters.Finding) string {
 	text := "free"
 	if m.Owner != "" {
 		text = fmt.Sprintf("held %s, depth %d", lasts(m.TTL), m.Depth)
@@ -180,12 +180,12 @@ func says(m lockstate.Master, waits wait) string {
 	if m.Reservation > 0 {
 		text += fmt.Sprintf(", a writer keeps new readers back for %.1fs", m.Reservation.Seconds())
 	}
-	switch waits {
-	case forFirstClient:
+	switch {
+	case f.IsUnused():
 		text += fmt.Sprintf(", in quarantine for %s from its first client on", masters.Left(m.Quarantine))
-	case forMark:
+	case f.IsHalfMarked():
 		text += ", half-marked: a client has to finish its mark"
-	case forQuarantine:
+	case m.Quarantine > 0:
 		text += fmt.Sprintf(", in quarantine for another %s", masters.Left(m.Quarantine))
 	}
 	if m.Owner != "" {

@@ -37,11 +37,10 @@ var unlock = over(cli.Command{
 Exit codes: 0 if no lock is left, 1 if masters refuse, 69 if too few answered; 64 without -yes; 75 if the owner of
 -owner-file is alive; 78 as for status, or for that file.`,
 }, func(flags *cli.Flags, l *line) action {
-	u := &unlockLine{line: l}
-	flags.Boolean("yes", "delete them", &u.yes)
+	flags.Boolean("yes", "delete them", &l.yes)
 	flags.Value("owner", "delete only the locks of the owner `ID`: any other holder keeps them", "an owner's id",
 		func(text string) error {
-			if u.owner = text; !scripts.ValidOwner(text) {
+			if l.owner = text; !scripts.ValidOwner(text) {
 				return errors.New("no owner")
 			}
 			return nil
@@ -49,32 +48,25 @@ Exit codes: 0 if no lock is left, 1 if masters refuse, 69 if too few answered; 6
 	flags.Number("slot", "slot `K` of each semaphore NAME", "a number", 0, scripts.MaxSlots-1, &l.slot)
 	flags.Path("owner-file", "delete the lock that run -owner-file has left in `FILE`, if the run and its job are dead, and the file", &l.file)
 	l.check = func() error {
-		if l.file != "" && (u.owner != "" || l.slot >= 0) {
+		if l.file != "" && (l.owner != "" || l.slot >= 0) {
 			return errors.New("-owner-file has the owner and the slot: give neither")
 		}
 		return nil
 	}
-	return u.run
+	return l.unlock
 })
 
-// unlockLine is the command line of unlock.
-type unlockLine struct {
-	*line
-	yes   bool
-	owner string // whose locks are deleted; with an owner file, the owners' locker; empty for the owners that are shown
-}
-
-// run unlocks what the line names, or the owner file that it names.
-func (u *unlockLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
-	if u.file == "" {
-		return u.unlock(ctx, p, nodes)
+// unlock unlocks what the line names, or the owner file that it names.
+func (l *line) unlock(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
+	if l.file == "" {
+		return l.unlockNames(ctx, p, nodes)
 	}
 	var file *ownerfile.File
 	var dead *ownerfile.Record
 	var err error
-	if !u.yes { // one who only looks disturbs no run
-		dead, err = ownerfile.Look(u.file)
-	} else if file, err = ownerfile.Open(u.file, false); err == nil {
+	if !l.yes { // one who only looks disturbs no run
+		dead, err = ownerfile.Look(l.file)
+	} else if file, err = ownerfile.Open(l.file, false); err == nil {
 		defer file.Close()
 		dead = file.Record()
 	}
@@ -82,53 +74,53 @@ func (u *unlockLine) run(ctx context.Context, p *cli.Program, nodes []*node.Node
 	case errors.Is(err, ownerfile.ErrInUse):
 		return 0, cli.ExitWith(cli.ExitHeld, err)
 	case errors.Is(err, fs.ErrNotExist):
-		fmt.Fprintf(p.Stdout, "nothing to unlock: there is no file %q\n", u.file)
+		fmt.Fprintf(p.Stdout, "nothing to unlock: there is no file %q\n", l.file)
 		return cli.ExitOK, nil
 	case err != nil:
 		return 0, cli.ExitWith(cli.ExitConfiguration, err)
 	}
 	if dead == nil {
-		fmt.Fprintf(p.Stdout, "nothing to unlock: no owner in %q\n", u.file)
+		fmt.Fprintf(p.Stdout, "nothing to unlock: no owner in %q\n", l.file)
 		return cli.ExitOK, nil
 	}
 	if err := dead.Foreign(nodes); err != nil {
-		return 0, cli.ExitWith(cli.ExitConfiguration, fmt.Errorf("the owner file %q: %w", u.file, err))
+		return 0, cli.ExitWith(cli.ExitConfiguration, fmt.Errorf("the owner file %q: %w", l.file, err))
 	}
-	u.owner, u.names = dead.Owner, dead.Locks()
-	code, err := u.unlock(ctx, p, nodes)
+	l.owner, l.names = dead.Owner, dead.Locks()
+	code, err := l.unlockNames(ctx, p, nodes)
 	if code == cli.ExitOK && err == nil {
 		file.Remove()
 	}
 	return code, err
 }
 
-func (u *unlockLine) unlock(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
-	locks, _ := inspect(ctx, nodes, u.all, false, u.names)
-	if !u.yes {
-		u.explain(locks, p.Stderr)
+func (l *line) unlockNames(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
+	locks, _ := inspect(ctx, nodes, l.all, false, l.names)
+	if !l.yes {
+		l.explainUnlock(locks, p.Stderr)
 		return cli.ExitLockUsage, nil
 	}
 	constructor := redlock.New
-	if u.all {
+	if l.all {
 		constructor = multilock.New
 	}
 	locker, err := constructor(nodes, quorum.WithLogger(masters.Silent),
-		quorum.WithLease(min(quorum.DefaultLease, u.access.MaxLease)))
+		quorum.WithLease(min(quorum.DefaultLease, l.access.MaxLease)))
 	if err != nil {
 		return 0, cli.ExitWith(cli.ExitConfiguration, err)
 	}
 	defer locker.Close()
 	code := cli.ExitOK
 	for _, lock := range locks {
-		code = max(code, forceOne(ctx, locker, nodes, lock, u.owner, p.Stdout))
+		code = max(code, forceOne(ctx, locker, nodes, lock, l.owner, p.Stdout))
 	}
 	return code, nil
 }
 
 // explain prints what unlock would delete, and the command line for that.
-func (u *unlockLine) explain(locks []lockState, out io.Writer) {
-	if u.owner != "" {
-		fmt.Fprintf(out, "quorumlock: unlock deletes these locks on all masters where %q has them. End it first.\n\n", u.owner)
+func (l *line) explainUnlock(locks []lockState, out io.Writer) {
+	if l.owner != "" {
+		fmt.Fprintf(out, "quorumlock: unlock deletes these locks on all masters where %q has them. End it first.\n\n", l.owner)
 	} else {
 		fmt.Fprintln(out, "quorumlock: unlock deletes these locks on all masters, no matter which process holds them.")
 		fmt.Fprint(out, unlockMeaning+"\n")
@@ -140,12 +132,12 @@ func (u *unlockLine) explain(locks []lockState, out io.Writer) {
 		if of, _, isSlot := scripts.ParseSlot(name); isSlot {
 			name = of
 		}
-		for _, owner := range lock.owners(u.owner) {
-			lines = append(lines, "  "+u.flags.UnlockLine(owner, name))
+		for _, owner := range lock.owners(l.owner) {
+			lines = append(lines, "  "+l.flags.UnlockLine(owner, name))
 		}
 	}
 	fmt.Fprint(out, "\nTo do it: the same command with -yes.")
-	if lines != nil && u.file == "" { // which has the owner
+	if lines != nil && l.file == "" { // which has the owner
 		fmt.Fprint(out, " To delete no other holder's:\n", strings.Join(lines, "\n"))
 	}
 	fmt.Fprintln(out)

@@ -132,7 +132,7 @@ func (a *admit) printAdmissions(before []Finding, errs []error, maxLease time.Du
 		admitted++
 		what := "was not in quarantine"
 		switch {
-		case IsUnused(f.Report, maxLease):
+		case f.IsUnused():
 			what = "its quarantine had not begun"
 		case f.IsHalfMarked(): // its quarantine is over
 		case f.Report.Quarantine > 0:

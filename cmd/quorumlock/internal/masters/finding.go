@@ -36,6 +36,7 @@ type Finding struct {
 	// NoVote is why the master has no vote for clients with the list of all masters that were checked, as a
 	// *node.Error, or nil.
 	NoVote     error
+	maxLease   time.Duration        // of these clients
 	ready      membership.Readiness // for these clients, with these users
 	claimed    bool                 // for these clients: one has begun to mark it, and none has confirmed that
 	awaitsLock bool                 // it grants nothing until a client's next lock marks it, or finishes its mark
@@ -57,7 +58,7 @@ func CheckAll(ctx context.Context, nodes []*node.Node) []Finding {
 			defer cancel()
 		}
 		report, err := operator.Check(ctx, n)
-		return Finding{Name: n.Name(), Report: report, Err: err}
+		return Finding{Name: n.Name(), Report: report, Err: err, maxLease: n.MaxLease()}
 	})
 	for i := range found {
 		for j := range found {
@@ -223,10 +224,8 @@ func readyIn(found []Finding, quorum quorate.Rule, grants func(Finding) bool) (i
 	return membership.ReadyIn(all, quorum)
 }
 
-// IsUnused reports whether the quarantine of a master has not begun, because no client has used it yet.
-func IsUnused(r operator.Report, maxLease time.Duration) bool {
-	return len(r.Members) == 0 && r.Quarantine >= maxLease
-}
+// IsUnused reports whether the master's quarantine has not begun, because no client has used it yet.
+func (f Finding) IsUnused() bool { return len(f.Report.Members) == 0 && f.Report.Quarantine >= f.maxLease }
 
 // List returns the nodes as a list of masters.
 func List(nodes []*node.Node) *scripts.List {
