@@ -3,24 +3,17 @@ package cli
 import (
 	"bytes"
 	"context"
-	_ "embed" // of the scripts
+	"embed"
 	"io"
 
 	urfave "github.com/urfave/cli/v3"
 )
 
-// The completion scripts are our own. The library's evaluate the words of the line, so a line
-// that is only being completed could write files and run commands.
-var (
-	//go:embed completion/bash.sh
-	bashCompletion string
-	//go:embed completion/zsh.sh
-	zshCompletion string
-	//go:embed completion/fish.fish
-	fishCompletion string
-	//go:embed completion/pwsh.ps1
-	pwshCompletion string
-)
+// The completion scripts are our own. The library's evaluate the words of the line, so a line that is only being completed
+// could write files and run commands.
+//
+//go:embed completion
+var completions embed.FS
 
 // withoutBackquotes writes what the library says of flags without the marks of their values.
 type withoutBackquotes struct{ out io.Writer }
@@ -33,12 +26,11 @@ func (w withoutBackquotes) Write(text []byte) (int, error) {
 // completionCommand makes the library's command print our scripts.
 func (p *Program) completionCommand(completion *urfave.Command) {
 	completion.Hidden, completion.Usage = false, "print the completion script of a shell: bash, zsh, fish, pwsh"
-	scripts := map[string]string{
-		"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion, "pwsh": pwshCompletion,
-	}
+	files := map[string]string{"bash": "bash.sh", "zsh": "zsh.sh", "fish": "fish.fish", "pwsh": "pwsh.ps1"}
 	for _, shell := range completion.Commands {
 		shell.Action = func(context.Context, *urfave.Command) error {
-			_, err := io.WriteString(p.Stdout, scripts[shell.Name])
+			script, _ := completions.ReadFile("completion/" + files[shell.Name])
+			_, err := p.Stdout.Write(script)
 			return err
 		}
 	}

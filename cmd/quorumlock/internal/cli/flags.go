@@ -21,13 +21,7 @@ type Flags struct {
 
 // Value adds a flag with a value, which set reads.
 func (f *Flags) Value(name, usage, needs string, set func(text string) error) {
-	f.add(name, usage, flagValue{set: func(text string) error {
-		err := set(text)
-		if err != nil {
-			f.wrong = "-" + name + " needs " + needs
-		}
-		return err
-	}})
+	f.add(name, usage, "-"+name+" needs "+needs, &flagValue{set: set})
 }
 
 // Path adds a flag for the path of a file.
@@ -62,13 +56,33 @@ func (f *Flags) Duration(name, usage string, least time.Duration, d *time.Durati
 
 // Boolean adds a flag without a value.
 func (f *Flags) Boolean(name, usage string, b *bool) {
-	f.add(name, usage, flagValue{isBool: true, set: func(text string) (err error) {
-		if *b, err = strconv.ParseBool(text); err != nil {
-			f.wrong = "-" + name + " is given alone"
-		}
+	f.add(name, usage, "-"+name+" is given alone", &flagValue{isBool: true, set: func(text string) (err error) {
+		*b, err = strconv.ParseBool(text)
 		return err
 	}})
-	f.all[len(f.all)-1] = switchFlag{f.all[len(f.all)-1].(*urfave.GenericFlag)}
+}
+
+// add adds a flag; wrong says what is wrong with a value that set refuses.
+func (f *Flags) add(name, usage, wrong string, v *flagValue) {
+	set := v.set
+	v.set = func(text string) error {
+		given := "-" + name
+		if !v.isBool {
+			given += " " + shellWord(text)
+		}
+		f.given = append(f.given, given)
+		err := set(text)
+		if err != nil {
+			f.wrong = wrong
+		}
+		return err
+	}
+	flag := &urfave.GenericFlag{Name: name, Usage: usage, Value: v, HideDefault: true}
+	if v.isBool {
+		f.all = append(f.all, switchFlag{flag})
+	} else {
+		f.all = append(f.all, flag)
+	}
 }
 
 // switchFlag is a flag without a value in the help.
@@ -76,19 +90,6 @@ type switchFlag struct{ *urfave.GenericFlag }
 
 func (s switchFlag) TakesValue() bool { return false }
 func (s switchFlag) String() string   { return urfave.FlagStringer(s) }
-
-func (f *Flags) add(name, usage string, v flagValue) {
-	set := v.set
-	v.set = func(text string) error {
-		if v.isBool {
-			f.given = append(f.given, "-"+name)
-		} else {
-			f.given = append(f.given, "-"+name+" "+shellWord(text))
-		}
-		return set(text)
-	}
-	f.all = append(f.all, &urfave.GenericFlag{Name: name, Usage: usage, Value: &v, HideDefault: true})
-}
 
 // UnlockLine is the command line that deletes an owner's locks. It repeats the flags that choose masters and slots.
 func (f *Flags) UnlockLine(owner string, names ...string) string {
@@ -165,4 +166,39 @@ func Repeat(arg string) string {
 		return ""
 	}
 	return fmt.Sprintf(": %.64q", arg)
+}
+
+// didYouMean proposes the known word nearest to a wrong one, or nothing.
+func didYouMean(word string, words []string) string {
+	best, least := "", min(3, (len(word)+1)/2) // fewer letters of difference than this
+	for _, candidate := range words {
+		if d := distance(word, candidate); d < least {
+			best, least = candidate, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// distance returns how many letters must be inserted, deleted or replaced to turn a into b.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1) // for the letters of a so far, and each beginning of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }

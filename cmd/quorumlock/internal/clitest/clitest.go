@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -73,22 +72,6 @@ func Empty(dir string) error {
 		return fmt.Errorf("files: %v", entries)
 	}
 	return err
-}
-
-// OnceSeen calls do when the text is printed for the first time.
-func OnceSeen(text string, do func() error) func(string) error {
-	var seen bool
-	var mu sync.Mutex
-	return func(printed string) error {
-		mu.Lock()
-		first := !seen && strings.Contains(printed, text)
-		seen = seen || first
-		mu.Unlock()
-		if first {
-			return do()
-		}
-		return nil
-	}
 }
 
 // Run carries out a command line in this process.

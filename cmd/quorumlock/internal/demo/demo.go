@@ -9,7 +9,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,10 +33,13 @@ const (
 	resource = "invoice:42"
 )
 
+// names are the masters'.
+var names = [masterCount]string{"m1", "m2", "m3", "m4", "m5"}
+
 // demo is the state that the steps of the story share.
 type demo struct {
 	*narrator
-	chart *timeline.Recorder
+	chart *timeline.Recorder // of what masters and workers go through
 	fleet *redistest.Fleet
 	a, b  *worker
 
@@ -85,7 +88,7 @@ func demonstrate(ctx context.Context, start func(n int, args ...string) (*redist
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(outer)
 	defer cancel(nil)
-	story := newNarrator(stdout, cancel)
+	story := &narrator{out: stdout, begun: time.Now(), failed: cancel}
 
 	story.print("One lock over five Redis masters: it holds while a majority, three of them, granted it.\n\n")
 	fleet, err := start(masterCount)
@@ -126,8 +129,8 @@ func (d *demo) runSteps(ctx context.Context) (err error) {
 		d.waiting.Wait()
 	}()
 	for i, m := range d.fleet.Masters {
-		d.chart.Add(masterName(i), timeline.Span{State: timeline.Quarantine})
-		d.say("%s is %s", masterName(i), m.Addr())
+		d.chart.Add(names[i], timeline.Span{State: timeline.Quarantine})
+		d.say("%s is %s", names[i], m.Addr())
 	}
 	d.say("they are %s, ended with all their files when the demo ends", d.fleet.Kind)
 	if d.a, err = d.newWorker(workerA); err != nil {
@@ -162,7 +165,7 @@ func (d *demo) draw(svg string, stdout io.Writer) error {
 func (d *demo) newWorker(name string) (*worker, error) {
 	w := &worker{name: name}
 	for i, url := range d.fleet.URLs() {
-		n, err := node.Open(url, node.WithName(masterName(i)), node.WithMaxLease(lease),
+		n, err := node.Open(url, node.WithName(names[i]), node.WithMaxLease(lease),
 			node.WithTimeout(timeout), node.WithLogger(masters.Silent))
 		if err != nil {
 			return w, err
@@ -213,23 +216,12 @@ func (d *demo) deploy(ctx context.Context) error {
 		if err := operator.Admit(ctx, n); err != nil {
 			return err
 		}
-		d.chart.End(masterName(i), "")
-		d.chart.Add(masterName(i), timeline.Span{State: timeline.Up})
+		d.chart.End(names[i], "")
+		d.chart.Add(names[i], timeline.Span{State: timeline.Up})
 	}
 	d.say("this demo started the masters, so it knows that no lock is held, and admits them (operator.Admit): they grant at once")
 	return nil
 }
-
-// names joins the names of masters.
-func names(indexes ...int) string {
-	var all []string
-	for _, i := range indexes {
-		all = append(all, masterName(i))
-	}
-	return strings.Join(all, ", ")
-}
-
-func masterName(i int) string { return fmt.Sprintf("m%d", i+1) }
 
 // pause waits, or returns the context's error.
 func pause(ctx context.Context, d time.Duration) error {
@@ -242,5 +234,97 @@ func pause(ctx context.Context, d time.Duration) error {
 func guard(err *error) {
 	if x := recover(); x != nil {
 		*err = errors.Join(*err, fmt.Errorf("panic: %v\n%s", x, debug.Stack()))
+	}
+}
+
+// widest bounds the picture's lines on a wide terminal.
+const widest = 120
+
+const workerA, workerB = "worker A", "worker B"
+
+func newChart(begun time.Time) *timeline.Recorder {
+	return &timeline.Recorder{Now: func() time.Duration { return time.Since(begun) }}
+}
+
+// picture returns what happened so far.
+func picture(chart *timeline.Recorder) *timeline.Picture {
+	p := &timeline.Picture{Title: "One lock over five masters"}
+	for i := range masterCount {
+		p.Rows = append(p.Rows, chart.Rows(names[i])...)
+	}
+	p.Rows = slices.Concat(p.Rows, chart.Rows(workerA), chart.Rows(workerB))
+	a, b := &p.Rows[masterCount], &p.Rows[masterCount+1]
+	for _, one := range a.Spans {
+		for _, other := range b.Spans {
+			both := timeline.Span{From: max(one.From, other.From), To: min(one.To, other.To), State: timeline.Clash}
+			if one.State == timeline.Holds && other.State == timeline.Holds && both.From < both.To {
+				a.Spans, b.Spans = append(a.Spans, both), append(b.Spans, both)
+			}
+		}
+	}
+	return p
+}
+
+// lineStyle returns how wide lines may be on a terminal of this width, and whether they may have colours; without a
+// terminal, 80 and no colours.
+func lineStyle(terminal int) (width int, colour bool) {
+	if terminal == 0 {
+		return 80, false
+	}
+	return min(terminal, widest), os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// narrator prints the demo's story and counts its claims. It is safe for concurrent use.
+type narrator struct {
+	mu     sync.Mutex
+	out    io.Writer
+	begun  time.Time
+	failed func(error) // called when the output cannot be written
+	held   int         // claims that held
+	broken []string    // claims that did not
+}
+
+// chapter prints a heading.
+func (n *narrator) chapter(heading string) { n.print("\n" + heading + "\n") }
+
+// say prints an event with its time.
+func (n *narrator) say(format string, args ...any) { n.line("", format, args...) }
+
+// claim prints a claim of the demo, and whether it held.
+func (n *narrator) claim(holds bool, format string, args ...any) {
+	claim := fmt.Sprintf(format, args...)
+	mark := "ok     "
+	n.mu.Lock()
+	if holds {
+		n.held++
+	} else {
+		mark, n.broken = "FALSE  ", append(n.broken, claim)
+	}
+	n.mu.Unlock()
+	n.line(mark, "%s", claim)
+}
+
+// verdict sums up the claims, when the story is over. It returns false when one of them did not hold.
+func (n *narrator) verdict() bool {
+	if len(n.broken) == 0 {
+		n.print(fmt.Sprintf("\nAll %d claims held, in %.1f seconds.\n", n.held, time.Since(n.begun).Seconds()))
+		return true
+	}
+	n.print(fmt.Sprintf("\n%d of %d claims did not hold:\n", len(n.broken), n.held+len(n.broken)))
+	for _, claim := range n.broken {
+		n.print("  - " + claim + "\n")
+	}
+	return false
+}
+
+func (n *narrator) line(mark, format string, args ...any) {
+	n.print(fmt.Sprintf("%6.2fs  %s%s\n", time.Since(n.begun).Seconds(), mark, fmt.Sprintf(format, args...)))
+}
+
+func (n *narrator) print(text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, err := io.WriteString(n.out, text); err != nil {
+		n.failed(fmt.Errorf("the output cannot be written: %w", err))
 	}
 }

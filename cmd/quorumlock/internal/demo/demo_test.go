@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -18,46 +17,77 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 func TestMain(m *testing.M) { clitest.Main(m, cli.App{Commands: []cli.Command{Command}}) }
 
+// show is one performance of the demo.
+type show struct {
+	fleet       *redistest.Fleet
+	stop        func() // ends its context
+	began, over time.Time
+	code        int
+	out, errs   child.Printed
+}
+
 type startFunc func(n int, args ...string) (*redistest.Fleet, error)
 
 func startEmbedded(n int, _ ...string) (*redistest.Fleet, error) { return standin.Start(n) }
 
+// perform runs the demo, and calls what on has for a text when that is printed first. What fails while the machine stands
+// still is repeated: masters that stand still look dead.
+func perform(t *testing.T, start startFunc, svg string, on map[string]func(*show) error, isFine func(*show) bool) *show {
+	t.Helper()
+	return clitest.WhileStalled(t, timeout/4, func() (*show, bool) {
+		s, seen := &show{}, map[string]bool{}
+		s.out.Sees = func(printed string) (err error) { // the narrator prints one text at a time
+			for text, do := range on {
+				if !seen[text] && strings.Contains(printed, text) {
+					seen[text] = true
+					err = errors.Join(err, do(s))
+				}
+			}
+			return err
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		s.stop, s.began = stop, time.Now()
+		func() {
+			defer func() {
+				if x := recover(); x != nil {
+					fmt.Fprint(&s.errs, "came through: ", x)
+				}
+			}()
+			s.code = demonstrate(ctx, func(n int, args ...string) (_ *redistest.Fleet, err error) {
+				s.fleet, err = start(n, args...)
+				return s.fleet, err
+			}, svg, &s.out, &s.errs)
+		}()
+		s.over = time.Now()
+		return s, isFine(s)
+	})
+}
+
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	const shown = "All 14 claims held"
-	kinds := []struct {
-		name  string
-		start startFunc
-	}{{"processes", redistest.StartReal}, {"embedded stand-ins", startEmbedded}}
-	for _, kind := range kinds {
-		t.Run(kind.name, func(t *testing.T) {
+	for kind, start := range map[string]startFunc{"processes": redistest.StartReal, "embedded stand-ins": startEmbedded} {
+		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			type result struct {
-				code      int
-				out, errs child.Printed
-				svg       string
-				took      time.Duration
-			}
-			r := clitest.WhileStalled(t, timeout/4, func() (*result, bool) { // masters that stand still look dead
-				var r result
-				began := time.Now()
-				r.svg = filepath.Join(t.TempDir(), "demo.svg")
-				r.code = demonstrate(context.Background(), kind.start, r.svg, &r.out, &r.errs)
-				r.took = time.Since(began)
-				return &r, r.code == cli.ExitOK && r.took <= 40*time.Second && strings.Contains(r.out.String(), shown)
+			svg := filepath.Join(t.TempDir(), "demo.svg")
+			isInTime := func(s *show) bool { return s.over.Sub(s.began) <= 40*time.Second }
+			s := perform(t, start, svg, nil, func(s *show) bool {
+				return s.code == cli.ExitOK && isInTime(s) && strings.Contains(s.out.String(), shown)
 			})
-			if strings.Contains(r.errs.String(), redistest.ErrNoServer.Error()) {
-				t.Skip(r.errs.String())
+			if strings.Contains(s.errs.String(), redistest.ErrNoServer.Error()) {
+				t.Skip(s.errs.String())
 			}
-			testkit.Check(t, r.code == cli.ExitOK && r.errs.String() == "" && !strings.Contains(r.out.String(), "FALSE"),
-				"exit code %d:\n%s\n%s", r.code, &r.out, &r.errs)
-			testkit.Check(t, r.took <= 40*time.Second, "it took %v", r.took)
-			clitest.Contains(t, r.out.String(), kind.name,
+			testkit.Check(t, s.code == cli.ExitOK && s.errs.String() == "" && !strings.Contains(s.out.String(), "FALSE"),
+				"exit code %d:\n%s\n%s", s.code, &s.out, &s.errs)
+			testkit.Check(t, isInTime(s), "it took %v", s.over.Sub(s.began))
+			clitest.Contains(t, s.out.String(), kind,
 				"ok     worker A asks for the lock on invoice:42 and is refused: quorumlock: lock \"invoice:42\": not acquired: nodes in quarantine",
 				"operator.Admit",
 				"ok     6 turns",
@@ -75,14 +105,14 @@ func TestDemo(t *testing.T) {
 				"One lock over five masters\nNever two holders of the lock\n",
 				"x dead xxx", "~~ in quarantine", "▾restart", "▾lost", " #7 ███", "worker B", "▒▒ part of the time",
 				shown)
-			testkit.Check(t, !strings.Contains(r.out.String(), "\x1b"), "there are colours, and no terminal")
-			clitest.Contains(t, testkit.Read(t, r.svg),
+			testkit.Check(t, !strings.Contains(s.out.String(), "\x1b"), "there are colours, and no terminal")
+			clitest.Contains(t, testkit.Read(t, svg),
 				"<svg ", "Never two holders of the lock", ">worker B</text>", "> #7 </text>", "</svg>\n")
 		})
 	}
 }
 
-// TestDemoInterrupted ends the context at several points of the story.
+// The context ends at several points of the story.
 func TestDemoInterrupted(t *testing.T) {
 	t.Parallel()
 	for _, at := range []string{"One lock", "m5 is", "operator.Admit", "holds it, token", "worker B asks", "m2 is killed"} {
@@ -90,29 +120,15 @@ func TestDemoInterrupted(t *testing.T) {
 			t.Parallel()
 			svg := filepath.Join(t.TempDir(), "demo.svg")
 			testkit.Must(t, os.WriteFile(svg, []byte("an older picture"), 0o600))
-			type played struct {
-				out, errs *child.Printed
-				code      int
-				cleanup   time.Duration
-			}
-			p := clitest.WhileStalled(t, timeout/4, func() (played, bool) { // the demo gives up on masters that stand still
-				ctx, cancel := context.WithCancel(context.Background())
-				defer cancel()
-				var cancelled time.Time
-				p := played{errs: new(child.Printed), out: &child.Printed{Sees: clitest.OnceSeen(at, func() error {
-					cancelled = time.Now()
-					cancel()
-					return nil
-				})}}
-				p.code = clitest.Run(ctx, []string{"demo", "-svg", svg}, p.out, p.errs)
-				p.cleanup = time.Since(cancelled)
-				return p, p.code == cli.ExitInterrupted && p.cleanup <= 5*time.Second
+			var stopped time.Time
+			stop := func(s *show) error { stopped = time.Now(); s.stop(); return nil }
+			s := perform(t, startMasters, svg, map[string]func(*show) error{at: stop}, func(s *show) bool {
+				return s.code == cli.ExitInterrupted && s.over.Sub(stopped) <= 5*time.Second
 			})
-			testkit.Check(t, p.code == cli.ExitInterrupted,
-				"exit code %d, want %d:\n%s\n%s", p.code, cli.ExitInterrupted, p.out, p.errs)
-			testkit.Check(t, p.cleanup <= 5*time.Second, "it took %v to clean up", p.cleanup)
-			testkit.Check(t, !strings.Contains(p.out.String(), "FALSE"), "it claims what it could not see:\n%s", p.out)
-			clitest.Contains(t, p.errs.String(), "interrupted")
+			testkit.Check(t, s.code == cli.ExitInterrupted, "exit code %d, want %d:\n%s\n%s", s.code, cli.ExitInterrupted, &s.out, &s.errs)
+			testkit.Check(t, s.over.Sub(stopped) <= 5*time.Second, "it took %v to clean up", s.over.Sub(stopped))
+			testkit.Check(t, !strings.Contains(s.out.String(), "FALSE"), "it claims what it could not see:\n%s", &s.out)
+			clitest.Contains(t, s.errs.String(), "interrupted")
 			testkit.Equal(t, testkit.Read(t, svg), "an older picture", "the older picture")
 		})
 	}
@@ -122,63 +138,47 @@ func TestDemoInterrupted(t *testing.T) {
 func TestDemoAfterTheQuarantine(t *testing.T) {
 	t.Parallel()
 	const shown = "the quarantine was over, so it cannot be shown: worker A has the lock\n"
-	text := clitest.WhileStalled(t, timeout/4, func() (string, bool) { // a call that stands still for a lease has no lock
-		ctx, cancel := context.WithCancel(context.Background())
-		defer cancel()
-		var fleet *redistest.Fleet
-		start := func(n int, args ...string) (_ *redistest.Fleet, err error) {
-			fleet, err = startEmbedded(n, args...)
-			return fleet, err
+	stall := func(s *show) error {
+		// A quarantine begins when a client marks the master. The demo's workers do so in the background, and may give
+		// up on a machine that stands still; one more asks until all are marked.
+		other, err := (&demo{fleet: s.fleet}).newWorker("other")
+		defer other.close()
+		if err != nil {
+			return err
 		}
-		stall := clitest.OnceSeen("so it grants nothing", func() error {
-			// A quarantine begins when a client marks the master. The demo's workers do so in the background, and may give
-			// up on a machine that stands still; one more asks until all are marked.
-			other, err := (&demo{fleet: fleet}).newWorker("other")
-			defer other.close()
-			if err != nil {
-				return err
-			}
-			for _, m := range fleet.Masters {
-				testkit.Eventually(t, "marked", func() bool {
-					if lock, err := other.locker.TryLock(ctx, "other"); err == nil {
-						_ = lock.Unlock(ctx) // its lease may be over
-					}
-					return testkit.Do(t, m, "EXISTS", scripts.MarkerKey) == int64(1)
-				})
-			}
-			<-time.After(lease + timeout/4)
-			return nil
-		})
-		stop := clitest.OnceSeen("operator.Admit", func() error { cancel(); return nil })
-		out := &child.Printed{Sees: func(text string) error { return errors.Join(stall(text), stop(text)) }}
-		testkit.Equal(t, demonstrate(ctx, start, "", out, &child.Printed{}), cli.ExitInterrupted, "exit code")
-		testkit.Check(t, !strings.Contains(out.String(), "FALSE"), "it claims what it could not see:\n%s", out)
-		return out.String(), strings.Contains(out.String(), shown)
-	})
-	clitest.Contains(t, text, shown)
+		for _, m := range s.fleet.Masters {
+			testkit.Eventually(t, "marked", func() bool {
+				if lock, err := other.locker.TryLock(t.Context(), "other"); err == nil {
+					_ = lock.Unlock(t.Context()) // its lease may be over
+				}
+				return testkit.Do(t, m, "EXISTS", scripts.MarkerKey) == int64(1)
+			})
+		}
+		<-time.After(lease + timeout/4)
+		return nil
+	}
+	s := perform(t, startEmbedded, "", map[string]func(*show) error{
+		"so it grants nothing": stall,
+		"operator.Admit":       func(s *show) error { s.stop(); return nil },
+	}, func(s *show) bool { return strings.Contains(s.out.String(), shown) }) // a call that stands still for a lease has no lock
+	testkit.Equal(t, s.code, cli.ExitInterrupted, "exit code")
+	testkit.Check(t, !strings.Contains(s.out.String(), "FALSE"), "it claims what it could not see:\n%s", &s.out)
+	clitest.Contains(t, s.out.String(), shown)
 }
 
-// TestDemoFindsFalseClaims kills a master without the story knowing.
+// A master is killed without the story knowing.
 func TestDemoFindsFalseClaims(t *testing.T) {
 	t.Parallel()
 	const claim = "  - 3s later, more than a lease, worker A still holds"
-	summary := clitest.WhileStalled(t, timeout/4, func() (string, bool) { // masters that stand still look dead
-		var fleet *redistest.Fleet
-		start := func(n int, args ...string) (_ *redistest.Fleet, err error) {
-			fleet, err = startEmbedded(n, args...)
-			return fleet, err
-		}
-		out := &child.Printed{Sees: clitest.OnceSeen("m1 is killed", func() error { return fleet.Masters[3].Kill() })}
-		var errs child.Printed
-		code := demonstrate(context.Background(), start, "", out, &errs)
-		testkit.Check(t, code == cli.ExitFailed, "exit code %d:\n%s\n%s", code, out, &errs)
-		_, summary, found := strings.Cut(out.String(), "claims did not hold:\n")
-		if !found { // the demo gave up
-			return out.String() + errs.String(), false
-		}
-		return summary, strings.Contains(summary, claim)
+	said := func(s *show) string { // of the claims, unless the demo gave up
+		_, summary, _ := strings.Cut(s.out.String(), "claims did not hold:\n")
+		return summary
+	}
+	kill := func(s *show) error { return s.fleet.Masters[3].Kill() }
+	s := perform(t, startEmbedded, "", map[string]func(*show) error{"m1 is killed": kill}, func(s *show) bool {
+		return strings.Contains(said(s), claim)
 	})
-	clitest.Contains(t, summary, claim)
+	testkit.Check(t, s.code == cli.ExitFailed && strings.Contains(said(s), claim), "exit code %d:\n%s\n%s", s.code, &s.out, &s.errs)
 }
 
 // A worker's panic, the story's own, and an output that fails, end the demo. TestMain finds any process or file that they leave
@@ -186,27 +186,20 @@ func TestDemoFindsFalseClaims(t *testing.T) {
 func TestDemoFails(t *testing.T) {
 	t.Parallel()
 	for at, test := range map[string]struct {
-		fail func() error
+		fail func(*show) error
 		says []string
 	}{
-		"worker B asks":    {func() error { return errors.New("the pipe is closed") }, []string{"the pipe is closed"}},
-		"holds it, token ": {func() error { panic("on purpose") }, []string{"panic: on purpose", "contend.go"}},
-		"m1 is killed":     {func() error { panic("on purpose") }, []string{"came through: on purpose"}},
+		"worker B asks":    {func(*show) error { return errors.New("the pipe is closed") }, []string{"the pipe is closed"}},
+		"holds it, token ": {func(*show) error { panic("on purpose") }, []string{"panic: on purpose", "contend.go"}},
+		"m1 is killed":     {func(*show) error { panic("on purpose") }, []string{"came through: on purpose"}},
 	} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
-			errs := clitest.WhileStalled(t, timeout/4, func() (said string, ok bool) { // the demo gives up on masters that stand still
-				defer func() {
-					if x := recover(); x != nil {
-						said, ok = fmt.Sprint("came through: ", x), true
-					}
-				}()
-				out, errs := &child.Printed{Sees: clitest.OnceSeen(at, test.fail)}, &child.Printed{}
-				code := clitest.Run(context.Background(), []string{"demo"}, out, errs)
-				testkit.Check(t, code == cli.ExitFailed, "exit code %d:\n%s\n%s", code, out, errs)
-				return errs.String(), strings.Contains(errs.String(), test.says[0])
+			s := perform(t, startMasters, "", map[string]func(*show) error{at: test.fail}, func(s *show) bool {
+				return strings.Contains(s.errs.String(), test.says[0])
 			})
-			clitest.Contains(t, errs, test.says...)
+			testkit.Check(t, s.code == cli.ExitFailed || at == "m1 is killed", "exit code %d:\n%s\n%s", s.code, &s.out, &s.errs)
+			clitest.Contains(t, s.errs.String(), test.says...)
 		})
 	}
 }
@@ -214,31 +207,32 @@ func TestDemoFails(t *testing.T) {
 func TestDemoWithoutMasters(t *testing.T) {
 	t.Parallel()
 	start := func(int, ...string) (*redistest.Fleet, error) { return nil, errors.New("no room") }
-	var out, errs child.Printed
-	testkit.Equal(t, demonstrate(context.Background(), start, "", &out, &errs), cli.ExitFailed, "exit code")
-	clitest.Contains(t, errs.String(), "no room")
+	s := perform(t, start, "", nil, func(*show) bool { return true })
+	testkit.Equal(t, s.code, cli.ExitFailed, "exit code")
+	clitest.Contains(t, s.errs.String(), "no room")
 }
 
-// TestSignals sends signals to the command in a process of its own.
+// The command gets signals in a process of its own.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			out := clitest.WhileStalled(t, timeout/4, func() (*child.Printed, bool) { // the demo gives up on masters that stand still
-				cmd := exec.Command(os.Args[0], "demo")
-				cmd.Env = append(os.Environ(), clitest.Variable+"=1", "TMPDIR="+dir)
-				signalled := false
-				out := &child.Printed{Sees: clitest.OnceSeen("m1 is killed", func() error { signalled = true; return cmd.Process.Signal(signal) })}
-				cmd.Stdout, cmd.Stderr = out, out
-				var ended *exec.ExitError
-				if err := cmd.Run(); signalled && (!errors.As(err, &ended) || ended.ExitCode() != cli.ExitInterrupted) {
-					t.Errorf("ended with %v, want exit status %d:\n%s", err, cli.ExitInterrupted, out)
-				}
-				return out, signalled
+			p := clitest.WhileStalled(t, timeout/4, func() (*clitest.Process, bool) { // the demo gives up on masters that stand still
+				p := clitest.NewProcess(os.Args[0], "demo")
+				p.Env = append(p.Env, "TMPDIR="+dir)
+				p.Begin(t)
+				p.Eventually(t, "a master killed", func() bool {
+					return strings.Contains(p.Out.String(), "m1 is killed") || p.HasExited()
+				})
+				_ = p.Cmd.Process.Signal(signal) // unless it has ended
+				p.Eventually(t, "the end", p.HasExited)
+				return p, strings.Contains(p.Out.String(), "m1 is killed")
 			})
-			clitest.Contains(t, out.String(), "m1 is killed", "interrupted")
+			p.Await(t, cli.ExitInterrupted)
+			clitest.Contains(t, p.Out.String(), "m1 is killed")
+			clitest.Contains(t, p.Errs.String(), "interrupted")
 			testkit.Is(t, clitest.Empty(dir), nil, "left behind")
 		})
 	}
@@ -255,4 +249,55 @@ func TestMastersWithoutRedisServer(t *testing.T) {
 	t.Setenv(redistest.BinaryVariable, filepath.Join(t.TempDir(), "none"))
 	_, err = startMasters(1)
 	testkit.Check(t, err != nil, "a server that is named and not there is replaced")
+}
+
+// play returns what a story draws in which worker A holds from 1 s to 5 s, and worker B from the given second on.
+func play(second time.Duration) *timeline.Picture {
+	chart := newChart(time.Now())
+	chart.Add(workerA, timeline.Span{From: time.Second, To: 5 * time.Second, State: timeline.Holds, Token: 1_000_001})
+	chart.Add(workerB, timeline.Span{From: second * time.Second, State: timeline.Holds, Token: 1_000_009})
+	chart.Add(names[0], timeline.Span{From: 2 * time.Second, To: 10 * time.Second, State: timeline.Down, Text: "dead"})
+	return picture(chart)
+}
+
+func TestDemoDrawsTwoHolders(t *testing.T) {
+	t.Parallel()
+	for second, want := range map[time.Duration]string{4: "Two holders of the lock, for 1s", 6: "Never two holders of the lock"} {
+		p := play(second)
+		testkit.Check(t, p.Verdict() == want, "%q of %+v, want %q", p.Verdict(), p.Rows, want)
+	}
+}
+
+func TestDemoWritesThePicture(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "demo.svg")
+	testkit.Must(t, os.WriteFile(path, []byte(strings.Repeat("previous ", 20_000)), 0o600))
+	for path, works := range map[string]bool{path: true, filepath.Join(path, "none", "demo.svg"): false} {
+		var out child.Printed
+		d := &demo{narrator: &narrator{out: &out}, chart: newChart(time.Now())}
+		err := d.draw(path, &out)
+		testkit.Check(t, (err == nil) == works && strings.Contains(out.String(), "One lock over five masters"),
+			"%s: %v, and it said\n%s", path, err, &out)
+	}
+	svg := testkit.Read(t, path)
+	testkit.Check(t, strings.HasPrefix(svg, "<svg ") && !strings.Contains(svg, "previous"), "%.100q", svg)
+	_, stderr := clitest.Command(t, cli.ExitUsage, "demo", "-svg", "")
+	clitest.Contains(t, stderr, "quorumlock: demo: -svg needs the path of a file")
+}
+
+// It sets variables of the environment, so it is not parallel.
+func TestDemoPictureFitsTheTerminal(t *testing.T) {
+	for _, test := range []struct {
+		terminal, width int
+		noColor, term   string
+		colour          bool
+	}{
+		{60, 60, "", "xterm", true}, {60, 60, "1", "xterm", false}, {60, 60, "", "dumb", false}, {500, widest, "", "xterm", true},
+		{0, 80, "", "xterm", false},
+	} {
+		t.Setenv("NO_COLOR", test.noColor)
+		t.Setenv("TERM", test.term)
+		width, colour := lineStyle(test.terminal)
+		testkit.Check(t, width == test.width && colour == test.colour, "%+v: %d letters, colours %v", test, width, colour)
+	}
 }

@@ -106,7 +106,7 @@ func (d *demo) loseMajority(ctx context.Context) error {
 	d.claim(errors.Is(cause, quorum.ErrLost) && !d.lock.Valid(),
 		"%s after the kill the context of the lock has ended: quorum.ErrLost", seconds(ended.Sub(killed)))
 	d.claim(ended.Before(barred), "that was in time: its keys on %s would have kept all others out for another %s",
-		names(3, 4), seconds(barred.Sub(ended)))
+		names[3]+", "+names[4], seconds(barred.Sub(ended)))
 	d.claim(len(d.next) == 0, "worker B still waits: the two masters that are left are no majority")
 
 	blamed := map[string]bool{}
@@ -119,7 +119,7 @@ func (d *demo) loseMajority(ctx context.Context) error {
 			}
 		}
 	}
-	d.claim(len(blamed) == 3 && blamed[masterName(0)] && blamed[masterName(1)] && blamed[masterName(2)],
+	d.claim(len(blamed) == 3 && blamed[names[0]] && blamed[names[1]] && blamed[names[2]],
 		"the reason names the masters that failed, and no other")
 	return nil
 }
@@ -165,15 +165,15 @@ func (d *demo) comeBack(ctx context.Context) error {
 	d.chapter("5. The masters come back")
 	began := time.Now()
 	for i := range 3 {
-		d.chart.Mark(masterName(i), "restart")
+		d.chart.Mark(names[i], "restart")
 		if err := d.fleet.Masters[i].Start(); err != nil {
 			return err
 		}
-		d.chart.End(masterName(i), "dead")
+		d.chart.End(names[i], "dead")
 		d.quarantined(i, lease)
 	}
 	d.say("%s run again and remember nothing: they are in quarantine for %v, or they might grant a lock that is held",
-		names(0, 1, 2), lease)
+		strings.Join(names[:3], ", "), lease)
 	got, err := d.countDown(ctx)
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func (d *demo) countDown(ctx context.Context) (acquisition, error) {
 				if f.Err != nil {
 					left = masters.Reason(f.Err)
 				}
-				parts = append(parts, masterName(i)+" "+left)
+				parts = append(parts, names[i]+" "+left)
 			}
 			d.say("quarantine left: %s", strings.Join(parts, "   "))
 		case <-overdue:
@@ -232,17 +232,17 @@ func (d *demo) countDown(ctx context.Context) (acquisition, error) {
 // quarantined notes how long a master's quarantine lasts from now on.
 func (d *demo) quarantined(i int, left time.Duration) {
 	if left > 0 {
-		d.chart.Add(masterName(i), timeline.Span{To: d.chart.Now() + left, State: timeline.Quarantine})
+		d.chart.Add(names[i], timeline.Span{To: d.chart.Now() + left, State: timeline.Quarantine})
 	}
 }
 
 func (d *demo) kill(i int) error {
-	d.chart.Add(masterName(i), timeline.Span{State: timeline.Down, Text: "dead"})
-	d.chart.Mark(masterName(i), "kill")
+	d.chart.Add(names[i], timeline.Span{State: timeline.Down, Text: "dead"})
+	d.chart.Mark(names[i], "kill")
 	if err := d.fleet.Masters[i].Kill(); err != nil {
 		return err
 	}
-	d.say("%s is killed", masterName(i))
+	d.say("%s is killed", names[i])
 	return nil
 }
 

@@ -117,7 +117,7 @@ func (l *line) unlockNames(ctx context.Context, p *cli.Program, nodes []*node.No
 	return code, nil
 }
 
-// explain prints what unlock would delete, and the command line for that.
+// explainUnlock prints what unlock would delete, and the command line for that.
 func (l *line) explainUnlock(locks []lockState, out io.Writer) {
 	if l.owner != "" {
 		fmt.Fprintf(out, "quorumlock: unlock deletes these locks on all masters where %q has them. End it first.\n\n", l.owner)

@@ -225,7 +225,9 @@ func readyIn(found []Finding, quorum quorate.Rule, grants func(Finding) bool) (i
 }
 
 // IsUnused reports whether the master's quarantine has not begun, because no client has used it yet.
-func (f Finding) IsUnused() bool { return len(f.Report.Members) == 0 && f.Report.Quarantine >= f.maxLease }
+func (f Finding) IsUnused() bool {
+	return len(f.Report.Members) == 0 && f.Report.Quarantine >= f.maxLease
+}
 
 // List returns the nodes as a list of masters.
 func List(nodes []*node.Node) *scripts.List {
