@@ -3,12 +3,10 @@
 package run
 
 import (
-	"bytes"
+	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -120,36 +118,20 @@ func TestAnInterruptAtAnyMomentLeavesNoLock(t *testing.T) {
 	}
 }
 
-// ignoredSignals returns the signals that a process started with the command ignores.
-func ignoredSignals(t *testing.T, c *exec.Cmd) uint64 {
-	t.Helper()
-	var out bytes.Buffer
-	c.Stdout = &out
-	testkit.Must(t, c.Run())
-	_, mask, found := strings.Cut(out.String(), "SigIgn:")
-	if !found {
-		t.Skip("no signals in /proc/self/status here")
-	}
-	bits, err := strconv.ParseUint(strings.TrimSpace(strings.SplitN(mask, "\n", 2)[0]), 16, 64)
-	testkit.Must(t, err)
-	return bits & (1<<31 - 1) // not the real-time signals, which the process that runs the tests may ignore
-}
-
 // A command that ignores SIGPIPE does not end with its reader. What nohup ignores stays so.
 func TestTheCommandIgnoresWhatRunWasToldToIgnore(t *testing.T) {
 	t.Parallel()
 	d := clitest.Deploy(t, 3, 30*time.Second)
-	status := []string{"x", "--", "cat", "/proc/self/status"}
-	p := d.Prepare(status...)
-	p.Stdout = nil
-	got := ignoredSignals(t, p.Cmd)
-	testkit.Check(t, got == 0, "the command ignores the signals %b", got)
-	p = d.Prepare(status...)
-	p.Stdout = nil
-	p.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`}, p.Args...)
-	p.Path, p.Err = "/bin/sh", nil
-	got = ignoredSignals(t, p.Cmd)
-	testkit.Check(t, got == 1<<(syscall.SIGHUP-1), "under nohup the command ignores the signals %b", got)
+	for before, want := range map[string]uint64{"": 0, `trap "" HUP; `: 1 << (syscall.SIGHUP - 1)} {
+		p := d.Prepare("x", "--", "grep", "SigIgn", "/proc/self/status")
+		p.Path, p.Args = "/bin/sh", append([]string{"sh", "-c", before + `exec "$0" "$@"`}, p.Args...)
+		p.Begin(t).Await(t, cli.ExitOK)
+		var got uint64
+		_, err := fmt.Sscanf(p.Out.String(), "SigIgn: %x", &got)
+		testkit.Must(t, err)
+		got &= 1<<31 - 1 // not the real-time signals, which the process that runs the tests may ignore
+		testkit.Check(t, got == want, "%q: the command ignores the signals %b", before, got)
+	}
 }
 
 // The exit code reports what the closed stderr cannot.
