@@ -29,14 +29,14 @@ func rows() map[string]cli.Command {
 	return all
 }
 
-// A row of the table is enough: users find the subcommand wherever they look.
+// A row of the table is enough: users find the subcommand wherever they look, and the manual says what the help says.
 func TestUsersFindEachSubcommand(t *testing.T) {
 	t.Parallel()
 	page := testkit.Read(t, filepath.Join("..", "..", "docs", "operations.md"))
 	_, list, _ := strings.Cut(page, "\nIts subcommands: ")
 	list, _, _ = strings.Cut(list, "\n\n")
-	manual, _ := clitest.Command(t, cli.ExitOK, "man")
-	manual = strings.ReplaceAll(manual, `\-`, "-")
+	source, _ := clitest.Command(t, cli.ExitOK, "man")
+	manual := strings.NewReplacer(`\-`, "-", `\e`, `\`, `\&`, "").Replace(source)
 	for name, row := range rows() {
 		words := strings.Fields(name)
 		group := words[:len(words)-1]
@@ -57,39 +57,19 @@ func TestUsersFindEachSubcommand(t *testing.T) {
 		} {
 			testkit.Check(t, strings.Contains(is.text, is.has), "%s is missing in %s: no %q", name, place, is.has)
 		}
-	}
-}
-
-func TestHelp(t *testing.T) {
-	t.Parallel()
-	// The help says where the URLs come from, and where they do not.
-	for name := range rows() {
-		help, _ := clitest.Command(t, cli.ExitOK, append(strings.Fields(name), "-h")...)
-		_, options, _ := strings.Cut(help, "OPTIONS:")
+		_, options, _ := strings.Cut(help, "OPTIONS:\n")
 		reads := slices.Contains([]string{"run", "status", "top", "unlock", "check", "members show"}, name)
 		testkit.Check(t, strings.Contains(options, masters.URLsVariable) == reads,
 			"%s reads %s: %v, but its help says:%s", name, masters.URLsVariable, reads, options)
-	}
-}
-
-// The manual has every command, every flag and every example of the help.
-func TestManual(t *testing.T) {
-	t.Parallel()
-	manual, _ := clitest.Command(t, cli.ExitOK, "man")
-	plain := strings.NewReplacer(`\-`, "-", `\e`, `\`, `\&`, "").Replace(manual)
-	for name, row := range rows() {
-		clitest.Contains(t, plain, ".SS quorumlock "+name)
 		for line := range strings.Lines(row.Help) {
-			clitest.Contains(t, plain, line)
+			clitest.Contains(t, manual, line)
 		}
-		help, _ := clitest.Command(t, cli.ExitOK, append(strings.Fields(name), "-h")...)
-		_, options, _ := strings.Cut(help, "OPTIONS:\n")
 		for option := range strings.Lines(options) {
 			flag, usage, _ := strings.Cut(strings.TrimSpace(option), "  ")
-			clitest.Contains(t, plain, ".B "+flag+"\n"+strings.TrimSpace(usage)+"\n")
+			clitest.Contains(t, manual, ".B "+flag+"\n"+strings.TrimSpace(usage)+"\n")
 		}
 	}
-	for line := range strings.Lines(manual) { // a request that troff does not know is dropped
+	for line := range strings.Lines(source) { // a request that troff does not know is dropped
 		request, _, _ := strings.Cut(strings.TrimSpace(line), " ")
 		testkit.Check(t, !strings.HasPrefix(line, ".") || strings.Contains(" .TH .SH .SS .TP .B .PP .br .nf .fi ", " "+request+" "),
 			"no request: %q", line)

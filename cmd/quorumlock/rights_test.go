@@ -28,15 +28,10 @@ import (
 	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
-// document returns the text of a document.
-func document(t *testing.T, path string) string {
+// rulesIn returns the rules of the user app in a file of docs/deploy.
+func rulesIn(t *testing.T, file string) (rules []string) {
 	t.Helper()
-	return testkit.Read(t, filepath.Join("..", "..", "docs", path))
-}
-
-// rulesIn returns the rules of the user app in a text.
-func rulesIn(text string) (rules []string) {
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(testkit.Read(t, filepath.Join("..", "..", "docs", "deploy", file))) {
 		if of, found := strings.CutPrefix(strings.TrimSpace(line), "user app "); found {
 			rules = strings.Fields(of)
 		}
@@ -65,7 +60,7 @@ func inScripts() map[string]bool {
 func TestAUserOfAPrefix(t *testing.T) {
 	redistest.Need(t, redistest.AskedRights)
 	t.Parallel()
-	rules := slices.DeleteFunc(rulesIn(document(t, "deploy/users.acl")), func(rule string) bool { return strings.ContainsAny(rule[:1], "~&") })
+	rules := slices.DeleteFunc(rulesIn(t, "users.acl"), func(rule string) bool { return strings.ContainsAny(rule[:1], "~&") })
 	rules = append(rules, "~team:*", "&team:*")
 	for _, m := range usesEverything(t, rules, "?prefix=team") {
 		keys, err := redis.Strings(m.Do("KEYS", "*"))
@@ -83,8 +78,8 @@ func TestAUserOfAPrefix(t *testing.T) {
 func TestTheUserHasTheRightsThatAreNeeded(t *testing.T) {
 	redistest.Need(t, redistest.AskedRights)
 	t.Parallel()
-	rules := rulesIn(document(t, "deploy/users.acl"))
-	testkit.Equal(t, strings.Join(rulesIn(document(t, "deploy/kubernetes.yaml")), " "), strings.Join(rules, " "), "kubernetes.yaml")
+	rules := rulesIn(t, "users.acl")
+	testkit.Equal(t, strings.Join(rulesIn(t, "kubernetes.yaml"), " "), strings.Join(rules, " "), "kubernetes.yaml")
 	var commands []string
 	for _, rule := range rules {
 		if command, isOne := strings.CutPrefix(rule, "+"); isOne {

@@ -79,46 +79,27 @@ func Run(ctx context.Context, args []string, stdout, stderr *child.Printed) int 
 	return app.Run(ctx, args, stdout, stderr)
 }
 
-// Command runs a command line and checks its exit code.
+// Command runs a command line and checks its exit code. A line that asks masters, and has no timeout, gets one that a busy
+// machine does not exceed.
 func Command(t *testing.T, wantCode int, args ...string) (stdout, stderr string) {
 	t.Helper()
-	run := Patiently
-	if wantCode == cli.ExitUsage {
-		run = onTime
+	asks := map[string]int{"check": 1, "admit": 1, "members": 2} // with a flag at that place
+	asksMasters := func(arg string) bool { return arg == "-urls-file" || strings.Contains(arg, "://") }
+	if at := asks[args[0]]; at > 0 && wantCode != cli.ExitUsage && !slices.Contains(args, "-timeout") && slices.ContainsFunc(args, asksMasters) {
+		args = slices.Insert(slices.Clone(args), at, "-timeout", "10s")
 	}
-	out, errs, code := run(args)
+	var out, errs *child.Printed
+	code := 0
+	for range 20 { // the machine may stand still: then marks come too late, and the error asks to repeat the command
+		out, errs = new(child.Printed), new(child.Printed)
+		if code = Run(context.Background(), args, out, errs); !strings.Contains(errs.String(), "the marks come too late") {
+			break
+		}
+	}
 	if code != wantCode {
 		t.Errorf("exit code %d, want %d\nstdout:\n%s\nstderr:\n%s", code, wantCode, out, errs)
 	}
 	return out.String(), errs.String()
-}
-
-// onTime repeats a command whose marks came too late, as its error asks for, because the machine
-// stood still.
-func onTime(args []string) (out, errs *child.Printed, code int) {
-	for range 20 {
-		out, errs = new(child.Printed), new(child.Printed)
-		code = Run(context.Background(), args, out, errs)
-		if !strings.Contains(errs.String(), "the marks come too late") {
-			break
-		}
-	}
-	return out, errs, code
-}
-
-// Patiently runs a command with a timeout that a busy machine does not exceed, if it asks masters and has no
-// other one.
-func Patiently(args []string) (out, errs *child.Printed, code int) {
-	at := 1
-	switch {
-	case slices.Contains(args, "-timeout") || !slices.ContainsFunc(args, func(arg string) bool { return arg == "-urls-file" || strings.Contains(arg, "://") }):
-		return onTime(args)
-	case args[0] == "members":
-		at = 2
-	case args[0] != "check" && args[0] != "admit":
-		return onTime(args)
-	}
-	return onTime(slices.Insert(slices.Clone(args), at, "-timeout", "10s"))
 }
 
 // Contains checks that the text contains all the parts.

@@ -19,6 +19,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/run"
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -109,7 +110,8 @@ func TestReadersAreShown(t *testing.T) {
 	}
 	var held, drawn string
 	clitest.Eventually(t, "two readers", func() bool {
-		out, _, code := clitest.Patiently((slices.Concat([]string{"status"}, flags, []string{"-all", "a"})))
+		var out, errs child.Printed
+		code := clitest.Run(t.Context(), slices.Concat([]string{"status"}, flags, []string{"-all", "a"}), &out, &errs)
 		held = out.String()
 		drawn, _ = clitest.Ask(t, cli.ExitOK, "top", flags)
 		return code == cli.ExitOK && strings.Contains(held, `"a" is held by 2 readers for `) && row("2 readers").MatchString(drawn)
