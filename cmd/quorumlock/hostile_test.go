@@ -69,8 +69,7 @@ func TestHostileMasters(t *testing.T) {
 				seen := showAll(t, file)
 				return seen, strings.Contains(seen, "evil")
 			})
-			testkit.Check(t, strings.Contains(seen, "evil"),
-				"nothing of it is shown: the test shows nothing:\n%s", seen)
+			testkit.Check(t, strings.Contains(seen, "evil"), "nothing of it is shown: the test shows nothing:\n%s", seen)
 		})
 	}
 }

@@ -1,6 +1,5 @@
-// Command quorumlock runs a command under a lock, shows who holds one, and deletes one. It
-// demonstrates the lock on masters that it starts itself. It checks and admits the masters of a
-// deployment, and changes their list.
+// Command quorumlock runs a command under a lock, shows who holds one, and deletes one. It demonstrates the lock on
+// masters that it starts itself. It checks and admits the masters of a deployment, and changes their list.
 //
 // A subcommand is a row of [commands], from a package below internal; the help, the manual page and shell
 // completion are made of the table.

@@ -18,9 +18,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// masters NAME... [-- SERVER-ARGS...]: they are blank. $NAME is the URL of each, with its name, $NAME_addr its
-// host:port, $NAME_port its port.
-// QUORUMLOCK_URLS and the file urls have all URLs of the last such line.
+// masters NAME... [-- SERVER-ARGS...]: they are blank. $NAME is the URL of each, with its name, $NAME_addr its host:port,
+// $NAME_port its port. QUORUMLOCK_URLS and the file urls have all URLs of the last such line.
 func (w *world) startMasters(args []string) {
 	names, server := args, []string(nil)
 	if at := slices.Index(args, "--"); at >= 0 {

@@ -52,7 +52,6 @@ const (
 	ExitSignalled     = 128 // plus the number of the signal
 )
 
-// exitError is an error with the exit code that it leads to.
 type exitError struct {
 	code int
 	err  error

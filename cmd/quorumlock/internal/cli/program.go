@@ -39,17 +39,15 @@ type Program struct {
 // nothing then. In a job it is an argument: our scripts ask for nothing after --.
 const completionRequest = "--generate-shell-completion"
 
-// Main runs the command line of this process, and exits with its code. The first signal that ends programs
-// ends the command's context, except for a command with Job: it forwards signals, and its job would inherit
-// an ignored one.
+// Main runs the command line of this process, and exits with its code. The first signal that ends programs ends the
+// command's context, except for a command with Job: it forwards signals, and its job would inherit an ignored one.
 func (a App) Main() {
 	launch.Become()
 	args := os.Args[1:]
 	if a.hasJob(args) {
 		os.Exit(a.Run(context.Background(), args, os.Stdout, os.Stderr))
 	}
-	// A write to a closed pipe (quorumlock demo | head) must fail, not end the process before its
-	// cleanup.
+	// A write to a closed pipe (quorumlock demo | head) must fail, not end the process before its cleanup.
 	signal.Ignore(syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	code := a.Run(ctx, args, os.Stdout, os.Stderr)
@@ -106,7 +104,6 @@ func (o *output) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// root returns the commands as the library takes them.
 func (p *Program) root() *urfave.Command {
 	root := &urfave.Command{
 		Name: "quorumlock", Usage: "one lock over several independent Redis masters", Description: p.app.Description,

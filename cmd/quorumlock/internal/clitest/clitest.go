@@ -31,8 +31,7 @@ const Bound = 40 * time.Second
 
 var app cli.App // set by Main
 
-// Main runs the tests, or the command. After all tests it checks that no goroutine, process or file of theirs
-// is left.
+// Main runs the tests, or the command. After all tests it checks that no goroutine, process or file of theirs is left.
 func Main(m *testing.M, tested cli.App) {
 	launch.Become()
 	app = tested
@@ -120,8 +119,7 @@ func Eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// WhileStalled repeats what fails next to stalls of the machine of at least that long, and returns the
-// last result.
+// WhileStalled repeats what fails next to stalls of the machine of at least that long, and returns the last result.
 func WhileStalled[R any](t *testing.T, atLeast time.Duration, try func() (R, bool)) R {
 	t.Helper()
 	for tries := 1; ; tries++ {

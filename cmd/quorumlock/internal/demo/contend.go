@@ -14,8 +14,7 @@ import (
 const (
 	turnsEach = 3
 	workTime  = 120 * time.Millisecond
-	// restTime is above the longest pause between two attempts of the other worker, so that the
-	// workers alternate.
+	// restTime is above the longest pause between two attempts of the other worker, so that the workers alternate.
 	restTime = 250 * time.Millisecond
 )
 
@@ -52,7 +51,6 @@ func (b *logbook) leave() {
 	b.inside--
 }
 
-// contend shows two workers that take turns.
 func (d *demo) contend(ctx context.Context) error {
 	d.chapter("2. Two workers, one name")
 	d.say("worker A and worker B both want %s, %d times each; each grant carries a fencing token:", resource, turnsEach)
@@ -79,7 +77,6 @@ func (d *demo) contend(ctx context.Context) error {
 	return nil
 }
 
-// take waits until a worker holds the lock.
 func (d *demo) take(ctx context.Context, w *worker) (*quorum.Lock, error) {
 	d.chart.Add(w.name, timeline.Span{State: timeline.Waits})
 	lock, err := w.locker.Lock(ctx, resource)
@@ -90,7 +87,6 @@ func (d *demo) take(ctx context.Context, w *worker) (*quorum.Lock, error) {
 	return lock, err
 }
 
-// turn locks, works, unlocks and rests.
 func (d *demo) turn(ctx context.Context, w *worker, book *logbook) error {
 	lock, err := d.take(ctx, w)
 	if err != nil {

@@ -33,7 +33,6 @@ const (
 	resource = "invoice:42"
 )
 
-// names are the masters'.
 var names = [masterCount]string{"m1", "m2", "m3", "m4", "m5"}
 
 // demo is the state that the steps of the story share.
@@ -149,7 +148,6 @@ func (d *demo) runSteps(ctx context.Context) (err error) {
 	return nil
 }
 
-// draw shows what happened in one picture.
 func (d *demo) draw(svg string, stdout io.Writer) error {
 	drawn := picture(d.chart)
 	d.chapter("6. All of it in one picture")
@@ -187,8 +185,7 @@ func (w *worker) close() {
 	masters.CloseAll(w.nodes)
 }
 
-// deploy shows that new masters grant nothing until one max lease has passed or an operator admits
-// them.
+// deploy shows that new masters grant nothing until one max lease has passed or an operator admits them.
 func (d *demo) deploy(ctx context.Context) error {
 	d.chapter("1. New masters")
 	d.say("an empty master may be new, or may have crashed and forgotten the locks it had granted: no client can tell,")
@@ -223,14 +220,12 @@ func (d *demo) deploy(ctx context.Context) error {
 	return nil
 }
 
-// pause waits, or returns the context's error.
 func pause(ctx context.Context, d time.Duration) error {
 	masters.Sleep(ctx, d)
 	return ctx.Err()
 }
 
-// guard turns a goroutine's panic into an error: the panic would end the process and leave its
-// masters running.
+// guard turns a goroutine's panic into an error: the panic would end the process and leave its masters running.
 func guard(err *error) {
 	if x := recover(); x != nil {
 		*err = errors.Join(*err, fmt.Errorf("panic: %v\n%s", x, debug.Stack()))
@@ -246,7 +241,6 @@ func newChart(begun time.Time) *timeline.Recorder {
 	return &timeline.Recorder{Now: func() time.Duration { return time.Since(begun) }}
 }
 
-// picture returns what happened so far.
 func picture(chart *timeline.Recorder) *timeline.Picture {
 	p := &timeline.Picture{Title: "One lock over five masters"}
 	for i := range masterCount {
@@ -284,7 +278,6 @@ type narrator struct {
 	broken []string    // claims that did not
 }
 
-// chapter prints a heading.
 func (n *narrator) chapter(heading string) { n.print("\n" + heading + "\n") }
 
 // say prints an event with its time.

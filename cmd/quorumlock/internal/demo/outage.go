@@ -14,18 +14,15 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/operator"
 )
 
-// outlive is how long a lock is watched after a master was killed: longer than a grant lasts
-// without renewal.
+// outlive is how long a lock is watched after a master was killed: longer than a grant lasts without renewal.
 const outlive = lease + lease/5
 
-// acquisition is the outcome of a worker's Lock.
 type acquisition struct {
 	lock *quorum.Lock
 	at   time.Time
 	err  error
 }
 
-// hold lets worker A take the lock, and worker B wait for it.
 func (d *demo) hold(ctx context.Context) error {
 	d.chapter("3. A lock that outlives masters")
 	lock, err := d.take(ctx, d.a)
@@ -60,7 +57,6 @@ func (d *demo) hold(ctx context.Context) error {
 	return nil
 }
 
-// loseMinority kills two masters, one after the other.
 func (d *demo) loseMinority(ctx context.Context) error {
 	for i := range 2 {
 		before := d.lock.Deadline()
@@ -85,7 +81,6 @@ func (d *demo) loseMinority(ctx context.Context) error {
 	return nil
 }
 
-// loseMajority kills a third master.
 func (d *demo) loseMajority(ctx context.Context) error {
 	d.chapter("4. The majority is lost")
 	if err := d.kill(2); err != nil {
@@ -159,8 +154,7 @@ func (d *demo) barredUntil(ctx context.Context) (until time.Time, ok bool) {
 	return until, !until.IsZero()
 }
 
-// comeBack starts the masters again. Worker B gets the lock when the first of them leaves its
-// quarantine.
+// comeBack starts the masters again. Worker B gets the lock when the first of them leaves its quarantine.
 func (d *demo) comeBack(ctx context.Context) error {
 	d.chapter("5. The masters come back")
 	began := time.Now()

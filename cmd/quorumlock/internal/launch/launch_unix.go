@@ -30,9 +30,8 @@ type Process struct {
 	socket *os.File // to the process: a byte means Go; no answer means that it became the program
 }
 
-// Start starts a process that waits to become the program at path. It inherits the environment and this process's
-// open files. No other process may be started meanwhile: it would inherit the socket. The caller waits for the
-// process.
+// Start starts a process that waits to become the program at path. It inherits the environment and this process's open
+// files. No other process may be started meanwhile: it would inherit the socket. The caller waits for the process.
 func Start(path string, args, env []string, attributes *syscall.SysProcAttr) (*Process, error) {
 	self, err := ourselves()
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package locks is the commands over locks: status and top show who holds them, and write nothing; unlock
-// deletes them.
+// Package locks is the commands over locks: status and top show who holds them, and write nothing; unlock deletes them.
 package locks
 
 import (
@@ -25,7 +24,6 @@ const heldHint = "quorumlock top lists held locks"
 // Hints are for words that users try for a list of the held locks.
 var Hints = map[string]string{"locks": heldHint, "list": heldHint, "ls": heldHint, "ps": heldHint, "show": heldHint}
 
-// line is the command line of a command over locks.
 type line struct {
 	names  []string // of locks on the masters
 	all    bool
@@ -132,7 +130,6 @@ func (l *line) withMasters(ctx context.Context, p *cli.Program, do action) int {
 	return code
 }
 
-// lockState is the masters' state of one name.
 type lockState struct {
 	lockstate.Lock
 	quorum quorate.Rule
@@ -199,10 +196,9 @@ func (l lockState) code(nodes []*node.Node) int {
 	return masters.ExitCode(l.errs(), nodes, l.quorum)
 }
 
-// takenAt returns when a lock was taken at the latest. A token is the clock of the client that took
-// the lock, in µs, or one more than the counter before, if that client's clock was behind. Names
-// that share the counter may have raised it since. Clients of other libraries, which have no
-// identity, count no tokens.
+// takenAt returns when a lock was taken at the latest. A token is the clock of the client that took the lock, in µs, or
+// one more than the counter before, if that client's clock was behind. Names that share the counter may have raised it
+// since. Clients of other libraries, which have no identity, count no tokens.
 func takenAt(l lockstate.Lock, now time.Time) time.Time {
 	token := uint64(0)
 	for _, m := range l.Masters {

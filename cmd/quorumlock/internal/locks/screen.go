@@ -16,7 +16,6 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 )
 
-// watchInterval is how often status -watch looks at the masters.
 const watchInterval = time.Second
 
 // widest is how many columns a line takes at most without a terminal.
@@ -28,10 +27,9 @@ const indent = "    "
 // notWell begins a line that a terminal shows in red.
 const notWell = "!"
 
-// watch draws what show returns again and again, until ctx ends, or q and Enter are typed. If out is no
-// terminal it writes it once, and show may wait for slow masters. It changes no mode of the terminal,
-// so nothing needs to be restored however the process ends: each drawing overwrites the one before.
-// Lines wider than the terminal are cut, or wrapped.
+// watch draws what show returns again and again, until ctx ends, or q and Enter are typed. If out is no terminal it
+// writes it once, and show may wait for slow masters. It changes no mode of the terminal, so nothing needs to be restored
+// however the process ends: each drawing overwrites the one before. Lines wider than the terminal are cut, or wrapped.
 func watch(ctx context.Context, out io.Writer, every time.Duration, wraps bool, show func(ctx context.Context, isLive bool) ([]byte, error)) error {
 	ctx, quit := context.WithCancel(ctx)
 	defer quit()
@@ -119,7 +117,6 @@ func drawing(text []byte, width, height int, first, isColoured bool) []byte {
 	return b.Bytes()
 }
 
-// table has rows of cells.
 type table [][]string
 
 func (t *table) row(cells ...any) {

@@ -17,8 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// status prints which processes hold locks. The worst lock decides on the exit code: unknown, then free,
-// then held.
+// status prints which processes hold locks. The worst lock decides on the exit code: unknown, then free, then held.
 var status = over(cli.Command{
 	Name:  "status",
 	Usage: "show which processes hold the named locks, on which masters, and for how long at most; writes nothing",

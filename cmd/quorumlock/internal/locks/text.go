@@ -102,7 +102,6 @@ func (l lockState) mostToken(after string) string {
 	return fmt.Sprintf("%stoken at most %d", after, l.Token)
 }
 
-// readers counts readers.
 func readers(n int) string {
 	if n == 1 {
 		return "1 reader"
@@ -110,7 +109,6 @@ func readers(n int) string {
 	return fmt.Sprintf("%d readers", n)
 }
 
-// waits says whether a writer keeps new readers back.
 func (l lockState) waits() string {
 	if l.WriterWaits {
 		return ", a writer waits"
@@ -159,7 +157,6 @@ func (l lockState) holder() string {
 	return fmt.Sprintf("by %v, ", quorum.Identity(l.Identity))
 }
 
-// taken says when the lock was taken; nothing if that is not known.
 func (l lockState) taken(now time.Time) string {
 	if l.since.IsZero() {
 		return ""

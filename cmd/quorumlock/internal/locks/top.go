@@ -27,13 +27,11 @@ import (
 	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
-// topInterval is how often top looks at the masters.
 const topInterval = 2 * time.Second
 
 // longestName is how many columns a name takes in top at most.
 const longestName = 64
 
-// top shows the masters and the busiest locks.
 var top = cli.Command{
 	Name: "top", Usage: "show the masters and the busiest locks, live on a terminal until q and Enter, else once; writes nothing",
 	Help: `Example:
@@ -57,7 +55,6 @@ Exit codes: 0, 69 if no master answers, 130 after Ctrl-C; 64 and 78 as for statu
 	},
 }
 
-// show draws the masters' state again and again.
 func (s *survey) show(ctx context.Context, out io.Writer, nodes []*node.Node, every time.Duration) (int, error) {
 	code, none := cli.ExitOK, error(nil)
 	err := watch(ctx, out, every, false, func(ctx context.Context, isLive bool) ([]byte, error) {
@@ -131,7 +128,6 @@ func (s *survey) print(out io.Writer, now time.Time, width int) {
 	busiest.print(out)
 }
 
-// totals returns the line of counts.
 func (s *survey) totals() string {
 	unwell, held, unknown, waiting := 0, 0, 0, 0
 	for _, f := range s.found {
@@ -153,7 +149,6 @@ func (s *survey) totals() string {
 	return text
 }
 
-// topToken returns the last token at most.
 func (l lockState) topToken() string {
 	if l.Token == 0 {
 		return "-"
@@ -201,7 +196,6 @@ func (s *survey) deployment() string {
 	return fmt.Sprintf("%s (generation %d of their list), max lease %v", text, newest.Generation, newest.MaxLease)
 }
 
-// byWhom names the process, or else the owner.
 func (l lockState) byWhom() string {
 	if l.Readers > 0 {
 		return readers(l.Readers) + l.waits()
@@ -288,7 +282,6 @@ func (s *survey) look(ctx context.Context, nodes []*node.Node, isLive bool) {
 	})
 }
 
-// find asks each master for more names.
 func (s *survey) find(ctx context.Context, nodes []*node.Node) {
 	replies := masters.Each(ctx, nodes, func(ctx context.Context, i int, n *node.Node) any {
 		return inside.Of(n).Pipe("").Do(ctx, operators.Survey(s.cursors[i])).Reply.Other

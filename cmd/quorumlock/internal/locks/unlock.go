@@ -28,7 +28,6 @@ A holder notices at its next renewal, or when its fixed lease ends.
 Until then two holders are possible. End the holder first, or let the resource check the token.
 `
 
-// unlock deletes locks, no matter which process holds them.
 var unlock = over(cli.Command{
 	Name: "unlock", Usage: "delete locks, no matter which process holds them; without -yes only show them",
 	Help: `Example, once the holder has been ended:
@@ -184,7 +183,6 @@ func force(ctx context.Context, locker *quorum.Locker, lock lockState, asked str
 	return nil
 }
 
-// forceOne deletes one lock, and prints what it was.
 func forceOne(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, lock lockState, owner string, out io.Writer) int {
 	errs := lock.errs()
 	// Masters that accept other clients would carry it out, and say nothing of the others' lock.

@@ -97,7 +97,6 @@ var words = regexp.MustCompile(`(?i)(?:redis|valkey)s?\+sentinel://[^/\s]*[^,\s]
 
 var comments = regexp.MustCompile(`(?m)^[\s\pZ]*#.*`)
 
-// readURLs returns the masters' URLs, from the file or else the environment.
 func readURLs(file string) ([]string, error) {
 	text, from := os.Getenv(URLsVariable), URLsVariable
 	if file != "" {

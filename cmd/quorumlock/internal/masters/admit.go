@@ -18,7 +18,6 @@ import (
 const admitBelief = `no lease is alive that one of these masters granted, or a master whose place it takes in the
 clients' lists. That holds once no client has held or requested a lock there for one max lease.`
 
-// membersBelief is what the operator says with -members.
 const membersBelief = `You also assert that these are all masters of every client's list, and that no client with
 another list still locks, or can hold a lock that one of them granted.`
 

@@ -41,8 +41,7 @@ func CloseAll(nodes []*node.Node) {
 	Each(context.Background(), nodes, func(_ context.Context, _ int, n *node.Node) error { return n.Close() })
 }
 
-// CloseBy closes the nodes. It does not wait beyond the end of ctx for masters that do not answer: the
-// process ends.
+// CloseBy closes the nodes. It does not wait beyond the end of ctx for masters that do not answer: the process ends.
 func CloseBy(ctx context.Context, nodes []*node.Node) {
 	closed := make(chan struct{})
 	go func() {

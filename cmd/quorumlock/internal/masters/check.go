@@ -90,7 +90,6 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 	return cli.ExitOK
 }
 
-// pollInterval is how often check -wait looks at the masters.
 const pollInterval = 500 * time.Millisecond
 
 // all checks the nodes, again and again until enough of them grant, but no longer than that.
@@ -106,7 +105,6 @@ func (c *check) all(ctx context.Context, nodes []*node.Node, quorum quorate.Rule
 	}
 }
 
-// printCheck prints the report on all masters.
 func printCheck(out io.Writer, found []Finding) {
 	whole := partOf(found)
 	if whole != nil {
@@ -180,7 +178,6 @@ func printFindings(out io.Writer, found []Finding) {
 	}
 }
 
-// notes returns what an operator should know of the master.
 func (f Finding) notes() []string {
 	notes := slices.Clone(f.Report.Hazards)
 	switch {
@@ -244,7 +241,6 @@ func partOf(found []Finding) (whole *scripts.List) {
 	return whole
 }
 
-// printMembers prints whose clients the masters accept.
 func printMembers(out io.Writer, found []Finding) {
 	by, _ := acceptedLists(found)
 	for i, list := range slices.Sorted(maps.Keys(by)) {

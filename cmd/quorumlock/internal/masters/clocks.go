@@ -73,7 +73,6 @@ func wrongRate(since, now looks.Look) string {
 		verb, round(gain), round(elapsed), effect)
 }
 
-// round rounds a duration for people.
 func round(d time.Duration) time.Duration {
 	if d >= time.Second {
 		return d.Round(100 * time.Millisecond)

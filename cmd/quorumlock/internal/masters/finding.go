@@ -246,7 +246,6 @@ func Quorum(masters int, all bool) quorate.Rule {
 	return quorate.Majority(masters)
 }
 
-// thoseThat returns the masters for which that holds.
 func thoseThat(found []Finding, holds func(Finding) bool) (set quorate.Set) {
 	for i, f := range found {
 		if holds(f) {

@@ -40,7 +40,6 @@ func (f *tlsFiles) take(words []string) (urls []string) {
 	return urls
 }
 
-// options returns the options of nodes with these files, none without files.
 func (f *tlsFiles) options() ([]node.Option, error) {
 	if *f == (tlsFiles{}) {
 		return nil, nil

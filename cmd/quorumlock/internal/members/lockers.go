@@ -71,7 +71,6 @@ func (d deployment) lockersWithout(ctx context.Context, list *scripts.List) (n i
 	return len(latest), others, lacks
 }
 
-// nameLockers returns the lockers in words, one a line.
 func nameLockers(lockers []operators.Introduced, maxLease time.Duration) string {
 	var b strings.Builder
 	for i, l := range lockers {
@@ -115,7 +114,6 @@ func (d deployment) isEveryClientMoved(ctx context.Context, to *scripts.List, ou
 	return nil
 }
 
-// showLockers prints which lockers have another list than the announced one.
 func (d deployment) showLockers(ctx context.Context, to *scripts.List, out io.Writer) {
 	n, others, lacks := d.lockersWithout(ctx, to)
 	switch {

@@ -18,7 +18,6 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// deployment is the masters that a command was given.
 type deployment struct {
 	given    []*node.Node
 	names    []string              // of these
@@ -157,7 +156,6 @@ func newDeployment(line masters.Line) (deployment, error) {
 	return d, nil
 }
 
-// list returns the list of masters that was given.
 func (d deployment) list() *scripts.List { return scripts.NewList(d.names...) }
 
 // announce accepts clients with the list to as well as clients with the list from. It refuses if the masters take the
@@ -181,8 +179,7 @@ func (d deployment) announce(ctx context.Context, from, to *scripts.List, wait t
 	return nil
 }
 
-// commit makes the announced members the members. With yes it does not ask whether all lockers have
-// the list.
+// commit makes the announced members the members. With yes it does not ask whether all lockers have the list.
 func (d deployment) commit(ctx context.Context, yes bool, out io.Writer) error {
 	given := d.list()
 	if !yes {
@@ -228,7 +225,6 @@ func plural(names []string, one, many string) string {
 	return many
 }
 
-// abort takes back an announced change.
 func (d deployment) abort(ctx context.Context, out io.Writer) error {
 	report, errs, err := d.carryOut(ctx, change.Abort(d.list()), out)
 	if err != nil {

@@ -25,7 +25,6 @@ func TestMain(m *testing.M) {
 // lease is the deployment's max lease in most tests.
 const lease = "-max-lease=6s"
 
-// command is a members command, with that max lease.
 func command(t *testing.T, code int, verb string, args ...string) (out, errs string) {
 	t.Helper()
 	return clitest.Command(t, code, append([]string{"members", verb, lease}, args...)...)

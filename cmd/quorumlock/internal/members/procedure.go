@@ -46,7 +46,6 @@ func (d deployment) carryOut(
 	return report, seen.Errs, err
 }
 
-// driver carries out procedures on the masters.
 func (d deployment) driver() change.Driver {
 	return change.Driver{Call: d.call, Now: clock.System().Now, Wait: masters.Sleep}
 }

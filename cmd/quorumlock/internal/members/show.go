@@ -61,7 +61,6 @@ func (d deployment) show(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// row returns the cells of a master's row after its name.
 func row(v *membership.View) string {
 	if v == nil {
 		return "-\tnot known\t-\t-\t-" // the error says why

@@ -18,11 +18,8 @@ func Look(path string) (*Record, error) {
 	return nil, err
 }
 
-// Record returns nil.
 func (*File) Record() *Record { return nil }
 
-// Remove does nothing.
 func (*File) Remove() {}
 
-// Close does nothing.
 func (*File) Close() {}

@@ -249,7 +249,6 @@ func (f *File) Bequeath() {
 // JobOf returns the job that a process leads. It has not been waited for.
 func JobOf(pid int) Job { return Job{Group: pid, Started: started(pid), Namespace: namespace()} }
 
-// lives reports whether a process of the job lives.
 func (j Job) lives() bool {
 	exists := func() bool { return j.Group > 0 && !errors.Is(unix.Kill(-j.Group, 0), unix.ESRCH) }
 	return exists() && !j.isOther() && exists() // its last process may be waited for while isOther looks

@@ -36,7 +36,6 @@ func (j Job) isOther() bool {
 	return seen
 }
 
-// namespace names the namespace in which the numbers of processes count.
 func namespace() string {
 	name, _ := os.Readlink("/proc/self/ns/pid")
 	return name
@@ -48,7 +47,6 @@ func showsUs() bool {
 	return self == strconv.Itoa(os.Getpid())
 }
 
-// started returns when a process was started.
 func started(pid int) string {
 	if !showsUs() {
 		return ""

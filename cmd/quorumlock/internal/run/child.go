@@ -29,8 +29,7 @@ func notStarted(name string, err error) error {
 	return cli.ExitWith(cli.ExitNotExecutable, fmt.Errorf("%q cannot be executed: %w", name, err))
 }
 
-// child is the command: a process that leads a process group of its own, and has the standard
-// streams of this process.
+// child is the command: a process that leads a process group of its own, and has the standard streams of this process.
 type child struct {
 	*launch.Process                         // its number is its group's, too
 	changes         chan syscall.WaitStatus // the process was stopped, and at last: it has ended
@@ -78,7 +77,6 @@ func (c *child) follow() {
 	}
 }
 
-// signal sends a signal to the process.
 func (c *child) signal(s syscall.Signal) { _ = syscall.Kill(c.PID, s) }
 
 // signalGroup sends a signal to all processes of the group. Once the process has been waited for,

@@ -29,7 +29,6 @@ const (
 	groupBound = time.Second
 )
 
-// job is a command that runs under a lock.
 type job struct {
 	line    *line
 	lock    *quorum.Lock
@@ -108,7 +107,6 @@ func (j *job) left() time.Duration {
 	return min(time.Until(j.lock.Deadline()), j.maxHoldEnd.Sub(now), j.end.Sub(now))
 }
 
-// environment returns the job's environment: this process's, and what the lock is.
 func (j *job) environment() []string {
 	set := []string{
 		"QUORUMLOCK_NAMES=" + strings.Join(j.line.names, ","),
@@ -195,7 +193,6 @@ func (j *job) kill() {
 	j.ended = fmt.Errorf("%w: the command was killed", j.why())
 }
 
-// why returns why the command must end.
 func (j *job) why() error {
 	lost := j.lock.Err()
 	switch {

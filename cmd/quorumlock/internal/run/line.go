@@ -21,7 +21,6 @@ import (
 // defaultGrace is the time from SIGTERM to SIGKILL, if the lease and -max-hold are long enough.
 const defaultGrace = 5 * time.Second
 
-// line is the command line of run.
 type line struct {
 	names   []string
 	command []string
@@ -46,7 +45,6 @@ type line struct {
 	flags    *cli.Flags
 }
 
-// newLine returns a command line that the flags set.
 func newLine(flags *cli.Flags) *line {
 	l := &line{heldCode: cli.ExitHeld, grace: -1, wait: -1, flags: flags}
 	flags.Number("slots", "take one of `N` slots of the semaphore NAME: at most N commands at a time, each with its QUORUMLOCK_SLOT",

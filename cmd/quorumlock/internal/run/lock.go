@@ -130,8 +130,7 @@ func (l *line) acquire(locker *quorum.Locker, first func(context.Context) error,
 	return lock, nil
 }
 
-// stay waits until the lock has been held for -min-hold, or is lost. It returns false when a signal
-// ends the waiting.
+// stay waits until the lock has been held for -min-hold, or is lost. It returns false when a signal ends the waiting.
 func (l *line) stay(lock *quorum.Lock, began clock.Instant, signals <-chan os.Signal) bool {
 	left := began.Add(l.minHold).Sub(clock.System().Now())
 	if left <= 0 {
@@ -245,7 +244,6 @@ func (l *line) takeOwner(ctx context.Context, locker *quorum.Locker, nodes []*no
 	return nil
 }
 
-// release releases the locks of a run that died.
 func release(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, dead ownerfile.Record) error {
 	if err := dead.Foreign(nodes); err != nil {
 		return err

@@ -15,8 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// stubborn is a shell script that ignores SIGTERM, as its child does; the shell prints when it
-// gets one.
+// stubborn is a shell script that ignores SIGTERM, as its child does; the shell prints when it gets one.
 const stubborn = `exec 2>/dev/null; trap '' TERM; sleep 600 >/dev/null 2>&1 & echo grandchild=$!; trap 'echo TERM' TERM
 	echo child=$$; echo ready; while :; do sleep 0.02; done`
 

@@ -34,7 +34,6 @@ var Command = cli.Command{
 	},
 }
 
-// carryOut runs the job, reports errors, and returns the exit code.
 func (l *line) carryOut(stderr io.Writer) int {
 	report := func(err error) { fmt.Fprintf(stderr, "quorumlock: run: %s\n", cli.OneLine(err)) }
 	signals := catchSignals()
@@ -105,7 +104,6 @@ func (l *line) run(signals *caught, report func(error)) (code int, err error) {
 	return exitCodeOf(status), nil
 }
 
-// exitCodeOf returns the exit code of a process as a shell does.
 func exitCodeOf(status syscall.WaitStatus) int {
 	if status.Signaled() {
 		return cli.ExitSignalled + int(status.Signal())

@@ -10,8 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 )
 
-// Command says that it is absent: without process groups and signals a job could not be ended when its lock
-// is lost.
+// Command says that it is absent: without process groups and signals a job could not be ended when its lock is lost.
 var Command = cli.Command{
 	Name: "run", Usage: "not on this system", Arguments: " ", Help: help, Misuse: cli.ExitLockUsage, Job: true,
 	Define: func(*cli.Flags) cli.Action {

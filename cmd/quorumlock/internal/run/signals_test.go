@@ -23,7 +23,6 @@ import (
 // untilGone is a shell loop that runs until a file is gone, or the shell is ended.
 func untilGone(file string) string { return `while [ -e "` + file + `" ]; do sleep 0.02; done; ` }
 
-// aFile returns the path of a file that exists.
 func aFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
@@ -81,7 +80,6 @@ func TestRunEndsByTheForwardedSignal(t *testing.T) {
 	}
 }
 
-// waiters returns how many runs wait for a lock.
 func waiters(t *testing.T, d *clitest.Deployment, name string) int64 {
 	t.Helper()
 	return testkit.Do(t, d.Masters[0], "PUBSUB", "NUMSUB", "redisson_lock__channel:{"+name+"}").([]any)[1].(int64)

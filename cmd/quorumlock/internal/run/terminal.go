@@ -14,7 +14,6 @@ import (
 // stopBound is how long a process takes at most to stop after SIGTSTP.
 const stopBound = time.Second
 
-// ownGroup returns the process group of this process.
 func ownGroup() int {
 	group, _ := unix.Getpgid(0) // of itself it never fails
 	return group
@@ -50,7 +49,6 @@ func (t *terminal) give() {
 	signal.Ignore(syscall.SIGTTOU)
 }
 
-// takeBack takes the terminal back from the command.
 func (t *terminal) takeBack() { moveTerminal(t.child.PID, ownGroup()) }
 
 // stopped is called when the terminal, or a signal, has stopped the command. If a shell would

@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The keys signal the command once it reads from the terminal: before, run may not yet have given
-// it the terminal.
+// The keys signal the command once it reads from the terminal: before, run may not yet have given it the terminal.
 
 // The command reads from the terminal, and after it the script that it is part of.
 func TestTheTerminalIsTheCommands(t *testing.T) {
