@@ -36,73 +36,73 @@ func (s *sqlSession) stamp(ctx context.Context, tx *sql.Tx, account int, token u
 	return fence.Stamp(ctx, tx, resourceOf(account), token)
 }
 
-// transaction is one transaction of a session: its statements fail after the first one that does.
+// transaction is one transaction of a session: after a statement that fails the others do nothing.
 type transaction struct {
 	*sqlSession
 	ctx     context.Context
 	tx      *sql.Tx
 	account int
 	token   uint64
+	err     error
 }
 
-func (x *transaction) stamp() error {
-	x.step("stamp")
-	return x.sqlSession.stamp(x.ctx, x.tx, x.account, x.token)
-}
-
-func (x *transaction) read(balance *int) error {
-	x.step("read")
-	return x.tx.QueryRowContext(x.ctx, fmt.Sprintf("SELECT balance FROM accounts WHERE id = %d", x.account)).Scan(balance)
-}
-
-func (x *transaction) write(w write) error {
-	x.step("write")
-	if _, err := x.tx.ExecContext(x.ctx, fmt.Sprintf("UPDATE accounts SET balance = %d WHERE id = %d", w.After, x.account)); err != nil {
-		return err
+func (x *transaction) do(step string, statement func() error) {
+	if x.err == nil {
+		x.step(step)
+		x.err = statement()
 	}
-	_, err := x.tx.ExecContext(x.ctx, fmt.Sprintf("INSERT INTO writes (account, token, old, new) VALUES (%d, %d, %d, %d)",
-		x.account, w.Token, w.Before, w.After))
-	return err
+}
+
+func (x *transaction) stamp() {
+	x.do("stamp", func() error { return x.sqlSession.stamp(x.ctx, x.tx, x.account, x.token) })
+}
+
+func (x *transaction) read(balance *int) {
+	x.do("read", func() error {
+		return x.tx.QueryRowContext(x.ctx, fmt.Sprintf("SELECT balance FROM accounts WHERE id = %d", x.account)).Scan(balance)
+	})
+}
+
+func (x *transaction) write(w write) {
+	x.do("write", func() error {
+		if _, err := x.tx.ExecContext(x.ctx, fmt.Sprintf("UPDATE accounts SET balance = %d WHERE id = %d", w.After, x.account)); err != nil {
+			return err
+		}
+		_, err := x.tx.ExecContext(x.ctx, fmt.Sprintf("INSERT INTO writes (account, token, old, new) VALUES (%d, %d, %d, %d)",
+			x.account, w.Token, w.Before, w.After))
+		return err
+	})
 }
 
 func (s *sqlSession) work(ctx context.Context, account int, token uint64, by order, amounts ...int) ([]write, error) {
 	var balance int
 	var done []write
-	x := &transaction{s, ctx, nil, account, token}
+	x := &transaction{sqlSession: s, ctx: ctx, account: account, token: token}
 	if by != oneStep && by != readFirstOne {
-		if err := s.transact(x, by == rolledBack, func() error {
+		if err := s.transact(x, by == rolledBack, func() {
 			if by == stampFirst || by == rolledBack || by == stampOnlyRead {
-				if err := x.stamp(); err != nil {
-					return err
-				}
+				x.stamp()
 			}
-			return x.read(&balance)
+			x.read(&balance)
 		}); err != nil {
 			return nil, err
 		}
 	}
 	for _, amount := range amounts {
 		var w write
-		err := s.transact(x, false, func() error {
-			var steps []func() error
-			switch by {
-			case oneStep:
-				steps = []func() error{x.stamp, func() error { return x.read(&balance) }}
-			case readFirstOne:
-				steps = []func() error{func() error { return x.read(&balance) }, x.stamp}
-			case unguarded, stampOnlyRead:
-			default:
-				steps = []func() error{x.stamp}
+		if err := s.transact(x, false, func() {
+			if by == readFirstOne {
+				x.read(&balance)
 			}
-			for _, do := range steps {
-				if err := do(); err != nil {
-					return err
-				}
+			if by != unguarded && by != stampOnlyRead {
+				x.stamp()
+			}
+			if by == oneStep {
+				x.read(&balance)
 			}
 			w = write{token, balance, balance + amount}
-			return x.write(w)
-		})
-		if err != nil {
+			x.write(w)
+		}); err != nil {
 			return done, err
 		}
 		done = append(done, w)
@@ -112,7 +112,7 @@ func (s *sqlSession) work(ctx context.Context, account int, token uint64, by ord
 }
 
 // transact runs a transaction until it is not refused for the sake of others.
-func (s *sqlSession) transact(x *transaction, undo bool, statements func() error) error {
+func (s *sqlSession) transact(x *transaction, undo bool, statements func()) error {
 	for {
 		s.step("begin")
 		tx, err := s.db.BeginTx(x.ctx, nil)
@@ -122,9 +122,9 @@ func (s *sqlSession) transact(x *transaction, undo bool, statements func() error
 		if err != nil {
 			return err
 		}
-		x.tx = tx
-		err = statements()
-		if err == nil && !undo {
+		x.tx, x.err = tx, nil
+		statements()
+		if err = x.err; err == nil && !undo {
 			s.step("commit")
 			if err = tx.Commit(); err != nil {
 				_ = tx.Rollback() // SQLite keeps the transaction when a commit has to wait

@@ -1,6 +1,0 @@
-//go:build unix && race
-
-package chaos
-
-// raceDetector says how the tests are built.
-const raceDetector = true
