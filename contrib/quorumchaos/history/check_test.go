@@ -34,6 +34,7 @@ func depth(n int) func(*Event)       { return func(e *Event) { e.Depth = n } }
 func name(s string) func(*Event)     { return func(e *Event) { e.Name = s } }
 func owner(s string) func(*Event)    { return func(e *Event) { e.Owner = s } }
 func ofKind(k Kind) func(*Event)     { return func(e *Event) { e.Kind = k } }
+func shared(e *Event)                { e.Shared = true }
 
 func rules(all []Violation) []string {
 	var out []string
@@ -138,6 +139,29 @@ func TestCheck(t *testing.T) {
 		"an Unlock that did not return": {events: []Event{acquired(1, 0, 10), released(1, 20, Unknown),
 			acquired(2, 12, 21), wasLost(2, 30, 30)}},
 
+		"readers at once": {events: []Event{acquired(1, 0, 10, shared), acquired(2, 5, 15, shared), released(1, 30, 31),
+			released(2, 40, 41)}},
+		"readers at once, one token": {events: []Event{acquired(1, 0, 10, shared), acquired(2, 0, 10, shared, token(1)),
+			released(1, 30, 31), released(2, 40, 41)}},
+		"readers in turn, one token": {events: []Event{acquired(1, 0, 10, shared), released(1, 20, 21),
+			acquired(2, 29, 30, shared, token(1))}, want: "token", dishonest: "token"},
+		"a writer after readers": {events: []Event{acquired(1, 0, 10, shared), acquired(2, 5, 15, shared), released(1, 30, 31),
+			released(2, 40, 41), acquired(3, 49, 50)}},
+		"a writer beside a reader": {events: []Event{acquired(1, 0, 10, shared), acquired(2, 19, 20), released(1, 30, 31)},
+			want: "overlap porcupine"},
+		"a reader beside a writer": {events: []Event{acquired(1, 0, 10), acquired(2, 19, 20, shared), released(1, 30, 31)},
+			want: "overlap porcupine"},
+		"a writer with a reader's token": {events: []Event{acquired(1, 0, 10, shared), released(1, 20, 21),
+			acquired(2, 29, 30, token(1))}, want: "porcupine token", dishonest: "token"},
+		"a writer below a reader": {events: []Event{acquired(2, 0, 10, shared), released(2, 20, 21), acquired(1, 29, 30)},
+			want: "porcupine token", dishonest: "token"},
+		"a reader beside one that was downgraded": {events: []Event{acquired(1, 0, 10), acquired(1, 20, 21, ofKind(Downgraded)),
+			acquired(2, 29, 30, shared), released(2, 40, 41), released(1, 60, 61)}},
+		"a reader before the downgrade": {events: []Event{acquired(1, 0, 10), acquired(2, 29, 30, shared), released(2, 40, 41),
+			acquired(1, 50, 51, ofKind(Downgraded)), released(1, 60, 61)}, want: "overlap porcupine"},
+		"a writer beside one that was downgraded": {events: []Event{acquired(1, 0, 10), acquired(1, 20, 21, ofKind(Downgraded)),
+			acquired(2, 29, 30), released(2, 40, 41), released(1, 60, 61)}, want: "overlap porcupine"},
+
 		"a release without an acquire":  {events: []Event{released(1, 0, 10)}, want: "log", dishonest: "log"},
 		"a re-entry without an acquire": {events: []Event{acquired(1, 0, 10, depth(2))}, want: "log", dishonest: "log"},
 		"an owner used twice": {events: []Event{acquired(1, 0, 10), released(1, 20, 25), acquired(1, 30, 40, token(2))},
@@ -169,63 +193,4 @@ func TestManyWaiters(t *testing.T) {
 	}
 	got := Check(events, Options{HonestClocks: true})
 	testkit.Check(t, len(got) == 0, "found %v", got)
-}
-
-func TestCheckCrowd(t *testing.T) {
-	hold := func(name, owner string, from, to int64) []Event {
-		return []Event{{Name: name, Owner: owner, Depth: 1, Kind: Acquired, Token: 1, Call: from - 1, Return: from, Deadline: 1000},
-			{Name: name, Owner: owner, Depth: 1, Kind: Released, Call: to, Return: to + 1}}
-	}
-	join := slices.Concat[[]Event]
-	for _, c := range []struct {
-		name   string
-		events []Event
-		want   int
-	}{
-		{"nobody", nil, 0},
-		{"two of two", join(hold("0", "a", 10, 20), hold("1", "b", 15, 25)), 0},
-		{"three of two", join(hold("0", "a", 10, 20), hold("1", "b", 15, 25), hold("2", "c", 19, 30)), 1},
-		{"four of two", join(hold("0", "a", 10, 20), hold("1", "b", 15, 25), hold("2", "c", 19, 30), hold("3", "d", 19, 21)), 2},
-		{"one after another", join(hold("0", "a", 10, 20), hold("1", "b", 15, 25), hold("0", "c", 20, 30), hold("1", "d", 25, 40)), 0},
-		{"the same slot", join(hold("0", "a", 10, 20), hold("0", "b", 15, 25), hold("0", "c", 16, 17)), 1},
-	} {
-		got := CheckCrowd(c.events, 2)
-		testkit.Check(t, len(got) == c.want, "%s: %v, want %d", c.name, got, c.want)
-	}
-}
-
-// Readers may hold at once, with any tokens. A writer alongside one, a token that a writer shares, and a
-// reader's token that does not rise after a writer's are violations.
-func TestReaders(t *testing.T) {
-	hold := func(owner string, shared bool, token uint64, from, to int64) []Event {
-		return []Event{
-			{Name: "a", Owner: owner, Kind: Acquired, Shared: shared, Token: token, Call: from - 1, Return: from, Deadline: to + 100},
-			{Name: "a", Owner: owner, Kind: Released, Call: to, Return: to + 1},
-		}
-	}
-	lowered := func(owner string, at int64) []Event {
-		return []Event{{Name: "a", Owner: owner, Kind: Downgraded, Call: at, Return: at + 1}}
-	}
-	for what, test := range map[string]struct {
-		events [][]Event
-		broken bool
-	}{
-		"readers at once":                {[][]Event{hold("r", true, 5, 10, 30), hold("s", true, 6, 15, 40)}, false},
-		"readers at once, one token":     {[][]Event{hold("r", true, 5, 10, 30), hold("s", true, 5, 10, 40)}, false},
-		"readers in turn, one token":     {[][]Event{hold("r", true, 5, 10, 20), hold("s", true, 5, 30, 40)}, true},
-		"a writer after readers":         {[][]Event{hold("r", true, 5, 10, 30), hold("s", true, 6, 15, 40), hold("w", false, 7, 50, 60)}, false},
-		"a writer beside a reader":       {[][]Event{hold("r", true, 5, 10, 30), hold("w", false, 7, 20, 60)}, true},
-		"a reader beside a writer":       {[][]Event{hold("w", false, 5, 10, 30), hold("r", true, 7, 20, 60)}, true},
-		"a writer with a reader's token": {[][]Event{hold("r", true, 5, 10, 20), hold("w", false, 5, 30, 60)}, true},
-		"a writer below a reader":        {[][]Event{hold("r", true, 5, 10, 20), hold("w", false, 4, 30, 60)}, true},
-		"a reader beside one that was downgraded": {
-			[][]Event{hold("w", false, 5, 10, 60), lowered("w", 20), hold("r", true, 7, 30, 40)}, false},
-		"a reader before the downgrade": {
-			[][]Event{hold("w", false, 5, 10, 60), lowered("w", 50), hold("r", true, 7, 30, 40)}, true},
-		"a writer beside one that was downgraded": {
-			[][]Event{hold("w", false, 5, 10, 60), lowered("w", 20), hold("x", false, 7, 30, 40)}, true},
-	} {
-		found := Check(slices.Concat(test.events...), Options{HonestClocks: true})
-		testkit.Check(t, (len(found) > 0) == test.broken, "%s: %v", what, found)
-	}
 }
