@@ -7,8 +7,6 @@ import (
 	"go/types"
 	"os"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
 
@@ -39,8 +37,7 @@ func TestErrorsAreNotCompared(t *testing.T) {
 func comparisons(t *testing.T, module string) (found []string, files int) {
 	t.Helper()
 	config := &packages.Config{Mode: packages.LoadSyntax, Dir: module, Context: t.Context(), Env: append(os.Environ(), "GOWORK=off")}
-	info, _ := debug.ReadBuildInfo()
-	if slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	if testkit.Race() {
 		config.BuildFlags = []string{"-race"} // what they need is compiled so
 	}
 	all, err := packages.Load(config, "./...")

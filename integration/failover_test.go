@@ -19,13 +19,6 @@ import (
 // atOnce has a master send its data to a replica without delay.
 var atOnce = []string{"--repl-diskless-sync-delay", "0"}
 
-// failsOver makes the replica of a master its master, and leaves all connections to the old one open.
-func failsOver(t *testing.T, old, replica *redistest.Master) {
-	t.Helper()
-	do(t, replica, "REPLICAOF", "NO", "ONE")
-	follows(t, old, replica)
-}
-
 // follows makes a master another one's replica.
 func follows(t *testing.T, m, of *redistest.Master) {
 	t.Helper()
@@ -57,7 +50,8 @@ func TestAddressesThatFailOver(t *testing.T) {
 				follows(t, replica, olds.Masters[i])
 			}
 			for i, replica := range replicas.Masters {
-				failsOver(t, olds.Masters[i], replica)
+				do(t, replica, "REPLICAOF", "NO", "ONE")
+				follows(t, olds.Masters[i], replica) // all connections to it stay open
 			}
 
 			_, err := locker.TryLock(t.Context(), "refused")

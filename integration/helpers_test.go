@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"go.uber.org/goleak"
 
 	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/poll"
@@ -41,11 +39,7 @@ var (
 	do   = testkit.Do
 )
 
-// TestMain silences the default logger: masters die all the time.
-func TestMain(m *testing.M) {
-	slog.SetDefault(slog.New(slog.DiscardHandler))
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // fleet starts n redis-server processes and stops them when the test ends. Without redis-server the
 // test is skipped.
@@ -253,67 +247,6 @@ func short(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// patient makes a waiter poll so seldom that only a message, or the end of a lease, can wake it in
-// time.
-var patient = quorum.WithRetry(time.Minute, time.Minute)
-
-// wakes bounds the time from a release until a waiter holds the lock, on a busy machine: far below
-// every poll.
-const wakes = 300 * time.Millisecond
-
-// waited is the outcome of a Lock that had to wait.
-type waited struct {
-	lock *quorum.Lock
-	err  error
-	at   time.Time
-}
-
-// wait calls Lock, and returns when the waiter has subscribed on the masters and has made the
-// attempt that follows.
-func wait(t *testing.T, ctx context.Context, l *quorum.Locker, ms []*redistest.Master, name string) <-chan waited {
-	t.Helper()
-	before := subscriptions(t, ms, scripts.Channel(name))
-	result := make(chan waited, 1)
-	go func() {
-		lock, err := l.Lock(ctx, name)
-		result <- waited{lock, err, time.Now()}
-	}()
-	eventually(t, "the waiter has subscribed on each of these masters", func() bool {
-		return subscriptions(t, ms, scripts.Channel(name)) >= before+len(ms)
-	})
-	time.Sleep(60 * time.Millisecond)
-	return result
-}
-
-// subscriptions counts the subscriptions to a channel, over the masters.
-func subscriptions(t *testing.T, ms []*redistest.Master, channel string) int {
-	t.Helper()
-	sum := 0
-	for _, m := range ms {
-		counts, err := redis.IntMap(m.Do("PUBSUB", "NUMSUB", channel))
-		must(t, err)
-		sum += counts[channel]
-	}
-	return sum
-}
-
-// woken fails the test unless the waiter got the lock within bound of since. It unlocks.
-func woken(t *testing.T, w <-chan waited, since *poll.Stopwatch, bound time.Duration) {
-	t.Helper()
-	select {
-	case got := <-w:
-		must(t, got.err)
-		_, stalled := since.Read()
-		since.Stop()
-		if took := got.at.Sub(since.Began()); took > poll.AtMost(bound, stalled) {
-			t.Errorf("the waiter held the lock after %v, want within %v; the machine stood still for %v", took, bound, stalled)
-		}
-		unlock(t, got.lock)
-	case <-time.After(bound + patience):
-		t.Fatalf("the waiter did not get the lock within %v", bound+patience)
-	}
 }
 
 // forwarded puts a forwarder in front of each master, until the test ends. Its URL has the name that the master

@@ -6,7 +6,6 @@ import (
 	"go/token"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -191,10 +190,8 @@ func TestMessagesHaveEveryLineAndError(t *testing.T) {
 	compare(t, "an error", code.errors, sentinels)
 	known := map[string]string{}
 	replies := "../internal/redisconn/replies.go"
-	source, err := os.ReadFile(replies)
-	must(t, err)
-	for _, row := range regexp.MustCompile(`(?m)^\t\{"([^"]+)", `).FindAllSubmatch(source, -1) {
-		known[string(row[1])] = replies
+	for _, row := range regexp.MustCompile(`(?m)^\t\{"([^"]+)", `).FindAllStringSubmatch(testkit.Read(t, replies), -1) {
+		known[row[1]] = replies
 	}
 	compare(t, "a server's code", known, codes)
 }

@@ -197,7 +197,8 @@ func TestPasswordsThatRotate(t *testing.T) {
 						}
 						do(t, m, args...)
 					}
-					restart(t, m)
+					must(t, m.Kill())
+					must(t, m.Start())
 				}
 				works("new")
 				if i == 0 {
@@ -210,11 +211,4 @@ func TestPasswordsThatRotate(t *testing.T) {
 			}
 		})
 	}
-}
-
-// restart kills a master and starts it again.
-func restart(t *testing.T, m *redistest.Master) {
-	t.Helper()
-	must(t, m.Kill())
-	must(t, m.Start())
 }

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/failover"
+	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 )
 
 // A new fault is a method here, and one of [masters.Master] if a command to the server is not enough. Random, and the
-// walks of integration/chaos, draw it if it is in schedules; one of a group of clients if it is in pathFaults. TestFaults
+// walks of integration/chaos, draw it if it is in schedules; one of a group of clients if it is in Apart. TestFaults
 // and the table in docs/chaos-tests.md have a line for each. The log, the judge's timeline and pictures have it from its
 // name and state.
 
@@ -59,7 +61,7 @@ func (c *Cluster) Thaw(i ...int) { c.fault("Thaw", i, frozen, up, masters.Master
 // Partition cuts masters off from all clients, or from those of the group, if the Cluster is [Cluster.Apart]'s.
 func (c *Cluster) Partition(i ...int) {
 	if c.group.relays != nil {
-		c.onPath("Partition", i, cutOff, lose)
+		c.onPath("Partition", i, cutOff, (*forward.Forward).Lose)
 		return
 	}
 	c.fault("Partition", i, up, cutOff, masters.Master.Disconnect)
@@ -68,7 +70,7 @@ func (c *Cluster) Partition(i ...int) {
 // Heal ends Partition. For a group of clients ([Cluster.Apart]) it also ends LoseReplies, LoseRequests and Slow.
 func (c *Cluster) Heal(i ...int) {
 	if c.group.relays != nil {
-		c.onPath("Heal", i, up, heal)
+		c.onPath("Heal", i, up, (*forward.Forward).Heal)
 		return
 	}
 	c.fault("Heal", i, cutOff, up, masters.Master.Reconnect)
@@ -180,17 +182,13 @@ func (c *Cluster) note(what string, i int, row string, to state) {
 	}
 }
 
-// schedule is a fault and its end.
-type schedule struct {
-	begin, end func(*Cluster, ...int)
-	quarantine float64 // at least so many max leases follow, if masters forget
-}
-
 // schedules is what Random draws from. Those that forget hit a minority at a time.
-var schedules = []schedule{
-	{(*Cluster).Freeze, (*Cluster).Thaw, 0}, {(*Cluster).Partition, (*Cluster).Heal, 0},
-	{(*Cluster).Kill, (*Cluster).Restart, 1.25}, {(*Cluster).Kill, (*Cluster).RestartEmpty, 1.25},
-	{(*Cluster).Flush, nil, 1.25}, {(*Cluster).Replace, nil, 1.25},
+func (c *Cluster) schedules() []backstage.Fault {
+	return []backstage.Fault{
+		{Begin: c.Freeze, End: c.Thaw}, {Begin: c.Partition, End: c.Heal},
+		{Begin: c.Kill, End: c.Restart, Quarantine: 1.25}, {Begin: c.Kill, End: c.RestartEmpty, Quarantine: 1.25},
+		{Begin: c.Flush, Quarantine: 1.25}, {Begin: c.Replace, Quarantine: 1.25},
+	}
 }
 
 // Random plays faults one after another, for about d, and returns with all masters up. A seed makes one
@@ -210,18 +208,18 @@ func (c *Cluster) Random(d time.Duration, seed uint64) {
 		planned += wait
 		time.Sleep(wait)
 	}
-	for planned < d {
+	for schedules := c.schedules(); planned < d; {
 		s, most := schedules[rng.IntN(len(schedules))], len(c.masters)
-		if s.quarantine > 0 {
+		if s.Quarantine > 0 {
 			most = (most - 1) / 2
 		}
 		hit := rng.Perm(len(c.masters))[:min(most, 1+rng.IntN(len(c.masters)))]
 		if len(hit) > 0 { // one or two masters have no minority
-			s.begin(c, hit...)
+			s.Begin(hit...)
 		}
-		if pass(0.5); len(hit) > 0 && s.end != nil {
-			s.end(c, hit...)
+		if pass(0.5); len(hit) > 0 && s.End != nil {
+			s.End(hit...)
 		}
-		pass(s.quarantine)
+		pass(s.Quarantine)
 	}
 }

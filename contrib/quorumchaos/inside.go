@@ -21,7 +21,7 @@ func (c *Cluster) inside() *backstage.Cluster { return backstage.Of(c) }
 
 // lendInside lends package backstage what integration/chaos does beside the faults.
 func (c *Cluster) lendInside(source masters.Source) {
-	in := backstage.Cluster{Names: c.names, Notes: c.notes, Promote: c.promote, Faults: c.drawn(schedules)}
+	in := backstage.Cluster{Names: c.names, Notes: c.notes, Promote: c.promote, Faults: c.schedules()}
 	for _, m := range c.masters {
 		in.Servers = append(in.Servers, m)
 		if g, ok := m.(interface{ Replicated() *failover.Master }); ok {
@@ -32,19 +32,6 @@ func (c *Cluster) lendInside(source masters.Source) {
 	c.lend(in)
 }
 
-// drawn returns faults for random walks.
-func (c *Cluster) drawn(from []schedule) (all []backstage.Fault) {
-	for _, s := range from {
-		f := backstage.Fault{Begin: func(i ...int) { s.begin(c, i...) }}
-		if s.end != nil {
-			f.End = func(i ...int) { s.end(c, i...) }
-		}
-		all = append(all, f)
-	}
-	return all
-}
-
-// replica starts a replica of a master, and returns when it has the data.
 func (c *Cluster) replica(source masters.Source, of int) masters.Master {
 	c.tb.Helper()
 	r, err := source.Start("--repl-diskless-sync-delay", "0")
@@ -64,7 +51,6 @@ func (c *Cluster) replica(source masters.Source, of int) masters.Master {
 	return r
 }
 
-// promote makes a replica a master, and puts it in the place of another, which ends.
 func (c *Cluster) promote(replica backstage.Server, i int) {
 	c.tb.Helper()
 	c.note("Promote", i, c.names[i], up)

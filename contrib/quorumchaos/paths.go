@@ -3,6 +3,7 @@ package quorumchaos
 import (
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/forward"
 )
 
@@ -26,18 +27,13 @@ func (c *Cluster) Apart(name string) *Cluster {
 		g.urls = append(g.urls, c.named("redis://"+relay.Addr(), i))
 	}
 	in := *c.inside()
-	in.Relays, in.Faults = g.group.relays, g.drawn(pathFaults)
+	in.Relays, in.Faults = g.group.relays, []backstage.Fault{
+		{Begin: g.Partition, End: g.Heal}, {Begin: g.LoseReplies, End: g.Heal}, {Begin: g.LoseRequests, End: g.Heal},
+		{Begin: func(i ...int) { g.Slow(100*time.Millisecond, 80*time.Millisecond, i...) }, End: g.Heal},
+	}
 	g.lend(in)
 	return g
 }
-
-var pathFaults = []schedule{
-	{(*Cluster).Partition, (*Cluster).Heal, 0}, {(*Cluster).LoseReplies, (*Cluster).Heal, 0}, {(*Cluster).LoseRequests, (*Cluster).Heal, 0},
-	{func(c *Cluster, i ...int) { c.Slow(100*time.Millisecond, 80*time.Millisecond, i...) }, (*Cluster).Heal, 0},
-}
-
-func lose(f *forward.Forward) { f.Lose() }
-func heal(f *forward.Forward) { f.Heal() }
 
 // LoseReplies loses what masters say to the group ([Cluster.Apart], which this fault needs): they do what it asks. Heal
 // ends it.

@@ -180,14 +180,14 @@ func TestControls(t *testing.T) {
 					continue
 				}
 				t.Run(fmt.Sprintf("redsync/%d", n), func(t *testing.T) {
-					if _, err := program("redsync"); err != nil {
+					if _, err := program(redsync); err != nil {
 						lab.report.note("redsync was not run: its program could not be built")
 						t.Skipf("SKIPPED: %v", err)
 					}
 					if c.always {
-						c.mustHarm(t, s, "redsync", n)
+						c.mustHarm(t, s, redsync, n)
 					} else {
-						perform(t, s, "redsync", n)
+						perform(t, s, redsync, n)
 					}
 				})
 			}

@@ -5,7 +5,6 @@ package chaos
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -124,39 +123,23 @@ func inProc(dir, link string) []string {
 // this process.
 const scratchOf = "QUORUMLOCK_CHAOS_SCRATCH"
 
-// scratch is a directory for everything that is written: programs, histories, masters' disks. A
-// second process, the janitor, removes it after the end of this one, however that comes.
+// scratch is a directory for everything that is written: programs, histories, masters' disks.
 type scratch struct {
 	dir     string
 	outside string // where kept directories go
-	janitor *exec.Cmd
-	alive   io.Closer // the janitor's standard input
+	janitor *child.Janitor
 }
 
 func openScratch() (*scratch, error) {
 	s := &scratch{outside: os.TempDir()}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
+	var err error
 	if s.dir, err = os.MkdirTemp("", "quorumlock-chaos-"); err != nil {
 		return nil, err
 	}
-	s.janitor = exec.Command(self)
-	s.janitor.Env = append(os.Environ(), scratchOf+"="+s.dir)
-	s.janitor.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's Ctrl-C is for the tests only
-	if s.alive, err = s.janitor.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if err := s.janitor.Start(); err != nil {
+	if s.janitor, err = child.StartJanitor(scratchOf, s.dir); err != nil {
 		return nil, err
 	}
 	return s, os.Setenv("TMPDIR", s.dir) // for every temporary file from here on
-}
-
-func (s *scratch) close() error {
-	s.alive.Close()
-	return s.janitor.Wait()
 }
 
 // keep moves a directory out of the scratch directory, and returns its new path.
@@ -180,24 +163,17 @@ func endStrays(dir string) {
 	}
 }
 
-// cleanIfAsked turns this process into the janitor of another one, and then exits, when its
-// environment asks for that.
-func cleanIfAsked() {
-	dir := os.Getenv(scratchOf)
-	if dir == "" {
-		return
-	}
-	_, _ = io.Copy(io.Discard, os.Stdin)
-	// Contenders and masters that die with the other process may still be writing.
-	var err error
-	if !poll.Until(5*time.Second, func() bool {
+// clean removes the scratch directory of a process that has ended. Its contenders and masters may still be writing.
+func clean(dir, _ string) (err error) {
+	poll.Until(5*time.Second, func() bool {
 		endStrays(dir)
-		err = os.RemoveAll(dir)
-		_, gone := os.Stat(dir)
-		return err == nil && os.IsNotExist(gone)
-	}) {
-		fmt.Fprintln(os.Stderr, "chaos: cleaning up:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+		if err = os.RemoveAll(dir); err != nil {
+			return false
+		}
+		if _, gone := os.Stat(dir); !os.IsNotExist(gone) {
+			err = fmt.Errorf("%s is there again: %w", dir, gone)
+		}
+		return err == nil
+	})
+	return err
 }

@@ -8,8 +8,6 @@ import (
 	"github.com/quorumlock/quorumlock/integration/contender"
 )
 
-// frozenMaster: a frozen minority delays no client. A majority that is frozen for longer than the
-// lease ends A's hold by A's own clock, before the thaw lets B in.
 func frozenMaster(r *run) {
 	a := r.gated(contender.Plan{})
 	probe := r.start(contender.Plan{Names: []string{"probe"}, Rest: 10 * time.Millisecond})
@@ -39,8 +37,6 @@ func frozenMaster(r *run) {
 	r.let(time.Second / 2)
 }
 
-// pausedClient: a client is stopped between its last check of the lock and its write, for longer
-// than its lease. The next holder has written to the register, which refuses the write.
 func pausedClient(r *run) {
 	a, _ := r.holds(contender.Plan{Careless: true})
 	r.let(r.lease / 2)
@@ -50,7 +46,7 @@ func pausedClient(r *run) {
 	r.let(time.Second)
 	a.order(contender.Go)
 	r.continueClient(a)
-	_, _, err := a.next(a.seen, soon, func(p contender.Report) bool { return p.Did == contender.Stale })
+	_, err := a.next(soon, func(p contender.Report) bool { return p.Did == contender.Stale })
 	r.expect(err == nil, "the register refuses A's write: %v", err)
 	r.at(a, contender.ToUnlock)
 	r.leaves(a)
@@ -59,14 +55,12 @@ func pausedClient(r *run) {
 	for range 4 {
 		w := others[r.rng.IntN(len(others))]
 		r.stopClient(w)
-		r.let(r.lease/2 + time.Duration(r.rng.Int64N(int64(r.lease))))
+		r.let(r.lease/2 + r.below(r.lease))
 		r.continueClient(w)
 		r.let(r.lease / 4)
 	}
 }
 
-// restartingClients: clients of a crowd crash or end in good order, one after another, and others
-// start.
 func restartingClients(r *run) {
 	const size = 6
 	alive := r.crowd(size, contender.Plan{Flows: 2})
@@ -86,13 +80,9 @@ func restartingClients(r *run) {
 	r.let(time.Second)
 }
 
-// cancelled: callers give up while their requests are under way, over and over. The lease is long,
-// so that a grant that is not undone is noticed.
 func cancelled(r *run) {
 	way := r.apartFor("clients")
-	for i := range r.n {
-		way.Slow(20*time.Millisecond, 20*time.Millisecond, i)
-	}
+	way.Slow(20*time.Millisecond, 20*time.Millisecond, placesTo(r.n)...)
 	r.crowd(3, contender.Plan{URLs: way.urls(), Patience: 45 * time.Millisecond, Rest: 5 * time.Millisecond, Hold: 10 * time.Millisecond})
 	patient := r.start(contender.Plan{URLs: way.urls(), Patience: soon, Hold: 10 * time.Millisecond, Rest: 20 * time.Millisecond})
 	r.let(4 * time.Second)
@@ -103,16 +93,12 @@ func cancelled(r *run) {
 // clients have one in common, and of 5 too: votes for three holders are there, if each master has two.
 var outOfReach = map[int][3][]int{3: {{2}, {0}, {1}}, 5: {{3, 4}, {0, 1}, {2, 4}}}
 
-// sharedSlots: clients contend for the slots of a semaphore, some of them on bare majorities, while
-// masters forget and clients are stopped.
 func sharedSlots(r *run) {
 	plan := contender.Plan{Slots: r.slots, Hold: 300 * time.Millisecond, Rest: 10 * time.Millisecond}
 	var thin []*worker
 	for k, places := range outOfReach[r.n] {
 		way := r.apartFor([]string{"first client", "second client", "third client"}[k])
-		for _, i := range places {
-			way.Partition(i)
-		}
+		way.Partition(places...)
 		plan.URLs = way.urls()
 		thin = append(thin, r.crowd(1, plan)...)
 	}

@@ -34,7 +34,6 @@ type cluster struct {
 	*quorumchaos.Cluster
 	*stage
 	paths []*paths
-	query func(url string) string // what this kind of contender makes of a master's URL
 }
 
 type stage = backstage.Cluster
@@ -48,48 +47,32 @@ func (s scenario) start(r *run) *cluster {
 		set.Args = [][]string{noDisk}
 	}
 	kit := lab.backend.Start(r.t, r.n+s.spares, set)
-	c := &cluster{Cluster: kit, stage: backstage.Of(kit), query: func(url string) string { return url }}
+	c := &cluster{Cluster: kit, stage: backstage.Of(kit)}
 	if r.result.isDrawn() {
 		c.Notes.Tracks = &timeline.Recorder{Now: now}
 	}
-	if s.replicas > 0 {
-		query := failoverQuery(r.kind, s.replicas)
-		c.query = func(url string) string { return strings.Replace(url, failoverQuery(library, s.replicas), query, 1) }
-	}
 	if byOwn && !s.founded {
-		testkit.Must(r.t, c.admit(set.Node))
+		for _, url := range c.Apart("the operator").URLs() { // Sentinels want to know the replicas
+			n, err := node.Open(r.known(url), append(set.Node, node.WithTimeout(5*time.Second))...)
+			testkit.Must(r.t, err)
+			testkit.Must(r.t, errors.Join(operators.AdmitMembers(context.Background(), n, c.Names), n.Close()))
+		}
 	}
 	return c
 }
 
-// admit admits the masters, by the URLs of this kind of contender.
-func (c *cluster) admit(opts []node.Option) error {
-	var errs []error
-	for _, url := range pick(c.Apart("the operator").URLs(), nil, c.query) { // Sentinels want to know the replicas
-		n, err := node.Open(url, append(opts, node.WithTimeout(5*time.Second))...)
-		if err != nil {
-			return err
-		}
-		errs = append(errs, operators.AdmitMembers(context.Background(), n, c.Names), n.Close())
-	}
-	return errors.Join(errs...)
-}
-
 // urls are the URLs of the masters in these places, or in all.
-func (c *cluster) urls(places ...int) []string { return pick(c.URLs(), places, c.query) }
+func (c *cluster) urls(places ...int) []string { return pick(c.URLs(), places) }
 
-func pick(all []string, places []int, as func(string) string) (some []string) {
+func pick(all []string, places []int) (some []string) {
 	if len(places) == 0 {
-		places = placesTo(len(all))
+		return all
 	}
 	for _, i := range places {
-		some = append(some, as(all[i]))
+		some = append(some, all[i])
 	}
 	return some
 }
-
-// memberName is the name of the master in a place.
-func memberName(i int) string { return fmt.Sprintf("master-%d", i) }
 
 // happened notes a fault that is not the kit's, for the log and the report.
 func (c *cluster) happened(kind, format string, args ...any) {
@@ -109,7 +92,7 @@ func (c *cluster) keys() ([]string, error) {
 		}
 		for _, name := range names {
 			if _, _, isSlot := scripts.ParseSlot(name); isSlot || !strings.HasPrefix(name, scripts.Prefix) {
-				all = append(all, fmt.Sprintf("%s on %s", name, memberName(i)))
+				all = append(all, fmt.Sprintf("%s on %s", name, c.Names[i]))
 			}
 		}
 	}
@@ -121,25 +104,18 @@ func (c *cluster) keys() ([]string, error) {
 type paths struct {
 	*quorumchaos.Cluster
 	group string
-	named []string // in place of the URLs
-	query func(url string) string
 }
 
 // apartFor makes paths for a group of clients.
 func (r *run) apartFor(group string) *paths {
 	r.t.Helper()
-	p := &paths{Cluster: r.Apart(group), group: group, query: r.query}
+	p := &paths{r.Apart(group), group}
 	r.paths = append(r.paths, p)
 	return p
 }
 
 // urls are the URLs of the masters in these places, or in all.
-func (p *paths) urls(places ...int) []string {
-	if p.named != nil {
-		return pick(p.named, places, p.query)
-	}
-	return pick(p.URLs(), places, p.query)
-}
+func (p *paths) urls(places ...int) []string { return pick(p.URLs(), places) }
 
 func healAll(all ...*paths) {
 	for _, p := range all {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
@@ -46,7 +47,7 @@ func (r *result) isDrawn() bool {
 func (r *run) draw(events []history.Event) *timeline.Picture {
 	p := &timeline.Picture{Title: fmt.Sprintf("%s: %s, %d masters", shown(r.kind), r.result.Scenario, r.n)}
 	for i := range r.Servers {
-		rows := r.Notes.Tracks.Rows(memberName(i))
+		rows := r.Notes.Tracks.Rows(r.Names[i])
 		rows[0].Spans = append(rows[0].Spans, timeline.Span{From: time.Duration(contender.At(r.playing)), To: timeline.Open,
 			State: timeline.Up}) // also of redsync's masters, which nobody watches
 		p.Rows = append(p.Rows, rows...)
@@ -141,16 +142,17 @@ const watchEvery = 100 * time.Millisecond
 // does not answer, what it said last stands: the faults cover that.
 func (r *run) watch() (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
 	for i := range r.Servers {
-		r.watching.Go(func() {
+		watching.Go(func() {
 			every := time.NewTicker(watchEvery)
 			defer every.Stop()
 			for was, last := false, now(); ctx.Err() == nil; last = now() {
 				if is, err := r.isQuarantined(ctx, i); err == nil && is != was {
 					if was = is; is { // since the restart, if there was one since the last look
-						r.Notes.Tracks.Add(memberName(i), timeline.Span{From: last, State: timeline.Quarantine, Text: "quarantine"})
+						r.Notes.Tracks.Add(r.Names[i], timeline.Span{From: last, State: timeline.Quarantine, Text: "quarantine"})
 					} else {
-						r.Notes.Tracks.End(memberName(i), "quarantine")
+						r.Notes.Tracks.End(r.Names[i], "quarantine")
 					}
 				}
 				select {
@@ -160,10 +162,7 @@ func (r *run) watch() (end func()) {
 			}
 		})
 	}
-	return func() {
-		cancel()
-		r.watching.Wait()
-	}
+	return func() { cancel(); watching.Wait() }
 }
 
 func (r *run) isQuarantined(ctx context.Context, i int) (bool, error) {

@@ -74,10 +74,10 @@ func failoverKilled(r *run) {
 
 func failoverFrozen(r *run) {
 	left, right := r.pinned("beside the old primary", 0), r.asking("clients that ask Sentinels")
-	r.start(r.holdsOn(left))
-	r.start(r.holdsOn(left))
-	follow := r.start(r.holdsOn(right))
-	r.start(r.holdsOn(right))
+	r.holdsOn(left)
+	r.holdsOn(left)
+	follow := r.holdsOn(right)
+	r.holdsOn(right)
 	r.acquires(time.Now(), soon)
 	before := r.primaries()
 	r.Freeze(placesTo(r.failing())...)
@@ -151,35 +151,47 @@ func failoverByCommand(r *run) {
 func replicaStandsStill(r *run) {
 	crowd := r.crowdOn(3, r.following("clients", moves))
 	r.acquires(time.Now(), soon)
-	then := r.toReplicas("replica frozen", func(_, replica *failover.Server) error { return replica.Freeze() })
-	r.let(r.lease + r.lease/4)
-	then("replica thawed", func(_, replica *failover.Server) error { return replica.Thaw() })
+	r.freezeReplicas(r.lease + r.lease/4)
 	r.whole(crowd...)
-	then = r.toReplicas("replica's link silent", func(primary, replica *failover.Server) error { primary.Silence(replica); return nil })
+	links := r.links()
+	for i, l := range links {
+		r.happened("replica's link silent", "of %s", r.Names[i])
+		l.primary.Silence(l.replica)
+	}
 	r.let(r.lease + r.lease/4)
-	then("replica's link released", func(primary, replica *failover.Server) error { primary.Release(replica); return nil })
+	for i, l := range links {
+		r.happened("replica's link released", "of %s", r.Names[i])
+		l.primary.Release(l.replica)
+	}
 	r.whole(crowd...)
 	r.let(r.lease / 2)
 }
 
-// toReplicas does something to a replica of each master that fails over. What it returns does something to the same
-// servers, even if they have been promoted meanwhile.
-func (r *run) toReplicas(kind string, do func(primary, replica *failover.Server) error) (then func(kind string, do func(primary, replica *failover.Server) error)) {
-	r.t.Helper()
-	primaries, replicas := r.primaries(), []*failover.Server{}
-	for i, primary := range primaries {
+// link is between a primary and one of its replicas.
+type link struct{ primary, replica *failover.Server }
+
+// links returns one of each master that fails over.
+func (r *run) links() (all []link) {
+	for i, primary := range r.primaries() {
 		at := slices.IndexFunc(r.Groups[i].Servers, func(s *failover.Server) bool { return s != primary })
-		replicas = append(replicas, r.Groups[i].Servers[at])
+		all = append(all, link{primary, r.Groups[i].Servers[at]})
 	}
-	then = func(kind string, do func(primary, replica *failover.Server) error) {
-		r.t.Helper()
-		for i, primary := range primaries {
-			r.happened(kind, "of %s", memberName(i))
-			r.must(do(primary, replicas[i]))
-		}
+	return all
+}
+
+// freezeReplicas freezes the replicas for some time, and thaws them, even if they have been promoted meanwhile.
+func (r *run) freezeReplicas(lasts time.Duration) {
+	r.t.Helper()
+	links := r.links()
+	for i, l := range links {
+		r.happened("replica frozen", "of %s", r.Names[i])
+		r.must(l.replica.Freeze())
 	}
-	then(kind, do)
-	return then
+	r.let(lasts)
+	for i, l := range links {
+		r.happened("replica thawed", "of %s", r.Names[i])
+		r.must(l.replica.Thaw())
+	}
 }
 
 func failoverTwice(r *run) {
@@ -197,7 +209,7 @@ func failoverTwice(r *run) {
 	}
 	for i := range before {
 		r.must(before[i].Start())
-		r.happened("restart", "the first primary of %s", memberName(i))
+		r.happened("restart", "the first primary of %s", r.Names[i])
 	}
 	r.let(r.lease)
 	if len(r.Groups[0].Servers) > 2 {
@@ -211,10 +223,10 @@ func failoverTwice(r *run) {
 
 // failoversInTurn waits for clients to acquire twice only, so that it is short.
 func failoversInTurn(r *run) {
-	follow := r.start(r.holdsOn(r.asking("clients that ask Sentinels")))
-	r.start(r.holdsOn(r.following("clients whose connections stay", stays)))
-	r.start(r.holdsOn(r.pinned("beside the first", 0)))
-	r.start(r.holdsOn(r.pinned("beside the second", 1)))
+	follow := r.holdsOn(r.asking("clients that ask Sentinels"))
+	r.holdsOn(r.following("clients whose connections stay", stays))
+	r.holdsOn(r.pinned("beside the first", 0))
+	r.holdsOn(r.pinned("beside the second", 1))
 	r.acquires(time.Now(), soon)
 	fault := func(begin, end func(...int), lasts time.Duration) {
 		before := r.primaries()
@@ -230,9 +242,7 @@ func failoversInTurn(r *run) {
 	r.switchOver()
 	r.whole()
 	fault(r.Kill, r.Restart, 0)
-	then := r.toReplicas("replica frozen", func(_, replica *failover.Server) error { return replica.Freeze() })
-	r.let(r.lease / 4)
-	then("replica thawed", func(_, replica *failover.Server) error { return replica.Thaw() })
+	r.freezeReplicas(r.lease / 4)
 	r.whole(follow)
 }
 
@@ -278,20 +288,19 @@ func replicaGoesBack(r *run) {
 
 // failoverWalk plays one fault after another on each master that fails over, at the same time.
 func failoverWalk(r *run) {
-	follow := r.start(r.holdsOn(r.asking("clients that ask Sentinels")))
-	r.start(r.holdsOn(r.following("clients whose connections stay", stays)))
+	follow := r.holdsOn(r.asking("clients that ask Sentinels"))
+	r.holdsOn(r.following("clients whose connections stay", stays))
 	for k, group := range []string{"beside the first", "beside the second"} {
-		r.start(r.holdsOn(r.pinned(group, k)))
+		r.holdsOn(r.pinned(group, k))
 	}
 	r.acquires(time.Now(), soon)
 	faults := []struct{ begin, end func(...int) }{
 		{r.Kill, r.Restart}, {r.Freeze, r.Thaw}, {r.Isolate, r.Join},
 		{func(i ...int) {
-			r.happened("SENTINEL FAILOVER", "%s", memberName(i[0]))
+			r.happened("SENTINEL FAILOVER", "%s", r.Names[i[0]])
 			_ = r.Groups[i[0]].Failover()
 		}, nil},
 	}
-	upTo := func(d time.Duration) time.Duration { return time.Duration(r.rng.Int64N(int64(d))) }
 	for end := time.Now().Add(*walkFor); time.Now().Before(end); {
 		before, endings := r.primaries(), []func(){}
 		for i := range r.failing() {
@@ -306,14 +315,14 @@ func failoverWalk(r *run) {
 				return !slices.ContainsFunc(r.primaries(), func(s *failover.Server) bool { return slices.Contains(before, s) })
 			})
 		}
-		r.let(upTo(2 * r.lease))
+		r.let(r.below(2 * r.lease))
 		for _, end := range endings {
 			end()
 		}
 		if r.rng.IntN(2) == 0 {
 			r.whole(follow)
 		}
-		r.let(upTo(r.lease))
+		r.let(r.below(r.lease))
 	}
 	r.whole(follow)
 	r.let(r.lease)
@@ -323,12 +332,11 @@ func failoverWalk(r *run) {
 // and as an operator who errs. Clients are beside each process.
 func failoverWildly(r *run) {
 	for k := range r.Groups[0].Servers {
-		r.start(r.holdsOn(r.pinned(fmt.Sprintf("beside process %d", k+1), k)))
+		r.holdsOn(r.pinned(fmt.Sprintf("beside process %d", k+1), k))
 	}
-	follow := r.start(r.holdsOn(r.asking("clients that ask Sentinels")))
-	r.start(r.holdsOn(r.following("clients whose connections stay", stays)))
+	follow := r.holdsOn(r.asking("clients that ask Sentinels"))
+	r.holdsOn(r.following("clients whose connections stay", stays))
 	r.acquires(time.Now(), soon+r.lease)
-	upTo := func(d time.Duration) time.Duration { return time.Duration(r.rng.Int64N(int64(d))) }
 	for end := time.Now().Add(*walkFor); time.Now().Before(end); {
 		var healing []func() error
 		for range 1 + r.rng.IntN(4) {
@@ -337,7 +345,7 @@ func failoverWildly(r *run) {
 			at := r.rng.Perm(len(g.Servers))
 			one, other := g.Servers[at[0]], g.Servers[at[1]]
 			hit := func(kind string, do func() error, heal func() error) {
-				r.happened(kind, "process %d of %s", at[0]+1, memberName(i))
+				r.happened(kind, "process %d of %s", at[0]+1, r.Names[i])
 				_ = do() // it may be dead
 				healing = append(healing, heal)
 			}
@@ -358,18 +366,18 @@ func failoverWildly(r *run) {
 			default:
 				hit("process isolated", func() error { g.Isolate(one); return nil }, func() error { g.Join(one); return nil })
 			}
-			r.let(upTo(r.lease / 2))
+			r.let(r.below(r.lease / 2))
 		}
-		r.let(r.lease/2 + upTo(2*r.lease))
+		r.let(r.lease/2 + r.below(2*r.lease))
 		r.rng.Shuffle(len(healing), func(i, j int) { healing[i], healing[j] = healing[j], healing[i] })
 		for _, heal := range healing {
 			_ = heal() // it may have been restarted
-			r.let(upTo(r.lease / 4))
+			r.let(r.below(r.lease / 4))
 		}
 		if r.rng.IntN(3) > 0 {
 			r.whole(follow)
 		}
-		r.let(upTo(r.lease))
+		r.let(r.below(r.lease))
 	}
 	r.whole(follow)
 	r.let(r.lease)

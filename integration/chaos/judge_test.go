@@ -15,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
 	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 )
 
@@ -149,14 +150,14 @@ func (r *result) Again() string {
 	if *stretch != 1 {
 		more += fmt.Sprintf(" -chaos.stretch=%d", *stretch)
 	}
-	if *race != raceDetector {
+	if *race != testkit.Race() {
 		more += fmt.Sprintf(" -chaos.race=%v", *race)
 	}
 	if *wanted != "auto" {
 		more += " -chaos.backend=" + *wanted
 	}
 	detector := ""
-	if raceDetector {
+	if testkit.Race() {
 		detector = "-race "
 	}
 	return fmt.Sprintf("go test -C integration %s-v ./chaos -run '%s' -chaos.masters=%d -chaos.seed=%d%s", detector, test, r.Masters, r.Seed, more)

@@ -28,6 +28,8 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos"
 	"github.com/quorumlock/quorumlock/internal/backstage"
+	"github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
 )
 
@@ -37,7 +39,7 @@ var (
 	seed     = flag.Uint64("chaos.seed", 0, "the seed of every scenario; 0 for a random one")
 	stretch  = flag.Int("chaos.stretch", 1, "multiply leases, timeouts and bounds, for a machine with other work")
 	walkFor  = flag.Duration("chaos.walk", 30*time.Second, "how long each random walk is")
-	race     = flag.Bool("chaos.race", raceDetector, "build the clients with the race detector; with it they need twice the processor time or more")
+	race     = flag.Bool("chaos.race", testkit.Race(), "build the clients with the race detector; with it they need twice the processor time or more")
 	wanted   = flag.String("chaos.backend", "auto", "the kind of the masters: containers, processes, or auto for containers where there is an engine")
 	reportTo = flag.String("chaos.report", "", "the file that the report is written to")
 	pairTo   = flag.String("chaos.pair", "", "the directory that the README's pictures are written to, if both were played")
@@ -60,7 +62,7 @@ var lab struct {
 
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler)) // masters die all the time
-	cleanIfAsked()
+	child.BeJanitor(scratchOf, clean)
 	flag.Parse()
 	stretchTimes()
 	code, err := runAll(m)
@@ -78,7 +80,7 @@ func runAll(m *testing.M) (code int, err error) {
 	if lab.scratch, err = openScratch(); err != nil {
 		return 1, err
 	}
-	defer func() { err = errors.Join(err, lab.scratch.close()) }()
+	defer func() { err = errors.Join(err, lab.scratch.janitor.Close("")) }()
 	if lab.backend, err = quorumchaos.Open(strings.TrimPrefix(*wanted, "auto")); err != nil {
 		if errors.Is(err, backstage.ErrNone) {
 			fmt.Println("SKIPPED:", err)

@@ -10,8 +10,6 @@ import (
 	"github.com/quorumlock/quorumlock/integration/contender"
 )
 
-// minorityKilled: with a dead minority the lock goes on at once. A probe with a name of its own
-// acquires all the time.
 func minorityKilled(r *run) {
 	crowd := r.crowd(3, contender.Plan{})
 	probe := r.start(contender.Plan{Names: []string{"probe"}, Rest: 10 * time.Millisecond})
@@ -74,16 +72,14 @@ func (r *run) ping(from, to int) (ended func() time.Duration) {
 
 // slowest is the longest successful call of Lock between the instants.
 func slowest(w *worker, from, to time.Time) (longest time.Duration) {
-	for _, p := range w.all() {
-		if p.Did == contender.Acquired && (from.IsZero() || p.At > contender.At(from)) && p.At < contender.At(to) {
+	for _, p := range acquired(w) {
+		if (from.IsZero() || p.At > contender.At(from)) && p.At < contender.At(to) {
 			longest = max(longest, p.Took)
 		}
 	}
 	return longest
 }
 
-// majorityKilled: without a majority no client acquires. When it is back, a client does within one
-// max lease and a second.
 func majorityKilled(r *run) {
 	r.crowd(3, contender.Plan{})
 	r.acquires(time.Now(), soon)
@@ -94,17 +90,12 @@ func majorityKilled(r *run) {
 	alive := time.Now()
 	r.Restart(placesTo(r.n/2 + 1)...)
 	r.available(time.Now(), r.lease+slack, "the majority's return")
-	for _, w := range r.workers {
-		for _, p := range w.all() {
-			called := p.At - int64(p.Took)
-			r.expect(p.Did != contender.Acquired || called < contender.At(dead) || p.At > contender.At(alive), "no client acquires without a majority")
-		}
+	for _, p := range acquired(r.workers...) {
+		r.expect(p.Called() < contender.At(dead) || p.At > contender.At(alive), "no client acquires without a majority")
 	}
 	r.let(time.Second)
 }
 
-// rollingRestart: a held lock outlives the restart of every master, one after another, with a max
-// lease between. Some masters keep their data on disk, others do not.
 func rollingRestart(r *run) {
 	holder, _ := r.holds(contender.Plan{})
 	r.crowd(2, contender.Plan{Patience: r.lease})
@@ -140,9 +131,7 @@ func (r *run) writes(holder *worker) {
 // 1 too. It rightly goes on until its deadline.
 func forgetWhileHeld(r *run, forget func()) {
 	out := r.apartFor("A")
-	for i := r.n/2 + 1; i < r.n; i++ {
-		out.Partition(i)
-	}
+	out.Partition(placesTo(r.n)[r.n/2+1:]...)
 	all := r.apartFor("B")
 	a, held := r.holds(contender.Plan{URLs: out.urls()})
 	// A call of Lock would ask one master first, the same for all clients, and others only if that one grants: it may be
@@ -161,13 +150,10 @@ func forgetWhileHeld(r *run, forget func()) {
 	r.let(time.Second / 2)
 }
 
-// amnesia: a master restarts without its memory while its vote counts.
 func amnesia(r *run) { forgetWhileHeld(r, func() { r.crash(0) }) }
 
-// thinQuorum: a master is flushed while its vote counts.
 func thinQuorum(r *run) { forgetWhileHeld(r, func() { r.Flush(0) }) }
 
-// toStaleReplica: a replica without the lock takes a master's place.
 func toStaleReplica(r *run) {
 	replica := r.Replica(0)
 	r.cutOff(replica)

@@ -8,8 +8,6 @@ import (
 	"github.com/quorumlock/quorumlock/integration/contender"
 )
 
-// partitionOfHolder: a holder that is cut off stops at its deadline, and withholds its write.
-// Another client gets the lock.
 func partitionOfHolder(r *run) {
 	out := r.apartFor("A")
 	a, _ := r.holds(contender.Plan{URLs: out.urls()})
@@ -24,9 +22,6 @@ func partitionOfHolder(r *run) {
 	r.let(time.Second)
 }
 
-// partitionOfClients: two groups of clients reach different masters. The group with a majority goes
-// on, then the other one. Then replies to one group and requests of the other are lost. Then
-// masters leave the network.
 func partitionOfClients(r *run) {
 	left, right := r.apartFor("left"), r.apartFor("right")
 	ls := r.crowd(2, contender.Plan{URLs: left.urls()})
@@ -34,20 +29,13 @@ func partitionOfClients(r *run) {
 	r.acquires(time.Now(), soon)
 	half := r.n / 2
 	split := func(few, many *paths, without, with []*worker) {
-		for i := range r.n {
-			if i < half {
-				many.Partition(i)
-			} else {
-				few.Partition(i)
-			}
-		}
+		many.Partition(placesTo(half)...)
+		few.Partition(placesTo(r.n)[half:]...)
 		began := time.Now()
 		r.available(began, r.lease+slack, "the split to "+many.group, with...)
 		r.let(time.Second)
-		for _, w := range without {
-			for _, p := range w.all() {
-				r.expect(p.Did != contender.Acquired || p.At-int64(p.Took) < contender.At(began), "%s acquires nothing from a minority", few.group)
-			}
+		for _, p := range acquired(without...) {
+			r.expect(p.Called() < contender.At(began), "%s acquires nothing from a minority", few.group)
 		}
 		healAll(left, right)
 	}
@@ -68,7 +56,6 @@ func partitionOfClients(r *run) {
 	r.let(time.Second)
 }
 
-// slowMaster: one master, then a majority, answers 100 ms late and with jitter.
 func slowMaster(r *run) {
 	way := r.apartFor("clients")
 	r.crowd(3, contender.Plan{URLs: way.urls()})
@@ -76,17 +63,13 @@ func slowMaster(r *run) {
 	way.Slow(100*time.Millisecond, 50*time.Millisecond, 0)
 	r.available(time.Now(), slack, "one master became slow")
 	r.let(2 * time.Second)
-	for i := 1; i <= r.n/2; i++ {
-		way.Slow(100*time.Millisecond, 50*time.Millisecond, i)
-	}
+	way.Slow(100*time.Millisecond, 50*time.Millisecond, placesTo(r.n/2 + 1)[1:]...)
 	r.available(time.Now(), 2*slack, "a majority became slow")
 	r.let(2 * time.Second)
 	healAll(way)
 	r.let(time.Second / 2)
 }
 
-// lostReplies: masters run A's requests, and A gets no replies: to its acquire, its renewals, its
-// release.
 func lostReplies(r *run) {
 	out := r.apartFor("A")
 	majority := r.n/2 + 1

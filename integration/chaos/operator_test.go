@@ -3,13 +3,13 @@
 package chaos
 
 import (
+	"bytes"
 	"errors"
 	"os/exec"
 	"slices"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -41,7 +41,7 @@ func (o *operator) announces(from, to []int, meanwhile func()) {
 		o.step(meanwhile, "add", append(o.way.urls(added...), o.way.urls(from...)...)...)
 	} else {
 		removed := slices.IndexFunc(from, func(i int) bool { return !slices.Contains(to, i) })
-		o.step(meanwhile, "remove", append([]string{memberName(from[removed])}, o.way.urls(from...)...)...)
+		o.step(meanwhile, "remove", append([]string{o.Names[from[removed]]}, o.way.urls(from...)...)...)
 	}
 	if o.kind == noRefusal {
 		o.overwrite(o.first, to)
@@ -67,48 +67,65 @@ func (o *operator) step(meanwhile func(), verb string, args ...string) {
 	before, late := o.marker(0), time.Now().Add(soon)
 	for said := ""; o.marker(0) == before; { // refused: the last change is not one max lease ago
 		o.need(time.Now().Before(late), "members %s writes a mark in time: %s", verb, said)
-		said = o.kills(o.members(verb, operatorTimeout, args...), verb)
+		said = o.kills(verb, args)
 	}
 	meanwhile()
-	for late := time.Now().Add(soon); ; time.Sleep(20 * time.Millisecond) {
-		said, err := o.members(verb, operatorTimeout, args...).CombinedOutput()
-		if err == nil {
+	for late := time.Now().Add(soon); ; o.let(20 * time.Millisecond) {
+		again := o.members(verb, operatorTimeout, args...)
+		if <-again.ended; again.err == nil {
 			return
 		}
-		o.need(time.Now().Before(late), "members %s continues when run again: %v: %s", verb, err, said)
+		o.need(time.Now().Before(late), "members %s continues when run again: %v: %s", verb, again.err, &again.said)
 	}
 }
 
-// members is a call of quorumlock members.
-func (r *run) members(verb string, timeout time.Duration, args ...string) *exec.Cmd {
+// members is a `quorumlock members` that was started.
+type members struct {
+	verb  string
+	cmd   *exec.Cmd
+	said  bytes.Buffer // complete when it has ended
+	ended chan struct{}
+	err   error // of its end
+}
+
+func (r *run) members(verb string, timeout time.Duration, args ...string) *members {
 	path, err := program(command)
 	r.must(err)
 	flags := []string{"members", verb, "-max-lease", r.lease.String(), "-timeout", timeout.String()}
-	return exec.Command(path, append(flags, args...)...)
+	m := &members{verb: verb, cmd: exec.Command(path, append(flags, args...)...), ended: make(chan struct{})}
+	m.cmd.Stdout, m.cmd.Stderr = &m.said, &m.said
+	r.must(m.cmd.Start())
+	go func() {
+		defer close(m.ended)
+		m.err = m.cmd.Wait()
+	}()
+	return m
+}
+
+func (m *members) hasEnded() bool {
+	select {
+	case <-m.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+func (m *members) kill() {
+	_ = m.cmd.Process.Kill() // it may have ended
+	<-m.ended
 }
 
 // kills runs the command until it has put a mark on master 1. The mark for master 2 is on its way
 // then, and gets lost. It returns what the command said.
-func (o *operator) kills(cmd *exec.Cmd, verb string) (said string) {
+func (o *operator) kills(verb string, args []string) (said string) {
 	o.way.relays()[1].DelayRequests(markDelay, 0)
-	var printed child.Output
-	cmd.Stdout, cmd.Stderr = &printed, &printed
 	first, second := o.marker(0), o.marker(1)
-	o.must(cmd.Start())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait() // killed, or refused
-	}()
-	for running := true; running && o.marker(0) == first; {
-		select {
-		case <-ended:
-			running = false
-		case <-time.After(2 * time.Millisecond):
-		}
+	m := o.members(verb, operatorTimeout, args...)
+	for !m.hasEnded() && o.marker(0) == first {
+		o.let(2 * time.Millisecond)
 	}
-	_ = cmd.Process.Kill() // it may have ended
-	<-ended
+	m.kill()
 	o.way.relays()[1].Turn(o.Servers[1].Addr()) // this cuts the connections: what is on its way is lost
 	o.way.relays()[1].Heal()
 	if o.marker(0) != first {
@@ -118,7 +135,7 @@ func (o *operator) kills(cmd *exec.Cmd, verb string) (said string) {
 			o.halfway++
 		}
 	}
-	return printed.String()
+	return m.said.String()
 }
 
 // marker is the text of a master's marker.
@@ -137,16 +154,12 @@ func (o *operator) overwrite(list, other []int) {
 			continue
 		}
 		run := testkit.Info(o.t, s, "server", "run_id")
-		m := scripts.Marker{Process: scripts.Process{Run: run, MaxLease: o.lease, Member: memberName(i)},
-			Generation: 1, Members: membersOf(list), Next: membersOf(other)}
+		m := scripts.Marker{Process: scripts.Process{Run: run, MaxLease: o.lease, Member: o.Names[i]},
+			Generation: 1, Members: o.membersOf(list), Next: o.membersOf(other)}
 		o.must(o.do(i, "SET", scripts.MarkerKey, m.String()))
 	}
 }
 
-func membersOf(places []int) *scripts.List {
-	var names []string
-	for _, i := range places {
-		names = append(names, memberName(i))
-	}
-	return scripts.NewList(names...)
+func (o *operator) membersOf(places []int) *scripts.List {
+	return scripts.NewList(pick(o.Names, places)...)
 }

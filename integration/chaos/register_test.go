@@ -4,7 +4,6 @@ package chaos
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -21,9 +20,8 @@ type registers struct {
 	listener net.Listener
 	serving  sync.WaitGroup
 
-	mu    sync.Mutex
-	all   map[string]*counter
-	conns map[net.Conn]bool
+	mu  sync.Mutex
+	all map[string]*counter
 }
 
 // counter is a register that each holder reads and then sets to the value plus one, so acknowledged
@@ -38,7 +36,7 @@ func serveRegisters() (*registers, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &registers{listener: listener, all: map[string]*counter{}, conns: map[net.Conn]bool{}}
+	r := &registers{listener: listener, all: map[string]*counter{}}
 	r.serving.Go(r.accept)
 	return r, nil
 }
@@ -51,9 +49,6 @@ func (r *registers) accept() {
 		if err != nil {
 			return
 		}
-		r.mu.Lock()
-		r.conns[conn] = true
-		r.mu.Unlock()
 		r.serving.Go(func() {
 			defer conn.Close()
 			in, out := json.NewDecoder(conn), json.NewEncoder(conn)
@@ -75,35 +70,27 @@ func (r *registers) answer(a contender.Access) (answer contender.Answer) {
 		c = &counter{}
 		r.all[a.Name] = c
 	}
-	var err error
+	var text string
+	var err error // only ever ErrStale
 	if a.Write {
-		if err = c.Write(a.Token, strconv.Itoa(a.Value)); err == nil {
-			c.acknowledged++
-		}
+		err = c.Write(a.Token, strconv.Itoa(a.Value))
 	} else {
-		var text string
-		if text, err = c.Read(a.Token); text != "" {
-			answer.Value, _ = strconv.Atoi(text)
-		}
+		text, err = c.Read(a.Token)
 	}
 	switch {
-	case errors.Is(err, register.ErrStale):
-		answer.Stale = true
-		c.stale++
 	case err != nil:
-		answer.Err = err.Error()
+		c.stale++
+	case a.Write:
+		c.acknowledged++
 	}
+	answer.Value, _ = strconv.Atoi(text) // 0 before the first write
+	answer.Stale = err != nil
 	return answer
 }
 
-// close ends the service.
+// close ends the service. All contenders have ended.
 func (r *registers) close() {
 	r.listener.Close()
-	r.mu.Lock()
-	for conn := range r.conns {
-		conn.Close()
-	}
-	r.mu.Unlock()
 	r.serving.Wait()
 }
 

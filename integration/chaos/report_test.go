@@ -108,7 +108,7 @@ func (r *report) write(path string, passed bool) error {
 
 // kinds describes the controls that were played.
 func kinds(played []*result) [][2]string {
-	all := [][2]string{{"redsync", "go-redsync v4 over redigo, extended every third of its expiry; its Until is the deadline, and the clock stands in for a fencing token. Where the members change, its clients have the same lists (clients with the first list run next to clients with the last one), without those that are wrong from the start"}}
+	all := [][2]string{{redsync, "go-redsync v4 over redigo, extended every third of its expiry; its Until is the deadline, and the clock stands in for a fencing token. Where the members change, its clients have the same lists (clients with the first list run next to clients with the last one), without those that are wrong from the start"}}
 	for _, c := range controls() {
 		if kind := [2]string{c.without, c.means}; !slices.Contains(all, kind) {
 			all = append(all, kind)

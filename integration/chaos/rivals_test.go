@@ -4,9 +4,7 @@ package chaos
 
 import (
 	"bytes"
-	"os/exec"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -31,13 +29,10 @@ type rivals struct {
 type rival struct {
 	own   int // the place of the master that it removes
 	way   *paths
-	verb  string    // of the command that runs; empty for none
+	runs  *members  // its command; nil for none
 	dies  time.Time // when the command is killed; zero for never
 	saw   string    // the masters' markers when it began
 	rests time.Time // no command before
-	cmd   *exec.Cmd
-	said  *bytes.Buffer
-	ended chan error
 }
 
 // rivalsWith makes them. Nobody asks a busy master where the change stands.
@@ -62,41 +57,37 @@ func (o *rivals) work(d time.Duration) {
 }
 
 func (o *rivals) turn(one *rival, now time.Time) {
-	if one.verb == "" {
+	m := one.runs
+	switch {
+	case m == nil:
 		if now.After(one.rests) {
 			o.begin(one)
 		}
 		return
-	}
-	select {
-	case err := <-one.ended:
-		switch {
-		case err != nil:
-			o.refused++
-		case one.verb == "commit":
-			o.committed++
-		case one.verb == "abort":
-			o.aborted++
-		default:
-			o.announced++
-		}
-		o.Notes.Log("members %s of %s: %s", one.verb, one.way.group,
-			bytes.TrimSpace(bytes.SplitN(one.said.Bytes(), []byte("\n"), 2)[0]))
-		one.verb = ""
-		one.rests = now.Add(o.below(200 * time.Millisecond))
-	default:
+	case !m.hasEnded():
 		if !one.dies.IsZero() && one.saw != "" && o.markers() != one.saw {
 			one.dies, one.saw = now, ""
 		}
 		if !one.dies.IsZero() && now.After(one.dies) {
-			o.happened("quorumlock members killed", "at %s", one.verb)
-			o.kills(one)
+			o.happened("quorumlock members killed", "at %s", m.verb)
+			one.end()
 			o.killed++
 			if o.isHalfway() {
 				o.halfway++
 			}
 		}
+		return
+	case m.err != nil:
+		o.refused++
+	case m.verb == "commit":
+		o.committed++
+	case m.verb == "abort":
+		o.aborted++
+	default:
+		o.announced++
 	}
+	o.Notes.Log("members %s of %s: %s", m.verb, one.way.group, bytes.TrimSpace(bytes.SplitN(m.said.Bytes(), []byte("\n"), 2)[0]))
+	one.runs, one.rests = nil, now.Add(o.below(200*time.Millisecond))
 }
 
 // begin starts the command that a look at one master suggests, or another one.
@@ -115,41 +106,31 @@ func (o *rivals) begin(one *rival) {
 		if len(next) < len(from) && o.rng.IntN(2) == 0 {
 			given = from // with the removed master
 		}
-		o.starts(one, "commit", one.way.urls(given...)...)
+		one.runs = o.members("commit", nodeTimeout, one.way.urls(given...)...)
 	case dice < 8 && len(next) > 0, dice == 2:
-		o.starts(one, "abort", one.way.urls()...)
+		one.runs = o.members("abort", nodeTimeout, one.way.urls()...)
 	case len(from) == len(o.Servers):
-		o.starts(one, "remove", append([]string{memberName(one.own)}, one.way.urls(from...)...)...)
+		one.runs = o.members("remove", nodeTimeout, append([]string{o.Names[one.own]}, one.way.urls(from...)...)...)
 	default:
 		missing := slices.IndexFunc(o.lists[0], func(i int) bool { return !slices.Contains(from, i) })
-		o.starts(one, "add", append(one.way.urls(missing), one.way.urls(from...)...)...)
+		one.runs = o.members("add", nodeTimeout, append(one.way.urls(missing), one.way.urls(from...)...)...)
 	}
 	if one.dies = (time.Time{}); o.rng.IntN(2) == 0 {
 		one.dies, one.saw = time.Now().Add(o.below(time.Second)), o.markers()
 	}
 }
 
-func (o *rivals) starts(one *rival, verb string, args ...string) {
-	one.verb, one.said, one.ended = verb, new(bytes.Buffer), make(chan error, 1)
-	cmd := o.members(verb, nodeTimeout, args...)
-	cmd.Stdout, cmd.Stderr = one.said, one.said
-	one.cmd = cmd
-	o.must(cmd.Start())
-	go func(ended chan error) { ended <- cmd.Wait() }(one.ended)
+// end kills the command that runs, if one does.
+func (one *rival) end() {
+	if one.runs != nil {
+		one.runs.kill()
+		one.runs = nil
+	}
 }
 
-func (o *rivals) kills(one *rival) {
-	_ = one.cmd.Process.Kill() // it may have ended
-	<-one.ended
-	one.verb = ""
-}
-
-// end kills the commands that run.
 func (o *rivals) end() {
 	for _, one := range o.two {
-		if one.verb != "" {
-			o.kills(one)
-		}
+		one.end()
 	}
 }
 
@@ -167,34 +148,33 @@ func (o *rivals) markerOf(i int) (m scripts.Marker, ok bool) {
 
 func (o *rivals) placesOf(list *scripts.List) (places []int) {
 	for i := range o.Servers {
-		if list.Has(memberName(i)) {
+		if list.Has(o.Names[i]) {
 			places = append(places, i)
 		}
 	}
 	return places
 }
 
-// markers are the texts of the first masters' markers.
-func (o *rivals) markers() string {
-	var all []string
+// inAll are the markers of the masters that are in all lists.
+func (o *rivals) inAll() (all []scripts.Marker) {
 	for i := range o.n - 1 {
 		if m, ok := o.markerOf(i); ok {
-			all = append(all, m.String())
+			all = append(all, m)
 		}
 	}
-	return strings.Join(all, "")
+	return all
 }
 
-func (o *rivals) below(d time.Duration) time.Duration { return time.Duration(o.rng.Int64N(int64(d))) }
+func (o *rivals) markers() (texts string) {
+	for _, m := range o.inAll() {
+		texts += m.String()
+	}
+	return texts
+}
 
 // isHalfway reports whether the masters that are in all lists differ.
 func (o *rivals) isHalfway() bool {
-	var seen []scripts.Marker
-	for i := range o.n - 1 {
-		if m, ok := o.markerOf(i); ok {
-			seen = append(seen, m)
-		}
-	}
+	seen := o.inAll()
 	return slices.ContainsFunc(seen, func(m scripts.Marker) bool {
 		return !m.Members.Equal(seen[0].Members) || !m.Next.Equal(seen[0].Next)
 	})
@@ -204,12 +184,12 @@ func (o *rivals) isHalfway() bool {
 // returns the place in lists of the members in the end.
 func (o *rivals) settle() int {
 	o.end()
-	one, tried := o.two[0], ""
+	tried := ""
 	does := func(verb string, places []int) bool {
-		o.starts(one, verb, one.way.urls(places...)...)
-		err := <-one.ended
-		one.verb, tried = "", one.said.String()
-		return err == nil
+		m := o.members(verb, nodeTimeout, o.two[0].way.urls(places...)...)
+		<-m.ended
+		tried = m.said.String()
+		return m.err == nil
 	}
 	for late, vain := time.Now().Add(3*soon), 0; ; o.let(100 * time.Millisecond) {
 		if at := slices.IndexFunc(o.lists, o.stands); at >= 0 {
@@ -249,7 +229,7 @@ func (o *rivals) wipe() {
 			continue
 		}
 		for _, i := range others {
-			o.happened("list wiped", "on %s, as the command says", memberName(i))
+			o.happened("list wiped", "on %s, as the command says", o.Names[i])
 			o.must(o.do(i, "DEL", scripts.MarkerKey))
 			o.wiped++
 		}
@@ -271,8 +251,6 @@ func (o *rivals) tell() {
 	}
 }
 
-// againstEachOther: rivals work while masters die and come back empty, one after another. Of the
-// clients some miss masters, so that what two lists hold they hold on majorities that do not meet.
 func againstEachOther(r *run) {
 	o := r.rivalsWith(make([]bool, r.n+1))
 	defer o.end()
@@ -332,7 +310,6 @@ func againstEachOther(r *run) {
 	r.available(time.Now(), r.lease+5*slack, "the operators agreed", crowds[o.settle()]...)
 }
 
-// rivalWalk is the random walk, with rivals among the faults, and clients of all their lists.
 func rivalWalk(r *run) {
 	w := &walker{run: r, busy: make([]bool, r.n+1)}
 	w.rivals = r.rivalsWith(w.busy)

@@ -43,21 +43,18 @@ func placesTo(n int) (all []int) {
 	return all
 }
 
-// replaceLive: the last master is replaced: its successor is added, and then it is removed.
 func replaceLive(r *run) {
 	n := r.n
 	r.rollOut(rollout{lists: [][]int{placesTo(n), placesTo(n + 1), append(placesTo(n-1), n)},
 		wrong: [][]int{{0, n - 1, n}, placesTo(n + 1)[1:]}})
 }
 
-// replaceDead: the last master no longer answers. It is removed, and then its successor is added.
 func replaceDead(r *run) {
 	n := r.n
 	r.rollOut(rollout{lists: [][]int{placesTo(n), placesTo(n - 1), append(placesTo(n-1), n)},
 		wrong: [][]int{{0, n - 1, n}, placesTo(n + 1)[1:]}, dead: true})
 }
 
-// grow: two masters are added.
 func grow(r *run) {
 	n := r.n
 	r.rollOut(rollout{lists: [][]int{placesTo(n), placesTo(n + 1), placesTo(n + 2)},
@@ -82,7 +79,7 @@ func (r *run) rollOut(o rollout) {
 	contends := r.crowd(1, contender.Plan{URLs: old.urls(first...)})[0]
 	var intruders []*worker
 	for _, list := range o.wrong {
-		if r.kind == "redsync" {
+		if r.kind == redsync {
 			break // it would hold: this control is about the first list alongside the last
 		}
 		intruders = append(intruders, r.start(contender.Plan{URLs: r.urls(list...), Patience: r.lease / 2,
@@ -161,7 +158,7 @@ func (o *rollout) change(from, to []int, crowd []*worker, holder *worker) (next 
 	})
 	if o.ended.IsZero() {
 		o.ended = time.Now()
-		_, _, err := o.stale.next(0, o.lease+slack, func(p contender.Report) bool { return p.Did == contender.Lost })
+		_, err := o.stale.next(o.lease+slack, func(p contender.Report) bool { return p.Did == contender.Lost })
 		o.expect(err == nil, "the stale client loses its lock at its deadline: %v", err)
 	}
 	if !late {
@@ -221,7 +218,7 @@ func (o *rollout) judgeRefusals(contends *worker, intruders []*worker) {
 	held, refused, unavailable := 0, 0, 0
 	for _, w := range append(intruders, contends) {
 		for _, p := range w.all() {
-			late := w != contends || p.At-int64(p.Took) > contender.At(o.ended)
+			late := w != contends || p.Called() > contender.At(o.ended)
 			switch {
 			case !late:
 			case p.Did == contender.Acquired:

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -74,7 +74,6 @@ type run struct {
 	workers   []*worker
 	result    *result
 	playing   time.Time
-	watching  sync.WaitGroup // the masters, for the picture
 	endWatch  func()
 }
 
@@ -208,15 +207,11 @@ func (r *run) finish() error {
 func (r *run) events() ([]history.Event, error) {
 	var all []history.Event
 	for _, w := range r.workers {
-		f, err := os.Open(w.plan.History)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil {
+		text, err := os.ReadFile(w.plan.History)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
-		events, err := history.ReadJSON(f)
-		f.Close()
+		events, err := history.ReadJSON(bytes.NewReader(text))
 		if err != nil {
 			return nil, err
 		}

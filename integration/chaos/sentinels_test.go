@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,15 +27,16 @@ const (
 // failing is how many masters, the first ones, fail over in a schedule: a majority.
 func (r *run) failing() int { return r.n/2 + 1 }
 
-// failoverQuery says how many replicas have to acknowledge, to this kind of contender.
-func failoverQuery(kind string, replicas int) string {
-	if kind == fewer {
-		replicas--
+// known is a master's URL as this kind of contender knows it: with how many replicas have to acknowledge.
+func (r *run) known(url string) string {
+	switch r.kind {
+	case library:
+		return url
+	case fewer:
+		return strings.Replace(url, "&failover=2", "&failover=1", 1)
 	}
-	if replicas == 0 || kind != library && kind != fewer {
-		return ""
-	}
-	return fmt.Sprintf("&failover=%d", replicas)
+	url, _, _ = strings.Cut(url, "&failover=")
+	return url
 }
 
 // pinned makes paths for clients that are beside one process of each master, and stay there: 0 is the first primary.
@@ -62,7 +64,7 @@ func (r *run) following(group string, turn func(*forward.Forward, string)) *path
 		asking.Go(func() {
 			for to := r.Servers[i].Addr(); ctx.Err() == nil; {
 				if next := r.Servers[i].Addr(); next != to {
-					r.Notes.Log("%s follow %s to %s", p.group, memberName(i), next)
+					r.Notes.Log("%s follow %s to %s", p.group, r.Names[i], next)
 					turn(p.relays()[i], next)
 					to = next
 				}
@@ -82,9 +84,7 @@ func (r *run) asking(group string) *paths {
 	if !r.ours() {
 		return r.following(group, moves)
 	}
-	p := r.apartFor(group)
-	p.named = r.URLs()
-	return p
+	return &paths{r.Cluster, group}
 }
 
 // primaries returns the present primaries of the masters that fail over.
@@ -104,9 +104,9 @@ func (r *run) promoted(before []*failover.Server) {
 	began := time.Now()
 	for i, old := range before {
 		if !poll.Until(promoteBound, func() bool { return r.Groups[i].Named() != old }) {
-			r.must(fmt.Errorf("the Sentinels promote nobody for %s within %v", memberName(i), promoteBound))
+			r.must(fmt.Errorf("the Sentinels promote nobody for %s within %v", r.Names[i], promoteBound))
 		}
-		r.happened("replica promoted", "for %s", memberName(i))
+		r.happened("replica promoted", "for %s", r.Names[i])
 	}
 	r.Notes.Log("promoted after %v", time.Since(began).Round(time.Millisecond))
 }
@@ -124,7 +124,7 @@ func (r *run) switchOver() {
 	r.t.Helper()
 	before := r.primaries()
 	for i, old := range before {
-		r.happened("SENTINEL FAILOVER", "%s", memberName(i))
+		r.happened("SENTINEL FAILOVER", "%s", r.Names[i])
 		var err error
 		if !poll.Until(promoteBound, func() bool {
 			// They refuse it until they have seen that a replica is back, and it may fail.
@@ -145,7 +145,7 @@ func (r *run) whole(by ...*worker) {
 	began := time.Now()
 	for i := range r.n {
 		if !poll.Until(promoteBound, r.Groups[i].Whole) {
-			r.must(fmt.Errorf("%s does not get its replicas back within %v", memberName(i), promoteBound))
+			r.must(fmt.Errorf("%s does not get its replicas back within %v", r.Names[i], promoteBound))
 		}
 	}
 	r.Notes.Log("all replicas are back after %v", time.Since(began).Round(time.Millisecond))
@@ -154,7 +154,7 @@ func (r *run) whole(by ...*worker) {
 	}
 }
 
-// holdsOn is a plan to hold the lock nearly all the time.
-func (r *run) holdsOn(by *paths) contender.Plan {
-	return contender.Plan{URLs: by.urls(), Hold: r.lease / 2, Rest: 10 * time.Millisecond, Patience: r.lease}
+// holdsOn starts a client that holds the lock nearly all the time.
+func (r *run) holdsOn(by *paths) *worker {
+	return r.start(contender.Plan{URLs: by.urls(), Hold: r.lease / 2, Rest: 10 * time.Millisecond, Patience: r.lease})
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
 // The steps of schedules, besides faults of masters and paths.
@@ -22,6 +23,10 @@ func (r *run) start(plan contender.Plan) *worker {
 	plan.Client, plan.Kind, plan.Patience = len(r.workers)+1, r.kind, cmp.Or(plan.Patience, 5*slack)
 	if plan.URLs == nil {
 		plan.URLs = r.urls()
+	}
+	plan.URLs = slices.Clone(plan.URLs)
+	for i, url := range plan.URLs {
+		plan.URLs[i] = r.known(url)
 	}
 	if plan.Names == nil {
 		plan.Names = []string{name}
@@ -58,8 +63,7 @@ func (r *run) gated(plan contender.Plan) *worker {
 // at waits until a gated contender stands before a phase.
 func (r *run) at(w *worker, phase string) {
 	r.t.Helper()
-	_, next, err := w.next(w.seen, soon, func(p contender.Report) bool { return p.Did == contender.Waiting && p.Phase == phase })
-	w.seen = next
+	_, err := w.next(soon, func(p contender.Report) bool { return p.Did == contender.Waiting && p.Phase == phase })
 	r.need(err == nil, "contender %d is before %s: %v", w.plan.Client, phase, err)
 }
 
@@ -103,8 +107,7 @@ func (r *run) pass(w *worker, done ...string) contender.Report {
 // did waits for what a gated contender does next, and returns its report.
 func (r *run) did(w *worker, done ...string) contender.Report {
 	r.t.Helper()
-	did, next, err := w.next(w.seen, soon, func(p contender.Report) bool { return slices.Contains(done, p.Did) })
-	w.seen = next
+	did, err := w.next(soon, func(p contender.Report) bool { return slices.Contains(done, p.Did) })
 	r.need(err == nil, "contender %d does one of %q: %v", w.plan.Client, done, err)
 	return did
 }
@@ -112,7 +115,7 @@ func (r *run) did(w *worker, done ...string) contender.Report {
 // acquires waits until a contender acquires by a call that was made after the instant.
 func (r *run) acquires(since time.Time, bound time.Duration, by ...*worker) contender.Report {
 	r.t.Helper()
-	return r.find(since.Add(bound), by, func(p contender.Report) bool { return p.At-int64(p.Took) >= contender.At(since) })
+	return r.find(since.Add(bound), by, func(p contender.Report) bool { return p.Called() >= contender.At(since) })
 }
 
 // find waits for an acquire that is wanted, and returns the first one.
@@ -121,20 +124,16 @@ func (r *run) find(late time.Time, by []*worker, wanted func(contender.Report) b
 	if len(by) == 0 {
 		by = r.workers
 	}
-	for {
-		for _, w := range by {
-			for _, p := range w.all() {
-				if p.Did == contender.Acquired && wanted(p) && (first.At == 0 || p.At < first.At) {
-					first = p
-				}
+	found := poll.Until(time.Until(late), func() bool {
+		for _, p := range acquired(by...) {
+			if wanted(p) && (first.At == 0 || p.At < first.At) {
+				first = p
 			}
 		}
-		if first.At != 0 {
-			return first
-		}
-		r.need(time.Now().Before(late), "a contender acquires in time")
-		time.Sleep(5 * time.Millisecond)
-	}
+		return first.At != 0
+	})
+	r.need(found, "a contender acquires in time")
+	return first
 }
 
 // available waits until a contender acquires the lock after the instant, by a call made at any
@@ -156,6 +155,14 @@ func (r *run) note(format string, args ...any) {
 	r.result.Notes = append(r.result.Notes, fmt.Sprintf(format, args...))
 }
 
+// acquired are the acquires of contenders so far.
+func acquired(by ...*worker) (all []contender.Report) {
+	for _, w := range by {
+		all = append(all, slices.DeleteFunc(w.all(), func(p contender.Report) bool { return p.Did != contender.Acquired })...)
+	}
+	return all
+}
+
 // reported reports whether a contender ever did something.
 func reported(w *worker, did string) bool {
 	return slices.ContainsFunc(w.all(), func(p contender.Report) bool { return p.Did == did })
@@ -169,19 +176,24 @@ func (r *run) until(p contender.Report, after time.Duration) {
 // let lets time pass, in which contenders contend.
 func (r *run) let(d time.Duration) { time.Sleep(d) }
 
+// below is a random time below d.
+func (r *run) below(d time.Duration) time.Duration { return time.Duration(r.rng.Int64N(int64(d))) }
+
 // stopClient and continueClient are SIGSTOP and SIGCONT.
 func (r *run) stopClient(w *worker) {
 	r.happened("SIGSTOP", "client %d", w.plan.Client)
-	r.must(w.signal(syscall.SIGSTOP))
+	r.must(w.cmd.Process.Signal(syscall.SIGSTOP))
 }
 
 func (r *run) continueClient(w *worker) {
 	r.Notes.Log("SIGCONT client %d", w.plan.Client)
-	r.must(w.signal(syscall.SIGCONT))
+	r.must(w.cmd.Process.Signal(syscall.SIGCONT))
 }
 
 // killClient ends a contender as a crash would.
 func (r *run) killClient(w *worker) {
 	r.happened("SIGKILL", "client %d", w.plan.Client)
-	r.must(w.kill())
+	w.killed = true
+	r.must(w.cmd.Process.Kill())
+	<-w.exited
 }

@@ -3,6 +3,7 @@
 package chaos
 
 import (
+	"net"
 	"slices"
 	"time"
 
@@ -10,9 +11,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/backstage"
 )
 
-// walk is a random walk over all faults, by seed: which, where, for how long. Clients use two
-// groups of paths. Some write without checking their lock; some are stopped, killed and replaced.
-// At the end all faults are healed and the lock must be available.
 func walk(r *run) {
 	w := &walker{run: r, busy: make([]bool, r.n), lists: [][]int{placesTo(r.n)}}
 	w.walk()
@@ -31,7 +29,7 @@ func (w *walker) walk() {
 	began := time.Now()
 	for time.Since(began) < *walkFor || !w.walked() && time.Since(began) < 2**walkFor {
 		w.step()
-		w.wait(100*time.Millisecond + time.Duration(w.rng.Int64N(int64(400*time.Millisecond))))
+		w.wait(100*time.Millisecond + w.below(400*time.Millisecond))
 		w.heal(time.Now())
 		if w.rivals != nil && w.played%8 == 0 { // a change needs all its masters, unchanged for a max lease
 			w.heal(time.Now().Add(time.Hour))
@@ -93,7 +91,7 @@ func (w *walker) wait(d time.Duration) {
 
 // later ends a fault after some time.
 func (w *walker) later(do func()) {
-	d := 200*time.Millisecond + time.Duration(w.rng.Int64N(int64(w.lease+w.lease/2)))
+	d := 200*time.Millisecond + w.below(w.lease+w.lease/2)
 	w.cures = append(w.cures, cure{time.Now().Add(d), do})
 }
 
@@ -148,8 +146,9 @@ func (w *walker) faults() []func() bool {
 		}
 	}
 	all := []func() bool{
-		at(func(i int) { w.during(i, w.fill, w.drain) }), at(func(i int) { w.crash(i) }), w.tailLost, w.resynced, at(w.replaced),
-		at(w.clientsPaused), at(w.scriptFlush), at(w.clientKill),
+		at(w.filled), at(func(i int) { w.crash(i) }), w.tailLost, w.resynced, at(func(i int) { w.Promote(w.Replica(i), i) }),
+		at(w.clientsPaused), at(func(i int) { w.command(i, "SCRIPT FLUSH", "SCRIPT", "FLUSH") }),
+		at(func(i int) { w.command(i, "CLIENT KILL", "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") }),
 		w.clientStopped, w.clientStopped, w.clientStopped, w.clientKilled,
 	}
 	for _, f := range w.Faults {
@@ -179,17 +178,26 @@ func (w *walker) step() {
 	}
 }
 
-// tailLost restarts a master without the end of its append-only file.
+// filled leaves a master no free memory for a while, and it evicts nothing.
+func (w *walker) filled(i int) {
+	w.during(i, func(...int) { w.command(i, "maxmemory", "CONFIG", "SET", "maxmemory", "1") },
+		func(...int) { w.must(w.do(i, "CONFIG", "SET", "maxmemory", "0")) })
+}
+
+// tailLost stops a master's writes to its append-only file, and then crashes it: it loses everything since, as a machine's
+// crash loses the last second of everysec. (A crash of the process alone loses nothing that the kernel has received.)
 func (w *walker) tailLost() bool {
 	i := w.free()
 	if i < 0 || i%3 == 0 { // every third master has no file
 		return false
 	}
-	w.during(i, w.loseTail, w.crash)
+	w.during(i, func(...int) {
+		w.command(i, "lose the tail of the append-only file", "CONFIG", "SET", "appendonly", "no")
+	}, w.crash)
 	return true
 }
 
-// resynced makes a master the replica of another for a while.
+// resynced makes a master the replica of another for a while, which replaces its data.
 func (w *walker) resynced() bool {
 	i := w.free()
 	if i < 0 {
@@ -201,22 +209,20 @@ func (w *walker) resynced() bool {
 		return false
 	}
 	w.busy[of] = true
-	w.during(i, func(...int) { w.replicaOf(i, of) }, func(...int) {
+	w.during(i, func(...int) {
+		host, port, _ := net.SplitHostPort(w.Servers[of].Addr())
+		w.command(i, "REPLICAOF", "REPLICAOF", host, port)
+	}, func(...int) {
 		w.busy[of] = false
-		w.independent(i)
+		w.must(w.do(i, "REPLICAOF", "NO", "ONE"))
 	})
 	return true
 }
 
-// replaced puts a replica in a master's place.
-func (w *walker) replaced(i int) {
-	w.Promote(w.Replica(i), i)
-}
-
 // clientsPaused ends by itself.
 func (w *walker) clientsPaused(i int) {
-	d := time.Duration(w.rng.Int64N(int64(w.lease)))
-	w.clientPause(i, d)
+	d := w.below(w.lease)
+	w.command(i, "CLIENT PAUSE", "CLIENT", "PAUSE", d.Milliseconds(), "ALL")
 	w.busy[i] = true
 	w.cures = append(w.cures, cure{time.Now().Add(d), func() { w.busy[i] = false }})
 }

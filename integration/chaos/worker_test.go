@@ -17,6 +17,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/integration/contender"
 	"github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
 // worker is a contender's process. When this process dies, the workers see the end of their input
@@ -31,11 +32,11 @@ type worker struct {
 	stopped bool // by the random walk
 	seen    int  // the number of reports that the scenario has seen, of a gated contender
 
+	killed bool
+	err    error // of cmd.Wait, after exited
+
 	mu      sync.Mutex
 	reports []contender.Report
-	changed chan struct{} // closed at the next report
-	killed  bool
-	err     error // of cmd.Wait, after exited
 }
 
 func startWorker(plan contender.Plan) (*worker, error) {
@@ -43,7 +44,7 @@ func startWorker(plan contender.Plan) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{plan: plan, cmd: exec.Command(path), exited: make(chan struct{}), changed: make(chan struct{})}
+	w := &worker{plan: plan, cmd: exec.Command(path), exited: make(chan struct{})}
 	w.cmd.Env = append(os.Environ(), "GOMAXPROCS=2")
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	w.cmd.Stderr = &w.printed
@@ -72,14 +73,9 @@ func (w *worker) listen(said io.Reader) {
 		}
 		w.mu.Lock()
 		w.reports = append(w.reports, r)
-		close(w.changed)
-		w.changed = make(chan struct{})
 		w.mu.Unlock()
 	}
-	err := w.cmd.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.err = err
+	w.err = w.cmd.Wait()
 }
 
 // all returns the reports so far.
@@ -89,45 +85,28 @@ func (w *worker) all() []contender.Report {
 	return slices.Clone(w.reports)
 }
 
-// next waits for a wanted report, from the given one on. It returns the report and the number of
-// the next one.
-func (w *worker) next(from int, bound time.Duration, wanted func(contender.Report) bool) (contender.Report, int, error) {
-	late := time.NewTimer(bound)
-	defer late.Stop()
-	for {
-		w.mu.Lock()
-		changed := w.changed
-		for i := from; i < len(w.reports); i++ {
-			if wanted(w.reports[i]) {
-				defer w.mu.Unlock()
-				return w.reports[i], i + 1, nil
-			}
-		}
-		from = len(w.reports)
-		w.mu.Unlock()
+// next waits for a wanted report after those that were seen.
+func (w *worker) next(bound time.Duration, wanted func(contender.Report) bool) (contender.Report, error) {
+	at, why := -1, fmt.Sprintf("not within %v", bound)
+	var unseen []contender.Report
+	poll.Until(bound, func() bool {
 		select {
-		case <-changed:
 		case <-w.exited:
-			return contender.Report{}, from, fmt.Errorf("contender %d has ended; %v", w.plan.Client, &w.printed)
-		case <-late.C:
-			return contender.Report{}, from, fmt.Errorf("contender %d: not within %v; %v", w.plan.Client, bound, &w.printed)
+			why = "has ended"
+		default:
 		}
+		unseen = w.all()[w.seen:]
+		at = slices.IndexFunc(unseen, wanted)
+		return at >= 0 || why == "has ended"
+	})
+	if at < 0 {
+		return contender.Report{}, fmt.Errorf("contender %d: %s; %v", w.plan.Client, why, &w.printed)
 	}
+	w.seen += at + 1
+	return unseen[at], nil
 }
 
 func (w *worker) order(what string) { _, _ = io.WriteString(w.orders, what+"\n") }
-
-func (w *worker) signal(s syscall.Signal) error { return w.cmd.Process.Signal(s) }
-
-// kill ends the process as a crash would.
-func (w *worker) kill() error {
-	w.mu.Lock()
-	w.killed = true
-	w.mu.Unlock()
-	err := w.cmd.Process.Kill()
-	<-w.exited
-	return err
-}
 
 // end stops the process in good order within the bound, and kills it after that. The error tells
 // how its end was wrong.
@@ -137,14 +116,12 @@ func (w *worker) end(bound time.Duration) error {
 	defer late.Stop()
 	<-w.exited
 	w.orders.Close()
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if w.killed {
 		return nil
 	}
 	last := contender.Report{}
-	if len(w.reports) > 0 {
-		last = w.reports[len(w.reports)-1]
+	if all := w.all(); len(all) > 0 {
+		last = all[len(all)-1]
 	}
 	if w.err != nil || last.Did != contender.Ended || last.Err != "" {
 		return fmt.Errorf("contender %d ended with %v, last said %+v; %v", w.plan.Client, w.err, last, &w.printed)
@@ -155,44 +132,36 @@ func (w *worker) end(bound time.Duration) error {
 // command is the kind of the operator's program.
 const command = "quorumlock"
 
-// binaries are the programs of contenders and of the operator. Each is built on its first use.
-var binaries struct {
-	mu    sync.Mutex
-	dir   string
-	built map[string]error
+var (
+	ownProgram      = built("own", ".", "../contender/own")
+	redsyncProgram  = built(redsync, "../../bench", "./contender")
+	operatorProgram = built(command, "../..", "./cmd/quorumlock")
+)
+
+// program returns the path of the program for a kind of contender, or of the operator's. The one for redsync is in bench, a
+// module of its own: it cannot be built while that module's requirements are out of reach.
+func program(kind string) (string, error) {
+	switch kind {
+	case redsync:
+		return redsyncProgram()
+	case command:
+		return operatorProgram()
+	}
+	return ownProgram()
 }
 
-// program builds the program for a kind of contender, or the operator's, and returns its path. The program for redsync
-// is in bench, a module of its own: it cannot be built while that module's requirements are out of
-// reach.
-func program(kind string) (string, error) {
-	name, source, args := "own", "../contender/own", []string{"build"}
-	switch kind {
-	case "redsync":
-		name, source, args = "redsync", "./contender", []string{"build", "-C", "../../bench"}
-	case command:
-		name, source, args = command, "./cmd/quorumlock", []string{"build", "-C", "../.."}
-	}
-	binaries.mu.Lock()
-	defer binaries.mu.Unlock()
-	if binaries.dir == "" {
-		var err error
-		if binaries.dir, err = os.MkdirTemp("", "quorumlock-contenders-"); err != nil {
-			return "", err
-		}
-		binaries.built = map[string]error{}
-	}
-	path := filepath.Join(binaries.dir, name)
-	err, known := binaries.built[name]
-	if !known {
+// built builds a program on its first use.
+func built(name, module, source string) (path func() (string, error)) {
+	return sync.OnceValues(func() (string, error) {
+		path := filepath.Join(lab.scratch.dir, name)
+		args := []string{"build", "-C", module, "-o", path}
 		if *race {
 			args = append(args, "-race")
 		}
-		out, failed := exec.Command("go", append(args, "-o", path, source)...).CombinedOutput()
-		if failed != nil {
-			err = fmt.Errorf("build the program %s: %w: %s", name, failed, out)
+		out, err := exec.Command("go", append(args, source)...).CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("build the program %s: %w: %s", name, err, out)
 		}
-		binaries.built[name] = err
-	}
-	return path, err
+		return path, nil
+	})
 }

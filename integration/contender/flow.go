@@ -3,6 +3,7 @@ package contender
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -19,10 +20,10 @@ type flow struct {
 	register *registerConn
 }
 
-// run plays rounds until the context ends or the plan's rounds are over.
+// run plays rounds until the context ends.
 func (f *flow) run(ctx context.Context) error {
 	defer f.register.close()
-	for round := 0; ctx.Err() == nil && (f.plan.Rounds == 0 || round < f.plan.Rounds); round++ {
+	for ctx.Err() == nil {
 		if err := f.round(ctx); err != nil {
 			return err
 		}
@@ -53,8 +54,8 @@ func (f *flow) round(ctx context.Context) error {
 		f.report(Report{Did: Refused, Name: name, Err: err.Error(), Took: time.Duration(returned - called)})
 		return nil
 	}
-	if slot, ok := lock.(Slot); ok && f.plan.Slots > 0 {
-		name = SlotName(name, slot.Slots()[0])
+	if slot, ok := lock.(interface{ Slots() []int }); ok && f.plan.Slots > 0 {
+		name = fmt.Sprintf("%s slot %d", name, slot.Slots()[0])
 	}
 	h := &held{flow: f, lock: lock, name: name, alive: returned, acquired: history.Event{
 		Client: f.plan.Client, Name: name, Owner: lock.Owner(), Depth: 1, Kind: history.Acquired, Token: lock.Token(),
@@ -80,31 +81,34 @@ type held struct {
 
 // use reads the register, and after a while writes the value plus one.
 func (h *held) use() error {
-	value, err := h.register.read(h.name, h.lock.Token())
-	if errors.Is(err, register.ErrStale) {
-		h.report(Report{Did: Stale, Name: h.name, Token: h.lock.Token()})
-		return nil
-	}
+	value, err := h.register.ask(Access{Name: h.name, Token: h.lock.Token()})
 	if err != nil {
-		return err
+		return h.refused(err)
 	}
-	h.report(Report{Did: Read, Name: h.name, Token: h.lock.Token()})
+	h.did(Read)
 	if err := h.watch(h.below(h.plan.Hold)); err != nil {
 		return err
 	}
 	h.gate(ToWrite, h.check)
 	if !h.plan.Careless && (h.lost || !h.lock.Valid()) {
-		h.report(Report{Did: Withheld, Name: h.name, Token: h.lock.Token()})
+		h.did(Withheld)
 		return nil
 	}
-	switch err := h.register.write(h.name, h.lock.Token(), value+1); {
-	case errors.Is(err, register.ErrStale):
-		h.report(Report{Did: Stale, Name: h.name, Token: h.lock.Token()})
-	case err != nil:
-		return err
-	default:
-		h.report(Report{Did: Wrote, Name: h.name, Token: h.lock.Token()})
+	if _, err := h.register.ask(Access{Name: h.name, Token: h.lock.Token(), Write: true, Value: value + 1}); err != nil {
+		return h.refused(err)
 	}
+	h.did(Wrote)
+	return nil
+}
+
+func (h *held) did(what string) { h.report(Report{Did: what, Name: h.name, Token: h.lock.Token()}) }
+
+// refused reports a stale token. Another error of the register is the test's own.
+func (h *held) refused(err error) error {
+	if !errors.Is(err, register.ErrStale) {
+		return err
+	}
+	h.did(Stale)
 	return nil
 }
 

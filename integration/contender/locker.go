@@ -2,7 +2,6 @@ package contender
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -14,7 +13,7 @@ type Locker interface {
 	Close() error
 }
 
-// Lock is a held lock. A *quorum.Lock is one.
+// Lock is a held lock. A *quorum.Lock is one. That of a semaphore has Slots, too, which nobody else holds.
 type Lock interface {
 	Owner() string // unique for each lock
 	Token() uint64
@@ -24,15 +23,6 @@ type Lock interface {
 	Valid() bool
 	Unlock(ctx context.Context) error
 }
-
-// Slot is a held slot of a semaphore.
-type Slot interface {
-	Lock
-	Slots() []int // that nobody else holds
-}
-
-// SlotName is the name by which a slot's holds are recorded.
-func SlotName(semaphore string, slot int) string { return fmt.Sprintf("%s slot %d", semaphore, slot) }
 
 // Factory makes the Locker of a plan's kind.
 type Factory func(Plan) (Locker, error)

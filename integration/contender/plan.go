@@ -23,7 +23,6 @@ type Plan struct {
 	Lease, MaxLease, Timeout time.Duration // of the lock and its nodes
 
 	Flows    int           // the number of goroutines that contend; 0 for 1
-	Rounds   int           // the number of rounds of each flow; 0 for no limit
 	Patience time.Duration // the timeout of one call of Lock
 	Hold     time.Duration // the longest time from Lock to the write
 	Rest     time.Duration // the longest time from Unlock to the next round
@@ -71,3 +70,6 @@ type Report struct {
 	At    int64  // by Now
 	Took  time.Duration
 }
+
+// Called is when the call began that the report is of.
+func (r Report) Called() int64 { return r.At - int64(r.Took) }

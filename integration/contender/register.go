@@ -22,8 +22,7 @@ type Access struct {
 // Answer is the register server's reply: one JSON line.
 type Answer struct {
 	Value int
-	Stale bool   // the token was refused
-	Err   string // a failure of the server itself
+	Stale bool // the token was refused
 }
 
 // registerConn is a flow's connection to the register.
@@ -34,17 +33,8 @@ type registerConn struct {
 	in   *json.Decoder
 }
 
-func (r *registerConn) read(name string, token uint64) (int, error) {
-	return r.do(Access{Name: name, Token: token})
-}
-
-func (r *registerConn) write(name string, token uint64, value int) error {
-	_, err := r.do(Access{Name: name, Token: token, Write: true, Value: value})
-	return err
-}
-
-// do asks once: a write without a reply must not be sent twice.
-func (r *registerConn) do(a Access) (int, error) {
+// ask asks once: a write without a reply must not be sent twice.
+func (r *registerConn) ask(a Access) (value int, err error) {
 	if r.conn == nil {
 		conn, err := net.DialTimeout("tcp", r.addr, registerBound)
 		if err != nil {
@@ -53,17 +43,15 @@ func (r *registerConn) do(a Access) (int, error) {
 		r.conn, r.out, r.in = conn, json.NewEncoder(conn), json.NewDecoder(conn)
 	}
 	var answer Answer
-	err := r.out.Encode(a)
+	err = r.out.Encode(a)
 	if err == nil {
 		err = r.in.Decode(&answer)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, fmt.Errorf("contender: register: %w", err)
-	case answer.Stale:
+	}
+	if answer.Stale {
 		return 0, register.ErrStale
-	case answer.Err != "":
-		return 0, fmt.Errorf("contender: register: %s", answer.Err)
 	}
 	return answer.Value, nil
 }

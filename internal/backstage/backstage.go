@@ -48,6 +48,7 @@ type Cluster struct {
 // Fault is something that a walk may do to masters.
 type Fault struct {
 	Begin, End func(i ...int) // End is nil for one that has no end
+	Quarantine float64        // at least so many max leases follow, if masters forget
 }
 
 // Embedded ties a *quorumchaos.Cluster to its inside, and EmbeddedBackend a *quorumchaos.Backend.

@@ -1,10 +1,10 @@
 package redistest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"sync"
 	"time"
 
@@ -119,7 +119,7 @@ func (m *Master) Thaw() error { return m.alone("thaw", m.server.thaw) }
 // for bulk strings, int64, nil, []any. An error reply is a redis.Error in the error's chain. Do
 // gives up 20 s after the call. The first argument is the command's name, a string.
 func (m *Master) Do(args ...any) (any, error) {
-	reply, err := do(m.addr, doBound, args...)
+	reply, err := Do(m.addr, doBound, args...)
 	if err != nil {
 		return nil, fmt.Errorf("redistest: %s: %w", m.addr, err)
 	}
@@ -156,30 +156,14 @@ func (m *Master) wrap(action string, err error) error {
 	return fmt.Errorf("redistest: %s %s: %w", action, m.addr, err)
 }
 
-// do runs one command at addr. The bound covers dial, write and read together.
-func do(addr string, bound time.Duration, args ...any) (any, error) {
-	if len(args) == 0 {
-		return nil, errors.New("no command")
-	}
-	name, ok := args[0].(string)
-	if !ok {
-		return nil, fmt.Errorf("the command's name is a %T, want a string", args[0])
-	}
-	end := time.Now().Add(bound)
-	// Never 0, which means no limit to redigo.
-	left := func() time.Duration { return max(time.Until(end), time.Nanosecond) }
-
-	socket, err := net.DialTimeout("tcp", addr, bound)
+// Do is [Master.Do] at any address: the bound covers dial, write and read together.
+func Do(addr string, bound time.Duration, args ...any) (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
+	defer cancel()
+	conn, err := redis.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	conn := redis.NewConn(socket, 0, left())
 	defer conn.Close()
-	if err := conn.Send(name, args[1:]...); err != nil {
-		return nil, err
-	}
-	if err := conn.Flush(); err != nil {
-		return nil, err
-	}
-	return redis.ReceiveWithTimeout(conn, left())
+	return redis.DoContext(conn, ctx, args[0].(string), args[1:]...)
 }

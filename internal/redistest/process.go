@@ -99,7 +99,7 @@ func (p *process) awaitPong() error {
 	again := time.NewTicker(pingEvery)
 	defer again.Stop()
 	for {
-		_, err := do(p.addr, pingBound, "PING")
+		_, err := Do(p.addr, pingBound, "PING")
 		if err == nil {
 			return nil
 		}

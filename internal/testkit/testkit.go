@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +80,12 @@ func Read(t testing.TB, path string) string {
 	text, err := os.ReadFile(path)
 	Must(t, err)
 	return string(text)
+}
+
+// Race reports whether the tests were built with the race detector.
+func Race() bool {
+	info, _ := debug.ReadBuildInfo()
+	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // Exit runs a command, and returns its exit code and what it printed.

@@ -11,7 +11,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"sync"
 	"time"
@@ -20,6 +19,7 @@ import (
 	dc "github.com/ory/dockertest/v3/docker"
 
 	"github.com/quorumlock/quorumlock/internal/backstage"
+	"github.com/quorumlock/quorumlock/internal/child"
 )
 
 // ErrNoEngine is wrapped by [Open]'s error without a container engine, or without one whose
@@ -39,7 +39,7 @@ type Engine struct {
 	network *dockertest.Network
 	subnet  netip.Prefix
 	image   image
-	reaper  *reaper
+	reaper  *child.Janitor
 
 	mu   sync.Mutex
 	next netip.Addr   // no container has this address or a higher one
@@ -57,7 +57,7 @@ func Open() (*Engine, error) {
 		return nil, fmt.Errorf("containers: %w: %w", ErrNoEngine, err)
 	}
 	e := &Engine{run: rand.Text(), pool: pool}
-	if e.reaper, err = startReaper(e.run); err != nil {
+	if e.reaper, err = child.StartJanitor(reaperRun, e.run); err != nil {
 		return nil, fmt.Errorf("containers: %w", err)
 	}
 	if err := e.prepare(); err != nil {
@@ -149,31 +149,25 @@ func (e *Engine) giveBack(address netip.Addr) {
 	e.free = append(e.free, address)
 }
 
-// Kind describes the masters: the image and its source.
-func (e *Engine) Kind() string { return "containers of " + e.image.kind }
-
 // Close removes everything that was made, and waits for the reaper to end.
 func (e *Engine) Close() error {
-	err := remove(e.pool.Client, e.run)
-	if err == nil {
-		_, _ = io.WriteString(e.reaper.alive, "done") // no request is under way
+	word, err := done, remove(e.pool.Client, e.run)
+	if err != nil {
+		word = ""
 	}
 	e.pool.Client.HTTPClient.CloseIdleConnections()
-	return errors.Join(err, e.reaper.close())
+	return errors.Join(err, e.reaper.Close(word))
 }
 
-// Run returns the id in the label of everything the engine makes.
-func (e *Engine) Run() string { return e.run }
+// Backend describes the engine. What is left are containers, networks and images.
+func (e *Engine) Backend() backstage.Backend {
+	return backstage.Backend{Kind: "containers of " + e.image.kind, Run: e.run, Image: e.image.repository + ":" + e.image.tag,
+		Left: e.left, LeftOf: leftOf}
+}
 
-// Image returns repository:tag of the image of the masters.
-func (e *Engine) Image() string { return e.image.repository + ":" + e.image.tag }
+func (e *Engine) left() ([]string, error) { return list(e.pool.Client, e.run) }
 
-// Left lists the existing containers, networks and images of this run.
-func (e *Engine) Left() ([]string, error) { return list(e.pool.Client, e.run) }
-
-// Left lists the existing containers, networks and images of the run with that id ([Engine.Run]), whose process may
-// have ended.
-func Left(run string) ([]string, error) {
+func leftOf(run string) ([]string, error) {
 	client, err := dc.NewClientFromEnv()
 	if err != nil {
 		return nil, err

@@ -32,12 +32,12 @@ func TestReaper(t *testing.T) {
 		_, err := e.Start()
 		testkit.Must(t, err)
 	}
-	left, err := e.Left()
+	left, err := e.left()
 	if err != nil || len(left) < 3 {
 		t.Fatalf("two containers and a network: %q, %v", left, err)
 	}
-	testkit.Must(t, e.reaper.close()) // as the end of this process does, in place of a crash
-	left, err = e.Left()
+	testkit.Must(t, e.reaper.Close("")) // as the end of this process does, in place of a crash
+	left, err = e.left()
 	testkit.Check(t, err == nil && len(left) == 0, "left behind: %q, %v", left, err)
 }
 

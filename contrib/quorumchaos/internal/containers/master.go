@@ -8,17 +8,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/ory/dockertest/v3"
 	dc "github.com/ory/dockertest/v3/docker"
 
 	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
 const (
 	port    = "6379"
-	doBound = 10 * time.Second // on a busy machine
+	doBound = 10 * time.Second // of Do, on a busy machine
 )
 
 var errStopped = errors.New("stopped")
@@ -63,10 +63,7 @@ func (m *Master) create() error {
 		return err
 	}
 	m.id = resource.Container.ID
-	if err := m.unplug(); err != nil {
-		return err
-	}
-	if err := m.plug(); err != nil {
+	if err := m.move(); err != nil {
 		return err
 	}
 	return m.awaitPong()
@@ -75,108 +72,116 @@ func (m *Master) create() error {
 // Addr returns host:port, the same over the master's whole life.
 func (m *Master) Addr() string { return m.address.String() + ":" + port }
 
-// Kill ends the server with SIGKILL, paused or not. Its disk stays.
-func (m *Master) Kill() error {
+// alone does something to the server, one action at a time.
+func (m *Master) alone(action string, do func() error) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	id, client := m.id, m.engine.pool.Client
-	err := client.KillContainer(dc.KillContainerOptions{ID: id, Signal: dc.SIGKILL})
-	// The engine does not kill a paused container.
-	if err != nil && client.UnpauseContainer(id) == nil {
-		err = client.KillContainer(dc.KillContainerOptions{ID: id, Signal: dc.SIGKILL})
-	}
+	return m.wrap(action, do())
+}
+
+func (m *Master) wrap(action string, err error) error {
 	if err == nil {
-		_, err = client.WaitContainer(id)
+		return nil
 	}
-	return m.wrap("kill", err)
+	return fmt.Errorf("containers: %s %s: %w", action, m.Addr(), err)
+}
+
+// Kill ends the server with SIGKILL, paused or not. Its disk stays.
+func (m *Master) Kill() error {
+	return m.alone("kill", func() error {
+		client, kill := m.engine.pool.Client, dc.KillContainerOptions{ID: m.id, Signal: dc.SIGKILL}
+		err := client.KillContainer(kill)
+		// The engine does not kill a paused container.
+		if err != nil && client.UnpauseContainer(m.id) == nil {
+			err = client.KillContainer(kill)
+		}
+		if err == nil {
+			_, err = client.WaitContainer(m.id)
+		}
+		return err
+	})
 }
 
 // Start starts the server again after [Master.Kill], at the same address, and returns when it
 // answers PING.
 func (m *Master) Start() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.stopped {
-		return m.wrap("start", errStopped)
-	}
-	if err := m.engine.pool.Client.StartContainer(m.id, nil); err != nil {
-		return m.wrap("start", err)
-	}
-	return m.wrap("start", m.awaitPong())
+	return m.alone("start", func() error {
+		if m.stopped {
+			return errStopped
+		}
+		if err := m.engine.pool.Client.StartContainer(m.id, nil); err != nil {
+			return err
+		}
+		return m.awaitPong()
+	})
 }
 
 // Replace ends the server for good, whatever its state, and starts another at the same address, with
 // nothing on its disk. It returns when that one answers PING.
 func (m *Master) Replace() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.stopped {
-		return m.wrap("replace", errStopped)
-	}
-	if err := m.remove(); err != nil {
-		return m.wrap("replace", err)
-	}
-	return m.wrap("replace", m.create())
+	return m.alone("replace", func() error {
+		if m.stopped {
+			return errStopped
+		}
+		if err := m.remove(); err != nil {
+			return err
+		}
+		return m.create()
+	})
 }
 
 // Become ends the server for good. Another master's takes its address, and that one ends.
 func (m *Master) Become(other *Master) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	other.mu.Lock()
-	defer other.mu.Unlock()
-	if err := m.remove(); err != nil {
-		return m.wrap("replace", err)
-	}
-	m.id, other.id, other.stopped = other.id, "", true
-	defer m.engine.giveBack(other.address)
-	if err := m.unplug(); err != nil {
-		return m.wrap("disconnect", err)
-	}
-	if err := m.plug(); err != nil {
-		return m.wrap("reconnect", err)
-	}
-	return m.wrap("replace", m.awaitPong())
+	return m.alone("replace", func() error {
+		other.mu.Lock()
+		defer other.mu.Unlock()
+		if err := m.remove(); err != nil {
+			return err
+		}
+		m.id, other.id, other.stopped = other.id, "", true
+		defer m.engine.giveBack(other.address)
+		if err := m.move(); err != nil {
+			return err
+		}
+		return m.awaitPong()
+	})
 }
 
 // Freeze pauses the container: the kernel still accepts connections and bytes for it, nothing
 // answers.
 func (m *Master) Freeze() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var err error
-	for range tries {
-		err = m.engine.pool.Client.PauseContainer(m.id)
-		// On a busy machine the engine gives up before all threads have stopped, and lets them go on. It
-		// refuses, for good, to pause what does not run.
-		if failed, ok := errors.AsType[*dc.Error](err); !ok || failed.Status != http.StatusInternalServerError {
-			break
+	return m.alone("pause", func() (err error) {
+		for range tries {
+			err = m.engine.pool.Client.PauseContainer(m.id)
+			// On a busy machine the engine gives up before all threads have stopped, and lets them go on. It
+			// refuses, for good, to pause what does not run.
+			if failed, ok := errors.AsType[*dc.Error](err); !ok || failed.Status != http.StatusInternalServerError {
+				break
+			}
+			time.Sleep(tryEvery)
 		}
-		time.Sleep(tryEvery)
-	}
-	return m.wrap("pause", err)
+		return err
+	})
 }
 
 // Thaw continues a paused container.
 func (m *Master) Thaw() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.wrap("unpause", m.engine.pool.Client.UnpauseContainer(m.id))
+	return m.alone("unpause", func() error { return m.engine.pool.Client.UnpauseContainer(m.id) })
 }
 
 // Disconnect takes the master off the network: everything sent to it is lost, also on existing
 // connections.
-func (m *Master) Disconnect() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.wrap("disconnect", m.unplug())
-}
+func (m *Master) Disconnect() error { return m.alone("disconnect", m.unplug) }
 
 // Reconnect puts the master back, at the same address.
-func (m *Master) Reconnect() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.wrap("reconnect", m.plug())
+func (m *Master) Reconnect() error { return m.alone("reconnect", m.plug) }
+
+// move moves the container to the master's address.
+func (m *Master) move() error {
+	if err := m.unplug(); err != nil {
+		return err
+	}
+	return m.plug()
 }
 
 func (m *Master) unplug() error {
@@ -191,31 +196,17 @@ func (m *Master) plug() error {
 	})
 }
 
-// Do sends one command over a connection of its own; dial, write and read each give up after 10 s.
+// Do sends one command over a connection of its own.
 func (m *Master) Do(args ...any) (any, error) {
-	conn, err := redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(doBound), redis.DialReadTimeout(doBound),
-		redis.DialWriteTimeout(doBound))
-	if err != nil {
-		return nil, fmt.Errorf("containers: %s: %w", m.Addr(), err)
-	}
-	defer conn.Close()
-	reply, err := conn.Do(args[0].(string), args[1:]...)
-	if err != nil {
-		return nil, fmt.Errorf("containers: %s: %w", m.Addr(), err)
-	}
-	return reply, nil
+	reply, err := redistest.Do(m.Addr(), doBound, args...)
+	return reply, m.wrap("ask", err)
 }
 
 // awaitPong returns when the server answers PING.
 func (m *Master) awaitPong() error {
 	var err error
 	if !poll.Until(reachBound, func() bool {
-		var conn redis.Conn
-		conn, err = redis.Dial("tcp", m.Addr(), redis.DialConnectTimeout(200*time.Millisecond), redis.DialReadTimeout(200*time.Millisecond))
-		if err == nil {
-			_, err = conn.Do("PING")
-			conn.Close()
-		}
+		_, err = redistest.Do(m.Addr(), 200*time.Millisecond, "PING")
 		return err == nil
 	}) {
 		return fmt.Errorf("no reply to PING within %v: %w", reachBound, err)
@@ -225,14 +216,14 @@ func (m *Master) awaitPong() error {
 
 // Stop removes the container, running or not. A second call does nothing.
 func (m *Master) Stop() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.stopped {
-		return nil
-	}
-	m.stopped = true
-	defer m.engine.giveBack(m.address)
-	return m.wrap("stop", m.remove())
+	return m.alone("stop", func() error {
+		if m.stopped {
+			return nil
+		}
+		m.stopped = true
+		defer m.engine.giveBack(m.address)
+		return m.remove()
+	})
 }
 
 // remove removes the container, if there is one.
@@ -251,11 +242,4 @@ func (m *Master) remove() error {
 		time.Sleep(tryEvery)
 	}
 	return err
-}
-
-func (m *Master) wrap(action string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("containers: %s %s: %w", action, m.Addr(), err)
 }

@@ -3,15 +3,13 @@ package containers
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"os/exec"
 	"strings"
 	"time"
 
 	dc "github.com/ory/dockertest/v3/docker"
 
 	"github.com/quorumlock/quorumlock/internal/backstage"
+	"github.com/quorumlock/quorumlock/internal/child"
 )
 
 // reaperRun names, in the environment, the run that a copy of the test binary cleans up after.
@@ -21,65 +19,23 @@ const (
 	tries     = 240 // of what the engine may fail to do: a busy one lists an endpoint long after its container
 	tryEvery  = 250 * time.Millisecond
 	lateBound = 3 * time.Second // for a request that outlives its process
+	done      = "done"          // no request is under way
 )
 
 // init makes this process the reaper of another one when its environment asks for that: tests of users
 // then need no TestMain.
 func init() {
-	if run := os.Getenv(reaperRun); run != "" {
-		os.Exit(reap(run))
-	}
-}
-
-// reaper is a process that outlives this one until it has removed everything of its run.
-type reaper struct {
-	cmd   *exec.Cmd
-	alive io.WriteCloser // the reaper's standard input, which ends with this process, however that ends
-}
-
-func startReaper(run string) (*reaper, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), reaperRun+"="+run)
-	cmd.SysProcAttr = ownGroup() // a terminal's Ctrl-C is for the tests only
-	alive, err := cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	return &reaper{cmd, alive}, nil
-}
-
-// close makes the reaper remove everything that is left, and waits for it.
-func (r *reaper) close() error {
-	err := r.alive.Close()
-	if errors.Is(err, os.ErrClosed) {
-		return nil
-	}
-	return errors.Join(err, r.cmd.Wait())
-}
-
-// reap waits for the end of its parent process, and returns the exit code.
-func reap(run string) int {
-	said, _ := io.Copy(io.Discard, os.Stdin)
-	client, err := dc.NewClientFromEnv()
-	if err == nil {
-		err = remove(client, run)
-	}
-	if err == nil && said == 0 {
-		time.Sleep(lateBound)
-		err = remove(client, run)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "containers: cleaning up:", err)
-		return 1
-	}
-	return 0
+	child.BeJanitor(reaperRun, func(run, word string) error {
+		client, err := dc.NewClientFromEnv()
+		if err == nil {
+			err = remove(client, run)
+		}
+		if err == nil && word != done {
+			time.Sleep(lateBound)
+			err = remove(client, run)
+		}
+		return err
+	})
 }
 
 // remove removes everything with the run's label. A request of the dead process may still be under

@@ -67,7 +67,7 @@ func Open(kind string) (Source, error) {
 		return Source{}, err
 	}
 	return Source{
-		Backend: backstage.Backend{Kind: engine.Kind(), Run: engine.Run(), Image: engine.Image(), Left: engine.Left, LeftOf: containers.Left},
+		Backend: engine.Backend(),
 		Start: func(args ...string) (Master, error) {
 			m, err := engine.Start(args...)
 			return container{m}, err

@@ -68,9 +68,7 @@ func (m *process) server() *redistest.Master {
 }
 
 func (m *process) Addr() string { return m.forward.Addr() }
-
-func (m *process) Kill() error { return m.server().Kill() }
-
+func (m *process) Kill() error  { return m.server().Kill() }
 func (m *process) Start() error { return m.server().Start() }
 
 func (m *process) Replace() error {
@@ -101,20 +99,10 @@ func (m *process) serve(fleet *redistest.Fleet) error {
 	return err
 }
 
-func (m *process) Freeze() error { return m.server().Freeze() }
-
-func (m *process) Thaw() error { return m.server().Thaw() }
-
-func (m *process) Disconnect() error {
-	m.forward.Lose()
-	return nil
-}
-
-func (m *process) Reconnect() error {
-	m.forward.Heal()
-	return nil
-}
-
+func (m *process) Freeze() error               { return m.server().Freeze() }
+func (m *process) Thaw() error                 { return m.server().Thaw() }
+func (m *process) Disconnect() error           { m.forward.Lose(); return nil }
+func (m *process) Reconnect() error            { m.forward.Heal(); return nil }
 func (m *process) Do(args ...any) (any, error) { return m.server().Do(args...) }
 
 func (m *process) Stop() error {
