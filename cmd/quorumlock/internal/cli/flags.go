@@ -24,14 +24,20 @@ func (f *Flags) Value(name, usage, needs string, set func(text string) error) {
 	f.add(name, usage, "-"+name+" needs "+needs, &flagValue{set: set})
 }
 
-// Path adds a flag for the path of a file.
-func (f *Flags) Path(name, usage string, path *string) {
-	f.Value(name, usage, "the path of a file, not a URL", func(text string) error {
-		if *path = text; text == "" || strings.Contains(text, "://") {
-			return errors.New("no path")
+// Text adds a flag for a text that is valid.
+func (f *Flags) Text(name, usage, needs string, isValid func(string) bool, into *string) {
+	f.Value(name, usage, needs, func(text string) error {
+		if *into = text; !isValid(text) {
+			return errors.New("not valid")
 		}
 		return nil
 	})
+}
+
+// Path adds a flag for the path of a file.
+func (f *Flags) Path(name, usage string, path *string) {
+	isPath := func(text string) bool { return text != "" && !strings.Contains(text, "://") }
+	f.Text(name, usage, "the path of a file, not a URL", isPath, path)
 }
 
 // Number adds a flag for a number from least to most.

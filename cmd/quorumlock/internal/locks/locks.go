@@ -42,16 +42,20 @@ type line struct {
 	file  string // the owner file, which has the names; empty for none
 }
 
-// over returns a row for a command over named locks, on the masters of the environment. define adds flags, and
-// returns the function that carries the command out.
+// over completes the row of a command over the masters of the environment; its arguments, if it has any, are names of locks.
+// define adds flags, and returns the function that carries the command out.
 func over(row cli.Command, define func(*cli.Flags, *line) action) cli.Command {
-	row.Arguments, row.Misuse = "NAME...", cli.ExitLockUsage
+	row.Misuse = cli.ExitLockUsage
 	row.Define = func(flags *cli.Flags) cli.Action {
 		l := &line{slot: -1, flags: flags, access: masters.Access{Unsealed: true}}
 		do := define(flags, l)
-		l.masterFlags(flags)
+		flags.Boolean("all", "all masters must grant a lock, not a majority", &l.all)
+		l.access.Flags(flags)
 		return func(ctx context.Context, p *cli.Program, names []string) int {
-			err := l.takeNames(names)
+			err := error(nil)
+			if row.Arguments != "" {
+				err = l.takeNames(names)
+			}
 			if err == nil && l.check != nil {
 				err = l.check()
 			}
@@ -66,11 +70,6 @@ func over(row cli.Command, define func(*cli.Flags, *line) action) cli.Command {
 
 // action carries out a command on masters. If the error has an exit code, that one counts.
 type action func(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error)
-
-func (l *line) masterFlags(flags *cli.Flags) {
-	flags.Boolean("all", "all masters must grant a lock, not a majority", &l.all)
-	l.access.Flags(flags)
-}
 
 func (l *line) takeNames(names []string) error {
 	switch {

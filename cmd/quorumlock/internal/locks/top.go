@@ -32,7 +32,7 @@ const topInterval = 2 * time.Second
 // longestName is how many columns a name takes in top at most.
 const longestName = 64
 
-var top = cli.Command{
+var top = over(cli.Command{
 	Name: "top", Usage: "show the masters and the busiest locks, live on a terminal until q and Enter, else once; writes nothing",
 	Help: `Example:
   quorumlock top -every 5s -urls-file /etc/quorumlock/urls
@@ -41,19 +41,14 @@ WAITING counts connections that wait, CHANGES how often the holder changed since
 stays unless it is renewed. Lines that begin with ! need you; a terminal shows them in red.
 
 Exit codes: 0, 69 if no master answers, 130 after Ctrl-C; 64 and 78 as for status.`,
-	Misuse: cli.ExitLockUsage,
-	Define: func(flags *cli.Flags) cli.Action {
-		l, every := &line{access: masters.Access{Unsealed: true}}, topInterval
-		flags.Duration("every", "look every `D` (2s)", 100*time.Millisecond, &every)
-		l.masterFlags(flags)
-		return func(ctx context.Context, p *cli.Program, _ []string) int {
-			return l.withMasters(ctx, p, func(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
-				s := &survey{all: l.all, cursors: slices.Repeat([]string{"0"}, len(nodes)), known: map[string]*busy{}}
-				return s.show(ctx, p.Stdout, nodes, every)
-			})
-		}
-	},
-}
+}, func(flags *cli.Flags, l *line) action {
+	every := topInterval
+	flags.Duration("every", "look every `D` (2s)", 100*time.Millisecond, &every)
+	return func(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
+		s := &survey{all: l.all, cursors: slices.Repeat([]string{"0"}, len(nodes)), known: map[string]*busy{}}
+		return s.show(ctx, p.Stdout, nodes, every)
+	}
+})
 
 func (s *survey) show(ctx context.Context, out io.Writer, nodes []*node.Node, every time.Duration) (int, error) {
 	code, none := cli.ExitOK, error(nil)

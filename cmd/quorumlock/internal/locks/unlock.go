@@ -29,7 +29,7 @@ Until then two holders are possible. End the holder first, or let the resource c
 `
 
 var unlock = over(cli.Command{
-	Name: "unlock", Usage: "delete locks, no matter which process holds them; without -yes only show them",
+	Name: "unlock", Arguments: "NAME...", Usage: "delete locks, no matter which process holds them; without -yes only show them",
 	Help: `Example, once the holder has been ended:
   quorumlock unlock -yes -urls-file /etc/quorumlock/urls nightly-report
 
@@ -37,13 +37,8 @@ Exit codes: 0 if no lock is left, 1 if masters refuse, 69 if too few answered; 6
 -owner-file is alive; 78 as for status, or for that file.`,
 }, func(flags *cli.Flags, l *line) action {
 	flags.Boolean("yes", "delete them", &l.yes)
-	flags.Value("owner", "delete only the locks of the owner `ID`: any other holder keeps them", "an owner's id",
-		func(text string) error {
-			if l.owner = text; !scripts.ValidOwner(text) {
-				return errors.New("no owner")
-			}
-			return nil
-		})
+	flags.Text("owner", "delete only the locks of the owner `ID`: any other holder keeps them", "an owner's id",
+		scripts.ValidOwner, &l.owner)
 	flags.Number("slot", "slot `K` of each semaphore NAME", "a number", 0, scripts.MaxSlots-1, &l.slot)
 	flags.Path("owner-file", "delete the lock that run -owner-file has left in `FILE`, if the run and its job are dead, and the file", &l.file)
 	l.check = func() error {

@@ -35,11 +35,8 @@ Exit codes: 0 if all masters grant, or wait in a quarantine that is counted down
 	Define: func(flags *cli.Flags) Action {
 		c := &check{}
 		flags.Boolean("json", "print JSON", &c.json)
-		flags.Value("name", "try the lock `NAME`, which nobody may hold, in place of a reserved one: the user may be restricted to some keys",
-			"a lock's name", func(text string) error {
-				c.tryName = text
-				return CheckLockName(text)
-			})
+		flags.Text("name", "try the lock `NAME`, which nobody may hold, in place of a reserved one: the user may be restricted to some keys",
+			"a lock's name", func(name string) bool { return CheckLockName(name) == nil }, &c.tryName)
 		flags.Duration("wait", "wait for `D` at most until a majority grants, out of quarantine: then the exit code is 0, "+
 			"whatever state the others are in", time.Millisecond, &c.wait)
 		flags.Duration("wait-all", "wait for `D` at most until all masters grant: then the next one may be restarted",

@@ -40,15 +40,12 @@ func Open(path string, create bool) (*File, error) {
 			return nil, err
 		}
 		f.ours = create
-		if err = f.lockAndRead(); err == nil && f.isThere() {
-			if create {
-				err = f.reserve()
+		err = f.lockAndRead()
+		if err == nil && f.isThere() {
+			if !create {
+				return f, nil
 			}
-			if err != nil {
-				f.Close()
-				return nil, err
-			}
-			return f, nil
+			return f.reserve()
 		}
 		f.open.Close()
 		if err != nil {
@@ -227,16 +224,17 @@ func (f *File) Close() {
 	f.open.Close()
 }
 
-// reserve gives the file the descriptor that a job inherits.
-func (f *File) reserve() error {
+// reserve gives the file the descriptor that a job inherits, or closes it.
+func (f *File) reserve() (*File, error) {
 	high, err := unix.FcntlInt(f.open.Fd(), unix.F_DUPFD_CLOEXEC, descriptor)
 	if err != nil {
-		return fmt.Errorf("the owner file %q: a job inherits it as descriptor %d, which the limit of open files (ulimit -n) refuses: %w",
+		f.Close()
+		return nil, fmt.Errorf("the owner file %q: a job inherits it as descriptor %d, which the limit of open files (ulimit -n) refuses: %w",
 			f.path, descriptor, err)
 	}
 	f.open.Close()
 	f.open = os.NewFile(uintptr(high), f.path)
-	return nil
+	return f, nil
 }
 
 // Bequeath makes processes that are started from now on inherit the lock of the file.

@@ -8,11 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/launch"
+	"golang.org/x/sys/unix"
 )
 
 // notStarted adds the exit code to the reason why a command has not been started, if there is one.
@@ -97,4 +100,63 @@ func (c *child) isGroup() bool {
 			return !errors.Is(syscall.Kill(-c.PID, 0), syscall.ESRCH)
 		}
 	}
+}
+
+// stopBound is how long a process takes at most to stop after SIGTSTP.
+const stopBound = time.Second
+
+// isTerminal reports whether stdin is the terminal of this process's session.
+func isTerminal() bool {
+	_, err := unix.IoctlGetInt(unix.Stdin, unix.TIOCGPGRP)
+	return err == nil
+}
+
+// moveTerminal makes to the foreground process group of the terminal on stdin, if from is that now. It reports whether it
+// did. The command's group gets the terminal whenever this process has it, so that the command reads from it, and its keys
+// signal the command.
+func moveTerminal(from, to int) bool {
+	now, err := unix.IoctlGetInt(unix.Stdin, unix.TIOCGPGRP)
+	return err == nil && now == from && unix.IoctlSetPointerInt(unix.Stdin, unix.TIOCSPGRP, to) == nil
+}
+
+// giveTerminal gives the terminal to the command, and lets it go on.
+func (c *child) giveTerminal() {
+	if moveTerminal(syscall.Getpgrp(), c.PID) {
+		c.signalGroup(syscall.SIGCONT) // it may have stopped because it read before
+	}
+	// A process that takes the terminal and is not in the foreground gets SIGTTOU. The command is
+	// started before, so it does not inherit this.
+	signal.Ignore(syscall.SIGTTOU)
+}
+
+func (c *child) takeTerminal() { moveTerminal(c.PID, syscall.Getpgrp()) }
+
+// stopped is called when the terminal, or a signal, has stopped the command. If a shell would
+// then stop its job, this process stops, too: with all of its group, as by Ctrl-Z. stopped returns
+// when it continues. It reports whether the command should continue.
+func (c *child) stopped(by syscall.Signal, continued <-chan os.Signal) bool {
+	if by == syscall.SIGSTOP || !isTerminal() {
+		return false // what stopped the command continues it
+	}
+	if by != syscall.SIGTSTP && moveTerminal(syscall.Getpgrp(), c.PID) {
+		return true // it wanted the terminal, which the shell has given back since (fg of a running job)
+	}
+	c.signalGroup(syscall.SIGSTOP) // without renewal none of it may go on
+	c.takeTerminal()
+	select {
+	case <-continued: // an old one
+	default:
+	}
+	_ = syscall.Kill(0, syscall.SIGTSTP)
+	select {
+	case <-continued:
+	case <-time.After(stopBound): // there is no shell to continue it: then the kernel does not stop it, either
+	}
+	return true
+}
+
+// resume lets the command go on after stopped, in the foreground if this process is.
+func (c *child) resume() {
+	moveTerminal(syscall.Getpgrp(), c.PID)
+	c.signalGroup(syscall.SIGCONT)
 }

@@ -35,7 +35,6 @@ type job struct {
 	signals *caught
 	clock   clock.Clock
 	child   *child
-	tty     terminal
 
 	maxHoldEnd clock.Instant // the end of time for none
 	end        clock.Instant // of the grace; the end of time before it has begun
@@ -79,10 +78,9 @@ func (j *job) run(path string) (status syscall.WaitStatus, ended, err error) {
 		}
 		return status, nil, err
 	}
-	j.tty = terminal{j.child, j.signals.continued}
-	j.tty.give()
+	j.child.giveTerminal()
 	status = j.follow()
-	j.tty.takeBack()
+	j.child.takeTerminal()
 	j.endGroup()
 	return status, j.ended, nil
 }
@@ -135,7 +133,7 @@ func (j *job) follow() syscall.WaitStatus {
 		// First: this process may have been stopped, and another may hold the lock.
 		wait := j.enforce()
 		if resume {
-			j.tty.resume()
+			j.child.resume()
 			resume = false
 		}
 		timer.Reset(wait)
@@ -144,7 +142,7 @@ func (j *job) follow() syscall.WaitStatus {
 			if !status.Stopped() {
 				return status
 			}
-			resume = j.tty.stopped(status.StopSignal())
+			resume = j.child.stopped(status.StopSignal(), j.signals.continued)
 		case s := <-j.signals.forward:
 			j.forward(s.(syscall.Signal))
 		case <-lost:

@@ -63,13 +63,8 @@ func newLine(flags *cli.Flags) *line {
 	flags.Duration("min-hold", "after the command, keep the lock until it was held for `D`: one run per period",
 		masters.Shortest, &l.minHold)
 	flags.Duration("lease", "a grant lasts `D` (30s)", masters.Shortest, &l.lease)
-	flags.Value("label", "describe the holder as `TEXT`, next to host and process; not a secret (the command's name)",
-		"printable text", func(text string) error {
-			if l.label = text; !scripts.ValidLabel(text) {
-				return errors.New("not printable")
-			}
-			return nil
-		})
+	flags.Text("label", "describe the holder as `TEXT`, next to host and process; not a secret (the command's name)",
+		"printable text", scripts.ValidLabel, &l.label)
 	flags.Path("owner-file", "write to `FILE` who holds the lock while the command runs; if a run that died has left it behind, "+
 		"release that one's lock first", &l.file)
 	flags.Boolean("all", "all masters must grant the lock, not a majority", &l.all)
