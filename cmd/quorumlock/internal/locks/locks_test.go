@@ -6,12 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -32,40 +30,10 @@ func TestMain(m *testing.M) {
 	clitest.Main(m, cli.App{Commands: append(Commands, masters.Check, masters.Admit, run.Command)})
 }
 
-// awaitIdentity returns what status says once it knows which process holds the lock: a process that has
-// just taken its first lock may not have told the masters yet.
-func awaitIdentity(t *testing.T, flags []string, name string) (held string) {
-	t.Helper()
-	clitest.Eventually(t, "the identity of the holder of "+name, func() bool {
-		held, _ = clitest.Ask(t, cli.ExitOK, "status", flags, name)
-		return strings.Contains(held, "pid ")
-	})
-	return held
-}
-
-// The holder changes between display and deletion: the successor keeps its lock, by -yes and by the line that was
-// shown. run says that the holder was a process of this host that is dead, and how to free its lock.
+// The holder changes between display and deletion: the successor keeps its lock.
 func TestUnlockDeletesNoSuccessor(t *testing.T) {
 	t.Parallel()
 	d := clitest.Deploy(t, 3, 30*time.Second)
-	flags := d.Flags(t)
-	const job = "echo ready; exec sleep 600"
-	paste := func(shown, before string) (printed string) {
-		t.Helper()
-		_, line, _ := strings.Cut(shown, before+"quorumlock ")
-		line, _, _ = strings.Cut(line, "\n")
-		words := strings.Fields(line)
-		if len(words) == 0 || !strings.HasSuffix(line, " -owner "+words[len(words)-2]+" a") {
-			t.Fatalf("no line to paste: %s", shown)
-		}
-		printed, _ = clitest.Command(t, cli.ExitOK, words...)
-		return printed
-	}
-	dead := d.Start(t, "a", "--", "sh", "-c", job)
-	awaitIdentity(t, flags, "a")
-	dead.Send(t, syscall.SIGKILL)
-	dead.Eventually(t, "run gone", dead.HasExited)
-	_, shown := clitest.Ask(t, cli.ExitLockUsage, "unlock", flags, "a")
 	var nodes []*node.Node
 	for _, url := range d.URLs() {
 		n, err := node.Open(url)
@@ -73,23 +41,20 @@ func TestUnlockDeletesNoSuccessor(t *testing.T) {
 		defer n.Close()
 		nodes = append(nodes, n)
 	}
-	old, _ := inspect(t.Context(), nodes, false, false, []string{"a"})
-
-	isDead := fmt.Sprintf("this host has no process %d: ", dead.Process.Pid)
-	refused := clitest.WhileStalled(t, 20*time.Millisecond, func() (string, bool) { // run waits for the holder's process for 20 ms
-		_, refused := d.Run(t, cli.ExitHeld, "-urls-file", flags[5], "-n", "a", "--", "true")
-		return refused, strings.Contains(refused, isDead)
-	})
-	clitest.Contains(t, refused, isDead)
-	clitest.Contains(t, paste(refused, "frees its lock: "), `unlocked: "a" was held by sh on `)
-	d.Start(t, "-n", "a", "--", "sh", "-c", job) // at once
-
-	clitest.Contains(t, paste(shown, "\n  "), `has nothing left here; before: "a" is held `)
 	locker, err := redlock.New(nodes)
 	testkit.Must(t, err)
 	defer locker.Close()
+	lock := func() *quorum.Lock {
+		lock, err := locker.Lock(t.Context(), "a")
+		testkit.Must(t, err)
+		return lock
+	}
+	before := lock()
+	old, _ := inspect(t.Context(), nodes, false, false, []string{"a"})
+	testkit.Must(t, before.Unlock(t.Context()))
+	after := lock()
 	testkit.Equal(t, forceOne(t.Context(), locker, nodes, old[0], "", io.Discard), cli.ExitOK, "exit code")
-	clitest.Ask(t, cli.ExitOK, "status", flags, "a")
+	testkit.Must(t, after.Unlock(t.Context()))
 }
 
 // status and top count the readers of a name, and show that a writer waits for them.

@@ -23,15 +23,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-func TestTheCommandDiesWithRun(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	p := d.Start(t, "x", "--", "sh", "-c", `echo child=$$; echo ready; trap '' TERM HUP; while :; do sleep 0.02; done`)
-	p.Send(t, syscall.SIGKILL)
-	<-p.Exited
-	clitest.Eventually(t, "the command dead", func() bool { return !testchild.Alive(p.Number(t, "child")) })
-}
-
 // The death signal fires when the thread that forked ends, not the process.
 func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 	children := make([]*child, 8)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
-	testchild "github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"golang.org/x/sys/unix"
@@ -50,23 +49,6 @@ func TestRunForwardsSignals(t *testing.T) {
 			p.Await(t, 3)
 		})
 	}
-}
-
-// A signal that ends programs reaches the command's children, as Ctrl-C does; SIGUSR1 means
-// something to the command only.
-func TestRunForwardsToTheGroup(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	p := d.Start(t, "x", "--", "sh", "-c", `trap 'echo one' USR1; trap 'echo two' TERM; sleep 600 & echo helper=$!
-		echo ready; until wait $!; [ $? = 143 ]; do :; done; exit 4`)
-	helper := p.Number(t, "helper")
-	p.Send(t, syscall.SIGUSR1)
-	p.AwaitOutput(t, "one\n")
-	testkit.Check(t, testchild.Alive(helper), "SIGUSR1 has ended the command's child")
-	p.Send(t, syscall.SIGTERM)
-	clitest.Eventually(t, "the command's child ended", func() bool { return !testchild.Alive(helper) })
-	p.Await(t, 4)
-	clitest.Contains(t, p.Out.String(), "two\n")
 }
 
 func TestRunEndsByTheForwardedSignal(t *testing.T) {
@@ -130,18 +112,4 @@ func TestTheCommandIgnoresWhatRunWasToldToIgnore(t *testing.T) {
 		got &= 1<<31 - 1 // not the real-time signals, which the process that runs the tests may ignore
 		testkit.Check(t, got == want, "%q: the command ignores the signals %b", before, got)
 	}
-}
-
-// The exit code reports what the closed stderr cannot.
-func TestRunWithoutStderr(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	d.Start(t, "x", "--", "sh", "-c", "echo ready; exec sleep 600")
-	read, write, err := os.Pipe()
-	testkit.Must(t, err)
-	read.Close()
-	defer write.Close()
-	p := d.Prepare("-n", "x", "--", "true")
-	p.Stderr = write
-	p.Begin(t).Await(t, cli.ExitHeld)
 }
