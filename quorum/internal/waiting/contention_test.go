@@ -1,7 +1,6 @@
 package waiting
 
 import (
-	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -9,18 +8,16 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// contention simulates processes that contend for one lock, each with a queue of its own, in
-// simulated time. A node is no more than an owner and the end of its lease.
+// contention simulates processes that contend for one lock, each with a queue of its own, by a fake clock. A node is no more
+// than an owner and the end of its lease.
 type contention struct {
+	*fakeclock.Clock
 	rng    *rand.Rand
-	now    clock.Instant
-	events simEvents
-	order  int
-
 	quorum quorate.Rule
 	loss   float64 // of messages
 	death  float64 // of holders
@@ -61,26 +58,6 @@ type contender struct {
 	longestWait time.Duration
 }
 
-type simEvent struct {
-	at    clock.Instant
-	order int
-	do    func()
-}
-
-type simEvents []simEvent
-
-func (e simEvents) Len() int { return len(e) }
-func (e simEvents) Less(i, j int) bool {
-	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
-}
-func (e simEvents) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *simEvents) Push(x any)   { *e = append(*e, x.(simEvent)) }
-func (e *simEvents) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
-}
-
 const (
 	simLease = 300 * time.Millisecond
 	simHold  = time.Millisecond
@@ -90,17 +67,18 @@ const (
 
 func newContention(seed uint64, contenders int, quorum quorate.Rule, loss, death float64) *contention {
 	c := &contention{
-		rng: rand.New(rand.NewPCG(seed, 1)), now: clock.Instant(time.Hour),
+		Clock: fakeclock.New(), rng: rand.New(rand.NewPCG(seed, 1)),
 		quorum: quorum, loss: loss, death: death, hold: simHold, away: simAway, nodes: make([]simNode, quorum.N),
 	}
-	c.freed = c.now
+	c.Advance(time.Hour)
+	c.freed = c.Now()
 	for i := range c.nodes {
 		c.nodes[i].subscribed = map[*contender]bool{}
 	}
 	for range contenders {
 		one := &contender{contention: c}
 		c.all = append(c.all, one)
-		c.after(c.upTo(simAway), one.arrive)
+		c.AfterFunc(c.upTo(simAway), one.arrive)
 	}
 	return c
 }
@@ -112,24 +90,11 @@ func (c *contention) upTo(most time.Duration) time.Duration {
 // trip returns the random time that a message takes to or from a node.
 func (c *contention) trip() time.Duration { return 50*time.Microsecond + c.upTo(200*time.Microsecond) }
 
-func (c *contention) after(d time.Duration, do func()) {
-	c.order++
-	heap.Push(&c.events, simEvent{c.now.Add(d), c.order, do})
-}
-
-func (c *contention) run(d time.Duration) {
-	for end := c.now.Add(d); len(c.events) > 0 && c.events[0].at < end; {
-		e := heap.Pop(&c.events).(simEvent)
-		c.now = e.at
-		e.do()
-	}
-}
-
-func (c *contention) at() Moment { return Moment{Now: c.now, Step: simStep} }
+func (c *contention) at() Moment { return Moment{Now: c.Now(), Step: simStep} }
 
 func (one *contender) arrive() {
 	c := one.contention
-	one.since, one.wants = c.now, true
+	one.since, one.wants = c.Now(), true
 	one.queue = new(Queue)
 	one.queue.Init(c.quorum, AskAll, func() *rand.Rand { return c.rng })
 	one.queue.Join(&one.waiter, usual, c.at())
@@ -149,7 +114,7 @@ func (one *contender) begin() {
 		return
 	}
 	if _, next, ok := q.Next(); ok {
-		c.after(next.Sub(c.now), func() {
+		c.AfterFunc(next.Sub(c.Now()), func() {
 			if _, now, ok := q.Next(); ok && one.queue == q && now == next {
 				one.begin()
 			}
@@ -168,7 +133,7 @@ func (one *contender) dispatch(what func(q *Queue)) {
 
 func (one *contender) attempt(approach Approach) {
 	c := one.contention
-	begun := c.now
+	begun := c.Now()
 	c.owners++
 	owner, granted := c.owners, []int{}
 	left, r := len(c.nodes), Result{Held: true, Wait: -1}
@@ -207,16 +172,16 @@ func (one *contender) attempt(approach Approach) {
 	}
 	send = func(i int) {
 		c.calls++
-		c.after(c.trip(), func() {
+		c.AfterFunc(c.trip(), func() {
 			n, wait := &c.nodes[i], time.Duration(0)
-			yes := n.owner == 0 || n.until <= c.now
+			yes := n.owner == 0 || n.until <= c.Now()
 			if yes {
-				n.owner, n.until = owner, c.now.Add(simLease)
+				n.owner, n.until = owner, c.Now().Add(simLease)
 			} else {
-				wait = n.until.Sub(c.now)
+				wait = n.until.Sub(c.Now())
 			}
 			subscribed := len(n.subscribed)
-			c.after(c.trip(), func() { answer(i, yes, wait, subscribed) })
+			c.AfterFunc(c.trip(), func() { answer(i, yes, wait, subscribed) })
 		})
 	}
 	send(0)
@@ -238,12 +203,12 @@ func (one *contender) subscribe() {
 	c, q := one.contention, one.queue
 	one.subscribed = true
 	for i := range c.nodes {
-		c.after(c.trip(), func() {
+		c.AfterFunc(c.trip(), func() {
 			if one.queue != q {
 				return
 			}
 			c.nodes[i].subscribed[one] = true
-			c.after(c.trip(), func() {
+			c.AfterFunc(c.trip(), func() {
 				if one.queue == q {
 					one.dispatch(func(q *Queue) { q.Subscribed(i, c.at()) })
 				}
@@ -277,18 +242,18 @@ func (one *contender) hold(owner int, granted []int, begun clock.Instant) {
 	}
 	c.longest = max(c.longest, c.streak)
 	one.held++
-	one.longestWait = max(one.longestWait, c.now.Sub(one.since))
-	c.gaps = append(c.gaps, c.now.Sub(max(c.freed, one.since)))
+	one.longestWait = max(one.longestWait, c.Now().Sub(one.since))
+	c.gaps = append(c.gaps, c.Now().Sub(max(c.freed, one.since)))
 	c.holder = one
 	holdTime := c.hold
 	dies := c.rng.Float64() < c.death
 	if dies {
-		holdTime = begun.Add(simLease).Sub(c.now)
+		holdTime = begun.Add(simLease).Sub(c.Now())
 	}
-	c.after(holdTime, func() {
-		c.holder, c.freed = nil, c.now
+	c.AfterFunc(holdTime, func() {
+		c.holder, c.freed = nil, c.Now()
 		if dies {
-			c.after(c.away, one.arrive)
+			c.AfterFunc(c.away, one.arrive)
 			return
 		}
 		var heard []int
@@ -300,7 +265,7 @@ func (one *contender) hold(owner int, granted []int, begun clock.Instant) {
 				if c.away == 0 {
 					one.heard = slices.Min(heard)
 				}
-				c.after(c.away, one.arrive)
+				c.AfterFunc(c.away, one.arrive)
 			})
 		}
 	})
@@ -308,17 +273,17 @@ func (one *contender) hold(owner int, granted []int, begun clock.Instant) {
 
 // release calls done with the number of subscribers that its message reached.
 func (c *contention) release(i, owner int, done func(heard int)) {
-	c.after(c.trip(), func() {
+	c.AfterFunc(c.trip(), func() {
 		n := &c.nodes[i]
 		if n.owner != owner {
 			return
 		}
 		n.owner = 0
 		heard := len(n.subscribed)
-		c.after(c.trip(), func() { done(heard) })
+		c.AfterFunc(c.trip(), func() { done(heard) })
 		for _, one := range c.all { // in a fixed order, unlike the map
 			if q := one.queue; n.subscribed[one] && c.rng.Float64() >= c.loss {
-				c.after(c.trip(), func() {
+				c.AfterFunc(c.trip(), func() {
 					if one.queue == q {
 						one.dispatch(func(q *Queue) { q.Message(i, c.at()) })
 					}
@@ -347,7 +312,7 @@ func TestContention(t *testing.T) {
 					rule.Need, rule.N, contenders, c.loss, c.death)
 				t.Run(name, func(t *testing.T) {
 					w := newContention(uint64(contenders), contenders, rule, c.loss, c.death)
-					w.run(c.lasts)
+					w.Advance(c.lasts)
 					gaps := slices.Sorted(slices.Values(w.gaps))
 					usual, most := gaps[len(gaps)/2], gaps[len(gaps)-1]
 					least, longest := w.all[0].held, time.Duration(0)
@@ -375,7 +340,7 @@ func TestTurns(t *testing.T) {
 					func(t *testing.T) {
 						w := newContention(uint64(contenders), contenders, rule, 0, 0)
 						w.hold, w.away = hold, 0
-						w.run(200 * max(hold, simStep) * time.Duration(contenders)) // for 200 acquisitions each, or more
+						w.Advance(200 * max(hold, simStep) * time.Duration(contenders)) // for 200 acquisitions each, or more
 						least, most := w.all[0].held, 0
 						for _, one := range w.all {
 							least, most = min(least, one.held), max(most, one.held)

@@ -1,7 +1,6 @@
 package waiting
 
 import (
-	"container/heap"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -73,44 +72,29 @@ func TestPollsOfManyQueuesAreBounded(t *testing.T) {
 	}
 }
 
-// pollsPerSecond lets queues poll for names that others hold.
+// pollsPerSecond lets queues poll for names that others hold. None has to do with another.
 func pollsPerSecond(t *testing.T, queues int) float64 {
-	var due simEvents
-	var polls int
-	now, order := clock.Instant(0), 0
-	at := func() Moment { return Moment{Now: now, Step: step, Queues: queues} }
-	rng := rand.New(rand.NewPCG(1, 2))
+	polls, rng := 0, rand.New(rand.NewPCG(1, 2))
+	longest := max(lastPoll, time.Duration(queues)*pollGap)
+	from, to := clock.Instant(longest), clock.Instant(5*longest)
 	for range queues {
-		q, w := new(Queue), new(Waiter)
+		q, w, now := new(Queue), new(Waiter), clock.Instant(0)
+		at := func() Moment { return Moment{Now: now, Step: step, Queues: queues} }
 		q.Init(quorate.Majority(3), AskAll, func() *rand.Rand { return rng })
 		q.Join(w, usual, at())
-		var attempt func()
-		attempt = func() {
-			polls++
+		for node := range 3 {
+			q.Subscribed(node, at())
+		}
+		for now.Before(to) {
+			if !now.Before(from) {
+				polls++
+			}
 			if _, ready := q.Begin(w, at()); !ready {
 				t.Fatal("an attempt is not due at its time")
 			}
 			q.Refused(with(heldBy(0), left(20*time.Second)), at())
-			_, next, _ := q.Next()
-			order++
-			heap.Push(&due, simEvent{next, order, attempt})
+			_, now, _ = q.Next()
 		}
-		for node := range 3 {
-			q.Subscribed(node, at())
-		}
-		attempt()
 	}
-	longest := max(lastPoll, time.Duration(queues)*pollGap)
-	from, to := now.Add(longest), now.Add(5*longest)
-	polls = 0
-	for {
-		e := heap.Pop(&due).(simEvent)
-		if !e.at.Before(to) {
-			return float64(polls) / to.Sub(from).Seconds()
-		}
-		if now = e.at; now.Before(from) {
-			polls = 0
-		}
-		e.do()
-	}
+	return float64(polls) / to.Sub(from).Seconds()
 }
