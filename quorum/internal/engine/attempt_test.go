@@ -23,43 +23,35 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// The clock is read last: whatever takes longer than the lease in a commit, the attempt is no lock then, and is undone.
-func TestCommitReadsTheClockLast(t *testing.T) {
+// The clock is read last: whatever takes longer than the lease in a commit, the attempt is no lock then. Nor is one whose context
+// has ended, though enough nodes have granted it, or whose engine closes, whose schedule no longer renews. It is undone.
+func TestAttemptsThatAreWonAndNotCommitted(t *testing.T) {
 	ticking := fakeclock.New()
-	inCluster(t, ticking, func(t *testing.T, c *cluster) {
-		a := c.won(t)
-		a.hold.holder().onBegin = func() { ticking.Advance(a.hold.terms.Lease) }
-		testkit.Check(t, !a.commit(t.Context()), "it is a held lock, and its lease is over")
-		o := a.undo(t.Context(), waiting.AskAll)
-		testkit.Check(t, o.Cause == lease.TooLate, "%+v", o)
-		testkit.Check(t, c.Held() == 0, "it is in the schedule")
-		c.wantNoOwners(t)
-	})
-}
-
-// A context that has ended makes no lock, although enough nodes have granted it.
-func TestNoCommitForAContextThatHasEnded(t *testing.T) {
-	inCluster(t, nil, func(t *testing.T, c *cluster) {
-		a := c.won(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		testkit.Check(t, !a.commit(ctx), "it is a held lock")
-		a.undo(t.Context(), waiting.AskAll)
-		c.wantNoOwners(t)
-	})
-}
-
-// An attempt that is won while the engine closes is undone, and not left to a schedule that no longer renews.
-func TestNoCommitAfterClose(t *testing.T) {
-	inCluster(t, nil, func(t *testing.T, c *cluster) {
-		a := c.won(t)
-		c.Close()
-		testkit.Check(t, !a.commit(t.Context()), "it is a held lock of an engine that is closed")
-		testkit.Check(t, a.hold.holder().hasEnded(), "its context goes on")
-		o := a.undo(t.Context(), waiting.AskAll)
-		testkit.Check(t, o.Closed, "%+v", o)
-		c.wantNoOwners(t)
-	})
+	for what, c := range map[string]struct {
+		clock   clock.Clock
+		happens func(c *cluster, a *attempt, cancel func())
+		want    func(o *Outcome) bool
+	}{
+		"it takes too long": {ticking, func(_ *cluster, a *attempt, _ func()) {
+			a.hold.holder().onBegin = func() { ticking.Advance(a.hold.terms.Lease) }
+		}, func(o *Outcome) bool { return o.Cause == lease.TooLate }},
+		"the context has ended": {nil, func(_ *cluster, _ *attempt, cancel func()) { cancel() }, func(*Outcome) bool { return true }},
+		"the engine is closed":  {nil, func(c *cluster, _ *attempt, _ func()) { c.Close() }, func(o *Outcome) bool { return o.Closed }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inCluster(t, c.clock, func(t *testing.T, in *cluster) {
+				a := in.won(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				c.happens(in, a, cancel)
+				testkit.Check(t, !a.commit(ctx), "it is a held lock")
+				testkit.Check(t, !in.IsClosed() || a.hold.holder().hasEnded.Load(), "its context goes on")
+				o := a.undo(t.Context(), waiting.AskAll)
+				testkit.Check(t, c.want(o) && in.Held() == 0, "%+v, and %d locks are renewed", o, in.Held())
+				in.wantNoOwners(t)
+			})
+		})
+	}
 }
 
 // countingClock is a clock by which a second passes with every look at it.
@@ -97,7 +89,7 @@ func TestTheClockIsReadBeforeAnythingIsSent(t *testing.T) {
 
 // What the lease learns from a renewal. A server that refuses to raise a reader has not renewed it:
 // the reader's lease ends, and a writer may come. A node that refuses the list has not, either, and
-// may have the key yet.
+// may have the key yet. An unknown answer is a failure: an attempt does not wait for another one.
 func TestAnswersToRenewals(t *testing.T) {
 	for letter, want := range map[scripts.Renewed]struct {
 		is  lease.Answer
@@ -105,6 +97,7 @@ func TestAnswersToRenewals(t *testing.T) {
 	}{
 		scripts.Kept: {is: lease.Kept}, scripts.Gone: {is: lease.Gone}, scripts.Taken: {is: lease.Taken},
 		scripts.NotRaised: {lease.NotRenewed, errReader}, scripts.NotRenewed: {lease.NotRenewed, node.ErrMaxLease},
+		0: {lease.Failed, errUnknown},
 	} {
 		a, fake := heldHold(t, time.Second)
 		said := scripts.Reply{Renew: []scripts.Renewed{letter}}
@@ -115,6 +108,9 @@ func TestAnswersToRenewals(t *testing.T) {
 		reply, err := a.hold.replyOf(lease.Command{Do: lease.Renew}, pipeline.Result{Reply: said}, 0)
 		testkit.Check(t, reply.Is == want.is && errors.Is(err, want.err), "%c: answer %d, %v", letter, reply.Is, err)
 	}
+	a, _ := heldHold(t, time.Second)
+	reply, err := a.hold.replyOf(lease.Command{Do: lease.Ask}, pipeline.Result{}, 0)
+	testkit.Check(t, reply.Is == lease.Failed && errors.Is(err, errUnknown), "an acquire: answer %d, %v", reply.Is, err)
 }
 
 // A node that is claimed, and is no member yet, accepts nobody: it is quarantined, and no process says so.
@@ -159,17 +155,6 @@ func TestNodesThatAreNotAskedSayWhy(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The error of a reply names what was asked.
-func TestErrorsOfRepliesNameTheCall(t *testing.T) {
-	a, _ := asking(t, time.Second)
-	for do, want := range map[lease.Do]string{lease.Ask: "acquire", lease.Enter: "acquire", lease.Repair: "acquire",
-		lease.Renew: "renew", lease.Extend: "renew", lease.Raise: "raise"} {
-		err := a.hold.replyError(lease.Command{Do: do}, lease.Reply{}, lease.Effect{Twin: -1, Cause: lease.MovedOn}, nil, false)
-		failed := new(node.Error)
-		testkit.Check(t, errors.As(err, &failed) && failed.Op == want, "%v, want one of %s", err, want)
-	}
 }
 
 // The lease learns from any reply that the request was resent: its first copy may be carried out late.
@@ -223,8 +208,10 @@ func TestTallyCountsTheFewestThatHeard(t *testing.T) {
 	}
 }
 
-// The error of a reply says what the node has done.
+// The error of a reply names what was asked, and says what the node has done.
 func TestErrorsOfRepliesSayWhatTheNodeHasDone(t *testing.T) {
+	names := map[lease.Do]string{lease.Ask: "acquire", lease.Enter: "acquire", lease.Repair: "acquire",
+		lease.Renew: "renew", lease.Extend: "renew", lease.Raise: "raise"}
 	a, _ := asking(t, time.Second)
 	for _, c := range []struct {
 		do      lease.Do
@@ -246,7 +233,8 @@ func TestErrorsOfRepliesSayWhatTheNodeHasDone(t *testing.T) {
 		{do: lease.Enter, is: lease.Barred, want: errTaken}, // the lock has ended meanwhile
 	} {
 		err := a.hold.replyError(lease.Command{Do: c.do}, lease.Reply{Is: c.is}, lease.Effect{Twin: -1, Cause: c.cause}, nil, c.wasKept)
-		testkit.Check(t, errors.Is(err, c.want), "%+v: %v", c, err)
+		failed := &node.Error{Op: names[c.do]}
+		testkit.Check(t, errors.Is(err, c.want) && (err == nil || errors.As(err, &failed)) && failed.Op == names[c.do], "%+v: %v", c, err)
 	}
 	err := a.hold.replyError(lease.Command{Do: lease.Ask}, lease.Reply{Is: lease.Granted}, lease.Effect{Twin: 1}, nil, false)
 	testkit.Check(t, err != nil && strings.Contains(err.Error(), "node a: acquire: invalid argument: it is the same process as node b"), "%v", err)
@@ -273,15 +261,6 @@ func TestAllWhoWaitForTheEndOfTheWork(t *testing.T) {
 		default:
 			t.Errorf("the one of place %d is not", i)
 		}
-	}
-}
-
-// An unknown answer is a failure: an attempt does not wait for another one.
-func TestAnswersThatAreNotKnown(t *testing.T) {
-	a, _ := asking(t, time.Second)
-	for _, do := range []lease.Do{lease.Ask, lease.Renew} {
-		reply, err := a.hold.replyOf(lease.Command{Do: do}, pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{0}}}, 0)
-		testkit.Check(t, reply.Is == lease.Failed && errors.Is(err, errUnknown), "%d: answer %d, %v", do, reply.Is, err)
 	}
 }
 
@@ -334,7 +313,7 @@ func TestTheListIsKnownBeforeNodesAreAsked(t *testing.T) {
 // reader's.
 func TestARequestIsSentAgainForThePresentLock(t *testing.T) {
 	for what, change := range map[string]func(l *Handle){
-		"entered":    func(l *Handle) { l.Enter(new(Handle), newHolder(), lease.Write) },
+		"entered":    func(l *Handle) { l.Enter(new(Handle), new(holder), lease.Write) },
 		"downgraded": func(l *Handle) { l.Downgrade() },
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -360,21 +339,21 @@ func TestARequestIsSentAgainForThePresentLock(t *testing.T) {
 // is closed.
 func TestARequestThatIsNotSentAgain(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
-		h, tally := c.lock(t), newTallyOfAll(1)
-		h.First().Release()
-		again := &request{hold: h, command: lease.Command{Do: lease.Enter, Master: 2, Depth: 2}, tally: tally}
-		again.submit(false)
-		<-tally.Decided
-		failed := tally.Result().Failed
+		again := func(h *Hold) *request {
+			return &request{hold: h, command: lease.Command{Do: lease.Enter, Master: 2, Depth: 2}, tally: newTallyOfAll(1)}
+		}
+		ended := again(c.lock(t))
+		ended.hold.First().Release()
+		ended.submit(false)
+		<-ended.tally.Decided
+		failed := ended.tally.Result().Failed
 		testkit.Check(t, len(failed) == 1 && errors.Is(failed[0], ErrMarker), "%v", failed)
 
-		held := c.lock(t)
-		tally = newTallyOfAll(1)
+		held := again(c.lock(t))
 		c.Nodes[2].Close()
-		again = &request{hold: held, command: lease.Command{Do: lease.Enter, Master: 2, Depth: 2}, tally: tally}
-		again.sendAgain()
-		failed = tally.Result().Failed
-		testkit.Check(t, len(failed) == 1 && errors.Is(failed[0], node.ErrClosed) && held.members[2].err != nil, "%v", failed)
+		held.sendAgain()
+		failed = held.tally.Result().Failed
+		testkit.Check(t, len(failed) == 1 && errors.Is(failed[0], node.ErrClosed) && held.hold.members[2].err != nil, "%v", failed)
 	})
 }
 

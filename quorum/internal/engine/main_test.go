@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,32 +25,17 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // holder is the user of a hold.
 type holder struct {
-	onBegin func() // runs in MakeContext
-	ended   chan struct{}
-	why     error // why it has ended
+	onBegin  func() // runs in MakeContext, if there is one
+	hasEnded atomic.Bool
 }
 
-func newHolder() *holder { return &holder{onBegin: func() {}, ended: make(chan struct{})} }
-
-func (u *holder) MakeContext() { u.onBegin() }
-
-func (u *holder) EndContext(why error) {
-	select {
-	case <-u.ended:
-	default:
-		u.why = why
-		close(u.ended)
+func (u *holder) MakeContext() {
+	if u.onBegin != nil {
+		u.onBegin()
 	}
 }
 
-func (u *holder) hasEnded() bool {
-	select {
-	case <-u.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (u *holder) EndContext(error) { u.hasEnded.Store(true) }
 
 // silent ignores all Events.
 type silent struct{}
@@ -84,7 +70,7 @@ func terms(lasts time.Duration) *Terms {
 
 func (e *Engine) newHold(t *Terms, names ...string) *Hold {
 	h := new(Hold)
-	h.Init(e, t, scripts.NewNames(nil, names), nil, newHolder())
+	h.Init(e, t, scripts.NewNames(nil, names), nil, new(holder))
 	h.list = e.Roster.List()
 	return h
 }
@@ -154,6 +140,20 @@ func (c *cluster) wantNoOwners(t *testing.T) {
 	for i, m := range c.world.Masters {
 		testkit.Check(t, !slices.Contains(m.Keys(), "a"), "master %d has an owner", i)
 	}
+}
+
+// held returns a hold that these processes have granted, which has become a lock at this time.
+func (e *Engine) held(t *testing.T, terms *Terms, processes ...string) *Hold {
+	t.Helper()
+	h := e.newHold(terms, "a")
+	asks := h.lease.Begin(e.Clock.Now(), lease.Plan{}, nil)
+	for i, process := range processes {
+		h.lease.TakeReply(e.Clock.Now(), asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
+	}
+	if !h.holdUnlessLate() {
+		t.Fatal("it is not held")
+	}
+	return h
 }
 
 // heldHold returns an attempt that two of three nodes have granted and the third has not answered,

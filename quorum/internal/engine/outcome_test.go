@@ -72,18 +72,6 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// An attempt was cut if its outcome is open.
-func TestIsCut(t *testing.T) {
-	for _, c := range []struct {
-		o    Outcome
-		want bool
-	}{
-		{Outcome{Verdict: lease.OutOfReach}, false}, {Outcome{}, true}, {Outcome{Closed: true}, true},
-	} {
-		testkit.Equal(t, c.o.IsCut(), c.want, c.o)
-	}
-}
-
 // A take-over that is blocked has the reason of any attempt, except that another owner counts only if a node names it.
 func TestReasonOfATakeOver(t *testing.T) {
 	starts, refused, named := NodeAnswer{Is: lease.Quarantined}, NodeAnswer{Is: lease.Refused}, NodeAnswer{Is: lease.Refused, Holder: "other"}
@@ -117,26 +105,28 @@ func TestOnlyRefusalsCount(t *testing.T) {
 }
 
 // What blocks an attempt is what has to change for it to succeed; nothing blocks one that was won, or was cut. Its kind says why
-// it failed then: it took too long, it could not write the token back, or the context ended.
+// it failed then: it took too long, it could not write the token back, or the context ended. It was cut if its outcome is open.
 func TestObstacle(t *testing.T) {
 	refused := []NodeAnswer{{Is: lease.Refused}, {Is: lease.Refused}, {Is: lease.Refused}}
 	overdue := []error{context.DeadlineExceeded, errors.New("the cause")}
 	for _, c := range []struct {
 		o              Outcome
 		obstacle, kind Kind
+		isCut          bool
 	}{
-		{Outcome{Verdict: lease.OutOfReach, Ended: true, End: overdue}, Held, Held},
-		{Outcome{Verdict: lease.Open}, Failed, Failed},
-		{Outcome{Verdict: lease.Open, Ended: true, End: overdue}, Failed, Unavailable},
-		{Outcome{Verdict: lease.Open, End: overdue}, Failed, Canceled}, // the Engine was closed first
-		{Outcome{Verdict: lease.Won}, Failed, Failed},
-		{Outcome{Verdict: lease.Won, Cause: lease.TooLate}, Failed, Failed},
-		{Outcome{Verdict: lease.Won, Cause: lease.RaiseFailed, Ended: true, End: overdue}, Failed, Canceled},
-		{Outcome{Verdict: lease.Won, Cause: lease.RaiseFailed, End: overdue}, Failed, Unavailable},
-		{Outcome{Verdict: lease.OutOfReach, Cause: lease.RaiseFailed}, Failed, Unavailable},
+		{Outcome{Verdict: lease.OutOfReach, Ended: true, End: overdue}, Held, Held, false},
+		{Outcome{Verdict: lease.Open}, Failed, Failed, true},
+		{Outcome{Verdict: lease.Open, Ended: true, End: overdue}, Failed, Unavailable, true},
+		{Outcome{Verdict: lease.Open, End: overdue}, Failed, Canceled, true}, // the Engine was closed first
+		{Outcome{Verdict: lease.Won}, Failed, Failed, false},
+		{Outcome{Verdict: lease.Won, Cause: lease.TooLate}, Failed, Failed, false},
+		{Outcome{Verdict: lease.Won, Cause: lease.RaiseFailed, Ended: true, End: overdue}, Failed, Canceled, false},
+		{Outcome{Verdict: lease.Won, Cause: lease.RaiseFailed, End: overdue}, Failed, Unavailable, false},
+		{Outcome{Verdict: lease.OutOfReach, Cause: lease.RaiseFailed}, Failed, Unavailable, false},
 	} {
 		c.o.Quorum, c.o.Nodes = quorate.Majority(3), refused
 		testkit.Equal(t, c.o.Obstacle(), c.obstacle, c.o)
 		testkit.Equal(t, c.o.decide(), c.kind, c.o)
+		testkit.Equal(t, c.o.IsCut(), c.isCut, c.o)
 	}
 }

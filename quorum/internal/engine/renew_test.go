@@ -27,6 +27,11 @@ const (
 	mostNames = 64
 )
 
+// batches is calls that renew locks at this time.
+func (e *Engine) batches() *renewalBatches {
+	return &renewalBatches{engine: e, sent: e.Clock.Now(), open: map[batchKey]*renewalBatch{}}
+}
+
 // A call renews at most batchSize locks and batchBytes of names, so that it keeps the server busy
 // only for a moment. A single lock may have more.
 func TestRenewalsAreBoundedByBytes(t *testing.T) {
@@ -42,9 +47,9 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 		"both":        {5, mostNames, long, 1},
 	} {
 		t.Run(what, func(t *testing.T) {
-			a, fake := heldHold(t, time.Second)
+			a, _ := heldHold(t, time.Second)
 			one := a.hold
-			r, total := &renewalBatches{engine: one.engine, sent: fake.Now(), open: map[batchKey]*renewalBatch{}}, 0
+			r, total := one.engine.batches(), 0
 			for i := range c.locks {
 				var names []string
 				for k := range c.names {
@@ -90,9 +95,9 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 
 // It does so next to a call that others share.
 func TestALockThatIsRenewedAloneIsInNoOthersCall(t *testing.T) {
-	a, fake := heldHold(t, time.Second)
+	a, _ := heldHold(t, time.Second)
 	e := a.hold.engine
-	r := &renewalBatches{engine: e, sent: fake.Now(), open: map[batchKey]*renewalBatch{}}
+	r := e.batches()
 	for _, alone := range []bool{false, true, false} {
 		h := e.newHold(a.hold.terms, "a")
 		h.members[0].alone = alone
@@ -103,8 +108,8 @@ func TestALockThatIsRenewedAloneIsInNoOthersCall(t *testing.T) {
 
 // A call has one lease: it would shorten another's, or let it go on after its bound.
 func TestLocksWithDifferentLeasesShareNoCall(t *testing.T) {
-	a, fake := heldHold(t, time.Second)
-	r, longer := &renewalBatches{engine: a.hold.engine, sent: fake.Now(), open: map[batchKey]*renewalBatch{}}, *a.hold.terms
+	a, _ := heldHold(t, time.Second)
+	r, longer := a.hold.engine.batches(), *a.hold.terms
 	longer.Millis = scripts.ToMillis(time.Minute)
 	for _, terms := range []*Terms{a.hold.terms, &longer, a.hold.terms} {
 		r.add(a.hold.engine.newHold(terms, "a"), lease.Command{Do: lease.Renew})
@@ -123,7 +128,7 @@ func TestALockThatIsNotRenewed(t *testing.T) {
 		heeds := new(heeding)
 		a.hold.terms.Events = heeds
 		change(a.hold)
-		r := &renewalBatches{engine: a.hold.engine, sent: fake.Now(), open: map[batchKey]*renewalBatch{}}
+		r := a.hold.engine.batches()
 		a.hold.renew(fake.Now(), r)
 		testkit.Check(t, heeds.renewing == 0 && len(r.all) == 0, "%s: told %d times, %d calls", what, heeds.renewing, len(r.all))
 	}
@@ -173,14 +178,7 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 		of := *terms
 		of.Lease = lasts
 		for range n {
-			h := one.engine.newHold(&of, "a")
-			asks := h.lease.Begin(now, lease.Plan{}, nil)
-			for i, process := range []string{"one", "two", "three"} {
-				h.lease.TakeReply(now, asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
-			}
-			if !h.lease.Hold(now) {
-				t.Fatal("it is not held")
-			}
+			h := one.engine.held(t, &of, "one", "two", "three")
 			h.lease.Renew(now, nil) // and it is not answered, so nothing is sent
 			all = append(all, h)
 		}
@@ -196,15 +194,15 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 
 	all := holds(10*batchSize, one.terms, time.Second)
 	handle(now, all...)
-	inBurst := map[int]int{}
+	inBurst := map[time.Duration]int{}
 	for _, h := range all {
-		if !h.postponed {
+		if h.postponed {
+			inBurst[h.entry.At.Sub(now)/renewalBurst]++
+		} else {
 			inBurst[0]++
-			continue
 		}
-		inBurst[int(h.entry.At.Sub(now)/renewalBurst)]++
 	}
-	for burst := range 10 {
+	for burst := range time.Duration(10) {
 		n := inBurst[burst]
 		testkit.Check(t, n >= batchSize/2 && n <= batchSize, "%d renewals in burst %d, want %d", n, burst, batchSize)
 	}

@@ -46,11 +46,11 @@ func TestAHoldThatIsDueAfterItsRelease(t *testing.T) {
 		held.First().Release()
 		synctest.Wait()
 		calls := c.world.Ran()
-		held.first.user = newHolder()
+		held.first.user = new(holder)
 		held.handleDue()()
 		synctest.Wait()
 		testkit.Equal(t, c.world.Ran()-calls, 0, "calls after the release")
-		testkit.Check(t, !held.holder().hasEnded(), "its contexts end again")
+		testkit.Check(t, !held.holder().hasEnded.Load(), "its contexts end again")
 		c.wantNoOwners(t)
 	})
 }
@@ -97,20 +97,14 @@ func TestManyHoldsAreLostTogether(t *testing.T) {
 	fixed.Fixed = true
 	var all []*Hold
 	for range 519 {
-		one := e.newHold(&fixed, "a")
-		asks := one.lease.Begin(fake.Now(), lease.Plan{}, nil)
-		for i, process := range []string{"one", "two"} {
-			one.lease.TakeReply(fake.Now(), asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
-		}
-		if !e.schedule.Add(&one.entry, one.holdUnlessLate) {
-			t.Fatal("the schedule is closed")
-		}
+		one := e.held(t, &fixed, "one", "two")
+		e.schedule.Add(&one.entry, func() bool { return true })
 		all = append(all, one)
 	}
 	fake.Advance(time.Second)
 	<-e.Idle()
 	for i, one := range all {
-		if !one.holder().hasEnded() {
+		if !one.holder().hasEnded.Load() {
 			t.Fatalf("the context of hold %d goes on", i)
 		}
 	}
