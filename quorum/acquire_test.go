@@ -76,10 +76,6 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 			wantError(t, got.err, ErrNotAcquired, context.DeadlineExceeded)
 			return got.err
 		}
-		held := c.lock(l, "a")
-		wantError(t, wait(), ErrHeld, not{ErrUnavailable}) // another owner holds the lock
-		c.unlock(held)
-
 		// An attempt is under way without an answer.
 		crash(c.Masters, fakeredis.Everything)
 		asking := l.joins()
@@ -100,32 +96,6 @@ func TestQueueErrorOfACallThatGivesUp(t *testing.T) {
 		behind.Leave()
 		c.unlock(one.lock)
 		c.wantNoQueues(l)
-	})
-}
-
-// An attempt that is cut short, by the caller's context or by Close, finds out less than the
-// attempt before: the error has the earlier reason.
-func TestQueueKeepsWhatTheLastAttemptFound(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l, holder := c.process(), c.process()
-		ctx, cancel := context.WithCancel(t.Context())
-		for _, end := range []struct {
-			how  func()
-			want error
-		}{{cancel, context.Canceled}, {func() { go l.Close() }, ErrClosed}} {
-			held := c.lock(holder, "a")
-			results := make(chan lockResult, 1)
-			startWaiter(ctx, l, 0, results, "a")
-			answers, calls := c.stall(), c.calls()
-			for c.calls() < calls+3 { // the poll
-				time.Sleep(time.Millisecond)
-			}
-			end.how()
-			wantError(t, c.next(results, shortly).err, ErrHeld, end.want)
-			answers()
-			c.unlock(held)
-			ctx = t.Context()
-		}
 	})
 }
 

@@ -50,29 +50,6 @@ func (c *cluster) ask(l *Locker, master int, call scripts.Call) scripts.Reply {
 	return r.Reply
 }
 
-// An attempt that failed returns when the nodes that granted it have confirmed the release.
-func TestUndoWaitsForThoseThatGranted(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		c.rivalHas(l, 0, 1)
-		const slow = 300 * time.Millisecond
-		for i := range 2 {
-			c.before(i, func() { time.Sleep(5 * time.Millisecond) }) // after the grant
-		}
-		calls := 0
-		c.before(2, func() {
-			if calls++; calls == 2 {
-				time.Sleep(slow)
-			}
-		})
-		began := time.Now()
-		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrHeld)
-		took := time.Since(began)
-		testkit.Check(t, took >= slow, "it returned after %v, before its grant was taken back", took)
-		testkit.Equal(t, c.owners(l)[2], "", "the owner on the third master")
-	})
-}
-
 // A call over idle connections to masters that stand still takes one timeout: half of it for the connections, which the
 // network may have forgotten, and half for the next ones.
 func TestIdleConnectionsCostNoSecondTimeout(t *testing.T) {
@@ -153,20 +130,6 @@ func TestClockReadsOfAPair(t *testing.T) {
 		}
 		testkit.Equal(t, least, 4, "readings of the clock")
 	})
-}
-
-// The lease of a lock ends after the masters have confirmed, and before their replies arrive.
-func TestAConfirmationAfterTheLossIsNone(t *testing.T) {
-	for what, call := range map[string]func(l *Lock) error{
-		"Extend":    func(l *Lock) error { return l.Extend(context.Background(), 5*time.Second) },
-		"Downgrade": func(l *Lock) error { return l.Downgrade(context.Background()) },
-	} {
-		runInCluster(t, what, func(t *testing.T, c *cluster) {
-			held := c.lockKnown(c.process(WithFixedLease(500*time.Millisecond)), "a")
-			c.delay(800 * time.Millisecond) // of the reply, to what is carried out already
-			wantError(t, call(held), ErrLost, not{ErrUnavailable})
-		})
-	}
 }
 
 // The attempt at a slot begins at another node than the one that gave the hint: if that is alone in

@@ -27,10 +27,9 @@ import (
 // time there.
 type cluster struct {
 	*world.World
-	t           *testing.T
-	jammed      atomic.Pointer[chan struct{}] // when set, nothing that is sent arrives until it is closed
-	quarantines bool                          // of the nodes of processes made from now on
-	other       *Locker                       // another process, for tests that need one
+	t      *testing.T
+	jammed atomic.Pointer[chan struct{}] // when set, nothing that is sent arrives until it is closed
+	other  *Locker                       // another process, for tests that need one
 }
 
 // inCluster runs a test in a bubble, with a new cluster.
@@ -47,9 +46,6 @@ func runInCluster(t *testing.T, name string, test func(t *testing.T, c *cluster)
 
 // calls counts the scripts on all masters, without the introductions.
 func (c *cluster) calls() int { return c.Ran() - c.Ran("introduce") }
-
-// questions counts those of who holds a lock.
-func (c *cluster) questions() int { return c.Ran("who", "inspect") }
 
 // before makes a master call do before it answers a script, from now on.
 func (c *cluster) before(master int, do func()) { c.on(func(string) { do() }, master) }
@@ -118,11 +114,7 @@ func (c *cluster) process(opts ...Option) *Locker {
 }
 
 func (c *cluster) nodeOptions() []node.Option {
-	opts := []node.Option{node.WithTimeout(time.Second)}
-	if !c.quarantines {
-		opts = append(opts, node.WithoutQuarantine())
-	}
-	return opts
+	return []node.Option{node.WithTimeout(time.Second), node.WithoutQuarantine()}
 }
 
 func (c *cluster) locker(nodes []*node.Node, opts ...Option) *Locker {

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,43 +12,6 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 )
-
-// quarantined makes the nodes of the cluster's processes keep quarantines from now on.
-func (c *cluster) quarantined() time.Duration {
-	c.quarantines = true
-	return node.DefaultMaxLease
-}
-
-// A node whose answer comes when the outcome is certain counts by its answer.
-func TestAllInQuarantineAreCounted(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		c.quarantined()
-		l := c.process()
-		for range 2 { // to be marked, and accepted
-			l.TryLock(t.Context(), "a")
-		}
-		c.before(2, func() { time.Sleep(engine.Grace / 4) })
-		_, err := l.TryLock(t.Context(), "a")
-		var refusal *Error
-		testkit.Check(t, errors.As(err, &refusal) && refusal.Quarantined == 3 && refusal.Unknown == 0,
-			"three in quarantine, one of them slow: %v", err)
-		c.before(2, func() {})
-
-		other := c.process()
-		c.unlock(c.lock(l, "a")) // so that they accept it
-		c.Masters[0].Flush()
-		c.unlock(c.lock(l, "a"))
-		c.lock(l, "a")
-		synctest.Wait()
-		for slow := range c.Masters {
-			c.before(slow, func() { time.Sleep(engine.Grace / 4) })
-			_, err := other.TryLock(t.Context(), "a")
-			testkit.Check(t, errors.As(err, &refusal) && refusal.Quarantined == 1 && refusal.Refused == 2 && refusal.Unknown == 0,
-				"the first in quarantine, the others refuse, and %d is slow: %v", slow, err)
-			c.before(slow, func() {})
-		}
-	})
-}
 
 // The marker of a master is gone again each time that it was marked: the attempt counts the master as
 // failed, and sends it no more than two requests for a grant.

@@ -112,56 +112,6 @@ func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
 	}
 }
 
-// A context without cancellation does not end with the parent of the lock's context.
-func TestUnlockWithoutCancelOfTheLocksOwnContext(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		parent, cancel := context.WithCancel(t.Context())
-		held := c.got(l.Lock(parent, "a"))
-		cancel()
-		c.delay(50 * time.Millisecond)
-		c.must(held.Unlock(context.WithoutCancel(held.Context())))
-	})
-}
-
-// After Close, and after a loss, Unlock with the lock's own context returns the same as with any
-// other.
-func TestUnlockAfterTheEndWithTheLocksOwnContext(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		lost := c.lockKnown(l, "a")
-		flush(c.Masters[0], c.Masters[1])
-		<-lost.Context().Done()                                                   // a renewal finds that they are gone
-		wantError(t, lost.Unlock(lost.Context()), ErrLost, not{context.Canceled}) // Unlock of a lock that was lost
-		orphan := c.lockKnown(l, "b")
-		c.delay(50 * time.Millisecond)
-		l.Close()                               // the nodes are the test's
-		c.must(orphan.Unlock(orphan.Context())) // Unlock after Close
-	})
-}
-
-// Extend of a lock that is lost meanwhile returns the same with the lock's own context as with any
-// other.
-func TestExtendWithTheLocksOwnContext(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		for _, own := range []bool{false, true} {
-			l := c.process()
-			held := c.lockKnown(l, "a")
-			flush(c.Masters[0], c.Masters[1])
-			ctx := t.Context()
-			if own {
-				ctx = held.Context()
-			}
-			err := held.Extend(ctx, time.Second)
-			wantError(t, err, ErrLost, not{context.Canceled}, not{ErrUnavailable}, of{own})
-			if text := fmt.Sprint(err); strings.Count(text, "master0") > 1 || !strings.Contains(text, "kept by") {
-				t.Errorf("it names a node twice, or not how many keep the lock: %s", text)
-			}
-			synctest.Wait()
-		}
-	})
-}
-
 // The context of a call of Lock ends after an attempt was undone, and before the next one: the error
 // has the context's.
 func TestAContextThatEndsAfterAnAttemptIsInTheError(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -226,18 +227,32 @@ func (p *play) redis(l line) {
 	for _, word := range l.words[2:] {
 		args = append(args, word)
 	}
-	masters := []int{0}
-	if l.words[0] == "all" {
-		masters = nil
-		for i := range p.w.Masters {
-			masters = append(masters, i)
-		}
-	} else {
-		masters[0] = l.number(0)
-	}
-	for _, i := range masters {
+	for _, i := range p.mastersAt(l) {
 		p.on(i, l.words[1], args...)
 	}
+}
+
+// mastersAt is the master that the line names first, or all.
+func (p *play) mastersAt(l line) (all []int) {
+	if l.words[0] != "all" {
+		return []int{l.number(0)}
+	}
+	for i := range p.w.Masters {
+		all = append(all, i)
+	}
+	return all
+}
+
+// slow has masters wait before each reply, or before those to one script, from now on.
+func (p *play) slow(l line) {
+	d, err := time.ParseDuration(l.words[1])
+	testkit.Must(p.t, err)
+	only := l.text("script")
+	p.w.Before(func(s world.Script) {
+		if s.Name == only || only == "" && s.Name != "introduce" {
+			time.Sleep(d)
+		}
+	}, p.mastersAt(l)...)
 }
 
 // keys names masters with the same keys together.

@@ -228,11 +228,7 @@ func (p *play) handle(l line) (*quorum.Lock, string) {
 func (p *play) use(l line) {
 	p.t.Helper()
 	lock, name := p.handle(l)
-	ctx, cancel := p.context(line{t: l.t, known: l.known})
-	if l.has("ended") || l.has("deadline") {
-		cancel()
-		ctx, cancel = p.context(l)
-	}
+	ctx, cancel := p.context(l)
 	defer cancel()
 	began := time.Now()
 	var err error

@@ -124,7 +124,7 @@ func init() { // its functions use it
 		"stats": (*play).stats, "marker": (*play).marker, "lists": (*play).lists,
 		"campaign": (*play).campaigns, "resign": (*play).elect, "isleader": (*play).elect, "term": (*play).elect,
 		"leader": (*play).elect, "observe": (*play).observes, "run": (*play).runs,
-		"keys": (*play).keys, "subscribed": (*play).subscribed, "subscribe": (*play).subscribe, "forceowner": (*play).ask, "redis": (*play).redis, "ran": (*play).scripts, "heal": (*play).heal, "end": (*play).heal,
+		"keys": (*play).keys, "subscribed": (*play).subscribed, "subscribe": (*play).subscribe, "forceowner": (*play).ask, "redis": (*play).redis, "ran": (*play).scripts, "heal": (*play).heal, "end": (*play).heal, "slow": (*play).slow,
 	}
 }
 
