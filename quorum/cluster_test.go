@@ -243,9 +243,7 @@ const aPoll = 1100 * time.Millisecond
 // wantNoQueues fails the test if a queue of waiters is left.
 func (c *cluster) wantNoQueues(l *Locker) {
 	c.t.Helper()
-	if n := queuesOf(l); n != 0 {
-		c.t.Errorf("%d queues are left", n)
-	}
+	testkit.Equal(c.t, queuesOf(l), 0, "queues that are left")
 }
 
 // queuesOf returns how many queues the Locker has.
@@ -284,7 +282,5 @@ func withRand(source rand.Source) Option {
 // wantNothingScheduled wants the schedule to be empty.
 func (c *cluster) wantNothingScheduled(l *Locker) {
 	c.t.Helper()
-	if n := l.engine.Held(); n > 0 {
-		c.t.Errorf("%d holds are left in the schedule", n)
-	}
+	testkit.Equal(c.t, l.engine.Held(), 0, "holds that are left in the schedule")
 }

@@ -121,76 +121,71 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 	late := &lateClock{Clock: fakeclock.Monotonic()}
 	for what, s := range map[string]struct {
 		options []Option
-		held    func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) // by a lock at "a"
-		instead func(t *testing.T, c *cluster, l *Locker, ctx context.Context)             // of it
+		held    func(c *cluster, l *Locker, lock *Lock, ctx context.Context) // by a lock at "a"
+		instead func(c *cluster, l *Locker, ctx context.Context)             // of it
 	}{
-		"unlock": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) { lock.Unlock(ctx) }},
-		"unlock with its own context": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
-			lock.Unlock(lock.Context())
-		}},
-		"re-entry": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+		"unlock":                      {held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) { lock.Unlock(ctx) }},
+		"unlock with its own context": {held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) { lock.Unlock(lock.Context()) }},
+		"re-entry": {held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			inner := c.got(l.Lock(lock.Context(), "a"))
 			inner.Unlock(inner.Context())
 			l.Lock(lock.Context(), "a")
 			lock.Unlock(ctx)
 		}},
-		"a re-entry that fails": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+		"a re-entry that fails": {held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			c.delay(900 * time.Millisecond)
 			bounded, cancel := context.WithTimeout(lock.Context(), time.Millisecond)
 			defer cancel()
 			_, err := l.Lock(bounded, "a")
-			testkit.Check(t, err != nil, "it has entered")
+			testkit.Check(c.t, err != nil, "it has entered")
 			c.delay(0)
 		}},
-		"extend": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+		"extend": {held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			lock.Extend(ctx, time.Second)
 			lock.Extend(lock.Context(), time.Second)
 		}},
-		"lost by replies": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+		"lost by replies": {held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			l.Lock(lock.Context(), "a")
 			flush(c.Masters[0], c.Masters[1])
 			lock.Extend(ctx, time.Second)
 			lock.Unlock(ctx)
 		}},
-		"max hold": {options: []Option{WithMaxHold(time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+		"max hold": {options: []Option{WithMaxHold(time.Second)}, held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			time.Sleep(2 * time.Second)
 		}},
-		"stopped": {options: []Option{WithStopBefore(900 * time.Millisecond), WithFixedLease(2 * time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+		"stopped": {options: []Option{WithStopBefore(900 * time.Millisecond), WithFixedLease(2 * time.Second)}, held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			l.Lock(lock.Context(), "a")
 			time.Sleep(1900 * time.Millisecond)
 			lock.Unlock(ctx)
 		}},
-		"fixed lease": {options: []Option{WithFixedLease(time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+		"fixed lease": {options: []Option{WithFixedLease(time.Second)}, held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			time.Sleep(2 * time.Second)
 		}},
-		"deadline found": {options: []Option{WithFixedLease(time.Second), withClock(late)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+		"deadline found": {options: []Option{WithFixedLease(time.Second), withClock(late)}, held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			late.by.Store(int64(2 * time.Second))
 			lock.Unlock(ctx)
 		}},
-		"min hold": {options: []Option{WithMinHold(time.Second)}, held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+		"min hold": {options: []Option{WithMinHold(time.Second)}, held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			lock.Unlock(ctx)
 			time.Sleep(2 * time.Second)
 		}},
-		"close": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+		"close": {held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			l.Lock(lock.Context(), "a")
 			l.Close()
 			lock.Unlock(ctx)
 		}},
-		"hand over and take over": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+		"hand over and take over": {held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			ticket, err := lock.HandOver(ctx)
 			c.must(err)
-			if lock, err = l.TakeOver(ctx, ticket); err != nil {
-				t.Fatal(err)
-			}
-			lock.Unlock(ctx)
+			c.got(l.TakeOver(ctx, ticket)).Unlock(ctx)
 			l.TakeOver(ctx, ticket)
 		}},
-		"a hook that panics": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
+		"a hook that panics": {instead: func(c *cluster, l *Locker, ctx context.Context) {
 			recoverCallerPanic(func() {
 				l.With(WithHooks(Hooks{Acquired: func(*Lock) { panic(callerPanic{}) }})).Lock(ctx, "a")
 			})
 		}},
-		"readers": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
+		"readers": {instead: func(c *cluster, l *Locker, ctx context.Context) {
 			lock := c.got(l.RWLock("a").Lock(ctx))
 			lock.Downgrade(ctx)
 			reader := c.got(l.RWLock("a").RLock(ctx))
@@ -198,12 +193,12 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			reader.Unlock(ctx)
 			lock.Unlock(ctx)
 		}},
-		"semaphore": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
+		"semaphore": {instead: func(c *cluster, l *Locker, ctx context.Context) {
 			lock := c.got(NewSemaphore(l, "a", 1).Acquire(ctx))
 			NewSemaphore(l, "a", 1).TryAcquire(ctx)
 			lock.Unlock(ctx)
 		}},
-		"waiting": {held: func(t *testing.T, c *cluster, l *Locker, lock *Lock, ctx context.Context) {
+		"waiting": {held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) {
 			l.TryLock(ctx, "a")
 			l.With(WithWait(time.Second)).Lock(ctx, "a")
 			bounded, cancel := context.WithTimeout(ctx, time.Second)
@@ -216,7 +211,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			c.nextLock(behind, time.Second).Unlock(ctx)
 			l.Do(ctx, func(context.Context, *Lock) error { return nil }, "a")
 		}},
-		"masters that are down": {instead: func(t *testing.T, c *cluster, l *Locker, ctx context.Context) {
+		"masters that are down": {instead: func(c *cluster, l *Locker, ctx context.Context) {
 			crash(c.Masters, fakeredis.Nothing)
 			bounded, cancel := context.WithTimeout(ctx, 3*time.Second)
 			defer cancel()
@@ -233,10 +228,10 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			defer cancel()
 			hostile := watched(ctx, page.show)
 			if s.instead != nil {
-				s.instead(t, c, l, hostile)
+				s.instead(c, l, hostile)
 			} else {
 				lock := c.got(l.Lock(hostile, "a"))
-				s.held(t, c, l, lock, hostile)
+				s.held(c, l, lock, hostile)
 			}
 			synctest.Wait()
 			testkit.Check(t, page.shown >= 5, "the context was hardly asked: the test shows nothing")
@@ -326,9 +321,8 @@ func TestUnlockWhileCloseEndsTheContexts(t *testing.T) {
 		for lock.Err() == nil { // the end of the context would put the two in order
 			runtime.Gosched()
 		}
-		if lock.Unlock(t.Context()); context.Cause(lock.Context()) != ErrClosed {
-			t.Errorf("the cause is %v", context.Cause(lock.Context()))
-		}
+		lock.Unlock(t.Context())
+		testkit.Equal(t, context.Cause(lock.Context()), ErrClosed, "the cause")
 		<-closed
 		testkit.Check(t, lock.Deadline().IsZero(), "after Close it has a deadline")
 	})

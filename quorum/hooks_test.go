@@ -25,17 +25,34 @@ func TestHooksOfACallThatPanic(t *testing.T) {
 			continue
 		}
 		runInCluster(t, hook.Name, func(t *testing.T, c *cluster) {
-			plain := c.process()
-			panics := plain.With(WithHooks(testkit.HooksThat[Hooks](func() { panic(callerPanic{}) }, hook.Name)))
-			exits := plain.With(WithHooks(testkit.HooksThat[Hooks](runtime.Goexit, hook.Name)))
+			plain := c.process(WithRetry(time.Minute, time.Minute))
 			returned := func() { t.Error("the call has returned: see observe in hooks.go, or notOfACall here") }
-			for _, call := range []func(){
-				func() { panics.Lock(t.Context(), "a"); returned() },
-				func() { panics.TryLock(t.Context(), "a"); returned() },
-				func() { exits.Lock(t.Context(), "a"); returned() },
-			} {
-				endsGoroutine(call)
-				c.wantNothingLeft(plain)
+			for _, cry := range []func(){func() { panic(callerPanic{}) }, runtime.Goexit} {
+				var notes Hooks
+				var seen *Lock
+				if hook.Name == "Acquired" { // no other hook is set
+					notes.Acquired = func(lock *Lock) { seen = lock }
+				}
+				l := plain.With(WithHooks(notes), WithHooks(testkit.HooksThat[Hooks](cry, hook.Name)))
+				for _, call := range []func(){
+					func() { l.Lock(t.Context(), "a"); returned() },
+					func() { l.TryLock(t.Context(), "a"); returned() },
+					func() {
+						l.Do(t.Context(), func(context.Context, *Lock) error { t.Error("fn was called"); return nil }, "a")
+						returned()
+					},
+					func() { // it waits
+						held := c.lock(plain, "a")
+						defer time.Sleep(2 * time.Second)
+						time.AfterFunc(time.Second, func() { held.Unlock(context.Background()) })
+						l.Lock(t.Context(), "a")
+						returned()
+					},
+				} {
+					endsGoroutine(call)
+					testkit.Check(t, seen == nil || !seen.Valid() && context.Cause(seen.Context()) == ErrReleased, "%v is valid", seen)
+					c.wantNothingLeft(plain)
+				}
 			}
 			testkit.Equal(t, plain.Stats().Waiting, 0, "calls are counted as waiting")
 		})
@@ -54,9 +71,7 @@ func TestHookOfRenewalsThatBlocks(t *testing.T) {
 		lock := c.lock(l, "a")
 		time.Sleep(time.Minute)
 		testkit.Check(t, lock.Valid(), "the lock is lost: %v", lock.Err())
-		if n := l.Stats().EventsDropped; n != 0 || behind.Load() != 0 {
-			t.Errorf("%d events were dropped, and %d told during the first", n, behind.Load())
-		}
+		testkit.Check(t, l.Stats().EventsDropped == 0 && behind.Load() == 0, "events were dropped, or %d told during the first", behind.Load())
 		for range events.MaxWaiting {
 			l.meter.events.Post(func() {})
 		}
@@ -124,9 +139,8 @@ func TestEventsOfNodesLackNothing(t *testing.T) {
 		synctest.Wait()
 		testkit.Equal(t, renewed, RenewalEvent{Node: l.Nodes()[0], Renewed: 1, Forgotten: 2, Taken: 3, Failed: 4, Err: why}, "a renewal")
 		testkit.Equal(t, repaired, RepairEvent{Node: l.Nodes()[0], Lock: lock, Err: why}, "a repair")
-		if s := l.Stats().Nodes[0]; s.Renewals != 1 || s.RenewalsFailed != 9 || s.Repairs != 0 || s.RepairsFailed != 1 {
-			t.Errorf("%+v", s)
-		}
+		s := l.Stats().Nodes[0]
+		testkit.Check(t, s.Renewals == 1 && s.RenewalsFailed == 9 && s.Repairs == 0 && s.RepairsFailed == 1, "%+v", s)
 		for _, e := range []any{renewed, repaired} {
 			for i, v := 0, reflect.ValueOf(e); i < v.NumField(); i++ {
 				testkit.Check(t, !v.Field(i).IsZero(), "%T lacks %s", e, v.Type().Field(i).Name)

@@ -73,9 +73,8 @@ func TestAFirstStartOfTwoReplicas(t *testing.T) {
 					testkit.Check(t, n.State == state, "%s: node %s is %s", when, n.Name, n.State)
 				}
 			}
-			if n, over := log.count("level=WARN msg=\"quorumlock: node in quarantine"), log.count("its quarantine is over"); n != began || over != ended {
-				t.Errorf("%s: %d lines that quarantines began, %d that they are over", when, n, over)
-			}
+			testkit.Equal(t, log.count("level=WARN msg=\"quorumlock: node in quarantine"), began, when+": lines that quarantines began")
+			testkit.Equal(t, log.count("its quarantine is over"), ended, when+": lines that they are over")
 		}
 		says("at first", inside.Quarantined, 6, 0)
 		time.Sleep(node.DefaultMaxLease - time.Second)

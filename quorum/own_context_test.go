@@ -49,9 +49,7 @@ func TestUnlockWaitsWithTheLocksOwnContext(t *testing.T) {
 				began := time.Now()
 				err := step.of.Unlock(ctx)
 				testkit.Check(t, err == nil, "%v: %v", step.of.Names(), err)
-				if took := time.Since(began); took < slow || took > 4*slow {
-					t.Errorf("%v: it waited %v for nodes that take %v", step.of.Names(), took, slow)
-				}
+				wantTook(t, began, slow, 4*slow)
 				testkit.Check(t, step.of.Context().Err() != nil && context.Cause(step.of.Context()) == ErrReleased,
 					"the lock's context: %v", context.Cause(step.of.Context()))
 			}

@@ -97,12 +97,8 @@ func (c *cluster) wantNothingLeft(l *Locker) {
 	default:
 		c.t.Error("something is under way in the background")
 	}
-	if n := l.engine.Held(); n != 0 {
-		c.t.Errorf("%d locks are renewed", n)
-	}
-	if n := c.subscriptions("a"); n != 0 {
-		c.t.Errorf("%d subscriptions are left", n)
-	}
+	c.wantNothingScheduled(l)
+	testkit.Equal(c.t, c.subscriptions("a"), 0, "subscriptions that are left")
 	c.wantNoOwners(l)
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
 	defer cancel()
@@ -112,38 +108,6 @@ func (c *cluster) wantNothingLeft(l *Locker) {
 	}
 	c.unlock(lock)
 	synctest.Wait()
-}
-
-// A hook that panics, or ends its goroutine, leaves no lock behind: without a handle in use, it
-// would be renewed for ever.
-func TestHookAcquiredThatPanics(t *testing.T) {
-	for what, cry := range map[string]func(){"panic": func() { panic(callerPanic{}) }, "Goexit": runtime.Goexit} {
-		runInCluster(t, what, func(t *testing.T, c *cluster) {
-			plain := c.process(WithRetry(time.Minute, time.Minute))
-			var seen *Lock
-			l := plain.With(WithHooks(Hooks{Acquired: func(lock *Lock) { seen = lock; cry() }}))
-			ctx := t.Context()
-			for what, call := range map[string]func(){
-				"Lock":    func() { l.Lock(ctx, "a") },
-				"TryLock": func() { l.TryLock(ctx, "a") },
-				"Do": func() {
-					l.Do(ctx, func(context.Context, *Lock) error { t.Error("fn was called"); return nil }, "a")
-				},
-				"Lock that waits": func() {
-					held := c.lock(plain, "a")
-					time.AfterFunc(time.Second, func() { held.Unlock(context.Background()) })
-					l.Lock(ctx, "a")
-				},
-			} {
-				endsGoroutine(call)
-				if seen.Valid() || seen.Context().Err() == nil || context.Cause(seen.Context()) != ErrReleased {
-					t.Errorf("%s: the lock is valid: %v, its context %v",
-						what, seen.Valid(), context.Cause(seen.Context()))
-				}
-				c.wantNothingLeft(plain)
-			}
-		})
-	}
 }
 
 // A hook may unlock before it panics. A min hold does not keep the lock then: it was not returned to anybody.

@@ -86,9 +86,7 @@ func TestAPermanentErrorIsFoundWhileAHostIsDown(t *testing.T) {
 					began := time.Now()
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
-					if _, err := lock(ctx, name); !errors.Is(err, ErrPermanent) || !errors.Is(err, ErrMembership) {
-						t.Errorf("%s, beginning with node %d: %v", method, first, err)
-					}
+					wantError(t, errorOf(lock(ctx, name)), ErrPermanent, ErrMembership, of{[]any{method, first}})
 					if took := time.Since(began); took >= engine.Grace { // it ends with the last answer
 						t.Errorf("%s took %v", method, took)
 					}
@@ -106,9 +104,8 @@ func TestNoAttemptWaitsForADeadNodeToLearnWhetherItsErrorIsPermanent(t *testing.
 		l := c.overDead(0, 1, errors.New("no route"))
 		began := time.Now()
 		_, err := l.TryLock(t.Context(), "a")
-		if took := time.Since(began); took > engine.Grace || !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrPermanent) {
-			t.Errorf("after %v: %v", took, err)
-		}
+		wantTook(t, began, 0, engine.Grace)
+		wantError(t, err, ErrUnavailable, not{ErrPermanent})
 	})
 }
 

@@ -32,9 +32,7 @@ func TestARefusalByTheProbeNodeAsksNoOtherNode(t *testing.T) {
 		c.notAsked(order[2])
 		call, r := l.attempts(t.Context(), waiting.ProbeFirst, "a")
 		time.Sleep(2 * waiting.MaxStep)
-		if call.err == nil || !r.Held || call.err.Refused != 1 || call.err.Unknown != 2 || !strings.Contains(call.err.Error(), "1 refused, 2 not asked") {
-			t.Errorf("%+v", r)
-		}
+		testkit.Check(t, call.err != nil && r.Held && call.err.Refused == 1 && call.err.Unknown == 2 && strings.Contains(call.err.Error(), "1 refused, 2 not asked"), "%+v", r)
 		c.before(order[1], func() {})
 		c.before(order[2], func() {})
 	})

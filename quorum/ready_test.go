@@ -76,9 +76,7 @@ func TestARefusedListIsKnownFromTheStart(t *testing.T) {
 		synctest.Wait()
 		testkit.Equal(t, log.count("node does not accept this client"), 2, "lines about masters that do not accept it")
 		stats := l.Stats()
-		if stats.Voters != 0 || stats.Nodes[0].State != inside.NotAccepted || stats.Nodes[1].State != inside.NotAccepted {
-			t.Errorf("%+v", stats)
-		}
+		testkit.Check(t, stats.Voters == 0 && stats.Nodes[0].State == inside.NotAccepted && stats.Nodes[1].State == inside.NotAccepted, "%+v", stats)
 		wantNotReady(t, l.Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)
 		state, err := inspect(t.Context(), l, "a")
 		testkit.Check(t, errors.Is(err, ErrMembership) && errors.Is(state.Errs[0], ErrMembership) && state.Owner == "",

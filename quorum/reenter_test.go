@@ -94,9 +94,8 @@ func TestDo(t *testing.T) {
 		l := c.process()
 		ctx, cancel := context.WithCancel(t.Context())
 		err := l.Do(ctx, func(ctx context.Context, held *Lock) error {
-			if found, ok := FromContext(ctx, "a"); !ok || found != held || !held.Valid() || ctx != held.Context() {
-				t.Errorf("the work has %v, %v", held, ok)
-			}
+			found, ok := FromContext(ctx, "a")
+			testkit.Check(t, ok && found == held && held.Valid() && ctx == held.Context(), "the work has %v, %v", held, ok)
 			cancel()
 			return ctx.Err()
 		}, "a")

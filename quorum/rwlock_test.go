@@ -2,10 +2,10 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -37,9 +37,8 @@ func TestADowngradeDuringReentry(t *testing.T) {
 				}
 			}
 		}}
-		if _, err := l.Lock(ctx, "a"); !errors.Is(err, ErrInvalid) || !writer.Shared() || writer.Depth() != 1 {
-			t.Errorf("a writer's call within a reader's lock: %v; shared %v, depth %d", err, writer.Shared(), writer.Depth())
-		}
+		wantError(t, errorOf(l.Lock(ctx, "a")), ErrInvalid)
+		testkit.Check(t, writer.Shared() && writer.Depth() == 1, "a writer's call within a reader's lock: shared %v, depth %d", writer.Shared(), writer.Depth())
 		c.unlock(writer)
 	})
 }

@@ -106,9 +106,8 @@ func TestSemaphoreServesAQueueAtOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		testkit.Check(t, len(got) == 0, "a call more than slots")
 		c.unlock(held[3])
-		if last := c.next(got, shortly); last.err != nil || last.lock.Slots()[0] != held[3].Slots()[0] {
-			t.Errorf("the last waiter got %v, %v", last.lock, last.err)
-		}
+		last := c.nextLock(got, shortly)
+		testkit.Check(t, last.Slots()[0] == held[3].Slots()[0], "the last waiter got %v", last)
 		c.wantNoQueues(l)
 	})
 }
@@ -152,9 +151,8 @@ func TestSemaphoreTurns(t *testing.T) {
 						return
 					}
 					mu.Lock()
-					if holders++; taken[lock.Slots()[0]] {
-						t.Errorf("slot %d has two holders", lock.Slots()[0])
-					}
+					holders++
+					testkit.Check(t, !taken[lock.Slots()[0]], "slot %d has two holders", lock.Slots()[0])
 					taken[lock.Slots()[0]] = true
 					most = max(most, holders)
 					starved = max(starved, since[i])

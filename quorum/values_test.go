@@ -28,38 +28,33 @@ func TestValuesPrintAsValues(t *testing.T) {
 		attrs := fmt.Sprintf(`"lock":{"names":["a b"],"token":%d,"owner":"%s"},"reader":{"names":["b"],"shared":true,"token":`, held.Token(), held.Owner())
 		testkit.Check(t, strings.Contains(logged.String(), attrs), "%s, want %s", &logged, attrs)
 		stats, err := json.Marshal(l.Stats())
-		if err != nil || !bytes.Contains(stats, []byte(`"acquired":2`)) || !bytes.Contains(stats, []byte(`"State":"up"`)) {
-			t.Errorf("%s, %v", stats, err)
-		}
+		testkit.Check(t, err == nil && bytes.Contains(stats, []byte(`"acquired":2`)) && bytes.Contains(stats, []byte(`"State":"up"`)), "%s, %v", stats, err)
 	})
 }
 
-// Do says once that its lock was lost, even if fn returns the cause of its context.
+// Do says once that its lock was lost, even if fn returns the cause of its context. It adds it to the error of work that does not
+// say so.
 func TestDoTellsALossOnce(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		own := errors.New("the work's own error")
-		for _, add := range []error{nil, own} {
+		l, own := c.process(), errors.New("the work's own error")
+		for _, says := range []func(cause error) error{
+			func(cause error) error { return cause },
+			func(cause error) error { return errors.Join(own, cause) },
+			func(error) error { return own },
+		} {
 			err := l.Do(t.Context(), func(ctx context.Context, _ *Lock) error {
 				crashAll(c)
 				<-ctx.Done()
-				return errors.Join(add, context.Cause(ctx))
+				return says(context.Cause(ctx))
 			}, "a")
-			if !errors.Is(err, ErrLost) || strings.Count(err.Error(), ": lost") != 1 || add != nil && !errors.Is(err, own) {
-				t.Errorf("%v", err)
-			}
+			wantError(t, err, ErrLost)
+			testkit.Equal(t, errors.Is(err, own), errors.Is(says(nil), own), err)
+			testkit.Equal(t, strings.Count(err.Error(), ": lost"), 1, err)
+			testkit.Check(t, says(nil) != own || !strings.Contains(err.Error(), "\n"), "%v", err)
 			startAll(c, 5*time.Second)
 			time.Sleep(time.Minute)
 			synctest.Wait()
 		}
-		// Do adds it to the error of work that does not say so.
-		err := l.Do(t.Context(), func(ctx context.Context, _ *Lock) error {
-			crashAll(c)
-			<-ctx.Done()
-			return own
-		}, "a")
-		wantError(t, err, ErrLost, own, not{"\n"})
-		startAll(c, 5*time.Second)
 	})
 }
 

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -16,7 +15,5 @@ func TestOtherList(t *testing.T) {
 	for what, err := range map[string]error{"its own list": otherList(own, marker), "no marker": otherList(own, "?"), "no list": otherList(nil, marker)} {
 		testkit.Check(t, err == nil, "%s: %v", what, err)
 	}
-	if err := otherList(scripts.NewList("a", "b", "d"), marker); !errors.Is(err, node.ErrMembership) {
-		t.Errorf("%v, want ErrMembership", err)
-	}
+	testkit.Is(t, otherList(scripts.NewList("a", "b", "d"), marker), node.ErrMembership, "another list")
 }

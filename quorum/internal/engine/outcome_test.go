@@ -32,9 +32,8 @@ func TestHolderIsTheOneThatMostNodesName(t *testing.T) {
 		for _, holder := range c.named {
 			o.Nodes = append(o.Nodes, NodeAnswer{Is: lease.Refused, Holder: holder})
 		}
-		if holder, by := o.Holder(); holder != c.want || by != c.by {
-			t.Errorf("%q: %q, named by %d", c.named, holder, by)
-		}
+		holder, by := o.Holder()
+		testkit.Check(t, holder == c.want && by == c.by, "%q: %q, named by %d", c.named, holder, by)
 	}
 }
 
@@ -67,9 +66,7 @@ func TestResult(t *testing.T) {
 	}
 	o := Outcome{Quorum: quorate.Majority(3), Verdict: lease.Won, Cause: lease.TooLate, Nodes: []NodeAnswer{granted, granted, refused}}
 	o.Kind = o.decide()
-	if got, want := o.Result(), (waiting.Result{Wait: -1, Votes: 2, Listeners: 2}); got != want {
-		t.Errorf("won, and too late: %+v, want %+v", got, want)
-	}
+	testkit.Equal(t, o.Result(), waiting.Result{Wait: -1, Votes: 2, Listeners: 2}, "won, and too late")
 }
 
 // A take-over that is blocked has the reason of any attempt, except that another owner counts only if a node names it.
@@ -95,13 +92,10 @@ func TestOnlyRefusalsCount(t *testing.T) {
 	o := Outcome{Quorum: quorate.Majority(3), Nodes: []NodeAnswer{late, refused, late}}
 	holder, by := o.Holder()
 	testkit.Check(t, holder == "reader" && by == 1, "%q, named by %d", holder, by)
-	if late, timely := o.ReadersWith("late"), o.ReadersWith("reader"); late != 0 || timely != 2 {
-		t.Errorf("%d and %d readers", late, timely)
-	}
+	testkit.Check(t, o.ReadersWith("late") == 0 && o.ReadersWith("reader") == 2, "%+v", o)
 	testkit.Check(t, !o.IsReserved(), "a writer waits")
-	if o.Nodes[1].Reserved = true; !o.IsReserved() {
-		t.Error("no writer waits")
-	}
+	o.Nodes[1].Reserved = true
+	testkit.Check(t, o.IsReserved(), "no writer waits")
 }
 
 // What blocks an attempt is what has to change for it to succeed; nothing blocks one that was won, or was cut. Its kind says why

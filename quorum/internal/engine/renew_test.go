@@ -87,9 +87,8 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 	}
 	testkit.Check(t, alone(pipeline.Result{Err: errors.New("refused"), Sent: true, RefusesKeys: true}),
 		"it travels with others, and is refused")
-	if alone(pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Kept}}, RunID: "one", Sent: true}) {
-		t.Error("it travels alone for ever")
-	}
+	renewed := pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Kept}}, RunID: "one", Sent: true}
+	testkit.Check(t, !alone(renewed), "it travels alone for ever")
 	testkit.Check(t, h.engine.Roster.Accepts(0), "the node counts as one that refuses the list, and has renewed")
 }
 
@@ -215,9 +214,8 @@ func TestRenewalsThatFallTogetherAreSpread(t *testing.T) {
 	one.engine.lastRenewal = now.Add(time.Second)
 	urgent := holds(1, one.terms, 4*time.Millisecond)[0]
 	handle(now, urgent)
-	if most := now.Add(time.Millisecond); urgent.postponed && most.Before(urgent.entry.At) {
-		t.Errorf("a lock whose deadline is near is renewed after %v", urgent.entry.At.Sub(now))
-	}
+	testkit.Check(t, !urgent.postponed || urgent.entry.At.Sub(now) <= time.Millisecond,
+		"a lock whose deadline is near is renewed after %v", urgent.entry.At.Sub(now))
 	lingers := holds(1, &kept, time.Second)[0]
 	lingers.lease.Linger(now, nil)
 	for what, h := range map[string]*Hold{"a fixed lease": holds(1, &fixed, time.Second)[0], "a lingering one": lingers} {

@@ -116,9 +116,8 @@ func TestWhenALockIsDue(t *testing.T) {
 // Only the renewal of a held lock that goes on may wait.
 func TestWhichRenewalMayWait(t *testing.T) {
 	stops := Terms{StopBefore: 300 * time.Millisecond, MinHold: time.Second}
-	if b := held(t, stops); !b.MayWait(b.now) || b.MayWait(b.ContextsEnd()) {
-		t.Error("it may wait until the contexts end, and no longer")
-	}
+	b := held(t, stops)
+	testkit.Check(t, b.MayWait(b.now) && !b.MayWait(b.ContextsEnd()), "it may wait until the contexts end, and no longer")
 	lingering, fixed := held(t, stops), held(t, Terms{Fixed: true})
 	linger(lingering)
 	for i, b := range []*bench{lingering, fixed} {
@@ -163,9 +162,8 @@ func TestNoReplyShortensALease(t *testing.T) {
 	for i, c := range renewals[:2] {
 		b.answer(c, Reply{Is: Kept, Process: processes[i]})
 	}
-	if end := b.Lease.Deadline(); end != until || end < start.Add(30*time.Second) {
-		t.Errorf("it ends %v after the start, then %v", until.Sub(start), end.Sub(start))
-	}
+	end := b.Lease.Deadline()
+	testkit.Check(t, end == until && end >= start.Add(30*time.Second), "it ends %v after the start, then %v", until.Sub(start), end.Sub(start))
 }
 
 // Re-entry prolongs a lock, but not a fixed one.
@@ -197,16 +195,15 @@ func TestWhatTheMaxHoldEnds(t *testing.T) {
 // A renewal that is confirmed after the contexts have ended moves the deadline, and brings no context back.
 func TestALateRenewalBringsNoContextBack(t *testing.T) {
 	b := held(t, Terms{StopBefore: 300 * time.Millisecond})
-	if at, _ := b.Next(); at != start.Add(time.Second/3) {
-		t.Errorf("it is due %v after it was acquired", at.Sub(start))
-	}
+	at, _ := b.Next()
+	testkit.Equal(t, at.Sub(start), time.Second/3, "it is due")
 	renewals := b.Renew(b.now, nil)
 	b.now = start.Add(700 * time.Millisecond)
 	for range 2 {
 		goesOn, _ := b.Due(b.now, nil)
-		if end := b.Lease.Deadline(); !goesOn || !b.Stopped() || !b.Valid(b.now) || b.ContextsEnd() != end {
-			t.Errorf("goes on %v, stopped %v, the contexts end at %v of %v", goesOn, b.Stopped(), b.ContextsEnd(), end)
-		}
+		end := b.Lease.Deadline()
+		testkit.Check(t, goesOn && b.Stopped() && b.Valid(b.now) && b.ContextsEnd() == end,
+			"goes on %v, stopped %v, the contexts end at %v of %v", goesOn, b.Stopped(), b.ContextsEnd(), end)
 		for i := range 2 {
 			b.answer(renewals[i], Reply{Is: Kept, Process: processes[i]})
 			b.want("")
@@ -214,9 +211,8 @@ func TestALateRenewalBringsNoContextBack(t *testing.T) {
 		renewals = b.Renew(b.now, nil)
 		b.now = b.now.Add(200 * time.Millisecond)
 	}
-	if end := b.Lease.Deadline().Sub(start); end < 1600*time.Millisecond {
-		t.Errorf("the deadline is %v after the start", end)
-	}
+	end := b.Lease.Deadline().Sub(start)
+	testkit.Check(t, end >= 1600*time.Millisecond, "the deadline is %v after the start", end)
 }
 
 // An attempt that leaves no time for the work is late.
@@ -226,9 +222,8 @@ func TestAnAttemptThatLeavesTooLittleIsLate(t *testing.T) {
 		ask := slices.Clone(b.sent)
 		b.answer(ask[0], Reply{Is: Granted, Process: "one", Token: 7})
 		b.answer(ask[1], Reply{Is: Granted, Process: "two", Token: 7})
-		if b.now = start.Add(after); b.Hold(b.now) != want || (b.Cause() == TooLate) == want || b.IsSettled() {
-			t.Errorf("after %v it is not %v: cause %d", after, want, b.Cause())
-		}
+		b.now = start.Add(after)
+		testkit.Check(t, b.Hold(b.now) == want && (b.Cause() == TooLate) != want && !b.IsSettled(), "after %v it is not %v: cause %d", after, want, b.Cause())
 	}
 }
 
@@ -287,9 +282,8 @@ func TestOnlyAReadersReplyConfirmsTheDowngrade(t *testing.T) {
 	b.answer(downgrade[1], Reply{Is: Granted, Process: "two"})
 	b.answer(late[1], Reply{Is: Refused})
 	b.answer(again[1], Reply{Is: Quarantined})
-	if renewals := b.Renew(b.now, nil); renewals[0].Do != Repair || renewals[1].Do != Renew {
-		t.Errorf("%s and %s, want a repair and a renewal", names[renewals[0].Do], names[renewals[1].Do])
-	}
+	renewals := b.Renew(b.now, nil)
+	testkit.Check(t, renewals[0].Do == Repair && renewals[1].Do == Renew, "%s and %s, want a repair and a renewal", names[renewals[0].Do], names[renewals[1].Do])
 }
 
 // Five masters have two counters to raise at most: the attempt is decided once both are, or one cannot be.
@@ -317,9 +311,8 @@ func TestTwoCountersToRaise(t *testing.T) {
 		b.want(decided[want != NoCause])
 		b.answer(raises[1], each)
 		b.want(decided[want == NoCause])
-		if isHeld := b.Hold(b.now); isHeld != (want == NoCause) || b.Cause() != want {
-			t.Errorf("after %+v it is held: %v, cause %d, want %d", each, isHeld, b.Cause(), want)
-		}
+		isHeld := b.Hold(b.now)
+		testkit.Check(t, isHeld == (want == NoCause) && b.Cause() == want, "after %+v it is held: %v, cause %d, want %d", each, isHeld, b.Cause(), want)
 	}
 }
 
@@ -327,9 +320,7 @@ func TestTwoCountersToRaise(t *testing.T) {
 func TestAGivenLock(t *testing.T) {
 	l, until := new(Lease), start.Add(time.Second)
 	l.InitHeld(&Terms{StopBefore: time.Second}, 7, until)
-	if !l.Valid(start) || l.Token() != 7 || l.Depth() != 1 || l.Deadline() != until || l.ContextsEnd() != start || l.EndedByMaxHold() {
-		t.Errorf("%+v", l)
-	}
+	testkit.Check(t, l.Valid(start) && l.Token() == 7 && l.Depth() == 1 && l.Deadline() == until && l.ContextsEnd() == start && !l.EndedByMaxHold(), "%+v", l)
 }
 
 // Only a valid lock can be handed over.

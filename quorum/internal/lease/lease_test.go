@@ -80,9 +80,7 @@ func (b *bench) want(commands string) {
 			got += fmt.Sprint(names[c.Do], " ", c.Master)
 		}
 	}
-	if got != commands {
-		b.Errorf("commands %q, want %q", got, commands)
-	}
+	testkit.Check(b, got == commands, "commands %q, want %q", got, commands)
 }
 
 var names = map[Do]string{Ask: "Ask", Raise: "Raise", Renew: "Renew", Repair: "Repair", Enter: "Enter", Extend: "Extend",
@@ -241,9 +239,8 @@ func TestNoRequestFollowsTheEnd(t *testing.T) {
 	b.GiveUp(nil)
 	b.sent = b.AskOthers(nil)
 	b.want("")
-	if b.answer(ask, Reply{Is: Granted, Process: "three"}); b.Until(2) != clock.Never {
-		t.Error("a late grant counts")
-	}
+	b.answer(ask, Reply{Is: Granted, Process: "three"})
+	testkit.Equal(t, b.Until(2), clock.Never, "a late grant counts")
 	b.answer(ask, Reply{Is: NotAccepted})
 	b.want("Submit 2")
 	_, goesOn := b.Submitted(ask)

@@ -210,8 +210,11 @@ const (
 	isOlder // by a tick: all instants that have passed are alike
 )
 
-// becomes returns what a request becomes, and remembers it.
+// becomes returns what a request becomes, and remembers it. None stays none.
 func (l *leases) becomes(what becoming, id requestID) requestID {
+	if id == 0 {
+		return 0
+	}
 	known := &l.become[what]
 	if int(id) < len(*known) && (*known)[id] != 0 {
 		return (*known)[id]

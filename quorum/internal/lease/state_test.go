@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/quorate"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // settable returns the field of an addressable struct, exported or not.
@@ -67,9 +68,7 @@ func TestSearchesKnowEachField(t *testing.T) {
 			case v.Kind() == reflect.Bool:
 				v.SetBool(true)
 			}
-			if key(l) == key(base) {
-				t.Errorf("%v.%s is not in the key: see %s in export_test.go", fields.Type(), name, where)
-			}
+			testkit.Check(t, key(l) != key(base), "%v.%s is not in the key: see %s in export_test.go", fields.Type(), name, where)
 		}
 	}
 	check(func() (*Lease, reflect.Value) { l, fields, _ := sample(); return l, fields }, "AppendKey")

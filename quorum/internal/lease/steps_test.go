@@ -113,8 +113,8 @@ func (w *world) happen(s *state, c int, e event) {
 		s.floors[o], s.seeds[o] = [maxNames]uint8{}, 0
 		w.forgetReplies(s, c, e.number)
 	}
-	var unsent [16]do
-	n := 0
+	var room [16]do
+	unsent := room[:0]
 	for _, d := range res.does {
 		l := &s.links[d.master][c]
 		r := &w.ls.requests[d.request]
@@ -126,13 +126,12 @@ func (w *world) happen(s *state, c int, e event) {
 		case isRelease && l.isDown:
 			w.owe(l, d.request)
 		case l.isDown:
-			unsent[n] = d
-			n++
+			unsent = append(unsent, d)
 		default:
 			push(l.queue[:], w.ls.becomes(isAccepted, d.request))
 		}
 	}
-	for _, d := range unsent[:n] {
+	for _, d := range unsent {
 		w.answer(s, c, int(d.master), d.request, lease.Reply{Is: lease.Unsent})
 	}
 }
@@ -150,8 +149,8 @@ func (w *world) awaits(l *link, number uint8) bool {
 
 // reduce leaves out what makes no difference to what may follow.
 func (w *world) reduce(s *state) {
-	for c := range w.clients() {
-		for i := range s.links {
+	for i := range s.links {
+		for c := range w.clients() {
 			l := &s.links[i][c]
 			for number := range w.attempts[c] {
 				if l.mayBe>>number&1 == 1 && w.isOver(s, c, number) && !w.awaits(l, number) {
@@ -305,12 +304,11 @@ func isAsk(d lease.Do) bool { return d == lease.Ask || d == lease.Repair || d ==
 // or else the master did not answer in time, is not asked until it comes up, and owed releases come first.
 func (w *world) die(s *state, c, i int, again, late bool) {
 	l := &s.links[i][c]
-	var lost [len(l.unread) + len(l.queue)]requestID
-	n := 0
+	var room, failedRoom [len(l.unread) + len(l.queue)]requestID
+	lost, failed := room[:0], failedRoom[:0]
 	for _, a := range l.unread {
 		if a.to != 0 {
-			lost[n] = a.to
-			n++
+			lost = append(lost, a.to)
 		}
 	}
 	for _, id := range l.queue {
@@ -318,36 +316,27 @@ func (w *world) die(s *state, c, i int, again, late bool) {
 			if late {
 				l.addLate(w.at(w.ls.becomes(isPlain, w.marked(l, id)), l.at))
 			}
-			lost[n] = id
-			n++
+			lost = append(lost, id)
 		}
 	}
 	clear(l.unread[:])
 	clear(l.queue[:])
-	for _, id := range lost[:n] {
-		if r := &w.ls.requests[id]; isAsk(r.cmd.Do) {
+	l.isDown = !again
+	for _, id := range lost {
+		r := &w.ls.requests[id]
+		if isAsk(r.cmd.Do) {
 			l.mayBe |= 1 << r.number
 		}
-	}
-	l.isDown = !again
-	var failed [len(lost)]requestID
-	n = 0
-	for _, id := range lost {
-		if id == 0 {
-			continue
-		}
-		r := &w.ls.requests[id]
 		switch {
 		case again && !(isAsk(r.cmd.Do) && w.isOver(s, c, r.number)): // then its release was sent
 			push(l.queue[:], w.ls.becomes(isResent, id))
 		case !again && r.cmd.Do == lease.Release:
 			w.owe(l, id)
 		default:
-			failed[n] = id
-			n++
+			failed = append(failed, id)
 		}
 	}
-	for _, id := range failed[:n] {
+	for _, id := range failed {
 		w.answer(s, c, i, id, lease.Reply{Is: lease.Failed, Resent: w.ls.requests[id].resent})
 	}
 }
@@ -389,8 +378,8 @@ func (w *world) restart(s *state, i int) {
 	}
 }
 
-// handOver has the first client hand over its lock, whose keys are left to their leases.
-func (w *world) handOver(s *state, st *leaseState) {
+// noteHandOver notes that the first client hands over its lock, whose keys are left to their leases.
+func (w *world) noteHandOver(s *state, st *leaseState) {
 	s.handed, s.orphaned = true, s.orphaned|1
 	if w.clock == honest {
 		s.left = uint8((st.is.Deadline().Sub(now) + tick - 1) / tick)
@@ -398,7 +387,6 @@ func (w *world) handOver(s *state, st *leaseState) {
 	if w.reverts > 0 {
 		s.saved = s.masters
 	}
-	w.happen(s, 0, event{what: handsOver})
 }
 
 // revert restarts a master with the data that it had at the handing over.
@@ -425,20 +413,14 @@ func (w *world) pass(s *state) {
 		}
 		for c := range w.clients() {
 			l := &s.links[i][c]
-			for k := range l.queue {
-				if l.queue[k] != 0 {
-					l.queue[k] = w.ls.becomes(isOlder, l.queue[k])
-				}
+			for k, id := range l.queue {
+				l.queue[k] = w.ls.becomes(isOlder, id)
 			}
-			for k := range l.unread {
-				if l.unread[k].to != 0 {
-					l.unread[k].to = w.ls.becomes(isOlder, l.unread[k].to)
-				}
+			for k, a := range l.unread {
+				l.unread[k].to = w.ls.becomes(isOlder, a.to)
 			}
-			for k := range l.submits {
-				if l.submits[k] != 0 {
-					l.submits[k] = w.ls.becomes(isOlder, l.submits[k])
-				}
+			for k, id := range l.submits {
+				l.submits[k] = w.ls.becomes(isOlder, id)
 			}
 		}
 	}
@@ -519,10 +501,14 @@ func (w *world) submitsNow(s *state, try *trial) bool {
 func (w *world) callerSteps(s *state, c, number int, try *trial) {
 	o := ownerOf(c, number)
 	st := &w.ls.states[s.leases[o]]
-	does := func(what events, plan int) {
+	after := func(what events, plan int, first func(*state)) {
 		by := step{does: steps(what), client: uint8(c), number: uint8(number), place: uint8(plan)}
-		try.do(by, func(s *state) { w.happen(s, c, event{what: what, number: uint8(number), plan: uint8(plan)}) })
+		try.do(by, func(s *state) {
+			first(s)
+			w.happen(s, c, event{what: what, number: uint8(number), plan: uint8(plan)})
+		})
 	}
+	does := func(what events) { after(what, 0, func(*state) {}) }
 	if !st.begun {
 		if number > 0 {
 			if last := &w.ls.states[s.leases[o-1]]; !last.over && last.phase != lease.Orphaned {
@@ -534,13 +520,11 @@ func (w *world) callerSteps(s *state, c, number int, try *trial) {
 		}
 		for plan := range w.ls.plans {
 			if plan == 0 || w.probes {
-				by := step{does: steps(begins), client: uint8(c), number: uint8(number), place: uint8(plan)}
-				try.do(by, func(s *state) {
+				after(begins, plan, func(s *state) {
 					if w.tokens {
 						s.floors[o] = s.highest
 					}
 					s.seeds[o] = w.seed(s)
-					w.happen(s, c, event{what: begins, number: uint8(number), plan: uint8(plan)})
 				})
 			}
 		}
@@ -551,55 +535,49 @@ func (w *world) callerSteps(s *state, c, number int, try *trial) {
 	}
 	ends := w.ends(c, number)
 	if st.asksOn {
-		does(asksOn, 0)
+		does(asksOn)
 	}
 	switch st.phase {
 	case lease.Asking, lease.Settling:
 		if st.settled {
-			does(holds, 0)
+			does(holds)
 		}
 		if ends {
-			does(givesUp, 0)
+			does(givesUp)
 		}
 	case lease.Held:
 		if !w.fixed || !st.valid {
-			does(isDue, 0)
+			does(isDue)
 		}
 		calls := !w.isCalling(s, c, uint8(number))
 		if st.valid && st.depth < w.depths && calls {
-			does(enters, 0)
+			does(enters)
 		}
 		if st.depth > 1 && calls {
-			does(leaves, 0)
+			does(leaves)
 		}
 		if st.valid && w.setup.extends && calls {
-			does(extends, 0)
+			does(extends)
 		}
 		if st.valid && w.lowers && !st.reads && st.depth == 1 && calls {
-			does(downgrades, 0)
+			does(downgrades)
 		}
 		if ends {
-			does(unlocks, 0)
+			does(unlocks)
 		}
 		if st.valid && o == 0 && w.setup.handsOver() {
-			try.do(step{does: steps(handsOver), client: uint8(c), number: uint8(number)}, func(s *state) { w.handOver(s, st) })
+			after(handsOver, 0, func(s *state) { w.noteHandOver(s, st) })
 		}
 		if w.closes {
-			by := step{does: steps(isClosed), client: uint8(c), number: uint8(number)}
-			try.do(by, func(s *state) {
-				s.orphaned |= 1 << o
-				w.happen(s, c, event{what: isClosed, number: uint8(number)})
-			})
+			after(isClosed, 0, func(s *state) { s.orphaned |= 1 << o })
 		}
 	case lease.Lingering:
-		does(isDue, 0)
+		does(isDue)
 	case lease.Orphaned:
-		by := step{does: steps(unlocks), client: uint8(c), number: uint8(number)}
-		try.do(by, func(s *state) {
+		after(unlocks, 0, func(s *state) {
 			if w.minHold == 0 {
 				s.orphaned &^= 1 << o
 			}
-			w.happen(s, c, event{what: unlocks, number: uint8(number)})
 		})
 	}
 }

@@ -30,9 +30,7 @@ func inList(t *testing.T, test func(t *testing.T, l *list)) {
 		l := &list{t, w.Masters, NewList(e, rand.NewPCG(1, 2), errHeld)}
 		test(t, l)
 		synctest.Wait()
-		if queues, calls := len(l.queues), l.Len(); queues > 0 || calls != 0 {
-			t.Errorf("%d queues with %d calls are left", queues, calls)
-		}
+		testkit.Check(t, len(l.queues) == 0 && l.Len() == 0, "%d queues with %d calls are left", len(l.queues), l.Len())
 	})
 }
 
@@ -50,9 +48,8 @@ func TestKeys(t *testing.T) {
 	of := map[Key][]string{}
 	for _, names := range [][]string{{"a"}, {"a", "b"}, {"a", "c"}, {"ab", "c"}, {"a", "bc"}, {"1:a1:b"}} {
 		key := NewKey(names, false)
-		if other, found := of[key]; found {
-			t.Errorf("%q and %q have one key", names, other)
-		}
+		other, found := of[key]
+		testkit.Check(t, !found, "%q and %q have one key", names, other)
 		of[key] = names
 	}
 }
@@ -215,15 +212,13 @@ func TestReadersDoNotQueueAtFirst(t *testing.T) {
 			if p.queue != nil {
 				t.Fatal("a reader whom nobody refused is in a queue")
 			}
-			if turn, due := p.Next(t.Context()); !due || turn.Approach != waiting.Alone {
-				t.Errorf("%v, due: %v", turn, due)
-			}
+			turn, due := p.Next(t.Context())
+			testkit.Check(t, due && turn.Approach == waiting.Alone, "%v, due: %v", turn, due)
 		}
 		refused, alongside := enter(), enter()
 		refuses(refused, "a")
-		if alongside.Refused(waiting.Result{Held: true, Wait: -1}, waiting.Alone, errHeld) {
-			t.Error("an attempt alongside the queue counts as the queue's")
-		}
+		counts := alongside.Refused(waiting.Result{Held: true, Wait: -1}, waiting.Alone, errHeld)
+		testkit.Check(t, !counts, "an attempt alongside the queue counts as the queue's")
 		alongside.Leave()
 		behind := enter()
 		l.begins(behind, false)
@@ -441,10 +436,8 @@ func TestAReaderThatIsLetGoWhileItSubscribes(t *testing.T) {
 		defer reader.Leave()
 		writer.Leave()
 		time.Sleep(time.Second)
-		for i, m := range l.masters {
-			if n := m.Listening(scripts.Channel("a")); n > 0 {
-				t.Errorf("master %d has %d subscriptions", i, n)
-			}
+		for _, m := range l.masters {
+			testkit.Equal(t, m.Listening(scripts.Channel("a")), 0, "subscriptions at a master")
 		}
 	})
 }
@@ -459,9 +452,7 @@ func TestAReaderThatIsLetGoBeforeItSubscribes(t *testing.T) {
 		first.Acquired(time.Second, false)
 		second.subscribe()
 		synctest.Wait()
-		if n := l.masters[0].Listening(scripts.Channel("a")); n > 0 {
-			t.Errorf("%d subscriptions", n)
-		}
+		testkit.Equal(t, l.masters[0].Listening(scripts.Channel("a")), 0, "subscriptions")
 	})
 }
 
@@ -498,9 +489,7 @@ func TestReservationsThatAreOverAreForgotten(t *testing.T) {
 		for _, want := range []int{1, 2, 1} { // the third time, both are over
 			p.NoteReserved(l.hold())
 			l.joins(false, "a").Leave() // ends none
-			if n := len(p.queue.reserved); n != want {
-				t.Errorf("%d reservations, want %d", n, want)
-			}
+			testkit.Equal(t, len(p.queue.reserved), want, "reservations")
 			time.Sleep(time.Duration(want)*waiting.ReservationLife + 1)
 		}
 		p.Acquired(time.Second, false)

@@ -80,9 +80,7 @@ func (l locker) wants(t *testing.T, accepted ...bool) *roster.Survey {
 	t.Helper()
 	s := <-l.Survey()
 	for i, want := range accepted {
-		if err := s.Refusal(i); (err == nil) != want || l.Accepts(i) != want {
-			t.Errorf("master %d accepts: %v and %v, want %v", i, err, l.Accepts(i), want)
-		}
+		testkit.Check(t, (s.Refusal(i) == nil) == want && l.Accepts(i) == want, "master %d accepts: %v and %v, want %v", i, s.Refusal(i), l.Accepts(i), want)
 	}
 	return s
 }
@@ -91,9 +89,7 @@ func (l locker) wants(t *testing.T, accepted ...bool) *roster.Survey {
 func (l locker) refusal(t *testing.T, i int) *scripts.Refusal {
 	t.Helper()
 	r := inside.Of(l.nodes[i]).Pipe("").Do(t.Context(), scripts.Look())
-	if r.Err != nil {
-		t.Fatal(r.Err)
-	}
+	testkit.Must(t, r.Err)
 	return &scripts.Refusal{Marker: r.Reply.Look.Marker, Process: r.Reply.Look.Process}
 }
 
@@ -159,9 +155,8 @@ func TestTwinsAreOneMember(t *testing.T) {
 		twin := d.over([]int{0, 1, 0}, quick, false)
 		s := <-twin.Survey()
 		for _, i := range []int{0, 2} {
-			if err := s.Refusal(i); !errors.Is(err, node.ErrInvalid) || !strings.Contains(err.Error(), "is the same process as node master ") {
-				t.Errorf("node %d: %v", i, err)
-			}
+			err := s.Refusal(i)
+			testkit.Check(t, errors.Is(err, node.ErrInvalid) && strings.Contains(err.Error(), "is the same process as node master "), "node %d: %v", i, err)
 		}
 		<-d.over(allMasters, quick, false).Survey()
 		s = <-twin.Survey()
@@ -185,9 +180,8 @@ func TestAnotherList(t *testing.T) {
 		} {
 			testkit.Check(t, errors.Is(err, node.ErrMembership), "%s: %v", what, err)
 		}
-		if err := other.Refusal(0, reply); !errors.As(err, &failed) || failed.Node != "master 0" {
-			t.Errorf("%v is not of the node", err)
-		}
+		err := other.Refusal(0, reply)
+		testkit.Check(t, errors.As(err, &failed) && failed.Node == "master 0", "%v is not of the node", err)
 		testkit.Check(t, !other.Ready(t.Context(), 1) && !other.Accepts(0), "Ready notes that the node accepts the locker")
 	})
 }
@@ -204,17 +198,14 @@ func TestAccepts(t *testing.T) {
 		other := d.over(allMasters[:1], quick, false)
 		other.Resolve()
 		time.Sleep(time.Second)
-		if other.Refusal(0, reply); other.Accepts(0) {
-			t.Error("a node that refuses the locker accepts it")
-		}
-		if other.NoteAccepted(0, sent); other.Accepts(0) {
-			t.Error("an older reply counts")
-		}
+		other.Refusal(0, reply)
+		testkit.Check(t, !other.Accepts(0), "a node that refuses the locker accepts it")
+		other.NoteAccepted(0, sent)
+		testkit.Check(t, !other.Accepts(0), "an older reply counts")
 		time.Sleep(time.Second)
 		other.NoteAccepted(0, d.Clock.Now())
-		if other.NoteAccepted(0, sent); !other.Accepts(0) {
-			t.Error("a newer reply does not count, or an older one does")
-		}
+		other.NoteAccepted(0, sent)
+		testkit.Check(t, other.Accepts(0), "a newer reply does not count, or an older one does")
 		other.Refusal(0, reply)
 		d.Masters[0].Flush()
 		other.wants(t, true)
@@ -276,13 +267,9 @@ func TestAnOldLookMarksNothing(t *testing.T) {
 		last.Flush()
 		old = true
 		<-l.Survey()
-		if keys := last.Keys(); len(keys) > 0 {
-			t.Errorf("marked by an old look: %q", keys)
-		}
+		testkit.Equal(t, len(last.Keys()), 0, "marks by an old look")
 		<-l.Survey()
-		if keys := last.Keys(); len(keys) != 1 {
-			t.Errorf("not marked by a new look: %q", keys)
-		}
+		testkit.Equal(t, len(last.Keys()), 1, "marks by a new look")
 	})
 }
 

@@ -77,9 +77,7 @@ func TestEntriesAreHandledWhenTheyAreDue(t *testing.T) {
 	c.want(t, "a 10ms", "-")
 	c.clock.Advance(time.Minute)
 	c.want(t, "b 20ms", "-", "a 25ms", "-", "c 30ms", "-")
-	if n := c.schedule.Len(); n != 0 {
-		t.Errorf("%d entries are left", n)
-	}
+	testkit.Equal(t, c.schedule.Len(), 0, "entries that are left")
 }
 
 // An entry that may be handled early is handled with one that is due, and not alone.
@@ -102,9 +100,7 @@ func TestManyEntriesAreHandledTogether(t *testing.T) {
 	c.clock.Advance(10 * ms)
 	calls := len(c.handled)
 	handled := len(slices.DeleteFunc(c.handled, func(s string) bool { return s == "-" }))
-	if calls -= handled; handled != many || calls != 3 {
-		t.Errorf("%d of %d were handled, in %d calls", handled, many, calls)
-	}
+	testkit.Check(t, handled == many && calls-handled == 3, "%d of %d were handled, in %d calls", handled, many, calls-handled)
 }
 
 // An entry that was removed is not handled, and may be added again.
@@ -117,12 +113,8 @@ func TestRemove(t *testing.T) {
 	c.want(t, "b 10ms", "-")
 	c.schedule.Remove(b)
 	a.At = clock.Instant(time.Minute) // not due, or it might be over before it is counted
-	if !c.schedule.Add(a, func() bool { return true }) {
-		t.Fatal("the schedule is closed")
-	}
-	if n := c.schedule.Len(); n != 1 {
-		t.Errorf("%d entries, want 1", n)
-	}
+	testkit.Check(t, c.schedule.Add(a, func() bool { return true }), "the schedule is closed")
+	testkit.Equal(t, c.schedule.Len(), 1, "entries")
 }
 
 // To hasten an entry makes it due earlier, never later, and adds none that has been removed.
@@ -149,17 +141,13 @@ func TestClose(t *testing.T) {
 	testkit.Check(t, !c.schedule.Add(e, func() bool { return false }) && c.schedule.Len() == 0, "an entry that is not ready was added")
 	a := c.add(t, "a", 10*ms, 0)
 	c.add(t, "b", 10*ms, 0)
-	if left := c.schedule.Close(); !slices.Equal(left, []string{"a", "b"}) {
-		t.Errorf("left: %q", left)
-	}
-	if left := c.schedule.Close(); len(left) > 0 {
-		t.Errorf("left after the first Close: %q", left)
-	}
+	left := c.schedule.Close()
+	testkit.Check(t, slices.Equal(left, []string{"a", "b"}), "left: %q", left)
+	testkit.Equal(t, len(c.schedule.Close()), 0, "what is left after the first Close")
 	c.schedule.Remove(a)
 	c.schedule.Hasten(a, 0)
-	if c.schedule.Add(a, func() bool { t.Error("ready was called"); return true }) || c.schedule.Len() != 0 {
-		t.Error("an entry was added")
-	}
+	isAdded := c.schedule.Add(a, func() bool { t.Error("ready was called"); return true })
+	testkit.Check(t, !isAdded && c.schedule.Len() == 0, "an entry was added")
 	c.clock.Advance(time.Minute)
 	c.want(t)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // lowest chooses the first of what there is.
@@ -61,9 +63,7 @@ func TestTurn(t *testing.T) {
 			}
 		}
 		steps = append(steps, take(turn))
-		if got := strings.Join(steps, " "); got != c.steps {
-			t.Errorf("%s: %s, want %s", c.name, got, c.steps)
-		}
+		testkit.Equal(t, strings.Join(steps, " "), c.steps, c.name)
 	}
 }
 
@@ -101,13 +101,11 @@ func TestChoicesAreSpread(t *testing.T) {
 			}
 		}
 		for _, slot := range free {
-			if share := turns * want / len(free); count[slot] < share*8/10 || count[slot] > share*12/10 {
-				t.Errorf("%d wanted: slot %d was chosen %d times of %d", want, slot, count[slot], turns)
-			}
+			share := turns * want / len(free)
+			testkit.Check(t, count[slot] >= share*8/10 && count[slot] <= share*12/10,
+				"%d wanted: slot %d was chosen %d times of %d", want, slot, count[slot], turns)
 		}
-		if len(count) != len(free) {
-			t.Errorf("%d wanted: %v", want, count)
-		}
+		testkit.Equal(t, len(count), len(free), want)
 	}
 }
 
@@ -125,9 +123,7 @@ func TestGuessesHaveTheLikelySlot(t *testing.T) {
 		}
 	}
 	for slot, least := range []int{turns / 4, turns / 4, turns, turns / 4} {
-		if count[slot] < least {
-			t.Errorf("slot %d was guessed %d times of %d", slot, count[slot], turns)
-		}
+		testkit.Check(t, count[slot] >= least, "slot %d was guessed %d times of %d", slot, count[slot], turns)
 	}
 }
 
@@ -143,7 +139,6 @@ func TestMayHaveFree(t *testing.T) {
 		t.Error("slot 3 is left")
 	}
 	turn.Refused()
-	if turn.Next(); turn.MayHaveFree() {
-		t.Error("no slot is left")
-	}
+	turn.Next()
+	testkit.Check(t, !turn.MayHaveFree(), "no slot is left")
 }

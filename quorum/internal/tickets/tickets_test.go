@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -12,16 +13,14 @@ func TestTickets(t *testing.T) {
 	owner := scripts.OwnerOf("locker:1")
 	for _, names := range [][]string{{"a"}, {"a\xff\x00b", "ü", strings.Repeat("x", 4096)}} {
 		want := Ticket{Owner: owner, Token: 1<<52 - 1, Names: names}
-		if got, err := Parse(want.String()); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v is read as %+v, %v", want, got, err)
-		}
+		got, err := Parse(want.String())
+		testkit.Check(t, err == nil && reflect.DeepEqual(got, want), "%+v is read as %+v, %v", want, got, err)
 	}
 	names := []string{"a"}
 	good := Ticket{Owner: owner, Token: 7, Names: names, Slots: []int{1, 5}}
 	text := good.String()
-	if got, err := Parse(text); err != nil || !reflect.DeepEqual(got, good) {
-		t.Errorf("%+v is read as %+v, %v", good, got, err)
-	}
+	got, err := Parse(text)
+	testkit.Check(t, err == nil && reflect.DeepEqual(got, good), "%+v is read as %+v, %v", good, got, err)
 	most := make([]int, scripts.MaxNames+1)
 	for i := range most {
 		most[i] = i
@@ -38,8 +37,7 @@ func TestTickets(t *testing.T) {
 		"slot twice": Ticket{Owner: owner, Token: 7, Names: names, Slots: []int{1, 1}}.String(),
 		"65 slots":   Ticket{Owner: owner, Token: 7, Names: names, Slots: most}.String(),
 	} {
-		if got, err := Parse(bad); err == nil {
-			t.Errorf("%s: %+v", what, got)
-		}
+		got, err := Parse(bad)
+		testkit.Check(t, err != nil, "%s: %+v", what, got)
 	}
 }

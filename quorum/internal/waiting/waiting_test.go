@@ -177,9 +177,8 @@ func in(least, most time.Duration) event {
 	return func(s *scenario) {
 		s.t.Helper()
 		_, at, ok := s.Next()
-		if d := at.Sub(s.now); !ok || d < least || d > most {
-			s.t.Errorf("the next attempt is in %v (%v), want %v to %v", d, ok, least, most)
-		}
+		d := at.Sub(s.now)
+		testkit.Check(s.t, ok && d >= least && d <= most, "the next attempt is in %v (%v), want %v to %v", d, ok, least, most)
 	}
 }
 
@@ -207,9 +206,8 @@ func stays(events ...event) event {
 	return func(s *scenario) {
 		s.t.Helper()
 		before := s.next
-		if s.play(events); s.next != before {
-			s.t.Errorf("the next attempt moved by %v", s.next.Sub(before))
-		}
+		s.play(events)
+		testkit.Equal(s.t, s.next, before, "the next attempt")
 	}
 }
 

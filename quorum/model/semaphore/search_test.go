@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/mutants/mutate"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // found is the result of a search: a trace that breaks a promise, if there is one.
@@ -83,9 +84,8 @@ func TestSearch(t *testing.T) {
 			}
 			got := search(s)
 			t.Logf("all clients make up to %d steps", s.steps)
-			if got.report(t); got.broken != "" {
-				t.Error(got.broken)
-			}
+			got.report(t)
+			testkit.Equal(t, got.broken, "", "it breaks")
 		})
 	}
 }
