@@ -51,7 +51,6 @@ func shellOnTerminal(t *testing.T, shell string) (c *typist, dir string) {
 	return c, dir
 }
 
-// typist is a shell on a terminal.
 type typist struct {
 	*clitest.Console
 	asked int // how many lines it was asked to carry out

@@ -15,7 +15,7 @@ import (
 )
 
 // docs is the directory of the pages.
-var docs = filepath.Join("..", "..", "docs")
+var docs, _ = filepath.Abs(filepath.Join("..", "..", "docs"))
 
 // elsewhere has the blocks that no script runs, with the test that does.
 var elsewhere = map[string]string{"fencing.md: In a shell job, with psql": "integration/fence, psql"}
@@ -65,9 +65,7 @@ func shellBlocks(text string) map[string]string {
 
 // blockOf returns the block below a heading of a page in docs/.
 func (w *world) blockOf(page, heading string) string {
-	text, err := os.ReadFile(filepath.Join(docs, page))
-	w.Check(err)
-	block, ok := shellBlocks(string(text))[heading]
+	block, ok := shellBlocks(w.ReadFile(filepath.Join(docs, page)))[heading]
 	if !ok {
 		w.Fatalf("no block of shell below %q", heading)
 	}
@@ -79,9 +77,7 @@ func (w *world) blockOf(page, heading string) string {
 func (w *world) document(args []string) {
 	text := ""
 	if strings.HasPrefix(args[1], "^") {
-		page, err := os.ReadFile(filepath.Join(docs, args[0]))
-		w.Check(err)
-		found := regexp.MustCompile(`(?m)`+args[1]).FindAllStringSubmatch(string(page), -1)
+		found := regexp.MustCompile(`(?m)`+args[1]).FindAllStringSubmatch(w.ReadFile(filepath.Join(docs, args[0])), -1)
 		if len(found) != 1 {
 			w.Fatalf("%d times in the page", len(found))
 		}

@@ -96,21 +96,17 @@ func (w *world) patiently(args []string) []string {
 // call runs the command, again if its marks came too late because the machine stood still.
 func (w *world) call(args []string) {
 	for range 20 {
-		w.code = w.codeOf(w.Exec("quorumlock", args...))
+		w.code = 0
+		err := w.Exec("quorumlock", args...)
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			w.code, err = exit.ExitCode(), nil
+		}
+		w.Check(err)
 		if !strings.Contains(w.ReadFile("stderr"), "the marks come too late") {
 			break
 		}
 	}
 	w.check(args, w.ReadFile("stdout"), w.ReadFile("stderr"))
-}
-
-// codeOf returns the exit code of a process that has ended.
-func (w *world) codeOf(err error) int {
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return exit.ExitCode()
-	}
-	w.Check(err)
-	return 0
 }
 
 // check fails the script for what no command may print.

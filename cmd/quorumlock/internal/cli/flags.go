@@ -136,17 +136,13 @@ func (f *Flags) explain(err error) error {
 	}
 	said := Repeat(name)
 	if said != "" {
-		said += didYouMean("-"+strings.TrimLeft(name, "-"), f.names())
+		var known []string
+		for _, flag := range f.all {
+			known = append(known, "-"+flag.Names()[0])
+		}
+		said += didYouMean("-"+strings.TrimLeft(name, "-"), known)
 	}
 	return errors.New("unknown flag" + said)
-}
-
-// names returns the flags' names, with one dash.
-func (f *Flags) names() (all []string) {
-	for _, flag := range f.all {
-		all = append(all, "-"+flag.Names()[0])
-	}
-	return all
 }
 
 // looksLikeFlag reports whether an argument is a dash and then a letter.

@@ -175,7 +175,6 @@ func (p *Program) build(within string, c Command) *urfave.Command {
 	}
 }
 
-// group returns a command that has others below it.
 func (p *Program) group(c Command) *urfave.Command {
 	var names []string
 	for _, below := range c.Below {
@@ -207,9 +206,6 @@ func (p *Program) Misused(wrong string) int {
 		help = p.Command + " -h"
 	}
 	fmt.Fprintf(p.Stderr, "quorumlock: %s (see quorumlock %s)\n", wrong, help)
-	p.code = ExitUsage
-	if p.misuse != 0 {
-		p.code = p.misuse
-	}
+	p.code = cmp.Or(p.misuse, ExitUsage)
 	return p.code
 }

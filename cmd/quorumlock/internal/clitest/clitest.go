@@ -43,11 +43,9 @@ func Main(m *testing.M, tested cli.App) {
 		app.Main()
 		return
 	}
-	// If the tests run under nohup, the commands that they start must not inherit an ignored SIGHUP:
-	// a signal that is caught is reset for a child.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	// Likewise in the background of a script, which makes a job ignore these two.
-	for _, ignored := range []os.Signal{syscall.SIGINT, syscall.SIGQUIT} {
+	// The commands that the tests start must not inherit that nohup ignores the first signal, and a script the other two for
+	// what it runs in the background: a signal that is caught is reset for a child.
+	for _, ignored := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
 		if signal.Ignored(ignored) {
 			signal.Notify(make(chan os.Signal, 1), ignored)
 		}
@@ -105,7 +103,6 @@ func Command(t *testing.T, wantCode int, args ...string) (stdout, stderr string)
 	return out.String(), errs.String()
 }
 
-// Contains checks that the text contains all the parts.
 func Contains(t *testing.T, in string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -115,7 +112,6 @@ func Contains(t *testing.T, in string, texts ...string) {
 	}
 }
 
-// Eventually waits for a condition.
 func Eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	if !poll.Until(Bound, holds) {
@@ -227,7 +223,6 @@ func (p *Process) AwaitOutput(t *testing.T, text string) {
 	}
 }
 
-// Eventually waits for a condition. If it gives up, it tells what the process has printed by then.
 func (p *Process) Eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	if !poll.Until(Bound, holds) {
@@ -254,7 +249,6 @@ func (p *Process) Ends(t *testing.T, wantCode int, says ...string) {
 	Contains(t, errs, says...)
 }
 
-// Send sends a signal.
 func (p *Process) Send(t *testing.T, s os.Signal) {
 	t.Helper()
 	testkit.Must(t, p.Process.Signal(s))

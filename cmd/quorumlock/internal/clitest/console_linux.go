@@ -70,7 +70,6 @@ func (p *Process) OnTerminal(t *testing.T) *Console {
 	return &Console{Process: p, Terminal: fd, keys: keys}
 }
 
-// Press types keys.
 func (c *Console) Press(t *testing.T, keys string) {
 	t.Helper()
 	_, err := c.keys.WriteString(keys)

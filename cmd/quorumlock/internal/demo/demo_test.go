@@ -251,19 +251,14 @@ func TestMastersWithoutRedisServer(t *testing.T) {
 	testkit.Check(t, err != nil, "a server that is named and not there is replaced")
 }
 
-// play returns what a story draws in which worker A holds from 1 s to 5 s, and worker B from the given second on.
-func play(second time.Duration) *timeline.Picture {
-	chart := newChart(time.Now())
-	chart.Add(workerA, timeline.Span{From: time.Second, To: 5 * time.Second, State: timeline.Holds, Token: 1_000_001})
-	chart.Add(workerB, timeline.Span{From: second * time.Second, State: timeline.Holds, Token: 1_000_009})
-	chart.Add(names[0], timeline.Span{From: 2 * time.Second, To: 10 * time.Second, State: timeline.Down, Text: "dead"})
-	return picture(chart)
-}
-
 func TestDemoDrawsTwoHolders(t *testing.T) {
 	t.Parallel()
 	for second, want := range map[time.Duration]string{4: "Two holders of the lock, for 1s", 6: "Never two holders of the lock"} {
-		p := play(second)
+		chart := newChart(time.Now())
+		chart.Add(workerA, timeline.Span{From: time.Second, To: 5 * time.Second, State: timeline.Holds, Token: 1_000_001})
+		chart.Add(workerB, timeline.Span{From: second * time.Second, State: timeline.Holds, Token: 1_000_009})
+		chart.Add(names[0], timeline.Span{From: 2 * time.Second, To: 10 * time.Second, State: timeline.Down, Text: "dead"})
+		p := picture(chart)
 		testkit.Check(t, p.Verdict() == want, "%q of %+v, want %q", p.Verdict(), p.Rows, want)
 	}
 }

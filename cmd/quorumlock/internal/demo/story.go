@@ -24,7 +24,6 @@ const (
 	restTime = 250 * time.Millisecond
 )
 
-// logbook records the workers that held the lock, in order.
 type logbook struct {
 	mu        sync.Mutex
 	inside    int

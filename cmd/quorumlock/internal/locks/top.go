@@ -223,7 +223,6 @@ const (
 	topNames = 200
 )
 
-// busy is what top knows of one name.
 type busy struct {
 	name    string
 	waiting int // how many connections wait for it, on the master with the most
@@ -231,7 +230,6 @@ type busy struct {
 	lock    lockState
 }
 
-// survey finds locks, and watches them.
 type survey struct {
 	all     bool
 	cursors []string // of SCAN, by master

@@ -111,7 +111,6 @@ func (l *line) unlockNames(ctx context.Context, p *cli.Program, nodes []*node.No
 	return code, nil
 }
 
-// explainUnlock prints what unlock would delete, and the command line for that.
 func (l *line) explainUnlock(locks []lockState, out io.Writer) {
 	if l.owner != "" {
 		fmt.Fprintf(out, "quorumlock: unlock deletes these locks on all masters where %q has them. End it first.\n\n", l.owner)

@@ -100,7 +100,6 @@ func (a *admit) belief() string {
 	return admitBelief
 }
 
-// askAssertion prints what admit needs the operator to assert, and what each master says now.
 func (a *admit) askAssertion(ctx context.Context, nodes []*node.Node, list *scripts.List, out io.Writer) {
 	fmt.Fprintf(out, "quorumlock: with admit you assert that %s\n", a.belief())
 	if a.members {
@@ -157,7 +156,6 @@ func (a *admit) printAdmissions(before []Finding, errs []error, maxLease time.Du
 	return admitted == len(before)
 }
 
-// nowIs says what a master is before it is admitted.
 func nowIs(f Finding) string {
 	r := f.Report
 	switch {

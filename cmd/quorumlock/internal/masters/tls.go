@@ -107,7 +107,6 @@ func TLSHint(ctx context.Context, n *node.Node, url string, err error) string {
 	return ""
 }
 
-// certificateHint says which file is missing or wrong, by the error of a TLS handshake.
 func certificateHint(err error) string {
 	switch said := err.Error(); {
 	case errors.As(err, new(x509.UnknownAuthorityError)):

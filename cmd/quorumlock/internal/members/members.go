@@ -142,7 +142,6 @@ func over(step func(deployment, context.Context, io.Writer) error) masters.Actio
 	}
 }
 
-// newDeployment returns the masters by name. Two with one name are an error.
 func newDeployment(line masters.Line) (deployment, error) {
 	d := deployment{given: line.Nodes, nodes: map[string]*node.Node{}, maxLease: line.Nodes[0].MaxLease(),
 		member: scripts.Canonical(line.Member)}

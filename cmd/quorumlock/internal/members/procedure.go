@@ -72,7 +72,6 @@ func (d deployment) call(ctx context.Context, calls map[string][]scripts.Call) m
 	return all
 }
 
-// look returns the masters' views, and why a master has none.
 func (d deployment) look(ctx context.Context) (views map[string]*membership.View, errs map[string]error) {
 	seen := d.driver().Look(ctx, d.names)
 	noteTwoMaxLeases(seen)

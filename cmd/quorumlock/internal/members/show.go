@@ -17,7 +17,6 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// show prints the list that each master has, and the state of a change.
 func (d deployment) show(ctx context.Context, out io.Writer) error {
 	views, errs := d.look(ctx)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -123,7 +123,6 @@ func (j *job) environment() []string {
 	return append(outer, set...)
 }
 
-// follow acts on what happens until the command has ended.
 func (j *job) follow() syscall.WaitStatus {
 	lost := j.lock.Context().Done()
 	timer := time.NewTimer(0)

@@ -89,7 +89,6 @@ func (l *line) take(args, job []string) error {
 	return l.settleTimes()
 }
 
-// takeArguments reads NAME[,NAME...] and -- COMMAND [ARGUMENT...].
 func (l *line) takeArguments(args, job []string) error {
 	switch {
 	case len(args) == 0 && len(job) != 1:

@@ -29,7 +29,7 @@ func aFile(t *testing.T) string {
 	return path
 }
 
-// The command decides what a signal does to it. The lock is held, and renewed, until it ends.
+// The command decides what a signal does to it: that ends it, or the lock is held, and renewed, until it ends itself.
 func TestRunForwardsSignals(t *testing.T) {
 	t.Parallel()
 	d := clitest.Deploy(t, 3, 6*time.Second)
@@ -47,18 +47,12 @@ func TestRunForwardsSignals(t *testing.T) {
 			d.Run(t, cli.ExitHeld, "-n", name, "--", "true")
 			testkit.Must(t, os.Remove(file))
 			p.Await(t, 3)
-		})
-	}
-}
 
-func TestRunEndsByTheForwardedSignal(t *testing.T) {
-	t.Parallel()
-	d := clitest.Deploy(t, 3, 30*time.Second)
-	for _, s := range forwarded {
-		p := d.Start(t, "x", "--", "sh", "-c", "echo ready; exec sleep 600")
-		p.Send(t, s)
-		p.Await(t, cli.ExitSignalled+int(s.(syscall.Signal)))
-		testkit.Check(t, p.Errs.String() == "", "%v: %s", s, &p.Errs)
+			p = d.Start(t, name, "--", "sh", "-c", "echo ready; exec sleep 600")
+			p.Send(t, s)
+			p.Await(t, cli.ExitSignalled+int(s.(syscall.Signal)))
+			testkit.Check(t, p.Errs.String() == "", "%v: %s", s, &p.Errs)
+		})
 	}
 }
 
