@@ -150,11 +150,11 @@ func failsOver(t *testing.T, rules []string, prefix string) *redistest.Master {
 // doEverything does as that user what a program that locks, and an operator, can do. The fourth master is no member.
 func doEverything(t *testing.T, d *clitest.Deployment, urls []string, prefix string) {
 	const lease = "-max-lease=10s"
-	command := func(code int, line string, urls ...string) {
+	command := func(line string, urls ...string) {
 		t.Helper()
-		clitest.Command(t, code, append(strings.Fields(line), urls...)...)
+		clitest.Command(t, cli.ExitOK, append(strings.Fields(line), urls...)...)
 	}
-	command(cli.ExitOK, "admit -yes "+lease, urls[:3]...)
+	command("admit -yes "+lease, urls[:3]...)
 	open := func(options ...quorum.Option) *quorum.Locker {
 		l, err := redlock.Open(urls[:3], append(options, quorum.WithLease(9*time.Second), quorum.WithLabel("rights"),
 			quorum.WithLogger(masters.Silent),
@@ -245,29 +245,23 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string, prefix str
 	testkit.Must(t, held.Unlock(ctx))
 
 	// The commands.
-	run := func(code int, args ...string) {
-		t.Helper()
-		p := d.Prepare(args...)
-		p.Env = append(p.Env, masters.URLsVariable+"="+strings.Join(urls[:3], ","))
-		p.Begin(t).Ends(t, code)
-	}
-	run(cli.ExitOK, "-n", "-lease", "6s", "job", "--", "sleep", "2.5")
-	run(cli.ExitOK, "-slots", "2", "jobs", "--", "true")
 	file := filepath.Join(t.TempDir(), "urls")
 	testkit.Must(t, os.WriteFile(file, []byte(strings.Join(urls[:3], "\n")), 0o600))
+	d.Run(t, cli.ExitOK, "-urls-file", file, "-n", "-lease", "6s", "job", "--", "sleep", "2.5")
+	d.Run(t, cli.ExitOK, "-urls-file", file, "-slots", "2", "jobs", "--", "true")
 	got(one.Lock(ctx, "shown"))
-	command(cli.ExitOK, "check -name probe "+lease, urls[:3]...)
-	command(cli.ExitOK, "check -json -wait-all 1m "+lease+" -urls-file "+file)
-	command(cli.ExitOK, "status -timeout 5s "+lease+" -urls-file "+file+" shown")
-	command(cli.ExitOK, "top -timeout 5s "+lease+" -urls-file "+file)
-	command(cli.ExitOK, "unlock -yes -timeout 5s "+lease+" -urls-file "+file+" shown")
+	command("check -name probe "+lease, urls[:3]...)
+	command("check -json -wait-all 1m " + lease + " -urls-file " + file)
+	command("status -timeout 5s " + lease + " -urls-file " + file + " shown")
+	command("top -timeout 5s " + lease + " -urls-file " + file)
+	command("unlock -yes -timeout 5s " + lease + " -urls-file " + file + " shown")
 	testkit.Must(t, one.Close())
 	testkit.Must(t, other.Close())
-	command(cli.ExitOK, "members show "+lease, urls[:3]...)
-	command(cli.ExitOK, "members add -wait 1m "+lease, append(urls[3:], urls[:3]...)...)
-	command(cli.ExitOK, "members abort "+lease, urls...)
-	command(cli.ExitOK, "members add -wait 1m "+lease, append(urls[3:], urls[:3]...)...)
-	command(cli.ExitOK, "members commit -yes "+lease, urls...)
-	command(cli.ExitOK, "members remove -wait 1m "+lease+" d"+prefix, urls...)
-	command(cli.ExitOK, "admit -yes -members "+lease, urls[:3]...)
+	command("members show "+lease, urls[:3]...)
+	command("members add -wait 1m "+lease, append(urls[3:], urls[:3]...)...)
+	command("members abort "+lease, urls...)
+	command("members add -wait 1m "+lease, append(urls[3:], urls[:3]...)...)
+	command("members commit -yes "+lease, urls...)
+	command("members remove -wait 1m "+lease+" d"+prefix, urls...)
+	command("admit -yes -members "+lease, urls[:3]...)
 }

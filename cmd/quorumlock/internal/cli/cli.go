@@ -5,9 +5,16 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"strconv"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/quorumlock/quorumlock/internal/plain"
 )
@@ -75,4 +82,34 @@ func CodeOf(err error, otherwise int) int {
 func OneLine(err error) string {
 	text := strings.ReplaceAll(err.Error(), "quorumlock: ", "") // the package's, in the middle for wrapped errors
 	return plain.Text(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " "))
+}
+
+// PrintJSON prints JSON that is safe for a terminal, with any texts in it.
+func PrintJSON(out io.Writer, v any) error {
+	var document bytes.Buffer
+	encoder := json.NewEncoder(&document)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return err
+	}
+	_, err := out.Write(printable(document.Bytes()))
+	return err
+}
+
+// printable returns a document in JSON with an escape in place of each character that is not printable.
+// It means the same. encoding/json escapes few of them.
+func printable(document []byte) []byte {
+	var out []byte
+	for _, r := range string(document) {
+		switch {
+		case r == '\n' || strconv.IsPrint(r): // a line break stands between values only
+			out = utf8.AppendRune(out, r)
+		default:
+			for _, unit := range utf16.AppendRune(nil, r) {
+				out = fmt.Appendf(out, `\u%04x`, unit)
+			}
+		}
+	}
+	return out
 }

@@ -276,8 +276,6 @@ func TestDemoWritesThePicture(t *testing.T) {
 	}
 	svg := testkit.Read(t, path)
 	testkit.Check(t, strings.HasPrefix(svg, "<svg ") && !strings.Contains(svg, "previous"), "%.100q", svg)
-	_, stderr := clitest.Command(t, cli.ExitUsage, "demo", "-svg", "")
-	clitest.Contains(t, stderr, "quorumlock: demo: -svg needs the path of a file")
 }
 
 // It sets variables of the environment, so it is not parallel.

@@ -16,8 +16,6 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 )
 
-const watchInterval = time.Second
-
 // widest is how many columns a line takes at most without a terminal.
 const widest = 200
 

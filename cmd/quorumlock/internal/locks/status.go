@@ -82,7 +82,7 @@ func (l *line) showStatus(ctx context.Context, p *cli.Program, nodes []*node.Nod
 		return wrapped(text.Bytes(), cmp.Or(width, widest)), nil
 	}
 	if l.watch {
-		return code, watch(ctx, p.Stdout, watchInterval, true, show)
+		return code, watch(ctx, p.Stdout, time.Second, true, show)
 	}
 	text, err := show(ctx, false)
 	if ctx.Err() == nil {

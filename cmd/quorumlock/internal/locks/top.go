@@ -27,8 +27,6 @@ import (
 	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
-const topInterval = 2 * time.Second
-
 // longestName is how many columns a name takes in top at most.
 const longestName = 64
 
@@ -42,7 +40,7 @@ stays unless it is renewed. Lines that begin with ! need you; a terminal shows t
 
 Exit codes: 0, 69 if no master answers, 130 after Ctrl-C; 64 and 78 as for status.`,
 }, func(flags *cli.Flags, l *line) action {
-	every := topInterval
+	every := 2 * time.Second
 	flags.Duration("every", "look every `D` (2s)", 100*time.Millisecond, &every)
 	return func(ctx context.Context, p *cli.Program, nodes []*node.Node) (int, error) {
 		s := &survey{all: l.all, cursors: slices.Repeat([]string{"0"}, len(nodes)), known: map[string]*busy{}}

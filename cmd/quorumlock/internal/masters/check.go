@@ -87,8 +87,6 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 	return cli.ExitOK
 }
 
-const pollInterval = 500 * time.Millisecond
-
 // all checks the nodes, again and again until enough of them grant, but no longer than that.
 func (c *check) all(ctx context.Context, nodes []*node.Node, quorum quorate.Rule, wait time.Duration) []Finding {
 	began := time.Now()
@@ -96,7 +94,7 @@ func (c *check) all(ctx context.Context, nodes []*node.Node, quorum quorate.Rule
 		found := CheckAll(ctx, nodes)
 		tryAll(ctx, nodes, found, c.tryName)
 		rest := wait - time.Since(began)
-		if rest <= 0 || quorum.Enough(thoseThat(found, Finding.IsOK)) || !Sleep(ctx, min(rest, pollInterval)) {
+		if rest <= 0 || quorum.Enough(thoseThat(found, Finding.IsOK)) || !Sleep(ctx, min(rest, 500*time.Millisecond)) {
 			return found
 		}
 	}
@@ -162,12 +160,8 @@ func printFindings(out io.Writer, found []Finding) {
 
 	var groups plain.Grouped // of masters, by their notes
 	for _, f := range found {
-		notes := ""
-		for _, note := range f.notes() {
-			notes += "  - " + note + "\n"
-		}
-		if notes != "" {
-			groups.Add(f.Name, notes)
+		if notes := f.notes(); len(notes) > 0 {
+			groups.Add(f.Name, "  - "+strings.Join(notes, "\n  - ")+"\n")
 		}
 	}
 	for _, g := range groups {

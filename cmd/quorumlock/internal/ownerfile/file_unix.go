@@ -243,11 +243,3 @@ func (f *File) Bequeath() {
 		_, _ = unix.FcntlInt(f.open.Fd(), unix.F_SETFD, 0)
 	}
 }
-
-// JobOf returns the job that a process leads. It has not been waited for.
-func JobOf(pid int) Job { return Job{Group: pid, Started: started(pid), Namespace: namespace()} }
-
-func (j Job) lives() bool {
-	exists := func() bool { return j.Group > 0 && !errors.Is(unix.Kill(-j.Group, 0), unix.ESRCH) }
-	return exists() && !j.isOther() && exists() // its last process may be waited for while isOther looks
-}

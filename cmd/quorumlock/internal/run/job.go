@@ -179,9 +179,8 @@ func (j *job) enforce() time.Duration {
 		j.child.end(syscall.SIGTERM)
 		j.child.signalGroup(syscall.SIGCONT) // a stopped process does not end
 		return left
-	default:
-		return min(left-j.line.grace, maxSleep)
 	}
+	return min(left-j.line.grace, maxSleep)
 }
 
 func (j *job) kill() {

@@ -39,12 +39,11 @@ func (l *line) carryOut(stderr io.Writer) int {
 	signals := catchSignals()
 	defer signals.stop() // after the report, to a stderr that may be closed
 	code, err := l.run(signals, report)
-	if err == nil {
-		return code
-	}
-	code = cli.CodeOf(err, cli.ExitFailed)
-	if code != cli.ExitOK { // with -E 0 a lock that is held is as well, and cron mails what is printed
-		report(err)
+	if err != nil {
+		code = cli.CodeOf(err, cli.ExitFailed)
+		if code != cli.ExitOK { // with -E 0 a lock that is held is as well, and cron mails what is printed
+			report(err)
+		}
 	}
 	return code
 }

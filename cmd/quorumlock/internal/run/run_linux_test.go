@@ -32,7 +32,12 @@ func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 		testkit.Must(t, err)
 		testkit.Must(t, children[i].Go())
 	}
-	before := threadsOf(t)
+	threadsNow := func() int {
+		tasks, err := os.ReadDir("/proc/self/task")
+		testkit.Must(t, err)
+		return len(tasks)
+	}
+	before := threadsNow()
 	const threads = 64
 	var meet, gone sync.WaitGroup
 	meet.Add(threads)
@@ -44,7 +49,7 @@ func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 		})
 	}
 	gone.Wait()
-	clitest.Eventually(t, "the threads ended", func() bool { return threadsOf(t) <= before+len(children) })
+	clitest.Eventually(t, "the threads ended", func() bool { return threadsNow() <= before+len(children) })
 	for _, c := range children {
 		testkit.Check(t, testchild.Alive(c.PID), "it died with a thread")
 		c.signalGroup(syscall.SIGKILL)
@@ -147,13 +152,6 @@ func TestRunAsProcessOneReapsOrphans(t *testing.T) {
 	p.Eventually(t, "no process", left(0))
 	p.Send(t, syscall.SIGTERM) // ends the min hold
 	p.Await(t, 7)
-}
-
-func threadsOf(t *testing.T) int {
-	t.Helper()
-	tasks, err := os.ReadDir("/proc/self/task")
-	testkit.Must(t, err)
-	return len(tasks)
 }
 
 // A file is in use while a process of its job's group lives: not while another group has the number, or only dead ones

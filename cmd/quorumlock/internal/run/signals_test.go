@@ -56,22 +56,20 @@ func TestRunForwardsSignals(t *testing.T) {
 	}
 }
 
-func waiters(t *testing.T, d *clitest.Deployment, name string) int64 {
-	t.Helper()
-	return testkit.Do(t, d.Masters[0], "PUBSUB", "NUMSUB", "redisson_lock__channel:{"+name+"}").([]any)[1].(int64)
-}
-
 func TestSignalsEndTheWaiting(t *testing.T) {
 	t.Parallel()
 	d := clitest.Deploy(t, 3, 30*time.Second)
 	d.Start(t, "x", "--", "sh", "-c", "echo ready; exec sleep 600")
+	waiters := func() int64 {
+		return testkit.Do(t, d.Masters[0], "PUBSUB", "NUMSUB", "redisson_lock__channel:{x}").([]any)[1].(int64)
+	}
 	for _, s := range forwarded {
 		p := d.Prepare("x", "--", "echo", "ran").Begin(t)
-		clitest.Eventually(t, "a waiter", func() bool { return waiters(t, d, "x") > 0 })
+		clitest.Eventually(t, "a waiter", func() bool { return waiters() > 0 })
 		p.Send(t, s)
 		p.Ends(t, cli.ExitSignalled+int(s.(syscall.Signal)), "ended by "+unix.SignalName(s.(syscall.Signal)), "held by ")
 		testkit.Check(t, p.Out.String() == "", "%v: the command ran: %q", s, &p.Out)
-		clitest.Eventually(t, "the waiter gone", func() bool { return waiters(t, d, "x") == 0 })
+		clitest.Eventually(t, "the waiter gone", func() bool { return waiters() == 0 })
 	}
 }
 
