@@ -12,10 +12,10 @@ import (
 const tooHigh = 1 << 52
 
 // acquire is acquire.lua.
-func acquire(k *Keyspace, keys, args []string) (any, error) {
+func acquire(k *Keyspace, keys, args []string) any {
 	if len(args) == 3 {
-		if granted, err := usual(k, keys, args); granted || err != nil {
-			return int64(1), err
+		if usual(k, keys, args) {
+			return int64(1)
 		}
 		args = []string{"1", args[0], "0", args[1], args[2]}
 	}
@@ -33,12 +33,12 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 
 	k.call("MGET")
 	if _, released, _ := k.get(keys[1]); released {
-		return []any{"released", int64(0)}, nil
+		return []any{"released", int64(0)}
 	}
-	marker, _, _ := k.get(keys[0])
+	marker := k.Get(keys[0])
 	admitted, isItsOwn, ok := accepts(marker, expected, k.anyList)
 	if !ok {
-		return []any{"marker", marker, expected}, nil
+		return []any{"marker", marker, expected}
 	}
 
 	mine, inherited, counter, counterAt := 0, 0, 0.0, counters[0]
@@ -55,10 +55,7 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 			default:
 				last, isRead := "", false
 				if unclear != nil || ttl == -1 || k.fields(key) > 1 {
-					var err error
-					if last, _, err = k.lockAt(key); err != nil {
-						return nil, err
-					}
+					last, _ = k.lockAt(key, false)
 					isRead = k.find(key).kind == aSet
 				}
 				ends, count := int64(0), int64(0)
@@ -67,9 +64,7 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 					ends, count = k.find(key).readers(k.now)
 				}
 				if isRead && ends < k.now {
-					if _, _, err := k.lockOf(key, true); err != nil {
-						return nil, err
-					}
+					k.lockAt(key, true)
 					over = append(over, key)
 					break
 				}
@@ -93,29 +88,20 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 				}
 			}
 		}
-		c, _, err := k.counter(counters[i])
-		if err != nil {
-			return nil, err
-		}
-		if c > counter {
+		if c := need(k.counter(counters[i])); c > counter {
 			counter, counterAt = c, counters[i]
 		}
 	}
 
-	isFresh, quarantineOver := carried == 0 || mine < names, false
-	if isFresh && !isItsOwn {
-		return []any{"marker", marker, expected}, nil
-	}
-	if admitted != "0" && isFresh {
-		k.call("TIME")
-		left := or(admitted, 0) - float64(k.now)
-		switch {
-		case left > or(strings.Fields(expected)[2], 0):
-			return []any{"marker", marker, expected}, nil
-		case left > 0:
-			return []any{"quarantined", integer(left)}, nil
+	quarantineOver := false
+	if carried == 0 || mine < names {
+		if admitted != "0" && isItsOwn {
+			k.call("TIME")
 		}
-		quarantineOver = true
+		var refusal []any
+		if refusal, quarantineOver = k.grants(marker, expected, admitted, isItsOwn); refusal != nil {
+			return refusal
+		}
 	}
 	if held {
 		if holder == "" {
@@ -124,63 +110,40 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		}
 		reply := []any{"held", remaining, k.waiting(channelAt(keys[0], hashes[0])), holder[:min(len(holder), 1024)]}
 		if locks > 0 {
-			return reply, nil
+			return reply
 		}
 		if reservation > 0 {
 			for _, key := range hashes {
-				if k.may("SET") == nil {
-					k.set(reservationAt(keys[0], key), owner, reservation)
-				}
+				k.maySet(reservationAt(keys[0], key), owner, reservation)
 			}
 		}
-		return append(reply, readers), nil
+		return append(reply, readers)
 	}
 
 	if predecessor != "" && carried == 0 && mine+inherited < names {
-		if k.may("SET") == nil {
-			k.set(keys[len(keys)-1], "1", millis(strings.Fields(expected)[2]))
-		}
-		return []any{"passed", int64(0)}, nil
+		k.maySet(keys[len(keys)-1], "1", maxLeaseOf(expected))
+		return []any{"passed", int64(0)}
 	}
 
-	token := counter
-	if carried > 0 {
-		token = max(token, carried)
-	} else {
-		if mine < names {
-			token++
-		}
-		token = max(token, seed)
-	}
-	if token >= tooHigh {
-		return nil, counterTooHigh(counterAt)
-	}
-
+	token := tokenOf(counterAt, counter, carried, seed, mine < names)
 	if quarantineOver {
-		k.call("SET")
-		k.set(keys[0], "0"+strings.TrimPrefix(marker, admitted), 0)
+		k.callSet(keys[0], "0"+strings.TrimPrefix(marker, admitted), 0)
 	}
 	if predecessor != "" {
-		k.call("SET")
-		k.set(keys[len(keys)-1], "1", millis(strings.Fields(expected)[2]))
+		k.callSet(keys[len(keys)-1], "1", maxLeaseOf(expected))
 	}
 	for _, key := range over {
-		k.call("DEL")
-		k.delete(key)
+		k.callDel(key)
 	}
 	if reservation > 0 {
 		for _, key := range hashes {
-			k.call("DEL")
-			k.delete(reservationAt(keys[0], key))
+			k.callDel(reservationAt(keys[0], key))
 		}
 	}
 	for i, key := range hashes {
 		k.call("HSET")
 		if need(k.hset(key, owner, level)) {
-			if err := k.mayExpire(key, owner); err != nil {
-				return nil, err
-			}
-			k.pexpire(key, lease)
+			k.expire(key, owner, lease)
 			if predecessor != "" {
 				k.call("HDEL")
 			}
@@ -188,38 +151,61 @@ func acquire(k *Keyspace, keys, args []string) (any, error) {
 		} else {
 			k.prolongKey(key, lease)
 		}
-		if text, _, _ := k.get(counters[i]); text != whole(token) {
-			k.call("SET")
-			k.set(counters[i], whole(token), 0)
+		if k.Get(counters[i]) != whole(token) {
+			k.callSet(counters[i], whole(token), 0)
 		}
 	}
-	return integer(token), nil
+	return integer(token)
+}
+
+// grants is what a marker that accepts the client says to a fresh grant: a refusal, or nil, and whether the node's quarantine
+// is over, which the marker still has.
+func (k *Keyspace) grants(marker, expected, admitted string, isItsOwn bool) (refusal []any, quarantineOver bool) {
+	left := or(admitted, 0) - float64(k.now)
+	switch {
+	case !isItsOwn, admitted != "0" && left > float64(maxLeaseOf(expected)):
+		return []any{"marker", marker, expected}, false
+	case admitted != "0" && left > 0:
+		return []any{"quarantined", integer(left)}, false
+	}
+	return nil, admitted != "0"
+}
+
+// maxLeaseOf is the max lease of an expected line.
+func maxLeaseOf(expected string) int64 { return millis(strings.Fields(expected)[2]) }
+
+// tokenOf is a grant's token: not below the counter, nor below the one that it carries, or else its seed. A new holder's is
+// above the counter.
+func tokenOf(counterAt string, counter, carried, seed float64, isNew bool) float64 {
+	token := counter + float64(number(isNew && carried == 0))
+	if carried == 0 {
+		carried = seed
+	}
+	if token = max(token, carried); token >= tooHigh {
+		fail(counterTooHigh(counterAt))
+	}
+	return token
 }
 
 // usual is usual.lua, until acquire goes on.
-func usual(k *Keyspace, keys, args []string) (granted bool, _ error) {
+func usual(k *Keyspace, keys, args []string) (granted bool) {
 	lease, seed, expected, key, owner := millis(args[0]), args[1], args[2], keys[3], ownerOf(keys[1])
 	k.call("MGET")
-	marker, _, _ := k.get(keys[0])
 	_, released, _ := k.get(keys[1])
-	counter, _, _ := k.get(keys[2])
+	counter := k.Get(keys[2])
 	isBelow := len(counter) == len(seed) && counter < seed && isDigits(counter)
-	if !isBelow || !strings.HasPrefix(marker, expected) || released {
-		return false, nil
+	if !isBelow || !strings.HasPrefix(k.Get(keys[0]), expected) || released {
+		return false
 	}
 	k.call("PTTL")
 	if k.exists(key) {
-		return false, nil
+		return false
 	}
 	k.call("HSET")
 	need(k.hset(key, owner, "1"))
-	if err := k.mayExpire(key, owner); err != nil {
-		return false, err
-	}
-	k.pexpire(key, lease)
-	k.call("SET")
-	k.set(keys[2], seed, 0)
-	return true, nil
+	k.expire(key, owner, lease)
+	k.callSet(keys[2], seed, 0)
+	return true
 }
 
 // ownerOf is the owner of a tombstone's key.
@@ -248,16 +234,15 @@ func reservationAt(marker, key string) string {
 	return prefix + writerPrefix + name
 }
 
-// mayExpire reports whether the user may set the time to live of a key that has just got the owner. If not, it has none.
-func (k *Keyspace) mayExpire(key, owner string) error {
-	err := k.may("PEXPIRE")
-	if err == nil {
-		return nil
+// expire sets the time to live of a key that has just got the owner. If the user may not, the key loses it again.
+func (k *Keyspace) expire(key, owner string, lease int64) {
+	if err := k.may("PEXPIRE"); err != nil {
+		if k.may("HDEL") == nil {
+			k.hdel(key, owner)
+		}
+		fail(replyError(err.Error() + " (PEXPIRE)"))
 	}
-	if k.may("HDEL") == nil {
-		k.hdel(key, owner)
-	}
-	return replyError(err.Error() + " (PEXPIRE)")
+	k.pexpire(key, lease)
 }
 
 // hexists is HEXISTS, which the user may not run perhaps.
@@ -292,22 +277,19 @@ func (k *Keyspace) waiting(channel string) int64 {
 	return k.listening(channel)
 }
 
-// counter reads a token counter by MGET, and by GET if that found none.
-func (k *Keyspace) counter(key string) (value float64, found bool, err error) {
+// counter reads a token counter by MGET, and by GET if that found none. One that is missing is 0.
+func (k *Keyspace) counter(key string) (float64, error) {
 	text, found, err := k.get(key)
-	if !found {
-		if refused := k.may("GET"); refused != nil {
-			return 0, false, refused
-		}
+	if found {
+		return counterOf(key, text)
 	}
-	if err == nil && !found {
-		return 0, false, nil
+	if refused := k.may("GET"); refused != nil {
+		return 0, refused
 	}
 	if err != nil {
-		return 0, false, counterIsNoNumber(key)
+		return 0, counterIsNoNumber(key)
 	}
-	value, err = counterOf(key, text)
-	return value, err == nil, err
+	return 0, nil
 }
 
 func isDigits(text string) bool { return strings.Trim(text, "0123456789") == "" }

@@ -11,8 +11,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
-// program is a script in Go. Its keys and arguments count from 0, in Lua from 1.
-type program func(k *Keyspace, keys, args []string) (any, error)
+// program is a script in Go. Its keys and arguments count from 0, in Lua from 1. An error ends it by [fail].
+type program func(k *Keyspace, keys, args []string) any
 
 type known struct {
 	name string

@@ -3,11 +3,11 @@ package fakeredis
 import "strings"
 
 // renew is renew.lua.
-func renew(k *Keyspace, keys, args []string) (any, error) {
+func renew(k *Keyspace, keys, args []string) any {
 	names := (len(keys) - 1) / 2
 	lease, tokens, expected := millis(args[names]), args[names+1], args[names+2]
 	k.call("MGET")
-	marker, _, _ := k.get(keys[0])
+	marker := k.Get(keys[0])
 	_, isItsOwn, isAccepted := accepts(marker, expected, k.anyList)
 	out := make([]byte, 0, names)
 	for i := range names {
@@ -20,10 +20,10 @@ func renew(k *Keyspace, keys, args []string) (any, error) {
 		case there && !k.prolong(key, owner, lease):
 			out = append(out, 'F')
 		case there:
-			text, _, _ := k.get(counterKey)
-			counter, _, err := k.counter(counterKey)
-			if (len(text) != 16 || text < digits) && err == nil && counter < token && k.may("GET") == nil && k.may("SET") == nil {
-				k.set(counterKey, whole(token), 0)
+			text := k.Get(counterKey)
+			counter, err := k.counter(counterKey)
+			if (len(text) != 16 || text < digits) && err == nil && counter < token && k.may("GET") == nil {
+				k.maySet(counterKey, whole(token), 0)
 			}
 			out = append(out, 'R')
 		case err == nil && !k.isThere(key):
@@ -31,17 +31,17 @@ func renew(k *Keyspace, keys, args []string) (any, error) {
 		case err == nil || isWrongType(err):
 			out = append(out, 'T')
 		default:
-			return nil, err
+			fail(err)
 		}
 	}
 	if !isAccepted || !isItsOwn {
-		return []any{"marker", marker, expected, string(out)}, nil
+		return []any{"marker", marker, expected, string(out)}
 	}
-	return string(out), nil
+	return string(out)
 }
 
 // release is release.lua.
-func release(k *Keyspace, keys, args []string) (any, error) {
+func release(k *Keyspace, keys, args []string) any {
 	short := len(args) == 2
 	if short {
 		keys, args = []string{"", keys[0]}, []string{args[0], "0", args[1], "0"}
@@ -76,17 +76,13 @@ func release(k *Keyspace, keys, args []string) (any, error) {
 		}
 	}
 	if last != "0" {
-		if k.may("SET") == nil {
-			k.set(keys[0], "1", millis(last))
-		}
+		k.maySet(keys[0], "1", millis(last))
 	}
-	if failure != nil {
-		return nil, failure
-	}
+	need(0, failure)
 	if heard != 0 {
-		return []any{found, int64(heard)}, nil
+		return []any{found, int64(heard)}
 	}
-	return found, nil
+	return found
 }
 
 // isThere is EXISTS.
@@ -96,7 +92,7 @@ func (k *Keyspace) isThere(key string) bool {
 }
 
 // slots is slots.lua.
-func slots(k *Keyspace, keys, args []string) (any, error) {
+func slots(k *Keyspace, keys, args []string) any {
 	digits, least := make([]byte, len(keys)), int64(-1)
 	for i, key := range keys {
 		k.call("PTTL")
@@ -109,11 +105,11 @@ func slots(k *Keyspace, keys, args []string) (any, error) {
 			least = ttl
 		}
 	}
-	return []any{string(digits), least, k.waiting(args[0])}, nil
+	return []any{string(digits), least, k.waiting(args[0])}
 }
 
 // raise is raise.lua.
-func raise(k *Keyspace, keys, args []string) (any, error) {
+func raise(k *Keyspace, keys, args []string) any {
 	owner, token := args[0], or(args[1], 0)
 	find, findOther, ofMode, ofOther := "HEXISTS", "ZSCORE", aHash, aSet
 	if strings.HasPrefix(owner, readerPrefix) {
@@ -122,44 +118,37 @@ func raise(k *Keyspace, keys, args []string) (any, error) {
 	}
 	highest := token
 	for i := 0; i < len(keys); i += 2 {
-		err := k.may(find)
+		k.call(find)
 		v := k.find(keys[i])
 		switch {
-		case err != nil:
-			return nil, err
 		case v == nil:
 			v = &value{}
 		case v.kind == ofOther && k.may(findOther) == nil:
-			return int64(0), nil
+			return int64(0)
 		case v.kind != ofMode:
-			return nil, errWrongType
+			fail(errWrongType)
 		}
 		ends, there := v.scores[owner]
 		if there = there && ends >= k.now; ofMode == aHash {
 			_, there = v.hash[owner]
 		}
-		if !there || err != nil {
-			return int64(0), err
+		if !there {
+			return int64(0)
 		}
 	}
 	for i := 1; i < len(keys); i += 2 {
-		k.call("GET")
-		text, found, err := k.get(keys[i])
-		if err != nil {
-			return nil, err
-		}
+		text, found := k.callGet(keys[i])
 		counter := -1.0
 		if found {
 			counter = need(counterOf(keys[i], text))
 		}
 		if counter >= tooHigh {
-			return nil, counterTooHigh(keys[i])
+			fail(counterTooHigh(keys[i]))
 		}
 		if !found || counter < token {
-			k.call("SET")
-			k.set(keys[i], args[1], 0)
+			k.callSet(keys[i], args[1], 0)
 		}
 		highest = max(highest, counter)
 	}
-	return integer(highest), nil
+	return integer(highest)
 }

@@ -11,16 +11,13 @@ import (
 const maxMarker = 65536
 
 // inspect is inspect.lua.
-func inspect(k *Keyspace, keys, _ []string) (any, error) {
+func inspect(k *Keyspace, keys, _ []string) any {
 	owner, level, ttl := "", "", int64(0)
 	readers := int64(0)
 	k.call("TIME")
 	k.call("PTTL")
 	if v := k.find(keys[1]); v != nil {
-		var err error
-		if owner, level, err = k.lockAt(keys[1]); err != nil {
-			return nil, err
-		}
+		owner, level = k.lockAt(keys[1], false)
 		if ttl = k.pttl(keys[1]); v.kind == aSet {
 			k.call("ZCOUNT")
 			var ends int64
@@ -28,91 +25,68 @@ func inspect(k *Keyspace, keys, _ []string) (any, error) {
 			owner, ttl = "", max(ends-k.now, 0)
 		}
 	}
-	k.call("GET")
-	marker, _, err := k.get(keys[0])
-	if err != nil {
-		return nil, err
-	}
-	value, found, err := k.counter(keys[2])
-	if err != nil {
-		return nil, err
-	}
+	text, _ := k.callGet(keys[0])
+	value, counter := need(k.counter(keys[2])), ""
 	if value >= tooHigh {
-		return nil, counterTooHigh(keys[2])
+		fail(counterTooHigh(keys[2]))
 	}
-	counter := ""
-	if found {
+	if k.exists(keys[2]) {
 		counter = whole(max(value, 0))
 	}
-	if len(marker) > maxMarker {
-		return nil, replyError("QUORUMLOCK the marker is too long")
-	}
+	marker := markerOf(text)
 	k.call("PTTL")
-	return []any{owner, level, ttl, counter, marker, k.now, readers, max(k.pttl(keys[3]), 0)}, nil
+	return []any{owner, level, ttl, counter, marker, k.now, readers, max(k.pttl(keys[3]), 0)}
+}
+
+// markerOf is the text of a marker, if it is not too long.
+func markerOf(text string) string {
+	if len(text) > maxMarker {
+		fail(replyError("QUORUMLOCK the marker is too long"))
+	}
+	return text
 }
 
 // force is force.lua.
-func force(k *Keyspace, keys, args []string) (any, error) {
+func force(k *Keyspace, keys, args []string) any {
 	k.call("PTTL")
 	there := k.exists(keys[0])
 	if there {
-		if _, _, err := k.lockAt(keys[0]); err != nil {
-			return nil, err
-		}
-	}
-	set := func(key, text string, ttl int64) bool {
-		if k.may("SET") != nil {
-			return false
-		}
-		k.set(key, text, ttl)
-		return true
+		k.lockAt(keys[0], false)
 	}
 	if args[2] != "0" && k.may("GET") == nil {
-		if counter, _, err := k.counter(keys[1]); err == nil && (counter >= or(args[2], 0) || set(keys[1], args[2], 0)) {
-			set(keys[2], args[2], millis(args[1]))
+		if counter, err := k.counter(keys[1]); err == nil && (counter >= or(args[2], 0) || k.maySet(keys[1], args[2], 0)) {
+			k.maySet(keys[2], args[2], millis(args[1]))
 		}
 	}
 	for _, tombstone := range keys[3:] {
-		set(tombstone, "1", millis(args[1]))
+		k.maySet(tombstone, "1", millis(args[1]))
 	}
 	if !there {
-		return int64(0), nil
+		return int64(0)
 	}
-	k.call("DEL")
-	k.delete(keys[0])
+	k.callDel(keys[0])
 	k.tell(args[0])
-	return int64(1), nil
+	return int64(1)
 }
 
 // look is look.lua.
-func look(k *Keyspace, keys, args []string) (any, error) {
-	k.call("GET")
-	marker, _, err := k.get(keys[0])
-	if err != nil {
-		return nil, err
-	}
-	if len(marker) > maxMarker {
-		return nil, replyError("QUORUMLOCK the marker is too long")
-	}
+func look(k *Keyspace, keys, args []string) any {
+	text, _ := k.callGet(keys[0])
+	marker := markerOf(text)
 	k.call("TIME")
-	return []any{marker, k.now, args[0]}, nil
+	return []any{marker, k.now, args[0]}
 }
 
 // mark is mark.lua.
-func mark(k *Keyspace, keys, args []string) (any, error) {
+func mark(k *Keyspace, keys, args []string) any {
 	k.call("TIME")
-	k.call("GET")
-	marker, _, err := k.get(keys[0])
-	if err != nil {
-		return nil, err
-	}
+	marker, _ := k.callGet(keys[0])
 	text, written := MarkText(marker, args, k.now)
 	if !written {
-		return []any{int64(0), marker[:min(len(marker), maxMarker)], k.now}, nil
+		return []any{int64(0), marker[:min(len(marker), maxMarker)], k.now}
 	}
-	k.call("SET")
-	k.set(keys[0], text, 0)
-	return []any{int64(1), text, k.now}, nil
+	k.callSet(keys[0], text, 0)
+	return []any{int64(1), text, k.now}
 }
 
 // MarkText is what mark.lua does with a marker's text, at an instant in ms since 1970. It returns the
@@ -131,28 +105,27 @@ func MarkText(marker string, args []string, now int64) (text string, written boo
 }
 
 // introduce is introduce.lua.
-func introduce(k *Keyspace, keys, args []string) (any, error) {
-	k.call("SET")
-	k.set(keys[0], args[0], millis(args[1]))
-	return int64(1), nil
+func introduce(k *Keyspace, keys, args []string) any {
+	k.callSet(keys[0], args[0], millis(args[1]))
+	return int64(1)
 }
 
 // who is who.lua.
-func who(k *Keyspace, keys, _ []string) (any, error) {
+func who(k *Keyspace, keys, _ []string) any {
 	k.call("MGET")
 	found := make([]any, len(keys))
 	for i, key := range keys {
-		text, _, err := k.get(key)
-		if err != nil || len(text) > 4096 { // a key of another type too
+		text := k.Get(key)
+		if len(text) > 4096 {
 			text = ""
 		}
 		found[i] = text
 	}
-	return found, nil
+	return found
 }
 
 // lockers is lockers.lua. It looks at all keys in one call.
-func lockers(k *Keyspace, _, args []string) (any, error) {
+func lockers(k *Keyspace, _, args []string) any {
 	k.call("SCAN")
 	found := []any{}
 	for _, key := range slices.Sorted(maps.Keys(k.values)) {
@@ -165,11 +138,11 @@ func lockers(k *Keyspace, _, args []string) (any, error) {
 			found = append(found, key, text, k.pttl(key))
 		}
 	}
-	return []any{"0", found}, nil
+	return []any{"0", found}
 }
 
 // counters is counters.lua.
-func counters(k *Keyspace, _, args []string) (any, error) {
+func counters(k *Keyspace, _, args []string) any {
 	k.call("MGET")
 	found := []any{}
 	first, many := integer(or(args[1], 0)), integer(or(args[2], 0))
@@ -179,30 +152,25 @@ func counters(k *Keyspace, _, args []string) (any, error) {
 		if k.values[string(key)] == nil {
 			continue
 		}
-		if text, there, err := k.get(string(key)); there && err == nil {
+		if text, there, _ := k.get(string(key)); there {
 			found = append(found, i+1, text[:min(len(text), 64)])
 		}
 	}
-	return found, nil
+	return found
 }
 
 // lift is lift.lua.
-func lift(k *Keyspace, keys, args []string) (any, error) {
+func lift(k *Keyspace, keys, args []string) any {
 	raised := int64(0)
 	for i, key := range keys {
-		k.call("GET")
-		text, there, err := k.get(key)
-		if err != nil {
-			return nil, err
-		}
+		text, there := k.callGet(key)
 		if !there {
 			text = "-1"
 		}
 		if need(counterOf(key, text)) < or(args[i], 0) {
-			k.call("SET")
-			k.set(key, args[i], 0)
+			k.callSet(key, args[i], 0)
 			raised++
 		}
 	}
-	return raised, nil
+	return raised
 }

@@ -13,19 +13,18 @@ const (
 )
 
 // read is read.lua.
-func read(k *Keyspace, keys, args []string) (any, error) {
+func read(k *Keyspace, keys, args []string) any {
 	owner, channel, key := ownerOf(keys[1]), channelAt(keys[0], keys[5]), keys[5]
 	reader, lease, carried, seed, expected := readerPrefix+owner, millis(args[0]), or(args[1], 0), or(args[2], 0), args[3]
 	k.call("MGET")
 	_, released, _ := k.get(keys[1])
-	forced, _, _ := k.get(keys[4])
-	if released || carried > 0 && carried <= or(forced, -1) {
-		return []any{"released", int64(0)}, nil
+	if released || carried > 0 && carried <= or(k.Get(keys[4]), -1) {
+		return []any{"released", int64(0)}
 	}
-	marker, _, _ := k.get(keys[0])
+	marker := k.Get(keys[0])
 	admitted, isItsOwn, ok := accepts(marker, expected, k.anyList)
 	if !ok {
-		return []any{"marker", marker, expected}, nil
+		return []any{"marker", marker, expected}
 	}
 
 	k.call("TIME")
@@ -40,83 +39,54 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 			_, end := v.firstReader()
 			last, _ := v.lastReader()
 			if isStale = end < k.now; isStale || !v.isRead(false) || !strings.HasPrefix(last, readerPrefix) {
-				if _, _, err := k.lockOf(key, isStale); err != nil {
-					return nil, err
-				}
+				k.lockAt(key, isStale)
 			}
 			k.call("ZSCORE")
 			if until, there := v.scores[reader]; there && until >= k.now {
 				ends = until
 			}
 		case !isWrongType(err):
-			return nil, err
+			fail(err)
 		default:
 			k.call("HGET")
-			if level, isLevel, err = k.hget(key, owner); err != nil {
-				return nil, err
-			}
+			level, isLevel, err = k.hget(key, owner)
+			need(0, err)
 			if !isLevel {
 				if ttl == -1 || k.fields(key) > 1 {
-					if _, _, err := k.lockAt(key); err != nil {
-						return nil, err
-					}
+					k.lockAt(key, false)
 				}
 				k.call("HKEYS")
 				held, holder = ttl, k.oneField(key)
 			}
 		}
 	}
-	counter, _, err := k.counter(keys[2])
-	if err != nil {
-		return nil, err
-	}
+	counter := need(k.counter(keys[2]))
 
-	isThere := ends >= 0 || isLevel
-	isFresh, quarantineOver := carried == 0 || !isThere, false
-	if isFresh && !isItsOwn {
-		return []any{"marker", marker, expected}, nil
-	}
-	if admitted != "0" && isFresh {
-		left := or(admitted, 0) - float64(k.now)
-		switch {
-		case left > or(strings.Fields(expected)[2], 0):
-			return []any{"marker", marker, expected}, nil
-		case left > 0:
-			return []any{"quarantined", integer(left)}, nil
+	isThere, quarantineOver := ends >= 0 || isLevel, false
+	if carried == 0 || !isThere {
+		var refusal []any
+		if refusal, quarantineOver = k.grants(marker, expected, admitted, isItsOwn); refusal != nil {
+			return refusal
 		}
-		quarantineOver = true
 	}
 	if _, waits, _ := k.get(keys[3]); holder == "" && carried == 0 && !isThere && waits {
 		waiting := k.waiting(channel)
 		k.call("PTTL")
-		return []any{"reserved", k.pttl(keys[3]), waiting}, nil
+		return []any{"reserved", k.pttl(keys[3]), waiting}
 	}
 	if holder != "" {
-		return []any{"held", held, k.waiting(channel), holder[:min(len(holder), 1024)]}, nil
+		return []any{"held", held, k.waiting(channel), holder[:min(len(holder), 1024)]}
 	}
 
-	token := counter
-	if carried > 0 {
-		token = max(token, carried)
-	} else {
-		if !isThere {
-			token++
-		}
-		token = max(token, seed)
-	}
-	if token >= tooHigh {
-		return nil, counterTooHigh(keys[2])
-	}
+	token := tokenOf(keys[2], counter, carried, seed, !isThere)
 	if quarantineOver {
-		k.call("SET")
-		k.set(keys[0], "0"+strings.TrimPrefix(marker, admitted), 0)
+		k.callSet(keys[0], "0"+strings.TrimPrefix(marker, admitted), 0)
 	}
 	if isLevel && ttl != -1 {
 		k.call("PEXPIRE")
 		k.raise(key, lease)
 	}
-	k.call("SET")
-	k.set(keys[2], whole(token), 0)
+	k.callSet(keys[2], whole(token), 0)
 	last := k.now + max(ttl, lease)
 	if ends = max(ends, k.now+lease); isLevel {
 		ends = last
@@ -129,7 +99,7 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 		k.call("HDEL")
 		k.hdel(key, owner)
 	}
-	err = k.may("ZADD")
+	err := k.may("ZADD")
 	if err == nil {
 		err = k.zadd(key, reader, ends)
 	}
@@ -142,21 +112,21 @@ func read(k *Keyspace, keys, args []string) (any, error) {
 				k.pexpire(key, max(ttl, 1))
 			}
 		}
-		return nil, err
+		fail(err)
 	}
 	if ttl != -1 || isLevel {
 		if err := k.may("PEXPIREAT"); err != nil {
 			if !isThere && k.may("ZREM") == nil {
 				k.zrem(key, reader)
 			}
-			return nil, replyError(err.Error() + " (PEXPIREAT)")
+			fail(replyError(err.Error() + " (PEXPIREAT)"))
 		}
 		k.values[key].expires = last
 	}
 	if isLevel {
 		k.tell(channel)
 	}
-	return integer(token), nil
+	return integer(token)
 }
 
 // zadd sets a member's score.

@@ -60,9 +60,35 @@ func (k *Keyspace) may(command string) error {
 
 // call is may for redis.call of Lua: a refusal ends the program. What it has written stays.
 func (k *Keyspace) call(command string) {
-	if err := k.may(command); err != nil {
-		panic(ending{err})
+	need(0, k.may(command))
+}
+
+// callSet is SET, for redis.call.
+func (k *Keyspace) callSet(key, text string, ttl int64) {
+	k.call("SET")
+	k.set(key, text, ttl)
+}
+
+// maySet is SET, for redis.pcall.
+func (k *Keyspace) maySet(key, text string, ttl int64) bool {
+	if k.may("SET") != nil {
+		return false
 	}
+	k.set(key, text, ttl)
+	return true
+}
+
+// callDel is DEL, for redis.call.
+func (k *Keyspace) callDel(key string) {
+	k.call("DEL")
+	k.delete(key)
+}
+
+// callGet is GET, for redis.call.
+func (k *Keyspace) callGet(key string) (text string, found bool) {
+	k.call("GET")
+	text, found, err := k.get(key)
+	return need(text, err), found
 }
 
 // tell publishes that a lock became free. It returns how many heard it, −1 if the user may not publish.
@@ -76,10 +102,12 @@ func (k *Keyspace) tell(channel string) int {
 // need ends the program with an error, if there is one.
 func need[T any](value T, err error) T {
 	if err != nil {
-		panic(ending{err})
+		fail(err)
 	}
 	return value
 }
+
+func fail(err error) { panic(ending{err}) }
 
 // ending is the panic of a program that an error ends.
 type ending struct{ err error }
@@ -99,7 +127,7 @@ func (k *Keyspace) run(p program, keys, args []string) (reply any, err error) {
 			panic(e)
 		}
 	}()
-	return p(k, keys, args)
+	return p(k, keys, args), nil
 }
 
 func isWrongType(err error) bool { return errors.Is(err, errWrongType) }

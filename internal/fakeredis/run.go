@@ -6,13 +6,13 @@ import (
 )
 
 // acquires is acquires.lua.
-func acquires(k *Keyspace, keys, args []string) (any, error) {
+func acquires(k *Keyspace, keys, args []string) any {
 	n := (len(keys) - 1) / 3
 	tombs, counters, hashes := keys[1:1+n], keys[1+n:1+2*n], keys[1+2*n:]
 	expected, lease, seeds := args[0], millis(args[1]), args[2:]
 	k.call("MGET")
-	if marker, _, _ := k.get(keys[0]); !strings.HasPrefix(marker, expected) {
-		return int64(0), nil
+	if !strings.HasPrefix(k.Get(keys[0]), expected) {
+		return int64(0)
 	}
 	k.call("EXISTS")
 	someHeld := slices.ContainsFunc(hashes, k.exists)
@@ -21,7 +21,7 @@ func acquires(k *Keyspace, keys, args []string) (any, error) {
 	for i, key := range hashes {
 		token := seeds[i]
 		if value, found, _ := k.get(counters[i]); !found || len(value) != len(token) || value >= token || !isDigits(value) {
-			number, _, err := k.counter(counters[i])
+			number, err := k.counter(counters[i])
 			if seed := or(token, 0); err != nil || number >= tooHigh-1 {
 				token = ""
 			} else if number >= seed {
@@ -71,9 +71,9 @@ func acquires(k *Keyspace, keys, args []string) (any, error) {
 		}
 	}
 	if usual {
-		return int64(1), nil
+		return int64(1)
 	}
-	return replies, nil
+	return replies
 }
 
 // heldPlainly is what acquires replies for a key that exists: 0 if acquire must look closer.
@@ -90,7 +90,7 @@ func (k *Keyspace) heldPlainly(marker, key, owner string) any {
 }
 
 // releases is releases.lua.
-func releases(k *Keyspace, keys, args []string) (any, error) {
+func releases(k *Keyspace, keys, args []string) any {
 	replies, usual := make([]any, len(keys)), true
 	for i, key := range keys {
 		deleted, err := false, k.may("HDEL")
@@ -110,7 +110,7 @@ func releases(k *Keyspace, keys, args []string) (any, error) {
 		replies[i] = reply
 	}
 	if usual {
-		return int64(1), nil
+		return int64(1)
 	}
-	return replies, nil
+	return replies
 }

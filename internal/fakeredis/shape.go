@@ -12,10 +12,7 @@ var (
 )
 
 // lockAt is lockAt of shape.lua, without the end of the last reader's lease.
-func (k *Keyspace) lockAt(key string) (owner, level string, err error) { return k.lockOf(key, false) }
-
-// lockOf is lockAt, which with all looks at each member of a set.
-func (k *Keyspace) lockOf(key string, all bool) (owner, level string, err error) {
+func (k *Keyspace) lockAt(key string, all bool) (owner, level string) {
 	v, fields, err := k.find(key), 0, k.may("HLEN")
 	if err == nil {
 		fields, err = k.hlen(key)
@@ -26,24 +23,25 @@ func (k *Keyspace) lockOf(key string, all bool) (owner, level string, err error)
 			if k.may("TYPE") == nil && isSet {
 				err = refused
 			}
-			return "", "", err
+			fail(err)
 		}
 		k.call("ZRANGE")
 		last, _ := v.lastReader()
 		if owner, isReader := strings.CutPrefix(last, readerPrefix); isReader && len(owner) <= 1024 && v.isRead(all) {
-			return owner, "", nil
+			return owner, ""
 		}
-		return "", "", noLock(key, "sorted set")
+		fail(noLock(key, "sorted set"))
 	}
 	if fields == 1 {
 		k.call("HGETALL")
 		for owner, level = range k.find(key).hash {
 		}
 		if levelsForm.MatchString(level) && len(owner) <= 1024 && ownersForm.MatchString(owner) {
-			return owner, level, nil
+			return owner, level
 		}
 	}
-	return "", "", noLock(key, "hash")
+	fail(noLock(key, "hash"))
+	return "", ""
 }
 
 func noLock(key, kind string) error {
