@@ -112,7 +112,6 @@ func lock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
 	return held
 }
 
-// unlock unlocks within our patience.
 func unlock(t *testing.T, held *quorum.Lock) {
 	t.Helper()
 	if err := held.Unlock(short(t)); err != nil {
@@ -144,18 +143,14 @@ func grantedByAll(t *testing.T, ms []*redistest.Master, name string) {
 	})
 }
 
-// allLocks lists every lock on the masters, whatever its name: all keys that are not the library's
-// own.
 func allLocks(t *testing.T, ms []*redistest.Master) []string {
 	t.Helper()
 	var locks []string
 	for _, m := range ms {
-		names, err := redis.Strings(m.Do("KEYS", "*"))
+		names, err := testkit.Locks(m)
 		must(t, err)
 		for _, name := range names {
-			if !strings.HasPrefix(name, scripts.Prefix) {
-				locks = append(locks, name+" on "+m.Addr())
-			}
+			locks = append(locks, name+" on "+m.Addr())
 		}
 	}
 	return locks
@@ -201,7 +196,6 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// onAll runs one command on every master.
 func onAll(t *testing.T, f *redistest.Fleet, args ...any) {
 	t.Helper()
 	for _, m := range f.Masters {

@@ -79,46 +79,26 @@ func TestSameMasterTwice(t *testing.T) {
 	patient := quorum.WithNodeOptions(compared)
 	ours := []*node.Node{openNode(t, same.URL(), compared), openNode(t, same.URL(), compared), openNode(t, other.URL(), compared)}
 
-	for _, c := range []struct {
-		what  string
-		make  func() (*quorum.Locker, error)
-		words []string
-	}{
-		{"one URL", func() (*quorum.Locker, error) {
-			return redlock.Open([]string{same.URL(), other.URL(), same.URL()}, patient)
-		},
-			[]string{same.Addr(), "given twice", "one process"}},
-		{"one URL, named", func() (*quorum.Locker, error) {
-			return multilock.Open([]string{same.URL(), same.URL()}, patient, quorum.WithNodeOptions(node.WithName("north")))
-		}, []string{same.Addr(), "given twice"}},
-		{"two names", func() (*quorum.Locker, error) {
-			return redlock.Open([]string{same.URL(), byName, other.URL()}, patient)
-		},
-			[]string{same.Addr(), strings.TrimPrefix(byName, "redis://"), "one process"}},
-		{"two spellings", func() (*quorum.Locker, error) {
-			return multilock.Open([]string{byName, strings.Replace(byName, "localhost", "LOCALHOST", 1)}, patient)
-		}, []string{"given twice"}},
-		{"two databases", func() (*quorum.Locker, error) {
-			return multilock.Open([]string{same.URL() + "/0", same.URL() + "/1"}, patient)
-		},
-			[]string{same.Addr(), "one process"}},
-		{"two names, multilock", func() (*quorum.Locker, error) { return multilock.Open([]string{same.URL(), byName}, patient) },
-			[]string{same.Addr(), "one process"}},
-		{"one node", func() (*quorum.Locker, error) { return redlock.New([]*node.Node{ours[0], ours[2], ours[0]}) },
-			[]string{same.Addr(), "twice"}},
-		{"two nodes", func() (*quorum.Locker, error) { return multilock.New(ours[:2]) }, []string{same.Addr(), "one process"}},
-		{"two pools", func() (*quorum.Locker, error) {
-			return multilock.New([]*node.Node{overPool(t, same, nil, compared), overPool(t, same, nil, compared)})
-		}, []string{same.Addr(), "one process"}},
-		{"a pool and a URL", func() (*quorum.Locker, error) {
-			return redlock.New([]*node.Node{overPool(t, same, nil, compared), ours[0], ours[2]})
-		}, []string{same.Addr(), "one process"}},
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			_, err := c.make()
-			want(t, err, quorum.ErrInvalid, c.words...)
-		})
+	refused := func(what string, words ...string) func(*quorum.Locker, error) {
+		return func(_ *quorum.Locker, err error) {
+			t.Run(what, func(t *testing.T) { want(t, err, quorum.ErrInvalid, words...) })
+		}
 	}
+	refused("one URL", same.Addr(), "given twice", "one process")(
+		redlock.Open([]string{same.URL(), other.URL(), same.URL()}, patient))
+	refused("one URL, named", same.Addr(), "given twice")(
+		multilock.Open([]string{same.URL(), same.URL()}, patient, quorum.WithNodeOptions(node.WithName("north"))))
+	refused("two names", same.Addr(), strings.TrimPrefix(byName, "redis://"), "one process")(
+		redlock.Open([]string{same.URL(), byName, other.URL()}, patient))
+	refused("two spellings", "given twice")(
+		multilock.Open([]string{byName, strings.Replace(byName, "localhost", "LOCALHOST", 1)}, patient))
+	refused("two databases", same.Addr(), "one process")(multilock.Open([]string{same.URL() + "/0", same.URL() + "/1"}, patient))
+	refused("two names, multilock", same.Addr(), "one process")(multilock.Open([]string{same.URL(), byName}, patient))
+	refused("one node", same.Addr(), "twice")(redlock.New([]*node.Node{ours[0], ours[2], ours[0]}))
+	refused("two nodes", same.Addr(), "one process")(multilock.New(ours[:2]))
+	pools := []*node.Node{overPool(t, same, nil, compared), overPool(t, same, nil, compared)}
+	refused("two pools", same.Addr(), "one process")(multilock.New(pools))
+	refused("a pool and a URL", same.Addr(), "one process")(redlock.New([]*node.Node{pools[0], ours[0], ours[2]}))
 	onlyKeys(t, f.Masters)
 }
 
@@ -127,29 +107,22 @@ func TestNodesNamedAlike(t *testing.T) {
 	f := fleet(t, 3)
 	noGoroutines(t)
 	named := func(m *redistest.Master, name string) *node.Node { return openNode(t, m.URL(), node.WithName(name)) }
-	for what, c := range map[string]struct {
-		make  func() (*quorum.Locker, error)
-		words []string
-	}{
-		"all by one option": {func() (*quorum.Locker, error) {
-			return redlock.Open(f.URLs(), quorum.WithNodeOptions(node.WithName("north")))
-		}, []string{`both named "north"`, "WithNodeOptions"}},
-		"two of three": {func() (*quorum.Locker, error) {
-			return redlock.New([]*node.Node{named(f.Masters[0], "north"), named(f.Masters[1], "south"), named(f.Masters[2], "north")})
-		}, []string{"nodes 1 and 3", `both named "north"`}},
-		"as another's address": {func() (*quorum.Locker, error) {
-			return multilock.New([]*node.Node{named(f.Masters[0], f.Masters[1].Addr()), openNode(t, f.Masters[1].URL())})
-		}, []string{"nodes 1 and 2", "both named"}},
-		"its address as another's name": {func() (*quorum.Locker, error) {
-			return multilock.New([]*node.Node{openNode(t, f.Masters[1].URL()), named(f.Masters[0], f.Masters[1].Addr())})
-		}, []string{"nodes 1 and 2", "both named"}},
-	} {
-		t.Run(what, func(t *testing.T) {
-			_, err := c.make()
-			want(t, err, quorum.ErrInvalid, c.words...)
-			lacks(t, err.Error(), "process", "twice") // that is not what is wrong
-		})
+	refused := func(what string, words ...string) func(*quorum.Locker, error) {
+		return func(_ *quorum.Locker, err error) {
+			t.Run(what, func(t *testing.T) {
+				want(t, err, quorum.ErrInvalid, words...)
+				lacks(t, err.Error(), "process", "twice") // that is not what is wrong
+			})
+		}
 	}
+	refused("all by one option", `both named "north"`, "WithNodeOptions")(
+		redlock.Open(f.URLs(), quorum.WithNodeOptions(node.WithName("north"))))
+	refused("two of three", "nodes 1 and 3", `both named "north"`)(
+		redlock.New([]*node.Node{named(f.Masters[0], "north"), named(f.Masters[1], "south"), named(f.Masters[2], "north")}))
+	refused("as another's address", "nodes 1 and 2", "both named")(
+		multilock.New([]*node.Node{named(f.Masters[0], f.Masters[1].Addr()), openNode(t, f.Masters[1].URL())}))
+	refused("its address as another's name", "nodes 1 and 2", "both named")(
+		multilock.New([]*node.Node{openNode(t, f.Masters[1].URL()), named(f.Masters[0], f.Masters[1].Addr())}))
 	for _, m := range f.Masters {
 		if all := do(t, m, "KEYS", "*").([]any); len(all) > 0 {
 			t.Errorf("%s was touched: %s", m.Addr(), all)

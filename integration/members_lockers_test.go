@@ -25,7 +25,6 @@ func TestMembersOfOtherDatabasesNeverBothHold(t *testing.T) {
 	neverBothHold(t, [3]string{"", "&db=1", "&db=2"})
 }
 
-// The same with prefixes.
 func TestMembersOfOtherPrefixesNeverBothHold(t *testing.T) {
 	t.Parallel()
 	neverBothHold(t, [3]string{"", "&prefix=team", "&prefix=teams"})

@@ -108,7 +108,6 @@ func (s says) read(t *testing.T, path string, file *ast.File) {
 	})
 }
 
-// lastName returns the last name of a chain of selectors.
 func lastName(of ast.Expr) string {
 	switch of := of.(type) {
 	case *ast.Ident:

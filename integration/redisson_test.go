@@ -49,7 +49,6 @@ const (
 		return depth - 1`
 )
 
-// peersOn returns a peer on each master, all with the same owner.
 func peersOn(t *testing.T, f *redistest.Fleet) []peer {
 	var all []peer
 	for _, m := range f.Masters {

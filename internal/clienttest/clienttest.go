@@ -299,7 +299,6 @@ func setPassword(t *testing.T, m *redistest.Master, password string) {
 	testkit.Do(t, m, redistest.SetUser("app", "on", "resetpass", ">"+password, "~*", "&*", "+@all")...)
 }
 
-// clients returns the lines of CLIENT LIST with that field.
 func clients(t *testing.T, m *redistest.Master, field string) []string {
 	t.Helper()
 	lines := slices.Collect(strings.Lines(text(t, m, "CLIENT", "LIST")))

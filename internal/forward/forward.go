@@ -66,7 +66,6 @@ func From(listener net.Listener, target string) *Forward {
 	return f
 }
 
-// Addr returns the host:port for clients.
 func (f *Forward) Addr() string { return f.listener.Addr().String() }
 
 // Turn forwards to another target from now on, and cuts the connections to the last one.
@@ -82,10 +81,8 @@ func (f *Forward) Lead(targets ...string) { f.locked(func() { f.targets, f.turns
 // and new ones are accepted, but nobody answers.
 func (f *Forward) Lose() { f.locked(func() { f.requests.loses, f.replies.loses = true, true }) }
 
-// LoseRequests loses what clients say.
 func (f *Forward) LoseRequests() { f.locked(func() { f.requests.loses = true }) }
 
-// LoseReplies loses what the server says.
 func (f *Forward) LoseReplies() { f.locked(func() { f.replies.loses = true }) }
 
 // DelayRequests delays what clients say by latency, give or take jitter.

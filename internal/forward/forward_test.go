@@ -107,17 +107,24 @@ func TestLose(t *testing.T) {
 	mustSay(t, connect(t, f), "3", "server 3")
 }
 
-// The server gets the requests whose replies are lost.
-func TestLoseReplies(t *testing.T) {
+// connected returns a forwarder, and the ends of a connection over it.
+func connected(t *testing.T) (f *Forward, client, server net.Conn) {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	testkit.Must(t, err)
 	defer listener.Close()
-	f := forwarder(t, listener.Addr().String())
-	f.LoseReplies()
-	client := connect(t, f)
-	server, err := listener.Accept()
+	f = forwarder(t, listener.Addr().String())
+	client = connect(t, f)
+	server, err = listener.Accept()
 	testkit.Must(t, err)
-	defer server.Close()
+	t.Cleanup(func() { server.Close() })
+	return f, client, server
+}
+
+// The server gets the requests whose replies are lost.
+func TestLoseReplies(t *testing.T) {
+	f, client, server := connected(t)
+	f.LoseReplies()
 	lost := make(chan error, 1)
 	go func() {
 		_, err := say(client, silence, "request")
@@ -168,16 +175,9 @@ func TestHold(t *testing.T) {
 
 // A server does not see the end of a connection that is held back.
 func TestHoldTheEnd(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
-	defer listener.Close()
-	f := forwarder(t, listener.Addr().String())
-	client := connect(t, f)
-	server, err := listener.Accept()
-	testkit.Must(t, err)
-	defer server.Close()
+	f, client, server := connected(t)
 	f.Hold("")
-	_, err = client.Write([]byte("late"))
+	_, err := client.Write([]byte("late"))
 	testkit.Must(t, err)
 	client.Close()
 	buffer := make([]byte, 9)

@@ -81,7 +81,6 @@ func newMasterOnce(fresh func(addr string) (server, error)) (*Master, error) {
 // Addr returns host:port. It stays the same over the master's whole life, also after a restart.
 func (m *Master) Addr() string { return m.addr }
 
-// URL returns redis://host:port.
 func (m *Master) URL() string { return "redis://" + m.addr }
 
 // Kill ends the server as a crash would, and returns when it is gone. A process gets SIGKILL,

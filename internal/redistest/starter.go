@@ -10,23 +10,21 @@ import (
 // Linux child fires when the *thread* that forked it ends, and Go ends and makes threads at will.
 // Started from just any goroutine, a server could be killed in the middle of a test.
 type starter struct {
-	jobs  chan func()
-	ended chan struct{}
-	once  sync.Once
+	jobs chan func()
+	stop func() // ends the thread. On Linux, children that still run die with it.
 }
 
 func newStarter() *starter {
-	s := &starter{jobs: make(chan func()), ended: make(chan struct{})}
-	go s.run()
+	s := &starter{jobs: make(chan func())}
+	var running sync.WaitGroup
+	running.Go(func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+		for job := range s.jobs {
+			job()
+		}
+	})
+	s.stop = sync.OnceFunc(func() { close(s.jobs); running.Wait() })
 	return s
-}
-
-func (s *starter) run() {
-	defer close(s.ended)
-	runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-	for job := range s.jobs {
-		job()
-	}
 }
 
 // start calls cmd.Start on the starter's thread. It must not be called after stop.
@@ -34,10 +32,4 @@ func (s *starter) start(cmd *exec.Cmd) error {
 	result := make(chan error)
 	s.jobs <- func() { result <- cmd.Start() }
 	return <-result
-}
-
-// stop ends the thread. On Linux, children that still run die with it.
-func (s *starter) stop() {
-	s.once.Do(func() { close(s.jobs) })
-	<-s.ended
 }

@@ -27,7 +27,6 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority returns an authority with a key of its own.
 func NewAuthority() (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -43,7 +42,6 @@ func NewAuthority() (*Authority, error) {
 	return &Authority{cert, key}, err
 }
 
-// Roots returns a pool with the authorities' certificates.
 func Roots(all ...*Authority) *x509.CertPool {
 	roots := x509.NewCertPool()
 	for _, a := range all {

@@ -148,6 +148,15 @@ func Do(t testing.TB, on Doer, args ...any) any {
 	return reply
 }
 
+// Locks returns the keys that are not the library's own, but for those of slots.
+func Locks(on Doer) ([]string, error) {
+	keys, err := redis.Strings(on.Do("KEYS", "*"))
+	return slices.DeleteFunc(keys, func(key string) bool {
+		_, _, isSlot := scripts.ParseSlot(key)
+		return !isSlot && strings.HasPrefix(key, scripts.Prefix)
+	}), err
+}
+
 // Info returns a field of a section of INFO.
 func Info(t testing.TB, on Doer, section, field string) string {
 	t.Helper()
