@@ -48,6 +48,7 @@ func receive(events <-chan event, blocked time.Duration) (e event, ok bool) {
 
 // crew is the sessions of all holders. Plays share them: a connection to a database costs more than a play.
 type crew struct {
+	of       resource
 	sessions [holders]session
 	step     [holders]func(next string) // set by a play
 	blocked  time.Duration              // when a statement counts as one that waits for another transaction
@@ -55,7 +56,7 @@ type crew struct {
 
 func newCrew(t *testing.T, r resource) *crew {
 	t.Helper()
-	c := &crew{blocked: quick}
+	c := &crew{of: r, blocked: quick}
 	for i := range holders {
 		c.sessions[i] = r.session(t, func(next string) { c.step[i](next) })
 		t.Cleanup(c.sessions[i].close)
@@ -64,12 +65,13 @@ func newCrew(t *testing.T, r resource) *crew {
 }
 
 // play runs holders over one account, one statement at a time, in an order drawn from the seed. It
-// returns the acknowledged writes, the number of holders that were refused, and the order.
-func (c *crew) play(
-	t *testing.T, account int, seed uint64, by order,
-) (acknowledged []write, refused int, trace []string) {
+// returns the committed writes, the number of holders that were refused, and what the judge says, with that order.
+func (c *crew) play(t *testing.T, seed int, by order) (log []write, refused int, err error) {
 	t.Helper()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	c.of.account(t, seed)
+	rng := rand.New(rand.NewPCG(uint64(seed), 0))
+	var acknowledged []write
+	var trace []string
 	events := make(chan event)
 	var turns [holders]chan struct{}
 	for i := range holders {
@@ -82,7 +84,7 @@ func (c *crew) play(
 			ctx, cancel := context.WithTimeout(context.Background(), soon)
 			defer cancel()
 			// Each amount is another power of two: no two histories lead to one balance.
-			done, err := c.sessions[i].work(ctx, account, uint64(i+1), by, 1<<(2*i), 2<<(2*i))
+			done, err := c.sessions[i].work(ctx, seed, uint64(i+1), by, 1<<(2*i), 2<<(2*i))
 			events <- event{holder: i, done: done, ended: true, err: err}
 		}()
 	}
@@ -123,7 +125,11 @@ func (c *crew) play(
 		running++
 		turns[chosen] <- struct{}{}
 	}
-	return acknowledged, refused, trace
+	balance, log := c.of.state(t, seed)
+	if err := judge(acknowledged, balance, log); err != nil {
+		return log, refused, fmt.Errorf("seed %d: %w\n%s", seed, err, strings.Join(trace, "\n"))
+	}
+	return log, refused, nil
 }
 
 // resources are all that the guards protect, each made afresh for a test.
@@ -149,17 +155,12 @@ func TestInterleavings(t *testing.T) {
 		for _, by := range orders {
 			t.Run(name+"/"+string(by), func(t *testing.T) {
 				t.Parallel()
-				r := fresh(t)
-				c := newCrew(t, r)
+				c := newCrew(t, fresh(t))
 				writes, refusals, seed := 0, 0, 0
 				besideEachOther := func() bool { return refusals > 0 && writes > 2*seed }
 				for ; seed < seeds || !besideEachOther() && seed < mostSeeds; seed++ {
-					r.account(t, seed)
-					acknowledged, refused, trace := c.play(t, seed, uint64(seed), by)
-					balance, log := r.state(t, seed)
-					if err := judge(acknowledged, balance, log); err != nil {
-						t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(trace, "\n"))
-					}
+					log, refused, err := c.play(t, seed, by)
+					must(t, err)
 					if seed%seeds == seeds-1 && !besideEachOther() {
 						c.blocked *= 2
 					}
@@ -187,14 +188,10 @@ func TestWrongOrdersLoseUpdates(t *testing.T) {
 		for _, by := range append(more, readFirst, stampOnlyRead, unguarded) {
 			t.Run(name+"/"+string(by), func(t *testing.T) {
 				t.Parallel()
-				r := resources()[name](t)
-				c := newCrew(t, r)
+				c := newCrew(t, resources()[name](t))
 				for seed := range seeds {
-					r.account(t, seed)
-					acknowledged, _, trace := c.play(t, seed, uint64(seed), by)
-					balance, log := r.state(t, seed)
-					if err := judge(acknowledged, balance, log); err != nil {
-						t.Logf("seed %d: %v\n%s", seed, err, strings.Join(trace, "\n"))
+					if _, _, err := c.play(t, seed, by); err != nil {
+						t.Log(err)
 						return
 					}
 				}

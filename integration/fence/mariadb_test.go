@@ -17,7 +17,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
-// mariadb is the MariaDB of all tests.
 var mariadb *sqlserver.Server
 
 func onMariaDB(settings url.Values) func(*testing.T) *database {

@@ -82,7 +82,6 @@ func prepare(t *testing.T, d *database, serial string) *database {
 	return d
 }
 
-// account makes an account, unless it is there.
 func (d *database) account(t *testing.T, account int) {
 	t.Helper()
 	var n int
@@ -100,7 +99,7 @@ func (d *database) open(t *testing.T, step func(string)) *sqlSession {
 	db, err := sql.Open(d.driver, d.dsn)
 	must(t, err)
 	db.SetMaxOpenConns(1)
-	return &sqlSession{db, d.driver, d.column, step}
+	return &sqlSession{d, db, step}
 }
 
 func (d *database) state(t *testing.T, account int) (balance int, log []write) {
@@ -119,7 +118,6 @@ func (d *database) state(t *testing.T, account int) (balance int, log []write) {
 	return balance, log
 }
 
-// postgres is the PostgreSQL of all tests.
 var postgres *sqlserver.Server
 
 func onPostgres(driver, isolation string) func(*testing.T) *database {

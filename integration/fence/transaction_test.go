@@ -17,20 +17,18 @@ func resourceOf(account int) string { return fmt.Sprint("account:", account) }
 
 // sqlSession is a session of a database. Its statements have no parameters, since databases differ in these.
 type sqlSession struct {
-	db     *sql.DB
-	driver string
-	column bool
-	step   func(string)
+	of   *database
+	db   *sql.DB // of its own
+	step func(string)
 }
 
 func (s *sqlSession) close() { s.db.Close() }
 
-// stamp stamps an account in a transaction.
 func (s *sqlSession) stamp(ctx context.Context, tx *sql.Tx, account int, token uint64) error {
 	switch {
-	case s.column:
+	case s.of.column:
 		return fence.Column{Table: "accounts", Key: "id", Token: "token"}.Stamp(ctx, tx, account, token)
-	case s.driver == "mysql":
+	case s.of.driver == "mysql":
 		return fence.StampMySQL(ctx, tx, resourceOf(account), token)
 	}
 	return fence.Stamp(ctx, tx, resourceOf(account), token)
