@@ -163,8 +163,9 @@ func controls() []control {
 // harm. With -chaos.full redsync plays the same schedules. It must do harm if its clients have
 // different lists of masters; elsewhere nothing is expected.
 func TestControls(t *testing.T) {
+	all := scenarios()
 	for _, c := range controls() {
-		s := scenarioNamed(t, c.scenario)
+		s := all[slices.IndexFunc(all, func(s scenario) bool { return s.name == c.scenario })]
 		if !*full && c.scenario == "failover to a replica that lacks the lock" {
 			continue // the same protection as the two before
 		}
@@ -205,17 +206,6 @@ func (c control) mustHarm(t *testing.T, s scenario, kind string, n int) {
 		}
 	}
 	t.Errorf("the schedule did no harm %d times", controlTries)
-}
-
-func scenarioNamed(t *testing.T, name string) scenario {
-	t.Helper()
-	for _, s := range scenarios() {
-		if s.name == name {
-			return s
-		}
-	}
-	t.Fatalf("there is no scenario %q", name)
-	return scenario{}
 }
 
 func controlSizes(s scenario) []int {

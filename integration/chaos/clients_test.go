@@ -38,7 +38,7 @@ func frozenMaster(r *run) {
 }
 
 func pausedClient(r *run) {
-	a, _ := r.holds(contender.Plan{Careless: true})
+	a := r.holds(contender.Plan{Careless: true})
 	r.let(r.lease / 2)
 	r.stopClient(a)
 	others := r.crowd(2, contender.Plan{})

@@ -5,12 +5,8 @@ package chaos
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"strings"
 	"time"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos"
 	"github.com/quorumlock/quorumlock/internal/backstage"
@@ -19,7 +15,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/node"
 	operators "github.com/quorumlock/quorumlock/quorum/operator"
-	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // Arguments of a server.
@@ -38,7 +33,6 @@ type cluster struct {
 
 type stage = backstage.Cluster
 
-// start starts the scenario's masters. A server keeps nothing on disk unless the scenario says otherwise.
 func (s scenario) start(r *run) *cluster {
 	byOwn := s.replicas > 0 && !r.ours() // a master is admitted with the number of replicas that must acknowledge
 	set := quorumchaos.Setup{Node: []node.Option{node.WithMaxLease(r.lease)}, Args: s.disks, Clocks: s.clocks, Replicas: s.replicas,
@@ -82,21 +76,16 @@ func (c *cluster) happened(kind, format string, args ...any) {
 	c.Notes.Happened("", kind, kind+" "+format, args...)
 }
 
-// keys lists the locks on all masters: every key that is not the library's own.
-func (c *cluster) keys() ([]string, error) {
-	var all []string
+// keys lists the locks on all masters.
+func (c *cluster) keys() (all []string, err error) {
 	for i, s := range c.Servers {
-		names, err := redis.Strings(s.Do("KEYS", "*"))
-		if err != nil {
-			return nil, err
-		}
+		names, failed := testkit.Locks(s)
 		for _, name := range names {
-			if _, _, isSlot := scripts.ParseSlot(name); isSlot || !strings.HasPrefix(name, scripts.Prefix) {
-				all = append(all, fmt.Sprintf("%s on %s", name, c.Names[i]))
-			}
+			all = append(all, name+" on "+c.Names[i])
 		}
+		err = errors.Join(err, failed)
 	}
-	return all, nil
+	return all, err
 }
 
 // paths are one group of clients' ways to the masters, so that one group can be cut off, in one direction or both, and
@@ -106,7 +95,6 @@ type paths struct {
 	group string
 }
 
-// apartFor makes paths for a group of clients.
 func (r *run) apartFor(group string) *paths {
 	r.t.Helper()
 	p := &paths{r.Apart(group), group}
@@ -123,5 +111,4 @@ func healAll(all ...*paths) {
 	}
 }
 
-// relays are the paths, to the masters in their order.
 func (p *paths) relays() []*forward.Forward { return backstage.Of(p.Cluster).Relays }

@@ -135,7 +135,6 @@ func (r *report) pair() []*result {
 	return []*result{theirs, own}
 }
 
-// watchEvery is how often a master is asked.
 const watchEvery = 100 * time.Millisecond
 
 // watch notes, until the returned function is called, when each master is in quarantine, as it says itself. While it

@@ -114,7 +114,7 @@ func (r *run) cutOffWith(left *paths) (join func()) {
 
 func failoverHolderStays(r *run) {
 	left, right := r.pinned("beside the old primary", 0), r.asking("clients that ask Sentinels")
-	a, _ := r.holds(contender.Plan{URLs: left.urls()})
+	a := r.holds(contender.Plan{URLs: left.urls()})
 	others := r.crowdOn(2, right)
 	join := r.cutOffWith(left)
 	r.withholds(a)
@@ -127,7 +127,7 @@ func failoverHolderStays(r *run) {
 
 func failoverHolderFollows(r *run) {
 	left, right := r.pinned("beside the old primary", 0), r.asking("clients that ask Sentinels")
-	a, _ := r.holds(contender.Plan{URLs: right.urls()})
+	a := r.holds(contender.Plan{URLs: right.urls()})
 	r.crowdOn(2, left)
 	r.cutOffWith(left)()
 	r.goesOn(a)
@@ -200,23 +200,20 @@ func failoverTwice(r *run) {
 	before := r.primaries()
 	r.Kill(placesTo(r.failing())...)
 	r.promoted(before)
-	next := r.primaries()
-	if len(r.Groups[0].Servers) > 2 {
-		r.Kill(placesTo(r.failing())...)
+	next, hit, heal := r.primaries(), r.Freeze, r.Thaw
+	hasThird := len(r.Groups[0].Servers) > 2
+	if hasThird {
+		hit, heal = r.Kill, r.Restart
+	}
+	if hit(placesTo(r.failing())...); hasThird {
 		r.promoted(next)
-	} else {
-		r.Freeze(placesTo(r.failing())...)
 	}
 	for i := range before {
 		r.must(before[i].Start())
 		r.happened("restart", "the first primary of %s", r.Names[i])
 	}
 	r.let(r.lease)
-	if len(r.Groups[0].Servers) > 2 {
-		r.Restart(placesTo(r.failing())...)
-	} else {
-		r.Thaw(placesTo(r.failing())...)
-	}
+	heal(placesTo(r.failing())...)
 	r.whole(crowd...)
 	r.let(r.lease / 2)
 }

@@ -23,32 +23,29 @@ import (
 func (r *run) judge() {
 	r.t.Helper()
 	res := r.result
-	if err := r.finish(); err != nil {
-		r.expect(false, "all contenders ended in good order: %v", err)
+	for _, w := range r.workers {
+		w.order(contender.Stop)
 	}
+	var ended error
+	for _, w := range r.workers {
+		ended = errors.Join(ended, w.end(soon))
+	}
+	r.expect(ended == nil, "all contenders ended in good order: %v", ended)
 	res.Orphans = r.orphans()
 	r.expect(res.Orphans == 0, "no key is left %v after the last release: %d are", orphanBound, res.Orphans)
 
+	did := map[string]int{}
 	for _, w := range r.workers {
 		for _, p := range w.all() {
-			switch p.Did {
-			case contender.Acquired:
-				res.Acquired++
-			case contender.Refused:
-				res.Refused++
-			case contender.Lost:
-				res.Lost++
-			}
+			did[p.Did]++
 		}
 	}
+	res.Acquired, res.Refused, res.Lost = did[contender.Acquired], did[contender.Refused], did[contender.Lost]
 	res.Tried = res.Acquired + res.Refused
 	r.expect(res.Acquired > 0, "the lock was acquired at least once")
 	res.Faults, res.Failovers = r.Notes.Told(), r.failovers()
 
-	events, err := r.events()
-	if err != nil {
-		r.t.Error(err)
-	}
+	events := r.events()
 	if *reportTo != "" && res.Kind == library && res.Scenario == "random walk over all faults" && res.Masters == 3 {
 		if err := leave(strings.TrimSuffix(*reportTo, ".md")+"-history.json.gz", events); err != nil {
 			r.t.Error(err)
@@ -115,7 +112,6 @@ func longestGap(events []history.Event) (from int64, gap time.Duration) {
 	return from, gap
 }
 
-// result is the figures of a run.
 type result struct {
 	Scenario, Kind string
 	Masters        int

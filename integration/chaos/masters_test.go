@@ -97,7 +97,7 @@ func majorityKilled(r *run) {
 }
 
 func rollingRestart(r *run) {
-	holder, _ := r.holds(contender.Plan{})
+	holder := r.holds(contender.Plan{})
 	r.crowd(2, contender.Plan{Patience: r.lease})
 	for i := range r.n {
 		r.crash(i)
@@ -133,11 +133,12 @@ func forgetWhileHeld(r *run, forget func()) {
 	out := r.apartFor("A")
 	out.Partition(placesTo(r.n)[r.n/2+1:]...)
 	all := r.apartFor("B")
-	a, held := r.holds(contender.Plan{URLs: out.urls()})
+	a := r.holds(contender.Plan{URLs: out.urls()})
 	// A call of Lock would ask one master first, the same for all clients, and others only if that one grants: it may be
 	// one that A holds.
 	b := r.start(contender.Plan{URLs: all.urls(), Hold: 200 * time.Millisecond, Rest: 20 * time.Millisecond, Once: true})
-	r.until(held, r.lease/3+r.lease/30) // just after A's first renewal
+	held := time.Duration(contender.Now() - acquired(a)[0].At)
+	r.let(r.lease/3 + r.lease/30 - held) // just after A's first renewal
 	out.Partition(0)
 	forget()
 	r.let(r.lease / 2)
@@ -156,6 +157,8 @@ func thinQuorum(r *run) { forgetWhileHeld(r, func() { r.Flush(0) }) }
 
 func toStaleReplica(r *run) {
 	replica := r.Replica(0)
-	r.cutOff(replica)
+	r.happened("replica cut off", "%s", replica.Addr())
+	_, err := replica.Do("REPLICAOF", "127.0.0.1", "1") // where no server listens: it keeps its data
+	r.must(err)
 	forgetWhileHeld(r, func() { r.Promote(replica, 0) })
 }

@@ -10,7 +10,7 @@ import (
 
 func partitionOfHolder(r *run) {
 	out := r.apartFor("A")
-	a, _ := r.holds(contender.Plan{URLs: out.urls()})
+	a := r.holds(contender.Plan{URLs: out.urls()})
 	others := r.crowd(2, contender.Plan{})
 	r.let(r.lease / 2)
 	out.Partition(placesTo(r.n)...)

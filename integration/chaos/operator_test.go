@@ -138,7 +138,6 @@ func (o *operator) kills(verb string, args []string) (said string) {
 	return m.said.String()
 }
 
-// marker is the text of a master's marker.
 func (o *operator) marker(i int) string {
 	text, err := redis.String(o.Servers[i].Do("GET", scripts.MarkerKey))
 	if err != nil && !errors.Is(err, redis.ErrNil) {
@@ -147,7 +146,6 @@ func (o *operator) marker(i int) string {
 	return text
 }
 
-// overwrite writes the markers of masters that accept two lists.
 func (o *operator) overwrite(list, other []int) {
 	for i, s := range o.Servers {
 		if !slices.Contains(list, i) && !slices.Contains(other, i) {

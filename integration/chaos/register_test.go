@@ -3,9 +3,10 @@
 package chaos
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
+	"net/rpc"
 	"strconv"
 	"sync"
 
@@ -37,32 +38,24 @@ func serveRegisters() (*registers, error) {
 		return nil, err
 	}
 	r := &registers{listener: listener, all: map[string]*counter{}}
-	r.serving.Go(r.accept)
+	server := rpc.NewServer()
+	if err := server.RegisterName("Register", r); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	r.serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			r.serving.Go(func() { server.ServeConn(conn) })
+		}
+	})
 	return r, nil
 }
 
-func (r *registers) addr() string { return r.listener.Addr().String() }
-
-func (r *registers) accept() {
-	for {
-		conn, err := r.listener.Accept()
-		if err != nil {
-			return
-		}
-		r.serving.Go(func() {
-			defer conn.Close()
-			in, out := json.NewDecoder(conn), json.NewEncoder(conn)
-			for {
-				var a contender.Access
-				if in.Decode(&a) != nil || out.Encode(r.answer(a)) != nil {
-					return
-				}
-			}
-		})
-	}
-}
-
-func (r *registers) answer(a contender.Access) (answer contender.Answer) {
+// Ask is what contenders call.
+func (r *registers) Ask(a contender.Access, answer *contender.Answer) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.all[a.Name]
@@ -85,7 +78,7 @@ func (r *registers) answer(a contender.Access) (answer contender.Answer) {
 	}
 	answer.Value, _ = strconv.Atoi(text) // 0 before the first write
 	answer.Stale = err != nil
-	return answer
+	return nil
 }
 
 // close ends the service. All contenders have ended.

@@ -119,7 +119,6 @@ func kinds(played []*result) [][2]string {
 	})
 }
 
-// machine describes this machine.
 func machine() string {
 	shape := fmt.Sprintf("%d × %s, %s, %s", runtime.NumCPU(), runtime.GOARCH, runtime.GOOS, runtime.Version())
 	if text, err := os.ReadFile("/proc/meminfo"); err == nil {

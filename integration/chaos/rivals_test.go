@@ -45,7 +45,6 @@ func (r *run) rivalsWith(busy []bool) *rivals {
 	return o
 }
 
-// work lets time pass, in which they work.
 func (o *rivals) work(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); o.let(3 * time.Millisecond) {
 		for _, one := range o.two {
@@ -242,7 +241,6 @@ func (o *rivals) fought() bool {
 	return !o.ours() || o.announced > 0 && o.committed > 0 && o.refused > 0 && o.killed > 0
 }
 
-// tell records what the operators did.
 func (o *rivals) tell() {
 	if o.ours() {
 		o.expect(o.fought(), "the operators announce, commit, are refused, and are killed")

@@ -75,7 +75,7 @@ func (r *run) rollOut(o rollout) {
 	for i := 1; i < r.n-1 && !o.dead; i += 2 {
 		old.Partition(i)
 	}
-	o.stale, _ = r.holds(contender.Plan{URLs: old.urls(first...), Names: []string{staleName}})
+	o.stale = r.holds(contender.Plan{URLs: old.urls(first...), Names: []string{staleName}})
 	contends := r.crowd(1, contender.Plan{URLs: old.urls(first...)})[0]
 	var intruders []*worker
 	for _, list := range o.wrong {
@@ -95,7 +95,7 @@ func (r *run) rollOut(o rollout) {
 		r.Thaw(r.n - 1)
 		r.let(r.lease)
 	}
-	next, _ := r.holds(contender.Plan{URLs: r.urls(last...), Names: []string{staleName}})
+	next := r.holds(contender.Plan{URLs: r.urls(last...), Names: []string{staleName}})
 	if !reported(o.stale, contender.Lost) {
 		r.note(twoLists)
 	}

@@ -3,19 +3,17 @@
 package chaos
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
-	"github.com/quorumlock/quorumlock/integration/contender"
 	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
@@ -70,7 +68,7 @@ type run struct {
 	lease     time.Duration
 	slots     int
 	registers *registers
-	dir       string // of the histories
+	dir       string // of the history of a run that fails, and its views
 	workers   []*worker
 	result    *result
 	playing   time.Time
@@ -98,9 +96,9 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 		testkit.Must(t, err)
 	}
 	t.Cleanup(func() { // after the masters' end
-		left, err := leftOver()
-		if err != nil || len(left) > 0 {
-			t.Errorf("left behind: %q, %v", left, err)
+		left, err := backstage.OfBackend(lab.backend).Left()
+		if err != nil || slices.ContainsFunc(left, func(one string) bool { return strings.HasPrefix(one, "container") }) {
+			t.Errorf("left behind, beside the network and the image of all scenarios: %q, %v", left, err)
 		}
 		if leak := goleak.Find(append(notOurs(), before)...); leak != nil {
 			t.Error(leak)
@@ -109,8 +107,9 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 			lab.report.note(s.name + " was not played: what it needs is not on this machine")
 		}
 		if t.Failed() {
-			kept, err := lab.scratch.keep(r.dir)
-			t.Logf("the histories stay in %s (%v)", kept, err)
+			err := leave(filepath.Join(r.dir, "history.json.gz"), r.events())
+			kept, lost := lab.scratch.keep(r.dir)
+			t.Logf("the histories stay in %s (%v, %v)", kept, err, lost)
 		} else {
 			os.RemoveAll(r.dir)
 		}
@@ -140,13 +139,6 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 	return r.result
 }
 
-// leftOver lists what is left of a scenario's masters. The network and the image are of all scenarios.
-func leftOver() ([]string, error) {
-	all, err := backstage.OfBackend(lab.backend).Left()
-	return slices.DeleteFunc(all, func(one string) bool { return !strings.HasPrefix(one, "container") }), err
-}
-
-// play runs the schedule until it ends or is abandoned.
 func (r *run) play(schedule func(*run)) {
 	defer func() {
 		if caught := recover(); caught != nil && caught != (abandoned{}) {
@@ -191,33 +183,12 @@ func (r *run) need(ok bool, format string, args ...any) {
 	}
 }
 
-// finish ends all contenders in good order.
-func (r *run) finish() error {
-	var errs []error
+// events are those of all contenders, which have ended.
+func (r *run) events() (all []history.Event) {
 	for _, w := range r.workers {
-		w.order(contender.Stop)
+		all = append(all, returned(slices.Clone(w.history))...)
 	}
-	for _, w := range r.workers {
-		errs = append(errs, w.end(soon))
-	}
-	return errors.Join(errs...)
-}
-
-// events reads the events of all contenders.
-func (r *run) events() ([]history.Event, error) {
-	var all []history.Event
-	for _, w := range r.workers {
-		text, err := os.ReadFile(w.plan.History)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, err
-		}
-		events, err := history.ReadJSON(bytes.NewReader(text))
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, returned(events)...)
-	}
-	return all, nil
+	return all
 }
 
 // returned leaves out the early event of a call of Unlock that returned later.

@@ -5,7 +5,6 @@ package chaos
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
@@ -31,9 +30,8 @@ func (r *run) start(plan contender.Plan) *worker {
 	if plan.Names == nil {
 		plan.Names = []string{name}
 	}
-	plan.Register, plan.Seed = r.registers.addr(), r.rng.Uint64()
+	plan.Register, plan.Seed = r.registers.listener.Addr().String(), r.rng.Uint64()
 	plan.Lease, plan.MaxLease, plan.Timeout = r.lease, r.lease, nodeTimeout
-	plan.History = filepath.Join(r.dir, fmt.Sprintf("client-%d.json", plan.Client))
 	w, err := startWorker(plan)
 	if w != nil {
 		r.workers = append(r.workers, w)
@@ -68,12 +66,12 @@ func (r *run) at(w *worker, phase string) {
 }
 
 // holds starts a gated contender, and waits until it has acquired the lock. It is before its write then.
-func (r *run) holds(plan contender.Plan) (w *worker, acquired contender.Report) {
+func (r *run) holds(plan contender.Plan) *worker {
 	r.t.Helper()
-	w = r.gated(plan)
-	acquired = r.pass(w, contender.Acquired)
+	w := r.gated(plan)
+	r.pass(w, contender.Acquired)
 	r.at(w, contender.ToWrite)
-	return w, acquired
+	return w
 }
 
 // goesOn lets a gated contender write, or not, and waits until it is before Unlock.
@@ -150,7 +148,6 @@ func (r *run) available(since time.Time, bound time.Duration, after string, by .
 	r.note("acquired %v after %s", took.Round(time.Millisecond), after)
 }
 
-// note adds a line to the report.
 func (r *run) note(format string, args ...any) {
 	r.result.Notes = append(r.result.Notes, fmt.Sprintf(format, args...))
 }
@@ -163,14 +160,8 @@ func acquired(by ...*worker) (all []contender.Report) {
 	return all
 }
 
-// reported reports whether a contender ever did something.
 func reported(w *worker, did string) bool {
 	return slices.ContainsFunc(w.all(), func(p contender.Report) bool { return p.Did == did })
-}
-
-// until waits until some time after a contender's report.
-func (r *run) until(p contender.Report, after time.Duration) {
-	r.let(time.Duration(p.At-contender.Now()) + after)
 }
 
 // let lets time pass, in which contenders contend.
@@ -190,7 +181,6 @@ func (r *run) continueClient(w *worker) {
 	r.must(w.cmd.Process.Signal(syscall.SIGCONT))
 }
 
-// killClient ends a contender as a crash would.
 func (r *run) killClient(w *worker) {
 	r.happened("SIGKILL", "client %d", w.plan.Client)
 	w.killed = true

@@ -55,7 +55,6 @@ func (w *walker) walked() bool {
 	return w.played >= len(w.faults()) && (w.rivals == nil || w.rivals.fought())
 }
 
-// walker is a walk under way.
 type walker struct {
 	*run
 	lists   [][]int  // of the clients, in turn
@@ -68,7 +67,6 @@ type walker struct {
 	played  int
 }
 
-// cure ends a fault.
 type cure struct {
 	at time.Time
 	do func()
@@ -89,13 +87,11 @@ func (w *walker) wait(d time.Duration) {
 	}
 }
 
-// later ends a fault after some time.
 func (w *walker) later(do func()) {
 	d := 200*time.Millisecond + w.below(w.lease+w.lease/2)
 	w.cures = append(w.cures, cure{time.Now().Add(d), do})
 }
 
-// heal ends the faults that are due.
 func (w *walker) heal(now time.Time) {
 	due := w.cures
 	w.cures = nil
@@ -163,7 +159,6 @@ func (w *walker) faults() []func() bool {
 	return all
 }
 
-// step begins the next fault that can begin.
 func (w *walker) step() {
 	if len(w.deck) == 0 {
 		w.deck = w.faults()
@@ -227,7 +222,6 @@ func (w *walker) clientsPaused(i int) {
 	w.cures = append(w.cures, cure{time.Now().Add(d), func() { w.busy[i] = false }})
 }
 
-// clientStopped stops a client for a while.
 func (w *walker) clientStopped() bool {
 	c := w.clients[w.rng.IntN(len(w.clients))]
 	if c.stopped {
@@ -242,7 +236,6 @@ func (w *walker) clientStopped() bool {
 	return true
 }
 
-// clientKilled kills a client and starts another.
 func (w *walker) clientKilled() bool {
 	k := w.rng.IntN(len(w.clients))
 	if w.clients[k].stopped || w.rivals != nil && k%len(w.lists) == 0 { // an even list opens only while masters have it

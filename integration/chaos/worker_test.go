@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
 	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/poll"
@@ -37,6 +38,7 @@ type worker struct {
 
 	mu      sync.Mutex
 	reports []contender.Report
+	history []history.Event
 }
 
 func startWorker(plan contender.Plan) (*worker, error) {
@@ -72,13 +74,16 @@ func (w *worker) listen(said io.Reader) {
 			continue // cut off by a kill
 		}
 		w.mu.Lock()
-		w.reports = append(w.reports, r)
+		if r.Did == contender.Recorded {
+			w.history = append(w.history, *r.Event)
+		} else {
+			w.reports = append(w.reports, r)
+		}
 		w.mu.Unlock()
 	}
 	w.err = w.cmd.Wait()
 }
 
-// all returns the reports so far.
 func (w *worker) all() []contender.Report {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,13 +16,11 @@ const unlockBound = 3 * time.Second
 // flow is one goroutine that contends.
 type flow struct {
 	*process
-	rng      *rand.Rand
-	register *registerConn
+	rng *rand.Rand
 }
 
 // run plays rounds until the context ends.
 func (f *flow) run(ctx context.Context) error {
-	defer f.register.close()
 	for ctx.Err() == nil {
 		if err := f.round(ctx); err != nil {
 			return err
@@ -32,11 +30,10 @@ func (f *flow) run(ctx context.Context) error {
 	return nil
 }
 
-// round locks, reads, holds, writes and unlocks once. Its error is a failure of the test itself: of
-// a file or of the register.
+// round locks, reads, holds, writes and unlocks once. Its error is a failure of the test itself: of the register.
 func (f *flow) round(ctx context.Context) error {
 	name := f.plan.Names[f.rng.IntN(len(f.plan.Names))]
-	f.gate(ToLock, nil)
+	f.gate(ToLock, func() {})
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -61,11 +58,10 @@ func (f *flow) round(ctx context.Context) error {
 		Client: f.plan.Client, Name: name, Owner: lock.Owner(), Depth: 1, Kind: history.Acquired, Token: lock.Token(),
 		Call: called, Return: returned,
 	}}
-	if err := h.recordDeadline(); err != nil {
-		return err
-	}
+	h.recordDeadline()
 	f.report(Report{Did: Acquired, Name: name, Token: lock.Token(), Took: time.Duration(returned - called)})
-	return errors.Join(h.use(), h.release())
+	defer h.release()
+	return h.use()
 }
 
 // held is a lock that the flow believes to hold.
@@ -81,20 +77,18 @@ type held struct {
 
 // use reads the register, and after a while writes the value plus one.
 func (h *held) use() error {
-	value, err := h.register.ask(Access{Name: h.name, Token: h.lock.Token()})
+	value, err := ask(h.register, Access{Name: h.name, Token: h.lock.Token()})
 	if err != nil {
 		return h.refused(err)
 	}
 	h.did(Read)
-	if err := h.watch(h.below(h.plan.Hold)); err != nil {
-		return err
-	}
+	h.watch(h.below(h.plan.Hold))
 	h.gate(ToWrite, h.check)
 	if !h.plan.Careless && (h.lost || !h.lock.Valid()) {
 		h.did(Withheld)
 		return nil
 	}
-	if _, err := h.register.ask(Access{Name: h.name, Token: h.lock.Token(), Write: true, Value: value + 1}); err != nil {
+	if _, err := ask(h.register, Access{Name: h.name, Token: h.lock.Token(), Write: true, Value: value + 1}); err != nil {
 		return h.refused(err)
 	}
 	h.did(Wrote)
@@ -113,21 +107,20 @@ func (h *held) refused(err error) error {
 }
 
 // watch holds the lock for some time, as long as it can be trusted.
-func (h *held) watch(hold time.Duration) error {
+func (h *held) watch(hold time.Duration) {
 	end := time.NewTimer(hold)
 	defer end.Stop()
 	again := time.NewTicker(checkEvery)
 	defer again.Stop()
+	defer h.check()
 	for {
 		select {
 		case <-end.C:
-			return h.check()
+			return
 		case <-h.lock.Context().Done():
-			return h.check()
+			return
 		case <-again.C:
-			if err := h.check(); err != nil {
-				return err
-			}
+			h.check()
 		}
 	}
 }
@@ -138,14 +131,14 @@ const checkEvery = 2 * time.Millisecond
 // check records a new deadline, or the loss of the lock. A lock that ends before its deadline (the
 // nodes deny it, and the rest of it was released) ended at some time since the last check, and
 // another client may already hold it.
-func (h *held) check() error {
+func (h *held) check() {
 	now := Now()
-	if err := h.recordDeadline(); err != nil || h.lost {
-		return err
+	if h.recordDeadline(); h.lost {
+		return
 	}
 	if h.lock.Context().Err() == nil {
 		h.alive = now
-		return nil
+		return
 	}
 	h.lost = true
 	ended := Now()
@@ -153,38 +146,34 @@ func (h *held) check() error {
 		ended = h.alive
 	}
 	h.report(Report{Did: Lost, Name: h.name, Token: h.lock.Token(), Err: context.Cause(h.lock.Context()).Error()})
-	return h.write(history.Lost, ended, Now())
+	h.record(history.Lost, ended, Now())
 }
 
 // recordDeadline records the deadline unless it was recorded before.
-func (h *held) recordDeadline() error {
+func (h *held) recordDeadline() {
 	deadline := h.acquired.Deadline
 	if until := h.lock.Deadline(); !until.IsZero() {
 		deadline = At(until)
 	}
 	// A difference below a millisecond comes from reading two clocks.
 	if h.recorded && deadline-h.acquired.Deadline < int64(time.Millisecond) {
-		return nil
+		return
 	}
 	h.recorded = true
 	h.acquired.Deadline = max(deadline, h.acquired.Deadline)
-	return h.record(h.acquired)
+	h.record(history.Acquired, h.acquired.Call, h.acquired.Return)
 }
 
-func (h *held) release() error {
+func (h *held) release() {
 	h.gate(ToUnlock, h.check)
-	if err := h.check(); err != nil {
-		return err
-	}
+	h.check()
 	ctx, cancel := context.WithTimeout(context.Background(), unlockBound)
 	defer cancel()
 	called := Now()
 	if !h.lost {
 		// Before Unlock: a process that is killed during Unlock holds no longer, and cannot record
 		// that afterwards.
-		if err := h.write(history.Released, called, history.Unknown); err != nil {
-			return err
-		}
+		h.record(history.Released, called, history.Unknown)
 	}
 	err := h.lock.Unlock(ctx)
 	returned := Now()
@@ -193,16 +182,15 @@ func (h *held) release() error {
 		report.Did, report.Err = Unreleased, err.Error()
 	}
 	h.report(report)
-	if h.lost {
-		return nil // the loss was its end
+	if !h.lost { // else the loss was its end
+		h.record(history.Released, called, returned)
 	}
-	return h.write(history.Released, called, returned)
 }
 
-func (h *held) write(kind history.Kind, call, ret int64) error {
+func (h *held) record(kind history.Kind, call, ret int64) {
 	e := h.acquired
 	e.Kind, e.Call, e.Return = kind, call, ret
-	return h.record(e)
+	h.report(Report{Did: Recorded, Event: &e})
 }
 
 func (f *flow) below(d time.Duration) time.Duration {

@@ -7,7 +7,11 @@
 // standard output.
 package contender
 
-import "time"
+import (
+	"time"
+
+	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
+)
 
 // Plan is a contender's work.
 type Plan struct {
@@ -17,7 +21,6 @@ type Plan struct {
 	Names    []string // each round takes one of them
 	Slots    int      // of each semaphore; 0 for locks
 	Register string   // host:port of the fenced register
-	History  string   // the file that events are appended to
 	Seed     uint64
 
 	Lease, MaxLease, Timeout time.Duration // of the lock and its nodes
@@ -58,6 +61,7 @@ const (
 	Unreleased = "unreleased" // Unlock returned an error
 	Ended      = "ended"      // in good order
 	Failed     = "failed"     // the contender cannot go on
+	Recorded   = "recorded"   // an event of its history
 )
 
 // Report is a line on standard output.
@@ -69,6 +73,7 @@ type Report struct {
 	Err   string `json:",omitempty"`
 	At    int64  // by Now
 	Took  time.Duration
+	Event *history.Event `json:",omitempty"`
 }
 
 // Called is when the call began that the report is of.

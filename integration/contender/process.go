@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/rpc"
 	"os"
 	"sync"
 	"time"
 
-	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"go.uber.org/goleak"
 	"golang.org/x/sync/errgroup"
 )
@@ -24,14 +24,14 @@ const (
 
 // process is the state that the flows of a contender share.
 type process struct {
-	plan   Plan
-	locker Locker
-	passes chan struct{} // one value for each order Go
-	stop   <-chan struct{}
+	plan     Plan
+	locker   Locker
+	register *rpc.Client
+	passes   chan struct{} // one value for each order Go
+	stop     <-chan struct{}
 
 	mu      sync.Mutex
 	reports *json.Encoder
-	history *os.File
 }
 
 // Main is a contender's main: it runs the plan on standard input and returns the exit code.
@@ -60,10 +60,10 @@ func (p *process) contend(in *bufio.Reader, factory Factory) (err error) {
 	if err != nil {
 		return fmt.Errorf("contender: read the plan: %w", err)
 	}
-	if p.history, err = os.OpenFile(p.plan.History, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
-		return fmt.Errorf("contender: %w", err)
+	if p.register, err = rpc.Dial("tcp", p.plan.Register); err != nil {
+		return fmt.Errorf("contender: register: %w", err)
 	}
-	defer p.history.Close()
+	defer p.register.Close()
 	if p.locker, err = factory(p.plan); err != nil {
 		return fmt.Errorf("contender: %w", err)
 	}
@@ -79,8 +79,7 @@ func (p *process) contend(in *bufio.Reader, factory Factory) (err error) {
 
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range max(p.plan.Flows, 1) {
-		f := &flow{process: p, rng: rand.New(rand.NewPCG(p.plan.Seed, uint64(i))),
-			register: &registerConn{addr: p.plan.Register}}
+		f := &flow{process: p, rng: rand.New(rand.NewPCG(p.plan.Seed, uint64(i)))}
 		group.Go(func() error { return f.run(ctx) })
 	}
 	return group.Wait()
@@ -105,7 +104,7 @@ func (p *process) obey(in *bufio.Reader, stop func()) {
 
 // gate waits for an order to begin the phase, if the plan is gated. Meanwhile it calls check now
 // and then.
-func (f *flow) gate(phase string, check func() error) {
+func (f *flow) gate(phase string, check func()) {
 	if !f.plan.Gated {
 		return
 	}
@@ -119,9 +118,7 @@ func (f *flow) gate(phase string, check func() error) {
 		case <-f.stop:
 			return
 		case <-again.C:
-			if check != nil && check() != nil {
-				return
-			}
+			check()
 		}
 	}
 }
@@ -131,8 +128,4 @@ func (p *process) report(r Report) {
 	defer p.mu.Unlock()
 	r.At = Now()
 	_ = p.reports.Encode(r) // the parent may have ended
-}
-
-func (p *process) record(e history.Event) error {
-	return history.WriteJSON(p.history, e)
 }

@@ -68,11 +68,6 @@ func (m *noRollback) Close() error {
 	return err
 }
 
-func (m *noRollback) gaveUp() bool {
-	ctx := m.calling.Load()
-	return ctx != nil && (*ctx).Err() != nil
-}
-
 type noRollbackConn struct {
 	redis.ConnWithTimeout
 	of *noRollback
@@ -91,7 +86,8 @@ var releaseSHAs = func() map[any]bool {
 }()
 
 func (c noRollbackConn) Send(command string, args ...any) error {
-	if command == "EVALSHA" && releaseSHAs[args[0]] && c.of.gaveUp() {
+	ctx := c.of.calling.Load()
+	if command == "EVALSHA" && releaseSHAs[args[0]] && ctx != nil && (*ctx).Err() != nil {
 		return c.ConnWithTimeout.Send("EVAL", "return 1", 0)
 	}
 	return c.ConnWithTimeout.Send(command, args...)
