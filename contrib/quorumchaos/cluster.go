@@ -152,7 +152,6 @@ func (b *Backend) Start(tb testing.TB, n int, s Setup) *Cluster {
 	return c
 }
 
-// startEach starts the masters at once.
 func (c *Cluster) startEach(source masters.Source, args [][]string) {
 	c.tb.Helper()
 	errs := make([]error, len(c.states))
@@ -241,7 +240,6 @@ func (c *Cluster) Judge() *judge.Judge {
 	return c.deployment.judge
 }
 
-// each does the same for several masters, at once.
 func (c *Cluster) each(masters []int, do func(i int) error) error {
 	errs := make([]error, len(masters))
 	var doing sync.WaitGroup

@@ -112,7 +112,6 @@ func (c *Cluster) Join(i ...int) {
 	c.failover("Join", i, isolated, up, (*failover.Master).JoinAgain)
 }
 
-// failover is a fault of masters with replicas.
 func (c *Cluster) failover(what string, hit []int, from, to state, do func(*failover.Master) error) {
 	c.tb.Helper()
 	if len(c.inside().Groups) == 0 {
@@ -126,7 +125,6 @@ func (c *Cluster) fault(what string, hit []int, from, to state, do func(masters.
 	c.play(what, hit, from, to, func(i int) error { return do(c.masters[i]) })
 }
 
-// play plays a fault on several masters at once.
 func (c *Cluster) play(what string, hit []int, from, to state, do func(int) error) {
 	c.tb.Helper()
 	c.check(what, hit)
@@ -159,7 +157,6 @@ func (c *Cluster) check(what string, hit []int) {
 	}
 }
 
-// arguments are those of a call: (0, 1).
 func arguments(hit []int) string {
 	return "(" + strings.Trim(strings.ReplaceAll(fmt.Sprint(hit), " ", ", "), "[]") + ")"
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/internal/masters"
-	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -68,7 +67,11 @@ func TestFaults(t *testing.T) {
 			silent("Freeze")
 			c.Thaw(1)
 			has("Thaw", "v")
-			before := dial(t, url)
+			before, err := redis.DialURL(url)
+			testkit.Must(t, err)
+			defer before.Close()
+			_, err = before.Do("PING")
+			testkit.Must(t, err)
 			c.Partition(1)
 			silent("Partition")
 			got, err := redis.String(redis.DoWithTimeout(before, time.Second, "PING"))
@@ -120,13 +123,7 @@ func TestFaults(t *testing.T) {
 // Of a master with a replica the faults are the primary's. Another one is promoted, and the old one follows it.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
-	backend, err := Open("processes")
-	if errors.Is(err, backstage.ErrNone) {
-		t.Skipf("SKIPPED: %v", err)
-	}
-	testkit.Must(t, err)
-	t.Cleanup(func() { testkit.Must(t, backend.Close()) })
-	c := backend.Start(t, 1, Setup{Replicas: 1, Node: []node.Option{node.WithMaxLease(2 * time.Second)}})
+	c := start(t, "processes", 1, Setup{Replicas: 1, Node: []node.Option{node.WithMaxLease(2 * time.Second)}})
 	locker, err := redlock.Open(c.URLs(), quorum.WithNodeOptions(node.WithMaxLease(2*time.Second)))
 	testkit.Must(t, err)
 	t.Cleanup(func() { testkit.Must(t, locker.Close()) })
@@ -307,16 +304,6 @@ func ask(url string, bound time.Duration, command string, args ...any) (string, 
 		return "", nil
 	}
 	return got, err
-}
-
-func dial(t *testing.T, url string) redis.Conn {
-	t.Helper()
-	conn, err := redis.DialURL(url)
-	testkit.Must(t, err)
-	t.Cleanup(func() { conn.Close() })
-	_, err = conn.Do("PING")
-	testkit.Must(t, err)
-	return conn
 }
 
 // fakes are masters that note what is done to them.

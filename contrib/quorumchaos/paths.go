@@ -51,7 +51,6 @@ func (c *Cluster) Slow(latency, jitter time.Duration, i ...int) {
 	c.onPath("Slow", i, slow, func(f *forward.Forward) { f.DelayRequests(latency, jitter) })
 }
 
-// onPath is a fault between a group and masters.
 func (c *Cluster) onPath(what string, hit []int, to state, do func(*forward.Forward)) {
 	c.tb.Helper()
 	if c.check(what, hit); c.group.relays == nil {

@@ -78,7 +78,6 @@ func (t *table) check(token uint64) error {
 	return nil
 }
 
-// post sends a request.
 func post(service http.Handler) int {
 	answer := httptest.NewRecorder()
 	service.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/", nil))

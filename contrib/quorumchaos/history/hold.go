@@ -115,7 +115,6 @@ func (h *history) describe(of *hold) string {
 		of.Owner, of.Client, of.Token, h.at(of.Call), h.at(of.Return), h.at(of.end), of.how)
 }
 
-// at is an instant as messages show it: since the first call.
 func (h *history) at(instant int64) string {
 	if instant == never {
 		return "never"

@@ -84,14 +84,14 @@ func (e *Engine) prepare() (err error) {
 
 // makeNetwork makes a network in a range of addresses that the engine finds free. Addresses can be
 // chosen only in a network with an explicit range, so makeNetwork makes the network twice.
-func (e *Engine) makeNetwork() (err error) {
+func (e *Engine) makeNetwork() (taken error) {
 	for range networksTry {
-		var found *dockertest.Network
-		if found, err = e.pool.CreateNetwork("quorumlock-"+e.run, e.labelled); err != nil {
+		found, err := e.pool.CreateNetwork("quorumlock-"+e.run, e.labelled)
+		if err != nil {
 			return err
 		}
-		var described *dc.Network
-		if described, err = e.pool.Client.NetworkInfo(found.Network.ID); err != nil {
+		described, err := e.pool.Client.NetworkInfo(found.Network.ID)
+		if err != nil {
 			return err
 		}
 		if err = e.pool.RemoveNetwork(found); err != nil {
@@ -109,22 +109,21 @@ func (e *Engine) makeNetwork() (err error) {
 		}
 		free := e.next.As4()
 		free[3] += 118 // .128, where dynamic addresses begin
-		e.network, err = e.pool.CreateNetwork("quorumlock-"+e.run, e.labelled, func(o *dc.CreateNetworkOptions) {
+		e.network, taken = e.pool.CreateNetwork("quorumlock-"+e.run, e.labelled, func(o *dc.CreateNetworkOptions) {
 			o.IPAM = &dc.IPAMOptions{Config: []dc.IPAMConfig{{Subnet: e.subnet.String(),
 				IPRange: netip.PrefixFrom(netip.AddrFrom4(free), 25).String()}}}
 		})
-		if err == nil {
+		if taken == nil {
 			return nil
 		}
 	}
-	return err // another process took the range each time
+	return taken // by another process, each time
 }
 
 func (e *Engine) labelled(o *dc.CreateNetworkOptions) {
 	o.Labels = map[string]string{backstage.Label: e.run}
 }
 
-// address returns an address that no container has.
 func (e *Engine) address() (netip.Addr, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -142,7 +141,6 @@ func (e *Engine) address() (netip.Addr, error) {
 	return address, nil
 }
 
-// giveBack frees the address of a removed container.
 func (e *Engine) giveBack(address netip.Addr) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

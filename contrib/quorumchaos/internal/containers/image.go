@@ -2,7 +2,6 @@ package containers
 
 import (
 	"archive/tar"
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,9 +54,9 @@ func findImage(pool *dockertest.Pool, run string) (image, error) {
 	}
 	built, err := buildImage(pool, run)
 	if err != nil {
-		return image{}, errors.Join(pulled, err)
+		err = errors.Join(pulled, err)
 	}
-	return built, nil
+	return built, err
 }
 
 // buildImage makes an image of the host's server and its libraries, with nothing else in it.
@@ -75,8 +75,7 @@ func buildImage(pool *dockertest.Pool, run string) (image, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), buildBound)
 	defer cancel()
-	built := image{repository: "quorumlock-redis", tag: strings.ToLower(run)}
-	built.kind = server.String() + " of this machine"
+	built := image{"quorumlock-redis", strings.ToLower(run), server.String() + " of this machine"}
 	var said bytes.Buffer
 	err = pool.Client.BuildImage(dc.BuildImageOptions{
 		Name: built.repository + ":" + built.tag, Labels: map[string]string{backstage.Label: run}, InputStream: layout,
@@ -95,32 +94,21 @@ func libraries(program string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ldd %s: %w", program, err)
 	}
-	var all []string
-	lines := bufio.NewScanner(bytes.NewReader(out))
 	// "libm.so.6 => /lib/libm.so.6 (0x…)", "/lib64/ld-linux-x86-64.so.2 (0x…)", "linux-vdso.so.1 (0x…)"
-	for lines.Scan() {
-		for _, word := range strings.Fields(lines.Text()) {
-			if filepath.IsAbs(word) {
-				all = append(all, word)
-			}
-		}
-	}
-	return all, lines.Err()
+	words := strings.Fields(string(out))
+	return slices.DeleteFunc(words, func(word string) bool { return !filepath.IsAbs(word) }), nil
 }
 
 // buildContext packs the Dockerfile and the files, each at its path on this machine.
 func buildContext(server string, libraries []string) (io.Reader, error) {
 	var packed bytes.Buffer
 	archive := tar.NewWriter(&packed)
-	add := func(name string, mode int64, text []byte) error {
-		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: mode, Size: int64(len(text))}); err != nil {
-			return err
-		}
+	add := func(name string, text []byte) error {
+		header := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(text))})
 		_, err := archive.Write(text)
-		return err
+		return errors.Join(header, err)
 	}
-	dockerfile := "FROM scratch\nCOPY root /\nWORKDIR /data\n"
-	if err := add("Dockerfile", 0o644, []byte(dockerfile)); err != nil {
+	if err := add("Dockerfile", []byte("FROM scratch\nCOPY root /\nWORKDIR /data\n")); err != nil {
 		return nil, err
 	}
 	names := map[string]string{server: "/usr/local/bin/redis-server"} // on PATH, as in the registry's images
@@ -129,10 +117,7 @@ func buildContext(server string, libraries []string) (io.Reader, error) {
 	}
 	for path, name := range names {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		if err := add("root"+name, 0o755, text); err != nil {
+		if err := errors.Join(err, add("root"+name, text)); err != nil {
 			return nil, err
 		}
 	}

@@ -23,7 +23,7 @@ const (
 
 var errStopped = errors.New("stopped")
 
-// Master is one Redis master in a container. Its methods are safe for concurrent use.
+// Master is one Redis master in a container. Package masters says what its methods do; they are safe for concurrent use.
 type Master struct {
 	engine  *Engine
 	address netip.Addr
@@ -86,7 +86,6 @@ func (m *Master) wrap(action string, err error) error {
 	return fmt.Errorf("containers: %s %s: %w", action, m.Addr(), err)
 }
 
-// Kill ends the server with SIGKILL, paused or not. Its disk stays.
 func (m *Master) Kill() error {
 	return m.alone("kill", func() error {
 		client, kill := m.engine.pool.Client, dc.KillContainerOptions{ID: m.id, Signal: dc.SIGKILL}
@@ -102,8 +101,6 @@ func (m *Master) Kill() error {
 	})
 }
 
-// Start starts the server again after [Master.Kill], at the same address, and returns when it
-// answers PING.
 func (m *Master) Start() error {
 	return m.alone("start", func() error {
 		if m.stopped {
@@ -116,8 +113,6 @@ func (m *Master) Start() error {
 	})
 }
 
-// Replace ends the server for good, whatever its state, and starts another at the same address, with
-// nothing on its disk. It returns when that one answers PING.
 func (m *Master) Replace() error {
 	return m.alone("replace", func() error {
 		if m.stopped {
@@ -130,7 +125,6 @@ func (m *Master) Replace() error {
 	})
 }
 
-// Become ends the server for good. Another master's takes its address, and that one ends.
 func (m *Master) Become(other *Master) error {
 	return m.alone("replace", func() error {
 		other.mu.Lock()
@@ -164,7 +158,6 @@ func (m *Master) Freeze() error {
 	})
 }
 
-// Thaw continues a paused container.
 func (m *Master) Thaw() error {
 	return m.alone("unpause", func() error { return m.engine.pool.Client.UnpauseContainer(m.id) })
 }
@@ -173,7 +166,6 @@ func (m *Master) Thaw() error {
 // connections.
 func (m *Master) Disconnect() error { return m.alone("disconnect", m.unplug) }
 
-// Reconnect puts the master back, at the same address.
 func (m *Master) Reconnect() error { return m.alone("reconnect", m.plug) }
 
 // move moves the container to the master's address.
@@ -196,13 +188,11 @@ func (m *Master) plug() error {
 	})
 }
 
-// Do sends one command over a connection of its own.
 func (m *Master) Do(args ...any) (any, error) {
 	reply, err := redistest.Do(m.Addr(), doBound, args...)
 	return reply, m.wrap("ask", err)
 }
 
-// awaitPong returns when the server answers PING.
 func (m *Master) awaitPong() error {
 	var err error
 	if !poll.Until(reachBound, func() bool {
@@ -214,7 +204,6 @@ func (m *Master) awaitPong() error {
 	return nil
 }
 
-// Stop removes the container, running or not. A second call does nothing.
 func (m *Master) Stop() error {
 	return m.alone("stop", func() error {
 		if m.stopped {
@@ -226,7 +215,6 @@ func (m *Master) Stop() error {
 	})
 }
 
-// remove removes the container, if there is one.
 func (m *Master) remove() error {
 	if m.id == "" {
 		return nil

@@ -76,7 +76,6 @@ func Open(kind string) (Source, error) {
 	}, nil
 }
 
-// container is a master in a container.
 type container struct{ *containers.Master }
 
 func (c container) Become(other Master) error { return c.Master.Become(other.(container).Master) }

@@ -39,7 +39,6 @@ func processes(why error) (Source, error) {
 	return s, err
 }
 
-// none returns an error if processes run.
 func none(running *atomic.Int64) error {
 	if n := running.Load(); n > 0 {
 		return fmt.Errorf("masters: %d processes are left", n)
