@@ -109,7 +109,7 @@ func TestSearch(t *testing.T) {
 		{"a retired master next to the present ones", retires, 0, false},
 		{"four to three, either way, one clock is set back", shrinks.with(oneSetBack), 0, false},
 		{"replaced by way of two, one clock is set back", replaces.with(oneSetBack), 0, false},
-		{"tokens, replaced by way of two", counts, 0, false},
+		{"tokens, replaced by way of two", counts, visited.Limit, false},
 		{"tokens, three to five", countsUp, 20_000_000, false},
 		{"one master, restarts", single.with(twoRestart), 0, false},
 		{"one master, restarts and forgets", single.with(oneRestarts).with(oneForgets), 0, false},

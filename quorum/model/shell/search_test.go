@@ -343,8 +343,8 @@ func TestSearch(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			r := seek(t, s.name, 60)
 			if *deep {
-				r = s.search(t, 2, 1<<30) // bound 3 takes 50 times as long: most of a day
-				r.sample(t, s, 6, 20_000)
+				r = s.search(t, 2, 150_000) // bound 3 takes 50 times as long: most of a day
+				r.sample(t, s, 6, 10_000)
 			}
 			t.Log(r)
 			if len(r.wrong) > 0 {
