@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/clock/fakeclock"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -140,15 +141,12 @@ func TestASlotsProbeAvoidsTheNodeOfTheHint(t *testing.T) {
 		for range 6 {
 			var mu sync.Mutex
 			var asked []int
-			for i := range c.Masters {
-				each := func(script string) {
-					if mu.Lock(); script == "slots" || script == "acquire" || script == "acquires" {
-						asked = append(asked, i)
-					}
-					mu.Unlock()
+			c.Before(func(s world.Script) {
+				if mu.Lock(); s.Name == "slots" || s.Name == "acquire" || s.Name == "acquires" {
+					asked = append(asked, s.Master)
 				}
-				c.on(each, i)
-			}
+				mu.Unlock()
+			})
 			l.room.waitlist.History.Unsubscribed(queue.NewSlotsKey("a", 100).Hash(), 1, l.engine.Clock.Now()) // so it probes
 			lock := c.got(NewSemaphore(l, "a", 100).Acquire(t.Context()))
 			synctest.Wait()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -63,16 +62,6 @@ func (c *cluster) on(do func(script string), masters ...int) {
 	}, masters...)
 }
 
-// stall keeps all masters from answering scripts, until goOn is called.
-func (c *cluster) stall() (goOn func()) {
-	over := make(chan struct{})
-	c.on(func(string) { <-over })
-	return func() {
-		c.on(nil)
-		close(over)
-	}
-}
-
 // jam keeps all that is sent from arriving, until goOn is called.
 func (c *cluster) jam() (goOn func()) {
 	over := make(chan struct{})
@@ -88,14 +77,6 @@ func (c *cluster) notAsked(master int) {
 	c.on(func(script string) {
 		testkit.Check(c.t, script != "acquire" && script != "acquires", "master %d was asked", master)
 	}, master)
-}
-
-// dial makes a connection to a master, of no process' locker.
-func (c *cluster) dial(master int) net.Conn {
-	c.t.Helper()
-	conn, err := c.NewProcess().Dial(c.t.Context(), master)
-	c.must(err)
-	return conn
 }
 
 // process makes a Locker with connections of its own.
@@ -277,10 +258,4 @@ func withClock(c clock.Clock) Option {
 
 func withRand(source rand.Source) Option {
 	return inside.Option[Option](func(s *inside.Settings) { s.Random = source })
-}
-
-// wantNothingScheduled wants the schedule to be empty.
-func (c *cluster) wantNothingScheduled(l *Locker) {
-	c.t.Helper()
-	testkit.Equal(c.t, l.engine.Held(), 0, "holds that are left in the schedule")
 }

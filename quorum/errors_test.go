@@ -96,17 +96,6 @@ func TestPermanentErrors(t *testing.T) {
 	for _, err := range []error{reason, &Error{Op: "unlock", causes: []error{reason}}, unlock} {
 		wantError(t, err, not{ErrPermanent}, not{ErrPermanent.Error()}) // the end of a lock
 	}
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		held := c.lock(c.process(), "a")
-		wantError(t, errorOf(l.TryLock(t.Context(), "a")), ErrHeld, not{ErrPermanent}) // held
-		c.unlock(held)
-		held = c.lock(l, "a")
-		crashAll(c)
-		<-held.Context().Done()
-		wantError(t, held.Unlock(t.Context()), ErrLost, not{ErrPermanent}) // lost
-		startAll(c, 5*time.Second)
-	})
 }
 
 func TestRemainingByTheAnswers(t *testing.T) {

@@ -30,7 +30,6 @@ func TestMinHoldTakesNoGoroutine(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // of the bubble's time
 		synctest.Wait()
-		c.wantNothingScheduled(l)
-		c.wantNoOwners(l)
+		c.wantNothingLeft(l)
 	})
 }

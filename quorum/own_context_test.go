@@ -13,11 +13,7 @@ import (
 )
 
 // delay makes every master answer after d, from now on.
-func (c *cluster) delay(d time.Duration) {
-	for i := range c.Masters {
-		c.before(i, func() { time.Sleep(d) })
-	}
-}
+func (c *cluster) delay(d time.Duration) { c.on(func(string) { time.Sleep(d) }) }
 
 type valueKey struct{}
 
@@ -66,27 +62,28 @@ func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
 	const slow = 900 * time.Millisecond // less than the node's timeout
 	reason := errors.New("the reason")
 	for what, end := range map[string]struct {
-		ctx    func(t *testing.T, lock *Lock) context.Context
-		parent func(cancel context.CancelCauseFunc)
-		after  time.Duration
-		want   error
+		ctx   func(lock *Lock, cancel context.CancelCauseFunc) context.Context // cancel ends what is given to Lock
+		after time.Duration
+		want  error
 	}{
-		"its deadline": {func(t *testing.T, lock *Lock) context.Context {
+		"its deadline": {func(lock *Lock, _ context.CancelCauseFunc) context.Context {
 			ctx, cancel := context.WithTimeout(lock.Context(), 100*time.Millisecond)
-			t.Cleanup(cancel)
+			context.AfterFunc(ctx, cancel)
 			return ctx
-		}, nil, 100 * time.Millisecond, context.DeadlineExceeded},
-		"the parent": {func(t *testing.T, lock *Lock) context.Context { return lock.Context() },
-			func(cancel context.CancelCauseFunc) {
-				time.AfterFunc(200*time.Millisecond, func() { cancel(reason) })
-			}, 200 * time.Millisecond, reason},
-		"the parent, before": {func(t *testing.T, lock *Lock) context.Context { return lock.Context() },
-			func(cancel context.CancelCauseFunc) { cancel(reason) }, 0, reason},
-		"cancelled before": {func(t *testing.T, lock *Lock) context.Context {
+		}, 100 * time.Millisecond, context.DeadlineExceeded},
+		"the parent": {func(lock *Lock, cancel context.CancelCauseFunc) context.Context {
+			time.AfterFunc(200*time.Millisecond, func() { cancel(reason) })
+			return lock.Context()
+		}, 200 * time.Millisecond, reason},
+		"the parent, before": {func(lock *Lock, cancel context.CancelCauseFunc) context.Context {
+			cancel(reason)
+			return lock.Context()
+		}, 0, reason},
+		"cancelled before": {func(lock *Lock, _ context.CancelCauseFunc) context.Context {
 			ctx, cancel := context.WithCancelCause(lock.Context())
 			cancel(reason)
 			return ctx
-		}, nil, 0, reason},
+		}, 0, reason},
 	} {
 		runInCluster(t, what, func(t *testing.T, c *cluster) {
 			l := c.process()
@@ -95,10 +92,7 @@ func TestUnlockWithTheLocksOwnContextIsBounded(t *testing.T) {
 			held := c.got(l.Lock(parent, "a"))
 			synctest.Wait()
 			c.delay(slow)
-			ctx := end.ctx(t, held)
-			if end.parent != nil {
-				end.parent(cancel)
-			}
+			ctx := end.ctx(held, cancel)
 			began := time.Now()
 			wantError(t, held.Unlock(ctx), end.want, not{ErrReleased})
 			wantTook(t, began, end.after, end.after)

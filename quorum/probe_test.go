@@ -54,14 +54,13 @@ func TestWhichAnswersTheRTTTakes(t *testing.T) {
 				l.engine.RTT.Samples(l.engine.Clock.Now().Add(time.Hour))
 			}
 			call, _ := l.attempts(t.Context(), approach, "a")
-			lock := call.lock
 			time.Sleep(2 * waiting.MaxStep)
 			for k, want := range []time.Duration{first, second, last} {
 				got := l.engine.RTT.Mean(order[k])
 				testkit.Check(t, got == want, "%s: node %d of the order: %v, want %v", what, k, got, want)
 			}
-			if lock != nil {
-				c.unlock(lock)
+			if call.lock != nil {
+				c.unlock(call.lock)
 			}
 			synctest.Wait()
 		}
@@ -86,10 +85,9 @@ func TestProbeNodeThatIsFrozen(t *testing.T) {
 		c.before(inOrder(l)[0], func() { <-frozen })
 		began := time.Now()
 		call, _ := l.attempts(t.Context(), waiting.ProbeFirst, "a")
-		lock := call.lock
-		require(t, lock != nil, "%v", call.err)
+		require(t, call.lock != nil, "%v", call.err)
 		wantTook(t, began, 0, 2*waiting.MaxStep)
-		c.unlock(lock)
+		c.unlock(call.lock)
 	})
 }
 
@@ -103,8 +101,7 @@ func TestNoOtherNodeIsAskedOnceTheContextHasEnded(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), waiting.MinStep)
 		defer cancel()
 		call, _ := l.attempts(ctx, waiting.ProbeFirst, "a")
-		lock := call.lock
-		testkit.Check(t, lock == nil, "it has the lock")
+		testkit.Check(t, call.lock == nil, "it has the lock")
 		synctest.Wait()
 		testkit.Equal(t, c.calls()-calls, 1, "nodes that were asked, the probe node among them")
 		close(frozen)

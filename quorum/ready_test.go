@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/inside"
@@ -24,45 +23,6 @@ func wantNotReady(t *testing.T, err error, wants ...error) {
 		testkit.Check(t, errors.Is(err, reason) == want, "wraps %q: %v, want %v: %v", reason, !want, want, err)
 	}
 	testkit.Check(t, strings.HasPrefix(err.Error(), "quorumlock: not ready: "), "it says %q", err)
-}
-
-// Ready tries a lock on each master, removes its key, and believes the masters' replies.
-func TestReadyTriesALock(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		l := c.process()
-		var asked [3]string
-		for i, m := range c.Masters {
-			trace := m.Trace
-			m.Trace = func(client, script string, args []string, reply any, err error) {
-				trace(client, script, args, reply, err)
-				asked[i] += script + " "
-			}
-		}
-		err := l.Ready(t.Context())
-		synctest.Wait()
-		tried := 0
-		for i, scripts := range asked {
-			switch scripts {
-			case "look acquire renew release ":
-				tried++
-			case "look acquire release ", "look ": // two others were ready
-			default:
-				t.Errorf("master %d was asked for %s", i, scripts)
-			}
-		}
-		testkit.Check(t, err == nil && tried >= 2, "%v; %d masters were tried", err, tried)
-	})
-}
-
-// No dead node delays a Locker that is ready.
-func TestReadyDoesNotWaitForADeadNode(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		c.process()
-		l := c.overDead(0, 1, 2)
-		began := time.Now()
-		err := l.Ready(t.Context())
-		testkit.Check(t, err == nil && time.Since(began) == 0, "after %v: %v", time.Since(began), err)
-	})
 }
 
 // A list of masters that is refused is known from the start: Ready says so, the log and Stats do, and

@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -61,6 +62,7 @@ func TestAPermanentErrorOfReentryIsFoundWhileAHostIsDown(t *testing.T) {
 	}
 }
 
+// A flow finds its locks by their names. A slot is no lock of the semaphore's name.
 func TestFromContext(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
@@ -85,6 +87,9 @@ func TestFromContext(t *testing.T) {
 		finds(derived, "a", nil)
 		c.handOver(b)
 		finds(derived, "b", nil)
+		slot := c.takes(NewSemaphore(l, "s", 2))
+		finds(slot.Context(), "s", nil)
+		testkit.Check(t, slices.Equal(slot.Names(), []string{"s"}), "names %q", slot.Names())
 	})
 }
 

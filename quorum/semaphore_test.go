@@ -64,10 +64,11 @@ func TestSemaphoreHearsAReleaseDuringAnAttempt(t *testing.T) {
 // command runs a command on a master.
 func (c *cluster) command(master int, name string, args ...any) {
 	c.t.Helper()
-	ours := c.dial(master)
+	ours, err := c.NewProcess().Dial(c.t.Context(), master)
+	c.must(err)
 	conn := redis.NewConn(ours, 0, 0)
 	defer conn.Close()
-	_, err := conn.Do(name, args...)
+	_, err = conn.Do(name, args...)
 	c.must(err)
 }
 
@@ -174,14 +175,5 @@ func TestSemaphoreTurns(t *testing.T) {
 		t.Logf("at most %d holders, and %d turns of others", most, starved)
 		testkit.Check(t, most == n && starved <= 10*processes,
 			"at most %d holders, and a process waited for %d turns of others", most, starved)
-	})
-}
-
-// A slot is no lock of the semaphore's name: its flow does not find it by that.
-func TestAFlowDoesNotFindASlotByName(t *testing.T) {
-	inCluster(t, func(t *testing.T, c *cluster) {
-		slot := c.takes(NewSemaphore(c.process(), "s", 2))
-		found, ok := FromContext(slot.Context(), "s")
-		testkit.Check(t, !ok && slices.Equal(slot.Names(), []string{"s"}), "FromContext found %v; names %q", found, slot.Names())
 	})
 }

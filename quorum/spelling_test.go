@@ -30,7 +30,9 @@ func TestMarkersThatSpellNamesOtherwise(t *testing.T) {
 		c.unlock(c.lock(l, "a"))
 		var texts []string
 		for i, m := range c.Masters {
-			marker := scripts.Marker{Process: scripts.Process{Run: identify(t, l, i), MaxLease: node.DefaultMaxLease, Member: spelled[i]},
+			run, err := inside.Of(l.engine.Nodes[i]).Identify(t.Context())
+			c.must(err)
+			marker := scripts.Marker{Process: scripts.Process{Run: run, MaxLease: node.DefaultMaxLease, Member: spelled[i]},
 				Generation: 1, Members: scripts.NewList(spelled...), Next: scripts.NewList()}
 			texts = append(texts, marker.String())
 			m.Set(scripts.MarkerKey, texts[i])
@@ -52,11 +54,4 @@ func TestMarkersThatSpellNamesOtherwise(t *testing.T) {
 		testkit.Check(t, strings.Contains(text(2), strings.Split(texts[0], "\n")[2]), "the master that has forgotten has the marker %q, another %q",
 			text(2), texts[0])
 	})
-}
-
-func identify(t *testing.T, l *Locker, i int) string {
-	t.Helper()
-	id, err := inside.Of(l.engine.Nodes[i]).Identify(t.Context())
-	testkit.Must(t, err)
-	return id
 }

@@ -110,29 +110,23 @@ func (g geometry) play(t *testing.T, wins int, call func(*Locker, context.Contex
 				process int
 				lock    *Lock
 				err     error
-				took    time.Duration
 			}
 			results := make(chan result)
-			began := time.Now()
 			for p, l := range all {
 				go func() {
 					lock, err := call(l, t.Context())
-					results <- result{p, lock, err, time.Since(began)}
+					results <- result{p, lock, err}
 				}()
 			}
 			var won []*Lock
 			var refused []result
-			longest := time.Duration(0)
 			for range all {
-				r := <-results
-				longest = max(longest, r.took)
-				if r.lock != nil {
+				if r := <-results; r.lock != nil {
 					won = append(won, r.lock)
 				} else {
 					refused = append(refused, r)
 				}
 			}
-			t.Logf("seed %d: the last of %d calls took %v", seed, g.k, longest)
 			if len(won) != min(wins, g.k) {
 				t.Fatalf("%d of %d calls hold, want %d: %v", len(won), g.k, wins, refused[0].err)
 			}

@@ -11,20 +11,6 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
 )
 
-// gaveUp fails the test unless err says that the call gave up after the bound, and wraps the reason.
-// The caller's context has not ended, so no error of a context may be there.
-func gaveUp(t *testing.T, err, reason error, after time.Duration) {
-	t.Helper()
-	var failed *Error
-	if !errors.As(err, &failed) || !errors.Is(err, ErrNotAcquired) || !errors.Is(err, reason) {
-		t.Errorf("want ErrNotAcquired and %q: %v", reason, err)
-		return
-	}
-	wantError(t, err, not{context.DeadlineExceeded}, not{context.Canceled}) // the caller's context goes on
-	sentence := "gave up after " + after.String()
-	testkit.Check(t, strings.Count(err.Error(), sentence) == 1, "want %q once: %v", sentence, err)
-}
-
 const boundedWait = 3 * time.Second
 
 // The bound ends the waiting alone: the lock outlives it, under the context that was given to Lock.
@@ -57,9 +43,12 @@ func TestWaitForTheList(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process(WithWait(short))
 		l.engine.Roster = roster.New(l.engine.Nodes, l.engine.Clock, roster.Options{Founds: true, Go: func(f func()) { go f() }, IsClosed: l.engine.IsClosed}) // whose list is not known yet
-		answers := c.stall()
-		gaveUp(t, errorOf(l.Lock(t.Context(), "a")), ErrUnavailable, short)
-		answers()
+		over := make(chan struct{})
+		c.on(func(string) { <-over })
+		err := errorOf(l.Lock(t.Context(), "a"))
+		wantError(t, err, ErrNotAcquired, ErrUnavailable, not{context.DeadlineExceeded}, not{context.Canceled}) // the caller's context goes on
+		testkit.Equal(t, strings.Count(err.Error(), "gave up after 300ms"), 1, err)
+		close(over)
 	})
 }
 

@@ -131,19 +131,16 @@ func TestOneRenewalAtATime(t *testing.T) {
 	b.Renew(b.now, nil)
 	b.answer(b.Extend(b.now, time.Second, nil)[0], Reply{Is: Kept, Process: "one"})
 	b.answer(b.Enter(b.now, nil)[2], Reply{Is: Failed})
-	b.sent = b.Renew(b.now, nil)
-	b.want("")
+	b.does(b.Renew(b.now, nil), "")
 }
 
 // A lock that is unlocked or fixed is not renewed, and one that is unlocked is not lost.
 func TestNoRenewal(t *testing.T) {
 	b := held(t, Terms{Fixed: true})
-	b.sent = b.Renew(b.now, nil)
-	b.want("")
+	b.does(b.Renew(b.now, nil), "")
 	b = held(t, Terms{})
 	b.Unlock(b.now, nil)
-	b.sent = b.Renew(b.now, nil)
-	b.want("")
+	b.does(b.Renew(b.now, nil), "")
 	goesOn, sent := b.Due(b.Lease.Deadline(), nil)
 	if b.sent = sent; goesOn {
 		t.Error("it goes on")
@@ -328,8 +325,7 @@ func TestHandOverOfALeaseThatIsOver(t *testing.T) {
 	b := held(t, Terms{})
 	b.now = b.Lease.Deadline()
 	handed, sent := b.HandOver(b.now, nil)
-	b.sent = sent
-	b.want("")
+	b.does(sent, "")
 	testkit.Check(t, !handed && b.Phase() == Held, "handed over %v, phase %v", handed, b.Phase())
 }
 

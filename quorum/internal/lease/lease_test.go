@@ -37,8 +37,7 @@ func newBench(t *testing.T, terms Terms) *bench {
 // asking is a bench whose attempt has asked all masters.
 func asking(t *testing.T, terms Terms) *bench {
 	b := newBench(t, terms)
-	b.sent = b.Begin(b.now, Plan{}, nil)
-	b.want("Ask 0, Ask 1, Ask 2")
+	b.does(b.Begin(b.now, Plan{}, nil), "Ask 0, Ask 1, Ask 2")
 	return b
 }
 
@@ -61,30 +60,34 @@ func (b *bench) answer(c Command, r Reply) (o Effect) {
 	return o
 }
 
+// does notes commands, and compares them.
+func (b *bench) does(sent []Command, want string) {
+	b.Helper()
+	b.sent = sent
+	b.want(want)
+}
+
 // want compares the last commands.
 func (b *bench) want(commands string) {
 	b.Helper()
-	got := ""
+	var got []string
 	for _, c := range b.sent {
-		if got != "" {
-			got += ", "
-		}
 		switch c.Do {
 		case Decided:
-			got += names[c.Do]
+			got = append(got, "Decided")
 		case End:
-			got += fmt.Sprint("End ", c.Cause)
+			got = append(got, fmt.Sprint("End ", c.Cause))
 		case Release:
-			got += fmt.Sprintf("Release %d to %d", c.Master, c.Depth)
+			got = append(got, fmt.Sprintf("Release %d to %d", c.Master, c.Depth))
 		default:
-			got += fmt.Sprint(names[c.Do], " ", c.Master)
+			got = append(got, fmt.Sprint(names[c.Do], " ", c.Master))
 		}
 	}
-	testkit.Check(b, got == commands, "commands %q, want %q", got, commands)
+	testkit.Equal(b, strings.Join(got, ", "), commands, "commands")
 }
 
 var names = map[Do]string{Ask: "Ask", Raise: "Raise", Renew: "Renew", Repair: "Repair", Enter: "Enter", Extend: "Extend",
-	Submit: "Submit", Decided: "Decided", Stop: "Stop"}
+	Submit: "Submit", Stop: "Stop"}
 
 // A master that does not keep the grant no longer counts, even if it had confirmed a longer lease before.
 func TestADeniedGrantCountsNoLonger(t *testing.T) {
@@ -237,8 +240,7 @@ func TestNoRequestFollowsTheEnd(t *testing.T) {
 	b := newBench(t, Terms{})
 	ask := b.Begin(b.now, Plan{First: 2, Probe: true}, nil)[0]
 	b.GiveUp(nil)
-	b.sent = b.AskOthers(nil)
-	b.want("")
+	b.does(b.AskOthers(nil), "")
 	b.answer(ask, Reply{Is: Granted, Process: "three"})
 	testkit.Equal(t, b.Until(2), clock.Never, "a late grant counts")
 	b.answer(ask, Reply{Is: NotAccepted})
@@ -257,8 +259,7 @@ func TestWhatNeedsAReleaseAfterARepair(t *testing.T) {
 		}
 		b.Hold(b.now)
 		b.answer(b.Renew(b.now, nil)[2], Reply{Is: Unsent})
-		b.sent = b.Unlock(b.now, nil)
-		b.want(fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0", want))
+		b.does(b.Unlock(b.now, nil), fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0", want))
 	}
 }
 
@@ -283,8 +284,7 @@ func TestWhomAnAttemptAsks(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			b := newBench(t, Terms{})
 			c.plan.First = 2
-			b.sent = b.Begin(b.now, c.plan, nil)
-			b.want(c.want[0])
+			b.does(b.Begin(b.now, c.plan, nil), c.want[0])
 			var asked []Command
 			for i, r := range c.replies {
 				asked = append(asked, b.sent...)
@@ -293,8 +293,7 @@ func TestWhomAnAttemptAsks(t *testing.T) {
 				b.answer(asked[i], r)
 				b.want(c.want[i+1])
 			}
-			b.sent = b.AskOthers(nil)
-			b.want("")
+			b.does(b.AskOthers(nil), "")
 		})
 	}
 }

@@ -288,23 +288,6 @@ func TestCallsForSlotsShare(t *testing.T) {
 	}
 }
 
-// A call that polls often does not do so among many queues.
-func TestACallThatPollsOftenAmongManyQueues(t *testing.T) {
-	inList(t, func(t *testing.T, l *list) {
-		p := l.joins(false, "a")
-		l.begins(p, true)
-		refuses(p)
-		for i := range 200 {
-			defer l.joins(false, fmt.Sprint(i)).Leave()
-		}
-		often := l.waits(Wanted{Key: p.want.Key}, time.Millisecond)
-		time.Sleep(10 * time.Millisecond)
-		l.begins(p, false)
-		often.Leave()
-		p.Leave()
-	})
-}
-
 // The turn after a release has a node that published it: the one with which a quorum had. The next one has none.
 func TestATurnHasWhoPublishedTheRelease(t *testing.T) {
 	inList(t, func(t *testing.T, l *list) {
@@ -384,6 +367,7 @@ func TestWhenTheFirstPolls(t *testing.T) {
 			behind := join(time.Millisecond)
 			time.Sleep(5 * time.Millisecond)
 			l.wants(first, want)
+			l.begins(first, want)
 			behind.Leave()
 			first.Leave()
 		})

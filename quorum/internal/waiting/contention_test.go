@@ -47,15 +47,14 @@ type simNode struct {
 // contender acquires the lock, holds it, pauses, and starts again. It is the only waiter of its
 // process.
 type contender struct {
-	contention  *contention
-	queue       *Queue // of its own; nil while it does not wait for the lock
-	waiter      Waiter
-	subscribed  bool // or has sent the requests
-	wants       bool // it waits for the lock
-	heard       int  // how many others heard its release, when it asks again at once
-	since       clock.Instant
-	held        int
-	longestWait time.Duration
+	contention *contention
+	queue      *Queue // of its own; nil while it does not wait for the lock
+	waiter     Waiter
+	subscribed bool // or has sent the requests
+	wants      bool // it waits for the lock
+	heard      int  // how many others heard its release, when it asks again at once
+	since      clock.Instant
+	held       int
 }
 
 const (
@@ -242,7 +241,6 @@ func (one *contender) hold(owner int, granted []int, begun clock.Instant) {
 	}
 	c.longest = max(c.longest, c.streak)
 	one.held++
-	one.longestWait = max(one.longestWait, c.Now().Sub(one.since))
 	c.gaps = append(c.gaps, c.Now().Sub(max(c.freed, one.since)))
 	c.holder = one
 	holdTime := c.hold
@@ -293,6 +291,21 @@ func (c *contention) release(i, owner int, done func(heard int)) {
 	})
 }
 
+var rules = []quorate.Rule{quorate.Majority(3), quorate.Majority(5), quorate.All(3)}
+
+// play lets that much time pass, and returns the shares of those that had the lock the least and the most often.
+func (c *contention) play(t *testing.T, d time.Duration) (least, most int) {
+	c.Advance(d)
+	testkit.Check(t, !c.overlap, "two holders")
+	least = c.all[0].held
+	for _, one := range c.all {
+		least, most = min(least, one.held), max(most, one.held)
+	}
+	t.Logf("%d acquisitions, %.1f calls each; at most %d in a row, shares %d to %d",
+		len(c.gaps), float64(c.calls)/float64(len(c.gaps)), c.longest, least, most)
+	return least, most
+}
+
 // The time between a release and the next acquisition stays short, and is bounded by a poll or a
 // lease when messages or holders are lost. Every contender acquires the lock.
 func TestContention(t *testing.T) {
@@ -306,22 +319,15 @@ func TestContention(t *testing.T) {
 		{loss: 1, usual: 500 * time.Millisecond, most: 1200 * time.Millisecond, lasts: time.Minute},
 		{loss: 0.1, death: 0.1, usual: 10 * time.Millisecond, most: 1200 * time.Millisecond, lasts: 20 * time.Second},
 	} {
-		for _, rule := range []quorate.Rule{quorate.Majority(3), quorate.Majority(5), quorate.All(3)} {
+		for _, rule := range rules {
 			for _, contenders := range []int{2, 8} {
 				name := fmt.Sprintf("%d of %d, %d contenders, %v messages lost, %v holders die",
 					rule.Need, rule.N, contenders, c.loss, c.death)
 				t.Run(name, func(t *testing.T) {
 					w := newContention(uint64(contenders), contenders, rule, c.loss, c.death)
-					w.Advance(c.lasts)
+					least, _ := w.play(t, c.lasts)
 					gaps := slices.Sorted(slices.Values(w.gaps))
 					usual, most := gaps[len(gaps)/2], gaps[len(gaps)-1]
-					least, longest := w.all[0].held, time.Duration(0)
-					for _, one := range w.all {
-						least, longest = min(least, one.held), max(longest, one.longestWait)
-					}
-					t.Logf("%d acquisitions, %.1f calls each; free %v, at most %v; least %d, longest wait %v",
-						len(gaps), float64(w.calls)/float64(len(gaps)), usual, most, least, longest)
-					testkit.Check(t, !w.overlap, "two holders")
 					testkit.Check(t, usual <= c.usual && most <= c.most,
 						"the lock was free for %v, at most %v; want %v, at most %v", usual, most, c.usual, c.most)
 					testkit.Check(t, least != 0, "a contender never acquired the lock")
@@ -334,21 +340,14 @@ func TestContention(t *testing.T) {
 // Processes that ask again at once take turns.
 func TestTurns(t *testing.T) {
 	for _, hold := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond, simLease / 2} {
-		for _, rule := range []quorate.Rule{quorate.Majority(3), quorate.Majority(5), quorate.All(3)} {
+		for _, rule := range rules {
 			for _, contenders := range []int{2, 3, 8} {
 				t.Run(fmt.Sprintf("%d of %d, %d contenders, held for %v", rule.Need, rule.N, contenders, hold),
 					func(t *testing.T) {
 						w := newContention(uint64(contenders), contenders, rule, 0, 0)
 						w.hold, w.away = hold, 0
-						w.Advance(200 * max(hold, simStep) * time.Duration(contenders)) // for 200 acquisitions each, or more
-						least, most := w.all[0].held, 0
-						for _, one := range w.all {
-							least, most = min(least, one.held), max(most, one.held)
-						}
+						least, most := w.play(t, 200*max(hold, simStep)*time.Duration(contenders)) // for 200 acquisitions each, or more
 						acquired := len(w.gaps)
-						t.Logf("%d acquisitions, %.1f calls each; at most %d in a row, shares %d to %d",
-							acquired, float64(w.calls)/float64(acquired), w.longest, least, most)
-						testkit.Check(t, !w.overlap, "two holders")
 						fair := float64(acquired) / float64(contenders)
 						testkit.Check(t, w.longest <= 2 && float64(most) <= 1.1*fair && float64(least) >= 0.9*fair,
 							"%d in a row, shares %d to %d of %d", w.longest, least, most, acquired)

@@ -97,10 +97,8 @@ func (w *world) successors(s *state, use func(event, *state)) {
 				try.after(event{does: restarts, at: at, how: uint8(how)}, func(s *state) { s.restarts++; w.restart(s, n, loses) })
 			}
 		}
-	}
-	for n := range len(w.names) {
 		if int(s.back) < w.setup.back && w.ahead(s.nodes[n].marker) != s.nodes[n].marker {
-			try.after(event{does: setsBack, at: uint8(n)}, func(s *state) { s.back++; w.setBack(s, n) })
+			try.after(event{does: setsBack, at: at}, func(s *state) { s.back++; w.setBack(s, n) })
 		}
 	}
 	w.clients(s, try)
