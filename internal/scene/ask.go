@@ -25,18 +25,8 @@ func (p *play) ask(l line) {
 	locker, names := p.locker(l), l.words[1:]
 	ctx, cancel := p.context(l)
 	defer cancel()
-	name, did, began := strings.Join(l.words, " "), "", time.Now()
+	name, did, slots, began := l.as(), "", l.integers("slots"), time.Now()
 	var err error
-	var slots []int
-	if l.has("sem") {
-		name += " " + l.text("sem")
-	}
-	if l.has("as") {
-		name = l.text("as")
-	}
-	for i := range l.values("slots") {
-		slots = append(slots, l.integer("slots", i))
-	}
 	switch l.cmd {
 	case "force":
 		if l.has("sem") {
@@ -81,10 +71,9 @@ func (p *play) ask(l line) {
 // do runs work of for=1s that may fail.
 func (p *play) do(l line) {
 	p.t.Helper()
-	name := strings.Join(l.words, " ")
+	name, began := l.name(), time.Now()
 	ctx, cancel := p.context(l)
 	defer cancel()
-	began := time.Now()
 	work := func(ctx context.Context, lock *quorum.Lock) error {
 		testkit.Check(p.t, ctx == lock.Context() && lock.Valid(), "%s: the work has %v, and another context", name, lock)
 		p.say(name, "%s: works, %s", name, p.lock(lock))
@@ -100,7 +89,6 @@ func (p *play) do(l line) {
 	var err error
 	switch {
 	case l.has("sem"):
-		name += " " + l.text("sem")
 		err = p.semaphore(l).Do(ctx, work)
 	case l.has("read"):
 		err = locker.RWLock(names[0]).RDo(ctx, work)
@@ -170,9 +158,7 @@ func (p *play) stats(l line) {
 }
 
 // scripts has what ran since the last time.
-func (p *play) scripts(line) {
-	p.say("", "ran: %s", strings.Join(p.count(), ", "))
-}
+func (p *play) scripts(line) { p.say("", "ran: %s", strings.Join(p.count(), ", ")) }
 
 func (p *play) count() (said []string) {
 	for _, s := range scripts.All() {
@@ -213,9 +199,7 @@ func (p *play) subscribe(l line) {
 // on runs a command on a master.
 func (p *play) on(master int, name string, args ...any) any {
 	p.t.Helper()
-	ours, theirs := net.Pipe()
-	go p.w.Masters[master].Serve(theirs)
-	conn := redis.NewConn(ours, 0, 0)
+	conn := testkit.Pipe(p.w.Masters[master].Serve)
 	defer conn.Close()
 	reply, err := conn.Do(name, args...)
 	testkit.Must(p.t, err)

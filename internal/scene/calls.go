@@ -42,7 +42,7 @@ func (p *play) process(l line) {
 			continue
 		}
 		p.mu.Lock()
-		p.lockers[name] = &process{locker, name}
+		p.lockers[name] = locker
 		p.mu.Unlock()
 		p.settle()
 	}
@@ -59,14 +59,7 @@ func (p *play) locker(l line) *quorum.Locker {
 	if opts := l.settings(); len(opts) > 0 {
 		return of.With(opts...)
 	}
-	return of.Locker
-}
-
-// call is a call that may wait.
-type call struct {
-	name   string
-	cancel context.CancelFunc
-	done   chan struct{}
+	return of
 }
 
 // longest is how long a call may take that is not told to wait.
@@ -75,37 +68,42 @@ const longest = time.Hour
 // acquire is for every command that gets a lock.
 func (p *play) acquire(l line) {
 	p.t.Helper()
-	name := strings.Join(l.words, " ")
-	if l.has("sem") {
-		name += " " + l.text("sem")
-	}
-	if l.has("as") {
-		name = l.text("as")
-	}
-	ctx, cancel := p.context(l)
-	c := &call{name: name, cancel: cancel, done: make(chan struct{})}
-	p.calls[name] = c
-	get, began := p.getter(l), time.Now()
-	go func() {
-		defer close(c.done)
+	name, get := l.as(), p.getter(l)
+	p.calling(l, name, l.cmd == "wait", func(ctx context.Context) (got string, err error) {
 		lock, err := get(ctx)
+		if err != nil {
+			return "", err
+		}
+		p.mu.Lock()
+		p.locks[name] = lock
+		p.mu.Unlock()
+		p.watch(name, lock)
+		return p.lock(lock), nil
+	})
+}
+
+// calling makes a call, and tells what it got. It returns then, or at once if the call may wait.
+func (p *play) calling(l line, name string, mayWait bool, do func(context.Context) (got string, err error)) {
+	p.t.Helper()
+	ctx, cancel := p.context(l)
+	p.calls[name] = cancel
+	done, began := make(chan struct{}), time.Now()
+	go func() {
+		defer close(done)
+		got, err := do(ctx)
 		if err != nil {
 			cancel()
 			p.say(name, "%s: %s%s", name, p.failed(err), took(began))
 			return
 		}
-		p.mu.Lock()
-		p.locks[name] = lock
-		p.mu.Unlock()
-		p.say(name, "%s: %s%s", name, p.lock(lock), took(began))
-		p.watch(name, lock)
+		p.say(name, "%s: %s%s", name, got, took(began))
 	}()
-	if l.cmd == "wait" {
+	if mayWait {
 		synctest.Wait()
 		return
 	}
 	select {
-	case <-c.done:
+	case <-done:
 	case <-time.After(longest):
 		p.say(name, "%s: waits for longer than %v", name, longest)
 	}
@@ -144,10 +142,7 @@ func (p *play) getter(l line) func(context.Context) (*quorum.Lock, error) {
 		return func(ctx context.Context) (*quorum.Lock, error) { return locker.TakeOver(ctx, p.ticket) }
 	case l.has("sem"):
 		slots := p.semaphore(l)
-		var k []int
-		for i := range l.values("k") {
-			k = append(k, l.integer("k", i))
-		}
+		k := l.integers("k")
 		if tries {
 			return func(ctx context.Context) (*quorum.Lock, error) { return slots.TryAcquire(ctx, k...) }
 		}
@@ -195,11 +190,11 @@ func (p *play) watch(name string, lock *quorum.Lock) {
 
 func (p *play) cancel(l line) {
 	name := strings.Join(l.words, " ")
-	c, ok := p.calls[name]
+	end, ok := p.calls[name]
 	if !ok {
 		p.t.Fatalf("there is no call %q", name)
 	}
-	c.cancel()
+	end()
 }
 
 // named is a lock.
@@ -217,11 +212,7 @@ func (p *play) named(name string) *quorum.Lock {
 // handle is the line's lock, and its name.
 func (p *play) handle(l line) (*quorum.Lock, string) {
 	p.t.Helper()
-	name := strings.Join(l.words, " ")
-	if l.has("sem") {
-		name += " " + l.text("sem")
-	}
-	return p.named(name), name
+	return p.named(l.name()), l.name()
 }
 
 // use is for every command of a lock that is held.

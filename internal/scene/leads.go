@@ -42,38 +42,20 @@ func (p *play) campaigns(l line) {
 	if c == nil {
 		return
 	}
-	ctx, cancel := p.context(l)
-	waits, began := &call{name: name, cancel: cancel, done: make(chan struct{})}, time.Now()
-	p.calls[name] = waits
-	go func() {
-		defer close(waits.done)
+	p.calling(l, name, l.has("background"), func(ctx context.Context) (got string, err error) {
 		term, err := c.Campaign(ctx)
 		if err != nil {
-			cancel()
-			p.say(name, "%s: %s%s", name, p.failed(err), took(began))
-			return
+			return "", err
 		}
 		p.mu.Lock()
 		p.elections.terms[name] = term
 		p.mu.Unlock()
-		p.say(name, "%s: leads, token %s%s", name, p.token(term.Token()), took(began))
-		p.watchTerm(name, term)
-	}()
-	if l.has("background") {
-		return
-	}
-	select {
-	case <-waits.done:
-	case <-time.After(longest):
-		p.say(name, "%s: waits for longer than %v", name, longest)
-	}
-}
-
-func (p *play) watchTerm(name string, term *leader.Term) {
-	context.AfterFunc(term.Context(), func() {
-		if cause := context.Cause(term.Context()); p.t.Context().Err() == nil {
-			p.say(name+"~", "%s: the term's context ended: %s", name, p.failed(cause))
-		}
+		context.AfterFunc(term.Context(), func() {
+			if cause := context.Cause(term.Context()); p.t.Context().Err() == nil {
+				p.say(name+"~", "%s: the term's context ended: %s", name, p.failed(cause))
+			}
+		})
+		return "leads, token " + p.token(term.Token()), nil
 	})
 }
 
@@ -125,7 +107,7 @@ func (p *play) leads(now leader.Leader, err error) string {
 func (p *play) observes(l line) {
 	c, name := p.candidate(l)
 	ctx, cancel := p.context(l)
-	p.calls[name] = &call{name: name, cancel: cancel}
+	p.calls[name] = cancel
 	go func() {
 		for now, err := range c.Observe(ctx) {
 			p.say(name, "%s: sees that %s", name, p.leads(now, err))
@@ -139,7 +121,7 @@ func (p *play) observes(l line) {
 func (p *play) runs(l line) {
 	c, name := p.candidate(l)
 	ctx, cancel := p.context(l)
-	p.calls[name] = &call{name: name, cancel: cancel}
+	p.calls[name] = cancel
 	l.knows("for", "takes", "fails", "stops")
 	work := func(ctx context.Context, term *leader.Term) error {
 		p.say(name, "%s: works, token %s", name, p.token(term.Token()))

@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"cmp"
 	"log/slog"
 	"regexp"
 	"slices"
@@ -111,17 +112,31 @@ func (l line) values(option string) []string {
 	return l.options[option]
 }
 
+// name is what a call and its lock are called, without as=.
+func (l line) name() string {
+	name := strings.Join(l.words, " ")
+	if l.has("sem") {
+		name += " " + l.text("sem")
+	}
+	return name
+}
+
+func (l line) as() string { return cmp.Or(l.text("as"), l.name()) }
+
 func (l line) number(word int) int {
 	n, err := strconv.Atoi(l.words[word])
 	testkit.Must(l.t, err)
 	return n
 }
 
-// integer is a value of an option.
-func (l line) integer(option string, value int) int {
-	n, err := strconv.Atoi(l.values(option)[value])
-	testkit.Must(l.t, err)
-	return n
+// integers are the values of an option.
+func (l line) integers(option string) (all []int) {
+	for _, value := range l.values(option) {
+		n, err := strconv.Atoi(value)
+		testkit.Must(l.t, err)
+		all = append(all, n)
+	}
+	return all
 }
 
 func (l line) float(option string, preset float64) float64 {
@@ -168,7 +183,7 @@ func (l line) settings() (opts []quorum.Option) {
 func (l line) nodeSettings(log *slog.Logger) []node.Option {
 	opts := []node.Option{node.WithTimeout(time.Second), node.WithLogger(log)}
 	if l.has("conns") {
-		opts = append(opts, node.WithConns(l.integer("conns", 0)))
+		opts = append(opts, node.WithConns(l.integers("conns")[0]))
 	}
 	if !l.has("quarantine") {
 		opts = append(opts, node.WithoutQuarantine())

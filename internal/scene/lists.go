@@ -13,10 +13,8 @@ import (
 )
 
 // mastersOf are those in of=, or all.
-func (p *play) mastersOf(l line) (masters []int) {
-	for i := range l.values("of") {
-		masters = append(masters, l.integer("of", i))
-	}
+func (p *play) mastersOf(l line) []int {
+	masters := l.integers("of")
 	for i := range p.w.Masters {
 		if !l.has("of") {
 			masters = append(masters, i)
@@ -45,8 +43,8 @@ func (p *play) marker(l line) {
 // list is an option's masters.
 func (l line) list(option string) *scripts.List {
 	var names []string
-	for i := range l.values(option) {
-		names = append(names, world.NodeName(l.integer(option, i)))
+	for _, master := range l.integers(option) {
+		names = append(names, world.NodeName(master))
 	}
 	return scripts.NewList(names...)
 }

@@ -2,7 +2,9 @@ package scene
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,7 +56,7 @@ func (s *stage) open(t *testing.T) {
 	go func() {
 		defer close(s.ended)
 		synctest.Test(t, func(t *testing.T) {
-			p := &play{t: t, left: s.left, lockers: map[string]*process{}, locks: map[string]*quorum.Lock{}, calls: map[string]*call{}, ends: map[string]func(){},
+			p := &play{t: t, left: s.left, lockers: map[string]*quorum.Locker{}, locks: map[string]*quorum.Lock{}, calls: map[string]context.CancelFunc{}, ends: map[string]func(){},
 				elections: candidates{map[string]*leader.Candidate{}, map[string]*leader.Term{}}}
 			defer p.close()
 			for lines := range s.commands {
@@ -90,12 +92,12 @@ type play struct {
 	t       *testing.T
 	w       *world.World
 	left    func(*quorum.Locker) string
-	lockers map[string]*process
+	lockers map[string]*quorum.Locker
 	locks   map[string]*quorum.Lock
-	calls   map[string]*call  // that wait
-	ends    map[string]func() // of faults, by their line
-	tokens  []uint64          // as they were seen
-	ticket  string            // of the last hand-over
+	calls   map[string]context.CancelFunc // that may wait
+	ends    map[string]func()             // of faults, by their line
+	tokens  []uint64                      // as they were seen
+	ticket  string                        // of the last hand-over
 
 	elections candidates
 
@@ -104,11 +106,6 @@ type play struct {
 
 	mu     sync.Mutex
 	events []event
-}
-
-type process struct {
-	*quorum.Locker
-	name string
 }
 
 // commands are what a line may begin with, apart from faults.
@@ -185,8 +182,8 @@ func (p *play) told() (lines []string) {
 }
 
 func (p *play) close() {
-	for _, c := range p.calls {
-		c.cancel()
+	for _, end := range p.calls {
+		end()
 	}
 	if p.w != nil {
 		p.w.Heal()
@@ -195,7 +192,7 @@ func (p *play) close() {
 	synctest.Wait()
 	for name, l := range p.lockers {
 		if s := l.Stats(); p.left != nil && s.Held+s.Waiting == 0 {
-			left := p.left(l.Locker)
+			left := p.left(l)
 			testkit.Check(p.t, left == "", "%s holds nothing, and has left %s", name, left)
 		}
 		l.Close()
@@ -205,11 +202,7 @@ func (p *play) close() {
 
 func (p *play) masters(l line) {
 	n := l.number(0)
-	var rates []float64
-	for range n {
-		rates = append(rates, l.float("rate", 1))
-	}
-	p.w = world.Config{Masters: n, Rates: rates, Seed: 1}.New(p.t)
+	p.w = world.Config{Masters: n, Rates: slices.Repeat([]float64{l.float("rate", 1)}, n), Seed: 1}.New(p.t)
 	p.ran, p.began = map[string]int{}, time.Now()
 }
 
@@ -247,11 +240,4 @@ func (p *play) heal(l line) {
 }
 
 // sorted is for what has no order of its own.
-func sorted[V any](m map[string]V) []string {
-	var keys []string
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
-}
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -175,5 +174,3 @@ func (w writer) Write(line []byte) (int, error) {
 	w(line)
 	return len(line), nil
 }
-
-var _ io.Writer = writer(nil)
