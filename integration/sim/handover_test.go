@@ -24,7 +24,7 @@ func TestHandOvers(t *testing.T) {
 // newHandOverPlan makes a plan in which locks are handed over.
 func newHandOverPlan(seed uint64) *plan {
 	p := newPlan(seed)
-	p.handsOver = true
+	p.test, p.handsOver = "TestHandOvers", true
 	p.bound += time.Duration(p.clients*p.flows) * p.lease // each may hand over last, and nobody takes over
 	return p
 }

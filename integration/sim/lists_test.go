@@ -38,7 +38,7 @@ const (
 
 // newListPlan makes the plan of a seed whose masters change.
 func newListPlan(seed uint64) *plan {
-	p := &plan{seed: seed}
+	p := &plan{seed: seed, test: "TestListsThatChange"}
 	d := p.rng("lists")
 	p.masters = 4 + d.IntN(3)
 	p.clients, p.flows = 1+2+d.IntN(3), 1+d.IntN(2)

@@ -95,10 +95,7 @@ func majorityState(views map[string]*membership.View) *state {
 		v := views[name]
 		s.whole = s.whole && carries(v, s.members)
 		s.behind = s.behind || carries(v, s.members) && v.Marker().Next.Equal(s.members)
-		if v != nil {
-			left := v.Quarantine()
-			s.waiting = s.waiting || left > 0
-		}
+		s.waiting = s.waiting || v != nil && v.Quarantine() > 0
 	}
 	if s.next != nil {
 		for _, name := range s.next.Names() {

@@ -13,6 +13,7 @@ import (
 // plan is everything that a seed decides. Its times are the bubble's, since the run began.
 type plan struct {
 	seed uint64
+	test string // that plays it
 
 	masters, clients, flows int // flows of each client
 	all                     bool
@@ -29,7 +30,6 @@ type plan struct {
 	weather       world.Weather
 	faults        []world.Fault
 	healed, bound time.Duration // when faults end, and how long after that each flow must have had its locks
-	crowd         bool          // by newCrowdPlan
 	handsOver     bool          // by newHandOverPlan: holders hand their locks over
 	reads         float64       // the share of calls that are a reader's
 	slots         int           // of the semaphore that the flows contend for; 0: they lock names
@@ -52,7 +52,7 @@ func (p *plan) timeoutOf(master int) time.Duration {
 
 // newPlan makes the plan of a seed, with every clock within the drift allowance.
 func newPlan(seed uint64) *plan {
-	p := &plan{seed: seed}
+	p := &plan{seed: seed, test: "TestSeeds"}
 	d := p.rng("plan")
 	p.masters = 3 + 2*d.IntN(2)
 	p.clients, p.flows = 2+d.IntN(3), 1+d.IntN(2)
@@ -63,7 +63,7 @@ func newPlan(seed uint64) *plan {
 // newCrowdPlan makes a plan of few clients with many flows and slow sockets: requests gather, and
 // share runs of a script.
 func newCrowdPlan(seed uint64) *plan {
-	p := &plan{seed: seed}
+	p := &plan{seed: seed, test: "TestCrowds"}
 	d := p.rng("crowd")
 	p.masters, p.clients, p.flows = 3, 2, 5
 	p.draw(d)
@@ -72,14 +72,13 @@ func newCrowdPlan(seed uint64) *plan {
 	p.longest = pick(d, 0.02, 0.3)
 	p.timeout = max(p.timeout, 90*time.Millisecond)
 	p.weather.Gather = p.timeout / time.Duration(30+d.IntN(60)) // a handshake takes about ten writes
-	p.crowd = true
 	return p
 }
 
 // newSemaphorePlan makes a plan in which the flows contend for the slots of a semaphore. Each slot is a
 // name for the judge.
 func newSemaphorePlan(seed uint64) *plan {
-	p := &plan{seed: seed}
+	p := &plan{seed: seed, test: "TestSemaphores"}
 	d := p.rng("semaphore")
 	p.masters = 3 + 2*d.IntN(2)
 	p.clients, p.flows = 3+d.IntN(2), 1+d.IntN(2)

@@ -105,20 +105,7 @@ func (w *run) report(t *testing.T) {
 }
 
 func (p *plan) replay() string {
-	test := "TestSeeds"
-	switch {
-	case p.lists != nil:
-		test = "TestListsThatChange"
-	case p.reads > 0:
-		test = "TestReaders"
-	case p.slots > 0:
-		test = "TestSemaphores"
-	case p.crowd:
-		test = "TestCrowds"
-	case p.handsOver:
-		test = "TestHandOvers"
-	}
-	return fmt.Sprintf("go test -C integration ./sim -run '%s$' -sim.seed=%d -sim.repeat=20 -sim.trace=0", test, p.seed)
+	return fmt.Sprintf("go test -C integration ./sim -run '%s$' -sim.seed=%d -sim.repeat=20 -sim.trace=0", p.test, p.seed)
 }
 
 var crowdSeeds = flag.Int("sim.crowds", 21, "how many seeds TestCrowds runs, from 1 on")
@@ -134,6 +121,7 @@ var readerSeeds = flag.Int("sim.readers", 50, "how many seeds TestReaders runs, 
 // newReaderPlan makes a plan in which most calls are readers', and writers are downgraded now and then.
 func newReaderPlan(seed uint64) *plan {
 	p := newPlan(seed)
+	p.test = "TestReaders"
 	p.reads = pick(p.rng("readers"), 0.5, 0.8)
 	p.bound += 2 * time.Second // a writer that was killed keeps new readers back for its reservation
 	return p

@@ -65,7 +65,7 @@ var plain = map[string]struct {
 	args int
 	run  func(k *Keyspace, a []string) (any, error)
 }{
-	"DEL":    {1, func(k *Keyspace, a []string) (any, error) { return count(a, k.delete), nil }},
+	"DEL":    {1, func(k *Keyspace, a []string) (any, error) { return count(a, k.Delete), nil }},
 	"EXISTS": {1, func(k *Keyspace, a []string) (any, error) { return count(a, k.exists), nil }},
 	"KEYS":   {1, func(k *Keyspace, a []string) (any, error) { return k.names(a[0]), nil }},
 	"TYPE": {1, func(k *Keyspace, a []string) (any, error) {
@@ -82,7 +82,13 @@ var plain = map[string]struct {
 		}
 		return number(k.pexpire(a[0], ttl)), nil
 	}},
-	"GET": {1, func(k *Keyspace, a []string) (any, error) { return optional(k.get(a[0])) }},
+	"GET": {1, func(k *Keyspace, a []string) (any, error) {
+		text, found, err := k.get(a[0])
+		if !found {
+			return nil, err
+		}
+		return text, nil
+	}},
 	"SET": {2, func(k *Keyspace, a []string) (any, error) {
 		ttl, absent := int64(0), false
 		if len(a) > 2 && strings.EqualFold(a[2], "XX") {
@@ -114,19 +120,6 @@ var plain = map[string]struct {
 			added += number(fresh)
 		}
 		return added, nil
-	}},
-	"HGET": {2, func(k *Keyspace, a []string) (any, error) { return optional(k.hget(a[0], a[1])) }},
-	"HDEL": {2, func(k *Keyspace, a []string) (any, error) {
-		found, err := k.hdel(a[0], a[1])
-		return number(found), err
-	}},
-	"HEXISTS": {2, func(k *Keyspace, a []string) (any, error) {
-		_, found, err := k.hget(a[0], a[1])
-		return number(found), err
-	}},
-	"HLEN": {1, func(k *Keyspace, a []string) (any, error) {
-		n, err := k.hlen(a[0])
-		return int64(n), err
 	}},
 	"HGETALL": {1, func(k *Keyspace, a []string) (any, error) {
 		v, err := k.typed(a[0], aHash)
@@ -189,13 +182,6 @@ func number(b bool) int64 {
 		return 1
 	}
 	return 0
-}
-
-func optional(text string, found bool, err error) (any, error) {
-	if !found {
-		return nil, err
-	}
-	return text, nil
 }
 
 func (m *Master) client(s *session, args []string) (any, error) {

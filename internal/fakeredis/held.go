@@ -71,7 +71,7 @@ func release(k *Keyspace, keys, args []string) any {
 		}
 	}
 	for i, key := range keys[1+names:] {
-		if k.may("GET") == nil && k.Get(key) == owner && k.may("DEL") == nil && k.delete(key) {
+		if k.may("GET") == nil && k.Get(key) == owner && k.may("DEL") == nil && k.Delete(key) {
 			k.tell(args[2+i])
 		}
 	}

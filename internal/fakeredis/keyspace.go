@@ -81,7 +81,8 @@ func (k *Keyspace) typed(key string, want kind) (*value, error) {
 
 func (k *Keyspace) exists(key string) bool { return k.find(key) != nil }
 
-func (k *Keyspace) delete(key string) bool {
+// Delete deletes a key, and reports whether it was there.
+func (k *Keyspace) Delete(key string) bool {
 	found := k.exists(key)
 	delete(k.values, key)
 	return found

@@ -65,7 +65,7 @@ func (m *Master) Free(keys []string, owner string) {
 		delete(v.hash, owner)
 		delete(v.scores, readerPrefix+owner)
 		if len(v.hash)+len(v.scores) == 0 && (v.kind == aHash || v.kind == aSet) {
-			k.delete(key)
+			k.Delete(key)
 			m.publishLocked(scripts.Channel(key), "0")
 		}
 	}

@@ -51,9 +51,7 @@ func TestKeysExpireByTheMastersClock(t *testing.T) {
 		c := dial(t, m)
 		do(t, c, "SET", "k", "v", "PX", 100)
 		time.Sleep(30 * time.Millisecond)
-		if left := do(t, c, "PTTL", "k"); left != int64(40) {
-			t.Errorf("after 60 ms of the master's time %v ms are left of 100", left)
-		}
+		testkit.Equal(t, do(t, c, "PTTL", "k"), any(int64(40)), "what is left of 100 ms after 60 of the master's time")
 		time.Sleep(20 * time.Millisecond)
 		testkit.Check(t, exists(t, c, "k"), "the key is gone within the millisecond in which it expires")
 		time.Sleep(500 * time.Microsecond)
@@ -72,12 +70,10 @@ func TestCrash(t *testing.T) {
 			do(t, c, "SET", "after", "x")
 			old := runID(t, c)
 			m.Crash(keeps)
-			if _, err := c.Do("PING"); err == nil {
-				t.Error("a connection outlives the process")
-			}
-			if _, err := dial(t, m).Do("PING"); err == nil {
-				t.Error("a process that has ended answers")
-			}
+			_, err := c.Do("PING")
+			testkit.Check(t, err != nil, "a connection outlives the process")
+			_, err = dial(t, m).Do("PING")
+			testkit.Check(t, err != nil, "a process that has ended answers")
 			m.Start()
 			c = dial(t, m)
 			testkit.Check(t, runID(t, c) != old, "the new process has the old one's run id")
@@ -95,11 +91,8 @@ func TestCrash(t *testing.T) {
 func runID(t *testing.T, c redis.Conn) string {
 	t.Helper()
 	info, err := redis.String(c.Do("INFO", "server"))
-	_, id, found := strings.Cut(info, "run_id:")
-	if err != nil || !found {
-		t.Fatalf("INFO server: %q %v", info, err)
-	}
-	return id[:40]
+	testkit.Must(t, err)
+	return testkit.Field(t, info, "run_id")
 }
 
 func TestScriptsAreForgotten(t *testing.T) {
@@ -107,24 +100,20 @@ func TestScriptsAreForgotten(t *testing.T) {
 		c := dial(t, m)
 		call := scripts.Inspect(scripts.NewName("k"))
 		name, args := call.Command(nil, false, scripts.ConnArgs{})
-		sha := func() error { _, err := c.Do(name, args...); return err }
-		if err := sha(); err == nil || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			t.Errorf("a script that was not loaded: %v", err)
+		wantKnown := func(want bool, what string) {
+			t.Helper()
+			_, err := c.Do(name, args...)
+			testkit.Check(t, want && err == nil || !want && err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT"), "a script that %s: %v", what, err)
 		}
+		wantKnown(false, "was not loaded")
 		for _, s := range scripts.All() {
 			do(t, c, "SCRIPT", "LOAD", s.Source())
 		}
-		if err := sha(); err != nil {
-			t.Errorf("a script that was loaded: %v", err)
-		}
+		wantKnown(true, "was loaded")
 		m.FlushScripts()
-		if err := sha(); err == nil || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			t.Errorf("a script that was flushed: %v", err)
-		}
+		wantKnown(false, "was flushed")
 		byText, source := call.Command(nil, true, scripts.ConnArgs{})
 		do(t, c, byText, source...)
-		if err := sha(); err != nil {
-			t.Errorf("a script that ran by its source: %v", err)
-		}
+		wantKnown(true, "ran by its source")
 	})
 }

@@ -118,9 +118,6 @@ func (k *Keyspace) Persist(key string) {
 // Refuses reports whether the server refuses anything.
 func (k *Keyspace) Refuses() bool { return k.refusals != nil }
 
-// Delete deletes a key.
-func (k *Keyspace) Delete(key string) { k.delete(key) }
-
 // AppendKey appends the data, with times to live in place of instants, and what the server refuses. Each key and field
 // is renamed first.
 func (k *Keyspace) AppendKey(b []byte, rename func(string) string) []byte {

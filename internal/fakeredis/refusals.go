@@ -81,7 +81,7 @@ func (k *Keyspace) maySet(key, text string, ttl int64) bool {
 // callDel is DEL, for redis.call.
 func (k *Keyspace) callDel(key string) {
 	k.call("DEL")
-	k.delete(key)
+	k.Delete(key)
 }
 
 // callGet is GET, for redis.call.

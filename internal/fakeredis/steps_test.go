@@ -119,7 +119,7 @@ func sequence(rng *rand.Rand) (steps []step) {
 	accepts := step{what: "the marker accepts", change: marker}
 	unbar := func(k *Keyspace) {
 		for _, owner := range theOwners {
-			k.delete(scripts.Prefix + "released:" + owner)
+			k.Delete(scripts.Prefix + "released:" + owner)
 		}
 	}
 	steps = []step{accepts}
@@ -201,7 +201,7 @@ func (d dice) byHand() step {
 		return step{what: "PERSIST " + key, change: func(k *Keyspace) { k.Persist(key) }}
 	case 6:
 		any := d.anyKey()
-		return step{what: "DEL " + any, change: func(k *Keyspace) { k.delete(any) }}
+		return step{what: "DEL " + any, change: func(k *Keyspace) { k.Delete(any) }}
 	case 7:
 		any := d.anyKey()
 		if d.in(2) {

@@ -39,18 +39,13 @@ func (l *lock) end(at int) bool {
 	testkit.Must(t, err)
 	want := []string{"never: if l.ended", "always: if l.ended", "without case read", "without l.at = at", "without l.a && l.b in l.a && l.b || l.c",
 		"without l.c in l.a && l.b || l.c", "without l.a in l.a && l.b", "without l.b in l.a && l.b"}
-	if got := edits(mutants); !slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))) {
-		t.Errorf("%q", got)
-	}
-	if got := mutants[0].String(); !strings.HasPrefix(got, "a.go lock.end: ") {
-		t.Error(got)
-	}
-	if !strings.Contains(text, "mutantNumber == 8)") || !strings.Contains(text, "mutantNumber == 15)") || strings.Contains(text, "mutantNumber == 16)") {
-		t.Error(text)
-	}
-	if _, err := parser.ParseFile(token.NewFileSet(), "", text, 0); err != nil {
-		t.Errorf("%v\n%s", err, text)
-	}
+	got := edits(mutants)
+	testkit.Check(t, slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))), "%q", got)
+	testkit.Check(t, strings.HasPrefix(mutants[0].String(), "a.go lock.end: "), "%s", mutants[0])
+	testkit.Check(t, strings.Contains(text, "mutantNumber == 8)") && strings.Contains(text, "mutantNumber == 15)") &&
+		!strings.Contains(text, "mutantNumber == 16)"), "%s", text)
+	_, err = parser.ParseFile(token.NewFileSet(), "", text, 0)
+	testkit.Check(t, err == nil, "%v\n%s", err, text)
 }
 
 func TestMutantsOfLua(t *testing.T) {
@@ -70,19 +65,13 @@ end
 		"without c in c or d", "without d in c or d",
 		"without call('SET', KEYS[1], a)",
 	}
-	if got := edits(mutants); !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	if got := mutants[6].lua; !strings.Contains(got, "\nif b or not (c or d) then\n") {
-		t.Error(got)
-	}
+	testkit.Equal(t, strings.Join(edits(mutants), "\n"), strings.Join(want, "\n"), "the edits")
+	testkit.Check(t, strings.Contains(mutants[6].lua, "\nif b or not (c or d) then\n"), "%s", mutants[6].lua)
 }
 
 func TestVerdicts(t *testing.T) {
 	for path, want := range map[string]string{"true": unnoticed, "false": noticed} {
-		if got := try(t.Context(), t.TempDir(), mutant{}, 1, []test{{path: path}}); got != want {
-			t.Errorf("%s: %s, want %s", path, got, want)
-		}
+		testkit.Equal(t, try(t.Context(), t.TempDir(), mutant{}, 1, []test{{path: path}}), want, path)
 	}
 }
 
@@ -93,17 +82,15 @@ func TestHarmlessMutants(t *testing.T) {
 	*list = true
 	defer func() { *list = false }()
 	testkit.Must(t, flag.Set("only", "^$"))
-	if err := run(t.Context()); err != nil {
-		t.Error(err)
-	}
+	testkit.Is(t, run(t.Context()), nil, "run")
 	lines := strings.Split(strings.TrimSpace(harmlessText), "\n")
 	for i, line := range lines {
-		if line != "" && line[0] != ' ' && (i+1 == len(lines) || !strings.HasPrefix(lines[i+1], "  ")) {
-			t.Errorf("harmless.txt has no reason for %s", line)
+		if line[0] == ' ' {
+			continue
 		}
-		if file := strings.FieldsFunc(line, func(c rune) bool { return c == ' ' || c == ':' })[0]; line[0] != ' ' && !isIn(file) {
-			t.Errorf("harmless.txt: no group has %s", file)
-		}
+		testkit.Check(t, i+1 < len(lines) && strings.HasPrefix(lines[i+1], "  "), "harmless.txt has no reason for %s", line)
+		file := strings.FieldsFunc(line, func(c rune) bool { return c == ' ' || c == ':' })[0]
+		testkit.Check(t, isIn(file), "harmless.txt: no group has %s", file)
 	}
 }
 

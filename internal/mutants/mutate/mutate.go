@@ -26,6 +26,7 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/mutants/overlay"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // Mutant leaves out one rule. No other mutant of its package leaves out the same.
@@ -111,36 +112,36 @@ func RunStepped[S any](t *testing.T, mutants []Mutant[S], stepped []string, more
 	args = append([]string{"-test.v", "-test.timeout=60m", "-test.run", test}, args...)
 	cmd := exec.CommandContext(t.Context(), b.path, args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	must(t, cmd.Run())
+	testkit.Must(t, cmd.Run())
 }
 
 // build compiles the caller's package with the mutants.
 func build[S any](t *testing.T, mutants []Mutant[S], more map[string]string, stepped []string) *binary {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
-	must(t, err)
+	testkit.Must(t, err)
 	files := map[string]*file{}
 	for _, name := range stepped {
 		files[name], err = read(filepath.Join(root, name), more[name])
-		must(t, err)
-		must(t, files[name].step())
+		testkit.Must(t, err)
+		testkit.Must(t, files[name].step())
 	}
 	for name, text := range more {
 		if files[name] == nil {
 			files[name], err = read(filepath.Join(root, name), text)
-			must(t, err)
+			testkit.Must(t, err)
 		}
 	}
-	must(t, edit(files, root, mutants, more))
+	testkit.Must(t, edit(files, root, mutants, more))
 	b := &binary{path: filepath.Join(t.TempDir(), "mutants.test")}
 	for _, m := range mutants {
 		b.rules = append(b.rules, m.Rule)
 	}
 	edited := overlay.New(t.TempDir())
 	for name, f := range files {
-		must(t, edited.Edit(filepath.Join(root, name), f.parsed.Name.Name, f.mutated()))
+		testkit.Must(t, edited.Edit(filepath.Join(root, name), f.parsed.Name.Name, f.mutated()))
 	}
-	must(t, edited.Compile(t.Context(), ".", ".", b.path))
+	testkit.Must(t, edited.Compile(t.Context(), ".", ".", b.path))
 	return b
 }
 
@@ -186,7 +187,7 @@ func edit[S any](files map[string]*file, root string, mutants []Mutant[S], more 
 func (b *binary) search(t *testing.T, rule string) string {
 	t.Helper()
 	number, err := b.number(rule)
-	must(t, err)
+	testkit.Must(t, err)
 	// The binary has no timeout of its own, and may outlive this process.
 	cmd := exec.CommandContext(t.Context(), b.path, "-test.v", "-test.timeout=10m", "-test.run", "TestMutants", "-model.mutant", rule)
 	cmd.Env = overlay.Environ(number)
@@ -351,11 +352,4 @@ func (f *file) mutated() string {
 		text = text[:begin] + f.calls[i] + text[begin:]
 	}
 	return fmt.Sprintf("//line %s:1\n", f.path) + text + f.copies.String()
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

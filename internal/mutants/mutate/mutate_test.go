@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 const shippedFile = "shipped.go"
@@ -32,7 +34,7 @@ func double(n int) int {
 func root(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, shippedFile), []byte(shipped), 0o600))
+	testkit.Must(t, os.WriteFile(filepath.Join(dir, shippedFile), []byte(shipped), 0o600))
 	return dir
 }
 
@@ -59,9 +61,7 @@ func TestErrorsSayWhatAnEditMayNot(t *testing.T) {
 	} {
 		err := edit(map[string]*file{}, root(t), c.mutants, nil)
 		for _, part := range c.want {
-			if err == nil || !strings.Contains(err.Error(), part) {
-				t.Errorf("%s: %v, without %q", name, err, part)
-			}
+			testkit.Check(t, err != nil && strings.Contains(err.Error(), part), "%s: %v, without %q", name, err, part)
 		}
 	}
 }
@@ -72,10 +72,10 @@ func TestCopiesNameTheirMutants(t *testing.T) {
 	two := Mutant[int]{Rule: "three times", Edits: []Edit{{shippedFile, "2 * n", "\n\t\t5 * n"}, {shippedFile, "5 * n", "3 * n + more"}}}
 	files := map[string]*file{}
 	err := edit(files, dir, []Mutant[int]{mutant("once", "2 * n", "n"), two}, map[string]string{shippedFile: "\nvar more int\n"})
-	must(t, err)
+	testkit.Must(t, err)
 	set := token.NewFileSet()
 	parsed, err := parser.ParseFile(set, "mutated.go", files[shippedFile].mutated(), 0)
-	must(t, err)
+	testkit.Must(t, err)
 	path, found := filepath.Join(dir, shippedFile), map[string]token.Position{}
 	for _, decl := range parsed.Decls {
 		if fn, ok := decl.(*ast.FuncDecl); ok {
@@ -90,9 +90,7 @@ func TestCopiesNameTheirMutants(t *testing.T) {
 		"doubleOfMutant1": {path + ` without the rule "once"`, 14},
 		"doubleOfMutant2": {path + ` without the rule "three times"`, 15},
 	} {
-		if got := found[name]; got.Filename != want.file || got.Line != want.line {
-			t.Errorf("%s ends at %v, want %v", name, got, want)
-		}
+		testkit.Check(t, found[name].Filename == want.file && found[name].Line == want.line, "%s ends at %v, want %v", name, found[name], want)
 	}
 }
 
@@ -100,8 +98,7 @@ func TestCopiesNameTheirMutants(t *testing.T) {
 func TestNumbersOfMutants(t *testing.T) {
 	b := &binary{rules: []string{"one", "two"}}
 	for rule, want := range map[string]int{"one": 1, "two": 2, "three": 0} {
-		if got, err := b.number(rule); got != want || (err == nil) != (want > 0) {
-			t.Errorf("%s: %d, %v", rule, got, err)
-		}
+		got, err := b.number(rule)
+		testkit.Check(t, got == want && (err == nil) == (want > 0), "%s: %d, %v", rule, got, err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 var writesTable = flag.Bool("model.table", false, "write this package's table of mutants into docs/reports/mutants.md")
@@ -51,7 +53,7 @@ func (table *Table) write(t *testing.T, rows []string, mutants int) {
 		return
 	}
 	before, _, after := table.find(t)
-	must(t, os.WriteFile(tablesFile, []byte(before+strings.Join(rows, "")+after), 0o644))
+	testkit.Must(t, os.WriteFile(tablesFile, []byte(before+strings.Join(rows, "")+after), 0o644))
 }
 
 // Check wants a row of the table for each mutant, as it is. What the search found last is not compared.
@@ -73,7 +75,7 @@ func Check[S any](t *testing.T, table *Table, mutants []Mutant[S]) {
 func (table *Table) find(t *testing.T) (before, rows, after string) {
 	t.Helper()
 	text, err := os.ReadFile(tablesFile)
-	must(t, err)
+	testkit.Must(t, err)
 	end := strings.Index(string(text), table.End)
 	if end < 0 {
 		t.Fatalf("%s has no line %q", tablesFile, table.End)

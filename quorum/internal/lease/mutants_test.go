@@ -119,7 +119,7 @@ var mutants = []mutate.Mutant[setup]{
 		in(acquireFile, `k.callSet(keys[len(keys)-1], "1", maxLeaseOf(expected))`, "")),
 		Setup: setup{clock: still, attempts: three, takes: toEither, fixed: true, deaths: 1}},
 	{Rule: "a writer waits for readers", Edits: in(acquireFile, "if isRead && ends < k.now {", "if isRead {"), Setup: setup{reads: aReader}},
-	{Rule: "a reader waits for a writer", Edits: in(readersFile, "held, holder = ttl, k.oneField(key)", "k.delete(key)"), Setup: setup{reads: aReader}},
+	{Rule: "a reader waits for a writer", Edits: in(readersFile, "held, holder = ttl, k.oneField(key)", "k.Delete(key)"), Setup: setup{reads: aReader}},
 	{Rule: "readers wait for the quarantine of a master that forgot", Edits: in(readersFile, "admitted, isItsOwn)", `"0", isItsOwn)`),
 		Setup: setup{lease: 2, reads: aReader, forgets: 1}},
 	{Rule: "no repair of a reader into quarantine", Edits: in(readersFile, "if carried == 0 || !isThere {", "if carried == 0 {"),
