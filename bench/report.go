@@ -109,13 +109,18 @@ func (r report) faults(n int, all bool) string {
 		}
 		fmt.Fprintf(&b, "| %s |", row.what)
 		for _, lock := range []string{ours, redsyncDefaults, redsyncs} {
-			fmt.Fprintf(&b, " %s |", millis(median(r.results[place{n, row.of, lock, "p50-ns"}]), median(r.results[place{n, row.of, lock, "p99-ns"}])))
+			fmt.Fprintf(&b, " %s |", millis(r.at(n, row.of, lock, "p50-ns"), r.at(n, row.of, lock, "p99-ns")))
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "| the holder crashed: idle after its lease | %s | %s | |\n",
-		millis(median(r.results[place{n, "crash", ours, "idle-ns"}])), millis(median(r.results[place{n, "crash", redsyncs, "idle-ns"}])))
+	fmt.Fprintf(&b, "| the holder crashed: idle after its lease | %s | %s | |\n", millis(r.at(n, "crash", ours, "idle-ns")),
+		millis(r.at(n, "crash", redsyncs, "idle-ns")))
 	return b.String()
+}
+
+// at is the median of what was measured; NaN of nothing.
+func (r report) at(n int, of, lock, unit string) float64 {
+	return median(r.results[place{n, of, lock, unit}])
 }
 
 // millis leaves out what was not measured.
@@ -155,11 +160,11 @@ func (r report) table(n int) string {
 }
 
 func (r report) handoff(n int, lock, part string) string {
-	return figure("ns", median(r.results[place{n, "crowd", lock, part + "-ns"}]))
+	return figure("ns", r.at(n, "crowd", lock, part+"-ns"))
 }
 
 func (r report) perSecond(n int, of, lock string) string {
-	value := median(r.results[place{n, of, lock, "ns/op"}])
+	value := r.at(n, of, lock, "ns/op")
 	if math.IsNaN(value) {
 		return ""
 	}
@@ -172,10 +177,10 @@ func (r report) costs(n int) string {
 	b.WriteString("| processor time of all masters | quorumlock | go-redsync, fail-fast |\n|---|---|---|\n")
 	for _, callers := range []int{1, 16, 256} {
 		of := fmt.Sprint("callers=", callers)
-		fmt.Fprintf(&b, "| a pair, %s | %s | %s |\n", callersText(callers), figure("ns", median(r.results[place{n, of, ours, "masters-ns/op"}])),
-			figure("ns", median(r.results[place{n, of, redsyncs, "masters-ns/op"}])))
+		fmt.Fprintf(&b, "| a pair, %s | %s | %s |\n", callersText(callers), figure("ns", r.at(n, of, ours, "masters-ns/op")),
+			figure("ns", r.at(n, of, redsyncs, "masters-ns/op")))
 	}
-	if renewal := median(r.results[place{n, "renewal", ours, "masters-ns/renewal"}]); !math.IsNaN(renewal) {
+	if renewal := r.at(n, "renewal", ours, "masters-ns/renewal"); !math.IsNaN(renewal) {
 		const anHour = float64(time.Hour / (quorum.DefaultLease / 3))
 		fmt.Fprintf(&b, "| a held lock for an hour, at the default lease | %s | |\n", figure("ns", renewal*anHour))
 	}

@@ -55,7 +55,7 @@ type Master struct {
 	ended    sync.WaitGroup
 
 	subscribers  map[string]map[*session]struct{} // by channel
-	withPatterns map[*session]struct{}            // the sessions that subscribed to patterns at any time
+	withPatterns map[*session]struct{}            // the sessions that have named patterns at any time
 }
 
 // New returns a running master. Its clock is now, which may run at any rate but must not go back.

@@ -3,6 +3,7 @@ package fakeredis
 import (
 	"bufio"
 	"net"
+	"strings"
 	"sync"
 )
 
@@ -100,7 +101,7 @@ func (m *Master) execute(s *session, command []string, to []byte) (replies []byt
 		return to, false
 	}
 	if c, known := subscribing[name(command)]; known {
-		return c(s, command[1:], to), true
+		return s.change(c.patterns, c.on, command, to), true
 	}
 	reply, err := m.runLocked(s, command)
 	if err != nil {
@@ -115,24 +116,18 @@ func (s *session) isOver() bool {
 	return s.over
 }
 
-var subscribing = map[string]func(s *session, args []string, to []byte) []byte{
-	"SUBSCRIBE": func(s *session, args []string, to []byte) []byte {
-		return s.change(s.subscribed, true, "subscribe", args, to)
-	},
-	"UNSUBSCRIBE": func(s *session, args []string, to []byte) []byte {
-		return s.change(s.subscribed, false, "unsubscribe", args, to)
-	},
-	"PSUBSCRIBE": func(s *session, args []string, to []byte) []byte {
-		s.master.withPatterns[s] = struct{}{}
-		return s.change(s.patterns, true, "psubscribe", args, to)
-	},
-	"PUNSUBSCRIBE": func(s *session, args []string, to []byte) []byte {
-		return s.change(s.patterns, false, "punsubscribe", args, to)
-	},
+// subscribing are the commands that subscribe a session to channels or patterns, or unsubscribe it.
+var subscribing = map[string]struct{ patterns, on bool }{
+	"SUBSCRIBE": {false, true}, "UNSUBSCRIBE": {false, false}, "PSUBSCRIBE": {true, true}, "PUNSUBSCRIBE": {true, false},
 }
 
 // change subscribes to the channels, or unsubscribes from them or from all, and confirms each.
-func (s *session) change(set map[string]bool, on bool, word string, channels []string, to []byte) []byte {
+func (s *session) change(patterns, on bool, command []string, to []byte) []byte {
+	set, word, channels := s.subscribed, strings.ToLower(command[0]), command[1:]
+	if patterns {
+		set = s.patterns
+		s.master.withPatterns[s] = struct{}{}
+	}
 	if !on && len(channels) == 0 {
 		if len(set) == 0 {
 			return appendReply(to, []any{word, nil, int64(len(s.subscribed) + len(s.patterns))})
@@ -145,7 +140,7 @@ func (s *session) change(set map[string]bool, on bool, word string, channels []s
 		} else {
 			delete(set, channel)
 		}
-		if word == "subscribe" || word == "unsubscribe" {
+		if !patterns {
 			s.master.noteSubscriberLocked(s, channel, on)
 		}
 		to = appendReply(to, []any{word, channel, int64(len(s.subscribed) + len(s.patterns))})

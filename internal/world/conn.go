@@ -62,7 +62,7 @@ func (p *Process) shakeHands(ctx context.Context, ours, theirs *conn) error {
 	up, down := ours.out, ours.in
 	up.slot.Wait()
 	p.gate.pass(up.slot)
-	if p.isDead() {
+	if p.dead.Load() {
 		return errRefused
 	}
 	if err := up.arrive(ctx); err != nil {
@@ -74,7 +74,7 @@ func (p *Process) shakeHands(ctx context.Context, ours, theirs *conn) error {
 	if err := down.arrive(ctx); err != nil {
 		return err
 	}
-	if p.isDead() { // it was killed while it dialed
+	if p.dead.Load() { // it was killed while it dialed
 		return errRefused
 	}
 	return nil

@@ -150,20 +150,20 @@ type Dice struct {
 // Roll draws a fault: of each kind as often as its weight says. One in six that hits a master hits all of them, and ends at each
 // by itself. It draws none if no kind is allowed.
 func (d Dice) Roll(r *rand.Rand) (faults []Fault) {
+	var kinds []*Kind
 	sum := 0.0
 	for _, k := range Kinds {
 		if d.Allow(k) {
-			sum += k.Weight
+			kinds, sum = append(kinds, k), sum+k.Weight
 		}
 	}
-	kind, at := (*Kind)(nil), r.Float64()*sum
-	for _, k := range Kinds {
-		if d.Allow(k) {
-			if kind = k; at < k.Weight {
-				break
-			}
-			at -= k.Weight
+	var kind *Kind
+	at := r.Float64() * sum
+	for _, kind = range kinds {
+		if at < kind.Weight {
+			break
 		}
+		at -= kind.Weight
 	}
 	if kind == nil {
 		return nil

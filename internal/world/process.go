@@ -123,8 +123,6 @@ func (p *Process) Kill() {
 	}
 }
 
-func (p *Process) isDead() bool { return p.dead.Load() }
-
 // Pause has the process stand still until goOn: it reads, writes and dials no connection, and no timer of its clock fires. All
 // of that happens when it goes on. Pass lets the test's own work stand still with it.
 func (p *Process) Pause() (goOn func()) {

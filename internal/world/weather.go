@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -109,13 +110,8 @@ func (w *World) shut(v window) (end func()) {
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		for i, other := range w.windows {
-			if other == at {
-				w.windows = append(w.windows[:i:i], w.windows[i+1:]...)
-				w.eachLocked(v, (*stream).unblock)
-				return
-			}
-		}
+		w.windows = slices.DeleteFunc(w.windows, func(other *window) bool { return other == at })
+		w.eachLocked(v, (*stream).unblock)
 	}
 }
 

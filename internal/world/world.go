@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -152,11 +153,7 @@ func (w *World) Serve(master int, c net.Conn) error {
 // HangUp has a master end its connections.
 func (w *World) HangUp(master int) {
 	w.mu.Lock()
-	ends := w.ends[master]
-	all := make([]net.Conn, 0, len(ends))
-	for c := range ends {
-		all = append(all, c)
-	}
+	all := slices.Collect(maps.Keys(w.ends[master]))
 	w.mu.Unlock()
 	for _, c := range all {
 		c.Close()

@@ -64,11 +64,18 @@ func Run[S any](t *testing.T, mutants []Mutant[S], more map[string]string, table
 		}
 		return
 	}
-	b := build(t, mutants, more, stepped)
+	binary := build(t, mutants, more, stepped)
 	var rows []string
-	for _, m := range mutants {
+	for i, m := range mutants {
 		t.Run(m.Rule, func(t *testing.T) {
-			out, trace := b.search(t, m.Rule), ""
+			// The binary has no timeout of its own, and may outlive this process.
+			cmd := exec.CommandContext(t.Context(), binary, "-test.v", "-test.timeout=10m", "-test.run", "TestMutants", "-model.mutant", m.Rule)
+			cmd.Env = overlay.Environ(i + 1)
+			output, err := cmd.CombinedOutput()
+			out, trace := string(output), ""
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
 			found := violated.FindStringSubmatch(out)
 			switch {
 			case m.Harmless == "" && found == nil:
@@ -98,25 +105,19 @@ func Setups[S any](t *testing.T, mutants []Mutant[S], test func(*testing.T, S)) 
 	}
 }
 
-// binary is the caller's test binary with the mutants.
-type binary struct {
-	path  string
-	rules []string
-}
-
 // RunStepped runs a test of the caller's package, with nothing left out, in a process in which the stepped files use
 // package steps' mutexes, and with more declarations. The mutants are compiled, too: [Run] finds that in go's cache.
 func RunStepped[S any](t *testing.T, mutants []Mutant[S], stepped []string, more map[string]string, test string, args ...string) {
 	t.Helper()
-	b := build(t, mutants, more, stepped)
+	binary := build(t, mutants, more, stepped)
 	args = append([]string{"-test.v", "-test.timeout=60m", "-test.run", test}, args...)
-	cmd := exec.CommandContext(t.Context(), b.path, args...)
+	cmd := exec.CommandContext(t.Context(), binary, args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	testkit.Must(t, cmd.Run())
 }
 
-// build compiles the caller's package with the mutants.
-func build[S any](t *testing.T, mutants []Mutant[S], more map[string]string, stepped []string) *binary {
+// build compiles the tests of the caller's package with the mutants, which are numbered from 1, into a binary.
+func build[S any](t *testing.T, mutants []Mutant[S], more map[string]string, stepped []string) (binary string) {
 	t.Helper()
 	root, err := filepath.Abs("../../..")
 	testkit.Must(t, err)
@@ -133,16 +134,13 @@ func build[S any](t *testing.T, mutants []Mutant[S], more map[string]string, ste
 		}
 	}
 	testkit.Must(t, edit(files, root, mutants, more))
-	b := &binary{path: filepath.Join(t.TempDir(), "mutants.test")}
-	for _, m := range mutants {
-		b.rules = append(b.rules, m.Rule)
-	}
+	binary = filepath.Join(t.TempDir(), "mutants.test")
 	edited := overlay.New(t.TempDir())
 	for name, f := range files {
 		testkit.Must(t, edited.Edit(filepath.Join(root, name), f.parsed.Name.Name, f.mutated()))
 	}
-	testkit.Must(t, edited.Compile(t.Context(), ".", ".", b.path))
-	return b
+	testkit.Must(t, edited.Compile(t.Context(), ".", ".", binary))
+	return binary
 }
 
 // edit adds the files that the mutants edit, with the copies of all mutants.
@@ -181,30 +179,6 @@ func edit[S any](files map[string]*file, root string, mutants []Mutant[S], more 
 		}
 	}
 	return nil
-}
-
-// search runs TestMutants of the binary as the mutant without that rule, and returns what it prints.
-func (b *binary) search(t *testing.T, rule string) string {
-	t.Helper()
-	number, err := b.number(rule)
-	testkit.Must(t, err)
-	// The binary has no timeout of its own, and may outlive this process.
-	cmd := exec.CommandContext(t.Context(), b.path, "-test.v", "-test.timeout=10m", "-test.run", "TestMutants", "-model.mutant", rule)
-	cmd.Env = overlay.Environ(number)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return string(out)
-}
-
-// number returns the number of a mutant. Without one the binary would run the shipped code.
-func (b *binary) number(rule string) (int, error) {
-	i := slices.Index(b.rules, rule)
-	if i < 0 {
-		return 0, fmt.Errorf("no mutant leaves out the rule %q", rule)
-	}
-	return i + 1, nil
 }
 
 // words returns a text's tokens without comments.

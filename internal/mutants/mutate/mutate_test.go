@@ -93,12 +93,3 @@ func TestCopiesNameTheirMutants(t *testing.T) {
 		testkit.Check(t, found[name].Filename == want.file && found[name].Line == want.line, "%s ends at %v, want %v", name, found[name], want)
 	}
 }
-
-// The number 0 is the shipped code, which no search of a mutant may run.
-func TestNumbersOfMutants(t *testing.T) {
-	b := &binary{rules: []string{"one", "two"}}
-	for rule, want := range map[string]int{"one": 1, "two": 2, "three": 0} {
-		got, err := b.number(rule)
-		testkit.Check(t, got == want && (err == nil) == (want > 0), "%s: %d, %v", rule, got, err)
-	}
-}
