@@ -17,12 +17,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// startReal starts a redis-server, or skips the test.
-func startReal(t *testing.T) listener {
-	t.Helper()
-	return newListener(t, testkit.Real(t, 1).Masters[0])
-}
-
 // listener is a master that implements server for the vectors. One connection serves all commands: a machine that tracks
 // connections has no room for one each.
 type listener struct {
@@ -30,8 +24,10 @@ type listener struct {
 	conn redis.Conn
 }
 
-func newListener(t *testing.T, m *redistest.Master) listener {
+// startReal starts a redis-server, or skips the test.
+func startReal(t *testing.T) listener {
 	t.Helper()
+	m := testkit.Real(t, 1).Masters[0]
 	const bound = 20 * time.Second // as Master.Do has
 	conn, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(bound), redis.DialWriteTimeout(bound))
 	testkit.Must(t, err)
@@ -107,13 +103,6 @@ func leave(subscriber redis.PubSubConn) error {
 	}
 }
 
-// barring returns connArgs with a tombstone.
-func barring(call scripts.Call) scripts.ConnArgs {
-	args := connArgs(call)
-	args.Tombstone = int64(30000)
-	return args
-}
-
 // userWithout returns a connection of a user that may do all but what the rule forbids.
 func userWithout(t *testing.T, s listener, rules ...string) redis.Conn {
 	t.Helper()
@@ -144,10 +133,12 @@ func TestARefusedRenewalHasTheMarker(t *testing.T) {
 func TestAUserWithOneChannel(t *testing.T) {
 	redistest.Need(t, redistest.ACLChannels)
 	s, both := startReal(t), scripts.Release(testkit.Names("k", "l"), scripts.OwnerOf(me), 0)
+	barring := connArgs(both)
+	barring.Tombstone = int64(30000)
 	for _, may := range []string{"k", "l"} {
 		c := userWithout(t, s, "resetchannels", "&"+scripts.Channel(may))
 		tableOf(t, s).prepare("lock k me; lock l me")
-		name, args := both.Command(nil, true, barring(both))
+		name, args := both.Command(nil, true, barring)
 		reply, err := c.Do(name, args...)
 		got, parsed := both.Parse(reply)
 		testkit.Check(t, err == nil && parsed == nil && got.Release == scripts.ReleaseReply{Found: 2, Heard: -1},

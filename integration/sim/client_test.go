@@ -54,15 +54,23 @@ func (m *machine) restart(kill bool) error {
 	if kill {
 		old.own.Kill()
 	}
-	fresh, err := newClient(m)
+	if err := m.start(); err != nil {
+		return err
+	}
+	turn.Wait()
+	old.close()
+	return nil
+}
+
+// start starts a process.
+func (m *machine) start() error {
+	c, err := newClient(m)
 	if err != nil {
 		return err
 	}
 	m.mu.Lock()
-	m.process = fresh
-	m.mu.Unlock()
-	turn.Wait()
-	old.close()
+	defer m.mu.Unlock()
+	m.process = c
 	return nil
 }
 

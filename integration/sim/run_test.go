@@ -170,14 +170,10 @@ func (w *run) countAhead(i int, m *fakeredis.Master) {
 }
 
 func (w *run) runClient(m *machine) {
-	c, err := newClient(m)
-	if err != nil {
+	if err := m.start(); err != nil {
 		w.fail("client %d: %v", m.id, err)
 		return
 	}
-	m.mu.Lock()
-	m.process = c
-	m.mu.Unlock()
 	if w.plan.isOperator(m.id) {
 		w.flows.Go((&operator{flow: w.newFlow(m, 0)}).run)
 		return

@@ -155,7 +155,7 @@ func acquire(k *Keyspace, keys, args []string) any {
 			k.callSet(counters[i], whole(token), 0)
 		}
 	}
-	return integer(token)
+	return int64(token)
 }
 
 // grants is what a marker that accepts the client says to a fresh grant: a refusal, or nil, and whether the node's quarantine
@@ -166,7 +166,7 @@ func (k *Keyspace) grants(marker, expected, admitted string, isItsOwn bool) (ref
 	case !isItsOwn, admitted != "0" && left > float64(maxLeaseOf(expected)):
 		return []any{"marker", marker, expected}, false
 	case admitted != "0" && left > 0:
-		return []any{"quarantined", integer(left)}, false
+		return []any{"quarantined", int64(left)}, false
 	}
 	return nil, admitted != "0"
 }

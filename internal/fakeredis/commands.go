@@ -34,7 +34,10 @@ func (m *Master) runLocked(s *session, command []string) (any, error) {
 	case "INFO":
 		return m.infoLocked(args), nil
 	case "CLIENT":
-		return m.client(s, args)
+		if len(args) > 0 && strings.EqualFold(args[0], "INFO") {
+			return fmt.Sprintf("id=1 addr=%s laddr=%s name= db=0\n", s.conn.RemoteAddr(), s.conn.LocalAddr()), nil
+		}
+		return ok, nil
 	case "CONFIG": // nothing is configured
 		return []string{}, nil
 	case "SCRIPT":
@@ -182,13 +185,6 @@ func number(b bool) int64 {
 		return 1
 	}
 	return 0
-}
-
-func (m *Master) client(s *session, args []string) (any, error) {
-	if len(args) > 0 && strings.EqualFold(args[0], "INFO") {
-		return fmt.Sprintf("id=1 addr=%s laddr=%s name= db=0\n", s.conn.RemoteAddr(), s.conn.LocalAddr()), nil
-	}
-	return ok, nil
 }
 
 func (m *Master) scriptLocked(args []string) (any, error) {

@@ -103,11 +103,8 @@ func or(text string, otherwise float64) float64 {
 	return otherwise
 }
 
-// integer converts a number as Redis does for a reply.
-func integer(n float64) int64 { return int64(n) }
-
 // whole is string.format('%.0f', n).
 func whole(n float64) string { return strconv.FormatFloat(n, 'f', 0, 64) }
 
 // millis reads an argument that the library writes as a whole number.
-func millis(text string) int64 { return integer(or(text, 0)) }
+func millis(text string) int64 { return int64(or(text, 0)) }

@@ -150,5 +150,5 @@ func raise(k *Keyspace, keys, args []string) any {
 		}
 		highest = max(highest, counter)
 	}
-	return integer(highest)
+	return int64(highest)
 }

@@ -145,7 +145,7 @@ func lockers(k *Keyspace, _, args []string) any {
 func counters(k *Keyspace, _, args []string) any {
 	k.call("MGET")
 	found := []any{}
-	first, many := integer(or(args[1], 0)), integer(or(args[2], 0))
+	first, many := int64(or(args[1], 0)), int64(or(args[2], 0))
 	var key []byte // a text for each of 65,536 keys, nearly all missing, would be most of a test's time
 	for i := range many {
 		key = strconv.AppendInt(append(key[:0], args[0]...), first+i, 10)

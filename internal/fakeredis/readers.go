@@ -126,7 +126,7 @@ func read(k *Keyspace, keys, args []string) any {
 	if isLevel {
 		k.tell(channel)
 	}
-	return integer(token)
+	return int64(token)
 }
 
 // zadd sets a member's score.

@@ -217,14 +217,11 @@ func (p *play) redis(l line) {
 }
 
 // mastersAt is the master that the line names first, or all.
-func (p *play) mastersAt(l line) (all []int) {
+func (p *play) mastersAt(l line) []int {
 	if l.words[0] != "all" {
 		return []int{l.number(0)}
 	}
-	for i := range p.w.Masters {
-		all = append(all, i)
-	}
-	return all
+	return p.allMasters()
 }
 
 // slow has masters wait before each reply, or before those to one script, from now on.

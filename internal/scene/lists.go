@@ -14,13 +14,17 @@ import (
 
 // mastersOf are those in of=, or all.
 func (p *play) mastersOf(l line) []int {
-	masters := l.integers("of")
-	for i := range p.w.Masters {
-		if !l.has("of") {
-			masters = append(masters, i)
-		}
+	if l.has("of") {
+		return l.integers("of")
 	}
-	return masters
+	return p.allMasters()
+}
+
+func (p *play) allMasters() (all []int) {
+	for i := range p.w.Masters {
+		all = append(all, i)
+	}
+	return all
 }
 
 // marker gives masters a marker of their own processes, admitted long ago.
