@@ -30,7 +30,7 @@ func TestHooksOfACallThatPanic(t *testing.T) {
 			for _, cry := range []func(){func() { panic(callerPanic{}) }, runtime.Goexit} {
 				var notes Hooks
 				var seen *Lock
-				if hook.Name == "Acquired" { // no other hook is set
+				if hook.Name == "Acquired" { // for another hook, Acquired would be a second one
 					notes.Acquired = func(lock *Lock) { seen = lock }
 				}
 				l := plain.With(WithHooks(notes), WithHooks(testkit.HooksThat[Hooks](cry, hook.Name)))
@@ -50,6 +50,7 @@ func TestHooksOfACallThatPanic(t *testing.T) {
 					},
 				} {
 					endsGoroutine(call)
+					testkit.Check(t, (seen != nil) == (hook.Name == "Acquired"), "Acquired was called: %v", seen != nil)
 					testkit.Check(t, seen == nil || !seen.Valid() && context.Cause(seen.Context()) == ErrReleased, "%v is valid", seen)
 					c.wantNothingLeft(plain)
 				}

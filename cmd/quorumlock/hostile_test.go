@@ -89,7 +89,9 @@ func showAll(t *testing.T, file string) (seen string) {
 		var out, errs child.Printed
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // for a command that hangs
 		began := time.Now()
-		clitest.Run(ctx, strings.Fields(strings.Replace(line, " F", " -timeout 2s -urls-file "+file, 1)), &out, &errs)
+		args := strings.Fields(line)
+		at := slices.Index(args, "F")
+		clitest.Run(ctx, slices.Replace(args, at, at+1, "-timeout", "2s", "-urls-file", file), &out, &errs)
 		if d := time.Since(began); d > time.Second {
 			t.Log(line, d)
 		}

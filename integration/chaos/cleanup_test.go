@@ -171,7 +171,7 @@ func clean(dir, _ string) (err error) {
 			return false
 		}
 		if _, gone := os.Stat(dir); !os.IsNotExist(gone) {
-			err = fmt.Errorf("%s is there again: %w", dir, gone)
+			err = fmt.Errorf("%s is there again", dir)
 		}
 		return err == nil
 	})

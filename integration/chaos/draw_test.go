@@ -56,7 +56,7 @@ func (r *run) draw(events []history.Event) *timeline.Picture {
 		row := timeline.Row{Label: fmt.Sprintf("client %d", w.plan.Client), Spans: held(events, w.plan)}
 		waited(&row, w)
 		for _, p := range r.paths {
-			if slices.Contains(p.urls(), w.plan.URLs[0]) {
+			if slices.ContainsFunc(p.urls(), func(url string) bool { return r.known(url) == w.plan.URLs[0] }) {
 				row.Label += " (" + p.group + ")"
 			}
 		}

@@ -159,5 +159,8 @@ func (o *operator) overwrite(list, other []int) {
 }
 
 func (o *operator) membersOf(places []int) *scripts.List {
+	if len(places) == 0 {
+		return scripts.NewList()
+	}
 	return scripts.NewList(pick(o.Names, places)...)
 }

@@ -33,7 +33,11 @@ func (r *run) known(url string) string {
 	case library:
 		return url
 	case fewer:
-		return strings.Replace(url, "&failover=2", "&failover=1", 1)
+		before, two := strings.CutSuffix(url, "&failover=2")
+		if !two {
+			panic(url + " is not the URL of a master with two replicas")
+		}
+		return before + "&failover=1"
 	}
 	url, _, _ = strings.Cut(url, "&failover=")
 	return url

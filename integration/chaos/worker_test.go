@@ -5,6 +5,7 @@ package chaos
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,6 +36,7 @@ type worker struct {
 
 	killed bool
 	err    error // of cmd.Wait, after exited
+	unread error // lines that are no reports, after exited: a kill may cut off the last one
 
 	mu      sync.Mutex
 	reports []contender.Report
@@ -66,12 +68,16 @@ func startWorker(plan contender.Plan) (*worker, error) {
 
 func (w *worker) listen(said io.Reader) {
 	defer close(w.exited)
-	lines := bufio.NewScanner(w.printed.Tee(said))
+	lines := bufio.NewScanner(said)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var r contender.Report
-		if json.Unmarshal(lines.Bytes(), &r) != nil {
-			continue // cut off by a kill
+		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+			w.unread = errors.Join(w.unread, fmt.Errorf("%w: %q", err, lines.Text()))
+			continue
+		}
+		if r.Did != contender.Recorded { // these would push out what else it has printed
+			fmt.Fprintf(&w.printed, "%s\n", lines.Bytes())
 		}
 		w.mu.Lock()
 		if r.Did == contender.Recorded {
@@ -81,6 +87,7 @@ func (w *worker) listen(said io.Reader) {
 		}
 		w.mu.Unlock()
 	}
+	w.unread = errors.Join(w.unread, lines.Err())
 	w.err = w.cmd.Wait()
 }
 
@@ -128,8 +135,8 @@ func (w *worker) end(bound time.Duration) error {
 	if all := w.all(); len(all) > 0 {
 		last = all[len(all)-1]
 	}
-	if w.err != nil || last.Did != contender.Ended || last.Err != "" {
-		return fmt.Errorf("contender %d ended with %v, last said %+v; %v", w.plan.Client, w.err, last, &w.printed)
+	if err := errors.Join(w.err, w.unread); err != nil || last.Did != contender.Ended || last.Err != "" {
+		return fmt.Errorf("contender %d ended with %v, last said %+v; %v", w.plan.Client, err, last, &w.printed)
 	}
 	return nil
 }

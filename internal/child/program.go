@@ -1,16 +1,12 @@
-//go:build unix
-
 package child
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -66,7 +62,7 @@ func (p *Program) Follow() {
 	}()
 }
 
-// Kill ends the process, and waits for its end.
+// Kill ends the process, and waits for its end, after Follow.
 func (p *Program) Kill() {
 	_ = p.Process.Kill()
 	<-p.Exited
@@ -82,16 +78,11 @@ func (p *Program) HasExited() bool {
 	}
 }
 
-// Number returns the number that the process has printed after a word and =.
+// Number returns the number that the process has printed in a line after a word and =.
 func (p *Program) Number(word string) (n int, err error) {
-	_, rest, _ := strings.Cut(p.Out.String(), word+"=")
+	_, rest, _ := strings.Cut("\n"+p.Out.String(), "\n"+word+"=")
 	_, err = fmt.Sscan(rest, &n)
 	return n, err
-}
-
-// Alive reports whether a process runs: one that has ended and was not waited for does not.
-func Alive(pid int) bool {
-	return syscall.Kill(pid, 0) == nil && !strings.Contains("Z X", cmp.Or(State(pid), "unknown"))
 }
 
 // State returns the letter of a process's state, if there is a /proc: T is stopped, Z a zombie.

@@ -99,7 +99,7 @@ func acquire(k *Keyspace, keys, args []string) any {
 			k.call("TIME")
 		}
 		var refusal []any
-		if refusal, quarantineOver = k.grants(marker, expected, admitted, isItsOwn); refusal != nil {
+		if refusal, quarantineOver = k.refusesFresh(marker, expected, admitted, isItsOwn); refusal != nil {
 			return refusal
 		}
 	}
@@ -158,9 +158,9 @@ func acquire(k *Keyspace, keys, args []string) any {
 	return int64(token)
 }
 
-// grants is what a marker that accepts the client says to a fresh grant: a refusal, or nil, and whether the node's quarantine
-// is over, which the marker still has.
-func (k *Keyspace) grants(marker, expected, admitted string, isItsOwn bool) (refusal []any, quarantineOver bool) {
+// refusesFresh is the refusal of a fresh grant by a node that accepts the client, or nil: then quarantineOver says whether the
+// marker still has a quarantine.
+func (k *Keyspace) refusesFresh(marker, expected, admitted string, isItsOwn bool) (refusal []any, quarantineOver bool) {
 	left := or(admitted, 0) - float64(k.now)
 	switch {
 	case !isItsOwn, admitted != "0" && left > float64(maxLeaseOf(expected)):

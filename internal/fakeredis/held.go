@@ -78,7 +78,7 @@ func release(k *Keyspace, keys, args []string) any {
 	if last != "0" {
 		k.maySet(keys[0], "1", millis(last))
 	}
-	need(0, failure)
+	fail(failure)
 	if heard != 0 {
 		return []any{found, int64(heard)}
 	}

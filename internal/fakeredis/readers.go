@@ -50,7 +50,7 @@ func read(k *Keyspace, keys, args []string) any {
 		default:
 			k.call("HGET")
 			level, isLevel, err = k.hget(key, owner)
-			need(0, err)
+			fail(err)
 			if !isLevel {
 				if ttl == -1 || k.fields(key) > 1 {
 					k.lockAt(key, false)
@@ -65,7 +65,7 @@ func read(k *Keyspace, keys, args []string) any {
 	isThere, quarantineOver := ends >= 0 || isLevel, false
 	if carried == 0 || !isThere {
 		var refusal []any
-		if refusal, quarantineOver = k.grants(marker, expected, admitted, isItsOwn); refusal != nil {
+		if refusal, quarantineOver = k.refusesFresh(marker, expected, admitted, isItsOwn); refusal != nil {
 			return refusal
 		}
 	}

@@ -60,7 +60,7 @@ func (k *Keyspace) may(command string) error {
 
 // call is may for redis.call of Lua: a refusal ends the program. What it has written stays.
 func (k *Keyspace) call(command string) {
-	need(0, k.may(command))
+	fail(k.may(command))
 }
 
 // callSet is SET, for redis.call.
@@ -101,13 +101,16 @@ func (k *Keyspace) tell(channel string) int {
 
 // need ends the program with an error, if there is one.
 func need[T any](value T, err error) T {
-	if err != nil {
-		fail(err)
-	}
+	fail(err)
 	return value
 }
 
-func fail(err error) { panic(ending{err}) }
+// fail ends the program if there is an error.
+func fail(err error) {
+	if err != nil {
+		panic(ending{err})
+	}
+}
 
 // ending is the panic of a program that an error ends.
 type ending struct{ err error }

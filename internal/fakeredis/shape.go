@@ -11,7 +11,8 @@ var (
 	levelsForm = regexp.MustCompile(`^[1-9][0-9]{0,8}$`)
 )
 
-// lockAt is lockAt of shape.lua, without the end of the last reader's lease.
+// lockAt is lockAt of shape.lua, without the end of the last reader's lease. With all it looks at each member of a set. What is
+// no lock ends the program.
 func (k *Keyspace) lockAt(key string, all bool) (owner, level string) {
 	v, fields, err := k.find(key), 0, k.may("HLEN")
 	if err == nil {

@@ -1,6 +1,9 @@
 package quorate
 
 import (
+	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -79,6 +82,22 @@ func TestBoundsAgainstOracle(t *testing.T) {
 					t.Fatalf("Largest(%d, %v) = %d, want %d", need, values, got, largest)
 				}
 			})
+		}
+	}
+}
+
+// Of many nodes, with values as instants are.
+func TestBoundsOfManyNodes(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 20_000 {
+		values := make([]int64, 6+random.IntN(MaxNodes-5))
+		for i := range values {
+			values[i] = []int64{math.MaxInt64, math.MinInt64, random.Int64N(20) - 10}[min(random.IntN(8), 2)]
+		}
+		r, sorted := Rule{len(values), 1 + random.IntN(len(values))}, slices.Sorted(slices.Values(values))
+		smallest, largest := sorted[r.Need-1], sorted[len(sorted)-r.Need]
+		if Smallest(r, values) != smallest || Largest(r, values) != largest {
+			t.Fatalf("%+v of %v: %d and %d, want %d and %d", r, values, Smallest(r, values), Largest(r, values), smallest, largest)
 		}
 	}
 }

@@ -148,7 +148,7 @@ func Do(t testing.TB, on Doer, args ...any) any {
 	return reply
 }
 
-// Locks returns the keys that are not the library's own, but for those of slots.
+// Locks returns the keys of locks and of semaphores' slots.
 func Locks(on Doer) ([]string, error) {
 	keys, err := redis.Strings(on.Do("KEYS", "*"))
 	return slices.DeleteFunc(keys, func(key string) bool {

@@ -111,7 +111,7 @@ func TestObstacle(t *testing.T) {
 		{Outcome{Verdict: lease.OutOfReach, Ended: true, End: overdue}, Held, Held, false},
 		{Outcome{Verdict: lease.Open}, Failed, Failed, true},
 		{Outcome{Verdict: lease.Open, Ended: true, End: overdue}, Failed, Unavailable, true},
-		{Outcome{Verdict: lease.Open, End: overdue}, Failed, Canceled, true}, // the Engine was closed first
+		{Outcome{Verdict: lease.Open, End: overdue, Closed: true}, Failed, Canceled, true}, // the Engine was closed first
 		{Outcome{Verdict: lease.Won}, Failed, Failed, false},
 		{Outcome{Verdict: lease.Won, Cause: lease.TooLate}, Failed, Failed, false},
 		{Outcome{Verdict: lease.Won, Cause: lease.RaiseFailed, Ended: true, End: overdue}, Failed, Canceled, false},

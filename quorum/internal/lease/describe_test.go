@@ -1,6 +1,7 @@
 package lease_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -77,7 +78,7 @@ func (w *world) describe(by step, s *state) string {
 	process, other := int(by.place&3), int(by.place>>4)
 	return strings.NewReplacer("{attempt}", attempt, "{client}", attempt[:1], "{other client}", string('A'+rune(other)),
 		"{master}", name(l.at.process()), "{process}", name(process), "{other}", name(other), "{fault}", faultWords[change(by.place)],
-		"{request}", of(l.queue[0]), "{answered}", of(l.unread[0].to), "{late}", of(l.late[process])).Replace(says[by.does])
+		"{request}", of(l.queue[0]), "{answered}", of(l.unread[0].to), "{late}", of(l.late[process])).Replace(cmp.Or(says[by.does], fmt.Sprint("step ", by.does)))
 }
 
 var phases = [...]string{lease.Asking: "asks", lease.Settling: "settles", lease.Held: "holds", lease.Lingering: "lingers", lease.Undone: "undone",

@@ -33,7 +33,7 @@ var mutants = []mutate.Mutant[setup]{
 	// The rules of the old model.
 	{Rule: "a fresh owner id for every attempt", Edits: in(namesFile, "strconv.AppendUint(b, number, 10)", "strconv.AppendUint(b, 0*number, 10)"),
 		Setup: setup{clock: still, attempts: oneTwice, fixed: true, deaths: 1}},
-	{Rule: "quarantine of a master that forgot", Edits: in(acquireFile, "admitted, isItsOwn)", `"0", isItsOwn)`), Setup: setup{lease: 2, forgets: 1}},
+	{Rule: "quarantine of a master that forgot", Edits: in(acquireFile, "isItsOwn); refusal != nil {", `isItsOwn); refusal != nil && refusal[0] != "quarantined" {`), Setup: setup{lease: 2, forgets: 1}},
 	{Rule: "no repair into quarantine", Edits: in(acquireFile, "if carried == 0 || mine < names {", "if carried == 0 {"),
 		Setup: setup{lease: 2, forgets: 1}},
 	{Rule: "a time to live is never shortened", Edits: in(spaceFile, "left != -1 && left < ttl", "left != -1"), Setup: setup{maxLease: 2, extends: true}},
@@ -120,7 +120,7 @@ var mutants = []mutate.Mutant[setup]{
 		Setup: setup{clock: still, attempts: three, takes: toEither, fixed: true, deaths: 1}},
 	{Rule: "a writer waits for readers", Edits: in(acquireFile, "if isRead && ends < k.now {", "if isRead {"), Setup: setup{reads: aReader}},
 	{Rule: "a reader waits for a writer", Edits: in(readersFile, "held, holder = ttl, k.oneField(key)", "k.Delete(key)"), Setup: setup{reads: aReader}},
-	{Rule: "readers wait for the quarantine of a master that forgot", Edits: in(readersFile, "admitted, isItsOwn)", `"0", isItsOwn)`),
+	{Rule: "readers wait for the quarantine of a master that forgot", Edits: in(readersFile, "isItsOwn); refusal != nil {", `isItsOwn); refusal != nil && refusal[0] != "quarantined" {`),
 		Setup: setup{lease: 2, reads: aReader, forgets: 1}},
 	{Rule: "no repair of a reader into quarantine", Edits: in(readersFile, "if carried == 0 || !isThere {", "if carried == 0 {"),
 		Setup: setup{lease: 2, reads: aReader, forgets: 1}},
@@ -163,7 +163,7 @@ var mutants = []mutate.Mutant[setup]{
 		Setup: setup{single: true, fails: 1, lag: 1, promotions: 2, clock: still, fixed: true}},
 	{Rule: "a process that is promoted again is another", Edits: in(sealFile, "runID, s.History, s.Replicas)", "runID, \"\", s.Replicas)"),
 		Setup: setup{single: true, fails: 1, promotions: 2, atOnce: true, clock: still, fixed: true, forgets: 1}},
-	{Rule: "quarantine of a master that was promoted", Edits: in(acquireFile, "admitted, isItsOwn)", `"0", isItsOwn)`), Setup: setup{single: true, fails: 1, lag: 1, clock: still, fixed: true, forgets: 1}},
+	{Rule: "quarantine of a master that was promoted", Edits: in(acquireFile, "isItsOwn); refusal != nil {", `isItsOwn); refusal != nil && refusal[0] != "quarantined" {`), Setup: setup{single: true, fails: 1, lag: 1, clock: still, fixed: true, forgets: 1}},
 	{Rule: "a release needs no memory", Edits: in(heldFile, "	names := len(args) - 3\n", "	names := len(args) - 3\n	k.call(\"SET\")\n"), Setup: setup{clock: still, attempts: one, kinds: 1 << itRefuses, refuses: fakeredis.Refusals{Full: true}}},
 }
 

@@ -343,7 +343,7 @@ func TestACallThatLeavesStopsItsTimer(t *testing.T) {
 	})
 }
 
-// The first of many queues does not poll often, either, and a call behind it that polls often wakes it.
+// A call behind it that polls often wakes the first one, but not among many queues: there the first does not poll often, either.
 func TestWhenTheFirstPolls(t *testing.T) {
 	for others, want := range map[int]bool{0: true, 200: false} {
 		inList(t, func(t *testing.T, l *list) {

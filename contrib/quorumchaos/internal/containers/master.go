@@ -18,7 +18,7 @@ import (
 
 const (
 	port    = "6379"
-	doBound = 10 * time.Second // of Do, on a busy machine
+	doBound = 20 * time.Second // of Do, on a busy machine
 )
 
 var errStopped = errors.New("stopped")
@@ -196,7 +196,7 @@ func (m *Master) Do(args ...any) (any, error) {
 func (m *Master) awaitPong() error {
 	var err error
 	if !poll.Until(reachBound, func() bool {
-		_, err = redistest.Do(m.Addr(), 200*time.Millisecond, "PING")
+		_, err = redistest.Do(m.Addr(), 400*time.Millisecond, "PING")
 		return err == nil
 	}) {
 		return fmt.Errorf("no reply to PING within %v: %w", reachBound, err)
