@@ -124,3 +124,25 @@ func TestObstacle(t *testing.T) {
 		testkit.Equal(t, c.o.IsCut(), c.isCut, c.o)
 	}
 }
+
+// Nobody is known to hold if each refusal names another one, or a node has granted: unless one holder refused a quorum. Readers
+// do not keep each other out: they are one.
+func TestIsSplit(t *testing.T) {
+	by := func(holder string, readers int) NodeAnswer {
+		return NodeAnswer{Is: lease.Refused, Holder: holder, Readers: readers}
+	}
+	for _, c := range []struct {
+		nodes []NodeAnswer
+		want  bool
+	}{
+		{[]NodeAnswer{by("a", 0), by("b", 0), {Is: lease.Failed}}, true},
+		{[]NodeAnswer{by("a", 0), {Is: lease.Granted}, {Is: lease.Failed}}, true},
+		{[]NodeAnswer{by("a", 0), {Is: lease.Failed}, {Is: lease.Failed}}, false},
+		{[]NodeAnswer{by("a", 0), by("a", 0), by("b", 0)}, false},
+		{[]NodeAnswer{by("a", 0), by("a", 0), {Is: lease.Granted}}, false},
+		{[]NodeAnswer{by("a", 1), by("b", 1), {Is: lease.Failed}}, false},
+	} {
+		o := Outcome{Quorum: quorate.Majority(3), Nodes: c.nodes}
+		testkit.Equal(t, o.IsSplit(), c.want, c.nodes)
+	}
+}
