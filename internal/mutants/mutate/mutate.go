@@ -110,7 +110,7 @@ func Setups[S any](t *testing.T, mutants []Mutant[S], test func(*testing.T, S)) 
 func RunStepped[S any](t *testing.T, mutants []Mutant[S], stepped []string, more map[string]string, test string, args ...string) {
 	t.Helper()
 	binary := build(t, mutants, more, stepped)
-	args = append([]string{"-test.v", "-test.timeout=60m", "-test.run", test}, args...)
+	args = append([]string{"-test.v", "-test.timeout", flag.Lookup("test.timeout").Value.String(), "-test.run", test}, args...)
 	cmd := exec.CommandContext(t.Context(), binary, args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	testkit.Must(t, cmd.Run())
