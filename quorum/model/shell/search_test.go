@@ -240,7 +240,7 @@ var scenarios = []scenario{
 		tasks: []func(*world){wait(1)}, jumps: []time.Duration{time.Second}},
 	{name: "the end of a lease", lockers: 2, opts: []quorum.Option{quorum.WithFixedLease(lasts)}, prepare: holds,
 		tasks: []func(*world){with(unlock), wait(1)}, jumps: []time.Duration{lasts}},
-	{name: "the end of a min hold", lockers: 2, opts: []quorum.Option{quorum.WithMinHold(time.Second)}, prepare: holds,
+	{name: "the end of a min hold", large: true, lockers: 2, opts: []quorum.Option{quorum.WithMinHold(time.Second)}, prepare: holds,
 		tasks: []func(*world){with(unlock), wait(1)}, jumps: []time.Duration{time.Second}},
 	{name: "a reader that its masters don't renew", lockers: 2, prepare: refuse(fakeredis.Refusals{Forbidden: "ZADD"}, reads),
 		tasks: []func(*world){later(lasts+time.Second, try(1))}},

@@ -58,7 +58,7 @@ type scenario struct {
 	tasks   []func(w *world)
 	jumps   []time.Duration // by which time passes, in this order
 	keeps   bool            // a key may be left to its lease
-	large   bool            // has more orders than the deep search plays
+	large   bool            // the deep search may stop before it has played all orders
 }
 
 // reading is a client's end of a connection. What it reads is a step. A connection that dies before that loses it.
