@@ -122,6 +122,7 @@ func (o *operator) kills(verb string, args []string) (said string) {
 	o.way.relays()[1].DelayRequests(markDelay, 0)
 	first, second := o.marker(0), o.marker(1)
 	m := o.members(verb, operatorTimeout, args...)
+	defer m.kill()
 	for !m.hasEnded() && o.marker(0) == first {
 		o.let(2 * time.Millisecond)
 	}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -229,95 +228,5 @@ func pause(ctx context.Context, d time.Duration) error {
 func guard(err *error) {
 	if x := recover(); x != nil {
 		*err = errors.Join(*err, fmt.Errorf("panic: %v\n%s", x, debug.Stack()))
-	}
-}
-
-// widest bounds the picture's lines on a wide terminal.
-const widest = 120
-
-const workerA, workerB = "worker A", "worker B"
-
-func newChart(begun time.Time) *timeline.Recorder {
-	return &timeline.Recorder{Now: func() time.Duration { return time.Since(begun) }}
-}
-
-func picture(chart *timeline.Recorder) *timeline.Picture {
-	p := &timeline.Picture{Title: "One lock over five masters"}
-	for i := range masterCount {
-		p.Rows = append(p.Rows, chart.Rows(names[i])...)
-	}
-	p.Rows = slices.Concat(p.Rows, chart.Rows(workerA), chart.Rows(workerB))
-	a, b := &p.Rows[masterCount], &p.Rows[masterCount+1]
-	for _, one := range a.Spans {
-		for _, other := range b.Spans {
-			both := timeline.Span{From: max(one.From, other.From), To: min(one.To, other.To), State: timeline.Clash}
-			if one.State == timeline.Holds && other.State == timeline.Holds && both.From < both.To {
-				a.Spans, b.Spans = append(a.Spans, both), append(b.Spans, both)
-			}
-		}
-	}
-	return p
-}
-
-// lineStyle returns how wide lines may be on a terminal of this width, and whether they may have colours; without a
-// terminal, 80 and no colours.
-func lineStyle(terminal int) (width int, colour bool) {
-	if terminal == 0 {
-		return 80, false
-	}
-	return min(terminal, widest), os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-}
-
-// narrator prints the demo's story and counts its claims. It is safe for concurrent use.
-type narrator struct {
-	mu     sync.Mutex
-	out    io.Writer
-	begun  time.Time
-	failed func(error) // called when the output cannot be written
-	held   int         // claims that held
-	broken []string    // claims that did not
-}
-
-func (n *narrator) chapter(heading string) { n.print("\n" + heading + "\n") }
-
-// say prints an event with its time.
-func (n *narrator) say(format string, args ...any) { n.line("", format, args...) }
-
-// claim prints a claim of the demo, and whether it held.
-func (n *narrator) claim(holds bool, format string, args ...any) {
-	claim := fmt.Sprintf(format, args...)
-	mark := "ok     "
-	n.mu.Lock()
-	if holds {
-		n.held++
-	} else {
-		mark, n.broken = "FALSE  ", append(n.broken, claim)
-	}
-	n.mu.Unlock()
-	n.line(mark, "%s", claim)
-}
-
-// verdict sums up the claims, when the story is over. It returns false when one of them did not hold.
-func (n *narrator) verdict() bool {
-	if len(n.broken) == 0 {
-		n.print(fmt.Sprintf("\nAll %d claims held, in %.1f seconds.\n", n.held, time.Since(n.begun).Seconds()))
-		return true
-	}
-	n.print(fmt.Sprintf("\n%d of %d claims did not hold:\n", len(n.broken), n.held+len(n.broken)))
-	for _, claim := range n.broken {
-		n.print("  - " + claim + "\n")
-	}
-	return false
-}
-
-func (n *narrator) line(mark, format string, args ...any) {
-	n.print(fmt.Sprintf("%6.2fs  %s%s\n", time.Since(n.begun).Seconds(), mark, fmt.Sprintf(format, args...)))
-}
-
-func (n *narrator) print(text string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if _, err := io.WriteString(n.out, text); err != nil {
-		n.failed(fmt.Errorf("the output cannot be written: %w", err))
 	}
 }

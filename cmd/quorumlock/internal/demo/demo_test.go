@@ -190,7 +190,7 @@ func TestDemoFails(t *testing.T) {
 		says []string
 	}{
 		"worker B asks":    {func(*show) error { return errors.New("the pipe is closed") }, []string{"the pipe is closed"}},
-		"holds it, token ": {func(*show) error { panic("on purpose") }, []string{"panic: on purpose", "story.go"}},
+		"holds it, token ": {func(*show) error { panic("on purpose") }, []string{"panic: on purpose", "contend.go"}},
 		"m1 is killed":     {func(*show) error { panic("on purpose") }, []string{"came through: on purpose"}},
 	} {
 		t.Run(at, func(t *testing.T) {

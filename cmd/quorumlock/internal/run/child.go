@@ -15,7 +15,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/launch"
-	"golang.org/x/sys/unix"
 )
 
 // notStarted adds the exit code to the reason why a command has not been started, if there is one.
@@ -100,23 +99,6 @@ func (c *child) isGroup() bool {
 			return !errors.Is(syscall.Kill(-c.PID, 0), syscall.ESRCH)
 		}
 	}
-}
-
-// stopBound is how long a process takes at most to stop after SIGTSTP.
-const stopBound = time.Second
-
-// isTerminal reports whether stdin is the terminal of this process's session.
-func isTerminal() bool {
-	_, err := unix.IoctlGetInt(unix.Stdin, unix.TIOCGPGRP)
-	return err == nil
-}
-
-// moveTerminal makes to the foreground process group of the terminal on stdin, if from is that now. It reports whether it
-// did. The command's group gets the terminal whenever this process has it, so that the command reads from it, and its keys
-// signal the command.
-func moveTerminal(from, to int) bool {
-	now, err := unix.IoctlGetInt(unix.Stdin, unix.TIOCGPGRP)
-	return err == nil && now == from && unix.IoctlSetPointerInt(unix.Stdin, unix.TIOCSPGRP, to) == nil
 }
 
 // giveTerminal gives the terminal to the command, and lets it go on.
