@@ -3,13 +3,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/quorumlock/quorumlock/internal/mutants/overlay"
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -92,22 +90,4 @@ func number(mutants []mutant) {
 			mutants[i].edit += fmt.Sprintf(" (%d)", n)
 		}
 	}
-}
-
-// build compiles the tests, and runs them once with nothing left out.
-func build(ctx context.Context, dir string, edited *overlay.Overlay, tests []test) error {
-	for i := range tests {
-		t := &tests[i]
-		t.path = filepath.Join(dir, strings.ReplaceAll(t.module+"/"+t.pkg, "/", "-")+".test")
-		if err := edited.Compile(ctx, filepath.Join(".", t.module), t.pkg, t.path); err != nil {
-			return err
-		}
-		begun := time.Now()
-		if out, err := runTest(ctx, dir, mutant{}, 0, t); err != nil {
-			return fmt.Errorf("%s, with nothing left out: %w\n%s", t.pkg, err, out)
-		}
-		t.takes = time.Since(begun)
-		fmt.Printf("%s %s takes %v\n", t.pkg, strings.Join(t.args, " "), t.takes.Round(time.Second/10))
-	}
-	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// instrumented is a Go file in which each mutant's edit is carried out if mutantNumber is its number.
+// instrumented is a Go file in which each mutant's edit is carried out if isMutant(its number).
 type instrumented struct {
 	set     *token.FileSet
 	text    string
@@ -131,7 +131,7 @@ func (in *instrumented) editStatements(list []ast.Stmt) {
 func (in *instrumented) add(at ast.Node, edit string) ast.Expr {
 	in.mutants = append(in.mutants, mutant{file: in.file, line: in.set.Position(at.Pos()).Line, where: in.fn, edit: shown(edit)})
 	number := &ast.BasicLit{Kind: token.INT, Value: fmt.Sprint(in.before + len(in.mutants))}
-	return paren(&ast.BinaryExpr{X: ast.NewIdent("mutantNumber"), Op: token.EQL, Y: number})
+	return &ast.CallExpr{Fun: ast.NewIdent("isMutant"), Args: []ast.Expr{number}}
 }
 
 // source returns a node's text in the file.

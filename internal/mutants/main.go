@@ -8,13 +8,13 @@
 // In Go it makes each condition of an if always true and never true, and leaves out each operand of && and ||, each
 // value of a case, and each assignment and call. In Lua it does the same, line by line. All mutants of a group are
 // compiled into one test binary of each package: an environment variable says what a process leaves out.
-// Tests stop at the first failure; a test that takes too long has noticed, too.
+// Each test first runs with nothing left out, and says which mutants it reaches: no other can it notice. A mutant is tried
+// with one test at a time, until one fails. A test that takes too long has noticed, too.
 //
 // harmless.txt lists what no test need notice, each with the reason. An entry without a mutant is an error.
 package main
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"flag"
@@ -22,16 +22,18 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/mutants/overlay"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/quorumlock/quorumlock/internal/redistest"
 )
 
@@ -50,60 +52,52 @@ func (m mutant) String() string {
 	return m.file + " " + m.where + ": " + m.edit
 }
 
-// group is files with the tests that are run on their mutants, the cheap ones first.
+// group is files with the tests that are run on their mutants.
 type group struct {
-	files []string
-	tests []test
+	files  []string
+	suites []suite
 }
 
-type test struct {
+// suite is tests of one package: those of a pattern, or all, but those of another.
+type suite struct {
 	module, pkg string
+	run, skip   string
 	args        []string
-	path        string        // of the binary
-	takes, cpu  time.Duration // with nothing left out
 }
 
-var simulation = test{module: "integration", pkg: "sim",
-	args: []string{"-test.run=TestSeeds|TestReaders|TestHandOvers|TestSemaphores",
-		"-sim.seeds=20", "-sim.readers=20", "-sim.handovers=20", "-sim.semaphores=20"}}
+var simulation = suite{module: "integration", pkg: "sim", run: "TestSeeds|TestReaders|TestHandOvers|TestSemaphores",
+	args: []string{"-sim.seeds=20", "-sim.readers=20", "-sim.handovers=20", "-sim.semaphores=20"}}
 
-var lists = test{module: "integration", pkg: "sim", args: []string{"-test.run=TestListsThatChange", "-sim.lists=20"}}
+var lists = suite{module: "integration", pkg: "sim", run: "TestListsThatChange", args: []string{"-sim.lists=20"}}
 
 const searches = "TestProtocol|TestFailover|TestLagIsNotEnough|TestMutants|TestLargeMutants|TestSetupsOfMutants" // of lease's tests, the slow ones
 
-const contention = "TestContention|TestTurns|TestPollsOfManyQueuesAreBounded" // of waiting's tests, the slow ones
-
 var groups = []group{
-	{files: []string{"scripts/*.lua", "scripts/operators/*.lua"}, tests: []test{
-		{pkg: "scripts", args: []string{"-test.run=TestVectorsOnRedis"}},
-		{pkg: "scripts", args: []string{"-test.skip=TestVectorsOnRedis|TestDigests|^Fuzz"}},
-	}},
-	{files: []string{"quorum/internal/engine/*.go", "quorum/internal/queue/*.go", "quorum/internal/schedule/*.go"}, tests: []test{
+	{files: []string{"scripts/*.lua", "scripts/operators/*.lua"}, suites: []suite{{pkg: "scripts", skip: "TestDigests"}}},
+	{files: []string{"quorum/internal/engine/*.go", "quorum/internal/queue/*.go", "quorum/internal/schedule/*.go"}, suites: []suite{
 		{pkg: "quorum/internal/engine"}, {pkg: "quorum/internal/queue"}, {pkg: "quorum/internal/schedule"}, {pkg: "quorum"}, simulation,
 	}},
-	{files: []string{"internal/quorate/*.go"}, tests: []test{{pkg: "internal/quorate"}}},
+	{files: []string{"internal/quorate/*.go"}, suites: []suite{{pkg: "internal/quorate"}}},
 	{files: []string{"quorum/internal/lease/attempt.go", "quorum/internal/lease/keep.go", "quorum/internal/lease/lease.go",
-		"quorum/internal/lease/use.go"}, tests: []test{
-		{pkg: "quorum/internal/lease", args: []string{"-test.skip=" + searches}}, {pkg: "quorum/internal/engine"}, {pkg: "quorum"},
-		{pkg: "quorum/internal/lease", args: []string{"-test.run=TestSetupsOfMutants"}}, simulation,
+		"quorum/internal/lease/use.go"}, suites: []suite{
+		{pkg: "quorum/internal/lease", skip: searches}, {pkg: "quorum/internal/engine"}, {pkg: "quorum"},
+		{pkg: "quorum/internal/lease", run: "TestSetupsOfMutants"}, simulation,
 	}},
-	{files: []string{"quorum/internal/slots/*.go"}, tests: []test{{pkg: "quorum/internal/slots"}, {pkg: "quorum"}, simulation}},
-	{files: []string{"quorum/semaphore/*.go"}, tests: []test{{pkg: "quorum/semaphore"}, {pkg: "quorum"}, simulation}},
-	{files: []string{"quorum/internal/waiting/*.go"}, tests: []test{
-		{pkg: "quorum/internal/waiting", args: []string{"-test.skip=" + contention}},
-		{pkg: "quorum/internal/waiting", args: []string{"-test.run=" + contention}},
-		{pkg: "quorum"}, simulation,
+	{files: []string{"quorum/internal/slots/*.go"}, suites: []suite{{pkg: "quorum/internal/slots"}, {pkg: "quorum"}, simulation}},
+	{files: []string{"quorum/semaphore/*.go"}, suites: []suite{{pkg: "quorum/semaphore"}, {pkg: "quorum"}, simulation}},
+	{files: []string{"quorum/internal/waiting/*.go"}, suites: []suite{{pkg: "quorum/internal/waiting"}, {pkg: "quorum"}, simulation}},
+	{files: []string{"internal/membership/*.go", "internal/membership/change/*.go", "quorum/internal/roster/*.go"}, suites: []suite{
+		{pkg: "internal/membership"}, {pkg: "quorum/internal/roster"}, {pkg: "quorum"},
+		{pkg: "quorum/model/membership", skip: "TestMutants"}, lists, {pkg: "node"},
 	}},
-	{files: []string{"internal/membership/*.go", "internal/membership/change/*.go", "quorum/internal/roster/*.go"}, tests: []test{
-		{pkg: "internal/membership"}, {pkg: "quorum/internal/roster"}, {pkg: "quorum"}, {pkg: "quorum/model/membership"}, lists, {pkg: "node"},
-	}},
-	{files: []string{"internal/pipeline/*.go"}, tests: []test{{pkg: "internal/pipeline"}, {pkg: "quorum"}, {pkg: "node", args: []string{"-test.skip=^Fuzz"}}}},
+	{files: []string{"internal/pipeline/*.go"}, suites: []suite{{pkg: "internal/pipeline"}, {pkg: "quorum"}, {pkg: "node"}}},
 }
 
 var (
 	only = flag.String("only", "", "a `pattern` of the mutants to run, as they are printed")
 	list = flag.Bool("list", false, "only print the mutants")
 	most = flag.Duration("for", 2*time.Hour, "start no mutant later than that: which ones are run by then is up to -seed")
+	jobs = flag.Int("jobs", 2*runtime.NumCPU(), "how many mutants run at a time: one that hangs takes long, and no processor time")
 	seed = flag.Uint64("seed", uint64(time.Now().Unix()), "of the order in which mutants are run")
 )
 
@@ -158,26 +152,38 @@ func run(ctx context.Context) error {
 		if len(order) == 0 {
 			continue
 		}
-		if err := build(ctx, dir, edited, groups[i].tests); err != nil {
+		tests, err := build(ctx, dir, edited, groups[i].suites)
+		if err != nil {
 			return err
 		}
+		var mu sync.Mutex
+		var workers errgroup.Group
+		workers.SetLimit(*jobs)
 		for done, k := range order {
 			m := mutants[k]
-			verdict := isHarmless
-			switch {
-			case harmless[m.String()]:
-			case time.Since(begun) > *most:
-				verdict = notRun
-			default:
-				verdict = try(ctx, dir, m, k+1, groups[i].tests)
-			}
-			if verdict == unnoticed || verdict == late {
-				fmt.Printf("%d of %d, line %d: %s: %s\n", done+1, len(order), m.line, verdict, m)
-			}
-			if sums[m.file] == nil {
-				sums[m.file] = map[string]int{}
-			}
-			sums[m.file][verdict]++
+			workers.Go(func() error {
+				verdict, err := isHarmless, error(nil)
+				switch {
+				case harmless[m.String()]:
+				case time.Since(begun) > *most:
+					verdict = notRun
+				default:
+					verdict, err = try(ctx, dir, m, k+1, tests)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if verdict == unnoticed || verdict == late {
+					fmt.Printf("%d of %d, line %d: %s: %s\n", done+1, len(order), m.line, verdict, m)
+				}
+				if sums[m.file] == nil {
+					sums[m.file] = map[string]int{}
+				}
+				sums[m.file][verdict]++
+				return err
+			})
+		}
+		if err := workers.Wait(); err != nil {
+			return err
 		}
 	}
 	printSums(sums)
@@ -222,58 +228,6 @@ func readHarmless(patterns []string, mutants []mutant) (map[string]bool, error) 
 		all[entry] = true
 	}
 	return all, nil
-}
-
-// try runs the tests on the mutant of that number.
-func try(ctx context.Context, dir string, m mutant, number int, tests []test) (verdict string) {
-	for i := range tests {
-		t := &tests[i]
-		bounded, cancel := context.WithTimeout(ctx, 10*t.takes+15*time.Second)
-		_, err := runTest(bounded, dir, m, number, t)
-		isLate := bounded.Err() != nil
-		cancel()
-		switch {
-		case ctx.Err() != nil:
-			return notRun
-		case isLate:
-			return late
-		case err != nil:
-			return noticed
-		}
-	}
-	return unnoticed
-}
-
-// runTest runs a test binary with that mutant, which may take up memory or the processor without end.
-func runTest(ctx context.Context, dir string, m mutant, number int, t *test) ([]byte, error) {
-	seconds := 600
-	if number > 0 {
-		seconds = 20 + 3*int(t.cpu.Seconds())
-	}
-	limits := fmt.Sprintf(`ulimit -v 8000000; ulimit -t %d; exec "$0" "$@"`, seconds)
-	args := append([]string{"-c", limits, t.path, "-test.failfast", "-test.timeout=0"}, t.args...)
-	cmd := exec.CommandContext(ctx, "sh", args...)
-	cmd.Dir = filepath.Join(t.module, t.pkg)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 5 * time.Second
-	cmd.Env = overlay.Environ(number)
-	if m.lua != "" {
-		edited := filepath.Join(dir, filepath.Base(m.file))
-		if err := os.WriteFile(edited, []byte(m.lua), 0o600); err != nil {
-			return nil, err
-		}
-		cmd.Env = append(cmd.Env, luaEnv+"="+edited)
-	}
-	var out bytes.Buffer
-	if number == 0 {
-		cmd.Stdout, cmd.Stderr = &out, &out
-	}
-	err := cmd.Run()
-	if number == 0 && err == nil {
-		t.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	}
-	return out.Bytes(), err
 }
 
 var blanks = regexp.MustCompile(`\s+`)

@@ -42,8 +42,8 @@ func (l *lock) end(at int) bool {
 	got := edits(mutants)
 	testkit.Check(t, slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(want))), "%q", got)
 	testkit.Check(t, strings.HasPrefix(mutants[0].String(), "a.go lock.end: "), "%s", mutants[0])
-	testkit.Check(t, strings.Contains(text, "mutantNumber == 8)") && strings.Contains(text, "mutantNumber == 15)") &&
-		!strings.Contains(text, "mutantNumber == 16)"), "%s", text)
+	testkit.Check(t, strings.Contains(text, "isMutant(8)") && strings.Contains(text, "isMutant(15)") &&
+		!strings.Contains(text, "isMutant(16)"), "%s", text)
 	_, err = parser.ParseFile(token.NewFileSet(), "", text, 0)
 	testkit.Check(t, err == nil, "%v\n%s", err, text)
 }
@@ -70,8 +70,13 @@ end
 }
 
 func TestVerdicts(t *testing.T) {
-	for path, want := range map[string]string{"true": unnoticed, "false": noticed} {
-		testkit.Equal(t, try(t.Context(), t.TempDir(), mutant{}, 1, []test{{path: path}}), want, path)
+	for binary, want := range map[string]string{"true": unnoticed, "false": noticed} {
+		one := &test{binary: binary, reaches: map[int]bool{1: true}, noticed: map[string]int{}}
+		for number, want := range map[int]string{1: want, 2: unnoticed} {
+			verdict, err := try(t.Context(), t.TempDir(), mutant{}, number, []*test{one})
+			testkit.Must(t, err)
+			testkit.Equal(t, verdict, want, binary)
+		}
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package overlay compiles test binaries in which shipped files are replaced by edited ones, with many mutants at once:
 // in the package of an edited file, mutantNumber is the one that the process runs. Command mutants leaves out each branch
-// so, and package mutate one rule at a time. Another kind of edit is another caller: it writes mutantNumber == N where
-// it differs.
+// so, and package mutate one rule at a time. Another kind of edit is another caller: where it differs it writes
+// mutantNumber == N, or isMutant(N), which also says that the process came here.
 package overlay
 
 import (
@@ -13,17 +13,32 @@ import (
 	"path/filepath"
 )
 
-// env has the number of the mutant that a process runs, from 1.
-const env = "QUORUMLOCK_MUTANT"
+const (
+	env        = "QUORUMLOCK_MUTANT"          // has the number of the mutant that a process runs, from 1
+	envReached = "QUORUMLOCK_MUTANTS_REACHED" // names a file, which gets the numbers that isMutant was asked for
+)
 
 const numberFile = `package %s
 
 import (
+	"fmt"
 	"os"
 	"strconv"
+	"sync/atomic"
 )
 
-var mutantNumber, _ = strconv.Atoi(os.Getenv("` + env + `"))
+var (
+	mutantNumber, _   = strconv.Atoi(os.Getenv("` + env + `"))
+	mutantsReached, _ = os.OpenFile(os.Getenv("` + envReached + `"), os.O_APPEND|os.O_WRONLY, 0)
+	mutantsSeen       [1 << 13]atomic.Bool
+)
+
+func isMutant(number int) bool {
+	if mutantsReached != nil && !mutantsSeen[number].Swap(true) {
+		fmt.Fprintln(mutantsReached, number)
+	}
+	return mutantNumber == number
+}
 `
 
 // Overlay is files that replace shipped ones.
@@ -75,3 +90,6 @@ func (o *Overlay) Compile(ctx context.Context, module, pkg, binary string) error
 
 // Environ returns the environment of a process that runs the mutant of that number; 0 for none.
 func Environ(number int) []string { return append(os.Environ(), fmt.Sprint(env, "=", number)) }
+
+// Reaching returns the environment of a process that leaves nothing out, and writes into the file which mutants it reaches.
+func Reaching(file string) []string { return append(Environ(0), envReached+"="+file) }
