@@ -193,7 +193,7 @@ soak-mutants:
 
 BENCH := $(GO) test -run '^$$' -bench . -benchtime 120ms -timeout 60m
 # A missed budget fails nothing, because other work on the machine may cause it. The report says which budgets are met.
-bench: redis-server etcd postgres ## the library compared with other locks and its budgets; writes docs/reports/bench.md, and the figures of README.md (4 minutes)
+bench: redis-server etcd postgres ## the library compared with other locks and its budgets; writes docs/reports/bench.md, and the figures of README.md (7 minutes)
 	cd bench && $(BENCH) | tee /dev/stderr | $(GO) run . -report .. -revision "$$(git describe --always --dirty)"
 
 bench-check: redis-server ## the budgets alone; fails where one is missed by more than its tolerance (3 minutes)

@@ -70,7 +70,11 @@ func runVectors(t *testing.T, s server, patterns ...string) {
 						testkit.Must(t, err)
 						v.args = args
 					}
-					fmt.Fprintf(&results, "%s: %s\n", name, v.run(state))
+					result, slow := v.run(state)
+					for tries := 1; slow && tries < 20; tries++ {
+						result, slow = v.run(state)
+					}
+					fmt.Fprintf(&results, "%s: %s\n", name, result)
 				}
 				return results.String()
 			})
@@ -87,22 +91,24 @@ type table struct {
 	names  map[string]string   // of the row, by the key of their counter
 }
 
-func (v table) run(state string) string {
+// run reports whether it was slow: then the machine stood still, and times to live fell meanwhile.
+func (v table) run(state string) (result string, slow bool) {
 	v.t.Helper()
+	begun := time.Now()
 	testkit.Do(v.t, v.s, "FLUSHALL")
 	call := v.call()
 	v.prepare(state)
 	before := v.snapshot()
 	reply, told := v.send(call)
 	after := v.snapshot()
-	result := slices.Concat([]string{reply}, v.changes(before, after, true), told)
+	all := slices.Concat([]string{reply}, v.changes(before, after, true), told)
 	again, told := v.send(call)
 	more := append(v.changes(after, v.snapshot(), false), told...)
 	if again != reply || len(more) > 0 {
-		result = append(result, "again: "+again)
-		result = append(result, more...)
+		all = append(all, "again: "+again)
+		all = append(all, more...)
 	}
-	return strings.Join(result, "; ")
+	return strings.Join(all, "; "), time.Since(begun) > time.Second
 }
 
 // send returns the reply, and what was published.

@@ -68,6 +68,10 @@ type suite struct {
 var simulation = suite{module: "integration", pkg: "sim", run: "TestSeeds|TestReaders|TestHandOvers|TestSemaphores",
 	args: []string{"-sim.seeds=20", "-sim.readers=20", "-sim.handovers=20", "-sim.semaphores=20"}}
 
+// hosts are tests of names and addresses that need several hosts.
+var hosts = suite{module: "integration", run: "^(TestMembersOfSeveralHosts|TestSameMasterTwice|TestNodesNamedAlike|" +
+	"TestServersThatBelieveInOneAddress|TestADeadMasterOverAPoolWithoutAName)$"}
+
 var lists = suite{module: "integration", pkg: "sim", run: "TestListsThatChange", args: []string{"-sim.lists=20"}}
 
 const searches = "TestProtocol|TestFailover|TestLagIsNotEnough|TestMutants|TestLargeMutants|TestSetupsOfMutants" // of lease's tests, the slow ones
@@ -88,7 +92,7 @@ var groups = []group{
 	{files: []string{"quorum/internal/waiting/*.go"}, suites: []suite{{pkg: "quorum/internal/waiting"}, {pkg: "quorum"}, simulation}},
 	{files: []string{"internal/membership/*.go", "internal/membership/change/*.go", "quorum/internal/roster/*.go"}, suites: []suite{
 		{pkg: "internal/membership"}, {pkg: "quorum/internal/roster"}, {pkg: "quorum"},
-		{pkg: "quorum/model/membership", skip: "TestMutants"}, lists, {pkg: "node"},
+		{pkg: "quorum/model/membership", skip: "TestMutants"}, lists, {pkg: "node"}, hosts,
 	}},
 	{files: []string{"internal/pipeline/*.go"}, suites: []suite{{pkg: "internal/pipeline"}, {pkg: "quorum"}, {pkg: "node"}}},
 }

@@ -102,7 +102,7 @@ func TestOneOfSimultaneousRunsHasTheLock(t *testing.T) {
 		name := fmt.Sprint("tick ", tick)
 		var all []*clitest.Process
 		for _, urls := range places {
-			p := d.Prepare("-n", name, "--", "sh", "-c", "until [ -e '"+end+"' ]; do sleep 0.01; done")
+			p := d.Prepare("-timeout", "10s", "-n", name, "--", "sh", "-c", "until [ -e '"+end+"' ]; do sleep 0.01; done")
 			p.Env = append(p.Env, masters.URLsVariable+"="+urls)
 			all = append(all, p)
 		}
