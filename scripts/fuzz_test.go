@@ -1,6 +1,7 @@
 package scripts_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
@@ -47,22 +49,18 @@ func FuzzParse(f *testing.F) {
 		value, _ := decode(data, 8)
 		for script, parse := range parsers {
 			got, err := parse(value)
+			reply, isReply := got.(scripts.Reply)
 			if err != nil {
-				refusesOne := script == "acquires" || script == "releases" // an error reply to one of a run's calls
-				if refusesOne = refusesOne && errors.As(err, new(redis.Error)); refusesOne {
-					continue
-				}
-				if !errors.Is(err, scripts.ErrReply) || len(err.Error()) > 300 {
+				ofOneCall := (script == "acquires" || script == "releases") && errors.As(err, new(redis.Error)) // of a run's calls
+				if !ofOneCall && (!errors.Is(err, scripts.ErrReply) || len(err.Error()) > 300) {
 					t.Errorf("%s: %#v: %v, want ErrReply, in short", script, value, err)
 				}
+				testkit.Check(t, !isReply || reflect.DeepEqual(reply, scripts.Reply{}), "%s: %#v is %+v with %v", script, value, got, err)
 			} else if !possible(script, value, got) {
 				t.Errorf("%s: %#v is read as %+v", script, value, got)
 			}
-			if reply, ok := got.(scripts.AcquireReply); ok && err != nil && reply != (scripts.AcquireReply{}) {
-				t.Errorf("%s: %#v is %+v with %v", script, value, got, err)
-			}
 			number, whole := value.(int64)
-			grants := err == nil && script == "acquire" && got.(scripts.AcquireReply).Outcome == scripts.Granted
+			grants := err == nil && script == "acquire" && reply.Acquire.Outcome == scripts.Granted
 			if wants := script == "acquire" && whole && number >= 1 && number < 1<<52; grants != wants {
 				t.Errorf("%s: %#v is a grant: %v, want %v", script, value, grants, wants)
 			}
@@ -72,72 +70,83 @@ func FuzzParse(f *testing.F) {
 
 // possible reports whether a script can have sent the value. The caller judges grants.
 func possible(script string, value, got any) bool {
+	if run, ok := got.([]any); ok {
+		return possibleRun(value, run)
+	}
 	wait := func(d time.Duration) bool { return d == -1 || d >= 0 && d%time.Millisecond == 0 }
-	switch got := got.(type) {
-	case []any: // of a run
-		for i, reply := range got {
-			if acquired, ok := reply.(scripts.AcquireReply); ok && acquired.Outcome == scripts.Granted {
-				if value == any(int64(1)) && acquired.Token == seed {
-					continue
-				}
-				list, _ := value.([]any)
-				if token, err := redis.Uint64(list[i], nil); err != nil || token != acquired.Token || token == 0 {
-					return false
-				}
-			}
-			if released, ok := reply.(scripts.ReleaseReply); ok && (released.Found < 0 || released.Found > 1 || released.Heard != 0 && released.Found == 0) {
-				return false
-			}
-		}
-		return len(got) == 4
-	case scripts.AcquireReply:
+	switch r := got.(scripts.Reply); script {
+	case "acquire":
 		number, _ := value.(int64)
-		if script == "acquire" && number == 1 { // of usual.lua
+		if number == 1 { // of usual.lua
 			number = seed
 		}
-		return wait(got.Wait) && got.Waiting >= 0 && (got.Waiting == 0 || got.Outcome == scripts.HeldByAnother) && (got.Wait != -1 || got.Outcome == scripts.HeldByAnother) && got.Token == uint64(number) &&
-			(got.Outcome == scripts.Granted) == (got.Token != 0)
-	case []scripts.Renewed:
+		a := r.Acquire
+		return wait(a.Wait) && a.Waiting >= 0 && (a.Waiting == 0 || a.Outcome == scripts.HeldByAnother) &&
+			(a.Wait != -1 || a.Outcome == scripts.HeldByAnother) && a.Token == uint64(number) && (a.Outcome == scripts.Granted) == (a.Token != 0)
+	case "renew":
+		if len(r.Renew) != len(threeLocks) || r.NotAccepted != nil && r.NotAccepted.Process.MaxLease < 0 {
+			return false
+		}
+		if r.NotAccepted != nil {
+			return true
+		}
 		letters, known := value.([]byte), []scripts.Renewed{scripts.Kept, scripts.NotRaised, scripts.Gone, scripts.Taken}
 		strange := func(r scripts.Renewed) bool {
 			return !slices.Contains(known, r) || !bytes.Contains(letters, []byte{byte(r)})
 		}
-		kept := !slices.ContainsFunc(got, func(r scripts.Renewed) bool { return r != scripts.Kept })
-		return len(got) == len(threeLocks) && !slices.ContainsFunc(got, strange) && kept == bytes.Equal(letters, []byte("RRRR"))
-	case scripts.ReleaseReply:
-		if got.Heard == 0 {
-			return got.Found >= 0 && got.Found <= 3 && value == int64(got.Found)
+		kept := !slices.ContainsFunc(r.Renew, func(r scripts.Renewed) bool { return r != scripts.Kept })
+		return !slices.ContainsFunc(r.Renew, strange) && kept == bytes.Equal(letters, []byte("RRRR"))
+	case "release":
+		found, heard := r.Release.Found, r.Release.Heard
+		if heard == 0 {
+			return found >= 0 && found <= 3 && value == int64(found)
 		}
-		both := []any{int64(got.Found), int64(got.Heard)}
-		return got.Found >= 1 && got.Found <= 3 && got.Heard >= -1 && reflect.DeepEqual(value, both)
-	case int64: // of lift
-		return value == got && got >= 0
-	case bool:
-		return script == "introduce" || value == int64(1) && got || value == int64(0) && !got
-	case uint64:
-		return value == int64(got) && got < 1<<52
-	case scripts.InspectReply:
-		return got.Depth >= 0 && got.Token < 1<<53 && wait(got.TTL) && got.Now >= 0
-	case refusedRenewal:
-		return got.refusal.Process.MaxLease >= 0 && len(got.renewed) == len(threeLocks)
-	case scripts.LookReply:
-		return got.Now >= 0 && got.Process.MaxLease >= 0
-	case scripts.MarkReply:
-		return got.Now >= 0
-	case *operators.SurveyReply:
-		return got.Waiting != nil
-	case *operators.LockersReply:
-		return !slices.ContainsFunc(got.Found, func(l operators.Introduced) bool { return l.Left < 0 || l.Identity.PID <= 0 })
-	case []operators.Counter:
-		return !slices.ContainsFunc(got, func(c operators.Counter) bool { return c.Place < 1 })
-	case scripts.SlotsReply:
-		return wait(got.Wait) && got.Waiting >= 0 && len(got.Free) <= 2 && slices.IsSorted(got.Free)
-	case []scripts.Identity:
-		return len(got) == 2 && !slices.ContainsFunc(got, func(is scripts.Identity) bool {
+		return found >= 1 && found <= 3 && heard >= -1 && reflect.DeepEqual(value, []any{int64(found), int64(heard)})
+	case "raise":
+		return value == int64(r.Raise) && r.Raise < 1<<52
+	case "force":
+		return value == int64(1) && r.Force || value == int64(0) && !r.Force
+	case "introduce":
+		return value == int64(1)
+	case "lift":
+		return value == r.Other && r.Other.(int64) >= 0
+	case "inspect":
+		return r.Inspect.Depth >= 0 && r.Inspect.Token < 1<<53 && wait(r.Inspect.TTL) && r.Inspect.Now >= 0
+	case "look":
+		return r.Look.Now >= 0 && r.Look.Process.MaxLease >= 0
+	case "mark":
+		return r.Mark.Now >= 0
+	case "slots":
+		return wait(r.Slots.Wait) && r.Slots.Waiting >= 0 && len(r.Slots.Free) <= 2 && slices.IsSorted(r.Slots.Free)
+	case "who":
+		return len(r.Who) == 2 && !slices.ContainsFunc(r.Who, func(is scripts.Identity) bool {
 			return is.PID < 0 || !scripts.ValidLabel(is.Host) || !scripts.ValidLabel(is.Program) || !scripts.ValidLabel(is.Label)
 		})
+	case "survey":
+		return r.Other.(*operators.SurveyReply).Waiting != nil
+	case "lockers":
+		return !slices.ContainsFunc(r.Other.(*operators.LockersReply).Found, func(l operators.Introduced) bool { return l.Left < 0 || l.Identity.PID <= 0 })
+	case "counters":
+		return !slices.ContainsFunc(r.Other.([]operators.Counter), func(c operators.Counter) bool { return c.Place < 1 })
 	}
 	return false
+}
+
+// possibleRun is possible for the script of a run.
+func possibleRun(value any, run []any) bool {
+	for i, one := range run {
+		r, _ := one.(scripts.Reply) // else it is sent alone
+		if r.Acquire.Outcome == scripts.Granted && (value != any(int64(1)) || r.Acquire.Token != seed) {
+			list, _ := value.([]any)
+			if token, err := redis.Uint64(list[i], nil); err != nil || token != r.Acquire.Token || token == 0 {
+				return false
+			}
+		}
+		if found := r.Release.Found; found < 0 || found > 1 || r.Release.Heard != 0 && found == 0 {
+			return false
+		}
+	}
+	return len(run) == 4
 }
 
 // decode makes a value of redigo from any bytes: a kind as in RESP, then a length or a number in
@@ -283,29 +292,14 @@ func (w *written) Write(p []byte) (int, error) { return w.Buffer.Write(p) }
 func (w *written) Read([]byte) (int, error)    { return 0, net.ErrClosed }
 
 // overTheWire writes a command as redigo does, and reads it as a server does.
-func overTheWire(t *testing.T, name string, args []any) (command []string) {
+func overTheWire(t *testing.T, name string, args []any) []string {
 	t.Helper()
 	var wire written
 	c := redis.NewConn(&wire, 0, 0)
 	testkit.Must(t, errors.Join(c.Send(name, args...), c.Flush()))
-	number := func(kind byte) int {
-		line, err := wire.ReadString('\n')
-		n, bad := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(line, string(kind)), "\r\n"))
-		if err != nil || bad != nil {
-			t.Fatalf("%q is no length", line)
-		}
-		return n
-	}
-	for range number('*') {
-		n := number('$')
-		arg := wire.Next(n + 2)
-		if len(arg) != n+2 || string(arg[n:]) != "\r\n" {
-			t.Fatalf("%q is no argument of %d bytes", arg, n)
-		}
-		command = append(command, string(arg[:n]))
-	}
-	if wire.Len() > 0 {
-		t.Fatalf("%q is left", wire.String())
-	}
+	in := bufio.NewReader(&wire.Buffer)
+	command, err := fakeredis.ReadCommand(in)
+	testkit.Must(t, err)
+	testkit.Equal(t, in.Buffered()+wire.Len(), 0, "bytes behind the command")
 	return command
 }

@@ -17,33 +17,29 @@ import (
 
 var threeLocks = []scripts.Renewal{renewal(1, "a"), renewal(2, "b", "c"), renewal(3, "d")}
 
-// parsers are all parsers. For a reply that no script of ours sends, they return an error that
-// wraps ErrReply.
+// parsers are all parsers. Each returns a [scripts.Reply], or a []any of the replies to the calls of a run. For a reply
+// that no script of ours sends, they return an error that wraps ErrReply.
 var parsers = func() map[string]func(any) (any, error) {
+	fourReleases := slices.Repeat([]scripts.Call{scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0)}, 4)
 	all := map[string]func(any) (any, error){
 		"acquires": parseRun(acquire(), acquire(), acquire(), acquire()),
 		"releases": parseRun(fourReleases...),
-		"renew":    parseRenewed,
 	}
 	k, owner := scripts.NewName("k"), scripts.OwnerOf(me)
 	for _, call := range []scripts.Call{
-		acquire(), scripts.Release(testkit.Names("a", "b", "c"), owner, 0), scripts.Raise(testkit.Names("k"), owner, 1),
+		acquire(), scripts.Renew(ours, scripts.ToMillis(lease), threeLocks),
+		scripts.Release(testkit.Names("a", "b", "c"), owner, 0), scripts.Raise(testkit.Names("k"), owner, 1),
 		scripts.Force(k, nil, 0, maxLease), scripts.Inspect(k), scripts.Look(), operators.Survey("0"), operators.Lockers("0"),
 		scripts.Mark(scripts.Seen{}, scripts.Marker{Members: ours, Next: none}, scripts.At(0), scripts.At(0), 0),
 		scripts.Leave("L"), scripts.Slots("k", 2), scripts.Who([]string{"K", "L"}),
 		operators.ReadCounters()[0], (&operators.Counters{1}).Above(new(operators.Counters))[0],
 	} {
-		all[call.Op()] = func(v any) (any, error) { return typed(call, v) }
+		all[call.Op()] = func(v any) (any, error) { return call.Parse(v) }
 	}
 	return all
 }()
 
-var fourReleases = slices.Repeat([]scripts.Call{scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0)}, 4)
-
-// alone is the reply to a call that the run left undone, and that must be sent alone.
-type alone struct{}
-
-// parseRun returns the replies to the calls, or the first error.
+// parseRun returns the replies to the calls, nil for one that must be sent alone, or the first error.
 func parseRun(calls ...scripts.Call) func(any) (any, error) {
 	return func(reply any) (any, error) {
 		run, err := calls[0].ParseRun(reply, len(calls))
@@ -53,34 +49,29 @@ func parseRun(calls ...scripts.Call) func(any) (any, error) {
 		each := make([]any, len(calls))
 		for i, call := range calls {
 			r, isAlone, err := run.Of(i, call)
-			switch {
-			case err != nil:
+			if err != nil {
 				return nil, err
-			case isAlone:
-				each[i] = alone{}
-			case call.IsRelease():
-				each[i] = r.Release
-			default:
-				each[i] = r.Acquire
+			}
+			if !isAlone {
+				each[i] = r
 			}
 		}
 		return each, nil
 	}
 }
 
-// refusedRenewal is a renewal by a node whose marker does not accept the client.
-type refusedRenewal struct {
-	renewed []scripts.Renewed
-	refusal scripts.Refusal
+func granted(token uint64) scripts.Reply {
+	return scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Granted, Token: token}}
 }
 
-// parseRenewed returns the outcomes of the three locks, or the refusal.
-func parseRenewed(v any) (any, error) {
-	r, err := scripts.Renew(ours, scripts.ToMillis(lease), threeLocks).Parse(v)
-	if r.NotAccepted != nil {
-		return refusedRenewal{r.Renew, *r.NotAccepted}, err
-	}
-	return r.Renew, err
+// held is the refusal for the sake of the rival: of a writer, or of that many readers.
+func held(wait time.Duration, readers int) scripts.Reply {
+	return scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: wait, Holder: rival, Readers: readers}}
+}
+
+// reserved is the refusal of a reader that a writer keeps back.
+func reserved(wait time.Duration) scripts.Reply {
+	return scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: wait, Reserved: true}}
 }
 
 func bulk(s string) []byte { return []byte(s) }
@@ -159,8 +150,8 @@ func TestMalformedReplies(t *testing.T) {
 			got, err := parse(v)
 			testkit.Check(t, errors.Is(err, scripts.ErrReply),
 				"%s: %T %.60q is %+v (%v), want ErrReply", script, v, fmt.Sprint(v), got, err)
-			acquired, ok := got.(scripts.AcquireReply)
-			testkit.Check(t, !ok || acquired == scripts.AcquireReply{}, "acquire: %T %.60q comes with %+v and an error", v, fmt.Sprint(v), got)
+			reply, ok := got.(scripts.Reply)
+			testkit.Check(t, !ok || reflect.DeepEqual(reply, scripts.Reply{}), "%s: %T %.60q comes with %+v and an error", script, v, fmt.Sprint(v), got)
 			testkit.Check(t, len(fmt.Sprint(err)) <= 300, "%s: an error of %d bytes", script, len(fmt.Sprint(err)))
 		}
 	}
@@ -170,38 +161,41 @@ func TestReplies(t *testing.T) {
 	for _, test := range []struct {
 		script string
 		reply  any
-		want   any
+		want   scripts.Reply
 	}{
 		{"acquire", int64(1), granted(seed)}, // of usual.lua
 		{"acquire", int64(1<<52 - 1), granted(1<<52 - 1)},
-		{"acquire", waited(int64(0), int64(0)), held(0)},
-		{"acquire", waited(int64(1500), int64(0)), held(1500 * time.Millisecond)},
-		{"acquire", waited(int64(-1), int64(0)), held(-1)},
+		{"acquire", waited(int64(0), int64(0)), held(0, 0)},
+		{"acquire", waited(int64(1500), int64(0)), held(1500*time.Millisecond, 0)},
+		{"acquire", waited(int64(-1), int64(0)), held(-1, 0)},
 		// EXPIRE takes more than 292 years, of another program's key.
-		{"acquire", waited(int64(tooLong-1), int64(0)), held((tooLong - 1) * time.Millisecond)},
-		{"acquire", waited(int64(tooLong), int64(0)), held(-1)},
-		{"acquire", waited(int64(math.MaxInt64), int64(0)), held(-1)},
-		{"acquire", append(waited(int64(1500), int64(0)), int64(10_000)), byReaders(rival, 1500*time.Millisecond, 10_000)},
-		{"acquire", waited(int64(5), int64(8)), scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: 5 * time.Millisecond, Waiting: 8, Holder: rival}},
+		{"acquire", waited(int64(tooLong-1), int64(0)), held((tooLong-1)*time.Millisecond, 0)},
+		{"acquire", waited(int64(tooLong), int64(0)), held(-1, 0)},
+		{"acquire", waited(int64(math.MaxInt64), int64(0)), held(-1, 0)},
+		{"acquire", append(waited(int64(1500), int64(0)), int64(10_000)), held(1500*time.Millisecond, 10_000)},
+		{"acquire", waited(int64(5), int64(8)),
+			scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: 5 * time.Millisecond, Waiting: 8, Holder: rival}}},
 		{"acquire", keptBack(int64(1500), int64(0)), reserved(1500 * time.Millisecond)},
 		{"acquire", keptBack(int64(-1), int64(0)), reserved(-1)},
-		{"renew", bulk("RRRR"), []scripts.Renewed{scripts.Kept, scripts.Kept, scripts.Kept}},
-		{"renew", bulk("GRGT"), []scripts.Renewed{scripts.Gone, scripts.Gone, scripts.Taken}},
-		{"renew", bulk("TTGR"), []scripts.Renewed{scripts.Taken, scripts.Taken, scripts.Kept}},
-		{"renew", bulk("RFGF"), []scripts.Renewed{scripts.Kept, scripts.Gone, scripts.NotRaised}},
-		{"renew", bulk("RGTG"), []scripts.Renewed{scripts.Kept, scripts.Taken, scripts.Gone}},
-		{"release", int64(3), scripts.ReleaseReply{Found: 3}},
-		{"release", []any{int64(3), int64(8)}, scripts.ReleaseReply{Found: 3, Heard: 8}},
-		{"release", []any{int64(3), int64(-1)}, scripts.ReleaseReply{Found: 3, Heard: -1}},
-		{"raise", int64(0), uint64(0)},
-		{"raise", int64(1800000000000002), uint64(1800000000000002)},
-		{"force", int64(0), false},
-		{"inspect", []any{bulk(""), bulk(""), int64(0), bulk(""), bulk(""), int64(0), int64(0), int64(0)}, scripts.InspectReply{}},
-		{"acquire", refused(1, bulk("")), notAccepted("")},
-		{"renew", append(refused(1, bulk("x")), bulk("NGNN")),
-			refusedRenewal{[]scripts.Renewed{scripts.NotRenewed, scripts.Gone, scripts.NotRenewed}, scripts.Refusal{Marker: "x", Process: process}}},
-		{"look", looked(0, bulk("x")), scripts.LookReply{Marker: "x", Now: time.Millisecond, Process: process}},
-		{"mark", []any{int64(1), bulk("x"), int64(5)}, scripts.MarkReply{Written: true, Marker: "x", Now: 5 * time.Millisecond}},
+		{"acquire", refused(1, bulk("")),
+			scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.NotAccepted, NotAccepted: &scripts.Refusal{Process: process}}}},
+		{"renew", bulk("RRRR"), scripts.Reply{Renew: []scripts.Renewed{scripts.Kept, scripts.Kept, scripts.Kept}}},
+		{"renew", bulk("GRGT"), scripts.Reply{Renew: []scripts.Renewed{scripts.Gone, scripts.Gone, scripts.Taken}}},
+		{"renew", bulk("TTGR"), scripts.Reply{Renew: []scripts.Renewed{scripts.Taken, scripts.Taken, scripts.Kept}}},
+		{"renew", bulk("RFGF"), scripts.Reply{Renew: []scripts.Renewed{scripts.Kept, scripts.Gone, scripts.NotRaised}}},
+		{"renew", bulk("RGTG"), scripts.Reply{Renew: []scripts.Renewed{scripts.Kept, scripts.Taken, scripts.Gone}}},
+		{"renew", append(refused(1, bulk("x")), bulk("NGNN")), scripts.Reply{
+			Renew:       []scripts.Renewed{scripts.NotRenewed, scripts.Gone, scripts.NotRenewed},
+			NotAccepted: &scripts.Refusal{Marker: "x", Process: process}}},
+		{"release", int64(3), scripts.Reply{Release: scripts.ReleaseReply{Found: 3}}},
+		{"release", []any{int64(3), int64(8)}, scripts.Reply{Release: scripts.ReleaseReply{Found: 3, Heard: 8}}},
+		{"release", []any{int64(3), int64(-1)}, scripts.Reply{Release: scripts.ReleaseReply{Found: 3, Heard: -1}}},
+		{"raise", int64(0), scripts.Reply{}},
+		{"raise", int64(1800000000000002), scripts.Reply{Raise: 1800000000000002}},
+		{"force", int64(0), scripts.Reply{}},
+		{"inspect", []any{bulk(""), bulk(""), int64(0), bulk(""), bulk(""), int64(0), int64(0), int64(0)}, scripts.Reply{Inspect: &scripts.InspectReply{}}},
+		{"look", looked(0, bulk("x")), scripts.Reply{Look: &scripts.LookReply{Marker: "x", Now: time.Millisecond, Process: process}}},
+		{"mark", []any{int64(1), bulk("x"), int64(5)}, scripts.Reply{Mark: &scripts.MarkReply{Written: true, Marker: "x", Now: 5 * time.Millisecond}}},
 	} {
 		got, err := parsers[test.script](test.reply)
 		testkit.Check(t, err == nil && reflect.DeepEqual(got, test.want),

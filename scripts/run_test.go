@@ -45,14 +45,19 @@ func TestRunsEqualSingleCalls(t *testing.T) {
 	}
 }
 
-// An acquire and a release of one name share runs. That fails if [scripts.Acquire] or
-// [scripts.Release] gets an argument more, and the places in calls.go stay what they were. A take-over shares none: the run's
-// script knows no predecessor.
+// A fresh acquire and a release of one name share runs. That fails if [scripts.Acquire] or [scripts.Release] gets an argument
+// more, and the places in calls.go stay what they were. The run's script knows no predecessor, token or depth.
 func TestCallsOfOneNameShareRuns(t *testing.T) {
+	for _, call := range []scripts.Call{acquire(), scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0)} {
+		testkit.Check(t, call.CanShare(), "%s shares no run", call.Op())
+	}
 	former := scripts.OwnerOf("locker:0")
-	takeOver := acquire(func(a *scripts.AcquireArgs) { a.Predecessor = &former })
-	for i, call := range []scripts.Call{takeOver, acquire(named("k")), scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0)} {
-		testkit.Check(t, call.CanShare() == (i > 0), "%s %d shares runs: %v", call.Op(), i, call.CanShare())
+	for what, asks := range map[string]asking{
+		"a take-over": func(a *scripts.AcquireArgs) { a.Predecessor = &former },
+		"a repair":    func(a *scripts.AcquireArgs) { a.Token, a.Seed = 7, 0 },
+		"a re-entry":  func(a *scripts.AcquireArgs) { a.Depth = 2 },
+	} {
+		testkit.Check(t, !acquire(asks).CanShare(), "%s shares runs", what)
 	}
 }
 

@@ -46,9 +46,7 @@ func (l listener) Listen(during func()) ([]message, error) {
 }
 
 // listen returns what is published to a subscriber on conn while during runs.
-func listen(conn redis.Conn, s interface {
-	Do(args ...any) (any, error)
-}, during func()) (messages []message, err error) {
+func listen(conn redis.Conn, s testkit.Doer, during func()) (messages []message, err error) {
 	const end = "the test's end"
 	subscriber := redis.PubSubConn{Conn: conn}
 	defer subscriber.Close()
@@ -113,20 +111,6 @@ func userWithout(t *testing.T, s listener, rules ...string) redis.Conn {
 	_, err = c.Do("EXISTS", "k") // what it may
 	testkit.Must(t, err)
 	return c
-}
-
-// A renewal that is refused says by which marker.
-func TestARefusedRenewalHasTheMarker(t *testing.T) {
-	s := startReal(t)
-	tableOf(t, s).prepare("marker members=abd; lock k me")
-	there, err := redis.String(s.Do("GET", marker))
-	testkit.Must(t, err)
-	call := scripts.Renew(ours, scripts.ToMillis(lease), []scripts.Renewal{renewal(5, "k")})
-	reply, err := send(s, call)
-	testkit.Must(t, err)
-	got, err := call.Parse(reply)
-	testkit.Check(t, err == nil && got.NotAccepted != nil && got.NotAccepted.Marker == there, "%+v (%v), want the marker %q",
-		got.NotAccepted, err, there)
 }
 
 // A release of two names is not told if one message is not.

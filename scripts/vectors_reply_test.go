@@ -73,7 +73,7 @@ func (v table) reply(call scripts.Call, r scripts.Reply) string {
 	v.t.Helper()
 	switch call.Op() {
 	case "acquire", "read":
-		return shownGrant(r.Acquire)
+		return v.shownGrant(r.Acquire)
 	case "renew":
 		var all []string
 		for _, letter := range r.Renew {
@@ -81,7 +81,7 @@ func (v table) reply(call scripts.Call, r scripts.Reply) string {
 				scripts.NotRenewed: "not renewed", scripts.NotRaised: "not raised"}[letter])
 		}
 		if r.NotAccepted != nil {
-			all = append(all, shownRefusal(r.NotAccepted))
+			all = append(all, v.shownRefusal(r.NotAccepted))
 		}
 		return strings.Join(all, ", ")
 	case "release":
@@ -149,12 +149,12 @@ func also(has bool, format string, args ...any) string {
 	return ", " + fmt.Sprintf(format, args...)
 }
 
-func shownGrant(r scripts.AcquireReply) string {
+func (v table) shownGrant(r scripts.AcquireReply) string {
 	switch r.Outcome {
 	case scripts.Granted:
 		return fmt.Sprintf("granted %d", r.Token)
 	case scripts.NotAccepted:
-		return shownRefusal(r.NotAccepted)
+		return v.shownRefusal(r.NotAccepted)
 	case scripts.Quarantined:
 		return "quarantined for " + rounded(r.Wait)
 	case scripts.Barred:
@@ -174,8 +174,11 @@ func shownGrant(r scripts.AcquireReply) string {
 		also(r.Waiting > 0, "%d waiting", r.Waiting)
 }
 
-func shownRefusal(r *scripts.Refusal) string {
-	return "not accepted" + also(r.Marker == "", "no marker") + also(r.Process != process, "process %v", r.Process)
+// shownRefusal has the marker that refused the client, if it is not the one that is there.
+func (v table) shownRefusal(r *scripts.Refusal) string {
+	there, _ := redis.String(v.s.Do("GET", marker))
+	return "not accepted" + also(r.Marker == "", "no marker") + also(r.Marker != "" && r.Marker != there, "marker %q", r.Marker) +
+		also(r.Process != process, "process %v", r.Process)
 }
 
 func (v table) shownState(r scripts.InspectReply) string {

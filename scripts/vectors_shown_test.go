@@ -142,20 +142,8 @@ func rounded(d time.Duration) string {
 	}
 	for _, to := range grid {
 		if d <= to {
-			return trimmed(to)
+			return testkit.Short(to)
 		}
 	}
-	return trimmed(d)
-}
-
-// trimmed is a duration without zeros at its end.
-func trimmed(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
+	return testkit.Short(d)
 }

@@ -103,7 +103,7 @@ func (r *run) goOn(opts map[string]string) string {
 		}
 		switch {
 		case step.Do == change.Pause:
-			r.trail = append(r.trail, "wait "+short(step.Wait))
+			r.trail = append(r.trail, "wait "+testkit.Short(step.Wait))
 		case word != "":
 			r.trail = append(r.trail, word)
 		}
@@ -193,7 +193,7 @@ func (c *client) ready() string {
 		if all[i].Err != nil {
 			said += fmt.Sprintf("; %s: %v", name, all[i].Err)
 		} else if all[i].In > 0 {
-			said += fmt.Sprintf("; %s in %s", name, short(all[i].In))
+			said += fmt.Sprintf("; %s in %s", name, testkit.Short(all[i].In))
 		}
 	}
 	in, ok := membership.ReadyIn(all, quorate.Rule{N: len(all), Need: len(all)/2 + 1})
@@ -201,7 +201,7 @@ func (c *client) ready() string {
 	case !ok:
 		return "never" + said
 	case in > 0:
-		return "in " + short(in) + said
+		return "in " + testkit.Short(in) + said
 	}
 	return "now" + said
 }
@@ -215,7 +215,7 @@ func (w *world) mark(c *client) string {
 	}
 	c.Settle(c.views, write)
 	if wait := membership.ClaimWaits(c.views, c.List); wait > 0 {
-		said = append(said, "wait "+short(wait))
+		said = append(said, "wait "+testkit.Short(wait))
 		time.Sleep(wait)
 		c.views = w.views(c.List)
 		c.Settle(c.views, write)

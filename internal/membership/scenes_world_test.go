@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -92,10 +93,8 @@ func (m *master) do(command string, args ...any) (any, error) {
 
 // process is what connections know of the master.
 func (m *master) process() scripts.Process {
-	info, _ := redis.String(m.do("INFO", "server"))
-	_, id, _ := strings.Cut(info, "run_id:")
-	id, _, _ = strings.Cut(id, "\r\n")
-	return scripts.Process{Run: scripts.MarkerRun(id, 0), MaxLease: maxLease, Member: m.name}
+	info, _ := m.do("INFO", "server")
+	return scripts.Process{Run: scripts.MarkerRun(redisconn.ReadInfo(info)["run_id"], 0), MaxLease: maxLease, Member: m.name}
 }
 
 // run runs a script.
@@ -253,24 +252,13 @@ func (w *world) brief(name string) string {
 		text += ",as:" + of.Member
 	}
 	if of.MaxLease != maxLease {
-		text += fmt.Sprint(",max:", short(of.MaxLease))
+		text += fmt.Sprint(",max:", testkit.Short(of.MaxLease))
 	}
 	if left := of.Admitted - v.Now; left >= 0 || of.Members.Len() == 0 {
-		text += ",q" + short(left)
+		text += ",q" + testkit.Short(left)
 	}
 	if left := of.Change - v.Now; left > 0 {
-		text += ",w" + short(left)
-	}
-	return text
-}
-
-// short is a duration in few letters.
-func short(d time.Duration) string {
-	text := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(text, zero) {
-			text = text[:len(text)-2]
-		}
+		text += ",w" + testkit.Short(left)
 	}
 	return text
 }

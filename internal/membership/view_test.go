@@ -67,20 +67,6 @@ func TestWithAndWithout(t *testing.T) {
 		change.With(l, "d").Equal(more), "the lists are %v and %v", l, more)
 }
 
-func TestHasAll(t *testing.T) {
-	three := scripts.NewList("a", "b", "c")
-	for _, c := range []struct {
-		of   *scripts.List
-		want bool
-	}{
-		{scripts.NewList(), true}, {scripts.NewList("b"), true}, {scripts.NewList("a", "c"), true}, {three, true},
-		{scripts.NewList("a", "b", "c", "d"), false}, {scripts.NewList("d"), false}, {scripts.NewList("a", "d"), false},
-	} {
-		testkit.Equal(t, change.HasAll(three, c.of), c.want, c.of)
-	}
-	testkit.Check(t, !change.HasAll(scripts.NewList(), three), "an empty list has all of them")
-}
-
 // A change is by one member, and leaves two.
 func TestNew(t *testing.T) {
 	for _, c := range []struct{ from, to, want string }{

@@ -112,16 +112,22 @@ func wantTimeout(t *testing.T, what string, err error, began time.Time, after ti
 		"%s: %v, want ErrTimeout after %v", what, err, timeout)
 }
 
+// trickles has the server send a reply without end, a byte at a time, until nobody reads it.
+func trickles(server net.Conn, apart time.Duration) (ended chan struct{}) {
+	ended = make(chan struct{})
+	go func() {
+		defer close(ended)
+		for err := error(nil); err == nil; _, err = server.Write([]byte("+")) {
+			time.Sleep(apart) // the bubble's time
+		}
+	}()
+	return ended
+}
+
 // The timeout is for a whole reply, whose parts do not prolong it.
 func TestReceiveFromAServerThatTrickles(t *testing.T) {
 	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			for err := error(nil); err == nil; _, err = server.Write([]byte("+")) {
-				time.Sleep(timeout / 4) // the bubble's time
-			}
-		}()
+		ended := trickles(server, timeout/4)
 		began := time.Now()
 		_, err := Receive(c, timeout)
 		wantTimeout(t, "Receive", err, began, timeout)
@@ -154,13 +160,7 @@ func TestReceiveInAProcessThatStoodStill(t *testing.T) {
 			testkit.Check(t, (err == nil) == (late > lateBy), "late by %v: %v", late, err)
 		})
 		inBubble(t, 0, wrap, func(t *testing.T, c redis.Conn, server net.Conn) {
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				for err := error(nil); err == nil; _, err = server.Write([]byte("+")) {
-					time.Sleep(lateBy / 2) // the bubble's time
-				}
-			}()
+			ended := trickles(server, lateBy/2)
 			began := time.Now()
 			_, err := Receive(c, timeout)
 			d := time.Since(began)

@@ -193,6 +193,17 @@ func Names(texts ...string) []scripts.Name {
 	return list
 }
 
+// Short returns a duration without zeros at its end: 30s, 2m, 1h.
+func Short(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
 // EachOutcome calls f with every combination of n answers, which are numbers below base.
 func EachOutcome(n, base int, f func(outcome []int)) {
 	outcome := make([]int, n)

@@ -41,6 +41,8 @@ func TestEnds(t *testing.T) {
 		"closed, then lingers":   {Terms{MinHold: time.Second}, 0, func(b *bench) { b.Orphan(nil); linger(b) }, "", Released},
 		"lingers, with contexts": {Terms{MinHold: time.Second, StopBefore: 300 * time.Millisecond}, 0, func(b *bench) { linger(b); b.now = b.now.Add(700 * time.Millisecond); due(b) }, "", Lingering},
 		"lingers to the end":     {Terms{MinHold: 500 * time.Millisecond}, 0, func(b *bench) { linger(b); b.now = b.now.Add(500 * time.Millisecond); due(b) }, "Release 0 to 0, Release 1 to 0, Release 2 to 0", Released},
+		"handed over":            {Terms{}, 0, handOver, fmt.Sprint("End ", HandedOver), Released},
+		"handed over too late":   {Terms{}, time.Second, handOver, "", Held},
 		"lingers, then too late": {Terms{MinHold: time.Hour}, 0, func(b *bench) { linger(b); b.now = b.now.Add(time.Second); due(b) }, "Release 0 to 0, Release 1 to 0, Release 2 to 0", Released},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -56,6 +58,12 @@ func TestEnds(t *testing.T) {
 }
 
 func interrupt(b *bench) { b.sent = b.Interrupt(nil) }
+
+func handOver(b *bench) {
+	var isHandedOver bool
+	isHandedOver, b.sent = b.HandOver(b.now, nil)
+	testkit.Equal(b, isHandedOver, b.Phase() == Released, "handed over")
+}
 
 func linger(b *bench) { _, b.sent = b.Linger(b.now, nil) }
 
@@ -236,14 +244,6 @@ func TestALingeringLockThatIsNotKeptIsDueAtOnce(t *testing.T) {
 	testkit.Check(t, at == b.now, "it is due %v after the answer", at.Sub(b.now))
 }
 
-// A lock that lingers has no contexts left to end.
-func TestALingeringLockEndsNoContexts(t *testing.T) {
-	b := held(t, Terms{MinHold: 2 * time.Second, StopBefore: 300 * time.Millisecond})
-	linger(b)
-	goesOn, sent := b.Due(b.Lease.Deadline().Add(-time.Millisecond), nil)
-	testkit.Check(t, goesOn && len(sent) == 0, "it goes on: %v, and %+v", goesOn, sent)
-}
-
 // A call whose lock is unlocked meanwhile learns that, and not that too few masters replied: the replies count.
 func TestRepliesAfterTheEndCount(t *testing.T) {
 	for is, want := range map[Answer]bool{Kept: true, Granted: true, Gone: false, Failed: false} {
@@ -318,15 +318,6 @@ func TestAGivenLock(t *testing.T) {
 	l, until := new(Lease), start.Add(time.Second)
 	l.InitHeld(&Terms{StopBefore: time.Second}, 7, until)
 	testkit.Check(t, l.Valid(start) && l.Token() == 7 && l.Depth() == 1 && l.Deadline() == until && l.ContextsEnd() == start && !l.EndedByMaxHold(), "%+v", l)
-}
-
-// Only a valid lock can be handed over.
-func TestHandOverOfALeaseThatIsOver(t *testing.T) {
-	b := held(t, Terms{})
-	b.now = b.Lease.Deadline()
-	handed, sent := b.HandOver(b.now, nil)
-	b.does(sent, "")
-	testkit.Check(t, !handed && b.Phase() == Held, "handed over %v, phase %v", handed, b.Phase())
 }
 
 func TestWhoKeepsALock(t *testing.T) {

@@ -303,7 +303,7 @@ func (s *state) drop(i int) {
 func (w *world) proceed(s *state, i int, try *trial) {
 	next := &w.futures.all[s.ops[i].rest]
 	if next.do != change.Write {
-		w.pass(s, i, next, try)
+		w.pass(i, next, try)
 		return
 	}
 	try.after(event{does: writes, who: uint8(i), at: uint8(next.write.node)}, func(s *state) {

@@ -7,7 +7,7 @@ import "github.com/quorumlock/quorumlock/internal/membership/change"
 // back to those that are lower. Most do so in one step. One at a time takes long, at most a lease.
 
 // pass has a command read the counters of as few masters as it takes, or raise them there.
-func (w *world) pass(s *state, i int, next *step, try *trial) {
+func (w *world) pass(i int, next *step, try *trial) {
 	eachSubset(next.list, next.least, func(mask uint8) {
 		if next.do == change.ReadTokens {
 			try.after(event{reads, uint8(i), 0, mask}, func(s *state) {

@@ -1,5 +1,0 @@
-//go:build !race
-
-package pubsub_test
-
-const manyChannels = 100_000
