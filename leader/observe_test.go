@@ -6,18 +6,16 @@ import (
 	"os"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/leader"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
-// seen is a pair of Observe, and when it came.
+// seen is a pair of Observe.
 type seen struct {
 	leader.Leader
 	err error
-	at  time.Time
 }
 
 // observe collects the pairs of Observe until the function that it returns is called.
@@ -27,7 +25,7 @@ func (c *cluster) observe(by *leader.Candidate) (pairs <-chan seen, stop func())
 	go func() {
 		defer close(all)
 		for now, err := range by.Observe(ctx) {
-			all <- seen{now, err, time.Now()}
+			all <- seen{now, err}
 		}
 	}()
 	return all, cancel
@@ -36,12 +34,12 @@ func (c *cluster) observe(by *leader.Candidate) (pairs <-chan seen, stop func())
 // Other processes see which process leads. Observe reports it even if it becomes known later.
 func TestIdentityOfTheLeader(t *testing.T) {
 	inCluster(t, func(c *cluster) {
-		leads := c.labelled("10.0.0.7:8080")
-		a := c.candidate(leads.Locker)
+		leads := c.process(quorum.WithLabel("10.0.0.7:8080"))
+		a := c.candidate(leads)
 		term := c.campaign(a)
 		synctest.Wait() // the identity is written behind the grant
 		key := "quorumlock:locker:" + leads.ID()
-		for _, by := range []*leader.Candidate{a, c.candidate(c.process().Locker)} {
+		for _, by := range []*leader.Candidate{a, c.candidate(c.process())} {
 			now, err := by.Leader(c.Context())
 			testkit.Must(c, err)
 			testkit.Check(c, now.Identity == leads.Identity() && now.Identity.Label == "10.0.0.7:8080" &&
@@ -50,7 +48,7 @@ func TestIdentityOfTheLeader(t *testing.T) {
 		for _, m := range c.world.Masters {
 			m.Set(key, "") // as masters that do not know it
 		}
-		pairs, stop := c.observe(c.candidate(c.process().Locker))
+		pairs, stop := c.observe(c.candidate(c.process()))
 		defer stop()
 		for _, want := range []quorum.Identity{{}, leads.Identity()} { // it is written again every 15 s
 			got := <-pairs
@@ -66,7 +64,7 @@ func TestIdentityOfTheLeader(t *testing.T) {
 func TestObserveEnds(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		p := c.process()
-		a := c.candidate(p.Locker)
+		a := c.candidate(p)
 		for range a.Observe(c.Context()) {
 			break
 		}
@@ -87,10 +85,10 @@ func TestObserveEnds(t *testing.T) {
 		defer stop()
 		<-pairs
 		p.Close()
-		c.wantErr((<-pairs).err, quorum.ErrClosed)
+		testkit.Is(c, (<-pairs).err, quorum.ErrClosed, "Observe")
 		_, more := <-pairs
 		testkit.Check(c, !more, "Observe goes on after Close")
 		_, err := a.Leader(c.Context())
-		c.wantErr(err, quorum.ErrClosed)
+		testkit.Is(c, err, quorum.ErrClosed, "Leader")
 	})
 }

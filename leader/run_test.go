@@ -26,7 +26,7 @@ func TestRunReturnsWithTheFunction(t *testing.T) {
 		"it resigned itself": {func(ctx context.Context, t *leader.Term) error { return t.Resign(ctx) }, nil},
 	} {
 		inCluster(t, func(c *cluster) {
-			a, b := c.candidate(c.process().Locker), c.candidate(c.process().Locker)
+			a, b := c.candidate(c.process()), c.candidate(c.process())
 			calls := 0
 			err := a.Run(c.Context(), func(ctx context.Context, t *leader.Term) error {
 				calls++
@@ -48,7 +48,7 @@ func TestRunReturnsWithTheFunction(t *testing.T) {
 func TestRunResignsWhenTheFunctionDoesNotReturn(t *testing.T) {
 	for what, end := range map[string]func(){"a panic": func() { panic("lead") }, "Goexit": runtime.Goexit} {
 		inCluster(t, func(c *cluster) {
-			a, b := c.candidate(c.process().Locker), c.candidate(c.process().Locker)
+			a, b := c.candidate(c.process()), c.candidate(c.process())
 			ended := make(chan any)
 			go func() {
 				defer func() { ended <- recover() }()
@@ -58,7 +58,7 @@ func TestRunResignsWhenTheFunctionDoesNotReturn(t *testing.T) {
 			testkit.Check(c, (got == "lead") == (what == "a panic"), "%s: recovered %v", what, got)
 			synctest.Wait()
 			c.wantLeader(b, "")
-			c.wantErr(a.IsLeader(c.Context()), leader.ErrNotLeader)
+			testkit.Is(c, a.IsLeader(c.Context()), leader.ErrNotLeader, what)
 		})
 	}
 }
