@@ -38,8 +38,10 @@ func (c offsetClock) AfterFunc(d time.Duration, f func()) clockwork.Timer {
 	return c.Clock.AfterFunc(d, f)
 }
 
-// firstTick comes after the first quarantine of new masters.
-const firstTick = 4
+const (
+	period    = 300 * time.Millisecond // of jobs in a bubble
+	firstTick = 4                      // after the first quarantine of new masters
+)
 
 // cluster is three masters and the schedulers of a service, in a synctest bubble or on real servers.
 type cluster struct {
@@ -58,7 +60,7 @@ func newCluster(t *testing.T, period time.Duration) *cluster {
 	return &cluster{T: t, period: period, start: time.Now(), runs: map[string]map[int]int{}, tokens: map[string]uint64{}}
 }
 
-func inBubble(t *testing.T, period time.Duration, test func(c *cluster)) {
+func inBubble(t *testing.T, test func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, period)
@@ -88,7 +90,7 @@ type job struct {
 }
 
 // scheduler starts a scheduler of these jobs.
-func (c *cluster) scheduler(by gocron.Locker, clock offsetClock, jobs ...job) gocron.Scheduler {
+func (c *cluster) scheduler(by gocron.Locker, clock offsetClock, jobs ...job) {
 	c.Helper()
 	clock.Clock = clockwork.NewRealClock() // the bubble's
 	s, err := gocron.NewScheduler(gocron.WithClock(clock), gocron.WithDistributedLocker(by))
@@ -108,7 +110,6 @@ func (c *cluster) scheduler(by gocron.Locker, clock offsetClock, jobs ...job) go
 	if c.world != nil {
 		synctest.Wait()
 	}
-	return s
 }
 
 // tick returns the number of the last tick before an instant of a scheduler's clock.
@@ -201,9 +202,9 @@ func (c *cluster) dying(random *rand.Rand, job string) (stop func() (deaths int)
 	return func() int { cancel(); return <-deaths }
 }
 
-func (c *cluster) locker(by *quorum.Locker, skew time.Duration, opts ...Option) *Locker {
+func (c *cluster) locker(by *quorum.Locker, skew time.Duration) *Locker {
 	c.Helper()
-	l, err := New(by, c.period, skew, opts...)
+	l, err := New(by, c.period, skew)
 	testkit.Must(c, err)
 	return l
 }

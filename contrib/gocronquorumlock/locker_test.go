@@ -17,7 +17,7 @@ import (
 
 func TestNewRefuses(t *testing.T) {
 	const ms = time.Millisecond
-	inBubble(t, 300*ms, func(c *cluster) { // so the max lease is 600 ms
+	inBubble(t, func(c *cluster) { // so the max lease is 600 ms
 		p, closed := c.process(0), c.process(1)
 		closed.Close()
 		for words, test := range map[string]struct {
@@ -53,10 +53,9 @@ func TestNewRefuses(t *testing.T) {
 
 // Held has the lock of a job for as long as the job runs, and no longer. The lock's context is the job's.
 func TestHeld(t *testing.T) {
-	inBubble(t, 300*time.Millisecond, func(c *cluster) {
-		p := c.process(0)
-		l := c.locker(p, 50*time.Millisecond)
-		time.Sleep(firstTick * c.period) // of the bubble's time
+	inBubble(t, func(c *cluster) {
+		l := c.locker(c.process(0), 50*time.Millisecond)
+		c.until(firstTick, 0)
 		_, ok := l.Held("job")
 		testkit.Check(c, !ok, "held before it runs")
 		ctx, cancel := context.WithCancel(c.Context())
@@ -79,9 +78,9 @@ func TestHeld(t *testing.T) {
 
 // A scheduler whose jobs have ever new names keeps none that has ended long ago.
 func TestEndedRunsAreForgotten(t *testing.T) {
-	inBubble(t, 300*time.Millisecond, func(c *cluster) {
+	inBubble(t, func(c *cluster) {
 		l := c.locker(c.process(0), 50*time.Millisecond)
-		time.Sleep(firstTick * c.period) // of the bubble's time
+		c.until(firstTick, 0)
 		for i := range 20 {
 			run, err := l.Lock(c.Context(), fmt.Sprint("job ", i))
 			testkit.Must(c, err)
@@ -97,10 +96,10 @@ func TestEndedRunsAreForgotten(t *testing.T) {
 func TestHeldBesideTheNextRun(t *testing.T) {
 	for what, firstEnds := range map[string]bool{"the first ends": true, "the next ends": false} {
 		t.Run(what, func(t *testing.T) {
-			inBubble(t, 300*time.Millisecond, func(c *cluster) {
+			inBubble(t, func(c *cluster) {
 				p := c.process(0)
 				l := c.locker(p, 50*time.Millisecond)
-				time.Sleep(firstTick * c.period) // of the bubble's time
+				c.until(firstTick, 0)
 				first, err := l.Lock(c.Context(), "job")
 				testkit.Must(c, err)
 				testkit.Must(c, operator.ForceUnlock(c.Context(), p, "job"))
@@ -130,9 +129,9 @@ func TestHeldBesideTheNextRun(t *testing.T) {
 // gocron's RunNow returns nil whatever the lock says. Within the min hold of a run of this process, the log and the
 // error say why nothing runs.
 func TestRunNowWithinTheMinHold(t *testing.T) {
-	inBubble(t, 300*time.Millisecond, func(c *cluster) {
+	inBubble(t, func(c *cluster) {
 		l, other := c.locker(c.process(0), 50*time.Millisecond), c.locker(c.process(1), 50*time.Millisecond)
-		time.Sleep(firstTick * c.period) // of the bubble's time
+		c.until(firstTick, 0)
 		var log strings.Builder
 		before := slog.Default()
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))

@@ -17,10 +17,10 @@ import (
 
 // Every job runs once per tick, whatever it takes, while masters die.
 func TestOncePerTick(t *testing.T) {
-	const period, skew, jitter = 300 * time.Millisecond, 50 * time.Millisecond, 10 * time.Millisecond
+	const skew, jitter = 50 * time.Millisecond, 10 * time.Millisecond
 	const ticks = 120
 	jobs := []job{{"brief", 0}, {"usual", 20 * time.Millisecond}, {"longer than the min hold", period / 2}}
-	inBubble(t, period, func(c *cluster) {
+	inBubble(t, func(c *cluster) {
 		random := rand.New(rand.NewPCG(1, 1))
 		for i := range 3 {
 			late := rand.New(rand.NewPCG(2, uint64(i)))
@@ -79,7 +79,7 @@ func TestTwoProcesses(t *testing.T) {
 // What the Locker adds: with TryLock a brief job runs twice if the schedulers' clocks differ, or if a master is dead and each
 // scheduler takes a vote from the other: one of the two tries again, when the other's run may be over.
 func TestAgainstTryLock(t *testing.T) {
-	const period, skew, ticks = 300 * time.Millisecond, 50 * time.Millisecond, 100
+	const skew, ticks = 50 * time.Millisecond, 100
 	for what, test := range map[string]struct {
 		ahead  time.Duration
 		isDead bool // a master is
@@ -91,7 +91,7 @@ func TestAgainstTryLock(t *testing.T) {
 		"a dead master, TryLock":      {isDead: true, bare: true},
 	} {
 		t.Run(what, func(t *testing.T) {
-			inBubble(t, period, func(c *cluster) {
+			inBubble(t, func(c *cluster) {
 				for i := range 2 {
 					var by gocron.Locker = bare{c.process(i)}
 					if !test.bare {
@@ -115,10 +115,10 @@ func TestAgainstTryLock(t *testing.T) {
 // A process that dies, just after its run or at the end of the min hold, leaves the lock to its lease: no
 // scheduler runs that tick again, and one of them runs the next.
 func TestProcessThatDies(t *testing.T) {
-	const period, skew = 300 * time.Millisecond, 50 * time.Millisecond
+	const skew = 50 * time.Millisecond
 	for _, dies := range []time.Duration{time.Millisecond, period / 6, period/3 - time.Millisecond} {
 		t.Run(dies.String(), func(t *testing.T) {
-			inBubble(t, period, func(c *cluster) {
+			inBubble(t, func(c *cluster) {
 				for i, ahead := range []time.Duration{0, skew / 2, skew - time.Millisecond} {
 					p := c.process(i)
 					c.scheduler(c.locker(p, skew), offsetClock{ahead: ahead}, job{"brief", 0})
@@ -135,7 +135,7 @@ func TestProcessThatDies(t *testing.T) {
 
 // Each of the settings that New refuses does harm.
 func TestRefusedSettings(t *testing.T) {
-	const period, skew, ticks = 300 * time.Millisecond, 60 * time.Millisecond, 20
+	const skew, ticks = 60 * time.Millisecond, 20
 	for what, test := range map[string]struct {
 		minHold, wait time.Duration
 		dies          bool // the process that asks first, at the end of its min hold
@@ -149,7 +149,7 @@ func TestRefusedSettings(t *testing.T) {
 		"min hold above the period": {minHold: 310 * time.Millisecond, wait: 10 * time.Millisecond, missed: true},
 	} {
 		t.Run(what, func(t *testing.T) {
-			inBubble(t, period, func(c *cluster) {
+			inBubble(t, func(c *cluster) {
 				for i, ahead := range []time.Duration{0, skew - time.Millisecond} {
 					p := c.process(i)
 					l := newLocker(p, &settings{minHold: test.minHold, wait: test.wait})
