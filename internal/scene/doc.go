@@ -28,7 +28,7 @@
 //	run A e takes=1s fails   work while it leads, which ends so long after its context, or for=5s after it began; see leads.go
 //	force A x                also forceowner (owner=A:1), ready A, close A, stats A, check A x, inspect A x, subscribed x
 //	pass 10s                 lets time pass
-//	stall 2, cut A 2 10s     any fault of world.Kinds, of a master or of all; heal ends them, end stall 2 one of them
+//	stall 2, cut A 2 10s     any fault of world.Kinds, of a master or of all, until its time is over or heal ends them all
 //	slow 2 10ms              a master, or all, replies so late, or to one script (script=release), until slow 2 0s; no crash meanwhile
 //	keys                     the masters' keys, without the library's bookkeeping; with it: keys all
 //	marker 0 1 members=(0,1) gives masters a list, also next=(0,1,2), max=1h; lists says what they have; process A of=(0,1) has it

@@ -56,7 +56,7 @@ func (s *stage) open(t *testing.T) {
 	go func() {
 		defer close(s.ended)
 		synctest.Test(t, func(t *testing.T) {
-			p := &play{t: t, left: s.left, lockers: map[string]*quorum.Locker{}, locks: map[string]*quorum.Lock{}, calls: map[string]context.CancelFunc{}, ends: map[string]func(){},
+			p := &play{t: t, left: s.left, lockers: map[string]*quorum.Locker{}, locks: map[string]*quorum.Lock{}, calls: map[string]context.CancelFunc{},
 				elections: candidates{map[string]*leader.Candidate{}, map[string]*leader.Term{}}}
 			defer p.close()
 			for lines := range s.commands {
@@ -95,7 +95,6 @@ type play struct {
 	lockers map[string]*quorum.Locker
 	locks   map[string]*quorum.Lock
 	calls   map[string]context.CancelFunc // that may wait
-	ends    map[string]func()             // of faults, by their line
 	tokens  []uint64                      // as they were seen
 	ticket  string                        // of the last hand-over
 
@@ -121,7 +120,7 @@ func init() { // its functions use it
 		"stats": (*play).stats, "marker": (*play).marker, "lists": (*play).lists,
 		"campaign": (*play).campaigns, "resign": (*play).elect, "isleader": (*play).elect, "term": (*play).elect,
 		"leader": (*play).elect, "observe": (*play).observes, "run": (*play).runs,
-		"keys": (*play).keys, "subscribed": (*play).subscribed, "subscribe": (*play).subscribe, "forceowner": (*play).ask, "redis": (*play).redis, "ran": (*play).scripts, "heal": (*play).heal, "end": (*play).heal, "slow": (*play).slow,
+		"keys": (*play).keys, "subscribed": (*play).subscribed, "subscribe": (*play).subscribe, "forceowner": (*play).ask, "redis": (*play).redis, "ran": (*play).scripts, "heal": (*play).heal, "slow": (*play).slow,
 	}
 }
 
@@ -220,24 +219,14 @@ func (p *play) fault(l line) {
 	for master := range p.w.Masters {
 		f, err := p.w.Fault(strings.Replace(text, " all", fmt.Sprint(" ", master), 1))
 		testkit.Must(p.t, err)
-		p.ends[f.String()] = p.w.Inject(f)
+		p.w.Inject(f)
 		if !strings.Contains(text, " all") {
 			break
 		}
 	}
 }
 
-// heal ends all faults, or one.
-func (p *play) heal(l line) {
-	if l.cmd == "heal" {
-		p.w.Heal()
-		return
-	}
-	text := strings.Join(l.words, " ")
-	end, ok := p.ends[text]
-	testkit.Check(p.t, ok, "no fault is %q", text)
-	end()
-}
+func (p *play) heal(line) { p.w.Heal() }
 
 // sorted is for what has no order of its own.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

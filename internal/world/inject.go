@@ -74,12 +74,9 @@ func (w *World) Fault(line string) (f Fault, err error) {
 	return f, err
 }
 
-// Can reports whether the world can play faults of the kind.
-func (w *World) Can(k *Kind) bool { return !k.Replaces || w.Replace != nil }
-
 // Inject begins a fault. It ends when its time is over, by end, or by Heal.
 func (w *World) Inject(f Fault) (end func()) {
-	if !w.Can(f.Kind) {
+	if f.Kind.Replaces && w.Replace == nil {
 		w.tb.Errorf("world: %s: nothing can take a process' place", f)
 		return func() {}
 	}
@@ -102,9 +99,9 @@ func (w *World) begin(f Fault) (end func()) {
 	return end
 }
 
-// Heal ends all faults, and makes the weather calm.
+// Heal ends all faults, and makes the weather calm: nothing is slow or lost from now on.
 func (w *World) Heal() {
-	w.Calm(true)
+	w.calm.Store(true)
 	w.mu.Lock()
 	all := w.faults
 	w.faults = nil

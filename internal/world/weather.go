@@ -15,14 +15,11 @@ type Weather struct {
 	Latency time.Duration // of one direction: half of it, and as much again on average
 	Gather  time.Duration // how long a process' write takes: requests gather meanwhile
 
-	// While it is not calm:
+	// Until [World.Heal]:
 	Slow    float64 // the share of what is sent that takes up to Slowest more
 	Slowest time.Duration
 	Loss    float64 // the share of what is sent that is lost with its connection
 }
-
-// Calm says whether nothing is slow or lost from now on. A world begins with its weather, until [World.Heal].
-func (w *World) Calm(is bool) { w.calm.Store(is) }
 
 // way is one direction between a process and a master.
 type way struct {
