@@ -2,86 +2,59 @@ package quorumvet
 
 import (
 	"encoding/json"
-	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/tools/go/analysis/analysistest"
 )
 
 const repository = "../.."
 
-// The code in testdata is checked as packages of the root's module, for which an overlay takes this module's go.mod away. It
-// gets the reports that it names, each in the line of the comment, or with +1 in the next. The examples, and what the library
-// ships, are what users copy: they get none.
+// The code in testdata gets the reports that it names. It is checked as packages of the root's module, for which an overlay
+// takes this module's go.mod away.
 func TestReports(t *testing.T) {
-	root, err := filepath.Abs(repository)
+	dir, err := filepath.Abs(repository)
 	must(t, err)
-	packages := []string{"-overlay=" + filepath.Join(t.TempDir(), "overlay.json")}
-	text, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, "contrib/quorumvet/go.mod"): ""}})
+	overlay := filepath.Join(t.TempDir(), "overlay.json")
+	text, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(dir, "contrib/quorumvet/go.mod"): ""}})
 	must(t, err)
-	must(t, os.WriteFile(strings.TrimPrefix(packages[0], "-overlay="), text, 0o600))
-	wanted := map[string][]*regexp.Regexp{} // by file and line
-	must(t, filepath.WalkDir("testdata", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		if in := "./contrib/quorumvet/" + filepath.Dir(path); !slices.Contains(packages, in) {
-			packages = append(packages, in)
-		}
-		text, err := os.ReadFile(path)
-		for i, line := range strings.Split(string(text), "\n") {
-			if want := wants.FindStringSubmatch(line); want != nil {
-				at := fmt.Sprintf("%s:%d", path, i+1+len(want[1])/len("+1 "))
-				wanted[at] = append(wanted[at], regexp.MustCompile(want[2]))
-			}
-		}
-		return err
-	}))
+	must(t, os.WriteFile(overlay, text, 0o600))
+	var packages []string
+	all, err := os.ReadDir("testdata")
+	must(t, err)
+	for _, entry := range all {
+		packages = append(packages, "./contrib/quorumvet/testdata/"+entry.Name())
+	}
+	// The command first: it may load modules, and analysistest does not.
+	out, err := vet(t, append([]string{"-overlay=" + overlay}, packages...)...)
+	if err == nil || strings.Count(out, "stamp first") != 4 {
+		t.Errorf("the command under go vet: %v\n%s", err, out)
+	}
+	t.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -overlay="+overlay)
+	analysistest.Run(t, dir, Analyzer, packages...)
+}
+
+// The examples, and what the library ships, are what users copy: they get no report.
+func TestTheLibrary(t *testing.T) {
+	if out, err := vet(t, "./..."); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// vet returns what go vet prints.
+func vet(t *testing.T, args ...string) (string, error) {
+	t.Helper()
 	command := filepath.Join(t.TempDir(), "quorumvet")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", command, "./cmd/quorumvet").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	out := vet(t, root, command, "./...") + vet(t, root, command, packages...)
-	for line := range strings.Lines(out) {
-		report := reports.FindStringSubmatch(line)
-		if report == nil {
-			if !strings.HasPrefix(line, "#") {
-				t.Errorf("go vet says: %s", line)
-			}
-			continue
-		}
-		_, at, _ := strings.Cut(report[1], "contrib/quorumvet/")
-		i := slices.IndexFunc(wanted[at], func(want *regexp.Regexp) bool { return want.MatchString(report[2]) })
-		if i < 0 {
-			t.Errorf("%s: not wanted: %s", report[1], report[2])
-			continue
-		}
-		wanted[at] = slices.Delete(wanted[at], i, i+1)
-	}
-	for at, missing := range wanted {
-		for _, want := range missing {
-			t.Errorf("%s: no report of %s", at, want)
-		}
-	}
-}
-
-var (
-	wants   = regexp.MustCompile("// want (\\+1 )?`([^`]+)`")
-	reports = regexp.MustCompile(`^(\S+\.go:\d+):\d+: (.*)`)
-)
-
-// vet returns what go vet prints, whether it has reports or none.
-func vet(t *testing.T, dir, command string, args ...string) string {
-	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", append([]string{"vet", "-vettool=" + command}, args...)...)
-	cmd.Dir = dir
-	out, _ := cmd.CombinedOutput()
-	return string(out)
+	cmd.Dir = repository
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 func must(t *testing.T, err error) {
