@@ -20,9 +20,6 @@ func wrap(err error) error {
 	return fmt.Errorf("lock: %w", err)
 }
 
-// code is as status.Code of gRPC.
-func code(err error) int { return len(fmt.Sprint(err)) }
-
 func succeeded(err error) bool { return err == nil }
 
 // The error of a lock.
@@ -43,15 +40,6 @@ func wrappedInCheck(ctx context.Context, locker *quorum.Locker) error {
 	}
 	defer lock.Unlock(ctx)
 	return work(lock.Context())
-}
-
-func wrappedUnderOtherName(ctx context.Context, locker *quorum.Locker) error {
-	lock, failure := locker.Lock(ctx, "a")
-	err := fmt.Errorf("a: %w", failure)
-	if errors.Is(err, quorum.ErrHeld) {
-		return err
-	}
-	return lock.Unlock(ctx)
 }
 
 func inBool(ctx context.Context, locker *quorum.Locker) {
@@ -82,14 +70,6 @@ func lockInBool(ctx context.Context, locker *quorum.Locker) {
 	if held {
 		lock.Unlock(ctx)
 	}
-}
-
-func byCode(ctx context.Context, locker *quorum.Locker) error {
-	lock, err := locker.Lock(ctx, "a")
-	if code(err) != 0 {
-		return err
-	}
-	return lock.Unlock(ctx)
 }
 
 func byFunction(ctx context.Context, locker *quorum.Locker) error {

@@ -157,17 +157,6 @@ func unlessLost(ctx context.Context, locker *quorum.Locker) error {
 	return lock.Unlock(ctx)
 }
 
-func whileValid(ctx context.Context, locker *quorum.Locker) error {
-	lock, err := locker.Lock(ctx, "a")
-	if err != nil {
-		return err
-	}
-	for lock.Valid() {
-		work(lock.Context())
-	}
-	return lock.Err()
-}
-
 func tellsOfLoss(ctx context.Context, locker *quorum.Locker) error {
 	return locker.Do(ctx, func(held context.Context, lock *quorum.Lock) error {
 		err := work(held)
@@ -176,19 +165,4 @@ func tellsOfLoss(ctx context.Context, locker *quorum.Locker) error {
 		}
 		return err
 	}, "a")
-}
-
-// test is a *testing.T.
-type test interface {
-	Cleanup(func())
-	Fatal(...any)
-}
-
-func helper(t test, ctx context.Context, locker *quorum.Locker) *session {
-	lock, err := locker.Lock(ctx, "a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { lock.Unlock(context.Background()) })
-	return &session{ctx: lock.Context()}
 }

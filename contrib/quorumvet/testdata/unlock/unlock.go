@@ -306,20 +306,6 @@ func byLock(ctx context.Context, locker *quorum.Locker) {
 	work(lock.Context())
 }
 
-func retried(ctx context.Context, locker *quorum.Locker) error {
-	for {
-		lock, err := locker.TryLock(ctx, "a")
-		if errors.Is(err, quorum.ErrHeld) {
-			continue
-		} else if err != nil {
-			return err
-		}
-		defer lock.Unlock(ctx)
-		_, err = work(lock.Context())
-		return err
-	}
-}
-
 func exits(ctx context.Context, locker *quorum.Locker) {
 	lock, err := locker.Lock(ctx, "a")
 	if err != nil {
