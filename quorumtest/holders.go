@@ -48,13 +48,13 @@ func (m *Masters) holdElsewhere(acquire func(context.Context, *quorum.Locker) (*
 	elsewhere := m.lockerElsewhere()
 	ctx, cancel := context.WithCancel(context.Background())
 	m.tb.Cleanup(cancel) // not on return: ctx is the parent of the lock's context
-	timer := time.AfterFunc(m.patience, cancel)
+	timer := time.AfterFunc(patience, cancel)
 	lock, err := acquire(ctx, elsewhere)
 	if err == nil && !timer.Stop() {
 		err = context.Canceled
 	}
 	if err != nil {
-		m.tb.Fatalf("quorumtest: to hold elsewhere took more than %v, or cannot be: %v", m.patience, err)
+		m.tb.Fatalf("quorumtest: to hold elsewhere took more than %v, or cannot be: %v", patience, err)
 	}
 	return lock
 }
@@ -121,7 +121,7 @@ func keysOf(lock *quorum.Lock) []string {
 // not be enough: a grant may have been on its way to a master, and not all masters need to have
 // answered when Extend returns.
 func (m *Masters) take(lock *quorum.Lock) error {
-	ctx, cancel := context.WithTimeout(context.Background(), m.patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()

@@ -48,8 +48,8 @@ import (
 )
 
 const (
-	// defaultPatience bounds what should take milliseconds. Tests of this package shorten it.
-	defaultPatience = 20 * time.Second
+	// patience bounds what should take milliseconds.
+	patience = 20 * time.Second
 	// defaultDay is how long one owner may hold a lock in a bubble. Tests of this package shorten it.
 	defaultDay = 24 * time.Hour
 	// nodeTimeout is for a busy machine: a master of this package answers, or refuses connections.
@@ -60,9 +60,8 @@ const (
 // but URLs, Options, Clock, Pause and Work) must run in the goroutine of the test that the function [Start] was given:
 // a subtest starts masters of its own.
 type Masters struct {
-	tb       testing.TB
-	patience time.Duration
-	day      time.Duration // of watch
+	tb  testing.TB
+	day time.Duration // of watch
 	*fleet
 
 	mu        sync.Mutex
@@ -118,7 +117,7 @@ func start(tb testing.TB, c world.Config, opts []node.Option) *Masters {
 	f := &fleet{starter: tb, world: c.New(tb), nodeOpts: append(usual, opts...), logger: logger, stops: map[int]func(){},
 		lockers: map[*quorum.Locker]*process{}, orders: orders{taken: map[[2]string][][]string{}}}
 	tb.Cleanup(func() { f.orders.report(tb) })
-	m := &Masters{tb: tb, fleet: f, patience: defaultPatience, day: defaultDay}
+	m := &Masters{tb: tb, fleet: f, day: defaultDay}
 	for i := range c.Masters {
 		address, err := f.listen(i)
 		if err != nil {
@@ -144,7 +143,7 @@ func (m *Masters) admit(address string) error {
 		return err
 	}
 	defer n.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), defaultPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return operator.AdmitMembers(ctx, n, m.addresses)
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -20,7 +21,6 @@ import (
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
-	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 func mustLock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), defaultPatience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	lock, err := l.Lock(ctx, names...)
 	testkit.Must(t, err)
@@ -60,44 +60,24 @@ func isLost(t *testing.T, lock *quorum.Lock) {
 // wantFatal expects do to fail the test that it is given, with a text that has all those parts.
 func wantFatal(t *testing.T, do func(tb testing.TB), parts ...string) {
 	t.Helper()
-	said := fatalOf(t, do)
-	for _, part := range append(parts, "quorumtest: ") {
-		testkit.Check(t, strings.Contains(said, part), "it failed with %q, want %q in it", said, part)
-	}
-}
-
-// fatalOf returns with what text do fails the test that it is given.
-func fatalOf(t *testing.T, do func(tb testing.TB)) string {
 	f := &testkit.Recorder{TB: t}
 	t.Cleanup(f.End)
 	f.Run(func() { do(f) })
-	return f.Died
-}
-
-// wantHeldElsewhere expects that a name which is held cannot be held elsewhere too. It waits for as
-// long as it takes to find out who holds it.
-func wantHeldElsewhere(t *testing.T, m *Masters, name string) {
-	t.Helper()
-	for patience := 100 * time.Millisecond; ; patience *= 4 {
-		said := fatalOf(t, func(tb testing.TB) {
-			other := m.in(tb)
-			other.patience = patience
-			other.HoldElsewhere(name)
-		})
-		switch found := strings.Contains(said, "held by "); {
-		case found && strings.HasPrefix(said, "quorumtest: ") && strings.Contains(said, patience.String()):
-			return
-		case found || patience > time.Minute:
-			t.Errorf("it failed with %q", said)
-			return
-		}
+	for _, part := range append(parts, "quorumtest: ") {
+		testkit.Check(t, strings.Contains(f.Died, part), "it failed with %q, want %q in it", f.Died, part)
 	}
 }
 
-// in returns the masters as another test has them.
-func (m *Masters) in(tb testing.TB) *Masters {
-	return &Masters{tb: tb, fleet: m.fleet}
+// wantHeldElsewhere expects, in a bubble, that a name which is held cannot be held elsewhere too.
+func wantHeldElsewhere(t *testing.T, m *Masters, name string) {
+	t.Helper()
+	began := time.Now()
+	wantFatal(t, func(tb testing.TB) { m.in(tb).HoldElsewhere(name) }, "took more than 20s", "held by ")
+	testkit.Check(t, time.Since(began).Round(time.Second) == patience, "it failed after %v", time.Since(began))
 }
+
+// in returns the masters as another test has them.
+func (m *Masters) in(tb testing.TB) *Masters { return &Masters{tb: tb, fleet: m.fleet} }
 
 // A service may open its locker from addresses alone.
 func TestGrantsAtOnceToALockerOfURLs(t *testing.T) {
@@ -162,34 +142,32 @@ func TestStartAndFastForwardFail(t *testing.T) {
 }
 
 func TestHoldElsewhere(t *testing.T) {
-	m := Start(t, 3)
-	service := m.Locker()
-	held := m.HoldElsewhere("a", "b")
-	wantTry(t, service, quorum.ErrHeld, "b", "c")
+	synctest.Test(t, func(t *testing.T) {
+		m := Start(t, 3)
+		service := m.Locker()
+		held := m.HoldElsewhere("a", "b")
+		wantTry(t, service, quorum.ErrHeld, "b", "c")
 
-	acquired := make(chan *quorum.Lock)
-	go func() {
-		defer close(acquired)
-		lock, err := service.Lock(t.Context(), "a")
-		if err != nil {
-			t.Error(err)
+		acquired := make(chan *quorum.Lock)
+		go func() {
+			lock, err := service.Lock(t.Context(), "a")
+			testkit.Check(t, err == nil && held.Err() != nil, "%v; or locked while it was held elsewhere", err)
+			acquired <- lock
+		}()
+		synctest.Wait()
+		testkit.Must(t, held.Unlock(t.Context()))
+		lock := <-acquired
+		if t.Failed() {
 			return
 		}
-		testkit.Check(t, held.Err() != nil, "locked while it was held elsewhere")
-		acquired <- lock
-	}()
-	testkit.Must(t, held.Unlock(t.Context()))
-	lock, ok := <-acquired
-	if !ok {
-		return
-	}
-	testkit.Check(t, lock.Token() > held.Token(), "token %d after %d elsewhere", lock.Token(), held.Token())
+		testkit.Check(t, lock.Token() > held.Token(), "token %d after %d elsewhere", lock.Token(), held.Token())
 
-	wantHeldElsewhere(t, m, "a")
-	// Its own lock is one more process's: nobody enters it again.
-	again := m.HoldElsewhere("c")
-	testkit.Must(t, again.Context().Err())
-	wantHeldElsewhere(t, m, "c")
+		wantHeldElsewhere(t, m, "a")
+		// Its own lock is one more process's: nobody enters it again.
+		again := m.HoldElsewhere("c")
+		testkit.Must(t, again.Context().Err())
+		wantHeldElsewhere(t, m, "c")
+	})
 }
 
 // A service takes over what another process has handed over, once.
@@ -250,7 +228,7 @@ func TestLoseEndsTheHolderBeforeTheNextBegins(t *testing.T) {
 		lock := mustLock(t, service, "a")
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), defaultPatience)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			after, err := next.Lock(ctx, "a")
 			if err != nil {
@@ -275,32 +253,32 @@ func TestLoseWakesWaiters(t *testing.T) {
 		defer conn.Close()
 		c := redis.PubSubConn{Conn: conn}
 		testkit.Must(t, c.Subscribe(scripts.Channel("b")))
-		if _, ok := c.ReceiveWithTimeout(defaultPatience).(redis.Subscription); !ok {
+		if _, ok := c.ReceiveWithTimeout(patience).(redis.Subscription); !ok {
 			t.Fatal("not subscribed")
 		}
 		heard = append(heard, c)
 	}
 	m.Lose(lock)
 	for i, c := range heard {
-		got, ok := c.ReceiveWithTimeout(defaultPatience).(redis.Message)
+		got, ok := c.ReceiveWithTimeout(patience).(redis.Message)
 		testkit.Check(t, ok && string(got.Data) == "0", "master %d published %v", i, got)
 	}
 }
 
 func TestLoseWithMastersStopped(t *testing.T) {
-	m := Start(t, 5)
-	service := m.Locker()
-	lock, other := mustLock(t, service, "a"), mustLock(t, service, "b")
-	// A reply comes after those to earlier requests: now all masters have granted.
-	_, err := operator.Inspect(t.Context(), service, "b")
-	testkit.Must(t, err)
-	m.Stop(1)
-	m.Stop(3)
-	m.Lose(lock)
-	isLost(t, lock)
-	wantTry(t, service, nil, "a")
-	m.Stop(0)
-	wantFatal(t, func(tb testing.TB) { m.in(tb).Lose(other) }, `lose ["b"]`, "too few masters")
+	synctest.Test(t, func(t *testing.T) {
+		m := Start(t, 5)
+		service := m.Locker()
+		lock, other := mustLock(t, service, "a"), mustLock(t, service, "b")
+		synctest.Wait() // all masters have granted
+		m.Stop(1)
+		m.Stop(3)
+		m.Lose(lock)
+		isLost(t, lock)
+		wantTry(t, service, nil, "a")
+		m.Stop(0)
+		wantFatal(t, func(tb testing.TB) { m.in(tb).Lose(other) }, `lose ["b"]`, "too few masters")
+	})
 }
 
 func TestLoseFails(t *testing.T) {
