@@ -88,17 +88,22 @@ func regions(n network) func() {
 	return func() { n.delay(distance) }
 }
 
-// faulty measures callers that are a distance away from the masters, without a fault and with each. A round has all of
-// them.
-func faulty(b *testing.B, masters []*redistest.Master) {
-	n := network{TB: b, last: masters[len(masters)-1]}
-	var urls []string
+// relayed returns a relay to each master, and the URLs of their database by way of the relays.
+func relayed(b *testing.B, masters []*redistest.Master, database string) (links []*forward.Forward, urls []string) {
 	for _, m := range masters {
 		f, err := forward.New(m.Addr())
 		must(b, err)
 		b.Cleanup(f.Close)
-		n.links, urls = append(n.links, f), append(urls, "redis://"+f.Addr()+"?name="+m.Addr())
+		links, urls = append(links, f), append(urls, "redis://"+f.Addr()+database+"?name="+m.Addr())
 	}
+	return links, urls
+}
+
+// faulty measures callers that are a distance away from the masters, without a fault and with each. A round has all of
+// them.
+func faulty(b *testing.B, masters []*redistest.Master) {
+	links, urls := relayed(b, masters, "")
+	n := network{b, links, masters[len(masters)-1]}
 	n.delay(distance)
 	locker, err := redlock.Open(urls, quorum.WithNodeOptions(node.WithoutQuarantine()), quorum.WithLogger(silent))
 	must(b, err)
@@ -133,13 +138,10 @@ func faulty(b *testing.B, masters []*redistest.Master) {
 // crash measures for how long a lock lies idle after the lease of a holder that crashed, while another process waits.
 func crash(b *testing.B, masters []*redistest.Master) {
 	const lease = time.Second
-	var urls, cut []string
-	var links []*forward.Forward
+	links, cut := relayed(b, masters, "/3")
+	var urls []string
 	for _, m := range masters {
-		f, err := forward.New(m.Addr())
-		must(b, err)
-		b.Cleanup(f.Close)
-		links, urls, cut = append(links, f), append(urls, m.URL()+"/3?name="+m.Addr()), append(cut, "redis://"+f.Addr()+"/3?name="+m.Addr())
+		urls = append(urls, m.URL()+"/3?name="+m.Addr())
 	}
 	options := []quorum.Option{quorum.WithLease(lease), quorum.WithNodeOptions(node.WithoutQuarantine()), quorum.WithLogger(silent)}
 	holder, err := redlock.Open(cut, options...)

@@ -97,11 +97,7 @@ func (p plan) pass(b *testing.B, r *running) []time.Duration {
 		must(b, err)
 		worker := exec.CommandContext(ctx, os.Args[0])
 		worker.Env, worker.Stderr = append(os.Environ(), workVariable+"="+string(text)), os.Stderr
-		start, err := worker.StdinPipe()
-		must(b, err)
-		out, err := worker.StdoutPipe()
-		must(b, err)
-		must(b, worker.Start())
+		start, out := piped(b, worker)
 		defer worker.Wait()
 		starts, outs = append(starts, start), append(outs, json.NewDecoder(out))
 	}
@@ -121,6 +117,16 @@ func (p plan) pass(b *testing.B, r *running) []time.Duration {
 	idle, overlaps := judge(all)
 	testkit.Check(b, overlaps == 0, "%s was held by two %d times", r.name, overlaps)
 	return idle
+}
+
+// piped starts a process, and returns its input and its output.
+func piped(b *testing.B, cmd *exec.Cmd) (io.WriteCloser, io.Reader) {
+	in, err := cmd.StdinPipe()
+	must(b, err)
+	out, err := cmd.StdoutPipe()
+	must(b, err)
+	must(b, cmd.Start())
+	return in, out
 }
 
 // judge returns the idle times of locks that passed to another process while one wanted them, be it to a waiter or to a

@@ -303,11 +303,7 @@ func startEtcd(b *testing.B) (endpoints []string) {
 	keeper := exec.Command("sh", "-c", keep)
 	keeper.Env = append(keeper.Environ(), "members="+strings.Join(members, " "), "cluster="+strings.Join(cluster, ","),
 		"ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH)
-	in, err := keeper.StdinPipe()
-	must(b, err)
-	out, err := keeper.StdoutPipe()
-	must(b, err)
-	must(b, keeper.Start())
+	in, out := piped(b, keeper)
 	b.Cleanup(func() { in.Close(); must(b, keeper.Wait()) })
 	dir, err := bufio.NewReader(out).ReadString('\n')
 	must(b, err)

@@ -54,11 +54,7 @@ func (w *worker) start(b *testing.B, database int, urls []string) {
 		cmd.Args = append(cmd.Args, fmt.Sprint(url, "/", database))
 	}
 	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	must(b, err)
-	out, err := cmd.StdoutPipe()
-	must(b, err)
-	must(b, cmd.Start())
+	in, out := piped(b, cmd)
 	b.Cleanup(func() { in.Close(); must(b, cmd.Wait()) })
 	w.in, w.out = in, json.NewDecoder(out)
 }

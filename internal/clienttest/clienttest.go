@@ -19,7 +19,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
-	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
@@ -67,7 +66,6 @@ const (
 // Run tests an Opener on servers of its own.
 func Run(t *testing.T, open Opener) {
 	for name, test := range map[string]func(*testing.T, Opener){
-		"embedded":      testEmbedded,
 		"no address":    testNoAddress,
 		"connections":   testConnections,
 		"database":      testDatabase,
@@ -82,11 +80,6 @@ func Run(t *testing.T, open Opener) {
 			test(t, open)
 		})
 	}
-}
-
-func testEmbedded(t *testing.T, open Opener) {
-	fleet := standin.ForTest(t, 1)
-	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: fleet.Masters[0].Addr()})), "k")
 }
 
 // A URL in the place of an address is refused, and not repeated: it may hold a password.

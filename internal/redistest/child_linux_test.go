@@ -104,5 +104,5 @@ func TestNoConnectionTakesThePortOfAKilledMaster(t *testing.T) {
 		t.Errorf("a connection from %s: %v, want EADDRINUSE", from, err)
 	}
 	testkit.Must(t, killed.Start())
-	mustDo(t, killed, "PING")
+	testkit.Do(t, killed, "PING")
 }

@@ -30,7 +30,7 @@ func TestEmbeddedKillAndStartGiveClientsNoErrorReplies(t *testing.T) {
 	for range 50 {
 		testkit.Must(t, m.Kill())
 		testkit.Must(t, m.Start())
-		mustDo(t, m, "PING")
+		testkit.Do(t, m, "PING")
 	}
 }
 
