@@ -1,7 +1,7 @@
 package waiting
 
 import (
-	"fmt"
+	"cmp"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -40,7 +40,7 @@ func newScenario(t *testing.T, nodes, quorum int) *scenario {
 func (s *scenario) at() Moment { return Moment{Now: s.now, Step: step, Queues: s.queues} }
 
 // begin begins an attempt, even before it is due.
-func (s *scenario) begin() {
+func begin(s *scenario) {
 	s.t.Helper()
 	head, _, ok := s.Next()
 	if !ok {
@@ -75,15 +75,13 @@ func messages(nodes ...int) event {
 	}
 }
 
-func begin(s *scenario) { s.begin() }
-
 // ends ends the attempt under way.
 func ends(r Result) event { return func(s *scenario) { s.Refused(r, s.at()) } }
 
 // refused is an attempt of the given kind from beginning to end.
 func refused(approach Approach, r Result) event {
 	return func(s *scenario) {
-		s.begin()
+		begin(s)
 		s.approach = approach
 		s.Refused(r, s.at())
 	}
@@ -105,12 +103,15 @@ func left(d time.Duration) func(*Result) { return func(r *Result) { r.Wait = d }
 func unavailable(r *Result)              { r.Held = false }
 func byReaders(r *Result)                { r.Readers = true }
 func passes(d time.Duration) event       { return func(s *scenario) { s.now = s.now.Add(d) } }
-func times(n int, events ...event) event { return func(s *scenario) { s.play(repeat(n, events)) } }
-func repeat(n int, events []event) (all []event) {
-	for range n {
-		all = append(all, events...)
+
+// times plays the events that often.
+func times(n int, events ...event) event {
+	return func(s *scenario) {
+		s.t.Helper()
+		for range n {
+			s.play(events)
+		}
 	}
-	return all
 }
 
 // joins adds another waiter at the end.
@@ -132,7 +133,7 @@ func yields(others int) event { return func(s *scenario) { s.Yield(others, s.at(
 // acquires is an attempt of the head that acquires the lock, for that lease.
 func acquires(lease time.Duration) event {
 	return func(s *scenario) {
-		s.begin()
+		begin(s)
 		s.Acquired(lease, s.at())
 	}
 }
@@ -228,7 +229,7 @@ func (s *scenario) play(events []event) {
 // other processes subscribed.
 func listening(others int) event {
 	return func(s *scenario) {
-		s.begin()
+		begin(s)
 		for i := range s.quorum.N {
 			s.Subscribed(i, s.at())
 		}
@@ -238,7 +239,6 @@ func listening(others int) event {
 }
 
 func TestEvents(t *testing.T) {
-	all := []int{0, 1, 2}
 	for _, c := range []struct {
 		name          string
 		nodes, quorum int // 3 and 2 if it is 0
@@ -457,13 +457,7 @@ func TestEvents(t *testing.T) {
 			events: []event{joins(longRetry), leaves, listening(0), in(150*time.Minute, 300*time.Minute)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.nodes == 0 {
-				c.nodes = len(all)
-			}
-			if c.quorum == 0 {
-				c.quorum = 2
-			}
-			newScenario(t, c.nodes, c.quorum).play(c.events)
+			newScenario(t, cmp.Or(c.nodes, 3), cmp.Or(c.quorum, 2)).play(c.events)
 		})
 	}
 }
@@ -481,7 +475,7 @@ func TestFIFO(t *testing.T) {
 			order = append(order, w)
 			s.Join(w, usual, s.at())
 		case rng.IntN(3) == 0:
-			s.begin()
+			begin(s)
 			s.Acquired(time.Minute, s.at())
 			gone, order = order[0], order[1:]
 		default:
@@ -528,7 +522,7 @@ func TestBackoffDoubles(t *testing.T) {
 		for range 50 {
 			s := newScenario(t, 3, 2)
 			s.rng = rand.New(rand.NewPCG(rand.Uint64(), 1))
-			s.play(repeat(splits, []event{refused(AskAll, with(heldBy(0), votes(1)))}))
+			times(splits, refused(AskAll, with(heldBy(0), votes(1))))(s)
 			in(step/2, step/2+most)(s)
 			longest = max(longest, s.next.Sub(s.now))
 		}
@@ -555,8 +549,7 @@ func TestBareQuorum(t *testing.T) {
 		s.Message(2, s.at()) // a vote given back by another process
 	}
 	testkit.Check(t, attempts <= 100, "%d attempts in 10s", attempts)
-	messages(0)(s) // the holder's release, from the other two nodes
-	messages(1)(s)
+	messages(0, 1)(s) // the holder's release, from the other two nodes
 	in(0, maxPosition*step)(s)
 }
 
@@ -612,11 +605,11 @@ func TestAnAttemptIsAlwaysDue(t *testing.T) {
 			case 4:
 				acquires(time.Duration(rng.IntN(30_000)) * ms)(s)
 			case 5:
-				joins(Retry{10 * ms, 200 * ms})(s)
+				joins(usual)(s)
 			case 6:
 				s.Leave(s.head())
 			case 7:
-				s.begin()
+				begin(s)
 			}
 			_, at, ok := s.Next()
 			if s.Empty() || s.attempting {
@@ -629,18 +622,17 @@ func TestAnAttemptIsAlwaysDue(t *testing.T) {
 	}
 }
 
-func ExampleQueue() {
-	var q Queue
-	q.Init(quorate.Majority(3), AskAll, func() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) })
-	var first, second Waiter
-	at := Moment{Now: 0, Step: time.Millisecond}
-	q.Join(&first, Retry{10 * time.Millisecond, 200 * time.Millisecond}, at)
-	q.Join(&second, Retry{10 * time.Millisecond, 200 * time.Millisecond}, at)
-	_, due := q.Begin(&first, at)
-	fmt.Println("the first attempts:", due)
-	_, due = q.Begin(&second, at)
-	fmt.Println("the second attempts:", due)
-	// Output:
-	// the first attempts: true
-	// the second attempts: false
+// Only the head attempts, once its attempt is due, and once at a time.
+func TestWhoBegins(t *testing.T) {
+	s, second := newScenario(t, 3, 2), new(Waiter)
+	s.Join(second, usual, s.at())
+	begins := func(w *Waiter, want bool, when string) {
+		_, due := s.Begin(w, s.at())
+		testkit.Equal(t, due, want, "an attempt is due "+when)
+	}
+	begins(second, false, "behind the head")
+	begins(s.waiter, true, "at first")
+	begins(s.waiter, false, "during another")
+	ends(heldBy(0))(s)
+	begins(s.waiter, false, "before its time")
 }
