@@ -12,7 +12,7 @@ type Call struct {
 	args   []any     // the arguments of EVALSHA
 	frees  bool      // a release to depth 0
 	reads  bool      // a release of a reader
-	bars   bool      // a release with its own tombstone: see ForceOwner
+	bars   bool      // a release with its own tombstone: see ReleaseBarred
 	batch  []Renewal // of renew
 	list   *List     // of acquire and renew: the client's list of masters
 }
@@ -213,6 +213,13 @@ func Release(names []Name, owner Owner, depth int) Call {
 	return Call{script: releaseScript, args: append(args, NoTombstone), frees: depth == 0, reads: owner.reads}
 }
 
+// ReleaseBarred releases the names, and bars the owner for the time ban.
+func ReleaseBarred(names []Name, owner Owner, ban time.Duration) Call {
+	c := Release(names, owner, 0)
+	c.args[len(c.args)-1], c.bars = ToMillis(ban).boxed, true
+	return c
+}
+
 // Withdraw is a release of an owner that holds nothing, and that may have reserved the names for a writer.
 func Withdraw(names []Name, owner Owner) Call {
 	c := Release(names, owner, 0)
@@ -261,9 +268,7 @@ func Force(name Name, owners []Owner, readers uint64, ban time.Duration) Call {
 // ForceOwner is Force for one owner's lock, whether it writes or reads. It is the release of a reader, which looks
 // for a writer too.
 func ForceOwner(name Name, owner Owner, ban time.Duration) Call {
-	c := Release([]Name{name}, owner.AsReader(), 0)
-	c.args[len(c.args)-1], c.bars = ToMillis(ban).boxed, true
-	return c
+	return ReleaseBarred([]Name{name}, owner.AsReader(), ban)
 }
 
 // Look reads the node's marker. The connection adds the process ([ConnArgs]).

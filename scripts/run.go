@@ -13,7 +13,7 @@ func (c Call) CanShare() bool {
 	case acquireScript:
 		return len(c.args) == acquireArgs && c.args[acquireToken] == any(int64(0)) && c.args[acquireDepth] == any(1)
 	case releaseScript:
-		return len(c.args) == releaseArgs && c.frees && !c.reads
+		return len(c.args) == releaseArgs && c.frees && !c.reads && !c.bars
 	}
 	return false
 }

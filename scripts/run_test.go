@@ -61,6 +61,14 @@ func TestCallsOfOneNameShareRuns(t *testing.T) {
 	}
 }
 
+// A release that bars its owner does so on every connection, and shares no run: these leave no tombstones.
+func TestReleaseBarred(t *testing.T) {
+	call := scripts.ReleaseBarred(testkit.Names("k"), scripts.OwnerOf(me), time.Second)
+	testkit.Check(t, !call.CanShare(), "it shares runs")
+	_, args := call.Command(nil, true, scripts.ConnArgs{Tombstone: scripts.NoTombstone})
+	testkit.Equal(t, fmt.Sprint(args[len(args)-1]), "1000", "how long its tombstone lasts")
+}
+
 func compareRun(t *testing.T, s server, seed uint64, seen map[string]int) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))

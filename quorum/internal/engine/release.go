@@ -95,6 +95,23 @@ func (h *Hold) Withdraw() {
 	}
 }
 
+// releasePredecessor releases the owner that this one has replaced on the nodes that have not granted yet: the request to
+// replace it there may never be carried out, and nobody else releases it.
+func (h *Hold) releasePredecessor() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, n := range h.engine.Nodes {
+		if h.lease.AnswerOf(i) == lease.Granted {
+			continue
+		}
+		h.engine.background.add()
+		call := scripts.ReleaseBarred(h.names, *h.predecessor, n.MaxLease())
+		if err := h.pipe(i).Start(call, new(pipeline.Footprint), &releaseReply{hold: h, node: i}); err != nil {
+			h.engine.background.done() // a node that is down is sent it later
+		}
+	}
+}
+
 // releaseReply receives a node's reply to a release. "Not found" counts too: the owner holds
 // nothing on that node. After a resend it doesn't mean that the lock was lost: the first copy may
 // have deleted the key.

@@ -176,6 +176,23 @@ func restarts(master int, refuses fakeredis.Refusals) func(*world) {
 	}
 }
 
+// loses acquires the lock, and then a master dies, before the steps: the second locker knows.
+func loses(master int) func(*world) {
+	return func(w *world) {
+		holds(w)
+		w.masters[master].Crash(fakeredis.Everything)
+		w.got(w.lockers[1].TryLock(w.ctx(), "b")).Unlock(w.ctx())
+	}
+}
+
+// comesBack starts a master with all its data, and leaves the lockers time to notice.
+func comesBack(master int) func(*world) {
+	return func(w *world) {
+		w.masters[master].Start()
+		time.Sleep(5 * time.Second)
+	}
+}
+
 // refuse has all masters refuse commands, after what comes before.
 func refuse(r fakeredis.Refusals, before func(*world)) func(*world) {
 	return func(w *world) {
@@ -232,6 +249,7 @@ var scenarios = []scenario{
 	{name: "a loss and Unlock", lockers: 2, opts: []quorum.Option{quorum.WithMaxHold(time.Second)}, prepare: holds,
 		tasks: []func(*world){with(unlock), wait(1)}, jumps: []time.Duration{time.Second}},
 	{name: "a hand-over and a renewal", lockers: 2, prepare: holds, tasks: []func(*world){with(handOver)}, jumps: []time.Duration{renewal}},
+	{name: "a hand-over while a master is away", lockers: 2, prepare: loses(2), tasks: []func(*world){with(handOver), comesBack(2)}},
 	{name: "Unlock and Close", prepare: holds, tasks: []func(*world){with(unlock), closes(0)}, keeps: true},
 	{name: "re-entry and Unlock", prepare: holds, tasks: []func(*world){with(reenter), with(unlock)}},
 	{name: "a downgrade and Unlock", prepare: holds, tasks: []func(*world){with(downgrade), with(unlock)}},

@@ -198,7 +198,7 @@ func (s scenario) run(t *testing.T, picked []int) (all []choice, wrong []string)
 				deaths := &w.deaths[master]
 				return reading{c, fmt.Sprintf("reply of master %d to locker %d", master, l), deaths, deaths.Load()}
 			}
-			nodes := p.Nodes(node.WithoutQuarantine(), node.WithMaxLease(lasts))
+			nodes := p.Nodes(node.WithoutQuarantine(), node.WithMaxLease(lasts), node.WithLogger(slog.New(slog.DiscardHandler)))
 			opts := append([]quorum.Option{quorum.WithLease(lasts), quorum.WithLogger(slog.New(slog.DiscardHandler)),
 				inside.Option[quorum.Option](func(s *inside.Settings) {
 					s.Clock, s.Random = clock.Clock(in.Clock), rand.NewPCG(1, uint64(l))
