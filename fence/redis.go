@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -125,6 +126,9 @@ func seenBy(ctx context.Context, conn redis.Conn, key string) (uint64, error) {
 	text, err := redis.String(do(ctx, conn, "GET", key))
 	if errors.Is(err, redis.ErrNil) {
 		return 0, nil
+	}
+	if failed, ok := errors.AsType[redis.Error](err); ok && strings.HasPrefix(failed.Error(), "WRONGTYPE") {
+		return 0, fmt.Errorf("%w: the key holds no token: %w", ErrInvalid, failed)
 	}
 	if err != nil {
 		return 0, err

@@ -115,20 +115,21 @@ func TestStampKeyErrors(t *testing.T) {
 	server, conn := start(t)
 	testkit.Do(t, server, "SET", "text", "no token")
 	testkit.Do(t, server, "LPUSH", "list", "1")
+	testkit.Do(t, server, "HSET", "hash", "token", "1")
 	for _, c := range []struct {
 		key, want string
 		token     uint64
-		invalid   bool
 	}{
-		{"", "empty", 1, true},
-		{"token", "token 0", 0, true},
-		{"token", "9007199254740992", 1 << 53, true},
-		{"text", `"no token"`, 1, true},
-		{"list", "WRONGTYPE", 1, false},
+		{"", "empty", 1},
+		{"token", "token 0", 0},
+		{"token", "9007199254740992", 1 << 53},
+		{"text", `"no token"`, 1},
+		{"list", "WRONGTYPE", 1},
+		{"hash", "WRONGTYPE", 1},
 	} {
 		_, err := fence.StampKey(t.Context(), conn, c.key, c.token, set("value", 1))
 		testkit.Check(t, err != nil && strings.Contains(err.Error(), c.want) && strings.HasPrefix(err.Error(), "fence: ") &&
-			errors.Is(err, fence.ErrInvalid) == c.invalid, "key %q, token %d: %v", c.key, c.token, err)
+			errors.Is(err, fence.ErrInvalid), "key %q, token %d: %v", c.key, c.token, err)
 	}
 
 	// A command that fails does not undo the others.
@@ -185,6 +186,7 @@ func TestStampKeyLeavesNoUserOfTheConnection(t *testing.T) {
 type odd struct {
 	redis.Conn
 	replies []any
+	get     error
 }
 
 func (odd) Send(string, ...any) error                   { return nil }
@@ -194,7 +196,7 @@ func (o odd) DoContext(_ context.Context, command string, _ ...any) (any, error)
 	case "EXEC":
 		return o.replies, nil
 	case "GET":
-		return nil, nil
+		return nil, o.get
 	}
 	return "OK", nil
 }
@@ -202,9 +204,15 @@ func (o odd) DoContext(_ context.Context, command string, _ ...any) (any, error)
 // An EXEC whose replies are not those to the commands is an error, not a panic.
 func TestStampKeyOfOddReplies(t *testing.T) {
 	for _, replies := range [][]any{{}, {"OK"}, {"OK", "OK", redis.Error("ERR odd")}} {
-		_, err := fence.StampKey(t.Context(), odd{nil, replies}, "fence", 41, set("balance", 1))
+		_, err := fence.StampKey(t.Context(), odd{replies: replies}, "fence", 41, set("balance", 1))
 		testkit.Check(t, err != nil && strings.Contains(err.Error(), "EXEC"), "%v: %v", replies, err)
 	}
+}
+
+// An error of the server that says nothing of the key is not the caller's.
+func TestStampKeyThatMayNotBeRead(t *testing.T) {
+	_, err := fence.StampKey(t.Context(), odd{get: redis.Error("NOPERM no GET")}, "fence", 41)
+	testkit.Check(t, err != nil && strings.Contains(err.Error(), "NOPERM no GET") && !errors.Is(err, fence.ErrInvalid), "%v", err)
 }
 
 func TestError(t *testing.T) {
