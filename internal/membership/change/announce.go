@@ -76,8 +76,8 @@ func (c Change) present(views map[string]*membership.View) (generation uint64, e
 		m := v.Marker()
 		switch {
 		case m.Claimed && !m.Members.Equal(c.From):
-			return 0, fmt.Errorf("%s is being marked for %s, not %s, and accepts nobody: wipe it (DEL %s), and a client with %[3]s marks "+
-				"it again (lock any name)", name, m.Members, c.From, scripts.MarkerKeyOf(name))
+			return 0, fmt.Errorf("%s is being marked for %s, not %s, and accepts nobody: wipe it (%s), and a client with %[3]s marks "+
+				"it again (lock any name)", name, m.Members, c.From, Wipe(name))
 		case m.Claimed:
 			return 0, fmt.Errorf("%s is being marked for %s: lock any name with that list, and all its masters up", name, m.Members)
 		case !m.Members.Equal(c.From):
@@ -147,7 +147,7 @@ func (c Change) prepare(name string, v *membership.View, generation uint64) (fir
 	m := v.Marker()
 	if !v.IsBlank() {
 		if err := misfit(v, name); err != nil && !m.Members.Has(m.Member) {
-			return plan{}, false, fmt.Errorf("%w; or wipe it (DEL %s), and add it by this name", err, scripts.MarkerKeyOf(name))
+			return plan{}, false, fmt.Errorf("%w; or wipe it (%s), and add it by this name", err, Wipe(name))
 		} else if err != nil {
 			return plan{}, false, err
 		}
@@ -168,8 +168,8 @@ func (c Change) prepare(name string, v *membership.View, generation uint64) (fir
 		return first, false, nil
 	}
 	return plan{}, false, fmt.Errorf("%s is already the member %s of %s (generation %d): a master that has been in another "+
-		"list is wiped before it joins this one: stop its clients, then DEL %s on it",
-		name, m.Member, m.Members, m.Generation, scripts.MarkerKeyOf(name))
+		"list is wiped before it joins this one: stop its clients, then %s on it",
+		name, m.Member, m.Members, m.Generation, Wipe(name))
 }
 
 // newcomer returns when the added member may start to grant.

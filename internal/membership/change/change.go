@@ -73,9 +73,9 @@ func misfit(v *membership.View, name string) error {
 	case m.Member != v.Process.Member:
 		return fmt.Errorf("%s is the member %s of %s: name it so (?name=... in the URL)", name, m.Member, m.Members)
 	case !membership.IsCounted(m.Generation):
-		return fmt.Errorf("%s has the generation %d, which counts no changes: wipe it (DEL %s), and clients with its list mark "+
+		return fmt.Errorf("%s has the generation %d, which counts no changes: wipe it (%s), and clients with its list mark "+
 			"it again. If more than one has such a generation: quorumlock admit -yes -members with the URLs of all, once all "+
-			"clients have been stopped for one max lease", name, m.Generation, scripts.MarkerKeyOf(name))
+			"clients have been stopped for one max lease", name, m.Generation, Wipe(name))
 	}
 	return nil
 }
@@ -96,8 +96,8 @@ func wayOut(views map[string]*membership.View) string {
 		return way
 	}
 	if list, apart := mostHave(views); len(apart) > 0 {
-		return fmt.Sprintf("most masters have %s, and %s another list, from a change that was taken back: wipe it there (DEL %s), "+
-			"and clients with %[1]s mark it again", list, strings.Join(apart, ", "), scripts.MarkerKeyOf(apart[0]))
+		return fmt.Sprintf("most masters have %s, and %s another list, from a change that was taken back: wipe it there (%s), "+
+			"and clients with %[1]s mark it again", list, strings.Join(apart, ", "), Wipe(apart...))
 	}
 	start := ""
 	if away := missing(views); len(away) > 0 {

@@ -11,11 +11,27 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/membership"
+	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 func TestMain(m *testing.M) {
 	clitest.Main(m, cli.App{Commands: []cli.Command{Command, masters.Check, masters.Admit}})
+}
+
+// Of masters of two max leases the error says how those that have the wrong one are wiped.
+func TestTwoMaxLeases(t *testing.T) {
+	t.Parallel()
+	of := scripts.Process{Run: "run", MaxLease: time.Second, Member: "a"}
+	marker := scripts.Marker{Process: of, Generation: 1, Members: scripts.NewList("a", "b/3"), Next: scripts.NewList()}
+	seen := change.Seen{
+		Views: map[string]*membership.View{"a": membership.Read(scripts.LookReply{Marker: marker.String(), Process: of}, 0)},
+		Errs:  map[string]error{"b/3": membership.DifferentMaxLease(time.Minute, time.Second)},
+	}
+	noteTwoMaxLeases(seen)
+	clitest.Contains(t, seen.Errs["b/3"].Error(), "(DEL quorumlock:marker in database 3)")
 }
 
 // An interrupt ends a command at once, whatever its masters' timeout.

@@ -86,8 +86,8 @@ var errTwoMaxLeases = errors.New("other masters of this list have this client's"
 func noteTwoMaxLeases(seen change.Seen) {
 	for name, err := range seen.Errs {
 		if errors.Is(err, node.ErrMaxLease) && slices.ContainsFunc(slices.Collect(maps.Values(seen.Views)), (*membership.View).IsMarked) {
-			seen.Errs[name] = fmt.Errorf("%w: %w. Wipe those that have the wrong one (DEL %s) when its clients have stopped for that "+
-				"long, and clients with the right one mark them again", err, errTwoMaxLeases, scripts.MarkerKeyOf(name))
+			seen.Errs[name] = fmt.Errorf("%w: %w. Wipe those that have the wrong one (%s) when its clients have stopped for that "+
+				"long, and clients with the right one mark them again", err, errTwoMaxLeases, change.Wipe(name))
 		}
 	}
 }
