@@ -2,6 +2,8 @@ package members
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -32,6 +35,17 @@ func TestTwoMaxLeases(t *testing.T) {
 	}
 	noteTwoMaxLeases(seen)
 	clitest.Contains(t, seen.Errs["b/3"].Error(), "(DEL quorumlock:marker in database 3)")
+}
+
+// A master that timed out may be slow: no repetition of the command would help.
+func TestATimeoutNamesItsFlag(t *testing.T) {
+	t.Parallel()
+	said := explain(errors.New("too few"), map[string]error{
+		"a": &node.Error{Node: "a", Op: "counters", Err: fmt.Errorf("%w after 500ms", node.ErrTimeout)},
+		"b": &node.Error{Node: "b", Op: "counters", Err: errors.New("no connection")},
+	}).Error()
+	const want = "too few\n  a: counters: timed out after 500ms: if it is only slow, give it longer with -timeout\n  b: counters: no connection"
+	testkit.Equal(t, said, want, "the error")
 }
 
 // An interrupt ends a command at once, whatever its masters' timeout.

@@ -40,7 +40,7 @@ func (d deployment) carryOut(
 	report, seen, err := by.Run(ctx, p)
 	noteTwoMaxLeases(seen)
 	if mark, ok := errors.AsType[*change.UnansweredError](err); ok {
-		mark.Err = errors.New(masters.Reason(mark.Err))
+		mark.Err = errors.New(reason(mark.Err))
 	}
 	if err != nil && ctx.Err() == nil {
 		err = explain(err, seen.Errs)
@@ -131,9 +131,18 @@ func explain(err error, errs map[string]error) error {
 		}
 	}
 	for _, name := range names {
-		err = fmt.Errorf("%w\n  %s: %s", err, name, masters.Reason(errs[name]))
+		err = fmt.Errorf("%w\n  %s: %s", err, name, reason(errs[name]))
 	}
 	return err
+}
+
+// reason is [masters.Reason], and what to do about a master that is slow: it answers, but no repetition waits longer.
+func reason(err error) string {
+	said := masters.Reason(err)
+	if errors.Is(err, node.ErrTimeout) {
+		said += ": if it is only slow, give it longer with -timeout"
+	}
+	return said
 }
 
 // lockersWithout asks all masters which lockers may hold a lock, or take the next one soon: how many there are, and those
