@@ -62,7 +62,11 @@ func TestAUserOfAPrefix(t *testing.T) {
 	t.Parallel()
 	rules := slices.DeleteFunc(rulesIn(t, "users.acl"), func(rule string) bool { return strings.ContainsAny(rule[:1], "~&") })
 	rules = append(rules, "~team:*", "&team:*")
-	for _, m := range usesEverything(t, rules, "?prefix=team") {
+	foreign := [][]any{{"HSET", "users", "locker:1", "1"}, {"HSET", "teams:quorumlock:lock:a", "locker:1", "1"}, {"ZADD", "scores", "1", "ann"}}
+	for _, m := range usesEverything(t, rules, "?prefix=team", foreign...) {
+		for _, command := range foreign {
+			testkit.Do(t, m, "DEL", command[1])
+		}
 		keys, err := redis.Strings(m.Do("KEYS", "*"))
 		testkit.Must(t, err)
 		for _, key := range keys {
@@ -107,11 +111,14 @@ func TestTheUserHasTheRightsThatAreNeeded(t *testing.T) {
 }
 
 // usesEverything does everything as that user, with a URL's end for the prefix, and returns the masters, which have denied
-// nothing.
-func usesEverything(t *testing.T, rules []string, prefix string) []*redistest.Master {
+// nothing. Commands of another user come first.
+func usesEverything(t *testing.T, rules []string, prefix string, foreign ...[]any) []*redistest.Master {
 	d := &clitest.Deployment{Fleet: testkit.Real(t, 4), MaxLease: 10 * time.Second}
 	var urls []string
 	for i, m := range d.Masters {
+		for _, command := range foreign {
+			testkit.Do(t, m, command...)
+		}
 		testkit.Do(t, m, redistest.SetUser("app", rules...)...)
 		testkit.Do(t, m, "CONFIG", "RESETSTAT")
 		urls = append(urls, fmt.Sprintf("redis://app:change-me-app@%s%s&name=%c", m.Addr(), cmp.Or(prefix, "?"), 'a'+i))

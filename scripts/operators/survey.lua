@@ -22,10 +22,12 @@ end
 for _, kind in ipairs({'hash', 'zset'}) do -- both go through the same keys
   found = call('SCAN', ARGV[2], 'COUNT', ARGV[3], 'TYPE', kind)
   for _, key in ipairs(found[2]) do
-    local may, owner = pcall(lockAt, key) -- the user may not read every key
     local name = nameAt(key)
-    if may and owner and name and #key <= 512 and #names < 1000 then
-      names[#names + 1] = name
+    if name and #key <= 512 and #names < 1000 then -- no other key is read: the server would log that the user may not
+      local may, owner = pcall(lockAt, key) -- the user may not read every key
+      if may and owner then
+        names[#names + 1] = name
+      end
     end
   end
 end
