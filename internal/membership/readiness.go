@@ -23,6 +23,15 @@ var (
 	errUnwritable = errors.New("the master is new or has forgotten its list of masters, and does not get it while another one refuses writes")
 )
 
+// forbiddenError is why a node is not marked: err is another one's, whose message says more.
+type forbiddenError struct{ err error }
+
+func (forbiddenError) Error() string {
+	return "the master is new or has forgotten its list of masters, and does not get it while the user lacks a right on another one"
+}
+
+func (e forbiddenError) Unwrap() error { return e.err }
+
 // Readiness says whether, and when, a node grants to a client.
 type Readiness struct {
 	In  time.Duration // its quarantine ends then by itself; 0: it grants now
@@ -68,8 +77,12 @@ func (c Client) Refusal(views []*View, errs []error, i int) error {
 		return v.Refusal(c.List)
 	}
 	for j, err := range errs {
-		if views[j] == nil && redisconn.RefusesWrites(err) { // an operator's admission would be refused, too
+		switch { // an operator's admission would be refused, too
+		case views[j] != nil:
+		case redisconn.RefusesWrites(err):
 			return errUnwritable
+		case redisconn.ForbidsUser(err):
+			return forbiddenError{err}
 		}
 	}
 	if v.HadAnother(c.List) {

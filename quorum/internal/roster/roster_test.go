@@ -144,6 +144,10 @@ func TestAMasterThatCannotBeMarked(t *testing.T) {
 		d.Masters[2].Flush()
 		s = <-l.Survey()
 		testkit.Check(t, strings.HasSuffix(fmt.Sprint(s.Refusal(2)), "does not get it while another one refuses writes"), "%v", s.Refusal(2))
+		d.Masters[1].Refuse(fakeredis.Refusals{Forbidden: "SET"})
+		s = <-l.Survey()
+		permanent := &node.Error{Err: s.Refusal(2)}
+		testkit.Check(t, strings.Contains(permanent.Error(), "while the user lacks a right on another one") && permanent.Permanent(), "%v", permanent)
 		d.Masters[1].Refuse(fakeredis.Refusals{})
 		l.wants(t, true, true, true)
 	})
