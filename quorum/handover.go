@@ -58,8 +58,8 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 // wraps [ErrNotAcquired], and [ErrLost] if the lock has passed on: the ticket has worked before, the lease has ended,
 // or an operator's ForceUnlock took the lock. Then no further call with the ticket can succeed. Without ErrLost, it
 // wraps [ErrUnavailable], [ErrQuarantined] or the context's error, and another call may succeed until the lease ends;
-// or [ErrClosed] for a closed Locker. A failed call releases what it has taken from the first holder. One that succeeds
-// releases the first holder on all nodes, also on those that answer later.
+// or [ErrClosed] for a closed Locker. A failed call releases what it has taken from the first holder. At the end of the new
+// lock, what nodes still have of the first holder is released, too.
 func (l *Locker) TakeOver(ctx context.Context, ticket string) (*Lock, error) {
 	t, err := tickets.Parse(ticket)
 	if err != nil {

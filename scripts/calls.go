@@ -32,6 +32,9 @@ func (c Call) IsRelease() bool { return c.script == releaseScript }
 // Frees reports whether the call is a release to depth 0, which ends the owner's hold.
 func (c Call) Frees() bool { return c.frees }
 
+// Bars reports whether the call is a release that bars its owner, who is not the caller: see [ReleaseBarred].
+func (c Call) Bars() bool { return c.bars }
+
 // Released returns the owner's id and the names of a release, for the log. The call must be a
 // release.
 func (c Call) Released() (owner string, names []string) {

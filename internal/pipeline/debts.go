@@ -9,7 +9,7 @@ import (
 const (
 	minRetryPause = 250 * time.Millisecond // also between two looks at which debts are due
 	maxRetryPause = 5 * time.Second
-	maxRefused    = 1024 // beyond this number of debts, a release that the server refuses is left to its key's lease
+	maxDebts      = 1024 // beyond this number, a release that the server refuses, or for another owner, is left to its key's lease
 )
 
 // debts holds each owner's last release that the server has not carried out: because it did not answer,
@@ -55,9 +55,10 @@ func (d *debts) settle(paid *request) bool {
 	return true
 }
 
-// oweLocked keeps a release that got no answer. Other requests it ignores.
+// oweLocked keeps a release that got no answer. Other requests it ignores, and with many debts a release for another owner
+// than the caller's: an outage bounds the number of callers' own.
 func (p *Pipe) oweLocked(r request) {
-	if r.call.IsRelease() {
+	if r.call.IsRelease() && !(r.call.Bars() && len(p.debts.of) >= maxDebts) {
 		p.debts.add(r, r.retry)
 	}
 }
@@ -84,7 +85,7 @@ func (p *Pipe) refusedLocked(r request, refusal error) {
 	} else {
 		next.pause, next.end = min(2*r.retry.pause, maxRetryPause), r.retry.end
 	}
-	isFull := r.retry == nil && len(p.debts.of) >= maxRefused // what was kept stays
+	isFull := r.retry == nil && len(p.debts.of) >= maxDebts // what was kept stays
 	if p.closing || !now.Before(next.end) || isFull {
 		return
 	}

@@ -163,11 +163,11 @@ func TestARefusedReleaseKeepsItsPlace(t *testing.T) {
 		if len(retried) != 1 {
 			t.Fatalf("%d are sent again", len(retried))
 		}
-		for i := range maxRefused + 1 {
+		for i := range maxDebts + 1 {
 			p.refused(releaseOf(i+1), errRefused)
 		}
 		p.refused(retried[0], errRefused)
-		testkit.Equal(t, len(p.debts.of), maxRefused+1, "kept")
+		testkit.Equal(t, len(p.debts.of), maxDebts+1, "kept")
 		testkit.Check(t, p.debts.of[first.footprint] != nil, "the first is not kept")
 		p.state = idle // for Close
 		closeAndWait(p)
@@ -212,13 +212,26 @@ func TestARefusedReleaseOfNothingIsNotKept(t *testing.T) {
 	})
 }
 
+// The number of releases for other owners that are kept is bounded, and that of a caller's own is not.
+func TestReleasesForOthersAreBounded(t *testing.T) {
+	p := unconnected()
+	p.state = down
+	for i := range maxDebts + 2 {
+		_ = p.Start(scripts.ReleaseBarred(testkit.Names("k"), scripts.OwnerOf(fmt.Sprint("o:", i)), maxLease), new(Footprint), nil)
+	}
+	testkit.Equal(t, len(p.debts.of), maxDebts, "kept")
+	own := releaseOf(0)
+	_ = p.Start(own.call, own.footprint, nil)
+	testkit.Check(t, p.debts.of[own.footprint] != nil, "a caller's own release is not kept")
+}
+
 // The number of refused releases that are kept is bounded, their retries become rare, and end after
 // one max lease.
 func TestRefusedReleasesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := unconnected()
 		p.state = up
-		const many = 3 * maxRefused
+		const many = 3 * maxDebts
 		var first *Footprint
 		for i := range many {
 			r := releaseOf(i)
@@ -227,7 +240,7 @@ func TestRefusedReleasesAreBounded(t *testing.T) {
 				first = r.footprint
 			}
 		}
-		testkit.Check(t, len(p.debts.of) == maxRefused && p.debts.of[first] != nil, "%d are kept, not the first", len(p.debts.of))
+		testkit.Check(t, len(p.debts.of) == maxDebts && p.debts.of[first] != nil, "%d are kept, not the first", len(p.debts.of))
 
 		began, sent := time.Now(), 0
 		for time.Since(began) < 2*maxLease {
@@ -244,7 +257,7 @@ func TestRefusedReleasesAreBounded(t *testing.T) {
 				t.Fatalf("resent after %v", time.Since(began))
 			}
 		}
-		each := sent / maxRefused
+		each := sent / maxDebts
 		testkit.Check(t, each >= 5 && each <= 15 && len(p.debts.of) == 0,
 			"each was resent %d times, and %d are left", each, len(p.debts.of))
 

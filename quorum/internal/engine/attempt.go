@@ -221,9 +221,6 @@ func (a *attempt) commit(ctx context.Context) bool {
 	h.first.user.MakeContext() // before any mutex is locked: its context is the caller's code
 	if h.engine.schedule.Add(&h.entry, h.holdUnlessLate) {
 		h.engine.introduction.Keep(h.lease.BegunAt())
-		if h.predecessor != nil {
-			h.releasePredecessor()
-		}
 		return true
 	}
 	h.first.user.EndContext(nil)

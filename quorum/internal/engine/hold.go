@@ -44,7 +44,7 @@ type Hold struct {
 	owner  scripts.Owner
 	names  []scripts.Name
 	list   *scripts.List // of masters; nil while it is not known
-	// predecessor is the owner that this one takes over from; nil for none.
+	// predecessor is the owner that this one takes over from; nil for none, and once it is released.
 	predecessor *scripts.Owner
 	first       Handle                // of depth 1
 	entry       schedule.Entry[*Hold] // in the schedule, while it is held
@@ -186,6 +186,9 @@ func (h *Hold) carryOutLocked(commands []lease.Command, t *Tally) (rest []lease.
 		case lease.Release:
 			if isNew {
 				call = scripts.Release(h.names, h.ownerAs(c.Mode), c.Depth)
+			}
+			if c.Depth == 0 {
+				h.releasePredecessorLocked()
 			}
 			h.sendRelease(c, call, t)
 		case lease.Ask, lease.Enter, lease.Repair, lease.Raise, lease.Extend:

@@ -95,11 +95,13 @@ func (h *Hold) Withdraw() {
 	}
 }
 
-// releasePredecessor releases the owner that this one has replaced on the nodes that have not granted yet: the request to
-// replace it there may never be carried out, and nobody else releases it.
-func (h *Hold) releasePredecessor() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// releasePredecessorLocked releases the owner that this one has replaced on a quorum, where it may not have replaced it: the
+// request to do so may never be carried out, and nobody else releases it. It is called when this owner's lock ends: before,
+// the release would overtake that request, and wake waiters for nothing.
+func (h *Hold) releasePredecessorLocked() {
+	if h.predecessor == nil || h.lease.Verdict() != lease.Won {
+		return
+	}
 	for i, n := range h.engine.Nodes {
 		if h.lease.AnswerOf(i) == lease.Granted {
 			continue
@@ -110,6 +112,7 @@ func (h *Hold) releasePredecessor() {
 			h.engine.background.done() // a node that is down is sent it later
 		}
 	}
+	h.predecessor = nil
 }
 
 // releaseReply receives a node's reply to a release. "Not found" counts too: the owner holds

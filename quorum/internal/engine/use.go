@@ -184,6 +184,9 @@ func (l *Handle) HandOver() (handed bool, before Status) {
 	for i := range h.members {
 		h.members[i].footprint.Abandon()
 	}
+	if handed {
+		h.releasePredecessorLocked()
+	}
 	h.carryOutLocked(commands, nil)
 	return handed, before
 }

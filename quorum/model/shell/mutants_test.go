@@ -53,7 +53,7 @@ var mutants = []mutate.Mutant[string]{
 	{Rule: "who takes over has a greater token than the ticket", Setup: "a hand-over whose counters are deleted",
 		Edits: []mutate.Edit{{File: "quorum/handover.go", Text: "if c.lock.Token() <= t.Token {", Now: "if false {"}}},
 	{Rule: "who is replaced is released on nodes that did not replace it", Setup: "a hand-over while a master is away",
-		Edits: in("engine/attempt.go", "		if h.predecessor != nil {\n			h.releasePredecessor()\n		}\n", "")},
+		Edits: in("engine/hold.go", "				h.releasePredecessorLocked()\n", "")},
 	{Rule: "a lock of a closed Locker has no deadline", Setup: "an attempt and Close",
 		Edits: in("lease/use.go", "	l.become(Orphaned)\n	l.deadline = clock.Never\n", "	l.become(Orphaned)\n")},
 }
