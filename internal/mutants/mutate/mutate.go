@@ -70,7 +70,7 @@ func Run[S any](t *testing.T, mutants []Mutant[S], more map[string]string, table
 		t.Run(m.Rule, func(t *testing.T) {
 			// The binary has no timeout of its own, and may outlive this process.
 			cmd := exec.CommandContext(t.Context(), binary, "-test.v", "-test.timeout=10m", "-test.run", "TestMutants", "-model.mutant", m.Rule)
-			cmd.Env = overlay.Environ(i + 1)
+			cmd.Env = append(overlay.Environ(i+1), oneThread)
 			output, err := cmd.CombinedOutput()
 			out, trace := string(output), ""
 			if err != nil {
@@ -105,16 +105,24 @@ func Setups[S any](t *testing.T, mutants []Mutant[S], test func(*testing.T, S)) 
 	}
 }
 
-// RunStepped runs a test of the caller's package, with nothing left out, in a process in which the stepped files use
-// package steps' mutexes, and with more declarations. The mutants are compiled, too: [Run] finds that in go's cache.
-func RunStepped[S any](t *testing.T, mutants []Mutant[S], stepped []string, more map[string]string, test string, args ...string) {
+// Stepped compiles the tests of the caller's package, with nothing left out, so that the stepped files use package steps'
+// mutexes, and with more declarations. It returns what runs one of them in a process of its own. The mutants are compiled,
+// too: [Run] finds that in go's cache.
+func Stepped[S any](t *testing.T, mutants []Mutant[S], stepped []string, more map[string]string) (run func(t *testing.T, test string, args ...string)) {
 	t.Helper()
 	binary := build(t, mutants, more, stepped)
-	args = append([]string{"-test.v", "-test.timeout", flag.Lookup("test.timeout").Value.String(), "-test.run", test}, args...)
-	cmd := exec.CommandContext(t.Context(), binary, args...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	testkit.Must(t, cmd.Run())
+	return func(t *testing.T, test string, args ...string) {
+		t.Helper()
+		args = append([]string{"-test.v", "-test.timeout", flag.Lookup("test.timeout").Value.String(), "-test.run", test}, args...)
+		cmd := exec.CommandContext(t.Context(), binary, args...)
+		cmd.Env = append(os.Environ(), oneThread)
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		testkit.Must(t, cmd.Run())
+	}
 }
+
+// oneThread is for a process in which one goroutine runs at a time: each step that wakes another thread takes twice as long.
+const oneThread = "GOMAXPROCS=1"
 
 // build compiles the tests of the caller's package with the mutants, which are numbered from 1, into a binary.
 func build[S any](t *testing.T, mutants []Mutant[S], more map[string]string, stepped []string) (binary string) {

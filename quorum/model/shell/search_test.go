@@ -350,11 +350,17 @@ func next(all []choice, bound int) []int {
 // TestSearch plays the scenarios on the shipped code, and with -model.deep in many more orders than find any mutant.
 func TestSearch(t *testing.T) {
 	if !*stepped {
-		args := []string{"-shell.stepped"}
-		if *deep {
-			args = append(args, "-model.deep")
+		run := mutate.Stepped(t, mutants, steppedFiles, more)
+		if !*deep {
+			run(t, "TestSearch", "-shell.stepped")
+			return
 		}
-		mutate.RunStepped(t, mutants, steppedFiles, more, "TestSearch", args...)
+		for _, s := range scenarios {
+			t.Run(s.name, func(t *testing.T) {
+				t.Parallel()
+				run(t, "TestSearch/^"+s.name+"$", "-shell.stepped", "-model.deep")
+			})
+		}
 		return
 	}
 	for _, s := range scenarios {
