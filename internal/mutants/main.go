@@ -90,7 +90,7 @@ var groups = []group{
 	{files: []string{"quorum/internal/slots/*.go"}, suites: []suite{{pkg: "quorum/internal/slots"}, {pkg: "quorum"}, simulation}},
 	{files: []string{"quorum/semaphore/*.go"}, suites: []suite{{pkg: "quorum/semaphore"}, {pkg: "quorum"}, simulation}},
 	{files: []string{"quorum/internal/waiting/*.go"}, suites: []suite{{pkg: "quorum/internal/waiting"}, {pkg: "quorum"}, simulation}},
-	{files: []string{"internal/membership/*.go", "internal/membership/change/*.go", "quorum/internal/roster/*.go"}, suites: []suite{
+	{files: []string{"internal/membership/*.go", "internal/membership/change/*.go", "internal/hosts/*.go", "quorum/internal/roster/*.go"}, suites: []suite{
 		{pkg: "internal/membership"}, {pkg: "quorum/internal/roster"}, {pkg: "quorum"},
 		{pkg: "quorum/model/membership", skip: "TestMutants"}, lists, {pkg: "node"}, hosts,
 	}},

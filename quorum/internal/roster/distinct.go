@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/quorumlock/quorumlock/internal/hosts"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -28,7 +29,7 @@ func Distinct(nodes []*node.Node) error {
 			}
 		}
 	}
-	if err := MixedHosts(nodes); err != nil {
+	if err := hosts.Mixed(nodes); err != nil {
 		return err
 	}
 	runIDs := make([]string, len(nodes))

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/hosts"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/node"
@@ -82,7 +83,7 @@ func (r *Roster) Resolve() *scripts.List {
 			return nil
 		}
 	}
-	if MixedHosts(r.nodes) != nil {
+	if hosts.Mixed(r.nodes) != nil {
 		return nil
 	}
 	r.list.CompareAndSwap(nil, scripts.NewList(names...))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/internal/hosts"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -46,6 +47,10 @@ type admit struct{ yes, members bool }
 
 func (a *admit) run(ctx context.Context, p *cli.Program, line Line) int {
 	nodes, list := line.Nodes, List(line.Nodes)
+	if err := hosts.Mixed(nodes); a.members && err != nil {
+		fmt.Fprintf(p.Stderr, "quorumlock: admit: %v\n", err)
+		return cli.ExitFailed
+	}
 	if !a.yes {
 		a.askAssertion(ctx, nodes, list, p.Stderr)
 		return cli.ExitUsage

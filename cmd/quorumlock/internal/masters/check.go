@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/internal/hosts"
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
@@ -52,6 +53,10 @@ type check struct {
 
 // run checks masters and prints a report. It fails when one of them is not fit for locks.
 func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
+	if err := hosts.Mixed(line.Nodes); err != nil { // no client takes them
+		fmt.Fprintf(p.Stderr, "quorumlock: check: %v\n", err)
+		return cli.ExitFailed
+	}
 	quorum := Quorum(len(line.Nodes), c.waitAll > 0)
 	wait := max(c.wait, c.waitAll)
 	found := c.all(ctx, line.Nodes, quorum, wait)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/internal/hosts"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -59,6 +60,9 @@ var add = masters.Command{
 				return errors.New("add needs the URL of the new master, and then the URLs of the present list")
 			}
 			added, given := d.names[0], d.list()
+			if err := hosts.Mixed(d.given); err != nil {
+				return err
+			}
 			if err := d.addsVote(ctx, added, given); err != nil {
 				return err
 			}
