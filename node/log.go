@@ -17,8 +17,8 @@ import (
 
 const (
 	// reasonPause is for how long the log stays silent about a node that is down and up again; about
-	// another reason why it is down, which may change with every probe; and after a message of logSometimes
-	// about the same.
+	// another reason why it is down, which may change with every probe (but not about the first one of the other kind,
+	// that passes by itself or does not); and after a message of logSometimes about the same.
 	reasonPause = 10 * time.Second
 	// sameEnd is by how much two readings of one quarantine's end may differ.
 	sameEnd = 100 * time.Millisecond
@@ -50,7 +50,7 @@ type stateLog struct {
 	quarantineLogged time.Time // and not yet that it is over
 	row              int       // quarantines that were logged since the node last granted
 	rowBegan         time.Time
-	downAt           time.Time            // when a node that is down was last logged
+	downAt           map[bool]time.Time   // when a node that is down was last logged, for a reason that passes by itself or not
 	warnedAt         map[string]time.Time // when a message of logSometimes was last logged
 }
 
@@ -152,8 +152,8 @@ func (l *stateLog) logChangesLocked(now time.Time) {
 		return
 	}
 	isDown, isQuarantined := l.down > 0, l.quarantine.After(now)
-	if isDown && (!l.downLogged || l.err.Error() != l.whyLogged) && now.Sub(l.downAt) >= reasonPause {
-		l.downLogged, l.whyLogged, l.downAt = true, l.err.Error(), now
+	if isDown && (!l.downLogged || l.err.Error() != l.whyLogged) && now.Sub(l.downAt[l.permanent]) >= reasonPause {
+		l.downLogged, l.whyLogged, l.downAt[l.permanent] = true, l.err.Error(), now
 		message := "quorumlock: node down"
 		if l.permanent {
 			message = "quorumlock: node refused, which will not pass by itself"

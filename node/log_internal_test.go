@@ -21,7 +21,8 @@ import (
 func logging(t *testing.T) (l *stateLog, lines *strings.Builder, states *[]string) {
 	lines, states = new(strings.Builder), new([]string)
 	logger := slog.New(slog.NewTextHandler(lines, nil))
-	l = &stateLog{logger: func() *slog.Logger { return logger }, name: func() string { return "a" }, warnedAt: map[string]time.Time{},
+	l = &stateLog{logger: func() *slog.Logger { return logger }, name: func() string { return "a" },
+		downAt: map[bool]time.Time{}, warnedAt: map[string]time.Time{},
 		changed: func(e StateEvent) { *states = append(*states, e.State) }}
 	t.Cleanup(l.close)
 	return l, lines, states
@@ -129,6 +130,35 @@ func TestReasonsAreLoggedNowAndThen(t *testing.T) {
 		}
 		l.StillDown(redis.Error("WRONGPASS invalid username-password pair"))
 		logged("node refused, which will not pass by itself", 2)
+	})
+}
+
+// A reason that does not pass by itself is logged at once behind one that does, and the other way round. Of each kind one is
+// logged in ten seconds.
+func TestAReasonOfTheOtherKindIsLoggedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, lines, _ := logging(t)
+		passes, lasts := errors.New("no route"), redis.Error("WRONGPASS invalid username-password pair")
+		logged := func(down, refused int) {
+			t.Helper()
+			synctest.Wait()
+			testkit.Equal(t, strings.Count(lines.String(), "node down"), down, "reasons that pass in "+lines.String())
+			testkit.Equal(t, strings.Count(lines.String(), "node refused"), refused, "reasons that do not in "+lines.String())
+		}
+		l.Down(passes)
+		logged(1, 0)
+		testkit.Pass(time.Second)
+		l.StillDown(lasts)
+		logged(1, 1)
+		for range 9 { // until 10 s after the first one
+			testkit.Pass(time.Second)
+			l.StillDown(passes)
+			l.StillDown(lasts)
+		}
+		logged(2, 1)
+		testkit.Pass(time.Second)
+		l.StillDown(lasts)
+		logged(2, 2)
 	})
 }
 
