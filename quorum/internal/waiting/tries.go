@@ -25,6 +25,7 @@ const (
 type Tries struct {
 	quorum    quorate.Rule
 	approach  Approach                 // of the last attempt, or turn at slots
+	took      time.Duration            // by the last attempt: with a node that has died since the first it is short again
 	longest   time.Duration            // that an attempt of the call took
 	splits    int                      // attempts that got votes
 	failed    bool                     // the last one got none
@@ -56,7 +57,7 @@ func (t *Tries) Next(at Moment, random func(below int) int) (Approach, time.Dura
 		t.approach, t.probed = ProbeFirst, t.approach == ProbeFirst
 	}
 	t.attempted, t.again = false, false
-	unit := max(at.Step, t.longest)
+	unit := max(at.Step, t.took)
 	if !t.failed { // others who got votes, too, shouldn't come at the same time
 		unit <<= min(t.splits, maxDoublings)
 	}
@@ -67,7 +68,7 @@ func (t *Tries) Next(at Moment, random func(below int) int) (Approach, time.Dura
 // if none is known. Somebody is a holder if enough nodes name him, or if those who refused have been there too long
 // to be making an attempt.
 func (t *Tries) Refused(r Refusals, took time.Duration, at Moment) (namedBy int) {
-	t.longest = max(t.longest, took)
+	t.took, t.longest = took, max(t.longest, took)
 	t.attempted = true
 	if t.failed = r.Votes == 0; !t.failed {
 		t.splits++

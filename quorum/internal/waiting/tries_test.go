@@ -154,4 +154,11 @@ func TestTriesPause(t *testing.T) {
 	tries = newTrying(3, 2)
 	tries.took = 0
 	want(1, step)
+
+	// A node was silent in the first attempt, and is down since.
+	tries = newTrying(3, 2)
+	tries.took = 500 * ms
+	want(1, 500*ms)
+	tries.took = 10 * ms
+	want(1, 20*ms)
 }
