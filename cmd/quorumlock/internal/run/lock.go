@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/internal/quorate"
@@ -126,12 +125,17 @@ func (l *line) acquire(locker *quorum.Locker, first func(context.Context) error,
 	return lock, nil
 }
 
-// stay waits until the lock has been held for -min-hold, or is lost. It returns false when a signal ends the waiting.
-func (l *line) stay(lock *quorum.Lock, began clock.Instant, signals <-chan os.Signal) bool {
-	left := began.Add(l.minHold).Sub(clock.System().Now())
-	if left <= 0 {
-		return true
-	}
+// holds reports whether the lock is still held, by the word of the masters that answer: a loss of which this process has
+// not heard yet may have come while the command ran.
+func (l *line) holds(lock *quorum.Lock) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*l.access.Timeout)
+	defer cancel()
+	_ = lock.Extend(ctx, l.lease) // without an answer, the clock decides
+	return lock.Valid()
+}
+
+// stay waits for the rest of -min-hold, or until the lock is lost. It returns false when a signal ends the waiting.
+func stay(lock *quorum.Lock, left time.Duration, signals <-chan os.Signal) bool {
 	for over := time.After(left); ; {
 		select {
 		case <-over:
