@@ -95,6 +95,9 @@ func (j *job) begin() error {
 	if err := j.line.owner.Write(r); err != nil {
 		return cli.ExitWith(cli.ExitConfiguration, fmt.Errorf("the command was not started: the owner file: %w", err))
 	}
+	if j.left() <= 0 { // this process was halted, or the disk was slow
+		return cli.ExitWith(cli.ExitEnded, fmt.Errorf("the command was not started: %w", j.why()))
+	}
 	return notStarted(j.line.command[0], j.child.Go())
 }
 

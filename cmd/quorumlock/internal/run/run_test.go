@@ -18,10 +18,13 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/clitest"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/locks"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
+	"github.com/quorumlock/quorumlock/inmemory"
 	testchild "github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/redlock"
 )
 
 func TestMain(m *testing.M) {
@@ -234,4 +237,25 @@ func TestTheCommandIsKilledWhenRunContinuesTooLate(t *testing.T) {
 	endedWithin(t, 0, since)
 	testkit.Check(t, !testchild.Alive(p.Number(t, "grandchild")), "the grandchild is alive")
 	p.Ends(t, cli.ExitEnded, "the lock is lost", "the command was killed")
+}
+
+// What comes between the grant and the command's beginning takes too long.
+func TestACommandDoesNotBeginAfterItsTime(t *testing.T) {
+	t.Parallel()
+	master, err := inmemory.Master()
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, master.Close()) })
+	locker, err := redlock.New([]*node.Node{master})
+	testkit.Must(t, err)
+	t.Cleanup(func() { testkit.Must(t, locker.Close()) })
+	lock, err := locker.Lock(t.Context(), "x")
+	testkit.Must(t, err)
+	file := aFile(t)
+	j := newJob(&line{names: []string{"x"}, command: []string{"rm", file}, maxHold: time.Nanosecond}, lock, &caught{})
+	clitest.Eventually(t, "the end of its time", func() bool { return j.left() <= 0 })
+	_, ended, err := j.run("/bin/rm")
+	testkit.Check(t, ended == nil && cli.CodeOf(err, 0) == cli.ExitEnded && strings.Contains(err.Error(), "the command was not started"),
+		"%v, %v", ended, err)
+	_, err = os.Stat(file)
+	testkit.Must(t, err)
 }
