@@ -33,7 +33,7 @@ func newPool(e endpoint, o options) *redis.Pool {
 			if err != nil {
 				return nil, err
 			}
-			connect := func(to endpoint) (redis.Conn, error) {
+			connect := func(ctx context.Context, to endpoint) (redis.Conn, error) {
 				raw, err := o.dial(ctx, to)
 				if err != nil {
 					return nil, err
@@ -49,7 +49,7 @@ func newPool(e endpoint, o options) *redis.Pool {
 			if e.sentinels != nil {
 				return e.sentinels.connect(ctx, o, e, connect)
 			}
-			return connect(e)
+			return connect(ctx, e)
 		},
 	}
 }

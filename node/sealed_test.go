@@ -80,6 +80,14 @@ func TestAnotherNumberOfReplicasIsRefused(t *testing.T) {
 	refuses(t, open(t, m.URL()), node.ErrFailover)
 }
 
+// at is where an error says that a master is.
+func at(m *redistest.Master) string {
+	if !redistest.Has(redistest.ClientInfo) {
+		return ""
+	}
+	return " at " + m.Addr()
+}
+
 // A master that lacks its replica is down, and says why. It is back with its replica.
 func TestAMasterWithoutItsReplicaIsDown(t *testing.T) {
 	t.Parallel()
@@ -87,7 +95,7 @@ func TestAMasterWithoutItsReplicaIsDown(t *testing.T) {
 	testkit.Do(t, replica, "REPLICAOF", "NO", "ONE")
 	testkit.Eventually(t, "the replica has left", func() bool { return testkit.Info(t, m, "replication", "connected_slaves") == "0" })
 	n := open(t, m.URL(), node.WithFailover(1))
-	const why = "not replicated: the server has 0 replicas, and the deployment wants 1"
+	why := "not replicated" + at(m) + ": the server has 0 replicas, and the deployment wants 1"
 	r := do(t, n, acquire("k", "o:1"))
 	testkit.Check(t, r.Err != nil && strings.HasSuffix(r.Err.Error(), "connect: down: "+why), "%v", r.Err)
 	testkit.Check(t, !n.LastError().Permanent() && n.LastError().Code() == "not_replicated", "%v", n.LastError().Code())
@@ -135,7 +143,7 @@ func TestAReplicaThatStandsStill(t *testing.T) {
 	w := stopwatch(t)
 	r := do(t, n, acquire("k", "o:1"))
 	took(t, "a call", w, timeout/2, timeout)
-	testkit.Check(t, r.Err != nil && strings.HasSuffix(r.Err.Error(), "acquire: not replicated: 0 of 1 replica acknowledged in time") &&
+	testkit.Check(t, r.Err != nil && strings.HasSuffix(r.Err.Error(), "acquire: not replicated"+at(m)+": 0 of 1 replica acknowledged in time") &&
 		r.Sent && !r.NothingDone, "%+v, %v", r, r.Err)
 	testkit.Check(t, exists(t, m, "k"), "the server has not carried it out")
 	testkit.Check(t, do(t, n, release("k", "o:1")).Err != nil, "released by a node that is down")

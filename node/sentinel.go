@@ -43,16 +43,20 @@ var (
 
 // connect connects to the master that a sentinel names. If that is none, or refuses, the next sentinel is asked: this one
 // may be cut off from the others. One that is slow is asked again after the others, for longer, so that a first call
-// does not wait for one that stands still.
-func (s *sentinels) connect(ctx context.Context, o options, e endpoint, to func(endpoint) (redis.Conn, error)) (redis.Conn, error) {
+// does not wait for one that stands still. A master that has another number of replicas than it should is used if no
+// sentinel names another: it may be the one of before a failover, alone.
+func (s *sentinels) connect(ctx context.Context, o options, e endpoint, to dial) (redis.Conn, error) {
 	n := len(s.addresses)
+	next := func(i int) int32 { return int32(i+1) % int32(n) }
+	var spare spare
+	defer func() { spare.close() }()
 	begin := int(s.first.Load())
 	reasons := slices.Repeat([]error{errNotAsked}, n)
 	masters := map[string]error{} // why those that were named are none
 	for _, quick := range []bool{true, false} {
 		for k := range n {
 			i := (begin + k) % n
-			if !quick && !errors.Is(reasons[i], ErrTimeout) {
+			if !quick && (spare.isAgreed || !errors.Is(reasons[i], ErrTimeout)) {
 				continue
 			}
 			deadline, _ := ctx.Deadline()
@@ -65,40 +69,85 @@ func (s *sentinels) connect(ctx context.Context, o options, e endpoint, to func(
 				reasons[i] = err
 				continue
 			}
+			spare.isAgreed = spare.isAgreed || spare.conn != nil && address == spare.address
 			if masters[address] == nil {
-				s.first.Store(int32(i+1) % int32(n)) // for the next connection, should this one take the time that is left
-				c, err := onMaster(ctx, o, e.at(address), to)
-				if err == nil {
+				s.first.Store(next(i)) // for the next connection, should this one take the time that is left
+				c, isWhole, err := onMaster(ctx, o, e.at(address), to, spare.conn != nil)
+				switch {
+				case err == nil && isWhole:
 					s.first.Store(int32(i))
 					return c, nil
+				case err == nil && spare.conn == nil:
+					spare.conn, spare.address, spare.next = c, address, next(i)
+				case err == nil:
+					kill(c)
 				}
-				masters[address] = fmt.Errorf("names %s: %w", address, err)
+				masters[address] = fmt.Errorf("names %s: %w", address, cmp.Or(err, redisconn.ErrNotReplicated))
 			}
 			reasons[i] = masters[address]
 			if ctx.Err() != nil {
-				return nil, s.notFound(reasons, masters)
+				return spare.or(s, reasons, masters)
 			}
 		}
 	}
-	return nil, s.notFound(reasons, masters)
+	return spare.or(s, reasons, masters)
 }
 
-// onMaster connects to a server that says it is a master. Its handshake asks again: a server may say more then.
-func onMaster(ctx context.Context, o options, e endpoint, to func(endpoint) (redis.Conn, error)) (redis.Conn, error) {
-	c, err := to(e)
-	if err != nil {
-		return nil, redisconn.TimedOut(err, redisconn.ConnectTimeout(o.timeout))
+// dial connects to a server that may be a master.
+type dial func(context.Context, endpoint) (redis.Conn, error)
+
+// spare is a connection to a master that has another number of replicas than it should.
+type spare struct {
+	conn     redis.Conn // nil for none
+	address  string
+	isAgreed bool  // two sentinels name it: one that is slow is not waited for
+	next     int32 // the sentinel that is asked first for the next connection
+}
+
+// or returns the spare connection, whose handshake says what is missing, or else the error of all reasons.
+func (p *spare) or(s *sentinels, reasons []error, masters map[string]error) (c redis.Conn, err error) {
+	if p.conn == nil {
+		return nil, s.notFound(reasons, masters)
 	}
-	replies, errs := redisconn.RoundTrip(ctx, c, o.timeout, []any{"INFO", "replication"})
-	if err = errs[0]; redisconn.ReadInfo(replies[0])["role"] == "slave" {
+	s.first.Store(p.next)
+	c, p.conn = p.conn, nil
+	return c, nil
+}
+
+func (p *spare) close() {
+	if p.conn != nil {
+		kill(p.conn)
+	}
+}
+
+func kill(c redis.Conn) {
+	redisconn.Kill(c)
+	c.Close()
+}
+
+// onMaster connects to a server that says it is a master, and whether all of its replicas are there. Its handshake asks
+// again: a server may say more then. One that is compared with a spare must not take the time of both.
+func onMaster(ctx context.Context, o options, e endpoint, to dial, hasSpare bool) (c redis.Conn, isWhole bool, err error) {
+	bounded := ctx
+	if hasSpare {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, min(o.timeout, maxQuick))
+		defer cancel()
+	}
+	c, err = to(bounded, e)
+	if err != nil {
+		return nil, false, redisconn.TimedOut(err, redisconn.ConnectTimeout(o.timeout))
+	}
+	replies, errs := redisconn.RoundTrip(bounded, c, o.timeout, []any{"INFO", "replication"})
+	info := redisconn.ReadInfo(replies[0])
+	if err = errs[0]; info["role"] == "slave" {
 		err = errDemoted
 	}
 	if err != nil {
-		redisconn.Kill(c)
-		c.Close()
-		return nil, err
+		kill(c)
+		return nil, false, err
 	}
-	return c, nil
+	return c, o.Unsealed || info.Number("connected_slaves") == uint64(o.failover), nil
 }
 
 // ask returns the address that a sentinel names.

@@ -146,11 +146,12 @@ func (s *server) Ask(ctx context.Context, c redis.Conn, refuses bool) (redisconn
 	if err := s.Refuse(found); err != nil && (refuses || found["redis_mode"] == "sentinel") {
 		return nil, nil, err
 	}
-	database, err := s.identify(ctx, c, redisconn.ReadClientInfo(replies[1]))
+	client := redisconn.ReadClientInfo(replies[1])
+	database, err := s.identify(ctx, c, client)
 	if err != nil {
 		return nil, nil, err
 	}
-	seal := pipeline.Seal{Replicas: s.opts.failover, History: found["master_replid"], Prefix: scripts.KeyPrefix(s.opts.prefix)}
+	seal := pipeline.Seal{Replicas: s.opts.failover, History: found["master_replid"], Prefix: scripts.KeyPrefix(s.opts.prefix), At: client["laddr"]}
 	run := scripts.MarkerRun(seal.Run(found["run_id"]), database)
 	process := scripts.Process{Run: run, MaxLease: s.opts.maxLease, Member: s.name()}
 	conn := pipeline.NewConn(c, found["run_id"], process, s.opts.maxLease)

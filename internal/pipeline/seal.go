@@ -19,6 +19,7 @@ type Seal struct {
 	Replicas int    // how many the server has: all of the processes that may take its place
 	History  string // the server's replication id when the connection was made: a promotion makes a new one
 	Prefix   string // of keys and channels
+	At       string // the server's address, for errors; empty if it does not tell
 }
 
 // errAnotherReign ends a connection: what was asked over it may be lost.
@@ -45,13 +46,21 @@ func (s Seal) Broken(acknowledged int, now redisconn.Info) error {
 	case now["role"] != "master" || now["master_replid"] != s.History:
 		return errAnotherReign
 	case attached != s.Replicas:
-		return fmt.Errorf("%w: the server has %s, and the deployment wants %d", redisconn.ErrNotReplicated, plural(attached), s.Replicas)
+		return s.lacks("the server has %s, and the deployment wants %d", plural(attached), s.Replicas)
 	case twice != "": // one replica, whose former link has not ended
-		return fmt.Errorf("%w: two replicas are at %s, or one has two links", redisconn.ErrNotReplicated, twice)
+		return s.lacks("two replicas are at %s, or one has two links", twice)
 	case acknowledged < s.Replicas:
-		return fmt.Errorf("%w: %d of %s acknowledged in time", redisconn.ErrNotReplicated, acknowledged, plural(s.Replicas))
+		return s.lacks("%d of %s acknowledged in time", acknowledged, plural(s.Replicas))
 	}
 	return nil
+}
+
+func (s Seal) lacks(format string, args ...any) error {
+	at := ""
+	if s.At != "" {
+		at = " at " + s.At
+	}
+	return fmt.Errorf("%w%s: %s", redisconn.ErrNotReplicated, at, fmt.Sprintf(format, args...))
 }
 
 // Run returns what stands for the server in its marker, in place of its run id: a process that becomes a master again

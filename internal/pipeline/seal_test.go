@@ -38,6 +38,9 @@ func TestSeal(t *testing.T) {
 		err := s.Broken(c.acknowledged, c.now)
 		testkit.Check(t, err == nil && c.want == "" || err != nil && err.Error() == c.want, "%s: %v, want %q", what, err, c.want)
 	}
+	s.At = "10.0.0.1:6379"
+	testkit.Equal(t, s.Broken(2, says("master", 1, "h")).Error(),
+		"not replicated at 10.0.0.1:6379: the server has 1 replica, and the deployment wants 2", "with its address")
 	testkit.Equal(t, fmt.Sprint(s.Commands(time.Second)), "[[PUBLISH quorumlock:seal ] [WAIT 2 1000] [INFO replication]]", "the seal")
 	testkit.Equal(t, s.Run("r"), "r.h.2", "its run")
 	testkit.Equal(t, pipeline.Seal{}.Run("r"), "r", "the run of a server without replicas")
