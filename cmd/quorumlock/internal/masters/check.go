@@ -1,6 +1,7 @@
 package masters
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,7 @@ type check struct {
 
 // run checks masters and prints a report. It fails when one of them is not fit for locks.
 func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
-	if err := hosts.Mixed(line.Nodes); err != nil { // no client takes them
+	if err := cmp.Or(twoNamed(line.Nodes), hosts.Mixed(line.Nodes)); err != nil { // no client takes them
 		fmt.Fprintf(p.Stderr, "quorumlock: check: %v\n", err)
 		return cli.ExitFailed
 	}
@@ -78,7 +79,7 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 	if c.json {
 		failed = printCheckJSON(p.Stdout, found) != nil || failed
 	} else {
-		printCheck(p.Stdout, found)
+		printCheck(p.Stdout, found, failover.MatchString(line.urls[0]))
 		if wait > 0 {
 			fmt.Fprintf(p.Stdout, "%d of %d masters grant, and %d must: a majority is %d.\n",
 				thoseThat(found, Finding.IsOK).Len(), len(found), quorum.Need, Quorum(len(found), false).Need)
@@ -103,7 +104,8 @@ func (c *check) all(ctx context.Context, nodes []*node.Node, quorum quorate.Rule
 	}
 }
 
-func printCheck(out io.Writer, found []Finding) {
+// printCheck prints what was found, for people. hasReplicas: the first master's URL says that it has replicas.
+func printCheck(out io.Writer, found []Finding, hasReplicas bool) {
 	whole := partOf(found)
 	if whole != nil {
 		fmt.Fprintf(out, "Give the URLs of all masters of the list %s: they refuse a client with a part of it.\n\n", whole)
@@ -141,7 +143,7 @@ func printCheck(out io.Writer, found []Finding) {
 		fmt.Fprintf(out, "Locks are granted: %d of %d masters grant, and %d must, so %d more may fail.\n",
 			grant, len(found), quorum.Need, grant-quorum.Need)
 	}
-	if (len(found) < 3 || len(found)%2 == 0) && !(len(found) == 1 && found[0].Report.Replicas > 0) {
+	if (len(found) < 3 || len(found)%2 == 0) && !(len(found) == 1 && hasReplicas) {
 		fmt.Fprintln(out, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
 	}
 }

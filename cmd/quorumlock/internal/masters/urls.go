@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -34,6 +35,22 @@ func readURLs(file string) ([]string, error) {
 		return nil, fmt.Errorf("no masters in %s: set the variable %s, or use -urls-file", from, URLsVariable)
 	}
 	return urls, nil
+}
+
+// failover is in the URL of a master that has replicas.
+var failover = regexp.MustCompile(`[?&]failover=`)
+
+// twoNamed returns which two nodes have one name, or nil. No list has a name twice.
+func twoNamed(nodes []*node.Node) error {
+	for j, n := range nodes {
+		for i, before := range nodes[:j] {
+			if n.Name() == before.Name() {
+				return fmt.Errorf("%w: URLs %d and %d have one name, %s: give each master once, and two masters two names "+
+					"(?name=... in the URL)", node.ErrInvalid, i+1, j+1, n.Name())
+			}
+		}
+	}
+	return nil
 }
 
 // CheckLockName returns why an argument is not a lock's name, or nil.
