@@ -162,7 +162,7 @@ func (s *survey) deployment() string {
 	var newest operator.Report
 	silent := 0
 	for _, f := range s.found {
-		if f.Err != nil {
+		if f.Err != nil || errors.Is(f.Report.Refused, node.ErrReplica) { // a replica's marker is its master's
 			silent++
 		}
 		if f.Err == nil && (len(newest.Members) == 0 || f.Report.Generation > newest.Generation) {

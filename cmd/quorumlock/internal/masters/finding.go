@@ -178,14 +178,19 @@ func (f Finding) is(state string) bool { return f.State() == state }
 
 // Outlook says whether a quorum of the masters grants, or will; it is empty if it grants now.
 func Outlook(found []Finding, quorum quorate.Rule) string {
-	grant := fmt.Sprintf("%d of %d masters grant, and %d must", thoseThat(found, Finding.IsOK).Len(), len(found), quorum.Need)
+	grant := fmt.Sprintf("%s, and %d must", granting(found), quorum.Need)
 	isUnacknowledged := func(f Finding) bool { return errors.Is(f.ready.Err, redisconn.ErrNotReplicated) }
 	isUnmarked := func(f Finding) bool { return f.awaitsLock && !f.claimed }
 	_, isEnoughMarked := readyIn(found, quorum, isAwaitingLock)
 	_, isEnoughAnswering := readyIn(found, quorum, isAway)
+	_, isEnoughReplicated := readyIn(found, quorum, func(f Finding) bool { return f.lacksReplicas() || f.isFit() || isAway(f) })
 	switch in, ok := readyIn(found, quorum, isNone); {
-	case !ok && slices.ContainsFunc(found, isUnacknowledged):
-		return "nothing new can be locked until the replicas are back, or a failover is over: " + grant
+	case !ok && isEnoughReplicated && slices.ContainsFunc(found, Finding.lacksReplicas):
+		exactly := ""
+		if slices.ContainsFunc(found, isUnacknowledged) {
+			exactly = ", no more and no fewer"
+		}
+		return "nothing new can be locked until the masters have their replicas" + exactly + ", or a failover is over: " + grant
 	case !ok && isEnoughMarked:
 		marks := "finishes the masters' marks"
 		if slices.ContainsFunc(found, isUnmarked) {
@@ -201,6 +206,25 @@ func Outlook(found []Finding, quorum quorate.Rule) string {
 		return fmt.Sprintf("nothing new is locked for another %s: %s", Left(in), grant)
 	}
 	return ""
+}
+
+// granting says how many masters grant.
+func granting(found []Finding) string {
+	grant, ending := thoseThat(found, Finding.IsOK).Len(), ""
+	if grant == 1 {
+		ending = "s"
+	}
+	return fmt.Sprintf("%d of %d masters grant%s", grant, len(found), ending)
+}
+
+// lacksReplicas reports whether the server grants nothing for want of the right replicas, or as one that is to take its
+// master's place. Either may pass by itself.
+func (f Finding) lacksReplicas() bool {
+	if errors.Is(f.Report.Refused, node.ErrReplica) {
+		view := f.Look().View
+		return view != nil && view.Process.Replicas() > 0
+	}
+	return errors.Is(f.ready.Err, redisconn.ErrNotReplicated) || redisconn.HasCode(f.ready.Err, "NOREPLICAS")
 }
 
 func isNone(Finding) bool           { return false }
