@@ -81,8 +81,7 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 	} else {
 		printCheck(p.Stdout, found, failover.MatchString(line.urls[0]))
 		if wait > 0 {
-			fmt.Fprintf(p.Stdout, "%d of %d masters grant, and %d must: a majority is %d.\n",
-				thoseThat(found, Finding.IsOK).Len(), len(found), quorum.Need, Quorum(len(found), false).Need)
+			fmt.Fprintf(p.Stdout, "%s, and %d must: a majority is %d.\n", granting(found), quorum.Need, Quorum(len(found), false).Need)
 		}
 	}
 	if failed {
@@ -118,12 +117,16 @@ func printCheck(out io.Writer, found []Finding, hasReplicas bool) {
 	}
 	count := func(holds func(Finding) bool) int { return thoseThat(found, holds).Len() }
 	fit, tried := count(Finding.isFit), count(func(f Finding) bool { return f.tried })
-	fmt.Fprintf(out, "\n%d of %d masters are fit for locks", fit, len(found))
-	for _, is := range []struct{ state, word string }{
-		{stateQuarantine, "in quarantine"}, {stateBlank, "blank"}, {stateHalfMarked, "half-marked"},
+	fmt.Fprint(out, "\n", granting(found))
+	separator := ";"
+	for _, are := range []struct{ state, one, many string }{
+		{stateQuarantine, "is in quarantine", "are in quarantine"}, {stateBlank, "is blank", "are blank"},
+		{stateHalfMarked, "is half-marked", "are half-marked"}, {stateRefused, "is refused", "are refused"},
+		{stateFailed, "does not answer", "do not answer"},
 	} {
-		if n := count(func(f Finding) bool { return f.is(is.state) }); n > 0 {
-			fmt.Fprintf(out, ", %d of these %s", n, is.word)
+		if n := count(func(f Finding) bool { return f.is(are.state) }); n > 0 {
+			fmt.Fprintf(out, "%s %d %s", separator, n, map[bool]string{true: are.one, false: are.many}[n == 1])
+			separator = ","
 		}
 	}
 	fmt.Fprintln(out, ".")
@@ -140,8 +143,7 @@ func printCheck(out io.Writer, found []Finding, hasReplicas bool) {
 	if outlook := Outlook(found, quorum); outlook != "" {
 		fmt.Fprintln(out, strings.ToUpper(outlook[:1])+outlook[1:]+".")
 	} else if grant < len(found) {
-		fmt.Fprintf(out, "Locks are granted: %d of %d masters grant, and %d must, so %d more may fail.\n",
-			grant, len(found), quorum.Need, grant-quorum.Need)
+		fmt.Fprintf(out, "Locks are granted: %s, and %d must, so %d more may fail.\n", granting(found), quorum.Need, grant-quorum.Need)
 	}
 	if (len(found) < 3 || len(found)%2 == 0) && !(len(found) == 1 && hasReplicas) {
 		fmt.Fprintln(out, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
