@@ -23,33 +23,45 @@ func newPool(e endpoint, o options) *redis.Pool {
 	if o.credentials == nil {
 		o.credentials = func(context.Context) (user, password string, err error) { return e.username, e.password, nil }
 	}
+	dialer := func(ctx, wanted context.Context) (dial, error) {
+		user, password, err := o.askCredentials(ctx)
+		return func(ctx context.Context, to endpoint) (redis.Conn, error) {
+			raw, err := o.dial(ctx, to)
+			if err != nil {
+				return nil, err
+			}
+			redisconn.Dialed(wanted, raw) // not ctx, which ends while the connection is used
+			c := redis.NewConn(raw, o.timeout, o.timeout)
+			if err := logIn(ctx, c, user, password, e.database, o); err != nil {
+				c.Close()
+				return nil, err
+			}
+			return c, nil
+		}, err
+	}
+	if e.sentinels != nil {
+		e.sentinels.follow = func(ctx context.Context, address string) (string, string, error) {
+			to, err := dialer(ctx, ctx)
+			if err != nil {
+				return "", "", err
+			}
+			return e.sentinels.followTo(ctx, o, e, address, to)
+		}
+	}
 	return &redis.Pool{
 		MaxIdle:     o.conns,
 		IdleTimeout: time.Minute,
 		DialContext: func(wanted context.Context) (redis.Conn, error) {
 			ctx, cancel := context.WithTimeout(wanted, redisconn.ConnectTimeout(o.timeout))
 			defer cancel()
-			user, password, err := o.askCredentials(ctx)
-			if err != nil {
+			to, err := dialer(ctx, wanted)
+			switch {
+			case err != nil:
 				return nil, err
+			case e.sentinels != nil:
+				return e.sentinels.connect(ctx, o, e, to)
 			}
-			connect := func(ctx context.Context, to endpoint) (redis.Conn, error) {
-				raw, err := o.dial(ctx, to)
-				if err != nil {
-					return nil, err
-				}
-				redisconn.Dialed(wanted, raw) // not ctx, which ends while the connection is used
-				c := redis.NewConn(raw, o.timeout, o.timeout)
-				if err := logIn(ctx, c, user, password, e.database, o); err != nil {
-					c.Close()
-					return nil, err
-				}
-				return c, nil
-			}
-			if e.sentinels != nil {
-				return e.sentinels.connect(ctx, o, e, connect)
-			}
-			return connect(ctx, e)
+			return to(ctx, e)
 		},
 	}
 }

@@ -92,6 +92,7 @@ func Open(url string, opts ...Option) (*Node, error) {
 		return nil, invalidf("the URL contains a password, and WithCredentials is given: leave one out")
 	}
 	n := newNode(newPool(e, o), o)
+	n.server.sentinels = e.sentinels
 	n.ownsPool, n.server.address, n.server.member, n.server.database = true, e.address, member, e.database
 	return n, nil
 }

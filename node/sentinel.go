@@ -24,6 +24,8 @@ type sentinels struct {
 	master             string // Sentinel's name of it
 	username, password string // for the sentinels
 	first              atomic.Int32
+	// follow asks one of them for the master's address, and the server there for its run id.
+	follow func(ctx context.Context, sentinel string) (address, runID string, err error)
 }
 
 // maxQuick is how long all sentinels together may take at first.

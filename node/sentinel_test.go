@@ -7,6 +7,7 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -23,6 +24,7 @@ import (
 
 // watched is the network of sentinels and masters: servers by their addresses. At others nothing listens.
 type watched struct {
+	mu      sync.Mutex
 	servers map[string]func(args []string) string
 	secured func(net.Conn) net.Conn // the servers' ends; nil without TLS
 	open    atomic.Int32
@@ -62,7 +64,9 @@ func (c *counted) Close() error {
 }
 
 func (w *watched) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	w.mu.Lock()
 	w.dialled = append(w.dialled, address)
+	w.mu.Unlock()
 	serve := w.servers[address]
 	switch {
 	case serve == nil:
@@ -161,54 +165,6 @@ func TestSentinels(t *testing.T) {
 				testkit.Equal(t, (&Error{Op: "connect", Err: err}).Permanent(), c.permanent, "permanent")
 				testkit.Check(t, !strings.Contains(err.Error(), "secret"), "%v reveals a password", err)
 				testkit.Equal(t, w.open.Load(), 0, "open connections")
-			})
-		})
-	}
-}
-
-// A master that lacks its replica is used if no sentinel names another one that does not. Those that are slow are waited
-// for unless two agree.
-func TestAMasterThatIsAlone(t *testing.T) {
-	for what, c := range map[string]struct {
-		a, b, c func([]string) string // the sentinels
-		dials   string
-		takes   time.Duration
-	}{
-		"all name it":                 {names("q", "1"), names("q", "1"), names("q", "1"), "a q b c", 0},
-		"another is alone, too":       {names("q", "1"), names("r", "1"), names("q", "1"), "a q b r c", 0},
-		"one knows no other":          {names("q", "1"), replies("*-1\r\n"), nil, "a q b c", 0},
-		"another is a replica":        {names("q", "1"), names("s", "1"), nil, "a q b s c", 0},
-		"another does not answer":     {names("q", "1"), names("nowhere", "1"), nil, "a q b nowhere c b", 400 * time.Millisecond},
-		"another stands still":        {names("q", "1"), names("silent", "1"), nil, "a q b silent c b", 400 * time.Millisecond},
-		"two name it, one is silent":  {names("q", "1"), names("q", "1"), silent, "a q b c", 100 * time.Millisecond},
-		"one names it, one is silent": {names("q", "1"), nil, silent, "a q b c c", 2550 * time.Millisecond},
-	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := &watched{servers: map[string]func([]string) string{"a:26379": c.a, "b:1": c.b, "c:26379": c.c, "q:1": alone("q"),
-					"r:1": alone("r"), "s:1": is("slave"), "silent:1": silent, "nowhere:1": nowhere}}
-				pool := w.pool(t, url3, 400*time.Millisecond)
-				defer pool.Close()
-				began := time.Now()
-				conn, err := pool.GetContext(t.Context())
-				testkit.Must(t, err)
-				testkit.Equal(t, time.Since(began).Round(time.Millisecond), c.takes, "time")
-				var hosts []string
-				for _, address := range w.dialled {
-					host, _, _ := strings.Cut(address, ":")
-					hosts = append(hosts, host)
-				}
-				testkit.Equal(t, strings.Join(hosts, " "), c.dials, "dials")
-				reply, err := conn.Do("INFO")
-				testkit.Must(t, err)
-				testkit.Equal(t, redisconn.ReadInfo(reply)["run_id"], "q", "connected to")
-				testkit.Equal(t, w.open.Load(), 1, "open connections")
-				testkit.Must(t, conn.Close())
-				w.dialled, w.servers["b:1"], w.servers["p:6379"] = nil, names("p", "6379"), is("master")
-				conn, err = pool.DialContext(t.Context())
-				testkit.Must(t, err)
-				testkit.Equal(t, strings.Join(w.dialled, " "), "b:1 p:6379", "the next dials")
-				testkit.Must(t, conn.Close())
 			})
 		})
 	}

@@ -24,6 +24,8 @@ type server struct {
 	address  string // of the URL; empty for a pool of the user's
 	member   string // what the master is called in lists; empty for a pool of the user's without a name
 	database int    // of the member
+	// sentinels are the URL's; nil for none.
+	sentinels *sentinels
 	// learned is what the server of a pool without a name reports, once a connection was made.
 	learned  atomic.Pointer[place]
 	selected atomic.Bool // connections of the user's pool had their database selected

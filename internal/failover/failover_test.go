@@ -3,6 +3,10 @@ package failover
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
@@ -117,4 +122,38 @@ func TestURLs(t *testing.T) {
 	testkit.Must(t, err)
 	testkit.Check(t, !lock.Valid() && next.Token() > lock.Token(), "the lock before is valid: %v, token %d, then %d", lock.Valid(), lock.Token(), next.Token())
 	testkit.Must(t, next.Unlock(ctx))
+}
+
+// Sentinels of two deployments that call their masters by one name lead a client to both: Check and Admit refuse them. Check
+// notes a Sentinel that is dead.
+func TestSentinelsOfTwoDeployments(t *testing.T) {
+	t.Parallel()
+	one, other := started(t, 1, 1), started(t, 1, 1)
+	opened := func(sentinels ...*redistest.Master) *node.Node {
+		var hosts []string
+		for _, s := range sentinels {
+			hosts = append(hosts, s.Addr())
+		}
+		n, err := node.Open("redis+sentinel://" + strings.Join(hosts, ",") + "/master-0?failover=1")
+		testkit.Must(t, err)
+		t.Cleanup(func() { testkit.Must(t, n.Close()) })
+		return n
+	}
+	both := opened(one.Watchers[0], one.Watchers[1], other.Watchers[0])
+	report, err := operator.Check(t.Context(), both)
+	testkit.Must(t, err)
+	for what, err := range map[string]error{"Check": report.Refused, "Admit": operator.Admit(t.Context(), both)} {
+		testkit.Is(t, err, node.ErrInvalid, what)
+		for s, g := range map[*redistest.Master]*Group{one.Watchers[0]: one.Groups[0], other.Watchers[0]: other.Groups[0]} {
+			names := fmt.Sprintf("Sentinel %s names %s", s.Addr(), net.JoinHostPort(g.Servers[0].known()))
+			testkit.Check(t, strings.Contains(err.Error(), names), "%s: %v, want %s", what, err, names)
+		}
+	}
+	testkit.Must(t, one.Watchers[2].Kill())
+	whole := opened(one.Watchers...)
+	testkit.Must(t, operator.Admit(t.Context(), whole))
+	report, err = operator.Check(t.Context(), whole)
+	testkit.Check(t, err == nil && report.Refused == nil && report.RefusesWrites == nil, "%+v, %v", report, err)
+	note := "Sentinel " + one.Watchers[2].Addr() + ": "
+	testkit.Check(t, slices.ContainsFunc(report.Hazards, func(h string) bool { return strings.HasPrefix(h, note) }), "%q, want %s", report.Hazards, note)
 }

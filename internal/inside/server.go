@@ -19,6 +19,9 @@ type Server interface {
 	// DialAgain dials the address n times more, at once. two is not nil if a connection leads to another master than the
 	// process of that run id; err is not nil if one leads to no master.
 	DialAgain(ctx context.Context, runID string, n int) (two, err error)
+	// AskSentinels asks each Sentinel of the URL, if it has any. two is not nil if two of them name different masters, which
+	// both are masters now; notes has each that names none.
+	AskSentinels(ctx context.Context) (two error, notes []string)
 	// Refuse returns why a server with this INFO must not be a node, or nil.
 	Refuse(redisconn.Info) error
 	// Look reads the marker.

@@ -1,0 +1,64 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/quorumlock/quorumlock/internal/redisconn"
+)
+
+// AskSentinels implements [inside.Server]. Sentinels of two deployments, which may call their masters by one name, would
+// let a client hold at each of these.
+func (s *server) AskSentinels(ctx context.Context) (two error, notes []string) {
+	if s.sentinels == nil {
+		return nil, nil
+	}
+	bound := redisconn.ConnectTimeout(s.opts.timeout) / 2
+	if deadline, ok := ctx.Deadline(); ok {
+		bound = min(bound, time.Until(deadline)/2) // one that is silent must not take all of it
+	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	sentinels := s.sentinels.addresses
+	masters, runIDs, errs := make([]string, len(sentinels)), make([]string, len(sentinels)), make([]error, len(sentinels))
+	var asking sync.WaitGroup
+	for i, sentinel := range sentinels {
+		asking.Go(func() { masters[i], runIDs[i], errs[i] = s.sentinels.follow(ctx, sentinel) })
+	}
+	asking.Wait()
+	known := -1 // the first that names a master
+	for i, err := range errs {
+		switch {
+		case err != nil:
+			notes = append(notes, fmt.Sprintf("Sentinel %s: %v", sentinels[i], err))
+		case known < 0:
+			known = i
+		case runIDs[i] != runIDs[known] && two == nil: // which passes if the other is the old one of a failover
+			two = passes{fmt.Errorf("%w: two masters: Sentinel %s names %s, and Sentinel %s names %s: Sentinels of two deployments, "+
+				"or the master of before a failover?", ErrInvalid, sentinels[known], masters[known], sentinels[i], masters[i])}
+		}
+	}
+	return two, notes
+}
+
+// followTo implements follow.
+func (s *sentinels) followTo(ctx context.Context, o options, e endpoint, sentinel string, to dial) (address, runID string, err error) {
+	ctx, stop := redisconn.Interruptible(ctx)
+	defer stop()
+	if address, err = s.ask(ctx, o, e.at(sentinel), redisconn.ConnectTimeout(o.timeout)); err != nil {
+		return "", "", err
+	}
+	c, _, err := onMaster(ctx, o, e.at(address), to, false)
+	if err == nil {
+		defer kill(c)
+		replies, errs := redisconn.RoundTrip(ctx, c, o.timeout, []any{"INFO", "server"})
+		runID, err = redisconn.ReadInfo(replies[0])["run_id"], cmp.Or(errs...)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("names %s: %w", address, late(ctx, err))
+	}
+	return address, runID, nil
+}
