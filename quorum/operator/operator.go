@@ -43,8 +43,8 @@ const dials = 8
 
 // Check reports on the server over a connection of its own, within ctx and the time for connecting
 // ([node.WithTimeout]). It dials the address eight times more, or asks each Sentinel of the URL, to find out whether it
-// leads to two masters. It writes nothing. For a server that Lock refuses it returns a Report, too: Report.Refused says why. The error is a
-// [*node.Error].
+// leads to two masters. It writes nothing. For a server that Lock refuses it returns a Report, too: Report.Refused says
+// why. The error is a [*node.Error].
 func Check(ctx context.Context, n *node.Node) (Report, error) {
 	var report Report
 	err := onVisit(ctx, n, "check", false, func(ctx context.Context, v visit) error {
