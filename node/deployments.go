@@ -12,7 +12,7 @@ import (
 
 // AskSentinels implements [inside.Server]. Sentinels of two deployments, which may call their masters by one name, would
 // let a client hold at each of these.
-func (s *server) AskSentinels(ctx context.Context) (two error, notes []string) {
+func (s *server) AskSentinels(ctx context.Context) (notes []string, two error) {
 	if s.sentinels == nil {
 		return nil, nil
 	}
@@ -41,7 +41,7 @@ func (s *server) AskSentinels(ctx context.Context) (two error, notes []string) {
 				"or the master of before a failover?", ErrInvalid, sentinels[known], masters[known], sentinels[i], masters[i])}
 		}
 	}
-	return two, notes
+	return notes, two
 }
 
 // followTo implements follow.

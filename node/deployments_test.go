@@ -90,7 +90,7 @@ func TestSentinelsOfTwoDeployments(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 				defer cancel()
 				began := time.Now()
-				two, notes := n.server.AskSentinels(ctx)
+				notes, two := n.server.AskSentinels(ctx)
 				testkit.Equal(t, time.Since(began).Round(time.Millisecond), c.takes, "time")
 				testkit.Check(t, (two == nil) == (c.two == "") && (two == nil || errors.Is(two, ErrInvalid) && strings.Contains(two.Error(), c.two)), "%v, want %s", two, c.two)
 				testkit.Equal(t, strings.Join(notes, "; "), c.notes, "notes")

@@ -21,7 +21,7 @@ type Server interface {
 	DialAgain(ctx context.Context, runID string, n int) (two, err error)
 	// AskSentinels asks each Sentinel of the URL, if it has any. two is not nil if two of them name different masters, which
 	// both are masters now; notes has each that names none.
-	AskSentinels(ctx context.Context) (two error, notes []string)
+	AskSentinels(ctx context.Context) (notes []string, two error)
 	// Refuse returns why a server with this INFO must not be a node, or nil.
 	Refuse(redisconn.Info) error
 	// Look reads the marker.

@@ -58,7 +58,7 @@ func Check(ctx context.Context, n *node.Node) (Report, error) {
 		var notes []string
 		var others sync.WaitGroup
 		others.Go(func() { two, _ = inside.Of(n).Server.DialAgain(dialing, v.info["run_id"], dials) })
-		others.Go(func() { named, notes = inside.Of(n).Server.AskSentinels(dialing) })
+		others.Go(func() { notes, named = inside.Of(n).Server.AskSentinels(dialing) })
 		defer others.Wait()
 		defer stop()
 		save := v.savePoints(ctx)
@@ -130,7 +130,7 @@ func admit(ctx context.Context, n *node.Node, list *scripts.List) error {
 		if two, _ := inside.Of(n).Server.DialAgain(ctx, v.info["run_id"], dials); two != nil {
 			return two
 		}
-		if two, _ := inside.Of(n).Server.AskSentinels(ctx); two != nil {
+		if _, two := inside.Of(n).Server.AskSentinels(ctx); two != nil {
 			return two
 		}
 		for range maxTries {
