@@ -56,7 +56,7 @@ func (l *leads) refuse(two error) error {
 type messages struct{ *server }
 
 func (s messages) GetContext(ctx context.Context) (conn redis.Conn, err error) {
-	err = s.take(ctx, func(ctx context.Context, c redis.Conn) (runID string, err error) {
+	err = s.take(ctx, func(c redis.Conn) (runID string, err error) {
 		conn = c
 		info, _, err := s.Ask(ctx, c, true)
 		return info["run_id"], err
@@ -65,11 +65,10 @@ func (s messages) GetContext(ctx context.Context) (conn redis.Conn, err error) {
 }
 
 // take takes a connection from the pool that passes the check, which returns the run id of its process. The next one is
-// taken after one that has become old, and after one that was idle and may lead to the master of before a failover: it is
-// a replica, lacks its own or is silent. Others may use the pool and return more of them.
-func (s *server) take(ctx context.Context, check func(context.Context, redis.Conn) (runID string, err error)) error {
-	for idle := s.pool.IdleCount(); ; idle-- {
-		mayBeIdle := idle > 0 && s.pool.IdleCount() > 0
+// taken after one that was idle, and leads to a master that was made a replica, and after one that has become old.
+func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string, err error)) error {
+	for {
+		mayBeIdle := s.pool.IdleCount() > 0
 		before, two := s.leads.now()
 		c, err := s.TakeConn(ctx)
 		if err != nil {
@@ -79,7 +78,7 @@ func (s *server) take(ctx context.Context, check func(context.Context, redis.Con
 		if before == "" && two == nil { // compared for sure: the check and the dials take the same round trips
 			others = s.dialMore(ctx, dialsOfFirst)
 		}
-		runID, err := s.checkSoon(ctx, mayBeIdle, c, check)
+		runID, err := check(c)
 		if err == nil && (runID != before || two != nil) {
 			err = s.compare(ctx, c, runID, two, others)
 		}
@@ -92,22 +91,10 @@ func (s *server) take(ctx context.Context, check func(context.Context, redis.Con
 		}
 		redisconn.Kill(c)
 		c.Close()
-		isStale := errors.Is(err, ErrReplica) || errors.Is(err, redisconn.ErrNotReplicated) || errors.Is(err, ErrTimeout)
-		if err != nil && !(mayBeIdle && isStale) {
+		if err != nil && !(mayBeIdle && errors.Is(err, ErrReplica)) {
 			return s.passing(err)
 		}
 	}
-}
-
-// checkSoon bounds the check of a connection that may have been idle by half a timeout: a new one gets the time for
-// connecting.
-func (s *server) checkSoon(ctx context.Context, mayBeIdle bool, c redis.Conn, check func(context.Context, redis.Conn) (string, error)) (runID string, err error) {
-	if mayBeIdle {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, s.opts.timeout/2)
-		defer cancel()
-	}
-	return check(ctx, c)
 }
 
 const dialsOfFirst = 4

@@ -1,21 +1,18 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
-	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
@@ -73,7 +70,7 @@ func TestProcessesAreCompared(t *testing.T) {
 // A balancer takes turns: two clients that start together may each be led to one master twice, and repeatedly.
 func TestTheFirstProcessIsComparedRepeatedly(t *testing.T) {
 	s, dials := leading(twoFakes(t), "aaaab", 0)
-	err := s.take(t.Context(), s.ask)
+	err := s.take(t.Context(), func(c redis.Conn) (string, error) { return s.ask(t.Context(), c) })
 	testkit.Is(t, err, ErrInvalid, "what is taken")
 	testkit.Equal(t, int(dials.Load()), 5, "dials")
 	testkit.Must(t, s.pool.Close())
@@ -93,84 +90,8 @@ func TestWhenProcessesAreCompared(t *testing.T) {
 		if c.isKnown {
 			s.leads.to = runID
 		}
-		err = s.take(t.Context(), s.ask)
+		err = s.take(t.Context(), func(conn redis.Conn) (string, error) { return s.ask(t.Context(), conn) })
 		testkit.Is(t, err, ErrInvalid, "what is taken")
-	}
-}
-
-// Idle connections of a pool may lead to the master of before a failover: a replica, one without its own, or one that
-// stands still. The next one is taken at once, or after half a timeout, but not more of them than there were. A new
-// connection is no such one.
-func TestIdleConnectionsToTheOldMaster(t *testing.T) {
-	const timeout = time.Second
-	stale := map[string]func([]string) string{
-		"a replica":     replies(canned.Bulk("run_id:old\r\nmaster_replid:h\r\nrole:slave\r\n")),
-		"alone":         replies(canned.Bulk("run_id:old\r\nmaster_replid:h\r\nrole:master\r\nconnected_slaves:0\r\n")),
-		"stands still":  silent,
-		"the other one": replies("-NOPERM this user has no permissions\r\n"),
-	}
-	for what, c := range map[string]struct {
-		leads    string // where the address leads: new, or to one of the stale ones
-		old      string // what the idle connections lead to
-		returned int    // idle connections by others, for each that was taken
-		dials    int    // of the connections that were not idle; each is asked
-		takes    time.Duration
-		err      error
-	}{
-		"to a replica":                 {leads: "new", old: "a replica", dials: 1},
-		"to one alone":                 {leads: "new", old: "alone", dials: 1},
-		"to one that stands still":     {leads: "new", old: "stands still", dials: 1, takes: 3 * timeout / 2},
-		"the address leads to it, too": {leads: "alone", old: "alone", dials: 1, err: redisconn.ErrNotReplicated},
-		"others return more":           {leads: "new", old: "alone", returned: 1, err: redisconn.ErrNotReplicated},
-		"a new one gets its time":      {leads: "stands still", old: "a replica", dials: 1, takes: 5 * timeout, err: ErrTimeout},
-		"another reason":               {leads: "new", old: "the other one", err: redis.Error("NOPERM this user has no permissions")},
-	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				served := replies(canned.Bulk("run_id:new\r\nmaster_replid:h\r\nrole:master\r\nconnected_slaves:1\r\n"))
-				to, dials := stale[c.old], 0
-				pool := &redis.Pool{MaxIdle: 10, Dial: func() (redis.Conn, error) {
-					dials++
-					serve := to
-					return testkit.Pipe(func(c net.Conn) { canned.Serve(c, serve) }), nil
-				}}
-				defer pool.Close()
-				idle := func(n int) {
-					conns := make([]redis.Conn, n)
-					for i := range conns {
-						conns[i] = pool.Get()
-					}
-					for _, c := range conns {
-						c.Close()
-					}
-				}
-				idle(3)
-				dials = 0
-				if to = stale[c.leads]; to == nil {
-					to = served
-				}
-				s := &server{opts: options{timeout: timeout, failover: 1, conns: 1}, pool: pool}
-				s.opts.OneProcess, s.leads.leave = true, func(string, error) {}
-				began := time.Now()
-				var last redis.Conn
-				err := s.take(t.Context(), func(ctx context.Context, conn redis.Conn) (string, error) {
-					last = conn
-					replies, errs := redisconn.RoundTrip(ctx, conn, timeout, []any{"INFO"})
-					info := redisconn.ReadInfo(replies[0])
-					if c.returned > 0 {
-						dials, to = 0, stale[c.old]
-						idle(pool.IdleCount() + c.returned)
-						dials, to = 0, served
-					}
-					seal := pipeline.Seal{Replicas: 1, History: "h"}
-					return info["run_id"], cmp.Or(errs[0], s.Refuse(info), seal.Broken(1, info))
-				})
-				testkit.Check(t, err == nil && c.err == nil || c.err != nil && errors.Is(err, c.err), "%v, want %v", err, c.err)
-				testkit.Equal(t, time.Since(began).Round(time.Millisecond), c.takes, "time")
-				testkit.Equal(t, dials, c.dials, "new connections")
-				last.Close()
-			})
-		})
 	}
 }
 

@@ -62,7 +62,7 @@ func (s *server) host() string {
 
 // connect takes a connection from the pool and checks the server at its other end.
 func (s *server) connect(ctx context.Context) (conn *pipeline.Conn, err error) {
-	err = s.take(ctx, func(ctx context.Context, c redis.Conn) (runID string, err error) {
+	err = s.take(ctx, func(c redis.Conn) (runID string, err error) {
 		if conn, err = s.handshake(ctx, c); err != nil {
 			return "", err
 		}
