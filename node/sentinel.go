@@ -149,7 +149,7 @@ func onMaster(ctx context.Context, o options, e endpoint, to dial, hasSpare bool
 		kill(c)
 		return nil, false, err
 	}
-	return c, o.Unsealed || info.Number("connected_slaves") == uint64(o.failover), nil
+	return c, info.Number("connected_slaves") == uint64(o.failover), nil
 }
 
 // ask returns the address that a sentinel names.

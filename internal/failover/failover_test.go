@@ -5,19 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
-	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
@@ -124,8 +123,8 @@ func TestURLs(t *testing.T) {
 	testkit.Must(t, next.Unlock(ctx))
 }
 
-// Sentinels of two deployments that call their masters by one name lead a client to both: Check and Admit refuse them. Check
-// notes a Sentinel that is dead.
+// Sentinels of two deployments that call their masters by one name lead a client to both. Who asks them hears so, and of one
+// that is dead.
 func TestSentinelsOfTwoDeployments(t *testing.T) {
 	t.Parallel()
 	one, other := started(t, 1, 1), started(t, 1, 1)
@@ -140,20 +139,15 @@ func TestSentinelsOfTwoDeployments(t *testing.T) {
 		return n
 	}
 	both := opened(one.Watchers[0], one.Watchers[1], other.Watchers[0])
-	report, err := operator.Check(t.Context(), both)
-	testkit.Must(t, err)
-	for what, err := range map[string]error{"Check": report.Refused, "Admit": operator.Admit(t.Context(), both)} {
-		testkit.Is(t, err, node.ErrInvalid, what)
-		for s, g := range map[*redistest.Master]*Group{one.Watchers[0]: one.Groups[0], other.Watchers[0]: other.Groups[0]} {
-			names := fmt.Sprintf("Sentinel %s names %s", s.Addr(), net.JoinHostPort(g.Servers[0].known()))
-			testkit.Check(t, strings.Contains(err.Error(), names), "%s: %v, want %s", what, err, names)
-		}
+	notes, err := inside.Of(both).Server.AskSentinels(t.Context())
+	testkit.Is(t, err, node.ErrInvalid, "two deployments")
+	testkit.Equal(t, len(notes), 0, "notes")
+	for s, g := range map[*redistest.Master]*Group{one.Watchers[0]: one.Groups[0], other.Watchers[0]: other.Groups[0]} {
+		names := fmt.Sprintf("Sentinel %s names %s", s.Addr(), net.JoinHostPort(g.Servers[0].known()))
+		testkit.Check(t, strings.Contains(err.Error(), names), "%v, want %s", err, names)
 	}
 	testkit.Must(t, one.Watchers[2].Kill())
-	whole := opened(one.Watchers...)
-	testkit.Must(t, operator.Admit(t.Context(), whole))
-	report, err = operator.Check(t.Context(), whole)
-	testkit.Check(t, err == nil && report.Refused == nil && report.RefusesWrites == nil, "%+v, %v", report, err)
-	note := "Sentinel " + one.Watchers[2].Addr() + ": "
-	testkit.Check(t, slices.ContainsFunc(report.Hazards, func(h string) bool { return strings.HasPrefix(h, note) }), "%q, want %s", report.Hazards, note)
+	notes, err = inside.Of(opened(one.Watchers...)).Server.AskSentinels(t.Context())
+	testkit.Must(t, err)
+	testkit.Check(t, len(notes) == 1 && strings.HasPrefix(notes[0], "Sentinel "+one.Watchers[2].Addr()+": "), "%q", notes)
 }

@@ -21,7 +21,6 @@
 package operator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,9 +41,9 @@ import (
 const dials = 8
 
 // Check reports on the server over a connection of its own, within ctx and the time for connecting
-// ([node.WithTimeout]). It dials the address eight times more, or asks each Sentinel of the URL, to find out whether it
-// leads to two masters. It writes nothing. For a server that Lock refuses it returns a Report, too: Report.Refused says
-// why. The error is a [*node.Error].
+// ([node.WithTimeout]). It dials the address eight times more, to find out whether it leads to two masters. It writes
+// nothing. For a server that Lock refuses it returns a Report, too: Report.Refused says why. The error is a
+// [*node.Error].
 func Check(ctx context.Context, n *node.Node) (Report, error) {
 	var report Report
 	err := onVisit(ctx, n, "check", false, func(ctx context.Context, v visit) error {
@@ -54,11 +53,9 @@ func Check(ctx context.Context, n *node.Node) (Report, error) {
 		}
 		report.RoundTrip = time.Since(began)
 		dialing, stop := context.WithCancel(ctx)
-		var two, named error
-		var notes []string
+		var two error
 		var others sync.WaitGroup
 		others.Go(func() { two, _ = inside.Of(n).Server.DialAgain(dialing, v.info["run_id"], dials) })
-		others.Go(func() { notes, named = inside.Of(n).Server.AskSentinels(dialing) })
 		defer others.Wait()
 		defer stop()
 		save := v.savePoints(ctx)
@@ -71,7 +68,7 @@ func Check(ctx context.Context, n *node.Node) (Report, error) {
 		report.ClockAhead = look.Ahead(before, time.Now())
 		refusal, err := v.refusesWrites(ctx)
 		others.Wait()
-		report.fill(v, save, look, refusal, cmp.Or(two, named), notes)
+		report.fill(v, save, look, refusal, two)
 		return err
 	})
 	if err != nil {
@@ -128,9 +125,6 @@ func invalid(n *node.Node, format string, args ...any) error {
 func admit(ctx context.Context, n *node.Node, list *scripts.List) error {
 	return onVisit(ctx, n, "admit", true, func(ctx context.Context, v visit) error {
 		if two, _ := inside.Of(n).Server.DialAgain(ctx, v.info["run_id"], dials); two != nil {
-			return two
-		}
-		if _, two := inside.Of(n).Server.AskSentinels(ctx); two != nil {
 			return two
 		}
 		for range maxTries {

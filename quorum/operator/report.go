@@ -55,8 +55,8 @@ type Report struct {
 type embedded = looks.Looked
 
 // fill sets the fields that follow from INFO, the save points, the marker, why writes are refused, and why
-// the address leads to two masters, and the hazards, with the notes of Sentinels.
-func (r *Report) fill(v visit, save savePoints, look looks.Look, refusal, two error, sentinels []string) {
+// the address leads to two masters, and the hazards.
+func (r *Report) fill(v visit, save savePoints, look looks.Look, refusal, two error) {
 	r.embedded = look.Embedding()
 	in, maxLease, view := inside.Of(v.node), v.node.MaxLease(), look.View
 	m := view.Marker()
@@ -100,9 +100,6 @@ func (r *Report) fill(v visit, save savePoints, look looks.Look, refusal, two er
 			because = ""
 		}
 		hazard("it grants nothing%s: %s", because, strings.TrimPrefix(r.RefusesWrites.Error(), "node "+r.Name+": write: "))
-	}
-	for _, note := range sentinels {
-		hazard("%s", note)
 	}
 	if r.Role == "" {
 		hazard("the server does not say whether it is a master")

@@ -1,6 +1,7 @@
 package masters
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -47,7 +48,7 @@ type admit struct{ yes, members bool }
 
 func (a *admit) run(ctx context.Context, p *cli.Program, line Line) int {
 	nodes, list := line.Nodes, List(line.Nodes)
-	if err := hosts.Mixed(nodes); a.members && err != nil {
+	if err := cmp.Or(twoNamed(nodes), hosts.Mixed(nodes)); a.members && err != nil {
 		fmt.Fprintf(p.Stderr, "quorumlock: admit: %v\n", err)
 		return cli.ExitFailed
 	}
@@ -56,6 +57,7 @@ func (a *admit) run(ctx context.Context, p *cli.Program, line Line) int {
 		return cli.ExitUsage
 	}
 	found := CheckAll(ctx, nodes)
+	askSentinels(ctx, nodes, found)
 	if a.members {
 		if err := areProcesses(nodes, found); err != nil {
 			fmt.Fprintf(p.Stderr, "quorumlock: admit: %v\n", err)
@@ -66,6 +68,8 @@ func (a *admit) run(ctx context.Context, p *cli.Program, line Line) int {
 		switch {
 		case found[i].Err != nil:
 			return found[i].Err
+		case found[i].two != nil:
+			return found[i].two
 		case a.members:
 			return operator.AdmitMembers(ctx, n, list.Names())
 		}

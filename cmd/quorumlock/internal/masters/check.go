@@ -95,6 +95,7 @@ func (c *check) all(ctx context.Context, nodes []*node.Node, quorum quorate.Rule
 	began := time.Now()
 	for {
 		found := CheckAll(ctx, nodes)
+		askSentinels(ctx, nodes, found)
 		tryAll(ctx, nodes, found, c.tryName)
 		rest := wait - time.Since(began)
 		if rest <= 0 || quorum.Enough(thoseThat(found, Finding.IsOK)) || !Sleep(ctx, min(rest, 500*time.Millisecond)) {

@@ -41,6 +41,7 @@ type Finding struct {
 	claimed    bool                 // for these clients: one has begun to mark it, and none has confirmed that
 	awaitsLock bool                 // it grants nothing until a client's next lock marks it, or finishes its mark
 	twin       string               // another node of the same process, or empty
+	two        error                // of check and admit: its Sentinels name two masters, or nil
 	rate       string               // how its clock's rate differs from this machine's, or empty
 	hint       string               // why the master may not have answered, or empty
 	tried      bool                 // of check: a lock was acquired, renewed and released there, and the release was announced
@@ -71,6 +72,18 @@ func CheckAll(ctx context.Context, nodes []*node.Node) []Finding {
 	return found
 }
 
+// askSentinels asks each Sentinel of the URLs. One that leads to no master is a hazard; two masters of one name grant nothing.
+func askSentinels(ctx context.Context, nodes []*node.Node, found []Finding) {
+	Each(ctx, nodes, func(ctx context.Context, i int, n *node.Node) error {
+		f := &found[i]
+		var notes []string
+		notes, f.two = inside.Of(n).Server.AskSentinels(ctx)
+		f.Report.Hazards = append(f.Report.Hazards, notes...)
+		return nil
+	})
+	judge(found, nodes)
+}
+
 var errBlank = errors.New("it has no list of masters: it is new, or has forgotten, and grants nothing until a client marks it. " + lockAny)
 
 var errHalfMarked = errors.New("half-marked: its quarantine is over, and it grants nothing until a client finishes the mark. " + lockAny)
@@ -94,6 +107,8 @@ func judge(found []Finding, nodes []*node.Node) {
 			errs[i] = f.Err
 		case r.Refused != nil:
 			errs[i] = f.error(r.Refused)
+		case f.two != nil:
+			errs[i] = f.error(f.two)
 		case f.twin != "":
 			errs[i] = f.error(fmt.Errorf("%w: it is the same process as %s", node.ErrInvalid, f.twin))
 		case relation != membership.Refuses && relation != membership.Accepts && r.RefusesWrites != nil: // nobody can mark it

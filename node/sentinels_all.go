@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
@@ -16,11 +15,7 @@ func (s *server) AskSentinels(ctx context.Context) (notes []string, two error) {
 	if s.sentinels == nil {
 		return nil, nil
 	}
-	bound := redisconn.ConnectTimeout(s.opts.timeout) / 2
-	if deadline, ok := ctx.Deadline(); ok {
-		bound = min(bound, time.Until(deadline)/2) // one that is silent must not take all of it
-	}
-	ctx, cancel := context.WithTimeout(ctx, bound)
+	ctx, cancel := context.WithTimeout(ctx, s.opts.timeout)
 	defer cancel()
 	sentinels := s.sentinels.addresses
 	masters, runIDs, errs := make([]string, len(sentinels)), make([]string, len(sentinels)), make([]error, len(sentinels))
