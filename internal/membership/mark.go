@@ -108,9 +108,13 @@ func (c Client) markAll(views []*View, top scripts.Marker) (marks []Mark) {
 // no quorum. The quarantines begin with the claims. When all nodes are claimed, and every claim's
 // quarantine is over, the claims are confirmed: by then every lease that a quorum of any list had
 // granted before is over.
+//
+// A claim that a restart has left behind may be the wrong list's: it says what the list was only where every node has
+// the client's.
 func (c Client) claim(views []*View) (marks []Mark) {
 	var blank, claimed []int
 	top, known := scripts.Marker{Generation: 1, Members: c.List}, false
+	everyHas := !slices.ContainsFunc(views, func(v *View) bool { return v == nil || !v.Has(c.List) })
 	for i, v := range views {
 		if v == nil {
 			return nil
@@ -126,7 +130,9 @@ func (c Client) claim(views []*View) (marks []Mark) {
 		case relation == Claimed:
 			claimed = append(claimed, i)
 		}
-		if m := v.marker; m.Members.Len() > 0 && !(relation == Blank && m.Claimed) && (!known || m.Generation > top.Generation) {
+		m := v.marker
+		isStale := relation == Blank && m.Claimed && !everyHas
+		if m.Members.Len() > 0 && !isStale && (!known || m.Generation > top.Generation) {
 			top, known = m, true
 		}
 	}

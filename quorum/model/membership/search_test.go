@@ -55,6 +55,10 @@ var removed = setup{names: "abde", start: []string{"ab", "bde#4", "bde#4", "bde#
 var retires = setup{names: "abcde", start: []string{"abc", "abc>bc", "abc>bc"}, lists: []string{"abc", "cde"}, whole: true, forgets: 2, maxLease: 2,
 	commands: []string{"commit abc", "add bc bcd", "commit abcd", "add bcd bcde", "commit abcde", "remove bcde cde"}}
 
+// claimedTwice is four masters that clients had claimed when all restarted, next to clients that may found with three of them.
+var claimedTwice = setup{names: "abcd", start: []string{"old:?abcd#2", "old:?abcd#2", "old:?abcd#2", "old:?abcd#2"}, lists: []string{"abcd", "bcd"},
+	found: true, silent: 1, maxLease: 2}
+
 // counts is the tokens of three masters of which one is replaced. No search of it is complete in 40 million states.
 var counts = setup{names: "abcd", start: all3, lists: []string{"abc", "ab", "abd"}, tokens: 3, maxLease: 2,
 	commands: []string{"remove abc ab", "commit ab", "add ab abd", "commit abd"}}
@@ -102,6 +106,7 @@ func TestSearch(t *testing.T) {
 		{"two deployments that share one", founds("abcde", "abc", "cde"), 0, false},
 		{"two deployments of which one has the other's masters", founds("abcde", "abc", "abcde"), 0, false},
 		{"wiped masters next to the present ones", wipes.with(oneForgets), 0, false},
+		{"claims that a restart has left behind", claimedTwice.with(oneForgets).with(oneRestarts), 0, false},
 		{"a removed master next to the present ones", removed.with(exists), 0, false},
 		{"wiped masters, and clients that know", wipedAll.with(exists), 0, false},
 		{"masters of two generations, two commands", generations.with(twoAtOnce), 0, false},
