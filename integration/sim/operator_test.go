@@ -94,7 +94,7 @@ func majorityState(views map[string]*membership.View) *state {
 	for _, name := range s.members.Names() {
 		v := views[name]
 		s.whole = s.whole && carries(v, s.members)
-		s.behind = s.behind || carries(v, s.members) && v.Marker().Next.Equal(s.members)
+		s.behind = s.behind || carries(v, s.members) && v.Marker().Next.Equal(s.members) || v != nil && isLeft(v, best.Marker())
 		s.waiting = s.waiting || v != nil && v.Quarantine() > 0
 	}
 	if s.next != nil {
@@ -103,6 +103,12 @@ func majorityState(views map[string]*membership.View) *state {
 		}
 	}
 	return s
+}
+
+// isLeft reports whether a commit has left the master behind: it was blank, and a client marked it with the list before.
+func isLeft(v *membership.View, of scripts.Marker) bool {
+	m := v.Marker()
+	return v.IsMarked() && !m.Claimed && m.Next.Len() == 0 && m.Generation < of.Generation && !m.Members.Equal(of.Members)
 }
 
 // know notes which lists are certainly accepted, if no late mark can change that.
