@@ -98,7 +98,7 @@ func (d Driver) readCounters(ctx context.Context, names []string, errs map[strin
 	for _, name := range names {
 		calls[name] = operators.ReadCounters()
 	}
-	for name, replies := range d.Call(ctx, calls) {
+	for name, replies := range d.callInParts(ctx, calls) {
 		counters, err := new(operators.Counters), firstError(replies)
 		for i := 0; i < len(replies) && err == nil; i++ {
 			err = counters.Add(i, replies[i].Other.([]operators.Counter), scripts.MemberPrefix(name))
@@ -123,7 +123,7 @@ func (d Driver) raiseCounters(ctx context.Context, read map[string]*operators.Co
 	for name, counters := range read {
 		calls[name] = highest.Above(counters)
 	}
-	for name, replies := range d.Call(ctx, calls) {
+	for name, replies := range d.callInParts(ctx, calls) {
 		if err := firstError(replies); err != nil {
 			errs[name] = err
 		} else {
@@ -131,6 +131,33 @@ func (d Driver) raiseCounters(ctx context.Context, read map[string]*operators.Co
 		}
 	}
 	return raised
+}
+
+// callsAtOnce is how many calls that read or raise counters a master gets at once. All of them can take a master longer
+// than a node's timeout, and it replies to none before it has carried out all that it was sent.
+const callsAtOnce = 8
+
+// callInParts makes a few calls at a time on each master, and no more on a master after one that failed.
+func (d Driver) callInParts(ctx context.Context, calls map[string][]scripts.Call) map[string][]Reply {
+	all, left := map[string][]Reply{}, maps.Clone(calls)
+	for len(left) > 0 {
+		part := map[string][]scripts.Call{}
+		for name, of := range left {
+			part[name] = of[:min(callsAtOnce, len(of))]
+			left[name] = of[len(part[name]):]
+		}
+		replies := d.Call(ctx, part)
+		for name := range part {
+			of, isKnown := replies[name]
+			if isKnown {
+				all[name] = append(all[name], of...)
+			}
+			if !isKnown || firstError(of) != nil || len(left[name]) == 0 {
+				delete(left, name)
+			}
+		}
+	}
+	return all
 }
 
 func firstError(replies []Reply) error {
