@@ -68,6 +68,17 @@ func (l lockState) answered() (set quorate.Set) {
 	return set
 }
 
+// mayBeHidden reports whether a holder that no master shows may have the lock.
+func (l lockState) mayBeHidden() bool {
+	var hiding quorate.Set
+	for i, m := range l.Masters {
+		if m.MayHide() {
+			hiding |= quorate.Of(i)
+		}
+	}
+	return l.quorum.Enough(hiding)
+}
+
 func (l lockState) code(nodes []*node.Node) int {
 	switch l.State {
 	case lockstate.Held:

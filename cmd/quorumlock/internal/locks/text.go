@@ -40,6 +40,12 @@ func printLocks(out io.Writer, locks []lockState) {
 	}
 }
 
+func printErrors(out io.Writer, errs []error) {
+	for _, g := range groupErrors(errs) {
+		fmt.Fprintf(out, "  %s: %s\n", g, g.Reason)
+	}
+}
+
 // printOutlook says why masters grant nothing new, and whether enough do.
 func printOutlook(out io.Writer, found []masters.Finding, quorum quorate.Rule) {
 	if outlook := masters.Outlook(found, quorum); outlook != "" {
@@ -90,8 +96,11 @@ func (l lockState) sentence(verb string) string {
 			l.taken(time.Now()), l.Depth, l.mostToken(", "), l.Owner)
 	case l.State == lockstate.Free:
 		return fmt.Sprintf("%s %s free%s", name, verb, l.mostToken(", last "))
+	case verb == "was":
+		return fmt.Sprintf("%s was in an unknown state, %s", name, l.whyUnknown())
+	default:
+		return fmt.Sprintf("%s: unknown, %s", name, l.whyUnknown())
 	}
-	return fmt.Sprintf("%s: unknown, %s", shownName(l.Name, math.MaxInt), l.whyUnknown())
 }
 
 // mostToken says, after the word, what the token is at most; nothing if no client that counts tokens has held the lock.

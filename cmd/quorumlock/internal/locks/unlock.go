@@ -33,8 +33,8 @@ var unlock = over(cli.Command{
 	Help: `Example, once the holder has been ended:
   quorumlock unlock -yes -urls-file /etc/quorumlock/urls nightly-report
 
-Exit codes: 0 if no lock is left, 1 if masters refuse, 69 if too few answered; 64 without -yes; 75 if the owner of
--owner-file is alive; 78 as for status, or for that file.`,
+Exit codes: 0 if no lock is left, 1 if masters refuse, 69 if masters that did not answer, or may have forgotten, could hide
+a holder; 64 without -yes; 75 if the owner of -owner-file is alive; 78 as for status, or for that file.`,
 }, func(flags *cli.Flags, l *line) action {
 	flags.Boolean("yes", "delete them", &l.yes)
 	flags.Text("owner", "delete only the locks of the owner `ID`: any other holder keeps them", "an owner's id",
@@ -150,14 +150,17 @@ func (l lockState) owners(asked string) (owners []string) {
 	return owners
 }
 
-// force deletes the locks of the owners that were seen at a lock, or at a slot of a semaphore. Readers have no
-// owners: all are deleted.
-func force(ctx context.Context, locker *quorum.Locker, lock lockState, asked string) (err error) {
-	owners := lock.owners(asked)
-	if asked == "" && slices.ContainsFunc(lock.Masters, func(m lockstate.Master) bool { return m.Readers > 0 }) {
-		owners = []string{""}
+// targets is owners, or an empty one for all: readers have none.
+func (l lockState) targets(asked string) []string {
+	if asked == "" && slices.ContainsFunc(l.Masters, func(m lockstate.Master) bool { return m.Readers > 0 }) {
+		return []string{""}
 	}
-	for _, owner := range owners {
+	return l.owners(asked)
+}
+
+// force deletes what was seen at a lock, or at a slot of a semaphore.
+func force(ctx context.Context, locker *quorum.Locker, lock lockState, asked string) (err error) {
+	for _, owner := range lock.targets(asked) {
 		name, slot, isSlot := scripts.ParseSlot(lock.Name)
 		slots := semaphore.New(locker, name, scripts.MaxSlots)
 		switch {
@@ -177,6 +180,21 @@ func force(ctx context.Context, locker *quorum.Locker, lock lockState, asked str
 	return nil
 }
 
+// printUnconfirmed says that a holder may be left that the masters did not show.
+func (l lockState) printUnconfirmed(out io.Writer, asked string) {
+	known := "the others show no holder"
+	if l.targets(asked) != nil {
+		known = "what the others show is deleted"
+	}
+	fmt.Fprintf(out, "NOT CONFIRMED: %s; %s\n", l, known)
+	for i, m := range l.Masters {
+		if m.Err == nil && m.MayHide() {
+			fmt.Fprintf(out, "  %s: %s\n", m.Node, says(m, l.found[i]))
+		}
+	}
+	printErrors(out, l.errs())
+}
+
 func forceOne(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, lock lockState, owner string, out io.Writer) int {
 	errs := lock.errs()
 	// Masters that accept other clients would carry it out, and say nothing of the others' lock.
@@ -188,6 +206,9 @@ func forceOne(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, lo
 			errs = failed.Nodes.Errors
 		case err != nil:
 			errs = []error{err}
+		case !scripts.ValidOwner(owner) && lock.mayBeHidden():
+			lock.printUnconfirmed(out, owner)
+			return cli.ExitUnavailable
 		case owner != "" && !ownerfile.IsOf(lock.Owner, owner):
 			fmt.Fprintf(out, "%q has nothing left here; before: %s\n", owner, lock)
 			return cli.ExitOK
@@ -198,9 +219,7 @@ func forceOne(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, lo
 	}
 	fmt.Fprintf(out, "NOT UNLOCKED: %s\n", lock)
 	code := cli.ExitUnavailable
-	for _, g := range groupErrors(errs) {
-		fmt.Fprintf(out, "  %s: %s\n", g, g.Reason)
-	}
+	printErrors(out, errs)
 	if lock.quorum.Blocks(masters.Refusing(errs, nodes)) {
 		code = cli.ExitFailed // these masters refuse again
 	}
