@@ -77,6 +77,10 @@ for i = 1, names do
         if not other then
           return wrong
         end
+        if found ~= 0 and not ends then -- the user may not look for the owner, who may be there
+          found.err = found.err .. ' (HEXISTS)'
+          return found
+        end
       end
       if ends then
         local time = call('TIME')

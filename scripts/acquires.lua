@@ -81,7 +81,10 @@ for i = 1, n do
       wrote = pcall('PEXPIRE', key, lease)
       if wrote ~= 1 then -- no lock without a lease
         pcall('HDEL', key, owner)
+        wrote.err = wrote.err .. ' (PEXPIRE)'
       end
+    else
+      wrote.err = wrote.err .. ' (HSET)'
     end
     if wrote ~= 1 then
       replies[i], usual = wrote, false

@@ -18,7 +18,9 @@ for i = 1, #KEYS, 2 do
   local found = redis.pcall(find, KEYS[i], owner)
   if type(found) == 'table' then
     -- Readers are where the owner wrote, or a writer is where it read: another has the name.
-    if string.find(found.err, 'WRONGTYPE', 1, true) and type(redis.pcall(findOther, KEYS[i], owner)) ~= 'table' then
+    if not string.find(found.err, 'WRONGTYPE', 1, true) then
+      found.err = found.err .. ' (' .. find .. ')'
+    elseif type(redis.pcall(findOther, KEYS[i], owner)) ~= 'table' then
       return 0
     end
     return found

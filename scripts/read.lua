@@ -58,6 +58,7 @@ if ttl ~= -2 then
       held, holder = ttl, string.sub(call('HKEYS', key)[1], 1, 1024)
     end
   else
+    first.err = first.err .. ' (ZRANGE)'
     return first
   end
 end
@@ -136,6 +137,7 @@ if type(wrote) == 'table' then
       call('PEXPIRE', key, math.max(ttl, 1))
     end
   end
+  wrote.err = wrote.err .. ' (ZADD)'
   return wrote
 end
 if ttl ~= -1 or level then -- a set without one (PERSIST) outlives any lease, and stays so

@@ -24,7 +24,11 @@ if #ARGV == 2 then -- each argument takes a server as long as a tenth of the scr
     local heard = redis.pcall('PUBLISH', ARGV[2], '0')
     return heard == 0 and 1 or {1, type(heard) == 'table' and -1 or heard}
   end
-  return type(reply) == 'table' and not string.find(reply.err, 'WRONGTYPE', 1, true) and reply or 0
+  if reply == 0 or string.find(reply.err, 'WRONGTYPE', 1, true) then
+    return 0
+  end
+  reply.err = reply.err .. ' (HDEL)'
+  return reply
 end
 
 local owner, level, found, heard, failure = ARGV[1], ARGV[2], 0, 0, nil
@@ -33,17 +37,19 @@ local holder = isReader and string.sub(owner, #readerPrefix + 1) or owner
 
 local names = #ARGV - 3
 for i = 2, 1 + names do
-  local key, reply = KEYS[i], nil
+  local key, reply, command = KEYS[i], nil, level == '0' and 'ZREM' or 'ZSCORE'
   if isReader then
-    reply = redis.pcall(level == '0' and 'ZREM' or 'ZSCORE', key, owner)
+    reply = redis.pcall(command, key, owner)
     if level ~= '0' and type(reply) ~= 'table' then
       reply = reply and 1 or 0
     end
   end
   if not isReader or type(reply) == 'table' then -- a node that has missed the downgrade has the hash
-    local hash = redis.pcall(level == '0' and 'HDEL' or 'HEXISTS', key, holder)
-    local isNoHash = type(hash) == 'table' and string.find(hash.err, 'WRONGTYPE', 1, true)
-    reply = isNoHash and reply or hash
+    local ofHash = level == '0' and 'HDEL' or 'HEXISTS'
+    local hash = redis.pcall(ofHash, key, holder)
+    if not reply or type(hash) ~= 'table' or not string.find(hash.err, 'WRONGTYPE', 1, true) then
+      reply, command = hash, ofHash
+    end
   elseif level == '0' and reply == 1 and redis.call('EXISTS', key) == 1 then
     local last = redis.call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
     local time = redis.call('TIME')
@@ -68,6 +74,7 @@ for i = 2, 1 + names do
       end
     end
   elseif reply ~= 0 and not string.find(reply.err, 'WRONGTYPE', 1, true) then
+    reply.err = reply.err .. ' (' .. command .. ')'
     failure = reply
   end
 end

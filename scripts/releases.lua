@@ -22,6 +22,8 @@ for i = 1, #keys do
     usual = false
     if reply ~= 0 and string.find(reply.err, 'WRONGTYPE', 1, true) then
       reply = 0 -- a key of another type holds no lock
+    elseif reply ~= 0 then
+      reply.err = reply.err .. ' (HDEL)'
     end
   end
   replies[i] = reply

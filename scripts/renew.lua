@@ -26,14 +26,17 @@ if not marker or string.sub(marker, 1, #expected) ~= expected then
 end
 
 local now
--- reader returns the end of a reader's lease, and 1 if it is there, 0 if it is not, or an error. A node
--- that has missed the downgrade has the reader's hash.
+-- reader returns the end of a reader's lease, and 1 if it is there, 0 if it is not, or an error and its command. A
+-- node that has missed the downgrade has the reader's hash.
 local function reader(key, owner)
   local ends = pcall('ZSCORE', key, owner)
   if type(ends) == 'table' then
     local found = pcall('HEXISTS', key, string.sub(owner, #readerPrefix + 1))
     local isNoHash = type(found) == 'table' and string.find(found.err, 'WRONGTYPE', 1, true)
-    return nil, isNoHash and ends or found
+    if isNoHash then
+      return nil, ends, 'ZSCORE'
+    end
+    return nil, found, 'HEXISTS'
   end
   if not now then
     local time = call('TIME')
@@ -58,9 +61,9 @@ end
 
 local out = {}
 for i = 1, names do
-  local key, owner, found, ends = keys[1 + names + i], args[i], nil, nil
+  local key, owner, command, found, ends = keys[1 + names + i], args[i], 'HEXISTS', nil, nil
   if string.sub(owner, 1, #readerPrefix) == readerPrefix then
-    ends, found = reader(key, owner)
+    ends, found, command = reader(key, owner)
   else
     found = pcall('HEXISTS', key, owner)
   end
@@ -92,6 +95,7 @@ for i = 1, names do
   elseif found == 0 or string.find(found.err, 'WRONGTYPE', 1, true) then
     out[i] = 'T'
   else
+    found.err = found.err .. ' (' .. command .. ')'
     return found -- the server refuses the command, which says nothing about the lock
   end
 end

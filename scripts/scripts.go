@@ -119,18 +119,18 @@ local isTooHigh = '" has reached 2^52: no lock counts that far. Delete the key o
 `
 
 var (
-	acquireScript = newScript("acquire", "79ea2cf62ab6acebcc132e3a71a07311cd2b3160", keyLines+source("usual")+source("names")+readerLine+writerLine+counterLines+shape+source("lists"))
-	readScript    = newScript("read", "9a304e05a85cc2d4be31efa3657838cb24ef545a", keyLines+source("names")+readerLine+counterLines+shape+source("lists"))
-	renewScript   = newScript("renew", "22017347a050490688f0699137b091e4a8852ad8", readerLine+source("lists"))
-	releaseScript = newScript("release", "7848cb952dc4d1e8b385b6cc13d1b38f3ab1ce63", readerLine)
-	raiseScript   = newScript("raise", "3f1cf44dc9c432011d249d77796993b18c994cba", readerLine+counterLines)
-	inspectScript = newScript("inspect", "d0a3fcf1890c1c85aaf9fbe80010da99d479dfaa", readerLine+counterLines+shape)
-	forceScript   = newScript("force", "b7c72a8dc84b8c7063e311ad7a17cdc8d0f0eec6", Shape)
+	acquireScript = newScript("acquire", "aa2f1670f64458800bc8c45c8431ac555b9b0f7d", keyLines+source("usual")+source("names")+readerLine+writerLine+counterLines+shape+source("lists"))
+	readScript    = newScript("read", "f53c44f4e49911e1ca8034e0e64b3194013678e9", keyLines+source("names")+readerLine+counterLines+shape+source("lists"))
+	renewScript   = newScript("renew", "8da3b623fa38f03e3129d5111b5a22ecd92d8ce1", readerLine+source("lists"))
+	releaseScript = newScript("release", "76e8969a96bb3b685de9acf673b19699efa50c78", readerLine)
+	raiseScript   = newScript("raise", "2eb12299772c7e6c9cc7c531707c68c40ab1c5c3", readerLine+counterLines)
+	inspectScript = newScript("inspect", "d3ca7339c55819354f70678dd72c4e5dfd0f68de", readerLine+counterLines+shape)
+	forceScript   = newScript("force", "3be440eaea50aaf6a44bfdbd1f95628db5346ac0", Shape)
 	lookScript    = newScript("look", "35810dfc0682ca9088444eb9ce5bbecc6f6147ea", "")
 	markScript    = newScript("mark", "4cdc3d6e44d2282111dafe41bb710a00fca65474", "")
 
-	acquiresScript  = newScript("acquires", "877bbfb25bc9302a0be47d7b166f892c3a99ecce", keyLines+source("names"))
-	releasesScript  = newScript("releases", "be03a9e1fa3480c37fb33a040cc90b39ea350a4b", "")
+	acquiresScript  = newScript("acquires", "e82f9851f962f1784ffe5872fc727dc0242e00ab", keyLines+source("names"))
+	releasesScript  = newScript("releases", "53602cb3a6bd8d4adf0cadc2395c3c54ded08db3", "")
 	introduceScript = newScript("introduce", "c78f9c274763f11f151bb216b735416dddd17917", "")
 	whoScript       = newScript("who", "d65c190dc66aa9918490566eb86cbbaf6905d5f2", "")
 	slotsScript     = newScript("slots", "20463fe502899db97eef7fe75568303745bff4d8", "")

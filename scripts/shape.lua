@@ -20,7 +20,14 @@ local function lockAt(key, all)
   if type(fields) == 'table' then
     local last = redis.pcall('ZREVRANGE', key, 0, 0, 'WITHSCORES')
     if last.err then -- the user may not look at readers, or there are none
-      return nil, redis.pcall('TYPE', key).ok == 'zset' and last or fields
+      local wrong, command = fields, 'HLEN'
+      if redis.pcall('TYPE', key).ok == 'zset' then
+        wrong, command = last, 'ZREVRANGE'
+      end
+      if not string.find(wrong.err, 'WRONGTYPE', 1, true) then
+        wrong.err = wrong.err .. ' (' .. command .. ')'
+      end
+      return nil, wrong
     end
     local members, wrong = call('ZRANGE', key, 0, all and -1 or 0), #last[1] > #readerPrefix + 1024
     members[#members + 1] = last[1]

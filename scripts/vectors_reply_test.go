@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -44,6 +45,9 @@ func (v table) shown(c sent, raw any, err error) string {
 	return strings.Join(all, " / ")
 }
 
+// byScript is the command that a script says was refused: servers need not.
+var byScript = regexp.MustCompile(` \(([A-Z]+)\)$`)
+
 // error is what of an error does not depend on the server's version.
 func (v table) error(err error, forbidden bool) string {
 	v.t.Helper()
@@ -63,8 +67,9 @@ func (v table) error(err error, forbidden bool) string {
 		return "OOM"
 	case !forbidden || strings.Contains(text, "arguments"):
 		return text
-	case strings.Contains(text, "(PEXPIRE"): // the scripts say that: servers need not
-		return "refused to PEXPIRE"
+	}
+	if named := byScript.FindStringSubmatch(text); named != nil {
+		return "refused to " + named[1]
 	}
 	return "refused"
 }

@@ -56,7 +56,9 @@ func acquire(k *Keyspace, keys, args []string) any {
 				last, isRead := "", false
 				if unclear != nil || ttl == -1 || k.fields(key) > 1 {
 					last, _ = k.lockAt(key, false)
-					isRead = k.find(key).kind == aSet
+					if isRead = k.find(key).kind == aSet; !isRead {
+						fail(unclear)
+					}
 				}
 				ends, count := int64(0), int64(0)
 				if isRead {
@@ -236,18 +238,18 @@ func reservationAt(marker, key string) string {
 
 // expire sets the time to live of a key that has just got the owner. If the user may not, the key loses it again.
 func (k *Keyspace) expire(key, owner string, lease int64) {
-	if err := k.may("PEXPIRE"); err != nil {
+	if err := k.try("PEXPIRE"); err != nil {
 		if k.may("HDEL") == nil {
 			k.hdel(key, owner)
 		}
-		fail(replyError(err.Error() + " (PEXPIRE)"))
+		fail(err)
 	}
 	k.pexpire(key, lease)
 }
 
 // hexists is HEXISTS, which the user may not run perhaps.
 func (k *Keyspace) hexists(key, field string) (there bool, err error) {
-	if err := k.may("HEXISTS"); err != nil {
+	if err := k.try("HEXISTS"); err != nil {
 		return false, err
 	}
 	_, there, err = k.hget(key, field)

@@ -118,7 +118,7 @@ func raise(k *Keyspace, keys, args []string) any {
 	}
 	highest := token
 	for i := 0; i < len(keys); i += 2 {
-		k.call(find)
+		fail(k.try(find))
 		v := k.find(keys[i])
 		switch {
 		case v == nil:

@@ -99,9 +99,9 @@ func read(k *Keyspace, keys, args []string) any {
 		k.call("HDEL")
 		k.hdel(key, owner)
 	}
-	err := k.may("ZADD")
+	err := k.try("ZADD")
 	if err == nil {
-		err = k.zadd(key, reader, ends)
+		err = by("ZADD", k.zadd(key, reader, ends))
 	}
 	if err != nil {
 		if isLevel {
@@ -115,11 +115,11 @@ func read(k *Keyspace, keys, args []string) any {
 		fail(err)
 	}
 	if ttl != -1 || isLevel {
-		if err := k.may("PEXPIREAT"); err != nil {
+		if err := k.try("PEXPIREAT"); err != nil {
 			if !isThere && k.may("ZREM") == nil {
 				k.zrem(key, reader)
 			}
-			fail(replyError(err.Error() + " (PEXPIREAT)"))
+			fail(err)
 		}
 		k.values[key].expires = last
 	}
@@ -229,7 +229,7 @@ func (k *Keyspace) owns(key, owner string) (bool, error) {
 
 // findSet is find for a command on sorted sets.
 func (k *Keyspace) findSet(command, key string) (*value, error) {
-	if err := k.may(command); err != nil {
+	if err := k.try(command); err != nil {
 		return nil, err
 	}
 	return k.typed(key, aSet)
@@ -275,7 +275,7 @@ func (k *Keyspace) leave(key, owner string, ends bool) (found bool, err error) {
 			return v != nil && k.leaveSet(v, key, owner, ends), nil
 		}
 	}
-	if err = k.may(ofHash); err == nil && ends {
+	if err = k.try(ofHash); err == nil && ends {
 		found, err = k.hdel(key, holder)
 	} else if err == nil {
 		_, found, err = k.hget(key, holder)

@@ -133,4 +133,14 @@ func (k *Keyspace) run(p program, keys, args []string) (reply any, err error) {
 	return p(k, keys, args), nil
 }
 
+// try is may for redis.pcall of Lua, where the script names what was refused.
+func (k *Keyspace) try(command string) error { return by(command, k.may(command)) }
+
+func by(command string, refusal error) error {
+	if refusal == nil {
+		return nil
+	}
+	return replyError(refusal.Error() + " (" + command + ")")
+}
+
 func isWrongType(err error) bool { return errors.Is(err, errWrongType) }

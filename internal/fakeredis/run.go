@@ -57,10 +57,10 @@ func acquires(k *Keyspace, keys, args []string) any {
 			continue
 		}
 		owner := ownerOf(tombs[i])
-		err := k.may("HSET")
+		err := k.try("HSET")
 		if err == nil {
 			k.hset(key, owner, "1")
-			if err = k.may("PEXPIRE"); err == nil {
+			if err = k.try("PEXPIRE"); err == nil {
 				k.pexpire(key, lease)
 			} else if k.may("HDEL") == nil {
 				k.hdel(key, owner)
@@ -93,7 +93,7 @@ func (k *Keyspace) heldPlainly(marker, key, owner string) any {
 func releases(k *Keyspace, keys, args []string) any {
 	replies, usual := make([]any, len(keys)), true
 	for i, key := range keys {
-		deleted, err := false, k.may("HDEL")
+		deleted, err := false, k.try("HDEL")
 		if err == nil {
 			deleted, err = k.hdel(key, args[2*i])
 		}

@@ -14,13 +14,13 @@ var (
 // lockAt is lockAt of shape.lua, without the end of the last reader's lease. With all it looks at each member of a set. What is
 // no lock ends the program.
 func (k *Keyspace) lockAt(key string, all bool) (owner, level string) {
-	v, fields, err := k.find(key), 0, k.may("HLEN")
+	v, fields, err := k.find(key), 0, k.try("HLEN")
 	if err == nil {
 		fields, err = k.hlen(key)
 	}
 	if err != nil {
 		isSet := v != nil && v.kind == aSet
-		if refused := k.may("ZREVRANGE"); refused != nil || !isSet {
+		if refused := k.try("ZREVRANGE"); refused != nil || !isSet {
 			if k.may("TYPE") == nil && isSet {
 				err = refused
 			}
