@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
@@ -194,18 +195,19 @@ func (f Finding) is(state string) bool { return f.State() == state }
 // Outlook says whether a quorum of the masters grants, or will; it is empty if it grants now.
 func Outlook(found []Finding, quorum quorate.Rule) string {
 	grant := fmt.Sprintf("%s, and %d must", granting(found), quorum.Need)
-	isUnacknowledged := func(f Finding) bool { return errors.Is(f.ready.Err, redisconn.ErrNotReplicated) }
 	isUnmarked := func(f Finding) bool { return f.awaitsLock && !f.claimed }
 	_, isEnoughMarked := readyIn(found, quorum, isAwaitingLock)
 	_, isEnoughAnswering := readyIn(found, quorum, isAway)
-	_, isEnoughReplicated := readyIn(found, quorum, func(f Finding) bool { return f.lacksReplicas() || f.isFit() || isAway(f) })
-	switch in, ok := readyIn(found, quorum, isNone); {
-	case !ok && isEnoughReplicated && slices.ContainsFunc(found, Finding.lacksReplicas):
-		exactly := ""
-		if slices.ContainsFunc(found, isUnacknowledged) {
-			exactly = ", no more and no fewer"
+	_, isEnoughLater := readyIn(found, quorum, func(f Finding) bool { return f.waitsFor() != "" || f.isFit() || isAway(f) })
+	var waitsFor []string
+	for _, f := range found {
+		if what := f.waitsFor(); what != "" && !slices.Contains(waitsFor, what) {
+			waitsFor = append(waitsFor, what)
 		}
-		return "nothing new can be locked until the masters have their replicas" + exactly + ", or a failover is over: " + grant
+	}
+	switch in, ok := readyIn(found, quorum, isNone); {
+	case !ok && isEnoughLater && waitsFor != nil:
+		return "nothing new can be locked until " + strings.Join(waitsFor, ", and ") + ": " + grant
 	case !ok && isEnoughMarked:
 		marks := "finishes the masters' marks"
 		if slices.ContainsFunc(found, isUnmarked) {
@@ -232,14 +234,21 @@ func granting(found []Finding) string {
 	return fmt.Sprintf("%d of %d masters grant%s", grant, len(found), ending)
 }
 
-// lacksReplicas reports whether the server grants nothing for want of the right replicas, or as one that is to take its
-// master's place. Either may pass by itself.
-func (f Finding) lacksReplicas() bool {
-	if errors.Is(f.Report.Refused, node.ErrReplica) {
-		view := f.Look().View
-		return view != nil && view.Process.Replicas() > 0
+// waitsFor says what has to become true before the server grants, if that may come by itself; otherwise nothing.
+func (f Finding) waitsFor() string {
+	failed, _ := errors.AsType[*node.Error](f.ready.Err)
+	view := f.Look().View
+	isNextMaster := errors.Is(f.Report.Refused, node.ErrReplica) && view != nil && view.Process.Replicas() > 0
+	isOneOfTwo := f.Err == nil && errors.Is(f.ready.Err, node.ErrInvalid) && !failed.Permanent()
+	switch {
+	case isNextMaster || isOneOfTwo:
+		return "a failover is over"
+	case errors.Is(f.ready.Err, redisconn.ErrNotReplicated):
+		return "each master has exactly the N replicas of its ?failover=N, and they acknowledge"
+	case redisconn.HasCode(f.ready.Err, "NOREPLICAS"):
+		return "the masters have as many replicas as their min-replicas-to-write"
 	}
-	return errors.Is(f.ready.Err, redisconn.ErrNotReplicated) || redisconn.HasCode(f.ready.Err, "NOREPLICAS")
+	return ""
 }
 
 func isNone(Finding) bool           { return false }
