@@ -80,8 +80,8 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 		failed = printCheckJSON(p.Stdout, found) != nil || failed
 	} else {
 		printCheck(p.Stdout, found, failover.MatchString(line.urls[0]))
-		if wait > 0 {
-			fmt.Fprintf(p.Stdout, "%s, and %d must: a majority is %d.\n", granting(found), quorum.Need, Quorum(len(found), false).Need)
+		if c.waitAll > 0 && failed {
+			fmt.Fprintln(p.Stdout, "With -wait-all, all of them must grant.")
 		}
 	}
 	if failed {
@@ -144,7 +144,7 @@ func printCheck(out io.Writer, found []Finding, hasReplicas bool) {
 	if outlook := Outlook(found, quorum); outlook != "" {
 		fmt.Fprintln(out, strings.ToUpper(outlook[:1])+outlook[1:]+".")
 	} else if grant < len(found) {
-		fmt.Fprintf(out, "Locks are granted: %s, and %d must, so %d more may fail.\n", granting(found), quorum.Need, grant-quorum.Need)
+		fmt.Fprintf(out, "Locks are granted: %d masters must grant, so %d more may fail.\n", quorum.Need, grant-quorum.Need)
 	}
 	if (len(found) < 3 || len(found)%2 == 0) && !(len(found) == 1 && hasReplicas) {
 		fmt.Fprintln(out, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
