@@ -13,6 +13,7 @@ Exit codes: the command's own, or 128 plus the number of the signal that ended i
   75   another holds the lock, or has the owner file in use (-E sets another code)
   77   the masters refuse the credentials
   78   the URLs, the masters or the owner file cannot be used
-  124  the lock was lost, or -max-hold was over, before the command ended
+  124  the lock was lost, or -max-hold was over, before the command was done: it was ended, was not started, or its last part
+       ran without the lock
   126  the command cannot be executed
   127  the command is not found`
