@@ -145,7 +145,8 @@ func newNode(pool *redis.Pool, o options) *Node {
 	if hook := o.hooks.StateChanged; hook != nil {
 		n.log.changed = func(e StateEvent) { n.events.Post(func() { hook(e) }) }
 	}
-	in := &inside.Node{Pool: pool, Named: o.name != "", Alone: o.Alone, Prefix: scripts.KeyPrefix(o.prefix), Quarantine: o.maxLease, Log: n.log, Server: &n.server, Lifetime: n.lifetime}
+	in := &inside.Node{Pool: pool, Named: o.name != "", Alone: o.Alone, Prefix: scripts.KeyPrefix(o.prefix), Quarantine: o.maxLease,
+		Replicas: o.failover, Log: n.log, Server: &n.server, Lifetime: n.lifetime}
 	if o.noQuarantine {
 		in.Quarantine = 0
 	}

@@ -26,6 +26,7 @@ type Node struct {
 	Alone         bool          // no other process reaches the master: no list has it beside others
 	Prefix        string        // of keys and channels: scripts.KeyPrefix
 	Quarantine    time.Duration // how long one lasts, by the node's options; 0 for none
+	Replicas      int           // that may take the master's place, by the node's options; 0 for none
 	Log           pipeline.Log
 	Server        Server
 	Lifetime      context.Context // ends with the node's Close

@@ -14,6 +14,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/internal/hosts"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
@@ -79,7 +80,7 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 	if c.json {
 		failed = printCheckJSON(p.Stdout, found) != nil || failed
 	} else {
-		printCheck(p.Stdout, found, failover.MatchString(line.urls[0]))
+		printCheck(p.Stdout, found, inside.Of(line.Nodes[0]).Replicas > 0)
 		if c.waitAll > 0 && failed {
 			fmt.Fprintln(p.Stdout, "With -wait-all, all of them must grant.")
 		}
@@ -104,7 +105,7 @@ func (c *check) all(ctx context.Context, nodes []*node.Node, quorum quorate.Rule
 	}
 }
 
-// printCheck prints what was found, for people. hasReplicas: the first master's URL says that it has replicas.
+// printCheck prints what was found, for people. hasReplicas: the first master has replicas that may take its place.
 func printCheck(out io.Writer, found []Finding, hasReplicas bool) {
 	whole := partOf(found)
 	if whole != nil {

@@ -37,9 +37,6 @@ func readURLs(file string) ([]string, error) {
 	return urls, nil
 }
 
-// failover is in the URL of a master that has replicas.
-var failover = regexp.MustCompile(`[?&]failover=`)
-
 // twoNamed returns which two nodes have one name, or nil. No list has a name twice.
 func twoNamed(nodes []*node.Node) error {
 	for j, n := range nodes {
