@@ -11,7 +11,8 @@ import (
 // Hooks are functions that a Node calls to be measured. They run one at a time, in the order of the
 // events, in a goroutine of the node's. So a hook that blocks or ends its goroutine delays no call:
 // while 8,192 events wait for it, further ones are dropped ([Node.EventsDropped]). A nil hook costs
-// nothing and is not called. [Node.Close] waits for the hooks as it does for calls.
+// nothing and is not called. [Node.Close] waits for the hooks as it does for calls, and so for its whole bound if one of
+// them calls it: say go n.Close() there.
 type Hooks struct {
 	// StateChanged is called when the node is found to be in another state.
 	StateChanged func(StateEvent)

@@ -15,7 +15,8 @@ import (
 // Lost runs in a goroutine of its own for each lock that is lost, when its contexts have ended.
 // Renewing, Renewed and Repaired run one at a time, in the order of the events, in a goroutine of
 // the Locker. A hook that blocks there delays no renewal, but while 8,192 events wait for it,
-// further ones are dropped ([Stats].EventsDropped).
+// further ones are dropped ([Stats].EventsDropped). [Locker.Close] waits for these four, and so for its whole bound if one
+// of them calls it: say go locker.Close() there.
 //
 // Acquired is called once for each lock, and then at most one of Released and Lost. Released is
 // called when the lock is unlocked, before the nodes have confirmed (Unlock may still return an

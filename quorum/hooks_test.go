@@ -3,9 +3,11 @@ package quorum
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -82,6 +84,52 @@ func TestHookOfRenewalsThatBlocks(t *testing.T) {
 		l.Close()
 		wantTook(t, began, 0, 3*time.Second)
 	})
+}
+
+// Close in a hook that the Locker runs waits for that hook, no longer than for its bound. Anywhere else it returns at once.
+func TestCloseInAHook(t *testing.T) {
+	const bound = 2 * time.Second // two timeouts of the nodes
+	waits := []string{"Lost", "Renewing", "Renewed", "Repaired"}
+	for _, hook := range reflect.VisibleFields(reflect.TypeFor[Hooks]()) {
+		for _, byItself := range []bool{false, true} {
+			runInCluster(t, fmt.Sprintf("%s, in a goroutine of its own: %v", hook.Name, byItself), func(t *testing.T, c *cluster) {
+				var l *Locker
+				took := make(chan time.Duration, 1)
+				end := func() {
+					began := time.Now()
+					l.Close()
+					took <- time.Since(began)
+				}
+				if byItself {
+					inner := end
+					end = func() { go inner() }
+				}
+				end = sync.OnceFunc(end)
+				l = c.process(WithLease(3*time.Second), WithHooks(testkit.HooksThat[Hooks](end, hook.Name)))
+				if lock, err := l.Lock(t.Context(), "a"); err == nil {
+					switch hook.Name {
+					case "Lost":
+						for _, m := range c.Masters {
+							m.Take([]string{"a"}, lock.Owner(), "another:1")
+						}
+					case "Repaired":
+						c.Masters[0].Free([]string{"a"}, lock.Owner())
+					case "Released":
+						lock.Unlock(t.Context())
+					}
+					time.Sleep(2 * time.Second) // a renewal
+				}
+				want := time.Duration(0)
+				if !byItself && slices.Contains(waits, hook.Name) {
+					want = bound
+				}
+				testkit.Equal(t, <-took, want, "Close took")
+				time.Sleep(bound)
+				synctest.Wait()
+				testkit.Equal(t, Left(l), "", "what is left")
+			})
+		}
+	}
 }
 
 // A hook may keep an attempt's error, and read it in another goroutine, while the call adds to its own.

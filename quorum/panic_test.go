@@ -124,6 +124,15 @@ func TestHookReleasedThatPanics(t *testing.T) {
 		c.wantNothingLeft(plain)
 		recoverCallerPanic(func() { l.Do(t.Context(), func(context.Context, *Lock) error { panic(callerPanic{}) }, "a") })
 		c.wantNothingLeft(plain)
+
+		lock, began := c.lock(l, "a"), time.Now()
+		recoverCallerPanic(func() { lock.HandOver(t.Context()); t.Error("HandOver has returned") })
+		synctest.Wait()
+		testkit.Equal(t, Left(l), "", "what is left of a lock that was handed over")
+		wantError(t, lock.Err(), ErrHandedOver)
+		wantError(t, lock.Unlock(t.Context()), ErrNotHeld, ErrHandedOver)
+		c.unlock(c.lock(plain, "a")) // nobody has the ticket
+		wantTook(t, began, defaults().terms.Lease, defaults().terms.Lease+shortly)
 	})
 }
 
