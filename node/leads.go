@@ -64,13 +64,13 @@ func (s messages) GetContext(ctx context.Context) (conn redis.Conn, err error) {
 	return conn, err
 }
 
-// take takes a connection from the pool that passes the check, which returns the run id of its process. The next one is
+// take takes a connection that passes the check, which returns the run id of its process. The next one is
 // taken after one that was idle, and leads to a master that was made a replica, and after one that has become old.
 func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string, err error)) error {
 	for {
-		mayBeIdle := s.pool.IdleCount() > 0
+		mayBeIdle := s.asksIdle() && s.pool.IdleCount() > 0
 		before, two := s.leads.now()
-		c, err := s.TakeConn(ctx)
+		c, err := s.get(ctx, dials{s})
 		if err != nil {
 			return err
 		}
@@ -95,6 +95,25 @@ func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string,
 			return s.passing(err)
 		}
 	}
+}
+
+// asksIdle reports whether connections that are idle in the pool are taken. Those of a user's may be many, and lead to where
+// the address led before; but a bound on their number is kept.
+func (s *server) asksIdle() bool { return s.address != "" || s.pool.MaxActive > 0 }
+
+// dials makes connections of the node as asksIdle says.
+type dials struct{ *server }
+
+func (d dials) GetContext(ctx context.Context) (redis.Conn, error) {
+	switch {
+	case d.asksIdle():
+		return d.pool.GetContext(ctx)
+	case d.pool.DialContext != nil:
+		return d.pool.DialContext(ctx)
+	case d.pool.Dial != nil:
+		return d.pool.Dial()
+	}
+	return d.pool.GetContext(ctx) // which says what is missing
 }
 
 const dialsOfFirst = 4
@@ -175,7 +194,7 @@ func (s *server) DialAgain(ctx context.Context, runID string, n int) (two, err e
 func (s *server) dialAndAsk(ctx context.Context) (runID string, err error) {
 	ctx, stop := redisconn.Interruptible(ctx)
 	defer stop()
-	c, err := s.TakeConn(ctx)
+	c, err := s.get(ctx, dials{s})
 	if err != nil {
 		return "", err
 	}

@@ -1,12 +1,15 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -92,6 +95,69 @@ func TestWhenProcessesAreCompared(t *testing.T) {
 		}
 		err = s.take(t.Context(), func(conn redis.Conn) (string, error) { return s.ask(t.Context(), conn) })
 		testkit.Is(t, err, ErrInvalid, "what is taken")
+	}
+}
+
+// Idle connections of a pool may lead to the master of before a failover: none is asked, and they stay the application's. A
+// pool that bounds its connections gives what it has, until one leads to no replica.
+func TestIdleConnectionsToTheOldMaster(t *testing.T) {
+	const info = "run_id:%s\r\nmaster_replid:h\r\nrole:%s\r\nconnected_slaves:%d\r\n"
+	is := func(run, role string, replicas int) func([]string) string {
+		return replies(canned.Bulk(fmt.Sprintf(info, run, role, replicas)))
+	}
+	const idle = 3
+	for what, c := range map[string]struct {
+		old       func([]string) string
+		maxActive int
+		kept      int
+	}{
+		"a replica":             {old: is("old", "slave", 0), kept: idle},
+		"without its replica":   {old: is("old", "master", 0), kept: idle},
+		"one that stands still": {old: silent, kept: idle},
+		"a replica, in a pool that bounds its connections": {old: is("old", "slave", 0), maxActive: 20},
+	} {
+		for how, dials := range map[string]func(*redis.Pool, func() (redis.Conn, error)){
+			"by Dial": func(p *redis.Pool, dial func() (redis.Conn, error)) { p.Dial = dial },
+			"by DialContext": func(p *redis.Pool, dial func() (redis.Conn, error)) {
+				p.DialContext = func(context.Context) (redis.Conn, error) { return dial() }
+			},
+		} {
+			t.Run(what+", "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					serve := c.old
+					pool := &redis.Pool{MaxIdle: idle, MaxActive: c.maxActive}
+					dials(pool, func() (redis.Conn, error) {
+						to := serve
+						return testkit.Pipe(func(c net.Conn) { canned.Serve(c, to) }), nil
+					})
+					defer pool.Close()
+					var conns []redis.Conn
+					for range idle {
+						conns = append(conns, pool.Get())
+					}
+					for _, c := range conns {
+						testkit.Must(t, c.Close())
+					}
+					serve = is("new", "master", 1)
+					s := &server{opts: options{timeout: time.Second, failover: 1, conns: 1}, pool: pool}
+					s.opts.OneProcess, s.leads.leave = true, func(string, error) {}
+					began := time.Now()
+					err := s.take(t.Context(), func(c redis.Conn) (string, error) {
+						t.Cleanup(func() { c.Close() })
+						replies, errs := redisconn.RoundTrip(t.Context(), c, time.Second, []any{"INFO"})
+						found := redisconn.ReadInfo(replies[0])
+						if errs[0] == nil && found["role"] == "master" && found.Number("connected_slaves") == 0 {
+							errs[0] = redisconn.ErrNotReplicated
+						}
+						return found["run_id"], cmp.Or(errs[0], s.Refuse(found))
+					})
+					testkit.Must(t, err)
+					testkit.Equal(t, s.leads.to, "new", "the process")
+					testkit.Equal(t, time.Since(began).Round(time.Millisecond), 0, "time")
+					testkit.Equal(t, pool.IdleCount(), c.kept, "idle connections that are left")
+				})
+			})
+		}
 	}
 }
 

@@ -100,10 +100,13 @@ func Open(url string, opts ...Option) (*Node, error) {
 // New returns a node over the caller's pool, which the caller closes after the node. The error
 // wraps [ErrInvalid].
 //
-// The node keeps WithConns connections of the pool (by default 1) for its lifetime. It needs one more for messages, and
+// The node keeps WithConns connections (by default 1) for its lifetime. It needs one more for messages, and
 // one for package quorum/operator. It dials four more when it first connects, to find out whether the pool leads to two
-// masters. So MaxActive should be 0 or at least 5 × (WithConns + 2). Below that the node dials fewer times, and below
-// 2 × (WithConns + 2) never more than once. Below WithConns + 2, waiters poll, and operator.Check fails.
+// masters. If MaxActive is 0, it dials by the pool's Dial or DialContext, and takes no idle connections of the pool, which
+// may lead to the master of before a failover; the pool does not count its connections. A MaxActive bounds them, too: then
+// each idle connection to that master may delay the node by seconds. It should be at least 5 × (WithConns + 2). Below that the
+// node dials fewer times, and below 2 × (WithConns + 2) never more than once. Below WithConns + 2, waiters poll, and
+// operator.Check fails.
 //
 // The pool should bound its dials. The node bounds its own waits by its timeout, whatever the
 // pool's. It does not bound the size of replies, as it does with Open.

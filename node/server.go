@@ -72,8 +72,10 @@ func (s *server) connect(ctx context.Context) (conn *pipeline.Conn, err error) {
 }
 
 // TakeConn takes a connection from the pool.
-func (s *server) TakeConn(ctx context.Context) (redis.Conn, error) {
-	c, err := redisconn.Get(ctx, s.pool)
+func (s *server) TakeConn(ctx context.Context) (redis.Conn, error) { return s.get(ctx, s.pool) }
+
+func (s *server) get(ctx context.Context, from redisconn.Pool) (redis.Conn, error) {
+	c, err := redisconn.Get(ctx, from)
 	if errors.Is(err, redisconn.ErrPool) {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
 	}
