@@ -176,8 +176,10 @@ func (s *survey) deployment() string {
 	switch {
 	case len(newest.Members) == 0 && silent > 0:
 		return text // whose list is not known
-	case len(newest.Members) == 0:
-		return text + ", which no client has used"
+	case len(newest.Members) == 0 && slices.ContainsFunc(s.found, masters.Finding.IsClaimed):
+		return text + ", which a client has begun to mark"
+	case len(newest.Members) == 0: // they are new, or have forgotten
+		return text + ", without a list of masters"
 	case len(newest.Next) > 0:
 		text += fmt.Sprintf(", changing to %d", len(newest.Next))
 	}

@@ -176,6 +176,9 @@ func (f Finding) State() string {
 	return stateOK
 }
 
+// IsClaimed reports whether one of these clients has begun to mark the master, and none has confirmed that.
+func (f Finding) IsClaimed() bool { return f.claimed }
+
 // IsHalfMarked reports whether the master grants nothing until a client finishes its mark, its quarantine over.
 func (f Finding) IsHalfMarked() bool { return f.is(stateHalfMarked) }
 
