@@ -125,13 +125,16 @@ func (l *line) acquire(locker *quorum.Locker, first func(context.Context) error,
 	return lock, nil
 }
 
-// holds reports whether the lock is still held, by the word of the masters that answer: a loss of which this process has
-// not heard yet may have come while the command ran.
-func (l *line) holds(lock *quorum.Lock) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*l.access.Timeout)
+// wasHeld reports whether the lock was held at the command's end, by the word of the masters that answer: a loss of which this
+// process has not heard yet may have come while the command ran. Without an answer the clock counts, by which it was.
+func (l *line) wasHeld(lock *quorum.Lock) bool {
+	// Later, masters have forgotten a lock that nobody has renewed.
+	ctx, cancel := context.WithDeadline(context.Background(), lock.Deadline())
 	defer cancel()
-	_ = lock.Extend(ctx, l.lease) // without an answer, the clock decides
-	return lock.Valid()
+	ctx, stop := context.WithTimeout(ctx, 2*l.access.Timeout)
+	defer stop()
+	_ = lock.Extend(ctx, l.lease)
+	return !lock.Deadline().IsZero() // as it is if too few masters keep the lock
 }
 
 // stay waits for the rest of -min-hold, or until the lock is lost. It returns false when a signal ends the waiting.

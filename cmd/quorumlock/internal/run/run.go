@@ -74,9 +74,9 @@ func (l *line) run(signals *caught, report func(error)) (code int, err error) {
 	began := clock.System().Now()
 	job := newJob(l, lock, signals)
 	status, ended, err := job.run(path)
-	lastsLonger := false // than the command: until -min-hold is over
+	heldAfter := false // the command, until -min-hold is over
 	if left := began.Add(l.minHold).Sub(clock.System().Now()); left > 0 && err == nil && ended == nil && !job.told {
-		if lastsLonger = l.holds(lock); lastsLonger {
+		if heldAfter = l.wasHeld(lock); heldAfter {
 			l.owner.Remove() // the rest of the period is not to be given up
 			if !stay(lock, left, signals.forward) {
 				return exitCodeOf(status), nil // Close leaves the lock to its lease
@@ -94,7 +94,7 @@ func (l *line) run(signals *caught, report func(error)) (code int, err error) {
 		return 0, err
 	case ended != nil:
 		return 0, cli.ExitWith(cli.ExitEnded, ended)
-	case errors.Is(unlockErr, quorum.ErrLost) && lastsLonger:
+	case errors.Is(unlockErr, quorum.ErrLost) && heldAfter:
 		report(fmt.Errorf("the command has ended; its lock was lost before -min-hold was over, so another machine may run it again: %w", unlockErr))
 	case errors.Is(unlockErr, quorum.ErrLost):
 		return 0, cli.ExitWith(cli.ExitEnded, fmt.Errorf("the command has ended, but its lock was lost before that: %w", unlockErr))
