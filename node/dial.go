@@ -40,12 +40,12 @@ func newPool(e endpoint, o options) *redis.Pool {
 		}, err
 	}
 	if e.sentinels != nil {
-		e.sentinels.follow = func(ctx context.Context, address string) (string, string, error) {
+		e.sentinels.locate = func(ctx context.Context, address string) (string, string, error) {
 			to, err := dialer(ctx, ctx)
 			if err != nil {
 				return "", "", err
 			}
-			return e.sentinels.followTo(ctx, o, e, address, to)
+			return e.sentinels.locateWith(ctx, o, e, address, to)
 		}
 	}
 	return &redis.Pool{

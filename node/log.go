@@ -50,7 +50,8 @@ type stateLog struct {
 	quarantineLogged time.Time // and not yet that it is over
 	row              int       // quarantines that were logged since the node last granted
 	rowBegan         time.Time
-	downAt           map[bool]time.Time   // when a node that is down was last logged, for a reason that passes by itself or not
+	downAt           time.Time            // when it was last logged that the node is down for a reason that passes by itself
+	refusedAt        time.Time            // likewise for one that does not
 	warnedAt         map[string]time.Time // when a message of logSometimes was last logged
 }
 
@@ -152,12 +153,12 @@ func (l *stateLog) logChangesLocked(now time.Time) {
 		return
 	}
 	isDown, isQuarantined := l.down > 0, l.quarantine.After(now)
-	if isDown && (!l.downLogged || l.err.Error() != l.whyLogged) && now.Sub(l.downAt[l.permanent]) >= reasonPause {
-		l.downLogged, l.whyLogged, l.downAt[l.permanent] = true, l.err.Error(), now
-		message := "quorumlock: node down"
-		if l.permanent {
-			message = "quorumlock: node refused, which will not pass by itself"
-		}
+	last, message := &l.downAt, "quorumlock: node down"
+	if l.permanent {
+		last, message = &l.refusedAt, "quorumlock: node refused, which will not pass by itself"
+	}
+	if isDown && (!l.downLogged || l.err.Error() != l.whyLogged) && now.Sub(*last) >= reasonPause {
+		l.downLogged, l.whyLogged, *last = true, l.err.Error(), now
 		l.logLine(slog.LevelWarn, message, "error", l.whyLogged)
 	}
 	if l.downLogged && !isDown {

@@ -22,8 +22,8 @@ func logging(t *testing.T) (l *stateLog, lines *strings.Builder, states *[]strin
 	lines, states = new(strings.Builder), new([]string)
 	logger := slog.New(slog.NewTextHandler(lines, nil))
 	l = &stateLog{logger: func() *slog.Logger { return logger }, name: func() string { return "a" },
-		downAt: map[bool]time.Time{}, warnedAt: map[string]time.Time{},
-		changed: func(e StateEvent) { *states = append(*states, e.State) }}
+		warnedAt: map[string]time.Time{},
+		changed:  func(e StateEvent) { *states = append(*states, e.State) }}
 	t.Cleanup(l.close)
 	return l, lines, states
 }

@@ -144,7 +144,7 @@ func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 func newNode(pool *redis.Pool, o options) *Node {
 	n := &Node{server: server{opts: o, pool: pool}}
 	n.lifetime, n.end = context.WithCancel(context.Background())
-	n.log = &stateLog{logger: o.logger, name: n.Name, told: inside.Unknown, downAt: map[bool]time.Time{}, warnedAt: map[string]time.Time{}}
+	n.log = &stateLog{logger: o.logger, name: n.Name, told: inside.Unknown, warnedAt: map[string]time.Time{}}
 	if hook := o.hooks.StateChanged; hook != nil {
 		n.log.changed = func(e StateEvent) { n.events.Post(func() { hook(e) }) }
 	}

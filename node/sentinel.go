@@ -24,8 +24,8 @@ type sentinels struct {
 	master             string // Sentinel's name of it
 	username, password string // for the sentinels
 	first              atomic.Int32
-	// follow asks one of them for the master's address, and the server there for its run id.
-	follow func(ctx context.Context, sentinel string) (address, runID string, err error)
+	// locate asks one of them for the master's address, and the server there for its run id.
+	locate func(ctx context.Context, sentinel string) (address, runID string, err error)
 }
 
 // maxQuick is how long all sentinels together may take at first.
@@ -50,15 +50,15 @@ var (
 func (s *sentinels) connect(ctx context.Context, o options, e endpoint, to dial) (redis.Conn, error) {
 	n := len(s.addresses)
 	next := func(i int) int32 { return int32(i+1) % int32(n) }
-	var spare spare
-	defer func() { spare.close() }()
+	var kept spare
+	defer kept.close()
 	begin := int(s.first.Load())
 	reasons := slices.Repeat([]error{errNotAsked}, n)
 	masters := map[string]error{} // why those that were named are none
 	for _, quick := range []bool{true, false} {
 		for k := range n {
 			i := (begin + k) % n
-			if !quick && (spare.isAgreed || !errors.Is(reasons[i], ErrTimeout)) {
+			if !quick && (kept.isAgreed || !errors.Is(reasons[i], ErrTimeout)) {
 				continue
 			}
 			deadline, _ := ctx.Deadline()
@@ -71,16 +71,16 @@ func (s *sentinels) connect(ctx context.Context, o options, e endpoint, to dial)
 				reasons[i] = err
 				continue
 			}
-			spare.isAgreed = spare.isAgreed || spare.conn != nil && address == spare.address
+			kept.isAgreed = kept.isAgreed || kept.conn != nil && address == kept.address
 			if masters[address] == nil {
 				s.first.Store(next(i)) // for the next connection, should this one take the time that is left
-				c, isWhole, err := onMaster(ctx, o, e.at(address), to, spare.conn != nil)
+				c, hasReplicas, err := onMaster(ctx, o, e.at(address), to, kept.conn != nil)
 				switch {
-				case err == nil && isWhole:
+				case err == nil && hasReplicas:
 					s.first.Store(int32(i))
 					return c, nil
-				case err == nil && spare.conn == nil:
-					spare.conn, spare.address, spare.next = c, address, next(i)
+				case err == nil && kept.conn == nil:
+					kept.conn, kept.address, kept.next = c, address, next(i)
 				case err == nil:
 					kill(c)
 				}
@@ -88,11 +88,11 @@ func (s *sentinels) connect(ctx context.Context, o options, e endpoint, to dial)
 			}
 			reasons[i] = masters[address]
 			if ctx.Err() != nil {
-				return spare.or(s, reasons, masters)
+				return kept.or(s, reasons, masters)
 			}
 		}
 	}
-	return spare.or(s, reasons, masters)
+	return kept.or(s, reasons, masters)
 }
 
 // dial connects to a server that may be a master.
@@ -129,7 +129,7 @@ func kill(c redis.Conn) {
 
 // onMaster connects to a server that says it is a master, and whether all of its replicas are there. Its handshake asks
 // again: a server may say more then. One that is compared with a spare must not take the time of both.
-func onMaster(ctx context.Context, o options, e endpoint, to dial, hasSpare bool) (c redis.Conn, isWhole bool, err error) {
+func onMaster(ctx context.Context, o options, e endpoint, to dial, hasSpare bool) (c redis.Conn, hasReplicas bool, err error) {
 	bounded := ctx
 	if hasSpare {
 		var cancel context.CancelFunc

@@ -21,7 +21,7 @@ func (s *server) AskSentinels(ctx context.Context) (notes []string, two error) {
 	masters, runIDs, errs := make([]string, len(sentinels)), make([]string, len(sentinels)), make([]error, len(sentinels))
 	var asking sync.WaitGroup
 	for i, sentinel := range sentinels {
-		asking.Go(func() { masters[i], runIDs[i], errs[i] = s.sentinels.follow(ctx, sentinel) })
+		asking.Go(func() { masters[i], runIDs[i], errs[i] = s.sentinels.locate(ctx, sentinel) })
 	}
 	asking.Wait()
 	known := -1 // the first that names a master
@@ -39,8 +39,8 @@ func (s *server) AskSentinels(ctx context.Context) (notes []string, two error) {
 	return notes, two
 }
 
-// followTo implements follow.
-func (s *sentinels) followTo(ctx context.Context, o options, e endpoint, sentinel string, to dial) (address, runID string, err error) {
+// locateWith is locate, with that dial.
+func (s *sentinels) locateWith(ctx context.Context, o options, e endpoint, sentinel string, to dial) (address, runID string, err error) {
 	ctx, stop := redisconn.Interruptible(ctx)
 	defer stop()
 	if address, err = s.ask(ctx, o, e.at(sentinel), redisconn.ConnectTimeout(o.timeout)); err != nil {

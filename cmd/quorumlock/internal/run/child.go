@@ -52,15 +52,15 @@ func startChild(path string, args, env []string) (*child, error) {
 		started <- err
 		if err == nil {
 			<-c.watch
-			c.follow()
+			c.sendChanges()
 		}
 	}()
 	return c, <-started
 }
 
-// follow sends the changes of the process until it has ended. As process 1 in a container, it also waits for orphans:
+// sendChanges sends the changes of the process until it has ended. As process 1 in a container, it also waits for orphans:
 // only here, so that nobody else gets the status of the process.
-func (c *child) follow() {
+func (c *child) sendChanges() {
 	of, ended := c.PID, false
 	if os.Getpid() == 1 {
 		of = -1
