@@ -50,7 +50,7 @@ func newLine(flags *cli.Flags) *line {
 	flags.Number("slots", "take one of `N` slots of the semaphore NAME: at most N commands at a time, each with its QUORUMLOCK_SLOT",
 		"a number", 1, scripts.MaxSlots, &l.slots)
 	flags.Boolean("n", "do not wait for the lock", &l.noWait)
-	flags.Duration("w", "wait for the lock for `D` at most", 0, &l.wait)
+	flags.Duration("w", "wait for the lock for `D` at most: in a crontab, for less than its period, or waiting processes pile up", 0, &l.wait)
 	flags.Value("E", "exit with `N`, not 75, if another holds the lock; with 0 print nothing then", "an exit code from 0 to 255",
 		func(text string) error {
 			code, err := strconv.ParseUint(text, 10, 8)
