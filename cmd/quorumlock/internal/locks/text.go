@@ -127,7 +127,7 @@ func (l lockState) waits() string {
 
 // whyUnknown says why the masters do not show the state: the number of masters of each kind.
 func (l lockState) whyUnknown() string {
-	silent, refusing, waiting, half := 0, 0, 0, 0
+	silent, refusing, waiting, half, blank := 0, 0, 0, 0, 0
 	for i, m := range l.Masters {
 		var failed *node.Error
 		switch {
@@ -138,6 +138,8 @@ func (l lockState) whyUnknown() string {
 			silent++
 		case l.found[i].IsHalfMarked():
 			half++
+		case l.found[i].IsUnused():
+			blank++
 		case m.Quarantine > 0:
 			waiting++
 		}
@@ -146,7 +148,7 @@ func (l lockState) whyUnknown() string {
 	for _, part := range []struct {
 		n    int
 		what string
-	}{{silent, "did not answer"}, {refusing, "refused"}, {waiting, "in quarantine"}, {half, "half-marked"}} {
+	}{{silent, "did not answer"}, {refusing, "refused"}, {waiting, "in quarantine"}, {half, "half-marked"}, {blank, "blank"}} {
 		switch {
 		case part.n == 0:
 		case parts == nil:
@@ -176,10 +178,12 @@ func (l lockState) taken(now time.Time) string {
 // says is for a master without an error.
 func says(m lockstate.Master, f masters.Finding) string {
 	text := "free"
-	if m.Owner != "" {
+	switch {
+	case m.MayHide():
+		text = "free, unless it has forgotten a holder"
+	case m.Owner != "":
 		text = fmt.Sprintf("held %s, depth %d", lasts(m.TTL), m.Depth)
-	}
-	if m.Readers > 0 {
+	case m.Readers > 0:
 		text = "held by " + readers(m.Readers) + " " + lasts(m.TTL)
 	}
 	text += fmt.Sprintf(", token counter %d", m.Token)

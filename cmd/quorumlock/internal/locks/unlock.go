@@ -182,9 +182,9 @@ func force(ctx context.Context, locker *quorum.Locker, lock lockState, asked str
 
 // printUnconfirmed says that a holder may be left that the masters did not show.
 func (l lockState) printUnconfirmed(out io.Writer, asked string) {
-	known := "the others show no holder"
+	known := "no master shows a holder"
 	if l.targets(asked) != nil {
-		known = "what the others show is deleted"
+		known = "what the masters show is deleted"
 	}
 	fmt.Fprintf(out, "NOT CONFIRMED: %s; %s\n", l, known)
 	for i, m := range l.Masters {

@@ -156,7 +156,7 @@ func (a *admit) printAdmissions(before []Finding, errs []error, maxLease time.Du
 	}
 	table.Flush()
 	if unlisted {
-		fmt.Fprintf(out, "\nA master without a list gets it from its first client, "+
+		fmt.Fprintf(out, "\nA master without a list gets it from a client once a majority has that list, or all its masters answer, "+
 			"and waits in quarantine unless that comes within %v.\n", maxLease)
 	}
 	if admitted > 0 {
@@ -170,6 +170,8 @@ func nowIs(f Finding) string {
 	switch {
 	case f.Err != nil:
 		return "does not answer: " + Reason(f.Err)
+	case f.claimed && f.ready.In > 0:
+		return "a client has begun to mark it, and has not finished; in quarantine for another " + Left(f.ready.In)
 	case f.claimed:
 		return "a client has begun to mark it, and has not finished"
 	case len(r.Members) == 0:

@@ -277,7 +277,7 @@ func readyIn(found []Finding, quorum quorate.Rule, grants func(Finding) bool) (i
 
 // IsUnused reports whether the master's quarantine has not begun, because no client has used it yet.
 func (f Finding) IsUnused() bool {
-	return len(f.Report.Members) == 0 && f.Report.Quarantine >= f.maxLease
+	return !f.claimed && len(f.Report.Members) == 0 && f.Report.Quarantine >= f.maxLease
 }
 
 // List returns the nodes as a list of masters.
