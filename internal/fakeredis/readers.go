@@ -12,6 +12,8 @@ const (
 	writerPrefix = scripts.Prefix + "writer:"
 )
 
+const free = -2 // the time to live of no key
+
 // read is read.lua.
 func read(k *Keyspace, keys, args []string) any {
 	owner, channel, key := ownerOf(keys[1]), channelAt(keys[0], keys[5]), keys[5]
@@ -29,7 +31,7 @@ func read(k *Keyspace, keys, args []string) any {
 
 	k.call("TIME")
 	k.call("PTTL")
-	ttl, ends, level, holder, held := k.pttl(key), int64(-1), "", "", int64(0)
+	ttl, ends, level, holder, held := k.pttl(key), int64(-1), "", "", int64(free)
 	isLevel, isStale := false, false
 	if ttl != -2 {
 		v, err := k.findSet("ZRANGE", key)
@@ -69,12 +71,12 @@ func read(k *Keyspace, keys, args []string) any {
 			return refusal
 		}
 	}
-	if _, waits, _ := k.get(keys[3]); holder == "" && carried == 0 && !isThere && waits {
+	if _, waits, _ := k.get(keys[3]); held == free && carried == 0 && !isThere && waits {
 		waiting := k.waiting(channel)
 		k.call("PTTL")
 		return []any{"reserved", k.pttl(keys[3]), waiting}
 	}
-	if holder != "" {
+	if held != free {
 		return []any{"held", held, k.waiting(channel), holder[:min(len(holder), 1024)]}
 	}
 

@@ -50,12 +50,13 @@ func noLock(key, kind string) error {
 		shown(key[:min(len(key), 64)]), kind))
 }
 
-// shown is a key as an error names it.
+// shown is a key as an error names it. It need not be UTF-8.
 func shown(key string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
+	text := []byte(key)
+	for i, c := range text {
+		if c < ' ' || c == 0x7f {
+			text[i] = '?'
 		}
-		return r
-	}, key)
+	}
+	return string(text)
 }

@@ -52,7 +52,7 @@ func (s step) arguments() (keys, args []string) {
 }
 
 var (
-	theNames   = []string{"stock:45", "stock:339", scripts.SlotName("s", 0), scripts.SlotName("s", 1)} // the first two share a counter
+	theNames   = []string{"stock:45", "stock:339", scripts.SlotName("s", 0), scripts.SlotName("s", 1), "é\xff\n\x00\x7f\xc3"} // the first two share a counter
 	theOwners  = []string{"locker:1", "locker:2", "other:1"}
 	theLists   = []*scripts.List{scripts.NewList("a", "b", "c"), scripts.NewList("a", "b", "d"), scripts.NewList()}
 	theProcess = scripts.Process{Run: "run", MaxLease: 30 * time.Second, Member: "a"}
@@ -212,7 +212,7 @@ func (d dice) byHand() step {
 		counter, text := scripts.NewName(key).Counter(), pick(d, badCounters)
 		return step{what: fmt.Sprintf("SET %s %q", counter, text), change: func(k *Keyspace) { k.Set(counter, text) }}
 	case 9:
-		field, text := pick(d, []string{"field", owner, owner, "x\n:1", strings.Repeat("long", 300) + ":1"}), pick(d, []string{"1", "2", "", "0", "x", "1234567890"})
+		field, text := pick(d, []string{"field", owner, owner, "x\n:1", "", "\xff:1", strings.Repeat("long", 300) + ":1"}), pick(d, []string{"1", "2", "", "0", "x", "\xff", "1234567890"})
 		isOnly := d.in(2)
 		return step{what: fmt.Sprintf("HSET %s %.40q %q (the only field: %t)", key, field, text, isOnly), change: func(k *Keyspace) {
 			v := at(k)
@@ -224,8 +224,8 @@ func (d dice) byHand() step {
 	case 10:
 		return step{what: fmt.Sprintf("ZADD %s now%+d %s", key, ms, readerPrefix+owner), change: func(k *Keyspace) { readers(k, readerPrefix+owner) }}
 	case 11:
-		member := pick(d, []string{"alice", "alice", readerPrefix + strings.Repeat("long", 300)})
-		return step{what: fmt.Sprintf("ZADD %s now%+d %.40s", key, ms, member), change: func(k *Keyspace) { readers(k, member) }}
+		member := pick(d, []string{"alice", "", "\xff", readerPrefix, readerPrefix + "\xff:1", readerPrefix + strings.Repeat("long", 300)})
+		return step{what: fmt.Sprintf("ZADD %q now%+d %.40q", key, ms, member), change: func(k *Keyspace) { readers(k, member) }}
 	case 12:
 		any, ttl := d.anyKey(), pick(d, theLeases).Milliseconds()
 		return step{what: fmt.Sprintf("PEXPIRE %s %d", any, ttl), change: func(k *Keyspace) { k.pexpire(any, ttl) }}
