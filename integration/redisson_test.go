@@ -1,7 +1,9 @@
 package integration_test
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,7 +115,9 @@ func TestARedissonReleaseWakesUs(t *testing.T) {
 		}
 	}
 	// It polls so seldom that only a message, or the end of a lease, can wake it in time.
-	ours := open(t, f, redlock.Open, quorum.WithRetry(time.Minute, time.Minute))
+	var attempts atomic.Int32
+	counts := quorum.Hooks{Attempt: func(context.Context, quorum.AttemptEvent) { attempts.Add(1) }}
+	ours := open(t, f, redlock.Open, quorum.WithRetry(time.Minute, time.Minute), quorum.WithHooks(counts))
 	var held *quorum.Lock
 	returned := make(chan error, 1)
 	go func() {
@@ -128,7 +132,7 @@ func TestARedissonReleaseWakesUs(t *testing.T) {
 			return counts[peerChannel("k")] == 1
 		})
 	}
-	time.Sleep(60 * time.Millisecond) // in which it makes the attempt that follows
+	eventually(t, "the attempt that follows", func() bool { return attempts.Load() >= 2 })
 	for _, p := range peers {
 		if depth := p.Unlock("k"); depth != 1 {
 			t.Fatalf("the peer leaves the first of two depths: depth %d", depth)
