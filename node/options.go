@@ -131,7 +131,8 @@ func WithCredentials(ask func(ctx context.Context) (user, password string, err e
 //
 //   - ctx ends with the time for connecting ([WithTimeout]), or before.
 //   - dial is called by several goroutines at once.
-//   - The node closes the connection, and relies on its read and write deadlines.
+//   - The node closes the connection, and relies on its read and write deadlines. Its methods must not end their goroutine
+//     (runtime.Goexit, t.FailNow): after a Read that does, calls of the node wait forever, or until their contexts end.
 //   - An error, a panic or the end of its goroutine fails the connection. The node's error wraps dial's.
 //
 // It is for [Open]; [New] refuses it.
