@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/quorate"
@@ -96,21 +97,11 @@ func (e *Engine) awaitList(ctx context.Context) (refusals []error, known bool) {
 
 // unlisted is the outcome of an attempt that asked no node, because the list of masters is not known.
 func (e *Engine) unlisted(ctx context.Context, refusals []error, approach waiting.Approach) *Outcome {
-	o := &Outcome{Approach: approach, Quorum: e.Quorum}
-	switch {
-	case refusals != nil:
+	o := &Outcome{Approach: approach, Quorum: e.Quorum, Closed: e.IsClosed(), Ended: ctx.Err() != nil, End: EndOf(ctx),
+		Nodes: slices.Repeat([]NodeAnswer{{Is: lease.Unanswered}}, len(e.Nodes))}
+	for i, refusal := range refusals {
 		o.Verdict = lease.OutOfReach
-	case e.IsClosed():
-		o.Closed = true
-	default:
-		o.Ended, o.End = true, EndOf(ctx)
-	}
-	for i := range e.Nodes {
-		if refusals == nil {
-			o.Nodes = append(o.Nodes, NodeAnswer{Is: lease.Unanswered})
-		} else {
-			o.Nodes = append(o.Nodes, NodeAnswer{Is: lease.Failed, Err: refusals[i]})
-		}
+		o.Nodes[i] = NodeAnswer{Is: lease.Failed, Err: refusal}
 	}
 	o.Kind = o.decide()
 	return o
@@ -239,7 +230,7 @@ func (h *Hold) holdUnlessLate() bool {
 	return true
 }
 
-// outcomeLocked returns what the nodes have said so far.
+// outcomeLocked returns what the nodes have said so far: after GiveUp, what they had said by then, and what came late.
 func (a *attempt) outcomeLocked(approach waiting.Approach) *Outcome {
 	h := a.hold
 	o := &Outcome{Approach: approach, Verdict: h.lease.Verdict(), Cause: h.lease.Cause(), Quorum: h.engine.Quorum, BegunAt: h.lease.BegunAt(),
@@ -249,8 +240,12 @@ func (a *attempt) outcomeLocked(approach waiting.Approach) *Outcome {
 		o.Reserved = h
 	}
 	for i := range a.requests {
-		o.Nodes[i] = a.requests[i].answer
-		o.Nodes[i].Is, o.Nodes[i].Late = h.lease.AnswerOf(i), lease.Unasked
+		n := &o.Nodes[i]
+		*n = a.requests[i].answer
+		n.Is, n.Err = h.lease.AnswerOf(i), h.members[i].err
+		if n.Is != lease.Unanswered {
+			n.Late = lease.Unasked
+		}
 	}
 	return o
 }
@@ -259,36 +254,28 @@ func (a *attempt) outcomeLocked(approach waiting.Approach) *Outcome {
 // granted, and at most Grace for nodes that have not replied, but not after ctx ends. A reply that arrives meanwhile
 // may be a permanent error.
 func (a *attempt) undo(ctx context.Context, approach waiting.Approach) *Outcome {
-	o, granted, open := a.startUndo(ctx.Err() != nil, approach) // before the mutex is locked: ctx is the caller's code
+	ended, closed := ctx.Err() != nil, a.hold.engine.IsClosed()
+	granted, open := a.startUndo()
 	open.AwaitFor(ctx, Grace)
 	select {
 	case <-granted.Decided:
 	case <-ctx.Done():
 	}
-	o.End = EndOf(ctx)
+	end := EndOf(ctx) // before the mutex is locked: ctx is the caller's code
 	a.hold.mu.Lock()
 	defer a.hold.mu.Unlock()
-	for i := range o.Nodes {
-		n := &o.Nodes[i]
-		if a.hold.lease.AnswerOf(i) == lease.Unanswered {
-			is := n.Is
-			*n = a.requests[i].answer
-			n.Is = is
-		}
-		n.Err = a.hold.members[i].err
-	}
+	o := a.outcomeLocked(approach)
+	o.Ended, o.Closed, o.End = ended, closed, end
 	o.Kind = o.decide()
 	return o
 }
 
 // startUndo sends the releases. granted counts their replies from the nodes that had granted. open counts the other
 // nodes' replies to the request, and to its release if they get one.
-func (a *attempt) startUndo(ended bool, approach waiting.Approach) (o *Outcome, granted, open *Tally) {
+func (a *attempt) startUndo() (granted, open *Tally) {
 	h := a.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	o = a.outcomeLocked(approach)
-	o.Ended, o.Closed = ended, h.engine.IsClosed()
 	var toGranted, toOpen, toOthers []lease.Command
 	for _, c := range h.lease.GiveUp(nil) {
 		switch h.lease.AnswerOf(c.Master) {
@@ -310,5 +297,5 @@ func (a *attempt) startUndo(ended bool, approach waiting.Approach) (o *Outcome, 
 	h.carryOutLocked(toGranted, granted)
 	h.carryOutLocked(toOpen, open)
 	h.carryOutLocked(toOthers, nil)
-	return o, granted, open
+	return granted, open
 }

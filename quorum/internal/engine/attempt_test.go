@@ -283,7 +283,7 @@ func TestAnUndoCountsNoReplyThatHasCome(t *testing.T) {
 	refusal := pipeline.Result{Reply: scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.HeldByAnother}}, RunID: "one"}
 	a.requests[0].Done(refusal)
 	a.requests[1].Done(refusal)
-	_, _, open := a.startUndo(false, waiting.AskAll)
+	_, open := a.startUndo()
 	a.hold.mu.Lock()
 	defer a.hold.mu.Unlock()
 	testkit.Check(t, a.requests[0].tally == nil && a.requests[1].tally == nil && a.requests[2].tally == open,

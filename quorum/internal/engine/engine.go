@@ -160,13 +160,10 @@ func (t *tracker) start(f func()) {
 
 // idle returns a channel that is closed once nothing is under way.
 func (t *tracker) idle() <-chan struct{} {
+	t.add()
+	defer t.done() // closes the channel if that was all
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.count == 0 {
-		none := make(chan struct{})
-		close(none)
-		return none
-	}
 	if t.empty == nil {
 		t.empty = make(chan struct{})
 	}

@@ -124,17 +124,16 @@ func (o *Outcome) HasPassedOn() bool {
 func (o *Outcome) Remaining() time.Duration {
 	waits, longest := make([]time.Duration, len(o.Nodes)), time.Duration(0)
 	for i := range o.Nodes {
-		if n := &o.Nodes[i]; n.Is == lease.Refused {
+		switch n := &o.Nodes[i]; n.Is {
+		case lease.Granted:
+		case lease.Refused:
 			waits[i] = n.wait()
 			longest = max(longest, waits[i])
+		default:
+			waits[i] = never
 		}
 	}
-	for i := range o.Nodes {
-		if is := o.Nodes[i].Is; is != lease.Refused && is != lease.Granted {
-			waits[i] = longest
-		}
-	}
-	if left := quorate.Smallest(o.Quorum, waits); left != never {
+	if left := min(quorate.Smallest(o.Quorum, waits), longest); left != never {
 		return left
 	}
 	return -1
@@ -215,7 +214,7 @@ func (o *Outcome) IsSplit() bool {
 func (o *Outcome) Result() waiting.Result {
 	r := waiting.Result{Held: o.Kind == Held, Wait: -1}
 	waits := make([]time.Duration, len(o.Nodes))
-	byReaders, byOthers := 0, 0
+	refused, byReaders := 0, 0
 	for i := range o.Nodes {
 		n := &o.Nodes[i]
 		r.Listeners = max(r.Listeners, n.Listeners)
@@ -224,17 +223,16 @@ func (o *Outcome) Result() waiting.Result {
 			r.Votes++
 		case lease.Unasked:
 		case lease.Refused, lease.Quarantined:
+			refused++
 			if n.Readers > 0 {
 				byReaders++
-			} else {
-				byOthers++
 			}
 			waits[i] = n.wait()
 		default:
 			waits[i] = never
 		}
 	}
-	r.Readers = byReaders > 0 && byOthers == 0
+	r.Readers = byReaders > 0 && byReaders == refused
 	if wait := quorate.Smallest(o.Quorum, waits); wait != never && o.Verdict != lease.Won { // a won attempt failed for another reason
 		r.Wait = wait
 	}

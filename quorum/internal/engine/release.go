@@ -70,12 +70,9 @@ func (h *Hold) sendRelease(c lease.Command, call scripts.Call, t *Tally) {
 		t.add(c.Master, nodeReply{counts: true})
 		return
 	}
-	h.engine.background.add()
 	r := t.receiver(c.Master)
 	*r = releaseReply{tally: t, hold: h, node: c.Master}
-	if err := h.pipe(c.Master).Start(call, footprint, r); err != nil {
-		r.Done(pipeline.Result{Err: err})
-	}
+	r.send(call, footprint)
 }
 
 // Withdraw ends the reservations of an attempt that failed, since nobody waits. A node that is down is not
@@ -88,10 +85,7 @@ func (h *Hold) Withdraw() {
 		if h.pipe(i).Down() != nil {
 			continue
 		}
-		h.engine.background.add()
-		if err := h.pipe(i).Start(call, &h.members[i].footprint, &releaseReply{hold: h, node: i}); err != nil {
-			h.engine.background.done()
-		}
+		(&releaseReply{hold: h, node: i}).send(call, &h.members[i].footprint)
 	}
 }
 
@@ -106,11 +100,8 @@ func (h *Hold) releasePredecessorLocked() {
 		if h.lease.AnswerOf(i) == lease.Granted {
 			continue
 		}
-		h.engine.background.add()
 		call := scripts.ReleaseBarred(h.names, *h.predecessor, n.MaxLease())
-		if err := h.pipe(i).Start(call, new(pipeline.Footprint), &releaseReply{hold: h, node: i}); err != nil {
-			h.engine.background.done() // a node that is down is sent it later
-		}
+		(&releaseReply{hold: h, node: i}).send(call, new(pipeline.Footprint))
 	}
 	h.predecessor = nil
 }
@@ -122,6 +113,14 @@ type releaseReply struct {
 	tally *Tally
 	hold  *Hold
 	node  int
+}
+
+// send sends the release. A node that is down is sent it later; here its error is the reply.
+func (r *releaseReply) send(call scripts.Call, footprint *pipeline.Footprint) {
+	r.hold.engine.background.add()
+	if err := r.hold.pipe(r.node).Start(call, footprint, r); err != nil {
+		r.Done(pipeline.Result{Err: err})
+	}
 }
 
 func (r *releaseReply) Done(result pipeline.Result) {

@@ -235,16 +235,13 @@ func (h *Hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, 
 	return reply, nil
 }
 
+// ops has what errors call the commands that have replies.
+var ops = [...]string{lease.Ask: "acquire", lease.Repair: "acquire", lease.Enter: "acquire", lease.Raise: "raise", lease.Renew: "renew",
+	lease.Extend: "renew"}
+
 // replyError returns the error of a node's reply to a command, a *node.Error, or nil. err is the one
 // that came with it.
 func (h *Hold) replyError(c lease.Command, r lease.Reply, e lease.Effect, err error, wasKept bool) error {
-	op := "acquire"
-	switch c.Do {
-	case lease.Renew, lease.Extend:
-		op = "renew"
-	case lease.Raise:
-		op = "raise"
-	}
 	switch {
 	case err != nil:
 		return err
@@ -267,5 +264,5 @@ func (h *Hold) replyError(c lease.Command, r lease.Reply, e lease.Effect, err er
 	case r.Is == lease.Quarantined:
 		err = ErrQuarantined
 	}
-	return h.engine.NodeError(c.Master, op, err)
+	return h.engine.NodeError(c.Master, ops[c.Do], err)
 }
