@@ -41,7 +41,7 @@ func (l *Locker) Ready(ctx context.Context) error {
 		return l.notReady(s, tried)
 	case <-ctx.Done():
 		return &Error{Op: opReady, causes: append([]error{ErrUnavailable}, engine.EndOf(ctx)...)}
-	case <-l.engine.Closed:
+	case <-l.engine.Lifetime.Done():
 		return &Error{Op: opReady, causes: []error{ErrClosed}}
 	}
 }

@@ -52,7 +52,7 @@ func (s *Semaphore) askNodes(ctx context.Context, first int) (hint scripts.Slots
 		case <-late:
 		case <-ctx.Done():
 			return hint, 0, false
-		case <-e.Closed:
+		case <-e.Lifetime.Done():
 			return hint, 0, false
 		}
 	}

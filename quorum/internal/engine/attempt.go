@@ -90,7 +90,7 @@ func (e *Engine) awaitList(ctx context.Context) (refusals []error, known bool) {
 		}
 		return refusals, false
 	case <-ctx.Done():
-	case <-e.Closed:
+	case <-e.Lifetime.Done():
 	}
 	return nil, false
 }
@@ -128,7 +128,7 @@ func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
 	select {
 	case <-a.decided:
 	case <-ctx.Done():
-	case <-e.Closed:
+	case <-e.Lifetime.Done():
 	}
 	a.hold.mu.Lock()
 	defer a.hold.mu.Unlock()

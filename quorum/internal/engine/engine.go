@@ -34,9 +34,9 @@ type Config struct {
 // Engine is what the holds of a Locker share. It is safe for concurrent use.
 type Engine struct {
 	Config
-	Roster *roster.Roster
-	RTT    *waiting.RTT
-	Closed chan struct{} // closed by Close
+	Roster   *roster.Roster
+	RTT      *waiting.RTT
+	Lifetime context.Context // ends with Close
 
 	WriteBacks  atomic.Uint64 // how many nodes were asked to raise their counter to a token
 	Unannounced atomic.Uint64 // releases that a node has carried out, and could not publish
@@ -48,11 +48,13 @@ type Engine struct {
 	// guards it.
 	lastRenewal clock.Instant
 	background  tracker
+	end         context.CancelFunc // of Lifetime
 }
 
 // New returns an engine. It asks the nodes nothing. Close ends it.
 func New(cfg Config) *Engine {
-	e := &Engine{Config: cfg, RTT: waiting.NewRTT(len(cfg.Nodes)), Closed: make(chan struct{})}
+	e := &Engine{Config: cfg, RTT: waiting.NewRTT(len(cfg.Nodes))}
+	e.Lifetime, e.end = context.WithCancel(context.Background())
 	e.schedule = schedule.New(e.Clock, e.renewDue)
 	e.Roster = roster.New(e.Nodes, e.Clock, roster.Options{
 		Founds: cfg.Founds, Exists: cfg.Exists, NewOwner: e.newOwner, Go: e.background.start, IsClosed: e.IsClosed,
@@ -63,7 +65,7 @@ func New(cfg Config) *Engine {
 
 // Close ends the contexts of all holds, and leaves their keys to their leases. It is called once.
 func (e *Engine) Close() {
-	close(e.Closed)
+	e.end()
 	held := e.schedule.Close()
 	for _, h := range held {
 		h.tell(h.lease.Orphan)
@@ -73,14 +75,7 @@ func (e *Engine) Close() {
 	}
 }
 
-func (e *Engine) IsClosed() bool {
-	select {
-	case <-e.Closed:
-		return true
-	default:
-		return false
-	}
-}
+func (e *Engine) IsClosed() bool { return e.Lifetime.Err() != nil }
 
 func (e *Engine) newOwner() scripts.Owner { return scripts.NewOwner(e.UUID, e.lastOwner.Add(1)) }
 
@@ -106,7 +101,7 @@ func (e *Engine) Pause(ctx context.Context, d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-over:
-	case <-e.Closed:
+	case <-e.Lifetime.Done():
 	case <-ctx.Done():
 	}
 	return ctx.Err() == nil

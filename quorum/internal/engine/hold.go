@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -117,8 +118,6 @@ func (h *Hold) keepersLocked() Keepers {
 
 // member is one node's part in a hold.
 type member struct {
-	hold      *Hold
-	node      int
 	err       error              // of the node's last reply, or nil
 	footprint pipeline.Footprint // what the owner's requests may have left on the node
 	alone     bool               // the node refused a batch with it: it is renewed alone until a renewal succeeds
@@ -133,14 +132,11 @@ func (h *Hold) Init(e *Engine, terms *Terms, names []scripts.Name, predecessor *
 	h.entry.Owner = h
 	h.first.hold, h.first.user, h.first.depth = h, user, 1
 	h.members = few(h.room.members[:], len(e.Nodes))
-	for i := range h.members {
-		h.members[i].hold, h.members[i].node = h, i
-	}
 }
 
 // InitHeld makes a hold that is held for a year, on no nodes: for tests of code that is given a lock.
 func (h *Hold) InitHeld(c clock.Clock, terms *Terms, names []scripts.Name, token uint64, user User) {
-	e := &Engine{Config: Config{Clock: c, UUID: "test"}, Closed: make(chan struct{}), schedule: &schedule.Schedule[*Hold]{}}
+	e := &Engine{Config: Config{Clock: c, UUID: "test"}, Lifetime: context.Background(), schedule: &schedule.Schedule[*Hold]{}}
 	h.Init(e, terms, names, nil, user)
 	h.lease.InitHeld(&terms.Terms, token, c.Now().Add(365*24*time.Hour))
 }

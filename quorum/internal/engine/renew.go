@@ -57,7 +57,7 @@ func (e *Engine) renewDue(now clock.Instant, due []*schedule.Entry[*Hold]) (afte
 		h.renew(now, batches)
 	}
 	for _, b := range batches.all {
-		b.err = b.pipe.Start(scripts.Renew(b.members[0].hold.list, b.lease, b.locks), nil, b)
+		b.err = b.pipe.Start(scripts.Renew(b.requests[0].hold.list, b.lease, b.locks), nil, b)
 	}
 	if len(kept) > 0 {
 		e.introduction.Keep(now)
@@ -134,9 +134,8 @@ type renewalBatch struct {
 	batchKey
 	engine   *Engine
 	sent     clock.Instant
-	members  []*member
-	commands []lease.Command // for each of the members
-	locks    []scripts.Renewal
+	requests []request
+	locks    []scripts.Renewal // for each of the requests
 	bytes    int
 	err      error // why the batch could not be sent
 }
@@ -147,21 +146,19 @@ func (bs *renewalBatches) add(h *Hold, c lease.Command) {
 	for _, name := range h.names {
 		bytes += len(name.String()) + perName
 	}
-	m := &h.members[c.Master]
-	b := bs.batchFor(m, bytes)
-	b.members, b.commands, b.bytes = append(b.members, m), append(b.commands, c), b.bytes+bytes
-	b.locks = append(b.locks, h.renewal())
+	b := bs.batchFor(h, c.Master, bytes)
+	b.requests, b.locks, b.bytes = append(b.requests, request{hold: h, command: c}), append(b.locks, h.renewal()), b.bytes+bytes
 }
 
 // batchFor returns the batch for a renewal whose names have that many bytes.
-func (bs *renewalBatches) batchFor(m *member, bytes int) *renewalBatch {
-	key := batchKey{m.hold.pipe(m.node), m.hold.terms.Millis}
-	if b := bs.open[key]; b != nil && len(b.members) < batchSize && b.bytes+bytes <= batchBytes && !m.alone {
+func (bs *renewalBatches) batchFor(h *Hold, node, bytes int) *renewalBatch {
+	key, alone := batchKey{h.pipe(node), h.terms.Millis}, h.members[node].alone
+	if b := bs.open[key]; b != nil && len(b.requests) < batchSize && b.bytes+bytes <= batchBytes && !alone {
 		return b
 	}
 	b := &renewalBatch{batchKey: key, engine: bs.engine, sent: bs.sent}
 	bs.all = append(bs.all, b)
-	if !m.alone {
+	if !alone {
 		bs.open[key] = b
 	}
 	return b
@@ -171,20 +168,20 @@ func (bs *renewalBatches) batchFor(m *member, bytes int) *renewalBatch {
 // renewed alone from then on.
 func (b *renewalBatch) Done(r pipeline.Result) {
 	b.noteReply(r)
-	node := b.members[0].node
+	node := b.requests[0].command.Master
 	switch refusal := r.Reply.NotAccepted; {
 	case refusal != nil: // even if the node no longer has any of the locks
 		b.engine.Roster.RenewalRefused(node, refusal)
 	case r.Err == nil:
 		b.engine.Roster.NoteAccepted(node, b.sent)
 	}
-	alone := len(b.members) > 1 && r.RefusesKeys
-	for i, m := range b.members {
+	alone := len(b.requests) > 1 && r.RefusesKeys
+	for i, renewal := range b.requests {
 		if alone || r.Err == nil {
-			m.setAlone(alone)
+			renewal.hold.setAlone(node, alone)
 		}
-		reply, err := m.hold.replyOf(b.commands[i], r, i)
-		m.hold.takeReply(b.commands[i], reply, err)
+		reply, err := renewal.hold.replyOf(renewal.command, r, i)
+		renewal.hold.takeReply(renewal.command, reply, err)
 	}
 }
 
@@ -204,16 +201,17 @@ func (b *renewalBatch) noteReply(r pipeline.Result) {
 		of     Renewals
 	}
 	all := make([]told, 0, 1)
-	for i, m := range b.members {
-		at := slices.IndexFunc(all, func(t told) bool { return t.events == m.hold.terms.Events })
+	for i, renewal := range b.requests {
+		events := renewal.hold.terms.Events
+		at := slices.IndexFunc(all, func(t told) bool { return t.events == events })
 		if at < 0 {
 			at = len(all)
-			all = append(all, told{m.hold.terms.Events, Renewals{Err: r.Err}})
+			all = append(all, told{events, Renewals{Err: r.Err}})
 		}
 		all[at].of.add(r, i)
 	}
 	for _, t := range all {
-		t.events.Renewed(b.members[0].node, t.of)
+		t.events.Renewed(b.requests[0].command.Master, t.of)
 	}
 }
 
@@ -233,8 +231,8 @@ func (n *Renewals) add(r pipeline.Result, i int) {
 	}
 }
 
-func (m *member) setAlone(alone bool) {
-	m.hold.mu.Lock()
-	defer m.hold.mu.Unlock()
-	m.alone = alone
+func (h *Hold) setAlone(node int, alone bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.members[node].alone = alone
 }

@@ -62,9 +62,9 @@ func TestRenewalsAreBoundedByBytes(t *testing.T) {
 			}
 			largest := 0
 			for _, b := range r.all {
-				total += len(b.members)
-				largest = max(largest, len(b.members))
-				testkit.Check(t, len(b.members) == len(b.locks), "%d members for %d locks", len(b.members), len(b.locks))
+				total += len(b.requests)
+				largest = max(largest, len(b.requests))
+				testkit.Check(t, len(b.requests) == len(b.locks), "%d requests for %d locks", len(b.requests), len(b.locks))
 			}
 			testkit.Check(t, total == 3*c.locks && largest <= c.most && largest >= c.most/2,
 				"%d renewals of %d, at most %d in a call, want %d", total, 3*c.locks, largest, c.most)
@@ -81,7 +81,7 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 	fake.Advance(time.Millisecond)
 	isRefused(t, h.engine)
 	alone := func(reply pipeline.Result) bool {
-		b := &renewalBatch{engine: h.engine, sent: fake.Now(), members: []*member{m}, commands: []lease.Command{{Do: lease.Renew}}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
+		b := &renewalBatch{engine: h.engine, sent: fake.Now(), requests: []request{{hold: h, command: lease.Command{Do: lease.Renew}}}, locks: []scripts.Renewal{{Names: h.names, Owner: h.owner}}}
 		b.Done(reply)
 		return m.alone
 	}
@@ -102,7 +102,7 @@ func TestALockThatIsRenewedAloneIsInNoOthersCall(t *testing.T) {
 		h.members[0].alone = alone
 		r.add(h, lease.Command{Do: lease.Renew})
 	}
-	testkit.Check(t, len(r.all) == 2 && len(r.all[0].members) == 2, "%d calls, the first for %d", len(r.all), len(r.all[0].members))
+	testkit.Check(t, len(r.all) == 2 && len(r.all[0].requests) == 2, "%d calls, the first for %d", len(r.all), len(r.all[0].requests))
 }
 
 // A call has one lease: it would shorten another's, or let it go on after its bound.
@@ -113,8 +113,8 @@ func TestLocksWithDifferentLeasesShareNoCall(t *testing.T) {
 	for _, terms := range []*Terms{a.hold.terms, &longer, a.hold.terms} {
 		r.add(a.hold.engine.newHold(terms, "a"), lease.Command{Do: lease.Renew})
 	}
-	testkit.Check(t, len(r.all) == 2 && len(r.all[0].members) == 2 && r.all[0].lease == a.hold.terms.Millis && r.all[1].lease == longer.Millis,
-		"%d calls, the first for %d, with leases of %v and %v ms", len(r.all), len(r.all[0].members), r.all[0].lease, r.all[1].lease)
+	testkit.Check(t, len(r.all) == 2 && len(r.all[0].requests) == 2 && r.all[0].lease == a.hold.terms.Millis && r.all[1].lease == longer.Millis,
+		"%d calls, the first for %d, with leases of %v and %v ms", len(r.all), len(r.all[0].requests), r.all[0].lease, r.all[1].lease)
 }
 
 // For a lock that is not renewed nothing is reported or sent: its lease is fixed, or it has ended since it was due.
@@ -140,7 +140,7 @@ func TestARenewalThatIsRefusedForTheListAlone(t *testing.T) {
 	fake.Advance(time.Millisecond)
 	refusal := isRefused(t, h.engine)
 	fake.Advance(time.Millisecond)
-	b := &renewalBatch{engine: h.engine, sent: fake.Now(), members: []*member{&h.members[0]}, commands: []lease.Command{{Do: lease.Renew}}}
+	b := &renewalBatch{engine: h.engine, sent: fake.Now(), requests: []request{{hold: h, command: lease.Command{Do: lease.Renew}}}}
 	b.Done(pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Gone}, NotAccepted: refusal}, RunID: "one", Sent: true})
 	testkit.Check(t, !h.engine.Roster.Accepts(0), "the node counts as one that accepts it")
 }
@@ -152,7 +152,7 @@ func TestARenewalIsToldOnceToEachEvents(t *testing.T) {
 	for _, events := range []Events{one, other, one} {
 		a, _ := heldHold(t, time.Second)
 		a.hold.terms.Events = events
-		b.members = append(b.members, &a.hold.members[0])
+		b.requests = append(b.requests, request{hold: a.hold})
 	}
 	b.noteReply(pipeline.Result{Reply: scripts.Reply{Renew: []scripts.Renewed{scripts.Kept, scripts.Taken, scripts.Gone}}})
 	testkit.Check(t, slices.Equal(one.renewed, []Renewals{{Renewed: 1, Forgotten: 1}}), "%+v", one.renewed)
@@ -241,11 +241,11 @@ func TestABatchThatIsRefused(t *testing.T) {
 		one.hold.terms.Events, two.hold.terms.Events = heeds, heeds
 		b := &renewalBatch{engine: one.hold.engine}
 		for _, h := range []*Hold{one.hold, two.hold} {
-			c := h.lease.Renew(fake.Now(), nil)[0]
-			b.members, b.commands = append(b.members, &h.members[0]), append(b.commands, c)
+			b.requests = append(b.requests, request{hold: h, command: h.lease.Renew(fake.Now(), nil)[0]})
 		}
 		b.Done(pipeline.Result{Err: &node.Error{Err: refusal}, Sent: true, RefusesKeys: redisconn.RefusesKeys(refusal)})
-		for _, m := range b.members {
+		for _, r := range b.requests {
+			m := &r.hold.members[0]
 			testkit.Check(t, m.alone == want && errors.Is(m.err, refusal), "%v: renewed alone: %v, error: %v", refusal, m.alone, m.err)
 		}
 		testkit.Check(t, len(heeds.renewed) == 1 && heeds.renewed[0].Failed == 2, "%v: %+v", refusal, heeds.renewed)

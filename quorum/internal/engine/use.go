@@ -140,13 +140,10 @@ func (l *Handle) Linger() (lingers bool, before Status) {
 		return false, before
 	}
 	defer func() { // with mu unlocked
-		if !lingers {
-			return
-		}
-		if before.Holds() {
+		if lingers {
 			defer h.engine.schedule.Hasten(&h.entry, h.lease.MinHoldEnd()) // even if a context of the caller's panics
+			h.endContexts()
 		}
-		h.endContexts()
 	}()
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -89,7 +89,7 @@ func (p *Place) Next(ctx context.Context) (t Due, due bool) {
 		select {
 		case <-p.wake:
 		case <-ctx.Done():
-		case <-p.list.Engine.Closed:
+		case <-p.list.Engine.Lifetime.Done():
 		}
 		p.at = p.list.Engine.Moment()
 	}
