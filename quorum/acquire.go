@@ -62,14 +62,7 @@ func (l *Locker) lock(ctx context.Context, names []string, waits bool) (*Lock, e
 	until, stop := l.bounded(ctx)
 	defer stop()
 	inner, err := within.enter(ctx, until, l.set, names)
-	stopped := err != nil
-	defer func() {
-		if !stopped {
-			inner.handle.BackOut()
-		}
-	}()
-	stop() // runs the caller's code, as in wait
-	stopped = true
+	inner.guard(stop)
 	return inner, err
 }
 
@@ -84,12 +77,7 @@ func (c *call) acquire(waits bool) (*Lock, error) {
 // wait waits until it has what is wanted.
 func (c *call) wait() (lock *Lock, err error) {
 	until, stop := c.bounded(c.ctx)
-	defer func() {
-		stopped := false
-		defer func() { lock.releaseUnless(&stopped) }()
-		stop() // runs the caller's code: to end a context asks its parent
-		stopped = true
-	}()
+	defer func() { lock.guard(stop) }()
 	o := c.observe(c.ctx, c.wants.Names)
 	held, err := c.awaitWithin(innermost(c.ctx), until, o)
 	return c.report(o, held, err)
@@ -127,13 +115,12 @@ func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
 	if o == nil && hook == nil {
 		return lock, err
 	}
-	returned := false
-	defer lock.releaseUnless(&returned)
-	o.ended(lock, err)
-	if hook != nil && lock != nil {
-		hook(lock)
-	}
-	returned = true
+	lock.guard(func() {
+		o.ended(lock, err)
+		if hook != nil && lock != nil {
+			hook(lock)
+		}
+	})
 	return lock, err
 }
 
@@ -211,7 +198,7 @@ func (c *call) await(ctx context.Context, o *observation) (lock *Lock, err error
 }
 
 // bounded returns a context that ends with the caller's, or earlier by WithWait. The caller calls stop
-// when the waiting is over.
+// when the waiting is over. stop runs the caller's code: to end a context asks its parent.
 func (l *Locker) bounded(ctx context.Context) (until context.Context, stop func()) {
 	if l.set.wait == noBound {
 		return ctx, func() {}

@@ -226,12 +226,21 @@ func (l *Lock) endedBy(cause error) bool {
 	return (lost || cause == ErrReleased || cause == ErrHandedOver || cause == ErrClosed) && engine.Same(context.Cause(l.ctx), cause)
 }
 
-// releaseUnless releases the lock, if there is one, unless the hooks have returned: otherwise the call
-// panics and returns no lock that a caller could unlock.
-func (l *Lock) releaseUnless(returned *bool) {
-	if l != nil && !*returned {
-		l.handle.Hold().Interrupt()
-	}
+// guard runs code of the caller's. If that panics or ends the goroutine, the handle is given up, unless it is nil: the call
+// returns no lock that a caller could unlock.
+func (l *Lock) guard(callersCode func()) {
+	returned := false
+	defer func() {
+		switch {
+		case l == nil || returned:
+		case l.handle.Depth() > 1:
+			l.handle.BackOut()
+		default:
+			l.handle.Hold().Interrupt()
+		}
+	}()
+	callersCode()
+	returned = true
 }
 
 // String returns the names, the slots if there are any, whether the lock is a reader's, the token and the

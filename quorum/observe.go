@@ -172,10 +172,7 @@ func (o *observation) attempted(c *call, r queue.Result) {
 	} else {
 		e.Err, e.Slots = c.err.clone(), c.err.slots // the hook may keep it, and the call adds to its own
 	}
-	returned := false
-	defer c.lock.releaseUnless(&returned)
-	o.hooks.Attempt(o.ctx, e)
-	returned = true
+	c.lock.guard(func() { o.hooks.Attempt(o.ctx, e) })
 }
 
 // ended calls the hook for the end of a call.
