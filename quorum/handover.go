@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
@@ -39,10 +40,8 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 		}
 	}
 	if handed, before := l.handle.HandOver(); !handed {
-		if err := l.unusable(opHandOver, before); err != nil {
-			return "", err
-		}
-		return "", invalidf(opHandOver, l.target.Names, "it is held as a reader: only a writer's lock is handed over")
+		isReader := invalidf(opHandOver, l.target.Names, "it is held as a reader: only a writer's lock is handed over")
+		return "", cmp.Or(l.unusable(opHandOver, before), error(isReader))
 	}
 	l.locker.room.holders.NoteHandedOver(l.Owner())
 	l.runReleasedHook()

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	crand "crypto/rand"
 	"fmt"
@@ -53,10 +54,7 @@ func (l *Locker) CheckNames(names ...string) error { return l.refuse("lock", nam
 
 // checkStart returns why a call for the names is refused before any node is asked, or nil.
 func (l *Locker) checkStart(ctx context.Context, op string, names []string) error {
-	if err := l.refuse(op, names); err != nil {
-		return err
-	}
-	return endedError(ctx, op, names)
+	return cmp.Or(l.refuse(op, names), endedError(ctx, op, names))
 }
 
 // endedError returns the error of a call whose context has ended before, or nil.
@@ -70,10 +68,7 @@ func endedError(ctx context.Context, op string, names []string) error {
 
 // refuse returns why this Locker cannot serve the names, or nil.
 func (l *Locker) refuse(op string, names []string) error {
-	if err := l.unusable(op, names); err != nil {
-		return err
-	}
-	return checkNames(op, names)
+	return cmp.Or(l.unusable(op, names), checkNames(op, names))
 }
 
 // unusable returns why this Locker cannot serve any names, or nil.

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -123,10 +124,7 @@ func (l *Lock) Extend(ctx context.Context, lease time.Duration) error {
 // extend asks all nodes, unless the call's context has ended.
 func (l *Lock) extend(ctx context.Context, op string, lasts time.Duration) error {
 	if ended := engine.EndOf(ctx); ended != nil {
-		if err := l.unusable(op, l.handle.Status()); err != nil {
-			return err
-		}
-		return &Error{Op: op, Names: l.target.Names, causes: ended}
+		return cmp.Or(l.unusable(op, l.handle.Status()), error(&Error{Op: op, Names: l.target.Names, causes: ended}))
 	}
 	t, before := l.handle.Extend(lasts)
 	if t == nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/quorumlock/quorumlock/internal/hosts"
 	"github.com/quorumlock/quorumlock/internal/inside"
@@ -39,12 +40,9 @@ func Distinct(nodes []*node.Node) error {
 		runIDs[i], _ = inside.Of(n).Identify(ctx) // a node that does not answer is checked when it grants
 		return nil
 	})
-	for i := range nodes {
-		for j := range i {
-			if runIDs[i] != "" && runIDs[i] == runIDs[j] {
-				return fmt.Errorf("%w: nodes %s and %s are one process",
-					node.ErrInvalid, nodes[j].Name(), nodes[i].Name())
-			}
+	for i, runID := range runIDs {
+		if first := slices.Index(runIDs, runID); first < i && runID != "" {
+			return fmt.Errorf("%w: nodes %s and %s are one process", node.ErrInvalid, nodes[first].Name(), nodes[i].Name())
 		}
 	}
 	return nil
