@@ -3,8 +3,6 @@ package quorum
 import (
 	"context"
 	"slices"
-
-	"github.com/quorumlock/quorumlock/internal/testlock"
 )
 
 // lockContext is the parent of a lock's context: the context given to Lock, and the lock as a
@@ -14,7 +12,8 @@ type lockContext struct {
 	lock *Lock
 }
 
-type lockKey = testlock.Key
+// lockKey is the key of a lock in a context.
+type lockKey struct{}
 
 func (c *lockContext) Value(key any) any {
 	if key == (lockKey{}) {
@@ -25,13 +24,8 @@ func (c *lockContext) Value(key any) any {
 
 // innermost returns the handle whose context ctx is, or is derived from; nil for none.
 func innermost(ctx context.Context) *Lock {
-	switch l := ctx.Value(lockKey{}).(type) {
-	case *Lock:
-		return l
-	case *testlock.Lock:
-		return l.Handle(func() any { return newTestLock(l) }).(*Lock)
-	}
-	return nil
+	l, _ := ctx.Value(lockKey{}).(*Lock)
+	return l
 }
 
 // FromContext returns the lock over the name whose context is ctx, or a parent of ctx. Of several it returns the

@@ -67,19 +67,19 @@ func (u *user) EndContext(why error) {
 // lockOf returns the lock that an attempt has acquired, or is to acquire.
 func lockOf(h *engine.Hold) *Lock { return (*Lock)(h.User().(*user)) }
 
-// newTestLock returns the handle of a lock that no node has granted: it is over no nodes, so that
+func init() { testlock.Context = newTestContext }
+
+// newTestContext returns the context of a lock that no node has granted: it is over no nodes, so that
 // none must confirm anything.
-func newTestLock(t *testlock.Lock) *Lock {
+func newTestContext(parent context.Context, token uint64, names []string) context.Context {
 	set := defaults()
-	by := &Locker{set: &set, room: &waitingRoom{holders: &holders.Holders{}}, meter: new(meter)}
+	e := engine.New(engine.Config{MaxLease: node.DefaultMaxLease, Clock: set.Clock, UUID: "test"})
+	by := &Locker{engine: e, set: &set, room: &waitingRoom{holders: &holders.Holders{}}, meter: new(meter)}
 	set.terms.Events = (*observer)(by)
-	l := &Lock{locker: by, target: queue.Target{Names: t.Names}, outer: innermost(t.Parent), ctx: t.Context, cancel: t.End}
-	h := new(engine.Hold)
-	h.InitHeld(set.Clock, &set.terms, scripts.NewNames(nil, t.Names), t.Token, (*user)(l))
-	by.engine, l.handle, l.first = h.Engine(), h.First(), l
-	by.engine.MaxLease = node.DefaultMaxLease
-	l.scope = lockContext{t.Parent, l}
-	return l
+	l := by.newLock(parent, queue.Target{Names: names, Keys: scripts.NewNames(nil, names)})
+	l.handle.Hold().InitHeld(token)
+	(*user)(l).MakeContext()
+	return l.ctx
 }
 
 // Names returns the names that were given for this handle: for slots, the name of the semaphore.

@@ -20,5 +20,5 @@ import (
 // watches its context for a loss, cancel ctx with an error that wraps [quorum.ErrLost]. To test with a lock that is
 // lost, lock on masters and use [Masters.Lose].
 func ContextWithToken(ctx context.Context, token uint64, names ...string) context.Context {
-	return testlock.New(ctx, token, slices.Clone(names)).Context
+	return testlock.Context(ctx, token, slices.Clone(names))
 }

@@ -1,13 +1,11 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
 	"github.com/quorumlock/quorumlock/quorum/internal/schedule"
@@ -134,15 +132,10 @@ func (h *Hold) Init(e *Engine, terms *Terms, names []scripts.Name, predecessor *
 	h.members = few(h.room.members[:], len(e.Nodes))
 }
 
-// InitHeld makes a hold that is held for a year, on no nodes: for tests of code that is given a lock.
-func (h *Hold) InitHeld(c clock.Clock, terms *Terms, names []scripts.Name, token uint64, user User) {
-	e := &Engine{Config: Config{Clock: c, UUID: "test"}, Lifetime: context.Background(), schedule: &schedule.Schedule[*Hold]{}}
-	h.Init(e, terms, names, nil, user)
-	h.lease.InitHeld(&terms.Terms, token, c.Now().Add(365*24*time.Hour))
+// InitHeld makes a hold that is held for a year, on no nodes: for tests of code that is given a lock. It is called after Init.
+func (h *Hold) InitHeld(token uint64) {
+	h.lease.InitHeld(token, h.engine.Clock.Now().Add(365*24*time.Hour))
 }
-
-// Engine returns the hold's engine.
-func (h *Hold) Engine() *Engine { return h.engine }
 
 // First returns the handle that acquired the lock.
 func (h *Hold) First() *Handle { return &h.first }

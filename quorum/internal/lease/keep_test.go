@@ -316,7 +316,8 @@ func TestTwoCountersToRaise(t *testing.T) {
 // A lock that a test is given behaves like one that was acquired.
 func TestAGivenLock(t *testing.T) {
 	l, until := new(Lease), start.Add(time.Second)
-	l.InitHeld(&Terms{StopBefore: time.Second}, 7, until)
+	l.Init(&Terms{StopBefore: time.Second}, nil)
+	l.InitHeld(7, until)
 	testkit.Check(t, l.Valid(start) && l.Token() == 7 && l.Depth() == 1 && l.Deadline() == until && l.ContextsEnd() == start && !l.EndedByMaxHold(), "%+v", l)
 }
 

@@ -103,9 +103,8 @@ func (l *Lease) Init(terms *Terms, votes []Vote) {
 }
 
 // InitHeld makes a lease that is held until then, on no masters: for tests of code that is given a
-// lock.
-func (l *Lease) InitHeld(terms *Terms, token uint64, until clock.Instant) {
-	l.Init(terms, nil)
+// lock. It is called after Init.
+func (l *Lease) InitHeld(token uint64, until clock.Instant) {
 	l.token, l.deadline, l.phase = token, until, Held
 }
 
