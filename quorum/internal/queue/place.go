@@ -201,9 +201,7 @@ func (p *Place) Acquired(lease time.Duration, more bool) {
 		if q.key.readers {
 			q.letGoLocked()
 		}
-		if !q.Empty() {
-			q.lastError = p.list.held
-		}
+		q.lastError = p.list.held
 	})
 }
 
