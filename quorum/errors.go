@@ -15,7 +15,7 @@ import (
 
 var (
 	// ErrNotAcquired: the lock was not acquired, and the attempt is undone.
-	ErrNotAcquired = errors.New("not acquired")
+	ErrNotAcquired = engine.ErrNotAcquired
 	// ErrHeld: another owner holds the lock, or one of its names. For a reader also: a waiting writer keeps new
 	// readers back.
 	ErrHeld = errors.New("held by another")

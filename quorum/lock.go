@@ -27,8 +27,6 @@ type Lock struct {
 	target queue.Target // of a handle of a re-entry, its names alone
 	outer  *Lock        // the innermost handle in the context given to Lock
 	scope  lockContext
-	ctx    context.Context
-	cancel context.CancelCauseFunc
 }
 
 // newLock returns the lock that an attempt is to acquire. ctx is the one given to Lock.
@@ -38,7 +36,7 @@ func (l *Locker) newLock(ctx context.Context, at queue.Target) *Lock {
 		hold engine.Hold
 	})
 	lock, hold := &all.Lock, &all.hold
-	hold.Init(l.engine, &l.set.terms, at.Keys, at.Predecessor, (*user)(lock))
+	hold.Init(l.engine, &l.set.terms, at.Keys, at.Predecessor, &lock.scope)
 	lock.handle, lock.locker, lock.first, lock.target = hold.First(), l, lock, at
 	lock.setContext(ctx)
 	return lock
@@ -50,22 +48,8 @@ func (l *Lock) setContext(parent context.Context) {
 	l.scope = lockContext{parent, l}
 }
 
-// user is a Lock as the user of its handle.
-type user Lock
-
-var _ engine.User = (*user)(nil)
-
-func (u *user) MakeContext() { u.ctx, u.cancel = context.WithCancelCause(&u.scope) }
-
-func (u *user) EndContext(why error) {
-	if why == nil {
-		why = ErrNotAcquired
-	}
-	u.cancel(why)
-}
-
-// lockOf returns the lock that an attempt has acquired, or is to acquire.
-func lockOf(h *engine.Hold) *Lock { return (*Lock)(h.User().(*user)) }
+// lockOf returns the lock that an attempt has acquired.
+func lockOf(h *engine.Hold) *Lock { return innermost(h.First().Context()) }
 
 func init() { testlock.Context = newTestContext }
 
@@ -78,8 +62,7 @@ func newTestContext(parent context.Context, token uint64, names []string) contex
 	set.terms.Events = (*observer)(by)
 	l := by.newLock(parent, queue.Target{Names: names, Keys: scripts.NewNames(nil, names)})
 	l.handle.Hold().InitHeld(token)
-	(*user)(l).MakeContext()
-	return l.ctx
+	return l.Context()
 }
 
 // Names returns the names that were given for this handle: for slots, the name of the semaphore.
@@ -115,7 +98,7 @@ func (l *Lock) Slots() []int { return slices.Clone(l.target.Slots) }
 // and without needing a packet (earlier with [WithStopBefore]), or when it is unlocked. It is derived from the context given to
 // [Locker.Lock], and ends with that too. Its [context.Cause] is an error that wraps [ErrLost], or
 // [ErrReleased], [ErrHandedOver], [ErrClosed] or the parent's cause.
-func (l *Lock) Context() context.Context { return l.ctx }
+func (l *Lock) Context() context.Context { return l.handle.Context() }
 
 // Deadline returns the instant until which the holder may rely on the lock. Renewal moves it. It is the zero time if
 // too few nodes keep the lock, or the Locker was closed. After Unlock it says nothing.
@@ -223,7 +206,7 @@ func awaitDecided(ctx context.Context, t *engine.Tally) []error {
 // endedBy reports whether the lock's context has ended with that cause because the lock has.
 func (l *Lock) endedBy(cause error) bool {
 	_, lost := cause.(*Error)
-	return (lost || cause == ErrReleased || cause == ErrHandedOver || cause == ErrClosed) && engine.Same(context.Cause(l.ctx), cause)
+	return (lost || cause == ErrReleased || cause == ErrHandedOver || cause == ErrClosed) && engine.Same(context.Cause(l.Context()), cause)
 }
 
 // guard runs code of the caller's. If that panics or ends the goroutine, the handle is given up, unless it is nil: the call

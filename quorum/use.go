@@ -57,14 +57,13 @@ func (within *Lock) enter(given, ctx context.Context, set *settings, names []str
 	inner.handle, inner.locker, inner.first = &all.handle, within.locker, within.first
 	inner.target.Names = slices.Clone(names)
 	inner.setContext(given)
-	(*user)(inner).MakeContext()
 	entered := false
 	defer func() {
 		if !entered { // even if the caller's context panics
 			inner.handle.BackOut()
 		}
 	}()
-	t, before := within.handle.Enter(inner.handle, (*user)(inner), set.terms.Mode)
+	t, before := within.handle.Enter(inner.handle, &inner.scope, set.terms.Mode)
 	switch {
 	case t != nil:
 	case before.Holds() && before.Mode == lease.Read && !set.isReader():
@@ -208,7 +207,7 @@ func (l *Lock) runReleasedHook() {
 // unlockInner is Unlock of the handle of a re-entry.
 func (l *Lock) unlockInner(ctx context.Context) error {
 	t, before := l.handle.Lower()
-	l.cancel(l.Err()) // why the lock has ended, if it has
+	l.handle.EndContext(l.Err()) // why the lock has ended, if it has
 	if t == nil {
 		return l.unusable("unlock", before)
 	}

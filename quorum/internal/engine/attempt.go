@@ -209,12 +209,12 @@ func (a *attempt) commit(ctx context.Context) bool {
 	if ctx.Err() != nil || !isSettled { // a refusal makes no context
 		return false
 	}
-	h.first.user.MakeContext() // before any mutex is locked: its context is the caller's code
+	h.first.makeContext(h.parent) // before any mutex is locked
 	if h.engine.schedule.Add(&h.entry, h.holdUnlessLate) {
 		h.engine.introduction.Keep(h.lease.BegunAt())
 		return true
 	}
-	h.first.user.EndContext(nil)
+	h.first.EndContext(ErrNotAcquired)
 	return false
 }
 

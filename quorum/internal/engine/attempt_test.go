@@ -33,7 +33,7 @@ func TestAttemptsThatAreWonAndNotCommitted(t *testing.T) {
 		want    func(o *Outcome) bool
 	}{
 		"it takes too long": {ticking, func(_ *cluster, a *attempt, _ func()) {
-			a.hold.holder().onBegin = func() { ticking.Advance(a.hold.terms.Lease) }
+			a.hold.parent = delaying{a.hold.parent, func() { ticking.Advance(a.hold.terms.Lease) }}
 		}, func(o *Outcome) bool { return o.Cause == lease.TooLate }},
 		"the context has ended": {nil, func(_ *cluster, _ *attempt, cancel func()) { cancel() }, func(*Outcome) bool { return true }},
 		"the engine is closed":  {nil, func(c *cluster, _ *attempt, _ func()) { c.Close() }, func(o *Outcome) bool { return o.Closed }},
@@ -45,7 +45,7 @@ func TestAttemptsThatAreWonAndNotCommitted(t *testing.T) {
 				defer cancel()
 				c.happens(in, a, cancel)
 				testkit.Check(t, !a.commit(ctx), "it is a held lock")
-				testkit.Check(t, !in.IsClosed() || a.hold.holder().hasEnded.Load(), "its context goes on")
+				testkit.Check(t, !in.IsClosed() || a.hold.first.hasEnded(), "its context goes on")
 				o := a.undo(t.Context(), waiting.AskAll)
 				testkit.Check(t, c.want(o) && in.Held() == 0, "%+v, and %d locks are renewed", o, in.Held())
 				in.wantNoOwners(t)
@@ -312,7 +312,7 @@ func TestTheListIsKnownBeforeNodesAreAsked(t *testing.T) {
 // reader's.
 func TestARequestIsSentAgainForThePresentLock(t *testing.T) {
 	for what, change := range map[string]func(l *Handle){
-		"entered":    func(l *Handle) { l.Enter(new(Handle), new(holder), lease.Write) },
+		"entered":    func(l *Handle) { l.Enter(new(Handle), context.Background(), lease.Write) },
 		"downgraded": func(l *Handle) { l.Downgrade() },
 	} {
 		t.Run(what, func(t *testing.T) {

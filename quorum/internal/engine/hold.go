@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -46,6 +47,7 @@ type Hold struct {
 	// predecessor is the owner that this one takes over from; nil for none, and once it is released.
 	predecessor *scripts.Owner
 	first       Handle                // of depth 1
+	parent      context.Context       // of the first handle's context
 	entry       schedule.Entry[*Hold] // in the schedule, while it is held
 
 	// mu orders the owner's requests: the lease's commands are carried out with mu held.
@@ -78,18 +80,19 @@ func few[T any](room []T, n int) []T {
 // Handle is one entry into a hold: the first acquired the lock, the others entered it again.
 type Handle struct {
 	hold     *Hold
-	user     User
+	ctx      context.Context // nil for a lock that has not been held
+	cancel   context.CancelCauseFunc
 	depth    int
 	unlocked atomic.Bool
 }
 
-// User is what a handle belongs to. Its methods run code of the caller's, so they are called with no mutex locked.
-type User interface {
-	// MakeContext makes the context of a lock that is about to be held.
-	MakeContext()
-	// EndContext ends it. It is called for a lock that is held; or with nil, if it was not held after all.
-	EndContext(why error)
+// makeContext makes the handle's context. It runs code of the caller's, and so does EndContext: no mutex is locked then.
+func (l *Handle) makeContext(parent context.Context) {
+	l.ctx, l.cancel = context.WithCancelCause(parent)
 }
+
+// EndContext ends the handle's context, of a lock that is held or was to be held.
+func (l *Handle) EndContext(why error) { l.cancel(why) }
 
 // Ending is why a hold has ended, or its contexts before it.
 type Ending struct {
@@ -122,26 +125,24 @@ type member struct {
 }
 
 // Init makes a hold of the names, which do not change. It asks for nothing yet. predecessor is the owner to take over from;
-// nil for none.
-func (h *Hold) Init(e *Engine, terms *Terms, names []scripts.Name, predecessor *scripts.Owner, user User) {
-	h.engine, h.terms, h.names, h.predecessor = e, terms, names, predecessor
+// nil for none. parent is that of the first handle's context.
+func (h *Hold) Init(e *Engine, terms *Terms, names []scripts.Name, predecessor *scripts.Owner, parent context.Context) {
+	h.engine, h.terms, h.names, h.predecessor, h.parent = e, terms, names, predecessor, parent
 	h.owner = e.newOwner()
 	h.lease.Init(&terms.Terms, few(h.room.votes[:], len(e.Nodes)))
 	h.entry.Owner = h
-	h.first.hold, h.first.user, h.first.depth = h, user, 1
+	h.first.hold, h.first.depth = h, 1
 	h.members = few(h.room.members[:], len(e.Nodes))
 }
 
 // InitHeld makes a hold that is held for a year, on no nodes: for tests of code that is given a lock. It is called after Init.
 func (h *Hold) InitHeld(token uint64) {
 	h.lease.InitHeld(token, h.engine.Clock.Now().Add(365*24*time.Hour))
+	h.first.makeContext(h.parent)
 }
 
 // First returns the handle that acquired the lock.
 func (h *Hold) First() *Handle { return &h.first }
-
-// User returns what the first handle belongs to.
-func (h *Hold) User() User { return h.first.user }
 
 // Owner returns the owner, as it stands on the nodes.
 func (h *Hold) Owner() scripts.Owner { return h.owner }
@@ -267,7 +268,7 @@ func (h *Hold) stopLocked() {
 	why := h.terms.Events.Ending(h, Ending{Cause: lease.Stopping, Keepers: h.keepersLocked(), ByMaxHold: h.lease.EndedByMaxHold()})
 	handles := append([]*Handle{&h.first}, h.inner...)
 	for _, l := range handles { // each alone: a context of the caller's may block
-		h.engine.background.start(func() { l.user.EndContext(why) })
+		h.engine.background.start(func() { l.EndContext(why) })
 	}
 }
 
@@ -275,9 +276,9 @@ func (h *Hold) stopLocked() {
 // two goroutines end them, they have ended when the first returns.
 func (h *Hold) endContexts() {
 	for _, inner := range h.inner {
-		defer inner.user.EndContext(h.ended) // even if a context of the caller's panics
+		defer inner.EndContext(h.ended) // even if a context of the caller's panics
 	}
-	h.first.user.EndContext(h.ended)
+	h.first.EndContext(h.ended)
 }
 
 // finishLost ends the contexts of a lost lock, and only then releases what nodes still keep of it:

@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,19 +23,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// holder is the user of a hold.
-type holder struct {
-	onBegin  func() // runs in MakeContext, if there is one
-	hasEnded atomic.Bool
+// delaying is a context that does something before another one is derived from it.
+type delaying struct {
+	context.Context
+	delay func()
 }
 
-func (u *holder) MakeContext() {
-	if u.onBegin != nil {
-		u.onBegin()
-	}
+func (d delaying) Done() <-chan struct{} {
+	d.delay()
+	return d.Context.Done()
 }
-
-func (u *holder) EndContext(error) { u.hasEnded.Store(true) }
 
 // silent ignores all Events.
 type silent struct{}
@@ -70,8 +67,9 @@ func terms(lasts time.Duration) *Terms {
 
 func (e *Engine) newHold(t *Terms, names ...string) *Hold {
 	h := new(Hold)
-	h.Init(e, t, scripts.NewNames(nil, names), nil, new(holder))
+	h.Init(e, t, scripts.NewNames(nil, names), nil, context.Background())
 	h.list = e.Roster.List()
+	h.first.makeContext(h.parent)
 	return h
 }
 
@@ -80,7 +78,7 @@ func (h *Hold) handleDue() (after func()) {
 	return h.engine.renewDue(h.engine.Clock.Now(), []*schedule.Entry[*Hold]{&h.entry})
 }
 
-func (h *Hold) holder() *holder { return h.User().(*holder) }
+func (l *Handle) hasEnded() bool { return l.ctx.Err() != nil }
 
 // cluster is three masters in memory, and an engine on them.
 type cluster struct {

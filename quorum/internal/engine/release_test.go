@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -29,7 +30,7 @@ func TestInterruptUnlocks(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		h := c.lock(t)
 		h.Interrupt()
-		testkit.Check(t, h.First().IsUnlocked() && h.holder().hasEnded.Load(), "it is not, or its context goes on")
+		testkit.Check(t, h.First().IsUnlocked() && h.first.hasEnded(), "it is not, or its context goes on")
 		c.wantNoOwners(t)
 	})
 }
@@ -64,7 +65,7 @@ func TestCloseLosesNoLock(t *testing.T) {
 		h.engine.schedule.Close() // nodes outlast their engine, if the caller opened them
 		h.tell(h.lease.Orphan)
 		synctest.Wait()
-		testkit.Check(t, h.holder().hasEnded.Load() && heeds.lost == 0, "its context has ended: %v, told as lost %d times", h.holder().hasEnded.Load(), heeds.lost)
+		testkit.Check(t, h.first.hasEnded() && heeds.lost == 0, "its context has ended: %v, told as lost %d times", h.first.hasEnded(), heeds.lost)
 		for i, m := range c.world.Masters {
 			testkit.Check(t, slices.Contains(m.Keys(), "a"), "master %d has released it", i)
 		}
@@ -120,22 +121,22 @@ func isDecided(t *Tally) bool {
 // A re-entry that is undone has no context left.
 func TestBackOutEndsTheContext(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
-		inner, user := new(Handle), new(holder)
-		c.lock(t).First().Enter(inner, user, lease.Write)
+		inner := new(Handle)
+		c.lock(t).First().Enter(inner, context.Background(), lease.Write)
 		undone := inner.BackOut()
 		undone.AwaitFor(t.Context(), time.Second)
-		testkit.Check(t, user.hasEnded.Load() && isDecided(undone) && undone.Result().Counted == 3, "it goes on, or %d nodes have lowered the depth", undone.Result().Counted)
+		testkit.Check(t, inner.hasEnded() && isDecided(undone) && undone.Result().Counted == 3, "it goes on, or %d nodes have lowered the depth", undone.Result().Counted)
 	})
 }
 
 // A lock knows no handle that has left it, however often it is entered.
 func TestAHoldForgetsAHandleThatHasLeft(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
-		h, inner, user := c.lock(t), new(Handle), new(holder)
-		h.First().Enter(inner, user, lease.Write)
+		h, inner := c.lock(t), new(Handle)
+		h.First().Enter(inner, context.Background(), lease.Write)
 		inner.Lower()
 		h.First().Release()
-		testkit.Check(t, !user.hasEnded.Load(), "it ends the handle's context with its own")
+		testkit.Check(t, !inner.hasEnded(), "it ends the handle's context with its own")
 	})
 }
 
@@ -143,14 +144,14 @@ func TestAHoldForgetsAHandleThatHasLeft(t *testing.T) {
 func TestAHandleThatHasLeftChangesNothing(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
 		h, left := c.lock(t), new(Handle)
-		h.First().Enter(left, new(holder), lease.Write)
-		h.First().Enter(new(Handle), new(holder), lease.Write)
+		h.First().Enter(left, context.Background(), lease.Write)
+		h.First().Enter(new(Handle), context.Background(), lease.Write)
 		left.Lower()
 		again, s := left.Lower()
 		extended, _ := left.Extend(time.Second)
 		testkit.Check(t, again == nil && extended == nil && s.Depth == 2 && !s.Holds() && left.Status().Depth == 2,
 			"%+v, then %+v", s, left.Status())
-		entered, _ := left.Enter(new(Handle), new(holder), lease.Write)
+		entered, _ := left.Enter(new(Handle), context.Background(), lease.Write)
 		testkit.Check(t, entered == nil, "it is entered")
 		handed, _ := left.HandOver()
 		testkit.Check(t, !handed && h.First().Status().Holds() && !left.Status().Holds(), "handed over: %v, valid: %v", handed, left.Status().Valid)
@@ -163,8 +164,8 @@ func TestALockThatIsOverIsNotHandedOver(t *testing.T) {
 	fake.Advance(time.Second)
 	l := a.hold.First()
 	handed, before := l.HandOver()
-	testkit.Check(t, !handed && !before.Holds() && !l.IsUnlocked() && !a.hold.holder().hasEnded.Load(),
-		"handed over: %v, unlocked: %v, its contexts have ended: %v", handed, l.IsUnlocked(), a.hold.holder().hasEnded.Load())
+	testkit.Check(t, !handed && !before.Holds() && !l.IsUnlocked() && !a.hold.first.hasEnded(),
+		"handed over: %v, unlocked: %v, its contexts have ended: %v", handed, l.IsUnlocked(), a.hold.first.hasEnded())
 }
 
 // A lock whose deadline has passed says how many nodes still keep it.

@@ -151,7 +151,8 @@ func (h *Hold) takeReply(c lease.Command, reply lease.Reply, err error) (e lease
 }
 
 var (
-	// quorum.ErrQuarantined is this error.
+	// quorum.ErrNotAcquired and quorum.ErrQuarantined are these errors.
+	ErrNotAcquired = errors.New("not acquired")
 	ErrQuarantined = errors.New("nodes in quarantine")
 	// ErrMarker: a node that was marked for this request has lost or changed its marker since.
 	ErrMarker = errors.New("the node's marker changes under us")

@@ -46,11 +46,11 @@ func TestAHoldThatIsDueAfterItsRelease(t *testing.T) {
 		held.First().Release()
 		synctest.Wait()
 		calls := c.world.Ran()
-		held.first.user = new(holder)
+		held.first.makeContext(held.parent)
 		held.handleDue()()
 		synctest.Wait()
 		testkit.Equal(t, c.world.Ran()-calls, 0, "calls after the release")
-		testkit.Check(t, !held.holder().hasEnded.Load(), "its contexts end again")
+		testkit.Check(t, !held.first.hasEnded(), "its contexts end again")
 		c.wantNoOwners(t)
 	})
 }
@@ -104,7 +104,7 @@ func TestManyHoldsAreLostTogether(t *testing.T) {
 	fake.Advance(time.Second)
 	<-e.Idle()
 	for i, one := range all {
-		if !one.holder().hasEnded.Load() {
+		if !one.first.hasEnded() {
 			t.Fatalf("the context of hold %d goes on", i)
 		}
 	}

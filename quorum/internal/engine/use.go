@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -52,13 +53,17 @@ func (l *Handle) Depth() int { return l.depth }
 // IsUnlocked reports whether the handle was unlocked, or handed over.
 func (l *Handle) IsUnlocked() bool { return l.unlocked.Load() }
 
-// Enter raises the depth of the hold by one, here and on the nodes, and gives it to the inner handle. A quorum must
+// Context returns the handle's context; nil for a lock that has not been held.
+func (l *Handle) Context() context.Context { return l.ctx }
+
+// Enter raises the depth of the hold by one, here and on the nodes, and gives it to the inner handle, whose context has that parent. A quorum must
 // confirm that it keeps the lock: t counts the nodes. It is nil if the lock is not held, or its contexts have ended, or
 // a reader would become a writer. A concurrent downgrade either happens first, and Enter sees it, or is refused because
 // of the new depth.
-func (l *Handle) Enter(inner *Handle, user User, mode lease.Mode) (t *Tally, before Status) {
+func (l *Handle) Enter(inner *Handle, parent context.Context, mode lease.Mode) (t *Tally, before Status) {
 	h := l.hold
-	inner.hold, inner.user = h, user
+	inner.makeContext(parent)
+	inner.hold = h
 	return l.change(func(now clock.Instant, before Status) (commands []lease.Command, ok bool) {
 		if h.lease.Stopped() || mode == lease.Write && before.Mode == lease.Read {
 			return nil, false
@@ -77,7 +82,7 @@ func (l *Handle) BackOut() *Tally {
 	if h == nil || l.unlocked.Swap(true) {
 		return t
 	}
-	defer l.user.EndContext(nil)
+	defer l.EndContext(ErrNotAcquired)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if l.depth > 0 && h.lease.Phase() == lease.Held {
