@@ -34,15 +34,14 @@ type observer Locker
 
 var _ engine.Events = (*observer)(nil)
 
+// ends has the errors of the causes by which no lock is lost.
+var ends = [lease.Causes]error{lease.Unlocked: ErrReleased, lease.HandedOver: ErrHandedOver, lease.Closed: ErrClosed}
+
 func (o *observer) Ending(h *engine.Hold, why engine.Ending) error {
-	switch why.Cause {
-	case lease.Unlocked:
-		return ErrReleased
-	case lease.HandedOver:
-		return ErrHandedOver
-	case lease.Closed:
-		return ErrClosed
-	case lease.Stopping:
+	if end := ends[why.Cause]; end != nil {
+		return end
+	}
+	if why.Cause == lease.Stopping {
 		e := lockOf(h).keptError("hold", why.Keepers, ErrLost, o.whyStopping(why.ByMaxHold))
 		e.Quorum, e.Granted, e.Unknown = 0, 0, 0 // it is kept
 		return e
