@@ -20,7 +20,6 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/scripts"
-	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 const (
@@ -47,7 +46,7 @@ func fleet(t *testing.T, n int, args ...string) *redistest.Fleet {
 	t.Helper()
 	f := testkit.Real(t, n, args...)
 	for _, m := range f.Masters { // as masters that are in use
-		for _, s := range slices.Concat(scripts.All(), operators.All()) {
+		for _, s := range scripts.All() {
 			m.Do("SCRIPT", "LOAD", s.Source()) // a test's server may refuse
 		}
 	}

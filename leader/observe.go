@@ -12,7 +12,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/operator"
-	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // Leader is the masters' answer to the question who leads.
@@ -56,7 +56,7 @@ func undecided(s operator.Status) error {
 	var failed []error
 	var quarantined []string
 	for i, n := range s.Nodes {
-		masters[i] = lockstate.Master{Err: n.Err, InspectReply: scripts.InspectReply{Owner: n.Owner}, Quarantine: n.Quarantine}
+		masters[i] = lockstate.Master{Err: n.Err, InspectReply: operators.InspectReply{Owner: n.Owner}, Quarantine: n.Quarantine}
 		switch {
 		case n.Err != nil:
 			failed = append(failed, n.Err)

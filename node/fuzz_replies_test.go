@@ -26,6 +26,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // The modes of a hostile server.
@@ -210,9 +211,9 @@ func (h *hostile) ask(t *testing.T, n *node.Node, op string) {
 	case "raise":
 		call = scripts.Raise(k, owner, 5)
 	case "inspect":
-		call = scripts.Inspect(k[0])
+		call = operators.Inspect(k[0])
 	case "force":
-		call = scripts.Force(k[0], []scripts.Owner{owner}, 0, time.Second)
+		call = operators.Force(k[0], []scripts.Owner{owner}, 0, time.Second)
 	case "look":
 		call = scripts.Look()
 	case "mark":

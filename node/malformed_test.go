@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // noReplies are replies that neither look nor mark can have sent.
@@ -95,7 +96,7 @@ func TestAHugeFieldEndsNoConnection(t *testing.T) {
 	}
 	before := id()
 	for _, name := range []string{"field", "level", "counter"} {
-		r := do(t, n, scripts.Inspect(scripts.NewName(name)))
+		r := do(t, n, operators.Inspect(scripts.NewName(name)))
 		testkit.Check(t, strings.Contains(fmt.Sprint(r.Err), "QUORUMLOCK"), "%s: %.100v, %v", name, r.Reply, r.Err)
 	}
 	testkit.Equal(t, id(), before, "the connection's id")

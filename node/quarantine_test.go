@@ -14,6 +14,7 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // short is the max lease in tests that wait for its end, which are parallel. A busy machine may stand
@@ -50,7 +51,7 @@ func TestIdentify(t *testing.T) {
 		id, err := inside.Of(n).Identify(t.Context())
 		want := testkit.Info(t, m, "server", "run_id")
 		testkit.Check(t, err == nil && id == want, "identified as %q, %v; want %q", id, err, want)
-		testkit.Equal(t, do(t, n, scripts.Inspect(scripts.NewName("k"))).RunID, id, "a result comes from")
+		testkit.Equal(t, do(t, n, operators.Inspect(scripts.NewName("k"))).RunID, id, "a result comes from")
 		r := await(t, start(n, "key", acquireFor(time.Hour, "k", "o:1"), nil))
 		testkit.Check(t, outcome(r).Outcome == scripts.NotAccepted, "a blank master answers %+v, %v", r.Reply, r.Err)
 		testkit.Equal(t, fmt.Sprint(testkit.Do(t, m, "KEYS", "*")), "[]", "written")

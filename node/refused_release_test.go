@@ -10,6 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // asApp starts a server with a user that may use keys matching "app:*", and opens a node for it, which
@@ -63,7 +64,7 @@ func TestARefusedReleaseIsCarriedOutOnceAllowed(t *testing.T) {
 	}
 }
 
-var inspectMarker = scripts.Inspect(scripts.NewName(scripts.Prefix + "none"))
+var inspectMarker = operators.Inspect(scripts.NewName(scripts.Prefix + "none"))
 
 // Some refusals prove that nothing was carried out, others do not.
 func TestRefusalsThatProveNothingDone(t *testing.T) {

@@ -145,8 +145,8 @@ func Acquire(a AcquireArgs) Call {
 // reader. The owner is [Owner.AsReader].
 func Read(a AcquireArgs) Call {
 	n := a.Names[0]
-	args := []any{readScript.sha, 6, any(MarkerKey), a.Owner.tombstone, n.counter, writerPrefix + n.text,
-		forcedPrefix + n.text, n.key, a.Lease.boxed, int64(a.Token), int64(a.Seed), ""}
+	args := []any{readScript.sha, 6, any(MarkerKey), a.Owner.tombstone, n.counter, n.Writer(), n.Forced(),
+		n.key, a.Lease.boxed, int64(a.Token), int64(a.Seed), ""}
 	return Call{script: readScript, args: args, list: a.List}
 }
 
@@ -227,7 +227,7 @@ func ReleaseBarred(names []Name, owner Owner, ban time.Duration) Call {
 func Withdraw(names []Name, owner Owner) Call {
 	c := Release(names, owner, 0)
 	for i, n := range names {
-		c.args = slices.Insert(c.args, 3+len(names)+i, any(writerPrefix+n.text))
+		c.args = slices.Insert(c.args, 3+len(names)+i, any(n.Writer()))
 	}
 	c.args[1] = 1 + 2*len(names)
 	return c
@@ -250,28 +250,6 @@ func Raise(names []Name, owner Owner, token uint64) Call {
 	}
 	args = append(args, owner.id, int64(token))
 	return Call{script: raiseScript, args: args}
-}
-
-// Inspect reads a node's state of a name.
-func Inspect(name Name) Call {
-	return Call{script: inspectScript, args: []any{inspectScript.sha, 4, any(MarkerKey), name.key, name.counter,
-		writerPrefix + name.text}}
-}
-
-// Force deletes the lock at a name, and bars the owners from new grants for the time ban. If there are readers,
-// readers is the highest token counter of all nodes: readers whose token is no higher are barred.
-func Force(name Name, owners []Owner, readers uint64, ban time.Duration) Call {
-	args := []any{forceScript.sha, 3 + len(owners), name.key, name.counter, forcedPrefix + name.text}
-	for _, o := range owners {
-		args = append(args, o.tombstone)
-	}
-	return Call{script: forceScript, args: append(args, name.channel, ToMillis(ban).boxed, int64(readers))}
-}
-
-// ForceOwner is Force for one owner's lock, whether it writes or reads. It is the release of a reader, which looks
-// for a writer too.
-func ForceOwner(name Name, owner Owner, ban time.Duration) Call {
-	return ReleaseBarred([]Name{name}, owner.AsReader(), ban)
 }
 
 // Look reads the node's marker. The connection adds the process ([ConnArgs]).

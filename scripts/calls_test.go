@@ -3,7 +3,6 @@ package scripts_test
 import (
 	"crypto/sha1"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -42,8 +41,8 @@ func TestKindsOfCalls(t *testing.T) {
 		"renew":   scripts.Renew(ours, scripts.ToMillis(lease), threeLocks),
 		"release": scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0),
 		"raise":   scripts.Raise(testkit.Names("k"), scripts.OwnerOf(me), 1),
-		"inspect": scripts.Inspect(scripts.NewName("k")),
-		"force":   scripts.Force(scripts.NewName("k"), nil, 0, time.Second),
+		"inspect": operators.Inspect(scripts.NewName("k")),
+		"force":   operators.Force(scripts.NewName("k"), nil, 0, time.Second),
 		"look":    scripts.Look(),
 		"slots":   scripts.Slots("k", 3),
 		"mark":    scripts.Mark(scripts.Seen{}, scripts.Marker{Members: ours, Next: none}, scripts.In(0), scripts.In(0), 0),
@@ -76,7 +75,7 @@ func TestAReleaseAllocatesItsArgumentsOnce(t *testing.T) {
 }
 
 func TestDigests(t *testing.T) {
-	for _, s := range slices.Concat(scripts.All(), operators.All()) {
+	for _, s := range scripts.All() {
 		digest := fmt.Sprintf("%x", sha1.Sum([]byte(s.Source())))
 		testkit.Check(t, s.SHA() == any(digest), "the script %s has changed. Its digest is %s", s.Name(), digest)
 	}

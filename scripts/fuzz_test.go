@@ -105,13 +105,14 @@ func possible(script string, value, got any) bool {
 	case "raise":
 		return value == int64(r.Raise) && r.Raise < 1<<52
 	case "force":
-		return value == int64(1) && r.Force || value == int64(0) && !r.Force
+		return value == int64(1) && r.Other.(bool) || value == int64(0) && !r.Other.(bool)
 	case "introduce":
 		return value == int64(1)
 	case "lift":
 		return value == r.Other && r.Other.(int64) >= 0
 	case "inspect":
-		return r.Inspect.Depth >= 0 && r.Inspect.Token < 1<<53 && wait(r.Inspect.TTL) && r.Inspect.Now >= 0
+		i := r.Other.(*operators.InspectReply)
+		return i.Depth >= 0 && i.Token < 1<<53 && wait(i.TTL) && i.Now >= 0
 	case "look":
 		return r.Look.Now >= 0 && r.Look.Process.MaxLease >= 0
 	case "mark":
@@ -242,8 +243,8 @@ func FuzzNames(f *testing.F) {
 					id, id, id, "2", fmt.Sprintf("%016d%016d%016d", token, token, 0), first}},
 			{scripts.Release(both, owner, 0), []string{"3", tomb, first, second, id, "0", channel(first), channel(second), second}},
 			{scripts.Raise(both, owner, token), []string{"4", first, counter(first), second, counter(second), id, digits}},
-			{scripts.Inspect(both[0]), []string{"4", marker, first, counter(first), "quorumlock:writer:" + first}},
-			{scripts.Force(both[0], []scripts.Owner{owner}, token, time.Millisecond),
+			{operators.Inspect(both[0]), []string{"4", marker, first, counter(first), "quorumlock:writer:" + first}},
+			{operators.Force(both[0], []scripts.Owner{owner}, token, time.Millisecond),
 				[]string{"4", first, counter(first), "quorumlock:forced:" + first, tomb, channel(first), "1", digits}},
 			{scripts.Introduce(first, scripts.Identity{Host: "h", PID: 1}, ours, 1500*time.Microsecond),
 				[]string{"1", lockerKey + first, `{"host":"h","pid":1,"list":"205830ca5b23bbe3"}`, "45002"}},

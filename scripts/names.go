@@ -59,6 +59,12 @@ func Hash(text string) uint32 {
 // Counter returns the key of the token counter, which other names share.
 func (n Name) Counter() string { return n.counter.(string) }
 
+// Writer returns the key of the reservation of a writer that waits for readers.
+func (n Name) Writer() string { return writerPrefix + n.text }
+
+// Forced returns the key of the bar of a forced release.
+func (n Name) Forced() string { return forcedPrefix + n.text }
+
 // String returns the name itself.
 func (n Name) String() string { return n.text }
 
@@ -107,6 +113,9 @@ func ValidOwner(text string) bool {
 	digits := strings.TrimRight(text, "0123456789")
 	return len(digits) > 1 && len(digits) < len(text) && len(text) <= 1024 && digits[len(digits)-1] == ':'
 }
+
+// Tombstone returns the key that bars the owner.
+func (o Owner) Tombstone() string { return o.tombstone.(string) }
 
 // String returns the owner's id.
 func (o Owner) String() string { return o.id.(string) }

@@ -42,8 +42,6 @@ type Reply struct {
 	Renew   []Renewed // one for each lock of the batch
 	Release ReleaseReply
 	Raise   uint64 // the highest of the counters; 0 if the owner does not hold every name
-	Force   bool   // a lock was deleted
-	Inspect *InspectReply
 	Look    *LookReply
 	Mark    *MarkReply
 	Who     []Identity // in the order of the call's lockers
@@ -114,12 +112,6 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 		var highest int64
 		highest, ok = number(v, 0, MaxToken)
 		reply.Raise = uint64(highest)
-	case forceScript:
-		var deleted int64
-		deleted, ok = number(v, 0, 1)
-		reply.Force = deleted == 1
-	case inspectScript:
-		reply.Inspect, ok = parseInspect(v)
 	case lookScript:
 		reply.Look, ok = parseLook(v)
 	case markScript:
@@ -309,8 +301,8 @@ func (f *Fields) TTL() time.Duration {
 	return time.Duration(ms) * time.Millisecond
 }
 
-// count reads a number that is stored as text. An empty text is 0.
-func (f *Fields) count() uint64 {
+// Count reads a number that is stored as text. An empty text is 0.
+func (f *Fields) Count() uint64 {
 	n, ok := count(f.Text())
 	f.bad = f.bad || !ok
 	return n

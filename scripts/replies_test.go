@@ -29,7 +29,7 @@ var parsers = func() map[string]func(any) (any, error) {
 	for _, call := range []scripts.Call{
 		acquire(), scripts.Renew(ours, scripts.ToMillis(lease), threeLocks),
 		scripts.Release(testkit.Names("a", "b", "c"), owner, 0), scripts.Raise(testkit.Names("k"), owner, 1),
-		scripts.Force(k, nil, 0, maxLease), scripts.Inspect(k), scripts.Look(), operators.Survey("0"), operators.Lockers("0"),
+		operators.Force(k, nil, 0, maxLease), operators.Inspect(k), scripts.Look(), operators.Survey("0"), operators.Lockers("0"),
 		scripts.Mark(scripts.Seen{}, scripts.Marker{Members: ours, Next: none}, scripts.At(0), scripts.At(0), 0),
 		scripts.Leave("L"), scripts.Slots("k", 2), scripts.Who([]string{"K", "L"}),
 		operators.ReadCounters()[0], (&operators.Counters{1}).Above(new(operators.Counters))[0],
@@ -192,8 +192,8 @@ func TestReplies(t *testing.T) {
 		{"release", []any{int64(3), int64(-1)}, scripts.Reply{Release: scripts.ReleaseReply{Found: 3, Heard: -1}}},
 		{"raise", int64(0), scripts.Reply{}},
 		{"raise", int64(1800000000000002), scripts.Reply{Raise: 1800000000000002}},
-		{"force", int64(0), scripts.Reply{}},
-		{"inspect", []any{bulk(""), bulk(""), int64(0), bulk(""), bulk(""), int64(0), int64(0), int64(0)}, scripts.Reply{Inspect: &scripts.InspectReply{}}},
+		{"force", int64(0), scripts.Reply{Other: false}},
+		{"inspect", []any{bulk(""), bulk(""), int64(0), bulk(""), bulk(""), int64(0), int64(0), int64(0)}, scripts.Reply{Other: &operators.InspectReply{}}},
 		{"look", looked(0, bulk("x")), scripts.Reply{Look: &scripts.LookReply{Marker: "x", Now: time.Millisecond, Process: process}}},
 		{"mark", []any{int64(1), bulk("x"), int64(5)}, scripts.Reply{Mark: &scripts.MarkReply{Written: true, Marker: "x", Now: 5 * time.Millisecond}}},
 	} {

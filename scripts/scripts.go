@@ -113,19 +113,17 @@ const (
 	writerLine = "local writerPrefix = '" + writerPrefix + "'\n"
 )
 
-// counterLines precede scripts that refuse a token counter: the parts of their errors, around its key.
-const counterLines = `local ofCounter, isNoNumber = 'QUORUMLOCK the token counter "', '" is not a number'
+// CounterLines precede scripts that refuse a token counter: the parts of their errors, around its key.
+const CounterLines = `local ofCounter, isNoNumber = 'QUORUMLOCK the token counter "', '" is not a number'
 local isTooHigh = '" has reached 2^52: no lock counts that far. Delete the key on this master'
 `
 
 var (
-	acquireScript = newScript("acquire", "aa2f1670f64458800bc8c45c8431ac555b9b0f7d", keyLines+source("usual")+source("names")+readerLine+writerLine+counterLines+shape+source("lists"))
-	readScript    = newScript("read", "f53c44f4e49911e1ca8034e0e64b3194013678e9", keyLines+source("names")+readerLine+counterLines+shape+source("lists"))
+	acquireScript = newScript("acquire", "aa2f1670f64458800bc8c45c8431ac555b9b0f7d", keyLines+source("usual")+source("names")+readerLine+writerLine+CounterLines+shape+source("lists"))
+	readScript    = newScript("read", "f53c44f4e49911e1ca8034e0e64b3194013678e9", keyLines+source("names")+readerLine+CounterLines+shape+source("lists"))
 	renewScript   = newScript("renew", "8da3b623fa38f03e3129d5111b5a22ecd92d8ce1", readerLine+source("lists"))
 	releaseScript = newScript("release", "76e8969a96bb3b685de9acf673b19699efa50c78", readerLine)
-	raiseScript   = newScript("raise", "2eb12299772c7e6c9cc7c531707c68c40ab1c5c3", readerLine+counterLines)
-	inspectScript = newScript("inspect", "d3ca7339c55819354f70678dd72c4e5dfd0f68de", readerLine+counterLines+shape)
-	forceScript   = newScript("force", "3be440eaea50aaf6a44bfdbd1f95628db5346ac0", Shape)
+	raiseScript   = newScript("raise", "2eb12299772c7e6c9cc7c531707c68c40ab1c5c3", readerLine+CounterLines)
 	lookScript    = newScript("look", "35810dfc0682ca9088444eb9ce5bbecc6f6147ea", "")
 	markScript    = newScript("mark", "4cdc3d6e44d2282111dafe41bb710a00fca65474", "")
 
@@ -136,11 +134,8 @@ var (
 	slotsScript     = newScript("slots", "20463fe502899db97eef7fe75568303745bff4d8", "")
 )
 
-// All returns every script of a client that locks.
-func All() []*Script {
-	return []*Script{acquireScript, readScript, renewScript, releaseScript, raiseScript, inspectScript, forceScript,
-		lookScript, markScript, acquiresScript, releasesScript, introduceScript, whoScript, slotsScript}
-}
+// All returns every script of the program: of a client that locks, and those of package operators if it has that.
+func All() []*Script { return known }
 
 // newScript returns the script in that file, with its prelude. The SHA-1 is written down, because a program that
 // imports this package may run where Go forbids SHA-1 (GODEBUG=fips140=only). TestDigests prints the right one after
@@ -154,7 +149,6 @@ func New(name, sha, source string, parse func(v any) (other any, ok bool)) *Scri
 	return s
 }
 
-// known has all scripts of the program.
 var known []*Script
 
 var (

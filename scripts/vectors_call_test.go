@@ -105,15 +105,15 @@ func (v table) call() sent {
 	case "raise":
 		c.call = scripts.Raise(names, owner, uint64(number("token", 0)))
 	case "inspect":
-		c.call = scripts.Inspect(names[0])
+		c.call = operators.Inspect(names[0])
 	case "force":
 		var barred []scripts.Owner
 		for _, word := range options["bars"] {
 			barred = append(barred, scripts.OwnerOf(ownerOf(word)))
 		}
-		c.call = scripts.Force(names[0], barred, uint64(number("readers", 0)), maxLease)
+		c.call = operators.Force(names[0], barred, uint64(number("readers", 0)), maxLease)
 	case "force-owner":
-		c.call = scripts.ForceOwner(names[0], owner, maxLease)
+		c.call = operators.ForceOwner(names[0], owner, maxLease)
 	case "look":
 		c.call = scripts.Look()
 	case "mark":

@@ -94,9 +94,9 @@ func (v table) reply(call scripts.Call, r scripts.Reply) string {
 	case "raise":
 		return fmt.Sprint(r.Raise)
 	case "force":
-		return map[bool]string{true: "deleted", false: "nothing"}[r.Force]
+		return map[bool]string{true: "deleted", false: "nothing"}[r.Other.(bool)]
 	case "inspect":
-		return v.shownState(*r.Inspect)
+		return v.shownState(*r.Other.(*operators.InspectReply))
 	case "look":
 		v.isTime(r.Look.Now)
 		return shownText(r.Look.Marker) + also(r.Look.Process != process, "of %v", r.Look.Process)
@@ -186,7 +186,7 @@ func (v table) shownRefusal(r *scripts.Refusal) string {
 		also(r.Process != process, "process %v", r.Process)
 }
 
-func (v table) shownState(r scripts.InspectReply) string {
+func (v table) shownState(r operators.InspectReply) string {
 	v.t.Helper()
 	v.isTime(r.Now)
 	what := "free"

@@ -23,7 +23,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
-	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // evil is a text that a terminal must not get: control sequences of both kinds, a change of the direction of writing, and a
@@ -162,7 +161,7 @@ func (h hostileMaster) answer(args []string, runID string) string {
 func (h hostileMaster) script(args []string, runID string) string {
 	now := int(time.Now().UnixMilli())
 	name := "survey"
-	for _, s := range slices.Concat(scripts.All(), operators.All()) {
+	for _, s := range scripts.All() {
 		if args[1] == s.Source() || args[1] == fmt.Sprintf("%x", sha1.Sum([]byte(s.Source()))) {
 			name = s.Name()
 		}

@@ -25,7 +25,6 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
-	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // rulesIn returns the rules of the user app in a file of docs/deploy.
@@ -42,7 +41,7 @@ func rulesIn(t *testing.T, file string) (rules []string) {
 // inScripts returns the commands that the scripts call, as rules name them. PUBSUB is followed by its subcommand.
 func inScripts() map[string]bool {
 	called := map[string]bool{}
-	for _, s := range slices.Concat(scripts.All(), operators.All()) {
+	for _, s := range scripts.All() {
 		for i, line := range strings.Split(s.Source(), "\n") {
 			for _, command := range scripts.CommandsAt(s.SHA().(string), i+1) {
 				command = strings.ToLower(command)

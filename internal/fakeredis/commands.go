@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
-	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // runLocked runs a command, except SUBSCRIBE and its like.
@@ -208,7 +207,7 @@ func (m *Master) scriptLocked(args []string) (any, error) {
 
 // shaOf computes no SHA-1 of a script that the library sends: Go may forbid it (GODEBUG=fips140=only).
 func shaOf(source string) string {
-	for _, s := range slices.Concat(scripts.All(), operators.All()) {
+	for _, s := range scripts.All() {
 		if s.Source() == source {
 			return s.SHA().(string)
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
-	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 var (
@@ -86,7 +85,7 @@ func startWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
-	for _, s := range slices.Concat(scripts.All(), operators.All()) {
+	for _, s := range scripts.All() {
 		if _, err := w.conn.Do("SCRIPT", "LOAD", s.Source()); err != nil {
 			t.Fatal(err)
 		}

@@ -2,13 +2,12 @@ package fakeredis
 
 import (
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/quorumlock/quorumlock/scripts"
-	"github.com/quorumlock/quorumlock/scripts/operators"
+	_ "github.com/quorumlock/quorumlock/scripts/operators" // their scripts run here, too
 )
 
 // program is a script in Go. Its keys and arguments count from 0, in Lua from 1. An error ends it by [fail].
@@ -43,7 +42,7 @@ var programs = map[string]program{
 // bySHA returns the program of each script that the library sends.
 var bySHA = sync.OnceValue(func() map[string]known {
 	all := map[string]known{}
-	for _, s := range slices.Concat(scripts.All(), operators.All()) {
+	for _, s := range scripts.All() {
 		if run, written := programs[s.Name()]; written {
 			all[s.SHA().(string)] = known{s.Name(), run}
 		}

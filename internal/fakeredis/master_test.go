@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // The script vectors (package scripts) test the replies to commands and scripts. The tests here
@@ -98,7 +99,7 @@ func runID(t *testing.T, c redis.Conn) string {
 func TestScriptsAreForgotten(t *testing.T) {
 	bubbled(t, 1, func(t *testing.T, m *fakeredis.Master) {
 		c := dial(t, m)
-		call := scripts.Inspect(scripts.NewName("k"))
+		call := operators.Inspect(scripts.NewName("k"))
 		name, args := call.Command(nil, false, scripts.ConnArgs{})
 		wantKnown := func(want bool, what string) {
 			t.Helper()

@@ -372,7 +372,7 @@ func (d dice) script() step {
 	case n < 26:
 		return d.sends(scripts.Raise(names, d.reads(d.owner()), d.small()))
 	case n < 28:
-		return d.sends(scripts.Inspect(names[0]))
+		return d.sends(operators.Inspect(names[0]))
 	case n < 31:
 		return d.run(func(name scripts.Name) scripts.Call {
 			a := scripts.AcquireArgs{Names: []scripts.Name{name}, Owner: d.owner(), Depth: 1, Lease: scripts.ToMillis(theLeases[1]), List: theLists[0], Seed: d.small()}
@@ -389,7 +389,7 @@ func (d dice) script() step {
 		for i := range owners {
 			owners[i] = d.owner()
 		}
-		return d.sends(scripts.Force(names[0], owners, readers, 30*time.Second))
+		return d.sends(operators.Force(names[0], owners, readers, 30*time.Second))
 	}
 	switch d.IntN(9) {
 	case 0:
@@ -419,7 +419,7 @@ func (d dice) script() step {
 
 // operates is a run of an operator's script.
 func (d dice) operates(name string, args ...any) step {
-	all := operators.All()
+	all := scripts.All()
 	source := all[slices.IndexFunc(all, func(s *scripts.Script) bool { return s.Name() == name })].Source()
 	for i, arg := range args {
 		if key, isText := arg.(string); isText && strings.HasPrefix(key, scripts.Prefix) {

@@ -6,17 +6,17 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/quorate"
-	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 func TestJudge(t *testing.T) {
 	const s = time.Second
 	free, gone, forgot := Master{}, Master{Err: errors.New("gone")}, Master{Quarantine: s}
 	by := func(owner string, ttl time.Duration) Master {
-		return Master{InspectReply: scripts.InspectReply{Owner: owner, TTL: ttl}}
+		return Master{InspectReply: operators.InspectReply{Owner: owner, TTL: ttl}}
 	}
 	read := func(readers int, ttl time.Duration) Master {
-		return Master{InspectReply: scripts.InspectReply{Readers: readers, TTL: ttl}}
+		return Master{InspectReply: operators.InspectReply{Readers: readers, TTL: ttl}}
 	}
 	for _, test := range []struct {
 		state   string

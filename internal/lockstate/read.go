@@ -11,13 +11,14 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // Master is what one master has of a name. With an error the fields below it are zero.
 type Master struct {
 	Node string
 	Err  error // why it has no vote, or nil
-	scripts.InspectReply
+	operators.InspectReply
 	Identity   scripts.Identity
 	Quarantine time.Duration // left
 }
@@ -32,9 +33,10 @@ func Read(ctx context.Context, nodes []*node.Node, names ...string) [][]Master {
 	inside.Each(ctx, nodes, func(ctx context.Context, j int, n *node.Node) error {
 		for i, name := range names {
 			m := &read[i][j]
-			r := inside.Of(n).Pipe(name).Do(ctx, scripts.Inspect(scripts.NewName(name)))
+			r := inside.Of(n).Pipe(name).Do(ctx, operators.Inspect(scripts.NewName(name)))
 			if m.Node, m.Err = n.Name(), r.Err; r.Err == nil {
-				m.InspectReply, m.Quarantine = *r.Reply.Inspect, r.Reply.Inspect.Quarantine()
+				found := r.Reply.Other.(*operators.InspectReply)
+				m.InspectReply, m.Quarantine = *found, found.Quarantine()
 			}
 		}
 		return nil // all are asked

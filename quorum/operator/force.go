@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/lockers"
 	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // ForceUnlock deletes the locks at the names, on an operator's word. The holder learns of it with its next
@@ -95,10 +96,10 @@ func force(ctx context.Context, in door, owner string, names []string) (failed e
 		masters := lockstate.Read(ctx, nodes, text)[0]
 		var call scripts.Call
 		if owner != "" {
-			call = scripts.ForceOwner(name, scripts.OwnerOf(owner), maxLease)
+			call = operators.ForceOwner(name, scripts.OwnerOf(owner), maxLease)
 		} else {
 			owners, token := holdersOf(masters)
-			call = scripts.Force(name, owners, token, maxLease)
+			call = operators.Force(name, owners, token, maxLease)
 		}
 		inside.Each(ctx, nodes, func(ctx context.Context, i int, n *node.Node) error {
 			if errs[i] = masters[i].Err; !redisconn.HasCode(errs[i], "QUORUMLOCK") { // no lock: a release of an owner would delete its field

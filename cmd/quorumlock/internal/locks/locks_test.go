@@ -27,6 +27,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 func TestMain(m *testing.M) {
@@ -169,8 +170,8 @@ func TestTakenAt(t *testing.T) {
 		{us, token(now.Add(time.Minute)), -1},
 		{us, 42, -1},
 	} {
-		masters := []lockstate.Master{{InspectReply: scripts.InspectReply{Owner: "a"}}, {InspectReply: scripts.InspectReply{Owner: "a", Token: test.by}},
-			{InspectReply: scripts.InspectReply{Token: token(now)}}}
+		masters := []lockstate.Master{{InspectReply: operators.InspectReply{Owner: "a"}}, {InspectReply: operators.InspectReply{Owner: "a", Token: test.by}},
+			{InspectReply: operators.InspectReply{Token: token(now)}}}
 		at := takenAt(lockstate.Lock{Owner: "a", Identity: test.who, Masters: masters}, now)
 		got := now.Sub(at).Round(time.Millisecond)
 		testkit.Check(t, at.IsZero() == (test.want < 0) && (at.IsZero() || got == test.want), "%d: %v ago, want %v", i, got, test.want)

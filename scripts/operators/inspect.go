@@ -1,6 +1,15 @@
-package scripts
+package operators
 
-import "time"
+import (
+	"time"
+
+	"github.com/quorumlock/quorumlock/scripts"
+)
+
+// Inspect reads a node's state of a name.
+func Inspect(name scripts.Name) scripts.Call {
+	return inspectScript.Call(4, scripts.MarkerKey, name.String(), name.Counter(), name.Writer())
+}
 
 // InspectReply is the reply to Inspect: a node's state of a name.
 type InspectReply struct {
@@ -18,16 +27,16 @@ type InspectReply struct {
 
 // Quarantine returns how long the node grants nothing new, according to its marker; 0 for none.
 func (r InspectReply) Quarantine() time.Duration {
-	m, err := ParseMarker(r.Marker)
+	m, err := scripts.ParseMarker(r.Marker)
 	if err != nil {
 		return 0
 	}
 	return m.Quarantine(r.Now)
 }
 
-func parseInspect(v any) (*InspectReply, bool) {
-	f := FieldsOf(v)
-	r := InspectReply{Owner: f.Text(), Depth: int(f.count()), TTL: f.TTL(), Token: f.count(), Marker: f.Text(),
+func parseInspect(v any) (any, bool) {
+	f := scripts.FieldsOf(v)
+	r := InspectReply{Owner: f.Text(), Depth: int(f.Count()), TTL: f.TTL(), Token: f.Count(), Marker: f.Text(),
 		Now: f.Duration(), Readers: f.Number(0, 1<<31), Reservation: f.Duration()}
 	return &r, f.End()
 }
