@@ -72,6 +72,24 @@ func TestADeadServer(t *testing.T) {
 	})
 }
 
+// While a channel has no connection, who subscribes to it is not told that it is subscribed.
+func TestASubscriberMeanwhile(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
+		var first, late recorder
+		defer s.Subscribe("c", &first)()
+		testkit.Pass(time.Second)
+		srv.SetDead(true)
+		srv.Kill()
+		synctest.Wait()
+		defer s.Subscribe("c", &late)()
+		late.wants(t, "the late one")
+		srv.SetDead(false)
+		testkit.Pass(5 * time.Second)
+		late.wants(t, "the late one", "subscribed")
+		first.wants(t, "the first", "subscribed", "unsubscribed", "subscribed")
+	})
+}
+
 // freezing replies like a correct server until it is frozen.
 func freezing() (serve func(net.Conn), freeze func()) {
 	var now atomic.Bool

@@ -30,6 +30,7 @@ var hostileReplies = map[string]string{
 	"another array":                  "*3\r\n" + canned.Bulk("psubscribe") + canned.Bulk("c") + ":1\r\n",
 	"an array of arrays":             "*2\r\n*1\r\n$1\r\nc\r\n*0\r\n",
 	"a message of nothing":           "*1\r\n" + canned.Bulk("message"),
+	"a message without a text":       "*2\r\n" + canned.Bulk("message") + canned.Bulk("c"),
 	"a null channel":                 "*3\r\n" + canned.Bulk("subscribe") + "$-1\r\n:1\r\n",
 	"a channel without a subscriber": "*3\r\n" + canned.Bulk("subscribe") + canned.Bulk("x") + ":1\r\n",
 	"more replies than commands":     strings.Repeat("*3\r\n"+canned.Bulk("unsubscribe")+canned.Bulk("x")+":0\r\n", 5),
