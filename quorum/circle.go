@@ -12,7 +12,7 @@ import (
 // flows are the calls of this process that wait while their flows hold locks: only these can wait for each other.
 type flows struct {
 	mu    sync.Mutex
-	calls map[*call]*Lock // the innermost lock of its flow
+	calls map[string]map[*call]*Lock // by each name that a call wants, the innermost lock of its flow
 }
 
 // awaitWithin is await in a flow, whose innermost lock is given; nil for none.
@@ -36,28 +36,34 @@ func (c *call) awaitWithin(flow *Lock, ctx context.Context, o *observation) (*Lo
 func (f *flows) enter(c *call, flow *Lock) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.calls[c] = flow
+	for _, name := range c.wants.Names {
+		if f.calls[name] == nil {
+			f.calls[name] = map[*call]*Lock{}
+		}
+		f.calls[name][c] = flow
+	}
 }
 
 func (f *flows) leave(c *call) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	delete(f.calls, c)
+	for _, name := range c.wants.Names {
+		if delete(f.calls[name], c); len(f.calls[name]) == 0 {
+			delete(f.calls, name)
+		}
+	}
 }
 
-// circle says for which name the call's flow waits whose holder waits for this flow, in a call of this process. It asks
-// what a flow holds only if its call wants what this flow holds: they may be few of many.
+// circle says for which name the call's flow waits whose holder waits for this flow, in a call of this process. It looks
+// only at calls that want what the flow holds: they may be few of many.
 func (f *flows) circle(c *call, flow *Lock) []error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	mine := flow.held(c.engine)
-	for other, theirs := range f.calls {
-		ours := common(mine, other.wants.Names)
-		if ours == "" {
-			continue
-		}
-		if want := common(theirs.held(c.engine), c.wants.Names); want != "" {
-			return []error{detail(fmt.Sprintf("this context holds %.64q and waits for %.64q, whose holder waits for %.64[1]q", ours, want))}
+	for _, ours := range flow.held(c.engine) {
+		for _, theirs := range f.calls[ours] {
+			if want := common(theirs.held(c.engine), c.wants.Names); want != "" {
+				return []error{detail(fmt.Sprintf("this context holds %.64q and waits for %.64q, whose holder waits for %.64[1]q", ours, want))}
+			}
 		}
 	}
 	return nil
