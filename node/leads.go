@@ -70,7 +70,7 @@ func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string,
 	for {
 		mayBeIdle := s.asksIdle() && s.pool.IdleCount() > 0
 		before, two := s.leads.now()
-		c, err := s.get(ctx, dials{s})
+		c, err := s.TakeConn(ctx)
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string,
 // the address led before; but a bound on their number is kept.
 func (s *server) asksIdle() bool { return s.address != "" || s.pool.MaxActive > 0 }
 
-// dials makes connections of the node as asksIdle says.
+// dials takes connections from the pool or, where idle ones are not taken, makes them as the pool does.
 type dials struct{ *server }
 
 func (d dials) GetContext(ctx context.Context) (redis.Conn, error) {
@@ -194,7 +194,7 @@ func (s *server) DialAgain(ctx context.Context, runID string, n int) (two, err e
 func (s *server) dialAndAsk(ctx context.Context) (runID string, err error) {
 	ctx, stop := redisconn.Interruptible(ctx)
 	defer stop()
-	c, err := s.get(ctx, dials{s})
+	c, err := s.TakeConn(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -71,11 +71,9 @@ func (s *server) connect(ctx context.Context) (conn *pipeline.Conn, err error) {
 	return conn, err
 }
 
-// TakeConn takes a connection from the pool.
-func (s *server) TakeConn(ctx context.Context) (redis.Conn, error) { return s.get(ctx, s.pool) }
-
-func (s *server) get(ctx context.Context, from redisconn.Pool) (redis.Conn, error) {
-	c, err := redisconn.Get(ctx, from)
+// TakeConn takes a connection from the pool, or dials one.
+func (s *server) TakeConn(ctx context.Context) (redis.Conn, error) {
+	c, err := redisconn.Get(ctx, dials{s})
 	if errors.Is(err, redisconn.ErrPool) {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -184,6 +185,24 @@ func TestAConnectionThatCannotBeMade(t *testing.T) {
 					"the error is %v", err)
 			})
 		})
+	}
+}
+
+// A pool whose Dial returns no connection, and no error: the calls say so, and nothing panics.
+func TestAPoolThatDialsNothing(t *testing.T) {
+	for what, nothing := range map[string]redis.Conn{"nil": nil, "a nil pointer": (*struct{ redis.Conn })(nil)} {
+		for _, most := range []int{0, 20} {
+			t.Run(fmt.Sprintf("%s, at most %d", what, most), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					pool := &redis.Pool{MaxActive: most, Dial: func() (redis.Conn, error) { return nothing, nil }}
+					defer pool.Close()
+					n := openPool(t, pool, node.WithName("a"), node.WithTimeout(timeout))
+					err := do(t, n, acquire("k", "o:1")).Err
+					mustFail(t, n, err, node.ErrDown)
+					testkit.Check(t, strings.Contains(err.Error(), "nil pointer"), "the error is %v", err)
+				})
+			})
+		}
 	}
 }
 

@@ -60,13 +60,11 @@ func Get(ctx context.Context, pool Pool) (c redis.Conn, err error) {
 		}()
 		if c, err = pool.GetContext(ctx); err != nil {
 			err = fmt.Errorf("%w", err) // with its text: its method may panic (of a nil pointer), or block the mutexes of a log
+		} else if err = c.Err(); err != nil {
+			c.Close()
 		}
 	})
 	making.Wait()
-	if err == nil && c.Err() != nil {
-		err = c.Err()
-		c.Close()
-	}
 	if err != nil {
 		return nil, redacted(err)
 	}
