@@ -183,8 +183,11 @@ func force(ctx context.Context, locker *quorum.Locker, lock lockState, asked str
 // printUnconfirmed says that a holder may be left that the masters did not show.
 func (l lockState) printUnconfirmed(out io.Writer, asked string) {
 	known := "no master shows a holder"
-	if l.targets(asked) != nil {
+	switch {
+	case l.targets(asked) != nil:
 		known = "what the masters show is deleted"
+	case asked != "":
+		known = fmt.Sprintf("no master shows a lock of %q", asked)
 	}
 	fmt.Fprintf(out, "NOT CONFIRMED: %s; %s\n", l, known)
 	for i, m := range l.Masters {

@@ -210,7 +210,7 @@ func Outlook(found []Finding, quorum quorate.Rule) string {
 	}
 	switch in, ok := readyIn(found, quorum, isNone); {
 	case !ok && isEnoughLater && waitsFor != nil:
-		return "nothing new can be locked until " + strings.Join(waitsFor, ", and ") + ": " + grant
+		return "nothing new can be locked until " + strings.Join(waitsFor, ", or ") + ": " + grant
 	case !ok && isEnoughMarked:
 		marks := "finishes the masters' marks"
 		if slices.ContainsFunc(found, isUnmarked) {
