@@ -1,4 +1,5 @@
-// Package operators has the scripts that operators and the command send, and a client that locks does not.
+// Package operators has the scripts that operators and the command send. Of programs that lock, those with package leader
+// send inspect.
 package operators
 
 import (

@@ -56,10 +56,10 @@ func (l *Handle) IsUnlocked() bool { return l.unlocked.Load() }
 // Context returns the handle's context; nil for a lock that has not been held.
 func (l *Handle) Context() context.Context { return l.ctx }
 
-// Enter raises the depth of the hold by one, here and on the nodes, and gives it to the inner handle, whose context has that parent. A quorum must
-// confirm that it keeps the lock: t counts the nodes. It is nil if the lock is not held, or its contexts have ended, or
-// a reader would become a writer. A concurrent downgrade either happens first, and Enter sees it, or is refused because
-// of the new depth.
+// Enter raises the depth of the hold by one, here and on the nodes, and gives it to the inner handle, whose context has
+// that parent. A quorum must confirm that it keeps the lock: t counts the nodes. It is nil if the lock is not held, or its
+// contexts have ended, or a reader would become a writer. A concurrent downgrade either happens first, and Enter sees it,
+// or is refused because of the new depth.
 func (l *Handle) Enter(inner *Handle, parent context.Context, mode lease.Mode) (t *Tally, before Status) {
 	h := l.hold
 	inner.makeContext(parent)
