@@ -128,6 +128,9 @@ func (l *line) acquire(locker *quorum.Locker, first func(context.Context) error,
 // wasHeld reports whether the lock was held at the command's end, by the word of the masters that answer: a loss of which this
 // process has not heard yet may have come while the command ran. Without an answer the clock counts, by which it was.
 func (l *line) wasHeld(lock *quorum.Lock) bool {
+	if !lock.Valid() {
+		return false
+	}
 	// Later, masters have forgotten a lock that nobody has renewed.
 	ctx, cancel := context.WithDeadline(context.Background(), lock.Deadline())
 	defer cancel()

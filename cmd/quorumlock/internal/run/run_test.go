@@ -24,6 +24,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/quorumtest"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
@@ -258,4 +260,18 @@ func TestACommandDoesNotBeginAfterItsTime(t *testing.T) {
 		"%v, %v", ended, err)
 	_, err = os.Stat(file)
 	testkit.Must(t, err)
+}
+
+// A lock whose lease had ended by the command's end was not held then, though no master has said so: run stood still.
+func TestALockThatHadEndedWasNotHeld(t *testing.T) {
+	t.Parallel()
+	masters := quorumtest.Start(t, 1)
+	lock, err := masters.Locker().Lock(t.Context(), "x")
+	testkit.Must(t, err)
+	l := &line{lease: quorum.DefaultLease}
+	l.access.Timeout = time.Second
+	testkit.Check(t, l.wasHeld(lock), "the lock is held")
+	masters.FastForward(quorum.DefaultLease)
+	testkit.Check(t, !l.wasHeld(lock), "the lease has ended")
+	testkit.Check(t, errors.Is(lock.Unlock(t.Context()), quorum.ErrLost), "the lock is lost")
 }
