@@ -109,12 +109,11 @@ func (c Client) markAll(views []*View, top scripts.Marker) (marks []Mark) {
 // quarantine is over, the claims are confirmed: by then every lease that a quorum of any list had
 // granted before is over.
 //
-// A claim that a restart has left behind may be the wrong list's: it says what the list was only where every node has
-// the client's.
+// A claim replaces the node's marker, and clients may ask a later process for its list. So a claim on a node that had the
+// list has a generation. Any other has none, and says nothing then: it may be the wrong list's.
 func (c Client) claim(views []*View) (marks []Mark) {
 	var blank, claimed []int
 	top, known := scripts.Marker{Generation: 1, Members: c.List}, false
-	everyHas := !slices.ContainsFunc(views, func(v *View) bool { return v == nil || !v.Has(c.List) })
 	for i, v := range views {
 		if v == nil {
 			return nil
@@ -130,9 +129,7 @@ func (c Client) claim(views []*View) (marks []Mark) {
 		case relation == Claimed:
 			claimed = append(claimed, i)
 		}
-		m := v.marker
-		isStale := relation == Blank && m.Claimed && !everyHas
-		if m.Members.Len() > 0 && !isStale && (!known || m.Generation > top.Generation) {
+		if m := v.marker; m.Members.Len() > 0 && (!known || m.Generation > top.Generation) {
 			top, known = m, true
 		}
 	}
@@ -143,14 +140,16 @@ func (c Client) claim(views []*View) (marks []Mark) {
 		first := slices.MinFunc(blank, func(i, j int) int {
 			return cmp.Compare(views[i].Process.Member, views[j].Process.Member)
 		})
-		top.Claimed = true
+		if top.Claimed = true; !views[first].had(c.List) {
+			top.Generation = 0
+		}
 		return []Mark{c.mark(first, views[first], top)}
 	}
 	for _, i := range claimed {
 		if views[i].Quarantine() > 0 {
 			return nil
 		}
-		marks = append(marks, confirm(i, views[i], top.Generation))
+		marks = append(marks, confirm(i, views[i], max(top.Generation, 1)))
 	}
 	return marks
 }

@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 //	look A LIST, plan A        a client that looks, and then writes a plan, or with mark A all
 //	ready LIST                 when a majority grants to a client, with found=no, exists=yes, quarantine=10s
 //	relation a LIST, view a    what one look says
-//	pass 30s, flush a, stop a  time, and what befalls masters
+//	pass 30s                   time
+//	flush a, stop a, restart a what befalls masters; markers says what all show
 //	counter a 7, counters      a token counter, and those of all masters
 //	partly a b                 of several calls at once the last gets no reply
 //
@@ -96,10 +97,12 @@ func (w *world) play(d *datadriven.TestData) string {
 		return ""
 	case "counters":
 		return w.counters()
+	case "markers":
+		return w.state()
 	case "pass":
 		time.Sleep(duration(arg(0)))
 		return ""
-	case "stop", "flush":
+	case "stop", "flush", "restart":
 		for _, name := range args {
 			w.befalls(d.Cmd, name)
 		}

@@ -70,6 +70,9 @@ func (w *world) befalls(what, name string) {
 		m.Flush()
 	case "stop":
 		m.Crash(fakeredis.Everything)
+	case "restart":
+		m.Crash(fakeredis.Everything)
+		m.Start()
 	}
 	m.disconnect()
 }
@@ -180,7 +183,7 @@ func (w *world) parse(of scripts.Process, text string) scripts.Marker {
 	lists, generation, _ := strings.Cut(lists, "#")
 	members, next, _ := strings.Cut(lists, ">")
 	m := scripts.Marker{Process: of, Claimed: isClaim, Members: listOf(members), Next: listOf(next), Generation: 1}
-	if m.Members.Len() == 0 {
+	if m.Members.Len() == 0 || isClaim {
 		m.Generation = 0
 	}
 	if isOld {

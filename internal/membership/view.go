@@ -69,6 +69,9 @@ func (v *View) update(text string) {
 	v.Text, v.marker = text, scripts.Marker{Members: none, Next: none}
 	// SWAPDB brings another database's marker, which says nothing of this one: it has forgotten.
 	if m, err := scripts.ParseMarker(text); err == nil && m.IsInDatabase(v.Process) {
+		if m.Claimed && m.Generation == 0 && m.Run != v.Process.Run {
+			m.Members, m.Next = none, none // see Client.claim
+		}
 		v.marker = m
 	}
 }
@@ -147,7 +150,7 @@ func (v *View) Announced(list *scripts.List) (before *scripts.List, found bool) 
 // HadAnother reports whether a blank node has come back with a marker that accepted other clients, but
 // not those with that list. They may not found their deployment again with it.
 func (v *View) HadAnother(list *scripts.List) bool {
-	return v.marker.Members.Len() > 0 && !v.marker.Claimed && !v.had(list)
+	return v.marker.Members.Len() > 0 && !v.had(list)
 }
 
 // Relation is what a node makes of a client's list of masters.
@@ -206,9 +209,9 @@ func (v *View) Refusal(list *scripts.List) error {
 		return fmt.Errorf("%w: this master is the member %s of %s (generation %d), and %s to this client, "+
 			"whose list is %s%s", ErrDiffers, m.Member, m.Members, m.Generation, v.Process.Member, list, sameNames)
 	}
-	whom := "accepts"
+	whom := fmt.Sprintf("accepts clients with %s (generation %d)", m.Members, m.Generation)
 	if m.Claimed {
-		whom = "is being marked for"
+		whom = fmt.Sprintf("is being marked for clients with %s", m.Members)
 	}
 	next := ""
 	if m.Next.Len() > 0 {
@@ -224,8 +227,7 @@ func (v *View) Refusal(list *scripts.List) error {
 	if name := cmp.Or(m.Members.Twice(), m.Next.Twice()); name != "" { // no client has such a list: one master is one vote
 		hint = fmt.Sprintf(". The list has %s twice, in two spellings: quorumlock admit -members gives this master another", name)
 	}
-	return fmt.Errorf("%w: this master %s clients with %s (generation %d)%s, this client's list is %s%s",
-		ErrDiffers, whom, m.Members, m.Generation, next, list, hint)
+	return fmt.Errorf("%w: this master %s%s, this client's list is %s%s", ErrDiffers, whom, next, list, hint)
 }
 
 const sameNames = ". If these are the same masters by other addresses, give every client the same names: " +

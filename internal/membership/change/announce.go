@@ -30,7 +30,7 @@ func (c Change) announce(views map[string]*membership.View) (p plan, err error) 
 	}
 	first, isReady := plan{}, true
 	if added := extraMember(c.To, c.From); added != "" {
-		if first, isReady, err = c.prepare(added, views[added], generation); err != nil {
+		if first, isReady, err = c.prepare(added, views[added]); err != nil {
 			return plan{}, err
 		}
 	}
@@ -143,7 +143,7 @@ func Waits(v *membership.View) time.Duration {
 
 // prepare claims the member that is added, which begins its quarantine: a blank one, or one outside
 // all lists. It returns what comes first, unless the member is ready to be announced.
-func (c Change) prepare(name string, v *membership.View, generation uint64) (first plan, isReady bool, err error) {
+func (c Change) prepare(name string, v *membership.View) (first plan, isReady bool, err error) {
 	m := v.Marker()
 	if !v.IsBlank() {
 		if err := misfit(v, name); err != nil && !m.Members.Has(m.Member) {
@@ -163,13 +163,12 @@ func (c Change) prepare(name string, v *membership.View, generation uint64) (fir
 		return first, false, nil
 	case v.IsBlank() || !m.Members.Has(name):
 		first.again = true
-		claim := scripts.Marker{Claimed: true, Generation: generation, Members: c.From, Next: scripts.NewList()}
+		claim := scripts.Marker{Claimed: true, Members: c.From, Next: scripts.NewList()}
 		first.mark(name, v, v.Write(claim, c.newcomer(v), scripts.In(v.Process.MaxLease)))
 		return first, false, nil
 	}
-	return plan{}, false, fmt.Errorf("%s is already the member %s of %s (generation %d): a master that has been in another "+
-		"list is wiped before it joins this one: stop its clients, then %s on it",
-		name, m.Member, m.Members, m.Generation, Wipe(name))
+	return plan{}, false, fmt.Errorf("%s is already the member %s of %s: a master that has been in another list is wiped before "+
+		"it joins this one: stop its clients, then %s on it", name, m.Member, m.Members, Wipe(name))
 }
 
 // newcomer returns when the added member may start to grant.

@@ -88,6 +88,9 @@ func (t *markers) parse(n int, text string) marker {
 	lists, generation, _ := strings.Cut(text, "#")
 	members, next, _ := strings.Cut(lists, ">")
 	m := scripts.Marker{Process: t.process(n, 0), Generation: 1, Claimed: isClaim, Members: listOf(members), Next: listOf(next)}
+	if isClaim {
+		m.Generation = 0
+	}
 	if isOld {
 		m.Run = "run-old"
 	}

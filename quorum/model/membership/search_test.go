@@ -55,8 +55,9 @@ var removed = setup{names: "abde", start: []string{"ab", "bde#4", "bde#4", "bde#
 var retires = setup{names: "abcde", start: []string{"abc", "abc>bc", "abc>bc"}, lists: []string{"abc", "cde"}, whole: true, forgets: 2, maxLease: 2,
 	commands: []string{"commit abc", "add bc bcd", "commit abcd", "add bcd bcde", "commit abcde", "remove bcde cde"}}
 
-// claimedTwice is four masters that clients had claimed when all restarted, next to clients that may found with three of them.
-var claimedTwice = setup{names: "abcd", start: []string{"old:?abcd#2", "old:?abcd#2", "old:?abcd#2", "old:?abcd#2"}, lists: []string{"abcd", "bcd"},
+// claimedTwice is four masters that clients had claimed when all restarted, next to clients that may found with three of
+// them. One had the list before the claims.
+var claimedTwice = setup{names: "abcd", start: []string{"old:?abcd#2", "old:?abcd", "old:?abcd", "old:?abcd"}, lists: []string{"abcd", "bcd"},
 	found: true, silent: 1, maxLease: 2}
 
 // counts is the tokens of three masters of which one is replaced. No search of it is complete in 40 million states.

@@ -75,8 +75,9 @@ func row(v *membership.View) string {
 	}
 	members, change := marker.Members.String(), until(change.Waits(v))
 	if marker.Claimed {
-		members, change = "being marked for "+members, "-"
-	} else if marker.Next.Len() > 0 {
+		return fmt.Sprintf("-\tbeing marked for %s\t%s\t%s\t-", members, next(marker.Next), masters.Left(v.Quarantine()))
+	}
+	if marker.Next.Len() > 0 {
 		change = "after this one"
 	}
 	return fmt.Sprintf("%d\t%s\t%s\t%s\t%s", marker.Generation, members, next(marker.Next), masters.Left(v.Quarantine()), change)
