@@ -46,10 +46,8 @@ func (c *checker) checkLock(first *cfg.Block, i int, as *ast.AssignStmt, lock ty
 	var follow func(b *cfg.Block, i int, failure types.Object, deferred bool, at token.Pos)
 	// failure is the variable of the lock's error, until it has another one; at is where the path has come to.
 	follow = func(b *cfg.Block, i int, failure types.Object, deferred bool, at token.Pos) {
-		if strings.HasSuffix(b.Kind.String(), "Done") {
-			at = max(at, b.Stmt.End())
-		}
 		for _, n := range b.Nodes[i:] {
+			at = max(at, n.Pos())
 			_, returns := n.(*ast.ReturnStmt)
 			_, defers := n.(*ast.DeferStmt)
 			passes, ends := c.uses(n, lock)
@@ -63,13 +61,11 @@ func (c *checker) checkLock(first *cfg.Block, i int, as *ast.AssignStmt, lock ty
 			case left && deferred, n != as && (ends || passes && !deferred || asks && (b == first || !returns)):
 				return // unlocked or handed on, or its error is asked for what value does not know
 			case left:
-				in := c.line(leaves(body, as, n, at))
-				c.report(as, "the lock is still held in line %d: unlock it there, or move the work into Do", in)
+				c.report(as, "the lock is still held after line %d: unlock it there, or move the work into Do", c.line(at))
 				return
 			case changes:
 				failure = nil
 			}
-			at = max(at, n.End())
 		}
 		for i, to := range b.Succs {
 			state := [3]any{to, failure, deferred}
@@ -80,20 +76,6 @@ func (c *checker) checkLock(first *cfg.Block, i int, as *ast.AssignStmt, lock ty
 		}
 	}
 	follow(first, i+1, c.base(as.Lhs[1]), false, as.End())
-}
-
-// leaves returns where a path that came to at leaves the lock held: at last, a return, or if that is as, in a loop, at a
-// continue, or at the end of a block around as.
-func leaves(body *ast.BlockStmt, as, last ast.Node, at token.Pos) token.Pos {
-	end := last.Pos()
-	for n := range ast.Preorder(body) {
-		_, block := n.(*ast.BlockStmt)
-		_, jump := n.(*ast.BranchStmt)
-		if last == as && (block && n.Pos() < as.Pos() && at < n.End() || jump && at <= n.Pos() && n.Pos() < end) {
-			end = n.End() - 1
-		}
-	}
-	return end
 }
 
 // uses reports whether n passes a variable on, or sets a flag, on which conditions may depend, and whether n ends its lock,

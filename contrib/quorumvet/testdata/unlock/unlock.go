@@ -14,7 +14,7 @@ import (
 func work(ctx context.Context) (int, error) { return 0, ctx.Err() }
 
 func early(ctx context.Context, locker *quorum.Locker, skip bool) error {
-	lock, err := locker.Lock(ctx, "a") // want `^quorumvet: the lock is still held in line 22: unlock it there, or move the work into Do$`
+	lock, err := locker.Lock(ctx, "a") // want `^quorumvet: the lock is still held after line 22: unlock it there, or move the work into Do$`
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func early(ctx context.Context, locker *quorum.Locker, skip bool) error {
 
 // laterError returns the error of the work in the variable of the lock's error.
 func laterError(ctx context.Context, locker *quorum.Locker) error {
-	lock, err := locker.TryLock(ctx, "a") // want `the lock is still held in line 38`
+	lock, err := locker.TryLock(ctx, "a") // want `the lock is still held after line 38`
 	if errors.Is(err, quorum.ErrHeld) || err != nil && ctx.Err() != nil {
 		return nil
 	} else if err != nil {
@@ -63,7 +63,7 @@ func never(ctx context.Context, rw *quorum.RWLock, slots *semaphore.Semaphore, l
 
 func inLoop(ctx context.Context, locker *quorum.Locker, names []string) error {
 	for _, name := range names {
-		lock, err := locker.Lock(ctx, name) // want `the lock is still held in line 71`
+		lock, err := locker.Lock(ctx, name) // want `the lock is still held after line 70`
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func inLoop(ctx context.Context, locker *quorum.Locker, names []string) error {
 
 func roundsEnd(ctx context.Context, locker *quorum.Locker, names []string, done func(...any) bool) error {
 	for i := 0; i < len(names); i++ {
-		lock, err := locker.Lock(ctx, names[i]) // want `the lock is still held in line 88`
+		lock, err := locker.Lock(ctx, names[i]) // want `the lock is still held after line 84`
 		if err != nil {
 			continue
 		}
@@ -89,7 +89,7 @@ func roundsEnd(ctx context.Context, locker *quorum.Locker, names []string, done 
 rounds:
 	for _, name := range names {
 		if name != "" {
-			lock, err := locker.Lock(ctx, name) // want `the lock is still held in line 99`
+			lock, err := locker.Lock(ctx, name) // want `the lock is still held after line 98`
 			if err != nil {
 				return err
 			}
@@ -103,7 +103,7 @@ rounds:
 		}
 	}
 	for {
-		lock, err := locker.TryLock(ctx, "a") // want `the lock is still held in line 118`
+		lock, err := locker.TryLock(ctx, "a") // want `the lock is still held after line 117`
 		if errors.Is(err, quorum.ErrHeld) {
 			continue
 		}
@@ -160,7 +160,7 @@ func eitherReason(ctx context.Context, locker *quorum.Locker, skip bool) error {
 
 // byHand unlocks on one of two paths.
 func byHand(ctx context.Context, locker *quorum.Locker, skip bool) error {
-	lock, err := locker.TryLock(ctx, "a") // want `the lock is still held in line 174`
+	lock, err := locker.TryLock(ctx, "a") // want `the lock is still held after line 174`
 	if err != nil && !errors.Is(err, quorum.ErrHeld) {
 		return err
 	} else if err != nil {
@@ -177,7 +177,7 @@ func byHand(ctx context.Context, locker *quorum.Locker, skip bool) error {
 }
 
 func inDefault(ctx context.Context, locker *quorum.Locker, done chan struct{}) error {
-	lock, err := locker.TryLock(ctx, "a") // want `the lock is still held in line 190`
+	lock, err := locker.TryLock(ctx, "a") // want `the lock is still held after line 190`
 	switch {
 	case err == nil:
 	default:
@@ -351,7 +351,7 @@ func nilFirst(ctx context.Context, locker *quorum.Locker) error {
 }
 
 func heldIfValid(ctx context.Context, locker *quorum.Locker) error {
-	lock, err := locker.Lock(ctx, "a") // want `the lock is still held in line`
+	lock, err := locker.Lock(ctx, "a") // want `the lock is still held after line`
 	if err != nil {
 		return err
 	}
