@@ -39,6 +39,8 @@ import (
 	"strings"
 
 	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/passes/inspect"
+	"golang.org/x/tools/go/ast/inspector"
 	"golang.org/x/tools/go/types/typeutil"
 )
 
@@ -55,15 +57,33 @@ var (
 )
 
 // Analyzer makes the reports: an *analysis.Analyzer of golang.org/x/tools/go/analysis.
-var Analyzer = &analysis.Analyzer{Name: "quorumvet", Doc: "find code that ignores its quorumlock lock", Run: run}
+var Analyzer = &analysis.Analyzer{
+	Name:     "quorumvet",
+	Doc:      "find code that ignores its quorumlock lock",
+	Requires: []*analysis.Analyzer{inspect.Analyzer},
+	Run:      run,
+}
 
 func run(pass *analysis.Pass) (any, error) {
 	c := &checker{Pass: pass, quiet: map[[2]any]bool{}, named: map[types.Object]*ast.FuncLit{}, reads: map[types.Object]read{}}
 	for _, file := range pass.Files {
-		c.prepare(file)
+		c.excuse(file)
 	}
-	for _, file := range pass.Files {
-		ast.PreorderStack(file, nil, c.check)
+	all := pass.ResultOf[inspect.Analyzer].(*inspector.Inspector)
+	for f := range inspector.All[*ast.FuncDecl](all) {
+		if f.Body != nil {
+			c.named[c.TypesInfo.Defs[f.Name]] = &ast.FuncLit{Type: f.Type, Body: f.Body}
+			c.checkLocks(f.Body)
+		}
+	}
+	for at := range all.Root().Preorder((*ast.FuncLit)(nil), (*ast.CallExpr)(nil)) {
+		switch n := at.Node().(type) {
+		case *ast.FuncLit:
+			c.checkLocks(n.Body)
+		case *ast.CallExpr:
+			c.checkReads(at, n)
+			c.checkFunctions(n)
+		}
 	}
 	return nil, nil
 }
@@ -86,8 +106,8 @@ func (c *checker) report(at ast.Node, format string, args ...any) {
 	}
 }
 
-// prepare notes which lines are excused, and which functions there are.
-func (c *checker) prepare(file *ast.File) {
+// excuse notes the lines that a comment excuses.
+func (c *checker) excuse(file *ast.File) {
 	for _, group := range file.Comments {
 		for _, comment := range group.List {
 			reason, ok := strings.CutPrefix(comment.Text+" ", "//quorumvet:ok ")
@@ -98,27 +118,6 @@ func (c *checker) prepare(file *ast.File) {
 			}
 		}
 	}
-	for _, d := range file.Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
-			c.named[c.TypesInfo.Defs[f.Name]] = &ast.FuncLit{Type: f.Type, Body: f.Body}
-		}
-	}
-}
-
-// check checks a node; around are those that it is in, from the file on.
-func (c *checker) check(n ast.Node, around []ast.Node) bool {
-	switch n := n.(type) {
-	case *ast.FuncDecl:
-		if n.Body != nil {
-			c.checkLocks(n.Body)
-		}
-	case *ast.FuncLit:
-		c.checkLocks(n.Body)
-	case *ast.CallExpr:
-		c.checkReads(n, around)
-		c.checkFunctions(n)
-	}
-	return true
 }
 
 func (c *checker) typeOf(e ast.Expr) string { return types.TypeString(c.TypesInfo.TypeOf(e), nil) }

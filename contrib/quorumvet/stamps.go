@@ -6,6 +6,8 @@ import (
 	"go/token"
 	"regexp"
 	"strings"
+
+	"golang.org/x/tools/go/ast/inspector"
 )
 
 var (
@@ -21,7 +23,7 @@ type read struct {
 }
 
 // checkReads checks a stamp, or notes a SELECT, which it must not follow in the same block or in one within.
-func (c *checker) checkReads(call *ast.CallExpr, around []ast.Node) {
+func (c *checker) checkReads(at inspector.Cursor, call *ast.CallExpr) {
 	tx, name := c.base(call.Fun), c.name(call)
 	if strings.HasSuffix(name, ".Commit") {
 		delete(c.reads, tx)
@@ -45,18 +47,10 @@ func (c *checker) checkReads(call *ast.CallExpr, around []ast.Node) {
 		}
 		text, end := constant.StringVal(value), c.reads[tx].end
 		if reading.MatchString(text) && !locking.MatchString(text) && end >= 0 && end < call.Pos() {
-			c.reads[tx] = read{call, endOfBlock(around)}
+			for block := range at.Enclosing((*ast.BlockStmt)(nil), (*ast.CaseClause)(nil), (*ast.CommClause)(nil)) {
+				c.reads[tx] = read{call, block.Node().End()}
+				break
+			}
 		}
 	}
-}
-
-// endOfBlock returns where the innermost block ends, or 0 outside functions.
-func endOfBlock(around []ast.Node) (end token.Pos) {
-	for _, n := range around {
-		switch n.(type) {
-		case *ast.BlockStmt, *ast.CaseClause, *ast.CommClause:
-			end = n.End()
-		}
-	}
-	return end
 }
