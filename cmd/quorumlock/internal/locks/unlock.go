@@ -98,7 +98,7 @@ func (l *line) unlockNames(ctx context.Context, p *cli.Program, nodes []*node.No
 	if l.all {
 		constructor = multilock.New
 	}
-	locker, err := constructor(nodes, quorum.WithLogger(masters.Silent),
+	locker, err := constructor(nodes, quorum.WithLogger(masters.Silent), quorum.WithoutFounding(),
 		quorum.WithLease(min(quorum.DefaultLease, l.access.MaxLease)))
 	if err != nil {
 		return 0, cli.ExitWith(cli.ExitConfiguration, err)
@@ -184,6 +184,8 @@ func force(ctx context.Context, locker *quorum.Locker, lock lockState, asked str
 func (l lockState) printUnconfirmed(out io.Writer, asked string) {
 	known := "no master shows a holder"
 	switch {
+	case scripts.ValidOwner(asked): // a reader's masters do not name it
+		known = fmt.Sprintf("%q has nothing left on the masters that answer", asked)
 	case l.targets(asked) != nil:
 		known = "what the masters show is deleted"
 	case asked != "":
@@ -209,14 +211,16 @@ func forceOne(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, lo
 			errs = failed.Nodes.Errors
 		case err != nil:
 			errs = []error{err}
-		case !scripts.ValidOwner(owner) && lock.mayBeHidden():
+		case lock.mayBeHidden():
 			lock.printUnconfirmed(out, owner)
 			return cli.ExitUnavailable
-		case owner != "" && !ownerfile.IsOf(lock.Owner, owner):
-			fmt.Fprintf(out, "%q has nothing left here; before: %s\n", owner, lock)
-			return cli.ExitOK
 		default:
-			fmt.Fprintf(out, "unlocked: %s\n", lock.sentence("was"))
+			done := "unlocked: " + lock.sentence("was")
+			if owner != "" && !ownerfile.IsOf(lock.Owner, owner) {
+				done = fmt.Sprintf("%q has nothing left on the masters that answer; before: %s", owner, lock)
+			}
+			fmt.Fprintln(out, done)
+			printErrors(out, lock.errs()) // these masters confirm nothing
 			return cli.ExitOK
 		}
 	}
