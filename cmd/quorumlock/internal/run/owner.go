@@ -7,9 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/ownerfile"
+	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/operator"
@@ -42,11 +44,17 @@ func (l *line) openOwner(report func(error)) (err error) {
 func (l *line) takeOwner(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, report func(error)) error {
 	l.record = ownerfile.New(locker.ID(), l.names, l.slots, nodes)
 	if dead := l.owner.Record(); dead != nil {
+		isOf := func(m lockstate.Master) bool { return ownerfile.IsOf(m.Owner, dead.Owner) }
+		isSeen := slices.ContainsFunc(slices.Concat(lockstate.Read(ctx, nodes, dead.Locks()...)...), isOf)
 		if err := release(ctx, locker, nodes, *dead); err != nil {
 			report(fmt.Errorf("the lock of the owner in %q is not released: %w", l.file, err))
 			return nil
 		}
-		report(fmt.Errorf("released the lock of %q, a run that died", dead.Owner))
+		said := "the masters that answer have no lock of %q, a run that died"
+		if isSeen {
+			said = "released the lock of %q, a run that died"
+		}
+		report(fmt.Errorf(said, dead.Owner))
 	}
 	if err := l.owner.Write(l.record); err != nil {
 		return cli.ExitWith(cli.ExitConfiguration, fmt.Errorf("the owner file: %w", err))
