@@ -91,11 +91,16 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 	return cli.ExitOK
 }
 
-// all checks the nodes, again and again until enough of them grant, but no longer than that.
+// all checks the nodes, again and again until enough of them grant, but no longer than that; with 0 once.
 func (c *check) all(ctx context.Context, nodes []*node.Node, quorum quorate.Rule, wait time.Duration) []Finding {
 	began := time.Now()
 	for {
-		found := CheckAll(ctx, nodes)
+		look, stop := context.WithCancel(ctx)
+		if wait > 0 { // also where a first connection may take longer
+			look, stop = context.WithTimeout(ctx, max(wait-time.Since(began), nodes[0].Timeout()))
+		}
+		found := CheckAll(look, nodes)
+		stop()
 		askSentinels(ctx, nodes, found)
 		tryAll(ctx, nodes, found, c.tryName)
 		rest := wait - time.Since(began)
