@@ -58,6 +58,9 @@ func (e *Error) Error() string {
 // text returns what the error says of the node.
 func (e *Error) text() string {
 	text := arguments.ReplaceAllString(inScript.ReplaceAllString(e.Err.Error(), ""), "$1")
+	if redisconn.IsServerError(e.Err) && !redisconn.ForbidsUser(e.Err) && !redisconn.LacksCommand(e.Err) {
+		text = tried.ReplaceAllString(text, "") // the server refuses others as well
+	}
 	if why, isDown := strings.CutPrefix(text, ErrDown.Error()+": "); isDown && e.Permanent() {
 		text = "refused: " + why // the server answers
 	}
@@ -103,6 +106,9 @@ var placeInScript = regexp.MustCompile(`(?:script: |call to f_)([0-9a-f]{40})(?:
 // error in Redis 6 and behind it since.
 var inScript = regexp.MustCompile(`ERR Error running script \(call to f_[0-9a-f]{40}\): @user_script:\d+: (@user_script: ?\d+: )?-?` +
 	`| script: [0-9a-f]{40}, on @user_script:\d+\.?`)
+
+// tried is the command that a script names when the server refuses it.
+var tried = regexp.MustCompile(` \([A-Z]+\)$`)
 
 // arguments is what Redis repeats of a command that it does not know.
 var arguments = regexp.MustCompile(`(?s)(unknown command [^,]*), with args beginning with: .*`)

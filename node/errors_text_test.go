@@ -24,6 +24,9 @@ func TestErrorsAreShort(t *testing.T) {
 		{"acquire", redis.Error("ERR something script: " + hash + ", on @user_script:3."), "node a: acquire: ERR something"},
 		{"acquire", redis.Error("ERR Error running script (call to f_" + hash + "): @user_script:3: @user_script: 3: -OOM memory"),
 			"node a: acquire: OOM memory"},
+		{"release", redis.Error("NOREPLICAS Not enough good replicas to write. (HDEL)"), "node a: release: NOREPLICAS Not enough good replicas to write."},
+		{"release", redis.Error("NOPERM this user may not (HDEL)"), "node a: release: NOPERM this user may not (HDEL)"},
+		{"release", redis.Error("ERR unknown command called from script (HDEL)"), "node a: release: ERR unknown command called from script (HDEL)"},
 		{"connect", fmt.Errorf("%w: %w", node.ErrScripts, redis.Error("ERR unknown command 'EVALSHA', with args beginning with: '"+
 			hash+"' '2' 'a name, with more'\n")), "node a: connect: runs no Lua scripts: ERR unknown command 'EVALSHA'"},
 		{"acquire", node.ErrTimeout, "node a: acquire: timed out"},

@@ -107,6 +107,8 @@ func TestAnswersToRenewals(t *testing.T) {
 		}
 		reply, err := a.hold.replyOf(lease.Command{Do: lease.Renew}, pipeline.Result{Reply: said}, 0)
 		testkit.Check(t, reply.Is == want.is && errors.Is(err, want.err), "%c: answer %d, %v", letter, reply.Is, err)
+		isNamed := strings.HasSuffix(fmt.Sprint(err), "(ZADD)")
+		testkit.Check(t, isNamed == (letter == scripts.NotRaised), "%c: names the command: %v", letter, err)
 	}
 	a, _ := heldHold(t, time.Second)
 	reply, err := a.hold.replyOf(lease.Command{Do: lease.Ask}, pipeline.Result{}, 0)

@@ -165,7 +165,7 @@ var (
 	errForced  = errors.New("ForceUnlock took the lock away")
 	errTaken   = errors.New("the node had given the lock to another")
 	errUnknown = errors.New("the node's answer is not known")
-	errReader  = errors.New("the node refuses to renew a reader: its user needs a right to sorted sets")
+	errReader  = errors.New("the node refuses to renew a reader: its user needs a right to sorted sets (ZADD)")
 
 	errNotRaised = errors.New("the grant that was read was gone before the token was written back")
 	// errMovedOn: a neighbour has raised the counter, or a late copy of the request was granted
