@@ -277,6 +277,34 @@ func TestSend(t *testing.T) {
 	})
 }
 
+// Each command has its own reply, or error. Once the connection has died the rest have the error of which it died.
+func TestRoundTrip(t *testing.T) {
+	withServer(t, func(t *testing.T, c redis.Conn, server net.Conn) {
+		go func() {
+			io.ReadFull(server, make([]byte, len("*1\r\n$4\r\nPING\r\n")*2))
+			io.WriteString(server, "-ERR no\r\n:5\r\n")
+		}()
+		replies, errs := RoundTrip(t.Context(), c, timeout, []any{"PING"}, []any{"PING"})
+		testkit.Check(t, IsServerError(errs[0]) && errs[1] == nil && replies[1] == int64(5), "%v, %v", replies, errs)
+		began := time.Now()
+		_, errs = RoundTrip(t.Context(), c, timeout, []any{"PING"}, []any{"PING"}) // the server reads no more
+		for _, err := range errs {
+			wantTimeout(t, "a round trip", err, began, timeout)
+		}
+	})
+	withServer(t, func(t *testing.T, c redis.Conn, _ net.Conn) {
+		_, errs := RoundTrip(t.Context(), diesAtFlush{c.(redis.ConnWithTimeout)}, timeout, []any{"PING"}, []any{"PING"})
+		testkit.Check(t, errs[0] != nil && errs[1] != nil, "of a connection that has died: %v", errs)
+	})
+}
+
+type diesAtFlush struct{ redis.ConnWithTimeout }
+
+func (d diesAtFlush) Flush() error {
+	Kill(d)
+	return nil
+}
+
 // Closing a live connection would wait for its outstanding replies.
 func TestKill(t *testing.T) {
 	for what, sent := range map[string]string{"a silent server": "", "replies that are buffered": strings.Repeat(":1\r\n", 100), "half a reply": "$5\r\nab"} {

@@ -25,8 +25,9 @@ func TestWhatErrorRepliesMean(t *testing.T) {
 		"WRONGTYPE Operation against a key holding the wrong kind of value": "keys, lasts, nothing done",
 		"QUORUMLOCK what is at the name is not a lock":                      "keys, lasts, nothing done",
 		script6 + "WRONGTYPE Operation against a key":                       "keys, lasts",
-		"ERR something else":                           "keys",
-		"UNKILLABLE Sorry the script already executed": "keys",
+		"ERR something else":                             "keys",
+		"ERR no script: OOM and: -LOADING are its words": "keys",
+		"UNKILLABLE Sorry the script already executed":   "keys",
 
 		"LOADING Redis is loading the dataset in memory":                                               "all, no master, nothing done",
 		"BUSY Redis is busy running a script.":                                                         "all, nothing done",

@@ -3,6 +3,7 @@ package redisconn
 import (
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -40,12 +41,14 @@ func TestStrayReplies(t *testing.T) {
 		"a second refusal":                    "*2\r\n$4\r\nheld\r\n:5\r\n" + "*2\r\n$4\r\nheld\r\n:5\r\n",
 		"a second error":                      "-OOM no\r\n-OOM no\r\n",
 		"the beginning of one":                grant + ":17",
+		"the beginning of a text":             grant + "$4\r\n",
+		"the beginning of an array":           grant + "*2\r\n",
 		"the end of an array that was longer": "*1\r\n:1\r\n:2\r\n",
 	} {
 		t.Run(what, func(t *testing.T) {
 			client, socket, server := proxied(t)
 			for _, c := range []string{"AUTH", "EVALSHA"} {
-				testkit.Must(t, client.Send(c, "acquire", strings.Repeat("x", 5000)))
+				testkit.Must(t, client.Send(c, "acquire", strings.Repeat("x", 5000), "subscribe"))
 			}
 			testkit.Must(t, client.Flush())
 			_, err := server.Write([]byte("+OK\r\n" + answers[:len(answers)/2]))
@@ -111,7 +114,7 @@ func TestRepliesThatAreNoStrays(t *testing.T) {
 	_, err = client.Do("PING")
 	testkit.Check(t, err != nil && strings.Contains(err.Error(), "max number of clients"), "%v", err)
 
-	client, _, server = proxied(t)
+	client, socket, server = proxied(t)
 	_, err = server.Write([]byte("+OK\r\n"))
 	testkit.Must(t, err)
 	_, err = client.Do("AUTH", "secret")
@@ -119,13 +122,31 @@ func TestRepliesThatAreNoStrays(t *testing.T) {
 	sub := redis.PubSubConn{Conn: client}
 	testkit.Must(t, sub.Subscribe("a"))
 	message := "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n0\r\n"
-	_, err = server.Write([]byte("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n" + message + message))
+	_, err = server.Write([]byte("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"))
 	testkit.Must(t, err)
-	for range 2 {
+	sub.Receive()
+	for _, channel := range []string{"b", "c"} { // the first time there are as many replies as commands
+		_, err = server.Write([]byte(message + message))
+		testkit.Must(t, err)
+		awaitReadable(t, socket)
+		testkit.Must(t, sub.Subscribe(channel))
+		if m, ok := sub.Receive().(redis.Message); !ok || m.Channel != "a" {
+			t.Errorf("no message: %v", client.Err())
+		}
 		sub.Receive()
 	}
-	testkit.Must(t, sub.Subscribe("b"))
-	if m, ok := sub.Receive().(redis.Message); !ok || m.Channel != "a" {
-		t.Errorf("no message: %v", client.Err())
+}
+
+// A command that is written in pieces, and with small letters, is the same.
+func TestASubscriptionIsKnownInPieces(t *testing.T) {
+	const command, messages = "*2\r\n$10\r\npsubscribe\r\n$1\r\na\r\n", ":1\r\n:2\r\n"
+	for chunk := 1; chunk <= len(command); chunk++ {
+		c := RefuseStrays(&stream{data: messages, chunk: len(messages)})
+		for piece := range slices.Chunk([]byte(command), chunk) {
+			_, err := c.Write(piece)
+			testkit.Must(t, err)
+		}
+		_, err := c.Read(make([]byte, 100))
+		testkit.Check(t, err == nil, "%d bytes at a time: %v", chunk, err)
 	}
 }
