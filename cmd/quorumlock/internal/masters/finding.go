@@ -202,22 +202,24 @@ func Outlook(found []Finding, quorum quorate.Rule) string {
 	_, isEnoughMarked := readyIn(found, quorum, isAwaitingLock)
 	_, isEnoughAnswering := readyIn(found, quorum, isAway)
 	_, isEnoughLater := readyIn(found, quorum, func(f Finding) bool { return f.waitsFor() != "" || f.isFit() || isAway(f) })
-	var waitsFor []string
+	_, isEnoughWaiting := readyIn(found, quorum, func(f Finding) bool { return f.waitsFor() != "" })
+	var until []string // each by itself, or together what may come
 	for _, f := range found {
-		if what := f.waitsFor(); what != "" && !slices.Contains(waitsFor, what) {
-			waitsFor = append(waitsFor, what)
+		what, helps := f.waitsFor(), isEnoughWaiting || isEnoughLater && !isEnoughMarked
+		if what != "" && helps && !slices.Contains(until, what) {
+			until = append(until, what)
 		}
 	}
-	switch in, ok := readyIn(found, quorum, isNone); {
-	case !ok && isEnoughLater && waitsFor != nil:
-		return "nothing new can be locked until " + strings.Join(waitsFor, ", or ") + ": " + grant
-	case !ok && isEnoughMarked:
+	if isEnoughMarked {
 		marks := "finishes the masters' marks"
 		if slices.ContainsFunc(found, isUnmarked) {
 			marks = "marks the masters"
 		}
-		return "nothing new can be locked until the next lock of a client " + marks +
-			" (start a client, or: quorumlock run NAME -- true): " + grant
+		until = append(until, "the next lock of a client "+marks+" (start a client, or: quorumlock run NAME -- true)")
+	}
+	switch in, ok := readyIn(found, quorum, isNone); {
+	case !ok && until != nil:
+		return "nothing new can be locked until " + strings.Join(until, ", or ") + ": " + grant
 	case !ok && isEnoughAnswering:
 		return "nothing new can be locked until more masters answer: " + grant
 	case !ok:
