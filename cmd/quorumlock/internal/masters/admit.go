@@ -169,7 +169,7 @@ func nowIs(f Finding) string {
 	r := f.Report
 	switch {
 	case f.Err != nil:
-		return "does not answer: " + Reason(f.Err)
+		return "cannot be checked: " + Reason(f.Err)
 	case f.claimed && f.ready.In > 0:
 		return "a client has begun to mark it, and has not finished; in quarantine for another " + Left(f.ready.In)
 	case f.claimed:

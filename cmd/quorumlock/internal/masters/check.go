@@ -17,6 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/quorate"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -126,12 +127,16 @@ func printCheck(out io.Writer, found []Finding, hasReplicas bool) {
 	fit, tried := count(Finding.isFit), count(func(f Finding) bool { return f.tried })
 	fmt.Fprint(out, "\n", granting(found))
 	separator := ";"
-	for _, are := range []struct{ state, one, many string }{
-		{stateQuarantine, "is in quarantine", "are in quarantine"}, {stateBlank, "is blank", "are blank"},
-		{stateHalfMarked, "is half-marked", "are half-marked"}, {stateRefused, "is refused", "are refused"},
-		{stateFailed, "does not answer", "do not answer"},
+	for _, are := range []struct {
+		state     string
+		isRefusal bool // the server answered, with an error
+		one, many string
+	}{
+		{stateQuarantine, false, "is in quarantine", "are in quarantine"}, {stateBlank, false, "is blank", "are blank"},
+		{stateHalfMarked, false, "is half-marked", "are half-marked"}, {stateRefused, false, "is refused", "are refused"},
+		{stateFailed, true, "refuses to be checked", "refuse to be checked"}, {stateFailed, false, "does not answer", "do not answer"},
 	} {
-		if n := count(func(f Finding) bool { return f.is(are.state) }); n > 0 {
+		if n := count(func(f Finding) bool { return f.is(are.state) && redisconn.IsServerError(f.Err) == are.isRefusal }); n > 0 {
 			fmt.Fprintf(out, "%s %d %s", separator, n, map[bool]string{true: are.one, false: are.many}[n == 1])
 			separator = ","
 		}
