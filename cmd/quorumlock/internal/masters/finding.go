@@ -40,6 +40,7 @@ type Finding struct {
 	maxLease   time.Duration        // of these clients
 	ready      membership.Readiness // for these clients, with these users
 	claimed    bool                 // for these clients: one has begun to mark it, and none has confirmed that
+	awaitsAll  bool                 // claimed, and no client finishes that while masters are missing
 	awaitsLock bool                 // it grants nothing until a client's next lock marks it, or finishes its mark
 	twin       string               // another node of the same process, or empty
 	two        error                // of check and admit: its Sentinels name two masters, or nil
@@ -124,6 +125,8 @@ func judge(found []Finding, nodes []*node.Node) {
 		}
 		f.NoVote = errs[i]
 	}
+	isMissing := func(v *membership.View) bool { return v == nil || v.Relation(client.List) == membership.Refuses }
+	canFinish := client.MayMark(views) || !slices.ContainsFunc(views, isMissing)
 	isMarkable := len(client.Plan(views)) > 0 // by any client with the list
 	founder := client
 	founder.Exists = false
@@ -132,6 +135,7 @@ func judge(found []Finding, nodes []*node.Node) {
 		f := &found[i]
 		f.ready = client.Readiness(views, errs, i)
 		f.claimed = views[i] != nil && views[i].Relation(client.List) == membership.Claimed
+		f.awaitsAll = f.claimed && !canFinish
 		isBlank := f.ready.Err != nil && f.NoVote == nil && views[i] != nil
 		f.awaitsLock = isBlank && isFoundable
 		switch {
@@ -270,7 +274,11 @@ func isAway(f Finding) bool {
 func readyIn(found []Finding, quorum quorate.Rule, grants func(Finding) bool) (in time.Duration, ok bool) {
 	all := make([]membership.Readiness, len(found))
 	for i, f := range found {
-		if !grants(f) {
+		switch {
+		case grants(f):
+		case f.awaitsAll:
+			all[i].Err = errHalfMarked
+		default:
 			all[i] = f.ready
 		}
 	}
