@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/quorum"
+	"github.com/quorumlock/quorumlock/redlock"
 )
 
 // A busy machine slows a pair, but makes it allocate no more.
@@ -18,14 +21,15 @@ func TestAllocations(t *testing.T) {
 				_, err := m.Do("FLUSHALL")
 				must(t, err)
 			}
-			o, err := openOurs(fleet.URLs()[:n], false)
+			l, err := redlock.Open(fleet.URLs()[:n], quorum.WithLogger(silent),
+				quorum.WithNodeOptions(node.WithoutQuarantine(), node.WithTimeout(startBound)))
 			must(t, err)
 			got := testing.AllocsPerRun(1000, func() {
-				lock, err := o.lock(t.Context(), "a")
+				lock, err := l.Lock(t.Context(), "a")
 				must(t, err)
 				must(t, lock.Unlock(t.Context()))
 			})
-			must(t, o.close())
+			must(t, l.Close())
 			testkit.Check(t, got <= most, "N=%d: %v allocations a pair, want at most %v", n, got, most)
 		}
 	}
