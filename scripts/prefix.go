@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -53,15 +54,22 @@ func MemberPrefix(member string) string {
 // MarkerKeyOf returns the key of a member's marker.
 func MarkerKeyOf(member string) string { return MemberPrefix(member) + MarkerKey }
 
-// ownOf matches what begins a key of a deployment with a prefix.
-var ownOf = regexp.MustCompile(`^[0-9A-Za-z._-]{1,64}:` + Prefix + `(marker$|(counter|forced|lock|locker|released|slot|trial|writer):)`)
+// ownKinds are the kinds of the library's own keys that end with an id.
+var ownKinds = []string{"counter", "forced", "lock", "locker", "released", "slot", "trial", "writer"}
 
 // Reserved returns the beginning of a name that is for the library's own keys, with a prefix or without; empty for none.
+// Each call that locks asks: a regular expression comes last.
 func Reserved(name string) string {
 	if strings.HasPrefix(name, Prefix) {
 		return Prefix
 	}
-	return ownOf.FindString(name)
+	prefix, key, _ := strings.Cut(name, ":"+Prefix)
+	kind, id, hasID := strings.Cut(key, ":")
+	own := key == "marker" || hasID && slices.Contains(ownKinds, kind)
+	if !own || !prefixForm.MatchString(prefix) {
+		return ""
+	}
+	return strings.TrimSuffix(name, id)
 }
 
 // withPrefix puts the prefix before the keys and channels of a command.

@@ -7,6 +7,7 @@ import (
 
 func TestReservedNames(t *testing.T) {
 	for name, want := range map[string]string{"quorumlock:a": Prefix, "team:quorumlock:lock:a": "team:quorumlock:lock:", "team:quorumlock:marker": "team:quorumlock:marker",
+		"team:quorumlock:slot:1:quorumlock:lock:a": "team:quorumlock:slot:", "team:quorumlock:lock:": "team:quorumlock:lock:",
 		"app:quorumlock:job": "", "app:quorumlock:": "", "app:quorumlock:marker:a": "", "app:quorumlock:locks:a": "", strings.Repeat("p", 65) + ":quorumlock:lock:a": "",
 		"a": "", "quorumlock": "", "team:quorumlock": "", "team:a:quorumlock:b": "", ":quorumlock:a": "", "a b:quorumlock:c": ""} {
 		if got := Reserved(name); got != want {

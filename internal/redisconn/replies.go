@@ -75,8 +75,12 @@ var replies = []struct {
 
 // means reports whether err is an error reply that means one of these.
 func means(err error, what meaning) bool {
+	reply, ok := errors.AsType[redis.Error](err)
+	if !ok {
+		return false
+	}
 	for _, r := range replies {
-		if r.means&what != 0 && HasCode(err, r.code) {
+		if r.means&what != 0 && hasCode(reply, r.code) {
 			return true
 		}
 	}
@@ -105,9 +109,10 @@ func IsServerError(err error) bool {
 // HasCode reports whether err is an error reply that begins with the code, as a whole word.
 func HasCode(err error, code string) bool {
 	reply, ok := errors.AsType[redis.Error](err)
-	if !ok {
-		return false
-	}
+	return ok && hasCode(reply, code)
+}
+
+func hasCode(reply redis.Error, code string) bool {
 	// Redis 6 puts a prefix before an error raised in a script, and a dash before an error of its own there.
 	isOfScript := strings.HasPrefix(string(reply), "ERR Error running script")
 	return begins(reply, code) || isOfScript &&
