@@ -58,7 +58,8 @@ func (p *Pipe) goUp(c *Conn) bool {
 	if p.state == down {
 		p.cfg.Log.Up()
 	}
-	p.state, p.conn, p.why = up, c, nil
+	p.state, p.conn = up, c
+	p.why.Store(nil)
 	p.armRetriesLocked()
 	p.leaveLocked()
 	return true

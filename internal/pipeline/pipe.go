@@ -38,7 +38,7 @@ func (p *Pipe) Start(call scripts.Call, footprint *Footprint, to Receiver) error
 		return p.cfg.Error(call.Op(), ErrClosed)
 	case p.state == down:
 		p.oweLocked(r)
-		return p.why
+		return p.Down()
 	case p.state == idle:
 		p.state = connecting
 		p.cfg.Group.Go(p.run)
@@ -77,9 +77,10 @@ func (c resultChan) Done(r Result) { c <- r }
 
 // Down returns the error with which Start refuses calls while the pipe is down, else nil.
 func (p *Pipe) Down() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.why
+	if why := p.why.Load(); why != nil {
+		return *why
+	}
+	return nil
 }
 
 // Leave ends the connection, and later ones, unless it leads to that process: the node's address leads there now. What was

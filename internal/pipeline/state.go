@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -65,7 +66,8 @@ type Pipe struct {
 	cfg    Config
 	ctx    context.Context // ends when a connection is no longer wanted
 	cancel context.CancelFunc
-	rng    *rand.Rand // for the run goroutine
+	rng    *rand.Rand            // for the run goroutine
+	why    atomic.Pointer[error] // nil unless down; changes under mu
 
 	mu       sync.Mutex
 	canWrite sync.Cond
@@ -75,7 +77,6 @@ type Pipe struct {
 	conn     *Conn     // when up; nil once it is left
 	process  string    // whose connections are not left
 	left     error     // why others are; nil before the first Leave
-	why      error     // when down
 	queue    []request // accepted, not written
 	written  []request // written, not yet taken by the reader
 
@@ -121,7 +122,8 @@ func (p *Pipe) goDownFrom(err error, from ...state) {
 		p.cfg.Log.StillDown(err)
 	}
 	why := p.cfg.Error("connect", fmt.Errorf("%w: %w", ErrDown, err))
-	p.state, p.why = down, why
+	p.state = down
+	p.why.Store(&why)
 	if p.closing {
 		p.cancel() // no call waits for the connection now
 	}

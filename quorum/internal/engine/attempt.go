@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/quorate"
@@ -27,16 +28,15 @@ type attempt struct {
 	probe    int           // the node that is asked first by ProbeFirst; −1 for the node of the names
 	decided  chan struct{} // closed when the outcome is certain
 
-	// Under hold.mu.
-	asked bool // the first nodes: all, or the probe node
-	timed bool // the times until its replies count for the RTT
+	asked bool        // the first nodes: all, or the probe node; under hold.mu
+	timed atomic.Bool // the times until its replies count for the RTT
 }
 
 // grantRequest is an attempt's request to one node, with what the node has replied if it granted
 // nothing. The hold's mutex guards it.
 type grantRequest struct {
 	request
-	answer NodeAnswer // without Is and Err
+	answer *NodeAnswer // of a refusal, without Is and Err; else nil
 }
 
 // Attempt makes one attempt: the hold becomes a lock, or the attempt is undone. It is called once. probe is the node that
@@ -130,9 +130,6 @@ func (a *attempt) askAndWait(ctx context.Context, approach waiting.Approach) {
 	case <-ctx.Done():
 	case <-e.Lifetime.Done():
 	}
-	a.hold.mu.Lock()
-	defer a.hold.mu.Unlock()
-	e.WriteBacks.Add(uint64(a.hold.lease.WriteBacks()))
 }
 
 // ask reads the clock before any request is sent.
@@ -151,7 +148,7 @@ func (a *attempt) ask(approach waiting.Approach) {
 	if !plan.Probe || plan.First < 0 { // all processes begin at one node, so that fewer votes are split
 		plan.First = e.FirstNode(h.names)
 	}
-	a.timed = plan.Probe || e.RTT.Samples(now)
+	a.timed.Store(plan.Probe || e.RTT.Samples(now))
 	for i := range h.members {
 		err := h.pipe(i).Down()
 		if err == nil {
@@ -189,13 +186,14 @@ func tokenSeed() uint64 {
 // noteReply records how long a node's reply took, and what a refusal says about the holder.
 func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireReply) {
 	h := a.hold
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if a.timed && reply.Is != lease.Failed && reply.Is != lease.NotAccepted {
+	if a.timed.Load() && reply.Is != lease.Failed && reply.Is != lease.NotAccepted {
 		h.engine.RTT.Observe(node, h.engine.Clock.Now().Sub(h.lease.BegunAt()))
 	}
-	if r := &a.requests[node]; reply.Is == lease.Refused || reply.Is == lease.Quarantined {
-		r.answer = NodeAnswer{Late: reply.Is, Wait: said.Wait, Holder: said.Holder, Listeners: said.Waiting, Readers: said.Readers, Reserved: said.Reserved}
+	if reply.Is == lease.Refused || reply.Is == lease.Quarantined { // a grant needs no mutex here
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		a.requests[node].answer = &NodeAnswer{Late: reply.Is, Wait: said.Wait, Holder: said.Holder, Listeners: said.Waiting,
+			Readers: said.Readers, Reserved: said.Reserved}
 	}
 }
 
@@ -204,8 +202,9 @@ func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireRep
 func (a *attempt) commit(ctx context.Context) bool {
 	h := a.hold
 	h.mu.Lock()
-	isSettled := h.lease.IsSettled()
+	isSettled, writeBacks := h.lease.IsSettled(), h.lease.WriteBacks()
 	h.mu.Unlock()
+	h.engine.WriteBacks.Add(uint64(writeBacks))
 	if ctx.Err() != nil || !isSettled { // a refusal makes no context
 		return false
 	}
@@ -241,7 +240,9 @@ func (a *attempt) outcomeLocked(approach waiting.Approach) *Outcome {
 	}
 	for i := range a.requests {
 		n := &o.Nodes[i]
-		*n = a.requests[i].answer
+		if answer := a.requests[i].answer; answer != nil {
+			*n = *answer
+		}
 		n.Is, n.Err = h.lease.AnswerOf(i), h.members[i].err
 		if n.Is != lease.Unanswered {
 			n.Late = lease.Unasked

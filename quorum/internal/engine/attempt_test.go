@@ -142,7 +142,7 @@ func isRefused(t *testing.T, e *Engine) *scripts.Refusal {
 // A grant says nothing of a holder.
 func TestOnlyRefusalsSayWhoHolds(t *testing.T) {
 	a, _ := heldHold(t, time.Second)
-	testkit.Equal(t, a.requests[0].answer, NodeAnswer{}, "a grant says")
+	testkit.Equal(t, a.requests[0].answer, nil, "a grant says")
 }
 
 // The error of a node that is down, and is not asked, is part of the outcome.
@@ -271,7 +271,7 @@ func TestFailuresAreNoRoundTrips(t *testing.T) {
 		lease.Granted: time.Millisecond, lease.Refused: time.Millisecond, lease.Failed: 0, lease.NotAccepted: 0,
 	} {
 		a, fake := asking(t, time.Second)
-		a.timed = true
+		a.timed.Store(true)
 		fake.Advance(time.Millisecond)
 		a.noteReply(0, lease.Reply{Is: is}, scripts.AcquireReply{})
 		testkit.Equal(t, a.hold.engine.RTT.Mean(0), want, is)

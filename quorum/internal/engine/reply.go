@@ -37,7 +37,7 @@ func (r *request) call() scripts.Call {
 
 func (r *request) startLocked(call scripts.Call) error {
 	if r.attempt != nil && r.attempt.asked {
-		r.attempt.timed = false // this node is asked later than the others
+		r.attempt.timed.Store(false) // this node is asked later than the others
 	}
 	return r.hold.pipe(r.command.Master).Start(call, &r.hold.members[r.command.Master].footprint, r)
 }
