@@ -30,7 +30,7 @@ func (c Change) announce(views map[string]*membership.View) (p plan, err error) 
 	}
 	first, isReady := plan{}, true
 	if added := extraMember(c.To, c.From); added != "" {
-		if first, isReady, err = c.prepare(added, views[added]); err != nil {
+		if first, isReady, err = c.prepare(added, views[added], generation); err != nil {
 			return plan{}, err
 		}
 	}
@@ -142,8 +142,9 @@ func Waits(v *membership.View) time.Duration {
 }
 
 // prepare claims the member that is added, which begins its quarantine: a blank one, or one outside
-// all lists. It returns what comes first, unless the member is ready to be announced.
-func (c Change) prepare(name string, v *membership.View) (first plan, isReady bool, err error) {
+// all lists. It returns what comes first, unless the member is ready to be announced. The claim has a generation, and so
+// says after a restart that the master has a list, if it had one: clients with that one may not found it again.
+func (c Change) prepare(name string, v *membership.View, generation uint64) (first plan, isReady bool, err error) {
 	m := v.Marker()
 	if !v.IsBlank() {
 		if err := misfit(v, name); err != nil && !m.Members.Has(m.Member) {
@@ -164,6 +165,9 @@ func (c Change) prepare(name string, v *membership.View) (first plan, isReady bo
 	case v.IsBlank() || !m.Members.Has(name):
 		first.again = true
 		claim := scripts.Marker{Claimed: true, Members: c.From, Next: scripts.NewList()}
+		if m.Members.Len() > 0 {
+			claim.Generation = max(generation, 1)
+		}
 		first.mark(name, v, v.Write(claim, c.newcomer(v), scripts.In(v.Process.MaxLease)))
 		return first, false, nil
 	}

@@ -65,6 +65,7 @@ var mutants = []mutate.Mutant[setup]{
 	{Rule: "a change waits after an abort", Edits: in(abortFile, "scripts.At(m.Admitted), scripts.In(v.Process.MaxLease))", "scripts.At(m.Admitted), scripts.At(0))"),
 		Setup: shrinks},
 	{Rule: "a removed master is retired", Edits: in(commitFile, "		return removed\n	}", "		return \"\"\n	}"), Setup: retires},
+	{Rule: "a removed master that is claimed remembers that it has a list", Edits: in(announceFile, "if m.Members.Len() > 0 {", "if false {"), Setup: returns},
 	{Rule: "a commit stands on a majority", Edits: in(commitFile, "case !membership.IsMajority(to, carrying):", "case false:"),
 		Setup: shrinks.with(twoAtOnce).with(func(s *setup) { s.start = []string{"abcd#3", "abcd#1", "abc#2", "abcd#1"} })},
 	{Rule: "one member at a time", Edits: in(changeFile, "	case !areNeighbours(from, to):", "	case false:"),
@@ -85,6 +86,10 @@ var mutants = []mutate.Mutant[setup]{
 func others(master string) setup {
 	return setup{names: "abc" + master, start: all3, lists: []string{"abc", "ab" + master}, exists: true, forgets: 1, maxLease: 2}
 }
+
+// returns is a removed master that an operator adds again, next to clients with its first list.
+var returns = setup{names: "abc", start: []string{"bc#4", "bc#4", "bc#4"}, lists: []string{"a", "bc"}, found: true, restarts: 1, maxLease: 2,
+	commands: []string{"add bc abc"}}
 
 // late is a command that pauses for long between two marks.
 var late = setup{names: "abcd", start: all4, lists: []string{"abcd", "abc", "acd"}, commands: []string{"remove abcd acd", "remove abcd abc"},
