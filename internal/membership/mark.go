@@ -92,8 +92,8 @@ func (c Client) markAll(views []*View, top scripts.Marker) (marks []Mark) {
 		case Blank:
 			marks = append(marks, c.mark(i, v, top))
 		case Claimed:
-			if v.marker.Members.Equal(top.Members) {
-				marks = append(marks, confirm(i, v, top.Generation))
+			if v.had(top.Members) {
+				marks = append(marks, confirm(i, v, top))
 			}
 		}
 	}
@@ -110,7 +110,8 @@ func (c Client) markAll(views []*View, top scripts.Marker) (marks []Mark) {
 // granted before is over.
 //
 // A claim replaces the node's marker, and clients may ask a later process for its list. So a claim on a node that had the
-// list has a generation. Any other has none, and says nothing then: it may be the wrong list's.
+// list has a generation, and keeps the node's next members. Any other has no generation, and says nothing then: it may be
+// the wrong list's.
 func (c Client) claim(views []*View) (marks []Mark) {
 	var blank, claimed []int
 	top, known := scripts.Marker{Generation: 1, Members: c.List}, false
@@ -140,16 +141,14 @@ func (c Client) claim(views []*View) (marks []Mark) {
 		first := slices.MinFunc(blank, func(i, j int) int {
 			return cmp.Compare(views[i].Process.Member, views[j].Process.Member)
 		})
-		if top.Claimed = true; !views[first].had(c.List) {
-			top.Generation = 0
-		}
-		return []Mark{c.mark(first, views[first], top)}
+		return []Mark{c.claimed(first, views[first], top)}
 	}
+	top.Generation = max(top.Generation, 1)
 	for _, i := range claimed {
 		if views[i].Quarantine() > 0 {
 			return nil
 		}
-		marks = append(marks, confirm(i, views[i], max(top.Generation, 1)))
+		marks = append(marks, confirm(i, views[i], top))
 	}
 	return marks
 }
@@ -169,17 +168,35 @@ func (c Client) correct(views []*View) (marks []Mark) {
 	return marks
 }
 
-// confirm makes a claim a mark. Its quarantine has begun with the claim.
-func confirm(i int, v *View, generation uint64) Mark {
+// confirm makes a claim a mark, with the members and the generation of top: the claim may be for these as the next
+// ones. Its quarantine has begun with the claim.
+func confirm(i int, v *View, top scripts.Marker) Mark {
 	m := v.marker
-	m.Claimed, m.Next, m.Generation = false, scripts.NewList(), generation
+	m.Claimed, m.Members, m.Next, m.Generation = false, top.Members, scripts.NewList(), top.Generation
 	return Mark{Node: i, Call: v.Rewrite(m)}
 }
 
-// mark writes another node's lists on a blank node, without the next members. The next change waits for one max
-// lease: the other marker's time is by another clock.
+// claimed claims a blank node for the members of top.
+func (c Client) claimed(i int, v *View, top scripts.Marker) Mark {
+	m := top
+	m.Claimed, m.Next = true, scripts.NewList()
+	if !v.had(m.Members) {
+		m.Generation = 0
+	} else if v.marker.Members.Equal(m.Members) {
+		m.Next = v.marker.Next
+	}
+	return c.write(i, v, m)
+}
+
+// mark writes another node's lists on a blank node, without the next members.
 func (c Client) mark(i int, v *View, m scripts.Marker) Mark {
 	m.Next = scripts.NewList()
+	return c.write(i, v, m)
+}
+
+// write begins a blank node's quarantine. The next change waits for one max lease: the other marker's time is by another
+// clock.
+func (c Client) write(i int, v *View, m scripts.Marker) Mark {
 	return Mark{Node: i, Call: v.Write(m, v.Admission(c.Quarantine(i)), scripts.In(v.Process.MaxLease))}
 }
 

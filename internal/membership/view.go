@@ -141,10 +141,10 @@ func (v *View) Has(list *scripts.List) bool {
 	return v.Relation(list) == Blank && v.had(list) || v.Relation(list) == Claimed || v.Relation(list) == Accepts
 }
 
-// Announced reports whether a blank node has come back during a change to that list. It then waits for a client with
-// the previous list, which is returned.
+// Announced reports whether a node has come back during a change to that list, and nobody has marked it since. It then
+// waits for a client with the previous list, which is returned.
 func (v *View) Announced(list *scripts.List) (before *scripts.List, found bool) {
-	return v.marker.Members, v.Relation(list) == Blank && v.marker.Next.Equal(list)
+	return v.marker.Members, v.Relation(list) != Accepts && v.marker.Next.Equal(list)
 }
 
 // HadAnother reports whether a blank node has come back with a marker that accepted other clients, but
@@ -206,8 +206,8 @@ func (v *View) Refusal(list *scripts.List) error {
 	case m.MaxLease != v.Process.MaxLease:
 		return DifferentMaxLease(m.MaxLease, v.Process.MaxLease)
 	case m.Member != v.Process.Member && (list.Has(m.Member) || v.had(list)): // otherwise the lists say enough, the same on each
-		return fmt.Errorf("%w: this master is the member %s of %s (generation %d), and %s to this client, "+
-			"whose list is %s%s", ErrDiffers, m.Member, m.Members, m.Generation, v.Process.Member, list, sameNames)
+		return fmt.Errorf("%w: this master is the member %s of %s, and %s to this client, whose list is %s%s",
+			ErrDiffers, m.Member, m.Members, v.Process.Member, list, sameNames)
 	}
 	whom := fmt.Sprintf("accepts clients with %s (generation %d)", m.Members, m.Generation)
 	if m.Claimed {

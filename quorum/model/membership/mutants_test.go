@@ -33,14 +33,14 @@ var stale = setup{names: "abcd", start: []string{"abd#3", "abd#3", "abc#1", "abd
 // which vectors hold them.
 var mutants = []mutate.Mutant[setup]{
 	{Rule: "a majority accepts who marks a blank master", Edits: in(markFile, "return top, IsMajority(c.List, accepting)", "return top, len(accepting) > 0"), Setup: stale},
-	{Rule: "a blank master gets no next members", Edits: in(markFile, "m.Next = scripts.NewList()\n	return Mark{", "return Mark{"),
+	{Rule: "a blank master gets no next members", Edits: in(markFile, "	m.Next = scripts.NewList()\n	return c.write", "	return c.write"),
 		Setup: setup{names: "abcd", start: []string{"abcd>acd", "abcd", "abcd", "abcd"}, lists: []string{"abcd", "acd", "bcd"},
 			commands: []string{"remove abcd bcd"}, forgets: 1, silent: 1, maxLease: 2}},
 	{Rule: "a mark begins a quarantine", Edits: in(markFile, "	return scripts.In(quarantine)", "	return scripts.In(0)"), Setup: shrinks.with(oneForgets)},
 	{Rule: "a change waits after a mark", Edits: in(markFile, "v.Admission(c.Quarantine(i)), scripts.In(v.Process.MaxLease))", "v.Admission(c.Quarantine(i)), scripts.At(0))"),
 		Setup: shrinks.with(oneForgets)},
 	{Rule: "without a majority, all answer", Edits: in(markFile, "		if v == nil {\n			return nil\n		}\n", "		if v == nil {\n			continue\n		}\n"), Setup: stale},
-	{Rule: "claims come before marks", Edits: in(markFile, "top.Claimed = true", "top.Claimed = false"), Setup: founds("abcde", "abc", "cde")},
+	{Rule: "claims come before marks", Edits: in(markFile, "m.Claimed, m.Next = true,", "m.Claimed, m.Next = false,"), Setup: founds("abcde", "abc", "cde")},
 	{Rule: "claims wait for each other", Edits: in(markFile, "if views[i].Quarantine() > 0 {", "if false {"), Setup: founds("abcd", "abc", "bcd").with(twoForget)},
 	{Rule: "a master that came back with another list is not claimed", Edits: in(markFile, "relation == Blank && v.HadAnother(c.List), ", ""),
 		Setup: setup{names: "abcde", start: []string{"old:abc", "old:abc", "old:cde", "cde", "cde"}, lists: []string{"abc", "cde"}, maxLease: 2}},

@@ -60,6 +60,14 @@ var retires = setup{names: "abcde", start: []string{"abc", "abc>bc", "abc>bc"}, 
 var claimedTwice = setup{names: "abcd", start: []string{"old:?abcd#2", "old:?abcd", "old:?abcd", "old:?abcd"}, lists: []string{"abcd", "bcd"},
 	found: true, silent: 1, maxLease: 2}
 
+// cut is a commit that a power failure has interrupted, next to clients with the list before.
+var cut = setup{names: "abcd", start: []string{"old:abcd#3", "old:bcd>abcd#2", "old:bcd>abcd#2", "old:bcd>abcd#2"}, lists: []string{"bcd", "abcd"},
+	maxLease: 2}
+
+// claimedNext is a master that clients with the list before had claimed during a change.
+var claimedNext = setup{names: "abc", start: []string{"bc>abc#2", "?bc>abc#2", "bc>abc#2"}, lists: []string{"bc", "abc"}, silent: 1, maxLease: 2,
+	commands: []string{"commit abc", "abort abc"}}
+
 // counts is the tokens of three masters of which one is replaced. No search of it is complete in 40 million states.
 var counts = setup{names: "abcd", start: all3, lists: []string{"abc", "ab", "abd"}, tokens: 3, maxLease: 2,
 	commands: []string{"remove abc ab", "commit ab", "add ab abd", "commit abd"}}
@@ -108,6 +116,8 @@ func TestSearch(t *testing.T) {
 		{"two deployments of which one has the other's masters", founds("abcde", "abc", "abcde"), 0, false},
 		{"wiped masters next to the present ones", wipes.with(oneForgets), 0, false},
 		{"claims that a restart has left behind", claimedTwice.with(oneForgets).with(oneRestarts), 0, false},
+		{"a commit that a power failure has interrupted", cut.with(oneRestarts), 0, false},
+		{"a master that was claimed during a change", claimedNext.with(oneRestarts), 0, false},
 		{"a removed master next to the present ones", removed.with(exists), 0, false},
 		{"wiped masters, and clients that know", wipedAll.with(exists), 0, false},
 		{"masters of two generations, two commands", generations.with(twoAtOnce), 0, false},
