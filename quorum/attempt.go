@@ -72,13 +72,13 @@ func (c *call) attemptOnce(ctx context.Context, at queue.Target, approach waitin
 }
 
 // Full returns the result of a turn that finds too few free slots.
-func (c *call) Full(why string, hint scripts.SlotsReply, approach waiting.Approach) queue.Result {
+func (c *call) Full(why string, hint waiting.Result, approach waiting.Approach) queue.Result {
 	c.err = &Error{Op: "lock", Names: c.wants.Names, HeldBy: HeldBy{Remaining: hint.Wait}, kind: engine.Held,
 		causes: []error{ErrNotAcquired, ErrHeld, detail(why)}}
 	c.meter.attempts[engine.Held].Add(1)
 	return queue.Result{
 		Outcome: &engine.Outcome{Kind: engine.Held, Approach: approach, Verdict: lease.OutOfReach},
-		Result:  waiting.Result{Held: true, Wait: hint.Wait, Listeners: hint.Waiting},
+		Result:  hint,
 	}
 }
 

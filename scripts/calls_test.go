@@ -9,6 +9,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
+	"github.com/quorumlock/quorumlock/scripts/semaphores"
 )
 
 // A call goes to many nodes, and may be resent, each time with the arguments of that connection.
@@ -44,7 +45,7 @@ func TestKindsOfCalls(t *testing.T) {
 		"inspect": operators.Inspect(scripts.NewName("k")),
 		"force":   operators.Force(scripts.NewName("k"), nil, 0, time.Second),
 		"look":    scripts.Look(),
-		"slots":   scripts.Slots("k", 3),
+		"slots":   semaphores.Slots("k", 3),
 		"mark":    scripts.Mark(scripts.Seen{}, scripts.Marker{Members: ours, Next: none}, scripts.In(0), scripts.In(0), 0),
 	} {
 		testkit.Check(t, call.Op() == want && call.IsAcquire() == (want == "acquire" || want == "read") &&

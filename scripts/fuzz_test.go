@@ -21,6 +21,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
+	"github.com/quorumlock/quorumlock/scripts/semaphores"
 )
 
 // FuzzParse feeds every parser every value that redigo can make of a reply. Nothing panics. A reply
@@ -118,7 +119,8 @@ func possible(script string, value, got any) bool {
 	case "mark":
 		return r.Mark.Now >= 0
 	case "slots":
-		return wait(r.Slots.Wait) && r.Slots.Waiting >= 0 && len(r.Slots.Free) <= 2 && slices.IsSorted(r.Slots.Free)
+		hint := r.Other.(semaphores.Hint)
+		return wait(hint.Wait) && hint.Waiting >= 0 && len(hint.Free) <= 2 && slices.IsSorted(hint.Free)
 	case "who":
 		return len(r.Who) == 2 && !slices.ContainsFunc(r.Who, func(is scripts.Identity) bool {
 			return is.PID < 0 || !scripts.ValidLabel(is.Host) || !scripts.ValidLabel(is.Program) || !scripts.ValidLabel(is.Label)
@@ -249,7 +251,7 @@ func FuzzNames(f *testing.F) {
 			{scripts.Introduce(first, scripts.Identity{Host: "h", PID: 1}, ours, 1500*time.Microsecond),
 				[]string{"1", lockerKey + first, `{"host":"h","pid":1,"list":"205830ca5b23bbe3"}`, "45002"}},
 			{scripts.Who([]string{first, second}), []string{"2", lockerKey + first, lockerKey + second}},
-			{scripts.Slots(first, 2), []string{"2", "quorumlock:slot:0:" + first, "quorumlock:slot:1:" + first, channel("quorumlock:slots:" + first)}},
+			{semaphores.Slots(first, 2), []string{"2", "quorumlock:slot:0:" + first, "quorumlock:slot:1:" + first, channel("quorumlock:slots:" + first)}},
 			{scripts.Look(), []string{"1", marker, second}},
 			{scripts.Mark(scripts.Seen{Marker: first}, scripts.Marker{Members: none, Next: none}, scripts.At(time.Second), scripts.In(time.Second), time.Minute),
 				[]string{"1", marker, first, "at", "1000", "-\n0", "in", "1000", "\n- ", "60000", " 0 ", second}},

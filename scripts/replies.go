@@ -45,8 +45,7 @@ type Reply struct {
 	Look    *LookReply
 	Mark    *MarkReply
 	Who     []Identity // in the order of the call's lockers
-	Slots   *SlotsReply
-	Other   any // of a script of another package
+	Other   any        // of a script of another package
 	// NotAccepted is set if a renewal was refused because the node's marker does not accept the client.
 	NotAccepted *Refusal
 }
@@ -120,10 +119,8 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 		_, ok = number(v, 1, 1)
 	case whoScript:
 		reply.Who, ok = parseWho(v, c.args[1].(int))
-	case slotsScript:
-		reply.Slots, ok = parseSlots(v, c.args[1].(int))
 	default:
-		reply.Other, ok = c.script.parse(v)
+		reply.Other, ok = c.script.parse(v, c.args[1].(int))
 	}
 	if !ok {
 		return Reply{}, malformed(c.script, v)

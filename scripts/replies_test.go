@@ -13,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
+	"github.com/quorumlock/quorumlock/scripts/semaphores"
 )
 
 var threeLocks = []scripts.Renewal{renewal(1, "a"), renewal(2, "b", "c"), renewal(3, "d")}
@@ -31,7 +32,7 @@ var parsers = func() map[string]func(any) (any, error) {
 		scripts.Release(testkit.Names("a", "b", "c"), owner, 0), scripts.Raise(testkit.Names("k"), owner, 1),
 		operators.Force(k, nil, 0, maxLease), operators.Inspect(k), scripts.Look(), operators.Survey("0"), operators.Lockers("0"),
 		scripts.Mark(scripts.Seen{}, scripts.Marker{Members: ours, Next: none}, scripts.At(0), scripts.At(0), 0),
-		scripts.Leave("L"), scripts.Slots("k", 2), scripts.Who([]string{"K", "L"}),
+		scripts.Leave("L"), semaphores.Slots("k", 2), scripts.Who([]string{"K", "L"}),
 		operators.ReadCounters()[0], (&operators.Counters{1}).Above(new(operators.Counters))[0],
 	} {
 		all[call.Op()] = func(v any) (any, error) { return call.Parse(v) }

@@ -77,7 +77,7 @@ type Script struct {
 	name   string
 	source string
 	sha    any // the SHA-1 in hex, boxed once
-	parse  func(v any) (any, bool)
+	parse  func(v any, keys int) (any, bool)
 }
 
 // Name returns the script's name: "acquire", "renew", ...
@@ -131,10 +131,9 @@ var (
 	releasesScript  = newScript("releases", "53602cb3a6bd8d4adf0cadc2395c3c54ded08db3", "")
 	introduceScript = newScript("introduce", "c78f9c274763f11f151bb216b735416dddd17917", "")
 	whoScript       = newScript("who", "d65c190dc66aa9918490566eb86cbbaf6905d5f2", "")
-	slotsScript     = newScript("slots", "20463fe502899db97eef7fe75568303745bff4d8", "")
 )
 
-// All returns every script of the program: of a client that locks, and those of package operators if it has that.
+// All returns every script of the program: of a client that locks, and those of other packages that it has.
 func All() []*Script { return known }
 
 // newScript returns the script in that file, with its prelude. The SHA-1 is written down, because a program that
@@ -142,8 +141,9 @@ func All() []*Script { return known }
 // a change.
 func newScript(name, sha, before string) *Script { return New(name, sha, before+source(name), nil) }
 
-// New returns a script of another package. parse reads a reply for [Reply.Other]; ok is false if it is malformed.
-func New(name, sha, source string, parse func(v any) (other any, ok bool)) *Script {
+// New returns a script of another package. parse reads, for [Reply.Other], a reply to a call with that many keys; ok is
+// false if it is malformed.
+func New(name, sha, source string, parse func(v any, keys int) (other any, ok bool)) *Script {
 	s := &Script{name, source, sha, parse}
 	known = append(known, s)
 	return s

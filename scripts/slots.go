@@ -3,7 +3,6 @@ package scripts
 import (
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Slot k of a semaphore NAME is a lock with the reserved name quorumlock:slot:K:NAME. Its key does not depend on the
@@ -56,33 +55,4 @@ func channelName(name string) string {
 		return SlotsName(semaphore)
 	}
 	return name
-}
-
-// Slots reads which of the slots 0 to n−1 of a semaphore are taken on a node.
-func Slots(semaphore string, n int) Call {
-	args := make([]any, 0, 3+n)
-	args = append(args, slotsScript.sha, n)
-	for slot := range n {
-		args = append(args, SlotName(semaphore, slot))
-	}
-	return Call{script: slotsScript, args: append(args, Channel(SlotsName(semaphore)))}
-}
-
-// SlotsReply is the reply to Slots.
-type SlotsReply struct {
-	Free    []int         // in ascending order
-	Wait    time.Duration // the shortest time to live of a taken slot; −1 if none of them expires
-	Waiting int           // how many connections subscribe to the channel; 0 if the user may not ask
-}
-
-func parseSlots(v any, n int) (*SlotsReply, bool) {
-	f := FieldsOf(v)
-	digits := f.Text()
-	r := SlotsReply{Wait: f.TTL(), Waiting: f.Number(0, 1<<31)}
-	for slot, digit := range digits {
-		if digit == '0' {
-			r.Free = append(r.Free, slot)
-		}
-	}
-	return &r, f.End() && len(digits) == n && strings.Trim(digits, "01") == ""
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
+	"github.com/quorumlock/quorumlock/scripts/semaphores"
 )
 
 // sent is what a directive sends: one call, or several that share a run.
@@ -119,7 +120,7 @@ func (v table) call() sent {
 	case "mark":
 		c.call = v.mark(options, lasts("last", 200*365*24*time.Hour))
 	case "slots":
-		c.call = scripts.Slots(texts[0], number("of", 1))
+		c.call = semaphores.Slots(texts[0], number("of", 1))
 	case "who":
 		c.call = scripts.Who(texts)
 	case "introduce":

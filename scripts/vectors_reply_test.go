@@ -15,6 +15,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
+	"github.com/quorumlock/quorumlock/scripts/semaphores"
 )
 
 // shown is a reply in words.
@@ -103,8 +104,6 @@ func (v table) reply(call scripts.Call, r scripts.Reply) string {
 	case "mark":
 		v.isTime(r.Mark.Now)
 		return map[bool]string{true: "written", false: "not written"}[r.Mark.Written]
-	case "slots":
-		return fmt.Sprint("free ", r.Slots.Free) + also(r.Slots.Wait != -1, "wait %s", rounded(r.Slots.Wait)) + also(r.Slots.Waiting != 0, "%d waiting", r.Slots.Waiting)
 	case "who":
 		var all []string
 		for _, is := range r.Who {
@@ -115,6 +114,8 @@ func (v table) reply(call scripts.Call, r scripts.Reply) string {
 		return "done"
 	}
 	switch r := r.Other.(type) {
+	case semaphores.Hint:
+		return fmt.Sprint("free ", r.Free) + also(r.Wait != -1, "wait %s", rounded(r.Wait)) + also(r.Waiting != 0, "%d waiting", r.Waiting)
 	case *operators.LockersReply:
 		slices.SortFunc(r.Found, func(a, b operators.Introduced) int { return cmp.Compare(a.Locker, b.Locker) })
 		all := []string{fmt.Sprint("cursor ", r.Cursor)}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
+	"github.com/quorumlock/quorumlock/scripts/semaphores"
 )
 
 // step is a run of a script, or a change by another hand: an application's, an operator's, or time's.
@@ -406,7 +407,7 @@ func (d dice) script() step {
 	case 3:
 		return d.sends(scripts.Who([]string{"locker", "other"}))
 	case 4:
-		return d.sends(scripts.Slots("s", 3))
+		return d.sends(semaphores.Slots("s", 3))
 	case 5:
 		return d.sends(operators.Lockers("0"))
 	case 6, 7:

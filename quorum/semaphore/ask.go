@@ -7,12 +7,12 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/quorate"
-	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/semaphores"
 )
 
 // askNodes asks the first node which slots are free, and then the next one if a node is down or has not answered
 // within two steps. answered is false if no node has answered, too few are up, or ctx or the Locker has ended.
-func (s *Semaphore) askNodes(ctx context.Context, first int) (hint scripts.SlotsReply, node int, answered bool) {
+func (s *Semaphore) askNodes(ctx context.Context, first int) (hint semaphores.Hint, node int, answered bool) {
 	e := s.engine()
 	var down quorate.Set
 	for i := range e.Nodes {
@@ -47,7 +47,7 @@ func (s *Semaphore) askNodes(ctx context.Context, first int) (hint scripts.Slots
 		select {
 		case r := <-answers:
 			if open--; r.Err == nil {
-				return *r.Reply.Slots, r.node, true
+				return r.Reply.Other.(semaphores.Hint), r.node, true
 			}
 		case <-late:
 		case <-ctx.Done():

@@ -23,6 +23,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/slots"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/semaphores"
 )
 
 // embedded lets package operator, and no other, reach the inside of a Semaphore.
@@ -50,7 +51,7 @@ func New(l *quorum.Locker, name string, n int) *Semaphore {
 	name = strings.Clone(name)
 	s := &Semaphore{inside: lockers.Of(l), name: name, size: n, key: queue.NewSlotsKey(name, n),
 		channel:  scripts.NewNames(nil, []string{scripts.SlotsName(name)}),
-		question: sync.OnceValue(func() scripts.Call { return scripts.Slots(name, n) })}
+		question: sync.OnceValue(func() scripts.Call { return semaphores.Slots(name, n) })}
 	s.embedded = lockers.Embed[*quorum.Lock](insideSemaphore{s.inside, s})
 	return s
 }
@@ -164,7 +165,7 @@ func (c *call) turn(ctx context.Context, by queue.Attempts, due queue.Due) queue
 		how = waiting.ProbeFirst
 	}
 	var last queue.Result
-	var hint scripts.SlotsReply
+	var hint semaphores.Hint
 	attempted, held := false, true // each attempt was refused by a holder
 	for {
 		switch step, chosen := turn.Next(); step {
@@ -196,7 +197,7 @@ func (c *call) turn(ctx context.Context, by queue.Attempts, due queue.Due) queue
 				turn.Guess(-1)
 			}
 		case slots.Full:
-			r := by.Full(c.shortOf(hint), hint, due.Approach)
+			r := by.Full(c.shortOf(hint), waiting.Result{Held: true, Wait: hint.Wait, Listeners: hint.Waiting}, due.Approach)
 			at := e.Moment()
 			isLong := func(since clock.Instant) bool { return tries.IsLong(since, at) }
 			r.MayTry = tries != nil && !c.tries.Full(at.Now, c.size, isLong)
@@ -212,7 +213,7 @@ func (c *call) turn(ctx context.Context, by queue.Attempts, due queue.Due) queue
 }
 
 // shortOf says that too few slots are free.
-func (c *call) shortOf(hint scripts.SlotsReply) string {
+func (c *call) shortOf(hint semaphores.Hint) string {
 	switch {
 	case c.want > 1:
 		return fmt.Sprintf("%d of %d slots are free, and %d are wanted", len(hint.Free), c.size, c.want)

@@ -82,7 +82,7 @@ func (c *Counters) Raise(node *Counters) {
 
 func counterKey(number int) string { return scripts.CounterPrefix + strconv.Itoa(number) }
 
-func parseCounters(v any) (any, bool) {
+func parseCounters(v any, _ int) (any, bool) {
 	var found []Counter
 	f := scripts.FieldsOf(v)
 	for f.More() {
@@ -91,7 +91,7 @@ func parseCounters(v any) (any, bool) {
 	return found, f.End() && len(found) <= counterBatch
 }
 
-func parseLift(v any) (any, bool) {
+func parseLift(v any, _ int) (any, bool) {
 	raised, ok := v.(int64)
 	return raised, ok && raised >= 0 && raised <= counterBatch
 }

@@ -23,7 +23,7 @@ func ForceOwner(name scripts.Name, owner scripts.Owner, ban time.Duration) scrip
 	return scripts.ReleaseBarred([]scripts.Name{name}, owner.AsReader(), ban)
 }
 
-func parseForce(v any) (any, bool) {
+func parseForce(v any, _ int) (any, bool) {
 	deleted, ok := v.(int64)
 	return deleted == 1, ok && (deleted == 0 || deleted == 1)
 }

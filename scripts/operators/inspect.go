@@ -34,7 +34,7 @@ func (r InspectReply) Quarantine() time.Duration {
 	return m.Quarantine(r.Now)
 }
 
-func parseInspect(v any) (any, bool) {
+func parseInspect(v any, _ int) (any, bool) {
 	f := scripts.FieldsOf(v)
 	r := InspectReply{Owner: f.Text(), Depth: int(f.Count()), TTL: f.TTL(), Token: f.Count(), Marker: f.Text(),
 		Now: f.Duration(), Readers: f.Number(0, 1<<31), Reservation: f.Duration()}

@@ -45,7 +45,7 @@ func Lockers(cursor string) scripts.Call {
 	return lockersScript.Call(0, scripts.LockerPrefix+"*", cursor, lockersKeys)
 }
 
-func parseLockers(v any) (any, bool) {
+func parseLockers(v any, _ int) (any, bool) {
 	f := scripts.FieldsOf(v)
 	reply := &LockersReply{Cursor: f.Text()}
 	rows, isNamed := scripts.FieldsOf(f.Next()), true

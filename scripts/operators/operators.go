@@ -11,7 +11,7 @@ import (
 //go:embed *.lua
 var lua embed.FS
 
-func newScript(name, sha, before string, parse func(v any) (any, bool)) *scripts.Script {
+func newScript(name, sha, before string, parse func(v any, keys int) (any, bool)) *scripts.Script {
 	text, _ := lua.ReadFile(name + ".lua")
 	return scripts.New(name, sha, before+string(text), parse)
 }

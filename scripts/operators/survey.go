@@ -25,7 +25,7 @@ func Survey(cursor string) scripts.Call {
 	return surveyScript.Call(0, scripts.ChannelPrefix+"*", cursor, surveyKeys, surveyChannels)
 }
 
-func parseSurvey(v any) (any, bool) {
+func parseSurvey(v any, _ int) (any, bool) {
 	f := scripts.FieldsOf(v)
 	reply := &SurveyReply{Cursor: f.Text(), Waiting: map[string]int{}}
 	names, channels, areOurs := scripts.FieldsOf(f.Next()), scripts.FieldsOf(f.Next()), true

@@ -27,8 +27,8 @@ type Attempts interface {
 	Attempt(ctx context.Context, at Target, approach waiting.Approach) Result
 	// HeldBy returns who is known to hold what a refused attempt wanted; "" for nobody. The call must have Tries.
 	HeldBy(r Result) (holder string)
-	// Full returns the result of a turn that attempts nothing, because too few slots are free.
-	Full(why string, hint scripts.SlotsReply, approach waiting.Approach) Result
+	// Full returns the result of a turn that attempts nothing, because too few slots are free, by a hint.
+	Full(why string, hint waiting.Result, approach waiting.Approach) Result
 	// Tries returns nil for a call that waits for a release.
 	Tries() *waiting.Tries
 }

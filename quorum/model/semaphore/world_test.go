@@ -8,6 +8,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/quorum/internal/slots"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/semaphores"
 )
 
 const (
@@ -79,7 +80,7 @@ func (w *world) step() {
 		w.begin(c)
 	case c.does == slots.Ask:
 		from := w.choose(masters)
-		reply := w.run(from, scripts.Slots(semaphore, w.sizes[c.id])).Slots
+		reply := w.run(from, semaphores.Slots(semaphore, w.sizes[c.id])).Other.(semaphores.Hint)
 		w.log(c, "master %d says that %v are free", from, reply.Free)
 		c.turn.Hinted(reply.Free)
 		c.past += fmt.Sprint(" h", reply.Free)

@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/semaphores"
 )
 
 // status prints which processes hold locks. The worst lock decides on the exit code: unknown, then free, then held.
@@ -91,8 +92,8 @@ func hintAtSlots(ctx context.Context, out io.Writer, nodes []*node.Node, locks [
 			continue
 		}
 		free := masters.Each(ctx, nodes, func(ctx context.Context, _ int, n *node.Node) int {
-			if result := inside.Of(n).Pipe("").Do(ctx, scripts.Slots(lock.Name, scripts.MaxSlots)); result.Err == nil {
-				return len(result.Reply.Slots.Free)
+			if result := inside.Of(n).Pipe("").Do(ctx, semaphores.Slots(lock.Name, scripts.MaxSlots)); result.Err == nil {
+				return len(result.Reply.Other.(semaphores.Hint).Free)
 			}
 			return scripts.MaxSlots
 		})
