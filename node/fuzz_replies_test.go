@@ -218,7 +218,7 @@ func (h *hostile) ask(t *testing.T, n *node.Node, op string) {
 		call = scripts.Look()
 	case "mark":
 		var err error
-		call, err = change.Admit(membership.Read(scripts.LookReply{Process: fuzzProcess}, 0), fuzzMembers)
+		call, err = change.Admit(membership.Read(scripts.Seen{Process: fuzzProcess}, 0), fuzzMembers)
 		testkit.Must(t, err)
 	}
 	var footprint pipeline.Footprint

@@ -207,8 +207,8 @@ func (l *stateLog) Hazard(text string) {
 }
 
 // NotAccepted logs a node that refuses this client's list of masters. A blank node is about to be marked.
-func (l *stateLog) NotAccepted(list *scripts.List, marker scripts.Refusal) {
-	if view := membership.ReadRefusal(marker); view.Relation(list) == membership.Refuses {
+func (l *stateLog) NotAccepted(list *scripts.List, seen scripts.Seen) {
+	if view := membership.ReadRefusal(seen); view.Relation(list) == membership.Refuses {
 		l.logSometimes("quorumlock: node does not accept this client", "error", plain.Text(view.Refusal(list).Error()))
 	}
 }

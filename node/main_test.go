@@ -176,7 +176,7 @@ func settle(t *testing.T, n *node.Node) pipeline.Result {
 	if _, given := change.AdmissionLeft(view); given {
 		admitted = scripts.At(view.Marker().Admitted)
 	}
-	seen := scripts.Seen{Process: view.Process, Marker: view.Text}
+	seen := view.Seen
 	marker := scripts.Marker{Generation: 1, Members: members, Next: scripts.NewList()}
 	return await(t, start(n, "key", scripts.Mark(seen, marker, admitted, scripts.In(0), view.Now+time.Minute), nil))
 }

@@ -123,7 +123,7 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 }
 
 // Look reads the marker. It also finds servers that run no scripts.
-func (s *server) Look(ctx context.Context, c *pipeline.Conn, timeout time.Duration) (*scripts.LookReply, error) {
+func (s *server) Look(ctx context.Context, c *pipeline.Conn, timeout time.Duration) (*scripts.Seen, error) {
 	reply, err := c.Call(ctx, scripts.Look(), timeout)
 	return reply.Look, scriptError(err)
 }

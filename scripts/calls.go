@@ -269,12 +269,6 @@ func At(since time.Duration) When { return When{"at", since.Milliseconds()} }
 // In is an instant d from now.
 func In(d time.Duration) When { return When{"in", ToMillis(d).boxed} }
 
-// Seen is what a look found on a node: its process, and its marker's text, empty for none.
-type Seen struct {
-	Process Process
-	Marker  string
-}
-
 // Mark writes the node's marker, if it and the process are still those that were seen, and the mark
 // arrives no later than last, an instant by the node's clock plus some time. The instants are
 // those given, and the process is the node's: m.Process, m.Admitted and m.Change do not count.

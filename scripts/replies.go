@@ -1,6 +1,7 @@
 package scripts
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -42,12 +43,12 @@ type Reply struct {
 	Renew   []Renewed // one for each lock of the batch
 	Release ReleaseReply
 	Raise   uint64 // the highest of the counters; 0 if the owner does not hold every name
-	Look    *LookReply
+	Look    *Seen
 	Mark    *MarkReply
 	Who     []Identity // in the order of the call's lockers
 	Other   any        // of a script of another package
-	// NotAccepted is set if a renewal was refused because the node's marker does not accept the client.
-	NotAccepted *Refusal
+	// NotAccepted is set if a grant or a renewal was refused because the node's marker does not accept the client.
+	NotAccepted *Seen
 }
 
 // Quarantine returns how long the node grants nothing new, according to its reply to a request for a grant, a look or
@@ -72,27 +73,15 @@ func (r Reply) Quarantine() time.Duration {
 // ShowsMarker returns the marker that the reply shows, if it shows one, and whether the marker names the process that
 // was asked.
 func (r Reply) ShowsMarker() (m Marker, shows, isOwn bool) {
-	seen := Refusal{}
-	if refusal := r.Refusal(); refusal != nil {
-		seen = *refusal
-	} else if r.Look != nil {
-		seen = Refusal{r.Look.Marker, r.Look.Process}
-	} else if r.Mark != nil && r.Mark.Written {
-		seen.Marker = r.Mark.Marker
+	if seen := cmp.Or(r.NotAccepted, r.Look); seen != nil {
+		m, err := ParseMarker(seen.Marker)
+		return m, err == nil, m.Run == seen.Process.Run
 	}
-	if seen.Marker == "" {
-		return m, false, false
+	if r.Mark != nil && r.Mark.Written {
+		m, err := ParseMarker(r.Mark.Marker)
+		return m, err == nil, true
 	}
-	m, err := ParseMarker(seen.Marker)
-	return m, err == nil, err == nil && (r.Mark != nil || m.Run == seen.Process.Run)
-}
-
-// Refusal returns the marker of a node that did not accept the client; else nil.
-func (r Reply) Refusal() *Refusal {
-	if r.NotAccepted != nil {
-		return r.NotAccepted
-	}
-	return r.Acquire.NotAccepted
+	return m, false, false
 }
 
 // Parse reads the reply to the call; errors wrap ErrReply.
@@ -100,7 +89,7 @@ func (c Call) Parse(v any) (reply Reply, err error) {
 	ok := false
 	switch c.script {
 	case acquireScript, readScript:
-		if reply.Acquire, ok = parseAcquire(v); reply.Acquire.Token == 1 && c.hasShortForm() {
+		if reply.Acquire, reply.NotAccepted, ok = parseAcquire(v); reply.Acquire.Token == 1 && c.hasShortForm() {
 			reply.Acquire.Token = uint64(c.args[acquireSeed].(int64))
 		}
 	case renewScript:
@@ -137,16 +126,16 @@ type AcquireReply struct {
 	Wait time.Duration
 	// Waiting is, with HeldByAnother, how many connections subscribe to the first name's channel; 0 if the user may
 	// not ask.
-	Waiting     int
-	Holder      string   // with HeldByAnother: the owner at the first held name; empty if Reserved
-	Readers     int      // with HeldByAnother, if only readers are there: their number at the name with the most
-	Reserved    bool     // with HeldByAnother: only a waiting writer is in the reader's way
-	NotAccepted *Refusal // with NotAccepted: why
+	Waiting  int
+	Holder   string // with HeldByAnother: the owner at the first held name; empty if Reserved
+	Readers  int    // with HeldByAnother, if only readers are there: their number at the name with the most
+	Reserved bool   // with HeldByAnother: only a waiting writer is in the reader's way
 }
 
-func parseAcquire(v any) (r AcquireReply, ok bool) {
+// parseAcquire also returns the refusal if the node's marker does not accept the client.
+func parseAcquire(v any) (r AcquireReply, refusal *Seen, ok bool) {
 	if token, granted := v.(int64); granted {
-		return AcquireReply{Outcome: Granted, Token: uint64(token)}, token >= 1 && token <= MaxToken
+		return AcquireReply{Outcome: Granted, Token: uint64(token)}, nil, token >= 1 && token <= MaxToken
 	}
 	f := FieldsOf(v)
 	word, _ := f.Next().([]byte)
@@ -159,7 +148,7 @@ func parseAcquire(v any) (r AcquireReply, ok bool) {
 	case "reserved": // a writer keeps the reader back
 		r = AcquireReply{Outcome: HeldByAnother, Wait: f.TTL(), Waiting: f.Number(0, 1<<31), Reserved: true}
 	case "marker":
-		r = AcquireReply{Outcome: NotAccepted, NotAccepted: f.refusal()}
+		r, refusal = AcquireReply{Outcome: NotAccepted}, f.refusal()
 	case "quarantined":
 		r = AcquireReply{Outcome: Quarantined, Wait: f.Duration()}
 	case "released":
@@ -167,9 +156,9 @@ func parseAcquire(v any) (r AcquireReply, ok bool) {
 	case "passed":
 		r = AcquireReply{Outcome: Passed, Wait: f.Duration()}
 	default:
-		return r, false
+		return r, nil, false
 	}
-	return r, f.End() && len(r.Holder) <= 1024
+	return r, refusal, f.End() && len(r.Holder) <= 1024
 }
 
 // Renewed is a node's answer for one lock in a batch.
@@ -194,7 +183,7 @@ const severity = "RNFGT"
 
 // parseRenew returns one outcome for each lock of the batch, and the refusal if the node's marker does not accept the
 // client.
-func parseRenew(v any, batch []Renewal) (out []Renewed, refusal *Refusal, ok bool) {
+func parseRenew(v any, batch []Renewal) (out []Renewed, refusal *Seen, ok bool) {
 	if f := FieldsOf(v); len(f.left) == 4 {
 		word, _ := f.Next().([]byte)
 		if refusal = f.refusal(); refusal == nil || string(word) != "marker" {

@@ -179,7 +179,7 @@ func TestReplies(t *testing.T) {
 		{"acquire", keptBack(int64(1500), int64(0)), reserved(1500 * time.Millisecond)},
 		{"acquire", keptBack(int64(-1), int64(0)), reserved(-1)},
 		{"acquire", refused(1, bulk("")),
-			scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.NotAccepted, NotAccepted: &scripts.Refusal{Process: process}}}},
+			scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.NotAccepted}, NotAccepted: &scripts.Seen{Process: process}}},
 		{"renew", bulk("RRRR"), scripts.Reply{Renew: []scripts.Renewed{scripts.Kept, scripts.Kept, scripts.Kept}}},
 		{"renew", bulk("GRGT"), scripts.Reply{Renew: []scripts.Renewed{scripts.Gone, scripts.Gone, scripts.Taken}}},
 		{"renew", bulk("TTGR"), scripts.Reply{Renew: []scripts.Renewed{scripts.Taken, scripts.Taken, scripts.Kept}}},
@@ -187,7 +187,7 @@ func TestReplies(t *testing.T) {
 		{"renew", bulk("RGTG"), scripts.Reply{Renew: []scripts.Renewed{scripts.Kept, scripts.Taken, scripts.Gone}}},
 		{"renew", append(refused(1, bulk("x")), bulk("NGNN")), scripts.Reply{
 			Renew:       []scripts.Renewed{scripts.NotRenewed, scripts.Gone, scripts.NotRenewed},
-			NotAccepted: &scripts.Refusal{Marker: "x", Process: process}}},
+			NotAccepted: &scripts.Seen{Process: process, Marker: "x"}}},
 		{"release", int64(3), scripts.Reply{Release: scripts.ReleaseReply{Found: 3}}},
 		{"release", []any{int64(3), int64(8)}, scripts.Reply{Release: scripts.ReleaseReply{Found: 3, Heard: 8}}},
 		{"release", []any{int64(3), int64(-1)}, scripts.Reply{Release: scripts.ReleaseReply{Found: 3, Heard: -1}}},
@@ -195,7 +195,7 @@ func TestReplies(t *testing.T) {
 		{"raise", int64(1800000000000002), scripts.Reply{Raise: 1800000000000002}},
 		{"force", int64(0), scripts.Reply{Other: false}},
 		{"inspect", []any{bulk(""), bulk(""), int64(0), bulk(""), bulk(""), int64(0), int64(0), int64(0)}, scripts.Reply{Other: &operators.InspectReply{}}},
-		{"look", looked(0, bulk("x")), scripts.Reply{Look: &scripts.LookReply{Marker: "x", Now: time.Millisecond, Process: process}}},
+		{"look", looked(0, bulk("x")), scripts.Reply{Look: &scripts.Seen{Marker: "x", Now: time.Millisecond, Process: process}}},
 		{"mark", []any{int64(1), bulk("x"), int64(5)}, scripts.Reply{Mark: &scripts.MarkReply{Written: true, Marker: "x", Now: 5 * time.Millisecond}}},
 	} {
 		got, err := parsers[test.script](test.reply)

@@ -161,8 +161,8 @@ func alike(got, want any) bool {
 	if a, b := g.Acquire.Wait, w.Acquire.Wait; a > 0 && b > 0 && (a-b).Abs() < 5*time.Minute {
 		g.Acquire.Wait = b
 	}
-	if g.Acquire.NotAccepted != nil && w.Acquire.NotAccepted != nil { // their markers were made one after the other
-		*g.Acquire.NotAccepted = *w.Acquire.NotAccepted
+	if g.NotAccepted != nil && w.NotAccepted != nil { // their markers were made one after the other
+		*g.NotAccepted = *w.NotAccepted
 	}
 	return reflect.DeepEqual(g, w)
 }

@@ -79,6 +79,9 @@ func (v table) reply(call scripts.Call, r scripts.Reply) string {
 	v.t.Helper()
 	switch call.Op() {
 	case "acquire", "read":
+		if r.NotAccepted != nil {
+			return v.shownRefusal(r.NotAccepted)
+		}
 		return v.shownGrant(r.Acquire)
 	case "renew":
 		var all []string
@@ -159,8 +162,6 @@ func (v table) shownGrant(r scripts.AcquireReply) string {
 	switch r.Outcome {
 	case scripts.Granted:
 		return fmt.Sprintf("granted %d", r.Token)
-	case scripts.NotAccepted:
-		return v.shownRefusal(r.NotAccepted)
 	case scripts.Quarantined:
 		return "quarantined for " + rounded(r.Wait)
 	case scripts.Barred:
@@ -181,7 +182,7 @@ func (v table) shownGrant(r scripts.AcquireReply) string {
 }
 
 // shownRefusal has the marker that refused the client, if it is not the one that is there.
-func (v table) shownRefusal(r *scripts.Refusal) string {
+func (v table) shownRefusal(r *scripts.Seen) string {
 	there, _ := redis.String(v.s.Do("GET", marker))
 	return "not accepted" + also(r.Marker == "", "no marker") + also(r.Marker != "" && r.Marker != there, "marker %q", r.Marker) +
 		also(r.Process != process, "process %v", r.Process)

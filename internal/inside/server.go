@@ -25,5 +25,5 @@ type Server interface {
 	// Refuse returns why a server with this INFO must not be a node, or nil.
 	Refuse(redisconn.Info) error
 	// Look reads the marker.
-	Look(ctx context.Context, c *pipeline.Conn, timeout time.Duration) (*scripts.LookReply, error)
+	Look(ctx context.Context, c *pipeline.Conn, timeout time.Duration) (*scripts.Seen, error)
 }

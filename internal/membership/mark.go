@@ -52,7 +52,7 @@ func (c Client) Settle(views []*View, write func([]Mark) (goOn bool)) {
 
 // isUnchanged reports whether a mark has changed nothing that the client knew.
 func isUnchanged(before, after *View) bool {
-	return before == nil || after != nil && before.Text == after.Text
+	return before == nil || after != nil && before.Seen.Marker == after.Seen.Marker
 }
 
 // MayMark reports whether a majority of the client's list accepts it: then blank nodes may be marked

@@ -230,7 +230,7 @@ func (w *world) brief(name string) string {
 	switch {
 	case v == nil:
 		return "away"
-	case v.Text == "":
+	case v.Seen.Marker == "":
 		return "-"
 	case v.Marker().Run == "":
 		return "text"

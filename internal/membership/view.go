@@ -32,41 +32,37 @@ const UnsealedReplicas = "replicas are attached (%d): if one is promoted, two ma
 
 // View is what a look found on a node.
 type View struct {
-	Process scripts.Process // at the connection's other end
-	Now     time.Duration   // the node's clock, since 1970
-	Text    string          // of the marker, empty for none
-
+	scripts.Seen
 	marker scripts.Marker // of the text; without a member if the text is no marker
 	last   time.Duration  // by the node's clock: deadline for marks that follow from this look
 }
 
 // Read returns the view from a look. since is the time from the start of this round of looks to the reply: marks that
 // follow from the round are written within half a max lease of that start.
-func Read(r scripts.LookReply, since time.Duration) *View {
-	v := &View{Process: r.Process, Now: r.Now}
-	window := r.Process.MaxLease / 2
-	v.last = r.Now + window - clock.Drift(window, clock.DefaultDriftFactor) - since
-	v.update(r.Marker)
+func Read(seen scripts.Seen, since time.Duration) *View {
+	v := ReadRefusal(seen)
+	window := v.Process.MaxLease / 2
+	v.last = v.Now + window - clock.Drift(window, clock.DefaultDriftFactor) - since
 	return v
 }
 
 // ReadRefusal returns the view from a refusal. It does not have the node's clock.
-func ReadRefusal(r scripts.Refusal) *View {
-	v := &View{Process: r.Process}
-	v.update(r.Marker)
+func ReadRefusal(seen scripts.Seen) *View {
+	v := &View{Seen: seen}
+	v.update(seen.Marker)
 	return v
 }
 
 // Wrote returns the view after a mark. Further marks have the same deadline.
 func (v *View) Wrote(r scripts.MarkReply) *View {
-	next := &View{Process: v.Process, Now: r.Now, last: v.last}
+	next := &View{Seen: scripts.Seen{Process: v.Process, Now: r.Now}, last: v.last}
 	next.update(r.Marker)
 	return next
 }
 
 func (v *View) update(text string) {
 	none := scripts.NewList()
-	v.Text, v.marker = text, scripts.Marker{Members: none, Next: none}
+	v.Seen.Marker, v.marker = text, scripts.Marker{Members: none, Next: none}
 	// SWAPDB brings another database's marker, which says nothing of this one: it has forgotten.
 	if m, err := scripts.ParseMarker(text); err == nil && m.IsInDatabase(v.Process) {
 		if m.Claimed && m.Generation == 0 && m.Run != v.Process.Run {
@@ -77,7 +73,7 @@ func (v *View) update(text string) {
 }
 
 // IsMarked reports whether the process at the other end is the one in the marker: it has forgotten nothing since.
-func (v *View) IsMarked() bool { return v.Text != "" && v.marker.Run == v.Process.Run }
+func (v *View) IsMarked() bool { return v.Seen.Marker != "" && v.marker.Run == v.Process.Run }
 
 // IsBlank reports whether the node grants nothing, and no client has claimed it: it is not marked, or
 // its marker has no members, because an operator has admitted it and no client has marked it since. A
@@ -122,7 +118,7 @@ func ClaimWaits(views []*View, list *scripts.List) (longest time.Duration) {
 // Write returns the call that writes a marker in place of the one that was seen, in the process that
 // was seen.
 func (v *View) Write(m scripts.Marker, admitted, change scripts.When) scripts.Call {
-	return scripts.Mark(scripts.Seen{Process: v.Process, Marker: v.Text}, m, admitted, change, v.last)
+	return scripts.Mark(v.Seen, m, admitted, change, v.last)
 }
 
 // Rewrite returns the call that writes another marker, and keeps the node's own instants.

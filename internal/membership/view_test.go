@@ -23,7 +23,7 @@ func TestStandingOfOtherSpellings(t *testing.T) {
 		of := scripts.Process{Run: "run", MaxLease: maxLease, Member: list.Names()[0]}
 		m := scripts.Marker{Process: of, Generation: 1, Members: members, Next: next}
 		m.Member = "[::ffff:10.0.0.1]:06379"
-		return membership.Read(scripts.LookReply{Marker: m.String(), Process: of}, 0)
+		return membership.Read(scripts.Seen{Marker: m.String(), Process: of}, 0)
 	}
 	for what, c := range map[string]struct {
 		view *membership.View
@@ -90,7 +90,7 @@ func TestPausesAreNotBounded(t *testing.T) {
 	for _, name := range by.From.Names() {
 		of := scripts.Process{Run: "run", MaxLease: maxLease, Member: name}
 		m := scripts.Marker{Process: of, Generation: 1, Members: by.From, Next: scripts.NewList(), Change: time.Second}
-		views[name] = membership.Read(scripts.LookReply{Marker: m.String(), Process: of}, 0)
+		views[name] = membership.Read(scripts.Seen{Marker: m.String(), Process: of}, 0)
 	}
 	for range 30 {
 		testkit.Equal(t, p.Next().Do, change.Look, "after a pause")

@@ -61,7 +61,7 @@ func TestErrorsSayWhichDatabaseToWipe(t *testing.T) {
 			if name == c.on || list.Has(name) {
 				text = marker.String()
 			}
-			views[name] = membership.Read(scripts.LookReply{Marker: text, Now: 100 * maxLease, Process: of}, 0)
+			views[name] = membership.Read(scripts.Seen{Marker: text, Now: 100 * maxLease, Process: of}, 0)
 		}
 		c.run.Looked(views)
 		err := c.run.Next().Err

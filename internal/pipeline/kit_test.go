@@ -49,13 +49,13 @@ func closeAndWait(p *Pipe) {
 
 type discardLog struct{}
 
-func (discardLog) Down(error)                                 {}
-func (discardLog) StillDown(error)                            {}
-func (discardLog) Up()                                        {}
-func (discardLog) Quarantined(Quarantine)                     {}
-func (discardLog) NotAccepted(*scripts.List, scripts.Refusal) {}
-func (discardLog) Left(error)                                 {}
-func (discardLog) ReleaseRefused(scripts.Call, error)         {}
+func (discardLog) Down(error)                              {}
+func (discardLog) StillDown(error)                         {}
+func (discardLog) Up()                                     {}
+func (discardLog) Quarantined(Quarantine)                  {}
+func (discardLog) NotAccepted(*scripts.List, scripts.Seen) {}
+func (discardLog) Left(error)                              {}
+func (discardLog) ReleaseRefused(scripts.Call, error)      {}
 
 // What a test's server says. A reply of nil ends the connection: nothing that comes after the command is read.
 var (
@@ -329,7 +329,7 @@ func outcomeOf(r Result) string {
 	case scripts.Barred:
 		text = "released"
 	case scripts.NotAccepted:
-		text = "not accepted by " + r.Reply.Acquire.NotAccepted.Process.String()
+		text = "not accepted by " + r.Reply.NotAccepted.Process.String()
 	case scripts.Quarantined:
 		text = "quarantined"
 	}

@@ -288,7 +288,7 @@ func (p *Pipe) handOut(c *Conn, r request, reply scripts.Reply, err error) {
 		result.Err = p.cfg.Error(r.call.Op(), err)
 	} else if left := result.Reply.Quarantine(); left > 0 {
 		p.cfg.Log.Quarantined(Quarantine{Left: left, Asked: r.asked, Came: c.came})
-	} else if refusal := result.Reply.Refusal(); refusal != nil {
+	} else if refusal := result.Reply.NotAccepted; refusal != nil {
 		p.cfg.Log.NotAccepted(r.call.List(), *refusal)
 	}
 	r.finish(result)

@@ -47,7 +47,7 @@ type Log interface {
 	Quarantined(Quarantine)
 	// NotAccepted is called for each reply of a server whose marker does not accept clients with that
 	// list.
-	NotAccepted(list *scripts.List, marker scripts.Refusal)
+	NotAccepted(list *scripts.List, seen scripts.Seen)
 	Left(err error) // a connection was left, because its server seems to be no longer a master
 	ReleaseRefused(call scripts.Call, err error)
 }

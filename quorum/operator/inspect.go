@@ -68,7 +68,7 @@ func otherList(list *scripts.List, marker string) error {
 	if list == nil || err != nil || m.Claimed {
 		return nil
 	}
-	view := membership.ReadRefusal(scripts.Refusal{Marker: marker, Process: m.Process})
+	view := membership.ReadRefusal(scripts.Seen{Process: m.Process, Marker: marker})
 	if view.Relation(list) != membership.Refuses {
 		return nil
 	}

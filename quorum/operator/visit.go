@@ -81,7 +81,7 @@ func (v visit) command(ctx context.Context, name string, args ...any) (any, erro
 	return redisconn.ReceiveBy(ctx, v.raw, bound)
 }
 
-func (v visit) look(ctx context.Context) (*scripts.LookReply, error) {
+func (v visit) look(ctx context.Context) (*scripts.Seen, error) {
 	return inside.Of(v.node).Server.Look(ctx, v.conn, v.node.Timeout())
 }
 

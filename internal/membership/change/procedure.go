@@ -191,6 +191,6 @@ func (p *Procedure) write() {
 
 // mark adds a mark to the plan.
 func (p *plan) mark(name string, v *membership.View, call scripts.Call) {
-	p.marks = append(p.marks, Step{Do: Write, Names: []string{name}, Call: call, seen: v.Text})
+	p.marks = append(p.marks, Step{Do: Write, Names: []string{name}, Call: call, seen: v.Seen.Marker})
 	p.report.Changed = append(p.report.Changed, name)
 }

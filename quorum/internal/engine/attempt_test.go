@@ -127,12 +127,12 @@ func TestAClaimedNodeAcceptsNobody(t *testing.T) {
 }
 
 // isRefused makes a node that refused the engine's list, at this time.
-func isRefused(t *testing.T, e *Engine) *scripts.Refusal {
+func isRefused(t *testing.T, e *Engine) *scripts.Seen {
 	t.Helper()
 	process := scripts.Process{Run: "one/0", MaxLease: time.Hour, Member: "a"}
 	marker := scripts.Marker{Process: process, Members: scripts.NewList("a"), Next: scripts.NewList()}
 	process.MaxLease = time.Minute
-	refusal := &scripts.Refusal{Marker: marker.String(), Process: process}
+	refusal := &scripts.Seen{Process: process, Marker: marker.String()}
 	if err := e.Roster.RenewalRefused(0, refusal); err == nil || e.Roster.Accepts(0) {
 		t.Fatalf("it is accepted: %v", err)
 	}

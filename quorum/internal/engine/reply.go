@@ -207,8 +207,8 @@ func (h *Hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, 
 		return reply, nil
 	}
 	said := &r.Reply.Acquire
-	if said.NotAccepted != nil {
-		if err := h.engine.Roster.Refusal(c.Master, said.NotAccepted); err != nil {
+	if refusal := r.Reply.NotAccepted; refusal != nil {
+		if err := h.engine.Roster.Refusal(c.Master, refusal); err != nil {
 			reply.Is, reply.NothingDone = lease.Failed, !r.Resent
 			return reply, err
 		}

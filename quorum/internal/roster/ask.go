@@ -43,8 +43,8 @@ func (r *Roster) Recheck(i int, done func(wait time.Duration, err error)) {
 // Refusal returns why a node does not accept this locker, as a *node.Error. It returns nil if only a
 // survey can find out: an unmarked node may be marked, and a node that says it is another member may
 // be the same process as that one.
-func (r *Roster) Refusal(i int, reply *scripts.Refusal) error {
-	view, list := membership.ReadRefusal(*reply), r.List()
+func (r *Roster) Refusal(i int, seen *scripts.Seen) error {
+	view, list := membership.ReadRefusal(*seen), r.List()
 	if view.Relation(list) != membership.Refuses || view.IsAnotherMember(list) {
 		return nil
 	}
@@ -54,8 +54,8 @@ func (r *Roster) Refusal(i int, reply *scripts.Refusal) error {
 
 // RenewalRefused returns why a node does not renew this locker's locks, as a *node.Error. An
 // unmarked one is marked, if this locker may, so that the next renewal succeeds.
-func (r *Roster) RenewalRefused(i int, reply *scripts.Refusal) error {
-	if err := r.Refusal(i, reply); err != nil {
+func (r *Roster) RenewalRefused(i int, seen *scripts.Seen) error {
+	if err := r.Refusal(i, seen); err != nil {
 		return err
 	}
 	r.Recheck(i, func(time.Duration, error) {})
@@ -99,6 +99,6 @@ func (r *Roster) noteRefusals(s *Survey) {
 			continue
 		}
 		r.noteRefused(i)
-		inside.Of(r.nodes[i]).Log.NotAccepted(s.list, scripts.Refusal{Marker: view.Text, Process: view.Process})
+		inside.Of(r.nodes[i]).Log.NotAccepted(s.list, view.Seen)
 	}
 }

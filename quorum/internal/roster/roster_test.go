@@ -86,11 +86,11 @@ func (l locker) wants(t *testing.T, accepted ...bool) *roster.Survey {
 }
 
 // refusal returns what a master replies with when it refuses a client.
-func (l locker) refusal(t *testing.T, i int) *scripts.Refusal {
+func (l locker) refusal(t *testing.T, i int) *scripts.Seen {
 	t.Helper()
 	r := inside.Of(l.nodes[i]).Pipe("").Do(t.Context(), scripts.Look())
 	testkit.Must(t, r.Err)
-	return &scripts.Refusal{Marker: r.Reply.Look.Marker, Process: r.Reply.Look.Process}
+	return r.Reply.Look
 }
 
 // A closed locker marks nothing.

@@ -176,7 +176,7 @@ func (t *markers) view(n int, r record, first int) *membership.View {
 	}
 	return visited.Once(t.views, viewKey(n)<<48|viewKey(first)<<32|viewKey(r), func() *membership.View {
 		ago := func(age int) time.Duration { return time.Duration(age) * tick }
-		return membership.Read(scripts.LookReply{Marker: t.texts[r.marker()], Now: now - ago(r.age()), Process: t.process(n, r.process())},
+		return membership.Read(scripts.Seen{Marker: t.texts[r.marker()], Now: now - ago(r.age()), Process: t.process(n, r.process())},
 			ago(first-r.age()))
 	})
 }

@@ -28,7 +28,7 @@ func tryAll(ctx context.Context, nodes []*node.Node, found []Finding, name strin
 		case err != nil:
 		case reply.Outcome == scripts.HeldByAnother:
 			err = fmt.Errorf("%q is held by %q: give -name a name that nobody locks", name, reply.Holder)
-		case reply.NotAccepted != nil: // since it was looked at
+		case reply.Outcome == scripts.NotAccepted: // since it was looked at
 			err = errBlank
 		}
 		f.tried, f.unfit = err == nil && reply.Outcome == scripts.Granted, err

@@ -30,7 +30,7 @@ func TestTwoMaxLeases(t *testing.T) {
 	of := scripts.Process{Run: "run", MaxLease: time.Second, Member: "a"}
 	marker := scripts.Marker{Process: of, Generation: 1, Members: scripts.NewList("a", "b/3"), Next: scripts.NewList()}
 	seen := change.Seen{
-		Views: map[string]*membership.View{"a": membership.Read(scripts.LookReply{Marker: marker.String(), Process: of}, 0)},
+		Views: map[string]*membership.View{"a": membership.Read(scripts.Seen{Marker: marker.String(), Process: of}, 0)},
 		Errs:  map[string]error{"b/3": membership.DifferentMaxLease(time.Minute, time.Second)},
 	}
 	noteTwoMaxLeases(seen)

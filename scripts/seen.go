@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// Refusal is the marker of a node that does not accept a client.
-type Refusal struct {
-	Marker  string  // its text; empty for none
-	Process Process // at the connection's other end
+// Seen is what a node has shown of itself.
+type Seen struct {
+	Process Process       // at the connection's other end
+	Marker  string        // its text; empty for none
+	Now     time.Duration // the node's clock, since 1970; 0 if the node did not accept the client
 }
 
 // refusal reads what follows the word marker: {marker, expected line}.
-func (f *Fields) refusal() *Refusal {
+func (f *Fields) refusal() *Seen {
 	marker, expected := f.Text(), strings.Fields(f.Text())
 	if len(expected) != 5 {
 		f.bad = true
@@ -21,22 +22,15 @@ func (f *Fields) refusal() *Refusal {
 	process, err := parseProcess(expected[1:4])
 	process.Member = Canonical(process.Member) // the line spells it as the marker does
 	f.bad = f.bad || err != nil
-	return &Refusal{marker, process}
+	return &Seen{Process: process, Marker: marker}
 }
 
-// LookReply is the reply to Look.
-type LookReply struct {
-	Marker  string        // its text; empty for none
-	Now     time.Duration // the node's clock, since 1970
-	Process Process       // at the connection's other end
-}
-
-func parseLook(v any) (*LookReply, bool) {
+func parseLook(v any) (*Seen, bool) {
 	f := FieldsOf(v)
-	r := LookReply{Marker: f.Text(), Now: f.Duration()}
+	seen := Seen{Marker: f.Text(), Now: f.Duration()}
 	var err error
-	r.Process, err = ParseProcess(f.Text())
-	return &r, err == nil && f.End()
+	seen.Process, err = ParseProcess(f.Text())
+	return &seen, err == nil && f.End()
 }
 
 // MarkReply is the reply to Mark.
