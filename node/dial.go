@@ -16,54 +16,44 @@ import (
 
 // newPool returns the pool of a node that was opened by URL. It bounds the making of a connection, every
 // read and write, and the size of replies.
-func newPool(e endpoint, o options) *redis.Pool {
-	if o.dialer == nil {
-		o.dialer = (&net.Dialer{KeepAlive: time.Minute}).DialContext
-	}
-	if o.credentials == nil {
-		o.credentials = func(context.Context) (user, password string, err error) { return e.username, e.password, nil }
-	}
-	dialer := func(ctx, wanted context.Context) (dial, error) {
-		user, password, err := o.askCredentials(ctx)
-		return func(ctx context.Context, to endpoint) (redis.Conn, error) {
-			raw, err := o.dial(ctx, to)
-			if err != nil {
-				return nil, err
-			}
-			redisconn.Dialed(wanted, raw) // not ctx, which ends while the connection is used
-			c := redis.NewConn(raw, o.timeout, o.timeout)
-			if err := logIn(ctx, c, user, password, e.database, o); err != nil {
-				c.Close()
-				return nil, err
-			}
-			return c, nil
-		}, err
-	}
-	if e.sentinels != nil {
-		e.sentinels.locate = func(ctx context.Context, address string) (string, string, error) {
-			to, err := dialer(ctx, ctx)
-			if err != nil {
-				return "", "", err
-			}
-			return e.sentinels.locateWith(ctx, o, e, address, to)
-		}
-	}
+func (s *server) newPool() *redis.Pool {
 	return &redis.Pool{
-		MaxIdle:     o.conns,
+		MaxIdle:     s.opts.conns,
 		IdleTimeout: time.Minute,
 		DialContext: func(wanted context.Context) (redis.Conn, error) {
-			ctx, cancel := context.WithTimeout(wanted, redisconn.ConnectTimeout(o.timeout))
+			ctx, cancel := context.WithTimeout(wanted, redisconn.ConnectTimeout(s.opts.timeout))
 			defer cancel()
-			to, err := dialer(ctx, wanted)
+			to, err := s.dialer(ctx, wanted)
 			switch {
 			case err != nil:
 				return nil, err
-			case e.sentinels != nil:
-				return e.sentinels.connect(ctx, o, e, to)
+			case s.sentinels != nil:
+				return s.dialNamed(ctx, to)
 			}
-			return to(ctx, e)
+			return to(ctx, s.endpoint)
 		},
 	}
+}
+
+// dial connects to a server that may be a master.
+type dial func(context.Context, endpoint) (redis.Conn, error)
+
+// dialer asks for the credentials of the connections that the dial makes. The cancellation of wanted closes them.
+func (s *server) dialer(ctx, wanted context.Context) (dial, error) {
+	user, password, err := s.askCredentials(ctx)
+	return func(ctx context.Context, to endpoint) (redis.Conn, error) {
+		raw, err := s.opts.dial(ctx, to)
+		if err != nil {
+			return nil, err
+		}
+		redisconn.Dialed(wanted, raw) // not ctx, which ends while the connection is used
+		c := redis.NewConn(raw, s.opts.timeout, s.opts.timeout)
+		if err := logIn(ctx, c, user, password, s.database, s.opts); err != nil {
+			c.Close()
+			return nil, err
+		}
+		return c, nil
+	}, err
 }
 
 // logIn authenticates, selects the database, and has CLIENT LIST show whose connection it is, in one
@@ -99,9 +89,12 @@ func authenticated(user, password string, commands [][]any) [][]any {
 }
 
 // askCredentials returns the credentials of one connection.
-func (o *options) askCredentials(ctx context.Context) (user, password string, err error) {
+func (s *server) askCredentials(ctx context.Context) (user, password string, err error) {
+	if s.opts.credentials == nil {
+		return s.username, s.password, nil
+	}
 	defer recovered("asking for the credentials", &err)
-	user, password, err = o.credentials(ctx)
+	user, password, err = s.opts.credentials(ctx)
 	switch {
 	case err != nil:
 		return "", "", fmt.Errorf("asking for the credentials: %w", err)

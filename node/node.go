@@ -91,9 +91,8 @@ func Open(url string, opts ...Option) (*Node, error) {
 	if o.credentials != nil && e.password != "" {
 		return nil, invalidf("the URL contains a password, and WithCredentials is given: leave one out")
 	}
-	n := newNode(newPool(e, o), o)
-	n.server.sentinels = e.sentinels
-	n.ownsPool, n.server.address, n.server.member, n.server.database = true, e.address, member, e.database
+	n := newNode(o, e, nil)
+	n.ownsPool, n.server.member = true, member
 	return n, nil
 }
 
@@ -134,21 +133,25 @@ func New(pool *redis.Pool, opts ...Option) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := newNode(pool, o)
-	if n.server.database = database; o.name != "" {
+	n := newNode(o, endpoint{database: database}, pool)
+	if o.name != "" {
 		n.server.member = scripts.MemberName(o.name, 0, o.prefix)
 	}
 	return n, nil
 }
 
-func newNode(pool *redis.Pool, o options) *Node {
-	n := &Node{server: server{opts: o, pool: pool}}
+// newNode makes a node over that pool, or with nil over one of its own.
+func newNode(o options, e endpoint, pool *redis.Pool) *Node {
+	n := &Node{server: server{opts: o, endpoint: e, pool: pool}}
+	if pool == nil {
+		n.server.pool = n.server.newPool()
+	}
 	n.lifetime, n.end = context.WithCancel(context.Background())
 	n.log = &stateLog{logger: o.logger, name: n.Name, told: inside.Unknown, warnedAt: map[string]time.Time{}}
 	if hook := o.hooks.StateChanged; hook != nil {
 		n.log.changed = func(e StateEvent) { n.events.Post(func() { hook(e) }) }
 	}
-	in := &inside.Node{Pool: pool, Named: o.name != "", Alone: o.Alone, Prefix: scripts.KeyPrefix(o.prefix), Quarantine: o.maxLease,
+	in := &inside.Node{Pool: n.server.pool, Named: o.name != "", Alone: o.Alone, Prefix: scripts.KeyPrefix(o.prefix), Quarantine: o.maxLease,
 		Replicas: o.failover, Log: n.log, Server: &n.server, Lifetime: n.lifetime}
 	if o.noQuarantine {
 		in.Quarantine = 0

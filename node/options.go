@@ -43,8 +43,8 @@ type options struct {
 	conns        int
 	name         string
 	tls          *tls.Config
-	credentials  func(context.Context) (user, password string, err error)             // nil for the URL's
-	dialer       func(ctx context.Context, network, address string) (net.Conn, error) // nil for a net.Dialer
+	credentials  func(context.Context) (user, password string, err error) // nil for the URL's
+	dialer       func(ctx context.Context, network, address string) (net.Conn, error)
 	clientName   string
 	ofURLs       []string // the options given that only [Open] takes
 	logger       func() *slog.Logger
@@ -217,6 +217,7 @@ func newOptions(opts []Option) (options, error) {
 		maxLease:   DefaultMaxLease,
 		conns:      1,
 		clientName: "quorumlock",
+		dialer:     (&net.Dialer{KeepAlive: time.Minute}).DialContext,
 		logger:     slog.Default, // a program may set that after it has opened its nodes
 		Settings:   inside.Settings{Random: runtimeSource{}},
 	}

@@ -24,8 +24,6 @@ type sentinels struct {
 	master             string // Sentinel's name of it
 	username, password string // for the sentinels
 	first              atomic.Int32
-	// locate asks one of them for the master's address, and the server there for its run id.
-	locate func(ctx context.Context, sentinel string) (address, runID string, err error)
 }
 
 // maxQuick is how long all sentinels together may take at first.
@@ -43,16 +41,17 @@ var (
 	errDemoted = errors.New("it is a replica")
 )
 
-// connect connects to the master that a sentinel names. If that is none, or refuses, the next sentinel is asked: this one
+// dialNamed connects to the master that a sentinel names. If that is none, or refuses, the next sentinel is asked: this one
 // may be cut off from the others. One that is slow is asked again after the others, for longer, so that a first call
 // does not wait for one that stands still. A master that has another number of replicas than it should is used if no
 // sentinel names another: it may be the one of before a failover, alone.
-func (s *sentinels) connect(ctx context.Context, o options, e endpoint, to dial) (redis.Conn, error) {
-	n := len(s.addresses)
+func (s *server) dialNamed(ctx context.Context, to dial) (redis.Conn, error) {
+	all := s.sentinels
+	n := len(all.addresses)
 	next := func(i int) int32 { return int32(i+1) % int32(n) }
 	var kept spare
 	defer kept.close()
-	begin := int(s.first.Load())
+	begin := int(all.first.Load())
 	reasons := slices.Repeat([]error{errNotAsked}, n)
 	masters := map[string]error{} // why those that were named are none
 	for _, quick := range []bool{true, false} {
@@ -64,20 +63,20 @@ func (s *sentinels) connect(ctx context.Context, o options, e endpoint, to dial)
 			deadline, _ := ctx.Deadline()
 			share := time.Until(deadline) / time.Duration(n-k+1) // one is left for the master
 			if quick {
-				share = min(share, min(o.timeout, maxQuick)/time.Duration(n+1))
+				share = min(share, min(s.opts.timeout, maxQuick)/time.Duration(n+1))
 			}
-			address, err := s.ask(ctx, o, e.at(s.addresses[i]), share)
+			address, err := s.askSentinel(ctx, all.addresses[i], share)
 			if err != nil {
 				reasons[i] = err
 				continue
 			}
 			kept.isAgreed = kept.isAgreed || kept.conn != nil && address == kept.address
 			if masters[address] == nil {
-				s.first.Store(next(i)) // for the next connection, should this one take the time that is left
-				c, hasReplicas, err := onMaster(ctx, o, e.at(address), to, kept.conn != nil)
+				all.first.Store(next(i)) // for the next connection, should this one take the time that is left
+				c, hasReplicas, err := s.onMaster(ctx, address, to, kept.conn != nil)
 				switch {
 				case err == nil && hasReplicas:
-					s.first.Store(int32(i))
+					all.first.Store(int32(i))
 					return c, nil
 				case err == nil && kept.conn == nil:
 					kept.conn, kept.address, kept.next = c, address, next(i)
@@ -88,15 +87,12 @@ func (s *sentinels) connect(ctx context.Context, o options, e endpoint, to dial)
 			}
 			reasons[i] = masters[address]
 			if ctx.Err() != nil {
-				return kept.or(s, reasons, masters)
+				return kept.or(all, reasons, masters)
 			}
 		}
 	}
-	return kept.or(s, reasons, masters)
+	return kept.or(all, reasons, masters)
 }
-
-// dial connects to a server that may be a master.
-type dial func(context.Context, endpoint) (redis.Conn, error)
 
 // spare is a connection to a master that has another number of replicas than it should.
 type spare struct {
@@ -129,18 +125,18 @@ func kill(c redis.Conn) {
 
 // onMaster connects to a server that says it is a master, and whether all of its replicas are there. Its handshake asks
 // again: a server may say more then. One that is compared with a spare must not take the time of both.
-func onMaster(ctx context.Context, o options, e endpoint, to dial, hasSpare bool) (c redis.Conn, hasReplicas bool, err error) {
+func (s *server) onMaster(ctx context.Context, address string, to dial, hasSpare bool) (c redis.Conn, hasReplicas bool, err error) {
 	bounded := ctx
 	if hasSpare {
 		var cancel context.CancelFunc
-		bounded, cancel = context.WithTimeout(ctx, min(o.timeout, maxQuick))
+		bounded, cancel = context.WithTimeout(ctx, min(s.opts.timeout, maxQuick))
 		defer cancel()
 	}
-	c, err = to(bounded, e)
+	c, err = to(bounded, s.endpoint.at(address))
 	if err != nil {
-		return nil, false, redisconn.TimedOut(err, redisconn.ConnectTimeout(o.timeout))
+		return nil, false, redisconn.TimedOut(err, redisconn.ConnectTimeout(s.opts.timeout))
 	}
-	replies, errs := redisconn.RoundTrip(bounded, c, o.timeout, []any{"INFO", "replication"})
+	replies, errs := redisconn.RoundTrip(bounded, c, s.opts.timeout, []any{"INFO", "replication"})
 	info := redisconn.ReadInfo(replies[0])
 	if err = errs[0]; info["role"] == "slave" {
 		err = errDemoted
@@ -149,20 +145,20 @@ func onMaster(ctx context.Context, o options, e endpoint, to dial, hasSpare bool
 		kill(c)
 		return nil, false, err
 	}
-	return c, info.Number("connected_slaves") == uint64(o.failover), nil
+	return c, info.Number("connected_slaves") == uint64(s.opts.failover), nil
 }
 
-// ask returns the address that a sentinel names.
-func (s *sentinels) ask(ctx context.Context, o options, e endpoint, bound time.Duration) (address string, err error) {
+// askSentinel returns the address that a sentinel names.
+func (s *server) askSentinel(ctx context.Context, sentinel string, bound time.Duration) (address string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	raw, err := o.dial(ctx, e)
+	raw, err := s.opts.dial(ctx, s.endpoint.at(sentinel))
 	if err != nil {
 		return "", late(ctx, err)
 	}
 	defer raw.Close()
 	redisconn.Dialed(ctx, raw)
-	commands := authenticated(s.username, s.password, [][]any{{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.master}})
+	commands := authenticated(s.sentinels.username, s.sentinels.password, [][]any{{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.sentinels.master}})
 	replies, errs := redisconn.RoundTrip(ctx, redis.NewConn(raw, bound, bound), bound, commands...)
 	reply, err := replies[len(replies)-1], cmp.Or(errs...)
 	at, isPair := reply.([]any)
@@ -172,7 +168,7 @@ func (s *sentinels) ask(ctx context.Context, o options, e endpoint, bound time.D
 	case err != nil:
 		return "", late(ctx, err)
 	case reply == nil:
-		return "", wrongSentinel(fmt.Sprintf("knows no master %q", s.master))
+		return "", wrongSentinel(fmt.Sprintf("knows no master %q", s.sentinels.master))
 	case !isPair || len(at) != 2:
 		return "", wrongSentinel("names no address")
 	}

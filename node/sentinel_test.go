@@ -91,7 +91,7 @@ func (w *watched) pool(t *testing.T, url string, timeout time.Duration, more ...
 	testkit.Must(t, err)
 	o, err := newOptions(append(more, WithFailover(1), WithTimeout(timeout), WithDialer(w.dial)))
 	testkit.Must(t, err)
-	return newPool(e, o)
+	return (&server{opts: o, endpoint: e}).newPool()
 }
 
 const url3 = "redis+sentinel://a,b:1,c/m?failover=1"

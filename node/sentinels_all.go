@@ -21,7 +21,7 @@ func (s *server) AskSentinels(ctx context.Context) (notes []string, two error) {
 	masters, runIDs, errs := make([]string, len(sentinels)), make([]string, len(sentinels)), make([]error, len(sentinels))
 	var asking sync.WaitGroup
 	for i, sentinel := range sentinels {
-		asking.Go(func() { masters[i], runIDs[i], errs[i] = s.sentinels.locate(ctx, sentinel) })
+		asking.Go(func() { masters[i], runIDs[i], errs[i] = s.locate(ctx, sentinel) })
 	}
 	asking.Wait()
 	known := -1 // the first that names a master
@@ -39,17 +39,21 @@ func (s *server) AskSentinels(ctx context.Context) (notes []string, two error) {
 	return notes, two
 }
 
-// locateWith is locate, with that dial.
-func (s *sentinels) locateWith(ctx context.Context, o options, e endpoint, sentinel string, to dial) (address, runID string, err error) {
-	ctx, stop := redisconn.Interruptible(ctx)
-	defer stop()
-	if address, err = s.ask(ctx, o, e.at(sentinel), redisconn.ConnectTimeout(o.timeout)); err != nil {
+// locate asks a sentinel for the master's address, and the server there for its run id.
+func (s *server) locate(ctx context.Context, sentinel string) (address, runID string, err error) {
+	to, err := s.dialer(ctx, ctx)
+	if err != nil {
 		return "", "", err
 	}
-	c, _, err := onMaster(ctx, o, e.at(address), to, false)
+	ctx, stop := redisconn.Interruptible(ctx)
+	defer stop()
+	if address, err = s.askSentinel(ctx, sentinel, redisconn.ConnectTimeout(s.opts.timeout)); err != nil {
+		return "", "", err
+	}
+	c, _, err := s.onMaster(ctx, address, to, false)
 	if err == nil {
 		defer kill(c)
-		replies, errs := redisconn.RoundTrip(ctx, c, o.timeout, []any{"INFO", "server"})
+		replies, errs := redisconn.RoundTrip(ctx, c, s.opts.timeout, []any{"INFO", "server"})
 		runID, err = redisconn.ReadInfo(replies[0])["run_id"], cmp.Or(errs...)
 	}
 	if err != nil {

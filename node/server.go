@@ -20,12 +20,9 @@ import (
 // server is the Redis server of a node, over a pool.
 type server struct {
 	opts     options
+	endpoint // of the URL; for a pool of the user's, the database that its name ends with
 	pool     *redis.Pool
-	address  string // of the URL; empty for a pool of the user's
 	member   string // what the master is called in lists; empty for a pool of the user's without a name
-	database int    // of the member
-	// sentinels are the URL's; nil for none.
-	sentinels *sentinels
 	// learned is what the server of a pool without a name reports, once a connection was made.
 	learned  atomic.Pointer[place]
 	selected atomic.Bool // connections of the user's pool had their database selected
