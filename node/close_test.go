@@ -35,7 +35,7 @@ func closes(t *testing.T, n *node.Node, atMost time.Duration) {
 	_, err := operator.Check(t.Context(), n)
 	mustFail(t, n, err, node.ErrClosed)
 	mustFail(t, n, operator.Admit(t.Context(), n), node.ErrClosed)
-	_, err = inside.Of(n).Identify(t.Context())
+	_, err = identify(t.Context(), n)
 	mustFail(t, n, err, node.ErrClosed)
 }
 

@@ -175,7 +175,7 @@ func (h *hostile) run(t *testing.T, call string) {
 	case "Admit":
 		h.failsWell(t, n, call, operator.Admit(t.Context(), n))
 	case "Identify":
-		id, err := inside.Of(n).Identify(t.Context())
+		id, err := identify(t.Context(), n)
 		h.failsWell(t, n, call, err)
 		testkit.Check(t, err != nil || id != "", "%q: a run id that no server sent", h.Sent)
 	default:

@@ -17,7 +17,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
-	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 )
@@ -34,7 +33,7 @@ func (l *lines) Write(line []byte) (int, error) {
 	if l.node != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		defer cancel()
-		inside.Of(l.node).Identify(ctx)
+		identify(ctx, l.node)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +77,7 @@ func TestTheDefaultLogger(t *testing.T) {
 		n := openPool(t, pool, node.WithName("stand-in"))
 		quiet := openPool(t, pool, node.WithName("quiet"), node.WithLogger(slog.New(slog.DiscardHandler)))
 		for _, one := range []*node.Node{n, quiet} {
-			inside.Of(one).Identify(t.Context())
+			identify(t.Context(), one)
 		}
 		testkit.Pass(time.Minute)
 		told := log.logged("level=WARN", "node down", "node=stand-in", "section (server)")
@@ -148,7 +147,7 @@ func TestLogThatEndsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		srv := testkit.NewServer(t, timeout, func(c net.Conn) { c.Close() })
 		n := openPool(t, srv.Pool, node.WithTimeout(timeout), node.WithLogger(slog.New(log)))
-		inside.Of(n).Identify(t.Context())
+		identify(t.Context(), n)
 		<-log.messages
 		synctest.Wait()
 		began := time.Now()

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -149,6 +150,12 @@ func doAt(t *testing.T, n *node.Node, key string, call scripts.Call) pipeline.Re
 		return failed
 	}
 	return await(t, start(n, key, call, nil))
+}
+
+// identify returns the run id of the server's process.
+func identify(ctx context.Context, n *node.Node) (string, error) {
+	r := inside.Of(n).Pipe("").Do(ctx, scripts.Look())
+	return r.RunID, r.Err
 }
 
 // mark marks a blank node as a locker does that a majority accepts.

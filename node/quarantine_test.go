@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -48,7 +47,7 @@ func TestAdmitEndsQuarantine(t *testing.T) {
 func TestIdentify(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openQuarantined(t, m.URL(), time.Hour)
-		id, err := inside.Of(n).Identify(t.Context())
+		id, err := identify(t.Context(), n)
 		want := testkit.Info(t, m, "server", "run_id")
 		testkit.Check(t, err == nil && id == want, "identified as %q, %v; want %q", id, err, want)
 		testkit.Equal(t, do(t, n, operators.Inspect(scripts.NewName("k"))).RunID, id, "a result comes from")

@@ -112,6 +112,9 @@ func assemble(nodes []*node.Node, rule Rule, set *settings, owned bool) (*Locker
 	room := &waitingRoom{waitlist: queue.NewList(e, set.Random, unattempted(e, engine.Held)), holders: holders.New(nodes, e.Clock),
 		flows: flows{calls: map[string]map[*call]*Lock{}}}
 	survey := <-e.Roster.Survey() // the first use of the nodes: they connect
+	if err := survey.Distinct(); err != nil {
+		return nil, fmt.Errorf("quorumlock: %w", err)
+	}
 	if unfounded != nil && !survey.HasList() {
 		return nil, notFounded(survey, unfounded)
 	}

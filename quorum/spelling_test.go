@@ -30,9 +30,9 @@ func TestMarkersThatSpellNamesOtherwise(t *testing.T) {
 		c.unlock(c.lock(l, "a"))
 		var texts []string
 		for i, m := range c.Masters {
-			run, err := inside.Of(l.engine.Nodes[i]).Identify(t.Context())
-			c.must(err)
-			marker := scripts.Marker{Process: scripts.Process{Run: run, MaxLease: node.DefaultMaxLease, Member: spelled[i]},
+			look := inside.Of(l.engine.Nodes[i]).Pipe("").Do(t.Context(), scripts.Look())
+			c.must(look.Err)
+			marker := scripts.Marker{Process: scripts.Process{Run: look.RunID, MaxLease: node.DefaultMaxLease, Member: spelled[i]},
 				Generation: 1, Members: scripts.NewList(spelled...), Next: scripts.NewList()}
 			texts = append(texts, marker.String())
 			m.Set(scripts.MarkerKey, texts[i])

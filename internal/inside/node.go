@@ -61,10 +61,3 @@ func Each[N any](ctx context.Context, nodes []N, f func(ctx context.Context, i i
 	}
 	return group.Wait()
 }
-
-// Identify returns the run id of the server's process, and connects first if it must. The error is
-// a *node.Error.
-func (n *Node) Identify(ctx context.Context) (string, error) {
-	r := n.Pipe("").Do(ctx, scripts.Look())
-	return r.RunID, r.Err
-}

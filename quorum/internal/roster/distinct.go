@@ -2,7 +2,6 @@ package roster
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"slices"
 
@@ -11,8 +10,8 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 )
 
-// Distinct refuses two nodes of one server, by the address and by the run id if the server
-// answers, two nodes of one name, a master in this process's memory beside others, and addresses that make no list.
+// Distinct refuses two nodes of one address, two nodes of one name, a master in this process's memory beside others, and
+// addresses that make no list. It asks nobody.
 func Distinct(nodes []*node.Node) error {
 	for j, n := range nodes {
 		if len(nodes) > 1 && inside.Of(n).Alone {
@@ -30,18 +29,14 @@ func Distinct(nodes []*node.Node) error {
 			}
 		}
 	}
-	if err := hosts.Mixed(nodes); err != nil {
-		return err
-	}
-	runIDs := make([]string, len(nodes))
-	inside.Each(context.Background(), nodes, func(ctx context.Context, i int, n *node.Node) error {
-		ctx, cancel := context.WithTimeout(ctx, n.Timeout())
-		defer cancel()
-		runIDs[i], _ = inside.Of(n).Identify(ctx) // a node that does not answer is checked when it grants
-		return nil
-	})
-	for i, runID := range runIDs {
-		if first := slices.Index(runIDs, runID); first < i && runID != "" {
+	return hosts.Mixed(nodes)
+}
+
+// Distinct refuses two nodes of one process. A node that did not answer is checked when it grants.
+func (s *Survey) Distinct() error {
+	nodes := s.roster.nodes
+	for i, runID := range s.runIDs {
+		if first := slices.Index(s.runIDs, runID); first < i && runID != "" {
 			return fmt.Errorf("%w: nodes %s and %s are one process", node.ErrInvalid, nodes[first].Name(), nodes[i].Name())
 		}
 	}
