@@ -38,9 +38,8 @@ type stateLog struct {
 	down       int         // how many of its connections are down
 	err        error       // the latest reason
 	permanent  bool        // that reason does not pass by itself
-	connected  bool        // at least once
 	quarantine time.Time   // its end, at the latest
-	asked      time.Time   // when the node was asked for it
+	asked      time.Time   // when the node was asked for it; zero before the first connection
 	ends       *time.Timer // of the quarantine; nil before the first one
 	told       string      // the state that changed was last called with
 
@@ -50,8 +49,6 @@ type stateLog struct {
 	quarantineLogged time.Time // and not yet that it is over
 	row              int       // quarantines that were logged since the node last granted
 	rowBegan         time.Time
-	downAt           time.Time            // when it was last logged that the node is down for a reason that passes by itself
-	refusedAt        time.Time            // likewise for one that does not
 	warnedAt         map[string]time.Time // when a message of logSometimes was last logged
 }
 
@@ -74,7 +71,6 @@ func (l *stateLog) change(down int, err error) {
 func (l *stateLog) Quarantined(q pipeline.Quarantine) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.connected = true
 	l.readQuarantineLocked(q)
 	l.noteLocked()
 }
@@ -124,7 +120,7 @@ func (l *stateLog) stateLocked(now time.Time) string {
 		return inside.Down
 	case l.quarantine.After(now):
 		return inside.Quarantined
-	case l.connected:
+	case !l.asked.IsZero():
 		return inside.Up
 	default:
 		return inside.Unknown
@@ -153,13 +149,12 @@ func (l *stateLog) logChangesLocked(now time.Time) {
 		return
 	}
 	isDown, isQuarantined := l.down > 0, l.quarantine.After(now)
-	last, message := &l.downAt, "quorumlock: node down"
+	message := "quorumlock: node down"
 	if l.permanent {
-		last, message = &l.refusedAt, "quorumlock: node refused, which will not pass by itself"
+		message = "quorumlock: node refused, which will not pass by itself"
 	}
-	if isDown && (!l.downLogged || l.err.Error() != l.whyLogged) && now.Sub(*last) >= reasonPause {
-		l.downLogged, l.whyLogged, *last = true, l.err.Error(), now
-		l.logLine(slog.LevelWarn, message, "error", l.whyLogged)
+	if isDown && (!l.downLogged || l.err.Error() != l.whyLogged) && l.logSometimesLocked(message, "error", l.err.Error()) {
+		l.downLogged, l.whyLogged = true, l.err.Error()
 	}
 	if l.downLogged && !isDown {
 		l.downLogged = false
@@ -217,10 +212,17 @@ func (l *stateLog) NotAccepted(list *scripts.List, seen scripts.Seen) {
 func (l *stateLog) logSometimes(message string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := time.Now(); now.Sub(l.warnedAt[message]) >= reasonPause {
-		l.warnedAt[message] = now
-		l.logLine(slog.LevelWarn, message, args...)
+	l.logSometimesLocked(message, args...)
+}
+
+// logSometimesLocked is logSometimes, and reports whether it has logged.
+func (l *stateLog) logSometimesLocked(message string, args ...any) bool {
+	if time.Since(l.warnedAt[message]) < reasonPause {
+		return false
 	}
+	l.warnedAt[message] = time.Now()
+	l.logLine(slog.LevelWarn, message, args...)
+	return true
 }
 
 func (l *stateLog) logLine(level slog.Level, message string, args ...any) {
