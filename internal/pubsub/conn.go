@@ -34,7 +34,7 @@ func (s *Subscriptions) connect() (*conn, error) {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
+	if s.ctx.Err() != nil {
 		c.pinger.Stop()
 		raw.Close()
 		return nil, errClosed
@@ -140,7 +140,7 @@ func (s *Subscriptions) read(c *conn) error {
 func (s *Subscriptions) handle(c *conn, kind, name, text string) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing {
+	if s.ctx.Err() != nil {
 		return true, nil
 	}
 	if c.moved {

@@ -53,7 +53,7 @@ func (s *Subscriptions) Subscribe(name string, to Subscriber) (cancel func()) {
 	if c.confirmed {
 		to.OnSubscribed()
 	}
-	if !s.running && !s.closing {
+	if !s.running && s.ctx.Err() == nil {
 		s.running = true
 		s.group.Go(s.run)
 	}
@@ -91,7 +91,6 @@ func (s *Subscriptions) Reconnect() {
 func (s *Subscriptions) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closing = true
 	s.cancel()
 	s.changed.Signal()
 	if s.conn != nil {
@@ -122,7 +121,7 @@ func (s *Subscriptions) run() {
 func (s *Subscriptions) keepRunning() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running = len(s.channels) > 0 && !s.closing
+	s.running = len(s.channels) > 0 && s.ctx.Err() == nil
 	return s.running
 }
 
@@ -138,7 +137,7 @@ func (s *Subscriptions) pause(d time.Duration) {
 		s.changed.Signal()
 	})
 	defer timer.Stop()
-	for !over && len(s.channels) > 0 && !s.closing {
+	for !over && len(s.channels) > 0 && s.ctx.Err() == nil {
 		s.changed.Wait()
 	}
 }

@@ -42,7 +42,6 @@ type Subscriptions struct {
 	mu       sync.Mutex
 	channels map[string]*channel
 	running  bool
-	closing  bool
 	conn     *conn     // nil when there is no connection
 	changed  sync.Cond // for the connection's writer, or while there is none for pause
 }
