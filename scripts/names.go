@@ -108,12 +108,6 @@ func newOwner(tombstone string) Owner {
 	return Owner{id: tombstone[len(tombPrefix):], tombstone: tombstone}
 }
 
-// ValidOwner reports whether text has the form of an owner's id, as shape.lua has it.
-func ValidOwner(text string) bool {
-	digits := strings.TrimRight(text, "0123456789")
-	return len(digits) > 1 && len(digits) < len(text) && len(text) <= 1024 && digits[len(digits)-1] == ':'
-}
-
 // Tombstone returns the key that bars the owner.
 func (o Owner) Tombstone() string { return o.tombstone.(string) }
 

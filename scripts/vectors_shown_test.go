@@ -12,6 +12,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // entry is a key's state, in the words of a state, and what these round. The second copy of a call may raise that.
@@ -67,7 +68,7 @@ func (v table) state(key string) (shown, exact string) {
 		testkit.Must(v.t, err)
 		what := "HSET " + v.short(key)
 		for _, field := range slices.Sorted(maps.Keys(fields)) {
-			if len(fields) == 1 && scripts.ValidOwner(field) {
+			if len(fields) == 1 && operators.ValidOwner(field) {
 				what = "lock " + v.short(key)
 			}
 			what += " " + wordFor(field)

@@ -17,6 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // ask is for commands that hold nothing.
@@ -273,7 +274,7 @@ func (p *play) keysOf(master int, all bool) string {
 			testkit.Must(p.t, err)
 			for _, owner := range sorted(fields) {
 				switch {
-				case !scripts.ValidOwner(owner):
+				case !operators.ValidOwner(owner):
 					what += fmt.Sprintf(" {%s %s}", owner, fields[owner])
 				case fields[owner] == "1":
 					what += " of " + owner

@@ -63,7 +63,7 @@ func ForceUnlockOwnerSlots(ctx context.Context, s *semaphore.Semaphore, owner st
 }
 
 func checkOwner(in door, owner string) error {
-	if !scripts.ValidOwner(owner) {
+	if !operators.ValidOwner(owner) {
 		return in.Invalid("force", nil, "%.64q is no owner", owner)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package operators
 
 import (
+	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
@@ -21,6 +22,12 @@ func Force(name scripts.Name, owners []scripts.Owner, readers uint64, ban time.D
 // for a writer too.
 func ForceOwner(name scripts.Name, owner scripts.Owner, ban time.Duration) scripts.Call {
 	return scripts.ReleaseBarred([]scripts.Name{name}, owner.AsReader(), ban)
+}
+
+// ValidOwner reports whether text has the form of an owner's id, as shape.lua has it.
+func ValidOwner(text string) bool {
+	digits := strings.TrimRight(text, "0123456789")
+	return len(digits) > 1 && len(digits) < len(text) && len(text) <= 1024 && digits[len(digits)-1] == ':'
 }
 
 func parseForce(v any, _ int) (any, bool) {

@@ -20,6 +20,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 const unlockMeaning = `It deletes what it shows: a holder that comes later keeps its lock. Readers are deleted together,
@@ -38,7 +39,7 @@ a holder; 64 without -yes; 75 if the owner of -owner-file is alive; 78 as for st
 }, func(flags *cli.Flags, l *line) action {
 	flags.Boolean("yes", "delete them", &l.yes)
 	flags.Text("owner", "delete only the locks of the owner `ID`: any other holder keeps them", "an owner's id",
-		scripts.ValidOwner, &l.owner)
+		operators.ValidOwner, &l.owner)
 	flags.Number("slot", "slot `K` of each semaphore NAME", "a number", 0, scripts.MaxSlots-1, &l.slot)
 	flags.Path("owner-file", "delete the lock that run -owner-file has left in `FILE`, if the run and its job are dead, and the file", &l.file)
 	l.check = func() error {
@@ -139,7 +140,7 @@ func (l *line) explainUnlock(locks []lockState, out io.Writer) {
 // owners returns whose locks are to be deleted: the one that was asked for, or those that the masters show, of a locker
 // that was asked for or of any.
 func (l lockState) owners(asked string) (owners []string) {
-	if scripts.ValidOwner(asked) {
+	if operators.ValidOwner(asked) {
 		return []string{asked}
 	}
 	for _, m := range l.Masters {
@@ -184,7 +185,7 @@ func force(ctx context.Context, locker *quorum.Locker, lock lockState, asked str
 func (l lockState) printUnconfirmed(out io.Writer, asked string) {
 	known := "no master shows a holder"
 	switch {
-	case scripts.ValidOwner(asked): // a reader's masters do not name it
+	case operators.ValidOwner(asked): // a reader's masters do not name it
 		known = fmt.Sprintf("%q has nothing left on the masters that answer", asked)
 	case l.targets(asked) != nil:
 		known = "what the masters show is deleted"

@@ -17,6 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // ErrInUse is the error of [Open] for the file of a process that is alive.
@@ -96,7 +97,7 @@ func parse(text []byte) (*Record, error) {
 	}
 	var r Record
 	err := json.Unmarshal(line, &r)
-	isOne := err == nil && (scripts.ValidOwner(r.Owner) || scripts.ValidOwner(r.Owner+":0")) && len(r.Names) > 0 &&
+	isOne := err == nil && (operators.ValidOwner(r.Owner) || operators.ValidOwner(r.Owner+":0")) && len(r.Names) > 0 &&
 		len(r.Masters) > 0 && r.Slots >= 0 && r.Slots <= scripts.MaxSlots && r.Slot >= -1 && (r.Slots == 0 || len(r.Names) == 1) &&
 		r.Slot < r.Slots && r.Job.Group >= 0 && r.Job.Group != 1
 	for _, name := range r.Names {

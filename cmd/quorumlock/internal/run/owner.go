@@ -16,7 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/quorum/semaphore"
-	"github.com/quorumlock/quorumlock/scripts"
+	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
 // openOwner opens the file of -owner-file, if it is given. The caller closes it. The error has its exit code. A file
@@ -68,7 +68,7 @@ func release(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, dea
 	}
 	slots := semaphore.New(locker, dead.Names[0], dead.Slots)
 	switch {
-	case !scripts.ValidOwner(dead.Owner):
+	case !operators.ValidOwner(dead.Owner):
 		return releaseAll(ctx, locker, slots, dead)
 	case dead.Slots > 0:
 		return operator.ForceUnlockOwnerSlots(ctx, slots, dead.Owner, dead.Slot)
