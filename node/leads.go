@@ -52,10 +52,8 @@ func (l *leads) refuse(two error) error {
 	return two
 }
 
-// messages makes the connections for messages, to servers that may be nodes.
-type messages struct{ *server }
-
-func (s messages) GetContext(ctx context.Context) (conn redis.Conn, err error) {
+// takeForMessages takes a connection for messages, to a server that may be a node.
+func (s *server) takeForMessages(ctx context.Context) (conn redis.Conn, err error) {
 	err = s.take(ctx, func(c redis.Conn) (runID string, err error) {
 		conn = c
 		info, _, err := s.Ask(ctx, c, true)
@@ -101,19 +99,17 @@ func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string,
 // the address led before; but a bound on their number is kept.
 func (s *server) asksIdle() bool { return s.address != "" || s.pool.MaxActive > 0 }
 
-// dials takes connections from the pool or, where idle ones are not taken, makes them as the pool does.
-type dials struct{ *server }
-
-func (d dials) GetContext(ctx context.Context) (redis.Conn, error) {
+// takeOrDial takes a connection from the pool or, where idle ones are not taken, makes one as the pool does.
+func (s *server) takeOrDial(ctx context.Context) (redis.Conn, error) {
 	switch {
-	case d.asksIdle():
-		return d.pool.GetContext(ctx)
-	case d.pool.DialContext != nil:
-		return d.pool.DialContext(ctx)
-	case d.pool.Dial != nil:
-		return d.pool.Dial()
+	case s.asksIdle():
+		return s.pool.GetContext(ctx)
+	case s.pool.DialContext != nil:
+		return s.pool.DialContext(ctx)
+	case s.pool.Dial != nil:
+		return s.pool.Dial()
 	}
-	return d.pool.GetContext(ctx) // which says what is missing
+	return s.pool.GetContext(ctx) // which says what is missing
 }
 
 const dialsOfFirst = 4

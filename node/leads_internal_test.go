@@ -167,7 +167,7 @@ func TestMessagesComeFromNoReplica(t *testing.T) {
 		return testkit.Pipe(func(c net.Conn) { canned.Serve(c, replies(canned.Bulk("run_id:x\r\nrole:slave\r\n"))) }), nil
 	}}
 	s := &server{opts: options{timeout: time.Second, conns: 1}, pool: pool}
-	_, err := messages{s}.GetContext(t.Context())
+	_, err := s.takeForMessages(t.Context())
 	testkit.Is(t, err, ErrReplica, "a connection for messages")
 }
 

@@ -151,7 +151,7 @@ func newNode(o options, e endpoint, pool *redis.Pool) *Node {
 	if hook := o.hooks.StateChanged; hook != nil {
 		n.log.changed = func(e StateEvent) { n.events.Post(func() { hook(e) }) }
 	}
-	in := &inside.Node{Pool: n.server.pool, Named: o.name != "", Alone: o.Alone, Prefix: scripts.KeyPrefix(o.prefix), Quarantine: o.maxLease,
+	in := &inside.Node{Named: o.name != "", Alone: o.Alone, Prefix: scripts.KeyPrefix(o.prefix), Quarantine: o.maxLease,
 		Replicas: o.failover, Log: n.log, Server: &n.server, Lifetime: n.lifetime}
 	if o.noQuarantine {
 		in.Quarantine = 0
@@ -159,7 +159,7 @@ func newNode(o options, e endpoint, pool *redis.Pool) *Node {
 	for range o.conns {
 		in.Pipes = append(in.Pipes, n.newPipe())
 	}
-	in.Subscriptions = pubsub.New(messages{&n.server}, o.timeout, n.newSource(), &n.group)
+	in.Subscriptions = pubsub.New(n.server.takeForMessages, o.timeout, n.newSource(), &n.group)
 	n.server.hazard = n.log.Hazard
 	n.server.leads.leave = func(unless string, why error) {
 		for _, p := range in.Pipes {

@@ -70,7 +70,7 @@ func (s *server) connect(ctx context.Context) (conn *pipeline.Conn, err error) {
 
 // TakeConn takes a connection from the pool, or dials one.
 func (s *server) TakeConn(ctx context.Context) (redis.Conn, error) {
-	c, err := redisconn.Get(ctx, dials{s})
+	c, err := redisconn.Get(ctx, s.takeOrDial)
 	if errors.Is(err, redisconn.ErrPool) {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/pubsub"
-	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
 	"golang.org/x/sync/errgroup"
 )
@@ -20,7 +19,6 @@ const Unnamed = "pool"
 // Node is the inside of a *node.Node.
 type Node struct {
 	Pipes         []*pipeline.Pipe
-	Pool          redisconn.Pool
 	Subscriptions *pubsub.Subscriptions
 	Named         bool          // by an option or the URL
 	Alone         bool          // no other process reaches the master: no list has it beside others

@@ -22,7 +22,7 @@ func (s *Subscriptions) connect() (*conn, error) {
 	defer cancel()
 	ctx, stop := redisconn.Interruptible(ctx)
 	defer stop()
-	raw, err := redisconn.Get(ctx, s.pool)
+	raw, err := redisconn.Get(ctx, s.take)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ type subscriptions struct {
 // newSubscriptions returns Subscriptions that are closed with the test.
 func newSubscriptions(t testing.TB, pool *redis.Pool, timeout time.Duration) *subscriptions {
 	s := new(subscriptions)
-	s.Subscriptions = pubsub.New(pool, timeout, rand.NewPCG(1, 2), &s.group)
+	s.Subscriptions = pubsub.New(pool.GetContext, timeout, rand.NewPCG(1, 2), &s.group)
 	t.Cleanup(s.closeAndWait)
 	return s
 }

@@ -20,17 +20,18 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
 // settled is for how long a subscription must last before the next failure has the shortest backoff.
 const settled = 250 * time.Millisecond
 
-// New returns Subscriptions over connections of a pool. The timeout bounds every wait. The source
+// New returns Subscriptions over connections that take returns. The timeout bounds every wait. The source
 // is for the jitter. The group runs the goroutine.
-func New(pool redisconn.Pool, timeout time.Duration, source rand.Source, group *sync.WaitGroup) *Subscriptions {
+func New(take func(context.Context) (redis.Conn, error), timeout time.Duration, source rand.Source, group *sync.WaitGroup) *Subscriptions {
 	s := &Subscriptions{
-		pool: pool, timeout: timeout, rng: rand.New(source), group: group, channels: map[string]*channel{},
+		take: take, timeout: timeout, rng: rand.New(source), group: group, channels: map[string]*channel{},
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.changed.L = &s.mu

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
-	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
 // Linger is how long the connection outlives the last subscriber: a caller that locks repeatedly
@@ -32,7 +31,7 @@ type Subscriber interface {
 //
 // A silent server is pinged after one timeout. After two, its connection is closed.
 type Subscriptions struct {
-	pool    redisconn.Pool
+	take    func(context.Context) (redis.Conn, error)
 	timeout time.Duration
 	rng     *rand.Rand // for the run goroutine
 	group   *sync.WaitGroup

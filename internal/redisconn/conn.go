@@ -37,15 +37,10 @@ var (
 	errEnded = errors.New("the code that makes connections has ended its goroutine (t.FailNow, runtime.Goexit)")
 )
 
-// Pool is the part of a *redis.Pool that this package uses.
-type Pool interface {
-	GetContext(ctx context.Context) (redis.Conn, error)
-}
-
-// Get takes a live connection from a pool that may be closed concurrently. Redigo panics ("send on
+// Get takes a live connection, perhaps from a pool that may be closed concurrently. Redigo panics ("send on
 // closed channel") when the context ends while Get waits at a pool that was closed: Get then
 // returns [ErrPool]. Its errors never repeat a URL, or a command's arguments, which may have a password.
-func Get(ctx context.Context, pool Pool) (c redis.Conn, err error) {
+func Get(ctx context.Context, take func(context.Context) (redis.Conn, error)) (c redis.Conn, err error) {
 	err = errEnded
 	var making sync.WaitGroup
 	making.Go(func() { // of its own: without the goroutine that it ends, a pipe would hang for ever
@@ -58,7 +53,7 @@ func Get(ctx context.Context, pool Pool) (c redis.Conn, err error) {
 				err = fmt.Errorf("making a connection: panic: %v", x)
 			}
 		}()
-		if c, err = pool.GetContext(ctx); err != nil {
+		if c, err = take(ctx); err != nil {
 			err = fmt.Errorf("%w", err) // with its text: its method may panic (of a nil pointer), or block the mutexes of a log
 		} else if err = c.Err(); err != nil {
 			c.Close()

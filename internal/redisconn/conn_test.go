@@ -24,7 +24,7 @@ import (
 // taken.
 func TestGetOutlivesAClosedPool(t *testing.T) {
 	pool := &redis.Pool{Wait: true, MaxActive: 1, Dial: func() (redis.Conn, error) { return nil, errors.New("no") }}
-	if c, err := Get(t.Context(), pool); err == nil {
+	if c, err := Get(t.Context(), pool.GetContext); err == nil {
 		t.Fatalf("a connection of a pool that cannot dial: %v", c)
 	}
 	testkit.Must(t, pool.Close())
@@ -32,7 +32,7 @@ func TestGetOutlivesAClosedPool(t *testing.T) {
 	cancel()
 	panicked := 0
 	for range 200 {
-		_, err := Get(ctx, pool)
+		_, err := Get(ctx, pool.GetContext)
 		if err == nil {
 			t.Fatal("a closed pool gives a connection that works")
 		}
@@ -56,7 +56,7 @@ func TestGetOutlivesTheCodeThatMakesConnections(t *testing.T) {
 		"ended its goroutine": func() error { runtime.Goexit(); return nil },
 		"<nil>":               func() error { return (*nilError)(nil) },
 	} {
-		c, err := Get(t.Context(), &redis.Pool{Dial: func() (redis.Conn, error) { return nil, dial() }})
+		c, err := Get(t.Context(), (&redis.Pool{Dial: func() (redis.Conn, error) { return nil, dial() }}).GetContext)
 		testkit.Check(t, c == nil && err != nil && strings.Contains(err.Error(), want) && !errors.Is(err, ErrPool), "%s: %v", want, err)
 	}
 }
@@ -64,11 +64,11 @@ func TestGetOutlivesTheCodeThatMakesConnections(t *testing.T) {
 // A server that does not know AUTH repeats the password in its error, and redigo the URL that it cannot parse.
 func TestGetHidesPasswords(t *testing.T) {
 	unknown := redis.Error("ERR unknown command `AUTH`, with args beginning with: `secret`, ")
-	_, err := Get(t.Context(), &redis.Pool{Dial: func() (redis.Conn, error) { return nil, unknown }})
+	_, err := Get(t.Context(), (&redis.Pool{Dial: func() (redis.Conn, error) { return nil, unknown }}).GetContext)
 	testkit.Check(t, IsServerError(err) && strings.Contains(err.Error(), "AUTH") &&
 		!strings.Contains(err.Error(), "secret"), "the error is %v", err)
 	for _, raw := range []string{"redis://:secret%@h", "redis://app:secret@h:port", "redis://:se/secret@h"} {
-		_, err = Get(t.Context(), &redis.Pool{Dial: func() (redis.Conn, error) { return redis.DialURL(raw) }})
+		_, err = Get(t.Context(), (&redis.Pool{Dial: func() (redis.Conn, error) { return redis.DialURL(raw) }}).GetContext)
 		testkit.Check(t, err != nil && strings.Contains(err.Error(), "percent-encoded") && !strings.Contains(err.Error(), "secret"),
 			"%s: %v", raw, err)
 	}
@@ -95,7 +95,7 @@ func inBubble(
 		defer server.Close()
 		pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.NewConn(wrap(ours), 0, writeTimeout), nil }}
 		defer pool.Close()
-		c, err := Get(t.Context(), pool)
+		c, err := Get(t.Context(), pool.GetContext)
 		testkit.Must(t, err)
 		test(t, c, server)
 		Kill(c)

@@ -24,7 +24,7 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 	}
 	ctx, cancel := context.WithTimeout(ctx, redisconn.ConnectTimeout(n.Timeout())+4*n.Timeout())
 	defer cancel()
-	c, err := redisconn.Get(ctx, inside.Of(n).Pool)
+	c, err := inside.Of(n).Server.TakeConn(ctx)
 	if err != nil {
 		return failed(err)
 	}
