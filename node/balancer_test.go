@@ -68,7 +68,7 @@ func TestABalancerBeforeSeveralMasters(t *testing.T) {
 		for _, m := range ms {
 			testkit.Equal(t, len(keys(t, m)), 0, "locks")
 		}
-		testkit.Equal(t, log.logged("node refused", twoMasters), 1, log.text())
+		testkit.Equal(t, log.logged("node refused", twoMasters), 1, log.String())
 		testkit.Is(t, operator.Admit(t.Context(), n), node.ErrInvalid, "an admission by way of a balancer")
 
 		f.Lead(ms[1].Addr())
@@ -148,7 +148,7 @@ func TestAnotherProcessBehindAnAddressIsNoBalancer(t *testing.T) {
 	f.Lead(ms[1].Addr())
 	testkit.Must(t, ms[0].Kill())
 	granted(ms[1])
-	testkit.Equal(t, log.logged(twoMasters), 0, log.text())
+	testkit.Equal(t, log.logged(twoMasters), 0, log.String())
 }
 
 // A failover may leave the old master as one for a while: what it grants does not count.
@@ -170,7 +170,7 @@ func TestAFailoverIsNoBalancer(t *testing.T) {
 	look("b", f.new)
 	testkit.Eventually(t, "no connection to the old one", func() bool { return clients(t, f.old) == 0 })
 	look("a", f.new)
-	testkit.Equal(t, log.logged(twoMasters), 0, log.text())
+	testkit.Equal(t, log.logged(twoMasters), 0, log.String())
 }
 
 // A balancer is dialed at the rate of the backoff, also by a pool that cannot dial once more to find out.

@@ -123,7 +123,7 @@ func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
 			testkit.Eventually(t, "logged", func() bool { return log.logged("node down", first.reason) == 1 })
 			v.password.Store("second")
 			testkit.Eventually(t, "found again", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
-			testkit.Check(t, log.logged("will not pass") == 0 && log.logged("s3cret") == 0, "logged %q", log.text())
+			testkit.Check(t, log.logged("will not pass") == 0 && log.logged("s3cret") == 0, "logged %q", log.String())
 		})
 	}
 	// A permission does not come with another password.

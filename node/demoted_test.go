@@ -91,7 +91,7 @@ func TestAnAddressThatFailsOver(t *testing.T) {
 			testkit.Eventually(t, "no connection to the old one", func() bool { return clients(t, f.old) == 0 })
 			testkit.Equal(t, doAt(t, n, "b", acquire("l", "o:1")).RunID, runID(t, f.new), "the other connection's process")
 			testkit.Equal(t, n.State(), inside.Up, "the state")
-			testkit.Equal(t, log.logged("may no longer be a master"), 1, "lines of "+log.text())
+			testkit.Equal(t, log.logged("may no longer be a master"), 1, "lines of "+log.String())
 		})
 	}
 }
@@ -112,7 +112,7 @@ func TestAnAddressThatFailsOverLater(t *testing.T) {
 	testkit.Eventually(t, "the hook is told", func() bool { return s.lastState().State == inside.Refused })
 	testkit.Is(t, s.lastState().Err, node.ErrReplica, "the hook's error")
 	testkit.Eventually(t, "logged", func() bool { return log.logged("node refused", node.ErrReplica.Error()) > 0 })
-	testkit.Equal(t, log.logged("level=WARN"), 2, "warnings of "+log.text())
+	testkit.Equal(t, log.logged("level=WARN"), 2, "warnings of "+log.String())
 
 	f.Lead(f.new.Addr())
 	testkit.Eventually(t, "granted by the new one", func() bool {

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -24,9 +24,7 @@ import (
 // lines is a log that calls the node while it writes, if there is one.
 type lines struct {
 	node *node.Node
-
-	mu  sync.Mutex
-	all []string
+	child.Printed
 }
 
 func (l *lines) Write(line []byte) (int, error) {
@@ -35,26 +33,15 @@ func (l *lines) Write(line []byte) (int, error) {
 		defer cancel()
 		identify(ctx, l.node)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, string(line))
-	return len(line), nil
+	return l.Printed.Write(line)
 }
 
 // option is for a node that logs there.
 func (l *lines) option() node.Option { return node.WithLogger(slog.New(slog.NewTextHandler(l, nil))) }
 
-func (l *lines) text() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Join(l.all, "")
-}
-
 // logged counts the lines that contain all of the words.
 func (l *lines) logged(words ...string) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, line := range l.all {
+	for line := range strings.Lines(l.String()) {
 		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(line, word) }) {
 			n++
 		}
@@ -81,7 +68,7 @@ func TestTheDefaultLogger(t *testing.T) {
 		}
 		testkit.Pass(time.Minute)
 		told := log.logged("level=WARN", "node down", "node=stand-in", "section (server)")
-		testkit.Check(t, told == 1 && log.logged("node=quiet") == 0, "logged %q", log.text())
+		testkit.Check(t, told == 1 && log.logged("node=quiet") == 0, "logged %q", log.String())
 	})
 }
 

@@ -147,9 +147,7 @@ func TestHostileTexts(t *testing.T) {
 				wantPlain("a list of the report", fmt.Sprint(scripts.NewList(report.Members...)))
 			}
 			testkit.Eventually(t, "logged", func() bool { return log.logged() > 0 })
-			log.mu.Lock()
-			defer log.mu.Unlock()
-			for _, line := range log.all {
+			for line := range strings.Lines(log.String()) {
 				wantPlain("a line of the log", strings.TrimSuffix(line, "\n"))
 			}
 		})

@@ -1,36 +1,22 @@
 package quorum
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // logLines counts the lines that are logged.
-type logLines struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
+type logLines struct{ child.Printed }
 
-func (l *logLines) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(line)
-}
-
-func (l *logLines) count(words string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.all.String(), words)
-}
+func (l *logLines) count(words string) int { return strings.Count(l.String(), words) }
 
 func (l *logLines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 

@@ -1,14 +1,13 @@
 package quorumtest
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
@@ -16,23 +15,10 @@ import (
 // printing is a test whose output is kept.
 type printing struct {
 	testing.TB
-	mu  sync.Mutex
-	all bytes.Buffer
+	all child.Printed
 }
 
-func (p *printing) Output() io.Writer { return p }
-
-func (p *printing) Write(line []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.all.Write(line)
-}
-
-func (p *printing) has(text string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return strings.Contains(p.all.String(), text)
-}
+func (p *printing) Output() io.Writer { return &p.all }
 
 // What lockers log belongs to the test: a test that passes is silent.
 func TestLockersLogToTheTest(t *testing.T) {
@@ -46,6 +32,6 @@ func TestLockersLogToTheTest(t *testing.T) {
 	_, err := locker.Lock(ctx, "a")
 	testkit.Check(t, err != nil, "it locks without a majority")
 	for _, line := range []string{"quorumlock: node down", "quorumlock: waiting for nodes"} {
-		testkit.Check(t, poll.Until(5*time.Second, func() bool { return tb.has(line) }), "no %q in the test's output", line)
+		testkit.Check(t, poll.Until(5*time.Second, func() bool { return strings.Contains(tb.all.String(), line) }), "no %q in the test's output", line)
 	}
 }
