@@ -54,7 +54,7 @@ type Node struct {
 	end       context.CancelFunc
 }
 
-type embedded = inside.Embedded
+type embedded = inside.Embedded[*inside.Node]
 
 // Open returns a node for a URL: redis://user:password@host:6379/1, rediss:// for TLS, valkey:// and valkeys:// as
 // these two, or unix:///path/to/socket. The default port is 6379, the default database 0. A password alone is written

@@ -3,13 +3,14 @@ package quorum
 import (
 	"context"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/quorum/internal/lockers"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // embedded lets packages operator and semaphore, and no others, reach the inside of a Locker.
-type embedded = lockers.Embedded[*Lock]
+type embedded = inside.Embedded[lockers.Inside[*Lock]]
 
 // insideLocker is what packages operator and semaphore need of a Locker.
 type insideLocker struct{ *Locker }

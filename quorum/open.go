@@ -146,7 +146,7 @@ func (l *Locker) with(set *settings, bad error) *Locker {
 
 func (l *Locker) withOwn(set *settings, bad error) *Locker {
 	made := &Locker{engine: l.engine, room: l.room, meter: l.meter, end: l.end, set: set, bad: bad}
-	made.embedded = lockers.Embed[*Lock](insideLocker{made})
+	made.embedded = inside.Embed[lockers.Inside[*Lock]](insideLocker{made})
 	set.terms.Events = (*observer)(made)
 	return made
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/internal/masters"
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/judge"
 	"github.com/quorumlock/quorumlock/internal/backstage"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
 )
@@ -58,7 +59,7 @@ type Cluster struct {
 	urls  []string
 }
 
-type embedded = backstage.Embedded
+type embedded = inside.Embedded[*backstage.Cluster]
 
 // deployment is what all groups of clients share.
 type deployment struct {
@@ -107,7 +108,7 @@ type Backend struct {
 	source masters.Source
 }
 
-type embeddedBackend = backstage.EmbeddedBackend
+type embeddedBackend = inside.Embedded[*backstage.Backend]
 
 // Open returns a Backend whose masters are "containers" or "processes". With "" it takes containers if there is a
 // container engine, otherwise processes. The caller closes it.
@@ -116,7 +117,7 @@ func Open(kind string) (*Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("quorumchaos: %w", err)
 	}
-	return &Backend{backstage.EmbedBackend(&source.Backend), source}, nil
+	return &Backend{inside.Embed(&source.Backend), source}, nil
 }
 
 // Close ends the masters of all its Clusters, and removes what they left.

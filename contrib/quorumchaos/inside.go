@@ -10,14 +10,15 @@ import (
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/internal/masters"
 	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/failover"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/poll"
 )
 
 const replicaBound = 15 * time.Second
 
-func (c *Cluster) lend(in backstage.Cluster) { c.embedded = backstage.Embed(&in) }
+func (c *Cluster) lend(in backstage.Cluster) { c.embedded = inside.Embed(&in) }
 
-func (c *Cluster) inside() *backstage.Cluster { return backstage.Of(c) }
+func (c *Cluster) inside() *backstage.Cluster { return inside.Of(c) }
 
 // lendInside lends package backstage what integration/chaos does beside the faults.
 func (c *Cluster) lendInside(source masters.Source) {

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 )
@@ -40,7 +40,7 @@ func TestCleanUp(t *testing.T) {
 		t.Skip("SKIPPED, needs /proc, and servers that die with their parent")
 	}
 	backends := []string{"processes"}
-	if backstage.OfBackend(lab.backend).Run != "" {
+	if inside.Of(lab.backend).Run != "" {
 		backends = append(backends, "containers")
 	}
 	for _, backend := range backends {
@@ -101,7 +101,7 @@ func leftOf(dir, run string) (all []string) {
 	}
 	all = slices.Concat(all, inProc(dir, "exe"), inProc(dir, "cwd"))
 	if run != noRun {
-		left, err := backstage.OfBackend(lab.backend).LeftOf(run)
+		left, err := inside.Of(lab.backend).LeftOf(run)
 		if err != nil {
 			left = append(left, err.Error())
 		}

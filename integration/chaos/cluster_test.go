@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos"
 	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/forward"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 	"github.com/quorumlock/quorumlock/node"
@@ -41,7 +42,7 @@ func (s scenario) start(r *run) *cluster {
 		set.Args = [][]string{noDisk}
 	}
 	kit := lab.backend.Start(r.t, r.n+s.spares, set)
-	c := &cluster{Cluster: kit, stage: backstage.Of(kit)}
+	c := &cluster{Cluster: kit, stage: inside.Of(kit)}
 	if r.result.isDrawn() {
 		c.Notes.Tracks = &timeline.Recorder{Now: now}
 	}
@@ -111,4 +112,4 @@ func healAll(all ...*paths) {
 	}
 }
 
-func (p *paths) relays() []*forward.Forward { return backstage.Of(p.Cluster).Relays }
+func (p *paths) relays() []*forward.Forward { return inside.Of(p.Cluster).Relays }

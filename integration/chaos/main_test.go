@@ -29,6 +29,7 @@ import (
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos"
 	"github.com/quorumlock/quorumlock/internal/backstage"
 	"github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
 )
@@ -88,7 +89,7 @@ func runAll(m *testing.M) (code int, err error) {
 		}
 		return 1, err
 	}
-	of := backstage.OfBackend(lab.backend)
+	of := inside.Of(lab.backend)
 	fmt.Printf(startLine+"\n", lab.scratch.dir, cmp.Or(of.Run, noRun))
 	fmt.Printf("chaos: masters are %s; seed %d\n", of.Kind, *seed)
 	// Should this process die first, the reaper and the janitor clean up.

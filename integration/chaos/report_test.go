@@ -16,7 +16,7 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/quorumlock/quorumlock/internal/backstage"
+	"github.com/quorumlock/quorumlock/internal/inside"
 )
 
 //go:embed report.md.tmpl
@@ -59,7 +59,7 @@ func (r *report) write(path string, passed bool) error {
 		return err
 	}
 	data := map[string]any{
-		"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"), "Machine": machine(), "Revision": *revision, "Masters": backstage.OfBackend(lab.backend).Kind,
+		"Date": time.Now().UTC().Format("2006-01-02 15:04 UTC"), "Machine": machine(), "Revision": *revision, "Masters": inside.Of(lab.backend).Kind,
 		"Part": flag.Lookup("test.run").Value.String(), "Seed": *seed, "Walk": *walkFor, "Race": *race, "Passed": passed, "Notes": r.notes,
 		"Lease": defaultLease, "Timeout": nodeTimeout, "OrphanBound": orphanBound,
 	}

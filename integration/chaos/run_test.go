@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
-	"github.com/quorumlock/quorumlock/internal/backstage"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
 )
@@ -96,7 +96,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 		testkit.Must(t, err)
 	}
 	t.Cleanup(func() { // after the masters' end
-		left, err := backstage.OfBackend(lab.backend).Left()
+		left, err := inside.Of(lab.backend).Left()
 		if err != nil || slices.ContainsFunc(left, func(one string) bool { return strings.HasPrefix(one, "container") }) {
 			t.Errorf("left behind, beside the network and the image of all scenarios: %q, %v", left, err)
 		}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/integration/contender"
-	"github.com/quorumlock/quorumlock/internal/backstage"
+	"github.com/quorumlock/quorumlock/internal/inside"
 )
 
 func walk(r *run) {
@@ -150,9 +150,9 @@ func (w *walker) faults() []func() bool {
 	for _, f := range w.Faults {
 		all = append(all, at(func(i int) { w.during(i, f.Begin, f.End) }))
 	}
-	for k := range backstage.Of(w.groups[0].Cluster).Faults {
+	for k := range inside.Of(w.groups[0].Cluster).Faults {
 		all = append(all, at(func(i int) { // the master is busy for the other groups, too, so faults do not pile up
-			f := backstage.Of(w.groups[w.rng.IntN(len(w.groups))].Cluster).Faults[k]
+			f := inside.Of(w.groups[w.rng.IntN(len(w.groups))].Cluster).Faults[k]
 			w.during(i, f.Begin, f.End)
 		}))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos"
 	"github.com/quorumlock/quorumlock/internal/backstage"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -79,7 +80,7 @@ func TestTheComposeFile(t *testing.T) {
 	}
 	must(t, err)
 	t.Cleanup(func() { must(t, e.Close()) })
-	r := newRecipe(t, backstage.OfBackend(e))
+	r := newRecipe(t, inside.Of(e))
 	t.Cleanup(func() { r.compose(t, "down", "--volumes", "--timeout", "1") })
 	r.compose(t, "up", "-d")
 	ctx, cancel := context.WithTimeout(t.Context(), composeBound)

@@ -50,22 +50,3 @@ type Fault struct {
 	Begin, End func(i ...int) // End is nil for one that has no end
 	Quarantine float64        // at least so many max leases follow, if masters forget
 }
-
-// Embedded ties a *quorumchaos.Cluster to its inside, and EmbeddedBackend a *quorumchaos.Backend.
-type (
-	Embedded        struct{ cluster *Cluster }
-	EmbeddedBackend struct{ backend *Backend }
-)
-
-// Embed returns what the Cluster of that inside embeds, and EmbedBackend what the Backend does.
-func Embed(c *Cluster) Embedded               { return Embedded{c} }
-func EmbedBackend(b *Backend) EmbeddedBackend { return EmbeddedBackend{b} }
-
-func (e *Embedded) inside() *Cluster        { return e.cluster }
-func (e *EmbeddedBackend) inside() *Backend { return e.backend }
-
-// Of returns the inside of a *quorumchaos.Cluster.
-func Of(c interface{ inside() *Cluster }) *Cluster { return c.inside() }
-
-// OfBackend returns the inside of a *quorumchaos.Backend.
-func OfBackend(b interface{ inside() *Backend }) *Backend { return b.inside() }

@@ -1,6 +1,6 @@
 // Package inside lets the packages of this module reach what is not for programs that use them: the
-// inside of a node, and the settings that only tests change. The types of packages node and quorum
-// embed types of this package whose methods no other package can name.
+// inside of a node or a Locker, for example, and the settings that only tests change. Their types embed types of this
+// package whose methods no other package can name.
 package inside
 
 import (
@@ -29,17 +29,6 @@ type Node struct {
 	Server        Server
 	Lifetime      context.Context // ends with the node's Close
 }
-
-// Embedded ties a *node.Node, which embeds it, to its inside.
-type Embedded struct{ node *Node }
-
-// Embed returns what the node of that inside embeds.
-func Embed(n *Node) Embedded { return Embedded{n} }
-
-func (e *Embedded) inside() *Node { return e.node }
-
-// Of returns the inside of a *node.Node.
-func Of(n interface{ inside() *Node }) *Node { return n.inside() }
 
 // Pipe returns the pipeline for calls with that key. Calls with one key are carried out in the order
 // of their starts.

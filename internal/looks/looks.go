@@ -14,17 +14,6 @@ type Look struct {
 	Sent, Came clock.Instant // of [clock.System]
 }
 
-// Looked ties a report of package operator, which embeds it, to the look that it was made of.
-type Looked struct{ look Look }
-
-// Embedding returns what a report embeds.
-func (l Look) Embedding() Looked { return Looked{l} }
-
-func (l Looked) inside() Look { return l.look }
-
-// Of returns the look of a report of package operator.
-func Of(report interface{ inside() Look }) Look { return report.inside() }
-
 // Gained returns by how much at least the master's clock has gained on this machine's since an earlier look; negative: it has
 // lost. It is 0 if that may be the round trips. It also returns the time between the looks.
 func (l Look) Gained(since Look) (gain, elapsed time.Duration) {

@@ -25,7 +25,7 @@ import (
 // each wraps [quorum.ErrUnavailable]. A key that is no lock stays, and is an error of its node. A name that cannot
 // be locked is [quorum.ErrInvalid], a closed Locker [quorum.ErrClosed].
 func ForceUnlock(ctx context.Context, l *quorum.Locker, names ...string) error {
-	in := lockers.Of(l)
+	in := inside.Of(l)
 	if err := in.Refuse("force", names); err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func ForceUnlock(ctx context.Context, l *quorum.Locker, names ...string) error {
 // Use it if you know that a process is dead, to free its lock without waiting for the lease. It returns nil even if
 // the owner had nothing. The owner cannot come back.
 func ForceUnlockOwner(ctx context.Context, l *quorum.Locker, owner string, names ...string) error {
-	in := lockers.Of(l)
+	in := inside.Of(l)
 	if err := cmp.Or(in.Refuse("force", names), checkOwner(in, owner)); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func ForceUnlockOwner(ctx context.Context, l *quorum.Locker, owner string, names
 // ForceUnlockSlots frees slots of the Semaphore, from 0 to n−1, as [ForceUnlock] frees names. The error wraps
 // [quorum.ErrInvalid] for no slots, and for one that the Semaphore does not have.
 func ForceUnlockSlots(ctx context.Context, s *semaphore.Semaphore, slots ...int) error {
-	in := lockers.Of(s)
+	in := inside.Of(s)
 	if err := checkSlots(in, s, slots); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func ForceUnlockSlots(ctx context.Context, s *semaphore.Semaphore, slots ...int)
 
 // ForceUnlockOwnerSlots frees the slots that the owner holds among these: see [ForceUnlockOwner].
 func ForceUnlockOwnerSlots(ctx context.Context, s *semaphore.Semaphore, owner string, slots ...int) error {
-	in := lockers.Of(s)
+	in := inside.Of(s)
 	if err := cmp.Or(checkSlots(in, s, slots), checkOwner(in, owner)); err != nil {
 		return err
 	}

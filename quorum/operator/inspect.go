@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/quorum"
-	"github.com/quorumlock/quorumlock/quorum/internal/lockers"
 	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -17,7 +17,7 @@ import (
 // than the quorum size count, the error is a [*quorum.Error] that wraps [quorum.ErrUnavailable], and the Status has what
 // they replied. A name that cannot be locked is [quorum.ErrInvalid], a closed Locker [quorum.ErrClosed].
 func Inspect(ctx context.Context, l *quorum.Locker, name string) (Status, error) {
-	in := lockers.Of(l)
+	in := inside.Of(l)
 	if err := in.Refuse("inspect", []string{name}); err != nil {
 		return Status{}, err
 	}
@@ -28,7 +28,7 @@ func Inspect(ctx context.Context, l *quorum.Locker, name string) (Status, error)
 // InspectSlots returns the state of each slot of the Semaphore, in their order, as [Inspect] does. If too few nodes
 // reply for one of them, it returns that error.
 func InspectSlots(ctx context.Context, s *semaphore.Semaphore) ([]Status, error) {
-	in := lockers.Of(s)
+	in := inside.Of(s)
 	if err := in.Refuse("inspect", nil); err != nil {
 		return nil, err
 	}

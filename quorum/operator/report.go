@@ -49,15 +49,15 @@ type Report struct {
 	RefusesWrites  error         // why the server writes nothing now, and grants nothing, as a *node.Error: its memory is full, or a replica is missing; or nil
 	Hazards        []string      // what an operator should know, one sentence each; empty when all is well
 
-	embedded // the look, which the command reaches by looks.Of
+	embedded // the look, which the command reaches by inside.Of
 }
 
-type embedded = looks.Looked
+type embedded = inside.Embedded[looks.Look]
 
 // fill sets the fields that follow from INFO, the save points, the marker, why writes are refused, and why
 // the address leads to two masters, and the hazards.
 func (r *Report) fill(v visit, save savePoints, look looks.Look, refusal, two error) {
-	r.embedded = look.Embedding()
+	r.embedded = inside.Embed(look)
 	in, maxLease, view := inside.Of(v.node), v.node.MaxLease(), look.View
 	m := view.Marker()
 	isClaimed := view.IsMarked() && m.Claimed

@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lockers"
@@ -27,7 +28,7 @@ import (
 )
 
 // embedded lets package operator, and no other, reach the inside of a Semaphore.
-type embedded = lockers.Embedded[*quorum.Lock]
+type embedded = inside.Embedded[lockers.Inside[*quorum.Lock]]
 
 // Semaphore has a number of slots, and each slot has one holder at a time. It is safe for concurrent use. Make it
 // with [New].
@@ -49,10 +50,10 @@ type Semaphore struct {
 // and the largest number is the bound. A lock of the same name is independent of the semaphore.
 func New(l *quorum.Locker, name string, n int) *Semaphore {
 	name = strings.Clone(name)
-	s := &Semaphore{inside: lockers.Of(l), name: name, size: n, key: queue.NewSlotsKey(name, n),
+	s := &Semaphore{inside: inside.Of(l), name: name, size: n, key: queue.NewSlotsKey(name, n),
 		channel:  scripts.NewNames(nil, []string{scripts.SlotsName(name)}),
 		question: sync.OnceValue(func() scripts.Call { return semaphores.Slots(name, n) })}
-	s.embedded = lockers.Embed[*quorum.Lock](insideSemaphore{s.inside, s})
+	s.embedded = inside.Embed[lockers.Inside[*quorum.Lock]](insideSemaphore{s.inside, s})
 	return s
 }
 

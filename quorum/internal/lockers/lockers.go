@@ -1,5 +1,5 @@
-// Package lockers lets packages operator and semaphore reach the inside of a *quorum.Locker and of a
-// *semaphore.Semaphore. The types embed [Embedded], whose method no other package can name.
+// Package lockers has what packages operator and semaphore reach of a *quorum.Locker and of a *semaphore.Semaphore, by
+// inside.Of.
 package lockers
 
 import (
@@ -23,14 +23,3 @@ type Inside[L any] interface {
 	// Invalid returns the error of an argument.
 	Invalid(op string, names []string, format string, args ...any) error
 }
-
-// Embedded ties a *quorum.Locker or *semaphore.Semaphore, which embeds it, to its inside.
-type Embedded[L any] struct{ of Inside[L] }
-
-// Embed returns what the Locker or Semaphore of that inside embeds.
-func Embed[L any](of Inside[L]) Embedded[L] { return Embedded[L]{of} }
-
-func (e *Embedded[L]) inside() Inside[L] { return e.of }
-
-// Of returns the inside of a *quorum.Locker or *semaphore.Semaphore.
-func Of[L any](l interface{ inside() Inside[L] }) Inside[L] { return l.inside() }

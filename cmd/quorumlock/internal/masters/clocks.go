@@ -36,7 +36,7 @@ func compareRates(ctx context.Context, nodes []*node.Node, found []Finding) {
 }
 
 // Look returns when the master was looked at, and what it said.
-func (f Finding) Look() looks.Look { return looks.Of(f.Report) }
+func (f Finding) Look() looks.Look { return inside.Of(f.Report) }
 
 // CompareRate notes whether the master's clock has run as this machine's since an earlier look.
 func (f *Finding) CompareRate(since looks.Look) { f.rate = wrongRate(since, f.Look()) }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
-	"github.com/quorumlock/quorumlock/internal/looks"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/quorate"
@@ -100,7 +99,7 @@ func judge(found []Finding, nodes []*node.Node) {
 	isKnown := false // a master accepts these clients
 	for i := range found {
 		f, r, relation := &found[i], found[i].Report, membership.Relation(0)
-		view := looks.Of(r).View
+		view := inside.Of(r).View
 		if view != nil {
 			relation = view.Relation(client.List)
 		}
