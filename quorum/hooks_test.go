@@ -107,6 +107,7 @@ func TestCloseInAHook(t *testing.T) {
 				end = sync.OnceFunc(end)
 				l = c.process(WithLease(3*time.Second), WithHooks(testkit.HooksThat[Hooks](end, hook.Name)))
 				if lock, err := l.Lock(t.Context(), "a"); err == nil {
+					synctest.Wait() // all masters have granted, not a quorum alone
 					switch hook.Name {
 					case "Lost":
 						for _, m := range c.Masters {
