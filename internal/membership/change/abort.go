@@ -23,7 +23,7 @@ func abort(given *scripts.List, views map[string]*membership.View) (p plan, err 
 			p.report.NoAnswer = append(p.report.NoAnswer, name)
 			continue
 		}
-		if v.IsBlank() || v.Marker().Next.Len() == 0 {
+		if v.IsBlank() || v.Marker().Claimed || v.Marker().Next.Len() == 0 { // who confirms a claim drops its next members
 			continue
 		}
 		if err := misfit(v, name); err != nil {
