@@ -306,7 +306,7 @@ func TestCheckOfTheMarker(t *testing.T) {
 	three := scripts.NewList("a", nodeName, "z")
 	four := change.With(three, "n")
 	const blank = "no client has used this server"
-	claimed := "has begun to mark " + three.String() + ", and has not finished"
+	claimed := "is being marked for " + three.String()
 	for what, c := range map[string]struct {
 		change     func(*scripts.Marker)
 		want       operator.Report // of the marker

@@ -204,7 +204,7 @@ func (c Client) write(i int, v *View, m scripts.Marker) Mark {
 // operator has admitted it within the last max lease.
 func (v *View) Admission(quarantine time.Duration) scripts.When {
 	m := v.marker
-	admitted := v.IsMarked() && m.Member == v.Process.Member && v.Now-m.Admitted <= m.MaxLease
+	admitted := v.IsMarked() && m.Members.Len() == 0 && m.Member == v.Process.Member && v.Now-m.Admitted <= m.MaxLease
 	if admitted && m.Admitted-v.Now <= quarantine {
 		return scripts.At(m.Admitted)
 	}

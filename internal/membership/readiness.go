@@ -85,6 +85,9 @@ func (c Client) Refusal(views []*View, errs []error, i int) error {
 			return forbiddenError{err}
 		}
 	}
+	if v.HadAnother(c.List) && v.IsMarked() {
+		return v.Refusal(c.List)
+	}
 	if v.HadAnother(c.List) {
 		return fmt.Errorf("%w: the master has come back with the list %s, and no client has marked it since; this client's "+
 			"list is %s (quorumlock admit -members gives it one, if what it asserts is true)", ErrDiffers, v.marker.Members, c.List)
@@ -115,5 +118,5 @@ func (c Client) isAcceptedBy(v *View) bool { return v != nil && v.Relation(c.Lis
 
 // isRefusedBy reports whether a node has another list.
 func (c Client) isRefusedBy(v *View) bool {
-	return v != nil && v.Relation(c.List) == Refuses && errors.Is(v.Refusal(c.List), ErrDiffers)
+	return v != nil && (v.Relation(c.List) == Refuses && errors.Is(v.Refusal(c.List), ErrDiffers) || v.IsMarked() && v.HadAnother(c.List))
 }

@@ -143,8 +143,8 @@ func (v *View) Announced(list *scripts.List) (before *scripts.List, found bool) 
 	return v.marker.Members, v.Relation(list) != Accepts && v.marker.Next.Equal(list)
 }
 
-// HadAnother reports whether a blank node has come back with a marker that accepted other clients, but
-// not those with that list. They may not found their deployment again with it.
+// HadAnother reports whether a blank node has come back with a marker that accepted other clients, or is claimed for
+// such, but not for those with that list. They may not found their deployment with it.
 func (v *View) HadAnother(list *scripts.List) bool {
 	return v.marker.Members.Len() > 0 && !v.had(list)
 }
@@ -153,14 +153,13 @@ func (v *View) HadAnother(list *scripts.List) bool {
 type Relation int
 
 const (
-	// Blank: the node has forgotten whom it accepts, or has never known: it grants nothing.
+	// Blank: the node has forgotten whom it accepts, or has never known, or is claimed for another list: it grants nothing.
 	Blank Relation = iota + 1
 	// Claimed: a client with the same list is marking all blank members. It accepts nobody yet.
 	Claimed
 	// Accepts: the list has exactly the members, or the next members.
 	Accepts
-	// Refuses: the node belongs to another deployment, is another member, or accepts, or is claimed for,
-	// another list.
+	// Refuses: the node belongs to another deployment, is another member, or accepts another list.
 	Refuses
 )
 
@@ -178,10 +177,12 @@ func (v *View) Relation(list *scripts.List) Relation {
 		return Blank // an operator has admitted it, and no client has marked it
 	case m.Member != v.Process.Member:
 		return Refuses
-	case !m.Members.Equal(list) && !m.Next.Equal(list):
-		return Refuses
-	case m.Claimed:
+	case m.Claimed && v.had(list):
 		return Claimed
+	case m.Claimed:
+		return Blank // see HadAnother
+	case !v.had(list):
+		return Refuses
 	default:
 		return Accepts
 	}

@@ -91,8 +91,8 @@ const maxTries = 8
 // refuses a server that must not be a node, one that clients know by another name, and an address that leads to two
 // masters. The error is a [*node.Error].
 //
-// Admit changes no list of masters. A blank master has none until a client marks it. If that happens
-// within one max lease, it skips the quarantine.
+// Admit changes no list of masters. One that has restarted with its list keeps it, and a client with that list confirms
+// it. One without a list skips the quarantine if a client marks it within one max lease.
 func Admit(ctx context.Context, n *node.Node) error { return admit(ctx, n, nil) }
 
 // AdmitMembers is Admit, and makes the master accept clients with that list of masters, whatever it

@@ -121,11 +121,10 @@ func (r *Report) fill(v visit, save savePoints, look looks.Look, refusal, two er
 	}
 	switch {
 	case isClaimed && view.Quarantine() > 0:
-		hazard("a client has begun to mark %s, and has not finished: this master accepts nobody until its quarantine "+
-			"is over, and a client with that list finds all of them", m.Members)
+		hazard("it is being marked for %s: this master accepts nobody until its quarantine is over, and a client with that list "+
+			"finds all of them", m.Members)
 	case isClaimed:
-		hazard("a client has begun to mark %s, and has not finished: this master accepts nobody until a client with that list "+
-			"locks and finds all of them", m.Members)
+		hazard("it is being marked for %s: this master accepts nobody until a client with that list locks and finds all of them", m.Members)
 	}
 	word, isAdmitted := change.AdmissionLeft(view)
 	switch {

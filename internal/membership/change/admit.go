@@ -15,12 +15,17 @@ func Admit(v *membership.View, list *scripts.List) (scripts.Call, error) {
 	seen := v.Marker()
 	m := scripts.Marker{Members: scripts.NewList(), Next: scripts.NewList()}
 	change := scripts.At(0)
-	if !v.IsBlank() || v.DiffersInReplicas() != nil {
-		if list == nil && seen.Member != v.Process.Member {
-			return scripts.Call{}, fmt.Errorf("%w: this master is the member %s of %s: admit it by that name "+
-				"(?name=... in the URL)", membership.ErrDiffers, seen.Member, seen.Members)
-		}
+	isBlank := v.IsBlank() && v.DiffersInReplicas() == nil
+	if list == nil && seen.Member != v.Process.Member && (!isBlank || seen.Members.Len() > 0) {
+		return scripts.Call{}, fmt.Errorf("%w: this master is the member %s of %s: admit it by that name "+
+			"(?name=... in the URL)", membership.ErrDiffers, seen.Member, seen.Members)
+	}
+	switch {
+	case !isBlank:
 		m, change = seen, scripts.At(seen.Change)
+	case list == nil && seen.Members.Len() > 0: // its list stays, and a client with it confirms that
+		m, change = seen, scripts.In(v.Process.MaxLease)
+		m.Claimed = true
 	}
 	if list != nil && !membership.IsCounted(m.Generation) {
 		m.Generation, m.Claimed = 0, true // everything starts over

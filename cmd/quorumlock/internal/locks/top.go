@@ -177,7 +177,7 @@ func (s *survey) deployment() string {
 	case len(newest.Members) == 0 && silent > 0:
 		return text // whose list is not known
 	case len(newest.Members) == 0 && slices.ContainsFunc(s.found, masters.Finding.IsClaimed):
-		return text + ", which a client has begun to mark"
+		return text + ", which are being marked"
 	case len(newest.Members) == 0: // they are new, or have forgotten
 		return text + ", without a list of masters"
 	case len(newest.Next) > 0:

@@ -146,10 +146,13 @@ func (a *admit) printAdmissions(before []Finding, errs []error, maxLease time.Du
 			what = fmt.Sprintf("quarantine ended, %s before its time", Left(f.Report.Quarantine))
 		}
 		whom := "accepts clients with " + scripts.NewList(f.Report.Members...).String()
-		switch {
+		switch view := f.Look().View; {
 		case a.members:
 			whom = "accepts clients with " + list.String()
-		case len(f.Report.Members) == 0:
+		case len(f.Report.Members) > 0:
+		case view != nil && view.Marker().Members.Len() > 0:
+			whom = fmt.Sprintf("accepts clients with %s as soon as one locks and finds all of them", view.Marker().Members)
+		default:
 			whom, unlisted = "has no list of masters yet", true
 		}
 		fmt.Fprintf(table, "%s\tadmitted\t%s; max lease %v; %s\n", f.Name, what, maxLease, whom)
@@ -171,9 +174,9 @@ func nowIs(f Finding) string {
 	case f.Err != nil:
 		return "cannot be checked: " + Reason(f.Err)
 	case f.claimed && f.ready.In > 0:
-		return "a client has begun to mark it, and has not finished; in quarantine for another " + Left(f.ready.In)
+		return "it is being marked, and accepts nobody; in quarantine for another " + Left(f.ready.In)
 	case f.claimed:
-		return "a client has begun to mark it, and has not finished"
+		return "it is being marked, and accepts nobody"
 	case len(r.Members) == 0:
 		return "has no list of masters: it is new, or has forgotten"
 	case r.Quarantine > 0:
