@@ -124,7 +124,9 @@ func judge(found []Finding, nodes []*node.Node) {
 		}
 		f.NoVote = errs[i]
 	}
-	isMissing := func(v *membership.View) bool { return v == nil || v.Relation(client.List) == membership.Refuses || v.HadAnother(client.List) }
+	isMissing := func(v *membership.View) bool {
+		return v == nil || v.Relation(client.List) == membership.Refuses || v.HadAnother(client.List)
+	}
 	canFinish := client.MayMark(views) || !slices.ContainsFunc(views, isMissing)
 	isMarkable := len(client.Plan(views)) > 0 // by any client with the list
 	founder := client
