@@ -77,7 +77,7 @@ var lists = suite{module: "integration", pkg: "sim", run: "TestListsThatChange",
 const searches = "TestProtocol|TestFailover|TestLagIsNotEnough|TestMutants|TestLargeMutants|TestSetupsOfMutants" // of lease's tests, the slow ones
 
 var groups = []group{
-	{files: []string{"scripts/*.lua", "scripts/*/*.lua"}, suites: []suite{{pkg: "scripts", skip: "TestDigests"}}},
+	{files: []string{"scripts/*.lua", "scripts/operators/*.lua", "scripts/semaphores/*.lua"}, suites: []suite{{pkg: "scripts", skip: "TestDigests"}}},
 	{files: []string{"quorum/internal/engine/*.go", "quorum/internal/queue/*.go", "quorum/internal/schedule/*.go"}, suites: []suite{
 		{pkg: "quorum/internal/engine"}, {pkg: "quorum/internal/queue"}, {pkg: "quorum/internal/schedule"}, {pkg: "quorum"}, simulation,
 	}},
