@@ -88,13 +88,11 @@ func (c Client) markAll(views []*View, top scripts.Marker) (marks []Mark) {
 		if v == nil {
 			continue
 		}
-		switch v.Relation(c.List) {
-		case Blank:
+		switch relation := v.Relation(c.List); {
+		case relation == Blank && !v.isAdded(top.Members):
 			marks = append(marks, c.mark(i, v, top))
-		case Claimed:
-			if v.had(top.Members) {
-				marks = append(marks, confirm(i, v, top))
-			}
+		case relation == Claimed && v.had(top.Members):
+			marks = append(marks, confirm(i, v, top))
 		}
 	}
 	return marks

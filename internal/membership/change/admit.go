@@ -25,7 +25,7 @@ func Admit(v *membership.View, list *scripts.List) (scripts.Call, error) {
 		m, change = seen, scripts.At(seen.Change)
 	case list == nil && seen.Members.Len() > 0: // its list stays, and a client with it confirms that
 		m, change = seen, scripts.In(v.Process.MaxLease)
-		m.Claimed = true
+		m.Claimed = seen.Claimed || seen.Members.Has(seen.Member) || seen.Next.Len() > 0 // else it stays retired
 	}
 	if list != nil && !membership.IsCounted(m.Generation) {
 		m.Generation, m.Claimed = 0, true // everything starts over
