@@ -146,12 +146,14 @@ func (a *admit) printAdmissions(before []Finding, errs []error, maxLease time.Du
 			what = fmt.Sprintf("quarantine ended, %s before its time", Left(f.Report.Quarantine))
 		}
 		whom := "accepts clients with " + scripts.NewList(f.Report.Members...).String()
-		switch view := f.Look().View; {
+		switch m := f.Look().View.Marker(); { // it was looked at: only then it is admitted
 		case a.members:
 			whom = "accepts clients with " + list.String()
+		case m.Members.Len() > 0 && !m.Members.Has(m.Member) && m.Next.Len() == 0:
+			whom = fmt.Sprintf("is no member of %s, and accepts nobody", m.Members)
 		case len(f.Report.Members) > 0:
-		case view != nil && view.Marker().Members.Len() > 0:
-			whom = fmt.Sprintf("accepts clients with %s as soon as one locks and finds all of them", view.Marker().Members)
+		case m.Members.Len() > 0:
+			whom = fmt.Sprintf("accepts clients with %s as soon as one locks and finds all of them", m.Members)
 		default:
 			whom, unlisted = "has no list of masters yet", true
 		}
@@ -177,6 +179,8 @@ func nowIs(f Finding) string {
 		return "it is being marked, and accepts nobody; in quarantine for another " + Left(f.ready.In)
 	case f.claimed:
 		return "it is being marked, and accepts nobody"
+	case len(r.Members) == 0 && f.Look().View.Marker().Members.Len() > 0:
+		return fmt.Sprintf("accepts nobody until a client with %s marks it", f.Look().View.Marker().Members)
 	case len(r.Members) == 0:
 		return "has no list of masters: it is new, or has forgotten"
 	case r.Quarantine > 0:

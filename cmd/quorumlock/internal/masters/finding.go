@@ -89,6 +89,9 @@ var errBlank = errors.New("it has no list of masters: it is new, or has forgotte
 
 var errHalfMarked = errors.New("half-marked: its quarantine is over, and it grants nothing until a client finishes the mark. " + lockAny)
 
+var errOtherClaim = errors.New("it is being marked for another list, and most masters have this one: it grants nothing until a client with " +
+	"this one marks it. " + lockAny)
+
 const lockAny = "Lock any name with this list: quorumlock run NAME -- true"
 
 // judge sets which masters have a vote, and which grant.
@@ -128,7 +131,8 @@ func judge(found []Finding, nodes []*node.Node) {
 		return v == nil || v.Relation(client.List) == membership.Refuses || v.HadAnother(client.List)
 	}
 	canFinish := client.MayMark(views) || !slices.ContainsFunc(views, isMissing)
-	isMarkable := len(client.Plan(views)) > 0 // by any client with the list
+	marks := client.Plan(views)
+	isMarkable := len(marks) > 0 // by any client with the list
 	founder := client
 	founder.Exists = false
 	isFoundable := len(founder.Plan(views)) > 0 // by one without WithoutFounding
@@ -137,11 +141,17 @@ func judge(found []Finding, nodes []*node.Node) {
 		f.ready = client.Readiness(views, errs, i)
 		f.claimed = views[i] != nil && views[i].Relation(client.List) == membership.Claimed
 		f.awaitsAll = f.claimed && !canFinish
+		isOtherClaim := views[i] != nil && views[i].IsMarked() && views[i].HadAnother(client.List)
+		if isOtherClaim && !slices.ContainsFunc(marks, func(mark membership.Mark) bool { return mark.Node == i }) {
+			f.NoVote = f.error(views[i].Refusal(client.List)) // this list's clients do not overrule the claim
+		}
 		isBlank := f.ready.Err != nil && f.NoVote == nil && views[i] != nil
 		f.awaitsLock = isBlank && isFoundable
 		switch {
 		case isBlank && isMarkable && f.claimed:
 			f.ready.Err = errHalfMarked
+		case isBlank && isMarkable && isOtherClaim:
+			f.ready.Err = errOtherClaim
 		case isBlank && isMarkable:
 			f.ready.Err = errBlank
 		case isBlank && !isKnown && f.Report.Quarantine == 0: // an operator has admitted it
