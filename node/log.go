@@ -201,9 +201,10 @@ func (l *stateLog) Hazard(text string) {
 	})
 }
 
-// NotAccepted logs a node that refuses this client's list of masters. A blank node is about to be marked.
+// NotAccepted logs a node that refuses this client's list of masters, or is being marked for another. Any other blank node
+// is about to be marked.
 func (l *stateLog) NotAccepted(list *scripts.List, seen scripts.Seen) {
-	if view := membership.ReadRefusal(seen); view.Relation(list) == membership.Refuses {
+	if view := membership.ReadRefusal(seen); view.Relation(list) == membership.Refuses || view.IsMarked() && view.HadAnother(list) {
 		l.logSometimes("quorumlock: node does not accept this client", "error", plain.Text(view.Refusal(list).Error()))
 	}
 }

@@ -50,3 +50,17 @@ func TestARefusedListIsKnownFromTheStart(t *testing.T) {
 		wantNotReady(t, c.over(func(int) {}, wrong, wrong, 0).Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)
 	})
 }
+
+// So are masters that are being marked for another list: the log says so, though they are blank to this one.
+func TestAClaimForAnotherListIsLogged(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		var log logLines
+		log.setDefault(t)
+		_, err := c.locker(c.NewProcess().Nodes()).TryLock(t.Context(), "a")
+		testkit.Check(t, errors.Is(err, ErrQuarantined), "the masters are claimed: %v", err)
+		l := c.over(func(int) {}, 0, 1, errors.New("no route"))
+		synctest.Wait()
+		testkit.Equal(t, log.count("node does not accept this client"), 2, "lines about masters that are claimed for another list")
+		wantNotReady(t, l.Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)
+	})
+}
