@@ -122,9 +122,10 @@ func (r *Report) fill(v visit, save savePoints, look looks.Look, refusal, two er
 	switch {
 	case isClaimed && view.Quarantine() > 0:
 		hazard("it is being marked for %s: this master accepts nobody until its quarantine is over, and a client with that list "+
-			"finds all of them", m.Members)
+			"finds a majority with it, or all of them", m.Members)
 	case isClaimed:
-		hazard("it is being marked for %s: this master accepts nobody until a client with that list locks and finds all of them", m.Members)
+		hazard("it is being marked for %s: this master accepts nobody until a client with that list locks and finds "+
+			"a majority with it, or all of them", m.Members)
 	}
 	word, isAdmitted := change.AdmissionLeft(view)
 	switch {

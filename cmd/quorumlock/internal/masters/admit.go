@@ -153,7 +153,7 @@ func (a *admit) printAdmissions(before []Finding, errs []error, maxLease time.Du
 			whom = fmt.Sprintf("is no member of %s, and accepts nobody", m.Members)
 		case len(f.Report.Members) > 0:
 		case m.Members.Len() > 0:
-			whom = fmt.Sprintf("accepts clients with %s as soon as one locks and finds all of them", m.Members)
+			whom = fmt.Sprintf("accepts clients with %s as soon as one locks and finds a majority with it, or all of them", m.Members)
 		default:
 			whom, unlisted = "has no list of masters yet", true
 		}
