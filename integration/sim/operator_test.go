@@ -54,6 +54,7 @@ type state struct {
 	members, next *scripts.List // next is nil while no change is known of
 	announced     bool          // on all next members
 	behind        bool          // a commit of the members is unfinished
+	begun         bool          // a commit of the next members is: some have them
 	whole         bool          // all members accept the list
 	waiting       bool          // and some are in quarantine
 }
@@ -95,6 +96,7 @@ func majorityState(views map[string]*membership.View) *state {
 		v := views[name]
 		s.whole = s.whole && carries(v, s.members)
 		s.behind = s.behind || carries(v, s.members) && v.Marker().Next.Equal(s.members) || v != nil && isLeft(v, best.Marker())
+		s.begun = s.begun || s.next != nil && v != nil && v.Relation(s.next) == membership.Accepts && v.Marker().Members.Equal(s.next)
 		s.waiting = s.waiting || v != nil && v.Quarantine() > 0
 	}
 	if s.next != nil {
@@ -131,6 +133,8 @@ func (o *operator) step(ctx context.Context, s *state) {
 	case s == nil: // a client makes a new deployment
 	case s.behind:
 		o.commit(ctx, s.members)
+	case s.begun && luck < 0.9: // as the errors of the other commands say
+		o.commit(ctx, s.next)
 	case s.next == nil:
 		o.aim(s.members)
 		switch {

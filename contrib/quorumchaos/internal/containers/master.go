@@ -3,9 +3,11 @@ package containers
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ory/dockertest/v3"
@@ -17,8 +19,9 @@ import (
 )
 
 const (
-	port    = "6379"
-	doBound = 20 * time.Second // of Do, on a busy machine
+	port       = "6379"
+	doBound    = 20 * time.Second // of Do, on a busy machine
+	routeBound = 5 * time.Second  // until there is a route to a container that was connected again
 )
 
 var errStopped = errors.New("stopped")
@@ -188,8 +191,13 @@ func (m *Master) plug() error {
 	})
 }
 
-func (m *Master) Do(args ...any) (any, error) {
-	reply, err := redistest.Do(m.Addr(), doBound, args...)
+// Do sends a command. For some time after a container was connected to its network again there may be no route to it.
+func (m *Master) Do(args ...any) (reply any, err error) {
+	poll.Until(routeBound, func() bool {
+		reply, err = redistest.Do(m.Addr(), doBound, args...)
+		op, isOfNet := errors.AsType[*net.OpError](err)
+		return !isOfNet || op.Op != "dial" || !errors.Is(err, syscall.EHOSTUNREACH)
+	})
 	return reply, m.wrap("ask", err)
 }
 
