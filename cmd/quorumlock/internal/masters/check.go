@@ -96,7 +96,7 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 func (c *check) all(ctx context.Context, nodes []*node.Node, quorum quorate.Rule, wait time.Duration) []Finding {
 	began := time.Now()
 	for {
-		look, stop := context.WithCancel(ctx)
+		look, stop := ctx, func() {}
 		if wait > 0 { // also where a first connection may take longer
 			look, stop = context.WithTimeout(ctx, max(wait-time.Since(began), nodes[0].Timeout()))
 		}
