@@ -50,8 +50,10 @@ FLAKES_TESTS ?= .
 VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-g$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
 IMAGE ?= ghcr.io/quorumlock/quorumlock
 
+SERVERS := redis-server postgres mariadb prometheus etcd zsh fish spin
+
 .PHONY: help demo quick test flakes chaos soak bench bench-check lint vuln api dist image dist-test release
-.PHONY: tools redis-server postgres mariadb prometheus etcd zsh fish spin
+.PHONY: tools $(SERVERS)
 .PHONY: soak-lease soak-membership soak-semaphore soak-shell soak-spec soak-simulation soak-walks soak-servers soak-fuzz soak-mutants test-compile test-searches test-sim test-waiting test-packages test-integration test-bench test-modules
 .PHONY: test-chaos test-chaos-containers test-chaos-masters test-chaos-paths
 
@@ -67,8 +69,9 @@ quick: ## what needs no real time and no container, for the loop of a change (un
 	$(GO) test -vet=off -ldflags=-s $(QUICK)
 	cd integration && $(GO) test -vet=off -ldflags=-s -run TestSeeds ./sim -sim.seeds=20
 
-test: tools ## all tests, with real redis-server processes (6 minutes); REDIS_SERVER=PATH tests on another server
+test: ## all tests, with real redis-server processes (6 minutes); REDIS_SERVER=PATH tests on another server
 	@$(if $(RACE),:,echo "no C compiler: testing without the race detector")
+	@$(MAKE) --no-print-directory --jobs=2 $(PIECES) tools test-compile
 	@$(MAKE) --no-print-directory --jobs=5 $(PIECES) test-searches test-sim test-waiting
 
 flakes: redis-server ## tests again and again beside 4 processes that keep the cores busy, and which failed (100 minutes with RACE=; less: FLAKES="node quorum" FLAKES_RUNS=10 FLAKES_FOR=2m FLAKES_TESTS=TestX)
@@ -206,9 +209,9 @@ bench-check: redis-server ## the budgets alone; fails where one is missed by mor
 # those of their completion, without spin the search of spec.
 # One at a time: a package manager has one lock.
 tools: ## installs what the tests use, where it can (1 s; 80 s where nothing is installed)
-	@$(MAKE) --no-print-directory --jobs=1 redis-server postgres mariadb prometheus etcd zsh fish spin
+	@set -e; for server in $(SERVERS); do sh internal/redistest/install.sh $$server; done
 
-redis-server postgres mariadb prometheus etcd zsh fish spin:
+$(SERVERS):
 	@sh internal/redistest/install.sh $@
 
 api: ## what the public packages export; writes docs/api.txt (3 s)
