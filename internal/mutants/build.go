@@ -72,7 +72,11 @@ func read(dir string, server *redistest.Master, patterns []string) (mutants []mu
 			if err != nil {
 				return nil, nil, err
 			}
-			text := strings.Replace(string(source), embedded, "var lua leftOutLua", 1) + fmt.Sprintf(luaReader, scripts)
+			text := strings.Replace(string(source), embedded, "var lua leftOutLua", 1)
+			if text == string(source) {
+				return nil, nil, fmt.Errorf("%s does not embed its scripts as the others do: %q", embeds, embedded)
+			}
+			text += fmt.Sprintf(luaReader, scripts)
 			if err := edited.Put(embeds, strings.Replace(text, "\t\"embed\"", "\t\"os\"\n\t\"path/filepath\"", 1)); err != nil {
 				return nil, nil, err
 			}

@@ -2,17 +2,22 @@
 package semaphores
 
 import (
-	_ "embed"
+	"embed"
 	"strings"
 	"time"
 
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-//go:embed slots.lua
-var source string
+//go:embed *.lua
+var lua embed.FS
 
-var slotsScript = scripts.New("slots", "20463fe502899db97eef7fe75568303745bff4d8", source, parseSlots)
+var slotsScript = newScript("slots", "20463fe502899db97eef7fe75568303745bff4d8", parseSlots)
+
+func newScript(name, sha string, parse func(v any, slots int) (any, bool)) *scripts.Script {
+	text, _ := lua.ReadFile(name + ".lua")
+	return scripts.New(name, sha, string(text), parse)
+}
 
 // Slots reads which of the slots 0 to n−1 of a semaphore are taken on a node. The reply is a Hint.
 func Slots(semaphore string, n int) scripts.Call {
