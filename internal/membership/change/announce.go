@@ -75,11 +75,9 @@ func (c Change) present(views map[string]*membership.View) (generation uint64, e
 		}
 		m := v.Marker()
 		switch {
-		case m.Claimed && !m.Members.Equal(c.From):
-			return 0, fmt.Errorf("%s is being marked for %s, not %s, and accepts nobody: wipe it (%s), and a client with %[3]s marks "+
-				"it again (lock any name)", name, m.Members, c.From, Wipe(name))
 		case m.Claimed:
-			return 0, fmt.Errorf("%s is being marked for %s: lock any name with that list, and all its masters up", name, m.Members)
+			return 0, fmt.Errorf("%s is being marked for %s: lock any name with %s, and all its masters up. If that changes nothing: "+
+				"quorumlock admit -members", name, m.Members, c.From)
 		case !m.Members.Equal(c.From):
 			return 0, fmt.Errorf("%s has the members %s (generation %d), not %s: %s",
 				name, m.Members, m.Generation, c.From, c.instead(views, m))
@@ -141,7 +139,7 @@ func Waits(v *membership.View) time.Duration {
 	return min(max(v.Marker().Change-v.Now, 0), v.Marker().MaxLease)
 }
 
-// prepare claims the member that is added, which begins its quarantine: a blank one, or one outside
+// prepare claims the member that is added, which begins its quarantine: a blank one, one that is claimed, or one outside
 // all lists. It returns what comes first, unless the member is ready to be announced. The claim has a generation, and so
 // says after a restart that the master has a list, if it had one: clients with that one may not found it again.
 func (c Change) prepare(name string, v *membership.View, generation uint64) (first plan, isReady bool, err error) {
@@ -162,7 +160,7 @@ func (c Change) prepare(name string, v *membership.View, generation uint64) (fir
 		first.again = true // the master's clock was set back: its quarantine starts over
 		first.mark(name, v, v.Write(m, scripts.In(m.MaxLease), scripts.At(m.Change)))
 		return first, false, nil
-	case v.IsBlank() || !m.Members.Has(name):
+	case v.IsBlank() || m.Claimed || !m.Members.Has(name):
 		first.again = true
 		claim := scripts.Marker{Claimed: true, Members: c.From, Next: scripts.NewList()}
 		if m.Members.Len() > 0 {

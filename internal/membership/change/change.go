@@ -162,8 +162,8 @@ func mostHave(views map[string]*membership.View) (list *scripts.List, apart []st
 		var have []string
 		for _, name := range list.Names() {
 			switch other := views[name]; {
-			case other == nil || other.IsBlank():
-			case !other.Marker().Claimed && other.Marker().Next.Len() == 0 && other.Marker().Members.Equal(list):
+			case other == nil || other.IsBlank() || other.Marker().Claimed: // clients with the list mark it
+			case other.Marker().Next.Len() == 0 && other.Marker().Members.Equal(list):
 				have = append(have, name)
 			default:
 				apart = append(apart, name)

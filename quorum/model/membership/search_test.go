@@ -68,6 +68,11 @@ var cut = setup{names: "abcd", start: []string{"old:abcd#3", "old:bcd>abcd#2", "
 var claimedNext = setup{names: "abc", start: []string{"bc>abc#2", "?bc>abc#2", "bc>abc#2"}, lists: []string{"bc", "abc"}, silent: 1, maxLease: 2,
 	commands: []string{"commit abc", "abort abc"}}
 
+// claimedBefore is a master that a commit has left behind, and that is claimed for its list before: it came back with its
+// data, and an operator has admitted it.
+var claimedBefore = setup{names: "abcd", start: []string{"abc#3", "abc#3", "abc#3", "?abcd#2"}, lists: []string{"abc", "abcd"}, silent: 1,
+	maxLease: 2, commands: []string{"add abc abcd", "commit abcd", "abort abcd"}}
+
 // counts is the tokens of three masters of which one is replaced. No search of it is complete in 40 million states.
 var counts = setup{names: "abcd", start: all3, lists: []string{"abc", "ab", "abd"}, tokens: 3, maxLease: 2,
 	commands: []string{"remove abc ab", "commit ab", "add ab abd", "commit abd"}}
@@ -118,6 +123,8 @@ func TestSearch(t *testing.T) {
 		{"claims that a restart has left behind", claimedTwice.with(oneForgets).with(oneRestarts), 0, false},
 		{"a commit that a power failure has interrupted", cut.with(oneRestarts), 0, false},
 		{"a master that was claimed during a change", claimedNext.with(oneRestarts), 0, false},
+		{"a master that is claimed for the list before, one forgets", claimedBefore.with(oneForgets), 0, false},
+		{"a master that is claimed for the list before, two commands", claimedBefore.with(oneRestarts).with(twoAtOnce), 0, false},
 		{"a removed master next to the present ones", removed.with(exists), 0, false},
 		{"wiped masters, and clients that know", wipedAll.with(exists), 0, false},
 		{"masters of two generations, two commands", generations.with(twoAtOnce), 0, false},
