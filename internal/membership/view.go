@@ -213,16 +213,19 @@ func (v *View) Refusal(list *scripts.List) error {
 			ErrDiffers, m.Member, m.Members, v.Process.Member, list, sameNames)
 	}
 	whom := fmt.Sprintf("accepts clients with %s (generation %d)", m.Members, m.Generation)
-	if m.Claimed {
+	hint := ""
+	switch {
+	case m.Claimed:
 		whom = fmt.Sprintf("is being marked for clients with %s", m.Members)
+		if m.Members.Has(m.Member) { // else members add has begun
+			hint = ". A client whose list most masters have marks it; or quorumlock admit -members does, if what it asserts is true"
+		}
+	case m.Generation > 1:
+		hint = ". The list was changed: give this client the new one, or, if it has that already, announce it first (quorumlock members)"
 	}
 	next := ""
 	if m.Next.Len() > 0 {
 		next = fmt.Sprintf(", and %s next", m.Next)
-	}
-	hint := ""
-	if m.Generation > 1 && !m.Claimed {
-		hint = ". The list was changed: give this client the new one, or, if it has that already, announce it first (quorumlock members)"
 	}
 	if m.Members.Len() == list.Len() {
 		hint += sameNames
