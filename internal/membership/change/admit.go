@@ -15,7 +15,7 @@ func Admit(v *membership.View, list *scripts.List) (scripts.Call, error) {
 	seen := v.Marker()
 	m := scripts.Marker{Members: scripts.NewList(), Next: scripts.NewList()}
 	change := scripts.At(0)
-	isBlank := v.IsBlank() && v.DiffersInReplicas() == nil
+	isBlank := v.IsBlank() // also if its number of replicas changes: that shows as another process
 	if list == nil && seen.Member != v.Process.Member && (!isBlank || seen.Members.Len() > 0) {
 		return scripts.Call{}, fmt.Errorf("%w: this master is the member %s of %s: admit it by that name "+
 			"(?name=... in the URL)", membership.ErrDiffers, seen.Member, seen.Members)
