@@ -85,11 +85,11 @@ func (c Client) evidence(views []*View) (top scripts.Marker, found bool) {
 // nodes, and must not spread.
 func (c Client) markAll(views []*View, top scripts.Marker) (marks []Mark) {
 	for i, v := range views {
-		if v == nil {
+		if v == nil || v.isAdded(top.Members) {
 			continue
 		}
 		switch relation := v.Relation(c.List); {
-		case relation == Blank && !v.isAdded(top.Members):
+		case relation == Blank:
 			marks = append(marks, c.mark(i, v, top))
 		case relation == Claimed && v.had(top.Members):
 			marks = append(marks, confirm(i, v, top))

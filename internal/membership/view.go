@@ -149,8 +149,8 @@ func (v *View) HadAnother(list *scripts.List) bool {
 	return v.marker.Members.Len() > 0 && !v.had(list)
 }
 
-// isAdded reports whether an operator has claimed a blank node, to add it to that list. A client with the next list would
-// retire it.
+// isAdded reports whether an operator has claimed a node, to add it to that list, or has admitted one that is being added.
+// A client with the next list would retire it.
 func (v *View) isAdded(to *scripts.List) bool {
 	return v.IsMarked() && v.marker.Members.Equal(to) && !to.Has(v.marker.Member)
 }

@@ -73,6 +73,9 @@ var claimedNext = setup{names: "abc", start: []string{"bc>abc#2", "?bc>abc#2", "
 var claimedBefore = setup{names: "abcd", start: []string{"abc#3", "abc#3", "abc#3", "?abcd#2"}, lists: []string{"abc", "abcd"}, silent: 1,
 	maxLease: 2, commands: []string{"add abc abcd", "commit abcd", "abort abcd"}}
 
+// claimedAdded is a master that was added, and then restarted and was admitted before the commit.
+var claimedAdded = claimedBefore.with(func(s *setup) { s.start = []string{"abc>abcd#3", "abc>abcd#3", "abc>abcd#3", "?abc>abcd#3"} })
+
 // counts is the tokens of three masters of which one is replaced. No search of it is complete in 40 million states.
 var counts = setup{names: "abcd", start: all3, lists: []string{"abc", "ab", "abd"}, tokens: 3, maxLease: 2,
 	commands: []string{"remove abc ab", "commit ab", "add ab abd", "commit abd"}}
@@ -125,6 +128,8 @@ func TestSearch(t *testing.T) {
 		{"a master that was claimed during a change", claimedNext.with(oneRestarts), 0, false},
 		{"a master that is claimed for the list before, one forgets", claimedBefore.with(oneForgets), 0, false},
 		{"a master that is claimed for the list before, two commands", claimedBefore.with(oneRestarts).with(twoAtOnce), 0, false},
+		{"a master that is added, and was admitted, one forgets", claimedAdded.with(oneForgets), 0, false},
+		{"a master that is added, and was admitted, two commands", claimedAdded.with(oneRestarts).with(twoAtOnce), 0, false},
 		{"a removed master next to the present ones", removed.with(exists), 0, false},
 		{"wiped masters, and clients that know", wipedAll.with(exists), 0, false},
 		{"masters of two generations, two commands", generations.with(twoAtOnce), 0, false},
