@@ -120,6 +120,8 @@ func (r *Report) fill(v visit, save savePoints, look looks.Look, refusal, two er
 		hazard(membership.UnsealedReplicas, replicas)
 	}
 	switch {
+	case isClaimed && !m.Members.Has(m.Member):
+		hazard("it is being added to %s: this master accepts nobody until the same members add goes on", m.Members)
 	case isClaimed && view.Quarantine() > 0:
 		hazard("it is being marked for %s: this master accepts nobody until its quarantine is over, and a client with that list "+
 			"finds a majority with it, or all of them", m.Members)

@@ -149,7 +149,7 @@ func (a *admit) printAdmissions(before []Finding, errs []error, maxLease time.Du
 		switch m := f.Look().View.Marker(); { // it was looked at: only then it is admitted
 		case a.members:
 			whom = "accepts clients with " + list.String()
-		case m.Members.Len() > 0 && !m.Members.Has(m.Member) && m.Next.Len() == 0:
+		case isNoMember(m):
 			whom = fmt.Sprintf("is no member of %s, and accepts nobody", m.Members)
 		case len(f.Report.Members) > 0:
 		case m.Members.Len() > 0:
@@ -170,6 +170,11 @@ func (a *admit) printAdmissions(before []Finding, errs []error, maxLease time.Du
 	return admitted == len(before)
 }
 
+// isNoMember reports whether a master is none of its own list: a change has removed it, or is yet to add it.
+func isNoMember(m scripts.Marker) bool {
+	return m.Members.Len() > 0 && !m.Members.Has(m.Member) && m.Next.Len() == 0
+}
+
 func nowIs(f Finding) string {
 	r := f.Report
 	switch {
@@ -179,6 +184,8 @@ func nowIs(f Finding) string {
 		return "it is being marked, and accepts nobody; in quarantine for another " + Left(f.ready.In)
 	case f.claimed:
 		return "it is being marked, and accepts nobody"
+	case isNoMember(f.Look().View.Marker()):
+		return fmt.Sprintf("is no member of %s, and accepts nobody", f.Look().View.Marker().Members)
 	case len(r.Members) == 0 && f.Look().View.Marker().Members.Len() > 0:
 		return fmt.Sprintf("accepts nobody until a client with %s marks it", f.Look().View.Marker().Members)
 	case len(r.Members) == 0:
