@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
+	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/ownerfile"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/operator"
@@ -50,6 +53,10 @@ func (l *line) takeOwner(ctx context.Context, locker *quorum.Locker, nodes []*no
 			report(fmt.Errorf("the lock of the owner in %q is not released: %w", l.file, err))
 			return nil
 		}
+		if left := l.mayBeLeft(ctx, nodes); left != nil {
+			report(fmt.Errorf("the lock of the owner in %q may be left on %s, and too few other masters grant", l.file, strings.Join(left, ", ")))
+			return nil
+		}
 		said := "the masters that answer have no lock of %q, a run that died"
 		if isSeen {
 			said = "released the lock of %q, a run that died"
@@ -60,6 +67,25 @@ func (l *line) takeOwner(ctx context.Context, locker *quorum.Locker, nodes []*no
 		return cli.ExitWith(cli.ExitConfiguration, fmt.Errorf("the owner file: %w", err))
 	}
 	return nil
+}
+
+// mayBeLeft returns the masters that may have an owner's lock after a release that succeeded, if nobody gets the lock without
+// them: others are in quarantine.
+func (l *line) mayBeLeft(ctx context.Context, nodes []*node.Node) (names []string) {
+	var set quorate.Set
+	for i, f := range masters.CheckAll(ctx, nodes) {
+		isSilent := f.Err != nil || f.NoVote != nil
+		if isSilent {
+			names = append(names, f.Name)
+		}
+		if isSilent || f.Report.Quarantine > 0 {
+			set |= quorate.Of(i)
+		}
+	}
+	if !masters.Quorum(len(nodes), l.all).Blocks(set) {
+		return nil
+	}
+	return names
 }
 
 func release(ctx context.Context, locker *quorum.Locker, nodes []*node.Node, dead ownerfile.Record) error {
