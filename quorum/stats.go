@@ -30,8 +30,10 @@ type Stats struct {
 
 // NodeStats is a node's part in [Stats].
 type NodeStats struct {
-	Name      string
-	State     string      // see [node.Node.State]; "not_accepted" for a node that answers, and accepts clients with another list
+	Name string
+	// State: see [node.Node.State]; or "not_accepted" for a node that answers, and when it was last asked was blank, or
+	// accepted clients with another list. The next call asks again, and marks a blank one if it may.
+	State     string
 	LastError *node.Error // of a call, however long ago, or nil; its Code is a word for it
 
 	// Renewals counts locks, not calls. A renewal failed when the node had forgotten the lock, had
