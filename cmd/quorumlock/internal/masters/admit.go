@@ -149,8 +149,8 @@ func (a *admit) printAdmissions(before []Finding, errs []error, maxLease time.Du
 		switch m := f.Look().View.Marker(); { // it was looked at: only then it is admitted
 		case a.members:
 			whom = "accepts clients with " + list.String()
-		case isNoMember(m):
-			whom = fmt.Sprintf("is no member of %s, and accepts nobody", m.Members)
+		case outside(f) != "":
+			whom = outside(f)
 		case len(f.Report.Members) > 0:
 		case m.Members.Len() > 0:
 			whom = fmt.Sprintf("accepts clients with %s as soon as one locks and finds a majority with it, or all of them", m.Members)
@@ -170,9 +170,16 @@ func (a *admit) printAdmissions(before []Finding, errs []error, maxLease time.Du
 	return admitted == len(before)
 }
 
-// isNoMember reports whether a master is none of its own list: a change has removed it, or is yet to add it.
-func isNoMember(m scripts.Marker) bool {
-	return m.Members.Len() > 0 && !m.Members.Has(m.Member) && m.Next.Len() == 0
+// outside says that a master accepts nobody, because it is none of its own list; it is empty for others.
+func outside(f Finding) string {
+	m := f.Look().View.Marker()
+	switch {
+	case m.Members.Len() == 0 || m.Members.Has(m.Member) || len(f.Report.Next) > 0:
+		return ""
+	case m.Claimed || m.Next.Len() > 0: // the admission changes nothing of that
+		return fmt.Sprintf("is being added to %s, and accepts nobody until the same members add goes on", m.Members)
+	}
+	return fmt.Sprintf("is no member of %s, and accepts nobody", m.Members)
 }
 
 func nowIs(f Finding) string {
@@ -184,8 +191,8 @@ func nowIs(f Finding) string {
 		return "it is being marked, and accepts nobody; in quarantine for another " + Left(f.ready.In)
 	case f.claimed:
 		return "it is being marked, and accepts nobody"
-	case isNoMember(f.Look().View.Marker()):
-		return fmt.Sprintf("is no member of %s, and accepts nobody", f.Look().View.Marker().Members)
+	case outside(f) != "":
+		return outside(f)
 	case len(r.Members) == 0 && f.Look().View.Marker().Members.Len() > 0:
 		return fmt.Sprintf("accepts nobody until a client with %s marks it", f.Look().View.Marker().Members)
 	case len(r.Members) == 0:
