@@ -70,11 +70,13 @@ var claimedNext = setup{names: "abc", start: []string{"bc>abc#2", "?bc>abc#2", "
 
 // claimedBefore is a master that a commit has left behind, and that is claimed for its list before: it came back with its
 // data, and an operator has admitted it.
-var claimedBefore = setup{names: "abcd", start: []string{"abc#3", "abc#3", "abc#3", "?abcd#2"}, lists: []string{"abc", "abcd"}, silent: 1,
-	maxLease: 2, commands: []string{"add abc abcd", "commit abcd", "abort abcd"}}
+var claimedBefore = setup{names: "abcd", start: []string{"abc#3", "abc#3", "abc#3", "?abcd#2"}, lists: []string{"abc", "abcd"},
+	silent: 1, maxLease: 2, commands: []string{"add abc abcd", "commit abcd", "abort abcd"}}
 
 // claimedAdded is a master that was added, and then restarted and was admitted before the commit.
-var claimedAdded = claimedBefore.with(func(s *setup) { s.start = []string{"abc>abcd#3", "abc>abcd#3", "abc>abcd#3", "?abc>abcd#3"} })
+var claimedAdded = claimedBefore.with(func(s *setup) {
+	s.start = []string{"abc>abcd#3", "abc>abcd#3", "abc>abcd#3", "?abc>abcd#3"}
+})
 
 // counts is the tokens of three masters of which one is replaced. No search of it is complete in 40 million states.
 var counts = setup{names: "abcd", start: all3, lists: []string{"abc", "ab", "abd"}, tokens: 3, maxLease: 2,

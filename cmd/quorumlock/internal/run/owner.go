@@ -54,7 +54,8 @@ func (l *line) takeOwner(ctx context.Context, locker *quorum.Locker, nodes []*no
 			return nil
 		}
 		if left := l.mayBeLeft(ctx, nodes); left != nil {
-			report(fmt.Errorf("the lock of the owner in %q may be left on %s, and too few other masters grant", l.file, strings.Join(left, ", ")))
+			report(fmt.Errorf("the lock of the owner in %q may be left on %s, and too few other masters grant", l.file,
+				strings.Join(left, ", ")))
 			return nil
 		}
 		said := "the masters that answer have no lock of %q, a run that died"
