@@ -11,6 +11,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
 	"github.com/quorumlock/quorumlock/internal/looks"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/scripts/operators"
@@ -37,6 +38,7 @@ type survey struct {
 	known   map[string]*busy
 	found   []masters.Finding
 	began   []looks.Look // the first of each master
+	blind   []error      // why a master named no locks, as a *node.Error, or nil
 }
 
 // look asks all masters for names, for the states of the names that were found, and for the masters' own state.
@@ -77,12 +79,14 @@ func (s *survey) look(ctx context.Context, nodes []*node.Node, isLive bool) {
 }
 
 func (s *survey) find(ctx context.Context, nodes []*node.Node) {
-	replies := masters.Each(ctx, nodes, func(ctx context.Context, i int, n *node.Node) any {
-		return inside.Of(n).Pipe("").Do(ctx, operators.Survey(s.cursors[i])).Reply.Other
+	results := masters.Each(ctx, nodes, func(ctx context.Context, i int, n *node.Node) pipeline.Result {
+		return inside.Of(n).Pipe("").Do(ctx, operators.Survey(s.cursors[i]))
 	})
-	for i, said := range replies {
-		r, ok := said.(*operators.SurveyReply)
+	s.blind = make([]error, len(nodes))
+	for i, result := range results {
+		r, ok := result.Reply.Other.(*operators.SurveyReply)
 		if !ok {
+			s.blind[i] = result.Err
 			continue
 		}
 		s.cursors[i] = r.Cursor

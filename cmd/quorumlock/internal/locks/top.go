@@ -93,6 +93,11 @@ func (s *survey) print(out io.Writer, now time.Time, width int) {
 		}
 		states.row(mark[f.IsOK()], f.Name, f.State(), r.Version, r.Uptime, r.RoundTrip.Round(10*time.Microsecond), f.Quarantine())
 	}
+	for i, f := range s.found {
+		if s.blind[i] != nil && f.Err == nil && f.Refusal() == nil { // otherwise it is said why
+			reasons.Add(f.Name, "not all locks are shown: "+masters.Reason(s.blind[i]))
+		}
+	}
 	states.print(out)
 	for _, g := range reasons {
 		line := wrapped(fmt.Appendf(nil, "%s  %s: %s\n", notWell, g, g.Reason), cmp.Or(width, math.MaxInt))
