@@ -18,40 +18,45 @@ import (
 )
 
 // Lock is a [trial.Lock] for which another owner contends, and also waits for the message of the release, as a waiter does.
-func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Name) (scripts.AcquireReply, error) {
-	failed := func(err error) (scripts.AcquireReply, error) {
-		return scripts.AcquireReply{}, &node.Error{Node: n.Name(), Op: "subscribe", Err: redisconn.TimedOut(err, n.Timeout())}
+// unheard is why that did not come from a master that grants: its waiters poll. It is a *node.Error, as err.
+func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Name) (
+	reply scripts.AcquireReply, unheard, err error,
+) {
+	failed := func(err error) error {
+		return &node.Error{Node: n.Name(), Op: "subscribe", Err: redisconn.TimedOut(err, n.Timeout())}
 	}
 	ctx, cancel := context.WithTimeout(ctx, redisconn.ConnectTimeout(n.Timeout())+4*n.Timeout())
 	defer cancel()
 	c, err := inside.Of(n).Server.TakeConn(ctx)
 	if err != nil {
-		return failed(err)
+		return reply, nil, failed(err)
 	}
 	defer c.Close()
 	defer redisconn.Kill(c) // a pool must not get it back subscribed
 	channel := inside.Of(n).Prefix + scripts.Channel(name.String())
 	if err := redisconn.Send(c, n.Timeout(), func() error { return c.Send("SUBSCRIBE", channel) }); err != nil {
-		return failed(err)
+		return reply, nil, failed(err)
 	}
-	if _, err := redisconn.Receive(c, n.Timeout()); err != nil {
-		return failed(err)
+	if _, err := redisconn.Receive(c, n.Timeout()); redisconn.IsServerError(err) {
+		unheard = failed(err)
+	} else if err != nil {
+		return reply, nil, failed(err)
 	}
 	newOwner := func() scripts.Owner { return scripts.NewOwner(rand.Text(), 1) }
 	contend := func(acquire scripts.AcquireArgs) error { return Contend(ctx, n, acquire, newOwner()) }
-	reply, err := trial.Lock(ctx, n, list, name, newOwner(), contend)
+	reply, err = trial.Lock(ctx, n, list, name, newOwner(), contend)
 	for isConnecting(err) && ctx.Err() == nil {
 		<-time.After(n.Timeout() / 10)
 		reply, err = trial.Lock(ctx, n, list, name, newOwner(), contend)
 	}
-	if err != nil || reply.Outcome != scripts.Granted {
-		return reply, err
+	if err != nil || reply.Outcome != scripts.Granted || unheard != nil {
+		return reply, unheard, err
 	}
 	message, err := redis.Strings(redisconn.Receive(c, n.Timeout()))
 	if err != nil || len(message) != 3 || message[1] != channel {
-		return failed(fmt.Errorf("no message of the release was heard: %w", errors.Join(err, ctx.Err())))
+		unheard = failed(fmt.Errorf("no message of the release was heard: %w", errors.Join(err, ctx.Err())))
 	}
-	return reply, nil
+	return reply, unheard, nil
 }
 
 // Contend has another owner refused what acquire has acquired, which takes further commands.

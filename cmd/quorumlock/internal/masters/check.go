@@ -31,8 +31,9 @@ var Check = Command{
 Example, for monitoring:
   quorumlock check -json redis://10.0.0.1 redis://10.0.0.2 redis://10.0.0.3
 
-Exit codes: 0 if all masters grant, or wait in a quarantine that is counted down, and their clocks run as this machine's
-(with -wait: if a majority grants, with -wait-all: if all do), else 1. 2 if the command line is invalid.`,
+Exit codes: 0 if all masters grant and announce releases, or wait in a quarantine that is counted down, and their clocks
+run as this machine's (with -wait: if a majority grants, with -wait-all: if all do), else 1. 2 if the command line is
+invalid.`,
 	Reads: true,
 	Define: func(flags *cli.Flags) Action {
 		c := &check{}
@@ -74,7 +75,8 @@ func (c *check) run(ctx context.Context, p *cli.Program, line Line) int {
 		return cli.ExitInterrupted
 	}
 	lists, isChanging := acceptedLists(found)
-	failed := len(lists) > 1 && !isChanging || slices.ContainsFunc(found, func(f Finding) bool { return f.Refusal() != nil || f.rate != "" })
+	failed := len(lists) > 1 && !isChanging ||
+		slices.ContainsFunc(found, func(f Finding) bool { return f.Refusal() != nil || f.unheard != nil || f.rate != "" })
 	if wait > 0 {
 		failed = !quorum.Enough(thoseThat(found, Finding.IsOK))
 	}
@@ -143,7 +145,11 @@ func printCheck(out io.Writer, found []Finding, hasReplicas bool) {
 	}
 	fmt.Fprintln(out, ".")
 	if tried > 0 {
-		fmt.Fprintf(out, "A lock was acquired, renewed and released on %d of these, each time alone, and the release was announced to waiters.\n", tried)
+		announced := "and the release was announced to waiters"
+		if unheard := count(func(f Finding) bool { return f.unheard != nil }); unheard > 0 {
+			announced = fmt.Sprintf("but no waiter hears of the release on %d: they poll", unheard)
+		}
+		fmt.Fprintf(out, "A lock was acquired, renewed and released on %d of these, each time alone, %s.\n", tried, announced)
 	}
 	if count(func(f Finding) bool { return f.is(stateQuarantine) }) > 0 {
 		fmt.Fprintln(out, "A master in quarantine grants nothing until its quarantine is over.")
@@ -200,6 +206,9 @@ func (f Finding) notes() []string {
 	}
 	if errors.Is(f.Report.Refused, node.ErrMaxLease) {
 		notes = append(notes, giveMaxLease)
+	}
+	if f.unheard != nil {
+		notes = append(notes, "a lock was tried, and it grants, but waiters only poll: "+Reason(f.unheard))
 	}
 	for _, note := range []string{f.rate, f.hint} {
 		if note != "" {

@@ -23,7 +23,7 @@ func tryAll(ctx context.Context, nodes []*node.Node, found []Finding, name strin
 		if name != "" {
 			tried = scripts.NewName(name)
 		}
-		reply, err := heard.Lock(ctx, n, list, tried)
+		reply, unheard, err := heard.Lock(ctx, n, list, tried)
 		switch {
 		case err != nil:
 		case reply.Outcome == scripts.HeldByAnother:
@@ -32,6 +32,9 @@ func tryAll(ctx context.Context, nodes []*node.Node, found []Finding, name strin
 			err = errBlank
 		}
 		f.tried, f.unfit = err == nil && reply.Outcome == scripts.Granted, err
+		if f.tried {
+			f.unheard = unheard
+		}
 		if err != nil {
 			f.ready.Err = f.error(err)
 		}

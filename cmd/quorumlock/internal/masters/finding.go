@@ -45,8 +45,9 @@ type Finding struct {
 	two        error                // of check and admit: its Sentinels name two masters, or nil
 	rate       string               // how its clock's rate differs from this machine's, or empty
 	hint       string               // why the master may not have answered, or empty
-	tried      bool                 // of check: a lock was acquired, renewed and released there, and the release was announced
+	tried      bool                 // of check: a lock was acquired, renewed and released there
 	unfit      error                // of check: why that failed, or nil
+	unheard    error                // of check: why no waiter hears of that release, or nil
 }
 
 // CheckAll checks the nodes, all at once, and judges whether they grant to clients whose list they are. Two nodes
