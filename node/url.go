@@ -72,7 +72,8 @@ func splitURL(raw string) (u *url.URL, others []string, isSentinel bool, err err
 	case !isKnown:
 		return nil, nil, false, errScheme()
 	case hasAnother(raw):
-		return nil, nil, false, errSeveral()
+		return nil, nil, false, invalidf("these are several URLs: give each a string of its own " +
+			"(strings.Fields splits a text; zsh splits a variable if it is ${=NAME})")
 	}
 	if isSentinel {
 		raw, others = withOneHost(scheme, rest[len("//"):])

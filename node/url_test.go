@@ -226,6 +226,7 @@ func TestBadURLsAreExplained(t *testing.T) {
 	const scheme = "the URL's scheme is missing or unknown: it begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379"
 	const noSentinel = "clusters and several hosts are not supported: give each master a URL of its own, one string for each " +
 		"(for Sentinel redis+sentinel://host:26379,host:26379/master?failover=1"
+	const several = "these are several URLs: give each a string of its own (strings.Fields splits a text; zsh splits a variable if it is ${=NAME}"
 	for url, says := range map[string]string{
 		"":                      scheme,
 		"host":                  scheme,
@@ -246,11 +247,11 @@ func TestBadURLsAreExplained(t *testing.T) {
 		"sentinel://h":          noSentinel,
 		"h1:6379,h2:6379":       noSentinel,
 		"redis://h1:1,h2:1":     noSentinel,
-		"redis://h1 redis://h2": noSentinel,
+		"redis://h1 redis://h2": several,
 
-		"redis://h1?name=a redis://h2?name=b":         noSentinel, // else "a redis://h2?name=b" is one master's name
-		"redis://h1?name=a,redis://h2?name=b":         noSentinel,
-		"redis://:p@h1?name=a\nrediss://:p@h2?name=b": noSentinel,
+		"redis://h1?name=a redis://h2?name=b":         several, // else "a redis://h2?name=b" is one master's name
+		"redis://h1?name=a,redis://h2?name=b":         several,
+		"redis://:p@h1?name=a\nrediss://:p@h2?name=b": several,
 
 		"redis://h?timeout=5s":   `not one "timeout"`,
 		"redis://h?failover=11s": "the URL's failover is a number of replicas, not a duration or other text, as in ?failover=1",
