@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/lease"
@@ -112,6 +113,9 @@ func (l *Lock) failure(o *engine.Outcome) *Error {
 	}
 	if reason := sentinels[o.Kind]; reason != nil {
 		e.causes = append(e.causes, reason)
+		if left := o.Result().Wait; o.Kind == engine.Quarantined && left > 0 {
+			e.causes = append(e.causes, forAnother(left))
+		}
 	} else if o.Cause == lease.TooLate && !o.Ended {
 		e.causes = append(e.causes, l.whyLate(o))
 	}
@@ -141,6 +145,11 @@ func (l *Lock) failure(o *engine.Outcome) *Error {
 
 // sentinels has the errors for the reasons why an attempt failed.
 var sentinels = [engine.Kinds]error{engine.Held: ErrHeld, engine.Quarantined: ErrQuarantined, engine.Unavailable: ErrUnavailable}
+
+// forAnother says how long too few nodes grant because of quarantines.
+func forAnother(left time.Duration) error {
+	return detail(fmt.Sprintf("for another %v", max(left.Round(100*time.Millisecond), 100*time.Millisecond)))
+}
 
 // whyLate returns why a won attempt has no time left to be held.
 func (l *Lock) whyLate(o *engine.Outcome) error {

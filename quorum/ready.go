@@ -2,8 +2,6 @@ package quorum
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
@@ -66,7 +64,7 @@ func (l *Locker) notReady(s *roster.Survey, tried []error) error {
 	case ok && left == 0:
 		return nil
 	case ok:
-		e.causes = []error{ErrQuarantined, detail(fmt.Sprintf("for another %v", left.Round(100*time.Millisecond)))}
+		e.causes = []error{ErrQuarantined, forAnother(left)}
 	default:
 		e.causes = []error{ErrUnavailable}
 	}
