@@ -16,6 +16,9 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/cli"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/masters"
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/ownerfile"
+	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/plain"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -32,6 +35,7 @@ const (
 type job struct {
 	line    *line
 	lock    *quorum.Lock
+	nodes   []*node.Node
 	signals *caught
 	clock   clock.Clock
 	child   *child
@@ -45,8 +49,8 @@ type job struct {
 
 const endOfTime clock.Instant = math.MaxInt64
 
-func newJob(line *line, lock *quorum.Lock, signals *caught) *job {
-	j := &job{line: line, lock: lock, signals: signals, clock: clock.System(), maxHoldEnd: endOfTime, end: endOfTime}
+func newJob(line *line, lock *quorum.Lock, nodes []*node.Node, signals *caught) *job {
+	j := &job{line: line, lock: lock, nodes: nodes, signals: signals, clock: clock.System(), maxHoldEnd: endOfTime, end: endOfTime}
 	if line.maxHold > 0 {
 		j.maxHoldEnd = j.clock.Now().Add(line.maxHold)
 	}
@@ -178,7 +182,11 @@ func (j *job) enforce() time.Duration {
 	case j.ended != nil:
 		return min(left, maxSleep)
 	case left <= j.line.grace:
-		j.ended, j.end = fmt.Errorf("%w: the command got SIGTERM", j.why()), j.clock.Now().Add(left)
+		why := j.why()
+		j.ended, j.end = fmt.Errorf("%w: the command got SIGTERM", why), j.clock.Now().Add(left)
+		if errors.Is(why, errNotRenewed) {
+			j.ended = fmt.Errorf("%w%s", j.ended, j.silent())
+		}
 		j.child.end(syscall.SIGTERM)
 		j.child.signalGroup(syscall.SIGCONT) // a stopped process does not end
 		return left
@@ -204,6 +212,21 @@ func (j *job) why() error {
 }
 
 var errNotRenewed = errors.New("the lock was about to be lost: too few masters renewed it")
+
+// silent says why masters did not renew the lock, of those that are down.
+func (j *job) silent() string {
+	var groups plain.Grouped
+	for _, n := range j.nodes {
+		if err := n.LastError(); err != nil && (n.State() == inside.Down || n.State() == inside.Refused) {
+			groups.Add(n.Name(), masters.Reason(err))
+		}
+	}
+	var b strings.Builder
+	for _, g := range groups {
+		fmt.Fprintf(&b, "; %s: %s", g, g.Reason)
+	}
+	return b.String()
+}
 
 // endGroup ends the rest of the group after the command, if run has ended the command, or its time is over. Otherwise
 // processes that the command has left behind go on.

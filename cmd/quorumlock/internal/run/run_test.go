@@ -166,7 +166,7 @@ func TestTheCommandEndsBeforeItsLock(t *testing.T) {
 	}
 	testkit.Must(t, d.Masters[1].Kill())
 	since := poll.Start()
-	p.Ends(t, cli.ExitEnded, "too few masters renewed it: the command got SIGTERM")
+	p.Ends(t, cli.ExitEnded, "too few masters renewed it: the command got SIGTERM; ", "connection refused")
 	endedWithin(t, lease-3*time.Second, since)
 	clitest.Contains(t, p.Out.String(), "TERM\n")
 }
@@ -253,7 +253,7 @@ func TestACommandDoesNotBeginAfterItsTime(t *testing.T) {
 	lock, err := locker.Lock(t.Context(), "x")
 	testkit.Must(t, err)
 	file := aFile(t)
-	j := newJob(&line{names: []string{"x"}, command: []string{"rm", file}, maxHold: time.Nanosecond}, lock, &caught{})
+	j := newJob(&line{names: []string{"x"}, command: []string{"rm", file}, maxHold: time.Nanosecond}, lock, nil, &caught{})
 	clitest.Eventually(t, "the end of its time", func() bool { return j.left() <= 0 })
 	_, ended, err := j.run("/bin/rm")
 	testkit.Check(t, ended == nil && cli.CodeOf(err, 0) == cli.ExitEnded && strings.Contains(err.Error(), "the command was not started"),
