@@ -44,7 +44,7 @@ import (
 // that stands still has no dead master, unless the options say otherwise. [node.WithDialer] has no effect, and options
 // for a server's password or replicas make each lock fail.
 //
-// A Locker over it needs no quorum.WithoutFounding, which refuses new masters. The error wraps [node.ErrInvalid].
+// quorum.WithoutFounding has no effect over it: it is always new. The error wraps [node.ErrInvalid].
 func Master(opts ...node.Option) (*node.Node, error) {
 	began, origin := time.Now(), clock.System().Now()
 	m := fakeredis.New(func() time.Time { return began.Add(clock.System().Now().Sub(origin)) }, rand.Uint64())

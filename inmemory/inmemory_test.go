@@ -210,6 +210,17 @@ func TestOptionsOfANode(t *testing.T) {
 	testkit.Check(t, errors.Is(err, node.ErrInvalid) && strings.HasSuffix(err.Error(), ": an option is nil"), "%v", err)
 }
 
+// A service that gives its options to any locker has a lock here, too.
+func TestWithoutFounding(t *testing.T) {
+	locker, err := redlock.New(start(t), quorum.WithoutFounding())
+	testkit.Must(t, err)
+	defer locker.Close()
+	testkit.Must(t, locker.Ready(t.Context()))
+	lock, err := locker.TryLock(t.Context(), "x")
+	testkit.Must(t, err)
+	testkit.Must(t, lock.Unlock(t.Context()))
+}
+
 func TestSeveralMasters(t *testing.T) {
 	nodes := slices.Concat(start(t), start(t), start(t))
 	for what, open := range map[string]func() (*quorum.Locker, error){
