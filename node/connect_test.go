@@ -136,3 +136,10 @@ func TestAServerThatHangsUpAtTheFirstCommands(t *testing.T) {
 	_, n := openFake(t, func([]string) string { return canned.HangUp })
 	failsBy(t, n, "hung up at the first commands")
 }
+
+func TestAWebServerAtThePort(t *testing.T) {
+	_, n := openFake(t, func([]string) string {
+		return "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n400 Bad Request" + canned.HangUp
+	})
+	failsBy(t, n, "no Redis server?")
+}

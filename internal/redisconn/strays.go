@@ -9,7 +9,7 @@ import (
 
 // ErrStray: a reply came that no command had asked for. The next command would take it for its own: a lock could be held
 // by nobody's grant.
-var ErrStray = errors.New("a reply came that nobody had asked for: a proxy that answers twice?")
+var ErrStray = errors.New("a reply came that nobody had asked for: a proxy that answers twice, or no Redis server?")
 
 // RefuseStrays returns a connection to a server that ends with [ErrStray] when there are more replies than commands, or
 // when one is there before its command is written. The latter shows only on a socket without TLS. A connection that
