@@ -27,8 +27,9 @@ func DifferentMaxLease(deployment, client time.Duration) error {
 }
 
 // UnsealedReplicas is what is wrong with a master of a client without a number of replicas.
-const UnsealedReplicas = "replicas are attached (%d): if one is promoted, two may hold a lock (node.WithFailover prevents that); and a " +
-	"resync of this master from its own replica goes unnoticed and loses the grants that the replica lacks"
+const UnsealedReplicas = "replicas are attached (%d): if one is promoted, two may hold a lock (node.WithFailover, " +
+	"?failover=N in the URL, prevents that); and a resync of this master from its own replica goes unnoticed and loses the " +
+	"grants that the replica lacks"
 
 // View is what a look found on a node.
 type View struct {
