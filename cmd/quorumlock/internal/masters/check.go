@@ -163,7 +163,8 @@ func printCheck(out io.Writer, found []Finding, hasReplicas bool) {
 	} else if grant < len(found) {
 		fmt.Fprintf(out, "Locks are granted: %d masters must grant, so %d more may fail.\n", quorum.Need, grant-quorum.Need)
 	}
-	if (len(found) < 3 || len(found)%2 == 0) && !(len(found) == 1 && hasReplicas) {
+	_, isChanging := acceptedLists(found) // by one master at a time: every other list is even
+	if (len(found) < 3 || len(found)%2 == 0) && !(len(found) == 1 && hasReplicas) && !isChanging {
 		fmt.Fprintln(out, "redlock needs an odd number of masters, 3 or more to survive the loss of one")
 	}
 }
