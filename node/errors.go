@@ -162,6 +162,9 @@ type passes struct{ error }
 
 func (e passes) Unwrap() error { return e.error }
 
+// Is has a failover noticed soon: held locks wait for it. Refused credentials are tried rarely in any case.
+func (e passes) Is(target error) bool { return target == redisconn.ErrNoMaster }
+
 func invalidf(format string, args ...any) error {
 	return fmt.Errorf("node: %w: %s", ErrInvalid, fmt.Sprintf(format, args...))
 }

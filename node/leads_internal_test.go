@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -169,6 +170,30 @@ func TestMessagesComeFromNoReplica(t *testing.T) {
 	s := &server{opts: options{timeout: time.Second, conns: 1}, pool: pool}
 	_, err := s.takeForMessages(t.Context())
 	testkit.Is(t, err, ErrReplica, "a connection for messages")
+}
+
+// Where the master may fail over, an address that leads to a replica, or to two masters, is dialed again soon: locks that
+// are held need the next master before their deadlines.
+func TestHowOftenAFailoverIsLookedFor(t *testing.T) {
+	fails, stays := server{opts: options{failover: 1}}, server{}
+	for _, c := range []struct {
+		err     error
+		longest time.Duration
+	}{
+		{fails.passing(ErrReplica), 1500 * time.Millisecond},
+		{fails.passing(redis.Error("MASTERDOWN Link with MASTER is down")), 1500 * time.Millisecond},
+		{fails.twoMasters("a", "b"), 1500 * time.Millisecond},
+		{stays.passing(ErrReplica), 7500 * time.Millisecond},
+		{stays.twoMasters("a", "b"), 7500 * time.Millisecond},
+	} {
+		var backoff redisconn.Backoff
+		var longest time.Duration
+		rng := rand.New(rand.NewPCG(1, 2))
+		for range 100 {
+			longest = max(longest, backoff.Next(c.err, rng))
+		}
+		testkit.Check(t, longest <= c.longest && longest > c.longest/3, "%v: the longest pause is %v, want %v", c.err, longest, c.longest)
+	}
 }
 
 // Sentinel names one master.

@@ -27,7 +27,7 @@ var (
 	ErrTimeout = errors.New("timed out")
 	// ErrNotReplicated: replicas that must acknowledge have not.
 	ErrNotReplicated = errors.New("not replicated")
-	// ErrNoMaster: no sentinel led to a master. A failover may be under way.
+	// ErrNoMaster: the address or the sentinels led to no master, or to two. A failover may be under way.
 	ErrNoMaster = errors.New("no sentinel leads to a master")
 	// ErrReply: redigo cannot read the reply.
 	ErrReply = errors.New("malformed reply")
