@@ -92,6 +92,7 @@ func TestAnAddressThatFailsOver(t *testing.T) {
 			testkit.Equal(t, doAt(t, n, "b", acquire("l", "o:1")).RunID, runID(t, f.new), "the other connection's process")
 			testkit.Equal(t, n.State(), inside.Up, "the state")
 			testkit.Equal(t, log.logged("may no longer be a master"), 1, "lines of "+log.String())
+			testkit.Equal(t, log.logged("user_script"), 0, "lines with a script's hash: "+log.String())
 		})
 	}
 }
