@@ -3,6 +3,7 @@ package masters
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -157,7 +158,7 @@ func (a *admit) printAdmissions(before []Finding, errs []error, maxLease time.Du
 		default:
 			whom, unlisted = "has no list of masters yet", true
 		}
-		fmt.Fprintf(table, "%s\tadmitted\t%s; max lease %v; %s\n", f.Name, what, maxLease, whom)
+		fmt.Fprintf(table, "%s\tadmitted\t%s; max lease %v; %s%s\n", f.Name, what, maxLease, replicas(f), whom)
 	}
 	table.Flush()
 	if unlisted {
@@ -182,11 +183,26 @@ func outside(f Finding) string {
 	return fmt.Sprintf("is no member of %s, and accepts nobody", m.Members)
 }
 
+// replicas says how many replicas acknowledge each lock from now on, if there are or were any.
+func replicas(f Finding) string {
+	view := f.Look().View
+	now, before := view.Process.Replicas(), view.Marker().Replicas()
+	switch {
+	case view.DiffersInReplicas() != nil:
+		return fmt.Sprintf("replicas that acknowledge each lock: %d, no longer %d; ", now, before)
+	case now > 0:
+		return fmt.Sprintf("replicas that acknowledge each lock: %d; ", now)
+	}
+	return ""
+}
+
 func nowIs(f Finding) string {
 	r := f.Report
 	switch {
 	case f.Err != nil:
 		return "cannot be checked: " + Reason(f.Err)
+	case errors.Is(r.Refused, node.ErrMaxLease), errors.Is(r.Refused, node.ErrFailover): // which admit changes
+		return r.Refused.Error()
 	case f.claimed && f.ready.In > 0:
 		return "it is being marked, and accepts nobody; in quarantine for another " + Left(f.ready.In)
 	case f.claimed:
