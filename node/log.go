@@ -185,14 +185,17 @@ func (l *stateLog) logQuarantineLocked(now time.Time) {
 // ReleaseRefused is called once for each release that the server refused.
 func (l *stateLog) ReleaseRefused(call scripts.Call, err error) {
 	owner, names := call.Released()
-	l.logSometimes("quorumlock: release refused, tried again slowly", "names", names, "owner", owner, "error", plain.Text(err.Error()))
+	l.logSometimes("quorumlock: release refused, tried again slowly", "names", names, "owner", owner, "error", l.text(err))
 }
 
 // Left logs that a connection was left, whose server seems to have become a replica. Where the address leads now is
 // another event.
 func (l *stateLog) Left(err error) {
-	l.logSometimes("quorumlock: node may no longer be a master, its address is dialed again", "error", plain.Text(err.Error()))
+	l.logSometimes("quorumlock: node may no longer be a master, its address is dialed again", "error", l.text(err))
 }
+
+// text is what the node's errors say of a server's error.
+func (l *stateLog) text(err error) string { return (&Error{Node: l.name(), Err: err}).text() }
 
 // Hazard logs once what makes the node unsafe.
 func (l *stateLog) Hazard(text string) {
