@@ -164,3 +164,27 @@ func TestAPoolWithConnectionsToAReplica(t *testing.T) {
 		return isGranted(r) && r.RunID == runID(t, f.new)
 	})
 }
+
+// Each Check finds the master to which the address leads then, and takes no connection that the server has ended.
+func TestCheckUsesNoOldConnection(t *testing.T) {
+	t.Parallel()
+	for what, opened := range map[string]func(*testing.T, *failover) *node.Node{
+		"by URL": func(t *testing.T, f *failover) *node.Node { return open(t, f.url()) },
+		"over a pool": func(t *testing.T, f *failover) *node.Node {
+			pool := poolOf(f.Addr())
+			pool.MaxIdle, pool.MaxActive = 5, 5
+			return openPool(t, pool)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			f := startFailover(t)
+			n := opened(t, f)
+			testkit.Equal(t, check(t, n).RunID, runID(t, f.old), "the process")
+			testkit.Do(t, f.old, "CLIENT", "KILL", "TYPE", "normal") // as Sentinel does, or a server with a timeout
+			testkit.Equal(t, check(t, n).RunID, runID(t, f.old), "the process")
+			f.Lead(f.new.Addr())
+			f.demote(t)
+			testkit.Equal(t, check(t, n).RunID, runID(t, f.new), "the next process")
+		})
+	}
+}

@@ -8,18 +8,15 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// newPool returns the pool of a node that was opened by URL. It bounds the making of a connection, every
+// newPool returns the pool of a node that was opened by URL, which keeps no connection. It bounds the making of a connection, every
 // read and write, and the size of replies.
 func (s *server) newPool() *redis.Pool {
 	return &redis.Pool{
-		MaxIdle:     s.opts.conns,
-		IdleTimeout: time.Minute,
 		DialContext: func(wanted context.Context) (redis.Conn, error) {
 			ctx, cancel := context.WithTimeout(wanted, redisconn.ConnectTimeout(s.opts.timeout))
 			defer cancel()

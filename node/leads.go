@@ -62,11 +62,10 @@ func (s *server) takeForMessages(ctx context.Context) (conn redis.Conn, err erro
 	return conn, err
 }
 
-// take takes a connection that passes the check, which returns the run id of its process. The next one is
-// taken after one that was idle, and leads to a master that was made a replica, and after one that has become old.
+// take takes a connection that passes the check, which returns the run id of its process. The next one is taken after one
+// that has become old.
 func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string, err error)) error {
 	for {
-		mayBeIdle := s.asksIdle() && s.pool.IdleCount() > 0
 		before, two := s.leads.now()
 		c, err := s.TakeConn(ctx)
 		if err != nil {
@@ -89,27 +88,39 @@ func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string,
 		}
 		redisconn.Kill(c)
 		c.Close()
-		if err != nil && !(mayBeIdle && errors.Is(err, ErrReplica)) {
+		if err != nil {
 			return s.passing(err)
 		}
 	}
 }
 
-// asksIdle reports whether connections that are idle in the pool are taken. Those of a user's may be many, and lead to where
-// the address led before; but a bound on their number is kept.
-func (s *server) asksIdle() bool { return s.address != "" || s.pool.MaxActive > 0 }
-
-// takeOrDial takes a connection from the pool or, where idle ones are not taken, makes one as the pool does.
+// takeOrDial makes a connection as the pool does, or takes one from a user's pool with a bound, which is kept. Other idle
+// ones are not taken: those of a user's may be many, and lead to where the address led before.
 func (s *server) takeOrDial(ctx context.Context) (redis.Conn, error) {
 	switch {
-	case s.asksIdle():
-		return s.pool.GetContext(ctx)
+	case s.pool.MaxActive > 0:
+		return s.takeFresh(ctx)
 	case s.pool.DialContext != nil:
 		return s.pool.DialContext(ctx)
 	case s.pool.Dial != nil:
 		return s.pool.Dial()
 	}
 	return s.pool.GetContext(ctx) // which says what is missing
+}
+
+// takeFresh takes a connection from the pool, and the next one after one that was idle, and has ended or leads to a replica.
+func (s *server) takeFresh(ctx context.Context) (redis.Conn, error) {
+	for {
+		mayBeIdle := s.pool.IdleCount() > 0
+		c, err := s.pool.GetContext(ctx)
+		if err != nil || !mayBeIdle {
+			return c, err
+		}
+		if _, err := s.ask(ctx, c); !redisconn.IsBroken(err) && !errors.Is(err, ErrReplica) {
+			return c, nil
+		}
+		kill(c)
+	}
 }
 
 const dialsOfFirst = 4
