@@ -13,8 +13,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
-// newPool returns the pool of a node that was opened by URL, which keeps no connection. It bounds the making of a connection, every
-// read and write, and the size of replies.
+// newPool returns the pool of a node that was opened by URL, which keeps no connection. It bounds the making of one, every read
+// and write, and the size of replies.
 func (s *server) newPool() *redis.Pool {
 	return &redis.Pool{
 		DialContext: func(wanted context.Context) (redis.Conn, error) {

@@ -192,7 +192,8 @@ func TestHowOftenAFailoverIsLookedFor(t *testing.T) {
 		for range 100 {
 			longest = max(longest, backoff.Next(c.err, rng))
 		}
-		testkit.Check(t, longest <= c.longest && longest > c.longest/3, "%v: the longest pause is %v, want %v", c.err, longest, c.longest)
+		testkit.Check(t, longest <= c.longest && longest > c.longest/3,
+			"%v: the longest pause is %v, want %v", c.err, longest, c.longest)
 	}
 }
 
