@@ -221,6 +221,9 @@ func (j *job) silent() string {
 			groups.Add(n.Name(), masters.Reason(err))
 		}
 	}
+	if len(groups) == 0 {
+		return fmt.Sprintf("; no master is down: is the lease of %v too short?", j.line.lease)
+	}
 	var b strings.Builder
 	for _, g := range groups {
 		fmt.Fprintf(&b, "; %s: %s", g, g.Reason)

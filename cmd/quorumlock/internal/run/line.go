@@ -103,6 +103,9 @@ func (l *line) takeArguments(args, job []string) error {
 		if err := masters.CheckLockName(name); err != nil {
 			return err
 		}
+		if len(l.names) > 1 && strings.TrimSpace(name) != name { // "b" and " b" exclude nobody from each other
+			return fmt.Errorf("between the names is more than a comma: %q is another lock than %q", name, strings.TrimSpace(name))
+		}
 	}
 	if err := ownerfile.CheckNames(l.names); l.file != "" && err != nil {
 		return err

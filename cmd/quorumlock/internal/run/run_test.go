@@ -275,3 +275,13 @@ func TestALockThatHadEndedWasNotHeld(t *testing.T) {
 	testkit.Check(t, !l.wasHeld(lock), "the lease has ended")
 	testkit.Check(t, errors.Is(lock.Unlock(t.Context()), quorum.ErrLost), "the lock is lost")
 }
+
+// Masters that are up did not renew a lock in time: its lease may be too short for them.
+func TestMastersThatAreUpAreNotToBlame(t *testing.T) {
+	t.Parallel()
+	master, err := inmemory.Master()
+	testkit.Must(t, err)
+	defer master.Close()
+	j := newJob(&line{lease: 50 * time.Millisecond}, nil, []*node.Node{master}, &caught{})
+	testkit.Equal(t, j.silent(), "; no master is down: is the lease of 50ms too short?", "why")
+}
