@@ -95,7 +95,11 @@ func (l lockState) sentence(verb string) string {
 		return fmt.Sprintf("%s %s held %s%s%s, depth %d%s, owner %q", name, verb, l.holder(), lasts(l.TTL),
 			l.taken(time.Now()), l.Depth, l.mostToken(", "), l.Owner)
 	case l.State == lockstate.Free:
-		return fmt.Sprintf("%s %s free%s", name, verb, l.mostToken(", last "))
+		text := fmt.Sprintf("%s %s free%s", name, verb, l.mostToken(", last "))
+		if strings.Contains(l.Name, ",") { // run takes NAME,NAME
+			text += "; it is one name: give each of several as an argument of its own"
+		}
+		return text
 	case verb == "was":
 		return fmt.Sprintf("%s was in an unknown state, %s", name, l.whyUnknown())
 	default:
