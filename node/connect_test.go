@@ -57,7 +57,8 @@ func TestATrialOnASlowWay(t *testing.T) {
 	n := open(t, m.URL(), slowed(t, m.Addr(), 150*time.Millisecond), node.WithTimeout(500*time.Millisecond))
 	testkit.Must(t, operator.AdmitMembers(t.Context(), n, []string{n.Name()}))
 	reply, unheard, err := heard.Lock(t.Context(), n, scripts.NewList(n.Name()), scripts.TrialName("way"))
-	testkit.Check(t, err == nil && unheard == nil && reply.Outcome == scripts.Granted, "%+v (%v, %v), want granted", reply, unheard, err)
+	testkit.Check(t, err == nil && unheard == nil && reply.Outcome == scripts.Granted,
+		"%+v (%v, %v), want granted", reply, unheard, err)
 }
 
 // The first of a host's addresses is dead: a net.Dialer goes on to the next after a part of the time.

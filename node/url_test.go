@@ -226,7 +226,8 @@ func TestBadURLsAreExplained(t *testing.T) {
 	const scheme = "the URL's scheme is missing or unknown: it begins with redis://, rediss://, valkey://, valkeys:// or unix://, as in redis://10.0.0.1:6379"
 	const noSentinel = "clusters and several hosts are not supported: give each master a URL of its own, one string for each " +
 		"(for Sentinel redis+sentinel://host:26379,host:26379/master?failover=1"
-	const several = "these are several URLs: give each a string of its own (strings.Fields splits a text; zsh splits a variable if it is ${=NAME}"
+	const several = "these are several URLs: give each a string of its own " +
+		"(strings.Fields splits a text; zsh splits a variable if it is ${=NAME}"
 	for url, says := range map[string]string{
 		"":                      scheme,
 		"host":                  scheme,

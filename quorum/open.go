@@ -108,7 +108,8 @@ func assemble(nodes []*node.Node, rule Rule, set *settings, owned bool) (*Locker
 		return nil, fmt.Errorf("quorumlock: %w", err)
 	}
 	e := engine.New(engine.Config{Nodes: nodes, Quorum: quorum, MaxLease: nodes[0].MaxLease(), Clock: set.Clock, UUID: newUUID(),
-		Identity: scripts.Identity(thisProcess(set.label)), Founds: unfounded == nil, Exists: set.exists && !inside.Of(nodes[0]).Alone})
+		Identity: scripts.Identity(thisProcess(set.label)), Founds: unfounded == nil,
+		Exists: set.exists && !inside.Of(nodes[0]).Alone})
 	room := &waitingRoom{waitlist: queue.NewList(e, set.Random, unattempted(e, engine.Held)), holders: holders.New(nodes, e.Clock),
 		flows: flows{calls: map[string]map[*call]*Lock{}}}
 	survey := <-e.Roster.Survey() // the first use of the nodes: they connect

@@ -42,9 +42,9 @@ func printCheckJSON(out io.Writer, found []Finding) error {
 	}
 	for _, f := range found {
 		r := f.Report
-		one := findingJSON{f.Name, f.State(), "", f.tried && f.unheard == nil, r.Role, r.Version, r.Uptime.Milliseconds(), r.RoundTrip.Seconds() * 1000,
-			r.ClockAhead.Milliseconds(), r.Persistence, r.MaxMemory, r.MaxLease.Milliseconds(), r.Replicas, r.Quarantine.Milliseconds(),
-			r.Members, r.Next, r.Generation, f.notes()}
+		one := findingJSON{f.Name, f.State(), "", f.tried && f.unheard == nil, r.Role, r.Version, r.Uptime.Milliseconds(),
+			r.RoundTrip.Seconds() * 1000, r.ClockAhead.Milliseconds(), r.Persistence, r.MaxMemory, r.MaxLease.Milliseconds(),
+			r.Replicas, r.Quarantine.Milliseconds(), r.Members, r.Next, r.Generation, f.notes()}
 		if f.ready.Err != nil {
 			one.Error = Reason(f.ready.Err)
 		}

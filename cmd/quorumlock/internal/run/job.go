@@ -50,7 +50,8 @@ type job struct {
 const endOfTime clock.Instant = math.MaxInt64
 
 func newJob(line *line, lock *quorum.Lock, nodes []*node.Node, signals *caught) *job {
-	j := &job{line: line, lock: lock, nodes: nodes, signals: signals, clock: clock.System(), maxHoldEnd: endOfTime, end: endOfTime}
+	j := &job{line: line, lock: lock, nodes: nodes, signals: signals, clock: clock.System(),
+		maxHoldEnd: endOfTime, end: endOfTime}
 	if line.maxHold > 0 {
 		j.maxHoldEnd = j.clock.Now().Add(line.maxHold)
 	}
