@@ -54,10 +54,9 @@ func overTLS(urls []string, roots *x509.CertPool) (*quorum.Locker, error) {
 var _ = overTLS
 
 func TestOneRedis(t *testing.T) {
-	locker, err := redlock.Open(quorumtest.Start(t, 1).URLs())
-	testkit.Must(t, err)
+	locker := testkit.Got(redlock.Open(quorumtest.Start(t, 1).URLs()))(t)
 	defer locker.Close()
-	_, err = locker.Lock(t.Context(), "invoice:42") // a busy machine exceeds the timeout, and Lock tries again
+	_, err := locker.Lock(t.Context(), "invoice:42") // a busy machine exceeds the timeout, and Lock tries again
 	testkit.Must(t, err)
 }
 
@@ -66,16 +65,14 @@ func TestOneRedis(t *testing.T) {
 func TestOneRedisRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		masters := quorumtest.Start(t, 1)
-		lock, err := masters.Locker().Lock(t.Context(), "invoice:42")
-		testkit.Must(t, err)
+		lock := testkit.Got(masters.Locker().Lock(t.Context(), "invoice:42"))(t)
 		time.Sleep(time.Hour)
 		if !lock.Valid() {
 			t.Error("not renewed")
 		}
 		began := time.Now()
 		masters.Forget(0)
-		next, err := masters.Locker().Lock(t.Context(), "invoice:42")
-		testkit.Must(t, err)
+		next := testkit.Got(masters.Locker().Lock(t.Context(), "invoice:42"))(t)
 		if took := time.Since(began); took < node.DefaultMaxLease || next.Token() <= lock.Token() || lock.Valid() ||
 			!errors.Is(context.Cause(lock.Context()), quorum.ErrLost) {
 			t.Errorf("after %v token %d, before %d, valid %v", took, next.Token(), lock.Token(), lock.Valid())
@@ -119,8 +116,7 @@ func TestUsage(t *testing.T) {
 	if ran != 4 {
 		t.Errorf("do and lock ran it %d times, want 4", ran)
 	}
-	lock, err := waitFor(ctx, locker)
-	testkit.Must(t, err)
+	lock := testkit.Got(waitFor(ctx, locker))(t)
 	if err := lock.Unlock(ctx); err != nil {
 		t.Error(err)
 	}
@@ -219,8 +215,7 @@ func campaign(ctx context.Context, candidate *leader.Candidate, schedule schedul
 
 func TestLeaderOfTheDocuments(t *testing.T) {
 	masters := quorumtest.Start(t, 3)
-	candidate, err := leader.New(masters.Locker(), "billing/scheduler")
-	testkit.Must(t, err)
+	candidate := testkit.Got(leader.New(masters.Locker(), "billing/scheduler"))(t)
 	var tokens []uint64
 	leads := func(ctx context.Context, token uint64) error {
 		tokens = append(tokens, token)

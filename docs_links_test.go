@@ -50,15 +50,13 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 		return err
 	})
 	testkit.Must(t, err)
-	design, err := os.ReadFile("docs/design.md")
-	testkit.Must(t, err)
+	design := testkit.Got(os.ReadFile("docs/design.md"))(t)
 	for _, path := range paths.FindAllStringSubmatch(string(design), -1) {
 		if _, err := os.Stat(path[1]); err != nil {
 			t.Errorf("docs/design.md names what does not exist: %v", err)
 		}
 	}
-	comment, err := os.ReadFile("doc.go")
-	testkit.Must(t, err)
+	comment := testkit.Got(os.ReadFile("doc.go"))(t)
 	modules, _ := filepath.Glob("contrib/*/go.mod")
 	for _, module := range modules {
 		testkit.Check(t, strings.Contains(string(comment), "/"+filepath.Dir(module)+"]"), "doc.go does not name %s", module)
@@ -85,8 +83,7 @@ func TestCommentsNameFilesThatExist(t *testing.T) {
 
 // A package that makes a lock by a rule of its own, as redlock does, is named where redlock and multilock are.
 func TestEachRuleHasItsPlaces(t *testing.T) {
-	files, err := filepath.Glob("*/*.go")
-	testkit.Must(t, err)
+	files := testkit.Got(filepath.Glob("*/*.go"))(t)
 	packages := 0
 	for _, file := range files {
 		if text, _ := os.ReadFile(file); !strings.Contains(string(text), "\n\treturn quorum.New(nodes, ") {
@@ -97,8 +94,7 @@ func TestEachRuleHasItsPlaces(t *testing.T) {
 			"docs/design.md", "cmd/quorumlock/internal/locks/top.go", "cmd/quorumlock/internal/locks/unlock.go",
 			"cmd/quorumlock/internal/run/lock.go", "contrib/otelquorumlock/otelquorumlock.go", "contrib/promquorumlock/promquorumlock.go",
 			"integration/acl_test.go", "integration/helpers_test.go", "quorumtest/quorumtest_test.go"} {
-			text, err := os.ReadFile(place)
-			testkit.Must(t, err)
+			text := testkit.Got(os.ReadFile(place))(t)
 			testkit.Check(t, strings.Contains(string(text), filepath.Dir(file)), "%s does not name %s", place, filepath.Dir(file))
 		}
 	}

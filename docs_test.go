@@ -24,12 +24,10 @@ func TestMain(m *testing.M) {
 // runs.
 func TestDocumentsQuoteCodeThatRuns(t *testing.T) {
 	tests := testCode(t)
-	documents, err := filepath.Glob("docs/*.md")
-	testkit.Must(t, err)
+	documents := testkit.Got(filepath.Glob("docs/*.md"))(t)
 	blocks := 0
 	for _, document := range append(documents, "README.md") {
-		text, err := os.ReadFile(document)
-		testkit.Must(t, err)
+		text := testkit.Got(os.ReadFile(document))(t)
 		for _, block := range goBlocks.FindAllStringSubmatch(string(text), -1) {
 			blocks++
 			if quoted := plain(block[1]); !strings.Contains(tests, quoted) {
@@ -98,14 +96,11 @@ var ran = regexp.MustCompile(`\n- (\d{4}-\d\d-\d\d) \d\d:\d\d UTC; quorumlock ([
 
 // The table of reports has the date and the commit of each.
 func TestTheTableOfReports(t *testing.T) {
-	reports, err := filepath.Glob("docs/reports/*.md")
-	testkit.Must(t, err)
-	table, err := os.ReadFile("docs/reports/README.md")
-	testkit.Must(t, err)
+	reports := testkit.Got(filepath.Glob("docs/reports/*.md"))(t)
+	table := testkit.Got(os.ReadFile("docs/reports/README.md"))(t)
 	rows := 0
 	for _, path := range reports {
-		text, err := os.ReadFile(path)
-		testkit.Must(t, err)
+		text := testkit.Got(os.ReadFile(path))(t)
 		if head := ran.FindStringSubmatch(string(text)); head != nil {
 			rows++
 			row := fmt.Sprintf("| [%s](%[1]s) | %s | %s |", filepath.Base(path), head[1], head[2])
@@ -137,9 +132,8 @@ func TestTheReportOfASoak(t *testing.T) {
 	}
 	other := "| `b` | passed | - | 1 | 2 |\n" +
 		"| `go test ./sim -sim.seeds=20000` | 2 searches with 27 states, the largest with 20; 1 of them stopped at their bound | 2 min | abc | today |\n"
-	rows, err := report(printed)
-	testkit.Must(t, err)
+	rows := testkit.Got(report(printed))(t)
 	testkit.Equal(t, rows, mutants+"4 mutants noticed, 1 of them by time; 2 not noticed; 5 not run | - | abc | today |\n"+other, "rows")
-	rows, err = report(printed + "make: *** [Makefile:1: soak-mutants] Error 1\n")
+	rows, err := report(printed + "make: *** [Makefile:1: soak-mutants] Error 1\n")
 	testkit.Check(t, err != nil && strings.Contains(rows, "| **failed** 4 mutants"), "%v\n%s", err, rows)
 }

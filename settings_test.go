@@ -37,16 +37,14 @@ func TestEachSettingIsRead(t *testing.T) {
 // options themselves. A field named like loggerSet says that an option was given: only checks read it.
 func settingsOf(t *testing.T, dir, of string, notReaders []string) (fields, unread []string) {
 	t.Helper()
-	paths, err := filepath.Glob(dir + "/*.go")
-	testkit.Must(t, err)
+	paths := testkit.Got(filepath.Glob(dir + "/*.go"))(t)
 	places := token.NewFileSet()
 	var files []*ast.File
 	for _, path := range paths {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
-		file, err := parser.ParseFile(places, path, nil, parser.SkipObjectResolution)
-		testkit.Must(t, err)
+		file := testkit.Got(parser.ParseFile(places, path, nil, parser.SkipObjectResolution))(t)
 		files = append(files, file)
 	}
 	uses := map[*ast.Ident]types.Object{}

@@ -18,15 +18,13 @@ func TestAllocations(t *testing.T) {
 				continue
 			}
 			for _, m := range fleet.Masters {
-				_, err := m.Do("FLUSHALL")
-				must(t, err)
+				testkit.Got(m.Do("FLUSHALL"))(t)
 			}
 			l, err := redlock.Open(fleet.URLs()[:n], quorum.WithLogger(silent),
 				quorum.WithNodeOptions(node.WithoutQuarantine(), node.WithTimeout(startBound)))
 			must(t, err)
 			got := testing.AllocsPerRun(1000, func() {
-				lock, err := l.Lock(t.Context(), "a")
-				must(t, err)
+				lock := testkit.Got(l.Lock(t.Context(), "a"))(t)
 				must(t, lock.Unlock(t.Context()))
 			})
 			must(t, l.Close())

@@ -63,8 +63,7 @@ func BenchmarkLock(b *testing.B) {
 		b.Run(fmt.Sprintf("n=%d", n), func(b *testing.B) {
 			masters := fleet.Masters[:n]
 			for _, m := range fleet.Masters {
-				_, err := m.Do("FLUSHALL")
-				must(b, err)
+				testkit.Got(m.Do("FLUSHALL"))(b)
 			}
 			var all, contending []*running
 			for _, s := range sides {
@@ -232,10 +231,8 @@ func look(b *testing.B, masters []*redistest.Master) (u usage) {
 	must(b, unix.Getrusage(unix.RUSAGE_SELF, &own))
 	u.callers = float64(own.Utime.Nano() + own.Stime.Nano())
 	for _, m := range masters {
-		load, err := redis.String(m.Do("INFO", "cpu"))
-		must(b, err)
-		traffic, err := redis.String(m.Do("INFO", "stats"))
-		must(b, err)
+		load := testkit.Got(redis.String(m.Do("INFO", "cpu")))(b)
+		traffic := testkit.Got(redis.String(m.Do("INFO", "stats")))(b)
 		for line := range strings.Lines(load + traffic) {
 			key, text, _ := strings.Cut(strings.TrimSpace(line), ":")
 			value, _ := strconv.ParseFloat(text, 64)

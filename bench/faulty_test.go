@@ -91,8 +91,7 @@ func regions(n network) func() {
 // relayed returns a relay to each master, and the URLs of their database by way of the relays.
 func relayed(b *testing.B, masters []*redistest.Master, database string) (links []*forward.Forward, urls []string) {
 	for _, m := range masters {
-		f, err := forward.New(m.Addr())
-		must(b, err)
+		f := testkit.Got(forward.New(m.Addr()))(b)
 		b.Cleanup(f.Close)
 		links, urls = append(links, f), append(urls, "redis://"+f.Addr()+database+"?name="+m.Addr())
 	}
@@ -105,13 +104,11 @@ func faulty(b *testing.B, masters []*redistest.Master) {
 	links, urls := relayed(b, masters, "")
 	n := network{b, links, masters[len(masters)-1]}
 	n.delay(distance)
-	locker, err := redlock.Open(urls, quorum.WithNodeOptions(node.WithoutQuarantine()), quorum.WithLogger(silent))
-	must(b, err)
+	locker := testkit.Got(redlock.Open(urls, quorum.WithNodeOptions(node.WithoutQuarantine()), quorum.WithLogger(silent)))(b)
 	defer locker.Close()
 	all := []*running{{side: side{name: ours}, opened: lockerOpened(locker)}}
 	for name, patient := range map[string]bool{redsyncs: false, redsyncDefaults: true} {
-		o, err := openRedsync(urls, patient)
-		must(b, err)
+		o := testkit.Got(openRedsync(urls, patient))(b)
 		defer o.close()
 		all = append(all, &running{side: side{name: name}, opened: o})
 	}
@@ -149,11 +146,9 @@ func crash(b *testing.B, masters []*redistest.Master) {
 		urls = append(urls, m.URL()+"/3?name="+m.Addr())
 	}
 	options := []quorum.Option{quorum.WithLease(lease), quorum.WithNodeOptions(node.WithoutQuarantine()), quorum.WithLogger(silent)}
-	holder, err := redlock.Open(cut, options...)
-	must(b, err)
+	holder := testkit.Got(redlock.Open(cut, options...))(b)
 	defer holder.Close()
-	waiter, err := redlock.Open(urls, options...)
-	must(b, err)
+	waiter := testkit.Got(redlock.Open(urls, options...))(b)
 	defer waiter.Close()
 	sync, closeAll := redsyncOver(urls)
 	defer closeAll()

@@ -93,8 +93,7 @@ func (p plan) pass(b *testing.B, r *running) []time.Duration {
 	var starts []io.Writer
 	var outs []*json.Decoder
 	for i := range processes {
-		text, err := json.Marshal(task{p, r.name, name, r.urls, i, i * p.Contenders, *pass})
-		must(b, err)
+		text := testkit.Got(json.Marshal(task{p, r.name, name, r.urls, i, i * p.Contenders, *pass}))(b)
 		worker := exec.CommandContext(ctx, os.Args[0])
 		worker.Env, worker.Stderr = append(os.Environ(), workVariable+"="+string(text)), os.Stderr
 		start, out := piped(b, worker)
@@ -106,8 +105,7 @@ func (p plan) pass(b *testing.B, r *running) []time.Duration {
 		must(b, out.Decode(&ready))
 	}
 	for _, start := range starts {
-		_, err := start.Write([]byte("\n"))
-		must(b, err)
+		testkit.Got(start.Write([]byte("\n")))(b)
 	}
 	for _, out := range outs {
 		var holds []hold
@@ -121,10 +119,8 @@ func (p plan) pass(b *testing.B, r *running) []time.Duration {
 
 // piped starts a process, and returns its input and its output.
 func piped(b *testing.B, cmd *exec.Cmd) (io.WriteCloser, io.Reader) {
-	in, err := cmd.StdinPipe()
-	must(b, err)
-	out, err := cmd.StdoutPipe()
-	must(b, err)
+	in := testkit.Got(cmd.StdinPipe())(b)
+	out := testkit.Got(cmd.StdoutPipe())(b)
 	must(b, cmd.Start())
 	return in, out
 }

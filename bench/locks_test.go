@@ -31,6 +31,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/sqlserver"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -268,8 +269,7 @@ func startPostgres(b *testing.B) (dsns []string) {
 	runtime.LockOSThread() // the server ends with the thread that started it
 	server := sqlserver.StartPostgres("postgres")
 	b.Cleanup(func() { must(b, server.Stop()) })
-	db, err := sql.Open("postgres", sqlserver.PostgresDSN(server.Dir, ""))
-	must(b, err)
+	db := testkit.Got(sql.Open("postgres", sqlserver.PostgresDSN(server.Dir, "")))(b)
 	defer db.Close()
 	var version string
 	if err := db.QueryRow("SHOW server_version").Scan(&version); err != nil {
@@ -305,8 +305,7 @@ func startEtcd(b *testing.B) (endpoints []string) {
 		"ETCD_UNSUPPORTED_ARCH="+runtime.GOARCH)
 	in, out := piped(b, keeper)
 	b.Cleanup(func() { in.Close(); must(b, keeper.Wait()) })
-	dir, err := bufio.NewReader(out).ReadString('\n')
-	must(b, err)
+	dir := testkit.Got(bufio.NewReader(out).ReadString('\n'))(b)
 	first, _, _ := strings.Cut(strings.TrimPrefix(string(version), "etcd Version: "), "\n")
 	fmt.Printf("etcd: 3 etcd %s processes, data in %s\n", first, filepath.Dir(dir))
 	return endpoints

@@ -10,12 +10,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // sinceRecorded measures this tree and the recorded commit in turn, each in a process and a database of its own.
 func sinceRecorded(b *testing.B, urls []string) {
-	commit, err := os.ReadFile("recorded.txt")
-	must(b, err)
+	commit := testkit.Got(os.ReadFile("recorded.txt"))(b)
 	old := b.TempDir()
 	if out, err := exec.Command("sh", "-c", `git -C .. archive "$0" | tar -x -C "$1"`, strings.TrimSpace(string(commit)), old).CombinedOutput(); err != nil {
 		b.Logf("SKIPPED, needs the history of the repository: %v\n%s", err, out)

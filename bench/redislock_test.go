@@ -47,8 +47,7 @@ func TestFromRedislock(t *testing.T) {
 	_, locker, client := openRedislockBeside(t)
 	ctx := t.Context()
 
-	lock, err := asRedislock(ctx, locker, "report")
-	must(t, err)
+	lock := testkit.Got(asRedislock(ctx, locker, "report"))(t)
 	must(t, lock.Unlock(ctx))
 	must(t, alongsideRedislock(ctx, locker, client, func(context.Context) error {
 		_, old := client.Obtain(ctx, "invoice:42", time.Minute, nil)
@@ -70,19 +69,16 @@ func TestOneNameForRedislock(t *testing.T) {
 		})
 	}
 
-	lock, err := locker.Lock(t.Context(), "invoice:42")
-	must(t, err)
+	lock := testkit.Got(locker.Lock(t.Context(), "invoice:42"))(t)
 	has(1) // not at once: the other two are enough
-	_, err = client.Obtain(t.Context(), "invoice:42", time.Minute, nil)
+	_, err := client.Obtain(t.Context(), "invoice:42", time.Minute, nil)
 	testkit.Check(t, err != nil && strings.Contains(err.Error(), "WRONGTYPE") && lock.Valid(),
 		"redislock at quorumlock's name: %v, valid %v", err, lock.Valid())
 	must(t, lock.Unlock(t.Context()))
 	has(0)
 
-	old, err := client.Obtain(t.Context(), "invoice:42", time.Minute, nil)
-	must(t, err)
-	lock, err = locker.Lock(t.Context(), "invoice:42")
-	must(t, err)
+	old := testkit.Got(client.Obtain(t.Context(), "invoice:42", time.Minute, nil))(t)
+	lock = testkit.Got(locker.Lock(t.Context(), "invoice:42"))(t)
 	must(t, lock.Unlock(t.Context()))
 	must(t, old.Release(t.Context()))
 }

@@ -65,9 +65,8 @@ func TestFromRedsync(t *testing.T) {
 func TestOneNameForBoth(t *testing.T) {
 	_, locker, sync := openBoth(t)
 
-	lock, err := locker.Lock(t.Context(), "invoice:42")
-	must(t, err)
-	err = sync.NewMutex("invoice:42").TryLock()
+	lock := testkit.Got(locker.Lock(t.Context(), "invoice:42"))(t)
+	err := sync.NewMutex("invoice:42").TryLock()
 	testkit.Check(t, err != nil && lock.Valid(), "redsync locks what quorumlock holds: %v, valid %v", err, lock.Valid())
 	must(t, lock.Unlock(t.Context()))
 

@@ -38,8 +38,7 @@ func (c interrupted) ReceiveContext(ctx context.Context) (any, error) {
 func start(t *testing.T) (*redistest.Master, redis.Conn) {
 	t.Helper()
 	server := testkit.Real(t, 1).Masters[0]
-	conn, err := redis.Dial("tcp", server.Addr())
-	testkit.Must(t, err)
+	conn := testkit.Got(redis.Dial("tcp", server.Addr()))(t)
 	t.Cleanup(func() { conn.Close() })
 	return server, conn
 }
@@ -77,11 +76,9 @@ func TestStampKeyInterrupted(t *testing.T) {
 // Two flows of one holder do not send each other around again.
 func TestStampKeyOfEqualTokens(t *testing.T) {
 	server, conn := start(t)
-	other, err := redis.Dial("tcp", server.Addr())
-	testkit.Must(t, err)
+	other := testkit.Got(redis.Dial("tcp", server.Addr()))(t)
 	defer other.Close()
-	_, err = fence.StampKey(t.Context(), conn, "token", 42)
-	testkit.Must(t, err)
+	testkit.Got(fence.StampKey(t.Context(), conn, "token", 42))(t)
 	attempts := 0
 	hooked := interrupted{conn, func(command string) {
 		if command == "EXEC" && attempts < 3 { // an end, should each send the other around
@@ -90,7 +87,7 @@ func TestStampKeyOfEqualTokens(t *testing.T) {
 			testkit.Is(t, err, nil, "the other stamp")
 		}
 	}}
-	_, err = fence.StampKey(t.Context(), hooked, "token", 42, set("value", 1))
+	_, err := fence.StampKey(t.Context(), hooked, "token", 42, set("value", 1))
 	testkit.Check(t, err == nil && attempts == 1, "%d attempts, error %v", attempts, err)
 }
 

@@ -33,16 +33,14 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Lockers over one master are like processes, by either rule.
 func TestLockersExcludeEachOther(t *testing.T) {
 	nodes := start(t)
-	a, err := redlock.New(nodes)
-	testkit.Must(t, err)
+	a := testkit.Got(redlock.New(nodes))(t)
 	defer a.Close()
 	b, err := multilock.New(nodes, quorum.WithRetry(time.Hour, time.Hour)) // only a message wakes those who wait
 	testkit.Must(t, err)
 	defer b.Close()
 	testkit.Must(t, b.Ready(t.Context()))
 
-	first, err := a.Lock(t.Context(), "x", "y")
-	testkit.Must(t, err)
+	first := testkit.Got(a.Lock(t.Context(), "x", "y"))(t)
 	_, err = b.TryLock(t.Context(), "y")
 	testkit.Is(t, err, quorum.ErrHeld, "TryLock of a held name")
 	next := make(chan *quorum.Lock, 1)
@@ -60,42 +58,34 @@ func TestLockersExcludeEachOther(t *testing.T) {
 		t.Fatal("the release woke nobody")
 	}
 
-	fixed, err := a.With(quorum.WithFixedLease(50*time.Millisecond)).Lock(t.Context(), "z")
-	testkit.Must(t, err)
+	fixed := testkit.Got(a.With(quorum.WithFixedLease(50*time.Millisecond)).Lock(t.Context(), "z"))(t)
 	<-fixed.Context().Done()
 	testkit.Is(t, fixed.Err(), quorum.ErrLost, "after the lease")
-	after, err := b.Lock(t.Context(), "z")
-	testkit.Must(t, err)
+	after := testkit.Got(b.Lock(t.Context(), "z"))(t)
 	testkit.Check(t, after.Token() > fixed.Token(), "token %d after %d", after.Token(), fixed.Token())
 }
 
 func TestReadersAndSlots(t *testing.T) {
 	nodes := start(t)
-	a, err := redlock.New(nodes)
-	testkit.Must(t, err)
+	a := testkit.Got(redlock.New(nodes))(t)
 	defer a.Close()
-	b, err := redlock.New(nodes)
-	testkit.Must(t, err)
+	b := testkit.Got(redlock.New(nodes))(t)
 	defer b.Close()
 	var holds []*quorum.Lock
 	for _, locker := range []*quorum.Locker{a, b} {
-		reader, err := locker.RWLock("r").TryRLock(t.Context())
-		testkit.Must(t, err)
-		slot, err := semaphore.New(locker, "s", 2).TryAcquire(t.Context())
-		testkit.Must(t, err)
+		reader := testkit.Got(locker.RWLock("r").TryRLock(t.Context()))(t)
+		slot := testkit.Got(semaphore.New(locker, "s", 2).TryAcquire(t.Context()))(t)
 		holds = append(holds, reader, slot)
 	}
-	_, err = a.RWLock("r").TryLock(t.Context())
+	_, err := a.RWLock("r").TryLock(t.Context())
 	testkit.Is(t, err, quorum.ErrHeld, "a writer next to readers")
 	_, err = semaphore.New(a, "s", 2).TryAcquire(t.Context())
 	testkit.Is(t, err, quorum.ErrHeld, "a third of two slots")
 	for _, lock := range holds {
 		testkit.Must(t, lock.Unlock(t.Context()))
 	}
-	_, err = a.RWLock("r").TryLock(t.Context())
-	testkit.Must(t, err)
-	_, err = semaphore.New(a, "s", 2).TryAcquire(t.Context(), 2)
-	testkit.Must(t, err)
+	testkit.Got(a.RWLock("r").TryLock(t.Context()))(t)
+	testkit.Got(semaphore.New(a, "s", 2).TryAcquire(t.Context(), 2))(t)
 }
 
 // Many lockers of one process have the lock in turn, each with a greater token, next to calls that give up.
@@ -105,8 +95,7 @@ func TestManyLockers(t *testing.T) {
 	last := uint64(0) // the lock guards it
 	var all sync.WaitGroup
 	for range 20 {
-		locker, err := redlock.New(nodes)
-		testkit.Must(t, err)
+		locker := testkit.Got(redlock.New(nodes))(t)
 		defer locker.Close()
 		for range 5 {
 			all.Go(func() {
@@ -133,11 +122,9 @@ func TestManyLockers(t *testing.T) {
 // A master that is closed first ends the calls that wait, and refuses others.
 func TestCloseOfTheMaster(t *testing.T) {
 	nodes := start(t)
-	locker, err := redlock.New(nodes)
-	testkit.Must(t, err)
+	locker := testkit.Got(redlock.New(nodes))(t)
 	defer locker.Close()
-	held, err := locker.Lock(t.Context(), "x")
-	testkit.Must(t, err)
+	held := testkit.Got(locker.Lock(t.Context(), "x"))(t)
 	waiting := make(chan error)
 	go func() {
 		_, err := locker.Lock(t.Context(), "x")
@@ -147,7 +134,7 @@ func TestCloseOfTheMaster(t *testing.T) {
 	testkit.Must(t, nodes[0].Close())
 	testkit.Is(t, <-waiting, node.ErrClosed, "the call that waited")
 	testkit.Is(t, held.Unlock(t.Context()), node.ErrClosed, "Unlock")
-	_, err = locker.TryLock(t.Context(), "y")
+	_, err := locker.TryLock(t.Context(), "y")
 	testkit.Is(t, err, node.ErrClosed, "TryLock")
 }
 
@@ -155,12 +142,9 @@ func TestCloseOfTheMaster(t *testing.T) {
 func TestTokensRiseOverRestarts(t *testing.T) {
 	last := uint64(0)
 	for range 3 {
-		master, err := inmemory.Master()
-		testkit.Must(t, err)
-		locker, err := redlock.New([]*node.Node{master})
-		testkit.Must(t, err)
-		lock, err := locker.TryLock(t.Context(), "x")
-		testkit.Must(t, err)
+		master := testkit.Got(inmemory.Master())(t)
+		locker := testkit.Got(redlock.New([]*node.Node{master}))(t)
+		lock := testkit.Got(locker.TryLock(t.Context(), "x"))(t)
 		testkit.Check(t, lock.Token() > last, "token %d after %d", lock.Token(), last)
 		last = lock.Token()
 		locker.Close()
@@ -171,40 +155,33 @@ func TestTokensRiseOverRestarts(t *testing.T) {
 // Names that are free leave their counters, of which there are 65,536.
 func TestMemoryIsBounded(t *testing.T) {
 	nodes := start(t)
-	locker, err := redlock.New(nodes)
-	testkit.Must(t, err)
+	locker := testkit.Got(redlock.New(nodes))(t)
 	defer locker.Close()
 	for call := range 2_000 {
 		names := make([]string, 50)
 		for i := range names {
 			names[i] = fmt.Sprintf("name:%d:%d", call, i)
 		}
-		lock, err := locker.Lock(t.Context(), names...)
-		testkit.Must(t, err)
+		lock := testkit.Got(locker.Lock(t.Context(), names...))(t)
 		testkit.Must(t, lock.Unlock(t.Context()))
 	}
-	c, err := inside.Of(nodes[0]).Server.TakeConn(t.Context())
-	testkit.Must(t, err)
+	c := testkit.Got(inside.Of(nodes[0]).Server.TakeConn(t.Context()))(t)
 	defer c.Close()
 	for prefix, most := range map[string]int{"name:": 0, "quorumlock:released:": 0, "quorumlock:writer:": 0, "quorumlock:l": 1,
 		"quorumlock:counter:999": 11} { // 999, and 9990 to 9999
-		keys, err := redis.Strings(c.Do("KEYS", prefix+"*"))
-		testkit.Must(t, err)
+		keys := testkit.Got(redis.Strings(c.Do("KEYS", prefix+"*")))(t)
 		testkit.Check(t, len(keys) <= most, "%d keys begin with %s", len(keys), prefix)
 	}
 }
 
 func TestOptionsOfANode(t *testing.T) {
-	master, err := inmemory.Master(node.WithName("north"), node.WithMaxLease(time.Minute))
-	testkit.Must(t, err)
+	master := testkit.Got(inmemory.Master(node.WithName("north"), node.WithMaxLease(time.Minute)))(t)
 	defer master.Close()
-	locker, err := redlock.New([]*node.Node{master}, quorum.WithLease(time.Minute))
-	testkit.Must(t, err)
+	locker := testkit.Got(redlock.New([]*node.Node{master}, quorum.WithLease(time.Minute)))(t)
 	defer locker.Close()
-	_, err = locker.TryLock(t.Context(), "x")
-	testkit.Must(t, err)
+	testkit.Got(locker.TryLock(t.Context(), "x"))(t)
 	testkit.Equal(t, master.Name(), "north", "the name")
-	_, err = inmemory.Master(node.WithMaxLease(0))
+	_, err := inmemory.Master(node.WithMaxLease(0))
 	testkit.Is(t, err, node.ErrInvalid, "a max lease of 0")
 	_, err = inmemory.Master(nil)
 	testkit.Check(t, errors.Is(err, node.ErrInvalid) && strings.HasSuffix(err.Error(), ": an option is nil"), "%v", err)
@@ -261,16 +238,13 @@ func TestAMasterBesideServers(t *testing.T) {
 	var locks []*quorum.Lock
 	for cutOff := range 2 {
 		master := start(t, inside.Option[node.Option](func(s *inside.Settings) { s.Alone = false }))[0]
-		_, err := open(master, -1)
-		testkit.Must(t, err)
+		testkit.Got(open(master, -1))(t)
 		testkit.Eventually(t, "the list on the master", func() bool {
 			report, err := operator.Check(t.Context(), master)
 			return err == nil && report.Member != ""
 		})
-		locker, err := open(master, cutOff)
-		testkit.Must(t, err)
-		lock, err := locker.TryLock(t.Context(), "x")
-		testkit.Must(t, err)
+		locker := testkit.Got(open(master, cutOff))(t)
+		lock := testkit.Got(locker.TryLock(t.Context(), "x"))(t)
 		locks = append(locks, lock)
 	}
 	testkit.Check(t, locks[0].Valid() && locks[1].Valid(), "the control has no two holders: %v, %v", locks[0].Err(), locks[1].Err())
@@ -279,8 +253,7 @@ func TestAMasterBesideServers(t *testing.T) {
 // start returns a master that the test's end closes.
 func start(t *testing.T, opts ...node.Option) []*node.Node {
 	t.Helper()
-	master, err := inmemory.Master(opts...)
-	testkit.Must(t, err)
+	master := testkit.Got(inmemory.Master(opts...))(t)
 	t.Cleanup(func() { master.Close() })
 	return []*node.Node{master}
 }

@@ -65,8 +65,7 @@ func asApp(f *redistest.Fleet) addresses {
 // connections lists the ids of the connections of user "app" that carry calls.
 func connections(t *testing.T, m *redistest.Master) (ids []string) {
 	t.Helper()
-	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
-	must(t, err)
+	list := testkit.Got(redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL")))(t)
 	for line := range strings.Lines(list) {
 		if id, rest, _ := strings.Cut(line, " "); strings.Contains(rest, "user=app") {
 			ids = append(ids, id)

@@ -18,8 +18,7 @@ import (
 // the comparison panics.
 func TestErrorsAreNotCompared(t *testing.T) {
 	t.Parallel()
-	modules, err := filepath.Glob("../contrib/*")
-	must(t, err)
+	modules := testkit.Got(filepath.Glob("../contrib/*"))(t)
 	files := 0
 	for _, module := range append(modules, "..") {
 		found, of := comparisons(t, module)
@@ -40,8 +39,7 @@ func comparisons(t *testing.T, module string) (found []string, files int) {
 	if testkit.Race() {
 		config.BuildFlags = []string{"-race"} // what they need is compiled so
 	}
-	all, err := packages.Load(config, "./...")
-	must(t, err)
+	all := testkit.Got(packages.Load(config, "./..."))(t)
 	for _, p := range all {
 		testkit.Check(t, p.Errors == nil, "%s: %v", p.PkgPath, p.Errors)
 		files += len(p.Syntax)

@@ -81,8 +81,7 @@ func careful(t *testing.T, nodes addressed, by opener, maxLease time.Duration, o
 
 func openWith(t *testing.T, nodes addressed, by opener, opts []quorum.Option, usual ...node.Option) *quorum.Locker {
 	t.Helper()
-	locker, err := by(nodes.URLs(), append([]quorum.Option{quorum.WithNodeOptions(usual...)}, opts...)...)
-	must(t, err)
+	locker := testkit.Got(by(nodes.URLs(), append([]quorum.Option{quorum.WithNodeOptions(usual...)}, opts...)...))(t)
 	t.Cleanup(func() { must(t, locker.Close()) })
 	return locker
 }
@@ -90,8 +89,7 @@ func openWith(t *testing.T, nodes addressed, by opener, opts []quorum.Option, us
 // openNode opens a node with nodeTimeout, unless opts say otherwise, and closes it when the test ends.
 func openNode(t *testing.T, url string, opts ...node.Option) *node.Node {
 	t.Helper()
-	n, err := node.Open(url, append([]node.Option{node.WithTimeout(nodeTimeout)}, opts...)...)
-	must(t, err)
+	n := testkit.Got(node.Open(url, append([]node.Option{node.WithTimeout(nodeTimeout)}, opts...)...))(t)
 	t.Cleanup(func() { must(t, n.Close()) })
 	return n
 }
@@ -124,8 +122,7 @@ func keys(t *testing.T, ms []*redistest.Master, name string) []map[string]string
 	t.Helper()
 	all := make([]map[string]string, len(ms))
 	for i, m := range ms {
-		hash, err := redis.StringMap(m.Do("HGETALL", name))
-		must(t, err)
+		hash := testkit.Got(redis.StringMap(m.Do("HGETALL", name)))(t)
 		if len(hash) > 0 {
 			all[i] = hash
 		}
@@ -146,8 +143,7 @@ func allLocks(t *testing.T, ms []*redistest.Master) []string {
 	t.Helper()
 	var locks []string
 	for _, m := range ms {
-		names, err := testkit.Locks(m)
-		must(t, err)
+		names := testkit.Got(testkit.Locks(m))(t)
 		for _, name := range names {
 			locks = append(locks, name+" on "+m.Addr())
 		}
@@ -259,8 +255,7 @@ func gate(t *testing.T, m *redistest.Master) *forward.Forward {
 	port, held, err := redistest.ClaimPort() // no other test's server answers where it has closed
 	must(t, err)
 	t.Cleanup(func() { held.Close() })
-	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	must(t, err)
+	listener := testkit.Got(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))(t)
 	g := forward.From(listener, m.Addr())
 	t.Cleanup(g.Close)
 	return g

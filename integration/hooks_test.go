@@ -42,8 +42,7 @@ func TestMeasuredByAll(t *testing.T) {
 	must(t, l.Close()) // the nodes' hooks have run
 
 	byProm := func(name string) (count uint64) {
-		families, err := registry.Gather()
-		must(t, err)
+		families := testkit.Got(registry.Gather())(t)
 		for _, family := range families {
 			for _, one := range family.Metric {
 				if family.GetName() == name {

@@ -12,6 +12,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
@@ -142,14 +143,12 @@ func TestServersThatBelieveInOneAddress(t *testing.T) {
 		pair = append(pair, overPool(t, m, sameAddressOf))
 		named = append(named, overPool(t, m, sameAddressOf, node.WithName(fmt.Sprint("master", i))))
 	}
-	l, err := multilock.New(pair)
-	must(t, err)
-	_, err = l.Lock(t.Context(), "bridge")
+	l := testkit.Got(multilock.New(pair))(t)
+	_, err := l.Lock(t.Context(), "bridge")
 	want(t, err, quorum.ErrInvalid, "tell the same address, 10.0.0.1:6379: give the nodes names")
 	must(t, l.Close())
 	for range 2 {
-		l, err := multilock.New(named)
-		must(t, err)
+		l := testkit.Got(multilock.New(named))(t)
 		unlock(t, lock(t, l, "bridge"))
 		must(t, l.Close())
 	}
@@ -257,10 +256,9 @@ func TestADeadMasterOverAPoolWithoutAName(t *testing.T) {
 	for _, m := range f.Masters {
 		unnamed = append(unnamed, overPool(t, m, nil))
 	}
-	l, err := redlock.New(unnamed)
-	must(t, err)
+	l := testkit.Got(redlock.New(unnamed))(t)
 	t.Cleanup(func() { must(t, l.Close()) })
-	_, err = l.TryLock(t.Context(), "bridge")
+	_, err := l.TryLock(t.Context(), "bridge")
 	want(t, err, quorum.ErrUnavailable, "the list of masters is not known")
 
 	must(t, f.Masters[2].Start())

@@ -89,8 +89,7 @@ func TestLocksOfTwoPrefixesShareNoKey(t *testing.T) {
 	keys := func() map[string]bool {
 		all := map[string]bool{}
 		for i, m := range f.Masters {
-			found, err := redis.Strings(m.Do("KEYS", "*"))
-			must(t, err)
+			found := testkit.Got(redis.Strings(m.Do("KEYS", "*")))(t)
 			for _, key := range found {
 				all[fmt.Sprint(i, " ", key)] = strings.HasPrefix(key, "team:quorumlock:")
 			}
@@ -99,10 +98,8 @@ func TestLocksOfTwoPrefixesShareNoKey(t *testing.T) {
 	}
 	use := func(l *quorum.Locker) {
 		lock(t, l, "job", "team:job")
-		_, err := l.RWLock("read").RLock(t.Context())
-		must(t, err)
-		_, err = semaphore.New(l, "slots", 2).Acquire(t.Context(), 2)
-		must(t, err)
+		testkit.Got(l.RWLock("read").RLock(t.Context()))(t)
+		testkit.Got(semaphore.New(l, "slots", 2).Acquire(t.Context(), 2))(t)
 	}
 	use(open(t, urls(0, ""), redlock.Open))
 	var before map[string]bool
@@ -173,8 +170,7 @@ func TestMembersOfSeveralHosts(t *testing.T) {
 	for i, wrap := range []func(redis.Conn) redis.Conn{sameAddressOf, nil, nil} {
 		mixed = append(mixed, overPool(t, f.Masters[i], wrap))
 	}
-	l, err := redlock.New(mixed)
-	must(t, err)
+	l := testkit.Got(redlock.New(mixed))(t)
 	defer l.Close()
 	_, err = l.Lock(t.Context(), "bridge")
 	want(t, err, quorum.ErrInvalid)

@@ -34,8 +34,7 @@ var usersModules = []string{
 
 func TestModulesOfAUser(t *testing.T) {
 	t.Parallel()
-	root, err := filepath.Abs("..")
-	must(t, err)
+	root := testkit.Got(filepath.Abs(".."))(t)
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod": `module example.com/user
@@ -56,8 +55,7 @@ replace github.com/quorumlock/quorumlock => "` + filepath.ToSlash(root) + `"
 		"-f", "{{if not .Main}}{{.Path}}{{end}}", "all")
 	list.Env = append(os.Environ(), "GOWORK=off")
 	list.Stderr = os.Stderr
-	listed, err := list.Output()
-	must(t, err)
+	listed := testkit.Got(list.Output())(t)
 	modules := strings.Fields(string(listed))
 	if !slices.Contains(modules, "github.com/quorumlock/quorumlock") {
 		t.Fatalf("the list is not a user's: %q", modules)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
 )
@@ -127,8 +128,7 @@ func TestARedissonReleaseWakesUs(t *testing.T) {
 	}()
 	for _, p := range peers {
 		eventually(t, "our Lock has subscribed", func() bool {
-			counts, err := redis.IntMap(do(t, p.master, "PUBSUB", "NUMSUB", peerChannel("k")), nil)
-			must(t, err)
+			counts := testkit.Got(redis.IntMap(do(t, p.master, "PUBSUB", "NUMSUB", peerChannel("k")), nil))(t)
 			return counts[peerChannel("k")] == 1
 		})
 	}

@@ -48,10 +48,8 @@ func (s *secured) reload(t *testing.T, i int) {
 func TestCertificatesThatRotate(t *testing.T) {
 	t.Parallel()
 	const lease = 3 * time.Second
-	old, err := redistest.NewAuthority()
-	must(t, err)
-	next, err := redistest.NewAuthority()
-	must(t, err)
+	old := testkit.Got(redistest.NewAuthority())(t)
+	next := testkit.Got(redistest.NewAuthority())(t)
 	s := secure(t, 3, old)
 	mine := t.TempDir()
 	must(t, old.Issue(mine, "client"))
@@ -91,15 +89,14 @@ func TestCertificatesThatRotate(t *testing.T) {
 	grantedByAll(t, s.Masters, "held")
 	unlock(t, held)
 	// What has not changed is refused: the masters use the new certificates, and ask for them.
-	_, err = open(t, s.urls, redlock.Open, first).TryLock(t.Context(), "bridge")
+	_, err := open(t, s.urls, redlock.Open, first).TryLock(t.Context(), "bridge")
 	want(t, err, quorum.ErrUnavailable, "certificate")
 }
 
 // keeps shows the certificate that is in the directory now, and trusts that authority.
 func keeps(t *testing.T, dir string, by *redistest.Authority) quorum.Option {
 	t.Helper()
-	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
-	must(t, err)
+	pair := testkit.Got(tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")))(t)
 	return quorum.WithNodeOptions(node.WithTLS(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: redistest.Roots(by),
 		Certificates: []tls.Certificate{pair}}))
 }
@@ -111,8 +108,7 @@ func TestFromPlainToTLS(t *testing.T) {
 	if moved == nil {
 		t.Fatal("the page has no URL with TLS")
 	}
-	authority, err := redistest.NewAuthority()
-	must(t, err)
+	authority := testkit.Got(redistest.NewAuthority())(t)
 	s, mine := secure(t, 3, authority), t.TempDir()
 	must(t, authority.Issue(mine, "client"))
 	files := keeps(t, mine, authority)
@@ -122,7 +118,7 @@ func TestFromPlainToTLS(t *testing.T) {
 		urls = append(urls, s.urls[i]+moved[1]+m.Addr())
 	}
 	l := open(t, urls, redlock.Open, files)
-	_, err = l.TryLock(t.Context(), "name")
+	_, err := l.TryLock(t.Context(), "name")
 	want(t, err, quorum.ErrHeld)
 	unlock(t, held)
 	unlock(t, lock(t, l, "name"))

@@ -91,15 +91,12 @@ func TestCampaignInsideATerm(t *testing.T) {
 		}
 		testkit.Check(c, term.Valid() && a.ID() == term.ID(), "that ended the term")
 		synctest.Wait()
-		state, err := operator.Inspect(c.Context(), p, election)
-		testkit.Must(c, err)
+		state := testkit.Got(operator.Inspect(c.Context(), p, election))(c)
 		testkit.Equal(c, state.Depth, 1, "the depth after a refused campaign")
-		another, err := leader.New(p, "another election")
-		testkit.Must(c, err)
+		another := testkit.Got(leader.New(p, "another election"))(c)
 		elsewhere := c.candidate(newCluster(c.T).process()) // the same name on other masters
 		for _, by := range []*leader.Candidate{another, elsewhere} {
-			inner, err := by.Campaign(within)
-			testkit.Must(c, err)
+			inner := testkit.Got(by.Campaign(within))(c)
 			c.resign(inner)
 		}
 		c.resign(term)

@@ -43,8 +43,7 @@ func (c *cluster) process(opts ...quorum.Option) *quorum.Locker {
 	in := c.world.NewProcess()
 	nodes := in.Nodes(node.WithoutQuarantine(), node.WithTimeout(500*time.Millisecond))
 	opts = append(opts, quorumtest.WithClock(in.Clock), quorumtest.WithRand(rand.NewPCG(1, 2)), quorum.WithLease(3*time.Second))
-	l, err := quorum.New(nodes, quorum.Majority, opts...)
-	testkit.Must(c, err)
+	l := testkit.Got(quorum.New(nodes, quorum.Majority, opts...))(c)
 	c.Cleanup(func() { l.Close() })
 	synctest.Wait()
 	return l
@@ -52,15 +51,13 @@ func (c *cluster) process(opts ...quorum.Option) *quorum.Locker {
 
 func (c *cluster) candidate(l *quorum.Locker) *leader.Candidate {
 	c.Helper()
-	made, err := leader.New(l, election)
-	testkit.Must(c, err)
+	made := testkit.Got(leader.New(l, election))(c)
 	return made
 }
 
 func (c *cluster) campaign(by *leader.Candidate) *leader.Term {
 	c.Helper()
-	t, err := by.Campaign(c.Context())
-	testkit.Must(c, err)
+	t := testkit.Got(by.Campaign(c.Context()))(c)
 	return t
 }
 

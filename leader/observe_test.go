@@ -40,8 +40,7 @@ func TestIdentityOfTheLeader(t *testing.T) {
 		synctest.Wait() // the identity is written behind the grant
 		key := "quorumlock:locker:" + leads.ID()
 		for _, by := range []*leader.Candidate{a, c.candidate(c.process())} {
-			now, err := by.Leader(c.Context())
-			testkit.Must(c, err)
+			now := testkit.Got(by.Leader(c.Context()))(c)
 			testkit.Check(c, now.Identity == leads.Identity() && now.Identity.Label == "10.0.0.7:8080" &&
 				now.Identity.PID == os.Getpid(), "%+v leads, want %+v", now, leads.Identity())
 		}

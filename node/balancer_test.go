@@ -27,8 +27,7 @@ const twoMasters = "one address leads to two masters"
 func balance(t *testing.T, n int) (f *forward.Forward, ms []*redistest.Master) {
 	t.Helper()
 	ms = testkit.Real(t, n).Masters
-	f, err := forward.New(ms[0].Addr())
-	testkit.Must(t, err)
+	f = testkit.Got(forward.New(ms[0].Addr()))(t)
 	t.Cleanup(f.Close)
 	var all []string
 	for _, m := range ms {

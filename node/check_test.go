@@ -30,8 +30,7 @@ import (
 
 func check(t *testing.T, n *node.Node) operator.Report {
 	t.Helper()
-	report, err := operator.Check(t.Context(), n)
-	testkit.Must(t, err)
+	report := testkit.Got(operator.Check(t.Context(), n))(t)
 	return report
 }
 
@@ -48,8 +47,7 @@ func warns(t *testing.T, report operator.Report, parts ...string) {
 // version returns what a server says of its version, as a report has it.
 func version(t *testing.T, m *redistest.Master) string {
 	t.Helper()
-	info, err := redis.String(m.Do("INFO", "server"))
-	testkit.Must(t, err)
+	info := testkit.Got(redis.String(m.Do("INFO", "server")))(t)
 	if strings.Contains(info, "valkey_version:") {
 		return "valkey " + testkit.Info(t, m, "server", "valkey_version")
 	}
@@ -59,8 +57,7 @@ func version(t *testing.T, m *redistest.Master) string {
 func TestCheck(t *testing.T) {
 	onBoth(t, func(t *testing.T, m *redistest.Master) {
 		n := openQuarantined(t, m.URL(), time.Hour)
-		before, err := redis.Strings(m.Do("KEYS", "*"))
-		testkit.Must(t, err)
+		before := testkit.Got(redis.Strings(m.Do("KEYS", "*")))(t)
 		persistence := "none"
 		if config, err := redis.Strings(m.Do("CONFIG", "GET", "save")); err != nil || len(config) == 0 || !redistest.Has(redistest.AskedRights) { // a stand-in
 			persistence = "unknown"
@@ -119,8 +116,7 @@ func TestCheckOfAServerWithHazards(t *testing.T) {
 		"persistence %q, maxmemory %d", report.Persistence, report.MaxMemory)
 	warns(t, report)
 	testkit.Do(t, m, "SETRANGE", "ballast", 20<<20, "x")
-	used, err := strconv.Atoi(testkit.Info(t, m, "memory", "used_memory"))
-	testkit.Must(t, err)
+	used := testkit.Got(strconv.Atoi(testkit.Info(t, m, "memory", "used_memory")))(t)
 	testkit.Do(t, m, "CONFIG", "SET", "maxmemory", used/9*10)
 	warns(t, check(t, n), "that maxmemory allows are used")
 	testkit.Do(t, m, "CONFIG", "SET", "maxmemory-policy", "volatile-ttl")
@@ -226,8 +222,7 @@ func TestOptions(t *testing.T) {
 		"%q, %v, %v", n.Name(), n.Timeout(), n.MaxLease())
 	longest := strings.Repeat("x", 255)
 	testkit.Check(t, open(t, "redis://h", node.WithName(longest)).Name() == longest, "a name of 255 bytes is changed")
-	defaults, err := node.Open("redis://h")
-	testkit.Must(t, err)
+	defaults := testkit.Got(node.Open("redis://h"))(t)
 	testkit.Check(t, defaults.Timeout() == node.DefaultTimeout && defaults.MaxLease() == node.DefaultMaxLease,
 		"by default %v, %v", defaults.Timeout(), defaults.MaxLease())
 }

@@ -24,8 +24,7 @@ import (
 // slowed leads to a server with round trips of that delay, of which the first connects.
 func slowed(t *testing.T, server string, delay time.Duration) node.Option {
 	t.Helper()
-	f, err := forward.New(server)
-	testkit.Must(t, err)
+	f := testkit.Got(forward.New(server))(t)
 	t.Cleanup(f.Close)
 	f.DelayRequests(delay, 0)
 	return node.WithDialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
@@ -80,8 +79,7 @@ func TestAHostWhoseFirstAddressIsDead(t *testing.T) {
 func TestTheServersReasonForHangingUp(t *testing.T) {
 	t.Parallel()
 	m := startReal(t, "--maxclients", "1")
-	other, err := redis.Dial("tcp", m.Addr())
-	testkit.Must(t, err)
+	other := testkit.Got(redis.Dial("tcp", m.Addr()))(t)
 	defer other.Close()
 	n := open(t, m.URL())
 	failsBy(t, n, "max number of clients")
@@ -111,8 +109,7 @@ func TestAServerThatRequiresACertificateSaysSo(t *testing.T) {
 func TestAnIdleConnectionThatTheNetworkForgot(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
-	f, err := forward.New(m.Addr())
-	testkit.Must(t, err)
+	f := testkit.Got(forward.New(m.Addr()))(t)
 	defer f.Close()
 	var lost atomic.Bool
 	n := open(t, "redis://"+f.Addr(), node.WithTimeout(timeout), node.WithDialer(

@@ -42,8 +42,7 @@ func rotate(t *testing.T, m *redistest.Master, password string) {
 // appConns returns the ids of the connections of user "app", by type: of calls, or of messages.
 func appConns(t *testing.T, m *redistest.Master, kind string) (ids string) {
 	t.Helper()
-	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", kind))
-	testkit.Must(t, err)
+	list := testkit.Got(redis.String(m.Do("CLIENT", "LIST", "TYPE", kind)))(t)
 	for line := range strings.Lines(list) {
 		if strings.Contains(line, "user=app") {
 			id, _, _ := strings.Cut(line, " ")

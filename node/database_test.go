@@ -19,13 +19,10 @@ import (
 // markerRun returns the run that a database's marker names.
 func markerRun(t *testing.T, m *redistest.Master, number int) string {
 	t.Helper()
-	c, err := redis.Dial("tcp", m.Addr(), redis.DialDatabase(number))
-	testkit.Must(t, err)
+	c := testkit.Got(redis.Dial("tcp", m.Addr(), redis.DialDatabase(number)))(t)
 	defer c.Close()
-	text, err := redis.String(c.Do("GET", scripts.MarkerKey))
-	testkit.Must(t, err)
-	marker, err := scripts.ParseMarker(text)
-	testkit.Must(t, err)
+	text := testkit.Got(redis.String(c.Do("GET", scripts.MarkerKey)))(t)
+	marker := testkit.Got(scripts.ParseMarker(text))(t)
 	return marker.Run
 }
 
@@ -196,7 +193,6 @@ func TestASelectedConnectionDoesNotGoBackToThePool(t *testing.T) {
 	testkit.Must(t, n.Close())
 	c := pool.Get()
 	defer c.Close()
-	_, err := c.Do("SET", "k", "v")
-	testkit.Must(t, err)
+	testkit.Got(c.Do("SET", "k", "v"))(t)
 	testkit.Check(t, exists(t, m, "k"), "the pool's next connection uses another database")
 }

@@ -70,8 +70,7 @@ func TestAnAddressThatFailsOver(t *testing.T) {
 			defer inside.Of(n).Subscriptions.Subscribe(channel, subscriber{})()
 			confirmed := func(m *redistest.Master) func() bool {
 				return func() bool {
-					subscribers, err := redis.IntMap(m.Do("PUBSUB", "NUMSUB", channel))
-					testkit.Must(t, err)
+					subscribers := testkit.Got(redis.IntMap(m.Do("PUBSUB", "NUMSUB", channel)))(t)
 					return subscribers[channel] == 1
 				}
 			}
@@ -150,8 +149,7 @@ func TestAPoolWithConnectionsToAReplica(t *testing.T) {
 	var idle []redis.Conn
 	for range pool.MaxIdle {
 		c := pool.Get()
-		_, err := c.Do("PING")
-		testkit.Must(t, err)
+		testkit.Got(c.Do("PING"))(t)
 		idle = append(idle, c)
 	}
 	for _, c := range idle {

@@ -158,8 +158,7 @@ func (h *hostile) run(t *testing.T, call string) {
 	}()
 	pool := &redis.Pool{MaxIdle: 2, DialContext: h.Dial}
 	defer pool.Close()
-	n, err := node.New(pool, node.WithTimeout(fuzzTimeout))
-	testkit.Must(t, err)
+	n := testkit.Got(node.New(pool, node.WithTimeout(fuzzTimeout)))(t)
 	bound := redisconn.ConnectTimeout(fuzzTimeout) + 5*fuzzTimeout
 	if h.mode&dribbles != 0 {
 		bound *= 3 // each reply to one call may take a timeout
@@ -217,9 +216,7 @@ func (h *hostile) ask(t *testing.T, n *node.Node, op string) {
 	case "look":
 		call = scripts.Look()
 	case "mark":
-		var err error
-		call, err = change.Admit(membership.Read(scripts.Seen{Process: fuzzProcess}, 0), fuzzMembers)
-		testkit.Must(t, err)
+		call = testkit.Got(change.Admit(membership.Read(scripts.Seen{Process: fuzzProcess}, 0), fuzzMembers))(t)
 	}
 	var footprint pipeline.Footprint
 	received := make(answer, 4)

@@ -50,10 +50,8 @@ func TestProcessesAreCompared(t *testing.T) {
 		{known: known, next: "aaa-", want: known.Error(), dials: 4},
 	} {
 		s, dials := leading(masters, "a"+c.next, c.maxActive)
-		conn, err := s.TakeConn(t.Context())
-		testkit.Must(t, err)
-		runID, err := s.ask(t.Context(), conn)
-		testkit.Must(t, err)
+		conn := testkit.Got(s.TakeConn(t.Context()))(t)
+		runID := testkit.Got(s.ask(t.Context(), conn))(t)
 		if c.isDead {
 			redisconn.Kill(conn)
 		}
@@ -61,7 +59,7 @@ func TestProcessesAreCompared(t *testing.T) {
 		if c.before == "" && c.known == nil {
 			begun = s.dialMore(t.Context(), dialsOfFirst)
 		}
-		err = s.compare(t.Context(), conn, runID, c.known, begun)
+		err := s.compare(t.Context(), conn, runID, c.known, begun)
 		conn.Close()
 		testkit.Check(t, c.want == "" && err == nil || err != nil && c.want != "" && strings.Contains(err.Error(), c.want), "%+v: %v", c, err)
 		testkit.Equal(t, int(dials.Load())-1, c.dials, "dials")
@@ -89,12 +87,11 @@ func TestWhenProcessesAreCompared(t *testing.T) {
 	}{{}, {two: errors.New("two")}, {isKnown: true, two: errors.New("two")}} {
 		s, _ := leading(masters, "aabbbb", 0)
 		s.leads.to, s.leads.two = "another", c.two
-		runID, err := s.dialAndAsk(t.Context())
-		testkit.Must(t, err)
+		runID := testkit.Got(s.dialAndAsk(t.Context()))(t)
 		if c.isKnown {
 			s.leads.to = runID
 		}
-		err = s.take(t.Context(), func(conn redis.Conn) (string, error) { return s.ask(t.Context(), conn) })
+		err := s.take(t.Context(), func(conn redis.Conn) (string, error) { return s.ask(t.Context(), conn) })
 		testkit.Is(t, err, ErrInvalid, "what is taken")
 	}
 }
@@ -199,8 +196,7 @@ func TestHowOftenAFailoverIsLookedFor(t *testing.T) {
 
 // Sentinel names one master.
 func TestSentinelIsNoBalancer(t *testing.T) {
-	n, err := Open("redis+sentinel://a:26379/m?failover=1")
-	testkit.Must(t, err)
+	n := testkit.Got(Open("redis+sentinel://a:26379/m?failover=1"))(t)
 	defer n.Close()
 	two, err := n.server.DialAgain(t.Context(), "run", 1)
 	testkit.Check(t, two == nil && err == nil, "it is asked again: %v, %v", two, err)

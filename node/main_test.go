@@ -217,8 +217,7 @@ func mustFail(t *testing.T, n *node.Node, err error, target error) {
 // keys returns the keys of locks, without the library's own.
 func keys(t *testing.T, m *redistest.Master) []string {
 	t.Helper()
-	all, err := redis.Strings(m.Do("KEYS", "*"))
-	testkit.Must(t, err)
+	all := testkit.Got(redis.Strings(m.Do("KEYS", "*")))(t)
 	return slices.DeleteFunc(all, func(key string) bool { return strings.HasPrefix(key, scripts.Prefix) })
 }
 

@@ -89,8 +89,7 @@ func TestAHugeFieldEndsNoConnection(t *testing.T) {
 	testkit.Do(t, m, "HSET", "level", "o:1", huge)
 	testkit.Do(t, m, "SET", scripts.NewName("counter").Counter(), huge)
 	id := func() string {
-		list, err := redis.String(m.Do("CLIENT", "LIST"))
-		testkit.Must(t, err)
+		list := testkit.Got(redis.String(m.Do("CLIENT", "LIST")))(t)
 		first, _, _ := strings.Cut(list, " ")
 		return first
 	}

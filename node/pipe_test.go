@@ -24,8 +24,7 @@ import (
 // clients returns the number of connections, without its own.
 func clients(t *testing.T, m *redistest.Master) int {
 	t.Helper()
-	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
-	testkit.Must(t, err)
+	list := testkit.Got(redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL")))(t)
 	return strings.Count(list, "\n") - 1
 }
 

@@ -51,8 +51,7 @@ func TestTheMarkerNamesTheReign(t *testing.T) {
 		look := await(t, start(n, "", scripts.Look(), nil)).Reply.Look
 		testkit.Equal(t, look.Process.Run, run+suffix, "the run")
 	}
-	marker, err := scripts.ParseMarker(fmt.Sprintf("%s", testkit.Do(t, m, "GET", scripts.MarkerKey)))
-	testkit.Must(t, err)
+	marker := testkit.Got(scripts.ParseMarker(fmt.Sprintf("%s", testkit.Do(t, m, "GET", scripts.MarkerKey))))(t)
 	testkit.Equal(t, marker.Run, run, "the run in the marker")
 }
 

@@ -84,8 +84,7 @@ func TestTLS(t *testing.T) {
 	}
 
 	// The handshake with a silent server ends at the timeout.
-	dumb, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
+	dumb := testkit.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer dumb.Close()
 	n := open(t, "rediss://"+dumb.Addr().String(), node.WithTimeout(timeout))
 	began := stopwatch(t)
@@ -214,8 +213,7 @@ func TestConnectionsHaveAName(t *testing.T) {
 	own := openPool(t, pool)
 	check(t, own)
 	mustGrant(t, do(t, own, acquire("k", "o:1")))
-	list, err := redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL"))
-	testkit.Must(t, err)
+	list := testkit.Got(redis.String(m.Do("CLIENT", "LIST", "TYPE", "NORMAL")))(t)
 	testkit.Equal(t, strings.Count(list, " name=quorumlock "), 0, "connections of the user's own pool that have the name")
 }
 
@@ -236,8 +234,7 @@ func wantName(t *testing.T, name string, opts ...node.Option) {
 	subscribed := make(chan struct{})
 	defer inside.Of(n).Subscriptions.Subscribe("redisson_lock__channel:{k}", subscriber{confirmed: subscribed})()
 	<-subscribed
-	list, err := redis.String(m.Do("CLIENT", "LIST"))
-	testkit.Must(t, err)
+	list := testkit.Got(redis.String(m.Do("CLIENT", "LIST")))(t)
 	for client := range strings.Lines(list) {
 		testkit.Check(t, strings.Contains(client, " name="+name+" ") || strings.Contains(client, " cmd=client"),
 			"a connection has no name: %s", client)

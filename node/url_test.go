@@ -174,8 +174,7 @@ func TestOptionsThatURLsHaveToo(t *testing.T) {
 		testkit.Must(t, err)
 		testkit.Equal(t, fmt.Sprint(n.Name(), " ", n.server.opts.failover), c.want, c)
 	}
-	pooled, err := New(&redis.Pool{}, WithPrefix("team"), WithName("a/1"))
-	testkit.Must(t, err)
+	pooled := testkit.Got(New(&redis.Pool{}, WithPrefix("team"), WithName("a/1")))(t)
 	testkit.Equal(t, pooled.Name(), "a/1?prefix=team", "over a pool")
 }
 

@@ -175,8 +175,7 @@ func TestContextsAreCalledWithNoMutexLocked(t *testing.T) {
 			lock.Unlock(ctx)
 		}},
 		"hand over and take over": {held: func(c *cluster, l *Locker, lock *Lock, ctx context.Context) {
-			ticket, err := lock.HandOver(ctx)
-			c.must(err)
+			ticket := testkit.Got(lock.HandOver(ctx))(c.t)
 			c.got(l.TakeOver(ctx, ticket)).Unlock(ctx)
 			l.TakeOver(ctx, ticket)
 		}},

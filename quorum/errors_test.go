@@ -24,13 +24,11 @@ func lockerWithout(t *testing.T, reasons ...error) *Locker {
 	t.Helper()
 	var nodes []*node.Node
 	for _, reason := range reasons {
-		n, err := node.New(&redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }})
-		testkit.Must(t, err)
+		n := testkit.Got(node.New(&redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }}))(t)
 		t.Cleanup(func() { n.Close() })
 		nodes = append(nodes, n)
 	}
-	l, err := New(nodes, Majority)
-	testkit.Must(t, err)
+	l := testkit.Got(New(nodes, Majority))(t)
 	t.Cleanup(func() { l.Close() })
 	return l
 }

@@ -15,8 +15,7 @@ import (
 
 func (c *cluster) handOver(lock *Lock) string {
 	c.t.Helper()
-	ticket, err := lock.HandOver(c.t.Context())
-	c.must(err)
+	ticket := testkit.Got(lock.HandOver(c.t.Context()))(c.t)
 	synctest.Wait() // all masters have it
 	return ticket
 }

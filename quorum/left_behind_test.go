@@ -21,8 +21,7 @@ func (c *cluster) wantNoOwners(l *Locker) {
 // owners returns the owner of the name "a" on each master, empty for none.
 func (c *cluster) owners(l *Locker) []string {
 	c.t.Helper()
-	state, err := inspect(context.Background(), l, "a")
-	c.must(err)
+	state := testkit.Got(inspect(context.Background(), l, "a"))(c.t)
 	return state.Owners
 }
 

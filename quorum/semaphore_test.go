@@ -64,12 +64,10 @@ func TestSemaphoreHearsAReleaseDuringAnAttempt(t *testing.T) {
 // command runs a command on a master.
 func (c *cluster) command(master int, name string, args ...any) {
 	c.t.Helper()
-	ours, err := c.NewProcess().Dial(c.t.Context(), master)
-	c.must(err)
+	ours := testkit.Got(c.NewProcess().Dial(c.t.Context(), master))(c.t)
 	conn := redis.NewConn(ours, 0, 0)
 	defer conn.Close()
-	_, err = conn.Do(name, args...)
-	c.must(err)
+	testkit.Got(conn.Do(name, args...))(c.t)
 }
 
 // Waiters of one process take the free slots one after another, in their order, without waiting for a

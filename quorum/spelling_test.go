@@ -20,8 +20,7 @@ func TestMarkersThatSpellNamesOtherwise(t *testing.T) {
 			var nodes []*node.Node
 			p := c.NewProcess()
 			for i, name := range spelled {
-				n, err := p.Node(i, append(c.nodeOptions(), node.WithName(scripts.Canonical(name)))...)
-				c.must(err)
+				n := testkit.Got(p.Node(i, append(c.nodeOptions(), node.WithName(scripts.Canonical(name)))...))(c.t)
 				nodes = append(nodes, n)
 			}
 			return c.locker(nodes)

@@ -24,8 +24,7 @@ func inBubble(t *testing.T, test func(t *testing.T, masters *quorumtest.Masters,
 	synctest.Test(t, func(t *testing.T) {
 		masters := quorumtest.Start(t, 3)
 		locker, other := masters.Locker(), masters.Locker()
-		lock, err := locker.Lock(t.Context(), name)
-		testkit.Must(t, err)
+		lock := testkit.Got(locker.Lock(t.Context(), name))(t)
 		synctest.Wait() // all masters have it
 		test(t, masters, locker, other, lock)
 	})
@@ -39,8 +38,7 @@ func TestBubbleLeaseEnds(t *testing.T) {
 		began := time.Now()
 		_, err := next.TryLock(t.Context(), name)
 		testkit.Is(t, err, quorum.ErrHeld, "at once")
-		_, err = next.Lock(t.Context(), name)
-		testkit.Must(t, err)
+		testkit.Got(next.Lock(t.Context(), name))(t)
 		took := time.Since(began)
 		testkit.Check(t, took >= quorum.DefaultLease-time.Second && took <= quorum.DefaultLease+5*time.Second,
 			"the next holder waited for %v", took)
@@ -58,8 +56,7 @@ func TestBubbleHourOfRenewals(t *testing.T) {
 		}
 		testkit.Check(t, lock.Valid() && lock.Context().Err() == nil, "lost: %v", lock.Err())
 		testkit.Must(t, lock.Unlock(t.Context()))
-		_, err := other.TryLock(t.Context(), name)
-		testkit.Must(t, err)
+		testkit.Got(other.TryLock(t.Context(), name))(t)
 	})
 }
 
@@ -114,8 +111,7 @@ func TestBubbleForgetfulMaster(t *testing.T) {
 		masters.Forget(0)
 		masters.Forget(1)
 		began := time.Now()
-		_, err := other.Lock(t.Context(), name)
-		testkit.Must(t, err)
+		testkit.Got(other.Lock(t.Context(), name))(t)
 		waited := time.Since(began)
 		testkit.Check(t, !lock.Valid() && waited >= quorum.DefaultLease,
 			"after %v; the first is valid: %v", waited, lock.Valid())
@@ -126,15 +122,13 @@ func TestBubbleForgetfulMaster(t *testing.T) {
 func TestBubbleOptionsAndFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		masters := quorumtest.Start(t, 3)
-		service, err := redlock.Open(masters.URLs(), masters.Options()...)
-		testkit.Must(t, err)
+		service := testkit.Got(redlock.Open(masters.URLs(), masters.Options()...))(t)
 		defer service.Close()
 		held := masters.HoldElsewhere(name)
-		_, err = service.TryLock(t.Context(), name)
+		_, err := service.TryLock(t.Context(), name)
 		testkit.Is(t, err, quorum.ErrHeld, "held elsewhere")
 		masters.FastForward(quorum.DefaultLease)
-		lock, err := service.TryLock(t.Context(), name)
-		testkit.Must(t, err)
+		lock := testkit.Got(service.TryLock(t.Context(), name))(t)
 		testkit.Check(t, !held.Valid(), "two holders")
 		masters.Lose(lock)
 		testkit.Is(t, lock.Err(), quorum.ErrLost, "lost")
@@ -143,8 +137,7 @@ func TestBubbleOptionsAndFaults(t *testing.T) {
 		_, err = service.TryLock(t.Context(), name)
 		testkit.Is(t, err, quorum.ErrUnavailable, "two masters are down")
 		masters.Start(0)
-		lock, err = service.Lock(t.Context(), name)
-		testkit.Must(t, err)
+		lock = testkit.Got(service.Lock(t.Context(), name))(t)
 		testkit.Must(t, lock.Unlock(t.Context()))
 	})
 }
@@ -155,8 +148,7 @@ func TestMastersFromOutsideTheBubble(t *testing.T) {
 	defer f.End()
 	masters := quorumtest.Start(f, 3)
 	locker := masters.Locker()
-	lock, err := locker.Lock(t.Context(), name)
-	testkit.Must(t, err)
+	lock := testkit.Got(locker.Lock(t.Context(), name))(t)
 	synctest.Test(t, func(t *testing.T) {
 		for what, use := range map[string]func(){
 			"Locker":        func() { masters.Locker() },
@@ -205,8 +197,7 @@ func TestBubblesInFIPSMode(t *testing.T) {
 // A locker of somebody else's has no process to pause.
 func TestPauseOfAnotherLocker(t *testing.T) {
 	masters := quorumtest.Start(t, 3)
-	locker, err := redlock.Open(masters.URLs(), masters.Options()...)
-	testkit.Must(t, err)
+	locker := testkit.Got(redlock.Open(masters.URLs(), masters.Options()...))(t)
 	defer locker.Close()
 	f := &testkit.Recorder{TB: t}
 	defer f.End()

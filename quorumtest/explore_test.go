@@ -73,8 +73,7 @@ func TestExplored(t *testing.T) {
 // explore runs TestExplored, or a seed of it, and returns its output.
 func explore(t *testing.T, scenario, run string) (output string, failed bool) {
 	t.Helper()
-	program, err := os.Executable()
-	testkit.Must(t, err)
+	program := testkit.Got(os.Executable())(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	child := exec.CommandContext(ctx, program, "-test.v", "-test.run", run)

@@ -32,21 +32,17 @@ func TestBubbleForgottenUnlock(t *testing.T) {
 	for what, forget := range map[string]func(*testing.T, *Masters) (held *quorum.Lock, holder string){
 		"a lock": func(t *testing.T, masters *Masters) (*quorum.Lock, string) {
 			masters.Locker()
-			held, err := masters.Locker().Lock(t.Context(), name)
-			testkit.Must(t, err)
+			held := testkit.Got(masters.Locker().Lock(t.Context(), name))(t)
 			return held, "locker 2 of Masters.Locker"
 		},
 		"a reader": func(t *testing.T, masters *Masters) (*quorum.Lock, string) {
-			held, err := masters.Locker().RWLock(name).RLock(t.Context())
-			testkit.Must(t, err)
+			held := testkit.Got(masters.Locker().RWLock(name).RLock(t.Context()))(t)
 			return held, "locker 1 of Masters.Locker"
 		},
 		"a locker of the service's": func(t *testing.T, masters *Masters) (*quorum.Lock, string) {
-			service, err := redlock.Open(masters.URLs(), masters.Options()...)
-			testkit.Must(t, err)
+			service := testkit.Got(redlock.Open(masters.URLs(), masters.Options()...))(t)
 			t.Cleanup(func() { service.Close() })
-			held, err := service.Lock(t.Context(), name)
-			testkit.Must(t, err)
+			held := testkit.Got(service.Lock(t.Context(), name))(t)
 			return held, "a locker with Masters.Options"
 		},
 		"elsewhere": func(_ *testing.T, masters *Masters) (*quorum.Lock, string) {
@@ -61,8 +57,7 @@ func TestBubbleForgottenUnlock(t *testing.T) {
 				masters.watchADay()
 				began := time.Now()
 				held, holder := forget(t, masters)
-				next, err := masters.Locker().Lock(t.Context(), name)
-				testkit.Must(t, err)
+				next := testkit.Got(masters.Locker().Lock(t.Context(), name))(t)
 				waited := time.Since(began)
 				testkit.Check(t, waited >= shortDay && waited < shortDay+2*time.Minute, "the next has the lock after %v", waited)
 				want := fmt.Sprintf("quorumtest: %q is held for 10m0s of the bubble's time, by %s (owner %s): is an Unlock forgotten?",

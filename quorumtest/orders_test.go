@@ -35,8 +35,7 @@ func TestTwoOrders(t *testing.T) {
 		for _, names := range test.flows {
 			locker, ctx := masters.Locker(test.opts...), t.Context()
 			for i, name := range names {
-				lock, err := test.lock(locker.RWLock(name), ctx)
-				testkit.Must(t, err)
+				lock := testkit.Got(test.lock(locker.RWLock(name), ctx))(t)
 				ctx = context.WithoutCancel(lock.Context())
 				if test.loses || i == len(names)-1 {
 					masters.FastForward(quorum.DefaultLease)

@@ -35,8 +35,7 @@ func mustLock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	lock, err := l.Lock(ctx, names...)
-	testkit.Must(t, err)
+	lock := testkit.Got(l.Lock(ctx, names...))(t)
 	return lock
 }
 
@@ -82,8 +81,7 @@ func (m *Masters) in(tb testing.TB) *Masters { return &Masters{tb: tb, fleet: m.
 // A service may open its locker from addresses alone.
 func TestGrantsAtOnceToALockerOfURLs(t *testing.T) {
 	m := Start(t, 3)
-	locker, err := redlock.Open(m.URLs(), quorum.WithNodeOptions(node.WithTimeout(nodeTimeout)))
-	testkit.Must(t, err)
+	locker := testkit.Got(redlock.Open(m.URLs(), quorum.WithNodeOptions(node.WithTimeout(nodeTimeout))))(t)
 	defer locker.Close()
 	wantTry(t, locker, nil, "a")
 }
@@ -113,8 +111,7 @@ func TestOptions(t *testing.T) {
 
 func TestDeploymentOfAnotherMaxLease(t *testing.T) {
 	m := Start(t, 3, node.WithMaxLease(time.Minute))
-	service, err := redlock.Open(m.URLs(), append(m.Options(), quorum.WithLease(time.Minute))...)
-	testkit.Must(t, err)
+	service := testkit.Got(redlock.Open(m.URLs(), append(m.Options(), quorum.WithLease(time.Minute))...))(t)
 	defer service.Close()
 	lock := mustLock(t, service, "a")
 	wantTry(t, m.Locker(quorum.WithLease(time.Minute)), quorum.ErrHeld, "a")
@@ -125,8 +122,7 @@ func TestDeploymentOfAnotherMaxLease(t *testing.T) {
 
 func TestEvenNumberOfMasters(t *testing.T) {
 	m := Start(t, 2)
-	locker, err := multilock.Open(m.URLs(), m.Options()...)
-	testkit.Must(t, err)
+	locker := testkit.Got(multilock.Open(m.URLs(), m.Options()...))(t)
 	defer locker.Close()
 	held := m.HoldElsewhere("a")
 	wantTry(t, locker, quorum.ErrHeld, "a")
@@ -175,19 +171,16 @@ func TestHandOverElsewhere(t *testing.T) {
 	m := Start(t, 3)
 	service := m.Locker()
 	held := m.HoldElsewhere("a")
-	ticket, err := held.HandOver(t.Context())
-	testkit.Must(t, err)
+	ticket := testkit.Got(held.HandOver(t.Context()))(t)
 	wantTry(t, service, quorum.ErrHeld, "a")
-	lock, err := service.TakeOver(t.Context(), ticket)
-	testkit.Must(t, err)
+	lock := testkit.Got(service.TakeOver(t.Context(), ticket))(t)
 	testkit.Check(t, lock.Token() > held.Token() && !held.Valid(),
 		"token %d after %d; the first is valid: %v", lock.Token(), held.Token(), held.Valid())
-	_, err = service.TakeOver(t.Context(), ticket)
+	_, err := service.TakeOver(t.Context(), ticket)
 	testkit.Is(t, err, quorum.ErrLost, "once more")
 	m.Lose(lock)
 
-	ticket, err = m.HoldElsewhere("a").HandOver(t.Context())
-	testkit.Must(t, err)
+	ticket = testkit.Got(m.HoldElsewhere("a").HandOver(t.Context()))(t)
 	m.FastForward(quorum.DefaultLease)
 	_, err = service.TakeOver(t.Context(), ticket)
 	testkit.Is(t, err, quorum.ErrLost, "after the lease")
@@ -205,8 +198,7 @@ func TestLose(t *testing.T) {
 				Lost: func(_ *quorum.Lock, err error) { lost <- err },
 			}))...)
 			lock, other := mustLock(t, service, "a", "b"), mustLock(t, service, "c")
-			inner, err := service.Lock(lock.Context(), "b")
-			testkit.Must(t, err)
+			inner := testkit.Got(service.Lock(lock.Context(), "b"))(t)
 
 			m.Lose(inner)
 			isLost(t, lock)
@@ -248,8 +240,7 @@ func TestLoseWakesWaiters(t *testing.T) {
 	lock := mustLock(t, m.Locker(), "a", "b")
 	var heard []redis.PubSubConn
 	for _, url := range m.URLs() {
-		conn, err := redis.DialURL(url)
-		testkit.Must(t, err)
+		conn := testkit.Got(redis.DialURL(url))(t)
 		defer conn.Close()
 		c := redis.PubSubConn{Conn: conn}
 		testkit.Must(t, c.Subscribe(scripts.Channel("b")))
@@ -416,8 +407,7 @@ func TestLeasesRunWhileMastersAreStopped(t *testing.T) {
 func TestProgramsThatLockDoNotBuildTheMasters(t *testing.T) {
 	const module = "github.com/quorumlock/quorumlock/"
 	for program, masters := range map[string]bool{"redlock": false, "multilock": false, "leader": false, "quorum/semaphore": false, "inmemory": true} {
-		out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", module+program).Output()
-		testkit.Must(t, err)
+		out := testkit.Got(exec.CommandContext(t.Context(), "go", "list", "-deps", module+program).Output())(t)
 		deps := strings.Fields(string(out))
 		testkit.Check(t, slices.Contains(deps, module+"internal/fakeredis") == masters, "%s builds masters: %v", program, !masters)
 		for _, unwanted := range []string{"testing", module + "quorumtest", module + "internal/world", module + "internal/redistest"} {
@@ -432,9 +422,8 @@ func TestSlots(t *testing.T) {
 	masters := Start(t, 3)
 	slots := semaphore.New(masters.Locker(), "s", 3)
 	elsewhere := masters.HoldSlotsElsewhere("s", 2, 3)
-	mine, err := slots.TryAcquire(t.Context())
-	testkit.Must(t, err)
-	_, err = slots.TryAcquire(t.Context())
+	mine := testkit.Got(slots.TryAcquire(t.Context()))(t)
+	_, err := slots.TryAcquire(t.Context())
 	testkit.Is(t, err, quorum.ErrHeld, "next to all slots")
 	waiting := make(chan error, 1)
 	go func() {
@@ -445,6 +434,5 @@ func TestSlots(t *testing.T) {
 	testkit.Is(t, mine.Err(), quorum.ErrLost, "the slot")
 	testkit.Must(t, <-waiting)
 	testkit.Must(t, elsewhere.Unlock(t.Context()))
-	_, err = slots.Acquire(t.Context(), 2)
-	testkit.Must(t, err)
+	testkit.Got(slots.Acquire(t.Context(), 2))(t)
 }

@@ -38,18 +38,15 @@ func TestSpellings(t *testing.T) {
 	quick := quorum.WithNodeOptions(node.WithoutQuarantine())
 	var lockers []*quorum.Locker
 	for _, urls := range [][]string{fleet.URLs(), other} {
-		locker, err := redlock.Open(urls, quick)
-		testkit.Must(t, err)
+		locker := testkit.Got(redlock.Open(urls, quick))(t)
 		defer locker.Close()
 		lockers = append(lockers, locker)
 	}
-	lock, err := lockers[0].Lock(t.Context(), "a")
-	testkit.Must(t, err)
-	_, err = lockers[1].TryLock(t.Context(), "a")
+	lock := testkit.Got(lockers[0].Lock(t.Context(), "a"))(t)
+	_, err := lockers[1].TryLock(t.Context(), "a")
 	testkit.Check(t, errors.Is(err, quorum.ErrHeld) && !errors.Is(err, node.ErrMembership), "by another spelling: %v", err)
 	testkit.Must(t, lock.Unlock(t.Context()))
-	_, err = lockers[1].Lock(t.Context(), "a")
-	testkit.Must(t, err)
+	testkit.Got(lockers[1].Lock(t.Context(), "a"))(t)
 	_, err = redlock.Open([]string{fleet.URLs()[0], other[0], other[1]}, quick)
 	testkit.Check(t, errors.Is(err, quorum.ErrInvalid) && strings.Contains(err.Error(), "given twice"), "one master twice: %v", err)
 	for _, m := range fleet.Masters {

@@ -301,8 +301,7 @@ func overTheWire(t *testing.T, name string, args []any) []string {
 	c := redis.NewConn(&wire, 0, 0)
 	testkit.Must(t, errors.Join(c.Send(name, args...), c.Flush()))
 	in := bufio.NewReader(&wire.Buffer)
-	command, err := fakeredis.ReadCommand(in)
-	testkit.Must(t, err)
+	command := testkit.Got(fakeredis.ReadCommand(in))(t)
 	testkit.Equal(t, in.Buffered()+wire.Len(), 0, "bytes behind the command")
 	return command
 }

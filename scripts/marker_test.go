@@ -80,8 +80,7 @@ func TestMarkersOfOtherSpellings(t *testing.T) {
 		Next: scripts.NewList("[::FFFF:10.0.0.1]:1/2", "A.Example.:1", "b:1")}
 	spelled.Member = "A.example.:1"
 	digest := func(l *scripts.List) string { return strings.Fields(p.Expected(l))[4] }
-	m, err := scripts.ParseMarker(spelled.String())
-	testkit.Must(t, err)
+	m := testkit.Got(scripts.ParseMarker(spelled.String()))(t)
 	testkit.Equal(t, m.String(), spelled.String(), "the text")
 	testkit.Check(t, m.Process == p && m.Members.Equal(two) && m.Next.Equal(three) && m.Members.Has("b:1"), "it is read as %+v", m)
 	testkit.Check(t, m.Members.HasDigest(digest(two)) && m.Members.HasDigest(digest(spelled.Members)) && !m.Members.HasDigest(digest(three)),
@@ -100,7 +99,7 @@ func TestMarkersOfOtherSpellings(t *testing.T) {
 		m, err = scripts.ParseMarker(text.String())
 		testkit.Check(t, err == nil && !m.IsCanonical() && m.Members.Twice() == "", "%q has canonical names", m)
 	}
-	m, err = scripts.ParseMarker(scripts.Marker{Process: p, Members: scripts.NewList("A:1", "b", "a:1"), Next: none}.String())
+	m, err := scripts.ParseMarker(scripts.Marker{Process: p, Members: scripts.NewList("A:1", "b", "a:1"), Next: none}.String())
 	testkit.Check(t, err == nil && m.Members.Twice() == "a:1" && m.Members.Len() == 3, "a name twice: %+v", m)
 }
 

@@ -90,8 +90,7 @@ func compareRun(t *testing.T, s server, seed uint64, seen map[string]int) {
 		if err, refused := reply.(error); refused {
 			return err.Error()
 		}
-		typed, err := call.Parse(reply)
-		testkit.Must(t, err)
+		typed := testkit.Got(call.Parse(reply))(t)
 		return typed
 	}
 
@@ -102,8 +101,7 @@ func compareRun(t *testing.T, s server, seed uint64, seen map[string]int) {
 	if raw == any(int64(1)) {
 		seen["short"]++
 	}
-	reply, err := calls[0].ParseRun(raw, len(calls))
-	testkit.Must(t, err)
+	reply := testkit.Got(calls[0].ParseRun(raw, len(calls)))(t)
 	for i, call := range calls {
 		r, isAlone, err := reply.Of(i, call)
 		switch {

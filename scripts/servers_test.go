@@ -29,8 +29,7 @@ func startReal(t *testing.T) listener {
 	t.Helper()
 	m := testkit.Real(t, 1).Masters[0]
 	const bound = 20 * time.Second // as Master.Do has
-	conn, err := redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(bound), redis.DialWriteTimeout(bound))
-	testkit.Must(t, err)
+	conn := testkit.Got(redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(bound), redis.DialWriteTimeout(bound)))(t)
 	t.Cleanup(func() { conn.Close() })
 	return listener{m, conn}
 }
@@ -105,10 +104,9 @@ func leave(subscriber redis.PubSubConn) error {
 func userWithout(t *testing.T, s listener, rules ...string) redis.Conn {
 	t.Helper()
 	testkit.Do(t, s, redistest.SetUser("app", append([]string{"reset", "on", ">word", "~*", "&*", "+@all"}, rules...)...)...)
-	c, err := redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word"))
-	testkit.Must(t, err)
+	c := testkit.Got(redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word")))(t)
 	t.Cleanup(func() { c.Close() })
-	_, err = c.Do("EXISTS", "k") // what it may
+	_, err := c.Do("EXISTS", "k") // what it may
 	testkit.Must(t, err)
 	return c
 }
@@ -140,8 +138,7 @@ func TestGrantsDoNotReadTheClock(t *testing.T) {
 			t.Fatalf("not granted: %v %v", reply, err)
 		}
 	}
-	stats, err := redis.String(s.Do("INFO", "commandstats"))
-	testkit.Must(t, err)
+	stats := testkit.Got(redis.String(s.Do("INFO", "commandstats")))(t)
 	testkit.Check(t, strings.Contains(stats, "cmdstat_time:calls=1,") && strings.Contains(stats, "cmdstat_set:calls=4,"),
 		"want TIME once, and SET for three counters and the marker:\n%s", stats)
 }

@@ -66,8 +66,7 @@ func TestAUserOfAPrefix(t *testing.T) {
 		for _, command := range foreign {
 			testkit.Do(t, m, "DEL", command[1])
 		}
-		keys, err := redis.Strings(m.Do("KEYS", "*"))
-		testkit.Must(t, err)
+		keys := testkit.Got(redis.Strings(m.Do("KEYS", "*")))(t)
 		for _, key := range keys {
 			testkit.Check(t, strings.HasPrefix(key, "team:quorumlock:"), "%q has no prefix", key)
 		}
@@ -92,8 +91,7 @@ func TestTheUserHasTheRightsThatAreNeeded(t *testing.T) {
 
 	needed := inScripts()
 	for _, m := range usesEverything(t, rules, "") {
-		stats, err := redis.String(m.Do("INFO", "commandstats"))
-		testkit.Must(t, err)
+		stats := testkit.Got(redis.String(m.Do("INFO", "commandstats")))(t)
 		for line := range strings.Lines(stats) {
 			if command, _, isOne := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":"); isOne {
 				needed[command] = true
@@ -208,8 +206,7 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string, prefix str
 		})
 	}
 	waiting.Wait()
-	ticket, err := got(one.Lock(ctx, "a")).HandOver(ctx)
-	testkit.Must(t, err)
+	ticket := testkit.Got(got(one.Lock(ctx, "a")).HandOver(ctx))(t)
 	testkit.Must(t, got(other.TakeOver(ctx, ticket)).Unlock(ctx))
 	held = got(one.Lock(ctx, "a"))
 	testkit.Must(t, operator.ForceUnlockOwner(ctx, other, held.Owner(), "a"))
@@ -243,10 +240,9 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string, prefix str
 	slots := semaphore.New(one, "s", 3)
 	held = got(slots.Acquire(ctx, 2))
 	slot := got(slots.TryAcquire(ctx))
-	_, err = slots.TryAcquire(ctx)
+	_, err := slots.TryAcquire(ctx)
 	testkit.Is(t, err, quorum.ErrHeld, "of slots that are taken")
-	_, err = operator.InspectSlots(ctx, slots)
-	testkit.Must(t, err)
+	testkit.Got(operator.InspectSlots(ctx, slots))(t)
 	testkit.Must(t, operator.ForceUnlockOwnerSlots(ctx, slots, slot.Owner(), slot.Slots()[0]))
 	testkit.Must(t, held.Unlock(ctx))
 

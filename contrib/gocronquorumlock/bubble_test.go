@@ -93,8 +93,7 @@ type job struct {
 func (c *cluster) scheduler(by gocron.Locker, clock offsetClock, jobs ...job) {
 	c.Helper()
 	clock.Clock = clockwork.NewRealClock() // the bubble's
-	s, err := gocron.NewScheduler(gocron.WithClock(clock), gocron.WithDistributedLocker(by))
-	testkit.Must(c, err)
+	s := testkit.Got(gocron.NewScheduler(gocron.WithClock(clock), gocron.WithDistributedLocker(by)))(c)
 	c.Cleanup(func() { testkit.Must(c, s.Shutdown()) })
 	for _, j := range jobs {
 		_, err := s.NewJob(gocron.DurationJob(c.period), gocron.NewTask(func() {
@@ -204,8 +203,7 @@ func (c *cluster) dying(random *rand.Rand, job string) (stop func() (deaths int)
 
 func (c *cluster) locker(by *quorum.Locker, skew time.Duration) *Locker {
 	c.Helper()
-	l, err := New(by, c.period, skew)
-	testkit.Must(c, err)
+	l := testkit.Got(New(by, c.period, skew))(c)
 	return l
 }
 

@@ -59,8 +59,7 @@ func TestHeld(t *testing.T) {
 		_, ok := l.Held("job")
 		testkit.Check(c, !ok, "held before it runs")
 		ctx, cancel := context.WithCancel(c.Context())
-		first, err := l.Lock(ctx, "job")
-		testkit.Must(c, err)
+		first := testkit.Got(l.Lock(ctx, "job"))(c)
 		lock, ok := l.Held("job")
 		if _, other := l.Held("other"); !ok || other || !lock.Valid() || lock.Token() == 0 {
 			c.Fatalf("held: %v, another: %v", ok, other)
@@ -71,7 +70,7 @@ func TestHeld(t *testing.T) {
 		testkit.Must(c, first.Unlock(ctx)) // as gocron does
 		_, ok = l.Held("job")
 		testkit.Check(c, !ok, "held after its run")
-		_, err = l.Lock(c.Context(), "job")
+		_, err := l.Lock(c.Context(), "job")
 		testkit.Is(c, err, quorum.ErrHeld, "during the min hold")
 	})
 }
@@ -82,8 +81,7 @@ func TestEndedRunsAreForgotten(t *testing.T) {
 		l := c.locker(c.process(0), 50*time.Millisecond)
 		c.until(firstTick, 0)
 		for i := range 20 {
-			run, err := l.Lock(c.Context(), fmt.Sprint("job ", i))
-			testkit.Must(c, err)
+			run := testkit.Got(l.Lock(c.Context(), fmt.Sprint("job ", i)))(c)
 			testkit.Must(c, run.Unlock(c.Context()))
 			time.Sleep(c.period)
 		}
@@ -100,11 +98,9 @@ func TestHeldBesideTheNextRun(t *testing.T) {
 				p := c.process(0)
 				l := c.locker(p, 50*time.Millisecond)
 				c.until(firstTick, 0)
-				first, err := l.Lock(c.Context(), "job")
-				testkit.Must(c, err)
+				first := testkit.Got(l.Lock(c.Context(), "job"))(c)
 				testkit.Must(c, operator.ForceUnlock(c.Context(), p, "job"))
-				next, err := l.Lock(c.Context(), "job")
-				testkit.Must(c, err)
+				next := testkit.Got(l.Lock(c.Context(), "job"))(c)
 				lock, ok := l.Held("job")
 				testkit.Check(c, !ok && lock == nil, "with two runs at once, Held returns %v, %v", lock, ok)
 				ends, goesOn := next, first
@@ -136,10 +132,9 @@ func TestRunNowWithinTheMinHold(t *testing.T) {
 		before := slog.Default()
 		slog.SetDefault(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
 		defer slog.SetDefault(before)
-		run, err := l.Lock(c.Context(), "job")
-		testkit.Must(c, err)
+		run := testkit.Got(l.Lock(c.Context(), "job"))(c)
 		testkit.Must(c, run.Unlock(c.Context()))
-		_, err = other.Lock(c.Context(), "job") // as at each tick
+		_, err := other.Lock(c.Context(), "job") // as at each tick
 		testkit.Check(c, errors.Is(err, quorum.ErrHeld) && log.Len() == 0, "another process: %v; logged: %s", err, &log)
 		_, err = l.Lock(c.Context(), "job")
 		testkit.Check(c, errors.Is(err, quorum.ErrHeld) && strings.Contains(err.Error(), "within the min hold of this process's last run") &&

@@ -150,8 +150,7 @@ func TestTimeouts(t *testing.T) {
 		o := &redis.Options{DialTimeout: c.dial, ReadTimeout: c.read, WriteTimeout: c.write}
 		client := redis.NewClient(o)
 		for _, o := range []*redis.Options{o, client.Options()} {
-			n, err := goredisquorumlock.Open(o)
-			testkit.Must(t, err)
+			n := testkit.Got(goredisquorumlock.Open(o))(t)
 			testkit.Check(t, n.Timeout() == c.want, "%+v make %v", c, n.Timeout())
 			n.Close()
 		}

@@ -61,8 +61,7 @@ func start(t *testing.T) *fixture {
 
 func (f *fixture) open(t *testing.T) *quorum.Locker {
 	t.Helper()
-	l, err := redlock.Open(f.urls, f.opts...)
-	must(t, err)
+	l := testkit.Got(redlock.Open(f.urls, f.opts...))(t)
 	t.Cleanup(func() { must(t, l.Close()) })
 	return l
 }
@@ -116,8 +115,7 @@ func (f *fixture) sum(t *testing.T, name string, attributes ...attribute.KeyValu
 func TestMetrics(t *testing.T) {
 	f := start(t)
 	ctx := t.Context()
-	lock, err := f.locker.Lock(ctx, "invoice:42")
-	must(t, err)
+	lock := testkit.Got(f.locker.Lock(ctx, "invoice:42"))(t)
 	if _, err := f.open(t).TryLock(ctx, "invoice:42"); err == nil {
 		t.Fatal("two holders")
 	}
@@ -156,8 +154,7 @@ func TestMetrics(t *testing.T) {
 	})
 	must(t, lock.Unlock(ctx))
 	testkit.Equal(t, f.sum(t, "quorumlock.lock.releases", group), 1, "releases")
-	short, err := f.locker.With(quorum.WithFixedLease(50*time.Millisecond)).Lock(ctx, "invoice:43")
-	must(t, err)
+	short := testkit.Got(f.locker.With(quorum.WithFixedLease(50*time.Millisecond)).Lock(ctx, "invoice:43"))(t)
 	<-short.Context().Done()
 	testkit.Eventually(t, "lost", func() bool { return f.sum(t, "quorumlock.lock.losses", group) == 1 })
 
@@ -175,8 +172,7 @@ func TestMetrics(t *testing.T) {
 func TestSpans(t *testing.T) {
 	f := start(t)
 	ctx, parent := trace.NewTracerProvider().Tracer("caller").Start(t.Context(), "work")
-	lock, err := f.locker.Lock(ctx, "invoice:42")
-	must(t, err)
+	lock := testkit.Got(f.locker.Lock(ctx, "invoice:42"))(t)
 	if _, err := f.open(t).TryLock(ctx, "invoice:42"); err == nil {
 		t.Fatal("two holders")
 	}
@@ -219,8 +215,7 @@ func TestSpans(t *testing.T) {
 // Each hook is measured or traced, each count of an attempt is in its event, and each outcome decides on the status.
 func TestEachHookIsTold(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
-	tel, err := New(WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(spans))))
-	must(t, err)
+	tel := testkit.Got(New(WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(spans)))))(t)
 	h, e := tel.Hooks(), quorum.AttemptEvent{Names: []string{"a"}}
 	for _, all := range []any{h, tel.NodeHooks()} {
 		for _, hook := range reflect.VisibleFields(reflect.TypeOf(all)) {
@@ -228,8 +223,7 @@ func TestEachHookIsTold(t *testing.T) {
 				"%s is not told: see internal/metrics/hooks.go, and spans.go if it is of a call", hook.Name)
 		}
 	}
-	l, err := redlock.Open([]string{"redis://127.0.0.1:1"})
-	must(t, err)
+	l := testkit.Got(redlock.Open([]string{"redis://127.0.0.1:1"}))(t)
 	defer l.Close()
 	counts := 0
 	for i := range reflect.TypeOf(e).NumField() {
@@ -256,8 +250,7 @@ func TestEachHookIsTold(t *testing.T) {
 // Without a group, nothing tells locks apart.
 func TestWithoutGroup(t *testing.T) {
 	reader := metric.NewManualReader()
-	tel, err := New(WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
-	must(t, err)
+	tel := testkit.Got(New(WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))))(t)
 	ctx := context.Background()
 	h := tel.Hooks()
 	ctx = h.LockStart(ctx, []string{"invoice:42"})

@@ -45,8 +45,7 @@ func TestDocumentsNameEachMetric(t *testing.T) {
 // The package's comment names each outcome and each vote, and each count of an attempt is a vote.
 func TestDocumentNamesEachOutcomeAndVote(t *testing.T) {
 	_, lists, _ := strings.Cut(testkit.Read(t, "doc.go"), "An outcome is ")
-	l, err := redlock.Open([]string{"redis://127.0.0.1:1"})
-	must(t, err)
+	l := testkit.Got(redlock.Open([]string{"redis://127.0.0.1:1"}))(t)
 	defer l.Close()
 	for outcome := range l.Stats().Attempts {
 		testkit.Check(t, strings.Contains(lists, outcome), "doc.go does not name the outcome %s", outcome)
@@ -80,8 +79,7 @@ func TestEachMetricIsCollected(t *testing.T) {
 	t.Cleanup(func() { must(t, l.Close()) })
 	stop := m.Observe("it", l)
 
-	lock, err := l.Lock(ctx, "secret:1")
-	must(t, err)
+	lock := testkit.Got(l.Lock(ctx, "secret:1"))(t)
 	begun := promquorumlock.New()
 	begun.Hooks().Acquired(lock)
 	for _, d := range metrics.All() {
@@ -89,8 +87,7 @@ func TestEachMetricIsCollected(t *testing.T) {
 		testkit.Check(t, d.Kind != metrics.Counter || named || testutil.CollectAndCount(begun, d.PrometheusName()) != 0,
 			"%s begins with its first event, so its rate misses that: see Acquired in internal/metrics/hooks.go", d.Name)
 	}
-	short, err := l.With(quorum.WithFixedLease(50*time.Millisecond)).Lock(ctx, "secret:2")
-	must(t, err)
+	short := testkit.Got(l.With(quorum.WithFixedLease(50*time.Millisecond)).Lock(ctx, "secret:2"))(t)
 	<-short.Context().Done()
 	missing := func() (names []string) {
 		for _, d := range metrics.All() {
@@ -112,13 +109,11 @@ func TestEachMetricIsCollected(t *testing.T) {
 	must(t, lock.Unlock(ctx))
 	testkit.Equal(t, value(t, registry, metrics.Releases), 1, "locks released")
 
-	problems, err := testutil.GatherAndLint(registry)
-	must(t, err)
+	problems := testkit.Got(testutil.GatherAndLint(registry))(t)
 	for _, p := range problems {
 		t.Errorf("promlint: %s: %s", p.Metric, p.Text)
 	}
-	families, err := registry.Gather()
-	must(t, err)
+	families := testkit.Got(registry.Gather())(t)
 	for _, f := range families {
 		testkit.Check(t, !strings.Contains(f.String(), "secret"), "%s has the name of a lock", f.GetName())
 	}
@@ -130,8 +125,7 @@ func TestEachMetricIsCollected(t *testing.T) {
 // value returns the value of a counter with one series.
 func value(t *testing.T, from prometheus.Gatherer, d *metrics.Metric) float64 {
 	t.Helper()
-	families, err := from.Gather()
-	must(t, err)
+	families := testkit.Got(from.Gather())(t)
 	for _, f := range families {
 		if f.GetName() == d.PrometheusName() {
 			return f.Metric[0].Counter.GetValue()
@@ -164,7 +158,6 @@ func FuzzNames(f *testing.F) {
 		m.Hooks().Renewed(quorum.RenewalEvent{Node: name, Renewed: 1})
 		m.NodeHooks().StateChanged(node.StateEvent{Node: name})
 		m.NodeHooks().ScriptEnded(node.ScriptEvent{Address: name})
-		_, err := registry.Gather()
-		must(t, err)
+		testkit.Got(registry.Gather())(t)
 	})
 }

@@ -40,8 +40,7 @@ func TestFaults(t *testing.T) {
 			}
 			set := func() {
 				t.Helper()
-				_, err := ask(url, patience, "SET", "k", "v")
-				testkit.Must(t, err)
+				testkit.Got(ask(url, patience, "SET", "k", "v"))(t)
 			}
 			silent := func(what string) {
 				t.Helper()
@@ -67,11 +66,9 @@ func TestFaults(t *testing.T) {
 			silent("Freeze")
 			c.Thaw(1)
 			has("Thaw", "v")
-			before, err := redis.DialURL(url)
-			testkit.Must(t, err)
+			before := testkit.Got(redis.DialURL(url))(t)
 			defer before.Close()
-			_, err = before.Do("PING")
-			testkit.Must(t, err)
+			testkit.Got(before.Do("PING"))(t)
 			c.Partition(1)
 			silent("Partition")
 			got, err := redis.String(redis.DoWithTimeout(before, time.Second, "PING"))
@@ -94,8 +91,7 @@ func TestFaults(t *testing.T) {
 				got, err := redis.String(replica.Do("GET", "k"))
 				return err == nil && got == "v"
 			}), "the replica never has the key")
-			_, err = replica.Do("REPLICAOF", "127.0.0.1", "1")
-			testkit.Must(t, err)
+			testkit.Got(replica.Do("REPLICAOF", "127.0.0.1", "1"))(t)
 			c.Flush(1)
 			c.inside().Promote(replica, 1)
 			has("Promote", "v")
@@ -124,8 +120,7 @@ func TestFaults(t *testing.T) {
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	c := start(t, "processes", 1, Setup{Replicas: 1, Node: []node.Option{node.WithMaxLease(2 * time.Second)}})
-	locker, err := redlock.Open(c.URLs(), quorum.WithNodeOptions(node.WithMaxLease(2*time.Second)))
-	testkit.Must(t, err)
+	locker := testkit.Got(redlock.Open(c.URLs(), quorum.WithNodeOptions(node.WithMaxLease(2*time.Second))))(t)
 	t.Cleanup(func() { testkit.Must(t, locker.Close()) })
 	for _, fault := range []struct{ begin, end func(...int) }{{c.Isolate, c.Join}, {c.Freeze, c.Thaw}, {c.Kill, c.Restart}} {
 		old := c.inside().Groups[0].Named()
@@ -135,8 +130,7 @@ func TestReplicas(t *testing.T) {
 		}
 		fault.end(0)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		lock, err := locker.Lock(ctx, "k")
-		testkit.Must(t, err)
+		lock := testkit.Got(locker.Lock(ctx, "k"))(t)
 		testkit.Must(t, lock.Unlock(ctx))
 		cancel()
 	}
@@ -148,8 +142,7 @@ func TestStep(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour, 0} {
 		c.Step(ahead, 1)
 		for i, want := range []time.Duration{0, ahead} {
-			told, err := redis.Strings(c.inside().Servers[i].Do("TIME"))
-			testkit.Must(t, err)
+			told := testkit.Got(redis.Strings(c.inside().Servers[i].Do("TIME")))(t)
 			seconds, _ := strconv.ParseInt(told[0], 10, 64)
 			off := time.Until(time.Unix(seconds, 0)) - want
 			testkit.Check(t, off.Abs() < patience, "stepped by %v, master %d is off by %v", ahead, i, off)
@@ -172,8 +165,7 @@ func TestMastersAreAdmitted(t *testing.T) {
 	}
 	last := tb.Logged[len(tb.Logged)-1]
 	testkit.Check(t, strings.HasSuffix(last, ": "+strings.Join(c.URLs(), ", ")), "logged %q, want the URLs %s", last, c.URLs())
-	n, err := node.Open(c.URLs()[2], node.WithMaxLease(time.Hour), node.WithTimeout(patience))
-	testkit.Must(t, err)
+	n := testkit.Got(node.Open(c.URLs()[2], node.WithMaxLease(time.Hour), node.WithTimeout(patience)))(t)
 	defer n.Close()
 	report, err := operator.Check(t.Context(), n)
 	testkit.Check(t, err == nil && report.Quarantine == 0 && len(report.Members) == 3 && report.MaxLease == time.Hour,

@@ -59,8 +59,7 @@ func crash(t *testing.T, backend, scenario, fault string, panics bool) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	printed := &child.Output{}
 	cmd.Stderr = printed
-	said, err := cmd.StdoutPipe()
-	testkit.Must(t, err)
+	said := testkit.Got(cmd.StdoutPipe())(t)
 	testkit.Must(t, cmd.Start())
 	late := time.AfterFunc(crashBound, func() { cmd.Process.Kill() })
 	defer late.Stop()

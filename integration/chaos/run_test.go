@@ -92,8 +92,7 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 	r.registers, err = serveRegisters()
 	testkit.Must(t, err)
 	if s.spares > 0 { // to compile it under the locks would take the machine from them
-		_, err := program(command)
-		testkit.Must(t, err)
+		testkit.Got(program(command))(t)
 	}
 	t.Cleanup(func() { // after the masters' end
 		left, err := inside.Of(lab.backend).Left()

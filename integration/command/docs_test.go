@@ -22,10 +22,8 @@ var elsewhere = map[string]string{"fencing.md: In a shell job, with psql": "inte
 
 // Each block of shell in the documents is run by a script, as it stands there.
 func TestScriptsRunTheDocuments(t *testing.T) {
-	pages, err := filepath.Glob(filepath.Join(docs, "*.md"))
-	testkit.Must(t, err)
-	scripts, err := filepath.Glob("testdata/*.txtar")
-	testkit.Must(t, err)
+	pages := testkit.Got(filepath.Glob(filepath.Join(docs, "*.md")))(t)
+	scripts := testkit.Got(filepath.Glob("testdata/*.txtar"))(t)
 	all := ""
 	for _, script := range scripts {
 		all += testkit.Read(t, script)

@@ -87,15 +87,12 @@ func TestTheComposeFile(t *testing.T) {
 	defer cancel()
 	r.admit(ctx, t)
 
-	locker, err := redlock.Open(r.urls)
-	must(t, err)
+	locker := testkit.Got(redlock.Open(r.urls))(t)
 	defer locker.Close()
-	lock, err := locker.Lock(ctx, "invoice:42")
-	must(t, err)
+	lock := testkit.Got(locker.Lock(ctx, "invoice:42"))(t)
 
 	r.compose(t, "kill", "master-b")
-	other, err := locker.Lock(ctx, "invoice:43")
-	must(t, err)
+	other := testkit.Got(locker.Lock(ctx, "invoice:43"))(t)
 	testkit.Check(t, lock.Valid(), "lost with a minority: %v", lock.Err())
 	must(t, other.Unlock(ctx))
 	must(t, lock.Unlock(ctx))
@@ -107,8 +104,7 @@ func (r recipe) admit(ctx context.Context, t *testing.T) {
 	var nodes []*node.Node
 	var names []string
 	for _, url := range r.urls {
-		n, err := node.Open(url, node.WithTimeout(5*time.Second))
-		must(t, err)
+		n := testkit.Got(node.Open(url, node.WithTimeout(5*time.Second)))(t)
 		defer n.Close()
 		nodes, names = append(nodes, n), append(names, n.Name())
 	}

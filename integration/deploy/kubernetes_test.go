@@ -108,13 +108,11 @@ func TestKubernetesKeepsTheRules(t *testing.T) {
 	urls := strings.Fields(fmt.Sprint(at(all["Secret quorumlock-client"], "stringData.QUORUMLOCK_URLS")))
 	testkit.Check(t, len(urls) == int(number(set, "spec.replicas")), "%d URLs", len(urls))
 	for i, raw := range urls {
-		u, err := url.Parse(raw)
-		must(t, err)
+		u := testkit.Got(url.Parse(raw))(t)
 		password, _ := u.User.Password()
 		testkit.Check(t, u.Host == fmt.Sprintf("quorumlock-%d.quorumlock:6379", i) && at(service, "spec.ports.0.port") == 6379.0 &&
 			strings.Contains(read(t, "users.acl"), "user "+u.User.Username()+" on >"+password+" "), "URL %d is %s", i+1, raw)
-		n, err := node.Open(raw)
-		must(t, err)
+		n := testkit.Got(node.Open(raw))(t)
 		must(t, n.Close())
 	}
 }

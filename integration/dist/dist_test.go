@@ -34,8 +34,7 @@ func TestMain(m *testing.M) {
 
 func TestBinariesAreStatic(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
-		binary, err := elf.Open(filepath.Join(*dir, "quorumlock-linux-"+arch))
-		testkit.Must(t, err)
+		binary := testkit.Got(elf.Open(filepath.Join(*dir, "quorumlock-linux-"+arch)))(t)
 		defer binary.Close()
 		for _, p := range binary.Progs {
 			testkit.Check(t, p.Type != elf.PT_INTERP, "%s needs a dynamic linker", arch)
@@ -50,8 +49,7 @@ func TestChecksums(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	files, err := os.ReadDir(*dir)
-	testkit.Must(t, err)
+	files := testkit.Got(os.ReadDir(*dir))(t)
 	listed := strings.Count(string(out), "\n")
 	testkit.Check(t, listed == len(files)-1, "%d files, %d of them in SHA256SUMS", len(files), listed)
 }

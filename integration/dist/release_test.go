@@ -22,8 +22,7 @@ func TestRelease(t *testing.T) {
 	if out, err := download.CombinedOutput(); err != nil {
 		t.Skipf("SKIPPED, needs what the modules require in the module cache, or a network: %v\n%s", err, out)
 	}
-	out, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
-	testkit.Must(t, err)
+	out := testkit.Got(exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output())(t)
 	cache := strings.TrimSpace(string(out))
 	repository, cacheOfUser, bin := t.TempDir(), t.TempDir(), t.TempDir()
 	env := append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw -trimpath", "GOMODCACHE="+cacheOfUser, "GOBIN="+bin,

@@ -17,8 +17,7 @@ import (
 // in runs fn in a transaction, which it commits if fn returns nil.
 func in(t *testing.T, d *database, fn func(tx *sql.Tx) error) error {
 	t.Helper()
-	tx, err := d.db.BeginTx(t.Context(), nil)
-	must(t, err)
+	tx := testkit.Got(d.db.BeginTx(t.Context(), nil))(t)
 	defer tx.Rollback()
 	if err := fn(tx); err != nil {
 		return err
@@ -43,8 +42,7 @@ func (d *database) stamper(t *testing.T) func(token uint64) error {
 // stamp returned.
 func (d *database) stamped(t *testing.T, token uint64) (*sqlSession, *sql.Tx, error) {
 	s := d.open(t, func(string) {})
-	tx, err := s.db.BeginTx(t.Context(), nil)
-	must(t, err)
+	tx := testkit.Got(s.db.BeginTx(t.Context(), nil))(t)
 	return s, tx, s.stamp(t.Context(), tx, account, token)
 }
 

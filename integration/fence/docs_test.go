@@ -67,11 +67,9 @@ func lockOf(t *testing.T, token uint64) *quorum.Lock {
 func TestDocuments(t *testing.T) {
 	db := onSQLite("wal")(t).db
 	store := onRedis(t)
-	conn, err := redis.DialURL(store.url)
-	must(t, err)
+	conn := testkit.Got(redis.DialURL(store.url))(t)
 	defer conn.Close()
-	_, err = conn.Do("SET", "account:42:balance", 100)
-	must(t, err)
+	testkit.Got(conn.Do("SET", "account:42:balance", 100))(t)
 	for _, test := range documented {
 		ctx, lock := t.Context(), lockOf(t, test.token)
 		for what, err := range map[string]error{
@@ -85,8 +83,7 @@ func TestDocuments(t *testing.T) {
 }
 
 func TestDocumentOfPgx(t *testing.T) {
-	conn, err := pgx.Connect(t.Context(), onPostgres("pgx", "read committed")(t).dsn)
-	must(t, err)
+	conn := testkit.Got(pgx.Connect(t.Context(), onPostgres("pgx", "read committed")(t).dsn))(t)
 	defer conn.Close(context.Background())
 	for _, test := range documented {
 		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error { return ofRow(t.Context(), tx, lockOf(t, test.token)) })

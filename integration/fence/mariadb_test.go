@@ -24,8 +24,7 @@ func onMariaDB(settings url.Values) func(*testing.T) *database {
 		t.Helper()
 		mariadb.Need(t)
 		name := fmt.Sprintf("test%d", schemas.Add(1))
-		admin, err := sql.Open("mysql", sqlserver.MariaDBDSN(mariadb.Dir, "", nil))
-		must(t, err)
+		admin := testkit.Got(sql.Open("mysql", sqlserver.MariaDBDSN(mariadb.Dir, "", nil)))(t)
 		defer admin.Close()
 		for setting := range settings {
 			var found, value string
@@ -35,8 +34,7 @@ func onMariaDB(settings url.Values) func(*testing.T) *database {
 			}
 			must(t, err)
 		}
-		_, err = admin.ExecContext(t.Context(), "CREATE DATABASE "+name)
-		must(t, err)
+		testkit.Got(admin.ExecContext(t.Context(), "CREATE DATABASE "+name))(t)
 		return prepare(t, &database{driver: "mysql", dsn: sqlserver.MariaDBDSN(mariadb.Dir, name, settings)}, "bigint AUTO_INCREMENT")
 	}
 }

@@ -32,8 +32,7 @@ func lock(t *testing.T, masters *redistest.Fleet, lease time.Duration) *quorum.L
 	t.Cleanup(func() { locker.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
-	held, err := locker.Lock(ctx, t.Name())
-	must(t, err)
+	held := testkit.Got(locker.Lock(ctx, t.Name()))(t)
 	return held
 }
 
@@ -116,15 +115,14 @@ func TestPausedHolder(t *testing.T) {
 				var told *outcome
 				s := r.session(t, before(c.after, c.nth, func() { told = new(resume()) }))
 				defer s.close()
-				acknowledged, err := s.work(ctx, account, next.Token(), c.by, 2)
-				must(t, err)
+				acknowledged := testkit.Got(s.work(ctx, account, next.Token(), c.by, 2))(t)
 				if told == nil {
 					told = new(resume())
 				}
 				must(t, next.Unlock(ctx))
 
 				balance, log := r.state(t, account)
-				err = judge(append(told.acknowledged, acknowledged...), balance, log)
+				err := judge(append(told.acknowledged, acknowledged...), balance, log)
 				switch {
 				case !c.bad && err != nil:
 					t.Error(err)
@@ -161,8 +159,7 @@ func TestPausedInATransaction(t *testing.T) {
 			defer cancel()
 			again := r.session(t, func(string) {})
 			defer again.close()
-			acknowledged, err := again.work(ctx, account, next.Token(), stampFirst, 2)
-			must(t, err)
+			acknowledged := testkit.Got(again.work(ctx, account, next.Token(), stampFirst, 2))(t)
 			must(t, next.Unlock(ctx))
 			balance, log := r.state(t, account)
 			testkit.Is(t, judge(append(told.acknowledged, acknowledged...), balance, log), nil, "the account")

@@ -22,8 +22,7 @@ type store struct {
 func onRedis(t *testing.T) *store {
 	t.Helper()
 	url := testkit.Real(t, 1).URLs()[0]
-	conn, err := redis.DialURL(url)
-	must(t, err)
+	conn := testkit.Got(redis.DialURL(url))(t)
 	t.Cleanup(func() { conn.Close() })
 	return &store{url, conn}
 }
@@ -32,22 +31,18 @@ func (s *store) account(*testing.T, int) {}
 
 func (s *store) session(t *testing.T, step func(string)) session {
 	t.Helper()
-	conn, err := redis.DialURL(s.url)
-	must(t, err)
+	conn := testkit.Got(redis.DialURL(s.url))(t)
 	return &redisSession{Conn: conn, step: step}
 }
 
 func (s *store) state(t *testing.T, account int) (int, []write) {
 	t.Helper()
-	balance, err := balanceOf(s.conn, account)
-	must(t, err)
-	lines, err := redis.Strings(s.conn.Do("LRANGE", logKey(account), 0, -1))
-	must(t, err)
+	balance := testkit.Got(balanceOf(s.conn, account))(t)
+	lines := testkit.Got(redis.Strings(s.conn.Do("LRANGE", logKey(account), 0, -1)))(t)
 	var log []write
 	for _, line := range lines {
 		var w write
-		_, err := fmt.Sscan(line, &w.Token, &w.Before, &w.After)
-		must(t, err)
+		testkit.Got(fmt.Sscan(line, &w.Token, &w.Before, &w.After))(t)
 		log = append(log, w)
 	}
 	return balance, log

@@ -15,6 +15,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/fence"
 	"github.com/quorumlock/quorumlock/internal/sqlserver"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // database is a resource in tables.
@@ -76,8 +77,7 @@ func prepare(t *testing.T, d *database, serial string) *database {
 		"CREATE TABLE accounts (id bigint PRIMARY KEY, balance bigint NOT NULL, token bigint)",
 		"CREATE TABLE writes (seq " + serial + " PRIMARY KEY, account bigint, token bigint, old bigint, new bigint)",
 	} {
-		_, err := d.db.ExecContext(t.Context(), statement)
-		must(t, err)
+		testkit.Got(d.db.ExecContext(t.Context(), statement))(t)
 	}
 	return d
 }
@@ -96,8 +96,7 @@ func (d *database) session(t *testing.T, step func(string)) session { return d.o
 
 func (d *database) open(t *testing.T, step func(string)) *sqlSession {
 	t.Helper()
-	db, err := sql.Open(d.driver, d.dsn)
-	must(t, err)
+	db := testkit.Got(sql.Open(d.driver, d.dsn))(t)
 	db.SetMaxOpenConns(1)
 	return &sqlSession{d, db, step}
 }
@@ -125,11 +124,9 @@ func onPostgres(driver, isolation string) func(*testing.T) *database {
 		t.Helper()
 		postgres.Need(t)
 		schema := fmt.Sprintf("test%d", schemas.Add(1))
-		admin, err := sql.Open("postgres", sqlserver.PostgresDSN(postgres.Dir, ""))
-		must(t, err)
+		admin := testkit.Got(sql.Open("postgres", sqlserver.PostgresDSN(postgres.Dir, "")))(t)
 		defer admin.Close()
-		_, err = admin.ExecContext(t.Context(), "CREATE SCHEMA "+schema)
-		must(t, err)
+		testkit.Got(admin.ExecContext(t.Context(), "CREATE SCHEMA "+schema))(t)
 		// lib/pq asks once to cancel a statement. If that comes before the statement, it would wait for ever.
 		settings := fmt.Sprintf("search_path=%s default_transaction_isolation='%s' lock_timeout=20000", schema, isolation)
 		return prepare(t, &database{driver: driver, dsn: sqlserver.PostgresDSN(postgres.Dir, settings)}, "bigserial")

@@ -51,8 +51,7 @@ func receive[T any](t *testing.T, from <-chan T) (came T) {
 func free(t *testing.T, masters *quorumtest.Masters) bool {
 	t.Helper()
 	other := newStorage(t, masters.Locker())
-	got, err := other.TryLock(t.Context(), name)
-	must(t, err)
+	got := testkit.Got(other.TryLock(t.Context(), name))(t)
 	if got {
 		must(t, other.Unlock(t.Context(), name))
 	}
@@ -259,8 +258,7 @@ func TestALostLockMakesTwoOrders(t *testing.T) {
 	issue <- true
 	must(t, receive(t, result))
 	testkit.Equal(t, ca.orders.Load(), 2, "orders")
-	cert, err := second.CacheManagedCertificate(t.Context(), "www.example.com")
-	must(t, err)
+	cert := testkit.Got(second.CacheManagedCertificate(t.Context(), "www.example.com"))(t)
 	testkit.Check(t, cert.Leaf.SerialNumber.Int64() == 1,
 		"stored: the certificate of order %v, want the first one, which came last", cert.Leaf.SerialNumber)
 }

@@ -44,8 +44,7 @@ func TestThreeProcessesMigrateOnce(t *testing.T) {
 	ran := make([]int, 3)
 	var starting sync.WaitGroup
 	for i := range ran {
-		own, err := sql.Open("postgres", dsn)
-		testkit.Must(t, err)
+		own := testkit.Got(sql.Open("postgres", dsn))(t)
 		defer own.Close()
 		locker, provider := masters.Locker(), newProvider(t, own, slow())
 		starting.Go(func() {
@@ -146,11 +145,9 @@ func database(t *testing.T) (db *sql.DB, dsn string) {
 	postgres.Need(t)
 	schema := fmt.Sprintf("test%d", schemas.Add(1))
 	dsn = sqlserver.PostgresDSN(postgres.Dir, "search_path="+schema)
-	db, err := sql.Open("postgres", dsn)
-	testkit.Must(t, err)
+	db = testkit.Got(sql.Open("postgres", dsn))(t)
 	t.Cleanup(func() { db.Close() })
-	_, err = db.ExecContext(t.Context(), "CREATE SCHEMA "+schema)
-	testkit.Must(t, err)
+	testkit.Got(db.ExecContext(t.Context(), "CREATE SCHEMA "+schema))(t)
 	return db, dsn
 }
 
@@ -162,8 +159,7 @@ func versions(t *testing.T, db *sql.DB) (count int) {
 
 func newProvider(t *testing.T, db *sql.DB, files fs.FS, opts ...goose.ProviderOption) *goose.Provider {
 	t.Helper()
-	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, opts...)
-	testkit.Must(t, err)
+	provider := testkit.Got(goose.NewProvider(goose.DialectPostgres, db, files, opts...))(t)
 	return provider
 }
 

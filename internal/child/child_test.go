@@ -32,16 +32,14 @@ func TestAwait(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "QUORUMLOCK_TEST_CHILD=1")
 	cmd.Stderr = said
-	in, err := cmd.StdinPipe()
-	testkit.Must(t, err)
+	in := testkit.Got(cmd.StdinPipe())(t)
 	defer in.Close()
-	out, err := cmd.StdoutPipe()
-	testkit.Must(t, err)
+	out := testkit.Got(cmd.StdoutPipe())(t)
 	testkit.Must(t, cmd.Start())
 	lines := bufio.NewReader(said.Tee(out))
 	next := func() error { _, err := lines.ReadString('\n'); return err }
 	testkit.Must(t, Await(cmd, said, time.Minute, "its first line", next))
-	err = Await(cmd, said, 50*time.Millisecond, "its second line", next)
+	err := Await(cmd, said, 50*time.Millisecond, "its second line", next)
 	_ = cmd.Wait() // it was killed
 	if !errors.Is(err, errLate) {
 		t.Fatalf("a line that never comes: %v, want errLate", err)

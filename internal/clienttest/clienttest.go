@@ -133,14 +133,12 @@ func testConnections(t *testing.T, open Opener) {
 		acquired <- err
 	}()
 	wants("while a caller waits", 2, 1)
-	_, err := operator.Check(t.Context(), n)
-	testkit.Must(t, err)
+	testkit.Got(operator.Check(t.Context(), n))(t)
 	wants("after Check", 2, 1)
 	testkit.Must(t, held.Unlock(t.Context()))
 	testkit.Must(t, <-acquired)
 	wants("after the wait", 1, 0)
-	_, err = operator.Check(t.Context(), n)
-	testkit.Must(t, err)
+	testkit.Got(operator.Check(t.Context(), n))(t)
 	wants("after another Check", 1, 0)
 	if made := dialled.Load() - before; before == 0 || made != 1+2*(1+8) { // each Check dials eight times more
 		t.Errorf("dialled %d connections, and then %d, want 19", before, made)
@@ -168,8 +166,7 @@ func testUser(t *testing.T, open Opener) {
 	var refused *node.Error
 	testkit.Check(t, errors.As(err, &refused) && refused.Permanent() && !strings.Contains(err.Error(), "s3cret"), "with a wrong password: %v", err)
 	testkit.Do(t, m, "CONFIG", "SET", "requirepass", "all")
-	_, err = operator.Check(t.Context(), mustOpen(t, open, Settings{Addr: m.Addr(), Password: "all"}))
-	testkit.Must(t, err)
+	testkit.Got(operator.Check(t.Context(), mustOpen(t, open, Settings{Addr: m.Addr(), Password: "all"})))(t)
 }
 
 // A new connection uses the new password, and the old one lives on.
@@ -195,8 +192,7 @@ func testRotation(t *testing.T, open Opener) {
 	var refused *node.Error
 	testkit.Check(t, errors.As(err, &refused) && !refused.Permanent(), "with the old password: %v", err)
 	password.Store("second")
-	_, err = operator.Check(t.Context(), n)
-	testkit.Must(t, err)
+	testkit.Got(operator.Check(t.Context(), n))(t)
 	testkit.Do(t, m, "CLIENT", "KILL", "USER", "app")
 	mustLock(t, locker, "m")
 }
@@ -204,8 +200,7 @@ func testRotation(t *testing.T, open Opener) {
 // The client shows a certificate, without which the server refuses it.
 func testTLS(t *testing.T, open Opener) {
 	_, dir, port, roots := testkit.TLS(t, "localhost")
-	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
-	testkit.Must(t, err)
+	pair := testkit.Got(tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")))(t)
 
 	config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	bare := mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: config.Clone()})
@@ -216,7 +211,7 @@ func testTLS(t *testing.T, open Opener) {
 	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: config})), "k")
 	stranger := config.Clone()
 	stranger.RootCAs = nil
-	_, err = operator.Check(t.Context(), mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: stranger}))
+	_, err := operator.Check(t.Context(), mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: stranger}))
 	testkit.Check(t, errors.As(err, new(*tls.CertificateVerificationError)), "with the system's authorities: %v", err)
 }
 
@@ -237,12 +232,9 @@ func testUnixSocket(t *testing.T, open Opener) {
 // A call on a frozen master ends at the client's timeout, or at the node's.
 func testFrozenMaster(t *testing.T, open Opener) {
 	m := testkit.Real(t, 1).Masters[0]
-	usual, err := open(Settings{Addr: m.Addr()}, node.WithName("m"))
-	testkit.Must(t, err)
-	own, err := open(Settings{Addr: m.Addr(), Timeout: bound}, node.WithName("m"), node.WithTimeout(frozen))
-	testkit.Must(t, err)
-	theirs, err := open(Settings{Addr: m.Addr(), Timeout: frozen}, node.WithName("m"))
-	testkit.Must(t, err)
+	usual := testkit.Got(open(Settings{Addr: m.Addr()}, node.WithName("m")))(t)
+	own := testkit.Got(open(Settings{Addr: m.Addr(), Timeout: bound}, node.WithName("m"), node.WithTimeout(frozen)))(t)
+	theirs := testkit.Got(open(Settings{Addr: m.Addr(), Timeout: frozen}, node.WithName("m")))(t)
 	testkit.Must(t, m.Freeze())
 	var waiting sync.WaitGroup
 	for n, want := range map[*node.Node]time.Duration{usual: node.DefaultTimeout, own: frozen, theirs: frozen} {
@@ -265,24 +257,21 @@ func testFrozenMaster(t *testing.T, open Opener) {
 // mustOpen opens a node without quarantine, and with a timeout that no busy machine exceeds.
 func mustOpen(t *testing.T, open Opener, s Settings) *node.Node {
 	t.Helper()
-	n, err := open(s, node.WithoutQuarantine(), node.WithTimeout(bound), node.WithName("m"))
-	testkit.Must(t, err)
+	n := testkit.Got(open(s, node.WithoutQuarantine(), node.WithTimeout(bound), node.WithName("m")))(t)
 	t.Cleanup(func() { testkit.Must(t, n.Close()) })
 	return n
 }
 
 func newLocker(t *testing.T, n *node.Node) *quorum.Locker {
 	t.Helper()
-	l, err := multilock.New([]*node.Node{n}, quorum.WithWait(3*bound))
-	testkit.Must(t, err)
+	l := testkit.Got(multilock.New([]*node.Node{n}, quorum.WithWait(3*bound)))(t)
 	t.Cleanup(func() { testkit.Must(t, l.Close()) })
 	return l
 }
 
 func mustLock(t *testing.T, l *quorum.Locker, name string) *quorum.Lock {
 	t.Helper()
-	lock, err := l.Lock(t.Context(), name)
-	testkit.Must(t, err)
+	lock := testkit.Got(l.Lock(t.Context(), name))(t)
 	return lock
 }
 

@@ -38,12 +38,10 @@ func Sentinel(t *testing.T, open Opener) {
 			}
 			return new(net.Dialer).DialContext(ctx, network, address)
 		}}
-	n, err := open(s, node.WithFailover(1))
-	testkit.Must(t, err)
+	n := testkit.Got(open(s, node.WithFailover(1)))(t)
 	t.Cleanup(func() { testkit.Must(t, n.Close()) })
 	testkit.Equal(t, n.Name(), "locks/1", "named")
-	report, err := operator.Check(t.Context(), n)
-	testkit.Must(t, err)
+	report := testkit.Got(operator.Check(t.Context(), n))(t)
 	testkit.Equal(t, report.Role, "master", "the role of what it leads to")
 
 	refused, err := open(s)

@@ -54,8 +54,7 @@ func promoted(t *testing.T, g *Group, old *Server) (now *Server) {
 
 func get(t *testing.T, s *Server, want string) {
 	t.Helper()
-	got, err := s.Do("GET", "k")
-	testkit.Must(t, err)
+	got := testkit.Got(s.Do("GET", "k"))(t)
 	text, _ := got.([]byte)
 	testkit.Check(t, string(text) == want, "k is %q, want %q", text, want)
 }
@@ -77,8 +76,7 @@ func silence(t *testing.T, g *Group) bool {
 	t.Helper()
 	primary, replica := g.Servers[0], g.Servers[1]
 	primary.Silence(replica)
-	_, err := primary.Do("SET", "k", "v")
-	testkit.Must(t, err)
+	testkit.Got(primary.Do("SET", "k", "v"))(t)
 	time.Sleep(3 * downAfter) // in which a Sentinel would notice
 	get(t, replica, "")
 	stays := func() bool {
@@ -106,8 +104,7 @@ func TestURLs(t *testing.T) {
 	defer locker.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	lock, err := locker.Lock(ctx, "invoice:42")
-	testkit.Must(t, err)
+	lock := testkit.Got(locker.Lock(ctx, "invoice:42"))(t)
 	g, old := s.Groups[0], s.Groups[0].Servers[0]
 	testkit.Must(t, old.Kill())
 	promoted(t, g, old)
@@ -117,8 +114,7 @@ func TestURLs(t *testing.T) {
 	testkit.Must(t, old.Start())
 	await(t, "the return as a replica", g.Whole)
 	testkit.Must(t, errors.Join(s.Watchers[0].Freeze(), s.Watchers[1].Kill()))
-	next, err := locker.Lock(ctx, "invoice:42")
-	testkit.Must(t, err)
+	next := testkit.Got(locker.Lock(ctx, "invoice:42"))(t)
 	testkit.Check(t, !lock.Valid() && next.Token() > lock.Token(), "the lock before is valid: %v, token %d, then %d", lock.Valid(), lock.Token(), next.Token())
 	testkit.Must(t, next.Unlock(ctx))
 }
@@ -133,8 +129,7 @@ func TestSentinelsOfTwoDeployments(t *testing.T) {
 		for _, s := range sentinels {
 			hosts = append(hosts, s.Addr())
 		}
-		n, err := node.Open("redis+sentinel://" + strings.Join(hosts, ",") + "/master-0?failover=1")
-		testkit.Must(t, err)
+		n := testkit.Got(node.Open("redis+sentinel://" + strings.Join(hosts, ",") + "/master-0?failover=1"))(t)
 		t.Cleanup(func() { testkit.Must(t, n.Close()) })
 		return n
 	}
@@ -147,7 +142,6 @@ func TestSentinelsOfTwoDeployments(t *testing.T) {
 		testkit.Check(t, strings.Contains(err.Error(), names), "%v, want %s", err, names)
 	}
 	testkit.Must(t, one.Watchers[2].Kill())
-	notes, err = inside.Of(opened(one.Watchers...)).Server.AskSentinels(t.Context())
-	testkit.Must(t, err)
+	notes = testkit.Got(inside.Of(opened(one.Watchers...)).Server.AskSentinels(t.Context()))(t)
 	testkit.Check(t, len(notes) == 1 && strings.HasPrefix(notes[0], "Sentinel "+one.Watchers[2].Addr()+": "), "%q", notes)
 }

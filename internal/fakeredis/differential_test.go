@@ -74,8 +74,7 @@ const endOfMessages = "the end"
 func startWorld(t *testing.T) *world {
 	fleet := testkit.Real(t, 1)
 	dial := func() redis.Conn {
-		c, err := redis.Dial("tcp", fleet.Masters[0].Addr(), redis.DialReadTimeout(time.Minute))
-		testkit.Must(t, err)
+		c := testkit.Got(redis.Dial("tcp", fleet.Masters[0].Addr(), redis.DialReadTimeout(time.Minute)))(t)
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
@@ -179,8 +178,7 @@ return {now[1] * 1000 + math.floor(now[2] / 1000), out}`
 // read is the data of a reply to dump.
 func readDump(t *testing.T, reply any) *Keyspace {
 	t.Helper()
-	both, err := redis.Values(reply, nil)
-	testkit.Must(t, err)
+	both := testkit.Got(redis.Values(reply, nil))(t)
 	k := &Keyspace{values: map[string]*value{}, now: both[0].(int64)}
 	for _, row := range both[1].([]any) {
 		row := row.([]any)
@@ -358,8 +356,7 @@ func (w *world) messages(t *testing.T) (heard []string) {
 
 func instantOf(t *testing.T, reply any) int64 {
 	t.Helper()
-	parts, err := redis.Int64s(reply, nil)
-	testkit.Must(t, err)
+	parts := testkit.Got(redis.Int64s(reply, nil))(t)
 	return parts[0]*1000 + parts[1]/1000
 }
 

@@ -91,8 +91,7 @@ func TestCrash(t *testing.T) {
 
 func runID(t *testing.T, c redis.Conn) string {
 	t.Helper()
-	info, err := redis.String(c.Do("INFO", "server"))
-	testkit.Must(t, err)
+	info := testkit.Got(redis.String(c.Do("INFO", "server")))(t)
 	return testkit.Field(t, info, "run_id")
 }
 

@@ -25,8 +25,7 @@ const (
 // echo is a server that answers each line with its name and the line.
 func echo(t *testing.T, name string) (addr string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
+	listener := testkit.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { listener.Close() })
 	go func() {
 		for {
@@ -47,16 +46,14 @@ func echo(t *testing.T, name string) (addr string) {
 
 func forwarder(t *testing.T, target string) *Forward {
 	t.Helper()
-	f, err := New(target)
-	testkit.Must(t, err)
+	f := testkit.Got(New(target))(t)
 	t.Cleanup(f.Close)
 	return f
 }
 
 func connect(t *testing.T, f *Forward) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", f.Addr())
-	testkit.Must(t, err)
+	conn := testkit.Got(net.Dial("tcp", f.Addr()))(t)
 	t.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -110,13 +107,11 @@ func TestLose(t *testing.T) {
 // connected returns a forwarder, and the ends of a connection over it.
 func connected(t *testing.T) (f *Forward, client, server net.Conn) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
+	listener := testkit.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	f = forwarder(t, listener.Addr().String())
 	client = connect(t, f)
-	server, err = listener.Accept()
-	testkit.Must(t, err)
+	server = testkit.Got(listener.Accept())(t)
 	t.Cleanup(func() { server.Close() })
 	return f, client, server
 }
@@ -177,8 +172,7 @@ func TestHold(t *testing.T) {
 func TestHoldTheEnd(t *testing.T) {
 	f, client, server := connected(t)
 	f.Hold("")
-	_, err := client.Write([]byte("late"))
-	testkit.Must(t, err)
+	testkit.Got(client.Write([]byte("late")))(t)
 	client.Close()
 	buffer := make([]byte, 9)
 	testkit.Must(t, server.SetReadDeadline(time.Now().Add(silence)))

@@ -73,8 +73,7 @@ func TestVerdicts(t *testing.T) {
 	for binary, want := range map[string]string{"true": unnoticed, "false": noticed} {
 		one := &test{binary: binary, reaches: map[int]bool{1: true}, noticed: map[string]int{}}
 		for number, want := range map[int]string{1: want, 2: unnoticed} {
-			verdict, err := try(t.Context(), t.TempDir(), mutant{}, number, []*test{one})
-			testkit.Must(t, err)
+			verdict := testkit.Got(try(t.Context(), t.TempDir(), mutant{}, number, []*test{one}))(t)
 			testkit.Equal(t, verdict, want, binary)
 		}
 	}
@@ -107,8 +106,7 @@ func TestGroupsHaveEachFile(t *testing.T) {
 	}
 	for _, pkg := range []string{"internal/engine", "internal/queue", "internal/schedule", "internal/slots", "internal/waiting",
 		"internal/lease", "semaphore"} {
-		files, err := filepath.Glob("../../quorum/" + pkg + "/*.go")
-		testkit.Must(t, err)
+		files := testkit.Got(filepath.Glob("../../quorum/" + pkg + "/*.go"))(t)
 		testkit.Check(t, len(files) != 0, "no file of %s", pkg)
 		for _, file := range files {
 			name := pkg + "/" + filepath.Base(file)

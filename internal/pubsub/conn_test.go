@@ -211,14 +211,12 @@ func TestAPoolWithoutASpareConnection(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
 			srv.Pool.MaxActive, srv.Pool.Wait = 1, wait
 			taken := srv.Pool.Get()
-			_, err := taken.Do("SET", "k", "1")
-			testkit.Must(t, err)
+			testkit.Got(taken.Do("SET", "k", "1"))(t)
 			var r recorder
 			cancel := s.Subscribe("c", &r)
 			testkit.Pass(20 * time.Second)
 			r.wants(t, "the subscriber")
-			_, err = taken.Do("DEL", "k")
-			testkit.Must(t, err)
+			testkit.Got(taken.Do("DEL", "k"))(t)
 			endsWithin(t, cancel, 2*timeout)
 
 			defer s.Subscribe("c", &r)()

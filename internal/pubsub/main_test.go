@@ -96,8 +96,7 @@ func (srv *server) do(t *testing.T, command string, args ...any) any {
 	t.Helper()
 	c := srv.Connect()
 	defer c.Close()
-	reply, err := c.Do(command, args...)
-	testkit.Must(t, err)
+	reply := testkit.Got(c.Do(command, args...))(t)
 	synctest.Wait()
 	return reply
 }

@@ -95,8 +95,7 @@ func inBubble(
 		defer server.Close()
 		pool := &redis.Pool{Dial: func() (redis.Conn, error) { return redis.NewConn(wrap(ours), 0, writeTimeout), nil }}
 		defer pool.Close()
-		c, err := Get(t.Context(), pool.GetContext)
-		testkit.Must(t, err)
+		c := testkit.Got(Get(t.Context(), pool.GetContext))(t)
 		test(t, c, server)
 		Kill(c)
 		c.Close()

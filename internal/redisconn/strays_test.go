@@ -16,13 +16,10 @@ import (
 // proxied is a connection to a server whose answers the test writes.
 func proxied(t *testing.T) (client redis.Conn, socket, server net.Conn) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
+	listener := testkit.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
-	socket, err = net.Dial("tcp", listener.Addr().String())
-	testkit.Must(t, err)
-	server, err = listener.Accept()
-	testkit.Must(t, err)
+	socket = testkit.Got(net.Dial("tcp", listener.Addr().String()))(t)
+	server = testkit.Got(listener.Accept())(t)
 	client = redis.NewConn(RefuseStrays(socket), 5*time.Second, 5*time.Second)
 	t.Cleanup(func() { client.Close(); server.Close() })
 	return client, socket, server
@@ -51,18 +48,14 @@ func TestStrayReplies(t *testing.T) {
 				testkit.Must(t, client.Send(c, "acquire", strings.Repeat("x", 5000), "subscribe"))
 			}
 			testkit.Must(t, client.Flush())
-			_, err := server.Write([]byte("+OK\r\n" + answers[:len(answers)/2]))
-			testkit.Must(t, err)
-			_, err = client.Receive()
-			testkit.Must(t, err)
-			_, err = server.Write([]byte(answers[len(answers)/2:]))
-			testkit.Must(t, err)
+			testkit.Got(server.Write([]byte("+OK\r\n" + answers[:len(answers)/2])))(t)
+			testkit.Got(client.Receive())(t)
+			testkit.Got(server.Write([]byte(answers[len(answers)/2:])))(t)
 			client.Receive() // of the second command; the stray may have come with it
-			if client.Err() == nil {
+			err := client.Err()
+			if err == nil {
 				awaitReadable(t, socket)
 				_, err = client.Do("EVALSHA", "acquire")
-			} else {
-				err = client.Err()
 			}
 			testkit.Check(t, errors.Is(err, ErrStray), "the next command: %v", err)
 		})
@@ -91,43 +84,33 @@ func TestACommandBehindHalfAReplyIsWritten(t *testing.T) {
 	_, socket, server := proxied(t)
 	c, read := RefuseStrays(socket), make([]byte, 100)
 	for _, part := range []string{"+OK\r\n", "$6\r\n"} {
-		_, err := c.Write([]byte("*1\r\n$4\r\nINFO\r\n"))
-		testkit.Must(t, err)
-		_, err = server.Write([]byte(part))
-		testkit.Must(t, err)
-		_, err = c.Read(read)
-		testkit.Must(t, err)
+		testkit.Got(c.Write([]byte("*1\r\n$4\r\nINFO\r\n")))(t)
+		testkit.Got(server.Write([]byte(part)))(t)
+		testkit.Got(c.Read(read))(t)
 	}
-	_, err := server.Write([]byte("run_id\r\n"))
-	testkit.Must(t, err)
+	testkit.Got(server.Write([]byte("run_id\r\n")))(t)
 	awaitReadable(t, socket)
-	_, err = c.Write([]byte("*1\r\n$4\r\nINFO\r\n"))
-	testkit.Must(t, err)
+	testkit.Got(c.Write([]byte("*1\r\n$4\r\nINFO\r\n")))(t)
 }
 
 // What comes before the first reply, and the messages of a subscription, were not asked for either.
 func TestRepliesThatAreNoStrays(t *testing.T) {
 	client, socket, server := proxied(t)
-	_, err := server.Write([]byte("-ERR max number of clients reached\r\n"))
-	testkit.Must(t, err)
+	testkit.Got(server.Write([]byte("-ERR max number of clients reached\r\n")))(t)
 	awaitReadable(t, socket)
-	_, err = client.Do("PING")
+	_, err := client.Do("PING")
 	testkit.Check(t, err != nil && strings.Contains(err.Error(), "max number of clients"), "%v", err)
 
 	client, socket, server = proxied(t)
-	_, err = server.Write([]byte("+OK\r\n"))
-	testkit.Must(t, err)
-	_, err = client.Do("AUTH", "secret")
-	testkit.Must(t, err)
+	testkit.Got(server.Write([]byte("+OK\r\n")))(t)
+	testkit.Got(client.Do("AUTH", "secret"))(t)
 	sub := redis.PubSubConn{Conn: client}
 	testkit.Must(t, sub.Subscribe("a"))
 	message := "*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\n0\r\n"
-	_, err = server.Write([]byte("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n"))
-	testkit.Must(t, err)
+	testkit.Got(server.Write([]byte("*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n")))(t)
 	sub.Receive()
 	for _, channel := range []string{"b", "c"} { // the first time there are as many replies as commands
-		_, err = server.Write([]byte(message + message))
-		testkit.Must(t, err)
+		testkit.Got(server.Write([]byte(message + message)))(t)
 		awaitReadable(t, socket)
 		testkit.Must(t, sub.Subscribe(channel))
 		if m, ok := sub.Receive().(redis.Message); !ok || m.Channel != "a" {
@@ -143,8 +126,7 @@ func TestASubscriptionIsKnownInPieces(t *testing.T) {
 	for chunk := 1; chunk <= len(command); chunk++ {
 		c := RefuseStrays(&stream{data: messages, chunk: len(messages)})
 		for piece := range slices.Chunk([]byte(command), chunk) {
-			_, err := c.Write(piece)
-			testkit.Must(t, err)
+			testkit.Got(c.Write(piece))(t)
 		}
 		_, err := c.Read(make([]byte, 100))
 		testkit.Check(t, err == nil, "%d bytes at a time: %v", chunk, err)

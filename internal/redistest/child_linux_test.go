@@ -24,11 +24,9 @@ func TestServersDieWithAKilledParent(t *testing.T) {
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), orphanVariable+"=1", "TMPDIR="+t.TempDir())
 	// The parent ends with its input: should the kill below fail, nothing stays behind.
-	input, err := parent.StdinPipe()
-	testkit.Must(t, err)
+	input := testkit.Got(parent.StdinPipe())(t)
 	defer input.Close()
-	output, err := parent.StdoutPipe()
-	testkit.Must(t, err)
+	output := testkit.Got(parent.StdoutPipe())(t)
 	testkit.Must(t, parent.Start())
 	line, readErr := bufio.NewReader(output).ReadString('\n')
 	url := strings.TrimSpace(line)
@@ -66,8 +64,7 @@ func TestServersOutliveTheThreadsOfTheirParent(t *testing.T) {
 	}
 	gone.Wait()
 	testkit.Eventually(t, "the threads ended", func() bool {
-		tasks, err := os.ReadDir("/proc/self/task")
-		testkit.Must(t, err)
+		tasks := testkit.Got(os.ReadDir("/proc/self/task"))(t)
 		return len(tasks) < threads
 	})
 	for _, m := range fleet.Masters {
@@ -79,10 +76,8 @@ func TestServersOutliveTheThreadsOfTheirParent(t *testing.T) {
 func TestServersAreInAProcessGroupOfTheirOwn(t *testing.T) {
 	m := testkit.Real(t, 1).Masters[0]
 	var pid int
-	_, err := fmt.Sscan(testkit.Info(t, m, "server", "process_id"), &pid)
-	testkit.Must(t, err)
-	group, err := syscall.Getpgid(pid)
-	testkit.Must(t, err)
+	testkit.Got(fmt.Sscan(testkit.Info(t, m, "server", "process_id"), &pid))(t)
+	group := testkit.Got(syscall.Getpgid(pid))(t)
 	testkit.Check(t, group != syscall.Getpgrp(), "the server is in the test's process group")
 }
 
@@ -93,8 +88,7 @@ func TestNoConnectionTakesThePortOfAKilledMaster(t *testing.T) {
 	killed, other := fleet.Masters[0], fleet.Masters[1]
 	testkit.Must(t, killed.Kill())
 
-	from, err := net.ResolveTCPAddr("tcp4", killed.Addr())
-	testkit.Must(t, err)
+	from := testkit.Got(net.ResolveTCPAddr("tcp4", killed.Addr()))(t)
 	dialer := net.Dialer{LocalAddr: from}
 	conn, err := dialer.Dial("tcp4", other.Addr())
 	if !errors.Is(err, syscall.EADDRINUSE) {

@@ -75,12 +75,11 @@ func TestAKilledMasterComesBackEmptyAtItsAddress(t *testing.T) {
 			before := runID()
 			testkit.Do(t, m, "SET", "k", "v")
 			testkit.Do(t, other, "SET", "k", "v")
-			conn, err := redis.Dial("tcp", addr)
-			testkit.Must(t, err)
+			conn := testkit.Got(redis.Dial("tcp", addr))(t)
 			defer conn.Close()
 
 			testkit.Must(t, m.Kill())
-			_, err = conn.Do("PING")
+			_, err := conn.Do("PING")
 			testkit.Check(t, err != nil, "a connection survived the kill")
 			if _, err := m.Do("PING"); err == nil {
 				t.Fatal("a killed master answers")

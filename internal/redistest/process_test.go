@@ -12,8 +12,7 @@ import (
 
 func TestStopEndsAFrozenProcess(t *testing.T) {
 	m := testkit.Real(t, 1).Masters[0]
-	pid, err := strconv.Atoi(testkit.Info(t, m, "server", "process_id"))
-	testkit.Must(t, err)
+	pid := testkit.Got(strconv.Atoi(testkit.Info(t, m, "server", "process_id")))(t)
 	testkit.Must(t, syscall.Kill(pid, 0)) // signal 0 finds a running process
 	testkit.Must(t, m.Freeze())
 	testkit.Must(t, m.Stop())

@@ -42,6 +42,15 @@ func Must(t testing.TB, err error) {
 	}
 }
 
+// Got returns a function that ends the test on the call's error, and else returns its value: Got(os.ReadFile(path))(t).
+func Got[T any](value T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		Must(t, err)
+		return value
+	}
+}
+
 // Check fails the test unless a claim is true.
 func Check(t testing.TB, claim bool, format string, args ...any) {
 	t.Helper()

@@ -16,8 +16,7 @@ import (
 // inject begins the fault of a line.
 func (w *World) inject(t *testing.T, line string) (end func()) {
 	t.Helper()
-	f, err := w.Fault(line)
-	testkit.Must(t, err)
+	f := testkit.Got(w.Fault(line))(t)
 	return w.Inject(f)
 }
 
@@ -199,8 +198,7 @@ func TestRoll(t *testing.T) {
 func TestPlay(t *testing.T) {
 	inWorld(t, &Weather{Latency: time.Millisecond}, func(t *testing.T, w *World, p *Process) {
 		at := func(line string, at time.Duration) Fault {
-			f, err := w.Fault(line)
-			testkit.Must(t, err)
+			f := testkit.Got(w.Fault(line))(t)
 			f.At = at
 			return f
 		}

@@ -40,8 +40,7 @@ func (p *Process) dial(t *testing.T, master int) net.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	c, err := p.Dial(ctx, master)
-	testkit.Must(t, err)
+	c := testkit.Got(p.Dial(ctx, master))(t)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -63,8 +62,7 @@ func TestAQuietWorldTakesNoTime(t *testing.T) {
 		began := time.Now()
 		c := p.dial(t, 1)
 		for range 3 {
-			_, err := ping(c)
-			testkit.Must(t, err)
+			testkit.Got(ping(c))(t)
 		}
 		testkit.Equal(t, time.Since(began), 0, "the time that passed")
 		w.HangUp(1)
@@ -150,8 +148,7 @@ func TestDataArrivesLate(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *World, p *Process) {
 		c := p.dial(t, 0)
 		end := w.inject(t, "stall 0")
-		_, err := c.Write([]byte("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n"))
-		testkit.Must(t, err)
+		testkit.Got(c.Write([]byte("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n")))(t)
 		testkit.Must(t, c.Close())
 		testkit.Pass(time.Hour)
 		testkit.Equal(t, len(w.Masters[0].Keys()), 0, "keys before it arrives")
@@ -161,7 +158,7 @@ func TestDataArrivesLate(t *testing.T) {
 
 		c = p.dial(t, 0)
 		p.Kill()
-		_, err = ping(c)
+		_, err := ping(c)
 		testkit.Is(t, err, syscall.ECONNRESET, "a connection of a process that was killed")
 		_, err = p.Dial(t.Context(), 0)
 		testkit.Is(t, err, syscall.ECONNREFUSED, "its next one")
@@ -191,11 +188,10 @@ func TestPause(t *testing.T) {
 		before := p.Clock.Now()
 		p.Clock.AfterFunc(time.Second, func() { fired = time.Now() })
 		began := time.Now()
-		_, err := c.Write([]byte("*1\r\n$4\r\nPING\r\n"))
-		testkit.Must(t, err)
+		testkit.Got(c.Write([]byte("*1\r\n$4\r\nPING\r\n")))(t)
 		testkit.Must(t, c.SetReadDeadline(time.Now().Add(time.Second)))
 		w.inject(t, "pause 0 10s")
-		_, err = io.ReadFull(c, make([]byte, len("+PONG\r\n")))
+		_, err := io.ReadFull(c, make([]byte, len("+PONG\r\n")))
 		took := time.Since(began)
 		testkit.Check(t, err == nil && took >= 10*time.Second && took < 10*time.Second+turn*2, "read after %v: %v", took, err)
 		testkit.Pass(turn * 2)
@@ -217,8 +213,7 @@ func TestLeap(t *testing.T) {
 		w := Config{Masters: 2, Rates: []float64{1, 2}}.New(t)
 		usual, fast := w.NewProcess(), w.NewProcessAt("fast", 3)
 		millis := func(master int) int64 {
-			reply, err := redis.Int64s(redis.NewConn(usual.dial(t, master), 0, 0).Do("TIME"))
-			testkit.Must(t, err)
+			reply := testkit.Got(redis.Int64s(redis.NewConn(usual.dial(t, master), 0, 0).Do("TIME")))(t)
 			return reply[0]*1000 + reply[1]/1000
 		}
 		first, second := millis(0), millis(1)
@@ -261,8 +256,7 @@ func TestDeadline(t *testing.T) {
 // A dial that fails is not kept: processes may dial for days.
 func TestADialThatFailsIsForgotten(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *World, p *Process) {
-		fault, err := w.Fault("crash 0")
-		testkit.Must(t, err)
+		fault := testkit.Got(w.Fault("crash 0"))(t)
 		defer w.Inject(fault)()
 		for range 3 {
 			_, err := p.Dial(t.Context(), 0)

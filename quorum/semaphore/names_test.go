@@ -23,8 +23,7 @@ func TestNamesThatCallersChange(t *testing.T) {
 		testkit.Must(t, err)
 		defer l.Close()
 		s := New(l, "s", 1)
-		held, err := s.Acquire(t.Context())
-		testkit.Must(t, err)
+		held := testkit.Got(s.Acquire(t.Context()))(t)
 		change := func(err error) {
 			t.Helper()
 			var failed *quorum.Error
@@ -45,10 +44,8 @@ func TestNamesThatCallersChange(t *testing.T) {
 		testkit.Check(t, s.Name() == "s" && held.Names()[0] == "s", "%v, %v", s, held)
 		testkit.Must(t, held.Unlock(t.Context()))
 
-		lock, err := l.Lock(t.Context(), "n")
-		testkit.Must(t, err)
-		inner, err := l.TryLock(lock.Context(), "n")
-		testkit.Must(t, err)
+		lock := testkit.Got(l.Lock(t.Context(), "n"))(t)
+		inner := testkit.Got(l.TryLock(lock.Context(), "n"))(t)
 		testkit.Must(t, inner.Unlock(t.Context()))
 		testkit.Must(t, lock.Unlock(t.Context()))
 	})

@@ -174,8 +174,7 @@ func TestHolds(t *testing.T) {
 
 	given, err := locker.Lock(t.Context(), "given")
 	ended = j.Holds(lock(err, given))
-	ticket, err := given.HandOver(t.Context())
-	testkit.Must(t, err)
+	ticket := testkit.Got(given.HandOver(t.Context()))(t)
 	taken, err := masters.Locker().TakeOver(t.Context(), ticket)
 	defer j.Holds(lock(err, taken))()
 	ended()
@@ -192,8 +191,7 @@ func TestHolds(t *testing.T) {
 func TestHoldsWithoutAnEnd(t *testing.T) {
 	masters := quorumtest.Start(t, 3)
 	acquire := func(size int) *quorum.Lock {
-		l, err := semaphore.New(masters.Locker(), "s", size).Acquire(t.Context())
-		testkit.Must(t, err)
+		l := testkit.Got(semaphore.New(masters.Locker(), "s", size).Acquire(t.Context()))(t)
 		return l
 	}
 	crowded := New(&testkit.Recorder{TB: t})
@@ -205,14 +203,12 @@ func TestHoldsWithoutAnEnd(t *testing.T) {
 	testkit.Check(t, err != nil && strings.Contains(err.Error(), "crowd"), "three of two slots: %v", err)
 
 	fine := New(t)
-	lowered, err := masters.Locker().RWLock("w").Lock(t.Context())
-	testkit.Must(t, err)
+	lowered := testkit.Got(masters.Locker().RWLock("w").Lock(t.Context()))(t)
 	fine.Holds(lowered)
 	testkit.Must(t, lowered.Downgrade(t.Context()))
 	var readers []*quorum.Lock
 	for range 2 {
-		reader, err := masters.Locker().RWLock("w").RLock(t.Context())
-		testkit.Must(t, err)
+		reader := testkit.Got(masters.Locker().RWLock("w").RLock(t.Context()))(t)
 		readers = append(readers, reader)
 	}
 	fine.Holds(readers[1])
@@ -227,8 +223,7 @@ func TestTwoHoldersOfTheLibrary(t *testing.T) {
 	var ends []func()
 	for range 2 {
 		locker := masters.Locker(quorum.WithFixedLease(30 * time.Second))
-		l, err := locker.Lock(t.Context(), "a")
-		testkit.Must(t, err)
+		l := testkit.Got(locker.Lock(t.Context(), "a"))(t)
 		ends = append(ends, j.Holds(l), func() { locker.Close() })
 		for i := range 3 {
 			masters.Forget(i)

@@ -74,8 +74,7 @@ func TestCopiesNameTheirMutants(t *testing.T) {
 	err := edit(files, dir, []Mutant[int]{mutant("once", "2 * n", "n"), two}, map[string]string{shippedFile: "\nvar more int\n"})
 	testkit.Must(t, err)
 	set := token.NewFileSet()
-	parsed, err := parser.ParseFile(set, "mutated.go", files[shippedFile].mutated(), 0)
-	testkit.Must(t, err)
+	parsed := testkit.Got(parser.ParseFile(set, "mutated.go", files[shippedFile].mutated(), 0))(t)
 	path, found := filepath.Join(dir, shippedFile), map[string]token.Position{}
 	for _, decl := range parsed.Decls {
 		if fn, ok := decl.(*ast.FuncDecl); ok {

@@ -107,8 +107,7 @@ func TestDistinct(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
 		p := d.NewProcess()
 		n := func(master int, opts ...node.Option) *node.Node {
-			n, err := p.Node(master, opts...)
-			testkit.Must(t, err)
+			n := testkit.Got(p.Node(master, opts...))(t)
 			return n
 		}
 		first := n(0)

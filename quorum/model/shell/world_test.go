@@ -203,8 +203,7 @@ func (s scenario) run(t *testing.T, picked []int) (all []choice, wrong []string)
 				inside.Option[quorum.Option](func(s *inside.Settings) {
 					s.Clock, s.Random = clock.Clock(in.Clock), rand.NewPCG(1, uint64(l))
 				})}, s.opts...)
-			locker, err := quorum.New(nodes, quorum.Majority, opts...)
-			testkit.Must(t, err)
+			locker := testkit.Got(quorum.New(nodes, quorum.Majority, opts...))(t)
 			w.lockers = append(w.lockers, locker)
 		}
 		if s.prepare != nil {

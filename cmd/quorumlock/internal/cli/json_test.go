@@ -12,12 +12,11 @@ import (
 func FuzzPrintable(f *testing.F) {
 	f.Add("a\x1b\xff\u202e\n")
 	f.Fuzz(func(t *testing.T, s string) {
-		document, err := json.MarshalIndent(map[string]string{"text": s}, "", "  ")
-		testkit.Must(t, err)
+		document := testkit.Got(json.MarshalIndent(map[string]string{"text": s}, "", "  "))(t)
 		var before, after map[string]string
 		printed := printable(document)
 		testkit.Must(t, json.Unmarshal(document, &before))
-		err = json.Unmarshal(printed, &after)
+		err := json.Unmarshal(printed, &after)
 		testkit.Check(t, err == nil && before["text"] == after["text"], "%q: %v", printed, err)
 		testkit.Check(t, !strings.ContainsFunc(string(printed), func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }),
 			"%q is printed as %q", s, printed)

@@ -47,8 +47,7 @@ func (p *Process) OnTerminal(t *testing.T) *Console {
 		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
 	}
 	testkit.Must(t, err)
-	screen, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	testkit.Must(t, err)
+	screen := testkit.Got(os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0))(t)
 	defer screen.Close()
 
 	p.Stdin, p.Stdout, p.Stderr = screen, screen, screen
@@ -72,6 +71,5 @@ func (p *Process) OnTerminal(t *testing.T) *Console {
 
 func (c *Console) Press(t *testing.T, keys string) {
 	t.Helper()
-	_, err := c.keys.WriteString(keys)
-	testkit.Must(t, err)
+	testkit.Got(c.keys.WriteString(keys))(t)
 }

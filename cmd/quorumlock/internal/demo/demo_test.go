@@ -241,13 +241,12 @@ func TestSignals(t *testing.T) {
 func TestMastersWithoutRedisServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv(redistest.BinaryVariable, "")
-	fleet, err := startMasters(2, "--appendonly", "yes")
-	testkit.Must(t, err)
+	fleet := testkit.Got(startMasters(2, "--appendonly", "yes"))(t)
 	defer fleet.Stop()
 	testkit.Equal(t, fleet.Kind, "embedded stand-ins", "the masters")
 	testkit.Is(t, fleet.Masters[0].Freeze(), redistest.ErrEmbedded, "freezing one")
 	t.Setenv(redistest.BinaryVariable, filepath.Join(t.TempDir(), "none"))
-	_, err = startMasters(1)
+	_, err := startMasters(1)
 	testkit.Check(t, err != nil, "a server that is named and not there is replaced")
 }
 

@@ -18,8 +18,7 @@ func TestMain(m *testing.M) {
 
 // The program ends with its parent, on any thread of the process that waited.
 func TestTheProgramKeepsTheSignalOfItsParentsDeath(t *testing.T) {
-	perl, err := exec.LookPath("perl")
-	testkit.Must(t, err)
+	perl := testkit.Got(exec.LookPath("perl"))(t)
 	const isSet = `$s = pack("i", 0); syscall($ARGV[0], 2, $s, 0, 0, 0); exit(unpack("i", $s) == 9 ? 0 : 1)` // PR_GET_PDEATHSIG
 	prctl := strconv.Itoa(unix.SYS_PRCTL)
 	for i := range 150 {
@@ -28,8 +27,7 @@ func TestTheProgramKeepsTheSignalOfItsParentsDeath(t *testing.T) {
 		testkit.Must(t, err)
 		testkit.Must(t, p.Go())
 		var status syscall.WaitStatus
-		_, err = syscall.Wait4(p.PID, &status, 0, nil)
-		testkit.Must(t, err)
+		testkit.Got(syscall.Wait4(p.PID, &status, 0, nil))(t)
 		if status.ExitStatus() != 0 {
 			t.Fatalf("program %d: status %v: the signal is not set", i, status)
 		}

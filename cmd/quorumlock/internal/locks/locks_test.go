@@ -40,17 +40,14 @@ func TestUnlockDeletesNoSuccessor(t *testing.T) {
 	d := clitest.Deploy(t, 3, 30*time.Second)
 	var nodes []*node.Node
 	for _, url := range d.URLs() {
-		n, err := node.Open(url)
-		testkit.Must(t, err)
+		n := testkit.Got(node.Open(url))(t)
 		defer n.Close()
 		nodes = append(nodes, n)
 	}
-	locker, err := redlock.New(nodes)
-	testkit.Must(t, err)
+	locker := testkit.Got(redlock.New(nodes))(t)
 	defer locker.Close()
 	lock := func() *quorum.Lock {
-		lock, err := locker.Lock(t.Context(), "a")
-		testkit.Must(t, err)
+		lock := testkit.Got(locker.Lock(t.Context(), "a"))(t)
 		return lock
 	}
 	before := lock()
@@ -66,12 +63,10 @@ func TestReadersAreShown(t *testing.T) {
 	t.Parallel()
 	d := clitest.Deploy(t, 3, 30*time.Second)
 	flags := d.Flags(t)
-	locker, err := redlock.Open(d.URLs(), quorum.WithNodeOptions(node.WithTimeout(10*time.Second)))
-	testkit.Must(t, err)
+	locker := testkit.Got(redlock.Open(d.URLs(), quorum.WithNodeOptions(node.WithTimeout(10*time.Second))))(t)
 	defer locker.Close()
 	for range 2 {
-		reader, err := locker.RWLock("a").RLock(t.Context())
-		testkit.Must(t, err)
+		reader := testkit.Got(locker.RWLock("a").RLock(t.Context()))(t)
 		defer reader.Unlock(context.WithoutCancel(t.Context()))
 	}
 	row := func(holders string) *regexp.Regexp {
@@ -106,7 +101,7 @@ func TestReadersAreShown(t *testing.T) {
 	testkit.Check(t, l.State == lockstate.Held && l.Readers == 2 && l.Owner == "" && l.Holder == (scripts.Identity{}) &&
 		l.TTL > 0 && len(l.Masters) == 3, "json: %+v", l)
 	giveUp()
-	err = <-gaveUp
+	err := <-gaveUp
 	testkit.Check(t, errors.Is(err, quorum.ErrHeld) && strings.Contains(err.Error(), "held by 2 readers, among them "),
 		"the writer gave up with %v", err)
 }
@@ -117,11 +112,9 @@ func TestTopComparesClocks(t *testing.T) {
 	var step atomic.Int64
 	var nodes []*node.Node
 	for _, now := range []func() time.Time{time.Now, func() time.Time { return time.Now().Add(time.Duration(step.Load())) }} {
-		fleet, err := standin.WithClock(1, now)
-		testkit.Must(t, err)
+		fleet := testkit.Got(standin.WithClock(1, now))(t)
 		defer fleet.Stop()
-		n, err := node.Open(fleet.URLs()[0], node.WithTimeout(clitest.Bound))
-		testkit.Must(t, err)
+		n := testkit.Got(node.Open(fleet.URLs()[0], node.WithTimeout(clitest.Bound)))(t)
 		defer n.Close()
 		nodes = append(nodes, n)
 	}

@@ -51,8 +51,7 @@ func TestATimeoutNamesItsFlag(t *testing.T) {
 // An interrupt ends a command at once, whatever its masters' timeout.
 func TestCommandsAreInterruptedAtOnce(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	testkit.Must(t, err)
+	silent := testkit.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	for _, line := range []string{"members show", "members commit", "members abort", "check", "admit -yes"} {
 		ctx, interrupt := context.WithCancel(t.Context())
@@ -60,8 +59,7 @@ func TestCommandsAreInterruptedAtOnce(t *testing.T) {
 		go func() {
 			ended <- clitest.Run(ctx, append(strings.Fields(line), "-timeout=1m", "redis://"+silent.Addr().String()), &child.Printed{}, &child.Printed{})
 		}()
-		conn, err := silent.Accept()
-		testkit.Must(t, err)
+		conn := testkit.Got(silent.Accept())(t)
 		interrupt()
 		select {
 		case code := <-ended:

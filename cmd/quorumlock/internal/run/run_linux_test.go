@@ -33,8 +33,7 @@ func TestTheCommandOutlivesTheThreadsOfRun(t *testing.T) {
 		testkit.Must(t, children[i].Go())
 	}
 	threadsNow := func() int {
-		tasks, err := os.ReadDir("/proc/self/task")
-		testkit.Must(t, err)
+		tasks := testkit.Got(os.ReadDir("/proc/self/task"))(t)
 		return len(tasks)
 	}
 	before := threadsNow()
@@ -74,8 +73,7 @@ func TestTheCommandServesSystemdsSocket(t *testing.T) {
 	p.Path = activate
 	p.Begin(t)
 	p.Eventually(t, "the socket", func() bool { return strings.Contains(p.Errs.String(), "Listening on ") || p.HasExited() })
-	conn, err := redis.Dial("unix", socket, redis.DialReadTimeout(clitest.Bound))
-	testkit.Must(t, err)
+	conn := testkit.Got(redis.Dial("unix", socket, redis.DialReadTimeout(clitest.Bound)))(t)
 	defer conn.Close()
 	pong, err := redis.String(conn.Do("PING"))
 	testkit.Check(t, err == nil && pong == "PONG", "%q, %v; errors %q", pong, err, &p.Errs)
@@ -173,8 +171,7 @@ func TestOwnerFileTellsTheJobFromAnother(t *testing.T) {
 		testkit.Must(t, syscall.Stat(file, &stat))
 		r := right
 		r.File, r.Job, r.Machine = fmt.Sprint(stat.Dev, ":", stat.Ino), job, machine
-		text, err := json.Marshal(r)
-		testkit.Must(t, err)
+		text := testkit.Got(json.Marshal(r))(t)
 		testkit.Must(t, os.WriteFile(file, append(text, '\n'), 0o600))
 	}
 	start := func(attributes *syscall.SysProcAttr, script string) *exec.Cmd {

@@ -92,8 +92,7 @@ func TestOneOfSimultaneousRunsHasTheLock(t *testing.T) {
 		for i, m := range d.Masters {
 			addr := m.Addr()
 			if i != at {
-				far, err := forward.New(addr)
-				testkit.Must(t, err)
+				far := testkit.Got(forward.New(addr))(t)
 				t.Cleanup(far.Close)
 				far.DelayRequests(10*time.Millisecond, 0)
 				addr = far.Addr()
@@ -244,30 +243,25 @@ func TestTheCommandIsKilledWhenRunContinuesTooLate(t *testing.T) {
 // What comes between the grant and the command's beginning takes too long.
 func TestACommandDoesNotBeginAfterItsTime(t *testing.T) {
 	t.Parallel()
-	master, err := inmemory.Master()
-	testkit.Must(t, err)
+	master := testkit.Got(inmemory.Master())(t)
 	t.Cleanup(func() { testkit.Must(t, master.Close()) })
-	locker, err := redlock.New([]*node.Node{master})
-	testkit.Must(t, err)
+	locker := testkit.Got(redlock.New([]*node.Node{master}))(t)
 	t.Cleanup(func() { testkit.Must(t, locker.Close()) })
-	lock, err := locker.Lock(t.Context(), "x")
-	testkit.Must(t, err)
+	lock := testkit.Got(locker.Lock(t.Context(), "x"))(t)
 	file := aFile(t)
 	j := newJob(&line{names: []string{"x"}, command: []string{"rm", file}, maxHold: time.Nanosecond}, lock, nil, &caught{})
 	clitest.Eventually(t, "the end of its time", func() bool { return j.left() <= 0 })
 	_, ended, err := j.run("/bin/rm")
 	testkit.Check(t, ended == nil && cli.CodeOf(err, 0) == cli.ExitEnded && strings.Contains(err.Error(), "the command was not started"),
 		"%v, %v", ended, err)
-	_, err = os.Stat(file)
-	testkit.Must(t, err)
+	testkit.Got(os.Stat(file))(t)
 }
 
 // A lock whose lease had ended by the command's end was not held then, though no master has said so: run stood still.
 func TestALockThatHadEndedWasNotHeld(t *testing.T) {
 	t.Parallel()
 	masters := quorumtest.Start(t, 1)
-	lock, err := masters.Locker().Lock(t.Context(), "x")
-	testkit.Must(t, err)
+	lock := testkit.Got(masters.Locker().Lock(t.Context(), "x"))(t)
 	l := &line{lease: quorum.DefaultLease}
 	l.access.Timeout = time.Second
 	testkit.Check(t, l.wasHeld(lock), "the lock is held")

@@ -99,8 +99,7 @@ func TestTheCommandIgnoresWhatRunWasToldToIgnore(t *testing.T) {
 		p.Path, p.Args = "/bin/sh", append([]string{"sh", "-c", before + `exec "$0" "$@"`}, p.Args...)
 		p.Begin(t).Await(t, cli.ExitOK)
 		var got uint64
-		_, err := fmt.Sscanf(p.Out.String(), "SigIgn: %x", &got)
-		testkit.Must(t, err)
+		testkit.Got(fmt.Sscanf(p.Out.String(), "SigIgn: %x", &got))(t)
 		got &= 1<<31 - 1 // not the real-time signals, which the process that runs the tests may ignore
 		testkit.Check(t, got == want, "%q: the command ignores the signals %b", before, got)
 	}

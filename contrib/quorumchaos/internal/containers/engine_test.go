@@ -29,8 +29,7 @@ func open(t *testing.T) *Engine {
 func TestReaper(t *testing.T) {
 	e := open(t)
 	for range 2 {
-		_, err := e.Start()
-		testkit.Must(t, err)
+		testkit.Got(e.Start())(t)
 	}
 	left, err := e.left()
 	if err != nil || len(left) < 3 {
@@ -52,10 +51,9 @@ func TestFreezeAgain(t *testing.T) {
 			w.WriteHeader(c.answers[min(asked, len(c.answers)-1)])
 			asked++
 		}))
-		client, err := dc.NewClient(engine.URL)
-		testkit.Must(t, err)
+		client := testkit.Got(dc.NewClient(engine.URL))(t)
 		m := &Master{engine: &Engine{pool: &dockertest.Pool{Client: client}}, id: "one"}
-		err = m.Freeze()
+		err := m.Freeze()
 		testkit.Check(t, (err != nil) == c.fails && asked == len(c.answers), "answers %d: asked %d times, %v", c.answers, asked, err)
 		client.HTTPClient.CloseIdleConnections()
 		engine.Close()
