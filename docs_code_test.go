@@ -54,8 +54,7 @@ func overTLS(urls []string, roots *x509.CertPool) (*quorum.Locker, error) {
 var _ = overTLS
 
 func TestOneRedis(t *testing.T) {
-	locker := testkit.Got(redlock.Open(quorumtest.Start(t, 1).URLs()))(t)
-	defer locker.Close()
+	locker := testkit.Opened(redlock.Open(quorumtest.Start(t, 1).URLs()))(t)
 	_, err := locker.Lock(t.Context(), "invoice:42") // a busy machine exceeds the timeout, and Lock tries again
 	testkit.Must(t, err)
 }

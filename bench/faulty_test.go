@@ -104,8 +104,7 @@ func faulty(b *testing.B, masters []*redistest.Master) {
 	links, urls := relayed(b, masters, "")
 	n := network{b, links, masters[len(masters)-1]}
 	n.delay(distance)
-	locker := testkit.Got(redlock.Open(urls, quorum.WithNodeOptions(node.WithoutQuarantine()), quorum.WithLogger(silent)))(b)
-	defer locker.Close()
+	locker := testkit.Opened(redlock.Open(urls, quorum.WithNodeOptions(node.WithoutQuarantine()), quorum.WithLogger(silent)))(b)
 	all := []*running{{side: side{name: ours}, opened: lockerOpened(locker)}}
 	for name, patient := range map[string]bool{redsyncs: false, redsyncDefaults: true} {
 		o := testkit.Got(openRedsync(urls, patient))(b)
@@ -146,10 +145,8 @@ func crash(b *testing.B, masters []*redistest.Master) {
 		urls = append(urls, m.URL()+"/3?name="+m.Addr())
 	}
 	options := []quorum.Option{quorum.WithLease(lease), quorum.WithNodeOptions(node.WithoutQuarantine()), quorum.WithLogger(silent)}
-	holder := testkit.Got(redlock.Open(cut, options...))(b)
-	defer holder.Close()
-	waiter := testkit.Got(redlock.Open(urls, options...))(b)
-	defer waiter.Close()
+	holder := testkit.Opened(redlock.Open(cut, options...))(b)
+	waiter := testkit.Opened(redlock.Open(urls, options...))(b)
 	sync, closeAll := redsyncOver(urls)
 	defer closeAll()
 	for round := range max(1, *rounds/5) {

@@ -269,8 +269,7 @@ func startPostgres(b *testing.B) (dsns []string) {
 	runtime.LockOSThread() // the server ends with the thread that started it
 	server := sqlserver.StartPostgres("postgres")
 	b.Cleanup(func() { must(b, server.Stop()) })
-	db := testkit.Got(sql.Open("postgres", sqlserver.PostgresDSN(server.Dir, "")))(b)
-	defer db.Close()
+	db := testkit.Opened(sql.Open("postgres", sqlserver.PostgresDSN(server.Dir, "")))(b)
 	var version string
 	if err := db.QueryRow("SHOW server_version").Scan(&version); err != nil {
 		b.Logf("SKIPPED, needs PostgreSQL (make postgres): %v", server.Missing())

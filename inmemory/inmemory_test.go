@@ -33,8 +33,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // Lockers over one master are like processes, by either rule.
 func TestLockersExcludeEachOther(t *testing.T) {
 	nodes := start(t)
-	a := testkit.Got(redlock.New(nodes))(t)
-	defer a.Close()
+	a := testkit.Opened(redlock.New(nodes))(t)
 	b, err := multilock.New(nodes, quorum.WithRetry(time.Hour, time.Hour)) // only a message wakes those who wait
 	testkit.Must(t, err)
 	defer b.Close()
@@ -67,10 +66,8 @@ func TestLockersExcludeEachOther(t *testing.T) {
 
 func TestReadersAndSlots(t *testing.T) {
 	nodes := start(t)
-	a := testkit.Got(redlock.New(nodes))(t)
-	defer a.Close()
-	b := testkit.Got(redlock.New(nodes))(t)
-	defer b.Close()
+	a := testkit.Opened(redlock.New(nodes))(t)
+	b := testkit.Opened(redlock.New(nodes))(t)
 	var holds []*quorum.Lock
 	for _, locker := range []*quorum.Locker{a, b} {
 		reader := testkit.Got(locker.RWLock("r").TryRLock(t.Context()))(t)
@@ -95,8 +92,7 @@ func TestManyLockers(t *testing.T) {
 	last := uint64(0) // the lock guards it
 	var all sync.WaitGroup
 	for range 20 {
-		locker := testkit.Got(redlock.New(nodes))(t)
-		defer locker.Close()
+		locker := testkit.Opened(redlock.New(nodes))(t)
 		for range 5 {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -122,8 +118,7 @@ func TestManyLockers(t *testing.T) {
 // A master that is closed first ends the calls that wait, and refuses others.
 func TestCloseOfTheMaster(t *testing.T) {
 	nodes := start(t)
-	locker := testkit.Got(redlock.New(nodes))(t)
-	defer locker.Close()
+	locker := testkit.Opened(redlock.New(nodes))(t)
 	held := testkit.Got(locker.Lock(t.Context(), "x"))(t)
 	waiting := make(chan error)
 	go func() {
@@ -155,8 +150,7 @@ func TestTokensRiseOverRestarts(t *testing.T) {
 // Names that are free leave their counters, of which there are 65,536.
 func TestMemoryIsBounded(t *testing.T) {
 	nodes := start(t)
-	locker := testkit.Got(redlock.New(nodes))(t)
-	defer locker.Close()
+	locker := testkit.Opened(redlock.New(nodes))(t)
 	for call := range 2_000 {
 		names := make([]string, 50)
 		for i := range names {
@@ -165,8 +159,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		lock := testkit.Got(locker.Lock(t.Context(), names...))(t)
 		testkit.Must(t, lock.Unlock(t.Context()))
 	}
-	c := testkit.Got(inside.Of(nodes[0]).Server.TakeConn(t.Context()))(t)
-	defer c.Close()
+	c := testkit.Opened(inside.Of(nodes[0]).Server.TakeConn(t.Context()))(t)
 	for prefix, most := range map[string]int{"name:": 0, "quorumlock:released:": 0, "quorumlock:writer:": 0, "quorumlock:l": 1,
 		"quorumlock:counter:999": 11} { // 999, and 9990 to 9999
 		keys := testkit.Got(redis.Strings(c.Do("KEYS", prefix+"*")))(t)
@@ -175,10 +168,8 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func TestOptionsOfANode(t *testing.T) {
-	master := testkit.Got(inmemory.Master(node.WithName("north"), node.WithMaxLease(time.Minute)))(t)
-	defer master.Close()
-	locker := testkit.Got(redlock.New([]*node.Node{master}, quorum.WithLease(time.Minute)))(t)
-	defer locker.Close()
+	master := testkit.Opened(inmemory.Master(node.WithName("north"), node.WithMaxLease(time.Minute)))(t)
+	locker := testkit.Opened(redlock.New([]*node.Node{master}, quorum.WithLease(time.Minute)))(t)
 	testkit.Got(locker.TryLock(t.Context(), "x"))(t)
 	testkit.Equal(t, master.Name(), "north", "the name")
 	_, err := inmemory.Master(node.WithMaxLease(0))
@@ -253,7 +244,6 @@ func TestAMasterBesideServers(t *testing.T) {
 // start returns a master that the test's end closes.
 func start(t *testing.T, opts ...node.Option) []*node.Node {
 	t.Helper()
-	master := testkit.Got(inmemory.Master(opts...))(t)
-	t.Cleanup(func() { master.Close() })
+	master := testkit.Opened(inmemory.Master(opts...))(t)
 	return []*node.Node{master}
 }

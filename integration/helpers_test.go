@@ -81,16 +81,14 @@ func careful(t *testing.T, nodes addressed, by opener, maxLease time.Duration, o
 
 func openWith(t *testing.T, nodes addressed, by opener, opts []quorum.Option, usual ...node.Option) *quorum.Locker {
 	t.Helper()
-	locker := testkit.Got(by(nodes.URLs(), append([]quorum.Option{quorum.WithNodeOptions(usual...)}, opts...)...))(t)
-	t.Cleanup(func() { must(t, locker.Close()) })
+	locker := testkit.Opened(by(nodes.URLs(), append([]quorum.Option{quorum.WithNodeOptions(usual...)}, opts...)...))(t)
 	return locker
 }
 
 // openNode opens a node with nodeTimeout, unless opts say otherwise, and closes it when the test ends.
 func openNode(t *testing.T, url string, opts ...node.Option) *node.Node {
 	t.Helper()
-	n := testkit.Got(node.Open(url, append([]node.Option{node.WithTimeout(nodeTimeout)}, opts...)...))(t)
-	t.Cleanup(func() { must(t, n.Close()) })
+	n := testkit.Opened(node.Open(url, append([]node.Option{node.WithTimeout(nodeTimeout)}, opts...)...))(t)
 	return n
 }
 

@@ -256,8 +256,7 @@ func TestADeadMasterOverAPoolWithoutAName(t *testing.T) {
 	for _, m := range f.Masters {
 		unnamed = append(unnamed, overPool(t, m, nil))
 	}
-	l := testkit.Got(redlock.New(unnamed))(t)
-	t.Cleanup(func() { must(t, l.Close()) })
+	l := testkit.Opened(redlock.New(unnamed))(t)
 	_, err := l.TryLock(t.Context(), "bridge")
 	want(t, err, quorum.ErrUnavailable, "the list of masters is not known")
 

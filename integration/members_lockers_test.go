@@ -170,8 +170,7 @@ func TestMembersOfSeveralHosts(t *testing.T) {
 	for i, wrap := range []func(redis.Conn) redis.Conn{sameAddressOf, nil, nil} {
 		mixed = append(mixed, overPool(t, f.Masters[i], wrap))
 	}
-	l := testkit.Got(redlock.New(mixed))(t)
-	defer l.Close()
+	l := testkit.Opened(redlock.New(mixed))(t)
 	_, err = l.Lock(t.Context(), "bridge")
 	want(t, err, quorum.ErrInvalid)
 }

@@ -43,8 +43,7 @@ func (c *cluster) process(opts ...quorum.Option) *quorum.Locker {
 	in := c.world.NewProcess()
 	nodes := in.Nodes(node.WithoutQuarantine(), node.WithTimeout(500*time.Millisecond))
 	opts = append(opts, quorumtest.WithClock(in.Clock), quorumtest.WithRand(rand.NewPCG(1, 2)), quorum.WithLease(3*time.Second))
-	l := testkit.Got(quorum.New(nodes, quorum.Majority, opts...))(c)
-	c.Cleanup(func() { l.Close() })
+	l := testkit.Opened(quorum.New(nodes, quorum.Majority, opts...))(c)
 	synctest.Wait()
 	return l
 }

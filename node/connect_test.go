@@ -79,8 +79,7 @@ func TestAHostWhoseFirstAddressIsDead(t *testing.T) {
 func TestTheServersReasonForHangingUp(t *testing.T) {
 	t.Parallel()
 	m := startReal(t, "--maxclients", "1")
-	other := testkit.Got(redis.Dial("tcp", m.Addr()))(t)
-	defer other.Close()
+	testkit.Opened(redis.Dial("tcp", m.Addr()))(t)
 	n := open(t, m.URL())
 	failsBy(t, n, "max number of clients")
 

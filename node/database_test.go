@@ -19,8 +19,7 @@ import (
 // markerRun returns the run that a database's marker names.
 func markerRun(t *testing.T, m *redistest.Master, number int) string {
 	t.Helper()
-	c := testkit.Got(redis.Dial("tcp", m.Addr(), redis.DialDatabase(number)))(t)
-	defer c.Close()
+	c := testkit.Opened(redis.Dial("tcp", m.Addr(), redis.DialDatabase(number)))(t)
 	text := testkit.Got(redis.String(c.Do("GET", scripts.MarkerKey)))(t)
 	marker := testkit.Got(scripts.ParseMarker(text))(t)
 	return marker.Run

@@ -196,8 +196,7 @@ func TestHowOftenAFailoverIsLookedFor(t *testing.T) {
 
 // Sentinel names one master.
 func TestSentinelIsNoBalancer(t *testing.T) {
-	n := testkit.Got(Open("redis+sentinel://a:26379/m?failover=1"))(t)
-	defer n.Close()
+	n := testkit.Opened(Open("redis+sentinel://a:26379/m?failover=1"))(t)
 	two, err := n.server.DialAgain(t.Context(), "run", 1)
 	testkit.Check(t, two == nil && err == nil, "it is asked again: %v, %v", two, err)
 }

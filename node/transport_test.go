@@ -84,8 +84,7 @@ func TestTLS(t *testing.T) {
 	}
 
 	// The handshake with a silent server ends at the timeout.
-	dumb := testkit.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer dumb.Close()
+	dumb := testkit.Opened(net.Listen("tcp", "127.0.0.1:0"))(t)
 	n := open(t, "rediss://"+dumb.Addr().String(), node.WithTimeout(timeout))
 	began := stopwatch(t)
 	mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrTimeout)

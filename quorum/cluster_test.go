@@ -100,8 +100,7 @@ func (c *cluster) nodeOptions() []node.Option {
 
 func (c *cluster) locker(nodes []*node.Node, opts ...Option) *Locker {
 	c.t.Helper()
-	l := testkit.Got(New(nodes, Majority, append([]Option{withClock(c.Clock), withRand(rand.NewPCG(1, 2))}, opts...)...))(c.t)
-	c.t.Cleanup(func() { l.Close() })
+	l := testkit.Opened(New(nodes, Majority, append([]Option{withClock(c.Clock), withRand(rand.NewPCG(1, 2))}, opts...)...))(c.t)
 	return l
 }
 

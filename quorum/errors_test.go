@@ -24,12 +24,10 @@ func lockerWithout(t *testing.T, reasons ...error) *Locker {
 	t.Helper()
 	var nodes []*node.Node
 	for _, reason := range reasons {
-		n := testkit.Got(node.New(&redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }}))(t)
-		t.Cleanup(func() { n.Close() })
+		n := testkit.Opened(node.New(&redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }}))(t)
 		nodes = append(nodes, n)
 	}
-	l := testkit.Got(New(nodes, Majority))(t)
-	t.Cleanup(func() { l.Close() })
+	l := testkit.Opened(New(nodes, Majority))(t)
 	return l
 }
 

@@ -122,8 +122,7 @@ func TestBubbleForgetfulMaster(t *testing.T) {
 func TestBubbleOptionsAndFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		masters := quorumtest.Start(t, 3)
-		service := testkit.Got(redlock.Open(masters.URLs(), masters.Options()...))(t)
-		defer service.Close()
+		service := testkit.Opened(redlock.Open(masters.URLs(), masters.Options()...))(t)
 		held := masters.HoldElsewhere(name)
 		_, err := service.TryLock(t.Context(), name)
 		testkit.Is(t, err, quorum.ErrHeld, "held elsewhere")
@@ -197,8 +196,7 @@ func TestBubblesInFIPSMode(t *testing.T) {
 // A locker of somebody else's has no process to pause.
 func TestPauseOfAnotherLocker(t *testing.T) {
 	masters := quorumtest.Start(t, 3)
-	locker := testkit.Got(redlock.Open(masters.URLs(), masters.Options()...))(t)
-	defer locker.Close()
+	locker := testkit.Opened(redlock.Open(masters.URLs(), masters.Options()...))(t)
 	f := &testkit.Recorder{TB: t}
 	defer f.End()
 	others := quorumtest.Start(f, 1)

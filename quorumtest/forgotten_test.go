@@ -40,8 +40,7 @@ func TestBubbleForgottenUnlock(t *testing.T) {
 			return held, "locker 1 of Masters.Locker"
 		},
 		"a locker of the service's": func(t *testing.T, masters *Masters) (*quorum.Lock, string) {
-			service := testkit.Got(redlock.Open(masters.URLs(), masters.Options()...))(t)
-			t.Cleanup(func() { service.Close() })
+			service := testkit.Opened(redlock.Open(masters.URLs(), masters.Options()...))(t)
 			held := testkit.Got(service.Lock(t.Context(), name))(t)
 			return held, "a locker with Masters.Options"
 		},

@@ -81,8 +81,7 @@ func (m *Masters) in(tb testing.TB) *Masters { return &Masters{tb: tb, fleet: m.
 // A service may open its locker from addresses alone.
 func TestGrantsAtOnceToALockerOfURLs(t *testing.T) {
 	m := Start(t, 3)
-	locker := testkit.Got(redlock.Open(m.URLs(), quorum.WithNodeOptions(node.WithTimeout(nodeTimeout))))(t)
-	defer locker.Close()
+	locker := testkit.Opened(redlock.Open(m.URLs(), quorum.WithNodeOptions(node.WithTimeout(nodeTimeout))))(t)
 	wantTry(t, locker, nil, "a")
 }
 
@@ -111,8 +110,7 @@ func TestOptions(t *testing.T) {
 
 func TestDeploymentOfAnotherMaxLease(t *testing.T) {
 	m := Start(t, 3, node.WithMaxLease(time.Minute))
-	service := testkit.Got(redlock.Open(m.URLs(), append(m.Options(), quorum.WithLease(time.Minute))...))(t)
-	defer service.Close()
+	service := testkit.Opened(redlock.Open(m.URLs(), append(m.Options(), quorum.WithLease(time.Minute))...))(t)
 	lock := mustLock(t, service, "a")
 	wantTry(t, m.Locker(quorum.WithLease(time.Minute)), quorum.ErrHeld, "a")
 	m.Lose(lock)
@@ -122,8 +120,7 @@ func TestDeploymentOfAnotherMaxLease(t *testing.T) {
 
 func TestEvenNumberOfMasters(t *testing.T) {
 	m := Start(t, 2)
-	locker := testkit.Got(multilock.Open(m.URLs(), m.Options()...))(t)
-	defer locker.Close()
+	locker := testkit.Opened(multilock.Open(m.URLs(), m.Options()...))(t)
 	held := m.HoldElsewhere("a")
 	wantTry(t, locker, quorum.ErrHeld, "a")
 	testkit.Must(t, held.Unlock(t.Context()))
@@ -240,8 +237,7 @@ func TestLoseWakesWaiters(t *testing.T) {
 	lock := mustLock(t, m.Locker(), "a", "b")
 	var heard []redis.PubSubConn
 	for _, url := range m.URLs() {
-		conn := testkit.Got(redis.DialURL(url))(t)
-		defer conn.Close()
+		conn := testkit.Opened(redis.DialURL(url))(t)
 		c := redis.PubSubConn{Conn: conn}
 		testkit.Must(t, c.Subscribe(scripts.Channel("b")))
 		if _, ok := c.ReceiveWithTimeout(patience).(redis.Subscription); !ok {

@@ -38,8 +38,7 @@ func TestSpellings(t *testing.T) {
 	quick := quorum.WithNodeOptions(node.WithoutQuarantine())
 	var lockers []*quorum.Locker
 	for _, urls := range [][]string{fleet.URLs(), other} {
-		locker := testkit.Got(redlock.Open(urls, quick))(t)
-		defer locker.Close()
+		locker := testkit.Opened(redlock.Open(urls, quick))(t)
 		lockers = append(lockers, locker)
 	}
 	lock := testkit.Got(lockers[0].Lock(t.Context(), "a"))(t)

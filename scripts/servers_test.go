@@ -29,8 +29,7 @@ func startReal(t *testing.T) listener {
 	t.Helper()
 	m := testkit.Real(t, 1).Masters[0]
 	const bound = 20 * time.Second // as Master.Do has
-	conn := testkit.Got(redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(bound), redis.DialWriteTimeout(bound)))(t)
-	t.Cleanup(func() { conn.Close() })
+	conn := testkit.Opened(redis.Dial("tcp", m.Addr(), redis.DialReadTimeout(bound), redis.DialWriteTimeout(bound)))(t)
 	return listener{m, conn}
 }
 
@@ -104,8 +103,7 @@ func leave(subscriber redis.PubSubConn) error {
 func userWithout(t *testing.T, s listener, rules ...string) redis.Conn {
 	t.Helper()
 	testkit.Do(t, s, redistest.SetUser("app", append([]string{"reset", "on", ">word", "~*", "&*", "+@all"}, rules...)...)...)
-	c := testkit.Got(redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word")))(t)
-	t.Cleanup(func() { c.Close() })
+	c := testkit.Opened(redis.Dial("tcp", s.Addr(), redis.DialUsername("app"), redis.DialPassword("word")))(t)
 	_, err := c.Do("EXISTS", "k") // what it may
 	testkit.Must(t, err)
 	return c

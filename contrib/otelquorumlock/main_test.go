@@ -61,8 +61,7 @@ func start(t *testing.T) *fixture {
 
 func (f *fixture) open(t *testing.T) *quorum.Locker {
 	t.Helper()
-	l := testkit.Got(redlock.Open(f.urls, f.opts...))(t)
-	t.Cleanup(func() { must(t, l.Close()) })
+	l := testkit.Opened(redlock.Open(f.urls, f.opts...))(t)
 	return l
 }
 
@@ -223,8 +222,7 @@ func TestEachHookIsTold(t *testing.T) {
 				"%s is not told: see internal/metrics/hooks.go, and spans.go if it is of a call", hook.Name)
 		}
 	}
-	l := testkit.Got(redlock.Open([]string{"redis://127.0.0.1:1"}))(t)
-	defer l.Close()
+	l := testkit.Opened(redlock.Open([]string{"redis://127.0.0.1:1"}))(t)
 	counts := 0
 	for i := range reflect.TypeOf(e).NumField() {
 		if v := reflect.ValueOf(&e).Elem().Field(i); v.Kind() == reflect.Int {

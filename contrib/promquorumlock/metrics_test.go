@@ -45,8 +45,7 @@ func TestDocumentsNameEachMetric(t *testing.T) {
 // The package's comment names each outcome and each vote, and each count of an attempt is a vote.
 func TestDocumentNamesEachOutcomeAndVote(t *testing.T) {
 	_, lists, _ := strings.Cut(testkit.Read(t, "doc.go"), "An outcome is ")
-	l := testkit.Got(redlock.Open([]string{"redis://127.0.0.1:1"}))(t)
-	defer l.Close()
+	l := testkit.Opened(redlock.Open([]string{"redis://127.0.0.1:1"}))(t)
 	for outcome := range l.Stats().Attempts {
 		testkit.Check(t, strings.Contains(lists, outcome), "doc.go does not name the outcome %s", outcome)
 	}

@@ -87,8 +87,7 @@ func TestTheComposeFile(t *testing.T) {
 	defer cancel()
 	r.admit(ctx, t)
 
-	locker := testkit.Got(redlock.Open(r.urls))(t)
-	defer locker.Close()
+	locker := testkit.Opened(redlock.Open(r.urls))(t)
 	lock := testkit.Got(locker.Lock(ctx, "invoice:42"))(t)
 
 	r.compose(t, "kill", "master-b")
@@ -104,8 +103,7 @@ func (r recipe) admit(ctx context.Context, t *testing.T) {
 	var nodes []*node.Node
 	var names []string
 	for _, url := range r.urls {
-		n := testkit.Got(node.Open(url, node.WithTimeout(5*time.Second)))(t)
-		defer n.Close()
+		n := testkit.Opened(node.Open(url, node.WithTimeout(5*time.Second)))(t)
 		nodes, names = append(nodes, n), append(names, n.Name())
 	}
 	for _, n := range nodes {

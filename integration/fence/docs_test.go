@@ -67,8 +67,7 @@ func lockOf(t *testing.T, token uint64) *quorum.Lock {
 func TestDocuments(t *testing.T) {
 	db := onSQLite("wal")(t).db
 	store := onRedis(t)
-	conn := testkit.Got(redis.DialURL(store.url))(t)
-	defer conn.Close()
+	conn := testkit.Opened(redis.DialURL(store.url))(t)
 	testkit.Got(conn.Do("SET", "account:42:balance", 100))(t)
 	for _, test := range documented {
 		ctx, lock := t.Context(), lockOf(t, test.token)

@@ -24,8 +24,7 @@ func onMariaDB(settings url.Values) func(*testing.T) *database {
 		t.Helper()
 		mariadb.Need(t)
 		name := fmt.Sprintf("test%d", schemas.Add(1))
-		admin := testkit.Got(sql.Open("mysql", sqlserver.MariaDBDSN(mariadb.Dir, "", nil)))(t)
-		defer admin.Close()
+		admin := testkit.Opened(sql.Open("mysql", sqlserver.MariaDBDSN(mariadb.Dir, "", nil)))(t)
 		for setting := range settings {
 			var found, value string
 			err := admin.QueryRowContext(t.Context(), fmt.Sprintf("SHOW VARIABLES LIKE '%s'", setting)).Scan(&found, &value)

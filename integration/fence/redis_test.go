@@ -22,8 +22,7 @@ type store struct {
 func onRedis(t *testing.T) *store {
 	t.Helper()
 	url := testkit.Real(t, 1).URLs()[0]
-	conn := testkit.Got(redis.DialURL(url))(t)
-	t.Cleanup(func() { conn.Close() })
+	conn := testkit.Opened(redis.DialURL(url))(t)
 	return &store{url, conn}
 }
 

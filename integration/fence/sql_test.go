@@ -124,8 +124,7 @@ func onPostgres(driver, isolation string) func(*testing.T) *database {
 		t.Helper()
 		postgres.Need(t)
 		schema := fmt.Sprintf("test%d", schemas.Add(1))
-		admin := testkit.Got(sql.Open("postgres", sqlserver.PostgresDSN(postgres.Dir, "")))(t)
-		defer admin.Close()
+		admin := testkit.Opened(sql.Open("postgres", sqlserver.PostgresDSN(postgres.Dir, "")))(t)
 		testkit.Got(admin.ExecContext(t.Context(), "CREATE SCHEMA "+schema))(t)
 		// lib/pq asks once to cancel a statement. If that comes before the statement, it would wait for ever.
 		settings := fmt.Sprintf("search_path=%s default_transaction_isolation='%s' lock_timeout=20000", schema, isolation)

@@ -44,8 +44,7 @@ func TestThreeProcessesMigrateOnce(t *testing.T) {
 	ran := make([]int, 3)
 	var starting sync.WaitGroup
 	for i := range ran {
-		own := testkit.Got(sql.Open("postgres", dsn))(t)
-		defer own.Close()
+		own := testkit.Opened(sql.Open("postgres", dsn))(t)
 		locker, provider := masters.Locker(), newProvider(t, own, slow())
 		starting.Go(func() {
 			results, err := migrateUp(t.Context(), locker, provider)
@@ -145,8 +144,7 @@ func database(t *testing.T) (db *sql.DB, dsn string) {
 	postgres.Need(t)
 	schema := fmt.Sprintf("test%d", schemas.Add(1))
 	dsn = sqlserver.PostgresDSN(postgres.Dir, "search_path="+schema)
-	db = testkit.Got(sql.Open("postgres", dsn))(t)
-	t.Cleanup(func() { db.Close() })
+	db = testkit.Opened(sql.Open("postgres", dsn))(t)
 	testkit.Got(db.ExecContext(t.Context(), "CREATE SCHEMA "+schema))(t)
 	return db, dsn
 }

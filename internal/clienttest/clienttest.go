@@ -257,15 +257,13 @@ func testFrozenMaster(t *testing.T, open Opener) {
 // mustOpen opens a node without quarantine, and with a timeout that no busy machine exceeds.
 func mustOpen(t *testing.T, open Opener, s Settings) *node.Node {
 	t.Helper()
-	n := testkit.Got(open(s, node.WithoutQuarantine(), node.WithTimeout(bound), node.WithName("m")))(t)
-	t.Cleanup(func() { testkit.Must(t, n.Close()) })
+	n := testkit.Opened(open(s, node.WithoutQuarantine(), node.WithTimeout(bound), node.WithName("m")))(t)
 	return n
 }
 
 func newLocker(t *testing.T, n *node.Node) *quorum.Locker {
 	t.Helper()
-	l := testkit.Got(multilock.New([]*node.Node{n}, quorum.WithWait(3*bound)))(t)
-	t.Cleanup(func() { testkit.Must(t, l.Close()) })
+	l := testkit.Opened(multilock.New([]*node.Node{n}, quorum.WithWait(3*bound)))(t)
 	return l
 }
 

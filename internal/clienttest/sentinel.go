@@ -38,8 +38,7 @@ func Sentinel(t *testing.T, open Opener) {
 			}
 			return new(net.Dialer).DialContext(ctx, network, address)
 		}}
-	n := testkit.Got(open(s, node.WithFailover(1)))(t)
-	t.Cleanup(func() { testkit.Must(t, n.Close()) })
+	n := testkit.Opened(open(s, node.WithFailover(1)))(t)
 	testkit.Equal(t, n.Name(), "locks/1", "named")
 	report := testkit.Got(operator.Check(t.Context(), n))(t)
 	testkit.Equal(t, report.Role, "master", "the role of what it leads to")

@@ -129,8 +129,7 @@ func TestSentinelsOfTwoDeployments(t *testing.T) {
 		for _, s := range sentinels {
 			hosts = append(hosts, s.Addr())
 		}
-		n := testkit.Got(node.Open("redis+sentinel://" + strings.Join(hosts, ",") + "/master-0?failover=1"))(t)
-		t.Cleanup(func() { testkit.Must(t, n.Close()) })
+		n := testkit.Opened(node.Open("redis+sentinel://" + strings.Join(hosts, ",") + "/master-0?failover=1"))(t)
 		return n
 	}
 	both := opened(one.Watchers[0], one.Watchers[1], other.Watchers[0])

@@ -16,8 +16,7 @@ import (
 // proxied is a connection to a server whose answers the test writes.
 func proxied(t *testing.T) (client redis.Conn, socket, server net.Conn) {
 	t.Helper()
-	listener := testkit.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer listener.Close()
+	listener := testkit.Opened(net.Listen("tcp", "127.0.0.1:0"))(t)
 	socket = testkit.Got(net.Dial("tcp", listener.Addr().String()))(t)
 	server = testkit.Got(listener.Accept())(t)
 	client = redis.NewConn(RefuseStrays(socket), 5*time.Second, 5*time.Second)

@@ -53,8 +53,7 @@ func TestTheDialerAndTheAddress(t *testing.T) {
 	o.Dialer.ControlContext = func(_ context.Context, network, addr string, _ syscall.RawConn) error {
 		return errors.Join(failed, errors.New(network+" "+addr))
 	}
-	n := testkit.Got(rueidisnode.Open(all{}, o))(t)
-	defer n.Close()
+	n := testkit.Opened(rueidisnode.Open(all{}, o))(t)
 	if _, err := operator.Check(t.Context(), n); !errors.Is(err, failed) || !strings.Contains(err.Error(), "tcp4 10.0.0.1:7000") {
 		t.Errorf("not dialled by the dialer: %v", err)
 	}

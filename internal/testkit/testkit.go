@@ -5,6 +5,7 @@ package testkit
 import (
 	"crypto/x509"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -47,6 +48,16 @@ func Got[T any](value T, err error) func(t testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
 		Must(t, err)
+		return value
+	}
+}
+
+// Opened is Got for what the end of the test closes.
+func Opened[T io.Closer](value T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		Must(t, err)
+		t.Cleanup(func() { Is(t, value.Close(), nil, "Close") })
 		return value
 	}
 }

@@ -40,8 +40,7 @@ func (p *Process) dial(t *testing.T, master int) net.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	c := testkit.Got(p.Dial(ctx, master))(t)
-	t.Cleanup(func() { c.Close() })
+	c := testkit.Opened(p.Dial(ctx, master))(t)
 	return c
 }
 

@@ -37,8 +37,7 @@ func (t eagerTimer) Reset(d time.Duration) bool {
 // The timer of a question about slots may fire before its first signal was read: its function returns nevertheless.
 func TestATimerOfSlotsThatFiresAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := testkit.Got(quorum.New(world.New(t, 3).NewProcess().Nodes(node.WithoutQuarantine()), quorum.Majority))(t)
-		defer l.Close()
+		l := testkit.Opened(quorum.New(world.New(t, 3).NewProcess().Nodes(node.WithoutQuarantine()), quorum.Majority))(t)
 		s := New(l, "s", 3)
 		var returned atomic.Int64
 		e := s.engine()

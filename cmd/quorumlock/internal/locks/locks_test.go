@@ -40,12 +40,10 @@ func TestUnlockDeletesNoSuccessor(t *testing.T) {
 	d := clitest.Deploy(t, 3, 30*time.Second)
 	var nodes []*node.Node
 	for _, url := range d.URLs() {
-		n := testkit.Got(node.Open(url))(t)
-		defer n.Close()
+		n := testkit.Opened(node.Open(url))(t)
 		nodes = append(nodes, n)
 	}
-	locker := testkit.Got(redlock.New(nodes))(t)
-	defer locker.Close()
+	locker := testkit.Opened(redlock.New(nodes))(t)
 	lock := func() *quorum.Lock {
 		lock := testkit.Got(locker.Lock(t.Context(), "a"))(t)
 		return lock
@@ -63,8 +61,7 @@ func TestReadersAreShown(t *testing.T) {
 	t.Parallel()
 	d := clitest.Deploy(t, 3, 30*time.Second)
 	flags := d.Flags(t)
-	locker := testkit.Got(redlock.Open(d.URLs(), quorum.WithNodeOptions(node.WithTimeout(10*time.Second))))(t)
-	defer locker.Close()
+	locker := testkit.Opened(redlock.Open(d.URLs(), quorum.WithNodeOptions(node.WithTimeout(10*time.Second))))(t)
 	for range 2 {
 		reader := testkit.Got(locker.RWLock("a").RLock(t.Context()))(t)
 		defer reader.Unlock(context.WithoutCancel(t.Context()))
@@ -114,8 +111,7 @@ func TestTopComparesClocks(t *testing.T) {
 	for _, now := range []func() time.Time{time.Now, func() time.Time { return time.Now().Add(time.Duration(step.Load())) }} {
 		fleet := testkit.Got(standin.WithClock(1, now))(t)
 		defer fleet.Stop()
-		n := testkit.Got(node.Open(fleet.URLs()[0], node.WithTimeout(clitest.Bound)))(t)
-		defer n.Close()
+		n := testkit.Opened(node.Open(fleet.URLs()[0], node.WithTimeout(clitest.Bound)))(t)
 		nodes = append(nodes, n)
 	}
 	s := &survey{cursors: []string{"0", "0"}, known: map[string]*busy{}}

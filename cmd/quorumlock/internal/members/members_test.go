@@ -51,8 +51,7 @@ func TestATimeoutNamesItsFlag(t *testing.T) {
 // An interrupt ends a command at once, whatever its masters' timeout.
 func TestCommandsAreInterruptedAtOnce(t *testing.T) {
 	t.Parallel()
-	silent := testkit.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer silent.Close()
+	silent := testkit.Opened(net.Listen("tcp", "127.0.0.1:0"))(t)
 	for _, line := range []string{"members show", "members commit", "members abort", "check", "admit -yes"} {
 		ctx, interrupt := context.WithCancel(t.Context())
 		ended := make(chan int, 1)

@@ -73,8 +73,7 @@ func TestTheCommandServesSystemdsSocket(t *testing.T) {
 	p.Path = activate
 	p.Begin(t)
 	p.Eventually(t, "the socket", func() bool { return strings.Contains(p.Errs.String(), "Listening on ") || p.HasExited() })
-	conn := testkit.Got(redis.Dial("unix", socket, redis.DialReadTimeout(clitest.Bound)))(t)
-	defer conn.Close()
+	conn := testkit.Opened(redis.Dial("unix", socket, redis.DialReadTimeout(clitest.Bound)))(t)
 	pong, err := redis.String(conn.Do("PING"))
 	testkit.Check(t, err == nil && pong == "PONG", "%q, %v; errors %q", pong, err, &p.Errs)
 	d.Run(t, cli.ExitHeld, "-n", "x", "--", "true")

@@ -243,10 +243,8 @@ func TestTheCommandIsKilledWhenRunContinuesTooLate(t *testing.T) {
 // What comes between the grant and the command's beginning takes too long.
 func TestACommandDoesNotBeginAfterItsTime(t *testing.T) {
 	t.Parallel()
-	master := testkit.Got(inmemory.Master())(t)
-	t.Cleanup(func() { testkit.Must(t, master.Close()) })
-	locker := testkit.Got(redlock.New([]*node.Node{master}))(t)
-	t.Cleanup(func() { testkit.Must(t, locker.Close()) })
+	master := testkit.Opened(inmemory.Master())(t)
+	locker := testkit.Opened(redlock.New([]*node.Node{master}))(t)
 	lock := testkit.Got(locker.Lock(t.Context(), "x"))(t)
 	file := aFile(t)
 	j := newJob(&line{names: []string{"x"}, command: []string{"rm", file}, maxHold: time.Nanosecond}, lock, nil, &caught{})
