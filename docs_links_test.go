@@ -40,9 +40,8 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 			}
 		}
 		for _, link := range links.FindAllStringSubmatch(string(text), -1) {
-			if problem := brokenLink(path, link[1]); problem != "" {
-				t.Errorf("%s: %s: %s", path, link[1], problem)
-			}
+			problem := brokenLink(path, link[1])
+			testkit.Check(t, problem == "", "%s: %s: %s", path, link[1], problem)
 		}
 		for _, name := range testName.FindAllStringSubmatch(string(text), -1) {
 			testkit.Check(t, strings.Contains(tests, "\nfunc "+name[1]+"("), "%s names the test %s, which does not exist", path, name[1])
@@ -52,9 +51,8 @@ func TestDocumentsLinkToWhatExists(t *testing.T) {
 	testkit.Must(t, err)
 	design := testkit.Got(os.ReadFile("docs/design.md"))(t)
 	for _, path := range paths.FindAllStringSubmatch(string(design), -1) {
-		if _, err := os.Stat(path[1]); err != nil {
-			t.Errorf("docs/design.md names what does not exist: %v", err)
-		}
+		_, err := os.Stat(path[1])
+		testkit.Check(t, err == nil, "docs/design.md names what does not exist: %v", err)
 	}
 	comment := testkit.Got(os.ReadFile("doc.go"))(t)
 	modules, _ := filepath.Glob("contrib/*/go.mod")
@@ -72,9 +70,8 @@ func TestCommentsNameFilesThatExist(t *testing.T) {
 		for _, comment := range comments.FindAllString(testkit.Read(t, path), -1) {
 			for _, named := range goFiles.FindAllString(comment, -1) {
 				_, beside := os.Stat(filepath.Join(filepath.Dir(path), named))
-				if _, err := os.Stat(named); err != nil && beside != nil {
-					t.Errorf("%s: there is no %s", path, named)
-				}
+				_, err := os.Stat(named)
+				testkit.Check(t, err == nil || beside == nil, "%s: there is no %s", path, named)
 			}
 		}
 		return nil

@@ -211,9 +211,8 @@ func (r *running) measure(b *testing.B, callers int, goesOn func() bool) {
 	pairs := slices.Concat(took...)
 	percentiles(b, pairs)
 	b.ReportMetric(float64(failed.Load())/float64(len(pairs)), "failed/op")
-	if int(failed.Load()) > len(pairs)/2 {
-		b.Errorf("%d of %d pairs failed: the others say nothing", failed.Load(), len(pairs))
-	}
+	testkit.Check(b, int(failed.Load()) <= len(pairs)/2,
+		"%d of %d pairs failed: the others say nothing", failed.Load(), len(pairs))
 }
 
 func percentiles(b *testing.B, took []time.Duration) {

@@ -21,9 +21,7 @@ func TestSmoke(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$", "-test.bench=/n=3", "-test.benchtime=1x", "-rounds=1", "-pass=700ms", "-held=10", "-since=false")
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testkit.Require(t, err == nil, "%v\n%s", err, out)
 	found, facts, err := read(bytes.NewReader(out))
 	must(t, err)
 	for _, l := range lines(found) {

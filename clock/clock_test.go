@@ -99,9 +99,8 @@ func TestDrift(t *testing.T) {
 
 func TestDriftOfWholeLeasesIsExact(t *testing.T) {
 	for lease := time.Millisecond; lease < 100*time.Second; lease += 7 * time.Millisecond {
-		if got, want := Drift(lease, DefaultDriftFactor), lease/100+2*time.Millisecond; got != want {
-			t.Fatalf("Drift(%v) = %v, want %v", lease, got, want)
-		}
+		got, want := Drift(lease, DefaultDriftFactor), lease/100+2*time.Millisecond
+		testkit.Require(t, got == want, "Drift(%v) = %v, want %v", lease, got, want)
 	}
 }
 

@@ -23,9 +23,8 @@ func TestSystemIsBootTime(t *testing.T) {
 		before := bootTime(t)
 		now := System().Now()
 		after := bootTime(t)
-		if now.Before(before) || after.Before(now) {
-			t.Fatalf("System is at %d, CLOCK_BOOTTIME between %d and %d", now, before, after)
-		}
+		testkit.Require(t, !now.Before(before) && !after.Before(now),
+			"System is at %d, CLOCK_BOOTTIME between %d and %d", now, before, after)
 	}
 }
 
@@ -43,9 +42,8 @@ func TestSystemReadsBootTime(t *testing.T) {
 
 func TestSystemWithoutBootTime(t *testing.T) {
 	c := newSystemFrom(func(int32, *unix.Timespec) error { return unix.EPERM })
-	if _, ok := c.(*suspendClock); !ok {
-		t.Fatalf("got a %T", c)
-	}
+	_, ok := c.(*suspendClock)
+	testkit.Require(t, ok, "got a %T", c)
 	start := time.Now()
 	first := c.Now()
 	fired := make(chan Instant)

@@ -95,9 +95,8 @@ func TestAForbiddenNameTakesNoNodeDown(t *testing.T) {
 		took(t, "Lock", soon/2, func() {
 			_, err := s.locker.Lock(short(t), "other:bad")
 			var failed *node.Error
-			if !errors.As(err, &failed) || !failed.Permanent() || !strings.Contains(err.Error(), "NOPERM") {
-				t.Errorf("%s: Lock: %v: want NOPERM, at once and permanent", kind, err)
-			}
+			testkit.Check(t, errors.As(err, &failed) && failed.Permanent() && strings.Contains(err.Error(), "NOPERM"),
+				"%s: Lock: %v: want NOPERM, at once and permanent", kind, err)
 		})
 		s.connections = fmt.Sprint(connections(t, s.Masters[0]))
 		sides[kind] = s
@@ -109,17 +108,13 @@ func TestAForbiddenNameTakesNoNodeDown(t *testing.T) {
 			unlock(t, lock(t, s.locker, "app:new"))
 		}
 	}
-	if n := runtime.NumGoroutine(); n > goroutines+20 {
-		t.Errorf("%d goroutines, before %d", n, goroutines)
-	}
+	n := runtime.NumGoroutine()
+	testkit.Check(t, n <= goroutines+20, "%d goroutines, before %d", n, goroutines)
 	for kind, s := range sides {
-		if after := fmt.Sprint(connections(t, s.Masters[0])); after != s.connections {
-			t.Errorf("%s: connections %s, before %s: want the same", kind, after, s.connections)
-		}
+		after := fmt.Sprint(connections(t, s.Masters[0]))
+		testkit.Check(t, after == s.connections, "%s: connections %s, before %s: want the same", kind, after, s.connections)
 		for _, one := range s.held {
-			if !one.Valid() {
-				t.Errorf("%s: %q: %v", kind, one.Names(), one.Err())
-			}
+			testkit.Check(t, one.Valid(), "%s: %q: %v", kind, one.Names(), one.Err())
 			unlock(t, one)
 		}
 		noLocks(t, s.Masters)
@@ -182,9 +177,7 @@ func TestUserWithoutIdentities(t *testing.T) {
 		})
 	}
 	state, err := operators.Inspect(t.Context(), known, "app:a")
-	if err != nil || state.Owner != held.Owner() || state.Identity != (quorum.Identity{}) {
-		t.Errorf("%+v, %v", state, err)
-	}
+	testkit.Check(t, err == nil && state.Owner == held.Owner() && state.Identity == (quorum.Identity{}), "%+v, %v", state, err)
 	unlock(t, held)
 
 	held = lock(t, known, "app:a")
@@ -193,10 +186,8 @@ func TestUserWithoutIdentities(t *testing.T) {
 	})
 	_, err = anonymous.TryLock(t.Context(), "app:a")
 	want(t, err, quorum.ErrHeld, "held by another (", held.Owner())
-	if state, err = operators.Inspect(t.Context(), anonymous, "app:a"); err != nil || state.Owner != held.Owner() ||
-		state.Identity != (quorum.Identity{}) {
-		t.Errorf("%+v, %v", state, err)
-	}
+	state, err = operators.Inspect(t.Context(), anonymous, "app:a")
+	testkit.Check(t, err == nil && state.Owner == held.Owner() && state.Identity == (quorum.Identity{}), "%+v, %v", state, err)
 	another := open(t, f, redlock.Open, logger)
 	poll.Until(patience, func() bool { // a TryLock waits only briefly for who the holder is
 		_, err = another.TryLock(t.Context(), "app:a")

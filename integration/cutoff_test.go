@@ -13,6 +13,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/poll"
 	"github.com/quorumlock/quorumlock/internal/redistest"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/redlock"
@@ -46,9 +47,7 @@ func TestHolderThatIsCutOffStopsBeforeTheNextStarts(t *testing.T) {
 						t.Logf("without a reason: %v, stalls of %v; %s: again", bare, stalled, late)
 						continue
 					}
-					if late != "" {
-						t.Error(late)
-					}
+					testkit.Check(t, late == "", "%v", late)
 					for _, first := range held {
 						wantReasons(t, first, f)
 					}
@@ -130,9 +129,7 @@ func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int
 			continue
 		}
 		granted, valid, live := time.Now(), first.Valid(), first.Context().Err() == nil
-		if valid {
-			t.Errorf("%q: two holders: the one that is cut off is valid", first.Names())
-		}
+		testkit.Check(t, !valid, "%q: two holders: the one that is cut off is valid", first.Names())
 		<-ended
 		// The clock of Valid knows no stalls. The context's end is a timer's, which may be late. The goroutine that
 		// ends it may be on a thread that waits, while the plain timer's is not.
@@ -149,17 +146,13 @@ func contend(t *testing.T, first *quorum.Lock, other *quorum.Locker, masters int
 				t.Error(what)
 			}
 		}
-		if second.Token() <= first.Token() {
-			t.Errorf("%q: token %d after %d", first.Names(), second.Token(), first.Token())
-		}
+		testkit.Check(t, second.Token() > first.Token(), "%q: token %d after %d", first.Names(), second.Token(), first.Token())
 		t.Logf("%q: next holder %v after the end of the first, %d attempts refused",
 			first.Names(), granted.Sub(stopped), refused)
 		if refused == 0 { // the machine stood still meanwhile
 			late += fmt.Sprintf("%q: no contender asked for the lock while it was held", first.Names())
 		}
-		if err := second.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		testkit.Is(t, second.Unlock(t.Context()), nil, "Unlock of the next holder")
 		return late
 	}
 }
@@ -177,9 +170,7 @@ func wantReasons(t *testing.T, lost *quorum.Lock, f *redistest.Fleet) {
 	want(t, cause, quorum.ErrLost, lost.Names()[0])
 	want(t, lost.Err(), quorum.ErrLost)
 	want(t, lost.Unlock(t.Context()), quorum.ErrLost)
-	if lacksReasons(lost, len(f.Masters)) {
-		t.Fatalf("%v: no reason for each node", cause)
-	}
+	testkit.Require(t, !lacksReasons(lost, len(f.Masters)), "%v: no reason for each node", cause)
 	why, _ := errors.AsType[*quorum.Error](cause)
 	for i, m := range f.Masters {
 		var failed *node.Error

@@ -109,9 +109,8 @@ func lock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
 
 func unlock(t *testing.T, held *quorum.Lock) {
 	t.Helper()
-	if err := held.Unlock(short(t)); err != nil {
-		t.Fatalf("unlock %v: %v", held.Names(), err)
-	}
+	err := held.Unlock(short(t))
+	testkit.Require(t, err == nil, "unlock %v: %v", held.Names(), err)
 }
 
 // keys reads the hash at a name from each master: nil if the name is free. Every master has to
@@ -158,9 +157,8 @@ func noLocks(t *testing.T, ms []*redistest.Master) {
 		t.Errorf("%d locks left behind: %q", len(left), left[:min(len(left), 10)])
 		return
 	}
-	if poll.Until(100*time.Millisecond, func() bool { left = allLocks(t, ms); return len(left) != 0 }) {
-		t.Errorf("%d locks came back: %q", len(left), left[:min(len(left), 10)])
-	}
+	cameBack := poll.Until(100*time.Millisecond, func() bool { left = allLocks(t, ms); return len(left) != 0 })
+	testkit.Check(t, !cameBack, "%d locks came back: %q", len(left), left[:min(len(left), 10)])
 }
 
 // stopwatch starts a stopwatch, which runs until the test ends at the latest.
@@ -184,9 +182,7 @@ func took(t *testing.T, what string, bound time.Duration, fn func()) {
 // eventually ends the test unless something holds within our patience.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	if !poll.Until(patience, holds) {
-		t.Fatalf("not within %v: %s", patience, what)
-	}
+	testkit.Require(t, poll.Until(patience, holds), "not within %v: %s", patience, what)
 }
 
 func onAll(t *testing.T, f *redistest.Fleet, args ...any) {
@@ -206,26 +202,21 @@ func want(t *testing.T, err error, target error, words ...string) {
 	}
 	holds(t, err.Error(), words...)
 	lacks(t, err.Error(), "s3cret")
-	if n := len(err.Error()); n > 1500 {
-		t.Errorf("the error has %d bytes: %.200q...", n, err)
-	}
+	n := len(err.Error())
+	testkit.Check(t, n <= 1500, "the error has %d bytes: %.200q...", n, err)
 }
 
 func holds(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("it lacks %q: %s", part, text)
-		}
+		testkit.Check(t, strings.Contains(text, part), "it lacks %q: %s", part, text)
 	}
 }
 
 func lacks(t *testing.T, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
-		if strings.Contains(text, part) {
-			t.Errorf("it has %q: %s", part, text)
-		}
+		testkit.Check(t, !strings.Contains(text, part), "it has %q: %s", part, text)
 	}
 }
 

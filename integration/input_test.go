@@ -125,9 +125,8 @@ func TestNodesNamedAlike(t *testing.T) {
 	refused("its address as another's name", "nodes 1 and 2", "both named")(
 		multilock.New([]*node.Node{openNode(t, f.Masters[1].URL()), named(f.Masters[0], f.Masters[1].Addr())}))
 	for _, m := range f.Masters {
-		if all := do(t, m, "KEYS", "*").([]any); len(all) > 0 {
-			t.Errorf("%s was touched: %s", m.Addr(), all)
-		}
+		all := do(t, m, "KEYS", "*").([]any)
+		testkit.Check(t, len(all) == 0, "%s was touched: %s", m.Addr(), all)
 	}
 	one := open(t, addresses(f.URLs()[:1]), multilock.Open, quorum.WithNodeOptions(node.WithName("north")))
 	unlock(t, lock(t, one, "bridge"))
@@ -192,9 +191,7 @@ func TestSameMasterTwiceComesOut(t *testing.T) {
 	isRefused(all)
 	_, err := all.Lock(short(t), "bridge")
 	want(t, err, quorum.ErrNotAcquired, "the same process")
-	if errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Lock waited for what waiting does not change: %v", err)
-	}
+	testkit.Check(t, !errors.Is(err, context.DeadlineExceeded), "Lock waited for what waiting does not change: %v", err)
 
 	// No client begins a deployment of such a list. An operator's word does.
 	isRefused(most)
@@ -205,14 +202,12 @@ func TestSameMasterTwiceComesOut(t *testing.T) {
 	held := lock(t, most, "bridge") // two processes: a majority
 	// The first master gets the release over both addresses. The later one finds nothing, which
 	// Unlock may take for a loss.
-	if err := held.Unlock(short(t)); err != nil && !errors.Is(err, quorum.ErrLost) {
-		t.Error(err)
-	}
+	err = held.Unlock(short(t))
+	testkit.Check(t, err == nil || errors.Is(err, quorum.ErrLost), "%v", err)
 	noLocks(t, f.Masters)
 	must(t, f.Masters[1].Kill())
-	if one, err := most.TryLock(t.Context(), "bridge"); err == nil {
-		t.Errorf("one process granted a majority of three: %v", one.Names())
-	}
+	one, err := most.TryLock(t.Context(), "bridge")
+	testkit.Check(t, err != nil, "one process granted a majority of three: %v", one)
 	noLocks(t, f.Masters[:1])
 }
 

@@ -67,9 +67,7 @@ func neverBothHold(t *testing.T, queries [3]string) {
 			held := lock(t, open(urls(c.one, c.away), c.exists), "job")
 			_, _ = open(urls(c.two, all), c.exists).TryLock(t.Context(), "another job") // it may mark its masters
 			other, err := open(urls(c.two, c.gone), c.exists).TryLock(t.Context(), "job")
-			if err == nil {
-				t.Fatalf("two hold: %v and %v", held.Valid(), other.Valid())
-			}
+			testkit.Require(t, err != nil, "two hold: %v and %v", held.Valid(), other)
 			want(t, err, quorum.ErrMembership)
 		})
 	}
@@ -117,14 +115,12 @@ func TestLocksOfTwoPrefixesShareNoKey(t *testing.T) {
 	use(open(t, urls(2, "?prefix=team"), redlock.Open)) // the same names, at once: they are other locks
 	after := keys()
 	for key := range before {
-		if _, stays := after[key]; before[key] || !stays {
-			t.Errorf("without a prefix: %q", key)
-		}
+		_, stays := after[key]
+		testkit.Check(t, !before[key] && stays, "without a prefix: %q", key)
 	}
 	for key, hasPrefix := range after {
-		if _, isOld := before[key]; !isOld && !hasPrefix {
-			t.Errorf("with the prefix: %q", key)
-		}
+		_, isOld := before[key]
+		testkit.Check(t, isOld || hasPrefix, "with the prefix: %q", key)
 	}
 	_, err := open(t, urls(0, ""), redlock.Open).TryLock(t.Context(), "team:quorumlock:lock:job")
 	want(t, err, quorum.ErrInvalid, `"team:quorumlock:lock:"`)
@@ -156,9 +152,7 @@ func TestMembersOfSeveralHosts(t *testing.T) {
 		if err == nil {
 			must(t, l.Close())
 		}
-		if refused != errors.Is(err, quorum.ErrInvalid) {
-			t.Errorf("%q: %v", list, err)
-		}
+		testkit.Check(t, refused == errors.Is(err, quorum.ErrInvalid), "%q: %v", list, err)
 	}
 	named, err := multilock.New([]*node.Node{overPool(t, f.Masters[0], nil, node.WithName("a")), openNode(t, f.Masters[1].URL())})
 	must(t, err)

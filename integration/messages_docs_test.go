@@ -95,9 +95,7 @@ func (s says) read(t *testing.T, path string, file *ast.File) {
 			if variable, ok := message.(*ast.Ident); ok {
 				texts = assigned[variable.Name]
 			}
-			if len(texts) == 0 {
-				t.Errorf("%s: a log message that this test cannot read", path)
-			}
+			testkit.Check(t, len(texts) != 0, "%s: a log message that this test cannot read", path)
 			for _, text := range texts {
 				s.lines[strings.TrimPrefix(text, "quorumlock: ")] = path
 			}
@@ -133,17 +131,14 @@ func firstCells(t *testing.T, text, heading string) (cells []string) {
 	t.Helper()
 	_, text, found := strings.Cut(text, "\n"+heading+"\n")
 	_, text, ok := strings.Cut(text, "\n|---")
-	if !found || !ok {
-		t.Fatalf("no table below %q", heading)
-	}
+	testkit.Require(t, found && ok, "no table below %q", heading)
 	for line := range strings.Lines(text) {
 		cell, isRow := strings.CutPrefix(line, "| ")
 		if isRow {
 			cell, rest, _ := strings.Cut(cell, " | ")
 			cells = append(cells, cell)
-			if strings.Count(rest, " | ") != 1 || strings.HasSuffix(strings.TrimSpace(rest), "| |") {
-				t.Errorf("%q: want a meaning, and what to do", cell)
-			}
+			testkit.Check(t, strings.Count(rest, " | ") == 1 && !strings.HasSuffix(strings.TrimSpace(rest), "| |"),
+				"%q: want a meaning, and what to do", cell)
 		} else if len(cells) > 0 {
 			break
 		}
@@ -154,18 +149,13 @@ func firstCells(t *testing.T, text, heading string) (cells []string) {
 // compare fails the test unless the tables have what the code says, and nothing else.
 func compare(t *testing.T, what string, code map[string]string, documented []string) {
 	t.Helper()
-	if len(code) == 0 || len(documented) == 0 {
-		t.Fatalf("%s: %d in the code, %d in the table", what, len(code), len(documented))
-	}
+	testkit.Require(t, len(code) != 0 && len(documented) != 0,
+		"%s: %d in the code, %d in the table", what, len(code), len(documented))
 	for _, text := range slices.Sorted(maps.Keys(code)) {
-		if !slices.Contains(documented, text) {
-			t.Errorf("%s of %s is not in docs/messages.md: %q", what, code[text], text)
-		}
+		testkit.Check(t, slices.Contains(documented, text), "%s of %s is not in docs/messages.md: %q", what, code[text], text)
 	}
 	for _, text := range documented {
-		if code[text] == "" {
-			t.Errorf("%s in docs/messages.md that no code has: %q", what, text)
-		}
+		testkit.Check(t, code[text] != "", "%s in docs/messages.md that no code has: %q", what, text)
 	}
 }
 

@@ -57,12 +57,9 @@ replace github.com/quorumlock/quorumlock => "` + filepath.ToSlash(root) + `"
 	list.Stderr = os.Stderr
 	listed := testkit.Got(list.Output())(t)
 	modules := strings.Fields(string(listed))
-	if !slices.Contains(modules, "github.com/quorumlock/quorumlock") {
-		t.Fatalf("the list is not a user's: %q", modules)
-	}
+	testkit.Require(t, slices.Contains(modules, "github.com/quorumlock/quorumlock"), "the list is not a user's: %q", modules)
 	for _, module := range modules {
-		if module != "github.com/quorumlock/quorumlock" && !slices.Contains(usersModules, module) {
-			t.Errorf("a program that imports redlock and fence gets %s into its module graph", module)
-		}
+		testkit.Check(t, module == "github.com/quorumlock/quorumlock" || slices.Contains(usersModules, module),
+			"a program that imports redlock and fence gets %s into its module graph", module)
 	}
 }

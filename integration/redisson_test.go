@@ -76,9 +76,7 @@ func (p peer) Unlock(name string) (depth int) {
 	p.t.Helper()
 	depth, err := redis.Int(do(p.t, p.master, "EVAL", peerLeave, 1, name, peerOwner, peerChannel(name)), nil)
 	must(p.t, err)
-	if depth < 0 {
-		p.t.Fatalf("the peer does not hold %s on %s", name, p.master.Addr())
-	}
+	testkit.Require(p.t, depth >= 0, "the peer does not hold %s on %s", name, p.master.Addr())
 	return depth
 }
 
@@ -91,16 +89,13 @@ func (p peer) Wait(name string) (payload func() string) {
 	p.t.Cleanup(func() { c.Close() })
 	channel := redis.PubSubConn{Conn: c}
 	must(p.t, channel.Subscribe(peerChannel(name)))
-	if got, ok := channel.Receive().(redis.Subscription); !ok {
-		p.t.Fatalf("the peer cannot subscribe: %v", got)
-	}
+	got, ok := channel.Receive().(redis.Subscription)
+	testkit.Require(p.t, ok, "the peer cannot subscribe: %v", got)
 	return func() string {
 		p.t.Helper()
 		got := channel.Receive()
 		message, ok := got.(redis.Message)
-		if !ok {
-			p.t.Fatalf("the peer on %s waits for a release and gets %v", p.master.Addr(), got)
-		}
+		testkit.Require(p.t, ok, "the peer on %s waits for a release and gets %v", p.master.Addr(), got)
 		return string(message.Data)
 	}
 }
@@ -110,9 +105,8 @@ func TestARedissonReleaseWakesUs(t *testing.T) {
 	peers := peersOn(t, f)
 	for _, p := range peers {
 		for want := 1; want <= 2; want++ {
-			if depth, left := p.Lock("k"); depth != want {
-				t.Fatalf("the peer enters: depth %d, want %d; %v left", depth, want, left)
-			}
+			depth, left := p.Lock("k")
+			testkit.Require(t, depth == want, "the peer enters: depth %d, want %d; %v left", depth, want, left)
 		}
 	}
 	// It polls so seldom that only a message, or the end of a lease, can wake it in time.
@@ -134,13 +128,10 @@ func TestARedissonReleaseWakesUs(t *testing.T) {
 	}
 	eventually(t, "the attempt that follows", func() bool { return attempts.Load() >= 2 })
 	for _, p := range peers {
-		if depth := p.Unlock("k"); depth != 1 {
-			t.Fatalf("the peer leaves the first of two depths: depth %d", depth)
-		}
+		depth := p.Unlock("k")
+		testkit.Require(t, depth == 1, "the peer leaves the first of two depths: depth %d", depth)
 	}
-	if len(returned) > 0 {
-		t.Fatal("the peer is still in, and our Lock has returned")
-	}
+	testkit.Require(t, len(returned) == 0, "the peer is still in, and our Lock has returned")
 	took(t, "to wake our Lock", 300*time.Millisecond, func() { // far below every poll, on a busy machine
 		for _, p := range peers {
 			p.Unlock("k")
@@ -160,18 +151,15 @@ func TestOurReleaseWakesARedissonWaiter(t *testing.T) {
 	var payloads []func() string
 	for _, p := range peers {
 		payloads = append(payloads, p.Wait("k"))
-		if depth, left := p.Lock("k"); depth != 0 || left <= 0 {
-			t.Fatalf("we hold the lock, and the peer is told: depth %d, %v left", depth, left)
-		}
+		depth, left := p.Lock("k")
+		testkit.Require(t, depth == 0 && left > 0, "we hold the lock, and the peer is told: depth %d, %v left", depth, left)
 	}
 	unlock(t, held)
 	for i, p := range peers {
-		if payload := payloads[i](); payload != "0" {
-			t.Errorf("the release on %s is published as %q", p.master.Addr(), payload)
-		}
-		if depth, left := p.Lock("k"); depth != 1 {
-			t.Errorf("the peer is woken and refused by %s: depth %d, %v left", p.master.Addr(), depth, left)
-		}
+		payload := payloads[i]()
+		testkit.Check(t, payload == "0", "the release on %s is published as %q", p.master.Addr(), payload)
+		depth, left := p.Lock("k")
+		testkit.Check(t, depth == 1, "the peer is woken and refused by %s: depth %d, %v left", p.master.Addr(), depth, left)
 	}
 	for _, p := range peers {
 		p.Unlock("k")
@@ -189,11 +177,9 @@ func TestARedissonReadWriteLockAtOurName(t *testing.T) {
 	for _, m := range f.Masters {
 		do(t, m, "HSET", "k", "mode", "read", peerOwner, 1)
 	}
-	if err := held.Extend(t.Context(), peerLease); err != nil || !held.Valid() {
-		t.Errorf("our renewal next to a read lock: %v, valid %v", err, held.Valid())
-	}
+	err := held.Extend(t.Context(), peerLease)
+	testkit.Check(t, err == nil && held.Valid(), "our renewal next to a read lock: %v, valid %v", err, held.Valid())
 	unlock(t, held)
-	if _, err := l.Lock(t.Context(), "k"); !errors.Is(err, quorum.ErrPermanent) {
-		t.Errorf("Lock at a read lock's name: %v, want ErrPermanent", err)
-	}
+	_, err = l.Lock(t.Context(), "k")
+	testkit.Check(t, errors.Is(err, quorum.ErrPermanent), "Lock at a read lock's name: %v, want ErrPermanent", err)
 }

@@ -82,9 +82,7 @@ func TestCertificatesThatRotate(t *testing.T) {
 			unlock(t, lock(t, l, fmt.Sprintf("step %d, master %d", step, i)))
 		}
 		time.Sleep(lease) // renewed over the new connections
-		if !held.Valid() {
-			t.Fatalf("step %d: the lock is lost: %v", step, held.Err())
-		}
+		testkit.Require(t, held.Valid(), "step %d: the lock is lost: %v", step, held.Err())
 	}
 	grantedByAll(t, s.Masters, "held")
 	unlock(t, held)
@@ -105,9 +103,7 @@ func keeps(t *testing.T, dir string, by *redistest.Authority) quorum.Option {
 func TestFromPlainToTLS(t *testing.T) {
 	t.Parallel()
 	moved := regexp.MustCompile(`(?m)^    rediss://a:6380(.*)a:6379 `).FindStringSubmatch(testkit.Read(t, "../docs/operations.md"))
-	if moved == nil {
-		t.Fatal("the page has no URL with TLS")
-	}
+	testkit.Require(t, moved != nil, "the page has no URL with TLS")
 	authority := testkit.Got(redistest.NewAuthority())(t)
 	s, mine := secure(t, 3, authority), t.TempDir()
 	must(t, authority.Issue(mine, "client"))
@@ -132,9 +128,7 @@ func rotation(t *testing.T, aclfile bool) (steps [][]string) {
 	_, section, _ := strings.Cut(testkit.Read(t, "../docs/operations.md"), "\n## Passwords that rotate\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	instead := regexp.MustCompile("Where redis.conf has the users, say `(.*)` in place of `(.*)`").FindStringSubmatch(section)
-	if instead == nil {
-		t.Fatal("the page does not say what to do where redis.conf has the users")
-	}
+	testkit.Require(t, instead != nil, "the page does not say what to do where redis.conf has the users")
 	for block := range strings.SplitSeq(section, "\n\n") {
 		var step []string
 		for line := range strings.Lines(block) {
@@ -149,9 +143,7 @@ func rotation(t *testing.T, aclfile bool) (steps [][]string) {
 			steps = append(steps, step)
 		}
 	}
-	if len(steps) != 2 || len(steps[0]) != 2 || len(steps[1]) != 2 {
-		t.Fatalf("the page has the steps %q", steps)
-	}
+	testkit.Require(t, len(steps) == 2 && len(steps[0]) == 2 && len(steps[1]) == 2, "the page has the steps %q", steps)
 	return steps
 }
 
@@ -202,9 +194,7 @@ func TestPasswordsThatRotate(t *testing.T) {
 				}
 			}
 			_, err := open(t, with("old"), redlock.Open).Lock(short(t), "name")
-			if err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
-				t.Errorf("the old password: %v", err)
-			}
+			testkit.Check(t, err != nil && strings.Contains(err.Error(), "WRONGPASS"), "the old password: %v", err)
 		})
 	}
 }

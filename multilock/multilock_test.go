@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/multilock"
 	"github.com/quorumlock/quorumlock/quorum"
 	"go.uber.org/goleak"
@@ -12,10 +13,8 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestOpenRefusesNone(t *testing.T) {
-	if _, err := multilock.Open(nil); !errors.Is(err, quorum.ErrInvalid) {
-		t.Errorf("Open of none: %v; want ErrInvalid", err)
-	}
-	if _, err := multilock.New(nil); !errors.Is(err, quorum.ErrInvalid) {
-		t.Errorf("New of none: %v; want ErrInvalid", err)
-	}
+	_, err := multilock.Open(nil)
+	testkit.Check(t, errors.Is(err, quorum.ErrInvalid), "Open of none: %v; want ErrInvalid", err)
+	_, err = multilock.New(nil)
+	testkit.Check(t, errors.Is(err, quorum.ErrInvalid), "New of none: %v; want ErrInvalid", err)
 }

@@ -227,9 +227,8 @@ func (h *hostile) ask(t *testing.T, n *node.Node, op string) {
 	testkit.Check(t, !isGranted(r) || h.mayGrant(token), "%q, mode %b: the node granted token %d", h.Sent, h.mode, token)
 	testkit.Check(t, r.Err != nil || r.Sent && r.RunID != "",
 		"%q, mode %b: %s: a reply that no server sent, %+v", h.Sent, h.mode, op, r)
-	if h.mode&rude != 0 && !bytes.Contains(h.Sent, []byte("run_id")) && (r.Sent || !errors.Is(r.Err, node.ErrDown)) {
-		t.Errorf("%q, mode %b: %s of a server without a handshake: sent %v, %v", h.Sent, h.mode, op, r.Sent, r.Err)
-	}
+	testkit.Check(t, h.mode&rude == 0 || bytes.Contains(h.Sent, []byte("run_id")) || !r.Sent && errors.Is(r.Err, node.ErrDown),
+		"%q, mode %b: %s of a server without a handshake: sent %v, %v", h.Sent, h.mode, op, r.Sent, r.Err)
 	h.passesOn(t, op, call, r)
 
 	if op == "acquire" { // as a locker does after a failed attempt

@@ -200,18 +200,15 @@ func isGranted(r pipeline.Result) bool { return outcome(r).Outcome == scripts.Gr
 
 func mustGrant(t *testing.T, r pipeline.Result) {
 	t.Helper()
-	if !isGranted(r) {
-		t.Fatalf("not granted: %+v, %v", r.Reply, r.Err)
-	}
+	testkit.Require(t, isGranted(r), "not granted: %+v, %v", r.Reply, r.Err)
 }
 
 // mustFail wants a *node.Error that names the node and wraps target.
 func mustFail(t *testing.T, n *node.Node, err error, target error) {
 	t.Helper()
 	failed, ok := errors.AsType[*node.Error](err)
-	if !errors.Is(err, target) || !ok || failed.Node != n.Name() || !strings.Contains(err.Error(), n.Name()) {
-		t.Fatalf("the error is %#v, %v: want one of %s that wraps %q", err, err, n.Name(), target)
-	}
+	testkit.Require(t, errors.Is(err, target) && ok && failed.Node == n.Name() && strings.Contains(err.Error(), n.Name()),
+		"the error is %#v, %v: want one of %s that wraps %q", err, err, n.Name(), target)
 }
 
 // keys returns the keys of locks, without the library's own.

@@ -35,15 +35,12 @@ func TestAKeyKeepsItsPipe(t *testing.T) {
 	for i := range 400 {
 		key := fmt.Sprint("k", i)
 		pipes[inside.Of(n).Pipe(key)]++
-		if first, again := inside.Of(n).Pipe(key), inside.Of(n).Pipe(key); first != again {
-			t.Fatalf("%s has two pipes", key)
-		}
+		first, again := inside.Of(n).Pipe(key), inside.Of(n).Pipe(key)
+		testkit.Require(t, first == again, "%s has two pipes", key)
 		mustGrant(t, await(t, start(n, key, acquire(key, "o:1"), nil)))
 	}
 	for _, keys := range pipes {
-		if len(pipes) != 4 || keys < 50 {
-			t.Fatalf("pipes of 400 keys: %v: want them spread over 4", pipes)
-		}
+		testkit.Require(t, len(pipes) == 4 && keys >= 50, "pipes of 400 keys: %v: want them spread over 4", pipes)
 	}
 	testkit.Equal(t, clients(t, m), 4, "connections")
 	one := open(t, m.URL())

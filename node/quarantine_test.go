@@ -24,9 +24,8 @@ const short = 1500 * time.Millisecond
 func quarantined(t *testing.T, r pipeline.Result, maxLease time.Duration) {
 	t.Helper()
 	reply := outcome(r)
-	if reply.Outcome != scripts.Quarantined || reply.Wait <= 0 || reply.Wait > maxLease {
-		t.Fatalf("answered %+v, %v: want quarantined for up to %v", reply, r.Err, maxLease)
-	}
+	testkit.Require(t, reply.Outcome == scripts.Quarantined && reply.Wait > 0 && reply.Wait <= maxLease,
+		"answered %+v, %v: want quarantined for up to %v", reply, r.Err, maxLease)
 }
 
 func TestAdmitEndsQuarantine(t *testing.T) {

@@ -37,9 +37,7 @@ func isPermanent(t *testing.T, err error) {
 func hostPort(t *testing.T, m *redistest.Master) (string, string) {
 	t.Helper()
 	host, port, ok := strings.Cut(m.Addr(), ":")
-	if !ok {
-		t.Fatal(m.Addr())
-	}
+	testkit.Require(t, ok, "%v", m.Addr())
 	return host, port
 }
 

@@ -51,9 +51,7 @@ func TestARefusedReleaseIsCarriedOutOnceAllowed(t *testing.T) {
 			footprint.Abandon()
 			mustSay(t, await(t, start(n, "key", release("app:k", "o:1"), &footprint)), refuse.code)
 			testkit.Must(t, do(t, n, inspectMarker).Err)
-			if !exists(t, m, "app:k") {
-				t.Fatal("released")
-			}
+			testkit.Require(t, exists(t, m, "app:k"), "released")
 			testkit.Eventually(t, "the refusal logged", func() bool {
 				return log.logged("level=WARN", "release refused, tried again slowly", "app:k", "owner=o:1", refuse.code) == 1
 			})

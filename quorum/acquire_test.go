@@ -18,7 +18,7 @@ import (
 func mustBegin(t *testing.T, p *queue.Place) {
 	t.Helper()
 	_, due := p.Next(t.Context())
-	require(t, due, "no attempt is due")
+	testkit.Require(t, due, "no attempt is due")
 }
 
 // The last waiter leaves nothing behind: no queue, subscription, connection for messages, goroutine

@@ -169,14 +169,6 @@ func wantError(t *testing.T, err error, wants ...any) {
 // errorOf is the error of a call, whatever else it returns.
 func errorOf(_ any, err error) error { return err }
 
-// require ends the test unless the claim is true.
-func require(t *testing.T, claim bool, format string, args ...any) {
-	t.Helper()
-	if !claim {
-		t.Fatalf(format, args...)
-	}
-}
-
 // wantTook fails the test unless that much time has passed since then.
 func wantTook(t *testing.T, began time.Time, least, most time.Duration) {
 	t.Helper()

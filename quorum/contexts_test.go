@@ -280,13 +280,12 @@ func TestContextsThatBlockDelayNoOtherLock(t *testing.T) {
 			ended.Store(true)
 			go end.do(l, blocked)
 			time.Sleep(end.after)
-			require(t, testkit.Returns(func() { <-asked; blocked.Valid(); l.engine.Held() }),
+			testkit.Require(t, testkit.Returns(func() { <-asked; blocked.Valid(); l.engine.Held() }),
 				"the context was not asked, or a mutex is locked meanwhile")
 			time.Sleep(1100 * time.Millisecond) // the third of the lease, and the holds
 			synctest.Wait()
-			if blocked.Valid() || lost.Context().Err() == nil {
-				t.Fatalf("valid: %v, the context of a lock that was due at the same instant: %v", blocked.Valid(), lost.Context().Err())
-			}
+			testkit.Require(t, !blocked.Valid() && lost.Context().Err() != nil,
+				"valid: %v, the context of a lock that was due at the same instant: %v", blocked.Valid(), lost.Context().Err())
 			if what == "closed" {
 				return
 			}

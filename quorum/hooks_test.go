@@ -166,14 +166,13 @@ func TestNoHooksCostNothing(t *testing.T) {
 	set, names := defaults(), []string{"a"}
 	l := &Locker{set: &set} // without a clock: to read it would panic
 	ctx := t.Context()
-	if n := testing.AllocsPerRun(100, func() {
+	n := testing.AllocsPerRun(100, func() {
 		o := l.observe(ctx, names)
 		o.attempting()
 		o.attempted(nil, queue.Result{})
 		o.ended(nil, nil)
-	}); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
+	})
+	testkit.Check(t, n == 0, "%v allocations", n)
 }
 
 // Each field of a node's events is set.

@@ -88,18 +88,15 @@ func endsGoroutine(what func()) {
 func (c *cluster) wantNothingLeft(l *Locker) {
 	c.t.Helper()
 	synctest.Wait()
-	if !testkit.Returns(func() { l.engine.Held(); l.room.waitlist.Len(); l.room.waitlist.Random(2) }) {
-		c.t.Fatal("the mutex of the schedule, of the queues or of the source of randomness stays locked")
-	}
+	testkit.Require(c.t, testkit.Returns(func() { l.engine.Held(); l.room.waitlist.Len(); l.room.waitlist.Random(2) }),
+		"the mutex of the schedule, of the queues or of the source of randomness stays locked")
 	testkit.Equal(c.t, Left(l), "", "what is left")
 	testkit.Equal(c.t, c.subscriptions("a"), 0, "subscriptions that are left")
 	c.wantNoOwners(l)
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
 	defer cancel()
 	lock, err := l.Lock(ctx, "a")
-	if err != nil {
-		c.t.Fatalf("no call acquires the lock: %v", err)
-	}
+	testkit.Require(c.t, err == nil, "no call acquires the lock: %v", err)
 	c.unlock(lock)
 	synctest.Wait()
 }
@@ -254,8 +251,8 @@ func TestContextThatPanics(t *testing.T) {
 				})
 				off = b.disarm()
 				c.wantNothingLeft(l)
-				require(t, !t.Failed(), "with a panic at call %d", n)
-				require(t, off || n >= 5, "tick was hardly called: the test shows nothing")
+				testkit.Require(t, !t.Failed(), "with a panic at call %d", n)
+				testkit.Require(t, off || n >= 5, "tick was hardly called: the test shows nothing")
 			}
 		})
 	}

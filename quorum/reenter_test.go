@@ -28,7 +28,7 @@ func TestErrorOfReentryKeepsItsNames(t *testing.T) {
 		names := []string{"a"}
 		_, err := held.enter(held.Context(), endedContext{held.Context()}, l.set, names)
 		failed, ok := err.(*Error)
-		require(t, ok, "it entered: %v", err)
+		testkit.Require(t, ok, "it entered: %v", err)
 		names[0] = "b"
 		testkit.Check(t, failed.Names[0] == "a", "the error is of %q by now", failed.Names)
 	})

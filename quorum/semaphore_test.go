@@ -86,14 +86,14 @@ func TestSemaphoreServesAQueueAtOnce(t *testing.T) {
 		held := make([]*Lock, n)
 		for range n { // they may report in any order
 			next := c.next(got, shortly)
-			require(t, next.err == nil && next.waiter != n,
+			testkit.Require(t, next.err == nil && next.waiter != n,
 				"waiter %d has %v, %v", next.waiter, next.lock, next.err)
 			held[next.waiter] = next.lock
 		}
 		attempt := func(waiter int) int { // the number of the one that was granted
 			_, number, _ := strings.Cut(held[waiter].Owner(), ":")
 			n, err := strconv.Atoi(number)
-			require(t, err == nil, "an owner %q", held[waiter].Owner())
+			testkit.Require(t, err == nil, "an owner %q", held[waiter].Owner())
 			return n
 		}
 		for i := 1; i < n; i++ {

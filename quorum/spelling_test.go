@@ -40,7 +40,7 @@ func TestMarkersThatSpellNamesOtherwise(t *testing.T) {
 		for _, l := range []*Locker{l, process()} {
 			lock := c.lock(l, "a")
 			time.Sleep(3 * DefaultLease)
-			require(t, lock.Valid(), "%v", lock.Err())
+			testkit.Require(t, lock.Valid(), "%v", lock.Err())
 			c.unlock(lock)
 			for i := range c.Masters {
 				testkit.Equal(t, text(i), texts[i], "the marker")

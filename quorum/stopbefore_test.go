@@ -21,7 +21,7 @@ func TestStopBeforeEndsNoLockThatIsRenewed(t *testing.T) {
 		}
 		time.Sleep(10 * DefaultLease)
 		for i, lock := range locks {
-			require(t, lock.Context().Err() == nil, "lock %d: %v", i, context.Cause(lock.Context()))
+			testkit.Require(t, lock.Context().Err() == nil, "lock %d: %v", i, context.Cause(lock.Context()))
 		}
 		for _, lock := range locks {
 			c.unlock(lock)
@@ -45,7 +45,7 @@ func TestStopBeforeEndsEachContextByItself(t *testing.T) {
 		ended.Store(true)
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
-		require(t, len(blocked) != 0, "nothing blocks: the test shows nothing")
+		testkit.Require(t, len(blocked) != 0, "nothing blocks: the test shows nothing")
 		testkit.Check(t, outer.Context().Err() != nil && outer.Valid(),
 			"the outer context: %v, valid %v", outer.Context().Err(), outer.Valid())
 	})

@@ -127,15 +127,13 @@ func (g geometry) play(t *testing.T, wins int, call func(*Locker, context.Contex
 					refused = append(refused, r)
 				}
 			}
-			if len(won) != min(wins, g.k) {
-				t.Fatalf("%d of %d calls hold, want %d: %v", len(won), g.k, wins, refused[0].err)
-			}
+			testkit.Require(t, len(won) == min(wins, g.k),
+				"%d of %d calls hold, want %d: %v", len(won), g.k, wins, refused[0].err)
 			for _, r := range refused {
 				var e *Error
 				testkit.Check(t, errors.As(r.err, &e) && errors.Is(r.err, ErrHeld) && !errors.Is(r.err, ErrUnavailable), "%v", r.err)
-				if wins == 1 && e.Holder != "" && e.Holder != won[0].Owner() {
-					t.Errorf("process %d is told that %s holds, not %s", r.process, e.Holder, won[0].Owner())
-				}
+				testkit.Check(t, wins != 1 || e.Holder == "" || e.Holder == won[0].Owner(),
+					"process %d is told that %s holds, not %s", r.process, e.Holder, won[0].Owner())
 			}
 			for _, lock := range won {
 				testkit.Must(t, lock.Unlock(t.Context()))

@@ -43,7 +43,7 @@ func (c *cluster) between(l *Locker, again bool) *Lock {
 	c.Masters[1].Set(scripts.NewName("a").Counter(), strconv.FormatUint(high+9, 10))
 	close(first)
 	got := c.next(done, shortly)
-	require(c.t, got.err == nil, "%v", got.err)
+	testkit.Require(c.t, got.err == nil, "%v", got.err)
 	return got.lock
 }
 

@@ -24,9 +24,7 @@ func TestContextWithToken(t *testing.T) {
 	derived, cancel := context.WithCancel(ctx)
 	defer cancel()
 	same, _ := quorum.FromContext(derived, "b")
-	if !ok || lock != same || lock.Context() != ctx {
-		t.Fatalf("found %v: %p, and by another name %p", ok, lock, same)
-	}
+	testkit.Require(t, ok && lock == same && lock.Context() == ctx, "found %v: %p, and by another name %p", ok, lock, same)
 	testkit.Check(t, lock.Token() == 7 && lock.Valid() && lock.Err() == nil && lock.Depth() == 1 && lock.Owner() != "" &&
 		fmt.Sprint(lock.Names()) == "[a b]" && time.Until(lock.Deadline()).Round(24*time.Hour) == 365*24*time.Hour,
 		"token %d, valid %v, error %v, depth %d, owner %q, names %v, deadline %v",

@@ -79,9 +79,7 @@ func explore(t *testing.T, scenario, run string) (output string, failed bool) {
 	child := exec.CommandContext(ctx, program, "-test.v", "-test.run", run)
 	child.Env = append(os.Environ(), explored+"="+scenario)
 	text, err := child.CombinedOutput()
-	if err != nil && !child.ProcessState.Exited() {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	testkit.Require(t, err == nil || child.ProcessState.Exited(), "%v\n%s", err, text)
 	return string(text), err != nil
 }
 
@@ -105,9 +103,7 @@ func TestExploreFinds(t *testing.T) {
 	find := func(scenario string) (line string) {
 		output, failed := explore(t, scenario, "^TestExplored$")
 		found := replayLine.FindStringSubmatch(output)
-		if !failed || found == nil || !paidTwice.MatchString(output) {
-			t.Fatalf("%s: not found:\n%s", scenario, output)
-		}
+		testkit.Require(t, failed && found != nil && paidTwice.MatchString(output), "%s: not found:\n%s", scenario, output)
 		return found[1]
 	}
 	find("context ignored")
@@ -137,9 +133,8 @@ func TestExploreLeavesStoppedMastersAlone(t *testing.T) {
 		masters.Stop(0)
 		masters.Stop(1)
 		for range 60 {
-			if _, err := locker.TryLock(t.Context(), "a"); err == nil {
-				t.Fatal("one master of three has granted a lock")
-			}
+			_, err := locker.TryLock(t.Context(), "a")
+			testkit.Require(t, err != nil, "one master of three has granted a lock")
 			masters.Work(locker, 5*time.Second)
 		}
 	})

@@ -240,9 +240,8 @@ func TestLoseWakesWaiters(t *testing.T) {
 		conn := testkit.Opened(redis.DialURL(url))(t)
 		c := redis.PubSubConn{Conn: conn}
 		testkit.Must(t, c.Subscribe(scripts.Channel("b")))
-		if _, ok := c.ReceiveWithTimeout(patience).(redis.Subscription); !ok {
-			t.Fatal("not subscribed")
-		}
+		_, ok := c.ReceiveWithTimeout(patience).(redis.Subscription)
+		testkit.Require(t, ok, "not subscribed")
 		heard = append(heard, c)
 	}
 	m.Lose(lock)
@@ -285,9 +284,7 @@ func TestFastForwardByLessThanHalfALease(t *testing.T) {
 	lock := mustLock(t, m.Locker(), "a")
 	for range 10 {
 		m.FastForward(quorum.DefaultLease/2 - time.Second)
-		if !lock.Valid() {
-			t.Fatalf("lost: %v", lock.Err())
-		}
+		testkit.Require(t, lock.Valid(), "lost: %v", lock.Err())
 		wantTry(t, m.Locker(), quorum.ErrHeld, "a")
 		// The renewal that came due is on its way. By it the lock has nearly a lease left again.
 		testkit.Eventually(t, "renewed", func() bool { return time.Until(lock.Deadline()) >= quorum.DefaultLease*2/3 })
@@ -313,9 +310,7 @@ func TestFastForwardKeepsHoldersApart(t *testing.T) {
 					return
 				}
 				mu.Lock()
-				if holder != nil && holder.Valid() && lock.Valid() {
-					t.Errorf("two holders: %s and %s", holder.Owner(), lock.Owner())
-				}
+				testkit.Check(t, holder == nil || !holder.Valid() || !lock.Valid(), "two holders: %v and %v", holder, lock)
 				holder = lock
 				acquired.Add(1)
 				mu.Unlock()

@@ -18,13 +18,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestOpenRefusesNumbersWithoutMajority(t *testing.T) {
 	urls := []string{"redis://127.0.0.1:1", "redis://127.0.0.1:2", "redis://127.0.0.1:3", "redis://127.0.0.1:4"}
 	for _, n := range []int{0, 2, 4} {
-		if l, err := redlock.Open(urls[:n]); !errors.Is(err, quorum.ErrInvalid) {
-			t.Errorf("Open of %d = %v, %v; want ErrInvalid", n, l, err)
-		}
+		l, err := redlock.Open(urls[:n])
+		testkit.Check(t, errors.Is(err, quorum.ErrInvalid), "Open of %d = %v, %v; want ErrInvalid", n, l, err)
 	}
-	if _, err := redlock.New(nil); !errors.Is(err, quorum.ErrInvalid) {
-		t.Errorf("New of none: %v; want ErrInvalid", err)
-	}
+	_, err := redlock.New(nil)
+	testkit.Check(t, errors.Is(err, quorum.ErrInvalid), "New of none: %v; want ErrInvalid", err)
 }
 
 // Clients that spell the masters' addresses in different ways have one list: they exclude each other. Two spellings of one

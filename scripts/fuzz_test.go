@@ -53,18 +53,16 @@ func FuzzParse(f *testing.F) {
 			reply, isReply := got.(scripts.Reply)
 			if err != nil {
 				ofOneCall := (script == "acquires" || script == "releases") && errors.As(err, new(redis.Error)) // of a run's calls
-				if !ofOneCall && (!errors.Is(err, scripts.ErrReply) || len(err.Error()) > 300) {
-					t.Errorf("%s: %#v: %v, want ErrReply, in short", script, value, err)
-				}
+				testkit.Check(t, ofOneCall || errors.Is(err, scripts.ErrReply) && len(err.Error()) <= 300,
+					"%s: %#v: %v, want ErrReply, in short", script, value, err)
 				testkit.Check(t, !isReply || reflect.DeepEqual(reply, scripts.Reply{}), "%s: %#v is %+v with %v", script, value, got, err)
 			} else if !possible(script, value, got) {
 				t.Errorf("%s: %#v is read as %+v", script, value, got)
 			}
 			number, whole := value.(int64)
 			grants := err == nil && script == "acquire" && reply.Acquire.Outcome == scripts.Granted
-			if wants := script == "acquire" && whole && number >= 1 && number < 1<<52; grants != wants {
-				t.Errorf("%s: %#v is a grant: %v, want %v", script, value, grants, wants)
-			}
+			wants := script == "acquire" && whole && number >= 1 && number < 1<<52
+			testkit.Check(t, grants == wants, "%s: %#v is a grant: %v, want %v", script, value, grants, wants)
 		}
 	})
 }

@@ -33,9 +33,7 @@ func TestRunsEqualSingleCalls(t *testing.T) {
 			seen := map[string]int{}
 			for seed := range uint64(200) {
 				compareRun(t, s, seed, seen)
-				if t.Failed() {
-					t.Fatalf("with seed %d", seed)
-				}
+				testkit.Require(t, !t.Failed(), "with seed %d", seed)
 			}
 			t.Log(seen)
 			for _, what := range []string{"acquire granted", "acquire held", "acquire alone", "release found", "release missing", "short"} {

@@ -59,9 +59,7 @@ func runVectors(t *testing.T, s server, patterns ...string) {
 				var results strings.Builder
 				for row := range strings.Lines(d.Input) {
 					name, state, ok := strings.Cut(strings.TrimSuffix(row, "\n")+" ", ": ")
-					if !ok {
-						t.Fatalf("a row without a colon: %s", row)
-					}
+					testkit.Require(t, ok, "a row without a colon: %s", row)
 					state, words, _ := strings.Cut(" "+state, " > ")
 					v := tableOf(t, s)
 					v.script, v.args = d.Cmd, d.CmdArgs

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 // With all rules Spin finds no trace, and one without any of them. make soak searches more. The test imports nothing of this
@@ -21,29 +23,19 @@ func TestSpin(t *testing.T) {
 	// What a test has read decides whether its result is in go test's cache.
 	model, script := read(t, "quorumlock.pml"), read(t, "run.sh")
 	rules := regexp.MustCompile(`(?m)^#define (\w+) +\d+ /\* (?:\d\.\d|\w+\.md)`).FindAllStringSubmatch(model, -1)
-	if len(rules) < 12 {
-		t.Errorf("only %d rules: does this test see them?", len(rules))
-	}
+	testkit.Check(t, len(rules) >= 12, "only %d rules: does this test see them?", len(rules))
 	for _, rule := range rules {
-		if !strings.Contains(script, " "+rule[1]+" ") {
-			t.Errorf("run.sh never leaves out %s", rule[1])
-		}
+		testkit.Check(t, strings.Contains(script, " "+rule[1]+" "), "run.sh never leaves out %s", rule[1])
 	}
 	printed, err := exec.Command("sh", "run.sh", "small").CombinedOutput()
 	t.Log(string(printed))
-	if err != nil {
-		t.Errorf("run.sh: %v", err)
-	}
-	if !strings.Contains(string(printed), "all rules: no trace") {
-		t.Error("nothing was searched with all rules")
-	}
+	testkit.Check(t, err == nil, "run.sh: %v", err)
+	testkit.Check(t, strings.Contains(string(printed), "all rules: no trace"), "nothing was searched with all rules")
 }
 
 func read(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.Must(t, err)
 	return string(text)
 }

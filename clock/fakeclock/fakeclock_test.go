@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
 )
 
@@ -22,13 +23,11 @@ func TestStandsStill(t *testing.T) {
 		c := New()
 		c.AfterFunc(1, func() { t.Error("a timer fired though no time had passed") })
 		time.Sleep(time.Hour)
-		if now := c.Now(); now != 0 {
-			t.Errorf("it is %d", now)
-		}
+		now := c.Now()
+		testkit.Check(t, now == 0, "it is %d", now)
 		c.Advance(-time.Hour)
-		if now := c.Now(); now != 0 {
-			t.Errorf("it is %d after Advance of a negative duration", now)
-		}
+		now = c.Now()
+		testkit.Check(t, now == 0, "it is %d after Advance of a negative duration", now)
 	})
 }
 
@@ -56,12 +55,8 @@ func TestAdvanceCallsInOrder(t *testing.T) {
 
 	c.Advance(40)
 	want := []string{"at once@5", "next@5", "a@10", "nested@12", "b1@20", "b2@20", "moved@20", "c@30"}
-	if !slices.Equal(log, want) {
-		t.Errorf("called %v, want %v", log, want)
-	}
-	if c.Now() != 40 {
-		t.Errorf("it is %d, want 40", c.Now())
-	}
+	testkit.Check(t, slices.Equal(log, want), "called %v, want %v", log, want)
+	testkit.Check(t, c.Now() == 40, "it is %d, want 40", c.Now())
 }
 
 func TestTickerWithinOneAdvance(t *testing.T) {
@@ -70,14 +65,11 @@ func TestTickerWithinOneAdvance(t *testing.T) {
 	var timer clock.Timer
 	timer = c.AfterFunc(10, func() {
 		ticks = append(ticks, c.Now())
-		if timer.Reset(10) {
-			t.Error("Reset in the timer's own call returned true")
-		}
+		testkit.Check(t, !timer.Reset(10), "Reset in the timer's own call returned true")
 	})
 	c.Advance(35)
-	if want := []clock.Instant{10, 20, 30}; !slices.Equal(ticks, want) {
-		t.Errorf("ticks at %v, want %v", ticks, want)
-	}
+	want := []clock.Instant{10, 20, 30}
+	testkit.Check(t, slices.Equal(ticks, want), "ticks at %v, want %v", ticks, want)
 }
 
 func TestTimerResults(t *testing.T) {
@@ -86,9 +78,7 @@ func TestTimerResults(t *testing.T) {
 	timer := c.AfterFunc(10, func() { calls++ })
 	check := func(what string, got, want bool) {
 		t.Helper()
-		if got != want {
-			t.Errorf("%s returned %v", what, got)
-		}
+		testkit.Check(t, got == want, "%s returned %v", what, got)
 	}
 	check("Reset while pending", timer.Reset(20), true)
 	c.Advance(19)
@@ -100,9 +90,7 @@ func TestTimerResults(t *testing.T) {
 	check("Stop once fired", timer.Stop(), false)
 	check("Reset once fired", timer.Reset(5), false)
 	c.Advance(5)
-	if calls != 2 {
-		t.Errorf("called %d times, want 2", calls)
-	}
+	testkit.Check(t, calls == 2, "called %d times, want 2", calls)
 }
 
 func TestTimerOfNoTimeFiresByItself(t *testing.T) {
@@ -111,9 +99,8 @@ func TestTimerOfNoTimeFiresByItself(t *testing.T) {
 		for _, d := range []time.Duration{0, -time.Hour} {
 			fired := make(chan clock.Instant)
 			c.AfterFunc(d, func() { fired <- c.Now() })
-			if now := <-fired; now != 0 {
-				t.Errorf("AfterFunc(%v) fired at %d", d, now)
-			}
+			now := <-fired
+			testkit.Check(t, now == 0, "AfterFunc(%v) fired at %d", d, now)
 		}
 	})
 }
@@ -145,12 +132,10 @@ func TestRate(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := New()
 				c.SetRate(test.rate)
-				if took := elapsed(c, test.d); took != test.goTime {
-					t.Errorf("took %v, want %v", took, test.goTime)
-				}
-				if now := c.Now(); now < clock.Instant(test.d) {
-					t.Errorf("fired at %d, before it was due", now)
-				}
+				took := elapsed(c, test.d)
+				testkit.Check(t, took == test.goTime, "took %v, want %v", took, test.goTime)
+				now := c.Now()
+				testkit.Check(t, now >= clock.Instant(test.d), "fired at %d, before it was due", now)
 			})
 		})
 	}
@@ -175,9 +160,8 @@ func TestRateBelowZeroStandsStill(t *testing.T) {
 			time.Sleep(time.Second)
 			c.SetRate(rate)
 			time.Sleep(time.Hour)
-			if now := c.Now(); now != clock.Instant(time.Second) {
-				t.Errorf("rate %v: it is %d", rate, now)
-			}
+			now := c.Now()
+			testkit.Check(t, now == clock.Instant(time.Second), "rate %v: it is %d", rate, now)
 		})
 	}
 }
@@ -193,15 +177,13 @@ func TestSetRateMovesTimers(t *testing.T) {
 		time.Sleep(4 * time.Second)
 		c.SetRate(0) // 1 h, nothing
 		time.Sleep(time.Hour)
-		if now := c.Now(); now != clock.Instant(4*time.Second) {
-			t.Errorf("it is %d, want 4s", now)
-		}
+		now := c.Now()
+		testkit.Check(t, now == clock.Instant(4*time.Second), "it is %d, want 4s", now)
 		c.SetRate(0.25) // 8 s, 2 s pass
 		time.Sleep(8 * time.Second)
 		c.SetRate(4) // 1 s, 4 s pass
-		if got, want := <-fired, time.Hour+13*time.Second; got != want {
-			t.Errorf("fired after %v, want %v", got, want)
-		}
+		got, want := <-fired, time.Hour+13*time.Second
+		testkit.Check(t, got == want, "fired after %v, want %v", got, want)
 	})
 }
 
@@ -212,9 +194,8 @@ func TestEarlierTimerIsNotHeldUp(t *testing.T) {
 		block := make(chan struct{})
 		late := c.AfterFunc(time.Hour, func() { t.Error("a stopped timer fired") })
 		c.AfterFunc(time.Second, func() { <-block })
-		if took := elapsed(c, time.Second); took != time.Second/2 {
-			t.Errorf("1s took %v during a call that blocks, want 500ms", took)
-		}
+		took := elapsed(c, time.Second)
+		testkit.Check(t, took == time.Second/2, "1s took %v during a call that blocks, want 500ms", took)
 		late.Stop()
 		close(block)
 		time.Sleep(time.Hour)
@@ -240,15 +221,11 @@ func TestAdvanceWhileRunning(t *testing.T) {
 
 		time.Sleep(time.Second)
 		c.Advance(5 * time.Second)
-		if want := []clock.Instant{2 * s, 5 * s, 8 * s}; !slices.Equal(log, want) {
-			t.Errorf("called at %v, want %v", log, want)
-		}
-		if c.Now() != 9*s {
-			t.Errorf("it is %d, want 1s + 5s + 3s", c.Now())
-		}
-		if now := <-later; now != 20*s {
-			t.Errorf("after Advance, a timer due at 20s fired at %d", now)
-		}
+		want := []clock.Instant{2 * s, 5 * s, 8 * s}
+		testkit.Check(t, slices.Equal(log, want), "called at %v, want %v", log, want)
+		testkit.Check(t, c.Now() == 9*s, "it is %d, want 1s + 5s + 3s", c.Now())
+		now := <-later
+		testkit.Check(t, now == 20*s, "after Advance, a timer due at 20s fired at %d", now)
 	})
 }
 
@@ -261,9 +238,8 @@ func TestSurvivesACallThatPanics(t *testing.T) {
 			defer func() { _ = recover() }()
 			c.Advance(time.Second)
 		}()
-		if took := elapsed(c, time.Second); took != time.Second {
-			t.Errorf("1s took %v", took)
-		}
+		took := elapsed(c, time.Second)
+		testkit.Check(t, took == time.Second, "1s took %v", took)
 	})
 }
 
@@ -279,15 +255,11 @@ func TestConcurrently(t *testing.T) {
 				expected.Add(1)
 				timer := c.AfterFunc(d, func() {
 					fired.Add(1)
-					if c.Now().Before(due) {
-						t.Error("a timer fired early")
-					}
+					testkit.Check(t, !c.Now().Before(due), "a timer fired early")
 				})
 				before := c.Now()
 				c.Advance(time.Duration(rand.IntN(5)))
-				if c.Now().Before(before) {
-					t.Error("time went back")
-				}
+				testkit.Check(t, !c.Now().Before(before), "time went back")
 				if rand.IntN(2) == 0 && timer.Stop() {
 					expected.Add(-1)
 				}
@@ -296,9 +268,7 @@ func TestConcurrently(t *testing.T) {
 	}
 	users.Wait()
 	c.Advance(20)
-	if fired.Load() != expected.Load() {
-		t.Errorf("%d timers fired, want %d", fired.Load(), expected.Load())
-	}
+	testkit.Check(t, fired.Load() == expected.Load(), "%d timers fired, want %d", fired.Load(), expected.Load())
 }
 
 func TestMonotonicFollowsTheBubble(t *testing.T) {
@@ -309,14 +279,9 @@ func TestMonotonicFollowsTheBubble(t *testing.T) {
 		timer := c.AfterFunc(time.Minute, func() { fired <- c.Now() })
 
 		time.Sleep(time.Minute - 1)
-		if !timer.Reset(time.Hour) {
-			t.Error("Reset of a pending timer returned false")
-		}
-		if got, want := (<-fired).Sub(start), time.Minute-1+time.Hour; got != want {
-			t.Errorf("fired after %v, want %v", got, want)
-		}
-		if timer.Stop() {
-			t.Error("Stop of a fired timer returned true")
-		}
+		testkit.Check(t, timer.Reset(time.Hour), "Reset of a pending timer returned false")
+		got, want := (<-fired).Sub(start), time.Minute-1+time.Hour
+		testkit.Check(t, got == want, "fired after %v, want %v", got, want)
+		testkit.Check(t, !timer.Stop(), "Stop of a fired timer returned true")
 	})
 }

@@ -61,9 +61,8 @@ func TestHeld(t *testing.T) {
 		ctx, cancel := context.WithCancel(c.Context())
 		first := testkit.Got(l.Lock(ctx, "job"))(c)
 		lock, ok := l.Held("job")
-		if _, other := l.Held("other"); !ok || other || !lock.Valid() || lock.Token() == 0 {
-			c.Fatalf("held: %v, another: %v", ok, other)
-		}
+		_, other := l.Held("other")
+		testkit.Require(c, ok && !other && lock.Valid() && lock.Token() != 0, "held: %v, another: %v", ok, other)
 		cancel()
 		synctest.Wait()
 		testkit.Check(c, lock.Context().Err() != nil, "the lock's context goes on after the job's")

@@ -115,9 +115,8 @@ func TestMetrics(t *testing.T) {
 	f := start(t)
 	ctx := t.Context()
 	lock := testkit.Got(f.locker.Lock(ctx, "invoice:42"))(t)
-	if _, err := f.open(t).TryLock(ctx, "invoice:42"); err == nil {
-		t.Fatal("two holders")
-	}
+	_, err := f.open(t).TryLock(ctx, "invoice:42")
+	testkit.Require(t, err != nil, "two holders")
 	str := attribute.String
 	group := str("quorumlock.group", "invoice")
 	testkit.Eventually(t, "renewed", func() bool { return f.sum(t, "quorumlock.lock.validity", group) >= 2 })
@@ -172,9 +171,8 @@ func TestSpans(t *testing.T) {
 	f := start(t)
 	ctx, parent := trace.NewTracerProvider().Tracer("caller").Start(t.Context(), "work")
 	lock := testkit.Got(f.locker.Lock(ctx, "invoice:42"))(t)
-	if _, err := f.open(t).TryLock(ctx, "invoice:42"); err == nil {
-		t.Fatal("two holders")
-	}
+	_, err := f.open(t).TryLock(ctx, "invoice:42")
+	testkit.Require(t, err != nil, "two holders")
 	for _, m := range f.masters[1:] {
 		must(t, m.Kill())
 	}
@@ -184,9 +182,7 @@ func TestSpans(t *testing.T) {
 	}
 	lock.Unlock(ctx)
 	all := f.spans.GetSpans()
-	if len(all) != 3 {
-		t.Fatalf("%d spans", len(all))
-	}
+	testkit.Require(t, len(all) == 3, "%d spans", len(all))
 	for i, want := range []struct {
 		outcome, group string
 		status         codes.Code
@@ -254,9 +250,7 @@ func TestWithoutGroup(t *testing.T) {
 	ctx = h.LockStart(ctx, []string{"invoice:42"})
 	h.LockEnd(ctx, quorum.LockEvent{Names: []string{"invoice:42"}})
 	told := (&fixture{reader: reader}).read(t)
-	if len(told) == 0 {
-		t.Fatal("nothing is told")
-	}
+	testkit.Require(t, len(told) != 0, "nothing is told")
 	must(t, metricsHaveNo(told, "invoice"))
 }
 

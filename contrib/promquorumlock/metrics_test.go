@@ -97,9 +97,8 @@ func TestEachMetricIsCollected(t *testing.T) {
 		return names
 	}
 	defer func() {
-		if t.Failed() {
-			t.Errorf("nothing is collected of %v: see internal/metrics/hooks.go, and what happens in this test", missing())
-		}
+		testkit.Check(t, !t.Failed(),
+			"nothing is collected of %v: see internal/metrics/hooks.go, and what happens in this test", missing())
 	}()
 	testkit.Eventually(t, "renewed and lost", func() bool { return len(missing()) <= 1 && value(t, registry, metrics.Losses) == 1 })
 	must(t, fleet.Masters[0].Kill())

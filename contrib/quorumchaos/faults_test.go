@@ -34,9 +34,8 @@ func TestFaults(t *testing.T) {
 			url := c.URLs()[1]
 			has := func(what, want string) {
 				t.Helper()
-				if got, err := ask(url, patience, "GET", "k"); err != nil || got != want {
-					t.Fatalf("%s: the master has %q (%v), want %q", what, got, err, want)
-				}
+				got, err := ask(url, patience, "GET", "k")
+				testkit.Require(t, err == nil && got == want, "%s: the master has %q (%v), want %q", what, got, err, want)
 			}
 			set := func() {
 				t.Helper()
@@ -44,12 +43,10 @@ func TestFaults(t *testing.T) {
 			}
 			silent := func(what string) {
 				t.Helper()
-				if got, err := ask(url, time.Second, "PING"); err == nil {
-					t.Fatalf("%s: the master answers %q", what, got)
-				}
-				if _, err := ask(c.URLs()[0], patience, "PING"); err != nil {
-					t.Fatalf("%s: the other master: %v", what, err)
-				}
+				got, err := ask(url, time.Second, "PING")
+				testkit.Require(t, err != nil, "%s: the master answers %q", what, got)
+				_, err = ask(c.URLs()[0], patience, "PING")
+				testkit.Require(t, err == nil, "%s: the other master: %v", what, err)
 			}
 			set()
 			c.Kill(1)
@@ -125,9 +122,7 @@ func TestReplicas(t *testing.T) {
 	for _, fault := range []struct{ begin, end func(...int) }{{c.Isolate, c.Join}, {c.Freeze, c.Thaw}, {c.Kill, c.Restart}} {
 		old := c.inside().Groups[0].Named()
 		fault.begin(0)
-		if !poll.Until(patience, func() bool { return c.inside().Groups[0].Named() != old }) {
-			t.Fatal("nobody is promoted")
-		}
+		testkit.Require(t, poll.Until(patience, func() bool { return c.inside().Groups[0].Named() != old }), "nobody is promoted")
 		fault.end(0)
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		lock := testkit.Got(locker.Lock(ctx, "k"))(t)
@@ -160,9 +155,7 @@ func TestMastersAreAdmitted(t *testing.T) {
 	if tb.Left != "" {
 		t.Skip(tb.Left)
 	}
-	if tb.Died != "" {
-		t.Fatal(tb.Died)
-	}
+	testkit.Require(t, tb.Died == "", "%v", tb.Died)
 	last := tb.Logged[len(tb.Logged)-1]
 	testkit.Check(t, strings.HasSuffix(last, ": "+strings.Join(c.URLs(), ", ")), "logged %q, want the URLs %s", last, c.URLs())
 	n := testkit.Got(node.Open(c.URLs()[2], node.WithMaxLease(time.Hour), node.WithTimeout(patience)))(t)
@@ -268,9 +261,7 @@ func TestRandomKeepsToTheGuarantees(t *testing.T) {
 						lately++
 					}
 				}
-				if lately > (n-1)/2 {
-					t.Errorf("%d of %d masters forget within a max lease", lately, n)
-				}
+				testkit.Check(t, lately <= (n-1)/2, "%d of %d masters forget within a max lease", lately, n)
 			}
 			for i, m := range c.masters {
 				m.(*fake).watch = func(what string) { watch(i, what) }

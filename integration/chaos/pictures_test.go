@@ -11,6 +11,7 @@ import (
 
 	"github.com/quorumlock/quorumlock/contrib/quorumchaos/history"
 	"github.com/quorumlock/quorumlock/integration/contender"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/timeline"
 )
 
@@ -45,9 +46,7 @@ func TestPicturesOfHolds(t *testing.T) {
 				}
 			}
 		}
-		if got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		testkit.Check(t, got == want, "%q, want %q", got, want)
 	}
 }
 
@@ -73,9 +72,7 @@ func TestPicturesOfThePair(t *testing.T) {
 		err := (&report{results: c.results}).writePair()
 		for _, kind := range []string{redsync, library} {
 			_, missing := os.Stat(filepath.Join(*pairTo, pairFile(kind)))
-			if err != nil || (missing == nil) != c.want {
-				t.Errorf("%s: %v, %s: %v", name, err, kind, missing)
-			}
+			testkit.Check(t, err == nil && (missing == nil) == c.want, "%s: %v, %s: %v", name, err, kind, missing)
 		}
 	}
 }

@@ -99,9 +99,8 @@ func perform(t *testing.T, s scenario, kind string, n int) *result {
 		if err != nil || slices.ContainsFunc(left, func(one string) bool { return strings.HasPrefix(one, "container") }) {
 			t.Errorf("left behind, beside the network and the image of all scenarios: %q, %v", left, err)
 		}
-		if leak := goleak.Find(append(notOurs(), before)...); leak != nil {
-			t.Error(leak)
-		}
+		leak := goleak.Find(append(notOurs(), before)...)
+		testkit.Check(t, leak == nil, "%v", leak)
 		if t.Skipped() {
 			lab.report.note(s.name + " was not played: what it needs is not on this machine")
 		}

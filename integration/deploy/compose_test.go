@@ -64,9 +64,8 @@ func (r recipe) compose(t *testing.T, args ...string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "docker-compose", append(r.files, args...)...)
 	cmd.Env = r.env
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %v\n%s", args, err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	testkit.Require(t, err == nil, "%v: %v\n%s", args, err, out)
 }
 
 // The recipe works as its README says, with the user of few rights.
@@ -108,9 +107,7 @@ func (r recipe) admit(ctx context.Context, t *testing.T) {
 	}
 	for _, n := range nodes {
 		for err := operator.AdmitMembers(ctx, n, names); err != nil; err = operator.AdmitMembers(ctx, n, names) {
-			if ctx.Err() != nil {
-				t.Fatal(err)
-			}
+			testkit.Require(t, ctx.Err() == nil, "%v", err)
 			time.Sleep(100 * time.Millisecond)
 		}
 	}

@@ -46,9 +46,7 @@ func TestChecksums(t *testing.T) {
 	cmd := exec.Command("sha256sum", "--check", "--strict", "SHA256SUMS")
 	cmd.Dir = *dir
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	testkit.Require(t, err == nil, "%v\n%s", err, out)
 	files := testkit.Got(os.ReadDir(*dir))(t)
 	listed := strings.Count(string(out), "\n")
 	testkit.Check(t, listed == len(files)-1, "%d files, %d of them in SHA256SUMS", len(files), listed)
@@ -152,9 +150,7 @@ func TestImage(t *testing.T) {
 func one(t *testing.T, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(*dir, pattern))
-	if err != nil || len(found) != 1 {
-		t.Fatalf("%s: %v, %v", pattern, found, err)
-	}
+	testkit.Require(t, err == nil && len(found) == 1, "%s: %v, %v", pattern, found, err)
 	return found[0]
 }
 
@@ -171,8 +167,6 @@ func run(t *testing.T, name string, args ...string) string {
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, out, errs.String())
-	}
+	testkit.Require(t, err == nil, "%s %s: %v\n%s%s", name, strings.Join(args, " "), err, out, errs.String())
 	return string(out)
 }

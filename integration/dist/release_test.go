@@ -33,16 +33,13 @@ func TestRelease(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
 		cmd.Dir, cmd.Env = dir, env
 		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", script, err, out)
-		}
+		testkit.Require(t, err == nil, "%s: %v\n%s", script, err, out)
 		return string(out)
 	}
 	sh(root, "git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "+repository)
 	said := sh(repository, "git init -q && git add -A && git commit -qm all && GOMODCACHE="+cache+" sh packaging/release.sh 0.1.0")
-	if changed := sh(repository, "git show v0.1.0 -- CHANGELOG.md"); !strings.Contains(changed, "\n+## 0.1.0, 20") {
-		t.Errorf("CHANGELOG.md: %s", changed)
-	}
+	changed := sh(repository, "git show v0.1.0 -- CHANGELOG.md")
+	testkit.Check(t, strings.Contains(changed, "\n+## 0.1.0, 20"), "CHANGELOG.md: %s", changed)
 	readme := sh(repository, "git show v0.1.0:README.md")
 	testkit.Check(t, !strings.Contains(readme, "tagged") && strings.Contains(readme, "## Guarantees"), "the README of a release: %s", readme)
 	documents := sh(repository, "git show v0.1.0:docs/usage.md v0.1.0:docs/operations.md")
@@ -60,11 +57,9 @@ func TestRelease(t *testing.T) {
 			imports += "import \"github.com/redis/go-redis/v9\"\n"
 		}
 		testkit.Must(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte("package main\n"+imports+"func main() { "+program+" }\n"), 0o600))
-		if got := sh(dir, recipe+"go mod init example.com/user 2>&1 && go get "+what+"@v0.1.0 2>&1 && go build -o user . && ./user 2>/dev/null"); !strings.HasSuffix(got, "true") {
-			t.Errorf("a program with %s: %s", what, got)
-		}
+		got := sh(dir, recipe+"go mod init example.com/user 2>&1 && go get "+what+"@v0.1.0 2>&1 && go build -o user . && ./user 2>/dev/null")
+		testkit.Check(t, strings.HasSuffix(got, "true"), "a program with %s: %s", what, got)
 	}
-	if got := sh(bin, recipe+"go install github.com/quorumlock/quorumlock/cmd/quorumlock@v0.1.0 && ./quorumlock version"); !strings.Contains(got, "v0.1.0") {
-		t.Errorf("the command is %s", got)
-	}
+	got := sh(bin, recipe+"go install github.com/quorumlock/quorumlock/cmd/quorumlock@v0.1.0 && ./quorumlock version")
+	testkit.Check(t, strings.Contains(got, "v0.1.0"), "the command is %s", got)
 }

@@ -164,9 +164,8 @@ func TestInterleavings(t *testing.T) {
 					if seed%seeds == seeds-1 && !besideEachOther() {
 						c.blocked *= 2
 					}
-					if len(log) == 0 || log[len(log)-1].Token != holders {
-						t.Fatalf("seed %d: the last write's token is not the greatest: %v", seed, log)
-					}
+					testkit.Require(t, len(log) != 0 && log[len(log)-1].Token == holders,
+						"seed %d: the last write's token is not the greatest: %v", seed, log)
 					writes += len(log)
 					refusals += refused
 				}

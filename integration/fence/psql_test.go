@@ -65,10 +65,9 @@ func TestShellJobThatIsLate(t *testing.T) {
 					"PGDATABASE=postgres", "PGOPTIONS=-c search_path="+schema)
 				return testkit.Exit(t, cmd)
 			}
-			if code, says := run("42"); code != 0 {
-				t.Fatalf("the next job exits with %d: %s", code, says)
-			}
-			code, says := run(c.late)
+			code, says := run("42")
+			testkit.Require(t, code == 0, "the next job exits with %d: %s", code, says)
+			code, says = run(c.late)
 			balance, log := d.state(t, account)
 			testkit.Check(t, balance == c.balance && code == c.code && strings.Contains(says, c.says),
 				"balance %d, want %d; psql exits with %d, want %d: %s; %v", balance, c.balance, code, c.code, says, log)

@@ -41,15 +41,10 @@ func TestAwait(t *testing.T) {
 	testkit.Must(t, Await(cmd, said, time.Minute, "its first line", next))
 	err := Await(cmd, said, 50*time.Millisecond, "its second line", next)
 	_ = cmd.Wait() // it was killed
-	if !errors.Is(err, errLate) {
-		t.Fatalf("a line that never comes: %v, want errLate", err)
-	}
+	testkit.Require(t, errors.Is(err, errLate), "a line that never comes: %v, want errLate", err)
 	for _, part := range []string{"its second line", "50ms", "ready"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q lacks %q", err, part)
-		}
+		testkit.Check(t, strings.Contains(err.Error(), part), "%q lacks %q", err, part)
 	}
-	if text := said.String(); !strings.Contains(text, "no master answers") {
-		t.Errorf("what it wrote to its standard error is lost: %s", text)
-	}
+	text := said.String()
+	testkit.Check(t, strings.Contains(text, "no master answers"), "what it wrote to its standard error is lost: %s", text)
 }

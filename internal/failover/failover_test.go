@@ -36,9 +36,7 @@ func started(t *testing.T, groups, replicas int) *Sentinels {
 // await is testkit.Eventually for a busy machine, on which elections fail.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	if !poll.Until(time.Minute, holds) {
-		t.Fatalf("not within a minute: %s", what)
-	}
+	testkit.Require(t, poll.Until(time.Minute, holds), "not within a minute: %s", what)
 }
 
 // promoted waits until the Sentinels have another primary.

@@ -79,21 +79,16 @@ func startWorld(t *testing.T) *world {
 	}
 	w := &world{conn: dial(), listener: dial(), ran: map[string]int{}}
 	for _, command := range forbidden {
-		if _, err := w.conn.Do("ACL", "SETUSER", "no"+command, "on", "nopass", "~*", "&*", "+@all", "-"+strings.ToLower(command)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Got(w.conn.Do("ACL", "SETUSER", "no"+command, "on", "nopass", "~*", "&*", "+@all", "-"+strings.ToLower(command)))(t)
 	}
 	for _, s := range scripts.All() {
-		if _, err := w.conn.Do("SCRIPT", "LOAD", s.Source()); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Got(w.conn.Do("SCRIPT", "LOAD", s.Source()))(t)
 	}
 	subscriber := redis.PubSubConn{Conn: w.listener}
 	testkit.Must(t, errors.Join(subscriber.PSubscribe("*"), subscriber.Subscribe(redis.Args{}.AddFlat(listened)...)))
 	for range 1 + len(listened) {
-		if err, failed := subscriber.Receive().(error); failed {
-			t.Fatal(err)
-		}
+		err, failed := subscriber.Receive().(error)
+		testkit.Require(t, !failed, "%v", err)
 	}
 	return w
 }

@@ -36,9 +36,7 @@ func dial(t *testing.T, m *fakeredis.Master) redis.Conn {
 func do(t *testing.T, c redis.Conn, command string, args ...any) any {
 	t.Helper()
 	reply, err := c.Do(command, args...)
-	if err != nil {
-		t.Fatalf("%s %v: %v", command, args, err)
-	}
+	testkit.Require(t, err == nil, "%s %v: %v", command, args, err)
 	return reply
 }
 

@@ -71,18 +71,16 @@ func say(conn net.Conn, bound time.Duration, line string) (string, error) {
 
 func mustSay(t *testing.T, conn net.Conn, line, want string) {
 	t.Helper()
-	if got, err := say(conn, patience, line); err != nil || got != want+"\n" {
-		t.Fatalf("%q is answered with %q, %v; want %q", line, got, err, want)
-	}
+	got, err := say(conn, patience, line)
+	testkit.Require(t, err == nil && got == want+"\n", "%q is answered with %q, %v; want %q", line, got, err, want)
 }
 
 // mustBeCut expects the end of a connection.
 func mustBeCut(t *testing.T, conn net.Conn) {
 	t.Helper()
 	got, err := say(conn, patience, "there?")
-	if timeout, ok := err.(net.Error); err == nil || ok && timeout.Timeout() {
-		t.Fatalf("the connection is not cut: %q, %v", got, err)
-	}
+	timeout, ok := err.(net.Error)
+	testkit.Require(t, err != nil && (!ok || !timeout.Timeout()), "the connection is not cut: %q, %v", got, err)
 }
 
 // While everything is lost, connections stay open. What was lost never arrives.
@@ -94,9 +92,8 @@ func TestLose(t *testing.T) {
 	late := connect(t, f)
 	for _, conn := range []net.Conn{old, late} {
 		got, err := say(conn, silence, "2")
-		if timeout, ok := err.(net.Error); !ok || !timeout.Timeout() {
-			t.Fatalf("cut off, the server answers %q, %v", got, err)
-		}
+		timeout, ok := err.(net.Error)
+		testkit.Require(t, ok && timeout.Timeout(), "cut off, the server answers %q, %v", got, err)
 	}
 	f.Heal()
 	mustBeCut(t, old)
@@ -126,9 +123,8 @@ func TestLoseReplies(t *testing.T) {
 		lost <- err
 	}()
 	mustSay(t, server, "reply", "request") // what the client says arrives
-	if err := <-lost; err == nil {
-		t.Fatal("the reply arrives")
-	}
+	err := <-lost
+	testkit.Require(t, err != nil, "the reply arrives")
 }
 
 // A delay ends without a cut: nothing was lost.
@@ -154,18 +150,16 @@ func TestHold(t *testing.T) {
 	mustSay(t, other, "other", "server other")
 	f.Hold("replica")
 	conn := connect(t, f)
-	if got, err := say(conn, silence, "replica 1"); err == nil {
-		t.Fatalf("held back, and the server answers %q", got)
-	}
+	got, err := say(conn, silence, "replica 1")
+	testkit.Require(t, err != nil, "held back, and the server answers %q", got)
 	mustSay(t, other, "2", "server 2")
 	f.Release("replica")
 	testkit.Must(t, conn.SetReadDeadline(time.Now().Add(patience)))
-	got, err := bufio.NewReader(conn).ReadString('\n')
+	got, err = bufio.NewReader(conn).ReadString('\n')
 	testkit.Check(t, got == "server replica 1\n" && err == nil, "released, the server answers %q, %v", got, err)
 	f.Hold("") // all
-	if got, err := say(other, silence, "3"); err == nil {
-		t.Fatalf("held back, and the server answers %q", got)
-	}
+	got, err = say(other, silence, "3")
+	testkit.Require(t, err != nil, "held back, and the server answers %q", got)
 }
 
 // A server does not see the end of a connection that is held back.
@@ -176,9 +170,8 @@ func TestHoldTheEnd(t *testing.T) {
 	client.Close()
 	buffer := make([]byte, 9)
 	testkit.Must(t, server.SetReadDeadline(time.Now().Add(silence)))
-	if n, err := server.Read(buffer); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatalf("held back, and the server reads %q, %v", buffer[:n], err)
-	}
+	n, err := server.Read(buffer)
+	testkit.Require(t, errors.Is(err, os.ErrDeadlineExceeded), "held back, and the server reads %q, %v", buffer[:n], err)
 	f.Release("")
 	testkit.Must(t, server.SetReadDeadline(time.Now().Add(patience)))
 	got, err := io.ReadAll(server)

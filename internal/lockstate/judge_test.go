@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/quorate"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts/operators"
 )
 
@@ -44,8 +45,7 @@ func TestJudge(t *testing.T) {
 		{Unknown, 0, []Master{read(2, s), by("x", s), gone}},
 	} {
 		lock := Judge("a", test.masters, quorate.Majority(len(test.masters)))
-		if lock.State != test.state || lock.TTL != test.ttl {
-			t.Errorf("%+v: %s, %v, want %s, %v", test.masters, lock.State, lock.TTL, test.state, test.ttl)
-		}
+		testkit.Check(t, lock.State == test.state && lock.TTL == test.ttl,
+			"%+v: %s, %v, want %s, %v", test.masters, lock.State, lock.TTL, test.state, test.ttl)
 	}
 }

@@ -109,20 +109,15 @@ func TestARefusedReleaseKeepsItsEndOverOutages(t *testing.T) {
 			if !retried {
 				continue
 			}
-			if resent++; time.Since(began) > maxLease {
-				t.Fatalf("resent after %v", time.Since(began))
-			}
+			resent++
+			testkit.Require(t, time.Since(began) <= maxLease, "resent after %v", time.Since(began))
 			p.goDown(ErrTimeout)
 			p.mu.Lock()
 			owed := p.debts.of[r.footprint]
 			p.mu.Unlock()
-			if owed == nil {
-				t.Fatal("the release is not owed")
-			}
+			testkit.Require(t, owed != nil, "the release is not owed")
 			p.settle(owed, errRefused)
-			if !p.goUp(new(Conn)) {
-				t.Fatal("the release is still owed")
-			}
+			testkit.Require(t, p.goUp(new(Conn)), "the release is still owed")
 		}
 		testkit.Check(t, resent >= 5 && len(p.debts.of) == 0, "resent %d times, and %d are left", resent, len(p.debts.of))
 		testkit.Equal(t, log.refused, 1, "times that the refusal was logged")
@@ -160,9 +155,7 @@ func TestARefusedReleaseKeepsItsPlace(t *testing.T) {
 		retried := p.queue
 		p.queue = nil
 		p.mu.Unlock()
-		if len(retried) != 1 {
-			t.Fatalf("%d are sent again", len(retried))
-		}
+		testkit.Require(t, len(retried) == 1, "%d are sent again", len(retried))
 		for i := range maxDebts + 1 {
 			p.refused(releaseOf(i+1), errRefused)
 		}
@@ -253,9 +246,7 @@ func TestRefusedReleasesAreBounded(t *testing.T) {
 			for _, r := range retried {
 				p.refused(r, errRefused)
 			}
-			if len(retried) > 0 && time.Since(began) > maxLease {
-				t.Fatalf("resent after %v", time.Since(began))
-			}
+			testkit.Require(t, len(retried) == 0 || time.Since(began) <= maxLease, "resent after %v", time.Since(began))
 		}
 		each := sent / maxDebts
 		testkit.Check(t, each >= 5 && each <= 15 && len(p.debts.of) == 0,

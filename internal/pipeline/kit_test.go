@@ -306,9 +306,7 @@ func (r *runs) outcomes(t *testing.T) string {
 	var said []string
 	var open []resultChan
 	for i, result := range r.results {
-		if len(result) > 1 {
-			t.Fatalf("call %d has two outcomes", i)
-		}
+		testkit.Require(t, len(result) <= 1, "call %d has two outcomes", i)
 		if len(result) == 0 {
 			said, open = append(said, "none"), append(open, result)
 			continue

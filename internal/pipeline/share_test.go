@@ -140,9 +140,7 @@ func TestArrangeKeepsWhatMatters(t *testing.T) {
 			queue[i].order = uint64(i)
 		}
 		out := a.arrange(queue)
-		if len(out) != len(queue) {
-			t.Fatalf("%v: %d of %d are sent", words, len(out), len(queue))
-		}
+		testkit.Require(t, len(out) == len(queue), "%v: %d of %d are sent", words, len(out), len(queue))
 		for i := range out {
 			for j := range i {
 				first, then := &out[j], &out[i] // as they are sent
@@ -159,9 +157,8 @@ func TestArrangeKeepsWhatMatters(t *testing.T) {
 		for left := out; len(left) > 0; left = left[runOf(left):] {
 			for _, r := range left[1:runOf(left)] {
 				shared++
-				if !r.canShare() || !left[0].canShare() || !r.call.CanShareWith(left[0].call) {
-					t.Fatalf("%v is sent as %s", words, arranged(out))
-				}
+				testkit.Require(t, r.canShare() && left[0].canShare() && r.call.CanShareWith(left[0].call),
+					"%v is sent as %s", words, arranged(out))
 			}
 		}
 	}

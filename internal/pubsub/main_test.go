@@ -46,9 +46,7 @@ func (r *recorder) wants(t *testing.T, name string, calls ...string) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !slices.Equal(r.calls, calls) {
-		t.Fatalf("the calls of %s are %v, want %v", name, r.calls, calls)
-	}
+	testkit.Require(t, slices.Equal(r.calls, calls), "the calls of %s are %v, want %v", name, r.calls, calls)
 }
 
 // server is a server in a bubble.

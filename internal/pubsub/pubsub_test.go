@@ -115,9 +115,7 @@ func TestTheConnectionLingers(t *testing.T) {
 		testkit.Pass(time.Second)
 		cancel()
 		testkit.Pass(pubsub.Linger * 3 / 4)
-		if running() == 0 {
-			t.Fatal("the connection is closed when the last subscriber has just left")
-		}
+		testkit.Require(t, running() != 0, "the connection is closed when the last subscriber has just left")
 		cancel = s.Subscribe("d", &r) // before Linger ends: the same connection is used, and stays
 		testkit.Pass(10 * pubsub.Linger)
 		r.wants(t, "the subscriber", "subscribed", "subscribed")

@@ -75,12 +75,10 @@ func TestBoundsAgainstOracle(t *testing.T) {
 						largest = max(largest, bound)
 					}
 				}
-				if got := Smallest(Rule{n, need}, values); got != smallest {
-					t.Fatalf("Smallest(%d, %v) = %d, want %d", need, values, got, smallest)
-				}
-				if got := Largest(Rule{n, need}, values); got != largest {
-					t.Fatalf("Largest(%d, %v) = %d, want %d", need, values, got, largest)
-				}
+				got := Smallest(Rule{n, need}, values)
+				testkit.Require(t, got == smallest, "Smallest(%d, %v) = %d, want %d", need, values, got, smallest)
+				got = Largest(Rule{n, need}, values)
+				testkit.Require(t, got == largest, "Largest(%d, %v) = %d, want %d", need, values, got, largest)
 			})
 		}
 	}
@@ -96,18 +94,15 @@ func TestBoundsOfManyNodes(t *testing.T) {
 		}
 		r, sorted := Rule{len(values), 1 + random.IntN(len(values))}, slices.Sorted(slices.Values(values))
 		smallest, largest := sorted[r.Need-1], sorted[len(sorted)-r.Need]
-		if Smallest(r, values) != smallest || Largest(r, values) != largest {
-			t.Fatalf("%+v of %v: %d and %d, want %d and %d", r, values, Smallest(r, values), Largest(r, values), smallest, largest)
-		}
+		testkit.Require(t, Smallest(r, values) == smallest && Largest(r, values) == largest,
+			"%+v of %v: %d and %d, want %d and %d", r, values, Smallest(r, values), Largest(r, values), smallest, largest)
 	}
 }
 
 func TestMajorityIsTheLeastThatIsSafe(t *testing.T) {
 	for n := 1; n <= MaxNodes; n++ {
 		m := Majority(n)
-		if !m.IsSafe() || (Rule{n, m.Need - 1}).IsSafe() || (Rule{n, n + 1}).IsSafe() || !All(n).IsSafe() {
-			t.Errorf("%+v", m)
-		}
+		testkit.Check(t, m.IsSafe() && !(Rule{n, m.Need - 1}).IsSafe() && !(Rule{n, n + 1}).IsSafe() && All(n).IsSafe(), "%+v", m)
 		if all := m.Nodes(); all.Len() != n || !all.Has(n-1) || !All(n).Enough(all) || All(n).Enough(all&^Of(n-1)) {
 			t.Errorf("%d nodes: %b", n, all)
 		}
@@ -124,9 +119,7 @@ func TestQuorumsOfASafeRuleShareANode(t *testing.T) {
 					share = share && !(r.Enough(a) && r.Enough(b) && a&b == 0)
 				}
 			}
-			if share != r.IsSafe() {
-				t.Errorf("%+v: any two quorums share a node: %v", r, share)
-			}
+			testkit.Check(t, share == r.IsSafe(), "%+v: any two quorums share a node: %v", r, share)
 		}
 	}
 }

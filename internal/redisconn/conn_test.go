@@ -24,18 +24,15 @@ import (
 // taken.
 func TestGetOutlivesAClosedPool(t *testing.T) {
 	pool := &redis.Pool{Wait: true, MaxActive: 1, Dial: func() (redis.Conn, error) { return nil, errors.New("no") }}
-	if c, err := Get(t.Context(), pool.GetContext); err == nil {
-		t.Fatalf("a connection of a pool that cannot dial: %v", c)
-	}
+	c, err := Get(t.Context(), pool.GetContext)
+	testkit.Require(t, err != nil, "a connection of a pool that cannot dial: %v", c)
 	testkit.Must(t, pool.Close())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	panicked := 0
 	for range 200 {
 		_, err := Get(ctx, pool.GetContext)
-		if err == nil {
-			t.Fatal("a closed pool gives a connection that works")
-		}
+		testkit.Require(t, err != nil, "a closed pool gives a connection that works")
 		if errors.Is(err, ErrPool) {
 			panicked++
 		}
@@ -179,9 +176,8 @@ func TestReceiveSlowReplies(t *testing.T) {
 			}
 		}()
 		for i := range 10 {
-			if _, err := Receive(c, timeout); err != nil {
-				t.Fatalf("reply %d: %v", i, err)
-			}
+			_, err := Receive(c, timeout)
+			testkit.Require(t, err == nil, "reply %d: %v", i, err)
 		}
 		began := time.Now()
 		_, err := Receive(c, timeout)
@@ -317,9 +313,7 @@ func TestKill(t *testing.T) {
 				}
 				began := time.Now()
 				Kill(c)
-				if c.Err() == nil {
-					t.Fatal("the connection is alive")
-				}
+				testkit.Require(t, c.Err() != nil, "the connection is alive")
 				c.Close()
 				d := time.Since(began)
 				testkit.Check(t, d <= time.Microsecond, "Kill and Close took %v", d)

@@ -112,9 +112,8 @@ func TestRepliesThatAreNoStrays(t *testing.T) {
 		testkit.Got(server.Write([]byte(message + message)))(t)
 		awaitReadable(t, socket)
 		testkit.Must(t, sub.Subscribe(channel))
-		if m, ok := sub.Receive().(redis.Message); !ok || m.Channel != "a" {
-			t.Errorf("no message: %v", client.Err())
-		}
+		m, ok := sub.Receive().(redis.Message)
+		testkit.Check(t, ok && m.Channel == "a", "no message: %v", client.Err())
 		sub.Receive()
 	}
 }

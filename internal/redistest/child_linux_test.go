@@ -43,9 +43,7 @@ func TestServersDieWithAKilledParent(t *testing.T) {
 	answered := readErr == nil && answers()
 	testkit.Must(t, parent.Process.Kill())
 	_ = parent.Wait() // "signal: killed"
-	if !answered {
-		t.Fatalf("no server at %q while its parent lived (%v)", url, readErr)
-	}
+	testkit.Require(t, answered, "no server at %q while its parent lived (%v)", url, readErr)
 	testkit.Eventually(t, "the orphaned server gone", func() bool { return !answers() })
 }
 

@@ -30,9 +30,8 @@ func TestRegisterFences(t *testing.T) {
 		} else {
 			got, err = r.Read(step.token)
 		}
-		if errors.Is(err, ErrStale) != step.stale || err != nil && !step.stale || got != step.want {
-			t.Fatalf("%+v: %q %v", step, got, err)
-		}
+		testkit.Require(t, errors.Is(err, ErrStale) == step.stale && (err == nil || step.stale) && got == step.want,
+			"%+v: %q %v", step, got, err)
 	}
 	found := r.Check()
 	testkit.Check(t, len(found) == 0, "found %v", found)
@@ -67,9 +66,8 @@ func TestLostWritesAreFound(t *testing.T) {
 		t.Run(title, func(t *testing.T) {
 			got := (&Register{accepted: test.accepted, value: test.now}).Check()
 			text := fmt.Sprint(got)
-			if test.want == "" && len(got) > 0 || !strings.Contains(text, test.want) {
-				t.Fatalf("%v, want %q", got, test.want)
-			}
+			testkit.Require(t, (test.want != "" || len(got) == 0) && strings.Contains(text, test.want),
+				"%v, want %q", got, test.want)
 			for _, v := range got {
 				testkit.Check(t, v.Rule == "register", "%v is of the rule %q", v, v.Rule)
 			}
@@ -79,7 +77,6 @@ func TestLostWritesAreFound(t *testing.T) {
 	var r Register
 	testkit.Must(t, r.Write(3, "kept"))
 	r.value = "restored from a snapshot"
-	if got := r.Check(); len(got) != 1 || !strings.Contains(got[0].String(), `write of "kept" with token 3 is lost`) {
-		t.Errorf("found %v", got)
-	}
+	got := r.Check()
+	testkit.Check(t, len(got) == 1 && strings.Contains(got[0].String(), `write of "kept" with token 3 is lost`), "found %v", got)
 }

@@ -43,9 +43,8 @@ func TestTheDialerAndTheAddress(t *testing.T) {
 			}})
 		testkit.Must(t, err)
 		_, err = operator.Check(t.Context(), n)
-		if !errors.Is(err, failed) || got.String() != addr || want != nil && !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %#v, %v", addr, got, err)
-		}
+		testkit.Check(t, errors.Is(err, failed) && got.String() == addr && (want == nil || reflect.DeepEqual(got, want)),
+			"%s: %#v, %v", addr, got, err)
 		n.Close()
 	}
 

@@ -70,6 +70,14 @@ func Check(t testing.TB, claim bool, format string, args ...any) {
 	}
 }
 
+// Require ends the test unless a claim is true.
+func Require(t testing.TB, claim bool, format string, args ...any) {
+	t.Helper()
+	if !claim {
+		t.Fatalf(format, args...)
+	}
+}
+
 // Equal fails the test unless two values are equal. what says what they are, or of which case.
 func Equal[T comparable](t testing.TB, got, want T, what any) {
 	t.Helper()

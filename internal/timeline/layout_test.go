@@ -44,9 +44,8 @@ func TestTextsDoNotOverlap(t *testing.T) {
 			slices.SortFunc(texts, func(a, b text) int { return a.at - b.at })
 			end := 0
 			for _, one := range texts {
-				if one.at < end || one.at+c.room(one.text) > c.width || utf8.RuneCountInString(one.text) > 40 {
-					t.Fatalf("%+v after one that ends at %v, of %v", one, end, marks)
-				}
+				testkit.Require(t, one.at >= end && one.at+c.room(one.text) <= c.width && utf8.RuneCountInString(one.text) <= 40,
+					"%+v after one that ends at %v, of %v", one, end, marks)
 				end = one.at + c.room(one.text)
 				shown++
 			}

@@ -58,9 +58,7 @@ func elements(t *testing.T, svg string) map[string][]string {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatalf("%v\n%s", err, svg)
-		}
+		testkit.Require(t, err == nil, "%v\n%s", err, svg)
 		start, _ := token.(xml.StartElement)
 		attrs := map[string]string{}
 		for _, a := range start.Attr {

@@ -45,14 +45,12 @@ func TestTheSecondOwnerIsReleased(t *testing.T) {
 		contend := func(acquire scripts.AcquireArgs) error {
 			return heard.Contend(t.Context(), n, acquire, scripts.NewOwner("locker", 2))
 		}
-		if _, err := trial.Lock(t.Context(), n, scripts.NewList(n.Name()), name, scripts.NewOwner("locker", 1), contend); err == nil {
-			t.Fatal("the second owner was refused in time")
-		}
+		_, err := trial.Lock(t.Context(), n, scripts.NewList(n.Name()), name, scripts.NewOwner("locker", 1), contend)
+		testkit.Require(t, err != nil, "the second owner was refused in time")
 		for over := time.Now().Add(2 * lateness); time.Now().Before(over); time.Sleep(n.Timeout() / 10) {
 			synctest.Wait()
-			if slices.Contains(w.Masters[0].Keys(), name.String()) {
-				t.Fatalf("the second owner holds the name: %s", w.Masters[0].Keys())
-			}
+			testkit.Require(t, !slices.Contains(w.Masters[0].Keys(), name.String()),
+				"the second owner holds the name: %s", w.Masters[0].Keys())
 		}
 	})
 }

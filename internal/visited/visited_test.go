@@ -3,6 +3,8 @@ package visited
 import (
 	"math/rand/v2"
 	"testing"
+
+	"github.com/quorumlock/quorumlock/internal/testkit"
 )
 
 func TestSet(t *testing.T) {
@@ -14,19 +16,14 @@ func TestSet(t *testing.T) {
 		if rng.IntN(3) == 0 {
 			key = 1 + key%1000 // neighbours, again and again
 		}
-		if added := s.Add(key); added == want[key] {
-			t.Fatalf("key %d: added %v, known before %v", key, added, want[key])
-		}
+		added := s.Add(key)
+		testkit.Require(t, added != want[key], "key %d: added %v, known before %v", key, added, want[key])
 		want[key] = true
 	}
-	if s.count != len(want) {
-		t.Errorf("%d keys, want %d", s.count, len(want))
-	}
+	testkit.Check(t, s.count == len(want), "%d keys, want %d", s.count, len(want))
 }
 
 func TestZeroIsAKey(t *testing.T) {
 	var s Set
-	if !s.Add(0) || s.Add(0) {
-		t.Error("zero is added once")
-	}
+	testkit.Check(t, s.Add(0) && !s.Add(0), "zero is added once")
 }

@@ -52,9 +52,7 @@ func TestEachKind(t *testing.T) {
 	for _, k := range Kinds {
 		t.Run(k.Name, func(t *testing.T) {
 			want, known := effects[k.Name]
-			if !known {
-				t.Fatal("effects does not say what it does")
-			}
+			testkit.Require(t, known, "effects does not say what it does")
 			for _, sky := range []*Weather{nil, {Latency: time.Millisecond}} {
 				inWorld(t, sky, func(t *testing.T, w *World, p *Process) { playKind(t, w, k, want.old, want.new, want.keys) })
 			}

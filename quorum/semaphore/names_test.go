@@ -27,9 +27,7 @@ func TestNamesThatCallersChange(t *testing.T) {
 		change := func(err error) {
 			t.Helper()
 			var failed *quorum.Error
-			if !errors.As(err, &failed) || failed.Names[0] != "s" {
-				t.Fatalf("%v, want an error of s", err)
-			}
+			testkit.Require(t, errors.As(err, &failed) && failed.Names[0] == "s", "%v, want an error of s", err)
 			failed.Names[0] = "changed"
 		}
 		for range 2 { // the second time by the names that the first has changed

@@ -39,9 +39,7 @@ func TestOverlapsAreWhatCheckReports(t *testing.T) {
 				violations++
 			}
 		}
-		if violations != len(overlaps) {
-			t.Fatalf("%d violations, %d overlaps of %v", violations, len(overlaps), events)
-		}
+		testkit.Require(t, violations == len(overlaps), "%d violations, %d overlaps of %v", violations, len(overlaps), events)
 		found += violations
 		for at := range int64(40) {
 			wrong, told := map[string]bool{}, map[string]bool{}
@@ -68,9 +66,7 @@ func TestOverlapsAreWhatCheckReports(t *testing.T) {
 			for owner := range told {
 				same = same && wrong[owner]
 			}
-			if !same {
-				t.Fatalf("at %d %v hold beside others, the overlaps have %v: %v", at, wrong, told, events)
-			}
+			testkit.Require(t, same, "at %d %v hold beside others, the overlaps have %v: %v", at, wrong, told, events)
 		}
 	}
 	testkit.Check(t, found >= 300, "only %d overlaps in all", found)

@@ -115,18 +115,15 @@ func (c *cluster) won(t *testing.T) *attempt {
 	a.ask(waiting.AskAll)
 	<-a.decided
 	synctest.Wait()
-	if !a.hold.lease.IsSettled() {
-		t.Fatal("the attempt is not won")
-	}
+	testkit.Require(t, a.hold.lease.IsSettled(), "the attempt is not won")
 	return a
 }
 
 func (c *cluster) lock(t *testing.T) *Hold {
 	t.Helper()
 	h := c.newHold(terms(10*time.Second), "a")
-	if acquired, o := h.Attempt(t.Context(), -1, waiting.AskAll, false); !acquired {
-		t.Fatalf("not acquired: %+v", o)
-	}
+	acquired, o := h.Attempt(t.Context(), -1, waiting.AskAll, false)
+	testkit.Require(t, acquired, "not acquired: %+v", o)
 	synctest.Wait()
 	return h
 }
@@ -148,9 +145,7 @@ func (e *Engine) held(t *testing.T, terms *Terms, processes ...string) *Hold {
 	for i, process := range processes {
 		h.lease.TakeReply(e.Clock.Now(), asks[i], lease.Reply{Is: lease.Granted, Process: process}, nil)
 	}
-	if !h.holdUnlessLate() {
-		t.Fatal("it is not held")
-	}
+	testkit.Require(t, h.holdUnlessLate(), "it is not held")
 	return h
 }
 
@@ -161,9 +156,7 @@ func heldHold(t *testing.T, lasts time.Duration) (*attempt, *fakeclock.Clock) {
 	a, fake := asking(t, lasts)
 	a.requests[0].Done(granting("one", 7))
 	a.requests[1].Done(granting("two", 7))
-	if !a.hold.holdUnlessLate() {
-		t.Fatal("it is not held")
-	}
+	testkit.Require(t, a.hold.holdUnlessLate(), "it is not held")
 	return a, fake
 }
 

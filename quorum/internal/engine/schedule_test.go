@@ -104,9 +104,7 @@ func TestManyHoldsAreLostTogether(t *testing.T) {
 	fake.Advance(time.Second)
 	<-e.Idle()
 	for i, one := range all {
-		if !one.first.hasEnded() {
-			t.Fatalf("the context of hold %d goes on", i)
-		}
+		testkit.Require(t, one.first.hasEnded(), "the context of hold %d goes on", i)
 	}
 }
 

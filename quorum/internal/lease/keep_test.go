@@ -150,9 +150,8 @@ func TestNoRenewal(t *testing.T) {
 	b.Unlock(b.now, nil)
 	b.does(b.Renew(b.now, nil), "")
 	goesOn, sent := b.Due(b.Lease.Deadline(), nil)
-	if b.sent = sent; goesOn {
-		t.Error("it goes on")
-	}
+	b.sent = sent
+	testkit.Check(t, !goesOn, "it goes on")
 	b.want("")
 }
 

@@ -48,9 +48,7 @@ func held(t *testing.T, terms Terms) *bench {
 	b.answer(ask[0], Reply{Is: Granted, Process: "one", Token: 7})
 	b.answer(ask[1], Reply{Is: Granted, Process: "two", Token: 7})
 	b.want("Decided")
-	if !b.Hold(b.now) {
-		t.Fatal("it is not held")
-	}
+	testkit.Require(t, b.Hold(b.now), "it is not held")
 	b.sent = ask
 	return b
 }
@@ -318,9 +316,8 @@ func TestTokenAgainstOracle(t *testing.T) {
 			}
 			l := Lease{terms: &Terms{}, votes: votes}
 			behind := len(slices.DeleteFunc(l.settle(nil), func(c Command) bool { return c.Do != Raise }))
-			if l.token != highest || behind != read-standing[highest] {
-				t.Fatalf("settle(%v): %d, %d behind; want %d, %d", outcome, l.token, behind, highest, read-standing[highest])
-			}
+			testkit.Require(t, l.token == highest && behind == read-standing[highest],
+				"settle(%v): %d, %d behind; want %d, %d", outcome, l.token, behind, highest, read-standing[highest])
 		})
 	}
 }

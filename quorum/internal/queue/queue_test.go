@@ -209,9 +209,7 @@ func TestReadersDoNotQueueAtFirst(t *testing.T) {
 		}
 		for range 2 {
 			p := enter()
-			if p.queue != nil {
-				t.Fatal("a reader whom nobody refused is in a queue")
-			}
+			testkit.Require(t, p.queue == nil, "a reader whom nobody refused is in a queue")
 			turn, due := p.Next(t.Context())
 			testkit.Check(t, due && turn.Approach == waiting.Alone, "%v, due: %v", turn, due)
 		}

@@ -52,9 +52,7 @@ func (c *calls) due(now clock.Instant, entries []*schedule.Entry[string]) (after
 func (c *calls) add(t *testing.T, owner string, d, early time.Duration) *schedule.Entry[string] {
 	t.Helper()
 	e := &schedule.Entry[string]{Owner: owner, Early: early}
-	if !c.schedule.Add(e, func() bool { e.At = c.clock.Now().Add(d); return true }) {
-		t.Fatal("the schedule is closed")
-	}
+	testkit.Require(t, c.schedule.Add(e, func() bool { e.At = c.clock.Now().Add(d); return true }), "the schedule is closed")
 	return e
 }
 

@@ -130,14 +130,12 @@ func TestGuessesHaveTheLikelySlot(t *testing.T) {
 func TestMayHaveFree(t *testing.T) {
 	turn := NewTurn(4, 1, 1, lowest)
 	turn.Guess(-1)
-	if turn.Next(); !turn.MayHaveFree() {
-		t.Error("a guess says nothing of the other slots")
-	}
+	turn.Next()
+	testkit.Check(t, turn.MayHaveFree(), "a guess says nothing of the other slots")
 	turn.Refused()
 	turn.Hinted([]int{2, 3})
-	if turn.Next(); !turn.MayHaveFree() {
-		t.Error("slot 3 is left")
-	}
+	turn.Next()
+	testkit.Check(t, turn.MayHaveFree(), "slot 3 is left")
 	turn.Refused()
 	turn.Next()
 	testkit.Check(t, !turn.MayHaveFree(), "no slot is left")

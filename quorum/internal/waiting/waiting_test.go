@@ -488,9 +488,8 @@ func TestFIFO(t *testing.T) {
 			t.Fatal("a waiter that has left refers to another")
 		}
 		head, _, ok := s.Next()
-		if ok != (len(order) > 0) || ok && head != order[0] || s.Empty() == ok {
-			t.Fatalf("the head is not the first of %d waiters", len(order))
-		}
+		testkit.Require(t, ok == (len(order) > 0) && (!ok || head == order[0]) && s.Empty() != ok,
+			"the head is not the first of %d waiters", len(order))
 	}
 	for _, w := range order {
 		s.Leave(w)
@@ -509,9 +508,8 @@ func TestNoJitterWithoutContention(t *testing.T) {
 		return rand.New(rand.NewPCG(1, 2))
 	})
 	q.Join(&w, usual, at)
-	if _, due := q.Begin(&w, at); !due {
-		t.Fatal("the attempt is not due")
-	}
+	_, due := q.Begin(&w, at)
+	testkit.Require(t, due, "the attempt is not due")
 	q.Acquired(time.Minute, at)
 }
 

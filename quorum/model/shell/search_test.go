@@ -368,9 +368,7 @@ func TestSearch(t *testing.T) {
 			r := seek(t, s.name, 60)
 			if *deep {
 				r = s.search(t, 2, 150_000) // bound 3 takes 50 times as long: most of a day
-				if !r.whole && !s.large {
-					t.Errorf("stopped after %d orders", r.runs)
-				}
+				testkit.Check(t, r.whole || s.large, "stopped after %d orders", r.runs)
 				r.sample(t, s, 6, 10_000)
 			}
 			t.Log(r)
@@ -386,9 +384,7 @@ func TestSearch(t *testing.T) {
 func TestEveryMutexOfTheShellIsAStep(t *testing.T) {
 	for _, dir := range []string{"quorum/internal/engine", "quorum/internal/queue", "quorum/internal/schedule"} {
 		files, err := filepath.Glob("../../../" + dir + "/*.go")
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %v", dir, err)
-		}
+		testkit.Require(t, err == nil && len(files) != 0, "%s: %v", dir, err)
 		for _, file := range files {
 			text, name := testkit.Read(t, file), dir+"/"+filepath.Base(file)
 			testkit.Check(t, !strings.Contains(text, "sync.Mutex") || strings.HasSuffix(name, "_test.go") ||

@@ -28,8 +28,6 @@ func TestTheProgramKeepsTheSignalOfItsParentsDeath(t *testing.T) {
 		testkit.Must(t, p.Go())
 		var status syscall.WaitStatus
 		testkit.Got(syscall.Wait4(p.PID, &status, 0, nil))(t)
-		if status.ExitStatus() != 0 {
-			t.Fatalf("program %d: status %v: the signal is not set", i, status)
-		}
+		testkit.Require(t, status.ExitStatus() == 0, "program %d: status %v: the signal is not set", i, status)
 	}
 }

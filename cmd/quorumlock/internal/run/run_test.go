@@ -160,9 +160,8 @@ func TestTheCommandEndsBeforeItsLock(t *testing.T) {
 	testkit.Must(t, d.Masters[0].Kill())
 	began := time.Now()
 	clitest.Eventually(t, "a lease over", func() bool { return time.Since(began) > lease || p.HasExited() })
-	if p.HasExited() {
-		t.Fatalf("it ended while two masters of three renewed its lock: %v, errors %q", p.ProcessState, &p.Errs)
-	}
+	testkit.Require(t, !p.HasExited(),
+		"it ended while two masters of three renewed its lock: %v, errors %q", p.ProcessState, &p.Errs)
 	testkit.Must(t, d.Masters[1].Kill())
 	since := poll.Start()
 	p.Ends(t, cli.ExitEnded, "too few masters renewed it: the command got SIGTERM; ", "connection refused")
@@ -229,9 +228,7 @@ func TestTheCommandIsKilledWhenRunContinuesTooLate(t *testing.T) {
 	p := d.Start(t, "x", "--", "sh", "-c", stubborn)
 	p.Send(t, syscall.SIGSTOP)
 	d.Run(t, cli.ExitOK, "x", "--", "true") // waits for the end of the lease
-	if !testchild.Alive(p.Number(t, "child")) {
-		t.Fatal("the command is gone while run is halted")
-	}
+	testkit.Require(t, testchild.Alive(p.Number(t, "child")), "the command is gone while run is halted")
 	since := poll.Start()
 	p.Send(t, syscall.SIGCONT)
 	p.Await(t, cli.ExitEnded)

@@ -32,9 +32,7 @@ func TestReaper(t *testing.T) {
 		testkit.Got(e.Start())(t)
 	}
 	left, err := e.left()
-	if err != nil || len(left) < 3 {
-		t.Fatalf("two containers and a network: %q, %v", left, err)
-	}
+	testkit.Require(t, err == nil && len(left) >= 3, "two containers and a network: %q, %v", left, err)
 	testkit.Must(t, e.reaper.Close("")) // as the end of this process does, in place of a crash
 	left, err = e.left()
 	testkit.Check(t, err == nil && len(left) == 0, "left behind: %q, %v", left, err)
