@@ -141,8 +141,7 @@ func TestStampKeyErrors(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = fence.StampKey(ctx, conn, "token", 44)
-	testkit.Is(t, err, context.Canceled, "with a context that has ended")
+	testkit.Is(t, testkit.ErrorOf(fence.StampKey(ctx, conn, "token", 44)), context.Canceled, "with a context that has ended")
 }
 
 // slowToEnd is a connection whose server does not answer. A write goes on for a second after Close.
@@ -170,8 +169,7 @@ func TestStampKeyLeavesNoUserOfTheConnection(t *testing.T) {
 		conn := pool.Get()
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
-		_, err := fence.StampKey(ctx, conn, "token", 42)
-		testkit.Is(t, err, context.Canceled, "with a context that ended")
+		testkit.Is(t, testkit.ErrorOf(fence.StampKey(ctx, conn, "token", 42)), context.Canceled, "with a context that ended")
 		testkit.Equal(t, slow.writing.Load(), 0, "goroutines that still write")
 		testkit.Check(t, conn.Err() != nil, "the connection is alive")
 		conn.Close()

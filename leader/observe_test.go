@@ -87,7 +87,6 @@ func TestObserveEnds(t *testing.T) {
 		testkit.Is(c, (<-pairs).err, quorum.ErrClosed, "Observe")
 		_, more := <-pairs
 		testkit.Check(c, !more, "Observe goes on after Close")
-		_, err := a.Leader(c.Context())
-		testkit.Is(c, err, quorum.ErrClosed, "Leader")
+		testkit.Is(c, testkit.ErrorOf(a.Leader(c.Context())), quorum.ErrClosed, "Leader")
 	})
 }

@@ -166,8 +166,7 @@ func wantError(t *testing.T, err error, wants ...any) {
 	}
 }
 
-// errorOf is the error of a call, whatever else it returns.
-func errorOf(_ any, err error) error { return err }
+var errorOf = testkit.ErrorOf
 
 // wantTook fails the test unless that much time has passed since then.
 func wantTook(t *testing.T, began time.Time, least, most time.Duration) {

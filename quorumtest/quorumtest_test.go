@@ -173,14 +173,12 @@ func TestHandOverElsewhere(t *testing.T) {
 	lock := testkit.Got(service.TakeOver(t.Context(), ticket))(t)
 	testkit.Check(t, lock.Token() > held.Token() && !held.Valid(),
 		"token %d after %d; the first is valid: %v", lock.Token(), held.Token(), held.Valid())
-	_, err := service.TakeOver(t.Context(), ticket)
-	testkit.Is(t, err, quorum.ErrLost, "once more")
+	testkit.Is(t, testkit.ErrorOf(service.TakeOver(t.Context(), ticket)), quorum.ErrLost, "once more")
 	m.Lose(lock)
 
 	ticket = testkit.Got(m.HoldElsewhere("a").HandOver(t.Context()))(t)
 	m.FastForward(quorum.DefaultLease)
-	_, err = service.TakeOver(t.Context(), ticket)
-	testkit.Is(t, err, quorum.ErrLost, "after the lease")
+	testkit.Is(t, testkit.ErrorOf(service.TakeOver(t.Context(), ticket)), quorum.ErrLost, "after the lease")
 }
 
 func TestLose(t *testing.T) {
@@ -414,8 +412,7 @@ func TestSlots(t *testing.T) {
 	slots := semaphore.New(masters.Locker(), "s", 3)
 	elsewhere := masters.HoldSlotsElsewhere("s", 2, 3)
 	mine := testkit.Got(slots.TryAcquire(t.Context()))(t)
-	_, err := slots.TryAcquire(t.Context())
-	testkit.Is(t, err, quorum.ErrHeld, "next to all slots")
+	testkit.Is(t, testkit.ErrorOf(slots.TryAcquire(t.Context())), quorum.ErrHeld, "next to all slots")
 	waiting := make(chan error, 1)
 	go func() {
 		_, err := slots.Acquire(context.Background())

@@ -45,8 +45,7 @@ func TestNewRefuses(t *testing.T) {
 				"%v, %v; want %q that wraps %q", made, err, words, test.want)
 		}
 		for _, opts := range [][]Option{nil, {WithWait(59 * ms)}, {WithMinHold(129 * ms)}} {
-			_, err := New(p, 300*ms, 40*ms, opts...)
-			testkit.Is(c, err, nil, "New")
+			testkit.Is(c, testkit.ErrorOf(New(p, 300*ms, 40*ms, opts...)), nil, "New")
 		}
 	})
 }
@@ -69,8 +68,7 @@ func TestHeld(t *testing.T) {
 		testkit.Must(c, first.Unlock(ctx)) // as gocron does
 		_, ok = l.Held("job")
 		testkit.Check(c, !ok, "held after its run")
-		_, err := l.Lock(c.Context(), "job")
-		testkit.Is(c, err, quorum.ErrHeld, "during the min hold")
+		testkit.Is(c, testkit.ErrorOf(l.Lock(c.Context(), "job")), quorum.ErrHeld, "during the min hold")
 	})
 }
 

@@ -73,8 +73,7 @@ func TestVerdicts(t *testing.T) {
 	for binary, want := range map[string]string{"true": unnoticed, "false": noticed} {
 		one := &test{binary: binary, reaches: map[int]bool{1: true}, noticed: map[string]int{}}
 		for number, want := range map[int]string{1: want, 2: unnoticed} {
-			verdict := testkit.Got(try(t.Context(), t.TempDir(), mutant{}, number, []*test{one}))(t)
-			testkit.Equal(t, verdict, want, binary)
+			testkit.Equal(t, testkit.Got(try(t.Context(), t.TempDir(), mutant{}, number, []*test{one}))(t), want, binary)
 		}
 	}
 }

@@ -25,8 +25,7 @@ var kinds = map[string]func(*testing.T, int) *redistest.Fleet{
 func TestStartWithoutRedisServer(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv(redistest.BinaryVariable, "")
-	_, err := redistest.StartReal(1)
-	testkit.Is(t, err, redistest.ErrNoServer, "StartReal")
+	testkit.Is(t, testkit.ErrorOf(redistest.StartReal(1)), redistest.ErrNoServer, "StartReal")
 }
 
 func TestStartThatFailsTellsWhyAndLeavesNothing(t *testing.T) {

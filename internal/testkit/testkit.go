@@ -52,6 +52,9 @@ func Got[T any](value T, err error) func(t testing.TB) T {
 	}
 }
 
+// ErrorOf is the error of a call, whatever else it returns.
+func ErrorOf(_ any, err error) error { return err }
+
 // Opened is Got for what the end of the test closes.
 func Opened[T io.Closer](value T, err error) func(t testing.TB) T {
 	return func(t testing.TB) T {
