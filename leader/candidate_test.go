@@ -3,6 +3,9 @@ package leader_test
 import (
 	"context"
 	"errors"
+	"iter"
+	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -133,5 +136,135 @@ func TestConcurrentCampaigns(t *testing.T) {
 		}
 		all.Wait()
 		testkit.Equal(c, terms, 12, "terms")
+	})
+}
+
+// Run returns what the function returns, after it has resigned.
+func TestRunReturnsWithTheFunction(t *testing.T) {
+	failed := errors.New("failed")
+	for what, test := range map[string]struct {
+		lead func(ctx context.Context, t *leader.Term) error
+		want error // nil: none
+	}{
+		"nil":      {func(context.Context, *leader.Term) error { return nil }, nil},
+		"an error": {func(context.Context, *leader.Term) error { return failed }, failed},
+		"an error of another lock that was lost": {func(context.Context, *leader.Term) error { return quorum.ErrLost },
+			quorum.ErrLost},
+		"it resigned itself": {func(ctx context.Context, t *leader.Term) error { return t.Resign(ctx) }, nil},
+	} {
+		inCluster(t, func(c *cluster) {
+			a, b := c.candidate(c.process()), c.candidate(c.process())
+			calls := 0
+			err := a.Run(c.Context(), func(ctx context.Context, t *leader.Term) error {
+				calls++
+				c.wantLeader(b, t.ID())
+				held, ok := quorum.FromContext(ctx, election)
+				testkit.Check(c, ctx == t.Context() && ok && held.Token() == t.Token(),
+					"%s: the context is not the term's", what)
+				return test.lead(ctx, t)
+			})
+			testkit.Is(c, err, test.want, what)
+			testkit.Equal(c, calls, 1, what)
+			synctest.Wait()
+			c.wantLeader(b, "")
+		})
+	}
+}
+
+// Run resigns even if the function panics or ends its goroutine.
+func TestRunResignsWhenTheFunctionDoesNotReturn(t *testing.T) {
+	for what, end := range map[string]func(){"a panic": func() { panic("lead") }, "Goexit": runtime.Goexit} {
+		inCluster(t, func(c *cluster) {
+			a, b := c.candidate(c.process()), c.candidate(c.process())
+			ended := make(chan any)
+			go func() {
+				defer func() { ended <- recover() }()
+				a.Run(c.Context(), func(context.Context, *leader.Term) error { end(); return nil })
+			}()
+			got := <-ended
+			testkit.Check(c, (got == "lead") == (what == "a panic"), "%s: recovered %v", what, got)
+			synctest.Wait()
+			c.wantLeader(b, "")
+			testkit.Is(c, a.IsLeader(c.Context()), leader.ErrNotLeader, what)
+		})
+	}
+}
+
+// seen is a pair of Observe.
+type seen struct {
+	leader.Leader
+	err error
+}
+
+// observe collects the pairs of Observe until the function that it returns is called.
+func (c *cluster) observe(by *leader.Candidate) (pairs <-chan seen, stop func()) {
+	ctx, cancel := context.WithCancel(c.Context())
+	all := make(chan seen, 100)
+	go func() {
+		defer close(all)
+		for now, err := range by.Observe(ctx) {
+			all <- seen{now, err}
+		}
+	}()
+	return all, cancel
+}
+
+// Other processes see which process leads. Observe reports it even if it becomes known later.
+func TestIdentityOfTheLeader(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		leads := c.process(quorum.WithLabel("10.0.0.7:8080"))
+		a := c.candidate(leads)
+		term := c.campaign(a)
+		synctest.Wait() // the identity is written behind the grant
+		key := "quorumlock:locker:" + leads.ID()
+		for _, by := range []*leader.Candidate{a, c.candidate(c.process())} {
+			now := testkit.Got(by.Leader(c.Context()))(c)
+			testkit.Check(c, now.Identity == leads.Identity() && now.Identity.Label == "10.0.0.7:8080" &&
+				now.Identity.PID == os.Getpid(), "%+v leads, want %+v", now, leads.Identity())
+		}
+		for _, m := range c.world.Masters {
+			m.Set(key, "") // as masters that do not know it
+		}
+		pairs, stop := c.observe(c.candidate(c.process()))
+		defer stop()
+		for _, want := range []quorum.Identity{{}, leads.Identity()} { // it is written again every 15 s
+			got := <-pairs
+			testkit.Must(c, got.err)
+			testkit.Equal(c, got.Leader, leader.Leader{ID: term.ID(), Identity: want}, "who leads")
+		}
+		c.resign(term)
+		got := <-pairs
+		testkit.Check(c, got.err == nil && got.Leader == (leader.Leader{}), "nobody leads: %+v, %v", got.Leader, got.err)
+	})
+}
+
+func TestObserveEnds(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		p := c.process()
+		a := c.candidate(p)
+		for range a.Observe(c.Context()) {
+			break
+		}
+		ended, cancel := context.WithCancel(c.Context())
+		cancel()
+		for got, err := range a.Observe(ended) {
+			c.Errorf("after the context has ended: %q, %v", got.ID, err)
+		}
+		// One sequence, used twice.
+		sequence := a.Observe(c.Context())
+		for range 2 {
+			next, stop := iter.Pull2(sequence)
+			got, err, ok := next()
+			testkit.Check(c, ok && err == nil && got.ID == "", "%q, %v, %v", got.ID, err, ok)
+			stop()
+		}
+		pairs, stop := c.observe(a)
+		defer stop()
+		<-pairs
+		p.Close()
+		testkit.Is(c, (<-pairs).err, quorum.ErrClosed, "Observe")
+		_, more := <-pairs
+		testkit.Check(c, !more, "Observe goes on after Close")
+		testkit.Is(c, testkit.ErrorOf(a.Leader(c.Context())), quorum.ErrClosed, "Leader")
 	})
 }

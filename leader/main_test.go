@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/scene"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/leader"
@@ -73,3 +74,6 @@ func (c *cluster) wantLeader(asked *leader.Candidate, id string) {
 	got, err := asked.Leader(c.Context())
 	testkit.Check(c, err == nil && got.ID == id, "%q leads, %v, want %q", got.ID, err, id)
 }
+
+// Package scene says how one reads and writes the scenes in testdata.
+func TestScenes(t *testing.T) { scene.Run(t, "testdata/*.txt", nil) }

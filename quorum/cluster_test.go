@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"reflect"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
 	"github.com/quorumlock/quorumlock/scripts"
+	"go.uber.org/goleak"
 )
 
 // cluster has three masters in memory and the processes that lock on them, in a synctest bubble: only waiting takes
@@ -247,4 +249,11 @@ func withClock(c clock.Clock) Option {
 
 func withRand(source rand.Source) Option {
 	return inside.Option[Option](func(s *inside.Settings) { s.Random = source })
+}
+
+// TestMain silences the default logger: the log of a test that wants one is set by it.
+func TestMain(m *testing.M) {
+	world.OneProcessor()
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	goleak.VerifyTestMain(m)
 }

@@ -1,8 +1,12 @@
 package quorum
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +16,8 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/internal/child"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -199,4 +205,129 @@ func TestErrorOfMastersWithAnotherList(t *testing.T) {
 		got := err.Error()
 		testkit.Check(t, strings.Contains(got, want) && errors.Is(err, ErrUnavailable), "%s\nwant %s", got, want)
 	}
+}
+
+// A locker, a lock and Stats print something meaningful.
+func TestValuesPrintAsValues(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		testkit.Equal(t, fmt.Sprint(l), "locker over master0, master1, master2", "it prints as")
+		held := c.lock(l, "a b")
+		want := fmt.Sprintf("lock \"a b\", token %d, owner %s", held.Token(), held.Owner())
+		testkit.Equal(t, fmt.Sprint(held), want, "it is")
+		var logged bytes.Buffer
+		slog.New(slog.NewJSONHandler(&logged, nil)).Info("held", "lock", held, "reader", c.got(l.RWLock("b").RLock(t.Context())))
+		attrs := fmt.Sprintf(`"lock":{"names":["a b"],"token":%d,"owner":"%s"},"reader":{"names":["b"],"shared":true,"token":`, held.Token(), held.Owner())
+		testkit.Check(t, strings.Contains(logged.String(), attrs), "%s, want %s", &logged, attrs)
+		stats, err := json.Marshal(l.Stats())
+		testkit.Check(t, err == nil && bytes.Contains(stats, []byte(`"acquired":2`)) && bytes.Contains(stats, []byte(`"State":"up"`)), "%s, %v", stats, err)
+	})
+}
+
+// Do says once that its lock was lost, even if fn returns the cause of its context. It adds it to the error of work that does not
+// say so.
+func TestDoTellsALossOnce(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l, own := c.process(), errors.New("the work's own error")
+		for _, says := range []func(cause error) error{
+			func(cause error) error { return cause },
+			func(cause error) error { return errors.Join(own, cause) },
+			func(error) error { return own },
+		} {
+			err := l.Do(t.Context(), func(ctx context.Context, _ *Lock) error {
+				crashAll(c)
+				<-ctx.Done()
+				return says(context.Cause(ctx))
+			}, "a")
+			wantError(t, err, ErrLost)
+			testkit.Equal(t, errors.Is(err, own), errors.Is(says(nil), own), err)
+			testkit.Equal(t, strings.Count(err.Error(), ": lost"), 1, err)
+			testkit.Check(t, says(nil) != own || !strings.Contains(err.Error(), "\n"), "%v", err)
+			startAll(c, 5*time.Second)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+	})
+}
+
+func TestRules(t *testing.T) {
+	for nodes := -1; nodes <= 9; nodes++ {
+		need, err := All(nodes)
+		if ok := nodes >= 1; ok != (err == nil) || ok && need != nodes || !ok && !errors.Is(err, ErrInvalid) {
+			t.Errorf("All(%d) = %d, %v", nodes, need, err)
+		}
+		need, err = Majority(nodes)
+		ok := nodes >= 1 && nodes%2 == 1
+		testkit.Check(t, ok == (err == nil) && (!ok || need == nodes/2+1) && (ok || errors.Is(err, ErrInvalid)),
+			"Majority(%d) = %d, %v", nodes, need, err)
+	}
+}
+
+// A rule of the program's own is refused with ErrInvalid and a reason, whatever it returns.
+func TestRulesThatAreRefused(t *testing.T) {
+	for want, rule := range map[string]Rule{
+		"0 of 0 nodes": func(int) (int, error) { return 0, nil },
+		"1 of 0 nodes": func(int) (int, error) { return 1, nil },
+		"odd":          func(int) (int, error) { return 0, errors.New("odd") },
+	} {
+		_, err := New(nil, rule)
+		testkit.Check(t, errors.Is(err, ErrInvalid) && strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "%"), "%s: %v", want, err)
+	}
+}
+
+// logLines counts the lines that are logged.
+type logLines struct{ child.Printed }
+
+func (l *logLines) count(words string) int { return strings.Count(l.String(), words) }
+
+func (l *logLines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+// setDefault makes a log the default logger until the test ends.
+func (l *logLines) setDefault(t *testing.T) {
+	before := slog.Default()
+	slog.SetDefault(l.logger())
+	t.Cleanup(func() { slog.SetDefault(before) })
+}
+
+func crash(masters []*fakeredis.Master, keep fakeredis.Memory) {
+	for _, m := range masters {
+		m.Crash(keep)
+	}
+}
+
+func flush(masters ...*fakeredis.Master) {
+	for _, m := range masters {
+		m.Flush()
+	}
+}
+
+func crashAll(c *cluster) { crash(c.Masters, fakeredis.Nothing) }
+
+func startAll(c *cluster, wait time.Duration) {
+	for _, m := range c.Masters {
+		m.Start()
+	}
+	time.Sleep(wait) // until probes find that the nodes answer again
+}
+
+// Without a logger of its own a Locker uses the default one, even if that is set later. What no
+// error reports is logged: masters that are dead, a lock that is lost.
+func TestTheDefaultLogger(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		quiet := c.process(WithLogger(slog.New(slog.DiscardHandler)))
+		log := &logLines{}
+		log.setDefault(t)
+		c.lock(quiet, "b")
+		held := c.lock(l, "a")
+		crashAll(c)
+		<-held.Context().Done()
+		synctest.Wait()
+		testkit.Equal(t, log.count("quorumlock: lock lost"), 1, "lines about the loss")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wantError(t, errorOf(l.Lock(ctx, "a")), ErrUnavailable)
+		testkit.Equal(t, log.count(`level=WARN msg="quorumlock: waiting for nodes"`), 1, "lines about the waiting")
+		startAll(c, 5*time.Second)
+	})
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -129,4 +131,120 @@ func TestStatesDifferWithoutColours(t *testing.T) {
 			seen[key] = s
 		}
 	}
+}
+
+// A clash of no length at all, among 7,200 spans, is seen, and nothing else is red.
+func TestNoClashIsTooShortToSee(t *testing.T) {
+	p := Picture{Rows: make([]Row, 12)}
+	for i := range 12 * 300 {
+		at, row := ms(i/12*40), &p.Rows[i%12]
+		row.Spans = append(row.Spans, Span{at, at + ms(8), Waits, "", 0}, Span{at + ms(8), at + ms(24), Holds, "", 123})
+	}
+	svg := p.SVG()
+	testkit.Check(t, len(svg) <= 100_000 && !strings.Contains(svg, `class="cl"`), "%d bytes, or red: %s", len(svg), svg)
+	first := p.Rows[0].Spans
+	for _, at := range []int{0, 6234, 11_984} {
+		p.Rows[0].Spans = append(slices.Clone(first), Span{ms(at), ms(at), Clash, "", 0})
+		if n := strings.Count(p.SVG(), `class="cl"`); n != 3 || strings.Count(p.Text(80, false), "!") != 3 { // with the band and the legend
+			t.Errorf("at %v: %d red shapes\n%s", ms(at), n, p.Text(80, false))
+		}
+	}
+}
+
+func TestTextsDoNotOverlap(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	shown := 0
+	for range 2000 {
+		var marks []Mark
+		var spans []Span
+		for range rng.IntN(20) {
+			at := ms(rng.IntN(1000))
+			marks = append(marks, Mark{at, []string{"kill", "a longer text"}[rng.IntN(2)]})
+			spans = append(spans, Span{at, Open, Down, "dead", 0})
+		}
+		c := &canvas{100, 1 + rng.IntN(2), 0, int64(ms(1000))}
+		for _, texts := range [][]text{c.marks(marks), c.within(spans, c.cells(spans), nil)} {
+			slices.SortFunc(texts, func(a, b text) int { return a.at - b.at })
+			end := 0
+			for _, one := range texts {
+				testkit.Require(t, one.at >= end && one.at+c.room(one.text) <= c.width && utf8.RuneCountInString(one.text) <= 40,
+					"%+v after one that ends at %v, of %v", one, end, marks)
+				end = one.at + c.room(one.text)
+				shown++
+			}
+		}
+	}
+	testkit.Check(t, shown >= 8000, "only %d texts are shown", shown)
+	c := &canvas{100, 1, 0, int64(ms(1000))}
+	got := c.marks([]Mark{{ms(110), "restart"}, {ms(990), "lost"}, {ms(100), "kill"}})
+	testkit.Check(t, slices.Equal(got, []text{{10, "▾kill, restart", 0}, {95, "lost▾", 0}}),
+		"two marks side by side, and one at the end: %+v", got)
+}
+
+func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// outage is a picture with every state but a clash in it. Its clock does not begin at 0.
+func outage() *Picture {
+	p := &Picture{Title: "a title", Rows: []Row{
+		{"m1", []Span{{0, Open, Up, "up", 0}, {ms(400), ms(600), Down, "dead", 0}}, []Mark{{ms(600), "restart"}, {ms(400), "kill"}}},
+		{"m1 A", []Span{{ms(100), ms(500), Down, "cut", 0}, {ms(500), ms(800), Hindered, "", 0}}, nil},
+		{"m2", []Span{{0, ms(500), Quarantine, "", 0}}, nil},
+		{"A", []Span{{0, ms(200), Waits, "", 0}, {ms(200), ms(710), Holds, "", 1004}}, nil},
+		{"B", []Span{{0, ms(720), Waits, "", 0}, {ms(720), ms(1000), Holds, "", 1009}}, nil},
+	}}
+	for _, row := range p.Rows {
+		for i := range row.Spans {
+			row.Spans[i].From += time.Hour
+			if row.Spans[i].To != Open {
+				row.Spans[i].To += time.Hour
+			}
+		}
+		for i := range row.Marks {
+			row.Marks[i].At += time.Hour
+		}
+	}
+	return p
+}
+
+// withClash is that picture with a clash in both clients' rows.
+func withClash(from, to time.Duration) *Picture {
+	p := outage()
+	for _, i := range []int{3, 4} {
+		p.Rows[i].Spans = append(p.Rows[i].Spans, Span{time.Hour + from, time.Hour + to, Clash, "", 0})
+	}
+	return p
+}
+
+func TestVerdict(t *testing.T) {
+	three := withClash(ms(600), ms(700))
+	three.Rows[0].Spans = append(three.Rows[0].Spans, Span{time.Hour + ms(650), time.Hour + ms(750), Clash, "", 0},
+		Span{time.Hour + ms(900), Open, Clash, "", 0})
+	for want, p := range map[string]*Picture{
+		"Never two holders of the lock":      outage(),
+		"Two holders of the lock, for 100ms": withClash(ms(600), ms(700)),
+		"Two holders of the lock, for 250ms": three,
+		"Two holders of the lock, for 0s":    withClash(0, 0),
+	} {
+		testkit.Equal(t, p.Verdict(), want, "the verdict")
+	}
+}
+
+func TestRecorder(t *testing.T) {
+	at := time.Duration(10)
+	r := &Recorder{Now: func() time.Duration { at++; return at }}
+	r.Mark("m 1", "kill")                                // 11
+	r.Add("m 1", Span{State: Down, Text: "dead"})        // 12
+	r.Add("m 1", Span{State: Hindered, Text: "full"})    // 13
+	r.End("m 1", "dead")                                 // 14
+	r.End("m 1", "frozen")                               // it was not
+	r.Add("m 1 A", Span{From: 5, To: 9, State: Down})    // 15
+	r.Add("m 1 A", Span{State: Hindered, Text: "slow"})  // 16
+	r.Add("m 1 A", Span{State: Hindered, Text: "loses"}) // 17
+	r.End("m 1 A", "")                                   // 18 and 19
+	r.End("m 1 B", "")                                   // nothing went on
+	r.Mark("m 10", "another one's")
+	want := fmt.Sprint([]Row{
+		{"m 1", []Span{{12, 14, Down, "dead", 0}, {13, Open, Hindered, "full", 0}}, []Mark{{11, "kill"}}},
+		{"m 1 A", []Span{{5, 9, Down, "", 0}, {16, 18, Hindered, "slow", 0}, {17, 19, Hindered, "loses", 0}}, nil}})
+	testkit.Equal(t, fmt.Sprint(r.Rows("m 1")), want, "the rows")
 }
