@@ -116,9 +116,8 @@ func names(prefix string, n int) (all []string) {
 
 // renewing measures one caller, alone and while its process holds other locks.
 func renewing(b *testing.B, masters []*redistest.Master, one *running) {
-	l, err := redlock.Open(one.urls, quorum.WithLease(3*time.Second), quorum.WithLogger(silent),
-		quorum.WithNodeOptions(node.WithoutQuarantine()))
-	must(b, err)
+	l := testkit.Got(redlock.Open(one.urls, quorum.WithLease(3*time.Second), quorum.WithLogger(silent),
+		quorum.WithNodeOptions(node.WithoutQuarantine())))(b)
 	defer l.Close()
 	others, locks := names("bench:held", *held), make([]*quorum.Lock, *held)
 	each := func(do func(i int) error) {

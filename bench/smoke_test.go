@@ -132,9 +132,8 @@ func TestAllocations(t *testing.T) {
 			for _, m := range fleet.Masters {
 				testkit.Got(m.Do("FLUSHALL"))(t)
 			}
-			l, err := redlock.Open(fleet.URLs()[:n], quorum.WithLogger(silent),
-				quorum.WithNodeOptions(node.WithoutQuarantine(), node.WithTimeout(startBound)))
-			must(t, err)
+			l := testkit.Got(redlock.Open(fleet.URLs()[:n], quorum.WithLogger(silent),
+				quorum.WithNodeOptions(node.WithoutQuarantine(), node.WithTimeout(startBound))))(t)
 			got := testing.AllocsPerRun(1000, func() {
 				lock := testkit.Got(l.Lock(t.Context(), "a"))(t)
 				must(t, lock.Unlock(t.Context()))

@@ -92,8 +92,7 @@ func TestManyLockers(t *testing.T) {
 		locker := testkit.Opened(redlock.New(nodes))(t)
 		for range 5 {
 			all.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				defer cancel()
+				ctx := testkit.Within(t, time.Millisecond)
 				if lock, err := locker.Lock(ctx, "x"); err == nil {
 					testkit.Is(t, lock.Unlock(t.Context()), nil, "Unlock")
 				}
@@ -206,10 +205,8 @@ func TestAMasterBesideServers(t *testing.T) {
 			if i == cutOff {
 				dial = func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }
 			}
-			n, err := node.Open(url, node.WithDialer(dial), node.WithName(fmt.Sprint("server ", i)), node.WithTimeout(10*time.Second),
-				node.WithoutQuarantine())
-			testkit.Must(t, err)
-			t.Cleanup(func() { n.Close() })
+			n := testkit.Opened(node.Open(url, node.WithDialer(dial), node.WithName(fmt.Sprint("server ", i)), node.WithTimeout(10*time.Second),
+				node.WithoutQuarantine()))(t)
 			nodes = append(nodes, n)
 		}
 		locker, err := redlock.New(nodes)

@@ -27,10 +27,8 @@ func TestMeasuredByAll(t *testing.T) {
 	prom, registry := promquorumlock.New(), prometheus.NewRegistry()
 	must(t, registry.Register(prom))
 	spans, reader := tracetest.NewInMemoryExporter(), metric.NewManualReader()
-	otel, err := otelquorumlock.New(otelquorumlock.WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(spans))),
-		otelquorumlock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))))
-	must(t, err)
-	defer otel.Close()
+	otel := testkit.Opened(otelquorumlock.New(otelquorumlock.WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(spans))),
+		otelquorumlock.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader)))))(t)
 	var mine, byWith atomic.Int64
 	counts := func(n *atomic.Int64) quorum.Option {
 		return quorum.WithHooks(quorum.Hooks{Acquired: func(*quorum.Lock) { n.Add(1) }})

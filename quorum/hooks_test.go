@@ -140,8 +140,7 @@ func TestErrorOfAnAttemptDoesNotChange(t *testing.T) {
 		l := c.process(WithHooks(Hooks{Attempt: func(_ context.Context, e AttemptEvent) { said[e.Err] = e.Err.Error() }}))
 		defer c.unlock(c.lock(c.process(), "a"))
 		l.TryLock(t.Context(), "a")
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		defer cancel()
+		ctx := testkit.Within(t, 2*time.Second)
 		l.Lock(ctx, "a")
 		testkit.Check(t, len(said) >= 3, "%d attempts", len(said))
 		for err, before := range said {

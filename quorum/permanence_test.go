@@ -84,8 +84,7 @@ func TestAPermanentErrorIsFoundWhileAHostIsDown(t *testing.T) {
 					"TryLock": l.TryLock, "Lock": l.Lock,
 				} {
 					began := time.Now()
-					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-					defer cancel()
+					ctx := testkit.Within(t, time.Second)
 					wantError(t, errorOf(lock(ctx, name)), ErrPermanent, ErrMembership, of{[]any{method, first}})
 					if took := time.Since(began); took >= engine.Grace { // it ends with the last answer
 						t.Errorf("%s took %v", method, took)

@@ -75,8 +75,7 @@ func TestExplored(t *testing.T) {
 func explore(t *testing.T, scenario, run string) (output string, failed bool) {
 	t.Helper()
 	program := testkit.Got(os.Executable())(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := testkit.Within(t, 5*time.Minute)
 	child := exec.CommandContext(ctx, program, "-test.v", "-test.run", run)
 	child.Env = append(os.Environ(), explored+"="+scenario)
 	text, err := child.CombinedOutput()

@@ -2,7 +2,6 @@ package quorumtest
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -124,8 +123,7 @@ func TestLockersLogToTheTest(t *testing.T) {
 	locker := m.Locker()
 	m.Stop(0)
 	m.Stop(1)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	ctx := testkit.Within(t, time.Second)
 	_, err := locker.Lock(ctx, "a")
 	testkit.Check(t, err != nil, "it locks without a majority")
 	for _, line := range []string{"quorumlock: node down", "quorumlock: waiting for nodes"} {

@@ -90,15 +90,14 @@ func TestOptions(t *testing.T) {
 	m := Start(t, 3)
 	var mu sync.Mutex
 	least := nodeTimeout // of a connection
-	locker, err := redlock.Open(m.URLs(), append(m.Options(), quorum.WithNodeOptions(node.WithDialer(
+	locker := testkit.Got(redlock.Open(m.URLs(), append(m.Options(), quorum.WithNodeOptions(node.WithDialer(
 		func(ctx context.Context, network, address string) (net.Conn, error) {
 			by, _ := ctx.Deadline()
 			mu.Lock()
 			least = min(least, time.Until(by))
 			mu.Unlock()
 			return new(net.Dialer).DialContext(ctx, network, address)
-		})))...)
-	testkit.Must(t, err)
+		})))...))(t)
 	defer locker.Close()
 	lock := mustLock(t, locker, "a")
 	mu.Lock()
@@ -215,8 +214,7 @@ func TestLoseEndsTheHolderBeforeTheNextBegins(t *testing.T) {
 		lock := mustLock(t, service, "a")
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
+			ctx := testkit.Within(t, patience)
 			after, err := next.Lock(ctx, "a")
 			if err != nil {
 				t.Error(err)

@@ -160,11 +160,9 @@ func doEverything(t *testing.T, d *clitest.Deployment, urls []string, prefix str
 	}
 	command("admit -yes "+lease, urls[:3]...)
 	open := func(options ...quorum.Option) *quorum.Locker {
-		l, err := redlock.Open(urls[:3], append(options, quorum.WithLease(9*time.Second), quorum.WithLabel("rights"),
+		l := testkit.Opened(redlock.Open(urls[:3], append(options, quorum.WithLease(9*time.Second), quorum.WithLabel("rights"),
 			quorum.WithLogger(masters.Silent),
-			quorum.WithNodeOptions(node.WithMaxLease(d.MaxLease), node.WithTimeout(5*time.Second)))...)
-		testkit.Must(t, err)
-		t.Cleanup(func() { l.Close() })
+			quorum.WithNodeOptions(node.WithMaxLease(d.MaxLease), node.WithTimeout(5*time.Second)))...))(t)
 		return l
 	}
 	one, other := open(), open()

@@ -75,9 +75,8 @@ func (c *cluster) process(far int) *quorum.Locker {
 	c.Helper()
 	p := c.world.NewProcess()
 	p.Far(far, time.Millisecond)
-	l, err := quorum.New(p.Nodes(node.WithTimeout(50*time.Millisecond), node.WithMaxLease(2*c.period)), quorum.Majority,
-		quorumtest.WithClock(p.Clock), quorumtest.WithRand(p))
-	testkit.Must(c, err)
+	l := testkit.Got(quorum.New(p.Nodes(node.WithTimeout(50*time.Millisecond), node.WithMaxLease(2*c.period)), quorum.Majority,
+		quorumtest.WithClock(p.Clock), quorumtest.WithRand(p)))(c)
 	c.Cleanup(func() { l.Close() })
 	synctest.Wait()
 	return l
@@ -96,14 +95,13 @@ func (c *cluster) scheduler(by gocron.Locker, clock offsetClock, jobs ...job) {
 	s := testkit.Got(gocron.NewScheduler(gocron.WithClock(clock), gocron.WithDistributedLocker(by)))(c)
 	c.Cleanup(func() { testkit.Must(c, s.Shutdown()) })
 	for _, j := range jobs {
-		_, err := s.NewJob(gocron.DurationJob(c.period), gocron.NewTask(func() {
+		testkit.Got(s.NewJob(gocron.DurationJob(c.period), gocron.NewTask(func() {
 			c.ran(j.name, c.tick(clock.Now()))
 			if l, ok := by.(*Locker); ok {
 				c.stamp(j.name, l)
 			}
 			time.Sleep(j.takes) // of the bubble's time
-		}), gocron.WithName(j.name), gocron.WithStartAt(gocron.WithStartDateTime(c.start.Add(firstTick*c.period))))
-		testkit.Must(c, err)
+		}), gocron.WithName(j.name), gocron.WithStartAt(gocron.WithStartDateTime(c.start.Add(firstTick*c.period)))))(c)
 	}
 	s.Start()
 	if c.world != nil {

@@ -45,12 +45,10 @@ func start(t *testing.T) *fixture {
 	t.Helper()
 	fleet := standin.ForTest(t, 3)
 	f := &fixture{masters: fleet.Masters, reader: metric.NewManualReader(), spans: tracetest.NewInMemoryExporter()}
-	tel, err := New(
+	tel := testkit.Opened(New(
 		WithMeterProvider(metric.NewMeterProvider(metric.WithReader(f.reader))),
 		WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(f.spans))),
-		WithGroup(func(name string) string { kind, _, _ := strings.Cut(name, ":"); return kind }))
-	must(t, err)
-	t.Cleanup(func() { must(t, tel.Close()) })
+		WithGroup(func(name string) string { kind, _, _ := strings.Cut(name, ":"); return kind })))(t)
 	f.opts = []quorum.Option{quorum.WithLease(3 * time.Second), quorum.WithHooks(tel.Hooks()),
 		quorum.WithNodeOptions(node.WithHooks(tel.NodeHooks()), node.WithoutQuarantine(), node.WithTimeout(5*time.Second))}
 	f.urls = fleet.URLs()
@@ -271,9 +269,8 @@ func FuzzNames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, name string) {
 		reader, spans := metric.NewManualReader(), tracetest.NewInMemoryExporter()
-		tel, err := New(WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))),
-			WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(spans))), WithGroup(func(name string) string { return name }))
-		must(t, err)
+		tel := testkit.Got(New(WithMeterProvider(metric.NewMeterProvider(metric.WithReader(reader))),
+			WithTracerProvider(trace.NewTracerProvider(trace.WithSyncer(spans))), WithGroup(func(name string) string { return name })))(t)
 		if l, err := redlock.Open([]string{"redis://127.0.0.1:1?name=" + url.QueryEscape(name)}); err == nil {
 			defer l.Close()
 			tel.Observe(name, l)

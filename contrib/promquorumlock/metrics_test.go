@@ -76,10 +76,8 @@ func TestEachMetricIsCollected(t *testing.T) {
 	m := promquorumlock.New()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(m)
-	l, err := redlock.Open(fleet.URLs(), quorum.WithHooks(m.Hooks()), quorum.WithLease(3*time.Second),
-		quorum.WithNodeOptions(node.WithHooks(m.NodeHooks()), node.WithoutQuarantine(), node.WithTimeout(5*time.Second)))
-	must(t, err)
-	t.Cleanup(func() { must(t, l.Close()) })
+	l := testkit.Opened(redlock.Open(fleet.URLs(), quorum.WithHooks(m.Hooks()), quorum.WithLease(3*time.Second),
+		quorum.WithNodeOptions(node.WithHooks(m.NodeHooks()), node.WithoutQuarantine(), node.WithTimeout(5*time.Second))))(t)
 	stop := m.Observe("it", l)
 
 	lock := testkit.Got(l.Lock(ctx, "secret:1"))(t)

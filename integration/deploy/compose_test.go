@@ -82,8 +82,7 @@ func TestTheComposeFile(t *testing.T) {
 	r := newRecipe(t, inside.Of(e))
 	t.Cleanup(func() { r.compose(t, "down", "--volumes", "--timeout", "1") })
 	r.compose(t, "up", "-d")
-	ctx, cancel := context.WithTimeout(t.Context(), composeBound)
-	defer cancel()
+	ctx := testkit.Within(t, composeBound)
 	r.admit(ctx, t)
 
 	locker := testkit.Opened(redlock.Open(r.urls))(t)

@@ -3,7 +3,6 @@
 package fence_test
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"strings"
@@ -134,8 +133,7 @@ func TestResourcesAreApart(t *testing.T) {
 			d := guards[name](t)
 			s := d.open(t, func(string) {})
 			defer s.close()
-			ctx, cancel := context.WithTimeout(t.Context(), soon)
-			defer cancel()
+			ctx := testkit.Within(t, soon)
 			for range 2 { // new, and there
 				for _, order := range [][]int{{2, 1}, {2, 3}, {4, 2}} {
 					must(t, in(t, d, func(tx *sql.Tx) error {
@@ -175,9 +173,8 @@ func TestColumn(t *testing.T) {
 				"with an absent column: %v", err)
 			// A key that fits several rows: any one of them refuses.
 			for _, refuses := range []int{1, 2} {
-				_, err := d.db.ExecContext(t.Context(),
-					"UPDATE accounts SET token = CASE WHEN id = $1 THEN 50 ELSE 1 END", refuses)
-				must(t, err)
+				testkit.Got(d.db.ExecContext(t.Context(),
+					"UPDATE accounts SET token = CASE WHEN id = $1 THEN 50 ELSE 1 END", refuses))(t)
 				err = stamp(fence.Column{Table: "accounts", Key: "balance", Token: "token"}, opening)
 				fenced, ok := errors.AsType[*fence.Error](err)
 				testkit.Check(t, ok && fenced.Seen == 50, "row %d of two has seen 50: %v", refuses, err)

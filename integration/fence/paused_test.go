@@ -26,12 +26,9 @@ const (
 // lock locks the test's name by a locker of its own.
 func lock(t *testing.T, masters *redistest.Fleet, lease time.Duration) *quorum.Lock {
 	t.Helper()
-	locker, err := redlock.Open(masters.URLs(), quorum.WithFixedLease(lease),
-		quorum.WithNodeOptions(node.WithTimeout(soon), node.WithoutQuarantine()))
-	must(t, err)
-	t.Cleanup(func() { locker.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	defer cancel()
+	locker := testkit.Opened(redlock.Open(masters.URLs(), quorum.WithFixedLease(lease),
+		quorum.WithNodeOptions(node.WithTimeout(soon), node.WithoutQuarantine())))(t)
+	ctx := testkit.Within(t, soon)
 	held := testkit.Got(locker.Lock(ctx, t.Name()))(t)
 	return held
 }
@@ -110,8 +107,7 @@ func TestPausedHolder(t *testing.T) {
 				r.account(t, account)
 				resume := startHolder(t, masters, r, c.by, "begin", 2) // at its write
 				next := lock(t, masters, longLease)
-				ctx, cancel := context.WithTimeout(t.Context(), soon)
-				defer cancel()
+				ctx := testkit.Within(t, soon)
 				var told *outcome
 				s := r.session(t, before(c.after, c.nth, func() { told = new(resume()) }))
 				defer s.close()

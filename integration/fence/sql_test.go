@@ -110,10 +110,8 @@ func (d *database) open(t *testing.T, step func(string)) *sqlSession {
 func (d *database) state(t *testing.T, account int) (balance int, log []write) {
 	t.Helper()
 	must(t, d.db.QueryRowContext(t.Context(), fmt.Sprintf("SELECT balance FROM accounts WHERE id = %d", account)).Scan(&balance))
-	rows, err := d.db.QueryContext(t.Context(),
-		fmt.Sprintf("SELECT token, old, new FROM writes WHERE account = %d ORDER BY seq", account))
-	must(t, err)
-	defer rows.Close()
+	rows := testkit.Opened(d.db.QueryContext(t.Context(),
+		fmt.Sprintf("SELECT token, old, new FROM writes WHERE account = %d ORDER BY seq", account)))(t)
 	for rows.Next() {
 		var w write
 		must(t, rows.Scan(&w.Token, &w.Before, &w.After))

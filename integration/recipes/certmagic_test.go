@@ -67,8 +67,7 @@ func TestLocks(t *testing.T) {
 		"one process":   first,
 	} {
 		t.Run(title, func(t *testing.T) {
-			ctx, stop := context.WithTimeout(t.Context(), patience)
-			defer stop()
+			ctx := testkit.Within(t, patience)
 			ended, cancel := context.WithCancel(ctx)
 			must(t, first.Lock(ended, name))
 			cancel() // the lock stays

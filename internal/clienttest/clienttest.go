@@ -184,9 +184,8 @@ func testRotation(t *testing.T, open Opener) {
 	setPassword(t, m, "second")
 	mustLock(t, locker, "l")
 	id, _, _ := strings.Cut(before, " ")
-	if now := onlyClient(t, m, "user=app"); !strings.HasPrefix(now, id+" ") {
-		t.Errorf("the connection did not live on: %s, before %s", now, before)
-	}
+	now := onlyClient(t, m, "user=app")
+	testkit.Check(t, strings.HasPrefix(now, id+" "), "the connection did not live on: %s, before %s", now, before)
 
 	_, err := operator.Check(t.Context(), n) // over a new connection
 	var refused *node.Error
@@ -204,14 +203,13 @@ func testTLS(t *testing.T, open Opener) {
 
 	config := &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	bare := mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: config.Clone()})
-	if _, err := operator.Check(t.Context(), bare); err == nil {
-		t.Error("the server took a client without a certificate")
-	}
+	_, err := operator.Check(t.Context(), bare)
+	testkit.Check(t, err != nil, "the server took a client without a certificate")
 	config.Certificates = []tls.Certificate{pair}
 	mustLock(t, newLocker(t, mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: config})), "k")
 	stranger := config.Clone()
 	stranger.RootCAs = nil
-	_, err := operator.Check(t.Context(), mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: stranger}))
+	_, err = operator.Check(t.Context(), mustOpen(t, open, Settings{Addr: "localhost:" + port, TLS: stranger}))
 	testkit.Check(t, errors.As(err, new(*tls.CertificateVerificationError)), "with the system's authorities: %v", err)
 }
 
@@ -224,9 +222,8 @@ func testUnixSocket(t *testing.T, open Opener) {
 	n := mustOpen(t, open, Settings{Addr: path, DB: 2})
 	mustLock(t, newLocker(t, n), "k")
 	c := onlyClient(t, m, "name=quorumlock")
-	if !strings.Contains(c, " addr="+path) || !strings.Contains(c, " db=2 ") || n.Address() != path {
-		t.Errorf("connected over %s to %q", c, n.Address())
-	}
+	testkit.Check(t, strings.Contains(c, " addr="+path) && strings.Contains(c, " db=2 ") && n.Address() == path,
+		"connected over %s to %q", c, n.Address())
 }
 
 // A call on a frozen master ends at the client's timeout, or at the node's.
@@ -244,9 +241,8 @@ func testFrozenMaster(t *testing.T, open Opener) {
 			defer watch.Stop()
 			err := inside.Of(n).Pipe("k").Do(t.Context(), scripts.Look()).Err
 			took, stalled := watch.Read()
-			if !errors.Is(err, node.ErrTimeout) || !strings.Contains(err.Error(), "after "+want.String()) {
-				t.Errorf("want a timeout after %v, got %v", want, err)
-			}
+			testkit.Check(t, errors.Is(err, node.ErrTimeout) && strings.Contains(err.Error(), "after "+want.String()),
+				"want a timeout after %v, got %v", want, err)
 			testkit.Check(t, took <= poll.AtMost(want+300*time.Millisecond, stalled), "took %v, want %v; the machine stood still for %v", took, want, stalled)
 		})
 	}

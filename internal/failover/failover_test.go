@@ -1,7 +1,6 @@
 package failover
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -100,8 +99,7 @@ func TestURLs(t *testing.T) {
 	locker, err := redlock.Open(s.URLs(), quorum.WithNodeOptions(node.WithMaxLease(2*time.Second), node.WithTimeout(time.Second)))
 	testkit.Must(t, err)
 	defer locker.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := testkit.Within(t, time.Minute)
 	lock := testkit.Got(locker.Lock(ctx, "invoice:42"))(t)
 	g, old := s.Groups[0], s.Groups[0].Servers[0]
 	testkit.Must(t, old.Kill())

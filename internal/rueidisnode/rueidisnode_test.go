@@ -36,13 +36,12 @@ func TestTheDialerAndTheAddress(t *testing.T) {
 		"/run/redis.sock":     &net.UnixAddr{Name: "/run/redis.sock", Net: "unix"},
 	} {
 		var got net.Addr
-		n, err := rueidisnode.Open(all{}, rueidisnode.Option{InitAddress: []string{addr},
+		n := testkit.Got(rueidisnode.Open(all{}, rueidisnode.Option{InitAddress: []string{addr},
 			Ask: func(address net.Addr) (user, password string, err error) {
 				got = address
 				return "", "", failed
-			}})
-		testkit.Must(t, err)
-		_, err = operator.Check(t.Context(), n)
+			}}))(t)
+		_, err := operator.Check(t.Context(), n)
 		testkit.Check(t, errors.Is(err, failed) && got.String() == addr && (want == nil || reflect.DeepEqual(got, want)),
 			"%s: %#v, %v", addr, got, err)
 		n.Close()
@@ -63,10 +62,9 @@ func TestTimeouts(t *testing.T) {
 	for _, c := range []struct{ dial, write, want time.Duration }{
 		{0, 0, node.DefaultTimeout}, {s, 0, s}, {0, s, s}, {s, 2 * s, s}, {2 * s, s, s}, {5 * s, 10 * s, 5 * s},
 	} {
-		n, err := rueidisnode.Open(all{}, rueidisnode.Option{
+		n := testkit.Got(rueidisnode.Open(all{}, rueidisnode.Option{
 			InitAddress: []string{":6379"}, Dialer: net.Dialer{Timeout: c.dial}, ConnWriteTimeout: c.write,
-		})
-		testkit.Must(t, err)
+		}))(t)
 		testkit.Check(t, n.Timeout() == c.want && n.Address() == "localhost:6379", "%+v make %v, at %s", c, n.Timeout(), n.Address())
 		n.Close()
 	}

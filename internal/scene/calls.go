@@ -53,9 +53,7 @@ func (p *play) process(l line) {
 func (p *play) locker(l line) *quorum.Locker {
 	p.t.Helper()
 	of, ok := p.lockers[l.words[0]]
-	if !ok {
-		p.t.Fatalf("there is no process %s", l.words[0])
-	}
+	testkit.Require(p.t, ok, "there is no process %s", l.words[0])
 	if opts := l.settings(); len(opts) > 0 {
 		return of.With(opts...)
 	}
@@ -191,9 +189,7 @@ func (p *play) watch(name string, lock *quorum.Lock) {
 func (p *play) cancel(l line) {
 	name := strings.Join(l.words, " ")
 	end, ok := p.calls[name]
-	if !ok {
-		p.t.Fatalf("there is no call %q", name)
-	}
+	testkit.Require(p.t, ok, "there is no call %q", name)
 	end()
 }
 
@@ -203,9 +199,7 @@ func (p *play) named(name string) *quorum.Lock {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	lock, ok := p.locks[name]
-	if !ok {
-		p.t.Fatalf("there is no lock %s", name)
-	}
+	testkit.Require(p.t, ok, "there is no lock %s", name)
 	return lock
 }
 

@@ -140,9 +140,8 @@ func (p *play) run(lines []line) string {
 		default:
 			p.t.Fatalf("no command is named %s", l.cmd)
 		}
-		if unknown := l.unknown(); len(unknown) > 0 {
-			p.t.Errorf("%s has no options %s", l.cmd, strings.Join(unknown, ", "))
-		}
+		unknown := l.unknown()
+		testkit.Check(p.t, len(unknown) == 0, "%s has no options %s", l.cmd, strings.Join(unknown, ", "))
 		p.settle()
 		result = append(result, p.told()...)
 	}

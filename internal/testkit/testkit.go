@@ -3,6 +3,7 @@
 package testkit
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"io"
@@ -63,6 +64,13 @@ func Opened[T io.Closer](value T, err error) func(t testing.TB) T {
 		t.Cleanup(func() { Is(t, value.Close(), nil, "Close") })
 		return value
 	}
+}
+
+// Within is the test's context, for so long at most.
+func Within(t testing.TB, d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // Check fails the test unless a claim is true.

@@ -1,7 +1,6 @@
 package world
 
 import (
-	"context"
 	"math"
 	"math/rand/v2"
 	"net"
@@ -77,8 +76,7 @@ func playKind(t *testing.T, w *World, k *Kind, wantOld, wantNew [4]bool, wantKey
 		for i := range conns {
 			made := make(chan net.Conn, 1)
 			go func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
+				ctx := testkit.Within(t, time.Second)
 				c, _ := w.Process(i/2).Dial(ctx, i%2)
 				made <- c
 			}()

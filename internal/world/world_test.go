@@ -38,8 +38,7 @@ func inWorld(t *testing.T, sky *Weather, test func(t *testing.T, w *World, p *Pr
 // dial connects, within a second.
 func (p *Process) dial(t *testing.T, master int) net.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
+	ctx := testkit.Within(t, time.Second)
 	c := testkit.Opened(p.Dial(ctx, master))(t)
 	return c
 }
@@ -167,8 +166,7 @@ func TestDataArrivesLate(t *testing.T) {
 func TestDialEndsWithItsContext(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *World, p *Process) {
 		defer w.inject(t, "cut-down 0 2")()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
+		ctx := testkit.Within(t, time.Minute)
 		_, err := p.Dial(ctx, 2)
 		testkit.Check(t, errors.Is(err, context.DeadlineExceeded) && time.Since(w.Start()) == time.Minute, "after %v: %v",
 			time.Since(w.Start()), err)

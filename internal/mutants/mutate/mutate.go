@@ -73,9 +73,7 @@ func Run[S any](t *testing.T, mutants []Mutant[S], more map[string]string, table
 			cmd.Env = append(overlay.Environ(i+1), oneThread)
 			output, err := cmd.CombinedOutput()
 			out, trace := string(output), ""
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			testkit.Require(t, err == nil, "%v\n%s", err, out)
 			found := violated.FindStringSubmatch(out)
 			switch {
 			case m.Harmless == "" && found == nil:

@@ -61,9 +61,8 @@ func Check[S any](t *testing.T, table *Table, mutants []Mutant[S]) {
 	t.Helper()
 	_, rows, _ := table.find(t)
 	got := strings.SplitAfter(rows, "\n")
-	if len(got) != len(mutants)+1 {
-		t.Fatalf("the table has %d rows, and there are %d mutants: run TestMutants with -model.table", len(got)-1, len(mutants))
-	}
+	testkit.Require(t, len(got) == len(mutants)+1,
+		"the table has %d rows, and there are %d mutants: run TestMutants with -model.table", len(got)-1, len(mutants))
 	for i, m := range mutants {
 		if row := strings.TrimSuffix(m.row(""), " |\n"); !strings.HasPrefix(got[i], row) {
 			t.Errorf("row %d is\n%swant\n%s…\nrun TestMutants with -model.table", i+1, got[i], row)
@@ -77,13 +76,9 @@ func (table *Table) find(t *testing.T) (before, rows, after string) {
 	text, err := os.ReadFile(tablesFile)
 	testkit.Must(t, err)
 	end := strings.Index(string(text), table.End)
-	if end < 0 {
-		t.Fatalf("%s has no line %q", tablesFile, table.End)
-	}
+	testkit.Require(t, end >= 0, "%s has no line %q", tablesFile, table.End)
 	head := strings.LastIndex(string(text[:end]), table.Head)
-	if head < 0 {
-		t.Fatalf("%s has no table before %q", tablesFile, table.End)
-	}
+	testkit.Require(t, head >= 0, "%s has no table before %q", tablesFile, table.End)
 	begin := head + len(table.Head)
 	return string(text[:begin]), string(text[begin:end]), string(text[end:])
 }

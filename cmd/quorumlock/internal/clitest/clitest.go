@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/cmd/quorumlock/internal/launch"
 	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/poll"
+	"github.com/quorumlock/quorumlock/internal/testkit"
 	"go.uber.org/goleak"
 )
 
@@ -98,26 +99,20 @@ func Command(t *testing.T, wantCode int, args ...string) (stdout, stderr string)
 			break
 		}
 	}
-	if code != wantCode {
-		t.Errorf("exit code %d, want %d\nstdout:\n%s\nstderr:\n%s", code, wantCode, out, errs)
-	}
+	testkit.Check(t, code == wantCode, "exit code %d, want %d\nstdout:\n%s\nstderr:\n%s", code, wantCode, out, errs)
 	return out.String(), errs.String()
 }
 
 func Contains(t *testing.T, in string, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
-		if !strings.Contains(in, text) {
-			t.Errorf("no %q in:\n%s", text, in)
-		}
+		testkit.Check(t, strings.Contains(in, text), "no %q in:\n%s", text, in)
 	}
 }
 
 func Eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	if !poll.Until(Bound, holds) {
-		t.Fatalf("waited %v: %s", Bound, what)
-	}
+	testkit.Require(t, poll.Until(Bound, holds), "waited %v: %s", Bound, what)
 }
 
 // WhileStalled repeats what fails next to stalls of the machine of at least that long, and returns the last result.

@@ -100,25 +100,21 @@ func (p *Process) AwaitOutput(t *testing.T, text string) {
 	p.Eventually(t, fmt.Sprintf("%q printed", text), func() bool {
 		return strings.Contains(p.Out.String(), text) || p.HasExited()
 	})
-	if !strings.Contains(p.Out.String(), text) {
-		t.Fatalf("it ended with %v without %q: %q, errors %q", p.ProcessState, text, &p.Out, &p.Errs)
-	}
+	testkit.Require(t, strings.Contains(p.Out.String(), text),
+		"it ended with %v without %q: %q, errors %q", p.ProcessState, text, &p.Out, &p.Errs)
 }
 
 func (p *Process) Eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	if !poll.Until(Bound, holds) {
-		t.Fatalf("waited %v for %s\nstdout: %q\nstderr: %q", Bound, what, &p.Out, &p.Errs)
-	}
+	testkit.Require(t, poll.Until(Bound, holds), "waited %v for %s\nstdout: %q\nstderr: %q", Bound, what, &p.Out, &p.Errs)
 }
 
 // Await waits for the end, and checks the exit code.
 func (p *Process) Await(t *testing.T, wantCode int) {
 	t.Helper()
 	p.Eventually(t, "the end of run", p.HasExited)
-	if code := p.ProcessState.ExitCode(); code != wantCode {
-		t.Errorf("%v, want exit code %d\nstdout: %s\nstderr: %s", p.ProcessState, wantCode, &p.Out, &p.Errs)
-	}
+	code := p.ProcessState.ExitCode()
+	testkit.Check(t, code == wantCode, "%v, want exit code %d\nstdout: %s\nstderr: %s", p.ProcessState, wantCode, &p.Out, &p.Errs)
 }
 
 // Ends waits for the end, and checks the exit code and that there is at most one line of errors, with these texts.
@@ -140,8 +136,6 @@ func (p *Process) Send(t *testing.T, s os.Signal) {
 func (p *Process) Number(t *testing.T, word string) int {
 	t.Helper()
 	n, err := p.Program.Number(word)
-	if err != nil {
-		t.Fatalf("no %s in %q: %v", word, &p.Out, err)
-	}
+	testkit.Require(t, err == nil, "no %s in %q: %v", word, &p.Out, err)
 	return n
 }

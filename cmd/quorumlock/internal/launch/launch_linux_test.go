@@ -22,9 +22,8 @@ func TestTheProgramKeepsTheSignalOfItsParentsDeath(t *testing.T) {
 	const isSet = `$s = pack("i", 0); syscall($ARGV[0], 2, $s, 0, 0, 0); exit(unpack("i", $s) == 9 ? 0 : 1)` // PR_GET_PDEATHSIG
 	prctl := strconv.Itoa(unix.SYS_PRCTL)
 	for i := range 150 {
-		p, err := Start(perl, []string{"perl", "-e", isSet, prctl}, append(os.Environ(), "GOGC=1", "GOMAXPROCS=1"),
-			&syscall.SysProcAttr{Pdeathsig: unix.SIGKILL})
-		testkit.Must(t, err)
+		p := testkit.Got(Start(perl, []string{"perl", "-e", isSet, prctl}, append(os.Environ(), "GOGC=1", "GOMAXPROCS=1"),
+			&syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}))(t)
 		testkit.Must(t, p.Go())
 		var status syscall.WaitStatus
 		testkit.Got(syscall.Wait4(p.PID, &status, 0, nil))(t)
