@@ -24,7 +24,6 @@ import (
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/operator"
-	"github.com/quorumlock/quorumlock/quorum/semaphore"
 	"github.com/quorumlock/quorumlock/redlock"
 )
 
@@ -61,25 +60,6 @@ func TestLockersExcludeEachOther(t *testing.T) {
 	testkit.Is(t, fixed.Err(), quorum.ErrLost, "after the lease")
 	after := testkit.Got(b.Lock(t.Context(), "z"))(t)
 	testkit.Check(t, after.Token() > fixed.Token(), "token %d after %d", after.Token(), fixed.Token())
-}
-
-func TestReadersAndSlots(t *testing.T) {
-	nodes := start(t)
-	a := testkit.Opened(redlock.New(nodes))(t)
-	b := testkit.Opened(redlock.New(nodes))(t)
-	var holds []*quorum.Lock
-	for _, locker := range []*quorum.Locker{a, b} {
-		reader := testkit.Got(locker.RWLock("r").TryRLock(t.Context()))(t)
-		slot := testkit.Got(semaphore.New(locker, "s", 2).TryAcquire(t.Context()))(t)
-		holds = append(holds, reader, slot)
-	}
-	testkit.Is(t, testkit.ErrorOf(a.RWLock("r").TryLock(t.Context())), quorum.ErrHeld, "a writer next to readers")
-	testkit.Is(t, testkit.ErrorOf(semaphore.New(a, "s", 2).TryAcquire(t.Context())), quorum.ErrHeld, "a third of two slots")
-	for _, lock := range holds {
-		testkit.Must(t, lock.Unlock(t.Context()))
-	}
-	testkit.Got(a.RWLock("r").TryLock(t.Context()))(t)
-	testkit.Got(semaphore.New(a, "s", 2).TryAcquire(t.Context(), 2))(t)
 }
 
 // Many lockers of one process have the lock in turn, each with a greater token, next to calls that give up.
