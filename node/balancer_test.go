@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -180,30 +179,28 @@ func TestABalancerIsDialedRarely(t *testing.T) {
 		if maxActive > 0 { // one dial each time, not up to five
 			most = 220
 		}
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := world.New(t, 3).NewProcess()
-				var dials atomic.Int32
-				pool := &redis.Pool{MaxActive: maxActive, Wait: true, DialContext: func(ctx context.Context) (redis.Conn, error) {
-					i := dials.Add(1)
-					if i > 10_000 {
-						return nil, errors.New("a storm")
-					}
-					c, err := p.Dial(ctx, int(i%3))
-					return redis.NewConn(c, bound, bound), err
-				}}
-				n := openPool(t, pool, node.WithConns(conns), node.WithTimeout(timeout))
-				defer pool.Close()
-				defer inside.Of(n).Subscriptions.Subscribe("c", subscriber{})()
-				for range 200 {
-					for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
-						start(n, key, acquire(key, "o:1"), nil)
-					}
-					testkit.Pass(100 * time.Millisecond)
+		testkit.Bubble(t, what, func(t *testing.T) {
+			p := world.New(t, 3).NewProcess()
+			var dials atomic.Int32
+			pool := &redis.Pool{MaxActive: maxActive, Wait: true, DialContext: func(ctx context.Context) (redis.Conn, error) {
+				i := dials.Add(1)
+				if i > 10_000 {
+					return nil, errors.New("a storm")
 				}
-				t.Logf("%d dials in 20 s", dials.Load())
-				testkit.Check(t, dials.Load() < most, "%d dials in 20 s, want less than %d", dials.Load(), most)
-			})
+				c, err := p.Dial(ctx, int(i%3))
+				return redis.NewConn(c, bound, bound), err
+			}}
+			n := openPool(t, pool, node.WithConns(conns), node.WithTimeout(timeout))
+			defer pool.Close()
+			defer inside.Of(n).Subscriptions.Subscribe("c", subscriber{})()
+			for range 200 {
+				for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
+					start(n, key, acquire(key, "o:1"), nil)
+				}
+				testkit.Pass(100 * time.Millisecond)
+			}
+			t.Logf("%d dials in 20 s", dials.Load())
+			testkit.Check(t, dials.Load() < most, "%d dials in 20 s, want less than %d", dials.Load(), most)
 		})
 	}
 }

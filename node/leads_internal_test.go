@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -120,40 +119,38 @@ func TestIdleConnectionsToTheOldMaster(t *testing.T) {
 				p.DialContext = func(context.Context) (redis.Conn, error) { return dial() }
 			},
 		} {
-			t.Run(what+", "+how, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					serve := c.old
-					pool := &redis.Pool{MaxIdle: idle, MaxActive: c.maxActive}
-					dials(pool, func() (redis.Conn, error) {
-						to := serve
-						return testkit.Pipe(func(c net.Conn) { canned.Serve(c, to) }), nil
-					})
-					defer pool.Close()
-					var conns []redis.Conn
-					for range idle {
-						conns = append(conns, pool.Get())
-					}
-					for _, c := range conns {
-						testkit.Must(t, c.Close())
-					}
-					serve = is("new", "master", 1)
-					s := &server{opts: options{timeout: time.Second, failover: 1, conns: 1}, pool: pool}
-					s.opts.OneProcess, s.leads.leave = true, func(string, error) {}
-					began := time.Now()
-					err := s.take(t.Context(), func(c redis.Conn) (string, error) {
-						t.Cleanup(func() { c.Close() })
-						replies, errs := redisconn.RoundTrip(t.Context(), c, time.Second, []any{"INFO"})
-						found := redisconn.ReadInfo(replies[0])
-						if errs[0] == nil && found["role"] == "master" && found.Number("connected_slaves") == 0 {
-							errs[0] = redisconn.ErrNotReplicated
-						}
-						return found["run_id"], cmp.Or(errs[0], s.Refuse(found))
-					})
-					testkit.Must(t, err)
-					testkit.Equal(t, s.leads.to, "new", "the process")
-					testkit.Equal(t, time.Since(began).Round(time.Millisecond), 0, "time")
-					testkit.Equal(t, pool.IdleCount(), c.kept, "idle connections that are left")
+			testkit.Bubble(t, what+", "+how, func(t *testing.T) {
+				serve := c.old
+				pool := &redis.Pool{MaxIdle: idle, MaxActive: c.maxActive}
+				dials(pool, func() (redis.Conn, error) {
+					to := serve
+					return testkit.Pipe(func(c net.Conn) { canned.Serve(c, to) }), nil
 				})
+				defer pool.Close()
+				var conns []redis.Conn
+				for range idle {
+					conns = append(conns, pool.Get())
+				}
+				for _, c := range conns {
+					testkit.Must(t, c.Close())
+				}
+				serve = is("new", "master", 1)
+				s := &server{opts: options{timeout: time.Second, failover: 1, conns: 1}, pool: pool}
+				s.opts.OneProcess, s.leads.leave = true, func(string, error) {}
+				began := time.Now()
+				err := s.take(t.Context(), func(c redis.Conn) (string, error) {
+					t.Cleanup(func() { c.Close() })
+					replies, errs := redisconn.RoundTrip(t.Context(), c, time.Second, []any{"INFO"})
+					found := redisconn.ReadInfo(replies[0])
+					if errs[0] == nil && found["role"] == "master" && found.Number("connected_slaves") == 0 {
+						errs[0] = redisconn.ErrNotReplicated
+					}
+					return found["run_id"], cmp.Or(errs[0], s.Refuse(found))
+				})
+				testkit.Must(t, err)
+				testkit.Equal(t, s.leads.to, "new", "the process")
+				testkit.Equal(t, time.Since(began).Round(time.Millisecond), 0, "time")
+				testkit.Equal(t, pool.IdleCount(), c.kept, "idle connections that are left")
 			})
 		}
 	}

@@ -59,25 +59,23 @@ func TestReadingsOfAQuarantine(t *testing.T) {
 		"an older reading of a blank master":   {[]reading{{2 * s, 8 * s, 2 * s, 2 * s}, {s, 0, 3 * s, 3 * s}}, quarantined, 10 * s, 1, []string{quarantined}},
 		"an older reading, now it is admitted": {[]reading{{0, 10 * s, 0, 0}, {2 * s, 0, 2 * s, 2 * s}, {s, 9 * s, 3 * s, 3 * s}}, up, 3 * s, 1, []string{quarantined, up}},
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l, lines, states := logging(t)
-				began := time.Now()
-				for _, r := range c.readings {
-					time.Sleep(r.handed - time.Since(began))
-					l.Quarantined(pipeline.Quarantine{Left: r.left, Asked: began.Add(r.asked), Came: began.Add(r.came)})
-				}
-				testkit.Equal(t, l.state(), c.after, "the state")
-				if c.after == quarantined {
-					time.Sleep(c.over - time.Since(began) - time.Nanosecond)
-					testkit.Equal(t, l.state(), quarantined, "the state before its end")
-					time.Sleep(time.Nanosecond)
-				}
-				testkit.Equal(t, l.state(), up, "the state at its end")
-				synctest.Wait()
-				testkit.Equal(t, strings.Join(*states, " "), strings.Join(c.states, " "), "the hook is told")
-				testkit.Equal(t, strings.Count(lines.String(), "in quarantine"), c.logged, lines.String())
-			})
+		testkit.Bubble(t, what, func(t *testing.T) {
+			l, lines, states := logging(t)
+			began := time.Now()
+			for _, r := range c.readings {
+				time.Sleep(r.handed - time.Since(began))
+				l.Quarantined(pipeline.Quarantine{Left: r.left, Asked: began.Add(r.asked), Came: began.Add(r.came)})
+			}
+			testkit.Equal(t, l.state(), c.after, "the state")
+			if c.after == quarantined {
+				time.Sleep(c.over - time.Since(began) - time.Nanosecond)
+				testkit.Equal(t, l.state(), quarantined, "the state before its end")
+				time.Sleep(time.Nanosecond)
+			}
+			testkit.Equal(t, l.state(), up, "the state at its end")
+			synctest.Wait()
+			testkit.Equal(t, strings.Join(*states, " "), strings.Join(c.states, " "), "the hook is told")
+			testkit.Equal(t, strings.Count(lines.String(), "in quarantine"), c.logged, lines.String())
 		})
 	}
 }

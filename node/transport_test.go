@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -170,18 +169,16 @@ func TestAConnectionThatCannotBeMade(t *testing.T) {
 		"no credentials ever": {asking(func(context.Context) (string, string, error) { time.Sleep(time.Hour); return "", "", sealed }),
 			"timed out", node.ErrTimeout, timeout},
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				t.Cleanup(func() { testkit.Pass(time.Hour) }) // until what hangs ends
-				n := open(t, "redis://lock-a.internal", append(c.opts, node.WithTimeout(timeout))...)
-				began := stopwatch(t)
-				err := do(t, n, acquire("k", "o:1")).Err
-				took(t, "the call", began, c.takes, c.takes)
-				mustFail(t, n, err, node.ErrDown)
-				mustFail(t, n, err, c.target)
-				testkit.Check(t, strings.Contains(err.Error(), c.reason) && !strings.Contains(err.Error(), "s3cret") && isTransient(err),
-					"the error is %v", err)
-			})
+		testkit.Bubble(t, what, func(t *testing.T) {
+			t.Cleanup(func() { testkit.Pass(time.Hour) }) // until what hangs ends
+			n := open(t, "redis://lock-a.internal", append(c.opts, node.WithTimeout(timeout))...)
+			began := stopwatch(t)
+			err := do(t, n, acquire("k", "o:1")).Err
+			took(t, "the call", began, c.takes, c.takes)
+			mustFail(t, n, err, node.ErrDown)
+			mustFail(t, n, err, c.target)
+			testkit.Check(t, strings.Contains(err.Error(), c.reason) && !strings.Contains(err.Error(), "s3cret") && isTransient(err),
+				"the error is %v", err)
 		})
 	}
 }
@@ -190,15 +187,13 @@ func TestAConnectionThatCannotBeMade(t *testing.T) {
 func TestAPoolThatDialsNothing(t *testing.T) {
 	for what, nothing := range map[string]redis.Conn{"nil": nil, "a nil pointer": (*struct{ redis.Conn })(nil)} {
 		for _, most := range []int{0, 20} {
-			t.Run(fmt.Sprintf("%s, at most %d", what, most), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					pool := &redis.Pool{MaxActive: most, Dial: func() (redis.Conn, error) { return nothing, nil }}
-					defer pool.Close()
-					n := openPool(t, pool, node.WithName("a"), node.WithTimeout(timeout))
-					err := do(t, n, acquire("k", "o:1")).Err
-					mustFail(t, n, err, node.ErrDown)
-					testkit.Check(t, strings.Contains(err.Error(), "nil pointer"), "the error is %v", err)
-				})
+			testkit.Bubble(t, fmt.Sprintf("%s, at most %d", what, most), func(t *testing.T) {
+				pool := &redis.Pool{MaxActive: most, Dial: func() (redis.Conn, error) { return nothing, nil }}
+				defer pool.Close()
+				n := openPool(t, pool, node.WithName("a"), node.WithTimeout(timeout))
+				err := do(t, n, acquire("k", "o:1")).Err
+				mustFail(t, n, err, node.ErrDown)
+				testkit.Check(t, strings.Contains(err.Error(), "nil pointer"), "the error is %v", err)
 			})
 		}
 	}

@@ -52,23 +52,21 @@ func TestBubbleForgottenUnlock(t *testing.T) {
 			return masters.HoldElsewhere(name), "Masters.HoldElsewhere"
 		},
 	} {
-		t.Run(what, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := &testkit.Recorder{TB: t}
-				defer f.End()
-				masters := Start(f, 3)
-				masters.watchADay()
-				began := time.Now()
-				held, holder := forget(t, masters)
-				next := testkit.Got(masters.Locker().Lock(t.Context(), name))(t)
-				waited := time.Since(began)
-				testkit.Check(t, waited >= shortDay && waited < shortDay+2*time.Minute, "the next has the lock after %v", waited)
-				want := fmt.Sprintf("quorumtest: %q is held for 10m0s of the bubble's time, by %s (owner %s): is an Unlock forgotten?",
-					name, holder, held.Owner())
-				testkit.Check(t, slices.Equal(f.Said, []string{want}), "it said %q, want %q", f.Said, want)
-				testkit.Is(t, held.Err(), quorum.ErrLost, "the forgotten lock")
-				testkit.Must(t, next.Unlock(t.Context()))
-			})
+		testkit.Bubble(t, what, func(t *testing.T) {
+			f := &testkit.Recorder{TB: t}
+			defer f.End()
+			masters := Start(f, 3)
+			masters.watchADay()
+			began := time.Now()
+			held, holder := forget(t, masters)
+			next := testkit.Got(masters.Locker().Lock(t.Context(), name))(t)
+			waited := time.Since(began)
+			testkit.Check(t, waited >= shortDay && waited < shortDay+2*time.Minute, "the next has the lock after %v", waited)
+			want := fmt.Sprintf("quorumtest: %q is held for 10m0s of the bubble's time, by %s (owner %s): is an Unlock forgotten?",
+				name, holder, held.Owner())
+			testkit.Check(t, slices.Equal(f.Said, []string{want}), "it said %q, want %q", f.Said, want)
+			testkit.Is(t, held.Err(), quorum.ErrLost, "the forgotten lock")
+			testkit.Must(t, next.Unlock(t.Context()))
 		})
 	}
 }

@@ -128,15 +128,13 @@ func TestRate(t *testing.T) {
 		{math.Inf(1), 6 * time.Second, 0},
 	}
 	for _, test := range tests {
-		t.Run(fmt.Sprint(test.d, " at ", test.rate), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := New()
-				c.SetRate(test.rate)
-				took := elapsed(c, test.d)
-				testkit.Check(t, took == test.goTime, "took %v, want %v", took, test.goTime)
-				now := c.Now()
-				testkit.Check(t, now >= clock.Instant(test.d), "fired at %d, before it was due", now)
-			})
+		testkit.Bubble(t, fmt.Sprint(test.d, " at ", test.rate), func(t *testing.T) {
+			c := New()
+			c.SetRate(test.rate)
+			took := elapsed(c, test.d)
+			testkit.Check(t, took == test.goTime, "took %v, want %v", took, test.goTime)
+			now := c.Now()
+			testkit.Check(t, now >= clock.Instant(test.d), "fired at %d, before it was due", now)
 		})
 	}
 }

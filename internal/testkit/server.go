@@ -98,3 +98,9 @@ func Pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
+
+// Bubble runs a part of a test in a bubble.
+func Bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
