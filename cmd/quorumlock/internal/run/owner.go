@@ -71,15 +71,14 @@ func (l *line) takeOwner(ctx context.Context, locker *quorum.Locker, nodes []*no
 }
 
 // mayBeLeft returns the masters that may have an owner's lock after a release that succeeded, if nobody gets the lock without
-// them: others are in quarantine.
+// them: others grant nothing.
 func (l *line) mayBeLeft(ctx context.Context, nodes []*node.Node) (names []string) {
 	var set quorate.Set
 	for i, f := range masters.CheckAll(ctx, nodes) {
-		isSilent := f.Err != nil || f.NoVote != nil
-		if isSilent {
+		if f.Err != nil || f.NoVote != nil {
 			names = append(names, f.Name)
 		}
-		if isSilent || f.Report.Quarantine > 0 {
+		if !f.IsOK() {
 			set |= quorate.Of(i)
 		}
 	}
