@@ -99,7 +99,7 @@ func (c Change) instead(views map[string]*membership.View, m scripts.Marker) str
 	switch {
 	case m.Next.Len() > 0:
 		return "a change is under way: " + endChange(m, views)
-	case Finish(views) != "" || areSplit(views):
+	case Finish(views) != "" || areSplit(views) || isLost(m.Members, views):
 		return wayOut(views)
 	case m.Members.Equal(c.To):
 		return "the change is made already"

@@ -192,6 +192,17 @@ func areSplit(views map[string]*membership.View) bool {
 	return len(lists) > 1
 }
 
+// isLost reports whether no member that answers has the list, and no list has a majority: the list's URLs are no way out.
+func isLost(list *scripts.List, views map[string]*membership.View) bool {
+	for _, v := range views {
+		if !v.IsBlank() && !isOutside(v) && v.Marker().Members.Equal(list) {
+			return false
+		}
+	}
+	most, _ := mostHave(views)
+	return most == nil
+}
+
 // round rounds up, for people.
 func round(d time.Duration) time.Duration {
 	return d.Truncate(100*time.Millisecond) + 100*time.Millisecond
