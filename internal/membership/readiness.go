@@ -76,9 +76,8 @@ func (c Client) Refusal(views []*View, errs []error, i int) error {
 	case Refuses:
 		return v.Refusal(c.List)
 	}
-	for j, err := range errs {
+	for _, err := range errs {
 		switch { // an operator's admission would be refused, too
-		case views[j] != nil:
 		case redisconn.RefusesWrites(err):
 			return errUnwritable
 		case redisconn.ForbidsUser(err):
@@ -116,7 +115,7 @@ func (c Client) ClaimWaits(views []*View, i int) time.Duration {
 
 func (c Client) isAcceptedBy(v *View) bool { return v != nil && v.Relation(c.List) == Accepts }
 
-// isRefusedBy reports whether a node has another list.
+// isRefusedBy reports whether a node has another list, or had one before it came back.
 func (c Client) isRefusedBy(v *View) bool {
-	return v != nil && (v.Relation(c.List) == Refuses && errors.Is(v.Refusal(c.List), ErrDiffers) || v.IsMarked() && v.HadAnother(c.List))
+	return v != nil && (v.Relation(c.List) == Refuses && errors.Is(v.Refusal(c.List), ErrDiffers) || v.HadAnother(c.List))
 }

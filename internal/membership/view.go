@@ -138,10 +138,10 @@ func (v *View) Has(list *scripts.List) bool {
 	return v.Relation(list) == Blank && v.had(list) || v.Relation(list) == Claimed || v.Relation(list) == Accepts
 }
 
-// Announced reports whether a node has come back during a change to that list, and nobody has marked it since. It then
-// waits for a client with the previous list, which is returned.
+// Announced reports whether a node that does not accept the list has come back during a change to it, and nobody has marked
+// it since. It then waits for a client with the previous list, which is returned.
 func (v *View) Announced(list *scripts.List) (before *scripts.List, found bool) {
-	return v.marker.Members, v.Relation(list) != Accepts && v.marker.Next.Equal(list)
+	return v.marker.Members, v.marker.Next.Equal(list)
 }
 
 // HadAnother reports whether a blank node has come back with a marker that accepted other clients, or is claimed for

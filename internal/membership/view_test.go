@@ -47,6 +47,17 @@ func TestStandingOfOtherSpellings(t *testing.T) {
 	}
 }
 
+// A marker of another database, which SWAPDB has brought, says nothing of this one: its list keeps nobody from founding here.
+func TestAMarkerOfAnotherDatabase(t *testing.T) {
+	here, there := scripts.Process{Run: "run/1", Member: "a:6379/1"}, scripts.Process{Run: "run/2", Member: "a:6379/2"}
+	m := scripts.Marker{Process: there, Generation: 1, Members: scripts.NewList(there.Member), Next: scripts.NewList()}
+	for process, isForgotten := range map[scripts.Process]bool{here: true, there: false} {
+		v := membership.Read(scripts.Seen{Marker: m.String(), Process: process}, 0)
+		testkit.Check(t, (v.Marker().Members.Len() == 0) == isForgotten && v.HadAnother(scripts.NewList(here.Member)) != isForgotten,
+			"%s has the list %v", process.Run, v.Marker().Members)
+	}
+}
+
 // With and Without make new lists: a client's list may be in use elsewhere.
 func TestWithAndWithout(t *testing.T) {
 	l := scripts.NewList("a", "c")

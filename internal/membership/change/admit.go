@@ -15,13 +15,12 @@ func Admit(v *membership.View, list *scripts.List) (scripts.Call, error) {
 	seen := v.Marker()
 	m := scripts.Marker{Members: scripts.NewList(), Next: scripts.NewList()}
 	change := scripts.At(0)
-	isBlank := v.IsBlank() // also if its number of replicas changes: that shows as another process
-	if list == nil && seen.Member != v.Process.Member && (!isBlank || seen.Members.Len() > 0) {
+	if list == nil && seen.Member != v.Process.Member && seen.Members.Len() > 0 {
 		return scripts.Call{}, fmt.Errorf("%w: this master is the member %s of %s: admit it by that name "+
 			"(?name=... in the URL)", membership.ErrDiffers, seen.Member, seen.Members)
 	}
-	switch {
-	case !isBlank:
+	switch { // a node whose number of replicas changes is blank: its run changes
+	case !v.IsBlank():
 		m, change = seen, scripts.At(seen.Change)
 	case list == nil && seen.Members.Len() > 0: // its list stays, and a client with it confirms that
 		m, change = seen, scripts.In(v.Process.MaxLease)
