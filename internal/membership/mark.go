@@ -91,7 +91,7 @@ func (c Client) markAll(views []*View, top scripts.Marker) (marks []Mark) {
 		switch relation := v.Relation(c.List); {
 		case relation == Blank:
 			marks = append(marks, c.mark(i, v, top))
-		case relation == Claimed && v.had(top.Members):
+		case relation == Claimed && v.Has(top.Members):
 			marks = append(marks, confirm(i, v, top))
 		}
 	}
@@ -119,9 +119,9 @@ func (c Client) claim(views []*View) (marks []Mark) {
 		}
 		relation := v.Relation(c.List)
 		switch {
-		case relation == Blank && v.HadAnother(c.List), relation == Refuses:
+		case v.HadAnother(c.List), relation == Refuses:
 			return nil
-		case relation == Blank && c.Exists && !v.had(c.List):
+		case c.Exists && !v.Has(c.List):
 			return nil // the node may have another list's clients, alongside a removed one that kept this list
 		case relation == Blank:
 			blank = append(blank, i)
@@ -178,7 +178,7 @@ func confirm(i int, v *View, top scripts.Marker) Mark {
 func (c Client) claimed(i int, v *View, top scripts.Marker) Mark {
 	m := top
 	m.Claimed, m.Next = true, scripts.NewList()
-	if !v.had(m.Members) {
+	if !v.Has(m.Members) {
 		m.Generation = 0
 	} else if v.marker.Members.Equal(m.Members) {
 		m.Next = v.marker.Next

@@ -66,7 +66,7 @@ func (v *View) update(text string) {
 	v.Seen.Marker, v.marker = text, scripts.Marker{Members: none, Next: none}
 	// SWAPDB brings another database's marker, which says nothing of this one: it has forgotten.
 	if m, err := scripts.ParseMarker(text); err == nil && m.IsInDatabase(v.Process) {
-		if m.Claimed && m.Generation == 0 && m.Run != v.Process.Run {
+		if m.Generation == 0 && m.Run != v.Process.Run {
 			m.Members, m.Next = none, none // see Client.claim
 		}
 		v.marker = m
@@ -127,15 +127,10 @@ func (v *View) Rewrite(m scripts.Marker) scripts.Call {
 	return v.Write(m, scripts.At(m.Admitted), scripts.At(m.Change))
 }
 
-// had reports whether a blank node has come back with a marker that accepted clients with the list.
-func (v *View) had(list *scripts.List) bool {
-	return v.marker.Members.Equal(list) || v.marker.Next.Equal(list)
-}
-
-// Has reports whether the node has that list: it accepts clients with it, or did before it came back
-// blank, or is being marked for it.
+// Has reports whether a node's marker has that list: it accepts clients with it, or did before it came back blank or this
+// client had another max lease, or is being marked for it.
 func (v *View) Has(list *scripts.List) bool {
-	return v.Relation(list) == Blank && v.had(list) || v.Relation(list) == Claimed || v.Relation(list) == Accepts
+	return v.marker.Members.Equal(list) || v.marker.Next.Equal(list)
 }
 
 // Announced reports whether a node that does not accept the list has come back during a change to it, and nobody has marked
@@ -147,7 +142,7 @@ func (v *View) Announced(list *scripts.List) (before *scripts.List, found bool) 
 // HadAnother reports whether a blank node has come back with a marker that accepted other clients, or is claimed for
 // such, but not for those with that list. They may not found their deployment with it.
 func (v *View) HadAnother(list *scripts.List) bool {
-	return v.marker.Members.Len() > 0 && !v.had(list)
+	return v.marker.Members.Len() > 0 && !v.Has(list)
 }
 
 // isAdded reports whether an operator has claimed a node, to add it to that list, or has admitted one that is being added.
@@ -184,11 +179,11 @@ func (v *View) Relation(list *scripts.List) Relation {
 		return Blank // an operator has admitted it, and no client has marked it
 	case m.Member != v.Process.Member:
 		return Refuses
-	case m.Claimed && v.had(list):
+	case m.Claimed && v.Has(list):
 		return Claimed
 	case m.Claimed:
 		return Blank // see HadAnother
-	case !v.had(list):
+	case !v.Has(list):
 		return Refuses
 	default:
 		return Accepts
@@ -209,7 +204,7 @@ func (v *View) Refusal(list *scripts.List) error {
 		return err
 	case m.MaxLease != v.Process.MaxLease:
 		return DifferentMaxLease(m.MaxLease, v.Process.MaxLease)
-	case m.Member != v.Process.Member && (list.Has(m.Member) || v.had(list)): // otherwise the lists say enough, the same on each
+	case m.Member != v.Process.Member && (list.Has(m.Member) || v.Has(list)): // otherwise the lists say enough, the same on each
 		return fmt.Errorf("%w: this master is the member %s of %s, and %s to this client, whose list is %s%s",
 			ErrDiffers, m.Member, m.Members, v.Process.Member, list, sameNames)
 	}

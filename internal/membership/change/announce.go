@@ -170,17 +170,9 @@ func (c Change) prepare(name string, v *membership.View, generation uint64) (fir
 		if m.Members.Len() > 0 {
 			claim.Generation = max(generation, 1)
 		}
-		first.mark(name, v, v.Write(claim, c.newcomer(v), scripts.In(v.Process.MaxLease)))
+		first.mark(name, v, v.Write(claim, v.Admission(v.Process.MaxLease), scripts.In(v.Process.MaxLease)))
 		return first, false, nil
 	}
 	return plan{}, false, fmt.Errorf("%s is already the member %s of %s: a master that has been in another list is wiped before "+
 		"it joins this one: stop its clients, then %s on it", name, m.Member, m.Members, Wipe(name))
-}
-
-// newcomer returns when the added member may start to grant.
-func (c Change) newcomer(v *membership.View) scripts.When {
-	if v.IsBlank() {
-		return v.Admission(v.Process.MaxLease)
-	}
-	return scripts.In(v.Process.MaxLease)
 }
