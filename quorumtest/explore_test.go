@@ -35,7 +35,7 @@ var scenarios = map[string]scenario{
 	// No process stands still: work is a sleep that ignores the context, from which faults of the network take the lock.
 	"context ignored": {true, func(*quorumtest.Masters, *quorum.Locker) { time.Sleep(time.Minute) }, 200, false},
 	// The same bug as "token ignored", which no fault shows while no process stands still.
-	"no work":   {true, func(*quorumtest.Masters, *quorum.Locker) { time.Sleep(time.Second) }, 20, false},
+	"no work":   {true, func(*quorumtest.Masters, *quorum.Locker) { time.Sleep(time.Second) }, 3, false},
 	"late work": {false, asksInWork, 20, true},
 	"one seed":  {false, asksInWork, 1, false},
 }
