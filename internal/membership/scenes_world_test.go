@@ -126,6 +126,9 @@ func (w *world) driver() change.Driver {
 		Call: func(_ context.Context, calls map[string][]scripts.Call) map[string][]change.Reply {
 			all := map[string][]change.Reply{}
 			for name, made := range calls {
+				if w.masters[name] == nil { // its URL is not given
+					continue
+				}
 				all[name] = []change.Reply{}
 				for _, call := range made {
 					r, err := w.masters[name].run(call)
