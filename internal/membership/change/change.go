@@ -83,7 +83,7 @@ func misfit(v *membership.View, name string) error {
 // endChange says how the change that a marker announces ends.
 func endChange(m scripts.Marker, views map[string]*membership.View) string {
 	for _, v := range views { // the master of this marker may have missed the commit, and the next change is under way
-		if later := v.Marker(); !v.IsBlank() && later.Generation > m.Generation && later.Members.Equal(m.Next) && later.Next.Len() > 0 {
+		if later := v.Marker(); later.Generation > m.Generation && later.Members.Equal(m.Next) && later.Next.Len() > 0 {
 			return endChange(later, views)
 		}
 	}

@@ -152,7 +152,7 @@ func (d Driver) callInParts(ctx context.Context, calls map[string][]scripts.Call
 			if isKnown {
 				all[name] = append(all[name], of...)
 			}
-			if !isKnown || firstError(of) != nil || len(left[name]) == 0 {
+			if firstError(of) != nil || len(left[name]) == 0 {
 				delete(left, name)
 			}
 		}
