@@ -42,7 +42,8 @@ func acquire(k *Keyspace, keys, args []string) any {
 	}
 
 	mine, inherited, counter, counterAt := 0, 0, 0.0, counters[0]
-	held, remaining, heldAt, holder, locks, readers, over := false, int64(0), "", "", 0, int64(0), []string(nil)
+	held, remaining, heldAt, holder, byReader := false, int64(0), "", "", false
+	locks, readers, over := 0, int64(0), []string(nil)
 	for i, key := range hashes {
 		k.call("PTTL")
 		if ttl := k.pttl(key); ttl != -2 {
@@ -83,10 +84,7 @@ func acquire(k *Keyspace, keys, args []string) any {
 					remaining = ttl
 				}
 				if !held {
-					held, heldAt, holder = true, key, last
-					if !isRead {
-						holder = ""
-					}
+					held, heldAt, holder, byReader = true, key, last, isRead
 				}
 			}
 		}
@@ -106,7 +104,7 @@ func acquire(k *Keyspace, keys, args []string) any {
 		}
 	}
 	if held {
-		if holder == "" {
+		if !byReader {
 			k.call("HKEYS")
 			holder = k.oneField(heldAt)
 		}
