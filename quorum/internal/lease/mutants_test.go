@@ -150,7 +150,7 @@ var mutants = []mutate.Mutant[setup]{
 		Setup: setup{clock: still, attempts: one, kinds: 1 << itRefuses, refuses: fakeredis.Refusals{Forbidden: "SET"}}},
 	{Rule: "a request sets the depth", Edits: in(acquireFile, "		k.call(\"HSET\")\n		if need", "		if old, there, _ := k.hget(key, owner); there {\n			level = whole(or(old, 0) + or(level, 0))\n		}\n		k.call(\"HSET\")\n		if need"),
 		Setup: setup{clock: still, attempts: one, depths: 2}},
-	{Rule: "several names are granted all or none", Edits: in(acquireFile, "	if held {\n		if holder", "	if held && locks == names {\n		if holder"),
+	{Rule: "several names are granted all or none", Edits: in(acquireFile, "	if held {\n		if !byReader", "	if held && locks == names {\n		if !byReader"),
 		Setup: setup{names: pair, fixed: true}},
 	{Rule: "the token is raised on all names", Edits: in(acquireFile, "if k.Get(counters[i]) != whole(token) {", "if i == 0 && k.Get(counters[i]) != whole(token) {"),
 		Setup: setup{clock: lying, names: pair, fixed: true}},
