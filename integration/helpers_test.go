@@ -81,15 +81,13 @@ func careful(t *testing.T, nodes addressed, by opener, maxLease time.Duration, o
 
 func openWith(t *testing.T, nodes addressed, by opener, opts []quorum.Option, usual ...node.Option) *quorum.Locker {
 	t.Helper()
-	locker := testkit.Opened(by(nodes.URLs(), append([]quorum.Option{quorum.WithNodeOptions(usual...)}, opts...)...))(t)
-	return locker
+	return testkit.Opened(by(nodes.URLs(), append([]quorum.Option{quorum.WithNodeOptions(usual...)}, opts...)...))(t)
 }
 
 // openNode opens a node with nodeTimeout, unless opts say otherwise, and closes it when the test ends.
 func openNode(t *testing.T, url string, opts ...node.Option) *node.Node {
 	t.Helper()
-	n := testkit.Opened(node.Open(url, append([]node.Option{node.WithTimeout(nodeTimeout)}, opts...)...))(t)
-	return n
+	return testkit.Opened(node.Open(url, append([]node.Option{node.WithTimeout(nodeTimeout)}, opts...)...))(t)
 }
 
 // lock locks the names within our patience, with a context that lasts as long as the test.

@@ -51,14 +51,12 @@ func (c *cluster) process(opts ...quorum.Option) *quorum.Locker {
 
 func (c *cluster) candidate(l *quorum.Locker) *leader.Candidate {
 	c.Helper()
-	made := testkit.Got(leader.New(l, election))(c)
-	return made
+	return testkit.Got(leader.New(l, election))(c)
 }
 
 func (c *cluster) campaign(by *leader.Candidate) *leader.Term {
 	c.Helper()
-	t := testkit.Got(by.Campaign(c.Context()))(c)
-	return t
+	return testkit.Got(by.Campaign(c.Context()))(c)
 }
 
 // resign resigns, and lets the release reach all masters.

@@ -30,8 +30,7 @@ import (
 
 func check(t *testing.T, n *node.Node) operator.Report {
 	t.Helper()
-	report := testkit.Got(operator.Check(t.Context(), n))(t)
-	return report
+	return testkit.Got(operator.Check(t.Context(), n))(t)
 }
 
 // warns wants exactly these hazards, each given by a part of its sentence.

@@ -33,8 +33,7 @@ func lockerWithout(t *testing.T, reasons ...error) *Locker {
 		n := testkit.Opened(node.New(&redis.Pool{Dial: func() (redis.Conn, error) { return nil, reason }}))(t)
 		nodes = append(nodes, n)
 	}
-	l := testkit.Opened(New(nodes, Majority))(t)
-	return l
+	return testkit.Opened(New(nodes, Majority))(t)
 }
 
 // Each reason why an attempt fails has an error and an outcome of its own, and each cause with which a lock is lost a text.

@@ -35,8 +35,7 @@ func mustLock(t *testing.T, l *quorum.Locker, names ...string) *quorum.Lock {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
-	lock := testkit.Got(l.Lock(ctx, names...))(t)
-	return lock
+	return testkit.Got(l.Lock(ctx, names...))(t)
 }
 
 // wantTry expects TryLock to end with that error, nil for a lock, which it unlocks.

@@ -88,8 +88,7 @@ func compareRun(t *testing.T, s server, seed uint64, seen map[string]int) {
 		if err, refused := reply.(error); refused {
 			return err.Error()
 		}
-		typed := testkit.Got(call.Parse(reply))(t)
-		return typed
+		return testkit.Got(call.Parse(reply))(t)
 	}
 
 	prepare()

@@ -201,8 +201,7 @@ func (c *cluster) dying(random *rand.Rand, job string) (stop func() (deaths int)
 
 func (c *cluster) locker(by *quorum.Locker, skew time.Duration) *Locker {
 	c.Helper()
-	l := testkit.Got(New(by, c.period, skew))(c)
-	return l
+	return testkit.Got(New(by, c.period, skew))(c)
 }
 
 // bare is a gocron.Locker without a min hold: what the Locker is held against.

@@ -59,8 +59,7 @@ func start(t *testing.T) *fixture {
 
 func (f *fixture) open(t *testing.T) *quorum.Locker {
 	t.Helper()
-	l := testkit.Opened(redlock.Open(f.urls, f.opts...))(t)
-	return l
+	return testkit.Opened(redlock.Open(f.urls, f.opts...))(t)
 }
 
 // read returns the metrics by name.

@@ -29,8 +29,7 @@ func lock(t *testing.T, masters *redistest.Fleet, lease time.Duration) *quorum.L
 	locker := testkit.Opened(redlock.Open(masters.URLs(), quorum.WithFixedLease(lease),
 		quorum.WithNodeOptions(node.WithTimeout(soon), node.WithoutQuarantine())))(t)
 	ctx := testkit.Within(t, soon)
-	held := testkit.Got(locker.Lock(ctx, t.Name()))(t)
-	return held
+	return testkit.Got(locker.Lock(ctx, t.Name()))(t)
 }
 
 // outcome is what a holder has done.

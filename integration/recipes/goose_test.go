@@ -157,8 +157,7 @@ func versions(t *testing.T, db *sql.DB) (count int) {
 
 func newProvider(t *testing.T, db *sql.DB, files fs.FS, opts ...goose.ProviderOption) *goose.Provider {
 	t.Helper()
-	provider := testkit.Got(goose.NewProvider(goose.DialectPostgres, db, files, opts...))(t)
-	return provider
+	return testkit.Got(goose.NewProvider(goose.DialectPostgres, db, files, opts...))(t)
 }
 
 // inTx is the first migration: work in a transaction.

@@ -253,20 +253,17 @@ func testFrozenMaster(t *testing.T, open Opener) {
 // mustOpen opens a node without quarantine, and with a timeout that no busy machine exceeds.
 func mustOpen(t *testing.T, open Opener, s Settings) *node.Node {
 	t.Helper()
-	n := testkit.Opened(open(s, node.WithoutQuarantine(), node.WithTimeout(bound), node.WithName("m")))(t)
-	return n
+	return testkit.Opened(open(s, node.WithoutQuarantine(), node.WithTimeout(bound), node.WithName("m")))(t)
 }
 
 func newLocker(t *testing.T, n *node.Node) *quorum.Locker {
 	t.Helper()
-	l := testkit.Opened(multilock.New([]*node.Node{n}, quorum.WithWait(3*bound)))(t)
-	return l
+	return testkit.Opened(multilock.New([]*node.Node{n}, quorum.WithWait(3*bound)))(t)
 }
 
 func mustLock(t *testing.T, l *quorum.Locker, name string) *quorum.Lock {
 	t.Helper()
-	lock := testkit.Got(l.Lock(t.Context(), name))(t)
-	return lock
+	return testkit.Got(l.Lock(t.Context(), name))(t)
 }
 
 // setPassword makes that the only password of user "app".

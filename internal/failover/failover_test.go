@@ -125,8 +125,7 @@ func TestSentinelsOfTwoDeployments(t *testing.T) {
 		for _, s := range sentinels {
 			hosts = append(hosts, s.Addr())
 		}
-		n := testkit.Opened(node.Open("redis+sentinel://" + strings.Join(hosts, ",") + "/master-0?failover=1"))(t)
-		return n
+		return testkit.Opened(node.Open("redis+sentinel://" + strings.Join(hosts, ",") + "/master-0?failover=1"))(t)
 	}
 	both := opened(one.Watchers[0], one.Watchers[1], other.Watchers[0])
 	notes, err := inside.Of(both).Server.AskSentinels(t.Context())

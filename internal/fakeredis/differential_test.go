@@ -74,8 +74,7 @@ const endOfMessages = "the end"
 func startWorld(t *testing.T) *world {
 	fleet := testkit.Real(t, 1)
 	dial := func() redis.Conn {
-		c := testkit.Opened(redis.Dial("tcp", fleet.Masters[0].Addr(), redis.DialReadTimeout(time.Minute)))(t)
-		return c
+		return testkit.Opened(redis.Dial("tcp", fleet.Masters[0].Addr(), redis.DialReadTimeout(time.Minute)))(t)
 	}
 	w := &world{conn: dial(), listener: dial(), ran: map[string]int{}}
 	for _, command := range forbidden {

@@ -39,8 +39,7 @@ func inWorld(t *testing.T, sky *Weather, test func(t *testing.T, w *World, p *Pr
 func (p *Process) dial(t *testing.T, master int) net.Conn {
 	t.Helper()
 	ctx := testkit.Within(t, time.Second)
-	c := testkit.Opened(p.Dial(ctx, master))(t)
-	return c
+	return testkit.Opened(p.Dial(ctx, master))(t)
 }
 
 // ping sends PING over the connection, and returns how long the reply took, at most a second.

@@ -191,8 +191,7 @@ func TestHolds(t *testing.T) {
 func TestHoldsWithoutAnEnd(t *testing.T) {
 	masters := quorumtest.Start(t, 3)
 	acquire := func(size int) *quorum.Lock {
-		l := testkit.Got(semaphore.New(masters.Locker(), "s", size).Acquire(t.Context()))(t)
-		return l
+		return testkit.Got(semaphore.New(masters.Locker(), "s", size).Acquire(t.Context()))(t)
 	}
 	crowded := New(&testkit.Recorder{TB: t})
 	crowded.Semaphore("s", 2)

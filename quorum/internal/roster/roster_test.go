@@ -107,8 +107,7 @@ func TestDistinct(t *testing.T) {
 	inDeployment(t, func(t *testing.T, d *deployment) {
 		p := d.NewProcess()
 		n := func(master int, opts ...node.Option) *node.Node {
-			n := testkit.Got(p.Node(master, opts...))(t)
-			return n
+			return testkit.Got(p.Node(master, opts...))(t)
 		}
 		first := n(0)
 		second := n(1, node.WithName(first.Name()))

@@ -45,8 +45,7 @@ func TestUnlockDeletesNoSuccessor(t *testing.T) {
 	}
 	locker := testkit.Opened(redlock.New(nodes))(t)
 	lock := func() *quorum.Lock {
-		lock := testkit.Got(locker.Lock(t.Context(), "a"))(t)
-		return lock
+		return testkit.Got(locker.Lock(t.Context(), "a"))(t)
 	}
 	before := lock()
 	old, _ := inspect(t.Context(), nodes, false, false, []string{"a"})
