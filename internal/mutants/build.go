@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	gobuild "go/build"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,7 +40,10 @@ func read(dir string, server *redistest.Master, patterns []string) (mutants []mu
 	edited = overlay.New(dir)
 	for _, pattern := range patterns {
 		paths, _ := filepath.Glob(pattern)
-		paths = slices.DeleteFunc(paths, func(path string) bool { return strings.HasSuffix(path, "_test.go") })
+		paths = slices.DeleteFunc(paths, func(path string) bool {
+			isHere, err := gobuild.Default.MatchFile(filepath.Dir(path), filepath.Base(path)) // on this system
+			return strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".go") && err == nil && !isHere
+		})
 		if len(paths) == 0 {
 			return nil, nil, fmt.Errorf("no file is called %s", pattern)
 		}

@@ -13,7 +13,6 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -105,9 +104,7 @@ func Send(c redis.Conn, timeout time.Duration, write func() error) error {
 func RoundTrip(ctx context.Context, c redis.Conn, timeout time.Duration, commands ...[]any) (replies []any, errs []error) {
 	err := Send(c, timeout, func() error {
 		for _, command := range commands {
-			if err := c.Send(command[0].(string), command[1:]...); err != nil {
-				return err
-			}
+			_ = c.Send(command[0].(string), command[1:]...) // its error is Flush's, too
 		}
 		return nil
 	})
@@ -135,7 +132,7 @@ func receive(c redis.Conn, left, timeout time.Duration) (value any, err error) {
 		}
 	}()
 	value, err = redis.ReceiveWithTimeout(c, left)
-	if err != nil && isTimeout(err) {
+	if isTimeout(err) {
 		err = fmt.Errorf("%w after %v", ErrTimeout, timeout)
 	}
 	return value, err
@@ -180,6 +177,6 @@ func IsBroken(err error) bool {
 }
 
 func isTimeout(err error) bool {
-	ofNet, ok := errors.AsType[net.Error](err)
-	return ok && ofNet.Timeout() || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+	ofNet, ok := errors.AsType[net.Error](err) // as contexts' deadlines are
+	return ok && ofNet.Timeout()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"runtime"
 	"strings"
@@ -61,7 +62,10 @@ func TestGetOutlivesTheCodeThatMakesConnections(t *testing.T) {
 // A server that does not know AUTH repeats the password in its error, and redigo the URL that it cannot parse.
 func TestGetHidesPasswords(t *testing.T) {
 	unknown := redis.Error("ERR unknown command `AUTH`, with args beginning with: `secret`, ")
-	_, err := Get(t.Context(), (&redis.Pool{Dial: func() (redis.Conn, error) { return nil, unknown }}).GetContext)
+	other := error(&url.Error{Op: "CONNECT", URL: "proxy", Err: io.EOF}) // of a dialer that goes through a proxy
+	_, err := Get(t.Context(), (&redis.Pool{Dial: func() (redis.Conn, error) { return nil, other }}).GetContext)
+	testkit.Is(t, err, other, "another error with a URL")
+	_, err = Get(t.Context(), (&redis.Pool{Dial: func() (redis.Conn, error) { return nil, unknown }}).GetContext)
 	testkit.Check(t, IsServerError(err) && strings.Contains(err.Error(), "AUTH") &&
 		!strings.Contains(err.Error(), "secret"), "the error is %v", err)
 	for _, raw := range []string{"redis://:secret%@h", "redis://app:secret@h:port", "redis://:se/secret@h"} {
@@ -69,6 +73,19 @@ func TestGetHidesPasswords(t *testing.T) {
 		testkit.Check(t, err != nil && strings.Contains(err.Error(), "percent-encoded") && !strings.Contains(err.Error(), "secret"),
 			"%s: %v", raw, err)
 	}
+}
+
+// A connection that is dead already goes back to the pool, whose connections may be limited.
+func TestGetClosesADeadConnection(t *testing.T) {
+	pool := &redis.Pool{MaxActive: 1, Dial: func() (redis.Conn, error) {
+		ours, theirs := net.Pipe()
+		theirs.Close()
+		c := redis.NewConn(ours, 0, 0)
+		Kill(c)
+		return c, nil
+	}}
+	c, err := Get(t.Context(), pool.GetContext)
+	testkit.Check(t, c == nil && err != nil && pool.ActiveCount() == 0, "%v, %v, %d connections", c, err, pool.ActiveCount())
 }
 
 const timeout = time.Second
@@ -135,6 +152,7 @@ func TestReceiveFromAServerThatTrickles(t *testing.T) {
 type heldUp struct {
 	net.Conn
 	late time.Duration
+	came string // by the deadline
 }
 
 func (h *heldUp) Read(p []byte) (int, error) {
@@ -143,13 +161,13 @@ func (h *heldUp) Read(p []byte) (int, error) {
 	}
 	time.Sleep(timeout + h.late) // the bubble's time
 	h.late = 0
-	return 0, os.ErrDeadlineExceeded
+	return copy(p, h.came), os.ErrDeadlineExceeded
 }
 
 // A process that stood still takes the reply that has come meanwhile; but the server gets no more time.
 func TestReceiveInAProcessThatStoodStill(t *testing.T) {
 	for _, late := range []time.Duration{lateBy, lateBy + 1, timeout} {
-		wrap := func(c net.Conn) net.Conn { return DeferDeadlines(&heldUp{c, late}) }
+		wrap := func(c net.Conn) net.Conn { return DeferDeadlines(&heldUp{c, late, ""}) }
 		inBubble(t, 0, wrap, func(t *testing.T, c redis.Conn, server net.Conn) {
 			go io.WriteString(server, ":1\r\n")
 			_, err := Receive(c, timeout)
@@ -163,6 +181,11 @@ func TestReceiveInAProcessThatStoodStill(t *testing.T) {
 			<-ended
 			testkit.Check(t, errors.Is(err, ErrTimeout) && d <= timeout+late+lateBy+time.Microsecond, "late by %v: %v after %v", late, err, d)
 		})
+		inBubble(t, 0, func(c net.Conn) net.Conn { return DeferDeadlines(&heldUp{c, late, ":1\r\n"}) },
+			func(t *testing.T, c redis.Conn, _ net.Conn) {
+				_, err := Receive(c, timeout)
+				testkit.Check(t, err == nil, "late by %v, with the reply: %v", late, err)
+			})
 	}
 }
 
@@ -252,6 +275,24 @@ func TestSendToAServerThatDoesNotRead(t *testing.T) {
 		wantTimeout(t, "Send", err, began, timeout)
 		testkit.Check(t, c.Err() != nil, "the connection is alive: half a command may have been sent")
 	})
+	withServer(t, func(t *testing.T, c redis.Conn, _ net.Conn) {
+		slow := &diesSlowly{ConnWithTimeout: c.(redis.ConnWithTimeout)}
+		Send(slow, timeout, func() error { return slow.Send("PING") })
+		testkit.Check(t, slow.dead, "the connection is used while Send kills it")
+	})
+}
+
+// diesSlowly is a connection whose user may come while it is killed.
+type diesSlowly struct {
+	redis.ConnWithTimeout
+	dead bool
+}
+
+func (d *diesSlowly) ReceiveWithTimeout(timeout time.Duration) (any, error) {
+	reply, err := d.ConnWithTimeout.ReceiveWithTimeout(timeout)
+	time.Sleep(time.Millisecond) // the bubble's time
+	d.dead = true
+	return reply, err
 }
 
 func TestSend(t *testing.T) {
@@ -324,9 +365,59 @@ func TestKill(t *testing.T) {
 
 func TestIsBroken(t *testing.T) {
 	for err, want := range map[error]bool{
-		io.EOF: true, io.ErrUnexpectedEOF: true, syscall.EPIPE: true, &net.OpError{Op: "read", Err: syscall.ECONNRESET}: true,
+		io.EOF: true, io.ErrUnexpectedEOF: true, io.ErrClosedPipe: true, syscall.EPIPE: true, &net.OpError{Op: "read", Err: syscall.ECONNRESET}: true,
 		ErrTimeout: false, ErrReply: false, ErrPool: false, redis.Error("ERR no"): false, syscall.ECONNREFUSED: false,
 	} {
 		testkit.Equal(t, IsBroken(fmt.Errorf("wrapped: %w", err)), want, err)
+		testkit.Check(t, !isTimeout(err), "%v is a timeout", err)
+	}
+}
+
+// To cancel closes what is dialed, until the connection is kept. At the deadline the read says that it is over.
+func TestCancellingClosesWhatIsDialed(t *testing.T) {
+	for what, closes := range map[string]bool{"cancelled": true, "kept, then cancelled": false, "late": false} {
+		testkit.Bubble(t, what, func(t *testing.T) {
+			wanted, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			ctx, keep := Interruptible(wanted)
+			defer keep()
+			ours, theirs := net.Pipe()
+			defer theirs.Close()
+			defer ours.Close()
+			Dialed(ctx, ours)
+			switch what {
+			case "late":
+				testkit.Pass(2 * time.Second)
+			case "kept, then cancelled":
+				keep()
+				fallthrough
+			default:
+				cancel()
+			}
+			synctest.Wait()
+			testkit.Equal(t, ours.SetDeadline(time.Time{}) != nil, closes, "closed")
+		})
+	}
+}
+
+// What INFO says of replicas, and of keys that go when memory is short.
+func TestInfo(t *testing.T) {
+	const replica = ":ip=10.0.0.1,port=6379,state=online,offset=1\r\n"
+	for text, want := range map[string]struct {
+		evicts bool
+		twice  string
+	}{
+		"maxmemory:1\r\nmaxmemory_policy:allkeys-lru\r\n": {evicts: true},
+		"maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n": {},
+		"maxmemory:1\r\nmaxmemory_policy:noeviction\r\n":  {},
+		"maxmemory:1\r\n":                                                                            {},
+		"slave0" + replica + "slave1" + replica:                                                      {twice: "10.0.0.1:6379"},
+		"slave0" + replica + "slave1:ip=10.0.0.1,port=6380\r\n":                                      {},
+		"slave0" + replica + "slave1:ip=10.0.0.2,port=6379\r\n":                                      {},
+		"# Server\r\nredis_mode:standalone\r\n# Replication\r\nrole:master\r\n" + "slave0" + replica: {},
+	} {
+		info := ReadInfo([]byte(text))
+		testkit.Equal(t, info.Evicts(), want.evicts, text)
+		testkit.Equal(t, info.TwoReplicasAt(), want.twice, text)
 	}
 }

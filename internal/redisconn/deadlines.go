@@ -13,24 +13,23 @@ import (
 // the server said before. A read returns that, and then the error.
 //
 // A process that stood still finds the deadline passed, and perhaps the reply there: a read that ends late by more than
-// lateBy, which is not the server's doing, gets that much more, once for each deadline.
+// lateBy, which is not the server's doing, gets that much more, once.
 func DeferDeadlines(c net.Conn) net.Conn { return &deferringConn{Conn: c} }
 
 type deferringConn struct {
 	net.Conn
 	readBy, writeBy time.Time
-	isMoved         bool // readBy is later than the deadline that was set
 }
 
 const lateBy = 2 * time.Millisecond
 
 func (c *deferringConn) SetDeadline(t time.Time) error {
-	c.readBy, c.writeBy, c.isMoved = t, t, false
+	c.readBy, c.writeBy = t, t
 	return nil
 }
 
 func (c *deferringConn) SetReadDeadline(t time.Time) error {
-	c.readBy, c.isMoved = t, false
+	c.readBy = t
 	return nil
 }
 
@@ -40,15 +39,19 @@ func (c *deferringConn) SetWriteDeadline(t time.Time) error {
 }
 
 func (c *deferringConn) Read(p []byte) (int, error) {
+	n, err := c.read(p)
+	if n == 0 && isTimeout(err) && time.Since(c.readBy) > lateBy {
+		c.readBy = time.Now().Add(lateBy)
+		return c.read(p)
+	}
+	return n, err
+}
+
+func (c *deferringConn) read(p []byte) (int, error) {
 	if err := c.Conn.SetReadDeadline(c.readBy); err != nil {
 		return 0, err
 	}
-	n, err := c.Conn.Read(p)
-	if n == 0 && err != nil && isTimeout(err) && !c.isMoved && time.Since(c.readBy) > lateBy {
-		c.readBy, c.isMoved = time.Now().Add(lateBy), true
-		return c.Read(p)
-	}
-	return n, err
+	return c.Conn.Read(p)
 }
 
 func (c *deferringConn) Write(p []byte) (int, error) {

@@ -41,9 +41,9 @@ func (i Info) Evicts() bool {
 // TwoReplicasAt returns an address that two replicas have; empty for none.
 func (i Info) TwoReplicasAt() string {
 	seen := map[string]bool{}
-	for key, value := range i { // as slave0:ip=10.0.0.1,port=6379,state=online,...
+	for _, value := range i { // as slave0:ip=10.0.0.1,port=6379,state=online,...
 		host, after, isReplica := strings.Cut(strings.TrimPrefix(value, "ip="), ",port=")
-		if !isReplica || !strings.HasPrefix(key, "slave") {
+		if !isReplica {
 			continue
 		}
 		port, _, _ := strings.Cut(after, ",")

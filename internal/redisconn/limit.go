@@ -11,11 +11,10 @@ import (
 // Bounds of a reply to our commands. redigo has none: it allocates what a reply's header announces,
 // and recurses into arrays, so a hostile server could end the process.
 const (
-	maxBulk   = 1 << 20
 	maxArray  = 1 << 12
 	maxDepth  = 8
 	maxLine   = 1 << 14
-	maxDigits = 19      // of an integer: in redigo a longer one overflows
+	maxDigits = 18      // of an integer: in redigo a longer one may overflow
 	maxTotal  = 1 << 20 // bytes of bulk strings and elements of arrays in one reply, nested ones included
 )
 
@@ -85,17 +84,15 @@ func (c *limitedConn) endLine() error {
 		}
 	case '$', '*':
 		value, _ = strconv.Atoi(string(line)) // redigo refuses what is no number
-		if value > maxBulk || kind == '*' && value > maxArray {
+		if kind == '*' && value > maxArray || value > maxTotal-c.total {
 			return errTooLarge
 		}
-		if c.total += max(value, 0); c.total > maxTotal {
-			return errTooLarge
-		}
+		c.total += max(value, 0)
 	}
 	switch {
 	case kind == '$' && value >= 0:
 		c.skip = value + len("\r\n")
-	case kind == '*' && value > 0:
+	case value > 0:
 		if len(c.open) == maxDepth {
 			return errTooLarge
 		}

@@ -75,12 +75,8 @@ var replies = []struct {
 
 // means reports whether err is an error reply that means one of these.
 func means(err error, what meaning) bool {
-	reply, ok := errors.AsType[redis.Error](err)
-	if !ok {
-		return false
-	}
 	for _, r := range replies {
-		if r.means&what != 0 && hasCode(reply, r.code) {
+		if r.means&what != 0 && HasCode(err, r.code) {
 			return true
 		}
 	}
@@ -108,11 +104,7 @@ func IsServerError(err error) bool {
 
 // HasCode reports whether err is an error reply that begins with the code, as a whole word.
 func HasCode(err error, code string) bool {
-	reply, ok := errors.AsType[redis.Error](err)
-	return ok && hasCode(reply, code)
-}
-
-func hasCode(reply redis.Error, code string) bool {
+	reply, _ := errors.AsType[redis.Error](err)
 	// Redis 6 puts a prefix before an error raised in a script, and a dash before an error of its own there.
 	isOfScript := strings.HasPrefix(string(reply), "ERR Error running script")
 	return begins(reply, code) || isOfScript &&
@@ -159,8 +151,8 @@ func RefusesKeys(err error) bool {
 // ProvesNothingDone reports whether an error reply to a request for a grant proves that nothing was
 // carried out.
 func ProvesNothingDone(err error) bool {
-	reply, ok := errors.AsType[redis.Error](err)
-	if !ok || begins(reply, "NOPERM") && strings.Contains(string(reply), "script") {
+	reply, _ := errors.AsType[redis.Error](err)
+	if begins(reply, "NOPERM") && strings.Contains(string(reply), "script") {
 		return false
 	}
 	for _, r := range replies {

@@ -25,7 +25,8 @@ func TestWhatErrorRepliesMean(t *testing.T) {
 		"WRONGTYPE Operation against a key holding the wrong kind of value": "keys, lasts, nothing done",
 		"QUORUMLOCK what is at the name is not a lock":                      "keys, lasts, nothing done",
 		script6 + "WRONGTYPE Operation against a key":                       "keys, lasts",
-		"ERR something else":                             "keys",
+		"ERR something else": "keys",
+		"":                   "keys",
 		"ERR no script: OOM and: -LOADING are its words": "keys",
 		"UNKILLABLE Sorry the script already executed":   "keys",
 
@@ -69,6 +70,11 @@ func TestWhatErrorRepliesMean(t *testing.T) {
 			}
 		}
 		testkit.Equal(t, strings.Join(means, ", "), want, reply)
+	}
+	for err, want := range map[error]string{
+		redis.Error("OOM no"): "OOM", redis.Error("ERR unknown command"): "ERR", redis.Error("ODD no"): "ERR", errors.New("OOM"): "",
+	} {
+		testkit.Equal(t, Code(err), want, err)
 	}
 	for _, m := range meanings {
 		testkit.Check(t, !m.is(errors.New("connection reset")), "a broken connection means %s", m.name)

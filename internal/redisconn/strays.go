@@ -59,11 +59,9 @@ func (s *strictConn) parse(p []byte) {
 	for len(p) > 0 {
 		if s.skip > 0 {
 			n := min(s.skip, len(p))
+			s.skip -= n
 			if s.isName {
-				s.nameRead = append(s.nameRead, p[:n]...)
-			}
-			if s.skip -= n; s.skip == 0 && s.isName {
-				s.isName = false
+				s.nameRead, s.isName = append(s.nameRead, p[:n]...), s.skip > 0
 				if strings.HasSuffix(strings.ToUpper(strings.TrimSpace(string(s.nameRead))), "SUBSCRIBE") {
 					s.subscribes.Store(true)
 				}
@@ -76,12 +74,13 @@ func (s *strictConn) parse(p []byte) {
 		switch {
 		case s.header == 0:
 			s.header, s.value = b, 0
-		case b >= '0' && b <= '9':
+		case b >= '0': // a digit
 			s.value = s.value*10 + int(b-'0')
-		case b == '\n' && s.header == '*':
+		case b == '\r':
+		case s.header == '*':
 			s.header, s.isName, s.nameRead = 0, true, s.nameRead[:0]
 			s.commands.Add(1)
-		case b == '\n':
+		default:
 			s.header, s.skip = 0, s.value+2
 		}
 	}

@@ -105,6 +105,13 @@ func TestRepliesThatAreNoStrays(t *testing.T) {
 	_, err := client.Do("PING")
 	testkit.Check(t, err != nil && strings.Contains(err.Error(), "max number of clients"), "%v", err)
 
+	client, _, server = proxied(t)
+	testkit.Got(server.Write([]byte("+OK\r\n")))(t)
+	testkit.Got(client.Do("AUTH", "secret"))(t)
+	server.Close()
+	_, err = client.Do("PING")
+	testkit.Check(t, err != nil && !errors.Is(err, ErrStray), "of a server that has hung up: %v", err)
+
 	client, socket, server = proxied(t)
 	testkit.Got(server.Write([]byte("+OK\r\n")))(t)
 	testkit.Got(client.Do("AUTH", "secret"))(t)
@@ -188,6 +195,9 @@ func TestBufferedCommandsAndRepliesSetNoDeadline(t *testing.T) {
 	}
 	testkit.Check(t, socket.reads == 1 && socket.writes == 1,
 		"%d deadlines of reads and %d of writes, want one of each", socket.reads, socket.writes)
+	ended := &deadlineCount{}
+	DeferDeadlines(ended).Read(make([]byte, 1))
+	testkit.Equal(t, ended.reads, 1, "reads of what has ended")
 }
 
 // redigo's own bound of a write holds.
@@ -202,6 +212,29 @@ func TestADeferredWriteDeadline(t *testing.T) {
 		testkit.Check(t, d == timeout && isTimeout(err),
 			"the write ended after %v: %v, want a timeout after %v", d, err, timeout)
 	})
+}
+
+// noDeadlines is a connection whose reads and writes cannot be bounded.
+type noDeadlines struct{ stream }
+
+func (noDeadlines) SetReadDeadline(time.Time) error  { return errors.ErrUnsupported }
+func (noDeadlines) SetWriteDeadline(time.Time) error { return errors.ErrUnsupported }
+
+func TestAConnectionWithoutDeadlines(t *testing.T) {
+	c := DeferDeadlines(&noDeadlines{stream{data: ":1\r\n", chunk: 1}})
+	_, err := c.Read(make([]byte, 1))
+	testkit.Is(t, err, errors.ErrUnsupported, "a read")
+	_, err = c.Write([]byte("x"))
+	testkit.Is(t, err, errors.ErrUnsupported, "a write")
+}
+
+type hungUp struct{ stream }
+
+func (hungUp) Write([]byte) (int, error) { return 0, syscall.EPIPE }
+
+// A read says what a server has said before it hung up.
+func TestAWriteToAServerThatHasHungUp(t *testing.T) {
+	testkit.Got(DeferDeadlines(&hungUp{}).Write([]byte("x")))(t)
 }
 
 func TestADeferredDeadlineIsForBoth(t *testing.T) {

@@ -20,18 +20,14 @@ func readable(c net.Conn) func() bool {
 	default:
 		return no
 	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return no
-	}
+	raw, _ := socket.SyscallConn() // fails for a nil pointer, which nothing is read from
 	var first [1]byte
 	var found bool
 	peek := func(fd uintptr) {
-		n, _, err := syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
-		found = err == nil && n > 0
+		n, _, _ := syscall.Recvfrom(int(fd), first[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT) // 0 at the end, -1 for nothing
+		found = n > 0
 	}
 	return func() bool {
-		found = false
 		_ = raw.Control(peek)
 		return found
 	}
