@@ -60,7 +60,7 @@ func (s subscriber) OnSubscribed() {
 		close(s.confirmed)
 	}
 }
-func (subscriber) OnMessage(string) {}
+func (subscriber) OnMessage() {}
 func (subscriber) OnUnsubscribed()  {}
 
 // A connection that exists lives on with the old password, and a new one uses the new password: for calls, for

@@ -54,7 +54,6 @@ func (q *Queue) take() (first func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting) == 0 {
-		q.waiting = nil
 		return nil
 	}
 	first, q.waiting[0] = q.waiting[0], nil

@@ -13,8 +13,9 @@ import (
 )
 
 var (
-	errClosed = errors.New("closed")
-	errMoved  = errors.New("the address leads to another process")
+	errClosed  = errors.New("closed")
+	errMoved   = errors.New("the address leads to another process")
+	errMessage = errors.New("not a reply to a subscriber")
 )
 
 func (s *Subscriptions) connect() (*conn, error) {
@@ -26,24 +27,20 @@ func (s *Subscriptions) connect() (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ctx.Err() != nil {
+		raw.Close()
+		return nil, errClosed
+	}
 	c := &conn{raw: raw, changed: &s.changed, refused: map[string]bool{}, pingDue: true}
 	c.pinger = time.AfterFunc(s.timeout, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		c.pingLocked()
 	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ctx.Err() != nil {
-		c.pinger.Stop()
-		raw.Close()
-		return nil, errClosed
-	}
 	s.conn = c
 	s.forEachLocked(func(name string, ch *channel) { c.sendLocked(command{"SUBSCRIBE", name, ch}) })
-	if len(c.unsent) == 0 {
-		c.idleSince = time.Now()
-	}
 	return c, nil
 }
 
@@ -119,17 +116,13 @@ func (s *Subscriptions) takeUnsent(c *conn) (batch []command, ok bool) {
 func (s *Subscriptions) read(c *conn) error {
 	for {
 		reply, err := redisconn.Receive(c.raw, 2*s.timeout)
-		var kind, name, text string
-		switch {
-		case err == nil:
-			kind, name, text, err = parse(reply)
-		case c.raw.Err() == nil && redisconn.IsServerError(err):
-			kind, err = kindError, nil
-		}
-		if err != nil {
+		kind, name := parse(reply)
+		if redisconn.IsServerError(err) {
+			kind = kindError
+		} else if err != nil {
 			return err
 		}
-		if done, err := s.handle(c, kind, name, text); done || err != nil {
+		if done, err := s.handle(c, kind, name); done || err != nil {
 			return err
 		}
 	}
@@ -137,7 +130,7 @@ func (s *Subscriptions) read(c *conn) error {
 
 // handle takes one reply and calls the subscribers that it concerns. It reports whether the
 // connection is done.
-func (s *Subscriptions) handle(c *conn, kind, name, text string) (done bool, err error) {
+func (s *Subscriptions) handle(c *conn, kind, name string) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
@@ -146,26 +139,30 @@ func (s *Subscriptions) handle(c *conn, kind, name, text string) (done bool, err
 	if c.moved {
 		return false, errMoved
 	}
-	if kind == "message" {
-		if ch := s.channels[name]; ch != nil {
-			for _, sub := range ch.subscriptions {
-				sub.to.OnMessage(text)
-			}
+	if kind != "message" {
+		err = s.answeredLocked(c, kind, name)
+	} else if ch := s.channels[name]; ch != nil {
+		for _, sub := range ch.subscriptions {
+			sub.to.OnMessage()
 		}
-		return false, nil
 	}
+	return len(s.channels) == 0 && time.Since(c.idleSince) >= Linger, err
+}
+
+// answeredLocked takes the reply to the oldest command.
+func (s *Subscriptions) answeredLocked(c *conn, kind, name string) error {
 	if len(c.unanswered) == 0 {
-		return false, errMessage
+		return errMessage
 	}
 	sent := c.unanswered[0]
 	c.unanswered = c.unanswered[1:]
-	if kind != kindError && (kind != answerTo[sent.name] || name != sent.channel && sent != ping) {
-		return false, fmt.Errorf("%w: %s of %.40q after %s", errMessage, kind, name, sent.name)
+	if kind != kindError && (kind != answerTo[sent.name] || name != sent.channel) {
+		return fmt.Errorf("%w: %.40q of %.40q after %s", errMessage, kind, name, sent.name)
 	}
 	if sent.name == "SUBSCRIBE" {
 		s.subscribedLocked(c, sent, kind != kindError)
 	}
-	return len(s.channels) == 0 && c.isDoneLocked(), nil
+	return nil
 }
 
 // subscribedLocked takes the reply to one SUBSCRIBE, unless all its subscribers have left: if others have come since, they
@@ -178,9 +175,6 @@ func (s *Subscriptions) subscribedLocked(c *conn, sent command, confirmed bool) 
 	if ch.confirmed = confirmed; !confirmed {
 		c.refused[sent.channel] = true
 		return
-	}
-	if c.confirmedSince.IsZero() {
-		c.confirmedSince = time.Now()
 	}
 	for _, sub := range ch.subscriptions {
 		sub.to.OnSubscribed()

@@ -45,7 +45,7 @@ func TestAConnectionIsMadeAgain(t *testing.T) {
 				testkit.Pass(time.Second)
 				other.wants(t, "the other", "subscribed", "unsubscribed", "subscribed")
 				srv.do(t, "PUBLISH", "c", "0")
-				r.wants(t, "the subscriber", "subscribed", "unsubscribed", "subscribed", "message 0")
+				r.wants(t, "the subscriber", "subscribed", "unsubscribed", "subscribed", "message")
 				srv.wantDials(t, 2)
 			})
 		})
@@ -158,7 +158,11 @@ func TestSubscribersOfAFrozenServerComeAndGo(t *testing.T) {
 // A refused subscription does not disturb others, and is confirmed once it is allowed.
 func TestARefusedSubscriptionIsRetried(t *testing.T) {
 	var allowed atomic.Bool
+	var pings atomic.Int64
 	inBubble(t, answering(func(args []string) string {
+		if args[0] == "PING" {
+			pings.Add(1)
+		}
 		if len(args) > 1 && args[1] == "secret" && !allowed.Load() {
 			return "-NOPERM no\r\n"
 		}
@@ -173,8 +177,18 @@ func TestARefusedSubscriptionIsRetried(t *testing.T) {
 		cancel = s.Subscribe("secret", &refused)
 		testkit.Pass(20 * time.Second)
 		refused.wants(t, "the one that is refused")
-		allowed.Store(true)
+		testkit.Check(t, pings.Load() <= int64(40*time.Second/timeout)+10, "%d pings", pings.Load())
+		s.Subscribe("secret", &refused)() // both are refused
+		cancel()
+		s.Subscribe("secret", &refused)() // which the reply finds gone
 		testkit.Pass(2 * timeout)
+		cancel = s.Subscribe("secret", &refused)
+		testkit.Pass(timeout)
+		allowed.Store(true)
+		for range 8 { // others come and go meanwhile
+			s.Subscribe("d", &recorder{})()
+			testkit.Pass(timeout / 4)
+		}
 		refused.wants(t, "the one that is allowed now", "subscribed")
 		cancel()
 		r.wants(t, "the other", "subscribed")
@@ -187,6 +201,8 @@ func TestARefusedSubscriptionIsRetried(t *testing.T) {
 func TestServersThatAreTriedAgainWithTheBackoff(t *testing.T) {
 	for what, handle := range map[string]func(args []string) string{
 		"replies to no command": func(args []string) string { return strings.Repeat(confirmation(args), 2) },
+		"replies to no ping":    func(args []string) string { return confirmation(args) + strings.Repeat("+PONG\r\n", len(args)%2*2) },
+		"announces too much":    func([]string) string { return "$9223372036854775807\r\n" },
 		"hangs up": func(args []string) string {
 			if args[0] == "PING" {
 				return canned.HangUp

@@ -37,9 +37,9 @@ func (r *recorder) record(call string) {
 	r.calls = append(r.calls, call)
 }
 
-func (r *recorder) OnSubscribed()         { r.record("subscribed") }
-func (r *recorder) OnMessage(text string) { r.record("message " + text) }
-func (r *recorder) OnUnsubscribed()       { r.record("unsubscribed") }
+func (r *recorder) OnSubscribed()   { r.record("subscribed") }
+func (r *recorder) OnMessage()      { r.record("message") }
+func (r *recorder) OnUnsubscribed() { r.record("unsubscribed") }
 
 // wants fails the test unless the recorder has exactly these calls.
 func (r *recorder) wants(t *testing.T, name string, calls ...string) {

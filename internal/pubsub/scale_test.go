@@ -23,9 +23,9 @@ var manyChannels = map[bool]int{false: 100_000, true: 20_000}[testkit.Race()]
 // counter is a Subscriber that counts the subscriptions that stand.
 type counter struct{ standing *atomic.Int64 }
 
-func (c counter) OnSubscribed()    { c.standing.Add(1) }
-func (c counter) OnMessage(string) {}
-func (c counter) OnUnsubscribed()  { c.standing.Add(-1) }
+func (c counter) OnSubscribed()   { c.standing.Add(1) }
+func (c counter) OnMessage()      {}
+func (c counter) OnUnsubscribed() { c.standing.Add(-1) }
 
 // subscribeRange subscribes to the channels from one number up to, but not including, another.
 func subscribeRange(s *subscriptions, from, to int, standing *atomic.Int64) (cancels []func()) {

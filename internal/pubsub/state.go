@@ -21,8 +21,8 @@ type Subscriber interface {
 	// OnSubscribed is called when the server has confirmed the subscription, after each connection
 	// again. Messages published before may have been missed.
 	OnSubscribed()
-	// OnMessage is called for each message, with its text.
-	OnMessage(text string)
+	// OnMessage is called for each message.
+	OnMessage()
 	// OnUnsubscribed is called when a confirmed subscription is lost. It is requested again.
 	OnUnsubscribed()
 }
@@ -69,17 +69,16 @@ func (c *channel) remove(sub *subscription) {
 // conn is one connection for messages, with a goroutine that writes and one that reads.
 // Subscriptions.mu guards its fields.
 type conn struct {
-	raw            redis.Conn // not embedded: that would hide its timeouts from redisconn
-	changed        *sync.Cond // the Subscriptions'
-	unsent         []command
-	unanswered     []command       // sent
-	refused        map[string]bool // the channels that the server refused; requested again with the next ping
-	pingDue        bool
-	pinger         *time.Timer // sets pingDue
-	idleSince      time.Time   // when the last subscriber left
-	confirmedSince time.Time   // when the first subscription was confirmed
-	moved          bool        // the next reply ends it
-	over           bool        // the writer must end
+	raw        redis.Conn // not embedded: that would hide its timeouts from redisconn
+	changed    *sync.Cond // the Subscriptions'
+	unsent     []command
+	unanswered []command       // sent
+	refused    map[string]bool // the channels that the server refused; requested again with the next ping
+	pingDue    bool
+	pinger     *time.Timer // sets pingDue
+	idleSince  time.Time   // when the last subscriber left; zero before
+	moved      bool        // the next reply ends it
+	over       bool        // the writer must end
 }
 
 // command is a SUBSCRIBE or UNSUBSCRIBE of one channel, or a ping.
@@ -101,11 +100,6 @@ func (c *conn) pingLocked() {
 	c.changed.Signal()
 }
 
-// isDoneLocked reports whether a connection without subscribers may be closed.
-func (c *conn) isDoneLocked() bool {
-	return len(c.unanswered) == 0 && len(c.unsent) == 0 && time.Since(c.idleSince) >= Linger
-}
-
 func (s *Subscriptions) sendLocked(cmd command) {
 	if s.conn != nil {
 		s.conn.sendLocked(cmd)
@@ -113,7 +107,7 @@ func (s *Subscriptions) sendLocked(cmd command) {
 }
 
 // silenceLocked is how long a connection may be silent before it is pinged. Without subscribers the
-// reply to the ping ends it: see [conn.isDoneLocked].
+// reply to the ping ends it.
 func (s *Subscriptions) silenceLocked() time.Duration {
 	if len(s.channels) == 0 {
 		return min(Linger, s.timeout)

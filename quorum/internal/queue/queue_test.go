@@ -197,7 +197,7 @@ func TestNamesStayContendedForATime(t *testing.T) {
 // released is the holder's release, as the call's queue hears it.
 func (p *Place) released(l *list) {
 	for i := range l.Engine.Nodes {
-		(&subscriber{queue: p.queue, node: i, firstName: true}).OnMessage("0")
+		(&subscriber{queue: p.queue, node: i, firstName: true}).OnMessage()
 	}
 }
 

@@ -71,7 +71,7 @@ func (s *subscriber) OnUnsubscribed() {
 	}
 }
 
-func (s *subscriber) OnMessage(string) {
+func (s *subscriber) OnMessage() {
 	s.dispatch(func(node int, at waiting.Moment) {
 		if s.queue.Message(node, at) {
 			s.queue.published = node
