@@ -86,7 +86,7 @@ func (t *Tally) add(node int, a nodeReply) {
 	if a.counts && !a.found {
 		t.denied |= quorate.Of(node)
 	}
-	if a.counts || t.all {
+	if a.counts {
 		t.counted |= quorate.Of(node)
 	}
 	if a.counts && a.found && (!t.found || a.heard < t.heard) {

@@ -175,20 +175,17 @@ func (l *Handle) HandOver() (handed bool, before Status) {
 	}()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := h.engine.Clock.Now()
-	before = l.statusLocked(now)
+	before = l.statusLocked(h.engine.Clock.Now())
 	if !before.Holds() || before.Mode == lease.Read {
 		return false, before
 	}
 	var room [1]lease.Command
-	handed, commands := h.lease.HandOver(now, room[:0])
+	commands := h.lease.HandOver(room[:0])
 	l.unlocked.Store(true)
 	for i := range h.members {
 		h.members[i].footprint.Abandon()
 	}
-	if handed {
-		h.releasePredecessorLocked()
-	}
+	h.releasePredecessorLocked()
 	h.carryOutLocked(commands, nil)
-	return handed, before
+	return true, before
 }

@@ -304,7 +304,7 @@ func (l *leases) take(id leaseID, e event) (res result) {
 	case isClosed:
 		out = m.Orphan(nil)
 	case handsOver:
-		_, out = m.HandOver(now, nil)
+		out = m.HandOver(nil)
 	case answered:
 		cmd := l.requests[e.to].cmd
 		cmd.Master = int(e.master)

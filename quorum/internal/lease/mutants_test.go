@@ -107,8 +107,8 @@ var mutants = []mutate.Mutant[setup]{
 	{Rule: "a deadline that too few masters reach is none", Edits: in(quorateFile, "if r.Enough(within) {", "if true {"), Setup: setup{lease: 2}},
 	// The rules of handing over.
 	{Rule: "a lock that is handed over has ended", Edits: in(useFile, "	l.become(Released)\n	l.cause = HandedOver\n", ""), Setup: setup{takes: toSecond, fixed: true}},
-	{Rule: "a lock that is handed over is not released", Edits: in(useFile, "return true, append(out, Command{Do: End, Cause: HandedOver})",
-		"return true, l.release(0, append(out, Command{Do: End, Cause: HandedOver}))"), Setup: setup{attempts: three, takes: toSecond, fixed: true}},
+	{Rule: "a lock that is handed over is not released", Edits: in(useFile, "return append(out, Command{Do: End, Cause: HandedOver})",
+		"return l.release(0, append(out, Command{Do: End, Cause: HandedOver}))"), Setup: setup{attempts: three, takes: toSecond, fixed: true}},
 	{Rule: "who takes over replaces the predecessor", Edits: in(acquireFile, "			k.hdel(key, predecessor)\n", ""), Setup: setup{attempts: three, takes: toEither, fixed: true}},
 	{Rule: "who takes over is granted only where the predecessor is", Edits: in(acquireFile, "carried == 0 && mine+inherited < names {", "false {"),
 		Setup: setup{attempts: three, takes: toEither, fixed: true}},

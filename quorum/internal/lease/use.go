@@ -83,15 +83,12 @@ func (l *Lease) Unlock(now clock.Instant, out []Command) []Command {
 	return out
 }
 
-// HandOver ends a valid lock and leaves it on the masters, for the owner that takes over. It reports
-// whether the lock was valid. No command of this lease follows: none raises a counter, repairs or releases.
-func (l *Lease) HandOver(now clock.Instant, out []Command) (bool, []Command) {
-	if !l.Valid(now) {
-		return false, out
-	}
+// HandOver ends a valid lock and leaves it on the masters, for the owner that takes over. No command of this lease
+// follows: none raises a counter, repairs or releases.
+func (l *Lease) HandOver(out []Command) []Command {
 	l.become(Released)
 	l.cause = HandedOver
-	return true, append(out, Command{Do: End, Cause: HandedOver})
+	return append(out, Command{Do: End, Cause: HandedOver})
 }
 
 // Orphan ends a held lock because its Locker was closed. The keys are left to their leases: the work

@@ -256,7 +256,6 @@ func (p *Place) takeOut(out func(q *queue)) (cancels []func(), isKnown bool) {
 		return nil, true
 	}
 	delete(list.queues, q.key)
-	q.ended = true
 	if q.subscribed {
 		list.History.Unsubscribed(q.key.hash, q.Others(), list.Engine.Clock.Now())
 	}

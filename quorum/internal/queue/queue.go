@@ -57,7 +57,6 @@ type queue struct {
 	key  Key
 	waiting.Queue
 	subscribed bool          // one of the waiters has subscribed, for all of them
-	ended      bool          // it has no waiters
 	cancels    []func()      // of the subscriptions
 	lastError  error         // of the last attempt; nil before one has ended
 	published  int           // a node that published the last release since an attempt began; −1 for none

@@ -391,6 +391,7 @@ func TestAReaderIsGoneBeforeItWaits(t *testing.T) {
 		second := l.joins(true, "a")
 		first.Acquired(time.Second, false)
 		l.begins(second, true)
+		testkit.Check(t, !second.refused(waiting.Result{}, waiting.AskAll, errHeld), "it goes on as the first of a queue")
 		second.Leave() // its context has ended meanwhile
 	})
 }
@@ -412,7 +413,12 @@ func TestAReaderThatIsLetGoWhileItSubscribes(t *testing.T) {
 		synctest.Wait() // so the reader's subscriptions are confirmed as soon as it asks
 		reader := l.joins(true, "a")
 		usual := l.Engine.Clock
-		l.Engine.Clock = meanwhile{usual, func() { reader.queue.ended = true }} // with the list's mutex locked
+		l.Engine.Clock = meanwhile{usual, func() { // with the list's mutex locked
+			if q := reader.queue; q != nil {
+				q.letGoLocked()
+				delete(l.queues, q.key)
+			}
+		}}
 		reader.subscribe()
 		l.Engine.Clock = usual
 		defer reader.Leave()
@@ -491,6 +497,10 @@ func TestWhichPlacesAreUsedAgain(t *testing.T) {
 		refuses(subscribed, "a")
 		subscribed.Leave()
 		behind.Leave()
-		testkit.Check(t, subscribed.list != nil && behind.list != nil, "one that others know is used again")
+		alone = l.Enter(want, waiting.Retry{})
+		l.begins(alone, true)
+		refuses(alone, "a")
+		alone.Leave()
+		testkit.Check(t, subscribed.list != nil && behind.list != nil && alone.list != nil, "one that others know is used again")
 	})
 }

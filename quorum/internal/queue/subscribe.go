@@ -47,7 +47,7 @@ func (q *queue) keep(cancels []func()) bool {
 	q.list.mu.Lock()
 	defer q.list.mu.Unlock()
 	q.cancels = cancels
-	return !q.ended
+	return !q.Empty()
 }
 
 // subscriber receives the events of one channel on one node ([pubsub.Subscriber]).

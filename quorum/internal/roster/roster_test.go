@@ -18,6 +18,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/roster"
+	"github.com/quorumlock/quorumlock/quorum/operator"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -170,6 +171,14 @@ func TestTwinsAreOneMember(t *testing.T) {
 			"once it is marked: %v, %v", s.Refusal(0), s.Refusal(2))
 		testkit.Check(t, twin.Ready(t.Context(), 2) && !twin.Ready(t.Context(), 3), "the twins are not one vote")
 		testkit.Check(t, twin.Refusal(2, twin.refusal(t, 2)) == nil, "without a survey the twin is refused for its name")
+		// An operator's word makes a list of two prefixes of one process: each has a marker.
+		prefixed := d.over([]int{0}, append([]node.Option{node.WithPrefix("p")}, quick...), false)
+		both := d.over([]int{0, 1}, quick, false)
+		both.nodes[1] = prefixed.nodes[0]
+		for _, n := range both.nodes {
+			testkit.Must(t, operator.AdmitMembers(t.Context(), n, []string{both.nodes[0].Name(), both.nodes[1].Name()}))
+		}
+		testkit.Check(t, both.Ready(t.Context(), 1) && !both.Ready(t.Context(), 2), "the prefixes are not one vote")
 	})
 }
 
