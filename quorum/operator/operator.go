@@ -33,6 +33,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/looks"
 	"github.com/quorumlock/quorumlock/internal/membership"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -48,7 +49,7 @@ func Check(ctx context.Context, n *node.Node) (Report, error) {
 	var report Report
 	err := onVisit(ctx, n, "check", false, func(ctx context.Context, v visit) error {
 		began := time.Now()
-		if _, err := v.command(ctx, "PING"); err != nil {
+		if _, err := v.command(ctx, "PING"); err != nil && !redisconn.RefusesWrites(err) { // a server with a full disk refuses PING, too
 			return err
 		}
 		report.RoundTrip = time.Since(began)
