@@ -67,7 +67,7 @@ func (e *Error) text() string {
 	if e.Op == "connect" && errors.Is(e.Err, ErrTimeout) {
 		text += " (quorumlock check may show why)"
 	}
-	if redisconn.HasCode(e.Err, "WRONGTYPE") && e.Op != "connect" { // there it is the marker
+	if redisconn.HasCode(e.Err, "WRONGTYPE") && !strings.Contains(text, scripts.MarkerKey) {
 		text += " (another client's lock, redsync's perhaps, is at this key)"
 	}
 	if e.Op == "connect" && errors.Is(e.Err, io.EOF) {

@@ -122,6 +122,9 @@ func (s *server) handshake(ctx context.Context, c redis.Conn) (*pipeline.Conn, e
 // Look reads the marker. It also finds servers that run no scripts.
 func (s *server) Look(ctx context.Context, c *pipeline.Conn, timeout time.Duration) (*scripts.Seen, error) {
 	reply, err := c.Call(ctx, scripts.Look(), timeout)
+	if redisconn.HasCode(err, "WRONGTYPE") {
+		err = fmt.Errorf("another program has written the key %s%s, delete it: %w", scripts.KeyPrefix(s.opts.prefix), scripts.MarkerKey, err)
+	}
 	return reply.Look, scriptError(err)
 }
 
