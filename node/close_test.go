@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -124,18 +126,49 @@ func TestCloseWhileDown(t *testing.T) {
 	closes(t, n, timeout/2)
 }
 
-// Close ends an attempt to connect at once when no call waits for it.
+// Close ends an attempt to connect at once when no call waits for it: a dial, or the wait for what a server says then.
 func TestCloseWhileProbing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var dials atomic.Int32
-		n := openPool(t, &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
-			dials.Add(1)
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}}, node.WithTimeout(time.Second))
-		mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrTimeout)
-		testkit.Eventually(t, "another attempt", func() bool { return dials.Load() >= 2 })
-		closes(t, n, 0)
+	var dials atomic.Int32
+	hangs := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+		dials.Add(1)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	silent := node.WithDialer(func(context.Context, string, string) (net.Conn, error) {
+		dials.Add(1)
+		ours, theirs := net.Pipe()
+		go io.Copy(io.Discard, theirs)
+		return ours, nil
+	})
+	for what, open := range map[string]func(*testing.T) *node.Node{
+		"a dial":   func(t *testing.T) *node.Node { return openPool(t, hangs, node.WithTimeout(time.Second)) },
+		"a server": func(t *testing.T) *node.Node { return open(t, "redis://a", silent, node.WithTimeout(time.Second)) },
+		"a sentinel": func(t *testing.T) *node.Node {
+			return open(t, "redis+sentinel://a/m?failover=1", silent, node.WithTimeout(time.Second))
+		},
+	} {
+		testkit.Bubble(t, what, func(t *testing.T) {
+			dials.Store(0)
+			n := open(t)
+			mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrTimeout)
+			testkit.Eventually(t, "another attempt", func() bool { return dials.Load() >= 2 })
+			closes(t, n, 0)
+		})
+	}
+}
+
+// Close waits for hooks, and for lines of the log.
+func TestCloseWaitsForHooks(t *testing.T) {
+	testkit.Bubble(t, "hooks", func(t *testing.T) {
+		var ended atomic.Int32
+		slow := func() { time.Sleep(timeout / 4); ended.Add(1) }
+		n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { return nil, io.EOF }}, node.WithTimeout(timeout),
+			node.WithHooks(node.Hooks{StateChanged: func(node.StateEvent) { slow() }}),
+			node.WithLogger(slog.New(enabling{slog.DiscardHandler, slow})))
+		mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
+		testkit.Pass(timeout / 8) // both have begun
+		testkit.Must(t, n.Close())
+		testkit.Equal(t, ended.Load(), 2, "hooks and lines that have ended")
 	})
 }
 

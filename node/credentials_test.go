@@ -60,8 +60,8 @@ func (s subscriber) OnSubscribed() {
 		close(s.confirmed)
 	}
 }
-func (subscriber) OnMessage() {}
-func (subscriber) OnUnsubscribed()  {}
+func (subscriber) OnMessage()      {}
+func (subscriber) OnUnsubscribed() {}
 
 // A connection that exists lives on with the old password, and a new one uses the new password: for calls, for
 // messages, and in Check.
@@ -148,6 +148,9 @@ func TestOptionsOfConnectionsThatAreRefused(t *testing.T) {
 		"a dialer over a pool":       {func() (*node.Node, error) { return node.New(&redis.Pool{}, node.WithDialer(noRoute)) }, "WithDialer is for Open"},
 		"a name over a pool":         {func() (*node.Node, error) { return node.New(&redis.Pool{}, node.WithClientName("a")) }, "WithClientName is for Open"},
 		"no function of credentials": {func() (*node.Node, error) { return node.Open("redis://a", node.WithCredentials(nil)) }, "WithCredentials is nil"},
+		"no option":                  {func() (*node.Node, error) { return node.Open("redis://a", nil) }, "an option is nil"},
+		"a number over a pool":       {func() (*node.Node, error) { return node.New(&redis.Pool{}, node.WithName("a/01")) }, "ends like a database's number"},
+		"no logger":                  {func() (*node.Node, error) { return node.Open("redis://a", node.WithLogger(nil)) }, "the logger is nil"},
 		"no dialer":                  {func() (*node.Node, error) { return node.Open("redis://a", node.WithDialer(nil)) }, "WithDialer is nil"},
 		"two passwords": {func() (*node.Node, error) { return node.Open("redis://:s3cret@a", node.WithCredentials(ask)) },
 			"the URL contains a password, and WithCredentials is given"},

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -96,6 +98,7 @@ func TestDatabaseOfAServerThatDoesNotNameIt(t *testing.T) {
 			mustGrant(t, do(t, n, acquire("k", "o:1")))
 			scripts := 0
 			for _, args := range f.all() {
+				testkit.Check(t, args[0] != "PING" || c.clientInfo[0] == '-', "asked why it hangs up")
 				if strings.HasPrefix(args[0], "EVAL") {
 					scripts++
 					got := strings.TrimPrefix(args[len(args)-1], "0 ") // of an acquire, the marker's first line
@@ -177,21 +180,34 @@ func TestAPoolsDatabaseIsSelected(t *testing.T) {
 	}
 }
 
+// Over a pool without a name, a server that does not tell its address is refused. That says nothing of one that hangs up.
+func TestAPoolsServerThatDoesNotTellItsAddress(t *testing.T) {
+	for client, isPermanent := range map[string]bool{"-NOPERM no\r\n": true, bulk("id=1 db=0\n"): true, canned.HangUp: false} {
+		f := startDatabase(t, client, "+OK\r\n")
+		n := openPool(t, poolOf(f.addr), node.WithName(""))
+		err := do(t, n, scripts.Look()).Err
+		mustFail(t, n, err, node.ErrDown)
+		testkit.Equal(t, isTransient(err), !isPermanent, err)
+	}
+}
+
 // A connection whose database was selected does not go back to the pool: the program that owns it would use that
 // database.
 func TestASelectedConnectionDoesNotGoBackToThePool(t *testing.T) {
 	redistest.Need(t, redistest.ClientInfo)
 	m := startReal(t)
 	testkit.Do(t, m, redistest.SetUser("app", "on", ">right", "~*", "&*", "+@all", "-client|info")...)
-	pool := &redis.Pool{MaxIdle: 3, Dial: func() (redis.Conn, error) {
-		return redis.Dial("tcp", m.Addr(), redis.DialUsername("app"), redis.DialPassword("right"))
-	}}
-	t.Cleanup(func() { testkit.Must(t, pool.Close()) })
-	n := openPool(t, pool, node.WithName("a/1"))
-	testkit.Must(t, do(t, n, scripts.Look()).Err)
-	testkit.Must(t, n.Close())
-	c := pool.Get()
-	defer c.Close()
-	testkit.Got(c.Do("SET", "k", "v"))(t)
-	testkit.Check(t, exists(t, m, "k"), "the pool's next connection uses another database")
+	for _, maxActive := range []int{0, 20} {
+		pool := &redis.Pool{MaxIdle: 3, MaxActive: maxActive, Dial: func() (redis.Conn, error) {
+			return redis.Dial("tcp", m.Addr(), redis.DialUsername("app"), redis.DialPassword("right"))
+		}}
+		t.Cleanup(func() { testkit.Must(t, pool.Close()) })
+		n := openPool(t, pool, node.WithName("a/1"))
+		testkit.Must(t, do(t, n, scripts.Look()).Err)
+		testkit.Must(t, n.Close())
+		c := pool.Get()
+		defer c.Close()
+		testkit.Got(c.Do("SET", "k", maxActive))(t)
+		testkit.Equal(t, fmt.Sprintf("%s", testkit.Do(t, m, "GET", "k")), fmt.Sprint(maxActive), "what the pool's next connection has set in database 0")
+	}
 }

@@ -62,14 +62,14 @@ func logIn(ctx context.Context, c redis.Conn, user, password string, database in
 	}
 	commands = authenticated(user, password, append(commands, []any{"CLIENT", "SETNAME", o.clientName}))
 	_, errs := redisconn.RoundTrip(ctx, c, o.timeout, commands...)
-	err, isNamed := cmp.Or(errs...), errs[len(errs)-1] == nil
-	if isNamed || c.Err() != nil || cmp.Or(errs[:len(errs)-1]...) != nil {
-		return err
+	last := len(errs) - 1
+	if err := cmp.Or(errs[:last]...); err != nil || !redisconn.IsServerError(errs[last]) {
+		return cmp.Or(err, errs[last])
 	}
 	// The user may not be allowed to set a name, which does not matter. Or the server says why it hangs
 	// up: it has too many clients, or is in protected mode.
-	if _, broken := redisconn.RoundTrip(ctx, c, o.timeout, []any{"PING"}); c.Err() != nil && redisconn.IsBroken(broken[0]) {
-		return err
+	if _, broken := redisconn.RoundTrip(ctx, c, o.timeout, []any{"PING"}); redisconn.IsBroken(broken[0]) {
+		return errs[last]
 	}
 	return nil
 }
@@ -90,7 +90,6 @@ func (s *server) askCredentials(ctx context.Context) (user, password string, err
 	if s.opts.credentials == nil {
 		return s.username, s.password, nil
 	}
-	defer recovered("asking for the credentials", &err)
 	user, password, err = s.opts.credentials(ctx)
 	switch {
 	case err != nil:
@@ -114,11 +113,13 @@ func (e endpoint) at(address string) endpoint {
 
 // dial makes the TLS handshake itself because redigo's ignores the context.
 func (o *options) dial(ctx context.Context, e endpoint) (net.Conn, error) {
-	raw, err := o.dialRaw(ctx, e)
-	if err != nil {
+	raw, err := o.dialer(ctx, e.network, e.address)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if !e.tls {
+	case raw == nil:
+		return nil, errors.New("dialing: got neither a connection nor an error")
+	case !e.tls:
 		return redisconn.RefuseStrays(raw), nil
 	}
 	config := o.tls
@@ -135,20 +136,4 @@ func (o *options) dial(ctx context.Context, e endpoint) (net.Conn, error) {
 		return nil, err
 	}
 	return redisconn.RefuseStrays(secure), nil
-}
-
-func (o *options) dialRaw(ctx context.Context, e endpoint) (raw net.Conn, err error) {
-	defer recovered("dialing", &err)
-	raw, err = o.dialer(ctx, e.network, e.address)
-	if err == nil && raw == nil {
-		err = errors.New("dialing: got neither a connection nor an error")
-	}
-	return raw, err
-}
-
-// recovered, deferred, makes an error of a panic of the user's function.
-func recovered(doing string, err *error) {
-	if x := recover(); x != nil {
-		*err = fmt.Errorf("%s: panic: %v", doing, x)
-	}
 }

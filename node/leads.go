@@ -71,12 +71,16 @@ func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string,
 		if err != nil {
 			return err
 		}
-		var others others
-		if before == "" && two == nil { // compared for sure: the check and the dials take the same round trips
-			others = s.dialMore(ctx, dialsOfFirst)
+		more := 0
+		if before == "" || two != nil { // compared for sure: the check and the dials take the same round trips
+			more = dialsOfFirst
 		}
+		others := s.dialMore(ctx, more)
 		runID, err := check(c)
-		if err == nil && (runID != before || two != nil) {
+		if err == nil && runID != before && more == 0 {
+			others = s.dialMore(ctx, 1)
+		}
+		if err == nil {
 			err = s.compare(ctx, c, runID, two, others)
 		}
 		others.end()
@@ -86,8 +90,7 @@ func (s *server) take(ctx context.Context, check func(redis.Conn) (runID string,
 				return nil
 			}
 		}
-		redisconn.Kill(c)
-		c.Close()
+		kill(c)
 		if err != nil {
 			return s.passing(err)
 		}
@@ -125,18 +128,10 @@ func (s *server) takeFresh(ctx context.Context) (redis.Conn, error) {
 
 const dialsOfFirst = 4
 
-// compare dials the address again, and refuses the node if that leads to another master than c. If no process is known, or
-// it has led to two, it is dialed repeatedly: a balancer that takes turns leads each of two clients that start together to
-// one master twice. Those of a first connection have begun.
-func (s *server) compare(ctx context.Context, c redis.Conn, runID string, known error, begun others) error {
-	switch {
-	case begun.dialing != nil:
-	case known != nil:
-		begun = s.dialMore(ctx, dialsOfFirst)
-	default:
-		begun = s.dialMore(ctx, 1)
-	}
-	two, failed := s.differs(runID, begun)
+// compare refuses the node if the others lead to another master than c. If no process is known, or the address has led to
+// two, there are several: a balancer that takes turns leads each of two clients that start together to one master twice.
+func (s *server) compare(ctx context.Context, c redis.Conn, runID string, known error, others others) error {
+	two, failed := s.differs(runID, others)
 	switch {
 	case two == nil && failed == nil:
 		return nil
@@ -154,15 +149,13 @@ type others struct {
 	runIDs  []string
 	errs    []error
 	cancel  context.CancelFunc
-	dialing *sync.WaitGroup // nil for none
+	dialing *sync.WaitGroup
 }
 
 // end ends the dials that have not ended.
 func (o others) end() {
-	if o.dialing != nil {
-		o.cancel()
-		o.dialing.Wait()
-	}
+	o.cancel()
+	o.dialing.Wait()
 }
 
 // dialMore begins to dial the address n times. A pool of the user's may have no connection to spare.
@@ -184,7 +177,6 @@ func (s *server) dialMore(ctx context.Context, n int) others {
 // differs waits for the dials.
 func (s *server) differs(runID string, of others) (two, err error) {
 	of.dialing.Wait()
-	of.cancel()
 	for i, found := range of.runIDs {
 		if of.errs[i] == nil && found != runID {
 			two = s.twoMasters(runID, found)
@@ -195,18 +187,17 @@ func (s *server) differs(runID string, of others) (two, err error) {
 
 // DialAgain implements [inside.Server].
 func (s *server) DialAgain(ctx context.Context, runID string, n int) (two, err error) {
-	return s.differs(runID, s.dialMore(ctx, n))
+	others := s.dialMore(ctx, n)
+	defer others.end()
+	return s.differs(runID, others)
 }
 
 func (s *server) dialAndAsk(ctx context.Context) (runID string, err error) {
-	ctx, stop := redisconn.Interruptible(ctx)
-	defer stop()
 	c, err := s.TakeConn(ctx)
 	if err != nil {
 		return "", err
 	}
-	defer c.Close()
-	defer redisconn.Kill(c)
+	defer kill(c)
 	return s.ask(ctx, c)
 }
 
@@ -223,8 +214,7 @@ func (s *server) ask(ctx context.Context, c redis.Conn) (runID string, err error
 // left closes a connection that was left for another process's. If it still leads to a master, the address leads to two;
 // but a failover may leave the old master as one for a while.
 func (s *server) left(c redis.Conn, runID string) {
-	defer c.Close()
-	defer redisconn.Kill(c)
+	defer kill(c)
 	ctx, cancel := context.WithTimeout(context.Background(), s.opts.timeout)
 	defer cancel()
 	_, err := s.ask(ctx, c)

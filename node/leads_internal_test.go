@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -54,11 +55,13 @@ func TestProcessesAreCompared(t *testing.T) {
 		if c.isDead {
 			redisconn.Kill(conn)
 		}
-		var begun others
-		if c.before == "" && c.known == nil {
-			begun = s.dialMore(t.Context(), dialsOfFirst)
+		more := dialsOfFirst
+		if c.before != "" {
+			more = 1
 		}
-		err := s.compare(t.Context(), conn, runID, c.known, begun)
+		others := s.dialMore(t.Context(), more)
+		err := s.compare(t.Context(), conn, runID, c.known, others)
+		others.end()
 		conn.Close()
 		testkit.Check(t, c.want == "" && err == nil || err != nil && c.want != "" && strings.Contains(err.Error(), c.want), "%+v: %v", c, err)
 		testkit.Equal(t, int(dials.Load())-1, c.dials, "dials")
@@ -92,6 +95,72 @@ func TestWhenProcessesAreCompared(t *testing.T) {
 		}
 		err := s.take(t.Context(), func(conn redis.Conn) (string, error) { return s.ask(t.Context(), conn) })
 		testkit.Is(t, err, ErrInvalid, "what is taken")
+	}
+}
+
+// A connection of which another one has found meanwhile that the address led elsewhere may lead to a dead process.
+func TestTheNextConnectionIsTaken(t *testing.T) {
+	s, dials := leading(twoFakes(t), "aa", 0)
+	s.opts.OneProcess = true
+	err := s.take(t.Context(), func(redis.Conn) (string, error) {
+		if dials.Load() == 1 {
+			testkit.Got(s.leads.turn("newer", "", nil))(t)
+		}
+		return fmt.Sprint("process ", dials.Load()), nil
+	})
+	testkit.Must(t, err)
+	testkit.Equal(t, s.leads.to, "process 2", "leads to")
+}
+
+// A connection that is refused does not wait for the dials that began with it.
+func TestDialsEndWithTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var dials, ended atomic.Int32
+		s := &server{opts: options{timeout: time.Second, conns: 1}, pool: &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) {
+			if dials.Add(1) > 1 {
+				<-ctx.Done()
+				ended.Add(1)
+				return nil, ctx.Err()
+			}
+			return testkit.Pipe(func(net.Conn) {}), nil
+		}}}
+		began := time.Now()
+		testkit.Is(t, s.take(t.Context(), func(redis.Conn) (string, error) { return "", ErrEvicts }), ErrEvicts, "what is taken")
+		testkit.Equal(t, time.Since(began).Round(time.Microsecond), 0, "time")
+		testkit.Equal(t, ended.Load(), dialsOfFirst, "dials that have ended")
+	})
+}
+
+// A connection that was left for another process is asked who it is, unless the address leads there again.
+func TestAConnectionThatIsLeft(t *testing.T) {
+	for to, refused := range map[string]bool{"one": false, "another": true} {
+		s := &server{opts: options{timeout: time.Second}, leads: leads{to: to, leave: func(string, error) {}}}
+		s.left(testkit.Pipe(func(c net.Conn) { canned.Serve(c, replies(canned.Bulk("run_id:one\r\nrole:master\r\n"))) }), "one")
+		_, two := s.leads.now()
+		testkit.Equal(t, two != nil, refused, "refused while the address leads to "+to)
+	}
+}
+
+// A pool that bounds its connections gives an idle one that serves. If none does, it dials, once.
+func TestAPoolThatBoundsItsConnections(t *testing.T) {
+	for role, dials := range map[string]int{"master": 2, "slave": 3} {
+		dialed := 0
+		pool := &redis.Pool{MaxIdle: 2, MaxActive: 20, Dial: func() (redis.Conn, error) {
+			if dialed++; dialed > 10 {
+				return nil, errors.New("again and again")
+			}
+			return testkit.Pipe(func(c net.Conn) { canned.Serve(c, replies(canned.Bulk("run_id:x\r\nrole:"+role+"\r\n"))) }), nil
+		}}
+		idle := []redis.Conn{pool.Get(), pool.Get()}
+		for _, c := range idle {
+			testkit.Must(t, c.Close())
+		}
+		s := &server{opts: options{timeout: time.Second}, pool: pool}
+		c := testkit.Got(s.takeOrDial(t.Context()))(t)
+		testkit.Equal(t, dialed, dials, "dials, where the idle ones lead to a "+role)
+		testkit.Equal(t, pool.ActiveCount()-pool.IdleCount(), 1, "connections in use")
+		kill(c)
+		testkit.Must(t, pool.Close())
 	}
 }
 

@@ -89,13 +89,12 @@ func (l *stateLog) readQuarantineLocked(q pipeline.Quarantine) {
 		return
 	}
 	l.quarantine = end
-	left := time.Until(end)
 	switch {
-	case left <= 0 || l.closed.Load(): // calls that Close waits for may read one yet
+	case l.closed.Load(): // calls that Close waits for may read one yet
 	case l.ends == nil:
-		l.ends = time.AfterFunc(left, l.quarantineOver)
+		l.ends = time.AfterFunc(time.Until(end), l.quarantineOver)
 	default:
-		l.ends.Reset(left)
+		l.ends.Reset(time.Until(end))
 	}
 }
 
@@ -145,9 +144,6 @@ func (l *stateLog) noteLocked() {
 }
 
 func (l *stateLog) logChangesLocked(now time.Time) {
-	if l.closed.Load() || l.logger().Handler() == slog.DiscardHandler {
-		return
-	}
 	isDown, isQuarantined := l.down > 0, l.quarantine.After(now)
 	message := "quorumlock: node down"
 	if l.permanent {

@@ -20,9 +20,11 @@ import (
 	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
+	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/redistest"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // lines is a log that calls the node while it writes, if there is one.
@@ -246,10 +248,24 @@ func TestScriptEnded(t *testing.T) {
 	testkit.Do(t, m, "SET", "text", "x")
 	do(t, n, acquire("text", "o:1"))
 	told("acquire", 2, "WRONGTYPE")
+	testkit.Must(t, inside.Of(n).Pipe("key").Start(release("k", "o:2"), new(pipeline.Footprint), nil)) // who asks does not wait
+	told("release", 1, "")
 	testkit.Must(t, m.Freeze())
 	do(t, n, release("k", "o:1"))
 	testkit.Must(t, m.Thaw())
-	told("release", 1, "timeout")
+	told("release", 2, "timeout")
 	e, _ := s.lastRun("release")
 	testkit.Check(t, e.Duration >= timeout, "a call that timed out after %v took %v", timeout, e.Duration)
+
+	var ofPool seen // which does not know its address
+	nowhere := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { return nil, errNoRoute }}, node.WithName(""), node.WithHooks(ofPool.hooks()))
+	do(t, nowhere, scripts.Look())
+	testkit.Eventually(t, "told", func() bool { _, n := ofPool.lastRun("look"); return n == 1 })
+	e, _ = ofPool.lastRun("look")
+	testkit.Check(t, e.Node == inside.Unnamed && e.Address == "", "told %+v", e)
+	if !redistest.Has(redistest.ClientInfo) {
+		return // such a server does not tell its address
+	}
+	do(t, openPool(t, poolOf(m.Addr()), node.WithName(""), node.WithHooks(ofPool.hooks())), scripts.Look())
+	testkit.Eventually(t, "told", func() bool { e, n := ofPool.lastRun("look"); return n == 2 && e.Address == m.Addr() })
 }

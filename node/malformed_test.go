@@ -48,6 +48,18 @@ func TestGarbageInsteadOfALook(t *testing.T) {
 	}
 }
 
+// Check of a sentinel says how it is asked for a master.
+func TestCheckOfASentinel(t *testing.T) {
+	_, n := openFake(t, func(args []string) string {
+		if args[0] == "INFO" {
+			return bulk("redis_mode:sentinel\r\nrun_id:x\r\n")
+		}
+		return "-ERR unknown command\r\n"
+	})
+	_, err := operator.Check(t.Context(), n)
+	mustFail(t, n, err, node.ErrInvalid)
+}
+
 // Admit believes no such reply to its mark, and marks a limited number of times when others write the
 // marker, too.
 func TestAdmitOfAMasterThatIsNotMarked(t *testing.T) {
@@ -161,6 +173,12 @@ func hostileMarker(members []string) string {
 
 func TestErrorsAreShort(t *testing.T) {
 	const hash = "0123456789abcdef0123456789abcdef01234567"
+	sha, line := fmt.Sprint(scripts.All()[0].SHA()), 1
+	for len(scripts.CommandsAt(sha, line)) == 0 {
+		line++
+	}
+	inAcquire := fmt.Sprintf(" script: %s, on @user_script:%d.", sha, line)
+	needed := " (" + strings.Join(scripts.CommandsAt(sha, line), " or ") + ")"
 	for _, test := range []struct {
 		op   string
 		err  error
@@ -174,11 +192,31 @@ func TestErrorsAreShort(t *testing.T) {
 		{"release", redis.Error("ERR unknown command called from script (HDEL)"), "node a: release: ERR unknown command called from script (HDEL)"},
 		{"connect", fmt.Errorf("%w: %w", node.ErrScripts, redis.Error("ERR unknown command 'EVALSHA', with args beginning with: '"+
 			hash+"' '2' 'a name, with more'\n")), "node a: connect: runs no Lua scripts: ERR unknown command 'EVALSHA'"},
+		{"acquire", redis.Error("WRONGTYPE Operation against a key"), "node a: acquire: WRONGTYPE Operation against a key " +
+			"(another client's lock, redsync's perhaps, is at this key)"},
+		{"connect", redis.Error("WRONGTYPE Operation against a key"), "node a: connect: WRONGTYPE Operation against a key"},
+		{"connect", errors.New("the channel is sealed (HSM)"), "node a: connect: the channel is sealed (HSM)"},
+		{"acquire", redis.Error("NOPERM No permissions to access a key"), "node a: acquire: NOPERM No permissions to access a key " +
+			"(the user needs the keys quorumlock:* and the names of its locks)"},
+		{"acquire", redis.Error("NOPERM No permissions to access a channel"), "node a: acquire: NOPERM No permissions to access a channel " +
+			"(the user needs the channels redisson_lock__channel* and quorumlock:seal)"},
+		{"acquire", redis.Error("OOM no" + inAcquire), "node a: acquire: OOM no"},
+		{"acquire", redis.Error("ERR The user may not" + inAcquire), "node a: acquire: ERR The user may not"},
+		{"acquire", redis.Error("ERR The user executing the script may not" + inAcquire), "node a: acquire: ERR The user executing the script may not" + needed},
+		{"acquire", redis.Error("ERR The user executing the script may not script: " + sha + ", on @user_script:99999."),
+			"node a: acquire: ERR The user executing the script may not"},
+		{"acquire", io.EOF, "node a: acquire: EOF"},
 		{"acquire", node.ErrTimeout, "node a: acquire: timed out"},
 		{"connect", node.ErrTimeout, "node a: connect: timed out (quorumlock check may show why)"},
 	} {
 		testkit.Equal(t, (&node.Error{Node: "a", Op: test.op, Err: test.err}).Error(), test.want, "says")
 	}
+	for _, said := range []string{"a key", "a channel"} {
+		text := (&node.Error{Node: "a?prefix=team", Err: redis.Error("NOPERM No permissions to access " + said)}).Error()
+		testkit.Check(t, strings.HasSuffix(text, said+" (the user needs the keys and channels team:*)"), "%s", text)
+	}
+	text := (&node.Error{Node: "a?prefix=team", Err: redis.Error("WRONGTYPE Operation against a key")}).Error()
+	testkit.Check(t, !strings.Contains(text, "needs"), "%s", text)
 }
 
 // The code of an error, and whether a retry fails until something is changed. TestWhatErrorRepliesMean of redisconn has the

@@ -43,7 +43,6 @@ import (
 type Node struct {
 	embedded  // the pipes and subscriptions, which package quorum reaches by inside.Of
 	server    server
-	ownsPool  bool
 	log       *stateLog
 	group     sync.WaitGroup // of all goroutines that run until Close
 	events    events.Queue   // the hooks that are to run
@@ -92,7 +91,7 @@ func Open(url string, opts ...Option) (*Node, error) {
 		return nil, invalidf("the URL contains a password, and WithCredentials is given: leave one out")
 	}
 	n := newNode(o, e, nil)
-	n.ownsPool, n.server.member = true, member
+	n.server.member = member
 	return n, nil
 }
 
@@ -224,7 +223,6 @@ func (n *Node) Close() error {
 		in.Subscriptions.Close()
 		n.log.close()
 		ended, cancel := context.WithTimeout(context.Background(), 2*n.Timeout())
-		defer cancel()
 		go func() {
 			n.group.Wait()
 			<-n.events.Idle() // after the calls, whose ends are events
@@ -232,9 +230,6 @@ func (n *Node) Close() error {
 			cancel()
 		}()
 		<-ended.Done()
-		if n.ownsPool {
-			n.server.pool.Close()
-		}
 	})
 	return nil
 }

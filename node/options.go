@@ -247,13 +247,11 @@ func newOptions(opts []Option) (options, error) {
 		return o, invalidf("a node's name is UTF-8 of at most %d bytes, without control characters, without blanks at its ends, and no URL", maxName)
 	case !validClientName(o.clientName):
 		return o, invalidf("the connections' name is 1 to %d printable ASCII characters without spaces", maxName)
-	case o.Random == nil:
-		return o, invalidf("the source of randomness is nil")
 	case o.logger() == nil:
 		return o, invalidf("the logger is nil")
 	case slices.Contains(o.ofURLs, "WithCredentials") && o.credentials == nil:
 		return o, invalidf("the function of WithCredentials is nil")
-	case slices.Contains(o.ofURLs, "WithDialer") && o.dialer == nil:
+	case o.dialer == nil:
 		return o, invalidf("the function of WithDialer is nil")
 	}
 	return o, nil

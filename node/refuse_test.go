@@ -134,6 +134,8 @@ func TestBadCredentials(t *testing.T) {
 	testkit.Check(t, strings.Contains(fmt.Sprint(err), ": connect: refused: ") && strings.Contains(fmt.Sprint(err), "NOAUTH"), "no password: %v", err)
 	isPermanent(t, err)
 	testkit.Equal(t, n.LastError().Code(), "NOAUTH", "the last error")
+	err = do(t, open(t, "redis://:wrong@"+m.Addr()), acquire("k", "o:1")).Err
+	testkit.Check(t, strings.Contains(fmt.Sprint(err), "WRONGPASS"), "another password: %v", err)
 	testkit.Equal(t, n.State(), inside.Refused, "the state: it is not down")
 	testkit.Eventually(t, "the hook is told", func() bool { return s.lastState().State == inside.Refused })
 	mustGrant(t, do(t, open(t, "redis://:secret@"+m.Addr()), acquire("k", "o:1")))

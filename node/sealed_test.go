@@ -103,6 +103,8 @@ func TestAMasterWithoutItsReplicaIsDown(t *testing.T) {
 	testkit.Check(t, report.Refused == nil && strings.HasSuffix(report.RefusesWrites.Error(), why), "check: %v", report.RefusesWrites)
 	testkit.Equal(t, report.Replicas, 0, "the number in the marker")
 	testkit.Equal(t, report.Hazards[0], "it grants nothing: "+why, "the hazard")
+	shown := open(t, m.URL(), node.WithFailover(1), inside.Option[node.Option](func(s *inside.Settings) { s.Unsealed = true }))
+	testkit.Must(t, do(t, shown, scripts.Look()).Err)
 	attach(t, replica, m)
 	testkit.Eventually(t, "it is back", func() bool { return isGranted(do(t, n, acquire("k", "o:1"))) })
 	testkit.Check(t, exists(t, replica, "k"), "the replica lacks the lock")

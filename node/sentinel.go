@@ -70,16 +70,16 @@ func (s *server) dialNamed(ctx context.Context, to dial) (redis.Conn, error) {
 				reasons[i] = err
 				continue
 			}
-			kept.isAgreed = kept.isAgreed || kept.conn != nil && address == kept.address
+			kept.isAgreed = kept.conn != nil && address == kept.address
 			if masters[address] == nil {
 				all.first.Store(next(i)) // for the next connection, should this one take the time that is left
 				c, hasReplicas, err := s.onMaster(ctx, address, to, kept.conn != nil)
 				switch {
-				case err == nil && hasReplicas:
+				case hasReplicas:
 					all.first.Store(int32(i))
 					return c, nil
-				case err == nil && kept.conn == nil:
-					kept.conn, kept.address, kept.next = c, address, next(i)
+				case kept.conn == nil:
+					kept.conn, kept.address, kept.next = c, address, next(i) // nil after an error
 				case err == nil:
 					kill(c)
 				}
@@ -98,7 +98,7 @@ func (s *server) dialNamed(ctx context.Context, to dial) (redis.Conn, error) {
 type spare struct {
 	conn     redis.Conn // nil for none
 	address  string
-	isAgreed bool  // two sentinels name it: one that is slow is not waited for
+	isAgreed bool  // another sentinel names it, the last that named one: one that is slow is not waited for
 	next     int32 // the sentinel that is asked first for the next connection
 }
 
@@ -161,7 +161,7 @@ func (s *server) askSentinel(ctx context.Context, sentinel string, bound time.Du
 	commands := authenticated(s.sentinels.username, s.sentinels.password, [][]any{{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.sentinels.master}})
 	replies, errs := redisconn.RoundTrip(ctx, redis.NewConn(raw, bound, bound), bound, commands...)
 	reply, err := replies[len(replies)-1], cmp.Or(errs...)
-	at, isPair := reply.([]any)
+	at, wrong := redis.Strings(reply, nil)
 	switch {
 	case redisconn.HasCode(err, "ERR unknown command"):
 		return "", wrongSentinel("is no sentinel, but another server")
@@ -169,10 +169,10 @@ func (s *server) askSentinel(ctx context.Context, sentinel string, bound time.Du
 		return "", late(ctx, err)
 	case reply == nil:
 		return "", wrongSentinel(fmt.Sprintf("knows no master %q", s.sentinels.master))
-	case !isPair || len(at) != 2:
+	case wrong != nil || len(at) != 2:
 		return "", wrongSentinel("names no address")
 	}
-	return net.JoinHostPort(fmt.Sprintf("%s", at[0]), fmt.Sprintf("%s", at[1])), nil
+	return net.JoinHostPort(at[0], at[1]), nil
 }
 
 // late returns ErrTimeout for what failed because its time was over, without the time: all sentinels that are slow say the same.
@@ -217,10 +217,7 @@ func (s *sentinels) notFound(reasons []error, masters map[string]error) error {
 
 // withOneHost returns a URL with that scheme and the first host, and the other hosts. net/url takes no list.
 func withOneHost(scheme, rest string) (string, []string) {
-	authority := rest
-	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
-		authority = rest[:end]
-	}
+	authority := rest[:strings.IndexAny(rest+"/", "/?#")]
 	user := authority[:strings.LastIndex(authority, "@")+1]
 	hosts := strings.Split(authority[len(user):], ",")
 	return scheme + "://" + user + hosts[0] + rest[len(authority):], hosts[1:]

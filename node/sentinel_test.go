@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,11 +30,13 @@ type watched struct {
 	secured func(net.Conn) net.Conn // the servers' ends; nil without TLS
 	open    atomic.Int32
 	dialled []string
+	hangs   string // the address of which a dial does not end, like nowhere:1
 }
 
 // silent serves connections, and never answers. A dial of nowhere does not end.
 func silent([]string) string  { return canned.Silent }
 func nowhere([]string) string { panic("not dialled") }
+func gone([]string) string    { panic("not dialled") }
 
 func replies(reply string) func([]string) string { return func([]string) string { return reply } }
 
@@ -71,7 +74,9 @@ func (w *watched) dial(ctx context.Context, _, address string) (net.Conn, error)
 	switch {
 	case serve == nil:
 		return nil, syscall.ECONNREFUSED
-	case address == "nowhere:1":
+	case address == "gone:1":
+		runtime.Goexit()
+	case address == "nowhere:1" || address == w.hangs:
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
@@ -134,6 +139,9 @@ func TestSentinels(t *testing.T) {
 			want: `sentinel a:26379, b:1, c:26379: knows no master "m"`, wraps: ErrInvalid, permanent: true},
 		"one knows none": {servers: servers{"a:26379": replies("*-1\r\n")},
 			want: `sentinel a:26379: knows no master "m"; sentinel b:1, c:26379: connection refused`, wraps: syscall.ECONNREFUSED},
+		"one names a port only": {servers: servers{"a:26379": replies(canned.Array("6379"))}, want: "sentinel a:26379: names no address"},
+		"one cannot be reached": {servers: servers{"c:26379": nowhere}, takes: 2550 * time.Millisecond, wraps: ErrTimeout,
+			want: "sentinel a:26379, b:1: connection refused; sentinel c:26379: timed out"},
 		"servers that are none": {servers: servers{"a:26379": replies("-ERR unknown command\r\n"), "b:1": replies("-ERR unknown command\r\n"), "c:26379": replies("+OK\r\n")},
 			want: "sentinel a:26379, b:1: is no sentinel, but another server; sentinel c:26379: names no address", wraps: ErrInvalid, permanent: true},
 		"all refuse the password": {servers: servers{"a:26379": wrongPassword, "b:1": wrongPassword, "c:26379": wrongPassword},
@@ -146,6 +154,9 @@ func TestSentinels(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &watched{servers: c.servers}
+				if what == "one cannot be reached" {
+					w.hangs = "c:26379"
+				}
 				pool := w.pool(t, strings.Replace(url3, "//", "//user:secret@", 1)+"&sentinel-password=secret", 400*time.Millisecond)
 				defer pool.Close()
 				began := time.Now()
@@ -249,25 +260,32 @@ func TestURLsOfSentinel(t *testing.T) {
 	testkit.Must(t, n.Close())
 	const names = "the path of a URL of Sentinel is its name of the master alone"
 	for url, says := range map[string]string{
-		"redis+sentinel://h/m":                       "Sentinel may make a master of a replica that lacks locks: say how many replicas",
-		"redis+sentinel://:secret@h?failover=1":      names,
-		"redis+sentinel://h/?failover=1":             names,
-		"redis+sentinel://h/m/1?failover=1":          names,
-		"redis+sentinel:///m?failover=1":             "names no host",
-		"redis+sentinel://h,/m?failover=1":           "names no host",
-		"redis+sentinel://,h/m?failover=1":           "names no host",
-		"redis+sentinel://h,i:x/m?failover=1":        "port must be a number",
-		"redis+sentinel://h:x,i/m?failover=1":        "port must be a number",
-		"redis+sentinel://h,i:70000/m?failover=1":    "between 1 and 65535",
-		"redis+sentinel://h,i:1:2/m?failover=1":      "colon",
-		"redis+sentinel://h,redis://i/m?failover=1":  "several URLs",
-		"redis+sentinel://h redis+sentinel://i/m":    "several URLs",
-		"unix+sentinel:///h/m":                       "clusters and several hosts",
-		"redis+sentinel:h/m?failover=1":              "",
-		"redis://h?sentinel-password=x":              "not one \"sentinel-password\"",
-		"redis+sentinel://h/m?sentinel-username=u":   "no sentinel-password",
-		"redis+sentinel://h/m?sentinel-password=":    "sentinel-password",
-		"redis+sentinel://h/m?server-name=x":         "",
+		"redis+sentinel://h/m":                      "Sentinel may make a master of a replica that lacks locks: say how many replicas",
+		"redis+sentinel://:secret@h?failover=1":     names,
+		"redis+sentinel://h/?failover=1":            names,
+		"redis+sentinel://h/m/1?failover=1":         names,
+		"redis+sentinel:///m?failover=1":            "names no host",
+		"redis+sentinel://h,/m?failover=1":          "names no host",
+		"redis+sentinel://,h/m?failover=1":          "names no host",
+		"redis+sentinel://h,i:x/m?failover=1":       "port must be a number",
+		"redis+sentinel://h:x,i/m?failover=1":       "port must be a number",
+		"redis+sentinel://h,i:70000/m?failover=1":   "between 1 and 65535",
+		"redis+sentinel://h,i:1:2/m?failover=1":     "colon",
+		"redis+sentinel://h,redis://i/m?failover=1": "several URLs",
+		"redis+sentinel://h redis+sentinel://i/m":   "several URLs",
+		"unix+sentinel:///h/m":                      "clusters and several hosts",
+		"redis+sentinel:h/m?failover=1":             "",
+		"redis://h?sentinel-password=x":             "not one \"sentinel-password\"",
+		"redis+sentinel://h/m?sentinel-username=u":  "no sentinel-password",
+		"redis+sentinel://h/m?sentinel-password=":   "sentinel-password",
+		"redis+sentinel://h/m?server-name=x":        "",
+		"redis+sentinel://h":                        names,
+		"redis+sentinel://app:12/cret@h?failover=1": "after its host",
+		"redis+sentinel:h":                          "clusters and several hosts",
+		"redis://h?sentinel-username=x":             "not one \"sentinel-username\"",
+
+		"redis+sentinel://h/m?sentinel-username=a&sentinel-username=b&sentinel-password=p": "special characters percent-encoded",
+
 		"redis+sentinel://:se/cret@h/m":              "",
 		"redis+sentinel://h/m?sentinel-password=x@y": "after its host",
 
@@ -280,11 +298,14 @@ func TestURLsOfSentinel(t *testing.T) {
 	}
 }
 
-// A sentinel itself is no master, and its error says how it is asked for one.
-func TestASentinelIsNoMaster(t *testing.T) {
+// A sentinel itself is no master, and its error says how it is asked for one. Nor is a node of a cluster, nor a server without
+// the engine for scripts.
+func TestServersThatAreNoMasters(t *testing.T) {
 	err := new(server).Refuse(redisconn.Info{"redis_mode": "sentinel", "run_id": "x"})
 	testkit.Is(t, err, ErrInvalid, "a sentinel")
 	testkit.Check(t, strings.Contains(err.Error(), "redis+sentinel://"), "%v", err)
+	testkit.Is(t, new(server).Refuse(redisconn.Info{"redis_mode": "cluster", "run_id": "x", "role": "master"}), ErrInvalid, "a cluster")
+	testkit.Is(t, scriptError(redis.Error("ERR Could not find scripting engine 'lua'")), ErrScripts, "a server without the engine")
 }
 
 // With TLS a sentinel and a master have the hosts that are dialed as their names, or both the URL's server-name.

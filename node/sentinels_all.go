@@ -1,11 +1,11 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"sync"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
@@ -31,7 +31,7 @@ func (s *server) AskSentinels(ctx context.Context) (notes []string, two error) {
 			notes = append(notes, fmt.Sprintf("Sentinel %s: %v", sentinels[i], err))
 		case known < 0:
 			known = i
-		case runIDs[i] != runIDs[known] && two == nil: // which passes if the other is the old one of a failover
+		case runIDs[i] != runIDs[known]: // which passes if the other is the old one of a failover
 			two = passes{fmt.Errorf("%w: two masters: Sentinel %s names %s, and Sentinel %s names %s: Sentinels of two deployments, "+
 				"or the master of before a failover?", ErrInvalid, sentinels[known], masters[known], sentinels[i], masters[i])}
 		}
@@ -41,23 +41,24 @@ func (s *server) AskSentinels(ctx context.Context) (notes []string, two error) {
 
 // locate asks a sentinel for the master's address, and the server there for its run id.
 func (s *server) locate(ctx context.Context, sentinel string) (address, runID string, err error) {
-	to, err := s.dialer(ctx, ctx)
-	if err != nil {
-		return "", "", err
-	}
-	ctx, stop := redisconn.Interruptible(ctx)
-	defer stop()
-	if address, err = s.askSentinel(ctx, sentinel, redisconn.ConnectTimeout(s.opts.timeout)); err != nil {
-		return "", "", err
-	}
-	c, _, err := s.onMaster(ctx, address, to, false)
+	c, err := redisconn.Get(ctx, func(ctx context.Context) (redis.Conn, error) {
+		to, err := s.dialer(ctx, ctx)
+		if err != nil {
+			return nil, err
+		}
+		if address, err = s.askSentinel(ctx, sentinel, redisconn.ConnectTimeout(s.opts.timeout)); err != nil {
+			return nil, err
+		}
+		c, _, err := s.onMaster(ctx, address, to, false)
+		return c, err
+	})
 	if err == nil {
 		defer kill(c)
 		replies, errs := redisconn.RoundTrip(ctx, c, s.opts.timeout, []any{"INFO", "server"})
-		runID, err = redisconn.ReadInfo(replies[0])["run_id"], cmp.Or(errs...)
+		runID, err = redisconn.ReadInfo(replies[0])["run_id"], errs[0]
 	}
-	if err != nil {
-		return "", "", fmt.Errorf("names %s: %w", address, late(ctx, err))
+	if err != nil && address != "" {
+		err = fmt.Errorf("names %s: %w", address, late(ctx, err))
 	}
-	return address, runID, nil
+	return address, runID, err
 }

@@ -77,13 +77,15 @@ func TestSentinelsOfTwoDeployments(t *testing.T) {
 		"one knows none":       {a: names("q", "1"), b: names("q", "1"), c: replies("*-1\r\n"), notes: `Sentinel c:26379: knows no master "m"`},
 		"one is silent":        {a: names("q", "1"), b: silent, c: names("q", "1"), notes: "Sentinel b:1: timed out", takes: 500 * time.Millisecond},
 		"one's master is, too": {a: names("q", "1"), b: names("silent", "1"), c: names("q", "1"), notes: "Sentinel b:1: names silent:1: timed out", takes: 500 * time.Millisecond},
+		"one's dial ends its goroutine": {a: names("q", "1"), b: names("gone", "1"), c: names("q", "1"), notes: "Sentinel b:1: names gone:1: the code that " +
+			"makes connections has ended its goroutine (t.FailNow, runtime.Goexit)"},
 		"one's master is dead": {a: names("q", "1"), b: names("t", "1"), c: names("q", "1"), notes: "Sentinel b:1: names t:1: connection refused"},
 		"all are dead":         {notes: "Sentinel a:26379: connection refused; Sentinel b:1: connection refused; Sentinel c:26379: connection refused"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &watched{servers: map[string]func([]string) string{"a:26379": c.a, "b:1": c.b, "c:26379": c.c, "q:1": alone("q"), "q:2": alone("q"),
-					"r:1": alone("r"), "s:1": is("slave"), "silent:1": silent}}
+					"r:1": alone("r"), "s:1": is("slave"), "silent:1": silent, "gone:1": gone}}
 				n, err := Open(url3, WithDialer(w.dial))
 				testkit.Must(t, err)
 				defer n.Close()

@@ -48,10 +48,9 @@ func (s *server) name() string {
 	return inside.Unnamed
 }
 
-// host returns the URL's address, or else the one that the server reports; empty while it is not
-// known.
+// host returns the address that the server of a pool without a name reports, or else the URL's; empty if it is not known.
 func (s *server) host() string {
-	if learned := s.learned.Load(); s.address == "" && learned != nil {
+	if learned := s.learned.Load(); learned != nil {
 		return learned.address
 	}
 	return s.address
@@ -71,9 +70,6 @@ func (s *server) connect(ctx context.Context) (conn *pipeline.Conn, err error) {
 // TakeConn takes a connection from the pool, or dials one.
 func (s *server) TakeConn(ctx context.Context) (redis.Conn, error) {
 	c, err := redisconn.Get(ctx, s.takeOrDial)
-	if errors.Is(err, redisconn.ErrPool) {
-		err = fmt.Errorf("%w: %w", ErrClosed, err)
-	}
 	return c, s.passing(err)
 }
 
@@ -174,7 +170,7 @@ func (s *server) identify(ctx context.Context, c redis.Conn, clientInfo rediscon
 	number, err := strconv.ParseUint(clientInfo["db"], 10, 31)
 	isTold, want := err == nil, s.database
 	if s.member == "" {
-		if address := clientInfo["laddr"]; isTold && address != "" {
+		if address := clientInfo["laddr"]; address != "" {
 			s.learned.CompareAndSwap(nil, &place{address, int(number)})
 		}
 		learned := s.learned.Load()

@@ -83,7 +83,7 @@ func splitURL(raw string) (u *url.URL, others []string, isSentinel bool, err err
 			"(special characters in a password must be percent-encoded, the port must be a number)")
 	}
 	path := u.EscapedPath()
-	if u.Scheme == "unix" && u.Host == "" && u.User == nil && !strings.Contains(path, ":") {
+	if u.Scheme == "unix" && u.User == nil && !strings.Contains(path, ":") {
 		path = "" // an @ of the socket's: no password can end there
 	}
 	if strings.Contains(path+u.RawQuery+u.Fragment, "@") {
@@ -119,13 +119,11 @@ func (e *endpoint) readAuthority(u *url.URL, others []string, isSentinel bool) (
 		}
 	}
 	e.tls = u.Scheme == "rediss" || u.Scheme == "valkeys"
-	if u.User != nil {
-		e.username = u.User.Username()
-		e.password, _ = u.User.Password()
-		if e.username != "" && e.password == "" {
-			return "", invalidf("the URL has a user name but no password " +
-				"(a password alone is written :password@host)")
-		}
+	e.username = u.User.Username()
+	e.password, _ = u.User.Password()
+	if e.username != "" && e.password == "" {
+		return "", invalidf("the URL has a user name but no password " +
+			"(a password alone is written :password@host)")
 	}
 	return database, nil
 }
@@ -150,11 +148,11 @@ func (e *endpoint) readQuery(raw, database string, o *options) (string, error) {
 				return "", invalidf("the URL's failover is a number of replicas, not a duration or other text, as in ?failover=1")
 			}
 			o.failoverSet, err = true, agree(o.failoverSet, &o.failover, replicas, "the URL says %d replicas, WithFailover %d")
-		case key == "prefix" && isOne:
+		case key == "prefix":
 			o.prefixSet, err = true, agree(o.prefixSet, &o.prefix, value, "the URL says the prefix %q, WithPrefix %q")
 		case key == "db" && isOne && database == "":
 			database = value
-		case key == "sentinel-username" && isOne && e.sentinels != nil:
+		case key == "sentinel-username" && value != "" && e.sentinels != nil:
 			e.sentinels.username = value
 		case key == "sentinel-password" && value != "" && e.sentinels != nil:
 			e.sentinels.password = value
@@ -195,7 +193,7 @@ func hostPort(u *url.URL, defaultPort string) (host, address string, err error) 
 	if strings.Contains(host, ":") && !strings.HasPrefix(u.Host, "[") {
 		return "", "", invalidf("the URL's host has more than one colon")
 	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+	if n, _ := strconv.Atoi(port); n < 1 || n > 65535 {
 		return "", "", invalidf("the URL's port is not between 1 and 65535")
 	}
 	return host, net.JoinHostPort(host, port), nil

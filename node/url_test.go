@@ -96,6 +96,8 @@ func TestNamesOfURLs(t *testing.T) {
 		"the longest, escaped":     {"redis://h?name=" + strings.Repeat("%2C", maxName), "", strings.Repeat(",", maxName)},
 		"an escaped one, too long": {"redis://h?name=" + strings.Repeat("%2C", maxName+1), "", ""},
 		"with a blank at its end":  {"redis://h?name=a%20", "", ""},
+		"with a control character": {"redis://h?name=a%07b", "", ""},
+		"no UTF-8":                 {"redis://h?name=a%ff", "", ""},
 		"a URL by the option":      {"redis://h", "redis://:secret@h", ""},
 		"a URL by the URL":         {"redis://h?name=redis%3A%2F%2F:secret%40h", "", ""},
 		"in database 1":            {"redis://h/1?name=a", "", "a/1"},
@@ -263,6 +265,8 @@ func TestBadURLsAreExplained(t *testing.T) {
 		"redis://h?failover=1&failover=1": `not one "failover"`,
 
 		"redis://h?server-name=a": `not one "server-name"`,
+		"rediss://h?server-name=": `not one "server-name"`,
+		"rediss://h?timeout=5s":   `not one "timeout"`,
 	} {
 		text := refusesURL(t, url)
 		testkit.Check(t, strings.HasSuffix(strings.TrimSuffix(text, ")"), says), "%q: %s, want %q", url, text, says)
