@@ -89,6 +89,10 @@ func TestFromContext(t *testing.T) {
 		finds(derived, "b", nil)
 		slot := c.takes(NewSemaphore(l, "s", 2))
 		finds(slot.Context(), "s", nil)
+		lingers := c.lock(c.process(WithMinHold(time.Second)), "d")
+		finds(lingers.Context(), "d", lingers)
+		c.unlock(lingers)
+		finds(lingers.Context(), "d", nil)
 		testkit.Check(t, slices.Equal(slot.Names(), []string{"s"}), "names %q", slot.Names())
 	})
 }

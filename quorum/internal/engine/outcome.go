@@ -83,12 +83,14 @@ func (o *Outcome) decide() Kind {
 	switch obstacle := o.Obstacle(); {
 	case obstacle == Held && o.TakesOver && !o.HasPassedOn():
 		return Unavailable
-	case obstacle != Failed && !(obstacle == Held && o.TakesOver && holder == ""):
+	case obstacle == Held && o.TakesOver && holder == "":
+		return Failed
+	case obstacle != Failed:
 		return obstacle
 	case o.Verdict == lease.Won && o.Ended: // too late for the caller
 	case o.Cause != lease.NoCause && o.Cause != lease.TooLate: // the token could not be written back
 		return Unavailable
-	case o.Verdict == lease.Open && o.Ended && IsOverdue(o.End):
+	case o.Ended && IsOverdue(o.End): // the outcome was open
 		return Unavailable
 	}
 	return KindOfEnd(o.End)

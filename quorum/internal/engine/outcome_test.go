@@ -82,6 +82,8 @@ func TestReasonOfATakeOver(t *testing.T) {
 	} {
 		o := Outcome{Quorum: quorate.Majority(3), Verdict: lease.OutOfReach, TakesOver: true, Nodes: c.nodes}
 		testkit.Equal(t, o.decide(), c.want, c.nodes)
+		o.Ended, o.End = true, []error{context.DeadlineExceeded}
+		testkit.Equal(t, o.decide(), c.want, "and its context has ended")
 	}
 }
 
@@ -96,6 +98,8 @@ func TestOnlyRefusalsCount(t *testing.T) {
 	testkit.Check(t, !o.IsReserved(), "a writer waits")
 	o.Nodes[1].Reserved = true
 	testkit.Check(t, o.IsReserved(), "no writer waits")
+	o.Nodes[2].Late = lease.Quarantined
+	testkit.Equal(t, o.RefusedBy().Unable, quorate.Of(2), "nodes that could not have granted")
 }
 
 // What blocks an attempt is what has to change for it to succeed; nothing blocks one that was won, or was cut. Its kind says why
@@ -112,6 +116,7 @@ func TestObstacle(t *testing.T) {
 		{Outcome{Verdict: lease.Open}, Failed, Failed, true},
 		{Outcome{Verdict: lease.Open, Ended: true, End: overdue}, Failed, Unavailable, true},
 		{Outcome{Verdict: lease.Open, End: overdue, Closed: true}, Failed, Canceled, true}, // the Engine was closed first
+		{Outcome{Verdict: lease.Open, End: []error{WaitOver(time.Second)}, Closed: true}, Failed, Failed, true},
 		{Outcome{Verdict: lease.Won}, Failed, Failed, false},
 		{Outcome{Verdict: lease.Won, Cause: lease.TooLate}, Failed, Failed, false},
 		{Outcome{Verdict: lease.Won, Cause: lease.RaiseFailed, Ended: true, End: overdue}, Failed, Canceled, false},

@@ -237,9 +237,6 @@ func (l *Lease) IsSettled() bool { return l.phase == Settling && l.toRaise == 0 
 // Hold makes a settled lease a held lock, unless its contexts would end at once: reading the clock
 // is the last step of an attempt. If it returns false, Cause says why.
 func (l *Lease) Hold(now clock.Instant) bool {
-	if !l.IsSettled() {
-		return false
-	}
 	if l.terms.MaxHold > 0 {
 		l.maxHoldEnd = l.begunAt.Add(l.terms.MaxHold)
 	}

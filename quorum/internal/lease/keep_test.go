@@ -302,7 +302,7 @@ func TestTwoCountersToRaise(t *testing.T) {
 		b.want(decided[want != NoCause])
 		b.answer(raises[1], each)
 		b.want(decided[want == NoCause])
-		isHeld := b.Hold(b.now)
+		isHeld := b.IsSettled() && b.Hold(b.now)
 		testkit.Check(t, isHeld == (want == NoCause) && b.Cause() == want, "after %+v it is held: %v, cause %d, want %d", each, isHeld, b.Cause(), want)
 	}
 }

@@ -151,10 +151,7 @@ func (l *leases) intern(is *lease.Lease) leaseID {
 	for i := range l.masters() {
 		st.votes[i] = 1 + numberOf(l.votes, string(votes[i]))
 	}
-	if st.phase == lease.Settling {
-		trial := is.Clone()
-		st.settled = trial.Hold(now) || trial.Cause() != is.Cause()
-	}
+	st.settled = is.IsSettled()
 	if st.reads && is.Kept() && l.kinds != 0 {
 		for _, c := range is.Clone().Renew(now, nil) {
 			if c.Do == lease.Repair {
