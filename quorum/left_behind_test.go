@@ -31,7 +31,7 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l := c.process()
 		held := c.lock(l, "a")
-		inner := c.got(l.Lock(held.Context(), "a"))
+		inner, entering := c.got(l.Lock(held.Context(), "a")), c.got(l.Lock(held.Context(), "a"))
 		synctest.Wait()
 		c.unlock(held)
 		synctest.Wait()
@@ -39,6 +39,7 @@ func TestNothingIsSentAfterTheRelease(t *testing.T) {
 		wantError(t, errorOf(inner.enter(t.Context(), t.Context(), l.set, []string{"a"})), ErrNotAcquired) // entered again
 		wantError(t, inner.Extend(t.Context(), time.Second), ErrNotHeld)                                   // extended
 		wantError(t, inner.Unlock(t.Context()), ErrNotHeld)                                                // unlocked
+		entering.handle.BackOut()
 		time.Sleep(DefaultLease)
 		synctest.Wait()
 		testkit.Equal(t, c.calls()-calls, 0, "calls after the release")

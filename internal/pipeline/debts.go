@@ -108,7 +108,7 @@ func (p *Pipe) retryReleases() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.retriesArmed = false
-	if p.state != up || p.closing {
+	if p.state != up {
 		return
 	}
 	for _, r := range p.debts.due(true) {

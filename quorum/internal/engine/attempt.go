@@ -176,11 +176,10 @@ func (e *Engine) FirstNode(names []scripts.Name) int {
 // tokenSeed returns where a token counter that was lost starts again: above every token that this
 // clock has seeded before.
 func tokenSeed() uint64 {
-	micros := time.Now().UnixMicro()
-	if micros < 0 || micros >= 1<<52 {
-		return 0 // a clock that is centuries off must not use up the counters
+	if micros := uint64(time.Now().UnixMicro()); micros < 1<<52 {
+		return micros
 	}
-	return uint64(micros)
+	return 0 // a clock that is centuries off, or before 1970, must not use up the counters
 }
 
 // noteReply records how long a node's reply took, and what a refusal says about the holder.

@@ -98,8 +98,8 @@ func TestOnlyRefusalsCount(t *testing.T) {
 	testkit.Check(t, !o.IsReserved(), "a writer waits")
 	o.Nodes[1].Reserved = true
 	testkit.Check(t, o.IsReserved(), "no writer waits")
-	o.Nodes[2].Late = lease.Quarantined
-	testkit.Equal(t, o.RefusedBy().Unable, quorate.Of(2), "nodes that could not have granted")
+	o.Nodes = []NodeAnswer{{Is: lease.Quarantined}, {Is: lease.Failed}, {Is: lease.Unanswered, Late: lease.Quarantined}, {Is: lease.Unanswered}, late}
+	testkit.Equal(t, o.RefusedBy().Unable, quorate.All(3).Nodes(), "nodes that could not have granted")
 }
 
 // What blocks an attempt is what has to change for it to succeed; nothing blocks one that was won, or was cut. Its kind says why

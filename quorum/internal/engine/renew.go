@@ -175,10 +175,9 @@ func (b *renewalBatch) Done(r pipeline.Result) {
 	case r.Err == nil:
 		b.engine.Roster.NoteAccepted(node, b.sent)
 	}
-	alone := len(b.requests) > 1 && r.RefusesKeys
 	for i, renewal := range b.requests {
-		if alone || r.Err == nil {
-			renewal.hold.setAlone(node, alone)
+		if r.RefusesKeys || r.Err == nil {
+			renewal.hold.setAlone(node, r.RefusesKeys)
 		}
 		reply, err := renewal.hold.replyOf(renewal.command, r, i)
 		renewal.hold.takeReply(renewal.command, reply, err)

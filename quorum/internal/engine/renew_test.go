@@ -77,7 +77,6 @@ func TestRenewedAloneUntilThatSucceeds(t *testing.T) {
 	a, fake := heldHold(t, time.Second)
 	h := a.hold
 	m := &h.members[0]
-	m.alone = true
 	fake.Advance(time.Millisecond)
 	isRefused(t, h.engine)
 	alone := func(reply pipeline.Result) bool {
