@@ -44,13 +44,16 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 	}
 	newOwner := func() scripts.Owner { return scripts.NewOwner(rand.Text(), 1) }
 	contend := func(acquire scripts.AcquireArgs) error { return Contend(ctx, n, acquire, newOwner()) }
-	reply, err = trial.Lock(ctx, n, list, name, newOwner(), contend)
+	both, err := trial.Lock(ctx, n, list, name, newOwner(), contend)
 	for isConnecting(err) && ctx.Err() == nil {
 		<-time.After(n.Timeout() / 10)
-		reply, err = trial.Lock(ctx, n, list, name, newOwner(), contend)
+		both, err = trial.Lock(ctx, n, list, name, newOwner(), contend)
 	}
-	if err != nil || reply.Outcome != scripts.Granted || unheard != nil {
+	if reply = both.Acquire; err != nil || reply.Outcome != scripts.Granted || unheard != nil {
 		return reply, unheard, err
+	}
+	if both.Release.Heard < 0 {
+		return reply, &node.Error{Node: n.Name(), Op: "release", Err: errors.New("the user may not PUBLISH its message")}, nil
 	}
 	message, err := redis.Strings(redisconn.Receive(c, n.Timeout()))
 	if err != nil || len(message) != 3 || message[1] != channel {

@@ -34,7 +34,7 @@ func (r *Roster) Ready(ctx context.Context, quorum quorate.Rule) (enoughReady bo
 		}
 		r.NoteAccepted(i, sent)
 		reply, err := trial.Lock(ctx, n, list, scripts.TrialName(r.opts.NewOwner().String()), r.opts.NewOwner(), nil)
-		if err == nil && reply.Outcome != scripts.Granted {
+		if err == nil && reply.Acquire.Outcome != scripts.Granted {
 			return nil // it restarts: a survey tells more
 		}
 		if tried[i] = err; err != nil {
