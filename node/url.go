@@ -148,7 +148,7 @@ func (e *endpoint) readQuery(raw, database string, o *options) (string, error) {
 				return "", invalidf("the URL's failover is a number of replicas, not a duration or other text, as in ?failover=1")
 			}
 			o.failoverSet, err = true, agree(o.failoverSet, &o.failover, replicas, "the URL says %d replicas, WithFailover %d")
-		case key == "prefix":
+		case key == "prefix" && isOne:
 			o.prefixSet, err = true, agree(o.prefixSet, &o.prefix, value, "the URL says the prefix %q, WithPrefix %q")
 		case key == "db" && isOne && database == "":
 			database = value

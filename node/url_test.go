@@ -263,6 +263,7 @@ func TestBadURLsAreExplained(t *testing.T) {
 		"redis://h?failover=17":  "the number of replicas that a failover may promote is not between 1 and 16",
 
 		"redis://h?failover=1&failover=1": `not one "failover"`,
+		"redis://h?prefix=a&prefix=b":     `not one "prefix"`,
 
 		"redis://h?server-name=a": `not one "server-name"`,
 		"rediss://h?server-name=": `not one "server-name"`,

@@ -176,6 +176,9 @@ func (s *Subscriptions) subscribedLocked(c *conn, sent command, confirmed bool) 
 		c.refused[sent.channel] = true
 		return
 	}
+	if c.confirmedSince.IsZero() {
+		c.confirmedSince = time.Now()
+	}
 	for _, sub := range ch.subscriptions {
 		sub.to.OnSubscribed()
 	}

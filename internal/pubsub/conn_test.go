@@ -220,6 +220,26 @@ func TestServersThatAreTriedAgainWithTheBackoff(t *testing.T) {
 	}
 }
 
+// A connection that has served for long is made again at once, however many before it have failed.
+func TestAConnectionThatServedIsMadeAgainAtOnce(t *testing.T) {
+	var fail atomic.Bool
+	handle := func(args []string) string {
+		if args[0] == "PING" && fail.Swap(false) {
+			return ":1\r\n"
+		}
+		return confirmation(args)
+	}
+	inBubble(t, answering(handle), func(t *testing.T, s *subscriptions, srv *server) {
+		defer s.Subscribe("c", &recorder{})()
+		for n := range 12 {
+			testkit.Pass(10 * time.Second)
+			fail.Store(true)
+			testkit.Pass(time.Second)
+			srv.wantDials(t, n+2)
+		}
+	})
+}
+
 // A pool without a spare connection does not disturb its other user. The subscription is confirmed
 // once a connection is free.
 func TestAPoolWithoutASpareConnection(t *testing.T) {

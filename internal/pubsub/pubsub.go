@@ -24,6 +24,9 @@ import (
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
+// settled is for how long a subscription must last before the next failure has the shortest backoff.
+const settled = 250 * time.Millisecond
+
 // New returns Subscriptions over connections that take returns. The timeout bounds every wait. The source
 // is for the jitter. The group runs the goroutine.
 func New(take func(context.Context) (redis.Conn, error), timeout time.Duration, source rand.Source, group *sync.WaitGroup) *Subscriptions {
@@ -104,6 +107,11 @@ func (s *Subscriptions) run() {
 		if err == nil {
 			if err = s.serve(c); err == nil {
 				continue
+			}
+			// A server that accepts connections and closes them at once gets the growing backoff of
+			// a dead one.
+			if !c.confirmedSince.IsZero() && time.Since(c.confirmedSince) >= settled {
+				backoff.Reset()
 			}
 		}
 		s.pause(backoff.Next(err, s.rng))

@@ -69,16 +69,17 @@ func (c *channel) remove(sub *subscription) {
 // conn is one connection for messages, with a goroutine that writes and one that reads.
 // Subscriptions.mu guards its fields.
 type conn struct {
-	raw        redis.Conn // not embedded: that would hide its timeouts from redisconn
-	changed    *sync.Cond // the Subscriptions'
-	unsent     []command
-	unanswered []command       // sent
-	refused    map[string]bool // the channels that the server refused; requested again with the next ping
-	pingDue    bool
-	pinger     *time.Timer // sets pingDue
-	idleSince  time.Time   // when the last subscriber left; zero before
-	moved      bool        // the next reply ends it
-	over       bool        // the writer must end
+	raw            redis.Conn // not embedded: that would hide its timeouts from redisconn
+	changed        *sync.Cond // the Subscriptions'
+	unsent         []command
+	unanswered     []command       // sent
+	refused        map[string]bool // the channels that the server refused; requested again with the next ping
+	pingDue        bool
+	pinger         *time.Timer // sets pingDue
+	idleSince      time.Time   // when the last subscriber left; zero before
+	confirmedSince time.Time   // when the first subscription was confirmed
+	moved          bool        // the next reply ends it
+	over           bool        // the writer must end
 }
 
 // command is a SUBSCRIBE or UNSUBSCRIBE of one channel, or a ping.
