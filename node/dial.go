@@ -94,8 +94,6 @@ func (s *server) askCredentials(ctx context.Context) (user, password string, err
 	switch {
 	case err != nil:
 		return "", "", fmt.Errorf("asking for the credentials: %w", err)
-	case ctx.Err() != nil:
-		return "", "", fmt.Errorf("asking for the credentials: %w", ctx.Err())
 	case password == "" && user != "":
 		return "", "", errors.New("asking for the credentials: got a user name without a password")
 	}

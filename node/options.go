@@ -196,8 +196,8 @@ func databaseOf(name string) (int, error) {
 	case digits == "":
 		return 0, nil
 	}
-	number, err := strconv.ParseInt(digits[1:], 10, 32)
-	if err != nil || scripts.MemberName("", int(number), "") != digits {
+	number, _ := strconv.ParseInt(digits[1:], 10, 32)
+	if scripts.MemberName("", int(number), "") != digits {
 		return 0, invalidf("the name %q ends like a database's number, and is none: give another name "+
 			"(?name=... in the URL, or WithName)", name)
 	}

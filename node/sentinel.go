@@ -70,7 +70,7 @@ func (s *server) dialNamed(ctx context.Context, to dial) (redis.Conn, error) {
 				reasons[i] = err
 				continue
 			}
-			kept.isAgreed = kept.conn != nil && address == kept.address
+			kept.isAgreed = address == kept.address
 			if masters[address] == nil {
 				all.first.Store(next(i)) // for the next connection, should this one take the time that is left
 				c, hasReplicas, err := s.onMaster(ctx, address, to, kept.conn != nil)
@@ -78,9 +78,10 @@ func (s *server) dialNamed(ctx context.Context, to dial) (redis.Conn, error) {
 				case hasReplicas:
 					all.first.Store(int32(i))
 					return c, nil
+				case err != nil:
 				case kept.conn == nil:
-					kept.conn, kept.address, kept.next = c, address, next(i) // nil after an error
-				case err == nil:
+					kept.conn, kept.address, kept.next = c, address, next(i)
+				default:
 					kill(c)
 				}
 				masters[address] = fmt.Errorf("names %s: %w", address, cmp.Or(err, redisconn.ErrNotReplicated))

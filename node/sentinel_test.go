@@ -124,6 +124,8 @@ func TestSentinels(t *testing.T) {
 			"c:26379": names("p", "6379"), "p:6379": is("master")}},
 		"it names a dead one": {servers: servers{"a:26379": names("r", "1"), "b:1": names("p", "6379"), "p:6379": is("master")}},
 		"the first is frozen": {servers: servers{"a:26379": silent, "b:1": names("p", "6379"), "p:6379": is("master")}, takes: 100 * time.Millisecond},
+		"two name a dead one, and one is slow": {servers: servers{"a:26379": names("r", "1"), "b:1": names("r", "1"), "p:6379": is("master"),
+			"c:26379": func([]string) string { time.Sleep(300 * time.Millisecond); return canned.Array("p", "6379") }}, takes: 700 * time.Millisecond},
 		"two are frozen": {servers: servers{"a:26379": silent, "b:1": silent, "c:26379": names("p", "6379"), "p:6379": is("master")},
 			takes: 200 * time.Millisecond},
 
@@ -304,6 +306,8 @@ func TestServersThatAreNoMasters(t *testing.T) {
 	err := new(server).Refuse(redisconn.Info{"redis_mode": "sentinel", "run_id": "x"})
 	testkit.Is(t, err, ErrInvalid, "a sentinel")
 	testkit.Check(t, strings.Contains(err.Error(), "redis+sentinel://"), "%v", err)
+	failsOver := server{opts: options{failover: 1}}
+	testkit.Is(t, failsOver.Refuse(redisconn.Info{"run_id": "x", "role": "master"}), ErrInvalid, "a server whose promotion would not show")
 	testkit.Is(t, new(server).Refuse(redisconn.Info{"redis_mode": "cluster", "run_id": "x", "role": "master"}), ErrInvalid, "a cluster")
 	testkit.Is(t, scriptError(redis.Error("ERR Could not find scripting engine 'lua'")), ErrScripts, "a server without the engine")
 }
@@ -330,5 +334,8 @@ func TestTheNamesOfSentinelsWithTLS(t *testing.T) {
 		testkit.Equal(t, strings.Join(asked, " "), want, "the names that servers were asked by")
 		testkit.Must(t, conn.Close())
 		testkit.Must(t, pool.Close())
+		pool = w.pool(t, strings.Replace(url3, "redis", "rediss", 1)+query, 10*time.Second)
+		_, err = pool.GetContext(t.Context())
+		testkit.Check(t, err != nil && w.open.Load() == 0, "who does not trust the certificate has %d connections, %v", w.open.Load(), err)
 	}
 }

@@ -178,6 +178,7 @@ func TestOptionsThatURLsHaveToo(t *testing.T) {
 	}
 	pooled := testkit.Got(New(&redis.Pool{}, WithPrefix("team"), WithName("a/1")))(t)
 	testkit.Equal(t, pooled.Name(), "a/1?prefix=team", "over a pool")
+	testkit.Equal(t, testkit.Got(New(&redis.Pool{}, WithPrefix("team")))(t).Name(), inside.Unnamed, "over a pool that is not known yet")
 }
 
 // refusesURL wants a URL to be refused, and returns what the error says. No part of a password may be in it.
