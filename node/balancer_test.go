@@ -96,7 +96,7 @@ func TestABalancerThatIsFoundOutLater(t *testing.T) {
 			next(n)
 			testkit.Eventually(t, "logged", func() bool { return log.logged("node refused", twoMasters) == 1 })
 			testkit.Eventually(t, "no connection of the lock's", func() bool {
-				return n.State() == inside.Refused && clients(t, ms[0]) == 0
+				return n.State() == inside.Refused && clients(t, ms[0])+clients(t, ms[1]) == 0
 			})
 			refusesTwo(t, n)
 
