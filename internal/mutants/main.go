@@ -94,11 +94,21 @@ var groups = []group{
 		{pkg: "internal/membership"}, {pkg: "quorum/internal/roster"}, {pkg: "quorum"},
 		{pkg: "quorum/model/membership", skip: "TestMutants"}, lists, {pkg: "node"}, hosts,
 	}},
-	{files: []string{"node/*.go"}, suites: []suite{{pkg: "node"}}},
-	{files: []string{"internal/redisconn/*.go"}, suites: []suite{{pkg: "internal/redisconn"}, {pkg: "node"}}},
-	{files: []string{"internal/pubsub/*.go"}, suites: []suite{{pkg: "internal/pubsub"}, {pkg: "node"}}},
-	{files: []string{"internal/events/*.go"}, suites: []suite{{pkg: "internal/events"}, {pkg: "node"}}},
-	{files: []string{"internal/trial/*.go", "internal/trial/heard/*.go", "internal/inside/*.go"}, suites: []suite{{pkg: "internal/trial"}, {pkg: "node"}}},
+	{files: []string{"node/*.go"}, suites: []suite{
+		{pkg: "node"}, {pkg: "quorum", run: "TestARefusedListIsKnownFromTheStart|TestAClaimForAnotherListIsLogged"},
+	}},
+	{files: []string{"internal/redisconn/*.go"}, suites: []suite{{pkg: "internal/redisconn"}}},
+	{files: []string{"internal/pubsub/*.go"}, suites: []suite{
+		{pkg: "internal/pubsub"}, {pkg: "node", run: "TestAPasswordThatRotates"},
+	}},
+	{files: []string{"internal/events/*.go"}, suites: []suite{{pkg: "internal/events"}}},
+	{files: []string{"internal/trial/*.go", "internal/trial/heard/*.go"}, suites: []suite{
+		{pkg: "internal/trial"}, {pkg: "node", run: "TestATrialOnASlowWay"}, {pkg: "quorum", run: "Ready"},
+		{module: "integration", run: "TestReadyWhereMastersRefuseWrites"},
+	}},
+	{files: []string{"internal/inside/*.go"}, suites: []suite{
+		{pkg: "node", run: "TestAKeyKeepsItsPipe|TestOptions"}, {pkg: "quorum", run: "Options"},
+	}},
 	{files: []string{"clock/*.go"}, suites: []suite{{pkg: "clock"}}},
 	{files: []string{"internal/pipeline/*.go"}, suites: []suite{{pkg: "internal/pipeline"}, {pkg: "quorum"}, {pkg: "node"}}},
 }

@@ -80,3 +80,25 @@ func TestWhatErrorRepliesMean(t *testing.T) {
 		testkit.Check(t, !m.is(errors.New("connection reset")), "a broken connection means %s", m.name)
 	}
 }
+
+// What INFO says of replicas, and of keys that go when memory is short.
+func TestInfo(t *testing.T) {
+	const replica = ":ip=10.0.0.1,port=6379,state=online,offset=1\r\n"
+	for text, want := range map[string]struct {
+		evicts bool
+		twice  string
+	}{
+		"maxmemory:1\r\nmaxmemory_policy:allkeys-lru\r\n": {evicts: true},
+		"maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n": {},
+		"maxmemory:1\r\nmaxmemory_policy:noeviction\r\n":  {},
+		"maxmemory:1\r\n":                                                                            {},
+		"slave0" + replica + "slave1" + replica:                                                      {twice: "10.0.0.1:6379"},
+		"slave0" + replica + "slave1:ip=10.0.0.1,port=6380\r\n":                                      {},
+		"slave0" + replica + "slave1:ip=10.0.0.2,port=6379\r\n":                                      {},
+		"# Server\r\nredis_mode:standalone\r\n# Replication\r\nrole:master\r\n" + "slave0" + replica: {},
+	} {
+		info := ReadInfo([]byte(text))
+		testkit.Equal(t, info.Evicts(), want.evicts, text)
+		testkit.Equal(t, info.TwoReplicasAt(), want.twice, text)
+	}
+}

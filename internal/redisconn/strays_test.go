@@ -1,15 +1,19 @@
 package redisconn
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -19,10 +23,16 @@ import (
 )
 
 // proxied is a connection to a server whose answers the test writes.
-func proxied(t *testing.T) (client redis.Conn, socket, server net.Conn) {
+func proxied(t *testing.T, network string) (client redis.Conn, socket, server net.Conn) {
 	t.Helper()
-	listener := testkit.Opened(net.Listen("tcp", "127.0.0.1:0"))(t)
-	socket = testkit.Got(net.Dial("tcp", listener.Addr().String()))(t)
+	at := "127.0.0.1:0"
+	if network == "unix" {
+		dir := testkit.Got(os.MkdirTemp("", "socket"))(t) // the path of t.TempDir is too long for a socket
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		at = filepath.Join(dir, "s")
+	}
+	listener := testkit.Opened(net.Listen(network, at))(t)
+	socket = testkit.Got(net.Dial(network, listener.Addr().String()))(t)
 	server = testkit.Got(listener.Accept())(t)
 	client = redis.NewConn(RefuseStrays(socket), 5*time.Second, 5*time.Second)
 	t.Cleanup(func() { client.Close(); server.Close() })
@@ -46,8 +56,8 @@ func TestStrayReplies(t *testing.T) {
 		"the beginning of an array":           grant + "*2\r\n",
 		"the end of an array that was longer": "*1\r\n:1\r\n:2\r\n",
 	} {
-		t.Run(what, func(t *testing.T) {
-			client, socket, server := proxied(t)
+		for _, network := range []string{"tcp", "unix"} {
+			client, socket, server := proxied(t, network)
 			for _, c := range []string{"AUTH", "EVALSHA"} {
 				testkit.Must(t, client.Send(c, "acquire", strings.Repeat("x", 5000), "subscribe"))
 			}
@@ -61,8 +71,8 @@ func TestStrayReplies(t *testing.T) {
 				awaitReadable(t, socket)
 				_, err = client.Do("EVALSHA", "acquire")
 			}
-			testkit.Check(t, errors.Is(err, ErrStray), "the next command: %v", err)
-		})
+			testkit.Check(t, errors.Is(err, ErrStray), "%s, over %s: the next command: %v", what, network, err)
+		}
 	}
 }
 
@@ -85,7 +95,7 @@ func TestRepliesInPiecesAreNoStrays(t *testing.T) {
 
 // A command may be written while the end of a text is under way.
 func TestACommandBehindHalfAReplyIsWritten(t *testing.T) {
-	_, socket, server := proxied(t)
+	_, socket, server := proxied(t, "tcp")
 	c, read := RefuseStrays(socket), make([]byte, 100)
 	for _, part := range []string{"+OK\r\n", "$6\r\n"} {
 		testkit.Got(c.Write([]byte("*1\r\n$4\r\nINFO\r\n")))(t)
@@ -99,20 +109,20 @@ func TestACommandBehindHalfAReplyIsWritten(t *testing.T) {
 
 // What comes before the first reply, and the messages of a subscription, were not asked for either.
 func TestRepliesThatAreNoStrays(t *testing.T) {
-	client, socket, server := proxied(t)
+	client, socket, server := proxied(t, "tcp")
 	testkit.Got(server.Write([]byte("-ERR max number of clients reached\r\n")))(t)
 	awaitReadable(t, socket)
 	_, err := client.Do("PING")
 	testkit.Check(t, err != nil && strings.Contains(err.Error(), "max number of clients"), "%v", err)
 
-	client, _, server = proxied(t)
+	client, _, server = proxied(t, "tcp")
 	testkit.Got(server.Write([]byte("+OK\r\n")))(t)
 	testkit.Got(client.Do("AUTH", "secret"))(t)
 	server.Close()
 	_, err = client.Do("PING")
 	testkit.Check(t, err != nil && !errors.Is(err, ErrStray), "of a server that has hung up: %v", err)
 
-	client, socket, server = proxied(t)
+	client, socket, server = proxied(t, "tcp")
 	testkit.Got(server.Write([]byte("+OK\r\n")))(t)
 	testkit.Got(client.Do("AUTH", "secret"))(t)
 	sub := redis.PubSubConn{Conn: client}
@@ -171,6 +181,33 @@ func TestHowOftenAFailedConnectionIsTried(t *testing.T) {
 		b.Reset()
 		first := b.Next(c.err, rng)
 		testkit.Check(t, first <= 2*minBackoff, "%v: the first pause is %v", c.err, first)
+	}
+}
+
+// To cancel closes what is dialed, until the connection is kept. At the deadline the read says that it is over.
+func TestCancellingClosesWhatIsDialed(t *testing.T) {
+	for what, closes := range map[string]bool{"cancelled": true, "kept, then cancelled": false, "late": false} {
+		testkit.Bubble(t, what, func(t *testing.T) {
+			wanted, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			ctx, keep := Interruptible(wanted)
+			defer keep()
+			ours, theirs := net.Pipe()
+			defer theirs.Close()
+			defer ours.Close()
+			Dialed(ctx, ours)
+			switch what {
+			case "late":
+				testkit.Pass(2 * time.Second)
+			case "kept, then cancelled":
+				keep()
+				fallthrough
+			default:
+				cancel()
+			}
+			synctest.Wait()
+			testkit.Equal(t, ours.SetDeadline(time.Time{}) != nil, closes, "closed")
+		})
 	}
 }
 
