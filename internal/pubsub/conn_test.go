@@ -47,6 +47,11 @@ func TestAConnectionIsMadeAgain(t *testing.T) {
 				srv.do(t, "PUBLISH", "c", "0")
 				r.wants(t, "the subscriber", "subscribed", "unsubscribed", "subscribed", "message")
 				srv.wantDials(t, 2)
+				for range 12 { // each time at once
+					srv.Kill()
+					testkit.Pass(time.Second)
+				}
+				srv.wantDials(t, 14)
 			})
 		})
 	}
