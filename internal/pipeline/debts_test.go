@@ -111,7 +111,7 @@ func TestARefusedReleaseKeepsItsEndOverOutages(t *testing.T) {
 			}
 			resent++
 			testkit.Require(t, time.Since(began) <= maxLease, "resent after %v", time.Since(began))
-			p.goDown(ErrTimeout)
+			p.goDown(ErrTimeout, false)
 			p.mu.Lock()
 			owed := p.debts.of[r.footprint]
 			p.mu.Unlock()
@@ -133,7 +133,7 @@ func TestRefusedReleasesDelayNoConnection(t *testing.T) {
 		for i := range 100 {
 			p.refused(releaseOf(i), errRefused)
 		}
-		p.goDown(ErrTimeout)
+		p.goDown(ErrTimeout, false)
 		time.Sleep(2 * minRetryPause)
 		testkit.Check(t, p.goUp(new(Conn)), "the pipe waits for releases that were refused")
 		testkit.Pass(minRetryPause)

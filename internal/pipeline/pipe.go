@@ -121,7 +121,7 @@ func (p *Pipe) run() {
 	patience := p.cfg.Timeout
 	for {
 		c, err := p.connect(patience)
-		for tries := 1; tries < maxResends && redisconn.IsBroken(err) && p.isConnecting(); tries++ {
+		for tries := 1; tries < maxResends && redisconn.IsBroken(err); tries++ {
 			c, err = p.connect(patience)
 		}
 		patience = p.cfg.Timeout
@@ -139,7 +139,7 @@ func (p *Pipe) run() {
 				continue
 			}
 		} else {
-			p.goDown(err)
+			p.goDown(err, false)
 		}
 		if !p.pause(backoff.Next(err, p.rng)) {
 			return

@@ -219,7 +219,7 @@ func TestALateConnectTimerLeavesThePipeUp(t *testing.T) {
 		p.mu.Lock()
 		p.state = before
 		p.mu.Unlock()
-		p.goDownFrom(ErrTimeout, connecting)
+		p.goDown(ErrTimeout, true)
 		testkit.Equal(t, p.state, after, before)
 	}
 }

@@ -61,7 +61,7 @@ func (p *Pipe) serve(c *Conn) error {
 		p.cfg.Log.Left(err)
 	}
 	if c.isUseless(err) {
-		p.goDown(err)
+		p.goDown(err, false)
 	}
 	return err
 }

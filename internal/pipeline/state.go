@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -106,13 +105,11 @@ func (p *Pipe) requeue(requests ...request) (abandoned []request) {
 	return abandoned
 }
 
-// goDown fails the queued requests, and makes Start refuse new ones until the pipe is up.
-func (p *Pipe) goDown(err error) { p.goDownFrom(err, idle, connecting, up, down) }
-
-// goDownFrom is goDown for a pipe that is in one of these states.
-func (p *Pipe) goDownFrom(err error, from ...state) {
+// goDown fails the queued requests, and makes Start refuse new ones until the pipe is up. If an end of patience is why, it
+// does so only for a pipe that is still connecting.
+func (p *Pipe) goDown(err error, isOverdue bool) {
 	p.mu.Lock()
-	if !slices.Contains(from, p.state) {
+	if isOverdue && p.state != connecting {
 		p.mu.Unlock()
 		return
 	}
@@ -136,10 +133,4 @@ func (p *Pipe) goDownFrom(err error, from ...state) {
 	for _, r := range failed {
 		r.finish(Result{Err: why, Sent: r.resends > 0, Resent: r.resends > 0})
 	}
-}
-
-func (p *Pipe) isConnecting() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.state == connecting
 }

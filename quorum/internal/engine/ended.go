@@ -24,7 +24,7 @@ func EndOf(ctx context.Context) []error {
 	if over, ok := cause.(WaitOver); ok {
 		return []error{over}
 	}
-	if cause == nil || Same(cause, err) {
+	if Same(cause, err) {
 		return []error{err}
 	}
 	return []error{err, cause}
