@@ -46,7 +46,7 @@ func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 }
 
 // lock checks the call, and enters the lock over the names that the flow of ctx holds, or makes another one.
-func (l *Locker) lock(ctx context.Context, names []string, waits bool) (*Lock, error) {
+func (l *Locker) lock(ctx context.Context, names []string, waits bool) (inner *Lock, err error) {
 	if err := l.checkStart(ctx, "lock", names); err != nil {
 		return nil, err
 	}
@@ -60,10 +60,8 @@ func (l *Locker) lock(ctx context.Context, names []string, waits bool) (*Lock, e
 		return within.enter(ctx, ctx, l.set, names)
 	}
 	until, stop := l.bounded(ctx)
-	defer stop()
-	inner, err := within.enter(ctx, until, l.set, names)
-	inner.guard(stop)
-	return inner, err
+	defer func() { inner.guard(stop) }()
+	return within.enter(ctx, until, l.set, names)
 }
 
 // acquire acquires what is wanted, and waits for a release if it may.
@@ -97,7 +95,7 @@ func (c *call) try() (*Lock, error) {
 		}
 		var pause time.Duration
 		approach, pause = c.tries.Next(c.engine.Moment(), c.room.waitlist.Random)
-		if r.MayTry && !c.err.permanent() && c.engine.Pause(ctx, pause) {
+		if r.MayTry && c.engine.Pause(ctx, pause) {
 			continue
 		}
 		if r.MayTry {
@@ -112,9 +110,6 @@ func (c *call) try() (*Lock, error) {
 // report calls the hooks at the end of a call, and returns its results.
 func (l *Locker) report(o *observation, lock *Lock, err error) (*Lock, error) {
 	hook := l.set.hooks.Acquired
-	if o == nil && hook == nil {
-		return lock, err
-	}
 	lock.guard(func() {
 		o.ended(lock, err)
 		if hook != nil && lock != nil {
@@ -146,7 +141,7 @@ func (l *Lock) do(ctx context.Context, fn func(ctx context.Context, lock *Lock) 
 			return
 		}
 		unlockErr := l.Unlock(context.WithoutCancel(ctx))
-		if loss := l.Err(); loss != nil && errors.Is(err, loss) && errors.Is(unlockErr, loss) {
+		if loss := l.Err(); errors.Is(err, loss) && errors.Is(unlockErr, loss) {
 			return // fn has returned the cause of its context
 		}
 		err = oneLine(err, unlockErr)
@@ -183,6 +178,9 @@ func (c *call) await(ctx context.Context, o *observation) (lock *Lock, err error
 		if ctx.Err() != nil || c.err.permanent() {
 			if last, _ := place.LastError().(*Error); r.IsCut() && last != nil { // the attempt before found out more
 				return nil, c.errorOf(last, c.endOfWaiting(ctx))
+			}
+			if c.err.split {
+				c.err.noteSplit()
 			}
 			c.err.noteEnd(ctx) // it may have ended since the attempt was undone
 			return nil, c.err

@@ -131,11 +131,7 @@ func (h *HeldBy) process() string {
 
 // knownHolder describes a holder whose process is known.
 func (h *HeldBy) knownHolder() string {
-	said := h.amongReaders(h.process())
-	if h.Remaining != 0 {
-		said += ", " + words.Left(h.Remaining)
-	}
-	return said
+	return h.amongReaders(h.process()) + ", " + words.Left(h.Remaining)
 }
 
 // unknownHolder describes a holder whose process is not known: its id, and how long it holds; or a reservation. It is

@@ -53,7 +53,7 @@ func (c *call) Tries() *waiting.Tries { return c.tries }
 // Attempt makes one attempt, and a second one if only another name's token stood in the way of the first.
 func (c *call) Attempt(ctx context.Context, at queue.Target, approach waiting.Approach) queue.Result {
 	r := c.attemptOnce(ctx, at, approach)
-	if !r.Acquired && r.Cause == lease.MovedOn && ctx.Err() == nil {
+	if !r.Acquired && r.Cause == lease.MovedOn {
 		return c.attemptOnce(ctx, at, approach)
 	}
 	return r
@@ -90,9 +90,7 @@ func (c *call) HeldBy(r queue.Result) (holder string) {
 	if namedBy < 0 {
 		return ""
 	}
-	if holder := r.Nodes[namedBy].Holder; holder != c.err.Holder {
-		c.err.noteHolder(r.Outcome, holder, namedBy, c.engine.UUID)
-	}
+	c.err.noteHolder(r.Outcome, r.Nodes[namedBy].Holder, namedBy, c.engine.UUID)
 	return by.By[namedBy]
 }
 
@@ -105,10 +103,7 @@ func (l *Lock) failure(o *engine.Outcome) *Error {
 		Answers: Answers{Quorum: o.Quorum.Need, Granted: of[lease.Granted].Len(), Refused: of[lease.Refused].Len(),
 			Quarantined: of[lease.Quarantined].Len(), Unknown: o.Unknown(), unasked: of[lease.Unasked].Len()},
 	}
-	switch {
-	case o.Ended:
-		e.causes = append(e.causes, o.End...)
-	case o.Closed:
+	if o.Closed && !o.Ended {
 		e.causes = append(e.causes, ErrClosed)
 	}
 	if reason := sentinels[o.Kind]; reason != nil {
@@ -116,7 +111,7 @@ func (l *Lock) failure(o *engine.Outcome) *Error {
 		if left := o.Result().Wait; o.Kind == engine.Quarantined && left > 0 {
 			e.causes = append(e.causes, forAnother(left))
 		}
-	} else if o.Cause == lease.TooLate && !o.Ended {
+	} else if o.Cause == lease.TooLate {
 		e.causes = append(e.causes, l.whyLate(o))
 	}
 	if o.Obstacle() == engine.Held {
@@ -137,9 +132,7 @@ func (l *Lock) failure(o *engine.Outcome) *Error {
 			e.Quarantined, e.Unknown = e.Quarantined+1, e.Unknown-1
 		}
 	}
-	if !o.Ended {
-		e.causes = append(e.causes, o.End...)
-	}
+	e.causes = append(e.causes, o.End...)
 	return e
 }
 
@@ -167,7 +160,7 @@ func (l *Lock) whyLate(o *engine.Outcome) error {
 func (e *Error) noteHolder(o *engine.Outcome, holder string, namedBy int, uuid string) {
 	e.Holder, e.namedBy = holder, namedBy
 	e.ours = strings.HasPrefix(holder, uuid+":")
-	e.readers, e.reserved = o.ReadersWith(holder), holder == "" && o.IsReserved()
+	e.readers, e.reserved = o.ReadersWith(holder), holder == ""
 }
 
 // splitVote is why an attempt failed at a name that nobody is known to hold.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -88,6 +89,7 @@ func TestPermanentErrors(t *testing.T) {
 		_, closed := l.Lock(t.Context(), "a")
 		for what, err := range map[string]error{"no names": mixed, "a nil option": bad, "closed": closed} {
 			wantError(t, err, ErrPermanent, not{ErrPermanent.Error()}, of{what})
+			testkit.Check(t, !errors.As(err, new(*multierror.Error)), "%s: it wraps errors of nodes", what)
 		}
 	})
 	// What ended a lock says nothing of the next one, nor does an Unlock that one node refuses.
@@ -154,6 +156,8 @@ func TestNilOptions(t *testing.T) {
 		"node.New":             func() error { _, err := node.New(&redis.Pool{}, nil); return err },
 		"a node":               func() error { _, err := New([]*node.Node{nil}, Majority); return err },
 		"a rule":               func() error { _, err := New(l.engine.Nodes, nil); return err },
+		"a clock":              func() error { return errorOf(New(l.engine.Nodes, Majority, withClock(nil))) },
+		"a source":             func() error { return errorOf(New(l.engine.Nodes, Majority, withRand(nil))) },
 		"a logger":             func() error { _, err := New(l.engine.Nodes, Majority, WithLogger(nil)); return err },
 		"a logger of the node": func() error { _, err := node.New(&redis.Pool{}, node.WithLogger(nil)); return err },
 	} {
@@ -161,12 +165,18 @@ func TestNilOptions(t *testing.T) {
 	}
 }
 
+var uuid4 = regexp.MustCompile("^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$")
+
 func TestWhoTheLockerIs(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		l, other := c.process(), c.process()
 		got, want := l.Nodes(), []string{"master0", "master1", "master2"}
 		testkit.Check(t, slices.Equal(got, want), "the nodes are %q", got)
-		held := c.lock(l, "a")
+		names := []string{"a"}
+		held := c.lock(l, names...)
+		names[0] = "b"
+		testkit.Equal(t, held.Names()[0], "a", "a name that its caller has changed since")
+		testkit.Check(t, uuid4.MatchString(l.ID()), "its id is %s", l.ID())
 		testkit.Check(t, strings.HasPrefix(held.Owner(), l.ID()+":") && l.With().ID() == l.ID() && other.ID() != l.ID(),
 			"the owner of %q is %q, another's id %q", l.ID(), held.Owner(), other.ID())
 		c.unlock(held)
@@ -215,11 +225,13 @@ func TestValuesPrintAsValues(t *testing.T) {
 		want := fmt.Sprintf("lock \"a b\", token %d, owner %s", held.Token(), held.Owner())
 		testkit.Equal(t, fmt.Sprint(held), want, "it is")
 		var logged bytes.Buffer
-		slog.New(slog.NewJSONHandler(&logged, nil)).Info("held", "lock", held, "reader", c.got(l.RWLock("b").RLock(t.Context())))
+		reader, slot := c.got(l.RWLock("b").RLock(t.Context())), c.got(NewSemaphore(l, "s", 1).Acquire(t.Context()))
+		slog.New(slog.NewJSONHandler(&logged, nil)).Info("held", "lock", held, "reader", reader, "slot", slot)
 		attrs := fmt.Sprintf(`"lock":{"names":["a b"],"token":%d,"owner":"%s"},"reader":{"names":["b"],"shared":true,"token":`, held.Token(), held.Owner())
-		testkit.Check(t, strings.Contains(logged.String(), attrs), "%s, want %s", &logged, attrs)
+		testkit.Check(t, strings.Contains(logged.String(), attrs) && strings.Contains(logged.String(), `"slot":{"names":["s"],"slots":[0],"token":`),
+			"%s, want %s", &logged, attrs)
 		stats, err := json.Marshal(l.Stats())
-		testkit.Check(t, err == nil && bytes.Contains(stats, []byte(`"acquired":2`)) && bytes.Contains(stats, []byte(`"State":"up"`)), "%s, %v", stats, err)
+		testkit.Check(t, err == nil && bytes.Contains(stats, []byte(`"acquired":3`)) && bytes.Contains(stats, []byte(`"State":"up"`)), "%s, %v", stats, err)
 	})
 }
 
@@ -246,6 +258,12 @@ func TestDoTellsALossOnce(t *testing.T) {
 			time.Sleep(time.Minute)
 			synctest.Wait()
 		}
+		for _, says := range []error{nil, ErrReleased} { // of another lock, which tells nothing of this one
+			err := l.Do(t.Context(), func(context.Context, *Lock) error { crashAll(c); return says }, "a")
+			wantError(t, err, ErrUnavailable, not{"%"})
+			testkit.Check(t, says == nil || errors.Is(err, says), "%v, want %v, too", err, says)
+			startAll(c, 5*time.Second)
+		}
 	})
 }
 
@@ -265,13 +283,17 @@ func TestRules(t *testing.T) {
 // A rule of the program's own is refused with ErrInvalid and a reason, whatever it returns.
 func TestRulesThatAreRefused(t *testing.T) {
 	for want, rule := range map[string]Rule{
-		"0 of 0 nodes": func(int) (int, error) { return 0, nil },
-		"1 of 0 nodes": func(int) (int, error) { return 1, nil },
-		"odd":          func(int) (int, error) { return 0, errors.New("odd") },
+		"0 of 0 nodes":                   func(int) (int, error) { return 0, nil },
+		"1 of 0 nodes":                   func(int) (int, error) { return 1, nil },
+		"odd":                            func(int) (int, error) { return 0, errors.New("odd") },
+		"a lock needs at least one node": Majority,
 	} {
 		_, err := New(nil, rule)
 		testkit.Check(t, errors.Is(err, ErrInvalid) && strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "%"), "%s: %v", want, err)
 	}
+	wantError(t, errorOf(New(make([]*node.Node, 65), All)), ErrInvalid, "65 nodes are more than 64")
+	brief, usual := testkit.Opened(node.New(&redis.Pool{}, node.WithMaxLease(time.Second)))(t), testkit.Opened(node.New(&redis.Pool{}))(t)
+	wantError(t, errorOf(New([]*node.Node{brief, usual}, All)), ErrInvalid, "the max lease of node pool is 30s")
 }
 
 // logLines counts the lines that are logged.

@@ -34,8 +34,8 @@ func Operate(inspects func(context.Context, *Locker, string) (Inspected, error),
 
 // Left says what a Locker that holds nothing has left in its process, or "".
 func Left(l *Locker) string {
-	if queues, scheduled := queuesOf(l), l.engine.Held(); queues+scheduled > 0 {
-		return fmt.Sprintf("%d queues, %d locks that are renewed", queues, scheduled)
+	if queues, scheduled, flows := queuesOf(l), l.engine.Held(), len(l.room.flows.calls); queues+scheduled+flows > 0 {
+		return fmt.Sprintf("%d queues, %d locks that are renewed, %d names of flows that wait", queues, scheduled, flows)
 	}
 	select {
 	case <-l.engine.Idle():

@@ -37,10 +37,7 @@ func (i Identity) String() string {
 
 // thisProcess returns the identity of a Locker of this process.
 func thisProcess(label string) Identity {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown host"
-	}
+	host, _ := os.Hostname()
 	program := ""
 	if len(os.Args) > 0 {
 		program = filepath.Base(os.Args[0])

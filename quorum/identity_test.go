@@ -22,6 +22,10 @@ func TestIdentity(t *testing.T) {
 		want := Identity{Host: host, PID: os.Getpid(), Program: filepath.Base(os.Args[0]), Label: "nightly"}
 		testkit.Equal(t, c.process(WithLabel("nightly")).Identity(), want, "it is")
 	})
+	args := os.Args
+	defer func() { os.Args = args }()
+	os.Args = nil // of a library in a program of another language
+	testkit.Equal(t, thisProcess(""), Identity{Host: host, PID: os.Getpid()}, "without arguments it is")
 	for said, is := range map[string]Identity{
 		"unknown":                                 {},
 		"api-7 (pid 4711)":                        {Host: "api-7", PID: 4711, Program: "worker"},
@@ -43,6 +47,7 @@ func TestLabelIsPrintable(t *testing.T) {
 		}
 		// a label for a Locker that exists
 		wantError(t, errorOf(l.With(WithLabel("later")).TryLock(t.Context(), "a")), ErrInvalid)
+		wantError(t, errorOf(l.With(withClock(c.Clock)).TryLock(t.Context(), "a")), ErrInvalid)
 	})
 }
 

@@ -191,22 +191,16 @@ func awaitDecided(ctx context.Context, t *engine.Tally) []error {
 	case <-ctx.Done():
 	}
 	l := innermost(ctx)
-	if l == nil || !l.endedBy(context.Cause(ctx)) {
+	if l == nil || !engine.Same(context.Cause(l.Context()), context.Cause(ctx)) {
 		return engine.EndOf(ctx)
 	}
-	given := l.scope.Context
+	given := l.scope.Context // it has ended, too, if that ended the lock's
 	if deadline, bounded := ctx.Deadline(); bounded {
 		var cancel context.CancelFunc
 		given, cancel = context.WithDeadline(given, deadline)
 		defer cancel()
 	}
 	return awaitDecided(given, t)
-}
-
-// endedBy reports whether the lock's context has ended with that cause because the lock has.
-func (l *Lock) endedBy(cause error) bool {
-	_, lost := cause.(*Error)
-	return (lost || cause == ErrReleased || cause == ErrHandedOver || cause == ErrClosed) && engine.Same(context.Cause(l.Context()), cause)
 }
 
 // guard runs code of the caller's. If that panics or ends the goroutine, the handle is given up, unless it is nil: the call

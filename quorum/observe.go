@@ -96,9 +96,7 @@ func (o *observer) Renewing(h *engine.Hold, left time.Duration) {
 func (o *observer) Renewed(node int, r engine.Renewals) {
 	n := &o.meter.nodes[node]
 	n.renewals.Add(uint64(r.Renewed))
-	if failed := r.Forgotten + r.Taken + r.Failed; failed > 0 {
-		n.renewalsFailed.Add(uint64(failed))
-	}
+	n.renewalsFailed.Add(uint64(r.Forgotten + r.Taken + r.Failed))
 	if hook := o.set.hooks.Renewed; hook != nil {
 		e := RenewalEvent{Node: o.engine.Nodes[node].Name(), Renewed: r.Renewed, Forgotten: r.Forgotten, Taken: r.Taken,
 			Failed: r.Failed, Err: r.Err}

@@ -61,7 +61,7 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 // other hosts reach, nodes of different max lease, and an option that is not valid ([WithNodeOptions] is not valid
 // here).
 //
-// An even number of nodes that the rule refuses, as [Majority] does, is accepted if a master already has that list, as
+// A number of nodes that the rule refuses, as [Majority] does an even one, is accepted if a master already has that list, as
 // in the middle of a change of members: the quorum size is then that of one node more. If masters that do not answer
 // may have the list, the error also wraps [ErrUnavailable].
 func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
@@ -166,7 +166,6 @@ func (l *Locker) With(opts ...Option) *Locker {
 		bad = fmt.Errorf("quorumlock: %w: the clock, the source of randomness, the label, the nodes' options "+
 			"and whether the deployment exists can be set only for a new Locker", ErrInvalid)
 	}
-	set.Settings, set.nodeOpts, set.label = l.set.Settings, l.set.nodeOpts, l.set.label
 	if err := set.check(l.engine.MaxLease, l.engine.Quorum); err != nil {
 		bad = err
 	}
@@ -222,22 +221,19 @@ func Majority(nodes int) (int, error) {
 	return quorate.Majority(nodes).Need, nil
 }
 
-// quorumSize returns the quorum size by the rule. If the rule refuses an even number, need is the need of the next odd
-// number, and unfounded is the rule's error: a change of members passes through such a number. It may be used if
-// masters carry that list, but founds no deployment. need is 0 for a number that is never used.
+// quorumSize returns the quorum size by the rule. If the rule refuses the number, as it does an even one, need is the need of the
+// next number, and unfounded is the rule's error: a change of members passes through such a number. It may be used if masters carry
+// that list, but founds no deployment. need is 0 for a number that is never used.
 func quorumSize(rule Rule, nodes int) (need int, unfounded error) {
 	need, unfounded = rule(nodes)
 	if unfounded != nil && !errors.Is(unfounded, ErrInvalid) { // the program's own rule
 		unfounded = fmt.Errorf("%w: %w", ErrInvalid, unfounded)
 	}
-	switch {
-	case unfounded == nil:
+	if unfounded == nil {
 		return need, nil
-	case nodes < 2 || nodes%2 != 0:
+	}
+	if need, _ = rule(nodes + 1); need > nodes {
 		return 0, unfounded
 	}
-	if need, err := rule(nodes + 1); err == nil && need <= nodes {
-		return need, unfounded
-	}
-	return 0, unfounded
+	return need, unfounded
 }

@@ -144,6 +144,14 @@ func TestWaitDoesNotBoundTheWork(t *testing.T) {
 				"depth %d: valid %v, its context: %v", one.Depth(), one.Valid(), context.Cause(one.Context()))
 		}
 		testkit.Check(t, lock.scope.Context == ctx, "the lock's context derives from the one that bounds the waiting")
+		before := runtime.NumGoroutine()
+		for range 20 {
+			other := c.got(l.Lock(oddContext{ctx, nil}, "b")) // package context starts a goroutine for a child of another's context
+			c.unlock(c.got(l.Lock(oddContext{other.Context(), nil}, "b")))
+			c.unlock(other)
+		}
+		synctest.Wait()
+		testkit.Check(t, runtime.NumGoroutine() < before+20, "%d goroutines became %d", before, runtime.NumGoroutine())
 		why := errors.New("why")
 		cancel(why)
 		testkit.Equal(t, context.Cause(inner.Context()), why, "the cause is")

@@ -170,8 +170,20 @@ func TestContextThatPanics(t *testing.T) {
 		b.disarm()
 		c.unlock(c.got(lock, err))
 	}
+	again := func(c *cluster, l, by *Locker, b *trigger) {
+		outer := c.lock(l, "a")
+		defer func() {
+			b.disarm()
+			testkit.Equal(c.t, outer.Depth(), 1, "depth")
+			c.unlock(outer)
+		}()
+		inner, err := by.Lock(watched(outer.Context(), b.tick), "a")
+		b.disarm()
+		c.unlock(c.got(inner, err))
+	}
 	for what, scenario := range map[string]func(c *cluster, l *Locker, ctx context.Context, b *trigger){
-		"Lock": locks,
+		"Lock":       locks,
+		"Lock again": func(c *cluster, l *Locker, _ context.Context, b *trigger) { again(c, l, l, b) },
 		"Lock and Unlock": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
 			lock := c.got(l.Lock(ctx, "a"))
 			// The caller unlocks the lock, also after its panic.
@@ -188,15 +200,7 @@ func TestContextThatPanics(t *testing.T) {
 			lock.Unlock(ctx)
 		},
 		"Lock again, that waits for so long": func(c *cluster, l *Locker, _ context.Context, b *trigger) {
-			outer := c.lock(l, "a")
-			defer func() {
-				b.disarm()
-				testkit.Equal(c.t, outer.Depth(), 1, "depth")
-				c.unlock(outer)
-			}()
-			inner, err := l.With(WithWait(time.Minute)).Lock(watched(outer.Context(), b.tick), "a")
-			b.disarm()
-			c.unlock(c.got(inner, err))
+			again(c, l, l.With(WithWait(time.Minute)), b)
 		},
 		"TryLock of a held lock": func(c *cluster, l *Locker, ctx context.Context, b *trigger) {
 			held := c.lockByOther()

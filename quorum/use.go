@@ -29,7 +29,7 @@ func (l *Locker) heldBy(ctx context.Context, op string, names []string) (*Lock, 
 			}
 			return nil, invalidf(op, names,
 				"this context holds some of the names already, but not %.64q: it would wait for itself", missing)
-		case found != nil && within != nil && found.first != within.first:
+		case within != nil && found.first != within.first:
 			return nil, invalidf(op, names, "this context holds the names through several locks: enter each by itself")
 		}
 		within = found
@@ -90,7 +90,7 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 			failure.causes = []error{ErrLost}
 		}
 	}
-	if failure.Nodes != nil || l.first.handle.Status().Holds() { // otherwise the nodes do not matter
+	if l.first.handle.Status().Holds() { // otherwise the nodes do not matter
 		said := t.Result()
 		if !said.Enough && engine.IsOverdue(failure.causes) {
 			failure.causes = slices.Insert(failure.causes, 0, error(ErrUnavailable))
@@ -240,8 +240,8 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 		return l.confirm(ctx, "downgrade", t)
 	case err != nil:
 		return err
-	case len(l.first.target.Names) > 1 || len(l.target.Slots) > 1:
-		return invalidf("downgrade", l.target.Names, "a lock over %d names is not downgraded", max(len(l.first.target.Names), len(l.target.Slots)))
+	case len(l.first.target.Keys) > 1:
+		return invalidf("downgrade", l.target.Names, "a lock over %d names is not downgraded", len(l.first.target.Keys))
 	}
 	return invalidf("downgrade", l.target.Names, "the lock was entered again, and its inner handles may write: unlock them first")
 }

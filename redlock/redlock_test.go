@@ -46,6 +46,8 @@ func TestSpellings(t *testing.T) {
 	testkit.Got(lockers[1].Lock(t.Context(), "a"))(t)
 	_, err = redlock.Open([]string{fleet.URLs()[0], other[0], other[1]}, quick)
 	testkit.Check(t, errors.Is(err, quorum.ErrInvalid) && strings.Contains(err.Error(), "given twice"), "one master twice: %v", err)
+	_, err = redlock.Open([]string{fleet.URLs()[0], strings.Replace(fleet.URLs()[0], "127.0.0.1", "localhost", 1), other[1]}, quick)
+	testkit.Check(t, errors.Is(err, quorum.ErrInvalid), "one master of two names, whose connections are closed: %v", err)
 	for _, m := range fleet.Masters {
 		testkit.Must(t, m.Kill())
 	}

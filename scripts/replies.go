@@ -126,10 +126,9 @@ type AcquireReply struct {
 	Wait time.Duration
 	// Waiting is, with HeldByAnother, how many connections subscribe to the first name's channel; 0 if the user may
 	// not ask.
-	Waiting  int
-	Holder   string // with HeldByAnother: the owner at the first held name; empty if Reserved
-	Readers  int    // with HeldByAnother, if only readers are there: their number at the name with the most
-	Reserved bool   // with HeldByAnother: only a waiting writer is in the reader's way
+	Waiting int
+	Holder  string // with HeldByAnother: the owner at the first held name; empty if only a waiting writer is in a reader's way
+	Readers int    // with HeldByAnother, if only readers are there: their number at the name with the most
 }
 
 // parseAcquire also returns the refusal if the node's marker does not accept the client.
@@ -146,7 +145,7 @@ func parseAcquire(v any) (r AcquireReply, refusal *Seen, ok bool) {
 			r.Readers = f.Number(1, 1<<31)
 		}
 	case "reserved": // a writer keeps the reader back
-		r = AcquireReply{Outcome: HeldByAnother, Wait: f.TTL(), Waiting: f.Number(0, 1<<31), Reserved: true}
+		r = AcquireReply{Outcome: HeldByAnother, Wait: f.TTL(), Waiting: f.Number(0, 1<<31)}
 	case "marker":
 		r, refusal = AcquireReply{Outcome: NotAccepted}, f.refusal()
 	case "quarantined":

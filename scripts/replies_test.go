@@ -72,7 +72,7 @@ func held(wait time.Duration, readers int) scripts.Reply {
 
 // reserved is the refusal of a reader that a writer keeps back.
 func reserved(wait time.Duration) scripts.Reply {
-	return scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: wait, Reserved: true}}
+	return scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.HeldByAnother, Wait: wait}}
 }
 
 func bulk(s string) []byte { return []byte(s) }

@@ -170,7 +170,7 @@ func (v table) shownGrant(r scripts.AcquireReply) string {
 		return "passed" + also(r.Wait != 0, "%v", r.Wait)
 	}
 	what := "held by " + wordFor(r.Holder)
-	if r.Reserved {
+	if r.Holder == "" {
 		what = "reserved"
 	}
 	left := rounded(r.Wait)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -36,10 +35,9 @@ type NodeAnswer struct {
 	Late      lease.Answer  // a later one, while the attempt was undone: Refused, Quarantined, or Unasked for neither
 	Err       error         // a *node.Error, or nil
 	Wait      time.Duration // of a refusal or quarantine, also a late one: until the node can grant; −1 for a key that never expires
-	Holder    string        // of a refusal: the owner that is there
+	Holder    string        // of a refusal: the owner that is there; empty if a writer waits, and for a take-over if nobody is
 	Listeners int           // of a refusal: connections that subscribe to the channel
 	Readers   int           // of a refusal by readers alone: how many
-	Reserved  bool          // it refuses a reader, because a writer waits
 }
 
 // Answers returns the nodes that gave each answer, when the outcome was certain.
@@ -173,11 +171,6 @@ func (o *Outcome) ReadersWith(holder string) (count int) {
 		}
 	}
 	return count
-}
-
-// IsReserved reports whether a node refused because a writer waits.
-func (o *Outcome) IsReserved() bool {
-	return slices.ContainsFunc(o.Nodes, func(n NodeAnswer) bool { return n.Is == lease.Refused && n.Reserved })
 }
 
 // RefusedBy returns who refused the attempt, including refusals that came while it was undone.

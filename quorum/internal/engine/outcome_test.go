@@ -89,15 +89,12 @@ func TestReasonOfATakeOver(t *testing.T) {
 
 // A reply after the outcome was certain does not change the reason.
 func TestOnlyRefusalsCount(t *testing.T) {
-	late := NodeAnswer{Is: lease.Unanswered, Late: lease.Refused, Holder: "late", Readers: 3, Reserved: true}
+	late := NodeAnswer{Is: lease.Unanswered, Late: lease.Refused, Holder: "late", Readers: 3}
 	refused := NodeAnswer{Is: lease.Refused, Holder: "reader", Readers: 2}
 	o := Outcome{Quorum: quorate.Majority(3), Nodes: []NodeAnswer{late, refused, late}}
 	holder, by := o.Holder()
 	testkit.Check(t, holder == "reader" && by == 1, "%q, named by %d", holder, by)
 	testkit.Check(t, o.ReadersWith("late") == 0 && o.ReadersWith("reader") == 2, "%+v", o)
-	testkit.Check(t, !o.IsReserved(), "a writer waits")
-	o.Nodes[1].Reserved = true
-	testkit.Check(t, o.IsReserved(), "no writer waits")
 	o.Nodes = []NodeAnswer{{Is: lease.Quarantined}, {Is: lease.Failed}, {Is: lease.Unanswered, Late: lease.Quarantined}, {Is: lease.Unanswered}, late}
 	testkit.Equal(t, o.RefusedBy().Unable, quorate.All(3).Nodes(), "nodes that could not have granted")
 }

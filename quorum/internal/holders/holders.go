@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
@@ -31,13 +32,13 @@ const (
 // asks only after one has failed, if a node has named a holder that is not known. It is safe for
 // concurrent use.
 type Holders struct {
-	nodes []*node.Node
-	clock clock.Clock
+	nodes   []*node.Node
+	clock   clock.Clock
+	askedAt atomic.Int64 // the clock.Instant of the last question for a call that waits
 
 	mu      sync.Mutex
 	lockers map[string]knownLocker
-	handed  []string      // owners that this locker has handed over, the last ones
-	askedAt clock.Instant // of the last question for a call that waits
+	handed  []string // owners that this locker has handed over, the last ones
 }
 
 // knownLocker is a node's answer about a locker. An identity does not change.
@@ -55,8 +56,9 @@ type Named struct {
 
 // New returns the memory of a locker.
 func New(nodes []*node.Node, c clock.Clock) *Holders {
-	return &Holders{nodes: nodes, clock: c,
-		lockers: map[string]knownLocker{}, askedAt: clock.Never}
+	hs := &Holders{nodes: nodes, clock: c, lockers: map[string]knownLocker{}}
+	hs.askedAt.Store(int64(clock.Never))
+	return hs
 }
 
 // Describe returns what is known of a holder. If it is not known, Describe asks the node that named it, and waits at
@@ -79,13 +81,8 @@ func (hs *Holders) Describe(ctx context.Context, of Named) scripts.Identity {
 // second, since each attempt may meet another holder.
 func (hs *Holders) Inquire(of Named) scripts.Identity {
 	known, asked := hs.recall(of.Owner)
-	now := hs.clock.Now()
-	hs.mu.Lock()
-	if asked = asked || now.Sub(hs.askedAt) < holderPause; !asked {
-		hs.askedAt = now
-	}
-	hs.mu.Unlock()
-	if !asked {
+	now, last := hs.clock.Now(), hs.askedAt.Load()
+	if !asked && now.Sub(clock.Instant(last)) >= holderPause && hs.askedAt.CompareAndSwap(last, int64(now)) {
 		hs.ask(of)
 	}
 	return known
@@ -123,13 +120,11 @@ func (hs *Holders) WasHandedOver(owner string) bool {
 }
 
 // ask asks the node that named the holder for its identity. The channel that it returns is closed when the
-// answer is remembered, or if the node is down.
+// answer is remembered.
 func (hs *Holders) ask(of Named) <-chan struct{} {
 	locker, answered := scripts.LockerOf(of.Owner), make(chan struct{})
 	pipe := inside.Of(hs.nodes[of.Node]).Pipe(of.Name)
-	if pipe.Start(scripts.Who([]string{locker}), nil, identityReply{hs, locker, answered}) != nil {
-		close(answered)
-	}
+	pipe.Start(scripts.Who([]string{locker}), nil, identityReply{hs, locker, answered}) // a node that is down answers nothing
 	return answered
 }
 

@@ -44,14 +44,13 @@ const maxOwner = 1024
 
 // Parse reads a ticket. It does not check the names. The error is why the text is no ticket.
 func Parse(text string) (Ticket, error) {
-	all, err := base64.RawURLEncoding.DecodeString(text)
-	if err != nil {
-		return Ticket{}, errors.New("it is not base64url")
-	}
 	var read wire
-	err = json.Unmarshal(all, &read)
+	all, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(all, &read)
+	}
 	switch {
-	case err != nil || read.Version == 0:
+	case err != nil:
 		return Ticket{}, errors.New("it is cut off, or something else")
 	case read.Version != version:
 		return Ticket{}, errors.New("it is of another version of this library")

@@ -1,6 +1,7 @@
 package tickets
 
 import (
+	"encoding/base64"
 	"reflect"
 	"strings"
 	"testing"
@@ -26,16 +27,19 @@ func TestTickets(t *testing.T) {
 		most[i] = i
 	}
 	for what, bad := range map[string]string{
-		"empty": "", "cut off": text[:len(text)-4], "no base64url": "a ticket", "no JSON": "aGVsbG8", "other JSON": "e30",
-		"no token":   Ticket{Owner: owner, Names: names}.String(),
-		"no owner":   Ticket{Owner: scripts.OwnerOf(""), Token: 7, Names: names}.String(),
-		"long owner": Ticket{Owner: scripts.OwnerOf(strings.Repeat("x", maxOwner+1)), Token: 7, Names: names}.String(),
-		"two names":  Ticket{Owner: owner, Token: 7, Names: []string{"a", "b"}, Slots: []int{1}}.String(),
-		"slot -1":    Ticket{Owner: owner, Token: 7, Names: names, Slots: []int{-1}}.String(),
-		"slot 1024":  Ticket{Owner: owner, Token: 7, Names: names, Slots: []int{scripts.MaxSlots}}.String(),
-		"slots back": Ticket{Owner: owner, Token: 7, Names: names, Slots: []int{2, 1}}.String(),
-		"slot twice": Ticket{Owner: owner, Token: 7, Names: names, Slots: []int{1, 1}}.String(),
-		"65 slots":   Ticket{Owner: owner, Token: 7, Names: names, Slots: most}.String(),
+		"empty": "", "cut off": text[:len(text)-4], "no base64url": "a ticket", "no JSON": "aGVsbG8", "other JSON": "e30", "more behind it": text + "!",
+		"another version":     base64.RawURLEncoding.EncodeToString([]byte(`{"v":2,"owner":"locker:1","token":7,"names":["YQ=="]}`)),
+		"a number for a name": base64.RawURLEncoding.EncodeToString([]byte(`{"v":1,"owner":"locker:1","token":7,"names":[5]}`)),
+		"no slots":            base64.RawURLEncoding.EncodeToString([]byte(`{"v":1,"owner":"locker:1","token":7,"names":["YQ=="],"slots":[]}`)),
+		"no token":            Ticket{Owner: owner, Names: names}.String(),
+		"no owner":            Ticket{Owner: scripts.OwnerOf(""), Token: 7, Names: names}.String(),
+		"long owner":          Ticket{Owner: scripts.OwnerOf(strings.Repeat("x", maxOwner+1)), Token: 7, Names: names}.String(),
+		"two names":           Ticket{Owner: owner, Token: 7, Names: []string{"a", "b"}, Slots: []int{1}}.String(),
+		"slot -1":             Ticket{Owner: owner, Token: 7, Names: names, Slots: []int{-1}}.String(),
+		"slot 1024":           Ticket{Owner: owner, Token: 7, Names: names, Slots: []int{scripts.MaxSlots}}.String(),
+		"slots back":          Ticket{Owner: owner, Token: 7, Names: names, Slots: []int{2, 1}}.String(),
+		"slot twice":          Ticket{Owner: owner, Token: 7, Names: names, Slots: []int{1, 1}}.String(),
+		"65 slots":            Ticket{Owner: owner, Token: 7, Names: names, Slots: most}.String(),
 	} {
 		got, err := Parse(bad)
 		testkit.Check(t, err != nil, "%s: %+v", what, got)

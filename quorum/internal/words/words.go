@@ -80,9 +80,7 @@ func Grouped(errs []error) string {
 		reason, name := err.Error(), ""
 		var failed *node.Error
 		if errors.As(err, &failed) {
-			if rest, found := strings.CutPrefix(reason, fmt.Sprintf("node %s: ", failed.Node)); found {
-				reason, name = rest, failed.Node
-			}
+			reason, name = strings.TrimPrefix(reason, fmt.Sprintf("node %s: ", failed.Node)), failed.Node
 		}
 		groups.Add(name, reason)
 	}
