@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/operator"
@@ -53,13 +54,13 @@ func (c *Candidate) Leader(ctx context.Context) (Leader, error) {
 // has more than half of the nodes.
 func undecided(s operator.Status) error {
 	masters := make([]lockstate.Master, len(s.Nodes))
-	var failed []error
+	var failed, why error
 	var quarantined []string
 	for i, n := range s.Nodes {
 		masters[i] = lockstate.Master{Err: n.Err, InspectReply: operators.InspectReply{Owner: n.Owner}, Quarantine: n.Quarantine}
 		switch {
 		case n.Err != nil:
-			failed = append(failed, n.Err)
+			failed = plain.Join(failed, n.Err)
 		case masters[i].MayHide():
 			quarantined = append(quarantined, n.Node)
 		}
@@ -67,26 +68,13 @@ func undecided(s operator.Status) error {
 	if lockstate.Judge(s.Name, masters, quorate.Majority(len(masters))).State == lockstate.Free {
 		return nil
 	}
-	var causes []error
 	if failed != nil {
-		causes = append(causes, fmt.Errorf("%w: %w", quorum.ErrUnavailable, oneLine{failed}))
+		why = fmt.Errorf("%w: %w", quorum.ErrUnavailable, failed)
 	}
 	if quarantined != nil {
-		causes = append(causes, fmt.Errorf("%w: %s", quorum.ErrQuarantined, strings.Join(quarantined, ", ")))
+		why = plain.Join(why, fmt.Errorf("%w: %s", quorum.ErrQuarantined, strings.Join(quarantined, ", ")))
 	}
-	if causes == nil { // all nodes have answered
-		return nil
-	}
-	return oneLine{causes}
-}
-
-// oneLine is several errors. errors.Join would put line breaks between them.
-type oneLine struct{ errs []error }
-
-func (o oneLine) Unwrap() []error { return o.errs }
-
-func (o oneLine) Error() string {
-	return strings.ReplaceAll(errors.Join(o.errs...).Error(), "\n", "; ")
+	return why
 }
 
 // Observe returns an iterator over who leads: what [Candidate.Leader] returns first, and then each

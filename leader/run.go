@@ -1,12 +1,11 @@
 package leader
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/quorum"
 )
 
@@ -40,10 +39,7 @@ func (c *Candidate) Run(ctx context.Context, lead func(ctx context.Context, t *T
 		}
 		worked, ended := t.during(ctx, lead)
 		if ctx.Err() != nil || !errors.Is(ended, quorum.ErrLost) {
-			if worked == nil || ended == nil {
-				return cmp.Or(worked, ended)
-			}
-			return fmt.Errorf("%w; %w", worked, ended) // in one line
+			return plain.Join(worked, ended)
 		}
 	}
 }

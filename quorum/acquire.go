@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -144,7 +145,7 @@ func (l *Lock) do(ctx context.Context, fn func(ctx context.Context, lock *Lock) 
 		if loss := l.Err(); errors.Is(err, loss) && errors.Is(unlockErr, loss) {
 			return // fn has returned the cause of its context
 		}
-		err = oneLine(err, unlockErr)
+		err = plain.Join(err, unlockErr)
 	}()
 	return fn(l.Context(), l)
 }

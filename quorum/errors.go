@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -164,12 +163,4 @@ func (e *Error) addEnd(ended []error) {
 	if e.kind == engine.Failed {
 		e.kind = engine.KindOfEnd(ended)
 	}
-}
-
-// oneLine joins two errors, which may be nil. errors.Join would put a line break between them.
-func oneLine(first, second error) error {
-	if first == nil || second == nil {
-		return cmp.Or(first, second)
-	}
-	return fmt.Errorf("%w; %w", first, second)
 }

@@ -294,6 +294,7 @@ func TestRulesThatAreRefused(t *testing.T) {
 	wantError(t, errorOf(New(make([]*node.Node, 65), All)), ErrInvalid, "65 nodes are more than 64")
 	brief, usual := testkit.Opened(node.New(&redis.Pool{}, node.WithMaxLease(time.Second)))(t), testkit.Opened(node.New(&redis.Pool{}))(t)
 	wantError(t, errorOf(New([]*node.Node{brief, usual}, All)), ErrInvalid, "the max lease of node pool is 30s")
+	testkit.Equal(t, testkit.Opened(New([]*node.Node{brief}, All))(t).set.terms.Lease, time.Second, "the default lease, of a node with a shorter max lease")
 }
 
 // logLines counts the lines that are logged.

@@ -126,6 +126,11 @@ func TestStopBeforeEndsEachContextByItself(t *testing.T) {
 	})
 }
 
+// ownDone is a context of which package context knows nothing: a goroutine waits for its end, for each context that derives from it.
+type ownDone struct{ context.Context }
+
+func (ownDone) Done() <-chan struct{} { return make(chan struct{}) }
+
 const boundedWait = 3 * time.Second
 
 // The bound ends the waiting alone: the lock outlives it, under the context that was given to Lock.
@@ -146,8 +151,8 @@ func TestWaitDoesNotBoundTheWork(t *testing.T) {
 		testkit.Check(t, lock.scope.Context == ctx, "the lock's context derives from the one that bounds the waiting")
 		before := runtime.NumGoroutine()
 		for range 20 {
-			other := c.got(l.Lock(oddContext{ctx, nil}, "b")) // package context starts a goroutine for a child of another's context
-			c.unlock(c.got(l.Lock(oddContext{other.Context(), nil}, "b")))
+			other := c.got(l.Lock(ownDone{ctx}, "b"))
+			c.unlock(c.got(l.Lock(ownDone{other.Context()}, "b")))
 			c.unlock(other)
 		}
 		synctest.Wait()

@@ -97,6 +97,22 @@ func TestFromContext(t *testing.T) {
 	})
 }
 
+// A re-entry that enough nodes confirm just as its context, or the lock, has ended says that this is why it failed.
+func TestReentryThatEndsAtTheLastInstant(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		held := c.lock(l, "a")
+		inner := c.got(l.Lock(held.Context(), "a"))
+		confirmed, _ := held.handle.Extend(time.Second)
+		<-confirmed.Decided
+		over, cancel := context.WithDeadline(t.Context(), time.Now())
+		defer cancel()
+		wantError(t, inner.notEntered(over, nil, confirmed), ErrNotAcquired, context.DeadlineExceeded, not{ErrUnavailable}, not{ErrLost})
+		c.unlock(held)
+		wantError(t, inner.notEntered(t.Context(), nil, confirmed), ErrNotAcquired, ErrLost, not{"granted"})
+	})
+}
+
 // Do reports what ended it: its own context, or a loss that nobody could notice in time.
 func TestDo(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {

@@ -1,8 +1,10 @@
-// Package plain shows texts that come from servers. Such a text may be anybody's: raw on a terminal
+// Package plain shows texts in one line. A server's text may be anybody's: raw on a terminal
 // or in a log it could move the cursor, turn the direction of writing, or forge a line.
 package plain
 
 import (
+	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -23,6 +25,14 @@ func Text(s string) string {
 		s = s[size:]
 	}
 	return b.String()
+}
+
+// Join joins two errors, which may be nil, in one line: errors.Join would put a line break between them.
+func Join(first, second error) error {
+	if first == nil || second == nil {
+		return cmp.Or(first, second)
+	}
+	return fmt.Errorf("%w; %w", first, second)
 }
 
 // Wrap returns an error with the same meaning, whose message is [Text]'s.

@@ -1,6 +1,7 @@
 package plain
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -48,5 +49,15 @@ func TestGrouped(t *testing.T) {
 	}
 	if got := fmt.Sprint(groups); got != "[a, c b ]" || groups[0].Reason+groups[1].Reason+groups[2].Reason != "xyz" {
 		t.Errorf("%+v", groups)
+	}
+}
+
+func TestJoin(t *testing.T) {
+	one, other := errors.New("one"), errors.New("other")
+	if joined := Join(one, other); !errors.Is(joined, one) || !errors.Is(joined, other) || joined.Error() != "one; other" {
+		t.Errorf("%v", joined)
+	}
+	if Join(one, nil) != one || Join(nil, other) != other || Join(nil, nil) != nil {
+		t.Error("of one error it makes another")
 	}
 }

@@ -3,11 +3,11 @@ package operator
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/node"
@@ -107,11 +107,7 @@ func force(ctx context.Context, in door, owner string, names []string) (failed e
 			}
 			return nil // all are asked
 		})
-		if err := unavailable(ctx, in, "force", text, errs); failed == nil {
-			failed = err
-		} else if err != nil {
-			failed = fmt.Errorf("%w; %w", failed, err) // errors.Join would put a line break between them
-		}
+		failed = plain.Join(failed, unavailable(ctx, in, "force", text, errs))
 	}
 	return failed
 }
