@@ -195,6 +195,28 @@ func TestUserWithoutIdentities(t *testing.T) {
 	unlock(t, held)
 }
 
+// A server loads its append-only file with the rights of the user "default" (redis#14541, valkey#3983), also if that is off.
+// What that user may not write is not there after a restart, and a lock whose depth alone was written is without end.
+func TestARestartLosesNothingWithTheUsersOfTheRecipe(t *testing.T) {
+	redistest.Need(t, redistest.ACLChannels)
+	t.Parallel()
+	first, _, _ := strings.Cut(testkit.Read(t, "../docs/deploy/users.acl"), "\n")
+	rules, isOff := strings.CutPrefix(first, "user default off")
+	testkit.Require(t, isOff, "the recipe begins with %q", first)
+	args := append([]string{"--appendonly", "yes", "--user", "default", "on", "nopass"}, strings.Fields(rules)...)
+	args = append(append(args, "+ping", "--user", "app", "on"), recipeRules(t, "right")...)
+	f := fleet(t, 1, append(args, "~*")...)
+	l := open(t, asApp(f), redlock.Open)
+	held := lock(t, l, "a")
+	inner := testkit.Got(l.Lock(held.Context(), "a"))(t)
+	must(t, inner.Unlock(short(t)))
+	reader := testkit.Got(l.RWLock("b").RLock(short(t)))(t)
+	must(t, f.Masters[0].Kill())
+	must(t, f.Masters[0].Start())
+	unlock(t, held)
+	unlock(t, reader)
+}
+
 // saying is a log that fails the test if it says anything.
 type saying struct{ *testing.T }
 
