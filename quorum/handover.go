@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/quorum/internal/tickets"
 	"github.com/quorumlock/quorumlock/quorum/internal/waiting"
@@ -29,6 +30,9 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 	}
 	if l.locker.set.terms.MinHold > 0 { // a failed take-over would not keep it either, nor would a lease that ends before
 		return "", invalidf(opHandOver, l.target.Names, "it has a min hold, which the next holder would not keep")
+	}
+	if ended := engine.EndOf(ctx); ended != nil {
+		return "", &Error{Op: opHandOver, Names: l.target.Names, causes: ended}
 	}
 	if !l.locker.set.terms.Fixed {
 		if err := l.extend(ctx, opHandOver, l.locker.set.terms.Lease); err != nil {

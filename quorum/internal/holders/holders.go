@@ -120,11 +120,13 @@ func (hs *Holders) WasHandedOver(owner string) bool {
 }
 
 // ask asks the node that named the holder for its identity. The channel that it returns is closed when the
-// answer is remembered.
+// answer is remembered, or if the node is down.
 func (hs *Holders) ask(of Named) <-chan struct{} {
 	locker, answered := scripts.LockerOf(of.Owner), make(chan struct{})
 	pipe := inside.Of(hs.nodes[of.Node]).Pipe(of.Name)
-	pipe.Start(scripts.Who([]string{locker}), nil, identityReply{hs, locker, answered}) // a node that is down answers nothing
+	if pipe.Start(scripts.Who([]string{locker}), nil, identityReply{hs, locker, answered}) != nil {
+		close(answered)
+	}
 	return answered
 }
 

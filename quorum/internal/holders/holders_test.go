@@ -3,10 +3,13 @@ package holders
 import (
 	"strconv"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/quorumlock/quorumlock/clock"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/node"
 )
 
 // A locker remembers the last holders alone, however many there are.
@@ -20,4 +23,15 @@ func TestMemoryIsBounded(t *testing.T) {
 			"%d: %d were handed over, %d are known", i, len(hs.handed), len(hs.lockers))
 	}
 	testkit.Check(t, !hs.WasHandedOver("0") && hs.WasHandedOver(strconv.Itoa(maxHolders)), "it is not the oldest that is forgotten")
+}
+
+// A node that is down is not waited for.
+func TestNoWaitForADeadNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := testkit.Got(node.Open("redis://127.0.0.1:1"))(t)
+		testkit.Must(t, n.Close())
+		begun := time.Now()
+		New([]*node.Node{n}, clock.System()).Describe(t.Context(), Named{Owner: "other:1", Name: "a"})
+		testkit.Equal(t, time.Since(begun), 0, "it was waited for")
+	})
 }
