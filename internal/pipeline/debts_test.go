@@ -49,7 +49,9 @@ func TestWhatIsOwedIsDeliveredFirst(t *testing.T) {
 	}{
 		"releases that become owed meanwhile": {"L1", []exchange{{"lower k1", during{"R1 R2", int64(1)}}, {"release k1", int64(1)},
 			{"release k2", int64(1)}, {"acquire k9", int64(7)}}},
-		"to a busy server": {"R1", []exchange{{"release k1", busy}, {"release k1", int64(1)}, {"acquire k9", int64(7)}}},
+		"over a connection that breaks":       {"R1", []exchange{{"release k1", nil}, {"release k1", int64(1)}, {"acquire k9", int64(7)}}},
+		"over a connection without an answer": {"R1", []exchange{{"release k1", errSilence}, {"release k1", int64(1)}, {"acquire k9", int64(7)}}},
+		"to a busy server":                    {"R1", []exchange{{"release k1", busy}, {"release k1", int64(1)}, {"acquire k9", int64(7)}}},
 		"to a server that does not know the script": {"R1 R2", []exchange{{"release k1", noScript}, {"release k2", int64(1)}, {"release k1!", int64(1)},
 			{"acquire k9", int64(7)}}},
 		"refused": {"R1 R2", []exchange{{"release k1", noKey}, {"release k2", int64(1)}, {"acquire k9", int64(7)}, {"release k1", int64(1)}}},
@@ -77,7 +79,8 @@ func TestAReleaseOfARunIsOwed(t *testing.T) {
 	withRuns(t, inOrder(t, exchange{"releases 2", errSilence}, exchange{"release k1", int64(1)}, exchange{"release k2", int64(1)}),
 		func(t *testing.T, r *runs) {
 			r.start("R1 R2")
-			testkit.Pass(1100 * time.Millisecond)
+			testkit.Pass(1001 * time.Millisecond)
+			testkit.Is(t, r.pipe.Down(), ErrTimeout, "the silent server")
 			testkit.Equal(t, r.outcomes(t), "release: timed out after 1s; release: timed out after 1s", "the outcomes")
 			testkit.Pass(time.Second)
 		})

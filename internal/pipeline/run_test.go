@@ -174,6 +174,34 @@ func TestCallersShareAWrite(t *testing.T) {
 	})
 }
 
+// A call is sent again also if the pipe is being closed, and the next connection takes nearly as long as it may.
+func TestACallIsResentWhileThePipeCloses(t *testing.T) {
+	var r *runs
+	reply := inOrder(t, exchange{"acquire k1", nil}, exchange{"acquire k1", int64(7)})
+	withRuns(t, func(command string) any { r.pipe.Close(); return reply(command) }, func(t *testing.T, of *runs) {
+		r = of
+		r.made = func(ctx context.Context, _ *Conn) error {
+			time.Sleep(time.Duration(r.conns-1) * 700 * time.Millisecond)
+			return ctx.Err()
+		}
+		r.start("A1")
+		testkit.Pass(time.Second)
+		testkit.Equal(t, r.outcomes(t), "granted 7, resent", "the outcome")
+	})
+}
+
+// A server that has replied over a connection is tried again at once when it falls silent.
+func TestASilentServerThatHasReplied(t *testing.T) {
+	withRuns(t, inOrder(t, exchange{"acquire k1", int64(7)}, exchange{"acquire k2", errSilence}), func(t *testing.T, r *runs) {
+		r.start("A1")
+		testkit.Equal(t, r.outcomes(t), "granted 7", "the first outcome")
+		r.start("A2")
+		testkit.Pass(1001 * time.Millisecond)
+		testkit.Check(t, r.pipe.Down() == nil && r.conns == 2, "%d connections, down: %v", r.conns, r.pipe.Down())
+		testkit.Equal(t, r.outcomes(t), "acquire: timed out after 1s", "the second outcome")
+	})
+}
+
 // A reply that no request had asked for leaves the reader without a request when the write fails: nobody would notice that the
 // connection is dead, and every later call would wait for ever.
 func TestAStrayReplyBeforeAHangUp(t *testing.T) {

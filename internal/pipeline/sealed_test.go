@@ -87,6 +87,15 @@ func TestACallCountsWithItsSeal(t *testing.T) {
 	}
 }
 
+// What a connection has said before its writes failed counts only with its seal, too.
+func TestASealOverAConnectionThatBreaks(t *testing.T) {
+	c := NewConn(&scriptedConn{err: errHungUp}, "run", scripts.Process{}, maxLease)
+	c.Seal = Seal{Replicas: 1, History: "h"}
+	replies := []any{int64(0), int64(0), intact}
+	err := c.readSeal(func() (reply any, _ error) { reply, replies = replies[0], replies[1:]; return reply, nil })
+	testkit.Is(t, err, redisconn.ErrNotReplicated, "what it said")
+}
+
 // A renewal needs a seal, and a release does not: its reply is handed out before that of the seal.
 func TestAReleaseNeedsNoSeal(t *testing.T) {
 	s := &sealed{acknowledged: []any{errSilence}, info: []any{errSilence}}

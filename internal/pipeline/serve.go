@@ -297,7 +297,6 @@ func (p *Pipe) handOut(c *Conn, r request, reply scripts.Reply, err error) {
 // asVoid returns requests that the server refused with that error, which are sent to the next one as if for the first
 // time, if it has carried out nothing.
 func asVoid(run []request, refusal error) []request {
-	run = slices.Clone(run)
 	for i := range run {
 		run[i].void = redisconn.ProvesNothingDone(refusal)
 	}
