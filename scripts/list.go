@@ -47,8 +47,6 @@ func (l *List) HasDigest(digest string) bool {
 	return digest == l.digest || digest == NewList(l.names...).digest
 }
 
-func (l *List) isCanonical() bool { return l.digest == NewList(l.names...).digest }
-
 // Twice returns a name that the list has twice, in two spellings; empty for none.
 func (l *List) Twice() string {
 	for i := 1; i < len(l.names); i++ {

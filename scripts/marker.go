@@ -107,11 +107,6 @@ func (m Marker) process() Process {
 	return Process{m.Run, m.MaxLease, cmp.Or(m.spelled, m.Member)}
 }
 
-// IsCanonical reports whether the text spells all names canonically.
-func (m Marker) IsCanonical() bool {
-	return m.spelled == "" && m.Members.isCanonical() && m.Next.isCanonical()
-}
-
 // Expected is [Process.Expected] for a process whose marker is m. It spells the names as m does: the scripts compare
 // texts.
 func (m Marker) Expected(p Process, list *List) string {

@@ -23,7 +23,7 @@ type Conn struct {
 	args       scripts.ConnArgs
 	list       *scripts.List                  // of args.Expected
 	spelling   *scripts.Marker                // of args.Expected
-	spelled    atomic.Pointer[scripts.Marker] // the marker, if it spells names otherwise than clients do
+	spelled    atomic.Pointer[scripts.Marker] // the marker that was shown last: names are spelled as it does
 	writerDone chan struct{}
 	marked     bool                 // the marker was found to be the process's
 	resynced   bool                 // and later another one's
@@ -108,12 +108,8 @@ func (c *Conn) note(reply scripts.Reply) {
 		return
 	}
 	c.resynced, c.marked = c.resynced || c.marked && !isOwn, isOwn
-	if m.IsCanonical() {
-		c.spelled.Store(nil)
-	} else {
-		spelled := m // replies that show none allocate nothing
-		c.spelled.Store(&spelled)
-	}
+	spelled := m // replies that show none allocate nothing
+	c.spelled.Store(&spelled)
 }
 
 func (c *Conn) argsOf(call scripts.Call) scripts.ConnArgs {

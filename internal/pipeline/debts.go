@@ -36,10 +36,12 @@ func (d *debts) due(up bool) (found []*request) {
 	now := time.Now()
 	for owner, r := range d.of {
 		switch {
-		case r.retry == nil, up && !now.Before(r.retry.due) && now.Before(r.retry.end):
+		case r.retry == nil:
 			found = append(found, r)
 		case !now.Before(r.retry.end):
 			delete(d.of, owner)
+		case up && !now.Before(r.retry.due):
+			found = append(found, r)
 		}
 	}
 	slices.SortFunc(found, func(a, b *request) int { return cmp.Compare(a.order, b.order) })

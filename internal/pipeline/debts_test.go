@@ -138,6 +138,7 @@ func TestRefusedReleasesDelayNoConnection(t *testing.T) {
 		}
 		p.goDown(ErrTimeout, false)
 		time.Sleep(2 * minRetryPause)
+		testkit.Equal(t, len(p.queue), 0, "sent again while the pipe is down")
 		testkit.Check(t, p.goUp(new(Conn)), "the pipe waits for releases that were refused")
 		testkit.Pass(minRetryPause)
 		p.mu.Lock()

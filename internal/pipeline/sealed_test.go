@@ -59,6 +59,14 @@ func withSeal(t *testing.T, s *sealed, test func(t *testing.T, r *runs)) {
 
 var intact = replication("master", 1, "h")
 
+// leftCount counts the connections that were left.
+type leftCount struct {
+	discardLog
+	left int
+}
+
+func (c *leftCount) Left(error) { c.left++ }
+
 // A call counts with its seal: else its outcome is unknown, and the connection ends. TestSeal has what breaks one.
 func TestACallCountsWithItsSeal(t *testing.T) {
 	for what, c := range map[string]struct {
@@ -77,8 +85,11 @@ func TestACallCountsWithItsSeal(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			s := &sealed{acknowledged: []any{c.acknowledged, int64(1)}, info: []any{c.info, intact}}
 			withSeal(t, s, func(t *testing.T, r *runs) {
+				log := new(leftCount)
+				r.pipe.cfg.Log = log
 				r.start("A1")
 				testkit.Pass(1500 * time.Millisecond)
+				testkit.Equal(t, log.left == 1, strings.HasSuffix(c.want, "resent") && what != "WAIT is forbidden", what+": the log says that the connection was left")
 				testkit.Equal(t, r.outcomes(t), c.want, what)
 				testkit.Equal(t, r.conns == 1, c.want == "granted 101", what+": one connection")
 				testkit.Equal(t, r.footprints["1"].NothingThere(), false, what+": nothing is there")

@@ -69,7 +69,7 @@ func (p *Pipe) serve(c *Conn) error {
 // isUseless reports whether the next connection would be of no more use than this one, which ended with that error: the
 // server is silent, or says that it is no master to the first request after a handshake as a master; or none is to be used.
 func (c *Conn) isUseless(err error) bool {
-	noneIsUsed := c.left != nil && errors.Is(err, c.left) && !errors.Is(err, errMoved)
+	noneIsUsed := c.left != nil && c.left != errMoved
 	return isSilent(err) || noneIsUsed || redisconn.NotAMaster(err) && !c.replied
 }
 
@@ -255,7 +255,6 @@ func endsConn(c *Conn, r request, err error) bool {
 // handleError takes an error reply to a request, or to several that shared a run. One that may concern the
 // key of one of them is not the others' error: each is sent alone.
 func (p *Pipe) handleError(c *Conn, run []request, err error) {
-	run = slices.Clone(run)
 	switch {
 	case len(run) > 1 && redisconn.RefusesKeys(err):
 		p.resendAlone(c, run)

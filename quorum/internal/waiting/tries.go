@@ -85,7 +85,7 @@ func (t *Tries) Refused(r Refusals, took time.Duration, at Moment) (namedBy int)
 			t.seen[owner], since = at.Now, at.Now
 		}
 		t.again = t.again || since != at.Now
-		if has[owner] |= quorate.Of(node); namedBy < 0 && t.quorum.Enough(has[owner]) {
+		if has[owner] |= quorate.Of(node); t.quorum.Enough(has[owner]) {
 			namedBy = node
 		}
 		if t.IsLong(since, at) {

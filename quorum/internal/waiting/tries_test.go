@@ -94,6 +94,12 @@ func TestTriesEndWhereSomebodyLasts(t *testing.T) {
 	tries.now = tries.now.Add(40 * ms)
 	testkit.Equal(t, tries.refused(0, 1, "z", "x", ""), 1, "named by")
 	testkit.Equal(t, newTrying(3, 2).refused(0, 1, "z", "", ""), -1, "at once: named by")
+	// Whom a quorum names holds, also next to one who has been there for longer.
+	tries = newTrying(3, 2)
+	tries.refused(0, 0, "x", "", "")
+	tries.refused(0, 0, "", "y", "")
+	tries.now = tries.now.Add(40 * ms)
+	testkit.Equal(t, tries.refused(0, 0, "x", "y", "y"), 2, "next to an older one: named by")
 	// Time counts in steps, at least.
 	tries = newTrying(3, 2)
 	tries.took = 0
@@ -121,6 +127,7 @@ func TestTriesAskFirst(t *testing.T) {
 	want("", AskAll)      // a turn without an attempt
 	want("a", ProbeFirst) // after all were asked
 	want("a", AskAll)
+	want("a", ProbeFirst)
 	want("b", ProbeFirst)
 	tries.refused(0, 0, "a", "new", "") // the probe node had not answered in time
 	want("", AskAll)
