@@ -110,7 +110,6 @@ func (p *Pipe) Close() {
 	if p.state != up && len(p.queue) == 0 {
 		p.cancel()
 	}
-	p.canWrite.Broadcast()
 	p.canRead.Broadcast()
 }
 

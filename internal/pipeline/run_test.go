@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -59,8 +60,9 @@ func TestACallIsResent(t *testing.T) {
 		"forbidden":    {"A1", []exchange{{"acquire k1", nil}, {"acquire k1", noKey}}, "acquire: " + noKey.Error() + ", resent"},
 		"not known by its hash, then cut": {"A1", []exchange{{"acquire k1", noScript}, {"acquire k1!", nil}, {"acquire k1!", held}},
 			"held by x:1, resent"},
-		"as text, once":        {"A1", []exchange{{"acquire k1", noScript}, {"acquire k1!", noScript}, {"acquire k1!", noScript}}, "acquire: " + noScript.Error()},
-		"not to a busy server": {"A1", []exchange{{"acquire k1", busy}}, "acquire: " + busy.Error() + " (nothing done)"},
+		"as text, once":              {"A1", []exchange{{"acquire k1", noScript}, {"acquire k1!", noScript}, {"acquire k1!", noScript}}, "acquire: " + noScript.Error()},
+		"after a reply that is none": {"A1", []exchange{{"acquire k1", redisconn.ErrReply}, {"acquire k1", int64(7)}}, "granted 7, resent"},
+		"not to a busy server":       {"A1", []exchange{{"acquire k1", busy}}, "acquire: " + busy.Error() + " (nothing done)"},
 		"at most three times": {"A1", []exchange{{"acquire k1", nil}, {"acquire k1", nil}, {"acquire k1", nil}, {"acquire k1", nil}},
 			"acquire: hung up, resent"},
 		"in a run": {"A1 A2|R1 R2", []exchange{{"acquires 2", nil}, {"acquires 2", int64(1)}, {"release k1 with a tombstone", int64(1)},

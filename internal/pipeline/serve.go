@@ -239,7 +239,7 @@ func (p *Pipe) handle(c *Conn, run []request, value any, err error) (undone []re
 		p.handleError(c, run, err)
 		err = nil
 	}
-	if err == nil && c.resynced {
+	if c.resynced {
 		err = errResynced
 	}
 	return undone, err

@@ -20,18 +20,23 @@ func TestEnds(t *testing.T) {
 		want  string
 		phase Phase
 	}{
-		"the deadline":           {Terms{}, time.Second, due, fmt.Sprint("End ", NotConfirmed), Expired},
-		"before the max hold":    {Terms{MaxHold: time.Hour}, time.Second, due, fmt.Sprint("End ", NotConfirmed), Expired},
-		"a fixed lease is over":  {Terms{Fixed: true}, time.Second, due, fmt.Sprint("End ", LeaseOver), Expired},
-		"the max hold":           {Terms{MaxHold: 500 * time.Millisecond}, 500 * time.Millisecond, due, fmt.Sprint("End ", MaxHoldOver), Expired},
-		"the contexts":           {Terms{StopBefore: 300 * time.Millisecond}, 700 * time.Millisecond, due, "Stop 0", Held},
-		"the contexts, fixed":    {Terms{StopBefore: 300 * time.Millisecond, Fixed: true}, 700 * time.Millisecond, due, "Stop 0", Held},
-		"a deadline past both":   {Terms{StopBefore: 300 * time.Millisecond}, time.Second, due, fmt.Sprint("End ", NotConfirmed), Expired},
-		"unlocked":               {Terms{}, 0, func(b *bench) { b.sent = b.Unlock(b.now, nil) }, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
-		"unlocked too late":      {Terms{}, time.Second, func(b *bench) { b.sent = b.Unlock(b.now, nil) }, fmt.Sprint("End ", DeadlineFound), Expired},
-		"closed":                 {Terms{}, 0, func(b *bench) { b.sent = b.Orphan(nil) }, fmt.Sprint("End ", Closed), Orphaned},
-		"closed, then unlocked":  {Terms{}, 0, func(b *bench) { b.Orphan(nil); b.sent = b.Unlock(b.now, nil) }, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
-		"interrupted":            {Terms{}, 0, interrupt, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
+		"the deadline":          {Terms{}, time.Second, due, fmt.Sprint("End ", NotConfirmed), Expired},
+		"before the max hold":   {Terms{MaxHold: time.Hour}, time.Second, due, fmt.Sprint("End ", NotConfirmed), Expired},
+		"a fixed lease is over": {Terms{Fixed: true}, time.Second, due, fmt.Sprint("End ", LeaseOver), Expired},
+		"the max hold":          {Terms{MaxHold: 500 * time.Millisecond}, 500 * time.Millisecond, due, fmt.Sprint("End ", MaxHoldOver), Expired},
+		"the contexts":          {Terms{StopBefore: 300 * time.Millisecond}, 700 * time.Millisecond, due, "Stop 0", Held},
+		"the contexts, fixed":   {Terms{StopBefore: 300 * time.Millisecond, Fixed: true}, 700 * time.Millisecond, due, "Stop 0", Held},
+		"a deadline past both":  {Terms{StopBefore: 300 * time.Millisecond}, time.Second, due, fmt.Sprint("End ", NotConfirmed), Expired},
+		"unlocked":              {Terms{}, 0, func(b *bench) { b.sent = b.Unlock(b.now, nil) }, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
+		"unlocked too late":     {Terms{}, time.Second, func(b *bench) { b.sent = b.Unlock(b.now, nil) }, fmt.Sprint("End ", DeadlineFound), Expired},
+		"closed":                {Terms{}, 0, func(b *bench) { b.sent = b.Orphan(nil) }, fmt.Sprint("End ", Closed), Orphaned},
+		"closed, then unlocked": {Terms{}, 0, func(b *bench) { b.Orphan(nil); b.sent = b.Unlock(b.now, nil) }, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
+		"interrupted":           {Terms{}, 0, interrupt, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
+		"unlocked while it submits": {Terms{}, 0, func(b *bench) {
+			b.answer(b.Enter(b.now, nil)[2], Reply{Is: NotAccepted})
+			b.want("Submit 2")
+			b.sent = b.Unlock(b.now, nil)
+		}, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
 		"closed, interrupted":    {Terms{}, 0, func(b *bench) { b.Orphan(nil); interrupt(b) }, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
 		"lingers, interrupted":   {Terms{MinHold: time.Second}, 0, func(b *bench) { linger(b); interrupt(b) }, fmt.Sprint("End ", Unlocked, ", Release 0 to 0, Release 1 to 0, Release 2 to 0"), Released},
 		"lost, interrupted":      {Terms{}, time.Second, func(b *bench) { due(b); b.sent = append(b.sent, b.Interrupt(nil)...) }, fmt.Sprint("End ", NotConfirmed), Expired},
@@ -102,6 +107,7 @@ func TestWhenALockIsDue(t *testing.T) {
 		"a quorum may still renew it":            {Terms{}, renewed(Unanswered, Unanswered, Granted), 2 * third},
 		"a quorum may still renew it, one fails": {Terms{}, renewed(NotRenewed, Kept), 2 * third},
 		"too few may still renew it":             {Terms{}, renewed(NotRenewed, NotRenewed), third + twelfth},
+		"too few have, and all have it so long":  {Terms{MaxHold: 900 * ms}, renewed(NotRenewed, NotRenewed), 2 * third},
 		"all have renewed it for its time":       {Terms{MaxHold: 900 * ms}, renewed(Kept, Kept, Granted), 2 * third},
 		"a repair was refused":                   {Terms{}, renewed(Kept, Kept, Refused), third + twelfth},
 		"a repair is on its way":                 {Terms{}, func(b *bench) { isRefused(b); renewed(Kept, Kept)(b) }, 2 * third},
