@@ -302,6 +302,7 @@ func TestTwoCountersToRaise(t *testing.T) {
 			b.answer(asks[i], Reply{Is: Granted, Process: processes[i], Token: token})
 		}
 		b.want("Raise 0, Raise 2")
+		testkit.Check(t, !b.IsSettled(), "it is settled before the counters are raised")
 		raises := b.sent
 		decided := map[bool]string{true: "Decided"}
 		b.answer(raises[0], each)
