@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -50,6 +51,7 @@ func TestWhatIsOwedIsDeliveredFirst(t *testing.T) {
 		"releases that become owed meanwhile": {"L1", []exchange{{"lower k1", during{"R1 R2", int64(1)}}, {"release k1", int64(1)},
 			{"release k2", int64(1)}, {"acquire k9", int64(7)}}},
 		"over a connection that breaks":       {"R1", []exchange{{"release k1", nil}, {"release k1", int64(1)}, {"acquire k9", int64(7)}}},
+		"with an answer that is none":         {"R1", []exchange{{"release k1", redisconn.ErrReply}, {"release k1", int64(1)}, {"acquire k9", int64(7)}}},
 		"over a connection without an answer": {"R1", []exchange{{"release k1", errSilence}, {"release k1", int64(1)}, {"acquire k9", int64(7)}}},
 		"to a busy server":                    {"R1", []exchange{{"release k1", busy}, {"release k1", int64(1)}, {"acquire k9", int64(7)}}},
 		"to a server that does not know the script": {"R1 R2", []exchange{{"release k1", noScript}, {"release k2", int64(1)}, {"release k1!", int64(1)},
