@@ -14,6 +14,9 @@ const debtsChunk = 128
 
 // connect makes a connection, pays the debts, and brings the pipe up. The queued calls wait for it for so long.
 func (p *Pipe) connect(patience time.Duration) (*Conn, error) {
+	if p.cfg.Lifetime.Err() != nil && p.isUnused() {
+		return nil, ErrClosed
+	}
 	bound := redisconn.ConnectTimeout(p.cfg.Timeout)
 	ctx, cancel := context.WithTimeout(p.ctx, bound)
 	defer cancel()
@@ -37,6 +40,12 @@ func (p *Pipe) connect(patience time.Duration) (*Conn, error) {
 	}
 	p.cfg.Log.Quarantined(c.Quarantine)
 	return c, nil
+}
+
+func (p *Pipe) isUnused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.queue) == 0
 }
 
 // goUp makes c the pipe's connection. It returns false while debts are unanswered: they must go out first.

@@ -120,7 +120,7 @@ func (p *Pipe) run() {
 	patience := p.cfg.Timeout
 	for {
 		c, err := p.connect(patience)
-		for tries := 1; tries < maxResends && redisconn.IsBroken(err); tries++ {
+		for tries := 1; tries < maxResends && redisconn.IsBroken(err) && p.isConnecting(); tries++ {
 			c, err = p.connect(patience)
 		}
 		patience = p.cfg.Timeout

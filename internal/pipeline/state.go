@@ -134,3 +134,9 @@ func (p *Pipe) goDown(err error, isOverdue bool) {
 		r.finish(Result{Err: why, Sent: r.resends > 0, Resent: r.resends > 0})
 	}
 }
+
+func (p *Pipe) isConnecting() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.state == connecting
+}
