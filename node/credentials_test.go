@@ -3,9 +3,12 @@ package node_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 
@@ -135,6 +138,24 @@ func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
 	testkit.Do(t, m, "CONFIG", "SET", "requirepass", "secret")
 	err := do(t, open(t, m.URL(), node.WithCredentials(none)), acquire("k", "o:1")).Err
 	testkit.Check(t, isTransient(err) && strings.Contains(err.Error(), "NOAUTH"), "no credentials: %v", err)
+}
+
+// If the vault does not answer, the error does not say that the node is slow.
+func TestCredentialsThatDoNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ask := func(ctx context.Context) (user, password string, err error) {
+			<-ctx.Done()
+			return "", "", fmt.Errorf("vault: %w", ctx.Err())
+		}
+		n := open(t, "redis://10.0.0.1", node.WithCredentials(ask), node.WithTimeout(time.Second))
+		do(t, n, acquire("k", "o:1"))
+		time.Sleep(time.Minute)
+		_, checkErr := operator.Check(t.Context(), n)
+		for _, err := range []error{do(t, n, acquire("k", "o:1")).Err, checkErr} {
+			testkit.Check(t, isTransient(err) && !errors.Is(err, node.ErrTimeout) && strings.HasSuffix(err.Error(),
+				"asking for the credentials: no reply in time (vault: context deadline exceeded)"), "the error is %v", err)
+		}
+	})
 }
 
 // What only Open can do is not ignored by New.
