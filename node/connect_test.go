@@ -65,6 +65,26 @@ func TestATrialOnASlowWay(t *testing.T) {
 		"%+v (%v, %v), want granted", reply, unheard, err)
 }
 
+// A name service that does not answer: the error says so, not that the node is slow.
+func TestANameThatIsNotFoundInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := open(t, "redis://a.example", node.WithTimeout(time.Second), node.WithDialer(
+			func(ctx context.Context, network, _ string) (net.Conn, error) {
+				<-ctx.Done()
+				time.Sleep(time.Millisecond) // a resolver ends no sooner
+				failed := &net.DNSError{UnwrapErr: ctx.Err(), Err: "i/o timeout", Name: "a.example", IsTimeout: true}
+				return nil, &net.OpError{Op: "dial", Net: network, Err: failed}
+			}))
+		do(t, n, acquire("k", "o:1"))
+		time.Sleep(time.Minute)
+		_, checkErr := operator.Check(t.Context(), n)
+		for _, err := range []error{do(t, n, acquire("k", "o:1")).Err, checkErr} {
+			testkit.Check(t, errors.Is(err, node.ErrTimeout) && strings.Contains(err.Error(), "timed out after 5s: lookup a.example: i/o timeout"),
+				"the error is %v", err)
+		}
+	})
+}
+
 // The first of a host's addresses is dead: a net.Dialer goes on to the next after a part of the time.
 func TestAHostWhoseFirstAddressIsDead(t *testing.T) {
 	t.Parallel()

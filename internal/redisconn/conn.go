@@ -148,10 +148,13 @@ func ReceiveBy(ctx context.Context, c redis.Conn, timeout time.Duration) (any, e
 	return receive(c, max(left, time.Nanosecond), timeout)
 }
 
-// TimedOut turns the error of a context's deadline into [ErrTimeout] with the timeout. It returns
-// other errors unchanged.
+// TimedOut turns the error of a context's deadline into [ErrTimeout] with the timeout, and with the name that was looked up:
+// then the server is not to blame. It returns other errors unchanged.
 func TimedOut(err error, timeout time.Duration) error {
 	if errors.Is(err, context.DeadlineExceeded) {
+		if lookup, ok := errors.AsType[*net.DNSError](err); ok {
+			return fmt.Errorf("%w after %v: %v", ErrTimeout, timeout, lookup)
+		}
 		return fmt.Errorf("%w after %v", ErrTimeout, timeout)
 	}
 	return err

@@ -21,6 +21,9 @@ type visit struct {
 	info redisconn.Info
 }
 
+// grace is how long an error that the end of a context causes is awaited.
+const grace = 20 * time.Millisecond
+
 // onVisit runs fn with a connection of its own, for at most the time for connecting. It does so in a
 // goroutine: a Dial of the user's pool may ignore the context. With an error, fn may still run. With refuses,
 // it does not run at a server that must not be a node.
@@ -54,8 +57,8 @@ func onVisit(ctx context.Context, n *node.Node, op string, refuses bool, fn func
 	case err = <-done:
 	case <-bounded.Done():
 		select {
-		case err = <-done: // fn has ended, and that ended the context
-		default:
+		case err = <-done: // fn has ended, and that ended the context; or what it waited for tells more
+		case <-time.After(grace):
 			err = bounded.Err()
 		}
 	}
