@@ -79,8 +79,8 @@ func TestANameThatIsNotFoundInTime(t *testing.T) {
 		time.Sleep(time.Minute)
 		_, checkErr := operator.Check(t.Context(), n)
 		for _, err := range []error{do(t, n, acquire("k", "o:1")).Err, checkErr} {
-			testkit.Check(t, errors.Is(err, node.ErrTimeout) && strings.Contains(err.Error(), "timed out after 5s: lookup a.example: i/o timeout"),
-				"the error is %v", err)
+			testkit.Check(t, errors.Is(err, node.ErrTimeout) &&
+				strings.Contains(err.Error(), "timed out after 5s: lookup a.example: i/o timeout"), "the error is %v", err)
 		}
 	})
 }
