@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"io"
 	"runtime"
 	"strings"
 	"testing"
@@ -191,6 +192,36 @@ func TestACallIsResentWhileThePipeCloses(t *testing.T) {
 		r.start("A1")
 		testkit.Pass(time.Second)
 		testkit.Equal(t, r.outcomes(t), "granted 7, resent", "the outcome")
+	})
+}
+
+// A closed pipe connects for what is left, and not if that is nothing: Close would wait for a server that may be dead.
+func TestAClosedPipeConnectsForNothing(t *testing.T) {
+	var r *runs
+	var end context.CancelFunc
+	hangUp := func(string) any {
+		r.footprints["1"].Abandon()
+		end()
+		r.pipe.Close()
+		return nil
+	}
+	withRuns(t, hangUp, func(t *testing.T, of *runs) {
+		r = of
+		r.pipe.cfg.Lifetime, end = context.WithCancel(t.Context())
+		r.start("A1")
+		testkit.Equal(t, r.outcomes(t), "acquire: hung up", "the outcome")
+		testkit.Equal(t, r.conns, 1, "connections")
+	})
+}
+
+// A server that hangs up on each new connection is down after three. From then on each backoff has one.
+func TestAServerThatHangsUpAtOnce(t *testing.T) {
+	withRuns(t, nil, func(t *testing.T, r *runs) {
+		r.made = func(context.Context, *Conn) error { return io.EOF }
+		r.start("A1")
+		testkit.Pass(10 * time.Second)
+		testkit.Check(t, r.conns > 20 && r.conns < 70, "%d connections in 10 s", r.conns)
+		testkit.Equal(t, r.outcomes(t), "connect: down: EOF, not sent", "the outcome")
 	})
 }
 
