@@ -173,6 +173,32 @@ func TestRefusedReleasesAreLoggedNowAndThen(t *testing.T) {
 	})
 }
 
+// A master that refuses the client's list, or is being marked for another one, is logged. One that is blank is about to be marked.
+func TestMastersThatDoNotAcceptTheClient(t *testing.T) {
+	list, other, process := scripts.NewList("a", "b"), scripts.NewList("a", "c"), scripts.Process{Run: "r", MaxLease: time.Minute, Member: "a"}
+	for what, c := range map[string]struct {
+		change func(*scripts.Marker)
+		logged int
+	}{
+		"another list":                 {func(m *scripts.Marker) { m.Members = other }, 1},
+		"another member":               {func(m *scripts.Marker) { m.Member = "b" }, 1},
+		"claimed for another list":     {func(m *scripts.Marker) { m.Members, m.Claimed = other, true }, 1},
+		"claimed":                      {func(m *scripts.Marker) { m.Claimed = true }, 0},
+		"blank, and had the list":      {func(m *scripts.Marker) { m.Run = "before" }, 0},
+		"blank, and had another":       {func(m *scripts.Marker) { m.Run, m.Members = "before", other }, 0},
+		"admitted, and has no members": {func(m *scripts.Marker) { m.Members = scripts.NewList() }, 0},
+	} {
+		testkit.Bubble(t, what, func(t *testing.T) {
+			l, lines, _ := logging(t)
+			marker := scripts.Marker{Process: process, Generation: 1, Members: list, Next: scripts.NewList()}
+			c.change(&marker)
+			l.NotAccepted(list, scripts.Seen{Process: process, Marker: marker.String()})
+			synctest.Wait()
+			testkit.Equal(t, strings.Count(lines.String(), "does not accept this client"), c.logged, lines.String())
+		})
+	}
+}
+
 func TestWithHooksAdds(t *testing.T) {
 	testkit.AddsHooks(t, func(all ...Hooks) Hooks {
 		var o options
