@@ -159,17 +159,20 @@ func TestCloseWhileProbing(t *testing.T) {
 
 // Close waits for hooks, and for lines of the log.
 func TestCloseWaitsForHooks(t *testing.T) {
-	testkit.Bubble(t, "hooks", func(t *testing.T) {
-		var ended atomic.Int32
-		slow := func() { time.Sleep(timeout / 4); ended.Add(1) }
-		n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { return nil, io.EOF }}, node.WithTimeout(timeout),
-			node.WithHooks(node.Hooks{StateChanged: func(node.StateEvent) { slow() }}),
-			node.WithLogger(slog.New(enabling{slog.DiscardHandler, slow})))
-		mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
-		testkit.Pass(timeout / 8) // both have begun
-		testkit.Must(t, n.Close())
-		testkit.Equal(t, ended.Load(), 2, "hooks and lines that have ended")
-	})
+	for what, takes := range map[string]struct{ hook, line time.Duration }{
+		"a slow hook": {timeout / 2, timeout / 4}, "a slow logger": {timeout / 4, timeout / 2},
+	} {
+		testkit.Bubble(t, what, func(t *testing.T) {
+			var ended atomic.Int32
+			n := openPool(t, &redis.Pool{Dial: func() (redis.Conn, error) { return nil, io.EOF }}, node.WithTimeout(timeout),
+				node.WithHooks(node.Hooks{StateChanged: func(node.StateEvent) { time.Sleep(takes.hook); ended.Add(1) }}),
+				node.WithLogger(slog.New(enabling{slog.DiscardHandler, func() { time.Sleep(takes.line); ended.Add(1) }})))
+			mustFail(t, n, do(t, n, acquire("k", "o:1")).Err, node.ErrDown)
+			testkit.Pass(timeout / 8) // both have begun
+			testkit.Must(t, n.Close())
+			testkit.Equal(t, ended.Load(), 2, "hooks and lines that have ended")
+		})
+	}
 }
 
 // Close leaves the caller's pool open.

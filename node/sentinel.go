@@ -162,7 +162,7 @@ func (s *server) askSentinel(ctx context.Context, sentinel string, bound time.Du
 	commands := authenticated(s.sentinels.username, s.sentinels.password, [][]any{{"SENTINEL", "GET-MASTER-ADDR-BY-NAME", s.sentinels.master}})
 	replies, errs := redisconn.RoundTrip(ctx, redis.NewConn(raw, bound, bound), bound, commands...)
 	reply, err := replies[len(replies)-1], cmp.Or(errs...)
-	at, wrong := redis.Strings(reply, nil)
+	at, _ := redis.Strings(reply, nil)
 	switch {
 	case redisconn.HasCode(err, "ERR unknown command"):
 		return "", wrongSentinel("is no sentinel, but another server")
@@ -170,7 +170,7 @@ func (s *server) askSentinel(ctx context.Context, sentinel string, bound time.Du
 		return "", late(ctx, err)
 	case reply == nil:
 		return "", wrongSentinel(fmt.Sprintf("knows no master %q", s.sentinels.master))
-	case wrong != nil || len(at) != 2:
+	case len(at) != 2:
 		return "", wrongSentinel("names no address")
 	}
 	return net.JoinHostPort(at[0], at[1]), nil

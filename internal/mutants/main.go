@@ -103,7 +103,7 @@ var groups = []group{
 	}},
 	{files: []string{"internal/events/*.go"}, suites: []suite{{pkg: "internal/events"}}},
 	{files: []string{"internal/trial/*.go", "internal/trial/heard/*.go"}, suites: []suite{
-		{pkg: "internal/trial"}, {pkg: "node", run: "TestATrialOnASlowWay"}, {pkg: "quorum", run: "Ready"},
+		{pkg: "internal/trial"}, {pkg: "node", run: "TestATrialOnASlowWay"}, {pkg: "quorum/internal/roster", run: "Ready"},
 		{module: "integration", run: "TestReadyWhereMastersRefuseWrites"},
 	}},
 	{files: []string{"internal/inside/*.go"}, suites: []suite{
