@@ -128,6 +128,10 @@ func TestDialsEndWithTheFirst(t *testing.T) {
 		testkit.Is(t, s.take(t.Context(), func(redis.Conn) (string, error) { return "", ErrEvicts }), ErrEvicts, "what is taken")
 		testkit.Equal(t, time.Since(began).Round(time.Microsecond), 0, "time")
 		testkit.Equal(t, ended.Load(), dialsOfFirst, "dials that have ended")
+		s.leads.to = "another"
+		dials.Store(0)
+		testkit.Is(t, s.take(t.Context(), func(redis.Conn) (string, error) { return "", ErrEvicts }), ErrEvicts, "what is taken")
+		testkit.Equal(t, dials.Load(), 1, "dials of an address that has led to another process")
 	})
 }
 

@@ -105,7 +105,9 @@ func TestSentinelsOfTwoDeployments(t *testing.T) {
 // Where nobody is told the password, the sentinels' masters are not asked without it.
 func TestSentinelsWithoutCredentials(t *testing.T) {
 	w := &watched{servers: map[string]func([]string) string{"a:26379": names("q", "1"), "q:1": alone("q")}}
-	sealed := func(context.Context) (user, password string, err error) { return "", "", errors.New("the vault is sealed") }
+	sealed := func(context.Context) (user, password string, err error) {
+		return "", "", errors.New("the vault is sealed")
+	}
 	n := testkit.Opened(Open("redis+sentinel://a/m?failover=1", WithDialer(w.dial), WithCredentials(sealed)))(t)
 	notes, two := n.server.AskSentinels(t.Context())
 	testkit.Check(t, two == nil && len(notes) == 1 && strings.Contains(notes[0], "the vault is sealed") && len(w.dialled) == 0, "%q, %v", notes, two)

@@ -102,7 +102,7 @@ var groups = []group{
 		{pkg: "internal/pubsub"}, {pkg: "node", run: "TestAPasswordThatRotates"},
 	}},
 	{files: []string{"internal/events/*.go"}, suites: []suite{{pkg: "internal/events"}}},
-	{files: []string{"internal/trial/*.go", "internal/trial/heard/*.go"}, suites: []suite{
+	{files: []string{"internal/trial/*.go"}, suites: []suite{
 		{pkg: "internal/trial"}, {pkg: "node", run: "TestATrialOnASlowWay"}, {pkg: "quorum/internal/roster", run: "Ready"},
 		{module: "integration", run: "TestReadyWhereMastersRefuseWrites"},
 	}},

@@ -2,11 +2,15 @@ package trial_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/trial"
 	"github.com/quorumlock/quorumlock/internal/trial/heard"
@@ -19,6 +23,40 @@ import (
 func TestMain(m *testing.M) { testkit.Main(m) }
 
 const lateness = 10 * time.Second
+
+// A trial says that a master grants if the lock was renewed and released, and leaves none.
+func TestTrials(t *testing.T) {
+	failed := errors.New("meanwhile")
+	name, owner := scripts.TrialName("a"), scripts.NewOwner("locker", 1)
+	for what, c := range map[string]struct {
+		before, meanwhile func(*fakeredis.Master) error
+		outcome           scripts.Outcome
+		says              string // the error; empty for none
+	}{
+		"granted":     {outcome: scripts.Granted},
+		"interrupted": {meanwhile: func(*fakeredis.Master) error { return failed }, outcome: scripts.Granted, says: "meanwhile"},
+		"deleted meanwhile": {meanwhile: func(m *fakeredis.Master) error { m.Free([]string{name.String()}, owner.String()); return nil },
+			outcome: scripts.Granted, says: "the lock that was just acquired is gone"},
+		"held": {before: func(m *fakeredis.Master) error { m.Set(name.String(), "text"); return nil }, says: "WRONGTYPE"},
+	} {
+		testkit.Bubble(t, what, func(t *testing.T) {
+			w := world.New(t, 1)
+			m, n := w.Masters[0], w.NewProcess().Nodes(node.WithConns(1))[0]
+			testkit.Must(t, operator.AdmitMembers(t.Context(), n, []string{n.Name()}))
+			if c.before != nil {
+				testkit.Must(t, c.before(m))
+			}
+			meanwhile := func(scripts.AcquireArgs) error { return c.meanwhile(m) }
+			if c.meanwhile == nil {
+				meanwhile = nil
+			}
+			reply, err := trial.Lock(t.Context(), n, scripts.NewList(n.Name()), name, owner, meanwhile)
+			testkit.Check(t, reply.Outcome == c.outcome && (err == nil) == (c.says == "") && strings.Contains(fmt.Sprint(err), c.says), "%+v, %v", reply, err)
+			testkit.Pass(time.Second)
+			testkit.Equal(t, slices.Contains(m.Keys(), name.String()), c.before != nil, "a key is left")
+		})
+	}
+}
 
 // The second owner's request arrives once the first one's lock is gone: it is not granted.
 func TestTheSecondOwnerIsReleased(t *testing.T) {
