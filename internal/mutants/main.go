@@ -107,7 +107,8 @@ var groups = []group{
 		{module: "integration", run: "TestReadyWhereMastersRefuseWrites"},
 	}},
 	{files: []string{"internal/inside/*.go"}, suites: []suite{
-		{pkg: "internal/trial"}, {pkg: "quorum/internal/roster"}, {pkg: "node", run: "TestAKeyKeepsItsPipe"}, {pkg: "redlock"}, {pkg: "inmemory"},
+		{pkg: "internal/trial"}, {pkg: "quorum/internal/roster"}, {pkg: "node", run: "TestAKeyKeepsItsPipe"},
+		{pkg: "redlock"}, {pkg: "inmemory"},
 	}},
 	{files: []string{"clock/*.go"}, suites: []suite{{pkg: "clock"}}},
 	{files: []string{"quorum/*.go", "quorum/internal/holders/*.go", "quorum/internal/tickets/*.go", "quorum/internal/words/*.go"}, suites: []suite{
