@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,6 +78,29 @@ func TestContextsMayAskTheCandidate(t *testing.T) {
 		testkit.Check(c, err == nil && a.IsLeader(ctx) == nil, "%v", err)
 		testkit.Must(c, term.Resign(ctx))
 		testkit.Check(c, asked > 5, "asked %d times: the test shows nothing", asked)
+	})
+}
+
+// A call of Campaign that returns late, when its term is over, hides no later term of the candidate.
+func TestATermThatIsOverHidesNoLaterOne(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		var held atomic.Bool
+		a := c.candidate(c.process().With(quorum.WithFixedLease(time.Second),
+			quorum.WithHooks(quorum.Hooks{Acquired: func(*quorum.Lock) { held.Store(true) }})))
+		late := make(chan error)
+		go func() {
+			_, err := a.Campaign(askedContext{c.Context(), func() {
+				if held.Swap(false) {
+					time.Sleep(1500 * time.Millisecond)
+				}
+			}})
+			late <- err
+		}()
+		synctest.Wait()
+		term := c.campaign(a)
+		testkit.Must(c, <-late)
+		testkit.Check(c, term.Valid() && a.ID() == term.ID(), "it is %q, and %q leads, valid %v", a.ID(), term.ID(), term.Valid())
+		c.resign(term)
 	})
 }
 

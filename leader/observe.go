@@ -88,8 +88,7 @@ func undecided(s operator.Status) error {
 // and by several goroutines, each with a sequence of its own.
 func (c *Candidate) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
-		next := time.NewTicker(c.observe)
-		defer next.Stop()
+		next := time.Tick(c.observe)
 		var last Leader
 		var unknown bool
 		for first := true; ; first = false {
@@ -105,7 +104,7 @@ func (c *Candidate) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			}
 			last, unknown = now, err != nil
 			select {
-			case <-next.C:
+			case <-next:
 			case <-ctx.Done():
 				return
 			}

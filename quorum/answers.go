@@ -151,8 +151,6 @@ func (h *HeldBy) unknownHolder() string {
 		return what + ", never expires"
 	case h.Remaining > 0:
 		return fmt.Sprintf("%s for %v more unless renewed", what, h.Remaining)
-	case h.Holder != "":
-		return what
 	}
 	return ""
 }

@@ -137,7 +137,10 @@ func TestCloseInAHook(t *testing.T) {
 func TestErrorOfAnAttemptDoesNotChange(t *testing.T) {
 	inCluster(t, func(t *testing.T, c *cluster) {
 		said := map[error]string{}
-		l := c.process(WithHooks(Hooks{Attempt: func(_ context.Context, e AttemptEvent) { said[e.Err] = e.Err.Error() }}))
+		l := c.process(WithHooks(Hooks{Attempt: func(_ context.Context, e AttemptEvent) {
+			said[e.Err] = e.Err.Error()
+			testkit.Check(t, e.Duration >= 0 && e.Duration < time.Second, "it took %v", e.Duration)
+		}}))
 		defer c.unlock(c.lock(c.process(), "a"))
 		l.TryLock(t.Context(), "a")
 		ctx := testkit.Within(t, 2*time.Second)

@@ -47,6 +47,7 @@ func TestLabelIsPrintable(t *testing.T) {
 		}
 		// a label for a Locker that exists
 		wantError(t, errorOf(l.With(WithLabel("later")).TryLock(t.Context(), "a")), ErrInvalid)
+		wantError(t, errorOf(New(l.engine.Nodes, Majority, WithNodeOptions())), ErrInvalid)
 		wantError(t, errorOf(l.With(withClock(c.Clock)).TryLock(t.Context(), "a")), ErrInvalid)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/fakeredis"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/internal/world"
@@ -125,6 +126,10 @@ func TestARefusedListIsKnownFromTheStart(t *testing.T) {
 			text := fmt.Sprint(err)
 			testkit.Check(t, strings.Contains(text, list), "it lacks %s: %s", list, text)
 		}
+		c.Masters[0].Crash(fakeredis.Everything)
+		l.TryLock(t.Context(), "a")
+		testkit.Equal(t, l.Stats().Nodes[0].State, inside.Down, "a master that did not accept it, and is down")
+		c.Masters[0].Start()
 		wrong := redis.Error("WRONGPASS invalid username-password pair")
 		wantNotReady(t, c.over(func(int) {}, wrong, wrong, 0).Ready(t.Context()), ErrUnavailable, ErrMembership, ErrPermanent)
 	})

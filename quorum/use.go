@@ -66,7 +66,7 @@ func (within *Lock) enter(given, ctx context.Context, set *settings, names []str
 	t, before := within.handle.Enter(inner.handle, &inner.scope, set.terms.Mode)
 	switch {
 	case t != nil:
-	case before.Holds() && before.Mode == lease.Read && !set.isReader():
+	case before.Mode == lease.Read && !set.isReader():
 		return nil, invalidf("lock", names, "this context holds it as a reader, and a reader cannot become a writer: it would wait for itself, "+
 			"and two such readers for each other. Unlock it first")
 	default:

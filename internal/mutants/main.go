@@ -113,7 +113,7 @@ var groups = []group{
 	{files: []string{"clock/*.go"}, suites: []suite{{pkg: "clock"}}},
 	{files: []string{"quorum/*.go", "quorum/internal/holders/*.go", "quorum/internal/tickets/*.go", "quorum/internal/words/*.go"}, suites: []suite{
 		{pkg: "quorum/internal/holders"}, {pkg: "quorum/internal/tickets"}, {pkg: "quorum/internal/words"}, {pkg: "redlock"}, {pkg: "quorum"},
-		{pkg: "leader"}, {pkg: "quorum/internal/engine"}, {pkg: "quorum/semaphore"}, {pkg: "inmemory"}, {pkg: "quorumtest", run: "TestContext|TestTwoOrders"},
+		{pkg: "leader"}, {pkg: "quorum/internal/engine"}, {pkg: "quorum/semaphore"}, {pkg: "inmemory"}, {pkg: "quorumtest", run: "TestContext|TestTwoOrders|TestLockersLog"},
 		simulation,
 	}},
 	{files: []string{"leader/*.go"}, suites: []suite{{pkg: "leader"}}},

@@ -10,6 +10,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // A locker remembers the last holders alone, however many there are.
@@ -22,6 +23,9 @@ func TestMemoryIsBounded(t *testing.T) {
 		testkit.Check(t, hs.WasHandedOver(owner) && len(hs.handed) <= maxHolders && len(hs.lockers) <= maxHolders,
 			"%d: %d were handed over, %d are known", i, len(hs.handed), len(hs.lockers))
 	}
+	identityReply{hs, "known", make(chan struct{})}.Done(pipeline.Result{Reply: scripts.Reply{Who: []scripts.Identity{{Host: "h"}}}})
+	identityReply{hs, "other", make(chan struct{})}.Done(pipeline.Result{Err: pipeline.ErrClosed})
+	testkit.Equal(t, hs.Recall(Named{Owner: "known:1"}).Host, "h", "it remembers")
 	testkit.Check(t, !hs.WasHandedOver("0") && hs.WasHandedOver(strconv.Itoa(maxHolders)), "it is not the oldest that is forgotten")
 }
 
