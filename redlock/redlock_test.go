@@ -2,9 +2,11 @@ package redlock_test
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
+	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/standin"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
@@ -35,8 +37,9 @@ func TestSpellings(t *testing.T) {
 	}
 	quick := quorum.WithNodeOptions(node.WithoutQuarantine())
 	var lockers []*quorum.Locker
+	var log child.Printed // of the Locker, and so of its nodes
 	for _, urls := range [][]string{fleet.URLs(), other} {
-		locker := testkit.Opened(redlock.Open(urls, quick))(t)
+		locker := testkit.Opened(redlock.Open(urls, quick, quorum.WithLogger(slog.New(slog.NewTextHandler(&log, nil)))))(t)
 		lockers = append(lockers, locker)
 	}
 	lock := testkit.Got(lockers[0].Lock(t.Context(), "a"))(t)
@@ -53,4 +56,6 @@ func TestSpellings(t *testing.T) {
 	}
 	_, err = redlock.Open([]string{fleet.URLs()[0], other[0], other[1]}, quick)
 	testkit.Check(t, errors.Is(err, quorum.ErrInvalid) && strings.Contains(err.Error(), "given twice"), "one dead master twice: %v", err)
+	lockers[0].TryLock(t.Context(), "b")
+	testkit.Eventually(t, "the death of a master is logged", func() bool { return strings.Contains(log.String(), "node down") })
 }
