@@ -221,9 +221,9 @@ func Majority(nodes int) (int, error) {
 	return quorate.Majority(nodes).Need, nil
 }
 
-// quorumSize returns the quorum size by the rule. If the rule refuses the number, as it does an even one, need is the need of the
-// next number, and unfounded is the rule's error: a change of members passes through such a number. It may be used if masters carry
-// that list, but founds no deployment. need is 0 for a number that is never used.
+// quorumSize returns the quorum size by the rule. If the rule refuses the number, as it does an even one, need is the need
+// of the next number, and unfounded is the rule's error: a change of members passes through such a number. It may be used if
+// masters carry that list, but founds no deployment. need is 0 for a number that is never used.
 func quorumSize(rule Rule, nodes int) (need int, unfounded error) {
 	need, unfounded = rule(nodes)
 	if unfounded != nil && !errors.Is(unfounded, ErrInvalid) { // the program's own rule

@@ -126,7 +126,7 @@ func TestStopBeforeEndsEachContextByItself(t *testing.T) {
 	})
 }
 
-// ownDone is a context of which package context knows nothing: a goroutine waits for its end, for each context that derives from it.
+// ownDone is a context of which package context knows nothing: for each context that derives from it, a goroutine waits for its end.
 type ownDone struct{ context.Context }
 
 func (ownDone) Done() <-chan struct{} { return make(chan struct{}) }

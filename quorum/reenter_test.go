@@ -107,7 +107,8 @@ func TestReentryThatEndsAtTheLastInstant(t *testing.T) {
 		<-confirmed.Decided
 		over, cancel := context.WithDeadline(t.Context(), time.Now())
 		defer cancel()
-		wantError(t, inner.notEntered(over, nil, confirmed), ErrNotAcquired, context.DeadlineExceeded, not{ErrUnavailable}, not{ErrLost})
+		wantError(t, inner.notEntered(over, nil, confirmed),
+			ErrNotAcquired, context.DeadlineExceeded, not{ErrUnavailable}, not{ErrLost})
 		c.unlock(held)
 		wantError(t, inner.notEntered(t.Context(), nil, confirmed), ErrNotAcquired, ErrLost, not{"granted"})
 	})

@@ -111,13 +111,16 @@ var groups = []group{
 		{pkg: "redlock"}, {pkg: "inmemory"},
 	}},
 	{files: []string{"clock/*.go"}, suites: []suite{{pkg: "clock"}}},
-	{files: []string{"quorum/*.go", "quorum/internal/holders/*.go", "quorum/internal/tickets/*.go", "quorum/internal/words/*.go"}, suites: []suite{
-		{pkg: "quorum/internal/holders"}, {pkg: "quorum/internal/tickets"}, {pkg: "quorum/internal/words"}, {pkg: "redlock"}, {pkg: "quorum"},
-		{pkg: "leader"}, {pkg: "quorum/internal/engine"}, {pkg: "quorum/semaphore"}, {pkg: "inmemory"}, {pkg: "quorumtest", run: "TestContext|TestTwoOrders|TestLockersLog"},
-		simulation,
-	}},
+	{files: []string{"quorum/*.go", "quorum/internal/holders/*.go", "quorum/internal/tickets/*.go", "quorum/internal/words/*.go"},
+		suites: []suite{
+			{pkg: "quorum/internal/holders"}, {pkg: "quorum/internal/tickets"}, {pkg: "quorum/internal/words"}, {pkg: "redlock"},
+			{pkg: "quorum"}, {pkg: "leader"}, {pkg: "quorum/internal/engine"}, {pkg: "quorum/semaphore"}, {pkg: "inmemory"},
+			{pkg: "quorumtest", run: "TestContext|TestTwoOrders|TestLockersLog"}, simulation,
+		}},
 	{files: []string{"leader/*.go"}, suites: []suite{{pkg: "leader"}}},
-	{files: []string{"quorum/operator/*.go"}, suites: []suite{{pkg: "quorum/operator"}, {pkg: "quorum"}, {pkg: "leader"}, {pkg: "cmd/quorumlock"}}},
+	{files: []string{"quorum/operator/*.go"}, suites: []suite{
+		{pkg: "quorum/operator"}, {pkg: "quorum"}, {pkg: "leader"}, {pkg: "cmd/quorumlock"},
+	}},
 	{files: []string{"internal/pipeline/*.go"}, suites: []suite{{pkg: "internal/pipeline"}, {pkg: "quorum"}, {pkg: "node"}}},
 }
 

@@ -64,10 +64,10 @@ func inspect(ctx context.Context, in door, names []string) (states []Status, err
 // otherList returns why a node with that marker does not accept clients with the list, because it accepts clients with
 // another one; nil for other nodes.
 func otherList(list *scripts.List, marker string) error {
-	m, err := scripts.ParseMarker(marker)
-	if list == nil || err != nil || m.Claimed {
+	if list == nil {
 		return nil
 	}
+	m, _ := scripts.ParseMarker(marker) // without one, the node is blank
 	view := membership.ReadRefusal(scripts.Seen{Process: m.Process, Marker: marker})
 	if view.Relation(list) != membership.Refuses {
 		return nil

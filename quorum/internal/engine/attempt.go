@@ -191,7 +191,8 @@ func (a *attempt) noteReply(node int, reply lease.Reply, said scripts.AcquireRep
 	if reply.Is == lease.Refused || reply.Is == lease.Quarantined { // a grant needs no mutex here
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		a.requests[node].answer = &NodeAnswer{Late: reply.Is, Wait: said.Wait, Holder: said.Holder, Listeners: said.Waiting, Readers: said.Readers}
+		a.requests[node].answer = &NodeAnswer{Late: reply.Is, Wait: said.Wait, Holder: said.Holder, Listeners: said.Waiting,
+			Readers: said.Readers}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
+func encoded(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+
 func TestTickets(t *testing.T) {
 	owner := scripts.OwnerOf("locker:1")
 	for _, names := range [][]string{{"a"}, {"a\xff\x00b", "ü", strings.Repeat("x", 4096)}} {
@@ -27,10 +29,11 @@ func TestTickets(t *testing.T) {
 		most[i] = i
 	}
 	for what, bad := range map[string]string{
-		"empty": "", "cut off": text[:len(text)-4], "no base64url": "a ticket", "no JSON": "aGVsbG8", "other JSON": "e30", "more behind it": text + "!",
-		"another version":     base64.RawURLEncoding.EncodeToString([]byte(`{"v":2,"owner":"locker:1","token":7,"names":["YQ=="]}`)),
-		"a number for a name": base64.RawURLEncoding.EncodeToString([]byte(`{"v":1,"owner":"locker:1","token":7,"names":[5]}`)),
-		"no slots":            base64.RawURLEncoding.EncodeToString([]byte(`{"v":1,"owner":"locker:1","token":7,"names":["YQ=="],"slots":[]}`)),
+		"empty": "", "cut off": text[:len(text)-4], "no base64url": "a ticket", "no JSON": "aGVsbG8", "other JSON": "e30",
+		"more behind it":      text + "!",
+		"another version":     encoded(`{"v":2,"owner":"locker:1","token":7,"names":["YQ=="]}`),
+		"a number for a name": encoded(`{"v":1,"owner":"locker:1","token":7,"names":[5]}`),
+		"no slots":            encoded(`{"v":1,"owner":"locker:1","token":7,"names":["YQ=="],"slots":[]}`),
 		"no token":            Ticket{Owner: owner, Names: names}.String(),
 		"no owner":            Ticket{Owner: scripts.OwnerOf(""), Token: 7, Names: names}.String(),
 		"long owner":          Ticket{Owner: scripts.OwnerOf(strings.Repeat("x", maxOwner+1)), Token: 7, Names: names}.String(),
