@@ -194,7 +194,7 @@ func TestErrorsAreShort(t *testing.T) {
 			hash+"' '2' 'a name, with more'\n")), "node a: connect: runs no Lua scripts: ERR unknown command 'EVALSHA'"},
 		{"acquire", redis.Error("WRONGTYPE Operation against a key"), "node a: acquire: WRONGTYPE Operation against a key " +
 			"(another client's lock, redsync's perhaps, is at this key)"},
-		{"connect", redis.Error("WRONGTYPE Operation against a key"), "node a: connect: WRONGTYPE Operation against a key"},
+		{"connect", fmt.Errorf("the key quorumlock:marker: %w", redis.Error("WRONGTYPE Operation")), "node a: connect: the key quorumlock:marker: WRONGTYPE Operation"},
 		{"connect", errors.New("the channel is sealed (HSM)"), "node a: connect: the channel is sealed (HSM)"},
 		{"acquire", redis.Error("NOPERM No permissions to access a key"), "node a: acquire: NOPERM No permissions to access a key " +
 			"(the user needs the keys quorumlock:* and the names of its locks)"},

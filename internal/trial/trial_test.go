@@ -51,7 +51,7 @@ func TestTrials(t *testing.T) {
 				meanwhile = nil
 			}
 			reply, err := trial.Lock(t.Context(), n, scripts.NewList(n.Name()), name, owner, meanwhile)
-			testkit.Check(t, reply.Outcome == c.outcome && (err == nil) == (c.says == "") && strings.Contains(fmt.Sprint(err), c.says), "%+v, %v", reply, err)
+			testkit.Check(t, reply.Acquire.Outcome == c.outcome && (err == nil) == (c.says == "") && strings.Contains(fmt.Sprint(err), c.says), "%+v, %v", reply, err)
 			testkit.Pass(time.Second)
 			testkit.Equal(t, slices.Contains(m.Keys(), name.String()), c.before != nil, "a key is left")
 		})
