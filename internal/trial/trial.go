@@ -5,12 +5,16 @@ package trial
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/scripts"
 )
+
+// Lease is the lease of a trial: after a crash, the lock is soon gone.
+func Lease(n *node.Node) time.Duration { return min(4*n.Timeout(), n.MaxLease()) }
 
 // Lock acquires, renews and releases a lock as clients with that list of masters do. It leaves nothing but the name's token
 // counter. While the lock is held, meanwhile is called with what acquired it, unless it is nil. The reply is that to the
@@ -20,7 +24,7 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 	pipe, footprint := inside.Of(n).Pipe(name.String()), new(pipeline.Footprint)
 	do := func(call scripts.Call) pipeline.Result { return pipe.DoAs(ctx, call, footprint) }
 	names := []scripts.Name{name}
-	lease := scripts.ToMillis(min(4*n.Timeout(), n.MaxLease())) // after a crash, the lock is soon gone
+	lease := scripts.ToMillis(Lease(n))
 	acquire := scripts.AcquireArgs{Names: names, Owner: owner, Depth: 1, Lease: lease, List: list, Seed: 1}
 	acquired := do(scripts.Acquire(acquire))
 	reply := acquired.Reply

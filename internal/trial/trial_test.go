@@ -17,6 +17,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/world"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
+	"github.com/quorumlock/quorumlock/redlock"
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
@@ -56,6 +57,32 @@ func TestTrials(t *testing.T) {
 			testkit.Equal(t, slices.Contains(m.Keys(), name.String()), c.before != nil, "a key is left")
 		})
 	}
+}
+
+// Two trials of one name at once, two monitors' perhaps, wait for each other. They do not wait for a lock, unless it ends soon.
+func TestTwoTrialsOfOneName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, name := world.New(t, 1), scripts.NewName("a")
+		outcomes := make(chan scripts.Outcome, 2)
+		try := func() {
+			p := w.NewProcess()
+			p.Far(0, 10*time.Millisecond)
+			n := p.Nodes()[0]
+			testkit.Check(t, operator.AdmitMembers(t.Context(), n, []string{n.Name()}) == nil, "not admitted")
+			reply, unheard, err := heard.Lock(t.Context(), n, scripts.NewList(n.Name()), name)
+			testkit.Check(t, err == nil && unheard == nil, "%v, %v", err, unheard)
+			outcomes <- reply.Outcome
+		}
+		go try()
+		go try()
+		testkit.Check(t, <-outcomes == scripts.Granted && <-outcomes == scripts.Granted, "a trial was not granted")
+		locker := testkit.Got(redlock.New(w.NewProcess().Nodes()))(t)
+		defer locker.Close()
+		testkit.Got(locker.TryLock(t.Context(), "a"))(t)
+		begun := time.Now()
+		try()
+		testkit.Check(t, <-outcomes == scripts.HeldByAnother && time.Since(begun) < time.Second, "the trial took %v", time.Since(begun))
+	})
 }
 
 // The second owner's request arrives once the first one's lock is gone: it is not granted.

@@ -45,7 +45,7 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 	newOwner := func() scripts.Owner { return scripts.NewOwner(rand.Text(), 1) }
 	contend := func(acquire scripts.AcquireArgs) error { return Contend(ctx, n, acquire, newOwner()) }
 	both, err := trial.Lock(ctx, n, list, name, newOwner(), contend)
-	for isConnecting(err) && ctx.Err() == nil {
+	for (isConnecting(err) || err == nil && mayBeTried(n, both.Acquire)) && ctx.Err() == nil {
 		<-time.After(n.Timeout() / 10)
 		both, err = trial.Lock(ctx, n, list, name, newOwner(), contend)
 	}
@@ -72,6 +72,11 @@ func Contend(ctx context.Context, n *node.Node, acquire scripts.AcquireArgs, oth
 		pipe.Start(scripts.Release(acquire.Names, other, 0), footprint, nil)
 	}
 	return refused.Err
+}
+
+// mayBeTried reports whether a refusal may be by another trial of the name, which is soon over.
+func mayBeTried(n *node.Node, r scripts.AcquireReply) bool {
+	return r.Outcome == scripts.HeldByAnother && r.Wait >= 0 && r.Wait <= trial.Lease(n)
 }
 
 // isConnecting reports whether an error is of a node that may soon be up: on a long way, connecting takes longer
