@@ -120,8 +120,12 @@ func (l *Lock) failure(o *engine.Outcome) *Error {
 		e.noteHolder(o, holder, namedBy, l.locker.engine.UUID)
 		e.split = o.IsSplit()
 	}
-	if o.HasPassedOn() {
+	switch {
+	case !o.HasPassedOn():
+	case o.Quorum.Blocks(of[lease.Refused]):
 		e.causes = append(e.causes, ErrLost, passedOn)
+	default:
+		e.causes = append(e.causes, ErrLost, tookTooFew)
 	}
 	for i := range o.Nodes {
 		e.addNodes(o.Nodes[i].Err)
@@ -176,5 +180,8 @@ func (e *Error) noteSplit() {
 	e.HeldBy = HeldBy{key: e.key}
 }
 
-// passedOn is why a ticket is worthless.
-const passedOn detail = "the lock has passed on since it was handed over"
+// Why a ticket is worthless.
+const (
+	passedOn   detail = "the lock has passed on since it was handed over"
+	tookTooFew detail = "this call took it over on too few masters, and released it there"
+)
