@@ -11,11 +11,10 @@ import (
 // Bounds of a reply to our commands. redigo has none: it allocates what a reply's header announces,
 // and recurses into arrays, so a hostile server could end the process.
 const (
-	maxArray  = 1 << 12
-	maxDepth  = 8
-	maxLine   = 1 << 14
-	maxDigits = 18      // of an integer: in redigo a longer one may overflow
-	maxTotal  = 1 << 20 // bytes of bulk strings and elements of arrays in one reply, nested ones included
+	maxArray = 1 << 12
+	maxDepth = 8
+	maxLine  = 1 << 14
+	maxTotal = 1 << 20 // bytes of bulk strings and elements of arrays in one reply, nested ones included
 )
 
 var errTooLarge = errors.New("the reply is larger than any reply to our commands")
@@ -78,8 +77,8 @@ func (c *limitedConn) endLine() error {
 		kind, line = line[0], line[1:]
 	}
 	switch kind {
-	case ':':
-		if len(line) > maxDigits {
+	case ':': // redigo lets it overflow. A time to live of another program's may be near 64 bits
+		if _, err := strconv.ParseInt(string(line), 10, 64); errors.Is(err, strconv.ErrRange) {
 			return errTooLarge
 		}
 	case '$', '*':

@@ -44,7 +44,7 @@ func TestGoodRepliesPass(t *testing.T) {
 		"deep ones":    {nested + "*2\r\n:1\r\n:2\r\n", nested + "*0\r\n", nested + "$1\r\nx\r\n", nested + ":1\r\n", "*1\r\n" + nested + ":1\r\n"},
 		"long ones":    {"$1048576\r\n" + strings.Repeat("x", maxTotal) + "\r\n", "*4096\r\n" + strings.Repeat(":1\r\n", maxArray), "+OK\r\n"},
 		"a long line":  {"+" + strings.Repeat("x", maxLine-2) + "\r\n", "+OK\r\n"},
-		"integers":     {":999999999999999999\r\n", ":-99999999999999999\r\n"},
+		"integers":     {":9223372036854775807\r\n", ":-9223372036854775808\r\n"}, // a time to live may be near the first
 		"binary bulks": {"$24\r\n*99999999\r\n$99999999\r\n\r\n\r\n", "$3\r\n$9\n\r\n", "+$9999999\r\n", "-*9999999\r\n", ":99999999999\r\n"},
 	} {
 		whole := strings.Join(replies, "")
@@ -72,7 +72,9 @@ func TestTooLargeReplies(t *testing.T) {
 		"a bulk that overflows":     "$18446744073709551617\r\n",
 		"a bulk behind others":      "*2\r\n$1048570\r\n" + strings.Repeat("x", 1048570) + "\r\n$7\r\n",
 		"an overflow behind others": "*2\r\n$1\r\nx\r\n$99999999999999999999999999\r\n",
-		"an integer that overflows": ":9999999999999999999\r\n",
+		"an integer that overflows": ":9223372036854775808\r\n",
+		"another that does":         ":99999999999999999999\r\n",
+		"a negative one that does":  ":-9223372036854775809\r\n",
 		"an array":                  "*4097\r\n",
 		"an array beyond 64 bits":   "*99999999999999999999999999\r\n",
 		"a deep array":              nested + "*1\r\n*1\r\n",
