@@ -33,7 +33,7 @@ func (s *Subscriptions) connect() (*conn, error) {
 		raw.Close()
 		return nil, errClosed
 	}
-	c := &conn{raw: raw, changed: &s.changed, refused: map[string]bool{}, pingDue: true}
+	c := &conn{raw: raw, changed: &s.changed, refused: map[string]bool{}, pingDue: true, idleSince: time.Now()}
 	c.pinger = time.AfterFunc(s.timeout, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -130,6 +130,27 @@ func TestTheConnectionLingers(t *testing.T) {
 	})
 }
 
+// So does one that is made when the subscriber has left: a node that is farther than the others would be dialed for each wait.
+func TestALateConnectionLingers(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
+		dial := srv.Pool.DialContext
+		srv.Pool.DialContext = func(ctx context.Context) (redis.Conn, error) {
+			time.Sleep(pubsub.Linger)
+			return dial(ctx)
+		}
+		var r recorder
+		for range 5 {
+			cancel := s.Subscribe("c", &r)
+			testkit.Pass(pubsub.Linger / 2)
+			cancel()
+			testkit.Pass(pubsub.Linger * 3 / 4)
+		}
+		srv.wantDials(t, 1)
+		testkit.Pass(pubsub.Linger)
+		wantNoneRunning(t)
+	})
+}
+
 // With a timeout shorter than Linger, a lingering connection does not time out for a subscriber
 // that comes back.
 func TestALingeringConnectionIsPinged(t *testing.T) {

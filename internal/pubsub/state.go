@@ -76,7 +76,7 @@ type conn struct {
 	refused        map[string]bool // the channels that the server refused; requested again with the next ping
 	pingDue        bool
 	pinger         *time.Timer // sets pingDue
-	idleSince      time.Time   // when the last subscriber left; zero before
+	idleSince      time.Time   // when the last subscriber left, or the connection was made
 	confirmedSince time.Time   // when the first subscription was confirmed
 	moved          bool        // the next reply ends it
 	over           bool        // the writer must end
