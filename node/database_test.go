@@ -180,9 +180,10 @@ func TestAPoolsDatabaseIsSelected(t *testing.T) {
 	}
 }
 
-// Over a pool without a name, a server that does not tell its address is refused. That says nothing of one that hangs up.
+// Over a pool without a name, a server that does not tell its address and database is refused: its pool may be for another
+// database than 0, which would be selected. That says nothing of one that hangs up.
 func TestAPoolsServerThatDoesNotTellItsAddress(t *testing.T) {
-	for client, isPermanent := range map[string]bool{"-NOPERM no\r\n": true, bulk("id=1 db=0\n"): true, canned.HangUp: false} {
+	for client, isPermanent := range map[string]bool{"-NOPERM no\r\n": true, bulk("id=1 db=0\n"): true, bulk("id=1 laddr=h:1\n"): true, canned.HangUp: false} {
 		f := startDatabase(t, client, "+OK\r\n")
 		n := openPool(t, poolOf(f.addr), node.WithName(""))
 		err := do(t, n, scripts.Look()).Err

@@ -170,12 +170,12 @@ func (s *server) identify(ctx context.Context, c redis.Conn, clientInfo rediscon
 	number, err := strconv.ParseUint(clientInfo["db"], 10, 31)
 	isTold, want := err == nil, s.database
 	if s.member == "" {
-		if address := clientInfo["laddr"]; address != "" {
+		if address := clientInfo["laddr"]; isTold && address != "" {
 			s.learned.CompareAndSwap(nil, &place{address, int(number)})
 		}
 		learned := s.learned.Load()
 		if learned == nil {
-			return 0, fmt.Errorf("%w: the server does not tell its address: a node over a pool is then given a name, by node.WithName", ErrInvalid)
+			return 0, fmt.Errorf("%w: the server does not tell its address and database: a node over a pool is then given a name, by node.WithName", ErrInvalid)
 		}
 		want = learned.database
 	}
