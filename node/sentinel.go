@@ -70,7 +70,7 @@ func (s *server) dialNamed(ctx context.Context, to dial) (redis.Conn, error) {
 				reasons[i] = err
 				continue
 			}
-			kept.isAgreed = address == kept.address
+			kept.isAgreed = kept.isAgreed || address == kept.address
 			if masters[address] == nil {
 				all.first.Store(next(i)) // for the next connection, should this one take the time that is left
 				c, hasReplicas, err := s.onMaster(ctx, address, to, kept.conn != nil)
@@ -99,7 +99,7 @@ func (s *server) dialNamed(ctx context.Context, to dial) (redis.Conn, error) {
 type spare struct {
 	conn     redis.Conn // nil for none
 	address  string
-	isAgreed bool  // another sentinel names it, the last that named one: one that is slow is not waited for
+	isAgreed bool  // another sentinel names it: one that is slow is not waited for
 	next     int32 // the sentinel that is asked first for the next connection
 }
 

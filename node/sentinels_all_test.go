@@ -16,24 +16,29 @@ import (
 // for unless two agree.
 func TestAMasterThatIsAlone(t *testing.T) {
 	for what, c := range map[string]struct {
-		a, b, c func([]string) string // the sentinels
-		dials   string
-		takes   time.Duration
+		a, b, c, d func([]string) string // the sentinels
+		dials      string
+		takes      time.Duration
 	}{
-		"all name it":                 {names("q", "1"), names("q", "1"), names("q", "1"), "a q b c", 0},
-		"another is alone, too":       {names("q", "1"), names("r", "1"), names("q", "1"), "a q b r c", 0},
-		"one knows no other":          {names("q", "1"), replies("*-1\r\n"), nil, "a q b c", 0},
-		"another is a replica":        {names("q", "1"), names("s", "1"), nil, "a q b s c", 0},
-		"another does not answer":     {names("q", "1"), names("nowhere", "1"), nil, "a q b nowhere c b", 400 * time.Millisecond},
-		"another stands still":        {names("q", "1"), names("silent", "1"), nil, "a q b silent c b", 400 * time.Millisecond},
-		"two name it, one is silent":  {names("q", "1"), names("q", "1"), silent, "a q b c", 100 * time.Millisecond},
-		"one names it, one is silent": {names("q", "1"), nil, silent, "a q b c c", 2550 * time.Millisecond},
+		"all name it":                                   {names("q", "1"), names("q", "1"), names("q", "1"), nil, "a q b c", 0},
+		"another is alone, too":                         {names("q", "1"), names("r", "1"), names("q", "1"), nil, "a q b r c", 0},
+		"one knows no other":                            {names("q", "1"), replies("*-1\r\n"), nil, nil, "a q b c", 0},
+		"another is a replica":                          {names("q", "1"), names("s", "1"), nil, nil, "a q b s c", 0},
+		"another does not answer":                       {names("q", "1"), names("nowhere", "1"), nil, nil, "a q b nowhere c b", 400 * time.Millisecond},
+		"another stands still":                          {names("q", "1"), names("silent", "1"), nil, nil, "a q b silent c b", 400 * time.Millisecond},
+		"two name it, one is silent":                    {names("q", "1"), names("q", "1"), silent, nil, "a q b c", 100 * time.Millisecond},
+		"one names it, one is silent":                   {names("q", "1"), nil, silent, nil, "a q b c c", 2550 * time.Millisecond},
+		"two name it, one a replica, and one is silent": {names("q", "1"), names("q", "1"), names("s", "1"), silent, "a q b c s d", 80 * time.Millisecond},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &watched{servers: map[string]func([]string) string{"a:26379": c.a, "b:1": c.b, "c:26379": c.c, "q:1": alone("q"),
+				w := &watched{servers: map[string]func([]string) string{"a:26379": c.a, "b:1": c.b, "c:26379": c.c, "d:26379": c.d, "q:1": alone("q"),
 					"r:1": alone("r"), "s:1": is("slave"), "silent:1": silent, "nowhere:1": nowhere}}
-				pool := w.pool(t, url3, 400*time.Millisecond)
+				url := url3
+				if c.d != nil {
+					url = strings.Replace(url, "c/", "c,d/", 1)
+				}
+				pool := w.pool(t, url, 400*time.Millisecond)
 				defer pool.Close()
 				began := time.Now()
 				conn, err := pool.GetContext(t.Context())
