@@ -170,7 +170,7 @@ func (s *server) askSentinel(ctx context.Context, sentinel string, bound time.Du
 		return "", late(ctx, err)
 	case reply == nil:
 		return "", wrongSentinel(fmt.Sprintf("knows no master %q", s.sentinels.master))
-	case len(at) != 2:
+	case len(at) != 2 || at[0] == "": // an empty host is this one
 		return "", wrongSentinel("names no address")
 	}
 	return net.JoinHostPort(at[0], at[1]), nil

@@ -142,6 +142,7 @@ func TestSentinels(t *testing.T) {
 		"one knows none": {servers: servers{"a:26379": replies("*-1\r\n")},
 			want: `sentinel a:26379: knows no master "m"; sentinel b:1, c:26379: connection refused`, wraps: syscall.ECONNREFUSED},
 		"one names a port only": {servers: servers{"a:26379": replies(canned.Array("6379"))}, want: "sentinel a:26379: names no address"},
+		"one names no host":     {servers: servers{"a:26379": replies("*2\r\n$-1\r\n$4\r\n6379\r\n"), ":6379": is("master")}, want: "sentinel a:26379: names no address"},
 		"one cannot be reached": {servers: servers{"c:26379": nowhere}, takes: 2550 * time.Millisecond, wraps: ErrTimeout,
 			want: "sentinel a:26379, b:1: connection refused; sentinel c:26379: timed out"},
 		"servers that are none": {servers: servers{"a:26379": replies("-ERR unknown command\r\n"), "b:1": replies("-ERR unknown command\r\n"), "c:26379": replies("+OK\r\n")},
