@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gomodule/redigo/redis"
@@ -142,20 +141,31 @@ func TestCredentialsThatLagBehindAreNotPermanent(t *testing.T) {
 
 // If the vault does not answer, the error does not say that the node is slow.
 func TestCredentialsThatDoNotCome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ask := func(ctx context.Context) (user, password string, err error) {
+	sealed := errors.New("sealed")
+	for want, ask := range map[string]func(context.Context) error{
+		"no reply in time (vault: context deadline exceeded)": func(ctx context.Context) error {
 			<-ctx.Done()
-			return "", "", fmt.Errorf("vault: %w", ctx.Err())
-		}
-		n := open(t, "redis://10.0.0.1", node.WithCredentials(ask), node.WithTimeout(time.Second))
-		do(t, n, acquire("k", "o:1"))
-		time.Sleep(time.Minute)
-		_, checkErr := operator.Check(t.Context(), n)
-		for _, err := range []error{do(t, n, acquire("k", "o:1")).Err, checkErr} {
-			testkit.Check(t, isTransient(err) && !errors.Is(err, node.ErrTimeout) && strings.HasSuffix(err.Error(),
-				"asking for the credentials: no reply in time (vault: context deadline exceeded)"), "the error is %v", err)
-		}
-	})
+			return fmt.Errorf("vault: %w", ctx.Err())
+		},
+		"no reply in time (context deadline exceeded)": func(ctx context.Context) error { return context.DeadlineExceeded }, // its own
+		"vault: sealed": func(ctx context.Context) error {
+			<-ctx.Done()
+			return fmt.Errorf("vault: %w", sealed)
+		},
+	} {
+		testkit.Bubble(t, want, func(t *testing.T) {
+			n := open(t, "redis://10.0.0.1", node.WithTimeout(time.Second),
+				node.WithCredentials(func(ctx context.Context) (user, password string, err error) { return "", "", ask(ctx) }))
+			do(t, n, acquire("k", "o:1"))
+			time.Sleep(time.Minute)
+			_, checkErr := operator.Check(t.Context(), n)
+			for _, err := range []error{do(t, n, acquire("k", "o:1")).Err, checkErr} {
+				testkit.Check(t, isTransient(err) && !errors.Is(err, node.ErrTimeout) &&
+					strings.HasSuffix(err.Error(), "asking for the credentials: "+want), "the error is %v", err)
+				testkit.Equal(t, errors.Is(err, sealed), want == "vault: sealed", "wraps the vault's error")
+			}
+		})
+	}
 }
 
 // What only Open can do is not ignored by New.

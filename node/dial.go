@@ -92,7 +92,7 @@ func (s *server) askCredentials(ctx context.Context) (user, password string, err
 	}
 	user, password, err = s.opts.credentials(ctx)
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded): // wrapped, it would say that the node timed out
+	case errors.Is(cmp.Or(err, ctx.Err()), context.DeadlineExceeded): // wrapped, it would say that the node timed out
 		return "", "", fmt.Errorf("asking for the credentials: no reply in time (%v)", cmp.Or(err, ctx.Err()))
 	case err != nil:
 		return "", "", fmt.Errorf("asking for the credentials: %w", err)

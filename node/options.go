@@ -113,8 +113,8 @@ func WithTLS(c *tls.Config) Option { return func(o *options) { o.tls = c } }
 //   - ctx ends with the time for connecting ([WithTimeout]), or before. An ask that takes
 //     longer fails the connection: it should answer from a cache.
 //   - ask is called by several goroutines at once, and for every probe of a node that is down.
-//   - An error, a panic or the end of its goroutine fails the connection. The node's error wraps ask's and has its
-//     text, which must hold no secret.
+//   - An error, a panic or the end of its goroutine fails the connection. The node's error has the text of ask's, which
+//     must hold no secret, and wraps it, unless it is of a deadline: the node has not timed out.
 //   - Credentials that the server refuses are not [Error.Permanent]: the next connection asks again.
 //
 // It is for [Open]; [New] refuses it.
