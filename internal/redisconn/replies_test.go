@@ -95,6 +95,7 @@ func TestInfo(t *testing.T) {
 		"slave0" + replica + "slave1" + replica:                                                      {twice: "10.0.0.1:6379"},
 		"slave0" + replica + "slave1:ip=10.0.0.1,port=6380\r\n":                                      {},
 		"slave0" + replica + "slave1:ip=10.0.0.2,port=6379\r\n":                                      {},
+		"listener0:name=tcp,bind=*,port=6379\r\nlistener1:name=tls,bind=*,port=6379\r\n":             {}, // Redis 7.2
 		"# Server\r\nredis_mode:standalone\r\n# Replication\r\nrole:master\r\n" + "slave0" + replica: {},
 	} {
 		info := ReadInfo([]byte(text))
