@@ -96,7 +96,7 @@ func (c *call) try() (*Lock, error) {
 		}
 		var pause time.Duration
 		approach, pause = c.tries.Next(c.engine.Moment(), c.room.waitlist.Random)
-		if r.MayTry && c.engine.Pause(ctx, pause) {
+		if r.MayTry && !c.err.permanent() && c.engine.Pause(ctx, pause) {
 			continue
 		}
 		if r.MayTry {

@@ -164,7 +164,7 @@ func (l *Lock) whyLate(o *engine.Outcome) error {
 func (e *Error) noteHolder(o *engine.Outcome, holder string, namedBy int, uuid string) {
 	e.Holder, e.namedBy = holder, namedBy
 	e.ours = strings.HasPrefix(holder, uuid+":")
-	e.readers, e.reserved = o.ReadersWith(holder), holder == ""
+	e.readers, e.reserved = o.ReadersWith(holder), e.reads && holder == ""
 }
 
 // splitVote is why an attempt failed at a name that nobody is known to hold.

@@ -292,6 +292,8 @@ func TestRulesThatAreRefused(t *testing.T) {
 		_, err := New(nil, rule)
 		testkit.Check(t, errors.Is(err, ErrInvalid) && strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "%"), "%s: %v", want, err)
 	}
+	need, err := quorumSize(func(int) (int, error) { return 2, errors.New("never") }, 3)
+	testkit.Check(t, need == 0 && errors.Is(err, ErrInvalid), "a number of a rule that refuses each: %d, %v", need, err)
 	wantError(t, errorOf(New(make([]*node.Node, 65), All)), ErrInvalid, "65 nodes are more than 64")
 	brief := testkit.Opened(node.New(&redis.Pool{}, node.WithMaxLease(time.Second)))(t)
 	usual := testkit.Opened(node.New(&redis.Pool{}))(t)

@@ -232,8 +232,8 @@ func quorumSize(rule Rule, nodes int) (need int, unfounded error) {
 	if unfounded == nil {
 		return need, nil
 	}
-	if need, _ = rule(nodes + 1); need > nodes {
-		return 0, unfounded
+	if need, err := rule(nodes + 1); err == nil && need <= nodes {
+		return need, unfounded
 	}
-	return need, unfounded
+	return 0, unfounded
 }

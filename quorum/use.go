@@ -90,7 +90,7 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 			failure.causes = []error{ErrLost}
 		}
 	}
-	if l.first.handle.Status().Holds() { // otherwise the nodes do not matter
+	if failure.Nodes != nil || l.first.handle.Status().Holds() { // otherwise the nodes do not matter
 		said := t.Result()
 		if !said.Enough && engine.IsOverdue(failure.causes) {
 			failure.causes = slices.Insert(failure.causes, 0, error(ErrUnavailable))
