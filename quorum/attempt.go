@@ -53,7 +53,7 @@ func (c *call) Tries() *waiting.Tries { return c.tries }
 // Attempt makes one attempt, and a second one if only another name's token stood in the way of the first.
 func (c *call) Attempt(ctx context.Context, at queue.Target, approach waiting.Approach) queue.Result {
 	r := c.attemptOnce(ctx, at, approach)
-	if !r.Acquired && r.Cause == lease.MovedOn {
+	if !r.Acquired && r.Cause == lease.MovedOn && ctx.Err() == nil {
 		return c.attemptOnce(ctx, at, approach)
 	}
 	return r

@@ -180,10 +180,25 @@ func (c *cluster) raiseCounters(l *Locker, masters ...int) {
 // connection died with the second master's reply, and the request was resent.
 func (c *cluster) between(l *Locker, again bool) *Lock {
 	c.t.Helper()
+	got := c.betweenWithin(c.t.Context(), l, again, func() {})
+	testkit.Require(c.t, got.err == nil, "%v", got.err)
+	return got.lock
+}
+
+// betweenWithin is between for a call with a context. later is called before what the first master runs after the grant.
+func (c *cluster) betweenWithin(ctx context.Context, l *Locker, again bool, later func()) lockResult {
+	c.t.Helper()
 	c.raiseCounters(l, 0)
 	first, third := make(chan struct{}), make(chan struct{})
 	defer close(third)
-	c.before(0, func() { <-first })
+	granted := false
+	c.before(0, func() {
+		if granted {
+			later()
+		}
+		<-first
+		granted = true
+	})
 	c.before(2, func() { <-third })
 	var ran int
 	c.before(1, func() {
@@ -192,13 +207,11 @@ func (c *cluster) between(l *Locker, again bool) *Lock {
 		}
 	})
 	done := make(chan lockResult, 1)
-	start(0, done, func() (*Lock, error) { return l.TryLock(c.t.Context(), "a") })
+	start(0, done, func() (*Lock, error) { return l.TryLock(ctx, "a") })
 	testkit.Check(c.t, (ran > 1) == again, "the second master has run %d scripts", ran)
 	c.Masters[1].Set(scripts.NewName("a").Counter(), strconv.FormatUint(high+9, 10))
 	close(first)
-	got := c.next(done, shortly)
-	testkit.Require(c.t, got.err == nil, "%v", got.err)
-	return got.lock
+	return c.next(done, shortly)
 }
 
 // A grant of another name that shares the counter fails no attempt: the owner, whose request went
@@ -220,6 +233,16 @@ func TestTokenIsNotWrittenBackToAnotherGrant(t *testing.T) {
 		testkit.Check(t, lock.Token() == high+10 && attempts(lock) == 2,
 			"the token is %d after %d attempts, want %d after two", lock.Token(), attempts(lock), high+10)
 		c.unlock(lock)
+	})
+}
+
+// It does not if its context has ended meanwhile.
+func TestACallThatHasEndedTriesNoMore(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		l := c.process()
+		ctx, cancel := context.WithCancel(t.Context())
+		got := c.betweenWithin(ctx, l, true, cancel)
+		wantError(t, got.err, context.Canceled, "the token counter has moved on since the grant")
 	})
 }
 
