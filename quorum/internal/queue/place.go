@@ -259,7 +259,7 @@ func (p *Place) takeOut(out func(q *queue)) (cancels []func(), isKnown bool) {
 	if q.subscribed {
 		list.History.Unsubscribed(q.key.hash, q.Others(), list.Engine.Clock.Now())
 	}
-	return q.cancels, q.subscribed || q != &p.first
+	return q.cancels, q.subscribed || q != &p.first || p.wake != nil
 }
 
 // goneLocked notes that the call is in no queue any more.

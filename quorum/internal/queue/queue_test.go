@@ -504,3 +504,17 @@ func TestWhichPlacesAreUsedAgain(t *testing.T) {
 		testkit.Check(t, subscribed.list != nil && behind.list != nil && alone.list != nil, "one that others know is used again")
 	})
 }
+
+// A place is not used again while its timer may send to it: here a reader has joined, has not subscribed, and is let go.
+func TestAPlaceThatATimerKnowsIsNotUsedAgain(t *testing.T) {
+	inList(t, func(t *testing.T, l *list) {
+		want := Wanted{Key: NewKey([]string{"a"}, true), Keys: scripts.NewNames(nil, []string{"a"})}
+		first, second := l.calls(want, time.Minute), l.calls(want, time.Minute)
+		first.join(&first.first)
+		second.enqueue(&second.first)
+		l.begins(first, true)
+		first.Acquired(time.Minute, false)
+		testkit.Check(t, first.alarm != nil, "a place with a timer is put back")
+		second.Leave()
+	})
+}
