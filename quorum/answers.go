@@ -135,7 +135,7 @@ func (h *HeldBy) knownHolder() string {
 }
 
 // unknownHolder describes a holder whose process is not known: its id, and how long it holds; or a reservation. It is
-// empty if the process is known, or nothing is known.
+// empty if the process is known, or nothing is known, or its time is over.
 func (h *HeldBy) unknownHolder() string {
 	what := "; held"
 	switch {
