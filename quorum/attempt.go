@@ -90,7 +90,9 @@ func (c *call) HeldBy(r queue.Result) (holder string) {
 	if namedBy < 0 {
 		return ""
 	}
-	c.err.noteHolder(r.Outcome, r.Nodes[namedBy].Holder, namedBy, c.engine.UUID)
+	if holder := r.Nodes[namedBy].Holder; holder != c.err.Holder { // else a node is noted that was not late
+		c.err.noteHolder(r.Outcome, holder, namedBy, c.engine.UUID)
+	}
 	return by.By[namedBy]
 }
 
