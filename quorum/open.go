@@ -62,8 +62,8 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 // here).
 //
 // A number of nodes that the rule refuses, as [Majority] does an even one, is accepted if a master already has that list, as
-// in the middle of a change of members: the quorum size is then that of one node more. If masters that do not answer
-// may have the list, the error also wraps [ErrUnavailable].
+// in the middle of a change of members: the quorum size is then that of one node more, which the rule must accept. If
+// masters that do not answer may have the list, the error also wraps [ErrUnavailable].
 func New(nodes []*node.Node, rule Rule, opts ...Option) (*Locker, error) {
 	set := defaults()
 	if err := set.apply(opts); err != nil {
