@@ -29,7 +29,8 @@
 //	force A x                also forceowner (owner=A:1), ready A, close A, stats A, check A x, inspect A x, subscribed x
 //	pass 10s                 lets time pass
 //	stall 2, cut A 2 10s     any fault of world.Kinds, of a master or of all, until its time is over or heal ends them all
-//	slow 2 10ms              a master, or all, replies so late, or to one script (script=release), until slow 2 0s; no crash meanwhile, and no second call to a master that still waits: the scene would hang
+//	slow 2 10ms              a master, or all, replies so late, or to one script (script=release), until slow 2 0s; no crash meanwhile, and
+//	                         no second call to a master that still waits: the scene would hang
 //	keys                     the masters' keys, without the library's bookkeeping; with it: keys all
 //	marker 0 1 members=(0,1) gives masters a list, also next=(0,1,2), max=1h; lists says what they have; process A of=(0,1) has it
 //	redis 1 DEL x            a command on a master, or on all; subscribe x makes a client that only subscribes
