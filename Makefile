@@ -158,11 +158,13 @@ test-chaos-paths:
 # Masters are containers where there is a container engine, else processes. The report says which. Those that fail over are
 # processes, and have a report of their own.
 FAILOVERS := '^Test(Chaos|Controls)$$/^failover:'
+# Before the first report is written, which would make the tree dirty.
+chaos: REVISION := $(shell git describe --always --dirty 2>/dev/null)
 chaos: redis-server ## every scenario with faults on 3 and on 5 masters, and the controls; writes docs/reports/chaos* and docs/reports/failovers.md (45 minutes)
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -skip $(FAILOVERS) -chaos.report=$(CURDIR)/docs/reports/chaos.md \
-		-chaos.pair=$(CURDIR)/docs/reports -chaos.revision="$$(git describe --always --dirty)"
+		-chaos.pair=$(CURDIR)/docs/reports -chaos.revision=$(REVISION)
 	cd integration && $(GO) test $(RACE) -timeout 60m -v ./chaos -chaos.full -run $(FAILOVERS) -chaos.report=$(CURDIR)/docs/reports/failovers.md \
-		-chaos.revision="$$(git describe --always --dirty)"
+		-chaos.revision=$(REVISION)
 
 # These take too long for every change: deeper searches (an hour or two each, some GB), many seeds of the simulation,
 # five minutes of each random walk, fuzzing, and what no test notices when it is left out.
