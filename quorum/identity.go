@@ -37,7 +37,10 @@ func (i Identity) String() string {
 
 // thisProcess returns the identity of a Locker of this process.
 func thisProcess(label string) Identity {
-	host, _ := os.Hostname()
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
 	program := ""
 	if len(os.Args) > 0 {
 		program = filepath.Base(os.Args[0])
