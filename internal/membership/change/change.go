@@ -83,7 +83,9 @@ func misfit(v *membership.View, name string) error {
 // endChange says how the change that a marker announces ends.
 func endChange(m scripts.Marker, views map[string]*membership.View) string {
 	for _, v := range views { // the master of this marker may have missed the commit, and the next change is under way
-		if later := v.Marker(); later.Generation > m.Generation && later.Members.Equal(m.Next) && later.Next.Len() > 0 {
+		later := v.Marker()
+		isNext := later.Generation > m.Generation && later.Members.Equal(m.Next) && later.Next.Len() > 0
+		if isNext && !v.IsBlank() && !later.Claimed { // these may have missed an abort, and are marked without next members
 			return endChange(later, views)
 		}
 	}
