@@ -96,7 +96,7 @@ func (c Client) Refusal(views []*View, errs []error, i int) error {
 			"lock any name with that list, all its masters up, and then repeat the change; or quorumlock admit -members gives it a "+
 			"list, if what it asserts is true", before, c.List)
 	}
-	if slices.ContainsFunc(views, c.isRefusedBy) && !slices.ContainsFunc(views, c.isAcceptedBy) {
+	if slices.ContainsFunc(views, c.isRefusedBy) && !c.mayBeAccepted(views) {
 		return errUnmarkable
 	}
 	if c.Exists {
@@ -113,7 +113,18 @@ func (c Client) ClaimWaits(views []*View, i int) time.Duration {
 	return ClaimWaits(views, c.List)
 }
 
-func (c Client) isAcceptedBy(v *View) bool { return v != nil && v.Relation(c.List) == Accepts }
+// mayBeAccepted reports whether a node accepts the client, or so many are silent that a majority may.
+func (c Client) mayBeAccepted(views []*View) bool {
+	silent := 0
+	for _, v := range views {
+		if v == nil {
+			silent++
+		} else if v.Relation(c.List) == Accepts {
+			return true
+		}
+	}
+	return silent >= quorate.Majority(len(views)).Need
+}
 
 // isRefusedBy reports whether a node has another list, or had one before it came back.
 func (c Client) isRefusedBy(v *View) bool {
