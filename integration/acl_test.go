@@ -203,7 +203,7 @@ func TestARestartLosesNothingWithTheUsersOfTheRecipe(t *testing.T) {
 	first, _, _ := strings.Cut(testkit.Read(t, "../docs/deploy/users.acl"), "\n")
 	rules, isOff := strings.CutPrefix(first, "user default off")
 	testkit.Require(t, isOff, "the recipe begins with %q", first)
-	args := append([]string{"--appendonly", "yes", "--user", "default", "on", "nopass"}, strings.Fields(rules)...)
+	args := append([]string{"--appendonly", "yes", "--appendfsync", "always", "--user", "default", "on", "nopass"}, strings.Fields(rules)...)
 	args = append(append(args, "+ping", "--user", "app", "on"), recipeRules(t, "right")...)
 	f := fleet(t, 1, append(args, "~*")...)
 	l := open(t, asApp(f), redlock.Open)
