@@ -12,7 +12,7 @@
 // with one test at a time, until one fails. A test that takes too long has noticed, too.
 //
 // That no test notices is no proof that nothing needs the branch. Before it goes, somebody else than who took it out looks
-// for a history in which the code differs without it: of 200 that went on one day, 18 had to come back.
+// for a history in which the code differs without it: of 210 that went in two days, 20 had to come back.
 //
 // harmless.txt lists what no test need notice, each with the reason. An entry without a mutant is an error.
 package main
