@@ -58,7 +58,7 @@ func TestASlowWayToTheMaster(t *testing.T) {
 func TestATrialOnASlowWay(t *testing.T) {
 	t.Parallel()
 	m := startReal(t)
-	n := open(t, m.URL(), slowed(t, m.Addr(), 150*time.Millisecond), node.WithTimeout(500*time.Millisecond))
+	n := open(t, m.URL(), slowed(t, m.Addr(), 300*time.Millisecond), node.WithTimeout(time.Second))
 	testkit.Must(t, operator.AdmitMembers(t.Context(), n, []string{n.Name()}))
 	reply, unheard, err := heard.Lock(t.Context(), n, scripts.NewList(n.Name()), scripts.TrialName("way"))
 	testkit.Check(t, err == nil && unheard == nil && reply.Outcome == scripts.Granted,

@@ -48,11 +48,12 @@ func (v table) call() sent {
 		}
 		return preset
 	}
-	number := func(option string, preset int) int {
-		n, err := strconv.Atoi(text(option, strconv.Itoa(preset)))
+	token := func(option string, preset int) uint64 {
+		n, err := strconv.ParseInt(text(option, strconv.Itoa(preset)), 10, 64)
 		testkit.Must(v.t, err)
-		return n
+		return uint64(n)
 	}
+	number := func(option string, preset int) int { return int(token(option, preset)) }
 	lasts := func(option string, preset time.Duration) time.Duration {
 		d, err := time.ParseDuration(text(option, preset.String()))
 		testkit.Must(v.t, err)
@@ -64,7 +65,7 @@ func (v table) call() sent {
 	}
 	grant := func(names []scripts.Name) scripts.AcquireArgs {
 		a := scripts.AcquireArgs{Names: names, Owner: owner, Depth: number("depth", 1), Lease: scripts.ToMillis(lease), List: ours,
-			Token: uint64(number("token", 0)), Seed: uint64(number("seed", seed))}
+			Token: token("token", 0), Seed: token("seed", seed)}
 		if former := text("after", ""); former != "" {
 			owner := scripts.OwnerOf(ownerOf(former))
 			a.Predecessor = &owner
@@ -104,7 +105,7 @@ func (v table) call() sent {
 	case "withdraw":
 		c.call = scripts.Withdraw(names, owner)
 	case "raise":
-		c.call = scripts.Raise(names, owner, uint64(number("token", 0)))
+		c.call = scripts.Raise(names, owner, token("token", 0))
 	case "inspect":
 		c.call = operators.Inspect(names[0])
 	case "force":
@@ -112,7 +113,7 @@ func (v table) call() sent {
 		for _, word := range options["bars"] {
 			barred = append(barred, scripts.OwnerOf(ownerOf(word)))
 		}
-		c.call = operators.Force(names[0], barred, uint64(number("readers", 0)), maxLease)
+		c.call = operators.Force(names[0], barred, token("readers", 0), maxLease)
 	case "force-owner":
 		c.call = operators.ForceOwner(names[0], owner, maxLease)
 	case "look":
@@ -137,7 +138,7 @@ func (v table) call() sent {
 	case "lift":
 		wanted := new(operators.Counters)
 		for _, name := range texts {
-			wanted[numberOf(name)] = uint64(number("token", 0))
+			wanted[numberOf(name)] = token("token", 0)
 		}
 		c.call = wanted.Above(new(operators.Counters))[0]
 	case "counters": // those that are read together with a name's
