@@ -178,10 +178,14 @@ func (s *server) askSentinel(ctx context.Context, sentinel string, bound time.Du
 
 // late returns ErrTimeout for what failed because its time was over, without the time: all sentinels that are slow say the same.
 func late(ctx context.Context, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, ErrTimeout) {
-		return ErrTimeout
+	_, isLookup := errors.AsType[*net.DNSError](err)
+	switch {
+	case !errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, ErrTimeout):
+		return err
+	case isLookup: // the name service is slow
+		return fmt.Errorf("%w looking up its name", ErrTimeout)
 	}
-	return err
+	return ErrTimeout
 }
 
 // notFound has each sentinel's reason, those of one reason together.

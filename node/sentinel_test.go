@@ -31,6 +31,7 @@ type watched struct {
 	open    atomic.Int32
 	dialled []string
 	hangs   string // the address of which a dial does not end, like nowhere:1
+	lookup  bool   // it is its host's name that is not found
 }
 
 // silent serves connections, and never answers. A dial of nowhere does not end.
@@ -78,6 +79,9 @@ func (w *watched) dial(ctx context.Context, _, address string) (net.Conn, error)
 		runtime.Goexit()
 	case address == "nowhere:1" || address == w.hangs:
 		<-ctx.Done()
+		if w.lookup {
+			return nil, &net.DNSError{UnwrapErr: ctx.Err(), Err: "i/o timeout", Name: address, IsTimeout: true}
+		}
 		return nil, ctx.Err()
 	}
 	ours, theirs := net.Pipe()
@@ -145,6 +149,8 @@ func TestSentinels(t *testing.T) {
 		"one names no host":     {servers: servers{"a:26379": replies("*2\r\n$-1\r\n$4\r\n6379\r\n"), ":6379": is("master")}, want: "sentinel a:26379: names no address"},
 		"one cannot be reached": {servers: servers{"c:26379": nowhere}, takes: 2550 * time.Millisecond, wraps: ErrTimeout,
 			want: "sentinel a:26379, b:1: connection refused; sentinel c:26379: timed out"},
+		"one is a name that is not found": {servers: servers{"c:26379": nowhere}, takes: 2550 * time.Millisecond, wraps: ErrTimeout,
+			want: "sentinel a:26379, b:1: connection refused; sentinel c:26379: timed out looking up its name"},
 		"servers that are none": {servers: servers{"a:26379": replies("-ERR unknown command\r\n"), "b:1": replies("-ERR unknown command\r\n"), "c:26379": replies("+OK\r\n")},
 			want: "sentinel a:26379, b:1: is no sentinel, but another server; sentinel c:26379: names no address", wraps: ErrInvalid, permanent: true},
 		"all refuse the password": {servers: servers{"a:26379": wrongPassword, "b:1": wrongPassword, "c:26379": wrongPassword},
@@ -157,8 +163,8 @@ func TestSentinels(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &watched{servers: c.servers}
-				if what == "one cannot be reached" {
-					w.hangs = "c:26379"
+				if c.takes == 2550*time.Millisecond {
+					w.hangs, w.lookup = "c:26379", strings.Contains(c.want, "looking up")
 				}
 				pool := w.pool(t, strings.Replace(url3, "//", "//user:secret@", 1)+"&sentinel-password=secret", 400*time.Millisecond)
 				defer pool.Close()
