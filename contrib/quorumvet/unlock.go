@@ -47,9 +47,11 @@ func (c *checker) checkLock(first *cfg.Block, i int, as *ast.AssignStmt, lock ty
 	// failure is the variable of the lock's error, until it has another one; at is where the path has come to.
 	follow = func(b *cfg.Block, i int, failure types.Object, deferred bool, at token.Pos) {
 		for _, n := range b.Nodes[i:] {
-			at = max(at, n.Pos())
 			_, returns := n.(*ast.ReturnStmt)
 			_, defers := n.(*ast.DeferStmt)
+			if returns || n.Pos() > at { // a select reads what its later cases wait for, then returns in an earlier one
+				at = n.Pos()
+			}
 			passes, ends := c.uses(n, lock)
 			asks, changes := c.uses(n, failure)
 			if b != first && lock != nil && !ends && (deferred || !passes) { // its error is looked at

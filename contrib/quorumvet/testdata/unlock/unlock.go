@@ -360,3 +360,17 @@ func heldIfValid(ctx context.Context, locker *quorum.Locker) error {
 	}
 	return lock.Unlock(ctx)
 }
+
+// waits leaves by a case that is not the last.
+func waits(ctx context.Context, locker *quorum.Locker, done chan struct{}) error {
+	lock, err := locker.Lock(ctx, "a") // want `the lock is still held after line 372:`
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-done:
+		return lock.Unlock(ctx)
+	}
+}
