@@ -6,6 +6,7 @@ import (
 	"go/types"
 	"regexp"
 	"slices"
+	"strings"
 
 	"golang.org/x/tools/go/types/typeutil"
 )
@@ -101,8 +102,15 @@ func (c *checker) checkContexts(in ast.Node, exempt *regexp.Regexp, other func(a
 		switch n := n.(type) {
 		case *ast.GoStmt, *ast.DeferStmt: // what outlives the lock, and what cleans up
 			return false
-		case *ast.IfStmt:
-			return c.value(n.Cond, nil) >= 0 // else what follows comes once the lock is lost
+		case *ast.IfStmt: // what follows may come once the lock is lost
+			var reason types.Object
+			if init, ok := n.Init.(*ast.AssignStmt); ok && alive.MatchString(c.name(init.Rhs[0])) {
+				reason = c.base(init.Lhs[0])
+			}
+			return c.value(n.Cond, reason, alive) >= 0
+		case *ast.CommClause:
+			wait, ok := n.Comm.(*ast.ExprStmt)
+			return !ok || !strings.HasSuffix(types.ExprString(wait.X), ".Done()")
 		case *ast.CallExpr:
 			if exempt.MatchString(c.name(n)) {
 				return false

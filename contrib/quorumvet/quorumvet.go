@@ -22,7 +22,8 @@
 //   - a discarded result of a method that begins with Try, whose error is asked by errors.Is.
 //   - a lock on a path after its error was wrapped, kept in a variable or asked by another function than errors.Is and
 //     errors.As, and after a flag was set.
-//   - what follows once Valid or Err of the lock says that it is lost.
+//   - what follows once Valid or Err of the lock says that it is lost, and in a function that Do gets, once a context's Err,
+//     Done or Cause says that it ended.
 //   - a lock that goes into a variable, a field, a channel, a closure that unlocks, or a call: who gets it unlocks it.
 //   - a SELECT that locks its rows, and one in a block that ends before the stamp.
 //

@@ -15,6 +15,7 @@ var (
 	ending    = regexp.MustCompile(`^(Unlock|HandOver|Resign|[a-z].*)$`)
 	noReturn  = regexp.MustCompile(`(?i)(exit|fatal\w*|panic\w*|failnow|skip\w*)$`)
 	lockAlive = regexp.MustCompile(`^\(` + lock + `\)\.(Valid|Err)$`)
+	alive     = regexp.MustCompile(lockAlive.String() + `|^\(context\.Context\)\.Err$|^context\.Cause$`)
 )
 
 // checkLocks follows the paths from each call that acquires a lock, as if it did.
@@ -71,7 +72,7 @@ func (c *checker) checkLock(first *cfg.Block, i int, as *ast.AssignStmt, lock ty
 		}
 		for i, to := range b.Succs {
 			state := [3]any{to, failure, deferred}
-			if !seen[state] && (len(b.Nodes) == 0 || c.value(b.Nodes[len(b.Nodes)-1], failure) != 2*i-1) {
+			if !seen[state] && (len(b.Nodes) == 0 || c.value(b.Nodes[len(b.Nodes)-1], failure, lockAlive) != 2*i-1) {
 				seen[state] = true
 				follow(to, 0, failure, deferred, at)
 			}
@@ -109,8 +110,9 @@ func (c *checker) uses(n ast.Node, v types.Object) (passes, ends bool) {
 	return passes, ends
 }
 
-// value returns what a condition is if the error is nil and the lock is not lost: 1 for true, -1 for false, 0 for either.
-func (c *checker) value(cond ast.Node, failure types.Object) int {
+// value returns what a condition is if the error is nil, and what asks whether the lock is lost says that it is not: 1 for
+// true, -1 for false, 0 for either.
+func (c *checker) value(cond ast.Node, failure types.Object, asks *regexp.Regexp) int {
 	e, _ := cond.(ast.Expr)
 	switch e := ast.Unparen(e).(type) {
 	case *ast.Ident: // whether it is nil
@@ -118,15 +120,15 @@ func (c *checker) value(cond ast.Node, failure types.Object) int {
 			return 1
 		}
 	case *ast.UnaryExpr:
-		return -c.value(e.X, failure)
+		return -c.value(e.X, failure, asks)
 	case *ast.CallExpr: // errors.Is(err, quorum.ErrHeld)
-		if lockAlive.MatchString(c.name(e)) {
+		if asks.MatchString(c.name(e)) {
 			return 1
 		} else if len(e.Args) > 0 {
-			return -c.value(e.Args[0], failure)
+			return -c.value(e.Args[0], failure, asks)
 		}
 	case *ast.BinaryExpr:
-		x, y := c.value(e.X, failure), c.value(e.Y, failure)
+		x, y := c.value(e.X, failure, asks), c.value(e.Y, failure, asks)
 		switch {
 		case e.Op == token.LAND:
 			return min(x, y)

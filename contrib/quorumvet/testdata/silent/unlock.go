@@ -166,3 +166,20 @@ func tellsOfLoss(ctx context.Context, locker *quorum.Locker) error {
 		return err
 	}, "a")
 }
+
+func asksContext(ctx context.Context, locker *quorum.Locker) error {
+	return locker.Do(ctx, func(held context.Context, lock *quorum.Lock) error {
+		if held.Err() != nil {
+			return work(ctx)
+		}
+		if err := context.Cause(lock.Context()); err != nil {
+			return errors.Join(err, work(ctx))
+		}
+		select {
+		case <-held.Done():
+			return work(ctx)
+		default:
+			return work(held)
+		}
+	}, "a")
+}
