@@ -111,8 +111,13 @@ func (c *checker) checkContexts(in ast.Node, exempt *regexp.Regexp, other func(a
 		case *ast.CommClause:
 			wait, ok := n.Comm.(*ast.ExprStmt)
 			return !ok || !strings.HasSuffix(types.ExprString(wait.X), ".Done()")
+		case *ast.KeyValueExpr: // a field may keep a function for later
+			return !isLiteral(n.Value)
+		case *ast.AssignStmt: // so may a variable of before
+			return n.Tok == token.DEFINE || !isLiteral(n.Rhs[0])
 		case *ast.CallExpr:
-			if exempt.MatchString(c.name(n)) {
+			keeps := types.ExprString(n.Fun) == "append" && slices.ContainsFunc(n.Args, isLiteral)
+			if keeps || exempt.MatchString(c.name(n)) {
 				return false
 			}
 			i := slices.IndexFunc(n.Args, c.isContext)
@@ -123,4 +128,9 @@ func (c *checker) checkContexts(in ast.Node, exempt *regexp.Regexp, other func(a
 		}
 		return true
 	})
+}
+
+func isLiteral(e ast.Expr) bool {
+	_, ok := e.(*ast.FuncLit)
+	return ok
 }

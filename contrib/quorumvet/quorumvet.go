@@ -24,6 +24,7 @@
 //     errors.As, and after a flag was set.
 //   - what follows once Valid or Err of the lock says that it is lost, and in a function that Do gets, once a context's Err,
 //     Done or Cause says that it ended.
+//   - what a function literal does that goes into a field, a slice or a variable of before: it may run later.
 //   - a lock that goes into a variable, a field, a channel, a closure that unlocks, or a call: who gets it unlocks it.
 //   - a SELECT that locks its rows, and one in a block that ends before the stamp.
 //

@@ -183,3 +183,20 @@ func asksContext(ctx context.Context, locker *quorum.Locker) error {
 		}
 	}, "a")
 }
+
+// afterwards keeps functions that run once the lock has ended.
+func afterwards(ctx context.Context, locker *quorum.Locker) error {
+	var all []func() error
+	var last func() error
+	err := locker.Do(ctx, func(held context.Context, _ *quorum.Lock) error {
+		all = append(all, func() error { return work(ctx) })
+		last = func() error { return work(ctx) }
+		job := struct{ done func() error }{done: func() error { return work(ctx) }}
+		all = append(all, job.done)
+		return work(held)
+	}, "a")
+	for _, each := range append(all, last) {
+		err = errors.Join(err, each())
+	}
+	return err
+}
