@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -43,11 +44,16 @@ func open(p contender.Plan) (contender.Locker, error) {
 	default:
 		return nil, fmt.Errorf("own: no kind %q", p.Kind)
 	}
-	locker, err := redlock.Open(p.URLs, quorum.WithLease(p.Lease), quorum.WithNodeOptions(opts...))
-	if err != nil {
-		return nil, err
+	for tries := 1; ; tries++ { // a service restarts until a master says that it has this list: its number may be even
+		locker, err := redlock.Open(p.URLs, quorum.WithLease(p.Lease), quorum.WithNodeOptions(opts...))
+		switch {
+		case err == nil:
+			return &library{locker, p}, nil
+		case !errors.Is(err, quorum.ErrUnavailable) || tries == 50:
+			return nil, err
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
-	return &library{locker, p}, nil
 }
 
 // library is a quorum.Locker as contenders use it.
