@@ -93,6 +93,13 @@ func TestFromContext(t *testing.T) {
 		finds(lingers.Context(), "d", lingers)
 		c.unlock(lingers)
 		finds(lingers.Context(), "d", nil)
+		for name, end := range map[string]func(*Lock){"e": c.unlock, "f": func(lock *Lock) { c.handOver(lock) }} {
+			outer := c.lock(l, name)
+			inner := c.got(l.Lock(outer.Context(), name))
+			finds(inner.Context(), name, inner)
+			end(outer) // which ends it at any depth
+			finds(inner.Context(), name, nil)
+		}
 		testkit.Check(t, slices.Equal(slot.Names(), []string{"s"}), "names %q", slot.Names())
 	})
 }
