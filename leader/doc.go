@@ -27,9 +27,9 @@
 //
 // While the clocks of clients and masters run at rates within the lock's drift of each other, no
 // two terms of one election are valid at one time ([Term.Valid]). [operator.ForceUnlock], and
-// others who delete the lock's keys, break that. Tokens of terms rise even if clocks are wrong: a
-// resource that refuses lower tokens than it has seen is safe from a leader that was paused in the
-// middle of a write.
+// others who delete the lock's keys, break that. Tokens of terms rise even if clocks are wrong, while
+// a majority of the masters keeps the last one: a resource that refuses lower tokens than it has seen
+// is safe from a leader that was paused in the middle of a write.
 //
 // The Locker's settings apply: a shorter lease ([quorum.WithLease]) brings a new leader sooner after a
 // crash, [quorum.WithMaxHold] bounds a term, and with [quorum.WithStopBefore] the term's context ends

@@ -92,7 +92,8 @@ func (a *Answers) addNodes(errs ...error) {
 	}
 }
 
-// HeldBy is who is in the way of a lock, in an [Error] that wraps [ErrHeld]; otherwise it is zero.
+// HeldBy is who is in the way of a lock, in an [Error] that wraps [ErrHeld], or of [Locker.TakeOver]; otherwise it is
+// zero.
 type HeldBy struct {
 	// Holder is the id of the owner that most nodes name ([Lock.Owner]; a Redisson client's
 	// looks different). With several names: of one of them. With readers: the reader whose lease ends last. It

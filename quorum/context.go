@@ -29,8 +29,8 @@ func innermost(ctx context.Context) *Lock {
 }
 
 // FromContext returns the lock over the name whose context is ctx, or a parent of ctx. Of several it returns the
-// innermost. It leaves out locks that were unlocked or handed over, and slots of semaphores. The lock may have been lost: see
-// [Lock.Err].
+// innermost. It leaves out locks that were unlocked or handed over, and slots of semaphores. The lock may have been lost:
+// see [Lock.Err].
 func FromContext(ctx context.Context, name string) (*Lock, bool) {
 	for l := innermost(ctx); l != nil; l = l.outer {
 		if l.target.Slots == nil && slices.Contains(l.target.Names, name) && !l.handle.IsUnlocked() && !l.first.handle.IsUnlocked() {

@@ -17,9 +17,10 @@
 //	return err
 //
 // A name has one holder at a time: goroutines of one process exclude each other as processes do, and only code
-// that is given the lock's context enters the lock again. [Lock.Context] ends before another may hold the name, as
-// long as the clocks of the processes and the masters run about equally fast ([WithDrift]) and the code heeds the
-// context. [Lock.Token] is greater than the tokens of all holders before: let what the lock protects refuse lower ones.
+// that is given the lock's context enters the lock again. While the clocks of the processes and the masters run
+// about equally fast ([WithDrift]), [Lock.Valid] is false before another may hold the name. [Lock.Context] ends then, too,
+// but late in a process that has stood still. [Lock.Token] is greater than the tokens of all holders before: let what the
+// lock protects refuse lower ones.
 //
 // A name is held by [Locker.Lock], [Locker.TryLock] or [Locker.Do]; by many readers or one writer through
 // [Locker.RWLock]; or in slots by package semaphore. Errors wrap what applies: test them with errors.Is, never by ==.

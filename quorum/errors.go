@@ -46,10 +46,10 @@ var (
 )
 
 // Error is a failed operation on a lock. It wraps the sentinels that apply ([ErrNotAcquired] with one of [ErrHeld],
-// [ErrQuarantined] and [ErrUnavailable] as the reason, for example), the context's error if the context ended the
-// operation, and a [*node.Error] for each node that failed. If waiting is pointless it wraps [ErrPermanent].
+// [ErrQuarantined] and [ErrUnavailable] as the reason, for example), the context's error, and its cause, if the context
+// ended the operation, and a [*node.Error] for each node that failed. If waiting is pointless it wraps [ErrPermanent].
 type Error struct {
-	Op    string // "lock", "unlock", "extend", "renew", ...
+	Op    string // "lock", "unlock", "extend", "hold" of a lock that was lost, ...
 	Names []string
 
 	Answers

@@ -16,7 +16,7 @@ import (
 // [ErrHandedOver], and this process neither renews nor releases it. Its keys stay on the nodes until they
 // expire, and nobody else acquires the lock before: for a full lease, or for what is left of a fixed one.
 //
-// A ticket works once. Whoever has it can take the lock, so give it to nobody else. If nobody uses it,
+// A ticket works at most once. Whoever has it can take the lock, so give it to nobody else. If nobody uses it,
 // the lease ends by itself.
 //
 // Only the handle that acquired the lock can hand it over. An error is an [*Error], and comes without
@@ -55,10 +55,11 @@ func (l *Lock) HandOver(ctx context.Context) (ticket string, err error) {
 //
 // The error is an [*Error]. It wraps [ErrInvalid] for a text that is no ticket, and for what Lock refuses. Otherwise it
 // wraps [ErrNotAcquired], and [ErrLost] if the lock has passed on: the ticket has worked before, the lease has ended,
-// an operator's ForceUnlock took the lock, or the call took it over on too few nodes. Then no further call with the
-// ticket can succeed. Without ErrLost, it wraps [ErrUnavailable], [ErrQuarantined] or the context's error, and another
-// call may succeed until the lease ends; or [ErrClosed] for a closed Locker. A failed call releases what it has taken
-// from the first holder. At the end of the new lock, what nodes still have of the first holder is released, too.
+// an operator's ForceUnlock took the lock, or the call, or each of two at once, took it over on too few nodes. Then no
+// further call with the ticket can succeed. If somebody holds the lock by then, it also wraps [ErrHeld]. Without ErrLost,
+// it wraps [ErrUnavailable], [ErrQuarantined] or the context's error, and another call may succeed until the lease ends;
+// or [ErrClosed] for a closed Locker. A failed call releases what it has taken from the first holder. At the end of the
+// new lock, what nodes still have of the first holder is released, too.
 func (l *Locker) TakeOver(ctx context.Context, ticket string) (*Lock, error) {
 	t, err := tickets.Parse(ticket)
 	if err != nil {

@@ -28,7 +28,8 @@ type Hooks struct {
 	Lost     func(l *Lock, err error) // err wraps ErrLost, and a *node.Error for each node that failed
 
 	// LockStart is called when a call that acquires begins (Lock, TryLock, Do, TakeOver, and the calls of RWLock and of
-	// a semaphore), unless its arguments are refused. Attempt and LockEnd of the same call get the context that it
+	// a semaphore), unless it is refused before any attempt: its arguments are not valid, its context has ended, or the
+	// Locker is closed. Attempt and LockEnd of the same call get the context that it
 	// returns, with a span, say. The call itself and the lock keep ctx. Without LockStart, the hooks get ctx.
 	LockStart func(ctx context.Context, names []string) context.Context
 	// Attempt is called after each attempt of the call.

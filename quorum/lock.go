@@ -71,8 +71,8 @@ func (l *Lock) Names() []string { return slices.Clone(l.target.Names) }
 // Owner returns the owner's id, "<locker uuid>:<number>", as the nodes store it.
 func (l *Lock) Owner() string { return l.handle.Hold().Owner().String() }
 
-// Token returns the fencing token: strictly greater for each successive holder of a name, below
-// 2^52, the same for every depth. Hand it to the resource that the lock protects, which must refuse
+// Token returns the fencing token: strictly greater for each successive holder of a name (readers at the same time may
+// share one), below 2^52, the same for every depth. Hand it to the resource that the lock protects, which must refuse
 // lower tokens than it has seen.
 func (l *Lock) Token() uint64 { return l.handle.Hold().Token() }
 

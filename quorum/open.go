@@ -175,7 +175,7 @@ func (l *Locker) With(opts ...Option) *Locker {
 // Close ends the Locker. The contexts of held locks end with [ErrClosed], and their renewal stops; their keys stay
 // until their leases end, since the work may be running. Calls that wait return ErrClosed. Close waits for releases
 // that are on their way and for the Locker's [Hooks] that run, for at most two node timeouts; then it closes the nodes,
-// if [Open] made them. It is idempotent and returns nil.
+// if [Open] made them, which may take as long again. It is idempotent and returns nil.
 func (l *Locker) Close() error {
 	l.end()
 	return nil

@@ -9,8 +9,10 @@ import (
 // Stats is a snapshot of a Locker and of those that [Locker.With] makes of it. Counts are since the
 // Locker was made.
 type Stats struct {
-	Held    int // locks that the Locker keeps on the nodes, also until the end of their min hold
-	Waiting int // calls of Lock, RLock, Acquire and Do that have not acquired yet, the first attempt included
+	Held int // locks that the Locker keeps on the nodes, also until the end of their min hold
+	// Waiting counts the calls of Lock, RLock, Acquire and Do that have not acquired yet, also in their first attempt, unless
+	// that is a reader's.
+	Waiting int
 
 	Attempts   map[string]uint64 // by outcome, as in [AttemptEvent]; 0 for one that has not occurred
 	Released   uint64            // locks that were unlocked or handed over

@@ -12,7 +12,8 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// Inspect returns the state of a name on every node of the Locker. It writes nothing. A node that accepts clients with
+// Inspect returns the state of a name on every node of the Locker. It writes nothing. On a node that has lost its data,
+// the name is free until a client has asked it for a grant, and so begun its quarantine. A node that accepts clients with
 // another list of masters does not count: its [NodeStatus] has an error that wraps [quorum.ErrMembership]. If fewer nodes
 // than the quorum size count, the error is a [*quorum.Error] that wraps [quorum.ErrUnavailable], and the Status has what
 // they replied. A name that cannot be locked is [quorum.ErrInvalid], a closed Locker [quorum.ErrClosed].
