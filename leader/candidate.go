@@ -31,7 +31,8 @@ type Candidate struct {
 type Option func(*Candidate)
 
 // WithObserveInterval sets the time between two looks of [Candidate.Observe] at the masters, at
-// least 1ms (default [DefaultObserveInterval]). A look costs each master one command.
+// least 1ms (default [DefaultObserveInterval]). A look costs each master one command, and
+// another one while somebody leads.
 func WithObserveInterval(d time.Duration) Option { return func(c *Candidate) { c.observe = d } }
 
 // New returns a candidate for the election of that name. It asks no master. Candidates of one

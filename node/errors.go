@@ -128,7 +128,8 @@ func (e *Error) Permanent() bool {
 
 // Code returns a word for the error, one of a few: "timeout", "canceled", "closed", "replica", "not_replicated",
 // "evicts", "scripts", "max_lease", "failover", "membership", "invalid", the code of a server's error ("NOPERM", "OOM",
-// ..., and "ERR" for any other), or "connection".
+// ..., and "ERR" for any other), or "connection" for all other errors: most are a connection's, but some are package
+// quorum's, of what a node has answered (it had forgotten the lock, for example).
 func (e *Error) Code() string {
 	for _, c := range []struct {
 		err  error

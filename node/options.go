@@ -91,8 +91,8 @@ func WithConns(n int) Option { return func(o *options) { o.conns = n } }
 
 // WithName names the node in errors, logs and reports, and as a member of the clients' list of
 // masters: all clients must give a master the same name, or reach it by the same address (default:
-// see [Node.Name]). At most 255 bytes of UTF-8 without control characters, and no URL. A URL may
-// carry the name, as ?name=a.
+// see [Node.Name]). At most 255 bytes of UTF-8 without control characters and without blanks at the ends, and no URL.
+// A URL may carry the name, as ?name=a.
 //
 // A name must be one master's, of all that any of the clients can reach: put the environment into it, as in
 // staging-a. The number of a database other than 0 is part of it: [Open] appends it (a/1), and for [New] you

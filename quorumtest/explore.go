@@ -29,7 +29,8 @@ import (
 // still in some calls of [Masters.Work]: call it where the service would work. Processes of [Masters.Run] are
 // killed, or end in good order, and others take their places. After a few faults all is well again, so whoever
 // waits for a lock gets it. Each locker of [Masters.Locker] or [Masters.Options] is a process. If no process
-// ever stood still, Explore fails: no seed could find what a pause does.
+// ever stood still, Explore fails, since no seed could find what a pause does; with fewer than 20 seeds, it fails only
+// if Work was never called.
 //
 // Each seed is a subtest, which replays alone:
 //

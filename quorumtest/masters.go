@@ -22,7 +22,7 @@
 // With any of these, two holders are never valid at once if every locker has [Masters.Options].
 //
 // The order of names is checked. A test fails if one call waits for "b" in the context of a lock of "a", another waits
-// for "a" in that of "b", and neither wait has a bound: two processes that did so at once would wait for each other.
+// for "a" in that of "b", and [quorum.WithWait] bounds neither: two processes that did so at once would wait for each other.
 //
 // In a testing/synctest bubble all this takes no time: a lease ends, and a lock is renewed for an hour,
 // in milliseconds, while the test sleeps. (With -race, call runtime.GOMAXPROCS(1) in TestMain: Go 1.26
@@ -88,7 +88,7 @@ type fleet struct {
 }
 
 // Start starts n empty masters, which end when the test does. They are not in quarantine, and never
-// will be, except by [Masters.Forget]: they grant at once, also to a locker that the service opens with nothing but
+// will be, except by [Masters.Forget] and the faults of [Explore]: they grant at once, also to a locker that the service opens with nothing but
 // [Masters.URLs]. Start fails the test when it cannot start them.
 //
 // The options apply to every node that the Masters open. A deployment whose max lease is not
