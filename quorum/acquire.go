@@ -42,7 +42,7 @@ func (l *Locker) Lock(ctx context.Context, names ...string) (*Lock, error) {
 // TryLock is [Locker.Lock] without waiting for a release. It returns [ErrHeld] if another holder has the names. If
 // several processes try at once, so that none gets enough votes, each tries again: one of them gets the lock. TryLock
 // takes a round trip or two if nobody else tries, some more if others do, about a node's timeout if too many nodes do
-// not answer, and up to five if one no longer answers and the others disagree. The errors are as for Lock.
+// not answer, and five to seven if one no longer answers and the others disagree. The errors are as for Lock.
 func (l *Locker) TryLock(ctx context.Context, names ...string) (*Lock, error) {
 	return l.lock(ctx, names, false)
 }

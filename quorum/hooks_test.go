@@ -16,6 +16,7 @@ import (
 	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
+	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 )
 
@@ -114,7 +115,7 @@ func TestCloseInAHook(t *testing.T) {
 							m.Take([]string{"a"}, lock.Owner(), "another:1")
 						}
 					case "Repaired":
-						c.Masters[0].Free([]string{"a"}, lock.Owner())
+						c.Masters[0].Free([]string{"a"}, lock.Owner(), scripts.MarkerKey)
 					case "Released":
 						lock.Unlock(t.Context())
 					}

@@ -52,11 +52,11 @@ func (m *Masters) checkMaster(action string, i int) {
 	}
 }
 
-// FastForward lets d pass at once, for the masters and for [Masters.Clock], as if all processes but
-// the masters had been paused for d. No renewal reaches a master meanwhile. If d is the lease or
-// more, a lock is lost: Valid returns false when FastForward returns, the context ends with
-// [quorum.ErrLost], and the names are free. If d is less than half the lease, a lock that is
-// renewed is kept, unless it has not been renewed since the last FastForward. The same goes for the locks of [Masters.HoldElsewhere].
+// FastForward lets d pass at once, for the masters and for [Masters.Clock], as if all processes but the masters had been
+// paused for d. No renewal reaches a master meanwhile. If d is the lease or more, a lock is lost: Valid returns false when
+// FastForward returns, the context ends with [quorum.ErrLost], and the names are free. If d is less than half the lease, a
+// lock that is renewed is kept, unless it has not been renewed since the last FastForward. The same goes for the locks of
+// [Masters.HoldElsewhere].
 //
 // So FastForward by a lease loses every lock of a service; the test needs no handle. It also ends the leases of a
 // locker that was closed while it held locks, as if its process had crashed.

@@ -103,18 +103,22 @@ func (m *Masters) lose(lock *quorum.Lock) error {
 	}
 	for i, master := range m.world.Masters {
 		if m.world.Reachable(i) {
-			master.Free(keysOf(lock), otherOwner)
+			master.Free(m.keysOf(lock), otherOwner, scripts.MarkerKeyOf(m.members[i]))
 		}
 	}
 	return nil
 }
 
 // keysOf returns the lock's keys on the masters.
-func keysOf(lock *quorum.Lock) []string {
-	if lock.Slots() == nil {
-		return lock.Names()
+func (m *Masters) keysOf(lock *quorum.Lock) []string {
+	keys := lock.Names()
+	if lock.Slots() != nil {
+		keys = scripts.SlotNames(lock.Names()[0], lock.Slots())
 	}
-	return scripts.SlotNames(lock.Names()[0], lock.Slots())
+	for i, name := range keys {
+		keys[i] = scripts.LockKeyOf(m.members[0], name)
+	}
+	return keys
 }
 
 // take takes the lock on the masters, and has its handle ask them, until it is lost. Once may
@@ -128,7 +132,7 @@ func (m *Masters) take(lock *quorum.Lock) error {
 	everTaken := false
 	for {
 		for i, master := range m.world.Masters {
-			if m.world.Reachable(i) && master.Take(keysOf(lock), lock.Owner(), otherOwner) > 0 {
+			if m.world.Reachable(i) && master.Take(m.keysOf(lock), lock.Owner(), otherOwner) > 0 {
 				everTaken = true
 			}
 		}

@@ -73,6 +73,7 @@ type fleet struct {
 	starter   testing.TB // of Start
 	world     *world.World
 	addresses []string // of the masters
+	members   []string // their names, which end with the deployment's prefix
 	isOutside bool     // of a bubble: they listen there
 	nodeOpts  []node.Option
 	logger    *slog.Logger
@@ -87,14 +88,14 @@ type fleet struct {
 	lockers   map[*quorum.Locker]*process // of Masters.Locker
 }
 
-// Start starts n empty masters, which end when the test does. They are not in quarantine, and never
-// will be, except by [Masters.Forget] and the faults of [Explore]: they grant at once, also to a locker that the service opens with nothing but
-// [Masters.URLs]. Start fails the test when it cannot start them.
+// Start starts n empty masters, which end when the test does. They are not in quarantine, and never will be, except by
+// [Masters.Forget] and the faults of [Explore]: they grant at once, also to a locker that the service opens with nothing
+// but [Masters.URLs]. Start fails the test when it cannot start them.
 //
-// The options apply to every node that the Masters open. A deployment whose max lease is not
-// the default gives it here ([node.WithMaxLease]), since a client with another one is refused. The
-// timeout is 10 s unless they say otherwise ([node.WithTimeout]): a machine that is busy with tests
-// may stand still for longer than the usual one.
+// The options apply to every node that the Masters open. A deployment whose max lease is not the default
+// ([node.WithMaxLease]), or that has a prefix ([node.WithPrefix]), gives it here: a client with another max lease is
+// refused, and one with another prefix waits for a quarantine. The timeout is 10 s unless they say otherwise
+// ([node.WithTimeout]): a machine that is busy with tests may stand still for longer than the usual one.
 //
 // In a testing/synctest bubble, call Start there. The masters then have no sockets: a locker that the
 // service opens itself reaches them by [Masters.Options], and the timeout is the usual one. A lock that one owner holds
@@ -125,11 +126,9 @@ func start(tb testing.TB, c world.Config, opts []node.Option) *Masters {
 		}
 		f.addresses = append(f.addresses, address)
 	}
-	for _, address := range f.addresses {
-		// It is safe to admit them: no master of this process has granted anything.
-		if err := m.admit(address); err != nil {
-			tb.Fatalf("quorumtest: %v", err)
-		}
+	// It is safe to admit them: no master of this process has granted anything.
+	if err := m.admit(); err != nil {
+		tb.Fatalf("quorumtest: %v", err)
 	}
 	if inBubble() {
 		m.watchHolders()
@@ -137,15 +136,25 @@ func start(tb testing.TB, c world.Config, opts []node.Option) *Masters {
 	return m
 }
 
-func (m *Masters) admit(address string) error {
-	n, err := node.Open("redis://"+address, append([]node.Option{node.WithDialer(m.dialAsNobody)}, m.nodeOpts...)...)
-	if err != nil {
-		return err
-	}
-	defer n.Close()
+// admit ends the masters' quarantines, and gives them their list.
+func (m *Masters) admit() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	return operator.AdmitMembers(ctx, n, m.addresses)
+	var nodes []*node.Node
+	for _, address := range m.addresses {
+		n, err := node.Open("redis://"+address, append([]node.Option{node.WithDialer(m.dialAsNobody)}, m.nodeOpts...)...)
+		if err != nil {
+			return err
+		}
+		defer n.Close()
+		nodes, m.members = append(nodes, n), append(m.members, n.Name())
+	}
+	for _, n := range nodes {
+		if err := operator.AdmitMembers(ctx, n, m.members); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // URLs returns the masters' URLs, in the order [Masters.Stop] counts them. Every locker of

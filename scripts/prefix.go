@@ -72,6 +72,17 @@ func Reserved(name string) string {
 	return strings.TrimSuffix(name, id)
 }
 
+// LockKeyOf returns the key of the lock of that name on a member.
+func LockKeyOf(member, name string) string { return lockKey(MemberPrefix(member), name) }
+
+// lockKey returns the key of a lock, or a key of the library's own, with that prefix and its colon.
+func lockKey(prefix, name string) string {
+	if prefix == "" || strings.HasPrefix(name, Prefix) {
+		return prefix + name
+	}
+	return prefix + lockPrefix + name
+}
+
 // withPrefix puts the prefix before the keys and channels of a command.
 func withPrefix(prefix string, args []any) {
 	if prefix == "" {
@@ -82,9 +93,9 @@ func withPrefix(prefix string, args []any) {
 		text, isText := arg.(string)
 		switch {
 		case !isText:
-		case i < keys && !strings.HasPrefix(text, Prefix):
-			args[2+i] = prefix + lockPrefix + text
-		case i < keys, isOwnArgument(text):
+		case i < keys:
+			args[2+i] = lockKey(prefix, text)
+		case isOwnArgument(text):
 			args[2+i] = prefix + text
 		}
 	}

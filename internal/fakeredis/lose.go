@@ -1,10 +1,6 @@
 package fakeredis
 
-import (
-	"strings"
-
-	"github.com/quorumlock/quorumlock/scripts"
-)
+import "strings"
 
 // Holding is an owner at a key, as a writer or a reader.
 type Holding struct{ Key, Owner string }
@@ -52,8 +48,9 @@ func (m *Master) Take(keys []string, owner, other string) int {
 	return taken
 }
 
-// Free takes an owner out at the keys, and wakes those who wait for a key that becomes free.
-func (m *Master) Free(keys []string, owner string) {
+// Free takes an owner out at the keys, and wakes those who wait for a key that becomes free. marker is the key of the
+// deployment's marker.
+func (m *Master) Free(keys []string, owner, marker string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	k := m.openLocked()
@@ -66,7 +63,7 @@ func (m *Master) Free(keys []string, owner string) {
 		delete(v.scores, readerPrefix+owner)
 		if len(v.hash)+len(v.scores) == 0 && (v.kind == aHash || v.kind == aSet) {
 			k.Delete(key)
-			m.publishLocked(scripts.Channel(key), "0")
+			m.publishLocked(channelAt(marker, key), "0")
 		}
 	}
 }

@@ -36,7 +36,10 @@ func TestTrials(t *testing.T) {
 	}{
 		"granted":     {outcome: scripts.Granted},
 		"interrupted": {meanwhile: func(*fakeredis.Master) error { return failed }, outcome: scripts.Granted, says: "meanwhile"},
-		"deleted meanwhile": {meanwhile: func(m *fakeredis.Master) error { m.Free([]string{name.String()}, owner.String()); return nil },
+		"deleted meanwhile": {meanwhile: func(m *fakeredis.Master) error {
+			m.Free([]string{name.String()}, owner.String(), scripts.MarkerKey)
+			return nil
+		},
 			outcome: scripts.Granted, says: "the lock that was just acquired is gone"},
 		"held": {before: func(m *fakeredis.Master) error { m.Set(name.String(), "text"); return nil }, says: "WRONGTYPE"},
 	} {
