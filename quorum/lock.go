@@ -94,9 +94,9 @@ func (l *Lock) Shared() bool { return l.handle.Status().Mode == lease.Read }
 // slot of a semaphore. Nobody else has a number while the lock is held: it can be a worker's number.
 func (l *Lock) Slots() []int { return slices.Clone(l.target.Slots) }
 
-// Context returns a context that ends when the lock can no longer be trusted, by the local clock
-// and without needing a packet (earlier with [WithStopBefore]), or when it is unlocked. It is derived from the context given to
-// [Locker.Lock], and ends with that too. Its [context.Cause] is an error that wraps [ErrLost], or
+// Context returns a context that ends when the lock can no longer be trusted, by the local clock and without needing a
+// packet (earlier with [WithStopBefore]), or when it is unlocked. Timers are late after a pause of the process: then
+// [Lock.Valid] is right first. It is derived from the context given to [Locker.Lock], and ends with that too. Its [context.Cause] is an error that wraps [ErrLost], or
 // [ErrReleased], [ErrHandedOver], [ErrClosed] or the parent's cause.
 func (l *Lock) Context() context.Context { return l.handle.Context() }
 

@@ -57,9 +57,9 @@ func Open(urls []string, rule Rule, opts ...Option) (*Locker, error) {
 // none does: they are identified when they grant, [Locker.Lock] waits for them, and [Locker.Ready] reports them.
 //
 // The error wraps [ErrInvalid] for no nodes or more than 64, a number of nodes that the rule refuses, a nil node, one
-// node twice, two nodes of one name or one server, an unnamed node at a loopback address or a socket among nodes that
-// other hosts reach, nodes of different max lease, and an option that is not valid ([WithNodeOptions] is not valid
-// here).
+// node twice, two nodes of one name or of one server that answers both, an unnamed node at a loopback address or a socket
+// among nodes that other hosts reach, nodes of different max lease, and an option that is not valid ([WithNodeOptions] is
+// not valid here).
 //
 // A number of nodes that the rule refuses, as [Majority] does an even one, is accepted if a master already has that list, as
 // in the middle of a change of members: the quorum size is then that of one node more, which the rule must accept. If

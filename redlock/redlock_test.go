@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/quorumlock/quorumlock/internal/child"
 	"github.com/quorumlock/quorumlock/internal/standin"
@@ -35,7 +36,7 @@ func TestSpellings(t *testing.T) {
 	for i, url := range fleet.URLs() {
 		other[i] = strings.Replace(url, "127.0.0.1", "[::ffff:127.0.0.1]", 1)
 	}
-	quick := quorum.WithNodeOptions(node.WithoutQuarantine())
+	quick := quorum.WithNodeOptions(node.WithoutQuarantine(), node.WithTimeout(10*time.Second)) // masters that are late are not compared
 	var lockers []*quorum.Locker
 	var log child.Printed // of the Locker, and so of its nodes
 	for _, urls := range [][]string{fleet.URLs(), other} {
