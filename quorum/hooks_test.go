@@ -16,8 +16,8 @@ import (
 	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
-	"github.com/quorumlock/quorumlock/scripts"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // Hooks of a call that panic, or end the goroutine, leave no lock behind. Each is called if it is the only one.
