@@ -39,7 +39,7 @@ local reservation = not takesOver and ARGV[6] and ARGV[5]
 local carried, seed = tonumber(ARGV[3]), tonumber(ARGV[4])
 local names = (#KEYS - (predecessor and 3 or 2)) / 2
 read = read or call('MGET', unpack(KEYS, 1, 2 + names)) -- every key that is a string
-local reservations = reservation and {}
+local reservations = {}
 for i = 3 + names, reservation and #KEYS or 0 do
   local own, name = nameAt(KEYS[i])
   reservations[#reservations + 1] = own .. writerPrefix .. name
@@ -152,7 +152,7 @@ if held then
   if hashes > 0 then
     return {'held', held, waiting, holder}
   end
-  for i = 1, reservation and #reservations or 0 do -- refused if the server is out of memory
+  for i = 1, #reservations do -- refused if the server is out of memory
     redis.pcall('SET', reservations[i], owner, 'PX', reservation)
   end
   return {'held', held, waiting, holder, readers}
@@ -192,7 +192,7 @@ local text = token == seed and ARGV[4] or string.format('%.0f', token)
 if over then
   call('DEL', unpack(over))
 end
-for i = 1, reservation and #reservations or 0 do -- from now on all writers and readers have the same chance
+for i = 1, #reservations do -- from now on all writers and readers have the same chance
   call('DEL', reservations[i])
 end
 for i = 1, names do

@@ -119,7 +119,7 @@ local isTooHigh = '" has reached 2^52: no lock counts that far. Delete the key o
 `
 
 var (
-	acquireScript = newScript("acquire", "aa2f1670f64458800bc8c45c8431ac555b9b0f7d", keyLines+source("usual")+source("names")+readerLine+writerLine+CounterLines+shape+source("lists"))
+	acquireScript = newScript("acquire", "852ad98135a0e297f05000fe68840b9b175829f0", keyLines+source("usual")+source("names")+readerLine+writerLine+CounterLines+shape+source("lists"))
 	readScript    = newScript("read", "f53c44f4e49911e1ca8034e0e64b3194013678e9", keyLines+source("names")+readerLine+CounterLines+shape+source("lists"))
 	renewScript   = newScript("renew", "8da3b623fa38f03e3129d5111b5a22ecd92d8ce1", readerLine+source("lists"))
 	releaseScript = newScript("release", "76e8969a96bb3b685de9acf673b19699efa50c78", readerLine)
