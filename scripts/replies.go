@@ -185,7 +185,7 @@ const severity = "RNFGT"
 func parseRenew(v any, batch []Renewal) (out []Renewed, refusal *Seen, ok bool) {
 	if f := FieldsOf(v); len(f.left) == 4 {
 		word, _ := f.Next().([]byte)
-		if refusal = f.refusal(); refusal == nil || string(word) != "marker" {
+		if refusal = f.refusal(); f.bad || string(word) != "marker" {
 			return nil, nil, false
 		}
 		v = f.Next()
