@@ -62,7 +62,7 @@ func (v table) error(err error, forbidden bool) string {
 		return "error: " + own
 	}
 	switch {
-	case strings.Contains(text, "WRONGTYPE"):
+	case strings.Contains(text, "WRONGTYPE") && !byScript.MatchString(text): // no command was refused to this user alone
 		return "WRONGTYPE"
 	case strings.Contains(text, "OOM"):
 		return "OOM"
