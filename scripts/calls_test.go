@@ -3,6 +3,8 @@ package scripts_test
 import (
 	"crypto/sha1"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,6 +77,33 @@ func TestAReleaseAllocatesItsArgumentsOnce(t *testing.T) {
 	}
 }
 
+// The log of a release has its names, and not the reservations that go with it.
+func TestWhatIsReleased(t *testing.T) {
+	for what, release := range map[string]func([]scripts.Name, scripts.Owner) scripts.Call{
+		"a release":    func(names []scripts.Name, owner scripts.Owner) scripts.Call { return scripts.Release(names, owner, 0) },
+		"a withdrawal": scripts.Withdraw,
+	} {
+		owner, names := release(testkit.Names("k", "l"), scripts.OwnerOf(me)).Released()
+		testkit.Check(t, owner == me && slices.Equal(names, []string{"k", "l"}), "%s is of %q, of %q", what, names, owner)
+	}
+}
+
+// An error names a script and a line: the commands there are what a user may lack.
+func TestCommandsOfALine(t *testing.T) {
+	for _, s := range scripts.All() {
+		lines := strings.Split(s.Source(), "\n")
+		for _, line := range []int{-1, 0, len(lines) + 1} {
+			testkit.Check(t, scripts.CommandsAt(s.SHA().(string), line) == nil, "%s has commands in line %d", s.Name(), line)
+		}
+		if s.Name() != "releases" {
+			continue
+		}
+		at := 1 + slices.IndexFunc(lines, func(line string) bool { return strings.Contains(line, "'HDEL'") })
+		testkit.Equal(t, fmt.Sprint(scripts.CommandsAt(s.SHA().(string), at), scripts.CommandsAt(s.SHA().(string), 1)), "[HDEL] []", "the commands")
+		testkit.Check(t, scripts.CommandsAt("x", at) == nil, "an unknown script has commands")
+	}
+}
+
 func TestDigests(t *testing.T) {
 	for _, s := range scripts.All() {
 		digest := fmt.Sprintf("%x", sha1.Sum([]byte(s.Source())))
@@ -89,6 +118,39 @@ func TestWhichLockersMayHold(t *testing.T) {
 		testkit.Equal(t, operators.Introduced{Left: left}.MayHold(maxLease), want, left)
 	}
 	testkit.Equal(t, operators.Introduced{Left: 70 * time.Second}.Age(maxLease), 5*time.Second, "its age")
+}
+
+// An owner is what shape.lua takes for one.
+func TestOwners(t *testing.T) {
+	for text, want := range map[string]bool{"L:1": true, "a:b:12": true, strings.Repeat("x", 1022) + ":1": true, strings.Repeat("x", 1023) + ":1": false,
+		"": false, "L": false, "L:": false, ":1": false, "1": false, "L1": false, "L:1 ": false} {
+		testkit.Check(t, operators.ValidOwner(text) == want, "%.40q is an owner: %v", text, !want)
+	}
+}
+
+// A label that a terminal would not show is none.
+func TestLabels(t *testing.T) {
+	for text, want := range map[string]bool{"": true, "a é": true, "a\n": false, "\xff": false, "\ufffd": false,
+		strings.Repeat("x", 255): true, strings.Repeat("x", 256): false} {
+		testkit.Check(t, scripts.ValidLabel(text) == want, "%.40q is a label: %v", text, !want)
+	}
+}
+
+// A counter that is no token stops who copies it to other masters.
+func TestCountersThatAreNotCopied(t *testing.T) {
+	const most = scripts.MaxToken - 1<<40
+	for text, want := range map[string]string{
+		fmt.Sprint(most):       "",
+		fmt.Sprint(most + 1):   "the token counter team:quorumlock:counter:1025 is at 4502500115742720, within 2^40",
+		"x":                    `the token counter team:quorumlock:counter:1025 is "x", and no whole number`,
+		"18446744073709551616": "no whole number",
+		"-1":                   "no whole number",
+	} {
+		c := new(operators.Counters)
+		err := c.Add(1, []operators.Counter{{Place: 2, Text: text}}, "team:")
+		testkit.Check(t, (err == nil) == (want == "") && strings.Contains(fmt.Sprint(err), want), "%s: %v", text, err)
+		testkit.Check(t, err != nil || c[1025] == most, "%s: %d", text, c[1025])
+	}
 }
 
 const lockerKey = "quorumlock:locker:"

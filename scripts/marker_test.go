@@ -113,6 +113,8 @@ func TestTextsThatAreNoMarkers(t *testing.T) {
 		"four empty lines":            "\n\n\n",
 		"a field more":                strings.Replace(text, "\n", " 1\n", 1),
 		"a field less":                strings.Replace(text, "run/3 ", "", 1),
+		"no digest of the members":    strings.Replace(text, " "+strings.Fields(text)[4]+"\n", "\n", 1),
+		"no time of the next change":  strings.Replace(text, " 1700000000002", "", 1),
 		"a space more":                " " + text,
 		"no digits":                   strings.Replace(text, "1700000000001", "x", 1),
 		"a sign":                      "+" + text,
@@ -187,6 +189,9 @@ func TestAListHasItsNamesInOrder(t *testing.T) {
 		testkit.Check(t, l.Has(name) == want, "%v has %q: %v", l, name, !want)
 	}
 	testkit.Check(t, none.Len() == 0 && !none.Has("") && none.String() == "{}", "the empty list is %v", none)
+	testkit.Equal(t, scripts.NewList("a b", "c", "é").String(), `{"a b", c, é}`, "a name that could be several")
+	marker := scripts.Marker{Process: process, Members: scripts.NewList("é", "\x7f"), Next: none}.String()
+	testkit.Check(t, strings.HasSuffix(marker, "\n%7F,%C3%A9\n- "), "names that no terminal shows, and no list: %q", marker)
 }
 
 // Two lists are equal when they have the same names. No names look like two.
@@ -225,6 +230,9 @@ func TestCanonical(t *testing.T) {
 		"":                {},
 		"North":           {},
 		"North/1":         {},
+		"6379":            {},
+		"A:06379/":        {},
+		"A:06379/x":       {},
 		"redis.:6379":     {"Redis.:6379"}, // redis:6379 is looked up in search domains
 		"a.example":       {},
 		"/run/Redis.sock": {},

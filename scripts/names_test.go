@@ -2,6 +2,7 @@ package scripts
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -22,8 +23,11 @@ func TestSlotNames(t *testing.T) {
 			}
 		}
 	}
+	if names := SlotNames("a", []int{3, 0}); !slices.Equal(names, []string{"quorumlock:slot:3:a", "quorumlock:slot:0:a"}) {
+		t.Errorf("two slots are %q", names)
+	}
 	for _, name := range []string{"a", "quorumlock:slot", "quorumlock:slot:", "quorumlock:slot:1", "quorumlock:slot:x:a",
-		"quorumlock:slot:-1:a", "quorumlock:slot:01:a", "quorumlock:slot:+1:a", "quorumlock:slots:a"} {
+		"quorumlock:slot:-1:a", "quorumlock:slot:99999999999999999999:a", "quorumlock:slot:01:a", "quorumlock:slot:+1:a", "quorumlock:slots:a"} {
 		if _, _, ok := ParseSlot(name); ok {
 			t.Errorf("%q is read as a slot", name)
 		}
@@ -55,6 +59,13 @@ func TestNamesSpreadOverTheCounters(t *testing.T) {
 	}
 }
 
+// A trial leaves no counter of its own.
+func TestTrialsShareACounter(t *testing.T) {
+	if one, other := TrialName("a"), TrialName("b"); one.Counter() != other.Counter() || one.key == other.key || one.channel == other.channel {
+		t.Errorf("%+v and %+v", one, other)
+	}
+}
+
 func TestReservedNames(t *testing.T) {
 	for name, want := range map[string]string{"quorumlock:a": Prefix, "team:quorumlock:lock:a": "team:quorumlock:lock:", "team:quorumlock:marker": "team:quorumlock:marker",
 		"team:quorumlock:slot:1:quorumlock:lock:a": "team:quorumlock:slot:", "team:quorumlock:lock:": "team:quorumlock:lock:",
@@ -68,6 +79,17 @@ func TestReservedNames(t *testing.T) {
 		"a?prefix=B": "a?prefix=B"} {
 		if got := Canonical(name); got != want {
 			t.Errorf("%s is spelled %s, want %s", name, got, want)
+		}
+	}
+	for prefix, want := range map[string]bool{"team": true, "Te.a_m-1": true, strings.Repeat("p", 64): true, strings.Repeat("p", 65): false,
+		"": false, "a:b": false, "a*": false, "quorumlock": false, "redisson_lock__channel": false, "quorumlocks": true} {
+		if ValidPrefix(prefix) != want {
+			t.Errorf("%q may be a prefix: %v", prefix, !want)
+		}
+	}
+	for want, name := range map[string]string{"host:1": MemberName("HOST:1", 0, ""), "host:1/2?prefix=Team": MemberName("HOST:1", 2, "Team")} {
+		if name != want {
+			t.Errorf("the member %s is named %s", want, name)
 		}
 	}
 	for member, want := range map[string]string{"a": "quorumlock:marker", "a/1?prefix=team": "team:quorumlock:marker"} {

@@ -104,6 +104,9 @@ func inspected(field int, value any) []any {
 	return fields
 }
 
+// run returns the reply to a run of four calls, with that one to the first.
+func run(first any) []any { return []any{first, int64(0), int64(0), int64(0)} }
+
 const tooLong = math.MaxInt64 / 1_000_000 // milliseconds; a time.Duration holds less
 
 func TestMalformedReplies(t *testing.T) {
@@ -132,8 +135,17 @@ func TestMalformedReplies(t *testing.T) {
 			[]any{bulk("R"), bulk("R"), bulk("R"), bulk("R")}},
 		"release": {int64(4), int64(math.MaxInt64), []any{int64(4), int64(1)}, []any{int64(0), int64(1)}, []any{int64(1), int64(0)},
 			[]any{int64(1), int64(-2)}, []any{int64(1), int64(0)}, []any{int64(1), int64(math.MaxInt64)}, []any{int64(1), bulk("1")}, []any{int64(1)}},
-		"raise": {int64(-1), int64(1 << 52), int64(1 << 53), []any{int64(1)}},
-		"force": {int64(2), []any{int64(1)}},
+		"acquires": {run(int64(5)), run(bulk("x")), run(bulk("")), run(bulk("0")), run(pair("released", int64(0))), run(pair("passed", int64(0)))},
+		"releases": {int64(0), run(bulk("5")), run(bulk(""))},
+		"slots":    {[]any{bulk("00"), int64(5), int64(0), int64(1)}, []any{bulk("0"), int64(5), int64(0)}, []any{bulk("02"), int64(5), int64(0)}},
+		"survey": {[]any{bulk("0"), []any{int64(1)}, []any{}}, []any{bulk("0"), []any{}, []any{bulk(scripts.Channel("k")), bulk("1")}},
+			[]any{bulk("0"), []any{}, []any{bulk("others"), int64(1)}},
+			[]any{bulk("0"), []any{}, []any{bulk("others"), int64(1), bulk(scripts.Channel("k")), int64(1)}}},
+		"lockers": {[]any{bulk("0"), []any{bulk("K"), bulk("x"), int64(1)}},
+			[]any{bulk("0"), []any{bulk("K"), bulk("x"), int64(1), bulk(lockerKey + "K"), bulk("x"), int64(1)}}},
+		"counters": {slices.Repeat([]any{int64(1), bulk("7")}, 1025)},
+		"raise":    {int64(-1), int64(1 << 52), int64(1 << 53), []any{int64(1)}},
+		"force":    {int64(2), []any{int64(1)}},
 		"inspect": {int64(1), inspected(0, nil), inspected(0, int64(1)), inspected(1, bulk("one")), inspected(1, bulk("-1")),
 			inspected(1, bulk("9007199254740992")), inspected(1, int64(1)), inspected(2, int64(-2)),
 			inspected(2, bulk("5")), inspected(3, bulk("-7")), inspected(3, bulk("1e3")), inspected(3, bulk("18446744073709551616")),
@@ -182,6 +194,8 @@ func TestReplies(t *testing.T) {
 		{"acquire", keptBack(int64(-1), int64(0)), reserved(-1)},
 		{"acquire", refused(1, bulk("")),
 			scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.NotAccepted}, NotAccepted: &scripts.Seen{Process: process}}},
+		{"acquire", refused(2, bulk("0 run 1000 HOST:01 x\n")), scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.NotAccepted},
+			NotAccepted: &scripts.Seen{Process: scripts.Process{Run: "run", MaxLease: time.Second, Member: "host:1"}, Marker: "a marker"}}},
 		{"renew", bulk("RRRR"), scripts.Reply{Renew: []scripts.Renewed{scripts.Kept, scripts.Kept, scripts.Kept}}},
 		{"renew", bulk("GRGT"), scripts.Reply{Renew: []scripts.Renewed{scripts.Gone, scripts.Gone, scripts.Taken}}},
 		{"renew", bulk("TTGR"), scripts.Reply{Renew: []scripts.Renewed{scripts.Taken, scripts.Taken, scripts.Kept}}},
@@ -197,11 +211,59 @@ func TestReplies(t *testing.T) {
 		{"raise", int64(1800000000000002), scripts.Reply{Raise: 1800000000000002}},
 		{"force", int64(0), scripts.Reply{Other: false}},
 		{"inspect", []any{bulk(""), bulk(""), int64(0), bulk(""), bulk(""), int64(0), int64(0), int64(0)}, scripts.Reply{Other: &operators.InspectReply{}}},
+		{"survey", []any{bulk("0"), []any{}, []any{bulk(scripts.Channel("k")), int64(3), bulk(scripts.Channel("{a{b}")), int64(2),
+			bulk(scripts.Channel("{k")), int64(-1)}},
+			scripts.Reply{Other: &operators.SurveyReply{Cursor: "0", Waiting: map[string]int{"k": 3, "{a{b}": 2, "{k": 0}}}},
 		{"look", looked(0, bulk("x")), scripts.Reply{Look: &scripts.Seen{Marker: "x", Now: time.Millisecond, Process: process}}},
 		{"mark", []any{int64(1), bulk("x"), int64(5)}, scripts.Reply{Mark: &scripts.MarkReply{Written: true, Marker: "x", Now: 5 * time.Millisecond}}},
 	} {
 		got, err := parsers[test.script](test.reply)
 		testkit.Check(t, err == nil && reflect.DeepEqual(got, test.want),
 			"%s: %q is %+v (%v), want %+v", test.script, test.reply, got, err, test.want)
+	}
+}
+
+// What a reply says of the node's marker: how long it grants nothing, and which marker it shows.
+func TestWhatRepliesShowOfMarkers(t *testing.T) {
+	const now = 1000 * time.Hour
+	m := scripts.Marker{Process: process, Admitted: now + 20*time.Second, Members: ours, Next: none}
+	seen := &scripts.Seen{Process: process, Marker: m.String(), Now: now}
+	ofAnother := &scripts.Seen{Process: scripts.Process{Run: "another"}, Marker: m.String(), Now: now}
+	noMarker := &scripts.Seen{Process: process, Marker: "x", Now: now}
+	for what, test := range map[string]struct {
+		reply        scripts.Reply
+		lasts        time.Duration
+		shows, isOwn bool
+	}{
+		"a grant":                     {granted(7), 0, false, false},
+		"held":                        {held(5*time.Second, 0), 0, false, false},
+		"in quarantine":               {scripts.Reply{Acquire: scripts.AcquireReply{Outcome: scripts.Quarantined, Wait: 5 * time.Second}}, 5 * time.Second, false, false},
+		"a look":                      {scripts.Reply{Look: seen}, 20 * time.Second, true, true},
+		"a look at another process's": {scripts.Reply{Look: ofAnother}, 0, true, false},
+		"a look at no marker":         {scripts.Reply{Look: noMarker}, 0, false, false},
+		"a refusal":                   {scripts.Reply{NotAccepted: seen}, 0, true, true},
+		"a refusal by another's":      {scripts.Reply{NotAccepted: ofAnother}, 0, true, false},
+		"a mark":                      {scripts.Reply{Mark: &scripts.MarkReply{Written: true, Marker: m.String(), Now: now}}, 20 * time.Second, true, true},
+		"a mark that is not written":  {scripts.Reply{Mark: &scripts.MarkReply{Marker: m.String(), Now: now}}, 20 * time.Second, false, false},
+		"a mark over no marker":       {scripts.Reply{Mark: &scripts.MarkReply{Written: true, Marker: "x", Now: now}}, 0, false, false},
+	} {
+		testkit.Equal(t, test.reply.Quarantine(), test.lasts, what+": the quarantine")
+		marker, shows, isOwn := test.reply.ShowsMarker()
+		testkit.Check(t, shows == test.shows && (!shows || isOwn == test.isOwn && marker.String() == m.String()),
+			"%s: it shows %q: %v, its own: %v", what, marker, shows, isOwn)
+	}
+	for marker, want := range map[string]time.Duration{m.String(): 20 * time.Second, "x": 0} {
+		testkit.Equal(t, operators.InspectReply{Marker: marker, Now: now}.Quarantine(), want, "the quarantine of a state")
+	}
+}
+
+// The error has the kind and the text of what came.
+func TestMalformedRepliesAreShown(t *testing.T) {
+	for want, v := range map[string]any{
+		`scripts: malformed reply to raise: int64 "-1"`:   int64(-1),
+		`scripts: malformed reply to raise: []uint8 "OK"`: bulk("OK"),
+	} {
+		_, err := parsers["raise"](v)
+		testkit.Equal(t, fmt.Sprint(err), want, "the error")
 	}
 }

@@ -57,6 +57,16 @@ func TestCallsOfOneNameShareRuns(t *testing.T) {
 	} {
 		testkit.Check(t, !acquire(asks).CanShare(), "%s shares runs", what)
 	}
+	longer := func(a *scripts.AcquireArgs) { a.Lease = scripts.ToMillis(2 * lease) }
+	elsewhere := func(a *scripts.AcquireArgs) { a.List = none }
+	release := scripts.Release(testkit.Names("l"), scripts.OwnerOf(rival), 0)
+	testkit.Check(t, acquire().CanShareWith(acquire(named("l"))), "two acquires do not share a run")
+	testkit.Check(t, release.CanShareWith(scripts.Release(testkit.Names("k"), scripts.OwnerOf(me), 0)), "two releases do not share a run")
+	for what, other := range map[string]scripts.Call{"another lease": acquire(longer), "another list": acquire(elsewhere), "a release": release} {
+		testkit.Check(t, !acquire().CanShareWith(other) && !other.CanShareWith(acquire()), "%s shares a run", what)
+	}
+	command, args := scripts.RunCommand(nil, []scripts.Call{acquire(), acquire(named("l"))}, false, connArgs(acquire()))
+	testkit.Check(t, command == "EVALSHA" && len(args[0].(string)) == 40, "a run is sent as %s %.60v", command, args[0])
 }
 
 // A release that bars its owner does so on every connection, and shares no run: these leave no tombstones.
