@@ -90,9 +90,8 @@ func withPrefix(prefix string, args []any) {
 	}
 	keys := args[1].(int)
 	for i, arg := range args[2:] {
-		text, isText := arg.(string)
+		text, _ := arg.(string) // as every key and channel is
 		switch {
-		case !isText:
 		case i < keys:
 			args[2+i] = lockKey(prefix, text)
 		case isOwnArgument(text):

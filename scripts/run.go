@@ -110,9 +110,6 @@ func (r RunReply) Of(i int, c Call) (reply Reply, alone bool, err error) {
 		if c.IsAcquire() && v == 0 {
 			return reply, true, nil
 		}
-		if c.IsAcquire() {
-			return reply, false, malformed(acquiresScript, v)
-		}
 	case []byte:
 		token, ok := count(string(v))
 		if !ok || token == 0 || !c.IsAcquire() {

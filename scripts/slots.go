@@ -41,9 +41,9 @@ func ParseSlot(name string) (semaphore string, slot int, ok bool) {
 	if !ok {
 		return "", 0, false
 	}
-	number, semaphore, ok := strings.Cut(rest, ":")
-	slot, err := strconv.Atoi(number)
-	if !ok || err != nil || slot < 0 || SlotName(semaphore, slot) != name {
+	number, semaphore, _ := strings.Cut(rest, ":")
+	slot, _ = strconv.Atoi(number)
+	if slot < 0 || SlotName(semaphore, slot) != name {
 		return "", 0, false
 	}
 	return semaphore, slot, true

@@ -23,7 +23,7 @@ func Canonical(name string) string {
 	}
 	host, port, err := net.SplitHostPort(name)
 	number, notNumber := strconv.ParseUint(port, 10, 16)
-	if err != nil || notNumber != nil || number == 0 || !isNumber(port) {
+	if err != nil || notNumber != nil || number == 0 {
 		return name + rest
 	}
 	switch ip, err := netip.ParseAddr(host); {
