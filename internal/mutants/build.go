@@ -61,6 +61,7 @@ func read(dir string, server *redistest.Master, patterns []string) (mutants []mu
 				return nil, nil, err
 			}
 			mutants = append(mutants, more...)
+			text = strings.Replace(text, "var lua embed.FS", embedded, 1) // the text has no comments
 			name, _, _ := strings.Cut(text[len("package "):], "\n")
 			if err := edited.Edit(path, name, text); err != nil {
 				return nil, nil, err

@@ -81,6 +81,7 @@ const searches = "TestProtocol|TestFailover|TestLagIsNotEnough|TestMutants|TestL
 
 var groups = []group{
 	{files: []string{"scripts/*.lua", "scripts/operators/*.lua", "scripts/semaphores/*.lua"}, suites: []suite{{pkg: "scripts", skip: "TestDigests"}}},
+	{files: []string{"scripts/*.go", "scripts/operators/*.go", "scripts/semaphores/*.go"}, suites: []suite{{pkg: "scripts"}}},
 	{files: []string{"quorum/internal/engine/*.go", "quorum/internal/queue/*.go", "quorum/internal/schedule/*.go"}, suites: []suite{
 		{pkg: "quorum/internal/engine"}, {pkg: "quorum/internal/queue"}, {pkg: "quorum/internal/schedule"}, {pkg: "quorum"}, simulation,
 	}},
@@ -105,7 +106,7 @@ var groups = []group{
 		{pkg: "internal/pubsub"}, {pkg: "node", run: "TestAPasswordThatRotates"},
 	}},
 	{files: []string{"internal/events/*.go"}, suites: []suite{{pkg: "internal/events"}}},
-	{files: []string{"internal/trial/*.go"}, suites: []suite{
+	{files: []string{"internal/trial/*.go", "internal/trial/heard/*.go"}, suites: []suite{
 		{pkg: "internal/trial"}, {pkg: "node", run: "TestATrialOnASlowWay"}, {pkg: "quorum/internal/roster", run: "Ready"},
 		{module: "integration", run: "TestReadyWhereMastersRefuseWrites"},
 	}},
