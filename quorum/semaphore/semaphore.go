@@ -142,9 +142,9 @@ func (s *Semaphore) engine() *engine.Engine { return s.inside.Waiters().Engine }
 type call struct {
 	*Semaphore
 	want     int
-	toAsk    int // the node that is asked next which slots are free
-	hintFrom int // the node that gave the last hint
-	tries    slots.Tries
+	toAsk    int         // the node that is asked next which slots are free
+	hintFrom int         // the node that gave the last hint
+	tries    slots.Tries // has met nobody, and ends the call, if it waits for a release
 }
 
 // turn makes a turn of attempts (package slots). It returns the result of the last attempt, or a result of its own
@@ -201,13 +201,13 @@ func (c *call) turn(ctx context.Context, by queue.Attempts, due queue.Due) queue
 			r := by.Full(c.shortOf(hint), waiting.Result{Held: true, Wait: hint.Wait, Listeners: hint.Waiting}, due.Approach)
 			at := e.Moment()
 			isLong := func(since clock.Instant) bool { return tries.IsLong(since, at) }
-			r.MayTry = tries != nil && !c.tries.Full(at.Now, c.size, isLong)
+			r.MayTry = !c.tries.Full(at.Now, c.size, isLong)
 			return r
 		case slots.Over:
-			if last.Listeners = max(last.Listeners, hint.Waiting); len(hint.Free) > 0 && turn.MayHaveFree() {
+			if last.Listeners = max(last.Listeners, hint.Waiting); turn.MayHaveFree() {
 				last.Wait = 0
 			}
-			last.MayTry = tries != nil && !c.tries.Over(held, c.size)
+			last.MayTry = !c.tries.Over(held, c.size)
 			return last
 		}
 	}
