@@ -123,7 +123,7 @@ func TestWhichLockersMayHold(t *testing.T) {
 // An owner is what shape.lua takes for one.
 func TestOwners(t *testing.T) {
 	for text, want := range map[string]bool{"L:1": true, "a:b:12": true, strings.Repeat("x", 1022) + ":1": true, strings.Repeat("x", 1023) + ":1": false,
-		"": false, "L": false, "L:": false, ":1": false, "1": false, "L1": false, "L:1 ": false} {
+		"": false, "L": false, "L:": false, ":1": false, "1": false, "LL1": false, "L:1 ": false} {
 		testkit.Check(t, operators.ValidOwner(text) == want, "%.40q is an owner: %v", text, !want)
 	}
 }
@@ -151,6 +151,19 @@ func TestCountersThatAreNotCopied(t *testing.T) {
 		testkit.Check(t, (err == nil) == (want == "") && strings.Contains(fmt.Sprint(err), want), "%s: %v", text, err)
 		testkit.Check(t, err != nil || c[1025] == most, "%s: %d", text, c[1025])
 	}
+}
+
+// Counters of several masters: each gets the highest, by calls of 1024.
+func TestCountersAreRaised(t *testing.T) {
+	one, other := operators.Counters{5, 7}, operators.Counters{6, 3, 1}
+	one.Raise(&other)
+	testkit.Equal(t, one, operators.Counters{6, 7, 1}, "the highest")
+	testkit.Equal(t, len(one.Above(&other)), 1, "calls for one that is lower")
+	testkit.Equal(t, len(one.Above(&one)), 0, "calls for none")
+	for number := range one {
+		one[number] = 8
+	}
+	testkit.Equal(t, len(one.Above(&other)), 64, "calls for all")
 }
 
 const lockerKey = "quorumlock:locker:"

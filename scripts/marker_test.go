@@ -48,6 +48,13 @@ func TestMarkersAreReadAsTheyAreWritten(t *testing.T) {
 	}
 }
 
+// A process whose replicas may take its place says how many.
+func TestReplicasOfAProcess(t *testing.T) {
+	for run, want := range map[string]int{"run": 0, "run/3": 0, "run.id": 0, "run.id.2": 2, "run.id.2/3": 2, "run.id.2.1": 0, "run.id.x": 0} {
+		testkit.Equal(t, scripts.Process{Run: run}.Replicas(), want, run)
+	}
+}
+
 // The expected line is the first of a marker that accepts the client, and of no other.
 func TestExpectedLines(t *testing.T) {
 	p, list := aMarker.Process, scripts.NewList("a", "b", "c")

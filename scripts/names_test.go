@@ -26,6 +26,9 @@ func TestSlotNames(t *testing.T) {
 	if names := SlotNames("a", []int{3, 0}); !slices.Equal(names, []string{"quorumlock:slot:3:a", "quorumlock:slot:0:a"}) {
 		t.Errorf("two slots are %q", names)
 	}
+	if names := NewNames(nil, []string{"a", "b"}); len(names) != 2 || names[1] != NewName("b") {
+		t.Errorf("two names are %v", names)
+	}
 	for _, name := range []string{"a", "quorumlock:slot", "quorumlock:slot:", "quorumlock:slot:1", "quorumlock:slot:x:a",
 		"quorumlock:slot:-1:a", "quorumlock:slot:99999999999999999999:a", "quorumlock:slot:01:a", "quorumlock:slot:+1:a", "quorumlock:slots:a"} {
 		if _, _, ok := ParseSlot(name); ok {
@@ -70,7 +73,7 @@ func TestReservedNames(t *testing.T) {
 	for name, want := range map[string]string{"quorumlock:a": Prefix, "team:quorumlock:lock:a": "team:quorumlock:lock:", "team:quorumlock:marker": "team:quorumlock:marker",
 		"team:quorumlock:slot:1:quorumlock:lock:a": "team:quorumlock:slot:", "team:quorumlock:lock:": "team:quorumlock:lock:",
 		"app:quorumlock:job": "", "app:quorumlock:": "", "app:quorumlock:marker:a": "", "app:quorumlock:locks:a": "", strings.Repeat("p", 65) + ":quorumlock:lock:a": "",
-		"a": "", "quorumlock": "", "team:quorumlock": "", "team:a:quorumlock:b": "", ":quorumlock:a": "", "a b:quorumlock:c": ""} {
+		"a": "", "quorumlock": "", "team:quorumlock": "", "team:quorumlock:lock": "", "team:a:quorumlock:b": "", ":quorumlock:a": "", "a b:quorumlock:c": ""} {
 		if got := Reserved(name); got != want {
 			t.Errorf("%q begins with the reserved %q, want %q", name, got, want)
 		}

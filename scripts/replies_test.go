@@ -212,8 +212,8 @@ func TestReplies(t *testing.T) {
 		{"force", int64(0), scripts.Reply{Other: false}},
 		{"inspect", []any{bulk(""), bulk(""), int64(0), bulk(""), bulk(""), int64(0), int64(0), int64(0)}, scripts.Reply{Other: &operators.InspectReply{}}},
 		{"survey", []any{bulk("0"), []any{}, []any{bulk(scripts.Channel("k")), int64(3), bulk(scripts.Channel("{a{b}")), int64(2),
-			bulk(scripts.Channel("{k")), int64(-1)}},
-			scripts.Reply{Other: &operators.SurveyReply{Cursor: "0", Waiting: map[string]int{"k": 3, "{a{b}": 2, "{k": 0}}}},
+			bulk(scripts.Channel("{k")), int64(-1), bulk(scripts.ChannelPrefix + "k}"), int64(1)}},
+			scripts.Reply{Other: &operators.SurveyReply{Cursor: "0", Waiting: map[string]int{"k": 3, "{a{b}": 2, "{k": 0, "k}": 1}}}},
 		{"look", looked(0, bulk("x")), scripts.Reply{Look: &scripts.Seen{Marker: "x", Now: time.Millisecond, Process: process}}},
 		{"mark", []any{int64(1), bulk("x"), int64(5)}, scripts.Reply{Mark: &scripts.MarkReply{Written: true, Marker: "x", Now: 5 * time.Millisecond}}},
 	} {

@@ -65,6 +65,8 @@ func TestCallsOfOneNameShareRuns(t *testing.T) {
 	for what, other := range map[string]scripts.Call{"another lease": acquire(longer), "another list": acquire(elsewhere), "a release": release} {
 		testkit.Check(t, !acquire().CanShareWith(other) && !other.CanShareWith(acquire()), "%s shares a run", what)
 	}
+	ofNone := acquire(func(a *scripts.AcquireArgs) { a.List = nil })
+	testkit.Check(t, !release.CanShareWith(ofNone), "an acquire without a list shares a release's run")
 	command, args := scripts.RunCommand(nil, []scripts.Call{acquire(), acquire(named("l"))}, false, connArgs(acquire()))
 	testkit.Check(t, command == "EVALSHA" && len(args[0].(string)) == 40, "a run is sent as %s %.60v", command, args[0])
 }
