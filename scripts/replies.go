@@ -58,12 +58,11 @@ func (r Reply) Quarantine() time.Duration {
 		return r.Acquire.Wait
 	}
 	if r.Mark != nil {
-		if m, err := ParseMarker(r.Mark.Marker); err == nil {
-			return m.Quarantine(r.Mark.Now)
-		}
+		m, _ := ParseMarker(r.Mark.Marker) // what is none has no quarantine
+		return m.Quarantine(r.Mark.Now)
 	}
 	if r.Look != nil {
-		if m, err := ParseMarker(r.Look.Marker); err == nil && m.Run == r.Look.Process.Run {
+		if m, _ := ParseMarker(r.Look.Marker); m.Run == r.Look.Process.Run {
 			return m.Quarantine(r.Look.Now)
 		}
 	}
