@@ -119,7 +119,7 @@ func (r RunReply) Of(i int, c Call) (reply Reply, alone bool, err error) {
 		return reply, false, nil
 	}
 	reply, err = c.Parse(v)
-	if err == nil && c.IsAcquire() && reply.Acquire.Outcome != HeldByAnother {
+	if c.IsAcquire() && reply.Acquire.Outcome != HeldByAnother {
 		return Reply{}, false, malformed(acquiresScript, v)
 	}
 	return reply, false, err
