@@ -19,6 +19,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/fakeredis"
+	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/membership/change"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -125,7 +126,15 @@ func TestCheckOfAServerWithHazards(t *testing.T) {
 		"persistence %q, policy %q", report.Persistence, report.EvictionPolicy)
 	warns(t, report, "may evict locks")
 	testkit.Check(t, errors.Is(report.Refused, node.ErrEvicts), "refused %v, want ErrEvicts", report.Refused)
+	report = check(t, openQuarantined(t, m.URL(), time.Minute))
+	testkit.Check(t, errors.Is(report.Refused, node.ErrEvicts), "with another max lease, too: refused %v, want ErrEvicts", report.Refused)
+	testkit.Do(t, m, "DEL", scripts.MarkerKey)
+	report = check(t, n)
+	testkit.Equal(t, report.Quarantine, time.Hour, "the quarantine of one that is refused, and blank")
+	warns(t, report, "may evict locks")
 	testkit.Do(t, m, "CONFIG", "SET", "maxmemory", "0")
+	testkit.Must(t, operator.Admit(t.Context(), n))
+	mark(t, n)
 	warns(t, check(t, n))
 
 	testkit.Do(t, master, "CONFIG", "SET", "repl-diskless-sync-delay", "0")
@@ -317,7 +326,17 @@ func TestCheckOfTheMarker(t *testing.T) {
 			operator.Report{Member: nodeName, Members: members.Names(), Generation: 7}, time.Hour, []string{"in quarantine for another 1h0m0s"}},
 		"of another process": {func(w *scripts.Marker) { w.Run = "another" }, operator.Report{}, time.Hour, []string{blank}},
 		"claimed": {func(w *scripts.Marker) { w.Members, w.Claimed, w.Admitted = three, true, since(-30*time.Minute) },
-			operator.Report{}, 30 * time.Minute, []string{claimed, "in quarantine for another "}},
+			operator.Report{}, 30 * time.Minute, []string{claimed + ": this master accepts nobody until its quarantine is over", "in quarantine for another "}},
+		"claimed, of another process": {func(w *scripts.Marker) { w.Claimed, w.Run = true, "another" }, operator.Report{}, time.Hour, []string{blank}},
+		"claimed, another member": {func(w *scripts.Marker) {
+			w.Member, w.Members, w.Claimed, w.Admitted = "z", three, true, since(-30*time.Minute)
+		},
+			operator.Report{Refused: node.ErrMembership}, 30 * time.Minute, []string{"this master is the member z of", claimed, "in quarantine for another "}},
+		"being added": {func(w *scripts.Marker) { w.Members, w.Claimed = scripts.NewList("a", "z"), true },
+			operator.Report{}, time.Minute, []string{"it is being added to {a, z}: this master accepts nobody until the same members add goes on"}},
+		"retired": {func(w *scripts.Marker) { w.Members = scripts.NewList("a", "z") },
+			operator.Report{Member: nodeName, Members: []string{"a", "z"}, Generation: 7, Refused: node.ErrMembership}, 0,
+			[]string{"retired: it is no member of {a, z} (generation 7)"}},
 		"claimed, its quarantine over, not finished": {func(w *scripts.Marker) {
 			w.Members, w.Claimed = three, true
 		},
@@ -341,6 +360,7 @@ func TestCheckOfTheMarker(t *testing.T) {
 			errors.Is(got.Refused, c.want.Refused) && got.MaxLease == time.Hour, "%s: %+v", what, got)
 		testkit.Check(t, got.Quarantine <= c.quarantine && got.Quarantine >= c.quarantine-time.Minute,
 			"%s: quarantine of %v, want %v", what, got.Quarantine, c.quarantine)
+		testkit.Check(t, inside.Of(got).View != nil, "%s: the report has no look", what)
 		warns(t, got, c.hazards...)
 	}
 	testkit.Do(t, m, "SET", scripts.MarkerKey, "no marker")

@@ -187,6 +187,10 @@ func TestACallersPool(t *testing.T) {
 	named := openPool(t, pool, node.WithName(nodeName))
 	testkit.Check(t, named.Name() == nodeName && inside.Of(named).Named, "named %q, want %s", named.Name(), nodeName)
 	mustGrant(t, do(t, named, acquire("k", "o:1")))
+	inUse := func() int { is := pool.Stats(); return is.ActiveCount - is.IdleCount }
+	before := inUse()
+	check(t, named)
+	testkit.Equal(t, inUse(), before, "connections in use after a check")
 }
 
 // A caller's pool may have no timeouts: the node's own hold. The calls exceed the buffer of the frozen server's

@@ -205,6 +205,7 @@ func TestASelectedConnectionDoesNotGoBackToThePool(t *testing.T) {
 		t.Cleanup(func() { testkit.Must(t, pool.Close()) })
 		n := openPool(t, pool, node.WithName("a/1"))
 		testkit.Must(t, do(t, n, scripts.Look()).Err)
+		check(t, n)
 		testkit.Must(t, n.Close())
 		c := pool.Get()
 		defer c.Close()

@@ -123,7 +123,7 @@ var groups = []group{
 		}},
 	{files: []string{"leader/*.go"}, suites: []suite{{pkg: "leader"}}},
 	{files: []string{"quorum/operator/*.go"}, suites: []suite{
-		{pkg: "quorum/operator"}, {pkg: "quorum"}, {pkg: "leader"}, {pkg: "cmd/quorumlock"},
+		{pkg: "quorum/operator"}, {pkg: "node"}, {pkg: "quorum"}, {pkg: "leader"}, {pkg: "cmd/quorumlock"},
 	}},
 	{files: []string{"internal/pipeline/*.go"}, suites: []suite{{pkg: "internal/pipeline"}, {pkg: "quorum"}, {pkg: "node"}}},
 }
