@@ -2,10 +2,13 @@ package node_test
 
 import (
 	"cmp"
+	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
@@ -54,4 +57,17 @@ func TestCheckOfAStrangeServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that hangs up when it is asked whether it writes is no server that refuses writes.
+func TestCheckOfAServerThatHangsUp(t *testing.T) {
+	f := startFake(t, func(args []string) string {
+		if args[0] == "SET" {
+			return canned.HangUp
+		}
+		reply, ok := greeting(args)
+		return map[bool]string{true: reply, false: "$-1\r\n"}[ok]
+	})
+	report, err := operator.Check(t.Context(), open(t, f.url()))
+	testkit.Check(t, errors.Is(err, io.EOF), "%v, %+v", err, report)
 }

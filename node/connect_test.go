@@ -187,9 +187,14 @@ func TestACallersPool(t *testing.T) {
 	named := openPool(t, pool, node.WithName(nodeName))
 	testkit.Check(t, named.Name() == nodeName && inside.Of(named).Named, "named %q, want %s", named.Name(), nodeName)
 	mustGrant(t, do(t, named, acquire("k", "o:1")))
-	inUse := func() int { is := pool.Stats(); return is.ActiveCount - is.IdleCount }
+	bounded := poolOf(m.Addr())
+	bounded.MaxActive, bounded.MaxIdle = 20, 3
+	defer bounded.Close()
+	of := openPool(t, bounded, node.WithName(nodeName))
+	testkit.Must(t, do(t, of, scripts.Look()).Err)
+	inUse := func() int { is := bounded.Stats(); return is.ActiveCount - is.IdleCount }
 	before := inUse()
-	check(t, named)
+	check(t, of)
 	testkit.Equal(t, inUse(), before, "connections in use after a check")
 }
 
