@@ -2,8 +2,7 @@ package node_test
 
 import (
 	"cmp"
-	"errors"
-	"io"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -59,15 +58,28 @@ func TestCheckOfAStrangeServer(t *testing.T) {
 	}
 }
 
-// A server that hangs up when it is asked whether it writes is no server that refuses writes.
-func TestCheckOfAServerThatHangsUp(t *testing.T) {
-	f := startFake(t, func(args []string) string {
-		if args[0] == "SET" {
-			return canned.HangUp
-		}
-		reply, ok := greeting(args)
-		return map[bool]string{true: reply, false: "$-1\r\n"}[ok]
-	})
-	report, err := operator.Check(t.Context(), open(t, f.url()))
-	testkit.Check(t, errors.Is(err, io.EOF), "%v, %+v", err, report)
+// A server that hangs up is no server that refuses writes, and one that refuses PING with its disk full is none that is down.
+func TestCheckOfAServerThatAnswersNotAll(t *testing.T) {
+	for what, c := range map[string]struct {
+		command, reply string
+		check, admit   string // the errors; empty for none
+	}{
+		"hangs up at the trial": {"SET", canned.HangUp, "EOF", ""},
+		"refuses PING":          {"PING", "-NOPERM no\r\n", "NOPERM no", ""},
+		"has a full disk":       {"PING", "-MISCONF full\r\n", "", ""},
+		"hangs up at the look":  {"look", canned.HangUp, "EOF", "EOF"},
+	} {
+		f := startFake(t, func(args []string) string {
+			if args[0] == c.command || c.command == "look" && isLook(args) {
+				return c.reply
+			}
+			reply, ok := greeting(args)
+			return map[bool]string{true: reply, false: "$-1\r\n"}[ok]
+		})
+		n := open(t, f.url())
+		_, err := operator.Check(t.Context(), n)
+		testkit.Check(t, (err == nil) == (c.check == "") && strings.Contains(fmt.Sprint(err), c.check), "%s: check: %v", what, err)
+		err = operator.AdmitMembers(t.Context(), n, []string{nodeName})
+		testkit.Check(t, (err == nil) == (c.admit == "") && strings.Contains(fmt.Sprint(err), c.admit), "%s: admit: %v", what, err)
+	}
 }

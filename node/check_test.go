@@ -284,7 +284,11 @@ func writeMarker(t *testing.T, m *redistest.Master, change func(*scripts.Marker)
 // The list must have the master, and no URL in the place of a name. It is not contacted otherwise.
 func TestAdmitMembersWithoutTheMaster(t *testing.T) {
 	n := open(t, "redis://127.0.0.1:1")
-	for _, list := range [][]string{nil, {}, {"other"}, {nodeName + "x", "a", "b"},
+	tooMany := []string{nodeName}
+	for i := range 64 {
+		tooMany = append(tooMany, strconv.Itoa(i))
+	}
+	for _, list := range [][]string{nil, {}, {"other"}, tooMany, {nodeName + "x", "a", "b"},
 		{"redis://:secret@h"}, {nodeName, "redis://:secret@h"}} {
 		err := operator.AdmitMembers(t.Context(), n, list)
 		mustFail(t, n, err, node.ErrInvalid)
