@@ -9,10 +9,10 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// embedded lets packages operator and semaphore, and no others, reach the inside of a Locker.
+// embedded lets packages operator and semaphore, and quorumlock run, reach the inside of a Locker.
 type embedded = inside.Embedded[lockers.Inside[*Lock]]
 
-// insideLocker is what packages operator and semaphore need of a Locker.
+// insideLocker is what these need of a Locker.
 type insideLocker struct{ *Locker }
 
 var _ lockers.Inside[*Lock] = insideLocker{}
@@ -30,6 +30,8 @@ func (l insideLocker) Acquire(ctx context.Context, wants queue.Wanted, by queue.
 func (l insideLocker) Do(ctx context.Context, lock *Lock, fn func(ctx context.Context, lock *Lock) error) error {
 	return lock.do(ctx, fn)
 }
+
+func (l insideLocker) LastErrors(lock *Lock) []error { return lock.handle.Hold().LastErrors() }
 
 func (l insideLocker) Refuse(op string, names []string) error { return l.refuse(op, names) }
 

@@ -117,6 +117,13 @@ func (h *Hold) keepersLocked() Keepers {
 	return k
 }
 
+// LastErrors returns the error of each node's last reply: a *node.Error, or nil.
+func (h *Hold) LastErrors() []error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.keepersLocked().Errs
+}
+
 // member is one node's part in a hold.
 type member struct {
 	err       error              // of the node's last reply, or nil

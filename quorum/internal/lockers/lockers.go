@@ -1,5 +1,5 @@
-// Package lockers has what packages operator and semaphore reach of a *quorum.Locker and of a *semaphore.Semaphore, by
-// inside.Of.
+// Package lockers has what packages operator and semaphore, and quorumlock run, reach of a *quorum.Locker and of a
+// *semaphore.Semaphore, by inside.Of.
 package lockers
 
 import (
@@ -16,6 +16,8 @@ type Inside[L any] interface {
 	Acquire(ctx context.Context, wants queue.Wanted, by queue.Turn, waits bool) (L, error)
 	// Do runs fn with the lock, and unlocks it.
 	Do(ctx context.Context, lock L, fn func(ctx context.Context, lock L) error) error
+	// LastErrors returns the error of each node's last reply about the lock: a *node.Error, or nil.
+	LastErrors(lock L) []error
 	// Refuse returns why calls for the names are refused, or nil.
 	Refuse(op string, names []string) error
 	// Failed returns the error of a call, with those of the nodes that failed.

@@ -34,6 +34,7 @@ const (
 
 type job struct {
 	line    *line
+	locker  *quorum.Locker
 	lock    *quorum.Lock
 	nodes   []*node.Node
 	signals *caught
@@ -49,8 +50,8 @@ type job struct {
 
 const endOfTime clock.Instant = math.MaxInt64
 
-func newJob(line *line, lock *quorum.Lock, nodes []*node.Node, signals *caught) *job {
-	j := &job{line: line, lock: lock, nodes: nodes, signals: signals, clock: clock.System(),
+func newJob(line *line, locker *quorum.Locker, lock *quorum.Lock, nodes []*node.Node, signals *caught) *job {
+	j := &job{line: line, locker: locker, lock: lock, nodes: nodes, signals: signals, clock: clock.System(),
 		maxHoldEnd: endOfTime, end: endOfTime}
 	if line.maxHold > 0 {
 		j.maxHoldEnd = j.clock.Now().Add(line.maxHold)
@@ -186,7 +187,7 @@ func (j *job) enforce() time.Duration {
 		why := j.why()
 		j.ended, j.end = fmt.Errorf("%w: the command got SIGTERM", why), j.clock.Now().Add(left)
 		if errors.Is(why, errNotRenewed) {
-			j.ended = fmt.Errorf("%w%s", j.ended, j.silent())
+			j.ended = fmt.Errorf("%w%s", j.ended, j.silent(inside.Of(j.locker).LastErrors(j.lock)))
 		}
 		j.child.end(syscall.SIGTERM)
 		j.child.signalGroup(syscall.SIGCONT) // a stopped process does not end
@@ -214,16 +215,20 @@ func (j *job) why() error {
 
 var errNotRenewed = errors.New("the lock was about to be lost: too few masters renewed it")
 
-// silent says why masters did not renew the lock, of those that are down.
-func (j *job) silent() string {
+// silent says why masters did not renew the lock: because they are down, or by their last replies about it.
+func (j *job) silent(said []error) string {
 	var groups plain.Grouped
-	for _, n := range j.nodes {
-		if err := n.LastError(); err != nil && (n.State() == inside.Down || n.State() == inside.Refused) {
+	for i, n := range j.nodes {
+		err := said[i]
+		if down := n.LastError(); down != nil && (n.State() == inside.Down || n.State() == inside.Refused) {
+			err = down
+		}
+		if err != nil {
 			groups.Add(n.Name(), masters.Reason(err))
 		}
 	}
 	if len(groups) == 0 {
-		return fmt.Sprintf("; no master is down: is the lease of %v too short?", j.line.lease)
+		return fmt.Sprintf("; no master is down, or refuses: is the lease of %v too short?", j.line.lease)
 	}
 	var b strings.Builder
 	for _, g := range groups {

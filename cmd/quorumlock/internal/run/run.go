@@ -72,7 +72,7 @@ func (l *line) run(signals *caught, report func(error)) (code int, err error) {
 		return 0, l.refusal(err, nodes)
 	}
 	began := clock.System().Now()
-	job := newJob(l, lock, nodes, signals)
+	job := newJob(l, locker, lock, nodes, signals)
 	status, ended, err := job.run(path)
 	heldAfter := false // the command, until -min-hold is over
 	if left := began.Add(l.minHold).Sub(clock.System().Now()); left > 0 && err == nil && ended == nil && !job.told {

@@ -246,7 +246,7 @@ func TestACommandDoesNotBeginAfterItsTime(t *testing.T) {
 	locker := testkit.Opened(redlock.New([]*node.Node{master}))(t)
 	lock := testkit.Got(locker.Lock(t.Context(), "x"))(t)
 	file := aFile(t)
-	j := newJob(&line{names: []string{"x"}, command: []string{"rm", file}, maxHold: time.Nanosecond}, lock, nil, &caught{})
+	j := newJob(&line{names: []string{"x"}, command: []string{"rm", file}, maxHold: time.Nanosecond}, locker, lock, nil, &caught{})
 	clitest.Eventually(t, "the end of its time", func() bool { return j.left() <= 0 })
 	_, ended, err := j.run("/bin/rm")
 	testkit.Check(t, ended == nil && cli.CodeOf(err, 0) == cli.ExitEnded && strings.Contains(err.Error(), "the command was not started"),
@@ -273,8 +273,8 @@ func TestMastersThatAreUpAreNotToBlame(t *testing.T) {
 	master, err := inmemory.Master()
 	testkit.Must(t, err)
 	defer master.Close()
-	j := newJob(&line{lease: 50 * time.Millisecond}, nil, []*node.Node{master}, &caught{})
-	testkit.Equal(t, j.silent(), "; no master is down: is the lease of 50ms too short?", "why")
+	j := newJob(&line{lease: 50 * time.Millisecond}, nil, nil, []*node.Node{master}, &caught{})
+	testkit.Equal(t, j.silent([]error{nil}), "; no master is down, or refuses: is the lease of 50ms too short?", "why")
 }
 
 // untilGone is a shell loop that runs until a file is gone, or the shell is ended.
