@@ -61,8 +61,9 @@ func TestKubernetesKeepsTheRules(t *testing.T) {
 		testkit.Check(t, ok, "no number at %s", path)
 		return n
 	}
-	testkit.Check(t, number(set, "spec.minReadySeconds") > quarantine && number(redis, "readinessProbe.initialDelaySeconds") > quarantine,
-		"a rolling update, or a drain, does not wait for a quarantine")
+	const heartbeat = 60 // the longest time between two uses of a master: docs/recipes.md
+	testkit.Check(t, number(redis, "readinessProbe.initialDelaySeconds") > heartbeat+quarantine+quarantine/3,
+		"a rolling update, or a drain, does not wait until a master is used, for its quarantine, and until it has the held locks")
 	testkit.Check(t, number(redis, "livenessProbe.periodSeconds")*number(redis, "livenessProbe.failureThreshold") >= quarantine,
 		"a restart for a short pause costs a quarantine")
 	n := int(number(set, "spec.replicas"))
