@@ -231,7 +231,7 @@ func Outlook(found []Finding, quorum quorate.Rule) string {
 		if slices.ContainsFunc(found, isUnmarked) {
 			marks = "marks the masters"
 		}
-		until = append(until, "the next lock of a client "+marks+" (start a client, or: quorumlock run NAME -- true)")
+		until = append(until, "the next lock of a client "+marks+" (quorumlock run NAME -- true)")
 	}
 	switch in, ok := readyIn(found, quorum, isNone); {
 	case !ok && until != nil:
