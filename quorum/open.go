@@ -129,7 +129,8 @@ func assemble(nodes []*node.Node, rule Rule, set *settings, owned bool) (*Locker
 func notFounded(s *roster.Survey, rule error) error {
 	unanswered := s.Unanswered()
 	if len(unanswered) == 0 {
-		return fmt.Errorf("quorumlock: %w; no master has this list (quorumlock members announces it)", rule)
+		return fmt.Errorf("quorumlock: %w; no master has this list: give the client theirs (quorumlock members show), or announce "+
+			"this one first (quorumlock members)", rule)
 	}
 	e := &Error{Op: "open", causes: []error{rule, detail("none of the masters that answer has this list"), ErrUnavailable}}
 	e.addNodes(unanswered...)
