@@ -81,7 +81,7 @@ func (c Change) present(views map[string]*membership.View) (generation uint64, e
 				hint = "if that is the present list, give its URLs; else "
 			}
 			return 0, fmt.Errorf("%s is being marked for %s: %slock any name with %s, and all its masters up. If that changes nothing: "+
-				"quorumlock admit -members", name, m.Members, hint, c.From)
+				"quorumlock admit -members, if what it asserts is true", name, m.Members, hint, c.From)
 		case !m.Members.Equal(c.From):
 			return 0, fmt.Errorf("%s has the members %s (generation %d), not %s: %s",
 				name, m.Members, m.Generation, c.From, c.instead(views, m))

@@ -61,8 +61,8 @@ func errBlank(v *membership.View, name string) error {
 	if v.Marker().Members.Len() > 0 {
 		list = v.Marker().Members.String()
 	}
-	return fmt.Errorf("%s is blank: a client with %s must mark it (lock any name), or an operator admit it (quorumlock admit -members)",
-		name, list)
+	return fmt.Errorf("%s is blank: a client with %s must mark it (lock any name), or an operator admit it "+
+		"(quorumlock admit -members, if what it asserts is true)", name, list)
 }
 
 // misfit returns why a master is not the one that the operator takes it for, nil when it is.

@@ -249,5 +249,5 @@ func errTooFew(carrying []string, r Report) error {
 		hint = fmt.Sprintf("start %s and repeat this command, or %s", away, hint)
 	}
 	return tooFewError(fmt.Sprintf("the change to %s is on %d of its masters, and must be on %d: %s%s. If none of these works: "+
-		"quorumlock admit -members", r.To, len(carrying), quorate.Majority(r.To.Len()).Need, hint, abort))
+		"quorumlock admit -members, if what it asserts is true", r.To, len(carrying), quorate.Majority(r.To.Len()).Need, hint, abort))
 }
