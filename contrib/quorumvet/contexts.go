@@ -6,7 +6,6 @@ import (
 	"go/types"
 	"regexp"
 	"slices"
-	"strings"
 
 	"golang.org/x/tools/go/types/typeutil"
 )
@@ -98,23 +97,32 @@ func isParam(v types.Object) bool {
 // checkContexts checks the calls in a node that is under a lock, but not those of exempt functions.
 func (c *checker) checkContexts(in ast.Node, exempt *regexp.Regexp, other func(ast.Expr) bool) {
 	own := func(arg ast.Expr) bool { return isLock.MatchString(c.typeOf(arg)) || c.isContext(arg) && !other(arg) }
+	lost := map[ast.Node]bool{} // what may come once the lock is lost
 	ast.Inspect(in, func(n ast.Node) bool {
+		if n != nil && lost[n] {
+			return false
+		}
 		switch n := n.(type) {
 		case *ast.GoStmt, *ast.DeferStmt: // what outlives the lock, and what cleans up
 			return false
-		case *ast.IfStmt: // what follows may come once the lock is lost
+		case *ast.IfStmt:
 			var reason types.Object
 			if init, ok := n.Init.(*ast.AssignStmt); ok && alive.MatchString(c.name(init.Rhs[0])) {
 				reason = c.base(init.Lhs[0])
 			}
-			return c.value(n.Cond, reason, alive) >= 0
+			isAlive := c.value(n.Cond, reason, alive)
+			lost[n.Body], lost[n.Else] = isAlive < 0, isAlive > 0
+		case *ast.BlockStmt:
+			for i, s := range n.List {
+				lost[s] = i > 0 && (lost[n.List[i-1]] || c.awaitsEnd(n.List[i-1]))
+			}
 		case *ast.CommClause:
-			wait, ok := n.Comm.(*ast.ExprStmt)
-			return !ok || !strings.HasSuffix(types.ExprString(wait.X), ".Done()")
+			return !c.awaitsEnd(n.Comm)
 		case *ast.KeyValueExpr: // a field may keep a function for later
 			return !isLiteral(n.Value)
 		case *ast.AssignStmt: // so may a variable of before
-			return n.Tok == token.DEFINE || !isLiteral(n.Rhs[0])
+			id, whole := n.Lhs[0].(*ast.Ident)
+			return !isLiteral(n.Rhs[0]) || whole && (isBlank(id) || c.base(id).Pos() > in.Pos())
 		case *ast.CallExpr:
 			keeps := types.ExprString(n.Fun) == "append" && slices.ContainsFunc(n.Args, isLiteral)
 			if keeps || exempt.MatchString(c.name(n)) {
@@ -128,6 +136,16 @@ func (c *checker) checkContexts(in ast.Node, exempt *regexp.Regexp, other func(a
 		}
 		return true
 	})
+}
+
+// awaitsEnd reports whether a statement waits for the end of a context.
+func (c *checker) awaitsEnd(s ast.Stmt) bool {
+	wait, isAlone := s.(*ast.ExprStmt)
+	if !isAlone {
+		return false
+	}
+	from, ok := ast.Unparen(wait.X).(*ast.UnaryExpr)
+	return ok && c.name(from.X) == "(context.Context).Done"
 }
 
 func isLiteral(e ast.Expr) bool {

@@ -271,3 +271,33 @@ func sameName(ctx context.Context, locker *quorum.Locker) error {
 	ctx = lock.Context()
 	return work(ctx)
 }
+
+type job struct{ done chan struct{} }
+
+func (j job) Done() chan struct{} { return j.done }
+
+// underLockYet works while the lock is held: after an end of something else, in a function that calls itself, and where a
+// context has not ended.
+func underLockYet(ctx context.Context, locker *quorum.Locker, j job) error {
+	return locker.Do(ctx, func(held context.Context, lock *quorum.Lock) error {
+		_ = func() error { return work(ctx) } // want `ctx does not end`
+		var countdown func(int) error
+		countdown = func(n int) error {
+			if n == 0 {
+				return work(ctx) // want `ctx does not end`
+			}
+			return countdown(n - 1)
+		}
+		if err := work(ctx, countdown(3)); held.Err() != nil { // want `ctx does not end`
+			return err
+		} else if err := work(ctx); err != nil { // want `ctx does not end`
+			return err
+		}
+		select {
+		case <-j.Done():
+			return work(ctx) // want `ctx does not end`
+		case <-held.Done():
+			return work(ctx)
+		}
+	}, "a")
+}

@@ -184,6 +184,19 @@ func asksContext(ctx context.Context, locker *quorum.Locker) error {
 	}, "a")
 }
 
+func cleansUp(ctx context.Context, locker *quorum.Locker) error {
+	return locker.Do(ctx, func(held context.Context, _ *quorum.Lock) error {
+		if held.Err() == nil {
+			work(held)
+		} else {
+			work(ctx)
+		}
+		<-held.Done()
+		work(ctx)
+		return work(ctx)
+	}, "a")
+}
+
 // afterwards keeps functions that run once the lock has ended.
 func afterwards(ctx context.Context, locker *quorum.Locker) error {
 	var all []func() error
