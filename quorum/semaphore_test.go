@@ -175,3 +175,34 @@ func TestSemaphoreTurns(t *testing.T) {
 			"at most %d holders, and a process waited for %d turns of others", most, starved)
 	})
 }
+
+// A waiter that was refused, because another process has taken a slot since the hint, tries again at once if others may be free.
+func TestSemaphoreTriesWhatIsLeft(t *testing.T) {
+	for k := range 3 {
+		inCluster(t, func(t *testing.T, c *cluster) {
+			holder := NewSemaphore(c.process(), "s", 4)
+			c.takes(holder)
+			three := c.got(holder.TryAcquire(t.Context(), 3))
+			got := make(chan lockResult, 1)
+			waits := NewSemaphore(c.process(), "s", 4)
+			start(0, got, func() (*Lock, error) { return waits.Acquire(context.Background(), 2) })
+			time.Sleep(shortly) // the subscriptions stand
+			var hinted sync.Once
+			var goOn func()
+			c.on(func(script string) {
+				if script == "slots" {
+					hinted.Do(func() { goOn = c.jam() })
+				}
+			})
+			c.unlock(three)
+			synctest.Wait()
+			for master := range 3 {
+				key := scripts.SlotName("s", three.Slots()[k])
+				c.command(master, "HSET", key, "other:1", "1")
+				c.command(master, "PEXPIRE", key, "60000")
+			}
+			goOn()
+			c.nextLock(got, shortly)
+		})
+	}
+}
