@@ -96,8 +96,8 @@ func (l *Lock) Slots() []int { return slices.Clone(l.target.Slots) }
 
 // Context returns a context that ends when the lock can no longer be trusted, by the local clock and without needing a
 // packet (earlier with [WithStopBefore]), or when it is unlocked. Timers are late after a pause of the process: then
-// [Lock.Valid] is right first. It is derived from the context given to [Locker.Lock], and ends with that too. Its [context.Cause] is an error that wraps [ErrLost], or
-// [ErrReleased], [ErrHandedOver], [ErrClosed] or the parent's cause.
+// [Lock.Valid] is right first. It is derived from the context given to [Locker.Lock], and ends with that too. Its
+// [context.Cause] is an error that wraps [ErrLost], or [ErrReleased], [ErrHandedOver], [ErrClosed] or the parent's cause.
 func (l *Lock) Context() context.Context { return l.handle.Context() }
 
 // Deadline returns the instant until which the holder may rely on the lock. Renewal moves it. It is the zero time if

@@ -116,6 +116,8 @@ func (c *checker) checkContexts(in ast.Node, exempt *regexp.Regexp, other func(a
 			for i, s := range n.List {
 				lost[s] = i > 0 && (lost[n.List[i-1]] || c.awaitsEnd(n.List[i-1]))
 			}
+		case *ast.CaseClause:
+			return len(n.List) != 1 || c.value(n.List[0], nil, alive) >= 0
 		case *ast.CommClause:
 			return !c.awaitsEnd(n.Comm)
 		case *ast.KeyValueExpr: // a field may keep a function for later

@@ -293,6 +293,12 @@ func underLockYet(ctx context.Context, locker *quorum.Locker, j job) error {
 		} else if err := work(ctx); err != nil { // want `ctx does not end`
 			return err
 		}
+		switch {
+		case held.Err() == nil:
+			work(ctx) // want `ctx does not end`
+		default:
+			work(ctx) // want `ctx does not end`
+		}
 		select {
 		case <-j.Done():
 			return work(ctx) // want `ctx does not end`

@@ -191,6 +191,10 @@ func cleansUp(ctx context.Context, locker *quorum.Locker) error {
 		} else {
 			work(ctx)
 		}
+		switch {
+		case held.Err() != nil:
+			work(ctx)
+		}
 		<-held.Done()
 		work(ctx)
 		return work(ctx)
