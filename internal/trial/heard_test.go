@@ -22,10 +22,11 @@ import (
 	"github.com/quorumlock/quorumlock/scripts"
 )
 
-// between is a connection that refuses SUBSCRIBE, or loses the messages that come after its confirmation.
+// between is a connection that refuses SUBSCRIBE, or loses the messages that come after its confirmation, or has others instead.
 type between struct {
 	net.Conn
 	refuses, loses    bool
+	instead           string
 	refused, confirms bool
 }
 
@@ -45,6 +46,9 @@ func (b *between) Read(to []byte) (int, error) {
 		return copy(to, "-NOPERM this user may not access the channel\r\n"), nil
 	}
 	n, err := b.Conn.Read(to)
+	if b.instead != "" && err == nil && bytes.Contains(to[:n], []byte("$7\r\nmessage\r\n")) {
+		return copy(to, b.instead), nil
+	}
 	for b.loses && err == nil && bytes.Contains(to[:n], []byte("$7\r\nmessage\r\n")) {
 		n, err = b.Conn.Read(to)
 	}
@@ -73,6 +77,10 @@ func TestWhatATrialHears(t *testing.T) {
 			unheard: "subscribe: NOPERM this user may not access the channel"},
 		"a message is lost": {before: tampers(between{loses: true}), outcome: scripts.Granted, isLate: true,
 			unheard: "subscribe: no message of the release was heard: timed out"},
+		"a message is malformed": {before: tampers(between{instead: "*1\r\n$1\r\nx\r\n"}), outcome: scripts.Granted,
+			unheard: `subscribe: no message of the release was heard: scripts: malformed reply: ["x"]`},
+		"a message is another channel's": {before: tampers(between{instead: "*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\n0\r\n"}),
+			outcome: scripts.Granted, unheard: `subscribe: no message of the release was heard: scripts: malformed reply: ["message" "x" "0"]`},
 		"SUBSCRIBE is lost": {before: func(_ *world.World, p *world.Process) {
 			p.Sends = func(_ int, data []byte) bool { return !bytes.Contains(data, []byte("SUBSCRIBE")) }
 		}, isLate: true, says: "subscribe: timed out"},

@@ -56,7 +56,10 @@ func Lock(ctx context.Context, n *node.Node, list *scripts.List, name scripts.Na
 		return reply, &node.Error{Node: n.Name(), Op: "release", Err: errors.New("the user may not PUBLISH its message")}, nil
 	}
 	message, err := redis.Strings(redisconn.Receive(c, n.Timeout()))
-	if err != nil || len(message) != 3 || message[1] != channel {
+	if err == nil && (len(message) != 3 || message[1] != channel) {
+		err = fmt.Errorf("%w: %.40q", scripts.ErrReply, message)
+	}
+	if err != nil {
 		unheard = failed(fmt.Errorf("no message of the release was heard: %w", errors.Join(err, ctx.Err())))
 	}
 	return reply, unheard, nil
