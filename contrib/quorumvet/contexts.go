@@ -124,7 +124,7 @@ func (c *checker) checkContexts(in ast.Node, exempt *regexp.Regexp, other func(a
 			return !isLiteral(n.Value)
 		case *ast.AssignStmt: // so may a variable of before
 			id, whole := n.Lhs[0].(*ast.Ident)
-			return !isLiteral(n.Rhs[0]) || whole && (isBlank(id) || c.base(id).Pos() > in.Pos())
+			return !isLiteral(n.Rhs[0]) || whole && (isBlank(id) || c.base(id).Pos() >= in.Pos())
 		case *ast.CallExpr:
 			keeps := types.ExprString(n.Fun) == "append" && slices.ContainsFunc(n.Args, isLiteral)
 			if keeps || exempt.MatchString(c.name(n)) {

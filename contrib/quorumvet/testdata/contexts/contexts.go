@@ -307,3 +307,13 @@ func underLockYet(ctx context.Context, locker *quorum.Locker, j job) error {
 		}
 	}, "a")
 }
+
+func underLockLater(ctx context.Context, locker *quorum.Locker) error {
+	lock, err := locker.Lock(ctx, "a")
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock(ctx)
+	again := func() error { return work(ctx) } // want `ctx does not end`
+	return again()
+}
