@@ -58,7 +58,7 @@ func TestCheckOfAStrangeServer(t *testing.T) {
 	}
 }
 
-// A server that hangs up is no server that refuses writes, and one that refuses PING with its disk full is none that is down.
+// A server that hangs up does not count as refusing writes, nor one that refuses PING with its disk full as down.
 func TestCheckOfAServerThatAnswersNotAll(t *testing.T) {
 	for what, c := range map[string]struct {
 		command, reply string

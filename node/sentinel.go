@@ -41,7 +41,7 @@ var (
 	errDemoted = errors.New("it is a replica")
 )
 
-// dialNamed connects to the master that a sentinel names. If that is none, or refuses, the next sentinel is asked: this one
+// dialNamed connects to the master that a sentinel names. If that is no master, or refuses, the next sentinel is asked: this one
 // may be cut off from the others. One that is slow is asked again after the others, for longer, so that a first call
 // does not wait for one that stands still. A master that has another number of replicas than it should is used if no
 // sentinel names another: it may be the one of before a failover, alone.

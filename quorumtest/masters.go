@@ -15,7 +15,7 @@
 //   - a held lock is lost (ErrLost): [Masters.Lose]; all locks: [Masters.FastForward]
 //   - a lease ends that nobody renews: [Masters.FastForward]
 //   - a holder's process stands still: [Masters.Pause]
-//   - a process is killed, or deployed anew: [Masters.Run], under [Explore]
+//   - a process is killed, or redeployed: [Masters.Run], under [Explore]
 //   - masters do not answer (ErrUnavailable): [Masters.Stop]
 //   - a master restarts without its data: [Masters.Forget]
 //

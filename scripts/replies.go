@@ -58,7 +58,7 @@ func (r Reply) Quarantine() time.Duration {
 		return r.Acquire.Wait
 	}
 	if r.Mark != nil {
-		m, _ := ParseMarker(r.Mark.Marker) // what is none has no quarantine
+		m, _ := ParseMarker(r.Mark.Marker) // an unreadable marker has no quarantine
 		return m.Quarantine(r.Mark.Now)
 	}
 	if r.Look != nil {

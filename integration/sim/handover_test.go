@@ -83,7 +83,7 @@ func (f *flow) end(ctx context.Context, r *record) error {
 	w.tickets = append(w.tickets, h)
 	w.mu.Unlock()
 	f.turn()
-	if f.rng.IntN(2) == 0 { // it writes all the same
+	if f.rng.IntN(2) == 0 { // it still writes
 		f.rest(0.5)
 		f.work(r)
 	}

@@ -135,7 +135,7 @@ func TestReaders(t *testing.T) {
 }
 
 // Clocks beyond the drift allowance let two clients hold at once: the checker must find that. The
-// fencing tokens must be right all the same.
+// fencing tokens must still be right.
 func TestOutsideDrift(t *testing.T) {
 	for what, stray := range map[string]func(*plan){
 		"a client's clock is slow": func(p *plan) { p.clientRate[0] = 0.7 },

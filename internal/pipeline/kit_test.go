@@ -284,7 +284,7 @@ func (r *runs) commands() string {
 	return strings.Join(list, ", ")
 }
 
-// start starts calls: see queueOf. An owner that releases wants no grant any more.
+// start starts calls: see queueOf. An owner that releases no longer wants a grant.
 func (r *runs) start(calls string) {
 	for _, q := range queueOf(calls, r.footprints) {
 		result := make(resultChan, 2)

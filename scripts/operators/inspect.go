@@ -27,7 +27,7 @@ type InspectReply struct {
 
 // Quarantine returns how long the node grants nothing new, according to its marker; 0 for none.
 func (r InspectReply) Quarantine() time.Duration {
-	m, _ := scripts.ParseMarker(r.Marker) // what is none has no quarantine
+	m, _ := scripts.ParseMarker(r.Marker) // an unreadable marker has no quarantine
 	return m.Quarantine(r.Now)
 }
 

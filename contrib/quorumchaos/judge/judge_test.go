@@ -120,7 +120,7 @@ func TestCheck(t *testing.T) {
 	j.Add(held("a", 1, -9, -5), held("a", 2, -6, -4))
 	testkit.Check(t, j.Check() != nil, "nothing was found")
 	tb.End()
-	testkit.Check(t, !tb.Failed(), "the test failed all the same: %s", tb.Said)
+	testkit.Check(t, !tb.Failed(), "the test still failed: %s", tb.Said)
 	j.Read("r", 1, "")
 	tb.End()
 	testkit.Check(t, tb.Failed(), "what came after Check went unchecked")

@@ -262,7 +262,7 @@ func (p *Place) takeOut(out func(q *queue)) (cancels []func(), isKnown bool) {
 	return q.cancels, q.subscribed || q != &p.first || p.wake != nil
 }
 
-// goneLocked notes that the call is in no queue any more.
+// goneLocked notes that the call has left its queue.
 func (p *Place) goneLocked() {
 	p.queue = nil
 	p.list.waiters--
