@@ -17,6 +17,7 @@ type leads struct {
 	mu    sync.Mutex
 	leave func(unless string, why error) // ends the connections to other processes
 	to    string                         // the run id of the process; empty before the first connection
+	from  string                         // that of the process before
 	two   error                          // why the node is refused: the address led to two masters; nil once it leads to one
 }
 
@@ -37,10 +38,23 @@ func (l *leads) turn(runID, before string, two error) (bool, error) {
 	case l.to != before && l.to != runID:
 		return false, nil
 	case l.to != runID || l.two != nil:
+		if l.to != runID {
+			l.from = l.to
+		}
 		l.to, l.two = runID, nil
 		l.leave(runID, nil)
 	}
 	return true, nil
+}
+
+// other returns the last process that is another one.
+func (l *leads) other(runID string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.to != runID {
+		return l.to
+	}
+	return l.from
 }
 
 // refuse ends all connections: two masters have answered.
@@ -211,15 +225,15 @@ func (s *server) ask(ctx context.Context, c redis.Conn) (runID string, err error
 	return info["run_id"], s.Refuse(info)
 }
 
-// left closes a connection that was left for another process's. If it still leads to a master, the address leads to two;
-// but a failover may leave the old master as one for a while.
+// left closes a connection that was left for another process's. If it still leads to a master, the address leads to two,
+// also if it leads back to that one by now; but a failover may leave the old master as one for a while.
 func (s *server) left(c redis.Conn, runID string) {
 	defer kill(c)
 	ctx, cancel := context.WithTimeout(context.Background(), s.opts.timeout)
 	defer cancel()
 	_, err := s.ask(ctx, c)
-	if to, _ := s.leads.now(); err == nil && to != runID && s.opts.failover == 0 {
-		s.leads.refuse(s.twoMasters(to, runID))
+	if err == nil && s.opts.failover == 0 {
+		s.leads.refuse(s.twoMasters(s.leads.other(runID), runID))
 	}
 }
 

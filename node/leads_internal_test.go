@@ -136,13 +136,21 @@ func TestDialsEndWithTheFirst(t *testing.T) {
 	})
 }
 
-// A connection that was left for another process is asked who it is, unless the address leads there again.
+// A connection that was left for another process must lead to no master, whether the address leads to that process or back.
 func TestAConnectionThatIsLeft(t *testing.T) {
-	for to, refused := range map[string]bool{"one": false, "another": true} {
-		s := &server{opts: options{timeout: time.Second}, leads: leads{to: to, leave: func(string, error) {}}}
-		s.left(testkit.Pipe(func(c net.Conn) { canned.Serve(c, replies(canned.Bulk("run_id:one\r\nrole:master\r\n"))) }), "one")
+	const one, another, third = "11111111", "22222222", "33333333"
+	for _, turns := range [][]string{{one, another}, {third, one, another, one}, {another, one, one}} {
+		s := &server{opts: options{timeout: time.Second}, leads: leads{leave: func(string, error) {}}}
+		for _, to := range turns {
+			before, _ := s.leads.now()
+			if to == before {
+				s.leads.two = ErrInvalid // and then it leads to one
+			}
+			testkit.Got(s.leads.turn(to, before, s.leads.two))(t)
+		}
+		s.left(testkit.Pipe(func(c net.Conn) { canned.Serve(c, replies(canned.Bulk("run_id:"+one+"\r\nrole:master\r\n"))) }), one)
 		_, two := s.leads.now()
-		testkit.Equal(t, two != nil, refused, "refused while the address leads to "+to)
+		testkit.Equal(t, fmt.Sprint(two), fmt.Sprint(s.twoMasters(one, another)), fmt.Sprint("refused after ", turns))
 	}
 }
 
