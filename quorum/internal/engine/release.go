@@ -8,9 +8,12 @@ import (
 )
 
 // Release ends the lock and its contexts, and sends the release, also of an orphan. t counts the replies; it is nil
-// if there is nothing to release.
+// if there is nothing to release, or the handle was unlocked before.
 func (l *Handle) Release() (t *Tally, before Status) {
 	h := l.hold
+	if l.unlocked.Load() { // it may linger: the schedule renews and releases it then
+		return nil, l.Status()
+	}
 	h.engine.schedule.Remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
 	var room [8]lease.Command
 	releases, keepers, before := l.endLease(room[:0])
