@@ -2,6 +2,7 @@ package quorumtest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -121,10 +122,12 @@ func TestLockersLogToTheTest(t *testing.T) {
 	locker := m.Locker()
 	m.Stop(0)
 	m.Stop(1)
-	ctx := testkit.Within(t, time.Second)
-	_, err := locker.Lock(ctx, "a")
-	testkit.Check(t, err != nil, "it locks without a majority")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- testkit.ErrorOf(locker.Lock(ctx, "a")) }()
 	for _, line := range []string{"quorumlock: node down", "quorumlock: waiting for nodes"} {
-		testkit.Check(t, poll.Until(5*time.Second, func() bool { return strings.Contains(tb.all.String(), line) }), "no %q in the test's output", line)
+		testkit.Check(t, poll.Until(patience, func() bool { return strings.Contains(tb.all.String(), line) }), "no %q in the test's output", line)
 	}
+	cancel()
+	testkit.Check(t, <-ended != nil, "it locks without a majority")
 }
