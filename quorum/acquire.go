@@ -24,7 +24,7 @@ import (
 // goroutine that should wait for the lock: it would enter at once. Re-entry does not change the lock:
 // a fixed lease is not prolonged, and a Locker that [Locker.With] made with another lease, max hold,
 // min hold, drift or [WithStopBefore] gets ErrInvalid. If the lock is lost meanwhile, or its contexts have ended before
-// its deadline, the error wraps [ErrNotAcquired] and [ErrLost].
+// its deadline, the error wraps [ErrNotAcquired] and [ErrLost]; [ErrNotHeld] if it is unlocked meanwhile.
 //
 // After a process has unlocked the names, its next call lets waiters of other processes go first, for
 // a bounded time, usually some milliseconds.

@@ -117,8 +117,37 @@ func TestReentryThatEndsAtTheLastInstant(t *testing.T) {
 		wantError(t, inner.notEntered(over, nil, confirmed),
 			ErrNotAcquired, context.DeadlineExceeded, not{ErrUnavailable}, not{ErrLost})
 		c.unlock(held)
-		wantError(t, inner.notEntered(t.Context(), nil, confirmed), ErrNotAcquired, ErrLost, not{"granted"})
+		wantError(t, inner.notEntered(t.Context(), nil, confirmed), ErrNotAcquired, ErrNotHeld, not{"granted"})
 	})
+}
+
+// A re-entry is told whether the lock was lost meanwhile, or has ended in good order.
+func TestAReentryWhoseLockEndsMeanwhile(t *testing.T) {
+	lose := func(c *cluster, l *Locker, held *Lock) {
+		c.must(force(context.Background(), l, "a"))
+		held.Extend(context.Background(), time.Second)
+	}
+	for what, test := range map[string]struct {
+		want error
+		end  func(c *cluster, l *Locker, held *Lock)
+	}{
+		"lost":        {ErrLost, lose},
+		"lost before": {ErrLost, func(c *cluster, l *Locker, held *Lock) { lose(c, l, held); held.Unlock(context.Background()) }},
+		"unlocked":    {ErrNotHeld, func(c *cluster, _ *Locker, held *Lock) { c.unlock(held) }},
+		"handed over": {ErrNotHeld, func(c *cluster, _ *Locker, held *Lock) { c.handOver(held) }},
+		"closed":      {ErrClosed, func(_ *cluster, l *Locker, _ *Lock) { l.Close() }},
+	} {
+		runInCluster(t, what, func(t *testing.T, c *cluster) {
+			l := c.process()
+			held := c.lock(l, "a")
+			test.end(c, l, held)
+			err := errorOf(held.enter(t.Context(), t.Context(), l.set, []string{"a"}))
+			wantError(t, err, ErrNotAcquired, test.want)
+			for _, other := range []error{ErrLost, ErrNotHeld, ErrClosed} {
+				testkit.Check(t, other == test.want || !errors.Is(err, other), "%v", err)
+			}
+		})
+	}
 }
 
 // Do reports what ended it: its own context, or a loss that nobody could notice in time.

@@ -70,7 +70,7 @@ func (within *Lock) enter(given, ctx context.Context, set *settings, names []str
 		return nil, invalidf("lock", names, "this context holds it as a reader, and a reader cannot become a writer: it would wait for itself, "+
 			"and two such readers for each other. Unlock it first")
 	default:
-		return nil, &Error{Op: "lock", Names: inner.target.Names, causes: []error{ErrNotAcquired, ErrLost}}
+		return nil, &Error{Op: "lock", Names: inner.target.Names, causes: []error{ErrNotAcquired, whyEnded(before)}}
 	}
 	err := inner.awaitReplies(ctx, "lock", t)
 	if err == nil && inner.Valid() && ctx.Err() == nil {
@@ -87,7 +87,7 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 	if failure == nil {
 		failure = &Error{Op: "lock", Names: slices.Clone(l.target.Names), causes: engine.EndOf(ctx)}
 		if failure.causes == nil {
-			failure.causes = []error{ErrLost}
+			failure.causes = []error{whyEnded(l.first.handle.Status())}
 		}
 	}
 	if failure.Nodes != nil || l.first.handle.Status().Holds() { // otherwise the nodes do not matter
@@ -102,6 +102,17 @@ func (l *Lock) notEntered(ctx context.Context, err error, t *engine.Tally) *Erro
 	}
 	failure.causes = slices.Insert(failure.causes, 0, error(ErrNotAcquired))
 	return failure
+}
+
+// whyEnded returns why a lock that was held a moment ago cannot be entered.
+func whyEnded(s engine.Status) error {
+	switch {
+	case s.Phase == lease.Orphaned:
+		return ErrClosed
+	case s.Phase != lease.Expired && s.Unlocked:
+		return ErrNotHeld
+	}
+	return ErrLost
 }
 
 // Extend raises the lease on the nodes, so that it ends no sooner than lease from now. lease is from 10ms to the
