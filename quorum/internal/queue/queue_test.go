@@ -160,6 +160,7 @@ func TestQueueWaitsAfterAnAcquisition(t *testing.T) {
 		time.Sleep(time.Hour)
 		first, second := l.joins(false, "a"), l.joins(false, "a")
 		l.begins(first, true)
+		synctest.Wait() // the subscriptions stand: from then on an attempt would be due
 		first.released(l)
 		first.Acquired(time.Minute, false)
 		l.begins(second, false)
