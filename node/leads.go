@@ -66,14 +66,14 @@ func (l *leads) refuse(two error) error {
 	return two
 }
 
-// takeForMessages takes a connection for messages, to a server that may be a node.
-func (s *server) takeForMessages(ctx context.Context) (conn redis.Conn, err error) {
-	err = s.take(ctx, func(c redis.Conn) (runID string, err error) {
-		conn = c
+// takeForMessages takes a connection for messages, to a server that may be a node, and returns the run id of its process.
+func (s *server) takeForMessages(ctx context.Context) (conn redis.Conn, runID string, err error) {
+	err = s.take(ctx, func(c redis.Conn) (string, error) {
 		info, _, err := s.Ask(ctx, c, true)
-		return info["run_id"], err
+		conn, runID = c, info["run_id"]
+		return runID, err
 	})
-	return conn, err
+	return conn, runID, err
 }
 
 // take takes a connection that passes the check, which returns the run id of its process. The next one is taken after one

@@ -244,7 +244,8 @@ func TestMessagesComeFromNoReplica(t *testing.T) {
 		return testkit.Pipe(func(c net.Conn) { canned.Serve(c, replies(canned.Bulk("run_id:x\r\nrole:slave\r\n"))) }), nil
 	}}
 	s := &server{opts: options{timeout: time.Second, conns: 1}, pool: pool}
-	testkit.Is(t, testkit.ErrorOf(s.takeForMessages(t.Context())), ErrReplica, "a connection for messages")
+	_, _, err := s.takeForMessages(t.Context())
+	testkit.Is(t, err, ErrReplica, "a connection for messages")
 }
 
 // Where the master may fail over, an address that leads to a replica, or to two masters, is dialed again soon: locks that

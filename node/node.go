@@ -164,7 +164,7 @@ func newNode(o options, e endpoint, pool *redis.Pool) *Node {
 		for _, p := range in.Pipes {
 			p.Leave(unless, why)
 		}
-		in.Subscriptions.Reconnect()
+		in.Subscriptions.Leave(unless)
 	}
 	n.embedded = inside.Embed(in)
 	return n

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
@@ -23,7 +24,11 @@ func (s *Subscriptions) connect() (*conn, error) {
 	defer cancel()
 	ctx, stop := redisconn.Interruptible(ctx)
 	defer stop()
-	raw, err := redisconn.Get(ctx, s.take)
+	var process string
+	raw, err := redisconn.Get(ctx, func(ctx context.Context) (c redis.Conn, err error) {
+		c, process, err = s.take(ctx)
+		return c, err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -33,13 +38,14 @@ func (s *Subscriptions) connect() (*conn, error) {
 		raw.Close()
 		return nil, errClosed
 	}
-	c := &conn{raw: raw, changed: &s.changed, refused: map[string]bool{}, pingDue: true, idleSince: time.Now()}
+	c := &conn{raw: raw, process: process, changed: &s.changed, refused: map[string]bool{}, pingDue: true, idleSince: time.Now()}
 	c.pinger = time.AfterFunc(s.timeout, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		c.pingLocked()
 	})
 	s.conn = c
+	s.leaveLocked() // the address may lead elsewhere since it was taken
 	s.forEachLocked(func(name string, ch *channel) { c.sendLocked(command{"SUBSCRIBE", name, ch}) })
 	return c, nil
 }

@@ -1,12 +1,16 @@
 package pubsub_test
 
 import (
+	"context"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/testkit"
@@ -28,15 +32,16 @@ func wantFewDials(t *testing.T, srv *server, d time.Duration) {
 // A connection that dies, or whose address leads elsewhere now, is made again, and the subscribers hear of it.
 func TestAConnectionIsMadeAgain(t *testing.T) {
 	for what, end := range map[string]func(*subscriptions, *server){
-		"killed":      func(_ *subscriptions, srv *server) { srv.Kill() },
-		"reconnected": func(s *subscriptions, _ *server) { s.Reconnect() },
+		"killed": func(_ *subscriptions, srv *server) { srv.Kill() },
+		"left":   func(s *subscriptions, _ *server) { s.move() },
 	} {
 		t.Run(what, func(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
-				s.Reconnect() // there is no connection
 				var r, other recorder
 				defer s.Subscribe("c", &r)()
 				defer s.Subscribe("d", &other)()
+				testkit.Pass(time.Second)
+				s.Leave(s.process()) // it leads there
 				testkit.Pass(time.Second)
 				srv.wantDials(t, 1)
 				end(s, srv)
@@ -55,6 +60,19 @@ func TestAConnectionIsMadeAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// So is one whose address leads elsewhere before it is used: who publishes there would not be heard.
+func TestAConnectionIsLeftWhileItIsMade(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, s *subscriptions, srv *server) {
+		dial, move := srv.Pool.DialContext, sync.OnceFunc(s.move)
+		srv.Pool.DialContext = func(ctx context.Context) (redis.Conn, error) { move(); return dial(ctx) }
+		var r recorder
+		defer s.Subscribe("c", &r)()
+		testkit.Pass(time.Second)
+		srv.wantDials(t, 2)
+		r.wants(t, "the subscriber", "subscribed")
+	})
 }
 
 func TestADeadServer(t *testing.T) {

@@ -1,6 +1,8 @@
 package pubsub_test
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
@@ -8,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,14 +77,27 @@ func newServer(t testing.TB, serve func(net.Conn)) *server {
 type subscriptions struct {
 	*pubsub.Subscriptions
 	group sync.WaitGroup
+	moves atomic.Int32 // of the pool's address, to another process each time
 }
 
 // newSubscriptions returns Subscriptions that are closed with the test.
 func newSubscriptions(t testing.TB, pool *redis.Pool, timeout time.Duration) *subscriptions {
 	s := new(subscriptions)
-	s.Subscriptions = pubsub.New(pool.GetContext, timeout, rand.NewPCG(1, 2), &s.group)
+	s.Subscriptions = pubsub.New(func(ctx context.Context) (redis.Conn, string, error) {
+		process := s.process()
+		c, err := pool.GetContext(ctx)
+		return c, process, err
+	}, timeout, rand.NewPCG(1, 2), &s.group)
+	s.move()
 	t.Cleanup(s.closeAndWait)
 	return s
+}
+
+func (s *subscriptions) process() string { return fmt.Sprint(s.moves.Load()) }
+
+func (s *subscriptions) move() {
+	s.moves.Add(1)
+	s.Leave(s.process())
 }
 
 func (s *subscriptions) closeAndWait() {

@@ -20,16 +20,15 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 )
 
 // settled is for how long a subscription must last before the next failure has the shortest backoff.
 const settled = 250 * time.Millisecond
 
-// New returns Subscriptions over connections that take returns. The timeout bounds every wait. The source
-// is for the jitter. The group runs the goroutine.
-func New(take func(context.Context) (redis.Conn, error), timeout time.Duration, source rand.Source, group *sync.WaitGroup) *Subscriptions {
+// New returns Subscriptions over connections that take returns, with the process to which they lead. The timeout bounds
+// every wait. The source is for the jitter. The group runs the goroutine.
+func New(take Take, timeout time.Duration, source rand.Source, group *sync.WaitGroup) *Subscriptions {
 	s := &Subscriptions{
 		take: take, timeout: timeout, rng: rand.New(source), group: group, channels: map[string]*channel{},
 	}
@@ -78,11 +77,17 @@ func (s *Subscriptions) remove(name string, c *channel, sub *subscription) {
 	}
 }
 
-// Reconnect makes the next connection, if there is one: the server's address leads to another process now.
-func (s *Subscriptions) Reconnect() {
+// Leave ends the connection, or the one that is being made, unless it leads to that process: the server's address leads
+// there now.
+func (s *Subscriptions) Leave(unless string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conn != nil {
+	s.process = unless
+	s.leaveLocked()
+}
+
+func (s *Subscriptions) leaveLocked() {
+	if s.conn != nil && s.conn.process != s.process {
 		s.conn.moved = true
 		s.conn.pingLocked() // the next reply ends the connection
 	}

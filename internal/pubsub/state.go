@@ -27,11 +27,14 @@ type Subscriber interface {
 	OnUnsubscribed()
 }
 
+// Take takes a connection, and returns the run id of the process to which it leads.
+type Take func(context.Context) (c redis.Conn, process string, err error)
+
 // Subscriptions holds the subscriptions to channels of one server. It is safe for concurrent use.
 //
 // A silent server is pinged after one timeout. After two, its connection is closed.
 type Subscriptions struct {
-	take    func(context.Context) (redis.Conn, error)
+	take    Take
 	timeout time.Duration
 	rng     *rand.Rand // for the run goroutine
 	group   *sync.WaitGroup
@@ -41,6 +44,7 @@ type Subscriptions struct {
 	mu       sync.Mutex
 	channels map[string]*channel
 	running  bool
+	process  string    // whose connection is not left
 	conn     *conn     // nil when there is no connection
 	changed  sync.Cond // for the connection's writer, or while there is none for pause
 }
@@ -70,6 +74,7 @@ func (c *channel) remove(sub *subscription) {
 // Subscriptions.mu guards its fields.
 type conn struct {
 	raw            redis.Conn // not embedded: that would hide its timeouts from redisconn
+	process        string
 	changed        *sync.Cond // the Subscriptions'
 	unsent         []command
 	unanswered     []command       // sent
