@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,11 +15,13 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/pipeline"
 	"github.com/quorumlock/quorumlock/internal/testkit"
 	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/operator"
+	"github.com/quorumlock/quorumlock/scripts"
 )
 
 // closes closes the node twice. It wants Close to return in time, and calls to be refused
@@ -171,6 +174,61 @@ func TestCloseWaitsForHooks(t *testing.T) {
 			testkit.Pass(timeout / 8) // both have begun
 			testkit.Must(t, n.Close())
 			testkit.Equal(t, ended.Load(), 2, "hooks and lines that have ended")
+		})
+	}
+}
+
+// Close is no change of the state: the hook is told of none, neither while a node that is refused is probed, whatever comes
+// of it, nor when the connection of a node that is up ends, and no call waits for another one.
+func TestCloseIsNoChangeOfTheState(t *testing.T) {
+	serves := func() (redis.Conn, error) {
+		return testkit.Pipe(func(c net.Conn) {
+			canned.Serve(c, func(args []string) string {
+				reply, ok := greeting(args)
+				if !ok && args[0] != "SELECT" {
+					time.Sleep(timeout / 4) // Close has begun
+					return canned.HangUp
+				}
+				return cmp.Or(reply, "+OK\r\n")
+			})
+		}), nil
+	}
+	for what, c := range map[string]struct {
+		state string
+		dial  func(ctx context.Context, i int32) (redis.Conn, error)
+	}{
+		"up": {inside.Up, func(context.Context, int32) (redis.Conn, error) { return serves() }},
+		"a probe that ends": {inside.Refused, func(ctx context.Context, i int32) (redis.Conn, error) {
+			if i == 1 {
+				return nil, redis.Error("WRONGPASS no")
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}},
+		"a probe that succeeds": {inside.Refused, func(_ context.Context, i int32) (redis.Conn, error) {
+			switch i {
+			case 1:
+				return nil, redis.Error("WRONGPASS no")
+			case 2:
+				time.Sleep(3 * timeout)
+			}
+			return serves()
+		}},
+	} {
+		testkit.Bubble(t, what, func(t *testing.T) {
+			var s seen
+			var dials atomic.Int32
+			pool := &redis.Pool{DialContext: func(ctx context.Context) (redis.Conn, error) { return c.dial(ctx, dials.Add(1)) }}
+			n := openPool(t, pool, node.WithTimeout(timeout), node.WithHooks(s.hooks()))
+			do(t, n, scripts.Look())
+			testkit.Pass(2 * timeout)
+			footprint := new(pipeline.Footprint)
+			footprint.Abandon()
+			start(n, "key", acquire("k", "o:1"), footprint)
+			testkit.Must(t, n.Close())
+			testkit.Pass(timeout)
+			states := s.all()
+			testkit.Check(t, len(states) == 1 && states[0].State == c.state, "the states are %v", states)
 		})
 	}
 }

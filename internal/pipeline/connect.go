@@ -15,6 +15,7 @@ const debtsChunk = 128
 // connect makes a connection, pays the debts, and brings the pipe up. The queued calls wait for it for so long.
 func (p *Pipe) connect(patience time.Duration) (*Conn, error) {
 	if p.cfg.Lifetime.Err() != nil && p.isUnused() {
+		p.cancel()
 		return nil, ErrClosed
 	}
 	bound := redisconn.ConnectTimeout(p.cfg.Timeout)
@@ -55,7 +56,7 @@ func (p *Pipe) goUp(c *Conn) bool {
 	if len(p.debts.due(false)) > 0 {
 		return false
 	}
-	if p.state == down {
+	if p.state == down && p.ctx.Err() == nil { // see goDown
 		p.cfg.Log.Up()
 	}
 	p.state, p.conn = up, c

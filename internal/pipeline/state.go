@@ -113,9 +113,11 @@ func (p *Pipe) goDown(err error, isOverdue bool) {
 		p.mu.Unlock()
 		return
 	}
-	if p.state != down {
+	switch {
+	case p.ctx.Err() != nil: // closed, which says nothing of the server
+	case p.state != down:
 		p.cfg.Log.Down(err)
-	} else {
+	default:
 		p.cfg.Log.StillDown(err)
 	}
 	why := p.cfg.Error("connect", fmt.Errorf("%w: %w", ErrDown, err))
