@@ -1,8 +1,11 @@
 package node_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/quorumlock/quorumlock/internal/canned"
 	"github.com/quorumlock/quorumlock/internal/forward"
 	"github.com/quorumlock/quorumlock/internal/inside"
 	"github.com/quorumlock/quorumlock/internal/redistest"
@@ -147,6 +151,38 @@ func TestAnotherProcessBehindAnAddressIsNoBalancer(t *testing.T) {
 	testkit.Must(t, ms[0].Kill())
 	granted(ms[1])
 	testkit.Equal(t, log.logged(twoMasters), 0, log.String())
+}
+
+// Nor is it for Check and Admit, whose connection leads to the process of before.
+func TestAnotherProcessDuringACheckIsNoBalancer(t *testing.T) {
+	for what, c := range map[string]struct {
+		again string // what the old process says when it is asked again
+		want  error
+	}{
+		"restarted": {canned.HangUp, io.EOF},
+		"demoted":   {bulk("run_id:" + strings.Repeat("0", 40) + "\r\nrole:slave\r\n"), node.ErrReplica},
+	} {
+		var dials, asked atomic.Int32
+		old := startFake(t, func(args []string) string {
+			if args[0] == "INFO" && asked.Add(1) > 1 {
+				return c.again
+			}
+			return admittedMaster("$-1\r\n")(args)
+		})
+		next := startEmbedded(t)
+		n := open(t, "redis://a", node.WithDialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+			to := next.Addr()
+			if dials.Add(1) == 1 {
+				to = old.addr
+			}
+			return new(net.Dialer).DialContext(ctx, network, to)
+		}))
+		report, err := operator.Check(t.Context(), n)
+		testkit.Is(t, cmp.Or(err, report.Refused), c.want, what+": what Check says")
+		dials.Store(0)
+		asked.Store(0)
+		testkit.Is(t, operator.Admit(t.Context(), n), c.want, what+": what Admit says")
+	}
 }
 
 // A failover may leave the old master as one for a while: what it grants does not count.

@@ -68,9 +68,15 @@ func Check(ctx context.Context, n *node.Node) (Report, error) {
 		look := looks.Look{View: membership.Read(*reply, 0), Sent: sent, Came: clock.System().Now()}
 		report.ClockAhead = look.Ahead(before, time.Now())
 		refusal, err := v.refusesWrites(ctx)
+		if err != nil {
+			return err
+		}
 		others.Wait()
+		if two = v.still(ctx, two); v.raw.Err() != nil {
+			return two
+		}
 		report.fill(v, save, look, refusal, two)
-		return err
+		return nil
 	})
 	if err != nil {
 		return Report{}, err
@@ -125,7 +131,8 @@ func invalid(n *node.Node, format string, args ...any) error {
 // admit gives the node that list; nil keeps the list that it has.
 func admit(ctx context.Context, n *node.Node, list *scripts.List) error {
 	return onVisit(ctx, n, "admit", true, func(ctx context.Context, v visit) error {
-		if two, _ := inside.Of(n).Server.DialAgain(ctx, v.info["run_id"], dials); two != nil {
+		two, _ := inside.Of(n).Server.DialAgain(ctx, v.info["run_id"], dials)
+		if two = v.still(ctx, two); two != nil {
 			return two
 		}
 		for range maxTries {

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -74,6 +75,16 @@ func onVisit(ctx context.Context, n *node.Node, op string, refuses bool, fn func
 		err = redisconn.TimedOut(err, bound)
 	}
 	return &node.Error{Node: n.Name(), Op: op, Err: err}
+}
+
+// still returns why the address leads to two masters, or why the server is none any more: it was restarted or demoted
+// meanwhile.
+func (v visit) still(ctx context.Context, two error) error {
+	if two == nil {
+		return nil
+	}
+	_, _, err := inside.Of(v.node).Server.Ask(ctx, v.raw, true)
+	return cmp.Or(err, two)
 }
 
 func (v visit) command(ctx context.Context, name string, args ...any) (any, error) {
