@@ -70,6 +70,7 @@ func TestABalancerBeforeSeveralMasters(t *testing.T) {
 		for _, m := range ms {
 			testkit.Equal(t, len(keys(t, m)), 0, "locks")
 		}
+		testkit.Eventually(t, "logged", func() bool { return log.logged("node refused", twoMasters) > 0 })
 		testkit.Equal(t, log.logged("node refused", twoMasters), 1, log.String())
 		testkit.Is(t, operator.Admit(t.Context(), n), node.ErrInvalid, "an admission by way of a balancer")
 

@@ -90,6 +90,7 @@ func TestAnAddressThatFailsOver(t *testing.T) {
 			testkit.Eventually(t, "no connection to the old one", func() bool { return clients(t, f.old) == 0 })
 			testkit.Equal(t, doAt(t, n, "b", acquire("l", "o:1")).RunID, runID(t, f.new), "the other connection's process")
 			testkit.Equal(t, n.State(), inside.Up, "the state")
+			testkit.Eventually(t, "logged", func() bool { return log.logged("may no longer be a master") > 0 })
 			testkit.Equal(t, log.logged("may no longer be a master"), 1, "lines of "+log.String())
 			testkit.Equal(t, log.logged("user_script"), 0, "lines with a script's hash: "+log.String())
 		})
