@@ -328,21 +328,23 @@ func TestTheNamesOfSentinelsWithTLS(t *testing.T) {
 	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem"))
 	testkit.Must(t, err)
 	for query, want := range map[string]string{"": "a p", "&server-name=localhost": "localhost localhost"} {
-		var asked []string
-		w := &watched{servers: map[string]func([]string) string{"a:26379": names("p", "6379"), "p:6379": is("master")}}
-		secure := &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			asked = append(asked, hello.ServerName)
-			return &tls.Config{Certificates: []tls.Certificate{pair}}, nil
-		}}
-		w.secured = func(c net.Conn) net.Conn { return tls.Server(c, secure) }
-		pool := w.pool(t, strings.Replace(url3, "redis", "rediss", 1)+query, 10*time.Second, WithTLS(&tls.Config{InsecureSkipVerify: true}))
-		conn, err := pool.GetContext(t.Context())
-		testkit.Must(t, err)
-		testkit.Equal(t, strings.Join(asked, " "), want, "the names that servers were asked by")
-		testkit.Must(t, conn.Close())
-		testkit.Must(t, pool.Close())
-		w.secured = func(c net.Conn) net.Conn { c.Close(); return c }
-		_, err = pool.DialContext(t.Context())
-		testkit.Check(t, err != nil && w.open.Load() == 0, "%d connections are left of handshakes that fail: %v", w.open.Load(), err)
+		testkit.Bubble(t, want, func(t *testing.T) { // on a busy machine a handshake may take as long as a sentinel is given at first
+			var asked []string
+			w := &watched{servers: map[string]func([]string) string{"a:26379": names("p", "6379"), "p:6379": is("master")}}
+			secure := &tls.Config{GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+				asked = append(asked, hello.ServerName)
+				return &tls.Config{Certificates: []tls.Certificate{pair}}, nil
+			}}
+			w.secured = func(c net.Conn) net.Conn { return tls.Server(c, secure) }
+			pool := w.pool(t, strings.Replace(url3, "redis", "rediss", 1)+query, 10*time.Second, WithTLS(&tls.Config{InsecureSkipVerify: true}))
+			conn, err := pool.GetContext(t.Context())
+			testkit.Must(t, err)
+			testkit.Equal(t, strings.Join(asked, " "), want, "the names that servers were asked by")
+			testkit.Must(t, conn.Close())
+			testkit.Must(t, pool.Close())
+			w.secured = func(c net.Conn) net.Conn { c.Close(); return c }
+			_, err = pool.DialContext(t.Context())
+			testkit.Check(t, err != nil && w.open.Load() == 0, "%d connections are left of handshakes that fail: %v", w.open.Load(), err)
+		})
 	}
 }
