@@ -7,25 +7,17 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // Text returns the text with an escape in place of each byte or character that is not printable, as
 // in a string of Go: \x1b, \n, \u202e. The result is one line.
 func Text(s string) string {
-	var b strings.Builder
-	for len(s) > 0 {
-		r, size := utf8.DecodeRuneInString(s)
-		character := s[:size]
-		if isUTF8 := r != utf8.RuneError || size > 1; !isUTF8 || !strconv.IsPrint(r) {
-			quoted := strconv.Quote(character)
-			character = quoted[1 : len(quoted)-1]
-		}
-		b.WriteString(character)
-		s = s[size:]
-	}
-	return b.String()
+	quoted := strconv.Quote(s)
+	return printable.Replace(quoted[1 : len(quoted)-1])
 }
+
+// printable takes back the escapes of characters that are printable.
+var printable = strings.NewReplacer(`\\`, `\`, `\"`, `"`)
 
 // Join joins two errors, which may be nil, in one line: errors.Join would put a line break between them.
 func Join(first, second error) error {
