@@ -94,17 +94,14 @@ func escapeName(name string) string {
 	return b.String()
 }
 
-// parseList reads a list as the marker has it.
-func parseList(text string) (*List, error) {
+// parseList reads a list as the marker has it. A name that it cannot read makes a list with another text.
+func parseList(text string) *List {
 	if text == "" {
-		return NewList(), nil
+		return NewList()
 	}
 	var names []string
 	for part := range strings.SplitSeq(text, ",") {
-		name, err := url.PathUnescape(part)
-		if err != nil {
-			return nil, err
-		}
+		name, _ := url.PathUnescape(part)
 		names = append(names, name)
 	}
 	l := NewList(names...)
@@ -113,5 +110,5 @@ func parseList(text string) (*List, error) {
 	}
 	slices.Sort(names)
 	l.names = names
-	return l, nil
+	return l
 }

@@ -131,21 +131,14 @@ func ParseMarker(text string) (m Marker, err error) {
 	if len(first) != 5 || len(second) != 2 || len(last) != 2 {
 		return m, errMarker
 	}
-	if m.Process, err = parseProcess(first[1:4]); err != nil {
-		return Marker{}, err
-	}
-	admitted, err1 := instant(first[0])
-	generation, err2 := strconv.ParseUint(second[0], 10, 53)
-	change, err3 := instant(second[1])
-	members, err4 := parseList(lines[2])
-	next, err5 := parseList(last[1])
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+	process, _ := parseProcess(first[1:4])
+	admitted, _ := instant(first[0])
+	generation, _ := strconv.ParseUint(second[0], 10, 53)
+	change, _ := instant(second[1])
+	m = Marker{Process: process, Admitted: admitted, Claimed: strings.HasPrefix(first[4], claimSign), Generation: generation,
+		Change: change, Members: parseList(lines[2]), Next: parseList(last[1])}
+	if m.String() != text { // what cannot be read is written otherwise, and so is the digest of another list
 		return Marker{}, errMarker
-	}
-	m.Admitted, m.Generation, m.Change, m.Members, m.Next = admitted, generation, change, members, next
-	m.Claimed = strings.HasPrefix(first[4], claimSign)
-	if m.String() != text {
-		return Marker{}, errMarker // a digest of another list
 	}
 	if name := Canonical(m.Member); name != m.Member {
 		m.Member, m.spelled = name, m.Member
