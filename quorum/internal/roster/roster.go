@@ -73,9 +73,6 @@ func (r *Roster) List() *scripts.List { return r.list.Load() }
 // Resolve makes the list of masters from the nodes' names. It returns nil while a name is unknown (a node over a pool
 // has none until it is connected to), or if the names make no list.
 func (r *Roster) Resolve() *scripts.List {
-	if list := r.list.Load(); list != nil {
-		return list
-	}
 	names := make([]string, len(r.nodes))
 	for i, n := range r.nodes {
 		names[i] = n.Name()
