@@ -117,8 +117,8 @@ func (e *Engine) NodeError(node int, op string, err error) error {
 
 // IsPermanent reports whether a node's error is permanent ([node.Error.Permanent]).
 func IsPermanent(err error) bool {
-	var failed *node.Error
-	return errors.As(err, &failed) && failed.Permanent()
+	failed, ok := errors.AsType[*node.Error](err)
+	return ok && failed.Permanent()
 }
 
 // tracker counts the goroutines and requests that are under way in the background, for

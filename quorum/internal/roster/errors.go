@@ -16,11 +16,7 @@ var (
 
 // NodeError makes err a *node.Error that names the node, unless it is one. It returns nil for nil.
 func NodeError(n *node.Node, op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	var known *node.Error
-	if errors.As(err, &known) {
+	if _, named := errors.AsType[*node.Error](err); named || err == nil {
 		return err
 	}
 	return &node.Error{Node: n.Name(), Op: op, Err: err}

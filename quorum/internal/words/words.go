@@ -78,8 +78,7 @@ func Grouped(errs []error) string {
 	var groups plain.Grouped
 	for _, err := range errs {
 		reason, name := err.Error(), ""
-		var failed *node.Error
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*node.Error](err); ok {
 			reason, name = strings.TrimPrefix(reason, fmt.Sprintf("node %s: ", failed.Node)), failed.Node
 		}
 		groups.Add(name, reason)
