@@ -122,14 +122,8 @@ func (o *options) dial(ctx context.Context, e endpoint) (net.Conn, error) {
 	case !e.tls:
 		return redisconn.RefuseStrays(raw), nil
 	}
-	config := o.tls
-	if config == nil {
-		config = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	if config.ServerName == "" {
-		config = config.Clone()
-		config.ServerName = e.host
-	}
+	config := cmp.Or(o.tls, &tls.Config{MinVersion: tls.VersionTLS12}).Clone()
+	config.ServerName = cmp.Or(config.ServerName, e.host)
 	secure := tls.Client(raw, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
 		raw.Close()

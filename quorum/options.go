@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math"
@@ -162,12 +163,7 @@ func defaults() settings {
 }
 
 // log returns the logger. A program may set the default one after it has made its Locker.
-func (s *settings) log() *slog.Logger {
-	if s.logger != nil {
-		return s.logger
-	}
-	return slog.Default()
-}
+func (s *settings) log() *slog.Logger { return cmp.Or(s.logger, slog.Default()) }
 
 // isReader reports whether the settings are a reader's.
 func (s *settings) isReader() bool { return s.terms.Mode == lease.Read }
