@@ -84,13 +84,14 @@ func (c Client) evidence(views []*View) (top scripts.Marker, found bool) {
 // this list. It leaves out the next members: a change that was taken back may still stand on some
 // nodes, and must not spread.
 func (c Client) markAll(views []*View, top scripts.Marker) (marks []Mark) {
+	top.Next = scripts.NewList()
 	for i, v := range views {
 		if v == nil || v.isAdded(top.Members) {
 			continue
 		}
 		switch relation := v.Relation(c.List); {
 		case relation == Blank:
-			marks = append(marks, c.mark(i, v, top))
+			marks = append(marks, c.write(i, v, top))
 		case relation == Claimed && v.Has(top.Members):
 			marks = append(marks, confirm(i, v, top))
 		}
@@ -183,12 +184,6 @@ func (c Client) claimed(i int, v *View, top scripts.Marker) Mark {
 	} else if v.marker.Members.Equal(m.Members) {
 		m.Next = v.marker.Next
 	}
-	return c.write(i, v, m)
-}
-
-// mark writes another node's lists on a blank node, without the next members.
-func (c Client) mark(i int, v *View, m scripts.Marker) Mark {
-	m.Next = scripts.NewList()
 	return c.write(i, v, m)
 }
 

@@ -33,7 +33,7 @@ var stale = setup{names: "abcd", start: []string{"abd#3", "abd#3", "abc#1", "abd
 // which vectors hold them.
 var mutants = []mutate.Mutant[setup]{
 	{Rule: "a majority accepts who marks a blank master", Edits: in(markFile, "return top, IsMajority(c.List, accepting)", "return top, len(accepting) > 0"), Setup: stale},
-	{Rule: "a blank master gets no next members", Edits: in(markFile, "	m.Next = scripts.NewList()\n	return c.write", "	return c.write"),
+	{Rule: "a blank master gets no next members", Edits: in(markFile, "	top.Next = scripts.NewList()\n", ""),
 		Setup: setup{names: "abcd", start: []string{"abcd>acd", "abcd", "abcd", "abcd"}, lists: []string{"abcd", "acd", "bcd"},
 			commands: []string{"remove abcd bcd"}, forgets: 1, silent: 1, maxLease: 2}},
 	{Rule: "a mark begins a quarantine", Edits: in(markFile, "	return scripts.In(quarantine)", "	return scripts.In(0)"), Setup: shrinks.with(oneForgets)},
