@@ -151,7 +151,7 @@ func (l *Lock) unusable(op string, s engine.Status) error {
 
 // overdue returns the error of a lock whose deadline has passed before the schedule has noticed it.
 func (l *Lock) overdue(op string, s engine.Status) *Error {
-	return l.first.keptError(op, s.Keepers, ErrLost, detail("the deadline has passed"))
+	return l.first.keptError(op, s.Keepers, ErrLost, losses[lease.DeadlineFound])
 }
 
 // keptError returns the error of an operation on a lock that was acquired. It counts the nodes that still keep it.

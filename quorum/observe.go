@@ -62,21 +62,16 @@ func (o *observer) whyStopping(byMaxHold bool) detail {
 	return detail(fmt.Sprintf("%s: contexts canceled %v before the deadline; still held until then", what, t.StopBefore))
 }
 
+// losses has the other causes' explanations of a loss.
+var losses = [lease.Causes]detail{lease.NotKept: "too few nodes keep it", lease.LeaseOver: "its lease is over",
+	lease.NotConfirmed: "too few nodes confirmed a renewal in time", lease.DeadlineFound: "the deadline has passed"}
+
 // whyLost explains why a lock was lost.
 func (o *observer) whyLost(why lease.Cause) detail {
-	switch why {
-	case lease.MaxHoldOver:
+	if why == lease.MaxHoldOver {
 		return detail(fmt.Sprintf("its max hold of %v is over", o.set.terms.MaxHold))
-	case lease.NotKept:
-		return "too few nodes keep it"
-	case lease.LeaseOver:
-		return "its lease is over"
-	case lease.NotConfirmed:
-		return "too few nodes confirmed a renewal in time"
-	case lease.DeadlineFound:
-		return "the deadline has passed"
 	}
-	return "it ended"
+	return losses[why]
 }
 
 func (o *observer) Lost(h *engine.Hold, why error) {
