@@ -61,20 +61,14 @@ func (f *flows) circle(c *call, flow *Lock) []error {
 	defer f.mu.Unlock()
 	for _, ours := range flow.held(c.engine) {
 		for _, theirs := range f.calls[ours] {
-			if want := common(theirs.held(c.engine), c.wants.Names); want != "" {
-				return []error{detail(fmt.Sprintf("this context holds %.64q and waits for %.64q, whose holder waits for %.64[1]q", ours, want))}
+			for _, want := range theirs.held(c.engine) {
+				if slices.Contains(c.wants.Names, want) {
+					return []error{detail(fmt.Sprintf("this context holds %.64q and waits for %.64q, whose holder waits for %.64[1]q", ours, want))}
+				}
 			}
 		}
 	}
 	return nil
-}
-
-// common returns a name that is in both, or "".
-func common(some, others []string) string {
-	if i := slices.IndexFunc(some, func(name string) bool { return slices.Contains(others, name) }); i >= 0 {
-		return some[i]
-	}
-	return ""
 }
 
 // held returns the names that the flow holds, without those that it shares with other readers.
