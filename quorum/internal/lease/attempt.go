@@ -128,12 +128,11 @@ func (l *Lease) settle(out []Command) []Command {
 	}
 	for i := range l.votes {
 		if v := &l.votes[i]; v.has(counted) && v.token < l.token {
-			v.set(behind)
-			l.toRaise++
+			l.toRaise |= quorate.Of(i)
 			out = append(out, Command{Do: Raise, Master: i})
 		}
 	}
-	l.writeBacks = l.toRaise
+	l.writeBacks = l.toRaise.Len()
 	if l.toRaise == 0 {
 		out = append(out, Command{Do: Decided})
 	}
@@ -210,7 +209,7 @@ func (l *Lease) Submitted(c Command) (again Command, goesOn bool) {
 // went out once: no other attempt uses that owner, however high neighbours have raised the counter. A resent request
 // may have been granted again, after another owner and with a higher counter than the token.
 func (l *Lease) takeRaiseReply(c Command, r Reply, out []Command) (Effect, []Command) {
-	v, e := &l.votes[c.Master], Effect{Twin: -1}
+	e := Effect{Twin: -1}
 	if l.cause != NoCause {
 		return e, out
 	}
@@ -222,8 +221,7 @@ func (l *Lease) takeRaiseReply(c Command, r Reply, out []Command) (Effect, []Com
 	case r.Token > l.token && r.Late:
 		e.Cause = MovedOn
 	default:
-		v.clear(behind)
-		if l.toRaise--; l.toRaise > 0 {
+		if l.toRaise &^= quorate.Of(c.Master); l.toRaise != 0 {
 			return e, out
 		}
 	}

@@ -14,18 +14,15 @@ import (
 
 // Check returns which of the fields' invariants does not hold, or nil.
 func (l *Lease) Check() error {
-	raising, keeping, processes := 0, 0, map[string]bool{}
+	keeping, processes := 0, map[string]bool{}
 	var wrong []string
 	for i := range l.votes {
 		v := &l.votes[i]
-		if v.has(behind) && !v.has(counted) {
-			wrong = append(wrong, "a vote is behind, and was not counted")
+		if l.toRaise.Has(i) && !v.has(counted) {
+			wrong = append(wrong, "a counter is to be raised whose grant was not counted")
 		}
 		if v.has(exclusive) && l.mode != Read {
 			wrong = append(wrong, "a vote of a writer is exclusive")
-		}
-		if v.has(behind) {
-			raising++
 		}
 		if v.until != clock.Never {
 			keeping++
@@ -39,8 +36,7 @@ func (l *Lease) Check() error {
 	for what, holds := range map[string]bool{
 		"first < len(votes)":                    n == 0 || int(l.first) < n,
 		"asked is all of a won attempt":         int(l.asked) == n || int(l.asked) < n && l.verdict != Won,
-		"as many votes are behind as toRaise":   l.phase != Settling || l.cause != NoCause || int(l.toRaise) == raising,
-		"toRaise <= writeBacks":                 l.toRaise <= l.writeBacks,
+		"toRaise has no more than writeBacks":   l.toRaise.Len() <= l.writeBacks,
 		"a lock that is kept has raised all":    !l.Kept() || l.toRaise == 0,
 		"a lock that is kept was won":           !l.Kept() || l.verdict == Won,
 		"depth >= 1":                            !l.Kept() || l.depth >= 1,
@@ -92,7 +88,7 @@ func (l *Lease) AppendKey(b []byte, now clock.Instant, horizon time.Duration, ti
 	b = append(b, byte(l.phase), byte(l.mode), byte(l.depth))
 	b = binary.AppendUvarint(b, l.token)
 	if l.phase <= Settling {
-		b = append(b, byte(l.verdict), byte(l.cause), l.toRaise, l.asked)
+		b = append(b, byte(l.verdict), byte(l.cause), l.asked)
 		if l.HasUnasked() {
 			b = append(b, l.first)
 		}
@@ -130,8 +126,8 @@ func (l *Lease) AppendVote(b []byte, master int, now clock.Instant, timers bool,
 	}
 	b = append(b, name)
 	if l.phase <= Settling {
-		b = append(b, byte(v.answer), byte(keeps))
+		b = append(b, byte(v.answer), byte(keeps), byte(l.toRaise>>master&1))
 		return binary.AppendUvarint(b, v.token)
 	}
-	return append(b, byte(keeps&^(counted|behind)))
+	return append(b, byte(keeps&^counted))
 }

@@ -52,10 +52,10 @@ type Lease struct {
 	mode       Mode
 	verdict    Verdict
 	cause      Cause
-	first      uint8 // the master that is asked first. Invariant: first < len(votes)
-	asked      uint8 // how many masters were asked. Invariant: len(votes) once a quorum has granted
-	toRaise    uint8 // how many counters are yet to be raised. Invariant: the number of votes that are behind; 0 once it is held
-	writeBacks uint8 // how many were to be raised in all. Invariant: toRaise <= writeBacks
+	first      uint8       // the master that is asked first. Invariant: first < len(votes)
+	asked      uint8       // how many masters were asked. Invariant: len(votes) once a quorum has granted
+	toRaise    quorate.Set // the masters whose counters are yet to be raised. Invariant: their grants are counted; none once it is held
+	writeBacks int         // how many were to be raised in all. Invariant: toRaise has no more
 	token      uint64
 	depth      int // Invariant: depth >= 1 while it is kept
 
@@ -85,7 +85,6 @@ const (
 	forgot                      // the master does not keep the grant, and a repair should go out soon
 	submitted                   // the client's list was submitted, and the request goes out again
 	counted                     // the grant was read when the quorum was reached: its counter decides on the token
-	behind                      // the same, and its counter is yet to be raised. Invariant: counted is set, too
 	exclusive                   // it has not confirmed the downgrade, and may keep readers out. Invariant: the mode is Read
 )
 
@@ -121,7 +120,7 @@ func (l *Lease) Deadline() clock.Instant { return l.deadline }
 func (l *Lease) Next() (at clock.Instant, early time.Duration) { return l.next, l.early }
 
 // WriteBacks returns how many counters the token was to be written back to.
-func (l *Lease) WriteBacks() int { return int(l.writeBacks) }
+func (l *Lease) WriteBacks() int { return l.writeBacks }
 
 // Valid reports whether the lock is held at now.
 func (l *Lease) Valid(now clock.Instant) bool { return l.phase == Held && now.Before(l.deadline) }

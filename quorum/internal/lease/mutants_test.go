@@ -181,7 +181,7 @@ var large = []mutate.Mutant[setup]{
 const countAll = `
 func (l *Lease) countAll() (all quorate.Set) {
 	for i := range l.votes {
-		if v := &l.votes[i]; v.answer == Granted && (v.token >= l.token || v.has(counted) && !v.has(behind)) {
+		if v := &l.votes[i]; v.answer == Granted && (v.token >= l.token || v.has(counted) && !l.toRaise.Has(i)) {
 			all |= quorate.Of(i)
 		}
 	}
