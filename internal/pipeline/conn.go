@@ -23,7 +23,7 @@ type Conn struct {
 	args       scripts.ConnArgs
 	list       *scripts.List                  // of args.Expected
 	spelling   *scripts.Marker                // of args.Expected
-	spelled    atomic.Pointer[scripts.Marker] // the marker that was shown last: names are spelled as it does
+	spelled    atomic.Pointer[scripts.Marker] // the marker that was shown last: names are spelled as it does; an empty one before
 	writerDone chan struct{}
 	marked     bool                 // the marker was found to be the process's
 	resynced   bool                 // and later another one's
@@ -38,9 +38,11 @@ type Conn struct {
 // NewConn returns a Conn to the process with that run id. A release bars its owner for as long as
 // tombstone if a request of that owner may arrive late.
 func NewConn(c redis.Conn, runID string, process scripts.Process, tombstone time.Duration) *Conn {
-	return &Conn{redis: c, RunID: runID, process: process, writerDone: make(chan struct{}),
+	conn := &Conn{redis: c, RunID: runID, process: process, writerDone: make(chan struct{}),
 		Missing: map[string]bool{}, texts: map[string]time.Time{},
 		args: scripts.ConnArgs{Process: process.String(), Tombstone: tombstone.Milliseconds(), Prefix: scripts.MemberPrefix(process.Member)}}
+	conn.spelled.Store(&scripts.Marker{Members: scripts.NewList(), Next: scripts.NewList()})
+	return conn
 }
 
 // Call runs one call on a connection that no pipe uses, within the context's deadline, or the
@@ -114,12 +116,7 @@ func (c *Conn) note(reply scripts.Reply) {
 
 func (c *Conn) argsOf(call scripts.Call) scripts.ConnArgs {
 	list, spelling := call.List(), c.spelled.Load()
-	switch {
-	case list == nil || list == c.list && spelling == c.spelling:
-	case spelling == nil:
-		c.args.Expected = c.process.Expected(list)
-		c.list, c.spelling = list, spelling
-	default:
+	if list != nil && (list != c.list || spelling != c.spelling) {
 		c.args.Expected = spelling.Expected(c.process, list)
 		c.list, c.spelling = list, spelling
 	}
