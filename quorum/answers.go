@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-multierror"
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/words"
 )
@@ -162,7 +163,7 @@ func (h *HeldBy) amongReaders(holder string) string {
 	case h.readers == 1:
 		return "1 reader, " + holder
 	case h.readers > 1:
-		return fmt.Sprintf("%s, among them %s", words.Readers(h.readers), holder)
+		return fmt.Sprintf("%s, among them %s", plain.Count(h.readers, "reader"), holder)
 	}
 	return holder
 }

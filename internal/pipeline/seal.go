@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gomodule/redigo/redis"
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/redisconn"
 	"github.com/quorumlock/quorumlock/scripts"
 )
@@ -46,11 +47,11 @@ func (s Seal) Broken(acknowledged int, now redisconn.Info) error {
 	case now["role"] != "master" || now["master_replid"] != s.History:
 		return errAnotherReign
 	case attached != s.Replicas:
-		return s.lacks("the server has %s, and the deployment wants %d", plural(attached), s.Replicas)
+		return s.lacks("the server has %s, and the deployment wants %d", plain.Count(attached, "replica"), s.Replicas)
 	case twice != "": // one replica, whose former link has not ended
 		return s.lacks("two replicas are at %s, or one has two links", twice)
 	case acknowledged < s.Replicas:
-		return s.lacks("%d of %s acknowledged in time", acknowledged, plural(s.Replicas))
+		return s.lacks("%d of %s acknowledged in time", acknowledged, plain.Count(s.Replicas, "replica"))
 	}
 	return nil
 }
@@ -70,13 +71,6 @@ func (s Seal) Run(runID string) string {
 		return runID
 	}
 	return fmt.Sprintf("%s.%s.%d", runID, s.History, s.Replicas)
-}
-
-func plural(replicas int) string {
-	if replicas == 1 {
-		return "1 replica"
-	}
-	return fmt.Sprintf("%d replicas", replicas)
 }
 
 // sendSeal writes the seal of what was written before. Its WAIT ends before the timeout of its reply.

@@ -19,6 +19,14 @@ func Text(s string) string {
 // printable takes back the escapes of characters that are printable.
 var printable = strings.NewReplacer(`\\`, `\`, `\"`, `"`)
 
+// Count says how many there are: "1 reader", "2 readers".
+func Count(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
+}
+
 // Join joins two errors, which may be nil, in one line: errors.Join would put a line break between them.
 func Join(first, second error) error {
 	if first == nil || second == nil {

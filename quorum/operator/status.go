@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/quorumlock/quorumlock/internal/lockstate"
+	"github.com/quorumlock/quorumlock/internal/plain"
 	"github.com/quorumlock/quorumlock/internal/quorate"
 	"github.com/quorumlock/quorumlock/quorum"
 	"github.com/quorumlock/quorumlock/quorum/internal/words"
@@ -61,7 +62,7 @@ func (s Status) String() string {
 	}
 	switch {
 	case s.Readers > 0:
-		fmt.Fprintf(&b, " is held by %s, %s", words.Readers(s.Readers), words.Left(s.TTL))
+		fmt.Fprintf(&b, " is held by %s, %s", plain.Count(s.Readers, "reader"), words.Left(s.TTL))
 	case s.Owner != "":
 		fmt.Fprintf(&b, " is held by %s, %s", ownerText(s.Owner, s.Identity), words.Left(s.TTL))
 	case s.isUnknown:
@@ -87,7 +88,7 @@ func (n NodeStatus) String() string {
 	text := fmt.Sprintf("node %s: free", n.Node)
 	switch {
 	case n.Readers > 0:
-		text = fmt.Sprintf("node %s: %s, %s", n.Node, words.Readers(n.Readers), words.Left(n.TTL))
+		text = fmt.Sprintf("node %s: %s, %s", n.Node, plain.Count(n.Readers, "reader"), words.Left(n.TTL))
 	case n.Owner != "":
 		text = fmt.Sprintf("node %s: %s, depth %d, %s", n.Node, ownerText(n.Owner, n.Identity), n.Depth, words.Left(n.TTL))
 	}

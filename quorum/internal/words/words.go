@@ -48,14 +48,6 @@ func Reading(reads bool) string {
 	return ""
 }
 
-// Readers counts readers.
-func Readers(n int) string {
-	if n == 1 {
-		return "1 reader"
-	}
-	return fmt.Sprintf("%d readers", n)
-}
-
 // Quoted lists up to eight names, each up to 64 characters.
 func Quoted(names []string) string {
 	var b strings.Builder

@@ -90,7 +90,7 @@ func shownName(name string, most int) string {
 func (l lockState) sentence(verb string) string {
 	switch name := shownName(l.Name, math.MaxInt); {
 	case l.State == lockstate.Held && l.Readers > 0:
-		return fmt.Sprintf("%s %s held by %s %s%s%s", name, verb, readers(l.Readers), lasts(l.TTL), l.mostToken(", "), l.waits())
+		return fmt.Sprintf("%s %s held by %s %s%s%s", name, verb, plain.Count(l.Readers, "reader"), lasts(l.TTL), l.mostToken(", "), l.waits())
 	case l.State == lockstate.Held:
 		return fmt.Sprintf("%s %s held %s%s%s, depth %d%s, owner %q", name, verb, l.holder(), lasts(l.TTL),
 			l.taken(time.Now()), l.Depth, l.mostToken(", "), l.Owner)
@@ -113,13 +113,6 @@ func (l lockState) mostToken(after string) string {
 		return ""
 	}
 	return fmt.Sprintf("%stoken at most %d", after, l.Token)
-}
-
-func readers(n int) string {
-	if n == 1 {
-		return "1 reader"
-	}
-	return fmt.Sprintf("%d readers", n)
 }
 
 func (l lockState) waits() string {
@@ -188,7 +181,7 @@ func says(m lockstate.Master, f masters.Finding) string {
 	case m.Owner != "":
 		text = fmt.Sprintf("held %s, depth %d", lasts(m.TTL), m.Depth)
 	case m.Readers > 0:
-		text = "held by " + readers(m.Readers) + " " + lasts(m.TTL)
+		text = "held by " + plain.Count(m.Readers, "reader") + " " + lasts(m.TTL)
 	}
 	text += fmt.Sprintf(", token counter %d", m.Token)
 	if m.Reservation > 0 {

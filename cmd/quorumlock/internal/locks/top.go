@@ -193,7 +193,7 @@ func (s *survey) deployment() string {
 
 func (l lockState) byWhom() string {
 	if l.Readers > 0 {
-		return readers(l.Readers) + l.waits()
+		return plain.Count(l.Readers, "reader") + l.waits()
 	}
 	if said := quorum.Identity(l.Identity).String(); said != "unknown" {
 		return said
