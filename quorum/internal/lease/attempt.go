@@ -145,16 +145,10 @@ func (l *Lease) takeGrantReply(now clock.Instant, c Command, r Reply, out []Comm
 	e, answer := Effect{Twin: -1}, r.Is
 	switch r.Is {
 	case NotAccepted:
-		if !v.has(submitted) {
-			return e, l.submit(c, r, out)
-		}
 		v.clear(submitted) // the master's marker changes under us
 		answer = Failed
 	case Unsent:
 		answer = Failed
-		if c.fresh {
-			v.clear(mayHold)
-		}
 	case Barred:
 		answer = Refused
 	case Granted:

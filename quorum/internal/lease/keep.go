@@ -31,6 +31,12 @@ func (l *Lease) TakeReply(now clock.Instant, c Command, r Reply, out []Command) 
 	if l.HasEnded() && r.Is != NotAccepted { // a master that does not accept the client still gets its list
 		return Effect{Twin: -1, Counts: r.Is == Granted || r.Is == Kept}, out
 	}
+	switch v := &l.votes[c.Master]; {
+	case r.Is == NotAccepted && !v.has(submitted):
+		return Effect{Twin: -1}, l.submit(c, r, out)
+	case r.Is == Unsent && c.fresh:
+		v.clear(mayHold)
+	}
 	switch c.Do {
 	case Ask:
 		return l.takeGrantReply(now, c, r, out)
@@ -134,14 +140,6 @@ func (l *Lease) takeRepairReply(now clock.Instant, c Command, r Reply, out []Com
 	v := &l.votes[c.Master]
 	e := Effect{Twin: -1}
 	switch r.Is {
-	case NotAccepted:
-		if !v.has(submitted) {
-			return e, l.submit(c, r, out)
-		}
-	case Unsent:
-		if c.fresh {
-			v.clear(mayHold)
-		}
 	case Granted:
 		e.Twin = l.confirm(now, c.Master, r.Process, c.Until)
 		if e.Counts = e.Twin < 0; c.Mode == Read {

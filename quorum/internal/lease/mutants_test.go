@@ -134,7 +134,7 @@ var mutants = []mutate.Mutant[setup]{
 		Setup: setup{attempts: one, lowers: true, fixed: true}},
 	{Rule: "a request from before the downgrade denies nothing", Edits: in(keepFile, "return c.Mode == l.mode", "return true"),
 		Setup: setup{clock: still, attempts: one, lowers: true, reloads: true}},
-	{Rule: "a request that could not be sent proves nothing of one before", Edits: in(keepFile, "if c.fresh {", "if true {"), Setup: setup{clock: still, attempts: one, depths: 2, deaths: 1}},
+	{Rule: "a request that could not be sent proves nothing of one before", Edits: in(keepFile, "case r.Is == Unsent && c.fresh:", "case r.Is == Unsent:"), Setup: setup{clock: still, attempts: one, depths: 2, deaths: 1}},
 	// The rules for what happens to a master.
 	{Rule: "only a reader's grant ends the downgrade", Edits: in(keepFile, "e.Twin < 0; c.Mode == Read {", "e.Twin < 0; l.mode == Read {"),
 		Setup: setup{clock: still, attempts: one, lowers: true, kinds: 1 << itRefuses, refuses: noSets}},
