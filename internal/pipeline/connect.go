@@ -33,8 +33,8 @@ func (p *Pipe) connect(patience time.Duration) (*Conn, error) {
 	if err != nil {
 		return nil, redisconn.TimedOut(err, bound)
 	}
-	for !p.goUp(c) {
-		if err := p.payDebts(ctx, c); err != nil {
+	for owed := p.goUp(c); len(owed) > 0; owed = p.goUp(c) {
+		if err := p.payDebts(ctx, c, owed); err != nil {
 			c.close()
 			return nil, err
 		}
@@ -49,12 +49,12 @@ func (p *Pipe) isUnused() bool {
 	return len(p.queue) == 0
 }
 
-// goUp makes c the pipe's connection. It returns false while debts are unanswered: they must go out first.
-func (p *Pipe) goUp(c *Conn) bool {
+// goUp makes c the pipe's connection, unless debts are unanswered, which it returns: they must go out first.
+func (p *Pipe) goUp(c *Conn) (unanswered []*request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.debts.due(false)) > 0 {
-		return false
+	if unanswered = p.debts.due(false); len(unanswered) > 0 {
+		return unanswered
 	}
 	if p.state == down && p.ctx.Err() == nil { // see goDown
 		p.cfg.Log.Up()
@@ -63,22 +63,17 @@ func (p *Pipe) goUp(c *Conn) bool {
 	p.why.Store(nil)
 	p.armRetriesLocked()
 	p.leaveLocked()
-	return true
+	return nil
 }
 
 // payDebts sends the releases that are unanswered. The server acknowledges or refuses them before any new call:
 // so they do not add up over several outages.
-func (p *Pipe) payDebts(ctx context.Context, c *Conn) error {
+func (p *Pipe) payDebts(ctx context.Context, c *Conn, unanswered []*request) error {
 	bound := redisconn.ConnectTimeout(p.cfg.Timeout)
-	p.mu.Lock()
-	unanswered := p.debts.due(false)
-	p.mu.Unlock()
 	for chunk := range slices.Chunk(unanswered, debtsChunk) {
 		err := redisconn.Send(c.redis, p.cfg.Timeout, func() error {
 			for _, r := range chunk {
-				if err := c.send(r); err != nil {
-					return err
-				}
+				_ = c.send(r) // its error is Flush's, too
 			}
 			return nil
 		})

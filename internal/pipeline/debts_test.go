@@ -122,7 +122,7 @@ func TestARefusedReleaseKeepsItsEndOverOutages(t *testing.T) {
 			p.mu.Unlock()
 			testkit.Require(t, owed != nil, "the release is not owed")
 			p.settle(owed, errRefused)
-			testkit.Require(t, p.goUp(new(Conn)), "the release is still owed")
+			testkit.Require(t, len(p.goUp(new(Conn))) == 0, "the release is still owed")
 		}
 		testkit.Check(t, resent >= 5 && len(p.debts.of) == 0, "resent %d times, and %d are left", resent, len(p.debts.of))
 		testkit.Equal(t, log.refused, 1, "times that the refusal was logged")
@@ -141,7 +141,7 @@ func TestRefusedReleasesDelayNoConnection(t *testing.T) {
 		p.goDown(ErrTimeout, false)
 		time.Sleep(2 * minRetryPause)
 		testkit.Equal(t, len(p.queue), 0, "sent again while the pipe is down")
-		testkit.Check(t, p.goUp(new(Conn)), "the pipe waits for releases that were refused")
+		testkit.Check(t, len(p.goUp(new(Conn))) == 0, "the pipe waits for releases that were refused")
 		testkit.Pass(minRetryPause)
 		p.mu.Lock()
 		defer p.mu.Unlock()
