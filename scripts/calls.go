@@ -73,12 +73,7 @@ func (c Call) Command(dst []any, source bool, conn ConnArgs) (string, []any) {
 		dst = append(dst, c.args...)
 		c.fill(dst, conn)
 	}
-	withPrefix(conn.Prefix, dst[start:])
-	if source {
-		dst[start] = c.script.source
-		return "EVAL", dst
-	}
-	return "EVALSHA", dst
+	return c.script.command(dst, start, source, conn.Prefix)
 }
 
 // hasShortForm reports whether the script also takes the call with fewer arguments. An acquire with a seed of 0 or 1 has

@@ -58,12 +58,7 @@ func RunCommand(dst []any, calls []Call, source bool, conn ConnArgs) (string, []
 			dst = append(dst, calls[i].args[acquireSeed])
 		}
 	}
-	withPrefix(conn.Prefix, dst[start:])
-	if source {
-		dst[start] = script.source
-		return "EVAL", dst
-	}
-	return "EVALSHA", dst
+	return script.command(dst, start, source, conn.Prefix)
 }
 
 // RunReply is the reply to calls that shared a run.

@@ -89,6 +89,17 @@ func (s *Script) SHA() any { return s.sha }
 // Source returns the Lua text.
 func (s *Script) Source() string { return s.source }
 
+// command makes a command of args[start:], which are EVALSHA's: with that prefix, and perhaps with the text in place of
+// the hash. It returns the command's name and all of args.
+func (s *Script) command(args []any, start int, source bool, prefix string) (string, []any) {
+	withPrefix(prefix, args[start:])
+	if source {
+		args[start] = s.source
+		return "EVAL", args
+	}
+	return "EVALSHA", args
+}
+
 //go:embed *.lua
 var lua embed.FS
 
