@@ -220,26 +220,23 @@ func (s *sentinels) notFound(reasons []error, masters map[string]error) error {
 	return e
 }
 
-// withOneHost returns a URL with that scheme and the first host, and the other hosts. net/url takes no list.
+// withOneHost returns a URL with that scheme and the first host, and all hosts. net/url takes no list.
 func withOneHost(scheme, rest string) (string, []string) {
 	authority := rest[:strings.IndexAny(rest+"/", "/?#")]
 	user := authority[:strings.LastIndex(authority, "@")+1]
 	hosts := strings.Split(authority[len(user):], ",")
-	return scheme + "://" + user + hosts[0] + rest[len(authority):], hosts[1:]
+	return scheme + "://" + user + hosts[0] + rest[len(authority):], hosts
 }
 
 // parseSentinels reads the path of a URL of Sentinel, and its hosts.
-func parseSentinels(first *url.URL, others []string) (*sentinels, error) {
-	s := &sentinels{master: strings.TrimPrefix(first.Path, "/")}
-	if s.master == "" || strings.Contains(strings.TrimPrefix(first.EscapedPath(), "/"), "/") {
+func parseSentinels(of *url.URL, hosts []string) (*sentinels, error) {
+	s := &sentinels{master: strings.TrimPrefix(of.Path, "/")}
+	if s.master == "" || strings.Contains(strings.TrimPrefix(of.EscapedPath(), "/"), "/") {
 		return nil, invalidf("the path of a URL of Sentinel is its name of the master alone, as in " +
 			"redis+sentinel://host:26379/mymaster?failover=1; a database is ?db=N")
 	}
-	for i := range len(others) + 1 {
-		u, err := first, error(nil)
-		if i > 0 {
-			u, err = url.Parse("redis://" + others[i-1])
-		}
+	for _, host := range hosts {
+		u, err := url.Parse("redis://" + host)
 		if err != nil {
 			return nil, invalidf("a host of the URL cannot be parsed (its port must be a number)")
 		}

@@ -31,12 +31,12 @@ type endpoint struct {
 // (?server-name=host), and what goes to the options: the node's name (?name=a), the prefix (?prefix=a) and the number of
 // replicas (?failover=1). A byte order mark and white space around it don't belong to it.
 func parseURL(raw string, o *options) (endpoint, error) {
-	u, others, isSentinel, err := splitURL(strings.TrimSpace(strings.TrimPrefix(raw, "\ufeff")))
+	u, sentinels, err := splitURL(strings.TrimSpace(strings.TrimPrefix(raw, "\ufeff")))
 	if err != nil {
 		return endpoint{}, err
 	}
 	var e endpoint
-	database, err := e.readAuthority(u, others, isSentinel)
+	database, err := e.readAuthority(u, sentinels)
 	if err == nil {
 		database, err = e.readQuery(u.RawQuery, database, o)
 	}
@@ -57,29 +57,30 @@ func parseURL(raw string, o *options) (endpoint, error) {
 	return e, nil
 }
 
-// splitURL checks the scheme, and that one URL is there. A URL of Sentinel comes back with one host, next to the others.
-func splitURL(raw string) (u *url.URL, others []string, isSentinel bool, err error) {
+// splitURL checks the scheme, and that one URL is there. A URL of Sentinel comes back with its first host, next to all of
+// them.
+func splitURL(raw string) (u *url.URL, sentinels []string, err error) {
 	if strings.IndexAny(raw, "\"'") == 0 {
-		return nil, nil, false, invalidf("the URL is in quotes, which do not belong to it")
+		return nil, nil, invalidf("the URL is in quotes, which do not belong to it")
 	}
 	// url.Parse takes the host of an address without a scheme for the scheme, or gives a misleading
 	// reason.
 	scheme, rest, found := strings.Cut(raw, ":")
-	scheme, isSentinel = strings.CutSuffix(strings.ToLower(scheme), "+sentinel")
+	scheme, isSentinel := strings.CutSuffix(strings.ToLower(scheme), "+sentinel")
 	switch isKnown := found && slices.Contains(schemes, scheme) && (!isSentinel || scheme != "unix" && strings.HasPrefix(rest, "//")); {
 	case !isKnown && (isSentinel || strings.Contains(scheme, "sentinel") || strings.Contains(raw, ",")):
-		return nil, nil, false, errSeveral()
+		return nil, nil, errSeveral()
 	case !isKnown:
-		return nil, nil, false, errScheme()
+		return nil, nil, errScheme()
 	case hasAnother(raw):
-		return nil, nil, false, invalidf("these are several URLs: give each a string of its own " +
+		return nil, nil, invalidf("these are several URLs: give each a string of its own " +
 			"(strings.Fields splits a text; zsh splits a variable if it is ${=NAME})")
 	}
 	if isSentinel {
-		raw, others = withOneHost(scheme, rest[len("//"):])
+		raw, sentinels = withOneHost(scheme, rest[len("//"):])
 	}
 	if u, err = url.Parse(raw); err != nil {
-		return nil, nil, false, invalidf("the URL cannot be parsed " +
+		return nil, nil, invalidf("the URL cannot be parsed " +
 			"(special characters in a password must be percent-encoded, the port must be a number)")
 	}
 	path := u.EscapedPath()
@@ -87,14 +88,14 @@ func splitURL(raw string) (u *url.URL, others []string, isSentinel bool, err err
 		path = "" // an @ of the socket's: no password can end there
 	}
 	if strings.Contains(path+u.RawQuery+u.Fragment, "@") {
-		return nil, nil, false, invalidf("the URL has an @ after its host " +
+		return nil, nil, invalidf("the URL has an @ after its host " +
 			"(in a password, @ must be written %%40, / %%2F, ? %%3F, # %%23)")
 	}
-	return u, others, isSentinel, nil
+	return u, sentinels, nil
 }
 
 // readAuthority reads where the server is, and with which user. It returns the database of the path.
-func (e *endpoint) readAuthority(u *url.URL, others []string, isSentinel bool) (database string, err error) {
+func (e *endpoint) readAuthority(u *url.URL, sentinels []string) (database string, err error) {
 	database = strings.TrimPrefix(u.Path, "/")
 	switch {
 	case u.Scheme == "unix":
@@ -107,8 +108,8 @@ func (e *endpoint) readAuthority(u *url.URL, others []string, isSentinel bool) (
 		return "", errScheme()
 	case strings.Contains(u.Host, ","):
 		return "", errSeveral()
-	case isSentinel:
-		if e.sentinels, err = parseSentinels(u, others); err != nil {
+	case sentinels != nil:
+		if e.sentinels, err = parseSentinels(u, sentinels); err != nil {
 			return "", err
 		}
 		e.network, e.address, database = "tcp", strings.Join(e.sentinels.addresses, ",")+"/"+e.sentinels.master, ""
