@@ -1,6 +1,9 @@
 package plain
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Group is what several nodes, or sentinels, have in common.
 type Group struct {
@@ -16,17 +19,12 @@ type Grouped []Group
 
 // Add adds a node, or with an empty name the reason alone.
 func (all *Grouped) Add(node, reason string) {
-	for i := range *all {
-		if g := &(*all)[i]; g.Reason == reason {
-			if node != "" {
-				g.Nodes = append(g.Nodes, node)
-			}
-			return
-		}
+	i := slices.IndexFunc(*all, func(g Group) bool { return g.Reason == reason })
+	if i < 0 {
+		i = len(*all)
+		*all = append(*all, Group{Reason: reason})
 	}
-	g := Group{Reason: reason}
-	if node != "" {
-		g.Nodes = []string{node}
+	if g := &(*all)[i]; node != "" {
+		g.Nodes = append(g.Nodes, node)
 	}
-	*all = append(*all, g)
 }
