@@ -95,7 +95,7 @@ func isContextError(err error) bool {
 // timeScript returns a receiver that also passes a call's outcome to the hook.
 func (n *Node) timeScript(script string, to pipeline.Receiver) pipeline.Receiver {
 	began := time.Now()
-	return receiver(func(r pipeline.Result) {
+	return pipeline.ReceiverFunc(func(r pipeline.Result) {
 		e := ScriptEvent{n.Name(), n.server.host(), script, time.Since(began), r.Err}
 		n.events.Post(func() { n.server.opts.hooks.ScriptEnded(e) })
 		if to != nil {
@@ -103,7 +103,3 @@ func (n *Node) timeScript(script string, to pipeline.Receiver) pipeline.Receiver
 		}
 	})
 }
-
-type receiver func(pipeline.Result)
-
-func (f receiver) Done(r pipeline.Result) { f(r) }

@@ -52,6 +52,11 @@ type Receiver interface {
 	Done(Result)
 }
 
+// ReceiverFunc is a function that takes the outcome of a call.
+type ReceiverFunc func(Result)
+
+func (f ReceiverFunc) Done(r Result) { f(r) }
+
 // Footprint is what one owner's requests may have left on one node, as far as the pipe knows. The zero
 // value is ready for use.
 type Footprint struct {

@@ -35,7 +35,7 @@ func (s *Semaphore) askNodes(ctx context.Context, first int) (hint semaphores.Hi
 	open := 0
 	for {
 		for asked := false; left > 0 && !asked; left-- {
-			if asked = s.pipe(next).Start(s.question(), nil, hintOf{next, answers}) == nil; asked {
+			if asked = s.pipe(next).Start(s.question(), nil, hintFrom(next, answers)) == nil; asked {
 				open++
 				timer.Reset(2 * e.RTT.Step(e.Quorum))
 			}
@@ -63,15 +63,12 @@ func (s *Semaphore) pipe(node int) *pipeline.Pipe {
 	return inside.Of(s.engine().Nodes[node]).Pipe(s.Name())
 }
 
-// hintOf receives the reply of a node that was asked.
-type hintOf struct {
-	node    int
-	answers chan<- hintAnswer
+// hintFrom returns the receiver of the reply of a node that is asked.
+func hintFrom(node int, answers chan<- hintAnswer) pipeline.Receiver {
+	return pipeline.ReceiverFunc(func(r pipeline.Result) { answers <- hintAnswer{r, node} })
 }
 
 type hintAnswer struct {
 	pipeline.Result
 	node int
 }
-
-func (h hintOf) Done(r pipeline.Result) { h.answers <- hintAnswer{r, h.node} }

@@ -124,23 +124,19 @@ func (hs *Holders) WasHandedOver(owner string) bool {
 func (hs *Holders) ask(of Named) <-chan struct{} {
 	locker, answered := scripts.LockerOf(of.Owner), make(chan struct{})
 	pipe := inside.Of(hs.nodes[of.Node]).Pipe(of.Name)
-	if pipe.Start(scripts.Who([]string{locker}), nil, identityReply{hs, locker, answered}) != nil {
+	note := pipeline.ReceiverFunc(func(r pipeline.Result) {
+		defer close(answered)
+		hs.noteAnswer(locker, r)
+	})
+	if pipe.Start(scripts.Who([]string{locker}), nil, note) != nil {
 		close(answered)
 	}
 	return answered
 }
 
-// identityReply receives the holder's identity. An error, of a user that may not read it perhaps,
-// leaves it unknown.
-type identityReply struct {
-	holders  *Holders
-	locker   string
-	answered chan struct{}
-}
-
-func (i identityReply) Done(r pipeline.Result) {
-	defer close(i.answered)
-	hs := i.holders
+// noteAnswer remembers a node's answer about a locker. An error, of a user that may not read the identity perhaps, leaves it
+// unknown.
+func (hs *Holders) noteAnswer(locker string, r pipeline.Result) {
 	known := knownLocker{until: hs.clock.Now().Add(holderPause)}
 	if r.Err == nil {
 		known.identity = r.Reply.Who[0]
@@ -150,5 +146,5 @@ func (i identityReply) Done(r pipeline.Result) {
 	if len(hs.lockers) >= maxHolders {
 		clear(hs.lockers)
 	}
-	hs.lockers[i.locker] = known
+	hs.lockers[locker] = known
 }

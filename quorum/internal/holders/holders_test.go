@@ -19,12 +19,12 @@ func TestMemoryIsBounded(t *testing.T) {
 	for i := range 2 * maxHolders {
 		owner := strconv.Itoa(i)
 		hs.NoteHandedOver(owner)
-		identityReply{hs, owner, make(chan struct{})}.Done(pipeline.Result{Err: pipeline.ErrClosed})
+		hs.noteAnswer(owner, pipeline.Result{Err: pipeline.ErrClosed})
 		testkit.Check(t, hs.WasHandedOver(owner) && len(hs.handed) <= maxHolders && len(hs.lockers) <= maxHolders,
 			"%d: %d were handed over, %d are known", i, len(hs.handed), len(hs.lockers))
 	}
-	identityReply{hs, "known", make(chan struct{})}.Done(pipeline.Result{Reply: scripts.Reply{Who: []scripts.Identity{{Host: "h"}}}})
-	identityReply{hs, "other", make(chan struct{})}.Done(pipeline.Result{Err: pipeline.ErrClosed})
+	hs.noteAnswer("known", pipeline.Result{Reply: scripts.Reply{Who: []scripts.Identity{{Host: "h"}}}})
+	hs.noteAnswer("other", pipeline.Result{Err: pipeline.ErrClosed})
 	testkit.Equal(t, hs.Recall(Named{Owner: "known:1"}).Host, "h", "it remembers")
 	testkit.Check(t, !hs.WasHandedOver("0") && hs.WasHandedOver(strconv.Itoa(maxHolders)), "it is not the oldest that is forgotten")
 }
