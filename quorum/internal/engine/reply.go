@@ -173,6 +173,14 @@ var (
 	errMovedOn = errors.New("the connection died during the attempt, and the token counter has moved on since the grant")
 )
 
+// What the lease calls the scripts' answers.
+var (
+	grantAnswers = map[scripts.Outcome]lease.Answer{scripts.Granted: lease.Granted, scripts.HeldByAnother: lease.Refused,
+		scripts.Passed: lease.Refused, scripts.Barred: lease.Barred, scripts.Quarantined: lease.Quarantined}
+	renewalAnswers = map[scripts.Renewed]lease.Answer{scripts.Kept: lease.Kept, scripts.Gone: lease.Gone, scripts.Taken: lease.Taken,
+		scripts.NotRenewed: lease.NotRenewed, scripts.NotRaised: lease.NotRenewed}
+)
+
 // replyOf translates a node's reply to a command for the lease; for a renewal, the reply for its i-th lock. The error
 // is a *node.Error; it is nil for a reply without one.
 func (h *Hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, error) {
@@ -187,22 +195,16 @@ func (h *Hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, 
 		reply.Late = h.members[c.Master].footprint.MayArriveLate()
 		return reply, nil
 	case lease.Renew, lease.Extend:
-		switch r.Reply.Renew[i] {
-		case scripts.Kept:
-			reply.Is = lease.Kept
-		case scripts.Gone:
-			reply.Is = lease.Gone
-		case scripts.Taken:
-			reply.Is = lease.Taken
-		case scripts.NotRenewed:
-			reply.Is = lease.NotRenewed
-			return reply, h.engine.Roster.RenewalRefused(c.Master, r.Reply.NotAccepted)
-		case scripts.NotRaised:
-			reply.Is = lease.NotRenewed
-			return reply, h.engine.NodeError(c.Master, "renew", errReader)
-		default:
+		said := r.Reply.Renew[i]
+		is, known := renewalAnswers[said]
+		switch reply.Is = is; {
+		case !known:
 			reply.Is = lease.Failed
 			return reply, h.engine.NodeError(c.Master, "renew", errUnknown)
+		case said == scripts.NotRenewed:
+			return reply, h.engine.Roster.RenewalRefused(c.Master, r.Reply.NotAccepted)
+		case said == scripts.NotRaised:
+			return reply, h.engine.NodeError(c.Master, "renew", errReader)
 		}
 		return reply, nil
 	}
@@ -215,22 +217,15 @@ func (h *Hold) replyOf(c lease.Command, r pipeline.Result, i int) (lease.Reply, 
 		reply.Is = lease.NotAccepted
 		return reply, nil
 	}
-	switch said.Outcome {
-	case scripts.Granted:
-		reply.Is, reply.Token = lease.Granted, said.Token
-	case scripts.HeldByAnother, scripts.Passed:
-		reply.Is = lease.Refused
-	case scripts.Barred:
-		reply.Is = lease.Barred
-		return reply, nil
-	case scripts.Quarantined:
-		reply.Is = lease.Quarantined
-		if r.RunID == "" { // no node has said so: it is claimed, and accepts nobody
-			return reply, nil
-		}
-	default:
+	is, known := grantAnswers[said.Outcome]
+	switch reply.Is, reply.Token = is, said.Token; {
+	case !known:
 		reply.Is = lease.Failed
 		return reply, h.engine.NodeError(c.Master, "acquire", errUnknown)
+	case is == lease.Barred:
+		return reply, nil
+	case is == lease.Quarantined && r.RunID == "": // no node has said so: it is claimed, and accepts nobody
+		return reply, nil
 	}
 	h.engine.Roster.NoteAccepted(c.Master, h.lease.BegunAt())
 	return reply, nil
