@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"reflect"
 	"runtime"
 	"slices"
@@ -15,6 +16,8 @@ import (
 
 	"github.com/quorumlock/quorumlock/internal/events"
 	"github.com/quorumlock/quorumlock/internal/testkit"
+	"github.com/quorumlock/quorumlock/internal/world"
+	"github.com/quorumlock/quorumlock/node"
 	"github.com/quorumlock/quorumlock/quorum/internal/engine"
 	"github.com/quorumlock/quorumlock/quorum/internal/queue"
 	"github.com/quorumlock/quorumlock/scripts"
@@ -84,6 +87,32 @@ func TestHookOfRenewalsThatBlocks(t *testing.T) {
 		began := time.Now()
 		l.Close()
 		wantTook(t, began, 0, 3*time.Second)
+	})
+}
+
+// The hooks of renewals that are on their way at Close run before it returns, if it closes the nodes.
+func TestNoHookRunsAfterClose(t *testing.T) {
+	inCluster(t, func(t *testing.T, c *cluster) {
+		p := c.NewProcess()
+		var addresses, urls []string
+		dial := func(ctx context.Context, _, address string) (net.Conn, error) {
+			return p.Dial(ctx, slices.Index(addresses, address))
+		}
+		for i := range c.Masters {
+			addresses = append(addresses, world.Address(i))
+			urls = append(urls, "redis://"+addresses[i])
+		}
+		told := 0 // the hooks run one at a time
+		l := testkit.Got(Open(urls, Majority, withClock(c.Clock), WithLease(3*time.Second),
+			WithNodeOptions(append(c.nodeOptions(), node.WithDialer(dial))...),
+			WithHooks(Hooks{Renewed: func(RenewalEvent) { time.Sleep(time.Millisecond); told++ }})))(t)
+		c.lock(l, "a")
+		synctest.Wait()
+		c.delay(500 * time.Millisecond)
+		time.Sleep(1100 * time.Millisecond) // renewals are on their way
+		l.Close()
+		testkit.Equal(t, told, 3, "replies of masters that were told")
+		c.delay(0)
 	})
 }
 

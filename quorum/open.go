@@ -185,16 +185,23 @@ func (l *Locker) Close() error {
 // endAll ends the engine, waits for the requests that are on their way, and closes the nodes that Open made.
 func (l *Locker) endAll(owned bool) {
 	l.engine.Close()
-	bounded, cancel := context.WithTimeout(context.Background(), 2*l.engine.Nodes[0].Timeout())
+	bound := 2 * l.engine.Nodes[0].Timeout()
+	bounded, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
-	for _, idle := range []func() <-chan struct{}{l.engine.Idle, l.meter.events.Idle} {
-		select {
-		case <-idle():
-		case <-bounded.Done():
-		}
-	}
+	await(bounded, l.engine.Idle)
+	await(bounded, l.meter.events.Idle)
 	if owned {
+		bounded, cancel := context.WithTimeout(context.Background(), bound)
+		defer cancel()
 		inside.Each(context.Background(), l.engine.Nodes, func(_ context.Context, _ int, n *node.Node) error { return n.Close() })
+		await(bounded, l.meter.events.Idle) // the hooks of renewals that were on their way
+	}
+}
+
+func await(bounded context.Context, idle func() <-chan struct{}) {
+	select {
+	case <-idle():
+	case <-bounded.Done():
 	}
 }
 
