@@ -49,28 +49,23 @@ func Read(seen scripts.Seen, since time.Duration) *View {
 
 // ReadRefusal returns the view from a refusal. It does not have the node's clock.
 func ReadRefusal(seen scripts.Seen) *View {
-	v := &View{Seen: seen}
-	v.update(seen.Marker)
-	return v
-}
-
-// Wrote returns the view after a mark. Further marks have the same deadline.
-func (v *View) Wrote(r scripts.MarkReply) *View {
-	next := &View{Seen: scripts.Seen{Process: v.Process, Now: r.Now}, last: v.last}
-	next.update(r.Marker)
-	return next
-}
-
-func (v *View) update(text string) {
 	none := scripts.NewList()
-	v.Seen.Marker, v.marker = text, scripts.Marker{Members: none, Next: none}
+	v := &View{Seen: seen, marker: scripts.Marker{Members: none, Next: none}}
 	// SWAPDB brings another database's marker, which says nothing of this one: it has forgotten.
-	if m, err := scripts.ParseMarker(text); err == nil && m.IsInDatabase(v.Process) {
+	if m, err := scripts.ParseMarker(seen.Marker); err == nil && m.IsInDatabase(v.Process) {
 		if m.Generation == 0 && m.Run != v.Process.Run {
 			m.Members, m.Next = none, none // see Client.claim
 		}
 		v.marker = m
 	}
+	return v
+}
+
+// Wrote returns the view after a mark. Further marks have the same deadline.
+func (v *View) Wrote(r scripts.MarkReply) *View {
+	next := ReadRefusal(scripts.Seen{Process: v.Process, Marker: r.Marker, Now: r.Now})
+	next.last = v.last
+	return next
 }
 
 // IsMarked reports whether the process at the other end is the one in the marker: it has forgotten nothing since.
