@@ -40,7 +40,7 @@ var mutants = []mutate.Mutant[string]{
 	{Rule: "an unlocked lock is released at the end of its min hold", Setup: "the end of a min hold",
 		Edits: in("engine/renew.go", "			h.carryOut(releases)\n", "			h.carryOut(releases[:0])\n")},
 	{Rule: "a server that refuses to raise a reader has not renewed it", Setup: "a reader that its masters don't renew",
-		Edits: in("engine/reply.go", "			reply.Is = lease.NotRenewed\n			return reply, h.engine.NodeError(c.Master, \"renew\", errReader)\n",
+		Edits: in("engine/reply.go", "			return reply, h.engine.NodeError(c.Master, \"renew\", errReader)\n",
 			"			reply.Is = lease.Kept\n")},
 	{Rule: "a writer that does not wait keeps no reader back", Setup: "a reader, and a writer that tries",
 		Edits: in("engine/attempt.go", "	if approach.Reserves() {\n		args.", "	if h.terms.Mode == lease.Write {\n		args.")},
