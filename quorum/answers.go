@@ -59,10 +59,7 @@ func (a *Answers) nodes() int { return a.Granted + a.Refused + a.Quarantined + a
 
 // differing returns how many of the unknown nodes accept clients with another list.
 func (a *Answers) differing() (count int) {
-	if a.Nodes == nil {
-		return 0
-	}
-	for _, err := range a.Nodes.Errors {
+	for _, err := range a.Nodes.WrappedErrors() { // none of a nil Nodes
 		if errors.Is(err, ErrMembership) {
 			count++
 		}

@@ -203,12 +203,8 @@ func (l *line) refusal(err error, nodes []*node.Node) error {
 	case !errors.As(err, &failed) || failed.Quorum == 0 && errors.Is(err, quorum.ErrInvalid):
 		return cli.ExitWith(cli.ExitLockUsage, err) // a name that cannot be locked
 	}
-	var errs []error
-	if failed.Nodes != nil {
-		errs = failed.Nodes.Errors
-	}
 	if errors.Is(err, quorum.ErrUnavailable) {
 		err = l.hinted(err, nodes)
 	}
-	return cli.ExitWith(masters.ExitCode(errs, nodes, quorate.Rule{N: len(nodes), Need: failed.Quorum}), err)
+	return cli.ExitWith(masters.ExitCode(failed.Nodes.WrappedErrors(), nodes, quorate.Rule{N: len(nodes), Need: failed.Quorum}), err)
 }
