@@ -44,8 +44,10 @@ func IsOverdue(causes []error) bool {
 
 // KindOfEnd returns how an attempt or a call has ended for which no other reason than these causes is known.
 func KindOfEnd(causes []error) Kind {
-	if slices.Contains(causes, context.Canceled) || slices.Contains(causes, context.DeadlineExceeded) {
-		return Canceled
+	for _, cause := range causes {
+		if cause == context.Canceled || cause == context.DeadlineExceeded {
+			return Canceled
+		}
 	}
 	return Failed
 }
