@@ -12,7 +12,9 @@ import (
 func (l *Handle) Release() (t *Tally, before Status) {
 	h := l.hold
 	if l.unlocked.Load() { // it may linger: the schedule renews and releases it then
-		return nil, l.Status()
+		before = l.Status() // the lease has ended by now, and the contexts perhaps have not
+		h.endContexts()
+		return nil, before
 	}
 	h.engine.schedule.Remove(&h.entry) // a renewal is in the pipeline by now, or is never sent
 	var room [8]lease.Command

@@ -45,6 +45,16 @@ func TestInterruptOfALostLock(t *testing.T) {
 	testkit.Check(t, s.Phase == lease.Expired && !s.Unlocked, "%+v", s)
 }
 
+// A handle that two goroutines unlock at once has no context once the first of them returns.
+func TestASecondUnlockEndsTheContext(t *testing.T) {
+	inCluster(t, nil, func(t *testing.T, c *cluster) {
+		h := c.lock(t)
+		h.First().endLease(nil) // by a goroutine that is then late
+		tally, before := h.First().Release()
+		testkit.Check(t, tally == nil && before.Unlocked && h.first.hasEnded(), "%v, %+v, or its context goes on", tally, before)
+	})
+}
+
 // A lock that is released after Close has ended before: its contexts have the error of then.
 func TestAHoldEndsOnce(t *testing.T) {
 	inCluster(t, nil, func(t *testing.T, c *cluster) {
