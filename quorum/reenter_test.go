@@ -140,11 +140,14 @@ func TestAReentryWhoseLockEndsMeanwhile(t *testing.T) {
 		runInCluster(t, what, func(t *testing.T, c *cluster) {
 			l := c.process()
 			held := c.lock(l, "a")
+			inner := c.got(l.Lock(held.Context(), "a"))
 			test.end(c, l, held)
-			err := errorOf(held.enter(t.Context(), t.Context(), l.set, []string{"a"}))
-			wantError(t, err, ErrNotAcquired, test.want)
-			for _, other := range []error{ErrLost, ErrNotHeld, ErrClosed} {
-				testkit.Check(t, other == test.want || !errors.Is(err, other), "%v", err)
+			for _, within := range []*Lock{held, inner} {
+				err := errorOf(within.enter(t.Context(), t.Context(), l.set, []string{"a"}))
+				wantError(t, err, ErrNotAcquired, test.want)
+				for _, other := range []error{ErrLost, ErrNotHeld, ErrClosed} {
+					testkit.Check(t, other == test.want || !errors.Is(err, other), "%v", err)
+				}
 			}
 		})
 	}

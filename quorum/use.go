@@ -109,7 +109,7 @@ func whyEnded(s engine.Status) error {
 	switch {
 	case s.Phase == lease.Orphaned:
 		return ErrClosed
-	case s.Phase != lease.Expired && s.Unlocked:
+	case s.Phase != lease.Expired && (s.Unlocked || s.Phase != lease.Held): // the handle, or the one that acquired the lock
 		return ErrNotHeld
 	}
 	return ErrLost
