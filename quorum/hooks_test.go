@@ -121,8 +121,10 @@ func TestCloseInAHook(t *testing.T) {
 	const bound = 2 * time.Second // two timeouts of the nodes
 	waits := []string{"Lost", "Renewing", "Renewed", "Repaired"}
 	for _, hook := range reflect.VisibleFields(reflect.TypeFor[Hooks]()) {
-		for _, byItself := range []bool{false, true} {
-			runInCluster(t, fmt.Sprintf("%s, in a goroutine of its own: %v", hook.Name, byItself), func(t *testing.T, c *cluster) {
+		for i := range 4 {
+			byItself, owned := i%2 > 0, i > 1
+			what := fmt.Sprintf("%s, in a goroutine of its own: %v, closes the nodes: %v", hook.Name, byItself, owned)
+			runInCluster(t, what, func(t *testing.T, c *cluster) {
 				var l *Locker
 				took := make(chan time.Duration, 1)
 				end := func() {
@@ -136,6 +138,7 @@ func TestCloseInAHook(t *testing.T) {
 				}
 				end = sync.OnceFunc(end)
 				l = c.process(WithLease(3*time.Second), WithHooks(testkit.HooksThat[Hooks](end, hook.Name)))
+				l.end = sync.OnceFunc(func() { l.endAll(owned) })
 				if lock, err := l.Lock(t.Context(), "a"); err == nil {
 					synctest.Wait() // all masters have granted, not a quorum alone
 					switch hook.Name {

@@ -189,19 +189,23 @@ func (l *Locker) endAll(owned bool) {
 	bounded, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 	await(bounded, l.engine.Idle)
-	await(bounded, l.meter.events.Idle)
+	areOver := await(bounded, l.meter.events.Idle)
 	if owned {
 		bounded, cancel := context.WithTimeout(context.Background(), bound)
 		defer cancel()
 		inside.Each(context.Background(), l.engine.Nodes, func(_ context.Context, _ int, n *node.Node) error { return n.Close() })
-		await(bounded, l.meter.events.Idle) // the hooks of renewals that were on their way
+		if areOver { // a hook that hangs, or has called Close, keeps the others back
+			await(bounded, l.meter.events.Idle) // the hooks of renewals that were on their way
+		}
 	}
 }
 
-func await(bounded context.Context, idle func() <-chan struct{}) {
+func await(bounded context.Context, idle func() <-chan struct{}) (is bool) {
 	select {
 	case <-idle():
+		return true
 	case <-bounded.Done():
+		return false
 	}
 }
 
