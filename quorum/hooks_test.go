@@ -116,6 +116,15 @@ func TestNoHookRunsAfterClose(t *testing.T) {
 	})
 }
 
+// Nor does one if the releases took the whole bound before.
+func TestAwaitAfterTheBound(t *testing.T) {
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		testkit.Check(t, await(over, new(events.Queue).Idle), "what is idle counts as not")
+	}
+}
+
 // Close in a hook that the Locker runs waits for that hook, no longer than for its bound. Anywhere else it returns at once.
 func TestCloseInAHook(t *testing.T) {
 	const bound = 2 * time.Second // two timeouts of the nodes

@@ -200,11 +200,18 @@ func (l *Locker) endAll(owned bool) {
 	}
 }
 
-func await(bounded context.Context, idle func() <-chan struct{}) (is bool) {
+// await reports whether it is idle, also if the bound has passed: a select of both chooses by chance.
+func await(bounded context.Context, idle func() <-chan struct{}) bool {
+	isIdle := idle()
 	select {
-	case <-idle():
+	case <-isIdle:
 		return true
 	case <-bounded.Done():
+	}
+	select {
+	case <-isIdle:
+		return true
+	default:
 		return false
 	}
 }
