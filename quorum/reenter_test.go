@@ -140,10 +140,13 @@ func TestAReentryWhoseLockEndsMeanwhile(t *testing.T) {
 		runInCluster(t, what, func(t *testing.T, c *cluster) {
 			l := c.process()
 			held := c.lock(l, "a")
-			inner := c.got(l.Lock(held.Context(), "a"))
+			inner, left := c.got(l.Lock(held.Context(), "a")), c.got(l.Lock(held.Context(), "a"))
+			enter := func(within *Lock) error { return errorOf(within.enter(t.Context(), t.Context(), l.set, []string{"a"})) }
+			c.unlock(left)
+			wantError(t, enter(left), ErrNotAcquired, ErrNotHeld, not{ErrLost})
 			test.end(c, l, held)
-			for _, within := range []*Lock{held, inner} {
-				err := errorOf(within.enter(t.Context(), t.Context(), l.set, []string{"a"}))
+			for _, within := range []*Lock{held, inner, left} {
+				err := enter(within)
 				wantError(t, err, ErrNotAcquired, test.want)
 				for _, other := range []error{ErrLost, ErrNotHeld, ErrClosed} {
 					testkit.Check(t, other == test.want || !errors.Is(err, other), "%v", err)
