@@ -115,6 +115,7 @@ func TestTheReportOfASoak(t *testing.T) {
 	printed := "GOGC=400 go test -timeout 90m ./sim -sim.seeds=20000\n" +
 		"    search_test.go:1: 20 states, 40 transitions, depth 3, 1ms: bounded\n    search_test.go:1: 7 states, 9 transitions, depth 2, 1ms: \n" +
 		"ok  \tsim\t119.1s\n" +
+		"go test ./chaos\n    --- PASS: TestChaos/a_walk (5.2s)\n        --- PASS: TestChaos/a_walk/3 (2.6s)\n        --- PASS: TestChaos/a_walk/5 (2.6s)\n" +
 		"nice -n 19 go run ./internal/mutants -for 90m\n| a.go | 3 | 1 | 2 | 0 | 5 |\n"
 	old := filepath.Join(t.TempDir(), "soak.md")
 	mutants := "| `go run ./internal/mutants -for 90m` | "
@@ -131,7 +132,8 @@ func TestTheReportOfASoak(t *testing.T) {
 		return rows, err
 	}
 	other := "| `b` | passed | - | 1 | 2 |\n" +
-		"| `go test ./sim -sim.seeds=20000` | 2 searches with 27 states, the largest with 20; 1 of them stopped at their bound | 2 min | abc | today |\n"
+		"| `go test ./sim -sim.seeds=20000` | 2 searches with 27 states, the largest with 20; 1 of them stopped at their bound | 2 min | abc | today |\n" +
+		"| `go test ./chaos` | 2 scenarios passed | - | abc | today |\n"
 	rows := testkit.Got(report(printed))(t)
 	testkit.Equal(t, rows, mutants+"4 mutants noticed, 1 of them by time; 2 not noticed; 5 not run | - | abc | today |\n"+other, "rows")
 	rows, err := report(printed + "make: *** [Makefile:1: soak-mutants] Error 1\n")

@@ -36,7 +36,7 @@ function keep(line) {
 /_test.go:[0-9]+: [0-9]+ orders of / { orders += $2; if (/stopped$/) stopped++ }
 /^all rules: no trace in / { proofs++; proved += $6 }
 /^without .*: a trace / { traces++ }
-/^ +--- PASS: TestChaos\// { scenarios++ }
+/^ +--- PASS: TestChaos\/.*\/[0-9]+ / { scenarios++ } # of each number of masters
 /_test.go:[0-9]+: replies: map/ { n = split($0, counts, /[a-z]:/); for (i = 2; i <= n; i++) replies += counts[i] }
 /^fuzz: elapsed: / { execs = $5 }
 /^\| [^ ]+\.(go|lua) \|/ { noticed += $4; late += $6; silent += $8; harmless += $10; notRun += $12 }
